@@ -1,0 +1,5 @@
+package timingwheel
+
+import "sync/atomic"
+
+var sink atomic.Int64

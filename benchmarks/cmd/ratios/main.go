@@ -1,0 +1,40 @@
+// Command ratios reads the output of "go test -bench" on standard input and prints each performance
+// target beside the ratio that was measured:
+//
+//	go test -run '^$' -bench . -count 6 . | go run ./benchmarks/cmd/ratios
+//
+// A benchmark's rival is the benchmark whose name differs from its own in one parameter only, such as
+// impl=std for impl=wheel, so that both figures come from one run of one binary. A benchmark that ran
+// several times counts with its median.
+//
+// Targets are reported and not enforced, since a loaded machine must not fail a build: the exit status
+// is 0 whatever the verdicts, and 1 only where the input holds no result or cannot be parsed.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+)
+
+func main() {
+	if err := run(os.Stdin, os.Stdout, thisMachine); err != nil {
+		fmt.Fprintln(os.Stderr, "ratios:", err)
+		os.Exit(1)
+	}
+}
+
+// run reads benchmark results from in and writes the tables to out, under what describe says of the
+// machine that measured them.
+func run(in io.Reader, out io.Writer, describe func(cpu string) string) error {
+	m, err := read(in)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, describe(m.cpu))
+	fmt.Fprintln(out, m.runs())
+	judged := judge(m, targets)
+	writeTargets(out, judged)
+	writeOthers(out, otherPairs(m, judged))
+	return nil
+}

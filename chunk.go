@@ -1,0 +1,85 @@
+package timingwheel
+
+import "math/bits"
+
+const (
+	chunkShift     = 5
+	chunkSize      = 1 << chunkShift // entries of one chunk
+	chunkMask      = chunkSize - 1
+	chunkPageShift = 6
+	chunkPageSize  = 1 << chunkPageShift // chunks of one page
+	chunkPageMask  = chunkPageSize - 1
+	maxChunkPages  = 1 << (32 - chunkShift - chunkPageShift)
+
+	// Two neighbours are merged when together they hold at most mergeMax entries. The room that is
+	// left keeps a chunk from being merged and split again at every other operation.
+	mergeMax = chunkSize * 3 / 4
+)
+
+// chunkMeta describes one chunk of a bucket's unrolled list. Bit k of alive says that entry k is the
+// entry of a pending timer; entries above the highest such bit are free. So an entry dies by one bit,
+// nobody has to look at its node to know, and a dead end of the list is reused at once. The
+// descriptions stand apart from the entries: a stop needs the former only.
+type chunkMeta struct {
+	prev, next uint32 // neighbours in the bucket's list; 0: none
+	owner      uint32 // id of the bucket
+	alive      uint32
+}
+
+func (m *chunkMeta) count() int { return bits.OnesCount32(m.alive) }
+
+type chunkPage struct {
+	entries *[chunkPageSize][chunkSize]uint32 // indices of nodes
+	meta    *[chunkPageSize]chunkMeta
+}
+
+// chunks is the store of all chunks of a shard. Chunk 0 does not exist.
+type chunks struct {
+	pager
+	pages []chunkPage
+}
+
+func (cs *chunks) meta(c uint32) *chunkMeta {
+	return &cs.pages[c>>chunkPageShift].meta[c&chunkPageMask]
+}
+
+func (cs *chunks) entries(c uint32) *[chunkSize]uint32 {
+	return &cs.pages[c>>chunkPageShift].entries[c&chunkPageMask]
+}
+
+// alloc returns an empty chunk that belongs to the bucket with id owner.
+func (cs *chunks) alloc(owner uint32) (uint32, *chunkMeta) {
+	page, slot, ok := cs.take()
+	if !ok {
+		cs.open(cs.next())
+		page, slot, _ = cs.take()
+	}
+	c := uint32(page)<<chunkPageShift | slot
+	m := cs.meta(c)
+	*m = chunkMeta{owner: owner}
+	return c, m
+}
+
+func (cs *chunks) open(p int) {
+	if p >= maxChunkPages {
+		panic("timingwheel: a shard is full: more than 2^32 timers; use more shards")
+	}
+	pg := chunkPage{new([chunkPageSize][chunkSize]uint32), new([chunkPageSize]chunkMeta)}
+	if p == len(cs.pages) {
+		cs.pages = append(cs.pages, pg)
+	} else {
+		cs.pages[p] = pg
+	}
+	cs.pager.open(p, chunkPageSize)
+	if p == 0 {
+		cs.take() // chunk 0: its positions are posNone and its like
+	}
+}
+
+func (cs *chunks) free(c uint32) {
+	p := int(c >> chunkPageShift)
+	if cs.put(p, c&chunkPageMask, true) {
+		cs.pages[p] = chunkPage{}
+		cs.close(p, false)
+	}
+}

@@ -1,0 +1,185 @@
+package timingwheel
+
+import (
+	"context"
+	"math"
+	"reflect"
+	"time"
+
+	"go.uber.org/atomic"
+)
+
+// engine is the shards of one wheel. [TimingWheel] and [Timeouts] are its two faces.
+type engine[T any] struct {
+	config
+	shards    []*shardOf[T]
+	executor  Executor  // nil: pooled
+	run       func([]T) // runs one batch; OnPanic is seen to
+	advancing atomic.Bool
+}
+
+// newEngine makes the shards for options that may be invalid. batch is the number of payloads that one
+// call of expire takes at most.
+func newEngine[T any](opts Options, batch int, expire func([]T)) (*engine[T], error) {
+	return newEngineAt(opts, batch, 0, expire)
+}
+
+// newEngineAt lets tests begin at any reading of the clock.
+func newEngineAt[T any](opts Options, batch int, origin int64, expire func([]T)) (*engine[T], error) {
+	opts, err := opts.validate()
+	if err != nil {
+		return nil, err
+	}
+	e := &engine[T]{config: opts.config(), executor: opts.Executor, run: expire}
+	e.batch = batch
+	e.timeline = timeline{base: opts.Start, origin: origin, manual: opts.Manual}
+	e.scanned = holdsPointers(reflect.TypeFor[T]())
+	if e.base.IsZero() {
+		e.base = time.Now()
+	}
+	if report := opts.OnPanic; report != nil {
+		e.run = func(items []T) { guard(func() { expire(items) }, report) }
+	}
+	e.shards = make([]*shardOf[T], opts.Shards)
+	for i := range e.shards {
+		s := &shardOf[T]{engine: e}
+		s.call = s.runOne
+		s.init(e.config, s)
+		e.shards[i] = s
+	}
+	return e, nil
+}
+
+// after arms a timer d from now.
+func (e *engine[T]) after(d time.Duration, v T) Timer {
+	s := e.pick()
+	if e.manual {
+		s.lock()
+		t := s.arm(later(s.now, int64(d)), v)
+		s.mu.Unlock()
+		return t
+	}
+	now := e.clock()
+	s.lock()
+	s.observe(now)
+	t := s.arm(later(now, int64(d)), v)
+	s.mu.Unlock()
+	return t
+}
+
+// at arms a timer for t.
+func (e *engine[T]) at(t time.Time, v T) Timer {
+	deadline, now := e.instant(t)
+	s := e.pick()
+	s.lock()
+	if !e.manual {
+		if now == 0 && s.pending == 0 {
+			now = s.clock()
+		}
+		s.observe(now)
+	}
+	timer := s.arm(deadline, v)
+	s.mu.Unlock()
+	return timer
+}
+
+func (e *engine[T]) pending() int {
+	n := 0
+	for _, s := range e.shards {
+		s.mu.Lock()
+		n += s.pending
+		s.mu.Unlock()
+	}
+	return n
+}
+
+// clockTime is the wheel's clock as a time.
+func (e *engine[T]) clockTime() time.Time {
+	if !e.manual {
+		return e.base.Add(time.Since(e.base))
+	}
+	s := e.shards[0]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.timeAt(s.now)
+}
+
+// next is the earliest time at which a shard has something to do.
+func (e *engine[T]) next() (at time.Time, ok bool) {
+	first := int64(math.MaxInt64)
+	for _, s := range e.shards {
+		if t, some := s.nextDue(); some {
+			first, ok = min(first, t), true
+		}
+	}
+	if !ok {
+		return time.Time{}, false
+	}
+	return e.shards[0].timeAt(first), true
+}
+
+// nextDue returns, in ns, when the first bucket is due.
+func (s *shard) nextDue() (int64, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pending == 0 {
+		return 0, false
+	}
+	tick := s.cur // something has expired and waits to be moved or claimed
+	if s.ready == 0 && !s.cascading() {
+		s.dropEmptyTop()
+		if top, ok := s.queue.min(); ok {
+			tick = top.at
+		}
+	}
+	if tick > math.MaxInt64/s.ticks.d {
+		return math.MaxInt64, true
+	}
+	return tick * s.ticks.d, true
+}
+
+// cascading reports whether timers are on their way to finer wheels.
+func (s *shard) cascading() bool {
+	for b := s.cascade.head; b != nil; b = b.next {
+		if b.live > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (e *engine[T]) stop() {
+	for _, s := range e.shards {
+		s.halt()
+	}
+}
+
+// shutdown stops the wheel and waits until nothing is running.
+func (e *engine[T]) shutdown(ctx context.Context) error {
+	e.stop()
+	for _, s := range e.shards {
+		done := s.idleChan()
+		if done == nil {
+			continue
+		}
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// idleChan returns a channel that is closed when nothing is running; nil if nothing is.
+func (s *shard) idleChan() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == 0 {
+		return nil
+	}
+	if s.idle == nil {
+		s.idle = make(chan struct{})
+	}
+	return s.idle
+}

@@ -1,0 +1,169 @@
+package timingwheel
+
+import "math/bits"
+
+// divider divides non-negative int64 by a constant with one multiplication.
+//
+// Source: Granlund and Montgomery, "Division by invariant integers using multiplication", 1994,
+// for 63-bit dividends: with l = ceil(log2 d) and m = ceil(2^(63+l) / d), x/d = x*m >> (63+l).
+type divider struct {
+	d     int64
+	m     uint64
+	shift uint8 // l-1: bits.Mul64 has already shifted by 64
+}
+
+// newDivider prepares the division by d > 1.
+func newDivider(d int64) divider {
+	l := bits.Len64(uint64(d - 1))
+	hi, lo := uint64(1)<<(l-1), uint64(0) // 2^(63+l) as 128 bits
+	q, r := bits.Div64(hi%uint64(d), lo, uint64(d))
+	if r != 0 {
+		q++
+	}
+	return divider{d: d, m: q, shift: uint8(l - 1)}
+}
+
+func (v *divider) floor(x int64) int64 {
+	hi, _ := bits.Mul64(uint64(x), v.m)
+	return int64(hi >> v.shift)
+}
+
+// ceil rounds up: the first tick that is not before x.
+func (v *divider) ceil(x int64) int64 {
+	if x == 0 {
+		return 0
+	}
+	return v.floor(x-1) + 1
+}
+
+// level is one wheel of the hierarchy: a ring of slots, each for one of its intervals.
+type level struct {
+	slots []*bucket // made when the level is first needed
+}
+
+// place puts a timer into the bucket that the clock will reach at its tick or, on coarser levels, at
+// the start of the interval that holds its tick. O(levels).
+//
+// Level l counts intervals of size^l ticks and has room for the size intervals that begin with the
+// current one. The first level with room takes the timer; the last takes whatever is left, and there a
+// slot holds timers of several rounds.
+func (s *shard) place(i uint32, n *node, tick int64) {
+	if tick-s.cur >= s.size {
+		s.catchUp()
+	}
+	tick = max(tick, s.cur)
+	l, shift := 0, uint(0)
+	for l < s.last && tick>>shift-s.cur>>shift >= s.size {
+		l++
+		shift += s.bits
+	}
+	if s.levels[l].slots == nil {
+		s.levels[l].slots = make([]*bucket, s.size)
+	}
+	v := tick >> shift
+	slot := v & (s.size - 1)
+	b := s.levels[l].slots[slot]
+	switch at := v << shift; {
+	case b == nil:
+		b = s.openBucket(l, uint32(slot), at)
+	case b.live == 0:
+		s.hollow--
+		s.retime(b, at)
+	case at < b.at:
+		s.retime(b, at)
+	}
+	s.append(b, i, n)
+}
+
+// openBucket makes the bucket of an empty slot and queues it.
+func (s *shard) openBucket(l int, slot uint32, at int64) *bucket {
+	b := s.newBucket()
+	b.at, b.level, b.slot = at, int32(l), slot
+	s.levels[l].slots[slot] = b
+	s.queue.push(b)
+	s.sooner(b)
+	return b
+}
+
+// retime changes the expiration of a queued bucket. Only the last level needs it, when a timer of an
+// earlier round joins a slot, and for a bucket that all its timers have left.
+func (s *shard) retime(b *bucket, at int64) {
+	if at == b.at {
+		return
+	}
+	b.at = at
+	s.queue.fix(int(b.heapIndex))
+	s.sooner(b)
+}
+
+// unslot takes a bucket that has left the queue out of its slot, and frees it if it is empty.
+func (s *shard) unslot(b *bucket) {
+	s.levels[b.level].slots[b.slot] = nil
+	if b.live == 0 {
+		s.hollow--
+		s.freeBucket(b)
+	}
+}
+
+// catchUp brings an idle wheel's clock up to now: a stale one would put a short timer into a coarse
+// bucket. The clock never passes a bucket whose timers have not been taken.
+func (s *shard) catchUp() {
+	tick := s.ticks.floor(s.now)
+	if tick <= s.cur {
+		return
+	}
+	for {
+		top, ok := s.queue.min()
+		if !ok || top.at > tick {
+			break
+		}
+		if top.live > 0 {
+			tick = max(top.at, s.cur)
+			break
+		}
+		s.queue.popMin()
+		s.unslot(top)
+	}
+	s.cur = tick
+}
+
+// dropEmptyTop frees the earliest buckets as far as all their timers were stopped.
+func (s *shard) dropEmptyTop() {
+	for {
+		top, ok := s.queue.min()
+		if !ok || top.live > 0 {
+			return
+		}
+		s.queue.popMin()
+		s.unslot(top)
+	}
+}
+
+// hollowMax is the number of empty buckets that may stay queued whatever the number of others.
+const hollowMax = 64
+
+// emptied is told that a queued bucket has lost its last timer. The bucket stays where it is, because
+// under arm-and-stop the next timer follows at once; it is freed when it comes to the head of the
+// queue or when empty buckets outnumber the others.
+func (s *shard) emptied(b *bucket) {
+	s.hollow++
+	if b.heapIndex == 0 {
+		s.relax()
+	}
+	if s.hollow > hollowMax && s.hollow > s.queue.len()/2 {
+		s.sweep()
+	}
+}
+
+// sweep frees all empty buckets of the queue. O(buckets), paid for by the emptying of half of them.
+func (s *shard) sweep() {
+	for i := s.queue.len() - 1; i >= 0; {
+		b := s.queue.items[i]
+		if b.live > 0 {
+			i--
+			continue
+		}
+		s.queue.remove(i) // puts another one at i, which may have come from above: look again
+		s.unslot(b)
+	}
+}

@@ -1,0 +1,156 @@
+package timingwheel
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// advanceTo moves the clock of a Manual wheel, never back, and runs or hands over what was due. It
+// returns how many timers it claimed or handed over.
+func (e *engine[T]) advanceTo(t time.Time) int {
+	if !e.manual {
+		panic("timingwheel: Advance of a wheel that is not Manual")
+	}
+	if !e.advancing.CompareAndSwap(false, true) {
+		panic("timingwheel: Advance while another Advance of the same wheel is under way")
+	}
+	defer e.advancing.Store(false)
+	now, _ := e.instant(t)
+	for _, s := range e.shards {
+		s.advance(now)
+	}
+	return e.runDue()
+}
+
+// runDue runs the due timers of all shards in order of ticks.
+func (e *engine[T]) runDue() int {
+	total := 0
+	for {
+		var s *shardOf[T]
+		first := int64(never)
+		for _, c := range e.shards {
+			if at := c.firstUnhanded(); at < first {
+				s, first = c, at
+			}
+		}
+		if s == nil {
+			return total
+		}
+		if e.executor == Inline {
+			total += s.runBucket(first)
+		} else {
+			total += s.handBucket(first)
+		}
+	}
+}
+
+// firstUnhanded is the tick of the first due bucket that has not been handed to the executor.
+func (s *shard) firstUnhanded() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for b := s.due.head; b != nil; b = b.next {
+		if b.live > 0 && !b.handed {
+			return b.at
+		}
+	}
+	return never
+}
+
+// runBucket runs what is due at the tick on this goroutine and returns how many it claimed. If a
+// callback panics or exits, the rest stays due for the next Advance.
+func (s *shardOf[T]) runBucket(tick int64) int {
+	w := worker[T]{s: s}
+	s.mu.Lock()
+	defer w.end()
+	w.buffer, s.buffer = s.buffer, nil
+	total := 0
+	for b := s.firstDue(); b != nil && b.at <= tick; b = s.firstDue() {
+		batch := w.claim()
+		total += len(batch)
+		w.run(batch)
+	}
+	return total
+}
+
+// handBucket hands what is due at the tick to the executor.
+func (s *shardOf[T]) handBucket(tick int64) int {
+	s.mu.Lock()
+	total := 0
+	for b := s.due.head; b != nil; b = b.next {
+		if b.at <= tick && !b.handed {
+			b.handed = true
+			total += b.live
+		}
+	}
+	calls := (total + s.batch - 1) / s.batch
+	s.owed += calls
+	s.mu.Unlock()
+	for range calls {
+		s.hand()
+	}
+	return total
+}
+
+// advance moves the clock of one shard and gathers what has become due. Timers are armed relative to
+// the old clock until that is done; the lock is held throughout.
+func (s *shard) advance(now int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return
+	}
+	s.due.join(&s.fresh)
+	s.prompt = nil
+	tick := s.ticks.floor(max(now, s.now))
+	for {
+		top, ok := s.queue.min()
+		if !ok || top.at > tick {
+			break
+		}
+		s.queue.popMin()
+		s.cur = max(s.cur, top.at)
+		s.gather(top)
+	}
+	s.cur = max(s.cur, tick)
+	s.observe(now)
+	s.checkLocked()
+}
+
+// gather takes an expired bucket: timers of a coarse level and postponed ones go to where they belong
+// now, the others become due in the order in which they were armed.
+func (s *shard) gather(b *bucket) {
+	if b.live == 0 {
+		s.unslot(b)
+		return
+	}
+	s.unslot(b)
+	due := s.scratch[:0]
+	var idx [chunkSize]uint32
+	for b.live > 0 {
+		for _, i := range idx[:s.drainChunk(b, &idx)] {
+			n := s.nodes.must(i)
+			if tick := s.ticks.ceil(n.due()); b.level > 0 || tick > b.at {
+				s.place(i, n, tick)
+				s.counters.moved++
+			} else {
+				due = append(due, i)
+			}
+		}
+	}
+	byArming := func(i, j uint32) int { return cmp.Compare(s.armedAt(i), s.armedAt(j)) }
+	if !slices.IsSortedFunc(due, byArming) {
+		slices.SortFunc(due, byArming)
+	}
+	b.state, b.horizon = bucketDue, b.at*s.ticks.d
+	for _, i := range due {
+		s.append(b, i, s.nodes.must(i))
+	}
+	s.ready += len(due)
+	s.due.push(b)
+	if cap(due) <= quantum {
+		s.scratch = due[:0]
+	}
+}
+
+func (s *shard) armedAt(i uint32) uint64 { return s.seqs[i>>pageShift][i&pageMask] }

@@ -1,0 +1,151 @@
+package timingwheel
+
+import (
+	"fmt"
+	"math/bits"
+	"reflect"
+	"runtime"
+	"time"
+)
+
+// Accepted ranges and defaults. The defaults of size and levels are measured: docs/design.md.
+const (
+	minTick      = time.Microsecond
+	maxTick      = time.Hour
+	minWheelSize = 2
+	maxWheelSize = 1 << 16
+	maxLevels    = 16
+	maxShards    = 1024
+
+	defaultTick      = time.Millisecond
+	defaultWheelSize = 256
+	defaultLevels    = 4
+)
+
+// Options configures a wheel. The zero value is ready to use, and a default never makes a field that
+// was set invalid.
+type Options struct {
+	// Tick is the granularity: deadlines are rounded up to a multiple of it, so a callback starts up
+	// to one tick after its deadline. From 1µs to 1h. Defaults to 1ms.
+	Tick time.Duration
+
+	// WheelSize is the number of slots of each wheel, a power of two from 2 to 65536. Defaults to 256.
+	WheelSize int
+
+	// Levels is the number of wheels before round counts begin, from 1 to 16. A wheel is made when it
+	// is first needed; those that the range of time.Duration cannot reach never are. Defaults to 4,
+	// which with the default tick and size spans 49 days.
+	Levels int
+
+	// Shards is the number of independent wheels that share the timers, each with its lock and its
+	// driver, from 1 to 1024. Defaults to GOMAXPROCS, and to 1 in Manual mode.
+	Shards int
+
+	// Executor decides where callbacks run. Defaults to goroutines that the wheel reuses: a callback
+	// that blocks delays no other timer. In Manual mode it defaults to Inline.
+	Executor Executor
+
+	// OnPanic is called with the value and the stack of a callback's panic, on the goroutine of the
+	// callback, which then counts as finished. Defaults to nil: the panic crashes the program, as it
+	// does with time.AfterFunc; in Manual mode with Inline it unwinds to the caller of Advance.
+	OnPanic func(value any, stack []byte)
+
+	// Manual makes a wheel without goroutines, alarms and clock readings: the caller drives its clock
+	// with Advance.
+	Manual bool
+
+	// Start is the first reading of the clock of a Manual wheel. Defaults to the time of New.
+	Start time.Time
+}
+
+// config is what the engine takes from Options.
+type config struct {
+	timeline
+	ticks   divider // by the tick in ns
+	size    int64   // slots of a wheel
+	bits    uint    // log2(size)
+	last    int     // index of the last level
+	batch   int     // payloads of one call
+	pooled  bool    // the default executor
+	scanned bool    // payloads hold pointers, so they are cleared
+}
+
+// validate returns the options with defaults filled in, or an error that names the first bad field.
+func (o Options) validate() (Options, error) {
+	if o.Tick == 0 {
+		o.Tick = defaultTick
+	}
+	if o.WheelSize == 0 {
+		o.WheelSize = defaultWheelSize
+	}
+	if o.Levels == 0 {
+		o.Levels = defaultLevels
+	}
+	if o.Shards == 0 {
+		o.Shards = defaultShards(o.Manual)
+	}
+	if o.Manual && o.Executor == nil {
+		o.Executor = Inline
+	}
+	switch {
+	case o.Tick < minTick || o.Tick > maxTick:
+		return o, badOption("Tick", o.Tick, "from 1µs to 1h, or 0 for 1ms")
+	case o.WheelSize < minWheelSize || o.WheelSize > maxWheelSize || o.WheelSize&(o.WheelSize-1) != 0:
+		return o, badOption("WheelSize", o.WheelSize, "a power of two from 2 to 65536, or 0 for the default")
+	case o.Levels < 1 || o.Levels > maxLevels:
+		return o, badOption("Levels", o.Levels, "from 1 to 16, or 0 for the default")
+	case o.Shards < 1 || o.Shards > maxShards:
+		return o, badOption("Shards", o.Shards, "from 1 to 1024, or 0 for the default")
+	case !o.Manual && !o.Start.IsZero():
+		return o, badOption("Start", o.Start, "the zero time unless Manual is set")
+	}
+	return o, nil
+}
+
+func defaultShards(manual bool) int {
+	if manual {
+		return 1
+	}
+	return min(runtime.GOMAXPROCS(0), maxShards)
+}
+
+// ErrOption is wrapped by every error that [New] and [NewTimeouts] return.
+var ErrOption = fmt.Errorf("timingwheel: bad option")
+
+func badOption(field string, value any, accepted string) error {
+	return fmt.Errorf("%w: Options.%s is %v; accepted is %s", ErrOption, field, value, accepted)
+}
+
+// config derives the engine's settings from valid options.
+func (o Options) config() config {
+	w := uint(bits.TrailingZeros(uint(o.WheelSize)))
+	reach := int(63+w-1) / int(w) // this many levels span the whole range of an int64 of ticks
+	return config{
+		ticks:  newDivider(int64(o.Tick)),
+		size:   int64(o.WheelSize),
+		bits:   w,
+		last:   min(o.Levels, reach) - 1,
+		pooled: o.Executor == nil,
+	}
+}
+
+// holdsPointers reports whether values of type t are of interest to the garbage collector.
+func holdsPointers(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Array:
+		return t.Len() > 0 && holdsPointers(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if holdsPointers(t.Field(i).Type) {
+				return true
+			}
+		}
+		return false
+	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr,
+		reflect.Float32, reflect.Float64, reflect.Complex64, reflect.Complex128:
+		return false
+	default:
+		return true
+	}
+}

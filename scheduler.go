@@ -1,0 +1,174 @@
+package timingwheel
+
+import (
+	"fmt"
+	"time"
+)
+
+// Scheduler says when a plan runs: Next returns the run that follows t, or the zero time where there is
+// none. Any Schedule of github.com/robfig/cron is a Scheduler.
+//
+// A plan calls Next without a lock and never concurrently: first with the time of [TimingWheel.ScheduleFunc],
+// then, before each run, with the time for which that run was planned. If the result is no longer in
+// the future when the run has returned, Next is called once more with that time, so that missed runs
+// are skipped and not replayed.
+type Scheduler interface{ Next(time.Time) time.Time }
+
+// Every returns a Scheduler that runs at a fixed rate of one run for each d. It keeps its phase: runs
+// stay at multiples of d after the first, also when some were missed. It panics where d is not positive.
+func Every(d time.Duration) Scheduler {
+	if d <= 0 {
+		panic(fmt.Sprintf("timingwheel: Every(%v): accepted is a positive duration", d))
+	}
+	return every(d)
+}
+
+type every time.Duration
+
+func (e every) Next(t time.Time) time.Time { return t.Add(time.Duration(e)) }
+
+// after returns the first run after now of those that follow planned.
+func (e every) after(planned, now time.Time) time.Time {
+	d := time.Duration(e)
+	return planned.Add((now.Sub(planned)/d + 1) * d)
+}
+
+// ScheduleFunc runs f at the times that s plans and returns one handle for the whole plan. It returns
+// the zero Timer, and never runs f, where s plans no run or the wheel is stopped.
+//
+// Runs never overlap: the next one is armed when f has returned, panicked or called runtime.Goexit.
+// Stop during a run returns true iff there would have been a further one. Reset moves the next run; the
+// plan continues from there. ScheduleFunc panics where s or f is nil.
+func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func()) Timer {
+	if s == nil || f == nil {
+		panic("timingwheel: ScheduleFunc with a nil Scheduler or function")
+	}
+	first := s.Next(tw.Now())
+	if first.IsZero() {
+		return Timer{}
+	}
+	p := &plan{wheel: tw, scheduler: s, f: f, planned: first}
+	deadline, _ := tw.engine.instant(first)
+	sh := tw.engine.pick()
+	sh.lock()
+	if !sh.manual {
+		sh.observe(sh.clock())
+	}
+	t := sh.arm(deadline, p.run)
+	if t.shard != nil {
+		n := sh.nodes.must(t.index)
+		n.deadline |= planBit
+		p.shard, p.index, p.gen = &sh.shard, t.index, t.gen
+	}
+	sh.mu.Unlock()
+	return t
+}
+
+// plan is a timer that is armed again after each run. It keeps its slot, and so its handle, throughout:
+// during a run the slot belongs to no bucket.
+type plan struct {
+	wheel     *TimingWheel
+	scheduler Scheduler
+	f         func()
+
+	// Written before the first run and by runs, which follow each other.
+	planned time.Time
+	shard   *shard
+	index   uint32
+	gen     uint32
+}
+
+// run is the payload. Whether there is a further run is settled before f starts, so that Stop can tell
+// during the run.
+func (p *plan) run() {
+	var next time.Time
+	asked := false
+	defer func() {
+		if !asked {
+			p.end() // Next has panicked
+			return
+		}
+		p.rearm(next)
+	}()
+	next = p.scheduler.Next(p.planned)
+	asked = true
+	if next.IsZero() {
+		p.end()
+	}
+	p.f()
+}
+
+// end frees the plan's slot unless Reset has asked for one more run.
+func (p *plan) end() {
+	s := p.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := p.node(); n != nil && n.pos != posRerun {
+		s.release(p.index, n)
+	}
+}
+
+// node returns the plan's node, nil where the plan or the wheel was stopped. mu is held.
+func (p *plan) node() *node {
+	n := p.shard.nodes.at(p.index)
+	if n == nil || n.gen != p.gen {
+		return nil
+	}
+	return n
+}
+
+// rearm arms the next run: where Reset has put it, else at next or, if that has passed, at the run that
+// follows now.
+func (p *plan) rearm(next time.Time) {
+	if !next.IsZero() {
+		if now := p.wheel.Now(); !next.After(now) && p.live() {
+			next = p.skipTo(now, next)
+			if next.IsZero() {
+				p.end()
+			}
+		}
+	}
+	s := p.shard
+	deadline, now := s.instant(next)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := p.node()
+	if n == nil {
+		return
+	}
+	s.observe(now)
+	if n.pos == posRerun {
+		deadline = n.due()
+		next = s.timeAt(deadline)
+	}
+	p.planned = next
+	n.deadline = deadline | planBit
+	s.again(p.index, n)
+}
+
+// skipTo asks for the run that follows now, next having been missed.
+func (p *plan) skipTo(now, next time.Time) time.Time {
+	if e, ok := p.scheduler.(every); ok {
+		return e.after(next, now)
+	}
+	return p.scheduler.Next(now)
+}
+
+// live reports whether the next run is still the scheduler's to plan.
+func (p *plan) live() bool {
+	p.shard.mu.Lock()
+	defer p.shard.mu.Unlock()
+	n := p.node()
+	return n != nil && n.pos != posRerun
+}
+
+// again makes a plan pending once more.
+func (s *shard) again(i uint32, n *node) {
+	s.pending++
+	s.counters.armed++
+	if s.manual {
+		s.stamp(i)
+	}
+	s.route(i, n)
+	s.checkLocked()
+}

@@ -1,0 +1,266 @@
+package timingwheel
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"go.uber.org/atomic"
+)
+
+// never is a tick that no clock reaches.
+const never = math.MaxInt64
+
+// host is the typed part of a shard: it holds the payloads and runs them.
+type host interface {
+	openPage(p int)  // page p of the slab was made
+	closePage(p int) // page p of the slab was given back
+	drop(i uint32)   // release the payload of slot i
+	clear()          // release everything
+	spawn()          // start a worker, which s.spares already counts
+	hand()           // give the executor one call, which s.owed already counts; mu is not held
+	serve()          // be a worker, with mu held, and return without it
+}
+
+// shard is one independent wheel: slab, levels, queue of buckets, driver. Everything below mu is
+// guarded by it unless its comment says otherwise. A handle names its shard by a pointer, so the shard
+// does not depend on the payload's type; what does is behind host.
+type shard struct {
+	_ [64]byte // keeps the neighbour in memory off the lines that are written here
+
+	config  // never changes
+	host    host
+	waiting atomic.Int32 // callers of lock that have to wait
+
+	mu sync.Mutex
+	bucketStore
+
+	now     int64 // ns: the latest clock reading; Manual: the clock
+	cur     int64 // ticks: every earlier bucket has been taken
+	pending int   // timers
+	levels  []level
+	queue   minHeap[*bucket]
+	hollow  int        // buckets of queue that all their timers have left
+	cascade bucketList // expired buckets of coarse levels, being moved
+	due     bucketList // expired buckets whose timers may be claimed
+	fresh   bucketList // Manual: what became due since the last Advance began
+	prompt  *bucket    // the bucket of due (Manual: fresh) that takes timers due at once; nil: none is open
+	ready   int        // pending timers in due
+	flushed int        // buckets with flush set
+
+	alarm    alarm
+	wakeAt   int64 // ticks: when the alarm will go off; never if it will not
+	driving  bool  // a driver is at work and will set the alarm when it is done
+	stopped  bool
+	spares   int                 // workers that were started and have not begun
+	owed     int                 // calls handed to the executor that have not begun
+	running  int                 // callbacks or batches being run
+	idle     chan struct{}       // closed once running is 0; made by Shutdown
+	relaxAt  int64               // value of armed from which an early alarm is worth correcting
+	seqs     []*[pageSize]uint64 // Manual: order of arming, for ties
+	seq      uint64
+	scratch  []uint32 // Manual: of gather
+	counters counters
+
+	_ [64]byte
+}
+
+// init prepares a shard that was allocated as part of its typed form.
+func (s *shard) init(c config, h host) {
+	s.config = c
+	s.host = h
+	s.nodes.low, s.chunks.low = -1, -1
+	s.levels = make([]level, c.last+1)
+	s.now = c.origin
+	s.cur = c.ticks.floor(c.origin)
+	s.wakeAt = never
+	s.relaxAt = -relaxCredit
+}
+
+// observe notes a reading of the clock. Readings may arrive out of order.
+func (s *shard) observe(now int64) {
+	if now > s.now {
+		s.now = now
+	}
+}
+
+// add takes a slot for a timer due at the deadline and places it. The caller stores the payload.
+func (s *shard) add(deadline int64) (uint32, *node) {
+	page, slot, ok := s.nodes.take()
+	if !ok {
+		s.openPage()
+		page, slot, _ = s.nodes.take()
+	}
+	i := uint32(page)<<pageShift | slot
+	n := &s.nodes.pages[page][slot]
+	n.deadline = deadline
+	s.pending++
+	s.counters.armed++
+	if s.manual {
+		s.stamp(i)
+	}
+	s.route(i, n)
+	return i, n
+}
+
+func (s *shard) openPage() {
+	p := s.nodes.next()
+	if p >= maxPages {
+		panic("timingwheel: a shard is full: more than 2^32 timers; use more shards")
+	}
+	s.nodes.open(p)
+	s.host.openPage(p)
+	if !s.manual {
+		return
+	}
+	if p == len(s.seqs) {
+		s.seqs = append(s.seqs, nil)
+	}
+	s.seqs[p] = new([pageSize]uint64)
+}
+
+// stamp notes the order of arming.
+func (s *shard) stamp(i uint32) {
+	s.seq++
+	s.seqs[i>>pageShift][i&pageMask] = s.seq
+}
+
+// release ends the handle of slot i and takes the slot back.
+func (s *shard) release(i uint32, n *node) {
+	s.host.drop(i)
+	p := int(i >> pageShift)
+	if s.nodes.put(p, i&pageMask, n.retire()) {
+		s.nodes.close(p)
+		s.host.closePage(p)
+		if s.manual {
+			s.seqs[p] = nil
+		}
+	}
+}
+
+// route puts a timer where its deadline belongs: due at once, or on the wheel.
+func (s *shard) route(i uint32, n *node) {
+	deadline := n.due()
+	if deadline <= s.now {
+		s.append(s.promptBucket(), i, n)
+		s.ready++
+		s.kick()
+		return
+	}
+	s.place(i, n, s.ticks.ceil(deadline))
+}
+
+// promptBucket returns the bucket for timers that are due now and that no level's bucket brings. In
+// Manual mode it waits for the next Advance. Otherwise it is closed once its first timer is claimed,
+// so that a chain of zero delays queues up behind everything else that is due.
+func (s *shard) promptBucket() *bucket {
+	b := s.prompt
+	if b == nil {
+		b = s.newBucket()
+		b.state, b.at = bucketDue, s.cur
+		if s.manual {
+			s.fresh.push(b)
+		} else {
+			s.due.push(b)
+		}
+		s.prompt = b
+	}
+	b.horizon = s.now
+	return b
+}
+
+// detach takes a timer's entry out of its bucket.
+func (s *shard) detach(n *node) {
+	b := s.remove(n.pos)
+	if b.state == bucketDue {
+		s.ready--
+	} else if b.live == 0 && b.state == bucketQueued {
+		s.emptied(b)
+	}
+}
+
+// stop is Timer.Stop.
+func (s *shard) stop(i, gen uint32) bool {
+	s.mu.Lock()
+	n := s.nodes.at(i)
+	if n == nil || n.gen != gen {
+		s.mu.Unlock()
+		return false
+	}
+	if n.pos >= posInvalid {
+		s.pending--
+		s.detach(n)
+	}
+	s.release(i, n)
+	s.counters.stopped++
+	s.checkLocked()
+	s.mu.Unlock()
+	return true
+}
+
+// reset moves a pending timer to the deadline. now is a reading of the clock that is not later than
+// the call, except in Manual mode, where the deadline is relative if rel is set.
+func (s *shard) reset(i, gen uint32, deadline, now int64, rel bool) bool {
+	s.mu.Lock()
+	n := s.nodes.at(i)
+	if n == nil || n.gen != gen {
+		s.mu.Unlock()
+		return false
+	}
+	if s.manual {
+		if rel {
+			deadline = later(s.now, deadline)
+		}
+		s.stamp(i)
+	} else {
+		s.observe(now)
+	}
+	old := n.due()
+	n.deadline = deadline | n.deadline&planBit
+	s.counters.postponed++
+	switch {
+	case n.pos < posInvalid:
+		n.pos = posRerun
+	case deadline < old || s.flushed > 0:
+		s.hasten(i, n)
+	}
+	s.checkLocked()
+	s.mu.Unlock()
+	return true
+}
+
+// hasten moves a timer whose bucket the driver would look at too late, or that a flush has marked.
+func (s *shard) hasten(i uint32, n *node) {
+	b := s.all[s.chunks.meta(n.pos>>chunkShift).owner]
+	due := n.due()
+	late := b.state == bucketQueued && (due <= s.now || s.ticks.ceil(due) < b.at)
+	if !late && !b.flush {
+		return
+	}
+	s.detach(n)
+	s.route(i, n)
+}
+
+func (s *shard) deadline(i, gen uint32) (time.Time, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.nodes.at(i)
+	if n == nil || n.gen != gen || n.pos < posInvalid {
+		return time.Time{}, false
+	}
+	return s.timeAt(n.due()), true
+}
+
+// halt discards everything. Claims, arms and the driver see stopped.
+func (s *shard) halt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	s.pending, s.ready, s.flushed, s.hollow = 0, 0, 0, 0
+	s.bucketStore = bucketStore{}
+	s.levels, s.seqs = nil, nil
+	s.queue = minHeap[*bucket]{}
+	s.cascade, s.due, s.fresh, s.prompt = bucketList{}, bucketList{}, bucketList{}, nil
+	s.disarm()
+	s.host.clear()
+}

@@ -1,0 +1,90 @@
+package timingwheel
+
+import "math"
+
+const (
+	pageShift = 9
+	pageSize  = 1 << pageShift // slots of one page of the slab
+	pageMask  = pageSize - 1
+	maxPages  = 1 << (32 - pageShift)
+	maxGen    = math.MaxUint32
+)
+
+// planBit marks in node.deadline a timer that belongs to a plan: a claim keeps its slot, so that one
+// handle serves every run. Deadlines are never negative, so the sign is free.
+const planBit = math.MinInt64
+
+// Positions below chunkSize lie in chunk 0, which is never handed out; two of them have a meaning.
+const (
+	posNone    = 0 // a free slot, or a plan whose run is under way
+	posRerun   = 1 // a plan whose run is under way and whose next run was moved by Reset
+	posInvalid = chunkSize
+)
+
+// node is what the wheel knows of one timer. It has no pointer, so that the garbage collector never
+// looks at it, and 16 bytes, so that four of them share a cache line. Its payload stands in a parallel
+// page of the typed part of the shard.
+type node struct {
+	deadline int64  // ns on the wheel's clock; the sign is planBit
+	gen      uint32 // generation of the slot: a handle is good while it carries the same one
+	pos      uint32 // where the timer's entry stands: chunk<<chunkShift | offset
+}
+
+func (n *node) due() int64 { return n.deadline & math.MaxInt64 }
+
+// slab hands out nodes by index. Pages are added without copying and given back once empty; the
+// lowest page with room is filled first, so that what survives a spike gathers in few pages.
+type slab struct {
+	pager
+	pages  []*[pageSize]node
+	floors []uint32 // generation at which a page's next incarnation starts
+}
+
+// at returns slot i, or nil where its page does not exist.
+func (sl *slab) at(i uint32) *node {
+	p := i >> pageShift
+	if int(p) >= len(sl.pages) || sl.pages[p] == nil {
+		return nil
+	}
+	return &sl.pages[p][i&pageMask]
+}
+
+// must is at for an index that is known to be in use.
+func (sl *slab) must(i uint32) *node { return &sl.pages[i>>pageShift][i&pageMask] }
+
+// open makes page p. Slots of a successor page start at the highest generation of its predecessor,
+// which no handle ever carried.
+func (sl *slab) open(p int) {
+	pg := new([pageSize]node)
+	if p == len(sl.pages) {
+		sl.pages = append(sl.pages, pg)
+		sl.floors = append(sl.floors, 0)
+	} else {
+		sl.pages[p] = pg
+	}
+	if floor := sl.floors[p]; floor > 0 {
+		for i := range pg {
+			pg[i].gen = floor
+		}
+	}
+	sl.pager.open(p, pageSize)
+}
+
+// close gives page p back to the runtime. A page with an exhausted slot is never made again.
+func (sl *slab) close(p int) {
+	floor := sl.floors[p]
+	for i := range sl.pages[p] {
+		floor = max(floor, sl.pages[p][i].gen)
+	}
+	sl.floors[p] = floor
+	sl.pages[p] = nil
+	sl.pager.close(p, floor == maxGen)
+}
+
+// retire ends the life of the slot's current handle. It reports whether the slot may be used again:
+// a slot whose generations are exhausted may not.
+func (n *node) retire() bool {
+	n.pos = posNone
+	n.gen++
+	return n.gen != maxGen
+}

@@ -1,0 +1,76 @@
+package timingwheel
+
+import (
+	"context"
+	"time"
+)
+
+// batchMax is the most payloads that one call of the expire function of [Timeouts] gets.
+const batchMax = 256
+
+// Timeouts is a [TimingWheel] whose timers have a payload instead of a callback of their own: what
+// expires is handed in batches to one function. There is no closure and, where T holds no pointer,
+// nothing for the garbage collector to scan. Make one with [NewTimeouts].
+//
+// All methods may be called at any time from any goroutine, also from the expire function.
+type Timeouts[T any] struct{ engine *engine[T] }
+
+// NewTimeouts returns a running wheel whose expired payloads go to expire, in batches of at most 256
+// that are never held back to fill. Errors are those of [New]. It panics where expire is nil.
+//
+// expire may run on several goroutines at once. Its slice is valid during the call only. A payload is
+// pending until its batch starts. A batch that blocks delays no other one; a panic loses at most the
+// rest of its batch.
+func NewTimeouts[T any](opts Options, expire func(expired []T)) (*Timeouts[T], error) {
+	if expire == nil {
+		panic("timingwheel: NewTimeouts with a nil function")
+	}
+	e, err := newEngine(opts, batchMax, expire)
+	if err != nil {
+		return nil, err
+	}
+	return &Timeouts[T]{engine: e}, nil
+}
+
+// Add hands v to the expire function d from now or up to one tick later, never earlier. Zero and
+// negative mean at once. On a stopped wheel it returns the zero Timer. It allocates nothing. O(1), apart
+// from the first timer of a bucket, which is O(log buckets).
+func (w *Timeouts[T]) Add(d time.Duration, v T) Timer { return w.engine.after(d, v) }
+
+// AddAt is Add for a point in time, see [TimingWheel.AtFunc].
+func (w *Timeouts[T]) AddAt(t time.Time, v T) Timer { return w.engine.at(t, v) }
+
+// RemoveAll removes what is pending and returns it, in no particular order. O(n), each shard under its
+// lock meanwhile.
+func (w *Timeouts[T]) RemoveAll() []T {
+	var all []T
+	for _, s := range w.engine.shards {
+		if all == nil {
+			all = s.removeAll()
+			continue
+		}
+		all = append(all, s.removeAll()...)
+	}
+	return all
+}
+
+// Len is [TimingWheel.Len].
+func (w *Timeouts[T]) Len() int { return w.engine.pending() }
+
+// Stats is [TimingWheel.Stats].
+func (w *Timeouts[T]) Stats() Stats { return w.engine.stats() }
+
+// Stop is [TimingWheel.Stop].
+func (w *Timeouts[T]) Stop() { w.engine.stop() }
+
+// Shutdown is [TimingWheel.Shutdown].
+func (w *Timeouts[T]) Shutdown(ctx context.Context) error { return w.engine.shutdown(ctx) }
+
+// Now is [TimingWheel.Now].
+func (w *Timeouts[T]) Now() time.Time { return w.engine.clockTime() }
+
+// Advance is [TimingWheel.Advance]. It returns the number of payloads.
+func (w *Timeouts[T]) Advance(now time.Time) int { return w.engine.advanceTo(now) }
+
+// Next is [TimingWheel.Next].
+func (w *Timeouts[T]) Next() (time.Time, bool) { return w.engine.next() }

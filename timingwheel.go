@@ -1,0 +1,140 @@
+package timingwheel
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// TimingWheel is a set of timers. Make one with [New]. All methods may be called at any time from any
+// goroutine, callbacks included, unless they say otherwise.
+type TimingWheel struct {
+	engine *engine[func()]
+	shared bool // the wheel of Default
+}
+
+// New returns a running wheel, or an error that wraps [ErrOption] and names the option, its value and
+// the accepted range. There is nothing to start and, while no timer is pending, nothing running: a
+// wheel without pending timers needs no Stop to be collected.
+func New(opts Options) (*TimingWheel, error) {
+	return newWheelAt(opts, 0)
+}
+
+func newWheelAt(opts Options, origin int64) (*TimingWheel, error) {
+	e, err := newEngineAt(opts, 1, origin, func(f []func()) { f[0]() })
+	if err != nil {
+		return nil, err
+	}
+	return &TimingWheel{engine: e}, nil
+}
+
+// defaultWheel is made on first use.
+var defaultWheel = sync.OnceValue(func() *TimingWheel {
+	tw, err := New(Options{})
+	if err != nil {
+		panic(err) // the zero Options are valid
+	}
+	tw.shared = true
+	return tw
+})
+
+// Default returns the wheel of the process, which is made on first use. Its Stop, Shutdown and Flush
+// panic, as other parts of the program rely on it. It is for use outside testing/synctest bubbles.
+func Default() *TimingWheel { return defaultWheel() }
+
+// AfterFunc calls [TimingWheel.AfterFunc] on [Default].
+func AfterFunc(d time.Duration, f func()) Timer { return Default().AfterFunc(d, f) }
+
+// AtFunc calls [TimingWheel.AtFunc] on [Default].
+func AtFunc(t time.Time, f func()) Timer { return Default().AtFunc(t, f) }
+
+// ScheduleFunc calls [TimingWheel.ScheduleFunc] on [Default].
+func ScheduleFunc(s Scheduler, f func()) Timer { return Default().ScheduleFunc(s, f) }
+
+// AfterFunc runs f once, d from now or up to one tick later, never earlier. Zero and negative mean at
+// once; a d beyond the range of the clock never fires. f runs where [Options.Executor] says. The
+// returned handle stops or moves the timer. On a stopped wheel it is the zero Timer, and f is not run.
+//
+// AfterFunc panics where f is nil. It allocates nothing. O(1), apart from the first timer of a bucket,
+// which is O(log buckets).
+func (tw *TimingWheel) AfterFunc(d time.Duration, f func()) Timer {
+	if f == nil {
+		panic("timingwheel: AfterFunc of a nil function")
+	}
+	return tw.engine.after(d, f)
+}
+
+// AtFunc is AfterFunc for a point in time; one that has passed means at once. A time with a monotonic
+// reading is used as it is. One without is a date on the wall: the time that remains until then is
+// taken at the call, and later steps of the wall clock do not move it.
+func (tw *TimingWheel) AtFunc(t time.Time, f func()) Timer {
+	if f == nil {
+		panic("timingwheel: AtFunc of a nil function")
+	}
+	return tw.engine.at(t, f)
+}
+
+// Len returns the number of pending timers: those armed and neither started nor stopped. Over several
+// shards it is exact when nothing else is going on. O(shards).
+func (tw *TimingWheel) Len() int { return tw.engine.pending() }
+
+// Stats returns a snapshot of the wheel's counters. O(shards × (buckets + pages)).
+func (tw *TimingWheel) Stats() Stats { return tw.engine.stats() }
+
+// Flush hands every callback that is pending at the call to the executor now, whatever its deadline,
+// and returns how many. It does not wait for them. Each still counts as pending, and can be stopped or
+// reset, until it starts. A plan runs once and goes on. In Manual mode with Inline the callbacks run
+// before Flush returns. It panics on [Default].
+func (tw *TimingWheel) Flush() int {
+	tw.mustOwn("Flush")
+	n := 0
+	for _, s := range tw.engine.shards {
+		n += s.flush()
+	}
+	if tw.engine.manual {
+		tw.engine.runDue()
+	}
+	return n
+}
+
+// Stop stops the wheel and discards what is pending. Callbacks that have started go on; none starts
+// once Stop has returned. Handles stay valid and inert, and every later call returns at once with its
+// documented result. Stop is idempotent. It panics on [Default].
+func (tw *TimingWheel) Stop() {
+	tw.mustOwn("Stop")
+	tw.engine.stop()
+}
+
+// Shutdown is Stop and then waits for the callbacks that have started. It returns nil when none runs
+// any more, or ctx's error where ctx ends first. A callback that calls it waits for itself. It may be
+// called again, also after Stop. It panics on [Default].
+func (tw *TimingWheel) Shutdown(ctx context.Context) error {
+	tw.mustOwn("Shutdown")
+	return tw.engine.shutdown(ctx)
+}
+
+func (tw *TimingWheel) mustOwn(method string) {
+	if tw.shared {
+		panic("timingwheel: " + method + " of the default wheel, which belongs to the whole process")
+	}
+}
+
+// Now returns the time on the wheel's own clock: the current time, not moved by steps of the wall clock
+// since New, or in Manual mode the time of the last Advance.
+func (tw *TimingWheel) Now() time.Time { return tw.engine.clockTime() }
+
+// Advance moves the clock of a Manual wheel to now, or leaves it where now lies before it. It then runs
+// what was due, in order of ticks, and returns how many callbacks it claimed (handed over, with an
+// Executor other than Inline). In one shard, timers of one tick run in the order in which they were
+// armed, a Reset counting as arming. What these callbacks arm runs in a later Advance, however soon it
+// is due.
+//
+// A callback that panics, or calls runtime.Goexit, unwinds to the caller; the others that are due stay
+// so for the next Advance. Advance panics where the wheel is not Manual, or while another Advance of it
+// is under way: in a callback or on another goroutine.
+func (tw *TimingWheel) Advance(now time.Time) int { return tw.engine.advanceTo(now) }
+
+// Next returns when the wheel has to look at its timers next, and false where none is pending. The time
+// is never later than the earliest deadline rounded up to the tick, but may be earlier: timers may have
+// to be moved between wheels, or were stopped or postponed since. O(shards) amortised.
+func (tw *TimingWheel) Next() (time.Time, bool) { return tw.engine.next() }

@@ -1,0 +1,257 @@
+package timingwheel
+
+import (
+	"runtime/debug"
+	"time"
+)
+
+// shardOf is a shard with its payloads: pages parallel to those of the slab.
+type shardOf[T any] struct {
+	shard
+	values []*[pageSize]T
+	engine *engine[T]
+	call   func() // claims and runs one batch: what the executor is given
+	buffer []T    // of the worker that ended last, for the next one
+}
+
+func (s *shardOf[T]) openPage(p int) {
+	if p == len(s.values) {
+		s.values = append(s.values, nil)
+	}
+	s.values[p] = new([pageSize]T)
+}
+
+func (s *shardOf[T]) closePage(p int) { s.values[p] = nil }
+
+func (s *shardOf[T]) drop(i uint32) {
+	if s.scanned {
+		var zero T
+		s.values[i>>pageShift][i&pageMask] = zero
+	}
+}
+
+func (s *shardOf[T]) clear() { s.values, s.buffer = nil, nil }
+
+func (s *shardOf[T]) spawn() { go s.begin() }
+
+func (s *shardOf[T]) hand() { s.engine.executor.Go(s.call) }
+
+// arm adds a timer with its payload. mu is held.
+func (s *shardOf[T]) arm(deadline int64, v T) Timer {
+	if s.stopped {
+		return Timer{}
+	}
+	i, n := s.add(deadline)
+	s.values[i>>pageShift][i&pageMask] = v
+	s.checkLocked()
+	return Timer{&s.shard, i, n.gen}
+}
+
+// begin is the life of a worker that was started as a spare.
+func (s *shardOf[T]) begin() {
+	s.mu.Lock()
+	s.spares--
+	s.serve()
+}
+
+// serve claims and runs what is due until nothing is. It is entered with mu held and returns without.
+//
+// Whenever a worker leaves the lock to run a callback while more is due, at least one spare worker has
+// been started and waits for a processor. If the callback blocks, the scheduler runs the spare, which
+// first starts the next one: so no callback waits for another that blocks, and what a goroutine for
+// each callback costs is paid only for those that do block. While callbacks are quick the same few
+// workers run them all. Rejected: a watcher that adds workers when no progress is seen. An idle Go
+// program sleeps at least 1 ms in the network poller, which 10,000 callbacks of 1 ms each pay again
+// and again.
+func (s *shardOf[T]) serve() {
+	w := worker[T]{s: s}
+	defer w.end()
+	w.buffer, s.buffer = s.buffer, nil
+	for s.ready > 0 {
+		batch := w.claim()
+		s.kick()
+		w.run(batch)
+	}
+}
+
+// worker is one goroutine's work on a shard.
+type worker[T any] struct {
+	s        *shardOf[T]
+	buffer   []T
+	claims   uint // calls of claim
+	busy     bool // a claimed batch is being run
+	unlocked bool
+}
+
+// end leaves the lock and the shard in order, also when a callback has called runtime.Goexit, or is
+// panicking and about to crash the program.
+func (w *worker[T]) end() {
+	s := w.s
+	if w.unlocked {
+		s.mu.Lock()
+		w.buffer = nil // whoever left the callback early may still refer to it
+		w.finish(nil)
+		s.kick()
+	}
+	if s.buffer == nil && !s.stopped {
+		s.buffer = w.buffer
+	}
+	s.mu.Unlock()
+}
+
+// claim takes up to one batch of what is due: from here on it is not pending any more. A timer that
+// was postponed goes back to the wheel instead. It gives up after quantum steps, perhaps with nothing
+// claimed, so that the lock is not held for long.
+func (w *worker[T]) claim() []T {
+	s := w.s
+	if w.buffer == nil {
+		w.buffer = make([]T, 0, min(s.batch, s.ready))
+	}
+	batch := w.buffer[:0]
+	sampled := w.sample()
+	for steps := 0; steps < quantum && len(batch) < cap(batch); steps++ {
+		i, n, ok := s.next()
+		if !ok {
+			break
+		}
+		if n == nil {
+			continue
+		}
+		if sampled {
+			s.counters.lateness.record(time.Duration(s.now - n.due()))
+		}
+		batch = append(batch, s.values[i>>pageShift][i&pageMask])
+		s.claimed(i, n)
+	}
+	if len(batch) > 0 {
+		s.running++
+		w.busy = true
+	}
+	return batch
+}
+
+// sample reads the clock for the lateness of this claim, or decides not to: a reading costs as much as
+// the rest of a claim, so single callbacks have it once in 16, beginning with a worker's first.
+func (w *worker[T]) sample() bool {
+	w.claims++
+	s := w.s
+	if s.batch == 1 && w.claims&15 != 1 {
+		return false
+	}
+	if !s.manual {
+		s.observe(s.clock())
+	}
+	return true
+}
+
+// run runs a claimed batch without the lock, which is held before and after.
+func (w *worker[T]) run(batch []T) {
+	s := w.s
+	s.mu.Unlock()
+	w.unlocked = true
+	if len(batch) > 0 {
+		s.engine.run(batch)
+	}
+	s.mu.Lock()
+	w.unlocked = false
+	w.finish(batch)
+}
+
+// finish notes that the claimed batch has run and forgets its payloads.
+func (w *worker[T]) finish(batch []T) {
+	if !w.busy {
+		return
+	}
+	w.busy = false
+	clear(batch)
+	w.s.finished()
+}
+
+// next takes the first timer off the due buckets. The node is nil where the timer was postponed and has
+// gone back to the wheel; ok is false where nothing is due.
+func (s *shard) next() (i uint32, n *node, ok bool) {
+	b := s.firstDue()
+	if b == nil {
+		return 0, nil, false
+	}
+	if b == s.prompt {
+		s.prompt = nil
+	}
+	pos, i := s.first(b)
+	n = s.nodes.must(i)
+	s.take(b, pos)
+	s.ready--
+	if n.due() > b.horizon && !b.flush {
+		s.route(i, n)
+		return i, nil, true
+	}
+	return i, n, true
+}
+
+// firstDue returns the first due bucket with timers, having freed the empty ones before it.
+func (s *shard) firstDue() *bucket {
+	for {
+		b := s.due.head
+		if b == nil || b.live > 0 {
+			return b
+		}
+		s.due.pop()
+		s.freeDue(b)
+	}
+}
+
+// freeDue frees a due bucket that all timers have left.
+func (s *shard) freeDue(b *bucket) {
+	if b == s.prompt {
+		s.prompt = nil
+	}
+	if b.flush {
+		s.flushed--
+	}
+	s.freeBucket(b)
+}
+
+// claimed ends the pending state of a timer that has been taken off a due bucket. A plan keeps its slot.
+func (s *shard) claimed(i uint32, n *node) {
+	s.pending--
+	s.counters.fired++
+	if n.deadline < 0 {
+		n.pos = posNone
+		return
+	}
+	s.release(i, n)
+}
+
+// finished notes the end of a callback or batch.
+func (s *shard) finished() {
+	s.running--
+	if s.running == 0 && s.idle != nil {
+		close(s.idle)
+		s.idle = nil
+	}
+}
+
+// runOne is what an executor runs: it claims one batch and runs it, if there still is one.
+func (s *shardOf[T]) runOne() {
+	w := worker[T]{s: s}
+	s.mu.Lock()
+	defer w.end()
+	s.owed--
+	w.buffer, s.buffer = s.buffer, nil
+	w.run(w.claim())
+}
+
+// guard calls f and reports a panic. runtime.Goexit passes through.
+func guard(f func(), report func(any, []byte)) {
+	normal := false
+	defer func() {
+		if normal {
+			return
+		}
+		if v := recover(); v != nil {
+			report(v, debug.Stack())
+		}
+	}()
+	f()
+	normal = true
+}
