@@ -69,7 +69,7 @@ bench: ## benchmarks of the root package into bench.txt for benchstat (BENCH=reg
 
 .PHONY: bench-std
 bench-std: ## the targets beside the ratios to time.AfterFunc measured now (BENCH=regexp COUNT=3)
-	{ go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 0 . ; \
+	@{ go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 0 . ; \
 	  go test -run '^$$' -bench Floor -count $(COUNT) ./benchmarks ; } \
 	| tee /dev/stderr | go run ./benchmarks/cmd/ratios
 

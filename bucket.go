@@ -58,6 +58,14 @@ func (l *bucketList) pop() *bucket {
 	return b
 }
 
+func (l *bucketList) len() int {
+	n := 0
+	for b := l.head; b != nil; b = b.next {
+		n++
+	}
+	return n
+}
+
 // join moves all of o behind l.
 func (l *bucketList) join(o *bucketList) {
 	if o.head == nil {
@@ -120,7 +128,16 @@ func (bs *bucketStore) append(b *bucket, i uint32, n *node) {
 	b.live++
 }
 
+// addChunk makes room behind b's last entry: in the last chunk where dead entries take it, else in a
+// new one.
 func (bs *bucketStore) addChunk(b *bucket) (uint32, *chunkMeta) {
+	if c := b.tail; c != 0 {
+		if m := bs.chunks.meta(c); m.count() <= mergeMax {
+			to := bs.chunks.entries(c)
+			m.alive = ones(bs.shift(to, c, 0, to, m.alive))
+			return c, m
+		}
+	}
 	c, m := bs.chunks.alloc(b.id)
 	m.prev = b.tail
 	if b.tail == 0 {
@@ -180,12 +197,17 @@ func (bs *bucketStore) merge(b *bucket, c uint32, m *chunkMeta) {
 	d := m.next
 	dm := bs.chunks.meta(d)
 	to := bs.chunks.entries(c)
-	n := uint32(0)
-	n = bs.shift(to, c, n, to, m.alive)
+	n := bs.shift(to, c, 0, to, m.alive)
 	n = bs.shift(to, c, n, bs.chunks.entries(d), dm.alive)
-	m.alive = uint32(uint64(1)<<n - 1)
+	m.alive = ones(n)
 	bs.unlink(b, d, dm)
+	if m.prev|m.next != 0 && m.count() <= mergeMax/2 {
+		bs.thin(b, c, m)
+	}
 }
+
+// ones is a bitmap of the first n entries.
+func ones(n uint32) uint32 { return uint32(uint64(1)<<n - 1) }
 
 // shift writes the entries of from that alive names into to (chunk c), from offset n on.
 func (bs *bucketStore) shift(to *[chunkSize]uint32, c, n uint32, from *[chunkSize]uint32, alive uint32) uint32 {

@@ -52,11 +52,12 @@ func (s *shard) place(i uint32, n *node, tick int64) {
 		s.catchUp()
 	}
 	tick = max(tick, s.cur)
-	l, shift := 0, uint(0)
-	for l < s.last && tick>>shift-s.cur>>shift >= s.size {
+	l, shift, width := 0, uint(0), s.bits&63
+	for l < s.last && tick>>(shift&63)-s.cur>>(shift&63) >= s.size {
 		l++
-		shift += s.bits
+		shift += width
 	}
+	shift &= 63
 	if s.levels[l].slots == nil {
 		s.levels[l].slots = make([]*bucket, s.size)
 	}
@@ -68,7 +69,9 @@ func (s *shard) place(i uint32, n *node, tick int64) {
 		b = s.openBucket(l, uint32(slot), at)
 	case b.live == 0:
 		s.hollow--
-		s.retime(b, at)
+		if at != b.at {
+			s.retime(b, at)
+		}
 	case at < b.at:
 		s.retime(b, at)
 	}
@@ -88,9 +91,6 @@ func (s *shard) openBucket(l int, slot uint32, at int64) *bucket {
 // retime changes the expiration of a queued bucket. Only the last level needs it, when a timer of an
 // earlier round joins a slot, and for a bucket that all its timers have left.
 func (s *shard) retime(b *bucket, at int64) {
-	if at == b.at {
-		return
-	}
 	b.at = at
 	s.queue.fix(int(b.heapIndex))
 	s.sooner(b)
@@ -147,7 +147,7 @@ const hollowMax = 64
 // queue or when empty buckets outnumber the others.
 func (s *shard) emptied(b *bucket) {
 	s.hollow++
-	if b.heapIndex == 0 {
+	if b.heapIndex == 0 && (s.pending == 0 || int64(s.counters.armed) >= s.relaxAt) {
 		s.relax()
 	}
 	if s.hollow > hollowMax && s.hollow > s.queue.len()/2 {

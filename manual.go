@@ -102,6 +102,11 @@ func (s *shard) advance(now int64) {
 	}
 	s.due.join(&s.fresh)
 	s.prompt = nil
+	for n := s.due.len(); n > 0; n-- {
+		b := s.due.pop()
+		s.ready -= b.live
+		s.gather(b)
+	}
 	tick := s.ticks.floor(max(now, s.now))
 	for {
 		top, ok := s.queue.min()
@@ -110,39 +115,46 @@ func (s *shard) advance(now int64) {
 		}
 		s.queue.popMin()
 		s.cur = max(s.cur, top.at)
-		s.gather(top)
+		empty := top.live == 0
+		s.unslot(top)
+		if !empty {
+			top.horizon = top.at * s.ticks.d
+			s.gather(top)
+		}
 	}
 	s.cur = max(s.cur, tick)
 	s.observe(now)
 	s.checkLocked()
 }
 
-// gather takes an expired bucket: timers of a coarse level and postponed ones go to where they belong
-// now, the others become due in the order in which they were armed.
+// gather makes a bucket due that has left its slot or waited for this Advance: timers of a coarse level
+// and postponed ones go to where they belong now, the others stay, in the order in which they were armed.
 func (s *shard) gather(b *bucket) {
-	if b.live == 0 {
-		s.unslot(b)
-		return
-	}
-	s.unslot(b)
 	due := s.scratch[:0]
 	var idx [chunkSize]uint32
 	for b.live > 0 {
 		for _, i := range idx[:s.drainChunk(b, &idx)] {
 			n := s.nodes.must(i)
-			if tick := s.ticks.ceil(n.due()); b.level > 0 || tick > b.at {
-				s.place(i, n, tick)
-				s.counters.moved++
-			} else {
+			switch {
+			case b.flush || b.level == 0 && n.due() <= b.horizon:
 				due = append(due, i)
+			default:
+				s.place(i, n, s.ticks.ceil(n.due()))
+				if b.level > 0 {
+					s.counters.moved++
+				}
 			}
 		}
+	}
+	if len(due) == 0 {
+		s.freeDue(b)
+		return
 	}
 	byArming := func(i, j uint32) int { return cmp.Compare(s.armedAt(i), s.armedAt(j)) }
 	if !slices.IsSortedFunc(due, byArming) {
 		slices.SortFunc(due, byArming)
 	}
-	b.state, b.horizon = bucketDue, b.at*s.ticks.d
+	b.state = bucketDue
 	for _, i := range due {
 		s.append(b, i, s.nodes.must(i))
 	}

@@ -48,19 +48,20 @@ type shard struct {
 	ready   int        // pending timers in due
 	flushed int        // buckets with flush set
 
-	alarm    alarm
-	wakeAt   int64 // ticks: when the alarm will go off; never if it will not
-	driving  bool  // a driver is at work and will set the alarm when it is done
-	stopped  bool
-	spares   int                 // workers that were started and have not begun
-	owed     int                 // calls handed to the executor that have not begun
-	running  int                 // callbacks or batches being run
-	idle     chan struct{}       // closed once running is 0; made by Shutdown
-	relaxAt  int64               // value of armed from which an early alarm is worth correcting
-	seqs     []*[pageSize]uint64 // Manual: order of arming, for ties
-	seq      uint64
-	scratch  []uint32 // Manual: of gather
-	counters counters
+	alarm      alarm
+	wakeAt     int64 // ticks: when the alarm will go off; never if it will not
+	driving    bool  // a driver is at work and will set the alarm when it is done
+	stopped    bool
+	spares     int                 // workers that were started and have not begun
+	owed       int                 // calls handed to the executor that have not begun
+	running    int                 // callbacks or batches being run
+	idle       chan struct{}       // closed once running is 0; made by Shutdown
+	relaxAt    int64               // value of armed from which an early alarm is worth correcting
+	seqs       []*[pageSize]uint64 // Manual: order of arming, for ties
+	seq        uint64
+	scratch    []uint32 // Manual: of gather
+	counters   counters
+	sinceCheck int // build tag invariants: changes since the last verify
 
 	_ [64]byte
 }
@@ -86,21 +87,34 @@ func (s *shard) observe(now int64) {
 
 // add takes a slot for a timer due at the deadline and places it. The caller stores the payload.
 func (s *shard) add(deadline int64) (uint32, *node) {
-	page, slot, ok := s.nodes.take()
-	if !ok {
-		s.openPage()
-		page, slot, _ = s.nodes.take()
+	i := s.nodes.aside - 1
+	if s.nodes.aside == 0 {
+		i = s.takeSlot()
 	}
-	i := uint32(page)<<pageShift | slot
-	n := &s.nodes.pages[page][slot]
+	s.nodes.aside = 0
+	n := s.nodes.must(i)
 	n.deadline = deadline
 	s.pending++
 	s.counters.armed++
 	if s.manual {
 		s.stamp(i)
 	}
-	s.route(i, n)
+	if deadline > s.now {
+		s.place(i, n, s.ticks.ceil(deadline))
+	} else {
+		s.route(i, n)
+	}
 	return i, n
+}
+
+// takeSlot takes a slot from the pages.
+func (s *shard) takeSlot() uint32 {
+	page, slot, ok := s.nodes.take()
+	if !ok {
+		s.openPage()
+		page, slot, _ = s.nodes.take()
+	}
+	return uint32(page)<<pageShift | slot
 }
 
 func (s *shard) openPage() {
@@ -128,8 +142,17 @@ func (s *shard) stamp(i uint32) {
 // release ends the handle of slot i and takes the slot back.
 func (s *shard) release(i uint32, n *node) {
 	s.host.drop(i)
+	reuse := n.retire()
+	if reuse && s.nodes.aside == 0 {
+		s.nodes.aside = i + 1
+		return
+	}
+	s.freeSlot(i, reuse)
+}
+
+func (s *shard) freeSlot(i uint32, reuse bool) {
 	p := int(i >> pageShift)
-	if s.nodes.put(p, i&pageMask, n.retire()) {
+	if s.nodes.put(p, i&pageMask, reuse) {
 		s.nodes.close(p)
 		s.host.closePage(p)
 		if s.manual {

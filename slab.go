@@ -34,10 +34,14 @@ func (n *node) due() int64 { return n.deadline & math.MaxInt64 }
 
 // slab hands out nodes by index. Pages are added without copying and given back once empty; the
 // lowest page with room is filled first, so that what survives a spike gathers in few pages.
+//
+// The slot that was freed last is kept aside and handed out first: arm-and-stop and stop-and-arm then
+// need no look at the pager.
 type slab struct {
 	pager
 	pages  []*[pageSize]node
 	floors []uint32 // generation at which a page's next incarnation starts
+	aside  uint32   // 1 + the slot kept aside, which the pager counts as used; 0: none
 }
 
 // at returns slot i, or nil where its page does not exist.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,11 +16,16 @@ type benchmark struct {
 	params map[string]string // "impl": "wheel", "pending": "1M", "procs": "1"
 }
 
+// repetition is the suffix by which Go tells apart sub-benchmarks of one name.
+var repetition = regexp.MustCompile(`#\d+(/|-\d+$|$)`)
+
 // parseBenchmark takes apart a name such as "ArmStop/impl=wheel/pending=1M/procs=2-8", whose last part
 // is the GOMAXPROCS that Go appends. The faces of the engine may be written as a parent benchmark:
-// "Timeouts/Fill" is "Fill/impl=timeouts".
+// "Timeouts/Fill" is "Fill/impl=timeouts". Where a benchmark ran a name twice, Go made it unique with a
+// suffix such as "#01", which says nothing here.
 func parseBenchmark(name string) benchmark {
-	base, parts := benchfmt.Name(strings.TrimPrefix(name, "Benchmark")).Parts()
+	name = repetition.ReplaceAllString(strings.TrimPrefix(name, "Benchmark"), "$1")
+	base, parts := benchfmt.Name(name).Parts()
 	path := string(base)
 	b := benchmark{params: map[string]string{"impl": "wheel", "procs": "1"}}
 	for _, part := range parts {

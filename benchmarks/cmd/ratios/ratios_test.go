@@ -35,6 +35,8 @@ func TestNamesHaveOneCanonicalForm(t *testing.T) {
 		{"Manual/ArmStop/pending=1k", "ArmStop/impl=manual/pending=1k"},
 		{"Manual/ArmStop/impl=std", "ArmStop/impl=std"},
 		{"Timeouts/Fill/impl=wheel/pending=10M", "Fill/impl=timeouts/pending=10M"},
+		{"ArmStop/impl=std/pending=1M#01/procs=2-2", "ArmStop/impl=std/pending=1M/procs=2"},
+		{"ArmStop/pending=1M#01-2", "ArmStop/pending=1M"},
 		{"Some/thing", "Some/thing"},
 		{"Floor-2", "Floor"},
 	} {

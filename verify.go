@@ -1,0 +1,244 @@
+package timingwheel
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// verify walks the shard and checks the invariants of docs/design.md by their numbers. Tests call it
+// after every step; under the build tag invariants the shard calls it itself. mu is held. O(pending).
+func (s *shard) verify() error {
+	if s.stopped {
+		return nil
+	}
+	for _, check := range []func() error{
+		s.verifyPages, s.verifySlots, s.verifyBuckets, s.verifyQueue, s.verifyDeadlines, s.verifySums, s.verifyAlarm,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// I1: the pager's counts and sets agree with its bitmaps, and at most one page is empty.
+func (s *shard) verifyPages() error {
+	if err := s.nodes.pager.verify(); err != nil {
+		return fmt.Errorf("I1, nodes: %w", err)
+	}
+	if err := s.chunks.pager.verify(); err != nil {
+		return fmt.Errorf("I1, chunks: %w", err)
+	}
+	return nil
+}
+
+func (p *pager) verify() error {
+	empties := 0
+	for i := range p.state {
+		st := &p.state[i]
+		room := 0
+		for _, w := range st.free {
+			room += bits.OnesCount64(w)
+		}
+		switch {
+		case int(st.room) != room:
+			return fmt.Errorf("page %d: room is %d, bitmap has %d", i, st.room, room)
+		case p.roomy.has(i) != (room > 0):
+			return fmt.Errorf("page %d: room %d, roomy %v", i, room, p.roomy.has(i))
+		case p.absent.has(i) && st.here:
+			return fmt.Errorf("page %d is here and absent", i)
+		case !st.here && st.used != 0:
+			return fmt.Errorf("page %d has %d slots in use and no memory", i, st.used)
+		}
+		if st.here && st.used == 0 {
+			empties++
+		}
+	}
+	if empties != p.empties || empties > 1 {
+		return fmt.Errorf("%d empty pages, counted %d", empties, p.empties)
+	}
+	if p.low != p.roomy.min() {
+		return fmt.Errorf("low is %d, lowest page with room is %d", p.low, p.roomy.min())
+	}
+	return nil
+}
+
+// I2: a slot in use is pending, or a plan whose run is under way, or the one kept aside.
+func (s *shard) verifySlots() error {
+	pending := 0
+	for p := range s.nodes.state {
+		st := &s.nodes.state[p]
+		used := 0
+		for k := 0; st.here && k < pageSize; k++ {
+			n := &s.nodes.pages[p][k]
+			i := uint32(p<<pageShift | k)
+			if n.gen == maxGen {
+				continue
+			}
+			if st.free[k>>6]>>(k&63)&1 == 1 {
+				if n.pos != posNone {
+					return fmt.Errorf("I2: free slot %d has position %d", i, n.pos)
+				}
+				continue
+			}
+			used++
+			switch {
+			case n.pos >= posInvalid:
+				pending++
+			case s.nodes.aside != i+1 && n.deadline >= 0:
+				return fmt.Errorf("I2: slot %d is in use and neither pending nor a plan", i)
+			}
+		}
+		if st.here && used != int(st.used) {
+			return fmt.Errorf("I2: page %d has %d slots in use, counted %d", p, used, st.used)
+		}
+	}
+	if pending != s.pending {
+		return fmt.Errorf("I2: %d slots are pending, counted %d", pending, s.pending)
+	}
+	return nil
+}
+
+// each calls f for every bucket, wherever it stands.
+func (s *shard) each(f func(b *bucket) error) error {
+	for _, b := range s.queue.items {
+		if err := f(b); err != nil {
+			return err
+		}
+	}
+	for _, l := range []bucketList{s.cascade, s.due, s.fresh} {
+		for b := l.head; b != nil; b = b.next {
+			if err := f(b); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// eachEntry calls f for every living entry of b, in order.
+func (s *shard) eachEntry(b *bucket, f func(pos, i uint32) error) error {
+	for c := b.head; c != 0; c = s.chunks.meta(c).next {
+		for alive := s.chunks.meta(c).alive; alive != 0; alive &= alive - 1 {
+			off := uint32(bits.TrailingZeros32(alive))
+			if err := f(c<<chunkShift|off, s.chunks.entries(c)[off]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// I3: an entry is alive iff its node points back to it. I4: a bucket's list is well linked, owned by it
+// and holds live entries; of two neighbours in a queued bucket at least one is more than mergeMax/2 full.
+func (s *shard) verifyBuckets() error {
+	return s.each(func(b *bucket) error {
+		live, last := 0, uint32(0)
+		for c := b.head; c != 0; c = s.chunks.meta(c).next {
+			m := s.chunks.meta(c)
+			if m.prev != last || m.owner != b.id || s.all[b.id] != b {
+				return fmt.Errorf("I4: bucket %d: chunk %d has previous %d and owner %d", b.id, c, m.prev, m.owner)
+			}
+			if last != 0 && b.state == bucketQueued && max(m.count(), s.chunks.meta(last).count()) <= mergeMax/2 {
+				return fmt.Errorf("I4: bucket %d: chunks %d and %d are sparse", b.id, last, c)
+			}
+			live += m.count()
+			last = c
+		}
+		if last != b.tail || live != b.live {
+			return fmt.Errorf("I4: bucket %d ends in %d with %d living, not in %d with %d", b.id, last, live, b.tail, b.live)
+		}
+		return s.eachEntry(b, func(pos, i uint32) error {
+			if n := s.nodes.at(i); n == nil || n.pos != pos {
+				return fmt.Errorf("I3: entry %d of bucket %d names slot %d, which is elsewhere", pos, b.id, i)
+			}
+			return nil
+		})
+	})
+}
+
+// I5: the queue is a heap of the buckets that stand in a slot, each in the slot of its expiration, none
+// before the clock.
+func (s *shard) verifyQueue() error {
+	if err := s.queue.verify(func(b *bucket) int { return int(b.heapIndex) }); err != nil {
+		return fmt.Errorf("I5: %w", err)
+	}
+	slots := 0
+	for l, lv := range s.levels {
+		for k, b := range lv.slots {
+			if b == nil {
+				continue
+			}
+			slots++
+			v := b.at >> (uint(l) * s.bits)
+			if int(b.level) != l || int(b.slot) != k || v&(s.size-1) != int64(k) || v<<(uint(l)*s.bits) != b.at {
+				return fmt.Errorf("I5: bucket of tick %d, level %d, slot %d stands in level %d, slot %d", b.at, b.level, b.slot, l, k)
+			}
+			if b.state != bucketQueued || b.at < s.cur {
+				return fmt.Errorf("I5: bucket of tick %d in state %d at clock %d", b.at, b.state, s.cur)
+			}
+		}
+	}
+	if slots != s.queue.len() {
+		return fmt.Errorf("I5: %d buckets in slots, %d queued", slots, s.queue.len())
+	}
+	return nil
+}
+
+// I6: the clock reaches a timer's bucket no later than the timer's tick; in the finest level it may not
+// be before either, unless the timer is postponed.
+func (s *shard) verifyDeadlines() error {
+	for _, b := range s.queue.items {
+		err := s.eachEntry(b, func(_, i uint32) error {
+			n := s.nodes.must(i)
+			if tick := s.ticks.ceil(n.due()); tick < b.at {
+				return fmt.Errorf("I6: timer of tick %d in a bucket of tick %d", tick, b.at)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// I7: the counts of pending, ready, empty and flushed agree with the buckets.
+func (s *shard) verifySums() error {
+	pending, ready, hollow, flushed := 0, 0, 0, 0
+	_ = s.each(func(b *bucket) error {
+		pending += b.live
+		switch {
+		case b.state == bucketDue:
+			ready += b.live
+		case b.state == bucketQueued && b.live == 0:
+			hollow++
+		}
+		if b.flush {
+			flushed++
+		}
+		return nil
+	})
+	if pending != s.pending || ready != s.ready || hollow != s.hollow || flushed != s.flushed {
+		return fmt.Errorf("I7: pending %d, ready %d, empty %d, flushed %d; counted %d, %d, %d, %d",
+			pending, ready, hollow, flushed, s.pending, s.ready, s.hollow, s.flushed)
+	}
+	return nil
+}
+
+// I8: unless a driver is at work, the alarm goes off no later than the first bucket with timers expires.
+// I9: whenever the lock is free and timers are due, somebody is on the way to claim them.
+func (s *shard) verifyAlarm() error {
+	if s.manual || s.driving {
+		return nil
+	}
+	for _, b := range s.queue.items {
+		if b.live > 0 && b.at < s.wakeAt {
+			return fmt.Errorf("I8: bucket of tick %d, alarm at %d", b.at, s.wakeAt)
+		}
+	}
+	if s.ready > 0 && s.spares+s.owed+s.running == 0 {
+		return fmt.Errorf("I9: %d timers are due and nobody comes", s.ready)
+	}
+	return nil
+}
