@@ -51,15 +51,16 @@ func newBenchWheel(b *testing.B, opts Options) *TimingWheel {
 	return tw
 }
 
-// atProcs runs body with GOMAXPROCS and the suffix that names it.
-func atProcs(b *testing.B, procs int, body func(b *testing.B)) {
-	if procs > runtime.NumCPU() {
-		return
+// eachProcs runs body in parallel on one and on two processors.
+func eachProcs(b *testing.B, body func(pb *testing.PB)) {
+	b.Helper()
+	for procs := 1; procs <= min(2, runtime.NumCPU()); procs++ {
+		b.Run(fmt.Sprintf("procs=%d", procs), func(b *testing.B) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+			settle(b)
+			b.RunParallel(body)
+		})
 	}
-	b.Run(fmt.Sprintf("procs=%d", procs), func(b *testing.B) {
-		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-		body(b)
-	})
 }
 
 func fillWheel(tw *TimingWheel, n int) []Timer {
@@ -72,6 +73,7 @@ func fillWheel(tw *TimingWheel, n int) []Timer {
 }
 
 func fillStd(b *testing.B, n int) []*time.Timer {
+	b.Helper()
 	rng := xorshift(1)
 	timers := make([]*time.Timer, n)
 	for i := range timers {
@@ -89,31 +91,23 @@ func fillStd(b *testing.B, n int) []*time.Timer {
 func BenchmarkArmStop(b *testing.B) {
 	f := func() {}
 	for _, size := range sizes {
-		for _, procs := range []int{1, 2} {
-			b.Run("impl=std/pending="+size.name, func(b *testing.B) {
-				atProcs(b, procs, func(b *testing.B) {
-					fillStd(b, size.n)
-					settle(b)
-					b.RunParallel(func(pb *testing.PB) {
-						for pb.Next() {
-							time.AfterFunc(30*time.Second, f).Stop()
-						}
-					})
-				})
+		b.Run("impl=std/pending="+size.name, func(b *testing.B) {
+			fillStd(b, size.n)
+			eachProcs(b, func(pb *testing.PB) {
+				for pb.Next() {
+					time.AfterFunc(30*time.Second, f).Stop()
+				}
 			})
-			b.Run("impl=wheel/pending="+size.name, func(b *testing.B) {
-				atProcs(b, procs, func(b *testing.B) {
-					tw := newBenchWheel(b, Options{})
-					fillWheel(tw, size.n)
-					settle(b)
-					b.RunParallel(func(pb *testing.PB) {
-						for pb.Next() {
-							tw.AfterFunc(30*time.Second, f).Stop()
-						}
-					})
-				})
+		})
+		b.Run("impl=wheel/pending="+size.name, func(b *testing.B) {
+			tw := newBenchWheel(b, Options{})
+			fillWheel(tw, size.n)
+			eachProcs(b, func(pb *testing.PB) {
+				for pb.Next() {
+					tw.AfterFunc(30*time.Second, f).Stop()
+				}
 			})
-		}
+		})
 	}
 }
 

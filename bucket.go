@@ -114,28 +114,26 @@ func (bs *bucketStore) freeBucket(b *bucket) {
 // append puts node n with index i at the end of b. O(1).
 func (bs *bucketStore) append(b *bucket, i uint32, n *node) {
 	c := b.tail
-	var m *chunkMeta
-	if c != 0 {
-		m = bs.chunks.meta(c)
+	if c == 0 || bs.chunks.meta(c).alive>>chunkMask != 0 {
+		c = bs.addChunk(b)
 	}
-	if c == 0 || m.alive>>chunkMask != 0 {
-		c, m = bs.addChunk(b)
-	}
-	off := uint32(bits.Len32(m.alive))
+	pg := &bs.chunks.pages[c>>chunkPageShift]
+	m := &pg.meta[c&chunkPageMask]
+	off := uint32(bits.Len32(m.alive)) & chunkMask
 	m.alive |= 1 << off
-	bs.chunks.entries(c)[off] = i
+	pg.entries[c&chunkPageMask][off] = i
 	n.pos = c<<chunkShift | off
 	b.live++
 }
 
 // addChunk makes room behind b's last entry: in the last chunk where dead entries take it, else in a
 // new one.
-func (bs *bucketStore) addChunk(b *bucket) (uint32, *chunkMeta) {
+func (bs *bucketStore) addChunk(b *bucket) uint32 {
 	if c := b.tail; c != 0 {
 		if m := bs.chunks.meta(c); m.count() <= mergeMax {
 			to := bs.chunks.entries(c)
 			m.alive = ones(bs.shift(to, c, 0, to, m.alive))
-			return c, m
+			return c
 		}
 	}
 	c, m := bs.chunks.alloc(b.id)
@@ -146,7 +144,7 @@ func (bs *bucketStore) addChunk(b *bucket) (uint32, *chunkMeta) {
 		bs.chunks.meta(b.tail).next = c
 	}
 	b.tail = c
-	return c, m
+	return c
 }
 
 // remove takes the entry at pos out of its bucket, which it returns. Worst case O(chunkSize): a chunk

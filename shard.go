@@ -34,6 +34,7 @@ type shard struct {
 
 	mu sync.Mutex
 	bucketStore
+	funcs []*[pageSize]func() // the payloads, where they are callbacks: saves release a call of host
 
 	now     int64 // ns: the latest clock reading; Manual: the clock
 	cur     int64 // ticks: every earlier bucket has been taken
@@ -141,7 +142,12 @@ func (s *shard) stamp(i uint32) {
 
 // release ends the handle of slot i and takes the slot back.
 func (s *shard) release(i uint32, n *node) {
-	s.host.drop(i)
+	switch {
+	case s.funcs != nil:
+		s.funcs[i>>pageShift][i&pageMask] = nil
+	case s.scanned:
+		s.host.drop(i)
+	}
 	reuse := n.retire()
 	if reuse && s.nodes.aside == 0 {
 		s.nodes.aside = i + 1
@@ -281,7 +287,7 @@ func (s *shard) halt() {
 	s.stopped = true
 	s.pending, s.ready, s.flushed, s.hollow = 0, 0, 0, 0
 	s.bucketStore = bucketStore{}
-	s.levels, s.seqs = nil, nil
+	s.levels, s.seqs, s.funcs = nil, nil, nil
 	s.queue = minHeap[*bucket]{}
 	s.cascade, s.due, s.fresh, s.prompt = bucketList{}, bucketList{}, bucketList{}, nil
 	s.disarm()

@@ -19,15 +19,14 @@ func (s *shardOf[T]) openPage(p int) {
 		s.values = append(s.values, nil)
 	}
 	s.values[p] = new([pageSize]T)
+	s.funcs, _ = any(s.values).([]*[pageSize]func())
 }
 
 func (s *shardOf[T]) closePage(p int) { s.values[p] = nil }
 
 func (s *shardOf[T]) drop(i uint32) {
-	if s.scanned {
-		var zero T
-		s.values[i>>pageShift][i&pageMask] = zero
-	}
+	var zero T
+	s.values[i>>pageShift][i&pageMask] = zero
 }
 
 func (s *shardOf[T]) clear() { s.values, s.buffer = nil, nil }
