@@ -3,6 +3,7 @@ package timingwheel
 import (
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -37,6 +38,9 @@ func (x *xorshift) below(n int) int { return int((x.next() >> 32) * uint64(n) >>
 func (x *xorshift) far() time.Duration {
 	return time.Minute + time.Duration(x.below(59*60*1000))*time.Millisecond
 }
+
+// sink keeps the compiler from dropping what benchmarks do.
+var sink atomic.Int64
 
 // closure returns a distinct closure, as a program's timers have.
 func closure(i int) func() { return func() { sink.Add(int64(i)) } }

@@ -13,7 +13,7 @@ const (
 
 	// Two neighbours are merged when together they hold at most mergeMax entries. The room that is
 	// left keeps a chunk from being merged and split again at every other operation.
-	mergeMax = chunkSize * 3 / 4
+	mergeMax = 24
 )
 
 // chunkMeta describes one chunk of a bucket's unrolled list. Bit k of alive says that entry k is the

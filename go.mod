@@ -3,6 +3,8 @@ module github.com/timingwheel-go/timingwheel
 go 1.25.0
 
 require (
-	github.com/stretchr/testify v1.12.1 // indirect
-	go.uber.org/atomic v1.12.0 // indirect
+	github.com/stretchr/testify v1.12.1
+	go.uber.org/atomic v1.12.0
 )
+
+require go.yaml.in/yaml/v3 v3.0.5 // indirect

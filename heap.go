@@ -22,7 +22,7 @@ const heapFloor = 64
 //	H1  !items[i].before(items[(i-1)/2])      for 0 < i < len(items)
 //	H2  the index last told to items[i] is i; the one last told to any other element is -1
 //	H3  items[len(items):cap(items)] are zero values, so what has left is not kept alive
-//	H4  cap(items) <= max(heapFloor, 4*len(items)) after a removal, so a spike's memory is returned
+//	H4  cap(items) <= max(heapFloor, 4*len(items)+3) after a removal, so a spike's memory is returned
 //
 // container/heap was not used: it passes each element through an interface value and has no place for
 // H3 and H4. Sifting moves a hole instead of swapping pairs, which tells each displaced element its index

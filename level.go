@@ -157,13 +157,9 @@ func (s *shard) emptied(b *bucket) {
 
 // sweep frees all empty buckets of the queue. O(buckets), paid for by the emptying of half of them.
 func (s *shard) sweep() {
-	for i := s.queue.len() - 1; i >= 0; {
-		b := s.queue.items[i]
-		if b.live > 0 {
-			i--
-			continue
+	for i := s.queue.len() - 1; i >= 0; i-- {
+		for i < s.queue.len() && s.queue.items[i].live == 0 {
+			s.unslot(s.queue.remove(i)) // puts another one at i, which may have come from above: look again
 		}
-		s.queue.remove(i) // puts another one at i, which may have come from above: look again
-		s.unslot(b)
 	}
 }

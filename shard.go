@@ -144,7 +144,11 @@ func (s *shard) stamp(i uint32) {
 func (s *shard) release(i uint32, n *node) {
 	switch {
 	case s.funcs != nil:
-		s.funcs[i>>pageShift][i&pageMask] = nil
+		// Looking first starts the cache miss while that of the node is still under way; a bare store
+		// would begin it only when the lock is let go.
+		if f := &s.funcs[i>>pageShift][i&pageMask]; *f != nil {
+			*f = nil
+		}
 	case s.scanned:
 		s.host.drop(i)
 	}
@@ -250,7 +254,7 @@ func (s *shard) reset(i, gen uint32, deadline, now int64, rel bool) bool {
 	switch {
 	case n.pos < posInvalid:
 		n.pos = posRerun
-	case deadline < old || s.flushed > 0:
+	case deadline < old || s.flushed > 0 || s.manual:
 		s.hasten(i, n)
 	}
 	s.checkLocked()
@@ -258,12 +262,14 @@ func (s *shard) reset(i, gen uint32, deadline, now int64, rel bool) bool {
 	return true
 }
 
-// hasten moves a timer whose bucket the driver would look at too late, or that a flush has marked.
+// hasten moves a timer whose bucket the driver would look at too late, or that a flush has marked. In
+// Manual mode one that waits to be claimed moves as well: Reset arms it anew, and what a callback arms
+// runs in a later Advance.
 func (s *shard) hasten(i uint32, n *node) {
 	b := s.all[s.chunks.meta(n.pos>>chunkShift).owner]
 	due := n.due()
 	late := b.state == bucketQueued && (due <= s.now || s.ticks.ceil(due) < b.at)
-	if !late && !b.flush {
+	if !late && !b.flush && !(s.manual && b.state == bucketDue) {
 		return
 	}
 	s.detach(n)

@@ -103,8 +103,8 @@ func (w *worker[T]) end() {
 // claimed, so that the lock is not held for long.
 func (w *worker[T]) claim() []T {
 	s := w.s
-	if w.buffer == nil {
-		w.buffer = make([]T, 0, min(s.batch, s.ready))
+	if want := min(s.batch, s.ready); cap(w.buffer) < want {
+		w.buffer = make([]T, 0, max(want, min(s.batch, 2*cap(w.buffer))))
 	}
 	batch := w.buffer[:0]
 	sampled := w.sample()
@@ -134,7 +134,7 @@ func (w *worker[T]) claim() []T {
 func (w *worker[T]) sample() bool {
 	w.claims++
 	s := w.s
-	if s.batch == 1 && w.claims&15 != 1 {
+	if s.batch == 1 && !s.manual && w.claims&15 != 1 {
 		return false
 	}
 	if !s.manual {

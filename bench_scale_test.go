@@ -1,0 +1,179 @@
+package timingwheel
+
+import (
+	"runtime"
+	"testing"
+	"time"
+)
+
+// heapInUse is the live heap after a collection.
+func heapInUse() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// BenchmarkFill arms n timers on an empty wheel, with closures that exist already and without keeping
+// the handles. One iteration is one timer; a whole population is armed at least once. B/timer is the
+// growth of the live heap.
+func BenchmarkFill(b *testing.B) {
+	for _, size := range sizes {
+		fs := make([]func(), size.n)
+		for i := range fs {
+			fs[i] = closure(i)
+		}
+		b.Run("impl=std/pending="+size.name, func(b *testing.B) {
+			timers := make([]*time.Timer, size.n) // only to stop them afterwards
+			fill(b, size.n, func(i int, d time.Duration) { timers[i] = time.AfterFunc(d, fs[i]) }, func() {
+				for _, t := range timers {
+					t.Stop()
+				}
+			})
+		})
+		b.Run("impl=wheel/pending="+size.name, func(b *testing.B) {
+			tw := newBenchWheel(b, Options{})
+			fill(b, size.n, func(i int, d time.Duration) { tw.AfterFunc(d, fs[i]) }, func() {
+				tw = newBenchWheel(b, Options{})
+			})
+		})
+		b.Run("impl=timeouts/pending="+size.name, func(b *testing.B) {
+			w := newBenchTimeouts(b)
+			fill(b, size.n, func(i int, d time.Duration) { w.Add(d, uint64(i)) }, func() {
+				w = newBenchTimeouts(b)
+			})
+		})
+	}
+}
+
+func newBenchTimeouts(b *testing.B) *Timeouts[uint64] {
+	b.Helper()
+	w, err := NewTimeouts(Options{}, func(v []uint64) { sink.Add(int64(len(v))) })
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(w.Stop)
+	return w
+}
+
+// fill arms n timers for each n iterations, and renews the wheel between such rounds.
+func fill(b *testing.B, n int, arm func(i int, d time.Duration), renew func()) {
+	b.Helper()
+	before := heapInUse()
+	rng := xorshift(1)
+	var m0, m1 runtime.MemStats
+	runtime.ReadMemStats(&m0)
+	allocs, armed, held := uint64(0), 0, 0.0
+	b.ResetTimer()
+	for range (b.N + n - 1) / n {
+		b.StopTimer()
+		if armed > 0 {
+			renew()
+			runtime.GC()
+		}
+		runtime.ReadMemStats(&m0)
+		b.StartTimer()
+		start := time.Now()
+		for i := range n {
+			arm(i, rng.far())
+		}
+		held += float64(time.Since(start))
+		armed += n
+		b.StopTimer()
+		runtime.ReadMemStats(&m1)
+		allocs += m1.Mallocs - m0.Mallocs
+	}
+	b.ReportMetric(held/float64(armed), "ns/op")
+	b.ReportMetric(float64(heapInUse()-before)/float64(n), "B/timer")
+	b.ReportMetric(float64(allocs/uint64(armed)), "allocs/op")
+	renew()
+}
+
+// BenchmarkGC is one full collection with n pending timers, each with a closure of its own, whose
+// handles nobody keeps.
+func BenchmarkGC(b *testing.B) {
+	for _, size := range sizes {
+		b.Run("impl=std/pending="+size.name, func(b *testing.B) {
+			rng := xorshift(1)
+			for i := range size.n { // they cannot be stopped without their handles, which would be scanned
+				time.AfterFunc(rng.far(), closure(i))
+			}
+			collect(b)
+		})
+		b.Run("impl=wheel/pending="+size.name, func(b *testing.B) {
+			tw := newBenchWheel(b, Options{})
+			fillWheel(tw, size.n)
+			collect(b)
+		})
+		b.Run("impl=timeouts/pending="+size.name, func(b *testing.B) {
+			w := newBenchTimeouts(b)
+			rng := xorshift(1)
+			for i := range size.n {
+				w.Add(rng.far(), uint64(i))
+			}
+			collect(b)
+		})
+	}
+}
+
+// collect reports the time of a collection in ms.
+func collect(b *testing.B) {
+	b.Helper()
+	runtime.GC()
+	b.ResetTimer()
+	for b.Loop() {
+		runtime.GC()
+	}
+	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "gc-ms")
+}
+
+// BenchmarkManual is arm and stop on a wheel whose clock is driven by the caller.
+func BenchmarkManual(b *testing.B) {
+	f := func() {}
+	for _, size := range sizes[:3] {
+		b.Run("ArmStop/impl=std/pending="+size.name, func(b *testing.B) {
+			fillStd(b, size.n)
+			settle(b)
+			for b.Loop() {
+				time.AfterFunc(30*time.Second, f).Stop()
+			}
+		})
+		b.Run("ArmStop/impl=manual/pending="+size.name, func(b *testing.B) {
+			tw := newBenchWheel(b, Options{Manual: true})
+			fillWheel(tw, size.n)
+			settle(b)
+			for b.Loop() {
+				tw.AfterFunc(30*time.Second, f).Stop()
+			}
+		})
+	}
+}
+
+// BenchmarkIdle counts how often a program that holds n far timers is scheduled in five seconds.
+func BenchmarkIdle(b *testing.B) {
+	for _, size := range sizes[:3] {
+		b.Run("impl=std/pending="+size.name, func(b *testing.B) {
+			fillStd(b, size.n)
+			idle(b)
+		})
+		b.Run("impl=wheel/pending="+size.name, func(b *testing.B) {
+			tw := newBenchWheel(b, Options{})
+			fillWheel(tw, size.n)
+			before := tw.Stats().Wakeups
+			idle(b)
+			b.ReportMetric(float64(tw.Stats().Wakeups-before)/float64(b.N), "driver-wakeups")
+		})
+	}
+}
+
+// idle reports the voluntary context switches of the process in five seconds, for each iteration.
+func idle(b *testing.B) {
+	b.Helper()
+	runtime.GC()
+	time.Sleep(time.Second) // let the runtime's own helpers come to rest
+	before := contextSwitches()
+	for range b.N {
+		time.Sleep(5 * time.Second)
+	}
+	b.ReportMetric(float64(contextSwitches()-before)/float64(b.N), "wakeups")
+}

@@ -1,5 +1,0 @@
-package timingwheel
-
-import "sync/atomic"
-
-var sink atomic.Int64

@@ -1,0 +1,704 @@
+package timingwheel
+
+import (
+	"context"
+	"errors"
+	"math"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+	"weak"
+
+	"github.com/stretchr/testify/require"
+)
+
+const msec = time.Millisecond
+
+// requireDelayQueue checks the heaps (H1 to H3) and the front taker's duty (D1).
+func requireDelayQueue[T any](t *testing.T, q *DelayQueue[T]) {
+	t.Helper()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	require.NoError(t, q.heap.verify(func(e *Delayed[T]) int { return e.index }))
+	require.NoError(t, q.takers.verify(func(w *taker) int { return w.index }))
+	for _, e := range q.heap.items[q.heap.len():cap(q.heap.items)] {
+		require.Nil(t, e, "H3: a vacated slot keeps an element")
+	}
+	if head, ok := q.heap.min(); ok && q.takers.len() > 0 {
+		require.LessOrEqual(t, q.lookBy, head.due, "D1: nobody looks when the head is due")
+	}
+}
+
+// taken is what a call of Take returned, and how long after the start of the test.
+type taken struct {
+	v   string
+	at  time.Duration
+	err error
+}
+
+// takeAsync starts takers that send what they get; each takes once.
+func takeAsync(ctx context.Context, q *DelayQueue[string], takers int) <-chan taken {
+	start, out := time.Now(), make(chan taken, takers)
+	for range takers {
+		go func() {
+			v, err := q.Take(ctx)
+			out <- taken{v, time.Since(start), err}
+		}()
+		synctest.Wait() // they get in line one after another
+	}
+	return out
+}
+
+func TestDelayQueueOrder(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		delays []time.Duration // of elements 0, 1, …
+		want   []int
+	}{
+		"rising":                {[]time.Duration{1, 2, 3}, []int{0, 1, 2}},
+		"falling":               {[]time.Duration{3, 2, 1}, []int{2, 1, 0}},
+		"ties first in first":   {[]time.Duration{2, 1, 2, 1, 2, 1}, []int{1, 3, 5, 0, 2, 4}},
+		"all at once":           {[]time.Duration{0, 0, 0, 0, 0}, []int{0, 1, 2, 3, 4}},
+		"negative goes ahead":   {[]time.Duration{0, -1, -msec, math.MinInt64}, []int{3, 2, 1, 0}},
+		"never stays":           {[]time.Duration{math.MaxInt64, msec, math.MaxInt64 - 1}, []int{1}},
+		"smallest ties on both": {[]time.Duration{math.MinInt64, math.MinInt64}, []int{0, 1}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var q DelayQueue[int]
+				time.Sleep(3 * time.Hour) // the clock does not begin at zero
+				for i, d := range tt.delays {
+					q.Push(i, d)
+					requireDelayQueue(t, &q)
+				}
+				time.Sleep(msec)
+				require.Equal(t, tt.want, q.Drain(0))
+				requireDelayQueue(t, &q)
+				require.Equal(t, len(tt.delays)-len(tt.want), q.Len())
+			})
+		})
+	}
+}
+
+// Never early, for every way out, at each boundary.
+func TestDelayQueueNeverEarly(t *testing.T) {
+	t.Parallel()
+	for _, d := range []time.Duration{math.MinInt64, -1, 0, 1, 2, msec - 1, msec, time.Hour, 100 * 365 * 24 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			q := NewDelayQueue[time.Duration]()
+			q.Push(d, d)
+			if d > 0 {
+				time.Sleep(d - 1)
+				_, ok := q.Poll()
+				require.False(t, ok, "%v is early", d)
+				require.Nil(t, q.Drain(0), "%v is early", d)
+				time.Sleep(1)
+			}
+			v, ok := q.Poll()
+			require.True(t, ok, "%v is late", d)
+			require.Equal(t, d, v)
+		})
+	}
+}
+
+func TestDelayQueueHugeDelaySaturates(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var q DelayQueue[string]
+		q.Push("unused", 0)
+		time.Sleep(time.Hour) // so that now+MaxInt64 overflows
+		q.Push("never", math.MaxInt64)
+		q.PushAt("never at", time.Now().AddDate(3000, 0, 0))
+		require.Equal(t, []string{"unused"}, q.Drain(0))
+		time.Sleep(200 * 365 * 24 * time.Hour)
+		_, ok := q.Poll()
+		require.False(t, ok)
+
+		// A taker waits for it without a timer and still sees what comes before it.
+		out := takeAsync(context.Background(), &q, 1)
+		q.Push("soon", msec)
+		require.Equal(t, taken{"soon", msec, nil}, <-out)
+	})
+}
+
+func TestDueAfter(t *testing.T) {
+	t.Parallel()
+	const least, most = math.MinInt64, math.MaxInt64
+	for _, tt := range []struct {
+		now   int64
+		delay time.Duration
+		want  int64
+	}{
+		{0, 0, 0}, {5, 3, 8}, {5, -3, 2}, {5, -8, -3}, {most - 1, 1, most}, {most, 1, most}, {1, most, most},
+		{most, most, most}, {0, least, least}, {1, least, least + 1}, {-1, least, least}, {-1, most, most - 1},
+	} {
+		require.Equal(t, tt.want, dueAfter(tt.now, tt.delay), "%d + %d", tt.now, tt.delay)
+	}
+}
+
+func TestDelayQueuePushAt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		tests := map[string]time.Time{
+			"monotonic, future":  now.Add(5 * msec),
+			"monotonic, past":    now.Add(-5 * msec),
+			"wall only, future":  now.Add(5 * msec).Round(0),
+			"wall only, past":    now.Add(-5 * msec).Round(0),
+			"wall only, in UTC":  now.Add(5 * msec).UTC().Round(0),
+			"beginning of times": {},
+		}
+		for name, at := range tests {
+			var q DelayQueue[string]
+			q.PushAt(name, at)
+			_, due, ok := q.Peek()
+			require.True(t, ok)
+			if !at.IsZero() {
+				require.True(t, due.Equal(at), "%s: %v is due at %v", name, at, due)
+			}
+			if wait := time.Until(at); wait > 0 {
+				time.Sleep(wait - 1)
+				_, ok = q.Poll()
+				require.False(t, ok, "%s: early", name)
+				time.Sleep(1)
+			}
+			_, ok = q.Poll()
+			require.True(t, ok, "%s: late", name)
+			now = time.Now()
+		}
+	})
+}
+
+// Due times are on the monotonic clock, however they were given: a step of the wall clock moves none. (There
+// are no monotonic readings in a bubble.)
+func TestDelayQueueDueIsMonotonic(t *testing.T) {
+	t.Parallel()
+	var q DelayQueue[int]
+	in1h := time.Now().Add(time.Hour)
+	for _, e := range []*Delayed[int]{q.PushAt(1, in1h), q.PushAt(2, in1h.Round(0)), q.Push(3, time.Hour)} {
+		due, ok := e.Due()
+		require.True(t, ok)
+		require.False(t, due == due.Round(0), "no monotonic reading")
+		require.WithinDuration(t, in1h, due, time.Minute)
+	}
+	due, _ := q.PushAt(4, in1h).Due()
+	require.True(t, due.Equal(in1h), "used as it is")
+}
+
+// After the wall clock was stepped by an hour, times of both kinds are due when they say.
+func TestDelayQueueWallClockStepped(t *testing.T) {
+	t.Parallel()
+	var q DelayQueue[int]
+	q.Push(0, time.Hour)
+	const nsecShift = 30 // of time.Time's first word, which holds the wall clock's seconds above that
+	*(*uint64)(unsafe.Pointer(&q.base)) -= 3600 << nsecShift
+	in1min := time.Now().Add(time.Minute)
+	for _, e := range []*Delayed[int]{q.PushAt(1, in1min), q.PushAt(2, in1min.Round(0)), q.Push(3, time.Minute)} {
+		due, ok := e.Due()
+		require.True(t, ok)
+		require.InDelta(t, time.Minute, time.Until(due), float64(30*time.Second))
+	}
+}
+
+func TestDelayQueueEmpty(t *testing.T) {
+	t.Parallel()
+	var q DelayQueue[int]
+	_, ok := q.Poll()
+	require.False(t, ok)
+	_, _, ok = q.Peek()
+	require.False(t, ok)
+	require.Nil(t, q.Drain(0))
+	require.Zero(t, q.Len())
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := q.Take(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestDelayQueuePeekLeavesTheHead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var q DelayQueue[string]
+		q.Push("b", 2*msec)
+		q.Push("a", msec)
+		for range 2 {
+			v, due, ok := q.Peek()
+			require.True(t, ok)
+			require.Equal(t, "a", v)
+			require.Equal(t, msec, time.Until(due))
+			require.Equal(t, 2, q.Len())
+		}
+	})
+}
+
+func TestDelayQueueDrainTakesExpiredOnly(t *testing.T) {
+	t.Parallel()
+	for limit, want := range map[int][]int{-1: {0, 1, 2, 3}, 0: {0, 1, 2, 3}, 1: {0}, 3: {0, 1, 2}, 9: {0, 1, 2, 3}} {
+		synctest.Test(t, func(t *testing.T) {
+			var q DelayQueue[int]
+			for i := range 8 {
+				q.Push(i, time.Duration(i)*msec)
+			}
+			time.Sleep(3 * msec)
+			require.Equal(t, want, q.Drain(limit))
+			require.Equal(t, 8-len(want), q.Len())
+			requireDelayQueue(t, &q)
+		})
+	}
+}
+
+func TestDelayQueueRemove(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var q, other DelayQueue[int]
+		var elements []*Delayed[int]
+		for i := range 5 {
+			elements = append(elements, q.Push(i, time.Duration(i)*msec))
+		}
+		time.Sleep(msec)
+		require.True(t, q.Remove(elements[1]), "a due one")
+		require.True(t, q.Remove(elements[3]), "one that is not due")
+		require.False(t, q.Remove(elements[3]), "twice")
+		require.Equal(t, []int{0}, q.Drain(0))
+		require.False(t, q.Remove(elements[0]), "after it was taken")
+		require.False(t, q.Remove(other.Push(7, 0)), "another queue's")
+		require.False(t, q.Remove(nil))
+		require.False(t, q.Remove(new(Delayed[int])))
+		clone := *elements[2]
+		require.False(t, q.Remove(&clone), "a copy")
+		require.Equal(t, 2, q.Len())
+		require.Equal(t, 1, other.Len())
+		requireDelayQueue(t, &q)
+		time.Sleep(time.Hour)
+		require.Equal(t, []int{2, 4}, q.Drain(0))
+	})
+}
+
+func TestDelayQueueReset(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var q, other DelayQueue[string]
+		a, b, c := q.Push("a", 10*msec), q.Push("b", 20*msec), q.Push("c", 30*msec)
+		require.True(t, q.Reset(a, 20*msec), "later: now behind b, with which it ties")
+		require.True(t, q.Reset(c, msec), "earlier")
+		requireDelayQueue(t, &q)
+		due, ok := c.Due()
+		require.True(t, ok)
+		require.Equal(t, msec, time.Until(due))
+		time.Sleep(20*msec - 1)
+		require.Equal(t, []string{"c"}, q.Drain(0))
+		time.Sleep(1)
+		require.Equal(t, []string{"b", "a"}, q.Drain(0))
+
+		for name, e := range map[string]*Delayed[string]{
+			"taken": b, "another queue's": other.Push("x", 0), "nil": nil, "zero": {},
+		} {
+			require.False(t, q.Reset(e, 0), name)
+		}
+		_, ok = b.Due()
+		require.False(t, ok)
+		_, ok = (*Delayed[string])(nil).Due()
+		require.False(t, ok)
+		require.Zero(t, q.Len())
+		require.Equal(t, 1, other.Len())
+
+		past := q.Push("past", time.Hour)
+		require.True(t, q.Reset(past, math.MinInt64))
+		require.Equal(t, []string{"past"}, q.Drain(0))
+		never := q.Push("never", 0)
+		require.True(t, q.Reset(never, math.MaxInt64))
+		time.Sleep(time.Hour)
+		require.Empty(t, q.Drain(0))
+	})
+}
+
+// takerCase is one taker or several that wait while the queue changes.
+var takerCases = map[string]struct {
+	takers  int
+	timeout time.Duration
+	events  func(q *DelayQueue[string]) // begins when all wait, at time zero
+	want    []taken
+}{
+	"take blocks until due": {1, time.Hour, func(q *DelayQueue[string]) {
+		q.Push("a", 5*msec)
+	}, []taken{{"a", 5 * msec, nil}}},
+	"take on an empty queue blocks until push": {1, time.Hour, func(q *DelayQueue[string]) {
+		time.Sleep(7 * msec)
+		q.Push("a", 0)
+	}, []taken{{"a", 7 * msec, nil}}},
+	"timed take gives up": {1, 5 * msec, func(q *DelayQueue[string]) {
+		q.Push("a", 5*msec+1)
+	}, []taken{{"", 5 * msec, context.DeadlineExceeded}}},
+	"timed take on an empty queue gives up": {2, 5 * msec, func(*DelayQueue[string]) {}, []taken{
+		{"", 5 * msec, context.DeadlineExceeded}, {"", 5 * msec, context.DeadlineExceeded},
+	}},
+	"expired element preferred over ended context": {1, 5 * msec, func(q *DelayQueue[string]) {
+		q.Push("a", 5*msec)
+	}, []taken{{"a", 5 * msec, nil}}},
+	"earlier push wakes the taker": {1, time.Hour, func(q *DelayQueue[string]) {
+		q.Push("a", 50*msec)
+		time.Sleep(msec)
+		q.Push("b", msec)
+	}, []taken{{"b", 2 * msec, nil}}},
+	"later push does not": {1, time.Hour, func(q *DelayQueue[string]) {
+		q.Push("a", 5*msec)
+		q.Push("b", 6*msec)
+	}, []taken{{"a", 5 * msec, nil}}},
+	"reset to earlier wakes the taker": {1, time.Hour, func(q *DelayQueue[string]) {
+		q.Push("a", 50*msec)
+		e := q.Push("b", 60*msec)
+		time.Sleep(msec)
+		q.Reset(e, msec)
+	}, []taken{{"b", 2 * msec, nil}}},
+	"reset from never wakes the taker": {1, time.Hour, func(q *DelayQueue[string]) {
+		e := q.Push("a", math.MaxInt64)
+		time.Sleep(msec)
+		q.Reset(e, msec)
+	}, []taken{{"a", 2 * msec, nil}}},
+	"reset of the head to later is not early": {1, time.Hour, func(q *DelayQueue[string]) {
+		e := q.Push("a", 5*msec)
+		time.Sleep(msec)
+		q.Reset(e, 9*msec)
+	}, []taken{{"a", 10 * msec, nil}}},
+	"removed head makes the next one due in time": {1, time.Hour, func(q *DelayQueue[string]) {
+		e := q.Push("a", 5*msec)
+		q.Push("b", 8*msec)
+		time.Sleep(msec)
+		q.Remove(e)
+	}, []taken{{"b", 8 * msec, nil}}},
+	"three takers, three elements": {3, time.Hour, func(q *DelayQueue[string]) {
+		q.Push("c", 30*msec)
+		q.Push("a", 10*msec)
+		q.Push("b", 20*msec)
+	}, []taken{{"a", 10 * msec, nil}, {"b", 20 * msec, nil}, {"c", 30 * msec, nil}}},
+	"a head taken by a poll is another taker's no more": {1, time.Hour, func(q *DelayQueue[string]) {
+		q.Push("a", 0)
+		q.Poll()
+		q.Push("b", 3*msec)
+	}, []taken{{"b", 3 * msec, nil}}},
+	// Trap 10: the second of two elements came when the first taker's old timer rang.
+	"item due at 250ms came at 2s": {2, time.Hour, func(q *DelayQueue[string]) {
+		q.Push("far", 2*time.Second)
+		time.Sleep(100 * msec)
+		q.Push("near", 150*msec)
+		q.Push("near", 150*msec)
+	}, []taken{{"near", 250 * msec, nil}, {"near", 250 * msec, nil}}},
+	"two pushes, one wake-up token": {3, time.Hour, func(q *DelayQueue[string]) {
+		q.Push("now", 0)
+		q.Push("now", 0)
+		q.Push("now", 0)
+	}, []taken{{"now", 0, nil}, {"now", 0, nil}, {"now", 0, nil}}},
+}
+
+func TestDelayQueueTakers(t *testing.T) {
+	t.Parallel()
+	for name, tt := range takerCases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(context.Background(), tt.timeout)
+				defer cancel()
+				var q DelayQueue[string]
+				out := takeAsync(ctx, &q, tt.takers)
+				tt.events(&q)
+				requireDelayQueue(t, &q)
+				for _, want := range tt.want {
+					require.Equal(t, want, <-out)
+				}
+			})
+		})
+	}
+}
+
+// Trap 10: the front taker is told of a new head and gives up at the same moment. Whether it sees the token
+// or the end of its context, the other one must learn of the head.
+func TestDelayQueueCancelledTakerSwallowsToken(t *testing.T) {
+	t.Parallel()
+	for range 100 { // select picks at random
+		synctest.Test(t, func(t *testing.T) {
+			var q DelayQueue[string]
+			q.Push("far", 2*time.Second)
+			ctx, cancel := context.WithCancel(context.Background())
+			front := takeAsync(ctx, &q, 1)
+			second := takeAsync(context.Background(), &q, 1)
+			q.Push("near", 250*msec)
+			cancel()
+			require.ErrorIs(t, (<-front).err, context.Canceled)
+			requireDelayQueue(t, &q)
+			require.Equal(t, taken{"near", 250 * msec, nil}, <-second)
+		})
+	}
+}
+
+// lookCounter is a context that counts how often takers look at the queue, and looks at it itself: user
+// code runs unlocked.
+type lookCounter struct {
+	context.Context
+	queue *DelayQueue[string]
+	looks atomic.Int32
+}
+
+func (c *lookCounter) Err() error {
+	c.queue.Len()
+	c.looks.Add(1)
+	return c.Context.Err()
+}
+
+// Only the front one of many takers watches the clock, and what does not concern the head wakes nobody.
+func TestDelayQueueOneTakerWatchesTheClock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		parent, cancel := context.WithCancel(context.Background())
+		var q DelayQueue[string]
+		ctx := &lookCounter{Context: parent, queue: &q}
+		looks := func() int32 {
+			synctest.Wait()
+			return ctx.looks.Swap(0)
+		}
+		q.Push("never", math.MaxInt64)
+		head := q.Push("head", 9*msec)
+		out := takeAsync(ctx, &q, 100)
+		require.EqualValues(t, 100, looks(), "each looks once")
+		for range 50 {
+			q.Remove(q.Push("behind the head", time.Hour))
+		}
+		require.Zero(t, looks())
+		q.Reset(head, 5*msec)
+		require.EqualValues(t, 1, looks(), "the front one sets its timer anew")
+		require.Equal(t, taken{"head", 5 * msec, nil}, <-out)
+		time.Sleep(time.Hour)
+		require.EqualValues(t, 1, looks(), "the front one takes, nobody waits for what never comes")
+		cancel()
+	})
+}
+
+// The index of another queue's element must not even be read: it is guarded by the other queue's lock.
+func TestDelayQueueForeignElementRace(t *testing.T) {
+	t.Parallel()
+	var q, other DelayQueue[int]
+	e := other.Push(0, time.Hour)
+	q.Push(0, time.Hour)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 100 {
+			other.Reset(e, time.Duration(i))
+		}
+	}()
+	for range 100 {
+		require.False(t, q.Remove(e))
+		require.False(t, q.Reset(e, 0))
+	}
+	<-done
+}
+
+func TestDelayQueueDoneContext(t *testing.T) {
+	t.Parallel()
+	var q DelayQueue[string]
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errors.New("cause"))
+	q.Push("later", time.Hour)
+	_, err := q.Take(ctx)
+	require.Equal(t, context.Canceled, err)
+	q.Push("due", 0)
+	v, err := q.Take(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "due", v)
+	require.Equal(t, 1, q.Len())
+}
+
+func TestDelayQueueChannel(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var q DelayQueue[int]
+		ctx, cancel := context.WithCancel(context.Background())
+		ch := q.Channel(ctx, 0)
+		for i := range 5 {
+			q.Push(i, time.Duration(5-i)*msec)
+		}
+		start := time.Now()
+		for i := range 4 {
+			require.Equal(t, 4-i, <-ch)
+			require.Equal(t, time.Duration(i+1)*msec, time.Since(start))
+		}
+		cancel()
+		_, open := <-ch
+		require.False(t, open)
+		require.Equal(t, 1, q.Len())
+		require.PanicsWithValue(t, "timingwheel: DelayQueue.Channel: size is -3, want 0 or more", func() { q.Channel(ctx, -3) })
+		time.Sleep(msec)
+		_, open = <-q.Channel(ctx, 8)
+		require.False(t, open, "the context has ended before the call")
+		require.Equal(t, []int{0}, q.Drain(0))
+	})
+}
+
+// Nobody receives: the buffer fills, one element is in the feeder's hand, the rest waits. When the context
+// ends, what the feeder holds is back in its old place, under its own due time, and its handle works.
+func TestDelayQueueChannelPutsBack(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{0, 1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			var q DelayQueue[int]
+			var elements []*Delayed[int]
+			for i := range 6 {
+				elements = append(elements, q.Push(i, msec)) // all tie
+			}
+			due, _ := elements[size].Due()
+			ctx, cancel := context.WithCancel(context.Background())
+			ch := q.Channel(ctx, size)
+			time.Sleep(2 * msec)
+			synctest.Wait()
+			require.Equal(t, 6-size-1, q.Len())
+			require.False(t, q.Remove(elements[size]), "it is in the feeder's hand")
+			require.False(t, q.Reset(elements[size], 0))
+			cancel()
+			var got []int
+			for v := range ch {
+				got = append(got, v)
+			}
+			require.Len(t, got, size)
+			back, ok := elements[size].Due()
+			require.True(t, ok)
+			require.Equal(t, due, back)
+			requireDelayQueue(t, &q)
+			require.Equal(t, []int{0, 1, 2, 3, 4, 5}, append(got, q.Drain(0)...))
+		})
+	}
+}
+
+// A head that the feeder puts back is earlier than what a waiting taker knows of.
+func TestDelayQueueChannelPutBackWakesTaker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var q DelayQueue[string]
+		ctx, cancel := context.WithCancel(context.Background())
+		q.Channel(ctx, 0)
+		q.Push("a", 0)
+		synctest.Wait()
+		out := takeAsync(context.Background(), &q, 1)
+		cancel()
+		require.Equal(t, taken{"a", 0, nil}, <-out)
+	})
+}
+
+func TestDelayQueueAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var q DelayQueue[int]
+		ctx, cancel := context.WithTimeout(context.Background(), 10*msec)
+		defer cancel()
+		all := q.All(ctx)
+		for i := range 20 {
+			q.Push(i, time.Duration(i)*msec)
+		}
+		var got []int
+		for v := range all {
+			got = append(got, v)
+			if len(got) == 3 {
+				break
+			}
+		}
+		require.Equal(t, []int{0, 1, 2}, got)
+		require.Equal(t, 17, q.Len(), "a break loses nothing")
+		for v := range all {
+			got = append(got, v)
+			if v == 5 {
+				time.Sleep(time.Hour) // the context ends meanwhile
+			}
+		}
+		require.Equal(t, []int{0, 1, 2, 3, 4, 5}, got)
+		require.Equal(t, 14, q.Len(), "what was due when the context ended stays")
+		for range all {
+			require.Fail(t, "the context has ended")
+		}
+	})
+}
+
+// synctest.Test fails if a goroutine of its bubble stays behind. Abandoned iterators and queues have none.
+func TestDelayQueueLeavesNoGoroutine(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(context.Background(), msec)
+		defer cancel()
+		var q DelayQueue[string]
+		q.Push("later", time.Hour)
+		for range 10 {
+			q.Channel(ctx, 1)
+		}
+		out := takeAsync(ctx, &q, 10)
+		for range 10 {
+			require.ErrorIs(t, (<-out).err, context.DeadlineExceeded)
+		}
+		synctest.Wait()
+		require.Zero(t, q.takers.len())
+		require.Nil(t, q.takers.items[:1][0], "a taker that gave up is kept")
+	})
+}
+
+// What has left the queue can be collected although the queue, its other elements and the handle live on.
+func TestDelayQueueKeepsNoValue(t *testing.T) {
+	t.Parallel()
+	type payload struct {
+		_ [64]byte
+		_ *int
+	}
+	type queue = DelayQueue[*payload]
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ways := map[string]func(q *queue, e *Delayed[*payload]){
+		"removed": func(q *queue, e *Delayed[*payload]) { q.Remove(e) },
+		"polled":  func(q *queue, _ *Delayed[*payload]) { q.Poll() },
+		"drained": func(q *queue, _ *Delayed[*payload]) { q.Drain(1) },
+		"taken":   func(q *queue, _ *Delayed[*payload]) { _, _ = q.Take(ctx) },
+		"received": func(q *queue, _ *Delayed[*payload]) {
+			<-q.Channel(ctx, 0)
+		},
+	}
+	for name, leave := range ways {
+		t.Run(name, func(t *testing.T) {
+			var q queue
+			var rest []*Delayed[*payload]
+			push := func(delay time.Duration) (*Delayed[*payload], weak.Pointer[payload]) {
+				v := new(payload)
+				return q.Push(v, delay), weak.Make(v)
+			}
+			for range 4 {
+				e, _ := push(time.Hour)
+				rest = append(rest, e)
+			}
+			e, value := push(0)
+			runtime.GC()
+			require.NotNil(t, value.Value())
+			leave(&q, e)
+			for range 100 { // the feeder may be about to leave its frame
+				if runtime.GC(); value.Value() == nil {
+					break
+				}
+				time.Sleep(msec)
+			}
+			require.Nil(t, value.Value(), "the value is kept alive")
+			require.Equal(t, len(rest), q.Len())
+			runtime.KeepAlive(e)
+			runtime.KeepAlive(rest)
+		})
+	}
+}
+
+// The real clock, once.
+func TestDelayQueueRealClock(t *testing.T) {
+	t.Parallel()
+	var q DelayQueue[string]
+	start := time.Now()
+	q.Push("b", 40*msec)
+	q.Push("a", 20*msec)
+	for _, want := range []string{"a", "b"} {
+		v, err := q.Take(context.Background())
+		require.NoError(t, err)
+		require.Equal(t, want, v)
+	}
+	require.GreaterOrEqual(t, time.Since(start), 40*msec)
+}

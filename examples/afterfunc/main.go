@@ -1,0 +1,52 @@
+// Afterfunc is a first look at the library: functions that run later, one that is stopped, one that is
+// postponed, and one that runs again and again.
+package main
+
+import (
+	"context"
+	"io"
+	"log"
+	"os"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel"
+)
+
+func main() {
+	if err := run(os.Stdout); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(w io.Writer) error {
+	tw, err := timingwheel.New(timingwheel.Options{}) // runs at once, with a tick of 1 ms
+	if err != nil {
+		return err
+	}
+	begin := tw.Now()
+	out := log.New(w, "", 0) // callbacks run on goroutines of their own: whatever they share needs a lock
+	say := func(what string) {
+		out.Printf("%5v  %s", tw.Now().Sub(begin).Round(10*time.Millisecond), what)
+	}
+
+	tw.AfterFunc(100*time.Millisecond, func() { say("hello") })
+
+	stopped := tw.AfterFunc(200*time.Millisecond, func() { say("never said") })
+	if stopped.Stop() { // true is a promise: the function will not run
+		say("stopped the second timer")
+	}
+
+	postponed := tw.AfterFunc(300*time.Millisecond, func() { say("hello again, later than planned") })
+	if postponed.Reset(500 * time.Millisecond) { // counts from now
+		say("postponed the third timer")
+	}
+
+	plan := tw.ScheduleFunc(timingwheel.Every(200*time.Millisecond), func() { say("tick") })
+	time.Sleep(700 * time.Millisecond)
+	plan.Stop()
+
+	if !postponed.Reset(0) { // unlike a time.Timer, one that has fired stays so
+		say("the third timer has fired and cannot be reset")
+	}
+	return tw.Shutdown(context.Background()) // waits for callbacks that are still running
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	_ "time/tzdata" // for CRON_TZ on machines without a time zone database
+
+	"github.com/robfig/cron/v3"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/timingwheel-go/timingwheel"
+)
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2030, time.March, 1, 0, 0, 0, 0, time.UTC)
+	var out bytes.Buffer
+	require.NoError(t, run(&out, start, start.AddDate(0, 0, 15)))
+	assert.Equal(t, 17, strings.Count(out.String(), "\n"), out.String())
+	for _, line := range []string{
+		"Sun 2030-03-03 02:30  backup\n", "Sun 2030-03-10 02:30  backup\n",
+		"Fri 2030-03-01 09:00  report\n", "Thu 2030-03-14 09:00  report\n",
+		"Fri 2030-03-15 00:00  invoice\n",
+		"Tue 2030-03-05 04:00  cleanup\n", "Wed 2030-03-13 12:00  cleanup\n",
+	} {
+		assert.Contains(t, out.String(), line)
+	}
+}
+
+// Any cron.Schedule is a Scheduler of the wheel.
+var _ timingwheel.Scheduler = cron.Schedule(nil)
+
+var expressions = []string{
+	"@every 90m",
+	"@hourly",
+	"@yearly",
+	"*/7 9-17 * * MON-FRI",
+	"0 0 29 2 *",                           // leap days: years apart, some eight
+	"CRON_TZ=America/New_York 30 2 * * *",  // an hour that a day in March does not have
+	"CRON_TZ=America/New_York 30 1 * * *",  // and one that a day in November has twice
+	"CRON_TZ=Asia/Kathmandu 15 10 1 * SUN", // 5 h 45 min off
+}
+
+// planned asks the schedule itself for its runs in between.
+func planned(s cron.Schedule, start, end time.Time) (runs []time.Time) {
+	for at := s.Next(start); !at.IsZero() && at.Before(end); at = s.Next(at) {
+		runs = append(runs, at.UTC())
+	}
+	return runs
+}
+
+// Ten years by hand: each schedule runs at its times, no one more and no one less.
+func TestSchedulesOverYears(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2095, time.June, 5, 13, 14, 15, 0, time.UTC) // 2100 is no leap year
+	end := start.AddDate(10, 0, 0)
+	for _, expression := range expressions {
+		t.Run(expression, func(t *testing.T) {
+			t.Parallel()
+			schedule, err := cron.ParseStandard(expression)
+			require.NoError(t, err)
+			tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
+			require.NoError(t, err)
+			defer tw.Stop()
+
+			var runs []time.Time
+			tw.ScheduleFunc(schedule, func() { runs = append(runs, tw.Now().UTC()) })
+			for next, ok := tw.Next(); ok && next.Before(end); next, ok = tw.Next() {
+				tw.Advance(next)
+			}
+			want := planned(schedule, start, end)
+			require.NotEmpty(t, want)
+			assert.Equal(t, want, runs)
+		})
+	}
+}
+
+// A wheel that drives itself does the same; in a bubble a year takes no time.
+func TestSchedulesOnTheClock(t *testing.T) {
+	for _, expression := range []string{"0 */6 * * *", "CRON_TZ=America/New_York 30 2 * * *", "@every 33h"} {
+		synctest.Test(t, func(t *testing.T) {
+			schedule, err := cron.ParseStandard(expression)
+			require.NoError(t, err)
+			tw, err := timingwheel.New(timingwheel.Options{})
+			require.NoError(t, err)
+
+			start := time.Now()
+			end := start.AddDate(1, 0, 0).Add(-time.Minute) // not at the time of a run
+			var runs []time.Time
+			tw.ScheduleFunc(schedule, func() { runs = append(runs, time.Now()) })
+			time.Sleep(time.Until(end))
+			require.NoError(t, tw.Shutdown(context.Background()))
+
+			want := planned(schedule, start, end)
+			require.Equal(t, len(want), len(runs), expression)
+			for i, at := range want {
+				assert.WithinRange(t, runs[i], at, at.Add(time.Millisecond), expression)
+			}
+		})
+	}
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel"
+	"go.uber.org/atomic"
+)
+
+// timers is what the server needs of a timer library, so that -impl can compare two.
+type timers interface {
+	afterFunc(d time.Duration, f func()) timer
+	pending() int
+	stop()
+}
+
+// timer is one armed timer. Its Reset keeps the contract of [timingwheel.Timer]: true if the timer was
+// pending and now fires d from now, false if it has fired and nothing is armed.
+type timer interface {
+	Reset(d time.Duration) bool
+	Stop() bool
+}
+
+func (cfg config) newTimers() (timers, error) {
+	if cfg.timers != nil {
+		return cfg.timers()
+	}
+	switch cfg.impl {
+	case "wheel":
+		tw, err := timingwheel.New(timingwheel.Options{})
+		return wheel{tw}, err
+	case "std":
+		return &std{}, nil
+	}
+	return nil, fmt.Errorf("no timers named %q", cfg.impl)
+}
+
+type wheel struct{ tw *timingwheel.TimingWheel }
+
+func (w wheel) afterFunc(d time.Duration, f func()) timer { return w.tw.AfterFunc(d, f) }
+func (w wheel) pending() int                              { return w.tw.Len() }
+func (w wheel) stop()                                     { w.tw.Stop() }
+
+// std is package time behind the same interface. It has to count what is pending itself.
+type std struct {
+	armed atomic.Int64
+}
+
+type stdTimer struct {
+	*time.Timer
+	of *std
+}
+
+func (s *std) afterFunc(d time.Duration, f func()) timer {
+	s.armed.Inc()
+	return stdTimer{time.AfterFunc(d, func() {
+		s.armed.Dec()
+		f()
+	}), s}
+}
+
+func (s *std) pending() int { return int(s.armed.Load()) }
+func (s *std) stop()        {}
+
+func (t stdTimer) Stop() bool {
+	if !t.Timer.Stop() {
+		return false
+	}
+	t.of.armed.Dec()
+	return true
+}
+
+// Reset takes back what [time.Timer.Reset] armed if the timer had fired: there its answer is false, too,
+// but the function would be called once more.
+func (t stdTimer) Reset(d time.Duration) bool {
+	if t.Timer.Reset(d) {
+		return true
+	}
+	t.Timer.Stop()
+	return false
+}
+
+// guard is one arming of a session's idle timeout: from its AfterFunc until it fires or is stopped.
+// A guard that fired is replaced, never revived, so that a late callback finds its own deadline here.
+type guard struct {
+	due   atomic.Duration // deadline, on the server's clock; first for its alignment on 32-bit systems
+	srv   *server
+	conn  *net.TCPConn
+	timer timer
+}
+
+func newGuard(srv *server, conn *net.TCPConn, d time.Duration) *guard {
+	g := &guard{srv: srv, conn: conn}
+	g.due.Store(srv.now() + d)
+	g.timer = srv.timers.afterFunc(d, g.expire)
+	return g
+}
+
+// postpone moves the deadline; false means that the guard has fired. The deadline is read off the clock
+// before the timer reads it, so that no correct timer can ever seem early, and is published only once the
+// timer has moved: a callback that was on its way already must find the old one.
+func (g *guard) postpone() bool {
+	due := g.srv.now() + g.srv.timeout
+	if !g.timer.Reset(g.srv.timeout) {
+		return false
+	}
+	g.due.Store(due)
+	return true
+}
+
+// expire does not cut the connection, it only wakes the goroutine that reads from it: that one alone
+// knows whether a beat arrived meanwhile.
+func (g *guard) expire() {
+	g.srv.noteFired(g.srv.now() - g.due.Load())
+	_ = g.conn.SetReadDeadline(longAgo) // fails only on a closed connection
+}
+
+// longAgo as a read deadline ends a Read that is under way.
+var longAgo = time.Unix(1, 0)

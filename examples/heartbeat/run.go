@@ -1,0 +1,154 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"go.uber.org/atomic"
+)
+
+// outcome is what a run leaves behind.
+type outcome struct {
+	cfg         config
+	verdict     verdict
+	interrupted bool
+	took        time.Duration
+	stalls      []span
+	beats       int64
+	saved       int64
+	spared      int64
+	fired       int64
+	lateness    []time.Duration // of the timers that fired: 50th and 99th percentile, the latest
+	peak        sample
+}
+
+// run lets the clients loose on the server, waits for their end, and judges the server. An error means that
+// there was nothing to judge. When ctx ends everything ends at once, and what had happened by then is judged.
+func run(ctx context.Context, cfg config, show display) (*outcome, error) {
+	if cfg.seed == 0 {
+		cfg.seed = uint64(time.Now().UnixNano())
+	}
+	tm, err := cfg.newTimers()
+	if err != nil {
+		return nil, err
+	}
+	defer tm.stop()
+	begin := time.Now()
+	measured, endMeasuring := context.WithCancel(context.Background())
+	defer endMeasuring()
+	st := measureStalls(measured)
+	srv, err := newServer(tm, cmp.Or(cfg.cutAfter, cfg.timeout), cfg.bound/2, st)
+	if err != nil {
+		return nil, err
+	}
+	defer srv.close()
+
+	f := newField(cfg, srv)
+	show.begin(f)
+	w := startWatch(f, show)
+	err = f.play(ctx)
+	settled := srv.settle(cfg.patience)
+	endMeasuring()
+	peak := w.end()
+	if err != nil {
+		return nil, err
+	}
+	out := &outcome{cfg: cfg, interrupted: ctx.Err() != nil, took: time.Since(begin), stalls: st.merged(), peak: peak}
+	out.judge(f, settled)
+	return out, nil
+}
+
+// judge checks the clients' accounts, and what the server itself must have kept.
+func (o *outcome) judge(f *field, settled bool) {
+	srv := f.srv
+	o.beats, o.saved, o.spared = srv.beats.Load(), srv.saved.Load(), srv.spared.Load()
+	o.fired, o.lateness = srv.late(50, 99, 100)
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	o.verdict = check(evidence{f.cfg.timeout, f.cfg.bound, f.accounts(), srv.endings, o.stalls})
+	fault := func(wrong bool, format string, args ...any) {
+		if wrong {
+			o.verdict.faults = append(o.verdict.faults, fmt.Sprintf(format, args...))
+		}
+	}
+	fault(srv.early.Load() > 0, "%d timers fired before their deadline", srv.early.Load())
+	fault(!settled, "the server still holds %d connections", srv.open.Load())
+	fault(settled && srv.timers.pending() > 0, "%d timers are pending though every connection has ended", srv.timers.pending())
+}
+
+// field is the server and its clients.
+type field struct {
+	cfg     config
+	srv     *server
+	plans   []plan
+	clients []*client
+	started atomic.Time
+}
+
+func newField(cfg config, srv *server) *field {
+	f := &field{cfg: cfg, srv: srv, plans: newPlans(cfg)}
+	for i, p := range f.plans {
+		f.clients = append(f.clients, newClient(cfg, i, p, &f.started))
+	}
+	return f
+}
+
+// play connects the clients, starts the clock of their plans, and returns when all of them have left.
+func (f *field) play(parent context.Context) error {
+	ctx, fail := context.WithCancelCause(parent)
+	defer fail(nil)
+	go func() {
+		if err := f.srv.serve(); err != nil {
+			fail(fmt.Errorf("accepting connections: %w", err))
+		}
+	}()
+	var playing sync.WaitGroup
+	f.connect(ctx, fail, &playing)
+	f.started.Store(time.Now())
+	playing.Wait()
+	if cause := context.Cause(ctx); cause != nil && parent.Err() == nil {
+		return cause
+	}
+	return nil
+}
+
+// connectAtOnce keeps the server's queue of connections to accept, 128 on some systems, from overflowing.
+const connectAtOnce = 64
+
+// connect connects the clients and starts each at once, since the server's timeouts run from then on. It
+// returns when the server has accepted all of them, or early when ctx ends.
+func (f *field) connect(ctx context.Context, fail context.CancelCauseFunc, playing *sync.WaitGroup) {
+	to := f.srv.listener.Addr().(*net.TCPAddr)
+	slots := make(chan struct{}, connectAtOnce)
+	for _, c := range f.clients {
+		slots <- struct{}{}
+		if ctx.Err() != nil {
+			return
+		}
+		playing.Go(func() {
+			err := c.connect(to)
+			<-slots
+			if err != nil {
+				fail(fmt.Errorf("connecting a client: %w", err))
+				return
+			}
+			c.run(ctx)
+		})
+	}
+	for ctx.Err() == nil && f.srv.accepted.Load() < int64(len(f.clients)) {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// accounts returns what the clients know; they must have left.
+func (f *field) accounts() []account {
+	as := make([]account, 0, len(f.clients))
+	for _, c := range f.clients {
+		as = append(as, c.account)
+	}
+	return as
+}

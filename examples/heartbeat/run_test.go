@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// small is a run over real connections that takes about two seconds.
+func small() config {
+	cfg := defaults()
+	cfg.conns, cfg.timeout, cfg.duration = 200, 400*time.Millisecond, 1600*time.Millisecond
+	cfg.silent, cfg.closing, cfg.crash = 20, 10, 10
+	cfg.patience = time.Second
+	cfg.seed = 1
+	return cfg
+}
+
+func play(t *testing.T, ctx context.Context, cfg config) (*outcome, string) {
+	t.Helper()
+	require.NoError(t, cfg.validate())
+	var out bytes.Buffer
+	o, err := run(ctx, cfg, newDisplay(&out))
+	require.NoError(t, err)
+	o.print(&out)
+	return o, out.String()
+}
+
+func TestServerIsRight(t *testing.T) {
+	for _, impl := range []string{"wheel", "std"} {
+		t.Run(impl, func(t *testing.T) {
+			t.Parallel()
+			cfg := small()
+			cfg.impl = impl
+			o, out := play(t, context.Background(), cfg)
+			assert.Empty(t, o.verdict.faults, out)
+			if o.verdict.starved == 0 {
+				assert.Equal(t, [fates][cut + 1]int{stays: {closed: 120}, closes: {closed: 20}, crashes: {reset: 20}, silent: {cut: 40}},
+					o.verdict.ended, out)
+				assert.Len(t, o.verdict.overdue, 40)
+			}
+			assert.Contains(t, out, "RIGHT")
+		})
+	}
+}
+
+// broken breaks the timers below it.
+type broken struct {
+	timers
+	deaf, dead bool // Reset moves nothing; nothing is ever armed
+	scale      float64
+	shift      time.Duration
+}
+
+type brokenTimer struct {
+	timer
+	of broken
+}
+
+func (b broken) delay(d time.Duration) time.Duration {
+	if b.dead {
+		return time.Hour
+	}
+	return time.Duration(float64(d)*b.scale) + b.shift
+}
+
+func (b broken) afterFunc(d time.Duration, f func()) timer {
+	return brokenTimer{b.timers.afterFunc(b.delay(d), f), b}
+}
+
+func (t brokenTimer) Reset(d time.Duration) bool { return t.of.deaf || t.timer.Reset(t.of.delay(d)) }
+
+// An example that cannot fail shows nothing: whatever is broken in the cutting must be found.
+func TestBrokenCuttingIsFound(t *testing.T) {
+	for name, tt := range map[string]struct {
+		broken   broken
+		cutAfter time.Duration
+		found    func(verdict) int
+	}{
+		"timers that never fire":        {broken: broken{dead: true}, found: func(v verdict) int { return v.missed }},
+		"timers that cannot be reset":   {broken: broken{deaf: true, scale: 1}, found: func(v verdict) int { return v.missed }},
+		"timers that fire early":        {broken: broken{scale: 0.5}, found: func(v verdict) int { return len(v.faults) }},
+		"timers that fire late":         {broken: broken{scale: 1, shift: 700 * time.Millisecond}, found: func(v verdict) int { return v.late }},
+		"a server that is too hasty":    {broken: broken{scale: 1}, cutAfter: 40 * time.Millisecond, found: func(v verdict) int { return v.live }},
+		"a server that is a bit hasty":  {broken: broken{scale: 1}, cutAfter: 300 * time.Millisecond, found: func(v verdict) int { return v.early }},
+		"a server that cuts the silent": {broken: broken{scale: 1}, found: func(v verdict) int { return 1 - len(v.faults) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := small()
+			cfg.cutAfter = tt.cutAfter
+			cfg.timers = func() (timers, error) {
+				tt.broken.timers = &std{}
+				return tt.broken, nil
+			}
+			o, out := play(t, context.Background(), cfg)
+			assert.Positive(t, tt.found(o.verdict), out)
+		})
+	}
+}
+
+// Ctrl-C ends everything at once, and what was not due yet is no fault.
+func TestInterrupt(t *testing.T) {
+	t.Parallel()
+	cfg := small()
+	cfg.timeout, cfg.duration = time.Minute, time.Hour
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	o, out := play(t, ctx, cfg)
+	assert.Empty(t, o.verdict.faults, out)
+	assert.True(t, o.interrupted)
+	assert.Less(t, o.took, time.Minute)
+	assert.Contains(t, out, "interrupted")
+}
+
+func TestInterruptWhileConnecting(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	o, out := play(t, ctx, small())
+	assert.Empty(t, o.verdict.faults, out)
+	assert.True(t, o.interrupted)
+}
+
+// Without anyone to serve it a run must end with an error, not hang.
+func TestServerThatFails(t *testing.T) {
+	t.Parallel()
+	cfg := small()
+	srv, err := newServer(&std{}, cfg.timeout, 0, &stalls{})
+	require.NoError(t, err)
+	srv.close()
+	assert.ErrorContains(t, newField(cfg, srv).play(context.Background()), "connecting a client")
+}
