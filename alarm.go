@@ -37,8 +37,8 @@ func (b *bell) ring() {
 
 // sooner is told of a queued bucket's expiration and sets the alarm where it would go off later.
 func (s *shard) sooner(b *bucket) {
-	if b.at < s.wakeAt && !s.driving && !s.manual {
-		s.setAlarm(b.at)
+	if b.key < s.wakeAt && !s.driving && !s.manual {
+		s.setAlarm(b.key)
 	}
 }
 
@@ -73,7 +73,7 @@ func (s *shard) disarm() {
 func (s *shard) resetAlarm() {
 	s.dropEmptyTop()
 	if top, ok := s.queue.min(); ok {
-		s.setAlarm(top.at)
+		s.setAlarm(top.key)
 	} else {
 		s.disarm()
 	}

@@ -13,7 +13,8 @@ const (
 // slot as a whole, in O(1); timers that are armed for the same slot afterwards go to a new one. So a
 // bucket carries its own expiration, and flushing it needs no lock against adders of the next lap.
 type bucket struct {
-	at         int64 // expiration in ticks: the key in the queue of buckets
+	at         int64 // expiration in ticks
+	key        int64 // at, or earlier where moving the timers will take a while: orders the queue
 	horizon    int64 // bucketDue: ns; timers due later than this were postponed meanwhile
 	live       int   // pending timers
 	id         uint32
@@ -30,7 +31,7 @@ type bucket struct {
 // before orders the queue of buckets: of two that expire together the coarser goes first, so that its
 // timers reach the finer one before that is taken.
 func (b *bucket) before(o *bucket) bool {
-	return b.at < o.at || b.at == o.at && b.level > o.level
+	return b.key < o.key || b.key == o.key && b.level > o.level
 }
 
 func (b *bucket) setHeapIndex(i int) { b.heapIndex = int32(i) }

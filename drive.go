@@ -18,16 +18,17 @@ func (s *shard) wake() {
 	s.drive()
 }
 
-// kick sees to it that somebody claims what is due. In Manual mode that is for the next Advance.
+// kick sees to it that somebody claims what is due and moves what has expired. In Manual mode that is
+// for the next Advance.
 func (s *shard) kick() {
 	switch {
-	case s.manual || s.ready == 0:
+	case s.manual || s.ready == 0 && s.cascade.head == nil:
 	case s.pooled:
 		if s.spares == 0 {
 			s.spares++
 			s.host.spawn()
 		}
-	case !s.driving:
+	case !s.driving && (s.calls() > 0 || s.cascade.head != nil):
 		s.driving = true
 		go s.resume()
 	}
@@ -44,7 +45,7 @@ func (s *shard) resume() {
 func (s *shard) drive() {
 	s.driving = true
 	if s.pooled {
-		for s.collect() {
+		for s.expire() {
 			s.kick()
 			s.yield()
 		}
@@ -55,6 +56,11 @@ func (s *shard) drive() {
 		s.host.serve()
 		return
 	}
+	s.driveExecutor()
+}
+
+// driveExecutor is drive with an executor that is not our own.
+func (s *shard) driveExecutor() {
 	done := false
 	defer func() {
 		if !done {
@@ -62,7 +68,11 @@ func (s *shard) drive() {
 		}
 	}()
 	for {
-		more := s.collect()
+		more := s.expire()
+		if s.cascade.head != nil {
+			s.move()
+			more = true
+		}
 		handed := s.handOver()
 		if !more && !handed || s.stopped {
 			break
@@ -88,10 +98,12 @@ func (s *shard) yield() {
 	s.mu.Lock()
 }
 
-// handOver gives the executor one call for each batch that is due and has none. The calls run with
-// no lock held. It reports whether there was any.
+// calls is the number of calls that the executor has still to be given: one for each batch that is due.
+func (s *shard) calls() int { return (s.ready+s.batch-1)/s.batch - s.owed }
+
+// handOver gives the executor its calls, with no lock held. It reports whether there was any.
 func (s *shard) handOver() bool {
-	n := (s.ready+s.batch-1)/s.batch - s.owed
+	n := s.calls()
 	for k := 0; k < n && !s.stopped; k++ {
 		s.owed++
 		s.mu.Unlock()
@@ -101,38 +113,30 @@ func (s *shard) handOver() bool {
 	return n > 0
 }
 
-// collect reads the clock, takes expired buckets off the queue and moves timers of coarse buckets to
-// finer ones, about quantum steps in all. It reports whether there is more to do.
-func (s *shard) collect() bool {
+// expire reads the clock and takes expired buckets off the queue, a quantum of them. It reports whether
+// there may be more.
+func (s *shard) expire() bool {
 	if s.stopped {
 		return false
 	}
 	s.observe(s.clock())
-	budget := s.expire(s.ticks.floor(s.now), quantum)
-	for budget > 0 && s.cascade.head != nil {
-		budget -= s.cascadeChunk()
-	}
-	return budget <= 0
-}
-
-// expire takes the buckets due by tick off the queue, as many as the budget allows, and returns what is
-// left of it. With the default executor a bucket of the finest level is due as a whole: workers skip
-// the postponed timers in it. An executor is handed one call for each timer, so there they are sorted
-// out first, as on the coarser levels.
-func (s *shard) expire(tick int64, budget int) int {
-	for ; budget > 0; budget-- {
+	tick := s.ticks.floor(s.now)
+	for range quantum {
 		top, ok := s.queue.min()
-		if !ok || top.at > tick {
+		if !ok || top.key > tick {
 			s.cur = max(s.cur, tick)
-			return budget
+			return false
 		}
 		s.queue.popMin()
-		s.cur = max(s.cur, top.at)
+		s.cur = max(s.cur, min(top.at, tick))
 		s.takeOff(top)
 	}
-	return budget
+	return true
 }
 
+// takeOff makes an expired bucket due, or sets its timers moving. With the default executor a bucket of
+// the finest level is due as a whole: workers skip the postponed timers in it. An executor is handed
+// one call for each timer, so there they are sorted out first, as on the coarser levels.
 func (s *shard) takeOff(b *bucket) {
 	empty := b.live == 0
 	s.unslot(b)
@@ -146,6 +150,13 @@ func (s *shard) takeOff(b *bucket) {
 	default:
 		b.state = bucketCascading
 		s.cascade.push(b)
+	}
+}
+
+// move moves a quantum of the timers of expired buckets.
+func (s *shard) move() {
+	for steps := 0; steps < quantum && s.cascade.head != nil; {
+		steps += s.cascadeChunk()
 	}
 }
 

@@ -129,7 +129,7 @@ func (s *shard) nextDue() (int64, bool) {
 	if s.ready == 0 && !s.cascading() {
 		s.dropEmptyTop()
 		if top, ok := s.queue.min(); ok {
-			tick = top.at
+			tick = top.key
 		}
 	}
 	if tick > math.MaxInt64/s.ticks.d {

@@ -76,12 +76,32 @@ func (s *shard) place(i uint32, n *node, tick int64) {
 		s.retime(b, at)
 	}
 	s.append(b, i, n)
+	if b.live&(b.live-1) == 0 && b.live >= leadMin && l > 0 {
+		s.lead(b)
+	}
+}
+
+const (
+	leadMin  = 1024 // a bucket with fewer timers is moved in no time
+	leadCost = 256  // ns: an upper bound of moving one timer, twice, as a bucket may double until it is told again
+)
+
+// lead lets the driver begin to move the timers of a large coarse bucket before it expires, so that
+// none of those due at its beginning waits for the others. What the finer level has no room for yet
+// goes back to the slot; that is due much later, and so is moved at the expiration itself.
+func (s *shard) lead(b *bucket) {
+	early := min(int64(b.live)*leadCost/s.ticks.d, int64(1)<<(uint(b.level)*s.bits)/4)
+	if key := b.at - early; key < b.key && key > s.cur && !s.manual {
+		b.key = key
+		s.queue.fix(int(b.heapIndex))
+		s.sooner(b)
+	}
 }
 
 // openBucket makes the bucket of an empty slot and queues it.
 func (s *shard) openBucket(l int, slot uint32, at int64) *bucket {
 	b := s.newBucket()
-	b.at, b.level, b.slot = at, int32(l), slot
+	b.at, b.key, b.level, b.slot = at, at, int32(l), slot
 	s.levels[l].slots[slot] = b
 	s.queue.push(b)
 	s.sooner(b)
@@ -91,7 +111,7 @@ func (s *shard) openBucket(l int, slot uint32, at int64) *bucket {
 // retime changes the expiration of a queued bucket. Only the last level needs it, when a timer of an
 // earlier round joins a slot, and for a bucket that all its timers have left.
 func (s *shard) retime(b *bucket, at int64) {
-	b.at = at
+	b.at, b.key = at, at
 	s.queue.fix(int(b.heapIndex))
 	s.sooner(b)
 }
@@ -114,11 +134,11 @@ func (s *shard) catchUp() {
 	}
 	for {
 		top, ok := s.queue.min()
-		if !ok || top.at > tick {
+		if !ok || top.key > tick {
 			break
 		}
 		if top.live > 0 {
-			tick = max(top.at, s.cur)
+			tick = max(top.key, s.cur)
 			break
 		}
 		s.queue.popMin()

@@ -56,6 +56,7 @@ type shard struct {
 	spares     int                 // workers that were started and have not begun
 	owed       int                 // calls handed to the executor that have not begun
 	running    int                 // callbacks or batches being run
+	serving    int                 // workers of the default executor
 	idle       chan struct{}       // closed once running is 0; made by Shutdown
 	relaxAt    int64               // value of armed from which an early alarm is worth correcting
 	seqs       []*[pageSize]uint64 // Manual: order of arming, for ties

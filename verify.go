@@ -174,7 +174,7 @@ func (s *shard) verifyQueue() error {
 			if int(b.level) != l || int(b.slot) != k || v&(s.size-1) != int64(k) || v<<(uint(l)*s.bits) != b.at {
 				return fmt.Errorf("I5: bucket of tick %d, level %d, slot %d stands in level %d, slot %d", b.at, b.level, b.slot, l, k)
 			}
-			if b.state != bucketQueued || b.at < s.cur {
+			if b.state != bucketQueued || b.at < s.cur || b.key > b.at {
 				return fmt.Errorf("I5: bucket of tick %d in state %d at clock %d", b.at, b.state, s.cur)
 			}
 		}
@@ -233,12 +233,15 @@ func (s *shard) verifyAlarm() error {
 		return nil
 	}
 	for _, b := range s.queue.items {
-		if b.live > 0 && b.at < s.wakeAt {
-			return fmt.Errorf("I8: bucket of tick %d, alarm at %d", b.at, s.wakeAt)
+		if b.live > 0 && b.key < s.wakeAt {
+			return fmt.Errorf("I8: bucket of tick %d, alarm at %d", b.key, s.wakeAt)
 		}
 	}
-	if s.ready > 0 && s.spares+s.owed+s.running == 0 {
+	if s.pooled && (s.ready > 0 || s.cascade.head != nil) && s.spares == 0 && s.serving == s.running {
 		return fmt.Errorf("I9: %d timers are due and nobody comes", s.ready)
+	}
+	if !s.pooled && s.calls() > 0 {
+		return fmt.Errorf("I9: the executor has not been given %d calls", s.calls())
 	}
 	return nil
 }

@@ -62,14 +62,25 @@ func (s *shardOf[T]) begin() {
 // workers run them all. Rejected: a watcher that adds workers when no progress is seen. An idle Go
 // program sleeps at least 1 ms in the network poller, which 10,000 callbacks of 1 ms each pay again
 // and again.
+//
+// Timers that move between wheels come second: a quantum of them whenever nothing is due, and after
+// every 16th claim, so that they get their share under load.
 func (s *shardOf[T]) serve() {
 	w := worker[T]{s: s}
 	defer w.end()
 	w.buffer, s.buffer = s.buffer, nil
-	for s.ready > 0 {
-		batch := w.claim()
-		s.kick()
-		w.run(batch)
+	w.serving = true
+	s.serving++
+	for s.ready > 0 || s.cascade.head != nil {
+		if s.ready > 0 {
+			batch := w.claim()
+			s.kick()
+			w.run(batch)
+		}
+		if s.cascade.head != nil && (s.ready == 0 || w.claims&15 == 0) {
+			s.move()
+			s.yield()
+		}
 	}
 }
 
@@ -80,6 +91,7 @@ type worker[T any] struct {
 	claims   uint // calls of claim
 	busy     bool // a claimed batch is being run
 	unlocked bool
+	serving  bool
 }
 
 // end leaves the lock and the shard in order, also when a callback has called runtime.Goexit, or is
@@ -91,6 +103,9 @@ func (w *worker[T]) end() {
 		w.buffer = nil // whoever left the callback early may still refer to it
 		w.finish(nil)
 		s.kick()
+	}
+	if w.serving {
+		s.serving--
 	}
 	if s.buffer == nil && !s.stopped {
 		s.buffer = w.buffer

@@ -66,6 +66,10 @@ func (c *client) run(ctx context.Context) {
 		c.act(ctx)
 	}
 	c.account.leftAt = time.Now()
+	// Its address stands for the client: as long as others connect it must not become one of theirs.
+	for c.started.Load().IsZero() && ctx.Err() == nil {
+		time.Sleep(10 * time.Millisecond)
+	}
 	_ = c.conn.Close()
 }
 

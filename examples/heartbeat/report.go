@@ -83,9 +83,8 @@ func (o *outcome) printStalls(w io.Writer) {
 	for _, s := range o.stalls {
 		sum += s.to.Sub(s.from)
 	}
-	fmt.Fprintf(w, "the machine stalled %s times, %v in all, at most %v at once; a cut's bound is widened by the stalls\n"+
-		"it fell into, which %s cuts needed\n", comma(len(o.stalls)), sum.Round(time.Millisecond),
-		longest(o.stalls).Round(time.Millisecond), comma(o.verdict.widened))
+	fmt.Fprintf(w, "the machine stalled %s times, for %v in all and %v at most, which widened the bound of %s cuts\n",
+		comma(len(o.stalls)), sum.Round(time.Millisecond), longest(o.stalls).Round(time.Millisecond), comma(o.verdict.widened))
 }
 
 const faultsShown = 10
@@ -93,8 +92,12 @@ const faultsShown = 10
 func (o *outcome) printVerdict(w io.Writer) {
 	v := &o.verdict
 	if len(v.faults) == 0 {
-		fmt.Fprintf(w, "RIGHT: cut %s of %s silent connections in time and no live one, in %v\n",
-			comma(len(v.overdue)), comma(len(v.overdue)+v.unended), o.took.Round(100*time.Millisecond))
+		heldUp := ""
+		if v.starved > 0 {
+			heldUp = fmt.Sprintf(" but %s that the machine had held up", comma(v.starved))
+		}
+		fmt.Fprintf(w, "RIGHT: cut %s of %s silent connections in time and no live one%s, in %v\n",
+			comma(len(v.overdue)), comma(len(v.overdue)+v.unended), heldUp, o.took.Round(100*time.Millisecond))
 		return
 	}
 	for _, f := range v.faults[:min(len(v.faults), faultsShown)] {

@@ -116,32 +116,33 @@ func (f *field) play(parent context.Context) error {
 	return nil
 }
 
-// connectAtOnce keeps the server's queue of connections to accept, 128 on some systems, from overflowing.
+// connectAtOnce is how many clients may be ahead of the server's accepting: more could overflow the
+// kernel's queue, which holds 128 on some systems.
 const connectAtOnce = 64
 
 // connect connects the clients and starts each at once, since the server's timeouts run from then on. It
 // returns when the server has accepted all of them, or early when ctx ends.
 func (f *field) connect(ctx context.Context, fail context.CancelCauseFunc, playing *sync.WaitGroup) {
 	to := f.srv.listener.Addr().(*net.TCPAddr)
-	slots := make(chan struct{}, connectAtOnce)
-	for _, c := range f.clients {
-		slots <- struct{}{}
-		if ctx.Err() != nil {
+	accepted := func(least int) bool {
+		for ctx.Err() == nil && f.srv.accepted.Load() < int64(least) {
+			time.Sleep(time.Millisecond)
+		}
+		return ctx.Err() == nil
+	}
+	for i, c := range f.clients {
+		if !accepted(i + 1 - connectAtOnce) {
 			return
 		}
 		playing.Go(func() {
-			err := c.connect(to)
-			<-slots
-			if err != nil {
+			if err := c.connect(to); err != nil {
 				fail(fmt.Errorf("connecting a client: %w", err))
 				return
 			}
 			c.run(ctx)
 		})
 	}
-	for ctx.Err() == nil && f.srv.accepted.Load() < int64(len(f.clients)) {
-		time.Sleep(time.Millisecond)
-	}
+	accepted(len(f.clients))
 }
 
 // accounts returns what the clients know; they must have left.
