@@ -2,6 +2,7 @@ package timingwheel
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 )
@@ -17,6 +18,7 @@ func (e *engine[T]) advanceTo(t time.Time) int {
 	}
 	defer e.advancing.Store(false)
 	now, _ := e.instant(t)
+	now = min(now, math.MaxInt64-1) // the last reading is never reached: it stands for "not at all"
 	for _, s := range e.shards {
 		s.advance(now)
 	}
@@ -60,17 +62,23 @@ func (s *shard) firstUnhanded() int64 {
 // runBucket runs what is due at the tick on this goroutine and returns how many it claimed. If a
 // callback panics or exits, the rest stays due for the next Advance.
 func (s *shardOf[T]) runBucket(tick int64) int {
-	w := worker[T]{s: s}
+	w := worker[T]{s: s, upTo: tick + 1}
 	s.mu.Lock()
 	defer w.end()
 	w.buffer, s.buffer = s.buffer, nil
 	total := 0
-	for b := s.firstDue(); b != nil && b.at <= tick; b = s.firstDue() {
+	for s.dueBefore(w.upTo) {
 		batch := w.claim()
 		total += len(batch)
 		w.run(batch)
 	}
 	return total
+}
+
+// dueBefore reports whether the first due bucket with timers is one before the tick.
+func (s *shard) dueBefore(tick int64) bool {
+	b := s.firstDue()
+	return b != nil && b.at < tick
 }
 
 // handBucket hands what is due at the tick to the executor.

@@ -88,8 +88,9 @@ func (s *shardOf[T]) serve() {
 type worker[T any] struct {
 	s        *shardOf[T]
 	buffer   []T
-	claims   uint // calls of claim
-	busy     bool // a claimed batch is being run
+	claims   uint  // calls of claim
+	upTo     int64 // Manual: claim what is due before this tick only; 0: everything
+	busy     bool  // a claimed batch is being run
 	unlocked bool
 	serving  bool
 }
@@ -124,6 +125,9 @@ func (w *worker[T]) claim() []T {
 	batch := w.buffer[:0]
 	sampled := w.sample()
 	for steps := 0; steps < quantum && len(batch) < cap(batch); steps++ {
+		if w.upTo != 0 && !s.dueBefore(w.upTo) {
+			break
+		}
 		i, n, ok := s.next()
 		if !ok {
 			break
@@ -253,6 +257,7 @@ func (s *shardOf[T]) runOne() {
 	s.owed--
 	w.buffer, s.buffer = s.buffer, nil
 	w.run(w.claim())
+	s.kick()
 }
 
 // guard calls f and reports a panic. runtime.Goexit passes through.

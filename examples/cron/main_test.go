@@ -35,10 +35,10 @@ func TestRun(t *testing.T) {
 var _ timingwheel.Scheduler = cron.Schedule(nil)
 
 var expressions = []string{
-	"@every 90m",
+	"@every 7h",
 	"@hourly",
 	"@yearly",
-	"*/7 9-17 * * MON-FRI",
+	"*/20 9-17 * * MON-FRI",
 	"0 0 29 2 *",                           // leap days: years apart, some eight
 	"CRON_TZ=America/New_York 30 2 * * *",  // an hour that a day in March does not have
 	"CRON_TZ=America/New_York 30 1 * * *",  // and one that a day in November has twice

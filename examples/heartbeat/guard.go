@@ -13,6 +13,7 @@ import (
 type timers interface {
 	afterFunc(d time.Duration, f func()) timer
 	pending() int
+	summary() string // what there is to tell at the end, if anything
 	stop()
 }
 
@@ -43,6 +44,13 @@ func (w wheel) afterFunc(d time.Duration, f func()) timer { return w.tw.AfterFun
 func (w wheel) pending() int                              { return w.tw.Len() }
 func (w wheel) stop()                                     { w.tw.Stop() }
 
+func (w wheel) summary() string {
+	s := w.tw.Stats()
+	count := func(n uint64) string { return comma(int(n)) }
+	return fmt.Sprintf("the wheel: %s timers armed, %s times postponed, %s times moved to a finer wheel; %s wake-ups",
+		count(s.Armed), count(s.Postponed), count(s.Moved), count(s.Wakeups))
+}
+
 // std is package time behind the same interface. It has to count what is pending itself.
 type std struct {
 	armed atomic.Int64
@@ -61,8 +69,9 @@ func (s *std) afterFunc(d time.Duration, f func()) timer {
 	}), s}
 }
 
-func (s *std) pending() int { return int(s.armed.Load()) }
-func (s *std) stop()        {}
+func (s *std) pending() int    { return int(s.armed.Load()) }
+func (s *std) summary() string { return "" }
+func (s *std) stop()           {}
 
 func (t stdTimer) Stop() bool {
 	if !t.Timer.Stop() {

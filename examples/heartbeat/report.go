@@ -18,6 +18,9 @@ func (o *outcome) print(w io.Writer) {
 	}
 	o.printEnds(w)
 	o.printMeasures(w)
+	if o.summary != "" {
+		fmt.Fprintln(w, o.summary)
+	}
 	o.printStalls(w)
 	o.printVerdict(w)
 }

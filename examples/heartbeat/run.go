@@ -24,6 +24,7 @@ type outcome struct {
 	fired       int64
 	lateness    []time.Duration // of the timers that fired: 50th and 99th percentile, the latest
 	peak        sample
+	summary     string // of the timers
 }
 
 // run lets the clients loose on the server, waits for their end, and judges the server. An error means that
@@ -67,6 +68,7 @@ func (o *outcome) judge(f *field, settled bool) {
 	srv := f.srv
 	o.beats, o.saved, o.spared = srv.beats.Load(), srv.saved.Load(), srv.spared.Load()
 	o.fired, o.lateness = srv.late(50, 99, 100)
+	o.summary = srv.timers.summary()
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	o.verdict = check(evidence{f.cfg.timeout, f.cfg.bound, f.accounts(), srv.endings, o.stalls})

@@ -15,7 +15,7 @@ func small() config {
 	cfg := defaults()
 	cfg.conns, cfg.timeout, cfg.duration = 200, 400*time.Millisecond, 1600*time.Millisecond
 	cfg.silent, cfg.closing, cfg.crash = 20, 10, 10
-	cfg.patience = time.Second
+	cfg.patience = 2 * time.Second
 	cfg.seed = 1
 	return cfg
 }
@@ -84,9 +84,9 @@ func TestBrokenCuttingIsFound(t *testing.T) {
 		"timers that never fire":        {broken: broken{dead: true}, found: func(v verdict) int { return v.missed }},
 		"timers that cannot be reset":   {broken: broken{deaf: true, scale: 1}, found: func(v verdict) int { return v.missed }},
 		"timers that fire early":        {broken: broken{scale: 0.5}, found: func(v verdict) int { return len(v.faults) }},
-		"timers that fire late":         {broken: broken{scale: 1, shift: 700 * time.Millisecond}, found: func(v verdict) int { return v.late }},
+		"timers that fire late":         {broken: broken{scale: 1, shift: 1500 * time.Millisecond}, found: func(v verdict) int { return v.late }},
 		"a server that is too hasty":    {broken: broken{scale: 1}, cutAfter: 40 * time.Millisecond, found: func(v verdict) int { return v.live }},
-		"a server that is a bit hasty":  {broken: broken{scale: 1}, cutAfter: 300 * time.Millisecond, found: func(v verdict) int { return v.early }},
+		"a server that is a bit hasty":  {broken: broken{scale: 1}, cutAfter: 200 * time.Millisecond, found: func(v verdict) int { return v.early + v.live }},
 		"a server that cuts the silent": {broken: broken{scale: 1}, found: func(v verdict) int { return 1 - len(v.faults) }},
 	} {
 		t.Run(name, func(t *testing.T) {

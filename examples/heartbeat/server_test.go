@@ -24,8 +24,9 @@ func (h *inHand) afterFunc(_ time.Duration, f func()) timer {
 	return t
 }
 
-func (h *inHand) pending() int { return len(h.armed) }
-func (h *inHand) stop()        {}
+func (h *inHand) pending() int    { return len(h.armed) }
+func (h *inHand) summary() string { return "" }
+func (h *inHand) stop()           {}
 
 func (t *handTimer) Reset(time.Duration) bool { return t.pending }
 func (t *handTimer) Stop() bool               { return t.pending }
