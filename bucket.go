@@ -222,13 +222,7 @@ func (bs *bucketStore) shift(to *[chunkSize]uint32, c, n uint32, from *[chunkSiz
 // first returns the position and the node index of b's first entry. b.live > 0.
 func (bs *bucketStore) first(b *bucket) (pos, i uint32) {
 	c := b.head
-	m := bs.chunks.meta(c)
-	for m.alive == 0 {
-		bs.unlink(b, c, m)
-		c = b.head
-		m = bs.chunks.meta(c)
-	}
-	off := uint32(bits.TrailingZeros32(m.alive))
+	off := uint32(bits.TrailingZeros32(bs.chunks.meta(c).alive))
 	return c<<chunkShift | off, bs.chunks.entries(c)[off]
 }
 

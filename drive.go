@@ -128,7 +128,7 @@ func (s *shard) expire() bool {
 			return false
 		}
 		s.queue.popMin()
-		s.cur = max(s.cur, min(top.at, tick))
+		s.cur = max(s.cur, top.key)
 		s.takeOff(top)
 	}
 	return true

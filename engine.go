@@ -52,15 +52,14 @@ func newEngineAt[T any](opts Options, batch int, origin int64, expire func([]T))
 
 // after arms a timer d from now.
 func (e *engine[T]) after(d time.Duration, v T) Timer {
+	now := int64(0)
+	if !e.manual {
+		now = e.clock()
+	}
 	s := e.pick()
 	if e.manual {
-		s.lock()
-		t := s.arm(later(s.now, int64(d)), v)
-		s.mu.Unlock()
-		return t
+		now = s.now
 	}
-	now := e.clock()
-	s.lock()
 	s.observe(now)
 	t := s.arm(later(now, int64(d)), v)
 	s.mu.Unlock()
@@ -71,7 +70,6 @@ func (e *engine[T]) after(d time.Duration, v T) Timer {
 func (e *engine[T]) at(t time.Time, v T) Timer {
 	deadline, now := e.instant(t)
 	s := e.pick()
-	s.lock()
 	if !e.manual {
 		if now == 0 && s.pending == 0 {
 			now = s.clock()

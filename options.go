@@ -38,7 +38,8 @@ type Options struct {
 	Levels int
 
 	// Shards is the number of independent wheels that share the timers, each with its lock and its
-	// driver, from 1 to 1024. Defaults to GOMAXPROCS, and to 1 in Manual mode.
+	// driver, from 1 to 1024. Defaults to four for each processor that GOMAXPROCS allows, where that is
+	// from 2 to 15, to 64 or one for each beyond that, and to 1 on one processor and in Manual mode.
 	Shards int
 
 	// Executor decides where callbacks run. Defaults to goroutines that the wheel reuses: a callback
@@ -102,11 +103,20 @@ func (o Options) validate() (Options, error) {
 	return o, nil
 }
 
+// defaultShards makes it rare that two goroutines meet on a shard, docs/design.md, without a driver too
+// many: each shard with timers due is woken once in a tick.
 func defaultShards(manual bool) int {
 	if manual {
 		return 1
 	}
-	return min(runtime.GOMAXPROCS(0), maxShards)
+	switch procs := runtime.GOMAXPROCS(0); {
+	case procs == 1:
+		return 1
+	case procs < 16:
+		return 4 * procs
+	default:
+		return min(max(procs, 64), maxShards)
+	}
 }
 
 // ErrOption is wrapped by every error that [New] and [NewTimeouts] return.

@@ -50,13 +50,13 @@ func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func()) Timer {
 	p := &plan{wheel: tw, scheduler: s, f: f, planned: first}
 	deadline, _ := tw.engine.instant(first)
 	sh := tw.engine.pick()
-	sh.lock()
 	if !sh.manual {
 		sh.observe(sh.clock())
 	}
 	t := sh.arm(deadline, p.run)
 	if t.shard != nil {
 		n := sh.nodes.must(t.index)
+		p.at = n.deadline
 		n.deadline |= planBit
 		p.shard, p.index, p.gen = &sh.shard, t.index, t.gen
 	}
@@ -73,6 +73,7 @@ type plan struct {
 
 	// Written before the first run and by runs, which follow each other.
 	planned time.Time
+	at      int64 // the deadline that planned was armed as; the node has another one after a Reset
 	shard   *shard
 	index   uint32
 	gen     uint32
@@ -90,12 +91,23 @@ func (p *plan) run() {
 		}
 		p.rearm(next)
 	}()
+	p.follow()
 	next = p.scheduler.Next(p.planned)
 	asked = true
 	if next.IsZero() {
 		p.end()
 	}
 	p.f()
+}
+
+// follow takes over the time to which Reset has moved the run that is about to start.
+func (p *plan) follow() {
+	s := p.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := p.node(); n != nil && n.pos == posNone && n.due() != p.at {
+		p.planned = s.timeAt(n.due())
+	}
 }
 
 // end frees the plan's slot unless Reset has asked for one more run.
@@ -141,7 +153,7 @@ func (p *plan) rearm(next time.Time) {
 		deadline = n.due()
 		next = s.timeAt(deadline)
 	}
-	p.planned = next
+	p.planned, p.at = next, deadline
 	n.deadline = deadline | planBit
 	s.again(p.index, n)
 }

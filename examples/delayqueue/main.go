@@ -41,9 +41,9 @@ type job struct {
 }
 
 type line struct {
+	taken      atomic.Int64                 // first, where 32-bit systems align it
 	queue      timingwheel.DelayQueue[*job] // its zero value is ready to use
 	unfinished sync.WaitGroup
-	taken      atomic.Int64
 }
 
 func (l *line) push(j *job, delay time.Duration) {

@@ -40,8 +40,8 @@ type order struct {
 }
 
 type shop struct {
+	refused atomic.Int64 // first, where 32-bit systems align it
 	tw      *timingwheel.TimingWheel
-	refused atomic.Int64
 }
 
 func (s *shop) place() *order {

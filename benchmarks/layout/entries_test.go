@@ -1,0 +1,138 @@
+package layout
+
+import "math/bits"
+
+// compactMargin is by how many the dead entries of a bucket must outnumber the living.
+const compactMargin = 64
+
+// entries is an unrolled list of handles for each bucket. A stop raises the generation of the slot and
+// leaves the entry where it is, dead: it touches no chunk at all. In return only the node says whether
+// an entry is alive, and from time to time a bucket is compacted as a whole.
+type entries struct {
+	slab
+	chunks[handle]
+	buckets [numBuckets]unrolledBucket
+}
+
+func (l *entries) add(deadline int64, f func()) handle {
+	i, n := l.take()
+	n.deadline = deadline
+	*l.payload(i) = f
+	h := handle{i, n.gen}
+	l.append(coarse(deadline), h, n)
+	return h
+}
+
+func (l *entries) append(id uint32, h handle, n *node) {
+	b := &l.buckets[id]
+	c := b.tail
+	if c == none || l.meta(c).used == chunkSize {
+		c = l.extend(b, id)
+	}
+	m := l.meta(c)
+	l.chunks.entries(c)[m.used&chunkMask] = h
+	m.used++
+	n.where = id
+	b.alive++
+}
+
+func (l *entries) stop(h handle) bool {
+	n := l.node(h.index)
+	if n.gen != h.gen {
+		return false
+	}
+	b := &l.buckets[n.where]
+	l.release(h.index, n)
+	b.alive--
+	m := l.meta(b.tail)
+	if l.chunks.entries(b.tail)[(m.used-1)&chunkMask] == h {
+		if m.used--; m.used == 0 {
+			l.unlink(b, b.tail)
+		}
+		return true
+	}
+	if b.dead++; b.dead > b.alive+compactMargin {
+		l.compact(b)
+	}
+	return true
+}
+
+// living returns a bitmap of the living entries of a chunk. It has no branch that depends on a node,
+// so that the cache misses of all of them overlap.
+func (l *entries) living(c uint32) uint32 {
+	alive := uint32(0)
+	for k, h := range l.chunks.entries(c)[:l.meta(c).used] {
+		bit := uint32(0)
+		if l.node(h.index).gen == h.gen {
+			bit = 1
+		}
+		alive |= bit << (k & chunkMask)
+	}
+	return alive
+}
+
+// compact moves the living entries to the front of the list and frees the chunks that are left.
+func (l *entries) compact(b *unrolledBucket) {
+	to, n := b.head, uint32(0)
+	for c := b.head; c != none; c = l.meta(c).next {
+		from := l.chunks.entries(c)
+		for alive := l.living(c); alive != 0; alive &= alive - 1 {
+			if n == chunkSize {
+				l.meta(to).used = n
+				to, n = l.meta(to).next, 0
+			}
+			l.chunks.entries(to)[n&chunkMask] = from[bits.TrailingZeros32(alive)&chunkMask]
+			n++
+		}
+	}
+	l.meta(to).used = n
+	for b.tail != to {
+		l.unlink(b, b.tail)
+	}
+	if n == 0 {
+		l.unlink(b, to)
+	}
+	b.dead = 0
+}
+
+func (l *entries) cascade(id uint32) {
+	b := &l.buckets[id]
+	for c := b.head; c != none; c = b.head {
+		alive := l.living(c)
+		moved := *l.chunks.entries(c)
+		l.unlink(b, c) // its memory is used again at once
+		for ; alive != 0; alive &= alive - 1 {
+			h := moved[bits.TrailingZeros32(alive)&chunkMask]
+			n := l.node(h.index)
+			l.append(fine(n.deadline), h, n)
+		}
+	}
+	*b = unrolledBucket{}
+}
+
+func (l *entries) expire(id uint32, batch *[batchSize]func()) int {
+	b := &l.buckets[id]
+	k := 0
+	for c := b.head; c != none && k <= batchSize-chunkSize; c = b.head {
+		from := l.chunks.entries(c)
+		alive := l.living(c)
+		b.dead -= int(l.meta(c).used) - bits.OnesCount32(alive)
+		for ; alive != 0; alive &= alive - 1 {
+			i := from[bits.TrailingZeros32(alive)&chunkMask].index
+			batch[k] = l.release(i, l.node(i))
+			k++
+		}
+		l.unlink(b, c)
+	}
+	b.alive -= k
+	return k
+}
+
+func (l *entries) live(id uint32) int { return l.buckets[id].alive }
+
+func (l *entries) restore(from list) {
+	o := from.(*entries)
+	l.pages.restore(&o.pages)
+	l.chunks.restore(&o.chunks)
+	l.buckets = o.buckets
+}
