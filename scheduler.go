@@ -43,7 +43,7 @@ func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func()) Timer {
 	if s == nil || f == nil {
 		panic("timingwheel: ScheduleFunc with a nil Scheduler or function")
 	}
-	first := s.Next(tw.Now())
+	first := s.Next(tw.today())
 	if first.IsZero() {
 		return Timer{}
 	}
@@ -133,7 +133,7 @@ func (p *plan) node() *node {
 // follows now.
 func (p *plan) rearm(next time.Time) {
 	if !next.IsZero() {
-		if now := p.wheel.Now(); !next.After(now) && p.live() {
+		if now := p.wheel.today(); !next.After(now) && p.live() {
 			next = p.skipTo(now, next)
 			if next.IsZero() {
 				p.end()
@@ -156,6 +156,15 @@ func (p *plan) rearm(next time.Time) {
 	p.planned, p.at = next, deadline
 	n.deadline = deadline | planBit
 	s.again(p.index, n)
+}
+
+// today is the time by which plans are made. Outside Manual mode it is read anew, as a plan may be one of
+// dates on the wall, whose clock may have been set since New. A plan in monotonic time does not notice.
+func (tw *TimingWheel) today() time.Time {
+	if tw.engine.manual {
+		return tw.Now()
+	}
+	return time.Now()
 }
 
 // skipTo asks for the run that follows now, next having been missed.

@@ -87,21 +87,19 @@ func (l *positions) thin(b *unrolledBucket, c uint32, m *chunkMeta) {
 	case m.used == 0:
 		l.unlink(b, c)
 	case m.next != none && m.living()+l.meta(m.next).living() <= mergeMax:
-		l.merge(b, c, m)
+		l.merge(b, c)
 	case m.prev != none && m.living()+l.meta(m.prev).living() <= mergeMax:
-		l.merge(b, m.prev, l.meta(m.prev))
+		l.merge(b, m.prev)
 	}
 }
 
 // merge moves the living entries of the chunk behind c into c, keeping their order.
-func (l *positions) merge(b *unrolledBucket, c uint32, m *chunkMeta) {
+func (l *positions) merge(b *unrolledBucket, c uint32) {
+	m := l.meta(c)
 	d := m.next
 	n := l.shift(c, 0, c, m.used)
 	m.used = ones(l.shift(c, n, d, l.meta(d).used))
 	l.unlink(b, d)
-	if m.prev|m.next != none && m.living() <= mergeMax/2 {
-		l.thin(b, c, m)
-	}
 }
 
 func (l *positions) cascade(id uint32) {

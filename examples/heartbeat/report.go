@@ -95,12 +95,11 @@ const faultsShown = 10
 func (o *outcome) printVerdict(w io.Writer) {
 	v := &o.verdict
 	if len(v.faults) == 0 {
-		heldUp := ""
 		if v.starved > 0 {
-			heldUp = fmt.Sprintf(" but %s that the machine had held up", comma(v.starved))
+			fmt.Fprintf(w, "too busy: the machine held up %s clients for so long that they had to be cut\n", comma(v.starved))
 		}
-		fmt.Fprintf(w, "RIGHT: cut %s of %s silent connections in time and no live one%s, in %v\n",
-			comma(len(v.overdue)), comma(len(v.overdue)+v.unended), heldUp, o.took.Round(100*time.Millisecond))
+		fmt.Fprintf(w, "RIGHT: cut %s of %s silent connections in time and no live one, in %v\n",
+			comma(len(v.overdue)), comma(len(v.overdue)+v.unended), o.took.Round(100*time.Millisecond))
 		return
 	}
 	for _, f := range v.faults[:min(len(v.faults), faultsShown)] {

@@ -84,7 +84,7 @@ func TestBrokenCuttingIsFound(t *testing.T) {
 		"timers that never fire":        {broken: broken{dead: true}, found: func(v verdict) int { return v.missed }},
 		"timers that cannot be reset":   {broken: broken{deaf: true, scale: 1}, found: func(v verdict) int { return v.missed }},
 		"timers that fire early":        {broken: broken{scale: 0.5}, found: func(v verdict) int { return len(v.faults) }},
-		"timers that fire late":         {broken: broken{scale: 1, shift: 1500 * time.Millisecond}, found: func(v verdict) int { return v.late }},
+		"timers that fire late":         {broken: broken{scale: 1, shift: 1500 * time.Millisecond}, found: func(v verdict) int { return v.late + v.missed }},
 		"a server that is too hasty":    {broken: broken{scale: 1}, cutAfter: 40 * time.Millisecond, found: func(v verdict) int { return v.live }},
 		"a server that is a bit hasty":  {broken: broken{scale: 1}, cutAfter: 200 * time.Millisecond, found: func(v verdict) int { return v.early + v.live }},
 		"a server that cuts the silent": {broken: broken{scale: 1}, found: func(v verdict) int { return 1 - len(v.faults) }},
@@ -119,11 +119,15 @@ func TestInterrupt(t *testing.T) {
 
 func TestInterruptWhileConnecting(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	o, out := play(t, ctx, small())
-	assert.Empty(t, o.verdict.faults, out)
-	assert.True(t, o.interrupted)
+	for _, after := range []time.Duration{0, time.Millisecond, 4 * time.Millisecond, 16 * time.Millisecond} {
+		cfg := small()
+		cfg.conns = 1000
+		ctx, cancel := context.WithTimeout(context.Background(), after)
+		o, out := play(t, ctx, cfg)
+		cancel()
+		assert.Empty(t, o.verdict.faults, out)
+		assert.True(t, o.interrupted)
+	}
 }
 
 // Without anyone to serve it a run must end with an error, not hang.

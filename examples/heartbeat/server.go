@@ -43,7 +43,6 @@ type server struct {
 	grace    time.Duration // what a session gets on top of its timeout after a stall
 	stalls   *stalls
 	start    time.Time // where its clock begins
-	sessions sync.WaitGroup
 
 	mu       sync.Mutex
 	lateness *hdrhistogram.Histogram // of fired timers, in microseconds
@@ -91,7 +90,7 @@ func (s *server) serve() error {
 			return err
 		}
 		s.open.Inc()
-		s.sessions.Go(func() { newSession(s, conn).run() })
+		go newSession(s, conn).run()
 		s.accepted.Inc()
 	}
 }
@@ -128,7 +127,7 @@ type session struct {
 	raw   syscall.RawConn
 	guard *guard
 	read  time.Duration // when the last beat was read, on the server's clock
-	grace bool          // the timeout has passed, but a stall bought some time
+	fresh time.Duration // since when stalls of the machine have not been allowed for
 	buf   [64]byte
 }
 
@@ -137,7 +136,8 @@ func newSession(srv *server, conn *net.TCPConn) *session {
 	if err != nil {
 		panic(err) // only for a nil connection
 	}
-	return &session{srv: srv, conn: conn, raw: raw, read: srv.now(), guard: newGuard(srv, conn, srv.timeout)}
+	now := srv.now()
+	return &session{srv: srv, conn: conn, raw: raw, read: now, fresh: now, guard: newGuard(srv, conn, srv.timeout)}
 }
 
 func (s *session) run() {
@@ -172,7 +172,8 @@ func (s *session) after(n int, err error) how {
 // beat postpones the timeout, n beats having arrived.
 func (s *session) beat(n int) {
 	s.srv.beats.Add(int64(n))
-	s.read, s.grace = s.srv.now(), false
+	s.read = s.srv.now()
+	s.fresh = s.read
 	if !s.guard.postpone() {
 		s.guard = newGuard(s.srv, s.conn, s.srv.timeout)
 	}
@@ -195,7 +196,8 @@ func (s *session) suspect() how {
 		s.srv.saved.Inc()
 	case err == nil && s.stalled():
 		s.srv.spared.Inc()
-		s.guard, s.grace = newGuard(s.srv, s.conn, s.srv.grace), true
+		s.fresh = s.srv.now()
+		s.guard = newGuard(s.srv, s.conn, s.srv.grace)
 	case err == nil:
 		return cut
 	}
@@ -203,12 +205,9 @@ func (s *session) suspect() how {
 }
 
 // stalled reports whether the connection may be silent only because the machine stood still: the client,
-// if it is on the same one, is about to catch up, and gets some time to do so. Once.
+// if it is on the same one, is about to catch up, and gets some time to do so, once for each stall.
 func (s *session) stalled() bool {
-	if s.grace {
-		return false
-	}
-	return s.srv.stalls.worstSince(s.srv.start.Add(s.read), time.Now()) > s.srv.timeout/4
+	return s.srv.stalls.worstSince(s.srv.start.Add(s.fresh), time.Now()) > s.srv.timeout/4
 }
 
 // end closes the connection and notes how it ended, before the client can see it.
@@ -224,19 +223,17 @@ func (s *session) end(h how) {
 	s.srv.open.Dec()
 }
 
-// settle waits until every session has ended, at most so long, and reports whether they have.
-func (s *server) settle(patience time.Duration) bool {
-	done := make(chan struct{})
-	go func() {
-		s.sessions.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return true
-	case <-time.After(patience):
-		return false
+// settle waits until so many connections were accepted and all have ended, their timers included, and
+// reports whether they have. It gives up after so much time, of which a stall uses up little.
+func (s *server) settle(conns int, patience time.Duration) bool {
+	const step = 20 * time.Millisecond
+	for n := patience / step; n > 0; n-- {
+		if s.accepted.Load() >= int64(conns) && s.open.Load() == 0 && s.timers.pending() == 0 {
+			return true
+		}
+		time.Sleep(step)
 	}
+	return false
 }
 
 func (s *server) close() { _ = s.listener.Close() }

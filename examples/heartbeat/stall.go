@@ -53,17 +53,17 @@ func (s *stalls) note(planned, now time.Time) {
 	}
 }
 
-// worstSince returns the longest stall that ended after from, one that goes on at now included: after a
-// stall other goroutines may run before those that measure it.
+// worstSince returns the longest stall after from, or part of one, including one that goes on at now: after
+// a stall other goroutines may run before those that measure it.
 func (s *stalls) worstSince(from, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	worst := now.Sub(s.ran) - stallStep
+	worst := now.Sub(later(s.ran.Add(stallStep), from))
 	for _, sp := range slices.Backward(s.spans) {
 		if !sp.to.After(from) {
 			break
 		}
-		worst = max(worst, sp.to.Sub(sp.from))
+		worst = max(worst, sp.to.Sub(later(sp.from, from)))
 	}
 	return worst
 }

@@ -53,6 +53,7 @@ func TestWorstSince(t *testing.T) {
 	s.note(at(60), at(80))
 	assert.Equal(t, 30, ms(0, 81))
 	assert.Equal(t, 20, ms(50, 81))
+	assert.Equal(t, 5, ms(75, 81), "what is left of it")
 	assert.Negative(t, ms(80, 81))
 	assert.Equal(t, 95, ms(0, 180))
 }
