@@ -83,21 +83,21 @@ type plan struct {
 // during the run.
 func (p *plan) run() {
 	var next time.Time
-	asked := false
-	defer func() {
-		if !asked {
-			p.end() // Next has panicked
-			return
-		}
-		p.rearm(next)
-	}()
+	defer func() { p.rearm(next) }()
 	p.follow()
-	next = p.scheduler.Next(p.planned)
-	asked = true
-	if next.IsZero() {
-		p.end()
-	}
+	next = p.ask(p.planned)
 	p.f()
+}
+
+// ask asks for the run that follows t. Where there is none, or Next panics, the plan ends, unless Reset
+// has asked for one more run.
+func (p *plan) ask(t time.Time) (next time.Time) {
+	defer func() {
+		if next.IsZero() {
+			p.end()
+		}
+	}()
+	return p.scheduler.Next(t)
 }
 
 // follow takes over the time to which Reset has moved the run that is about to start.
@@ -132,14 +132,19 @@ func (p *plan) node() *node {
 // rearm arms the next run: where Reset has put it, else at next or, if that has passed, at the run that
 // follows now.
 func (p *plan) rearm(next time.Time) {
-	if !next.IsZero() {
-		if now := p.wheel.today(); !next.After(now) && p.live() {
-			next = p.skipTo(now, next)
-			if next.IsZero() {
-				p.end()
-			}
-		}
+	defer func() { p.arm(next) }() // also where Next panics
+	if next.IsZero() {
+		return
 	}
+	if now := p.wheel.today(); !next.After(now) && p.live() {
+		missed := next
+		next = time.Time{}
+		next = p.skipTo(now, missed)
+	}
+}
+
+// arm makes the plan pending again, unless it has ended.
+func (p *plan) arm(next time.Time) {
 	s := p.shard
 	deadline, now := s.instant(next)
 	s.mu.Lock()
@@ -172,7 +177,7 @@ func (p *plan) skipTo(now, next time.Time) time.Time {
 	if e, ok := p.scheduler.(every); ok {
 		return e.after(next, now)
 	}
-	return p.scheduler.Next(now)
+	return p.ask(now)
 }
 
 // live reports whether the next run is still the scheduler's to plan.
