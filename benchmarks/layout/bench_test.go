@@ -2,6 +2,7 @@ package layout
 
 import (
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 )
@@ -140,6 +141,44 @@ func BenchmarkChurn(b *testing.B) {
 			worst := p.worstStop(1_000_000)
 			b.ReportMetric(float64(worst)/float64(time.Microsecond), "max-us")
 			b.ReportMetric(churned(k, n).bytes, "B/timer")
+		})
+	})
+}
+
+// locked is a list with a lock around each call, as on the wheel.
+type locked struct {
+	mu sync.Mutex
+	list
+}
+
+func (l *locked) add(deadline int64, f func()) handle {
+	l.mu.Lock()
+	h := l.list.add(deadline, f)
+	l.mu.Unlock()
+	return h
+}
+
+func (l *locked) stop(h handle) bool {
+	l.mu.Lock()
+	ok := l.list.stop(h)
+	l.mu.Unlock()
+	return ok
+}
+
+// BenchmarkChurnLocked is the same with an uncontended lock. Without one, a processor works ahead on the
+// next timers while it waits for the memory of this one, which callers of a wheel do not get.
+func BenchmarkChurnLocked(b *testing.B) {
+	each(b, func(b *testing.B, name string, k, n int) {
+		var p *population
+		b.Run(name, func(b *testing.B) {
+			if p == nil {
+				p = churned(k, n).copied(k)
+				p.list = &locked{list: p.list}
+			}
+			runtime.GC()
+			for b.Loop() {
+				p.churn()
+			}
 		})
 	})
 }

@@ -1,7 +1,5 @@
 package layout
 
-import "math/bits"
-
 // compactMargin is by how many the dead entries of a bucket must outnumber the living.
 const compactMargin = 64
 
@@ -74,14 +72,15 @@ func (l *entries) living(c uint32) uint32 {
 // compact moves the living entries to the front of the list and frees the chunks that are left.
 func (l *entries) compact(b *unrolledBucket) {
 	to, n := b.head, uint32(0)
+	var moved [chunkSize]handle
 	for c := b.head; c != none; c = l.meta(c).next {
-		from := l.chunks.entries(c)
-		for alive := l.living(c); alive != 0; alive &= alive - 1 {
+		k := pick(&moved, l.chunks.entries(c), l.living(c))
+		for _, h := range moved[:k] {
 			if n == chunkSize {
 				l.meta(to).used = n
 				to, n = l.meta(to).next, 0
 			}
-			l.chunks.entries(to)[n&chunkMask] = from[bits.TrailingZeros32(alive)&chunkMask]
+			l.chunks.entries(to)[n&chunkMask] = h
 			n++
 		}
 	}
@@ -97,12 +96,11 @@ func (l *entries) compact(b *unrolledBucket) {
 
 func (l *entries) cascade(id uint32) {
 	b := &l.buckets[id]
+	var moved [chunkSize]handle
 	for c := b.head; c != none; c = b.head {
-		alive := l.living(c)
-		moved := *l.chunks.entries(c)
+		k := pick(&moved, l.chunks.entries(c), l.living(c))
 		l.unlink(b, c) // its memory is used again at once
-		for ; alive != 0; alive &= alive - 1 {
-			h := moved[bits.TrailingZeros32(alive)&chunkMask]
+		for _, h := range moved[:k] {
 			n := l.node(h.index)
 			l.append(fine(n.deadline), h, n)
 		}
@@ -112,20 +110,19 @@ func (l *entries) cascade(id uint32) {
 
 func (l *entries) expire(id uint32, batch *[batchSize]func()) int {
 	b := &l.buckets[id]
-	k := 0
-	for c := b.head; c != none && k <= batchSize-chunkSize; c = b.head {
-		from := l.chunks.entries(c)
-		alive := l.living(c)
-		b.dead -= int(l.meta(c).used) - bits.OnesCount32(alive)
-		for ; alive != 0; alive &= alive - 1 {
-			i := from[bits.TrailingZeros32(alive)&chunkMask].index
-			batch[k] = l.release(i, l.node(i))
-			k++
-		}
+	var due [chunkSize]handle
+	n := 0
+	for c := b.head; c != none && n <= batchSize-chunkSize; c = b.head {
+		k := pick(&due, l.chunks.entries(c), l.living(c))
+		b.dead -= int(l.meta(c).used) - k
 		l.unlink(b, c)
+		for _, h := range due[:k] {
+			batch[n] = l.release(h.index, l.node(h.index))
+			n++
+		}
 	}
-	b.alive -= k
-	return k
+	b.alive -= n
+	return n
 }
 
 func (l *entries) live(id uint32) int { return l.buckets[id].alive }

@@ -104,14 +104,15 @@ func (l *positions) merge(b *unrolledBucket, c uint32) {
 
 func (l *positions) cascade(id uint32) {
 	b := &l.buckets[id]
+	var moved, to [chunkSize]uint32
 	for c := b.head; c != none; c = b.head {
-		alive := l.meta(c).used
-		moved := *l.entries(c)
+		k := pick(&moved, l.entries(c), l.meta(c).used)
 		l.unlink(b, c) // its memory is used again at once
-		for ; alive != 0; alive &= alive - 1 {
-			i := moved[bits.TrailingZeros32(alive)&chunkMask]
-			n := l.node(i)
-			l.append(fine(n.deadline), i, n)
+		for j, i := range moved[:k] {
+			to[j] = fine(l.node(i).deadline) // apart from placing, so that the cache misses overlap
+		}
+		for j, i := range moved[:k] {
+			l.append(to[j], i, l.node(i))
 		}
 	}
 	b.alive = 0
@@ -119,18 +120,18 @@ func (l *positions) cascade(id uint32) {
 
 func (l *positions) expire(id uint32, batch *[batchSize]func()) int {
 	b := &l.buckets[id]
-	k := 0
-	for c := b.head; c != none && k <= batchSize-chunkSize; c = b.head {
-		from := l.entries(c)
-		for alive := l.meta(c).used; alive != 0; alive &= alive - 1 {
-			i := from[bits.TrailingZeros32(alive)&chunkMask]
-			batch[k] = l.release(i, l.node(i))
-			k++
-		}
+	var due [chunkSize]uint32
+	n := 0
+	for c := b.head; c != none && n <= batchSize-chunkSize; c = b.head {
+		k := pick(&due, l.entries(c), l.meta(c).used)
 		l.unlink(b, c)
+		for _, i := range due[:k] {
+			batch[n] = l.release(i, l.node(i))
+			n++
+		}
 	}
-	b.alive -= k
-	return k
+	b.alive -= n
+	return n
 }
 
 func (l *positions) live(id uint32) int { return l.buckets[id].alive }

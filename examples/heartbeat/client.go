@@ -52,7 +52,7 @@ func (c *client) connect(to *net.TCPAddr) error {
 		return err
 	}
 	c.conn = conn
-	c.account.addr = conn.LocalAddr().(*net.TCPAddr).AddrPort()
+	c.account.addr = addrPort(conn.LocalAddr())
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 )
@@ -86,8 +87,8 @@ func (o *outcome) printStalls(w io.Writer) {
 	for _, s := range o.stalls {
 		sum += s.to.Sub(s.from)
 	}
-	fmt.Fprintf(w, "the machine stalled %s times, for %v in all and %v at most, which widened the bound of %s cuts\n",
-		comma(len(o.stalls)), sum.Round(time.Millisecond), longest(o.stalls).Round(time.Millisecond), comma(o.verdict.widened))
+	fmt.Fprintf(w, "the machine stalled %s, for %v in all and %v at most, which widened the bound of %s\n",
+		plural(len(o.stalls), "time"), sum.Round(time.Millisecond), longest(o.stalls).Round(time.Millisecond), plural(o.verdict.widened, "cut"))
 }
 
 const faultsShown = 10
@@ -96,7 +97,7 @@ func (o *outcome) printVerdict(w io.Writer) {
 	v := &o.verdict
 	if len(v.faults) == 0 {
 		if v.starved > 0 {
-			fmt.Fprintf(w, "too busy: the machine held up %s clients for so long that they had to be cut\n", comma(v.starved))
+			fmt.Fprintf(w, "too busy: the machine held up %s for so long that they had to be cut\n", plural(v.starved, "client"))
 		}
 		fmt.Fprintf(w, "RIGHT: cut %s of %s silent connections in time and no live one, in %v\n",
 			comma(len(v.overdue)), comma(len(v.overdue)+v.unended), o.took.Round(100*time.Millisecond))
@@ -108,8 +109,11 @@ func (o *outcome) printVerdict(w io.Writer) {
 	if more := len(v.faults) - faultsShown; more > 0 {
 		fmt.Fprintf(w, "   and %s more\n", comma(more))
 	}
-	fmt.Fprintf(w, "WRONG: %s faults\n", comma(len(v.faults)))
+	fmt.Fprintf(w, "WRONG: %s\n", plural(len(v.faults), "fault"))
 }
+
+// plural is a number with its noun.
+func plural(n int, noun string) string { return comma(n) + " " + english.PluralWord(n, noun, "") }
 
 func rightFrom(first, last int) (cs []table.ColumnConfig) {
 	for n := first; n <= last; n++ {

@@ -36,7 +36,7 @@ func TestReportNamesWhatWasWrong(t *testing.T) {
 	var out bytes.Buffer
 	o.print(&out)
 	assert.Contains(t, out.String(), "RIGHT")
-	assert.Contains(t, out.String(), "stalled 1 times, for 30ms in all and 30ms at most")
+	assert.Contains(t, out.String(), "stalled 1 time, for 30ms in all and 30ms at most")
 
 	for range faultsShown + 2 {
 		o.verdict.fault(account{addr: someAddr}, "was cut though it beat")

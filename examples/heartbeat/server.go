@@ -217,10 +217,16 @@ func (s *session) end(h how) {
 		s.srv.cuts.Inc()
 	}
 	s.srv.mu.Lock()
-	s.srv.endings[s.conn.RemoteAddr().(*net.TCPAddr).AddrPort()] = ending{h, s.srv.start.Add(s.read)}
+	s.srv.endings[addrPort(s.conn.RemoteAddr())] = ending{h, s.srv.start.Add(s.read)}
 	s.srv.mu.Unlock()
 	_ = s.conn.Close()
 	s.srv.open.Dec()
+}
+
+// addrPort returns a TCP address in a form that can be compared.
+func addrPort(a net.Addr) netip.AddrPort {
+	ap := a.(*net.TCPAddr).AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }
 
 // settle waits until so many connections were accepted and all have ended, their timers included, and
