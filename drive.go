@@ -106,11 +106,27 @@ func (s *shard) handOver() bool {
 	n := s.calls()
 	for k := 0; k < n && !s.stopped; k++ {
 		s.owed++
-		s.mu.Unlock()
-		s.host.hand()
-		s.mu.Lock()
+		s.handOne()
 	}
 	return n > 0
+}
+
+// handOne calls the executor without the lock, which is held before and after. The call counts as
+// something that runs until it returns, so that the executor may be closed after Shutdown.
+func (s *shard) handOne() {
+	s.handing++
+	s.mu.Unlock()
+	returned := false
+	defer func() {
+		s.mu.Lock()
+		s.handing--
+		s.settle()
+		if !returned { // a callback that the executor runs here has called runtime.Goexit or is panicking
+			s.mu.Unlock()
+		}
+	}()
+	s.host.hand()
+	returned = true
 }
 
 // expire reads the clock and takes expired buckets off the queue, a quantum of them. It reports whether

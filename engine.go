@@ -173,7 +173,7 @@ func (e *engine[T]) shutdown(ctx context.Context) error {
 func (s *shard) idleChan() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running == 0 {
+	if !s.busy() {
 		return nil
 	}
 	if s.idle == nil {

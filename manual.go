@@ -93,10 +93,10 @@ func (s *shardOf[T]) handBucket(tick int64) int {
 	}
 	calls := (total + s.batch - 1) / s.batch
 	s.owed += calls
-	s.mu.Unlock()
 	for range calls {
-		s.hand()
+		s.handOne()
 	}
+	s.mu.Unlock()
 	return total
 }
 

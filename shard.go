@@ -56,8 +56,9 @@ type shard struct {
 	spares     int                 // workers that were started and have not begun
 	owed       int                 // calls handed to the executor that have not begun
 	running    int                 // callbacks or batches being run
+	handing    int                 // calls of the executor under way
 	serving    int                 // workers of the default executor
-	idle       chan struct{}       // closed once running is 0; made by Shutdown
+	idle       chan struct{}       // closed once nothing runs; made by Shutdown
 	relaxAt    int64               // value of armed from which an early alarm is worth correcting
 	seqs       []*[pageSize]uint64 // Manual: order of arming, for ties
 	seq        uint64

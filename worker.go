@@ -243,7 +243,15 @@ func (s *shard) claimed(i uint32, n *node) {
 // finished notes the end of a callback or batch.
 func (s *shard) finished() {
 	s.running--
-	if s.running == 0 && s.idle != nil {
+	s.settle()
+}
+
+// busy reports whether something runs that Shutdown waits for.
+func (s *shard) busy() bool { return s.running > 0 || s.handing > 0 }
+
+// settle tells Shutdown if nothing runs any more.
+func (s *shard) settle() {
+	if s.idle != nil && !s.busy() {
 		close(s.idle)
 		s.idle = nil
 	}

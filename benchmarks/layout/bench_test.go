@@ -2,6 +2,7 @@ package layout
 
 import (
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -91,9 +92,11 @@ func churned(k, n int) *population {
 	p := &population{handles: make([]handle, n), rng: 1}
 	before := heapInUse()
 	p.list = layouts[k].make()
+	deadlines := p.rng
 	for i := range p.handles {
 		p.handles[i] = p.list.add(p.rng.far(), callback)
 	}
+	p.stagger(deadlines)
 	turns := 10
 	if n > 1_000_000 {
 		turns = 2
@@ -104,6 +107,19 @@ func churned(k, n int) *population {
 	p.bytes = perTimer(before, n)
 	populations[[2]int{k, n}] = p
 	return p
+}
+
+// stagger replaces timers by others of the same bucket, of each bucket a different share: else the
+// buckets of entries would all be compacted at about the same time. The deadlines are those of the
+// handles, in their order.
+func (p *population) stagger(deadlines xorshift) {
+	for i, h := range p.handles {
+		d := deadlines.far()
+		if uint32(p.rng.below(slots)) < coarse(d) {
+			p.list.stop(h)
+			p.handles[i] = p.list.add(d, callback)
+		}
+	}
 }
 
 // copied returns a population that may be changed.
@@ -183,8 +199,9 @@ func BenchmarkChurnLocked(b *testing.B) {
 	})
 }
 
-// worstStop is churn with a look at the clock before and after each stop.
+// worstStop is churn with a look at the clock before and after each stop, and without a collection.
 func (p *population) worstStop(stops int) time.Duration {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	base, worst := time.Now(), time.Duration(0)
 	for range stops {
 		h := &p.handles[p.rng.below(len(p.handles))]
