@@ -79,7 +79,14 @@ func (s *shard) resetAlarm() {
 	}
 }
 
-// relax is called when the earliest bucket has just lost its last timer.
+// rest is told that a timer has gone from a bucket that is due, whose end emptied does not see.
+func (s *shard) rest() {
+	if s.pending == 0 && s.hollow > 0 {
+		s.relax()
+	}
+}
+
+// relax is called when the earliest bucket, or the whole wheel, has just lost its last timer.
 func (s *shard) relax() {
 	if s.manual || s.driving {
 		return

@@ -167,7 +167,7 @@ const hollowMax = 64
 // queue or when empty buckets outnumber the others.
 func (s *shard) emptied(b *bucket) {
 	s.hollow++
-	if b.heapIndex == 0 && (s.pending == 0 || int64(s.counters.armed) >= s.relaxAt) {
+	if s.pending == 0 || b.heapIndex == 0 && int64(s.counters.armed) >= s.relaxAt {
 		s.relax()
 	}
 	if s.hollow > hollowMax && s.hollow > s.queue.len()/2 {

@@ -209,6 +209,7 @@ func (s *shard) detach(n *node) {
 	b := s.remove(n.pos)
 	if b.state == bucketDue {
 		s.ready--
+		s.rest()
 	} else if b.live == 0 && b.state == bucketQueued {
 		s.emptied(b)
 	}

@@ -232,6 +232,7 @@ func (s *shard) freeDue(b *bucket) {
 // claimed ends the pending state of a timer that has been taken off a due bucket. A plan keeps its slot.
 func (s *shard) claimed(i uint32, n *node) {
 	s.pending--
+	s.rest()
 	s.counters.fired++
 	if n.deadline < 0 {
 		n.pos = posNone

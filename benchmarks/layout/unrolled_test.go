@@ -124,7 +124,7 @@ func (cs *chunks[E]) unlink(b *unrolledBucket, c uint32) {
 // pick writes the entries of a chunk that alive names to the front of to, and returns how many. Walking
 // a bitmap and looking at nodes are loops apart: without GOAMD64=v3 the index of the lowest bit is BSF,
 // which waits for whatever its register held before, and if that came from a node no two cache misses
-// overlap. In one loop a cascade of positions took 165 ns for each timer instead of 43.
+// overlap. In one loop a cascade of a million positions took 165 ns for each timer instead of 43.
 func pick[E any](to, from *[chunkSize]E, alive uint32) int {
 	k := 0
 	for ; alive != 0; alive &= alive - 1 {
