@@ -186,13 +186,13 @@ func (s *shard) cascadeChunk() int {
 		return 1
 	}
 	var idx [chunkSize]uint32
-	var nodes [chunkSize]*node
+	var due [chunkSize]int64
 	n := s.drainChunk(b, &idx)
-	for k, i := range idx[:n] { // apart from placing, so that cache misses overlap
-		nodes[k] = s.nodes.must(i)
+	for k, i := range idx[:n] { // a loop of its own, so that the cache misses overlap
+		due[k] = s.nodes.must(i).due()
 	}
 	for k, i := range idx[:n] {
-		s.route(i, nodes[k])
+		s.put(i, s.nodes.must(i), due[k])
 	}
 	if b.level > 0 {
 		s.counters.moved += uint64(n)

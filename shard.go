@@ -102,11 +102,7 @@ func (s *shard) add(deadline int64) (uint32, *node) {
 	if s.manual {
 		s.stamp(i)
 	}
-	if deadline > s.now {
-		s.place(i, n, s.ticks.ceil(deadline))
-	} else {
-		s.route(i, n)
-	}
+	s.put(i, n, deadline)
 	return i, n
 }
 
@@ -173,16 +169,18 @@ func (s *shard) freeSlot(i uint32, reuse bool) {
 	}
 }
 
-// route puts a timer where its deadline belongs: due at once, or on the wheel.
-func (s *shard) route(i uint32, n *node) {
-	deadline := n.due()
-	if deadline <= s.now {
-		s.append(s.promptBucket(), i, n)
-		s.ready++
-		s.kick()
+// route puts a timer where its deadline belongs.
+func (s *shard) route(i uint32, n *node) { s.put(i, n, n.due()) }
+
+// put puts a timer into the bucket for its deadline: due at once, or on the wheel.
+func (s *shard) put(i uint32, n *node, deadline int64) {
+	if deadline > s.now {
+		s.place(i, n, s.ticks.ceil(deadline))
 		return
 	}
-	s.place(i, n, s.ticks.ceil(deadline))
+	s.append(s.promptBucket(), i, n)
+	s.ready++
+	s.kick()
 }
 
 // promptBucket returns the bucket for timers that are due now and that no level's bucket brings. In

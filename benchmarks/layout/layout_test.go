@@ -115,7 +115,7 @@ func (x *xorshift) below(n int) int {
 
 // far is a deadline between one minute and one hour.
 func (x *xorshift) far() int64 {
-	return int64(time.Minute) + int64(x.below(int(59*time.Minute/time.Microsecond)))*int64(time.Microsecond)
+	return int64(time.Minute) + int64(x.below(int(59*time.Minute/time.Millisecond)))*int64(time.Millisecond)
 }
 
 func TestSizes(t *testing.T) {
@@ -264,6 +264,9 @@ func (d *driver) expire(id uint32) {
 			require.Equal(d.t, i >= claimed, l.stop(x.handle))
 		}
 		require.Zero(d.t, l.live(id))
+		if e, ok := l.(*entries); ok && whole {
+			require.Zero(d.t, e.buckets[id])
+		}
 	}
 	for _, x := range want {
 		d.stale = append(d.stale, x.handle)

@@ -1,0 +1,381 @@
+package timingwheel
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const day = 24 * time.Hour
+
+// story is a wheel in Manual mode whose timers write down their names when they run. Times are relative to
+// the wheel's first reading of the clock, which may be any.
+type story struct {
+	*TimingWheel
+	t   *testing.T
+	ran []string
+}
+
+func newStory(t *testing.T, opts Options, origin int64) *story {
+	t.Helper()
+	opts.Manual, opts.Start = true, modelStart
+	tw, err := newWheelAt(opts, origin)
+	require.NoError(t, err)
+	return &story{TimingWheel: tw, t: t}
+}
+
+func (s *story) note(name string) func() { return func() { s.ran = append(s.ran, name) } }
+
+func (s *story) after(d time.Duration, name string) Timer { return s.AfterFunc(d, s.note(name)) }
+
+// to moves the clock and returns the names of what has run.
+func (s *story) to(d time.Duration) string {
+	s.t.Helper()
+	s.ran = nil
+	n := s.Advance(modelStart.Add(d))
+	s.verify()
+	if n != len(s.ran) {
+		s.t.Fatalf("Advance to %v: %d, ran %v", d, n, s.ran)
+	}
+	return strings.Join(s.ran, " ")
+}
+
+func (s *story) verify() {
+	s.t.Helper()
+	for _, sh := range s.engine.shards {
+		sh.lock()
+		err := sh.verify()
+		sh.mu.Unlock()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// wakeups drives the clock by Next alone until the wheel is empty, and returns how often it moved.
+func (s *story) wakeups() int {
+	s.t.Helper()
+	for n := 0; ; n++ {
+		at, ok := s.Next()
+		if !ok {
+			return n
+		}
+		if n > 1000 {
+			s.t.Fatalf("still %d pending, next %v", s.Len(), at)
+		}
+		s.to(at.Sub(modelStart))
+	}
+}
+
+// checkDelay arms timers that are due d from the origin, in each way there is, and sees them run at their
+// deadline rounded up to a tick, and not 1ns before.
+func checkDelay(t *testing.T, opts Options, origin int64, d time.Duration) {
+	t.Helper()
+	tick := int64(opts.Tick)
+	due := satAdd(origin, int64(d))
+	rounded := due / tick
+	if due%tick != 0 {
+		rounded++
+	}
+	rounded = satMul(rounded, tick)
+	s := newStory(t, opts, origin)
+	s.after(d, "after")
+	s.AtFunc(modelStart.Add(d), s.note("at"))
+	postponed, hastened := s.after(d/2, "postponed"), s.after(math.MaxInt64, "hastened")
+	if !postponed.Reset(d) || !hastened.Reset(d) {
+		t.Fatal("Reset of a pending timer: false")
+	}
+	want := "after at postponed hastened"
+	if rounded == math.MaxInt64 {
+		want = "" // the clock does not get there
+	}
+	early := s.to(time.Duration(min(rounded, math.MaxInt64-1) - 1 - origin))
+	if ran := s.to(time.Duration(rounded - origin)); early != "" || ran != want {
+		t.Fatalf("%v, %+v from %d: 1ns early %q, then %q", d, opts, origin, early, ran)
+	}
+}
+
+// boundaryWheels are shapes of wheels; the last ones span more than the clock has.
+var boundaryWheels = []Options{
+	{Tick: time.Millisecond, WheelSize: 2, Levels: 1},
+	{Tick: time.Microsecond, WheelSize: 2, Levels: 16},
+	{Tick: 1_234_567, WheelSize: 4, Levels: 3},
+	{Tick: time.Second, WheelSize: 64, Levels: 2},
+	{Tick: time.Millisecond, WheelSize: 256, Levels: 4},
+	{Tick: time.Hour, WheelSize: 2, Levels: 2},
+	{Tick: time.Hour, WheelSize: 65536, Levels: 1},
+	{Tick: time.Microsecond, WheelSize: 1024, Levels: 16},
+}
+
+func forEachWheel(t *testing.T, f func(t *testing.T, opts Options)) {
+	for _, opts := range boundaryWheels {
+		t.Run(fmt.Sprintf("tick=%v/size=%d/levels=%d", opts.Tick, opts.WheelSize, opts.Levels), func(t *testing.T) {
+			t.Parallel()
+			f(t, opts)
+		})
+	}
+}
+
+// spans returns what 1, 2, … levels span, in ns, as far as that is in range.
+func spans(opts Options) []int64 {
+	var out []int64
+	n := int64(opts.Tick)
+	for range opts.Levels {
+		if n = satMul(n, int64(opts.WheelSize)); n == math.MaxInt64 {
+			break
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+// Each level's edge, one interval and one ns before and after it, exact multiples of its span and so several
+// rounds of the last one; with the clock at 0, in the middle, and just before each wrap.
+func TestEdgesOfEachLevel(t *testing.T) {
+	t.Parallel()
+	forEachWheel(t, func(t *testing.T, opts Options) {
+		tick := int64(opts.Tick)
+		for _, span := range spans(opts) {
+			for _, origin := range []int64{0, span - 1, span/2 + 1} {
+				for _, edge := range []int64{span / int64(opts.WheelSize), span, satMul(span, 2), satMul(span, 5)} {
+					for _, off := range []int64{-tick - 1, -tick, -1, 0, 1, tick, tick + 1} {
+						checkDelay(t, opts, origin, time.Duration(max(1, satAdd(edge, off))))
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestPowersOfTwo(t *testing.T) {
+	t.Parallel()
+	forEachWheel(t, func(t *testing.T, opts Options) {
+		for i := range 63 {
+			for _, origin := range []int64{0, 1<<48 - 1, 1 << 61} {
+				checkDelay(t, opts, origin, 1<<i)
+				checkDelay(t, opts, origin, 1<<i+1)
+			}
+		}
+	})
+}
+
+// A clock that has run for long, up to 2^48 ticks and beyond, just before the wrap of each level.
+func TestLargeEpochs(t *testing.T) {
+	t.Parallel()
+	forEachWheel(t, func(t *testing.T, opts Options) {
+		tick := int64(opts.Tick)
+		for _, span := range spans(opts) {
+			for _, from := range []int64{1 << 40, 1 << 53, min(satMul(1<<48, tick), 1<<61), 1 << 61, 1<<62 + 1<<61} {
+				origin := from - from%span + span - tick // the last tick of a lap
+				if origin < from {
+					continue // out of range
+				}
+				for _, d := range []int64{1, tick - 1, tick, 2 * tick, span - 1, span, satAdd(span, tick)} {
+					checkDelay(t, opts, origin, time.Duration(d))
+				}
+			}
+		}
+	})
+}
+
+func TestMaxInt64NeverFires(t *testing.T) {
+	t.Parallel()
+	forEachWheel(t, func(t *testing.T, opts Options) {
+		for _, origin := range []int64{0, 1, 1 << 61, math.MaxInt64 - 10*int64(opts.Tick)} {
+			s := newStory(t, opts, origin)
+			s.after(math.MaxInt64, "never")
+			s.AtFunc(time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), s.note("never"))
+			s.after(opts.Tick, "soon")
+			require.Equal(t, "soon", s.to(2*opts.Tick))
+			require.Empty(t, s.to(math.MaxInt64), "at the end of the clock")
+			require.Equal(t, 2, s.Len())
+		}
+	})
+}
+
+// At the clock's last reading every sum saturates: what is not due at once is then never due.
+func TestDelayBeyondTheClockNeverFiresAtItsEnd(t *testing.T) {
+	t.Parallel()
+	s := newStory(t, Options{}, 0)
+	require.Empty(t, s.to(math.MaxInt64))
+	s.after(time.Hour, "never")
+	s.after(0, "at once")
+	require.Equal(t, "at once", s.to(math.MaxInt64))
+	require.Equal(t, 1, s.Len())
+}
+
+// Zero, negative and past mean the next Advance, whatever it moves, in the order of arming.
+func TestDueAtOnce(t *testing.T) {
+	t.Parallel()
+	forEachWheel(t, func(t *testing.T, opts Options) {
+		for _, origin := range []int64{0, int64(opts.Tick) / 2, 1 << 61} {
+			s := newStory(t, opts, origin)
+			require.Empty(t, s.to(opts.Tick))
+			s.after(0, "zero")
+			s.after(-1, "negative")
+			s.AtFunc(time.Time{}, s.note("zero time"))
+			s.AtFunc(modelStart, s.note("past"))
+			s.AtFunc(s.Now(), s.note("now"))
+			s.after(math.MinInt64, "least")
+			next, ok := s.Next()
+			require.True(t, ok)
+			require.False(t, next.After(s.Now()))
+			require.Equal(t, "zero negative zero time past now least", s.to(opts.Tick))
+		}
+	})
+}
+
+// Shapes at the limits of the options, some of which span far more ticks than there are.
+func TestLimitsOfGeometry(t *testing.T) {
+	t.Parallel()
+	for _, opts := range []Options{
+		{Tick: time.Microsecond, WheelSize: 65536, Levels: 16}, {Tick: time.Hour, WheelSize: 65536, Levels: 16},
+		{Tick: time.Microsecond, WheelSize: 2, Levels: 16}, {Tick: time.Microsecond, WheelSize: 65536, Levels: 1},
+		{Tick: time.Microsecond, WheelSize: 2, Levels: 1}, {Tick: time.Hour, WheelSize: 2, Levels: 16},
+	} {
+		for _, d := range []time.Duration{1, opts.Tick, 3 * opts.Tick, 65536 * opts.Tick, 1<<62 + 12345} {
+			checkDelay(t, opts, 1<<61-1, d)
+		}
+	}
+}
+
+// A timer beyond the last wheel waits there under its own round: waiting costs no wake-up, and moving one for
+// each level below.
+func TestRoundsCostNoWakeups(t *testing.T) {
+	t.Parallel()
+	forEachWheel(t, func(t *testing.T, opts Options) {
+		for _, rounds := range []int64{1, 2, 1000} {
+			for _, origin := range []int64{0, 1<<55 + 1} {
+				s := newStory(t, opts, origin)
+				d := satMul(spans(opts)[len(spans(opts))-1], rounds)
+				s.after(time.Duration(min(d, 1<<61)+1), "far")
+				require.LessOrEqual(t, s.wakeups(), opts.Levels)
+			}
+		}
+	})
+}
+
+// Timers of several rounds share a slot of the last wheel, the latest armed first: it is queued under the
+// earliest, and each round costs one wake-up.
+func TestSlotIsQueuedUnderItsEarliestRound(t *testing.T) {
+	t.Parallel()
+	s := newStory(t, Options{Tick: msec, WheelSize: 4, Levels: 1}, 0)
+	for _, ticks := range []int{1 + 4*50, 1 + 4*7, 1 + 4*2, 1 + 4*7} {
+		s.after(time.Duration(ticks)*msec, fmt.Sprint(ticks))
+	}
+	at, _ := s.Next()
+	require.Equal(t, 9*msec, at.Sub(modelStart))
+	require.Empty(t, s.to(9*msec-1))
+	require.Equal(t, "9", s.to(9*msec))
+	require.Equal(t, 2, s.wakeups())
+}
+
+// Next is never late, and nothing runs before it.
+func TestNextIsALowerBound(t *testing.T) {
+	t.Parallel()
+	s := newStory(t, Options{Tick: msec, WheelSize: 8, Levels: 3}, 0)
+	_, ok := s.Next()
+	require.False(t, ok)
+	t1 := s.after(300*msec+1, "a")
+	s.after(100*msec, "b")
+	for last := time.Duration(-1); s.Len() > 0; {
+		at, ok := s.Next()
+		require.True(t, ok)
+		d := at.Sub(modelStart)
+		require.Greater(t, d, last)
+		require.LessOrEqual(t, d, 301*msec)
+		require.Empty(t, s.to(d-1))
+		s.to(d)
+		last = d
+	}
+	require.False(t, t1.Stop())
+}
+
+// The clock oversleeps and jumps over many buckets of several levels: everything runs, in order of ticks.
+func TestJumpOverSeveralLevels(t *testing.T) {
+	t.Parallel()
+	for _, origin := range []int64{0, 1<<61 - 1} {
+		s := newStory(t, Options{Tick: msec, WheelSize: 4, Levels: 3}, origin)
+		var want []string
+		for _, d := range []int{1, 3, 4, 5, 15, 16, 17, 63, 64, 65, 127, 128, 500, 5000} {
+			want = append(want, fmt.Sprint(d))
+		}
+		for i := range want { // armed in another order
+			var d int
+			_, _ = fmt.Sscan(want[(i*5)%len(want)], &d)
+			s.after(time.Duration(d)*msec, fmt.Sprint(d))
+		}
+		require.Equal(t, strings.Join(want, " "), s.to(day))
+	}
+}
+
+// A wheel that has stood idle for days, or had only a far timer, puts a short one into the finest level.
+func TestShortTimerAfterDaysOfIdleness(t *testing.T) {
+	t.Parallel()
+	for _, far := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			tw, err := New(Options{Shards: 1})
+			require.NoError(t, err)
+			defer tw.Stop()
+			if far {
+				tw.AfterFunc(40*day, func() {})
+			}
+			time.Sleep(30 * day)
+			if !far {
+				tw.AtFunc(time.Now().Add(2*msec), func() {}) // reads the clock only because the wheel is idle
+			}
+			moved := tw.Stats().Moved
+			tw.AfterFunc(5*msec, func() {})
+			time.Sleep(time.Second)
+			st := tw.Stats()
+			require.Equal(t, moved, st.Moved)
+			require.Positive(t, st.Fired)
+		})
+		s := newStory(t, Options{}, 1<<60)
+		if far {
+			s.after(40*day, "far")
+		}
+		s.to(30 * day)
+		moved := s.Stats().Moved
+		s.after(5*msec, "short")
+		require.Equal(t, "short", s.to(30*day+6*msec)) // the origin is no multiple of the tick
+		require.Equal(t, moved, s.Stats().Moved)
+	}
+}
+
+// A large bucket that begins to move before it expires must not take the clock past others that are queued.
+func TestEarlyBucketDoesNotTakeTheClockPastOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tw, err := New(Options{Shards: 1, WheelSize: 4096, Tick: time.Microsecond})
+		require.NoError(t, err)
+		defer tw.Stop()
+		for i := range 1100 {
+			tw.AfterFunc(time.Duration(2900+i)*time.Microsecond, func() {})
+		}
+		for range 4 * leadMin { // on the second level, from tick 4096 on
+			tw.AfterFunc(5000*time.Microsecond, func() {})
+		}
+		s := tw.engine.shards[0]
+		s.mu.Lock()
+		s.driving = true
+		s.base = s.base.Add(-4000 * time.Microsecond) // the machine has stalled
+		var broken error
+		for more := true; more; {
+			more = s.expire()
+			broken = cmp.Or(broken, s.verify())
+		}
+		s.driving = false
+		s.kick()
+		s.mu.Unlock()
+		require.NoError(t, broken)
+		time.Sleep(time.Second)
+		require.Zero(t, tw.Len())
+	})
+}

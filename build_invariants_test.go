@@ -1,0 +1,5 @@
+//go:build invariants
+
+package timingwheel
+
+func init() { underInvariants = true }

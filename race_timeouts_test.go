@@ -1,0 +1,221 @@
+package timingwheel
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func startTimeouts[T any](tb testing.TB, opts Options, expire func([]T)) *Timeouts[T] {
+	tb.Helper()
+	w, err := NewTimeouts(opts, expire)
+	require.NoError(tb, err)
+	tb.Cleanup(w.Stop)
+	return w
+}
+
+// drained reports whether nothing is pending and nothing runs.
+func drained[T any](w *Timeouts[T]) func() bool {
+	return func() bool { st := w.Stats(); return st.Pending+st.Running == 0 }
+}
+
+// Payloads arrive exactly once, whole, never early, in batches of 1 to 256, on every executor; also where
+// a single one has expired before many do.
+func TestTimeoutsDeliverEachPayloadOnce(t *testing.T) {
+	t.Parallel()
+	type payload struct {
+		id, check int
+		due       time.Time
+	}
+	for name, executor := range executors {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const n = 6000
+			var got [n]atomic.Int32
+			var largest atomic.Int64
+			w := startTimeouts(t, Options{Shards: 2, Executor: executor(t)}, func(batch []payload) {
+				now := time.Now()
+				largest.Store(max(largest.Load(), int64(len(batch))))
+				assert.NotEmpty(t, batch)
+				assert.LessOrEqual(t, len(batch), 256)
+				for _, p := range batch {
+					got[p.id].Add(1)
+					if p.check != ^p.id || now.Before(p.due) {
+						t.Errorf("payload %d: check %d, early by %v", p.id, p.check, p.due.Sub(now))
+					}
+				}
+			})
+			next := 0
+			add := func(count int, at time.Time) {
+				for range count {
+					w.AddAt(at, payload{next, ^next, at})
+					next++
+				}
+			}
+			for _, count := range []int{1, 255, 256, 257, 1, 1000} {
+				add(count, time.Now().Add(ms))
+				await(t, "a batch of it", drained(w))
+			}
+			for next < n {
+				add(1, time.Now().Add(rand.N(5*ms)))
+			}
+			await(t, "everything", drained(w))
+			for id := range got {
+				if got[id].Load() != 1 {
+					t.Fatalf("payload %d arrived %d times", id, got[id].Load())
+				}
+			}
+			assert.Greater(t, largest.Load(), int64(1), "nothing was batched")
+		})
+	}
+}
+
+// Adding, stopping, postponing, removing all and expiring at once: one fate for each payload.
+func TestRaceTimeoutsExactlyOnce(t *testing.T) {
+	t.Parallel()
+	for _, opts := range tiny {
+		t.Run(optionName(opts), func(t *testing.T) {
+			t.Parallel()
+			const adders = 16
+			each := max(scaled(2000), 100)
+			fates := make([]atomic.Int32, adders*each)
+			w := startTimeouts(t, opts, func(batch []int) {
+				for _, id := range batch {
+					fates[id].Add(1)
+				}
+			})
+			var all sync.WaitGroup
+			for g := range adders {
+				all.Go(func() {
+					timers := map[int]Timer{}
+					for id := g * each; id < (g+1)*each; id++ {
+						timers[id] = w.Add(rand.N(2*ms), id)
+						for old, timer := range timers { // one of them
+							if rand.IntN(2) == 0 {
+								timer.Reset(rand.N(2 * ms))
+							} else if delete(timers, old); timer.Stop() {
+								fates[old].Add(1)
+							}
+							break
+						}
+						if g == 0 && id%(each/4) == 0 {
+							for _, removed := range w.RemoveAll() {
+								fates[removed].Add(1)
+							}
+						}
+					}
+				})
+			}
+			all.Wait()
+			await(t, "everything", drained(w))
+			verifyShards(t, w.engine)
+			for id := range fates {
+				if fates[id].Load() != 1 {
+					t.Fatalf("payload %d has %d fates", id, fates[id].Load())
+				}
+			}
+		})
+	}
+}
+
+// RemoveAll returns what is pending, also what is due and waits for its batch, and leaves the handles
+// inert and the wheel in use.
+func TestRemoveAll(t *testing.T) {
+	t.Parallel()
+	h := &held{}
+	var expired []int
+	w := startTimeouts(t, Options{Executor: h, Shards: 1}, func(batch []int) { expired = append(expired, batch...) })
+	var timers []Timer
+	for id := range 600 {
+		timers = append(timers, w.Add(0, id))
+		timers = append(timers, w.Add(time.Hour, 1000+id))
+	}
+	await(t, "the first batch is handed over", func() bool { return h.len() > 0 })
+	require.True(t, timers[0].Stop())
+	all := w.RemoveAll()
+	slices.Sort(all)
+	assert.Len(t, all, 1199)
+	assert.Equal(t, 1, all[0])
+	assert.Len(t, slices.Compact(all), 1199)
+	assert.Zero(t, w.Len())
+	for _, timer := range timers {
+		require.False(t, timer.Stop())
+	}
+	h.release()
+	assert.Empty(t, expired)
+	assert.Empty(t, w.RemoveAll())
+	verifyShards(t, w.engine)
+
+	w.Add(0, -1)
+	await(t, "what was added since", func() bool { h.release(); return len(expired) == 1 })
+	assert.EqualValues(t, 1200, w.Stats().Stopped)
+}
+
+// A panic, or a Goexit, loses at most the rest of its batch.
+func TestTimeoutsPanicLosesAtMostItsBatch(t *testing.T) {
+	t.Parallel()
+	for name, executor := range executors {
+		for how, leave := range map[string]func(){"panic": boom, "Goexit": runtime.Goexit} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				t.Parallel()
+				const n = 2000
+				var seen, reported, left atomic.Int64
+				opts := Options{Shards: 1, Executor: executor(t), OnPanic: func(any, []byte) { reported.Add(1) }}
+				w := startTimeouts(t, opts, func(batch []int) {
+					for _, id := range batch {
+						seen.Add(1)
+						if id%500 == 499 {
+							left.Add(int64(len(batch)))
+							leave()
+						}
+					}
+				})
+				for id := range n {
+					w.Add(ms, id)
+				}
+				await(t, "everything is claimed", drained(w))
+				assert.GreaterOrEqual(t, seen.Load(), n-left.Load())
+				assert.EqualValues(t, n, w.Stats().Fired)
+				if how == "panic" {
+					assert.LessOrEqual(t, reported.Load(), int64(4))
+					assert.Positive(t, reported.Load())
+				} else {
+					assert.Zero(t, reported.Load())
+				}
+				before := seen.Load()
+				w.Add(0, 1)
+				await(t, "the next one", func() bool { return seen.Load() == before+1 })
+				verifyShards(t, w.engine)
+			})
+		}
+	}
+}
+
+// A batch that blocks delays no other one.
+func TestTimeoutsBlockedBatchDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	for name, executor := range unbounded {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			gate, got := make(chan struct{}), make(chan int, 100)
+			defer close(gate)
+			w := startTimeouts(t, Options{Shards: 1, Executor: executor}, func(batch []int) {
+				for _, id := range batch {
+					got <- id
+				}
+				<-gate
+			})
+			for id := range 50 { // each is a batch of its own, as it is armed when the last one has begun
+				w.Add(ms, id)
+				assert.Equal(t, id, receive(t, got, "a batch"))
+			}
+		})
+	}
+}

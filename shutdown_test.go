@@ -1,0 +1,320 @@
+package timingwheel
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Everything still answers after Stop, with its documented result.
+func TestCallsAfterStop(t *testing.T) {
+	t.Parallel()
+	for _, manual := range []bool{false, true} {
+		tw := startWheel(t, Options{Manual: manual, Shards: 2})
+		fail := func() { t.Error("ran after Stop") }
+		timer := tw.AfterFunc(time.Hour, fail)
+		plan := tw.ScheduleFunc(Every(time.Hour), fail)
+		tw.Stop()
+		tw.Stop()
+		for _, old := range []Timer{timer, plan} {
+			assert.False(t, old.Stop())
+			assert.False(t, old.Reset(0))
+			assert.False(t, old.ResetAt(time.Now()))
+			_, ok := old.Deadline()
+			assert.False(t, ok)
+		}
+		assert.Equal(t, Timer{}, tw.AfterFunc(0, fail))
+		assert.Equal(t, Timer{}, tw.AtFunc(time.Now(), fail))
+		assert.Equal(t, Timer{}, tw.ScheduleFunc(Every(ms), fail))
+		assert.Zero(t, tw.Len())
+		assert.Zero(t, tw.Flush())
+		_, ok := tw.Next()
+		assert.False(t, ok)
+		assert.Zero(t, tw.Stats().Pending)
+		assert.Zero(t, tw.Stats().Buckets)
+		assert.EqualValues(t, 2, tw.Stats().Armed)
+		if manual {
+			assert.Zero(t, tw.Advance(tw.Now().Add(24*time.Hour)))
+		}
+		assert.False(t, tw.Now().IsZero())
+		assert.NoError(t, tw.Shutdown(t.Context()))
+		assert.NoError(t, tw.Shutdown(t.Context()))
+	}
+}
+
+func TestTimeoutsCallsAfterStop(t *testing.T) {
+	t.Parallel()
+	w, err := NewTimeouts(Options{Shards: 2}, func([]int) { t.Error("expired after Stop") })
+	require.NoError(t, err)
+	timer := w.Add(time.Hour, 1)
+	w.Stop()
+	w.Stop()
+	assert.False(t, timer.Stop())
+	assert.False(t, timer.Reset(0))
+	assert.Equal(t, Timer{}, w.Add(0, 2))
+	assert.Equal(t, Timer{}, w.AddAt(time.Now(), 3))
+	assert.Empty(t, w.RemoveAll())
+	assert.Zero(t, w.Len())
+	_, ok := w.Next()
+	assert.False(t, ok)
+	assert.NoError(t, w.Shutdown(t.Context()))
+}
+
+// Stop discards what is pending; it neither waits for nor disturbs what has started.
+func TestStopDiscardsWhatIsPendingAndLetsTheRestRun(t *testing.T) {
+	t.Parallel()
+	for name, executor := range unbounded {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tw := startWheel(t, Options{Executor: executor, Shards: 3})
+			gate, started, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			for range 10 {
+				tw.AfterFunc(0, func() { started <- struct{}{}; <-gate; ended <- struct{}{} })
+			}
+			for range 10 {
+				receive(t, started, "a callback")
+			}
+			for range 100 {
+				tw.AfterFunc(time.Hour, func() { t.Error("ran after Stop") })
+			}
+			tw.Stop()
+			assert.Zero(t, tw.Len())
+			assert.Equal(t, 10, tw.Stats().Running)
+
+			ctx, cancel := context.WithTimeout(t.Context(), 5*ms)
+			defer cancel()
+			require.ErrorIs(t, tw.Shutdown(ctx), context.DeadlineExceeded, "they still run")
+			waited := make(chan error, 2)
+			for range 2 { // several may wait
+				go func() { waited <- tw.Shutdown(t.Context()) }()
+			}
+			close(gate)
+			for range 10 {
+				receive(t, ended, "the end of a callback")
+			}
+			require.NoError(t, receive(t, waited, "Shutdown"))
+			require.NoError(t, receive(t, waited, "the other Shutdown"))
+			assert.Zero(t, tw.Stats().Running)
+		})
+	}
+}
+
+// Once Shutdown has returned nil nothing runs, and nothing ever will.
+func TestNothingRunsAfterShutdown(t *testing.T) {
+	t.Parallel()
+	for name, executor := range executors {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := executor(t)
+			for range max(scaled(100), 5) {
+				tw, err := New(Options{Executor: e, Shards: 2, Tick: 10 * time.Microsecond})
+				require.NoError(t, err)
+				var running, ran atomic.Int32
+				for range 200 {
+					tw.AfterFunc(rand.N(300*time.Microsecond), func() {
+						running.Add(1)
+						runtime.Gosched()
+						ran.Add(1)
+						running.Add(-1)
+					})
+				}
+				spin(rand.N(300 * time.Microsecond))
+				require.NoError(t, tw.Shutdown(t.Context()))
+				require.Zero(t, running.Load())
+				total := ran.Load()
+				require.EqualValues(t, total, tw.Stats().Fired, "each claim has run")
+				runtime.Gosched()
+				require.Equal(t, total, ran.Load())
+			}
+		})
+	}
+}
+
+// Nothing is claimed once Stop has returned, even where Stop does not wait.
+func TestNothingIsClaimedAfterStop(t *testing.T) {
+	t.Parallel()
+	for name, executor := range executors {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := executor(t)
+			for range max(scaled(100), 5) {
+				tw, err := New(Options{Executor: e, Shards: 2, Tick: 10 * time.Microsecond})
+				require.NoError(t, err)
+				var link func()
+				link = func() { tw.AfterFunc(0, link) }
+				for range 20 {
+					tw.AfterFunc(rand.N(100*time.Microsecond), link)
+				}
+				tw.ScheduleFunc(Every(10*time.Microsecond), func() {})
+				spin(rand.N(300 * time.Microsecond))
+				tw.Stop()
+				fired := tw.Stats().Fired
+				spin(50 * time.Microsecond)
+				require.Equal(t, fired, tw.Stats().Fired)
+				require.Zero(t, tw.Len())
+			}
+		})
+	}
+}
+
+// A callback that calls Shutdown waits for itself, until ctx ends; Stop does not wait.
+func TestShutdownFromACallback(t *testing.T) {
+	t.Parallel()
+	for name, executor := range executors {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tw := startWheel(t, Options{Executor: executor(t), Shards: 2})
+			result := make(chan error, 1)
+			tw.AfterFunc(0, func() {
+				ctx, cancel := context.WithTimeout(context.Background(), 5*ms)
+				defer cancel()
+				tw.Stop()
+				result <- tw.Shutdown(ctx)
+			})
+			require.ErrorIs(t, receive(t, result, "Shutdown"), context.DeadlineExceeded)
+			require.NoError(t, tw.Shutdown(t.Context()), "from outside it waits for the callback only")
+		})
+	}
+}
+
+// A context that has ended does not keep Shutdown from stopping the wheel, nor from reporting success
+// where nothing runs.
+func TestShutdownWithAnEndedContext(t *testing.T) {
+	t.Parallel()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	tw := startWheel(t, Options{})
+	timer := tw.AfterFunc(time.Hour, func() {})
+	assert.NoError(t, tw.Shutdown(ended))
+	assert.False(t, timer.Stop())
+	assert.Equal(t, Timer{}, tw.AfterFunc(0, func() {}))
+
+	tw = startWheel(t, Options{})
+	gate, started := make(chan struct{}), make(chan struct{})
+	tw.AfterFunc(0, func() { close(started); <-gate })
+	receive(t, started, "the callback")
+	cause, abandon := context.WithCancelCause(t.Context())
+	abandon(assert.AnError)
+	assert.ErrorIs(t, tw.Shutdown(cause), context.Canceled)
+	assert.Equal(t, Timer{}, tw.AfterFunc(0, func() {}), "stopped all the same")
+	close(gate)
+	assert.NoError(t, tw.Shutdown(t.Context()))
+}
+
+// Stop and Shutdown against all of the API at once, from many goroutines.
+func TestRaceStopOfTheWheelAgainstEverything(t *testing.T) {
+	t.Parallel()
+	for _, opts := range tiny {
+		t.Run(optionName(opts), func(t *testing.T) {
+			t.Parallel()
+			for round := range max(scaled(30), 3) {
+				tw, err := New(opts)
+				require.NoError(t, err)
+				s := &pairState{tw: tw, l: newLedger()}
+				s.l.hasty = true
+				for i := range s.board {
+					s.board[i].Store(s.l.arm(tw, s.delay()))
+				}
+				for i := range s.plans {
+					s.plans[i].Store(new(Timer))
+				}
+				var all sync.WaitGroup
+				for _, op := range pairOps {
+					all.Go(func() {
+						for range 30 {
+							op.call(s)
+						}
+					})
+				}
+				for range 3 {
+					all.Go(func() {
+						spin(rand.N(300 * time.Microsecond))
+						if round%2 == 0 {
+							tw.Stop()
+						}
+						assert.NoError(t, tw.Shutdown(context.Background()))
+					})
+				}
+				all.Wait()
+				s.l.account(t)
+				require.Zero(t, tw.Len())
+				require.Zero(t, tw.Stats().Running)
+				require.False(t, s.over.Load(), "runs overlapped")
+			}
+		})
+	}
+}
+
+// gated is an executor whose Go takes as long as it is told to.
+type gated struct {
+	entered, gate chan struct{}
+	after         atomic.Bool // Go may not be called any more
+	late          atomic.Int32
+}
+
+func (g *gated) Go(f func()) {
+	if g.after.Load() {
+		g.late.Add(1)
+	}
+	g.entered <- struct{}{}
+	<-g.gate
+	go f()
+}
+
+// A program closes its pool when Shutdown has returned: the pool's Go is not called any more by then, nor
+// is a call of it under way.
+func TestShutdownWaitsForTheExecutorsGo(t *testing.T) {
+	t.Parallel()
+	g := &gated{entered: make(chan struct{}, 100), gate: make(chan struct{})}
+	tw := startWheel(t, Options{Executor: g, Shards: 1})
+	for range 3 {
+		tw.AfterFunc(0, func() {})
+	}
+	receive(t, g.entered, "Go")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*ms)
+	defer cancel()
+	assert.ErrorIs(t, tw.Shutdown(ctx), context.DeadlineExceeded, "a call of Go is under way")
+	close(g.gate)
+	require.NoError(t, tw.Shutdown(t.Context()))
+	g.after.Store(true)
+	time.Sleep(5 * ms)
+	assert.Zero(t, g.late.Load())
+}
+
+// Neither workers nor drivers outlive the wheel; nor do they outlive the work.
+func TestNoGoroutineIsLeftBehind(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for _, executor := range []Executor{nil, Goroutines, Inline} {
+		var wheels []*TimingWheel
+		for range 5 {
+			tw, err := New(Options{Executor: executor, Shards: 4})
+			require.NoError(t, err)
+			wheels = append(wheels, tw)
+		}
+		goroutinesReturnTo(t, before) // nothing runs where nothing is armed
+		for _, tw := range wheels {
+			for range 1000 {
+				tw.AfterFunc(rand.N(3*ms), func() { time.Sleep(rand.N(200 * time.Microsecond)) })
+			}
+			tw.AfterFunc(time.Hour, func() {})
+		}
+		wheels[0].Stop() // in the middle of it
+		for _, tw := range wheels[1:] {
+			await(t, "all but one have run", func() bool { return tw.Len() == 1 })
+		}
+		goroutinesReturnTo(t, before) // timers that wait need none either
+		for _, tw := range wheels {
+			tw.AfterFunc(0, func() {})
+			tw.ScheduleFunc(Every(ms), func() {})
+			tw.Stop()
+		}
+		goroutinesReturnTo(t, before)
+	}
+}

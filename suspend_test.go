@@ -1,0 +1,106 @@
+//go:build unix
+
+package timingwheel
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const suspendArmed = "timers are armed"
+
+// A process that is stopped for three seconds: when it goes on, everything that has become due meanwhile
+// fires promptly and once, and a plan runs once for all the runs that it has missed.
+func TestSuspendedProcess(t *testing.T) {
+	if os.Getenv(childEnv) != "" {
+		suspendedChild(t)
+		return
+	}
+	t.Parallel()
+	length := 3 * time.Second
+	if testing.Short() {
+		length = time.Second
+	}
+	command := child("TestSuspendedProcess", length.String())
+	command.Stderr = os.Stderr
+	stdout, err := command.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, command.Start())
+	t.Cleanup(func() { _ = command.Process.Kill() })
+
+	var output strings.Builder
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		fmt.Fprintln(&output, lines.Text())
+		if lines.Text() == suspendArmed {
+			time.Sleep(300 * ms)
+			require.NoError(t, command.Process.Signal(syscall.SIGSTOP))
+			time.Sleep(length)
+			require.NoError(t, command.Process.Signal(syscall.SIGCONT))
+		}
+	}
+	assert.NoError(t, command.Wait(), output.String())
+	assert.Contains(t, output.String(), suspendArmed)
+}
+
+// suspendedChild arms timers that are due before, during and after the stop.
+func suspendedChild(t *testing.T) {
+	length, err := time.ParseDuration(os.Getenv(childEnv))
+	require.NoError(t, err)
+	tw := startWheel(t, Options{})
+	w := startTimeouts(t, Options{}, func(batch []func()) {
+		for _, f := range batch {
+			f()
+		}
+	})
+	start := time.Now()
+	l := newLedger()
+	for range 1000 {
+		l.arm(tw, rand.N(length+time.Second))
+		r := l.enter(&record{notBefore: time.Since(l.start)})
+		r.timer = w.Add(0, l.callback(r))
+		l.reset(r, rand.N(length+time.Second))
+	}
+	var runs atomic.Int64
+	plan := tw.ScheduleFunc(Every(50*ms), func() { runs.Add(1) })
+	fmt.Println(suspendArmed)
+
+	var gap time.Duration // the longest time in which this loop did not get to run
+	var resumed time.Time
+	for last := time.Now(); tw.Len() > 1 || w.Len() > 0 || time.Since(start) < length+time.Second; {
+		time.Sleep(2 * ms)
+		now := time.Now()
+		if now.Sub(last) > gap {
+			gap, resumed = now.Sub(last), now
+		}
+		last = now
+		require.Less(t, now.Sub(start), patience)
+	}
+	elapsed, done := time.Since(start), runs.Load()
+	require.True(t, plan.Stop())
+	require.NoError(t, drainWheel(tw))
+	await(t, "batches end", drained(w))
+
+	require.Greater(t, gap, length*2/3, "this process was not stopped")
+	l.requireNoneLost(t)
+	during := 0
+	for _, r := range l.records {
+		due, ran := l.start.Add(r.notBefore), l.start.Add(time.Duration(r.ranAt.Load()))
+		if due.Before(resumed) && due.After(resumed.Add(-gap)) {
+			during++
+			require.Less(t, ran.Sub(resumed), 10*time.Second, "due during the stop, but not prompt")
+		}
+	}
+	require.Greater(t, during, 500)
+	assert.LessOrEqual(t, done, int64((elapsed-gap)/(50*ms))+3, "missed runs were replayed")
+}

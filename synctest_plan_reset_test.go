@@ -1,0 +1,200 @@
+package timingwheel
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Reset moves the next run, and the plan continues from there.
+func TestResetOfAPlanBetweenRuns(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		w := newStopwatch()
+		plan := tw.ScheduleFunc(Every(10*ms), w.note)
+		require.True(t, plan.Reset(3*ms))
+		pass(25 * ms)
+		assert.Equal(t, []int{3, 13, 23}, w.times, "earlier")
+
+		w.times = nil
+		require.True(t, plan.Reset(30*ms)) // at 55
+		pass(55 * ms)
+		assert.Equal(t, []int{55, 65, 75}, w.times, "later")
+	})
+}
+
+func TestResetOfAPlanDuringARun(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		w := newStopwatch()
+		var plan handle
+		plan.set(tw.ScheduleFunc(Every(10*ms), func() {
+			w.note()
+			if len(w.times) == 1 {
+				assert.True(t, plan.get().Reset(time.Hour))
+				assert.True(t, plan.get().Reset(3*ms), "the last one wins")
+			}
+		}))
+		pass(40 * ms)
+		assert.Equal(t, []int{10, 13, 23, 33}, w.times)
+	})
+}
+
+// A Reset by somebody else while a run is under way, to a time that comes before the run has ended.
+func TestResetOfAPlanToATimeWithinTheRun(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		w := newStopwatch()
+		plan := tw.ScheduleFunc(Every(100*ms), func() {
+			w.note()
+			time.Sleep(20 * ms)
+		})
+		pass(105 * ms)
+		require.True(t, plan.Reset(5*ms))
+		pass(20 * ms)
+		assert.Equal(t, []int{100, 120}, w.times, "at once when the run has ended, not during it")
+		assert.True(t, plan.Stop())
+	})
+}
+
+// In the last run there is nothing to move.
+func TestResetDuringTheLastRun(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		s := &lastRun{period: 10 * ms}
+		s.left.Store(1)
+		w := newStopwatch()
+		var plan handle
+		plan.set(tw.ScheduleFunc(s, func() {
+			w.note()
+			assert.False(t, plan.get().Reset(0))
+		}))
+		pass(50 * ms)
+		assert.Equal(t, []int{10}, w.times)
+		assert.Zero(t, tw.Len())
+		verifyShards(t, tw.engine)
+	})
+}
+
+// A Next that panics in ScheduleFunc is its caller's; in a run it is the run's panic and ends the plan.
+func TestNextPanics(t *testing.T) {
+	for name, panicsIn := range map[string]int{"ScheduleFunc": 1, "first run": 2, "second run": 3} {
+		t.Run(name, func(t *testing.T) {
+			var reported []any
+			bubble(t, Options{OnPanic: func(v any, _ []byte) { reported = append(reported, v) }}, func(t *testing.T, tw *TimingWheel) {
+				calls := 0
+				next := nextFunc(func(from time.Time) time.Time {
+					if calls++; calls == panicsIn {
+						boom()
+					}
+					return from.Add(10 * ms)
+				})
+				w := newStopwatch()
+				if panicsIn == 1 {
+					assert.PanicsWithValue(t, "boom", func() { tw.ScheduleFunc(next, w.note) })
+					assert.Zero(t, tw.Len())
+					return
+				}
+				plan := tw.ScheduleFunc(next, w.note)
+				pass(100 * ms)
+				assert.Equal(t, []any{"boom"}, reported)
+				assert.Len(t, w.times, panicsIn-2)
+				requireEnded(t, tw, plan)
+			})
+		})
+	}
+}
+
+// The same where Next is asked once more because a run took too long.
+func TestNextPanicsAfterAMissedRun(t *testing.T) {
+	var reported []any
+	bubble(t, Options{OnPanic: func(v any, _ []byte) { reported = append(reported, v) }}, func(t *testing.T, tw *TimingWheel) {
+		calls := 0
+		w := newStopwatch()
+		plan := tw.ScheduleFunc(nextFunc(func(from time.Time) time.Time {
+			if calls++; calls == 3 {
+				boom()
+			}
+			return from.Add(10 * ms)
+		}), func() {
+			w.note()
+			time.Sleep(20 * ms)
+		})
+		pass(100 * ms)
+		assert.Equal(t, []any{"boom"}, reported)
+		assert.Equal(t, []int{10}, w.times)
+		requireEnded(t, tw, plan)
+	})
+}
+
+// Next has reset the plan before it panicked: the promise of that Reset holds, or was not given.
+func TestNextResetsAndPanics(t *testing.T) {
+	bubble(t, Options{OnPanic: func(any, []byte) {}}, func(t *testing.T, tw *TimingWheel) {
+		var plan handle
+		calls := 0
+		w := newStopwatch()
+		promised := false
+		plan.set(tw.ScheduleFunc(nextFunc(func(from time.Time) time.Time {
+			if calls++; calls == 2 {
+				promised = plan.get().Reset(5 * ms)
+				boom()
+			}
+			if calls > 2 {
+				return time.Time{}
+			}
+			return from.Add(10 * ms)
+		}), w.note))
+		pass(100 * ms)
+		if promised {
+			assert.Equal(t, []int{15}, w.times)
+		} else {
+			assert.Empty(t, w.times)
+		}
+		requireEnded(t, tw, plan.get())
+	})
+}
+
+// requireEnded checks that nothing of a plan is left.
+func requireEnded(t *testing.T, tw *TimingWheel, plan Timer) {
+	t.Helper()
+	assert.Zero(t, tw.Len())
+	assert.Zero(t, tw.Stats().Running)
+	assert.False(t, plan.Reset(0), "Reset of an ended plan")
+	assert.False(t, plan.Stop(), "Stop of an ended plan")
+	verifyShards(t, tw.engine)
+}
+
+// Next is user code as well: what it stops does not run any more.
+func TestNextStopsItsPlan(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		var plan handle
+		calls := 0
+		w := newStopwatch()
+		plan.set(tw.ScheduleFunc(nextFunc(func(from time.Time) time.Time {
+			if calls++; calls == 3 {
+				assert.True(t, plan.get().Stop())
+			}
+			return from.Add(10 * ms)
+		}), w.note))
+		pass(100 * ms)
+		assert.LessOrEqual(t, len(w.times), 2, "the run under way may go on")
+		requireEnded(t, tw, plan.get())
+	})
+}
+
+// A Scheduler that names the past for ever runs its plan without a pause, and holds up nobody.
+func TestPlanThatIsAlwaysLate(t *testing.T) {
+	t.Parallel()
+	for name, executor := range executors {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tw := startWheel(t, Options{Executor: executor(t), Shards: 1})
+			plan := tw.ScheduleFunc(nextFunc(func(time.Time) time.Time { return time.Unix(0, 0) }), func() {})
+			ran := make(chan struct{})
+			for range 3 {
+				tw.AfterFunc(5*ms, func() { ran <- struct{}{} })
+				receive(t, ran, "another timer")
+			}
+			assert.True(t, plan.Stop())
+			require.NoError(t, drainWheel(tw))
+		})
+	}
+}
