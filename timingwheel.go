@@ -6,6 +6,51 @@ import (
 	"time"
 )
 
+// The algorithm, once, on a wheel of 8 slots and 3 levels. (The defaults are 256 slots and 4 levels;
+// docs/levels.svg shows the same numbers, docs/design.md has all the rest.)
+//
+// Time is counted in ticks; a deadline is rounded up to one. A slot of level 0 stands for 1 tick, of
+// level 1 for 8, of level 2 for 64. Each level has room for the 8 intervals that begin with the one in
+// which the clock is, so a timer goes to the first level l with
+//
+//	deadline>>3l - clock>>3l < 8
+//
+// and there to slot deadline>>3l mod 8. What stands in a slot is its bucket. It expires when the clock
+// reaches the first tick of its interval.
+//
+// At tick 5 two timers are armed, for the ticks 213 and 1237.
+//
+//	213:   level 0 is 213-5 = 208 slots away, level 1 is 26-0 = 26, level 2 is 3-0 = 3.
+//	       So level 2, slot 3. The bucket expires at 3*64 = 192.
+//	1237:  level 2 is 19-0 = 19 slots away, too far even there. The last level takes what is left:
+//	       slot 19 mod 8 = 3, the same bucket. Its own round would come at 19*64 = 1216; a bucket with
+//	       timers of several rounds expires with the earliest.
+//
+//	clock   what happens
+//	  192   The bucket leaves its slot as a whole, and its timers are placed anew:
+//	        213 goes to level 1 (26-24 = 2 slots away), slot 2, which expires at 26*8 = 208;
+//	        1237 goes back to slot 3 of level 2, into a new bucket, which expires at 1216.
+//	  208   213 goes to level 0 (5 slots away), slot 5, which expires at 213.
+//	  213   It runs.
+//	 1216   1237 goes to level 1 (154-152 = 2 slots away), slot 2, which expires at 1232.
+//	 1232   It goes to level 0, slot 5.
+//	 1237   It runs.
+//
+// Nothing happens in between. Buckets with timers stand in a heap by expiration, and one timer of the
+// runtime, the alarm, is set for the first: these 1,232 ticks take six wake-ups. The clock moves when a
+// bucket is taken off the heap, from 5 to 192 at once; an add that needs more than level 0 first brings
+// an idle wheel's clock up to now.
+//
+// Rounds are not counted down: how many a timer still waits follows from its deadline and the clock,
+// (19-3)/8 = 2 for 1237 at tick 208.
+//
+// Reset to a later time writes the deadline into the timer's node, and that is all. The bucket says
+// only when somebody looks at the timer next; found to be due later, it is placed anew then.
+//
+// A bucket that has left its slot is cascading, if its timers have to move, or due, if they wait to be
+// claimed. Timers that are armed for its slot from then on open a new bucket there, so emptying a bucket
+// never adds to it.
+
 // TimingWheel is a set of timers. Make one with [New]. All methods may be called at any time from any
 // goroutine, callbacks included, unless they say otherwise.
 type TimingWheel struct {

@@ -185,8 +185,7 @@ func (s *shard) verifyQueue() error {
 	return nil
 }
 
-// I6: the clock reaches a timer's bucket no later than the timer's tick; in the finest level it may not
-// be before either, unless the timer is postponed.
+// I6: the clock reaches a timer's bucket no later than the timer's tick.
 func (s *shard) verifyDeadlines() error {
 	for _, b := range s.queue.items {
 		err := s.eachEntry(b, func(_, i uint32) error {
