@@ -11,7 +11,7 @@ const (
 	// Setting the alarm costs as much as an arm and a stop together, so the alarm is corrected after a
 	// stop of the earliest timer once for relaxCost arms, with relaxCredit saved up. Without credit the
 	// driver wakes once for nothing.
-	relaxCost   = 32
+	relaxCost   = 128
 	relaxCredit = 64 * relaxCost
 
 	// linger is how long the alarm of a shard without pending timers may stay set when it may not be

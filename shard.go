@@ -269,7 +269,7 @@ func (s *shard) reset(i, gen uint32, deadline, now int64, rel bool) bool {
 func (s *shard) hasten(i uint32, n *node) {
 	b := s.all[s.chunks.meta(n.pos>>chunkShift).owner]
 	due := n.due()
-	late := b.state == bucketQueued && (due <= s.now || s.ticks.ceil(due) < b.at)
+	late := b.state == bucketCascading || b.state == bucketQueued && (due <= s.now || s.ticks.ceil(due) < b.at)
 	if !late && !b.flush && !(s.manual && b.state == bucketDue) {
 		return
 	}

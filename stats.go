@@ -43,7 +43,7 @@ const (
 // The zero value is empty.
 type Histogram struct {
 	Counts [histogramBuckets]uint64
-	Sum    time.Duration
+	Sum    time.Duration // saturates
 	Max    time.Duration
 }
 
@@ -51,7 +51,7 @@ type Histogram struct {
 func (h *Histogram) record(d time.Duration) {
 	d = max(d, 0)
 	h.Counts[histogramBucket(d)]++
-	h.Sum += d
+	h.Sum = time.Duration(later(int64(h.Sum), int64(d)))
 	h.Max = max(h.Max, d)
 }
 
@@ -72,7 +72,8 @@ func (h *Histogram) Bound(i int) time.Duration {
 		return math.MaxInt64
 	}
 	e := i>>histogramSub + histogramFirst
-	return time.Duration(1<<e + i&(1<<histogramSub-1)<<(e-histogramSub))
+	sub := time.Duration(i & (1<<histogramSub - 1))
+	return 1<<e + sub<<(e-histogramSub)
 }
 
 // Count returns how many durations were recorded.
@@ -111,7 +112,7 @@ func (h *Histogram) add(o *Histogram) {
 	for i, c := range o.Counts {
 		h.Counts[i] += c
 	}
-	h.Sum += o.Sum
+	h.Sum = time.Duration(later(int64(h.Sum), int64(o.Sum)))
 	h.Max = max(h.Max, o.Max)
 }
 

@@ -1,0 +1,169 @@
+package timingwheel
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"runtime"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A bad option gives an error that names the field, its value and what is accepted.
+func TestBadOptions(t *testing.T) {
+	t.Parallel()
+	ranges := map[string][]string{
+		"Tick":      {"1µs", "1h"},
+		"WheelSize": {"power of two", "2", "65536"},
+		"Levels":    {"1", "16"},
+		"Shards":    {"1", "1024"},
+		"Start":     {"zero", "Manual"},
+	}
+	for _, c := range []struct {
+		field, value string
+		opts         Options
+	}{
+		{"Tick", "-1ns", Options{Tick: -1}},
+		{"Tick", "1ns", Options{Tick: 1}},
+		{"Tick", "999ns", Options{Tick: time.Microsecond - 1}},
+		{"Tick", "1h0m0.000000001s", Options{Tick: time.Hour + 1}},
+		{"Tick", "-2562047h47m16.854775808s", Options{Tick: math.MinInt64}},
+		{"Tick", "2562047h47m16.854775807s", Options{Tick: math.MaxInt64}},
+		{"WheelSize", "-1", Options{WheelSize: -1}},
+		{"WheelSize", "-4", Options{WheelSize: -4}},
+		{"WheelSize", "1", Options{WheelSize: 1}},
+		{"WheelSize", "3", Options{WheelSize: 3}},
+		{"WheelSize", "255", Options{WheelSize: 255}},
+		{"WheelSize", "65537", Options{WheelSize: 65537}},
+		{"WheelSize", "131072", Options{WheelSize: 131072}},
+		{"WheelSize", fmt.Sprint(math.MinInt), Options{WheelSize: math.MinInt}},
+		{"Levels", "-1", Options{Levels: -1}},
+		{"Levels", "17", Options{Levels: 17}},
+		{"Levels", fmt.Sprint(math.MaxInt), Options{Levels: math.MaxInt}},
+		{"Shards", "-1", Options{Shards: -1}},
+		{"Shards", "1025", Options{Shards: 1025}},
+		{"Start", "2001-09-09", Options{Start: modelStart}},
+	} {
+		for _, manual := range []bool{false, true} {
+			if c.opts.Manual = manual; manual && c.field == "Start" {
+				continue
+			}
+			_, err := New(c.opts)
+			_, err2 := NewTimeouts(c.opts, func([]int) {})
+			for _, err := range []error{err, err2} {
+				require.ErrorIs(t, err, ErrOption)
+				require.Regexp(t, "^timingwheel: ", err.Error())
+				require.Contains(t, err.Error(), "Options."+c.field+" is "+c.value)
+				for _, part := range ranges[c.field] {
+					require.Contains(t, err.Error(), part)
+				}
+			}
+		}
+	}
+}
+
+// A default never makes a field that was set invalid: each field at its limits, alone and with the others.
+func TestLimitsOfOptionsAreValid(t *testing.T) {
+	t.Parallel()
+	for _, tick := range []time.Duration{0, time.Microsecond, 1_234_567, time.Hour} {
+		for _, size := range []int{0, 2, 65536} {
+			for _, levels := range []int{0, 1, 16} {
+				for _, shards := range []int{0, 1, 1024} {
+					opts := Options{Tick: tick, WheelSize: size, Levels: levels, Shards: shards, Manual: true}
+					valid, err := opts.validate()
+					require.NoError(t, err, "%+v", opts)
+					require.Equal(t, tick == 0, valid.Tick != opts.Tick)
+					require.Equal(t, size == 0, valid.WheelSize != opts.WheelSize)
+					require.Equal(t, levels == 0, valid.Levels != opts.Levels)
+					again, err := valid.validate()
+					require.NoError(t, err)
+					require.Equal(t, valid, again, "defaults are final")
+				}
+			}
+		}
+	}
+}
+
+func TestDefaultsOfOptions(t *testing.T) {
+	t.Parallel()
+	o, err := Options{}.validate()
+	require.NoError(t, err)
+	require.Equal(t, time.Millisecond, o.Tick)
+	require.Equal(t, Options{Tick: o.Tick, WheelSize: defaultWheelSize, Levels: defaultLevels, Shards: o.Shards}, o)
+	require.GreaterOrEqual(t, o.Shards, min(runtime.GOMAXPROCS(0), maxShards))
+	require.LessOrEqual(t, o.Shards, maxShards)
+	o, err = Options{Manual: true}.validate()
+	require.NoError(t, err)
+	require.Equal(t, 1, o.Shards)
+	require.Equal(t, Inline, o.Executor)
+	o, err = Options{Manual: true, Executor: Goroutines}.validate()
+	require.NoError(t, err)
+	require.Equal(t, Goroutines, o.Executor)
+}
+
+// The clock of a Manual wheel begins at Start, or at the time of New.
+func TestStartOfManualClock(t *testing.T) {
+	t.Parallel()
+	before := time.Now()
+	tw, err := New(Options{Manual: true})
+	require.NoError(t, err)
+	require.False(t, tw.Now().Before(before))
+	require.False(t, tw.Now().After(time.Now()))
+	for _, start := range []time.Time{modelStart, time.Unix(0, 0), time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC)} {
+		tw, err := New(Options{Manual: true, Start: start})
+		require.NoError(t, err)
+		require.True(t, tw.Now().Equal(start))
+	}
+}
+
+// Wheels that the range of a time.Duration cannot reach are never made.
+func TestLevelsBeyondTheRangeAreLeftOut(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ size, levels, want int }{
+		{2, 16, 16}, {256, 4, 4}, {256, 16, 8}, {65536, 16, 4}, {65536, 3, 3}, {4096, 16, 6}, {16, 16, 16}, {32, 16, 13},
+	} {
+		conf := Options{Tick: time.Microsecond, WheelSize: c.size, Levels: c.levels}.config()
+		require.Equal(t, c.want, conf.last+1, "%+v", c)
+		require.Less(t, uint(conf.last)*conf.bits, uint(63), "%+v: every level's interval is in range", c)
+	}
+}
+
+func TestNilCallbackPanics(t *testing.T) {
+	t.Parallel()
+	s := newStory(t, Options{}, 0)
+	require.PanicsWithValue(t, "timingwheel: AfterFunc of a nil function", func() { s.AfterFunc(msec, nil) })
+	require.PanicsWithValue(t, "timingwheel: AtFunc of a nil function", func() { s.AtFunc(modelStart, nil) })
+	require.Panics(t, func() { s.ScheduleFunc(Every(msec), nil) })
+	require.Panics(t, func() { s.ScheduleFunc(nil, func() {}) })
+	require.Panics(t, func() { _, _ = NewTimeouts[int](Options{}, nil) })
+	require.Zero(t, s.Len())
+	s.Stop()
+	require.Panics(t, func() { s.AfterFunc(msec, nil) }, "at the call, also of a stopped wheel")
+}
+
+func TestHoldsPointers(t *testing.T) {
+	t.Parallel()
+	type flat struct {
+		a int8
+		b [3]float64
+		c struct{ d complex64 }
+	}
+	for _, v := range []any{
+		true, 1, int8(1), uint64(1), uintptr(1), 1.5, float32(1), complex(1, 1), flat{}, [2]flat{}, struct{}{},
+		[0]*int{}, time.Second,
+	} {
+		require.False(t, holdsPointers(reflect.TypeOf(v)), "%T", v)
+	}
+	for _, v := range []any{
+		"", new(int), []int{}, map[int]int{}, func() {}, make(chan int), unsafe.Pointer(nil), time.Time{}, Timer{},
+		[1]string{}, struct {
+			a int
+			b any
+		}{}, struct{ e [2][]flat }{},
+	} {
+		require.True(t, holdsPointers(reflect.TypeOf(v)), "%T", v)
+	}
+}

@@ -1,0 +1,314 @@
+package timingwheel
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestHistogramBounds(t *testing.T) {
+	t.Parallel()
+	var h Histogram
+	last := len(h.Counts) - 1
+	require.Equal(t, 256*time.Nanosecond, h.Bound(0))
+	require.Equal(t, time.Duration(math.MaxInt64), h.Bound(last))
+	require.Greater(t, h.Bound(last-1), 36*time.Hour)
+	for i := 1; i < last; i++ {
+		lower, upper := h.Bound(i-1), h.Bound(i)
+		if upper <= lower || upper-lower > lower/4 {
+			t.Fatalf("bucket %d reaches from %d to %d", i, lower, upper)
+		}
+	}
+	require.Panics(t, func() { h.Bound(-1) })
+	require.Panics(t, func() { h.Bound(last + 1) })
+}
+
+// Each duration is in the bucket whose bounds enclose it.
+func TestHistogramBuckets(t *testing.T) {
+	t.Parallel()
+	check := func(d time.Duration) {
+		var h Histogram
+		h.record(d)
+		i := slices.Index(h.Counts[:], 1)
+		if low := d < 0 || i > 0 && d < h.Bound(i-1); low || d >= h.Bound(i) && d != math.MaxInt64 {
+			t.Fatalf("%d is in bucket %d, which ends at %d", d, i, h.Bound(i))
+		}
+	}
+	var h Histogram
+	for i := range h.Counts {
+		check(h.Bound(i) - 1)
+		check(h.Bound(i))
+		if i < len(h.Counts)-1 {
+			check(h.Bound(i) + 1)
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 100_000 {
+		check(time.Duration(rng.Int64() >> rng.IntN(63)))
+	}
+}
+
+func TestHistogramOfNothing(t *testing.T) {
+	t.Parallel()
+	var h Histogram
+	require.Zero(t, h.Count())
+	require.Zero(t, h.Mean())
+	require.Zero(t, h.Quantile(0.5))
+	h.record(-time.Second)
+	require.Equal(t, Histogram{Counts: [histogramBuckets]uint64{1}}, h, "a negative duration counts as 0")
+}
+
+// A quantile is never below the true one, nor more than a quarter above it, nor above the maximum.
+func TestHistogramQuantiles(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(50) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		all := make([]time.Duration, 1+rng.IntN(2000))
+		var h Histogram
+		var sum time.Duration
+		for i := range all {
+			all[i] = time.Duration(rng.Int64N(1 << (8 + rng.IntN(38))))
+			h.record(all[i])
+			sum += all[i]
+		}
+		slices.Sort(all)
+		n := len(all)
+		require.EqualValues(t, n, h.Count())
+		require.Equal(t, all[n-1], h.Max)
+		require.Equal(t, sum/time.Duration(n), h.Mean())
+		for _, q := range []float64{-1, 0, 0.001, 0.1, 0.5, 0.9, 0.99, 0.999, 1, 2} {
+			rank := int(math.Ceil(min(max(q, 0), 1) * float64(n)))
+			want := all[max(rank, 1)-1]
+			got := h.Quantile(q)
+			if got < want || got > max(want+want/4, 256) || got > h.Max {
+				t.Fatalf("seed %d: %v-quantile %v, truly %v, max %v", seed, q, got, want, h.Max)
+			}
+		}
+		require.Equal(t, h.Max, h.Quantile(1))
+	}
+}
+
+func TestHistogramAdd(t *testing.T) {
+	t.Parallel()
+	var a, b, both Histogram
+	for i := range 1000 {
+		d := time.Duration(i*i*i) * time.Microsecond
+		if i%3 == 0 {
+			a.record(d)
+		} else {
+			b.record(d)
+		}
+		both.record(d)
+	}
+	a.add(&b)
+	require.Equal(t, both, a)
+}
+
+// The sum of latenesses saturates: a simulation may jump over centuries.
+func TestHistogramSumSaturates(t *testing.T) {
+	t.Parallel()
+	var h, o Histogram
+	for range 3 {
+		h.record(math.MaxInt64 / 2)
+		o.record(math.MaxInt64 / 2)
+	}
+	require.Equal(t, time.Duration(math.MaxInt64), h.Sum)
+	h.add(&o)
+	require.Equal(t, time.Duration(math.MaxInt64), h.Sum)
+	require.Positive(t, h.Mean())
+}
+
+// Every counter of a small history.
+func TestStatsCountEachEvent(t *testing.T) {
+	t.Parallel()
+	s := newStory(t, Options{Tick: msec, WheelSize: 4, Levels: 3}, 0)
+	require.Zero(t, s.Stats().Levels, "wheels are made when needed")
+	a, b := s.after(msec, "a"), s.after(time.Hour, "b")
+	s.after(20*msec, "c")
+	require.True(t, a.Reset(2*msec))
+	require.True(t, b.Reset(3*msec), "an earlier one counts as well")
+	require.False(t, Timer{}.Stop())
+	st := s.Stats()
+	require.Equal(t, [...]uint64{3, 0, 0, 2, 0, 0}, [...]uint64{st.Armed, st.Fired, st.Stopped, st.Postponed, st.Moved, st.Wakeups})
+	require.Equal(t, 3, st.Pending)
+	require.Equal(t, 2, st.Levels, "the middle one is not in use")
+	require.Equal(t, 3, st.Buckets, "those of ticks 1, 3 and 16")
+	require.True(t, b.Stop())
+	require.False(t, b.Stop())
+	require.False(t, b.Reset(0))
+	require.Equal(t, 2, s.Stats().Buckets, "an empty one does not count")
+	s.AfterFunc(2*msec, func() { require.Equal(t, 1, s.Stats().Running) })
+	s.Advance(modelStart.Add(2 * msec))
+	st = s.Stats()
+	require.Equal(t, [...]uint64{4, 2, 1, 2, 0, 0}, [...]uint64{st.Armed, st.Fired, st.Stopped, st.Postponed, st.Moved, st.Wakeups})
+	require.Zero(t, st.Running)
+	require.Equal(t, "c", s.to(20*msec))
+	require.EqualValues(t, 2, s.Stats().Moved, "at tick 16 to the second wheel, at 20 to the first")
+	s.ScheduleFunc(Every(msec), func() {})
+	for i := range 5 {
+		s.Advance(modelStart.Add(time.Duration(21+i) * msec))
+	}
+	st = s.Stats()
+	require.EqualValues(t, 4+6, st.Armed, "each run of a plan is one")
+	require.EqualValues(t, 3+5, st.Fired)
+	s.AfterFunc(time.Minute, func() {})
+	require.Equal(t, 2, s.Flush())
+	require.EqualValues(t, 3+5+2, s.Stats().Fired)
+	require.Equal(t, 1, s.Stats().Pending, "the plan goes on")
+}
+
+func TestRemoveAllCountsAsStopped(t *testing.T) {
+	t.Parallel()
+	w, err := NewTimeouts(Options{Manual: true, Shards: 3}, func([]int) {})
+	require.NoError(t, err)
+	for i := range 10 {
+		w.Add(time.Duration(i)*time.Second, i)
+	}
+	require.Len(t, w.RemoveAll(), 10)
+	require.Empty(t, w.RemoveAll())
+	st := w.Stats()
+	require.EqualValues(t, 10, st.Armed)
+	require.EqualValues(t, 10, st.Stopped)
+	require.Zero(t, st.Pending)
+	require.Zero(t, st.Fired)
+}
+
+// Over several shards counters are sums and Levels is the most that a shard has.
+func TestStatsOverShards(t *testing.T) {
+	t.Parallel()
+	s := newStory(t, Options{Shards: 3, WheelSize: 4, Levels: 3}, 0)
+	for k, sh := range s.engine.shards {
+		sh.lock()
+		for range k + 1 {
+			sh.arm(int64(time.Duration(1<<(2*k))*msec), func() {})
+		}
+		sh.mu.Unlock()
+	}
+	st := s.Stats()
+	require.Equal(t, 1+2+3, st.Pending)
+	require.Equal(t, 3, st.Buckets)
+	require.Equal(t, 1, st.Levels, "each shard has made one wheel")
+	require.Equal(t, 6, s.Advance(modelStart.Add(time.Minute)))
+	st = s.Stats()
+	require.EqualValues(t, 6, st.Fired)
+	require.EqualValues(t, 6, st.Lateness.Count())
+	require.Equal(t, time.Minute-msec, st.Lateness.Max)
+}
+
+// In Manual mode and with Timeouts each timer's lateness counts, from its deadline and not from its tick.
+func TestLatenessCountsEachTimer(t *testing.T) {
+	t.Parallel()
+	s := newStory(t, Options{}, 0)
+	w, err := NewTimeouts(Options{Manual: true, Start: modelStart}, func([]int) {})
+	require.NoError(t, err)
+	for i := range 40 {
+		s.after(msec/2, "")
+		w.Add(msec/2, i)
+	}
+	s.to(2 * msec)
+	w.Advance(modelStart.Add(2 * msec))
+	for _, h := range []Histogram{s.Stats().Lateness, w.Stats().Lateness} {
+		require.EqualValues(t, 40, h.Count())
+		require.Equal(t, 3*msec/2, h.Max)
+		require.Equal(t, 3*msec/2, h.Mean())
+		require.Equal(t, 3*msec/2, h.Quantile(0.5))
+	}
+}
+
+// The alarm goes off once for each bucket that has something to do, and for nothing else: not while the wheel
+// is idle, nor for rounds.
+func TestWakeupsAreCounted(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		opts   Options
+		delays []time.Duration
+		most   uint64
+	}{
+		"one timer":           {Options{}, []time.Duration{5 * msec}, 1},
+		"one tick":            {Options{}, []time.Duration{5 * msec, 5 * msec, 5*msec - 1}, 1},
+		"three ticks":         {Options{}, []time.Duration{5 * msec, 7 * msec, 9 * msec}, 3},
+		"rounds":              {Options{WheelSize: 2, Levels: 1}, []time.Duration{1001 * msec}, 1},
+		"one for each level":  {Options{WheelSize: 2, Levels: 10}, []time.Duration{1023 * msec}, 10},
+		"earlier, one by one": {Options{}, []time.Duration{9 * msec, 8 * msec, 7 * msec, 2 * msec}, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c.opts.Shards = 1
+				tw, err := New(c.opts)
+				require.NoError(t, err)
+				defer tw.Stop()
+				for _, d := range c.delays {
+					tw.AfterFunc(d, func() {})
+				}
+				time.Sleep(30 * day)
+				st := tw.Stats()
+				require.EqualValues(t, len(c.delays), st.Fired)
+				require.LessOrEqual(t, st.Wakeups, c.most)
+				require.Positive(t, st.Wakeups)
+			})
+		})
+	}
+}
+
+// heldCalls is an executor that keeps its calls.
+type heldCalls struct{ calls []func() }
+
+func (h *heldCalls) Go(f func()) { h.calls = append(h.calls, f) }
+
+func (h *heldCalls) run() {
+	for len(h.calls) > 0 {
+		f := h.calls[0]
+		h.calls = h.calls[1:]
+		f()
+	}
+}
+
+// A first batch of one payload once kept all later ones at that size; an executor, which is given one call for
+// each 256 payloads, then never got to the others.
+func TestBatchesGrowAfterASingleExpiry(t *testing.T) {
+	t.Parallel()
+	for _, executor := range []Executor{Inline, &heldCalls{}} {
+		var batches []int
+		w, err := NewTimeouts(Options{Manual: true, Executor: executor}, func(expired []int) {
+			batches = append(batches, len(expired))
+		})
+		require.NoError(t, err)
+		for _, n := range []int{1, 1000, 1, 300} {
+			batches = nil
+			for range n {
+				w.Add(msec, n)
+			}
+			require.Equal(t, n, w.Advance(w.Now().Add(time.Second)))
+			if h, ok := executor.(*heldCalls); ok {
+				require.Len(t, h.calls, (n+batchMax-1)/batchMax)
+				h.run()
+			}
+			require.Zero(t, w.Len())
+			require.Len(t, batches, (n+batchMax-1)/batchMax)
+		}
+	}
+}
+
+func TestExecutorGetsEveryPayloadAfterASingleExpiry(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, err := NewTimeouts(Options{Executor: Goroutines, Shards: 1}, func([]int) {})
+		require.NoError(t, err)
+		defer w.Stop()
+		w.Add(msec, 1)
+		time.Sleep(time.Second)
+		for i := range 1000 {
+			w.Add(msec, i)
+		}
+		time.Sleep(time.Second)
+		require.Zero(t, w.Len())
+		require.EqualValues(t, 1001, w.Stats().Fired)
+		require.NoError(t, w.Shutdown(context.Background()))
+	})
+}
