@@ -327,9 +327,6 @@ func TestShortTimerAfterDaysOfIdleness(t *testing.T) {
 				tw.AfterFunc(40*day, func() {})
 			}
 			time.Sleep(30 * day)
-			if !far {
-				tw.AtFunc(time.Now().Add(2*msec), func() {}) // reads the clock only because the wheel is idle
-			}
 			moved := tw.Stats().Moved
 			tw.AfterFunc(5*msec, func() {})
 			time.Sleep(time.Second)
@@ -347,6 +344,21 @@ func TestShortTimerAfterDaysOfIdleness(t *testing.T) {
 		require.Equal(t, "short", s.to(30*day+6*msec)) // the origin is no multiple of the tick
 		require.Equal(t, moved, s.Stats().Moved)
 	}
+}
+
+// The same for AtFunc with a monotonic reading, which looks at the clock only where the wheel stands idle.
+func TestShortTimerAtAMonotonicTimeAfterIdleness(t *testing.T) {
+	t.Parallel()
+	tw, err := New(Options{Tick: time.Hour, Shards: 1})
+	require.NoError(t, err)
+	defer tw.Stop()
+	s := tw.engine.shards[0]
+	tw.engine.base = tw.engine.base.Add(-30_000 * day) // as if it had been made then
+	s.base = tw.engine.base
+	tw.AtFunc(time.Now().Add(10*time.Hour), func() {})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	require.Zero(t, s.queue.items[0].level)
 }
 
 // A large bucket that begins to move before it expires must not take the clock past others that are queued.

@@ -232,6 +232,19 @@ func checkBucket(t *testing.T, s *shard, timers []Timer, alive []bool) {
 	}
 }
 
+// The last chunk is used up, but little of it lives: it makes room for the next timer.
+func TestLastChunkIsCompactedBeforeAnotherIsTaken(t *testing.T) {
+	t.Parallel()
+	s, sh := newSlab(t)
+	timers := s.fill(chunkSize, time.Minute)
+	s.stopAll(timers[:chunkSize-1])
+	s.fill(chunkSize-1, time.Minute)
+	s.verify()
+	require.Equal(t, 1, chunksUsed(sh))
+	s.fill(1, time.Minute)
+	require.Equal(t, 2, chunksUsed(sh))
+}
+
 // A list whose end is stopped and armed again and again makes room in its last chunk.
 func TestTailOfListIsReused(t *testing.T) {
 	t.Parallel()

@@ -253,16 +253,9 @@ func TestRaceStopOfTheWheelAgainstEverything(t *testing.T) {
 }
 
 // gated is an executor whose Go takes as long as it is told to.
-type gated struct {
-	entered, gate chan struct{}
-	after         atomic.Bool // Go may not be called any more
-	late          atomic.Int32
-}
+type gated struct{ entered, gate chan struct{} }
 
-func (g *gated) Go(f func()) {
-	if g.after.Load() {
-		g.late.Add(1)
-	}
+func (g gated) Go(f func()) {
 	g.entered <- struct{}{}
 	<-g.gate
 	go f()
@@ -272,20 +265,24 @@ func (g *gated) Go(f func()) {
 // is a call of it under way.
 func TestShutdownWaitsForTheExecutorsGo(t *testing.T) {
 	t.Parallel()
-	g := &gated{entered: make(chan struct{}, 100), gate: make(chan struct{})}
+	g := gated{entered: make(chan struct{}), gate: make(chan struct{})}
 	tw := startWheel(t, Options{Executor: g, Shards: 1})
+	at := time.Now().Add(ms)
 	for range 3 {
-		tw.AfterFunc(0, func() {})
+		tw.AtFunc(at, func() {})
 	}
 	receive(t, g.entered, "Go")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*ms)
 	defer cancel()
 	assert.ErrorIs(t, tw.Shutdown(ctx), context.DeadlineExceeded, "a call of Go is under way")
-	close(g.gate)
+	g.gate <- struct{}{}
 	require.NoError(t, tw.Shutdown(t.Context()))
-	g.after.Store(true)
-	time.Sleep(5 * ms)
-	assert.Zero(t, g.late.Load())
+	select {
+	case <-g.entered:
+		assert.Fail(t, "Go was called after Shutdown")
+		g.gate <- struct{}{}
+	case <-time.After(5 * ms):
+	}
 }
 
 // Neither workers nor drivers outlive the wheel; nor do they outlive the work.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -257,16 +258,27 @@ func TestWakeupsAreCounted(t *testing.T) {
 }
 
 // heldCalls is an executor that keeps its calls.
-type heldCalls struct{ calls []func() }
+type heldCalls struct {
+	mu    sync.Mutex
+	calls []func()
+}
 
-func (h *heldCalls) Go(f func()) { h.calls = append(h.calls, f) }
+func (h *heldCalls) Go(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls = append(h.calls, f)
+}
 
-func (h *heldCalls) run() {
-	for len(h.calls) > 0 {
-		f := h.calls[0]
-		h.calls = h.calls[1:]
+// run makes the calls and returns how many.
+func (h *heldCalls) run() int {
+	h.mu.Lock()
+	calls := h.calls
+	h.calls = nil
+	h.mu.Unlock()
+	for _, f := range calls {
 		f()
 	}
+	return len(calls)
 }
 
 // A first batch of one payload once kept all later ones at that size; an executor, which is given one call for
@@ -286,8 +298,7 @@ func TestBatchesGrowAfterASingleExpiry(t *testing.T) {
 			}
 			require.Equal(t, n, w.Advance(w.Now().Add(time.Second)))
 			if h, ok := executor.(*heldCalls); ok {
-				require.Len(t, h.calls, (n+batchMax-1)/batchMax)
-				h.run()
+				require.Equal(t, (n+batchMax-1)/batchMax, h.run())
 			}
 			require.Zero(t, w.Len())
 			require.Len(t, batches, (n+batchMax-1)/batchMax)

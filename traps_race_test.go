@@ -3,6 +3,7 @@ package timingwheel
 import (
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -60,23 +61,19 @@ func TestTrapFlushAddsToItsOwnBucket(t *testing.T) {
 	}
 }
 
-// Trap 3: while a timer was on its way from one wheel to a finer one, Stop found it in no bucket,
-// returned false, and the timer fired.
-func TestTrapStopBetweenTwoWheels(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{WheelSize: 4, Levels: 3, Shards: 1, Tick: ms})
-	const n = 40 * quantum
+// halfway arms n timers for one instant and takes the driver's place until it has moved some of them to
+// a finer wheel, and leaves it there. busy says that the machine has stood still meanwhile, so that some
+// are due and workers are under way. s.drive with s.mu held carries on.
+func halfway(t *testing.T, tw *TimingWheel, n int, f func(i int)) (timers []Timer, busy bool) {
+	t.Helper()
 	s := &tw.engine.shards[0].shard
-	fates := make([]atomic.Int32, n)
-	timers := make([]Timer, n)
-
-	// The test is the driver for once, so that the wheel stands still half-way.
 	s.mu.Lock()
 	s.driving = true
 	s.mu.Unlock()
+	timers = make([]Timer, n)
 	at := time.Now().Add(50 * ms)
 	for i := range timers {
-		timers[i] = tw.AtFunc(at, func() { fates[i].Add(1) })
+		timers[i] = tw.AtFunc(at, func() { f(i) })
 	}
 	for moving := false; !moving; {
 		time.Sleep(ms)
@@ -88,34 +85,62 @@ func TestTrapStopBetweenTwoWheels(t *testing.T) {
 		}
 		s.mu.Unlock()
 	}
-	s.mu.Lock()
-	between := s.cascade.head != nil && s.cascade.head.live > 0 && s.cascade.head.live < n
-	idle := s.ready == 0 // else the machine has stood still, and a worker is at work as well
-	s.mu.Unlock()
 	verifyShards(t, tw.engine)
-	if idle {
-		require.True(t, between, "the wheel does not stand half-way")
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	between := s.cascade.head != nil && s.cascade.head.live > 0 && s.cascade.head.live < n
+	busy = s.ready > 0 || s.spares+s.serving > 0
+	require.True(t, between || busy, "the wheel does not stand half-way")
+	return timers, busy
+}
+
+// Trap 3: while a timer was on its way from one wheel to a finer one, Stop found it in no bucket,
+// returned false, and the timer fired.
+func TestTrapStopBetweenTwoWheels(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{WheelSize: 4, Levels: 3, Shards: 1, Tick: ms})
+	const n = 40 * quantum
+	fates := make([]atomic.Int32, n)
+	timers, busy := halfway(t, tw, n, func(i int) { fates[i].Add(1) })
 	for i := range timers {
 		switch i % 4 {
 		case 0:
 			if timers[i].Stop() {
 				fates[i].Add(1)
-			} else if idle {
+			} else if !busy {
 				t.Fatalf("timer %d is nowhere", i)
 			}
 		case 1:
-			if !timers[i].Reset(100*ms) && idle {
+			if !timers[i].Reset(100*ms) && !busy {
 				t.Fatalf("timer %d is nowhere", i)
 			}
 		}
 	}
+	s := &tw.engine.shards[0].shard
 	s.mu.Lock()
 	s.drive()
 	require.NoError(t, drainWheel(tw))
 	for i := range fates {
 		require.EqualValues(t, 1, fates[i].Load(), "timer %d", i)
 	}
+}
+
+// A Reset that hastens a timer which is being moved does not wait until all the others have been.
+func TestResetToNowBetweenTwoWheels(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{WheelSize: 4, Levels: 3, Shards: 1, Tick: ms})
+	const n = 40 * quantum
+	ran := make(chan int, n)
+	timers, busy := halfway(t, tw, n, func(i int) { ran <- i })
+	s := &tw.engine.shards[0].shard
+	if !busy { // the driver, which is this test, stands still
+		if timers[n-1].Reset(0) {
+			assert.Equal(t, n-1, receive(t, ran, "the timer that was reset to now"))
+		}
+	}
+	s.mu.Lock()
+	s.drive()
+	require.NoError(t, drainWheel(tw))
 }
 
 // Trap 4: between a periodic task's expiry and its next arming its Stop did nothing: 3,632 of 20,000
@@ -260,7 +285,7 @@ func TestTrapZeroDelayChainStarvesTheDriver(t *testing.T) {
 					tw.AfterFunc(0, link)
 				}
 			}
-			for range 3 {
+			for range 50 { // so many that some of them are due at any time
 				tw.AfterFunc(0, link)
 			}
 			ran := make(chan struct{})
@@ -274,4 +299,28 @@ func TestTrapZeroDelayChainStarvesTheDriver(t *testing.T) {
 			require.NoError(t, drainWheel(tw))
 		})
 	}
+}
+
+// On one processor nobody helps the driver out: what is due must leave the wheel time for the rest of
+// its work, and what has become due since must not wait behind what is armed later.
+func TestTrapZeroDelayChainsOnOneProcessor(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	tw := startWheel(t, Options{Shards: 1})
+	var end atomic.Bool
+	var link func()
+	link = func() {
+		if !end.Load() {
+			tw.AfterFunc(0, link)
+		}
+	}
+	for range scaled(20_000) {
+		tw.AfterFunc(0, link)
+	}
+	ran := make(chan struct{})
+	for _, d := range []time.Duration{ms, 300 * ms} { // the latter is moved between wheels
+		tw.AfterFunc(d, func() { ran <- struct{}{} })
+		receive(t, ran, "a timer beside the chains")
+	}
+	end.Store(true)
+	require.NoError(t, drainWheel(tw))
 }
