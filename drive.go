@@ -8,7 +8,7 @@ const quantum = 256
 
 // wake is called on a goroutine of its own when the alarm goes off.
 func (s *shard) wake() {
-	s.mu.Lock()
+	s.lock()
 	if s.stopped || s.driving {
 		s.mu.Unlock()
 		return
@@ -148,6 +148,20 @@ func (s *shard) expire() bool {
 		s.takeOff(top)
 	}
 	return true
+}
+
+// look takes what has expired meanwhile off the queue, between two quanta of moving: the alarm's
+// goroutine may have to wait for a processor.
+func (s *shard) look() {
+	if s.driving || s.stopped || s.ticks.floor(s.clock()) < s.wakeAt {
+		return
+	}
+	for s.expire() {
+		s.yield()
+	}
+	if !s.driving && !s.stopped {
+		s.resetAlarm()
+	}
 }
 
 // takeOff makes an expired bucket due, or sets its timers moving. With the default executor a bucket of

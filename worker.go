@@ -48,7 +48,7 @@ func (s *shardOf[T]) arm(deadline int64, v T) Timer {
 
 // begin is the life of a worker that was started as a spare.
 func (s *shardOf[T]) begin() {
-	s.mu.Lock()
+	s.lock()
 	s.spares--
 	s.serve()
 }
@@ -80,6 +80,7 @@ func (s *shardOf[T]) serve() {
 		if s.cascade.head != nil && (s.ready == 0 || w.claims&15 == 0) {
 			s.move()
 			s.yield()
+			s.look()
 		}
 	}
 }
@@ -170,7 +171,7 @@ func (w *worker[T]) run(batch []T) {
 	if len(batch) > 0 {
 		s.engine.run(batch)
 	}
-	s.mu.Lock()
+	s.lock()
 	w.unlocked = false
 	w.finish(batch)
 }
