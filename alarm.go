@@ -79,9 +79,9 @@ func (s *shard) resetAlarm() {
 	}
 }
 
-// rest is told that a timer has gone from a bucket that is due, whose end emptied does not see.
-func (s *shard) rest() {
-	if s.pending == 0 && s.hollow > 0 {
+// lastGone is told that a timer has gone from a bucket that is due, whose end emptied does not see, perhaps the last one.
+func (s *shard) lastGone() {
+	if s.pending == 0 && s.wakeAt != never {
 		s.relax()
 	}
 }

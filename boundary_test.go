@@ -371,7 +371,7 @@ func TestEarlyBucketDoesNotTakeTheClockPastOthers(t *testing.T) {
 		for i := range 1100 {
 			tw.AfterFunc(time.Duration(2900+i)*time.Microsecond, func() {})
 		}
-		for range 4 * leadMin { // on the second level, from tick 4096 on
+		for range 4 * earlyMin { // on the second level, from tick 4096 on
 			tw.AfterFunc(5000*time.Microsecond, func() {})
 		}
 		s := tw.engine.shards[0]

@@ -9,7 +9,6 @@ const (
 	chunkPageShift = 6
 	chunkPageSize  = 1 << chunkPageShift // chunks of one page
 	chunkPageMask  = chunkPageSize - 1
-	maxChunkPages  = 1 << (32 - chunkShift - chunkPageShift)
 
 	// Two neighbours are merged when together they hold at most mergeMax entries. The room that is
 	// left keeps a chunk from being merged and split again at every other operation.
@@ -61,9 +60,6 @@ func (cs *chunks) alloc(owner uint32) (uint32, *chunkMeta) {
 }
 
 func (cs *chunks) open(p int) {
-	if p >= maxChunkPages {
-		panic("timingwheel: a shard is full: more than 2^32 timers; use more shards")
-	}
 	pg := chunkPage{new([chunkPageSize][chunkSize]uint32), new([chunkPageSize]chunkMeta)}
 	if p == len(cs.pages) {
 		cs.pages = append(cs.pages, pg)

@@ -20,6 +20,16 @@ func (c *timeline) clock() int64 { return int64(time.Since(c.base)) + c.origin }
 // timeAt converts a reading to a time.
 func (c *timeline) timeAt(ns int64) time.Time { return c.base.Add(time.Duration(ns - c.origin)) }
 
+// dateOf converts a reading to a time like that of time.Now, wall clock included. It reads the clock
+// once: between two readings anything may happen.
+func (c *timeline) dateOf(ns int64) time.Time {
+	if c.manual {
+		return c.timeAt(ns)
+	}
+	now := time.Now()
+	return now.Add(time.Duration(ns - int64(now.Sub(c.base)) - c.origin))
+}
+
 // instant converts t to a reading. now is a reading of the clock, or 0 where none was needed: a time
 // that carries a monotonic reading needs none. One without is a date on the wall. It is converted
 // once, here, and later steps of the wall clock do not move it.

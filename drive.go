@@ -105,7 +105,6 @@ func (s *shard) calls() int { return (s.ready+s.batch-1)/s.batch - s.owed }
 func (s *shard) handOver() bool {
 	n := s.calls()
 	for k := 0; k < n && !s.stopped; k++ {
-		s.owed++
 		s.handOne()
 	}
 	return n > 0
@@ -115,6 +114,9 @@ func (s *shard) handOver() bool {
 // something that runs until it returns, so that the executor may be closed after Shutdown.
 func (s *shard) handOne() {
 	s.handing++
+	if !s.manual { // there b.handed keeps account
+		s.owed++
+	}
 	s.mu.Unlock()
 	returned := false
 	defer func() {

@@ -76,21 +76,21 @@ func (s *shard) place(i uint32, n *node, tick int64) {
 		s.retime(b, at)
 	}
 	s.append(b, i, n)
-	if b.live&(b.live-1) == 0 && b.live >= leadMin && l > 0 {
-		s.lead(b)
+	if b.live&(b.live-1) == 0 && b.live >= earlyMin && l > 0 {
+		s.beginEarly(b)
 	}
 }
 
 const (
-	leadMin  = 1024 // a bucket with fewer timers is moved in no time
-	leadCost = 256  // ns: an upper bound of moving one timer, twice, as a bucket may double until it is told again
+	earlyMin  = 1024 // a bucket with fewer timers is moved in no time
+	earlyCost = 256  // ns: an upper bound of moving one timer, twice, as a bucket may double until it is told again
 )
 
-// lead lets the driver begin to move the timers of a large coarse bucket before it expires, so that
+// beginEarly lets the driver begin to move the timers of a large coarse bucket before it expires, so that
 // none of those due at its beginning waits for the others. What the finer level has no room for yet
 // goes back to the slot; that is due much later, and so is moved at the expiration itself.
-func (s *shard) lead(b *bucket) {
-	early := min(int64(b.live)*leadCost/s.ticks.d, int64(1)<<(uint(b.level)*s.bits)/4)
+func (s *shard) beginEarly(b *bucket) {
+	early := min(int64(b.live)*earlyCost/s.ticks.d, int64(1)<<(uint(b.level)*s.bits)/4)
 	if key := b.at - early; key < b.key && key > s.cur && !s.manual {
 		b.key = key
 		s.queue.fix(int(b.heapIndex))

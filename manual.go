@@ -85,34 +85,30 @@ func (s *shard) dueBefore(tick int64) bool {
 // a callback that the executor runs here unwinds, the next Advance hands over what is left.
 func (s *shardOf[T]) handBucket(tick int64) int {
 	s.mu.Lock()
-	total := s.markHanded(tick, true)
+	total := 0
+	var marked []*bucket
+	for b := s.due.head; b != nil; b = b.next {
+		if b.at <= tick && !b.handed {
+			b.handed = true
+			total += b.live
+			marked = append(marked, b)
+		}
+	}
 	returned := false
 	defer func() {
 		if !returned {
 			s.mu.Lock()
-			s.markHanded(tick, false)
+			for _, b := range marked {
+				b.handed = false
+			}
 		}
 		s.mu.Unlock()
 	}()
-	for range (total + s.batch - 1) / s.batch {
-		s.owed++
+	for k := 0; k < (total+s.batch-1)/s.batch && !s.stopped; k++ {
 		s.handOne()
 	}
 	returned = true
 	return total
-}
-
-// markHanded notes whether the executor has its calls for the buckets due at the tick, and returns the
-// number of timers in those for which that is new.
-func (s *shard) markHanded(tick int64, handed bool) int {
-	n := 0
-	for b := s.due.head; b != nil; b = b.next {
-		if b.at <= tick && b.handed != handed {
-			b.handed = handed
-			n += b.live
-		}
-	}
-	return n
 }
 
 // advance moves the clock of one shard and gathers what has become due. Timers are armed relative to

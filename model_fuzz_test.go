@@ -68,7 +68,15 @@ func satMul(a, b int64) int64 {
 	return a * b
 }
 
-func (m *model) Go(f func()) { m.calls = append(m.calls, f) }
+// Go makes a model the executor of its wheel: one that mostly keeps the calls, and makes some at once.
+func (m *model) Go(f func()) {
+	if m.pick.below(4) == 3 {
+		m.eager++
+		f()
+		return
+	}
+	m.calls = append(m.calls, f)
+}
 
 func newModel(tb testing.TB, cfg modelConfig, pick choices) *model {
 	return &model{TB: tb, cfg: cfg, pick: pick, now: cfg.origin, due: make([][]dueEntry, cfg.shards)}
@@ -377,9 +385,9 @@ func (m *model) runCalls(n int) {
 	for ; n > 0 && len(m.calls) > 0; n-- {
 		f := m.calls[0]
 		m.calls = m.calls[1:]
-		m.run(func() int { f(); return 0 })
+		_, _, _ = m.run(func() int { f(); return 0 })
 	}
-	if m.cfg.queued && len(m.calls) == 0 && m.outstanding() {
+	if m.cfg.queued && len(m.calls) == 0 && !m.unwound && m.outstanding() {
 		m.failf("the executor has made all its calls, and something is still due")
 	}
 }
@@ -387,6 +395,7 @@ func (m *model) runCalls(n int) {
 // finish drives the clock by Next alone until nothing is left but timers that no clock reaches.
 func (m *model) finish() {
 	m.quiet = true
+	m.advance(m.now) // hands over what a panic has left
 	m.runCalls(len(m.calls))
 	budget := 8 + (m.cfg.levels+2)*len(m.pending)
 	for ; len(m.pending) > 0 && !m.stopped; budget-- {

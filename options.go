@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"reflect"
@@ -120,7 +121,7 @@ func defaultShards(manual bool) int {
 }
 
 // ErrOption is wrapped by every error that [New] and [NewTimeouts] return.
-var ErrOption = fmt.Errorf("timingwheel: bad option")
+var ErrOption = errors.New("timingwheel: bad option")
 
 func badOption(field string, value any, accepted string) error {
 	return fmt.Errorf("%w: Options.%s is %v; accepted is %s", ErrOption, field, value, accepted)

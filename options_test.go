@@ -147,9 +147,9 @@ func TestNilCallbackPanics(t *testing.T) {
 func TestHoldsPointers(t *testing.T) {
 	t.Parallel()
 	type flat struct {
-		a int8
-		b [3]float64
-		c struct{ d complex64 }
+		_ int8
+		_ [3]float64
+		_ struct{ _ complex64 }
 	}
 	for _, v := range []any{
 		true, 1, int8(1), uint64(1), uintptr(1), 1.5, float32(1), complex(1, 1), flat{}, [2]flat{}, struct{}{},

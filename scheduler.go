@@ -106,7 +106,7 @@ func (p *plan) follow() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := p.node(); n != nil && n.pos == posNone && n.due() != p.at {
-		p.planned = p.wheel.dateOf(n.due())
+		p.planned = p.shard.dateOf(n.due())
 	}
 }
 
@@ -156,7 +156,7 @@ func (p *plan) arm(next time.Time) {
 	s.observe(now)
 	if n.pos == posRerun {
 		deadline = n.due()
-		next = p.wheel.dateOf(deadline)
+		next = p.shard.dateOf(deadline)
 	}
 	p.planned, p.at = next, deadline
 	n.deadline = deadline | planBit
@@ -170,14 +170,6 @@ func (tw *TimingWheel) today() time.Time {
 		return tw.Now()
 	}
 	return time.Now()
-}
-
-// dateOf is a reading of the wheel's clock as such a time.
-func (tw *TimingWheel) dateOf(ns int64) time.Time {
-	if tw.engine.manual {
-		return tw.engine.timeAt(ns)
-	}
-	return time.Now().Add(time.Duration(ns - tw.engine.clock()))
 }
 
 // skipTo asks for the run that follows now, next having been missed.

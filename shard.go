@@ -119,7 +119,8 @@ func (s *shard) takeSlot() uint32 {
 func (s *shard) openPage() {
 	p := s.nodes.next()
 	if p >= maxPages {
-		panic("timingwheel: a shard is full: more than 2^32 timers; use more shards")
+		s.mu.Unlock()
+		panic("timingwheel: a shard is full: more than 2^29 timers; use more shards")
 	}
 	s.nodes.open(p)
 	s.host.openPage(p)
@@ -207,7 +208,7 @@ func (s *shard) detach(n *node) {
 	b := s.remove(n.pos)
 	if b.state == bucketDue {
 		s.ready--
-		s.rest()
+		s.lastGone()
 	} else if b.live == 0 && b.state == bucketQueued {
 		s.emptied(b)
 	}
@@ -215,7 +216,7 @@ func (s *shard) detach(n *node) {
 
 // stop is Timer.Stop.
 func (s *shard) stop(i, gen uint32) bool {
-	s.mu.Lock()
+	s.lock()
 	n := s.nodes.at(i)
 	if n == nil || n.gen != gen {
 		s.mu.Unlock()
@@ -235,7 +236,7 @@ func (s *shard) stop(i, gen uint32) bool {
 // reset moves a pending timer to the deadline. now is a reading of the clock that is not later than
 // the call, except in Manual mode, where the deadline is relative if rel is set.
 func (s *shard) reset(i, gen uint32, deadline, now int64, rel bool) bool {
-	s.mu.Lock()
+	s.lock()
 	n := s.nodes.at(i)
 	if n == nil || n.gen != gen {
 		s.mu.Unlock()

@@ -6,7 +6,7 @@ const (
 	pageShift = 9
 	pageSize  = 1 << pageShift // slots of one page of the slab
 	pageMask  = pageSize - 1
-	maxPages  = 1 << (32 - pageShift)
+	maxPages  = 1 << (29 - pageShift) // 2^29 timers: their entries have positions even where chunks are sparse
 	maxGen    = math.MaxUint32
 )
 

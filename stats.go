@@ -13,7 +13,7 @@ type Stats struct {
 	Pending   int    // timers armed and neither claimed nor stopped
 	Armed     uint64 // timers added; each run of a plan is one
 	Fired     uint64 // callbacks and payloads claimed
-	Stopped   uint64 // successful Stops and removals
+	Stopped   uint64 // successful Stops and removals, Stops of a plan during a run included
 	Postponed uint64 // successful Resets, earlier ones included
 	Moved     uint64 // moves of a timer from one wheel to a finer one
 	Wakeups   uint64 // times that a driver was woken by its alarm
@@ -93,9 +93,13 @@ func (h *Histogram) Mean() time.Duration {
 	return 0
 }
 
-// Quantile returns an upper bound of the q-quantile, at most a quarter above it; 0 for an empty
-// histogram. A q below 0 counts as 0, one above 1 as 1.
+// Quantile returns an upper bound of the q-quantile; 0 for an empty histogram. It is at most a quarter
+// above the quantile, below 256ns 256ns, and beyond 3 days the maximum. A q below 0 or not a number counts
+// as 0, one above 1 as 1.
 func (h *Histogram) Quantile(q float64) time.Duration {
+	if math.IsNaN(q) {
+		q = 0
+	}
 	n := h.Count()
 	rank := uint64(math.Ceil(min(max(q, 0), 1) * float64(n)))
 	seen := uint64(0)

@@ -40,7 +40,8 @@ func (t Timer) Stop() bool {
 //
 // For a plan Reset moves the next run; during a run it returns true if there is a next one.
 //
-// Moving a deadline later writes the deadline and nothing else; moving it earlier is O(1).
+// Moving a deadline later writes the deadline and nothing else, Manual mode and a Flush that is under way
+// apart; moving it earlier is O(1).
 func (t Timer) Reset(d time.Duration) bool {
 	s := t.shard
 	if s == nil {

@@ -180,6 +180,7 @@ func (tw *TimingWheel) Now() time.Time { return tw.engine.clockTime() }
 func (tw *TimingWheel) Advance(now time.Time) int { return tw.engine.advanceTo(now) }
 
 // Next returns when the wheel has to look at its timers next, and false where none is pending. The time
-// is never later than the earliest deadline rounded up to the tick, but may be earlier: timers may have
-// to be moved between wheels, or were stopped or postponed since. O(shards) amortised.
+// is never later than the earliest deadline rounded up to the tick (the current tick, where that has
+// passed), but may be earlier: timers may have to be moved between wheels, or were stopped or postponed
+// since. O(shards) amortised.
 func (tw *TimingWheel) Next() (time.Time, bool) { return tw.engine.next() }

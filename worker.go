@@ -64,7 +64,7 @@ func (s *shardOf[T]) begin() {
 // and again.
 //
 // Timers that move between wheels come second: a quantum of them whenever nothing is due, and after
-// every 16th claim, so that they get their share under load.
+// every 16th claim, so that they get their share while many quick callbacks are due.
 func (s *shardOf[T]) serve() {
 	w := worker[T]{s: s}
 	defer w.end()
@@ -166,11 +166,13 @@ func (w *worker[T]) sample() bool {
 // run runs a claimed batch without the lock, which is held before and after.
 func (w *worker[T]) run(batch []T) {
 	s := w.s
+	if len(batch) == 0 {
+		s.yield()
+		return
+	}
 	s.mu.Unlock()
 	w.unlocked = true
-	if len(batch) > 0 {
-		s.engine.run(batch)
-	}
+	s.engine.run(batch)
 	s.lock()
 	w.unlocked = false
 	w.finish(batch)
@@ -233,7 +235,7 @@ func (s *shard) freeDue(b *bucket) {
 // claimed ends the pending state of a timer that has been taken off a due bucket. A plan keeps its slot.
 func (s *shard) claimed(i uint32, n *node) {
 	s.pending--
-	s.rest()
+	s.lastGone()
 	s.counters.fired++
 	if n.deadline < 0 {
 		n.pos = posNone
@@ -264,7 +266,9 @@ func (s *shardOf[T]) runOne() {
 	w := worker[T]{s: s}
 	s.mu.Lock()
 	defer w.end()
-	s.owed--
+	if !s.manual {
+		s.owed--
+	}
 	w.buffer, s.buffer = s.buffer, nil
 	w.run(w.claim())
 	s.kick()
