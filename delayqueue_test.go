@@ -2,10 +2,8 @@ package timingwheel
 
 import (
 	"context"
-	"errors"
 	"math"
 	"runtime"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,26 +28,6 @@ func requireDelayQueue[T any](t *testing.T, q *DelayQueue[T]) {
 	if head, ok := q.heap.min(); ok && q.takers.len() > 0 {
 		require.LessOrEqual(t, q.lookBy, head.due, "D1: nobody looks when the head is due")
 	}
-}
-
-// taken is what a call of Take returned, and how long after the start of the test.
-type taken struct {
-	v   string
-	at  time.Duration
-	err error
-}
-
-// takeAsync starts takers that send what they get; each takes once.
-func takeAsync(ctx context.Context, q *DelayQueue[string], takers int) <-chan taken {
-	start, out := time.Now(), make(chan taken, takers)
-	for range takers {
-		go func() {
-			v, err := q.Take(ctx)
-			out <- taken{v, time.Since(start), err}
-		}()
-		synctest.Wait() // they get in line one after another
-	}
-	return out
 }
 
 func TestDelayQueueOrder(t *testing.T) {
@@ -96,7 +74,7 @@ func TestDelayQueueNeverEarly(t *testing.T) {
 				_, ok := q.Poll()
 				require.False(t, ok, "%v is early", d)
 				require.Nil(t, q.Drain(0), "%v is early", d)
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 			}
 			v, ok := q.Poll()
 			require.True(t, ok, "%v is late", d)
@@ -164,11 +142,10 @@ func TestDelayQueuePushAt(t *testing.T) {
 				time.Sleep(wait - 1)
 				_, ok = q.Poll()
 				require.False(t, ok, "%s: early", name)
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 			}
 			_, ok = q.Poll()
 			require.True(t, ok, "%s: late", name)
-			now = time.Now()
 		}
 	})
 }
@@ -291,7 +268,7 @@ func TestDelayQueueReset(t *testing.T) {
 		require.Equal(t, msec, time.Until(due))
 		time.Sleep(20*msec - 1)
 		require.Equal(t, []string{"c"}, q.Drain(0))
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		require.Equal(t, []string{"b", "a"}, q.Drain(0))
 
 		for name, e := range map[string]*Delayed[string]{
@@ -313,308 +290,6 @@ func TestDelayQueueReset(t *testing.T) {
 		require.True(t, q.Reset(never, math.MaxInt64))
 		time.Sleep(time.Hour)
 		require.Empty(t, q.Drain(0))
-	})
-}
-
-// takerCase is one taker or several that wait while the queue changes.
-var takerCases = map[string]struct {
-	takers  int
-	timeout time.Duration
-	events  func(q *DelayQueue[string]) // begins when all wait, at time zero
-	want    []taken
-}{
-	"take blocks until due": {1, time.Hour, func(q *DelayQueue[string]) {
-		q.Push("a", 5*msec)
-	}, []taken{{"a", 5 * msec, nil}}},
-	"take on an empty queue blocks until push": {1, time.Hour, func(q *DelayQueue[string]) {
-		time.Sleep(7 * msec)
-		q.Push("a", 0)
-	}, []taken{{"a", 7 * msec, nil}}},
-	"timed take gives up": {1, 5 * msec, func(q *DelayQueue[string]) {
-		q.Push("a", 5*msec+1)
-	}, []taken{{"", 5 * msec, context.DeadlineExceeded}}},
-	"timed take on an empty queue gives up": {2, 5 * msec, func(*DelayQueue[string]) {}, []taken{
-		{"", 5 * msec, context.DeadlineExceeded}, {"", 5 * msec, context.DeadlineExceeded},
-	}},
-	"expired element preferred over ended context": {1, 5 * msec, func(q *DelayQueue[string]) {
-		q.Push("a", 5*msec)
-	}, []taken{{"a", 5 * msec, nil}}},
-	"earlier push wakes the taker": {1, time.Hour, func(q *DelayQueue[string]) {
-		q.Push("a", 50*msec)
-		time.Sleep(msec)
-		q.Push("b", msec)
-	}, []taken{{"b", 2 * msec, nil}}},
-	"later push does not": {1, time.Hour, func(q *DelayQueue[string]) {
-		q.Push("a", 5*msec)
-		q.Push("b", 6*msec)
-	}, []taken{{"a", 5 * msec, nil}}},
-	"reset to earlier wakes the taker": {1, time.Hour, func(q *DelayQueue[string]) {
-		q.Push("a", 50*msec)
-		e := q.Push("b", 60*msec)
-		time.Sleep(msec)
-		q.Reset(e, msec)
-	}, []taken{{"b", 2 * msec, nil}}},
-	"reset from never wakes the taker": {1, time.Hour, func(q *DelayQueue[string]) {
-		e := q.Push("a", math.MaxInt64)
-		time.Sleep(msec)
-		q.Reset(e, msec)
-	}, []taken{{"a", 2 * msec, nil}}},
-	"reset of the head to later is not early": {1, time.Hour, func(q *DelayQueue[string]) {
-		e := q.Push("a", 5*msec)
-		time.Sleep(msec)
-		q.Reset(e, 9*msec)
-	}, []taken{{"a", 10 * msec, nil}}},
-	"removed head makes the next one due in time": {1, time.Hour, func(q *DelayQueue[string]) {
-		e := q.Push("a", 5*msec)
-		q.Push("b", 8*msec)
-		time.Sleep(msec)
-		q.Remove(e)
-	}, []taken{{"b", 8 * msec, nil}}},
-	"three takers, three elements": {3, time.Hour, func(q *DelayQueue[string]) {
-		q.Push("c", 30*msec)
-		q.Push("a", 10*msec)
-		q.Push("b", 20*msec)
-	}, []taken{{"a", 10 * msec, nil}, {"b", 20 * msec, nil}, {"c", 30 * msec, nil}}},
-	"a head taken by a poll is another taker's no more": {1, time.Hour, func(q *DelayQueue[string]) {
-		q.Push("a", 0)
-		q.Poll()
-		q.Push("b", 3*msec)
-	}, []taken{{"b", 3 * msec, nil}}},
-	// Trap 10: the second of two elements came when the first taker's old timer rang.
-	"item due at 250ms came at 2s": {2, time.Hour, func(q *DelayQueue[string]) {
-		q.Push("far", 2*time.Second)
-		time.Sleep(100 * msec)
-		q.Push("near", 150*msec)
-		q.Push("near", 150*msec)
-	}, []taken{{"near", 250 * msec, nil}, {"near", 250 * msec, nil}}},
-	"two pushes, one wake-up token": {3, time.Hour, func(q *DelayQueue[string]) {
-		q.Push("now", 0)
-		q.Push("now", 0)
-		q.Push("now", 0)
-	}, []taken{{"now", 0, nil}, {"now", 0, nil}, {"now", 0, nil}}},
-}
-
-func TestDelayQueueTakers(t *testing.T) {
-	t.Parallel()
-	for name, tt := range takerCases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(context.Background(), tt.timeout)
-				defer cancel()
-				var q DelayQueue[string]
-				out := takeAsync(ctx, &q, tt.takers)
-				tt.events(&q)
-				requireDelayQueue(t, &q)
-				for _, want := range tt.want {
-					require.Equal(t, want, <-out)
-				}
-			})
-		})
-	}
-}
-
-// Trap 10: the front taker is told of a new head and gives up at the same moment. Whether it sees the token
-// or the end of its context, the other one must learn of the head.
-func TestDelayQueueCancelledTakerSwallowsToken(t *testing.T) {
-	t.Parallel()
-	for range 100 { // select picks at random
-		synctest.Test(t, func(t *testing.T) {
-			var q DelayQueue[string]
-			q.Push("far", 2*time.Second)
-			ctx, cancel := context.WithCancel(context.Background())
-			front := takeAsync(ctx, &q, 1)
-			second := takeAsync(context.Background(), &q, 1)
-			q.Push("near", 250*msec)
-			cancel()
-			require.ErrorIs(t, (<-front).err, context.Canceled)
-			requireDelayQueue(t, &q)
-			require.Equal(t, taken{"near", 250 * msec, nil}, <-second)
-		})
-	}
-}
-
-// lookCounter is a context that counts how often takers look at the queue, and looks at it itself: user
-// code runs unlocked.
-type lookCounter struct {
-	context.Context
-	queue *DelayQueue[string]
-	looks atomic.Int32
-}
-
-func (c *lookCounter) Err() error {
-	c.queue.Len()
-	c.looks.Add(1)
-	return c.Context.Err()
-}
-
-// Only the front one of many takers watches the clock, and what does not concern the head wakes nobody.
-func TestDelayQueueOneTakerWatchesTheClock(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		parent, cancel := context.WithCancel(context.Background())
-		var q DelayQueue[string]
-		ctx := &lookCounter{Context: parent, queue: &q}
-		looks := func() int32 {
-			synctest.Wait()
-			return ctx.looks.Swap(0)
-		}
-		q.Push("never", math.MaxInt64)
-		head := q.Push("head", 9*msec)
-		out := takeAsync(ctx, &q, 100)
-		require.EqualValues(t, 100, looks(), "each looks once")
-		for range 50 {
-			q.Remove(q.Push("behind the head", time.Hour))
-		}
-		require.Zero(t, looks())
-		q.Reset(head, 5*msec)
-		require.EqualValues(t, 1, looks(), "the front one sets its timer anew")
-		require.Equal(t, taken{"head", 5 * msec, nil}, <-out)
-		time.Sleep(time.Hour)
-		require.EqualValues(t, 1, looks(), "the front one takes, nobody waits for what never comes")
-		cancel()
-	})
-}
-
-// The index of another queue's element must not even be read: it is guarded by the other queue's lock.
-func TestDelayQueueForeignElementRace(t *testing.T) {
-	t.Parallel()
-	var q, other DelayQueue[int]
-	e := other.Push(0, time.Hour)
-	q.Push(0, time.Hour)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for i := range 100 {
-			other.Reset(e, time.Duration(i))
-		}
-	}()
-	for range 100 {
-		require.False(t, q.Remove(e))
-		require.False(t, q.Reset(e, 0))
-	}
-	<-done
-}
-
-func TestDelayQueueDoneContext(t *testing.T) {
-	t.Parallel()
-	var q DelayQueue[string]
-	ctx, cancel := context.WithCancelCause(context.Background())
-	cancel(errors.New("cause"))
-	q.Push("later", time.Hour)
-	_, err := q.Take(ctx)
-	require.Equal(t, context.Canceled, err)
-	q.Push("due", 0)
-	v, err := q.Take(ctx)
-	require.NoError(t, err)
-	require.Equal(t, "due", v)
-	require.Equal(t, 1, q.Len())
-}
-
-func TestDelayQueueChannel(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var q DelayQueue[int]
-		ctx, cancel := context.WithCancel(context.Background())
-		ch := q.Channel(ctx, 0)
-		for i := range 5 {
-			q.Push(i, time.Duration(5-i)*msec)
-		}
-		start := time.Now()
-		for i := range 4 {
-			require.Equal(t, 4-i, <-ch)
-			require.Equal(t, time.Duration(i+1)*msec, time.Since(start))
-		}
-		cancel()
-		_, open := <-ch
-		require.False(t, open)
-		require.Equal(t, 1, q.Len())
-		require.PanicsWithValue(t, "timingwheel: DelayQueue.Channel: size is -3, want 0 or more", func() { q.Channel(ctx, -3) })
-		time.Sleep(msec)
-		_, open = <-q.Channel(ctx, 8)
-		require.False(t, open, "the context has ended before the call")
-		require.Equal(t, []int{0}, q.Drain(0))
-	})
-}
-
-// Nobody receives: the buffer fills, one element is in the feeder's hand, the rest waits. When the context
-// ends, what the feeder holds is back in its old place, under its own due time, and its handle works.
-func TestDelayQueueChannelPutsBack(t *testing.T) {
-	t.Parallel()
-	for _, size := range []int{0, 1, 3} {
-		synctest.Test(t, func(t *testing.T) {
-			var q DelayQueue[int]
-			var elements []*Delayed[int]
-			for i := range 6 {
-				elements = append(elements, q.Push(i, msec)) // all tie
-			}
-			due, _ := elements[size].Due()
-			ctx, cancel := context.WithCancel(context.Background())
-			ch := q.Channel(ctx, size)
-			time.Sleep(2 * msec)
-			synctest.Wait()
-			require.Equal(t, 6-size-1, q.Len())
-			require.False(t, q.Remove(elements[size]), "it is in the feeder's hand")
-			require.False(t, q.Reset(elements[size], 0))
-			cancel()
-			var got []int
-			for v := range ch {
-				got = append(got, v)
-			}
-			require.Len(t, got, size)
-			back, ok := elements[size].Due()
-			require.True(t, ok)
-			require.Equal(t, due, back)
-			requireDelayQueue(t, &q)
-			require.Equal(t, []int{0, 1, 2, 3, 4, 5}, append(got, q.Drain(0)...))
-		})
-	}
-}
-
-// A head that the feeder puts back is earlier than what a waiting taker knows of.
-func TestDelayQueueChannelPutBackWakesTaker(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var q DelayQueue[string]
-		ctx, cancel := context.WithCancel(context.Background())
-		q.Channel(ctx, 0)
-		q.Push("a", 0)
-		synctest.Wait()
-		out := takeAsync(context.Background(), &q, 1)
-		cancel()
-		require.Equal(t, taken{"a", 0, nil}, <-out)
-	})
-}
-
-func TestDelayQueueAll(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var q DelayQueue[int]
-		ctx, cancel := context.WithTimeout(context.Background(), 10*msec)
-		defer cancel()
-		all := q.All(ctx)
-		for i := range 20 {
-			q.Push(i, time.Duration(i)*msec)
-		}
-		var got []int
-		for v := range all {
-			got = append(got, v)
-			if len(got) == 3 {
-				break
-			}
-		}
-		require.Equal(t, []int{0, 1, 2}, got)
-		require.Equal(t, 17, q.Len(), "a break loses nothing")
-		for v := range all {
-			got = append(got, v)
-			if v == 5 {
-				time.Sleep(time.Hour) // the context ends meanwhile
-			}
-		}
-		require.Equal(t, []int{0, 1, 2, 3, 4, 5}, got)
-		require.Equal(t, 14, q.Len(), "what was due when the context ended stays")
-		for range all {
-			require.Fail(t, "the context has ended")
-		}
 	})
 }
 

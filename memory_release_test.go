@@ -108,11 +108,11 @@ func TestPayloadIsReleased(t *testing.T) {
 	require.True(t, timer.Stop())
 	collected(t, r, "the payload of a stopped timer")
 
-	timer, r = addResource(w, 0)
+	_, r = addResource(w, 0)
 	await(t, "it expires", func() bool { return expired.Load() == 1 })
 	collected(t, r, "an expired payload")
 
-	timer, r = addResource(w, time.Hour)
+	_, r = addResource(w, time.Hour)
 	require.Len(t, w.RemoveAll(), 2)
 	collected(t, r, "a removed payload")
 	assert.False(t, keep.Stop())
