@@ -4,8 +4,23 @@ package timingwheel
 
 import (
 	"syscall"
+	"testing"
 	"time"
+	"unsafe"
 )
+
+// unscanned is a slice in memory that the garbage collector does not know. The runtime's timer heap keeps
+// what it refers to alive.
+func unscanned(b *testing.B, n int) []*time.Timer {
+	b.Helper()
+	size := n * int(unsafe.Sizeof((*time.Timer)(nil)))
+	mem, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = syscall.Munmap(mem) })
+	return unsafe.Slice((**time.Timer)(unsafe.Pointer(&mem[0])), n)
+}
 
 // contextSwitches is how often the process has given up the processor by itself.
 func contextSwitches() int64 {

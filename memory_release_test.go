@@ -108,13 +108,15 @@ func TestPayloadIsReleased(t *testing.T) {
 	require.True(t, timer.Stop())
 	collected(t, r, "the payload of a stopped timer")
 
-	_, r = addResource(w, 0)
+	timer, r = addResource(w, 0)
 	await(t, "it expires", func() bool { return expired.Load() == 1 })
 	collected(t, r, "an expired payload")
+	assert.False(t, timer.Stop())
 
-	_, r = addResource(w, time.Hour)
+	timer, r = addResource(w, time.Hour)
 	require.Len(t, w.RemoveAll(), 2)
 	collected(t, r, "a removed payload")
+	assert.False(t, timer.Stop())
 	assert.False(t, keep.Stop())
 
 	timer, r = addResource(w, time.Hour)

@@ -144,7 +144,7 @@ func TestNothingIsClaimedAfterStop(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := executor(t)
-			for range max(scaled(100), 5) {
+			for range max(scaled(30), 5) {
 				tw, err := New(Options{Executor: e, Shards: 2, Tick: 10 * time.Microsecond})
 				require.NoError(t, err)
 				var link func()
