@@ -5,9 +5,13 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 # Of the benchmarks: which, and how often. Published figures take at least 6 runs.
-BENCH ?= .
+bench: BENCH ?= .
 bench: COUNT ?= 6
+bench-std: BENCH ?= $(TARGETS)
 bench-std: COUNT ?= 3
+
+# What the targets of docs/benchmarks.md are about, at their sizes: some 2 minutes for each COUNT.
+TARGETS := ^Benchmark(ArmStop|Postpone|Churn|Fill|GC|Burst|BurstBlocking|Blocked|Spread|ArmDuringBurst|Idle)$$/./pending=(1k|1M|10M|10k|2k)$$|^BenchmarkManual$$/././pending=1k$$
 
 .PHONY: help
 help: ## this list
