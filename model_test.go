@@ -299,6 +299,7 @@ func (m *model) advance(to int64) {
 	tick := m.tickOf()
 	collected := m.collect(func(e *modelTimer) bool { return e.tick <= tick })
 	eager, again := m.eager, m.unwound
+	m.unwound = true // also where a panic passes through here, to whoever has run the callback that called this
 	got, ran, ok := m.run(func() int { return m.sut.advance(m.time(to)) })
 	m.unwound = !ok
 	switch {
@@ -314,8 +315,10 @@ func (m *model) flush() {
 	want := len(m.pending)
 	m.loose = true
 	m.collect(func(*modelTimer) bool { return true })
+	again := m.unwound
+	m.unwound = true // as in advance
 	got, _, ok := m.run(m.sut.flush)
-	m.unwound = m.unwound || !ok
+	m.unwound = again || !ok
 	if ok && got != want {
 		m.failf("Flush: %d, want %d", got, want)
 	}
