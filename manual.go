@@ -88,11 +88,15 @@ func (s *shardOf[T]) handBucket(tick int64) int {
 	total := 0
 	var marked []*bucket
 	for b := s.due.head; b != nil; b = b.next {
-		if b.at <= tick && !b.handed {
-			b.handed = true
-			total += b.live
-			marked = append(marked, b)
+		if b.handed {
+			continue
 		}
+		if b.at > tick {
+			break // a call takes the first timer in the list, so calls are given in that order
+		}
+		b.handed = true
+		total += b.live
+		marked = append(marked, b)
 	}
 	returned := false
 	defer func() {
