@@ -7,6 +7,7 @@ const (
 	bucketQueued    = iota // in its slot and in the queue of buckets
 	bucketCascading        // expired; its timers move to finer wheels
 	bucketDue              // expired; its timers wait to be claimed
+	bucketFresh            // Manual: its timers became due since the last Advance began, and wait for the next
 )
 
 // bucket is the timers of one slot: an unrolled list of node indices. A bucket that expires leaves its
@@ -24,7 +25,6 @@ type bucket struct {
 	heapIndex  int32
 	state      uint8
 	flush      bool    // bucketDue: run whatever the deadline says
-	handed     bool    // Manual: the executor has been given the calls for it
 	next       *bucket // in a bucketList
 }
 
@@ -57,28 +57,6 @@ func (l *bucketList) pop() *bucket {
 	}
 	b.next = nil
 	return b
-}
-
-func (l *bucketList) len() int {
-	n := 0
-	for b := l.head; b != nil; b = b.next {
-		n++
-	}
-	return n
-}
-
-// join moves all of o behind l.
-func (l *bucketList) join(o *bucketList) {
-	if o.head == nil {
-		return
-	}
-	if l.tail == nil {
-		l.head = o.head
-	} else {
-		l.tail.next = o.head
-	}
-	l.tail = o.tail
-	*o = bucketList{}
 }
 
 // bucketStore keeps the buckets of a shard, their chunks and the nodes that the chunks' entries name.

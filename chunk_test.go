@@ -112,30 +112,27 @@ func TestPagerAgainstReference(t *testing.T) {
 
 func TestBucketListIsFirstInFirstOut(t *testing.T) {
 	t.Parallel()
-	var l, o bucketList
+	var l bucketList
 	b := make([]*bucket, 6)
 	for i := range b {
 		b[i] = &bucket{id: uint32(i)}
 	}
-	l.join(&o) // of nothing to nothing
-	require.Zero(t, l.len())
-	o.push(b[0])
-	l.join(&o)
-	l.push(b[1])
-	o.push(b[2])
-	o.push(b[3])
-	l.join(&o)
-	l.join(&o) // of nothing
-	require.Zero(t, o.len())
-	l.push(b[4])
-	require.Equal(t, 5, l.len())
-	for i := range 5 {
+	for _, i := range []int{0, 1, 2} {
+		l.push(b[i])
+	}
+	require.Same(t, b[0], l.pop())
+	l.push(b[3])
+	for _, i := range []int{1, 2, 3} {
 		require.Same(t, b[i], l.pop())
+		require.Nil(t, b[i].next)
 	}
 	require.Nil(t, l.head)
 	require.Nil(t, l.tail)
+	l.push(b[4])
 	l.push(b[5])
+	require.Same(t, b[4], l.pop())
 	require.Same(t, b[5], l.pop())
+	require.Nil(t, l.head)
 }
 
 // chunksUsed is the number of chunks that lists hold.

@@ -374,28 +374,3 @@ func TestWheelStoppedByItsCallback(t *testing.T) {
 	require.NoError(t, s.Shutdown(t.Context()))
 	require.Empty(t, s.to(2*day))
 }
-
-// What a Flush has handed to the executor is pending until the call begins: a Reset takes it back.
-func TestResetTakesBackWhatAFlushHasHanded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		h := &heldCalls{}
-		tw, err := New(Options{Executor: h, Shards: 1})
-		require.NoError(t, err)
-		defer tw.Stop()
-		var ran []string
-		note := func(name string) func() { return func() { ran = append(ran, name) } }
-		a, b := tw.AfterFunc(time.Hour, note("a")), tw.AfterFunc(time.Hour, note("b"))
-		tw.AfterFunc(time.Minute, note("c"))
-		require.Equal(t, 3, tw.Flush())
-		synctest.Wait()
-		require.True(t, a.Reset(2*time.Hour))
-		require.True(t, b.Reset(time.Second))
-		h.run()
-		require.Equal(t, []string{"c"}, ran)
-		time.Sleep(3 * time.Hour)
-		synctest.Wait()
-		h.run()
-		require.Equal(t, []string{"c", "b", "a"}, ran)
-	})
-}

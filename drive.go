@@ -101,29 +101,39 @@ func (s *shard) yield() {
 // calls is the number of calls that the executor has still to be given: one for each batch that is due.
 func (s *shard) calls() int { return (s.ready+s.batch-1)/s.batch - s.owed }
 
-// handOver gives the executor its calls, with no lock held. It reports whether there was any.
+// handOver gives the executor its calls, with no lock held. It reports whether there was any. What
+// becomes due meanwhile waits, so that a chain of zero delays that runs here does not keep the driver.
 func (s *shard) handOver() bool {
 	n := s.calls()
-	for k := 0; k < n && !s.stopped; k++ {
+	s.handUpTo(n)
+	return n > 0
+}
+
+// handUpTo gives the executor up to n of the calls that are still to be given.
+func (s *shard) handUpTo(n int) {
+	for ; n > 0 && !s.stopped && s.calls() > 0; n-- {
 		s.handOne()
 	}
-	return n > 0
 }
 
 // handOne calls the executor without the lock, which is held before and after. The call counts as
 // something that runs until it returns, so that the executor may be closed after Shutdown.
+//
+// Where the executor unwinds, or a callback that it runs here does, nobody knows whether it has kept the
+// call. If it has not begun it is not counted then: a call too many does nothing, one too few would leave
+// a timer that is due without one.
 func (s *shard) handOne() {
 	s.handing++
-	if !s.manual { // there b.handed keeps account
-		s.owed++
-	}
+	s.owed++
+	before := s.owed
 	s.mu.Unlock()
 	returned := false
 	defer func() {
 		s.mu.Lock()
 		s.handing--
 		s.settle()
-		if !returned { // a callback that the executor runs here has called runtime.Goexit or is panicking
+		if !returned {
+			s.owed = min(s.owed, before-1)
 			s.mu.Unlock()
 		}
 	}()

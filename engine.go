@@ -124,7 +124,7 @@ func (s *shard) nextDue() (int64, bool) {
 		return 0, false
 	}
 	tick := s.cur // something has expired and waits to be moved or claimed
-	if s.ready == 0 && !s.cascading() {
+	if s.ready == 0 && !holdsTimers(&s.fresh) && !holdsTimers(&s.cascade) {
 		s.dropEmptyTop()
 		if top, ok := s.queue.min(); ok {
 			tick = top.key
@@ -136,9 +136,9 @@ func (s *shard) nextDue() (int64, bool) {
 	return tick * s.ticks.d, true
 }
 
-// cascading reports whether timers are on their way to finer wheels.
-func (s *shard) cascading() bool {
-	for b := s.cascade.head; b != nil; b = b.next {
+// holdsTimers reports whether a bucket of the list has pending timers.
+func holdsTimers(l *bucketList) bool {
+	for b := l.head; b != nil; b = b.next {
 		if b.live > 0 {
 			return true
 		}

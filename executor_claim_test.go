@@ -2,6 +2,7 @@ package timingwheel
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -141,4 +142,29 @@ func TestFlushedIsPendingUntilItStarts(t *testing.T) {
 	require.Equal(t, 3, tw.Flush(), "a Reset timer can be flushed again")
 	await(t, "the rest run", func() bool { h.release(); return len(ran) == 5 })
 	assert.Zero(t, tw.Len())
+}
+
+// What a Flush has handed to the executor is pending until the call begins: a Reset takes it back.
+func TestResetTakesBackWhatAFlushHasHanded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &held{}
+		tw, err := New(Options{Executor: h, Shards: 1})
+		require.NoError(t, err)
+		defer tw.Stop()
+		var ran []string
+		note := func(name string) func() { return func() { ran = append(ran, name) } }
+		a, b := tw.AfterFunc(time.Hour, note("a")), tw.AfterFunc(time.Hour, note("b"))
+		tw.AfterFunc(time.Minute, note("c"))
+		require.Equal(t, 3, tw.Flush())
+		synctest.Wait()
+		require.True(t, a.Reset(2*time.Hour))
+		require.True(t, b.Reset(time.Second))
+		h.release()
+		require.Equal(t, []string{"c"}, ran)
+		time.Sleep(3 * time.Hour)
+		synctest.Wait()
+		h.release()
+		require.Equal(t, []string{"c", "b", "a"}, ran)
+	})
 }

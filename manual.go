@@ -19,42 +19,47 @@ func (e *engine[T]) advanceTo(t time.Time) int {
 	defer e.advancing.Store(false)
 	now, _ := e.instant(t)
 	now = min(now, math.MaxInt64-1) // the last reading is never reached: it stands for "not at all"
+	due := 0
 	for _, s := range e.shards {
-		s.advance(now)
+		due += s.advance(now)
 	}
-	return e.runDue()
+	return e.dispatch(due)
 }
 
-// runDue runs the due timers of all shards in order of ticks.
+// dispatch runs what is due in Manual mode, or hands it over. It returns how many timers it has claimed,
+// or else the given number.
+func (e *engine[T]) dispatch(due int) int {
+	if e.executor == Inline {
+		return e.runDue()
+	}
+	e.handDue()
+	return due
+}
+
+// runDue runs the due timers of all shards in order of ticks and returns how many it has claimed.
 func (e *engine[T]) runDue() int {
 	total := 0
 	for {
 		var s *shardOf[T]
 		first := int64(never)
 		for _, c := range e.shards {
-			if at := c.firstUnhanded(); at < first {
+			if at := c.firstDueTick(); at < first {
 				s, first = c, at
 			}
 		}
 		if s == nil {
 			return total
 		}
-		if e.executor == Inline {
-			total += s.runBucket(first)
-		} else {
-			total += s.handBucket(first)
-		}
+		total += s.runBucket(first)
 	}
 }
 
-// firstUnhanded is the tick of the first due bucket that has not been handed to the executor.
-func (s *shard) firstUnhanded() int64 {
+// firstDueTick is the tick of the first due bucket with timers.
+func (s *shard) firstDueTick() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for b := s.due.head; b != nil; b = b.next {
-		if b.live > 0 && !b.handed {
-			return b.at
-		}
+	if b := s.firstDue(); b != nil {
+		return b.at
 	}
 	return never
 }
@@ -81,55 +86,57 @@ func (s *shard) dueBefore(tick int64) bool {
 	return b != nil && b.at < tick
 }
 
-// handBucket hands what is due at the tick to the executor and returns how many timers that is. Where
-// a callback that the executor runs here unwinds, the next Advance hands over what is left.
-func (s *shardOf[T]) handBucket(tick int64) int {
-	s.mu.Lock()
-	total := 0
-	var marked []*bucket
-	for b := s.due.head; b != nil; b = b.next {
-		if b.handed {
-			continue
-		}
-		if b.at > tick {
-			break // a call takes the first timer in the list, so calls are given in that order
-		}
-		b.handed = true
-		total += b.live
-		marked = append(marked, b)
-	}
-	returned := false
-	defer func() {
-		if !returned {
-			s.mu.Lock()
-			for _, b := range marked {
-				b.handed = false
-			}
-		}
-		s.mu.Unlock()
-	}()
-	for k := 0; k < (total+s.batch-1)/s.batch && !s.stopped; k++ {
-		s.handOne()
-	}
-	returned = true
-	return total
+// handover is calls that the executor of a Manual wheel is to be given for one due bucket.
+type handover struct {
+	tick  int64
+	shard *shard
+	calls int
 }
 
-// advance moves the clock of one shard and gathers what has become due. Timers are armed relative to
-// the old clock until that is done; the lock is held throughout.
-func (s *shard) advance(now int64) {
+// handDue gives the executor the calls for what is due, in order of ticks. A call takes the first timer
+// of its shard that is due, so the plan only says whose turn it is: callbacks that the executor runs here
+// may claim, stop or flush what the plan has later.
+func (e *engine[T]) handDue() {
+	var plan []handover
+	for _, s := range e.shards {
+		plan = s.planCalls(plan)
+	}
+	slices.SortStableFunc(plan, func(a, b handover) int { return cmp.Compare(a.tick, b.tick) })
+	for _, h := range plan {
+		h.shard.mu.Lock()
+		h.shard.handUpTo(h.calls)
+		h.shard.mu.Unlock()
+	}
+}
+
+// planCalls appends the calls for each due bucket of the shard. After a Flush its buckets may be out of
+// the order of ticks; the calls are for the first in the list nevertheless.
+func (s *shard) planCalls(plan []handover) []handover {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	timers, given, tick := 0, s.owed, int64(0)
+	for b := s.due.head; b != nil; b = b.next {
+		timers += b.live
+		tick = max(tick, b.at)
+		if calls := (timers+s.batch-1)/s.batch - given; calls > 0 {
+			plan = append(plan, handover{tick, s, calls})
+			given += calls
+		}
+	}
+	return plan
+}
+
+// advance moves the clock of one shard and gathers what has become due. It returns how many timers that
+// is, with those that an Advance which unwound has not handed over. Timers are armed relative to the old
+// clock until that is done; the lock is held throughout.
+func (s *shard) advance(now int64) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
-		return
+		return 0
 	}
-	s.due.join(&s.fresh)
-	s.prompt = nil
-	for n := s.due.len(); n > 0; n-- {
-		b := s.due.pop()
-		s.ready -= b.live
-		s.gather(b)
-	}
+	waiting := min(s.ready, s.owed*s.batch)
+	s.admit()
 	tick := s.ticks.floor(max(now, s.now))
 	for {
 		top, ok := s.queue.min()
@@ -148,10 +155,22 @@ func (s *shard) advance(now int64) {
 	s.cur = max(s.cur, tick)
 	s.observe(now)
 	s.checkLocked()
+	return s.ready - waiting
 }
 
-// gather makes a bucket due that has left its slot or waited for this Advance: timers of a coarse level
-// and postponed ones go to where they belong now, the others stay, in the order in which they were armed.
+// admit makes due what became so since the last Advance began.
+func (s *shard) admit() {
+	for s.fresh.head != nil {
+		b := s.fresh.pop()
+		b.state = bucketDue
+		s.ready += b.live
+		s.due.push(b)
+	}
+	s.prompt = nil
+}
+
+// gather makes a bucket due that has left its slot: timers of a coarse level and postponed ones go to
+// where they belong now, the others stay, in the order in which they were armed.
 func (s *shard) gather(b *bucket) {
 	due := s.scratch[:0]
 	var idx [chunkSize]uint32
@@ -159,7 +178,7 @@ func (s *shard) gather(b *bucket) {
 		for _, i := range idx[:s.drainChunk(b, &idx)] {
 			n := s.nodes.must(i)
 			switch {
-			case b.flush || b.level == 0 && n.due() <= b.horizon:
+			case b.level == 0 && n.due() <= b.horizon:
 				due = append(due, i)
 			default:
 				s.place(i, n, s.ticks.ceil(n.due()))
@@ -170,7 +189,7 @@ func (s *shard) gather(b *bucket) {
 		}
 	}
 	if len(due) == 0 {
-		s.freeDue(b)
+		s.freeBucket(b)
 		return
 	}
 	byArming := func(i, j uint32) int { return cmp.Compare(s.armedAt(i), s.armedAt(j)) }

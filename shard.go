@@ -180,8 +180,10 @@ func (s *shard) put(i uint32, n *node, deadline int64) {
 		return
 	}
 	s.append(s.promptBucket(), i, n)
-	s.ready++
-	s.kick()
+	if !s.manual {
+		s.ready++
+		s.kick()
+	}
 }
 
 // promptBucket returns the bucket for timers that are due now and that no level's bucket brings. In
@@ -191,10 +193,12 @@ func (s *shard) promptBucket() *bucket {
 	b := s.prompt
 	if b == nil {
 		b = s.newBucket()
-		b.state, b.at = bucketDue, s.cur
+		b.at = s.cur
 		if s.manual {
+			b.state = bucketFresh
 			s.fresh.push(b)
 		} else {
+			b.state = bucketDue
 			s.due.push(b)
 		}
 		s.prompt = b
@@ -271,7 +275,7 @@ func (s *shard) hasten(i uint32, n *node) {
 	b := s.all[s.chunks.meta(n.pos>>chunkShift).owner]
 	due := n.due()
 	late := b.state == bucketCascading || b.state == bucketQueued && (due <= s.now || s.ticks.ceil(due) < b.at)
-	if !late && !b.flush && !(s.manual && b.state == bucketDue) {
+	if !late && !b.flush && !(s.manual && b.state >= bucketDue) {
 		return
 	}
 	s.detach(n)

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -257,35 +256,11 @@ func TestWakeupsAreCounted(t *testing.T) {
 	}
 }
 
-// heldCalls is an executor that keeps its calls.
-type heldCalls struct {
-	mu    sync.Mutex
-	calls []func()
-}
-
-func (h *heldCalls) Go(f func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.calls = append(h.calls, f)
-}
-
-// run makes the calls and returns how many.
-func (h *heldCalls) run() int {
-	h.mu.Lock()
-	calls := h.calls
-	h.calls = nil
-	h.mu.Unlock()
-	for _, f := range calls {
-		f()
-	}
-	return len(calls)
-}
-
 // A first batch of one payload once kept all later ones at that size; an executor, which is given one call for
 // each 256 payloads, then never got to the others.
 func TestBatchesGrowAfterASingleExpiry(t *testing.T) {
 	t.Parallel()
-	for _, executor := range []Executor{Inline, &heldCalls{}} {
+	for _, executor := range []Executor{Inline, &held{}} {
 		var batches []int
 		w, err := NewTimeouts(Options{Manual: true, Executor: executor}, func(expired []int) {
 			batches = append(batches, len(expired))
@@ -297,8 +272,8 @@ func TestBatchesGrowAfterASingleExpiry(t *testing.T) {
 				w.Add(msec, n)
 			}
 			require.Equal(t, n, w.Advance(w.Now().Add(time.Second)))
-			if h, ok := executor.(*heldCalls); ok {
-				require.Equal(t, (n+batchMax-1)/batchMax, h.run())
+			if h, ok := executor.(*held); ok {
+				require.Equal(t, (n+batchMax-1)/batchMax, h.release())
 			}
 			require.Zero(t, w.Len())
 			require.Len(t, batches, (n+batchMax-1)/batchMax)

@@ -137,7 +137,7 @@ func (tw *TimingWheel) Flush() int {
 		n += s.flush()
 	}
 	if tw.engine.manual {
-		tw.engine.runDue()
+		tw.engine.dispatch(n)
 	}
 	return n
 }

@@ -266,9 +266,7 @@ func (s *shardOf[T]) runOne() {
 	w := worker[T]{s: s}
 	s.mu.Lock()
 	defer w.end()
-	if !s.manual {
-		s.owed--
-	}
+	s.owed = max(s.owed-1, 0)
 	w.buffer, s.buffer = s.buffer, nil
 	w.run(w.claim())
 	s.kick()
