@@ -7,6 +7,7 @@ const (
 	bucketQueued    = iota // in its slot and in the queue of buckets
 	bucketCascading        // expired; its timers move to finer wheels
 	bucketDue              // expired; its timers wait to be claimed
+	bucketHeld             // a worker's lot
 	bucketFresh            // Manual: its timers became due since the last Advance began, and wait for the next
 )
 

@@ -22,9 +22,9 @@ func (s *shard) wake() {
 // for the next Advance.
 func (s *shard) kick() {
 	switch {
-	case s.manual || s.ready == 0 && s.cascade.head == nil:
+	case s.manual:
 	case s.pooled:
-		if s.spares == 0 {
+		if s.spares == 0 && (s.ready > 0 || s.cascade.head != nil || s.lotsReady()) {
 			s.spares++
 			s.host.spawn()
 		}

@@ -85,6 +85,7 @@ func (e *engine[T]) pending() int {
 	n := 0
 	for _, s := range e.shards {
 		s.mu.Lock()
+		s.settleLots()
 		n += s.pending
 		s.mu.Unlock()
 	}
@@ -120,11 +121,12 @@ func (e *engine[T]) next() (at time.Time, ok bool) {
 func (s *shard) nextDue() (int64, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.settleLots()
 	if s.pending == 0 {
 		return 0, false
 	}
 	tick := s.cur // something has expired and waits to be moved or claimed
-	if s.ready == 0 && !holdsTimers(&s.fresh) && !holdsTimers(&s.cascade) {
+	if s.ready == 0 && len(s.lots) == 0 && !holdsTimers(&s.fresh) && !holdsTimers(&s.cascade) {
 		s.dropEmptyTop()
 		if top, ok := s.queue.min(); ok {
 			tick = top.key

@@ -4,6 +4,7 @@ package timingwheel
 func (s *shard) flush() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.recallLots()
 	n := s.pending
 	s.prompt, s.flushed = nil, 0
 	for _, b := range s.takeAll() {
@@ -24,6 +25,7 @@ func (s *shard) flush() int {
 func (s *shardOf[T]) removeAll() []T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.recallLots()
 	values := make([]T, 0, s.pending)
 	var idx [chunkSize]uint32
 	for _, b := range s.takeAll() {

@@ -4,3 +4,6 @@ package timingwheel
 
 // checkLocked verifies the shard under the build tag invariants, and is nothing otherwise.
 func (s *shard) checkLocked() {}
+
+// firstLot is the size of a shard's first lot.
+const firstLot = 1

@@ -36,24 +36,28 @@ type shard struct {
 	bucketStore
 	funcs []*[pageSize]func() // the payloads, where they are callbacks: saves release a call of host
 
-	now     int64 // ns: the latest clock reading; Manual: the clock
-	cur     int64 // ticks: every earlier bucket has been taken
-	pending int   // timers
-	levels  []level
-	queue   minHeap[*bucket]
-	hollow  int        // buckets of queue that all their timers have left
-	cascade bucketList // expired buckets of coarse levels, being moved
-	due     bucketList // expired buckets whose timers may be claimed
-	fresh   bucketList // Manual: what became due since the last Advance began
-	prompt  *bucket    // the bucket of due (Manual: fresh) that takes timers due at once; nil: none is open
-	ready   int        // pending timers in due
-	flushed int        // buckets with flush set
+	now      int64 // ns: the latest clock reading; Manual: the clock
+	cur      int64 // ticks: every earlier bucket has been taken
+	pending  int   // timers
+	levels   []level
+	queue    minHeap[*bucket]
+	hollow   int        // buckets of queue that all their timers have left
+	cascade  bucketList // expired buckets of coarse levels, being moved
+	due      bucketList // expired buckets whose timers may be claimed
+	fresh    bucketList // Manual: what became due since the last Advance began
+	prompt   *bucket    // the bucket of due (Manual: fresh) that takes timers due at once; nil: none is open
+	ready    int        // pending timers in due
+	lots     []*lot     // what workers have taken of due
+	lotSize  int        // timers that the next lot takes
+	spareLot *lot       // of the worker that ended last, for the next one
+	flushed  int        // due buckets with flush set
 
 	alarm      alarm
 	wakeAt     int64 // ticks: when the alarm will go off; never if it will not
 	driving    bool  // a driver is at work and will set the alarm when it is done
 	stopped    bool
 	spares     int                 // workers that were started and have not begun
+	begun      uint                // workers that were started and have begun
 	owed       int                 // calls handed to the executor that have not begun
 	running    int                 // callbacks or batches being run
 	handing    int                 // calls of the executor under way
@@ -77,6 +81,7 @@ func (s *shard) init(c config, h host) {
 	s.levels = make([]level, c.last+1)
 	s.now = c.origin
 	s.cur = c.ticks.floor(c.origin)
+	s.lotSize = firstLot
 	s.wakeAt = never
 	s.relaxAt = -relaxCredit
 }
@@ -226,7 +231,14 @@ func (s *shard) stop(i, gen uint32) bool {
 		s.mu.Unlock()
 		return false
 	}
-	if n.pos >= posInvalid {
+	switch held, late := s.takeBack(n); {
+	case late:
+		s.mu.Unlock()
+		return false
+	case held:
+		s.pending--
+		s.lastGone()
+	case n.pos >= posInvalid:
 		s.pending--
 		s.detach(n)
 	}
@@ -246,6 +258,11 @@ func (s *shard) reset(i, gen uint32, deadline, now int64, rel bool) bool {
 		s.mu.Unlock()
 		return false
 	}
+	held, late := s.takeBack(n)
+	if late {
+		s.mu.Unlock()
+		return false
+	}
 	if s.manual {
 		if rel {
 			deadline = later(s.now, deadline)
@@ -258,6 +275,8 @@ func (s *shard) reset(i, gen uint32, deadline, now int64, rel bool) bool {
 	n.deadline = deadline | n.deadline&planBit
 	s.counters.postponed++
 	switch {
+	case held:
+		s.route(i, n)
 	case n.pos < posInvalid:
 		n.pos = posRerun
 	case deadline < old || s.flushed > 0 || s.manual:
@@ -285,6 +304,7 @@ func (s *shard) hasten(i uint32, n *node) {
 func (s *shard) deadline(i, gen uint32) (time.Time, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.settleLots()
 	n := s.nodes.at(i)
 	if n == nil || n.gen != gen || n.pos < posInvalid {
 		return time.Time{}, false
@@ -296,6 +316,7 @@ func (s *shard) deadline(i, gen uint32) (time.Time, bool) {
 func (s *shard) halt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.recallLots()
 	s.stopped = true
 	s.pending, s.ready, s.flushed, s.hollow = 0, 0, 0, 0
 	s.bucketStore = bucketStore{}

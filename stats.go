@@ -132,6 +132,7 @@ func (e *engine[T]) stats() Stats {
 }
 
 func (s *shard) addStats(st *Stats) {
+	s.settleLots()
 	c := &s.counters
 	st.Pending += s.pending
 	st.Armed += c.armed
@@ -147,6 +148,11 @@ func (s *shard) addStats(st *Stats) {
 			if b.live > 0 {
 				st.Buckets++
 			}
+		}
+	}
+	for _, l := range s.lots {
+		if l.b.live > 0 {
+			st.Buckets++
 		}
 	}
 	levels := 0

@@ -113,6 +113,11 @@ func (s *shard) each(f func(b *bucket) error) error {
 			}
 		}
 	}
+	for _, l := range s.lots {
+		if err := f(l.b); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -213,7 +218,7 @@ func (s *shard) verifySums() error {
 		case b.state == bucketQueued && b.live == 0:
 			hollow++
 		}
-		if b.flush {
+		if b.flush && b.state == bucketDue {
 			flushed++
 		}
 		return nil
@@ -235,6 +240,9 @@ func (s *shard) verifyAlarm() error {
 		if b.live > 0 && b.key < s.wakeAt {
 			return fmt.Errorf("I8: bucket of tick %d, alarm at %d", b.key, s.wakeAt)
 		}
+	}
+	if s.pooled && s.spares == 0 && s.lotsReady() {
+		return fmt.Errorf("I9: what is left of a lot waits and no spare comes")
 	}
 	if s.pooled && (s.ready > 0 || s.cascade.head != nil) && s.spares == 0 && s.serving == s.running {
 		return fmt.Errorf("I9: %d timers are due and nobody comes", s.ready)

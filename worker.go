@@ -29,7 +29,7 @@ func (s *shardOf[T]) drop(i uint32) {
 	s.values[i>>pageShift][i&pageMask] = zero
 }
 
-func (s *shardOf[T]) clear() { s.values, s.buffer = nil, nil }
+func (s *shardOf[T]) clear() { s.values, s.buffer, s.spareLot = nil, nil, nil }
 
 func (s *shardOf[T]) spawn() { go s.begin() }
 
@@ -50,6 +50,8 @@ func (s *shardOf[T]) arm(deadline int64, v T) Timer {
 func (s *shardOf[T]) begin() {
 	s.lock()
 	s.spares--
+	s.begun++
+	s.recallLots()
 	s.serve()
 }
 
@@ -73,11 +75,10 @@ func (s *shardOf[T]) serve() {
 	s.serving++
 	for s.ready > 0 || s.cascade.head != nil {
 		if s.ready > 0 {
-			batch := w.claim()
-			s.kick()
-			w.run(batch)
+			w.work()
 		}
-		if s.cascade.head != nil && (s.ready == 0 || w.claims&15 == 0) {
+		if s.cascade.head != nil && (s.ready == 0 || w.unmoved >= 16) {
+			w.unmoved = 0
 			s.move()
 			s.yield()
 			s.look()
@@ -85,13 +86,90 @@ func (s *shardOf[T]) serve() {
 	}
 }
 
+// work claims and runs what is due: a lot of callbacks, or one of them, or one batch of payloads. Lots grow
+// while callbacks are so quick that the spare worker does not get to begin meanwhile.
+func (w *worker[T]) work() {
+	s := w.s
+	begun := s.begun
+	if s.batch == 1 && s.lotSize > 1 && s.ready > 1 && w.takeLot() {
+		s.kick()
+		w.runLot()
+	} else {
+		batch := w.claim()
+		s.kick()
+		w.run(batch)
+	}
+	if s.begun == begun {
+		s.lotSize = min(2*s.lotSize, chunkSize)
+	}
+}
+
+// takeLot reports whether there is a lot to be run.
+func (w *worker[T]) takeLot() bool {
+	s := w.s
+	s.recallIdleLots()
+	if w.lot == nil {
+		w.lot, s.spareLot = s.spareLot, nil
+	}
+	if w.lot == nil {
+		w.lot = new(lot)
+	}
+	n := s.fillLot(w.lot, s.lotSize)
+	if n == 0 {
+		return false
+	}
+	w.unmoved += n
+	if w.sample(n) {
+		_, i := s.first(w.lot.b)
+		s.counters.lateness.record(time.Duration(s.now - s.nodes.must(i).due()))
+	}
+	s.running++
+	w.busy, w.holding = true, true
+	return true
+}
+
+// runLot claims and runs the lot without the shard's lock, which is held before and after.
+func (w *worker[T]) runLot() {
+	s := w.s
+	if cap(w.buffer) == 0 {
+		w.buffer = make([]T, 0, 1)
+	}
+	batch := w.buffer[:1]
+	item, _ := any(&batch[0]).(*func()) // lots are of callbacks
+	s.mu.Unlock()
+	w.unlocked = true
+	for f := w.lot.claim(); f != nil; f = w.lot.claim() {
+		*item = f
+		s.engine.run(batch)
+	}
+	s.lock()
+	w.unlocked = false
+	w.finish(batch)
+}
+
+// keepLot leaves the lot of a worker that ends to the next one.
+func (w *worker[T]) keepLot() {
+	l, s := w.lot, w.s
+	if l == nil || s.stopped {
+		return
+	}
+	if l.b != nil {
+		s.freeBucket(l.b)
+		l.b = nil
+	}
+	s.spareLot = l
+}
+
 // worker is one goroutine's work on a shard.
 type worker[T any] struct {
 	s        *shardOf[T]
 	buffer   []T
-	claims   uint  // calls of claim
+	lot      *lot
+	unread   int   // claims since the last reading of the clock for their lateness; 0: none yet
+	unmoved  int   // claims since the last quantum of moving
 	upTo     int64 // Manual: claim what is due before this tick only; 0: everything
-	busy     bool  // a claimed batch is being run
+	busy     bool  // a claimed batch, or a lot, is being run
+	holding  bool  // it is the lot
 	unlocked bool
 	serving  bool
 }
@@ -109,6 +187,7 @@ func (w *worker[T]) end() {
 	if w.serving {
 		s.serving--
 	}
+	w.keepLot()
 	if s.buffer == nil && !s.stopped {
 		s.buffer = w.buffer
 	}
@@ -120,11 +199,12 @@ func (w *worker[T]) end() {
 // claimed, so that the lock is not held for long.
 func (w *worker[T]) claim() []T {
 	s := w.s
+	w.unmoved++
 	if want := min(s.batch, s.ready); cap(w.buffer) < want {
 		w.buffer = make([]T, 0, max(want, min(s.batch, 2*cap(w.buffer))))
 	}
 	batch := w.buffer[:0]
-	sampled := w.sample()
+	sampled := w.sample(1)
 	for steps := 0; steps < quantum && len(batch) < cap(batch); steps++ {
 		if w.upTo != 0 && !s.dueBefore(w.upTo) {
 			break
@@ -151,11 +231,15 @@ func (w *worker[T]) claim() []T {
 
 // sample reads the clock for the lateness of this claim, or decides not to: a reading costs as much as
 // the rest of a claim, so single callbacks have it once in 16, beginning with a worker's first.
-func (w *worker[T]) sample() bool {
-	w.claims++
+func (w *worker[T]) sample(claims int) bool {
 	s := w.s
-	if s.batch == 1 && !s.manual && w.claims&15 != 1 {
-		return false
+	if s.batch == 1 && !s.manual {
+		first := w.unread == 0
+		w.unread += claims
+		if !first && w.unread <= 16 {
+			return false
+		}
+		w.unread = claims
 	}
 	if !s.manual {
 		s.observe(s.clock())
@@ -185,6 +269,10 @@ func (w *worker[T]) finish(batch []T) {
 	}
 	w.busy = false
 	clear(batch)
+	if w.holding {
+		w.holding = false
+		w.s.returnLot(w.lot)
+	}
 	w.s.finished()
 }
 
