@@ -74,9 +74,9 @@ func FuzzDivider(f *testing.F) {
 	})
 }
 
-func TestShiftedSaturates(t *testing.T) {
+func TestLaterSaturates(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ now, d, shifted, later int64 }{
+	for _, c := range []struct{ now, d, clamped, later int64 }{
 		{0, 0, 0, 0},
 		{5, 3, 8, 8},
 		{5, -3, 2, 5},
@@ -93,7 +93,7 @@ func TestShiftedSaturates(t *testing.T) {
 		{math.MaxInt64, -math.MaxInt64, 0, math.MaxInt64},
 		{1 << 62, 1 << 62, math.MaxInt64, math.MaxInt64},
 	} {
-		require.Equal(t, c.shifted, shifted(c.now, c.d), "%+v", c)
+		require.Equal(t, c.clamped, max(saturated(c.now, c.d), 0), "%+v", c)
 		require.Equal(t, c.later, later(c.now, c.d), "%+v", c)
 	}
 }
@@ -136,13 +136,28 @@ func TestTimelineOfRunningClock(t *testing.T) {
 	})
 }
 
+func TestSaturated(t *testing.T) {
+	t.Parallel()
+	const least, most = math.MinInt64, math.MaxInt64
+	for _, tt := range []struct {
+		now  int64
+		d    int64
+		want int64
+	}{
+		{0, 0, 0}, {5, 3, 8}, {5, -3, 2}, {5, -8, -3}, {most - 1, 1, most}, {most, 1, most}, {1, most, most},
+		{most, most, most}, {0, least, least}, {1, least, least + 1}, {-1, least, least}, {-1, most, most - 1},
+	} {
+		require.Equal(t, tt.want, saturated(tt.now, tt.d), "%d + %d", tt.now, tt.d)
+	}
+}
+
 // A time with a monotonic reading is converted without a look at the clock, and exactly.
 func TestTimelineTakesMonotonicReadings(t *testing.T) {
 	t.Parallel()
 	c := timeline{base: time.Now(), origin: 7}
 	for _, d := range []time.Duration{0, 1, time.Hour, -1 - 7, 1 << 40} {
 		deadline, now := c.instant(c.base.Add(d))
-		require.Equal(t, shifted(7, int64(c.base.Add(d).Sub(c.base))), deadline)
+		require.Equal(t, max(7+int64(d), 0), deadline)
 		require.Zero(t, now)
 	}
 }

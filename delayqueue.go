@@ -42,7 +42,7 @@ const (
 // Rejected: one channel of tokens for all takers. One that needs no token may swallow another's.
 type DelayQueue[T any] struct {
 	mu     sync.Mutex
-	base   time.Time // the clock's zero; taken at first use, as bubbles and monotonic readings want it
+	line   timeline // started at first use, as bubbles and monotonic readings want it
 	heap   minHeap[*Delayed[T]]
 	seq    uint64          // numbers elements and takers in the order in which they come
 	takers minHeap[*taker] // those asleep, or about to be; the front is the one that came first
@@ -55,7 +55,7 @@ type Delayed[T any] struct {
 	queue *DelayQueue[T] // set once
 
 	// Guarded by queue.mu.
-	due   int64 // ns since queue.base
+	due   int64 // a reading of queue.line; negative: before its start
 	seq   uint64
 	index int // in queue.heap; -1 when out
 	value T   // zero when out
@@ -79,7 +79,7 @@ func (e *Delayed[T]) Due() (time.Time, bool) {
 	if !q.holdsLocked(e) {
 		return time.Time{}, false
 	}
-	return q.base.Add(time.Duration(e.due)), true
+	return q.line.timeAt(e.due), true
 }
 
 // NewDelayQueue returns an empty queue.
@@ -91,7 +91,7 @@ func NewDelayQueue[T any]() *DelayQueue[T] { return new(DelayQueue[T]) }
 func (q *DelayQueue[T]) Push(v T, delay time.Duration) *Delayed[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.pushLocked(v, dueAfter(q.nowLocked(), delay))
+	return q.pushLocked(v, saturated(q.nowLocked(), int64(delay)))
 }
 
 // PushAt adds v, due at t, and returns its handle. A time in the past is due at once, the oldest first. A
@@ -130,7 +130,7 @@ func (q *DelayQueue[T]) Peek() (v T, due time.Time, ok bool) {
 	if !ok {
 		return v, due, false
 	}
-	return e.value, q.base.Add(time.Duration(e.due)), true
+	return e.value, q.line.timeAt(e.due), true
 }
 
 // Drain removes up to max elements that are due at the call, all of them if max is zero or negative, and
@@ -172,7 +172,7 @@ func (q *DelayQueue[T]) Reset(e *Delayed[T], delay time.Duration) bool {
 	if !q.holdsLocked(e) {
 		return false
 	}
-	e.due = dueAfter(q.nowLocked(), delay)
+	e.due = saturated(q.nowLocked(), int64(delay))
 	q.seq++
 	e.seq = q.seq
 	q.heap.fix(e.index)
@@ -341,35 +341,16 @@ func (q *DelayQueue[T]) leaveLocked(w *taker) {
 	}
 }
 
-// nowLocked reads the clock: ns since base.
+// nowLocked reads the clock.
 func (q *DelayQueue[T]) nowLocked() int64 {
-	if q.base.IsZero() {
-		q.base = time.Now()
-	}
-	return int64(time.Since(q.base))
+	q.line.start()
+	return q.line.clock()
 }
 
-// dueAtLocked returns t in ns since base. It reads the clock only if it must.
+// dueAtLocked converts t. It reads the clock only if it must.
 func (q *DelayQueue[T]) dueAtLocked(t time.Time) int64 {
-	if q.base.IsZero() {
-		q.base = time.Now()
-	}
-	if t != t.Round(0) { // Round strips a monotonic reading, so t has one
-		return int64(t.Sub(q.base))
-	}
-	now := time.Now()
-	return dueAfter(int64(now.Sub(q.base)), t.Sub(now))
-}
-
-// dueAfter returns now+delay, saturated.
-func dueAfter(now int64, delay time.Duration) int64 {
-	due := now + int64(delay)
-	switch {
-	case delay > 0 && due < now:
-		return math.MaxInt64
-	case delay < 0 && due > now:
-		return math.MinInt64
-	}
+	q.line.start()
+	due, _ := q.line.signed(t)
 	return due
 }
 

@@ -103,21 +103,6 @@ func TestDelayQueueHugeDelaySaturates(t *testing.T) {
 	})
 }
 
-func TestDueAfter(t *testing.T) {
-	t.Parallel()
-	const least, most = math.MinInt64, math.MaxInt64
-	for _, tt := range []struct {
-		now   int64
-		delay time.Duration
-		want  int64
-	}{
-		{0, 0, 0}, {5, 3, 8}, {5, -3, 2}, {5, -8, -3}, {most - 1, 1, most}, {most, 1, most}, {1, most, most},
-		{most, most, most}, {0, least, least}, {1, least, least + 1}, {-1, least, least}, {-1, most, most - 1},
-	} {
-		require.Equal(t, tt.want, dueAfter(tt.now, tt.delay), "%d + %d", tt.now, tt.delay)
-	}
-}
-
 func TestDelayQueuePushAt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -172,7 +157,7 @@ func TestDelayQueueWallClockStepped(t *testing.T) {
 	var q DelayQueue[int]
 	q.Push(0, time.Hour)
 	const nsecShift = 30 // of time.Time's first word, which holds the wall clock's seconds above that
-	*(*uint64)(unsafe.Pointer(&q.base)) -= 3600 << nsecShift
+	*(*uint64)(unsafe.Pointer(&q.line.base)) -= 3600 << nsecShift
 	in1min := time.Now().Add(time.Minute)
 	for _, e := range []*Delayed[int]{q.PushAt(1, in1min), q.PushAt(2, in1min.Round(0)), q.Push(3, time.Minute)} {
 		due, ok := e.Due()

@@ -34,9 +34,7 @@ func newEngineAt[T any](opts Options, batch int, origin int64, expire func([]T))
 	e.batch = batch
 	e.timeline = timeline{base: opts.Start, origin: origin, manual: opts.Manual}
 	e.scanned = holdsPointers(reflect.TypeFor[T]())
-	if e.base.IsZero() {
-		e.base = time.Now()
-	}
+	e.start()
 	if report := opts.OnPanic; report != nil {
 		e.run = func(items []T) { guard(func() { expire(items) }, report) }
 	}
@@ -95,7 +93,7 @@ func (e *engine[T]) pending() int {
 // clockTime is the wheel's clock as a time.
 func (e *engine[T]) clockTime() time.Time {
 	if !e.manual {
-		return e.base.Add(time.Since(e.base))
+		return e.timeAt(e.clock())
 	}
 	s := e.shards[0]
 	s.mu.Lock()

@@ -169,7 +169,7 @@ func (tw *TimingWheel) today() time.Time {
 	if tw.engine.manual {
 		return tw.Now()
 	}
-	return time.Now()
+	return tw.engine.date()
 }
 
 // skipTo asks for the run that follows now, next having been missed.
