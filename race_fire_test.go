@@ -14,30 +14,37 @@ import (
 
 // Races for the one moment in which a timer fires, many times over.
 
-// Two goroutines stop a timer just when it is due: one of three wins.
-func TestRaceStopAgainstFire(t *testing.T) {
+// eachTiny runs the test on small wheels, where timers meet.
+func eachTiny(t *testing.T, test func(t *testing.T, tw *TimingWheel)) {
+	t.Helper()
 	t.Parallel()
 	for _, opts := range tiny {
 		t.Run(optionName(opts), func(t *testing.T) {
 			t.Parallel()
-			tw := startWheel(t, opts)
-			l := newLedger()
-			for range max(scaled(400), 40) {
-				r := l.arm(tw, rand.N(60*time.Microsecond))
-				var stoppers sync.WaitGroup
-				for range 2 {
-					stoppers.Go(func() {
-						spin(rand.N(60 * time.Microsecond))
-						r.stop()
-					})
-				}
-				stoppers.Wait()
-				require.False(t, r.timer.Stop(), "stopped, or too late: never both")
-			}
-			require.NoError(t, drainWheel(tw))
-			l.settleAll(t, tw)
+			test(t, startWheel(t, opts))
 		})
 	}
+}
+
+// Two goroutines stop a timer just when it is due: one of three wins.
+func TestRaceStopAgainstFire(t *testing.T) {
+	eachTiny(t, func(t *testing.T, tw *TimingWheel) {
+		l := newLedger()
+		for range max(scaled(400), 40) {
+			r := l.arm(tw, rand.N(60*time.Microsecond))
+			var stoppers sync.WaitGroup
+			for range 2 {
+				stoppers.Go(func() {
+					spin(rand.N(60 * time.Microsecond))
+					r.stop()
+				})
+			}
+			stoppers.Wait()
+			require.False(t, r.timer.Stop(), "stopped, or too late: never both")
+		}
+		require.NoError(t, drainWheel(tw))
+		l.settleAll(t, tw)
+	})
 }
 
 // spin waits awake: time.Sleep would sleep for far too long.
@@ -49,27 +56,54 @@ func spin(d time.Duration) {
 
 // A Reset just when the timer is due either comes too late, or the callback runs at the new time only.
 func TestRaceResetAgainstFire(t *testing.T) {
-	t.Parallel()
-	for _, opts := range tiny {
-		t.Run(optionName(opts), func(t *testing.T) {
-			t.Parallel()
-			tw := startWheel(t, opts)
-			l := newLedger()
-			for range max(scaled(400), 40) {
-				r := l.arm(tw, rand.N(50*time.Microsecond))
-				for range 4 {
-					spin(rand.N(50 * time.Microsecond))
-					// Later, or earlier than the last one.
-					if !l.reset(r, rand.N(200*time.Microsecond)) {
-						break
-					}
+	eachTiny(t, func(t *testing.T, tw *TimingWheel) {
+		l := newLedger()
+		for range max(scaled(400), 40) {
+			r := l.arm(tw, rand.N(50*time.Microsecond))
+			for range 4 {
+				spin(rand.N(50 * time.Microsecond))
+				// Later, or earlier than the last one.
+				if !l.reset(r, rand.N(200*time.Microsecond)) {
+					break
 				}
 			}
-			require.NoError(t, drainWheel(tw))
-			verifyShards(t, tw.engine)
-			l.settleAll(t, tw)
-		})
-	}
+		}
+		require.NoError(t, drainWheel(tw))
+		verifyShards(t, tw.engine)
+		l.settleAll(t, tw)
+	})
+}
+
+// Many timers are due at one instant, and two goroutines stop and reset them just then: workers claim them in
+// lots, and one thing happens to each.
+func TestRaceStopAndResetAgainstABurst(t *testing.T) {
+	eachTiny(t, func(t *testing.T, tw *TimingWheel) {
+		l := newLedger()
+		for range max(scaled(40), 4) {
+			at := time.Now().Add(300 * time.Microsecond)
+			var batch [200]*record
+			for i := range batch {
+				batch[i] = l.arm(tw, time.Until(at))
+			}
+			var both sync.WaitGroup
+			both.Go(func() {
+				spin(time.Until(at))
+				for _, r := range batch[:100] {
+					r.stop()
+				}
+			})
+			both.Go(func() {
+				spin(time.Until(at))
+				for _, r := range batch[100:] {
+					l.reset(r, rand.N(200*time.Microsecond))
+				}
+			})
+			both.Wait()
+		}
+		require.NoError(t, drainWheel(tw))
+		verifyShards(t, tw.engine)
+		l.settleAll(t, tw)
+	})
 }
 
 // Eight goroutines reset one timer at once, and then one does: it fires once, at the last time only.
@@ -103,63 +137,53 @@ func TestRaceResetAgainstReset(t *testing.T) {
 
 // A timer that Reset takes out of a flush runs at its new time, not with the flush.
 func TestRaceFlushThenReset(t *testing.T) {
-	t.Parallel()
-	for _, opts := range tiny {
-		t.Run(optionName(opts), func(t *testing.T) {
-			t.Parallel()
-			tw := startWheel(t, opts)
-			l := newLedger()
-			for range max(scaled(30), 3) {
-				var batch []*record
-				for range 50 {
-					batch = append(batch, l.arm(tw, time.Hour))
-				}
-				tw.Flush()
-				for _, r := range batch {
-					if !l.reset(r, time.Millisecond) {
-						r.notBefore = 0 // it runs with the flush
-					}
-				}
-				require.NoError(t, drainWheel(tw), "else the next Flush would take what was moved")
+	eachTiny(t, func(t *testing.T, tw *TimingWheel) {
+		l := newLedger()
+		for range max(scaled(30), 3) {
+			var batch []*record
+			for range 50 {
+				batch = append(batch, l.arm(tw, time.Hour))
 			}
-			verifyShards(t, tw.engine)
-			l.settleAll(t, tw)
-		})
-	}
+			tw.Flush()
+			for _, r := range batch {
+				if !l.reset(r, time.Millisecond) {
+					r.notBefore = 0 // it runs with the flush
+				}
+			}
+			require.NoError(t, drainWheel(tw), "else the next Flush would take what was moved")
+		}
+		verifyShards(t, tw.engine)
+		l.settleAll(t, tw)
+	})
 }
 
 // Flush against Stop, Reset and arming of the same timers: one thing happens to each, and what is armed
 // after the last Flush keeps its deadline.
 func TestRaceFlushAgainstEverything(t *testing.T) {
-	t.Parallel()
-	for _, opts := range tiny {
-		t.Run(optionName(opts), func(t *testing.T) {
-			t.Parallel()
-			tw := startWheel(t, opts)
-			flushed, after := newLedger(), newLedger()
-			flushed.hasty = true
-			var all sync.WaitGroup
-			for g := range 8 {
-				all.Go(func() {
-					rng := rand.New(rand.NewPCG(uint64(g), 7))
-					var board [32]atomic.Pointer[record]
-					for range max(scaled(10), 1) {
-						raceOne(flushed, tw, rng, &board, 50)
-						tw.Flush()
-					}
-				})
-			}
-			all.Wait()
-			for range 100 {
-				after.arm(tw, rand.N(2*time.Millisecond))
-			}
-			require.NoError(t, drainWheel(tw))
-			verifyShards(t, tw.engine)
-			flushed.requireNoneLost(t)
-			after.requireNoneLost(t)
-			assert.Zero(t, tw.Flush())
-		})
-	}
+	eachTiny(t, func(t *testing.T, tw *TimingWheel) {
+		flushed, after := newLedger(), newLedger()
+		flushed.hasty = true
+		var all sync.WaitGroup
+		for g := range 8 {
+			all.Go(func() {
+				rng := rand.New(rand.NewPCG(uint64(g), 7))
+				var board [32]atomic.Pointer[record]
+				for range max(scaled(10), 1) {
+					raceOne(flushed, tw, rng, &board, 50)
+					tw.Flush()
+				}
+			})
+		}
+		all.Wait()
+		for range 100 {
+			after.arm(tw, rand.N(2*time.Millisecond))
+		}
+		require.NoError(t, drainWheel(tw))
+		verifyShards(t, tw.engine)
+		flushed.requireNoneLost(t)
+		after.requireNoneLost(t)
+		assert.Zero(t, tw.Flush())
+	})
 }
 
 // Len is exact when it is quiet, whatever has raced before.
