@@ -109,23 +109,28 @@ func (s *shard) handOver() bool {
 	return n > 0
 }
 
-// handUpTo gives the executor up to n of the calls that are still to be given.
-func (s *shard) handUpTo(n int) {
+// handUpTo gives the executor up to n of the calls that are still to be given. It returns for how many
+// timers they are.
+func (s *shard) handUpTo(n int) (timers int) {
 	for ; n > 0 && !s.stopped && s.calls() > 0; n-- {
+		timers += min(s.batch, s.uncovered())
 		s.handOne()
 	}
+	return timers
 }
+
+// uncovered is the number of timers that are due and for which the executor has no call.
+func (s *shard) uncovered() int { return max(0, s.ready-s.owed*s.batch) }
 
 // handOne calls the executor without the lock, which is held before and after. The call counts as
 // something that runs until it returns, so that the executor may be closed after Shutdown.
 //
 // Where the executor unwinds, or a callback that it runs here does, nobody knows whether it has kept the
-// call. If it has not begun it is not counted then: a call too many does nothing, one too few would leave
-// a timer that is due without one.
+// call, and one that has begun meanwhile may be another. So one is not counted any more: a call too many
+// does nothing, one too few would leave a timer that is due without one.
 func (s *shard) handOne() {
 	s.handing++
 	s.owed++
-	before := s.owed
 	s.mu.Unlock()
 	returned := false
 	defer func() {
@@ -133,7 +138,7 @@ func (s *shard) handOne() {
 		s.handing--
 		s.settle()
 		if !returned {
-			s.owed = min(s.owed, before-1)
+			s.owed = max(s.owed-1, 0)
 			s.mu.Unlock()
 		}
 	}()

@@ -5,7 +5,7 @@ package timingwheel
 // Go is called without a lock on the driver's goroutine, once for each callback that is due (for each
 // batch with [Timeouts]). It must not block for long and must call f exactly once, now or later, on
 // any goroutine. f claims a callback and runs it; until then the timer is pending and can be stopped,
-// in which case f does nothing. One call of Go for each shard may still be under way when the wheel's Stop
+// in which case f does nothing. Calls of Go may still be under way when the wheel's Stop
 // returns; none is when Shutdown has returned nil. *sync.WaitGroup and most pools satisfy the interface as they are.
 type Executor interface{ Go(f func()) }
 

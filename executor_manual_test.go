@@ -1,6 +1,9 @@
 package timingwheel
 
 import (
+	"context"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,6 +100,9 @@ func TestManualExecutorThatKeepsSomeCalls(t *testing.T) {
 				h.release()
 			}
 			verifyShards(t, tw.engine)
+			for _, s := range tw.engine.shards {
+				assert.LessOrEqual(t, s.calls(), 0, "a due timer has no call")
+			}
 		}
 		h.release()
 		assert.Equal(t, 100, ran)
@@ -173,8 +179,122 @@ func TestManualNothingIsHandedOverAfterStop(t *testing.T) {
 	for id := range 20 {
 		tw.AfterFunc(time.Duration(id)*time.Millisecond, tw.Stop)
 	}
-	tw.Advance(tw.Now().Add(time.Second))
+	assert.Equal(t, 1, tw.Advance(tw.Now().Add(time.Second)))
 	assert.Equal(t, 1, calls)
 	assert.Zero(t, tw.Flush())
 	assert.Equal(t, 1, calls)
+}
+
+// The executor refuses a call by a panic while another one, which it has kept, begins: the account of the calls
+// must not believe that the refused one has.
+func TestCallIsRefusedWhileAnotherBegins(t *testing.T) {
+	t.Parallel()
+	h, n, ran := &held{}, 0, 0
+	tw := startWheel(t, Options{Manual: true, Executor: goFunc(func(f func()) {
+		if n++; n == 2 {
+			h.release()
+			panic("refused")
+		}
+		h.Go(f)
+	})})
+	for range 3 {
+		tw.AfterFunc(time.Millisecond, func() { ran++ })
+	}
+	now := tw.Now().Add(time.Millisecond)
+	require.Equal(t, "refused", caught(func() { tw.Advance(now) }))
+	assert.Equal(t, 2, tw.Advance(now))
+	h.release()
+	assert.Equal(t, 3, ran)
+	assert.Zero(t, tw.Len())
+}
+
+// The same outside Manual mode, where the executor ends the driver's goroutine.
+func TestCallIsDroppedByGoexitWhileAnotherBegins(t *testing.T) {
+	t.Parallel()
+	h := &held{}
+	var n, ran atomic.Int32
+	tw := startWheel(t, Options{Shards: 1, Executor: goFunc(func(f func()) {
+		if n.Add(1) == 2 {
+			h.release()
+			runtime.Goexit()
+		}
+		h.Go(f)
+	})})
+	at := time.Now().Add(time.Millisecond)
+	for range 3 {
+		tw.AtFunc(at, func() { ran.Add(1) })
+	}
+	await(t, "all have run", func() bool { h.release(); return ran.Load() == 3 })
+	assert.Zero(t, tw.Len())
+}
+
+// A callback recovers from a Flush that has unwound: the Advance around it hands over what that has left.
+func TestAdvanceHandsOverWhatANestedFlushHasLeft(t *testing.T) {
+	t.Parallel()
+	h, refuse, ran := &held{}, false, 0
+	var tw *TimingWheel
+	tw = startWheel(t, Options{Manual: true, Executor: goFunc(func(f func()) {
+		switch {
+		case refuse:
+			refuse = false
+			panic("refused")
+		case ran == 0:
+			f()
+		default:
+			h.Go(f)
+		}
+	})})
+	tw.AfterFunc(time.Millisecond, func() {
+		ran++
+		refuse = true
+		assert.Equal(t, "refused", caught(func() { tw.Flush() }))
+	})
+	for range 3 {
+		tw.AfterFunc(time.Hour, func() { ran++ })
+	}
+	tw.Advance(tw.Now().Add(time.Millisecond))
+	assert.Equal(t, 3, h.release())
+	assert.Equal(t, 4, ran)
+}
+
+// With an executor that runs calls at once Advance returns what it has handed over, as with Inline: not what
+// callbacks have stopped, moved, flushed or discarded before.
+func TestManualAdvanceCountsOnlyWhatItHandsOver(t *testing.T) {
+	t.Parallel()
+	const n = 4
+	for name, act := range map[string]func(tw *TimingWheel, timers []Timer){
+		"stop": func(_ *TimingWheel, timers []Timer) {
+			for _, timer := range timers {
+				timer.Stop()
+			}
+		},
+		"reset": func(_ *TimingWheel, timers []Timer) {
+			for _, timer := range timers {
+				timer.Reset(0)
+			}
+		},
+		"flush":        func(tw *TimingWheel, _ []Timer) { tw.Flush() },
+		"stop of all":  func(tw *TimingWheel, _ []Timer) { tw.Stop() },
+		"shutdown":     func(tw *TimingWheel, _ []Timer) { go tw.Shutdown(context.Background()); tw.Stop() },
+		"stop further": func(_ *TimingWheel, timers []Timer) { timers[n-1].Stop() },
+	} {
+		for _, executor := range []Executor{Inline, goFunc(func(f func()) { f() })} {
+			tw := startWheel(t, Options{Manual: true, Executor: executor})
+			timers := make([]Timer, n)
+			first := true
+			for i := range timers {
+				timers[i] = tw.AfterFunc(time.Millisecond, func() {
+					if first {
+						first = false
+						act(tw, timers)
+					}
+				})
+			}
+			want := 1
+			if name == "stop further" {
+				want = n - 1
+			}
+			assert.Equal(t, want, tw.Advance(tw.Now().Add(time.Millisecond)), "%s, %T", name, executor)
+		}
+	}
 }

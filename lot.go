@@ -67,7 +67,7 @@ func (s *shard) fillLot(l *lot, n int) int {
 		l.b = s.newBucket()
 		l.b.state = bucketHeld
 	}
-	l.b.horizon, l.b.flush = 0, false
+	l.b.flush = false
 	for steps := 0; l.b.live < n && steps < quantum; {
 		from := s.firstDue()
 		if from == nil {
@@ -118,7 +118,6 @@ func (s *shard) fillFrom(l *lot, from *bucket, n int) (took int) {
 		l.funcs[nd.pos&chunkMask] = *f
 		*f = nil
 	}
-	l.b.horizon = max(l.b.horizon, from.horizon)
 	l.b.flush = l.b.flush || from.flush
 	return took
 }
@@ -205,7 +204,7 @@ func (s *shard) recall(l *lot) {
 		i := entries[k]
 		s.funcs[i>>pageShift][i&pageMask] = l.takeFunc(k)
 	}
-	b.state = bucketDue
+	b.state, b.horizon = bucketDue, s.now
 	if b.flush {
 		s.flushed++
 	}
@@ -254,7 +253,6 @@ func (s *shard) takeBackSlow(n *node) (held, late bool) {
 	}
 	l := s.lotOf(b)
 	if !l.withdraw(int(k)) {
-		s.settleLot(l, l.ready.Load())
 		return true, true
 	}
 	m.alive &^= 1 << k

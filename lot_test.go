@@ -63,10 +63,13 @@ func TestTimersOfALotArePending(t *testing.T) {
 		for i := range n {
 			timers[i] = tw.AfterFunc(time.Second, func() {
 				ran[i].Add(1)
+				if i == 0 {
+					assert.EqualValues(t, 1, tw.Stats().Fired)
+				}
 				if i != 1 {
 					return
 				}
-				assert.Equal(t, n, heldInLots(tw), "one lot, and two claims that are not in the books")
+				assert.Equal(t, n-1, heldInLots(tw), "one lot, and a claim that is not in the books")
 				assert.Equal(t, n-2, tw.Len())
 				st := tw.Stats()
 				assert.EqualValues(t, 2, st.Fired)
@@ -130,6 +133,23 @@ func TestStopOfATimerThatWasClaimedFromALot(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(t, stopped)
 		assert.EqualValues(t, len(timers), tw.Stats().Fired)
+	})
+}
+
+// In the last callback of a lot nothing is pending any more, although the books do not say so yet.
+func TestNextInTheLastCallbackOfALot(t *testing.T) {
+	alone(t, func(t *testing.T, tw *TimingWheel) {
+		ran := 0
+		for range 4 {
+			tw.AfterFunc(time.Second, func() {
+				ran++
+				_, some := tw.Next()
+				assert.Equal(t, ran < 4, some)
+			})
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.Equal(t, 4, ran)
 	})
 }
 
@@ -315,6 +335,56 @@ func TestPlansAmongTimersOfALot(t *testing.T) {
 		assert.Equal(t, 10, tw.Len())
 		verifyShards(t, tw.engine)
 	})
+}
+
+// Where no spare gets to begin, another worker takes over what a blocked one holds, when it has seen that nothing
+// of it was claimed meanwhile.
+func TestIdleLotIsTakenOver(t *testing.T) {
+	alone(t, func(t *testing.T, tw *TimingWheel) {
+		release := make(chan struct{})
+		var ran atomic.Int32
+		for i := range chunkSize {
+			tw.AfterFunc(time.Second, func() {
+				if i == 0 {
+					<-release
+				}
+				ran.Add(1)
+			})
+		}
+		for range 3 * chunkSize {
+			tw.AfterFunc(2*time.Second, func() { ran.Add(1) })
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Zero(t, ran.Load())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.EqualValues(t, 4*chunkSize-1, ran.Load())
+		verifyShards(t, tw.engine)
+		close(release)
+		synctest.Wait()
+	})
+}
+
+// Chains of zero delays, enough of them for lots, must not keep the bucket open from which they are taken: what is due
+// behind it would never run.
+func TestZeroDelayChainsInLotsStarveNobody(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Shards: 1})
+	var over atomic.Bool
+	var chain func()
+	chain = func() {
+		if !over.Load() {
+			tw.AfterFunc(0, chain)
+		}
+	}
+	for range 8 {
+		tw.AfterFunc(0, chain)
+	}
+	ran := make(chan struct{})
+	tw.AfterFunc(20*time.Millisecond, func() { close(ran) })
+	receive(t, ran, "a timer beside the chains")
+	over.Store(true)
 }
 
 // A postponed timer that lies in a due bucket goes back to the wheel when a lot is filled.

@@ -19,21 +19,19 @@ func (e *engine[T]) advanceTo(t time.Time) int {
 	defer e.advancing.Store(false)
 	now, _ := e.instant(t)
 	now = min(now, math.MaxInt64-1) // the last reading is never reached: it stands for "not at all"
-	due := 0
+	served := 0
 	for _, s := range e.shards {
-		due += s.advance(now)
+		served += s.advance(now)
 	}
-	return e.dispatch(due)
+	return served + e.dispatch()
 }
 
-// dispatch runs what is due in Manual mode, or hands it over. It returns how many timers it has claimed,
-// or else the given number.
-func (e *engine[T]) dispatch(due int) int {
+// dispatch runs what is due in Manual mode, or hands it over, and returns how many timers that was.
+func (e *engine[T]) dispatch() int {
 	if e.executor == Inline {
 		return e.runDue()
 	}
-	e.handDue()
-	return due
+	return e.handDue()
 }
 
 // runDue runs the due timers of all shards in order of ticks and returns how many it has claimed.
@@ -93,19 +91,25 @@ type handover struct {
 	calls int
 }
 
-// handDue gives the executor the calls for what is due, in order of ticks. A call takes the first timer
-// of its shard that is due, so the plan only says whose turn it is: callbacks that the executor runs here
-// may claim, stop or flush what the plan has later.
-func (e *engine[T]) handDue() {
-	var plan []handover
-	for _, s := range e.shards {
-		plan = s.planCalls(plan)
-	}
-	slices.SortStableFunc(plan, func(a, b handover) int { return cmp.Compare(a.tick, b.tick) })
-	for _, h := range plan {
-		h.shard.mu.Lock()
-		h.shard.handUpTo(h.calls)
-		h.shard.mu.Unlock()
+// handDue gives the executor the calls for what is due, in order of ticks, and returns for how many timers
+// they are. A call takes the first timer of its shard that is due, so the plan only says whose turn it is:
+// callbacks that the executor runs here may claim, stop or flush what the plan has later. If one of them
+// has recovered from a Flush that unwound, calls may be missing in the end, so there is another plan.
+func (e *engine[T]) handDue() (timers int) {
+	for {
+		var plan []handover
+		for _, s := range e.shards {
+			plan = s.planCalls(plan)
+		}
+		if len(plan) == 0 {
+			return timers
+		}
+		slices.SortStableFunc(plan, func(a, b handover) int { return cmp.Compare(a.tick, b.tick) })
+		for _, h := range plan {
+			h.shard.mu.Lock()
+			timers += h.shard.handUpTo(h.calls)
+			h.shard.mu.Unlock()
+		}
 	}
 }
 
@@ -114,6 +118,9 @@ func (e *engine[T]) handDue() {
 func (s *shard) planCalls(plan []handover) []handover {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.calls() <= 0 {
+		return plan
+	}
 	timers, given, tick := 0, s.owed, int64(0)
 	for b := s.due.head; b != nil; b = b.next {
 		timers += b.live
@@ -126,9 +133,9 @@ func (s *shard) planCalls(plan []handover) []handover {
 	return plan
 }
 
-// advance moves the clock of one shard and gathers what has become due. It returns how many timers that
-// is, with those that an Advance which unwound has not handed over. Timers are armed relative to the old
-// clock until that is done; the lock is held throughout.
+// advance moves the clock of one shard and gathers what has become due. It returns for how many of these
+// timers an executor has calls already, left from timers that were stopped. Timers are armed relative to
+// the old clock until that is done; the lock is held throughout.
 func (s *shard) advance(now int64) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +162,7 @@ func (s *shard) advance(now int64) int {
 	s.cur = max(s.cur, tick)
 	s.observe(now)
 	s.checkLocked()
-	return s.ready - waiting
+	return s.ready - waiting - s.uncovered()
 }
 
 // admit makes due what became so since the last Advance began.

@@ -137,7 +137,7 @@ func (tw *TimingWheel) Flush() int {
 		n += s.flush()
 	}
 	if tw.engine.manual {
-		tw.engine.dispatch(n)
+		tw.engine.dispatch()
 	}
 	return n
 }
