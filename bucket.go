@@ -50,6 +50,14 @@ func (l *bucketList) push(b *bucket) {
 	l.tail = b
 }
 
+func (l *bucketList) pushFront(b *bucket) {
+	b.next = l.head
+	l.head = b
+	if l.tail == nil {
+		l.tail = b
+	}
+}
+
 func (l *bucketList) pop() *bucket {
 	b := l.head
 	l.head = b.next

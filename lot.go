@@ -23,20 +23,22 @@ type lot struct {
 	ready   atomic.Uint32                             // bit k: entry k has not been claimed
 	_       [64 - unsafe.Sizeof(atomic.Uint32{})]byte // the worker writes ready for each callback; others look at what follows
 	b       *bucket                                   // mu; its only chunk has an entry for each claim that is not in the books; nil: recalled
+	looks   int                                       // mu: how often others have looked since anything was claimed
 	seen    uint32                                    // mu: ready when another worker looked last
 	funcs   [chunkSize]func()                         // of whoever clears the bit
 	touched uintptr
 }
 
-// claim claims the next timer and returns its callback, nil where none is left.
-func (l *lot) claim() func() {
+// claim claims the next timer and returns its entry and callback, nil where none is left.
+func (l *lot) claim() (k int, f func()) {
 	for {
 		ready := l.ready.Load()
 		if ready == 0 {
-			return nil
+			return 0, nil
 		}
 		if l.ready.CompareAndSwap(ready, ready&(ready-1)) {
-			return l.takeFunc(bits.TrailingZeros32(ready))
+			k = bits.TrailingZeros32(ready)
+			return k, l.takeFunc(k)
 		}
 	}
 }
@@ -82,7 +84,7 @@ func (s *shard) fillLot(l *lot, n int) int {
 	if l.b.live > 0 {
 		l.touch(l.b.live)
 		s.lots = append(s.lots, l)
-		l.seen = 0
+		l.seen, l.looks = 0, 0
 		l.ready.Store(ones(uint32(l.b.live)))
 	}
 	return l.b.live
@@ -170,24 +172,34 @@ func (s *shard) settleLot(l *lot, ready uint32) {
 
 // recallLots ends all lots: what has not been claimed is due again.
 func (s *shard) recallLots() {
+	some := false
 	for len(s.lots) > 0 {
-		s.recall(s.lots[len(s.lots)-1])
+		some = s.recall(s.lots[len(s.lots)-1]) || some
+	}
+	if some {
+		s.lotSize = max(1, s.lotSize/2)
 	}
 }
 
-// recallIdleLots recalls the lots of which nothing was claimed since the last call.
+// idleLooks is how often a lot is seen without progress before it is recalled. Other workers look when they
+// come for a lot, so this takes them at most as many lots.
+const idleLooks = 8
+
+// recallIdleLots recalls the lots of which nothing is claimed any more, those included that are used up and
+// whose last callback takes its time: so there are few.
 func (s *shard) recallIdleLots() {
 	for k := len(s.lots) - 1; k >= 0; k-- {
 		l := s.lots[k]
-		if ready := l.ready.Load(); ready == 0 || ready != l.seen {
-			l.seen = ready
-		} else {
-			s.recall(l)
+		if ready := l.ready.Load(); l.looks == 0 || ready != l.seen {
+			l.seen, l.looks = ready, 1
+		} else if l.looks++; l.looks > idleLooks && s.recall(l) {
+			s.lotSize = max(1, s.lotSize/2)
 		}
 	}
 }
 
-func (s *shard) recall(l *lot) {
+// recall ends a lot and reports whether anything was left of it. That is what has been due for longest.
+func (s *shard) recall(l *lot) bool {
 	left := l.ready.Swap(0)
 	s.settleLot(l, left)
 	s.forgetLot(l)
@@ -195,9 +207,8 @@ func (s *shard) recall(l *lot) {
 	l.b = nil
 	if left == 0 {
 		s.freeBucket(b)
-		return
+		return false
 	}
-	s.lotSize = max(1, s.lotSize/2)
 	entries := s.chunks.entries(b.head)
 	for ; left != 0; left &= left - 1 {
 		k := bits.TrailingZeros32(left)
@@ -209,7 +220,8 @@ func (s *shard) recall(l *lot) {
 		s.flushed++
 	}
 	s.ready += b.live
-	s.due.push(b)
+	s.due.pushFront(b)
+	return true
 }
 
 // returnLot ends the lot of a worker that is done with it, or has left it within a callback.

@@ -153,55 +153,6 @@ func TestNextInTheLastCallbackOfALot(t *testing.T) {
 	})
 }
 
-// Callbacks that block hold up nobody of their lot, and soon there are no lots any more. What their slots took is
-// free again while they still run.
-func TestBlockedCallbackOfALotHoldsUpNobody(t *testing.T) {
-	lotBubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		const n = 10 * chunkSize
-		release := make(chan struct{})
-		for range n {
-			tw.AfterFunc(time.Second, func() { <-release })
-		}
-		quick := false
-		tw.AfterFunc(time.Second, func() { quick = true })
-		time.Sleep(time.Second)
-		synctest.Wait()
-		assert.True(t, quick)
-		s := tw.engine.shards[0]
-		s.mu.Lock()
-		assert.Equal(t, n, s.running)
-		assert.Zero(t, s.pending)
-		assert.Empty(t, s.lots)
-		assert.Equal(t, 1, s.lotSize)
-		assert.Zero(t, chunksUsed(&s.shard))
-		s.mu.Unlock()
-		verifyShards(t, tw.engine)
-		close(release)
-		require.NoError(t, tw.Shutdown(t.Context()))
-	})
-}
-
-// Callbacks of one lot that wait for each other all run.
-func TestCallbacksOfALotMeet(t *testing.T) {
-	lotBubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		meet := make(chan int)
-		var met atomic.Int32
-		for i := range chunkSize {
-			tw.AfterFunc(time.Second, func() {
-				if i%2 == 0 {
-					meet <- i
-				} else {
-					<-meet
-					met.Add(1)
-				}
-			})
-		}
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		assert.EqualValues(t, chunkSize/2, met.Load())
-	})
-}
-
 // A callback that ends its goroutine, or panics and is reported, costs its lot nothing else.
 func TestGoexitAndPanicInALot(t *testing.T) {
 	for name, leave := range map[string]func(){"panic": boom, "Goexit": runtime.Goexit} {
@@ -337,56 +288,6 @@ func TestPlansAmongTimersOfALot(t *testing.T) {
 	})
 }
 
-// Where no spare gets to begin, another worker takes over what a blocked one holds, when it has seen that nothing
-// of it was claimed meanwhile.
-func TestIdleLotIsTakenOver(t *testing.T) {
-	alone(t, func(t *testing.T, tw *TimingWheel) {
-		release := make(chan struct{})
-		var ran atomic.Int32
-		for i := range chunkSize {
-			tw.AfterFunc(time.Second, func() {
-				if i == 0 {
-					<-release
-				}
-				ran.Add(1)
-			})
-		}
-		for range 3 * chunkSize {
-			tw.AfterFunc(2*time.Second, func() { ran.Add(1) })
-		}
-		time.Sleep(time.Second)
-		synctest.Wait()
-		assert.Zero(t, ran.Load())
-		time.Sleep(time.Second)
-		synctest.Wait()
-		assert.EqualValues(t, 4*chunkSize-1, ran.Load())
-		verifyShards(t, tw.engine)
-		close(release)
-		synctest.Wait()
-	})
-}
-
-// Chains of zero delays, enough of them for lots, must not keep the bucket open from which they are taken: what is due
-// behind it would never run.
-func TestZeroDelayChainsInLotsStarveNobody(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{Shards: 1})
-	var over atomic.Bool
-	var chain func()
-	chain = func() {
-		if !over.Load() {
-			tw.AfterFunc(0, chain)
-		}
-	}
-	for range 8 {
-		tw.AfterFunc(0, chain)
-	}
-	ran := make(chan struct{})
-	tw.AfterFunc(20*time.Millisecond, func() { close(ran) })
-	receive(t, ran, "a timer beside the chains")
-	over.Store(true)
-}
-
 // A postponed timer that lies in a due bucket goes back to the wheel when a lot is filled.
 func TestPostponedTimerIsNotInALot(t *testing.T) {
 	lotBubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
@@ -406,45 +307,23 @@ func TestPostponedTimerIsNotInALot(t *testing.T) {
 	})
 }
 
-// A worker that comes for another lot recalls those of which nothing was claimed since somebody last looked.
-func TestIdleLotIsRecalled(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{Manual: true, Executor: &held{}})
-	s := &tw.engine.shards[0].shard
-	for range 3 * chunkSize {
-		tw.AfterFunc(0, func() {})
-	}
-	tw.Advance(tw.Now())
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	busy, idle := &lot{}, &lot{}
-	s.lotSize = 8
-	require.Equal(t, 8, s.fillLot(busy, s.lotSize))
-	require.Equal(t, 8, s.fillLot(idle, s.lotSize))
-	require.Equal(t, 3*chunkSize-16, s.ready)
-	require.NotNil(t, idle.claim())
-	s.recallIdleLots() // looks for the first time
-	require.Len(t, s.lots, 2)
-	require.NotNil(t, busy.claim())
-	s.recallIdleLots()
-	require.Equal(t, []*lot{busy}, s.lots)
-	require.Nil(t, idle.claim())
-	require.Equal(t, 4, s.lotSize)
-	require.Equal(t, 3*chunkSize-9, s.ready)
-	require.NoError(t, s.verify())
-	for busy.claim() != nil {
-	}
-	s.recallIdleLots()
-	s.recallIdleLots() // one that is used up is its worker's
-	require.Len(t, s.lots, 1)
-	s.returnLot(busy)
-	require.Empty(t, s.lots)
-	require.Equal(t, 3*chunkSize-9, s.pending)
-	require.NoError(t, s.verify())
-}
-
 // What a worker writes for each callback is on a cache line that it does not share.
 func TestLotLayout(t *testing.T) {
 	t.Parallel()
 	require.EqualValues(t, 64, unsafe.Offsetof(lot{}.b))
+}
+
+// The lateness of a lot is that of any of its claims, not of the first, which is the least late.
+func TestLatenessOfALot(t *testing.T) {
+	alone(t, func(t *testing.T, tw *TimingWheel) {
+		for range 20 * chunkSize {
+			tw.AfterFunc(time.Second, func() { time.Sleep(time.Millisecond) })
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		h := tw.Stats().Lateness
+		assert.EqualValues(t, 20, h.Count(), "one of each lot")
+		assert.Greater(t, h.Max, 19*chunkSize*time.Millisecond)
+		assert.Greater(t, h.Sum, 190*chunkSize*time.Millisecond, "the first of each lot")
+	})
 }

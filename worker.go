@@ -95,6 +95,7 @@ func (w *worker[T]) work() {
 		s.kick()
 		w.runLot()
 	} else {
+		w.keepLot()
 		batch := w.claim()
 		s.kick()
 		w.run(batch)
@@ -104,68 +105,17 @@ func (w *worker[T]) work() {
 	}
 }
 
-// takeLot reports whether there is a lot to be run.
-func (w *worker[T]) takeLot() bool {
-	s := w.s
-	s.recallIdleLots()
-	if w.lot == nil {
-		w.lot, s.spareLot = s.spareLot, nil
-	}
-	if w.lot == nil {
-		w.lot = new(lot)
-	}
-	n := s.fillLot(w.lot, s.lotSize)
-	if n == 0 {
-		return false
-	}
-	w.unmoved += n
-	if w.sample(n) {
-		_, i := s.first(w.lot.b)
-		s.counters.lateness.record(time.Duration(s.now - s.nodes.must(i).due()))
-	}
-	s.running++
-	w.busy, w.holding = true, true
-	return true
-}
-
-// runLot claims and runs the lot without the shard's lock, which is held before and after.
-func (w *worker[T]) runLot() {
-	s := w.s
-	if cap(w.buffer) == 0 {
-		w.buffer = make([]T, 0, 1)
-	}
-	batch := w.buffer[:1]
-	item, _ := any(&batch[0]).(*func()) // lots are of callbacks
-	s.mu.Unlock()
-	w.unlocked = true
-	for f := w.lot.claim(); f != nil; f = w.lot.claim() {
-		*item = f
-		s.engine.run(batch)
-	}
-	s.lock()
-	w.unlocked = false
-	w.finish(batch)
-}
-
-// keepLot leaves the lot of a worker that ends to the next one.
-func (w *worker[T]) keepLot() {
-	l, s := w.lot, w.s
-	if l == nil || s.stopped {
-		return
-	}
-	if l.b != nil {
-		s.freeBucket(l.b)
-		l.b = nil
-	}
-	s.spareLot = l
-}
-
 // worker is one goroutine's work on a shard.
 type worker[T any] struct {
-	s        *shardOf[T]
-	buffer   []T
-	lot      *lot
-	unread   int   // claims since the last reading of the clock for their lateness; 0: none yet
+	s      *shardOf[T]
+	buffer []T
+	lot    *lot
+
+	unread    int   // claims since the last reading of the clock for their lateness; 0: none yet
+	sampleAt  int   // the entry of the lot that tells its lateness; -1: none
+	sampleDue int64 // its deadline
+	sampledAt int64 // when it was claimed; 0: it was not
+
 	unmoved  int   // claims since the last quantum of moving
 	upTo     int64 // Manual: claim what is due before this tick only; 0: everything
 	busy     bool  // a claimed batch, or a lot, is being run
@@ -204,7 +154,10 @@ func (w *worker[T]) claim() []T {
 		w.buffer = make([]T, 0, max(want, min(s.batch, 2*cap(w.buffer))))
 	}
 	batch := w.buffer[:0]
-	sampled := w.sample(1)
+	sampled := w.reads(1)
+	if sampled && !s.manual {
+		s.observe(s.clock())
+	}
 	for steps := 0; steps < quantum && len(batch) < cap(batch); steps++ {
 		if w.upTo != 0 && !s.dueBefore(w.upTo) {
 			break
@@ -229,21 +182,18 @@ func (w *worker[T]) claim() []T {
 	return batch
 }
 
-// sample reads the clock for the lateness of this claim, or decides not to: a reading costs as much as
+// reads decides whether to read the clock for the lateness of one of so many claims. A reading costs as much as
 // the rest of a claim, so single callbacks have it once in 16, beginning with a worker's first.
-func (w *worker[T]) sample(claims int) bool {
-	s := w.s
-	if s.batch == 1 && !s.manual {
-		first := w.unread == 0
-		w.unread += claims
-		if !first && w.unread <= 16 {
-			return false
-		}
-		w.unread = claims
+func (w *worker[T]) reads(claims int) bool {
+	if w.s.batch > 1 || w.s.manual {
+		return true
 	}
-	if !s.manual {
-		s.observe(s.clock())
+	first := w.unread == 0
+	w.unread += claims
+	if !first && w.unread <= 16 {
+		return false
 	}
+	w.unread = claims
 	return true
 }
 
@@ -269,10 +219,7 @@ func (w *worker[T]) finish(batch []T) {
 	}
 	w.busy = false
 	clear(batch)
-	if w.holding {
-		w.holding = false
-		w.s.returnLot(w.lot)
-	}
+	w.finishLot()
 	w.s.finished()
 }
 
