@@ -102,7 +102,7 @@ func TestZeroDelayChainsInLotsStarveNobody(t *testing.T) {
 			tw.AfterFunc(0, chain)
 		}
 	}
-	for range 8 {
+	for range 4 * chunkSize { // more than the workers hold at any time
 		tw.AfterFunc(0, chain)
 	}
 	ran := make(chan struct{})
@@ -202,6 +202,9 @@ func TestUsedUpLotsDoNotPileUp(t *testing.T) {
 		s.mu.Unlock()
 		close(release)
 		synctest.Wait()
+		s.mu.Lock()
+		assert.Zero(t, chunksUsed(&s.shard))
+		s.mu.Unlock()
 	})
 }
 
