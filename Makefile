@@ -11,7 +11,9 @@ bench-std: BENCH ?= $(TARGETS)
 bench-std: COUNT ?= 3
 
 # What the targets of docs/benchmarks.md are about, at their sizes: some 2 minutes for each COUNT.
-TARGETS := ^Benchmark(ArmStop|Postpone|Churn|Fill|GC|Burst|BurstBlocking|Blocked|Spread|ArmDuringBurst|Idle)$$/./pending=(1k|1M|10M|10k|2k)$$|^BenchmarkManual$$/././pending=1k$$
+TARGETS := ^BenchmarkArmStop$$/./pending=(1k|1M|10M)$$|^Benchmark(Postpone|Churn)$$/./pending=(1k|1M)$$
+TARGETS := $(TARGETS)|^Benchmark(Fill|GC)$$/./pending=10M$$|^BenchmarkManual$$/././pending=1k$$
+TARGETS := $(TARGETS)|^Benchmark(Burst|BurstBlocking|Blocked|Spread|ArmDuringBurst|Idle)$$/./pending=(1M|10k|2k)$$
 
 .PHONY: help
 help: ## this list

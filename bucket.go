@@ -37,7 +37,7 @@ func (b *bucket) before(o *bucket) bool {
 
 func (b *bucket) setHeapIndex(i int) { b.heapIndex = int32(i) }
 
-// bucketList is a first-in first-out list of expired buckets.
+// bucketList is a list of expired buckets: first in, first out, but for those that are put back.
 type bucketList struct{ head, tail *bucket }
 
 func (l *bucketList) push(b *bucket) {

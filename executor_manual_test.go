@@ -298,3 +298,43 @@ func TestManualAdvanceCountsOnlyWhatItHandsOver(t *testing.T) {
 		}
 	}
 }
+
+// A Flush runs what is overdue before what is not due yet.
+func TestManualFlushRunsInOrderOfTicks(t *testing.T) {
+	t.Parallel()
+	var order []int
+	tw := startWheel(t, Options{Manual: true})
+	note := func(k int) func() { return func() { order = append(order, k) } }
+	tw.AfterFunc(time.Millisecond, boom)
+	tw.AfterFunc(time.Millisecond, note(1))
+	require.Equal(t, "boom", caught(func() { tw.Advance(tw.Now().Add(time.Millisecond)) }))
+	tw.AfterFunc(0, note(2))
+	tw.AfterFunc(time.Second, note(3))
+	assert.Equal(t, 3, tw.Flush())
+	assert.Equal(t, []int{1, 2, 3}, order)
+}
+
+// A callback that leaves a call to be given whenever it runs does not keep Advance from returning.
+func TestManualAdvanceEndsAlsoWhereEveryFlushUnwinds(t *testing.T) {
+	t.Parallel()
+	within, runs := false, 0
+	var tw *TimingWheel
+	tw = startWheel(t, Options{Manual: true, Executor: goFunc(func(f func()) {
+		if within {
+			panic("re-entered")
+		}
+		within = true
+		defer func() { within = false }()
+		f()
+	})})
+	var again func()
+	again = func() {
+		runs++
+		tw.AfterFunc(time.Hour, again)
+		assert.Equal(t, "re-entered", caught(func() { tw.Flush() }))
+	}
+	tw.AfterFunc(time.Millisecond, again)
+	tw.Advance(tw.Now().Add(time.Millisecond))
+	assert.Equal(t, 2, runs)
+	assert.Equal(t, 1, tw.Len())
+}

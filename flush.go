@@ -46,20 +46,21 @@ func (s *shardOf[T]) removeAll() []T {
 	return values
 }
 
-// takeAll takes every bucket with pending timers from wherever it stands.
+// takeAll takes every bucket with pending timers from wherever it stands: those first that are due, or a chain
+// of flushes would keep them waiting.
 func (s *shard) takeAll() []*bucket {
 	var all []*bucket
+	for _, l := range []*bucketList{&s.due, &s.fresh, &s.cascade} {
+		for l.head != nil {
+			all = append(all, l.pop())
+		}
+	}
 	for s.queue.len() > 0 {
 		b := s.queue.popMin()
 		empty := b.live == 0
 		s.unslot(b)
 		if !empty {
 			all = append(all, b)
-		}
-	}
-	for _, l := range []*bucketList{&s.cascade, &s.due, &s.fresh} {
-		for l.head != nil {
-			all = append(all, l.pop())
 		}
 	}
 	return all

@@ -15,7 +15,7 @@ import (
 //
 // Nothing waits behind a callback that blocks. A lot is taken under the lock, and whoever leaves the lock
 // with one has started a spare worker. A spare that begins recalls all lots, so that what is left of them
-// is due again. A worker that comes for its next lot recalls those that stood still meanwhile.
+// is due again. Workers that come for their next lots recall one that stands still.
 //
 // A claim is entered in the books of the shard later, under the lock: by the worker when it has
 // finished its lot, or by anyone who wants to know before (settleLots).

@@ -227,3 +227,34 @@ func TestBlockedWorkerHoldsNoLot(t *testing.T) {
 		close(release)
 	})
 }
+
+// A chain of flushes must not run ahead of what was due before.
+func TestChainOfFlushesStarvesNobody(t *testing.T) {
+	for name, executor := range map[string]Executor{"default": nil, "Inline": Inline} {
+		t.Run(name, func(t *testing.T) {
+			lotBubble(t, Options{Executor: executor}, func(t *testing.T, tw *TimingWheel) {
+				var links, others, before atomic.Int32
+				var chain func()
+				chain = func() {
+					if links.Add(1) < 1000 {
+						tw.AfterFunc(time.Hour, chain)
+						tw.Flush()
+					}
+				}
+				tw.AfterFunc(time.Second, chain)
+				for range 10 {
+					tw.AfterFunc(time.Second, func() {
+						if others.Add(1) == 10 {
+							before.Store(links.Load())
+						}
+					})
+				}
+				time.Sleep(time.Second)
+				synctest.Wait()
+				assert.EqualValues(t, 1000, links.Load())
+				assert.EqualValues(t, 10, others.Load())
+				assert.Less(t, before.Load(), int32(900))
+			})
+		})
+	}
+}

@@ -94,15 +94,16 @@ type handover struct {
 // handDue gives the executor the calls for what is due, in order of ticks, and returns for how many timers
 // they are. A call takes the first timer of its shard that is due, so the plan only says whose turn it is:
 // callbacks that the executor runs here may claim, stop or flush what the plan has later. If one of them
-// has recovered from a Flush that unwound, calls may be missing in the end, so there is another plan.
+// has recovered from a Flush that unwound, calls may be missing in the end, so there is a second plan, but
+// no third: the callbacks of that may do so again.
 func (e *engine[T]) handDue() (timers int) {
-	for {
+	for range 2 {
 		var plan []handover
 		for _, s := range e.shards {
 			plan = s.planCalls(plan)
 		}
 		if len(plan) == 0 {
-			return timers
+			break
 		}
 		slices.SortStableFunc(plan, func(a, b handover) int { return cmp.Compare(a.tick, b.tick) })
 		for _, h := range plan {
@@ -111,6 +112,7 @@ func (e *engine[T]) handDue() (timers int) {
 			h.shard.mu.Unlock()
 		}
 	}
+	return timers
 }
 
 // planCalls appends the calls for each due bucket of the shard. After a Flush its buckets may be out of
@@ -134,7 +136,7 @@ func (s *shard) planCalls(plan []handover) []handover {
 }
 
 // advance moves the clock of one shard and gathers what has become due. It returns for how many of these
-// timers an executor has calls already, left from timers that were stopped. Timers are armed relative to
+// timers an executor has calls already, left from timers that were stopped or with room in their batch. Timers are armed relative to
 // the old clock until that is done; the lock is held throughout.
 func (s *shard) advance(now int64) int {
 	s.mu.Lock()

@@ -23,7 +23,7 @@ type Stats struct {
 	Bytes     uint64 // memory held for timers, payloads, buckets and slots
 
 	// Lateness is how long after its deadline a timer was claimed. With Timeouts and in Manual mode
-	// each one counts; single callbacks are sampled: a worker's first and then at most every 16th.
+	// each one counts; single callbacks are sampled: a worker's first and then about one in 16 or fewer.
 	Lateness Histogram
 }
 

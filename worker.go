@@ -114,7 +114,7 @@ type worker[T any] struct {
 	unread    int   // claims since the last reading of the clock for their lateness; 0: none yet
 	sampleAt  int   // the entry of the lot that tells its lateness; -1: none
 	sampleDue int64 // its deadline
-	sampledAt int64 // when it was claimed; 0: it was not
+	sampledAt int64 // when it was claimed; -1: it was not
 
 	unmoved  int   // claims since the last quantum of moving
 	upTo     int64 // Manual: claim what is due before this tick only; 0: everything

@@ -31,7 +31,7 @@ func (w *worker[T]) takeLot() bool {
 func (w *worker[T]) planSample(n int) {
 	s := w.s
 	first := w.unread == 0
-	w.sampleAt, w.sampledAt = -1, 0
+	w.sampleAt, w.sampledAt = -1, -1
 	if !w.reads(n) {
 		return
 	}
@@ -71,7 +71,11 @@ func (w *worker[T]) finishLot() {
 	}
 	w.holding = false
 	w.s.returnLot(w.lot)
-	if w.sampledAt != 0 {
+	switch {
+	case w.sampleAt < 0:
+	case w.sampledAt < 0: // it was stopped, or recalled
+		w.unread = 16
+	default:
 		w.s.observe(w.sampledAt)
 		w.s.counters.lateness.record(time.Duration(w.sampledAt - w.sampleDue))
 	}

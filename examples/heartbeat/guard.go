@@ -81,14 +81,14 @@ func (t stdTimer) Stop() bool {
 	return true
 }
 
-// Reset takes back what [time.Timer.Reset] armed if the timer had fired: there its answer is false, too,
-// but the function would be called once more.
+// Reset stops the timer first: [time.Timer.Reset] arms one that has fired anew, and with a short delay its
+// function might be called once more before anyone could take that back.
 func (t stdTimer) Reset(d time.Duration) bool {
-	if t.Timer.Reset(d) {
-		return true
+	if !t.Timer.Stop() {
+		return false
 	}
-	t.Timer.Stop()
-	return false
+	t.Timer.Reset(d)
+	return true
 }
 
 // guard is one arming of a session's idle timeout: from its AfterFunc until it fires or is stopped.
