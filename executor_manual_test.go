@@ -78,8 +78,7 @@ func TestManualExecutorThatKeepsSomeCalls(t *testing.T) {
 	t.Parallel()
 	for every := 1; every <= 5; every++ {
 		h, n := &held{}, 0
-		var tw *TimingWheel
-		tw = startWheel(t, Options{Manual: true, Shards: 2, WheelSize: 4, Executor: goFunc(func(f func()) {
+		tw := startWheel(t, Options{Manual: true, Shards: 2, WheelSize: 4, Executor: goFunc(func(f func()) {
 			if n++; n%every == 0 {
 				f()
 			} else {
@@ -174,8 +173,7 @@ func TestManualLeftoverIsCounted(t *testing.T) {
 func TestManualNothingIsHandedOverAfterStop(t *testing.T) {
 	t.Parallel()
 	calls := 0
-	var tw *TimingWheel
-	tw = startWheel(t, Options{Manual: true, Shards: 2, Executor: goFunc(func(f func()) { calls++; f() })})
+	tw := startWheel(t, Options{Manual: true, Shards: 2, Executor: goFunc(func(f func()) { calls++; f() })})
 	for id := range 20 {
 		tw.AfterFunc(time.Duration(id)*time.Millisecond, tw.Stop)
 	}
@@ -232,8 +230,7 @@ func TestCallIsDroppedByGoexitWhileAnotherBegins(t *testing.T) {
 func TestAdvanceHandsOverWhatANestedFlushHasLeft(t *testing.T) {
 	t.Parallel()
 	h, refuse, ran := &held{}, false, 0
-	var tw *TimingWheel
-	tw = startWheel(t, Options{Manual: true, Executor: goFunc(func(f func()) {
+	tw := startWheel(t, Options{Manual: true, Executor: goFunc(func(f func()) {
 		switch {
 		case refuse:
 			refuse = false
@@ -318,8 +315,7 @@ func TestManualFlushRunsInOrderOfTicks(t *testing.T) {
 func TestManualAdvanceEndsAlsoWhereEveryFlushUnwinds(t *testing.T) {
 	t.Parallel()
 	within, runs := false, 0
-	var tw *TimingWheel
-	tw = startWheel(t, Options{Manual: true, Executor: goFunc(func(f func()) {
+	tw := startWheel(t, Options{Manual: true, Executor: goFunc(func(f func()) {
 		if within {
 			panic("re-entered")
 		}
