@@ -116,7 +116,7 @@ func (s *shard) fillFrom(l *lot, from *bucket, n int) (took int) {
 			continue
 		}
 		s.append(l.b, i, nd)
-		f := &s.funcs[i>>pageShift][i&pageMask]
+		f := s.callback(i)
 		l.funcs[nd.pos&chunkMask] = *f
 		*f = nil
 	}
@@ -213,7 +213,7 @@ func (s *shard) recall(l *lot) bool {
 	for ; left != 0; left &= left - 1 {
 		k := bits.TrailingZeros32(left)
 		i := entries[k]
-		s.funcs[i>>pageShift][i&pageMask] = l.takeFunc(k)
+		*s.callback(i) = l.takeFunc(k)
 	}
 	b.state, b.horizon = bucketDue, s.now
 	if b.flush {
@@ -238,10 +238,7 @@ func (s *shard) returnLot(l *lot) {
 
 func (s *shard) forgetLot(l *lot) {
 	k := slices.Index(s.lots, l)
-	last := len(s.lots) - 1
-	s.lots[k] = s.lots[last]
-	s.lots[last] = nil
-	s.lots = s.lots[:last]
+	s.lots = slices.Delete(s.lots, k, k+1)
 }
 
 // takeBack takes a timer out of the lot in which it may stand: then it is in no bucket any more. It reports
@@ -270,7 +267,7 @@ func (s *shard) takeBackSlow(n *node) (held, late bool) {
 	m.alive &^= 1 << k
 	b.live--
 	i := s.chunks.entries(c)[k]
-	s.funcs[i>>pageShift][i&pageMask] = l.takeFunc(int(k))
+	*s.callback(i) = l.takeFunc(int(k))
 	return true, false
 }
 

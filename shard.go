@@ -150,7 +150,7 @@ func (s *shard) release(i uint32, n *node) {
 	case s.funcs != nil:
 		// Looking first starts the cache miss while that of the node is still under way; a bare store
 		// would begin it only when the lock is let go.
-		if f := &s.funcs[i>>pageShift][i&pageMask]; *f != nil {
+		if f := s.callback(i); *f != nil {
 			*f = nil
 		}
 	case s.scanned:
@@ -163,6 +163,9 @@ func (s *shard) release(i uint32, n *node) {
 	}
 	s.freeSlot(i, reuse)
 }
+
+// callback is the payload of slot i, where payloads are callbacks.
+func (s *shard) callback(i uint32) *func() { return &s.funcs[i>>pageShift][i&pageMask] }
 
 func (s *shard) freeSlot(i uint32, reuse bool) {
 	p := int(i >> pageShift)
