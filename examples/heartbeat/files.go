@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/dustin/go-humanize"
+	"github.com/timingwheel-go/timingwheel/examples/internal/figures"
 )
 
 // filesBeside is how many files this process needs beside those of its connections: the standard ones,
@@ -27,7 +27,7 @@ func fitFiles(cfg *config, w io.Writer) error {
 		return fmt.Errorf("only %d files may be open here (ulimit -n): one connection needs %d", got, filesFor(1))
 	}
 	fmt.Fprintf(w, "note: %s connections need %s open files, but this process gets only %s (ulimit -n):\n"+
-		"      running with %s connections\n", comma(cfg.conns), comma(int(need)), comma(int(got)), comma(conns))
+		"      running with %s connections\n", figures.Comma(cfg.conns), figures.Comma(int(need)), figures.Comma(int(got)), figures.Comma(conns))
 	cfg.conns = conns
 	return nil
 }
@@ -42,5 +42,3 @@ func connsFor(files uint64) int {
 	}
 	return int(min((files-filesBeside)/2, maxConns))
 }
-
-func comma(n int) string { return humanize.Comma(int64(n)) }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/examples/internal/figures"
 	"go.uber.org/atomic"
 )
 
@@ -46,7 +47,7 @@ func (w wheel) stop()                                     { w.tw.Stop() }
 
 func (w wheel) summary() string {
 	s := w.tw.Stats()
-	count := func(n uint64) string { return comma(int(n)) }
+	count := func(n uint64) string { return figures.Comma(int(n)) }
 	return fmt.Sprintf("the wheel: %s timers armed, %s times postponed, %s times moved to a finer wheel; %s wake-ups",
 		count(s.Armed), count(s.Postponed), count(s.Moved), count(s.Wakeups))
 }

@@ -7,9 +7,8 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
-	"github.com/dustin/go-humanize/english"
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/timingwheel-go/timingwheel/examples/internal/figures"
 )
 
 // print writes the closing table and the verdict.
@@ -26,43 +25,31 @@ func (o *outcome) print(w io.Writer) {
 	o.printVerdict(w)
 }
 
-func newTable(w io.Writer) table.Writer {
-	t := table.NewWriter()
-	t.SetOutputMirror(w)
-	t.SetStyle(table.StyleLight)
-	t.Style().Format.Header = text.FormatDefault
-	return t
-}
-
 // printEnds shows what the clients did against what the server saw.
 func (o *outcome) printEnds(w io.Writer) {
-	t := newTable(w)
-	t.AppendHeader(table.Row{"clients were to", "clients", "server: closed", "reset", "cut", "unnoticed"})
-	t.SetColumnConfigs(rightFrom(2, 6))
+	t := figures.Table(w, 2, 6, "clients were to", "clients", "server: closed", "reset", "cut", "unnoticed")
 	for f := range fates {
 		ended := o.verdict.ended[f]
 		sum := 0
 		for _, n := range ended {
 			sum += n
 		}
-		t.AppendRow(table.Row{f.String(), comma(sum), comma(ended[closed]), comma(ended[reset]), comma(ended[cut]), comma(ended[unknown])})
+		t.AppendRow(table.Row{f.String(), figures.Comma(sum), figures.Comma(ended[closed]), figures.Comma(ended[reset]), figures.Comma(ended[cut]), figures.Comma(ended[unknown])})
 	}
 	t.Render()
 }
 
 // printMeasures shows what was measured, and what was counted as wrong or excused.
 func (o *outcome) printMeasures(w io.Writer) {
-	v, t := &o.verdict, newTable(w)
-	t.AppendHeader(table.Row{"measure", "count", "p50", "p99", "most"})
-	t.SetColumnConfigs(rightFrom(2, 5))
-	count := func(name string, n int) { t.AppendRow(table.Row{name, comma(n)}) }
+	v, t := &o.verdict, figures.Table(w, 2, 5, "measure", "count", "p50", "p99", "most")
+	count := func(name string, n int) { t.AppendRow(table.Row{name, figures.Comma(n)}) }
 	count("beats", int(o.beats))
-	t.AppendRow(append(table.Row{"timer fired after its deadline", comma(int(o.fired))}, millis(o.lateness)...))
-	t.AppendRow(append(table.Row{"cut seen after the timeout", comma(len(v.overdue))}, millis(quantiles(v.overdue, 50, 99, 100))...))
-	t.AppendRow(table.Row{"stalls of the machine", comma(len(o.stalls)), "", "", inMillis(longest(o.stalls))})
+	t.AppendRow(append(table.Row{"timer fired after its deadline", figures.Comma(int(o.fired))}, millis(o.lateness)...))
+	t.AppendRow(append(table.Row{"cut seen after the timeout", figures.Comma(len(v.overdue))}, millis(quantiles(v.overdue, 50, 99, 100))...))
+	t.AppendRow(table.Row{"stalls of the machine", figures.Comma(len(o.stalls)), "", "", figures.Millis(longest(o.stalls))})
 	t.AppendRow(table.Row{"heap", "", "", "", humanize.IBytes(o.peak.heap)})
-	t.AppendRow(table.Row{"goroutines", "", "", "", comma(o.peak.goroutines)})
-	t.AppendRow(table.Row{"timers pending", "", "", "", comma(o.peak.pending)})
+	t.AppendRow(table.Row{"goroutines", "", "", "", figures.Comma(o.peak.goroutines)})
+	t.AppendRow(table.Row{"timers pending", "", "", "", figures.Comma(o.peak.pending)})
 	t.AppendSeparator()
 	count("timer fired, kernel held a beat: kept", int(o.saved))
 	count("timer fired after a stall: given more time", int(o.spared))
@@ -88,7 +75,7 @@ func (o *outcome) printStalls(w io.Writer) {
 		sum += s.to.Sub(s.from)
 	}
 	fmt.Fprintf(w, "the machine stalled %s, for %v in all and %v at most, which widened the bound of %s\n",
-		plural(len(o.stalls), "time"), sum.Round(time.Millisecond), longest(o.stalls).Round(time.Millisecond), plural(o.verdict.widened, "cut"))
+		figures.Plural(len(o.stalls), "time"), sum.Round(time.Millisecond), longest(o.stalls).Round(time.Millisecond), figures.Plural(o.verdict.widened, "cut"))
 }
 
 const faultsShown = 10
@@ -97,29 +84,19 @@ func (o *outcome) printVerdict(w io.Writer) {
 	v := &o.verdict
 	if len(v.faults) == 0 {
 		if v.starved > 0 {
-			fmt.Fprintf(w, "too busy: the machine held up %s for so long that they had to be cut\n", plural(v.starved, "client"))
+			fmt.Fprintf(w, "too busy: the machine held up %s for so long that they had to be cut\n", figures.Plural(v.starved, "client"))
 		}
 		fmt.Fprintf(w, "RIGHT: cut %s of %s silent connections in time and no live one, in %v\n",
-			comma(len(v.overdue)), comma(len(v.overdue)+v.unended), o.took.Round(100*time.Millisecond))
+			figures.Comma(len(v.overdue)), figures.Comma(len(v.overdue)+v.unended), o.took.Round(100*time.Millisecond))
 		return
 	}
 	for _, f := range v.faults[:min(len(v.faults), faultsShown)] {
 		fmt.Fprintln(w, "  ", f)
 	}
 	if more := len(v.faults) - faultsShown; more > 0 {
-		fmt.Fprintf(w, "   and %s more\n", comma(more))
+		fmt.Fprintf(w, "   and %s more\n", figures.Comma(more))
 	}
-	fmt.Fprintf(w, "WRONG: %s\n", plural(len(v.faults), "fault"))
-}
-
-// plural is a number with its noun.
-func plural(n int, noun string) string { return comma(n) + " " + english.PluralWord(n, noun, "") }
-
-func rightFrom(first, last int) (cs []table.ColumnConfig) {
-	for n := first; n <= last; n++ {
-		cs = append(cs, table.ColumnConfig{Number: n, Align: text.AlignRight, AlignHeader: text.AlignRight})
-	}
-	return cs
+	fmt.Fprintf(w, "WRONG: %s\n", figures.Plural(len(v.faults), "fault"))
 }
 
 // quantiles returns percentiles by nearest rank; nil of no values.
@@ -137,7 +114,7 @@ func quantiles(ds []time.Duration, percentiles ...int) (qs []time.Duration) {
 
 func millis(ds []time.Duration) (row table.Row) {
 	for _, d := range ds {
-		row = append(row, inMillis(d))
+		row = append(row, figures.Millis(d))
 	}
 	return row
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/timingwheel-go/timingwheel/examples/internal/figures"
 )
 
 // sample is a look at a run under way.
@@ -25,7 +26,7 @@ type sample struct {
 func (s sample) line(short bool) string {
 	p50, p99 := "-", "-"
 	if s.late != nil {
-		p50, p99 = inMillis(s.late[0]), inMillis(s.late[1])
+		p50, p99 = figures.Millis(s.late[0]), figures.Millis(s.late[1])
 	}
 	format := "%4s  conns %s  beats/s %s  pending %s  cut %s  late p50 %s p99 %s  heap %s  goroutines %s"
 	heap := humanize.IBytes(s.heap)
@@ -33,12 +34,8 @@ func (s sample) line(short bool) string {
 		format = "%4s %s conns %s/s %s pend %s cut %s/%s %s %s gor"
 		p50, heap = strings.TrimSuffix(p50, "ms"), strings.ReplaceAll(heap, " ", "")
 	}
-	return fmt.Sprintf(format, s.elapsed.Round(time.Second), comma(s.conns), comma(s.rate), comma(s.pending),
-		comma(s.cut), p50, p99, heap, comma(s.goroutines))
-}
-
-func inMillis(d time.Duration) string {
-	return fmt.Sprintf("%.1fms", float64(d)/float64(time.Millisecond))
+	return fmt.Sprintf(format, s.elapsed.Round(time.Second), figures.Comma(s.conns), figures.Comma(s.rate), figures.Comma(s.pending),
+		figures.Comma(s.cut), p50, p99, heap, figures.Comma(s.goroutines))
 }
 
 // watch samples a run until its end and keeps the highest values.
