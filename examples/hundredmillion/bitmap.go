@@ -1,0 +1,16 @@
+package main
+
+import "sync/atomic"
+
+// bitmap is a set of timers by number, to which any goroutine may add.
+type bitmap []atomic.Uint32
+
+func newBitmap(n int) bitmap { return make(bitmap, n/32+1) }
+
+// add reports whether the number is new.
+func (b bitmap) add(id uint64) bool {
+	bit := uint32(1) << (id % 32)
+	return b[id/32].Or(bit)&bit == 0
+}
+
+func (b bitmap) has(id uint64) bool { return b[id/32].Load()>>(id%32)&1 == 1 }

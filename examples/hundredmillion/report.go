@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/timingwheel-go/timingwheel/examples/internal/figures"
+)
+
+// print writes the closing tables and the verdict.
+func (o *outcome) print(w io.Writer) {
+	o.printPhases(w)
+	o.printLateness(w)
+	o.printMemory(w)
+	if o.overran > 0 {
+		fmt.Fprintf(w, "too slow: the first deadline came %v before the last beat (-lead gives more time)\n",
+			o.overran.Round(time.Millisecond))
+	}
+	if o.refused > 0 {
+		fmt.Fprintf(w, "%s expired before a beat or a stop came\n", figures.Plural(int(o.refused), "timer"))
+	}
+	o.printVerdict(w)
+}
+
+func (o *outcome) printPhases(w io.Writer) {
+	t := figures.Table(w, 2, 9, "operation", "timers", "took", "ns each", "CPU ns each", "million/s", "bytes/timer",
+		"collections", "longest pause")
+	for _, ph := range o.phases {
+		each := ""
+		if ph.pace == busy {
+			each = positive("%.0f", ph.nanos())
+		}
+		t.AppendRow(table.Row{ph.name, figures.Comma(int(ph.done.Load())), seconds(ph.elapsed()), each,
+			positive("%.0f", ph.cpuNanos()), positive("%.2f", ph.rate()/1e6), positive("%.1f", ph.bytes),
+			ph.pauses.collections, figures.Millis(ph.pauses.longest)})
+	}
+	t.Render()
+	fmt.Fprintf(w, "ns each: of one goroutine while %d run; CPU: of the whole process, the collector and the display included\n",
+		o.cfg.parallel())
+	if o.arm != nil && o.arm.nanos() > 0 && o.trial.nanos() > 0 {
+		fmt.Fprintf(w, "one of %s takes %.2f times as long to arm as one of %s\n", figures.Comma(o.arm.total),
+			o.arm.nanos()/o.trial.nanos(), figures.Comma(o.trial.total))
+	}
+}
+
+func (o *outcome) printLateness(w io.Writer) {
+	if o.late == nil {
+		return
+	}
+	t := figures.Table(w, 2, 6, "after the deadline", "timers", "p50", "p99", "p99.9", "most")
+	row := func(name string, count uint64, late ...time.Duration) {
+		r := table.Row{name, figures.Comma(int(count))}
+		for _, d := range late {
+			r = append(r, figures.Millis(d))
+		}
+		t.AppendRow(r)
+	}
+	row("expired", o.expired.count, o.late...)
+	h := &o.stats.Lateness
+	row("the same by Stats, rounded up", h.Count(), h.Quantile(0.5), h.Quantile(0.99), h.Quantile(0.999), h.Max)
+	t.Render()
+}
+
+func (o *outcome) printMemory(w io.Writer) {
+	if o.heap > 0 {
+		pending := max(o.cfg.n-int(o.stats.Stopped), 1)
+		fmt.Fprintf(w, "everything pending: a full collection takes %s; %s are live, %.1f bytes for each timer\n",
+			figures.Millis(o.collection), humanize.IBytes(o.heap), float64(o.heap)/float64(pending))
+	}
+	fmt.Fprintf(w, "Stop and waiting for it took %s; %s are live after it\n", figures.Millis(o.stopTook), humanize.IBytes(o.left))
+	how := "peak"
+	if o.peakSampled {
+		how = "highest value seen"
+	}
+	fmt.Fprintf(w, "memory of the process: %s (%s); the collector used %s of processors' time\n",
+		humanize.IBytes(o.peak), how, seconds(o.collectorTime))
+}
+
+func (o *outcome) printVerdict(w io.Writer) {
+	for _, f := range o.faults {
+		fmt.Fprintln(w, "  ", f)
+	}
+	switch took := o.took.Round(100 * time.Millisecond); {
+	case len(o.faults) > 0:
+		fmt.Fprintf(w, "WRONG: %s, in %v\n", figures.Plural(len(o.faults), "fault"), took)
+	case o.interrupted:
+		fmt.Fprintf(w, "interrupted after %v: nothing was wrong by then, and nothing was verified\n", took)
+	default:
+		fmt.Fprintf(w, "RIGHT: exactly the %s that were to expire did, once each and none early; %s remained; in %v\n",
+			figures.Plural(int(o.expired.count), "timer"), figures.Comma(o.length), took)
+	}
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.2fs", d.Seconds()) }
+
+// positive formats a figure, and one that was not measured as nothing.
+func positive(format string, x float64) string {
+	if x <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(format, x)
+}
