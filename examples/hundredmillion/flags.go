@@ -102,17 +102,17 @@ func (cfg config) expireWindow() time.Duration {
 	return max(2*time.Second, time.Duration(float64(cfg.n)*cfg.expire/100*each))
 }
 
-// leadFor is the time until the first deadline, given what arming one timer of a small wheel takes: in
-// a large one it takes twice as long, shuffling and beating several times that, and a machine that is
-// busy needs more. If it is too short after all, what is due before it is beaten expires: that is
-// allowed for, but is not what is to be shown.
+// leadFor is the time until the first deadline, given what arming one timer of a small wheel takes: in a
+// large one it may take twice as long, and to shuffle and beat one four times that; the rest is for a machine
+// that has other things to do. If the time is too short after all, what is due before it is beaten expires.
+// That is right, but is not what is to be shown.
 func (cfg config) leadFor(each time.Duration) time.Duration {
 	if cfg.lead > 0 {
 		return cfg.lead
 	}
 	each = max(each, 100*time.Nanosecond)
 	all := float64(each) * float64(cfg.n) / float64(cfg.parallel())
-	return min(2*time.Second+time.Duration(all*(3+8*cfg.handled())), maxLead)
+	return min(2*time.Second+time.Duration(all*(2+8*cfg.handled())), maxLead)
 }
 
 // parallel is how many of the workers run at a time.

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	timerBytes  = 34         // of one pending timer: 29 in the wheel, and room for what the collector has not taken yet
-	memoryFixed = 128 << 20  // of the program, and of the small wheel of the trial
-	bitmapBytes = 2.0 / 8    // of one timer: has expired, was refused
-	addressable = 1 << 31    // bytes that a 32-bit process can have on any system
+	timerBytes  = 34        // of one pending timer: 29 in the wheel, and room for what the collector has not taken yet
+	memoryFixed = 128 << 20 // of the program, and of the small wheel of the trial
+	bitmapBytes = 2.0 / 8   // of one timer: has expired, was refused
+	addressable = 1 << 31   // bytes that a 32-bit process can have on any system
 	is32Bit     = math.MaxInt == math.MaxInt32
 	handleRoom  = 1 + 1.0/16 // handles are for a random share: some room beside the mean
 )

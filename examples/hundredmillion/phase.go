@@ -27,6 +27,7 @@ type phase struct {
 	done     atomic.Int64
 	parallel int // how many operations run at a time
 	started  time.Time
+	ended    bool
 	took     time.Duration // once it has ended
 	cpu      time.Duration // of the process meanwhile; 0 where the system does not tell
 	pauses   pauses        // meanwhile
@@ -56,7 +57,7 @@ func (ph *phase) each(ctx context.Context, sizes []int, do func(worker, from, to
 
 // elapsed is how long the phase takes or took.
 func (ph *phase) elapsed() time.Duration {
-	if ph.took > 0 {
+	if ph.ended {
 		return ph.took
 	}
 	return time.Since(ph.started)

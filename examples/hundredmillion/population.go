@@ -44,7 +44,8 @@ type population struct {
 	refused      bitmap       // timers that the wheel said had expired when they were to be beaten or stopped
 	beat         atomic.Int64 // beats that were not refused
 	stopped      atomic.Int64
-	refusedEarly atomic.Int64 // refused before the deadline
+	late         atomic.Int64 // refused
+	refusedEarly atomic.Int64 // refused before the deadline, which is wrong
 }
 
 // newPopulation returns an empty wheel. The clock of its plan starts here.
@@ -109,14 +110,11 @@ func (p *population) shuffle(w int) {
 	}
 }
 
-// beatAgain is the idle timeout that a beat starts anew: it ends long after the window.
-const beatAgain = maxLead + maxWindow + farAhead
-
-// beatRange beats some of the timers of worker w.
+// beatRange beats some of the timers of worker w: the timeout that begins anew ends long after the window.
 func (p *population) beatRange(w, from, to int) {
-	done := 0
+	done, timeout := 0, p.plan.opens+p.plan.window+farAhead
 	for _, h := range p.beats[w][from:to] {
-		if h.timer.Reset(beatAgain) {
+		if h.timer.Reset(timeout) {
 			done++
 		} else {
 			p.refuse(h.id)
@@ -141,6 +139,7 @@ func (p *population) stopRange(w, from, to int) {
 // refuse notes a timer that is not pending any more. If it was due that is right, and it must have expired.
 func (p *population) refuse(id uint64) {
 	p.refused.add(id)
+	p.late.Add(1)
 	if _, due := p.plan.of(id); time.Since(p.start) < due {
 		p.refusedEarly.Add(1)
 	}

@@ -29,6 +29,9 @@ func (o *outcome) printPhases(w io.Writer) {
 	t := figures.Table(w, 2, 9, "operation", "timers", "took", "ns each", "CPU ns each", "million/s", "bytes/timer",
 		"collections", "longest pause")
 	for _, ph := range o.phases {
+		if ph.done.Load() == 0 {
+			continue
+		}
 		each := ""
 		if ph.pace == busy {
 			each = positive("%.0f", ph.nanos())

@@ -136,7 +136,7 @@ func (r *runner) handle() {
 	r.out.phases = append(r.out.phases, beat, stop)
 	pop.forget()
 	r.out.overran = max(0, time.Since(pop.start)-pop.plan.opens)
-	r.out.refused = int64(beats+stops) - pop.beat.Load() - pop.stopped.Load()
+	r.out.refused = pop.late.Load()
 }
 
 // rest measures a full collection with everything pending, and waits for the first deadline.
@@ -195,7 +195,7 @@ func (r *runner) end() {
 	out.interrupted = r.ctx.Err() != nil
 
 	ev := evidence{
-		n: pop.n, complete: !out.interrupted, got: pop.tally.tallied, refusedEarly: pop.refusedEarly.Load(),
+		n: pop.n, complete: !out.interrupted, got: pop.tally.result(), refusedEarly: pop.refusedEarly.Load(),
 		beat: pop.beat.Load(), stopped: pop.stopped.Load(), stats: out.stats, length: out.length,
 	}
 	if !out.interrupted {

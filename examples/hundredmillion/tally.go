@@ -114,6 +114,13 @@ func (t *tally) merge(b tallied, lates []int64) {
 	}
 }
 
+// result is what has been tallied so far.
+func (t *tally) result() tallied {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.tallied
+}
+
 // late returns percentiles of how late timers expired, and the most; nil if none has.
 func (t *tally) late(percentiles ...float64) (late []time.Duration) {
 	t.mu.Lock()

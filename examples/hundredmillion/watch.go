@@ -10,7 +10,7 @@ func (r *runner) newPhase(name string, pace pace, total int) *phase {
 
 // finish ends a phase.
 func (r *runner) finish(ph *phase) {
-	ph.took = time.Since(ph.started)
+	ph.took, ph.ended = time.Since(ph.started), true
 	ph.cpu = cpuTime() - ph.cpu
 	r.look(ph)
 }
