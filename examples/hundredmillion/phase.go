@@ -95,7 +95,7 @@ func (ph *phase) line() string {
 		s += "  " + ph.detail()
 	}
 	if ph.pauses.collections > 0 {
-		s += fmt.Sprintf("  %d GC, pause %s", ph.pauses.collections, figures.Millis(ph.pauses.longest))
+		s += fmt.Sprintf("  %d GC, pause up to %s", ph.pauses.collections, figures.Millis(ph.pauses.longest))
 	}
 	return s
 }

@@ -59,7 +59,7 @@ func TestFiguresOfAPhase(t *testing.T) {
 	ph.detail = func() string { return "28.8 B/timer" }
 	ph.pauses.merge(pauses{3, time.Millisecond})
 	ph.pauses.merge(pauses{4, 200 * time.Microsecond})
-	assert.Equal(t, "arm 4,000,000  1000 ns  28.8 B/timer  7 GC, pause 1.0ms", ph.line())
+	assert.Equal(t, "arm 4,000,000  1000 ns  28.8 B/timer  7 GC, pause up to 1.0ms", ph.line())
 	ph.pace = clocked
 	assert.Contains(t, ph.line(), "arm 4,000,000  2.00 M/s")
 	ph.pace = idle

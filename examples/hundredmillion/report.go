@@ -43,10 +43,22 @@ func (o *outcome) printPhases(w io.Writer) {
 	t.Render()
 	fmt.Fprintf(w, "ns each: of one goroutine while %d run; CPU: of the whole process, the collector and the display included\n",
 		o.cfg.parallel())
-	if o.arm != nil && o.arm.nanos() > 0 && o.trial.nanos() > 0 {
-		fmt.Fprintf(w, "one of %s takes %.2f times as long to arm as one of %s\n", figures.Comma(o.arm.total),
-			o.arm.nanos()/o.trial.nanos(), figures.Comma(o.trial.total))
+	o.printComparison(w)
+}
+
+// printComparison says what the size of the wheel costs. Of the two ratios that of the CPU time is the one to
+// trust on a machine that does other things meanwhile.
+func (o *outcome) printComparison(w io.Writer) {
+	small, large := o.trial, o.arm
+	if large.done.Load() < int64(large.total) || small.nanos() == 0 {
+		return
 	}
+	cpu := ""
+	if small.cpuNanos() > 0 {
+		cpu = fmt.Sprintf(" (%.2f times the CPU time)", large.cpuNanos()/small.cpuNanos())
+	}
+	fmt.Fprintf(w, "one of %s takes %.2f times as long to arm%s as one of %s\n",
+		figures.Comma(large.total), large.nanos()/small.nanos(), cpu, figures.Comma(small.total))
 }
 
 func (o *outcome) printLateness(w io.Writer) {

@@ -139,21 +139,26 @@ func (r *runner) handle() {
 	r.out.refused = pop.late.Load()
 }
 
-// rest measures a full collection with everything pending, and waits for the first deadline.
+// rest measures a full collection with everything pending, and waits for the first deadline. With a long
+// wait the wheel has work to do: the timers of the window have to move to finer levels.
 func (r *runner) rest() {
 	if r.ctx.Err() != nil {
 		return
 	}
 	runtime.GC() // takes the handles away
 	r.out.collection, r.out.heap = collect()
-	opens := r.pop.start.Add(r.pop.plan.opens)
+	opens, moved := r.pop.start.Add(r.pop.plan.opens), r.pop.wheel.Stats().Moved
 	ph := r.newPhase("wait", idle, int(time.Until(opens)/time.Millisecond))
+	ph.detail = func() string { return fmt.Sprintf("the first is due in %.1fs", max(0, time.Until(opens).Seconds())) }
 	r.watched(ph, func() {
 		for r.ctx.Err() == nil && time.Now().Before(opens) {
 			r.sleep(min(50*time.Millisecond, time.Until(opens)))
 			ph.done.Store(time.Since(ph.started).Milliseconds())
 		}
 	})
+	moves := &phase{name: "move, before any is due", pace: clocked, ended: ph.ended, took: ph.took, cpu: ph.cpu, pauses: ph.pauses}
+	moves.done.Store(int64(r.pop.wheel.Stats().Moved - moved))
+	r.out.phases = append(r.out.phases, moves)
 }
 
 // expire waits until the window is over and everything that was to expire has done so, or is overdue by too
