@@ -148,7 +148,7 @@ func (r *runner) rest() {
 	runtime.GC() // takes the handles away
 	r.out.collection, r.out.heap = collect()
 	opens, moved := r.pop.start.Add(r.pop.plan.opens), r.pop.wheel.Stats().Moved
-	ph := r.newPhase("wait", idle, int(time.Until(opens)/time.Millisecond))
+	ph := r.newPhase("wait", idle, max(0, int(time.Until(opens)/time.Millisecond)))
 	ph.detail = func() string { return fmt.Sprintf("the first is due in %.1fs", max(0, time.Until(opens).Seconds())) }
 	r.watched(ph, func() {
 		for r.ctx.Err() == nil && time.Now().Before(opens) {
