@@ -89,7 +89,7 @@ func fitMemory(cfg config, sources []memorySource, w io.Writer) error {
 	if name != "" {
 		there = fmt.Sprintf("there are %s (%s)", humanize.IBytes(have), name)
 	}
-	fmt.Fprintf(w, "%s timers need about %s of memory; %s\n", figures.Comma(cfg.n), humanize.IBytes(need), there)
+	fmt.Fprintf(w, "%s: about %s of memory needed; %s\n", figures.Plural(cfg.n, "timer"), humanize.IBytes(need), there)
 	return nil
 }
 

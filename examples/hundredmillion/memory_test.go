@@ -80,7 +80,7 @@ func TestFitMemory(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err, name)
-		assert.Contains(t, out.String(), "100,000,000 timers need about 3.9 GiB of memory", name)
+		assert.Contains(t, out.String(), "100,000,000 timers: about 3.9 GiB of memory needed; ", name)
 		assert.Contains(t, out.String(), tt.out, name)
 	}
 	cfg.n = timersFor(cfg, 2*gib) // as the error advises

@@ -104,7 +104,7 @@ func (o *outcome) printVerdict(w io.Writer) {
 	case o.interrupted:
 		fmt.Fprintf(w, "interrupted after %v: nothing was wrong by then, and nothing was verified\n", took)
 	default:
-		fmt.Fprintf(w, "RIGHT: exactly the %s that were to expire did, once each and none early; %s remained; in %v\n",
+		fmt.Fprintf(w, "RIGHT: %s expired, exactly those that were to, once each and none early; %s remained; in %v\n",
 			figures.Plural(int(o.expired.count), "timer"), figures.Comma(o.length), took)
 	}
 }

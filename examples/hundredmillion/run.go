@@ -74,8 +74,8 @@ func run(ctx context.Context, cfg config, show display) (*outcome, error) {
 
 func (r *runner) printPlan(lead, window time.Duration) {
 	cfg := r.cfg
-	r.show.say("%s timers, seed %d: %v%% beaten, %v%% stopped, %v%% expire, the rest lies an hour ahead",
-		figures.Comma(cfg.n), cfg.seed, cfg.beat, cfg.stop, cfg.expire)
+	r.show.say("%s, seed %d: %v%% beaten, %v%% stopped, %v%% expire, the rest lies an hour ahead",
+		figures.Plural(cfg.n, "timer"), cfg.seed, cfg.beat, cfg.stop, cfg.expire)
 	r.show.say("%s on %s; the first one is due %v after the start, the last to expire %v later",
 		figures.Plural(cfg.workers, "goroutine"), figures.Plural(runtime.GOMAXPROCS(0), "processor"),
 		lead.Round(time.Millisecond), window.Round(time.Millisecond))
@@ -153,7 +153,7 @@ func (r *runner) rest() {
 	r.watched(ph, func() {
 		for r.ctx.Err() == nil && time.Now().Before(opens) {
 			r.sleep(min(50*time.Millisecond, time.Until(opens)))
-			ph.done.Store(time.Since(ph.started).Milliseconds())
+			ph.done.Store(min(time.Since(ph.started).Milliseconds(), int64(ph.total)))
 		}
 	})
 	moves := &phase{name: "move, before any is due", pace: clocked, ended: ph.ended, took: ph.took, cpu: ph.cpu, pauses: ph.pauses}
