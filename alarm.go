@@ -49,6 +49,7 @@ func (s *shard) setAlarm(tick int64) {
 	if tick < math.MaxInt64/s.ticks.d {
 		at = tick * s.ticks.d
 	}
+	s.quiet = at
 	d := time.Duration(at - s.clock())
 	if s.alarm.timer == nil {
 		s.alarm.bell = &bell{}
@@ -60,9 +61,12 @@ func (s *shard) setAlarm(tick int64) {
 	s.alarm.timer.Reset(d)
 }
 
+// noAlarm notes that no alarm is set.
+func (s *shard) noAlarm() { s.wakeAt, s.quiet = never, math.MaxInt64 }
+
 // disarm switches the alarm off.
 func (s *shard) disarm() {
-	s.wakeAt = never
+	s.noAlarm()
 	if s.alarm.timer != nil {
 		s.alarm.timer.Stop()
 		s.alarm.bell.shard.Store(nil)
@@ -71,6 +75,7 @@ func (s *shard) disarm() {
 
 // resetAlarm sets the alarm for the earliest bucket, or switches it off.
 func (s *shard) resetAlarm() {
+	s.settleYoung()
 	s.dropEmptyTop()
 	if top, ok := s.queue.min(); ok {
 		s.setAlarm(top.key)
@@ -97,8 +102,7 @@ func (s *shard) relax() {
 		s.resetAlarm()
 		return
 	}
-	soon := s.ticks.floor(s.now+int64(linger)) + 1
-	if s.pending == 0 && s.wakeAt > soon {
-		s.setAlarm(soon)
+	if s.pending == 0 && s.quiet-s.now > int64(linger)+s.ticks.d {
+		s.setAlarm(s.ticks.floor(s.now+int64(linger)) + 1)
 	}
 }

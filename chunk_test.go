@@ -211,6 +211,7 @@ func checkBucket(t *testing.T, s *shard, timers []Timer, alive []bool) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.settleYoung()
 	var want, got []uint32
 	for i, t := range timers {
 		if alive[i] {
@@ -233,12 +234,12 @@ func checkBucket(t *testing.T, s *shard, timers []Timer, alive []bool) {
 func TestLastChunkIsCompactedBeforeAnotherIsTaken(t *testing.T) {
 	t.Parallel()
 	s, sh := newSlab(t)
-	timers := s.fill(chunkSize, time.Minute)
+	timers := s.fillPlaced(chunkSize, time.Minute)
 	s.stopAll(timers[:chunkSize-1])
-	s.fill(chunkSize-1, time.Minute)
+	s.fillPlaced(chunkSize-1, time.Minute)
 	s.verify()
 	require.Equal(t, 1, chunksUsed(sh))
-	s.fill(1, time.Minute)
+	s.fillPlaced(1, time.Minute)
 	require.Equal(t, 2, chunksUsed(sh))
 }
 

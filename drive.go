@@ -13,7 +13,7 @@ func (s *shard) wake() {
 		s.mu.Unlock()
 		return
 	}
-	s.wakeAt = never
+	s.noAlarm()
 	s.counters.wakeups++
 	s.drive()
 }
@@ -152,6 +152,7 @@ func (s *shard) expire() bool {
 	if s.stopped {
 		return false
 	}
+	s.settleYoung()
 	s.observe(s.clock())
 	tick := s.ticks.floor(s.now)
 	for range quantum {

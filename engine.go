@@ -120,6 +120,7 @@ func (s *shard) nextDue() (int64, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settleLots()
+	s.settleYoung()
 	if s.pending == 0 {
 		return 0, false
 	}

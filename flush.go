@@ -49,6 +49,7 @@ func (s *shardOf[T]) removeAll() []T {
 // takeAll takes every bucket with pending timers from wherever it stands: those first that are due, or a chain
 // of flushes would keep them waiting.
 func (s *shard) takeAll() []*bucket {
+	s.settleYoung()
 	var all []*bucket
 	for _, l := range []*bucketList{&s.due, &s.fresh, &s.cascade} {
 		for l.head != nil {

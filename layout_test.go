@@ -76,6 +76,16 @@ func (s *story) fill(n int, d time.Duration) []Timer {
 	return timers
 }
 
+// fillPlaced is fill with timers that have left the nursery.
+func (s *story) fillPlaced(n int, d time.Duration) []Timer {
+	timers := s.fill(n, d)
+	sh := &s.engine.shards[0].shard
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.settleYoung()
+	return timers
+}
+
 func (s *story) stopAll(timers []Timer) {
 	s.t.Helper()
 	for _, e := range timers {

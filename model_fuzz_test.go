@@ -202,7 +202,9 @@ func (m *model) play() {
 			m.act()
 		}
 		m.check()
-		m.checkNext()
+		if m.step%4 == 0 { // Next empties the nursery
+			m.checkNext()
+		}
 	}
 	m.finish()
 }

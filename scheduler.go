@@ -195,6 +195,6 @@ func (s *shard) again(i uint32, n *node) {
 	if s.manual {
 		s.stamp(i)
 	}
-	s.route(i, n)
+	s.enter(i, n, n.due())
 	s.checkLocked()
 }

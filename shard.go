@@ -37,6 +37,8 @@ type shard struct {
 	funcs []*[pageSize]func() // the payloads, where they are callbacks: saves release a call of host
 
 	now      int64 // ns: the latest clock reading; Manual: the clock
+	quiet    int64 // ns: the alarm goes off no later; MaxInt64 where it is not set; Manual: 0
+	young    nursery
 	cur      int64 // ticks: every earlier bucket has been taken
 	pending  int   // timers
 	levels   []level
@@ -82,7 +84,10 @@ func (s *shard) init(c config, h host) {
 	s.now = c.origin
 	s.cur = c.ticks.floor(c.origin)
 	s.lotSize = firstLot
-	s.wakeAt = never
+	s.young.alive = nurseryEmpty
+	if !c.manual {
+		s.noAlarm()
+	}
 	s.relaxAt = -relaxCredit
 }
 
@@ -107,7 +112,7 @@ func (s *shard) add(deadline int64) (uint32, *node) {
 	if s.manual {
 		s.stamp(i)
 	}
-	s.put(i, n, deadline)
+	s.enter(i, n, deadline)
 	return i, n
 }
 
@@ -244,6 +249,10 @@ func (s *shard) stop(i, gen uint32) bool {
 	case n.pos >= posInvalid:
 		s.pending--
 		s.detach(n)
+	case n.pos >= posNursery:
+		s.pending--
+		s.leave(n)
+		s.lastGone()
 	}
 	s.release(i, n)
 	s.counters.stopped++
@@ -280,7 +289,7 @@ func (s *shard) reset(i, gen uint32, deadline, now int64, rel bool) bool {
 	switch {
 	case held:
 		s.route(i, n)
-	case n.pos < posInvalid:
+	case n.pos < posNursery:
 		n.pos = posRerun
 	case deadline < old || s.flushed > 0 || s.manual:
 		s.hasten(i, n)
@@ -294,6 +303,11 @@ func (s *shard) reset(i, gen uint32, deadline, now int64, rel bool) bool {
 // Manual mode one that waits to be claimed moves as well: Reset arms it anew, and what a callback arms
 // runs in a later Advance.
 func (s *shard) hasten(i uint32, n *node) {
+	if n.pos < posInvalid {
+		s.leave(n)
+		s.enter(i, n, n.due())
+		return
+	}
 	b := s.all[s.chunks.meta(n.pos>>chunkShift).owner]
 	due := n.due()
 	late := b.state == bucketCascading || b.state == bucketQueued && (due <= s.now || s.ticks.ceil(due) < b.at)
@@ -309,7 +323,7 @@ func (s *shard) deadline(i, gen uint32) (time.Time, bool) {
 	defer s.mu.Unlock()
 	s.settleLots()
 	n := s.nodes.at(i)
-	if n == nil || n.gen != gen || n.pos < posInvalid {
+	if n == nil || n.gen != gen || n.pos < posNursery {
 		return time.Time{}, false
 	}
 	return s.timeAt(n.due()), true
@@ -324,6 +338,7 @@ func (s *shard) halt() {
 	s.pending, s.ready, s.flushed, s.hollow = 0, 0, 0, 0
 	s.bucketStore = bucketStore{}
 	s.levels, s.seqs, s.funcs = nil, nil, nil
+	s.young.alive = nurseryEmpty
 	s.queue = minHeap[*bucket]{}
 	s.cascade, s.due, s.fresh, s.prompt = bucketList{}, bucketList{}, bucketList{}, nil
 	s.disarm()

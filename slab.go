@@ -14,10 +14,12 @@ const (
 // handle serves every run. Deadlines are never negative, so the sign is free.
 const planBit = math.MinInt64
 
-// Positions below chunkSize lie in chunk 0, which is never handed out; two of them have a meaning.
+// Positions below chunkSize lie in chunk 0, which is never handed out; two of them have a meaning, the others
+// are those of the nursery.
 const (
 	posNone    = 0 // a free slot, or a plan whose run is under way
 	posRerun   = 1 // a plan whose run is under way and whose next run was moved by Reset
+	posNursery = 2
 	posInvalid = chunkSize
 )
 

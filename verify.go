@@ -12,7 +12,7 @@ func (s *shard) verify() error {
 		return nil
 	}
 	for _, check := range []func() error{
-		s.verifyPages, s.verifySlots, s.verifyBuckets, s.verifyQueue, s.verifyDeadlines, s.verifySums, s.verifyAlarm,
+		s.verifyPages, s.verifySlots, s.verifyBuckets, s.verifyNursery, s.verifyQueue, s.verifyDeadlines, s.verifySums, s.verifyAlarm,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -83,7 +83,7 @@ func (s *shard) verifySlots() error {
 			}
 			used++
 			switch {
-			case n.pos >= posInvalid:
+			case n.pos >= posNursery:
 				pending++
 			case s.nodes.aside != i+1 && n.deadline >= 0:
 				return fmt.Errorf("I2: slot %d is in use and neither pending nor a plan", i)
@@ -162,6 +162,25 @@ func (s *shard) verifyBuckets() error {
 	})
 }
 
+// I3 for the nursery, and I8: none of its timers is due before the alarm goes off.
+func (s *shard) verifyNursery() error {
+	if s.young.alive&nurseryEmpty != nurseryEmpty {
+		return fmt.Errorf("I3: the nursery uses positions that mean something else: %b", s.young.alive)
+	}
+	for alive := s.young.alive &^ nurseryEmpty; alive != 0; alive &= alive - 1 {
+		k := bits.TrailingZeros32(alive)
+		i := s.young.entries[k]
+		n := s.nodes.at(i)
+		if n == nil || n.pos != uint32(k) {
+			return fmt.Errorf("I3: entry %d of the nursery names slot %d, which is elsewhere", k, i)
+		}
+		if n.due() <= s.quiet && !s.driving {
+			return fmt.Errorf("I8: timer of %d ns in the nursery, alarm at %d ns", n.due(), s.quiet)
+		}
+	}
+	return nil
+}
+
 // I5: the queue is a heap of the buckets that stand in a slot, each in the slot of its expiration, none
 // before the clock.
 func (s *shard) verifyQueue() error {
@@ -209,7 +228,7 @@ func (s *shard) verifyDeadlines() error {
 
 // I7: the counts of pending, ready, empty and flushed agree with the buckets.
 func (s *shard) verifySums() error {
-	pending, ready, hollow, flushed := 0, 0, 0, 0
+	pending, ready, hollow, flushed := bits.OnesCount32(s.young.alive&^nurseryEmpty), 0, 0, 0
 	_ = s.each(func(b *bucket) error {
 		pending += b.live
 		switch {
