@@ -134,7 +134,8 @@ func TestResetToNowBetweenTwoWheels(t *testing.T) {
 	timers, busy := halfway(t, tw, n, func(i int) { ran <- i })
 	s := &tw.engine.shards[0].shard
 	if !busy { // the driver, which is this test, stands still
-		if timers[n-1].Reset(0) {
+		due, _ := timers[n-1].Deadline()
+		if timers[n-1].Reset(0) && time.Now().Before(due) { // or it was moved to a later time, which is the driver's to find
 			assert.Equal(t, n-1, receive(t, ran, "the timer that was reset to now"))
 		}
 	}
