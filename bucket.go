@@ -105,7 +105,7 @@ func (bs *bucketStore) append(b *bucket, i uint32, n *node) {
 	if c == 0 || bs.chunks.meta(c).alive>>chunkMask != 0 {
 		c = bs.addChunk(b)
 	}
-	pg := &bs.chunks.pages[c>>chunkPageShift]
+	pg := bs.chunks.pages[c>>chunkPageShift]
 	m := &pg.meta[c&chunkPageMask]
 	off := uint32(bits.Len32(m.alive)) & chunkMask
 	m.alive |= 1 << off

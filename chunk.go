@@ -27,15 +27,16 @@ type chunkMeta struct {
 
 func (m *chunkMeta) count() int { return bits.OnesCount32(m.alive) }
 
+// chunkPage is a page of chunks. It is one object, since a collection has to look at each.
 type chunkPage struct {
-	entries *[chunkPageSize][chunkSize]uint32 // indices of nodes
-	meta    *[chunkPageSize]chunkMeta
+	entries [chunkPageSize][chunkSize]uint32 // indices of nodes
+	meta    [chunkPageSize]chunkMeta
 }
 
 // chunks is the store of all chunks of a shard. Chunk 0 does not exist.
 type chunks struct {
 	pager
-	pages []chunkPage
+	pages []*chunkPage
 }
 
 func (cs *chunks) meta(c uint32) *chunkMeta {
@@ -60,7 +61,7 @@ func (cs *chunks) alloc(owner uint32) (uint32, *chunkMeta) {
 }
 
 func (cs *chunks) open(p int) {
-	pg := chunkPage{new([chunkPageSize][chunkSize]uint32), new([chunkPageSize]chunkMeta)}
+	pg := new(chunkPage)
 	if p == len(cs.pages) {
 		cs.pages = append(cs.pages, pg)
 	} else {
@@ -75,7 +76,7 @@ func (cs *chunks) open(p int) {
 func (cs *chunks) free(c uint32) {
 	p := int(c >> chunkPageShift)
 	if cs.put(p, c&chunkPageMask, true) {
-		cs.pages[p] = chunkPage{}
+		cs.pages[p] = nil
 		cs.close(p, false)
 	}
 }

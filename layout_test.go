@@ -31,7 +31,7 @@ func TestSizes(t *testing.T) {
 // What there is for each timer holds no pointer, so the garbage collector does not look at it.
 func TestNoPointers(t *testing.T) {
 	t.Parallel()
-	for _, v := range []any{node{}, chunkMeta{}, [chunkSize]uint32{}, [pageSize]node{}, [chunkPageSize]chunkMeta{}, pageState{}} {
+	for _, v := range []any{node{}, chunkMeta{}, [chunkSize]uint32{}, [pageSize]node{}, [chunkPageSize]chunkMeta{}, chunkPage{}, plainPage[uint64]{}, pageState{}} {
 		require.False(t, holdsPointers(reflect.TypeOf(v)), "%T", v)
 	}
 	require.True(t, holdsPointers(reflect.TypeOf(bucket{})), "a bucket may: there is one for many timers")

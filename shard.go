@@ -13,13 +13,13 @@ const never = math.MaxInt64
 
 // host is the typed part of a shard: it holds the payloads and runs them.
 type host interface {
-	openPage(p int)  // page p of the slab was made
-	closePage(p int) // page p of the slab was given back
-	drop(i uint32)   // release the payload of slot i
-	clear()          // release everything
-	spawn()          // start a worker, which s.spares already counts
-	hand()           // give the executor one call, which s.owed already counts; mu is not held
-	serve()          // be a worker, with mu held, and return without it
+	openPage(p int) *[pageSize]node // makes page p of the slab and of the payloads
+	closePage(p int)                // page p of the slab was given back
+	drop(i uint32)                  // release the payload of slot i
+	clear()                         // release everything
+	spawn()                         // start a worker, which s.spares already counts
+	hand()                          // give the executor one call, which s.owed already counts; mu is not held
+	serve()                         // be a worker, with mu held, and return without it
 }
 
 // shard is one independent wheel: slab, levels, queue of buckets, driver. Everything below mu is
@@ -132,8 +132,7 @@ func (s *shard) openPage() {
 		s.mu.Unlock()
 		panic("timingwheel: a shard is full: more than 2^29 timers; use more shards")
 	}
-	s.nodes.open(p)
-	s.host.openPage(p)
+	s.nodes.open(p, s.host.openPage(p))
 	if !s.manual {
 		return
 	}

@@ -58,10 +58,9 @@ func (sl *slab) at(i uint32) *node {
 // must is at for an index that is known to be in use.
 func (sl *slab) must(i uint32) *node { return &sl.pages[i>>pageShift][i&pageMask] }
 
-// open makes page p. Slots of a successor page start at the highest generation of its predecessor,
+// open takes in pg, which is empty, as page p. Slots of a successor page start at the highest generation of its predecessor,
 // which no handle ever carried.
-func (sl *slab) open(p int) {
-	pg := new([pageSize]node)
+func (sl *slab) open(p int, pg *[pageSize]node) {
 	if p == len(sl.pages) {
 		sl.pages = append(sl.pages, pg)
 		sl.floors = append(sl.floors, 0)

@@ -175,8 +175,8 @@ func (s *shard) bytes() uint64 {
 		}
 	}
 	for _, pg := range s.chunks.pages {
-		if pg.entries != nil {
-			n += unsafe.Sizeof(*pg.entries) + unsafe.Sizeof(*pg.meta)
+		if pg != nil {
+			n += unsafe.Sizeof(*pg)
 		}
 	}
 	for _, pg := range s.seqs {
@@ -186,7 +186,7 @@ func (s *shard) bytes() uint64 {
 	}
 	n += uintptr(cap(s.nodes.pages)) * (unsafe.Sizeof(s.nodes.pages[:1][0]) + 4)
 	n += uintptr(cap(s.nodes.state)+cap(s.chunks.state)) * unsafe.Sizeof(pageState{})
-	n += uintptr(cap(s.chunks.pages)) * unsafe.Sizeof(chunkPage{})
+	n += uintptr(cap(s.chunks.pages)) * unsafe.Sizeof(s.chunks.pages[:1][0])
 	n += uintptr(len(s.all)) * (unsafe.Sizeof(bucket{}) + 2*unsafe.Sizeof(s))
 	for _, l := range s.levels {
 		n += uintptr(len(l.slots)) * unsafe.Sizeof(l.slots[:1][0])
