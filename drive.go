@@ -25,12 +25,20 @@ func (s *shard) kick() {
 	case s.manual:
 	case s.pooled:
 		if s.spares == 0 && (s.ready > 0 || s.cascade.head != nil || s.lotsReady()) {
-			s.spares++
-			s.host.spawn()
+			s.startSpares()
 		}
 	case !s.driving && (s.calls() > 0 || s.cascade.head != nil):
 		s.driving = true
 		go s.resume()
+	}
+}
+
+// startSpares starts one worker, or several together where callbacks have proved slow: one for every eight of
+// them that are running. So the workers that many blocking callbacks need are not started one by another.
+func (s *shard) startSpares() {
+	for n := max(1, min(s.running/8, s.ready, 16)); n > 0; n-- {
+		s.spares++
+		s.host.spawn()
 	}
 }
 
