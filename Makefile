@@ -15,9 +15,9 @@ bench-std: COUNT ?= 3
 TARGETS := \
 	'^BenchmarkArmStop$$/./pending=(1k|1M)$$' '^BenchmarkArmStop$$/impl=wheel/pending=10M$$/procs=1' \
 	'^BenchmarkManual$$/././pending=1k$$' '^BenchmarkPostpone$$/./pending=(1k|1M)$$' '^BenchmarkChurn$$/./pending=1M$$' \
-	'^BenchmarkFill$$/./pending=10M$$' '^BenchmarkGC$$/./pending=10M$$' '^BenchmarkBurst$$/./pending=1M$$' \
+	'^BenchmarkFill$$/./pending=10M$$' '^BenchmarkFill$$/impl=timeouts/pending=(1M|100M)$$' '^BenchmarkGC$$/./pending=10M$$' '^BenchmarkBurst$$/./pending=1M$$' \
 	'^BenchmarkBurstBlocking$$' '^BenchmarkBlocked$$' '^BenchmarkSpread$$' '^BenchmarkArmDuringBurst$$' \
-	'^BenchmarkIdle$$/./pending=1M$$'
+	'^BenchmarkCascade$$' '^BenchmarkIdle$$/./pending=1M$$'
 
 .PHONY: help
 help: ## this list

@@ -1,8 +1,11 @@
 package timingwheel
 
 import (
+	"fmt"
+	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"testing"
 	"time"
 )
@@ -39,14 +42,32 @@ func BenchmarkFill(b *testing.B) {
 				tw = newBenchWheel(b, Options{})
 			})
 		})
-		b.Run("impl=timeouts/pending="+size.name, func(b *testing.B) {
-			w := newBenchTimeouts(b)
-			fill(b, size.n, func(i int, d time.Duration) { w.Add(d, uint64(i)) }, func() {
-				w.Stop()
-				w = newBenchTimeouts(b)
-			})
-		})
+		b.Run("impl=timeouts/pending="+size.name, func(b *testing.B) { fillTimeouts(b, size.n) })
 	}
+	b.Run("impl=timeouts/pending=100M", func(b *testing.B) {
+		const need = 6 << 30
+		if free := availableMemory(); free < need {
+			b.Skipf("%d bytes of memory are available, it needs %d", free, need)
+		}
+		fillTimeouts(b, 100_000_000)
+	})
+}
+
+func fillTimeouts(b *testing.B, n int) {
+	b.Helper()
+	w := newBenchTimeouts(b)
+	fill(b, n, func(i int, d time.Duration) { w.Add(d, uint64(i)) }, func() {
+		w.Stop()
+		w = newBenchTimeouts(b)
+	})
+}
+
+// availableMemory is what Linux says is available, 0 where nothing says so.
+func availableMemory() (bytes uint64) {
+	info, _ := os.ReadFile("/proc/meminfo")
+	_, after, _ := strings.Cut(string(info), "MemAvailable:")
+	_, _ = fmt.Sscanf(after, "%d kB", &bytes)
+	return bytes << 10
 }
 
 func newBenchTimeouts(b *testing.B) *Timeouts[uint64] {

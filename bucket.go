@@ -68,6 +68,16 @@ func (l *bucketList) pop() *bucket {
 	return b
 }
 
+// each calls yield for each bucket until that returns false, which it then returns as well.
+func (l *bucketList) each(yield func(*bucket) bool) bool {
+	for b := l.head; b != nil; b = b.next {
+		if !yield(b) {
+			return false
+		}
+	}
+	return true
+}
+
 // bucketStore keeps the buckets of a shard, their chunks and the nodes that the chunks' entries name.
 type bucketStore struct {
 	nodes  slab

@@ -24,10 +24,10 @@ func (s *shard) kick() {
 	switch {
 	case s.manual:
 	case s.pooled:
-		if s.spares == 0 && (s.ready > 0 || s.cascade.head != nil || s.lotsReady()) {
+		if s.spares == 0 && (s.ready > 0 || s.cascade.any() || s.lotsReady()) {
 			s.startSpares()
 		}
-	case !s.driving && (s.calls() > 0 || s.cascade.head != nil):
+	case !s.driving && (s.calls() > 0 || s.cascade.any()):
 		s.driving = true
 		go s.resume()
 	}
@@ -77,7 +77,7 @@ func (s *shard) driveExecutor() {
 	}()
 	for {
 		more := s.expire()
-		if s.cascade.head != nil {
+		if s.cascade.any() {
 			s.move()
 			more = true
 		}
@@ -204,38 +204,6 @@ func (s *shard) takeOff(b *bucket) {
 		s.due.push(b)
 		s.ready += b.live
 	default:
-		b.state = bucketCascading
 		s.cascade.push(b)
 	}
-}
-
-// move moves a quantum of the timers of expired buckets.
-func (s *shard) move() {
-	for steps := 0; steps < quantum && s.cascade.head != nil; {
-		steps += s.cascadeChunk()
-	}
-}
-
-// cascadeChunk moves the timers of one chunk of an expired bucket to where they belong now, and returns
-// the number of steps it took.
-func (s *shard) cascadeChunk() int {
-	b := s.cascade.head
-	if b.live == 0 {
-		s.cascade.pop()
-		s.freeBucket(b)
-		return 1
-	}
-	var idx [chunkSize]uint32
-	var due [chunkSize]int64
-	n := s.drainChunk(b, &idx)
-	for k, i := range idx[:n] { // a loop of its own, so that the cache misses overlap
-		due[k] = s.nodes.must(i).due()
-	}
-	for k, i := range idx[:n] {
-		s.put(i, s.nodes.must(i), due[k])
-	}
-	if b.level > 0 {
-		s.counters.moved += uint64(n)
-	}
-	return max(n, 1)
 }

@@ -125,7 +125,7 @@ func (s *shard) nextDue() (int64, bool) {
 		return 0, false
 	}
 	tick := s.cur // something has expired and waits to be moved or claimed
-	if s.ready == 0 && len(s.lots) == 0 && !holdsTimers(&s.fresh) && !holdsTimers(&s.cascade) {
+	if s.ready == 0 && len(s.lots) == 0 && !s.someExpired() {
 		s.dropEmptyTop()
 		if top, ok := s.queue.min(); ok {
 			tick = top.key
@@ -135,16 +135,6 @@ func (s *shard) nextDue() (int64, bool) {
 		return math.MaxInt64, true
 	}
 	return tick * s.ticks.d, true
-}
-
-// holdsTimers reports whether a bucket of the list has pending timers.
-func holdsTimers(l *bucketList) bool {
-	for b := l.head; b != nil; b = b.next {
-		if b.live > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 func (e *engine[T]) stop() {

@@ -1,5 +1,7 @@
 package timingwheel
 
+import "slices"
+
 // flush makes everything that is pending due at once and returns how many timers that is.
 func (s *shard) flush() int {
 	s.mu.Lock()
@@ -50,12 +52,8 @@ func (s *shardOf[T]) removeAll() []T {
 // of flushes would keep them waiting.
 func (s *shard) takeAll() []*bucket {
 	s.settleYoung()
-	var all []*bucket
-	for _, l := range []*bucketList{&s.due, &s.fresh, &s.cascade} {
-		for l.head != nil {
-			all = append(all, l.pop())
-		}
-	}
+	all := slices.Collect(s.expired)
+	s.due, s.fresh, s.cascade = bucketList{}, bucketList{}, cascade{}
 	for s.queue.len() > 0 {
 		b := s.queue.popMin()
 		empty := b.live == 0

@@ -44,7 +44,7 @@ type shard struct {
 	levels   []level
 	queue    minHeap[*bucket]
 	hollow   int        // buckets of queue that all their timers have left
-	cascade  bucketList // expired buckets of coarse levels, being moved
+	cascade  cascade    // expired buckets, being moved
 	due      bucketList // expired buckets whose timers may be claimed
 	fresh    bucketList // Manual: what became due since the last Advance began
 	prompt   *bucket    // the bucket of due (Manual: fresh) that takes timers due at once; nil: none is open
@@ -339,7 +339,7 @@ func (s *shard) halt() {
 	s.levels, s.seqs, s.funcs = nil, nil, nil
 	s.young.alive = nurseryEmpty
 	s.queue = minHeap[*bucket]{}
-	s.cascade, s.due, s.fresh, s.prompt = bucketList{}, bucketList{}, bucketList{}, nil
+	s.cascade, s.due, s.fresh, s.prompt = cascade{}, bucketList{}, bucketList{}, nil
 	s.disarm()
 	s.host.clear()
 }

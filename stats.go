@@ -144,11 +144,9 @@ func (s *shard) addStats(st *Stats) {
 	st.Wakeups += c.wakeups
 	st.Running += s.running
 	st.Buckets += s.queue.len() - s.hollow
-	for _, l := range []bucketList{s.cascade, s.due, s.fresh} {
-		for b := l.head; b != nil; b = b.next {
-			if b.live > 0 {
-				st.Buckets++
-			}
+	for b := range s.expired {
+		if b.live > 0 {
+			st.Buckets++
 		}
 	}
 	for _, l := range s.lots {

@@ -79,7 +79,7 @@ func halfway(t *testing.T, tw *TimingWheel, n int, f func(i int)) (timers []Time
 		time.Sleep(ms)
 		s.mu.Lock()
 		s.expire()
-		if s.cascade.head != nil {
+		if s.cascade.any() {
 			s.move()
 			moving = true
 		}
@@ -88,7 +88,7 @@ func halfway(t *testing.T, tw *TimingWheel, n int, f func(i int)) (timers []Time
 	verifyShards(t, tw.engine)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	between := s.cascade.head != nil && s.cascade.head.live > 0 && s.cascade.head.live < n
+	between := s.cascade.any() && s.cascade.first().live > 0 && s.cascade.first().live < n
 	busy = s.ready > 0 || s.spares+s.serving > 0
 	require.True(t, between || busy, "the wheel does not stand half-way")
 	return timers, busy

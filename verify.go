@@ -106,11 +106,9 @@ func (s *shard) each(f func(b *bucket) error) error {
 			return err
 		}
 	}
-	for _, l := range []bucketList{s.cascade, s.due, s.fresh} {
-		for b := l.head; b != nil; b = b.next {
-			if err := f(b); err != nil {
-				return err
-			}
+	for b := range s.expired {
+		if err := f(b); err != nil {
+			return err
 		}
 	}
 	for _, l := range s.lots {
@@ -263,7 +261,7 @@ func (s *shard) verifyAlarm() error {
 	if s.pooled && s.spares == 0 && s.lotsReady() {
 		return fmt.Errorf("I9: what is left of a lot waits and no spare comes")
 	}
-	if s.pooled && (s.ready > 0 || s.cascade.head != nil) && s.spares == 0 && s.serving == s.running {
+	if s.pooled && (s.ready > 0 || s.cascade.any()) && s.spares == 0 && s.serving == s.running {
 		return fmt.Errorf("I9: %d timers are due and nobody comes", s.ready)
 	}
 	if !s.pooled && s.calls() > 0 {

@@ -86,11 +86,11 @@ func (s *shardOf[T]) serve() {
 	w.buffer, s.buffer = s.buffer, nil
 	w.serving = true
 	s.serving++
-	for s.ready > 0 || s.cascade.head != nil {
+	for s.ready > 0 || s.cascade.any() {
 		if s.ready > 0 {
 			w.work()
 		}
-		if s.cascade.head != nil && (s.ready == 0 || w.unmoved >= 16) {
+		if s.cascade.any() && (s.ready == 0 || w.unmoved >= 16) {
 			w.unmoved = 0
 			s.move()
 			s.yield()

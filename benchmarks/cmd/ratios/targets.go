@@ -64,5 +64,6 @@ var targets = []target{
 	{"Spread/pending=1M", "cpu-sec/timer", ratio, std, 0.40},
 	{"Spread/pending=1M", "p99-sec", difference, std, tick + 0.5e-3},
 	{"Spread/pending=1M", "early", absolute, std, 0},
+	{"Cascade/pending=1M", "p99-sec", difference, "pending=0", 1e-3},
 	{"Idle/pending=1M", "wakeups", difference, std, 2},
 }
