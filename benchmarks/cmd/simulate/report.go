@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/timingwheel-go/timingwheel/benchmarks/simulation"
+)
+
+// print writes what the trace was, a table of the choices and the verdict.
+func (o outcome) print(w io.Writer, cfg config) {
+	if len(o.results) > 0 {
+		o.printTrace(w, cfg)
+		o.printTable(w, cfg)
+	}
+	if o.cut != "" {
+		fmt.Fprintf(w, "interrupted: %s was not finished\n", o.cut)
+	}
+	o.printVerdict(w)
+}
+
+func (o outcome) printTrace(w io.Writer, cfg config) {
+	t, n := cfg.trace, o.results[0].Counts
+	fmt.Fprintf(w, "%s connections arrived in %v, seed %d, and live for %v by the median (sigma %v); a beat each %v ± %v %%, idle timeout %v.\n",
+		comma(n.Arrived), t.For, t.Seed, t.Median, t.Sigma, t.Beat, t.Jitter*percent, cfg.timeout)
+	fmt.Fprintf(w, "%s beats; %s closed, %s fell silent, %s live on. The trace alone takes %v of processor time.\n\n",
+		comma(n.Beats), comma(n.Left), comma(n.Silent), comma(n.Live), o.alone.Round(time.Millisecond))
+}
+
+func (o outcome) printTable(w io.Writer, cfg config) {
+	t := table.NewWriter()
+	t.SetOutputMirror(w)
+	t.SetStyle(table.StyleLight)
+	t.Style().Format.Header = text.FormatDefault
+	t.AppendHeader(table.Row{"tick", "slots", "levels", "shards", "span", "pending at most", "memory", "bytes each",
+		"moves for each timer", "for each beat", "wake-ups", "a second", "expire nothing", "Advance ms/s", "Advance ns/beat", "call ns"})
+	columns := make([]table.ColumnConfig, 16)
+	for i := range columns {
+		columns[i] = table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight}
+	}
+	t.SetColumnConfigs(columns)
+	for _, r := range o.results {
+		t.AppendRow(o.row(r))
+	}
+	if cfg.markdown {
+		t.RenderMarkdown()
+	} else {
+		t.Render()
+	}
+}
+
+// row is one choice. A call is an add, a reset or a stop; the time of the trace alone is taken off theirs.
+func (o outcome) row(r simulation.Result) table.Row {
+	c, n, seconds := r.Choice, r.Counts, r.For.Seconds()
+	calls := n.Arrived + n.Beats + n.Left
+	each := func(x float64, of int) string {
+		if of == 0 {
+			return "-"
+		}
+		return fmt.Sprintf("%.2f", x/float64(of))
+	}
+	return table.Row{
+		c.Tick, c.WheelSize, c.Levels, c.Shards, span(c.Span()), comma(r.Peak), humanize.IBytes(r.Bytes), fmt.Sprintf("%.1f", r.PerPeak),
+		each(float64(r.Moved), n.Arrived), each(float64(r.Moved), n.Beats),
+		comma(r.Wakeups), fmt.Sprintf("%.1f", float64(r.Wakeups)/seconds), comma(r.Idle),
+		fmt.Sprintf("%.1f", r.Advance.Seconds()*1000/seconds), each(float64(r.Advance), n.Beats), each(float64(r.Events-o.alone), calls),
+	}
+}
+
+// span is a duration in its largest unit.
+func span(d time.Duration) string {
+	for _, u := range []struct {
+		unit time.Duration
+		name string
+	}{{365 * 24 * time.Hour, "y"}, {24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}, {time.Second, "s"}} {
+		if d >= u.unit {
+			return fmt.Sprintf("%.3g %s", math.Min(float64(d)/float64(u.unit), 292), u.name)
+		}
+	}
+	return d.String()
+}
+
+func (o outcome) printVerdict(w io.Writer) {
+	if len(o.results) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	for _, r := range o.results {
+		for _, f := range r.Verdict.Faults {
+			fmt.Fprintf(w, "%v: %s\n", r.Choice, f)
+		}
+	}
+	if o.faults > 0 {
+		fmt.Fprintf(w, "WRONG: %d of %d choices have a fault\n", o.faults, len(o.results))
+		return
+	}
+	fmt.Fprintf(w, "RIGHT: with each of %d choices exactly the %s connections expired that had been silent for the timeout, "+
+		"once, never early and less than a tick late\n", len(o.results), comma(o.results[0].Verdict.Expired))
+}
+
+func comma(n int) string { return humanize.Comma(int64(n)) }
