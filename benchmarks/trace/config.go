@@ -30,7 +30,7 @@ const (
 	maxSeconds = 1 << 31
 )
 
-// Defaults are a million connections in ten minutes. Half of them stay for three minutes or less, the mean is five;
+// Defaults are a million connections in ten minutes. Half of them stay for five minutes or less, the mean is eight;
 // each beats twice a minute, and one in ten is not closed but lost. These are assumptions and not measurements:
 // arrivals of independent users are Poisson; log-normal lifetimes have many short visits and a long tail.
 func Defaults() Config {
@@ -38,7 +38,7 @@ func Defaults() Config {
 		Conns:  1_000_000,
 		Over:   10 * time.Minute,
 		For:    12*time.Minute + 30*time.Second,
-		Median: 3 * time.Minute,
+		Median: 5 * time.Minute,
 		Sigma:  1,
 		Beat:   30 * time.Second,
 		Jitter: 0.1,

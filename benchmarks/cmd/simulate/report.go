@@ -57,19 +57,27 @@ func (o outcome) printTable(w io.Writer, cfg config) {
 // row is one choice. A call is an add, a reset or a stop; the time of the trace alone is taken off theirs.
 func (o outcome) row(r simulation.Result) table.Row {
 	c, n, seconds := r.Choice, r.Counts, r.For.Seconds()
-	calls := n.Arrived + n.Beats + n.Left
-	each := func(x float64, of int) string {
-		if of == 0 {
-			return "-"
+	moved := func(of int) string {
+		if c.Levels == 1 {
+			return "-" // Stats.Moved counts moves to a finer wheel: here there is none
 		}
-		return fmt.Sprintf("%.2f", x/float64(of))
+		return each(float64(r.Moved), of)
 	}
+	calls := n.Arrived + n.Beats + n.Left
 	return table.Row{
 		c.Tick, c.WheelSize, c.Levels, c.Shards, span(c.Span()), comma(r.Peak), humanize.IBytes(r.Bytes), fmt.Sprintf("%.1f", r.PerPeak),
-		each(float64(r.Moved), n.Arrived), each(float64(r.Moved), n.Beats),
+		moved(n.Arrived), moved(n.Beats),
 		comma(r.Wakeups), fmt.Sprintf("%.1f", float64(r.Wakeups)/seconds), comma(r.Idle),
 		fmt.Sprintf("%.1f", r.Advance.Seconds()*1000/seconds), each(float64(r.Advance), n.Beats), each(float64(r.Events-o.alone), calls),
 	}
+}
+
+// each is x for each of so many.
+func each(x float64, of int) string {
+	if of == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", x/float64(of))
 }
 
 // span is a duration in its largest unit.
