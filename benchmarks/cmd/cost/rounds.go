@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel"
+)
+
+// rounds are lives of timers from arming to firing, each on a wheel of its own, by name. They return the time that
+// n timers take, or 0 where that is waiting for the most part, and only their instructions tell something.
+var rounds = []struct {
+	name string
+	do   func(shards, n int) (time.Duration, error)
+}{
+	{"flush", flush},
+	{"fire", fire},
+	{"batches", batches},
+}
+
+// delay is how far ahead the first of the timers that fire by themselves is due: beyond the finest wheel, and after
+// the last was armed, under a counter of instructions as well. The others follow within a second.
+const delay = 4 * time.Second
+
+// flush arms n timers and has them run without moving.
+func flush(shards, n int) (time.Duration, error) {
+	return callbacks(shards, n, func(tw *timingwheel.TimingWheel) error {
+		if got := tw.Flush(); got != n {
+			return fmt.Errorf("%d of %d timers were flushed: the others fired before", got, n)
+		}
+		return nil
+	})
+}
+
+// fire arms n timers, which move to the finest wheel once, and lets them fire.
+func fire(shards, n int) (time.Duration, error) {
+	moved := uint64(0)
+	_, err := callbacks(shards, n, func(tw *timingwheel.TimingWheel) error {
+		time.Sleep(delay + 2*time.Second)
+		moved = tw.Stats().Moved
+		return nil
+	})
+	if err == nil && moved < uint64(n) {
+		err = fmt.Errorf("%d of %d timers were moved: the others were due too soon", moved, n)
+	}
+	return 0, err
+}
+
+// callbacks arms n callbacks and waits for them after hasten has returned.
+func callbacks(shards, n int, hasten func(*timingwheel.TimingWheel) error) (time.Duration, error) {
+	tw, err := timingwheel.New(timingwheel.Options{Shards: shards})
+	if err != nil {
+		return 0, err
+	}
+	defer tw.Stop()
+	var left atomic.Int64
+	left.Store(int64(n))
+	var done sync.WaitGroup
+	done.Add(1)
+	f := func() {
+		if left.Add(-1) == 0 {
+			done.Done()
+		}
+	}
+	p := newPopulation(tw, 1)
+	start := time.Now()
+	for range n {
+		opAdd(tw, p.near(), f)
+	}
+	if err := hasten(tw); err != nil {
+		return 0, err
+	}
+	done.Wait()
+	return time.Since(start), nil
+}
+
+// batches is fire with values, which are handed over in batches.
+func batches(shards, n int) (time.Duration, error) {
+	var left atomic.Int64
+	left.Store(int64(n))
+	var done sync.WaitGroup
+	done.Add(1)
+	w, err := timingwheel.NewTimeouts(timingwheel.Options{Shards: shards}, func(expired []uint64) {
+		if left.Add(-int64(len(expired))) == 0 {
+			done.Done()
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer w.Stop()
+	p := newPopulation(nil, 1)
+	for i := range n {
+		w.Add(p.near(), uint64(i))
+	}
+	done.Wait()
+	return 0, nil
+}
+
+// near is a deadline of a timer that fires.
+func (p *population) near() time.Duration {
+	return delay + time.Duration(p.below(1000))*time.Millisecond
+}
