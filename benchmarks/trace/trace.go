@@ -100,11 +100,9 @@ func (t *Trace) step(h Handler) {
 	h.Turn(t.turn * Turn)
 	t.turn++
 	list := &t.ring[(t.turn-1)&int64(len(t.ring)-1)]
-	first := *list
-	*list = 0
-	for first != 0 {
-		slot := first - 1
-		first = t.conns[slot].next
+	for *list != 0 { // an end may follow a beat within the turn
+		slot := *list - 1
+		*list = t.conns[slot].next
 		t.event(h, slot)
 	}
 	for t.arrival < t.turn*Turn && t.counts.Arrived < t.cfg.Conns {
@@ -149,8 +147,7 @@ func (t *Trace) arrive(h Handler) {
 	t.schedule(slot)
 }
 
-// schedule enters the connection's next event in the calendar: its next beat or its end. That is at least a
-// turn ahead.
+// schedule enters the connection's next event in the calendar: its next beat or its end.
 func (t *Trace) schedule(slot uint32) {
 	c := &t.conns[slot]
 	random := mix(t.cfg.Seed ^ uint64(c.number)<<32 ^ uint64(c.at))

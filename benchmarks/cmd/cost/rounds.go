@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,9 +19,11 @@ var rounds = []struct {
 	{"batches", batches},
 }
 
-// delay is how far ahead the first of the timers that fire by themselves is due: beyond the finest wheel, and after
-// the last was armed, under a counter of instructions as well. The others follow within a second.
-const delay = 4 * time.Second
+// delay is how far ahead the first of n timers that fire by themselves is due: beyond the finest wheel, and after the
+// last was armed, under a counter of instructions as well. The others follow within a second.
+func delay(n int) time.Duration {
+	return 300*time.Millisecond + time.Duration(n)*40*time.Microsecond
+}
 
 // flush arms n timers and has them run without moving.
 func flush(shards, n int) (time.Duration, error) {
@@ -36,19 +37,20 @@ func flush(shards, n int) (time.Duration, error) {
 
 // fire arms n timers, which move to the finest wheel once, and lets them fire.
 func fire(shards, n int) (time.Duration, error) {
-	moved := uint64(0)
-	_, err := callbacks(shards, n, func(tw *timingwheel.TimingWheel) error {
-		time.Sleep(delay + 2*time.Second)
-		moved = tw.Stats().Moved
+	var tw *timingwheel.TimingWheel
+	_, err := callbacks(shards, n, func(w *timingwheel.TimingWheel) error {
+		tw = w
 		return nil
 	})
-	if err == nil && moved < uint64(n) {
-		err = fmt.Errorf("%d of %d timers were moved: the others were due too soon", moved, n)
+	if err == nil {
+		if moved := tw.Stats().Moved; moved < uint64(n) {
+			err = fmt.Errorf("%d of %d timers were moved: the others were due too soon", moved, n)
+		}
 	}
 	return 0, err
 }
 
-// callbacks arms n callbacks and waits for them after hasten has returned.
+// callbacks arms n callbacks, calls hasten and waits until they have run.
 func callbacks(shards, n int, hasten func(*timingwheel.TimingWheel) error) (time.Duration, error) {
 	tw, err := timingwheel.New(timingwheel.Options{Shards: shards})
 	if err != nil {
@@ -57,22 +59,21 @@ func callbacks(shards, n int, hasten func(*timingwheel.TimingWheel) error) (time
 	defer tw.Stop()
 	var left atomic.Int64
 	left.Store(int64(n))
-	var done sync.WaitGroup
-	done.Add(1)
+	done := make(chan struct{})
 	f := func() {
 		if left.Add(-1) == 0 {
-			done.Done()
+			close(done)
 		}
 	}
 	p := newPopulation(tw, 1)
 	start := time.Now()
 	for range n {
-		opAdd(tw, p.near(), f)
+		opAdd(tw, p.near(n), f)
 	}
 	if err := hasten(tw); err != nil {
 		return 0, err
 	}
-	done.Wait()
+	<-done
 	return time.Since(start), nil
 }
 
@@ -80,11 +81,10 @@ func callbacks(shards, n int, hasten func(*timingwheel.TimingWheel) error) (time
 func batches(shards, n int) (time.Duration, error) {
 	var left atomic.Int64
 	left.Store(int64(n))
-	var done sync.WaitGroup
-	done.Add(1)
+	done := make(chan struct{})
 	w, err := timingwheel.NewTimeouts(timingwheel.Options{Shards: shards}, func(expired []uint64) {
 		if left.Add(-int64(len(expired))) == 0 {
-			done.Done()
+			close(done)
 		}
 	})
 	if err != nil {
@@ -93,13 +93,13 @@ func batches(shards, n int) (time.Duration, error) {
 	defer w.Stop()
 	p := newPopulation(nil, 1)
 	for i := range n {
-		w.Add(p.near(), uint64(i))
+		w.Add(p.near(n), uint64(i))
 	}
-	done.Wait()
+	<-done
 	return 0, nil
 }
 
-// near is a deadline of a timer that fires.
-func (p *population) near() time.Duration {
-	return delay + time.Duration(p.below(1000))*time.Millisecond
+// near is a deadline of one of n timers that fire.
+func (p *population) near(n int) time.Duration {
+	return delay(n) + time.Duration(p.below(1000))*time.Millisecond
 }

@@ -1,0 +1,152 @@
+package simulation
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/benchmarks/trace"
+)
+
+const timeout = 75 * time.Second
+
+func small() trace.Config {
+	cfg := trace.Defaults()
+	cfg.Conns, cfg.Over, cfg.Median, cfg.For = 10_000, time.Minute, time.Minute, 5*time.Minute
+	return cfg
+}
+
+func TestEachChoiceIsExact(t *testing.T) {
+	t.Parallel()
+	sums := map[uint64]bool{}
+	for _, c := range []Choice{
+		{time.Millisecond, 256, 4, 1},
+		{time.Millisecond, 16, 2, 1}, // rounds
+		{time.Millisecond, 2, 16, 3},
+		{10 * time.Millisecond, 64, 4, 8},
+		{100 * time.Millisecond, 1024, 1, 1},
+		{7 * time.Millisecond, 256, 3, 2},
+		{time.Hour, 4, 1, 1}, // nothing expires
+	} {
+		told := 0.0
+		r, err := Run(context.Background(), small(), timeout, c, func(share float64) { told = share })
+		require.NoError(t, err)
+		assert.Empty(t, r.Verdict.Faults, "%v", c)
+		assert.Equal(t, c, r.Choice)
+		assert.Greater(t, told, 0.98)
+		sums[r.Counts.Sum] = true
+		if c.Tick == time.Hour {
+			assert.Zero(t, r.Verdict.Expired)
+			continue
+		}
+		assert.Positive(t, r.Verdict.Expired, "%v", c)
+		assert.LessOrEqual(t, r.Verdict.Expired, r.Counts.Silent)
+		assert.GreaterOrEqual(t, r.Wakeups, r.Idle)
+		assert.Positive(t, r.Wakeups-r.Idle)
+		assert.Positive(t, r.Bytes)
+		assert.Greater(t, r.Peak, 1000)
+		assert.LessOrEqual(t, r.Peak, r.Counts.Most)
+		assert.Greater(t, r.PerPeak, 28.0, "a node, an entry and a value")
+	}
+	assert.Len(t, sums, 1, "each choice has the same trace")
+}
+
+// A coarser tick wakes less often, and larger wheels move timers less often.
+func TestWhatChoicesDo(t *testing.T) {
+	t.Parallel()
+	result := func(c Choice) Result {
+		r, err := Run(context.Background(), small(), timeout, c, func(float64) {})
+		require.NoError(t, err)
+		return r
+	}
+	fine, coarse := result(Choice{time.Millisecond, 256, 4, 1}), result(Choice{100 * time.Millisecond, 256, 4, 1})
+	assert.Less(t, coarse.Wakeups, fine.Wakeups)
+	narrow := result(Choice{time.Millisecond, 8, 8, 1})
+	assert.Greater(t, narrow.Moved, fine.Moved)
+	shards := result(Choice{time.Millisecond, 256, 4, 16})
+	assert.Greater(t, shards.Wakeups, fine.Wakeups)
+	assert.Equal(t, shards.Peak, fine.Peak)
+}
+
+func TestRunRefusesBadOptions(t *testing.T) {
+	t.Parallel()
+	_, err := Run(context.Background(), small(), timeout, Choice{time.Millisecond, 100, 4, 1}, nil)
+	assert.ErrorIs(t, err, timingwheel.ErrOption)
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(context.Background())
+	tell := func(share float64) {
+		if share > 0.5 {
+			cancel()
+		}
+	}
+	_, err := Run(ctx, small(), timeout, Choice{time.Millisecond, 256, 4, 1}, tell)
+	assert.ErrorIs(t, err, context.Canceled)
+	_, err = Alone(ctx, small())
+	assert.ErrorIs(t, err, context.Canceled)
+}
+
+func TestAlone(t *testing.T) {
+	t.Parallel()
+	took, err := Alone(context.Background(), small())
+	require.NoError(t, err)
+	assert.Positive(t, took)
+}
+
+func TestSpan(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, 256*time.Millisecond, Choice{Tick: time.Millisecond, WheelSize: 256, Levels: 1}.Span())
+	assert.Equal(t, 1<<32*time.Millisecond, Choice{Tick: time.Millisecond, WheelSize: 256, Levels: 4}.Span())
+	assert.Equal(t, time.Duration(math.MaxInt64), Choice{Tick: time.Millisecond, WheelSize: 256, Levels: 16}.Span())
+}
+
+// Each way in which a wheel may go wrong is noticed.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	const tick = int64(time.Millisecond)
+	counts := trace.Counts{Live: 5, Silent: 3}
+	right := func(c *check) {
+		c.expect(7)
+		c.expect(8)
+		c.expired(8, 0, tick, true)
+		c.expired(7, tick-1, tick, true)
+	}
+	for name, tt := range map[string]struct {
+		do      func(c *check)
+		pending int
+		fault   string // empty: none
+	}{
+		"right":        {right, 6, ""},
+		"one missing":  {func(c *check) { c.expect(7); c.expect(8); c.expired(8, 0, tick, true) }, 6, "1 timers expired, 2"},
+		"another one":  {func(c *check) { c.expect(7); c.expired(9, 0, tick, true) }, 7, "others expired"},
+		"early":        {func(c *check) { right(c); c.expect(9); c.expired(9, -1, tick, true) }, 5, "1 expired early"},
+		"late":         {func(c *check) { right(c); c.expect(9); c.expired(9, tick, tick, true) }, 5, "1 expired a tick late"},
+		"a living one": {func(c *check) { right(c); c.expired(1, 0, tick, false) }, 6, "1 expired that had not"},
+		"lost":         {func(c *check) { right(c); c.lost++ }, 6, "1 resets and stops"},
+		"left over":    {right, 7, "7 timers are pending at the end, should be 6"},
+	} {
+		var c check
+		tt.do(&c)
+		v := c.judge(counts, tt.pending)
+		if tt.fault == "" {
+			assert.Empty(t, v.Faults, name)
+			assert.Equal(t, 2, v.Expired)
+			continue
+		}
+		require.NotEmpty(t, v.Faults, name)
+		assert.Condition(t, func() bool {
+			for _, f := range v.Faults {
+				if len(f) >= len(tt.fault) && f[:len(tt.fault)] == tt.fault {
+					return true
+				}
+			}
+			return false
+		}, "%s: %v", name, v.Faults)
+	}
+}
