@@ -19,10 +19,16 @@ var rounds = []struct {
 	{"batches", batches},
 }
 
+// coarse are options with which many timers share a tick, so that wake-ups and the opening of buckets count for little
+// beside them: the finest wheel spans 0.8 s.
+func coarse(shards int) timingwheel.Options {
+	return timingwheel.Options{Shards: shards, Tick: 50 * time.Millisecond, WheelSize: 16}
+}
+
 // delay is how far ahead the first of n timers that fire by themselves is due: beyond the finest wheel, and after the
 // last was armed, under a counter of instructions as well. The others follow within a second.
 func delay(n int) time.Duration {
-	return 300*time.Millisecond + time.Duration(n)*40*time.Microsecond
+	return time.Second + time.Duration(n)*40*time.Microsecond
 }
 
 // flush arms n timers and has them run without moving.
@@ -52,7 +58,7 @@ func fire(shards, n int) (time.Duration, error) {
 
 // callbacks arms n callbacks, calls hasten and waits until they have run.
 func callbacks(shards, n int, hasten func(*timingwheel.TimingWheel) error) (time.Duration, error) {
-	tw, err := timingwheel.New(timingwheel.Options{Shards: shards})
+	tw, err := timingwheel.New(coarse(shards))
 	if err != nil {
 		return 0, err
 	}
@@ -82,7 +88,7 @@ func batches(shards, n int) (time.Duration, error) {
 	var left atomic.Int64
 	left.Store(int64(n))
 	done := make(chan struct{})
-	w, err := timingwheel.NewTimeouts(timingwheel.Options{Shards: shards}, func(expired []uint64) {
+	w, err := timingwheel.NewTimeouts(coarse(shards), func(expired []uint64) {
 		if left.Add(-int64(len(expired))) == 0 {
 			close(done)
 		}
