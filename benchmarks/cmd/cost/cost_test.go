@@ -13,7 +13,7 @@ func TestEachOperationIsShown(t *testing.T) {
 	t.Parallel()
 	var w bytes.Buffer
 	for _, name := range names() {
-		if name == "fire" || name == "batches" {
+		if name == "fire" || name == "batches" || name == "wake" {
 			continue // they wait for seconds
 		}
 		require.NoError(t, run(config{pending: 2000, ops: 1000, shards: 2, only: name}, &w))
@@ -26,7 +26,7 @@ func TestTimersFire(t *testing.T) {
 		t.Skip("waits for timers")
 	}
 	t.Parallel()
-	for _, name := range []string{"fire", "batches"} {
+	for _, name := range []string{"fire", "batches", "wake"} {
 		var w bytes.Buffer
 		require.NoError(t, run(config{pending: 1, ops: 1000, shards: 2, only: name}, &w))
 		assert.Contains(t, w.String(), "| "+name)

@@ -17,6 +17,8 @@ var rounds = []struct {
 	{"flush", flush},
 	{"fire", fire},
 	{"batches", batches},
+	{"wake", wake},
+	{"together", together},
 }
 
 // coarse are options with which many timers share a tick, so that wake-ups and the opening of buckets count for little
