@@ -14,7 +14,9 @@ var rounds = []struct {
 	name string
 	do   func(shards, n int) (time.Duration, error)
 }{
-	{"flush", flush},
+	{"flush", flush(nil)},
+	{"flush-inline", flush(timingwheel.Inline)},
+	{"flush-goroutines", flush(timingwheel.Goroutines)},
 	{"fire", fire},
 	{"batches", batches},
 	{"wake", wake},
@@ -33,20 +35,24 @@ func delay(n int) time.Duration {
 	return time.Second + time.Duration(n)*40*time.Microsecond
 }
 
-// flush arms n timers and has them run without moving.
-func flush(shards, n int) (time.Duration, error) {
-	return callbacks(shards, n, func(tw *timingwheel.TimingWheel) error {
-		if got := tw.Flush(); got != n {
-			return fmt.Errorf("%d of %d timers were flushed: the others fired before", got, n)
-		}
-		return nil
-	})
+// flush arms n timers and has them run without moving, on an executor; nil stands for the default one.
+func flush(executor timingwheel.Executor) func(shards, n int) (time.Duration, error) {
+	return func(shards, n int) (time.Duration, error) {
+		opts := coarse(shards)
+		opts.Executor = executor
+		return callbacks(opts, n, func(tw *timingwheel.TimingWheel) error {
+			if got := tw.Flush(); got != n {
+				return fmt.Errorf("%d of %d timers were flushed: the others fired before", got, n)
+			}
+			return nil
+		})
+	}
 }
 
 // fire arms n timers, which move to the finest wheel once, and lets them fire.
 func fire(shards, n int) (time.Duration, error) {
 	var tw *timingwheel.TimingWheel
-	_, err := callbacks(shards, n, func(w *timingwheel.TimingWheel) error {
+	_, err := callbacks(coarse(shards), n, func(w *timingwheel.TimingWheel) error {
 		tw = w
 		return nil
 	})
@@ -59,8 +65,8 @@ func fire(shards, n int) (time.Duration, error) {
 }
 
 // callbacks arms n callbacks, calls hasten and waits until they have run.
-func callbacks(shards, n int, hasten func(*timingwheel.TimingWheel) error) (time.Duration, error) {
-	tw, err := timingwheel.New(coarse(shards))
+func callbacks(opts timingwheel.Options, n int, hasten func(*timingwheel.TimingWheel) error) (time.Duration, error) {
+	tw, err := timingwheel.New(opts)
 	if err != nil {
 		return 0, err
 	}
