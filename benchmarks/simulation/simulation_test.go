@@ -16,7 +16,7 @@ const timeout = 75 * time.Second
 
 func small() trace.Config {
 	cfg := trace.Defaults()
-	cfg.Conns, cfg.Over, cfg.Median, cfg.For = 10_000, time.Minute, time.Minute, 5*time.Minute
+	cfg.Conns, cfg.Over, cfg.Median, cfg.For = 5000, 30*time.Second, 30*time.Second, 150*time.Second
 	return cfg
 }
 
@@ -27,7 +27,7 @@ func TestEachChoiceIsExact(t *testing.T) {
 		{time.Millisecond, 256, 4, 1},
 		{time.Millisecond, 16, 2, 1}, // rounds
 		{time.Millisecond, 2, 16, 3},
-		{10 * time.Millisecond, 64, 4, 8},
+		{10 * time.Millisecond, 64, 4, 4},
 		{100 * time.Millisecond, 1024, 1, 1},
 		{7 * time.Millisecond, 256, 3, 2},
 		{time.Hour, 4, 1, 1}, // nothing expires
@@ -67,7 +67,7 @@ func TestWhatChoicesDo(t *testing.T) {
 	assert.Less(t, coarse.Wakeups, fine.Wakeups)
 	narrow := result(Choice{time.Millisecond, 8, 8, 1})
 	assert.Greater(t, narrow.Moved, fine.Moved)
-	shards := result(Choice{time.Millisecond, 256, 4, 16})
+	shards := result(Choice{time.Millisecond, 256, 4, 4})
 	assert.Greater(t, shards.Wakeups, fine.Wakeups)
 	assert.Equal(t, shards.Peak, fine.Peak)
 }
