@@ -107,7 +107,7 @@ func (o outcome) printVerdict(w io.Writer) {
 		fmt.Fprintf(w, "WRONG: %d of %d choices have a fault\n", o.faults, len(o.results))
 		return
 	}
-	fmt.Fprintf(w, "RIGHT: with each of %d choices exactly the %s connections expired that had been silent for the timeout, "+
+	fmt.Fprintf(w, "RIGHT (choices: %d): exactly the %s connections expired that had been silent for the timeout, "+
 		"once, never early and less than a tick late\n", len(o.results), comma(o.results[0].Verdict.Expired))
 }
 

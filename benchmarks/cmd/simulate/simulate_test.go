@@ -99,7 +99,7 @@ func TestSimulate(t *testing.T) {
 	}
 	assert.Equal(t, 2, rows, "%s", &stdout)
 	assert.Contains(t, stdout.String(), "10,000 connections arrived")
-	assert.Contains(t, stdout.String(), "RIGHT: with each of 2 choices exactly the")
+	assert.Contains(t, stdout.String(), "RIGHT (choices: 2): exactly the")
 	assert.Contains(t, stderr.String(), "3 of 3: 100ms/1024/1/2")
 }
 
@@ -125,7 +125,7 @@ func TestInterrupted(t *testing.T) {
 	var w bytes.Buffer
 	out.print(&w, cfg)
 	assert.Contains(t, w.String(), "interrupted: 10ms/256/4/1 was not finished")
-	assert.Contains(t, w.String(), "RIGHT: with each of 1 choices")
+	assert.Contains(t, w.String(), "RIGHT (choices: 1)")
 }
 
 // cutter cancels when a part begins.
