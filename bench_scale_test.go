@@ -45,7 +45,7 @@ func BenchmarkFill(b *testing.B) {
 		b.Run("impl=timeouts/pending="+size.name, func(b *testing.B) { fillTimeouts(b, size.n) })
 	}
 	b.Run("impl=timeouts/pending=100M", func(b *testing.B) {
-		const need = 6 << 30
+		const need uint64 = 6 << 30
 		if free := availableMemory(); free < need {
 			b.Skipf("%d bytes of memory are available, it needs %d", free, need)
 		}

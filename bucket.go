@@ -115,11 +115,10 @@ func (bs *bucketStore) append(b *bucket, i uint32, n *node) {
 	if c == 0 || bs.chunks.meta(c).alive>>chunkMask != 0 {
 		c = bs.addChunk(b)
 	}
-	pg := bs.chunks.pages[c>>chunkPageShift]
-	m := &pg.meta[c&chunkPageMask]
+	m := bs.chunks.meta(c)
 	off := uint32(bits.Len32(m.alive)) & chunkMask
 	m.alive |= 1 << off
-	pg.entries[c&chunkPageMask][off] = i
+	bs.chunks.entries(c)[off] = i
 	n.pos = c<<chunkShift | off
 	b.live++
 }

@@ -40,11 +40,19 @@ type chunks struct {
 }
 
 func (cs *chunks) meta(c uint32) *chunkMeta {
-	return &cs.pages[c>>chunkPageShift].meta[c&chunkPageMask]
+	pg := cs.pages[c>>chunkPageShift]
+	if pg == nil { // never, see slab.must
+		return nil
+	}
+	return &pg.meta[c&chunkPageMask]
 }
 
 func (cs *chunks) entries(c uint32) *[chunkSize]uint32 {
-	return &cs.pages[c>>chunkPageShift].entries[c&chunkPageMask]
+	pg := cs.pages[c>>chunkPageShift]
+	if pg == nil {
+		return nil
+	}
+	return &pg.entries[c&chunkPageMask]
 }
 
 // alloc returns an empty chunk that belongs to the bucket with id owner.

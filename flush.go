@@ -33,7 +33,7 @@ func (s *shardOf[T]) removeAll() []T {
 	for _, b := range s.takeAll() {
 		for b.live > 0 {
 			for _, i := range idx[:s.drainChunk(b, &idx)] {
-				values = append(values, s.values[i>>pageShift][i&pageMask])
+				values = append(values, *s.value(i))
 				s.release(i, s.nodes.must(i))
 			}
 		}

@@ -202,7 +202,7 @@ func (s *shard) gather(b *bucket) {
 		s.freeBucket(b)
 		return
 	}
-	byArming := func(i, j uint32) int { return cmp.Compare(s.armedAt(i), s.armedAt(j)) }
+	byArming := func(i, j uint32) int { return cmp.Compare(*s.order(i), *s.order(j)) }
 	if !slices.IsSortedFunc(due, byArming) {
 		slices.SortFunc(due, byArming)
 	}
@@ -216,5 +216,3 @@ func (s *shard) gather(b *bucket) {
 		s.scratch = due[:0]
 	}
 }
-
-func (s *shard) armedAt(i uint32) uint64 { return s.seqs[i>>pageShift][i&pageMask] }

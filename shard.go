@@ -145,7 +145,16 @@ func (s *shard) openPage() {
 // stamp notes the order of arming.
 func (s *shard) stamp(i uint32) {
 	s.seq++
-	s.seqs[i>>pageShift][i&pageMask] = s.seq
+	*s.order(i) = s.seq
+}
+
+// order is, in Manual mode, when slot i was armed.
+func (s *shard) order(i uint32) *uint64 {
+	pg := s.seqs[i>>pageShift]
+	if pg == nil { // never, see slab.must
+		return nil
+	}
+	return &pg[i&pageMask]
 }
 
 // release ends the handle of slot i and takes the slot back.
@@ -169,7 +178,13 @@ func (s *shard) release(i uint32, n *node) {
 }
 
 // callback is the payload of slot i, where payloads are callbacks.
-func (s *shard) callback(i uint32) *func() { return &s.funcs[i>>pageShift][i&pageMask] }
+func (s *shard) callback(i uint32) *func() {
+	pg := s.funcs[i>>pageShift]
+	if pg == nil { // never, see slab.must
+		return nil
+	}
+	return &pg[i&pageMask]
+}
 
 func (s *shard) freeSlot(i uint32, reuse bool) {
 	p := int(i >> pageShift)

@@ -56,7 +56,16 @@ func (sl *slab) at(i uint32) *node {
 }
 
 // must is at for an index that is known to be in use.
-func (sl *slab) must(i uint32) *node { return &sl.pages[i>>pageShift][i&pageMask] }
+//
+// Here and wherever else a page is indexed, it is held against nil first, which it never is: else the compiler
+// does so by reading the page's first line, and that is one more cache miss at a random slot.
+func (sl *slab) must(i uint32) *node {
+	pg := sl.pages[i>>pageShift]
+	if pg == nil {
+		return nil
+	}
+	return &pg[i&pageMask]
+}
 
 // open takes in pg, which is empty, as page p. Slots of a successor page start at the highest generation of its predecessor,
 // which no handle ever carried.

@@ -35,11 +35,20 @@ func (s *shardOf[T]) openPage(p int) *[pageSize]node {
 	return new([pageSize]node)
 }
 
+// value is the payload of slot i.
+func (s *shardOf[T]) value(i uint32) *T {
+	pg := s.values[i>>pageShift]
+	if pg == nil { // never, see slab.must
+		return nil
+	}
+	return &pg[i&pageMask]
+}
+
 func (s *shardOf[T]) closePage(p int) { s.values[p] = nil }
 
 func (s *shardOf[T]) drop(i uint32) {
 	var zero T
-	s.values[i>>pageShift][i&pageMask] = zero
+	*s.value(i) = zero
 }
 
 func (s *shardOf[T]) clear() { s.values, s.buffer, s.spareLot = nil, nil, nil }
@@ -54,7 +63,7 @@ func (s *shardOf[T]) arm(deadline int64, v T) Timer {
 		return Timer{}
 	}
 	i, n := s.add(deadline)
-	s.values[i>>pageShift][i&pageMask] = v
+	*s.value(i) = v
 	s.checkLocked()
 	return Timer{&s.shard, i, n.gen}
 }
@@ -185,7 +194,7 @@ func (w *worker[T]) claim() []T {
 		if sampled {
 			s.counters.lateness.record(time.Duration(s.now - n.due()))
 		}
-		batch = append(batch, s.values[i>>pageShift][i&pageMask])
+		batch = append(batch, *s.value(i))
 		s.claimed(i, n)
 	}
 	if len(batch) > 0 {
