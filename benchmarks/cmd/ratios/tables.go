@@ -17,10 +17,10 @@ func writeTargets(out io.Writer, judged []judgement) {
 	count := map[verdict]int{}
 	previous := ""
 	for _, j := range judged {
-		if previous != "" && previous != j.benchmark.base {
+		if previous != "" && previous != j.benchmark.Base {
 			t.AppendSeparator()
 		}
-		previous = j.benchmark.base
+		previous = j.benchmark.Base
 		t.AppendRow(append(j.cells(), j.bounds(), string(j.verdict)))
 		count[j.verdict]++
 	}
