@@ -5,8 +5,10 @@ go 1.25.0
 require (
 	github.com/dubbogo/gost v1.11.16
 	github.com/jedib0t/go-pretty/v6 v6.8.3
+	github.com/klauspost/cpuid/v2 v2.4.2
 	github.com/siddontang/go v0.0.0-20180604090527-bdc77568d726
 	github.com/stretchr/testify v1.12.1
+	github.com/urfave/cli/v3 v3.14.0
 	github.com/zeromicro/go-zero v1.10.3
 	go.uber.org/atomic v1.12.0
 	golang.org/x/perf v0.0.0-20251208221838-04cf7a2dca90

@@ -98,5 +98,6 @@ func TestManualHasNoClock(t *testing.T) {
 
 func TestAnswersHaveNames(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, []string{"no", "without an answer", "yes"}, []string{Absent.String(), Silent.String(), Exact.String()})
+	assert.Equal(t, []string{"no", "may be dropped", "without an answer", "yes"},
+		[]string{Absent.String(), Lossy.String(), Silent.String(), Exact.String()})
 }

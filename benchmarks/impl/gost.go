@@ -12,7 +12,7 @@ import (
 var Gost = Implementation[*gxtime.Timer]{
 	Traits: Traits{
 		Name: "gost", Title: "gost gxtime.TimerWheel", Module: "github.com/dubbogo/gost",
-		Tick: 10 * time.Millisecond, Stop: Silent, Reset: Silent,
+		Tick: 10 * time.Millisecond, Stop: Lossy, Reset: Lossy,
 		Note: "its tick is fixed; adds, stops and resets that find its queue of 128 full are dropped (the adapter repeats " +
 			"adds, which tell; stops and resets do not)",
 	},

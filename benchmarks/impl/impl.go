@@ -36,12 +36,13 @@ type Answer int
 
 const (
 	Absent Answer = iota // there is no such call
+	Lossy                // there is one that may be dropped, without an answer
 	Silent               // there is one without an answer
 	Exact                // its answer is true if and only if the call took effect
 )
 
 func (a Answer) String() string {
-	return [...]string{"no", "without an answer", "yes"}[a]
+	return [...]string{"no", "may be dropped", "without an answer", "yes"}[a]
 }
 
 // Traits say what an implementation can do.

@@ -90,7 +90,7 @@ func act[H any](i impl.Implementation[H], timers impl.Timers[H], all []candidate
 		now := time.Since(begin)
 		moved := timers.Reset(c.handle, examMore)
 		c.unclear = time.Since(begin) >= c.due
-		if moved || i.Reset == impl.Silent {
+		if moved || i.Reset != impl.Exact {
 			c.due = now + examMore
 		}
 	}
@@ -108,7 +108,7 @@ func await[H any](i impl.Implementation[H], all []candidate[H], begin time.Time,
 		time.Sleep(pause)
 		now, missing := time.Since(begin), 0
 		for id := range all {
-			if c := &all[id]; c.calls.Load() == 0 && !c.spared && !(c.stopped && i.Stop == impl.Silent) {
+			if c := &all[id]; c.calls.Load() == 0 && !c.spared && !(c.stopped && i.Stop != impl.Exact) {
 				missing++
 			}
 		}
@@ -132,7 +132,7 @@ func judge[H any](r *Result, t impl.Traits, all []candidate[H]) {
 			continue
 		case calls > 0 && c.spared:
 			afterStop++
-		case calls == 0 && !c.spared && !(c.stopped && t.Stop == impl.Silent):
+		case calls == 0 && !c.spared && !(c.stopped && t.Stop != impl.Exact):
 			lost++
 		case calls > 0 && c.ran.Load() < c.due:
 			early++

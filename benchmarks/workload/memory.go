@@ -42,14 +42,16 @@ func fill[H any](i impl.Implementation[H], p Params) (Result, error) {
 		took += time.Since(begin)
 		after := memory()
 		armed += len(handles)
-		allocs += after.Mallocs - before.Mallocs
-		grown = max(inUse(after), inUse(before)) - inUse(before)
+		if round == 0 { // later there is more that comes and goes
+			allocs = after.Mallocs - before.Mallocs
+			grown = max(inUse(after), inUse(before)) - inUse(before)
+		}
 		release(i, timers, handles)
 	}
 	r := Result{N: armed}
 	r.add(float64(took)/float64(armed), "ns/op")
 	r.add(float64(grown)/float64(p.Pending), "B/timer")
-	r.add(float64(allocs/uint64(armed)), "allocs/op")
+	r.add(float64(allocs/uint64(p.Pending)), "allocs/op")
 	if time.Since(start) < nearest {
 		r.add(float64(ran.Load()), "early")
 	}

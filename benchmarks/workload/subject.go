@@ -9,7 +9,7 @@ import (
 // Subject is an implementation with the workloads made for its type of handle.
 type Subject struct {
 	impl.Traits
-	run map[string]func(Params) (Result, error)
+	run map[string]func(Params, func(Result)) error
 }
 
 // Subjects lists the implementations that are compared.
@@ -24,22 +24,31 @@ var Subjects = []Subject{
 }
 
 func of[H any](i impl.Implementation[H]) Subject {
-	bind := func(run func(impl.Implementation[H], Params) (Result, error)) func(Params) (Result, error) {
-		return func(p Params) (Result, error) { return run(i, p) }
+	parallel := func(run func(impl.Implementation[H], Params, func(Result)) error) func(Params, func(Result)) error {
+		return func(p Params, emit func(Result)) error { return run(i, p, emit) }
 	}
-	return Subject{i.Traits, map[string]func(Params) (Result, error){
-		"ArmStop":        bind(armStop[H]),
-		"Postpone":       bind(postpone[H]),
-		"Churn":          bind(churn[H]),
-		"Fill":           bind(fill[H]),
-		"GC":             bind(collect[H]),
-		"Burst":          bind(burst[H]),
-		"BurstBlocking":  bind(burstBlocking[H]),
-		"Blocked":        bind(blocked[H]),
-		"Spread":         bind(spread[H]),
-		"ArmDuringBurst": bind(armDuringBurst[H]),
-		"Idle":           bind(idle[H]),
-		"Exact":          bind(exact[H]),
+	single := func(run func(impl.Implementation[H], Params) (Result, error)) func(Params, func(Result)) error {
+		return func(p Params, emit func(Result)) error {
+			r, err := run(i, p)
+			if err == nil {
+				emit(r)
+			}
+			return err
+		}
+	}
+	return Subject{i.Traits, map[string]func(Params, func(Result)) error{
+		"ArmStop":        parallel(armStop[H]),
+		"Postpone":       parallel(postpone[H]),
+		"Churn":          parallel(churn[H]),
+		"Fill":           single(fill[H]),
+		"GC":             single(collect[H]),
+		"Burst":          single(burst[H]),
+		"BurstBlocking":  single(burstBlocking[H]),
+		"Blocked":        single(blocked[H]),
+		"Spread":         single(spread[H]),
+		"ArmDuringBurst": single(armDuringBurst[H]),
+		"Idle":           single(idle[H]),
+		"Exact":          single(exact[H]),
 	}}
 }
 
@@ -53,10 +62,11 @@ func FindSubject(name string) (Subject, bool) {
 	return Subject{}, false
 }
 
-// Run runs a workload on the implementation, in this process and on the processors that it has.
-func (s Subject) Run(w Workload, p Params) (Result, error) {
+// Run runs a workload on the implementation, in this process, and calls emit for each of its results: one
+// for each of p.Procs if the workload is parallel, otherwise one.
+func (s Subject) Run(w Workload, p Params, emit func(Result)) error {
 	if why := w.Missing(s.Traits, p.Pending); why != "" {
-		return Result{}, fmt.Errorf("%s %s", s.Name, why)
+		return fmt.Errorf("%s %s", s.Name, why)
 	}
-	return s.run[w.Name](p)
+	return s.run[w.Name](p, emit)
 }

@@ -16,6 +16,7 @@ import (
 // Params say how large and how long a workload is.
 type Params struct {
 	Pending int
+	Procs   []int         // of a parallel workload
 	Time    time.Duration // how long an operation is repeated, at least
 	Grace   time.Duration // timers that are due count as lost once none has run for so long
 	Phase   func(string)  // told what begins, so that a run that hangs can say where; may be nil
@@ -29,6 +30,7 @@ func (p Params) phase(format string, args ...any) {
 
 // Result is one line of benchmark output: its iterations and its figures.
 type Result struct {
+	Procs  int // 0: the workload is not parallel
 	N      int
 	Values []Value
 }
@@ -43,20 +45,14 @@ func (r *Result) add(value float64, unit string) { r.Values = append(r.Values, V
 
 // Workload describes one workload.
 type Workload struct {
-	Name string
-	Does string
-	Per  Scale
-	need func(impl.Traits) string // why an implementation cannot run it, or ""
+	Name     string
+	Does     string
+	Parallel bool                     // it is measured on several numbers of processors
+	Fixed    bool                     // the number of timers is a part of it
+	Sizes    []int                    // the numbers of timers of a full comparison
+	Quick    []int                    // and of a quick one
+	need     func(impl.Traits) string // why an implementation cannot run it, or ""
 }
-
-// Scale says which parameters make a difference to a workload.
-type Scale int
-
-const (
-	Pending  Scale = iota // a population of any size
-	Parallel              // a population of any size, and any number of processors
-	Fixed                 // the number of timers is part of the workload
-)
 
 // Missing says why an implementation cannot run the workload with so many timers, or "".
 func (w Workload) Missing(t impl.Traits, pending int) string {
@@ -69,20 +65,37 @@ func (w Workload) Missing(t impl.Traits, pending int) string {
 	return w.need(t)
 }
 
+const (
+	k = 1_000
+	m = 1_000_000
+)
+
 // All lists the workloads in the order in which they are measured.
 var All = []Workload{
-	{"ArmStop", "arm a timer for 30 s ahead and stop it", Parallel, stops},
-	{"Postpone", "Reset of a random timer to one hour from now", Parallel, resets},
-	{"Churn", "stop a random timer and arm another one", Parallel, stops},
-	{"Fill", "arm a whole population, with closures that exist already", Pending, nil},
-	{"GC", "one full collection while a population is pending whose handles nobody keeps", Pending, nil},
-	{"Burst", "callbacks due at one instant: time from then until the last has run", Pending, fires},
-	{"BurstBlocking", "the same with callbacks that sleep for 1 ms each", Fixed, runsFunctions},
-	{"Blocked", "lateness of one quick callback that is due together with 2,000 that block until it has run", Fixed, runsFunctions},
-	{"Spread", "callbacks due over two seconds: processor time for each, and lateness", Pending, fires},
-	{"ArmDuringBurst", "single adds while a burst of timers expires", Pending, fires},
-	{"Idle", "how often a process is scheduled while nothing is due", Pending, fires},
-	{"Exact", "timers due over a second, a half of them stopped or reset: is every one right?", Pending, fires},
+	{Name: "ArmStop", Does: "arm a timer for 30 s ahead and stop it",
+		Parallel: true, Sizes: []int{k, 100 * k, m, 10 * m}, Quick: []int{k, 100 * k, m}, need: stops},
+	{Name: "Postpone", Does: "reset a random timer to one hour from now",
+		Parallel: true, Sizes: []int{k, 100 * k, m}, Quick: []int{k, 100 * k, m}, need: resets},
+	{Name: "Churn", Does: "stop a random timer and arm another one",
+		Parallel: true, Sizes: []int{k, 100 * k, m}, Quick: []int{k, 100 * k, m}, need: stops},
+	{Name: "Fill", Does: "arm a whole population, with closures that exist already",
+		Sizes: []int{k, 100 * k, m, 10 * m}, Quick: []int{k, 100 * k, m}},
+	{Name: "GC", Does: "a full collection while a population is pending whose handles nobody keeps",
+		Sizes: []int{100 * k, m, 10 * m}, Quick: []int{100 * k, m}},
+	{Name: "Burst", Does: "callbacks due at one instant: time from then until the last has run",
+		Sizes: []int{m}, Quick: []int{100 * k}, need: fires},
+	{Name: "BurstBlocking", Does: "the same with callbacks that sleep for 1 ms each",
+		Fixed: true, Sizes: []int{10 * k}, Quick: []int{10 * k}, need: runsFunctions},
+	{Name: "Blocked", Does: "how late a quick callback is that is due together with others that block until it has run",
+		Fixed: true, Sizes: []int{2 * k}, Quick: []int{2 * k}, need: runsFunctions},
+	{Name: "Spread", Does: "callbacks due over two seconds: processor time for each, and lateness",
+		Sizes: []int{m}, Quick: []int{100 * k}, need: fires},
+	{Name: "ArmDuringBurst", Does: "single adds while a burst of timers expires",
+		Sizes: []int{m}, Quick: []int{100 * k}, need: fires},
+	{Name: "Idle", Does: "how often the process is scheduled while nothing is due",
+		Sizes: []int{m}, Quick: []int{100 * k}, need: fires},
+	{Name: "Exact", Does: "timers due over a second, a half of them stopped or reset: is each one right?",
+		Sizes: []int{100 * k}, Quick: []int{10 * k}, need: fires},
 }
 
 // Find returns the workload of that name.
@@ -95,18 +108,20 @@ func Find(name string) (Workload, bool) {
 	return Workload{}, false
 }
 
-func stops(t impl.Traits) string {
-	if t.Stop == impl.Absent {
-		return "cannot stop a timer"
-	}
-	return ""
-}
+func stops(t impl.Traits) string { return able(t.Stop, "stop") }
 
-func resets(t impl.Traits) string {
-	if t.Reset == impl.Absent {
-		return "cannot reset a timer"
+func resets(t impl.Traits) string { return able(t.Reset, "reset") }
+
+// able says why a call is not worth measuring. The time of one that is dropped is that of doing nothing.
+func able(answer impl.Answer, call string) string {
+	switch answer {
+	case impl.Absent:
+		return "cannot " + call + " a timer"
+	case impl.Lossy:
+		return "drops a " + call + " when it is busy, without saying so"
+	default:
+		return ""
 	}
-	return ""
 }
 
 func fires(t impl.Traits) string {

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-var tiny = Params{Pending: 64, Time: 10 * time.Millisecond, Grace: 10 * time.Second}
+var tiny = Params{Pending: 64, Procs: []int{1, 2}, Time: 10 * time.Millisecond, Grace: 10 * time.Second}
 
 // Ours and package time must make no mistake; of the others it is enough that they can be measured.
 var flawless = []string{"std", "wheel", "timeouts"}
@@ -55,18 +55,33 @@ func try(t *testing.T, s Subject, w Workload) {
 	p := tiny
 	var phases []string
 	p.Phase = func(what string) { phases = append(phases, what) }
-	r, err := s.Run(w, p)
+	results, err := run(s, w, p)
 	if !assert.NoError(t, err, "%s of %s", w.Name, s.Name) {
 		return
 	}
-	assert.Positive(t, r.N)
-	assert.NotEmpty(t, r.Values)
+	if w.Parallel {
+		assert.Len(t, results, len(p.Procs))
+	} else {
+		assert.Len(t, results, 1)
+	}
 	assert.NotEmpty(t, phases)
-	for _, v := range r.Values {
-		if slices.Contains([]string{"early", "lost", "after-stop", "twice"}, v.Unit) && slices.Contains(flawless, s.Name) {
-			assert.Zero(t, v.Value, "%s of %s: %s", w.Name, s.Name, v.Unit)
+	for i, r := range results {
+		assert.Positive(t, r.N)
+		assert.NotEmpty(t, r.Values)
+		if w.Parallel {
+			assert.Equal(t, p.Procs[i], r.Procs)
+		}
+		for _, v := range r.Values {
+			if slices.Contains([]string{"early", "lost", "after-stop", "twice"}, v.Unit) && slices.Contains(flawless, s.Name) {
+				assert.Zero(t, v.Value, "%s of %s: %s", w.Name, s.Name, v.Unit)
+			}
 		}
 	}
+}
+
+func run(s Subject, w Workload, p Params) (results []Result, err error) {
+	err = s.Run(w, p, func(r Result) { results = append(results, r) })
+	return results, err
 }
 
 // What runs callbacks one after another never comes to the quick one, and must say so rather than hang.
@@ -78,15 +93,16 @@ func TestBlocked(t *testing.T) {
 		require.True(t, ok)
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, err := s.Run(w, tiny)
+			results, err := run(s, w, tiny)
 			require.NoError(t, err)
-			assert.Equal(t, "late-ms", r.Values[0].Unit)
+			require.Len(t, results, 1)
+			assert.Equal(t, "late-ms", results[0].Values[0].Unit)
 		})
 	}
 	s, _ := FindSubject("gozero")
 	p := tiny
 	p.Grace = 100 * time.Millisecond
-	_, err := s.Run(w, p)
+	_, err := run(s, w, p)
 	require.ErrorContains(t, err, "does not run while others block")
 }
 
@@ -96,6 +112,9 @@ func TestWhatAnImplementationCannotDo(t *testing.T) {
 		{"siddontang", "ArmStop", "cannot stop a timer"},
 		{"siddontang", "Churn", "cannot stop a timer"},
 		{"siddontang", "Postpone", "cannot reset a timer"},
+		{"gost", "ArmStop", "drops a stop when it is busy, without saying so"},
+		{"gost", "Postpone", "drops a reset when it is busy, without saying so"},
+		{"gozero", "Postpone", ""},
 		{"manual", "Burst", "has no clock of its own"},
 		{"manual", "Blocked", "has no clock of its own"},
 		{"timeouts", "BurstBlocking", "hands over values in batches, and runs no functions"},
@@ -108,7 +127,7 @@ func TestWhatAnImplementationCannotDo(t *testing.T) {
 		require.True(t, ok)
 		assert.Equal(t, c.want, w.Missing(s.Traits, 1), "%+v", c)
 		if c.want != "" {
-			_, err := s.Run(w, tiny)
+			_, err := run(s, w, tiny)
 			require.ErrorContains(t, err, c.want)
 		}
 	}

@@ -16,11 +16,12 @@ import (
 	"io"
 	"os"
 
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/machine"
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
 )
 
 func main() {
-	if err := run(os.Stdin, os.Stdout, thisMachine); err != nil {
+	if err := run(os.Stdin, os.Stdout, machine.Describe); err != nil {
 		fmt.Fprintln(os.Stderr, "ratios:", err)
 		os.Exit(1)
 	}

@@ -70,9 +70,3 @@ func TestTargetWithoutPendingSpeaksOfEveryPopulation(t *testing.T) {
 	got := judge(m, []target{{"X", "n", absolute, "", 5}})
 	require.Len(t, got, 2, "procs is 1 unless a target says otherwise")
 }
-
-func TestThisMachineNamesWhatAFigureNeeds(t *testing.T) {
-	got := thisMachine("Some CPU")
-	assert.Regexp(t, `^Some CPU, \d+ cores, \w+/\w+, \S.*, (commit \w+|unknown commit)`, got)
-	assert.Contains(t, thisMachine(""), "unnamed processor")
-}
