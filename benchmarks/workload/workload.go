@@ -84,7 +84,7 @@ var All = []Workload{
 		Sizes: []int{100 * k, m, 10 * m}, Quick: []int{100 * k, m}},
 	{Name: "Burst", Does: "callbacks due at one instant: time from then until the last has run",
 		Sizes: []int{m}, Quick: []int{100 * k}, need: fires},
-	{Name: "BurstBlocking", Does: "the same with callbacks that sleep for 1 ms each",
+	{Name: "BurstBlocking", Does: "callbacks due at one instant that sleep for 1 ms each: time until all have run",
 		Fixed: true, Sizes: []int{10 * k}, Quick: []int{10 * k}, need: runsFunctions},
 	{Name: "Blocked", Does: "how late a quick callback is that is due together with others that block until it has run",
 		Fixed: true, Sizes: []int{2 * k}, Quick: []int{2 * k}, need: runsFunctions},

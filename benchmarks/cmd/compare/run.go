@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"time"
 
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
 	"golang.org/x/perf/benchfmt"
 )
 
@@ -97,12 +97,10 @@ func (c *comparison) skip(turn int, j job, why string) error {
 		return nil
 	}
 	c.progress.say(j, why)
-	_, err := fmt.Fprintf(c.out, "--- SKIP: Benchmark%s: %s\n", j.name(), why)
-	return err
+	return results.WriteOutcome(c.out, j.name(), false, why)
 }
 
 func (c *comparison) fail(j job, why string) error {
 	c.progress.say(j, why)
-	_, err := fmt.Fprintf(c.out, "--- FAIL: Benchmark%s: %s\n", j.name(), why)
-	return err
+	return results.WriteOutcome(c.out, j.name(), true, why)
 }
