@@ -1,10 +1,10 @@
 package impl
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/zeromicro/go-zero/core/collection"
-	"go.uber.org/atomic"
 )
 
 // GoZero is the timing wheel of go-zero: one wheel that counts rounds, and one goroutine that is asked
@@ -29,7 +29,7 @@ type goZero struct {
 
 // After leaves the error aside: there is one after Close only.
 func (g *goZero) After(d time.Duration, _ uint64, f func()) uint64 {
-	key := g.last.Inc()
+	key := g.last.Add(1)
 	_ = g.tw.SetTimer(key, f, max(d, 1))
 	return key
 }

@@ -47,7 +47,7 @@ func armAhead[H any](i impl.Implementation[H], p Params, n int, ahead time.Durat
 			work()
 		}
 		if id%sample == 0 && time.Now().Before(due) {
-			s.early.Inc()
+			s.early.Add(1)
 		}
 		s.call(id)
 	}
@@ -112,7 +112,7 @@ func armDuringBurst[H any](i impl.Implementation[H], p Params) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	meanwhile := func() { s.early.Inc() } // due in a minute, so it is early if it runs at all
+	meanwhile := func() { s.early.Add(1) } // due in a minute, so it is early if it runs at all
 	time.Sleep(time.Until(s.due))
 	for len(took) == 0 || s.left.Load() > 0 && len(took) < most && time.Since(s.due) < p.Grace {
 		begin := time.Now()

@@ -3,10 +3,10 @@ package workload
 import (
 	"cmp"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/benchmarks/impl"
-	"go.uber.org/atomic"
 )
 
 // Of four timers one is stopped about when it is due, one is postponed well before, and two are left alone.
@@ -23,12 +23,12 @@ const (
 type candidate[H any] struct {
 	handle  H
 	calls   atomic.Uint32
-	ran     atomic.Duration // the first call
-	due     time.Duration   // moved by a reset that took effect, or says nothing
-	acts    time.Duration   // when it is stopped or reset; 0: never
-	stopped bool            // there was a stop
-	spared  bool            // and it said that it prevented the callback
-	unclear bool            // was reset too late to tell by which deadline it ran
+	ran     atomic.Int64  // the first call
+	due     time.Duration // moved by a reset that took effect, or says nothing
+	acts    time.Duration // when it is stopped or reset; 0: never
+	stopped bool          // there was a stop
+	spared  bool          // and it said that it prevented the callback
+	unclear bool          // was reset too late to tell by which deadline it ran
 }
 
 // exact checks single timers: those that run early, are lost, run twice, or run although Stop said that
@@ -38,8 +38,8 @@ func exact[H any](i impl.Implementation[H], p Params) (Result, error) {
 	begin := time.Now()
 	fire := func(id uint64) {
 		now := time.Since(begin)
-		if c := &all[id]; c.calls.Inc() == 1 {
-			c.ran.Store(now)
+		if c := &all[id]; c.calls.Add(1) == 1 {
+			c.ran.Store(int64(now))
 		}
 	}
 	fs := functions(p.Pending, i.Values, fire)
@@ -134,7 +134,7 @@ func judge[H any](r *Result, t impl.Traits, all []candidate[H]) {
 			afterStop++
 		case calls == 0 && !c.spared && !(c.stopped && t.Stop != impl.Exact):
 			lost++
-		case calls > 0 && c.ran.Load() < c.due:
+		case calls > 0 && time.Duration(c.ran.Load()) < c.due:
 			early++
 		}
 		if calls > 1 {

@@ -2,10 +2,10 @@ package workload
 
 import (
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/benchmarks/impl"
-	"go.uber.org/atomic"
 )
 
 // Small populations are armed several times over, so that the clock can tell how long it takes; but not
@@ -16,47 +16,53 @@ const patience = 3
 // the stacks, without the closures and the array of handles, which exist before.
 func fill[H any](i impl.Implementation[H], p Params) (Result, error) {
 	var ran atomic.Int64
+	fs := functions(p.Pending, i.Values, func(uint64) { ran.Add(1) })
 	handles := make([]H, p.Pending)
-	fs := make([]func(), p.Pending)
-	if !i.Values {
-		for id := range fs {
-			fs[id] = func() { ran.Inc() }
-		}
-	}
 	var took time.Duration
-	var armed int
-	var allocs, grown uint64
+	var first cost // later there is more that comes and goes
+	rounds := 0
 	start := time.Now()
-	for round := 0; round == 0 || took < p.Time && time.Since(start) < patience*p.Time; round++ {
-		timers, err := i.Open(impl.Config{Horizon: horizon, Fire: func(uint64) { ran.Inc() }})
+	for rounds == 0 || took < p.Time && time.Since(start) < patience*p.Time {
+		timers, err := i.Open(impl.Config{Horizon: horizon, Fire: func(uint64) { ran.Add(1) }})
 		if err != nil {
 			return Result{}, err
 		}
 		p.phase("arming %d timers", p.Pending)
-		before := memory()
-		rng := xorshift(1)
-		begin := time.Now()
-		for id := range handles {
-			handles[id] = timers.After(rng.far(), uint64(id), fs[id])
+		c := armAll(timers, handles, fs)
+		took += c.took
+		if rounds == 0 {
+			first = c
 		}
-		took += time.Since(begin)
-		after := memory()
-		armed += len(handles)
-		if round == 0 { // later there is more that comes and goes
-			allocs = after.Mallocs - before.Mallocs
-			grown = max(inUse(after), inUse(before)) - inUse(before)
-		}
+		rounds++
 		release(i, timers, handles)
 	}
-	r := Result{N: armed}
-	r.add(float64(took)/float64(armed), "ns/op")
-	r.add(float64(grown)/float64(p.Pending), "B/timer")
-	r.add(float64(allocs/uint64(p.Pending)), "allocs/op")
+	r := Result{N: rounds * p.Pending}
+	r.add(float64(took)/float64(r.N), "ns/op")
+	r.add(float64(first.grown)/float64(p.Pending), "B/timer")
+	r.add(float64(first.allocs/uint64(p.Pending)), "allocs/op")
 	if time.Since(start) < nearest {
 		r.add(float64(ran.Load()), "early")
 	}
 	runtime.KeepAlive(fs)
 	return r, nil
+}
+
+// cost is what it takes to arm a population.
+type cost struct {
+	took          time.Duration
+	allocs, grown uint64
+}
+
+func armAll[H any](timers impl.Timers[H], handles []H, fs []func()) cost {
+	before := memory()
+	rng := xorshift(1)
+	begin := time.Now()
+	for id, f := range fs {
+		handles[id] = timers.After(rng.far(), uint64(id), f)
+	}
+	took := time.Since(begin)
+	after := memory()
+	return cost{took, after.Mallocs - before.Mallocs, max(inUse(after), inUse(before)) - inUse(before)}
 }
 
 // memory collects the garbage and reads what is left.

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"flag"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/benchmarks/impl"
-	"go.uber.org/atomic"
 )
 
 // armStop is a request's timeout: armed, and stopped when the answer has come.
@@ -17,7 +17,7 @@ func armStop[H any](i impl.Implementation[H], p Params, emit func(Result)) error
 	if err != nil {
 		return err
 	}
-	f := func() { pop.ran.Inc() }
+	f := func() { pop.ran.Add(1) }
 	return pop.repeat(p, emit, func(int, int) func() {
 		return func() { pop.Stop(pop.After(30*time.Second, 0, f)) }
 	})
@@ -41,7 +41,7 @@ func churn[H any](i impl.Implementation[H], p Params, emit func(Result)) error {
 	if err != nil {
 		return err
 	}
-	f := func() { pop.ran.Inc() }
+	f := func() { pop.ran.Add(1) }
 	return pop.repeat(p, emit, func(worker, workers int) func() {
 		rng, mine := xorshift(2+worker), part(pop.handles, worker, workers)
 		return func() {
@@ -69,7 +69,7 @@ func (pop *population[H]) repeat(p Params, emit func(Result), operation func(wor
 			b.ReportAllocs()
 			b.ResetTimer()
 			b.RunParallel(func(pb *testing.PB) {
-				op := operation(int(worker.Inc()-1), procs)
+				op := operation(int(worker.Add(1)-1), procs)
 				for pb.Next() {
 					op()
 				}

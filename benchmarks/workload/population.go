@@ -2,10 +2,10 @@ package workload
 
 import (
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/benchmarks/impl"
-	"go.uber.org/atomic"
 )
 
 // population is many pending timers of which none is due during the run.
@@ -19,7 +19,7 @@ type population[H any] struct {
 // settle arms p.Pending timers, each with a closure of its own, and collects the garbage.
 func settle[H any](i impl.Implementation[H], p Params, keep bool) (*population[H], error) {
 	pop := &population[H]{armed: time.Now()}
-	timers, err := i.Open(impl.Config{Horizon: horizon, Fire: func(uint64) { pop.ran.Inc() }})
+	timers, err := i.Open(impl.Config{Horizon: horizon, Fire: func(uint64) { pop.ran.Add(1) }})
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func settle[H any](i impl.Implementation[H], p Params, keep bool) (*population[H
 	for id := range p.Pending {
 		var f func()
 		if !i.Values {
-			f = func() { pop.ran.Inc() }
+			f = func() { pop.ran.Add(1) }
 		}
 		h := timers.After(rng.far(), uint64(id), f)
 		if keep {

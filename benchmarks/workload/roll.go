@@ -1,9 +1,8 @@
 package workload
 
 import (
+	"sync/atomic"
 	"time"
-
-	"go.uber.org/atomic"
 )
 
 // roll counts how often each timer's callback has run.
@@ -21,8 +20,8 @@ func newRoll(n int) *roll {
 }
 
 func (r *roll) call(id uint64) {
-	r.calls[id].Inc()
-	if r.left.Dec() == 0 {
+	r.calls[id].Add(1)
+	if r.left.Add(-1) == 0 {
 		close(r.done)
 	}
 }

@@ -171,7 +171,7 @@ func TestRollCountsMistakes(t *testing.T) {
 	r.call(0)
 	r.call(2)
 	r.call(2)
-	r.early.Inc()
+	r.early.Add(1)
 	r.wait(time.Hour) // three calls, so that is over at once
 	var got Result
 	r.addCounters(&got)
@@ -184,7 +184,7 @@ func TestJudgeCountsMistakes(t *testing.T) {
 	t.Parallel()
 	s, _ := FindSubject("std")
 	all := make([]candidate[int], 8)
-	set := func(i int, calls uint32, ran, due time.Duration) *candidate[int] {
+	set := func(i int, calls uint32, ran int64, due time.Duration) *candidate[int] {
 		c := &all[i]
 		c.calls.Store(calls)
 		c.ran.Store(ran)

@@ -45,8 +45,8 @@ func markdown(f *figures, drawn []chart, raw string) string {
 	}
 	if s := mistakes(f); s != "" {
 		w, _ := workload.Find("Exact")
-		fmt.Fprintf(&b, "## Mistakes\n\n`Exact`: %s The worst run counts. The other workloads look at every eighth timer where a look costs time. ", w.Does)
-		b.WriteString(s)
+		fmt.Fprintf(&b, "## Mistakes\n\n`Exact`: %s The worst run counts. The other workloads look at every eighth timer "+
+			"where a look costs time. %s", w.Does, s)
 	}
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
