@@ -30,16 +30,19 @@ type salvo[H any] struct {
 
 // arm makes a salvo whose callbacks also call work, if there is any.
 func arm[H any](i impl.Implementation[H], p Params, n int, work func()) (*salvo[H], error) {
-	for ahead := firstAhead; ahead <= mostAhead; ahead *= 2 {
-		s, err := armAhead(i, p, n, ahead, work)
+	for ahead := firstAhead; ahead <= mostAhead; {
+		s, armed, err := armAhead(i, p, n, ahead, work)
 		if !errors.Is(err, errTooSlow) {
 			return s, err
 		}
+		needed := float64(ahead) * float64(n) / float64(armed)
+		ahead = max(2*ahead, time.Duration(1.5*needed))
 	}
 	return nil, fmt.Errorf("%w (%v)", errTooSlow, mostAhead)
 }
 
-func armAhead[H any](i impl.Implementation[H], p Params, n int, ahead time.Duration, work func()) (*salvo[H], error) {
+// armAhead is arm with the time until the salvo is due. If that is too short it says how many it has armed.
+func armAhead[H any](i impl.Implementation[H], p Params, n int, ahead time.Duration, work func()) (*salvo[H], int, error) {
 	s := &salvo[H]{roll: newRoll(n)}
 	var due time.Time
 	fire := func(id uint64) {
@@ -54,7 +57,7 @@ func armAhead[H any](i impl.Implementation[H], p Params, n int, ahead time.Durat
 	fs := functions(n, i.Values, fire)
 	timers, err := i.Open(impl.Config{Horizon: max(ahead, armedMeanwhile) + time.Second, Fire: fire})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	p.phase("arming %d timers", n)
 	runtime.GC()
@@ -63,16 +66,16 @@ func armAhead[H any](i impl.Implementation[H], p Params, n int, ahead time.Durat
 		timers.After(time.Until(due), uint64(id), f)
 		if id%1024 == 0 && time.Now().After(due) {
 			timers.Close()
-			return nil, errTooSlow
+			return nil, id + 1, errTooSlow
 		}
 	}
 	if time.Now().After(due) {
 		timers.Close()
-		return nil, errTooSlow
+		return nil, n, errTooSlow
 	}
 	s.timers, s.due = timers, due
 	p.phase("waiting until %d callbacks have run", n)
-	return s, nil
+	return s, n, nil
 }
 
 func burst[H any](i impl.Implementation[H], p Params) (Result, error) {

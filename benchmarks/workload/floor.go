@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"flag"
 	"sync"
 	"testing"
 	"time"
@@ -31,7 +32,10 @@ func Floor(b *testing.B) {
 
 // RunFloor runs Floor for d.
 func RunFloor(d time.Duration) Result {
-	benchtime(d)
+	testing.Init()
+	if err := flag.Set("test.benchtime", d.String()); err != nil {
+		panic(err) // the flag exists and takes a duration
+	}
 	measured := testing.Benchmark(Floor)
 	r := Result{N: measured.N}
 	r.add(float64(measured.T)/float64(measured.N), "ns/op")

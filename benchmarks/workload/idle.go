@@ -10,7 +10,7 @@ import (
 )
 
 // An idle process is watched for so many times p.Time.
-const idleTimes = 10
+const idleTimes = 8
 
 // idle counts how often a process that holds a population is scheduled while nothing is due.
 func idle[H any](i impl.Implementation[H], p Params) (Result, error) {

@@ -1,11 +1,9 @@
 package workload
 
 import (
-	"errors"
-	"flag"
 	"runtime"
+	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/benchmarks/impl"
@@ -60,38 +58,58 @@ func part[H any](handles []H, worker, workers int) []H {
 // repeat runs an operation for p.Time or longer on each number of processors. operation is called for each
 // goroutine with its number and with how many there are.
 func (pop *population[H]) repeat(p Params, emit func(Result), operation func(worker, workers int) func()) error {
-	benchtime(p.Time)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
-	for _, procs := range p.Procs {
+	for i, procs := range p.Procs {
 		runtime.GOMAXPROCS(procs)
-		measured := testing.Benchmark(func(b *testing.B) {
-			var worker atomic.Int64
-			b.ReportAllocs()
-			b.ResetTimer()
-			b.RunParallel(func(pb *testing.PB) {
-				op := operation(int(worker.Add(1)-1), procs)
-				for pb.Next() {
-					op()
-				}
-			})
-		})
-		if measured.N == 0 {
-			return errors.New("the benchmark failed")
+		ops := make([]func(), procs)
+		for worker := range ops {
+			ops[worker] = operation(worker, procs)
 		}
-		r := Result{Procs: procs, N: measured.N}
-		r.add(float64(measured.T)/float64(measured.N), "ns/op")
-		r.add(float64(measured.AllocedBytesPerOp()), "B/op")
-		r.add(float64(measured.AllocsPerOp()), "allocs/op")
-		pop.addEarly(&r)
-		emit(r)
+		if i > 0 {
+			runtime.GC() // what the last one has left; settle did it for the first
+		}
+		run(ops, p.Time/10) // to warm up
+		emit(pop.measure(ops, p.Time))
 	}
 	return nil
 }
 
-// benchtime tells package testing how long to measure.
-func benchtime(d time.Duration) {
-	testing.Init()
-	if err := flag.Set("test.benchtime", d.String()); err != nil {
-		panic(err) // the flag exists and takes a duration
+// measure runs each of ops on a goroutine of its own. Package testing would find out by trial how often,
+// with a collection before each trial, which is most of the time where ten million timers are pending.
+func (pop *population[H]) measure(ops []func(), span time.Duration) Result {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	n, took := run(ops, span)
+	runtime.ReadMemStats(&after)
+	r := Result{Procs: len(ops), N: n}
+	r.add(float64(took)/float64(n), "ns/op")
+	r.add(float64((after.TotalAlloc-before.TotalAlloc)/uint64(n)), "B/op")
+	r.add(float64((after.Mallocs-before.Mallocs)/uint64(n)), "allocs/op")
+	pop.addEarly(&r)
+	return r
+}
+
+// So many operations run between two looks at the clock.
+const batch = 64
+
+// run repeats each of ops on a goroutine of its own until span is over, and returns how often all of them
+// together have run and how long it took.
+func run(ops []func(), span time.Duration) (n int, took time.Duration) {
+	var running sync.WaitGroup
+	var total atomic.Int64
+	begin := time.Now()
+	for _, op := range ops {
+		running.Go(func() {
+			mine := 0
+			for mine == 0 || time.Since(begin) < span {
+				for range batch {
+					op()
+				}
+				mine += batch
+			}
+			total.Add(int64(mine))
+		})
 	}
+	running.Wait()
+	return int(total.Load()), time.Since(begin)
 }

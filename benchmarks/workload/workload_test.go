@@ -55,7 +55,7 @@ func try(t *testing.T, s Subject, w Workload) {
 	p := tiny
 	var phases []string
 	p.Phase = func(what string) { phases = append(phases, what) }
-	results, err := run(s, w, p)
+	results, err := outcome(s, w, p)
 	if !assert.NoError(t, err, "%s of %s", w.Name, s.Name) {
 		return
 	}
@@ -79,7 +79,7 @@ func try(t *testing.T, s Subject, w Workload) {
 	}
 }
 
-func run(s Subject, w Workload, p Params) (results []Result, err error) {
+func outcome(s Subject, w Workload, p Params) (results []Result, err error) {
 	err = s.Run(w, p, func(r Result) { results = append(results, r) })
 	return results, err
 }
@@ -93,7 +93,7 @@ func TestBlocked(t *testing.T) {
 		require.True(t, ok)
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			results, err := run(s, w, tiny)
+			results, err := outcome(s, w, tiny)
 			require.NoError(t, err)
 			require.Len(t, results, 1)
 			assert.Equal(t, "late-ms", results[0].Values[0].Unit)
@@ -102,7 +102,7 @@ func TestBlocked(t *testing.T) {
 	s, _ := FindSubject("gozero")
 	p := tiny
 	p.Grace = 100 * time.Millisecond
-	_, err := run(s, w, p)
+	_, err := outcome(s, w, p)
 	require.ErrorContains(t, err, "does not run while others block")
 }
 
@@ -127,7 +127,7 @@ func TestWhatAnImplementationCannotDo(t *testing.T) {
 		require.True(t, ok)
 		assert.Equal(t, c.want, w.Missing(s.Traits, 1), "%+v", c)
 		if c.want != "" {
-			_, err := run(s, w, tiny)
+			_, err := outcome(s, w, tiny)
 			require.ErrorContains(t, err, c.want)
 		}
 	}
@@ -149,6 +149,23 @@ func TestEveryWorkloadIsBoundToEverySubject(t *testing.T) {
 	assert.False(t, ok)
 	_, ok = FindSubject("nonsense")
 	assert.False(t, ok)
+}
+
+func TestRunRepeatsEachOperationUntilTheTimeIsOver(t *testing.T) {
+	t.Parallel()
+	var calls [3]int
+	ops := make([]func(), len(calls))
+	for i := range ops {
+		ops[i] = func() { calls[i]++ }
+	}
+	n, took := run(ops, 5*time.Millisecond)
+	assert.GreaterOrEqual(t, took, 5*time.Millisecond)
+	assert.Equal(t, n, calls[0]+calls[1]+calls[2])
+	for _, c := range calls {
+		assert.Positive(t, c)
+	}
+	n, _ = run(ops[:1], 0)
+	assert.Equal(t, batch, n, "once at least")
 }
 
 func TestPartsCoverAllHandles(t *testing.T) {

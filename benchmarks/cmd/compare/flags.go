@@ -77,7 +77,7 @@ func (c *config) setDefaults() {
 			*to = full
 		}
 	}
-	set(&c.time, 100*time.Millisecond, 500*time.Millisecond)
+	set(&c.time, 100*time.Millisecond, 300*time.Millisecond)
 	set(&c.limit, 5*time.Second, 30*time.Second)
 	switch {
 	case c.count == 0 && c.quick:
@@ -98,7 +98,7 @@ func options(c *config) []cli.Flag {
 		option("procs", "measure operations on so many processors, with commas", &c.procs,
 			listOf(within(1, runtime.NumCPU()))),
 		option("count", "`n` runs of everything; 6, or 1 if quick", &c.count, within(1, 100)),
-		option("time", "repeat an operation for this `time`; 500ms, or 100ms if quick", &c.time, between(time.Millisecond, time.Minute)),
+		option("time", "repeat an operation for this `time`; 300ms, or 100ms if quick", &c.time, between(time.Millisecond, time.Minute)),
 		option("limit", "end a process after this `time`; 30s, or 5s if quick", &c.limit, between(100*time.Millisecond, time.Hour)),
 		&cli.StringFlag{Name: "o", Usage: "write the figures to this `file`; - is standard output", Value: c.output, Destination: &c.output,
 			Validator: func(s string) error {

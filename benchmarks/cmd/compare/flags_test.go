@@ -18,7 +18,7 @@ func TestParse(t *testing.T) {
 	assert.True(t, ok)
 	assert.Equal(t, config{
 		subjects: subjectNames(), workloads: workloadNames(), procs: processors(runtime.NumCPU()), count: 6,
-		time: 500 * time.Millisecond, limit: 30 * time.Second, output: "compare.txt", command: "go run ./benchmarks/cmd/compare",
+		time: 300 * time.Millisecond, limit: 30 * time.Second, output: "compare.txt", command: "go run ./benchmarks/cmd/compare",
 	}, full)
 
 	quick, ok, err := parse([]string{"compare", "--quick", "-o", "-"}, nil)

@@ -26,6 +26,7 @@ var errNothing = errors.New("nothing was measured")
 
 // run measures everything and writes it to cfg.output.
 func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) {
+	config := circumstances(cfg, time.Now()) // first: a file that is tracked makes the checkout dirty
 	out := stdout
 	if cfg.output != "-" {
 		file, err := os.Create(cfg.output)
@@ -36,7 +37,7 @@ func run(ctx context.Context, cfg config, stdout, stderr io.Writer) (err error) 
 		out = file
 	}
 	jobs := plan(cfg)
-	c := &comparison{cfg: cfg, out: out, writer: benchfmt.NewWriter(out), config: circumstances(cfg, time.Now()),
+	c := &comparison{cfg: cfg, out: out, writer: benchfmt.NewWriter(out), config: config,
 		progress: newProgress(stderr, len(jobs), cfg.count), verdicts: newVerdicts()}
 	err = c.all(ctx, jobs)
 	interrupted := errors.Is(err, context.Canceled)
