@@ -168,6 +168,18 @@ func TestRunRepeatsEachOperationUntilTheTimeIsOver(t *testing.T) {
 	assert.Equal(t, batch, n, "once at least")
 }
 
+func TestFloorOnEachNumberOfProcessors(t *testing.T) {
+	var all []Result
+	RunFloor(Params{Procs: []int{1, 2}, Time: time.Millisecond}, func(r Result) { all = append(all, r) })
+	require.Len(t, all, 2)
+	for i, r := range all {
+		assert.Equal(t, i+1, r.Procs)
+		assert.Positive(t, r.N)
+		assert.Positive(t, r.Values[0].Value)
+	}
+	assert.Equal(t, 7, floor(7))
+}
+
 func TestPartsCoverAllHandles(t *testing.T) {
 	t.Parallel()
 	handles := []int{0, 1, 2, 3, 4, 5, 6}

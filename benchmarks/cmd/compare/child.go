@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -45,8 +46,15 @@ func obey(args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("%s: %w", childCommand, err)
 	}
 	out := benchfmt.NewWriter(stdout)
+	p := workload.Params{Pending: o.Pending, Procs: o.Procs, Time: o.Time, Grace: o.Grace,
+		Phase: func(what string) { fmt.Fprintln(stderr, phasePrefix+what) }}
+	var failed error
+	emit := func(j job) func(workload.Result) {
+		return func(r workload.Result) { failed = errors.Join(failed, out.Write(record(j, r))) }
+	}
 	if o.Workload == floorJob.workload.Name {
-		return out.Write(record(floorJob, workload.RunFloor(o.Time)))
+		workload.RunFloor(p, emit(floorJob))
+		return failed
 	}
 	w, known := workload.Find(o.Workload)
 	if !known {
@@ -56,18 +64,8 @@ func obey(args []string, stdout, stderr io.Writer) error {
 	if !known {
 		return fmt.Errorf("%s: no implementation %q", childCommand, o.Subject)
 	}
-	p := workload.Params{Pending: o.Pending, Procs: o.Procs, Time: o.Time, Grace: o.Grace,
-		Phase: func(what string) { fmt.Fprintln(stderr, phasePrefix+what) }}
-	var failed error
-	err := s.Run(w, p, func(r workload.Result) {
-		if err := out.Write(record(job{w, s, o.Pending}, r)); err != nil {
-			failed = err
-		}
-	})
-	if err != nil {
-		return err
-	}
-	return failed
+	err := s.Run(w, p, emit(job{w, s, o.Pending}))
+	return errors.Join(err, failed)
 }
 
 // record is a result as a line of benchmark output. Its name ends in GOMAXPROCS, as Go has it.

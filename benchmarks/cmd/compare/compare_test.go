@@ -81,7 +81,7 @@ func TestInterruptKeepsWhatWasMeasured(t *testing.T) {
 	defer cancel()
 	var out bytes.Buffer
 	var log strings.Builder
-	code := compare(ctx, []string{"compare", "-workload", "Spread", "-time", "1ms", "-limit", "1m", "-o", "-"}, &out,
+	code := compare(ctx, []string{"compare", "-workload", "Spread", "-procs", "1", "-time", "1ms", "-limit", "1m", "-o", "-"}, &out,
 		writer(func(b []byte) (int, error) {
 			if bytes.Contains(b, []byte("Floor")) {
 				cancel()

@@ -70,7 +70,22 @@ func coresChart(f *figures, cost axis) chart {
 		}
 		c.lines = appendLine(c.lines, l)
 	}
+	if len(c.lines) > 0 {
+		c.lines = appendLine(c.lines, floorLine(f))
+	}
 	return c
+}
+
+// floorLine shows what the machine itself gains from more processors.
+func floorLine(f *figures) line {
+	l := line{name: "floor"}
+	for _, b := range f.Benchmarks {
+		procs, err := strconv.ParseFloat(b.Params["procs"], 64)
+		if v, ok := f.Median(b, "sec/op"); ok && err == nil && b.Base == "Floor" {
+			l.points = append(l.points, point{procs, v})
+		}
+	}
+	return l
 }
 
 // latenessChart is the distribution function of lateness in Spread, with the most timers.

@@ -107,7 +107,14 @@ func floor(f *figures) string {
 			text += fmt.Sprintf("; `wheel` with a million pending takes %.1f times that", v/least)
 		}
 	}
-	return text + ".\n\n"
+	text += "."
+	for _, p := range floorLine(f).points {
+		if p.x > 1 {
+			text += fmt.Sprintf(" On %.0f processors at once it is %s: %.1f times the throughput; so much did the machine itself gain.",
+				p.x, seconds(p.y), least/p.y)
+		}
+	}
+	return text + "\n\n"
 }
 
 func sentence(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -44,7 +44,7 @@ func TestReportOfCannedFigures(t *testing.T) {
 		"armstop.svg":  {"std", "wheel", "timeouts", "manual", "gozero", "1k", "100 ns"},
 		"postpone.svg": {"std", "wheel"},
 		"churn.svg":    {"std", "wheel"},
-		"cores.svg":    {"std", "wheel", "1M pending"},
+		"cores.svg":    {"std", "wheel", "floor", "1M pending"},
 		"lateness.svg": {"std", "wheel", "gozero", "siddontang", "1 ms", "-10 ms"},
 		"memory.svg":   {"std", "wheel", "siddontang", "1 kB"},
 		"gc.svg":       {"std", "wheel", "timeouts"},
