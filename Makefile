@@ -88,6 +88,19 @@ bench-std: ## the targets beside the ratios to time.AfterFunc measured now (BENC
 		"$$dir/floor" -test.run '^$$' -test.bench Floor; \
 	done | tee /dev/stderr | go run ./benchmarks/cmd/ratios
 
+.PHONY: compare
+compare: ## this library beside the timers of other libraries, into compare.txt (COMPARE='-quick -impl std,wheel')
+	go run ./benchmarks/cmd/compare $(COMPARE)
+
+.PHONY: report report-quick
+report: ## the same, in full (20 minutes), with tables and plots into docs/benchmarks/
+report-quick: COMPARE = -quick
+report-quick: ## a quick one (2 minutes)
+report report-quick:
+	mkdir -p docs/benchmarks
+	go run ./benchmarks/cmd/compare $(COMPARE) -o docs/benchmarks/figures.txt
+	go run ./benchmarks/cmd/report -o docs/benchmarks docs/benchmarks/figures.txt
+
 .PHONY: examples
 examples: ## run each small example
 	.ci/run examples

@@ -15,10 +15,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/machine"
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
 )
 
 func main() {
-	if err := run(os.Stdin, os.Stdout, thisMachine); err != nil {
+	if err := run(os.Stdin, os.Stdout, machine.Describe); err != nil {
 		fmt.Fprintln(os.Stderr, "ratios:", err)
 		os.Exit(1)
 	}
@@ -27,12 +30,12 @@ func main() {
 // run reads benchmark results from in and writes the tables to out, under what describe says of the
 // machine that measured them.
 func run(in io.Reader, out io.Writer, describe func(cpu string) string) error {
-	m, err := read(in)
+	m, err := results.Read(in, "standard input")
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(out, describe(m.cpu))
-	fmt.Fprintln(out, m.runs())
+	fmt.Fprintln(out, describe(m.Config["cpu"]))
+	fmt.Fprintln(out, m.Runs())
 	judged := judge(m, targets)
 	writeTargets(out, judged)
 	writeOthers(out, otherPairs(m, judged))

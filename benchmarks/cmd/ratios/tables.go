@@ -8,7 +8,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
-	"golang.org/x/perf/benchunit"
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
 )
 
 // writeTargets writes a row for each target and a line that counts the verdicts.
@@ -17,10 +17,10 @@ func writeTargets(out io.Writer, judged []judgement) {
 	count := map[verdict]int{}
 	previous := ""
 	for _, j := range judged {
-		if previous != "" && previous != j.benchmark.base {
+		if previous != "" && previous != j.benchmark.Base {
 			t.AppendSeparator()
 		}
-		previous = j.benchmark.base
+		previous = j.benchmark.Base
 		t.AppendRow(append(j.cells(), j.bounds(), string(j.verdict)))
 		count[j.verdict]++
 	}
@@ -75,7 +75,7 @@ func (j judgement) figure(v *float64) string {
 	if v == nil {
 		return "–"
 	}
-	return format(*v, j.unit)
+	return results.Format(*v, j.unit)
 }
 
 func (j judgement) resultText() string {
@@ -83,11 +83,11 @@ func (j judgement) resultText() string {
 	case j.ours == nil || j.theirs == nil && j.how != absolute:
 		return "–"
 	case j.how == absolute:
-		return format(j.result, j.unit)
+		return results.Format(j.result, j.unit)
 	case j.how == difference && j.result >= 0:
-		return "+" + format(j.result, j.unit)
+		return "+" + results.Format(j.result, j.unit)
 	case j.how == difference:
-		return "-" + format(-j.result, j.unit)
+		return "-" + results.Format(-j.result, j.unit)
 	case *j.ours == *j.theirs: // both may be 0, as allocations are
 		return "1.00"
 	default:
@@ -105,24 +105,8 @@ func (j judgement) bounds() string {
 	case j.how == speedup:
 		return fmt.Sprintf("≥ %.2f", j.bound)
 	case j.how == difference:
-		return "≤ +" + format(j.bound, j.unit)
+		return "≤ +" + results.Format(j.bound, j.unit)
 	default:
-		return "≤ " + format(j.bound, j.unit)
-	}
-}
-
-// format writes a figure with its unit to about four digits. What a figure is counted by ("/op",
-// "/timer") stands in a column of its own.
-func format(v float64, unit string) string {
-	what, _, _ := strings.Cut(unit, "/")
-	switch {
-	case v == 0:
-		return "0"
-	case what == "sec" || strings.HasSuffix(what, "-sec"):
-		return benchunit.Scale(v, benchunit.Decimal) + "s"
-	case what == "B":
-		return benchunit.Scale(v, benchunit.Binary) + "B"
-	default:
-		return strconv.FormatFloat(v, 'g', 4, 64)
+		return "≤ " + results.Format(j.bound, j.unit)
 	}
 }

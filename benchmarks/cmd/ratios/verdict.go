@@ -1,5 +1,7 @@
 package main
 
+import "github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
+
 // verdict is what a row of the table ends in.
 type verdict string
 
@@ -13,7 +15,7 @@ const (
 // judgement is a target with what was measured.
 type judgement struct {
 	target
-	benchmark benchmark
+	benchmark results.Benchmark
 	ours      *float64 // nil: not measured
 	theirs    *float64 // the rival's figure; nil: not measured, or no rival
 	result    float64  // what is held against the bound; valid unless verdict is noData
@@ -22,13 +24,13 @@ type judgement struct {
 
 // judge holds m against each target, in the order of targets. A target that matches several benchmarks
 // gives a row for each, one that matches none gives a row without data.
-func judge(m *measurements, targets []target) []judgement {
+func judge(m *results.Measurements, targets []target) []judgement {
 	var all []judgement
 	for _, t := range targets {
-		pattern := parseBenchmark(t.ours)
+		pattern := results.Parse(t.ours)
 		found := false
-		for _, b := range m.benchmarks {
-			if _, measured := m.median(b, t.unit); measured && b.matches(pattern) {
+		for _, b := range m.Benchmarks {
+			if _, measured := m.Median(b, t.unit); measured && b.Matches(pattern) {
 				all = append(all, judgeOne(m, t, b))
 				found = true
 			}
@@ -40,13 +42,13 @@ func judge(m *measurements, targets []target) []judgement {
 	return all
 }
 
-func judgeOne(m *measurements, t target, b benchmark) judgement {
+func judgeOne(m *results.Measurements, t target, b results.Benchmark) judgement {
 	j := judgement{target: t, benchmark: b, verdict: noData}
-	if v, ok := m.median(b, t.unit); ok {
+	if v, ok := m.Median(b, t.unit); ok {
 		j.ours = &v
 	}
 	if t.rival != "" {
-		if v, ok := m.median(b.rival(t.rival), t.unit); ok {
+		if v, ok := m.Median(b.Rival(t.rival), t.unit); ok {
 			j.theirs = &v
 		}
 	}
@@ -81,24 +83,24 @@ func judgeOne(m *measurements, t target, b benchmark) judgement {
 
 // otherPairs returns the pairs of ours and std in m that no target speaks of. Allocations are left out:
 // beside the targets they repeat one figure in every row.
-func otherPairs(m *measurements, judged []judgement) []judgement {
-	shown := map[series]bool{}
+func otherPairs(m *results.Measurements, judged []judgement) []judgement {
+	shown := map[results.Series]bool{}
 	for _, j := range judged {
 		if j.target.rival == std {
-			shown[series{j.benchmark.String(), j.unit}] = true
+			shown[results.Series{Benchmark: j.benchmark.String(), Unit: j.unit}] = true
 		}
 	}
 	var others []judgement
-	for _, b := range m.benchmarks {
-		rival := b.rival(std)
+	for _, b := range m.Benchmarks {
+		rival := b.Rival(std)
 		if rival.String() == b.String() {
 			continue
 		}
-		for _, unit := range m.units[b.String()] {
-			if unit == "B/op" || unit == "allocs/op" || shown[series{b.String(), unit}] {
+		for _, unit := range m.Units[b.String()] {
+			if unit == "B/op" || unit == "allocs/op" || shown[results.Series{Benchmark: b.String(), Unit: unit}] {
 				continue
 			}
-			if _, measured := m.median(rival, unit); measured {
+			if _, measured := m.Median(rival, unit); measured {
 				others = append(others, judgeOne(m, target{b.String(), unit, ratio, std, unbounded}, b))
 			}
 		}

@@ -1,4 +1,4 @@
-package main
+package results
 
 import (
 	"maps"
@@ -9,47 +9,47 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// benchmark is a benchmark's name taken apart. A name without impl speaks of the wheel, and one without
+// Benchmark is a benchmark's name taken apart. A name without impl speaks of the wheel, and one without
 // procs of a single processor, so that a target needs to say only what is special about it.
-type benchmark struct {
-	base   string            // "ArmStop"
-	params map[string]string // "impl": "wheel", "pending": "1M", "procs": "1"
+type Benchmark struct {
+	Base   string            // "ArmStop"
+	Params map[string]string // "impl": "wheel", "pending": "1M", "procs": "1"
 }
 
 // repetition is the suffix by which Go tells apart sub-benchmarks of one name.
 var repetition = regexp.MustCompile(`#\d+(/|-\d+$|$)`)
 
-// parseBenchmark takes apart a name such as "ArmStop/impl=wheel/pending=1M/procs=2-8", whose last part
-// is the GOMAXPROCS that Go appends. The faces of the engine may be written as a parent benchmark:
+// Parse takes apart a name such as "ArmStop/impl=wheel/pending=1M/procs=2-8", whose last part is the
+// GOMAXPROCS that Go appends. The faces of the engine may be written as a parent benchmark:
 // "Timeouts/Fill" is "Fill/impl=timeouts". Where a benchmark ran a name twice, Go made it unique with a
 // suffix such as "#01", which says nothing here.
-func parseBenchmark(name string) benchmark {
+func Parse(name string) Benchmark {
 	name = repetition.ReplaceAllString(strings.TrimPrefix(name, "Benchmark"), "$1")
 	base, parts := benchfmt.Name(name).Parts()
 	path := string(base)
-	b := benchmark{params: map[string]string{"impl": "wheel", "procs": "1"}}
+	b := Benchmark{Params: map[string]string{"impl": "wheel", "procs": "1"}}
 	for _, part := range parts {
 		switch key, value, isParam := strings.Cut(string(part), "="); {
 		case isParam:
-			b.params[strings.TrimPrefix(key, "/")] = value
+			b.Params[strings.TrimPrefix(key, "/")] = value
 		case part[0] == '/':
 			path += string(part)
 		}
 	}
-	b.base = b.face(path, "Manual", "Timeouts")
+	b.Base = b.face(path, "Manual", "Timeouts")
 	return b
 }
 
 // face moves a face of the engine from the path of names to impl, and returns the rest of the path.
 // A rival below that parent keeps its own impl.
-func (b benchmark) face(path string, faces ...string) string {
+func (b Benchmark) face(path string, faces ...string) string {
 	for _, face := range faces {
 		rest, ok := strings.CutPrefix(path, face+"/")
 		if !ok {
 			continue
 		}
-		if b.params["impl"] == "wheel" {
-			b.params["impl"] = strings.ToLower(face)
+		if b.Params["impl"] == "wheel" {
+			b.Params["impl"] = strings.ToLower(face)
 		}
 		return rest
 	}
@@ -58,10 +58,10 @@ func (b benchmark) face(path string, faces ...string) string {
 
 // String returns the name in its one canonical form: parameters sorted, those that go without saying
 // left out.
-func (b benchmark) String() string {
-	name := b.base
-	for _, key := range slices.Sorted(maps.Keys(b.params)) {
-		value := b.params[key]
+func (b Benchmark) String() string {
+	name := b.Base
+	for _, key := range slices.Sorted(maps.Keys(b.Params)) {
+		value := b.Params[key]
 		if key == "impl" && value == "wheel" || key == "procs" && value == "1" {
 			continue
 		}
@@ -70,28 +70,33 @@ func (b benchmark) String() string {
 	return name
 }
 
-// matches reports whether b is one of those that pattern speaks of: the same base, and every parameter
+// Matches reports whether b is one of those that pattern speaks of: the same base, and every parameter
 // of the pattern with the same value. Parameters that only b has may be anything.
-func (b benchmark) matches(pattern benchmark) bool {
-	if b.base != pattern.base {
+func (b Benchmark) Matches(pattern Benchmark) bool {
+	if b.Base != pattern.Base {
 		return false
 	}
-	for key, value := range pattern.params {
-		if b.params[key] != value {
+	for key, value := range pattern.Params {
+		if b.Params[key] != value {
 			return false
 		}
 	}
 	return true
 }
 
-// rival returns what b is measured against: b with one parameter changed if change has the form
+// With returns b with one parameter changed.
+func (b Benchmark) With(key, value string) Benchmark {
+	r := Benchmark{b.Base, maps.Clone(b.Params)}
+	r.Params[key] = value
+	return r
+}
+
+// Rival returns what b is measured against: b with one parameter changed if change has the form
 // "key=value", otherwise the benchmark that change names.
-func (b benchmark) rival(change string) benchmark {
+func (b Benchmark) Rival(change string) Benchmark {
 	key, value, isParam := strings.Cut(change, "=")
 	if !isParam {
-		return parseBenchmark(change)
+		return Parse(change)
 	}
-	r := benchmark{b.base, maps.Clone(b.params)}
-	r.params[key] = value
-	return r
+	return b.With(key, value)
 }

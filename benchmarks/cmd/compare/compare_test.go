@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
+)
+
+// The program starts itself for each job, so the test binary must be able to do one.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == childCommand {
+		os.Exit(compare(context.Background(), os.Args, os.Stdout, os.Stderr))
+	}
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil { // or each process takes a second to end
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+func try(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	code = compare(t.Context(), append([]string{"compare"}, args...), &out, &err)
+	return code, out.String(), err.String()
+}
+
+func TestComparison(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "figures.txt")
+	code, stdout, stderr := try(t, "-impl", "std,wheel,siddontang", "-workload", "ArmStop,Fill", "-pending", "10,1k", "-procs", "1",
+		"-count", "2", "-time", "1ms", "-limit", "1m", "-o", file)
+	assert.Equal(t, exitDone, code, stderr)
+	assert.Empty(t, stdout)
+	assert.Contains(t, stderr, "results in "+file)
+	written, err := os.ReadFile(file)
+	require.NoError(t, err)
+	m, err := results.Read(bytes.NewReader(written), file)
+	require.NoError(t, err)
+	for _, name := range []string{
+		"Floor", "ArmStop/impl=std/pending=10", "ArmStop/impl=wheel/pending=1k",
+		"Fill/impl=siddontang/pending=10", "Fill/impl=wheel/pending=1k",
+	} {
+		assert.Len(t, m.Values[results.Series{Benchmark: results.Parse(name).String(), Unit: "sec/op"}], 2, name)
+	}
+	assert.Equal(t, "go run ./benchmarks/cmd/compare -impl std,wheel,siddontang -workload ArmStop,Fill -pending 10,1k -procs 1"+
+		" -count 2 -time 1ms -limit 1m", m.Config["command"])
+	for _, key := range []string{"goos", "goarch", "go", "cores", "date"} {
+		assert.NotEmpty(t, m.Config[key], key)
+	}
+	assert.Contains(t, m.Config["module-siddontang"], "github.com/siddontang/go v0.")
+	assert.Equal(t, 1, strings.Count(string(written),
+		"--- SKIP: BenchmarkArmStop/impl=siddontang/pending=10: cannot stop a timer\n"), "once, not in each run")
+}
+
+// Spread takes three seconds at least.
+func TestWhatTakesTooLongIsEndedAndNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := try(t, "-impl", "std", "-workload", "Spread", "-pending", "10,20", "-count", "2",
+		"-time", "1ms", "-limit", "2s", "-o", "-")
+	assert.Equal(t, exitDone, code, stderr)
+	assert.Contains(t, stdout, "BenchmarkFloor")
+	for _, want := range []string{
+		"--- FAIL: BenchmarkSpread/impl=std/pending=10: timeout after 2s",
+		"--- FAIL: BenchmarkSpread/impl=std/pending=20: took too long with 10 already",
+	} {
+		assert.Equal(t, 1, strings.Count(stdout, want), want)
+	}
+}
+
+func TestInterruptKeepsWhatWasMeasured(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var out bytes.Buffer
+	var log strings.Builder
+	code := compare(ctx, []string{"compare", "-workload", "Spread", "-procs", "1", "-time", "1ms", "-limit", "1m", "-o", "-"}, &out,
+		writer(func(b []byte) (int, error) {
+			if bytes.Contains(b, []byte("Floor")) {
+				cancel()
+			}
+			return log.Write(b)
+		}))
+	assert.Equal(t, exitDone, code)
+	assert.Contains(t, log.String(), "interrupted")
+	assert.Contains(t, log.String(), "1 results in standard output")
+	assert.Contains(t, out.String(), "BenchmarkFloor")
+	assert.NotContains(t, out.String(), "FAIL", "an interrupt is no fault of what was running")
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(b []byte) (int, error) { return w(b) }
+
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	code, _, stderr := try(t, "-o", filepath.Join(t.TempDir(), "none", "file"))
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, stderr, "no such file or directory")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var log bytes.Buffer
+	assert.Equal(t, exitFailed, compare(ctx, []string{"compare", "-o", "-"}, io.Discard, &log))
+	assert.Contains(t, log.String(), "nothing was measured")
+}
+
+func TestChildRefusesNonsense(t *testing.T) {
+	t.Parallel()
+	for order, want := range map[string]string{
+		`{`:                                    "unexpected end of JSON",
+		`{"Workload":"Nap"}`:                   `no workload "Nap"`,
+		`{"Workload":"Fill","Subject":"none"}`: `no implementation "none"`,
+		`{"Workload":"ArmStop","Subject":"siddontang","Pending":1}`: "siddontang cannot stop a timer",
+	} {
+		var stderr bytes.Buffer
+		assert.Equal(t, exitFailed, compare(t.Context(), []string{"compare", childCommand, order}, io.Discard, &stderr))
+		assert.Contains(t, stderr.String(), want)
+	}
+	code, _, stderr := try(t, childCommand)
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, stderr, "needs one argument")
+}
+
+func TestListener(t *testing.T) {
+	t.Parallel()
+	var l listener
+	for _, part := range []string{"phase: arm", "ing 5 timers\nsome", " words\npanic: no\n", "panic: again\n\ngoroutine 1\nrest"} {
+		_, err := l.Write([]byte(part))
+		require.NoError(t, err)
+	}
+	assert.Equal(t, "arming 5 timers", l.phase)
+	assert.Equal(t, "panic: no", l.reason(io.EOF))
+	assert.Equal(t, "goroutine 1", l.last)
+	assert.Equal(t, "EOF", new(listener).reason(io.EOF))
+}

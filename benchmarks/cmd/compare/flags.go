@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
+	"github.com/timingwheel-go/timingwheel/benchmarks/workload"
+	"github.com/urfave/cli/v3"
+)
+
+// config is what one comparison is asked to do.
+type config struct {
+	quick     bool
+	list      bool
+	subjects  []string
+	workloads []string
+	pending   []int // none: each workload's own
+	procs     []int
+	count     int
+	time      time.Duration // for which an operation is repeated
+	limit     time.Duration // for one process
+	output    string
+	command   string // what was asked for, without the output
+}
+
+// grace is how long nothing may happen until timers that are due count as lost.
+func (c config) grace() time.Duration { return min(c.limit/3, 5*time.Second) }
+
+// Largest number of timers: at some 200 bytes each that is 20 GB.
+const mostPending = 100_000_000
+
+// parse reads the command line; args[0] is the program's name. It returns false if there is nothing to run
+// since the help was asked for, and printed.
+func parse(args []string, help io.Writer) (cfg config, ok bool, err error) {
+	cfg = config{procs: processors(runtime.NumCPU()), subjects: subjectNames(), workloads: workloadNames(), output: "compare.txt"}
+	flags := options(&cfg)
+	cmd := &cli.Command{
+		Name:            "compare",
+		Usage:           "measure this library beside package time and the timers of other libraries",
+		UsageText:       "go run ./benchmarks/cmd/compare [options]   (one dash or two)",
+		Flags:           flags,
+		HideHelpCommand: true,
+		HideVersion:     true,
+		Writer:          help,
+		ErrWriter:       io.Discard, // errors are returned, and printed once
+		ExitErrHandler:  func(context.Context, *cli.Command, error) {},
+		OnUsageError:    func(_ context.Context, _ *cli.Command, err error, _ bool) error { return err },
+		Action: func(_ context.Context, cmd *cli.Command) error {
+			if cmd.Args().Present() {
+				return fmt.Errorf("unexpected argument %q: only options are accepted", cmd.Args().First())
+			}
+			ok = true
+			cfg.command = command(cmd, flags)
+			return nil
+		},
+	}
+	err = cmd.Run(context.Background(), args)
+	cfg.setDefaults()
+	return cfg, ok && err == nil, err
+}
+
+// setDefaults sets what depends on whether the comparison is a quick one.
+func (c *config) setDefaults() {
+	set := func(to *time.Duration, quick, full time.Duration) {
+		switch {
+		case *to == 0 && c.quick:
+			*to = quick
+		case *to == 0:
+			*to = full
+		}
+	}
+	set(&c.time, 100*time.Millisecond, 300*time.Millisecond)
+	set(&c.limit, 5*time.Second, 30*time.Second)
+	switch {
+	case c.count == 0 && c.quick:
+		c.count = 1
+	case c.count == 0:
+		c.count = 6
+	}
+}
+
+func options(c *config) []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "quick", Usage: "small sizes, one run, short limits: some two minutes", Destination: &c.quick},
+		&cli.BoolFlag{Name: "list", Usage: "print implementations and workloads, and measure nothing", Destination: &c.list},
+		option("impl", "measure these `names` only, with commas", &c.subjects, listOf(oneOf(subjectNames()))),
+		option("workload", "run these `names` only, with commas", &c.workloads, listOf(oneOf(workloadNames()))),
+		option("pending", "so many timers, with commas, such as 1k,1M; by default each workload's own", &c.pending,
+			listOf(count(1, mostPending))),
+		option("procs", "measure operations on so many processors, with commas", &c.procs,
+			listOf(within(1, runtime.NumCPU()))),
+		option("count", "`n` runs of everything; 6, or 1 if quick", &c.count, within(1, 100)),
+		option("time", "repeat an operation for this `time`; 300ms, or 100ms if quick", &c.time, between(time.Millisecond, time.Minute)),
+		option("limit", "end a process after this `time`; 30s, or 5s if quick", &c.limit, between(100*time.Millisecond, time.Hour)),
+		&cli.StringFlag{Name: "o", Usage: "write the figures to this `file`; - is standard output", Value: c.output, Destination: &c.output,
+			Validator: func(s string) error {
+				if s == "" {
+					return errors.New("-o must name a file")
+				}
+				return nil
+			}},
+	}
+}
+
+// command is the command line again, without what says nothing about the figures.
+func command(cmd *cli.Command, flags []cli.Flag) string {
+	words := []string{"go run ./benchmarks/cmd/compare"}
+	for _, f := range flags {
+		name := f.Names()[0]
+		switch {
+		case !f.IsSet() || name == "o" || name == "list":
+		case name == "quick":
+			words = append(words, "-quick")
+		default:
+			words = append(words, "-"+name, fmt.Sprint(cmd.Value(name)))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// processors are the numbers of processors that are worth a figure: powers of two, and all of them.
+func processors(all int) []int {
+	var procs []int
+	for n := 1; n < all; n *= 2 {
+		procs = append(procs, n)
+	}
+	return append(procs, all)
+}
+
+func subjectNames() (names []string) {
+	for _, s := range workload.Subjects {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+func workloadNames() (names []string) {
+	for _, w := range workload.All {
+		names = append(names, w.Name)
+	}
+	return names
+}
+
+// parser reads a value and says of a bad one what is accepted.
+type parser[T any] func(string) (T, error)
+
+func option[T any](name, usage string, to *T, p parser[T]) cli.Flag {
+	return &cli.GenericFlag{Name: name, Usage: usage, Value: &parsed[T]{to: to, parse: p}, HideDefault: true}
+}
+
+// parsed is a flag's value.
+type parsed[T any] struct {
+	to    *T
+	parse parser[T]
+	text  string
+}
+
+func (v *parsed[T]) Set(s string) error {
+	x, err := v.parse(s)
+	if err != nil {
+		return err
+	}
+	*v.to, v.text = x, s
+	return nil
+}
+
+func (v *parsed[T]) Get() any       { return v.text }
+func (v *parsed[T]) String() string { return v.text }
+
+func listOf[T comparable](one parser[T]) parser[[]T] {
+	return func(s string) (all []T, err error) {
+		for part := range strings.SplitSeq(s, ",") {
+			x, err := one(strings.TrimSpace(part))
+			if err != nil {
+				return nil, err
+			}
+			if !slices.Contains(all, x) {
+				all = append(all, x)
+			}
+		}
+		return all, nil
+	}
+}
+
+func oneOf(names []string) parser[string] {
+	return func(s string) (string, error) {
+		for _, name := range names {
+			if strings.EqualFold(name, s) {
+				return name, nil
+			}
+		}
+		return "", fmt.Errorf("%q: must be one of %s", s, strings.Join(names, ", "))
+	}
+}
+
+func within(least, most int) parser[int] {
+	return func(s string) (int, error) {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < least || n > most {
+			return 0, fmt.Errorf("%q: must be a whole number from %d to %d", s, least, most)
+		}
+		return n, nil
+	}
+}
+
+func count(least, most int) parser[int] {
+	return func(s string) (int, error) {
+		n, err := results.ParseCount(s)
+		if err != nil || n < least || n > most {
+			return 0, fmt.Errorf("%q: must be a number from %s to %s, such as 500, 10k or 1M",
+				s, results.FormatCount(least), results.FormatCount(most))
+		}
+		return n, nil
+	}
+}
+
+func between(least, most time.Duration) parser[time.Duration] {
+	return func(s string) (time.Duration, error) {
+		d, err := time.ParseDuration(s)
+		if err != nil || d < least || d > most {
+			return 0, fmt.Errorf("%q: must be a time from %v to %v", s, least, most)
+		}
+		return d, nil
+	}
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/timingwheel-go/timingwheel/benchmarks/workload"
+)
+
+func names(jobs []job) (all []string) {
+	for _, j := range jobs {
+		all = append(all, j.name())
+	}
+	return all
+}
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	cfg := config{subjects: []string{"std", "wheel"}, workloads: []string{"Fill", "Blocked"}, pending: []int{10, 1_000}}
+	assert.Equal(t, []string{
+		"Floor",
+		"Fill/impl=std/pending=10", "Fill/impl=wheel/pending=10",
+		"Fill/impl=std/pending=1k", "Fill/impl=wheel/pending=1k",
+		"Blocked/impl=std/pending=2k", "Blocked/impl=wheel/pending=2k", // its size is fixed
+	}, names(plan(cfg)))
+
+	cfg = config{subjects: subjectNames(), workloads: workloadNames()}
+	full := names(plan(cfg))
+	assert.Contains(t, full, "ArmStop/impl=wheel/pending=10M")
+	cfg.quick = true
+	quick := names(plan(cfg))
+	assert.NotContains(t, quick, "ArmStop/impl=wheel/pending=10M")
+	assert.Less(t, len(quick), len(full))
+}
+
+func TestWhatIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	fill, _ := workload.Find("Fill")
+	burst, _ := workload.Find("Burst")
+	gost, _ := workload.FindSubject("gost")
+	std, _ := workload.FindSubject("std")
+
+	v := newVerdicts()
+	v.note(job{fill, gost, 1_000}, &failure{timeout: true, phase: "measuring"})
+	assert.Empty(t, v.foregone(job{fill, gost, 100}))
+	assert.Equal(t, "took too long with 1k already", v.foregone(job{fill, gost, 2_000}))
+	assert.Empty(t, v.foregone(job{burst, gost, 2_000}), "another workload may do")
+	assert.Empty(t, v.foregone(job{fill, std, 2_000}), "another implementation may do")
+
+	v.note(job{fill, gost, 1_000}, &failure{timeout: true, phase: "arming 1000 timers"})
+	assert.Equal(t, "could not arm 1k timers in time before", v.foregone(job{burst, gost, 1_000}))
+	assert.Empty(t, v.foregone(job{burst, gost, 999}))
+
+	v = newVerdicts()
+	v.note(job{fill, gost, 1_000}, &failure{reason: "panic: no"})
+	v.note(floorJob, &failure{timeout: true})
+	assert.Empty(t, v.foregone(job{fill, gost, 2_000}), "who fails with some may do with more")
+	assert.Empty(t, v.foregone(floorJob))
+	assert.Len(t, v.failed, 2)
+}
+
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, "timeout after 5s, arming 3 timers", (&failure{timeout: true, limit: 5 * time.Second, phase: "arming 3 timers"}).Error())
+	assert.Equal(t, "timeout after 5s", (&failure{timeout: true, limit: 5 * time.Second}).Error())
+	assert.Equal(t, "panic: no", (&failure{phase: "measuring", reason: "panic: no"}).Error())
+}
+
+func TestFiguresHaveFiveDigits(t *testing.T) {
+	t.Parallel()
+	for v, want := range map[float64]float64{0: 0, 123456.7: 123460, 1.234567: 1.2346, 0.00012345678: 0.00012346, -2: -2} {
+		assert.InDelta(t, want, rounded(v), 1e-12)
+	}
+}

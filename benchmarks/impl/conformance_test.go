@@ -1,0 +1,103 @@
+package impl
+
+import (
+	"io"
+	"log"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) {
+	log.SetOutput(io.Discard) // gost says that it ends
+	os.Exit(m.Run())
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	conforms(t, Std)
+	conforms(t, Wheel)
+	conforms(t, Timeouts)
+	conforms(t, GoZero)
+	conforms(t, Gost)
+	conforms(t, Siddontang)
+}
+
+// far is later than any test ends, and patience far more than what is due in milliseconds needs.
+const (
+	far      = 30 * time.Second
+	soon     = 20 * time.Millisecond
+	patience = 20 * time.Second
+)
+
+// conforms tries out what the traits of an implementation with a clock promise.
+func conforms[H any](t *testing.T, i Implementation[H]) {
+	t.Helper()
+	t.Run(i.Name, func(t *testing.T) {
+		t.Parallel()
+		c := &calls{}
+		timers, err := i.Open(Config{Horizon: far + time.Second, Fire: c.call})
+		require.NoError(t, err)
+		defer timers.Close()
+		for id := range uint64(100) {
+			timers.After(time.Duration(id)*time.Millisecond/4, id, func() { c.call(id) })
+		}
+		c.await(t, 100)
+
+		last := timers.After(far, 100, func() { c.call(100) })
+		if i.Stop != Absent {
+			assert.Equal(t, i.Stop == Exact, timers.Stop(last), "Stop of a pending timer")
+		}
+		if i.Stop == Exact {
+			assert.False(t, timers.Stop(last), "Stop of a stopped timer")
+		}
+		if i.Reset != Absent {
+			moved := timers.After(far, 101, func() { c.call(101) })
+			assert.Equal(t, i.Reset == Exact, timers.Reset(moved, soon), "Reset of a pending timer")
+			c.await(t, 101)
+			assert.Equal(t, uint32(1), c.of[101].Load(), "a timer that was reset has run")
+		}
+		for id := range 100 {
+			assert.Equal(t, uint32(1), c.of[id].Load(), "timer %d", id)
+		}
+		assert.Zero(t, c.of[100].Load(), "the timer far ahead")
+	})
+}
+
+// calls counts the calls of callbacks.
+type calls struct {
+	all atomic.Int64
+	of  [102]atomic.Uint32
+}
+
+func (c *calls) call(id uint64) {
+	c.of[id].Add(1)
+	c.all.Add(1)
+}
+
+func (c *calls) await(t *testing.T, n int64) {
+	t.Helper()
+	require.Eventually(t, func() bool { return c.all.Load() >= n }, patience, time.Millisecond)
+}
+
+// Nothing moves the clock of a Manual wheel here, so no callback runs.
+func TestManualHasNoClock(t *testing.T) {
+	t.Parallel()
+	timers, err := Manual.Open(Config{})
+	require.NoError(t, err)
+	h := timers.After(0, 0, func() { t.Error("ran") })
+	assert.True(t, timers.Reset(h, soon))
+	assert.True(t, timers.Stop(h))
+	assert.False(t, timers.Stop(h))
+	timers.Close()
+}
+
+func TestAnswersHaveNames(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, []string{"no", "may be dropped", "without an answer", "yes"},
+		[]string{Absent.String(), Lossy.String(), Silent.String(), Exact.String()})
+}

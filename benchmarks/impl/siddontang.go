@@ -1,0 +1,52 @@
+package impl
+
+import (
+	"time"
+
+	"github.com/siddontang/go/timingwheel"
+)
+
+// Siddontang is the wheel of channels of siddontang/go. Timers of one slot share a channel that is closed
+// when they are due, so that a callback needs a goroutine that waits; it knows no stop and no reset.
+var Siddontang = Implementation[struct{}]{
+	Traits: Traits{
+		Name: "siddontang", Title: "siddontang/go timingwheel", Module: "github.com/siddontang/go",
+		Tick: time.Millisecond, Most: 1_000_000,
+		Note: "as many slots as the longest delay needs, since it accepts none beyond, with a tick of 10 ms where delays " +
+			"exceed a minute, since each slot has a channel from the start; gives channels, so that the adapter has a " +
+			"goroutine wait for each callback",
+	},
+	Open: func(c Config) (Timers[struct{}], error) {
+		tick := time.Millisecond
+		if c.Horizon > 2*time.Minute {
+			tick *= 10
+		}
+		slots := int(c.Horizon/tick) + 2
+		return siddontang{timingwheel.NewTimingWheel(tick, slots), make(chan struct{})}, nil
+	},
+}
+
+type siddontang struct {
+	w      *timingwheel.TimingWheel
+	closed chan struct{}
+}
+
+func (s siddontang) After(d time.Duration, _ uint64, f func()) struct{} {
+	due := s.w.After(max(d, 0))
+	go func() {
+		select {
+		case <-due:
+			f()
+		case <-s.closed:
+		}
+	}()
+	return struct{}{}
+}
+
+func (siddontang) Stop(struct{}) bool                 { return false }
+func (siddontang) Reset(struct{}, time.Duration) bool { return false }
+
+func (s siddontang) Close() {
+	s.w.Stop()
+	close(s.closed)
+}

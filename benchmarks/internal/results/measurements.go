@@ -1,0 +1,119 @@
+// Package results reads the output of benchmarks.
+package results
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+
+	"golang.org/x/perf/benchfmt"
+)
+
+// Series names one figure of one benchmark, measured once in each run.
+type Series struct {
+	Benchmark string // in canonical form
+	Unit      string // with its time in seconds
+}
+
+// Measurements holds the results of one input.
+type Measurements struct {
+	Config     map[string]string // lines such as "cpu: …", the last of each key
+	Benchmarks []Benchmark
+	Units      map[string][]string // of each benchmark, in the order of first appearance
+	Values     map[Series][]float64
+}
+
+// ErrNone says that the input was no benchmark output, or that no benchmark matched.
+var ErrNone = errors.New("no benchmark result")
+
+// Read parses the output of go test -bench; name stands for the input in errors. Lines that are no
+// results, such as those of the testing package and of a tested program, are skipped; a broken result
+// line is an error that names it.
+func Read(in io.Reader, name string) (*Measurements, error) {
+	m := &Measurements{Config: map[string]string{}, Units: map[string][]string{}, Values: map[Series][]float64{}}
+	reader := benchfmt.NewReader(in, name)
+	for reader.Scan() {
+		switch record := reader.Result().(type) {
+		case *benchfmt.Result:
+			m.add(record)
+		case *benchfmt.SyntaxError:
+			return nil, record
+		}
+	}
+	if err := reader.Err(); err != nil {
+		return nil, err
+	}
+	if len(m.Benchmarks) == 0 {
+		return nil, fmt.Errorf("%w in %s", ErrNone, name)
+	}
+	return m, nil
+}
+
+func (m *Measurements) add(r *benchfmt.Result) {
+	for _, c := range r.Config {
+		m.Config[c.Key] = string(c.Value)
+	}
+	b := Parse(r.Name.String())
+	name := b.String()
+	if _, known := m.Units[name]; !known {
+		m.Benchmarks = append(m.Benchmarks, b)
+		m.Units[name] = nil
+	}
+	for _, v := range r.Values {
+		value, unit := inSeconds(v.Value, v.Unit)
+		s := Series{name, unit}
+		if len(m.Values[s]) == 0 {
+			m.Units[name] = append(m.Units[name], unit)
+		}
+		m.Values[s] = append(m.Values[s], value)
+	}
+}
+
+// timeUnit finds the unit of time in names such as "ns/op", "cpu-ns/timer" and "p99.9-us".
+var timeUnit = regexp.MustCompile(`(^|-)(ns|us|µs|ms|s)(/|$)`)
+
+var secondsIn = map[string]float64{"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1}
+
+// inSeconds converts a figure of time to seconds, so that targets need not know in which unit a
+// benchmark reports. Other figures stay as they are.
+func inSeconds(value float64, unit string) (float64, string) {
+	found := timeUnit.FindStringSubmatch(unit)
+	if found == nil {
+		return value, unit
+	}
+	return value * secondsIn[found[2]], timeUnit.ReplaceAllString(unit, "${1}sec${3}")
+}
+
+// Median returns the median of what was measured of b, and whether anything was.
+func (m *Measurements) Median(b Benchmark, unit string) (float64, bool) {
+	values := slices.Sorted(slices.Values(m.Values[Series{b.String(), unit}]))
+	if len(values) == 0 {
+		return 0, false
+	}
+	middle := len(values) / 2
+	if len(values)%2 == 1 {
+		return values[middle], true
+	}
+	return (values[middle-1] + values[middle]) / 2, true
+}
+
+// Runs says over how many runs the medians are taken.
+func (m *Measurements) Runs() string {
+	least, most := 0, 0
+	for _, values := range m.Values {
+		if least == 0 || len(values) < least {
+			least = len(values)
+		}
+		most = max(most, len(values))
+	}
+	switch {
+	case most == 1:
+		return "single runs"
+	case least == most:
+		return fmt.Sprintf("medians of %d runs", most)
+	default:
+		return fmt.Sprintf("medians of %d to %d runs", least, most)
+	}
+}

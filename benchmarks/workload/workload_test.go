@@ -1,0 +1,248 @@
+package workload
+
+import (
+	"io"
+	"log"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) {
+	log.SetOutput(io.Discard) // gost says that it ends
+	os.Exit(m.Run())
+}
+
+var tiny = Params{Pending: 64, Procs: []int{1, 2}, Time: 10 * time.Millisecond, Grace: 10 * time.Second}
+
+// Ours and package time must make no mistake; of the others it is enough that they can be measured.
+var flawless = []string{"std", "wheel", "timeouts"}
+
+// Operations run one after the other, since package testing measures one benchmark at a time.
+func TestOperationsOfEachImplementation(t *testing.T) {
+	each(t, []string{"ArmStop", "Postpone", "Churn"}, func(s Subject, w Workload) { try(t, s, w) })
+}
+
+// All the others run at once, as they wait most of the time.
+func TestWorkloadsOfEachImplementation(t *testing.T) {
+	t.Parallel()
+	var running sync.WaitGroup
+	defer running.Wait()
+	each(t, []string{"Fill", "GC", "Burst", "BurstBlocking", "Spread", "ArmDuringBurst", "Idle", "Exact"},
+		func(s Subject, w Workload) { running.Go(func() { try(t, s, w) }) })
+}
+
+func each(t *testing.T, workloads []string, run func(Subject, Workload)) {
+	t.Helper()
+	for _, name := range workloads {
+		w, ok := Find(name)
+		require.True(t, ok, name)
+		for _, s := range Subjects {
+			if w.Missing(s.Traits, tiny.Pending) == "" {
+				run(s, w)
+			}
+		}
+	}
+}
+
+func try(t *testing.T, s Subject, w Workload) {
+	t.Helper()
+	p := tiny
+	var phases []string
+	p.Phase = func(what string) { phases = append(phases, what) }
+	results, err := outcome(s, w, p)
+	if !assert.NoError(t, err, "%s of %s", w.Name, s.Name) {
+		return
+	}
+	if w.Parallel {
+		assert.Len(t, results, len(p.Procs))
+	} else {
+		assert.Len(t, results, 1)
+	}
+	assert.NotEmpty(t, phases)
+	for i, r := range results {
+		assert.Positive(t, r.N)
+		assert.NotEmpty(t, r.Values)
+		if w.Parallel {
+			assert.Equal(t, p.Procs[i], r.Procs)
+		}
+		for _, v := range r.Values {
+			if slices.Contains([]string{"early", "lost", "after-stop", "twice"}, v.Unit) && slices.Contains(flawless, s.Name) {
+				assert.Zero(t, v.Value, "%s of %s: %s", w.Name, s.Name, v.Unit)
+			}
+		}
+	}
+}
+
+func outcome(s Subject, w Workload, p Params) (results []Result, err error) {
+	err = s.Run(w, p, func(r Result) { results = append(results, r) })
+	return results, err
+}
+
+// What runs callbacks one after another never comes to the quick one, and must say so rather than hang.
+func TestBlocked(t *testing.T) {
+	t.Parallel()
+	w, _ := Find("Blocked")
+	for _, name := range []string{"std", "wheel", "gost", "siddontang"} {
+		s, ok := FindSubject(name)
+		require.True(t, ok)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			results, err := outcome(s, w, tiny)
+			require.NoError(t, err)
+			require.Len(t, results, 1)
+			assert.Equal(t, "late-ms", results[0].Values[0].Unit)
+		})
+	}
+	s, _ := FindSubject("gozero")
+	p := tiny
+	p.Grace = 100 * time.Millisecond
+	_, err := outcome(s, w, p)
+	require.ErrorContains(t, err, "does not run while others block")
+}
+
+func TestWhatAnImplementationCannotDo(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ subject, workload, want string }{
+		{"siddontang", "ArmStop", "cannot stop a timer"},
+		{"siddontang", "Churn", "cannot stop a timer"},
+		{"siddontang", "Postpone", "cannot reset a timer"},
+		{"gost", "ArmStop", "drops a stop when it is busy, without saying so"},
+		{"gost", "Postpone", "drops a reset when it is busy, without saying so"},
+		{"gozero", "Postpone", ""},
+		{"manual", "Burst", "has no clock of its own"},
+		{"manual", "Blocked", "has no clock of its own"},
+		{"timeouts", "BurstBlocking", "hands over values in batches, and runs no functions"},
+		{"timeouts", "Burst", ""},
+		{"std", "Postpone", ""},
+	} {
+		s, ok := FindSubject(c.subject)
+		require.True(t, ok)
+		w, ok := Find(c.workload)
+		require.True(t, ok)
+		assert.Equal(t, c.want, w.Missing(s.Traits, 1), "%+v", c)
+		if c.want != "" {
+			_, err := outcome(s, w, tiny)
+			require.ErrorContains(t, err, c.want)
+		}
+	}
+	s, _ := FindSubject("siddontang")
+	w, _ := Find("Fill")
+	assert.NotEmpty(t, w.Missing(s.Traits, s.Most+1))
+	assert.Empty(t, w.Missing(s.Traits, s.Most))
+}
+
+func TestEveryWorkloadIsBoundToEverySubject(t *testing.T) {
+	t.Parallel()
+	for _, s := range Subjects {
+		assert.Len(t, s.run, len(All))
+		for _, w := range All {
+			assert.Contains(t, s.run, w.Name)
+		}
+	}
+	_, ok := Find("Nonsense")
+	assert.False(t, ok)
+	_, ok = FindSubject("nonsense")
+	assert.False(t, ok)
+}
+
+func TestRunRepeatsEachOperationUntilTheTimeIsOver(t *testing.T) {
+	t.Parallel()
+	var calls [3]int
+	ops := make([]func(), len(calls))
+	for i := range ops {
+		ops[i] = func() { calls[i]++ }
+	}
+	n, took := run(ops, 5*time.Millisecond)
+	assert.GreaterOrEqual(t, took, 5*time.Millisecond)
+	assert.Equal(t, n, calls[0]+calls[1]+calls[2])
+	for _, c := range calls {
+		assert.Positive(t, c)
+	}
+	n, _ = run(ops[:1], 0)
+	assert.Equal(t, batch, n, "once at least")
+}
+
+func TestFloorOnEachNumberOfProcessors(t *testing.T) {
+	var all []Result
+	RunFloor(Params{Procs: []int{1, 2}, Time: time.Millisecond}, func(r Result) { all = append(all, r) })
+	require.Len(t, all, 2)
+	for i, r := range all {
+		assert.Equal(t, i+1, r.Procs)
+		assert.Positive(t, r.N)
+		assert.Positive(t, r.Values[0].Value)
+	}
+	assert.Equal(t, 7, floor(7))
+}
+
+func TestPartsCoverAllHandles(t *testing.T) {
+	t.Parallel()
+	handles := []int{0, 1, 2, 3, 4, 5, 6}
+	for workers := 1; workers <= len(handles); workers++ {
+		var all []int
+		for worker := range workers {
+			mine := part(handles, worker, workers)
+			assert.NotEmpty(t, mine)
+			all = append(all, mine...)
+		}
+		assert.Equal(t, handles, all)
+	}
+}
+
+func TestRollCountsMistakes(t *testing.T) {
+	t.Parallel()
+	r := newRoll(3)
+	r.call(0)
+	r.call(2)
+	r.call(2)
+	r.early.Add(1)
+	r.wait(time.Hour) // three calls, so that is over at once
+	var got Result
+	r.addCounters(&got)
+	assert.Equal(t, []Value{{1, "early"}, {1, "lost"}, {1, "twice"}}, got.Values)
+
+	newRoll(1).wait(time.Millisecond) // nothing runs: no longer than the grace
+}
+
+func TestJudgeCountsMistakes(t *testing.T) {
+	t.Parallel()
+	s, _ := FindSubject("std")
+	all := make([]candidate[int], 8)
+	set := func(i int, calls uint32, ran int64, due time.Duration) *candidate[int] {
+		c := &all[i]
+		c.calls.Store(calls)
+		c.ran.Store(ran)
+		c.due = due
+		return c
+	}
+	set(0, 1, 5, 5)               // right
+	set(1, 1, 4, 5)               // early
+	set(2, 0, 0, 5)               // lost
+	set(3, 2, 5, 5)               // twice
+	set(4, 0, 0, 5).spared = true // stopped
+	set(5, 1, 5, 5).spared = true // stopped, and ran
+	set(6, 2, 1, 5).unclear = true
+	set(7, 1, 6, 5).stopped = true // stopped too late
+	var got Result
+	judge(&got, s.Traits, all)
+	assert.Equal(t, []Value{{1, "early"}, {1, "lost"}, {1, "after-stop"}, {1, "twice"}}, got.Values)
+
+	silent, _ := FindSubject("gost")
+	all[2].stopped = true // nobody knows
+	got = Result{}
+	judge(&got, silent.Traits, all)
+	assert.Equal(t, []Value{{1, "early"}, {0, "lost"}, {1, "twice"}}, got.Values)
+}
+
+func TestQuantile(t *testing.T) {
+	t.Parallel()
+	sorted := []time.Duration{1, 2, 3, 4, 5}
+	assert.Equal(t, time.Duration(1), quantile(sorted, 0))
+	assert.Equal(t, time.Duration(3), quantile(sorted, 0.5))
+	assert.Equal(t, time.Duration(5), quantile(sorted, 1))
+}
