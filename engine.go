@@ -13,6 +13,7 @@ import (
 type engine[T any] struct {
 	config
 	shards    []*shardOf[T]
+	routes    *routes   // nil where there is one shard
 	executor  Executor  // nil: pooled
 	run       func([]T) // runs one batch; OnPanic is seen to
 	advancing atomic.Bool
@@ -39,6 +40,9 @@ func newEngineAt[T any](opts Options, batch int, origin int64, expire func([]T))
 		e.run = func(items []T) { guard(func() { expire(items) }, report) }
 	}
 	e.shards = make([]*shardOf[T], opts.Shards)
+	if opts.Shards > 1 {
+		e.routes = newRoutes(opts.Shards)
+	}
 	for i := range e.shards {
 		s := &shardOf[T]{engine: e}
 		s.call = s.runOne

@@ -32,7 +32,8 @@ type shard struct {
 	host    host
 	waiting atomic.Int32 // callers of lock that have to wait
 
-	mu sync.Mutex
+	mu      sync.Mutex
+	crowded int // callers of lock that had to wait, since an arming goroutine last left for that reason
 	bucketStore
 	funcs []*[pageSize]func() // the payloads, where they are callbacks: saves release a call of host
 
