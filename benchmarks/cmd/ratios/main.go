@@ -3,6 +3,8 @@
 //
 //	go test -run '^$' -bench . -count 6 . | go run ./benchmarks/cmd/ratios
 //
+// With -markdown the tables are in Markdown, as they stand in docs/benchmarks.md.
+//
 // A benchmark's rival is the benchmark whose name differs from its own in one parameter only, such as
 // impl=std for impl=wheel, so that both figures come from one run of one binary. A benchmark that ran
 // several times counts with its median.
@@ -12,6 +14,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -21,7 +24,13 @@ import (
 )
 
 func main() {
-	if err := run(os.Stdin, os.Stdout, machine.Describe); err != nil {
+	markdown := flag.Bool("markdown", false, "write the tables in Markdown")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "ratios: %q: benchmark results are read from standard input, and -markdown is the only option\n", flag.Arg(0))
+		os.Exit(2)
+	}
+	if err := run(os.Stdin, os.Stdout, machine.Describe, renderer(*markdown)); err != nil {
 		fmt.Fprintln(os.Stderr, "ratios:", err)
 		os.Exit(1)
 	}
@@ -29,15 +38,15 @@ func main() {
 
 // run reads benchmark results from in and writes the tables to out, under what describe says of the
 // machine that measured them.
-func run(in io.Reader, out io.Writer, describe func(cpu string) string) error {
+func run(in io.Reader, out io.Writer, describe func(cpu string) string, draw render) error {
 	m, err := results.Read(in, "standard input")
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(out, describe(m.Config["cpu"]))
-	fmt.Fprintln(out, m.Runs())
+	fmt.Fprintf(out, "%s\n\n", m.Runs())
 	judged := judge(m, targets)
-	writeTargets(out, judged)
-	writeOthers(out, otherPairs(m, judged))
+	writeTargets(out, judged, draw)
+	writeOthers(out, otherPairs(m, judged), draw)
 	return nil
 }

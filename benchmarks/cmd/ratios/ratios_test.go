@@ -3,6 +3,7 @@ package main
 import (
 	"flag"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,18 +15,22 @@ import (
 var update = flag.Bool("update", false, "write the tables that the tests expect")
 
 func TestTablesOfCannedOutput(t *testing.T) {
-	in, err := os.Open("testdata/bench.txt")
-	require.NoError(t, err)
-	defer in.Close()
-	var out strings.Builder
-	require.NoError(t, run(in, &out, func(cpu string) string { return cpu + ", some machine" }))
-	const golden = "testdata/tables.txt"
-	if *update {
-		require.NoError(t, os.WriteFile(golden, []byte(out.String()), 0o644))
+	for golden, draw := range map[string]render{"tables.txt": renderer(false), "tables.md": renderer(true)} {
+		t.Run(golden, func(t *testing.T) {
+			in, err := os.Open("testdata/bench.txt")
+			require.NoError(t, err)
+			defer in.Close()
+			var out strings.Builder
+			require.NoError(t, run(in, &out, func(cpu string) string { return cpu + ", some machine" }, draw))
+			path := filepath.Join("testdata", golden)
+			if *update {
+				require.NoError(t, os.WriteFile(path, []byte(out.String()), 0o644))
+			}
+			want, err := os.ReadFile(path)
+			require.NoError(t, err)
+			assert.Equal(t, string(want), out.String())
+		})
 	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), out.String())
 }
 
 func TestVerdictAtTheBound(t *testing.T) {

@@ -11,8 +11,21 @@ import (
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
 )
 
+// render draws a table.
+type render func(t table.Writer) string
+
+func renderer(markdown bool) render {
+	if !markdown {
+		return table.Writer.Render
+	}
+	return func(t table.Writer) string {
+		t.SetTitle("")
+		return t.RenderMarkdown()
+	}
+}
+
 // writeTargets writes a row for each target and a line that counts the verdicts.
-func writeTargets(out io.Writer, judged []judgement) {
+func writeTargets(out io.Writer, judged []judgement, draw render) {
 	t := newTable("Targets", table.Row{"workload", "figure", "rival", "rival's", "wheel", "result", "target", "verdict"})
 	count := map[verdict]int{}
 	previous := ""
@@ -24,13 +37,13 @@ func writeTargets(out io.Writer, judged []judgement) {
 		t.AppendRow(append(j.cells(), j.bounds(), string(j.verdict)))
 		count[j.verdict]++
 	}
-	fmt.Fprintln(out, t.Render())
-	fmt.Fprintf(out, "%d reached, %d not reached, %d without data\n",
+	fmt.Fprintln(out, draw(t))
+	fmt.Fprintf(out, "\n%d reached, %d not reached, %d without data\n",
 		count[reached], count[notReached], count[noData])
 }
 
 // writeOthers writes the pairs that no target speaks of, if there are any.
-func writeOthers(out io.Writer, others []judgement) {
+func writeOthers(out io.Writer, others []judgement, draw render) {
 	if len(others) == 0 {
 		return
 	}
@@ -38,7 +51,7 @@ func writeOthers(out io.Writer, others []judgement) {
 	for _, j := range others {
 		t.AppendRow(j.cells())
 	}
-	fmt.Fprintf(out, "\n%s\n", t.Render())
+	fmt.Fprintf(out, "\n%s\n", draw(t))
 }
 
 func newTable(title string, header table.Row) table.Writer {
