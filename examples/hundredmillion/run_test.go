@@ -212,7 +212,9 @@ func TestTooSlow(t *testing.T) {
 		})
 		o, out := play(t, context.Background(), cfg)
 		assert.Empty(t, o.faults, out)
-		assert.InDelta(t, 20_000*0.25/2, o.refused, 500, "half of those to be beaten or stopped")
+		// Half of those to be beaten or stopped have expired, but of the quarter that is armed after the break, late
+		// already, some are beaten before a worker comes for them.
+		assert.InDelta(t, 20_000*0.25/2*7/8, o.refused, 500)
 		assert.Contains(t, out, "too slow: the first deadline came 1s before the last beat")
 		assert.Contains(t, out, " expired before a beat or a stop came")
 		assert.Contains(t, out, "RIGHT: ")
