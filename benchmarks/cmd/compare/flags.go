@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/command"
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
 	"github.com/timingwheel-go/timingwheel/benchmarks/workload"
 	"github.com/urfave/cli/v3"
@@ -42,27 +43,13 @@ const mostPending = 100_000_000
 func parse(args []string, help io.Writer) (cfg config, ok bool, err error) {
 	cfg = config{procs: processors(runtime.NumCPU()), subjects: subjectNames(), workloads: workloadNames(), output: "compare.txt"}
 	flags := options(&cfg)
-	cmd := &cli.Command{
-		Name:            "compare",
-		Usage:           "measure this library beside package time and the timers of other libraries",
-		UsageText:       "go run ./benchmarks/cmd/compare [options]   (one dash or two)",
-		Flags:           flags,
-		HideHelpCommand: true,
-		HideVersion:     true,
-		Writer:          help,
-		ErrWriter:       io.Discard, // errors are returned, and printed once
-		ExitErrHandler:  func(context.Context, *cli.Command, error) {},
-		OnUsageError:    func(_ context.Context, _ *cli.Command, err error, _ bool) error { return err },
-		Action: func(_ context.Context, cmd *cli.Command) error {
-			if cmd.Args().Present() {
-				return fmt.Errorf("unexpected argument %q: only options are accepted", cmd.Args().First())
-			}
-			ok = true
-			cfg.command = command(cmd, flags)
-			return nil
-		},
-	}
-	err = cmd.Run(context.Background(), args)
+	const usage = "measure this library beside package time and the timers of other libraries"
+	text := "go run ./benchmarks/cmd/compare [options]   (one dash or two)"
+	err = command.New("compare", usage, text, flags, help, func(cmd *cli.Command) error {
+		ok = true
+		cfg.command = commandLine(cmd, flags)
+		return command.NoArguments(cmd)
+	}).Run(context.Background(), args)
 	cfg.setDefaults()
 	return cfg, ok && err == nil, err
 }
@@ -110,8 +97,8 @@ func options(c *config) []cli.Flag {
 	}
 }
 
-// command is the command line again, without what says nothing about the figures.
-func command(cmd *cli.Command, flags []cli.Flag) string {
+// commandLine is the command line again, without what says nothing about the figures.
+func commandLine(cmd *cli.Command, flags []cli.Flag) string {
 	words := []string{"go run ./benchmarks/cmd/compare"}
 	for _, f := range flags {
 		name := f.Names()[0]

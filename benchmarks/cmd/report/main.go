@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/command"
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
 	"github.com/urfave/cli/v3"
 )
@@ -29,30 +30,21 @@ func main() { os.Exit(report(os.Args, os.Stdout, os.Stderr)) }
 // report is the program without its process: it returns the exit code.
 func report(args []string, stdout, stderr io.Writer) int {
 	input, directory := "", "docs/benchmarks"
-	cmd := &cli.Command{
-		Name:      "report",
-		Usage:     "make tables and plots of what cmd/compare has measured",
-		UsageText: "go run ./benchmarks/cmd/report [-o folder] compare.txt",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "o", Usage: "write README.md and the plots to this `folder`", Value: directory, Destination: &directory},
-		},
-		HideHelpCommand: true,
-		HideVersion:     true,
-		Writer:          stdout,
-		ErrWriter:       io.Discard, // errors are returned, and printed once
-		ExitErrHandler:  func(context.Context, *cli.Command, error) {},
-		OnUsageError:    func(_ context.Context, _ *cli.Command, err error, _ bool) error { return err },
-		Action: func(_ context.Context, cmd *cli.Command) error {
-			if n := cmd.Args().Len(); n != 1 {
-				return fmt.Errorf("needs one file of figures, not %d", n)
-			}
-			if directory == "" {
-				return errors.New("-o must name a folder")
-			}
-			input = cmd.Args().First()
-			return nil
-		},
+	flags := []cli.Flag{
+		&cli.StringFlag{Name: "o", Usage: "write README.md and the plots to this `folder`", Value: directory, Destination: &directory},
 	}
+	const usage = "make tables and plots of what cmd/compare has measured"
+	text := "go run ./benchmarks/cmd/report [-o folder] compare.txt"
+	cmd := command.New("report", usage, text, flags, stdout, func(cmd *cli.Command) error {
+		if n := cmd.Args().Len(); n != 1 {
+			return fmt.Errorf("needs one file of figures, not %d", n)
+		}
+		if directory == "" {
+			return errors.New("-o must name a folder")
+		}
+		input = cmd.Args().First()
+		return nil
+	})
 	if err := cmd.Run(context.Background(), args); err != nil {
 		fmt.Fprintf(stderr, "report: %v\nSee report -help.\n", err)
 		return exitUsage

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/command"
 	"github.com/timingwheel-go/timingwheel/benchmarks/simulation"
 	"github.com/timingwheel-go/timingwheel/benchmarks/trace"
 	"github.com/urfave/cli/v3"
@@ -41,26 +42,12 @@ func parse(args []string, help io.Writer) (cfg config, ok bool, err error) {
 	if cfg.choices, err = parseChoices(defaultChoices); err != nil {
 		return cfg, false, err
 	}
-	cmd := &cli.Command{
-		Name:            "simulate",
-		Usage:           "play a trace of connections with idle timeouts on the timing wheel, for several choices of options",
-		UsageText:       "go run ./benchmarks/cmd/simulate [options]   (one dash or two)",
-		Flags:           options(&cfg),
-		HideHelpCommand: true,
-		HideVersion:     true,
-		Writer:          help,
-		ErrWriter:       io.Discard, // errors are returned, and printed once
-		ExitErrHandler:  func(context.Context, *cli.Command, error) {},
-		OnUsageError:    func(_ context.Context, _ *cli.Command, err error, _ bool) error { return err },
-		Action: func(_ context.Context, cmd *cli.Command) error {
-			if cmd.Args().Present() {
-				return fmt.Errorf("unexpected argument %q: only options are accepted", cmd.Args().First())
-			}
-			ok = true
-			return cfg.validate()
-		},
-	}
-	err = cmd.Run(context.Background(), args)
+	const usage = "play a trace of connections with idle timeouts on the timing wheel, for several choices of options"
+	text := "go run ./benchmarks/cmd/simulate [options]   (one dash or two)"
+	err = command.New("simulate", usage, text, options(&cfg), help, func(cmd *cli.Command) error {
+		ok = true
+		return cmp.Or(command.NoArguments(cmd), cfg.validate())
+	}).Run(context.Background(), args)
 	return cfg, ok && err == nil, err
 }
 

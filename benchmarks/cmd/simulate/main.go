@@ -15,9 +15,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/timingwheel-go/timingwheel/benchmarks/internal/command"
 )
 
 const (
@@ -26,12 +25,7 @@ const (
 	exitUsage
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// From the first signal on, signals have their default effect again: a second Ctrl-C kills.
-	context.AfterFunc(ctx, stop)
-	os.Exit(simulate(ctx, os.Args, os.Stdout, os.Stderr))
-}
+func main() { command.Main(simulate) }
 
 // simulate is the program without its process: it returns the exit code.
 func simulate(ctx context.Context, args []string, stdout, stderr io.Writer) int {
