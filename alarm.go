@@ -44,13 +44,8 @@ func (s *shard) sooner(b *bucket) {
 
 // setAlarm lets the driver wake at a tick.
 func (s *shard) setAlarm(tick int64) {
-	s.wakeAt = tick
-	at := int64(math.MaxInt64)
-	if tick < math.MaxInt64/s.ticks.d {
-		at = tick * s.ticks.d
-	}
-	s.quiet = at
-	d := time.Duration(at - s.clock())
+	s.wakeAt, s.quiet = tick, s.quietOf(tick)
+	d := time.Duration(s.quiet - s.clock())
 	if s.alarm.timer == nil {
 		s.alarm.bell = &bell{}
 		s.alarm.bell.shard.Store(s)
@@ -61,8 +56,19 @@ func (s *shard) setAlarm(tick int64) {
 	s.alarm.timer.Reset(d)
 }
 
+// quietOf is the time, in ns, of an alarm for a tick: until then nobody looks at the shard. In Manual mode it is 0.
+func (s *shard) quietOf(tick int64) int64 {
+	switch {
+	case s.manual:
+		return 0
+	case tick >= math.MaxInt64/s.ticks.d:
+		return math.MaxInt64
+	}
+	return tick * s.ticks.d
+}
+
 // noAlarm notes that no alarm is set.
-func (s *shard) noAlarm() { s.wakeAt, s.quiet = never, math.MaxInt64 }
+func (s *shard) noAlarm() { s.wakeAt, s.quiet = never, s.quietOf(never) }
 
 // disarm switches the alarm off.
 func (s *shard) disarm() {

@@ -29,8 +29,8 @@ type bucket struct {
 	next       *bucket // in a bucketList
 }
 
-// before orders the queue of buckets: of two that expire together the coarser goes first, so that its
-// timers reach the finer one before that is taken.
+// before orders the queue of buckets: of two that expire together the coarser goes first, so that in Manual
+// mode its timers reach the finer one before that is taken.
 func (b *bucket) before(o *bucket) bool {
 	return b.key < o.key || b.key == o.key && b.level > o.level
 }

@@ -5,10 +5,16 @@ import "math/bits"
 // cascade is the expired buckets whose timers move to finer wheels. Those of the finest level go first: they
 // hold what is due soonest, and little. A large bucket of a coarse level, which begins early and may take
 // seconds, is put aside for each of them.
+//
+// Every eighth turn is that of the bucket that has expired first, whatever its level: under more load than the
+// shard can bear there is always one of a finer level, and the coarse ones would wait for ever.
 type cascade struct {
 	levels [maxLevels]bucketList
 	used   uint32 // bit l: levels[l] is not empty
+	turn   uint32
 }
+
+const fairTurn = 8
 
 func (c *cascade) any() bool { return c.used != 0 }
 
@@ -18,17 +24,28 @@ func (c *cascade) push(b *bucket) {
 	c.used |= 1 << b.level
 }
 
-// first is the bucket whose turn it is. There is one.
-func (c *cascade) first() *bucket { return c.levels[bits.TrailingZeros32(c.used)].head }
-
-// pop takes the first bucket out.
-func (c *cascade) pop() *bucket {
-	l := bits.TrailingZeros32(c.used)
-	b := c.levels[l].pop()
-	if c.levels[l].head == nil {
-		c.used &^= 1 << l
+// next is the bucket whose turn it is. There is one.
+func (c *cascade) next() *bucket {
+	c.turn++
+	b := c.levels[bits.TrailingZeros32(c.used)].head
+	if c.turn%fairTurn != 0 {
+		return b
+	}
+	for l := b.level + 1; c.used>>l != 0; l++ {
+		if o := c.levels[l].head; o != nil && o.at < b.at {
+			b = o
+		}
 	}
 	return b
+}
+
+// remove takes out a bucket that next has returned.
+func (c *cascade) remove(b *bucket) {
+	l := &c.levels[b.level]
+	l.pop()
+	if l.head == nil {
+		c.used &^= 1 << b.level
+	}
 }
 
 // expired iterates over the buckets that have left their slots, but for those of lots.
@@ -59,9 +76,9 @@ func (s *shard) move() {
 // cascadeChunk moves the timers of one chunk of an expired bucket to where they belong now, and returns
 // the number of steps it took.
 func (s *shard) cascadeChunk() int {
-	b := s.cascade.first()
+	b := s.cascade.next()
 	if b.live == 0 {
-		s.cascade.pop()
+		s.cascade.remove(b)
 		s.freeBucket(b)
 		return 1
 	}

@@ -135,28 +135,6 @@ func TestBucketListIsFirstInFirstOut(t *testing.T) {
 	require.Nil(t, l.head)
 }
 
-// A huge bucket of a coarse level, which began to move early, is put aside for those of finer levels that expire
-// meanwhile: their timers are due, and its are not.
-func TestFinerBucketsMoveFirst(t *testing.T) {
-	t.Parallel()
-	var c cascade
-	require.False(t, c.any())
-	for id, level := range []int32{2, 1, 15, 1, 2, 0} {
-		c.push(&bucket{id: uint32(id), level: level})
-	}
-	var order []uint32
-	for c.any() {
-		b := c.first()
-		require.EqualValues(t, bucketCascading, b.state)
-		order = append(order, b.id)
-		require.Same(t, b, c.pop())
-		if b.id == 3 {
-			c.push(&bucket{id: 6, level: 1})
-		}
-	}
-	require.Equal(t, []uint32{5, 1, 3, 6, 0, 4, 2}, order)
-}
-
 // chunksUsed is the number of chunks that lists hold.
 func chunksUsed(s *shard) int {
 	n := 0

@@ -36,7 +36,8 @@ func (s *shard) kick() {
 // startSpares starts one worker, or several together where callbacks have proved slow: one for every eight of
 // them that are running. So the workers that many blocking callbacks need are not started one by another.
 func (s *shard) startSpares() {
-	for n := max(1, min(s.running/8, s.ready, 16)); n > 0; n-- {
+	batches := (s.ready + s.batch - 1) / s.batch
+	for n := max(1, min(s.running/8, batches, 16)); n > 0; n-- {
 		s.spares++
 		s.host.spawn()
 	}

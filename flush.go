@@ -8,7 +8,7 @@ func (s *shard) flush() int {
 	defer s.mu.Unlock()
 	s.recallLots()
 	n := s.pending
-	s.prompt, s.flushed = nil, 0
+	s.flushed = 0
 	for _, b := range s.takeAll() {
 		b.state, b.flush = bucketDue, true
 		s.flushed++
@@ -40,7 +40,7 @@ func (s *shardOf[T]) removeAll() []T {
 		s.freeBucket(b)
 	}
 	s.counters.stopped += uint64(len(values))
-	s.pending, s.ready, s.flushed, s.prompt = 0, 0, 0, nil
+	s.pending, s.ready, s.flushed = 0, 0, 0
 	if !s.driving && !s.manual {
 		s.disarm()
 	}
@@ -52,6 +52,7 @@ func (s *shardOf[T]) removeAll() []T {
 // of flushes would keep them waiting.
 func (s *shard) takeAll() []*bucket {
 	s.settleYoung()
+	s.prompt = nil
 	all := slices.Collect(s.expired)
 	s.due, s.fresh, s.cascade = bucketList{}, bucketList{}, cascade{}
 	for s.queue.len() > 0 {

@@ -53,7 +53,7 @@ func TestFullNurseryIsPlaced(t *testing.T) {
 		}
 		names += name
 	}
-	require.Less(t, inNursery(sh), chunkSize)
+	require.Equal(t, 3*chunkSize%(chunkSize-posNursery), inNursery(sh))
 	require.Equal(t, 1, sh.queue.len())
 	s.verify()
 	require.Equal(t, names, s.to(time.Minute))
@@ -181,6 +181,57 @@ func TestNurseryNeedsAnAlarm(t *testing.T) {
 		verified(t, sh)
 	})
 }
+
+// A nursery that was emptied by Stop keeps no alarm for long, and so no forgotten wheel.
+func TestAlarmOfAnEmptyNurseryIsSoon(t *testing.T) {
+	bubble(t, Options{Shards: 1}, func(t *testing.T, tw *TimingWheel) {
+		sh := &tw.engine.shards[0].shard
+		sh.mu.Lock()
+		sh.relaxAt = math.MaxInt64 // no credit to switch it off
+		sh.mu.Unlock()
+		placed, young := tw.AfterFunc(time.Hour, func() {}), tw.AfterFunc(2*time.Hour, func() {})
+		require.Equal(t, 1, inNursery(sh))
+		require.True(t, placed.Stop())
+		require.True(t, young.Stop())
+		sh.mu.Lock()
+		left := time.Duration(sh.quiet - sh.clock())
+		sh.mu.Unlock()
+		require.LessOrEqual(t, left, linger+2*defaultTick)
+		pass(time.Second)
+		require.EqualValues(t, 1, tw.Stats().Wakeups)
+		sh.mu.Lock()
+		defer sh.mu.Unlock()
+		require.EqualValues(t, int64(never), sh.wakeAt)
+	})
+}
+
+// What is armed with no delay after a Flush waits behind it, also where the nursery had timers that were overdue.
+func TestPromptBucketIsNotOneOfAFlush(t *testing.T) {
+	bubble(t, Options{Executor: kept{}}, func(t *testing.T, tw *TimingWheel) {
+		sh := &tw.engine.shards[0].shard
+		tw.AfterFunc(ms, func() {})
+		sh.mu.Lock()
+		sh.driving = true // by a driver that is late
+		sh.mu.Unlock()
+		tw.AfterFunc(2*ms, func() {})
+		require.Equal(t, 1, inNursery(sh))
+		pass(4 * ms)
+		tw.AfterFunc(time.Hour, func() {}) // reads the clock
+		require.Equal(t, 3, tw.Flush())
+		tw.AfterFunc(0, func() {})
+		sh.mu.Lock()
+		defer sh.mu.Unlock()
+		require.NotNil(t, sh.prompt)
+		require.False(t, sh.prompt.flush)
+		require.Same(t, sh.prompt, sh.due.tail)
+		sh.driving = false
+	})
+}
+
+// kept is an executor that runs nothing.
+type kept struct{}
+
+func (kept) Go(func()) {}
 
 // The next run of a plan may wait in the nursery, and its handle works there as well.
 func TestPlanInNursery(t *testing.T) {

@@ -86,9 +86,7 @@ func (s *shard) init(c config, h host) {
 	s.cur = c.ticks.floor(c.origin)
 	s.lotSize = firstLot
 	s.young.alive = nurseryEmpty
-	if !c.manual {
-		s.noAlarm()
-	}
+	s.noAlarm()
 	s.relaxAt = -relaxCredit
 }
 

@@ -201,6 +201,11 @@ func (s *shard) verifyQueue() error {
 			}
 		}
 	}
+	for l := range s.cascade.levels {
+		if used := s.cascade.used>>l&1 == 1; used != (s.cascade.levels[l].head != nil) {
+			return fmt.Errorf("I5: level %d of the cascade: used is %v", l, used)
+		}
+	}
 	if slots != s.queue.len() {
 		return fmt.Errorf("I5: %d buckets in slots, %d queued", slots, s.queue.len())
 	}
@@ -250,6 +255,12 @@ func (s *shard) verifySums() error {
 // I8: unless a driver is at work, the alarm goes off no later than the first bucket with timers expires.
 // I9: whenever the lock is free and timers are due, somebody is on the way to claim them.
 func (s *shard) verifyAlarm() error {
+	if b := s.prompt; b != nil && b.flush {
+		return fmt.Errorf("I7: the prompt bucket %d is one of a Flush", b.id)
+	}
+	if quiet := s.quietOf(s.wakeAt); quiet != s.quiet {
+		return fmt.Errorf("I8: the alarm is set for tick %d, and the nursery takes what is due after %d ns", s.wakeAt, s.quiet)
+	}
 	if s.manual || s.driving {
 		return nil
 	}

@@ -36,10 +36,11 @@ func meetByStacks(addresses []uintptr, goroutines, shards, rounds int) float64 {
 	return float64(met) / float64(rounds*goroutines)
 }
 
-// home is the shard of a goroutine by its stack address: the hash of pick.go in the root package.
+// home is the shard that a goroutine arms on at first, by its stack address: the hash and the table of pick.go in the
+// root package. It goes to another one when it meets somebody there.
 func home(address uintptr, shards int) int {
 	h := uint64(address>>10) * 0x9E3779B97F4A7C15
-	return int((h >> 32) * uint64(shards) >> 32)
+	return int(h>>54) % shards
 }
 
 // stacks starts goroutines that exist at the same time and returns a stack address of each.

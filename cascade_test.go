@@ -1,0 +1,99 @@
+package timingwheel
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/atomic"
+)
+
+// A huge bucket of a coarse level, which began to move early, is put aside for those of finer levels that expire
+// meanwhile: their timers are due, and its are not.
+func TestFinerBucketsMoveFirst(t *testing.T) {
+	t.Parallel()
+	var c cascade
+	require.False(t, c.any())
+	for id, level := range []int32{2, 1, 15, 1, 2, 0} {
+		c.push(&bucket{id: uint32(id), level: level, at: 10 - int64(level)})
+	}
+	var order []uint32
+	for c.turn < fairTurn-2 {
+		b := c.next()
+		require.EqualValues(t, bucketCascading, b.state)
+		order = append(order, b.id)
+		c.remove(b)
+		if b.id == 3 {
+			c.push(&bucket{id: 6, level: 1})
+		}
+	}
+	require.Equal(t, []uint32{5, 1, 3, 6, 0, 4}, order)
+	require.True(t, c.any())
+	c.remove(c.next())
+	require.False(t, c.any())
+}
+
+// Where finer buckets never come to an end, a coarse one has every eighth turn, once it has expired before them.
+func TestCoarseBucketHasItsTurn(t *testing.T) {
+	t.Parallel()
+	var c cascade
+	coarse, early := &bucket{level: 3, at: 5}, &bucket{level: 2, at: 1000}
+	c.push(coarse)
+	c.push(early)
+	turns := map[*bucket]int{}
+	for at := range int64(80) {
+		c.push(&bucket{at: 6 + at})
+		b := c.next()
+		turns[b]++
+		if b.level == 0 {
+			c.remove(b)
+		}
+	}
+	require.Equal(t, 80/fairTurn, turns[coarse])
+	require.Zero(t, turns[early], "it is not due yet")
+}
+
+// Callbacks that arm themselves again, more than their shard can bear, keep no timer of a coarser level from firing.
+func TestOverloadStarvesNobody(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Shards: 1, Executor: Inline})
+	var off atomic.Bool
+	defer off.Store(true)
+	var again func()
+	again = func() {
+		for begin := time.Now(); time.Since(begin) < time.Microsecond; {
+		}
+		if !off.Load() {
+			tw.AfterFunc(ms, again)
+		}
+	}
+	fired := make(chan int, 1)
+	tw.AfterFunc(300*ms, func() { fired <- 1 })
+	for range 2000 {
+		tw.AfterFunc(ms, again)
+	}
+	require.Equal(t, 1, receive(t, fired, "the timer of the second level"))
+}
+
+// Where many callbacks block, workers are started several at once, one for each call that they will find.
+func TestSparesComeTogetherWhereCallbacksBlock(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ running, due, batch, want int }{
+		{0, 1000, 1, 1}, {15, 1000, 1, 1}, {16, 1000, 1, 2}, {1000, 1000, 1, 16}, {1000, 3, 1, 3}, {1000, 300, 256, 2}, {1000, 0, 1, 1},
+	} {
+		var h spareCounter
+		s := &shard{host: &h, running: c.running, ready: c.due}
+		s.batch = c.batch
+		s.startSpares()
+		require.Equal(t, c.want, s.spares, "%+v", c)
+		require.Equal(t, c.want, h.started, "%+v", c)
+	}
+}
+
+// spareCounter is a host that starts nothing.
+type spareCounter struct {
+	host
+	started int
+}
+
+func (h *spareCounter) spawn() { h.started++ }
