@@ -35,8 +35,8 @@ type chunkPage struct {
 
 // chunks is the store of all chunks of a shard. Chunk 0 does not exist.
 type chunks struct {
-	pager
 	pages []*chunkPage
+	pager
 }
 
 func (cs *chunks) meta(c uint32) *chunkMeta {

@@ -13,20 +13,34 @@ import "math/bits"
 // positions mean something else; so the first two bits of alive are always set.
 type nursery struct {
 	alive   uint32 // bit k: entry k is the entry of a pending timer
+	closed  uint32 // so many timers more are placed at once
 	entries [chunkSize]uint32
 }
 
-const nurseryEmpty = 1<<posNursery - 1
+const (
+	nurseryEmpty = 1<<posNursery - 1
+
+	// A nursery that fills up with at least so many timers alive is of no use, and stays closed for a while.
+	nurseryVain  = 24
+	nurseryPause = 16 * chunkSize
+)
 
 // enter takes in a timer that is armed or moved by the user: the nursery has it, or else put.
 func (s *shard) enter(i uint32, n *node, deadline int64) {
-	if deadline <= s.quiet || deadline <= s.now {
+	if deadline <= s.quiet || deadline <= s.now || s.young.closed > 0 {
+		s.young.closed = max(s.young.closed, 1) - 1
 		s.put(i, n, deadline)
 		return
 	}
 	k := uint32(bits.Len32(s.young.alive))
 	if k == chunkSize {
+		vain := bits.OnesCount32(s.young.alive&^nurseryEmpty) >= nurseryVain
 		s.settleYoung()
+		if vain {
+			s.young.closed = nurseryPause
+			s.put(i, n, deadline)
+			return
+		}
 		k = posNursery
 	}
 	s.young.alive |= 1 << k

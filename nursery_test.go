@@ -53,10 +53,33 @@ func TestFullNurseryIsPlaced(t *testing.T) {
 		}
 		names += name
 	}
-	require.Equal(t, 3*chunkSize%(chunkSize-posNursery), inNursery(sh))
+	require.Zero(t, inNursery(sh), "the one that found it full, and those behind it, are placed at once")
 	require.Equal(t, 1, sh.queue.len())
 	s.verify()
 	require.Equal(t, names, s.to(time.Minute))
+}
+
+// A nursery that fills up with timers that live is closed for a while, and one that empties itself is not.
+func TestVainNurseryIsClosedForAWhile(t *testing.T) {
+	t.Parallel()
+	const room = chunkSize - posNursery
+	s, sh := newSlab(t)
+	s.fill(room+1, time.Minute)
+	require.EqualValues(t, nurseryPause, sh.young.closed)
+	s.fill(nurseryPause, time.Minute)
+	require.Zero(t, inNursery(sh))
+	require.Zero(t, sh.young.closed)
+	s.fill(2, time.Minute)
+	require.Equal(t, 2, inNursery(sh))
+	s.verify()
+
+	s, sh = newSlab(t)
+	for range 100 {
+		s.stopAll(s.fill(room-inNursery(sh), time.Minute)[:room-nurseryVain+1])
+		s.fill(1, time.Minute) // finds it full, and places what is left
+		require.Equal(t, 1, inNursery(sh))
+		require.Zero(t, sh.young.closed)
+	}
 }
 
 // Holes that stops have left are used again from the end, and order still does not depend on them.

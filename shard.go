@@ -32,16 +32,20 @@ type shard struct {
 	host    host
 	waiting atomic.Int32 // callers of lock that have to wait
 
-	mu      sync.Mutex
-	crowded int // callers of lock that had to wait, since an arming goroutine last left for that reason
-	bucketStore
-	funcs []*[pageSize]func() // the payloads, where they are callbacks: saves release a call of host
+	// What adds, stops and resets touch comes first, side by side: fewer lines to fetch from another processor.
 
-	now      int64 // ns: the latest clock reading; Manual: the clock
-	quiet    int64 // ns: the alarm goes off no later; MaxInt64 where it is not set; Manual: 0
-	young    nursery
+	mu      sync.Mutex
+	crowded int    // callers of lock that had to wait, since an arming goroutine last left for that reason
+	now     int64  // ns: the latest clock reading; Manual: the clock
+	quiet   int64  // ns: the alarm goes off no later; MaxInt64 where it is not set; Manual: 0
+	pending int    // timers
+	lots    []*lot // what workers have taken of due
+
+	funcs []*[pageSize]func() // the payloads, where they are callbacks: saves release a call of host
+	young nursery
+	bucketStore
+
 	cur      int64 // ticks: every earlier bucket has been taken
-	pending  int   // timers
 	levels   []level
 	queue    minHeap[*bucket]
 	hollow   int        // buckets of queue that all their timers have left
@@ -50,7 +54,6 @@ type shard struct {
 	fresh    bucketList // Manual: what became due since the last Advance began
 	prompt   *bucket    // the bucket of due (Manual: fresh) that takes timers due at once; nil: none is open
 	ready    int        // pending timers in due
-	lots     []*lot     // what workers have taken of due
 	lotSize  int        // timers that the next lot takes
 	spareLot *lot       // of the worker that ended last, for the next one
 	flushed  int        // due buckets with flush set

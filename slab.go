@@ -40,10 +40,10 @@ func (n *node) due() int64 { return n.deadline & math.MaxInt64 }
 // The slot that was freed last is kept aside and handed out first: arm-and-stop and stop-and-arm then
 // need no look at the pager.
 type slab struct {
-	pager
 	pages  []*[pageSize]node
-	floors []uint32 // generation at which a page's next incarnation starts
 	aside  uint32   // 1 + the slot kept aside, which the pager counts as used; 0: none
+	floors []uint32 // generation at which a page's next incarnation starts
+	pager
 }
 
 // at returns slot i, or nil where its page does not exist.
