@@ -93,7 +93,7 @@ compare: ## this library beside the timers of other libraries, into compare.txt 
 	go run ./benchmarks/cmd/compare $(COMPARE)
 
 .PHONY: report report-quick
-report: ## the same, in full (20 minutes), with tables and plots into docs/benchmarks/
+report: ## the same, in full (21 minutes), with tables and plots into docs/benchmarks/
 report-quick: COMPARE = -quick
 report-quick: ## a quick one (2 minutes)
 report report-quick:
