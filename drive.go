@@ -36,8 +36,7 @@ func (s *shard) kick() {
 // startSpares starts one worker, or several together where callbacks have proved slow: one for every eight of
 // them that are running. So the workers that many blocking callbacks need are not started one by another.
 func (s *shard) startSpares() {
-	batches := (s.ready + s.batch - 1) / s.batch
-	for n := max(1, min(s.running/8, batches, 16)); n > 0; n-- {
+	for n := max(1, min(s.running/8, s.calls(), 16)); n > 0; n-- {
 		s.spares++
 		s.host.spawn()
 	}
@@ -107,7 +106,8 @@ func (s *shard) yield() {
 	s.mu.Lock()
 }
 
-// calls is the number of calls that the executor has still to be given: one for each batch that is due.
+// calls is the number of calls that are still to be given to the executor, or of which workers have still to
+// come: one for each batch that is due.
 func (s *shard) calls() int { return (s.ready+s.batch-1)/s.batch - s.owed }
 
 // handOver gives the executor its calls, with no lock held. It reports whether there was any. What
