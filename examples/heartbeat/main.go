@@ -18,9 +18,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/timingwheel-go/timingwheel/examples/internal/program"
 )
 
 const (
@@ -29,12 +28,7 @@ const (
 	exitUsage
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// From the first signal on, signals have their default effect again: a second Ctrl-C kills.
-	context.AfterFunc(ctx, stop)
-	os.Exit(heartbeat(ctx, os.Args, os.Stdout, os.Stderr))
-}
+func main() { program.Main(heartbeat) }
 
 // heartbeat is the program without its process: it returns the exit code.
 func heartbeat(ctx context.Context, args []string, stdout, stderr io.Writer) int {

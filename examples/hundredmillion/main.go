@@ -20,9 +20,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/timingwheel-go/timingwheel/examples/internal/program"
 )
 
 const (
@@ -32,12 +31,7 @@ const (
 	exitInterrupted = 130 // what shells report of a program that Ctrl-C has ended
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// From the first signal on, signals have their default effect again: a second Ctrl-C kills.
-	context.AfterFunc(ctx, stop)
-	os.Exit(hundredmillion(ctx, os.Args, os.Stdout, os.Stderr))
-}
+func main() { program.Main(hundredmillion) }
 
 // hundredmillion is the program without its process: it returns the exit code.
 func hundredmillion(ctx context.Context, args []string, stdout, stderr io.Writer) int {
