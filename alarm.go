@@ -81,7 +81,7 @@ func (s *shard) disarm() {
 
 // resetAlarm sets the alarm for the earliest bucket, or switches it off.
 func (s *shard) resetAlarm() {
-	s.settleYoung()
+	s.settleWheel()
 	s.dropEmptyTop()
 	if top, ok := s.queue.min(); ok {
 		s.setAlarm(top.key)

@@ -112,7 +112,7 @@ func (bs *bucketStore) freeBucket(b *bucket) {
 // append puts node n with index i at the end of b. O(1).
 func (bs *bucketStore) append(b *bucket, i uint32, n *node) {
 	c := b.tail
-	if c == 0 || bs.chunks.meta(c).alive>>chunkMask != 0 {
+	if c == 0 || bs.chunks.meta(c).full() {
 		c = bs.addChunk(b)
 	}
 	m := bs.chunks.meta(c)
@@ -121,6 +121,12 @@ func (bs *bucketStore) append(b *bucket, i uint32, n *node) {
 	bs.chunks.entries(c)[off] = i
 	n.pos = c<<chunkShift | off
 	b.live++
+}
+
+// shifts reports whether the next append to b, which has a chunk, will move entries to make room.
+func (bs *bucketStore) shifts(b *bucket) bool {
+	m := bs.chunks.meta(b.tail)
+	return m.full() && m.count() <= mergeMax
 }
 
 // addChunk makes room behind b's last entry: in the last chunk where dead entries take it, else in a
@@ -151,14 +157,18 @@ func (bs *bucketStore) addChunk(b *bucket) uint32 {
 func (bs *bucketStore) remove(pos uint32) *bucket {
 	c := pos >> chunkShift
 	m := bs.chunks.meta(c)
-	b := bs.all[m.owner]
-	m.alive &^= 1 << (pos & chunkMask)
-	b.live--
-	// The neighbours' descriptions are cache misses, so a sparse chunk looks at them at every fourth removal only.
-	// At mergeMax/2 it does: of two neighbours that have become sparse the second one sees the first.
-	if n := m.count(); n <= mergeMax/2 && n&3 == 0 && m.prev|m.next != 0 {
+	b := bs.unmark(m, pos)
+	if m.sparse() {
 		bs.thin(b, c, m)
 	}
+	return b
+}
+
+// unmark clears the bit of the entry at pos, in its chunk m, and returns its bucket.
+func (bs *bucketStore) unmark(m *chunkMeta, pos uint32) *bucket {
+	m.alive &^= 1 << (pos & chunkMask)
+	b := bs.all[m.owner]
+	b.live--
 	return b
 }
 
@@ -166,7 +176,11 @@ func (bs *bucketStore) remove(pos uint32) *bucket {
 func (bs *bucketStore) thin(b *bucket, c uint32, m *chunkMeta) {
 	switch {
 	case m.alive == 0:
+		prev := m.prev
 		bs.unlink(b, c, m)
+		if prev != 0 { // tombstones may have emptied it in one go, and its neighbours are sparse already
+			bs.thinNew(b, prev)
+		}
 	case m.next != 0 && m.count()+bs.chunks.meta(m.next).count() <= mergeMax:
 		bs.merge(b, c, m)
 	case m.prev != 0 && m.count()+bs.chunks.meta(m.prev).count() <= mergeMax:
@@ -198,7 +212,12 @@ func (bs *bucketStore) merge(b *bucket, c uint32, m *chunkMeta) {
 	n = bs.shift(to, c, n, bs.chunks.entries(d), dm.alive)
 	m.alive = ones(n)
 	bs.unlink(b, d, dm)
-	if m.prev|m.next != 0 && m.count() <= mergeMax/2 {
+	bs.thinNew(b, c)
+}
+
+// thinNew looks after a chunk that has a new neighbour.
+func (bs *bucketStore) thinNew(b *bucket, c uint32) {
+	if m := bs.chunks.meta(c); m.prev|m.next != 0 && m.count() <= mergeMax/2 {
 		bs.thin(b, c, m)
 	}
 }

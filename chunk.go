@@ -1,6 +1,9 @@
 package timingwheel
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+)
 
 const (
 	chunkShift     = 5
@@ -13,6 +16,8 @@ const (
 	// Two neighbours are merged when together they hold at most mergeMax entries. The room that is
 	// left keeps a chunk from being merged and split again at every other operation.
 	mergeMax = 24
+
+	noBucket = math.MaxUint32 // the id of none
 )
 
 // chunkMeta describes one chunk of a bucket's unrolled list. Bit k of alive says that entry k is the
@@ -21,11 +26,22 @@ const (
 // descriptions stand apart from the entries: a stop needs the former only.
 type chunkMeta struct {
 	prev, next uint32 // neighbours in the bucket's list; 0: none
-	owner      uint32 // id of the bucket
+	owner      uint32 // id of the bucket; noBucket: the chunk is free
 	alive      uint32
 }
 
 func (m *chunkMeta) count() int { return bits.OnesCount32(m.alive) }
+
+// full reports whether there is no room behind the last entry.
+func (m *chunkMeta) full() bool { return m.alive>>chunkMask != 0 }
+
+// sparse reports whether a removal has left the chunk sparse, so that thin is called for. The neighbours'
+// descriptions are cache misses, so a sparse chunk looks at them at every fourth removal only. At mergeMax/2 it
+// does: of two neighbours that have become sparse the second one sees the first.
+func (m *chunkMeta) sparse() bool {
+	n := m.count()
+	return n <= mergeMax/2 && n&3 == 0 && m.prev|m.next != 0
+}
 
 // chunkPage is a page of chunks. It is one object, since a collection has to look at each.
 type chunkPage struct {
@@ -82,6 +98,7 @@ func (cs *chunks) open(p int) {
 }
 
 func (cs *chunks) free(c uint32) {
+	cs.meta(c).owner = noBucket
 	p := int(c >> chunkPageShift)
 	if cs.put(p, c&chunkPageMask, true) {
 		cs.pages[p] = nil

@@ -2,6 +2,7 @@ package timingwheel
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -211,7 +212,7 @@ func checkBucket(t *testing.T, s *shard, timers []Timer, alive []bool) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.settleYoung()
+	s.settleWheel()
 	var want, got []uint32
 	for i, t := range timers {
 		if alive[i] {
@@ -249,6 +250,7 @@ func TestTailOfListIsReused(t *testing.T) {
 	s := newStory(t, Options{}, 0)
 	sh := &s.engine.shards[0].shard
 	rng := rand.New(rand.NewPCG(3, 3))
+	s.engine.defers(math.MaxInt)
 	var timers []Timer
 	for range 20_000 {
 		for len(timers) < chunkSize*3/2 {

@@ -161,7 +161,7 @@ func (s *shard) expire() bool {
 	if s.stopped {
 		return false
 	}
-	s.settleYoung()
+	s.settleWheel()
 	s.observe(s.clock())
 	tick := s.ticks.floor(s.now)
 	for range quantum {

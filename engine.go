@@ -124,7 +124,7 @@ func (s *shard) nextDue() (int64, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settleLots()
-	s.settleYoung()
+	s.settleWheel()
 	if s.pending == 0 {
 		return 0, false
 	}

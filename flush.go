@@ -51,7 +51,7 @@ func (s *shardOf[T]) removeAll() []T {
 // takeAll takes every bucket with pending timers from wherever it stands: those first that are due, or a chain
 // of flushes would keep them waiting.
 func (s *shard) takeAll() []*bucket {
-	s.settleYoung()
+	s.settleWheel()
 	s.prompt = nil
 	all := slices.Collect(s.expired)
 	s.due, s.fresh, s.cascade = bucketList{}, bucketList{}, cascade{}

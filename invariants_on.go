@@ -26,3 +26,6 @@ func (s *shard) checkLocked() {
 
 // firstLot lets callbacks be claimed in lots from the first one, so that tests meet them.
 const firstLot = chunkSize
+
+// tombstonesFrom lets tests meet tombstones, but for those that count wake-ups of a few timers.
+const tombstonesFrom = 8

@@ -64,6 +64,10 @@ func (s *shard) place(i uint32, n *node, tick int64) {
 	v := tick >> shift
 	slot := v & (s.size - 1)
 	b := s.levels[l].slots[slot]
+	if s.tombs.n > 0 && b != nil && s.shifts(b) {
+		s.settleTombs()
+		b = s.levels[l].slots[slot]
+	}
 	switch at := v << shift; {
 	case b == nil:
 		b = s.openBucket(l, uint32(slot), at)
@@ -167,7 +171,13 @@ const hollowMax = 64
 // queue or when empty buckets outnumber the others.
 func (s *shard) emptied(b *bucket) {
 	s.hollow++
-	if s.pending == 0 || b.heapIndex == 0 && int64(s.counters.armed) >= s.relaxAt {
+	s.relieve(b.heapIndex == 0)
+}
+
+// relieve is called when queued buckets have lost their last timers. first says whether the earliest is among
+// them.
+func (s *shard) relieve(first bool) {
+	if s.pending == 0 || first && int64(s.counters.armed) >= s.relaxAt {
 		s.relax()
 	}
 	if s.hollow > hollowMax && s.hollow > s.queue.len()/2 {

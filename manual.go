@@ -145,7 +145,7 @@ func (s *shard) advance(now int64) int {
 		return 0
 	}
 	waiting := min(s.ready, s.owed*s.batch)
-	s.settleYoung()
+	s.settleWheel()
 	s.admit()
 	tick := s.ticks.floor(max(now, s.now))
 	for {

@@ -53,6 +53,7 @@ func subjectOf[T any](e *engine[T], payload func(id int) T) subject {
 			deadline, _ := e.instant(at)
 			return on(k, deadline, payload(id))
 		},
+		defers:  e.defers,
 		advance: e.advanceTo, next: e.next, len: e.pending, stats: e.stats, stop: e.stop, now: e.clockTime,
 		verify: func() error {
 			for _, s := range e.shards {
@@ -188,6 +189,7 @@ func (m *model) rare(n int) {
 // play does steps as long as there are choices, and then runs what is left.
 func (m *model) play() {
 	for ; m.pick.more(); m.step++ {
+		m.sut.defers(m.step / 64 % 2 * tombstonesFrom) // at times as it is, at times every stop leaves a tombstone
 		switch m.pick.below(8) {
 		case 0, 1:
 			m.advance(m.target())
@@ -202,8 +204,11 @@ func (m *model) play() {
 			m.act()
 		}
 		m.check()
-		if m.step%4 == 0 { // Next empties the nursery
+		switch m.step % 8 { // these bring the wheel up to date, and what may stand beside it shall do so for a while
+		case 3:
 			m.checkNext()
+		case 7:
+			m.checkStats()
 		}
 	}
 	m.finish()
@@ -248,6 +253,7 @@ func (m *model) runCalls(n int) {
 
 // finish drives the clock by Next alone until nothing is left but timers that no clock reaches.
 func (m *model) finish() {
+	m.checkStats()
 	m.quiet = true
 	m.advance(m.now) // hands over what a panic has left
 	m.runCalls(len(m.calls))
@@ -269,8 +275,10 @@ func (m *model) finish() {
 			m.failf("timer %d of tick %d is left", e.id, e.tick)
 		}
 	}
+	m.checkStats()
 	m.stopWheel()
 	m.check()
+	m.checkStats()
 }
 
 // forEachModel calls play for a table of all sizes and numbers of levels, with all ticks and origins.

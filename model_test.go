@@ -53,6 +53,7 @@ type subject struct {
 	stop    func()
 	now     func() time.Time
 	verify  func() error
+	defers  func(from int) // sets from how many pending timers on stops leave tombstones
 }
 
 // modelTimer is what the reference knows of a timer.
@@ -389,6 +390,15 @@ func (m *model) check() {
 	if err := m.sut.verify(); err != nil {
 		m.failf("verify: %v", err)
 	}
+	switch {
+	case m.sut.len() != len(m.pending):
+		m.failf("Len: %d, want %d", m.sut.len(), len(m.pending))
+	case !m.stopped && !m.sut.now().Equal(m.time(m.now)):
+		m.failf("Now: %v, want %v", m.sut.now(), m.time(m.now))
+	}
+}
+
+func (m *model) checkStats() {
 	st := m.sut.stats()
 	m.want.Pending = len(m.pending)
 	got := Stats{
@@ -398,11 +408,7 @@ func (m *model) check() {
 	switch {
 	case got != m.want:
 		m.failf("Stats: %+v, want %+v", got, m.want)
-	case m.sut.len() != len(m.pending):
-		m.failf("Len: %d, want %d", m.sut.len(), len(m.pending))
 	case !m.stopped && st.Lateness.Count() != st.Fired:
 		m.failf("%d latenesses of %d", st.Lateness.Count(), st.Fired)
-	case !m.stopped && !m.sut.now().Equal(m.time(m.now)):
-		m.failf("Now: %v, want %v", m.sut.now(), m.time(m.now))
 	}
 }

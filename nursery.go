@@ -38,6 +38,8 @@ func (s *shard) enter(i uint32, n *node, deadline int64) {
 		s.settleYoung()
 		if vain {
 			s.young.closed = nurseryPause
+		}
+		if vain || deadline <= s.quiet { // settling tombstones may have put off the alarm
 			s.put(i, n, deadline)
 			return
 		}

@@ -181,7 +181,7 @@ func TestNurseryWhenTheAlarmMoves(t *testing.T) {
 		first := tw.AfterFunc(time.Second, func() {})
 		tw.AfterFunc(time.Hour, func() {})
 		sh.mu.Lock()
-		sh.settleYoung()
+		sh.settleWheel()
 		sh.mu.Unlock()
 		var ran time.Duration
 		tw.AfterFunc(time.Minute, func() { ran = time.Since(start) })

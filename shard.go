@@ -43,6 +43,7 @@ type shard struct {
 
 	funcs []*[pageSize]func() // the payloads, where they are callbacks: saves release a call of host
 	young nursery
+	tombs tombstones
 	bucketStore
 
 	cur      int64 // ticks: every earlier bucket has been taken
@@ -89,6 +90,7 @@ func (s *shard) init(c config, h host) {
 	s.cur = c.ticks.floor(c.origin)
 	s.lotSize = firstLot
 	s.young.alive = nurseryEmpty
+	s.tombs.from = tombstonesFrom
 	s.noAlarm()
 	s.relaxAt = -relaxCredit
 }
@@ -238,6 +240,7 @@ func (s *shard) promptBucket() *bucket {
 
 // detach takes a timer's entry out of its bucket.
 func (s *shard) detach(n *node) {
+	s.settleTombs()
 	b := s.remove(n.pos)
 	if b.state == bucketDue {
 		s.ready--
@@ -264,7 +267,11 @@ func (s *shard) stop(i, gen uint32) bool {
 		s.lastGone()
 	case n.pos >= posInvalid:
 		s.pending--
-		s.detach(n)
+		if s.defers() {
+			s.entomb(n.pos)
+		} else {
+			s.detach(n)
+		}
 	case n.pos >= posNursery:
 		s.pending--
 		s.leave(n)
@@ -355,6 +362,7 @@ func (s *shard) halt() {
 	s.bucketStore = bucketStore{}
 	s.levels, s.seqs, s.funcs = nil, nil, nil
 	s.young.alive = nurseryEmpty
+	s.tombs.n = 0
 	s.queue = minHeap[*bucket]{}
 	s.cascade, s.due, s.fresh, s.prompt = cascade{}, bucketList{}, bucketList{}, nil
 	s.disarm()

@@ -133,7 +133,7 @@ func (e *engine[T]) stats() Stats {
 
 func (s *shard) addStats(st *Stats) {
 	s.settleLots()
-	s.settleYoung()
+	s.settleWheel()
 	c := &s.counters
 	st.Pending += s.pending
 	st.Armed += c.armed

@@ -3,6 +3,7 @@ package timingwheel
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 )
 
 // verify walks the shard and checks the invariants of docs/design.md by their numbers. Tests call it
@@ -12,7 +13,7 @@ func (s *shard) verify() error {
 		return nil
 	}
 	for _, check := range []func() error{
-		s.verifyPages, s.verifySlots, s.verifyBuckets, s.verifyNursery, s.verifyQueue, s.verifyDeadlines, s.verifySums, s.verifyAlarm,
+		s.verifyPages, s.verifySlots, s.verifyBuckets, s.verifyNursery, s.verifyTombs, s.verifyQueue, s.verifyDeadlines, s.verifySums, s.verifyAlarm,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -132,7 +133,7 @@ func (s *shard) eachEntry(b *bucket, f func(pos, i uint32) error) error {
 	return nil
 }
 
-// I3: an entry is alive iff its node points back to it. I4: a bucket's list is well linked, owned by it
+// I3: an entry is alive iff its node points back to it or it is a tombstone. I4: a bucket's list is well linked, owned by it
 // and holds live entries; of two neighbours in a queued bucket at least one is more than mergeMax/2 full.
 func (s *shard) verifyBuckets() error {
 	return s.each(func(b *bucket) error {
@@ -152,8 +153,8 @@ func (s *shard) verifyBuckets() error {
 			return fmt.Errorf("I4: bucket %d ends in %d with %d living, not in %d with %d", b.id, last, live, b.tail, b.live)
 		}
 		return s.eachEntry(b, func(pos, i uint32) error {
-			if n := s.nodes.at(i); n == nil || n.pos != pos {
-				return fmt.Errorf("I3: entry %d of bucket %d names slot %d, which is elsewhere", pos, b.id, i)
+			if n := s.nodes.at(i); (n != nil && n.pos == pos) == s.entombed(pos) {
+				return fmt.Errorf("I3: entry %d of bucket %d names slot %d, which is elsewhere, or is a tombstone whose timer is not", pos, b.id, i)
 			}
 			return nil
 		})
@@ -178,6 +179,24 @@ func (s *shard) verifyNursery() error {
 	}
 	return nil
 }
+
+// I4 for tombstones: each is an entry of a queued bucket, and stands once.
+func (s *shard) verifyTombs() error {
+	for k, pos := range s.tombs.pos[:s.tombs.n] {
+		m := s.chunks.meta(pos >> chunkShift)
+		switch {
+		case m == nil || m.owner == noBucket || m.alive>>(pos&chunkMask)&1 == 0:
+			return fmt.Errorf("I4: tombstone %d is no entry", pos)
+		case s.all[m.owner].state != bucketQueued:
+			return fmt.Errorf("I4: tombstone %d is an entry of a bucket in state %d", pos, s.all[m.owner].state)
+		case slices.Contains(s.tombs.pos[:k], pos):
+			return fmt.Errorf("I4: tombstone %d stands twice", pos)
+		}
+	}
+	return nil
+}
+
+func (s *shard) entombed(pos uint32) bool { return slices.Contains(s.tombs.pos[:s.tombs.n], pos) }
 
 // I5: the queue is a heap of the buckets that stand in a slot, each in the slot of its expiration, none
 // before the clock.
@@ -215,7 +234,10 @@ func (s *shard) verifyQueue() error {
 // I6: the clock reaches a timer's bucket no later than the timer's tick.
 func (s *shard) verifyDeadlines() error {
 	for _, b := range s.queue.items {
-		err := s.eachEntry(b, func(_, i uint32) error {
+		err := s.eachEntry(b, func(pos, i uint32) error {
+			if s.entombed(pos) {
+				return nil
+			}
 			n := s.nodes.must(i)
 			if tick := s.ticks.ceil(n.due()); tick < b.at {
 				return fmt.Errorf("I6: timer of tick %d in a bucket of tick %d", tick, b.at)
@@ -231,7 +253,7 @@ func (s *shard) verifyDeadlines() error {
 
 // I7: the counts of pending, ready, empty and flushed agree with the buckets.
 func (s *shard) verifySums() error {
-	pending, ready, hollow, flushed := bits.OnesCount32(s.young.alive&^nurseryEmpty), 0, 0, 0
+	pending, ready, hollow, flushed := bits.OnesCount32(s.young.alive&^nurseryEmpty)-s.tombs.n, 0, 0, 0
 	_ = s.each(func(b *bucket) error {
 		pending += b.live
 		switch {
