@@ -1,13 +1,13 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/examples/internal/programtest"
 )
 
 func TestParse(t *testing.T) {
@@ -30,10 +30,7 @@ func TestParse(t *testing.T) {
 
 func TestBadOptions(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		args []string
-		want []string // what the message must name: the value, the option, what is accepted
-	}{
+	programtest.Refuses(t, hundredmillion, exitUsage, []programtest.Refusal{
 		{[]string{"-n", "0"}, []string{`"0"`, "-n", "a whole number from 1 to 536870912"}},
 		{[]string{"-n", "-1"}, []string{`"-1"`, "-n", "from 1 to 536870912"}},
 		{[]string{"-n", "536870913"}, []string{`"536870913"`, "-n", "from 1 to 536870912"}},
@@ -51,26 +48,17 @@ func TestBadOptions(t *testing.T) {
 		{[]string{"-seed", "-1"}, []string{`"-1"`, "-seed", "a whole number from 0 to 18446744073709551615"}},
 		{[]string{"-fast"}, []string{"-fast", "not defined"}},
 		{[]string{"1000"}, []string{`"1000"`, "only options are accepted"}},
-	} {
-		var stdout, stderr bytes.Buffer
-		code := hundredmillion(context.Background(), append([]string{"hundredmillion"}, tt.args...), &stdout, &stderr)
-		assert.Equal(t, exitUsage, code, "%v", tt.args)
-		assert.Empty(t, stdout.String(), "%v", tt.args)
-		for _, w := range tt.want {
-			assert.Contains(t, stderr.String(), w, "%v", tt.args)
-		}
-	}
+	})
 }
 
 func TestHelpNamesEveryOption(t *testing.T) {
 	t.Parallel()
-	var stdout, stderr bytes.Buffer
-	assert.Equal(t, exitRight, hundredmillion(context.Background(), []string{"hundredmillion", "-help"}, &stdout, &stderr))
-	assert.Empty(t, stderr.String())
 	cfg := defaults()
+	var names []string
 	for _, f := range options(&cfg) {
-		assert.Contains(t, stdout.String(), "-"+f.Names()[0]+" ")
+		names = append(names, f.Names()[0])
 	}
+	programtest.Helps(t, hundredmillion, names)
 }
 
 func TestTimesThatAreDecided(t *testing.T) {
