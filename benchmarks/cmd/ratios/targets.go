@@ -42,8 +42,9 @@ var targets = []target{
 	{"ArmStop/pending=1M", "allocs/op", absolute, std, 0},
 
 	{"Postpone/pending=1k", "sec/op", ratio, std, 0.75},
-	{"Postpone/pending=1k", "sec/op", ratio, "FloorPostpone", unbounded},
+	{"Postpone/pending=1k", "sec/op", ratio, "FloorPostpone/pending=1k", unbounded},
 	{"Postpone/pending=1M", "sec/op", ratio, std, 0.60},
+	{"Postpone/pending=1M", "sec/op", ratio, "FloorPostpone/pending=1M", unbounded},
 	{"Postpone/pending=1M", "allocs/op", absolute, std, 0},
 	{"Churn/pending=1M", "sec/op", ratio, std, 0.65},
 

@@ -95,7 +95,7 @@ func (b Benchmark) With(key, value string) Benchmark {
 // "key=value", otherwise the benchmark that change names.
 func (b Benchmark) Rival(change string) Benchmark {
 	key, value, isParam := strings.Cut(change, "=")
-	if !isParam {
+	if !isParam || strings.Contains(key, "/") {
 		return Parse(change)
 	}
 	return b.With(key, value)

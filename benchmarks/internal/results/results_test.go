@@ -30,6 +30,7 @@ func TestRivalDiffersInOneParameter(t *testing.T) {
 	assert.Equal(t, "ArmStop/impl=std/pending=1M/procs=2", b.Rival("impl=std").String())
 	assert.Equal(t, "ArmStop/pending=1M", b.Rival("procs=1").String())
 	assert.Equal(t, "Floor", b.Rival("Floor").String())
+	assert.Equal(t, "FloorPostpone/pending=1M", b.Rival("FloorPostpone/pending=1M").String())
 	assert.Equal(t, "ArmStop/pending=1M/procs=2", b.String(), "the benchmark itself is unchanged")
 }
 
