@@ -10,12 +10,17 @@ import (
 // our own.
 func BenchmarkFloor(b *testing.B) { workload.Floor(b) }
 
-// BenchmarkFloorPostpone is what no Reset of a random one of so many timers can do without.
-func BenchmarkFloorPostpone(b *testing.B) {
+// BenchmarkFloorPostpone and BenchmarkFloorChurn are what no wheel can do without for a random one of so many timers.
+func BenchmarkFloorPostpone(b *testing.B) { eachSize(b, workload.FloorPostpone) }
+
+func BenchmarkFloorChurn(b *testing.B) { eachSize(b, workload.FloorChurn) }
+
+func eachSize(b *testing.B, run func(b *testing.B, n int)) {
+	b.Helper()
 	for _, size := range []struct {
 		name string
 		n    int
 	}{{"1k", 1000}, {"1M", 1_000_000}} {
-		b.Run("pending="+size.name, func(b *testing.B) { workload.FloorPostpone(b, size.n) })
+		b.Run("pending="+size.name, func(b *testing.B) { run(b, size.n) })
 	}
 }

@@ -47,6 +47,7 @@ var targets = []target{
 	{"Postpone/pending=1M", "sec/op", ratio, "FloorPostpone/pending=1M", unbounded},
 	{"Postpone/pending=1M", "allocs/op", absolute, std, 0},
 	{"Churn/pending=1M", "sec/op", ratio, std, 0.65},
+	{"Churn/pending=1M", "sec/op", ratio, "FloorChurn/pending=1M", unbounded},
 
 	{"Fill/pending=10M", "sec/op", ratio, std, 0.30},
 	{"Fill/pending=10M", "B/timer", absolute, std, 36},
