@@ -18,7 +18,7 @@ type bucket struct {
 	at         int64 // expiration in ticks
 	key        int64 // at, or earlier where moving the timers will take a while: orders the queue
 	horizon    int64 // bucketDue: ns; timers due later than this were postponed meanwhile
-	live       int   // pending timers
+	live       int   // pending timers, and tombstones
 	id         uint32
 	head, tail uint32 // chunks
 	slot       uint32

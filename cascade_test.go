@@ -97,3 +97,16 @@ type spareCounter struct {
 }
 
 func (h *spareCounter) spawn() { h.started++ }
+
+// The fair turn is that of the bucket that has expired first, which need not be of the coarsest level.
+func TestFairTurnIsThatOfTheFirstExpired(t *testing.T) {
+	t.Parallel()
+	var c cascade
+	for l, at := range []int64{10, 5, 8} {
+		c.push(&bucket{level: int32(l), at: at})
+	}
+	for range fairTurn - 1 {
+		require.EqualValues(t, 0, c.next().level)
+	}
+	require.EqualValues(t, 1, c.next().level)
+}

@@ -21,7 +21,7 @@ const (
 )
 
 // chunkMeta describes one chunk of a bucket's unrolled list. Bit k of alive says that entry k is the
-// entry of a pending timer; entries above the highest such bit are free. So an entry dies by one bit,
+// entry of a pending timer, or a tombstone for a while; entries above the highest such bit are free. So an entry dies by one bit,
 // nobody has to look at its node to know, and a dead end of the list is reused at once. The
 // descriptions stand apart from the entries: a stop needs the former only.
 type chunkMeta struct {

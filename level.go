@@ -65,8 +65,9 @@ func (s *shard) place(i uint32, n *node, tick int64) {
 	slot := v & (s.size - 1)
 	b := s.levels[l].slots[slot]
 	if s.tombs.n > 0 && b != nil && s.shifts(b) {
-		s.settleTombs()
-		b = s.levels[l].slots[slot]
+		s.settleTombs() // may free b and, where it empties the earliest bucket, move the clock
+		s.place(i, n, tick)
+		return
 	}
 	switch at := v << shift; {
 	case b == nil:

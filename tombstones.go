@@ -8,17 +8,18 @@ const tombstonesMax = 16
 // together, their misses overlapping.
 //
 // The timer itself is stopped at once: its handle has ended, its slot is free and its callback is released.
-// Only entries of queued buckets become tombstones, and whoever takes timers out of such a bucket, moves its
-// entries or wants to know whether it is empty settles them first. Until then bucket.live counts them.
+// Only entries of queued buckets become tombstones, and whoever takes a bucket with timers off the queue, moves entries
+// of a list or sets the alarm to a later time settles them first. Until then bucket.live counts them: a bucket may
+// seem to hold timers when it holds none, never the other way round.
 type tombstones struct {
 	n    int
 	from int // more timers than that must be pending
 	pos  [tombstonesMax]uint32
 }
 
-// defers reports whether the entry of a stopped timer, one that is in no lot, may become a tombstone. While
-// something has expired it may stand in a bucket that is not queued, and to know that takes the look at the
-// description that is to be spared.
+// defers reports whether the entry of a stopped timer, one that is in no lot, may become a tombstone. While any
+// other bucket has expired and holds timers it may stand there, and to know takes the look at the description that
+// is to be spared.
 func (s *shard) defers() bool {
 	return s.pending > s.tombs.from && s.ready == 0 && !s.cascade.any() && s.fresh.head == nil
 }

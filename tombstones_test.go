@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -172,39 +171,47 @@ func TestNeighboursOfAnEmptiedChunkMeet(t *testing.T) {
 	require.Equal(t, 1, chunksUsed(sh))
 }
 
-// The alarm is put off when the earliest bucket turns out to be empty. The timer that was on its way into the
-// nursery when that was seen is due before the new alarm, and must not get there any more.
-func TestAlarmIsPutOffWhileATimerIsArmed(t *testing.T) {
+// What takes everything takes no tombstone.
+func TestFlushWithTombstones(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		tw := startWheel(t, Options{Shards: 1})
-		tw.engine.defers(math.MaxInt)
-		sh := &tw.engine.shards[0].shard
-		fill := func(n int) []Timer {
-			timers := make([]Timer, n)
-			for k := range timers {
-				timers[k] = tw.AfterFunc(time.Hour, func() {})
-			}
-			return timers
-		}
-		first := tw.AfterFunc(time.Second, func() {})
-		stopAll(fill(chunkSize)[:chunkSize-mergeMax])
-		require.Zero(t, inNursery(sh), "it was full of timers that live")
-		sh.young.closed = 0
-		stopAll(fill(chunkSize - posNursery)[:chunkSize-posNursery-nurseryVain+1])
-		tw.engine.defers(0)
-		require.True(t, first.Stop())
-		require.Equal(t, 1, tombstonesOf(sh))
-		start, ran := time.Now(), time.Duration(0)
-		tw.AfterFunc(2*time.Second, func() { ran = time.Since(start) })
-		require.Zero(t, tombstonesOf(sh), "that one found the nursery full, and a chunk on the way")
-		verified(t, sh)
-		time.Sleep(3 * time.Second)
-		synctest.Wait()
-		require.Equal(t, 2*time.Second, ran)
-		require.EqualValues(t, 2, tw.Stats().Wakeups, "to move it, and to run it")
-		tw.Stop()
-	})
+	s, sh := newSlab(t)
+	s.engine.defers(0)
+	s.stopAll(s.fillPlaced(10, time.Minute)[:5])
+	require.Equal(t, 5, tombstonesOf(sh))
+	require.Equal(t, 5, s.Flush())
+	require.Len(t, s.ran, 5)
+	s.verify()
+}
+
+func TestRemoveAllWithTombstones(t *testing.T) {
+	t.Parallel()
+	w, err := NewTimeouts(Options{Manual: true}, func([]int) {})
+	require.NoError(t, err)
+	t.Cleanup(w.Stop)
+	w.engine.defers(0)
+	timers := make([]Timer, 10)
+	for k := range timers {
+		timers[k] = w.Add(time.Minute, k)
+	}
+	w.Stats() // places them
+	stopAll(timers[:5])
+	require.Equal(t, 5, tombstonesOf(&w.engine.shards[0].shard))
+	require.Equal(t, []int{5, 6, 7, 8, 9}, w.RemoveAll())
+	require.Zero(t, w.Len())
+}
+
+func TestNextNamesNoBucketOfTombstones(t *testing.T) {
+	t.Parallel()
+	s, sh := newSlab(t)
+	first := s.after(50*msec, "first")
+	s.after(time.Hour, "second")
+	before, _ := s.Next()
+	s.engine.defers(0)
+	require.True(t, first.Stop())
+	require.Equal(t, 1, tombstonesOf(sh))
+	next, ok := s.Next()
+	require.True(t, ok)
+	require.True(t, next.After(before), "%v", next)
 }
 
 func stopAll(timers []Timer) {
