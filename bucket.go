@@ -112,13 +112,14 @@ func (bs *bucketStore) freeBucket(b *bucket) {
 // append puts node n with index i at the end of b. O(1).
 func (bs *bucketStore) append(b *bucket, i uint32, n *node) {
 	c := b.tail
-	if c == 0 || bs.chunks.meta(c).full() {
+	m, entries := bs.chunks.both(c)
+	if c == 0 || m.full() {
 		c = bs.addChunk(b)
+		m, entries = bs.chunks.both(c)
 	}
-	m := bs.chunks.meta(c)
 	off := uint32(bits.Len32(m.alive)) & chunkMask
 	m.alive |= 1 << off
-	bs.chunks.entries(c)[off] = i
+	entries[off] = i
 	n.pos = c<<chunkShift | off
 	b.live++
 }

@@ -71,6 +71,16 @@ func (cs *chunks) entries(c uint32) *[chunkSize]uint32 {
 	return &pg.entries[c&chunkPageMask]
 }
 
+// both is meta and entries with one look at the page. c may be 0.
+func (cs *chunks) both(c uint32) (*chunkMeta, *[chunkSize]uint32) {
+	p := c >> chunkPageShift
+	if int(p) >= len(cs.pages) || cs.pages[p] == nil {
+		return nil, nil
+	}
+	pg := cs.pages[p]
+	return &pg.meta[c&chunkPageMask], &pg.entries[c&chunkPageMask]
+}
+
 // alloc returns an empty chunk that belongs to the bucket with id owner.
 func (cs *chunks) alloc(owner uint32) (uint32, *chunkMeta) {
 	page, slot, ok := cs.take()

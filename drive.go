@@ -167,11 +167,11 @@ func (s *shard) expire() bool {
 	for range quantum {
 		top, ok := s.queue.min()
 		if !ok || top.key > tick {
-			s.cur = max(s.cur, tick)
+			s.moveTo(max(s.cur, tick))
 			return false
 		}
 		s.queue.popMin()
-		s.cur = max(s.cur, top.key)
+		s.moveTo(max(s.cur, top.key))
 		s.takeOff(top)
 	}
 	return true

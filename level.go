@@ -1,6 +1,9 @@
 package timingwheel
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+)
 
 // divider divides non-negative int64 by a constant with one multiplication.
 //
@@ -36,6 +39,15 @@ func (v *divider) ceil(x int64) int64 {
 	return v.floor(x-1) + 1
 }
 
+// end is when a tick ends, in ns; it saturates.
+func (v *divider) end(tick int64) int64 {
+	hi, lo := bits.Mul64(uint64(tick)+1, uint64(v.d))
+	if hi != 0 || lo > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(lo)
+}
+
 // level is one wheel of the hierarchy: a ring of slots, each for one of its intervals.
 type level struct {
 	slots []*bucket // made when the level is first needed
@@ -48,7 +60,7 @@ type level struct {
 // current one. The first level with room takes the timer; the last takes whatever is left, and there a
 // slot holds timers of several rounds.
 func (s *shard) place(i uint32, n *node, tick int64) {
-	if tick-s.cur >= s.size {
+	if tick-s.cur >= s.size && s.now >= s.curEnds {
 		s.catchUp()
 	}
 	tick = max(tick, s.cur)
@@ -149,8 +161,11 @@ func (s *shard) catchUp() {
 		s.queue.popMin()
 		s.unslot(top)
 	}
-	s.cur = tick
+	s.moveTo(tick)
 }
+
+// moveTo sets the clock.
+func (s *shard) moveTo(tick int64) { s.cur, s.curEnds = tick, s.ticks.end(tick) }
 
 // dropEmptyTop frees the earliest buckets as far as all their timers were stopped.
 func (s *shard) dropEmptyTop() {

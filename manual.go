@@ -154,7 +154,7 @@ func (s *shard) advance(now int64) int {
 			break
 		}
 		s.queue.popMin()
-		s.cur = max(s.cur, top.at)
+		s.moveTo(max(s.cur, top.at))
 		empty := top.live == 0
 		s.unslot(top)
 		if !empty {
@@ -162,7 +162,7 @@ func (s *shard) advance(now int64) int {
 			s.gather(top)
 		}
 	}
-	s.cur = max(s.cur, tick)
+	s.moveTo(max(s.cur, tick))
 	s.observe(now)
 	s.checkLocked()
 	return s.ready - waiting - s.uncovered()

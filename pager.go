@@ -4,12 +4,15 @@ import "math/bits"
 
 const pageWords = pageSize / 64
 
+const _ = uint(8 - pageWords) // the bits of pageState.some
+
 // pageState is the free slots of one page as a bitmap.
 type pageState struct {
 	free [pageWords]uint64
+	some uint8 // bit w: free[w] is not zero
+	here bool  // the page has memory
 	used int32 // slots in use
 	room int32 // free slots
-	here bool  // the page has memory
 }
 
 // pager decides which slot of which page is used next: the lowest free slot of the lowest page with
@@ -31,12 +34,11 @@ func (p *pager) take() (page int, slot uint32, ok bool) {
 	}
 	page = p.low
 	st := &p.state[page]
-	w := 0
-	for st.free[w] == 0 {
-		w++
-	}
+	w := bits.TrailingZeros8(st.some) & (pageWords - 1)
 	slot = uint32(w<<6 | bits.TrailingZeros64(st.free[w]))
-	st.free[w] &= st.free[w] - 1
+	if st.free[w] &= st.free[w] - 1; st.free[w] == 0 {
+		st.some &^= 1 << w
+	}
 	if st.used == 0 {
 		p.empties--
 	}
@@ -56,6 +58,7 @@ func (p *pager) put(page int, slot uint32, reuse bool) (surplus bool) {
 	st.used--
 	if reuse {
 		st.free[slot>>6] |= 1 << (slot & 63)
+		st.some |= 1 << (slot >> 6)
 		st.room++
 		if st.room == 1 {
 			p.roomy.set(page)
@@ -88,6 +91,7 @@ func (p *pager) open(page, n int) {
 	*st = pageState{room: int32(n), here: true}
 	for i := 0; i < n; i += 64 {
 		st.free[i>>6] = ^uint64(0)
+		st.some |= 1 << (i >> 6)
 	}
 	p.absent.clear(page)
 	p.roomy.set(page)

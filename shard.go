@@ -47,6 +47,7 @@ type shard struct {
 	bucketStore
 
 	cur      int64 // ticks: every earlier bucket has been taken
+	curEnds  int64 // ns: when that tick ends; MaxInt64 where no clock reaches it
 	levels   []level
 	queue    minHeap[*bucket]
 	hollow   int        // buckets of queue that all their timers have left
@@ -87,7 +88,7 @@ func (s *shard) init(c config, h host) {
 	s.nodes.low, s.chunks.low = -1, -1
 	s.levels = make([]level, c.last+1)
 	s.now = c.origin
-	s.cur = c.ticks.floor(c.origin)
+	s.moveTo(c.ticks.floor(c.origin))
 	s.lotSize = firstLot
 	s.young.alive = nurseryEmpty
 	s.tombs.from = tombstonesFrom

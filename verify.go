@@ -38,10 +38,16 @@ func (p *pager) verify() error {
 	for i := range p.state {
 		st := &p.state[i]
 		room := 0
-		for _, w := range st.free {
+		some := uint8(0)
+		for k, w := range st.free {
 			room += bits.OnesCount64(w)
+			if w != 0 {
+				some |= 1 << k
+			}
 		}
 		switch {
+		case st.some != some:
+			return fmt.Errorf("page %d: words with free slots are %b, noted %b", i, some, st.some)
 		case int(st.room) != room:
 			return fmt.Errorf("page %d: room is %d, bitmap has %d", i, st.room, room)
 		case p.roomy.has(i) != (room > 0):
@@ -224,6 +230,9 @@ func (s *shard) verifyQueue() error {
 		if used := s.cascade.used>>l&1 == 1; used != (s.cascade.levels[l].head != nil) {
 			return fmt.Errorf("I5: level %d of the cascade: used is %v", l, used)
 		}
+	}
+	if ends := s.ticks.end(s.cur); ends != s.curEnds {
+		return fmt.Errorf("I5: the clock is at tick %d, which ends at %d ns, noted %d", s.cur, ends, s.curEnds)
 	}
 	if slots != s.queue.len() {
 		return fmt.Errorf("I5: %d buckets in slots, %d queued", slots, s.queue.len())
