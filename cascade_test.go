@@ -84,7 +84,8 @@ func TestSparesComeTogetherWhereCallbacksBlock(t *testing.T) {
 		var h spareCounter
 		s := &shard{host: &h, running: c.running, ready: c.due}
 		s.batch = c.batch
-		s.startSpares()
+		s.cascade.used = 1
+		s.startSpares(s.addSpares())
 		require.Equal(t, c.want, s.spares, "%+v", c)
 		require.Equal(t, c.want, h.started, "%+v", c)
 	}

@@ -79,7 +79,7 @@ func (s *shardOf[T]) begin() {
 
 // serve claims and runs what is due until nothing is. It is entered with mu held and returns without.
 //
-// Whenever a worker leaves the lock to run a callback while more is due, at least one spare worker has
+// Whenever a worker runs a callback while more was due when it left the lock, at least one spare worker has
 // been started and waits for a processor. If the callback blocks, the scheduler runs the spare, which
 // first starts the next one: so no callback waits for another that blocks, and what a goroutine for
 // each callback costs is paid only for those that do block. While callbacks are quick the same few
@@ -114,12 +114,12 @@ func (w *worker[T]) work() {
 	s := w.s
 	begun := s.begun
 	if s.batch == 1 && s.lotSize > 1 && s.ready > 1 && w.takeLot() {
-		s.kick()
+		w.starts = s.addSpares()
 		w.runLot()
 	} else {
 		w.keepLot()
 		batch := w.claim()
-		s.kick()
+		w.starts = s.addSpares()
 		w.run(batch)
 	}
 	if s.begun == begun {
@@ -140,6 +140,7 @@ type worker[T any] struct {
 
 	unmoved  int   // claims since the last quantum of moving
 	upTo     int64 // Manual: claim what is due before this tick only; 0: everything
+	starts   int   // spares that are counted and have to be started
 	busy     bool  // a claimed batch, or a lot, is being run
 	holding  bool  // it is the lot
 	unlocked bool
@@ -223,15 +224,28 @@ func (w *worker[T]) reads(claims int) bool {
 func (w *worker[T]) run(batch []T) {
 	s := w.s
 	if len(batch) == 0 {
+		w.startSpares()
 		s.yield()
 		return
 	}
-	s.mu.Unlock()
-	w.unlocked = true
+	w.leave()
 	s.engine.run(batch)
 	s.lock()
 	w.unlocked = false
 	w.finish(batch)
+}
+
+// leave lets go of the lock to run callbacks. Starting a goroutine takes longer than a claim, so the spares that are
+// due are started without the lock.
+func (w *worker[T]) leave() {
+	w.s.mu.Unlock()
+	w.unlocked = true
+	w.startSpares()
+}
+
+func (w *worker[T]) startSpares() {
+	w.s.startSpares(w.starts)
+	w.starts = 0
 }
 
 // finish notes that the claimed batch has run and forgets its payloads.

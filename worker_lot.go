@@ -50,8 +50,7 @@ func (w *worker[T]) runLot() {
 	}
 	batch := w.buffer[:1]
 	item, _ := any(&batch[0]).(*func()) // lots are of callbacks
-	s.mu.Unlock()
-	w.unlocked = true
+	w.leave()
 	for k, f := w.lot.claim(); f != nil; k, f = w.lot.claim() {
 		if k == w.sampleAt {
 			w.sampledAt = s.clock()
