@@ -144,6 +144,7 @@ func TestWaitingRoundsCostNoWakeup(t *testing.T) {
 // that passes, not once for each beat.
 func TestWakeupsOfPostponedTimers(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		time.Sleep(time.Millisecond / 2) // beats come between two ticks: at one it is chance whether the driver looks first
 		timers := make([]Timer, 20)
 		for i := range timers {
 			timers[i] = tw.AfterFunc(30*time.Second, func() { t.Error("cut though alive") })
@@ -159,7 +160,7 @@ func TestWakeupsOfPostponedTimers(t *testing.T) {
 		}
 		synctest.Wait()
 		looks := uint64(seconds/25 + 1)
-		assert.LessOrEqual(t, tw.Stats().Wakeups, 4*looks, "each look may pass through the levels once")
+		assert.LessOrEqual(t, tw.Stats().Wakeups, looks)
 		assert.Equal(t, len(timers), tw.Len())
 	})
 }
