@@ -1,7 +1,6 @@
 package timingwheel
 
 import (
-	"math"
 	"time"
 
 	"go.uber.org/atomic"
@@ -58,13 +57,10 @@ func (s *shard) setAlarm(tick int64) {
 
 // quietOf is the time, in ns, of an alarm for a tick: until then nobody looks at the shard. In Manual mode it is 0.
 func (s *shard) quietOf(tick int64) int64 {
-	switch {
-	case s.manual:
+	if s.manual {
 		return 0
-	case tick >= math.MaxInt64/s.ticks.d:
-		return math.MaxInt64
 	}
-	return tick * s.ticks.d
+	return s.ticks.times(tick)
 }
 
 // noAlarm notes that no alarm is set.

@@ -133,12 +133,10 @@ func (bs *bucketStore) shifts(b *bucket) bool {
 // addChunk makes room behind b's last entry: in the last chunk where dead entries take it, else in a
 // new one.
 func (bs *bucketStore) addChunk(b *bucket) uint32 {
-	if c := b.tail; c != 0 {
-		if m := bs.chunks.meta(c); m.count() <= mergeMax {
-			to := bs.chunks.entries(c)
-			m.alive = ones(bs.shift(to, c, 0, to, m.alive))
-			return c
-		}
+	if c := b.tail; c != 0 && bs.shifts(b) {
+		m, to := bs.chunks.both(c)
+		m.alive = ones(bs.shift(to, c, 0, to, m.alive))
+		return c
 	}
 	c, m := bs.chunks.alloc(b.id)
 	m.prev = b.tail

@@ -22,8 +22,8 @@ func checkDivider(t *testing.T, d, x int64) {
 	if v.floor(x) != floor || v.ceil(x) != ceil {
 		t.Fatalf("%d / %d: floor %d, ceil %d, want %d, %d", x, d, v.floor(x), v.ceil(x), floor, ceil)
 	}
-	if end := satAdd(floor*d, d); v.end(floor) != end {
-		t.Fatalf("the end of tick %d of %d ns is %d, want %d", floor, d, v.end(floor), end)
+	if end := satAdd(floor*d, d); v.times(floor+1) != end {
+		t.Fatalf("the end of tick %d of %d ns is %d, want %d", floor, d, v.times(floor+1), end)
 	}
 }
 

@@ -39,9 +39,9 @@ func (v *divider) ceil(x int64) int64 {
 	return v.floor(x-1) + 1
 }
 
-// end is when a tick ends, in ns; it saturates.
-func (v *divider) end(tick int64) int64 {
-	hi, lo := bits.Mul64(uint64(tick)+1, uint64(v.d))
+// times is the product with x, for ticks their beginning in ns; it saturates.
+func (v *divider) times(x int64) int64 {
+	hi, lo := bits.Mul64(uint64(x), uint64(v.d))
 	if hi != 0 || lo > math.MaxInt64 {
 		return math.MaxInt64
 	}
@@ -165,7 +165,7 @@ func (s *shard) catchUp() {
 }
 
 // moveTo sets the clock.
-func (s *shard) moveTo(tick int64) { s.cur, s.curEnds = tick, s.ticks.end(tick) }
+func (s *shard) moveTo(tick int64) { s.cur, s.curEnds = tick, s.ticks.times(tick+1) }
 
 // dropEmptyTop frees the earliest buckets as far as all their timers were stopped.
 func (s *shard) dropEmptyTop() {

@@ -37,7 +37,7 @@ func (n *node) due() int64 { return n.deadline & math.MaxInt64 }
 // slab hands out nodes by index. Pages are added without copying and given back once empty; the
 // lowest page with room is filled first, so that what survives a spike gathers in few pages.
 //
-// The slot that was freed last is kept aside and handed out first: arm-and-stop and stop-and-arm then
+// A slot that is freed while none is kept aside is, and is handed out first: arm-and-stop and stop-and-arm then
 // need no look at the pager.
 type slab struct {
 	pages  []*[pageSize]node

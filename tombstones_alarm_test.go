@@ -3,7 +3,6 @@ package timingwheel
 import (
 	"math"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -15,8 +14,7 @@ import (
 // nursery when that was seen is due before the new alarm, and must not get there any more.
 func TestAlarmIsPutOffWhileATimerIsArmed(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		tw := startWheel(t, Options{Shards: 1})
+	bubble(t, Options{Shards: 1}, func(t *testing.T, tw *TimingWheel) {
 		tw.engine.defers(math.MaxInt)
 		sh := &tw.engine.shards[0].shard
 		fill := func(n int) []Timer {
@@ -38,11 +36,9 @@ func TestAlarmIsPutOffWhileATimerIsArmed(t *testing.T) {
 		tw.AfterFunc(2*time.Second, func() { ran = time.Since(start) })
 		require.Zero(t, tombstonesOf(sh), "that one found the nursery full, and a chunk on the way")
 		verified(t, sh)
-		time.Sleep(3 * time.Second)
-		synctest.Wait()
+		pass(3 * time.Second)
 		require.Equal(t, 2*time.Second, ran)
 		require.EqualValues(t, 2, tw.Stats().Wakeups, "to move it, and to run it")
-		tw.Stop()
 	})
 }
 
@@ -50,8 +46,7 @@ func TestAlarmIsPutOffWhileATimerIsArmed(t *testing.T) {
 // same, so that the wheel can be collected.
 func TestAlarmIsSwitchedOffThoughATombstoneIsLeft(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		tw := startWheel(t, Options{Shards: 1})
+	bubble(t, Options{Shards: 1}, func(t *testing.T, tw *TimingWheel) {
 		tw.engine.defers(0)
 		sh := &tw.engine.shards[0].shard
 		first, young := tw.AfterFunc(time.Hour, func() {}), tw.AfterFunc(2*time.Hour, func() {})
@@ -68,8 +63,7 @@ func TestAlarmIsSwitchedOffThoughATombstoneIsLeft(t *testing.T) {
 // Credit is for the earliest bucket. Later ones that become empty together spend none.
 func TestLaterBucketsSpendNoCredit(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		tw := startWheel(t, Options{Shards: 1})
+	bubble(t, Options{Shards: 1}, func(t *testing.T, tw *TimingWheel) {
 		tw.engine.defers(0)
 		sh := &tw.engine.shards[0].shard
 		tw.AfterFunc(time.Second, func() {})

@@ -231,7 +231,7 @@ func (s *shard) verifyQueue() error {
 			return fmt.Errorf("I5: level %d of the cascade: used is %v", l, used)
 		}
 	}
-	if ends := s.ticks.end(s.cur); ends != s.curEnds {
+	if ends := s.ticks.times(s.cur + 1); ends != s.curEnds {
 		return fmt.Errorf("I5: the clock is at tick %d, which ends at %d ns, noted %d", s.cur, ends, s.curEnds)
 	}
 	if slots != s.queue.len() {
