@@ -79,7 +79,7 @@ func TestOverloadStarvesNobody(t *testing.T) {
 func TestSparesComeTogetherWhereCallbacksBlock(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ running, due, batch, want int }{
-		{0, 1000, 1, 1}, {15, 1000, 1, 1}, {16, 1000, 1, 2}, {1000, 1000, 1, 16}, {1000, 3, 1, 3}, {1000, 300, 256, 2}, {1000, 0, 1, 1},
+		{0, 1000, 1, 1}, {7, 1000, 1, 1}, {8, 1000, 1, 2}, {100, 1000, 1, 25}, {1000, 1000, 1, 128}, {1000, 3, 1, 3}, {1000, 300, 256, 2}, {1000, 0, 1, 1},
 	} {
 		var h spareCounter
 		s := &shard{host: &h, running: c.running, ready: c.due}

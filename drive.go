@@ -33,13 +33,13 @@ func (s *shard) kick() {
 
 // addSpares counts the spares that have to be started, and leaves starting them to the caller, who may let go of the
 // lock before, but must do nothing that can block. It is one where there is something to do and no spare, or several
-// together where callbacks have proved slow: one for every eight of them that are running. So the workers that many
+// together where callbacks have proved slow: one for every four of them that are running. So the workers that many
 // blocking callbacks need are not started one by another.
 func (s *shard) addSpares() int {
 	if s.spares > 0 || s.ready == 0 && !s.cascade.any() && !s.lotsReady() {
 		return 0
 	}
-	s.spares = max(1, min(s.running/8, s.calls(), 16))
+	s.spares = max(1, min(s.running/4, s.calls(), 128))
 	return s.spares
 }
 
