@@ -75,19 +75,27 @@ func TestOverloadStarvesNobody(t *testing.T) {
 	require.Equal(t, 1, receive(t, fired, "the timer of the second level"))
 }
 
-// Where many callbacks block, workers are started several at once, one for each call that they will find.
+// Where callbacks block, workers are started several at once, one for each call that they will find, and one alone where most of what
+// was claimed since the last time has ended, however many are blocked for long.
 func TestSparesComeTogetherWhereCallbacksBlock(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ running, due, batch, want int }{
-		{0, 1000, 1, 1}, {7, 1000, 1, 1}, {8, 1000, 1, 2}, {100, 1000, 1, 25}, {1000, 1000, 1, 128}, {1000, 3, 1, 3}, {1000, 300, 256, 2}, {1000, 0, 1, 1},
+	var h spareCounter
+	s := &shard{host: &h}
+	s.batch = 1
+	s.cascade.used = 1
+	for i, step := range []struct{ claimed, stay, due, most, want int }{
+		{1, 1, 1000, manySpares, 1}, {1, 1, 1000, manySpares, 2}, {2, 2, 1000, manySpares, 4}, {4, 2, 1000, manySpares, 8},
+		{8, 8, 3, manySpares, 3}, {3, 3, 1000, manySpares, 32}, {32, 32, 1000, manySpares, 64}, {64, 64, 1000, manySpares, 128},
+		{128, 128, 1000, manySpares, 128}, {128, 63, 1000, manySpares, 1}, {1, 1, 1000, manySpares, 2}, {2, 2, 1000, 1, 1},
+		{0, 0, 1000, manySpares, 1}, {1, 1, 1000, manySpares, 2}, {5, -100, 1000, manySpares, 1}, {1, 1, 0, manySpares, 1},
 	} {
-		var h spareCounter
-		s := &shard{host: &h, running: c.running, ready: c.due}
-		s.batch = c.batch
-		s.cascade.used = 1
-		s.startSpares(s.addSpares())
-		require.Equal(t, c.want, s.spares, "%+v", c)
-		require.Equal(t, c.want, h.started, "%+v", c)
+		s.counters.fired += uint64(step.claimed)
+		s.running += step.stay
+		s.ready, s.spares, h.started = step.due, 0, 0
+		s.startSpares(s.addSpares(step.most))
+		require.Equal(t, step.want, s.spares, "step %d: %+v", i, step)
+		require.Equal(t, step.want, h.started, "step %d: %+v", i, step)
+		require.Zero(t, s.addSpares(step.most), "there are spares")
 	}
 }
 

@@ -24,22 +24,32 @@ func (s *shard) kick() {
 	switch {
 	case s.manual:
 	case s.pooled:
-		s.startSpares(s.addSpares())
+		s.startSpares(s.addSpares(1)) // under the lock: those that begin may start more
 	case !s.driving && (s.calls() > 0 || s.cascade.any()):
 		s.driving = true
 		go s.resume()
 	}
 }
 
+// manySpares is the number of spares that may be started at once, where callbacks block.
+const manySpares = 128
+
 // addSpares counts the spares that have to be started, and leaves starting them to the caller, who may let go of the
-// lock before, but must do nothing that can block. It is one where there is something to do and no spare, or several
-// together where callbacks have proved slow: one for every four of them that are running. So the workers that many
-// blocking callbacks need are not started one by another.
-func (s *shard) addSpares() int {
+// lock before, but must do nothing that can block. It is one where there is something to do and no spare, or up to most
+// where callbacks are blocking just now: twice as many as the last time while at least half of what was claimed since
+// then is still being run. So the workers that many blocking callbacks need are not started one by another, and those that
+// have been blocked for long do not make a crowd of workers come for others that are quick.
+func (s *shard) addSpares(most int) int {
 	if s.spares > 0 || s.ready == 0 && !s.cascade.any() && !s.lotsReady() {
 		return 0
 	}
-	s.spares = max(1, min(s.running/4, s.calls(), 128))
+	claimed, stay := s.counters.fired-s.firedBefore, s.running-s.runningBefore
+	s.firedBefore, s.runningBefore = s.counters.fired, s.running
+	s.together = max(1, min(2*s.together, most))
+	if claimed == 0 || stay < 0 || uint64(2*stay) < claimed {
+		s.together = 1
+	}
+	s.spares = max(1, min(s.together, s.calls()))
 	return s.spares
 }
 
@@ -68,6 +78,7 @@ func (s *shard) drive() {
 		if !s.stopped {
 			s.resetAlarm()
 		}
+		s.together, s.firedBefore, s.runningBefore = 0, s.counters.fired, s.running
 		s.host.serve()
 		return
 	}

@@ -14,7 +14,7 @@ import (
 // Stop, a Reset or another worker, has the timer, and its callback, to itself.
 //
 // Nothing waits behind a callback that blocks. A lot is taken under the lock, and whoever leaves the lock
-// with one has started a spare worker. A spare that begins recalls all lots, so that what is left of them
+// with one has counted a spare worker, and starts it before the first claim. A spare that begins recalls all lots, so that what is left of them
 // is due again. Workers that come for their next lots recall one that stands still.
 //
 // A claim is entered in the books of the shard later, under the lock: by the worker when it has

@@ -60,23 +60,26 @@ type shard struct {
 	spareLot *lot       // of the worker that ended last, for the next one
 	flushed  int        // due buckets with flush set
 
-	alarm      alarm
-	wakeAt     int64 // ticks: when the alarm will go off; never if it will not
-	driving    bool  // a driver is at work and will set the alarm when it is done
-	stopped    bool
-	spares     int                 // workers that were started and have not begun
-	begun      uint                // workers that were started and have begun
-	owed       int                 // calls handed to the executor that have not begun
-	running    int                 // callbacks or batches being run
-	handing    int                 // calls of the executor under way
-	serving    int                 // workers of the default executor
-	idle       chan struct{}       // closed once nothing runs; made by Shutdown
-	relaxAt    int64               // value of armed from which an early alarm is worth correcting
-	seqs       []*[pageSize]uint64 // Manual: order of arming, for ties
-	seq        uint64
-	scratch    []uint32 // Manual: of gather
-	counters   counters
-	sinceCheck int // build tag invariants: changes since the last verify
+	alarm         alarm
+	wakeAt        int64 // ticks: when the alarm will go off; never if it will not
+	driving       bool  // a driver is at work and will set the alarm when it is done
+	stopped       bool
+	spares        int                 // workers that are counted, and started or about to be, and have not begun
+	together      int                 // spares that were started at once the last time
+	begun         uint                // workers that were started and have begun
+	owed          int                 // calls handed to the executor that have not begun
+	running       int                 // callbacks or batches being run
+	firedBefore   uint64              // counters.fired then
+	runningBefore int                 // running then
+	handing       int                 // calls of the executor under way
+	serving       int                 // workers of the default executor
+	idle          chan struct{}       // closed once nothing runs; made by Shutdown
+	relaxAt       int64               // value of armed from which an early alarm is worth correcting
+	seqs          []*[pageSize]uint64 // Manual: order of arming, for ties
+	seq           uint64
+	scratch       []uint32 // Manual: of gather
+	counters      counters
+	sinceCheck    int // build tag invariants: changes since the last verify
 
 	_ [64]byte
 }

@@ -114,12 +114,12 @@ func (w *worker[T]) work() {
 	s := w.s
 	begun := s.begun
 	if s.batch == 1 && s.lotSize > 1 && s.ready > 1 && w.takeLot() {
-		w.starts = s.addSpares()
+		w.starts = s.addSpares(manySpares)
 		w.runLot()
 	} else {
 		w.keepLot()
 		batch := w.claim()
-		w.starts = s.addSpares()
+		w.starts = s.addSpares(manySpares)
 		w.run(batch)
 	}
 	if s.begun == begun {
