@@ -1,0 +1,131 @@
+package durable
+
+import (
+	"context"
+	"sync"
+)
+
+// maxBatchBytes is the size of a batch of bodies, so that a store is not held up for long; one larger message goes alone.
+const maxBatchBytes = 1 << 20
+
+// batcher makes few calls of many: what is asked for while a call is under way goes together in the next one, up to
+// [MaxBatch] at once. So one caller alone waits for nobody, and many share a round trip or an fsync. One call is under way at a time.
+//
+// It is group commit as databases have it, with the call under way in place of a timer.
+type batcher[Q, R any] struct {
+	flush func(requests []Q) ([]R, error)
+	key   func(Q) string    // requests of one batch have different keys
+	size  func(Q) int       // bytes of a request; nil: they do not matter
+	alike func(a, b Q) bool // requests of one batch are; nil: all are
+
+	mu      sync.Mutex
+	waiting fifo[*call[Q, R]]
+	flying  bool
+}
+
+type call[Q, R any] struct {
+	request Q
+	result  R
+	err     error
+	done    chan struct{}
+	then    func(R, error) // instead of done
+}
+
+// do waits for the result of a request. Where ctx ends before, the request may still take place.
+func (b *batcher[Q, R]) do(ctx context.Context, request Q) (R, error) {
+	c := newCall[Q, R](request)
+	b.add(c)
+	return c.wait(ctx)
+}
+
+func newCall[Q, R any](request Q) *call[Q, R] {
+	return &call[Q, R]{request: request, done: make(chan struct{})}
+}
+
+func (c *call[Q, R]) wait(ctx context.Context) (R, error) {
+	select {
+	case <-c.done:
+		return c.result, c.err
+	case <-ctx.Done():
+		var zero R
+		return zero, context.Cause(ctx)
+	}
+}
+
+// send makes a request and calls then with its result, on the batcher's goroutine.
+func (b *batcher[Q, R]) send(request Q, then func(R, error)) {
+	b.add(&call[Q, R]{request: request, then: then})
+}
+
+func (b *batcher[Q, R]) add(calls ...*call[Q, R]) {
+	b.mu.Lock()
+	b.waiting.push(calls...)
+	start := !b.flying
+	b.flying = true
+	b.mu.Unlock()
+	if start {
+		go b.run()
+	}
+}
+
+// run makes calls until nothing waits.
+func (b *batcher[Q, R]) run() {
+	batch := make([]*call[Q, R], 0, MaxBatch)
+	for {
+		batch = b.take(batch[:0])
+		if len(batch) == 0 {
+			return
+		}
+		b.fly(batch)
+		clear(batch)
+	}
+}
+
+// take takes the next batch: in the order in which it was asked, up to a second request with the same key.
+func (b *batcher[Q, R]) take(batch []*call[Q, R]) []*call[Q, R] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	keys := make(map[string]struct{}, min(MaxBatch, b.waiting.len()))
+	for bytes := 0; b.waiting.len() > 0 && len(batch) < MaxBatch; {
+		c := b.waiting.first()
+		if b.alike != nil && len(batch) > 0 && !b.alike(batch[0].request, c.request) {
+			break
+		}
+		if b.size != nil {
+			if bytes += b.size(c.request); bytes > maxBatchBytes && len(batch) > 0 {
+				break
+			}
+		}
+		key := b.key(c.request)
+		if _, again := keys[key]; again {
+			break
+		}
+		keys[key] = struct{}{}
+		batch = append(batch, c)
+		b.waiting.pop()
+	}
+	if len(batch) == 0 {
+		b.flying = false
+	}
+	return batch
+}
+
+func (b *batcher[Q, R]) fly(batch []*call[Q, R]) {
+	requests := make([]Q, len(batch))
+	for i, c := range batch {
+		requests[i] = c.request
+	}
+	results, err := b.flush(requests)
+	for i, c := range batch {
+		if err != nil {
+			c.err = err
+		} else {
+			c.result = results[i]
+		}
+		if c.then != nil {
+			c.then(c.result, c.err)
+			continue
+		}
+		close(c.done)
+	}
+}

@@ -1,0 +1,149 @@
+// Command bench measures the durable queue against its targets: on Redis, with and without an append-only file, in
+// one run with hibiken/asynq on the same server, and in a file. It prints each figure beside its target.
+//
+//	go run ./durable/bench
+//
+// It starts a private redis-server on a free port of the loopback, unless -redis names one that may be emptied.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/urfave/cli/v3"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// settings are the sizes of the workloads.
+type settings struct {
+	redis    string
+	messages int
+	seconds  int
+	skip     map[string]bool
+	progress io.Writer
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	app := &cli.Command{
+		Name: "bench", Usage: "measure the durable queue against its targets", Writer: stdout, ErrWriter: stderr,
+		HideHelpCommand: true,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "redis", Usage: "`ADDRESS` of a server that may be emptied; empty: start one"},
+			&cli.IntFlag{Name: "messages", Value: 200_000, Usage: "of each throughput, 1,000 to 10,000,000"},
+			&cli.IntFlag{Name: "seconds", Value: 10, Usage: "that lateness and idling are measured for, 1 to 600"},
+			&cli.StringSliceFlag{Name: "skip", Usage: "`PART` to leave out: redis, aof, asynq, file"},
+		},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			s := settings{redis: c.String("redis"), messages: c.Int("messages"), seconds: c.Int("seconds"), skip: make(map[string]bool), progress: stderr}
+			switch {
+			case c.Args().Present():
+				return fmt.Errorf("unexpected argument %q: there are only options", c.Args().First())
+			case s.messages < 1000 || s.messages > 10_000_000:
+				return fmt.Errorf("-messages %d: 1,000 to 10,000,000 are accepted", s.messages)
+			case s.seconds < 1 || s.seconds > 600:
+				return fmt.Errorf("-seconds %d: 1 to 600 are accepted", s.seconds)
+			}
+			for _, part := range c.StringSlice("skip") {
+				if !strings.Contains(" redis aof asynq file ", " "+part+" ") {
+					return fmt.Errorf("-skip %q: redis, aof, asynq and file are accepted", part)
+				}
+				s.skip[part] = true
+			}
+			return measure(ctx, s, stdout)
+		},
+	}
+	return app.Run(ctx, args)
+}
+
+// row is a figure beside its target.
+type row struct {
+	name, target, figure, verdict string
+}
+
+type results struct {
+	rows     []row
+	progress io.Writer
+}
+
+// add notes a figure that has to be at least, or at most, its target.
+func (r *results) add(name string, figure, target float64, most bool, format func(float64) string) {
+	sign, ok := "≥ ", figure >= target
+	if most {
+		sign, ok = "≤ ", figure <= target
+	}
+	verdict := "reached"
+	if !ok {
+		verdict = "NOT reached"
+	}
+	r.put(row{name, sign + format(target), format(figure), verdict})
+}
+
+func (r *results) note(name, figure string) { r.put(row{name, "–", figure, ""}) }
+
+func (r *results) put(w row) {
+	r.rows = append(r.rows, w)
+	fmt.Fprintf(r.progress, "%-60s %14s %s\n", w.name, w.figure, w.verdict)
+}
+
+func (r *results) write(out io.Writer) {
+	t := table.NewWriter()
+	t.SetStyle(table.StyleLight)
+	t.AppendHeader(table.Row{"figure", "target", "measured", "verdict"})
+	for _, w := range r.rows {
+		t.AppendRow(table.Row{w.name, w.target, w.figure, w.verdict})
+	}
+	fmt.Fprintln(out, t.Render())
+}
+
+func perSecond(f float64) string { return fmt.Sprintf("%.1fk/s", f/1000) }
+func millis(f float64) string    { return fmt.Sprintf("%.2f ms", f) }
+func plain(f float64) string     { return fmt.Sprintf("%.4g", f) }
+func bytesOf(f float64) string   { return fmt.Sprintf("%.0f B", f) }
+
+// measure runs all parts and prints their table.
+func measure(ctx context.Context, s settings, stdout io.Writer) error {
+	r := &results{progress: s.progress}
+	for _, part := range []struct {
+		name string
+		run  func(context.Context, settings, *results) error
+	}{{"redis", redisPart}, {"aof", aofPart}, {"file", filePart}} {
+		if s.skip[part.name] {
+			continue
+		}
+		if err := part.run(ctx, s, r); err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
+	}
+	fmt.Fprintf(stdout, "%s/%s, %d processors, %s, commit %s, %s\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), commit(), time.Now().Format(time.DateOnly))
+	r.write(stdout)
+	return nil
+}
+
+func commit() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value[:min(7, len(s.Value))]
+		}
+	}
+	return "unknown"
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/redisstore"
+)
+
+// redisPart measures on a server that keeps nothing on disk, and asynq on the same.
+func redisPart(ctx context.Context, s settings, r *results) error {
+	srv, err := startServer(ctx, s.redis)
+	if err != nil {
+		return err
+	}
+	defer srv.close()
+	store, err := redisstore.New(srv.client, redisstore.Options{})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	for _, step := range []func(context.Context, settings, *results, *server, durable.Store) error{
+		memory, enqueueAndDeliver, steadyLateness, idle,
+	} {
+		if err := srv.client.FlushAll(ctx).Err(); err != nil {
+			return err
+		}
+		if err := step(ctx, s, r, srv, store); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// memory measures bytes of the server for each message.
+func memory(ctx context.Context, s settings, r *results, srv *server, store durable.Store) error {
+	q, err := openQueue(ctx, store, "memory")
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	before, err := srv.info(ctx, "memory", "used_memory")
+	if err != nil {
+		return err
+	}
+	speed, err := rate(s.messages, func() error { return enqueueBatches(ctx, q, s.messages, far) })
+	if err != nil {
+		return err
+	}
+	after, err := srv.info(ctx, "memory", "used_memory")
+	if err != nil {
+		return err
+	}
+	r.add("Redis: enqueue, in batches", speed, 120_000, false, perSecond)
+	r.add("Redis: memory of a message with a body of 128 bytes", (after-before)/float64(s.messages), 400, true, bytesOf)
+	return nil
+}
+
+// enqueueAndDeliver measures many callers, and delivery with acknowledgement, and asynq's beside it.
+func enqueueAndDeliver(ctx context.Context, s settings, r *results, srv *server, store durable.Store) error {
+	q, err := openQueue(ctx, store, "callers")
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	enqueued, err := rate(s.messages, func() error { return enqueueOne(ctx, q, s.messages, callers) })
+	if err != nil {
+		return err
+	}
+	r.add("Redis: enqueue, 64 callers, one by one", enqueued, 60_000, false, perSecond)
+	delivered, err := deliverRate(ctx, s, store)
+	if err != nil {
+		return err
+	}
+	r.add("Redis: deliver and acknowledge", delivered, 60_000, false, perSecond)
+	if s.skip["asynq"] {
+		return nil
+	}
+	if err := srv.client.FlushAll(ctx).Err(); err != nil {
+		return err
+	}
+	theirs, err := asynqRates(ctx, srv.addr, s.messages/4)
+	if err != nil {
+		return err
+	}
+	r.note("asynq: enqueue, 64 callers, one by one", perSecond(theirs.enqueue))
+	r.note("asynq: deliver and acknowledge", perSecond(theirs.deliver))
+	r.add("Redis: deliver and acknowledge, ratio to asynq", delivered/theirs.deliver, 4, false, plain)
+	return nil
+}
+
+// deliverRate enqueues messages that are due at once and measures how quickly they are delivered.
+func deliverRate(ctx context.Context, s settings, store durable.Store) (float64, error) {
+	q, err := openQueue(ctx, store, "deliver")
+	if err != nil {
+		return 0, err
+	}
+	defer q.Close()
+	if err := enqueueBatches(ctx, q, s.messages, 0); err != nil {
+		return 0, err
+	}
+	return rate(s.messages, func() error { return drain(ctx, q, s.messages, nil) })
+}
+
+// steadyLateness measures lateness at 10,000 messages a second, on this machine's clock, which is the server's too.
+func steadyLateness(ctx context.Context, s settings, r *results, srv *server, store durable.Store) error {
+	const perSec = 10_000
+	q, err := openQueue(ctx, store, "late")
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	l := newLateness()
+	done := make(chan error, 1)
+	go func() {
+		done <- drain(ctx, q, perSec*s.seconds, func(d *durable.Delivery) { l.add(time.Since(d.Due)) })
+	}()
+	time.Sleep(time.Second)
+	err = steady(ctx, perSec, s.seconds, func(at time.Time) error {
+		_, err := q.Enqueue(ctx, durable.Message{Body: body(), At: at})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := <-done; err != nil {
+		return err
+	}
+	r.add("Redis: lateness at 10k/s, p50", l.ms(50), 1, true, millis)
+	r.add("Redis: lateness at 10k/s, p99", l.ms(99), 5, true, millis)
+	r.add("Redis: lateness at 10k/s, p99.9", l.ms(99.9), 20, true, millis)
+	r.add("Redis: early", float64(l.early), 0, true, plain)
+	if s.skip["asynq"] {
+		return nil
+	}
+	return asynqLateness(ctx, srv, s, r)
+}
+
+// idle counts the commands of a consumer that waits for a far message.
+func idle(ctx context.Context, s settings, r *results, srv *server, store durable.Store) error {
+	q, err := openQueue(ctx, store, "idle")
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	if err := enqueueBatches(ctx, q, 1000, far); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		done <- q.Consume(ctx, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
+	}()
+	time.Sleep(3 * time.Second)
+	before, err := srv.calls(ctx)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	time.Sleep(time.Duration(s.seconds) * time.Second)
+	after, err := srv.calls(ctx)
+	if err != nil {
+		return err
+	}
+	elapsed := time.Since(start).Seconds()
+	cancel()
+	r.add("Redis: idle, calls a second for each partition", (after-before)/elapsed/partitions, 2, true, plain)
+	return <-done
+}
+
+// aofPart measures with an append-only file that is synced each second.
+func aofPart(ctx context.Context, s settings, r *results) error {
+	if s.redis != "" {
+		r.note("Redis everysec: not measured on a server that was named", "–")
+		return nil
+	}
+	srv, err := startServer(ctx, "", "--appendonly", "yes", "--appendfsync", "everysec")
+	if err != nil {
+		return err
+	}
+	defer srv.close()
+	store, err := redisstore.New(srv.client, redisstore.Options{})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	q, err := openQueue(ctx, store, "aof")
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	enqueued, err := rate(s.messages, func() error { return enqueueBatches(ctx, q, s.messages, far) })
+	if err != nil {
+		return err
+	}
+	r.add("Redis everysec: enqueue, in batches", enqueued, 80_000, false, perSecond)
+	delivered, err := deliverRate(ctx, s, store)
+	if err != nil {
+		return err
+	}
+	r.add("Redis everysec: deliver and acknowledge", delivered, 40_000, false, perSecond)
+	return nil
+}

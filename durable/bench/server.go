@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// server is a Redis to be measured on.
+type server struct {
+	client *redis.Client
+	addr   string
+	close  func()
+}
+
+// startServer starts a private server, or takes and empties the one that is named.
+func startServer(ctx context.Context, named string, options ...string) (*server, error) {
+	if named != "" {
+		s := &server{addr: named, client: redis.NewClient(&redis.Options{Addr: named, PoolSize: 64})}
+		s.close = func() { _ = s.client.Close() }
+		return s, s.client.FlushAll(ctx).Err()
+	}
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, fmt.Errorf("no redis-server is installed (%w); name a server with -redis", err)
+	}
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	args := append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--maxmemory-policy", "noeviction"}, options...)
+	cmd := exec.Command(path, args...)
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	s := &server{addr: fmt.Sprintf("127.0.0.1:%d", port)}
+	s.client = redis.NewClient(&redis.Options{Addr: s.addr, PoolSize: 64})
+	s.close = func() {
+		_ = s.client.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		_ = os.RemoveAll(dir)
+	}
+	for range 100 {
+		if err = s.client.Ping(ctx).Err(); err == nil {
+			return s, nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	s.close()
+	return nil, fmt.Errorf("redis-server does not answer: %w", err)
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	a, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		return 0, errors.New("no TCP address")
+	}
+	return a.Port, nil
+}
+
+// info reads a number from a section of INFO.
+func (s *server) info(ctx context.Context, section, field string) (float64, error) {
+	text, err := s.client.Info(ctx, section).Result()
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), field+":"); ok {
+			return strconv.ParseFloat(value, 64)
+		}
+	}
+	return 0, fmt.Errorf("INFO %s has no %s", section, field)
+}
+
+// calls is the number of commands that the server has been given, those of scripts not counted.
+func (s *server) calls(ctx context.Context) (float64, error) {
+	text, err := s.client.Info(ctx, "commandstats").Result()
+	if err != nil {
+		return 0, err
+	}
+	sum := 0.0
+	for line := range strings.Lines(text) {
+		name, rest, ok := strings.Cut(strings.TrimSpace(line), ":calls=")
+		if !ok {
+			continue
+		}
+		switch strings.TrimPrefix(name, "cmdstat_") {
+		case "eval", "evalsha", "subscribe", "ssubscribe", "ping":
+			n, err := strconv.ParseFloat(rest[:strings.IndexByte(rest+",", ',')], 64)
+			if err != nil {
+				return 0, err
+			}
+			sum += n
+		}
+	}
+	return sum, nil
+}

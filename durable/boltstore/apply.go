@@ -1,0 +1,176 @@
+package boltstore
+
+import (
+	"context"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// apply makes a transition of each message, in a transaction.
+func (w *partitionWriter) apply(b *durable.Batch, limits deadLimits) ([]durable.Outcome, error) {
+	outcomes := make([]durable.Outcome, len(b.Changes))
+	for i := range b.Changes {
+		c := &b.Changes[i]
+		step := w.exhume
+		switch b.Op {
+		case durable.OpAck, durable.OpRetry, durable.OpBury, durable.OpRelease:
+			step = w.end
+		case durable.OpCancel, durable.OpReschedule:
+			step = w.intervene
+		}
+		status, err := step(b.Op, c, w.get(c.ID))
+		if err != nil {
+			return nil, err
+		}
+		outcomes[i] = durable.Outcome{Status: status, Now: w.now}
+	}
+	return outcomes, w.trimDead(limits)
+}
+
+// leaseOf is a copy of the lease of a message, if it has one. It belongs to the group of the committer, so nobody changes it but a claim
+// of what was scheduled.
+func (w *partitionWriter) leaseOf(id string) (lease, bool) {
+	w.p.mu.Lock()
+	defer w.p.mu.Unlock()
+	if l := w.p.leases[id]; l != nil {
+		return *l, true
+	}
+	return lease{}, false
+}
+
+func (w *partitionWriter) isFiring(id string) bool {
+	l, ok := w.leaseOf(id)
+	return ok && l.firing
+}
+
+// end ends the lease of a message that has begun, as its holder wishes.
+func (w *partitionWriter) end(op durable.Op, c *durable.Change, r *record) (durable.Status, error) {
+	switch {
+	case op == durable.OpAck && (r == nil || r.State != durable.StateScheduled):
+		return durable.StatusNotFound, nil
+	case w.isRepeated(op, c, r):
+		return durable.StatusDone, nil
+	}
+	l, ok := w.leaseOf(c.ID)
+	if !ok || r == nil || r.State != durable.StateScheduled || c.Token == 0 || l.token != c.Token || !l.firing && op != durable.OpRelease {
+		return durable.StatusLeaseLost, nil
+	}
+	if err := w.begun.Delete([]byte(c.ID)); err != nil {
+		return 0, err
+	}
+	is := *r
+	is.Token, is.last, is.suspect = c.Token, op, false
+	switch op {
+	case durable.OpAck:
+		w.state.acked++
+		return durable.StatusDone, w.move(r, nil, effect{})
+	case durable.OpRetry:
+		w.state.retried++
+		is.Attempts, is.Reason, is.Due = counted(is.Attempts), cutReason(c.Reason), after(w.now, c.Delay)
+	case durable.OpBury:
+		is.Attempts, is.Reason = counted(is.Attempts), cutReason(c.Reason)
+		w.die(&is)
+	case durable.OpRelease:
+		w.dirty = true
+		w.effects = append(w.effects, effect{id: c.ID, was: r.Due, is: r.Due, released: former{c.Token, op}})
+		return durable.StatusDone, nil
+	}
+	return durable.StatusDone, w.move(r, &is, effect{})
+}
+
+// isRepeated reports whether a transition has taken place already, and nothing after it.
+func (w *partitionWriter) isRepeated(op durable.Op, c *durable.Change, r *record) bool {
+	w.p.mu.Lock()
+	defer w.p.mu.Unlock()
+	if r == nil || c.Token == 0 || w.p.leases[c.ID] != nil && w.p.leases[c.ID].due == r.Due {
+		return false
+	}
+	if f, ok := w.p.former[c.ID]; ok {
+		return f == former{c.Token, op}
+	}
+	return r.Token == c.Token && r.last == op
+}
+
+// die makes a record that of a dead letter.
+func (w *partitionWriter) die(r *record) {
+	r.State, r.Died, r.suspect, r.replayed = durable.StateDead, floor(w.now), false, false
+	w.state.buried++
+}
+
+// intervene cancels or reschedules a message that has not begun. Who has claimed it loses his lease.
+func (w *partitionWriter) intervene(op durable.Op, c *durable.Change, r *record) (durable.Status, error) {
+	switch {
+	case r == nil || r.State != durable.StateScheduled:
+		return durable.StatusNotFound, nil
+	case w.isFiring(c.ID):
+		return durable.StatusFiring, nil
+	case op == durable.OpCancel:
+		w.state.cancelled++
+		return durable.StatusDone, w.move(r, nil, effect{})
+	}
+	is := *r
+	is.last, is.Due = 0, dueAt(w.now, c.At, c.Delay)
+	if l, ok := w.leaseOf(c.ID); ok {
+		is.Token = l.token
+	}
+	return durable.StatusDone, w.move(r, &is, effect{})
+}
+
+// exhume replays or purges a dead letter.
+func (w *partitionWriter) exhume(op durable.Op, c *durable.Change, r *record) (durable.Status, error) {
+	switch {
+	case r != nil && r.replayed && op == durable.OpReplay:
+		return durable.StatusDone, nil // a repetition, be it that the message has been claimed since
+	case r == nil || r.State != durable.StateDead:
+		return durable.StatusNotFound, nil
+	case op == durable.OpPurge:
+		return durable.StatusDone, w.move(r, nil, effect{})
+	}
+	is := *r
+	is.State, is.Due, is.Died = durable.StateScheduled, after(w.now, c.Delay), 0
+	is.Attempts, is.Crashes, is.last, is.replayed = 0, 0, 0, true
+	return durable.StatusDone, w.move(r, &is, effect{})
+}
+
+// applyInMemory makes transitions that need no commit. It is not done where there is one that does: a release of what
+// has begun.
+func (b *backend) applyInMemory(ctx context.Context, p *partition, batch *durable.Batch) (outcomes []durable.Outcome, done bool, err error) {
+	for {
+		p.mu.Lock()
+		wait := p.busyWith(batch.Changes)
+		if wait == nil {
+			break
+		}
+		p.mu.Unlock()
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, false, context.Cause(ctx)
+		}
+		if err := b.store.usable(ctx); err != nil {
+			return nil, false, err
+		}
+	}
+	head := p.head
+	outcomes, done = p.leaseChanges(b.store.options.Now(), batch)
+	p.hint(head)
+	noted := len(p.notes) > 0
+	p.mu.Unlock()
+	if noted && batch.Op == durable.OpBegin {
+		b.store.commits.note(p)
+	}
+	return outcomes, done, nil
+}
+
+// busyWith is closed when the commit is over that touches one of the messages; nil if there is none.
+func (p *partition) busyWith(changes []durable.Change) <-chan struct{} {
+	for i := range changes {
+		if _, busy := p.busy[changes[i].ID]; busy {
+			if p.settled == nil {
+				p.settled = make(chan struct{})
+			}
+			return p.settled
+		}
+	}
+	return nil
+}

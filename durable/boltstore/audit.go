@@ -1,0 +1,213 @@
+package boltstore
+
+import (
+	"context"
+	"slices"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	bolt "go.etcd.io/bbolt"
+)
+
+// Audit walks over records and sets in steps of a thousand, each of which sees one moment, so that other calls go on. It is O(n log n). What looks
+// wrong is looked at again in the transaction that repairs it. A damaged record counts as one in no set, and is left alone: it may be all
+// that tells what was lost.
+func (b *backend) Audit(ctx context.Context, partition int, repair bool) (report durable.AuditReport, err error) {
+	a := audit{b: b, partition: partition, repair: repair}
+	for _, s := range []sweep{
+		{a.readmit, recordsOf, recordID, orphan, &report.Orphans, &report.Records},
+		{a.dropIndex, indexOf, keyID, strayIndex, &report.Strays, nil},
+		{a.dropDead, deadOf, keyID, strayDead, &report.Strays, nil},
+		{a.dropNote, begunOf, recordID, strayNote, &report.Strays, nil},
+	} {
+		if err := a.walk(ctx, s, &report.Repaired); err != nil {
+			return durable.AuditReport{}, err
+		}
+	}
+	return report, a.walkLeases(ctx, &report)
+}
+
+// auditStep is the number of keys in one transaction.
+const auditStep = 1024
+
+type audit struct {
+	b         *backend
+	partition int
+	repair    bool
+}
+
+// sweep is a walk over one bucket.
+type sweep struct {
+	mend   func(w *partitionWriter, k []byte) error
+	bucket func(buckets) *bolt.Bucket
+	id     func(k []byte) string // of the message of a key
+	wrong  func(parts buckets, k, v []byte) bool
+	found  *int64
+	seen   *int64 // nil: of no interest
+}
+
+func recordsOf(b buckets) *bolt.Bucket { return b.records }
+func indexOf(b buckets) *bolt.Bucket   { return b.index }
+func deadOf(b buckets) *bolt.Bucket    { return b.dead }
+func begunOf(b buckets) *bolt.Bucket   { return b.begun }
+
+func recordID(k []byte) string { return string(k) }
+
+func keyID(b []byte) string {
+	k, _ := parseKey(b)
+	return k.id
+}
+
+func (a *audit) walk(ctx context.Context, s sweep, repaired *int64) error {
+	var from []byte
+	for more := true; more; {
+		var faults [][]byte
+		err := a.b.view(ctx, a.partition, func(_ *partition, parts buckets) error {
+			c := s.bucket(parts).Cursor()
+			k, v := c.Seek(from)
+			for n := 0; k != nil && n < auditStep && len(faults) < durable.MaxBatch; n++ {
+				if s.seen != nil {
+					*s.seen++
+				}
+				if s.wrong(parts, k, v) {
+					faults = append(faults, slices.Clone(k))
+				}
+				k, v = c.Next()
+			}
+			from, more = slices.Clone(k), k != nil
+			return nil
+		})
+		*s.found += int64(len(faults))
+		if err == nil && a.repair && len(faults) > 0 {
+			err = a.mend(ctx, s, faults, repaired)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mend repairs what is still wrong, in one transaction.
+func (a *audit) mend(ctx context.Context, s sweep, faults [][]byte, repaired *int64) error {
+	r := &request{p: a.b.queue.partitions[a.partition]}
+	for _, k := range faults {
+		r.ids = append(r.ids, s.id(k))
+	}
+	n := int64(0)
+	r.run = func(w *partitionWriter) error {
+		n = 0
+		for _, k := range faults {
+			v := s.bucket(w.buckets).Get(k)
+			if v == nil || !s.wrong(w.buckets, k, v) || w.damaged(s, k, v) {
+				continue
+			}
+			w.dirty, w.dead = true, true
+			if err := s.mend(w, k); err != nil {
+				return err
+			}
+			n++
+		}
+		return nil
+	}
+	err := a.b.store.commits.do(ctx, r)
+	if err == nil {
+		*repaired += n
+	}
+	return err
+}
+
+// damaged reports whether a value is a record that cannot be read.
+func (w *partitionWriter) damaged(s sweep, k, v []byte) bool {
+	if s.bucket(w.buckets) != w.records {
+		return false
+	}
+	_, err := decode(string(k), v)
+	return err != nil
+}
+
+// setKey is where a record must stand.
+func setKey(parts buckets, r *record) (set *bolt.Bucket, k key) {
+	if r.State == durable.StateDead {
+		return parts.dead, key{r.Died, r.ID}
+	}
+	return parts.index, key{r.Due, r.ID}
+}
+
+func orphan(parts buckets, id, value []byte) bool {
+	r, err := decode(string(id), value)
+	if err != nil {
+		return true
+	}
+	set, k := setKey(parts, &r)
+	return set.Get(k.bytes()) == nil
+}
+
+func strayIndex(parts buckets, k, _ []byte) bool { return stray(parts, k, durable.StateScheduled) }
+func strayDead(parts buckets, k, _ []byte) bool  { return stray(parts, k, durable.StateDead) }
+
+func stray(parts buckets, b []byte, state durable.State) bool {
+	k, ok := parseKey(b)
+	if !ok {
+		return true
+	}
+	value := parts.records.Get([]byte(k.id))
+	if value == nil {
+		return true
+	}
+	r, err := decode(k.id, value)
+	if err != nil {
+		return false // counted as an orphan
+	}
+	_, right := setKey(parts, &r)
+	return r.State != state || right != k
+}
+
+func strayNote(parts buckets, id, _ []byte) bool { return parts.records.Get(id) == nil }
+
+// readmit puts a record into its set.
+func (a *audit) readmit(w *partitionWriter, id []byte) error {
+	r := w.get(string(id))
+	set, k := setKey(w.buckets, r)
+	if r.State == durable.StateScheduled {
+		w.effects = append(w.effects, effect{id: r.ID, is: r.Due})
+	}
+	return set.Put(k.bytes(), empty)
+}
+
+func (a *audit) dropIndex(w *partitionWriter, b []byte) error {
+	if k, ok := parseKey(b); ok {
+		kept := w.get(k.id) != nil
+		if !kept {
+			w.state.records-- // it was counted
+		}
+		w.effects = append(w.effects, effect{id: k.id, was: k.at, keepsLease: kept})
+	}
+	return w.index.Delete(b)
+}
+
+func (a *audit) dropDead(w *partitionWriter, b []byte) error {
+	if k, ok := parseKey(b); ok && w.get(k.id) == nil {
+		w.state.records--
+		w.state.dead--
+	}
+	return w.buckets.dead.Delete(b)
+}
+
+func (a *audit) dropNote(w *partitionWriter, id []byte) error { return w.begun.Delete(id) }
+
+// walkLeases finds leases of messages that are gone.
+func (a *audit) walkLeases(ctx context.Context, report *durable.AuditReport) error {
+	return a.b.view(ctx, a.partition, func(p *partition, parts buckets) error {
+		for id := range p.leases {
+			if parts.records.Get([]byte(id)) != nil {
+				continue
+			}
+			report.Strays++
+			if _, busy := p.busy[id]; a.repair && !busy {
+				p.dropLease(id)
+				report.Repaired++
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,124 @@
+package boltstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// backend is a queue as one of those sees it who have opened it.
+type backend struct {
+	store  *Store
+	queue  *queue
+	limits deadLimits
+}
+
+var _ durable.Backend = (*backend)(nil)
+
+func (b *backend) Partitions() int { return len(b.queue.partitions) }
+
+// enter is what each call begins with.
+func (b *backend) enter(ctx context.Context, index int) (*partition, error) {
+	if err := b.store.usable(ctx); err != nil {
+		return nil, err
+	}
+	if index < 0 || index >= len(b.queue.partitions) {
+		return nil, fmt.Errorf("boltstore: %w partition %d: 0 to %d are accepted", durable.ErrInvalid, index, len(b.queue.partitions)-1)
+	}
+	return b.queue.partitions[index], nil
+}
+
+func checkSize(what string, n int) error {
+	if n > durable.MaxBatch {
+		return fmt.Errorf("boltstore: %w %s of %d messages: up to %d are accepted", durable.ErrInvalid, what, n, durable.MaxBatch)
+	}
+	return nil
+}
+
+// Put waits for a commit, which all that is put, acknowledged and so on at the same time shares. It is O(log n) for each message. Where the file
+// cannot grow it is [durable.ErrFull].
+func (b *backend) Put(ctx context.Context, put durable.Put) ([]durable.Status, error) {
+	if err := checkSize("put", len(put.Items)); err != nil {
+		return nil, err
+	}
+	for i := range put.Items {
+		if n := len(put.Items[i].ID); n < 1 || n > durable.MaxID {
+			return nil, fmt.Errorf("boltstore: %w id %.40q: it has %d bytes; 1 to %d are accepted",
+				durable.ErrInvalid, put.Items[i].ID, n, durable.MaxID)
+		}
+	}
+	if n := len(put.Producer); n > maxProducer {
+		return nil, fmt.Errorf("boltstore: %w producer %.40q…: it has %d bytes; up to %d are accepted", durable.ErrInvalid, put.Producer, n, maxProducer)
+	}
+	p, err := b.enter(ctx, put.Partition)
+	if err != nil || len(put.Items) == 0 {
+		return nil, err
+	}
+	r := &request{p: p, ids: make([]string, len(put.Items)), grows: true}
+	for i := range put.Items {
+		r.ids[i] = put.Items[i].ID
+		r.bytes += len(put.Items[i].Body)
+	}
+	var statuses []durable.Status
+	r.run = func(w *partitionWriter) (err error) {
+		statuses, r.refused, err = w.put(&put)
+		return err
+	}
+	if err := b.store.commits.do(ctx, r); err != nil {
+		return nil, err
+	}
+	return statuses, nil
+}
+
+// Apply waits for a commit as [backend.Put] does, but for Begin, Extend, and Release of what has not begun: these wait only where a
+// commit of the same message is under way.
+func (b *backend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Outcome, error) {
+	if batch.Op < durable.OpBegin || batch.Op > durable.OpPurge {
+		return nil, fmt.Errorf("boltstore: %w transition %d: %d to %d are accepted", durable.ErrInvalid, batch.Op, durable.OpBegin, durable.OpPurge)
+	}
+	if err := checkSize(fmt.Sprintf("transition %d", batch.Op), len(batch.Changes)); err != nil {
+		return nil, err
+	}
+	p, err := b.enter(ctx, batch.Partition)
+	if err != nil || len(batch.Changes) == 0 {
+		return nil, err
+	}
+	switch batch.Op {
+	case durable.OpBegin, durable.OpExtend, durable.OpRelease:
+		outcomes, done, err := b.applyInMemory(ctx, p, &batch)
+		if done || err != nil {
+			return outcomes, err
+		}
+	}
+	r := &request{p: p, ids: make([]string, len(batch.Changes)), grows: batch.Op == durable.OpReplay}
+	for i := range batch.Changes {
+		r.ids[i] = batch.Changes[i].ID
+	}
+	var outcomes []durable.Outcome
+	r.run = func(w *partitionWriter) (err error) {
+		outcomes, err = w.apply(&batch, b.limits)
+		return err
+	}
+	if err := b.store.commits.do(ctx, r); err != nil {
+		return nil, err
+	}
+	return outcomes, nil
+}
+
+// Heartbeat is O(m log m) for m members.
+func (b *backend) Heartbeat(ctx context.Context, member string, ttl time.Duration) ([]string, error) {
+	if err := b.store.usable(ctx); err != nil {
+		return nil, err
+	}
+	return b.queue.members.beat(b.store.options.Now(), member, ttl), nil
+}
+
+// Watch keeps 256 hints that nobody has received; others are lost.
+func (b *backend) Watch(ctx context.Context) (<-chan durable.Hint, error) {
+	if err := b.store.usable(ctx); err != nil {
+		return nil, err
+	}
+	return b.queue.hints.watch(ctx), nil
+}

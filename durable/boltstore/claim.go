@@ -1,0 +1,136 @@
+package boltstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	bolt "go.etcd.io/bbolt"
+)
+
+// Claim ends at most [durable.MaxBatch] leases. Where more are over, Claimed.Lease is not later than Claimed.Now, and the next call goes on. It
+// waits for a commit where something that had begun has crashed, or dead letters are to go; otherwise it writes nothing, and waits at most for a
+// commit under way. It is O(log n) for each lease that it ends and each message that it claims, however many are leased.
+//
+// Where the disk is full, claiming goes on: what needs a commit is done by a later claim.
+func (b *backend) Claim(ctx context.Context, claim durable.Claim) (durable.Claimed, error) {
+	if claim.Max < 0 || claim.Max > durable.MaxBatch {
+		return durable.Claimed{}, fmt.Errorf("boltstore: %w Claim.Max %d: 0 to %d are accepted", durable.ErrInvalid, claim.Max, durable.MaxBatch)
+	}
+	p, err := b.enter(ctx, claim.Partition)
+	if err != nil {
+		return durable.Claimed{}, err
+	}
+	p.mu.Lock()
+	now := b.store.options.Now()
+	head := p.head
+	firing := p.endLeases(now)
+	write := len(firing) > 0 || p.state.tokens-p.token <= durable.MaxBatch || p.tooManyDead(now, b.limits)
+	p.mu.Unlock()
+	if write {
+		if err := b.judge(ctx, p, firing, claim.MaxCrashes); err != nil {
+			return durable.Claimed{}, err
+		}
+	}
+	claimed, suspects, err := b.take(ctx, p, now, &claim, head)
+	if err == nil && len(suspects) > 0 {
+		err = b.judge(ctx, p, suspects, claim.MaxCrashes)
+	}
+	if err != nil {
+		return durable.Claimed{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ends.len() > 0 {
+		claimed.Lease = max(1, p.ends.first().end)
+	}
+	return claimed, nil
+}
+
+// judge makes the request that counts crashes and trims dead letters.
+func (b *backend) judge(ctx context.Context, p *partition, ids []string, maxCrashes int) error {
+	r := &request{p: p, ids: ids}
+	r.run = func(w *partitionWriter) error { return w.judge(ids, maxCrashes, b.limits) }
+	err := b.store.commits.do(ctx, r)
+	if errors.Is(err, durable.ErrFull) {
+		return nil
+	}
+	return err
+}
+
+// take leases messages. Those that are dead now, as they have crashed the process too often, are leased to nobody and returned.
+func (b *backend) take(ctx context.Context, p *partition, now time.Time, claim *durable.Claim, head durable.Instant) (
+	claimed durable.Claimed, suspects []string, err error,
+) {
+	err = b.store.read(ctx, func(tx *bolt.Tx) error {
+		parts, err := p.q.buckets(tx, p.index)
+		if err != nil {
+			return err
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		t := taking{p: p, now: now, claim: claim, buckets: parts, scan: scan{p: p, index: parts.index}}
+		t.run()
+		p.hint(head)
+		claimed, suspects = durable.Claimed{Records: t.records, Now: now, Next: p.head}, t.suspects
+		return nil
+	})
+	return claimed, suspects, err
+}
+
+// taking is a claim under way, within a transaction and under partition.mu.
+type taking struct {
+	p        *partition
+	now      time.Time
+	claim    *durable.Claim
+	buckets  buckets
+	scan     scan
+	records  []durable.Record
+	size     int
+	suspects []string
+}
+
+func (t *taking) run() {
+	horizon := floor(t.now).Add(t.claim.Horizon)
+	for len(t.records)+len(t.suspects) < t.claim.Max {
+		k, ok := t.scan.first()
+		if !ok || k.at > horizon {
+			break
+		}
+		r, err := decode(k.id, t.buckets.records.Get([]byte(k.id)))
+		if err != nil || r.State != durable.StateScheduled || r.Due != k.at {
+			t.scan.pass(k) // damaged, or a key without a record: Audit tells
+			continue
+		}
+		if !t.take(k, &r) {
+			break
+		}
+	}
+	k, _ := t.scan.first()
+	t.p.head, t.p.headKnown = k.at, true
+}
+
+// take leases one message, false if it is too large for this claim.
+func (t *taking) take(k key, r *record) bool {
+	p := t.p
+	if r.suspect && t.claim.MaxCrashes > 0 && r.Crashes >= t.claim.MaxCrashes {
+		t.suspects = append(t.suspects, k.id)
+		t.scan.pass(k)
+		p.addLease(&lease{id: k.id, due: k.at}) // it has ended, so another claim does this again if the commit fails
+		return true
+	}
+	t.size += len(r.Body)
+	if t.size > t.claim.MaxBytes && len(t.records) > 0 {
+		return false
+	}
+	t.scan.pass(k)
+	p.token++
+	l := &lease{id: k.id, due: k.at, token: p.token, end: leaseEnd(t.now, k.at, t.claim.Visibility)}
+	p.addLease(l)
+	out := r.export()
+	out.State, out.Token, out.LeaseEnd = durable.StateLeased, l.token, l.end
+	t.records = append(t.records, out)
+	return true
+}

@@ -1,0 +1,264 @@
+package boltstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	bolt "go.etcd.io/bbolt"
+)
+
+// committer writes for all queues of a store. What arrives while a commit is under way goes together in the next one, so a commit
+// costs two fsyncs for however many wait; that is group commit as databases have it.
+//
+// No two requests of a group touch the same message, and what a group touches is busy until it is safe: a Begin of it waits. So a request decides by
+// the memory and the file as of the last commit, and the memory changes when the commit has succeeded, under Store.view.
+type committer struct {
+	store *Store
+
+	mu      sync.Mutex
+	wake    sync.Cond
+	waiting []*request
+	noting  map[*partition]struct{} // those with notes
+	closed  bool
+	last    int // requests of the last group
+	done    chan struct{}
+}
+
+// A group has at most so many messages, and so many bytes of bodies unless one request alone has more.
+const (
+	groupMessages = 16 * durable.MaxBatch
+	groupBytes    = 16 << 20
+)
+
+// request is a change of a partition.
+type request struct {
+	p     *partition
+	ids   []string // that it touches
+	bytes int
+	grows bool // it stores something new, so it is what is refused first where there is no space
+
+	// run makes the change, in a transaction. It may run twice. What it refuses goes to refused before it has written anything; an error
+	// is one of the transaction.
+	run     func(w *partitionWriter) error
+	refused error
+	err     error
+	done    chan struct{}
+}
+
+func (c *committer) start(s *Store) {
+	c.store, c.noting, c.done = s, make(map[*partition]struct{}), make(chan struct{})
+	c.wake.L = &c.mu
+	go c.run()
+}
+
+func (c *committer) stop() {
+	c.mu.Lock()
+	c.closed = true
+	c.wake.Signal()
+	c.mu.Unlock()
+	c.wait()
+}
+
+func (c *committer) wait() { <-c.done }
+
+// do waits until a request is safe, or was refused. Where ctx ends before, it may take place all the same.
+func (c *committer) do(ctx context.Context, r *request) error {
+	r.done = make(chan struct{})
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return errClosed()
+	}
+	c.waiting = append(c.waiting, r)
+	c.wake.Signal()
+	c.mu.Unlock()
+	select {
+	case <-r.done:
+		return errors.Join(r.refused, r.err)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// note has the notes of a partition written with the next commit, or with one of its own.
+func (c *committer) note(p *partition) {
+	c.mu.Lock()
+	c.noting[p] = struct{}{}
+	c.wake.Signal()
+	c.mu.Unlock()
+}
+
+func (c *committer) run() {
+	defer close(c.done)
+	for {
+		group, notes, ok := c.gather()
+		if !ok {
+			return
+		}
+		c.commit(group, notes)
+	}
+}
+
+// gather waits for something to do, and takes what belongs to the next group.
+func (c *committer) gather() (group []*request, notes []*partition, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.waiting) == 0 && len(c.noting) == 0 {
+		if c.closed {
+			return nil, nil, false
+		}
+		c.wake.Wait()
+	}
+	c.linger()
+	rest := c.waiting[:0]
+	messages, bytes := 0, 0
+	for i, r := range c.waiting {
+		full := len(group) > 0 && (messages+len(r.ids) > groupMessages || bytes+r.bytes > groupBytes)
+		if full {
+			rest = append(rest, c.waiting[i:]...)
+			break
+		}
+		if !r.p.mark(r.ids) {
+			rest = append(rest, r)
+			continue
+		}
+		group = append(group, r)
+		messages += len(r.ids)
+		bytes += r.bytes
+	}
+	clear(c.waiting[len(rest):])
+	c.waiting = rest
+	c.last = len(group)
+	for p := range c.noting {
+		notes = append(notes, p)
+	}
+	clear(c.noting)
+	return group, notes, true
+}
+
+// linger lets those run who were woken by the last commit and are about to ask again; otherwise the next group would be
+// the first of them alone, and all others would wait for two commits.
+func (c *committer) linger() {
+	for range lingerTurns {
+		before := len(c.waiting)
+		if before >= c.last {
+			return
+		}
+		c.mu.Unlock()
+		runtime.Gosched()
+		c.mu.Lock()
+	}
+}
+
+const lingerTurns = 32
+
+// mark makes messages busy, false if one of them is.
+func (p *partition) mark(ids []string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, id := range ids {
+		if _, busy := p.busy[id]; busy {
+			return false
+		}
+	}
+	for _, id := range ids {
+		p.busy[id] = struct{}{}
+	}
+	return true
+}
+
+// unmark ends a group.
+func (p *partition) unmark() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.busy)
+	if p.settled != nil {
+		close(p.settled)
+		p.settled = nil
+	}
+}
+
+// commit makes a group safe. Where space runs out, what stores something new is refused and the rest is tried again.
+func (c *committer) commit(group []*request, notes []*partition) {
+	err := c.transact(group, notes)
+	if errors.Is(err, durable.ErrFull) {
+		rest := make([]*request, 0, len(group))
+		for _, r := range group {
+			if r.grows {
+				r.err = err
+			} else {
+				rest = append(rest, r)
+			}
+		}
+		if len(rest) < len(group) {
+			err = c.transact(rest, notes)
+		}
+	}
+	for _, r := range group {
+		r.p.unmark()
+	}
+	for _, r := range group {
+		if r.err == nil {
+			r.err = err
+		}
+		close(r.done)
+	}
+}
+
+// transact runs a group in one transaction. It fails as a whole: then neither file nor memory have changed, or the store has failed.
+func (c *committer) transact(group []*request, notes []*partition) error {
+	s := c.store
+	if err := s.failed.Load(); err != nil {
+		return *err
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	var tx *bolt.Tx
+	id := 0
+	err := guard("write", func() (err error) {
+		if tx, err = s.db.Begin(true); err != nil {
+			return err
+		}
+		id = tx.ID()
+		w := newWriter(s, tx)
+		if err := w.run(group, notes); err != nil {
+			return err
+		}
+		if !w.wrote() {
+			return tx.Rollback()
+		}
+		return w.commit()
+	})
+	if err == nil {
+		return nil
+	}
+	if tx != nil {
+		if again := guard("roll back", func() error { _ = tx.Rollback(); return nil }); again != nil {
+			s.fail(errors.Join(err, again))
+		}
+	}
+	c.verify(id, err)
+	if failed := s.failed.Load(); failed != nil {
+		return *failed
+	}
+	return fmt.Errorf("boltstore: commit to %q: %w", s.path, classify(err))
+}
+
+// verify ends the use of the store if a transaction that has failed can be seen: it may or may not be safe.
+func (c *committer) verify(id int, cause error) {
+	err := guard("read", func() error {
+		return c.store.db.View(func(tx *bolt.Tx) error {
+			if tx.ID() >= id {
+				return cause
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		c.store.fail(errors.Join(cause, err))
+	}
+}

@@ -1,0 +1,230 @@
+package boltstore
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// TestGroupCommit counts the transactions of many producers.
+func TestGroupCommit(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{})
+	q := openQueue(t, s, 8)
+	before := transactions(t, s)
+	const messages = 5120
+	putConcurrently(t, q, 256, messages)
+	commits := transactions(t, s) - before
+	assert.Less(t, commits, messages/8, "256 at the same time share commits")
+	assert.GreaterOrEqual(t, commits, messages/groupMessages)
+}
+
+// TestGroupsByHand gives the committer several requests at once: they share a commit, but for those of the same message.
+func TestGroupsByHand(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{})
+	q := openQueue(t, s, 2)
+	put(t, q, "there", time.Hour)
+	before := transactions(t, s)
+	s.writing.Lock() // the first group waits here, and all others for it
+	var wg sync.WaitGroup
+	send := func(p durable.Put, want error) {
+		wg.Go(func() {
+			_, err := q.Put(t.Context(), p)
+			assert.ErrorIs(t, err, want)
+		})
+		require.Eventually(t, func() bool {
+			s.commits.mu.Lock()
+			defer s.commits.mu.Unlock()
+			return len(s.commits.waiting) > 0 || p.Seq == 1
+		}, 10*time.Second, time.Millisecond)
+	}
+	item := func(id string) []durable.PutItem { return []durable.PutItem{{ID: id}} }
+	send(durable.Put{Producer: "p", Seq: 1, Items: item("first")}, nil)
+	require.Eventually(t, func() bool {
+		s.commits.mu.Lock()
+		defer s.commits.mu.Unlock()
+		return len(s.commits.waiting) == 0
+	}, 10*time.Second, time.Millisecond)
+	send(durable.Put{Producer: "p", Seq: 7, Items: item("a")}, nil)
+	send(durable.Put{Items: item("b")}, nil)
+	send(durable.Put{Partition: 1, Items: item("b")}, nil)
+	send(durable.Put{Items: item("b")}, nil) // a second time: another group
+	require.Eventually(t, func() bool {
+		s.commits.mu.Lock()
+		defer s.commits.mu.Unlock()
+		return len(s.commits.waiting) == 4
+	}, 10*time.Second, time.Millisecond)
+	s.writing.Unlock()
+	wg.Wait()
+	assert.Equal(t, 2, transactions(t, s)-before, "the last group has nothing to write, as its message is a duplicate")
+	assert.Equal(t, uint64(4), count(t, q).Enqueued)
+	before = transactions(t, s)
+	send(durable.Put{Producer: "p", Seq: 1, Items: item("late")}, durable.ErrInvalid)
+	wg.Wait()
+	assert.Equal(t, before, transactions(t, s), "what is refused writes nothing")
+}
+
+// TestFull fills a file up to its limit: what is there can be claimed and acknowledged, and then there is room again.
+func TestFull(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{maxSize: 2 << 20})
+	q := openQueue(t, s, 1)
+	body := []byte(strings.Repeat("x", 10_000))
+	stored := 0
+	for ; ; stored++ {
+		require.Less(t, stored, 1000)
+		items := []durable.PutItem{{ID: fmt.Sprintf("m%03d", stored), Body: body}}
+		if _, err := q.Put(t.Context(), durable.Put{Items: items}); err != nil {
+			require.ErrorIs(t, err, durable.ErrFull)
+			assert.ErrorContains(t, err, s.path)
+			break
+		}
+	}
+	require.Greater(t, stored, 10)
+	c := count(t, q)
+	assert.Equal(t, int64(stored), c.Scheduled)
+	assert.Equal(t, uint64(stored), c.Enqueued)
+	_, err := q.Get(t.Context(), 0, fmt.Sprintf("m%03d", stored))
+	require.ErrorIs(t, err, durable.ErrNotFound)
+	for n := 0; n < stored; {
+		changes := changesOf(claim(t, q, 16))
+		require.NotEmpty(t, changes)
+		done(t, q, durable.OpBegin, changes...)
+		done(t, q, durable.OpAck, changes...)
+		n += len(changes)
+	}
+	put(t, q, "again", 0)
+	assert.Equal(t, []string{"again"}, idsOf(claim(t, q, 10)))
+}
+
+// TestCancelAgainstBegin has the two race for each message: one of them wins.
+func TestCancelAgainstBegin(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true})
+	q := openQueue(t, s, 1)
+	var begun, cancelled atomic.Int64
+	for round := range 60 {
+		var put durable.Put
+		for i := range 32 {
+			put.Items = append(put.Items, durable.PutItem{ID: fmt.Sprintf("%d-%d", round, i)})
+		}
+		_, err := q.Put(t.Context(), put)
+		require.NoError(t, err)
+		outcome := make([][2]durable.Status, len(put.Items))
+		var wg sync.WaitGroup
+		for i := range put.Items {
+			wg.Go(func() { outcome[i][0] = apply(t, q, durable.OpCancel, durable.Change{ID: put.Items[i].ID})[0].Status })
+		}
+		wg.Go(func() {
+			for _, c := range changesOf(claim(t, q, durable.MaxBatch)) {
+				wg.Go(func() {
+					var i int
+					_, err := fmt.Sscanf(c.ID, fmt.Sprint(round)+"-%d", &i)
+					assert.NoError(t, err)
+					outcome[i][1] = apply(t, q, durable.OpBegin, c)[0].Status
+				})
+			}
+		})
+		wg.Wait()
+		for i, o := range outcome {
+			if o[0] == durable.StatusDone {
+				cancelled.Add(1)
+				require.NotEqual(t, durable.StatusDone, o[1], "message %d of round %d was cancelled and has begun", i, round)
+				continue
+			}
+			require.Equal(t, [2]durable.Status{durable.StatusFiring, durable.StatusDone}, o)
+			begun.Add(1)
+		}
+	}
+	c := count(t, q)
+	assert.Equal(t, uint64(cancelled.Load()), c.Cancelled)
+	assert.Equal(t, begun.Load(), c.InFlight)
+	assert.Zero(t, c.Scheduled)
+}
+
+// TestEverythingAtOnce uses all calls from many goroutines, and compares the sums in the end.
+func TestEverythingAtOnce(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true, maxFree: 8})
+	q := openQueue(t, s, 2)
+	const messages = 500
+	var producers, others sync.WaitGroup
+	var left atomic.Int64
+	left.Store(messages)
+	producers.Go(func() { putConcurrently(t, q, 8, messages) })
+	for i := range 4 {
+		others.Go(func() {
+			for left.Load() > 0 {
+				deliverSome(t, q, i%2, &left)
+			}
+		})
+	}
+	others.Go(func() {
+		for left.Load() > 0 {
+			for p := range 2 {
+				_, err := q.Count(t.Context(), p)
+				assert.NoError(t, err)
+				_, _, err = q.List(t.Context(), p, durable.StateScheduled, "", 10)
+				assert.NoError(t, err)
+				report, err := q.Audit(t.Context(), p, false)
+				assert.NoError(t, err)
+				assert.Zero(t, report.Orphans+report.Strays)
+			}
+			time.Sleep(time.Millisecond) // readers alone would keep both processors busy
+		}
+	})
+	producers.Wait()
+	others.Wait()
+	for p := range 2 {
+		c, err := q.Count(t.Context(), p)
+		require.NoError(t, err)
+		assert.Zero(t, c.Scheduled+c.InFlight+c.Dead+c.Due)
+		assert.Equal(t, c.Enqueued, c.Acked+c.Cancelled)
+	}
+}
+
+// deliverSome claims a few messages, retries, releases and reschedules some, and acknowledges or cancels the others.
+func deliverSome(t *testing.T, q durable.Backend, partition int, left *atomic.Int64) {
+	t.Helper()
+	c, err := q.Claim(t.Context(), durable.Claim{Partition: partition, Horizon: 2 * time.Second, Max: 20, MaxBytes: 1 << 20, Visibility: time.Hour})
+	assert.NoError(t, err)
+	run := func(op durable.Op, changes []durable.Change) {
+		outcomes, err := q.Apply(t.Context(), durable.Batch{
+			Partition: partition, Op: op, Visibility: time.Hour, Lead: 2 * time.Second, Changes: changes,
+		})
+		assert.NoError(t, err)
+		for _, o := range outcomes {
+			assert.Equal(t, durable.StatusDone, o.Status)
+		}
+	}
+	for i, c := range changesOf(c.Records) {
+		change := []durable.Change{c}
+		switch i % 5 {
+		case 0:
+			run(durable.OpCancel, change)
+			left.Add(-1)
+		case 1:
+			run(durable.OpRelease, change)
+		case 2:
+			run(durable.OpReschedule, change)
+		default:
+			run(durable.OpBegin, change)
+			if i%5 == 3 && left.Load() > 10 {
+				run(durable.OpRetry, change)
+				continue
+			}
+			run(durable.OpAck, change)
+			left.Add(-1)
+		}
+	}
+}

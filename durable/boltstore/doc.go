@@ -1,0 +1,35 @@
+// Package boltstore keeps durable queues in one file, through go.etcd.io/bbolt. It is for a process that needs delayed messages to
+// survive a crash, and no server.
+//
+// # One process
+//
+// The file is locked by the process that has it open, so what is true of a running process only lives in memory: leases, tokens in use,
+// what is firing, members. The file holds what must survive: messages with their attempts and crashes, dead letters, counters, and the
+// last call of each producer. After a crash or a restart there is no lease to wait for: every message that was claimed is scheduled
+// again as soon as the queue is open, at the due time it had.
+//
+// # What a call that has returned promises
+//
+// Put, and each transition that changes what must survive, returns after an fsync. Calls that arrive while a commit is under way share the
+// next one. Each of them takes place as a whole or not at all, and readers see no change before it is safe.
+//
+// Claim, Extend, and Release of what has not begun write nothing. Begin is written behind: it is noted in the file with the next commit,
+// which starts at once if none is under way, and does not wait for it. When the queue is opened again after a crash or [Store.Close], each
+// message that was noted and had not ended counts one crash more, and is dead at the next claim if it has had Claim.MaxCrashes of them. One
+// that had begun within the last commit or two, some milliseconds, may not count; one whose end was not safe yet is delivered again.
+//
+// # The clock
+//
+// The clock is the wall clock of the process, Options.Now, in whole milliseconds. Due times are instants on it, so nothing is begun before the clock
+// shows its due time, whatever the clock did in between. A step forwards makes all due that lies in between, and ends the
+// leases that would have ended in between: what was firing may run twice. A step backwards delays what was enqueued before by
+// as much, and leases last longer by as much; what had been claimed and not begun is refused as early until its time comes again.
+//
+// # Damaged files
+//
+// [Open] compares the size of the file with what its meta pages say, reads the list of free pages and the version, and opening a
+// queue reads its heads: a truncated file either has lost nothing or is [ErrCorrupt]. The pages of the file have no checksums. Damage inside of it shows when
+// the page is read, as ErrCorrupt of that call; a page that is well-formed and wrong does not show. A file that is cut off by somebody
+// else while it is open gives the same error where the operating system reports the access as a fault, and it should be closed.
+// An empty file is a new one.
+package boltstore

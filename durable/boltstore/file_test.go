@@ -1,0 +1,161 @@
+package boltstore
+
+import (
+	"encoding/binary"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+func TestSecondOpenerIsLockedOut(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "queue.db")
+	first, err := Open(path, Options{})
+	require.NoError(t, err)
+	for _, timeout := range []time.Duration{-1, 10 * time.Millisecond, 200 * time.Millisecond} {
+		_, err = Open(path, Options{LockTimeout: timeout})
+		require.ErrorIs(t, err, durable.ErrLocked)
+		assert.ErrorContains(t, err, path)
+	}
+	require.NoError(t, first.Close())
+	openStore(t, path, Options{LockTimeout: -1})
+}
+
+func TestOpenWaitsForTheLock(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "queue.db")
+	first, err := Open(path, Options{})
+	require.NoError(t, err)
+	closed := make(chan error)
+	time.AfterFunc(100*time.Millisecond, func() { closed <- first.Close() })
+	_, err = Open(path, Options{LockTimeout: time.Minute})
+	require.NoError(t, err)
+	require.NoError(t, <-closed)
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text")
+	require.NoError(t, os.WriteFile(text, make([]byte, 100_000), 0o600))
+	short := filepath.Join(dir, "short")
+	require.NoError(t, os.WriteFile(short, []byte("queue"), 0o600))
+	other := filepath.Join(dir, "other.db")
+	updateFile(t, other, func(tx *bolt.Tx) error {
+		_, err := tx.CreateBucket([]byte("users"))
+		return err
+	})
+	newer := filepath.Join(dir, "newer.db")
+	openStore(t, newer, Options{})
+	for _, c := range []struct {
+		path, text string
+		options    Options
+		is         error
+	}{
+		{dir, "is a directory", Options{}, durable.ErrInvalid},
+		{filepath.Join(dir, "missing", "queue.db"), "directory of the file", Options{}, fs.ErrNotExist},
+		{text, "no bbolt file", Options{}, durable.ErrVersion},
+		{short, "no bbolt file", Options{}, durable.ErrVersion},
+		{other, `another program, with a bucket "users"`, Options{}, durable.ErrVersion},
+		{filepath.Join(dir, "mode.db"), "FileMode", Options{FileMode: 0o400}, durable.ErrInvalid},
+		{filepath.Join(dir, "mode.db"), "FileMode", Options{FileMode: fs.ModeDir | 0o600}, durable.ErrInvalid},
+	} {
+		_, err := Open(c.path, c.options)
+		require.ErrorIs(t, err, c.is, c.path)
+		assert.ErrorContains(t, err, c.text)
+		assert.ErrorContains(t, err, c.path)
+	}
+	content, err := os.ReadFile(text)
+	require.NoError(t, err)
+	assert.Equal(t, make([]byte, 100_000), content, "a file that is refused is not changed")
+}
+
+func TestOpenRefusesNewerVersion(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "queue.db")
+	s, err := Open(path, Options{})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	updateFile(t, path, func(tx *bolt.Tx) error {
+		return tx.Bucket(bucketMeta).Put(keyVersion, binary.BigEndian.AppendUint64(nil, formatVersion+1))
+	})
+	_, err = Open(path, Options{})
+	require.ErrorIs(t, err, durable.ErrVersion)
+	assert.ErrorContains(t, err, "version 2, this program reads and writes version 1")
+}
+
+func TestOpenRefusesReadOnlyFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "queue.db")
+	s, err := Open(path, Options{FileMode: 0o640})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Zero(t, info.Mode().Perm()&^0o640)
+	require.NoError(t, os.Chmod(path, 0o400))
+	if f, err := os.OpenFile(path, os.O_RDWR, 0); err == nil {
+		_ = f.Close()
+		t.Skip("this user may write to all files")
+	}
+	_, err = Open(path, Options{})
+	require.ErrorIs(t, err, fs.ErrPermission)
+}
+
+func TestEmptyFileIsNew(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "queue.db")
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	assert.Equal(t, durable.DefaultPartitions, openQueue(t, openStore(t, path, Options{}), 0).Partitions())
+}
+
+func TestClosedStore(t *testing.T) {
+	t.Parallel()
+	s, err := Open(filepath.Join(t.TempDir(), "queue.db"), Options{})
+	require.NoError(t, err)
+	q := openQueue(t, s, 1)
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Close())
+	_, err = s.Open(t.Context(), durable.Config{Queue: "orders", DeadLimit: 1, DeadAge: 1})
+	require.ErrorIs(t, err, durable.ErrClosed)
+	_, err = q.Put(t.Context(), durable.Put{Items: []durable.PutItem{{ID: "a"}}})
+	require.ErrorIs(t, err, durable.ErrClosed)
+	_, err = q.Count(t.Context(), 0)
+	require.ErrorIs(t, err, durable.ErrClosed)
+}
+
+func TestFailedStoreSaysSo(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "queue.db")
+	s, err := Open(path, Options{})
+	require.NoError(t, err)
+	q := openQueue(t, s, 1)
+	put(t, q, "a", 0)
+	s.fail(fs.ErrInvalid)
+	_, err = q.Put(t.Context(), durable.Put{Items: []durable.PutItem{{ID: "b"}}})
+	require.ErrorIs(t, err, durable.ErrUnavailable)
+	require.ErrorIs(t, err, fs.ErrInvalid)
+	assert.ErrorContains(t, err, path)
+	_, err = q.Claim(t.Context(), durable.Claim{Max: 1})
+	require.ErrorIs(t, err, durable.ErrUnavailable)
+	require.NoError(t, s.Close())
+	q = openQueue(t, openStore(t, path, Options{}), 1)
+	assert.Equal(t, int64(1), count(t, q).Scheduled)
+}
+
+// updateFile changes a file behind the back of a store.
+func updateFile(t *testing.T, path string, f func(tx *bolt.Tx) error) {
+	t.Helper()
+	db, err := bolt.Open(path, 0o600, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.Update(f))
+	require.NoError(t, db.Close())
+}

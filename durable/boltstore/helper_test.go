@@ -1,0 +1,113 @@
+package boltstore
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// openStore opens a file until the test ends.
+func openStore(tb testing.TB, path string, o Options) *Store {
+	tb.Helper()
+	s, err := Open(path, o)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { assert.NoError(tb, s.Close()) })
+	return s
+}
+
+// openQueue opens the queue of the tests.
+func openQueue(tb testing.TB, s *Store, partitions int) durable.Backend {
+	tb.Helper()
+	q, err := s.Open(tb.Context(), durable.Config{Queue: "orders", Partitions: partitions, DeadLimit: 1000, DeadAge: time.Hour})
+	require.NoError(tb, err)
+	return q
+}
+
+// put stores one message in partition 0.
+func put(tb testing.TB, q durable.Backend, id string, delay time.Duration) {
+	tb.Helper()
+	statuses, err := q.Put(tb.Context(), durable.Put{Items: []durable.PutItem{{ID: id, Delay: delay, Body: []byte(id), MaxAttempts: 1}}})
+	require.NoError(tb, err)
+	require.Equal(tb, []durable.Status{durable.StatusDone}, statuses)
+}
+
+// claim leases up to n messages of partition 0 for an hour, and buries what has crashed twice.
+func claim(tb testing.TB, q durable.Backend, n int) []durable.Record {
+	tb.Helper()
+	c, err := q.Claim(tb.Context(), durable.Claim{Max: n, MaxBytes: 1 << 20, Visibility: time.Hour, MaxCrashes: 2})
+	require.NoError(tb, err)
+	return c.Records
+}
+
+func apply(tb testing.TB, q durable.Backend, op durable.Op, changes ...durable.Change) []durable.Outcome {
+	tb.Helper()
+	outcomes, err := q.Apply(tb.Context(), durable.Batch{Op: op, Visibility: time.Hour, Changes: changes})
+	require.NoError(tb, err)
+	return outcomes
+}
+
+// done makes a transition that must take place.
+func done(tb testing.TB, q durable.Backend, op durable.Op, changes ...durable.Change) {
+	tb.Helper()
+	for i, o := range apply(tb, q, op, changes...) {
+		require.Equal(tb, durable.StatusDone, o.Status, changes[i].ID)
+	}
+}
+
+func count(tb testing.TB, q durable.Backend) durable.Counts {
+	tb.Helper()
+	c, err := q.Count(tb.Context(), 0)
+	require.NoError(tb, err)
+	return c
+}
+
+func get(tb testing.TB, q durable.Backend, id string) durable.Record {
+	tb.Helper()
+	r, err := q.Get(tb.Context(), 0, id)
+	require.NoError(tb, err)
+	return r
+}
+
+func idsOf(records []durable.Record) []string {
+	ids := []string{}
+	for _, r := range records {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+// transactions is the number of commits that a store has made so far.
+func transactions(tb testing.TB, s *Store) int {
+	tb.Helper()
+	n := 0
+	require.NoError(tb, s.db.View(func(tx *bolt.Tx) error {
+		n = tx.ID()
+		return nil
+	}))
+	return n
+}
+
+// crash makes a copy of the file as of the last commit, which is what a crash of the process would leave, once what was
+// written behind has been written.
+func crash(tb testing.TB, s *Store) string {
+	tb.Helper()
+	require.Eventually(tb, func() bool {
+		s.commits.mu.Lock()
+		defer s.commits.mu.Unlock()
+		return len(s.commits.waiting)+len(s.commits.noting) == 0
+	}, 10*time.Second, time.Millisecond)
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	content, err := os.ReadFile(s.path)
+	require.NoError(tb, err)
+	path := filepath.Join(tb.TempDir(), "crashed.db")
+	require.NoError(tb, os.WriteFile(path, content, 0o600))
+	return path
+}

@@ -1,0 +1,85 @@
+package boltstore
+
+import (
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// leaseChanges begins, extends or releases. It changes nothing and is false where a release needs a commit.
+func (p *partition) leaseChanges(now time.Time, b *durable.Batch) ([]durable.Outcome, bool) {
+	if b.Op == durable.OpRelease && p.needsCommit(b.Changes) {
+		return nil, false
+	}
+	outcomes := make([]durable.Outcome, len(b.Changes))
+	for i := range b.Changes {
+		c, o := &b.Changes[i], &outcomes[i]
+		o.Now, o.Status = now, durable.StatusDone
+		l := p.holds(c)
+		switch {
+		case l == nil && b.Op == durable.OpRelease && c.Token != 0 && p.former[c.ID] == former{c.Token, b.Op}:
+		case l == nil:
+			o.Status = durable.StatusLeaseLost
+		case b.Op == durable.OpBegin:
+			p.begin(now, b, l, o)
+		case b.Op == durable.OpExtend:
+			l.end = leaseEnd(now, l.due, c.Delay)
+			p.ends.fix(l)
+			o.Lease = l.end
+		default:
+			p.endLease(l, b.Op)
+		}
+	}
+	return outcomes, true
+}
+
+// needsCommit reports whether one of the messages has begun, so that the file may have a note of it.
+func (p *partition) needsCommit(changes []durable.Change) bool {
+	for i := range changes {
+		if l := p.holds(&changes[i]); l != nil && l.firing {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *partition) begin(now time.Time, b *durable.Batch, l *lease, o *durable.Outcome) {
+	o.Due = l.due
+	if !l.firing && l.due > floor(now).Add(b.Lead) {
+		o.Status = durable.StatusEarly
+		return
+	}
+	if !l.firing {
+		l.firing = true
+		p.notes[l.id] = struct{}{}
+	}
+	l.end = after(now, b.Visibility)
+	p.ends.fix(l)
+	o.Lease = l.end
+}
+
+// endLeases ends leases that are over, at most a batch. Those of what has not begun are ended; the others are returned, as
+// that needs a commit. What the committer is at work on is left alone.
+func (p *partition) endLeases(now time.Time) (firing []string) {
+	var kept []*lease
+	for range durable.MaxBatch {
+		if p.ends.len() == 0 || p.ends.first().end > floor(now) {
+			break
+		}
+		l := p.ends.first()
+		_, busy := p.busy[l.id]
+		switch {
+		case !busy && !l.firing:
+			p.endLease(l, 0)
+			continue
+		case !busy:
+			firing = append(firing, l.id)
+		}
+		p.ends.remove(l)
+		kept = append(kept, l)
+	}
+	for _, l := range kept {
+		p.ends.push(l)
+	}
+	return firing
+}

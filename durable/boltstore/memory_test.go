@@ -1,0 +1,195 @@
+package boltstore
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sort"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// TestClockForwards steps the clock ahead: what lies in between is due, and leases that lie in between have ended.
+func TestClockForwards(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	q := openQueue(t, openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{Now: clock.Now}), 1)
+	put(t, q, "firing", 0)
+	begun := changesOf(claim(t, q, 1))
+	done(t, q, durable.OpBegin, begun...)
+	put(t, q, "later", 5*time.Hour)
+	put(t, q, "last", 20*time.Hour)
+	assert.Empty(t, claim(t, q, 10))
+	clock.Advance(10 * time.Hour)
+	records := claim(t, q, 10)
+	assert.Equal(t, []string{"firing", "later"}, idsOf(records))
+	assert.Equal(t, 1, records[0].Crashes)
+	assert.Equal(t, durable.StatusLeaseLost, apply(t, q, durable.OpAck, begun...)[0].Status)
+}
+
+// TestClockBackwards sets the clock back: nothing is claimed or begun before the clock shows its time, and leases last longer.
+func TestClockBackwards(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	q := openQueue(t, openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{Now: clock.Now}), 1)
+	put(t, q, "prefetched", 0)
+	put(t, q, "waiting", time.Minute)
+	prefetched := changesOf(claim(t, q, 1))
+	clock.Advance(-time.Hour)
+	assert.Equal(t, durable.StatusEarly, apply(t, q, durable.OpBegin, prefetched...)[0].Status)
+	assert.Empty(t, claim(t, q, 10))
+	assert.Zero(t, count(t, q).Due)
+	put(t, q, "new", 0)
+	assert.Equal(t, []string{"new"}, idsOf(claim(t, q, 10)), "what comes now is due by the new time")
+	done(t, q, durable.OpCancel, durable.Change{ID: "new"})
+	clock.Advance(time.Hour - time.Millisecond)
+	assert.Equal(t, durable.StatusEarly, apply(t, q, durable.OpBegin, prefetched...)[0].Status)
+	clock.Advance(time.Millisecond)
+	done(t, q, durable.OpBegin, prefetched...)
+	assert.Empty(t, claim(t, q, 10))
+	clock.Advance(time.Minute + time.Millisecond) // due times are rounded up
+	assert.Equal(t, []string{"waiting"}, idsOf(claim(t, q, 10)))
+}
+
+// TestDelaysAreRoundedUp has a clock in the middle of a millisecond: a delay of one ends no earlier than one later.
+func TestDelaysAreRoundedUp(t *testing.T) {
+	t.Parallel()
+	clock := newClock() // …678.9 ms
+	q := openQueue(t, openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{Now: clock.Now}), 1)
+	put(t, q, "a", time.Millisecond)
+	assert.False(t, get(t, q, "a").Due.Time().Before(clock.Now().Add(time.Millisecond)))
+	clock.Advance(time.Millisecond)
+	assert.Empty(t, claim(t, q, 1))
+	clock.Advance(time.Millisecond)
+	assert.Len(t, claim(t, q, 1), 1)
+}
+
+// TestFront puts messages before those that are claimed, more of them than the memory keeps, in a random order.
+func TestFront(t *testing.T) {
+	t.Parallel()
+	for _, kept := range []int{1, 7, 1000} {
+		clock := newClock()
+		s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true, Now: clock.Now, maxFree: kept})
+		q := openQueue(t, s, 1)
+		p := q.(*backend).queue.partitions[0]
+		random := rand.New(rand.NewPCG(7, uint64(kept)))
+		due, leased := make(map[string]durable.Instant), make(map[string]durable.Change)
+		for i := range 400 {
+			id := fmt.Sprintf("m%03d", i)
+			put(t, q, id, time.Duration(random.IntN(1000))*time.Second)
+			due[id] = get(t, q, id).Due
+			if i%10 != 9 {
+				continue
+			}
+			c, err := q.Claim(t.Context(), durable.Claim{Horizon: time.Hour, Max: 6, MaxBytes: 1 << 20, Visibility: time.Hour})
+			require.NoError(t, err)
+			require.Equal(t, earliest(due, leased, 6), idsOf(c.Records), "limit %d, after %d messages", kept, i)
+			for _, c := range changesOf(c.Records) {
+				leased[c.ID] = c
+			}
+			release := changesOf(c.Records[:2])
+			done(t, q, durable.OpRelease, release...)
+			delete(leased, release[0].ID)
+			delete(leased, release[1].ID)
+			assert.LessOrEqual(t, p.free.len(), kept)
+			assert.Len(t, p.freed, p.free.len())
+			next := earliest(due, leased, 1)[0]
+			require.Equal(t, due[next], count(t, q).NextDue)
+		}
+	}
+}
+
+// earliest are the first n messages that are not leased.
+func earliest(due map[string]durable.Instant, leased map[string]durable.Change, n int) []string {
+	var keys []key
+	for id, at := range due {
+		if _, ok := leased[id]; !ok {
+			keys = append(keys, key{at, id})
+		}
+	}
+	sort.Slice(keys, func(i, j int) bool { return keys[i].before(keys[j]) })
+	ids := []string{}
+	for _, k := range keys[:n] {
+		ids = append(ids, k.id)
+	}
+	return ids
+}
+
+// TestTally counts due messages in small steps and with a clock that goes to and fro, and compares.
+func TestTally(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true, Now: clock.Now})
+	q := openQueue(t, s, 1)
+	b := q.(*backend)
+	random := rand.New(rand.NewPCG(8, 9))
+	start := clock.Now()
+	for i := range 150 {
+		put(t, q, fmt.Sprint("m", i), time.Duration(random.IntN(60))*time.Second)
+		if i%4 == 3 {
+			done(t, q, durable.OpCancel, durable.Change{ID: fmt.Sprint("m", i-random.IntN(3))})
+		}
+		clock.Advance(start.Add(time.Duration(random.IntN(60)) * time.Second).Sub(clock.Now()))
+		now := floor(clock.Now())
+		require.NoError(t, b.view(t.Context(), 0, func(p *partition, parts buckets) error {
+			for !p.due.advance(parts.index, now, 3) {
+				require.Less(t, p.due.until, now)
+			}
+			return nil
+		}))
+		c := count(t, q)
+		records, _, err := q.List(t.Context(), 0, durable.StateScheduled, "", 1000)
+		require.NoError(t, err)
+		want := sort.Search(len(records), func(i int) bool { return records[i].Due > now })
+		require.Equal(t, [2]int{want, len(records)}, [2]int{int(c.Due), int(c.Scheduled)}, "step %d", i)
+	}
+}
+
+// TestProducersAreForgotten has many producers: those of long ago go as new ones come.
+func TestProducersAreForgotten(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	path := filepath.Join(t.TempDir(), "queue.db")
+	s := openStore(t, path, Options{NoSync: true, Now: clock.Now})
+	q := openQueue(t, s, 1)
+	call := func(i int) []durable.Status {
+		statuses, err := q.Put(t.Context(), durable.Put{Producer: fmt.Sprint("p", i), Seq: 1, Items: []durable.PutItem{{ID: "same", Delay: time.Hour}}})
+		require.NoError(t, err)
+		return statuses
+	}
+	for i := range producersKept + 100 {
+		call(i)
+	}
+	assert.Equal(t, []durable.Status{durable.StatusDone}, call(0), "a day has not passed")
+	clock.Advance(producerAge + time.Minute)
+	for i := range 400 {
+		call(10_000 + i)
+	}
+	p := q.(*backend).queue.partitions[0]
+	assert.Less(t, p.producers, producersKept+100)
+	assert.GreaterOrEqual(t, p.producers, producersKept-4)
+	assert.Equal(t, []durable.Status{durable.StatusDuplicate}, call(10_000))
+}
+
+// TestCutOffWhileOpen truncates the file behind the back of the store: that is an error, and not the end of the process.
+func TestCutOffWhileOpen(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("other systems report the access in other ways, or forbid to truncate")
+	}
+	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true})
+	q := openQueue(t, s, 1)
+	fill(t, q, 2000)
+	require.NoError(t, os.Truncate(s.path, 8192))
+	_, err := q.Claim(t.Context(), durable.Claim{Max: 10, MaxBytes: 1000})
+	require.ErrorIs(t, err, ErrCorrupt)
+	_, err = q.Put(t.Context(), durable.Put{Items: []durable.PutItem{{ID: "new"}}})
+	require.Error(t, err)
+}

@@ -1,0 +1,48 @@
+package boltstore
+
+import (
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// Options are those of [Open]. The zero value of each field stands for its default.
+type Options struct {
+	// Now is the clock, which may be called from many goroutines. Nil: time.Now.
+	Now func() time.Time
+
+	// LockTimeout is how long Open waits for another process that has the file open. Defaults to one second; negative: it does not wait.
+	LockTimeout time.Duration
+
+	// NoSync leaves out every fsync. It is unsafe: what was stored may be lost, and the file damaged beyond repair, when the machine stops. A crash
+	// of the process alone loses nothing. For tests.
+	NoSync bool
+
+	// FileMode is that of a file that is made. Defaults to 0600.
+	FileMode fs.FileMode
+
+	maxSize int // of the file in bytes, for tests of a full disk; 0: no limit
+	maxFree int // see the constant
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.LockTimeout == 0 {
+		o.LockTimeout = time.Second
+	}
+	if o.FileMode == 0 {
+		o.FileMode = 0o600
+	}
+	if o.maxFree == 0 {
+		o.maxFree = maxFree
+	}
+	if o.FileMode&^fs.ModePerm != 0 || o.FileMode&0o600 != 0o600 {
+		return o, fmt.Errorf("%w FileMode %v: permission bits that let the owner read and write are accepted, and 0 for 0600",
+			durable.ErrInvalid, o.FileMode)
+	}
+	return o, nil
+}

@@ -1,0 +1,222 @@
+package boltstore
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	bolt "go.etcd.io/bbolt"
+)
+
+// partition is what the memory holds of a partition: what is claimed, and how far the index on disk has been claimed. Everything
+// else is read from the file when it is needed, so a partition costs memory for what is in flight, not for what is stored.
+//
+// The index holds leased messages, too. A claim does not walk over them, as all keys of it before front are leased or in free:
+//
+//	index:  [ leased, leased, free, leased | front → scheduled, scheduled, … ]
+//
+// What is scheduled before front, since its lease has ended or since it came later with an earlier time, goes to free.
+type partition struct {
+	q     *queue
+	index int
+
+	mu     sync.Mutex
+	state  state  // as of the last commit
+	token  uint64 // the last one given; below state.tokens
+	leases map[string]*lease
+	ends   indexedHeap[*lease] // all leases, by their ends
+	front  key
+	free   indexedHeap[*freeKey]
+	freed  map[string]*freeKey // of free, by id
+	former map[string]former   // leases that have ended in memory only
+
+	busy    map[string]struct{} // what the group of the committer touches
+	settled chan struct{}       // closed when busy has been emptied; nil: nobody waits
+	notes   map[string]struct{} // begun since the last commit
+
+	head       durable.Instant // the earliest due time of what is scheduled; 0: nothing is
+	headKnown  bool            // false only within a critical section
+	oldestDead durable.Instant // time of the first death; 0: there is none
+	due        tally
+
+	// Those of the committer only.
+	producers  int    // that are remembered; at least producersKept where it is no less
+	forgetFrom []byte // where it looks for old ones next
+}
+
+// maxFree is the length of free at which it is given up, so that it does not grow when much is put that nobody claims: the front goes back to
+// its first key. Tests have less.
+const maxFree = 1 << 16
+
+// maxFormer is the number of leases that ended without a commit of which the last token is known.
+const maxFormer = 1 << 16
+
+// lease is a claimed message.
+type lease struct {
+	id     string
+	due    durable.Instant
+	end    durable.Instant
+	token  uint64
+	firing bool
+	index  int
+}
+
+func (l *lease) before(o *lease) bool { return l.end < o.end || l.end == o.end && l.id < o.id }
+func (l *lease) place() *int          { return &l.index }
+
+// freeKey is a scheduled message before the front.
+type freeKey struct {
+	key
+	index int
+}
+
+func (f *freeKey) before(o *freeKey) bool { return f.key.before(o.key) }
+func (f *freeKey) place() *int            { return &f.index }
+
+// former is a lease that has ended: by which transition of its holder, 0 if by none.
+type former struct {
+	token uint64
+	op    durable.Op
+}
+
+func (q *queue) loadPartition(tx *bolt.Tx, i int) (*partition, error) {
+	b, err := q.buckets(tx, i)
+	if err != nil {
+		return nil, err
+	}
+	s, err := decodeState(b.root.Get(keyState))
+	if err != nil {
+		return nil, fmt.Errorf("partition %d: %w", i, err)
+	}
+	p := &partition{q: q, index: i, token: s.tokens}
+	s.tokens += tokenRange
+	p.state = s
+	p.leases, p.freed, p.former = make(map[string]*lease), make(map[string]*freeKey), make(map[string]former)
+	p.busy, p.notes = make(map[string]struct{}), make(map[string]struct{})
+	p.oldestDead = firstTime(b.dead)
+	p.findHead(b)
+	c := b.producers.Cursor()
+	for k, _ := c.First(); k != nil && p.producers < producersKept; k, _ = c.Next() {
+		p.producers++
+	}
+	return p, b.root.Put(keyState, s.encode())
+}
+
+// tokenRange is the number of tokens that may be given out before a commit allows more. Each opening of the queue begins a new range behind the
+// last one, so tokens rise whatever the clock does, and opening it a billion times does not use them up.
+const tokenRange = 1 << 32
+
+// firstTime is that of the first key of a bucket, 0 where it is empty.
+func firstTime(b *bolt.Bucket) durable.Instant {
+	first, _ := b.Cursor().First()
+	k, _ := parseKey(first)
+	return k.at
+}
+
+// holds is the lease that a change is made by, nil if it has ended.
+func (p *partition) holds(c *durable.Change) *lease {
+	if l := p.leases[c.ID]; l != nil && c.Token != 0 && l.token == c.Token {
+		return l
+	}
+	return nil
+}
+
+// addLease claims a scheduled message.
+func (p *partition) addLease(l *lease) {
+	p.dropFree(l.id)
+	delete(p.former, l.id)
+	p.leases[l.id] = l
+	p.ends.push(l)
+}
+
+// dropLease forgets a lease and what is said of it.
+func (p *partition) dropLease(id string) {
+	delete(p.notes, id)
+	delete(p.former, id)
+	if l := p.leases[id]; l != nil {
+		p.ends.remove(l)
+		delete(p.leases, id)
+	}
+}
+
+func (p *partition) dropFree(id string) {
+	if f := p.freed[id]; f != nil {
+		p.free.remove(f)
+		delete(p.freed, id)
+	}
+}
+
+// endLease makes a leased message scheduled again, in memory only.
+func (p *partition) endLease(l *lease, op durable.Op) {
+	p.dropLease(l.id)
+	if len(p.former) >= maxFormer {
+		clear(p.former) // a Release that is repeated after that finds its lease lost
+	}
+	p.former[l.id] = former{l.token, op}
+	p.schedule(key{l.due, l.id})
+}
+
+// schedule notices that a message in the index may be claimed.
+func (p *partition) schedule(k key) {
+	if p.headKnown && (p.head == 0 || k.at < p.head) {
+		p.head = k.at
+	}
+	if !k.before(p.front) {
+		return
+	}
+	f := &freeKey{key: k}
+	p.freed[k.id] = f
+	p.free.push(f)
+	if p.free.len() > p.q.store.options.maxFree {
+		p.front = p.free.first().key
+		p.free.clear()
+		clear(p.freed)
+	}
+}
+
+// unschedule notices that the key of a message that is not leased has left the index.
+func (p *partition) unschedule(k key) {
+	if f := p.freed[k.id]; f != nil && f.key == k {
+		p.dropFree(k.id)
+	}
+	if k.at <= p.head {
+		p.headKnown = false
+	}
+}
+
+// effect is what a commit means for the memory: a key that has left the index, and one that has come; 0 for none.
+type effect struct {
+	id       string
+	was, is  durable.Instant
+	released former // of a release
+
+	keepsLease bool // the key was a wrong one
+}
+
+// apply makes memory what the file is.
+func (p *partition) apply(e effect) {
+	leased := p.leases[e.id] != nil // so it is neither the head nor free
+	if !e.keepsLease {
+		p.dropLease(e.id)
+	}
+	if e.was != 0 {
+		p.due.remove(e.was)
+		if !leased {
+			p.unschedule(key{e.was, e.id})
+		}
+	}
+	if e.is != 0 {
+		p.due.add(e.is)
+		p.schedule(key{e.is, e.id})
+	}
+	if e.released.token != 0 {
+		p.former[e.id] = e.released
+	}
+}
+
+// hint tells the watchers if what is the earliest now is earlier than it was before.
+func (p *partition) hint(before durable.Instant) {
+	if p.head != 0 && (before == 0 || p.head < before) {
+		p.q.hints.send(durable.Hint{Partition: p.index, Due: p.head})
+	}
+}

@@ -1,0 +1,189 @@
+package boltstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	bolt "go.etcd.io/bbolt"
+)
+
+// view reads file and memory of a partition at one moment.
+func (b *backend) view(ctx context.Context, index int, f func(p *partition, parts buckets) error) error {
+	p, err := b.enter(ctx, index)
+	if err != nil {
+		return err
+	}
+	return b.store.read(ctx, func(tx *bolt.Tx) error {
+		parts, err := p.q.buckets(tx, p.index)
+		if err != nil {
+			return err
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return f(p, parts)
+	})
+}
+
+// Get is O(log n). It waits for a commit under way, as all that reads the file does.
+func (b *backend) Get(ctx context.Context, index int, id string) (r durable.Record, err error) {
+	err = b.view(ctx, index, func(p *partition, parts buckets) error {
+		value := parts.records.Get([]byte(id))
+		if value == nil {
+			return fmt.Errorf("boltstore: %w with id %q in partition %d", durable.ErrNotFound, id, index)
+		}
+		stored, err := decode(id, value)
+		if err != nil {
+			return fmt.Errorf("boltstore: partition %d: %w", index, err)
+		}
+		r = p.present(&stored)
+		return nil
+	})
+	return r, err
+}
+
+// present adds to a record what only the memory knows.
+func (p *partition) present(stored *record) durable.Record {
+	r := stored.export()
+	if f, ok := p.former[r.ID]; ok {
+		r.Token = f.token
+	}
+	if l := p.leases[r.ID]; l != nil && r.State == durable.StateScheduled && l.token != 0 {
+		r.State, r.Token, r.LeaseEnd = durable.StateLeased, l.token, l.end
+		if l.firing {
+			r.State = durable.StateFiring
+		}
+	}
+	return r
+}
+
+// List is O(log n) for each message of the page and for each leased one that it passes; of leased ones O(n log n) for those in flight.
+func (b *backend) List(ctx context.Context, index int, state durable.State, cursor string, limit int) (
+	records []durable.Record, next string, err error,
+) {
+	if limit < 1 {
+		return nil, "", fmt.Errorf("boltstore: %w limit %d of a list: 1 or more is accepted", durable.ErrInvalid, limit)
+	}
+	from, err := parseCursor(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	err = b.view(ctx, index, func(p *partition, parts buckets) error {
+		page := page{p: p, records: parts.records, limit: limit, out: []durable.Record{}}
+		switch state {
+		case durable.StateScheduled:
+			page.walk(parts.index, from, func(id string) bool { return p.leases[id] == nil })
+		case durable.StateDead:
+			page.walk(parts.dead, from, func(string) bool { return true })
+		case durable.StateLeased:
+			page.leased(from)
+		default:
+			return fmt.Errorf("boltstore: %w state %d of a list: %d (scheduled), %d (leased and firing) and %d (dead) are accepted",
+				durable.ErrInvalid, state, durable.StateScheduled, durable.StateLeased, durable.StateDead)
+		}
+		records, next = page.out, page.next
+		return nil
+	})
+	return records, next, err
+}
+
+// page is a page of a list.
+type page struct {
+	p       *partition
+	records *bolt.Bucket
+	limit   int
+	last    key
+	out     []durable.Record
+	next    string // the cursor behind last, once something follows it
+}
+
+// add adds the message of a key, false where the page is full. What has no proper record is left out.
+func (g *page) add(k key) bool {
+	value := g.records.Get([]byte(k.id))
+	if value == nil {
+		return true
+	}
+	stored, err := decode(k.id, value)
+	if err != nil {
+		return true
+	}
+	if len(g.out) == g.limit {
+		g.next = strconv.FormatInt(int64(g.last.at), 10) + ":" + g.last.id
+		return false
+	}
+	g.last = k
+	g.out = append(g.out, g.p.present(&stored))
+	return true
+}
+
+func (g *page) walk(index *bolt.Bucket, from key, wanted func(id string) bool) {
+	c := index.Cursor()
+	for b, _ := c.Seek(from.bytes()); b != nil; b, _ = c.Next() {
+		if k, ok := parseKey(b); ok && wanted(k.id) && !g.add(k) {
+			return
+		}
+	}
+}
+
+func (g *page) leased(from key) {
+	keys := make([]key, 0, len(g.p.leases))
+	for _, l := range g.p.leases {
+		if k := (key{l.end, l.id}); !k.before(from) {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, func(a, b key) int { return cmp.Or(cmp.Compare(a.at, b.at), strings.Compare(a.id, b.id)) })
+	for _, k := range keys {
+		if !g.add(k) {
+			return
+		}
+	}
+}
+
+// parseCursor makes of a cursor the first key of a page.
+func parseCursor(cursor string) (key, error) {
+	if cursor == "" {
+		return key{}, nil
+	}
+	number, id, found := strings.Cut(cursor, ":")
+	at, err := strconv.ParseInt(number, 10, 64)
+	if !found || err != nil || at < 0 {
+		return key{}, fmt.Errorf("boltstore: %w cursor %.40q: the one that came with the last page is accepted", durable.ErrInvalid, cursor)
+	}
+	return key{durable.Instant(at), id}.next(), nil
+}
+
+// Count is O(1) but for the messages that have become due since the last Count, which it visits, and those in flight. The first one after the queue
+// was opened visits all that are due, tens of thousands at a time, with other calls in between.
+func (b *backend) Count(ctx context.Context, index int) (c durable.Counts, err error) {
+	for done := false; !done && err == nil; {
+		err = b.view(ctx, index, func(p *partition, parts buckets) error {
+			now := floor(b.store.options.Now())
+			if done = p.due.advance(parts.index, now, countStep); done {
+				c = p.counts(now)
+			}
+			return nil
+		})
+	}
+	return c, err
+}
+
+const countStep = 1 << 15
+
+func (p *partition) counts(now durable.Instant) durable.Counts {
+	s := &p.state
+	c := durable.Counts{
+		Now: now, Scheduled: s.records - s.dead - int64(len(p.leases)), Due: p.due.n, InFlight: int64(len(p.leases)), Dead: s.dead, NextDue: p.head,
+		Enqueued: s.enqueued, Acked: s.acked, Retried: s.retried, Buried: s.buried, Cancelled: s.cancelled, Crashed: s.crashed,
+	}
+	for _, l := range p.leases {
+		if l.due <= now {
+			c.Due--
+		}
+	}
+	return c
+}

@@ -1,0 +1,136 @@
+package boltstore
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// TestRestartEndsLeases restarts with messages that were claimed: they are scheduled again at once.
+func TestRestartEndsLeases(t *testing.T) {
+	t.Parallel()
+	path, clock := filepath.Join(t.TempDir(), "queue.db"), newClock()
+	s, err := Open(path, Options{Now: clock.Now})
+	require.NoError(t, err)
+	q := openQueue(t, s, 1)
+	for i := range 4 {
+		put(t, q, fmt.Sprint("m", i), 0)
+	}
+	leased := changesOf(claim(t, q, 4))
+	done(t, q, durable.OpBegin, leased[:2]...)
+	done(t, q, durable.OpAck, leased[0])
+	require.NoError(t, s.Close())
+
+	q = openQueue(t, openStore(t, path, Options{Now: clock.Now}), 0)
+	c := count(t, q)
+	assert.Equal(t, [3]int64{3, 3, 0}, [3]int64{c.Scheduled, c.Due, c.InFlight})
+	for _, o := range apply(t, q, durable.OpBegin, leased[1:]...) {
+		assert.Equal(t, durable.StatusLeaseLost, o.Status)
+	}
+	assert.Equal(t, durable.StatusNotFound, apply(t, q, durable.OpAck, leased[0])[0].Status)
+	again := claim(t, q, 10)
+	require.Equal(t, []string{"m1", "m2", "m3"}, idsOf(again))
+	for _, r := range again {
+		assert.Greater(t, r.Token, leased[3].Token)
+	}
+}
+
+// TestCrashCounts crashes with a message that has begun, until it is dead.
+func TestCrashCounts(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{Now: clock.Now})
+	q := openQueue(t, s, 1)
+	put(t, q, "poison", 0)
+	put(t, q, "good", 0)
+	put(t, q, "leased", 0)
+	for crashes := range 2 {
+		records := claim(t, q, 10)
+		require.Equal(t, []string{"good", "leased", "poison"}, idsOf(records))
+		assert.Equal(t, [3]int{0, 0, crashes}, [3]int{records[0].Crashes, records[1].Crashes, records[2].Crashes})
+		done(t, q, durable.OpBegin, changesOf([]durable.Record{records[0], records[2]})...)
+		done(t, q, durable.OpRelease, changesOf(records[:1])...)
+		s = openStore(t, crash(t, s), Options{Now: clock.Now})
+		q = openQueue(t, s, 0)
+		assert.Equal(t, crashes+1, get(t, q, "poison").Crashes)
+		assert.Equal(t, durable.StateScheduled, get(t, q, "poison").State, "only a claim says how many are too many")
+	}
+	assert.Equal(t, []string{"good", "leased"}, idsOf(claim(t, q, 10)))
+	assert.Equal(t, durable.StateDead, get(t, q, "poison").State)
+	c := count(t, q)
+	assert.Equal(t, [2]uint64{2, 1}, [2]uint64{c.Crashed, c.Buried})
+	assert.Equal(t, [3]int64{0, 2, 1}, [3]int64{c.Scheduled, c.InFlight, c.Dead})
+}
+
+// TestCrashForgetsNotes ends what has begun in each way before the crash: then there is no crash to count.
+func TestCrashForgetsNotes(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{})
+	q := openQueue(t, s, 1)
+	for _, id := range []string{"acked", "buried", "released", "retried"} {
+		put(t, q, id, 0)
+	}
+	changes := changesOf(claim(t, q, 4))
+	done(t, q, durable.OpBegin, changes...)
+	crash(t, s) // so that the notes are written
+	done(t, q, durable.OpAck, changes[0])
+	done(t, q, durable.OpBury, changes[1])
+	done(t, q, durable.OpRelease, changes[2])
+	done(t, q, durable.OpRetry, changes[3])
+	q = openQueue(t, openStore(t, crash(t, s), Options{}), 0)
+	assert.Equal(t, []string{"released", "retried"}, idsOf(claim(t, q, 10)))
+	assert.Zero(t, count(t, q).Crashed)
+	report, err := q.Audit(t.Context(), 0, false)
+	require.NoError(t, err)
+	assert.Equal(t, durable.AuditReport{Records: 3}, report)
+}
+
+// TestTokensRiseOverClocks restarts with a clock that is set back by years.
+func TestTokensRiseOverClocks(t *testing.T) {
+	t.Parallel()
+	path, clock := filepath.Join(t.TempDir(), "queue.db"), newClock()
+	last := uint64(0)
+	for range 5 {
+		s, err := Open(path, Options{Now: clock.Now})
+		require.NoError(t, err)
+		q := openQueue(t, s, 1)
+		for range 3 {
+			put(t, q, "a", 0)
+			c := changesOf(claim(t, q, 1))
+			require.Len(t, c, 1)
+			require.Greater(t, c[0].Token, last)
+			last = c[0].Token
+			done(t, q, durable.OpCancel, c...)
+		}
+		require.NoError(t, s.Close())
+		clock.Advance(-365 * 24 * time.Hour)
+	}
+}
+
+// TestReopenIsQuick opens a file of 100,000 messages, which reads a few pages of it only.
+func TestReopenIsQuick(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "queue.db")
+	s, err := Open(path, Options{NoSync: true})
+	require.NoError(t, err)
+	fill(t, openQueue(t, s, 4), 100_000)
+	require.NoError(t, s.Close())
+	start := time.Now()
+	q := openQueue(t, openStore(t, path, Options{}), 0)
+	assert.Len(t, claim(t, q, 256), 256)
+	assert.Less(t, time.Since(start), 5*time.Second)
+	total := int64(0)
+	for p := range q.Partitions() {
+		c, err := q.Count(t.Context(), p)
+		require.NoError(t, err)
+		total += c.Scheduled + c.InFlight
+		assert.Equal(t, c.Scheduled, c.Due)
+	}
+	assert.Equal(t, int64(100_000), total)
+}

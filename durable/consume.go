@@ -1,0 +1,132 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// Handler is called for each delivery. Nil acknowledges it. An error, or a panic, is a failed attempt: the message comes again after
+// ConsumerOptions.Backoff, or after what [RetryAfter] says, until it has had its attempts; then, or at once after [Reject], it is a dead letter.
+//
+// A message may be delivered more than once: where a process crashes, where the lease ends as the store could not be reached, and where an
+// acknowledgement is lost. So a handler has to be idempotent. Its context is cancelled, with [ErrLeaseLost] as the cause, before the message is given to
+// somebody else, and when the queue is closed; not when the context of Consume ends.
+type Handler func(ctx context.Context, d *Delivery) error
+
+// Consume claims messages and calls the handler for each that is due, until ctx ends or the queue is closed. Then it gives back what it has not
+// begun, waits for the handlers that run and for what they have asked of the store, and returns: nil where ctx has ended, or [ErrClosed].
+//
+// Any number of calls, in any number of processes, share the queue's partitions.
+func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOptions) error {
+	opts, err := options.withDefaults()
+	if err == nil && handler == nil {
+		err = fmt.Errorf("%w handler nil", ErrInvalid)
+	}
+	if err != nil {
+		return fmt.Errorf("durable: consume: %w", err)
+	}
+	q.mu.Lock()
+	c, err := q.newConsumer(opts)
+	q.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("durable: consume: %w", err)
+	}
+	defer context.AfterFunc(ctx, c.retire)()
+	var workers sync.WaitGroup
+	tokens := make(chan struct{}, ackWindow)
+	for range opts.Concurrency {
+		workers.Go(func() { c.work(ctx, handler, tokens) })
+	}
+	workers.Wait()
+	c.stop()
+	if q.ctx.Err() != nil {
+		return fmt.Errorf("durable: consume: %w", ErrClosed)
+	}
+	return nil
+}
+
+// ackWindow is the number of acknowledgements that may be under way at the same time.
+const ackWindow = 4096
+
+// work takes and handles one message after the other.
+func (c *consumer) work(ctx context.Context, handler Handler, tokens chan struct{}) {
+	for {
+		h, err := c.take(ctx)
+		if err != nil {
+			return
+		}
+		d := c.delivery(h)
+		err = c.handle(handler, d)
+		tokens <- struct{}{}
+		if !c.settle(d, err, func() { <-tokens }) {
+			<-tokens
+		}
+	}
+}
+
+// handle calls the handler. Its lease is extended meanwhile.
+func (c *consumer) handle(handler Handler, d *Delivery) (err error) {
+	ctx, cancel := context.WithCancelCause(c.q.ctx)
+	defer cancel(nil)
+	c.mu.Lock()
+	d.h.renew, d.h.cancel = true, cancel
+	lost := d.h.state == heldGone
+	c.mu.Unlock()
+	if lost {
+		cancel(ErrLeaseLost)
+	}
+	c.q.lateness.record(c.clock.now().Sub(d.Due))
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return handler(ctx, d)
+}
+
+// settle does what the result of a handler asks for, without waiting. It reports false where the handler has done that itself.
+func (c *consumer) settle(d *Delivery, err error, done func()) bool {
+	op, change := OpAck, Change{}
+	if err != nil {
+		op, change = c.failed(d, err)
+	}
+	return d.send(op, change, func(failure error) {
+		if failure != nil {
+			c.q.options.OnError(failure)
+		}
+		done()
+	})
+}
+
+// failed decides what becomes of a message whose handler has failed.
+func (c *consumer) failed(d *Delivery, err error) (Op, Change) {
+	var retry *retryError
+	switch {
+	case errors.Is(err, errRejected) || d.Attempts+1 >= d.MaxAttempts:
+		return OpBury, Change{Reason: err.Error()}
+	case errors.As(err, &retry):
+		return OpRetry, Change{Delay: retry.after, Reason: err.Error()}
+	default:
+		return OpRetry, Change{Delay: max(0, c.opts.Backoff(d.Attempts+1)), Reason: err.Error()}
+	}
+}
+
+var errRejected = errors.New("rejected")
+
+// Reject is an error for handlers: the message is a dead letter at once, however many attempts are left.
+func Reject(err error) error { return fmt.Errorf("%w: %w", errRejected, err) }
+
+type retryError struct {
+	after time.Duration
+	err   error
+}
+
+func (e *retryError) Error() string { return e.err.Error() }
+func (e *retryError) Unwrap() error { return e.err }
+
+// RetryAfter is an error for handlers: the message is due again after d, in place of what ConsumerOptions.Backoff would say.
+func RetryAfter(d time.Duration, err error) error { return &retryError{max(0, d), err} }

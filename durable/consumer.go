@@ -1,0 +1,154 @@
+package durable
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel"
+)
+
+// consumer claims messages ahead of their due times, waits for these in a timing wheel of its own, and begins those that are due
+// when somebody wants one. It owns a share of the partitions, which it agrees on with the other consumers of the queue; a
+// pump for each of them does the claiming.
+//
+// A message is claimed once, whoever owns its partition: ownership only keeps consumers from contending.
+type consumer struct {
+	q       *Queue
+	opts    ConsumerOptions
+	name    string // among the members
+	clock   serverClock
+	wheel   *timingwheel.Timeouts[*held]
+	parts   []*consumed
+	ctx     context.Context // ends when nothing is to be claimed or begun any more
+	cancel  context.CancelCauseFunc
+	life    context.Context // ends when no handler runs any more
+	end     context.CancelFunc
+	retire  func()
+	claims  sync.WaitGroup // goroutines that end with ctx
+	tasks   sync.WaitGroup // those that end with life
+	pending sync.WaitGroup // calls of the store whose result nobody waits for
+
+	mu        sync.Mutex
+	held      map[*held]struct{}
+	ready     fifo[*held]  // due, in the order in which they became so
+	takers    fifo[*taker] // with some that have left
+	waiting   int          // takers that have not left
+	beginning int          // messages that the store has been told of, and has not answered
+	owned     int          // partitions
+	idleSince time.Time    // when somebody waited last
+}
+
+// consumed is a consumer's share in a partition.
+type consumed struct {
+	*pump
+	begins  batcher[Change, answer]
+	unbegun int  // mu of the consumer: messages claimed and not begun
+	bytes   int  // mu: of these
+	starved bool // mu: the pump would claim more if there were fewer
+}
+
+// wheelTick is finer than the milliseconds of due times, so that rounding up to it costs little.
+const wheelTick = 250 * time.Microsecond
+
+// newConsumer starts a consumer. q.mu is held.
+func (q *Queue) newConsumer(opts ConsumerOptions) (*consumer, error) {
+	c := &consumer{q: q, opts: opts, name: newID(q), held: make(map[*held]struct{}), idleSince: time.Now()}
+	wheel, err := timingwheel.NewTimeouts(timingwheel.Options{Tick: wheelTick, Shards: 1}, c.expire)
+	if err != nil {
+		return nil, fmt.Errorf("durable: %w", err)
+	}
+	c.wheel = wheel
+	c.retire = sync.OnceFunc(c.endClaims)
+	c.life, c.end = context.WithCancel(q.ctx)
+	c.ctx, c.cancel = context.WithCancelCause(c.life)
+	for i := range q.parts {
+		p := &consumed{}
+		p.begins.key = func(ch Change) string { return ch.ID }
+		p.begins.flush = func(changes []Change) ([]answer, error) {
+			return q.parts[i].apply(Batch{Partition: i, Op: OpBegin, Visibility: opts.Visibility, Lead: beginLead, Changes: changes})
+		}
+		p.pump = newPump(c, i)
+		c.parts = append(c.parts, p)
+	}
+	if err := c.start(); err != nil {
+		wheel.Stop()
+		return nil, err
+	}
+	return c, nil
+}
+
+// start makes the consumer claim. It returns an error where the queue has been closed. q.mu is held.
+func (c *consumer) start() error {
+	if c.q.closing {
+		return ErrClosed
+	}
+	c.q.consumers.Add(1)
+	c.q.claiming[c] = struct{}{}
+	c.claims.Go(c.membership)
+	c.claims.Go(c.hints)
+	c.tasks.Go(c.renewal)
+	return nil
+}
+
+// endClaims ends the claiming and gives back what has not begun. Several call it as retire, which waits until one of them has done it.
+func (c *consumer) endClaims() {
+	c.cancel(ErrClosed)
+	c.claims.Wait() // the pumps among them
+	c.release(-1)
+}
+
+// stop retires, waits for calls of the store that are under way, and leaves. Nobody has a message of a handler any more.
+func (c *consumer) stop() {
+	c.retire()
+	c.end()
+	c.tasks.Wait()
+	c.pending.Wait()
+	c.wheel.Stop()
+	ctx, cancel := context.WithTimeout(c.q.ctx, leaveTime)
+	defer cancel()
+	if _, err := c.q.backend.Heartbeat(ctx, c.name, 0); err != nil && c.q.ctx.Err() == nil {
+		c.q.report("leave the consumers: %w", err)
+	}
+	c.q.mu.Lock()
+	delete(c.q.claiming, c)
+	c.q.mu.Unlock()
+	c.q.consumers.Done()
+}
+
+// leaveTime is how long a consumer that ends tries to tell the others. If it fails they notice after Membership.
+const leaveTime = time.Second
+
+// hints lets the pumps know what the store's hints say.
+func (c *consumer) hints() {
+	for c.ctx.Err() == nil {
+		hints, err := c.q.backend.Watch(c.ctx)
+		if err != nil {
+			if c.ctx.Err() == nil {
+				c.q.report("watch: %w", err)
+			}
+			pause(c.ctx, c.opts.Fallback)
+			continue
+		}
+		for h := range hints {
+			if h.Partition >= 0 && h.Partition < len(c.parts) {
+				c.parts[h.Partition].hint(h.Due)
+			}
+		}
+	}
+}
+
+// pause waits for d or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func (q *Queue) report(format string, args ...any) {
+	q.options.OnError(fmt.Errorf("durable: queue %q: "+format, append([]any{q.options.Queue}, args...)...))
+}

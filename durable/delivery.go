@@ -1,0 +1,128 @@
+package durable
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/atomic"
+)
+
+// Delivery is a message that has begun. Whoever has it from [Queue.Take] calls one of Ack, Nack and Bury; if he does not, the message is
+// delivered again when its lease has ended. In a handler of [Queue.Consume] the returned error does that, and these
+// methods are for those that want to know its result.
+type Delivery struct {
+	ID       string
+	Body     []byte // the receiver's own
+	Enqueued time.Time
+	Due      time.Time // on the store's clock, as Enqueued
+
+	// Attempts is the number of deliveries before that ended in an error, and Crashes that of those whose lease ended, as the process crashed or
+	// hung.
+	Attempts, Crashes, MaxAttempts int
+
+	// Token rises with each delivery of the message: a system that remembers the highest can refuse whoever comes late.
+	Token uint64
+
+	c       *consumer
+	h       *held
+	settled atomic.Bool
+}
+
+func (c *consumer) delivery(h *held) *Delivery {
+	r := &h.record
+	return &Delivery{
+		ID: r.ID, Body: r.Body, Enqueued: r.Enqueued.Time(), Due: r.Due.Time(),
+		Attempts: r.Attempts, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts, Token: r.Token, c: c, h: h,
+	}
+}
+
+// Ack ends the message: it was delivered. [ErrLeaseLost] says that the lease had ended, so that it may be delivered again. To acknowledge, or
+// to give back, a delivery a second time is ErrLeaseLost, too.
+func (d *Delivery) Ack(ctx context.Context) error { return d.settle(ctx, OpAck, Change{}) }
+
+// Nack gives the message back as failed. It is due again after delay, rounded up to milliseconds; or it becomes a dead letter
+// where it has had its attempts.
+func (d *Delivery) Nack(ctx context.Context, delay time.Duration) error {
+	return d.fail(ctx, max(0, delay), "")
+}
+
+// Bury makes the message a dead letter.
+func (d *Delivery) Bury(ctx context.Context, reason string) error {
+	return d.settle(ctx, OpBury, Change{Reason: reason})
+}
+
+// Extend lets the lease end dur after now on the store's clock, or after the due time if that is later.
+func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
+	if dur <= 0 {
+		return fmt.Errorf("durable: extend message %q: %w duration %v: more than 0 is accepted", d.ID, ErrInvalid, dur)
+	}
+	change := d.h.change()
+	change.Delay = dur
+	a, err := d.c.q.parts[d.h.part].changes[OpExtend].do(ctx, change)
+	if err == nil {
+		err = d.check(a.Status)
+	}
+	if err != nil {
+		return fmt.Errorf("durable: extend message %q: %w", d.ID, err)
+	}
+	d.c.mu.Lock()
+	d.h.until = a.until()
+	d.c.mu.Unlock()
+	return nil
+}
+
+func (d *Delivery) fail(ctx context.Context, delay time.Duration, reason string) error {
+	if d.Attempts+1 >= d.MaxAttempts {
+		return d.settle(ctx, OpBury, Change{Reason: reason})
+	}
+	return d.settle(ctx, OpRetry, Change{Delay: delay, Reason: reason})
+}
+
+// settle ends the delivery. While it is under way the lease is extended.
+func (d *Delivery) settle(ctx context.Context, op Op, change Change) error {
+	done := make(chan error, 1)
+	if !d.send(op, change, func(err error) { done <- err }) {
+		return fmt.Errorf("durable: message %q: %w", d.ID, ErrLeaseLost)
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("durable: message %q: %w", d.ID, context.Cause(ctx))
+	}
+}
+
+// send asks for the end of the delivery, and reports false where that was done before.
+func (d *Delivery) send(op Op, change Change, then func(error)) bool {
+	if d.settled.Swap(true) {
+		return false
+	}
+	change.ID, change.Token = d.h.record.ID, d.h.record.Token
+	if len(change.Reason) > MaxReason {
+		change.Reason = change.Reason[:MaxReason]
+	}
+	d.c.pending.Add(1)
+	d.c.q.parts[d.h.part].changes[op].send(change, func(a answer, err error) {
+		defer d.c.pending.Done()
+		d.c.mu.Lock()
+		kept := time.Now().Before(d.h.until)
+		d.c.forget(d.h)
+		d.c.mu.Unlock()
+		if err == nil && !(a.Status == StatusNotFound && kept) { // not there, and nobody else can have taken it: a call before has done it
+			err = d.check(a.Status)
+		}
+		if err != nil {
+			err = fmt.Errorf("durable: message %q: %w", d.ID, err)
+		}
+		then(err)
+	})
+	return true
+}
+
+func (d *Delivery) check(s Status) error {
+	if s == StatusDone {
+		return nil
+	}
+	return ErrLeaseLost
+}

@@ -1,0 +1,282 @@
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"sync"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+)
+
+// exampleQueue is a queue in memory, whose clock these examples move by hand, so that nobody has to wait for half an hour. A program opens
+// a store that survives it, boltstore or redisstore; all else is the same.
+type exampleQueue struct {
+	*durable.Queue
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newExampleQueue() *exampleQueue {
+	e := &exampleQueue{now: time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)}
+	store := memstore.New(memstore.Options{Now: func() time.Time {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.now
+	}})
+	q, err := durable.Open(context.Background(), store, durable.Options{Queue: "orders"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	e.Queue = q
+	return e
+}
+
+// pass lets some time go by.
+func (e *exampleQueue) pass(d time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.now = e.now.Add(d)
+}
+
+// An order that nobody pays for is cancelled after 30 minutes.
+func Example() {
+	ctx := context.Background()
+	q := newExampleQueue()
+	defer q.Close()
+
+	_, err := q.Enqueue(ctx, durable.Message{ID: "order-42", Body: []byte("2 tickets"), Delay: 30 * time.Minute})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	q.pass(30 * time.Minute)
+
+	ctx, stop := context.WithCancel(ctx)
+	err = q.Consume(ctx, func(_ context.Context, d *durable.Delivery) error {
+		fmt.Printf("cancel %s of %s: %s\n", d.ID, d.Enqueued.UTC().Format(time.TimeOnly), d.Body)
+		stop()     // a program consumes until it ends
+		return nil // the message is acknowledged
+	}, durable.ConsumerOptions{})
+	fmt.Println("ended:", err)
+	// Output:
+	// cancel order-42 of 12:00:00: 2 tickets
+	// ended: <nil>
+}
+
+// Take is for those who want to wait for one message at a time.
+func ExampleQueue_Take() {
+	ctx := context.Background()
+	q := newExampleQueue()
+	defer q.Close()
+	if _, err := q.Enqueue(ctx, durable.Message{ID: "reminder", Body: []byte("meeting in 10 minutes")}); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	d, err := q.Take(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("%s\n", d.Body)
+	fmt.Println("acknowledged:", d.Ack(ctx))
+	fmt.Println("once more, lease lost:", errors.Is(d.Ack(ctx), durable.ErrLeaseLost))
+	// Output:
+	// meeting in 10 minutes
+	// acknowledged: <nil>
+	// once more, lease lost: true
+}
+
+// A message that was taken and cannot be handled now is given back.
+func ExampleDelivery_Nack() {
+	ctx := context.Background()
+	q := newExampleQueue()
+	defer q.Close()
+	if _, err := q.Enqueue(ctx, durable.Message{ID: "call-back"}); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	for range 2 {
+		d, err := q.Take(ctx)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(d.ID, "has failed", d.Attempts, "times")
+		if d.Attempts == 0 {
+			err = d.Nack(ctx, 0) // 0: it is due again at once
+		} else {
+			err = d.Ack(ctx)
+		}
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	// Output:
+	// call-back has failed 0 times
+	// call-back has failed 1 times
+}
+
+// An order that is paid in time is not cancelled. The answer is exact: after Cancelled no handler is called.
+func ExampleQueue_Cancel() {
+	ctx := context.Background()
+	q := newExampleQueue()
+	defer q.Close()
+	if _, err := q.Enqueue(ctx, durable.Message{ID: "order-42", Delay: 30 * time.Minute}); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	pay := func() {
+		result, err := q.Cancel(ctx, "order-42")
+		switch {
+		case err != nil:
+			fmt.Println("nobody knows, ask again:", err)
+		case result == durable.Cancelled:
+			fmt.Println("paid in time")
+		case result == durable.Firing:
+			fmt.Println("too late: the order is being cancelled")
+		case result == durable.NotFound:
+			fmt.Println("the order's message is gone: it was delivered, or cancelled before")
+		}
+	}
+	pay()
+	pay()
+
+	if _, err := q.Enqueue(ctx, durable.Message{ID: "order-42"}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := q.Take(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	pay()
+	// Output:
+	// paid in time
+	// the order's message is gone: it was delivered, or cancelled before
+	// too late: the order is being cancelled
+}
+
+// A session ends 30 minutes after the last request.
+func ExampleQueue_Reschedule() {
+	ctx := context.Background()
+	q := newExampleQueue()
+	defer q.Close()
+	if _, err := q.Enqueue(ctx, durable.Message{ID: "session-7", Delay: 30 * time.Minute}); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	q.pass(20 * time.Minute)
+	result, err := q.Reschedule(ctx, "session-7", 30*time.Minute) // a request
+	fmt.Println(result == durable.Rescheduled, err)
+
+	r, err := q.Get(ctx, "session-7")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("ends at", r.Due.Time().UTC().Format(time.TimeOnly))
+	// Output:
+	// true <nil>
+	// ends at 12:50:00
+}
+
+// A message that has had its attempts is kept as a dead letter, until somebody has found out why.
+func ExampleQueue_Dead() {
+	ctx := context.Background()
+	q := newExampleQueue()
+	defer q.Close()
+	if _, err := q.Enqueue(ctx, durable.Message{ID: "mail-1", MaxAttempts: 1}); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	// deliver handles one message.
+	deliver := func(handler durable.Handler) {
+		ctx, stop := context.WithCancel(ctx)
+		err := q.Consume(ctx, func(ctx context.Context, d *durable.Delivery) error {
+			defer stop()
+			return handler(ctx, d)
+		}, durable.ConsumerOptions{})
+		if err != nil {
+			fmt.Println(err)
+		}
+	}
+	deliver(func(context.Context, *durable.Delivery) error { return errors.New("no such mailbox") })
+
+	for r, err := range q.Dead(ctx) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Printf("%s is dead after %d attempt: %s\n", r.ID, r.Attempts, r.Reason)
+	}
+	fmt.Println("replayed:", q.Replay(ctx, "mail-1", 0))
+	deliver(func(_ context.Context, d *durable.Delivery) error {
+		fmt.Println(d.ID, "is delivered")
+		return nil
+	})
+	fmt.Println("dead letter:", errors.Is(q.Replay(ctx, "mail-1", 0), durable.ErrNotFound))
+	// Output:
+	// mail-1 is dead after 1 attempt: no such mailbox
+	// replayed: <nil>
+	// mail-1 is delivered
+	// dead letter: true
+}
+
+// The messages of a batch are stored each on its own: those that are not are named by the error.
+func ExampleQueue_EnqueueBatch() {
+	ctx := context.Background()
+	q := newExampleQueue()
+	defer q.Close()
+	if _, err := q.Enqueue(ctx, durable.Message{ID: "order-2", Delay: time.Hour}); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	ids, err := q.EnqueueBatch(ctx, []durable.Message{
+		{ID: "order-1", Delay: 30 * time.Minute},
+		{ID: "order-2", Delay: 30 * time.Minute},
+		{ID: "order-3", Delay: 30 * time.Minute},
+	})
+	fmt.Println(ids)
+	fmt.Println(errors.Is(err, durable.ErrDuplicate))
+	fmt.Println(err)
+
+	s, err := q.Stats(ctx)
+	fmt.Println(s.Scheduled, "are scheduled", err)
+	// Output:
+	// [order-1 order-2 order-3]
+	// true
+	// durable: enqueue message "order-2": a message with this id is queued already
+	// 3 are scheduled <nil>
+}
+
+// A message with an id that is queued already replaces the other one if it says so.
+func ExampleMessage() {
+	ctx := context.Background()
+	q := newExampleQueue()
+	defer q.Close()
+
+	at := time.Date(2030, time.March, 1, 18, 0, 0, 0, time.UTC)
+	for _, replace := range []bool{false, false, true} {
+		_, err := q.Enqueue(ctx, durable.Message{ID: "backup", At: at, Replace: replace})
+		fmt.Println("duplicate:", errors.Is(err, durable.ErrDuplicate))
+		at = at.Add(time.Hour)
+	}
+	r, err := q.Get(ctx, "backup")
+	fmt.Println(r.Due.Time().UTC().Format(time.TimeOnly), err)
+	// Output:
+	// duplicate: false
+	// duplicate: true
+	// duplicate: false
+	// 20:00:00 <nil>
+}

@@ -1,0 +1,267 @@
+package durable_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+)
+
+// faulty is a store whose calls fail when told to: before they take place, or after.
+type faulty struct {
+	durable.Store
+	fault atomic.Pointer[func(call string) (before, after error)]
+	calls sync.Map // name → *atomic.Int64
+}
+
+func (f *faulty) Open(ctx context.Context, config durable.Config) (durable.Backend, error) {
+	b, err := f.Store.Open(ctx, config)
+	return &faultyBackend{b, f}, err
+}
+
+func (f *faulty) set(fault func(call string) (before, after error)) { f.fault.Store(&fault) }
+
+func (f *faulty) count(call string) int64 {
+	n, _ := f.calls.LoadOrStore(call, new(atomic.Int64))
+	return n.(*atomic.Int64).Load()
+}
+
+type faultyBackend struct {
+	durable.Backend
+	f *faulty
+}
+
+func during[R any](b *faultyBackend, name string, call func() (R, error)) (r R, err error) {
+	n, _ := b.f.calls.LoadOrStore(name, new(atomic.Int64))
+	n.(*atomic.Int64).Add(1)
+	var before, after error
+	if fault := b.f.fault.Load(); fault != nil {
+		before, after = (*fault)(name)
+	}
+	if before != nil {
+		return r, before
+	}
+	r, err = call()
+	if after != nil {
+		var zero R
+		return zero, after
+	}
+	return r, err
+}
+
+func (b *faultyBackend) Put(ctx context.Context, put durable.Put) ([]durable.Status, error) {
+	return during(b, "Put", func() ([]durable.Status, error) { return b.Backend.Put(ctx, put) })
+}
+
+func (b *faultyBackend) Claim(ctx context.Context, claim durable.Claim) (durable.Claimed, error) {
+	return during(b, "Claim", func() (durable.Claimed, error) { return b.Backend.Claim(ctx, claim) })
+}
+
+func (b *faultyBackend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Outcome, error) {
+	return during(b, opNames[batch.Op], func() ([]durable.Outcome, error) { return b.Backend.Apply(ctx, batch) })
+}
+
+func (b *faultyBackend) Heartbeat(ctx context.Context, member string, ttl time.Duration) ([]string, error) {
+	return during(b, "Heartbeat", func() ([]string, error) { return b.Backend.Heartbeat(ctx, member, ttl) })
+}
+
+func (b *faultyBackend) Watch(ctx context.Context) (<-chan durable.Hint, error) {
+	return during(b, "Watch", func() (<-chan durable.Hint, error) { return b.Backend.Watch(ctx) })
+}
+
+var opNames = map[durable.Op]string{
+	durable.OpBegin: "Begin", durable.OpAck: "Ack", durable.OpRetry: "Retry", durable.OpBury: "Bury", durable.OpRelease: "Release",
+	durable.OpExtend: "Extend", durable.OpCancel: "Cancel", durable.OpReschedule: "Reschedule", durable.OpReplay: "Replay", durable.OpPurge: "Purge",
+}
+
+// faultyBubble is bubble with a store that can be made to fail.
+func faultyBubble(t *testing.T, options durable.Options, body func(t *testing.T, q *durable.Queue, f *faulty)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f := &faulty{Store: memstore.New(memstore.Options{})}
+		options.OnError = func(error) {}
+		q := open(t, f, options)
+		body(t, q, f)
+		q.Close()
+		require.NoError(t, f.Close())
+		synctest.Wait()
+	})
+}
+
+var errDown = fmt.Errorf("connection refused: %w", durable.ErrUnavailable)
+
+// Every third call fails, one half of them after it has taken place. Nothing is lost and nothing comes twice.
+func TestRepliesAreLost(t *testing.T) {
+	t.Parallel()
+	for _, call := range []string{"Put", "Begin", "Ack", "Retry", "Bury", "Extend", "Heartbeat", "Watch"} {
+		t.Run(call, func(t *testing.T) {
+			t.Parallel()
+			faultyBubble(t, durable.Options{MaxAttempts: 3}, func(t *testing.T, q *durable.Queue, f *faulty) {
+				var n atomic.Int64
+				f.set(func(name string) (before, after error) {
+					if name != call {
+						return nil, nil
+					}
+					switch n.Add(1) % 3 {
+					case 1:
+						return errDown, nil
+					case 2:
+						return nil, errDown
+					}
+					return nil, nil
+				})
+				var got deliveries
+				start := time.Now()
+				stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+					got.add(start, d)
+					switch {
+					case d.ID[0] == 'r' && d.Attempts < 1, d.ID[0] == 'd':
+						return assert.AnError
+					case d.ID[0] == 'l':
+						time.Sleep(5 * time.Second)
+					}
+					return nil
+				}, durable.ConsumerOptions{Visibility: 3 * time.Second, Backoff: func(int) time.Duration { return time.Second }})
+				for i := range 30 {
+					id := string("ardl"[i%4]) + fmt.Sprint(i)
+					_, err := q.Enqueue(t.Context(), durable.Message{ID: id, Delay: time.Duration(i) * 100 * time.Millisecond})
+					require.NoError(t, err)
+				}
+				time.Sleep(3 * time.Minute)
+				stop()
+				want := make(map[string]int)
+				for i := range 30 {
+					want[string("ardl"[i%4])+fmt.Sprint(i)] = []int{1, 2, 3, 1}[i%4]
+				}
+				times := make(map[string]int)
+				for _, d := range got.list() {
+					times[d.id]++
+					assert.GreaterOrEqual(t, d.at, d.due)
+				}
+				assert.Equal(t, want, times)
+				assert.Positive(t, f.count(call), "the call was made")
+				stats, err := q.Stats(t.Context())
+				require.NoError(t, err)
+				assert.EqualValues(t, 30, stats.Enqueued)
+				assert.EqualValues(t, 7, stats.Dead)
+				assert.Zero(t, stats.Scheduled+stats.InFlight)
+			})
+		})
+	}
+}
+
+// A handler whose lease cannot be extended loses its context before anybody else may have the message.
+func TestContextEndsBeforeTheLease(t *testing.T) {
+	t.Parallel()
+	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		var cancelled atomic.Pointer[time.Time]
+		var again atomic.Pointer[time.Time]
+		stop := consume(t, q, func(ctx context.Context, d *durable.Delivery) error {
+			now := time.Now()
+			if d.Crashes > 0 {
+				again.Store(&now)
+				return nil
+			}
+			f.set(func(name string) (before, after error) {
+				if name == "Extend" {
+					return errDown, nil
+				}
+				return nil, nil
+			})
+			<-ctx.Done()
+			now = time.Now()
+			cancelled.Store(&now)
+			assert.ErrorIs(t, context.Cause(ctx), durable.ErrLeaseLost)
+			time.Sleep(time.Minute)
+			return nil
+		}, durable.ConsumerOptions{Visibility: 8 * time.Second})
+		start := time.Now()
+		enqueue(t, q, "m", 0)
+		time.Sleep(30 * time.Second)
+		require.NotNil(t, cancelled.Load())
+		require.NotNil(t, again.Load())
+		assert.Less(t, cancelled.Load().Sub(start), 8*time.Second)
+		assert.GreaterOrEqual(t, again.Load().Sub(start), 8*time.Second)
+		assert.Less(t, again.Load().Sub(start), 9100*time.Millisecond, "a second after the end of the lease at most")
+		time.Sleep(time.Minute)
+		stop()
+		stats, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, stats.Acked)
+		assert.EqualValues(t, 1, stats.Crashed)
+	})
+}
+
+// While the store is away nothing is lost, and when it is back all goes on.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	faultyBubble(t, durable.Options{RetryFor: time.Hour}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		var got deliveries
+		start := time.Now()
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+			got.add(start, d)
+			return nil
+		}, durable.ConsumerOptions{})
+		for i := range 20 {
+			enqueue(t, q, fmt.Sprint("before", i), time.Duration(i)*time.Second)
+		}
+		time.Sleep(5 * time.Second)
+		f.set(func(string) (before, after error) { return errDown, nil })
+		enqueued := make(chan error)
+		go func() {
+			_, err := q.Enqueue(t.Context(), durable.Message{ID: "meanwhile"})
+			enqueued <- err
+		}()
+		time.Sleep(10 * time.Minute)
+		f.set(func(string) (before, after error) { return nil, nil })
+		require.NoError(t, <-enqueued)
+		time.Sleep(10 * time.Second)
+		stop()
+		ids := make(map[string]bool)
+		for _, id := range got.ids() {
+			ids[id] = true
+		}
+		assert.Len(t, ids, 21)
+	})
+}
+
+// Where the store stays away a call fails when its time is over, with an error that says so.
+func TestStoreStaysAway(t *testing.T) {
+	t.Parallel()
+	faultyBubble(t, durable.Options{RetryFor: time.Minute}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		f.set(func(string) (before, after error) { return errDown, nil })
+		start := time.Now()
+		_, err := q.Enqueue(t.Context(), durable.Message{ID: "m"})
+		require.ErrorIs(t, err, durable.ErrUnavailable)
+		assert.ErrorContains(t, err, "connection refused")
+		assert.InDelta(t, 60, time.Since(start).Seconds(), 5)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = q.Enqueue(ctx, durable.Message{ID: "m"})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
+
+// An idle consumer asks the store for each partition at most twice a second.
+func TestIdleConsumerIsQuiet(t *testing.T) {
+	t.Parallel()
+	faultyBubble(t, durable.Options{Partitions: 4}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
+		enqueue(t, q, "far", time.Hour)
+		time.Sleep(10 * time.Second)
+		before := f.count("Claim") + f.count("Heartbeat")
+		time.Sleep(100 * time.Second)
+		assert.LessOrEqual(t, f.count("Claim")+f.count("Heartbeat")-before, int64(2*4*100))
+		assert.LessOrEqual(t, f.count("Claim")+f.count("Heartbeat")-before, int64(4*101+100))
+		stop()
+	})
+}

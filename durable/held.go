@@ -1,0 +1,141 @@
+package durable
+
+import (
+	"context"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel"
+)
+
+// held is a message that this process has claimed. The consumer's mu guards it.
+type held struct {
+	record Record
+	part   int
+	state  heldState
+	timer  timingwheel.Timer       // armed
+	until  time.Time               // the lease ends no earlier, on the clock of this process
+	asked  bool                    // its lease is being extended
+	renew  bool                    // its lease is extended by itself also when it has begun
+	cancel context.CancelCauseFunc // of its handler's context; nil: none runs
+}
+
+type heldState uint8
+
+const (
+	heldArmed     heldState = iota // it waits in the wheel
+	heldReady                      // it is due and waits for somebody to take it
+	heldBeginning                  // the store has been told that it begins
+	heldWaiting                    // it has begun, a moment before its due time, and waits for that
+	heldBegun                      // somebody has it
+	heldGone                       // settled, released or lost
+)
+
+// unbegun reports whether nobody has it yet.
+func (h *held) unbegun() bool { return h.state <= heldBeginning }
+
+// hold takes in what was claimed by a call that began at sent. mu is not held.
+func (c *consumer) hold(part int, claimed Claimed, sent time.Time) {
+	c.clock.observe(claimed.Now, sent)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range claimed.Records {
+		h := &held{record: claimed.Records[i], part: part}
+		h.until = sent.Add(h.record.LeaseEnd.Time().Sub(claimed.Now))
+		c.held[h] = struct{}{}
+		c.parts[part].unbegun++
+		c.parts[part].bytes += len(h.record.Body)
+		c.arm(h)
+	}
+	c.match()
+}
+
+// beginLead is how long before its due time a message begins, so that the store's answer is here when it is due. Until then it can be cancelled.
+const beginLead = 2 * time.Millisecond
+
+// arm lets the wheel wait until a message may begin, or makes it ready.
+func (c *consumer) arm(h *held) {
+	wait := c.clock.until(h.record.Due) - beginLead
+	if wait > 0 {
+		h.state = heldArmed
+		h.timer = c.wheel.Add(wait, h)
+		return
+	}
+	h.state = heldReady
+	c.ready.push(h)
+}
+
+// expire is called by the wheel with what is due.
+func (c *consumer) expire(due []*held) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, h := range due {
+		switch h.state {
+		case heldArmed:
+			h.state = heldReady
+			c.ready.push(h)
+		case heldWaiting:
+			c.waited()
+			c.give(h)
+		}
+	}
+	c.match()
+}
+
+// forget gives up a message, in whatever state it is. It reports false where that has been done before.
+func (c *consumer) forget(h *held) bool {
+	if h.state == heldGone {
+		return false
+	}
+	switch {
+	case h.unbegun():
+		c.began(h)
+	case h.state == heldWaiting:
+		c.waited()
+	}
+	h.timer.Stop()
+	h.state = heldGone
+	delete(c.held, h)
+	return true
+}
+
+// began takes a message out of the account of those that have not.
+func (c *consumer) began(h *held) {
+	p := c.parts[h.part]
+	p.unbegun--
+	p.bytes -= len(h.record.Body)
+	if p.starved && p.unbegun <= c.quota()/2 {
+		p.starved = false
+		p.wake()
+	}
+}
+
+// release gives messages back to the store that have not begun, of one partition or, with -1, of all.
+func (c *consumer) release(part int) {
+	c.mu.Lock()
+	var back []*held
+	for h := range c.held {
+		if (part < 0 || h.part == part) && (h.state == heldArmed || h.state == heldReady) {
+			back = append(back, h)
+		}
+	}
+	for _, h := range back {
+		c.forget(h)
+	}
+	c.pending.Add(len(back)) // before anybody finds nothing to give back and waits
+	c.mu.Unlock()
+	for _, h := range back {
+		c.giveBack(h)
+	}
+}
+
+// giveBack tells the store, and is counted in pending by its caller. Where it fails, the message comes back when its lease ends.
+func (c *consumer) giveBack(h *held) {
+	c.q.parts[h.part].changes[OpRelease].send(h.change(), func(_ answer, err error) {
+		defer c.pending.Done()
+		if err != nil && c.q.ctx.Err() == nil {
+			c.q.report("release message %q: %w", h.record.ID, err)
+		}
+	})
+}
+
+func (h *held) change() Change { return Change{ID: h.record.ID, Token: h.record.Token} }

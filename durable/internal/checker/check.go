@@ -1,0 +1,152 @@
+package checker
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Check looks at all that was recorded so far. It is to be called when the queue has come to rest: what is still in it is lost for the
+// checker. It takes time in proportion to the history.
+func (h *History) Check() *Report {
+	r := &Report{}
+	for i := range h.shards {
+		s := &h.shards[i]
+		s.mu.Lock()
+		for id, m := range s.messages {
+			h.count(r, m)
+			h.judge(r, id, m)
+		}
+		s.mu.Unlock()
+	}
+	return r
+}
+
+func (h *History) count(r *Report, m *message) {
+	if m.enqueued > 0 {
+		r.Enqueued++
+	} else if m.maybe > 0 {
+		r.MaybeEnqueued++
+	}
+	for _, c := range []struct {
+		kind  Kind
+		count *int
+	}{{Handled, &r.Handled}, {Acked, &r.Acked}, {Dead, &r.Dead}, {Cancelled, &r.Cancelled}} {
+		if m.ended(c.kind) {
+			*c.count++
+		}
+	}
+	r.Starts += len(m.starts)
+	r.Failed += int(m.failed)
+	if len(m.starts) > 0 {
+		r.Delivered++
+		r.Duplicates += max(0, len(m.starts)-1-int(m.failed))
+	}
+	for _, s := range m.starts {
+		r.MaxAttempt = max(r.MaxAttempt, s.attempt)
+	}
+}
+
+// judge applies the rules to one message.
+func (h *History) judge(r *Report, id string, m *message) {
+	if m.enqueued > 0 && m.ends == 0 {
+		r.Lost.add("%q: enqueued, started %d times, and never handled, acked, dead or cancelled", id, len(m.starts))
+	}
+	if m.enqueued == 0 && m.maybe == 0 {
+		r.Unknown.add("%q: started %d times, and never enqueued", id, len(m.starts))
+	}
+	if m.enqueued > 1 {
+		r.EnqueuedTwice.add("%q: %d enqueues were acknowledged", id, m.enqueued)
+	}
+	if m.acked > 1 {
+		r.AckedTwice.add("%q: %d acknowledgements have succeeded", id, m.acked)
+	}
+	h.judgeCancel(r, id, m)
+	for _, s := range m.starts {
+		if earliest := m.earliest(s.at); s.clock < earliest {
+			r.Early.add("%q: started at %d with token %d, %d ms before %d", id, s.clock, s.token, earliest-s.clock, earliest)
+			r.Earliest = max(r.Earliest, earliest-s.clock)
+		}
+	}
+	h.judgeTokens(r, id, m)
+}
+
+// earliest is the earliest time for a start that was recorded at a moment. The due times count that were valid then, those that were recorded
+// later, as what they tell may have taken place before, and those of calls that may take place at any time.
+func (m *message) earliest(at int64) int64 {
+	valid := int64(0)
+	for _, d := range m.dues {
+		if !d.maybe && d.at < at {
+			valid = max(valid, d.at)
+		}
+	}
+	earliest := int64(math.MaxInt64)
+	for _, d := range m.dues {
+		if d.maybe || d.at >= valid {
+			earliest = min(earliest, d.clock)
+		}
+	}
+	if len(m.dues) == 0 {
+		return math.MinInt64
+	}
+	return earliest
+}
+
+func (h *History) judgeCancel(r *Report, id string, m *message) {
+	if m.cancelled == 0 {
+		return
+	}
+	if m.ended(Handled) || m.ended(Acked) {
+		r.CancelledRun.add("%q: cancelled, and finished by a handler", id)
+		return
+	}
+	for _, s := range m.starts {
+		if s.at > m.cancelled || !h.options.Crashes && !slices.Contains(m.failures, s.token) {
+			r.CancelledRun.add("%q: cancelled, and started with token %d", id, s.token)
+			return
+		}
+	}
+}
+
+// judgeTokens looks for tokens that do not rise, and times redeliveries.
+func (h *History) judgeTokens(r *Report, id string, m *message) {
+	starts := slices.Clone(m.starts)
+	switch {
+	case h.options.Pauses:
+		slices.SortFunc(starts, func(a, b start) int { return cmp.Compare(a.token, b.token) })
+	case !h.options.ClockSteps:
+		slices.SortFunc(starts, func(a, b start) int {
+			return cmp.Or(cmp.Compare(a.clock, b.clock), cmp.Compare(a.token, b.token))
+		})
+	}
+	for i := 1; i < len(starts); i++ {
+		last, next := starts[i-1], starts[i]
+		if next.token <= last.token {
+			r.TokenOrder.add("%q: started at %d with token %d, after %d with token %d", id, next.clock, next.token, last.clock, last.token)
+		}
+		if !h.options.ClockSteps && !slices.Contains(m.failures, last.token) {
+			r.SlowestRedelivery = max(r.SlowestRedelivery, next.clock-last.clock)
+		}
+	}
+	for _, token := range m.finished {
+		if !slices.ContainsFunc(m.starts, func(s start) bool { return s.token == token }) {
+			r.Unknown.add("%q: finished with token %d, and never started with it", id, token)
+		}
+	}
+}
+
+// Finding is how often a rule was broken.
+type Finding struct {
+	Count    int
+	Examples []string // the first few
+}
+
+const maxExamples = 5
+
+func (f *Finding) add(format string, args ...any) {
+	f.Count++
+	if len(f.Examples) < maxExamples {
+		f.Examples = append(f.Examples, fmt.Sprintf(format, args...))
+	}
+}

@@ -1,0 +1,202 @@
+// Package faultproxy is a TCP proxy for tests that loses replies, stalls and cuts connections. It knows nothing of the
+// protocol but that a client sends requests and a server replies.
+package faultproxy
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+)
+
+// Proxy forwards connections to a server until it is told to do otherwise. Its methods may be called from any goroutine, and take
+// effect on open connections and new ones.
+//
+// A reply is what the proxy receives first from the server after a request: mostly the answer to one request or one pipeline; of a
+// long one it may be the beginning, and what follows comes through where that does. Where a client sends its next request before the last was
+// answered, replies cannot be told apart. What a server sends unasked, such as messages of a subscription, is no reply.
+type Proxy struct {
+	listener net.Listener
+	wg       sync.WaitGroup
+
+	mu       sync.Mutex
+	target   string
+	links    map[*link]struct{}
+	closed   bool
+	refusing bool
+	dropNext int
+	dropRate float64
+	match    []byte
+	dropped  int
+	accepted int
+	resumed  chan struct{} // closed unless stalled
+}
+
+// link is a connection of a client and that to the server.
+type link struct {
+	client, server net.Conn
+
+	mu      sync.Mutex
+	recent  []byte // the end of the request, as long as the pattern may begin in it
+	matches bool   // the request since the last reply has the pattern in it
+}
+
+// Start starts a proxy to target, an address, which ends with the test. The target need not be there yet.
+func Start(t testing.TB, target string) *Proxy {
+	t.Helper()
+	p, err := New(target)
+	if err != nil {
+		t.Fatalf("faultproxy: %v", err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// New starts a proxy to target on a free loopback port.
+func New(target string) (*Proxy, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{listener: l, target: target, links: map[*link]struct{}{}, resumed: make(chan struct{})}
+	close(p.resumed)
+	p.wg.Go(p.accept)
+	return p, nil
+}
+
+// Addr is the address for clients.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// Close ends the proxy and its connections, and waits for them. It may be called more than once.
+func (p *Proxy) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	_ = p.listener.Close()
+	p.Resume()
+	p.CutAll()
+	p.wg.Wait()
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err == nil:
+			p.wg.Go(func() { p.connect(client) })
+		}
+	}
+}
+
+// connect makes a link for a client and serves it.
+func (p *Proxy) connect(client net.Conn) {
+	defer client.Close()
+	p.mu.Lock()
+	p.accepted++
+	target, refusing := p.target, p.refusing || p.closed
+	p.mu.Unlock()
+	if refusing {
+		return
+	}
+	server, err := net.Dial("tcp", target)
+	if err != nil {
+		return // the client sees the end of its connection
+	}
+	l := &link{client: client, server: server}
+	if !p.add(l) {
+		l.cut()
+		return
+	}
+	defer p.remove(l)
+	var wg sync.WaitGroup
+	wg.Go(func() { p.forward(l, client, server, func(b []byte) bool { p.note(l, b); return true }) })
+	wg.Go(func() { p.forward(l, server, client, func([]byte) bool { return !p.drops(l) }) })
+	wg.Wait()
+}
+
+func (p *Proxy) add(l *link) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.links[l] = struct{}{}
+	return true
+}
+
+func (p *Proxy) remove(l *link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.links, l)
+}
+
+// cut closes both connections at once, without what was not sent yet.
+func (l *link) cut() {
+	for _, c := range []net.Conn{l.client, l.server} {
+		if tcp, ok := c.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
+		_ = c.Close()
+	}
+}
+
+// forward copies from one side to the other what pass lets through. When one side ends, or pass refuses, the link is cut.
+func (p *Proxy) forward(l *link, from io.Reader, to io.Writer, pass func([]byte) bool) {
+	defer l.cut()
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		if n > 0 {
+			p.waitResumed()
+			if !pass(buffer[:n]) {
+				return
+			}
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// note looks for the pattern in a part of a request.
+func (p *Proxy) note(l *link, part []byte) {
+	p.mu.Lock()
+	pattern := p.match
+	p.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seen := append(l.recent, part...)
+	if bytes.Contains(seen, pattern) {
+		l.matches = true
+	}
+	keep := max(0, min(len(pattern)-1, len(seen)))
+	l.recent = append(l.recent[:0], seen[len(seen)-keep:]...)
+}
+
+// drops decides whether a reply is lost.
+func (p *Proxy) drops(l *link) bool {
+	l.mu.Lock()
+	matches := l.matches
+	l.matches, l.recent = false, l.recent[:0]
+	l.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case !matches:
+		return false
+	case p.dropNext > 0:
+		p.dropNext--
+	case rand.Float64() >= p.dropRate:
+		return false
+	}
+	p.dropped++
+	return true
+}

@@ -1,0 +1,267 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ClusterOptions are those of [StartCluster]. The zero value of each field stands for its default.
+type ClusterOptions struct {
+	Options // of each node
+
+	// NodeTimeout is how long a node must not answer until the others hold it to be down. Defaults to 1.5 s.
+	NodeTimeout time.Duration
+}
+
+// slotCount is the number of slots of a cluster, and masters the number of nodes that share them at first.
+const slotCount, masters = 16_384, 3
+
+// Cluster is three masters that share the slots, and a replica for each. Its methods may be called from any goroutine.
+type Cluster struct {
+	t     testing.TB
+	nodes []*Server
+	ids   map[*Server]string
+}
+
+// StartCluster starts a cluster. When it returns, all nodes agree that it is complete and the replicas have caught up.
+func StartCluster(t testing.TB, o ClusterOptions) *Cluster {
+	t.Helper()
+	if o.NodeTimeout == 0 {
+		o.NodeTimeout = 1500 * time.Millisecond
+	}
+	settings := append(o.settings(), "cluster-enabled yes", "cluster-config-file nodes.conf", "cluster-announce-ip 127.0.0.1",
+		fmt.Sprintf("cluster-node-timeout %d", o.NodeTimeout.Milliseconds()),
+		"cluster-replica-validity-factor 0", // a replica takes over however long its master is gone
+		"cluster-allow-replica-migration no", "repl-ping-replica-period 1")
+	c := &Cluster{t: t, ids: map[*Server]string{}}
+	for range 2 * masters {
+		c.nodes = append(c.nodes, start(t, "redis-server", settings, o.ExtraArgs))
+	}
+	if err := c.form(); err != nil {
+		t.Fatalf("redistest: cluster: %v", err)
+	}
+	return c
+}
+
+// form makes a cluster of nodes that do not know each other.
+func (c *Cluster) form() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*startTimeout)
+	defer cancel()
+	for i, node := range c.nodes {
+		id, err := node.control.Do(ctx, "CLUSTER", "MYID").Text()
+		if err != nil {
+			return err
+		}
+		c.ids[node] = id
+		if err := node.control.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
+			return err
+		}
+		_, port, _ := strings.Cut(node.Addr(), ":")
+		for _, other := range c.nodes[:i] { // each, as gossip takes a second
+			if err := other.control.ClusterMeet(ctx, "127.0.0.1", port).Err(); err != nil {
+				return err
+			}
+		}
+	}
+	for i, node := range c.nodes[:masters] {
+		if err := node.control.ClusterAddSlotsRange(ctx, i*slotCount/masters, (i+1)*slotCount/masters-1).Err(); err != nil {
+			return err
+		}
+	}
+	if err := awaitIn(c.acquainted); err != nil {
+		return err
+	}
+	for i, node := range c.nodes[masters:] {
+		if err := node.control.ClusterReplicate(ctx, c.ids[c.nodes[i]]).Err(); err != nil {
+			return err
+		}
+	}
+	return awaitIn(c.complete)
+}
+
+// acquainted is nil if every node knows every other.
+func (c *Cluster) acquainted(ctx context.Context) error {
+	for _, node := range c.nodes {
+		for _, other := range c.nodes {
+			seen, err := c.seenBy(ctx, node, other)
+			if err != nil {
+				return err
+			}
+			if seen.has("handshake") || seen.link == "disconnected" {
+				return fmt.Errorf("the node on %s has not met that on %s", node.Addr(), other.Addr())
+			}
+		}
+	}
+	return nil
+}
+
+// complete is nil if every node that runs holds the cluster to be complete, and each that follows another is up to date and is
+// known to do so by all.
+func (c *Cluster) complete(ctx context.Context) error {
+	for _, node := range c.nodes {
+		if !node.Running() {
+			continue
+		}
+		info, err := node.control.ClusterInfo(ctx).Result()
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_slots_ok:"+strconv.Itoa(slotCount)) {
+			return fmt.Errorf("the node on %s sees the cluster as %.160q", node.Addr(), info)
+		}
+		if err := c.followed(ctx, node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// followed is nil if a node is a master, or a replica that is up to date and that all others hold to be one.
+func (c *Cluster) followed(ctx context.Context, node *Server) error {
+	if takesWrites(ctx, node) == nil {
+		return c.agreed(ctx, node, "master")
+	}
+	if err := linked(ctx, node); err != nil {
+		return err
+	}
+	return c.agreed(ctx, node, "slave")
+}
+
+func (c *Cluster) agreed(ctx context.Context, node *Server, role string) error {
+	for _, other := range c.nodes {
+		if !other.Running() {
+			continue
+		}
+		seen, err := c.seenBy(ctx, other, node)
+		if err != nil {
+			return err
+		}
+		if !seen.has(role) || seen.has("fail") || seen.has("fail?") {
+			return fmt.Errorf("the node on %s sees that on %s as %q, it is a %s", other.Addr(), node.Addr(), seen.flags, role)
+		}
+	}
+	return nil
+}
+
+// sight is what a node knows of a node.
+type sight struct {
+	flags []string
+	link  string
+	slots []string
+}
+
+func (s sight) has(flag string) bool { return slices.Contains(s.flags, flag) }
+
+// seenBy is what one node knows of another.
+func (c *Cluster) seenBy(ctx context.Context, node, other *Server) (sight, error) {
+	text, err := node.control.ClusterNodes(ctx).Result()
+	if err != nil {
+		return sight{}, err
+	}
+	for line := range strings.Lines(text) {
+		// id, address, flags, master, ping, pong, epoch, link, slots
+		if f := strings.Fields(line); len(f) >= 8 && f[0] == c.ids[other] {
+			return sight{flags: strings.Split(f[2], ","), link: f[7], slots: f[8:]}, nil
+		}
+	}
+	return sight{}, fmt.Errorf("the node on %s does not know that on %s", node.Addr(), other.Addr())
+}
+
+// ClusterOptions are those of a client of the cluster, for redis.NewClusterClient. They are new at each call and may be changed.
+//
+// They leave ClusterStateReloadInterval alone, as users do. A client that finds nobody at the address of a master which has died does not ask
+// who has its slots now, until that interval of one minute is over, or ReloadState is called.
+func (c *Cluster) ClusterOptions() *redis.ClusterOptions {
+	o := &redis.ClusterOptions{DialTimeout: time.Second}
+	for _, node := range c.nodes {
+		o.Addrs = append(o.Addrs, node.Addr())
+	}
+	return o
+}
+
+// Client returns a new client of the cluster, which is closed with the test.
+func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
+	t.Helper()
+	client := redis.NewClusterClient(c.ClusterOptions())
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// Nodes are the three first masters, then their replicas.
+func (c *Cluster) Nodes() []*Server { return slices.Clone(c.nodes) }
+
+// Master is the running master that holds a slot, 0 to 16,383, by its own account; nil if there is none.
+func (c *Cluster) Master(slot int) *Server {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for _, node := range c.nodes {
+		if !node.Running() {
+			continue
+		}
+		if seen, err := c.seenBy(ctx, node, node); err == nil && seen.has("master") && slices.ContainsFunc(seen.slots, holds(slot)) {
+			return node
+		}
+	}
+	return nil
+}
+
+// holds makes a function that tells whether a range of slots, such as "7" or "0-5460", has slot in it.
+func holds(slot int) func(span string) bool {
+	return func(span string) bool {
+		first, last, many := strings.Cut(span, "-")
+		if !many {
+			last = first
+		}
+		from, err := strconv.Atoi(first)
+		to, err2 := strconv.Atoi(last)
+		return errors.Join(err, err2) == nil && from <= slot && slot <= to // a slot on the move is in brackets
+	}
+}
+
+// KillMaster kills the master of a slot and returns it. [Server.Restart] brings it back, as a replica of its successor.
+func (c *Cluster) KillMaster(slot int) *Server {
+	c.t.Helper()
+	master := c.Master(slot)
+	if master == nil {
+		c.t.Errorf("redistest: kill the master of slot %d: there is none", slot)
+		return nil
+	}
+	master.Kill()
+	return master
+}
+
+// WaitMaster waits until another node than old is the master of a slot, and all that run hold the cluster to be complete. It
+// returns the new master.
+func (c *Cluster) WaitMaster(slot int, old *Server) *Server {
+	c.t.Helper()
+	var master *Server
+	c.check("wait for a new master", awaitIn(func(context.Context) error {
+		if master = c.Master(slot); master == nil || master == old {
+			return fmt.Errorf("slot %d has no new master", slot)
+		}
+		return nil
+	}))
+	c.WaitComplete()
+	return master
+}
+
+// WaitComplete waits until all nodes that run hold the cluster to be complete, with replicas that are up to date.
+func (c *Cluster) WaitComplete() {
+	c.t.Helper()
+	c.check("wait until it is complete", awaitIn(c.complete))
+}
+
+func (c *Cluster) check(what string, err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Errorf("redistest: cluster: %s: %v", what, err)
+	}
+}

@@ -1,0 +1,92 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+)
+
+// MigrateOptions are those of [Cluster.MigrateSlot]. The zero value of each field stands for its default.
+type MigrateOptions struct {
+	// Batch is how many keys move at once. Defaults to 16.
+	Batch int
+
+	// Halfway is called when the slot is on the move and none of its keys have moved, and after each batch: what a client
+	// does there meets a slot that two nodes share. Nil: nothing is done.
+	Halfway func()
+}
+
+// MigrateSlot moves a slot, 0 to 16,383, with its keys to another master while clients use it, as the resharding of an operator does.
+// If the slot is there already, nothing is done. Two migrations of one slot must not overlap.
+func (c *Cluster) MigrateSlot(slot int, to *Server, o MigrateOptions) {
+	c.t.Helper()
+	if o.Batch == 0 {
+		o.Batch = 16
+	}
+	if o.Halfway == nil {
+		o.Halfway = func() {}
+	}
+	from := c.Master(slot)
+	switch {
+	case from == nil:
+		c.t.Errorf("redistest: migrate slot %d: it has no master", slot)
+	case from != to:
+		if err := c.migrate(slot, from, to, o); err != nil {
+			c.t.Errorf("redistest: migrate slot %d from %s to %s: %v", slot, from.Addr(), to.Addr(), err)
+		}
+	}
+}
+
+func (c *Cluster) migrate(slot int, from, to *Server, o MigrateOptions) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*startTimeout)
+	defer cancel()
+	err := errors.Join( // the importing node first, or it would send clients back
+		to.control.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", c.ids[from]).Err(),
+		from.control.Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", c.ids[to]).Err())
+	if err != nil {
+		return err
+	}
+	for {
+		o.Halfway()
+		keys, err := from.control.ClusterGetKeysInSlot(ctx, slot, o.Batch).Result()
+		if err != nil {
+			return err
+		}
+		if len(keys) == 0 {
+			break
+		}
+		if err := moveKeys(ctx, from, to, keys); err != nil {
+			return err
+		}
+	}
+	return c.assign(ctx, slot, from, to)
+}
+
+func moveKeys(ctx context.Context, from, to *Server, keys []string) error {
+	host, port, err := net.SplitHostPort(to.Addr())
+	if err != nil {
+		return err
+	}
+	command := []any{"MIGRATE", host, port, "", 0, startTimeout.Milliseconds(), "KEYS"}
+	for _, key := range keys {
+		command = append(command, key)
+	}
+	return from.control.Do(ctx, command...).Err() // "NOKEY" is none: the keys have gone
+}
+
+// assign gives a slot to its new master: on that one first, so that the slot is never without a master.
+func (c *Cluster) assign(ctx context.Context, slot int, from, to *Server) error {
+	order := []*Server{to, from}
+	for _, node := range c.nodes {
+		if node != to && node != from && node.Running() && takesWrites(ctx, node) == nil {
+			order = append(order, node)
+		}
+	}
+	for _, node := range order {
+		if err := node.control.Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", c.ids[to]).Err(); err != nil {
+			return fmt.Errorf("on %s: %w", node.Addr(), err)
+		}
+	}
+	return nil
+}

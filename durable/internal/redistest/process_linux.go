@@ -1,0 +1,16 @@
+package redistest
+
+import (
+	"os"
+	"syscall"
+)
+
+// diesWithParent says that a server ends with the test binary however that ends.
+const diesWithParent = true
+
+// processAttributes let a server end with the test binary, and give it a process group.
+func processAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+func killGroup(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGKILL) }

@@ -1,0 +1,229 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// SentinelOptions are those of [StartSentinel]. The zero value of each field stands for its default.
+type SentinelOptions struct {
+	Options // of the master and the replica
+
+	// DownAfter is how long a server must not answer until a sentinel holds it to be down. Defaults to 700 ms.
+	DownAfter time.Duration
+
+	// FailoverTimeout is how long a failover may take; after twice as long another sentinel tries. Defaults to 2 s.
+	FailoverTimeout time.Duration
+}
+
+// sentinels is their number; two have to agree.
+const sentinels, quorum = 3, 2
+
+// Sentinel is a master with a replica, and three sentinels that look after them. Its methods may be called from any goroutine.
+type Sentinel struct {
+	t         testing.TB
+	name      string
+	data      []*Server
+	sentinels []*Server
+}
+
+// StartSentinel starts a master, a replica and three sentinels. When it returns, the replica has caught up and the sentinels know each
+// other, so that a failover is possible.
+func StartSentinel(t testing.TB, o SentinelOptions) *Sentinel {
+	t.Helper()
+	requireProgram(t, "redis-sentinel")
+	if o.DownAfter == 0 {
+		o.DownAfter = 700 * time.Millisecond
+	}
+	if o.FailoverTimeout == 0 {
+		o.FailoverTimeout = 2 * time.Second
+	}
+	s := &Sentinel{t: t, name: "queue"}
+	settings := append(o.settings(), "repl-ping-replica-period 1")
+	master := start(t, "redis-server", settings, o.ExtraArgs)
+	host, port, _ := strings.Cut(master.Addr(), ":")
+	replica := start(t, "redis-server", append(settings, "replicaof "+host+" "+port), o.ExtraArgs)
+	s.data = []*Server{master, replica}
+	s.await("the replica has not caught up", func(ctx context.Context) error { return linked(ctx, replica) })
+	for range sentinels {
+		s.sentinels = append(s.sentinels, start(t, "redis-sentinel", s.settings(master, o), nil))
+	}
+	s.hurry()
+	s.await("the sentinels do not know each other", s.aware)
+	return s
+}
+
+// linked is nil if a replica is up to date with its master.
+func linked(ctx context.Context, replica *Server) error {
+	info, err := replica.control.Info(ctx, "replication").Result()
+	if err == nil && !strings.Contains(info, "master_link_status:up") {
+		err = errors.New("the link to the master is down")
+	}
+	return err
+}
+
+func (s *Sentinel) settings(master *Server, o SentinelOptions) []string {
+	host, port, _ := strings.Cut(master.Addr(), ":")
+	return []string{
+		fmt.Sprintf("sentinel monitor %s %s %s %d", s.name, host, port, quorum),
+		fmt.Sprintf("sentinel down-after-milliseconds %s %d", s.name, o.DownAfter.Milliseconds()),
+		fmt.Sprintf("sentinel failover-timeout %s %d", s.name, o.FailoverTimeout.Milliseconds()),
+	}
+}
+
+// hurry makes the sentinels look more often, and give up the caution soon with which they meet pauses of their own, which an
+// overloaded machine has. Servers before 7.0 cannot be told, and take seconds longer.
+func (s *Sentinel) hurry() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	for _, server := range s.sentinels {
+		for _, setting := range []struct{ name, ms string }{
+			{"info-period", "500"}, {"ping-period", "200"}, {"ask-period", "200"}, {"publish-period", "200"}, {"tilt-period", "1000"},
+		} {
+			_ = server.control.Do(ctx, "SENTINEL", "DEBUG", setting.name, setting.ms).Err() // see above
+		}
+	}
+}
+
+// aware is nil if every sentinel sees a master that is up, its replica, and the other sentinels.
+func (s *Sentinel) aware(ctx context.Context) error {
+	for _, server := range s.sentinels {
+		state, err := server.control.Do(ctx, "SENTINEL", "MASTER", s.name).Slice()
+		if err != nil {
+			return err
+		}
+		fields := map[string]string{}
+		for pair := range slices.Chunk(state, 2) {
+			fields[fmt.Sprint(pair[0])] = fmt.Sprint(pair[len(pair)-1])
+		}
+		if fields["flags"] != "master" || fields["num-slaves"] != "1" || fields["num-other-sentinels"] != strconv.Itoa(sentinels-1) {
+			return fmt.Errorf("a sentinel sees flags %q, %q replicas and %q other sentinels",
+				fields["flags"], fields["num-slaves"], fields["num-other-sentinels"])
+		}
+		if err := s.replicaKnown(ctx, server); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replicaKnown is nil if a sentinel would let the replica take over.
+func (s *Sentinel) replicaKnown(ctx context.Context, sentinel *Server) error {
+	replicas, err := sentinel.control.Do(ctx, "SENTINEL", "REPLICAS", s.name).Slice()
+	if err == nil && !strings.Contains(fmt.Sprint(replicas...), "master-link-status ok") {
+		err = errors.New("a sentinel does not see the replica's link")
+	}
+	return err
+}
+
+// FailoverOptions are those of a client that follows the master, for redis.NewFailoverClient. They are new at each call and may be changed.
+func (s *Sentinel) FailoverOptions() *redis.FailoverOptions {
+	o := &redis.FailoverOptions{MasterName: s.name, DialTimeout: time.Second}
+	for _, server := range s.sentinels {
+		o.SentinelAddrs = append(o.SentinelAddrs, server.Addr())
+	}
+	return o
+}
+
+// Client returns a new client that follows the master, which is closed with the test.
+func (s *Sentinel) Client(t testing.TB) *redis.Client {
+	t.Helper()
+	c := redis.NewFailoverClient(s.FailoverOptions())
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Servers are the first master and the first replica, whatever they are now.
+func (s *Sentinel) Servers() []*Server { return slices.Clone(s.data) }
+
+// Sentinels are the sentinels.
+func (s *Sentinel) Sentinels() []*Server { return slices.Clone(s.sentinels) }
+
+// Master is the server that the sentinels hold to be the master, dead or alive; nil if no sentinel answers.
+func (s *Sentinel) Master() *Server {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	votes := map[string]int{}
+	for _, server := range s.sentinels {
+		if addr, err := server.control.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.name).StringSlice(); err == nil && len(addr) == 2 {
+			votes[addr[0]+":"+addr[1]]++
+		}
+	}
+	var master *Server
+	for _, server := range s.data {
+		if n := votes[server.Addr()]; n > 0 && (master == nil || n > votes[master.Addr()]) {
+			master = server
+		}
+	}
+	return master
+}
+
+// KillMaster kills the master and returns it. [Server.Restart] brings it back; the sentinels make a replica of it then.
+func (s *Sentinel) KillMaster() *Server {
+	s.t.Helper()
+	master := s.Master()
+	if master == nil {
+		s.t.Errorf("redistest: kill the master: no sentinel names one")
+		return nil
+	}
+	master.Kill()
+	return master
+}
+
+// WaitFailover waits until the sentinels agree on another master than old, which takes writes, and returns it.
+func (s *Sentinel) WaitFailover(old *Server) *Server {
+	s.t.Helper()
+	s.await("no failover", func(ctx context.Context) error {
+		m := s.Master()
+		if m == nil || m == old {
+			return errors.New("the sentinels name no other master")
+		}
+		return takesWrites(ctx, m)
+	})
+	return s.Master()
+}
+
+// WaitReplica waits until the server that is not the master follows it, after a restart say.
+func (s *Sentinel) WaitReplica() {
+	s.t.Helper()
+	s.await("there is no replica", func(ctx context.Context) error {
+		for _, server := range s.data {
+			if server.Running() && linked(ctx, server) == nil {
+				return nil
+			}
+		}
+		return errors.New("no server has a link to a master")
+	})
+}
+
+func takesWrites(ctx context.Context, s *Server) error {
+	info, err := s.control.Info(ctx, "replication").Result()
+	if err == nil && !strings.Contains(info, "role:master") {
+		err = errors.New("the server is no master")
+	}
+	return err
+}
+
+func (s *Sentinel) await(what string, ready func(context.Context) error) {
+	s.t.Helper()
+	if err := awaitIn(ready); err != nil {
+		s.t.Errorf("redistest: sentinel: %s: %v", what, err)
+	}
+}
+
+// awaitIn waits for a condition whose tries take a few seconds at most.
+func awaitIn(ready func(context.Context) error) error {
+	return eventually(startTimeout, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		return ready(ctx)
+	})
+}

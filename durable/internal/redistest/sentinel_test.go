@@ -1,0 +1,33 @@
+package redistest
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestSentinelFailover(t *testing.T) {
+	t.Parallel()
+	s := StartSentinel(t, SentinelOptions{})
+	c := s.Client(t)
+	first := s.Master()
+	assert.Same(t, s.Servers()[0], first)
+	require.NoError(t, c.Set(t.Context(), "k", "v", 0).Err())
+	require.NoError(t, c.Wait(t.Context(), 1, startTimeout).Err())
+
+	assert.Same(t, first, s.KillMaster())
+	second := s.WaitFailover(first)
+	assert.Same(t, s.Servers()[1], second)
+	var value string
+	require.NoError(t, eventually(startTimeout, func() (err error) {
+		value, err = c.Get(t.Context(), "k").Result()
+		return err
+	}), "the client follows")
+	assert.Equal(t, "v", value)
+
+	first.Restart()
+	s.WaitReplica()
+	require.Error(t, takesWrites(t.Context(), first), "the old master is a replica now")
+	assert.Same(t, second, s.Master())
+}

@@ -1,0 +1,169 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Server is a Redis server, or a sentinel. Its methods may be called from any goroutine.
+type Server struct {
+	t       testing.TB
+	program string
+	dir     string
+	config  string
+	args    []string
+	port    *port
+	control *redis.Client
+
+	mu   sync.Mutex
+	proc *process // the last run
+}
+
+// Start starts a server that answers when Start returns.
+func Start(t testing.TB, o Options) *Server {
+	t.Helper()
+	return start(t, "redis-server", o.settings(), o.ExtraArgs)
+}
+
+// settings are the lines of the configuration file.
+func (o Options) settings() []string {
+	lines := []string{"save \"\"", "repl-diskless-sync-delay 0", "maxmemory " + strconv.FormatInt(o.MaxMemory, 10), "maxmemory-policy noeviction"}
+	if o.AppendOnly {
+		lines = append(lines, "appendonly yes")
+	}
+	if o.AppendFsync != "" {
+		lines = append(lines, "appendfsync "+o.AppendFsync)
+	}
+	return lines
+}
+
+// maxPorts is how many ports are tried for one server. Even the second is rare: it takes somebody to take the port
+// between the look whether it is free and the server's start.
+const maxPorts = 10
+
+// start starts a program of Redis with lines of configuration and arguments.
+func start(t testing.TB, program string, settings, args []string) *Server {
+	t.Helper()
+	s := &Server{t: t, program: requireProgram(t, program), dir: t.TempDir(), args: args}
+	s.config = filepath.Join(s.dir, "redis.conf")
+	t.Cleanup(s.end)
+	for range maxPorts {
+		err := s.startOnNewPort(settings)
+		if err == nil {
+			return s
+		}
+		if !errors.Is(err, errAddressInUse) {
+			t.Fatalf("redistest: start %s: %v\n%s", program, err, tail(s.Log(), 20))
+		}
+	}
+	t.Fatalf("redistest: start %s: %d ports were taken by others at the last moment", program, maxPorts)
+	return nil
+}
+
+func (s *Server) startOnNewPort(settings []string) error {
+	p, err := reservePort()
+	if err != nil {
+		return err
+	}
+	if s.port != nil {
+		s.port.release()
+		_ = s.control.Close()
+	}
+	s.port = p
+	s.control = redis.NewClient(controlOptions(s.Addr()))
+	lines := append([]string{"bind 127.0.0.1", "protected-mode no", "port " + strconv.Itoa(p.number), "dir " + strconv.Quote(s.dir)}, settings...)
+	if err := os.WriteFile(s.config, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.run()
+}
+
+// controlOptions are those of the clients by which this package looks after servers: they neither pool nor repeat.
+func controlOptions(addr string) *redis.Options {
+	return &redis.Options{
+		Addr: addr, MaxRetries: -1, PoolSize: 2, Protocol: 2, DisableIdentity: true,
+		DialTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, DialerRetries: 1,
+	}
+}
+
+// errAddressInUse says that somebody else has the port.
+var errAddressInUse = errors.New("address in use")
+
+// run starts the server and waits until it answers; s.mu is held.
+func (s *Server) run() (err error) {
+	logged := len(s.Log())
+	if s.proc, err = startProcess(s.program, s.logFile(), s.dir, slices.Concat([]string{s.config}, s.args)...); err != nil {
+		return err
+	}
+	return eventually(startTimeout, func() error {
+		if !s.proc.ended() {
+			return s.ping()
+		}
+		if strings.Contains(s.Log()[logged:], "Address already in use") {
+			return fatal{errAddressInUse}
+		}
+		return fatal{fmt.Errorf("process %d has ended by itself", s.proc.pid())}
+	})
+}
+
+// ping is nil if the server answers and is the process that was started.
+func (s *Server) ping() error {
+	conn, err := net.DialTimeout("tcp", s.Addr(), 5*time.Second)
+	if err != nil {
+		return err // without the client, which would write each failure to its log
+	}
+	conn.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	info, err := s.control.Info(ctx, "server").Result()
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", s.proc.pid())) {
+		return errors.New("another server answers on the port")
+	}
+	return s.control.Ping(ctx).Err() // an error while it reads its files
+}
+
+// Addr is the address, "127.0.0.1:port". A restart does not change it.
+func (s *Server) Addr() string { return loopback(s.port.number) }
+
+// Dir is the server's folder.
+func (s *Server) Dir() string { return s.dir }
+
+// PID is the process id of the last run.
+func (s *Server) PID() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.proc.pid()
+}
+
+// Client returns a new client, which is closed with the test.
+func (s *Server) Client(t testing.TB) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func (s *Server) logFile() string { return filepath.Join(s.dir, "server.log") }
+
+// Log is what the server has printed so far, in all its runs.
+func (s *Server) Log() string {
+	text, _ := os.ReadFile(s.logFile()) // there is none before the first run
+	return string(text)
+}

@@ -1,0 +1,17 @@
+//go:build !unix
+
+package redistest
+
+import (
+	"errors"
+	"os"
+)
+
+// canSignal says that the signals exist that faults are made of.
+const canSignal = false
+
+var errNoSignals = errors.New("redistest: no such signal on this system")
+
+func pauseProcess(*os.Process) error     { return errNoSignals }
+func continueProcess(*os.Process) error  { return errNoSignals }
+func terminateProcess(*os.Process) error { return errNoSignals }

@@ -1,0 +1,15 @@
+//go:build unix
+
+package redistest
+
+import (
+	"os"
+	"syscall"
+)
+
+// canSignal says that the signals exist that faults are made of.
+const canSignal = true
+
+func pauseProcess(p *os.Process) error     { return p.Signal(syscall.SIGSTOP) }
+func continueProcess(p *os.Process) error  { return p.Signal(syscall.SIGCONT) }
+func terminateProcess(p *os.Process) error { return p.Signal(syscall.SIGTERM) }

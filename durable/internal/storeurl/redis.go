@@ -1,0 +1,159 @@
+package storeurl
+
+import (
+	"errors"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// address is a URL of Redis in parts. The parsers of the client take one address in the place of the host and the others as parameters.
+type address struct {
+	url    string // the whole, for errors
+	scheme string // redis or rediss
+	kind   string // "", "cluster" or "sentinel"
+	user   string // with the @, as it was given
+	hosts  []string
+	path   string // with the slash
+	query  string // without the question mark
+}
+
+// newClient makes the client of a URL. It does not connect.
+func newClient(raw string) (redis.UniversalClient, error) {
+	a, err := split(raw)
+	if err != nil {
+		return nil, err
+	}
+	switch a.kind {
+	case "cluster":
+		return a.cluster()
+	case "sentinel":
+		return a.sentinel()
+	default:
+		return a.single()
+	}
+}
+
+// split takes a URL apart. The parser of the standard library does not accept several hosts.
+func split(raw string) (address, error) {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	name, kind, several := strings.Cut(strings.ToLower(scheme), "-")
+	if !ok || name != "redis" && name != "rediss" || several && kind != "cluster" && kind != "sentinel" {
+		return address{}, refuse(raw, Accepted)
+	}
+	a := address{url: raw, scheme: name, kind: kind}
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	authority := rest[:end]
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		a.user, authority = authority[:at+1], authority[at+1:]
+	}
+	a.path, a.query, _ = strings.Cut(rest[end:], "?")
+	if strings.ContainsAny(rest[end:], "@#") || strings.Count(a.user, "@") > 1 {
+		return a, refuse(raw, "@, #, / and ? in a user or a password have to be percent-encoded, and there is no #fragment")
+	}
+	a.hosts = strings.Split(authority, ",")
+	return a, a.checkHosts(authority)
+}
+
+func (a *address) checkHosts(authority string) error {
+	if a.kind == "" {
+		if len(a.hosts) > 1 {
+			return refuse(a.url, "one address is accepted; redis-cluster:// and redis-sentinel:// take several")
+		}
+		if authority == "" {
+			a.hosts[0] = "localhost:6379"
+			return nil
+		}
+		if _, _, err := net.SplitHostPort(authority); err != nil {
+			a.hosts[0] = net.JoinHostPort(strings.Trim(authority, "[]"), "6379")
+		}
+	}
+	for _, h := range a.hosts {
+		host, port, err := net.SplitHostPort(h)
+		if n, bad := strconv.Atoi(port); err != nil || bad != nil || host == "" || n < 1 || n > 65535 {
+			return refuse(a.url, "each address must be host:port, with a port from 1 to 65535, and they are separated by commas")
+		}
+	}
+	return nil
+}
+
+// client is the URL in the form of the client's parsers, with a path that is a database.
+func (a *address) client(path string, parameters ...string) string {
+	query := a.query
+	for _, h := range a.hosts[1:] {
+		parameters = append(parameters, "addr="+url.QueryEscape(h))
+	}
+	if len(parameters) > 0 {
+		query = strings.TrimPrefix(query+"&"+strings.Join(parameters, "&"), "&")
+	}
+	if query != "" {
+		query = "?" + query
+	}
+	return a.scheme + "://" + a.user + a.hosts[0] + path + query
+}
+
+func (a *address) single() (redis.UniversalClient, error) {
+	o, err := redis.ParseURL(a.client(a.path))
+	if err == nil && o.DB < 0 {
+		err = errDatabase
+	}
+	if err != nil {
+		return nil, a.refuse(err)
+	}
+	return redis.NewClient(o), nil
+}
+
+func (a *address) cluster() (redis.UniversalClient, error) {
+	if a.path != "" && a.path != "/" {
+		return nil, refuse(a.url, "a Cluster has no databases, so there is nothing after the addresses")
+	}
+	o, err := redis.ParseClusterURL(a.client(""))
+	switch {
+	case err != nil:
+		return nil, a.refuse(err)
+	case o.ReadOnly || o.RouteByLatency || o.RouteRandomly:
+		return nil, refuse(a.url, "read_only, "+replicas)
+	}
+	return redis.NewClusterClient(o), nil
+}
+
+func (a *address) sentinel() (redis.UniversalClient, error) {
+	master, db, _ := strings.Cut(strings.TrimPrefix(a.path, "/"), "/")
+	if master == "" {
+		return nil, refuse(a.url, "the name of the master follows the addresses: redis-sentinel://host:port,host:port/master")
+	}
+	name, err := url.PathUnescape(master)
+	if err != nil {
+		return nil, a.refuse(errors.New("the name of the master has a wrong percent-encoding"))
+	}
+	o, err := redis.ParseFailoverURL(a.client("/"+db, "master_name="+url.QueryEscape(name)))
+	if err == nil && o.DB < 0 {
+		err = errDatabase
+	}
+	switch {
+	case err != nil:
+		return nil, a.refuse(err)
+	case o.RouteByLatency || o.RouteRandomly || o.ReplicaOnly:
+		return nil, refuse(a.url, "replica_only, "+replicas)
+	}
+	return redis.NewFailoverClient(o), nil
+}
+
+const replicas = "route_by_latency and route_randomly read from replicas, which a queue must not"
+
+var errDatabase = errors.New("the database is negative; 0 or more is accepted")
+
+// refuse says what the client's parser found, unless that repeats the URL, which may have a password in it.
+func (a *address) refuse(err error) error {
+	reason := strings.TrimPrefix(err.Error(), "redis: ")
+	if broken := (*url.Error)(nil); errors.As(err, &broken) {
+		reason = "it is no URL; a wrong percent-encoding is the usual cause"
+	}
+	return refuse(a.url, reason+"; "+Accepted)
+}

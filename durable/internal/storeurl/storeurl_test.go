@@ -1,0 +1,199 @@
+package storeurl
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// passOne sends a message through the store of a URL.
+func passOne(t *testing.T, url string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	store, closeStore, err := Open(url)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, closeStore()) }()
+	q, err := durable.Open(ctx, store, durable.Options{Partitions: 2})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, q.Shutdown(ctx)) }()
+	_, err = q.Enqueue(ctx, durable.Message{ID: "one", Body: []byte("body")})
+	require.NoError(t, err)
+	d, err := q.Take(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, "body", string(d.Body))
+	require.NoError(t, d.Ack(ctx))
+}
+
+func TestOpen_Memory(t *testing.T) {
+	t.Parallel()
+	passOne(t, "memory:")
+	passOne(t, "MEMORY:")
+}
+
+func TestOpen_File(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	passOne(t, "file:"+filepath.Join(dir, "a b?c%20.db"))
+	assert.FileExists(t, filepath.Join(dir, "a b?c%20.db"), "a path is taken as it is")
+	passOne(t, "file://"+filepath.ToSlash(filepath.Join(dir, "second.db")))
+	assert.FileExists(t, filepath.Join(dir, "second.db"))
+}
+
+func TestOpen_FileInUse(t *testing.T) {
+	t.Parallel()
+	url := "file:" + filepath.Join(t.TempDir(), "q.db")
+	_, closeStore, err := Open(url)
+	require.NoError(t, err)
+	_, _, err = Open(url)
+	require.ErrorIs(t, err, durable.ErrLocked)
+	require.NoError(t, closeStore())
+	passOne(t, url)
+}
+
+func TestOpen_Redis(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	server.RequireUserAuth("me", "s:e@c/r")
+	passOne(t, "redis://me:s%3Ae%40c%2Fr@"+server.Addr()+"/3?dial_timeout=2s")
+	assert.NotEmpty(t, server.DB(3).Keys())
+	assert.Empty(t, server.DB(0).Keys())
+}
+
+func TestNewClient_Single(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]struct {
+		addr string
+		db   int
+		tls  bool
+	}{
+		"redis://":                   {"localhost:6379", 0, false},
+		"redis://host":               {"host:6379", 0, false},
+		"redis://[::1]/2":            {"[::1]:6379", 2, false},
+		"redis://[::1]:7000":         {"[::1]:7000", 0, false},
+		"rediss://host:6380/1":       {"host:6380", 1, true},
+		"REDIS://:word@host:1/?db=4": {"host:1", 4, false},
+	} {
+		c, err := newClient(url)
+		require.NoError(t, err, url)
+		o := c.(*redis.Client).Options()
+		assert.Equal(t, want.addr, o.Addr, url)
+		assert.Equal(t, want.db, o.DB, url)
+		assert.Equal(t, want.tls, o.TLSConfig != nil, url)
+		require.NoError(t, c.Close())
+	}
+}
+
+func TestNewClient_Cluster(t *testing.T) {
+	t.Parallel()
+	c, err := newClient("rediss-cluster://me:word@a:7000,b:7001,[::1]:7002/?max_retries=5")
+	require.NoError(t, err)
+	defer c.Close()
+	o := c.(*redis.ClusterClient).Options()
+	assert.Equal(t, []string{"a:7000", "b:7001", "[::1]:7002"}, o.Addrs)
+	assert.Equal(t, "me", o.Username)
+	assert.Equal(t, "word", o.Password)
+	assert.NotNil(t, o.TLSConfig)
+}
+
+func TestSentinelURL(t *testing.T) {
+	t.Parallel()
+	a, err := split("redis-sentinel://me:word@a:1,b:2/my%20master/5?username=u&password=p")
+	require.NoError(t, err)
+	o, err := redis.ParseFailoverURL(a.client("/5", "master_name=my+master"))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a:1", "b:2"}, o.SentinelAddrs)
+	assert.Equal(t, "my master", o.MasterName)
+	assert.Equal(t, 5, o.DB)
+	assert.Equal(t, []string{"me", "word", "u", "p"}, []string{o.SentinelUsername, o.SentinelPassword, o.Username, o.Password})
+	c, err := newClient(a.url)
+	require.NoError(t, err)
+	assert.Equal(t, 5, c.(*redis.Client).Options().DB)
+	require.NoError(t, c.Close())
+}
+
+func TestOpen_Refused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ url, want string }{
+		{"", "file:PATH"},
+		{"delayq.db", "file:PATH"},
+		{"file:", "no path"},
+		{"file://", "absolute path"},
+		{"file://delayq.db", "absolute path"},
+		{"memory:x", "nothing after the colon"},
+		{"http://host", "redis-cluster"},
+		{"redis:host", "redis-cluster"},
+		{"redis-ring://host:1", "redis-cluster"},
+		{"redis-://", "redis-sentinel"},
+		{"redis://a:1,b:2", "redis-cluster:// and redis-sentinel://"},
+		{"redis://host:0", "port from 1 to 65535"},
+		{"redis://host:65536", "port from 1 to 65535"},
+		{"redis://host:1/x", "invalid database number"},
+		{"redis://host:1/-1", "0 or more"},
+		{"redis://host:1/0?nonsense=1", "nonsense"},
+		{"redis://host:1/0#part", "#fragment"},
+		{"redis-cluster://a:1,b", "host:port"},
+		{"redis-cluster://", "host:port"},
+		{"redis-cluster://a:1/3", "no databases"},
+		{"redis-cluster://a:1?read_only=true", "replicas"},
+		{"redis-sentinel://a:1", "name of the master"},
+		{"redis-sentinel://a:1/", "name of the master"},
+		{"redis-sentinel://a:1/%zz", "percent-encoding"},
+		{"redis-sentinel://a:1/m/x", "invalid database number"},
+		{"redis-sentinel://a:1/m?replica_only=true", "replicas"},
+	} {
+		store, closeStore, err := Open(c.url)
+		require.ErrorIs(t, err, durable.ErrInvalid, c.url)
+		require.ErrorContains(t, err, c.want, c.url)
+		assert.Contains(t, err.Error(), `"`+c.url+`"`, "the value is named")
+		assert.Nil(t, store)
+		assert.Nil(t, closeStore)
+	}
+}
+
+func TestOpen_NoPasswordInErrors(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{
+		"redis://me:hush@host:99999",
+		"redis://me:hush@host:1/x",
+		"redis://me:hu#hush@host:1",
+		"redis://me:hush/hush@host:1",
+		"redis://me:hush?hush@host:1",
+		"redis://me:hush@hush@host:1",
+		"redis://me:%zzhush@host:1",
+		"redis://me:hush",
+		"redis-cluster://me:hush",
+		"redis:me:hush@host",
+		"redis-sentinel://a:1?password=hush",
+		"redis-sentinel://a:1/m/x?password=hush&username=u",
+		"//me:hush@host",
+		"http://me:hush@host",
+	} {
+		_, _, err := Open(url)
+		require.ErrorIs(t, err, durable.ErrInvalid, url)
+		assert.NotContains(t, err.Error(), "hush")
+	}
+}
+
+func TestRedact(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"redis://host:1/2":                    "redis://host:1/2",
+		"redis://a:b@host:1/2?x=1&Password=p": "redis://xxxxx@host:1/2?x=1&Password=xxxxx",
+		"redis-cluster://a:b@h:1,i:2":         "redis-cluster://xxxxx@h:1,i:2",
+		"file:a@b:c.db":                       "file:a@b:c.db",
+		"memory:":                             "memory:",
+	} {
+		assert.Equal(t, want, Redact(url))
+	}
+	assert.False(t, strings.Contains(Redact("a:b@c"), "b"))
+}

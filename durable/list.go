@@ -1,0 +1,130 @@
+package durable
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+)
+
+// List iterates over the messages in one state, partition by partition, and in each in the order of their times. It reads a page at a time; what changes
+// meanwhile may be missed or seen twice. An error ends it.
+func (q *Queue) List(ctx context.Context, state State) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		if err := q.usable(ctx); err != nil {
+			yield(Record{}, err)
+			return
+		}
+		for i := range q.parts {
+			if !q.listPart(ctx, i, state, yield) {
+				return
+			}
+		}
+	}
+}
+
+func (q *Queue) listPart(ctx context.Context, part int, state State, yield func(Record, error) bool) bool {
+	for cursor := ""; ; {
+		records, next, err := q.backend.List(ctx, part, state, cursor, MaxBatch)
+		if err != nil {
+			yield(Record{}, fmt.Errorf("durable: list partition %d: %w", part, err))
+			return false
+		}
+		for _, r := range records {
+			if !yield(r, nil) {
+				return false
+			}
+		}
+		if cursor = next; cursor == "" {
+			return true
+		}
+	}
+}
+
+// Dead iterates over the dead letters. It is [Queue.List] of [StateDead].
+func (q *Queue) Dead(ctx context.Context) iter.Seq2[Record, error] { return q.List(ctx, StateDead) }
+
+// Replay schedules a dead letter again, delay from now, as if it had never been delivered. [ErrNotFound] says that there is none with this id.
+func (q *Queue) Replay(ctx context.Context, id string, delay time.Duration) error {
+	return q.exhume(ctx, OpReplay, Change{ID: id, Delay: max(0, delay)})
+}
+
+// Purge removes a dead letter. [ErrNotFound] says that there is none with this id.
+func (q *Queue) Purge(ctx context.Context, id string) error {
+	return q.exhume(ctx, OpPurge, Change{ID: id})
+}
+
+func (q *Queue) exhume(ctx context.Context, op Op, c Change) error {
+	o, err := q.change(ctx, op, c)
+	if err == nil && o.Status != StatusDone {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return fmt.Errorf("durable: dead letter %q: %w", c.ID, err)
+	}
+	return nil
+}
+
+// ReplayAll replays the dead letters that are there now, and returns how many.
+func (q *Queue) ReplayAll(ctx context.Context, delay time.Duration) (int, error) {
+	return q.exhumeAll(ctx, OpReplay, Change{Delay: max(0, delay)})
+}
+
+// PurgeAll removes the dead letters that are there now, and returns how many.
+func (q *Queue) PurgeAll(ctx context.Context) (int, error) {
+	return q.exhumeAll(ctx, OpPurge, Change{})
+}
+
+func (q *Queue) exhumeAll(ctx context.Context, op Op, change Change) (n int, err error) {
+	if err := q.usable(ctx); err != nil {
+		return 0, err
+	}
+	for _, p := range q.parts {
+		counts, err := q.backend.Count(ctx, p.index)
+		if err != nil {
+			return n, fmt.Errorf("durable: dead letters of partition %d: %w", p.index, err)
+		}
+		done, err := p.exhumeSome(ctx, op, change, counts.Dead)
+		n += done
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// exhumeSome takes up to most dead letters, the oldest first: so those that die anew meanwhile are not taken again and again.
+func (p *part) exhumeSome(ctx context.Context, op Op, change Change, most int64) (n int, err error) {
+	for most > 0 {
+		records, _, err := p.q.backend.List(ctx, p.index, StateDead, "", int(min(most, MaxBatch)))
+		if err != nil {
+			return n, fmt.Errorf("durable: dead letters of partition %d: %w", p.index, err)
+		}
+		done, err := p.exhume(ctx, op, change, records)
+		n += done
+		if err != nil || len(records) == 0 {
+			return n, err
+		}
+		most -= int64(len(records))
+	}
+	return n, nil
+}
+
+func (p *part) exhume(ctx context.Context, op Op, change Change, records []Record) (n int, err error) {
+	calls := make([]*call[Change, answer], len(records))
+	for i, r := range records {
+		change.ID = r.ID
+		calls[i] = newCall[Change, answer](change)
+	}
+	p.changes[op].add(calls...)
+	for _, c := range calls {
+		o, err := c.wait(ctx)
+		if err != nil {
+			return n, fmt.Errorf("durable: dead letter %q: %w", c.request.ID, err)
+		}
+		if o.Status == StatusDone {
+			n++
+		}
+	}
+	return n, nil
+}

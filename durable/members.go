@@ -1,0 +1,120 @@
+package durable
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/dgryski/go-rendezvous"
+)
+
+// membership keeps the consumer among the members of the queue, and starts and stops its pumps as members come and go. Each partition belongs to
+// the member that rendezvous hashing gives it, so that all agree without speaking to each other, and few partitions change hands.
+//
+// Where the store cannot be reached nothing changes: two owners of a partition do no harm.
+func (c *consumer) membership() {
+	defer c.disown()
+	for c.ctx.Err() == nil {
+		members, err := c.q.backend.Heartbeat(c.ctx, c.name, c.opts.Membership)
+		switch {
+		case err == nil:
+			c.own(members)
+		case c.ctx.Err() == nil:
+			c.q.report("heartbeat: %w", err)
+		}
+		pause(c.ctx, c.opts.Membership/3)
+	}
+}
+
+// own starts and stops pumps.
+func (c *consumer) own(members []string) {
+	if !slices.Contains(members, c.name) {
+		members = append(slices.Clone(members), c.name)
+	}
+	table := rendezvous.New(members, xxhash.Sum64String)
+	mine := make([]bool, len(c.parts))
+	owned := 0
+	for i := range c.parts {
+		if mine[i] = table.Lookup(strconv.Itoa(i)) == c.name; mine[i] {
+			owned++
+		}
+	}
+	c.mu.Lock()
+	c.owned = owned
+	c.mu.Unlock()
+	for i, p := range c.parts {
+		switch {
+		case mine[i] && p.cancel == nil:
+			p.start()
+		case !mine[i] && p.cancel != nil:
+			p.stop()
+		}
+	}
+}
+
+func (c *consumer) disown() {
+	for _, p := range c.parts {
+		if p.cancel != nil {
+			p.cancel()
+			<-p.done
+		}
+	}
+}
+
+// renewal extends leases in good time: of handlers that run, and of messages that are due and have to wait for one. Where it fails,
+// the context of the handler is cancelled before the lease ends.
+func (c *consumer) renewal() {
+	period := c.opts.Visibility / 8
+	for c.life.Err() == nil {
+		pause(c.life, period)
+		c.renew(time.Now(), period)
+	}
+}
+
+// renew looks at all leases. They are extended when a third has passed, which leaves time for several attempts.
+func (c *consumer) renew(now time.Time, period time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for h := range c.held {
+		left := h.until.Sub(now)
+		switch {
+		case h.state == heldArmed || h.state == heldBegun && !h.renew:
+		case left < 2*period:
+			c.lose(h)
+		case left < c.opts.Visibility*2/3 && !h.asked:
+			h.asked = true
+			c.extend(h)
+		}
+	}
+}
+
+// lose gives up a message whose lease is about to end, or has ended.
+func (c *consumer) lose(h *held) {
+	if !c.forget(h) {
+		return
+	}
+	c.q.report("message %q: %w", h.record.ID, ErrLeaseLost)
+	if h.cancel != nil {
+		h.cancel(ErrLeaseLost)
+	}
+}
+
+func (c *consumer) extend(h *held) {
+	change := h.change()
+	change.Delay = c.opts.Visibility
+	c.pending.Add(1)
+	c.q.parts[h.part].changes[OpExtend].send(change, func(a answer, err error) {
+		defer c.pending.Done()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		h.asked = false
+		switch {
+		case h.state == heldGone || err != nil:
+		case a.Status == StatusDone:
+			h.until = a.until()
+		default:
+			c.lose(h)
+		}
+	})
+}

@@ -1,0 +1,121 @@
+package durable_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// One, five and again one consumer: each message comes once, whoever owns its partition, and all take part.
+func TestConsumersShareTheQueue(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{Partitions: 64}, func(t *testing.T, q *durable.Queue) {
+		const n = 2000
+		messages := make([]durable.Message, n)
+		for i := range messages {
+			messages[i].Delay = time.Duration(i) * 20 * time.Millisecond // for 40 s
+		}
+		ids, err := q.EnqueueBatch(t.Context(), messages)
+		require.NoError(t, err)
+		start := time.Now()
+		var got deliveries
+		var by [5]atomic.Int64
+		var stops []func()
+		for k := range by {
+			stops = append(stops, consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+				got.add(start, d)
+				by[k].Add(1)
+				return nil
+			}, durable.ConsumerOptions{Membership: time.Second}))
+			if k == 0 {
+				time.Sleep(10 * time.Second)
+			}
+		}
+		time.Sleep(15 * time.Second)
+		for _, stop := range stops[1:] {
+			stop()
+		}
+		time.Sleep(20 * time.Second)
+		stops[0]()
+		times := make(map[string]int)
+		for _, d := range got.list() {
+			times[d.id]++
+			assert.GreaterOrEqual(t, d.at, d.due)
+			assert.Less(t, d.at, d.due+3*time.Second, "each partition has an owner within two leases")
+		}
+		assert.Len(t, times, n)
+		for _, id := range ids {
+			assert.Equal(t, 1, times[id])
+		}
+		for k := range by {
+			assert.Positive(t, by[k].Load(), "consumer %d", k)
+		}
+	})
+}
+
+// No more handlers run at the same time, and no more is claimed ahead, than the options say.
+func TestConcurrencyAndPrefetchAreBounded(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue) {
+		messages := make([]durable.Message, 1000)
+		for i := range messages {
+			messages[i] = durable.Message{ID: fmt.Sprint(i), Body: make([]byte, 100)}
+		}
+		_, err := q.EnqueueBatch(t.Context(), messages)
+		require.NoError(t, err)
+		var running, most, ran atomic.Int64
+		stop := consume(t, q, func(context.Context, *durable.Delivery) error {
+			most.Store(max(most.Load(), running.Add(1)))
+			time.Sleep(100 * time.Millisecond)
+			running.Add(-1)
+			ran.Add(1)
+			return nil
+		}, durable.ConsumerOptions{Concurrency: 10, Prefetch: 40})
+		for range 50 {
+			time.Sleep(100 * time.Millisecond)
+			stats, err := q.Stats(t.Context())
+			require.NoError(t, err)
+			assert.LessOrEqual(t, stats.Prefetched, 40)
+			assert.LessOrEqual(t, stats.InFlight, int64(60))
+		}
+		time.Sleep(10 * time.Second)
+		stop()
+		assert.EqualValues(t, 10, most.Load())
+		assert.EqualValues(t, 1000, ran.Load())
+	})
+}
+
+// Messages that have waited for a long time come in the order of their due times within a partition.
+func TestBacklogComesInOrder(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
+		messages := make([]durable.Message, 1000)
+		for i := range messages {
+			messages[i] = durable.Message{ID: fmt.Sprint(i), Delay: time.Duration((i*7919)%1000) * time.Second}
+		}
+		_, err := q.EnqueueBatch(t.Context(), messages)
+		require.NoError(t, err)
+		time.Sleep(time.Hour)
+		var got deliveries
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+			got.add(time.Now(), d)
+			return nil
+		}, durable.ConsumerOptions{Concurrency: 1})
+		time.Sleep(time.Minute)
+		stop()
+		require.Len(t, got.list(), 1000)
+		for i, d := range got.list() {
+			var k int
+			_, err := fmt.Sscan(d.id, &k)
+			require.NoError(t, err)
+			assert.Equal(t, i, k*7919%1000, "place %d", i)
+		}
+	})
+}

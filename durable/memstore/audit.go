@@ -1,0 +1,58 @@
+package memstore
+
+import "github.com/timingwheel-go/timingwheel/durable"
+
+// audit verifies that each entry stands in the set of its state, with the right key and at the position that it knows, and that the sets hold
+// nothing else.
+func (p *partition) audit(now durable.Instant, repair bool) durable.AuditReport {
+	report := durable.AuditReport{Records: int64(len(p.entries))}
+	for _, e := range p.entries {
+		if p.sound(e) {
+			continue
+		}
+		report.Orphans++
+		if repair {
+			p.readmit(e, now)
+			report.Repaired++
+		}
+	}
+	for _, set := range []*ordered{&p.scheduled, &p.leased, &p.dead} {
+		for _, e := range append([]*entry(nil), set.heap...) {
+			if p.entries[e.ID] == e {
+				continue
+			}
+			report.Strays++
+			if repair {
+				set.remove(e)
+				report.Repaired++
+			}
+		}
+	}
+	p.hint()
+	return report
+}
+
+// sound reports whether an entry stands where it should.
+func (p *partition) sound(e *entry) bool {
+	at := e.at
+	set := p.place(e)
+	right := e.at == at
+	e.at = at
+	return right && e.set == set && e.index >= 0 && e.index < len(set.heap) && set.heap[e.index] == e &&
+		(e.index == 0 || !e.before(set.heap[(e.index-1)/2]))
+}
+
+// readmit schedules an entry that has lost its place, at its due time or now; a dead one stays dead.
+func (p *partition) readmit(e *entry, now durable.Instant) {
+	if e.set == nil || e.index < 0 || e.index >= len(e.set.heap) || e.set.heap[e.index] != e {
+		e.set = nil
+	}
+	if e.State == durable.StateDead {
+		p.move(e, durable.StateDead)
+		return
+	}
+	if e.Due == 0 {
+		e.Due = now
+	}
+	p.schedule(e, e.Due)
+}

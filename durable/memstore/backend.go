@@ -1,0 +1,148 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// backend is a queue as one of those sees it who have opened it.
+type backend struct {
+	store  *Store
+	queue  *queue
+	limits deadLimits
+}
+
+func (b *backend) Partitions() int { return len(b.queue.partitions) }
+
+// enter locks a partition. Where it returns no error the caller unlocks it.
+func (b *backend) enter(ctx context.Context, index int) (*partition, time.Time, error) {
+	if err := b.store.usable(ctx); err != nil {
+		return nil, time.Time{}, err
+	}
+	if index < 0 || index >= len(b.queue.partitions) {
+		return nil, time.Time{}, fmt.Errorf("memstore: %w partition %d: 0 to %d are accepted", durable.ErrInvalid, index, len(b.queue.partitions)-1)
+	}
+	p := b.queue.partitions[index]
+	p.mu.Lock()
+	return p, b.store.now(), nil // read under the lock, so that transitions of a partition see the clock in their order
+}
+
+// Put is O(log n) for each message.
+func (b *backend) Put(ctx context.Context, put durable.Put) ([]durable.Status, error) {
+	if err := checkSize("put", len(put.Items)); err != nil {
+		return nil, err
+	}
+	p, now, err := b.enter(ctx, put.Partition)
+	if err != nil {
+		return nil, err
+	}
+	defer p.mu.Unlock()
+	return p.put(now, &put)
+}
+
+// Claim is O(log n) for each lease that it ends, 256 at most, and for each message that it claims. Where more leases are over,
+// Claimed.Lease is not later than Claimed.Now, and the next call goes on.
+func (b *backend) Claim(ctx context.Context, claim durable.Claim) (durable.Claimed, error) {
+	if claim.Max < 0 || claim.Max > durable.MaxBatch {
+		return durable.Claimed{}, fmt.Errorf("memstore: %w Claim.Max %d: 0 to %d are accepted", durable.ErrInvalid, claim.Max, durable.MaxBatch)
+	}
+	p, now, err := b.enter(ctx, claim.Partition)
+	if err != nil {
+		return durable.Claimed{}, err
+	}
+	defer p.mu.Unlock()
+	return p.claim(now, &claim, b.limits), nil
+}
+
+// Apply is O(log n) for each change.
+func (b *backend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Outcome, error) {
+	if batch.Op < durable.OpBegin || batch.Op > durable.OpPurge {
+		return nil, fmt.Errorf("memstore: %w transition %d: %d to %d are accepted", durable.ErrInvalid, batch.Op, durable.OpBegin, durable.OpPurge)
+	}
+	if err := checkSize(fmt.Sprintf("transition %d", batch.Op), len(batch.Changes)); err != nil {
+		return nil, err
+	}
+	p, now, err := b.enter(ctx, batch.Partition)
+	if err != nil {
+		return nil, err
+	}
+	defer p.mu.Unlock()
+	return p.apply(now, &batch, b.limits), nil
+}
+
+func checkSize(what string, n int) error {
+	if n > durable.MaxBatch {
+		return fmt.Errorf("memstore: %w %s of %d messages: up to %d are accepted", durable.ErrInvalid, what, n, durable.MaxBatch)
+	}
+	return nil
+}
+
+// Get is O(1).
+func (b *backend) Get(ctx context.Context, partition int, id string) (durable.Record, error) {
+	p, _, err := b.enter(ctx, partition)
+	if err != nil {
+		return durable.Record{}, err
+	}
+	defer p.mu.Unlock()
+	e := p.entries[id]
+	if e == nil {
+		return durable.Record{}, fmt.Errorf("memstore: %w with id %q in partition %d", durable.ErrNotFound, id, partition)
+	}
+	return e.copy(), nil
+}
+
+// Count is O(1) but for the messages that are due and not claimed, which it visits.
+func (b *backend) Count(ctx context.Context, partition int) (durable.Counts, error) {
+	p, now, err := b.enter(ctx, partition)
+	if err != nil {
+		return durable.Counts{}, err
+	}
+	defer p.mu.Unlock()
+	return p.count(floor(now)), nil
+}
+
+// List is O(n log n) for n messages in the state, for each page: an order that can be walked is not kept.
+func (b *backend) List(ctx context.Context, partition int, state durable.State, cursor string, limit int) ([]durable.Record, string, error) {
+	if limit < 1 {
+		return nil, "", fmt.Errorf("memstore: %w limit %d of a list: 1 or more is accepted", durable.ErrInvalid, limit)
+	}
+	after, err := parseCursor(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	p, _, err := b.enter(ctx, partition)
+	if err != nil {
+		return nil, "", err
+	}
+	defer p.mu.Unlock()
+	return p.list(state, after, limit)
+}
+
+// Audit is O(n). What it finds can only be a mistake of this package, as nothing else touches the memory.
+func (b *backend) Audit(ctx context.Context, partition int, repair bool) (durable.AuditReport, error) {
+	p, now, err := b.enter(ctx, partition)
+	if err != nil {
+		return durable.AuditReport{}, err
+	}
+	defer p.mu.Unlock()
+	return p.audit(floor(now), repair), nil
+}
+
+// Heartbeat is O(m log m) for m members.
+func (b *backend) Heartbeat(ctx context.Context, member string, ttl time.Duration) ([]string, error) {
+	if err := b.store.usable(ctx); err != nil {
+		return nil, err
+	}
+	return b.queue.members.beat(b.store.now(), member, ttl), nil
+}
+
+// Watch keeps 256 hints that nobody has received; others are lost.
+func (b *backend) Watch(ctx context.Context) (<-chan durable.Hint, error) {
+	if err := b.store.usable(ctx); err != nil {
+		return nil, err
+	}
+	return b.queue.hints.watch(ctx), nil
+}

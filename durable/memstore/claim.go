@@ -1,0 +1,51 @@
+package memstore
+
+import (
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// claim ends leases and gives new ones.
+func (p *partition) claim(now time.Time, c *durable.Claim, limits deadLimits) durable.Claimed {
+	p.endLeases(now, c.MaxCrashes)
+	p.trimDead(now, limits)
+	claimed := durable.Claimed{Now: now}
+	horizon, size := floor(now).Add(c.Horizon), 0
+	for len(claimed.Records) < c.Max {
+		e := p.scheduled.first()
+		if e == nil || e.Due > horizon {
+			break
+		}
+		size += len(e.Body)
+		if size > c.MaxBytes && len(claimed.Records) > 0 {
+			break
+		}
+		p.token++
+		e.Token, e.last = p.token, 0
+		p.lease(e, durable.StateLeased, leaseEnd(now, e.Due, c.Visibility))
+		claimed.Records = append(claimed.Records, e.copy())
+	}
+	claimed.Next, claimed.Lease = p.scheduled.firstAt(), p.leased.firstAt()
+	p.hint()
+	return claimed
+}
+
+// endLeases ends leases that are over, at most a batch.
+func (p *partition) endLeases(now time.Time, maxCrashes int) {
+	for range durable.MaxBatch {
+		e := p.leased.first()
+		if e == nil || e.LeaseEnd > floor(now) {
+			return
+		}
+		if e.State == durable.StateFiring {
+			e.Crashes++
+			p.seen.Crashed++
+			if maxCrashes > 0 && e.Crashes >= maxCrashes {
+				p.bury(now, e)
+				continue
+			}
+		}
+		p.schedule(e, e.Due)
+	}
+}

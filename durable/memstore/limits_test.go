@@ -1,0 +1,172 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// TestProducersAreForgotten has many producers: those that have been silent for long go, others are remembered.
+func TestProducersAreForgotten(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	b, p := openOne(t, func() time.Time { return now }, oneConfig())
+	put := func(producer string, seq uint64) durable.Status {
+		t.Helper()
+		items := []durable.PutItem{{ID: producer}}
+		statuses, err := b.Put(t.Context(), durable.Put{Producer: producer, Seq: seq, Items: items})
+		require.NoError(t, err)
+		return statuses[0]
+	}
+	for i := range 3 * producersKept {
+		assert.Equal(t, durable.StatusDone, put(fmt.Sprint("p", i), 1))
+	}
+	assert.Equal(t, durable.StatusDone, put("p0", 1), "nobody has been silent for long")
+	assert.Len(t, p.producers.byName, 3*producersKept)
+	now = now.Add(producerAge)
+	for i := range 2 * producersKept {
+		put("busy", uint64(i+1))
+	}
+	assert.Len(t, p.producers.byName, producersKept)
+	assert.Equal(t, producersKept, p.producers.byUse.Len())
+	assert.Equal(t, durable.StatusDuplicate, put("busy", 2*producersKept), "its last put, which was one")
+	assert.Equal(t, durable.StatusDuplicate, put("p0", 1), "forgotten: this is another put")
+}
+
+// TestPutOutOfOrder repeats what cannot be repeated any more.
+func TestPutOutOfOrder(t *testing.T) {
+	t.Parallel()
+	b, _ := openOne(t, nil, oneConfig())
+	put := durable.Put{Producer: "p", Seq: 7, Items: []durable.PutItem{{ID: "a"}}}
+	_, err := b.Put(t.Context(), put)
+	require.NoError(t, err)
+	put.Seq = 6
+	_, err = b.Put(t.Context(), put)
+	require.ErrorIs(t, err, durable.ErrInvalid)
+	assert.Contains(t, err.Error(), "6")
+	put.Seq, put.Items = 7, []durable.PutItem{{ID: "b"}, {ID: "c"}}
+	_, err = b.Put(t.Context(), put)
+	require.ErrorIs(t, err, durable.ErrInvalid)
+	_, err = b.Get(t.Context(), 0, "b")
+	require.ErrorIs(t, err, durable.ErrNotFound)
+}
+
+// TestLimitsOfDead opens a queue again with a smaller limit: what is too much goes with the next claims, a bounded number at a time.
+func TestLimitsOfDead(t *testing.T) {
+	t.Parallel()
+	config := oneConfig()
+	config.DeadLimit = 5000
+	b, p := openOne(t, nil, config)
+	for batch := range 8 {
+		put := durable.Put{}
+		for i := range durable.MaxBatch {
+			put.Items = append(put.Items, durable.PutItem{ID: fmt.Sprint(batch, "-", i)})
+		}
+		_, err := b.Put(t.Context(), put)
+		require.NoError(t, err)
+		c, err := b.Claim(t.Context(), durable.Claim{Horizon: time.Second, Max: durable.MaxBatch, MaxBytes: 1, Visibility: time.Hour})
+		require.NoError(t, err)
+		changes := make([]durable.Change, len(c.Records))
+		for i, r := range c.Records {
+			changes[i] = durable.Change{ID: r.ID, Token: r.Token}
+		}
+		for _, op := range []durable.Op{durable.OpBegin, durable.OpBury} {
+			_, err = b.Apply(t.Context(), durable.Batch{Op: op, Visibility: time.Hour, Changes: changes})
+			require.NoError(t, err)
+		}
+	}
+	require.Equal(t, 2048, p.dead.len())
+	config.DeadLimit = 10
+	smaller, err := b.store.Open(t.Context(), config)
+	require.NoError(t, err)
+	for _, want := range []int{1536, 1024, 512, 10, 10} {
+		_, err = smaller.Claim(t.Context(), durable.Claim{})
+		require.NoError(t, err)
+		assert.Equal(t, want, p.dead.len())
+	}
+}
+
+// TestClockSetBack sets the clock back: nothing is early by it, and tokens rise all the same.
+func TestClockSetBack(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	b, _ := openOne(t, func() time.Time { return now }, oneConfig())
+	_, err := b.Put(t.Context(), durable.Put{Items: []durable.PutItem{{ID: "a"}}})
+	require.NoError(t, err)
+	claim := durable.Claim{Max: 1, MaxBytes: 1, Visibility: time.Minute}
+	first, err := b.Claim(t.Context(), claim)
+	require.NoError(t, err)
+	require.Len(t, first.Records, 1)
+	now = now.Add(-time.Hour)
+	begin := durable.Batch{Op: durable.OpBegin, Visibility: time.Minute, Changes: []durable.Change{{ID: "a", Token: first.Records[0].Token}}}
+	outcomes, err := b.Apply(t.Context(), begin)
+	require.NoError(t, err)
+	assert.Equal(t, durable.StatusEarly, outcomes[0].Status)
+	now = now.Add(time.Hour + 2*time.Minute)
+	second, err := b.Claim(t.Context(), claim)
+	require.NoError(t, err)
+	require.Len(t, second.Records, 1)
+	assert.Greater(t, second.Records[0].Token, first.Records[0].Token)
+}
+
+// TestHints has a watcher that does not receive: it loses what is beyond its buffer. Its channel is closed with its context, not
+// with the store.
+func TestHints(t *testing.T) {
+	t.Parallel()
+	b, p := openOne(t, nil, oneConfig())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	hints, err := b.Watch(ctx)
+	require.NoError(t, err)
+	for i := range 2 * hintBuffer {
+		items := []durable.PutItem{{ID: fmt.Sprint(i), Delay: time.Duration(1000-i) * time.Hour}}
+		_, err := b.Put(t.Context(), durable.Put{Items: items})
+		require.NoError(t, err)
+	}
+	assert.Len(t, hints, hintBuffer)
+	assert.Equal(t, p.entries["0"].Due, (<-hints).Due)
+	_, err = b.Put(t.Context(), durable.Put{Items: []durable.PutItem{{ID: "later", Delay: 2000 * time.Hour}}})
+	require.NoError(t, err)
+	assert.Len(t, hints, hintBuffer-1, "it is not the earliest")
+	require.NoError(t, b.store.Close())
+	select {
+	case _, open := <-hints:
+		require.True(t, open)
+	default:
+		require.Fail(t, "the hints that have come are there still")
+	}
+	cancel()
+	assert.Eventually(t, func() bool {
+		_, open := <-hints
+		return !open
+	}, 10*time.Second, time.Millisecond)
+}
+
+// TestRefusals names what was refused.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	b, _ := openOne(t, nil, oneConfig())
+	_, _, err := b.List(t.Context(), 0, durable.StateScheduled, "", 0)
+	require.ErrorIs(t, err, durable.ErrInvalid)
+	_, _, err = b.List(t.Context(), 0, durable.StateFiring, "", 1)
+	require.ErrorIs(t, err, durable.ErrInvalid)
+	for _, cursor := range []string{"x", "12", ":a", "9999999999999999999999:a"} {
+		_, _, err = b.List(t.Context(), 0, durable.StateScheduled, cursor, 1)
+		require.ErrorIs(t, err, durable.ErrInvalid)
+		assert.Contains(t, err.Error(), cursor)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(assert.AnError)
+	_, err = b.Put(ctx, durable.Put{Items: []durable.PutItem{{ID: "a"}}})
+	require.ErrorIs(t, err, assert.AnError)
+	_, err = b.Get(t.Context(), 0, "a")
+	require.ErrorIs(t, err, durable.ErrNotFound)
+	require.NoError(t, b.store.Close())
+	require.NoError(t, b.store.Close(), "again")
+}

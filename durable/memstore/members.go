@@ -1,0 +1,38 @@
+package memstore
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// members are the consumers of a queue that have given a sign of life. The zero value is ready.
+type members struct {
+	mu   sync.Mutex
+	ends map[string]durable.Instant // until when each one counts
+}
+
+// beat enters a member for another ttl, or takes it out where that is 0 or less, and returns all that are there.
+func (m *members) beat(now time.Time, member string, ttl time.Duration) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ends == nil {
+		m.ends = make(map[string]durable.Instant)
+	}
+	delete(m.ends, member)
+	if ttl > 0 {
+		m.ends[member] = after(now, ttl)
+	}
+	present := make([]string, 0, len(m.ends))
+	for name, end := range m.ends {
+		if end <= floor(now) {
+			delete(m.ends, name)
+			continue
+		}
+		present = append(present, name)
+	}
+	slices.Sort(present)
+	return present
+}

@@ -1,0 +1,61 @@
+package memstore_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+	"github.com/timingwheel-go/timingwheel/durable/storetest"
+)
+
+// clock is a clock that tests move.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+// newClock stands at a moment that is not a whole millisecond: what is rounded the wrong way shows.
+func newClock() *clock { return &clock{now: time.Date(2030, 1, 2, 3, 4, 5, 678_901_234, time.UTC)} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// fixture takes the store itself for what is there after a restart, as a client of a server does: what it promises to such clients it has to
+// keep in memory, too.
+func fixture(t testing.TB) storetest.Fixture {
+	t.Helper()
+	c := newClock()
+	s := memstore.New(memstore.Options{Now: c.Now})
+	t.Cleanup(func() { _ = s.Close() })
+	return storetest.Fixture{Store: s, Reopen: func(testing.TB) durable.Store { return s }, Advance: c.Advance}
+}
+
+func wallFixture(t testing.TB) storetest.Fixture {
+	t.Helper()
+	s := memstore.New(memstore.Options{})
+	t.Cleanup(func() { _ = s.Close() })
+	return storetest.Fixture{Store: s}
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, fixture)
+}
+
+func TestConformanceOnTheWallClock(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, wallFixture)
+}
+
+func BenchmarkStore(b *testing.B) { storetest.Bench(b, wallFixture) }

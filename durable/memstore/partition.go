@@ -1,0 +1,165 @@
+package memstore
+
+import (
+	"bytes"
+	"sync"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// partition is one partition of a queue. Each entry is in entries and in exactly one of the three sets, which its state names; outside the lock
+// that is always so.
+type partition struct {
+	mu        sync.Mutex
+	entries   map[string]*entry
+	scheduled ordered // by due time
+	leased    ordered // leased and firing, by the end of the lease
+	dead      ordered // by death
+	token     uint64  // the last one given
+	producers producers
+	seen      durable.Counts // the sums since the queue was made
+
+	index  int
+	hints  *hints
+	hinted durable.Instant // due time of the earliest as of the end of the last transition; 0: there was none
+}
+
+func newPartition(index int, h *hints) *partition {
+	return &partition{entries: make(map[string]*entry), index: index, hints: h}
+}
+
+// entry is a message in its set.
+type entry struct {
+	durable.Record
+	at    durable.Instant // the key: due, end of the lease, or death
+	set   *ordered
+	index int
+
+	last     durable.Op // by which the holder of the last lease has ended it, so that he can repeat the call; 0: he has not
+	replayed bool       // since it was dead
+}
+
+func (e *entry) before(other *entry) bool {
+	if e.at != other.at {
+		return e.at < other.at
+	}
+	return e.ID < other.ID
+}
+
+// copy is the record for a caller, with a body of its own.
+func (e *entry) copy() durable.Record {
+	r := e.Record
+	r.Body = bytes.Clone(r.Body)
+	return r
+}
+
+// floor is the instant that the clock shows: the last one that is not after t.
+func floor(t time.Time) durable.Instant {
+	return max(0, min(durable.Instant(t.UnixMilli()), durable.Never))
+}
+
+// after is the first instant that is not before now plus d; the instant that the clock shows where d is 0 or less. The sum is rounded, not
+// its parts, as a clock that has passed a part of its millisecond would make the message early otherwise.
+func after(now time.Time, d time.Duration) durable.Instant {
+	if d <= 0 {
+		return floor(now)
+	}
+	return durable.InstantOf(now.Add(d))
+}
+
+// dueAt is when something is due that shall be at an instant or, where that is 0, after a delay.
+func dueAt(now time.Time, at durable.Instant, delay time.Duration) durable.Instant {
+	if at != 0 {
+		return max(floor(now), min(at, durable.Never))
+	}
+	return after(now, delay)
+}
+
+// leaseEnd is d after now, or after the due time if that is later.
+func leaseEnd(now time.Time, due durable.Instant, d time.Duration) durable.Instant {
+	return max(after(now, d), due.Add(d))
+}
+
+// move brings an entry to another state.
+func (p *partition) move(e *entry, s durable.State) {
+	if e.set != nil {
+		e.set.remove(e)
+	}
+	e.State = s
+	if s != durable.StateLeased && s != durable.StateFiring {
+		e.LeaseEnd = 0
+	}
+	if s != durable.StateDead {
+		e.Died = 0
+	}
+	set := p.place(e)
+	set.add(e)
+}
+
+// place sets the key of an entry by its state, and returns its set.
+func (p *partition) place(e *entry) *ordered {
+	switch e.State {
+	case durable.StateScheduled:
+		e.at = e.Due
+		return &p.scheduled
+	case durable.StateDead:
+		e.at = e.Died
+		return &p.dead
+	default:
+		e.at = e.LeaseEnd
+		return &p.leased
+	}
+}
+
+// schedule makes an entry due at an instant.
+func (p *partition) schedule(e *entry, due durable.Instant) {
+	e.Due = due
+	p.move(e, durable.StateScheduled)
+}
+
+// lease gives an entry, leased or firing, a lease that ends at an instant.
+func (p *partition) lease(e *entry, s durable.State, end durable.Instant) {
+	e.LeaseEnd = end
+	p.move(e, s)
+}
+
+// drop takes an entry out of the partition.
+func (p *partition) drop(e *entry) {
+	e.set.remove(e)
+	delete(p.entries, e.ID)
+}
+
+// deadLimits bound the dead letters of a partition.
+type deadLimits struct {
+	count int
+	age   time.Duration
+}
+
+// bury makes a dead letter.
+func (p *partition) bury(now time.Time, e *entry) {
+	e.Died, e.replayed = floor(now), false
+	p.seen.Buried++
+	p.move(e, durable.StateDead)
+}
+
+// trimDead drops the dead letters that are too many or too old, the oldest first and at most two batches in a call. A call
+// adds at most one batch, so that a backlog shrinks with each.
+func (p *partition) trimDead(now time.Time, limits deadLimits) {
+	for range 2 * durable.MaxBatch {
+		e := p.dead.first()
+		if e == nil || p.dead.len() <= limits.count && e.Died.Add(limits.age) > floor(now) {
+			return
+		}
+		p.drop(e)
+	}
+}
+
+// hint tells the watchers when the earliest message has become another, earlier one.
+func (p *partition) hint() {
+	earliest := p.scheduled.firstAt()
+	if earliest != 0 && (p.hinted == 0 || earliest < p.hinted) {
+		p.hints.send(durable.Hint{Partition: p.index, Due: earliest})
+	}
+	p.hinted = earliest
+}

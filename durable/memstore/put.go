@@ -1,0 +1,44 @@
+package memstore
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// put stores messages one after the other: of two with the same id the second is a duplicate.
+func (p *partition) put(now time.Time, put *durable.Put) ([]durable.Status, error) {
+	if statuses, err := p.producers.repeated(put); statuses != nil || err != nil {
+		return statuses, err
+	}
+	statuses := make([]durable.Status, len(put.Items))
+	for i := range put.Items {
+		statuses[i] = p.putOne(now, &put.Items[i], put.Replace)
+	}
+	p.producers.remember(now, put, statuses)
+	p.hint()
+	return statuses, nil
+}
+
+func (p *partition) putOne(now time.Time, item *durable.PutItem, replace bool) durable.Status {
+	if old := p.entries[item.ID]; old != nil {
+		switch {
+		case !replace:
+			return durable.StatusDuplicate
+		case old.State == durable.StateFiring:
+			return durable.StatusFiring
+		}
+		p.drop(old)
+	}
+	e := &entry{Record: durable.Record{
+		ID:          item.ID,
+		Body:        bytes.Clone(item.Body),
+		Enqueued:    floor(now),
+		MaxAttempts: item.MaxAttempts,
+	}}
+	p.entries[e.ID] = e
+	p.schedule(e, dueAt(now, item.At, item.Delay))
+	p.seen.Enqueued++
+	return durable.StatusDone
+}

@@ -1,0 +1,74 @@
+package memstore
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+func (p *partition) count(now durable.Instant) durable.Counts {
+	c := p.seen
+	c.Now = now
+	c.Scheduled = int64(p.scheduled.len())
+	c.Due = p.scheduled.until(now)
+	c.InFlight = int64(p.leased.len())
+	c.Dead = int64(p.dead.len())
+	c.NextDue = p.scheduled.firstAt()
+	return c
+}
+
+// list returns the entries behind a position.
+func (p *partition) list(state durable.State, position *entry, limit int) ([]durable.Record, string, error) {
+	var set *ordered
+	switch state {
+	case durable.StateScheduled:
+		set = &p.scheduled
+	case durable.StateLeased:
+		set = &p.leased
+	case durable.StateDead:
+		set = &p.dead
+	default:
+		return nil, "", fmt.Errorf("memstore: %w state %d of a list: %d (scheduled), %d (leased and firing) and %d (dead) are accepted",
+			durable.ErrInvalid, state, durable.StateScheduled, durable.StateLeased, durable.StateDead)
+	}
+	var rest []*entry
+	for _, e := range set.heap {
+		if position == nil || position.before(e) {
+			rest = append(rest, e)
+		}
+	}
+	slices.SortFunc(rest, func(a, b *entry) int {
+		if a.before(b) {
+			return -1
+		}
+		return 1
+	})
+	page := rest[:min(limit, len(rest))]
+	records := make([]durable.Record, len(page))
+	for i, e := range page {
+		records[i] = e.copy()
+	}
+	if len(page) == len(rest) {
+		return records, "", nil
+	}
+	return records, cursorOf(page[len(page)-1]), nil
+}
+
+// cursorOf is the position behind an entry: its key and its id.
+func cursorOf(e *entry) string { return strconv.FormatInt(int64(e.at), 10) + ":" + e.ID }
+
+// parseCursor makes of a cursor an entry to compare others with, nil for the first page.
+func parseCursor(cursor string) (*entry, error) {
+	if cursor == "" {
+		return nil, nil
+	}
+	number, id, found := strings.Cut(cursor, ":")
+	at, err := strconv.ParseInt(number, 10, 64)
+	if !found || err != nil {
+		return nil, fmt.Errorf("memstore: %w cursor %.40q: the one that came with the last page is accepted", durable.ErrInvalid, cursor)
+	}
+	return &entry{Record: durable.Record{ID: id}, at: durable.Instant(at)}, nil
+}

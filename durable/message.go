@@ -1,0 +1,77 @@
+package durable
+
+import (
+	"fmt"
+	"math"
+	"time"
+	"unicode/utf8"
+)
+
+// Message is what is enqueued. It is due Delay after the store's clock, or at At if that is not the zero time.
+type Message struct {
+	// ID is the caller's name of the message, 1 to 255 bytes of UTF-8 without control characters. Empty: a ULID is made. While a message
+	// with this id is in the queue, be it as a dead letter, another one is [ErrDuplicate].
+	ID string
+
+	// Body is up to Options.MaxBody bytes, which are copied. It may be empty.
+	Body []byte
+
+	// Delay is rounded up to milliseconds. 0 or less is due at once; whatever lies beyond the year 140,000 is never due.
+	Delay time.Duration
+
+	// At is the due time on the store's clock, rounded up to milliseconds. In the past it is due at once. Give At or Delay, not both.
+	At time.Time
+
+	// MaxAttempts is the number of deliveries that may end in an error before the message is a dead letter.
+	// 0: Options.MaxAttempts.
+	MaxAttempts int
+
+	// Replace says that a message with the same id that has not begun is replaced, as is a dead letter; one that is being delivered is
+	// [ErrFiring].
+	Replace bool
+}
+
+// MaxID is the length of an id in bytes.
+const MaxID = 255
+
+func checkID(id string) error {
+	switch {
+	case id == "":
+		return fmt.Errorf("%w id: it is empty; 1 to %d bytes are accepted", ErrInvalid, MaxID)
+	case len(id) > MaxID:
+		return fmt.Errorf("%w id %.40q…: it has %d bytes; 1 to %d are accepted", ErrInvalid, id, len(id), MaxID)
+	case !utf8.ValidString(id):
+		return fmt.Errorf("%w id %.40q: it is not UTF-8", ErrInvalid, id)
+	}
+	for _, r := range id {
+		if r < ' ' || r == 0x7f {
+			return fmt.Errorf("%w id %.40q: it has a control character", ErrInvalid, id)
+		}
+	}
+	return nil
+}
+
+// item checks a message and makes of it what a store takes.
+func (q *Queue) item(m *Message) (PutItem, error) {
+	if err := checkID(m.ID); err != nil {
+		return PutItem{}, err
+	}
+	item := PutItem{ID: m.ID, Body: m.Body, Delay: max(0, m.Delay), MaxAttempts: m.MaxAttempts}
+	switch {
+	case len(m.Body) > q.options.MaxBody:
+		return item, fmt.Errorf("%w body of message %q: it has %d bytes; up to %d are accepted (Options.MaxBody)",
+			ErrInvalid, m.ID, len(m.Body), q.options.MaxBody)
+	case m.MaxAttempts < 0 || m.MaxAttempts > math.MaxInt32:
+		return item, fmt.Errorf("%w MaxAttempts %d of message %q: 1 to %d are accepted, and 0 for that of the queue",
+			ErrInvalid, m.MaxAttempts, m.ID, math.MaxInt32)
+	case !m.At.IsZero() && m.Delay != 0:
+		return item, fmt.Errorf("%w message %q: it has both a Delay (%v) and a time At (%v)", ErrInvalid, m.ID, m.Delay, m.At)
+	}
+	if m.MaxAttempts == 0 {
+		item.MaxAttempts = q.options.MaxAttempts
+	}
+	if !m.At.IsZero() {
+		item.At, item.Delay = max(1, InstantOf(m.At)), 0
+	}
+	return item, nil
+}

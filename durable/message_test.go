@@ -1,0 +1,171 @@
+package durable_test
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+)
+
+func TestBadMessages(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		m    durable.Message
+		want []string // in the error
+	}{
+		{"long id", durable.Message{ID: strings.Repeat("x", 256)}, []string{"256 bytes", "1 to 255"}},
+		{"not UTF-8", durable.Message{ID: "a\xffb"}, []string{`"a\xffb"`, "UTF-8"}},
+		{"control character", durable.Message{ID: "a\nb"}, []string{`"a\nb"`, "control"}},
+		{"large body", durable.Message{ID: "m", Body: make([]byte, 101)}, []string{`"m"`, "101 bytes", "up to 100", "MaxBody"}},
+		{"negative attempts", durable.Message{ID: "m", MaxAttempts: -1}, []string{"-1", "MaxAttempts"}},
+		{"two times", durable.Message{ID: "m", Delay: time.Second, At: time.Now()}, []string{"both", "1s"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			q := open(t, memstore.New(memstore.Options{}), durable.Options{MaxBody: 100})
+			defer q.Close()
+			_, err := q.Enqueue(t.Context(), c.m)
+			require.ErrorIs(t, err, durable.ErrInvalid)
+			_, batchErr := q.EnqueueBatch(t.Context(), []durable.Message{{ID: "good"}, c.m})
+			require.ErrorIs(t, batchErr, durable.ErrInvalid)
+			for _, want := range c.want {
+				assert.ErrorContains(t, err, want)
+				assert.ErrorContains(t, batchErr, want)
+			}
+			_, err = q.Get(t.Context(), "good")
+			assert.ErrorIs(t, err, durable.ErrNotFound, "of an invalid batch nothing is stored")
+		})
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		options durable.Options
+		want    []string
+	}{
+		{durable.Options{Queue: "a b"}, []string{`"a b"`, "letters"}},
+		{durable.Options{Queue: strings.Repeat("q", 129)}, []string{"1 to 128"}},
+		{durable.Options{Queue: "{tag}"}, []string{`"{tag}"`}},
+		{durable.Options{Partitions: -1}, []string{"Partitions -1", "1 to 1024"}},
+		{durable.Options{Partitions: 1025}, []string{"Partitions 1025"}},
+		{durable.Options{MaxBody: -5}, []string{"MaxBody -5"}},
+		{durable.Options{MaxAttempts: -1}, []string{"MaxAttempts -1"}},
+		{durable.Options{DeadLimit: -1}, []string{"DeadLimit -1"}},
+		{durable.Options{DeadAge: -time.Second}, []string{"DeadAge -1s"}},
+		{durable.Options{RetryFor: -time.Second}, []string{"RetryFor -1s"}},
+	} {
+		_, err := durable.Open(t.Context(), memstore.New(memstore.Options{}), c.options)
+		require.ErrorIs(t, err, durable.ErrInvalid)
+		for _, want := range c.want {
+			assert.ErrorContains(t, err, want)
+		}
+	}
+}
+
+func TestBadConsumerOptions(t *testing.T) {
+	t.Parallel()
+	q := open(t, memstore.New(memstore.Options{}), durable.Options{})
+	defer q.Close()
+	for _, c := range []struct {
+		options durable.ConsumerOptions
+		want    string
+	}{
+		{durable.ConsumerOptions{Concurrency: -1}, "Concurrency -1"},
+		{durable.ConsumerOptions{Prefetch: -1}, "Prefetch -1"},
+		{durable.ConsumerOptions{PrefetchBytes: -1}, "PrefetchBytes -1"},
+		{durable.ConsumerOptions{MaxCrashes: -1}, "MaxCrashes -1"},
+		{durable.ConsumerOptions{Visibility: time.Millisecond}, "Visibility 1ms: 100ms or more"},
+		{durable.ConsumerOptions{Horizon: -1}, "Horizon -1ns"},
+		{durable.ConsumerOptions{Fallback: time.Millisecond}, "Fallback 1ms: 500ms or more"},
+		{durable.ConsumerOptions{Membership: time.Millisecond}, "Membership 1ms"},
+	} {
+		err := q.Consume(t.Context(), func(context.Context, *durable.Delivery) error { return nil }, c.options)
+		require.ErrorIs(t, err, durable.ErrInvalid)
+		assert.ErrorContains(t, err, c.want)
+		err = q.SetTakeOptions(c.options)
+		require.ErrorIs(t, err, durable.ErrInvalid)
+		assert.ErrorContains(t, err, c.want)
+	}
+	err := q.Consume(t.Context(), nil, durable.ConsumerOptions{})
+	require.ErrorIs(t, err, durable.ErrInvalid)
+}
+
+func TestDuplicateAndReplace(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+		body := []byte("first")
+		_, err := q.Enqueue(t.Context(), durable.Message{ID: "m", Body: body, Delay: time.Hour})
+		require.NoError(t, err)
+		copy(body, "XXXXX")
+		_, err = q.Enqueue(t.Context(), durable.Message{ID: "m", Body: []byte("second"), Delay: time.Second})
+		require.ErrorIs(t, err, durable.ErrDuplicate)
+		assert.ErrorContains(t, err, `"m"`)
+		r, err := q.Get(t.Context(), "m")
+		require.NoError(t, err)
+		assert.Equal(t, "first", string(r.Body))
+
+		_, err = q.Enqueue(t.Context(), durable.Message{ID: "m", Body: []byte("third"), Delay: time.Second, Replace: true})
+		require.NoError(t, err)
+		d := take(t, q)
+		assert.Equal(t, "third", string(d.Body))
+		_, err = q.Enqueue(t.Context(), durable.Message{ID: "m", Replace: true})
+		require.ErrorIs(t, err, durable.ErrFiring)
+		require.NoError(t, d.Ack(t.Context()))
+		_, err = q.Enqueue(t.Context(), durable.Message{ID: "m"})
+		require.NoError(t, err, "an id that was acknowledged may be used again")
+
+		ids, err := q.EnqueueBatch(t.Context(), []durable.Message{{ID: "x"}, {ID: "m"}, {}, {ID: "x"}})
+		require.ErrorIs(t, err, durable.ErrDuplicate)
+		assert.ErrorContains(t, err, `"m"`)
+		assert.ErrorContains(t, err, `"x"`)
+		require.Len(t, ids, 4)
+		assert.Len(t, ids[2], 26, "a ULID")
+		_, err = q.Get(t.Context(), ids[2])
+		require.NoError(t, err)
+	})
+}
+
+func TestInstant(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		d    time.Duration
+		want durable.Instant
+	}{
+		{-1, 1000}, {0, 1000}, {1, 1001}, {time.Millisecond, 1001}, {time.Millisecond + 1, 1002}, {time.Second, 2000},
+		{math.MaxInt64, 1000 + math.MaxInt64/1_000_000 + 1}, {math.MinInt64, 1000},
+	} {
+		assert.Equal(t, c.want, durable.Instant(1000).Add(c.d), "%v", c.d)
+	}
+	assert.Equal(t, durable.Never, durable.Never.Add(time.Second))
+	assert.Equal(t, durable.Never, (durable.Never - 5).Add(math.MaxInt64))
+	assert.EqualValues(t, 0, durable.InstantOf(time.Time{}), "before 1970")
+	assert.EqualValues(t, 5, durable.InstantOf(time.UnixMilli(5)))
+	assert.EqualValues(t, 6, durable.InstantOf(time.UnixMilli(5).Add(1)), "rounded up")
+	assert.Equal(t, durable.Never, durable.InstantOf(time.Unix(1<<60, 0)))
+}
+
+func TestExponential(t *testing.T) {
+	t.Parallel()
+	backoff := durable.Exponential(time.Second, time.Hour)
+	for attempts, want := range map[int]time.Duration{-1: time.Second, 0: time.Second, 1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 12: 2048 * time.Second} {
+		for range 100 {
+			assert.InDelta(t, want.Seconds(), backoff(attempts).Seconds(), want.Seconds()/2)
+		}
+	}
+	for _, attempts := range []int{20, 1000, math.MaxInt} {
+		for range 100 {
+			d := backoff(attempts)
+			assert.GreaterOrEqual(t, d, time.Hour/2)
+			assert.LessOrEqual(t, d, time.Hour)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package durable
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// DefaultPartitions is the number of partitions of a new queue where Options.Partitions is 0.
+const DefaultPartitions = 8
+
+// MaxPartitions is the largest number of partitions.
+const MaxPartitions = 1024
+
+// Options are those of [Open]. The zero value of each field stands for its default.
+type Options struct {
+	// Queue is the name, 1 to 128 letters, digits, '.', '_' or '-'. Defaults to "default".
+	Queue string
+
+	// Partitions is how many parts the queue has, 1 to [MaxPartitions], fixed when it is made. Each is claimed by one consumer at a time, and on
+	// a Redis Cluster each lies on one node. 0: those of the existing queue, or [DefaultPartitions].
+	Partitions int
+
+	// MaxBody is the largest body in bytes. Defaults to 1 MiB, up to 64 MiB.
+	MaxBody int
+
+	// MaxAttempts is the number of deliveries that may end in an error, for messages that do not say so themselves. Defaults to 25.
+	MaxAttempts int
+
+	// DeadLimit is the number of dead letters that each partition keeps. The oldest go first. Defaults to 100,000.
+	DeadLimit int
+
+	// DeadAge is how long a dead letter is kept. Defaults to 30 days.
+	DeadAge time.Duration
+
+	// RetryFor is how long a call goes on trying where the store cannot be reached, if its context lets it. Defaults to one minute.
+	RetryFor time.Duration
+
+	// OnError is told of what goes wrong in the background: the store cannot be reached, a lease was lost. It must not block. Nil: nobody is.
+	OnError func(error)
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Queue == "" {
+		o.Queue = "default"
+	}
+	if err := checkQueueName(o.Queue); err != nil {
+		return o, err
+	}
+	for _, f := range []struct {
+		name          string
+		value         *int
+		standard, max int
+	}{
+		{"Partitions", &o.Partitions, 0, MaxPartitions},
+		{"MaxBody", &o.MaxBody, 1 << 20, 64 << 20},
+		{"MaxAttempts", &o.MaxAttempts, 25, math.MaxInt32},
+		{"DeadLimit", &o.DeadLimit, 100_000, math.MaxInt32},
+	} {
+		if err := setInt(f.name, f.value, f.standard, f.max); err != nil {
+			return o, err
+		}
+	}
+	if err := setDuration("DeadAge", &o.DeadAge, 30*24*time.Hour, time.Millisecond); err != nil {
+		return o, err
+	}
+	if err := setDuration("RetryFor", &o.RetryFor, time.Minute, time.Millisecond); err != nil {
+		return o, err
+	}
+	if o.OnError == nil {
+		o.OnError = func(error) {}
+	}
+	return o, nil
+}
+
+func checkQueueName(name string) error {
+	ok := len(name) >= 1 && len(name) <= 128
+	for _, r := range name {
+		ok = ok && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-')
+	}
+	if !ok {
+		return fmt.Errorf("%w queue name %.140q: 1 to 128 letters, digits, '.', '_' and '-' are accepted", ErrInvalid, name)
+	}
+	return nil
+}
+
+// setInt gives an option its default, and checks that it is from 1 to most.
+func setInt(name string, value *int, standard, most int) error {
+	if *value == 0 {
+		*value = standard
+		return nil
+	}
+	if *value < 1 || *value > most {
+		return fmt.Errorf("%w %s %d: 1 to %d are accepted, and 0 for the default", ErrInvalid, name, *value, most)
+	}
+	return nil
+}
+
+func setDuration(name string, value *time.Duration, standard, least time.Duration) error {
+	if *value == 0 {
+		*value = standard
+	}
+	if *value < least {
+		return fmt.Errorf("%w %s %v: %v or more is accepted, and 0 for the default (%v)", ErrInvalid, name, *value, least, standard)
+	}
+	return nil
+}
+
+// ConsumerOptions are those of [Queue.Consume] and of [Queue.Take]. The zero value of each field stands for its default.
+type ConsumerOptions struct {
+	// Concurrency is the number of handlers at the same time. Defaults to 64.
+	Concurrency int
+
+	// Visibility is how long a message that was begun is kept from others without a sign of life. The lease is extended while the handler runs,
+	// so this is not the time that a handler may take, but the time after which what a crashed process had begun is
+	// delivered again. Defaults to 30 s, at least 100 ms.
+	Visibility time.Duration
+
+	// Horizon is how far ahead of their due times messages are claimed into the wheel of this process. Defaults to 2 s.
+	Horizon time.Duration
+
+	// Prefetch is the number of messages that are claimed and not begun, at most. Defaults to 16,384.
+	Prefetch int
+
+	// PrefetchBytes is the sum of their bodies at which claiming stops. Defaults to 64 MiB.
+	PrefetchBytes int
+
+	// Fallback is how often an owned partition is looked at where no hint comes. Defaults to one second, at least 500 ms.
+	Fallback time.Duration
+
+	// Membership is how long a consumer that gives no sign of life keeps its partitions. Defaults to half of Visibility, but 500 ms to 5 s: so
+	// others own its partitions when its leases end. At least 500 ms.
+	Membership time.Duration
+
+	// MaxCrashes is the number of deliveries that may end with the lease, as the process that had begun them has crashed or hung, before
+	// the message is a dead letter. Defaults to 10.
+	MaxCrashes int
+
+	// Backoff is the pause after a failed delivery, from the number of those that failed so far, from 1. Defaults to [Exponential] of one second and one hour.
+	Backoff func(attempts int) time.Duration
+}
+
+func (o ConsumerOptions) withDefaults() (ConsumerOptions, error) {
+	for _, f := range []struct {
+		name          string
+		value         *int
+		standard, max int
+	}{
+		{"Concurrency", &o.Concurrency, 64, 1 << 20},
+		{"Prefetch", &o.Prefetch, 16_384, 1 << 24},
+		{"PrefetchBytes", &o.PrefetchBytes, 64 << 20, math.MaxInt32},
+		{"MaxCrashes", &o.MaxCrashes, 10, math.MaxInt32},
+	} {
+		if err := setInt(f.name, f.value, f.standard, f.max); err != nil {
+			return o, err
+		}
+	}
+	if err := setDuration("Visibility", &o.Visibility, 30*time.Second, 100*time.Millisecond); err != nil {
+		return o, err
+	}
+	for _, f := range []struct {
+		name            string
+		value           *time.Duration
+		standard, least time.Duration
+	}{
+		{"Horizon", &o.Horizon, 2 * time.Second, time.Millisecond},
+		{"Fallback", &o.Fallback, time.Second, 500 * time.Millisecond},
+		{"Membership", &o.Membership, max(500*time.Millisecond, min(o.Visibility/2, 5*time.Second)), 500 * time.Millisecond},
+	} {
+		if err := setDuration(f.name, f.value, f.standard, f.least); err != nil {
+			return o, err
+		}
+	}
+	if o.Backoff == nil {
+		o.Backoff = Exponential(time.Second, time.Hour)
+	}
+	return o, nil
+}

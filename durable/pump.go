@@ -1,0 +1,163 @@
+package durable
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// pump claims the near future of one partition while the consumer owns it.
+//
+// It looks at the partition when the next message that it knows of comes near, when a hint says that an earlier one has come,
+// when there is room again after there was none, and otherwise once in each Fallback, when it also ends the leases that are over.
+type pump struct {
+	c      *consumer
+	part   int
+	cancel context.CancelFunc // nil: the partition is not owned. Touched by the membership's goroutine only
+	done   chan struct{}
+
+	mu     sync.Mutex
+	next   time.Time     // when it looks at the partition again
+	kicked chan struct{} // of capacity one: next has come nearer
+}
+
+// claimAhead is how long before its due time a message that is new is claimed at the latest: long enough for a busy store
+// to answer, and as long as may be, so that many are claimed together.
+const claimAhead = 250 * time.Millisecond
+
+func newPump(c *consumer, part int) *pump {
+	return &pump{c: c, part: part, kicked: make(chan struct{}, 1)}
+}
+
+func (p *pump) start() {
+	ctx, cancel := context.WithCancel(p.c.ctx)
+	p.cancel, p.done = cancel, make(chan struct{})
+	go func() {
+		defer close(p.done)
+		p.run(ctx)
+	}()
+}
+
+// stop ends the claiming and gives back what has not begun.
+func (p *pump) stop() {
+	p.cancel()
+	<-p.done
+	p.cancel = nil
+	p.c.release(p.part)
+}
+
+func (p *pump) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		p.mu.Lock()
+		p.next = time.Now().Add(p.c.opts.Fallback)
+		p.mu.Unlock()
+		p.claim(ctx)
+		p.wait(ctx)
+	}
+}
+
+// claim claims what there is room for, and sees to it that the pump looks again in time for more.
+func (p *pump) claim(ctx context.Context) {
+	for again := false; ; again = true {
+		room, bytes := p.c.room(p.part)
+		if room == 0 && again {
+			return // whoever makes room wakes the pump
+		}
+		sent := time.Now()
+		claimed, err := p.c.q.backend.Claim(ctx, Claim{
+			Partition: p.part, Horizon: p.c.opts.Horizon, Max: min(room, MaxBatch), MaxBytes: bytes,
+			Visibility: p.c.opts.Visibility, MaxCrashes: p.c.opts.MaxCrashes,
+		})
+		if err != nil {
+			if ctx.Err() == nil {
+				p.c.q.report("claim from partition %d: %w", p.part, err)
+			}
+			p.sooner(sent.Add(claimAhead))
+			return
+		}
+		p.c.hold(p.part, claimed, sent)
+		if claimed.Next > 0 && claimed.Next <= p.c.horizon(claimed) && len(claimed.Records) > 0 {
+			continue
+		}
+		if claimed.Next > 0 && room > 0 {
+			p.sooner(time.Now().Add(p.c.lead(claimed.Next)))
+		}
+		if claimed.Lease > 0 {
+			p.sooner(time.Now().Add(max(0, p.c.clock.until(claimed.Lease)) + time.Millisecond))
+		}
+		return
+	}
+}
+
+// horizon is up to where a claim has looked.
+func (c *consumer) horizon(claimed Claimed) Instant {
+	return InstantOf(claimed.Now).Add(c.opts.Horizon)
+}
+
+// lead is how long from now a message should be claimed.
+func (c *consumer) lead(due Instant) time.Duration {
+	return max(c.clock.until(due)-min(claimAhead, c.opts.Horizon/2), time.Millisecond)
+}
+
+// quota is the number of messages that each owned partition may have claimed and not begun.
+func (c *consumer) quota() int { return max(1, c.opts.Prefetch/max(1, c.owned)) }
+
+// room is how many messages, and bytes of them, a partition may claim.
+func (c *consumer) room(part int) (messages, bytes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.parts[part]
+	bytes = c.opts.PrefetchBytes/max(1, c.owned) - p.bytes
+	messages = c.quota() - p.unbegun
+	p.starved = messages <= 0 || bytes <= 0
+	if p.starved {
+		return 0, 1
+	}
+	return messages, bytes
+}
+
+// hint lets the pump look at the partition in time for a message that has become its earliest.
+func (p *pump) hint(due Instant) {
+	next := time.Now()
+	if due > 0 {
+		next = next.Add(p.c.lead(due))
+	}
+	p.sooner(next)
+}
+
+func (p *pump) wake() { p.sooner(time.Now()) }
+
+// sooner lets the pump look no later than at next.
+func (p *pump) sooner(next time.Time) {
+	p.mu.Lock()
+	earlier := next.Before(p.next)
+	if earlier {
+		p.next = next
+	}
+	p.mu.Unlock()
+	if earlier {
+		select {
+		case p.kicked <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// wait waits until it is time to look at the partition.
+func (p *pump) wait(ctx context.Context) {
+	for {
+		p.mu.Lock()
+		next := p.next
+		p.mu.Unlock()
+		t := time.NewTimer(time.Until(next))
+		select {
+		case <-t.C:
+			return
+		case <-p.kicked:
+			t.Stop()
+		case <-ctx.Done():
+			t.Stop()
+			return
+		}
+	}
+}

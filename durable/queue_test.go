@@ -1,0 +1,154 @@
+package durable_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+)
+
+// bubble runs a test on a clock that moves by itself when nobody has anything to do, with a queue in memory.
+func bubble(t *testing.T, options durable.Options, body func(t *testing.T, q *durable.Queue)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		q := open(t, store, options)
+		body(t, q)
+		q.Close()
+		require.NoError(t, store.Close())
+		synctest.Wait()
+	})
+}
+
+func open(t *testing.T, store durable.Store, options durable.Options) *durable.Queue {
+	t.Helper()
+	if options.OnError == nil {
+		options.OnError = func(err error) { t.Errorf("in the background: %v", err) }
+	}
+	q, err := durable.Open(t.Context(), store, options)
+	require.NoError(t, err)
+	return q
+}
+
+// deliveries is what a handler was called with.
+type deliveries struct {
+	mu  sync.Mutex
+	all []delivery
+}
+
+type delivery struct {
+	id       string
+	body     string
+	at, due  time.Duration // since the bubble's beginning
+	attempts int
+	crashes  int
+	token    uint64
+}
+
+func (ds *deliveries) add(start time.Time, d *durable.Delivery) int {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	ds.all = append(ds.all, delivery{
+		d.ID, string(d.Body), time.Since(start), d.Due.Sub(start), d.Attempts, d.Crashes, d.Token,
+	})
+	return len(ds.all)
+}
+
+func (ds *deliveries) list() []delivery {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	return slices.Clone(ds.all)
+}
+
+func (ds *deliveries) ids() (ids []string) {
+	for _, d := range ds.list() {
+		ids = append(ids, d.id)
+	}
+	return ids
+}
+
+// consume runs a consumer until the returned function is called.
+func consume(t *testing.T, q *durable.Queue, handler durable.Handler, options durable.ConsumerOptions) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- q.Consume(ctx, handler, options) }()
+	return func() {
+		t.Helper()
+		cancel()
+		assert.NoError(t, <-done)
+	}
+}
+
+func TestMessagesComeAtTheirTimes(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+		start := time.Now()
+		var got deliveries
+		delays := []time.Duration{0, -time.Hour, time.Nanosecond, time.Millisecond, 1500 * time.Microsecond, 2 * time.Second, 30 * time.Minute, 10 * time.Hour}
+		for i, d := range delays {
+			_, err := q.Enqueue(t.Context(), durable.Message{ID: fmt.Sprint(i), Body: []byte(d.String()), Delay: d})
+			require.NoError(t, err)
+		}
+		_, err := q.Enqueue(t.Context(), durable.Message{ID: "at", At: start.Add(time.Hour + time.Nanosecond)})
+		require.NoError(t, err)
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+			got.add(start, d)
+			return nil
+		}, durable.ConsumerOptions{})
+		time.Sleep(11 * time.Hour)
+		stop()
+		require.ElementsMatch(t, []string{"0", "1", "2", "3", "4", "5", "6", "7", "at"}, got.ids())
+		for _, d := range got.list() {
+			assert.GreaterOrEqual(t, d.at, d.due, "message %s is early", d.id)
+			assert.Less(t, d.at, d.due+20*time.Millisecond, "message %s is late", d.id)
+			assert.Zero(t, d.attempts)
+			assert.Zero(t, d.crashes)
+			assert.NotZero(t, d.token)
+		}
+		stats, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 9, stats.Enqueued)
+		assert.EqualValues(t, 9, stats.Acked)
+		assert.Zero(t, stats.Scheduled+stats.InFlight+stats.Dead)
+		assert.EqualValues(t, 9, stats.Lateness.Count)
+		assert.Zero(t, stats.Prefetched+stats.Begun)
+	})
+}
+
+// A consumer that waits for a far message notices one that comes before it.
+func TestEarlierMessageIsNoticed(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
+		start := time.Now()
+		var got deliveries
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+			got.add(start, d)
+			return nil
+		}, durable.ConsumerOptions{Fallback: time.Hour})
+		enqueue(t, q, "far", time.Hour)
+		time.Sleep(time.Minute)
+		enqueue(t, q, "near", time.Second)
+		time.Sleep(time.Second + 10*time.Millisecond)
+		assert.Equal(t, []string{"near"}, got.ids())
+		enqueue(t, q, "now", 0)
+		time.Sleep(10 * time.Millisecond)
+		assert.Equal(t, []string{"near", "now"}, got.ids())
+		stop()
+	})
+}
+
+func enqueue(t *testing.T, q *durable.Queue, id string, delay time.Duration) {
+	t.Helper()
+	_, err := q.Enqueue(t.Context(), durable.Message{ID: id, Delay: delay})
+	require.NoError(t, err)
+}

@@ -1,0 +1,104 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// Apply implements [durable.Backend]. It takes O(log n) for each message in a partition of n.
+func (b *backend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Outcome, error) {
+	if err := b.check(ctx, batch.Partition); err != nil {
+		return nil, err
+	}
+	if batch.Op < durable.OpBegin || batch.Op > durable.OpPurge {
+		return nil, fmt.Errorf("redisstore: %w transition %d: %d to %d are accepted", durable.ErrInvalid, batch.Op, durable.OpBegin, durable.OpPurge)
+	}
+	if err := checkBatch("batch", len(batch.Changes)); err != nil {
+		return nil, err
+	}
+	if err := checkIDs("batch", len(batch.Changes), func(i int) string { return batch.Changes[i].ID }); err != nil {
+		return nil, err
+	}
+	if len(batch.Changes) == 0 {
+		return nil, nil
+	}
+	s := opScripts[batch.Op]
+	v, err := b.run(ctx, batch.Partition, s, b.applyArgs(batch)...)
+	if err != nil {
+		return nil, err
+	}
+	outcomes, err := readOutcomes(newReply(v), len(batch.Changes))
+	return outcomes, b.failure(ctx, batch.Partition, s, err)
+}
+
+// applyArgs are those that the file of the transition's script tells.
+func (b *backend) applyArgs(batch durable.Batch) []any {
+	args := make([]any, 0, 2+4*len(batch.Changes))
+	switch batch.Op {
+	case durable.OpBegin:
+		args = append(args, millis(batch.Visibility), int64(floor(batch.Lead, time.Microsecond)))
+	case durable.OpRetry, durable.OpRelease, durable.OpReschedule, durable.OpReplay:
+		args = append(args, b.hinting(batch.Partition)...)
+	case durable.OpBury:
+		args = append(args, b.deadBounds()...)
+	}
+	for i := range batch.Changes {
+		args = appendChange(args, batch.Op, &batch.Changes[i])
+	}
+	return args
+}
+
+func appendChange(args []any, op durable.Op, c *durable.Change) []any {
+	args = append(args, c.ID)
+	switch op {
+	case durable.OpBegin, durable.OpAck, durable.OpRelease:
+		return append(args, packToken(c.Token))
+	case durable.OpRetry:
+		return append(args, packToken(c.Token), when(0, c.Delay), reason(c.Reason))
+	case durable.OpBury:
+		return append(args, packToken(c.Token), reason(c.Reason))
+	case durable.OpExtend:
+		return append(args, packToken(c.Token), millis(c.Delay))
+	case durable.OpReschedule:
+		return append(args, when(c.At, c.Delay))
+	case durable.OpReplay:
+		return append(args, when(0, c.Delay))
+	default:
+		return args
+	}
+}
+
+// floor is a duration in units, rounded down also where it is negative.
+func floor(d, unit time.Duration) time.Duration {
+	n := d / unit
+	if d%unit < 0 {
+		n--
+	}
+	return n
+}
+
+func readOutcomes(r *reply, n int) ([]durable.Outcome, error) {
+	now := r.time()
+	text, dues, leases := r.column(n, 1), r.column(n, width), r.column(n, width)
+	if r.err == nil && len(text) != n {
+		r.err = fmt.Errorf("%w: no statuses", errReply)
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	outcomes := make([]durable.Outcome, n)
+	for i := range outcomes {
+		o := durable.Outcome{Status: durable.Status(text[i] - '0'), Now: now}
+		if dues != "" {
+			o.Due = unpackInstant(dues[i*width:])
+		}
+		if leases != "" {
+			o.Lease = unpackInstant(leases[i*width:])
+		}
+		outcomes[i] = o
+	}
+	return outcomes, nil
+}

@@ -1,0 +1,155 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+	"github.com/timingwheel-go/timingwheel/durable/redisstore"
+)
+
+// mixed is a queue with 300 messages each that are scheduled, rescheduled, leased, firing and dead.
+func mixed(t *testing.T, client *redis.Client, prefix string) durable.Backend {
+	t.Helper()
+	q := openQueue(t, client, redisstore.Options{Prefix: prefix})
+	const n = 100
+	for i := range 3 {
+		batch := func(name string, delay time.Duration) []durable.PutItem {
+			return items(fmt.Sprintf("%s%d", name, i), n, 100, delay)
+		}
+		put(t, q, batch("dead", 0))
+		c := changes(claim(t, q, n))
+		apply(t, q, durable.OpBegin, c...)
+		apply(t, q, durable.OpBury, c...)
+		put(t, q, batch("firing", 0))
+		apply(t, q, durable.OpBegin, changes(claim(t, q, n))...)
+		put(t, q, batch("leased", 0))
+		claim(t, q, n)
+		put(t, q, batch("scheduled", time.Hour))
+		put(t, q, batch("rescheduled", time.Minute))
+		var later []durable.Change
+		for _, m := range batch("rescheduled", 0) {
+			later = append(later, durable.Change{ID: m.ID, Delay: 2 * time.Hour})
+		}
+		apply(t, q, durable.OpReschedule, later...)
+	}
+	return q
+}
+
+// mixedMessages is how many messages stand in the partition of mixed.
+const mixedMessages = 1500
+
+// TestAuditAfterLoss deletes each key of a partition.
+func TestAuditAfterLoss(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	for key, want := range map[string]durable.AuditReport{
+		"m": {Strays: 1500 + 1200}, // members of sets, and states
+		"s": {Records: mixedMessages},
+		"d": {Records: mixedMessages, Orphans: 600},
+		"l": {Records: mixedMessages, Orphans: 600},
+		"x": {Records: mixedMessages, Orphans: 300},
+		"c": {Records: mixedMessages},
+		"p": {Records: mixedMessages},
+	} {
+		auditAfterLoss(t, client, key, want)
+	}
+}
+
+func auditAfterLoss(t *testing.T, client *redis.Client, key string, want durable.AuditReport) {
+	t.Helper()
+	q := mixed(t, client, "audit"+key)
+	before, err := q.Count(t.Context(), 0)
+	require.NoError(t, err)
+	rescheduled := items("rescheduled0", 1, 0, 0)[0].ID
+	due, err := q.Get(t.Context(), 0, rescheduled)
+	require.NoError(t, err)
+	require.NoError(t, client.Del(t.Context(), "audit"+key+":{orders:0}:"+key).Err())
+
+	audit := func(repair bool, what string) {
+		t.Helper()
+		report, err := q.Audit(t.Context(), 0, repair)
+		require.NoError(t, err)
+		assert.Equal(t, want, report, "%s, %s", key, what)
+	}
+	audit(false, "not repaired")
+	want.Repaired = want.Orphans + want.Strays
+	audit(true, "repaired")
+	want = durable.AuditReport{Records: want.Records}
+	audit(true, "after the repair")
+
+	after, err := q.Count(t.Context(), 0)
+	require.NoError(t, err)
+	if key == "m" {
+		assert.Zero(t, after.Scheduled+after.InFlight+after.Dead)
+		return
+	}
+	assert.Equal(t, int64(mixedMessages), after.Scheduled+after.InFlight+after.Dead, key)
+	assert.Equal(t, before.Dead, after.Dead, "%s: dead ones stay dead", key)
+	r, err := q.Get(t.Context(), 0, rescheduled)
+	require.NoError(t, err)
+	assert.Equal(t, due.Due, r.Due, "%s: the time to which it was moved", key)
+	if key == "l" {
+		assert.Equal(t, int64(1200), after.Scheduled, "what was in flight is delivered again")
+		require.Len(t, claim(t, q, durable.MaxBatch), durable.MaxBatch)
+	}
+}
+
+// TestLostRecords deletes the records: claims go on, and the rest of the partition is free of them.
+func TestLostRecords(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	q := openQueue(t, client, redisstore.Options{})
+	put(t, q, items("a", 200, 10, 0))
+	require.NoError(t, client.Del(t.Context(), "tw:{orders:0}:m").Err())
+	put(t, q, items("b", 3, 10, 0))
+	var got []durable.Record
+	for range 3 {
+		got = append(got, claim(t, q, 101)...)
+	}
+	require.Len(t, got, 3)
+	counts, err := q.Count(t.Context(), 0)
+	require.NoError(t, err)
+	assert.Zero(t, counts.Scheduled)
+}
+
+// TestListGoesOn lists messages with one due time, of which the last ones of the pages go in between.
+func TestListGoesOn(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	q := openQueue(t, client, redisstore.Options{})
+	at := durable.InstantOf(time.Now().Add(time.Hour))
+	want := make([]string, 0, 100)
+	batch := make([]durable.PutItem, 0, 100)
+	for i := range 100 {
+		id := fmt.Sprintf("%c%02d", "Aaz~é"[i/20], i) // the last ones begin with a byte that is no character of its own
+		want = append(want, id)
+		batch = append(batch, durable.PutItem{ID: id, At: at, Body: make([]byte, 10)})
+	}
+	put(t, q, batch)
+	var got []string
+	cursor := ""
+	for range 100 {
+		records, next, err := q.List(t.Context(), 0, durable.StateScheduled, cursor, 7)
+		require.NoError(t, err)
+		for _, r := range records {
+			got = append(got, r.ID)
+			assert.Equal(t, at, r.Due)
+		}
+		if cursor = next; cursor == "" {
+			break
+		}
+		apply(t, q, durable.OpCancel, durable.Change{ID: records[len(records)-1].ID})
+	}
+	assert.Equal(t, want, got)
+	for _, cursor := range []string{"x", "1", "-1:a", "99999999999999999999:a", "1e3:a"} {
+		_, _, err := q.List(t.Context(), 0, durable.StateScheduled, cursor, 7)
+		require.ErrorIs(t, err, durable.ErrInvalid, cursor)
+	}
+}

@@ -1,0 +1,89 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// backend is one queue.
+type backend struct {
+	store      *Store
+	config     durable.Config
+	partitions []partition
+	publish    string // the command by which the scripts give hints
+	members    string
+}
+
+var _ durable.Backend = (*backend)(nil)
+
+func newBackend(s *Store, config durable.Config, sharded bool) *backend {
+	b := &backend{store: s, config: config, publish: "PUBLISH", members: membersKey(s.options.Prefix, config.Queue)}
+	if sharded {
+		b.publish = "SPUBLISH"
+	}
+	for p := range config.Partitions {
+		b.partitions = append(b.partitions, newPartition(s.options.Prefix, config.Queue, p))
+	}
+	return b
+}
+
+// Partitions implements [durable.Backend].
+func (b *backend) Partitions() int { return len(b.partitions) }
+
+// check is the reason for which a call of a partition must not be made.
+func (b *backend) check(ctx context.Context, part int) error {
+	if err := b.store.usable(ctx); err != nil {
+		return err
+	}
+	if part < 0 || part >= len(b.partitions) {
+		return fmt.Errorf("redisstore: %w partition %d of queue %q: 0 to %d are accepted",
+			durable.ErrInvalid, part, b.config.Queue, len(b.partitions)-1)
+	}
+	return nil
+}
+
+// checkBatch checks the number of messages in a batch.
+func checkBatch(what string, n int) error {
+	if n > durable.MaxBatch {
+		return fmt.Errorf("redisstore: %w %s of %d messages: 0 to %d are accepted", durable.ErrInvalid, what, n, durable.MaxBatch)
+	}
+	return nil
+}
+
+// checkIDs refuses a batch that has an id twice, as the scripts make each transition from what there was before the batch. The empty id is
+// not one of a message: see partition.lua.
+func checkIDs(what string, n int, id func(int) string) error {
+	seen := make(map[string]struct{}, n)
+	for i := range n {
+		if id(i) == "" {
+			return fmt.Errorf("redisstore: %w %s: id %d of %d is empty; 1 to %d bytes are accepted", durable.ErrInvalid, what, i, n, durable.MaxID)
+		}
+		seen[id(i)] = struct{}{}
+		if len(seen) <= i {
+			return fmt.Errorf("redisstore: %w %s: message %.40q is there twice; different ids are accepted", durable.ErrInvalid, what, id(i))
+		}
+	}
+	return nil
+}
+
+// run runs a script on the keys of a partition. Its errors are those of package durable.
+func (b *backend) run(ctx context.Context, part int, s *script, args ...any) (any, error) {
+	v, err := s.run(ctx, b.store.client, false, b.partitions[part].keys, args)
+	return v, b.failure(ctx, part, s, err)
+}
+
+func (b *backend) failure(ctx context.Context, part int, s *script, err error) error {
+	b.store.lookForSlots(ctx, err)
+	if err == nil {
+		return nil
+	}
+	return failure(ctx, fmt.Sprintf("%s in queue %q, partition %d", s.name, b.config.Queue, part), err)
+}
+
+// hinting are the first arguments of scripts that give hints.
+func (b *backend) hinting(part int) []any { return []any{b.publish, b.partitions[part].channel} }
+
+// deadBounds are the arguments of scripts that make dead letters.
+func (b *backend) deadBounds() []any { return []any{b.config.DeadLimit, millis(b.config.DeadAge)} }

@@ -1,0 +1,119 @@
+package redisstore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// Lengths of the fixed parts of a record and of a state; partition.lua tells what they are made of.
+const (
+	recordHeader = 19
+	stateHeader  = 30
+	width        = 7 // of times and tokens
+)
+
+// recordVersion is that of records that this package reads and writes.
+const recordVersion = 1
+
+// millis is a duration in milliseconds, rounded up; at most the one that leads to [durable.Never] from any instant. A negative one is 0.
+func millis(d time.Duration) int64 { return int64(durable.Instant(0).Add(d)) }
+
+// when is a time as the scripts take it: positive it is absolute, and else a delay with its sign turned.
+func when(at durable.Instant, delay time.Duration) string {
+	if at > 0 {
+		return strconv.FormatInt(int64(min(at, durable.Never)), 10)
+	}
+	return strconv.FormatInt(-millis(delay), 10)
+}
+
+// packToken is a token as it stands in a state. One that is too large for a state is none of any message.
+func packToken(token uint64) []byte {
+	if token >= 1<<(8*width) {
+		token = math.MaxUint64
+	}
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], token)
+	return b[1:]
+}
+
+// unpack is the number in the first 7 bytes.
+func unpack(s string) uint64 {
+	var b [8]byte
+	copy(b[1:], s[:width])
+	return binary.BigEndian.Uint64(b[:])
+}
+
+func unpackInstant(s string) durable.Instant {
+	return durable.Instant(unpack(s)) //nolint:gosec // 56 bits
+}
+
+func unpack4(s string) int {
+	return int(int32(binary.BigEndian.Uint32([]byte(s[:4])))) //nolint:gosec // written from an int32
+}
+
+// packItem is what is stored of an item, apart from the times.
+func packItem(item *durable.PutItem) []byte {
+	b := make([]byte, 4, 4+len(item.Body))
+	binary.BigEndian.PutUint32(b, uint32(min(max(0, item.MaxAttempts), math.MaxInt32))) //nolint:gosec // bounded
+	return append(b, item.Body...)
+}
+
+// decodeRecord reads a message. The state is empty where there is none; then the message is scheduled.
+func decodeRecord(id, record, state string) (durable.Record, error) {
+	r := durable.Record{ID: id, State: durable.StateScheduled}
+	if len(record) < recordHeader || record[0] != recordVersion {
+		return r, fmt.Errorf("%w: the record of message %q has %d bytes that begin with %.1q; version %d is accepted",
+			durable.ErrVersion, id, len(record), record, recordVersion)
+	}
+	r.Enqueued = unpackInstant(record[1:])
+	r.Due = unpackInstant(record[8:])
+	r.MaxAttempts = unpack4(record[15:])
+	r.Body = []byte(record[recordHeader:])
+	if state == "" {
+		return r, nil
+	}
+	if len(state) < stateHeader {
+		return r, fmt.Errorf("%w: the state of message %q has %d bytes; %d or more are accepted", durable.ErrVersion, id, len(state), stateHeader)
+	}
+	switch state[0] {
+	case 'L':
+		r.State = durable.StateLeased
+	case 'F':
+		r.State = durable.StateFiring
+	case 'X', 'D':
+		r.State = durable.StateDead
+		r.Died = unpackInstant(state[23:])
+	}
+	r.Token = unpack(state[1:])
+	r.Due = unpackInstant(state[8:])
+	r.Attempts = unpack4(state[15:])
+	r.Crashes = unpack4(state[19:])
+	r.Reason = state[stateHeader:]
+	return r, nil
+}
+
+// reason is an error as a state keeps it, cut between two characters.
+func reason(s string) string {
+	if len(s) <= durable.MaxReason {
+		return s
+	}
+	end := durable.MaxReason
+	for end > durable.MaxReason-utf8.UTFMax && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end]
+}
+
+// flag is a condition as the scripts take it.
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}

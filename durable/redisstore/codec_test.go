@@ -1,0 +1,113 @@
+package redisstore
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+func TestScriptsSayWhatTheyTake(t *testing.T) {
+	t.Parallel()
+	files, err := luaFiles.ReadDir("lua")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, f := range files {
+		text, err := luaFiles.ReadFile("lua/" + f.Name())
+		require.NoError(t, err)
+		header, _, _ := strings.Cut(string(text), "\n\n")
+		assert.True(t, strings.HasPrefix(header, "-- "), f.Name())
+		assert.Contains(t, header, "KEYS", f.Name())
+		assert.Contains(t, header, "ARGV", f.Name())
+	}
+	for op, s := range opScripts {
+		assert.Equal(t, op >= int(durable.OpBegin), s != nil, "transition %d", op)
+	}
+}
+
+func TestKeysShareTheirTag(t *testing.T) {
+	t.Parallel()
+	p := newPartition("my:app", "orders", 3)
+	assert.Equal(t, "my:app:{orders:3}:m", p.keys[0])
+	assert.Equal(t, "my:app:{orders:3}:d", p.keys[keyScheduled-1])
+	seen := make(map[string]bool)
+	for _, k := range append(p.keys, p.channel) {
+		assert.True(t, strings.HasPrefix(k, "my:app:{orders:3}:"), k)
+		assert.False(t, seen[k], k)
+		seen[k] = true
+	}
+}
+
+func TestTimesOfScripts(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, "0", when(0, 0))
+	assert.Equal(t, "0", when(0, math.MinInt64))
+	assert.Equal(t, "-1", when(0, 1))
+	assert.Equal(t, "-2", when(-5, 2*time.Millisecond), "a negative instant is none")
+	assert.Equal(t, "7", when(7, time.Hour))
+	assert.Equal(t, "4503599627370496", when(math.MaxInt64, 0))
+	assert.Equal(t, int64(9223372036855), millis(math.MaxInt64))
+	assert.Equal(t, time.Duration(-2), floor(-1001, 1000))
+	assert.Equal(t, time.Duration(-1), floor(-1000, 1000))
+	assert.Equal(t, time.Duration(1), floor(1999, 1000))
+	assert.Equal(t, "\x00\x00\x00\x00\x00\x01\x02", string(packToken(0x102)))
+	assert.Equal(t, uint64(1)<<53, unpack(string(packToken(1<<53))))
+	for _, token := range []uint64{1 << 56, 1<<56 + 5, math.MaxUint64} {
+		assert.Equal(t, strings.Repeat("\xff", width), string(packToken(token)), "no token of any message")
+	}
+}
+
+func TestReasonsAreCutBetweenCharacters(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, "short", reason("short"))
+	assert.Len(t, reason(strings.Repeat("x", 5000)), durable.MaxReason)
+	for _, s := range []string{
+		strings.Repeat("é", 400), "x" + strings.Repeat("é", 400), strings.Repeat("😀", 200), "xyz" + strings.Repeat("😀", 200),
+	} {
+		cut := reason(s)
+		assert.True(t, utf8.ValidString(cut))
+		assert.Greater(t, len(cut), durable.MaxReason-utf8.UTFMax)
+		assert.LessOrEqual(t, len(cut), durable.MaxReason)
+	}
+	broken := strings.Repeat("\x80", 5000)
+	assert.NotEmpty(t, reason(broken), "what is no UTF-8 is cut as well")
+}
+
+func TestBrokenRecords(t *testing.T) {
+	t.Parallel()
+	whole := "\x01" + strings.Repeat("\x00", recordHeader-1)
+	_, err := decodeRecord("a", whole, "")
+	require.NoError(t, err)
+	for _, record := range []string{"", "\x01", whole[:recordHeader-1], "\x02" + whole[1:]} {
+		_, err := decodeRecord("a", record, "")
+		require.ErrorIs(t, err, durable.ErrVersion, "%q", record)
+		assert.Contains(t, err.Error(), `"a"`)
+	}
+	_, err = decodeRecord("a", whole, "S")
+	require.ErrorIs(t, err, durable.ErrVersion)
+}
+
+func TestBrokenReplies(t *testing.T) {
+	t.Parallel()
+	for name, v := range map[string]any{
+		"nothing": nil, "no list": "x", "empty": []any{}, "short": []any{"1", "2", "0"}, "no number": []any{"x", "2", "0", "0", ""},
+		"a list": []any{[]any{}, "2", "0", "0", ""}, "no leases": []any{"1", "2", "0", "0", "", "a", "b", "c"},
+	} {
+		_, err := readClaimed(newReply(v))
+		require.ErrorIs(t, err, errReply, name)
+		assert.False(t, errors.Is(failure(t.Context(), "claim", err), durable.ErrUnavailable), "to ask again does not help")
+	}
+	for name, v := range map[string]any{
+		"no statuses": []any{"1", "2", "", "", ""}, "too many": []any{"1", "2", "111", "", ""}, "due": []any{"1", "2", "11", "1234567", ""},
+	} {
+		_, err := readOutcomes(newReply(v), 2)
+		require.ErrorIs(t, err, errReply, name)
+	}
+}

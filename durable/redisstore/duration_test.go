@@ -1,0 +1,116 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+	"github.com/timingwheel-go/timingwheel/durable/redisstore"
+)
+
+// longestScript is how long a script may run on an overloaded machine; elsewhere it takes a few milliseconds at most. A script that goes
+// through the whole partition would take longer.
+const longestScript = 250 * time.Millisecond
+
+// scriptTimes asks a server how long its scripts took.
+type scriptTimes struct {
+	t      *testing.T
+	client *redis.Client
+	taken  map[string][]time.Duration
+}
+
+var evalshaTime = regexp.MustCompile(`cmdstat_evalsha:calls=[12],usec=(\d+)`)
+
+// of makes one transition.
+func (s *scriptTimes) of(name string, transition func()) {
+	s.t.Helper()
+	require.NoError(s.t, s.client.ConfigResetStat(s.t.Context()).Err())
+	transition()
+	info, err := s.client.Info(s.t.Context(), "commandstats").Result()
+	require.NoError(s.t, err)
+	found := evalshaTime.FindStringSubmatch(info)
+	require.NotNil(s.t, found, "%s ran no script", name)
+	usec, err := strconv.Atoi(found[1])
+	require.NoError(s.t, err)
+	s.taken[name] = append(s.taken[name], time.Duration(usec)*time.Microsecond)
+}
+
+// TestScriptDurations makes each transition of full batches in a large partition.
+func TestScriptDurations(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	q := openQueue(t, client, redisstore.Options{})
+	for i := range 50 {
+		put(t, q, items(fmt.Sprintf("later%03d", i), durable.MaxBatch, 128, time.Hour))
+	}
+	s := &scriptTimes{t: t, client: client, taken: make(map[string][]time.Duration)}
+	for i := range 7 {
+		s.cycle(q, items(fmt.Sprintf("now%05d", i), durable.MaxBatch, 128, 0), i > 0)
+	}
+	for name, taken := range s.taken {
+		slices.Sort(taken)
+		t.Logf("%-10s %d messages: fastest %v, slowest %v", name, durable.MaxBatch, taken[0], taken[len(taken)-1])
+		assert.Less(t, taken[0], longestScript, name)
+	}
+}
+
+// cycle brings a batch through all transitions. Each script has to be known to the server before it is measured.
+func (s *scriptTimes) cycle(q durable.Backend, batch []durable.PutItem, measured bool) {
+	of := func(name string, transition func()) {
+		if measured {
+			s.of(name, transition)
+		} else {
+			transition()
+		}
+	}
+	ids := make([]durable.Change, len(batch))
+	for i, m := range batch {
+		ids[i] = durable.Change{ID: m.ID}
+	}
+	var held []durable.Change
+	claimAll := func() { held = changes(claim(s.t, q, durable.MaxBatch)) }
+	do := func(op durable.Op) func() { return func() { apply(s.t, q, op, held...) } }
+	anyone := func(op durable.Op) func() { return func() { apply(s.t, q, op, ids...) } }
+
+	of("put", func() { put(s.t, q, batch) })
+	of("claim", claimAll)
+	of("release", do(durable.OpRelease))
+	of("claim again", claimAll)
+	of("begin", do(durable.OpBegin))
+	of("extend", do(durable.OpExtend))
+	of("retry", do(durable.OpRetry))
+	claimAll()
+	do(durable.OpBegin)()
+	of("bury", do(durable.OpBury))
+	of("replay", anyone(durable.OpReplay))
+	of("reschedule", anyone(durable.OpReschedule))
+	claimAll()
+	do(durable.OpBegin)()
+	of("ack", do(durable.OpAck))
+	put(s.t, q, batch)
+	of("cancel", anyone(durable.OpCancel))
+	put(s.t, q, batch)
+	_, err := q.Claim(s.t.Context(), durable.Claim{Max: durable.MaxBatch, MaxBytes: 1 << 28, Horizon: time.Second})
+	require.NoError(s.t, err)
+	time.Sleep(10 * time.Millisecond) // the leases end
+	of("expire", func() { s.expire(q) })
+	anyone(durable.OpCancel)()
+}
+
+func (s *scriptTimes) expire(q durable.Backend) {
+	s.t.Helper()
+	_, err := q.Claim(s.t.Context(), durable.Claim{})
+	require.NoError(s.t, err)
+	counts, err := q.Count(s.t.Context(), 0)
+	require.NoError(s.t, err)
+	require.Zero(s.t, counts.InFlight)
+}

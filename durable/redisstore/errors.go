@@ -1,0 +1,93 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// errReply is the error of a server that answers something else than the script returns.
+var errReply = errors.New("the server has answered something else than expected")
+
+// failure makes an error of what the client returned. The end of ctx comes back as it is.
+func failure(ctx context.Context, what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ended := ended(ctx); ended != nil {
+		return ended
+	}
+	if kind := kindOf(err); kind != nil {
+		return fmt.Errorf("redisstore: %s: %w: %w", what, kind, err)
+	}
+	return fmt.Errorf("redisstore: %s: %w", what, err)
+}
+
+// ended is the error of a context that has ended. A connection may notice the deadline a moment before the context does.
+func ended(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// replies are beginnings of replies, with what they mean. In servers before 7.0 they stand within the error of a script, after a dash; in others
+// that are compatible with Redis after a blank.
+var replies = []struct {
+	begins string
+	kind   error
+}{
+	{"OOM ", durable.ErrFull},
+	{"WRONGTYPE ", durable.ErrVersion}, // the key is none of a queue
+	{"LOADING ", durable.ErrUnavailable},
+	{"READONLY ", durable.ErrUnavailable}, // the old master after a failover
+	{"MASTERDOWN ", durable.ErrUnavailable},
+	{"CLUSTERDOWN ", durable.ErrUnavailable},
+	{"TRYAGAIN ", durable.ErrUnavailable}, // a slot is being moved
+	{"MOVED ", durable.ErrUnavailable},
+	{"ASK ", durable.ErrUnavailable},
+	{"NOREPLICAS ", durable.ErrUnavailable},
+	{"MISCONF ", durable.ErrUnavailable}, // the disk is full, say
+	{"BUSY ", durable.ErrUnavailable},    // somebody's script runs for too long
+	{"NOSCRIPT ", durable.ErrUnavailable},
+	{"UNBLOCKED ", durable.ErrUnavailable},
+	{"ERR max number of clients", durable.ErrUnavailable},
+}
+
+// kindOf is the error of package durable for one of the client, nil where none fits.
+func kindOf(err error) error {
+	var reply redis.Error
+	switch {
+	case errors.Is(err, errReply):
+		return nil
+	case errors.Is(err, redis.ErrClosed):
+		return durable.ErrClosed
+	case !errors.As(err, &reply):
+		return durable.ErrUnavailable // of the network, or the pool
+	}
+	text := reply.Error()
+	for _, r := range replies {
+		if strings.HasPrefix(text, r.begins) || strings.Contains(text, "-"+r.begins) || strings.Contains(text, ": "+r.begins) {
+			return r.kind
+		}
+	}
+	return nil
+}
+
+// lookForSlots has the client of a Cluster ask where the slots are now. By itself it does so when a node says that a slot has moved, but not
+// when a node does not answer any more: then it would go on asking that one until its next regular look, a minute later. It is done in the
+// background, and seldom however often it is asked for.
+func (s *Store) lookForSlots(ctx context.Context, err error) {
+	if client, ok := s.client.(*redis.ClusterClient); ok && err != nil && errors.Is(kindOf(err), durable.ErrUnavailable) {
+		client.ReloadState(ctx)
+	}
+}

@@ -1,0 +1,15 @@
+package redisstore
+
+import (
+	"context"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// OpenUnsharded opens a queue as on a Cluster of servers before 7.0, which have no channels of shards.
+func OpenUnsharded(ctx context.Context, s *Store, config durable.Config) (durable.Backend, error) {
+	if _, err := s.Open(ctx, config); err != nil {
+		return nil, err
+	}
+	return newBackend(s, config, false), nil
+}

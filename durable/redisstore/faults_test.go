@@ -1,0 +1,231 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+	"github.com/timingwheel-go/timingwheel/durable/redisstore"
+)
+
+// TestScriptFlush has the server forget the scripts again and again.
+func TestScriptFlush(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	q := openQueue(t, client, redisstore.Options{})
+	flush := func() { require.NoError(t, client.ScriptFlush(t.Context()).Err()) }
+	for i := range 3 {
+		flush()
+		put(t, q, items(fmt.Sprint(i), 10, 10, 0))
+		flush()
+		records := claim(t, q, 100)
+		require.Len(t, records, 10)
+		for _, op := range []durable.Op{durable.OpExtend, durable.OpBegin, durable.OpAck} {
+			flush()
+			apply(t, q, op, changes(records)...)
+		}
+	}
+	waiting := openQueue(t, client, redisstore.Options{Wait: 1, WaitTimeout: time.Millisecond})
+	flush()
+	_, err := waiting.Put(t.Context(), durable.Put{Items: items("w", 1, 1, 0)})
+	require.ErrorIs(t, err, durable.ErrUnavailable, "there are no replicas")
+	require.Len(t, claim(t, q, 100), 1, "but it is stored")
+}
+
+// TestReplies has a server answer with errors.
+func TestReplies(t *testing.T) {
+	t.Parallel()
+	for reply, kind := range map[string]error{
+		"OOM command not allowed when used memory > 'maxmemory'.":                                                    durable.ErrFull,
+		"ERR Error running script (call to f_12): @user_script:1: -OOM command not allowed when used memory":         durable.ErrFull,
+		"LOADING Redis is loading the dataset in memory":                                                             durable.ErrUnavailable,
+		"READONLY You can't write against a read only replica.":                                                      durable.ErrUnavailable,
+		"ERR Error running script (call to f_12): @user_script:1: -READONLY You can't write against a read only one": durable.ErrUnavailable,
+		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.":                           durable.ErrUnavailable,
+		"CLUSTERDOWN The cluster is down":                                                                            durable.ErrUnavailable,
+		"TRYAGAIN Multiple keys request during rehashing of slot":                                                    durable.ErrUnavailable,
+		"MOVED 3999 127.0.0.1:1":                                            durable.ErrUnavailable,
+		"NOREPLICAS Not enough good replicas to write.":                     durable.ErrUnavailable,
+		"MISCONF Redis is configured to save RDB snapshots":                 durable.ErrUnavailable,
+		"BUSY Redis is busy running a script.":                              durable.ErrUnavailable,
+		"ERR max number of clients reached":                                 durable.ErrUnavailable,
+		"WRONGTYPE Operation against a key holding the wrong kind of value": durable.ErrVersion,
+		"NOPERM this user has no permissions":                               nil,
+		"ERR something else":                                                nil,
+	} {
+		m := miniredis.RunT(t)
+		client := redis.NewClient(&redis.Options{Addr: m.Addr(), MaxRetries: -1})
+		t.Cleanup(func() { _ = client.Close() })
+		q := openQueue(t, client, redisstore.Options{})
+		m.SetError(reply)
+		_, err := q.Count(t.Context(), 0)
+		require.Error(t, err, reply)
+		for _, k := range []error{durable.ErrFull, durable.ErrUnavailable, durable.ErrVersion, durable.ErrClosed, durable.ErrInvalid} {
+			assert.Equal(t, errors.Is(kind, k), errors.Is(err, k), "%s: %v", reply, k) //nolint:testifylint // kind may be nil
+		}
+		assert.Contains(t, err.Error(), "orders", "the error names the queue")
+	}
+}
+
+func TestServerGone(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{AppendOnly: true, AppendFsync: "always"})
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: 200 * time.Millisecond, MaxRetries: -1})
+	t.Cleanup(func() { _ = client.Close() })
+	q := openQueue(t, client, redisstore.Options{})
+	put(t, q, items("a", 100, 10, 0))
+
+	server.Pause() // it is there, and does not answer
+	_, err := q.Count(t.Context(), 0)
+	require.ErrorIs(t, err, durable.ErrUnavailable)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err = q.Count(ctx, 0)
+	if !errors.Is(err, durable.ErrUnavailable) { // the client is not bound to look at the context while it reads
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+	server.Continue()
+
+	server.Kill()
+	_, err = q.Put(t.Context(), durable.Put{Items: items("b", 1, 1, 0)})
+	require.ErrorIs(t, err, durable.ErrUnavailable)
+	_, err = newStore(t, client, redisstore.Options{}).Open(t.Context(), config())
+	require.ErrorIs(t, err, durable.ErrUnavailable)
+	server.Restart()
+	require.Eventually(t, func() bool {
+		c, err := q.Count(t.Context(), 0)
+		return err == nil && c.Scheduled == 100
+	}, time.Minute, 20*time.Millisecond, "what was acknowledged is there again")
+
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = q.Count(canceled, 0)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotErrorIs(t, err, durable.ErrUnavailable)
+	require.NoError(t, client.Close())
+	_, err = q.Count(t.Context(), 0)
+	require.ErrorIs(t, err, durable.ErrClosed, "of the client")
+}
+
+// lossy is a connection that loses replies to scripts.
+type lossy struct {
+	net.Conn
+	lose    *atomic.Int32
+	pending bool
+}
+
+func (c *lossy) Write(b []byte) (int, error) {
+	c.pending = strings.Contains(string(b), "evalsha")
+	return c.Conn.Write(b)
+}
+
+func (c *lossy) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b) // the server has done it
+	if c.pending && err == nil && c.lose.Add(-1) >= 0 {
+		_ = c.Conn.Close()
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+// TestLostReplies loses replies of calls that have taken place. The client or the caller repeats them.
+func TestLostReplies(t *testing.T) {
+	t.Parallel()
+	m := miniredis.RunT(t)
+	var lose atomic.Int32
+	client := redis.NewClient(&redis.Options{
+		Addr: m.Addr(),
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return &lossy{Conn: c, lose: &lose}, err
+		},
+	})
+	t.Cleanup(func() { _ = client.Close() })
+	q := openQueue(t, client, redisstore.Options{})
+	put(t, q, items("known", 1, 1, time.Hour)) // the script is known from here on
+
+	lose.Store(2)
+	statuses, err := q.Put(t.Context(), durable.Put{Producer: "p", Seq: 1, Items: items("a", 2, 10, 0)})
+	require.NoError(t, err, "the client has repeated it")
+	require.Equal(t, []durable.Status{durable.StatusDone, durable.StatusDone}, statuses)
+
+	lose.Store(1)
+	_, err = q.Put(t.Context(), durable.Put{Items: items("b", 1, 10, 0)})
+	require.ErrorIs(t, err, durable.ErrUnavailable, "without a producer the client must not repeat it")
+	lose.Store(0)
+	records := claim(t, q, 10)
+	require.Len(t, records, 3, "each was stored once")
+	for _, op := range []durable.Op{durable.OpBegin, durable.OpRetry} {
+		apply(t, q, op, changes(records)...)
+		lose.Store(1)
+		apply(t, q, op, changes(records)...)
+	}
+	for _, r := range claim(t, q, 10) {
+		assert.Equal(t, 1, r.Attempts, "retried once, however often that was said")
+	}
+}
+
+// TestTokensRiseWithoutTheLast loses the last token, as a failover may.
+func TestTokensRiseWithoutTheLast(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	q := openQueue(t, client, redisstore.Options{})
+	put(t, q, items("a", 100, 10, 0))
+	var last uint64
+	for range 10 {
+		for _, r := range claim(t, q, 10) {
+			require.Greater(t, r.Token, last)
+			last = r.Token
+		}
+		require.NoError(t, client.HDel(t.Context(), "tw:{orders:0}:c", "token").Err())
+	}
+	require.Less(t, last, uint64(1)<<53)
+}
+
+// TestProducersAreForgotten lets two days pass.
+func TestProducersAreForgotten(t *testing.T) {
+	t.Parallel()
+	m := miniredis.RunT(t)
+	now := time.Now()
+	m.SetTime(now)
+	q := openQueue(t, newClient(t, m.Addr()), redisstore.Options{})
+	for i := range 40 {
+		p := durable.Put{Producer: fmt.Sprint("p", i), Seq: 1, Items: items(fmt.Sprint(i), 1, 1, time.Hour)}
+		_, err := q.Put(t.Context(), p)
+		require.NoError(t, err)
+	}
+	remembered := func() (n int) {
+		fields, err := m.HKeys("tw:{orders:0}:c")
+		require.NoError(t, err)
+		for _, f := range fields {
+			if strings.HasPrefix(f, "p:") {
+				n++
+			}
+		}
+		members, err := m.ZMembers("tw:{orders:0}:p")
+		require.NoError(t, err)
+		require.Len(t, members, n)
+		return n
+	}
+	require.Equal(t, 40, remembered())
+	m.SetTime(now.Add(48 * time.Hour))
+	for seq := range uint64(4) {
+		_, err := q.Put(t.Context(), durable.Put{Producer: "last", Seq: seq + 1, Items: items("x", 1, 1, 0)})
+		require.NoError(t, err)
+	}
+	require.Equal(t, 1, remembered())
+	_, err := q.Put(t.Context(), durable.Put{Producer: "last", Seq: 3, Items: items("x", 1, 1, 0)})
+	require.ErrorIs(t, err, durable.ErrInvalid, "an older number than the last")
+}

@@ -1,0 +1,135 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/redisstore"
+	"github.com/timingwheel-go/timingwheel/durable/storetest"
+)
+
+// newStore makes a store that ends with the test.
+func newStore(t testing.TB, client redis.UniversalClient, o redisstore.Options) *redisstore.Store {
+	t.Helper()
+	s, err := redisstore.New(client, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// newClient makes a client that ends with the test.
+func newClient(t testing.TB, addr string) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// config is the queue of most tests here.
+func config() durable.Config {
+	return durable.Config{Queue: "orders", Partitions: 2, DeadLimit: 1000, DeadAge: 24 * time.Hour}
+}
+
+// openQueue opens a queue on a server.
+func openQueue(t testing.TB, client redis.UniversalClient, o redisstore.Options) durable.Backend {
+	t.Helper()
+	b, err := newStore(t, client, o).Open(t.Context(), config())
+	require.NoError(t, err)
+	return b
+}
+
+// items are n messages with bodies of a size, due after a delay.
+func items(prefix string, n, size int, delay time.Duration) []durable.PutItem {
+	all := make([]durable.PutItem, n)
+	for i := range all {
+		all[i] = durable.PutItem{ID: fmt.Sprintf("%s%021d", prefix, i), Body: make([]byte, size), Delay: delay, MaxAttempts: 25}
+	}
+	return all
+}
+
+// changes are those of claimed messages.
+func changes(records []durable.Record) []durable.Change {
+	all := make([]durable.Change, len(records))
+	for i, r := range records {
+		all[i] = durable.Change{ID: r.ID, Token: r.Token}
+	}
+	return all
+}
+
+// put stores messages, all of which must be new.
+func put(t testing.TB, b durable.Backend, items []durable.PutItem) {
+	t.Helper()
+	statuses, err := b.Put(t.Context(), durable.Put{Items: items})
+	require.NoError(t, err)
+	for i, s := range statuses {
+		require.Equal(t, durable.StatusDone, s, items[i].ID)
+	}
+}
+
+// claim claims up to n messages that are due.
+func claim(t testing.TB, b durable.Backend, n int) []durable.Record {
+	t.Helper()
+	c, err := b.Claim(t.Context(), durable.Claim{Horizon: time.Second, Max: n, MaxBytes: 1 << 28, Visibility: time.Hour})
+	require.NoError(t, err)
+	return c.Records
+}
+
+// apply makes a transition that must take place.
+func apply(t testing.TB, b durable.Backend, op durable.Op, changes ...durable.Change) {
+	t.Helper()
+	outcomes, err := b.Apply(t.Context(), durable.Batch{Op: op, Visibility: time.Hour, Changes: changes})
+	require.NoError(t, err)
+	for i, o := range outcomes {
+		require.Equal(t, durable.StatusDone, o.Status, changes[i].ID)
+	}
+}
+
+// miniFixture is a store on a simulated server, whose clock mostly moves only when it is told to.
+func miniFixture(t testing.TB) storetest.Fixture {
+	m := miniredis.RunT(t)
+	store := newStore(t, newClient(t, m.Addr()), redisstore.Options{})
+	f := storetest.Fixture{
+		Store: store,
+		Reopen: func(t testing.TB) durable.Store {
+			_ = store.Close()
+			return newStore(t, newClient(t, m.Addr()), redisstore.Options{})
+		},
+	}
+	if strings.Contains(t.Name(), "/Model/") {
+		return f // with a clock that runs these are much shorter, and the simulated server takes long for a script
+	}
+	var mu sync.Mutex
+	now := time.Now()
+	m.SetTime(now)
+	f.Advance = func(d time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		now = now.Add(d)
+		m.SetTime(now)
+	}
+	return f
+}
+
+var prefixes atomic.Int64
+
+// fixtureOn is a store on a real server, beside others.
+func fixtureOn(t testing.TB, client redis.UniversalClient) storetest.Fixture {
+	o := redisstore.Options{Prefix: fmt.Sprintf("test%d", prefixes.Add(1))}
+	store := newStore(t, client, o)
+	return storetest.Fixture{
+		Store: store,
+		Reopen: func(t testing.TB) durable.Store {
+			_ = store.Close()
+			return newStore(t, client, o)
+		},
+	}
+}

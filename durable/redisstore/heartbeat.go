@@ -1,0 +1,38 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// Heartbeat implements [durable.Backend]. An empty name and a negative ttl are [durable.ErrInvalid]. It takes O(m) for m members.
+func (b *backend) Heartbeat(ctx context.Context, member string, ttl time.Duration) ([]string, error) {
+	if err := b.store.usable(ctx); err != nil {
+		return nil, err
+	}
+	switch {
+	case member == "":
+		return nil, fmt.Errorf("redisstore: heartbeat: %w member: its name is empty; 1 byte or more is accepted", durable.ErrInvalid)
+	case ttl < 0:
+		return nil, fmt.Errorf("redisstore: heartbeat: %w ttl %v: 0 or more is accepted", durable.ErrInvalid, ttl)
+	}
+	v, err := heartbeatScript.run(ctx, b.store.client, false, []string{b.members}, []any{member, millis(ttl)})
+	what := fmt.Sprintf("heartbeat in queue %q", b.config.Queue)
+	if err != nil {
+		return nil, failure(ctx, what, err)
+	}
+	r := newReply(v)
+	var members []string
+	for r.more() {
+		members = append(members, r.text())
+	}
+	if r.err != nil {
+		return nil, failure(ctx, what, r.err)
+	}
+	slices.Sort(members)
+	return members, nil
+}

@@ -1,0 +1,26 @@
+-- Firing messages are done with.
+-- KEYS: those of partition.lua.
+-- ARGV: for each message: id, token (7 bytes).
+-- Result: sec, usec, statuses, '', ''.
+-- Runs under OOM: it only removes, but for a counter.
+
+local ids = column(1, 2)
+local states = call('HMGET', STATES, unpack(ids))
+local statuses, gone = {}, {}
+for i, id in ipairs(ids) do
+  local s = states[i]
+  if s and kind(s) == 'F' and holds(s, ARGV[2 * i]) then
+    statuses[i] = DONE
+    gone[#gone + 1] = id
+  elseif call('HEXISTS', RECORDS, id) == 1 then
+    statuses[i] = LEASE_LOST
+  else
+    statuses[i] = NOT_FOUND
+  end
+end
+
+many('HDEL', RECORDS, gone)
+many('HDEL', STATES, gone)
+many('ZREM', LEASED, gone)
+count('acked', #gone)
+return { sec, usec, table.concat(statuses), '', '' }

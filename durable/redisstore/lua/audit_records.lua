@@ -1,0 +1,46 @@
+-- Looks at some records for such as stand in no set, and puts them back.
+-- KEYS: those of partition.lua.
+-- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, 3 cursor of HSCAN, 4 its COUNT, 5 '1' to repair.
+-- Result: next cursor, records, orphans, repaired, bytes that were read.
+-- Runs under OOM.
+
+local scan = call('HSCAN', RECORDS, ARGV[3], 'COUNT', ARGV[4])
+local found, repair = scan[2], ARGV[5] == '1'
+local before = head()
+local records, orphans, repaired, bytes = 0, 0, 0, 0
+
+-- put_back schedules an orphan, and puts a dead one back among the dead.
+local function put_back(id, record, s)
+  allow_growth()
+  if s and is_dead(kind(s)) then
+    call('ZADD', DEAD, decimal(unpack7(s, 24)), id)
+  else
+    local at = unpack7(s or record, 9)
+    if s then store(STATES, { id, 'S' .. sub(s, 2) }) end
+    call('ZADD', SCHEDULED, decimal(at), id)
+  end
+  repaired = repaired + 1
+end
+
+-- A small hash comes as a whole, whatever COUNT says, so the records are looked at by 128.
+for first = 1, #found, 256 do
+  local ids, values = {}, {}
+  for i = first, math.min(first + 255, #found), 2 do
+    if found[i] ~= '' then
+      ids[#ids + 1], values[#values + 1] = found[i], found[i + 1]
+    end
+  end
+  if #ids == 0 then break end -- there was the filler only
+  local scheduled, leased = call('ZMSCORE', SCHEDULED, unpack(ids)), call('ZMSCORE', LEASED, unpack(ids))
+  local dead, states = call('ZMSCORE', DEAD, unpack(ids)), call('HMGET', STATES, unpack(ids))
+  for i, id in ipairs(ids) do
+    records, bytes = records + 1, bytes + #values[i]
+    if not (scheduled[i] or leased[i] or dead[i]) then
+      orphans = orphans + 1
+      if repair then put_back(id, values[i], states[i]) end
+    end
+  end
+end
+
+hint(before, head())
+return { scan[1], records, orphans, repaired, bytes }

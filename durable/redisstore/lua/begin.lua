@@ -1,0 +1,35 @@
+-- Leased messages begin, unless they are not due.
+-- KEYS: those of partition.lua.
+-- ARGV: 1 visibility in ms, 2 how many microseconds before the due time are not early; then for each message: id, token (7 bytes).
+-- Result: sec, usec, statuses, due times (7 bytes each), ends of leases (7 bytes each).
+-- Runs under OOM.
+
+local ids = column(3, 2)
+local states = call('HMGET', STATES, unpack(ids))
+local clear = (tonumber(sec) * 1000000 + tonumber(usec) + tonumber(ARGV[2])) / 1000
+local lease = lease_end(now, tonumber(ARGV[1]))
+local packed, score = pack7(lease), decimal(lease)
+local statuses, dues, ends, fresh, leases = {}, {}, {}, {}, {}
+for i, id in ipairs(ids) do
+  local s = states[i]
+  local k = s and holds(s, ARGV[2 + 2 * i]) and kind(s)
+  dues[i], ends[i] = ZERO7, ZERO7
+  if k ~= 'L' and k ~= 'F' then
+    statuses[i] = LEASE_LOST
+  else
+    dues[i] = sub(s, 9, 15)
+    if k == 'L' and due(s) > clear then
+      statuses[i] = EARLY
+    else
+      statuses[i], ends[i] = DONE, packed
+      local n = #fresh
+      fresh[n + 1], fresh[n + 2] = id, 'F' .. sub(s, 2)
+      leases[n + 1], leases[n + 2] = score, id
+    end
+  end
+end
+
+allow_growth()
+store(STATES, fresh)
+many('ZADD', LEASED, leases)
+return { sec, usec, table.concat(statuses), table.concat(dues), table.concat(ends) }

@@ -1,0 +1,14 @@
+-- Read before every script: the server's clock, which is read here and nowhere else.
+-- KEYS, ARGV: those of the script. Sets sec, usec (strings, as TIME gives them), now and soon.
+
+local call, floor, format = redis.call, math.floor, string.format
+
+local NEVER = 4503599627370496 -- 2^52, the latest instant
+local clock = call('TIME')
+local sec, usec = clock[1], clock[2]
+local now = tonumber(sec) * 1000 + floor(tonumber(usec) / 1000) -- milliseconds, rounded down
+local soon = now                                                -- rounded up: what is relative to it is never early
+if tonumber(usec) % 1000 > 0 then soon = now + 1 end
+
+-- decimal writes an instant or a number. tostring would round what has more than 14 digits.
+local function decimal(n) return format('%.0f', n) end

@@ -1,0 +1,25 @@
+-- The leases of leased and firing messages end later.
+-- KEYS: those of partition.lua.
+-- ARGV: for each message: id, token (7 bytes), milliseconds.
+-- Result: sec, usec, statuses, '', ends of leases (7 bytes each).
+-- Runs under OOM.
+
+local ids = column(1, 3)
+local states = call('HMGET', STATES, unpack(ids))
+local statuses, ends, leases = {}, {}, {}
+for i, id in ipairs(ids) do
+  local s = states[i]
+  local k = s and holds(s, ARGV[3 * i - 1]) and kind(s)
+  if k == 'L' or k == 'F' then
+    local lease = lease_end(due(s), tonumber(ARGV[3 * i]))
+    statuses[i], ends[i] = DONE, pack7(lease)
+    leases[#leases + 1] = decimal(lease)
+    leases[#leases + 1] = id
+  else
+    statuses[i], ends[i] = LEASE_LOST, ZERO7
+  end
+end
+
+allow_growth()
+many('ZADD', LEASED, leases)
+return { sec, usec, table.concat(statuses), '', table.concat(ends) }

@@ -1,0 +1,14 @@
+-- Makes a queue or joins one.
+-- KEYS: 1 the hash of what holds for the whole queue.
+-- ARGV: 1 version of the format, 2 partitions (0: what is there), 3 partitions of a new queue where 2 is 0.
+-- Result: type of the key before the call, version, partitions; '' where the key has none.
+
+local before = call('TYPE', KEYS[1]).ok
+if before == 'none' then
+  local partitions = ARGV[2] == '0' and ARGV[3] or ARGV[2]
+  call('HSET', KEYS[1], 'version', ARGV[1], 'partitions', partitions, 'created', decimal(now))
+elseif before ~= 'hash' then
+  return { before, '', '' }
+end
+local meta = call('HMGET', KEYS[1], 'version', 'partitions')
+return { before, meta[1] or '', meta[2] or '' }

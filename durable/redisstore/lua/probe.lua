@@ -1,0 +1,7 @@
+-- Asks for the youngest command that the scripts need, of a server that does not tell its version.
+-- KEYS: 1 the set of members.
+-- ARGV: none.
+-- Result: '1', or the error of an older server.
+
+call('ZMSCORE', KEYS[1], '')
+return '1'

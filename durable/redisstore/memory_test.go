@@ -1,0 +1,113 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+	"github.com/timingwheel-go/timingwheel/durable/redisstore"
+)
+
+var usedMemory = regexp.MustCompile(`used_memory_dataset:(\d+)`)
+
+// memoryOf is what the data of a server takes, in bytes.
+func memoryOf(t *testing.T, client *redis.Client) int {
+	t.Helper()
+	info, err := client.Info(t.Context(), "memory").Result()
+	require.NoError(t, err)
+	n, err := strconv.Atoi(usedMemory.FindStringSubmatch(info)[1])
+	require.NoError(t, err)
+	return n
+}
+
+// TestMemory measures what a message with a body of 128 bytes and an id of 26 takes, scheduled and in flight.
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	q := openQueue(t, client, redisstore.Options{})
+	put(t, q, items("warm:", durable.MaxBatch, 128, time.Hour))
+	before := memoryOf(t, client)
+	const batches = 100
+	for i := range batches {
+		put(t, q, items(fmt.Sprintf("%05d", i), durable.MaxBatch, 128, 0))
+	}
+	scheduled := float64(memoryOf(t, client)-before) / (batches * durable.MaxBatch)
+	for range batches {
+		claim(t, q, durable.MaxBatch)
+	}
+	counts, err := q.Count(t.Context(), 0)
+	require.NoError(t, err)
+	require.Equal(t, int64(batches*durable.MaxBatch), counts.InFlight)
+	leased := float64(memoryOf(t, client)-before) / (batches * durable.MaxBatch)
+	t.Logf("scheduled: %.0f bytes for each message, leased: %.0f", scheduled, leased)
+	assert.Less(t, scheduled, 400.0)
+	assert.Greater(t, scheduled, 128.0, "what was measured cannot be right")
+	assert.Less(t, leased, 600.0)
+}
+
+// TestOutOfMemory fills a server. What is queued can be worked off, and then there is room again.
+func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{MaxMemory: 16 << 20}).Addr())
+	q := openQueue(t, client, redisstore.Options{})
+	stored := fill(t, q)
+	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "2mb").Err()) // nothing more fits, whatever is freed
+	counts, err := q.Count(t.Context(), 0)
+	require.NoError(t, err)
+	require.Equal(t, int64(stored), counts.Scheduled, "nothing is stored of what was refused")
+	require.Equal(t, uint64(stored), counts.Enqueued) //nolint:gosec // not negative
+	makeAllTransitions(t, q)
+	report, err := q.Audit(t.Context(), 0, true)
+	require.NoError(t, err)
+	assert.Equal(t, durable.AuditReport{Records: int64(stored - 25)}, report)
+
+	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	put(t, q, items("again", 1, 1024, 0))
+}
+
+// fill puts messages until the server has no room, and returns how many it has taken.
+func fill(t *testing.T, q durable.Backend) (stored int) {
+	t.Helper()
+	for seq := range uint64(1000) {
+		p := durable.Put{Producer: "p", Seq: seq + 1, Items: items(fmt.Sprintf("%05d", seq), 64, 1024, 0)}
+		if _, err := q.Put(t.Context(), p); err != nil {
+			require.ErrorIs(t, err, durable.ErrFull)
+			_, err = q.Put(t.Context(), p)
+			require.ErrorIs(t, err, durable.ErrFull, "again")
+			require.Positive(t, stored)
+			return stored
+		}
+		stored += 64
+	}
+	require.Fail(t, "the server is not full")
+	return stored
+}
+
+// makeAllTransitions makes each transition but Put. Of 40 messages 25 are gone then.
+func makeAllTransitions(t *testing.T, q durable.Backend) {
+	t.Helper()
+	records := claim(t, q, 40)
+	require.Len(t, records, 40)
+	c := changes(records)
+	apply(t, q, durable.OpExtend, c...)
+	apply(t, q, durable.OpRelease, c[30:]...)
+	apply(t, q, durable.OpBegin, c[:30]...)
+	apply(t, q, durable.OpRetry, c[20:30]...)
+	apply(t, q, durable.OpBury, c[:10]...)
+	apply(t, q, durable.OpReplay, c[:5]...)
+	apply(t, q, durable.OpPurge, c[5:10]...)
+	apply(t, q, durable.OpReschedule, c[20:]...)
+	apply(t, q, durable.OpCancel, c[30:]...)
+	apply(t, q, durable.OpAck, c[10:20]...)
+	members, err := q.Heartbeat(t.Context(), "m", time.Minute)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"m"}, members)
+}

@@ -1,0 +1,81 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// formatVersion is that of the keys and their contents.
+const formatVersion = 1
+
+// Open implements [durable.Store]. An older server than Redis 6.2 is [durable.ErrVersion], and one that may evict keys
+// [durable.ErrUnsafe], which says what to set. Of a Cluster all masters are looked at.
+func (s *Store) Open(ctx context.Context, config durable.Config) (durable.Backend, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	if err := checkConfig(config); err != nil {
+		return nil, fmt.Errorf("redisstore: %w", err)
+	}
+	sharded, err := s.checkServers(ctx, membersKey(s.options.Prefix, config.Queue))
+	if err != nil {
+		return nil, failure(ctx, fmt.Sprintf("open queue %q", config.Queue), err)
+	}
+	if config.Partitions, err = s.join(ctx, config); err != nil {
+		return nil, failure(ctx, fmt.Sprintf("open queue %q", config.Queue), err)
+	}
+	return newBackend(s, config, sharded), nil
+}
+
+func checkConfig(c durable.Config) error {
+	switch {
+	case !validQueue(c.Queue):
+		return fmt.Errorf("%w queue name %.140q: 1 to 128 letters, digits, '.', '_' and '-' are accepted", durable.ErrInvalid, c.Queue)
+	case c.Partitions < 0 || c.Partitions > durable.MaxPartitions:
+		return fmt.Errorf("%w Partitions %d: 1 to %d are accepted, and 0 for what is there", durable.ErrInvalid, c.Partitions, durable.MaxPartitions)
+	case c.DeadLimit <= 0:
+		return fmt.Errorf("%w DeadLimit %d: 1 or more is accepted", durable.ErrInvalid, c.DeadLimit)
+	case c.DeadAge <= 0:
+		return fmt.Errorf("%w DeadAge %v: a positive duration is accepted", durable.ErrInvalid, c.DeadAge)
+	}
+	return nil
+}
+
+func validQueue(name string) bool {
+	ok := len(name) >= 1 && len(name) <= 128
+	for _, r := range name {
+		ok = ok && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-')
+	}
+	return ok
+}
+
+// join makes the queue or finds it, and returns the number of its partitions.
+func (s *Store) join(ctx context.Context, config durable.Config) (int, error) {
+	key := metaKey(s.options.Prefix, config.Queue)
+	v, err := openScript.run(ctx, s.client, false, []string{key}, []any{formatVersion, config.Partitions, durable.DefaultPartitions})
+	if err != nil {
+		return 0, err
+	}
+	r := newReply(v)
+	before, version, partitions := r.text(), r.text(), r.text()
+	if r.err != nil {
+		return 0, r.err
+	}
+	if before != "none" && before != "hash" {
+		return 0, fmt.Errorf("%w: the key %q is a %s; a hash is accepted", durable.ErrVersion, key, before)
+	}
+	if n, err := strconv.Atoi(version); err != nil || n != formatVersion {
+		return 0, fmt.Errorf("%w: the key %q has version %.20q; %d is accepted", durable.ErrVersion, key, version, formatVersion)
+	}
+	n, err := strconv.Atoi(partitions)
+	if err != nil || n < 1 || n > durable.MaxPartitions {
+		return 0, fmt.Errorf("%w: the key %q has %.20q partitions; 1 to %d are accepted", durable.ErrVersion, key, partitions, durable.MaxPartitions)
+	}
+	if config.Partitions != 0 && config.Partitions != n {
+		return 0, fmt.Errorf("%w: it has %d, asked for were %d; 0 takes what is there", durable.ErrPartitions, n, config.Partitions)
+	}
+	return n, nil
+}

@@ -1,0 +1,169 @@
+package redisstore_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+	"github.com/timingwheel-go/timingwheel/durable/redisstore"
+)
+
+func TestNewRefuses(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // New does no I/O
+	defer func() { _ = client.Close() }()
+	_, err := redisstore.New(nil, redisstore.Options{})
+	require.ErrorIs(t, err, durable.ErrInvalid)
+	_, err = redisstore.New((*redis.Client)(nil), redisstore.Options{})
+	require.ErrorIs(t, err, durable.ErrInvalid)
+	for name, o := range map[string]redisstore.Options{
+		`"a{b"`:  {Prefix: "a{b"},
+		`"a}b"`:  {Prefix: "a}b"},
+		`"a b"`:  {Prefix: "a b"},
+		"xxx":    {Prefix: strings.Repeat("x", 129)},
+		"-1":     {Wait: -1},
+		"-1s":    {WaitTimeout: -time.Second},
+		"999µs":  {WaitTimeout: 999 * time.Microsecond},
+		`"\x00"`: {Prefix: "\x00"},
+	} {
+		_, err := redisstore.New(client, o)
+		require.ErrorIs(t, err, durable.ErrInvalid, name)
+		assert.Contains(t, err.Error(), name, "the error names the value")
+	}
+	s, err := redisstore.New(client, redisstore.Options{Prefix: "my:app_1.x-"})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Close(), "twice")
+}
+
+// tell has a simulated server answer INFO, which it does not do much of by itself.
+func tell(m *miniredis.Miniredis, info string) {
+	m.Server().SetPreHook(func(c *server.Peer, cmd string, _ ...string) bool {
+		if cmd == "INFO" {
+			c.WriteBulk(info)
+		}
+		return cmd == "INFO"
+	})
+}
+
+func TestOpenChecksVersion(t *testing.T) {
+	t.Parallel()
+	for version, accepted := range map[string]bool{
+		"2.8.19": false, "5.0.14": false, "6.0.16": false, "6.1.240": false, "nonsense": false, "7": false,
+		"6.2.0": true, "6.2": true, "7.0.15": true, "8.2.1": true, "10.0.0": true,
+	} {
+		m := miniredis.RunT(t)
+		tell(m, "# Server\r\nredis_version:"+version+"\r\nmaxmemory_policy:noeviction\r\n")
+		_, err := newStore(t, newClient(t, m.Addr()), redisstore.Options{}).Open(t.Context(), config())
+		if accepted {
+			require.NoError(t, err, version)
+			continue
+		}
+		require.ErrorIs(t, err, durable.ErrVersion, version)
+		assert.Contains(t, err.Error(), version)
+		assert.Contains(t, err.Error(), "6.2")
+		assert.Empty(t, m.Keys(), "nothing was made")
+	}
+}
+
+// TestOpenProbes has a server that does not tell its version, and lacks a command.
+func TestOpenProbes(t *testing.T) {
+	t.Parallel()
+	m := miniredis.RunT(t)
+	m.Server().SetPreHook(func(c *server.Peer, cmd string, _ ...string) bool {
+		if cmd == "ZMSCORE" {
+			c.WriteError("ERR unknown command 'ZMSCORE'")
+		}
+		return cmd == "ZMSCORE"
+	})
+	_, err := newStore(t, newClient(t, m.Addr()), redisstore.Options{}).Open(t.Context(), config())
+	require.ErrorIs(t, err, durable.ErrVersion)
+	assert.Empty(t, m.Keys())
+}
+
+func TestOpenRefusesEviction(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{MaxMemory: 64 << 20, ExtraArgs: []string{"--maxmemory-policy", "allkeys-lru"}})
+	client := newClient(t, server.Addr())
+	_, err := newStore(t, client, redisstore.Options{}).Open(t.Context(), config())
+	require.ErrorIs(t, err, durable.ErrUnsafe)
+	assert.Contains(t, err.Error(), "allkeys-lru")
+	assert.Contains(t, err.Error(), "noeviction")
+	assert.Zero(t, client.DBSize(t.Context()).Val(), "nothing was made")
+
+	put(t, openQueue(t, client, redisstore.Options{AllowEviction: true}), items("a", 1, 10, 0))
+	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
+	require.Len(t, claim(t, openQueue(t, client, redisstore.Options{}), 2), 1)
+}
+
+// TestRestrictedUser has a user who may do what the package comment asks for, and nothing else.
+func TestRestrictedUser(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, redistest.Options{ExtraArgs: []string{"--maxmemory-policy", "allkeys-lru"}})
+	admin := newClient(t, s.Addr())
+	data := []string{"+@hash", "+@sortedset", "+type", "+time", "+eval", "+evalsha"}
+	setUser := func(name string, rules ...string) *redis.Client {
+		t.Helper()
+		args := []any{"acl", "setuser", name, "reset", "on", ">secret", "~tw:*"}
+		for _, r := range append(data, rules...) {
+			args = append(args, r)
+		}
+		require.NoError(t, admin.Do(t.Context(), args...).Err())
+		c := redis.NewClient(&redis.Options{Addr: s.Addr(), Username: name, Password: "secret"})
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	_, err := newStore(t, setUser("informed", "+info"), redisstore.Options{}).Open(t.Context(), config())
+	require.ErrorIs(t, err, durable.ErrUnsafe, "the policy stands in INFO")
+
+	q := openQueue(t, setUser("blind"), redisstore.Options{}) // neither version nor policy can be known, nor hints given
+	put(t, q, items("a", 3, 10, 0))
+	records := claim(t, q, 10)
+	require.Len(t, records, 3)
+	apply(t, q, durable.OpBegin, changes(records)...)
+	apply(t, q, durable.OpRetry, changes(records)...)
+	_, err = q.Heartbeat(t.Context(), "m", time.Minute)
+	require.NoError(t, err)
+	report, err := q.Audit(t.Context(), 0, true)
+	require.NoError(t, err)
+	assert.Equal(t, durable.AuditReport{Records: 3}, report)
+}
+
+func TestOpenRefusesOtherKeys(t *testing.T) {
+	t.Parallel()
+	m := miniredis.RunT(t)
+	client := newClient(t, m.Addr())
+	open := func() error {
+		_, err := newStore(t, client, redisstore.Options{}).Open(t.Context(), config())
+		return err
+	}
+	key := "tw:{orders}:meta"
+	require.NoError(t, m.Set(key, "x"))
+	require.ErrorIs(t, open(), durable.ErrVersion, "a string")
+	m.Del(key)
+	for version, fields := range map[string][]string{
+		"2":   {"version", "2", "partitions", "2"},
+		`""`:  {"partitions", "2"},
+		`"x"`: {"version", "1", "partitions", "x"},
+		`"0"`: {"version", "1", "partitions", "0"},
+	} {
+		m.HSet(key, fields...)
+		err := open()
+		require.ErrorIs(t, err, durable.ErrVersion)
+		assert.Contains(t, err.Error(), version)
+		m.Del(key)
+	}
+	require.NoError(t, open())
+	require.NoError(t, m.Set("tw:{orders:0}:d", "x"))
+	q := openQueue(t, client, redisstore.Options{})
+	_, err := q.Put(t.Context(), durable.Put{Items: items("a", 1, 1, 0)})
+	require.ErrorIs(t, err, durable.ErrVersion, "a key of another type")
+}

@@ -1,0 +1,123 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// forgetProducer is how long the last call of a producer is remembered: much longer than anyone goes on repeating it.
+const forgetProducer = 24 * time.Hour
+
+// Put implements [durable.Backend]. A producer is remembered for a day after its last call. A number that is below the last one
+// of its producer is [durable.ErrInvalid]. Where the server is out of memory it is [durable.ErrFull].
+//
+// It takes O(log n) for each message in a partition of n.
+func (b *backend) Put(ctx context.Context, put durable.Put) ([]durable.Status, error) {
+	if err := b.check(ctx, put.Partition); err != nil {
+		return nil, err
+	}
+	if err := checkBatch("put", len(put.Items)); err != nil {
+		return nil, err
+	}
+	if err := checkIDs("put", len(put.Items), func(i int) string { return put.Items[i].ID }); err != nil {
+		return nil, err
+	}
+	if len(put.Items) == 0 {
+		return nil, nil
+	}
+	v, err := b.runPut(ctx, put)
+	if err := b.failure(ctx, put.Partition, putScript, err); err != nil {
+		return nil, err
+	}
+	text, ok := v.(string)
+	if !ok {
+		last := newReply(v).number()
+		return nil, fmt.Errorf("redisstore: put: %w number %d of producer %q: its last call has number %d; that one or later ones are accepted",
+			durable.ErrInvalid, put.Seq, put.Producer, last)
+	}
+	if len(text) != len(put.Items) {
+		return nil, fmt.Errorf("redisstore: put: %w number %d of producer %q: it stands for a call with %d messages, this one has %d",
+			durable.ErrInvalid, put.Seq, put.Producer, len(text), len(put.Items))
+	}
+	return statuses(text), nil
+}
+
+func (b *backend) putArgs(put durable.Put) []any {
+	args := append(make([]any, 0, 6+3*len(put.Items)), b.publish, b.partitions[put.Partition].channel,
+		put.Producer, put.Seq, flag(put.Replace), forgetProducer.Milliseconds())
+	for i := range put.Items {
+		item := &put.Items[i]
+		args = append(args, item.ID, when(item.At, item.Delay), packItem(item))
+	}
+	return args
+}
+
+// runPut runs the script, and waits for replicas if the store shall. Without a producer nobody could tell a repetition, so the client
+// must not make one by itself.
+func (b *backend) runPut(ctx context.Context, put durable.Put) (any, error) {
+	keys, args, once := b.partitions[put.Partition].keys, b.putArgs(put), put.Producer == ""
+	if b.store.options.Wait == 0 {
+		return putScript.run(ctx, b.store.client, once, keys, args)
+	}
+	return b.store.runAndWait(ctx, putScript, once, keys, args)
+}
+
+// runAndWait runs a script and WAIT in one pipeline: WAIT is about the writes of its own connection.
+func (s *Store) runAndWait(ctx context.Context, script *script, once bool, keys []string, args []any) (any, error) {
+	node, err := s.node(ctx, keys[0])
+	if err != nil {
+		return nil, err
+	}
+	for whole := false; ; whole = true {
+		cmd := script.command(ctx, whole, keys, args)
+		pipe := node.Pipeline()
+		_ = process(ctx, pipe, cmd, once) // only queued
+		wait := pipe.Do(ctx, "wait", s.options.Wait, s.options.WaitTimeout.Milliseconds())
+		_, err := pipe.Exec(ctx)
+		switch {
+		case redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") && !whole:
+			continue
+		case cmd.Err() != nil:
+			return nil, cmd.Err()
+		case err != nil:
+			return nil, err
+		}
+		return cmd.Val(), s.enough(wait)
+	}
+}
+
+// enough checks the number of replicas that WAIT has returned.
+func (s *Store) enough(wait *redis.Cmd) error {
+	n, err := wait.Int()
+	if err == nil && n < s.options.Wait {
+		err = fmt.Errorf("%w: %d of %d replicas have the messages after %v; they are stored",
+			durable.ErrUnavailable, n, s.options.Wait, s.options.WaitTimeout)
+	}
+	return err
+}
+
+// node is the client of the server that has a key.
+func (s *Store) node(ctx context.Context, key string) (redis.Cmdable, error) {
+	switch client := s.client.(type) {
+	case *redis.ClusterClient:
+		return client.MasterForKey(ctx, key)
+	case *redis.Ring:
+		return client.GetShardClientForKey(key)
+	default:
+		return client, nil
+	}
+}
+
+// statuses are those that a script has returned as digits.
+func statuses(text string) []durable.Status {
+	all := make([]durable.Status, len(text))
+	for i := range all {
+		all[i] = durable.Status(text[i] - '0')
+	}
+	return all
+}

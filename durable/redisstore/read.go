@@ -1,0 +1,154 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// Get implements [durable.Backend].
+func (b *backend) Get(ctx context.Context, part int, id string) (durable.Record, error) {
+	if err := b.check(ctx, part); err != nil {
+		return durable.Record{}, err
+	}
+	if err := checkIDs("get", 1, func(int) string { return id }); err != nil {
+		return durable.Record{}, err
+	}
+	v, err := b.run(ctx, part, getScript, id)
+	if err != nil {
+		return durable.Record{}, err
+	}
+	r := newReply(v)
+	body, state, due, lease := r.text(), r.text(), r.text(), r.text()
+	if r.err == nil && body == "" {
+		return durable.Record{}, fmt.Errorf("redisstore: get %q: %w", id, durable.ErrNotFound)
+	}
+	if r.err != nil {
+		return durable.Record{}, b.failure(ctx, part, getScript, r.err)
+	}
+	record, err := readRecord(id, body, state, due, lease)
+	return record, b.failure(ctx, part, getScript, err)
+}
+
+// readRecord reads a message with its scores in the sets of scheduled and leased ones, which are empty where it is in none.
+func readRecord(id, body, state, due, lease string) (durable.Record, error) {
+	r, err := decodeRecord(id, body, state)
+	if err != nil {
+		return r, err
+	}
+	switch r.State {
+	case durable.StateScheduled:
+		if due != "" {
+			r.Due, err = parseInstant(due)
+		}
+	case durable.StateLeased, durable.StateFiring:
+		if lease != "" {
+			r.LeaseEnd, err = parseInstant(lease)
+		}
+	}
+	return r, err
+}
+
+func parseInstant(text string) (durable.Instant, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %.20q instead of a time", errReply, text)
+	}
+	return durable.Instant(n), nil
+}
+
+// pageBytes is the size of records at which a page ends before its limit.
+const pageBytes = 4 << 20
+
+// List implements [durable.Backend]. A page has at most [durable.MaxBatch] messages, and ends when it has 4 MiB. A limit below 1 and a cursor
+// that did not come from List are [durable.ErrInvalid].
+//
+// It takes O(log² n) for the first message of a page that is not the first, in a partition of n.
+func (b *backend) List(ctx context.Context, part int, state durable.State, cursor string, limit int) ([]durable.Record, string, error) {
+	if err := b.check(ctx, part); err != nil {
+		return nil, "", err
+	}
+	set, ok := map[durable.State]int{
+		durable.StateScheduled: keyScheduled, durable.StateLeased: keyLeased, durable.StateFiring: keyLeased, durable.StateDead: keyDead,
+	}[state]
+	if !ok {
+		return nil, "", fmt.Errorf("redisstore: list: %w state %d: %d to %d are accepted",
+			durable.ErrInvalid, state, durable.StateScheduled, durable.StateDead)
+	}
+	if limit < 1 {
+		return nil, "", fmt.Errorf("redisstore: list: %w limit %d: 1 or more is accepted", durable.ErrInvalid, limit)
+	}
+	score, id, err := parseCursor(cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	v, err := b.run(ctx, part, listScript, set, score, id, min(limit, durable.MaxBatch), pageBytes)
+	if err != nil {
+		return nil, "", err
+	}
+	records, next, err := readPage(newReply(v), set)
+	return records, next, b.failure(ctx, part, listScript, err)
+}
+
+// parseCursor reads the score and the id of the last member of a page; both are empty before the first page.
+func parseCursor(cursor string) (score, id string, err error) {
+	if cursor == "" {
+		return "", "", nil
+	}
+	score, id, ok := strings.Cut(cursor, ":")
+	if n, err := strconv.ParseUint(score, 10, 64); !ok || err != nil || n > uint64(durable.Never) {
+		return "", "", fmt.Errorf("redisstore: list: %w cursor %.60q: what List has returned is accepted", durable.ErrInvalid, cursor)
+	}
+	return score, id, nil
+}
+
+func readPage(r *reply, set int) (records []durable.Record, next string, err error) {
+	if more, score, id := r.text(), r.text(), r.text(); more == "1" {
+		next = score + ":" + id
+	}
+	for r.more() {
+		id, body, state, score := r.text(), r.text(), r.text(), r.text()
+		var due, lease string
+		switch set {
+		case keyScheduled:
+			due = score
+		case keyLeased:
+			lease = score
+		}
+		if r.err != nil {
+			break
+		}
+		record, err := readRecord(id, body, state, due, lease)
+		if err != nil {
+			return nil, "", err
+		}
+		records = append(records, record)
+	}
+	if r.err != nil {
+		return nil, "", r.err
+	}
+	return records, next, nil
+}
+
+// Count implements [durable.Backend]. It takes O(log n) in a partition of n.
+func (b *backend) Count(ctx context.Context, part int) (durable.Counts, error) {
+	if err := b.check(ctx, part); err != nil {
+		return durable.Counts{}, err
+	}
+	v, err := b.run(ctx, part, countScript)
+	if err != nil {
+		return durable.Counts{}, err
+	}
+	r := newReply(v)
+	c := durable.Counts{Now: r.instant(), Scheduled: r.number(), Due: r.number(), InFlight: r.number(), Dead: r.number(), NextDue: r.instant()}
+	for _, counter := range []*uint64{&c.Enqueued, &c.Acked, &c.Retried, &c.Buried, &c.Cancelled, &c.Crashed} {
+		*counter = uint64(r.number()) //nolint:gosec // counters only rise
+	}
+	if r.err != nil {
+		return durable.Counts{}, b.failure(ctx, part, countScript, r.err)
+	}
+	return c, nil
+}

@@ -1,0 +1,110 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // it is how Redis names scripts
+	"embed"
+	"encoding/hex"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+//go:embed lua/*.lua
+var luaFiles embed.FS
+
+// The scripts, one for each transition. Their files say what they take and return.
+var (
+	openScript      = newScript("open", "clock")
+	probeScript     = newScript("probe", "clock")
+	heartbeatScript = newScript("heartbeat", "clock")
+
+	putScript          = newScript("put", "clock", "partition")
+	claimScript        = newScript("claim", "clock", "partition", "dead")
+	getScript          = newScript("get", "clock", "partition")
+	listScript         = newScript("list", "clock", "partition")
+	countScript        = newScript("count", "clock", "partition")
+	auditRecordsScript = newScript("audit_records", "clock", "partition")
+	auditStraysScript  = newScript("audit_strays", "clock", "partition")
+
+	opScripts = [...]*script{
+		durable.OpBegin:      newScript("begin", "clock", "partition"),
+		durable.OpAck:        newScript("ack", "clock", "partition"),
+		durable.OpRetry:      newScript("retry", "clock", "partition"),
+		durable.OpBury:       newScript("bury", "clock", "partition", "dead"),
+		durable.OpRelease:    newScript("release", "clock", "partition"),
+		durable.OpExtend:     newScript("extend", "clock", "partition"),
+		durable.OpCancel:     newScript("cancel", "clock", "partition"),
+		durable.OpReschedule: newScript("reschedule", "clock", "partition"),
+		durable.OpReplay:     newScript("replay", "clock", "partition"),
+		durable.OpPurge:      newScript("purge", "clock", "partition"),
+	}
+)
+
+// script is a script with the parts that are read before it.
+type script struct {
+	name   string
+	source string
+	hash   string
+}
+
+func newScript(name string, parts ...string) *script {
+	var source strings.Builder
+	for _, part := range append(parts, name) {
+		text, err := luaFiles.ReadFile("lua/" + part + ".lua")
+		if err != nil {
+			panic(err) // the files are part of the binary: a test makes every script
+		}
+		source.Write(text)
+		source.WriteByte('\n')
+	}
+	sum := sha1.Sum([]byte(source.String())) //nolint:gosec // see above
+	return &script{name: name, source: source.String(), hash: hex.EncodeToString(sum[:])}
+}
+
+// runner is a client or a node of one.
+type runner interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+}
+
+// run runs the script by its hash and, where the server does not know that, once more by its text, which makes it known. If once
+// is set, the client does not repeat it by itself when a reply was lost.
+func (s *script) run(ctx context.Context, r runner, once bool, keys []string, args []any) (any, error) {
+	cmd := s.command(ctx, false, keys, args)
+	err := process(ctx, r, cmd, once)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		cmd = s.command(ctx, true, keys, args)
+		err = process(ctx, r, cmd, once)
+	}
+	return cmd.Val(), err
+}
+
+// command is EVALSHA, or EVAL.
+func (s *script) command(ctx context.Context, whole bool, keys []string, args []any) *redis.Cmd {
+	all := make([]any, 0, 3+len(keys)+len(args))
+	if whole {
+		all = append(all, "eval", s.source, len(keys))
+	} else {
+		all = append(all, "evalsha", s.hash, len(keys))
+	}
+	for _, key := range keys {
+		all = append(all, key)
+	}
+	cmd := redis.NewCmd(ctx, append(all, args...)...)
+	cmd.SetFirstKeyPos(3)
+	return cmd
+}
+
+func process(ctx context.Context, r runner, cmd *redis.Cmd, once bool) error {
+	if once {
+		return r.Process(ctx, onceCmd{cmd})
+	}
+	return r.Process(ctx, cmd)
+}
+
+// onceCmd is a command that the client does not send again by itself.
+type onceCmd struct{ *redis.Cmd }
+
+func (onceCmd) NoRetry() bool { return true }

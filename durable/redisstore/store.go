@@ -1,0 +1,89 @@
+// Package redisstore keeps the queues of package durable on Redis: on one server, on one behind Sentinel, or on a Cluster. Redis 6.2 or
+// later is needed, or a server that is compatible with it.
+//
+// Each transition is one script, so it takes place as a whole or not at all. All keys of a partition have the same hash tag, so
+// the partitions of a queue spread over the nodes of a Cluster. The server's clock alone decides what is due.
+//
+// # Keys
+//
+// With the prefix tw, the queue orders and its partition 3:
+//
+//	tw:{orders:3}:m   hash: id → record, which never changes: times, limit of attempts, body
+//	tw:{orders:3}:s   hash: id → state, of messages that were ever claimed, moved or buried
+//	tw:{orders:3}:d   sorted set: scheduled messages by due time
+//	tw:{orders:3}:l   sorted set: leased and firing messages by the end of the lease
+//	tw:{orders:3}:x   sorted set: dead letters by the time of death
+//	tw:{orders:3}:c   hash: counters, the last token, the last call of each producer
+//	tw:{orders:3}:p   sorted set: producers by the time of their last call
+//	tw:{orders:3}:h   channel of hints
+//	tw:{orders}:meta      hash: version, partitions
+//	tw:{orders}:members   sorted set: consumers by the time at which they are gone
+//
+// No key has a time to live.
+//
+// # What the server must be set up for
+//
+//   - maxmemory-policy noeviction: Open checks it, see [Options.AllowEviction]. When the memory is full, Put is [durable.ErrFull] and
+//     stores nothing; all other transitions go on, so that what is queued can be worked off. Where the server does
+//     not tell its policy to the user of the client, it is not checked.
+//   - appendonly yes: with appendfsync always nothing that was acknowledged is lost in a crash, with everysec up to two seconds are.
+//   - A failover may lose the last writes of the old master, as replication is asynchronous; see [Options.Wait]. Tokens are taken
+//     from the clock, so they rise all the same.
+//
+// A user of the client who is restricted by ACL needs the commands EVAL, EVALSHA, TYPE, TIME and those on hashes and sorted sets; INFO, without
+// which version and policy cannot be checked; WAIT if it is used; and for hints SUBSCRIBE and PUBLISH (SSUBSCRIBE and
+// SPUBLISH on a Cluster) with the channels.
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// Store is a [durable.Store] on Redis. Its methods may be called from many goroutines.
+type Store struct {
+	client  redis.UniversalClient
+	options Options
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+}
+
+var _ durable.Store = (*Store)(nil)
+
+// New returns a store that works through a client, which the caller keeps and closes after the store. It does no I/O. Without a client or
+// with invalid options it is [durable.ErrInvalid].
+//
+// The client may retry commands by itself (MaxRetries): every transition may be repeated. Its ReadTimeout bounds how long a server that
+// does not answer holds up a call.
+func New(client redis.UniversalClient, options Options) (*Store, error) {
+	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, fmt.Errorf("redisstore: %w client: it is nil", durable.ErrInvalid)
+	}
+	o, err := options.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("redisstore: %w", err)
+	}
+	s := &Store{client: client, options: o}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Close ends the watches of the store and makes all later calls [durable.ErrClosed]. Calls under way end as they would. The client stays
+// open. A second Close does nothing.
+func (s *Store) Close() error {
+	s.cancel()
+	return nil
+}
+
+// usable is the reason for which a call must not be made.
+func (s *Store) usable(ctx context.Context) error {
+	if s.ctx.Err() != nil {
+		return fmt.Errorf("redisstore: the store is %w", durable.ErrClosed)
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,41 @@
+package redisstore_test
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+	"github.com/timingwheel-go/timingwheel/durable/storetest"
+)
+
+func TestSuiteOnSimulatedServer(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, miniFixture)
+}
+
+// TestModelWithMovableClock makes fewer steps than the suite would.
+func TestModelWithMovableClock(t *testing.T) {
+	t.Parallel()
+	storetest.Model(t, miniFixture, 4, 150)
+}
+
+func TestSuiteOnServer(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	storetest.Run(t, func(t testing.TB) storetest.Fixture { return fixtureOn(t, client) })
+}
+
+// TestSuiteOnOlderProtocol has a client with RESP2, which gives some replies another form.
+func TestSuiteOnOlderProtocol(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t, redistest.Options{}).Addr(), Protocol: 2})
+	t.Cleanup(func() { _ = client.Close() })
+	storetest.Run(t, func(t testing.TB) storetest.Fixture { return fixtureOn(t, client) })
+}
+
+func TestSuiteOnCluster(t *testing.T) {
+	t.Parallel()
+	client := redistest.StartCluster(t, redistest.ClusterOptions{}).Client(t)
+	storetest.Run(t, func(t testing.TB) storetest.Fixture { return fixtureOn(t, client) })
+}

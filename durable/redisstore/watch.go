@@ -1,0 +1,196 @@
+package redisstore
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+const (
+	watchStart = 2 * time.Second // how long Watch waits for the subscription
+	watchIdle  = 10 * time.Second
+	watchPause = 50 * time.Millisecond // after the first failure, doubled up to watchLong
+	watchLong  = 2 * time.Second
+)
+
+// Watch implements [durable.Backend]. It returns when it is subscribed, or after two seconds; it never fails because the server
+// cannot be reached, but goes on trying. After an interruption it sends a hint with Due 0 for each partition, as hints may have been
+// lost. Hints that nobody receives are put together, one for each partition.
+//
+// It takes a connection of its own; on a Cluster one to each node with partitions.
+func (b *backend) Watch(ctx context.Context) (<-chan durable.Hint, error) {
+	if err := b.store.usable(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(b.store.ctx, cancel)
+	w := &watch{backend: b, hints: make(chan durable.Hint), started: make(chan struct{}), confirmed: make([]bool, len(b.partitions))}
+	out := make(chan durable.Hint)
+	listening := make(chan struct{})
+	go func() {
+		defer close(listening)
+		w.listen(ctx)
+	}()
+	go func() {
+		defer close(out)
+		w.deliver(ctx, out)
+		stop()
+		cancel()
+		<-listening
+	}()
+	timeout := time.NewTimer(watchStart)
+	defer timeout.Stop()
+	select {
+	case <-w.started:
+	case <-timeout.C:
+	case <-ctx.Done():
+	}
+	w.start()
+	return out, nil
+}
+
+// watch is one call of Watch.
+type watch struct {
+	backend *backend
+	hints   chan durable.Hint // from the subscriptions
+
+	mu        sync.Mutex
+	once      sync.Once
+	started   chan struct{} // closed when all partitions are subscribed for the first time, or when Watch returns
+	confirmed []bool
+	number    int // of those confirmed
+}
+
+func (w *watch) start() { w.once.Do(func() { close(w.started) }) }
+
+// deliver sends hints to whoever watches. Those that wait are one for each partition, the earliest.
+func (w *watch) deliver(ctx context.Context, out chan<- durable.Hint) {
+	due := make(map[int]durable.Instant)
+	var order []int
+	for {
+		var sink chan<- durable.Hint
+		var next durable.Hint
+		if len(order) > 0 {
+			sink, next = out, durable.Hint{Partition: order[0], Due: due[order[0]]}
+		}
+		select {
+		case h := <-w.hints:
+			if at, ok := due[h.Partition]; !ok {
+				order = append(order, h.Partition)
+				due[h.Partition] = h.Due
+			} else {
+				due[h.Partition] = min(at, h.Due)
+			}
+		case sink <- next:
+			order = order[1:]
+			delete(due, next.Partition)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// hint hands a hint to deliver.
+func (w *watch) hint(ctx context.Context, h durable.Hint) {
+	select {
+	case w.hints <- h:
+	case <-ctx.Done():
+	}
+}
+
+// listen keeps subscriptions until ctx ends.
+func (w *watch) listen(ctx context.Context) {
+	pause := watchPause
+	for ctx.Err() == nil {
+		begun := time.Now()
+		w.session(ctx)
+		if time.Since(begun) > watchLong {
+			pause = watchPause
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+		pause = min(2*pause, watchLong)
+	}
+}
+
+// session subscribes, and receives until one of the subscriptions fails.
+func (w *watch) session(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var readers sync.WaitGroup
+	defer readers.Wait()
+	feeds, err := w.backend.feeds(ctx)
+	if err != nil {
+		return
+	}
+	for _, f := range feeds {
+		readers.Go(func() {
+			defer cancel()
+			stop := context.AfterFunc(ctx, func() { _ = f.Close() })
+			defer stop()
+			w.receive(ctx, f)
+			_ = f.Close()
+		})
+	}
+	<-ctx.Done()
+}
+
+// receive receives from one subscription until it fails. A silent connection is asked for a sign of life.
+func (w *watch) receive(ctx context.Context, f *redis.PubSub) {
+	partitions := w.backend.byChannel()
+	for silent := false; ctx.Err() == nil; {
+		message, err := f.ReceiveTimeout(ctx, watchIdle)
+		if err != nil {
+			if !isTimeout(err) || silent || f.Ping(ctx) != nil {
+				return
+			}
+			silent = true
+			continue
+		}
+		silent = false
+		switch m := message.(type) {
+		case *redis.Message:
+			if p, ok := partitions[m.Channel]; ok {
+				due, _ := strconv.ParseInt(m.Payload, 10, 64) // what is no number is 0, "look yourself"
+				w.hint(ctx, durable.Hint{Partition: p, Due: durable.Instant(due)})
+			}
+		case *redis.Subscription:
+			if m.Kind != "subscribe" && m.Kind != "ssubscribe" {
+				return // the slot of the channel has moved to another node
+			}
+			if p, ok := partitions[m.Channel]; ok {
+				w.subscribed(ctx, p)
+			}
+		}
+	}
+}
+
+// subscribed notes that a partition is subscribed. If that comes late or again, hints may have been lost before.
+func (w *watch) subscribed(ctx context.Context, p int) {
+	w.mu.Lock()
+	again := w.confirmed[p]
+	if !again {
+		w.confirmed[p] = true
+		w.number++
+	}
+	all := w.number == len(w.confirmed)
+	w.mu.Unlock()
+	select {
+	case <-w.started:
+		again = true
+	default:
+	}
+	if again {
+		w.hint(ctx, durable.Hint{Partition: p})
+	}
+	if all {
+		w.start()
+	}
+}

@@ -1,0 +1,237 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+	"github.com/timingwheel-go/timingwheel/durable/redisstore"
+)
+
+// patience is how long a test waits for what takes milliseconds.
+const patience = 30 * time.Second
+
+// hintsOf are the hints of one partition each that have come before the patience ends.
+func hintsOf(t *testing.T, hints <-chan durable.Hint, n int) map[int]durable.Instant {
+	t.Helper()
+	got := make(map[int]durable.Instant)
+	timeout := time.After(patience)
+	for len(got) < n {
+		select {
+		case h, ok := <-hints:
+			require.True(t, ok, "the channel was closed")
+			got[h.Partition] = h.Due
+		case <-timeout:
+			require.Fail(t, "hints are missing", "got %v of %d", got, n)
+		}
+	}
+	return got
+}
+
+// nextHead puts a message into each partition that is earlier than those before.
+func nextHead(t *testing.T, q durable.Backend, round int) map[int]durable.Instant {
+	t.Helper()
+	at := durable.InstantOf(time.Now().Add(24 * time.Hour).Add(-time.Duration(round) * time.Minute))
+	want := make(map[int]durable.Instant)
+	for p := range q.Partitions() {
+		m := durable.PutItem{ID: fmt.Sprint("head", round), At: at}
+		_, err := q.Put(t.Context(), durable.Put{Partition: p, Items: []durable.PutItem{m}})
+		require.NoError(t, err)
+		want[p] = at
+	}
+	return want
+}
+
+// eventuallyHinted puts heads until a hint comes for each partition: while a subscription is made anew, hints are lost.
+func eventuallyHinted(t *testing.T, q durable.Backend, hints <-chan durable.Hint, from int) {
+	t.Helper()
+	missing := make(map[int]bool)
+	for p := range q.Partitions() {
+		missing[p] = true
+	}
+	for round := from; round < from+20 && len(missing) > 0; round++ {
+		want := nextHead(t, q, round)
+		for quiet := time.After(500 * time.Millisecond); quiet != nil; {
+			select {
+			case h := <-hints:
+				if h.Due == want[h.Partition] {
+					delete(missing, h.Partition)
+				}
+				if len(missing) == 0 {
+					return
+				}
+			case <-quiet:
+				quiet = nil
+			}
+		}
+	}
+	require.Empty(t, missing, "partitions without a hint")
+}
+
+func TestWatchComesBack(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	q := openQueue(t, client, redisstore.Options{})
+	hints, err := q.Watch(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, nextHead(t, q, 0), hintsOf(t, hints, q.Partitions()), "nothing is lost once Watch has returned")
+	for range 3 {
+		require.Positive(t, client.Do(t.Context(), "client", "kill", "type", "pubsub").Val())
+		for p, due := range hintsOf(t, hints, q.Partitions()) {
+			assert.Zero(t, due, "partition %d: look yourself", p)
+		}
+	}
+	assert.Equal(t, nextHead(t, q, 1), hintsOf(t, hints, q.Partitions()))
+}
+
+// TestWatchWithoutServer watches a server that comes later.
+func TestWatchWithoutServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{AppendOnly: true})
+	q := openQueue(t, newClient(t, server.Addr()), redisstore.Options{})
+	server.Kill()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	hints, err := q.Watch(ctx)
+	require.NoError(t, err)
+	server.Restart()
+	for p, due := range hintsOf(t, hints, q.Partitions()) {
+		assert.Zero(t, due, "partition %d", p)
+	}
+	cancel()
+	require.Eventually(t, func() bool {
+		select {
+		case _, ok := <-hints:
+			return !ok
+		default:
+			return false
+		}
+	}, patience, time.Millisecond, "the channel is closed")
+}
+
+func TestWatchEndsWithStore(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	store := newStore(t, client, redisstore.Options{})
+	q, err := store.Open(t.Context(), config())
+	require.NoError(t, err)
+	hints, err := q.Watch(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, store.Close())
+	select {
+	case _, ok := <-hints:
+		require.False(t, ok)
+	case <-time.After(patience):
+		require.Fail(t, "the channel is open")
+	}
+	require.Eventually(t, func() bool {
+		return client.PubSubNumSub(t.Context(), "tw:{orders:0}:h").Val()["tw:{orders:0}:h"] == 0
+	}, patience, 5*time.Millisecond, "the subscription is left")
+}
+
+// clusterConfig has partitions on all masters.
+func clusterConfig() durable.Config {
+	c := config()
+	c.Partitions = 12
+	return c
+}
+
+func TestClusterFaults(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, redistest.ClusterOptions{})
+	client := cluster.Client(t)
+	store := newStore(t, client, redisstore.Options{})
+	q, err := store.Open(t.Context(), clusterConfig())
+	require.NoError(t, err)
+	hints, err := q.Watch(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, nextHead(t, q, 0), hintsOf(t, hints, q.Partitions()))
+	owner, err := client.MasterForKey(t.Context(), "tw:{orders:0}:h")
+	require.NoError(t, err)
+	assert.Equal(t, int64(1), owner.PubSubShardNumSub(t.Context(), "tw:{orders:0}:h").Val()["tw:{orders:0}:h"], "hints go over shards")
+
+	// The slot of partition 0 moves to another master.
+	slot := int(client.ClusterKeySlot(t.Context(), "tw:{orders:0}:m").Val())
+	from := cluster.Master(slot)
+	for _, n := range cluster.Nodes() {
+		if n != from && isMaster(t, n) {
+			cluster.MigrateSlot(slot, n, redistest.MigrateOptions{})
+			break
+		}
+	}
+	require.NotEqual(t, from, cluster.Master(slot))
+	eventuallyHinted(t, q, hints, 1)
+	c, err := q.Claim(t.Context(), durable.Claim{Max: 10, MaxBytes: 1 << 20, Horizon: 48 * time.Hour, Visibility: time.Hour})
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, len(c.Records), 2, "all have moved")
+
+	waiting, err := newStore(t, client, redisstore.Options{Wait: 1, WaitTimeout: 2 * time.Second}).Open(t.Context(), clusterConfig())
+	require.NoError(t, err)
+	for p := range waiting.Partitions() {
+		_, err = waiting.Put(t.Context(), durable.Put{Partition: p, Producer: "w", Seq: 1, Items: items("w", 2, 10, 72*time.Hour)})
+		require.NoError(t, err, "each master has a replica")
+	}
+
+	plain, err := redisstore.OpenUnsharded(t.Context(), store, clusterConfig())
+	require.NoError(t, err)
+	hints, err = plain.Watch(t.Context())
+	require.NoError(t, err)
+	eventuallyHinted(t, plain, hints, 30)
+}
+
+// isMaster asks a node of a cluster for its role.
+func isMaster(t *testing.T, s *redistest.Server) bool {
+	t.Helper()
+	role, err := s.Client(t).Do(t.Context(), "role").Slice()
+	require.NoError(t, err)
+	return role[0] == "master"
+}
+
+func TestSentinelFailover(t *testing.T) {
+	t.Parallel()
+	sentinel := redistest.StartSentinel(t, redistest.SentinelOptions{})
+	client := sentinel.Client(t)
+	q := openQueue(t, client, redisstore.Options{Wait: 1, WaitTimeout: 2 * time.Second})
+	hints, err := q.Watch(t.Context())
+	require.NoError(t, err)
+	put(t, q, items("a", 100, 10, time.Hour)) // one replica has them
+	_, err = openQueue(t, client, redisstore.Options{Wait: 9, WaitTimeout: 10 * time.Millisecond}).
+		Put(t.Context(), durable.Put{Producer: "p", Seq: 1, Items: items("b", 1, 1, time.Hour)})
+	require.ErrorIs(t, err, durable.ErrUnavailable, "there are no nine replicas")
+	assert.Contains(t, err.Error(), "9")
+
+	old := sentinel.KillMaster()
+	sentinel.WaitFailover(old)
+	require.Eventually(t, func() bool {
+		counts, err := q.Count(t.Context(), 0)
+		require.True(t, err == nil || errors.Is(err, durable.ErrUnavailable), "%v", err)
+		return err == nil && counts.Scheduled >= 100
+	}, time.Minute, 20*time.Millisecond)
+	for p, due := range hintsOf(t, hints, q.Partitions()) {
+		if p == 1 {
+			assert.Zero(t, due, "partition %d: after the failover", p)
+		}
+	}
+}
+
+// TestRing spreads partitions over two servers that know nothing of each other.
+func TestRing(t *testing.T) {
+	t.Parallel()
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{
+		"a": redistest.Start(t, redistest.Options{}).Addr(), "b": redistest.Start(t, redistest.Options{}).Addr(),
+	}})
+	t.Cleanup(func() { _ = ring.Close() })
+	q, err := newStore(t, ring, redisstore.Options{}).Open(t.Context(), clusterConfig())
+	require.NoError(t, err)
+	hints, err := q.Watch(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, nextHead(t, q, 0), hintsOf(t, hints, q.Partitions()))
+}

@@ -1,0 +1,43 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// retry makes a call of the store until it succeeds or fails for good, for Options.RetryFor at most.
+func (q *Queue) retry(call func(ctx context.Context) error) error {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval = 10*time.Millisecond, time.Second
+	_, err := backoff.Retry(q.ctx, func() (struct{}, error) {
+		err := call(q.ctx)
+		if err != nil && !errors.Is(err, ErrUnavailable) {
+			err = backoff.Permanent(err)
+		}
+		return struct{}{}, err
+	}, backoff.WithBackOff(b), backoff.WithMaxElapsedTime(q.options.RetryFor), backoff.WithNotify(func(err error, pause time.Duration) {
+		q.options.OnError(fmt.Errorf("durable: queue %q: %w; next try in %v", q.options.Queue, err, pause))
+	}))
+	if q.ctx.Err() != nil && err != nil {
+		return fmt.Errorf("%w while it was under way: %w", ErrClosed, err)
+	}
+	return err
+}
+
+// Exponential is a backoff that begins with least and doubles with each attempt up to most, each time multiplied by a random
+// number from 0.5 to 1.5, so that what failed together is not tried again together; never more than most.
+func Exponential(least, most time.Duration) func(attempts int) time.Duration {
+	return func(attempts int) time.Duration {
+		b := &backoff.ExponentialBackOff{InitialInterval: least, MaxInterval: most, Multiplier: 2, RandomizationFactor: 0.5}
+		b.Reset()
+		pause := least
+		for range min(max(1, attempts), 64) {
+			pause = b.NextBackOff()
+		}
+		return min(pause, most)
+	}
+}

@@ -1,0 +1,120 @@
+package durable
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// lateness is how late this process has delivered.
+type lateness struct {
+	mu sync.Mutex
+	h  *hdrhistogram.Histogram // in µs
+}
+
+// mostLate is where the histogram ends: an hour. What is later counts as that.
+const mostLate = time.Hour
+
+func newLateness() *lateness {
+	return &lateness{h: hdrhistogram.New(1, mostLate.Microseconds(), 2)}
+}
+
+func (l *lateness) record(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.h.RecordValue(min(max(d, 0), mostLate).Microseconds()) // which is in range
+}
+
+// Lateness is a summary of how long after their due times this process has delivered messages: when their handlers were called, or Take
+// returned. It is measured on the store's clock as this process knows it, so it may be too small by the time of a round trip.
+type Lateness struct {
+	Count               int64
+	P50, P99, P999, Max time.Duration
+}
+
+func (l *lateness) summary() Lateness {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := func(q float64) time.Duration { return time.Duration(l.h.ValueAtQuantile(q)) * time.Microsecond }
+	return Lateness{
+		Count: l.h.TotalCount(), P50: at(50), P99: at(99), P999: at(99.9), Max: time.Duration(l.h.Max()) * time.Microsecond,
+	}
+}
+
+// Stats is the state of a queue.
+type Stats struct {
+	Counts     // of the whole queue: sums, the earliest NextDue, and one of the partitions' Now
+	Partitions []Counts
+	Prefetched int      // messages that this process has claimed and not begun
+	Begun      int      // that it has begun and not settled
+	Lateness   Lateness // of this process
+}
+
+// Stats reads the counts of all partitions, one after the other, so they are not of one moment. It costs a call of the store for each.
+func (q *Queue) Stats(ctx context.Context) (Stats, error) {
+	if err := q.usable(ctx); err != nil {
+		return Stats{}, err
+	}
+	s := Stats{Lateness: q.lateness.summary()}
+	for i := range q.parts {
+		c, err := q.backend.Count(ctx, i)
+		if err != nil {
+			return Stats{}, fmt.Errorf("durable: stats of partition %d: %w", i, err)
+		}
+		s.Partitions = append(s.Partitions, c)
+		s.Counts.add(c)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for c := range q.claiming {
+		c.mu.Lock()
+		for _, p := range c.parts {
+			s.Prefetched += p.unbegun
+			s.Begun -= p.unbegun
+		}
+		s.Begun += len(c.held)
+		c.mu.Unlock()
+	}
+	return s, nil
+}
+
+// add sums up.
+func (c *Counts) add(o Counts) {
+	c.Now = max(c.Now, o.Now)
+	c.Scheduled += o.Scheduled
+	c.Due += o.Due
+	c.InFlight += o.InFlight
+	c.Dead += o.Dead
+	if o.NextDue != 0 && (c.NextDue == 0 || o.NextDue < c.NextDue) {
+		c.NextDue = o.NextDue
+	}
+	c.Enqueued += o.Enqueued
+	c.Acked += o.Acked
+	c.Retried += o.Retried
+	c.Buried += o.Buried
+	c.Cancelled += o.Cancelled
+	c.Crashed += o.Crashed
+}
+
+// Audit looks through all partitions for what a fault may have left behind, such as a key that somebody has deleted, and repairs it if told to:
+// see [Backend]. It takes time in proportion to the queue, in small steps; the queue may be in use meanwhile.
+func (q *Queue) Audit(ctx context.Context, repair bool) (AuditReport, error) {
+	var sum AuditReport
+	if err := q.usable(ctx); err != nil {
+		return sum, err
+	}
+	for i := range q.parts {
+		r, err := q.backend.Audit(ctx, i, repair)
+		sum.Records += r.Records
+		sum.Orphans += r.Orphans
+		sum.Strays += r.Strays
+		sum.Repaired += r.Repaired
+		if err != nil {
+			return sum, fmt.Errorf("durable: audit of partition %d: %w", i, err)
+		}
+	}
+	return sum, nil
+}

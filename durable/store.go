@@ -1,0 +1,278 @@
+package durable
+
+import (
+	"context"
+	"time"
+)
+
+// Instant is a moment of a store's clock in milliseconds since 1970. The clock of a store is the only one
+// that decides whether a message is due: that of the server for Redis, the wall clock of the process for a file and for memory.
+type Instant int64
+
+// Never is later than every instant: the saturated sum of an instant and a delay.
+const Never Instant = 1 << 52 // a double, which is what Redis sorts by, is exact up to 2^53
+
+// Time is the instant as a time.
+func (i Instant) Time() time.Time { return time.UnixMilli(int64(i)) }
+
+// Add is the instant d later, rounded up to the next millisecond; at most [Never]. A negative d counts as 0.
+func (i Instant) Add(d time.Duration) Instant {
+	if d <= 0 {
+		return i
+	}
+	ms := Instant((d-1)/time.Millisecond) + 1
+	return min(i+ms, Never) // both are far below the end of 64 bits
+}
+
+// InstantOf is the first instant that is not before t.
+func InstantOf(t time.Time) Instant {
+	if t.After(Never.Time()) {
+		return Never
+	}
+	ms := Instant(t.UnixMilli())
+	if ms.Time().Before(t) {
+		ms++
+	}
+	return max(0, min(ms, Never))
+}
+
+// Store keeps queues: in memory ([memstore]), in a file ([boltstore]) or on Redis ([redisstore]). It is made by one
+// of these packages and given to [Open]; a store may hold several queues.
+//
+// [memstore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/memstore
+// [boltstore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/boltstore
+// [redisstore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/redisstore
+type Store interface {
+	// Open makes a queue, or joins one that exists. Config.Partitions 0 takes what is there, or [DefaultPartitions] for
+	// a new queue. An existing queue with another count is [ErrPartitions]; one that a newer version has
+	// written is [ErrVersion].
+	Open(ctx context.Context, config Config) (Backend, error)
+
+	// Close releases what the store has opened itself. Calls of its backends fail with [ErrClosed] from then on.
+	Close() error
+}
+
+// Config is what a store has to know of a queue.
+type Config struct {
+	Queue      string        // 1 to 128 letters, digits, '.', '_' or '-'
+	Partitions int           // 1 to 1024; 0: see Store.Open
+	DeadLimit  int           // dead letters that a partition keeps; the oldest go first. Positive
+	DeadAge    time.Duration // how long a dead letter is kept. Positive
+}
+
+// Backend is one queue in a store: a small set of transitions, each of which takes place as a whole or not at all, for
+// up to [MaxBatch] messages of one partition. All of them may be called from many goroutines.
+//
+// A message is scheduled, leased (a consumer has claimed it ahead and has not begun), firing (it has begun) or dead:
+//
+//	Put        -             → scheduled
+//	Claim      scheduled     → leased, with a token that is higher than any before in its partition
+//	Begin      leased        → firing, unless it is not due on the store's clock
+//	Ack        firing        → gone
+//	Retry      firing        → scheduled, one attempt more
+//	Bury       firing        → dead, one attempt more
+//	Release    leased/firing → scheduled, as it was
+//	Extend     leased/firing → the same with a later end of the lease
+//	Cancel     scheduled/leased → gone
+//	Reschedule scheduled/leased → scheduled, at another time
+//	Replay     dead          → scheduled, with no attempts and no crashes
+//	Purge      dead          → gone
+//
+// A lease that has ended is noticed by the next Claim of its partition: a leased message is scheduled again as it was;
+// a firing one too, with one crash more, or dead where it has had its number of crashes.
+//
+// A store that ends with the process of its callers may end all leases when it is opened again, with a crash for what was firing.
+//
+// Errors are [ErrUnavailable] where the same call may succeed later. It may then have taken place all the same, so
+// each transition may be repeated: see the notes there.
+type Backend interface {
+	// Partitions is the number of partitions, fixed when the queue was made.
+	Partitions() int
+
+	// Put stores messages. A call that is repeated with the same producer and sequence number gives the results
+	// of the first, whatever has become of its messages since; a producer has one call for each partition under way at a time, and
+	// its numbers rise by one from 1.
+	Put(ctx context.Context, put Put) ([]Status, error)
+
+	// Claim ends the leases that are over, and leases messages in the order of their due times.
+	Claim(ctx context.Context, claim Claim) (Claimed, error)
+
+	// Apply makes a transition of each of the messages, which are different ones.
+	Apply(ctx context.Context, batch Batch) ([]Outcome, error)
+
+	// Get returns a message, [ErrNotFound] where there is none with this id.
+	Get(ctx context.Context, partition int, id string) (Record, error)
+
+	// List returns up to limit messages in one state, with their bodies, in the order of their times (due, end of the
+	// lease, or death) and ids. Leased stands for leased and firing ones. The cursor is empty for the first page and comes back
+	// empty with the last one. What changes between two calls may be missed or seen twice.
+	List(ctx context.Context, partition int, state State, cursor string, limit int) ([]Record, string, error)
+
+	// Count returns what a partition holds and has seen.
+	Count(ctx context.Context, partition int) (Counts, error)
+
+	// Audit looks for records that stand in no set and for members of sets that have no record, and repairs them if told
+	// so: the former are scheduled (dead ones stay dead), the latter go.
+	Audit(ctx context.Context, partition int, repair bool) (AuditReport, error)
+
+	// Heartbeat says that a member of the queue's consumers is there for another ttl, and returns all that are, sorted. A
+	// ttl of 0 says that it leaves.
+	Heartbeat(ctx context.Context, member string, ttl time.Duration) ([]string, error)
+
+	// Watch sends a hint whenever a message has become the earliest of its partition, until ctx ends; then it closes
+	// the channel. Hints may be lost, and come late: nothing may depend on them but the moment at which something is noticed.
+	Watch(ctx context.Context) (<-chan Hint, error)
+}
+
+// MaxBatch is the number of messages in one transition.
+const MaxBatch = 256
+
+// State is where a message is.
+type State uint8
+
+// The states of a message.
+const (
+	StateScheduled State = iota + 1
+	StateLeased          // claimed ahead of time by a consumer, which has not begun it
+	StateFiring          // begun: its handler runs, or may
+	StateDead            // kept as a dead letter
+)
+
+// Record is a message as a store holds it.
+type Record struct {
+	ID          string
+	Body        []byte
+	Enqueued    Instant
+	Due         Instant // of its next delivery
+	MaxAttempts int     // deliveries that end in an error before it is dead
+	Attempts    int     // deliveries that ended in an error
+	Crashes     int     // deliveries that ended with the lease
+	State       State
+	Token       uint64  // of the last claim; 0: none
+	LeaseEnd    Instant // leased and firing
+	Died        Instant // dead
+	Reason      string  // the last error, at most MaxReason bytes
+}
+
+// MaxReason is the length to which errors are cut in a record, in bytes.
+const MaxReason = 512
+
+// Put is up to [MaxBatch] messages with different ids for one partition.
+type Put struct {
+	Partition int
+	Producer  string // unique; empty: calls of this one are never repeated
+	Seq       uint64
+	Replace   bool // a message with the same id that has not begun is replaced, a dead one too
+	Items     []PutItem
+}
+
+// PutItem is a message to be stored. It is due at At or, where that is 0, Delay after the store's clock; a past At is due now.
+type PutItem struct {
+	ID          string
+	Body        []byte
+	Delay       time.Duration
+	At          Instant
+	MaxAttempts int
+}
+
+// Claim asks for messages.
+type Claim struct {
+	Partition  int
+	Horizon    time.Duration // ahead: messages that are due before the store's clock plus Horizon
+	Max        int           // at most so many, 0 to MaxBatch. 0 only ends leases
+	MaxBytes   int           // at most so many bytes of bodies, but at least one message
+	Visibility time.Duration // the lease ends so long after the due time, or after now if that is later
+	MaxCrashes int           // a firing message whose lease ends is dead when it has had so many; 0: never
+}
+
+// Claimed is what a claim has got.
+type Claimed struct {
+	Records []Record
+	Now     time.Time // of the store's clock, as fine as it is, at some moment during the call
+	Next    Instant   // the earliest due time among those scheduled that were not claimed; 0: none is
+	Lease   Instant   // when the first lease ends, those of this claim included; 0: there is none
+}
+
+// Op is a transition.
+type Op uint8
+
+// The transitions of [Backend.Apply], each with the statuses that its outcomes may have. Begin, Ack, Retry, Bury, Release and
+// Extend need the token of the claim. To repeat a call that has taken place gives Done again, but for Ack, Cancel and Purge: there
+// it is NotFound.
+const (
+	OpBegin      Op = iota + 1 // Done, Early, LeaseLost. Repeated, it extends the lease
+	OpAck                      // Done, LeaseLost, NotFound
+	OpRetry                    // Done, LeaseLost. Due after Delay, with Reason
+	OpBury                     // Done, LeaseLost. With Reason
+	OpRelease                  // Done, LeaseLost. Of a firing one, too, whose handler has not been called
+	OpExtend                   // Done, LeaseLost. To Delay after now, or after the due time if that is later
+	OpCancel                   // Done, Firing, NotFound
+	OpReschedule               // Done, Firing, NotFound. To At or, where that is 0, after Delay
+	OpReplay                   // Done, NotFound. Due after Delay. Repeated after the message has moved on it may be NotFound
+	OpPurge                    // Done, NotFound
+)
+
+// Batch is one transition of up to [MaxBatch] different messages of a partition.
+type Batch struct {
+	Partition  int
+	Op         Op
+	Visibility time.Duration // Begin: the lease ends so long after now
+	Lead       time.Duration // Begin: this long before the due time is not early
+	Changes    []Change
+}
+
+// Change is the transition of one message.
+type Change struct {
+	ID     string
+	Token  uint64
+	Delay  time.Duration
+	At     Instant
+	Reason string
+}
+
+// Status tells what became of one message in a batch.
+type Status uint8
+
+// What may become of a message. A zero Status is none of these.
+const (
+	StatusDone      Status = iota + 1
+	StatusDuplicate        // Put: a message with this id is there
+	StatusFiring           // it has begun; also of a Put that replaces
+	StatusNotFound         // there is no such message, or it is dead (for Replay and Purge: it is not dead)
+	StatusLeaseLost        // the token is not that of the message, as its lease has ended, or it was rescheduled, cancelled or replaced
+	StatusEarly            // it is not due yet
+)
+
+// Outcome is what became of one change.
+type Outcome struct {
+	Status Status
+	Now    time.Time // of the store's clock, the same for the whole batch
+	Due    Instant   // Begin: the due time
+	Lease  Instant   // Begin and Extend: the new end of the lease
+}
+
+// Counts is what a partition holds, and what it has seen since it was made.
+type Counts struct {
+	Now       Instant
+	Scheduled int64 // due ones included
+	Due       int64 // scheduled, and their time has come
+	InFlight  int64 // leased or firing
+	Dead      int64
+	NextDue   Instant // 0: nothing is scheduled
+
+	Enqueued, Acked, Retried, Buried, Cancelled, Crashed uint64
+}
+
+// AuditReport is what an audit has found.
+type AuditReport struct {
+	Records  int64 // that were looked at
+	Orphans  int64 // records in no set
+	Strays   int64 // members of sets, or states, without a record
+	Repaired int64
+}
+
+// Hint says that a message of a partition is due at Due, earlier than all others that were scheduled.
+type Hint struct {
+	Partition int
+	Due       Instant
+}

@@ -1,0 +1,267 @@
+package storetest
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+var applyTests = []test{
+	{"Apply/EveryTransition", transitionTable},
+	{"Apply/Repeated", repetition},
+	{"Apply/Mixed", applyMixed},
+	{"Apply/Batch", applyBatch},
+	{"Begin/Early", beginEarly},
+	{"Begin/Lease", beginLease},
+	{"Extend", extend},
+	{"Retry", retry},
+	{"Retry/Reason", retryReason},
+	{"Release", release},
+	{"Reschedule", reschedule},
+}
+
+// applyMixed has a batch whose messages fare differently.
+func applyMixed(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(items("m", 3)...)
+	q.put(item("later", far))
+	r := changesOf(q.claim(3))
+	wrong := durable.Change{ID: r[1].ID, Token: r[1].Token + 1000}
+	outcomes := q.apply(durable.OpBegin, r[0], wrong, durable.Change{ID: "absent", Token: r[2].Token}, r[2], durable.Change{ID: "later"})
+	lost, done := durable.StatusLeaseLost, durable.StatusDone
+	assert.Equal(t, []durable.Status{done, lost, lost, done, lost}, statusesOf(outcomes))
+	outcomes = q.apply(durable.OpCancel, r[0], r[1], durable.Change{ID: "absent"}, durable.Change{ID: "later"})
+	assert.Equal(t, []durable.Status{durable.StatusFiring, done, durable.StatusNotFound, done}, statusesOf(outcomes))
+	c := q.count()
+	assert.Equal(t, int64(2), c.InFlight)
+	assert.Zero(t, c.Scheduled)
+	assert.Equal(t, uint64(2), c.Cancelled)
+}
+
+func statusesOf(outcomes []durable.Outcome) []durable.Status {
+	statuses := make([]durable.Status, len(outcomes))
+	for i, o := range outcomes {
+		statuses[i] = o.Status
+	}
+	return statuses
+}
+
+// applyBatch makes each transition of as many messages as one may have.
+func applyBatch(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(items("m", durable.MaxBatch)...)
+	leased := func() []durable.Change {
+		t.Helper()
+		records := q.claim(durable.MaxBatch)
+		require.Len(t, records, durable.MaxBatch)
+		return changesOf(records)
+	}
+	q.done(durable.OpReschedule, leased()...)
+	q.done(durable.OpRelease, leased()...)
+	changes := leased()
+	q.done(durable.OpExtend, changes...)
+	q.done(durable.OpBegin, changes...)
+	q.done(durable.OpRetry, changes...)
+	changes = leased()
+	q.done(durable.OpBegin, changes...)
+	q.done(durable.OpBury, changes...)
+	q.done(durable.OpReplay, changes...)
+	changes = leased()
+	q.done(durable.OpBegin, changes...)
+	q.done(durable.OpAck, changes[:128]...)
+	q.done(durable.OpBury, changes[128:]...)
+	q.done(durable.OpPurge, changes[128:]...)
+	c := q.count()
+	assert.Zero(t, c.Scheduled+c.InFlight+c.Dead)
+	assert.Empty(t, q.apply(durable.OpAck), "an empty batch")
+}
+
+// beginEarly begins messages before they are due.
+func beginEarly(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(item("a", far))
+	claimed := q.claimWith(durable.Claim{Horizon: 2 * far, Max: 1, Visibility: far})
+	require.Len(t, claimed.Records, 1)
+	change := changesOf(claimed.Records)[0]
+	before := q.get("a")
+	for _, lead := range []time.Duration{0, time.Second, -2 * far} {
+		o := q.batch(durable.Batch{Op: durable.OpBegin, Visibility: far, Lead: lead, Changes: []durable.Change{change}})[0]
+		assert.Equal(t, durable.StatusEarly, o.Status, "lead %v", lead)
+		assert.Equal(t, before.Due, o.Due, "when it is due")
+	}
+	assert.Equal(t, before, q.get("a"), "an early one stays as it was")
+	o := q.batch(durable.Batch{Op: durable.OpBegin, Visibility: far, Lead: far + soon, Changes: []durable.Change{change}})[0]
+	assert.Equal(t, durable.StatusDone, o.Status)
+	assert.Equal(t, durable.StateFiring, q.get("a").State)
+	assert.Equal(t, durable.StatusDone, q.status(durable.OpBegin, change), "a repetition is not early: it has begun")
+
+	q.put(item("b", q.short()))
+	change = changesOf(q.claimWith(durable.Claim{Horizon: far, Max: 1, Visibility: far}).Records)[0]
+	due := q.get("b").Due
+	for range 1000 { // as the reply of a store with a running clock may come when the message is due already
+		o = q.apply(durable.OpBegin, change)[0]
+		if o.Status == durable.StatusDone {
+			break
+		}
+		require.Equal(t, durable.StatusEarly, o.Status)
+		assert.True(t, o.Now.Before(due.Time()), "early at %v, due at %v", o.Now, due.Time())
+		q.pass()
+	}
+	assert.False(t, o.Now.Before(due.Time()), "begun at %v, due at %v", o.Now, due.Time())
+}
+
+// beginLease looks at the lease that a message has when it has begun.
+func beginLease(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(item("a", 0))
+	change := changesOf(q.claim(1))[0]
+	for _, visibility := range []time.Duration{2 * far, 3*far + 1, 4 * far} { // the second is a repetition
+		before := q.now()
+		o := q.batch(durable.Batch{Op: durable.OpBegin, Visibility: visibility, Changes: []durable.Change{change}})[0]
+		after := q.now()
+		require.Equal(t, durable.StatusDone, o.Status)
+		assertLease(t, before, after, visibility, o.Lease)
+		assert.False(t, o.Now.Before(before) || o.Now.After(after), "Outcome.Now")
+		r := q.get("a")
+		assert.Equal(t, o.Lease, r.LeaseEnd)
+		assert.Equal(t, o.Due, r.Due)
+	}
+}
+
+// assertLease asserts that a lease ends a while after some moment from before to after. It may end a millisecond early or late.
+func assertLease(t *testing.T, before, after time.Time, visibility time.Duration, end durable.Instant) {
+	t.Helper()
+	assert.GreaterOrEqual(t, end, durable.Instant(before.Add(visibility).UnixMilli()))
+	assert.LessOrEqual(t, end, durable.InstantOf(after.Add(visibility))+1)
+}
+
+func extend(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(item("a", 0), item("later", 5*far))
+	claimed := q.claimWith(durable.Claim{Horizon: 6 * far, Max: 2, Visibility: far})
+	changes := changesOf(claimed.Records)
+	require.Len(t, changes, 2)
+	changes[0].Delay, changes[1].Delay = 2*far, 2*far
+	before := q.now()
+	outcomes := q.done(durable.OpExtend, changes...)
+	after := q.now()
+	assertLease(t, before, after, 2*far, outcomes[0].Lease)
+	due := q.get("later").Due
+	assertLease(t, due.Time(), due.Time(), 2*far, outcomes[1].Lease)
+	for i, c := range changes {
+		r := q.get(c.ID)
+		assert.Equal(t, durable.StateLeased, r.State)
+		assert.Equal(t, outcomes[i].Lease, r.LeaseEnd)
+		assert.Equal(t, c.Token, r.Token, "the token stays")
+	}
+	q.done(durable.OpBegin, changes[0])
+	changes[0].Delay = 3 * far
+	before = q.now()
+	o := q.done(durable.OpExtend, changes[0])[0]
+	assertLease(t, before, q.now(), 3*far, o.Lease)
+	r := q.get("a")
+	assert.Equal(t, durable.StateFiring, r.State)
+	assert.Equal(t, o.Lease, r.LeaseEnd)
+	assert.Equal(t, o.Lease, q.expire(0).Lease, "the first lease to end")
+	q.done(durable.OpAck, changes[0])
+}
+
+func retry(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	c := q.deliver("a")
+	enqueued := q.get("a").Enqueued
+	for attempt := 1; attempt <= 3; attempt++ {
+		c.Reason, c.Delay = "failed "+strings.Repeat("again ", attempt), 0
+		q.done(durable.OpRetry, c)
+		r := q.get("a")
+		assert.Equal(t, durable.StateScheduled, r.State)
+		assert.Equal(t, attempt, r.Attempts)
+		assert.Equal(t, c.Reason, r.Reason)
+		assert.Equal(t, enqueued, r.Enqueued)
+		assert.Zero(t, r.LeaseEnd)
+		records := q.claim(1)
+		require.Len(t, records, 1)
+		assert.Equal(t, attempt, records[0].Attempts)
+		assert.Equal(t, c.Reason, records[0].Reason)
+		assert.Equal(t, durable.StatusLeaseLost, q.status(durable.OpRetry, c), "the claim after it has ended that lease")
+		q.begin(records...)
+		c = changesOf(records)[0]
+	}
+	q.done(durable.OpAck, c)
+	counts := q.count()
+	assert.Equal(t, uint64(3), counts.Retried)
+	assert.Equal(t, uint64(1), counts.Acked)
+}
+
+// retryReason cuts long reasons, also those that are not ASCII.
+func retryReason(t *testing.T, newStore Factory) {
+	for name, reason := range map[string]string{
+		"ascii":   strings.Repeat("x", durable.MaxReason+1),
+		"long":    strings.Repeat("0123456789", 10_000),
+		"unicode": "a" + strings.Repeat("語", durable.MaxReason),
+		"exact":   strings.Repeat("y", durable.MaxReason),
+		"empty":   "",
+		"special": "line\nbreak\x00 \"quoted\" {} %s 😀",
+	} {
+		q := open(t, newStore)
+		for id, op := range map[string]durable.Op{"retry": durable.OpRetry, "bury": durable.OpBury} {
+			c := q.deliver(id)
+			c.Reason, c.Delay = reason, far
+			q.done(op, c)
+			got := q.get(id).Reason
+			assert.True(t, strings.HasPrefix(reason, got), name)
+			assert.LessOrEqual(t, len(got), durable.MaxReason, name)
+			assert.Greater(t, len(got)+utf8.UTFMax, min(len(reason), durable.MaxReason), name)
+			if name != "unicode" {
+				assert.Len(t, got, min(len(reason), durable.MaxReason), name)
+			}
+		}
+	}
+}
+
+func release(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(item("a", 0))
+	was := q.get("a")
+	for _, begin := range []bool{false, true} {
+		records := q.claim(1)
+		require.Len(t, records, 1)
+		if begin {
+			q.begin(records...)
+		}
+		c := changesOf(records)[0]
+		c.Delay, c.Reason = far, "ignored"
+		q.done(durable.OpRelease, c)
+		r := q.get("a")
+		r.Token = was.Token
+		assert.Equal(t, was, r, "scheduled as it was")
+		for op := durable.OpBegin; op <= durable.OpExtend; op++ {
+			if op != durable.OpRelease && op != durable.OpRetry {
+				assert.Equal(t, durable.StatusLeaseLost, q.status(op, c), opName(op))
+			}
+		}
+	}
+	c := q.count()
+	assert.Zero(t, c.Retried)
+	assert.Equal(t, int64(1), c.Scheduled)
+}
+
+func reschedule(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(item("a", 2*far), item("b", 3*far))
+	q.done(durable.OpReschedule, durable.Change{ID: "a", Delay: 4 * far})
+	assert.Equal(t, q.get("b").Due, q.count().NextDue, "the other one is the earliest now")
+	q.done(durable.OpReschedule, durable.Change{ID: "a"})
+	assert.Equal(t, []string{"a"}, idsOf(q.claim(2)))
+	q.done(durable.OpReschedule, durable.Change{ID: "a", Delay: 5 * far})
+	c := q.count()
+	assert.Equal(t, [2]int64{2, 0}, [2]int64{c.Scheduled, c.InFlight})
+	assert.Empty(t, q.claim(2))
+	assert.Equal(t, []string{"b", "a"}, idsOf(q.claimWith(durable.Claim{Horizon: 6 * far, Max: 2, Visibility: far}).Records))
+}

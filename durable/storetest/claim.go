@@ -1,0 +1,205 @@
+package storetest
+
+import (
+	"bytes"
+	"fmt"
+	"sort"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+var claimTests = []test{
+	{"Claim/Record", claimRecord},
+	{"Claim/Empty", claimEmpty},
+	{"Claim/Order", claimOrder},
+	{"Claim/Horizon", claimHorizon},
+	{"Claim/Due", claimDue},
+	{"Claim/Max", claimMax},
+	{"Claim/MaxBytes", claimMaxBytes},
+	{"Claim/NextAndLease", claimNextAndLease},
+	{"Claim/LeaseEnd", claimLeaseEnd},
+	{"Claim/Tokens", claimTokens},
+}
+
+func claimRecord(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(durable.PutItem{ID: "a", Body: []byte("body"), MaxAttempts: 9})
+	was := q.get("a")
+	before := q.now()
+	c := q.claimWith(durable.Claim{Horizon: soon, Max: 10, Visibility: far})
+	after := q.now()
+	require.Len(t, c.Records, 1)
+	r := c.Records[0]
+	assert.Equal(t, q.get("a"), r)
+	assert.Equal(t, []byte("body"), r.Body)
+	assert.Equal(t, 9, r.MaxAttempts)
+	assert.Equal(t, was.Due, r.Due)
+	assert.Equal(t, was.Enqueued, r.Enqueued)
+	assert.False(t, c.Now.Before(before) || c.Now.After(after), "Claimed.Now %v is not from %v to %v", c.Now, before, after)
+	assert.Empty(t, q.claim(10), "claimed already")
+}
+
+func claimEmpty(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	for _, limit := range []int{0, 1, durable.MaxBatch} {
+		c := q.claimWith(durable.Claim{Horizon: far, Max: limit, Visibility: far, MaxCrashes: 1})
+		assert.Empty(t, c.Records)
+		assert.Zero(t, c.Next)
+		assert.Zero(t, c.Lease)
+		assert.False(t, c.Now.IsZero())
+	}
+}
+
+// claimOrder claims by due time and id, in portions.
+func claimOrder(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	base := durable.InstantOf(q.now().Add(far))
+	var messages []durable.PutItem
+	for i := range 200 {
+		m := item(fmt.Sprintf("%c%d", "abcABC09~ é語"[i%11], i*7919%200), 0)
+		m.At = base + durable.Instant(i*31%17)
+		messages = append(messages, m)
+	}
+	q.put(messages[:100]...)
+	q.put(messages[100:]...)
+	sort.Slice(messages, func(i, j int) bool {
+		a, b := messages[i], messages[j]
+		return a.At < b.At || a.At == b.At && a.ID < b.ID
+	})
+	var got []string
+	for range 200 {
+		records := q.claimWith(durable.Claim{Horizon: 2 * far, Max: 7, Visibility: far}).Records
+		if len(records) == 0 {
+			break
+		}
+		got = append(got, idsOf(records)...)
+	}
+	assert.Equal(t, itemIDs(messages), got)
+}
+
+func claimHorizon(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(item("now", 0), item("1h", far), item("2h", 2*far), item("3h", 3*far))
+	half := far / 2
+	claim := func(horizon time.Duration) durable.Claimed {
+		return q.claimWith(durable.Claim{Horizon: horizon, Max: 10, Visibility: far})
+	}
+	assert.Equal(t, []string{"now"}, idsOf(claim(half).Records))
+	assert.Empty(t, claim(half).Records)
+	c := claim(2*far + half)
+	assert.Equal(t, []string{"1h", "2h"}, idsOf(c.Records))
+	assert.Equal(t, q.get("3h").Due, c.Next)
+	assert.Equal(t, []string{"3h"}, idsOf(claim(10*far).Records))
+}
+
+// claimDue claims without a horizon what has become due.
+func claimDue(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(item("a", q.short()), item("b", far))
+	q.pass()
+	c := q.claimWith(durable.Claim{Max: 10, Visibility: far})
+	assert.Equal(t, []string{"a"}, idsOf(c.Records))
+	assert.Equal(t, q.get("b").Due, c.Next)
+}
+
+func claimMax(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(items("m", 10)...)
+	assert.Empty(t, q.claim(0))
+	assert.Equal(t, []string{"m000"}, idsOf(q.claim(1)))
+	assert.Len(t, q.claim(6), 6)
+	assert.Equal(t, []string{"m007", "m008", "m009"}, idsOf(q.claim(durable.MaxBatch)))
+	assert.Empty(t, q.claim(durable.MaxBatch))
+}
+
+// claimMaxBytes stops before the sum of the bodies is above the limit, but not before the first message.
+func claimMaxBytes(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	for i, size := range []int{100, 100, 100, 500, 0, 0, 50, 51} {
+		m := item(fmt.Sprint(i), 0)
+		m.Body = bytes.Repeat([]byte("x"), size)
+		q.put(m)
+		base := q.now()
+		q.done(durable.OpReschedule, durable.Change{ID: m.ID, At: durable.InstantOf(base.Add(far)) + durable.Instant(i*1000)})
+	}
+	claim := func(limit int) []string {
+		return idsOf(q.claimWith(durable.Claim{Horizon: 2 * far, Max: 10, MaxBytes: limit, Visibility: far}).Records)
+	}
+	assert.Equal(t, []string{"0", "1"}, claim(299))
+	assert.Equal(t, []string{"2"}, claim(100))
+	assert.Equal(t, []string{"3", "4", "5"}, claim(500), "empty bodies fit")
+	assert.Equal(t, []string{"6"}, claim(1), "one message, though it is too large")
+	assert.Equal(t, []string{"7"}, claim(51))
+}
+
+func claimNextAndLease(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(item("a", 0), item("b", 0), item("c", 4*far))
+	c := q.claimWith(durable.Claim{Horizon: soon, Max: 1, Visibility: 3 * far})
+	assert.Equal(t, q.get("b").Due, c.Next)
+	assert.Equal(t, q.get("a").LeaseEnd, c.Lease)
+	c = q.claimWith(durable.Claim{Horizon: soon, Max: 5, Visibility: far})
+	assert.Equal(t, q.get("c").Due, c.Next)
+	assert.Equal(t, q.get("b").LeaseEnd, c.Lease, "the lease of this claim ends first")
+	c = q.claimWith(durable.Claim{Horizon: 5 * far, Max: 5, Visibility: far})
+	assert.Equal(t, []string{"c"}, idsOf(c.Records))
+	assert.Zero(t, c.Next)
+	assert.Equal(t, q.get("b").LeaseEnd, c.Lease, "an older lease ends first")
+	assert.Equal(t, c.Lease, q.expire(0).Lease)
+}
+
+// claimLeaseEnd claims what is due and what will be: the lease ends after the later of due time and now.
+func claimLeaseEnd(t *testing.T, newStore Factory) {
+	for _, visibility := range []time.Duration{time.Minute, time.Minute + 1, 90 * time.Second, 24 * 365 * time.Hour} {
+		q := open(t, newStore)
+		q.put(item("due", 0), item("later", far))
+		q.pass()
+		before := q.now()
+		records := q.claimWith(durable.Claim{Horizon: 2 * far, Max: 2, Visibility: visibility}).Records
+		after := q.now()
+		require.Len(t, records, 2)
+		assertLease(t, before, after, visibility, records[0].LeaseEnd)
+		due := records[1].Due.Time()
+		assertLease(t, due, due, visibility, records[1].LeaseEnd)
+	}
+}
+
+// claimTokens has tokens rise from claim to claim, whatever becomes of the messages.
+func claimTokens(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	var last uint64
+	rise := func(records []durable.Record) []durable.Change {
+		t.Helper()
+		require.NotEmpty(t, records)
+		highest := last
+		for _, r := range records {
+			require.Greater(t, r.Token, last, "token of %q", r.ID)
+			highest = max(highest, r.Token)
+		}
+		last = highest
+		return changesOf(records)
+	}
+	q.put(items("m", 20)...)
+	for range 4 {
+		rise(q.claim(4))
+	}
+	q.done(durable.OpRelease, rise(q.claim(4))...)
+	changes := rise(q.claim(4))
+	q.done(durable.OpBegin, changes...)
+	q.done(durable.OpRetry, changes...)
+	changes = rise(q.claimShort(4))
+	q.pass()
+	changes = rise(q.claim(len(changes)))
+	q.done(durable.OpBegin, changes...)
+	q.done(durable.OpAck, changes...)
+	q.put(item("new", 0))
+	changes = rise(q.claim(1))
+	q.done(durable.OpCancel, changes...)
+	q.put(item("new", 0))
+	rise(q.claim(1))
+}

@@ -1,0 +1,253 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// Durations of the tests. What is soon is within a claim's horizon and what is far is not, however slow the machine is.
+const (
+	soon = time.Second
+	far  = time.Hour
+)
+
+// manyBytes is a limit of a claim that no test reaches by accident.
+const manyBytes = 256 << 20
+
+// config is the queue that most tests work with.
+func config() durable.Config {
+	return durable.Config{Queue: "orders", Partitions: 2, DeadLimit: 1000, DeadAge: 24 * time.Hour}
+}
+
+// queue is a queue under test. Its methods fail the test where the store returns an error; they work on partition 0.
+type queue struct {
+	t       *testing.T
+	fixture Fixture
+	config  durable.Config
+	durable.Backend
+}
+
+func open(t *testing.T, newStore Factory) *queue {
+	t.Helper()
+	return openAs(t, newStore(t), config())
+}
+
+func openAs(t *testing.T, f Fixture, c durable.Config) *queue {
+	t.Helper()
+	b, err := f.Store.Open(t.Context(), c)
+	require.NoError(t, err)
+	return &queue{t: t, fixture: f, config: c, Backend: b}
+}
+
+// reopen restarts the store and opens the queue again.
+func (q *queue) reopen() *queue {
+	q.t.Helper()
+	f := q.fixture
+	f.Store = f.Reopen(q.t)
+	return openAs(q.t, f, q.config)
+}
+
+// short is a time that the suite can let pass.
+func (q *queue) short() time.Duration {
+	if q.fixture.Advance != nil {
+		return time.Minute
+	}
+	return 30 * time.Millisecond
+}
+
+// pass lets a short time pass on the store's clock, and a little more.
+func (q *queue) pass() {
+	if q.fixture.Advance != nil {
+		q.fixture.Advance(q.short() + time.Second)
+		return
+	}
+	time.Sleep(q.short() + 10*time.Millisecond)
+}
+
+// now is the store's clock. It is read by a claim of partition 1, which these tests leave empty.
+func (q *queue) now() time.Time {
+	q.t.Helper()
+	c, err := q.Claim(q.t.Context(), durable.Claim{Partition: 1})
+	require.NoError(q.t, err)
+	require.False(q.t, c.Now.IsZero(), "Claimed.Now")
+	return c.Now
+}
+
+// item is a message without a body.
+func item(id string, delay time.Duration) durable.PutItem {
+	return durable.PutItem{ID: id, Delay: delay, MaxAttempts: 25}
+}
+
+// items are n messages that are due at once: prefix000, prefix001 and so on.
+func items(prefix string, n int) []durable.PutItem {
+	all := make([]durable.PutItem, n)
+	for i := range all {
+		all[i] = item(fmt.Sprintf("%s%03d", prefix, i), 0)
+		all[i].Body = []byte(all[i].ID)
+	}
+	return all
+}
+
+// put stores new messages.
+func (q *queue) put(items ...durable.PutItem) {
+	q.t.Helper()
+	for i, s := range q.statuses(durable.Put{Items: items}) {
+		require.Equal(q.t, durable.StatusDone, s, "put %q", items[i].ID)
+	}
+}
+
+func (q *queue) statuses(p durable.Put) []durable.Status {
+	q.t.Helper()
+	statuses, err := q.Put(q.t.Context(), p)
+	require.NoError(q.t, err)
+	require.Len(q.t, statuses, len(p.Items))
+	return statuses
+}
+
+// claim leases what is due, at most n messages, for a long time.
+func (q *queue) claim(n int) []durable.Record {
+	q.t.Helper()
+	return q.claimWith(durable.Claim{Horizon: soon, Max: n, Visibility: far}).Records
+}
+
+// claimShort leases what is due, at most n messages, for a short time.
+func (q *queue) claimShort(n int) []durable.Record {
+	q.t.Helper()
+	return q.claimWith(durable.Claim{Horizon: soon, Max: n, Visibility: q.short()}).Records
+}
+
+// claimWith claims without a limit of bytes where there is none given.
+func (q *queue) claimWith(c durable.Claim) durable.Claimed {
+	q.t.Helper()
+	if c.MaxBytes == 0 {
+		c.MaxBytes = manyBytes
+	}
+	claimed, err := q.Claim(q.t.Context(), c)
+	require.NoError(q.t, err)
+	require.LessOrEqual(q.t, len(claimed.Records), c.Max)
+	for _, r := range claimed.Records {
+		require.Equal(q.t, durable.StateLeased, r.State, "state of %q in the claim", r.ID)
+		require.NotZero(q.t, r.Token, "token of %q", r.ID)
+	}
+	return claimed
+}
+
+// expire claims nothing: it only ends leases.
+func (q *queue) expire(maxCrashes int) durable.Claimed {
+	q.t.Helper()
+	return q.claimWith(durable.Claim{MaxCrashes: maxCrashes})
+}
+
+// apply makes a transition of messages, with a far end of the lease.
+func (q *queue) apply(op durable.Op, changes ...durable.Change) []durable.Outcome {
+	q.t.Helper()
+	return q.batch(durable.Batch{Op: op, Visibility: far, Changes: changes})
+}
+
+func (q *queue) batch(b durable.Batch) []durable.Outcome {
+	q.t.Helper()
+	outcomes, err := q.Apply(q.t.Context(), b)
+	require.NoError(q.t, err)
+	require.Len(q.t, outcomes, len(b.Changes))
+	for i, o := range outcomes {
+		require.False(q.t, o.Now.IsZero(), "Outcome.Now")
+		require.True(q.t, o.Now.Equal(outcomes[0].Now), "Outcome.Now differs within a batch")
+		require.NotZero(q.t, o.Status, "status of %q", b.Changes[i].ID)
+	}
+	return outcomes
+}
+
+// done makes a transition that must take place.
+func (q *queue) done(op durable.Op, changes ...durable.Change) []durable.Outcome {
+	q.t.Helper()
+	outcomes := q.apply(op, changes...)
+	for i, o := range outcomes {
+		require.Equal(q.t, durable.StatusDone, o.Status, "%s of %q", opName(op), changes[i].ID)
+	}
+	return outcomes
+}
+
+// status is what becomes of one change.
+func (q *queue) status(op durable.Op, c durable.Change) durable.Status {
+	q.t.Helper()
+	return q.apply(op, c)[0].Status
+}
+
+// begin begins claimed messages, for a long time.
+func (q *queue) begin(records ...durable.Record) {
+	q.t.Helper()
+	q.done(durable.OpBegin, changesOf(records)...)
+}
+
+// deliver puts a message and brings it to firing.
+func (q *queue) deliver(id string) durable.Change {
+	q.t.Helper()
+	q.put(item(id, 0))
+	records := q.claim(1)
+	require.Len(q.t, records, 1)
+	require.Equal(q.t, id, records[0].ID)
+	q.begin(records...)
+	return changesOf(records)[0]
+}
+
+// changesOf are changes of records, with the tokens that these have.
+func changesOf(records []durable.Record) []durable.Change {
+	changes := make([]durable.Change, len(records))
+	for i, r := range records {
+		changes[i] = durable.Change{ID: r.ID, Token: r.Token}
+	}
+	return changes
+}
+
+func idsOf(records []durable.Record) []string {
+	ids := make([]string, len(records))
+	for i, r := range records {
+		ids[i] = r.ID
+	}
+	return ids
+}
+
+func itemIDs(items []durable.PutItem) []string {
+	ids := make([]string, len(items))
+	for i, m := range items {
+		ids[i] = m.ID
+	}
+	return ids
+}
+
+// get returns a message that must be there.
+func (q *queue) get(id string) durable.Record {
+	q.t.Helper()
+	r, err := q.Get(q.t.Context(), 0, id)
+	require.NoError(q.t, err, "get %q", id)
+	require.Equal(q.t, id, r.ID)
+	return r
+}
+
+// gone asserts that there is no such message.
+func (q *queue) gone(id string) {
+	q.t.Helper()
+	_, err := q.Get(q.t.Context(), 0, id)
+	require.ErrorIs(q.t, err, durable.ErrNotFound, "get %q", id)
+}
+
+func (q *queue) count() durable.Counts {
+	q.t.Helper()
+	c, err := q.Count(q.t.Context(), 0)
+	require.NoError(q.t, err)
+	return c
+}
+
+// opName is the name of a transition, for messages of tests.
+func opName(op durable.Op) string {
+	names := []string{"", "Begin", "Ack", "Retry", "Bury", "Release", "Extend", "Cancel", "Reschedule", "Replay", "Purge"}
+	if int(op) < len(names) {
+		return names[op]
+	}
+	return fmt.Sprintf("Op(%d)", op)
+}

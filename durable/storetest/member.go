@@ -1,0 +1,71 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+var memberTests = []test{
+	{"Heartbeat/JoinAndLeave", joinAndLeave},
+	{"Heartbeat/Expiry", memberExpiry},
+	{"Heartbeat/Many", manyMembers},
+}
+
+// beat is the heartbeat of a member.
+func (q *queue) beat(member string, ttl time.Duration) []string {
+	q.t.Helper()
+	members, err := q.Heartbeat(q.t.Context(), member, ttl)
+	require.NoError(q.t, err)
+	return members
+}
+
+func joinAndLeave(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	assert.Equal(t, []string{"b"}, q.beat("b", far))
+	assert.Equal(t, []string{"b", "c"}, q.beat("c", far))
+	assert.Equal(t, []string{"a", "b", "c"}, q.beat("a", far))
+	assert.Equal(t, []string{"a", "b", "c"}, q.beat("b", far), "again")
+	assert.Equal(t, []string{"a", "c"}, q.beat("b", 0))
+	assert.Equal(t, []string{"a", "c"}, q.beat("b", 0), "to leave again does nothing")
+	assert.Equal(t, []string{"a", "c"}, q.beat("nobody", 0))
+	assert.Equal(t, []string{"a", "b", "c"}, q.beat("b", far), "back again")
+	q.beat("a", 0)
+	q.beat("b", 0)
+	assert.Empty(t, q.beat("c", 0))
+	assert.Equal(t, []string{"ü 😀"}, q.beat("ü 😀", far))
+}
+
+// memberExpiry has members that give no sign of life any more.
+func memberExpiry(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.beat("short", q.short())
+	q.beat("long", far)
+	q.beat("renewed", q.short())
+	q.beat("renewed", far)
+	q.pass()
+	assert.Equal(t, []string{"long", "renewed"}, q.beat("long", far))
+	assert.Equal(t, []string{"long", "renewed", "short"}, q.beat("short", far), "back again")
+	q.beat("long", q.short())
+	q.pass()
+	assert.Equal(t, []string{"renewed"}, q.beat("short", 0), "the last word counts, though it was for a shorter time")
+}
+
+func manyMembers(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	var want []string
+	for i := range 60 {
+		want = append(want, fmt.Sprintf("m%02d", i))
+		q.beat(want[i], far)
+	}
+	assert.Equal(t, want, q.beat("m30", far))
+	other := q.in("other")
+	assert.Equal(t, []string{"x"}, other.beat("x", far), "members of another queue")
+	assert.Equal(t, want, q.beat("m00", far))
+	assert.Equal(t, durable.Counts{}.Scheduled, q.count().Scheduled, "members are no messages")
+}

@@ -1,0 +1,378 @@
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+var modelTests = []test{
+	{"Model/1", func(t *testing.T, newStore Factory) { runModel(t, newStore, 1) }},
+	{"Model/2", func(t *testing.T, newStore Factory) { runModel(t, newStore, 2) }},
+	{"Model/3", func(t *testing.T, newStore Factory) { runModel(t, newStore, 3) }},
+}
+
+func runModel(t *testing.T, newStore Factory, seed uint64) {
+	f := newStore(t)
+	steps := 1000
+	if f.Advance == nil {
+		steps = 250 // some of which sleep
+	}
+	runModelOn(t, f, seed, steps)
+}
+
+// Model makes random transitions, the same ones for the same seed, and compares the store after each step with a simple model: the
+// statuses, every message, and the counts. Where the clock can be moved it is; otherwise only leases end, which are short then. A step takes about
+// thirty calls of the store.
+func Model(t *testing.T, newStore Factory, seed uint64, steps int) {
+	t.Helper()
+	runModelOn(t, newStore(t), seed, steps)
+}
+
+func runModelOn(t *testing.T, f Fixture, seed uint64, steps int) {
+	t.Helper()
+	m := &model{
+		queue:     openAs(t, f, config()),
+		random:    rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // not for secrets
+		reference: reference{messages: make(map[string]*refMessage)},
+		tokens:    make(map[string][]uint64),
+	}
+	m.movable = f.Advance != nil
+	for i := range 12 {
+		m.ids = append(m.ids, fmt.Sprintf("m%02d", i))
+	}
+	for step := range steps {
+		m.step()
+		m.compare(fmt.Sprintf("seed %d, step %d: %s", seed, step, m.what))
+		if step%25 == 0 {
+			m.compareLists()
+		}
+	}
+}
+
+// model is a queue under test beside what it should hold.
+type model struct {
+	*queue
+	reference
+	random  *rand.Rand
+	movable bool
+	ids     []string
+	tokens  map[string][]uint64 // all that a message has had
+	what    string              // the last step, for messages of failed tests
+
+	lastPut      durable.Put
+	lastStatuses []durable.Status
+}
+
+func (m *model) step() {
+	switch n := m.random.IntN(100); {
+	case n < 20:
+		m.stepPut()
+	case n < 25:
+		m.stepRepeatPut()
+	case n < 45:
+		m.stepClaim()
+	case n < 92:
+		m.stepApply()
+	default:
+		m.stepPass()
+	}
+}
+
+// pick is some of the ids, from one to most.
+func (m *model) pick(most int) []string {
+	n := 1 + m.random.IntN(most)
+	ids := make([]string, n)
+	for i, j := range m.random.Perm(len(m.ids))[:n] {
+		ids[i] = m.ids[j]
+	}
+	return ids
+}
+
+// The durations of a movable clock are chosen so that no two times that are compared are near each other: the clock moves by whole minutes,
+// messages are due some seconds before, horizons end in the middle, and leases between.
+
+func (m *model) units(most int) time.Duration {
+	if m.movable {
+		return time.Duration(m.random.IntN(most)) * time.Minute
+	}
+	return time.Duration(m.random.IntN(most)) * time.Hour
+}
+
+func (m *model) delay() time.Duration {
+	d := m.units(5)
+	if d > 0 {
+		d -= 10 * time.Second
+	}
+	return d
+}
+
+func (m *model) horizon() time.Duration { return m.units(4) + 30*time.Second }
+
+func (m *model) lead() time.Duration {
+	if m.random.IntN(2) == 0 {
+		return 0
+	}
+	return m.horizon()
+}
+
+func (m *model) visibility() time.Duration {
+	if !m.movable && m.random.IntN(2) == 0 {
+		return 5 * time.Millisecond
+	}
+	return m.units(4) + time.Minute + 20*time.Second
+}
+
+func (m *model) stepPass() {
+	m.what = "time passes"
+	if m.movable {
+		m.fixture.Advance(time.Duration(1+m.random.IntN(3)) * time.Minute)
+		return
+	}
+	time.Sleep(20 * time.Millisecond)
+}
+
+// settle waits where the end of a lease is so near that it could come while the next call is under way.
+func (m *model) settle() time.Time {
+	for {
+		now := m.now()
+		near := false
+		for _, r := range m.messages {
+			near = near || r.inFlight() && r.record.LeaseEnd > durable.Instant(now.UnixMilli()) && r.record.LeaseEnd.Time().Before(now.Add(time.Second))
+		}
+		if !near {
+			return now
+		}
+		if m.movable {
+			m.fixture.Advance(time.Second)
+		} else {
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+func (m *model) stepPut() {
+	before := m.now()
+	p := durable.Put{Producer: "model", Seq: m.lastPut.Seq + 1, Replace: m.random.IntN(3) == 0}
+	for _, id := range m.pick(4) {
+		p.Items = append(p.Items, durable.PutItem{
+			ID: id, Body: make([]byte, m.random.IntN(40)), Delay: m.delay(), MaxAttempts: 1 + m.random.IntN(9),
+		})
+		last := &p.Items[len(p.Items)-1]
+		if m.random.IntN(5) == 0 {
+			last.At, last.Delay = durable.InstantOf(before.Add(m.delay()-time.Minute)), 0
+		}
+	}
+	m.what = fmt.Sprintf("put %+v", p)
+	want := make([]durable.Status, len(p.Items))
+	for i, it := range p.Items {
+		want[i] = m.putStatus(it.ID, p.Replace)
+	}
+	got := m.statuses(p)
+	after := m.now()
+	require.Equal(m.t, want, got, m.what)
+	for i, it := range p.Items {
+		if got[i] != durable.StatusDone {
+			continue
+		}
+		m.sums.Enqueued++
+		r := m.get(it.ID)
+		assertDelay(m.t, before, after, 0, r.Enqueued, m.what)
+		m.assertDue(before, after, it.At, it.Delay, r.Due)
+		m.messages[it.ID] = &refMessage{record: durable.Record{
+			ID: it.ID, Body: it.Body, MaxAttempts: it.MaxAttempts, Enqueued: r.Enqueued, Due: r.Due, State: durable.StateScheduled,
+		}}
+	}
+	m.lastPut, m.lastStatuses = p, got
+}
+
+func (m *model) assertDue(before, after time.Time, at durable.Instant, delay time.Duration, got durable.Instant) {
+	m.t.Helper()
+	if at > durable.InstantOf(after) {
+		require.Equal(m.t, at, got, m.what)
+		return
+	}
+	assertDelay(m.t, before, after, delay, got, m.what)
+}
+
+func (m *model) stepRepeatPut() {
+	if m.lastPut.Seq == 0 {
+		return
+	}
+	m.what = "put again"
+	require.Equal(m.t, m.lastStatuses, m.statuses(m.lastPut))
+}
+
+func (m *model) stepClaim() {
+	c := durable.Claim{
+		Horizon: m.horizon(), Max: m.random.IntN(6), MaxBytes: 1 + m.random.IntN(100), Visibility: m.visibility(), MaxCrashes: m.random.IntN(4),
+	}
+	m.what = fmt.Sprintf("claim %+v", c)
+	before := m.settle()
+	now := durable.Instant(before.UnixMilli())
+	m.endLeases(now, c.MaxCrashes)
+	want := m.claimable(now.Add(c.Horizon), c.Max, c.MaxBytes)
+	claimed := m.claimWith(c)
+	after := m.now()
+	require.Equal(m.t, want, idsOf(claimed.Records), m.what)
+	highest := m.token
+	for _, r := range claimed.Records {
+		require.Greater(m.t, r.Token, m.token, m.what)
+		highest = max(highest, r.Token)
+		m.assertLease(before, after, r.Due, c.Visibility, r.LeaseEnd)
+		ref := m.messages[r.ID]
+		ref.touch()
+		ref.good, ref.last, ref.moved = true, 0, false
+		ref.record.State, ref.record.Token, ref.record.LeaseEnd = durable.StateLeased, r.Token, r.LeaseEnd
+		m.tokens[r.ID] = append(m.tokens[r.ID], r.Token)
+		m.same(ref, r)
+	}
+	m.token = highest
+	require.Equal(m.t, m.counts(0).NextDue, claimed.Next, m.what)
+	require.Equal(m.t, m.firstLease(), claimed.Lease, m.what)
+}
+
+// assertLease asserts that a lease ends a while after now or, if it is later, after the due time.
+func (m *model) assertLease(before, after time.Time, due durable.Instant, visibility time.Duration, end durable.Instant) {
+	m.t.Helper()
+	if due.Time().After(before) {
+		before = due.Time()
+	}
+	if due.Time().After(after) {
+		after = due.Time()
+	}
+	assertLease(m.t, before, after, visibility, end)
+}
+
+func (m *model) stepApply() {
+	b := durable.Batch{Op: durable.OpBegin + durable.Op(m.random.IntN(int(durable.OpPurge))), Visibility: m.visibility(), Lead: m.lead()}
+	if m.random.IntN(3) == 0 {
+		b.Op = durable.OpBegin // much is possible only with messages that have begun
+	}
+	before := m.now()
+	for _, id := range m.pick(4) {
+		c := durable.Change{ID: id, Token: m.someToken(id), Delay: m.delay(), Reason: fmt.Sprint("reason ", m.random.IntN(100))}
+		switch {
+		case b.Op == durable.OpExtend:
+			c.Delay = m.visibility()
+		case b.Op == durable.OpReschedule && m.random.IntN(3) == 0:
+			c.At, c.Delay = durable.InstantOf(before.Add(m.delay()-time.Minute)), 0
+		}
+		b.Changes = append(b.Changes, c)
+	}
+	m.what = fmt.Sprintf("%s %+v", opName(b.Op), b)
+	outcomes := m.batch(b)
+	after := m.now()
+	for i, c := range b.Changes {
+		want := m.verdict(b.Op, c, durable.Instant(before.UnixMilli()).Add(b.Lead))
+		require.Contains(m.t, want, outcomes[i].Status, "%q: %s", c.ID, m.what)
+		if outcomes[i].Status == durable.StatusDone {
+			m.learn(before, after, b, c, outcomes[i])
+		}
+	}
+}
+
+// someToken is mostly the right one.
+func (m *model) someToken(id string) uint64 {
+	had := m.tokens[id]
+	switch n := m.random.IntN(20); {
+	case n == 0:
+		return 0
+	case n == 1:
+		return m.token + 1 + m.random.Uint64N(5)
+	case len(had) > 0 && n < 5:
+		return had[m.random.IntN(len(had))]
+	case len(had) > 0:
+		return had[len(had)-1]
+	default:
+		return 1
+	}
+}
+
+// learn makes a transition in the model, and takes the times that it has set from the store.
+func (m *model) learn(before, after time.Time, b durable.Batch, c durable.Change, o durable.Outcome) {
+	m.t.Helper()
+	if !m.transition(b.Op, c) {
+		return
+	}
+	ref := m.messages[c.ID]
+	switch b.Op {
+	case durable.OpBegin:
+		require.Equal(m.t, ref.record.Due, o.Due, m.what)
+		assertLease(m.t, before, after, b.Visibility, o.Lease)
+		ref.record.LeaseEnd = o.Lease
+	case durable.OpExtend:
+		if o.Lease != ref.record.LeaseEnd { // to let a lease that is longer as it was is all right
+			m.assertLease(before, after, ref.record.Due, c.Delay, o.Lease)
+		}
+		ref.record.LeaseEnd = o.Lease
+	case durable.OpRetry, durable.OpReplay, durable.OpReschedule:
+		ref.record.Due = m.get(c.ID).Due
+		m.assertDue(before, after, c.At, c.Delay, ref.record.Due)
+	}
+}
+
+// same compares a record of the store with that of the model.
+func (m *model) same(ref *refMessage, got durable.Record) {
+	m.t.Helper()
+	want := ref.record
+	require.Equal(m.t, want.State == durable.StateDead, got.Died != 0, "%q died at %d: %s", want.ID, got.Died, m.what)
+	want.Died = got.Died
+	if !ref.inFlight() {
+		want.Token = got.Token
+	}
+	if ref.reasonOpen {
+		want.Reason = got.Reason
+	}
+	if len(want.Body) == 0 && len(got.Body) == 0 {
+		want.Body = got.Body
+	}
+	require.Equal(m.t, want, got, m.what)
+}
+
+func (m *model) compare(what string) {
+	m.t.Helper()
+	for _, id := range m.ids {
+		ref := m.messages[id]
+		if ref == nil {
+			_, err := m.Get(m.t.Context(), 0, id)
+			require.ErrorIs(m.t, err, durable.ErrNotFound, "%q: %s", id, what)
+			continue
+		}
+		m.same(ref, m.get(id))
+	}
+	c := m.count()
+	require.Equal(m.t, m.counts(c.Now), c, what)
+}
+
+// compareLists compares the lists and audits.
+func (m *model) compareLists() {
+	m.t.Helper()
+	for state, at := range map[durable.State]func(*refMessage) durable.Instant{
+		durable.StateScheduled: func(r *refMessage) durable.Instant { return r.record.Due },
+		durable.StateLeased:    func(r *refMessage) durable.Instant { return r.record.LeaseEnd },
+	} {
+		var want, got []string
+		for _, r := range m.sorted(func(r *refMessage) bool {
+			return r.record.State == state || state == durable.StateLeased && r.inFlight()
+		}, at) {
+			want = append(want, r.record.ID)
+		}
+		for cursor, page := "", 0; page == 0 || cursor != "" && page < 20; page++ {
+			records, next, err := m.List(m.t.Context(), 0, state, cursor, 5)
+			require.NoError(m.t, err)
+			got = append(got, idsOf(records)...)
+			cursor = next
+		}
+		require.Equal(m.t, slices.Clip(want), slices.Clip(got), "list of state %d", state)
+	}
+	report, err := m.Audit(m.t.Context(), 0, m.random.IntN(2) == 0)
+	require.NoError(m.t, err)
+	require.Equal(m.t, durable.AuditReport{Records: int64(len(m.messages))}, report)
+}

@@ -1,0 +1,245 @@
+package storetest
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+var putTests = []test{
+	{"Put/Record", putRecord},
+	{"Put/Bodies", putBodies},
+	{"Put/BodiesAreCopied", putBodiesCopied},
+	{"Put/IDs", putIDs},
+	{"Put/Batch", putBatch},
+	{"Put/Duplicate", putDuplicate},
+	{"Put/Replace", putReplace},
+	{"Put/Repeated", putRepeated},
+	{"Put/RepeatedLater", putRepeatedLater},
+	{"Put/Producers", putProducers},
+}
+
+func putRecord(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	before := q.now()
+	q.put(durable.PutItem{ID: "a", Body: []byte("body"), Delay: far, MaxAttempts: 7})
+	after := q.now()
+	r := q.get("a")
+	assert.Equal(t, []byte("body"), r.Body)
+	assert.Equal(t, durable.StateScheduled, r.State)
+	assert.Equal(t, 7, r.MaxAttempts)
+	assert.Zero(t, r.Attempts)
+	assert.Zero(t, r.Crashes)
+	assert.Zero(t, r.Token)
+	assert.Zero(t, r.Died)
+	assert.Empty(t, r.Reason)
+	assertDelay(t, before, after, 0, r.Enqueued)
+	assertDelay(t, before, after, far, r.Due)
+	q.gone("b")
+	_, err := q.Get(t.Context(), 1, "a")
+	assert.ErrorIs(t, err, durable.ErrNotFound, "in another partition")
+}
+
+func putBodies(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	every := make([]byte, 256)
+	for i := range every {
+		every[i] = byte(i)
+	}
+	bodies := map[string][]byte{
+		"nil":     nil,
+		"empty":   {},
+		"zero":    {0},
+		"newline": []byte("\r\n\x00\xff\xfe"),
+		"every":   every,
+		"large":   bytes.Repeat(every, 1<<20/len(every)),
+	}
+	for id, body := range bodies {
+		m := item(id, 0)
+		m.Body = body
+		q.put(m)
+	}
+	for id, body := range bodies {
+		assert.True(t, bytes.Equal(body, q.get(id).Body), "Get %s", id)
+	}
+	records := q.claim(len(bodies))
+	require.Len(t, records, len(bodies))
+	for _, r := range records {
+		assert.True(t, bytes.Equal(bodies[r.ID], r.Body), "Claim %s", r.ID)
+	}
+}
+
+func putBodiesCopied(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	body := []byte("body")
+	m := item("a", 0)
+	m.Body = body
+	q.put(m)
+	body[0] = 'X'
+	got := q.get("a").Body
+	assert.Equal(t, "body", string(got), "the caller's slice was kept")
+	got[0] = 'Y'
+	listed, _, err := q.List(t.Context(), 0, durable.StateScheduled, "", 1)
+	require.NoError(t, err)
+	require.Len(t, listed, 1)
+	assert.Equal(t, "body", string(listed[0].Body), "Get gave away the store's slice")
+	listed[0].Body[0] = 'Z'
+	claimed := q.claim(1)
+	require.Len(t, claimed, 1)
+	assert.Equal(t, "body", string(claimed[0].Body), "List gave away the store's slice")
+	claimed[0].Body[0] = 'W'
+	assert.Equal(t, "body", string(q.get("a").Body), "Claim gave away the store's slice")
+}
+
+func putIDs(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	ids := []string{
+		"a", "A", " ", "a b", "a:b", "a{b}c", "{}", "*", "a?", "%s", "0", "-1", "1e3", "nil", "false", "'", `"`, `\`, "a|b", "a/b",
+		"order-42", "日本語", "żółć", "😀", "e\u0301", "\u00e9", "\u200b", "\u007e",
+		strings.Repeat("x", durable.MaxID), strings.Repeat("x", durable.MaxID-1), strings.Repeat("語", durable.MaxID/3),
+	}
+	for _, id := range ids {
+		m := item(id, 0)
+		m.Body = []byte("body of " + id)
+		q.put(m)
+	}
+	for _, id := range ids {
+		assert.Equal(t, "body of "+id, string(q.get(id).Body), "%q", id)
+	}
+	records := q.claim(len(ids))
+	assert.ElementsMatch(t, ids, idsOf(records))
+	q.begin(records...)
+	q.done(durable.OpAck, changesOf(records)...)
+	for _, id := range ids {
+		q.gone(id)
+	}
+}
+
+func putBatch(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put()
+	batch := items("m", durable.MaxBatch)
+	q.put(batch...)
+	assert.Equal(t, int64(durable.MaxBatch), q.count().Scheduled)
+	records := q.claim(durable.MaxBatch)
+	assert.Equal(t, itemIDs(batch), idsOf(records), "what is due at one moment is in the order of the ids")
+	for i, r := range records {
+		assert.Equal(t, batch[i].Body, r.Body)
+	}
+	q.begin(records...)
+	q.done(durable.OpAck, changesOf(records)...)
+	c := q.count()
+	assert.Zero(t, c.Scheduled+c.InFlight+c.Dead)
+	assert.Equal(t, uint64(durable.MaxBatch), c.Acked)
+}
+
+// putDuplicate puts a message again in each of its states.
+func putDuplicate(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	for _, s := range []string{scheduled, leased, firing, dead} {
+		arranged := q.in(s).arrange(s, []string{s})
+		p := arranged.queue
+		before := p.get(s)
+		other := durable.PutItem{ID: s, Body: []byte("other"), Delay: far, MaxAttempts: 3}
+		statuses := p.statuses(durable.Put{Items: []durable.PutItem{other, item("new", far)}})
+		assert.Equal(t, []durable.Status{durable.StatusDuplicate, durable.StatusDone}, statuses, s)
+		assert.Equal(t, before, p.get(s), s)
+	}
+}
+
+// putReplace replaces a message in each of its states.
+func putReplace(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	for _, s := range []string{absent, scheduled, leased, expired, dead} {
+		arranged := q.in(s).arrange(s, []string{s})
+		p := arranged.queue
+		other := durable.PutItem{ID: s, Body: []byte("other"), Delay: far, MaxAttempts: 3}
+		assert.Equal(t, []durable.Status{durable.StatusDone}, p.statuses(durable.Put{Replace: true, Items: []durable.PutItem{other}}), s)
+		r := p.get(s)
+		assert.Equal(t, "other", string(r.Body), s)
+		assert.Equal(t, durable.StateScheduled, r.State, s)
+		assert.Equal(t, 3, r.MaxAttempts, s)
+		assert.Zero(t, r.Attempts, s)
+		assert.Zero(t, r.Crashes, s)
+		assert.Greater(t, r.Due, durable.InstantOf(p.now()), s)
+		assert.Equal(t, durable.StatusLeaseLost, p.status(durable.OpBegin, durable.Change{ID: s, Token: arranged.right[s]}), s)
+		assert.Equal(t, durable.StatusLeaseLost, p.status(durable.OpRelease, durable.Change{ID: s, Token: arranged.right[s]}), s)
+		c := p.count()
+		assert.Equal(t, [3]int64{1, 0, 0}, [3]int64{c.Scheduled, c.InFlight, c.Dead}, s)
+	}
+	p := q.in(firing).arrange(firing, []string{firing}).queue
+	before := p.get(firing)
+	statuses := p.statuses(durable.Put{Replace: true, Items: []durable.PutItem{item(firing, far), item("new", far)}})
+	assert.Equal(t, []durable.Status{durable.StatusFiring, durable.StatusDone}, statuses)
+	assert.Equal(t, before, p.get(firing))
+}
+
+func putRepeated(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(item("there", 0))
+	put := durable.Put{Producer: "p", Seq: 1, Items: []durable.PutItem{item("a", 0), item("there", 0), item("b", 0)}}
+	want := []durable.Status{durable.StatusDone, durable.StatusDuplicate, durable.StatusDone}
+	for range 3 {
+		assert.Equal(t, want, q.statuses(put))
+	}
+	c := q.count()
+	assert.Equal(t, int64(3), c.Scheduled)
+	assert.Equal(t, uint64(3), c.Enqueued, "what is repeated is counted once")
+	put.Seq = 2
+	duplicate := durable.StatusDuplicate
+	assert.Equal(t, []durable.Status{duplicate, duplicate, duplicate}, q.statuses(put), "another number is another call")
+	put.Seq, put.Replace = 3, true
+	assert.Equal(t, []durable.Status{durable.StatusDone, durable.StatusDone, durable.StatusDone}, q.statuses(put))
+}
+
+// putRepeatedLater repeats a put when its messages are gone: that must not bring them back.
+func putRepeatedLater(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	batch := items("m", durable.MaxBatch)
+	put := durable.Put{Producer: "p", Seq: 1, Items: batch}
+	first := q.statuses(put)
+	assert.Len(t, first, durable.MaxBatch)
+	records := q.claim(durable.MaxBatch)
+	assert.Equal(t, first, q.statuses(put), "leased")
+	q.begin(records...)
+	assert.Equal(t, first, q.statuses(put), "firing")
+	q.done(durable.OpAck, changesOf(records)...)
+	assert.Equal(t, first, q.statuses(put), "acknowledged")
+	c := q.count()
+	assert.Zero(t, c.Scheduled+c.InFlight+c.Dead)
+	assert.Empty(t, q.claim(1))
+
+	put.Replace, put.Seq = true, 2
+	put.Items = batch[:1]
+	q.statuses(put)
+	q.done(durable.OpCancel, durable.Change{ID: batch[0].ID})
+	assert.Equal(t, []durable.Status{durable.StatusDone}, q.statuses(put))
+	q.gone(batch[0].ID)
+}
+
+func putProducers(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	put := func(partition int, producer string, seq uint64) durable.Status {
+		t.Helper()
+		return q.statuses(durable.Put{Partition: partition, Producer: producer, Seq: seq, Items: items("a", 1)})[0]
+	}
+	assert.Equal(t, durable.StatusDone, put(0, "p", 1))
+	assert.Equal(t, durable.StatusDuplicate, put(0, "q", 1), "another producer with the same number")
+	assert.Equal(t, durable.StatusDone, put(1, "p", 1), "the same in another partition")
+	assert.Equal(t, durable.StatusDuplicate, put(0, "", 1), "no producer: nothing is a repetition")
+	assert.Equal(t, durable.StatusDuplicate, put(0, "", 1), "no producer: nothing is a repetition")
+	assert.Equal(t, durable.StatusDone, put(0, "p", 1))
+	assert.Equal(t, durable.StatusDuplicate, put(0, "p", 9), "a call that never arrived leaves a gap")
+	for i := range 50 {
+		name := fmt.Sprintf("other%d", i)
+		assert.Equal(t, durable.StatusDuplicate, put(0, name, 1), name)
+	}
+	assert.Equal(t, durable.StatusDuplicate, put(0, "q", 1), "remembered beside the others")
+	assert.Equal(t, durable.StatusDone, put(1, "p", 1))
+}

@@ -1,0 +1,221 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+var sharingTests = []test{
+	{"Sharing/TwoBackends", twoBackends},
+	{"Sharing/Queues", separateQueues},
+	{"Sharing/Partitions", separatePartitions},
+	{"Concurrent/Claims", concurrentClaims},
+	{"Concurrent/Lifecycle", concurrentLifecycle},
+	{"Concurrent/CancelAgainstBegin", cancelAgainstBegin},
+}
+
+func twoBackends(t *testing.T, newStore Factory) {
+	a := open(t, newStore)
+	b := openAs(t, a.fixture, a.config)
+	a.put(item("m", 0))
+	assert.Equal(t, a.get("m"), b.get("m"))
+	put := durable.Put{Producer: "p", Seq: 1, Items: items("x", 1)}
+	assert.Equal(t, a.statuses(put), b.statuses(put), "a repetition through another backend")
+	b.done(durable.OpCancel, durable.Change{ID: "x000"})
+	records := b.claim(1)
+	require.Len(t, records, 1)
+	assert.Empty(t, a.claim(1), "the other one has claimed it")
+	a.begin(records...)
+	assert.Equal(t, durable.StatusFiring, b.status(durable.OpCancel, durable.Change{ID: "m"}))
+	a.done(durable.OpRetry, changesOf(records)...)
+	again := a.claim(1)
+	require.Len(t, again, 1)
+	assert.Greater(t, again[0].Token, records[0].Token)
+	assert.Equal(t, []string{"one"}, a.beat("one", far))
+	assert.Equal(t, []string{"one", "two"}, b.beat("two", far))
+	x, y := a.count(), b.count()
+	x.Now, y.Now = 0, 0
+	assert.Equal(t, x, y)
+}
+
+func separateQueues(t *testing.T, newStore Factory) {
+	a := open(t, newStore)
+	b := a.in("more") // its name begins with that of the other
+	for _, q := range []*queue{a, b} {
+		q.put(item("m", 0))
+	}
+	put := durable.Put{Producer: "p", Seq: 1, Items: items("x", 1)}
+	assert.Equal(t, []durable.Status{durable.StatusDone}, a.statuses(put))
+	assert.Equal(t, []durable.Status{durable.StatusDone}, b.statuses(put))
+	assert.Equal(t, int64(2), b.count().Scheduled)
+	a.done(durable.OpCancel, durable.Change{ID: "m"})
+	b.get("m")
+	assert.Len(t, b.claim(5), 2)
+	assert.Len(t, a.claim(5), 1)
+	_, err := b.Audit(t.Context(), 0, true)
+	require.NoError(t, err)
+	assert.Equal(t, int64(1), a.count().InFlight)
+	assert.Equal(t, uint64(1), a.count().Cancelled)
+	assert.Zero(t, b.count().Cancelled)
+}
+
+func separatePartitions(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	ctx := t.Context()
+	for p := range 2 {
+		m := item("m", 0)
+		m.Body = []byte{byte(p)}
+		assert.Equal(t, []durable.Status{durable.StatusDone}, q.statuses(durable.Put{Partition: p, Items: []durable.PutItem{m}}))
+	}
+	assert.Equal(t, []byte{0}, q.claim(5)[0].Body)
+	claimed := q.claimWith(durable.Claim{Partition: 1, Horizon: soon, Max: 5, Visibility: far})
+	require.Len(t, claimed.Records, 1)
+	assert.Equal(t, []byte{1}, claimed.Records[0].Body)
+	outcomes := q.batch(durable.Batch{Partition: 1, Op: durable.OpCancel, Changes: []durable.Change{{ID: "m"}}})
+	assert.Equal(t, durable.StatusDone, outcomes[0].Status)
+	_, err := q.Get(ctx, 1, "m")
+	require.ErrorIs(t, err, durable.ErrNotFound)
+	q.get("m")
+	records, _, err := q.List(ctx, 0, durable.StateLeased, "", 10)
+	require.NoError(t, err)
+	assert.Len(t, records, 1)
+}
+
+// parallel runs a function in several goroutines and waits. It must not end the test, as require would.
+func parallel(n int, f func(worker int)) {
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { f(i) })
+	}
+	wg.Wait()
+}
+
+// concurrentClaims has each message claimed once.
+func concurrentClaims(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	const n = 1000
+	for i := 0; i < n; i += 100 {
+		q.put(items(fmt.Sprintf("m%d-", i/100), 100)...)
+	}
+	var mu sync.Mutex
+	tokens := make(map[string]uint64)
+	parallel(8, func(int) {
+		for {
+			c, err := q.Claim(t.Context(), durable.Claim{Horizon: soon, Max: 7, MaxBytes: manyBytes, Visibility: far})
+			if !assert.NoError(t, err) || len(c.Records) == 0 {
+				return
+			}
+			mu.Lock()
+			for _, r := range c.Records {
+				assert.Zero(t, tokens[r.ID], "%q was claimed twice", r.ID)
+				tokens[r.ID] = r.Token
+			}
+			mu.Unlock()
+		}
+	})
+	assert.Len(t, tokens, n)
+	assert.Equal(t, int64(n), q.count().InFlight)
+}
+
+// concurrentLifecycle has producers and consumers at work at the same time, and every message acknowledged once.
+func concurrentLifecycle(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	const producers, batches, size = 4, 10, 20
+	const total = producers * batches * size
+	var mu sync.Mutex
+	acked := make(map[string]int)
+	parallel(2*producers, func(worker int) {
+		if worker < producers {
+			for i := range batches {
+				put := durable.Put{Producer: fmt.Sprint("p", worker), Seq: uint64(i + 1), Items: items(fmt.Sprintf("%d-%d-", worker, i), size)}
+				_, err := q.Put(t.Context(), put)
+				assert.NoError(t, err)
+			}
+			return
+		}
+		for tries := 0; tries < 100_000; tries++ {
+			ids, err := q.consume(t, 16)
+			if !assert.NoError(t, err) {
+				return
+			}
+			mu.Lock()
+			for _, id := range ids {
+				acked[id]++
+			}
+			finished := len(acked) == total
+			mu.Unlock()
+			if finished {
+				return
+			}
+		}
+	})
+	assert.Len(t, acked, total)
+	for id, n := range acked {
+		assert.Equal(t, 1, n, id)
+	}
+	c := q.count()
+	assert.Zero(t, c.Scheduled+c.InFlight+c.Dead)
+	assert.Equal(t, [2]uint64{total, total}, [2]uint64{c.Enqueued, c.Acked})
+}
+
+// consume claims, begins and acknowledges messages once, and returns the ids of those that it has acknowledged.
+func (q *queue) consume(t *testing.T, limit int) (ids []string, err error) {
+	t.Helper()
+	c, err := q.Claim(t.Context(), durable.Claim{Horizon: soon, Max: limit, MaxBytes: manyBytes, Visibility: far})
+	if err != nil || len(c.Records) == 0 {
+		return nil, err
+	}
+	b := durable.Batch{Op: durable.OpBegin, Visibility: far, Lead: soon, Changes: changesOf(c.Records)}
+	if _, err = q.Apply(t.Context(), b); err != nil {
+		return nil, err
+	}
+	b.Op = durable.OpAck
+	outcomes, err := q.Apply(t.Context(), b)
+	for i, o := range outcomes {
+		if o.Status == durable.StatusDone {
+			ids = append(ids, b.Changes[i].ID)
+		}
+	}
+	return ids, err
+}
+
+// cancelAgainstBegin cancels messages while they are begun: one of the two gets each.
+func cancelAgainstBegin(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	for range 5 {
+		q.put(items("m", 40)...)
+		changes := changesOf(q.claim(40))
+		var begun, cancelled [40]durable.Status
+		parallel(2, func(worker int) {
+			for i := range changes {
+				b := durable.Batch{Op: durable.OpBegin, Visibility: far, Changes: changes[i : i+1]}
+				if worker == 1 {
+					b.Op = durable.OpCancel
+				}
+				outcomes, err := q.Apply(t.Context(), b)
+				if !assert.NoError(t, err) {
+					return
+				}
+				if worker == 0 {
+					begun[i] = outcomes[0].Status
+				} else {
+					cancelled[i] = outcomes[0].Status
+				}
+			}
+		})
+		for i := range changes {
+			got := [2]durable.Status{begun[i], cancelled[i]}
+			won, lost := [2]durable.Status{durable.StatusDone, durable.StatusFiring}, [2]durable.Status{durable.StatusLeaseLost, durable.StatusDone}
+			assert.True(t, got == won || got == lost, "begin and cancel: %v", got)
+		}
+		q.apply(durable.OpAck, changes...)
+		c := q.count()
+		require.Zero(t, c.Scheduled+c.InFlight)
+	}
+}

@@ -1,0 +1,127 @@
+package storetest
+
+import (
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// Where a message may be, and how it got there.
+const (
+	absent      = "absent"
+	scheduled   = "scheduled"
+	leased      = "leased"
+	firing      = "firing"
+	dead        = "dead"
+	released    = "released"    // from firing
+	retried     = "retried"     // from firing
+	rescheduled = "rescheduled" // from leased
+	expired     = "expired"     // leased, until its lease ended
+	crashed     = "crashed"     // firing, until its lease ended
+	deadByCrash = "deadByCrash" // the same, for the last time
+	replayed    = "replayed"    // from dead
+)
+
+var allStates = []string{absent, scheduled, leased, firing, dead, released, retried, rescheduled, expired, crashed, deadByCrash, replayed}
+
+// arranged is a queue with messages in one state, nothing else, and their tokens: that of the last claim, and that of the claim before. Those
+// of messages that were never claimed are made up.
+type arranged struct {
+	*queue
+	right, stale map[string]uint64
+}
+
+// in is a fresh queue of the same store.
+func (q *queue) in(name string) *queue {
+	q.t.Helper()
+	c := q.config
+	c.Queue += "-" + name
+	return openAs(q.t, q.fixture, c)
+}
+
+// arrange brings messages to a state. The queue must be empty.
+func (q *queue) arrange(state string, ids []string) arranged {
+	q.t.Helper()
+	a := arranged{queue: q, right: make(map[string]uint64), stale: make(map[string]uint64)}
+	for _, id := range ids {
+		a.stale[id], a.right[id] = 1, 2
+	}
+	if state == absent {
+		return a
+	}
+	messages := make([]durable.PutItem, len(ids))
+	for i, id := range ids {
+		messages[i] = item(id, 0)
+		messages[i].Body = []byte("body of " + id)
+	}
+	q.put(messages...)
+	if state == scheduled {
+		return a
+	}
+	first := q.claim(len(ids))
+	q.done(durable.OpRelease, changesOf(first)...)
+	claim := q.claim
+	if state == expired || state == crashed || state == deadByCrash {
+		claim = q.claimShort
+	}
+	records := claim(len(ids))
+	require.Len(q.t, records, len(ids))
+	for _, r := range first {
+		a.stale[r.ID] = r.Token
+	}
+	for _, r := range records {
+		a.right[r.ID] = r.Token
+	}
+	q.proceed(state, records)
+	return a
+}
+
+// proceed brings messages that were just claimed to a state.
+func (q *queue) proceed(state string, records []durable.Record) {
+	q.t.Helper()
+	changes := changesOf(records)
+	switch state {
+	case leased:
+		return
+	case rescheduled:
+		q.done(durable.OpReschedule, changes...)
+		return
+	case expired:
+		q.pass()
+		q.expire(0)
+		return
+	case crashed, deadByCrash:
+		q.batch(durable.Batch{Op: durable.OpBegin, Visibility: q.short(), Changes: changes})
+		q.pass()
+		q.expire(map[string]int{crashed: 2, deadByCrash: 1}[state])
+		return
+	}
+	q.begin(records...)
+	switch state {
+	case released:
+		q.done(durable.OpRelease, changes...)
+	case retried:
+		q.done(durable.OpRetry, changes...)
+	case dead:
+		q.done(durable.OpBury, changes...)
+	case replayed:
+		q.done(durable.OpBury, changes...)
+		q.done(durable.OpReplay, changes...)
+	}
+}
+
+// stateAfter is the state that Get shows.
+func stateAfter(state string) durable.State {
+	switch state {
+	case absent:
+		return 0
+	case leased:
+		return durable.StateLeased
+	case firing:
+		return durable.StateFiring
+	case dead, deadByCrash:
+		return durable.StateDead
+	default:
+		return durable.StateScheduled
+	}
+}

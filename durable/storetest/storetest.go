@@ -1,0 +1,57 @@
+// Package storetest is the conformance suite of the stores of a durable queue: what [durable.Store] and [durable.Backend] promise,
+// as tests. A store passes when Run does:
+//
+//	func TestStore(t *testing.T) {
+//		storetest.Run(t, func(t testing.TB) storetest.Fixture { ... })
+//	}
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// Factory makes a fresh, empty store, and closes it by t.Cleanup, where the test has not closed it already. It is called several times for
+// each test, from several tests at the same time; its stores must not see each other.
+type Factory func(t testing.TB) Fixture
+
+// Fixture is a store that is to be tested, and what the suite may do with it.
+type Fixture struct {
+	Store durable.Store
+
+	// Reopen closes the store that was opened last and opens one on the same data, as a restart of the process would, and of the server if
+	// there is one; the new one is closed by t.Cleanup, too. Nil where data is not kept: then the suite skips the tests of restarts.
+	Reopen func(t testing.TB) durable.Store
+
+	// Embedded says that the store ends with the process of its callers: after Reopen no lease is left, as nobody can hold it, and no call can
+	// be repeated, as nobody can have sent it. What was claimed is scheduled again then.
+	Embedded bool
+
+	// Advance moves the clock of this store ahead, also after it was reopened. The clock may stand still in between or run. Nil: the suite
+	// waits for real, some tens of milliseconds at a time, so that a store which can move its clock is tested better.
+	Advance func(d time.Duration)
+}
+
+// Run tests a store. Its subtests run at the same time.
+func Run(t *testing.T, newStore Factory) {
+	t.Helper()
+	for _, group := range [][]test{
+		openTests, putTests, delayTests, claimTests, leaseTests, applyTests, deadTests, readTests, memberTests, watchTests, refusalTests,
+		sharingTests, restartTests, modelTests,
+	} {
+		for _, c := range group {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				c.run(t, newStore)
+			})
+		}
+	}
+}
+
+// test is one case of the suite.
+type test struct {
+	name string
+	run  func(t *testing.T, newStore Factory)
+}

@@ -1,0 +1,148 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+var watchTests = []test{
+	{"Watch/Put", watchPut},
+	{"Watch/Transitions", watchTransitions},
+	{"Watch/Several", watchSeveral},
+	{"Watch/End", watchEnd},
+	{"Watch/NobodyReceives", watchUnread},
+}
+
+// patience is how long a hint may take. A store that sends hints sends them within milliseconds.
+const patience = 15 * time.Second
+
+// hinted makes heads until a hint of one of them comes. As hints may be lost, and a store may need a moment to subscribe, one is not enough.
+// Each head must be earlier than all before it. Hints of other messages, which may be late, are passed over.
+func hinted(t *testing.T, hints <-chan durable.Hint, partition int, makeHead func(try int) durable.Instant) {
+	t.Helper()
+	known := make(map[durable.Instant]bool)
+	deadline := time.Now().Add(patience)
+	for try := 0; time.Now().Before(deadline); try++ {
+		known[makeHead(try)] = true
+		select {
+		case h, open := <-hints:
+			require.True(t, open, "the channel was closed")
+			require.Equal(t, partition, h.Partition)
+			if known[h.Due] {
+				return
+			}
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	require.Fail(t, "no hint came", "within %v", patience)
+}
+
+// head puts a message that is earlier than those of the tries before.
+func (q *queue) head(partition, try int) durable.Instant {
+	q.t.Helper()
+	m := item(fmt.Sprintf("head%d", try), 0)
+	m.At = durable.InstantOf(q.now().Add(100*far)) - durable.Instant(try)*durable.Instant(far/time.Millisecond/10)
+	assert.Equal(q.t, []durable.Status{durable.StatusDone}, q.statuses(durable.Put{Partition: partition, Items: []durable.PutItem{m}}))
+	return m.At
+}
+
+func watchPut(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	hints, err := q.Watch(t.Context())
+	require.NoError(t, err)
+	hinted(t, hints, 0, func(try int) durable.Instant { return q.head(0, try) })
+	drain(hints)
+	hinted(t, hints, 1, func(try int) durable.Instant { return q.head(1, try) })
+}
+
+// drain takes what has come already.
+func drain(hints <-chan durable.Hint) {
+	for {
+		select {
+		case <-hints:
+		case <-time.After(100 * time.Millisecond):
+			return
+		}
+	}
+}
+
+// watchTransitions makes a new head by other means than Put.
+func watchTransitions(t *testing.T, newStore Factory) {
+	for _, op := range []durable.Op{durable.OpRetry, durable.OpRelease, durable.OpReschedule, durable.OpReplay} {
+		q := open(t, newStore)
+		hints, err := q.Watch(t.Context())
+		require.NoError(t, err)
+		hinted(t, hints, 0, func(try int) durable.Instant { return q.head(0, try) })
+		hinted(t, hints, 0, func(try int) durable.Instant {
+			c := q.deliver(fmt.Sprintf("m%d", try))
+			switch op {
+			case durable.OpReplay:
+				q.done(durable.OpBury, c)
+			case durable.OpReschedule:
+				c.Delay = 200 * far
+				q.done(durable.OpRetry, c)
+			}
+			drain(hints)
+			c.Delay = far - time.Duration(try)*time.Minute/10
+			q.done(op, c)
+			return q.get(c.ID).Due
+		})
+	}
+}
+
+// watchSeveral has two watchers of one queue, and one of another that hears nothing.
+func watchSeveral(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	one, err := q.Watch(t.Context())
+	require.NoError(t, err)
+	two, err := openAs(t, q.fixture, q.config).Watch(t.Context())
+	require.NoError(t, err)
+	other, err := q.in("other").Watch(t.Context())
+	require.NoError(t, err)
+	hinted(t, one, 0, func(try int) durable.Instant { return q.head(0, try) })
+	drain(two)
+	hinted(t, two, 0, func(try int) durable.Instant { return q.head(0, 100+try) })
+	select {
+	case h := <-other:
+		require.Fail(t, "a hint of another queue", "%v", h)
+	case <-time.After(50 * time.Millisecond):
+	}
+}
+
+func watchEnd(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	ctx, cancel := context.WithCancel(t.Context())
+	ending, err := q.Watch(ctx)
+	require.NoError(t, err)
+	staying, err := q.Watch(t.Context())
+	require.NoError(t, err)
+	cancel()
+	deadline := time.After(patience)
+	for closed := false; !closed; {
+		select {
+		case _, open := <-ending:
+			closed = !open
+		case <-deadline:
+			require.Fail(t, "the channel was not closed when its context ended")
+		}
+	}
+	hinted(t, staying, 0, func(try int) durable.Instant { return q.head(0, try) })
+}
+
+// watchUnread has a watcher that receives nothing: that holds up nobody.
+func watchUnread(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	_, err := q.Watch(t.Context())
+	require.NoError(t, err)
+	for try := range 300 {
+		q.head(0, try)
+	}
+	assert.Equal(t, int64(300), q.count().Scheduled)
+}

@@ -1,0 +1,191 @@
+package durable
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// taker is somebody who waits for a message.
+type taker struct {
+	ready chan *held // of capacity one: whoever gives him a message does not wait
+	left  bool
+}
+
+// take waits for a message that is due, and has begun it when it returns.
+func (c *consumer) take(ctx context.Context) (*held, error) {
+	t := &taker{ready: make(chan *held, 1)}
+	c.mu.Lock()
+	c.takers.push(t)
+	c.waiting++
+	c.match()
+	c.mu.Unlock()
+	select {
+	case h := <-t.ready:
+		return h, nil
+	case <-ctx.Done():
+		return c.leave(t, context.Cause(ctx))
+	case <-c.ctx.Done():
+		return c.leave(t, ErrClosed)
+	}
+}
+
+// leave ends the waiting of a taker, who may have been given a message just now.
+func (c *consumer) leave(t *taker, err error) (*held, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case h := <-t.ready:
+		return h, nil
+	default:
+		t.left = true
+		c.waiting--
+		if c.takers.len() > 2*c.waiting+16 {
+			c.takers.keep(func(t *taker) bool { return !t.left })
+		}
+		c.idleSince = time.Now()
+		return nil, err
+	}
+}
+
+// match begins as many of the ready messages as there are takers for. mu is held.
+func (c *consumer) match() {
+	if c.ctx.Err() != nil {
+		return
+	}
+	for c.ready.len() > 0 && c.beginning < c.waiting {
+		h := c.ready.pop()
+		if h.state != heldReady {
+			continue // gone meanwhile
+		}
+		h.state = heldBeginning
+		c.beginning++
+		c.pending.Add(1)
+		c.parts[h.part].begins.send(h.change(), func(a answer, err error) { c.onBegin(h, a, err) })
+	}
+}
+
+// onBegin hands a message to a taker when the store has noted that it begins.
+func (c *consumer) onBegin(h *held, a answer, err error) {
+	if err == nil {
+		c.clock.observe(a.Now, a.sent)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil && a.Status == StatusDone && h.state != heldGone {
+		if wait := c.clock.until(a.Due); wait > 0 {
+			c.began(h)
+			h.state, h.until = heldWaiting, a.until()
+			h.timer = c.wheel.Add(wait, h)
+			return
+		}
+	}
+	defer c.match()
+	c.waited()
+	switch {
+	case h.state == heldGone: // given up meanwhile, as no answer came
+		if err == nil && a.Status == StatusDone {
+			c.pending.Add(1)
+			c.giveBack(h)
+		}
+	case err != nil:
+		c.forget(h)
+		c.q.report("begin message %q: %w", h.record.ID, err)
+	case a.Status == StatusDone:
+		c.began(h)
+		h.until = a.until()
+		c.give(h)
+	case a.Status == StatusEarly: // the store's clock was set back
+		h.record.Due = a.Due
+		c.arm(h)
+	default: // it was cancelled or rescheduled, or its lease has ended
+		c.forget(h)
+	}
+}
+
+// waited ends the account of a message that was beginning, or waited for its due time. A taker had been put aside for it.
+func (c *consumer) waited() {
+	c.beginning--
+	c.pending.Done()
+}
+
+// give hands a message that has begun to a taker, or back to the store where all have left meanwhile.
+func (c *consumer) give(h *held) {
+	h.state = heldBegun
+	for c.takers.len() > 0 {
+		if t := c.takers.pop(); !t.left {
+			c.waiting--
+			c.idleSince = time.Now()
+			t.ready <- h
+			return
+		}
+	}
+	c.forget(h)
+	c.pending.Add(1)
+	c.giveBack(h)
+}
+
+// Take waits for a message that is due, and begins it. It shares the queue's partitions with other calls and other processes, as
+// [Queue.Consume] does, with the options of [Queue.SetTakeOptions]. Its lease is not extended by itself: see [Delivery.Extend].
+//
+// Messages are claimed ahead for the calls to come; where none comes for as long as ConsumerOptions.Membership they are given back. Take fails
+// when ctx ends, or with [ErrClosed].
+func (q *Queue) Take(ctx context.Context) (*Delivery, error) {
+	for {
+		c, err := q.takingConsumer()
+		if err != nil {
+			return nil, fmt.Errorf("durable: take: %w", err)
+		}
+		h, err := c.take(ctx)
+		switch {
+		case err == nil:
+			c.q.lateness.record(c.clock.now().Sub(h.record.Due.Time()))
+			return c.delivery(h), nil
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("durable: take: %w", err)
+		}
+		// The consumer has ended, as nobody called for a while, or the queue was closed.
+	}
+}
+
+// SetTakeOptions sets the options of calls of [Queue.Take] that find no messages claimed for them: so call it before the first. Concurrency and
+// Backoff mean nothing there.
+func (q *Queue) SetTakeOptions(options ConsumerOptions) error {
+	if _, err := options.withDefaults(); err != nil {
+		return fmt.Errorf("durable: %w", err)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.taking = options
+	return nil
+}
+
+func (q *Queue) takingConsumer() (*consumer, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.taker != nil && q.taker.ctx.Err() == nil {
+		return q.taker, nil
+	}
+	opts, err := q.taking.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if q.taker, err = q.newConsumer(opts); err == nil {
+		go q.taker.watchIdle()
+	}
+	return q.taker, err
+}
+
+// watchIdle ends the consumer of Take when nobody has called it for a while.
+func (c *consumer) watchIdle() {
+	for c.ctx.Err() == nil {
+		pause(c.ctx, c.opts.Membership/2)
+		c.mu.Lock()
+		idle := c.waiting == 0 && time.Since(c.idleSince) > c.opts.Membership
+		c.mu.Unlock()
+		if idle {
+			break
+		}
+	}
+	c.stop()
+}

@@ -1,0 +1,188 @@
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+func take(t *testing.T, q *durable.Queue) *durable.Delivery {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	d, err := q.Take(ctx)
+	require.NoError(t, err)
+	return d
+}
+
+func TestTakeAckNackBury(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{MaxAttempts: 2}, func(t *testing.T, q *durable.Queue) {
+		start := time.Now()
+		enqueue(t, q, "m", time.Second)
+		d := take(t, q)
+		assert.Equal(t, "m", d.ID)
+		assert.InDelta(t, 1, time.Since(start).Seconds(), 0.05)
+		require.NoError(t, d.Nack(t.Context(), time.Minute))
+		assert.ErrorIs(t, d.Ack(t.Context()), durable.ErrLeaseLost, "it was given back before")
+
+		d = take(t, q)
+		assert.InDelta(t, 61, time.Since(start).Seconds(), 0.05)
+		assert.Equal(t, 1, d.Attempts)
+		require.NoError(t, d.Nack(t.Context(), 0))
+		r, err := q.Get(t.Context(), "m")
+		require.NoError(t, err)
+		assert.Equal(t, durable.StateDead, r.State, "it has had its two attempts")
+
+		n, err := q.ReplayAll(t.Context(), 0)
+		require.NoError(t, err)
+		assert.Equal(t, 1, n)
+		require.NoError(t, take(t, q).Bury(t.Context(), "enough"))
+		r, err = q.Get(t.Context(), "m")
+		require.NoError(t, err)
+		assert.Equal(t, "enough", r.Reason)
+
+		require.NoError(t, q.Replay(t.Context(), "m", 0))
+		d = take(t, q)
+		require.NoError(t, d.Ack(t.Context()))
+		require.ErrorIs(t, d.Ack(t.Context()), durable.ErrLeaseLost)
+		require.ErrorIs(t, d.Extend(t.Context(), time.Second), durable.ErrLeaseLost)
+		_, err = q.Get(t.Context(), "m")
+		require.ErrorIs(t, err, durable.ErrNotFound)
+	})
+}
+
+// Whoever lets the lease end loses the message, and cannot take it from its new owner any more.
+func TestLeaseOfTakeEnds(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{OnError: func(error) {}}, func(t *testing.T, q *durable.Queue) {
+		require.NoError(t, q.SetTakeOptions(durable.ConsumerOptions{Visibility: 10 * time.Second, MaxCrashes: 2}))
+		enqueue(t, q, "m", 0)
+		first := take(t, q)
+		require.NoError(t, first.Extend(t.Context(), time.Minute))
+		start := time.Now()
+		second := take(t, q)
+		assert.InDelta(t, 60, time.Since(start).Seconds(), 1.1, "not before the extended lease has ended")
+		assert.Equal(t, 1, second.Crashes)
+		assert.Zero(t, second.Attempts)
+		assert.Greater(t, second.Token, first.Token)
+		assert.ErrorIs(t, first.Ack(t.Context()), durable.ErrLeaseLost)
+		assert.ErrorIs(t, first.Extend(t.Context(), time.Hour), durable.ErrLeaseLost)
+		require.NoError(t, second.Ack(t.Context()))
+
+		enqueue(t, q, "poison", 0)
+		take(t, q)
+		take(t, q)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := q.Take(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		r, err := q.Get(t.Context(), "poison")
+		require.NoError(t, err)
+		assert.Equal(t, durable.StateDead, r.State)
+		assert.Equal(t, 2, r.Crashes)
+	})
+}
+
+// A Take whose context ends takes no message with it, and many of them leave nothing behind.
+func TestTakeIsGivenUp(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+		gone := errors.New("gone")
+		for range 100 {
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, gone)
+			_, err := q.Take(ctx)
+			require.ErrorIs(t, err, gone)
+			cancel()
+		}
+		enqueue(t, q, "m", 0)
+		assert.Equal(t, "m", take(t, q).ID)
+	})
+}
+
+// Where nobody takes any more, what was claimed ahead goes to others.
+func TestIdleTakerGivesBack(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+		require.NoError(t, q.SetTakeOptions(durable.ConsumerOptions{Visibility: time.Hour}))
+		for _, id := range []string{"a", "b", "c", "d"} {
+			enqueue(t, q, id, 0)
+		}
+		require.NoError(t, take(t, q).Ack(t.Context()))
+		time.Sleep(time.Minute)
+		stats, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.Zero(t, stats.Prefetched)
+		assert.EqualValues(t, 3, stats.Due)
+		var got deliveries
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+			got.add(time.Now(), d)
+			return nil
+		}, durable.ConsumerOptions{})
+		time.Sleep(time.Second)
+		stop()
+		assert.Len(t, got.list(), 3)
+	})
+}
+
+func TestManyTakers(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+		const takers, each = 50, 20
+		var got sync.Map
+		var all sync.WaitGroup
+		for range takers {
+			all.Go(func() {
+				for range each {
+					d, err := q.Take(t.Context())
+					if !assert.NoError(t, err) {
+						return
+					}
+					_, twice := got.LoadOrStore(d.ID, true)
+					assert.False(t, twice, "%s came twice", d.ID)
+					assert.NoError(t, d.Ack(t.Context()))
+				}
+			})
+		}
+		messages := make([]durable.Message, takers*each)
+		for i := range messages {
+			messages[i].Delay = time.Duration(i) * time.Millisecond
+		}
+		ids, err := q.EnqueueBatch(t.Context(), messages)
+		require.NoError(t, err)
+		all.Wait()
+		for _, id := range ids {
+			_, ok := got.Load(id)
+			assert.True(t, ok, "%s did not come", id)
+		}
+	})
+}
+
+func TestTakeOfAClosedQueue(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+		failed := make(chan error)
+		go func() {
+			_, err := q.Take(t.Context())
+			failed <- err
+		}()
+		time.Sleep(time.Second)
+		require.NoError(t, q.Shutdown(t.Context()))
+		require.ErrorIs(t, <-failed, durable.ErrClosed)
+		_, err := q.Take(t.Context())
+		require.ErrorIs(t, err, durable.ErrClosed)
+		_, err = q.Enqueue(t.Context(), durable.Message{})
+		require.ErrorIs(t, err, durable.ErrClosed)
+		_, err = q.Cancel(t.Context(), "m")
+		require.ErrorIs(t, err, durable.ErrClosed)
+		require.ErrorIs(t, q.Consume(t.Context(), func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{}), durable.ErrClosed)
+		require.NoError(t, q.Shutdown(t.Context()), "a second one does nothing")
+	})
+}
