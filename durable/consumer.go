@@ -35,9 +35,11 @@ type consumer struct {
 	ready     fifo[*held]  // due, in the order in which they became so
 	takers    fifo[*taker] // with some that have left
 	waiting   int          // takers that have not left
-	beginning int          // messages that the store has been told of, and has not answered
-	owned     int          // partitions
-	idleSince time.Time    // when somebody waited last
+	beginning int          // messages that the store has been told of and has not answered, and those that wait for their due time
+	begun     fifo[*held]  // that wait for a taker: see pace
+	pace      pace
+	owned     int       // partitions
+	idleSince time.Time // when somebody waited last
 }
 
 // consumed is a consumer's share in a partition.

@@ -79,7 +79,7 @@ func (c *consumer) renew(now time.Time, period time.Duration) {
 	for h := range c.held {
 		left := h.until.Sub(now)
 		switch {
-		case h.state == heldArmed || h.state == heldBegun && !h.renew:
+		case h.state == heldArmed || h.taken && !h.renew:
 		case left < 2*period:
 			c.lose(h)
 		case left < c.opts.Visibility*2/3 && !h.asked:

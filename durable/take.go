@@ -16,6 +16,11 @@ type taker struct {
 func (c *consumer) take(ctx context.Context) (*held, error) {
 	t := &taker{ready: make(chan *held, 1)}
 	c.mu.Lock()
+	if h := c.takeBegun(); h != nil {
+		c.match()
+		c.mu.Unlock()
+		return h, nil
+	}
 	c.takers.push(t)
 	c.waiting++
 	c.match()
@@ -53,7 +58,7 @@ func (c *consumer) match() {
 	if c.ctx.Err() != nil {
 		return
 	}
-	for c.ready.len() > 0 && c.beginning < c.waiting {
+	for c.ready.len() > 0 && c.beginning+c.begun.len() < c.waiting+c.pace.ahead {
 		h := c.ready.pop()
 		if h.state != heldReady {
 			continue // gone meanwhile
@@ -109,20 +114,39 @@ func (c *consumer) waited() {
 	c.pending.Done()
 }
 
-// give hands a message that has begun to a taker, or back to the store where all have left meanwhile.
+// give hands a message that has begun to a taker, keeps it for the next one, or gives it back to the store where none is to be expected.
 func (c *consumer) give(h *held) {
 	h.state = heldBegun
 	for c.takers.len() > 0 {
 		if t := c.takers.pop(); !t.left {
 			c.waiting--
 			c.idleSince = time.Now()
+			c.pace.delivered(c.idleSince)
+			h.taken = true
 			t.ready <- h
 			return
 		}
 	}
+	if c.begun.len() < c.pace.ahead && c.ctx.Err() == nil {
+		c.begun.push(h)
+		return
+	}
 	c.forget(h)
 	c.pending.Add(1)
 	c.giveBack(h)
+}
+
+// takeBegun returns a message that has begun and waits, nil if none does.
+func (c *consumer) takeBegun() *held {
+	for c.begun.len() > 0 {
+		if h := c.begun.pop(); h.state == heldBegun {
+			c.idleSince = time.Now()
+			c.pace.delivered(c.idleSince)
+			h.taken = true
+			return h
+		}
+	}
+	return nil
 }
 
 // Take waits for a message that is due, and begins it. It shares the queue's partitions with other calls and other processes, as
@@ -171,6 +195,7 @@ func (q *Queue) takingConsumer() (*consumer, error) {
 		return nil, err
 	}
 	if q.taker, err = q.newConsumer(opts); err == nil {
+		q.taker.pace.fixed = true // who takes by hand may not come again
 		go q.taker.watchIdle()
 	}
 	return q.taker, err

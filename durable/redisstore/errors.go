@@ -67,8 +67,8 @@ var replies = []struct {
 func kindOf(err error) error {
 	var reply redis.Error
 	switch {
-	case errors.Is(err, errReply):
-		return nil
+	case errors.Is(err, errReply), errors.Is(err, durable.ErrPartitions), errors.Is(err, durable.ErrVersion), errors.Is(err, durable.ErrUnsafe):
+		return nil // it says what it is
 	case errors.Is(err, redis.ErrClosed):
 		return durable.ErrClosed
 	case !errors.As(err, &reply):

@@ -45,6 +45,7 @@ func openOtherPartitions(t *testing.T, newStore Factory) {
 	c.Partitions = 5
 	_, err := q.fixture.Store.Open(t.Context(), c)
 	require.ErrorIs(t, err, durable.ErrPartitions)
+	require.NotErrorIs(t, err, durable.ErrUnavailable)
 	assert.Contains(t, err.Error(), "2", "the error names the number that is there")
 	assert.Contains(t, err.Error(), "5", "the error names the number that was asked for")
 	assert.Equal(t, int64(1), openAs(t, q.fixture, config()).count().Scheduled)

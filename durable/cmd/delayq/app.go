@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/storeurl"
+)
+
+// app is one run of the program.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	screen         screen // that stdout is
+	open           func(url string) (durable.Store, func() error, error)
+	children       children
+	complaints     complaints
+
+	store, queue string
+	partitions   int
+	json         bool
+}
+
+// maxBody is the largest body that a queue may be made for, so that none is refused here that others have accepted.
+const maxBody = 64 << 20
+
+func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
+	a := &app{stdin: stdin, stdout: &lockedWriter{w: stdout}, stderr: &lockedWriter{w: stderr}, screen: screenOf(stdout), open: storeurl.Open}
+	a.complaints.w = a.stderr
+	return a
+}
+
+// run reads the command line and does what it says.
+func (a *app) run(ctx context.Context, args []string) error {
+	root := &cli.Command{
+		Name:            "delayq",
+		Usage:           "look into a durable delay queue and work on it",
+		UsageText:       "delayq [options] command [options] [arguments]   (one dash or two)",
+		Description:     rootHelp,
+		Flags:           a.globals(),
+		Commands:        a.commands(),
+		HideHelpCommand: true,
+		HideVersion:     true,
+		Writer:          a.stdout,
+		ErrWriter:       io.Discard, // errors are returned, and printed once
+		ExitErrHandler:  func(context.Context, *cli.Command, error) {},
+		Action:          noCommand,
+	}
+	prepare(root)
+	return root.Run(ctx, args)
+}
+
+func (a *app) globals() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "store", Usage: "keep the queue in the store of this `URL`", Value: "file:delayq.db", Destination: &a.store,
+			Sources: cli.EnvVars("DELAYQ_STORE")},
+		&cli.StringFlag{Name: "queue", Usage: "work on the queue of this `name`", Value: "default", Destination: &a.queue,
+			Sources: cli.EnvVars("DELAYQ_QUEUE")},
+		option("partitions", "make a new queue with `N` partitions, or make sure that it has as many; 0 takes what is there, or 8",
+			number(&a.partitions, 0, durable.MaxPartitions)),
+		flag("json", "print JSON, one object in each line", &a.json),
+	}
+}
+
+func (a *app) commands() []*cli.Command {
+	return []*cli.Command{
+		a.enqueueCommand(), a.takeCommand(), a.consumeCommand(), a.watchCommand(), a.inspectCommand(), a.listCommand(),
+		a.cancelCommand(), a.rescheduleCommand(), a.deadCommand(), a.auditCommand(), a.benchCommand(),
+	}
+}
+
+// prepare lets errors of all commands be returned, with a hint at the help.
+func prepare(cmd *cli.Command) {
+	cmd.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error { return usage(cmd, "%v", err) }
+	for _, c := range cmd.Commands {
+		prepare(c)
+	}
+}
+
+// noCommand is the action of a command that only has others.
+func noCommand(_ context.Context, cmd *cli.Command) error {
+	switch {
+	case !cmd.Args().Present() && cmd == cmd.Root():
+		return cli.ShowRootCommandHelp(cmd)
+	case !cmd.Args().Present():
+		return cli.ShowSubcommandHelp(cmd)
+	}
+	var names []string
+	for _, c := range cmd.Commands {
+		names = append(names, c.Name)
+	}
+	return usage(cmd, "unknown command %q: %s are accepted", cmd.Args().First(), strings.Join(names, ", "))
+}
+
+// session is an open queue.
+type session struct {
+	*durable.Queue
+	store durable.Store
+	name  string
+}
+
+// closeTime bounds how long the program waits at its end for a store that does not answer.
+const closeTime = 10 * time.Second
+
+// with opens the queue for f, of which it is closed afterwards: what was claimed and has not begun is given back.
+func (a *app) with(ctx context.Context, f func(s *session) error) error {
+	if err := a.mustExist(); err != nil {
+		return err
+	}
+	return a.make(ctx, f)
+}
+
+// make is with for commands that may make the file of a store.
+func (a *app) make(ctx context.Context, f func(s *session) error) error {
+	return a.withStore(func(store durable.Store) error { return a.use(ctx, store, a.queue, f) })
+}
+
+func (a *app) withStore(f func(store durable.Store) error) (err error) {
+	store, closeStore, err := a.open(a.store)
+	if err != nil {
+		return explain(err)
+	}
+	defer func() { err = errors.Join(err, closeStore()) }()
+	return f(store)
+}
+
+// use opens a queue of a store for f and closes it afterwards.
+func (a *app) use(ctx context.Context, store durable.Store, queue string, f func(s *session) error) (err error) {
+	q, err := durable.Open(ctx, store, durable.Options{
+		Queue: queue, Partitions: a.partitions, MaxBody: maxBody, OnError: a.complaints.add,
+	})
+	if err != nil {
+		return explain(err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		defer cancel()
+		err = errors.Join(err, q.Shutdown(ctx))
+	}()
+	return explain(f(&session{q, store, queue}))
+}
+
+// mustExist refuses a file that is not there: a command that only finds something in it would make an empty one, and a
+// wrong path would look like an empty queue.
+func (a *app) mustExist() error {
+	path, ok := storeurl.Path(a.store)
+	if !ok {
+		return nil
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("store %q: there is no such file; delayq enqueue and delayq bench make one, other commands do not: %w", a.store, err)
+	}
+	return nil
+}
+
+// explain adds to an error what a user of the program can do.
+func explain(err error) error {
+	hint := ""
+	switch {
+	case errors.Is(err, durable.ErrLocked):
+		hint = "a file is used by one process at a time. End the other one, which may be a delayq watch or consume, " +
+			"or keep the queue on Redis, which many share"
+	case errors.Is(err, durable.ErrPartitions):
+		hint = "leave out -partitions to take what is there"
+	case errors.Is(err, durable.ErrUnsafe):
+		hint = "messages could be lost, so the queue is not used"
+	default:
+		return err
+	}
+	return fmt.Errorf("%w\n%s%s", err, strings.ToUpper(hint[:1]), hint[1:])
+}

@@ -1,0 +1,282 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/urfave/cli/v3"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/boltstore"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+)
+
+// tester runs the program on a store.
+type tester struct {
+	t     *testing.T
+	store string
+}
+
+// onFile makes a tester on a file that does not exist yet.
+func onFile(t *testing.T) tester {
+	t.Parallel()
+	return tester{t, "file:" + filepath.Join(t.TempDir(), "q.db")}
+}
+
+type result struct {
+	stdout, stderr string
+	err            error
+}
+
+// patience is far longer than any command of the tests takes.
+const patience = 2 * time.Minute
+
+// runIn runs the program with an input.
+func (d tester) runIn(stdin string, args ...string) result {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(d.t.Context(), patience)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	err := run(ctx, append([]string{"delayq", "-store", d.store}, args...), strings.NewReader(stdin), &stdout, &stderr)
+	require.NoError(d.t, ctx.Err(), "the command has taken too long: %v", args)
+	return result{stdout.String(), stderr.String(), err}
+}
+
+// ok runs the program, which must succeed, and returns what it prints.
+func (d tester) ok(args ...string) string {
+	d.t.Helper()
+	r := d.runIn("", args...)
+	require.NoError(d.t, r.err, args)
+	return r.stdout
+}
+
+// fails runs the program, which must fail with these words.
+func (d tester) fails(args []string, words ...string) error {
+	d.t.Helper()
+	r := d.runIn("", args...)
+	require.Error(d.t, r.err, args)
+	for _, w := range words {
+		require.ErrorContains(d.t, r.err, w, args)
+	}
+	return r.err
+}
+
+// message reads a message by inspect.
+func (d tester) message(id string) messageJSON {
+	d.t.Helper()
+	var m messageJSON
+	require.NoError(d.t, json.Unmarshal([]byte(d.ok("-json", "inspect", id)), &m))
+	return m
+}
+
+// counts reads the state of the queue by watch.
+func (d tester) counts() countsJSON {
+	d.t.Helper()
+	var s sampleJSON
+	require.NoError(d.t, json.Unmarshal([]byte(d.ok("watch", "-n", "1", "-json")), &s))
+	return s.countsJSON
+}
+
+func TestRun_Help(t *testing.T) {
+	t.Parallel()
+	var check func(c *cli.Command, path []string)
+	check = func(c *cli.Command, path []string) {
+		var stdout, stderr bytes.Buffer
+		require.NoError(t, run(t.Context(), append(append([]string{"delayq"}, path...), "-help"), nil, &stdout, &stderr))
+		help := stdout.String()
+		assert.Empty(t, stderr.String())
+		for _, f := range append(c.Flags, newApp(nil, io.Discard, io.Discard).globals()...) {
+			assert.Contains(t, help, "-"+f.Names()[0]+" ", path)
+		}
+		for _, sub := range c.Commands {
+			assert.Contains(t, help, "\n   "+sub.Name+" ", path)
+			check(sub, append(path, sub.Name))
+		}
+		if len(path) == 1 {
+			assert.Contains(t, help, "Examples:\n      delayq ", path)
+		}
+	}
+	a := newApp(nil, io.Discard, io.Discard)
+	check(&cli.Command{Commands: a.commands()}, nil)
+	var bare, asked bytes.Buffer
+	require.NoError(t, run(t.Context(), []string{"delayq"}, nil, &bare, io.Discard))
+	require.NoError(t, run(t.Context(), []string{"delayq", "-help"}, nil, &asked, io.Discard))
+	assert.Equal(t, asked.String(), bare.String())
+}
+
+// TestHelp_Examples runs the command lines of all examples as far as their options.
+func TestHelp_Examples(t *testing.T) {
+	t.Parallel()
+	helps := []string{
+		rootHelp, enqueueHelp, takeHelp, consumeHelp, watchHelp, inspectHelp,
+		listHelp, cancelHelp, rescheduleHelp, deadHelp, auditHelp, benchHelp,
+	}
+	n := 0
+	for _, help := range helps {
+		_, examples, ok := strings.Cut(help, "Examples:\n")
+		require.True(t, ok)
+		for line := range strings.SplitSeq(examples, "\n") {
+			words, ok := strings.CutPrefix(line, "   delayq ")
+			if !ok {
+				continue
+			}
+			n++
+			err := onNothing(t, example(words)...)
+			assert.NotErrorIs(t, err, durable.ErrInvalid, line)
+			assert.ErrorIs(t, err, errNoStore, line)
+		}
+	}
+	assert.Greater(t, n, 30)
+}
+
+// example splits a line of the shell as far as examples need it.
+func example(line string) []string {
+	line, _, _ = strings.Cut(line, " < ")
+	line, _, _ = strings.Cut(line, " > ")
+	var args []string
+	for i, part := range strings.Split(line, "'") {
+		if i%2 == 1 {
+			args = append(args, part)
+		} else {
+			args = append(args, strings.Fields(part)...)
+		}
+	}
+	return args
+}
+
+var errNoStore = io.ErrNoProgress
+
+// onNothing runs the program where no store can be opened.
+func onNothing(t *testing.T, args ...string) error {
+	a := newApp(strings.NewReader(""), io.Discard, io.Discard)
+	a.open = func(string) (durable.Store, func() error, error) { return nil, nil, errNoStore }
+	err := a.run(t.Context(), append([]string{"delayq", "-store", "memory:"}, args...))
+	return err
+}
+
+// refusals are command lines that must be refused, and what the message must name.
+var refusals = []struct {
+	args string
+	want []string
+}{
+	{"nonsense", []string{`"nonsense"`, "enqueue", "bench"}},
+	{"-nonsense", []string{"-nonsense", "delayq -help"}},
+	{"-partitions 1025 list", []string{`"1025"`, "0 to 1024"}},
+	{"-partitions -1 list", []string{`"-1"`, "0 to 1024"}},
+	{"enqueue extra", []string{`"extra"`, "only options", "delayq enqueue -help"}},
+	{"enqueue -body x -n 0", []string{`"0"`, "1 to 100000000"}},
+	{"enqueue -body x -delay -5s", []string{`"-5s"`, "0s or more"}},
+	{"enqueue -body x -delay soon", []string{`"soon"`, "1h30m"}},
+	{"enqueue -body x -delay 999999d", []string{`"999999d"`, "7d"}},
+	{"enqueue -body x -delay 60000d1h", []string{`"60000d1h"`}},
+	{"enqueue -body x -at tomorrow", []string{`"tomorrow"`, "2030-12-31T23:59:00Z"}},
+	{"enqueue -body x -at 2030-01-01T00:00:00Z -delay 1s", []string{"-delay 1s", "-at 2030-01-01T00:00:00Z", "one of them"}},
+	{"enqueue -body x -id=", []string{`-id ""`, "1 to 255"}},
+	{"enqueue -body x -max-attempts -1", []string{`"-1"`, "0 to 2147483647"}},
+	{"enqueue -body", []string{"needs an argument"}},
+	{"take -n 0", []string{`"0"`, "1 to 1000000"}},
+	{"take -ack -nack", []string{"one of them"}},
+	{"take -ack -keep", []string{"one of them"}},
+	{"take -keep -nack", []string{"one of them"}},
+	{"take -ack -delay 1s", []string{"-delay 1s", "-nack"}},
+	{"take -wait -1s", []string{`"-1s"`}},
+	{"consume", []string{`-exec ""`, "a command"}},
+	{"consume -exec true -concurrency 0", []string{`"0"`, "1 to 4096"}},
+	{"consume -exec true -visibility 99ms", []string{`"99ms"`, "100ms or more"}},
+	{"watch -interval 1ms", []string{`"1ms"`, "10ms or more"}},
+	{"watch -partitions 4", []string{`"4"`, "only options"}},
+	{"watch -n -1", []string{`"-1"`}},
+	{"inspect", []string{"one message"}},
+	{"inspect a b", []string{`"b"`, "one message"}},
+	{"list -state asleep", []string{`"asleep"`, "scheduled or in-flight or dead"}},
+	{"cancel", []string{"ids of messages"}},
+	{"reschedule a", []string{"-delay or -at"}},
+	{"reschedule -delay 1s", []string{"one message"}},
+	{"reschedule a b -delay 1s", []string{`"b"`}},
+	{"dead nonsense", []string{`"nonsense"`, "replay, purge"}},
+	{"dead replay", []string{"-all"}},
+	{"dead purge", []string{"-all"}},
+	{"dead purge a -all", []string{`"a"`, "not both"}},
+	{"audit extra", []string{`"extra"`}},
+	{"bench -n 0", []string{`"0"`, "1 to 10000000"}},
+	{"bench -spread 2h", []string{`"2h"`, "1h0m0s"}},
+}
+
+func TestRun_Refused(t *testing.T) {
+	t.Parallel()
+	for _, c := range refusals {
+		err := onNothing(t, strings.Fields(c.args)...)
+		require.ErrorIs(t, err, durable.ErrInvalid, c.args)
+		for _, w := range c.want {
+			require.ErrorContains(t, err, w, c.args)
+		}
+	}
+	require.ErrorIs(t, onNothing(t, "cancel", ""), durable.ErrInvalid)
+}
+
+func TestRun_Values(t *testing.T) {
+	t.Parallel()
+	d := tester{t, "memory:"}
+	require.ErrorIs(t, d.fails([]string{"-queue", "a b", "list"}, `"a b"`, "letters"), durable.ErrInvalid)
+	err := d.fails([]string{"enqueue", "-body", "x", "-id", strings.Repeat("i", 256)}, "256 bytes", "1 to 255")
+	require.ErrorIs(t, err, durable.ErrInvalid)
+	d.store = "redis://me:hush@host:0"
+	err = d.fails([]string{"list"}, "1 to 65535")
+	require.ErrorIs(t, err, durable.ErrInvalid)
+	assert.NotContains(t, err.Error(), "hush")
+}
+
+func TestRun_MissingFile(t *testing.T) {
+	d := onFile(t)
+	for _, args := range [][]string{
+		{"list"}, {"take"}, {"consume", "-exec", "true"}, {"watch"}, {"inspect", "a"}, {"cancel", "a"}, {"reschedule", "a", "-delay", "1s"},
+		{"dead", "list"}, {"dead", "replay", "-all"}, {"dead", "purge", "a"}, {"audit"},
+	} {
+		require.ErrorIs(t, d.fails(args, "no such file", "enqueue"), os.ErrNotExist)
+	}
+	assert.NoFileExists(t, strings.TrimPrefix(d.store, "file:"))
+}
+
+func TestRun_LockedFile(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-body", "x")
+	store, err := boltstore.Open(strings.TrimPrefix(d.store, "file:"), boltstore.Options{})
+	require.NoError(t, err)
+	require.ErrorIs(t, d.fails([]string{"list"}, "one process at a time", "Redis"), durable.ErrLocked)
+	require.NoError(t, store.Close())
+	d.ok("list")
+}
+
+func TestRun_OtherPartitions(t *testing.T) {
+	d := onFile(t)
+	d.ok("-partitions", "3", "enqueue", "-body", "x")
+	require.ErrorIs(t, d.fails([]string{"-partitions", "4", "list"}, "Leave out -partitions", "3", "4"), durable.ErrPartitions)
+	d.ok("-partitions", "3", "list")
+	lines := strings.Split(d.ok("-partitions", "3", "watch", "-n", "1", "-partitions"), "\n")
+	assert.Contains(t, lines[3], "partition 2")
+}
+
+func TestRun_Environment(t *testing.T) {
+	d := tester{t, "file:" + filepath.Join(t.TempDir(), "q.db")}
+	t.Setenv("DELAYQ_STORE", d.store)
+	t.Setenv("DELAYQ_QUEUE", "other")
+	require.NoError(t, run(t.Context(), []string{"delayq", "enqueue", "-id", "a", "-body", "x"}, nil, io.Discard, io.Discard))
+	assert.Equal(t, "scheduled", d.message("a").State)
+	require.ErrorIs(t, d.fails([]string{"-queue", "default", "inspect", "a"}), durable.ErrNotFound)
+}
+
+// onMemory runs the program on a store in memory, which goes on after it.
+func onMemory(ctx context.Context, store *memstore.Store, stdout, stderr io.Writer, args ...string) error {
+	a := newApp(strings.NewReader(""), stdout, stderr)
+	a.open = func(string) (durable.Store, func() error, error) { return store, func() error { return nil }, nil }
+	return a.run(ctx, append([]string{"delayq", "-store", "memory:"}, args...))
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+func (a *app) cancelCommand() *cli.Command {
+	return &cli.Command{
+		Name: "cancel", Usage: "take messages out of the queue that have not begun", ArgsUsage: "ID...", Description: cancelHelp,
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := arguments(cmd, 1, math.MaxInt, "the ids of messages are accepted"); err != nil {
+				return err
+			}
+			return a.with(ctx, func(s *session) error {
+				return a.changeAll(cmd.Args().Slice(), "cancelled", func(id string) (string, bool, error) {
+					result, err := s.Cancel(ctx, id)
+					return resultName(result), result == durable.Cancelled, err
+				})
+			})
+		},
+	}
+}
+
+func (a *app) rescheduleCommand() *cli.Command {
+	var d due
+	return &cli.Command{
+		Name: "reschedule", Usage: "give a message that has not begun another due time", ArgsUsage: "ID", Description: rescheduleHelp,
+		Flags: d.flags(),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := arguments(cmd, 1, 1, "the id of one message is accepted"); err != nil {
+				return err
+			}
+			if err := d.check(cmd, true); err != nil {
+				return err
+			}
+			return a.with(ctx, func(s *session) error {
+				return a.changeAll(cmd.Args().Slice(), "rescheduled", func(id string) (string, bool, error) {
+					result, err := reschedule(ctx, s, id, d)
+					if result == durable.Rescheduled && !a.json {
+						return fmt.Sprintf("due %v", &d), true, err
+					}
+					return resultName(result), result == durable.Rescheduled, err
+				})
+			})
+		},
+	}
+}
+
+func reschedule(ctx context.Context, s *session, id string, d due) (durable.Result, error) {
+	if d.at.IsZero() {
+		return s.Reschedule(ctx, id, d.delay)
+	}
+	return s.RescheduleAt(ctx, id, d.at)
+}
+
+func resultName(r durable.Result) string {
+	switch r {
+	case durable.Cancelled:
+		return "cancelled"
+	case durable.Rescheduled:
+		return "rescheduled"
+	case durable.Firing:
+		return "being delivered"
+	}
+	return "not there"
+}
+
+// changeAll changes one message after the other and prints what became of each. It is an error if not all were changed, and if
+// one fails the others are left alone.
+func (a *app) changeAll(ids []string, done string, change func(id string) (result string, ok bool, err error)) error {
+	changed := 0
+	for _, id := range ids {
+		result, ok, err := change(id)
+		if err != nil {
+			return err
+		}
+		if ok {
+			changed++
+		}
+		if err := a.printResult(id, result); err != nil {
+			return err
+		}
+	}
+	if changed < len(ids) {
+		return fmt.Errorf("%d of %d messages %s: the others are being delivered, or are not there", changed, len(ids), done)
+	}
+	return nil
+}
+
+func (a *app) printResult(id, result string) error {
+	if a.json {
+		return a.printJSON(map[string]string{"id": id, "result": result})
+	}
+	return a.print(preview(id, durable.MaxID) + ": " + result)
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"errors"
+	"os/exec"
+	"sync"
+)
+
+// children are the commands that run. They do not get the signals of the terminal, which would end them with the first Ctrl-C.
+type children struct {
+	mu     sync.Mutex
+	all    map[*exec.Cmd]struct{}
+	killed bool
+}
+
+var errKilled = errors.New("the program is ended")
+
+// run starts a command, made with a context, and waits for it. It is errKilled where kill has ended it.
+func (c *children) run(cmd *exec.Cmd) error {
+	detach(cmd)
+	cmd.Cancel = func() error { return killAll(cmd) }
+	if err := c.start(cmd); err != nil {
+		return err
+	}
+	err := cmd.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.all, cmd)
+	if c.killed {
+		return errKilled
+	}
+	return err
+}
+
+func (c *children) start(cmd *exec.Cmd) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.killed {
+		return errKilled
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	if c.all == nil {
+		c.all = make(map[*exec.Cmd]struct{})
+	}
+	c.all[cmd] = struct{}{}
+	return nil
+}
+
+func (c *children) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.all)
+}
+
+// kill ends them all, and lets no other begin.
+func (c *children) kill() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.killed = true
+	for cmd := range c.all {
+		_ = killAll(cmd) // it may have ended by itself
+	}
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+type consumeOptions struct {
+	exec        string
+	concurrency int
+	visibility  time.Duration
+}
+
+func (a *app) consumeCommand() *cli.Command {
+	o := consumeOptions{concurrency: 1, visibility: 30 * time.Second}
+	return &cli.Command{
+		Name: "consume", Usage: "run a command for each message when it is due, until Ctrl-C", Description: consumeHelp,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "exec", Usage: "run this `command` by the shell, with the body on stdin", Destination: &o.exec},
+			option("concurrency", "run up to `N` commands at the same time", number(&o.concurrency, 1, 4096)),
+			option("visibility", "let others have a message this `time` after this process has crashed",
+				span(&o.visibility, 100*time.Millisecond)),
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := noArguments(cmd); err != nil {
+				return err
+			}
+			if o.exec == "" {
+				return usage(cmd, "-exec %q: a command of the shell is accepted, such as -exec './deliver.sh'", o.exec)
+			}
+			return a.with(ctx, func(s *session) error { return a.consume(ctx, s, o) })
+		},
+	}
+}
+
+// consume runs the command for messages until ctx ends, or the command turns out not to be one, or its output cannot be printed.
+func (a *app) consume(ctx context.Context, s *session, o consumeOptions) error {
+	running, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(ctx, func() {
+		if n := a.children.count(); n > 0 {
+			fmt.Fprintf(a.stderr, "delayq: waiting for %d commands that run; Ctrl-C again ends them, and their messages come again\n", n)
+		}
+	})()
+	r := &runner{app: a, options: o, stop: stop}
+	err := s.Consume(running, r.handle, durable.ConsumerOptions{Concurrency: o.concurrency, Visibility: o.visibility})
+	if cause := context.Cause(running); err == nil && ctx.Err() == nil {
+		err = cause // the runner has stopped it
+	}
+	fmt.Fprintf(a.stderr, "delayq: %d messages delivered, %d failed\n", r.succeeded.Load(), r.failed.Load())
+	return err
+}
+
+// runner runs the command for each message.
+type runner struct {
+	app               *app
+	options           consumeOptions
+	stop              context.CancelCauseFunc
+	succeeded, failed atomic.Int64
+}
+
+// commandGrace is how long a command's output is waited for when it has ended, which something in the background may hold open.
+const commandGrace = 5 * time.Second
+
+var errNoCommand = errors.New("the command cannot be run")
+
+// handle acks a message for which the command exits with 0.
+func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
+	argv := shell(r.options.exec)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	stdout, stderr := &lineWriter{to: r.app.stdout}, &lineWriter{to: r.app.stderr}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(d.Body), stdout, stderr
+	cmd.Env = append(os.Environ(), r.environment(d)...)
+	cmd.WaitDelay = commandGrace
+	err := r.app.children.run(cmd)
+	if errors.Is(err, errKilled) {
+		<-ctx.Done() // the process is about to exit; the message has not failed, so nothing is said of it
+		return err
+	}
+	stdout.close()
+	stderr.close()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		err = nil // it has exited with 0
+	}
+	if stdout.failed != nil {
+		err = fmt.Errorf("its output cannot be printed: %w", stdout.failed)
+		r.stop(fmt.Errorf("%w: message %q is tried again later", err, d.ID)) // nor could that of the others
+	}
+	if err == nil {
+		r.succeeded.Add(1)
+		return nil
+	}
+	r.failed.Add(1)
+	if stderr.last != "" {
+		err = fmt.Errorf("%w: %s", err, preview(stderr.last, durable.MaxReason/2))
+	}
+	r.app.complaints.add(fmt.Errorf("message %q: %w", d.ID, err))
+	r.stopIfUseless(err)
+	return err
+}
+
+// environment tells the command about its message.
+func (r *runner) environment(d *durable.Delivery) []string {
+	return []string{
+		"DELAYQ_ID=" + d.ID,
+		"DELAYQ_DUE=" + d.Due.Format(time.RFC3339Nano),
+		"DELAYQ_ATTEMPTS=" + strconv.Itoa(d.Attempts),
+		"DELAYQ_CRASHES=" + strconv.Itoa(d.Crashes),
+		"DELAYQ_TOKEN=" + strconv.FormatUint(d.Token, 10),
+	}
+}
+
+// stopIfUseless ends the consumer where the shell does not find the command, and it has never worked: it would use up the
+// attempts of all messages.
+func (r *runner) stopIfUseless(err error) {
+	const cannotRun, notFound = 126, 127 // exit codes of shells
+	var exit *exec.ExitError
+	found := !errors.As(err, &exit) || exit.ExitCode() != cannotRun && exit.ExitCode() != notFound
+	started := exit != nil || errors.Is(err, context.Canceled)
+	if r.succeeded.Load() > 0 || found && started {
+		return
+	}
+	r.stop(fmt.Errorf("%w: -exec %q: %w; its messages are tried again later", errNoCommand, r.options.exec, err))
+}

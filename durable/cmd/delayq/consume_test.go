@@ -1,0 +1,242 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// ctrlC is a writer that ends a context when so many lines have come.
+type ctrlC struct {
+	mu    sync.Mutex
+	buf   bytes.Buffer
+	lines int
+	end   context.CancelFunc
+}
+
+func (c *ctrlC) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.buf.Write(p)
+	if bytes.Count(c.buf.Bytes(), []byte("\n")) >= c.lines {
+		c.end()
+	}
+	return len(p), nil
+}
+
+// until runs the program until it has printed so many lines, to stdout or to stderr. Then it gets a Ctrl-C.
+func (d tester) until(lines int, onStderr bool, args ...string) result {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(d.t.Context(), patience)
+	defer cancel()
+	watched := &ctrlC{lines: lines, end: cancel}
+	var other bytes.Buffer
+	var stdout, stderr io.Writer = watched, &other
+	if onStderr {
+		stdout, stderr = &other, watched
+	}
+	err := run(ctx, append([]string{"delayq", "-store", d.store}, args...), nil, stdout, stderr)
+	require.ErrorIs(d.t, ctx.Err(), context.Canceled, "the lines have come")
+	r := result{watched.buf.String(), other.String(), err}
+	if onStderr {
+		r.stdout, r.stderr = r.stderr, r.stdout
+	}
+	return r
+}
+
+func TestConsume(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-n", "10", "-body", "hello")
+	d.ok("enqueue", "-id", "later", "-body", "x", "-delay", "1h")
+	r := d.until(10, false, "consume", "-exec", `printf '%s %s %s\n' "$(cat)" "$DELAYQ_ID" "$DELAYQ_ATTEMPTS"`, "-concurrency", "4")
+	require.NoError(t, r.err)
+	for _, id := range []string{"a-1", "a-10"} {
+		assert.Contains(t, r.stdout, "hello "+id+" 0\n")
+	}
+	assert.Contains(t, r.stderr, "10 messages delivered, 0 failed")
+	c := d.counts()
+	assert.EqualValues(t, 10, c.Acked)
+	assert.EqualValues(t, 1, c.Scheduled)
+}
+
+// TestConsume_Redis has two processes, as it were, at one queue.
+func TestConsume_Redis(t *testing.T) {
+	t.Parallel()
+	d := tester{t, "redis://" + miniredis.RunT(t).Addr()}
+	done := make(chan result, 1)
+	go func() { done <- d.until(6, false, "consume", "-exec", "cat; echo", "-concurrency", "2") }()
+	d.ok("enqueue", "-n", "5", "-body", "x", "-delay", "100ms")
+	d.ok("enqueue", "-id", "last", "-body", "y", "-delay", "1s")
+	r := <-done
+	require.NoError(t, r.err)
+	assert.Equal(t, 5, strings.Count(r.stdout, "x\n"))
+	assert.Equal(t, 1, strings.Count(r.stdout, "y\n"))
+	assert.EqualValues(t, 6, d.counts().Acked)
+	d.ok("enqueue", "-body", "kept")
+	assert.Equal(t, "kept\n", d.ok("take", "-wait", "1m"))
+	assert.Equal(t, "kept\n", d.ok("take", "-ack", "-wait", "1m"))
+}
+
+func TestConsume_CtrlC(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-n", "50", "-body", "x")
+	done := filepath.Join(t.TempDir(), "done")
+	r := d.until(1, false, "consume", "-exec", `echo begun; sleep 0.5; echo "$DELAYQ_ID" >> '`+done+`'`)
+	require.NoError(t, r.err)
+	assert.Contains(t, r.stderr, "waiting for 1 commands")
+	finished, err := os.ReadFile(done)
+	require.NoError(t, err, "the command that ran has ended by itself")
+	n := int64(strings.Count(string(finished), "\n"))
+	c := d.counts()
+	assert.EqualValues(t, n, c.Acked)
+	assert.Equal(t, 50-n, c.Scheduled, "what had not begun is given back")
+	assert.Zero(t, c.InFlight)
+	assert.Zero(t, c.Retried)
+}
+
+func TestConsume_Fails(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-body", "x")
+	d.ok("enqueue", "-id", "last", "-body", "x", "-max-attempts", "1")
+	r := d.until(4, true, "consume", "-exec", `echo "$DELAYQ_ID: out of order" >&2; exit 3`)
+	require.NoError(t, r.err)
+	assert.Contains(t, r.stderr, "exit status 3")
+	m := d.message("last")
+	assert.Equal(t, "dead", m.State)
+	assert.Equal(t, "exit status 3: last: out of order", m.Reason)
+	m = d.message("a")
+	assert.Equal(t, "scheduled", m.State)
+	assert.Positive(t, m.Attempts)
+}
+
+func TestConsume_NoSuchCommand(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-n", "30", "-body", "x")
+	err := d.fails([]string{"consume", "-exec", "no-such-command-anywhere"}, "cannot be run", "no-such-command-anywhere", "127")
+	require.ErrorIs(t, err, errNoCommand)
+	c := d.counts()
+	assert.EqualValues(t, 30, c.Scheduled)
+	assert.Less(t, c.Retried, uint64(30), "it has ended long before all of them were tried")
+}
+
+func TestConsume_Unprintable(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-n", "30", "-body", "x")
+	broken := errors.New("broken pipe")
+	err := run(t.Context(), []string{"delayq", "-store", d.store, "consume", "-exec", "cat"}, nil, failing{broken}, io.Discard)
+	require.ErrorIs(t, err, broken)
+	c := d.counts()
+	assert.EqualValues(t, 30, c.Scheduled)
+	assert.Less(t, c.Retried, uint64(30))
+}
+
+func TestProcess_BrokenPipe(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-body", "x")
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	cmd := d.process(w, "take", "-ack", "-wait", "1m")
+	require.NoError(t, w.Close())
+	require.Error(t, cmd.Wait())
+	assert.Equal(t, exitWrong, cmd.ProcessState.ExitCode())
+	m := d.message("a")
+	assert.Equal(t, "scheduled", m.State)
+	assert.Zero(t, m.Crashes, "it was given back")
+}
+
+func TestConsume_BackgroundOutput(t *testing.T) {
+	t.Parallel()
+	var c children
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "sleep 600 & echo up")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.WaitDelay = &out, 50*time.Millisecond
+	require.ErrorIs(t, c.run(cmd), exec.ErrWaitDelay)
+	assert.Equal(t, "up\n", out.String())
+	require.NoError(t, killAll(cmd), "what it has left in the background")
+}
+
+func TestChildren_Kill(t *testing.T) {
+	t.Parallel()
+	var c children
+	ended := make(chan error, 1)
+	go func() { ended <- c.run(exec.CommandContext(t.Context(), "sh", "-c", "sleep 600; true")) }()
+	require.Eventually(t, func() bool { return c.count() == 1 }, time.Minute, time.Millisecond)
+	c.kill()
+	require.ErrorIs(t, <-ended, errKilled)
+	assert.Zero(t, c.count())
+	require.ErrorIs(t, c.run(exec.CommandContext(t.Context(), "true")), errKilled)
+}
+
+// TestMain lets the test binary be the program, for tests with signals.
+func TestMain(m *testing.M) {
+	if os.Getenv("DELAYQ_TEST_MAIN") != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// process starts the program as a process of its own.
+func (d tester) process(stdout io.Writer, args ...string) *exec.Cmd {
+	d.t.Helper()
+	cmd := exec.Command(os.Args[0], append([]string{"-store", d.store}, args...)...)
+	cmd.Env = append(os.Environ(), "DELAYQ_TEST_MAIN=1")
+	cmd.Stdout = stdout
+	cmd.WaitDelay = time.Second
+	require.NoError(d.t, cmd.Start())
+	d.t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return cmd
+}
+
+func TestProcess_CtrlC(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-body", "x")
+	begun, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := d.process(&ctrlC{lines: 1, end: cancel}, "consume", "-exec", "echo begun; sleep 600")
+	<-begun.Done()
+	require.ErrorIs(t, begun.Err(), context.Canceled)
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		require.Fail(t, "the first one waits for the command", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	<-ended
+	assert.Equal(t, exitForced, cmd.ProcessState.ExitCode())
+	assert.Equal(t, 1, d.message("a").Crashes, "it comes again")
+}
+
+func TestProcess_Terminated(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-body", "x", "-delay", "1h")
+	begun, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := d.process(&ctrlC{lines: 2, end: cancel}, "watch", "-interval", "20ms")
+	<-begun.Done()
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, cmd.Wait(), "exit code 0")
+	d.store += ".other"
+	failed := d.process(io.Discard, "list")
+	require.Error(t, failed.Wait())
+	assert.Equal(t, exitWrong, failed.ProcessState.ExitCode())
+}

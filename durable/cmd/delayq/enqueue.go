@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+type enqueueOptions struct {
+	id, body    string
+	due         due
+	n           int
+	replace     bool
+	maxAttempts int
+}
+
+func (a *app) enqueueCommand() *cli.Command {
+	o := enqueueOptions{n: 1}
+	flags := append([]cli.Flag{
+		&cli.StringFlag{Name: "id", Usage: "give the message this `id` (a new one is made without it)", Destination: &o.id},
+		&cli.StringFlag{Name: "body", Usage: "give it this `text` as its body (stdin is read without it)", Destination: &o.body},
+	}, o.due.flags()...)
+	return &cli.Command{
+		Name: "enqueue", Usage: "put messages into the queue", Description: enqueueHelp,
+		Flags: append(flags,
+			option("n", "enqueue `N` such messages; with -id X they are X-1, X-2 and so on", number(&o.n, 1, maxMessages)),
+			flag("replace", "replace a message with the same id that has not begun, or is dead", &o.replace),
+			option("max-attempts", "let `N` deliveries fail before it is a dead letter; 0 is the 25 of the queue",
+				number(&o.maxAttempts, 0, math.MaxInt32))),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := noArguments(cmd); err != nil {
+				return err
+			}
+			if err := o.due.check(cmd, false); err != nil {
+				return err
+			}
+			if cmd.IsSet("id") && o.id == "" {
+				return usage(cmd, "-id %q: 1 to %d bytes are accepted", o.id, durable.MaxID)
+			}
+			return a.enqueue(ctx, o, cmd.IsSet("body"))
+		},
+	}
+}
+
+// maxMessages is the largest number of messages of one command.
+const maxMessages = 100_000_000
+
+// enqueueAtOnce is how many messages are given to the queue together.
+const enqueueAtOnce = 4096
+
+// enqueue reads the body before it opens the store, so that a file is not held while somebody types.
+func (a *app) enqueue(ctx context.Context, o enqueueOptions, given bool) error {
+	body := []byte(o.body)
+	if !given {
+		var err error
+		if body, err = a.readBody(ctx); err != nil {
+			return fmt.Errorf("read the body from stdin: %w", err)
+		}
+	}
+	return a.make(ctx, func(s *session) error {
+		for first := 1; first <= o.n; first += enqueueAtOnce {
+			messages := make([]durable.Message, min(enqueueAtOnce, o.n-first+1))
+			for i := range messages {
+				messages[i] = durable.Message{
+					ID: o.idOf(first + i), Body: body, Delay: o.due.delay, At: o.due.at, MaxAttempts: o.maxAttempts, Replace: o.replace,
+				}
+			}
+			ids, err := s.EnqueueBatch(ctx, messages)
+			if err != nil {
+				return shorten(err)
+			}
+			if err := a.printIDs(ids); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// idOf is the id of the message with this number. Empty: the queue makes one.
+func (o *enqueueOptions) idOf(number int) string {
+	if o.id == "" || o.n == 1 {
+		return o.id
+	}
+	return fmt.Sprintf("%s-%d", o.id, number)
+}
+
+func (a *app) printIDs(ids []string) error {
+	if !a.json {
+		return a.print(strings.Join(ids, "\n"))
+	}
+	for _, id := range ids {
+		if err := a.printJSON(map[string]string{"id": id}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readBody reads all of stdin, up to a byte more than a body may have.
+func (a *app) readBody(ctx context.Context) ([]byte, error) {
+	if isTerminal(a.stdin) {
+		fmt.Fprintln(a.stderr, "delayq: type the body, and end it with Ctrl-D on a line of its own")
+	}
+	var body bytes.Buffer
+	done := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(&body, io.LimitReader(a.stdin, maxBody+1))
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err == nil && body.Len() > maxBody {
+			err = fmt.Errorf("%w body: it has more than %d bytes; up to that are accepted", durable.ErrInvalid, maxBody)
+		}
+		return body.Bytes(), err
+	case <-ctx.Done(): // a read of a terminal cannot be ended
+		return nil, context.Cause(ctx)
+	}
+}
+
+// shorten leaves out all but the first of many errors that were joined. Messages that have failed alike would fill the screen.
+func shorten(err error) error {
+	const most = 5
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || len(joined.Unwrap()) <= most {
+		return err
+	}
+	all := joined.Unwrap()
+	var lines []string
+	for _, e := range all[:most] {
+		lines = append(lines, e.Error())
+	}
+	return fmt.Errorf("%d messages were not enqueued, the others were. %w", len(all), &listed{strings.Join(lines, "\n"), err, len(all) - most})
+}
+
+// listed is a list of errors of which the first ones are shown.
+type listed struct {
+	shown string
+	all   error
+	more  int
+}
+
+func (l *listed) Error() string {
+	return fmt.Sprintf("The first ones:\n%s\nand %d more", l.shown, l.more)
+}
+func (l *listed) Unwrap() error { return l.all }

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// lockedWriter lets several goroutines write, each call as a whole.
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
+}
+
+// screen is a terminal that can be redrawn.
+type screen struct {
+	ok   bool
+	size func() (columns, rows int)
+}
+
+// screenOf is not ok where w is no terminal or one without control characters.
+func screenOf(w io.Writer) screen {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
+		return screen{}
+	}
+	return screen{ok: true, size: func() (columns, rows int) {
+		columns, rows, err := term.GetSize(int(f.Fd()))
+		if err != nil || columns <= 0 || rows <= 0 {
+			return 80, 24
+		}
+		return columns, rows
+	}}
+}
+
+// isTerminal tells whether somebody types what is read.
+func isTerminal(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// lineWriter passes whole lines on, so that what several commands print at the same time stays legible. It remembers the last line,
+// and the error with which writing failed.
+type lineWriter struct {
+	to     io.Writer
+	part   []byte
+	last   string
+	failed error
+}
+
+// longestLine is the number of bytes at which a line is passed on without its end.
+const longestLine = 64 << 10
+
+func (l *lineWriter) Write(p []byte) (int, error) {
+	l.part = append(l.part, p...)
+	end := bytes.LastIndexByte(l.part, '\n') + 1
+	if end == 0 && len(l.part) >= longestLine {
+		end = len(l.part)
+	}
+	if err := l.pass(end); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// close passes on what has no end of a line.
+func (l *lineWriter) close() {
+	if len(l.part) > 0 {
+		l.part = append(l.part, '\n')
+		_ = l.pass(len(l.part)) // failed keeps the error
+	}
+}
+
+func (l *lineWriter) pass(n int) error {
+	if n == 0 {
+		return nil
+	}
+	lines := l.part[:n]
+	trimmed := bytes.TrimSpace(lines)
+	if last := trimmed[bytes.LastIndexByte(trimmed, '\n')+1:]; len(last) > 0 {
+		l.last = string(bytes.TrimSpace(last))
+	}
+	_, err := l.to.Write(lines)
+	if err != nil && l.failed == nil {
+		l.failed = err
+	}
+	l.part = append(l.part[:0], l.part[n:]...)
+	return err
+}
+
+// complaints prints what goes wrong in the background, at most once in a while: a server that is away makes many.
+type complaints struct {
+	w      io.Writer
+	mu     sync.Mutex
+	last   time.Time
+	silent int // that were not printed since
+}
+
+const complaintPause = 5 * time.Second
+
+func (c *complaints) add(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.last.IsZero() && time.Since(c.last) < complaintPause {
+		c.silent++
+		return
+	}
+	more := ""
+	if c.silent > 0 {
+		more = fmt.Sprintf(" (and %d more that were not shown)", c.silent)
+	}
+	fmt.Fprintf(c.w, "delayq: %v%s\n", err, more)
+	c.last, c.silent = time.Now(), 0
+}

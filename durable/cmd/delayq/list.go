@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/urfave/cli/v3"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// previewBytes is how much of a body or a reason is shown in a table.
+const previewBytes = 40
+
+func (a *app) inspectCommand() *cli.Command {
+	return &cli.Command{
+		Name: "inspect", Usage: "show all that is known of a message", ArgsUsage: "ID", Description: inspectHelp,
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := arguments(cmd, 1, 1, "the id of one message is accepted"); err != nil {
+				return err
+			}
+			return a.with(ctx, func(s *session) error { return a.inspect(ctx, s, cmd.Args().First()) })
+		},
+	}
+}
+
+func (a *app) inspect(ctx context.Context, s *session, id string) error {
+	r, err := s.Get(ctx, id)
+	if err != nil {
+		if errors.Is(err, durable.ErrNotFound) {
+			err = fmt.Errorf("%w in queue %q: it may have been delivered, cancelled or purged", err, s.name)
+		}
+		return err
+	}
+	stats, err := s.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	partition := durable.PartitionOf(id, len(stats.Partitions))
+	if a.json {
+		j := recordJSON(&r)
+		j.Partition = &partition
+		return a.printJSON(j)
+	}
+	return a.print(describe(&r, partition))
+}
+
+func describe(r *durable.Record, partition int) string {
+	rows := []table.Row{
+		{"id", preview(r.ID, durable.MaxID)}, {"state", stateName(r.State)}, {"partition", partition},
+		{"enqueued", moment(r.Enqueued)}, {"due", moment(r.Due)},
+		{"attempts", fmt.Sprintf("%d failed of %d", r.Attempts, r.MaxAttempts)}, {"crashes", r.Crashes}, {"token", r.Token},
+	}
+	if r.LeaseEnd != 0 {
+		rows = append(rows, table.Row{"lease ends", moment(r.LeaseEnd)})
+	}
+	if r.Died != 0 {
+		rows = append(rows, table.Row{"died", moment(r.Died)})
+	}
+	if r.Reason != "" {
+		rows = append(rows, table.Row{"last error", preview(r.Reason, 4*previewBytes)})
+	}
+	rows = append(rows, table.Row{"body", fmt.Sprintf("%s (%d bytes)", preview(string(r.Body), 4*previewBytes), len(r.Body))})
+	return pairs(rows...)
+}
+
+type listOptions struct {
+	state string
+	n     int
+}
+
+// states are those that may be listed, as they are called.
+var states = map[string]durable.State{
+	"scheduled": durable.StateScheduled, "in-flight": durable.StateLeased, "dead": durable.StateDead,
+}
+
+func limit(n *int) cli.Flag {
+	return option("n", "list up to `N`; 0 lists all", number(n, 0, math.MaxInt32))
+}
+
+func (a *app) listCommand() *cli.Command {
+	o := listOptions{state: "scheduled", n: 100}
+	return &cli.Command{
+		Name: "list", Usage: "list messages in one state", Description: listHelp,
+		Flags: []cli.Flag{
+			option("state", "list messages in this `state`", oneOf(&o.state, "scheduled", "in-flight", "dead")),
+			limit(&o.n),
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := noArguments(cmd); err != nil {
+				return err
+			}
+			return a.with(ctx, func(s *session) error { return a.list(ctx, s, states[o.state], o.n) })
+		},
+	}
+}
+
+// list prints up to n messages, all where n is 0.
+func (a *app) list(ctx context.Context, s *session, state durable.State, n int) error {
+	last := map[durable.State]string{durable.StateScheduled: "due", durable.StateLeased: "lease ends", durable.StateDead: "died"}[state]
+	t := newTable(table.Row{"id", "state", last, "failed", "crashes", "bytes", "body", "last error"})
+	shown, more, err := a.each(s.List(ctx, state), n, func(r *durable.Record) error {
+		if a.json {
+			return a.printJSON(recordJSON(r))
+		}
+		at := map[durable.State]durable.Instant{durable.StateScheduled: r.Due, durable.StateLeased: r.LeaseEnd, durable.StateDead: r.Died}[state]
+		t.AppendRow(table.Row{
+			preview(r.ID, durable.MaxID), stateName(r.State), moment(at), fmt.Sprintf("%d of %d", r.Attempts, r.MaxAttempts), r.Crashes,
+			len(r.Body), preview(string(r.Body), previewBytes), preview(r.Reason, previewBytes),
+		})
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case !a.json && shown > 0:
+		if err := a.print(t.Render()); err != nil {
+			return err
+		}
+	case shown == 0:
+		fmt.Fprintf(a.stderr, "delayq: queue %q has none\n", s.name)
+	}
+	if more {
+		fmt.Fprintf(a.stderr, "delayq: there are more than these %d; -n 0 lists all\n", shown)
+	}
+	return nil
+}
+
+// each calls f for up to n records, all where n is 0, and tells whether there are more.
+func (a *app) each(records iter.Seq2[durable.Record, error], n int, f func(*durable.Record) error) (shown int, more bool, err error) {
+	for r, err := range records {
+		if err != nil {
+			return shown, false, err
+		}
+		if n > 0 && shown == n {
+			return shown, true, nil
+		}
+		if err := f(&r); err != nil {
+			return shown, false, err
+		}
+		shown++
+	}
+	return shown, false, nil
+}
+
+// afterNow says when something is due that was given by a delay or a time.
+func (d *due) String() string {
+	if !d.at.IsZero() {
+		return "at " + d.at.Format(time.RFC3339)
+	}
+	return "in " + rounded(d.delay)
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+func TestEnqueue_Body(t *testing.T) {
+	d := onFile(t)
+	assert.Equal(t, "a\n", d.ok("enqueue", "-id", "a", "-body", "from the option"))
+	r := d.runIn("from\nstdin\n", "enqueue", "-id", "b")
+	require.NoError(t, r.err)
+	d.ok("enqueue", "-id", "c", "-body", "")
+	assert.Equal(t, "from the option", *d.message("a").Body)
+	assert.Equal(t, "from\nstdin\n", *d.message("b").Body)
+	assert.Empty(t, *d.message("c").Body)
+	r = d.runIn("\xff\x00", "enqueue", "-id", "d")
+	require.NoError(t, r.err)
+	assert.Equal(t, []byte("\xff\x00"), d.message("d").BodyBase64)
+}
+
+func TestEnqueue_StdinFails(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	err := run(t.Context(), []string{"delayq", "-store", "memory:", "enqueue"}, io.MultiReader(strings.NewReader("half"), failing{broken}),
+		io.Discard, io.Discard)
+	require.ErrorIs(t, err, broken, "half a body is not enqueued")
+}
+
+// failing is a reader and writer that fails.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error)  { return 0, f.err }
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+func TestEnqueue_Many(t *testing.T) {
+	d := onFile(t)
+	assert.Equal(t, "a-1\na-2\na-3\n", d.ok("enqueue", "-id", "a", "-n", "3", "-body", "x"))
+	ids := strings.Fields(d.ok("enqueue", "-n", "5000", "-body", "x"))
+	assert.Len(t, ids, 5000)
+	assert.EqualValues(t, 5003, d.counts().Scheduled)
+	var one struct{ ID string }
+	require.NoError(t, json.Unmarshal([]byte(d.ok("-json", "enqueue", "-body", "x")), &one))
+	assert.Equal(t, "x", *d.message(one.ID).Body)
+}
+
+func TestEnqueue_Duplicate(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-body", "first")
+	require.ErrorIs(t, d.fails([]string{"enqueue", "-id", "a", "-body", "second"}, `"a"`), durable.ErrDuplicate)
+	assert.Equal(t, "first", *d.message("a").Body)
+	d.ok("enqueue", "-id", "a", "-body", "third", "-replace")
+	assert.Equal(t, "third", *d.message("a").Body)
+	d.ok("enqueue", "-id", "many", "-n", "8", "-body", "x")
+	err := d.fails([]string{"enqueue", "-id", "many", "-n", "20", "-body", "x"}, "8 messages", "and 3 more")
+	require.ErrorIs(t, err, durable.ErrDuplicate)
+	assert.Less(t, strings.Count(err.Error(), "\n"), 9)
+	assert.EqualValues(t, 21, d.counts().Scheduled, "the others are enqueued")
+}
+
+func TestEnqueue_Due(t *testing.T) {
+	d := onFile(t)
+	before := time.Now()
+	d.ok("enqueue", "-id", "days", "-body", "x", "-delay", "7d", "-max-attempts", "3")
+	d.ok("enqueue", "-id", "past", "-body", "x", "-at", "2001-01-01T00:00:00Z")
+	d.ok("enqueue", "-id", "zone", "-body", "x", "-at", "2130-01-01T01:00:00.5+01:00")
+	m := d.message("days")
+	assert.WithinDuration(t, before.Add(7*day), m.Due, time.Hour)
+	assert.Equal(t, 3, m.MaxAttempts)
+	assert.False(t, d.message("past").Due.After(time.Now()))
+	assert.True(t, d.message("zone").Due.Equal(time.Date(2130, 1, 1, 0, 0, 0, 5e8, time.UTC)))
+}
+
+func TestTake_KeepsByDefault(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-body", "one")
+	for _, args := range [][]string{{"take", "-wait", "1m"}, {"take", "-keep", "-wait", "0"}, {"take", "-n", "3", "-wait", "4s"}} {
+		assert.Equal(t, "one\n", d.ok(args...), "the same each time")
+	}
+	m := d.message("a")
+	assert.Equal(t, "scheduled", m.State)
+	assert.Zero(t, m.Attempts)
+	assert.Zero(t, m.Crashes)
+}
+
+func TestTake_Ack(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-n", "20", "-body", "line\n")
+	d.ok("enqueue", "-id", "later", "-body", "x", "-delay", "1h")
+	assert.Equal(t, strings.Repeat("line\n", 20), d.ok("take", "-n", "20", "-ack", "-wait", "1m"))
+	c := d.counts()
+	assert.EqualValues(t, 1, c.Scheduled)
+	assert.EqualValues(t, 20, c.Acked)
+	err := d.fails([]string{"take", "-ack", "-wait", "50ms"}, "no message", "50ms")
+	assert.NotErrorIs(t, err, durable.ErrInvalid)
+	assert.Equal(t, "scheduled", d.message("later").State)
+}
+
+func TestTake_Nack(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-body", "one")
+	d.ok("enqueue", "-id", "last", "-body", "two", "-max-attempts", "1")
+	r := d.runIn("", "take", "-n", "3", "-wait", "4s", "-nack", "-delay", "1h", "-json")
+	require.NoError(t, r.err)
+	assert.Contains(t, r.stderr, "2 of 3 messages")
+	assert.Equal(t, 2, strings.Count(r.stdout, `"attempts":0`))
+	m := d.message("a")
+	assert.Equal(t, 1, m.Attempts)
+	assert.WithinDuration(t, time.Now().Add(time.Hour), m.Due, 10*time.Minute)
+	assert.Equal(t, "dead", d.message("last").State)
+}
+
+func TestTake_UnprintableIsNotLost(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-body", "precious")
+	broken := errors.New("broken pipe")
+	err := run(t.Context(), []string{"delayq", "-store", d.store, "take", "-ack", "-wait", "1m"}, nil, failing{broken}, io.Discard)
+	require.ErrorIs(t, err, broken)
+	require.ErrorContains(t, err, `"a"`)
+	m := d.message("a")
+	assert.Equal(t, "scheduled", m.State)
+	assert.Zero(t, m.Attempts)
+	assert.Equal(t, "precious\n", d.ok("take", "-ack", "-wait", "1m"))
+}
+
+func TestInspect(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-body", "red\x1b[31m", "-delay", "90m")
+	out := d.ok("inspect", "a")
+	for _, w := range []string{"scheduled", "0 failed of 25", `red\x1b[31m`, "8 bytes", "(in 1h"} {
+		assert.Contains(t, out, w)
+	}
+	assert.NotContains(t, out, "\x1b")
+	require.ErrorIs(t, d.fails([]string{"inspect", "b"}, `"b"`, "cancelled"), durable.ErrNotFound)
+}
+
+func TestList(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-n", "12", "-body", strings.Repeat("long ", 20), "-delay", "1h")
+	r := d.runIn("", "list", "-n", "10")
+	require.NoError(t, r.err)
+	assert.Equal(t, 10, strings.Count(r.stdout, " a-"))
+	assert.Contains(t, r.stdout, "…")
+	assert.Contains(t, r.stderr, "more than these 10")
+	assert.Equal(t, 12, strings.Count(d.ok("list", "-n", "0", "-json"), "\n"))
+	r = d.runIn("", "list", "-state", "in-flight")
+	require.NoError(t, r.err)
+	assert.Empty(t, r.stdout)
+	assert.Contains(t, r.stderr, "has none")
+	assert.Empty(t, d.ok("-json", "dead", "list"))
+}
+
+func TestCancel(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-n", "2", "-body", "x")
+	d.ok("enqueue", "-id", "-dash", "-body", "x")
+	assert.Equal(t, "a-1: cancelled\n-dash: cancelled\n", d.ok("cancel", "a-1", "--", "-dash"))
+	r := d.runIn("", "cancel", "a-1", "a-2")
+	require.ErrorContains(t, r.err, "1 of 2")
+	assert.Equal(t, "a-1: not there\na-2: cancelled\n", r.stdout)
+	assert.EqualValues(t, 3, d.counts().Cancelled)
+}
+
+func TestReschedule(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-body", "x")
+	assert.Equal(t, "a: due in 1h0m0s\n", d.ok("reschedule", "a", "-delay", "1h"))
+	assert.WithinDuration(t, time.Now().Add(time.Hour), d.message("a").Due, 10*time.Minute)
+	assert.Equal(t, "a: due at 2130-01-01T00:00:00Z\n", d.ok("reschedule", "-at", "2130-01-01T00:00:00Z", "a"))
+	assert.Equal(t, 2130, d.message("a").Due.UTC().Year())
+	assert.JSONEq(t, `{"id":"a","result":"rescheduled"}`, d.ok("-json", "reschedule", "a", "-delay", "0s"))
+	assert.Equal(t, "x\n", d.ok("take", "-wait", "1m"))
+	d.fails([]string{"reschedule", "b", "-delay", "1s"}, "0 of 1")
+}
+
+func TestDead(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-n", "4", "-body", "x", "-max-attempts", "1")
+	d.ok("take", "-n", "4", "-nack", "-wait", "1m")
+	assert.Equal(t, 4, strings.Count(d.ok("dead", "list"), "dead"))
+	assert.Equal(t, "a-1: replayed\n", d.ok("dead", "replay", "a-1", "-delay", "1h"))
+	m := d.message("a-1")
+	assert.Equal(t, "scheduled", m.State)
+	assert.Zero(t, m.Attempts)
+	r := d.runIn("", "dead", "purge", "a-1", "a-2")
+	require.ErrorContains(t, r.err, "1 of 2", "a-1 is none any more")
+	assert.Equal(t, "a-1: no dead letter\na-2: purged\n", r.stdout)
+	assert.Equal(t, "2 dead letters replayed\n", d.ok("dead", "replay", "-all"))
+	d.ok("take", "-n", "2", "-nack", "-wait", "1m")
+	assert.JSONEq(t, `{"purged":2}`, d.ok("-json", "dead", "purge", "-all"))
+	c := d.counts()
+	assert.Zero(t, c.Dead)
+	assert.EqualValues(t, 1, c.Scheduled)
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// option makes a flag whose help says what it accepts; the backquoted word in usage stands for its value.
+func option[T any](name, usage string, v *checked[T]) cli.Flag {
+	return &cli.GenericFlag{Name: name, Usage: usage + " (" + v.accepted + ")", Value: v}
+}
+
+// flag makes an option that is there or is not.
+func flag(name, usage string, to *bool) cli.Flag {
+	return &cli.BoolFlag{Name: name, Usage: usage, Destination: to, HideDefault: true}
+}
+
+// checked is an option's value that says what it accepts. It implements [cli.Value].
+type checked[T any] struct {
+	to       *T
+	parse    func(string) (T, error)
+	accepts  func(T) bool
+	accepted string
+}
+
+func (c *checked[T]) Set(s string) error {
+	v, err := c.parse(s)
+	if err != nil || !c.accepts(v) {
+		return errors.New("must be " + c.accepted)
+	}
+	*c.to = v
+	return nil
+}
+
+func (c *checked[T]) Get() any { return *c.to }
+
+// String is the default, in the help.
+func (c *checked[T]) String() string {
+	if c.to == nil {
+		return ""
+	}
+	if t, ok := any(*c.to).(time.Time); ok && t.IsZero() {
+		return ""
+	}
+	return fmt.Sprint(*c.to)
+}
+
+// number accepts whole numbers from least to most.
+func number(to *int, least, most int) *checked[int] {
+	return within(to, strconv.Atoi, least, most, "a whole number")
+}
+
+// span accepts durations from least up, with days.
+func span(to *time.Duration, least time.Duration) *checked[time.Duration] {
+	return &checked[time.Duration]{to, parseSpan, func(d time.Duration) bool { return d >= least },
+		fmt.Sprintf("a duration of %v or more, such as 250ms, 1h30m or 7d", least)}
+}
+
+func within[T cmp.Ordered](to *T, parse func(string) (T, error), least, most T, what string) *checked[T] {
+	return &checked[T]{to, parse, func(v T) bool { return least <= v && v <= most },
+		fmt.Sprintf("%s from %v to %v", what, least, most)}
+}
+
+// oneOf accepts names.
+func oneOf(to *string, names ...string) *checked[string] {
+	return &checked[string]{to, func(s string) (string, error) { return s, nil },
+		func(s string) bool { return slices.Contains(names, s) }, strings.Join(names, " or ")}
+}
+
+const day = 24 * time.Hour
+
+// parseSpan takes a whole number of days, too, which a delay often is.
+func parseSpan(s string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16)
+		if err == nil && n > uint64((1<<63-1)/day) {
+			err = strconv.ErrRange
+		}
+		return time.Duration(n) * day, err
+	}
+	return time.ParseDuration(s)
+}
+
+// due is the due time that a command line gives: a delay or a time, not both.
+type due struct {
+	delay time.Duration
+	at    time.Time
+}
+
+func (d *due) flags() []cli.Flag {
+	return []cli.Flag{
+		option("delay", "let it be due this `time` from now", span(&d.delay, 0)),
+		option("at", "let it be due at this `time`; in the past is at once", &checked[time.Time]{
+			&d.at, func(s string) (time.Time, error) { return time.Parse(time.RFC3339, s) },
+			func(t time.Time) bool { return !t.IsZero() }, "a time with its zone, such as 2030-12-31T23:59:00Z or 2030-12-31T23:59:00+01:00"}),
+	}
+}
+
+// check refuses both together, and neither if one is needed.
+func (d *due) check(cmd *cli.Command, needed bool) error {
+	switch {
+	case cmd.IsSet("delay") && cmd.IsSet("at"):
+		return usage(cmd, "-delay %v and -at %s: one of them is accepted", d.delay, d.at.Format(time.RFC3339))
+	case needed && !cmd.IsSet("delay") && !cmd.IsSet("at"):
+		return usage(cmd, "the new time is missing: -delay or -at is accepted")
+	}
+	return nil
+}
+
+// usage is an error of the command line.
+func usage(cmd *cli.Command, format string, args ...any) error {
+	return fmt.Errorf("%w command line: %s\nSee %s -help", durable.ErrInvalid, fmt.Sprintf(format, args...), cmd.FullName())
+}
+
+// arguments refuses another number of arguments than from least to most.
+func arguments(cmd *cli.Command, least, most int, accepted string) error {
+	args := cmd.Args().Slice()
+	switch {
+	case len(args) > most:
+		return usage(cmd, "unexpected argument %q: %s", args[most], accepted)
+	case len(args) < least:
+		return usage(cmd, "an argument is missing: %s", accepted)
+	}
+	if i := slices.Index(args, ""); i >= 0 {
+		return usage(cmd, "argument %d is empty: %s", i+1, accepted)
+	}
+	return nil
+}
+
+// noArguments refuses any.
+func noArguments(cmd *cli.Command) error { return arguments(cmd, 0, 0, "only options are accepted") }

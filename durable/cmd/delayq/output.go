@@ -1,0 +1,167 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// newTable makes a table with a header. Numbers are aligned to the right by themselves, columns of texts that are to be so are named.
+func newTable(header table.Row, right ...int) table.Writer {
+	t := table.NewWriter()
+	t.SetStyle(table.StyleLight)
+	t.Style().Format.Header = text.FormatDefault
+	t.AppendHeader(header)
+	var columns []table.ColumnConfig
+	for _, number := range right {
+		columns = append(columns, table.ColumnConfig{Number: number, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	}
+	t.SetColumnConfigs(columns)
+	return t
+}
+
+// pairs makes a table of names and values, without a header.
+func pairs(rows ...table.Row) string {
+	t := table.NewWriter()
+	t.SetStyle(table.StyleLight)
+	t.AppendRows(rows)
+	return t.Render()
+}
+
+// print writes a line to stdout.
+func (a *app) print(line string) error {
+	_, err := fmt.Fprintln(a.stdout, line)
+	return err
+}
+
+// printJSON writes a value as one line.
+func (a *app) printJSON(v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return a.print(string(line))
+}
+
+// messageJSON is a message for machines. The body is text, or base64 where it is not UTF-8.
+type messageJSON struct {
+	ID          string     `json:"id"`
+	State       string     `json:"state,omitempty"`
+	Partition   *int       `json:"partition,omitempty"`
+	Body        *string    `json:"body,omitempty"`
+	BodyBase64  []byte     `json:"bodyBase64,omitempty"`
+	Enqueued    time.Time  `json:"enqueued"`
+	Due         time.Time  `json:"due"`
+	Attempts    int        `json:"attempts"`
+	Crashes     int        `json:"crashes"`
+	MaxAttempts int        `json:"maxAttempts"`
+	Token       uint64     `json:"token"`
+	LeaseEnd    *time.Time `json:"leaseEnd,omitempty"`
+	Died        *time.Time `json:"died,omitempty"`
+	Reason      string     `json:"reason,omitempty"`
+}
+
+func (m *messageJSON) setBody(body []byte) {
+	if utf8.Valid(body) {
+		s := string(body)
+		m.Body = &s
+		return
+	}
+	m.BodyBase64 = body
+}
+
+func recordJSON(r *durable.Record) messageJSON {
+	m := messageJSON{
+		ID: r.ID, State: stateName(r.State), Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), Attempts: r.Attempts, Crashes: r.Crashes,
+		MaxAttempts: r.MaxAttempts, Token: r.Token, Reason: r.Reason, LeaseEnd: instantJSON(r.LeaseEnd), Died: instantJSON(r.Died),
+	}
+	m.setBody(r.Body)
+	return m
+}
+
+func instantJSON(i durable.Instant) *time.Time {
+	if i == 0 {
+		return nil
+	}
+	t := i.Time()
+	return &t
+}
+
+func deliveryJSON(d *durable.Delivery) messageJSON {
+	m := messageJSON{
+		ID: d.ID, Enqueued: d.Enqueued, Due: d.Due, Attempts: d.Attempts, Crashes: d.Crashes, MaxAttempts: d.MaxAttempts, Token: d.Token,
+	}
+	m.setBody(d.Body)
+	return m
+}
+
+func stateName(s durable.State) string {
+	switch s {
+	case durable.StateScheduled:
+		return "scheduled"
+	case durable.StateLeased:
+		return "claimed" // by a consumer, ahead of its due time
+	case durable.StateFiring:
+		return "delivering"
+	case durable.StateDead:
+		return "dead"
+	}
+	return fmt.Sprintf("state %d", s)
+}
+
+// moment is an instant for people. Relative times are from now on the clock of this machine.
+func moment(i durable.Instant) string {
+	switch {
+	case i == 0:
+		return "-"
+	case i >= durable.Never:
+		return "never"
+	}
+	t := i.Time()
+	return t.Format("2006-01-02 15:04:05.000 MST") + " (" + relative(time.Until(t)) + ")"
+}
+
+func relative(d time.Duration) string {
+	if d < 0 {
+		return rounded(-d) + " ago"
+	}
+	return "in " + rounded(d)
+}
+
+// rounded is a duration with about three digits.
+func rounded(d time.Duration) string {
+	switch {
+	case d >= 2*day:
+		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
+	case d >= time.Minute:
+		return d.Round(time.Second).String()
+	}
+	for unit := time.Second; unit > time.Nanosecond; unit /= 10 {
+		if d >= unit {
+			return d.Round(max(unit/100, 1)).String()
+		}
+	}
+	return d.String()
+}
+
+// preview is the beginning of a text on one line, without characters that a terminal would obey.
+func preview(s string, most int) string {
+	short := s
+	if len(short) > most {
+		short = short[:most]
+	}
+	quoted := strconv.Quote(short)
+	quoted = strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
+	if len(s) > most {
+		quoted += "…"
+	}
+	return quoted
+}

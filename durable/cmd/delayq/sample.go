@@ -1,0 +1,160 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// rates are what a queue, or a partition of it, has done in each second since the look before.
+type rates struct {
+	Enqueued  float64 `json:"enqueued"`
+	Acked     float64 `json:"acked"`
+	Retried   float64 `json:"retried"`
+	Buried    float64 `json:"buried"`
+	Cancelled float64 `json:"cancelled"`
+	Crashed   float64 `json:"crashed"`
+}
+
+func ratesOf(before, now durable.Counts, seconds float64) rates {
+	per := func(a, b uint64) float64 { // counters of a queue that was made anew begin again
+		if b < a || seconds <= 0 {
+			return 0
+		}
+		return float64(b-a) / seconds
+	}
+	return rates{
+		per(before.Enqueued, now.Enqueued), per(before.Acked, now.Acked), per(before.Retried, now.Retried),
+		per(before.Buried, now.Buried), per(before.Cancelled, now.Cancelled), per(before.Crashed, now.Crashed),
+	}
+}
+
+// rates are those of the queue, and of each partition. The first look has none.
+func (s *sample) rates() (rates, []rates) {
+	parts := make([]rates, len(s.stats.Partitions))
+	if s.before == nil {
+		return rates{}, parts
+	}
+	seconds := s.at.Sub(s.before.at).Seconds()
+	for i := range min(len(parts), len(s.before.stats.Partitions)) {
+		parts[i] = ratesOf(s.before.stats.Partitions[i], s.stats.Partitions[i], seconds)
+	}
+	return ratesOf(s.before.stats.Counts, s.stats.Counts, seconds), parts
+}
+
+// overdue is how long the earliest message that nobody has claimed has been due, and nextIn how long it takes until it is. Both are on the
+// clock of the store.
+func overdue(c *durable.Counts) time.Duration {
+	if c.NextDue == 0 || c.NextDue > c.Now {
+		return 0
+	}
+	return c.Now.Time().Sub(c.NextDue.Time())
+}
+
+func nextIn(c *durable.Counts) string {
+	switch {
+	case c.NextDue == 0:
+		return "-"
+	case c.NextDue >= durable.Never:
+		return "never"
+	case c.NextDue <= c.Now:
+		return "now"
+	}
+	return rounded(c.NextDue.Time().Sub(c.Now.Time()))
+}
+
+// table is a sample for a terminal.
+func (s *sample) table(partitions bool) string {
+	all, parts := s.rates()
+	t := newTable(table.Row{
+		"", "scheduled", "due", "in flight", "dead", "next in", "overdue", "enqueued/s", "acked/s", "retried/s", "dead/s",
+	}, 6, 7, 8, 9, 10, 11)
+	row := func(name string, c *durable.Counts, r rates) table.Row {
+		return table.Row{name, c.Scheduled, c.Due, c.InFlight, c.Dead, nextIn(c), rounded(overdue(c)),
+			rate(r.Enqueued), rate(r.Acked), rate(r.Retried), rate(r.Buried)}
+	}
+	t.AppendRow(row("queue", &s.stats.Counts, all))
+	if partitions {
+		t.AppendSeparator()
+		for i := range parts {
+			t.AppendRow(row(strconv.Itoa(i), &s.stats.Partitions[i], parts[i]))
+		}
+	}
+	c := s.stats.Counts
+	return fmt.Sprintf("queue %s, %d partitions, %s by the store's clock\n%s\n",
+		s.queue, len(s.stats.Partitions), c.Now.Time().Format("2006-01-02 15:04:05"), t.Render()) +
+		fmt.Sprintf("in all: %d enqueued, %d acked, %d retried, %d dead, %d cancelled, %d crashed",
+			c.Enqueued, c.Acked, c.Retried, c.Buried, c.Cancelled, c.Crashed)
+}
+
+func rate(perSecond float64) string {
+	if perSecond > 0 && perSecond < 10 {
+		return strconv.FormatFloat(perSecond, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(perSecond, 'f', 0, 64)
+}
+
+// lines are a sample where nothing can be redrawn: one line, and one more for each partition.
+func (s *sample) lines(partitions bool) string {
+	all, parts := s.rates()
+	line := func(c *durable.Counts, r rates) string {
+		return fmt.Sprintf("scheduled %d, due %d, in flight %d, dead %d, next in %s, overdue %s, ",
+			c.Scheduled, c.Due, c.InFlight, c.Dead, nextIn(c), rounded(overdue(c))) +
+			fmt.Sprintf("enqueued %s/s, acked %s/s, retried %s/s, dead %s/s",
+				rate(r.Enqueued), rate(r.Acked), rate(r.Retried), rate(r.Buried))
+	}
+	lines := []string{s.stats.Now.Time().Format("15:04:05") + " " + line(&s.stats.Counts, all)}
+	if partitions {
+		for i := range parts {
+			lines = append(lines, fmt.Sprintf("  partition %d: %s", i, line(&s.stats.Partitions[i], parts[i])))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// countsJSON is what a queue or a partition holds and does, for machines. Counters are since it was made.
+type countsJSON struct {
+	Scheduled int64      `json:"scheduled"`
+	Due       int64      `json:"due"`
+	InFlight  int64      `json:"inFlight"`
+	Dead      int64      `json:"dead"`
+	NextDue   *time.Time `json:"nextDue,omitempty"`
+	OverdueMS int64      `json:"overdueMs"`
+	Enqueued  uint64     `json:"enqueued"`
+	Acked     uint64     `json:"acked"`
+	Retried   uint64     `json:"retried"`
+	Buried    uint64     `json:"buried"`
+	Cancelled uint64     `json:"cancelled"`
+	Crashed   uint64     `json:"crashed"`
+	PerSecond rates      `json:"perSecond"`
+}
+
+func countsToJSON(c *durable.Counts, r rates) countsJSON {
+	return countsJSON{
+		c.Scheduled, c.Due, c.InFlight, c.Dead, instantJSON(c.NextDue), overdue(c).Milliseconds(),
+		c.Enqueued, c.Acked, c.Retried, c.Buried, c.Cancelled, c.Crashed, r,
+	}
+}
+
+type sampleJSON struct {
+	Queue string    `json:"queue"`
+	Now   time.Time `json:"now"` // of the store's clock
+	countsJSON
+	Partitions []countsJSON `json:"partitions,omitempty"`
+}
+
+func (s *sample) json(partitions bool) sampleJSON {
+	all, parts := s.rates()
+	j := sampleJSON{Queue: s.queue, Now: s.stats.Now.Time(), countsJSON: countsToJSON(&s.stats.Counts, all)}
+	if partitions {
+		for i := range parts {
+			j.Partitions = append(j.Partitions, countsToJSON(&s.stats.Partitions[i], parts[i]))
+		}
+	}
+	return j
+}

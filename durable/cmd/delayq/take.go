@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v3"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+type takeOptions struct {
+	n               int
+	ack, nack, keep bool
+	delay, wait     time.Duration
+}
+
+func (a *app) takeCommand() *cli.Command {
+	o := takeOptions{n: 1, wait: 2 * time.Second}
+	return &cli.Command{
+		Name: "take", Usage: "take messages that are due and print their bodies", Description: takeHelp,
+		Flags: []cli.Flag{
+			option("n", "take up to `N` messages", number(&o.n, 1, maxTake)),
+			flag("ack", "acknowledge each when it was printed: it leaves the queue", &o.ack),
+			flag("nack", "give them back as failed: that counts as an attempt", &o.nack),
+			flag("keep", "give them back as they were; the default", &o.keep),
+			option("delay", "with -nack, let them be due again after this `time`", span(&o.delay, 0)),
+			option("wait", "wait this `time` for each; 0 waits until one is due", span(&o.wait, 0)),
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := noArguments(cmd); err != nil {
+				return err
+			}
+			switch {
+			case o.ack && o.nack, o.ack && o.keep, o.nack && o.keep:
+				return usage(cmd, "-ack, -nack and -keep: one of them is accepted")
+			case cmd.IsSet("delay") && !o.nack:
+				return usage(cmd, "-delay %v: it is accepted together with -nack", o.delay)
+			}
+			return a.with(ctx, func(s *session) error { return a.take(ctx, s, o) })
+		},
+	}
+}
+
+// maxTake is the largest number of messages that are taken by one command. Those that are not acknowledged are held in memory.
+const maxTake = 1_000_000
+
+// settleAtOnce is how many messages are acknowledged at the same time.
+const settleAtOnce = 256
+
+// take prints messages. Each is settled after it was printed, so that what could not be printed is not lost. Those
+// that are given back are so at the end: they would be taken again and again.
+func (a *app) take(ctx context.Context, s *session, o takeOptions) (err error) {
+	if err := s.SetTakeOptions(durable.ConsumerOptions{Visibility: takeVisibility, Prefetch: o.n}); err != nil {
+		return err
+	}
+	h := hold(s)
+	defer h.end()
+	var acks errgroup.Group
+	acks.SetLimit(settleAtOnce)
+	taken := 0
+	for ; taken < o.n; taken++ {
+		d, failure := next(ctx, s, o.wait)
+		if failure != nil {
+			err = a.noneLeft(ctx, failure, taken, o)
+			break
+		}
+		h.add(d)
+		if err = a.printBody(d); err != nil {
+			o.ack = false // what was printed before has been seen, this one has not
+			err = fmt.Errorf("message %q is given back, as it could not be printed: %w", d.ID, err)
+			break
+		}
+		if o.ack {
+			acks.Go(func() error { return h.settle(ctx, d, d.Ack) })
+		}
+	}
+	err = errors.Join(err, acks.Wait())
+	if o.nack && err == nil {
+		return h.nackAll(ctx, o.delay)
+	}
+	return errors.Join(err, h.releaseAll(ctx))
+}
+
+// next waits for a message, for a bounded time or as long as it takes.
+func next(ctx context.Context, s *session, wait time.Duration) (*durable.Delivery, error) {
+	if wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, wait)
+		defer cancel()
+	}
+	return s.Take(ctx)
+}
+
+// noneLeft tells whether it is an error that no further message came: it is where none came at all.
+func (a *app) noneLeft(ctx context.Context, err error, taken int, o takeOptions) error {
+	switch {
+	case ctx.Err() != nil: // Ctrl-C
+		return nil
+	case !errors.Is(err, context.DeadlineExceeded):
+		return err
+	case taken == 0:
+		return fmt.Errorf("no message was due within %v: %w", o.wait, err)
+	}
+	fmt.Fprintf(a.stderr, "delayq: %d of %d messages; no other was due within %v\n", taken, o.n, o.wait)
+	return nil
+}
+
+// printBody prints a body as it is, with the end of a line after it unless it has one.
+func (a *app) printBody(d *durable.Delivery) error {
+	if a.json {
+		return a.printJSON(deliveryJSON(d))
+	}
+	body := d.Body
+	if !bytes.HasSuffix(body, []byte("\n")) {
+		body = append(bytes.Clone(body), '\n')
+	}
+	_, err := a.stdout.Write(body)
+	return err
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/urfave/cli/v3"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+type watchOptions struct {
+	interval   time.Duration
+	n          int
+	partitions bool
+}
+
+func (a *app) watchCommand() *cli.Command {
+	o := watchOptions{interval: time.Second}
+	return &cli.Command{
+		Name: "watch", Usage: "show a live table of what the queue holds and does, until Ctrl-C", Description: watchHelp,
+		Flags: []cli.Flag{
+			option("interval", "look at the queue once in this `time`", span(&o.interval, 10*time.Millisecond)),
+			option("n", "end after `N` looks; 0 goes on until Ctrl-C", number(&o.n, 0, math.MaxInt32)),
+			flag("partitions", "show each partition, too", &o.partitions),
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := noArguments(cmd); err != nil {
+				return err
+			}
+			return a.with(ctx, func(s *session) error { return a.watch(ctx, s, o) })
+		},
+	}
+}
+
+// sample is what one look at the queue has found.
+type sample struct {
+	queue  string
+	at     time.Time
+	stats  durable.Stats
+	before *sample // the look before; nil: this is the first
+}
+
+// watch looks at the queue once in each interval. A look that fails since the store cannot be reached is left out, as the next
+// one may succeed.
+func (a *app) watch(ctx context.Context, s *session, o watchOptions) error {
+	show := a.viewer(o)
+	tick := time.NewTicker(o.interval)
+	defer tick.Stop()
+	var last *sample
+	for looks := 1; ; looks++ {
+		stats, err := s.Stats(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, durable.ErrUnavailable) && last != nil:
+			a.complaints.add(err)
+		case err != nil:
+			return err
+		default:
+			now := &sample{s.name, time.Now(), stats, last}
+			if err := show(now); err != nil {
+				return err
+			}
+			now.before, last = nil, now
+		}
+		if looks == o.n {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// viewer is how samples are shown: as a table that is redrawn on a terminal, otherwise as lines, or as JSON.
+func (a *app) viewer(o watchOptions) func(*sample) error {
+	switch {
+	case a.json:
+		return func(s *sample) error { return a.printJSON(s.json(o.partitions)) }
+	case a.screen.ok:
+		p := &painter{w: a.stdout, size: a.screen.size}
+		return func(s *sample) error { return p.paint(s.table(o.partitions)) }
+	default:
+		return func(s *sample) error { return a.print(s.lines(o.partitions)) }
+	}
+}
+
+// painter redraws a block of lines.
+type painter struct {
+	w     io.Writer
+	size  func() (columns, rows int)
+	drawn int
+}
+
+// paint draws a block over the last one. It is cut to the screen: there is no way back to lines that have scrolled away, and
+// a line that is broken by the terminal is two.
+func (p *painter) paint(block string) error {
+	lines := strings.Split(block, "\n")
+	columns, rows := p.size()
+	if most := rows - 1; most > 1 && len(lines) > most {
+		cut := len(lines) - most + 1
+		lines = append(lines[:most-1:most-1], fmt.Sprintf("… %d more lines; the window is too low for them", cut))
+	}
+	for i, line := range lines {
+		lines[i] = text.Trim(line, columns)
+	}
+	up := ""
+	if p.drawn > 0 {
+		up = fmt.Sprintf("\x1b[%dA", p.drawn)
+	}
+	p.drawn = len(lines)
+	_, err := io.WriteString(p.w, up+"\r\x1b[J"+strings.Join(lines, "\n")+"\n")
+	return err
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+)
+
+func TestWatch_Lines(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-n", "5", "-body", "x", "-delay", "90m")
+	out := d.ok("-partitions", "8", "watch", "-n", "3", "-interval", "20ms", "-partitions")
+	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
+	assert.Len(t, lines, 3*(1+8))
+	assert.Contains(t, lines[0], "scheduled 5, due 0, in flight 0, dead 0, next in 1h")
+	assert.NotContains(t, out, "\x1b")
+}
+
+func TestWatch_CtrlC(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	looks := 0
+	stdout := writerFunc(func(p []byte) (int, error) {
+		assert.Contains(t, string(p), "scheduled 0")
+		if looks++; looks == 3 {
+			cancel()
+		}
+		return len(p), nil
+	})
+	require.NoError(t, onMemory(ctx, memstore.New(memstore.Options{}), stdout, io.Discard, "watch", "-interval", "10ms"))
+	assert.Equal(t, 3, looks)
+}
+
+func TestWatch_Unprintable(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken pipe")
+	require.ErrorIs(t, onMemory(t.Context(), memstore.New(memstore.Options{}), failing{broken}, io.Discard, "watch"), broken)
+}
+
+// sampleOf is a look at a queue with two partitions, ten seconds after another one.
+func sampleOf() *sample {
+	const now = durable.Instant(1_800_000_000_000)
+	part := durable.Counts{
+		Now: now, Scheduled: 7, Due: 3, InFlight: 2, Dead: 1, NextDue: now - 2500, Enqueued: 1000, Acked: 500, Retried: 5, Buried: 1,
+	}
+	rest := durable.Counts{Now: now, NextDue: durable.Never, Enqueued: 10}
+	all := part
+	all.Enqueued += rest.Enqueued
+	before := &sample{queue: "q", at: time.Unix(0, 0), stats: durable.Stats{Partitions: make([]durable.Counts, 2)}}
+	stats := durable.Stats{Counts: all, Partitions: []durable.Counts{part, rest}}
+	return &sample{queue: "q", at: time.Unix(10, 0), stats: stats, before: before}
+}
+
+func TestSample(t *testing.T) {
+	t.Parallel()
+	s := sampleOf()
+	all, parts := s.rates()
+	assert.Equal(t, rates{Enqueued: 101, Acked: 50, Retried: 0.5, Buried: 0.1}, all)
+	assert.Equal(t, rates{Enqueued: 1}, parts[1])
+	assert.Contains(t, s.lines(false), "next in now, overdue 2.5s, enqueued 101/s, acked 50/s, retried 0.5/s, dead 0.1/s")
+	assert.Contains(t, s.lines(true), "partition 1: scheduled 0, due 0, in flight 0, dead 0, next in never, overdue 0s, enqueued 1.0/s")
+	assert.Len(t, strings.Split(s.table(false), "\n"), 7)
+	assert.Len(t, strings.Split(s.table(true), "\n"), 10)
+	j := s.json(true)
+	assert.EqualValues(t, 2500, j.OverdueMS)
+	assert.Len(t, j.Partitions, 2)
+	s.before.stats.Enqueued = 5000
+	all, _ = s.rates()
+	assert.Zero(t, all.Enqueued, "a queue that was made anew has no negative rate")
+}
+
+func TestPainter(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	p := &painter{w: &out, size: func() (int, int) { return 10, 5 }}
+	require.NoError(t, p.paint("one\ntwo"))
+	assert.Equal(t, "\r\x1b[Jone\ntwo\n", out.String())
+	out.Reset()
+	require.NoError(t, p.paint(strings.Repeat("wider than the screen\n", 5)+"end"))
+	assert.Equal(t, "\x1b[2A\r\x1b[Jwider than\nwider than\nwider than\n… 3 more l\n", out.String(), "it goes back by what was drawn last")
+	out.Reset()
+	require.NoError(t, p.paint("x"))
+	assert.Equal(t, "\x1b[4A\r\x1b[Jx\n", out.String())
+}
+
+func TestWatch_Terminal(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	a := newApp(nil, &out, io.Discard)
+	a.screen = screen{ok: true, size: func() (int, int) { return 200, 50 }}
+	require.NoError(t, a.run(t.Context(), []string{"delayq", "-store", "memory:", "watch", "-n", "2", "-interval", "10ms"}))
+	assert.Equal(t, 2, strings.Count(out.String(), "\r\x1b[J"))
+	assert.Equal(t, 1, strings.Count(out.String(), "\x1b[7A"))
+	assert.Contains(t, out.String(), "in flight")
+}
+
+func TestComplaints(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	c := complaints{w: &out}
+	for range 10 {
+		c.add(errors.New("away"))
+	}
+	assert.Equal(t, "delayq: away\n", out.String(), "many are one")
+	c.last = time.Now().Add(-time.Hour)
+	c.add(errors.New("back"))
+	assert.Equal(t, "delayq: away\ndelayq: back (and 9 more that were not shown)\n", out.String())
+}
+
+func TestLineWriter(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	l := &lineWriter{to: &out}
+	for _, s := range []string{"a", "b\nc", "d", "\n\n e \ntail"} {
+		n, err := l.Write([]byte(s))
+		require.NoError(t, err)
+		assert.Equal(t, len(s), n)
+	}
+	assert.Equal(t, "ab\ncd\n\n e \n", out.String(), "whole lines only")
+	assert.Equal(t, "e", l.last)
+	l.close()
+	assert.True(t, strings.HasSuffix(out.String(), "\ntail\n"))
+	assert.Equal(t, "tail", l.last)
+	out.Reset()
+	_, err := l.Write(bytes.Repeat([]byte("x"), longestLine))
+	require.NoError(t, err)
+	assert.Equal(t, longestLine, out.Len(), "without an end for ever")
+}
+
+func TestRounded(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0: "0s", 123: "123ns", 12345 * time.Nanosecond: "12.3µs", 1234567: "1.23ms", 48123 * time.Microsecond: "48.1ms",
+		90 * time.Second: "1m30s", 36 * time.Hour: "36h0m0s", 51 * time.Hour: "2d3h", 48 * time.Hour: "2d0h",
+	} {
+		assert.Equal(t, want, rounded(d), d.String())
+	}
+}
