@@ -2,7 +2,10 @@ package durable
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // maxBatchBytes is the size of a batch of bodies, so that a store is not held up for long; one larger message goes alone.
@@ -18,6 +21,8 @@ type batcher[Q, R any] struct {
 	size  func(Q) int       // bytes of a request; nil: they do not matter
 	alike func(a, b Q) bool // requests of one batch are; nil: all are
 
+	patience time.Duration // how long flush tries where the store cannot be reached
+
 	mu      sync.Mutex
 	waiting fifo[*call[Q, R]]
 	flying  bool
@@ -29,6 +34,8 @@ type call[Q, R any] struct {
 	err     error
 	done    chan struct{}
 	then    func(R, error) // instead of done
+	asked   time.Time
+	left    atomic.Bool // nobody waits any more
 }
 
 // do waits for the result of a request. Where ctx ends before, the request may still take place.
@@ -47,6 +54,12 @@ func (c *call[Q, R]) wait(ctx context.Context) (R, error) {
 	case <-c.done:
 		return c.result, c.err
 	case <-ctx.Done():
+		select {
+		case <-c.done:
+			return c.result, c.err
+		default:
+		}
+		c.left.Store(true)
 		var zero R
 		return zero, context.Cause(ctx)
 	}
@@ -58,6 +71,10 @@ func (b *batcher[Q, R]) send(request Q, then func(R, error)) {
 }
 
 func (b *batcher[Q, R]) add(calls ...*call[Q, R]) {
+	now := time.Now()
+	for _, c := range calls {
+		c.asked = now
+	}
 	b.mu.Lock()
 	b.waiting.push(calls...)
 	start := !b.flying
@@ -76,9 +93,36 @@ func (b *batcher[Q, R]) run() {
 		if len(batch) == 0 {
 			return
 		}
-		b.fly(batch)
+		err := b.fly(batch)
 		clear(batch)
+		if errors.Is(err, ErrUnavailable) {
+			b.fail(err)
+		}
 	}
+}
+
+// fail ends what has waited, while the store could not be reached, for about as long as a call tries: otherwise what comes later would wait for as
+// long as all batches before it together.
+func (b *batcher[Q, R]) fail(err error) {
+	var over []*call[Q, R]
+	b.mu.Lock()
+	for b.waiting.len() > 0 && time.Since(b.waiting.first().asked) > b.patience/2 {
+		over = append(over, b.waiting.pop())
+	}
+	b.mu.Unlock()
+	for _, c := range over {
+		c.err = err
+		c.end()
+	}
+}
+
+// end tells whoever waits.
+func (c *call[Q, R]) end() {
+	if c.then != nil {
+		c.then(c.result, c.err)
+		return
+	}
+	close(c.done)
 }
 
 // take takes the next batch: in the order in which it was asked, up to a second request with the same key.
@@ -88,6 +132,10 @@ func (b *batcher[Q, R]) take(batch []*call[Q, R]) []*call[Q, R] {
 	keys := make(map[string]struct{}, min(MaxBatch, b.waiting.len()))
 	for bytes := 0; b.waiting.len() > 0 && len(batch) < MaxBatch; {
 		c := b.waiting.first()
+		if c.left.Load() {
+			b.waiting.pop()
+			continue
+		}
 		if b.alike != nil && len(batch) > 0 && !b.alike(batch[0].request, c.request) {
 			break
 		}
@@ -110,7 +158,7 @@ func (b *batcher[Q, R]) take(batch []*call[Q, R]) []*call[Q, R] {
 	return batch
 }
 
-func (b *batcher[Q, R]) fly(batch []*call[Q, R]) {
+func (b *batcher[Q, R]) fly(batch []*call[Q, R]) error {
 	requests := make([]Q, len(batch))
 	for i, c := range batch {
 		requests[i] = c.request
@@ -122,10 +170,7 @@ func (b *batcher[Q, R]) fly(batch []*call[Q, R]) {
 		} else {
 			c.result = results[i]
 		}
-		if c.then != nil {
-			c.then(c.result, c.err)
-			continue
-		}
-		close(c.done)
+		c.end()
 	}
+	return err
 }

@@ -39,11 +39,11 @@ func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOp
 	var workers sync.WaitGroup
 	tokens := make(chan struct{}, ackWindow)
 	for range opts.Concurrency {
-		workers.Go(func() { c.work(ctx, handler, tokens) })
+		workers.Go(func() { c.work(ctx, handler, tokens, &workers) })
 	}
 	workers.Wait()
 	c.stop()
-	if q.ctx.Err() != nil {
+	if ctx.Err() == nil || q.ctx.Err() != nil { // it was closed, or is being shut down
 		return fmt.Errorf("durable: consume: %w", ErrClosed)
 	}
 	return nil
@@ -53,20 +53,36 @@ func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOp
 const ackWindow = 4096
 
 // work takes and handles one message after the other.
-func (c *consumer) work(ctx context.Context, handler Handler, tokens chan struct{}) {
+func (c *consumer) work(ctx context.Context, handler Handler, tokens chan struct{}, workers *sync.WaitGroup) {
 	for {
 		h, err := c.take(ctx)
 		if err != nil {
 			return
 		}
-		d := c.delivery(h)
-		err = c.handle(handler, d)
+		c.deliver(handler, c.delivery(h), tokens, func() {
+			workers.Go(func() { c.work(ctx, handler, tokens, workers) })
+		})
+	}
+}
+
+// deliver calls the handler and settles the message, also where the handler ends the goroutine (runtime.Goexit, or FailNow of a test): then another
+// worker replaces this one.
+func (c *consumer) deliver(handler Handler, d *Delivery, tokens chan struct{}, replace func()) {
+	err, returned := errGoexit, false
+	defer func() {
 		tokens <- struct{}{}
 		if !c.settle(d, err, func() { <-tokens }) {
 			<-tokens
 		}
-	}
+		if !returned {
+			replace()
+		}
+	}()
+	err = c.handle(handler, d)
+	returned = true
 }
+
+var errGoexit = errors.New("the handler has ended its goroutine")
 
 // handle calls the handler. Its lease is extended meanwhile.
 func (c *consumer) handle(handler Handler, d *Delivery) (err error) {
@@ -79,7 +95,7 @@ func (c *consumer) handle(handler Handler, d *Delivery) (err error) {
 	if lost {
 		cancel(ErrLeaseLost)
 	}
-	c.q.lateness.record(c.clock.now().Sub(d.Due))
+	c.q.lateness.record(c.parts[d.h.part].clock.now().Sub(d.Due))
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
@@ -103,7 +119,15 @@ func (c *consumer) settle(d *Delivery, err error, done func()) bool {
 }
 
 // failed decides what becomes of a message whose handler has failed.
-func (c *consumer) failed(d *Delivery, err error) (Op, Change) {
+func (c *consumer) failed(d *Delivery, err error) (op Op, change Change) {
+	defer func() { // the error, which may be a nil pointer, and Backoff are the user's
+		if v := recover(); v != nil {
+			op, change = OpRetry, Change{Delay: time.Second, Reason: fmt.Sprintf("panic in the handler's error or in Backoff: %v", v)}
+			if d.Attempts+1 >= d.MaxAttempts {
+				op = OpBury
+			}
+		}
+	}()
 	var retry *retryError
 	switch {
 	case errors.Is(err, errRejected) || d.Attempts+1 >= d.MaxAttempts:

@@ -15,20 +15,19 @@ import (
 //
 // A message is claimed once, whoever owns its partition: ownership only keeps consumers from contending.
 type consumer struct {
-	q       *Queue
-	opts    ConsumerOptions
-	name    string // among the members
-	clock   serverClock
-	wheel   *timingwheel.Timeouts[*held]
-	parts   []*consumed
-	ctx     context.Context // ends when nothing is to be claimed or begun any more
-	cancel  context.CancelCauseFunc
-	life    context.Context // ends when no handler runs any more
-	end     context.CancelFunc
-	retire  func()
-	claims  sync.WaitGroup // goroutines that end with ctx
-	tasks   sync.WaitGroup // those that end with life
-	pending sync.WaitGroup // calls of the store whose result nobody waits for
+	q        *Queue
+	opts     ConsumerOptions
+	name     string // among the members
+	wheel    *timingwheel.Timeouts[*held]
+	parts    []*consumed
+	ctx      context.Context // ends when nothing is to be claimed or begun any more
+	cancel   context.CancelCauseFunc
+	life     context.Context // ends when no handler runs any more
+	end      context.CancelFunc
+	retiring sync.Once
+	retired  chan struct{}  // closed when it has retired
+	claims   sync.WaitGroup // goroutines that end with ctx
+	tasks    sync.WaitGroup // those that end with life
 
 	mu        sync.Mutex
 	held      map[*held]struct{}
@@ -38,17 +37,21 @@ type consumer struct {
 	beginning int          // messages that the store has been told of and has not answered, and those that wait for their due time
 	begun     fifo[*held]  // that wait for a taker: see pace
 	pace      pace
-	owned     int       // partitions
-	idleSince time.Time // when somebody waited last
+	owned     int           // partitions
+	pending   int           // calls of the store, and messages that wait for their due time, that stop waits for
+	drained   chan struct{} // closed when there are none any more; made by drain
+	told      []error       // to be reported when mu is unlocked
+	idleSince time.Time     // when somebody waited last
 }
 
 // consumed is a consumer's share in a partition.
 type consumed struct {
 	*pump
 	begins  batcher[Change, answer]
-	unbegun int  // mu of the consumer: messages claimed and not begun
-	bytes   int  // mu: of these
-	starved bool // mu: the pump would claim more if there were fewer
+	clock   serverClock // of the server that keeps the partition: those of a Cluster need not agree
+	unbegun int         // mu of the consumer: messages claimed and not begun
+	bytes   int         // mu: of these
+	starved bool        // mu: the pump would claim more if there were fewer
 }
 
 // wheelTick is finer than the milliseconds of due times, so that rounding up to it costs little.
@@ -56,17 +59,17 @@ const wheelTick = 250 * time.Microsecond
 
 // newConsumer starts a consumer. q.mu is held.
 func (q *Queue) newConsumer(opts ConsumerOptions) (*consumer, error) {
-	c := &consumer{q: q, opts: opts, name: newID(q), held: make(map[*held]struct{}), idleSince: time.Now()}
+	c := &consumer{q: q, opts: opts, name: newID(q), held: make(map[*held]struct{}), retired: make(chan struct{}), idleSince: time.Now()}
 	wheel, err := timingwheel.NewTimeouts(timingwheel.Options{Tick: wheelTick, Shards: 1}, c.expire)
 	if err != nil {
 		return nil, fmt.Errorf("durable: %w", err)
 	}
 	c.wheel = wheel
-	c.retire = sync.OnceFunc(c.endClaims)
 	c.life, c.end = context.WithCancel(q.ctx)
 	c.ctx, c.cancel = context.WithCancelCause(c.life)
 	for i := range q.parts {
 		p := &consumed{}
+		p.begins.patience = q.options.RetryFor
 		p.begins.key = func(ch Change) string { return ch.ID }
 		p.begins.flush = func(changes []Change) ([]answer, error) {
 			return q.parts[i].apply(Batch{Partition: i, Op: OpBegin, Visibility: opts.Visibility, Lead: beginLead, Changes: changes})
@@ -94,11 +97,17 @@ func (c *consumer) start() error {
 	return nil
 }
 
-// endClaims ends the claiming and gives back what has not begun. Several call it as retire, which waits until one of them has done it.
-func (c *consumer) endClaims() {
-	c.cancel(ErrClosed)
-	c.claims.Wait() // the pumps among them
-	c.release(-1)
+// retire ends the claiming and gives back what has not begun. Several may call it; it is done once, and each returns when it is done.
+func (c *consumer) retire() {
+	c.retiring.Do(func() {
+		go func() {
+			defer close(c.retired)
+			c.cancel(ErrClosed)
+			c.claims.Wait() // the pumps among them
+			c.release(-1)
+		}()
+	})
+	<-c.retired
 }
 
 // stop retires, waits for calls of the store that are under way, and leaves. Nobody has a message of a handler any more.
@@ -106,7 +115,7 @@ func (c *consumer) stop() {
 	c.retire()
 	c.end()
 	c.tasks.Wait()
-	c.pending.Wait()
+	c.drain()
 	c.wheel.Stop()
 	ctx, cancel := context.WithTimeout(c.q.ctx, leaveTime)
 	defer cancel()
@@ -117,6 +126,37 @@ func (c *consumer) stop() {
 	delete(c.q.claiming, c)
 	c.q.mu.Unlock()
 	c.q.consumers.Done()
+}
+
+// drain waits until nothing is pending.
+func (c *consumer) drain() {
+	c.mu.Lock()
+	if c.pending == 0 {
+		c.mu.Unlock()
+		return
+	}
+	drained := make(chan struct{})
+	c.drained = drained
+	c.mu.Unlock()
+	<-drained
+}
+
+// done ends something that was pending. mu is held.
+func (c *consumer) done() {
+	if c.pending--; c.pending == 0 && c.drained != nil {
+		close(c.drained)
+		c.drained = nil
+	}
+}
+
+// unlock unlocks mu, and then reports what has been noted under it: whoever is told may ask something of the queue.
+func (c *consumer) unlock() {
+	told := c.told
+	c.told = nil
+	c.mu.Unlock()
+	for _, err := range told {
+		c.q.report("%w", err)
+	}
 }
 
 // leaveTime is how long a consumer that ends tries to tell the others. If it fails they notice after Membership.

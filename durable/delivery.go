@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/atomic"
 )
@@ -58,17 +59,32 @@ func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 		return fmt.Errorf("durable: extend message %q: %w duration %v: more than 0 is accepted", d.ID, ErrInvalid, dur)
 	}
 	change := d.h.change()
-	change.Delay = dur
-	a, err := d.c.q.parts[d.h.part].changes[OpExtend].do(ctx, change)
-	if err == nil {
-		err = d.check(a.Status)
+	d.c.mu.Lock()
+	if change.Delay = dur; d.h.renew {
+		change.Delay = max(dur, d.c.opts.Visibility) // what is extended by itself is not shortened
+	}
+	d.c.mu.Unlock()
+	done := make(chan error, 1)
+	d.c.q.parts[d.h.part].changes[OpExtend].send(change, func(a answer, err error) {
+		if err == nil {
+			err = d.check(a.Status)
+		}
+		if err == nil { // noted here, in the order in which the store has done it
+			d.c.mu.Lock()
+			d.h.until = a.until()
+			d.c.mu.Unlock()
+		}
+		done <- err
+	})
+	var err error
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("durable: extend message %q: %w", d.ID, err)
 	}
-	d.c.mu.Lock()
-	d.h.until = a.until()
-	d.c.mu.Unlock()
 	return nil
 }
 
@@ -79,7 +95,19 @@ func (d *Delivery) fail(ctx context.Context, delay time.Duration, reason string)
 	return d.settle(ctx, OpRetry, Change{Delay: delay, Reason: reason})
 }
 
-// settle ends the delivery. While it is under way the lease is extended.
+// cut cuts an error to what a record keeps, between two characters.
+func cut(reason string) string {
+	if len(reason) <= MaxReason {
+		return reason
+	}
+	n := MaxReason
+	for n > MaxReason-utf8.UTFMax && !utf8.RuneStart(reason[n]) {
+		n--
+	}
+	return reason[:n]
+}
+
+// settle ends the delivery.
 func (d *Delivery) settle(ctx context.Context, op Op, change Change) error {
 	done := make(chan error, 1)
 	if !d.send(op, change, func(err error) { done <- err }) {
@@ -99,15 +127,15 @@ func (d *Delivery) send(op Op, change Change, then func(error)) bool {
 		return false
 	}
 	change.ID, change.Token = d.h.record.ID, d.h.record.Token
-	if len(change.Reason) > MaxReason {
-		change.Reason = change.Reason[:MaxReason]
-	}
-	d.c.pending.Add(1)
+	change.Reason = cut(change.Reason)
+	d.c.mu.Lock()
+	d.c.pending++
+	d.c.mu.Unlock()
 	d.c.q.parts[d.h.part].changes[op].send(change, func(a answer, err error) {
-		defer d.c.pending.Done()
 		d.c.mu.Lock()
 		kept := time.Now().Before(d.h.until)
 		d.c.forget(d.h)
+		d.c.done()
 		d.c.mu.Unlock()
 		if err == nil && !(a.Status == StatusNotFound && kept) { // not there, and nobody else can have taken it: a call before has done it
 			err = d.check(a.Status)

@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
@@ -36,7 +37,7 @@ func (h *held) unbegun() bool { return h.state <= heldBeginning }
 
 // hold takes in what was claimed by a call that began at sent. mu is not held.
 func (c *consumer) hold(part int, claimed Claimed, sent time.Time) {
-	c.clock.observe(claimed.Now, sent)
+	c.parts[part].clock.observe(claimed.Now, sent)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range claimed.Records {
@@ -55,7 +56,7 @@ const beginLead = 2 * time.Millisecond
 
 // arm lets the wheel wait until a message may begin, or makes it ready.
 func (c *consumer) arm(h *held) {
-	wait := c.clock.until(h.record.Due) - beginLead
+	wait := c.parts[h.part].clock.until(h.record.Due) - beginLead
 	if wait > 0 {
 		h.state = heldArmed
 		h.timer = c.wheel.Add(wait, h)
@@ -75,8 +76,8 @@ func (c *consumer) expire(due []*held) {
 			h.state = heldReady
 			c.ready.push(h)
 		case heldWaiting:
-			c.waited()
 			c.give(h)
+			c.waited()
 		}
 	}
 	c.match()
@@ -122,19 +123,21 @@ func (c *consumer) release(part int) {
 	for _, h := range back {
 		c.forget(h)
 	}
-	c.pending.Add(len(back)) // before anybody finds nothing to give back and waits
-	c.mu.Unlock()
 	for _, h := range back {
 		c.giveBack(h)
 	}
+	c.mu.Unlock()
 }
 
-// giveBack tells the store, and is counted in pending by its caller. Where it fails, the message comes back when its lease ends.
+// giveBack tells the store. Where that fails, the message comes back when its lease ends. mu is held.
 func (c *consumer) giveBack(h *held) {
+	c.pending++
 	c.q.parts[h.part].changes[OpRelease].send(h.change(), func(_ answer, err error) {
-		defer c.pending.Done()
+		c.mu.Lock()
+		defer c.unlock()
+		c.done()
 		if err != nil && c.q.ctx.Err() == nil {
-			c.q.report("release message %q: %w", h.record.ID, err)
+			c.told = append(c.told, fmt.Errorf("release message %q: %w", h.record.ID, err))
 		}
 	})
 }

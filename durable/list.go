@@ -56,7 +56,7 @@ func (q *Queue) Purge(ctx context.Context, id string) error {
 
 func (q *Queue) exhume(ctx context.Context, op Op, c Change) error {
 	o, err := q.change(ctx, op, c)
-	if err == nil && o.Status != StatusDone {
+	if err == nil && o.Status != StatusDone && !(o.repeated && op == OpPurge) {
 		err = ErrNotFound
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -75,11 +76,15 @@ func (c *consumer) renewal() {
 // renew looks at all leases. They are extended when a third has passed, which leaves time for several attempts.
 func (c *consumer) renew(now time.Time, period time.Duration) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	for h := range c.held {
 		left := h.until.Sub(now)
 		switch {
-		case h.state == heldArmed || h.taken && !h.renew:
+		case h.state == heldArmed:
+		case h.taken && !h.renew: // of Take
+			if left <= 0 {
+				c.forget(h)
+			}
 		case left < 2*period:
 			c.lose(h)
 		case left < c.opts.Visibility*2/3 && !h.asked:
@@ -94,7 +99,7 @@ func (c *consumer) lose(h *held) {
 	if !c.forget(h) {
 		return
 	}
-	c.q.report("message %q: %w", h.record.ID, ErrLeaseLost)
+	c.told = append(c.told, fmt.Errorf("message %q: %w", h.record.ID, ErrLeaseLost))
 	if h.cancel != nil {
 		h.cancel(ErrLeaseLost)
 	}
@@ -103,11 +108,11 @@ func (c *consumer) lose(h *held) {
 func (c *consumer) extend(h *held) {
 	change := h.change()
 	change.Delay = c.opts.Visibility
-	c.pending.Add(1)
+	c.pending++
 	c.q.parts[h.part].changes[OpExtend].send(change, func(a answer, err error) {
-		defer c.pending.Done()
 		c.mu.Lock()
-		defer c.mu.Unlock()
+		defer c.unlock()
+		c.done()
 		h.asked = false
 		switch {
 		case h.state == heldGone || err != nil:

@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"time"
@@ -56,7 +57,7 @@ func (q *Queue) item(m *Message) (PutItem, error) {
 	if err := checkID(m.ID); err != nil {
 		return PutItem{}, err
 	}
-	item := PutItem{ID: m.ID, Body: m.Body, Delay: max(0, m.Delay), MaxAttempts: m.MaxAttempts}
+	item := PutItem{ID: m.ID, Delay: max(0, m.Delay), MaxAttempts: m.MaxAttempts}
 	switch {
 	case len(m.Body) > q.options.MaxBody:
 		return item, fmt.Errorf("%w body of message %q: it has %d bytes; up to %d are accepted (Options.MaxBody)",
@@ -67,6 +68,7 @@ func (q *Queue) item(m *Message) (PutItem, error) {
 	case !m.At.IsZero() && m.Delay != 0:
 		return item, fmt.Errorf("%w message %q: it has both a Delay (%v) and a time At (%v)", ErrInvalid, m.ID, m.Delay, m.At)
 	}
+	item.Body = bytes.Clone(m.Body)
 	if m.MaxAttempts == 0 {
 		item.MaxAttempts = q.options.MaxAttempts
 	}

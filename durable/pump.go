@@ -59,13 +59,13 @@ func (p *pump) run(ctx context.Context) {
 // claim claims what there is room for, and sees to it that the pump looks again in time for more.
 func (p *pump) claim(ctx context.Context) {
 	for again := false; ; again = true {
-		room, bytes := p.c.room(p.part)
+		room, bytes, horizon := p.c.room(p.part)
 		if room == 0 && again {
 			return // whoever makes room wakes the pump
 		}
 		sent := time.Now()
-		claimed, err := p.c.q.backend.Claim(ctx, Claim{
-			Partition: p.part, Horizon: p.c.opts.Horizon, Max: min(room, MaxBatch), MaxBytes: bytes,
+		claimed, err := p.call(ctx, Claim{
+			Partition: p.part, Horizon: horizon, Max: min(room, MaxBatch), MaxBytes: min(bytes, maxBatchBytes),
 			Visibility: p.c.opts.Visibility, MaxCrashes: p.c.opts.MaxCrashes,
 		})
 		if err != nil {
@@ -76,51 +76,64 @@ func (p *pump) claim(ctx context.Context) {
 			return
 		}
 		p.c.hold(p.part, claimed, sent)
-		if claimed.Next > 0 && claimed.Next <= p.c.horizon(claimed) && len(claimed.Records) > 0 {
+		if claimed.Next > 0 && claimed.Next <= InstantOf(claimed.Now).Add(horizon) && len(claimed.Records) > 0 {
 			continue
 		}
 		if claimed.Next > 0 && room > 0 {
-			p.sooner(time.Now().Add(p.c.lead(claimed.Next)))
+			p.sooner(time.Now().Add(p.c.lead(p.part, claimed.Next)))
 		}
 		if claimed.Lease > 0 {
-			p.sooner(time.Now().Add(max(0, p.c.clock.until(claimed.Lease)) + time.Millisecond))
+			p.sooner(time.Now().Add(max(0, p.c.parts[p.part].clock.until(claimed.Lease)) + time.Millisecond))
 		}
 		return
 	}
 }
 
-// horizon is up to where a claim has looked.
-func (c *consumer) horizon(claimed Claimed) Instant {
-	return InstantOf(claimed.Now).Add(c.opts.Horizon)
+// call claims. A call that is under way goes on for a moment when ctx ends, as otherwise its messages might be leased to nobody.
+func (p *pump) call(ctx context.Context, claim Claim) (Claimed, error) {
+	if ctx.Err() != nil {
+		return Claimed{}, context.Cause(ctx)
+	}
+	longer, cancel := context.WithCancel(p.c.life)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		pause(longer, leaveTime)
+		cancel()
+	})()
+	return p.c.q.backend.Claim(longer, claim)
 }
 
 // lead is how long from now a message should be claimed.
-func (c *consumer) lead(due Instant) time.Duration {
-	return max(c.clock.until(due)-min(claimAhead, c.opts.Horizon/2), time.Millisecond)
+func (c *consumer) lead(part int, due Instant) time.Duration {
+	return max(c.parts[part].clock.until(due)-min(claimAhead, c.opts.Horizon/2), time.Millisecond)
 }
 
 // quota is the number of messages that each owned partition may have claimed and not begun.
 func (c *consumer) quota() int { return max(1, c.opts.Prefetch/max(1, c.owned)) }
 
-// room is how many messages, and bytes of them, a partition may claim.
-func (c *consumer) room(part int) (messages, bytes int) {
+// room is how many messages, and bytes of them, a partition may claim, and how far ahead. A quarter is kept for what is due soon, so that it
+// need not wait until there is room among what is due later.
+func (c *consumer) room(part int) (messages, bytes int, horizon time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.parts[part]
-	bytes = c.opts.PrefetchBytes/max(1, c.owned) - p.bytes
-	messages = c.quota() - p.unbegun
+	most := max(1, c.opts.PrefetchBytes/max(1, c.owned))
+	messages, bytes = c.quota()-p.unbegun, most-p.bytes
 	p.starved = messages <= 0 || bytes <= 0
 	if p.starved {
-		return 0, 1
+		return 0, 1, c.opts.Horizon
 	}
-	return messages, bytes
+	if m, b := messages-c.quota()/4, bytes-most/4; m > 0 && b > 0 {
+		return m, b, c.opts.Horizon
+	}
+	return messages, bytes, min(claimAhead, c.opts.Horizon)
 }
 
 // hint lets the pump look at the partition in time for a message that has become its earliest.
 func (p *pump) hint(due Instant) {
 	next := time.Now()
 	if due > 0 {
-		next = next.Add(p.c.lead(due))
+		next = next.Add(p.c.lead(p.part, due))
 	}
 	p.sooner(next)
 }

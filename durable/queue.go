@@ -69,11 +69,13 @@ func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 
 func newPart(q *Queue, index int, producer string) *part {
 	p := &part{q: q, index: index}
+	p.puts.patience = q.options.RetryFor
 	p.puts.key = func(r putRequest) string { return r.item.ID }
 	p.puts.size = func(r putRequest) int { return len(r.item.Body) }
 	p.puts.alike = func(a, b putRequest) bool { return a.replace == b.replace }
 	p.puts.flush = func(requests []putRequest) ([]Status, error) { return p.put(producer, requests) }
 	for op := OpBegin; op <= OpPurge; op++ {
+		p.changes[op].patience = q.options.RetryFor
 		p.changes[op].key = func(c Change) string { return c.ID }
 		p.changes[op].flush = func(changes []Change) ([]answer, error) {
 			return p.apply(Batch{Partition: index, Op: op, Changes: changes})
@@ -100,19 +102,22 @@ func (p *part) put(producer string, requests []putRequest) (statuses []Status, e
 // answer is what a store says of a change.
 type answer struct {
 	Outcome
-	sent time.Time // when the call began that brought it
+	sent     time.Time // when the call began that brought it
+	repeated bool      // an earlier call for it got no answer, and may have taken place
 }
 
 // until is when the lease ends at the earliest, on the clock of this process: the store read its clock after the call began.
 func (a *answer) until() time.Time { return a.sent.Add(a.Lease.Time().Sub(a.Now)) }
 
 func (p *part) apply(batch Batch) (answers []answer, err error) {
+	repeated := false
 	err = p.q.retry(func(ctx context.Context) error {
-		sent := time.Now()
+		sent, before := time.Now(), repeated
+		repeated = true
 		outcomes, err := p.q.backend.Apply(ctx, batch)
 		answers = make([]answer, len(outcomes))
 		for i, o := range outcomes {
-			answers[i] = answer{o, sent}
+			answers[i] = answer{o, sent, before}
 		}
 		return err
 	})
@@ -222,10 +227,6 @@ func (q *Queue) putAll(ctx context.Context, messages []Message, items []PutItem)
 		if err := putError(items[i].ID, status, err); err != nil {
 			failed = append(failed, err)
 		}
-		if ctx.Err() != nil {
-			failed = append(failed, fmt.Errorf("durable: enqueue: %d messages that may have been stored: %w", len(calls)-i-1, context.Cause(ctx)))
-			break
-		}
 	}
 	return errors.Join(failed...)
 }
@@ -243,7 +244,8 @@ const (
 
 // Cancel takes a message out of the queue that has not begun, be it claimed ahead by a consumer or not. The answer is exact: after Cancelled no
 // handler is called any more; after [Firing] one is, unless its process ends. A message that comes again, after an error or a crash, can be cancelled
-// in between: then a handler has been called before.
+// in between: then a handler has been called before. Where a reply of the store was lost and the message is gone when the call is repeated, nobody knows: that is
+// [ErrUnavailable].
 func (q *Queue) Cancel(ctx context.Context, id string) (Result, error) {
 	return q.move(ctx, OpCancel, Cancelled, Change{ID: id})
 }
@@ -269,9 +271,11 @@ func (q *Queue) move(ctx context.Context, op Op, done Result, c Change) (Result,
 		return done, nil
 	case StatusFiring:
 		return Firing, nil
-	default:
-		return NotFound, nil
 	}
+	if outcome.repeated && op == OpCancel {
+		return 0, fmt.Errorf("durable: message %q: %w: the reply to a call was lost, and it is gone now: it was cancelled, or had been delivered before", c.ID, ErrUnavailable)
+	}
+	return NotFound, nil
 }
 
 // Get returns a message, or [ErrNotFound].

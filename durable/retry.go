@@ -38,6 +38,9 @@ func Exponential(least, most time.Duration) func(attempts int) time.Duration {
 		for range min(max(1, attempts), 64) {
 			pause = b.NextBackOff()
 		}
+		if pause < 0 { // it does not fit
+			pause = most
+		}
 		return min(pause, most)
 	}
 }

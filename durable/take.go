@@ -65,7 +65,7 @@ func (c *consumer) match() {
 		}
 		h.state = heldBeginning
 		c.beginning++
-		c.pending.Add(1)
+		c.pending++
 		c.parts[h.part].begins.send(h.change(), func(a answer, err error) { c.onBegin(h, a, err) })
 	}
 }
@@ -73,36 +73,41 @@ func (c *consumer) match() {
 // onBegin hands a message to a taker when the store has noted that it begins.
 func (c *consumer) onBegin(h *held, a answer, err error) {
 	if err == nil {
-		c.clock.observe(a.Now, a.sent)
+		c.parts[h.part].clock.observe(a.Now, a.sent)
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	if err == nil && a.Status == StatusDone && h.state != heldGone {
-		if wait := c.clock.until(a.Due); wait > 0 {
-			c.began(h)
-			h.state, h.until = heldWaiting, a.until()
+		c.began(h)
+		h.until = a.until()
+		if wait := a.Due.Time().Sub(a.Now); wait > 0 { // the store read its clock before now
+			h.state = heldWaiting
 			h.timer = c.wheel.Add(wait, h)
 			return
 		}
+		c.give(h)
+	} else {
+		c.notBegun(h, a, err)
 	}
-	defer c.match()
 	c.waited()
+}
+
+// notBegun puts a message aside that cannot be given to a taker.
+func (c *consumer) notBegun(h *held, a answer, err error) {
 	switch {
 	case h.state == heldGone: // given up meanwhile, as no answer came
 		if err == nil && a.Status == StatusDone {
-			c.pending.Add(1)
 			c.giveBack(h)
 		}
 	case err != nil:
 		c.forget(h)
-		c.q.report("begin message %q: %w", h.record.ID, err)
-	case a.Status == StatusDone:
-		c.began(h)
-		h.until = a.until()
-		c.give(h)
-	case a.Status == StatusEarly: // the store's clock was set back
-		h.record.Due = a.Due
-		c.arm(h)
+		c.told = append(c.told, fmt.Errorf("begin message %q: %w", h.record.ID, err))
+	case a.Status == StatusEarly && c.ctx.Err() == nil: // the store's clock was set back
+		h.record.Due, h.state = a.Due, heldArmed
+		h.timer = c.wheel.Add(max(a.Due.Time().Sub(a.Now)-beginLead, time.Millisecond), h)
+	case a.Status == StatusEarly: // all others have been given back already
+		c.forget(h)
+		c.giveBack(h)
 	default: // it was cancelled or rescheduled, or its lease has ended
 		c.forget(h)
 	}
@@ -111,7 +116,8 @@ func (c *consumer) onBegin(h *held, a answer, err error) {
 // waited ends the account of a message that was beginning, or waited for its due time. A taker had been put aside for it.
 func (c *consumer) waited() {
 	c.beginning--
-	c.pending.Done()
+	c.match()
+	c.done()
 }
 
 // give hands a message that has begun to a taker, keeps it for the next one, or gives it back to the store where none is to be expected.
@@ -132,7 +138,6 @@ func (c *consumer) give(h *held) {
 		return
 	}
 	c.forget(h)
-	c.pending.Add(1)
 	c.giveBack(h)
 }
 
@@ -163,7 +168,7 @@ func (q *Queue) Take(ctx context.Context) (*Delivery, error) {
 		h, err := c.take(ctx)
 		switch {
 		case err == nil:
-			c.q.lateness.record(c.clock.now().Sub(h.record.Due.Time()))
+			c.q.lateness.record(c.parts[h.part].clock.now().Sub(h.record.Due.Time()))
 			return c.delivery(h), nil
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("durable: take: %w", err)

@@ -1,0 +1,251 @@
+package durable_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+)
+
+// A body is copied, so that a call that was given up does not store what its buffer is used for later.
+func TestBodyIsCopied(t *testing.T) {
+	t.Parallel()
+	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		f.set(func(string) (error, error) { return errDown, nil })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		buf := []byte("first")
+		_, err := q.Enqueue(ctx, durable.Message{ID: "m", Body: buf})
+		require.Error(t, err)
+		copy(buf, "XXXXX")
+		f.set(func(string) (error, error) { return nil, nil })
+		time.Sleep(10 * time.Second)
+		r, err := q.Get(t.Context(), "m")
+		require.NoError(t, err)
+		assert.Equal(t, "first", string(r.Body))
+	})
+}
+
+// RetryFor bounds each call, also of many that wait for one another.
+func TestRetryForBoundsEachCall(t *testing.T) {
+	t.Parallel()
+	faultyBubble(t, durable.Options{Partitions: 1, RetryFor: time.Minute}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		f.set(func(string) (error, error) { return errDown, nil })
+		start := time.Now()
+		var all sync.WaitGroup
+		var longest atomic.Int64
+		for i := range 1000 {
+			all.Go(func() {
+				_, err := q.Enqueue(t.Context(), durable.Message{ID: fmt.Sprint(i)})
+				assert.ErrorIs(t, err, durable.ErrUnavailable)
+				longest.Store(max(longest.Load(), int64(time.Since(start))))
+			})
+		}
+		all.Wait()
+		assert.Less(t, time.Duration(longest.Load()), 65*time.Second)
+	})
+}
+
+// A message that is due now does not wait behind those of the future that were claimed.
+func TestWhatIsDueNowComesBeforeTheFuture(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
+		var late atomic.Int64
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+			if d.ID == "now" {
+				late.Store(int64(time.Since(d.Due)) + 1)
+			}
+			return nil
+		}, durable.ConsumerOptions{Prefetch: 2048})
+		ms := make([]durable.Message, 3000) // 1500 a second for two seconds
+		for i := range ms {
+			ms[i].Delay = 1500*time.Millisecond + time.Duration(i)*time.Second/2000
+		}
+		_, err := q.EnqueueBatch(t.Context(), ms)
+		require.NoError(t, err)
+		time.Sleep(1100 * time.Millisecond)
+		enqueue(t, q, "now", 0)
+		time.Sleep(5 * time.Second)
+		assert.Positive(t, late.Load())
+		assert.Less(t, time.Duration(late.Load()), 20*time.Millisecond)
+		stop()
+	})
+}
+
+// Messages that were cancelled while they were claimed take up no room for those that are due.
+func TestCancelledMessagesHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
+		var got deliveries
+		start := time.Now()
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error { got.add(start, d); return nil },
+			durable.ConsumerOptions{Prefetch: 64, Horizon: time.Hour})
+		enqueue(t, q, "m", 50*time.Minute)
+		for range 100 {
+			_, err := q.Reschedule(t.Context(), "m", 50*time.Minute)
+			require.NoError(t, err)
+			time.Sleep(time.Second)
+		}
+		s, _ := q.Stats(t.Context())
+		t.Logf("prefetched %d, scheduled %d in flight %d", s.Prefetched, s.Scheduled, s.InFlight)
+		enqueue(t, q, "now", 0)
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"now"}, got.ids())
+		stop()
+	})
+}
+
+// OnError may ask something of the queue.
+func TestOnErrorMayAskTheQueue(t *testing.T) {
+	t.Parallel()
+	f := &faulty{Store: memstore.New(memstore.Options{})}
+	var q *durable.Queue
+	var told sync.Once
+	done := make(chan struct{})
+	q = open(t, f, durable.Options{Partitions: 1, OnError: func(err error) {
+		if errors.Is(err, durable.ErrLeaseLost) {
+			told.Do(func() { _, _ = q.Stats(context.Background()); close(done) })
+		}
+	}})
+	go func() {
+		_ = q.Consume(context.Background(), func(ctx context.Context, d *durable.Delivery) error {
+			f.set(func(name string) (error, error) {
+				if name == "Extend" {
+					return errDown, nil
+				}
+				return nil, nil
+			})
+			<-ctx.Done()
+			return nil
+		}, durable.ConsumerOptions{Visibility: 400 * time.Millisecond})
+	}()
+	enqueue(t, q, "m", 0)
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second):
+		t.Fatal("OnError that asks for Stats is deadlocked")
+	}
+}
+
+// However few bytes may be claimed, one message may.
+func TestSmallPrefetchBytes(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{Partitions: 8}, func(t *testing.T, q *durable.Queue) {
+		var got deliveries
+		start := time.Now()
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error { got.add(start, d); return nil }, durable.ConsumerOptions{PrefetchBytes: 7})
+		enqueue(t, q, "m", 0)
+		time.Sleep(time.Hour)
+		assert.Len(t, got.ids(), 1)
+		stop()
+	})
+}
+
+// A batch that was stored is a success, though its context has just ended.
+func TestEnqueueBatchAtTheEndOfItsContext(t *testing.T) {
+	t.Parallel()
+	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		ctx, cancel := context.WithCancel(t.Context())
+		n := 0
+		for range 200 {
+			ctx, cancel = context.WithCancel(t.Context())
+			f.set(func(string) (error, error) { cancel(); return nil, nil })
+			_, err := q.EnqueueBatch(ctx, []durable.Message{{}})
+			if err != nil && bytes.Contains([]byte(err.Error()), []byte(" 0 messages")) {
+				n++
+			}
+		}
+		cancel()
+		_ = ctx
+		assert.Zero(t, n, "errors of batches that were stored as a whole, as far as the call knew")
+	})
+}
+
+// A handler does not lose its message by extending its lease by little.
+func TestExtendInAHandlerDoesNotShorten(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{Partitions: 1, OnError: func(error) {}}, func(t *testing.T, q *durable.Queue) {
+		var cause atomic.Value
+		stop := consume(t, q, func(ctx context.Context, d *durable.Delivery) error {
+			assert.NoError(t, d.Extend(ctx, 7*time.Second))
+			select {
+			case <-ctx.Done():
+				cause.Store(context.Cause(ctx))
+			case <-time.After(time.Minute):
+			}
+			return nil
+		}, durable.ConsumerOptions{Visibility: 30 * time.Second})
+		enqueue(t, q, "m", 0)
+		time.Sleep(2 * time.Minute)
+		assert.Nil(t, cause.Load())
+		stop()
+	})
+}
+
+// A Cancel whose reply is lost does not say that there was no such message.
+func TestCancelWhoseReplyIsLost(t *testing.T) {
+	t.Parallel()
+	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		enqueue(t, q, "m", time.Hour)
+		var n atomic.Int64
+		f.set(func(string) (error, error) {
+			if n.Add(1) == 1 {
+				return nil, errDown
+			}
+			return nil, nil
+		})
+		r, err := q.Cancel(t.Context(), "m")
+		assert.False(t, err == nil && r == durable.NotFound, "it was there, and this call has cancelled it: %v %v", r, err)
+	})
+}
+
+// However large the limit is, a pause is not negative.
+func TestExponentialDoesNotOverflow(t *testing.T) {
+	t.Parallel()
+	b := durable.Exponential(time.Second, 1<<63-1)
+	for n := range 64 {
+		assert.Positive(t, b(n), "attempt %d", n)
+	}
+}
+
+// No lease is lost without cause.
+func TestNoLeaseIsLostWithoutCause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &faulty{Store: memstore.New(memstore.Options{})}
+		var lost atomic.Int64
+		q := open(t, f, durable.Options{Partitions: 1, OnError: func(err error) {
+			if errors.Is(err, durable.ErrLeaseLost) {
+				lost.Add(1)
+			}
+		}})
+		stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{Visibility: 8 * time.Second})
+		var n atomic.Int64
+		f.set(func(name string) (error, error) {
+			if name == "Ack" && n.Add(1) < 12 { // done, and the reply is lost for four seconds
+				return nil, errDown
+			}
+			return nil, nil
+		})
+		enqueue(t, q, "m", 0)
+		time.Sleep(30 * time.Second)
+		s, _ := q.Stats(t.Context())
+		assert.EqualValues(t, 1, s.Acked)
+		assert.Zero(t, lost.Load(), "ErrLeaseLost is reported")
+		stop()
+		q.Close()
+		_ = f.Close()
+		synctest.Wait()
+	})
+}

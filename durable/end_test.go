@@ -1,0 +1,174 @@
+package durable_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+)
+
+// A handler that calls runtime.Goexit, as FailNow of a test does, has failed.
+func TestHandlerThatEndsItsGoroutine(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+		var n atomic.Int64
+		stop := consume(t, q, func(ctx context.Context, d *durable.Delivery) error {
+			if n.Add(1) == 1 {
+				runtime.Goexit()
+			}
+			return nil
+		}, durable.ConsumerOptions{Concurrency: 2})
+		enqueue(t, q, "m", 0)
+		time.Sleep(24 * time.Hour)
+		s, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 2, n.Load(), "after a day the message has come again")
+		assert.Zero(t, s.InFlight, "and nobody has it")
+		stop()
+	})
+}
+
+// When Consume returns everything that it had claimed ahead is given back.
+func TestConsumeGivesBackEverythingBeforeItReturns(t *testing.T) {
+	t.Parallel()
+	for range 4 {
+		func() {
+			q := open(t, memstore.New(memstore.Options{}), durable.Options{Partitions: 4, OnError: func(error) {}})
+			defer q.Close()
+			ms := make([]durable.Message, 11000)
+			for i := range ms {
+				ms[i].Delay = 30 * time.Minute
+			}
+			_, err := q.EnqueueBatch(t.Context(), ms)
+			require.NoError(t, err)
+			stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{Horizon: time.Hour})
+			require.Eventually(t, func() bool { s, _ := q.Stats(t.Context()); return s.Prefetched == 11000 }, 10*time.Second, 10*time.Millisecond)
+			stop()
+			s, err := q.Stats(t.Context())
+			require.NoError(t, err)
+			assert.Zero(t, s.InFlight, "all is given back when Consume returns")
+		}()
+	}
+}
+
+// Consume ends in good time while the store is away.
+func TestConsumeEndsInAnOutage(t *testing.T) {
+	t.Parallel()
+	faultyBubble(t, durable.Options{Partitions: 1, RetryFor: time.Minute}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		ms := make([]durable.Message, 4096)
+		for i := range ms {
+			ms[i].Delay = 30 * time.Minute
+		}
+		_, err := q.EnqueueBatch(t.Context(), ms)
+		require.NoError(t, err)
+		stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{Horizon: time.Hour})
+		time.Sleep(5 * time.Second)
+		f.set(func(string) (error, error) { return errDown, nil })
+		start := time.Now()
+		stop()
+		assert.Less(t, time.Since(start), 70*time.Second)
+	})
+}
+
+// Deliveries of Take that nobody settles are forgotten when their leases have ended.
+func TestUnsettledDeliveriesAreForgotten(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{Partitions: 1, OnError: func(error) {}}, func(t *testing.T, q *durable.Queue) {
+		require.NoError(t, q.SetTakeOptions(durable.ConsumerOptions{Visibility: time.Second, MaxCrashes: 1 << 30}))
+		enqueue(t, q, "m", 0)
+		for range 100 {
+			_, err := q.Take(t.Context())
+			require.NoError(t, err)
+		}
+		s, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.LessOrEqual(t, s.Begun, 2, "one message")
+	})
+}
+
+// Consume tells a Shutdown from the end of its context.
+func TestConsumeAfterShutdown(t *testing.T) {
+	t.Parallel()
+	nils := 0
+	for range 300 {
+		q := open(t, memstore.New(memstore.Options{}), durable.Options{Partitions: 1, OnError: func(error) {}})
+		done := make(chan error, 1)
+		go func() {
+			done <- q.Consume(context.Background(), func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{Concurrency: 1})
+		}()
+		time.Sleep(time.Millisecond)
+		require.NoError(t, q.Shutdown(context.Background()))
+		if <-done == nil {
+			nils++
+		}
+	}
+	assert.Zero(t, nils, "of 300 calls whose context has not ended returned nil")
+}
+
+type badError struct{ text string }
+
+func (e *badError) Error() string { return e.text }
+
+// An error whose methods panic does no harm.
+func TestNilPointerAsAnError(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+		stop := consume(t, q, func(context.Context, *durable.Delivery) error { var e *badError; return e }, durable.ConsumerOptions{})
+		enqueue(t, q, "m", 0)
+		time.Sleep(time.Second)
+		stop()
+	})
+}
+
+// An Ack may come while the consumer of Take ends for want of callers.
+func TestAckWhileTheTakerEnds(t *testing.T) {
+	t.Parallel()
+	q := open(t, memstore.New(memstore.Options{}), durable.Options{Partitions: 1, OnError: func(error) {}})
+	require.NoError(t, q.SetTakeOptions(durable.ConsumerOptions{Membership: 500 * time.Millisecond}))
+	var ds []*durable.Delivery
+	for i := range 40 {
+		enqueue(t, q, fmt.Sprint(i), 0)
+	}
+	for range 40 {
+		d, err := q.Take(t.Context())
+		require.NoError(t, err)
+		ds = append(ds, d)
+	}
+	var all sync.WaitGroup
+	for i, d := range ds {
+		all.Go(func() {
+			time.Sleep(400*time.Millisecond + time.Duration(i)*15*time.Millisecond)
+			assert.NoError(t, d.Ack(context.Background()))
+		})
+	}
+	all.Wait()
+	q.Close()
+}
+
+// Consume ends while messages have begun and wait for their due times.
+func TestEndMeetsMessagesThatWait(t *testing.T) {
+	t.Parallel()
+	for i := range 150 {
+		st := memstore.New(memstore.Options{})
+		q := open(t, st, durable.Options{Partitions: 1, OnError: func(error) {}})
+		stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{Concurrency: 8})
+		for k := range 8 {
+			enqueue(t, q, fmt.Sprint(k), 20*time.Millisecond)
+		}
+		time.Sleep(18*time.Millisecond + time.Duration(i%30)*100*time.Microsecond)
+		stop()
+		s, err := q.Stats(context.Background())
+		require.NoError(t, err)
+		assert.Zero(t, s.InFlight, "round %d", i)
+		q.Close()
+	}
+}

@@ -1,0 +1,193 @@
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+)
+
+// A clock that is set back does not make a consumer ask again and again.
+func TestClockSetBackDoesNotSpin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var off atomic.Int64
+		f := &faulty{Store: memstore.New(memstore.Options{Now: func() time.Time { return time.Now().Add(time.Duration(off.Load())) }})}
+		q := open(t, f, durable.Options{Partitions: 1, OnError: func(error) {}})
+		stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
+		enqueue(t, q, "m", 13*time.Second)
+		time.Sleep(10 * time.Second)
+		off.Store(-int64(time.Minute))
+		before := f.count("Claim")
+		time.Sleep(10 * time.Second)
+		assert.LessOrEqual(t, f.count("Claim")-before, int64(40), "claims in ten seconds")
+		stop()
+		q.Close()
+		_ = f.Close()
+		synctest.Wait()
+	})
+}
+
+// the masters of a Cluster do not have the same clock.
+type skewedStore struct{ a, b *memstore.Store }
+
+func (s skewedStore) Open(ctx context.Context, c durable.Config) (durable.Backend, error) {
+	a, err := s.a.Open(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	b, err := s.b.Open(ctx, c)
+	return skewedBackend{a, b}, err
+}
+
+func (s skewedStore) Close() error { return errors.Join(s.a.Close(), s.b.Close()) }
+
+type skewedBackend struct {
+	durable.Backend
+	b durable.Backend
+}
+
+func (s skewedBackend) of(part int) durable.Backend {
+	if part == 1 {
+		return s.b
+	}
+	return s.Backend
+}
+
+func (s skewedBackend) Put(ctx context.Context, p durable.Put) ([]durable.Status, error) {
+	return s.of(p.Partition).Put(ctx, p)
+}
+
+func (s skewedBackend) Claim(ctx context.Context, c durable.Claim) (durable.Claimed, error) {
+	return s.of(c.Partition).Claim(ctx, c)
+}
+
+func (s skewedBackend) Apply(ctx context.Context, b durable.Batch) ([]durable.Outcome, error) {
+	return s.of(b.Partition).Apply(ctx, b)
+}
+
+func (s skewedBackend) Count(ctx context.Context, p int) (durable.Counts, error) {
+	return s.of(p).Count(ctx, p)
+}
+
+// The masters of a Cluster need not agree about the time.
+func TestServersWithDifferentClocks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &faulty{Store: skewedStore{memstore.New(memstore.Options{}), memstore.New(memstore.Options{Now: func() time.Time { return time.Now().Add(-2 * time.Second) }})}}
+		q := open(t, f, durable.Options{Partitions: 2})
+		var n atomic.Int64
+		stop := consume(t, q, func(context.Context, *durable.Delivery) error { n.Add(1); return nil }, durable.ConsumerOptions{Visibility: time.Second})
+		for i := range 200 {
+			enqueue(t, q, fmt.Sprint(i), 3*time.Second+time.Duration(i)*100*time.Millisecond)
+		}
+		time.Sleep(30 * time.Second)
+		stop()
+		s, _ := q.Stats(t.Context())
+		t.Logf("%d delivered, %d claims, %d begins, %d extends, lateness %v", n.Load(), f.count("Claim"), f.count("Begin"), f.count("Extend"), s.Lateness)
+		assert.EqualValues(t, 200, n.Load())
+		assert.LessOrEqual(t, f.count("Begin"), int64(220))
+		assert.LessOrEqual(t, f.count("Claim"), int64(700))
+		assert.Less(t, s.Lateness.Max, 100*time.Millisecond)
+		q.Close()
+		_ = f.Close()
+		synctest.Wait()
+	})
+}
+
+// the claim under way when Consume ends has taken place, and its reply is not waited for.
+type slowClaims struct{ durable.Store }
+
+func (s slowClaims) Open(ctx context.Context, c durable.Config) (durable.Backend, error) {
+	b, err := s.Store.Open(ctx, c)
+	return slowClaimsBackend{b}, err
+}
+
+type slowClaimsBackend struct{ durable.Backend }
+
+func (s slowClaimsBackend) Claim(ctx context.Context, c durable.Claim) (durable.Claimed, error) {
+	r, err := s.Backend.Claim(ctx, c)
+	select { // as over a network, with a driver that heeds contexts
+	case <-time.After(10 * time.Millisecond):
+		return r, err
+	case <-ctx.Done():
+		return durable.Claimed{}, ctx.Err()
+	}
+}
+
+// A claim that is under way when a consumer ends is not abandoned.
+func TestClaimUnderWayIsNotAbandoned(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New(memstore.Options{})
+		q := open(t, slowClaims{st}, durable.Options{Partitions: 1})
+		stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
+		time.Sleep(5*time.Second + 500*time.Millisecond)
+		enqueue(t, q, "m", 0)
+		time.Sleep(5 * time.Millisecond)
+		stop()
+		s, _ := q.Stats(t.Context())
+		assert.Zero(t, s.InFlight, "given back when Consume has returned")
+		q.Close()
+		_ = st.Close()
+		synctest.Wait()
+	})
+}
+
+// far is a store behind a network: 0.4 ms there and 0.4 ms back.
+type far struct{ durable.Store }
+
+func (s far) Open(ctx context.Context, c durable.Config) (durable.Backend, error) {
+	b, err := s.Store.Open(ctx, c)
+	return farBackend{b}, err
+}
+
+type farBackend struct{ durable.Backend }
+
+func (s farBackend) Claim(ctx context.Context, c durable.Claim) (durable.Claimed, error) {
+	time.Sleep(400 * time.Microsecond)
+	defer time.Sleep(400 * time.Microsecond)
+	return s.Backend.Claim(ctx, c)
+}
+
+func (s farBackend) Apply(ctx context.Context, b durable.Batch) ([]durable.Outcome, error) {
+	time.Sleep(400 * time.Microsecond)
+	defer time.Sleep(400 * time.Microsecond)
+	return s.Backend.Apply(ctx, b)
+}
+
+// Masters whose clocks differ by less than the lead: nothing is early by the clock of its own server.
+func TestNotEarlyOnAnyServersClock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		slow := func() time.Time { return time.Now().Add(-300 * time.Microsecond) }
+		f := far{skewedStore{memstore.New(memstore.Options{Now: func() time.Time { return time.Now().Add(400 * time.Microsecond) }}), memstore.New(memstore.Options{Now: slow})}}
+		q := open(t, f, durable.Options{Partitions: 2})
+		var early, n atomic.Int64
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+			n.Add(1)
+			if durable.PartitionOf(d.ID, 2) == 1 && slow().Before(d.Due) {
+				early.Add(1)
+			}
+			return nil
+		}, durable.ConsumerOptions{})
+		for i := range 200 {
+			enqueue(t, q, fmt.Sprint(i), 3*time.Second+time.Duration(i)*100*time.Millisecond)
+		}
+		time.Sleep(30 * time.Second)
+		stop()
+		assert.EqualValues(t, 200, n.Load())
+		assert.Zero(t, early.Load(), "early by the clock of their server")
+		q.Close()
+		_ = f.Close()
+		synctest.Wait()
+	})
+}
