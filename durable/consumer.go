@@ -173,6 +173,9 @@ func (c *consumer) hints() {
 			pause(c.ctx, c.opts.Fallback)
 			continue
 		}
+		for _, p := range c.parts { // what was enqueued meanwhile has sent no hint
+			p.wake()
+		}
 		for h := range hints {
 			if h.Partition >= 0 && h.Partition < len(c.parts) {
 				c.parts[h.Partition].hint(h.Due)

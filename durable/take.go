@@ -133,7 +133,7 @@ func (c *consumer) give(h *held) {
 			return
 		}
 	}
-	if c.begun.len() < c.pace.ahead && c.ctx.Err() == nil {
+	if !c.pace.fixed && c.ctx.Err() == nil { // whoever handles messages comes again; to give it back would put it behind later ones
 		c.begun.push(h)
 		return
 	}

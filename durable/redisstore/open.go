@@ -24,6 +24,9 @@ func (s *Store) Open(ctx context.Context, config durable.Config) (durable.Backen
 	if err != nil {
 		return nil, failure(ctx, fmt.Sprintf("open queue %q", config.Queue), err)
 	}
+	if err := s.checkMeta(ctx, config); err != nil {
+		return nil, failure(ctx, fmt.Sprintf("open queue %q", config.Queue), err)
+	}
 	if config.Partitions, err = s.join(ctx, config); err != nil {
 		return nil, failure(ctx, fmt.Sprintf("open queue %q", config.Queue), err)
 	}
@@ -50,6 +53,25 @@ func validQueue(name string) bool {
 		ok = ok && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-')
 	}
 	return ok
+}
+
+// checkMeta makes sure that a queue whose meta key was lost is not made anew with another number of partitions, as messages would be looked for in
+// the wrong ones. Whoever names the number makes the key again.
+func (s *Store) checkMeta(ctx context.Context, config durable.Config) error {
+	if config.Partitions != 0 {
+		return nil
+	}
+	key := metaKey(s.options.Prefix, config.Queue)
+	found, err := s.client.Exists(ctx, key).Result()
+	if err != nil || found > 0 {
+		return err
+	}
+	found, err = s.client.Exists(ctx, newPartition(s.options.Prefix, config.Queue, 0).keys...).Result()
+	if err == nil && found > 0 {
+		err = fmt.Errorf("%w: the key %q is missing, and there are keys of its partitions; open the queue once with the Partitions that it had",
+			durable.ErrVersion, key)
+	}
+	return err
 }
 
 // join makes the queue or finds it, and returns the number of its partitions.

@@ -167,3 +167,31 @@ func TestOpenRefusesOtherKeys(t *testing.T) {
 	_, err := q.Put(t.Context(), durable.Put{Items: items("a", 1, 1, 0)})
 	require.ErrorIs(t, err, durable.ErrVersion, "a key of another type")
 }
+
+// A queue whose meta key was deleted is not made anew with the default number of partitions, but with that which its owner names.
+func TestMissingMetaKey(t *testing.T) {
+	t.Parallel()
+	mini := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: mini.Addr()})
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	store, err := redisstore.New(client, redisstore.Options{})
+	require.NoError(t, err)
+	config := durable.Config{Queue: "q", Partitions: 1, DeadLimit: 10, DeadAge: time.Hour}
+	backend, err := store.Open(t.Context(), config)
+	require.NoError(t, err)
+	_, err = backend.Put(t.Context(), durable.Put{Items: []durable.PutItem{{ID: "m", MaxAttempts: 1}}})
+	require.NoError(t, err)
+	mini.Del("tw:{q}:meta")
+
+	config.Partitions = 0
+	_, err = store.Open(t.Context(), config)
+	require.ErrorIs(t, err, durable.ErrVersion)
+	require.ErrorContains(t, err, `"tw:{q}:meta" is missing`)
+	config.Partitions = 1
+	_, err = store.Open(t.Context(), config)
+	require.NoError(t, err)
+	config.Partitions = 0
+	backend, err = store.Open(t.Context(), config)
+	require.NoError(t, err)
+	assert.Equal(t, 1, backend.Partitions())
+}

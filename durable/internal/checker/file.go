@@ -16,8 +16,9 @@ type Recorder interface {
 	Record(events ...Event) error
 }
 
-// File is a file of events. Many processes may have it open and record at the same time; whatever Record has
-// returned from stays there, however the process ends, as long as the machine runs.
+// File is a file of events. Whatever Record has returned from stays there, however the process ends, as long as the machine runs. Several processes may
+// have it open and record at the same time as long as none is killed: a kill may cut a write short in the middle of the file. A process that may
+// be killed has a file of its own.
 type File struct {
 	file *os.File
 	mu   sync.Mutex
@@ -56,8 +57,8 @@ func (f *File) Record(events ...Event) error {
 // Close closes the file.
 func (f *File) Close() error { return f.file.Close() }
 
-// ReadFile records the events of a file. Rules that look at the order of events see that of the file, so all processes should share
-// one. An unfinished last line, of a process that was killed while it wrote, is passed over. What edit returns is recorded in place of
+// ReadFile records the events of a file. Rules that look at the order of events see that of the file, so processes of which none is
+// killed should share one. An unfinished last line, of a process that was killed while it wrote, is passed over. What edit returns is recorded in place of
 // each event; nil: all are recorded as they are.
 func (h *History) ReadFile(path string, edit func(Event) Event) error {
 	f, err := os.Open(path)

@@ -1,0 +1,60 @@
+//go:build unix
+
+package chaos
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+)
+
+// A client looks for the new master where its options tell it to look again soon, or where the store does so (in the long version).
+func TestMasterOfAClusterIsKilled(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	c := redistest.StartCluster(t, redistest.ClusterOptions{NodeTimeout: time.Second})
+	r := newRun(t, target{Cluster: c.ClusterOptions().Addrs, Reload: scaled(time.Second, 0)})
+	var out *outage
+	slot := r.slot(c, 1)
+	r.underLoad(scaled(4*time.Second, 20*time.Second), func() {
+		time.Sleep(time.Second)
+		var old *redistest.Server
+		out = newOutage(time.Second, func() { old = c.KillMaster(slot) })
+		c.WaitMaster(slot, old)
+	})
+	r.check(checker.Options{Crashes: true}, out.edit)
+	out.resumed(t)
+}
+
+// slot is that of a partition of the queue.
+func (r *run) slot(c *redistest.Cluster, partition int) int {
+	r.t.Helper()
+	tag := "tw:{chaos:" + string(rune('0'+partition)) + "}:d"
+	slot, err := c.Client(r.t).ClusterKeySlot(r.t.Context(), tag).Result()
+	require.NoError(r.t, err)
+	return int(slot)
+}
+
+// The slots of all partitions move to and fro while they are in use. Nothing is lost.
+func TestSlotsMigrate(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	c := redistest.StartCluster(t, redistest.ClusterOptions{})
+	r := newRun(t, target{Cluster: c.ClusterOptions().Addrs})
+	messages := r.underLoad(scaled(2*time.Second, 20*time.Second), func() {
+		time.Sleep(500 * time.Millisecond)
+		for i := range scaled(2, 20) * partitions {
+			slot := r.slot(c, i%partitions)
+			to := c.Nodes()[(i+i/partitions)%3]
+			c.MigrateSlot(slot, to, redistest.MigrateOptions{Batch: 1, Halfway: func() { time.Sleep(10 * time.Millisecond) }})
+		}
+	})
+	report := r.check(checker.Options{Crashes: true}, nil)
+	assert.Equal(t, messages, report.Enqueued)
+	assert.Equal(t, messages, report.Handled)
+}

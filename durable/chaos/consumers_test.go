@@ -1,0 +1,124 @@
+//go:build unix
+
+package chaos
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+)
+
+// Consumers are killed one after the other while messages are enqueued and delivered. Each message is delivered, and what a killed
+// consumer had is delivered again soon.
+func TestConsumersAreKilled(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	r := newRun(t, target{Redis: redistest.Start(t, redistest.Options{}).Addr()})
+	consumer := role{Consume: true, Visibility: time.Second, Handle: 2 * time.Millisecond, FailEvery: 50}
+	consumers := make([]*child, 4)
+	for i := range consumers {
+		consumers[i] = r.start(consumer)
+	}
+	messages := scaled(3000, 100_000)
+	producer := r.start(role{Messages: messages, Batch: 100, MaxDelay: scaled(2*time.Second, 20*time.Second)})
+	for i := range scaled(4, 10) {
+		time.Sleep(scaled(500*time.Millisecond, 2*time.Second))
+		consumers[i%4].kill()
+		consumers[i%4] = r.start(consumer)
+	}
+	producer.wait()
+	r.drained()
+	for _, c := range consumers {
+		c.stop()
+	}
+	report := r.check(checker.Options{Crashes: true}, nil)
+	assert.Equal(t, messages, report.Enqueued)
+	assert.Equal(t, messages, report.Delivered)
+	// Others own its partitions after half the visibility, and its leases end after all of it. A machine that does other things at the same time,
+	// as with the brief tests, may take longer: see what is logged.
+	assert.LessOrEqual(t, report.SlowestRedelivery, (consumer.Visibility + scaled(9*time.Second, 2*time.Second)).Milliseconds(),
+		"a killed consumer's messages come again soon")
+}
+
+// A consumer dies at the worst moments: after it was given a message, and after the work was done and before the store knows.
+func TestConsumerDiesAt(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	for _, point := range []string{"started", "handled"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			r := newRun(t, target{Redis: redistest.Start(t, redistest.Options{}).Addr()})
+			const messages = 300
+			r.start(role{Messages: messages, Batch: 50, MaxDelay: time.Second}).wait()
+			deaths := scaled(4, 40)
+			for range deaths {
+				c := r.start(role{Consume: true, Visibility: 500 * time.Millisecond, CrashAt: point, CrashAfter: 5})
+				require.Eventually(t, c.ended, patience, 10*time.Millisecond)
+				assert.Equal(t, syscall.SIGKILL, c.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal())
+			}
+			last := r.start(role{Consume: true, Visibility: 500 * time.Millisecond})
+			r.drained()
+			last.stop()
+			report := r.check(checker.Options{Crashes: true}, nil)
+			assert.Equal(t, messages, report.Handled)
+			assert.GreaterOrEqual(t, report.Duplicates, deaths, "each has died with a message that came again")
+		})
+	}
+}
+
+// A consumer dies with messages that it has claimed and not begun. They are others' when their leases end, and no attempt was used up.
+func TestConsumerDiesWithClaims(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	r := newRun(t, target{Redis: redistest.Start(t, redistest.Options{}).Addr()})
+	const messages = 200
+	r.start(role{Messages: messages, Batch: 100, MaxDelay: 2500 * time.Millisecond}).wait()
+	first := r.start(role{Consume: true, Visibility: 500 * time.Millisecond})
+	q, store, err := r.target.openQueue(t.Context(), nil)
+	require.NoError(t, err)
+	defer store.Close()
+	defer q.Close()
+	require.Eventually(t, func() bool {
+		s, err := q.Stats(t.Context())
+		return err == nil && s.InFlight > 0
+	}, patience, 5*time.Millisecond)
+	first.kill()
+	second := r.start(role{Consume: true, Visibility: 500 * time.Millisecond})
+	r.drained()
+	second.stop()
+	report := r.check(checker.Options{Crashes: true}, nil)
+	assert.Equal(t, messages, report.Handled)
+	assert.Zero(t, report.Dead)
+}
+
+// A consumer sleeps past its leases and goes on. Others have its messages by then, and its acknowledgements change nothing.
+func TestConsumerIsPaused(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	r := newRun(t, target{Redis: redistest.Start(t, redistest.Options{}).Addr()})
+	consumer := role{Consume: true, Visibility: 500 * time.Millisecond, Handle: 200 * time.Millisecond}
+	sleeper := r.start(consumer)
+	const messages = 200
+	r.start(role{Messages: messages, Batch: 50, MaxDelay: time.Second}).wait()
+	require.Eventually(t, sleeper.recorded, patience, 5*time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // in the midst of a dozen
+	sleeper.signal(syscall.SIGSTOP)
+	other := r.start(consumer)
+	require.Eventually(t, other.recorded, patience, 5*time.Millisecond)
+	time.Sleep(2500 * time.Millisecond)
+	sleeper.signal(syscall.SIGCONT)
+	r.drained()
+	sleeper.stop()
+	other.stop()
+	report := r.check(checker.Options{Crashes: true, Pauses: true}, nil)
+	assert.Equal(t, messages, report.Enqueued)
+	assert.Equal(t, messages, report.Handled)
+	assert.Positive(t, report.Duplicates, "the sleeper had messages")
+	assert.Contains(t, sleeper.errs.String(), "the lease of the message has ended", "the sleeper is told")
+}

@@ -1,0 +1,177 @@
+//go:build unix
+
+package chaos
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/atomic"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+)
+
+// All is down for longer than all delays. Then each message comes once, those of a partition in the order of their due times but for what is
+// claimed at the same time, and the consumer takes no more upon itself than it was told to.
+func TestDownForLongerThanAllDelays(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	for _, concurrency := range []int{1, 8} {
+		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, redistest.Options{AppendOnly: true, AppendFsync: "always"})
+			tg := target{Redis: server.Addr()}
+			h := checker.New(checker.Options{})
+			messages := scaled(400, 20_000)
+			enqueueAhead(t, openHere(t, tg), h, messages)
+			server.Kill()
+			time.Sleep(1200 * time.Millisecond)
+			server.Restart()
+			q := openHere(t, tg)
+			s, err := q.Stats(t.Context())
+			require.NoError(t, err)
+			require.EqualValues(t, messages, s.Due, "all are overdue")
+			b := &bounded{events: h, concurrency: int64(concurrency)}
+			b.consume(t, q)
+			report := h.Check()
+			t.Log(report)
+			t.Logf("%d handlers at once at most, %d messages of a partition claimed ahead at most, in %d looks", b.most.Load(), b.leased, b.looks)
+			require.NoError(t, report.Err())
+			assert.Equal(t, messages, report.Handled)
+			assert.Equal(t, messages, report.Starts, "each comes once")
+			assert.LessOrEqual(t, b.most.Load(), b.concurrency)
+			assert.LessOrEqual(t, b.leased, prefetchAfter/partitions)
+			most := 0
+			for p := range b.order {
+				most = max(most, overtaken(b.order[p]))
+			}
+			t.Logf("%d messages at most had been due before one that began", most)
+			if concurrency == 1 {
+				assert.Zero(t, most)
+			} else { // a handler may be held up before it tells when it began
+				assert.Less(t, most, concurrency+prefetchAfter/partitions)
+			}
+		})
+	}
+}
+
+// prefetchAfter is the number of messages that the consumer may have claimed and not begun.
+const prefetchAfter = 128
+
+// enqueueAhead enqueues messages that are all due within a second, in no order.
+func enqueueAhead(t *testing.T, q *durable.Queue, h *checker.History, n int) {
+	t.Helper()
+	messages, events := make([]durable.Message, n), make([]checker.Event, n)
+	now := durable.InstantOf(time.Now())
+	for i := range messages {
+		messages[i] = durable.Message{ID: fmt.Sprint("m", i), Delay: time.Duration(i*7919%1000) * time.Millisecond}
+		events[i] = checker.Event{Kind: checker.Enqueued, ID: messages[i].ID, Due: int64(now.Add(messages[i].Delay)) - 1}
+	}
+	_, err := q.EnqueueBatch(t.Context(), messages)
+	require.NoError(t, err)
+	require.NoError(t, h.Record(events...))
+}
+
+// bounded is a consumer that looks at its bounds.
+type bounded struct {
+	events      checker.Recorder
+	concurrency int64
+	running     atomic.Int64
+	most        atomic.Int64 // that ran at once
+	leased      int          // the most of one partition that were claimed and not begun
+	looks       int
+
+	mu    sync.Mutex
+	order [partitions][]time.Time // due times as handlers were called
+}
+
+// consume consumes until the queue is empty.
+func (b *bounded) consume(t *testing.T, q *durable.Queue) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- q.Consume(ctx, b.handle, durable.ConsumerOptions{Concurrency: int(b.concurrency), Prefetch: prefetchAfter})
+	}()
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		b.look(t, q)
+		s, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		if s.Scheduled+s.InFlight == 0 {
+			break
+		}
+		require.True(t, time.Now().Before(end), "the queue does not drain: %+v", s.Counts)
+	}
+	cancel()
+	require.NoError(t, <-done)
+}
+
+func (b *bounded) handle(_ context.Context, d *durable.Delivery) error {
+	running := b.running.Inc()
+	defer b.running.Dec()
+	for most := b.most.Load(); running > most && !b.most.CompareAndSwap(most, running); {
+		most = b.most.Load()
+	}
+	b.mu.Lock()
+	p := durable.PartitionOf(d.ID, partitions)
+	b.order[p] = append(b.order[p], d.Due)
+	b.mu.Unlock()
+	e := checker.Event{Kind: checker.Started, ID: d.ID, Token: d.Token, Attempt: d.Attempts + 1, Clock: time.Now().UnixMilli()}
+	if err := b.events.Record(e); err != nil {
+		return err
+	}
+	time.Sleep(time.Millisecond)
+	e.Kind = checker.Handled
+	return b.events.Record(e)
+}
+
+// look counts what the store has as claimed and not begun. All of a partition comes in one page, so it is of one moment.
+func (b *bounded) look(t *testing.T, q *durable.Queue) {
+	t.Helper()
+	var leased [partitions]int
+	for r, err := range q.List(t.Context(), durable.StateLeased) {
+		require.NoError(t, err)
+		if r.State == durable.StateLeased {
+			leased[durable.PartitionOf(r.ID, partitions)]++
+		}
+	}
+	b.leased = max(b.leased, slices.Max(leased[:]))
+	b.looks++
+}
+
+// overtaken is the largest number of messages that come after one that was due later. With a strict order there are fewer of them than
+// handlers: those that had been given to a handler that had not come so far as to say so. A message that has begun ahead for a handler and is
+// given back, as handlers have become slower, comes again after those of its partition that are claimed by then.
+func overtaken(dues []time.Time) (most int) {
+	waiting := slices.Clone(dues) // those that have not come yet, in order
+	slices.SortFunc(waiting, time.Time.Compare)
+	for _, due := range dues {
+		i, _ := slices.BinarySearchFunc(waiting, due, func(w, d time.Time) int { return cmp.Compare(w.UnixMilli(), d.UnixMilli()) })
+		most = max(most, i)
+		waiting = slices.Delete(waiting, i, i+1)
+	}
+	return most
+}
+
+func TestOvertaken(t *testing.T) {
+	t.Parallel()
+	dues := func(ms ...int64) (dues []time.Time) {
+		for _, m := range ms {
+			dues = append(dues, time.UnixMilli(m))
+		}
+		return dues
+	}
+	assert.Zero(t, overtaken(nil))
+	assert.Zero(t, overtaken(dues(1, 1, 2, 3, 3)))
+	assert.Equal(t, 1, overtaken(dues(2, 1, 3)))
+	assert.Equal(t, 3, overtaken(dues(1, 5, 2, 4, 3)))
+}

@@ -1,0 +1,138 @@
+//go:build unix
+
+package chaos
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
+	"github.com/timingwheel-go/timingwheel/durable/internal/faultproxy"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+)
+
+// underLoad calls fault while messages are enqueued and delivered, and returns when all are. The producer takes about as long as half of its
+// pauses, at least, so fault has to be done by then to meet it.
+func (r *run) underLoad(pauses time.Duration, fault func()) (messages int) {
+	r.t.Helper()
+	const batch, pace = 20, 20 * time.Millisecond
+	messages = batch * int(pauses/pace)
+	consumer := role{Consume: true, Visibility: time.Second, FailEvery: 40}
+	consumers := []*child{r.start(consumer), r.start(consumer)}
+	producer := r.start(role{Messages: messages, Batch: batch, Pace: pace, MaxDelay: 500 * time.Millisecond})
+	fault()
+	producer.wait()
+	r.drained()
+	for _, c := range consumers {
+		c.stop()
+	}
+	return messages
+}
+
+func TestServerIsKilled(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	for _, test := range []struct {
+		fsync string
+		doubt time.Duration
+	}{{"always", 0}, {"everysec", 2 * time.Second}} {
+		t.Run(test.fsync, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, redistest.Options{AppendOnly: true, AppendFsync: test.fsync})
+			r := newRun(t, target{Redis: server.Addr()})
+			var out outages
+			r.underLoad(scaled(2*time.Second, 30*time.Second), func() {
+				for range scaled(1, 8) {
+					time.Sleep(scaled(time.Second, 3*time.Second))
+					out = append(out, newOutage(test.doubt, server.Kill))
+					time.Sleep(noting)
+					server.Restart()
+				}
+			})
+			report := r.check(checker.Options{Crashes: true}, out.edit)
+			out.resumed(t)
+			assert.Positive(t, report.Handled)
+		})
+	}
+}
+
+func TestMasterBehindSentinelIsKilled(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	s := redistest.StartSentinel(t, redistest.SentinelOptions{})
+	o := s.FailoverOptions()
+	r := newRun(t, target{Sentinel: o.SentinelAddrs, Master: o.MasterName})
+	var out *outage
+	r.underLoad(scaled(4*time.Second, 20*time.Second), func() {
+		time.Sleep(time.Second)
+		var old *redistest.Server
+		out = newOutage(time.Second, func() { old = s.KillMaster() }) // replication is asynchronous
+		s.WaitFailover(old)
+	})
+	r.check(checker.Options{Crashes: true}, out.edit)
+	out.resumed(t)
+}
+
+// The server forgets all scripts, and closes all connections.
+func TestServerForgetsScriptsAndClients(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{})
+	client := server.Client(t)
+	r := newRun(t, target{Redis: server.Addr()})
+	messages := r.underLoad(scaled(2*time.Second, 20*time.Second), func() {
+		for range scaled(8, 80) {
+			time.Sleep(200 * time.Millisecond)
+			require.NoError(t, client.ScriptFlush(t.Context()).Err())
+			require.NoError(t, client.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err())
+			require.NoError(t, client.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
+		}
+	})
+	report := r.check(checker.Options{Crashes: true}, nil)
+	assert.Equal(t, messages, report.Enqueued)
+	assert.Equal(t, messages, report.Handled)
+}
+
+// One of so many replies is lost after the server has done what it was asked. Nothing is enqueued twice, and what was handled stays so.
+func TestRepliesAreLost(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{})
+	proxy := faultproxy.Start(t, server.Addr())
+	r := newRun(t, target{Redis: proxy.Addr()})
+	messages := r.underLoad(scaled(2*time.Second, 20*time.Second), func() {
+		proxy.Match("evalsha") // as the client sends it
+		proxy.DropRate(0.1)
+		time.Sleep(scaled(2*time.Second, 20*time.Second))
+		proxy.DropRate(0)
+	})
+	report := r.check(checker.Options{Crashes: true}, nil)
+	t.Logf("%d replies were lost", proxy.Dropped())
+	assert.Positive(t, proxy.Dropped())
+	assert.Equal(t, messages, report.Enqueued)
+	assert.Equal(t, messages, report.Handled)
+}
+
+// The network stands still, past all leases, and is cut.
+func TestNetworkStalls(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{})
+	proxy := faultproxy.Start(t, server.Addr())
+	r := newRun(t, target{Redis: proxy.Addr()})
+	messages := r.underLoad(scaled(3*time.Second, 20*time.Second), func() {
+		for range scaled(1, 5) {
+			time.Sleep(500 * time.Millisecond)
+			proxy.Stall()
+			time.Sleep(2500 * time.Millisecond)
+			proxy.Resume()
+			proxy.CutAll()
+		}
+	})
+	report := r.check(checker.Options{Crashes: true}, nil)
+	assert.Equal(t, messages, report.Enqueued)
+	assert.Equal(t, messages, report.Handled)
+}

@@ -1,0 +1,41 @@
+//go:build unix
+
+package chaos
+
+import (
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
+)
+
+// A process that has its queue in a file is killed again and again while it enqueues, delivers and commits. The file always opens, and nothing
+// that was acknowledged is lost.
+func TestProcessWithAFileIsKilled(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	r := newRun(t, target{File: filepath.Join(t.TempDir(), "queue.db")})
+	both := role{
+		Consume: true, Visibility: time.Second, Handle: time.Millisecond,
+		Messages: 100_000, Batch: 10, MaxDelay: 300 * time.Millisecond, Pace: time.Millisecond,
+	}
+	for range scaled(12, 200) {
+		c := r.start(both)
+		require.Eventually(t, func() bool { return strings.Contains(c.out.String(), "open") || c.ended() }, patience, 5*time.Millisecond)
+		require.False(t, c.ended(), "it has ended by itself: %s", &c.errs)
+		time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond)
+		c.kill()
+	}
+	r.start(role{Consume: true, Visibility: time.Second, UntilEmpty: true}).wait()
+	r.drained()
+	report := r.check(checker.Options{Crashes: true}, nil)
+	assert.Greater(t, report.Enqueued, 100)
+	assert.GreaterOrEqual(t, report.Handled, report.Enqueued)
+	assert.Zero(t, report.Dead)
+}

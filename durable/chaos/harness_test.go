@@ -1,0 +1,236 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/atomic"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
+)
+
+// full says that the tests are to run with the numbers that the guarantees are stated for.
+var full = os.Getenv("TIMINGWHEEL_CHAOS") == "full"
+
+// scaled is n, or large in the long version.
+func scaled[T any](n, large T) T {
+	if full {
+		return large
+	}
+	return n
+}
+
+// brief skips a test with -short.
+func brief(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("child processes and faults take a while")
+	}
+}
+
+// patience is how long things may take on an overloaded machine.
+var patience = scaled(60*time.Second, 10*time.Minute)
+
+// children numbers the child processes of this test binary.
+var children atomic.Int64
+
+// run is a queue with its producers and consumers.
+type run struct {
+	t      *testing.T
+	target target
+	dir    string
+	events string   // the file of this process
+	files  []string // those of all processes, producers first
+}
+
+func newRun(t *testing.T, tg target) *run {
+	t.Helper()
+	r := &run{t: t, target: tg, dir: t.TempDir()}
+	r.events = r.newFile("events", true)
+	return r
+}
+
+// newFile is a file of events for one process: SIGKILL may end a write halfway, so nobody else may write after it. Those of producers
+// are read first, so that messages are known when they are started.
+func (r *run) newFile(name string, producer bool) string {
+	path := filepath.Join(r.dir, name)
+	if producer {
+		r.files = slices.Insert(r.files, 0, path)
+	} else {
+		r.files = append(r.files, path)
+	}
+	return path
+}
+
+// child is a process that plays a role.
+type child struct {
+	t    *testing.T
+	role role
+	cmd  *exec.Cmd
+	in   io.Closer
+	out  lockedText
+	errs lockedText
+	done chan struct{}
+}
+
+// start starts a process in a role.
+func (r *run) start(ro role) *child {
+	r.t.Helper()
+	ro.Target, ro.Name = r.target, fmt.Sprintf("p%d", children.Inc())
+	ro.Events = r.newFile(ro.Name, ro.Messages > 0)
+	ro.Batch = max(1, ro.Batch)
+	text, err := json.Marshal(ro)
+	require.NoError(r.t, err)
+	c := &child{t: r.t, role: ro, cmd: exec.Command(os.Args[0]), done: make(chan struct{})}
+	c.cmd.Env = append(os.Environ(), envRole+"="+string(text))
+	c.cmd.Stdout, c.cmd.Stderr = &c.out, &c.errs
+	c.in, err = c.cmd.StdinPipe()
+	require.NoError(r.t, err)
+	require.NoError(r.t, c.cmd.Start())
+	go func() {
+		defer close(c.done)
+		_ = c.cmd.Wait() // most are killed
+	}()
+	r.t.Cleanup(func() {
+		c.kill()
+		if r.t.Failed() {
+			r.t.Logf("%s said %q, and: %s", ro.Name, c.out.String(), tail(c.errs.String(), 3000))
+		}
+	})
+	return c
+}
+
+func tail(s string, n int) string { return s[max(0, len(s)-n):] }
+
+// kill ends the process with SIGKILL, and returns when it has ended.
+func (c *child) kill() {
+	_ = c.cmd.Process.Kill() // it may have ended
+	<-c.done
+}
+
+func (c *child) signal(s syscall.Signal) {
+	c.t.Helper()
+	require.NoError(c.t, c.cmd.Process.Signal(s))
+}
+
+// wait waits until the process has ended by itself, without an error.
+func (c *child) wait() {
+	c.t.Helper()
+	select {
+	case <-c.done:
+		assert.True(c.t, c.cmd.ProcessState.Success(), "%v: %s", c.cmd.ProcessState, tail(c.errs.String(), 2000))
+	case <-time.After(patience):
+		c.t.Errorf("a child process has not ended within %v", patience)
+	}
+}
+
+// stop asks the process to end in good order, and waits for it.
+func (c *child) stop() {
+	c.t.Helper()
+	c.signal(syscall.SIGTERM)
+	c.wait()
+}
+
+// ended says whether the process has ended.
+func (c *child) ended() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// recorded says whether the process has recorded any events.
+func (c *child) recorded() bool {
+	info, err := os.Stat(c.role.Events)
+	return err == nil && info.Size() > 0
+}
+
+// drained waits until the queue has nothing left to deliver, and notes its dead letters.
+func (r *run) drained() {
+	r.t.Helper()
+	q, store, err := (&role{Target: r.target}).target(r.t.Context())
+	require.NoError(r.t, err)
+	defer store.Close()
+	defer q.Close()
+	var last durable.Stats
+	require.Eventually(r.t, func() bool {
+		s, err := q.Stats(r.t.Context())
+		last = s
+		return err == nil && s.Scheduled == 0 && s.InFlight == 0
+	}, patience, 100*time.Millisecond, "the queue does not drain: %+v", &last)
+	r.dead(q)
+}
+
+// dead notes the dead letters of a queue.
+func (r *run) dead(q *durable.Queue) {
+	r.t.Helper()
+	events, err := checker.OpenFile(r.events)
+	require.NoError(r.t, err)
+	defer events.Close()
+	for record, err := range q.Dead(context.Background()) {
+		require.NoError(r.t, err)
+		require.NoError(r.t, events.Record(checker.Event{Kind: checker.Dead, ID: record.ID}))
+	}
+}
+
+// check is the checker's report of the run.
+func (r *run) check(o checker.Options, edit func(checker.Event) checker.Event) *checker.Report {
+	r.t.Helper()
+	if edit == nil {
+		edit = func(e checker.Event) checker.Event { return e }
+	}
+	return r.checkFiles(o, func(_ string, e checker.Event) checker.Event { return edit(e) })
+}
+
+// checkFiles is check with an edit that is told whose event it is, by the file.
+func (r *run) checkFiles(o checker.Options, edit func(file string, e checker.Event) checker.Event) *checker.Report {
+	r.t.Helper()
+	h := checker.New(o)
+	for _, file := range r.files {
+		err := h.ReadFile(file, func(e checker.Event) checker.Event { return edit(file, e) })
+		if !errors.Is(err, os.ErrNotExist) { // a process that was killed at once has none
+			require.NoError(r.t, err)
+		}
+	}
+	report := h.Check()
+	r.t.Log(report)
+	require.NoError(r.t, report.Err())
+	return report
+}
+
+// lockedText is what a process prints.
+type lockedText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}

@@ -1,0 +1,119 @@
+//go:build unix
+
+package chaos
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+	"github.com/timingwheel-go/timingwheel/durable/redisstore"
+)
+
+// Somebody deletes keys of the queue. The audit repairs what is left: it finds nothing more then, the queue goes on and drains, and no
+// message is lost whose record is there. What holds for the whole queue is made again by the next who opens it.
+func TestKeysAreDeleted(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	for _, key := range []string{
+		"{chaos:1}:m", "{chaos:1}:s", "{chaos:1}:d", "{chaos:1}:l", "{chaos:1}:x", "{chaos:1}:c", "{chaos:1}:p", "{chaos}:members", "{chaos}:meta",
+	} {
+		t.Run(strings.NewReplacer("{", "", "}", "").Replace(key), func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, redistest.Options{})
+			q := openHere(t, target{Redis: server.Addr()})
+			h := checker.New(checker.Options{Crashes: true})
+			fill(t, q, h, key == "{chaos:1}:m")
+			client := server.Client(t)
+			n, err := client.Del(t.Context(), "tw:"+key).Result()
+			require.NoError(t, err)
+			require.EqualValues(t, 1, n)
+			repaired(t, q)
+			stop := consumeHere(t, q, h)
+			for i := range 50 {
+				require.NoError(t, h.Record(checker.Event{Kind: checker.Enqueued, ID: fmt.Sprint("new", i)}))
+				_, err := q.Enqueue(t.Context(), durable.Message{ID: fmt.Sprint("new", i)})
+				require.NoError(t, err)
+			}
+			emptied(t, q)
+			stop()
+			for record, err := range q.Dead(t.Context()) {
+				require.NoError(t, err)
+				require.NoError(t, h.Record(checker.Event{Kind: checker.Dead, ID: record.ID}))
+			}
+			report := h.Check()
+			t.Log(report)
+			require.NoError(t, report.Err())
+			assert.GreaterOrEqual(t, report.Handled, 50)
+			joinsAgain(t, client)
+		})
+	}
+}
+
+// repaired audits the queue, and finds nothing more then.
+func repaired(t *testing.T, q *durable.Queue) {
+	t.Helper()
+	report, err := q.Audit(t.Context(), true)
+	require.NoError(t, err)
+	t.Logf("%+v", report)
+	assert.Equal(t, report.Orphans+report.Strays, report.Repaired)
+	report, err = q.Audit(t.Context(), false)
+	require.NoError(t, err)
+	assert.Zero(t, report.Orphans+report.Strays, "what is found is repaired: %+v", report)
+}
+
+// joinsAgain opens the queue as a process does that comes later. What was lost of the queue itself is there again then.
+func joinsAgain(t *testing.T, client *redis.Client) {
+	t.Helper()
+	store, err := redisstore.New(client, redisstore.Options{})
+	require.NoError(t, err)
+	defer store.Close()
+	open := func(n int) (int, error) {
+		backend, err := store.Open(t.Context(), durable.Config{Queue: "chaos", Partitions: n, DeadLimit: 10, DeadAge: time.Hour})
+		if err != nil {
+			return 0, err
+		}
+		return backend.Partitions(), nil
+	}
+	n, err := open(partitions)
+	require.NoError(t, err)
+	assert.Equal(t, partitions, n)
+	n, err = open(0)
+	require.NoError(t, err)
+	assert.Equal(t, partitions, n)
+	_, err = open(partitions + 1)
+	require.ErrorIs(t, err, durable.ErrPartitions)
+}
+
+// fill leaves a queue with messages that are scheduled, leased, and dead. Those of partition 1 may get lost if that is said.
+func fill(t *testing.T, q *durable.Queue, h *checker.History, lossy bool) {
+	t.Helper()
+	for i := range 100 {
+		m := durable.Message{ID: fmt.Sprint("old", i), Delay: time.Duration(i%4) * 600 * time.Millisecond, MaxAttempts: 1}
+		e := checker.Event{Kind: checker.Enqueued, ID: m.ID, Due: int64(durable.InstantOf(time.Now()).Add(m.Delay)) - 1}
+		if lossy && durable.PartitionOf(m.ID, partitions) == 1 {
+			e.Kind = checker.MaybeEnqueued
+		}
+		_, err := q.Enqueue(t.Context(), m)
+		require.NoError(t, err)
+		require.NoError(t, h.Record(e))
+	}
+	require.NoError(t, q.SetTakeOptions(durable.ConsumerOptions{
+		Visibility: time.Second, Horizon: 100 * time.Millisecond, Membership: 500 * time.Millisecond,
+	}))
+	for i := range 20 { // those that are due
+		d, err := q.Take(t.Context())
+		require.NoError(t, err)
+		if i%2 == 0 {
+			require.NoError(t, d.Bury(t.Context(), "for the test"))
+		}
+	}
+}

@@ -1,0 +1,208 @@
+//go:build unix
+
+package chaos
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+)
+
+// Consumers join and leave in good order while messages are delivered. Each message comes once.
+func TestConsumersJoinAndLeave(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	r := newRun(t, target{Redis: redistest.Start(t, redistest.Options{}).Addr()})
+	consumer := role{Consume: true, Visibility: 30 * time.Second, Handle: time.Millisecond}
+	consumers := []*child{r.start(consumer)}
+	messages := scaled(3000, 50_000)
+	producer := r.start(role{Messages: messages, Batch: 20, Pace: 10 * time.Millisecond, MaxDelay: 2 * time.Second})
+	for range 4 {
+		time.Sleep(scaled(200*time.Millisecond, 2*time.Second))
+		consumers = append(consumers, r.start(consumer))
+	}
+	time.Sleep(scaled(500*time.Millisecond, 5*time.Second))
+	for _, c := range consumers[:4] {
+		c.stop()
+	}
+	producer.wait()
+	r.drained()
+	consumers[4].stop()
+	report := r.check(checker.Options{}, nil)
+	assert.Equal(t, messages, report.Enqueued)
+	assert.Equal(t, messages, report.Handled)
+	assert.Zero(t, report.Duplicates, "who leaves gives back what he has not begun, and finishes the rest")
+}
+
+// One consumer becomes five, and five become one, which was the last to come: the others leave in good order, or are killed. Each
+// partition is delivered again within two times the consumers' Membership, and in the end by one that is there.
+func TestPartitionsChangeHands(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	for _, end := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		t.Run(end.String(), func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, redistest.Options{})
+			o := &owners{run: newRun(t, target{Redis: server.Addr()}), joined: map[string]int{}}
+			o.join(1)
+			producer := o.start(role{Messages: endless, Batch: 4, Pace: 10 * time.Millisecond})
+			o.settle(server.Client(t), 1)
+			for range scaled(1, 2) {
+				o.join(4)
+				o.settle(server.Client(t), 5)
+				o.leave(4, end)
+				o.settle(server.Client(t), 1)
+			}
+			producer.stop()
+			o.drained()
+			o.consumers[0].stop()
+			o.check(end == syscall.SIGKILL)
+		})
+	}
+}
+
+// owners are consumers that come and go.
+type owners struct {
+	*run
+	consumers []*child
+	joined    map[string]int // the number of each consumer, in the order in which they came, by its file of events
+	changes   []change
+}
+
+// change is a moment from which the number of consumers is another.
+type change struct {
+	at    time.Time
+	count int
+	there []int         // the numbers of the consumers
+	noted time.Duration // until the store knew as many
+	until time.Time     // the next change comes later
+}
+
+const (
+	membership = time.Second
+	endless    = 1 << 30 // messages, until the producer is told to stop
+)
+
+// join starts n consumers.
+func (o *owners) join(n int) {
+	for range n {
+		c := o.start(role{Consume: true, Visibility: 3 * time.Second, Membership: membership})
+		o.consumers = append(o.consumers, c)
+		o.joined[c.role.Events] = len(o.joined)
+	}
+	for _, c := range o.consumers {
+		require.Eventually(o.t, func() bool { return strings.Contains(c.out.String(), "open") }, patience, time.Millisecond)
+	}
+	o.changed()
+}
+
+// leave ends the n consumers that have been there for longest.
+func (o *owners) leave(n int, end syscall.Signal) {
+	for _, c := range o.consumers[:n] {
+		c.signal(end)
+	}
+	gone := o.consumers[:n]
+	o.consumers = o.consumers[n:]
+	o.changed()
+	for _, c := range gone {
+		<-c.done
+	}
+}
+
+// changed notes that there are other consumers than before.
+func (o *owners) changed() {
+	c := change{at: time.Now(), count: len(o.consumers)}
+	for _, consumer := range o.consumers {
+		c.there = append(c.there, o.joined[consumer.role.Events])
+	}
+	o.changes = append(o.changes, c)
+}
+
+// settle waits until the store knows of so many consumers, and for some more messages.
+func (o *owners) settle(client *redis.Client, members int64) {
+	o.t.Helper()
+	last := &o.changes[len(o.changes)-1]
+	require.Eventually(o.t, func() bool {
+		now, err := client.Time(o.t.Context()).Result()
+		require.NoError(o.t, err)
+		n, err := client.ZCount(o.t.Context(), "tw:{chaos}:members", fmt.Sprint("(", now.UnixMilli()), "+inf").Result()
+		require.NoError(o.t, err)
+		return n == members
+	}, patience, 10*time.Millisecond)
+	last.noted = time.Since(last.at)
+	time.Sleep(scaled(2*membership, 4*membership))
+	last.until = time.Now()
+}
+
+// check looks at what the consumers have noted.
+func (o *owners) check(crashes bool) {
+	o.t.Helper()
+	due := map[string]int64{}
+	var starts []ownedStart
+	report := o.checkFiles(checker.Options{Crashes: crashes}, func(file string, e checker.Event) checker.Event {
+		switch e.Kind {
+		case checker.MaybeEnqueued:
+			due[e.ID] = e.Due
+		case checker.Started:
+			p := durable.PartitionOf(e.ID, partitions)
+			starts = append(starts, ownedStart{consumer: o.joined[file], partition: p, due: due[e.ID], clock: e.Clock})
+		}
+		return e
+	})
+	assert.GreaterOrEqual(o.t, report.Handled, report.Enqueued, "the producer was stopped, and does not know of its last ones")
+	if !crashes {
+		assert.Zero(o.t, report.Duplicates)
+	}
+	for _, c := range o.changes {
+		o.checkChange(c, starts)
+	}
+}
+
+// ownedStart is the call of a handler in a consumer, which is counted in the order of their starts.
+type ownedStart struct {
+	consumer, partition int
+	due, clock          int64 // in milliseconds
+}
+
+// checkChange looks at how long it took until each partition delivered messages that became due after a change.
+func (o *owners) checkChange(c change, starts []ownedStart) {
+	o.t.Helper()
+	first, last := map[int]int64{}, map[int]ownedStart{}
+	for _, s := range starts {
+		if s.due < c.at.UnixMilli() || s.clock > c.until.UnixMilli() {
+			continue
+		}
+		if clock, ok := first[s.partition]; !ok || s.clock < clock {
+			first[s.partition] = s.clock
+		}
+		if s.clock >= last[s.partition].clock {
+			last[s.partition] = s
+		}
+	}
+	if !assert.Len(o.t, first, partitions, "each partition delivers after the change to %d consumers", c.count) {
+		return
+	}
+	took := time.UnixMilli(slices.Max(slices.Collect(maps.Values(first)))).Sub(c.at)
+	owner := map[int]int{}
+	for p, s := range last {
+		owner[p] = s.consumer
+	}
+	o.t.Logf("%d consumers: known after %v, all partitions deliver after %v, partitions are with consumers %v", c.count, c.noted, took, owner)
+	// Two times the membership, and room for a machine that does other things.
+	assert.Less(o.t, took, 2*membership+scaled(8*time.Second, 2*time.Second))
+	for p, consumer := range owner {
+		assert.Contains(o.t, c.there, consumer, "partition %d is with one who is there", p)
+	}
+}

@@ -1,0 +1,96 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+)
+
+// Cancel and Reschedule come about when the message fires. What is said to be cancelled is not run, and what is said to be rescheduled is not
+// run before its new time.
+func TestCancelMeetsFire(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		raceAgainstFire(t, target{Redis: redistest.Start(t, redistest.Options{}).Addr()})
+	})
+	t.Run("file", func(t *testing.T) {
+		t.Parallel()
+		raceAgainstFire(t, target{File: filepath.Join(t.TempDir(), "queue.db")})
+	})
+}
+
+func raceAgainstFire(t *testing.T, tg target) {
+	t.Helper()
+	q, store, err := tg.openQueue(t.Context(), nil)
+	require.NoError(t, err)
+	defer store.Close()
+	defer q.Close()
+	h := checker.New(checker.Options{})
+	ctx, stop := context.WithCancel(t.Context())
+	consumed := make(chan error, 1)
+	go func() { consumed <- (&role{Visibility: 30 * time.Second}).consume(ctx, q, h) }()
+	var racers sync.WaitGroup
+	const racing = 32
+	for g := range racing {
+		racers.Go(func() {
+			for i := range scaled(40, 100_000/racing) {
+				if err := race(t.Context(), q, h, fmt.Sprintf("m-%d-%d", g, i)); !assert.NoError(t, err) {
+					return
+				}
+			}
+		})
+	}
+	racers.Wait()
+	require.NoError(t, waitEmpty(t.Context(), q))
+	stop()
+	require.NoError(t, <-consumed)
+	report := h.Check()
+	t.Log(report)
+	require.NoError(t, report.Err())
+	assert.Positive(t, report.Cancelled)
+	assert.Positive(t, report.Handled)
+	assert.Equal(t, report.Enqueued, report.Cancelled+report.Handled)
+}
+
+// race enqueues a message and moves or cancels it about when it fires.
+func race(ctx context.Context, q *durable.Queue, h *checker.History, id string) error {
+	delay := time.Duration(rand.IntN(20)) * time.Millisecond
+	due := func(d time.Duration) int64 { return int64(durable.InstantOf(time.Now()).Add(d)) - 1 }
+	enqueued := checker.Event{Kind: checker.Enqueued, ID: id, Due: due(delay)}
+	if _, err := q.Enqueue(ctx, durable.Message{ID: id, Delay: delay}); err != nil {
+		return err
+	}
+	if err := h.Record(enqueued); err != nil {
+		return err
+	}
+	time.Sleep(delay - 2*time.Millisecond + time.Duration(rand.IntN(4000))*time.Microsecond)
+	if rand.IntN(2) == 0 {
+		again := time.Duration(rand.IntN(20)) * time.Millisecond
+		moved := checker.Event{Kind: checker.Rescheduled, ID: id, Due: due(again)}
+		result, err := q.Reschedule(ctx, id, again)
+		if err != nil || result != durable.Rescheduled {
+			return err
+		}
+		return h.Record(moved)
+	}
+	result, err := q.Cancel(ctx, id)
+	if err != nil || result != durable.Cancelled {
+		return err
+	}
+	return h.Record(checker.Event{Kind: checker.Cancelled, ID: id})
+}

@@ -1,0 +1,193 @@
+//go:build unix
+
+package chaos
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/boltstore"
+	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
+	"github.com/timingwheel-go/timingwheel/durable/redisstore"
+)
+
+// envRole has a [role] in JSON: the test binary plays it instead of running tests.
+const envRole = "TIMINGWHEEL_CHAOS_ROLE"
+
+// role is what a child process does. It ends with its standard input, on which nothing is written.
+type role struct {
+	Target target
+	Events string // the file of its events
+	Name   string // what ids begin with; two producers never have the same
+
+	// A producer.
+	Messages int           // 0: it is none
+	Batch    int           // messages in a call
+	MaxDelay time.Duration // delays are spread from 0 to this
+	Pace     time.Duration // the pause after each call
+
+	// A consumer.
+	Consume     bool
+	Concurrency int           // 0: 16
+	Handle      time.Duration // how long a handler takes
+	FailEvery   int           // one of so many first deliveries fails; 0: none
+	Visibility  time.Duration
+	Membership  time.Duration // 0: what the queue makes of the visibility
+	CrashAt     string        // "started" or "handled": it kills itself there, after CrashAfter others
+	CrashAfter  int
+	UntilEmpty  bool // it ends when all is produced and the queue is empty
+}
+
+// target is a store that processes can open. One of the first fields is set.
+type target struct {
+	Redis    string   // address of a server
+	Sentinel []string // addresses of sentinels
+	Master   string   // the name that they know the master by
+	Cluster  []string // addresses of nodes
+	File     string   // path of a file
+
+	Queue  string        // its name; empty: "chaos"
+	Reload time.Duration // how often a client of a cluster asks who has which slots; 0: as often as it does by itself
+}
+
+func (tg target) open() (durable.Store, error) {
+	var client redis.UniversalClient
+	switch {
+	case tg.File != "":
+		return boltstore.Open(tg.File, boltstore.Options{LockTimeout: 10 * time.Second})
+	case tg.Redis != "":
+		client = redis.NewClient(&redis.Options{Addr: tg.Redis, ReadTimeout: 2 * time.Second})
+	case tg.Sentinel != nil:
+		client = redis.NewFailoverClient(&redis.FailoverOptions{
+			SentinelAddrs: tg.Sentinel, MasterName: tg.Master, DialTimeout: time.Second, ReadTimeout: 2 * time.Second,
+		})
+	default:
+		client = redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: tg.Cluster, DialTimeout: time.Second, ReadTimeout: 2 * time.Second, ClusterStateReloadInterval: tg.Reload,
+		})
+	}
+	return redisstore.New(client, redisstore.Options{})
+}
+
+// partitions of the queues of these tests.
+const partitions = 4
+
+func (tg target) openQueue(ctx context.Context, onError func(error)) (*durable.Queue, durable.Store, error) {
+	store, err := tg.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	q, err := durable.Open(ctx, store, durable.Options{Queue: cmp.Or(tg.Queue, "chaos"), Partitions: partitions, MaxAttempts: 5, OnError: onError})
+	return q, store, err
+}
+
+func TestMain(m *testing.M) {
+	text := os.Getenv(envRole)
+	if text == "" {
+		os.Exit(runTests(m))
+	}
+	var r role
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		panic(err)
+	}
+	if err := r.play(); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos: role", r.Name, "has failed:", err)
+		os.Exit(1)
+	}
+}
+
+// runTests runs many tests at once, unless told otherwise: mostly they wait.
+func runTests(m *testing.M) int {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", "6"); err != nil {
+			panic(err)
+		}
+	}
+	return m.Run()
+}
+
+// play plays the role until it has done its work, or is told to end.
+func (r *role) play() error {
+	ctx, end := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer end()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(3) // the test binary is gone
+	}()
+	events, err := checker.OpenFile(r.Events)
+	if err != nil {
+		return err
+	}
+	q, store, err := r.target(ctx)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	fmt.Println("open")
+	consumed := make(chan error, 1)
+	go func() {
+		if !r.Consume {
+			consumed <- nil
+			return
+		}
+		consumed <- r.consume(ctx, q, events)
+	}()
+	if err := r.produce(ctx, q, events); err != nil {
+		return err
+	}
+	fmt.Println("produced")
+	if r.UntilEmpty {
+		err = waitEmpty(ctx, q)
+		end()
+	}
+	err = errors.Join(err, <-consumed)
+	ending, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err == nil {
+		err = q.Shutdown(ending)
+	}
+	return err
+}
+
+// target opens the queue, again and again while the store cannot be reached.
+func (r *role) target(ctx context.Context) (q *durable.Queue, s durable.Store, err error) {
+	for range 100 {
+		q, s, err = r.Target.openQueue(ctx, func(err error) { fmt.Fprintln(os.Stderr, r.Name, err) })
+		if err == nil || ctx.Err() != nil {
+			return q, s, err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return nil, nil, err
+}
+
+// waitEmpty waits until the queue has nothing left to deliver, or ctx ends.
+func waitEmpty(ctx context.Context, q *durable.Queue) error {
+	for ctx.Err() == nil {
+		s, err := q.Stats(ctx)
+		switch {
+		case err == nil && s.Scheduled == 0 && s.InFlight == 0:
+			return nil
+		case err != nil && !errors.Is(err, durable.ErrUnavailable):
+			return err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return context.Cause(ctx)
+}

@@ -1,0 +1,101 @@
+//go:build unix
+
+package chaos
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"go.uber.org/atomic"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
+)
+
+// produce enqueues the messages of the role. Each is recorded as perhaps enqueued before the call, as the process may be killed before it can
+// record that the call has succeeded.
+func (r *role) produce(ctx context.Context, q *durable.Queue, events checker.Recorder) error {
+	for first := 0; first < r.Messages && ctx.Err() == nil; first += r.Batch {
+		batch := make([]durable.Message, min(r.Batch, r.Messages-first))
+		maybe := make([]checker.Event, len(batch))
+		now := time.Now()
+		for i := range batch {
+			n := first + i
+			delay := r.MaxDelay * time.Duration(n%97) / 97
+			batch[i] = durable.Message{ID: fmt.Sprintf("%s-%d", r.Name, n), Body: []byte(fmt.Sprint(n)), Delay: delay}
+			maybe[i] = checker.Event{Kind: checker.MaybeEnqueued, ID: batch[i].ID, Due: int64(durable.InstantOf(now).Add(delay)) - 1}
+		}
+		if err := events.Record(maybe...); err != nil {
+			return err
+		}
+		if err := r.enqueue(ctx, q, events, batch, maybe); err != nil {
+			return err
+		}
+		time.Sleep(r.Pace)
+	}
+	return nil
+}
+
+// enqueue enqueues a batch. The queue itself tries again where the store cannot be reached.
+func (r *role) enqueue(ctx context.Context, q *durable.Queue, events checker.Recorder, batch []durable.Message, maybe []checker.Event) error {
+	_, err := q.EnqueueBatch(ctx, batch)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil || errors.Is(err, durable.ErrUnavailable):
+		return nil // they stay what may be there
+	default:
+		return err
+	}
+	done := make([]checker.Event, len(batch))
+	for i := range done {
+		done[i] = maybe[i]
+		done[i].Kind, done[i].Clock = checker.Enqueued, time.Now().UnixMilli()
+	}
+	return events.Record(done...)
+}
+
+// consume handles messages until ctx ends.
+func (r *role) consume(ctx context.Context, q *durable.Queue, events checker.Recorder) error {
+	var count atomic.Int64
+	return q.Consume(ctx, func(_ context.Context, d *durable.Delivery) error {
+		n := int(count.Inc())
+		e := checker.Event{
+			Kind: checker.Started, ID: d.ID, Token: d.Token, Attempt: d.Attempts + 1,
+			Clock: time.Now().UnixMilli(), // that of the store, as all run on one machine
+		}
+		if err := events.Record(e); err != nil {
+			panic(err)
+		}
+		r.crash("started", n)
+		time.Sleep(r.Handle)
+		if r.FailEvery > 0 && d.Attempts == 0 && n%r.FailEvery == 0 {
+			e.Kind = checker.Failed
+			return errors.Join(errors.New("it fails the first time"), events.Record(e))
+		}
+		e.Kind = checker.Handled
+		err := events.Record(e)
+		r.crash("handled", n)
+		return err
+	}, durable.ConsumerOptions{
+		Concurrency: cmp.Or(r.Concurrency, 16), Visibility: r.Visibility, Membership: r.Membership,
+		Backoff: durable.Exponential(50*time.Millisecond, time.Second),
+		// Tests that crash at one point would make dead letters of what is simply unlucky.
+		MaxCrashes: 1000,
+	})
+}
+
+// crash ends the process at a point, without a chance to do anything.
+func (r *role) crash(point string, n int) {
+	if r.CrashAt != point || n <= r.CrashAfter {
+		return
+	}
+	self, err := os.FindProcess(os.Getpid())
+	if err == nil {
+		err = self.Kill()
+	}
+	panic(fmt.Sprint("still alive: ", err))
+}
