@@ -84,7 +84,7 @@ func TestBadConsumerOptions(t *testing.T) {
 		{durable.ConsumerOptions{PrefetchBytes: -1}, "PrefetchBytes -1"},
 		{durable.ConsumerOptions{MaxCrashes: -1}, "MaxCrashes -1"},
 		{durable.ConsumerOptions{Visibility: time.Millisecond}, "Visibility 1ms: 100ms or more"},
-		{durable.ConsumerOptions{Horizon: -1}, "Horizon -1ns"},
+		{durable.ConsumerOptions{Horizon: -1}, "Horizon -1ns: 10ms or more"},
 		{durable.ConsumerOptions{Fallback: time.Millisecond}, "Fallback 1ms: 500ms or more"},
 		{durable.ConsumerOptions{Membership: time.Millisecond}, "Membership 1ms"},
 	} {

@@ -116,7 +116,7 @@ type ConsumerOptions struct {
 	// delivered again. Defaults to 30 s, at least 100 ms.
 	Visibility time.Duration
 
-	// Horizon is how far ahead of their due times messages are claimed into the wheel of this process. Defaults to 2 s.
+	// Horizon is how far ahead of their due times messages are claimed into the wheel of this process. Defaults to 500 ms, at least 10 ms.
 	Horizon time.Duration
 
 	// Prefetch is the number of messages that are claimed and not begun, at most. Defaults to 16,384.
@@ -163,7 +163,7 @@ func (o ConsumerOptions) withDefaults() (ConsumerOptions, error) {
 		value           *time.Duration
 		standard, least time.Duration
 	}{
-		{"Horizon", &o.Horizon, 2 * time.Second, time.Millisecond},
+		{"Horizon", &o.Horizon, 500 * time.Millisecond, 10 * time.Millisecond},
 		{"Fallback", &o.Fallback, time.Second, 500 * time.Millisecond},
 		{"Membership", &o.Membership, max(500*time.Millisecond, min(o.Visibility/2, 5*time.Second)), 500 * time.Millisecond},
 	} {

@@ -21,9 +21,14 @@ type pump struct {
 	kicked chan struct{} // of capacity one: next has come nearer
 }
 
-// claimAhead is how long before its due time a message that is new is claimed at the latest: long enough for a busy store
-// to answer, and as long as may be, so that many are claimed together.
-const claimAhead = 250 * time.Millisecond
+// A pump looks so that messages are claimed about nine tenths of the horizon ahead, and at most ten times in a horizon while nothing is
+// urgent: so many are claimed together, but not so many that other calls of the store have to wait for it. What is due within a fifth of
+// the horizon is claimed at once.
+func (c *consumer) step() time.Duration   { return c.opts.Horizon / 10 }
+func (c *consumer) urgent() time.Duration { return c.opts.Horizon / 5 }
+
+// claimPause is what other calls of the store get between two claims that are not urgent.
+const claimPause = 2 * time.Millisecond
 
 func newPump(c *consumer, part int) *pump {
 	return &pump{c: c, part: part, kicked: make(chan struct{}, 1)}
@@ -72,11 +77,15 @@ func (p *pump) claim(ctx context.Context) {
 			if ctx.Err() == nil {
 				p.c.q.report("claim from partition %d: %w", p.part, err)
 			}
-			p.sooner(sent.Add(claimAhead))
+			p.sooner(sent.Add(failurePause))
 			return
 		}
 		p.c.hold(p.part, claimed, sent)
 		if claimed.Next > 0 && claimed.Next <= InstantOf(claimed.Now).Add(horizon) && len(claimed.Records) > 0 {
+			if claimed.Next.Time().Sub(claimed.Now) > p.c.urgent() {
+				p.sooner(time.Now().Add(claimPause))
+				return
+			}
 			continue
 		}
 		if claimed.Next > 0 && room > 0 {
@@ -103,10 +112,20 @@ func (p *pump) call(ctx context.Context, claim Claim) (Claimed, error) {
 	return p.c.q.backend.Claim(longer, claim)
 }
 
-// lead is how long from now a message should be claimed.
+// lead is how long from now the store should be asked for a message.
 func (c *consumer) lead(part int, due Instant) time.Duration {
-	return max(c.parts[part].clock.until(due)-min(claimAhead, c.opts.Horizon/2), time.Millisecond)
+	switch left := c.parts[part].clock.until(due); {
+	case left <= c.urgent():
+		return 0
+	case left <= c.opts.Horizon:
+		return c.step()
+	default:
+		return left - c.opts.Horizon + c.step()
+	}
 }
+
+// failurePause is how long a pump waits where the store cannot be reached.
+const failurePause = 250 * time.Millisecond
 
 // quota is the number of messages that each owned partition may have claimed and not begun.
 func (c *consumer) quota() int { return max(1, c.opts.Prefetch/max(1, c.owned)) }
@@ -126,7 +145,7 @@ func (c *consumer) room(part int) (messages, bytes int, horizon time.Duration) {
 	if m, b := messages-c.quota()/4, bytes-most/4; m > 0 && b > 0 {
 		return m, b, c.opts.Horizon
 	}
-	return messages, bytes, min(claimAhead, c.opts.Horizon)
+	return messages, bytes, 2 * c.urgent()
 }
 
 // hint lets the pump look at the partition in time for a message that has become its earliest.

@@ -15,7 +15,7 @@ import (
 const (
 	bodySize   = 128
 	callers    = 64
-	partitions = 8
+	partitions = 4
 )
 
 // far is when messages are due that are not to be delivered in a measurement.
