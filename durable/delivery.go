@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"go.uber.org/atomic"
 )
@@ -95,18 +94,6 @@ func (d *Delivery) fail(ctx context.Context, delay time.Duration, reason string)
 	return d.settle(ctx, OpRetry, Change{Delay: delay, Reason: reason})
 }
 
-// cut cuts an error to what a record keeps, between two characters.
-func cut(reason string) string {
-	if len(reason) <= MaxReason {
-		return reason
-	}
-	n := MaxReason
-	for n > MaxReason-utf8.UTFMax && !utf8.RuneStart(reason[n]) {
-		n--
-	}
-	return reason[:n]
-}
-
 // settle ends the delivery.
 func (d *Delivery) settle(ctx context.Context, op Op, change Change) error {
 	done := make(chan error, 1)
@@ -127,7 +114,6 @@ func (d *Delivery) send(op Op, change Change, then func(error)) bool {
 		return false
 	}
 	change.ID, change.Token = d.h.record.ID, d.h.record.Token
-	change.Reason = cut(change.Reason)
 	d.c.mu.Lock()
 	d.c.pending++
 	d.c.mu.Unlock()

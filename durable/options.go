@@ -84,6 +84,22 @@ func checkQueueName(name string) error {
 	return nil
 }
 
+// Check is [ErrInvalid] where a value is not accepted. Stores call it in Open.
+func (c Config) Check() error {
+	if err := checkQueueName(c.Queue); err != nil {
+		return err
+	}
+	switch {
+	case c.Partitions < 0 || c.Partitions > MaxPartitions:
+		return fmt.Errorf("%w number of partitions %d: 1 to %d are accepted, and 0 for those that are there", ErrInvalid, c.Partitions, MaxPartitions)
+	case c.DeadLimit <= 0:
+		return fmt.Errorf("%w DeadLimit %d: 1 or more is accepted", ErrInvalid, c.DeadLimit)
+	case c.DeadAge <= 0:
+		return fmt.Errorf("%w DeadAge %v: more than 0 is accepted", ErrInvalid, c.DeadAge)
+	}
+	return nil
+}
+
 // setInt gives an option its default, and checks that it is from 1 to most.
 func setInt(name string, value *int, standard, most int) error {
 	if *value == 0 {

@@ -3,6 +3,7 @@ package durable
 import (
 	"context"
 	"time"
+	"unicode/utf8"
 )
 
 // Instant is a moment of a store's clock in milliseconds since 1970. The clock of a store is the only one
@@ -156,6 +157,18 @@ type Record struct {
 
 // MaxReason is the length to which errors are cut in a record, in bytes.
 const MaxReason = 512
+
+// CutReason is a reason as a record keeps it, cut between two characters. Stores call it.
+func CutReason(reason string) string {
+	if len(reason) <= MaxReason {
+		return reason
+	}
+	n := MaxReason
+	for n > MaxReason-utf8.UTFMax && !utf8.RuneStart(reason[n]) {
+		n--
+	}
+	return reason[:n]
+}
 
 // Put is up to [MaxBatch] messages with different ids for one partition.
 type Put struct {

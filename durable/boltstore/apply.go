@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // apply makes a transition of each message, in a transaction.
@@ -66,9 +67,9 @@ func (w *partitionWriter) end(op durable.Op, c *durable.Change, r *record) (dura
 		return durable.StatusDone, w.move(r, nil, effect{})
 	case durable.OpRetry:
 		w.state.retried++
-		is.Attempts, is.Reason, is.Due = counted(is.Attempts), cutReason(c.Reason), after(w.now, c.Delay)
+		is.Attempts, is.Reason, is.Due = counted(is.Attempts), durable.CutReason(c.Reason), local.After(w.now, c.Delay)
 	case durable.OpBury:
-		is.Attempts, is.Reason = counted(is.Attempts), cutReason(c.Reason)
+		is.Attempts, is.Reason = counted(is.Attempts), durable.CutReason(c.Reason)
 		w.die(&is)
 	case durable.OpRelease:
 		w.dirty = true
@@ -93,7 +94,7 @@ func (w *partitionWriter) isRepeated(op durable.Op, c *durable.Change, r *record
 
 // die makes a record that of a dead letter.
 func (w *partitionWriter) die(r *record) {
-	r.State, r.Died, r.suspect, r.replayed = durable.StateDead, floor(w.now), false, false
+	r.State, r.Died, r.suspect, r.replayed = durable.StateDead, local.Floor(w.now), false, false
 	w.state.buried++
 }
 
@@ -109,7 +110,7 @@ func (w *partitionWriter) intervene(op durable.Op, c *durable.Change, r *record)
 		return durable.StatusDone, w.move(r, nil, effect{})
 	}
 	is := *r
-	is.last, is.Due = 0, dueAt(w.now, c.At, c.Delay)
+	is.last, is.Due = 0, local.DueAt(w.now, c.At, c.Delay)
 	if l, ok := w.leaseOf(c.ID); ok {
 		is.Token = l.token
 	}
@@ -127,7 +128,7 @@ func (w *partitionWriter) exhume(op durable.Op, c *durable.Change, r *record) (d
 		return durable.StatusDone, w.move(r, nil, effect{})
 	}
 	is := *r
-	is.State, is.Due, is.Died = durable.StateScheduled, after(w.now, c.Delay), 0
+	is.State, is.Due, is.Died = durable.StateScheduled, local.After(w.now, c.Delay), 0
 	is.Attempts, is.Crashes, is.last, is.replayed = 0, 0, 0, true
 	return durable.StatusDone, w.move(r, &is, effect{})
 }

@@ -112,7 +112,7 @@ func (b *backend) Heartbeat(ctx context.Context, member string, ttl time.Duratio
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err
 	}
-	return b.queue.members.beat(b.store.options.Now(), member, ttl), nil
+	return b.queue.members.Beat(b.store.options.Now(), member, ttl), nil
 }
 
 // Watch keeps 256 hints that nobody has received; others are lost.
@@ -120,5 +120,5 @@ func (b *backend) Watch(ctx context.Context) (<-chan durable.Hint, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err
 	}
-	return b.queue.hints.watch(ctx), nil
+	return b.queue.hints.Watch(ctx), nil
 }

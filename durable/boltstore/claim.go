@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // Claim ends at most [durable.MaxBatch] leases. Where more are over, Claimed.Lease is not later than Claimed.Now, and the next call goes on. It
@@ -93,7 +95,7 @@ type taking struct {
 }
 
 func (t *taking) run() {
-	horizon := floor(t.now).Add(t.claim.Horizon)
+	horizon := local.Floor(t.now).Add(t.claim.Horizon)
 	for len(t.records)+len(t.suspects) < t.claim.Max {
 		k, ok := t.scan.first()
 		if !ok || k.at > horizon {
@@ -127,7 +129,7 @@ func (t *taking) take(k key, r *record) bool {
 	}
 	t.scan.pass(k)
 	p.token++
-	l := &lease{id: k.id, due: k.at, token: p.token, end: leaseEnd(t.now, k.at, t.claim.Visibility)}
+	l := &lease{id: k.id, due: k.at, token: p.token, end: local.LeaseEnd(t.now, k.at, t.claim.Visibility)}
 	p.addLease(l)
 	out := r.export()
 	out.State, out.Token, out.LeaseEnd = durable.StateLeased, l.token, l.end

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // deadLimits bound the dead letters of a partition.
@@ -14,7 +15,7 @@ type deadLimits struct {
 
 // tooManyDead reports whether there are dead letters to drop.
 func (p *partition) tooManyDead(now time.Time, limits deadLimits) bool {
-	return p.state.dead > int64(limits.count) || p.oldestDead != 0 && p.oldestDead.Add(limits.age) <= floor(now)
+	return p.state.dead > int64(limits.count) || p.oldestDead != 0 && p.oldestDead.Add(limits.age) <= local.Floor(now)
 }
 
 // judge counts a crash of each message that was firing when its lease ended, and buries those that had too many.
@@ -23,7 +24,7 @@ func (w *partitionWriter) judge(ids []string, maxCrashes int, limits deadLimits)
 	for _, id := range ids {
 		r := w.get(id)
 		l, ok := w.leaseOf(id)
-		if !ok || l.end > floor(w.now) || r == nil || r.State != durable.StateScheduled {
+		if !ok || l.end > local.Floor(w.now) || r == nil || r.State != durable.StateScheduled {
 			continue // it was extended, or is gone
 		}
 		is := *r
@@ -49,7 +50,7 @@ func (w *partitionWriter) judge(ids []string, maxCrashes int, limits deadLimits)
 // trimDead drops the dead letters that are too many or too old, the oldest first and at most two batches: a request adds at most one, so
 // that a backlog shrinks with each.
 func (w *partitionWriter) trimDead(limits deadLimits) error {
-	excess, now := w.state.dead-int64(limits.count), floor(w.now)
+	excess, now := w.state.dead-int64(limits.count), local.Floor(w.now)
 	if excess <= 0 && !w.dead && (w.p.oldestDead == 0 || w.p.oldestDead.Add(limits.age) > now) {
 		return nil
 	}

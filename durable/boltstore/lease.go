@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // leaseChanges begins, extends or releases. It changes nothing and is false where a release needs a commit.
@@ -23,7 +24,7 @@ func (p *partition) leaseChanges(now time.Time, b *durable.Batch) ([]durable.Out
 		case b.Op == durable.OpBegin:
 			p.begin(now, b, l, o)
 		case b.Op == durable.OpExtend:
-			l.end = leaseEnd(now, l.due, c.Delay)
+			l.end = local.LeaseEnd(now, l.due, c.Delay)
 			p.ends.fix(l)
 			o.Lease = l.end
 		default:
@@ -45,7 +46,7 @@ func (p *partition) needsCommit(changes []durable.Change) bool {
 
 func (p *partition) begin(now time.Time, b *durable.Batch, l *lease, o *durable.Outcome) {
 	o.Due = l.due
-	if !l.firing && l.due > floor(now).Add(b.Lead) {
+	if !l.firing && l.due > local.Floor(now).Add(b.Lead) {
 		o.Status = durable.StatusEarly
 		return
 	}
@@ -53,7 +54,7 @@ func (p *partition) begin(now time.Time, b *durable.Batch, l *lease, o *durable.
 		l.firing = true
 		p.notes[l.id] = struct{}{}
 	}
-	l.end = after(now, b.Visibility)
+	l.end = local.After(now, b.Visibility)
 	p.ends.fix(l)
 	o.Lease = l.end
 }
@@ -63,7 +64,7 @@ func (p *partition) begin(now time.Time, b *durable.Batch, l *lease, o *durable.
 func (p *partition) endLeases(now time.Time) (firing []string) {
 	var kept []*lease
 	for range durable.MaxBatch {
-		if p.ends.len() == 0 || p.ends.first().end > floor(now) {
+		if p.ends.len() == 0 || p.ends.first().end > local.Floor(now) {
 			break
 		}
 		l := p.ends.first()

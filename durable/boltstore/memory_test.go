@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // TestClockForwards steps the clock ahead: what lies in between is due, and leases that lie in between have ended.
@@ -137,7 +138,7 @@ func TestTally(t *testing.T) {
 			done(t, q, durable.OpCancel, durable.Change{ID: fmt.Sprint("m", i-random.IntN(3))})
 		}
 		clock.Advance(start.Add(time.Duration(random.IntN(60)) * time.Second).Sub(clock.Now()))
-		now := floor(clock.Now())
+		now := local.Floor(clock.Now())
 		require.NoError(t, b.view(t.Context(), 0, func(p *partition, parts buckets) error {
 			for !p.due.advance(parts.index, now, 3) {
 				require.Less(t, p.due.until, now)

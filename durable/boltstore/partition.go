@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/timingwheel-go/timingwheel/durable"
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/timingwheel-go/timingwheel/durable"
 )
 
 // partition is what the memory holds of a partition: what is claimed, and how far the index on disk has been claimed. Everything
@@ -217,6 +218,6 @@ func (p *partition) apply(e effect) {
 // hint tells the watchers if what is the earliest now is earlier than it was before.
 func (p *partition) hint(before durable.Instant) {
 	if p.head != 0 && (before == 0 || p.head < before) {
-		p.q.hints.send(durable.Hint{Partition: p.index, Due: p.head})
+		p.q.hints.Send(durable.Hint{Partition: p.index, Due: p.head})
 	}
 }

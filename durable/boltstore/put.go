@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // put stores messages one after the other: of two with the same id the second is a duplicate.
@@ -36,8 +38,8 @@ func (w *partitionWriter) putOne(item *durable.PutItem, replace bool) (durable.S
 	r := &record{Record: durable.Record{
 		ID:          item.ID,
 		Body:        item.Body,
-		Enqueued:    floor(w.now),
-		Due:         dueAt(w.now, item.At, item.Delay),
+		Enqueued:    local.Floor(w.now),
+		Due:         local.DueAt(w.now, item.At, item.Delay),
 		MaxAttempts: item.MaxAttempts,
 		State:       durable.StateScheduled,
 	}}
@@ -97,7 +99,7 @@ func (w *partitionWriter) remember(put *durable.Put, statuses []durable.Status) 
 	}
 	b := make([]byte, 0, producerHeader+len(statuses))
 	b = binary.BigEndian.AppendUint64(b, put.Seq)
-	b = binary.BigEndian.AppendUint64(b, uint64(floor(w.now)))
+	b = binary.BigEndian.AppendUint64(b, uint64(local.Floor(w.now)))
 	for _, s := range statuses {
 		b = append(b, byte(s))
 	}
@@ -118,7 +120,7 @@ func (w *partitionWriter) forget() error {
 		k, v = c.First()
 	}
 	for n := 0; n < looks && k != nil; n++ {
-		oldest := floor(w.now) - durable.Instant(producerAge/time.Millisecond)
+		oldest := local.Floor(w.now) - durable.Instant(producerAge/time.Millisecond)
 		if len(v) < producerHeader || durable.Instant(binary.BigEndian.Uint64(v[8:])) < oldest {
 			old = append(old, append([]byte(nil), k...))
 		}

@@ -4,8 +4,10 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/timingwheel-go/timingwheel/durable"
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // queue is what all backends of one queue share.
@@ -13,8 +15,8 @@ type queue struct {
 	store      *Store
 	name       string
 	partitions []*partition
-	members    members
-	hints      hints
+	members    local.Members
+	hints      local.Hints
 }
 
 // load makes the queue in the file if it is not there, and reads what the memory holds of it.
@@ -69,7 +71,7 @@ func (q *queue) create(tx *bolt.Tx, partitions int) (int, error) {
 		err = b.Put(keyPartitions, binary.BigEndian.AppendUint64(nil, uint64(partitions)))
 	}
 	if err == nil {
-		err = b.Put(keyCreated, binary.BigEndian.AppendUint64(nil, uint64(floor(q.store.options.Now()))))
+		err = b.Put(keyCreated, binary.BigEndian.AppendUint64(nil, uint64(local.Floor(q.store.options.Now()))))
 	}
 	for i := 0; i < partitions && err == nil; i++ {
 		err = createPartition(b, i)

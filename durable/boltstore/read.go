@@ -8,8 +8,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/timingwheel-go/timingwheel/durable"
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // view reads file and memory of a partition at one moment.
@@ -162,7 +164,7 @@ func parseCursor(cursor string) (key, error) {
 func (b *backend) Count(ctx context.Context, index int) (c durable.Counts, err error) {
 	for done := false; !done && err == nil; {
 		err = b.view(ctx, index, func(p *partition, parts buckets) error {
-			now := floor(b.store.options.Now())
+			now := local.Floor(b.store.options.Now())
 			if done = p.due.advance(parts.index, now, countStep); done {
 				c = p.counts(now)
 			}

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"unicode/utf8"
 
 	"github.com/timingwheel-go/timingwheel/durable"
 )
@@ -91,18 +90,3 @@ func (r *record) export() durable.Record {
 
 // counted is n+1 as far as a record can hold it.
 func counted(n int) int { return min(n+1, math.MaxInt32) }
-
-// cutReason shortens a reason to what a record holds, at the end of a character.
-func cutReason(s string) string {
-	if len(s) <= durable.MaxReason {
-		return s
-	}
-	cut := durable.MaxReason
-	for i := range utf8.UTFMax - 1 {
-		if utf8.RuneStart(s[durable.MaxReason-i]) {
-			cut = durable.MaxReason - i
-			break
-		}
-	}
-	return s[:cut]
-}

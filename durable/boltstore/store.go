@@ -7,8 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/timingwheel-go/timingwheel/durable"
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/timingwheel-go/timingwheel/durable"
 )
 
 // Store is a file of queues. All who open the same queue of it share it.
@@ -62,7 +63,7 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, q := range s.queues {
-		q.hints.stop()
+		q.hints.Stop()
 	}
 	s.view.Lock() // no reader is left
 	defer s.view.Unlock()
@@ -114,7 +115,7 @@ func (s *Store) update(f func(tx *bolt.Tx) error) error {
 // backend. What had begun when a process crashed counts one crash more when its queue is opened. Takes an fsync where the queue is not open
 // yet, and time for each of its partitions and for each message that had begun, none for others.
 func (s *Store) Open(ctx context.Context, config durable.Config) (durable.Backend, error) {
-	if err := checkConfig(config); err != nil {
+	if err := config.Check(); err != nil {
 		return nil, fmt.Errorf("boltstore: %w", err)
 	}
 	s.mu.Lock()
@@ -138,23 +139,4 @@ func (s *Store) Open(ctx context.Context, config durable.Config) (durable.Backen
 
 func partitionsError(queue string, has, asked int) error {
 	return fmt.Errorf("%w: queue %q has %d, %d were asked for", durable.ErrPartitions, queue, has, asked)
-}
-
-func checkConfig(c durable.Config) error {
-	ok := len(c.Queue) >= 1 && len(c.Queue) <= 128
-	for _, r := range c.Queue {
-		ok = ok && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-')
-	}
-	switch {
-	case !ok:
-		return fmt.Errorf("%w queue name %.140q: 1 to 128 letters, digits, '.', '_' and '-' are accepted", durable.ErrInvalid, c.Queue)
-	case c.Partitions < 0 || c.Partitions > durable.MaxPartitions:
-		return fmt.Errorf("%w number of partitions %d: 1 to %d are accepted, and 0 for those that are there",
-			durable.ErrInvalid, c.Partitions, durable.MaxPartitions)
-	case c.DeadLimit <= 0:
-		return fmt.Errorf("%w DeadLimit %d: 1 or more is accepted", durable.ErrInvalid, c.DeadLimit)
-	case c.DeadAge <= 0:
-		return fmt.Errorf("%w DeadAge %v: more than 0 is accepted", durable.ErrInvalid, c.DeadAge)
-	}
-	return nil
 }

@@ -1,10 +1,11 @@
 package memstore
 
 import (
+	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // apply makes a transition of each message.
@@ -44,11 +45,11 @@ func (p *partition) begin(now time.Time, b *durable.Batch, c *durable.Change, e 
 		return
 	}
 	o.Due = e.Due
-	if e.State == durable.StateLeased && e.Due > floor(now).Add(b.Lead) {
+	if e.State == durable.StateLeased && e.Due > local.Floor(now).Add(b.Lead) {
 		o.Status = durable.StatusEarly
 		return
 	}
-	p.lease(e, durable.StateFiring, after(now, b.Visibility))
+	p.lease(e, durable.StateFiring, local.After(now, b.Visibility))
 	o.Status, o.Lease = durable.StatusDone, e.LeaseEnd
 }
 
@@ -57,7 +58,7 @@ func (p *partition) extend(now time.Time, c *durable.Change, e *entry, o *durabl
 		o.Status = durable.StatusLeaseLost
 		return
 	}
-	p.lease(e, e.State, leaseEnd(now, e.Due, c.Delay))
+	p.lease(e, e.State, local.LeaseEnd(now, e.Due, c.Delay))
 	o.Status, o.Lease = durable.StatusDone, e.LeaseEnd
 }
 
@@ -78,12 +79,12 @@ func (p *partition) end(now time.Time, op durable.Op, c *durable.Change, e *entr
 		p.drop(e)
 	case durable.OpRetry:
 		e.Attempts++
-		e.Reason = cut(c.Reason)
+		e.Reason = strings.Clone(durable.CutReason(c.Reason)) // the rest is not kept
 		p.seen.Retried++
-		p.schedule(e, after(now, c.Delay))
+		p.schedule(e, local.After(now, c.Delay))
 	case durable.OpBury:
 		e.Attempts++
-		e.Reason = cut(c.Reason)
+		e.Reason = strings.Clone(durable.CutReason(c.Reason)) // the rest is not kept
 		p.bury(now, e)
 	case durable.OpRelease:
 		p.schedule(e, e.Due)
@@ -102,7 +103,7 @@ func (p *partition) intervene(now time.Time, op durable.Op, c *durable.Change, e
 		p.seen.Cancelled++
 		p.drop(e)
 	default:
-		p.schedule(e, dueAt(now, c.At, c.Delay))
+		p.schedule(e, local.DueAt(now, c.At, c.Delay))
 	}
 	return durable.StatusDone
 }
@@ -119,19 +120,7 @@ func (p *partition) exhume(now time.Time, op durable.Op, c *durable.Change, e *e
 	default:
 		e.Attempts, e.Crashes = 0, 0
 		e.replayed = true
-		p.schedule(e, after(now, c.Delay))
+		p.schedule(e, local.After(now, c.Delay))
 	}
 	return durable.StatusDone
-}
-
-// cut shortens a reason to durable.MaxReason bytes, without a half character at its end.
-func cut(reason string) string {
-	if len(reason) <= durable.MaxReason {
-		return reason
-	}
-	n := durable.MaxReason
-	for n > durable.MaxReason-utf8.UTFMax && !utf8.RuneStart(reason[n]) {
-		n--
-	}
-	return string([]byte(reason[:n])) // a copy, so that the rest is not kept
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 func openOne(t *testing.T, now func() time.Time, limits durable.Config) (*backend, *partition) {
@@ -34,14 +35,14 @@ func TestAuditRepairs(t *testing.T) {
 	_, err := b.Put(t.Context(), put)
 	require.NoError(t, err)
 
-	p.scheduled.remove(p.entries["a"])         // in no set
-	p.entries["b"].State = durable.StateFiring // in the set of another state
-	p.entries["c"].Due++                       // with another key
-	delete(p.entries, "d")                     // without a record
-	p.entries["e"].State = durable.StateDead   // dead, and in the set of those that are scheduled
-	p.entries["e"].Died = floor(time.Now())    //
-	p.leased.heap = append(p.leased.heap, nil) // room for one
-	p.leased.heap[0] = &entry{set: &p.leased}  // never was a record
+	p.scheduled.remove(p.entries["a"])            // in no set
+	p.entries["b"].State = durable.StateFiring    // in the set of another state
+	p.entries["c"].Due++                          // with another key
+	delete(p.entries, "d")                        // without a record
+	p.entries["e"].State = durable.StateDead      // dead, and in the set of those that are scheduled
+	p.entries["e"].Died = local.Floor(time.Now()) //
+	p.leased.heap = append(p.leased.heap, nil)    // room for one
+	p.leased.heap[0] = &entry{set: &p.leased}     // never was a record
 	want := durable.AuditReport{Records: 5, Orphans: 4, Strays: 2}
 	got, err := b.Audit(t.Context(), 0, false)
 	require.NoError(t, err)

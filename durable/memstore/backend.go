@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // backend is a queue as one of those sees it who have opened it.
@@ -101,7 +102,7 @@ func (b *backend) Count(ctx context.Context, partition int) (durable.Counts, err
 		return durable.Counts{}, err
 	}
 	defer p.mu.Unlock()
-	return p.count(floor(now)), nil
+	return p.count(local.Floor(now)), nil
 }
 
 // List is O(n log n) for n messages in the state, for each page: an order that can be walked is not kept.
@@ -128,7 +129,7 @@ func (b *backend) Audit(ctx context.Context, partition int, repair bool) (durabl
 		return durable.AuditReport{}, err
 	}
 	defer p.mu.Unlock()
-	return p.audit(floor(now), repair), nil
+	return p.audit(local.Floor(now), repair), nil
 }
 
 // Heartbeat is O(m log m) for m members.
@@ -136,7 +137,7 @@ func (b *backend) Heartbeat(ctx context.Context, member string, ttl time.Duratio
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err
 	}
-	return b.queue.members.beat(b.store.now(), member, ttl), nil
+	return b.queue.members.Beat(b.store.now(), member, ttl), nil
 }
 
 // Watch keeps 256 hints that nobody has received; others are lost.
@@ -144,5 +145,5 @@ func (b *backend) Watch(ctx context.Context) (<-chan durable.Hint, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err
 	}
-	return b.queue.hints.watch(ctx), nil
+	return b.queue.hints.Watch(ctx), nil
 }

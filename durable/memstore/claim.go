@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // claim ends leases and gives new ones.
@@ -11,7 +12,7 @@ func (p *partition) claim(now time.Time, c *durable.Claim, limits deadLimits) du
 	p.endLeases(now, c.MaxCrashes)
 	p.trimDead(now, limits)
 	claimed := durable.Claimed{Now: now}
-	horizon, size := floor(now).Add(c.Horizon), 0
+	horizon, size := local.Floor(now).Add(c.Horizon), 0
 	for len(claimed.Records) < c.Max {
 		e := p.scheduled.first()
 		if e == nil || e.Due > horizon {
@@ -23,7 +24,7 @@ func (p *partition) claim(now time.Time, c *durable.Claim, limits deadLimits) du
 		}
 		p.token++
 		e.Token, e.last = p.token, 0
-		p.lease(e, durable.StateLeased, leaseEnd(now, e.Due, c.Visibility))
+		p.lease(e, durable.StateLeased, local.LeaseEnd(now, e.Due, c.Visibility))
 		claimed.Records = append(claimed.Records, e.copy())
 	}
 	claimed.Next, claimed.Lease = p.scheduled.firstAt(), p.leased.firstAt()
@@ -35,7 +36,7 @@ func (p *partition) claim(now time.Time, c *durable.Claim, limits deadLimits) du
 func (p *partition) endLeases(now time.Time, maxCrashes int) {
 	for range durable.MaxBatch {
 		e := p.leased.first()
-		if e == nil || e.LeaseEnd > floor(now) {
+		if e == nil || e.LeaseEnd > local.Floor(now) {
 			return
 		}
 		if e.State == durable.StateFiring {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // TestProducersAreForgotten has many producers: those that have been silent for long go, others are remembered.
@@ -124,16 +125,16 @@ func TestHints(t *testing.T) {
 	defer cancel()
 	hints, err := b.Watch(ctx)
 	require.NoError(t, err)
-	for i := range 2 * hintBuffer {
+	for i := range 2 * local.HintBuffer {
 		items := []durable.PutItem{{ID: fmt.Sprint(i), Delay: time.Duration(1000-i) * time.Hour}}
 		_, err := b.Put(t.Context(), durable.Put{Items: items})
 		require.NoError(t, err)
 	}
-	assert.Len(t, hints, hintBuffer)
+	assert.Len(t, hints, local.HintBuffer)
 	assert.Equal(t, p.entries["0"].Due, (<-hints).Due)
 	_, err = b.Put(t.Context(), durable.Put{Items: []durable.PutItem{{ID: "later", Delay: 2000 * time.Hour}}})
 	require.NoError(t, err)
-	assert.Len(t, hints, hintBuffer-1, "it is not the earliest")
+	assert.Len(t, hints, local.HintBuffer-1, "it is not the earliest")
 	require.NoError(t, b.store.Close())
 	select {
 	case _, open := <-hints:

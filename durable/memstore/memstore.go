@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // Options are those of [New].
@@ -44,8 +45,8 @@ func (s *Store) Open(ctx context.Context, config durable.Config) (durable.Backen
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	if err := check(config); err != nil {
-		return nil, err
+	if err := config.Check(); err != nil {
+		return nil, fmt.Errorf("memstore: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +74,7 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, q := range s.queues {
-		q.hints.stop()
+		q.hints.Stop()
 	}
 	s.queues = nil
 	return nil
@@ -89,26 +90,11 @@ func (s *Store) usable(ctx context.Context) error {
 
 func errClosed() error { return fmt.Errorf("memstore: the store is %w", durable.ErrClosed) }
 
-func check(c durable.Config) error {
-	switch {
-	case c.Queue == "":
-		return fmt.Errorf("memstore: %w queue name: it is empty; 1 to 128 letters, digits, '.', '_' and '-' are accepted", durable.ErrInvalid)
-	case c.Partitions < 0 || c.Partitions > durable.MaxPartitions:
-		return fmt.Errorf("memstore: %w number of partitions %d: 1 to %d are accepted, and 0 for those that are there",
-			durable.ErrInvalid, c.Partitions, durable.MaxPartitions)
-	case c.DeadLimit <= 0:
-		return fmt.Errorf("memstore: %w DeadLimit %d: 1 or more is accepted", durable.ErrInvalid, c.DeadLimit)
-	case c.DeadAge <= 0:
-		return fmt.Errorf("memstore: %w DeadAge %v: more than 0 is accepted", durable.ErrInvalid, c.DeadAge)
-	}
-	return nil
-}
-
 // queue is what all backends of one queue share.
 type queue struct {
 	partitions []*partition
-	members    members
-	hints      hints
+	members    local.Members
+	hints      local.Hints
 }
 
 func newQueue(n int) *queue {

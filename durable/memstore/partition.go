@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // partition is one partition of a queue. Each entry is in entries and in exactly one of the three sets, which its state names; outside the lock
@@ -21,11 +22,11 @@ type partition struct {
 	seen      durable.Counts // the sums since the queue was made
 
 	index  int
-	hints  *hints
+	hints  *local.Hints
 	hinted durable.Instant // due time of the earliest as of the end of the last transition; 0: there was none
 }
 
-func newPartition(index int, h *hints) *partition {
+func newPartition(index int, h *local.Hints) *partition {
 	return &partition{entries: make(map[string]*entry), index: index, hints: h}
 }
 
@@ -52,33 +53,6 @@ func (e *entry) copy() durable.Record {
 	r := e.Record
 	r.Body = bytes.Clone(r.Body)
 	return r
-}
-
-// floor is the instant that the clock shows: the last one that is not after t.
-func floor(t time.Time) durable.Instant {
-	return max(0, min(durable.Instant(t.UnixMilli()), durable.Never))
-}
-
-// after is the first instant that is not before now plus d; the instant that the clock shows where d is 0 or less. The sum is rounded, not
-// its parts, as a clock that has passed a part of its millisecond would make the message early otherwise.
-func after(now time.Time, d time.Duration) durable.Instant {
-	if d <= 0 {
-		return floor(now)
-	}
-	return durable.InstantOf(now.Add(d))
-}
-
-// dueAt is when something is due that shall be at an instant or, where that is 0, after a delay.
-func dueAt(now time.Time, at durable.Instant, delay time.Duration) durable.Instant {
-	if at != 0 {
-		return max(floor(now), min(at, durable.Never))
-	}
-	return after(now, delay)
-}
-
-// leaseEnd is d after now, or after the due time if that is later.
-func leaseEnd(now time.Time, due durable.Instant, d time.Duration) durable.Instant {
-	return max(after(now, d), due.Add(d))
 }
 
 // move brings an entry to another state.
@@ -138,7 +112,7 @@ type deadLimits struct {
 
 // bury makes a dead letter.
 func (p *partition) bury(now time.Time, e *entry) {
-	e.Died, e.replayed = floor(now), false
+	e.Died, e.replayed = local.Floor(now), false
 	p.seen.Buried++
 	p.move(e, durable.StateDead)
 }
@@ -148,7 +122,7 @@ func (p *partition) bury(now time.Time, e *entry) {
 func (p *partition) trimDead(now time.Time, limits deadLimits) {
 	for range 2 * durable.MaxBatch {
 		e := p.dead.first()
-		if e == nil || p.dead.len() <= limits.count && e.Died.Add(limits.age) > floor(now) {
+		if e == nil || p.dead.len() <= limits.count && e.Died.Add(limits.age) > local.Floor(now) {
 			return
 		}
 		p.drop(e)
@@ -159,7 +133,7 @@ func (p *partition) trimDead(now time.Time, limits deadLimits) {
 func (p *partition) hint() {
 	earliest := p.scheduled.firstAt()
 	if earliest != 0 && (p.hinted == 0 || earliest < p.hinted) {
-		p.hints.send(durable.Hint{Partition: p.index, Due: earliest})
+		p.hints.Send(durable.Hint{Partition: p.index, Due: earliest})
 	}
 	p.hinted = earliest
 }

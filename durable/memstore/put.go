@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // put stores messages one after the other: of two with the same id the second is a duplicate.
@@ -34,11 +35,11 @@ func (p *partition) putOne(now time.Time, item *durable.PutItem, replace bool) d
 	e := &entry{Record: durable.Record{
 		ID:          item.ID,
 		Body:        bytes.Clone(item.Body),
-		Enqueued:    floor(now),
+		Enqueued:    local.Floor(now),
 		MaxAttempts: item.MaxAttempts,
 	}}
 	p.entries[e.ID] = e
-	p.schedule(e, dueAt(now, item.At, item.Delay))
+	p.schedule(e, local.DueAt(now, item.At, item.Delay))
 	p.seen.Enqueued++
 	return durable.StatusDone
 }

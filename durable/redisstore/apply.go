@@ -57,9 +57,9 @@ func appendChange(args []any, op durable.Op, c *durable.Change) []any {
 	case durable.OpBegin, durable.OpAck, durable.OpRelease:
 		return append(args, packToken(c.Token))
 	case durable.OpRetry:
-		return append(args, packToken(c.Token), when(0, c.Delay), reason(c.Reason))
+		return append(args, packToken(c.Token), when(0, c.Delay), durable.CutReason(c.Reason))
 	case durable.OpBury:
-		return append(args, packToken(c.Token), reason(c.Reason))
+		return append(args, packToken(c.Token), durable.CutReason(c.Reason))
 	case durable.OpExtend:
 		return append(args, packToken(c.Token), millis(c.Delay))
 	case durable.OpReschedule:

@@ -6,7 +6,6 @@ import (
 	"math"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/timingwheel-go/timingwheel/durable"
 )
@@ -96,18 +95,6 @@ func decodeRecord(id, record, state string) (durable.Record, error) {
 	r.Crashes = unpack4(state[19:])
 	r.Reason = state[stateHeader:]
 	return r, nil
-}
-
-// reason is an error as a state keeps it, cut between two characters.
-func reason(s string) string {
-	if len(s) <= durable.MaxReason {
-		return s
-	}
-	end := durable.MaxReason
-	for end > durable.MaxReason-utf8.UTFMax && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end]
 }
 
 // flag is a condition as the scripts take it.

@@ -66,18 +66,18 @@ func TestTimesOfScripts(t *testing.T) {
 
 func TestReasonsAreCutBetweenCharacters(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, "short", reason("short"))
-	assert.Len(t, reason(strings.Repeat("x", 5000)), durable.MaxReason)
+	assert.Equal(t, "short", durable.CutReason("short"))
+	assert.Len(t, durable.CutReason(strings.Repeat("x", 5000)), durable.MaxReason)
 	for _, s := range []string{
 		strings.Repeat("é", 400), "x" + strings.Repeat("é", 400), strings.Repeat("😀", 200), "xyz" + strings.Repeat("😀", 200),
 	} {
-		cut := reason(s)
+		cut := durable.CutReason(s)
 		assert.True(t, utf8.ValidString(cut))
 		assert.Greater(t, len(cut), durable.MaxReason-utf8.UTFMax)
 		assert.LessOrEqual(t, len(cut), durable.MaxReason)
 	}
 	broken := strings.Repeat("\x80", 5000)
-	assert.NotEmpty(t, reason(broken), "what is no UTF-8 is cut as well")
+	assert.NotEmpty(t, durable.CutReason(broken), "what is no UTF-8 is cut as well")
 }
 
 func TestBrokenRecords(t *testing.T) {

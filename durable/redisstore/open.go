@@ -17,7 +17,7 @@ func (s *Store) Open(ctx context.Context, config durable.Config) (durable.Backen
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	if err := checkConfig(config); err != nil {
+	if err := config.Check(); err != nil {
 		return nil, fmt.Errorf("redisstore: %w", err)
 	}
 	sharded, err := s.checkServers(ctx, membersKey(s.options.Prefix, config.Queue))
@@ -31,28 +31,6 @@ func (s *Store) Open(ctx context.Context, config durable.Config) (durable.Backen
 		return nil, failure(ctx, fmt.Sprintf("open queue %q", config.Queue), err)
 	}
 	return newBackend(s, config, sharded), nil
-}
-
-func checkConfig(c durable.Config) error {
-	switch {
-	case !validQueue(c.Queue):
-		return fmt.Errorf("%w queue name %.140q: 1 to 128 letters, digits, '.', '_' and '-' are accepted", durable.ErrInvalid, c.Queue)
-	case c.Partitions < 0 || c.Partitions > durable.MaxPartitions:
-		return fmt.Errorf("%w Partitions %d: 1 to %d are accepted, and 0 for what is there", durable.ErrInvalid, c.Partitions, durable.MaxPartitions)
-	case c.DeadLimit <= 0:
-		return fmt.Errorf("%w DeadLimit %d: 1 or more is accepted", durable.ErrInvalid, c.DeadLimit)
-	case c.DeadAge <= 0:
-		return fmt.Errorf("%w DeadAge %v: a positive duration is accepted", durable.ErrInvalid, c.DeadAge)
-	}
-	return nil
-}
-
-func validQueue(name string) bool {
-	ok := len(name) >= 1 && len(name) <= 128
-	for _, r := range name {
-		ok = ok && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-')
-	}
-	return ok
 }
 
 // checkMeta makes sure that a queue whose meta key was lost is not made anew with another number of partitions, as messages would be looked for in
