@@ -95,7 +95,6 @@ func (c *consumer) handle(handler Handler, d *Delivery) (err error) {
 	if lost {
 		cancel(ErrLeaseLost)
 	}
-	c.q.lateness.record(c.parts[d.h.part].clock.now().Sub(d.Due))
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
@@ -112,7 +111,7 @@ func (c *consumer) settle(d *Delivery, err error, done func()) bool {
 	}
 	return d.send(op, change, func(failure error) {
 		if failure != nil {
-			c.q.options.OnError(failure)
+			c.q.options.OnError(fmt.Errorf("durable: message %q: %w", d.ID, failure))
 		}
 		done()
 	})
@@ -123,14 +122,14 @@ func (c *consumer) failed(d *Delivery, err error) (op Op, change Change) {
 	defer func() { // the error, which may be a nil pointer, and Backoff are the user's
 		if v := recover(); v != nil {
 			op, change = OpRetry, Change{Delay: time.Second, Reason: fmt.Sprintf("panic in the handler's error or in Backoff: %v", v)}
-			if d.Attempts+1 >= d.MaxAttempts {
+			if d.last() {
 				op = OpBury
 			}
 		}
 	}()
 	var retry *retryError
 	switch {
-	case errors.Is(err, errRejected) || d.Attempts+1 >= d.MaxAttempts:
+	case errors.Is(err, errRejected) || d.last():
 		return OpBury, Change{Reason: err.Error()}
 	case errors.As(err, &retry):
 		return OpRetry, Change{Delay: retry.after, Reason: err.Error()}

@@ -67,14 +67,9 @@ func (q *Queue) newConsumer(opts ConsumerOptions) (*consumer, error) {
 	c.wheel = wheel
 	c.life, c.end = context.WithCancel(q.ctx)
 	c.ctx, c.cancel = context.WithCancelCause(c.life)
-	for i := range q.parts {
-		p := &consumed{}
-		p.begins.patience = q.options.RetryFor
-		p.begins.key = func(ch Change) string { return ch.ID }
-		p.begins.flush = func(changes []Change) ([]answer, error) {
-			return q.parts[i].apply(Batch{Partition: i, Op: OpBegin, Visibility: opts.Visibility, Lead: beginLead, Changes: changes})
-		}
-		p.pump = newPump(c, i)
+	for i, part := range q.parts {
+		p := &consumed{pump: newPump(c, i)}
+		part.gather(&p.begins, Batch{Op: OpBegin, Visibility: opts.Visibility, Lead: beginLead})
 		c.parts = append(c.parts, p)
 	}
 	if err := c.start(); err != nil {

@@ -29,8 +29,10 @@ type Delivery struct {
 	settled atomic.Bool
 }
 
+// delivery is a message for whoever has taken it, and notes how late that is.
 func (c *consumer) delivery(h *held) *Delivery {
 	r := &h.record
+	c.q.lateness.record(c.parts[h.part].clock.now().Sub(r.Due.Time()))
 	return &Delivery{
 		ID: r.ID, Body: r.Body, Enqueued: r.Enqueued.Time(), Due: r.Due.Time(),
 		Attempts: r.Attempts, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts, Token: r.Token, c: c, h: h,
@@ -44,7 +46,10 @@ func (d *Delivery) Ack(ctx context.Context) error { return d.settle(ctx, OpAck, 
 // Nack gives the message back as failed. It is due again after delay, rounded up to milliseconds; or it becomes a dead letter
 // where it has had its attempts.
 func (d *Delivery) Nack(ctx context.Context, delay time.Duration) error {
-	return d.fail(ctx, max(0, delay), "")
+	if d.last() {
+		return d.settle(ctx, OpBury, Change{})
+	}
+	return d.settle(ctx, OpRetry, Change{Delay: max(0, delay)})
 }
 
 // Bury makes the message a dead letter.
@@ -75,24 +80,14 @@ func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 		}
 		done <- err
 	})
-	var err error
-	select {
-	case err = <-done:
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
-	if err != nil {
+	if err := await(ctx, done); err != nil {
 		return fmt.Errorf("durable: extend message %q: %w", d.ID, err)
 	}
 	return nil
 }
 
-func (d *Delivery) fail(ctx context.Context, delay time.Duration, reason string) error {
-	if d.Attempts+1 >= d.MaxAttempts {
-		return d.settle(ctx, OpBury, Change{Reason: reason})
-	}
-	return d.settle(ctx, OpRetry, Change{Delay: delay, Reason: reason})
-}
+// last reports whether this is the last attempt.
+func (d *Delivery) last() bool { return d.Attempts+1 >= d.MaxAttempts }
 
 // settle ends the delivery.
 func (d *Delivery) settle(ctx context.Context, op Op, change Change) error {
@@ -100,11 +95,18 @@ func (d *Delivery) settle(ctx context.Context, op Op, change Change) error {
 	if !d.send(op, change, func(err error) { done <- err }) {
 		return fmt.Errorf("durable: message %q: %w", d.ID, ErrLeaseLost)
 	}
+	if err := await(ctx, done); err != nil {
+		return fmt.Errorf("durable: message %q: %w", d.ID, err)
+	}
+	return nil
+}
+
+func await(ctx context.Context, done <-chan error) error {
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("durable: message %q: %w", d.ID, context.Cause(ctx))
+		return context.Cause(ctx)
 	}
 }
 
@@ -125,9 +127,6 @@ func (d *Delivery) send(op Op, change Change, then func(error)) bool {
 		d.c.mu.Unlock()
 		if err == nil && !(a.Status == StatusNotFound && kept) { // not there, and nobody else can have taken it: a call before has done it
 			err = d.check(a.Status)
-		}
-		if err != nil {
-			err = fmt.Errorf("durable: message %q: %w", d.ID, err)
 		}
 		then(err)
 	})

@@ -16,7 +16,6 @@ type held struct {
 	timer  timingwheel.Timer       // armed
 	until  time.Time               // the lease ends no earlier, on the clock of this process
 	asked  bool                    // its lease is being extended
-	taken  bool                    // somebody has it
 	renew  bool                    // its lease is extended by itself also when it has been taken
 	cancel context.CancelCauseFunc // of its handler's context; nil: none runs
 }
@@ -28,7 +27,8 @@ const (
 	heldReady                      // it is due and waits for somebody to take it
 	heldBeginning                  // the store has been told that it begins
 	heldWaiting                    // it has begun, a moment before its due time, and waits for that
-	heldBegun                      // somebody has it, or it waits for somebody: see taken
+	heldBegun                      // it waits for somebody
+	heldTaken                      // somebody has it
 	heldGone                       // settled, released or lost
 )
 
@@ -116,7 +116,7 @@ func (c *consumer) release(part int) {
 	c.mu.Lock()
 	var back []*held
 	for h := range c.held {
-		if (part < 0 || h.part == part) && (h.state == heldArmed || h.state == heldReady || h.state == heldBegun && !h.taken) {
+		if (part < 0 || h.part == part) && (h.state == heldArmed || h.state == heldReady || h.state == heldBegun) {
 			back = append(back, h)
 		}
 	}

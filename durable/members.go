@@ -81,7 +81,7 @@ func (c *consumer) renew(now time.Time, period time.Duration) {
 		left := h.until.Sub(now)
 		switch {
 		case h.state == heldArmed:
-		case h.taken && !h.renew: // of Take
+		case h.state == heldTaken && !h.renew: // of Take
 			if left <= 0 {
 				c.forget(h)
 			}

@@ -37,8 +37,8 @@ type part struct {
 	q       *Queue
 	index   int
 	puts    batcher[putRequest, Status]
-	seq     uint64 // of the last put; touched by the batcher's goroutine only
-	changes [OpPurge + 1]batcher[Change, answer]
+	seq     uint64                               // of the last put; touched by the batcher's goroutine only
+	changes [OpPurge + 1]batcher[Change, answer] // but for OpBegin: each consumer has its own
 }
 
 type putRequest struct {
@@ -74,14 +74,21 @@ func newPart(q *Queue, index int, producer string) *part {
 	p.puts.size = func(r putRequest) int { return len(r.item.Body) }
 	p.puts.alike = func(a, b putRequest) bool { return a.replace == b.replace }
 	p.puts.flush = func(requests []putRequest) ([]Status, error) { return p.put(producer, requests) }
-	for op := OpBegin; op <= OpPurge; op++ {
-		p.changes[op].patience = q.options.RetryFor
-		p.changes[op].key = func(c Change) string { return c.ID }
-		p.changes[op].flush = func(changes []Change) ([]answer, error) {
-			return p.apply(Batch{Partition: index, Op: op, Changes: changes})
-		}
+	for op := OpAck; op <= OpPurge; op++ {
+		p.gather(&p.changes[op], Batch{Op: op})
 	}
 	return p
+}
+
+// gather sets up a batcher of changes, each of whose calls is like batch.
+func (p *part) gather(b *batcher[Change, answer], batch Batch) {
+	b.patience = p.q.options.RetryFor
+	b.key = func(c Change) string { return c.ID }
+	b.flush = func(changes []Change) ([]answer, error) {
+		call := batch
+		call.Partition, call.Changes = p.index, changes
+		return p.apply(call)
+	}
 }
 
 // put makes one call of the store, again and again while that cannot be reached: with the same number, so that

@@ -126,9 +126,7 @@ func (c *consumer) give(h *held) {
 	for c.takers.len() > 0 {
 		if t := c.takers.pop(); !t.left {
 			c.waiting--
-			c.idleSince = time.Now()
-			c.pace.delivered(c.idleSince)
-			h.taken = true
+			c.taken(h)
 			t.ready <- h
 			return
 		}
@@ -145,13 +143,18 @@ func (c *consumer) give(h *held) {
 func (c *consumer) takeBegun() *held {
 	for c.begun.len() > 0 {
 		if h := c.begun.pop(); h.state == heldBegun {
-			c.idleSince = time.Now()
-			c.pace.delivered(c.idleSince)
-			h.taken = true
+			c.taken(h)
 			return h
 		}
 	}
 	return nil
+}
+
+// taken notes that somebody has a message.
+func (c *consumer) taken(h *held) {
+	h.state = heldTaken
+	c.idleSince = time.Now()
+	c.pace.delivered(c.idleSince)
 }
 
 // Take waits for a message that is due, and begins it. It shares the queue's partitions with other calls and other processes, as
@@ -168,7 +171,6 @@ func (q *Queue) Take(ctx context.Context) (*Delivery, error) {
 		h, err := c.take(ctx)
 		switch {
 		case err == nil:
-			c.q.lateness.record(c.parts[h.part].clock.now().Sub(h.record.Due.Time()))
 			return c.delivery(h), nil
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("durable: take: %w", err)

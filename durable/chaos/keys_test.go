@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,7 +94,8 @@ func joinsAgain(t *testing.T, client *redis.Client) {
 	require.ErrorIs(t, err, durable.ErrPartitions)
 }
 
-// fill leaves a queue with messages that are scheduled, leased, and dead. Those of partition 1 may get lost if that is said.
+// fill leaves a queue with messages that are scheduled, leased, and dead, of each some in each partition. Those of partition 1 may get
+// lost if that is said.
 func fill(t *testing.T, q *durable.Queue, h *checker.History, lossy bool) {
 	t.Helper()
 	for i := range 100 {
@@ -107,13 +109,17 @@ func fill(t *testing.T, q *durable.Queue, h *checker.History, lossy bool) {
 		require.NoError(t, h.Record(e))
 	}
 	require.NoError(t, q.SetTakeOptions(durable.ConsumerOptions{
-		Visibility: time.Second, Horizon: 100 * time.Millisecond, Membership: 500 * time.Millisecond,
+		Visibility: 2 * time.Second, Horizon: 100 * time.Millisecond, Membership: 500 * time.Millisecond,
 	}))
-	for i := range 20 { // those that are due
+	var buried, held [partitions]int
+	for slices.Min(buried[:]) == 0 || slices.Min(held[:]) == 0 {
 		d, err := q.Take(t.Context())
 		require.NoError(t, err)
-		if i%2 == 0 {
+		if p := durable.PartitionOf(d.ID, partitions); buried[p] <= held[p] {
+			buried[p]++
 			require.NoError(t, d.Bury(t.Context(), "for the test"))
+		} else {
+			held[p]++
 		}
 	}
 }
