@@ -27,14 +27,17 @@ func (i Instant) Add(d time.Duration) Instant {
 
 // InstantOf is the first instant that is not before t.
 func InstantOf(t time.Time) Instant {
-	if t.After(Never.Time()) {
+	switch { // milliseconds of times that are farther away could overflow
+	case t.After(Never.Time()):
 		return Never
+	case t.Before(Instant(0).Time()):
+		return 0
 	}
 	ms := Instant(t.UnixMilli())
 	if ms.Time().Before(t) {
 		ms++
 	}
-	return max(0, min(ms, Never))
+	return ms
 }
 
 // Store keeps queues: in memory ([memstore]), in a file ([boltstore]) or on Redis ([redisstore]). It is made by one

@@ -37,22 +37,26 @@ func (c *movableClock) Advance(d time.Duration) {
 
 func TestStore(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t testing.TB) storetest.Fixture {
+	storetest.Run(t, newFixture)
+}
+
+func FuzzModel(f *testing.F) { storetest.FuzzModel(f, newFixture) }
+
+func newFixture(t testing.TB) storetest.Fixture {
+	t.Helper()
+	clock := newClock()
+	path := filepath.Join(t.TempDir(), "queue.db")
+	options := Options{Now: clock.Now, NoSync: true}
+	current, err := Open(path, options)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, current.Close()) })
+	fixture := storetest.Fixture{Store: current, Embedded: true, Advance: clock.Advance}
+	fixture.Reopen = func(t testing.TB) durable.Store {
 		t.Helper()
-		clock := newClock()
-		path := filepath.Join(t.TempDir(), "queue.db")
-		options := Options{Now: clock.Now, NoSync: true}
-		current, err := Open(path, options)
+		require.NoError(t, current.Close())
+		current, err = Open(path, options)
 		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, current.Close()) })
-		fixture := storetest.Fixture{Store: current, Embedded: true, Advance: clock.Advance}
-		fixture.Reopen = func(t testing.TB) durable.Store {
-			t.Helper()
-			require.NoError(t, current.Close())
-			current, err = Open(path, options)
-			require.NoError(t, err)
-			return current
-		}
-		return fixture
-	})
+		return current
+	}
+	return fixture
 }

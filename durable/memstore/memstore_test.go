@@ -58,4 +58,6 @@ func TestConformanceOnTheWallClock(t *testing.T) {
 	storetest.Run(t, wallFixture)
 }
 
+func FuzzModel(f *testing.F) { storetest.FuzzModel(f, fixture) }
+
 func BenchmarkStore(b *testing.B) { storetest.Bench(b, wallFixture) }

@@ -48,12 +48,15 @@ func unpack(s string) uint64 {
 	return binary.BigEndian.Uint64(b[:])
 }
 
+// unpackInstant reads a time. One that no script has written is taken for the last there is: a record that somebody
+// else has changed must not keep others from being claimed.
 func unpackInstant(s string) durable.Instant {
-	return durable.Instant(unpack(s)) //nolint:gosec // 56 bits
+	return durable.Instant(min(unpack(s), uint64(durable.Never))) //nolint:gosec // bounded
 }
 
+// unpack4 reads a count, at most 2^31-1.
 func unpack4(s string) int {
-	return int(int32(binary.BigEndian.Uint32([]byte(s[:4])))) //nolint:gosec // written from an int32
+	return int(min(binary.BigEndian.Uint32([]byte(s[:4])), math.MaxInt32)) //nolint:gosec // bounded
 }
 
 // packItem is what is stored of an item, apart from the times.

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -17,7 +18,7 @@ func TestSuiteOnSimulatedServer(t *testing.T) {
 // TestModelWithMovableClock makes fewer steps than the suite would.
 func TestModelWithMovableClock(t *testing.T) {
 	t.Parallel()
-	storetest.Model(t, miniFixture, 4, 150)
+	storetest.Model(t, miniFixture, rand.NewPCG(4, 0), 150)
 }
 
 func TestSuiteOnServer(t *testing.T) {

@@ -24,22 +24,22 @@ func runModel(t *testing.T, newStore Factory, seed uint64) {
 	if f.Advance == nil {
 		steps = 250 // some of which sleep
 	}
-	runModelOn(t, f, seed, steps)
+	runModelOn(t, f, rand.NewPCG(seed, 0), steps)
 }
 
-// Model makes random transitions, the same ones for the same seed, and compares the store after each step with a simple model: the
+// Model makes random transitions, the same ones for the same source, and compares the store after each step with a simple model: the
 // statuses, every message, and the counts. Where the clock can be moved it is; otherwise only leases end, which are short then. A step takes about
-// thirty calls of the store.
-func Model(t *testing.T, newStore Factory, seed uint64, steps int) {
+// thirty calls of the store. What is chosen at random is read from source, so that a fuzz target can choose it.
+func Model(t *testing.T, newStore Factory, source rand.Source, steps int) {
 	t.Helper()
-	runModelOn(t, newStore(t), seed, steps)
+	runModelOn(t, newStore(t), source, steps)
 }
 
-func runModelOn(t *testing.T, f Fixture, seed uint64, steps int) {
+func runModelOn(t *testing.T, f Fixture, source rand.Source, steps int) {
 	t.Helper()
 	m := &model{
 		queue:     openAs(t, f, config()),
-		random:    rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // not for secrets
+		random:    rand.New(source), //nolint:gosec // not for secrets
 		reference: reference{messages: make(map[string]*refMessage)},
 		tokens:    make(map[string][]uint64),
 	}
@@ -49,7 +49,7 @@ func runModelOn(t *testing.T, f Fixture, seed uint64, steps int) {
 	}
 	for step := range steps {
 		m.step()
-		m.compare(fmt.Sprintf("seed %d, step %d: %s", seed, step, m.what))
+		m.compare(fmt.Sprintf("step %d: %s", step, m.what))
 		if step%25 == 0 {
 			m.compareLists()
 		}

@@ -15,8 +15,8 @@ type process struct {
 	done chan struct{} // closed when it has ended
 }
 
-// startProcess starts a program whose output is appended to a file.
-func startProcess(path, logFile, dir string, args ...string) (*process, error) {
+// startProcess starts a program whose output is appended to a file; env is added to the environment.
+func startProcess(path, logFile, dir string, env []string, args ...string) (*process, error) {
 	out, err := os.OpenFile(logFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -24,6 +24,7 @@ func startProcess(path, logFile, dir string, args ...string) (*process, error) {
 	defer out.Close() // the child has its own
 	cmd := exec.Command(path, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
+	cmd.Env = append(os.Environ(), env...)
 	cmd.SysProcAttr = processAttributes()
 	if err := onLastingThread(cmd.Start); err != nil {
 		return nil, err

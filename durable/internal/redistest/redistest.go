@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// EnvRequire names the environment variable that makes a missing redis-server a failure where it is "1". Without it
-// the test is skipped.
+// EnvRequire names the environment variable that makes a missing program, such as redis-server, a failure where it is "1".
+// Without it the test is skipped.
 const EnvRequire = "TIMINGWHEEL_REQUIRE_REDIS"
 
 // startTimeout is how long servers have to become ready, and to end. It is long, as it is used up on an overloaded machine only.
@@ -29,7 +29,7 @@ func Require(t testing.TB) {
 	requireProgram(t, "redis-server")
 }
 
-// requireProgram returns the path of a program of Redis.
+// requireProgram returns the path of a program that tests need.
 func requireProgram(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -56,6 +56,9 @@ type Options struct {
 
 	// MaxMemory is the memory limit in bytes, above which writes are refused (noeviction). 0: there is none.
 	MaxMemory int64
+
+	// Clock is the server's wall clock. Nil: that of the machine.
+	Clock *Clock
 
 	// ExtraArgs are further arguments of the server, such as "--hz", "100". They win over those that the fields stand for.
 	ExtraArgs []string

@@ -24,6 +24,7 @@ type Server struct {
 	dir     string
 	config  string
 	args    []string
+	env     []string
 	port    *port
 	control *redis.Client
 
@@ -34,7 +35,11 @@ type Server struct {
 // Start starts a server that answers when Start returns.
 func Start(t testing.TB, o Options) *Server {
 	t.Helper()
-	return start(t, "redis-server", o.settings(), o.ExtraArgs)
+	var env []string
+	if o.Clock != nil {
+		env = o.Clock.environment()
+	}
+	return start(t, "redis-server", o.settings(), o.ExtraArgs, env...)
 }
 
 // settings are the lines of the configuration file.
@@ -53,10 +58,10 @@ func (o Options) settings() []string {
 // between the look whether it is free and the server's start.
 const maxPorts = 10
 
-// start starts a program of Redis with lines of configuration and arguments.
-func start(t testing.TB, program string, settings, args []string) *Server {
+// start starts a program of Redis with lines of configuration, arguments, and what is added to the environment.
+func start(t testing.TB, program string, settings, args []string, env ...string) *Server {
 	t.Helper()
-	s := &Server{t: t, program: requireProgram(t, program), dir: t.TempDir(), args: args}
+	s := &Server{t: t, program: requireProgram(t, program), dir: t.TempDir(), args: args, env: env}
 	s.config = filepath.Join(s.dir, "redis.conf")
 	t.Cleanup(s.end)
 	for range maxPorts {
@@ -106,7 +111,7 @@ var errAddressInUse = errors.New("address in use")
 // run starts the server and waits until it answers; s.mu is held.
 func (s *Server) run() (err error) {
 	logged := len(s.Log())
-	if s.proc, err = startProcess(s.program, s.logFile(), s.dir, slices.Concat([]string{s.config}, s.args)...); err != nil {
+	if s.proc, err = startProcess(s.program, s.logFile(), s.dir, s.env, slices.Concat([]string{s.config}, s.args)...); err != nil {
 		return err
 	}
 	return eventually(startTimeout, func() error {

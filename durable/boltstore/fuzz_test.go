@@ -1,0 +1,53 @@
+package boltstore
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// FuzzFormats reads what may be left of a damaged file. What is read without an error is what would be written.
+func FuzzFormats(f *testing.F) {
+	full := record{Record: durable.Record{
+		ID: "a", State: durable.StateDead, Enqueued: 1, Due: durable.Never, Died: 300, MaxAttempts: 5, Attempts: 2, Crashes: 1, Token: 1 << 60,
+		Reason: "for the test", Body: []byte("body"),
+	}, last: durable.OpBury, suspect: true, replayed: true}
+	f.Add(full.encode())
+	f.Add((&record{Record: durable.Record{State: durable.StateScheduled}}).encode())
+	f.Add(key{1 << 40, "id"}.bytes())
+	f.Add((&state{tokens: 1 << 63, records: 3, crashed: 7}).encode())
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		fuzzRecord(t, b)
+		if k, ok := parseKey(b); ok {
+			require.Equal(t, b, k.bytes())
+			require.True(t, k.before(k.next()))
+		}
+		if s, err := decodeState(b); err != nil {
+			require.ErrorIs(t, err, ErrCorrupt)
+		} else {
+			require.Equal(t, b, s.encode())
+		}
+	})
+}
+
+func fuzzRecord(t *testing.T, b []byte) {
+	t.Helper()
+	r, err := decode("id", b)
+	if err != nil {
+		require.ErrorIs(t, err, ErrCorrupt)
+		assert.ErrorContains(t, err, `"id"`)
+		return
+	}
+	for _, i := range []durable.Instant{r.Enqueued, r.Due, r.Died} {
+		assert.True(t, i >= 0 && i <= durable.Never, "%d", i)
+	}
+	assert.GreaterOrEqual(t, min(r.MaxAttempts, r.Attempts, r.Crashes), 0)
+	again, err := decode("id", r.encode())
+	require.NoError(t, err)
+	assert.Equal(t, r, again)
+	assert.Equal(t, r.Record, r.export())
+}

@@ -1,0 +1,113 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+)
+
+// serverClock is what a server's clock shows, beside ours.
+type serverClock struct {
+	clock *redistest.Clock
+
+	mu     sync.RWMutex
+	offset time.Duration
+	back   time.Time     // when it was set back, by our clock
+	before time.Duration // the offset before that
+}
+
+func (c *serverClock) set(offset time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clock.Set(offset)
+	if offset < c.offset {
+		c.back, c.before = time.Now(), c.offset
+	}
+	c.offset = offset
+}
+
+// early is by how much a message comes too early by the clock of the server. What had begun when that was set back is not early: it was due by the
+// clock of that moment, and begins a few milliseconds ahead at most. A consumer that is starved of its processor may take a while to call the handler.
+func (c *serverClock) early(due time.Time) time.Duration {
+	const starved = 2 * time.Second
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	now := time.Now()
+	offset := c.offset
+	if now.Sub(c.back) < starved {
+		offset = c.before
+	}
+	return max(0, due.Sub(now.Add(offset)))
+}
+
+// The server's clock differs from ours, or is set while messages are enqueued and delivered.
+func TestServerClockIsSet(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	back := scaled(5*time.Second, time.Minute)
+	for name, c := range map[string]struct{ first, then time.Duration }{
+		"5 minutes ahead":     {5 * time.Minute, 5 * time.Minute},
+		"5 minutes behind":    {-5 * time.Minute, -5 * time.Minute},
+		"set back":            {0, -back},
+		"set ahead":           {0, time.Minute},
+		"set back by seconds": {time.Hour, time.Hour - 1500*time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := &serverClock{clock: redistest.NewClock(t)}
+			clock.set(c.first)
+			server := redistest.Start(t, redistest.Options{Clock: clock.clock})
+			underSteps(t, openHere(t, target{Redis: server.Addr()}), clock, func() { clock.set(c.then) })
+		})
+	}
+}
+
+// underSteps enqueues and delivers messages, and sets the clock in between.
+func underSteps(t *testing.T, q *durable.Queue, clock *serverClock, step func()) {
+	t.Helper()
+	const batch, batches, pace = 20, 200, 20 * time.Millisecond
+	h := checker.New(checker.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	consumed := make(chan error, 1)
+	go func() {
+		consumed <- q.Consume(ctx, func(_ context.Context, d *durable.Delivery) error {
+			assert.Zero(t, clock.early(d.Due), "message %s is early", d.ID)
+			started := checker.Event{Kind: checker.Started, ID: d.ID, Token: d.Token, Attempt: d.Attempts + 1}
+			handled := started
+			handled.Kind = checker.Handled
+			return h.Record(started, handled)
+		}, durable.ConsumerOptions{Visibility: 20 * time.Second})
+	}()
+	for i := range batches {
+		if i == batches/2 {
+			step()
+		}
+		var messages []durable.Message
+		for k := range batch {
+			m := durable.Message{ID: fmt.Sprint(i, "-", k), Delay: time.Duration(k) * 100 * time.Millisecond}
+			require.NoError(t, h.Record(checker.Event{Kind: checker.Enqueued, ID: m.ID}))
+			messages = append(messages, m)
+		}
+		_, err := q.EnqueueBatch(t.Context(), messages)
+		require.NoError(t, err)
+		time.Sleep(pace)
+	}
+	emptied(t, q)
+	cancel()
+	require.NoError(t, <-consumed)
+	report := h.Check()
+	t.Log(report)
+	require.NoError(t, report.Err())
+	assert.Equal(t, batches*batch, report.Enqueued)
+}

@@ -1,0 +1,59 @@
+package durable_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+func TestInstantsOfFarTimes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		at   time.Time
+		want durable.Instant
+	}{
+		"1970":                      {time.Unix(0, 0), 0},
+		"a nanosecond later":        {time.Unix(0, 1), 1},
+		"a nanosecond earlier":      {time.Unix(0, -1), 0},
+		"the zero time":             {time.Time{}, 0},
+		"long before the year 1":    {time.Unix(math.MinInt64/1000-1, 0), 0},
+		"as long ago as it goes":    {time.Unix(math.MinInt64/2, 0), 0},
+		"the last":                  {durable.Never.Time(), durable.Never},
+		"a nanosecond after that":   {durable.Never.Time().Add(1), durable.Never},
+		"as far ahead as it goes":   {time.Unix(math.MaxInt64/2, 0), durable.Never},
+		"a millisecond before that": {durable.Never.Time().Add(-time.Millisecond), durable.Never - 1},
+	} {
+		assert.Equal(t, c.want, durable.InstantOf(c.at), name)
+	}
+}
+
+// FuzzInstant adds delays to times: nothing is ever due early, nor more than a millisecond late.
+func FuzzInstant(f *testing.F) {
+	f.Add(int64(0), int64(0))
+	f.Add(int64(1_700_000_000_123_456_789), int64(1_800_000_000_000))
+	f.Add(int64(math.MinInt64), int64(math.MinInt64))
+	f.Add(int64(math.MaxInt64), int64(math.MaxInt64))
+	f.Fuzz(func(t *testing.T, at, delay int64) {
+		start, d := time.Unix(0, at), time.Duration(delay)
+		i := durable.InstantOf(start)
+		if at > 0 {
+			assert.False(t, i.Time().Before(start))
+			assert.True(t, i.Time().Before(start.Add(time.Millisecond)))
+		} else {
+			assert.Zero(t, i)
+		}
+		sum := i.Add(d)
+		if d <= 0 {
+			assert.Equal(t, i, sum)
+			return
+		}
+		assert.False(t, sum.Time().Before(i.Time().Add(d)))
+		assert.True(t, sum.Time().Before(i.Time().Add(d).Add(time.Millisecond)))
+		assert.Equal(t, durable.Never, (durable.Never - 1).Add(max(d, time.Millisecond)))
+		assert.Equal(t, durable.Never, durable.Never.Add(d))
+	})
+}

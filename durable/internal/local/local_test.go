@@ -1,0 +1,87 @@
+package local
+
+import (
+	"context"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+func TestClock(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 123_456_789) // a part of a millisecond has passed
+	const floor durable.Instant = 1_700_000_000_123
+	assert.Equal(t, floor, Floor(now))
+	assert.Equal(t, durable.Instant(1), Floor(time.Unix(0, 0)), "0 stands for none")
+	assert.Equal(t, durable.Instant(1), Floor(time.Unix(-5, 0)))
+	for name, c := range map[string]struct {
+		d    time.Duration
+		want durable.Instant
+	}{
+		"no delay":             {0, floor},
+		"a negative one":       {math.MinInt64, floor},
+		"within the next one":  {1, floor + 1},
+		"to its end":           {543_211, floor + 1},
+		"a nanosecond after":   {543_212, floor + 2},
+		"a whole millisecond":  {time.Millisecond, floor + 2},
+		"the longest duration": {math.MaxInt64, floor + math.MaxInt64/1_000_000 + 2},
+	} {
+		got := After(now, c.d)
+		assert.Equal(t, c.want, got, name)
+		assert.Equal(t, c.want, DueAt(now, 0, c.d), name)
+		if c.d > 0 {
+			assert.False(t, got.Time().Before(now.Add(c.d)), name)
+		}
+	}
+	assert.Equal(t, floor, DueAt(now, 5, time.Hour), "what is past is due now")
+	assert.Equal(t, floor+5, DueAt(now, floor+5, time.Hour), "an instant and no delay")
+	assert.Equal(t, durable.Never, DueAt(now, math.MaxInt64, 0))
+	assert.Equal(t, floor+1001, LeaseEnd(now, floor-50, time.Second), "after now")
+	assert.Equal(t, floor+6000, LeaseEnd(now, floor+5000, time.Second), "after the due time")
+	assert.Equal(t, durable.Never, LeaseEnd(now, durable.Never, math.MaxInt64))
+}
+
+func TestMembers(t *testing.T) {
+	t.Parallel()
+	var m Members
+	now := time.Unix(1_700_000_000, 0)
+	assert.Empty(t, m.Beat(now, "gone", 0), "who leaves need not have been there")
+	assert.Equal(t, []string{"b"}, m.Beat(now, "b", time.Second))
+	assert.Equal(t, []string{"a", "b"}, m.Beat(now, "a", 3*time.Second))
+	now = now.Add(time.Second)
+	assert.Equal(t, []string{"a", "c"}, m.Beat(now, "c", time.Second), "b has not been seen for a second")
+	assert.Equal(t, []string{"c"}, m.Beat(now, "a", -1))
+	assert.Equal(t, []string{"b", "c"}, m.Beat(now, "b", time.Second), "it may come back")
+}
+
+func TestHints(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var h Hints
+		h.Send(durable.Hint{Partition: 1}) // nobody is there
+		first, leave := context.WithCancel(t.Context())
+		a, b := h.Watch(first), h.Watch(t.Context())
+		h.Send(durable.Hint{Partition: 2})
+		assert.Equal(t, durable.Hint{Partition: 2}, <-a)
+		assert.Equal(t, durable.Hint{Partition: 2}, <-b)
+		leave()
+		_, open := <-a
+		assert.False(t, open)
+		for i := range HintBuffer + 10 { // more than wait for b, which is not reading
+			h.Send(durable.Hint{Partition: i})
+		}
+		require.Len(t, b, HintBuffer)
+		h.Stop()
+		h.Send(durable.Hint{Partition: 3})
+		assert.Len(t, b, HintBuffer, "it was sent to nobody")
+		c := h.Watch(first)
+		_, open = <-c
+		assert.False(t, open, "its context has ended before")
+	})
+}

@@ -1,0 +1,62 @@
+package redisstore
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// FuzzRecord reads what may be left of a record and of a state if somebody writes to their keys.
+func FuzzRecord(f *testing.F) {
+	record := "\x01" + strings.Repeat("\x00", recordHeader-1)
+	f.Add(record, "")
+	f.Add(record+"body", "L"+strings.Repeat("\x01", stateHeader-1))
+	f.Add(record, "X"+strings.Repeat("\x00", stateHeader-1)+"reason")
+	f.Add("\x02", "?")
+	f.Fuzz(func(t *testing.T, record, state string) {
+		r, err := decodeRecord("id", record, state)
+		assert.Equal(t, "id", r.ID)
+		if err != nil {
+			require.ErrorIs(t, err, durable.ErrVersion)
+			assert.ErrorContains(t, err, `"id"`)
+			return
+		}
+		for _, i := range []durable.Instant{r.Enqueued, r.Due, r.Died} {
+			assert.True(t, i >= 0 && i <= durable.Never, "%d", i)
+		}
+		assert.GreaterOrEqual(t, min(r.MaxAttempts, r.Attempts, r.Crashes), 0)
+		assert.Equal(t, record[recordHeader:], string(r.Body))
+	})
+}
+
+// FuzzReplies reads what no script returns: it is refused, or read as a whole.
+func FuzzReplies(f *testing.F) {
+	record := "\x01" + strings.Repeat("\x00", recordHeader-1)
+	f.Add("1\n2\n0\n0\n", 0)
+	f.Add("1\n2\n3\n4\n1234567\nid\n"+record+"\n", 1)
+	f.Add("1\n2\n01\n12345671234567\n", 2)
+	f.Fuzz(func(t *testing.T, text string, n int) {
+		var values []any
+		for part := range strings.SplitSeq(text, "\n") {
+			values = append(values, part)
+		}
+		claimed, err := readClaimed(newReply(values))
+		if err == nil {
+			assert.Len(t, values, 5+3*len(claimed.Records))
+		} else {
+			assert.True(t, errors.Is(err, errReply) || errors.Is(err, durable.ErrVersion), "%v", err)
+		}
+		n = max(0, min(n, durable.MaxBatch))
+		outcomes, err := readOutcomes(newReply(values), n)
+		if err != nil {
+			require.ErrorIs(t, err, errReply)
+			return
+		}
+		assert.Len(t, outcomes, n)
+	})
+}

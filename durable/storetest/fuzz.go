@@ -1,0 +1,37 @@
+package storetest
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// FuzzModel is [Model] with steps that are made of the input, a byte for each choice.
+func FuzzModel(f *testing.F, newStore Factory) {
+	f.Helper()
+	const bytesOfStep, mostSteps = 8, 100
+	for seed := range uint64(4) {
+		random := rand.NewChaCha8([32]byte{byte(seed)})
+		input := make([]byte, (20+20*seed)*bytesOfStep)
+		_, _ = random.Read(input) // it never fails
+		f.Add(input)
+	}
+	f.Fuzz(func(t *testing.T, input []byte) {
+		Model(t, newStore, &choices{input: input, rest: rand.NewPCG(0, 0)}, min(len(input)/bytesOfStep, mostSteps))
+	})
+}
+
+// choices is a source of which each number is a byte of the input, eight times over, so that a choice among n is
+// about input*n/256. Behind the end they go on at random.
+type choices struct {
+	input []byte
+	rest  rand.Source
+}
+
+func (c *choices) Uint64() uint64 {
+	if len(c.input) == 0 {
+		return c.rest.Uint64()
+	}
+	v := uint64(c.input[0])
+	c.input = c.input[1:]
+	return v * 0x0101010101010101
+}
