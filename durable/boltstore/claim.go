@@ -16,7 +16,7 @@ import (
 // waits for a commit where something that had begun has crashed, or dead letters are to go; otherwise it writes nothing, and waits at most for a
 // commit under way. It is O(log n) for each lease that it ends and each message that it claims, however many are leased.
 //
-// Where the disk is full, claiming goes on: what needs a commit is done by a later claim.
+// Where the disk is full, claiming goes on: what needs a commit is done by a later claim, and Claimed.Lease is at least a second away.
 func (b *backend) Claim(ctx context.Context, claim durable.Claim) (durable.Claimed, error) {
 	if claim.Max < 0 || claim.Max > durable.MaxBatch {
 		return durable.Claimed{}, fmt.Errorf("boltstore: %w Claim.Max %d: 0 to %d are accepted", durable.ErrInvalid, claim.Max, durable.MaxBatch)
@@ -31,14 +31,19 @@ func (b *backend) Claim(ctx context.Context, claim durable.Claim) (durable.Claim
 	firing := p.endLeases(now)
 	write := len(firing) > 0 || p.state.tokens-p.token <= durable.MaxBatch || p.tooManyDead(now, b.limits)
 	p.mu.Unlock()
+	least := durable.Instant(1)
 	if write {
-		if err := b.judge(ctx, p, firing, claim.MaxCrashes); err != nil {
+		if least, err = b.judge(ctx, p, firing, claim.MaxCrashes); err != nil {
 			return durable.Claimed{}, err
 		}
 	}
 	claimed, suspects, err := b.take(ctx, p, now, &claim, head)
 	if err == nil && len(suspects) > 0 {
-		err = b.judge(ctx, p, suspects, claim.MaxCrashes)
+		until, failed := b.judge(ctx, p, suspects, claim.MaxCrashes)
+		least = max(least, until)
+		if len(claimed.Records) == 0 {
+			err = failed // otherwise nobody would know what has been leased; a later claim comes to the suspects again
+		}
 	}
 	if err != nil {
 		return durable.Claimed{}, err
@@ -46,20 +51,23 @@ func (b *backend) Claim(ctx context.Context, claim durable.Claim) (durable.Claim
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ends.len() > 0 {
-		claimed.Lease = max(1, p.ends.first().end)
+		claimed.Lease = max(least, p.ends.first().end)
 	}
 	return claimed, nil
 }
 
-// judge makes the request that counts crashes and trims dead letters.
-func (b *backend) judge(ctx context.Context, p *partition, ids []string, maxCrashes int) error {
+// fullPause is how long claims put off what the full disk does not let them do. Without it a consumer would claim again at once, for ever.
+const fullPause = time.Second
+
+// judge makes the request that counts crashes and trims dead letters. Where the disk is full it is put off, until the instant that is returned.
+func (b *backend) judge(ctx context.Context, p *partition, ids []string, maxCrashes int) (durable.Instant, error) {
 	r := &request{p: p, ids: ids}
 	r.run = func(w *partitionWriter) error { return w.judge(ids, maxCrashes, b.limits) }
 	err := b.store.commits.do(ctx, r)
 	if errors.Is(err, durable.ErrFull) {
-		return nil
+		return local.After(b.store.options.Now(), fullPause), nil
 	}
-	return err
+	return 1, err
 }
 
 // take leases messages. Those that are dead now, as they have crashed the process too often, are leased to nobody and returned.

@@ -41,7 +41,7 @@ type request struct {
 	bytes int
 	grows bool // it stores something new, so it is what is refused first where there is no space
 
-	// run makes the change, in a transaction. It may run twice. What it refuses goes to refused before it has written anything; an error
+	// run makes the change, in a transaction. It may run more than once. What it refuses goes to refused before it has written anything; an error
 	// is one of the transaction.
 	run     func(w *partitionWriter) error
 	refused error
@@ -90,6 +90,18 @@ func (c *committer) note(p *partition) {
 	c.noting[p] = struct{}{}
 	c.wake.Signal()
 	c.mu.Unlock()
+}
+
+// noteLeft has notes written after all that were left out, as a request of the group touched their messages and wrote nothing.
+func (c *committer) noteLeft(notes []*partition) {
+	for _, p := range notes {
+		p.mu.Lock()
+		left := len(p.notes) > 0
+		p.mu.Unlock()
+		if left {
+			c.note(p)
+		}
+	}
 }
 
 func (c *committer) run() {
@@ -182,31 +194,63 @@ func (p *partition) unmark() {
 	}
 }
 
-// commit makes a group safe. Where space runs out, what stores something new is refused and the rest is tried again.
+// commit makes a group safe, and tells those who wait for it.
 func (c *committer) commit(group []*request, notes []*partition) {
-	err := c.transact(group, notes)
-	if errors.Is(err, durable.ErrFull) {
-		rest := make([]*request, 0, len(group))
-		for _, r := range group {
-			if r.grows {
-				r.err = err
-			} else {
-				rest = append(rest, r)
-			}
-		}
-		if len(rest) < len(group) {
-			err = c.transact(rest, notes)
-		}
-	}
+	c.try(group, notes)
 	for _, r := range group {
 		r.p.unmark()
 	}
 	for _, r := range group {
-		if r.err == nil {
-			r.err = err
-		}
 		close(r.done)
 	}
+}
+
+// try makes a group safe, or gives its requests their errors. Where space runs out, what stores something new is refused and the rest is
+// tried again, from the reserve if it must be, and apart, as a small transaction needs few pages. Damage is an error for those who have met
+// it and for nobody else.
+func (c *committer) try(group []*request, notes []*partition) {
+	err := c.transact(group, notes)
+	full := errors.Is(err, durable.ErrFull)
+	if full {
+		rest := withoutGrowth(group, err)
+		if len(rest) < len(group) || c.store.spendReserve() == nil {
+			c.try(rest, notes)
+			return
+		}
+	}
+	if (full || errors.Is(err, ErrCorrupt)) && len(group)+len(notes) > 1 {
+		c.apart(group, notes)
+		return
+	}
+	for _, r := range group {
+		r.err = err
+	}
+}
+
+// apart tries the notes of each partition, for which nobody waits, and the halves of a group.
+func (c *committer) apart(group []*request, notes []*partition) {
+	for _, p := range notes {
+		_ = c.transact(nil, []*partition{p})
+	}
+	if len(notes) > 0 {
+		c.try(group, nil)
+		return
+	}
+	half := len(group) / 2
+	c.try(group[:half], nil)
+	c.try(group[half:], nil)
+}
+
+// withoutGrowth refuses what stores something new, and returns the others.
+func withoutGrowth(group []*request, full error) (rest []*request) {
+	for _, r := range group {
+		if r.grows {
+			r.err = full
+		} else {
+			rest = append(rest, r)
+		}
+	}
+	return rest
 }
 
 // transact runs a group in one transaction. It fails as a whole: then neither file nor memory have changed, or the store has failed.
@@ -220,6 +264,9 @@ func (c *committer) transact(group []*request, notes []*partition) error {
 	var tx *bolt.Tx
 	id := 0
 	err := guard("write", func() (err error) {
+		if err = s.meta(); err != nil {
+			return err
+		}
 		if tx, err = s.db.Begin(true); err != nil {
 			return err
 		}
@@ -229,6 +276,7 @@ func (c *committer) transact(group []*request, notes []*partition) error {
 			return err
 		}
 		if !w.wrote() {
+			c.noteLeft(notes)
 			return tx.Rollback()
 		}
 		return w.commit()
@@ -251,7 +299,7 @@ func (c *committer) transact(group []*request, notes []*partition) error {
 // verify ends the use of the store if a transaction that has failed can be seen: it may or may not be safe.
 func (c *committer) verify(id int, cause error) {
 	err := guard("read", func() error {
-		return c.store.db.View(func(tx *bolt.Tx) error {
+		return c.store.see(func(tx *bolt.Tx) error {
 			if tx.ID() >= id {
 				return cause
 			}

@@ -42,28 +42,19 @@ func TestGroupsByHand(t *testing.T) {
 			_, err := q.Put(t.Context(), p)
 			assert.ErrorIs(t, err, want)
 		})
-		require.Eventually(t, func() bool {
-			s.commits.mu.Lock()
-			defer s.commits.mu.Unlock()
-			return len(s.commits.waiting) > 0 || p.Seq == 1
-		}, 10*time.Second, time.Millisecond)
 	}
 	item := func(id string) []durable.PutItem { return []durable.PutItem{{ID: id}} }
 	send(durable.Put{Producer: "p", Seq: 1, Items: item("first")}, nil)
-	require.Eventually(t, func() bool {
-		s.commits.mu.Lock()
-		defer s.commits.mu.Unlock()
-		return len(s.commits.waiting) == 0
-	}, 10*time.Second, time.Millisecond)
-	send(durable.Put{Producer: "p", Seq: 7, Items: item("a")}, nil)
-	send(durable.Put{Items: item("b")}, nil)
-	send(durable.Put{Partition: 1, Items: item("b")}, nil)
-	send(durable.Put{Items: item("b")}, nil) // a second time: another group
-	require.Eventually(t, func() bool {
-		s.commits.mu.Lock()
-		defer s.commits.mu.Unlock()
-		return len(s.commits.waiting) == 4
-	}, 10*time.Second, time.Millisecond)
+	underWay(t, q, 0)
+	for i, p := range []durable.Put{
+		{Producer: "p", Seq: 7, Items: item("a")},
+		{Items: item("b")},
+		{Partition: 1, Items: item("b")},
+		{Items: item("b")}, // a second time: another group
+	} {
+		send(p, nil)
+		inLine(t, s, i+1)
+	}
 	s.writing.Unlock()
 	wg.Wait()
 	assert.Equal(t, 2, transactions(t, s)-before, "the last group has nothing to write, as its message is a duplicate")
@@ -77,7 +68,7 @@ func TestGroupsByHand(t *testing.T) {
 // TestFull fills a file up to its limit: what is there can be claimed and acknowledged, and then there is room again.
 func TestFull(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{maxSize: 2 << 20})
+	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{maxSize: 2 << 20, reserve: 256 << 10})
 	q := openQueue(t, s, 1)
 	body := []byte(strings.Repeat("x", 10_000))
 	stored := 0

@@ -21,7 +21,7 @@ const damagedMessages = 1500
 func damageFile(t *testing.T) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "queue.db")
-	s, err := Open(path, Options{NoSync: true})
+	s, err := Open(path, Options{NoSync: true, reserve: 1})
 	require.NoError(t, err)
 	q := openQueue(t, s, 2)
 	fill(t, q, damagedMessages)

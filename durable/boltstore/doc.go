@@ -25,6 +25,13 @@
 // leases that would have ended in between: what was firing may run twice. A step backwards delays what was enqueued before by
 // as much, and leases last longer by as much; what had been claimed and not begun is refused as early until its time comes again.
 //
+// # Size
+//
+// The file grows to what the largest number of messages took, and never shrinks: what is free is used again. Each commit writes the list of free
+// pages, 8 bytes for each, so after a peak commits write more: 2.8 MB where 1.4 GB are free. To make the file small again let the queues run
+// empty and begin with a new file, or copy it with "bbolt compact" while it is closed. Where an int has 32 bits a file ends at 2 GiB, or earlier
+// where there is no room for its map.
+//
 // # Damaged files
 //
 // [Open] compares the size of the file with what its meta pages say, reads the list of free pages and the version, and opening a

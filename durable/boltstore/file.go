@@ -23,37 +23,37 @@ import (
 // ErrCorrupt says that the file is damaged: cut off, or with pages that are not what they should be.
 var ErrCorrupt = errors.New("the file is damaged")
 
-// openFile opens, checks and locks a file, and makes it if there is none.
-func openFile(path string, o Options) (db *bolt.DB, err error) {
+// openFile opens, checks and locks a file, and makes it if there is none. It returns the descriptor, too, which belongs to the bolt.DB.
+func openFile(path string, o Options) (db *bolt.DB, file *os.File, err error) {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.IsDir():
-		return nil, fmt.Errorf("%w path: it is a directory; a file is accepted", durable.ErrInvalid)
+		return nil, nil, fmt.Errorf("%w path: it is a directory; a file is accepted", durable.ErrInvalid)
 	case err == nil && !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%w path: it is of the kind %v; a regular file is accepted", durable.ErrInvalid, info.Mode().Type())
+		return nil, nil, fmt.Errorf("%w path: it is of the kind %v; a regular file is accepted", durable.ErrInvalid, info.Mode().Type())
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err := os.Stat(filepath.Dir(path)); err != nil {
-			return nil, fmt.Errorf("the directory of the file: %w", err)
+			return nil, nil, fmt.Errorf("the directory of the file: %w", err)
 		}
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	}
 	deadline := time.Now().Add(o.LockTimeout)
 	if err == nil && info.Size() > 0 {
 		if err := inspect(path, lockTimeout(deadline)); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	if db, err = openLocked(path, o, lockTimeout(deadline)); err != nil {
-		return nil, err
+	if db, file, err = openLocked(path, o, lockTimeout(deadline)); err != nil {
+		return nil, nil, err
 	}
 	if err := initialize(db); err != nil {
-		return nil, errors.Join(err, db.Close())
+		return nil, nil, errors.Join(err, db.Close())
 	}
 	if info == nil {
 		syncDirectory(filepath.Dir(path))
 	}
-	return db, nil
+	return db, file, nil
 }
 
 // lockTimeout is what is left for waiting. bbolt takes 0 for ever, so it is never that.
@@ -62,7 +62,7 @@ func lockTimeout(deadline time.Time) time.Duration { return max(time.Nanosecond,
 // inspect checks the file before it is mapped as a whole, since access behind its end is a fault and no error. It holds
 // the lock that readers share meanwhile, so that nobody writes.
 func inspect(path string, timeout time.Duration) error {
-	db, err := openRecovered(path, 0, &bolt.Options{ReadOnly: true, Timeout: timeout})
+	db, _, err := openRecovered(path, 0, &bolt.Options{ReadOnly: true, Timeout: timeout})
 	if errors.Is(err, berrors.ErrTimeout) {
 		return lockedError(err)
 	}
@@ -84,22 +84,21 @@ func lockedError(err error) error { return fmt.Errorf("%w: %w", durable.ErrLocke
 //
 // The list of free pages is written with each commit. Without it, opening would read the whole file, which takes
 // minutes for a large one, and a damaged page in it would end the process from a goroutine of bbolt where nobody can recover.
-func openLocked(path string, o Options, timeout time.Duration) (*bolt.DB, error) {
+func openLocked(path string, o Options, timeout time.Duration) (*bolt.DB, *os.File, error) {
 	options := &bolt.Options{Timeout: timeout, FreelistType: bolt.FreelistMapType, NoSync: o.NoSync, MaxSize: o.maxSize}
 	if strconv.IntSize == 64 && runtime.GOOS != "windows" {
 		// Address space, no memory. While the file fits in it a writer that needs a larger map does not wait for readers.
 		options.InitialMmapSize = 1 << 30
 	}
-	db, err := openRecovered(path, o.FileMode, options)
+	db, file, err := openRecovered(path, o.FileMode, options)
 	if errors.Is(err, berrors.ErrTimeout) {
-		return nil, lockedError(err)
+		return nil, nil, lockedError(err)
 	}
-	return db, err
+	return db, file, err
 }
 
 // openRecovered is bolt.Open, with an error where that panics on a damaged file.
-func openRecovered(path string, mode fs.FileMode, options *bolt.Options) (db *bolt.DB, err error) {
-	var file *os.File
+func openRecovered(path string, mode fs.FileMode, options *bolt.Options) (db *bolt.DB, file *os.File, err error) {
 	options.OpenFile = func(name string, flag int, perm os.FileMode) (f *os.File, err error) {
 		f, err = os.OpenFile(name, flag, perm)
 		file = f
@@ -115,7 +114,7 @@ func openRecovered(path string, mode fs.FileMode, options *bolt.Options) (db *bo
 	if !opened && file != nil {
 		_ = file.Close() // and with it the lock
 	}
-	return db, err
+	return db, file, err
 }
 
 // guard turns panics of bbolt, and faults of the mapped file, into errors.
@@ -128,6 +127,24 @@ func guard(what string, f func() error) (err error) {
 		}
 	}()
 	return f()
+}
+
+// meta is an error where the pages of meta data have been cut off. bbolt reads them when it begins a transaction, and where that faults
+// it keeps its locks: whoever comes later would wait for ever, Close as well.
+func (s *Store) meta() error {
+	info, err := s.file.Stat()
+	if err == nil && info.Size() < s.metaEnd {
+		err = fmt.Errorf("%w: %d bytes of it are left", ErrCorrupt, info.Size())
+	}
+	return err
+}
+
+// see reads in a transaction.
+func (s *Store) see(f func(tx *bolt.Tx) error) error {
+	if err := s.meta(); err != nil {
+		return err
+	}
+	return s.db.View(f)
 }
 
 // syncDirectory makes the name of a new file safe. Some systems cannot do that, and need not.
@@ -211,5 +228,5 @@ func noSpace(err error) bool {
 			return true
 		}
 	}
-	return false
+	return strings.HasSuffix(err.Error(), "mmap too large") // the file is as long as an int of 32 bits can say
 }

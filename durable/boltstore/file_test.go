@@ -2,15 +2,18 @@ package boltstore
 
 import (
 	"encoding/binary"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/timingwheel-go/timingwheel/durable"
 )
@@ -158,4 +161,45 @@ func updateFile(t *testing.T, path string, f func(tx *bolt.Tx) error) {
 	require.NoError(t, err)
 	require.NoError(t, db.Update(f))
 	require.NoError(t, db.Close())
+}
+
+// TestFileTooLargeIsFull has the errors that bbolt gives where a file cannot grow: acknowledgements go on after a full file only.
+func TestFileTooLargeIsFull(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{
+		berrors.ErrMaxSizeReached,
+		fmt.Errorf("mmap allocate error: %s", "mmap too large"),
+		fmt.Errorf("file resize error: %s", syscall.EFBIG),
+		&fs.PathError{Op: "write", Path: "queue.db", Err: syscall.ENOSPC},
+	} {
+		require.ErrorIs(t, classify(err), durable.ErrFull)
+	}
+	require.ErrorIs(t, classify(syscall.EIO), durable.ErrUnavailable)
+}
+
+// TestOpenAloneSeesTruncation cuts off the end of a file: Open says so, before anything reads what is lost.
+func TestOpenAloneSeesTruncation(t *testing.T) {
+	t.Parallel()
+	content := damageFile(t)
+	size, pages := livePages(t, content)
+	path := filepath.Join(t.TempDir(), "queue.db")
+	require.NoError(t, os.WriteFile(path, content[:size*pages[len(pages)-1]], 0o600))
+	_, err := Open(path, Options{})
+	require.ErrorIs(t, err, ErrCorrupt)
+}
+
+// TestOpenRefusesFileWithoutFreelist has a file without its list of free pages: to open it would read all of it.
+func TestOpenRefusesFileWithoutFreelist(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "queue.db")
+	db, err := bolt.Open(path, 0o600, &bolt.Options{NoFreelistSync: true})
+	require.NoError(t, err)
+	require.NoError(t, db.Update(func(tx *bolt.Tx) error {
+		_, err := tx.CreateBucket([]byte("users"))
+		return err
+	}))
+	require.NoError(t, db.Close())
+	_, err = Open(path, Options{})
+	require.ErrorIs(t, err, durable.ErrVersion)
+	assert.ErrorContains(t, err, "without a list of free pages")
 }

@@ -94,15 +94,36 @@ func transactions(tb testing.TB, s *Store) int {
 	return n
 }
 
-// crash makes a copy of the file as of the last commit, which is what a crash of the process would leave, once what was
-// written behind has been written.
-func crash(tb testing.TB, s *Store) string {
+// underWay waits until requests of a partition are in the group that the committer has.
+func underWay(tb testing.TB, q durable.Backend, partition int) {
+	tb.Helper()
+	p := q.(*backend).queue.partitions[partition]
+	require.Eventually(tb, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.busy) > 0
+	}, time.Minute, time.Millisecond)
+}
+
+// inLine waits until n requests wait for the committer.
+func inLine(tb testing.TB, s *Store, n int) {
 	tb.Helper()
 	require.Eventually(tb, func() bool {
 		s.commits.mu.Lock()
 		defer s.commits.mu.Unlock()
-		return len(s.commits.waiting)+len(s.commits.noting) == 0
-	}, 10*time.Second, time.Millisecond)
+		return len(s.commits.waiting) == n
+	}, time.Minute, time.Millisecond)
+}
+
+// crash makes a copy of the file as of the last commit, which is what a crash of the process would leave, once what was
+// written behind has been written.
+func crash(tb testing.TB, s *Store) string {
+	tb.Helper()
+	s.mu.Lock()
+	for _, q := range s.queues { // a group that writes nothing, after all that has been noted
+		require.NoError(tb, s.commits.do(tb.Context(), &request{p: q.partitions[0], run: func(*partitionWriter) error { return nil }}))
+	}
+	s.mu.Unlock()
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	content, err := os.ReadFile(s.path)

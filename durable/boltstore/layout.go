@@ -15,14 +15,17 @@ import (
 //	records    id                  → record, see encode
 //	index      due ‖ id            → nothing. Scheduled ones, those that are leased in memory included
 //	dead       time of death ‖ id  → nothing
-//	begun      id                  → nothing. See Store.note
+//	begun      id                  → nothing. See committer.note
 //	producers  name                → number and statuses of the last call, see producerEntry
 //	state                          → counters, see state
+//
+// Beside "queues" there is "reserve", see reserveBytes.
 //
 // Times are eight bytes of milliseconds, big-endian, so that the order of keys is that of times and then ids.
 var (
 	bucketMeta      = []byte("timingwheel durable queues")
 	bucketQueues    = []byte("queues")
+	bucketReserve   = []byte("reserve")
 	bucketRecords   = []byte("records")
 	bucketIndex     = []byte("index")
 	bucketDead      = []byte("dead")

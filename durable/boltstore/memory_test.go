@@ -174,8 +174,8 @@ func TestProducersAreForgotten(t *testing.T) {
 		call(10_000 + i)
 	}
 	p := q.(*backend).queue.partitions[0]
-	assert.Less(t, p.producers, producersKept+100)
-	assert.GreaterOrEqual(t, p.producers, producersKept-4)
+	assert.Less(t, p.known.producers, producersKept+100)
+	assert.GreaterOrEqual(t, p.known.producers, producersKept-4)
 	assert.Equal(t, []durable.Status{durable.StatusDuplicate}, call(10_000))
 }
 
@@ -193,4 +193,58 @@ func TestCutOffWhileOpen(t *testing.T) {
 	require.ErrorIs(t, err, ErrCorrupt)
 	_, err = q.Put(t.Context(), durable.Put{Items: []durable.PutItem{{ID: "new"}}})
 	require.Error(t, err)
+}
+
+// TestEmptiedWhileOpen truncates the file so far that its pages of meta data are gone: all calls return, and so does Close.
+func TestEmptiedWhileOpen(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("this system forbids to truncate a file that is mapped")
+	}
+	for _, size := range []int64{0, 1, int64(os.Getpagesize())} {
+		s, err := Open(filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true})
+		require.NoError(t, err)
+		q := openQueue(t, s, 1)
+		put(t, q, "a", 0)
+		require.NoError(t, os.Truncate(s.path, size))
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			for range 2 {
+				_, err := q.Claim(t.Context(), durable.Claim{Max: 10, MaxBytes: 1000})
+				assert.ErrorIs(t, err, ErrCorrupt)
+				_, err = q.Put(t.Context(), durable.Put{Items: []durable.PutItem{{ID: "new"}}})
+				assert.ErrorIs(t, err, ErrCorrupt)
+			}
+			_, err := s.Open(t.Context(), durable.Config{Queue: "another", DeadLimit: 1, DeadAge: time.Hour})
+			assert.ErrorIs(t, err, ErrCorrupt)
+			assert.NoError(t, s.Close())
+		}()
+		select {
+		case <-over:
+		case <-time.After(time.Minute):
+			require.Fail(t, "a call, or Close, does not return")
+		}
+	}
+}
+
+// TestProducersOfFailedCommits has commits fail: the producers of their puts do not count, and none counts as forgotten.
+func TestProducersOfFailedCommits(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true, Now: clock.Now, maxSize: 16 << 20})
+	q := openQueue(t, s, 1)
+	call := func(producer string, body []byte) error {
+		_, err := q.Put(t.Context(), durable.Put{Producer: producer, Seq: 1, Items: []durable.PutItem{{ID: producer, Delay: time.Hour, Body: body}}})
+		return err
+	}
+	for i := range producersKept {
+		require.NoError(t, call(fmt.Sprint("p", i), nil))
+	}
+	clock.Advance(producerAge + time.Minute)
+	p := q.(*backend).queue.partitions[0]
+	for range 3 {
+		require.ErrorIs(t, call("large", make([]byte, 16<<20)), durable.ErrFull)
+	}
+	assert.Equal(t, producersKept, p.known.producers)
 }

@@ -25,6 +25,7 @@ type Options struct {
 
 	maxSize int // of the file in bytes, for tests of a full disk; 0: no limit
 	maxFree int // see the constant
+	reserve int // bytes of the reserve, see the constant
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -39,6 +40,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.maxFree == 0 {
 		o.maxFree = maxFree
+	}
+	if o.reserve == 0 {
+		o.reserve = reserveBytes
 	}
 	if o.FileMode&^fs.ModePerm != 0 || o.FileMode&0o600 != 0o600 {
 		return o, fmt.Errorf("%w FileMode %v: permission bits that let the owner read and write are accepted, and 0 for 0600",

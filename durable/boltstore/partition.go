@@ -40,7 +40,11 @@ type partition struct {
 	oldestDead durable.Instant // time of the first death; 0: there is none
 	due        tally
 
-	// Those of the committer only.
+	known known // of the committer only
+}
+
+// known is what the committer knows of the producers of a partition, as of the last commit.
+type known struct {
 	producers  int    // that are remembered; at least producersKept where it is no less
 	forgetFrom []byte // where it looks for old ones next
 }
@@ -97,8 +101,8 @@ func (q *queue) loadPartition(tx *bolt.Tx, i int) (*partition, error) {
 	p.oldestDead = firstTime(b.dead)
 	p.findHead(b)
 	c := b.producers.Cursor()
-	for k, _ := c.First(); k != nil && p.producers < producersKept; k, _ = c.Next() {
-		p.producers++
+	for k, _ := c.First(); k != nil && p.known.producers < producersKept; k, _ = c.Next() {
+		p.known.producers++
 	}
 	return p, b.root.Put(keyState, s.encode())
 }

@@ -95,7 +95,7 @@ func (w *partitionWriter) remember(put *durable.Put, statuses []durable.Status) 
 		if err := w.forget(); err != nil {
 			return err
 		}
-		w.p.producers++
+		w.known.producers++
 	}
 	b := make([]byte, 0, producerHeader+len(statuses))
 	b = binary.BigEndian.AppendUint64(b, put.Seq)
@@ -109,13 +109,13 @@ func (w *partitionWriter) remember(put *durable.Put, statuses []durable.Status) 
 
 // forget looks at a few producers, and forgets those that are old.
 func (w *partitionWriter) forget() error {
-	if w.p.producers < producersKept {
+	if w.known.producers < producersKept {
 		return nil
 	}
 	const looks = 4
 	var old [][]byte
 	c := w.producers.Cursor()
-	k, v := c.Seek(w.p.forgetFrom)
+	k, v := c.Seek(w.known.forgetFrom)
 	if k == nil {
 		k, v = c.First()
 	}
@@ -126,10 +126,10 @@ func (w *partitionWriter) forget() error {
 		}
 		k, v = c.Next()
 	}
-	w.p.forgetFrom = append([]byte(nil), k...)
+	w.known.forgetFrom = append([]byte(nil), k...)
 	for _, k := range old {
 		w.dirty = true
-		w.p.producers--
+		w.known.producers--
 		if err := w.producers.Delete(k); err != nil {
 			return err
 		}

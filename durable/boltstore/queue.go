@@ -22,12 +22,12 @@ type queue struct {
 // load makes the queue in the file if it is not there, and reads what the memory holds of it.
 func (q *queue) load(partitions int) error {
 	n := 0
-	err := q.store.update(func(tx *bolt.Tx) (err error) {
+	err := q.store.insist(func(tx *bolt.Tx) (err error) {
 		n, err = q.create(tx, partitions)
 		return err
 	})
 	for more := true; more && err == nil; {
-		err = q.store.update(func(tx *bolt.Tx) (err error) {
+		err = q.store.insist(func(tx *bolt.Tx) (err error) {
 			more, err = q.countCrashes(tx, n)
 			return err
 		})
@@ -36,7 +36,7 @@ func (q *queue) load(partitions int) error {
 		return err
 	}
 	parts := make([]*partition, n)
-	err = q.store.update(func(tx *bolt.Tx) error {
+	err = q.store.insist(func(tx *bolt.Tx) error {
 		for i := range parts {
 			if parts[i], err = q.loadPartition(tx, i); err != nil {
 				return err
@@ -110,6 +110,7 @@ func (q *queue) countCrashes(tx *bolt.Tx, partitions int) (more bool, err error)
 		c := b.begun.Cursor()
 		for k, _ := c.First(); k != nil && !more; k, _ = c.First() {
 			id := string(k)
+			written += crashCost
 			if r, err := decode(id, b.records.Get(k)); err == nil && r.State == durable.StateScheduled {
 				r.Crashes, r.last, r.suspect = counted(r.Crashes), 0, true
 				s.crashed++
@@ -133,4 +134,9 @@ func (q *queue) countCrashes(tx *bolt.Tx, partitions int) (more bool, err error)
 	return false, nil
 }
 
-const crashBytes = 32 << 20
+// A transaction of countCrashes ends after so many bytes. Each note counts as some, since what has been deleted in a transaction is walked over
+// again for each note that follows.
+const (
+	crashBytes = 32 << 20
+	crashCost  = 4 << 10
+)

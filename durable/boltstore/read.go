@@ -160,7 +160,7 @@ func parseCursor(cursor string) (key, error) {
 }
 
 // Count is O(1) but for the messages that have become due since the last Count, which it visits, and those in flight. The first one after the queue
-// was opened visits all that are due, tens of thousands at a time, with other calls in between.
+// was opened visits all that are due, tens of thousands at a time and those of one millisecond together, with other calls in between.
 func (b *backend) Count(ctx context.Context, index int) (c durable.Counts, err error) {
 	for done := false; !done && err == nil; {
 		err = b.view(ctx, index, func(p *partition, parts buckets) error {

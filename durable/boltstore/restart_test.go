@@ -3,6 +3,7 @@ package boltstore
 import (
 	"fmt"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -68,6 +69,28 @@ func TestCrashCounts(t *testing.T) {
 	assert.Equal(t, [3]int64{0, 2, 1}, [3]int64{c.Scheduled, c.InFlight, c.Dead})
 }
 
+// TestManyCrashes crashes with more messages that had begun than one transaction counts.
+func TestManyCrashes(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "queue.db")
+	s, err := Open(path, Options{NoSync: true})
+	require.NoError(t, err)
+	q := openQueue(t, s, 1)
+	const messages = crashBytes/crashCost + 500
+	fill(t, q, messages)
+	for n := 0; n < messages; {
+		c := changesOf(claim(t, q, durable.MaxBatch))
+		done(t, q, durable.OpBegin, c...)
+		n += len(c)
+	}
+	require.NoError(t, s.Close())
+	q = openQueue(t, openStore(t, path, Options{NoSync: true}), 0)
+	assert.Equal(t, uint64(messages), count(t, q).Crashed)
+	for _, r := range claim(t, q, durable.MaxBatch) {
+		assert.Equal(t, 1, r.Crashes)
+	}
+}
+
 // TestCrashForgetsNotes ends what has begun in each way before the crash: then there is no crash to count.
 func TestCrashForgetsNotes(t *testing.T) {
 	t.Parallel()
@@ -89,6 +112,33 @@ func TestCrashForgetsNotes(t *testing.T) {
 	report, err := q.Audit(t.Context(), 0, false)
 	require.NoError(t, err)
 	assert.Equal(t, durable.AuditReport{Records: 3}, report)
+}
+
+// TestCrashCountsBesideDuplicate crashes after a message has begun whose note met a put of the same id in one group of the committer. That put writes
+// nothing, but the note has to be written.
+func TestCrashCountsBesideDuplicate(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{})
+	q := openQueue(t, s, 2)
+	put(t, q, "poison", 0)
+	changes := changesOf(claim(t, q, 1))
+	var wg sync.WaitGroup
+	send := func(p durable.Put) {
+		wg.Go(func() {
+			_, err := q.Put(t.Context(), p)
+			assert.NoError(t, err)
+		})
+	}
+	s.writing.Lock() // the first group waits here, and all others for it
+	send(durable.Put{Partition: 1, Items: []durable.PutItem{{ID: "first"}}})
+	underWay(t, q, 1)
+	send(durable.Put{Items: []durable.PutItem{{ID: "poison"}}})
+	inLine(t, s, 1)
+	done(t, q, durable.OpBegin, changes...)
+	s.writing.Unlock()
+	wg.Wait()
+	q = openQueue(t, openStore(t, crash(t, s), Options{}), 0)
+	assert.Equal(t, 1, get(t, q, "poison").Crashes)
 }
 
 // TestTokensRiseOverClocks restarts with a clock that is set back by years.

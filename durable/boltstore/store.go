@@ -3,6 +3,7 @@ package boltstore
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,8 @@ type Store struct {
 	path    string
 	options Options
 	db      *bolt.DB
+	file    *os.File // that db has open
+	metaEnd int64    // where its pages of meta data end
 	commits committer
 
 	// view is held for reading by those who read file and memory together, and for writing while a commit changes both.
@@ -43,11 +46,11 @@ func Open(path string, options Options) (*Store, error) {
 	if absolute, err := filepath.Abs(path); err == nil {
 		path = absolute // errors name it, and the working directory may change
 	}
-	db, err := openFile(path, o)
+	db, file, err := openFile(path, o)
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: open %q: %w", path, err)
 	}
-	s := &Store{path: path, options: o, db: db, queues: make(map[string]*queue)}
+	s := &Store{path: path, options: o, db: db, file: file, metaEnd: 2 * int64(db.Info().PageSize), queues: make(map[string]*queue)}
 	s.commits.start(s)
 	return s, nil
 }
@@ -101,18 +104,23 @@ func (s *Store) read(ctx context.Context, f func(tx *bolt.Tx) error) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	return guard("read", func() error { return s.db.View(f) })
+	return guard("read", func() error { return s.see(f) })
 }
 
 // update makes a transaction of its own, without the committer; for what is not under way yet.
 func (s *Store) update(f func(tx *bolt.Tx) error) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	return guard("write", func() error { return classify(s.db.Update(f)) })
+	return guard("write", func() error {
+		if err := s.meta(); err != nil {
+			return err
+		}
+		return classify(s.db.Update(f))
+	})
 }
 
 // Open makes a queue or joins one that exists, see [durable.Store]. The limits of dead letters in config hold for what is done through this
-// backend. What had begun when a process crashed counts one crash more when its queue is opened. Takes an fsync where the queue is not open
+// backend. What had begun when a process crashed counts one crash more when its queue is opened. Takes a few commits where the queue is not open
 // yet, and time for each of its partitions and for each message that had begun, none for others.
 func (s *Store) Open(ctx context.Context, config durable.Config) (durable.Backend, error) {
 	if err := config.Check(); err != nil {

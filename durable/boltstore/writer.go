@@ -25,6 +25,7 @@ type partitionWriter struct {
 	noted   []string
 	dirty   bool
 	dead    bool // the set of dead letters has changed
+	known   known
 }
 
 func newWriter(s *Store, tx *bolt.Tx) *writer {
@@ -40,7 +41,7 @@ func (w *writer) partition(p *partition) (*partitionWriter, error) {
 		return nil, err
 	}
 	p.mu.Lock()
-	pw := &partitionWriter{writer: w, p: p, buckets: b, state: p.state}
+	pw := &partitionWriter{writer: w, p: p, buckets: b, state: p.state, known: p.known}
 	p.mu.Unlock()
 	w.parts[p] = pw
 	return pw, nil
@@ -52,6 +53,11 @@ func (w *writer) run(group []*request, notes []*partition) error {
 		pw, err := w.partition(r.p)
 		if err != nil {
 			return err
+		}
+		if r.grows {
+			if err := w.keepReserve(); err != nil {
+				return err
+			}
 		}
 		r.refused = nil
 		if err := r.run(pw); err != nil {
@@ -136,7 +142,7 @@ func (w *partitionWriter) settle() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	head := p.head
-	p.state = w.state
+	p.state, p.known = w.state, w.known
 	for _, id := range w.noted {
 		delete(p.notes, id)
 	}
@@ -150,7 +156,7 @@ func (w *partitionWriter) settle() error {
 		p.hint(head)
 		return nil
 	}
-	return w.store.db.View(func(tx *bolt.Tx) error {
+	return w.store.see(func(tx *bolt.Tx) error {
 		b, err := p.q.buckets(tx, p.index)
 		if err != nil {
 			return err

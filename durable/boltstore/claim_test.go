@@ -1,0 +1,65 @@
+package boltstore
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
+)
+
+// TestClaimBesideSuspect ends the context of a claim while it waits for the commit that buries another message: what it has leased by then
+// it returns, as nobody else knows of it.
+func TestClaimBesideSuspect(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{Now: clock.Now})
+	q := openQueue(t, s, 1)
+	put(t, q, "poison", 0)
+	done(t, q, durable.OpBegin, changesOf(claim(t, q, 1))...)
+	s = openStore(t, crash(t, s), Options{Now: clock.Now})
+	q = openQueue(t, s, 0)
+	put(t, q, "good", 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	s.writing.Lock() // the commit waits here
+	type result struct {
+		claimed durable.Claimed
+		err     error
+	}
+	results := make(chan result, 1)
+	go func() {
+		c, err := q.Claim(ctx, durable.Claim{Max: 10, MaxBytes: 1 << 20, Visibility: time.Hour, MaxCrashes: 1})
+		results <- result{c, err}
+	}()
+	underWay(t, q, 0)
+	cancel()
+	r := <-results
+	s.writing.Unlock()
+	require.NoError(t, r.err)
+	assert.Equal(t, []string{"good"}, idsOf(r.claimed.Records))
+}
+
+// TestCrashOnFullDisk has a lease end whose crash cannot be written: the consumer is not asked to come back at once.
+func TestCrashOnFullDisk(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{Now: clock.Now, reserve: 1})
+	q := openQueue(t, s, 1)
+	items := []durable.PutItem{{ID: "large", Body: make([]byte, 1<<20)}}
+	_, err := q.Put(t.Context(), durable.Put{Items: items})
+	require.NoError(t, err)
+	done(t, q, durable.OpBegin, changesOf(claim(t, q, 1))...)
+	clock.Advance(2 * time.Hour)
+	s.writing.Lock()
+	s.db.MaxSize = 1
+	s.writing.Unlock()
+	c, err := q.Claim(t.Context(), durable.Claim{Max: 10, MaxBytes: 1 << 20, Visibility: time.Hour})
+	require.NoError(t, err)
+	assert.Empty(t, idsOf(c.Records))
+	assert.Greater(t, c.Lease, local.Floor(clock.Now()))
+}
