@@ -99,6 +99,23 @@ func TestSparesComeTogetherWhereCallbacksBlock(t *testing.T) {
 	}
 }
 
+// What blocks are whole batches of payloads: what is claimed is counted as what runs is.
+func TestSparesComeTogetherWhereBatchesBlock(t *testing.T) {
+	t.Parallel()
+	var h spareCounter
+	s := &shard{host: &h}
+	s.batch = 256
+	for i, step := range []struct{ claimed, stay, want int }{
+		{256, 1, 1}, {256, 1, 2}, {512, 2, 4}, {900, 4, 8}, {2048, 3, 1}, {100, 1, 2}, {256, 0, 1},
+	} {
+		s.counters.fired += uint64(step.claimed)
+		s.running += step.stay
+		s.ready, s.spares, h.started = 100_000, 0, 0
+		s.startSpares(s.addSpares(manySpares))
+		require.Equal(t, step.want, s.spares, "step %d: %+v", i, step)
+	}
+}
+
 // spareCounter is a host that starts nothing.
 type spareCounter struct {
 	host

@@ -43,7 +43,8 @@ func (s *shard) addSpares(most int) int {
 	if s.spares > 0 || s.ready == 0 && !s.cascade.any() && !s.lotsReady() {
 		return 0
 	}
-	claimed, stay := s.counters.fired-s.firedBefore, s.running-s.runningBefore
+	batch := uint64(s.batch) // what runs is counted in batches, what has fired one by one
+	claimed, stay := (s.counters.fired-s.firedBefore+batch-1)/batch, s.running-s.runningBefore
 	s.firedBefore, s.runningBefore = s.counters.fired, s.running
 	s.together = max(1, min(2*s.together, most))
 	if claimed == 0 || stay < 0 || uint64(2*stay) < claimed {

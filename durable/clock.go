@@ -31,7 +31,7 @@ var processStart = time.Now()
 // observe takes in a reading of the store's clock that has just arrived, with the reply to a call that began at sent.
 func (c *serverClock) observe(reading, sent time.Time) {
 	now := time.Now()
-	ahead := time.Duration(reading.UnixNano()) - now.Sub(processStart)
+	by := time.Duration(reading.UnixNano()) - now.Sub(processStart)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if promised, known := c.ahead(); known && promised+sent.Sub(processStart) > time.Duration(reading.UnixNano()) {
@@ -42,8 +42,8 @@ func (c *serverClock) observe(reading, sent time.Time) {
 		c.epochs[1], c.epochs[0] = c.epochs[0], clockEpoch{}
 		c.started = now
 	}
-	if e := &c.epochs[0]; !e.known || ahead > e.ahead {
-		*e = clockEpoch{known: true, ahead: ahead}
+	if e := &c.epochs[0]; !e.known || by > e.ahead {
+		*e = clockEpoch{known: true, ahead: by}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 // Handler is called for each delivery. Nil acknowledges it. An error, or a panic, is a failed attempt: the message comes again after
 // ConsumerOptions.Backoff, or after what [RetryAfter] says, until it has had its attempts; then, or at once after [Reject], it is a dead letter.
+// Where the handler has itself called Ack, Nack or Bury, what it returns counts for nothing.
 //
 // A message may be delivered more than once: where a process crashes, where the lease ends as the store could not be reached, and where an
 // acknowledgement is lost. So a handler has to be idempotent. Its context is cancelled, with [ErrLeaseLost] as the cause, before the message is given to
@@ -84,13 +85,16 @@ func (c *consumer) deliver(handler Handler, d *Delivery, tokens chan struct{}, r
 
 var errGoexit = errors.New("the handler has ended its goroutine")
 
+// handling is the key of a value that contexts of a queue's handlers have.
+type handling struct{ q *Queue }
+
 // handle calls the handler. Its lease is extended meanwhile.
 func (c *consumer) handle(handler Handler, d *Delivery) (err error) {
-	ctx, cancel := context.WithCancelCause(c.q.ctx)
+	ctx, cancel := context.WithCancelCause(context.WithValue(c.q.ctx, handling{c.q}, true))
 	defer cancel(nil)
 	c.mu.Lock()
 	d.h.renew, d.h.cancel = true, cancel
-	lost := d.h.state == heldGone
+	lost := d.h.state == heldGone || !time.Now().Before(d.h.until) // the process may have slept since it began
 	c.mu.Unlock()
 	if lost {
 		cancel(ErrLeaseLost)
@@ -109,12 +113,24 @@ func (c *consumer) settle(d *Delivery, err error, done func()) bool {
 	if err != nil {
 		op, change = c.failed(d, err)
 	}
-	return d.send(op, change, func(failure error) {
+	_, own := d.send(op, change, func(failure error) {
 		if failure != nil {
+			c.giveUp(d)
 			c.q.options.OnError(fmt.Errorf("durable: message %q: %w", d.ID, failure))
 		}
 		done()
 	})
+	if !own {
+		c.giveUp(d)
+	}
+	return own
+}
+
+// giveUp ends the extensions of a lease, as nobody will settle the message any more.
+func (c *consumer) giveUp(d *Delivery) {
+	c.mu.Lock()
+	d.h.renew = false
+	c.mu.Unlock()
 }
 
 // failed decides what becomes of a message whose handler has failed.
@@ -140,8 +156,13 @@ func (c *consumer) failed(d *Delivery, err error) (op Op, change Change) {
 
 var errRejected = errors.New("rejected")
 
-// Reject is an error for handlers: the message is a dead letter at once, however many attempts are left.
-func Reject(err error) error { return fmt.Errorf("%w: %w", errRejected, err) }
+// Reject is an error for handlers: the message is a dead letter at once, however many attempts are left. A nil err is a rejection all the same.
+func Reject(err error) error {
+	if err == nil {
+		return errRejected
+	}
+	return fmt.Errorf("%w: %w", errRejected, err)
+}
 
 type retryError struct {
 	after time.Duration
@@ -151,5 +172,13 @@ type retryError struct {
 func (e *retryError) Error() string { return e.err.Error() }
 func (e *retryError) Unwrap() error { return e.err }
 
-// RetryAfter is an error for handlers: the message is due again after d, in place of what ConsumerOptions.Backoff would say.
-func RetryAfter(d time.Duration, err error) error { return &retryError{max(0, d), err} }
+// RetryAfter is an error for handlers: the message is due again after d, in place of what ConsumerOptions.Backoff would say. A nil err is a failed
+// attempt all the same.
+func RetryAfter(d time.Duration, err error) error {
+	if err == nil {
+		err = errRetry
+	}
+	return &retryError{max(0, d), err}
+}
+
+var errRetry = errors.New("to be tried again")

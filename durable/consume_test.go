@@ -187,3 +187,32 @@ func TestConsumeEnds(t *testing.T) {
 		}
 	})
 }
+
+// RetryAfter and Reject do what they say also without an error.
+func TestRetryAfterAndRejectNil(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+		var got deliveries
+		start := time.Now()
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+			got.add(start, d)
+			if d.Attempts == 0 {
+				return durable.RetryAfter(10*time.Minute, nil)
+			}
+			return durable.Reject(nil)
+		}, durable.ConsumerOptions{})
+		enqueue(t, q, "m", 0)
+		time.Sleep(time.Minute)
+		r, err := q.Get(t.Context(), "m")
+		require.NoError(t, err)
+		assert.Equal(t, "to be tried again", r.Reason)
+		time.Sleep(time.Hour)
+		stop()
+		require.Len(t, got.list(), 2)
+		assert.InDelta(t, 600, got.list()[1].at.Seconds(), 0.1)
+		r, err = q.Get(t.Context(), "m")
+		require.NoError(t, err)
+		assert.Equal(t, durable.StateDead, r.State)
+		assert.Equal(t, "rejected", r.Reason)
+	})
+}

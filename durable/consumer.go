@@ -31,10 +31,11 @@ type consumer struct {
 
 	mu        sync.Mutex
 	held      map[*held]struct{}
-	ready     fifo[*held]  // due, in the order in which they became so
+	ready     fifo[*held]  // due, in the order in which they became so, with some that are gone
+	gone      int          // of ready, about
 	takers    fifo[*taker] // with some that have left
 	waiting   int          // takers that have not left
-	beginning int          // messages that the store has been told of and has not answered, and those that wait for their due time
+	beginning int          // messages that the store has been told of and has not answered, and those that wait for their due time; but for partitions that are away
 	begun     fifo[*held]  // that wait for a taker: see pace
 	pace      pace
 	owned     int           // partitions
@@ -52,13 +53,21 @@ type consumed struct {
 	unbegun int         // mu of the consumer: messages claimed and not begun
 	bytes   int         // mu: of these
 	starved bool        // mu: the pump would claim more if there were fewer
+
+	asked  int         // mu: messages whose begin has not been answered
+	call   uint        // mu: odd while a call of begins is under way, one more with each beginning and end of one
+	away   bool        // mu: that call takes long
+	parked fifo[*held] // mu: messages that are due and wait until it is over
 }
 
 // wheelTick is finer than the milliseconds of due times, so that rounding up to it costs little.
 const wheelTick = 250 * time.Microsecond
 
-// newConsumer starts a consumer. q.mu is held.
+// newConsumer starts a consumer, if the queue has not been closed. q.mu is held.
 func (q *Queue) newConsumer(opts ConsumerOptions) (*consumer, error) {
+	if q.closing {
+		return nil, ErrClosed
+	}
 	c := &consumer{q: q, opts: opts, name: newID(q), held: make(map[*held]struct{}), retired: make(chan struct{}), idleSince: time.Now()}
 	wheel, err := timingwheel.NewTimeouts(timingwheel.Options{Tick: wheelTick, Shards: 1}, c.expire)
 	if err != nil {
@@ -70,26 +79,20 @@ func (q *Queue) newConsumer(opts ConsumerOptions) (*consumer, error) {
 	for i, part := range q.parts {
 		p := &consumed{pump: newPump(c, i)}
 		part.gather(&p.begins, Batch{Op: OpBegin, Visibility: opts.Visibility, Lead: beginLead})
+		p.begins.flush = c.watched(p, p.begins.flush)
 		c.parts = append(c.parts, p)
 	}
-	if err := c.start(); err != nil {
-		wheel.Stop()
-		return nil, err
-	}
+	c.start()
 	return c, nil
 }
 
-// start makes the consumer claim. It returns an error where the queue has been closed. q.mu is held.
-func (c *consumer) start() error {
-	if c.q.closing {
-		return ErrClosed
-	}
+// start makes the consumer claim. q.mu is held.
+func (c *consumer) start() {
 	c.q.consumers.Add(1)
 	c.q.claiming[c] = struct{}{}
 	c.claims.Go(c.membership)
 	c.claims.Go(c.hints)
 	c.tasks.Go(c.renewal)
-	return nil
 }
 
 // retire ends the claiming and gives back what has not begun. Several may call it; it is done once, and each returns when it is done.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"go.uber.org/atomic"
 )
 
 // Delivery is a message that has begun. Whoever has it from [Queue.Take] calls one of Ack, Nack and Bury; if he does not, the message is
@@ -24,9 +22,18 @@ type Delivery struct {
 	// Token rises with each delivery of the message: a system that remembers the highest can refuse whoever comes late.
 	Token uint64
 
-	c       *consumer
-	h       *held
-	settled atomic.Bool
+	c      *consumer
+	h      *held
+	ending *ending // mu of the consumer: the last call that was to end it
+}
+
+// ending is a call of the store that ends a delivery.
+type ending struct {
+	op     Op
+	done   chan struct{} // closed when the call is over
+	err    error         // of a call that is over
+	failed bool          // it is over and has no answer: it may be repeated
+	told   bool          // mu of the consumer: whoever has asked for it knows its result
 }
 
 // delivery is a message for whoever has taken it, and notes how late that is.
@@ -40,7 +47,8 @@ func (c *consumer) delivery(h *held) *Delivery {
 }
 
 // Ack ends the message: it was delivered. [ErrLeaseLost] says that the lease had ended, so that it may be delivered again. To acknowledge, or
-// to give back, a delivery a second time is ErrLeaseLost, too.
+// to give back, a delivery a second time is ErrLeaseLost, too. After any other error, be it that the store could not be reached or that ctx has
+// ended, the call may be repeated: it then has the result of the first, where that goes on or has taken place.
 func (d *Delivery) Ack(ctx context.Context) error { return d.settle(ctx, OpAck, Change{}) }
 
 // Nack gives the message back as failed. It is due again after delay, rounded up to milliseconds; or it becomes a dead letter
@@ -71,7 +79,7 @@ func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 	done := make(chan error, 1)
 	d.c.q.parts[d.h.part].changes[OpExtend].send(change, func(a answer, err error) {
 		if err == nil {
-			err = d.check(a.Status)
+			err = checkHolder(a.Status)
 		}
 		if err == nil { // noted here, in the order in which the store has done it
 			d.c.mu.Lock()
@@ -91,14 +99,36 @@ func (d *Delivery) last() bool { return d.Attempts+1 >= d.MaxAttempts }
 
 // settle ends the delivery.
 func (d *Delivery) settle(ctx context.Context, op Op, change Change) error {
-	done := make(chan error, 1)
-	if !d.send(op, change, func(err error) { done <- err }) {
-		return fmt.Errorf("durable: message %q: %w", d.ID, ErrLeaseLost)
-	}
-	if err := await(ctx, done); err != nil {
+	if err := d.end(ctx, op, change); err != nil {
 		return fmt.Errorf("durable: message %q: %w", d.ID, err)
 	}
 	return nil
+}
+
+// end waits for the call that ends the delivery: its own, or one before that was given up. Where that fails its own follows.
+func (d *Delivery) end(ctx context.Context, op Op, change Change) error {
+	for {
+		e, own := d.send(op, change, func(error) {})
+		select {
+		case <-e.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if own || !e.failed {
+			return d.result(e, op)
+		}
+	}
+}
+
+// result is that of a call for the first who asks for it. For all others the delivery has been ended by somebody else.
+func (d *Delivery) result(e *ending, op Op) error {
+	d.c.mu.Lock()
+	defer d.c.mu.Unlock()
+	if e.told || e.op != op {
+		return ErrLeaseLost
+	}
+	e.told = true
+	return e.err
 }
 
 func await(ctx context.Context, done <-chan error) error {
@@ -110,30 +140,42 @@ func await(ctx context.Context, done <-chan error) error {
 	}
 }
 
-// send asks for the end of the delivery, and reports false where that was done before.
-func (d *Delivery) send(op Op, change Change, then func(error)) bool {
-	if d.settled.Swap(true) {
-		return false
-	}
-	change.ID, change.Token = d.h.record.ID, d.h.record.Token
+// send asks for the end of the delivery. Where that was done before, and has not failed, it returns that call and false.
+func (d *Delivery) send(op Op, change Change, then func(error)) (e *ending, own bool) {
 	d.c.mu.Lock()
+	if d.ending != nil && !d.ending.failed {
+		defer d.c.mu.Unlock()
+		return d.ending, false
+	}
+	e = &ending{op: op, done: make(chan struct{})}
+	d.ending = e
+	d.h.ending = true
 	d.c.pending++
 	d.c.mu.Unlock()
-	d.c.q.parts[d.h.part].changes[op].send(change, func(a answer, err error) {
-		d.c.mu.Lock()
-		kept := time.Now().Before(d.h.until)
-		d.c.forget(d.h)
-		d.c.done()
-		d.c.mu.Unlock()
-		if err == nil && !(a.Status == StatusNotFound && kept) { // not there, and nobody else can have taken it: a call before has done it
-			err = d.check(a.Status)
-		}
-		then(err)
-	})
-	return true
+	change.ID, change.Token = d.h.record.ID, d.h.record.Token
+	d.c.q.parts[d.h.part].changes[op].send(change, func(a answer, err error) { then(d.ended(e, a, err)) })
+	return e, true
 }
 
-func (d *Delivery) check(s Status) error {
+// ended notes what the store has answered. Where it has not, the lease is kept for another try.
+func (d *Delivery) ended(e *ending, a answer, err error) error {
+	d.c.mu.Lock()
+	defer d.c.mu.Unlock()
+	kept := time.Now().Before(d.h.until)
+	if e.failed = err != nil; !e.failed {
+		d.c.forget(d.h)
+	}
+	d.h.ending = false
+	if err == nil && !(a.Status == StatusNotFound && kept) { // not there, and nobody else can have taken it: a call before has done it
+		err = checkHolder(a.Status)
+	}
+	e.err = err
+	close(e.done)
+	d.c.done()
+	return err
+}
+
+func checkHolder(s Status) error {
 	if s == StatusDone {
 		return nil
 	}

@@ -172,3 +172,30 @@ func TestEndMeetsMessagesThatWait(t *testing.T) {
 		q.Close()
 	}
 }
+
+// Shutdown in a handler says that it would wait for itself, and the queue goes on; that of another queue is nobody's business.
+func TestShutdownInAHandler(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+		other := open(t, memstore.New(memstore.Options{}), durable.Options{})
+		n := 0
+		stop := consume(t, q, func(ctx context.Context, d *durable.Delivery) error {
+			n++
+			ctx, cancel := context.WithTimeout(ctx, time.Hour)
+			defer cancel()
+			start := time.Now()
+			err := q.Shutdown(ctx)
+			assert.ErrorIs(t, err, durable.ErrInvalid)
+			assert.ErrorContains(t, err, "of a handler")
+			assert.Zero(t, time.Since(start), "it does not wait")
+			assert.NoError(t, other.Shutdown(ctx))
+			return nil
+		}, durable.ConsumerOptions{Concurrency: 1})
+		enqueue(t, q, "a", 0)
+		enqueue(t, q, "b", time.Second)
+		time.Sleep(time.Minute)
+		stop()
+		assert.Equal(t, 2, n)
+		require.NoError(t, q.Shutdown(t.Context()))
+	})
+}

@@ -17,6 +17,7 @@ type held struct {
 	until  time.Time               // the lease ends no earlier, on the clock of this process
 	asked  bool                    // its lease is being extended
 	renew  bool                    // its lease is extended by itself also when it has been taken
+	ending bool                    // the store has been asked to end its delivery, and may have done so
 	cancel context.CancelCauseFunc // of its handler's context; nil: none runs
 }
 
@@ -94,10 +95,22 @@ func (c *consumer) forget(h *held) bool {
 	case h.state == heldWaiting:
 		c.waited()
 	}
+	ready := h.state == heldReady
 	h.timer.Stop()
 	h.state = heldGone
 	delete(c.held, h)
+	if ready {
+		c.dropGone()
+	}
 	return true
+}
+
+// dropGone drops the messages of ready that are gone when they are more than half: while all handlers are busy nobody takes them out.
+func (c *consumer) dropGone() {
+	if c.gone++; c.gone*2 > c.ready.len()+16 {
+		c.ready.keep(func(h *held) bool { return h.state == heldReady })
+		c.gone = 0
+	}
 }
 
 // began takes a message out of the account of those that have not.
@@ -105,7 +118,7 @@ func (c *consumer) began(h *held) {
 	p := c.parts[h.part]
 	p.unbegun--
 	p.bytes -= len(h.record.Body)
-	if p.starved && p.unbegun <= c.quota()/2 {
+	if p.starved && p.unbegun <= c.quota()/2 && p.bytes <= c.quotaBytes()/2 {
 		p.starved = false
 		p.wake()
 	}

@@ -122,7 +122,7 @@ func (p *part) exhume(ctx context.Context, op Op, change Change, records []Recor
 		if err != nil {
 			return n, fmt.Errorf("durable: dead letter %q: %w", c.request.ID, err)
 		}
-		if o.Status == StatusDone {
+		if o.Status == StatusDone || o.repeated && op == OpPurge {
 			n++
 		}
 	}

@@ -44,6 +44,11 @@ func (c *consumer) own(members []string) {
 	c.mu.Lock()
 	c.owned = owned
 	c.mu.Unlock()
+	for i, p := range c.parts { // all at once: each may wait for a call that is under way, and signs of life wait for all
+		if !mine[i] && p.cancel != nil {
+			p.cancel()
+		}
+	}
 	for i, p := range c.parts {
 		switch {
 		case mine[i] && p.cancel == nil:
@@ -96,10 +101,13 @@ func (c *consumer) renew(now time.Time, period time.Duration) {
 
 // lose gives up a message whose lease is about to end, or has ended.
 func (c *consumer) lose(h *held) {
+	begun := h.state == heldBegun || h.state == heldTaken // what has not begun may simply have been cancelled
 	if !c.forget(h) {
 		return
 	}
-	c.told = append(c.told, fmt.Errorf("message %q: %w", h.record.ID, ErrLeaseLost))
+	if begun && !h.ending { // else whoever settles it is told what has become of it
+		c.told = append(c.told, fmt.Errorf("message %q: %w", h.record.ID, ErrLeaseLost))
+	}
 	if h.cancel != nil {
 		h.cancel(ErrLeaseLost)
 	}
@@ -118,6 +126,7 @@ func (c *consumer) extend(h *held) {
 		case h.state == heldGone || err != nil:
 		case a.Status == StatusDone:
 			h.until = a.until()
+		case h.ending: // it has been settled, and the answer is on its way
 		default:
 			c.lose(h)
 		}

@@ -10,7 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"testing/synctest"
+
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
 // One, five and again one consumer: each message comes once, whoever owns its partition, and all take part.
@@ -117,5 +120,55 @@ func TestBacklogComesInOrder(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, i, k*7919%1000, "place %d", i)
 		}
+	})
+}
+
+// hangingStore does not answer claims while it hangs.
+type hangingStore struct {
+	durable.Store
+	hangs *atomic.Bool
+}
+
+func (s hangingStore) Open(ctx context.Context, c durable.Config) (durable.Backend, error) {
+	b, err := s.Store.Open(ctx, c)
+	return hangingBackend{b, s.hangs}, err
+}
+
+type hangingBackend struct {
+	durable.Backend
+	hangs *atomic.Bool
+}
+
+func (b hangingBackend) Claim(ctx context.Context, c durable.Claim) (durable.Claimed, error) {
+	if b.hangs.Load() {
+		<-ctx.Done()
+		return durable.Claimed{}, ctx.Err()
+	}
+	return b.Backend.Claim(ctx, c)
+}
+
+// A consumer goes on giving signs of life while it hands over many partitions whose claims hang.
+func TestSignsOfLifeWhilePartitionsAreHandedOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New(memstore.Options{})
+		var hangs atomic.Bool
+		q := open(t, hangingStore{st, &hangs}, durable.Options{Partitions: 64, OnError: func(error) {}})
+		stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
+		time.Sleep(3 * time.Second)
+		hangs.Store(true)
+		b, err := st.Open(t.Context(), durable.Config{Queue: "default", DeadLimit: 1, DeadAge: time.Hour})
+		require.NoError(t, err)
+		for range 40 {
+			members, err := b.Heartbeat(t.Context(), "other", 5*time.Second)
+			require.NoError(t, err)
+			assert.Len(t, members, 2)
+			time.Sleep(time.Second)
+		}
+		hangs.Store(false)
+		stop()
+		q.Close()
+		_ = st.Close()
+		synctest.Wait()
 	})
 }

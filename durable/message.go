@@ -10,7 +10,7 @@ import (
 
 // Message is what is enqueued. It is due Delay after the store's clock, or at At if that is not the zero time.
 type Message struct {
-	// ID is the caller's name of the message, 1 to 255 bytes of UTF-8 without control characters. Empty: a ULID is made. While a message
+	// ID is the caller's name of the message, 1 to 255 bytes of UTF-8 without the control characters of ASCII. Empty: a ULID is made. While a message
 	// with this id is in the queue, be it as a dead letter, another one is [ErrDuplicate].
 	ID string
 

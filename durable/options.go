@@ -33,10 +33,13 @@ type Options struct {
 	// DeadAge is how long a dead letter is kept. Defaults to 30 days.
 	DeadAge time.Duration
 
-	// RetryFor is how long a call goes on trying where the store cannot be reached, if its context lets it. Defaults to one minute.
+	// RetryFor is how long a call that changes something goes on trying where the store cannot be reached, if its context lets it. Those that
+	// only read, such as Get, List, Stats and Audit, fail at once. Defaults to one minute.
 	RetryFor time.Duration
 
-	// OnError is told of what goes wrong in the background: the store cannot be reached, a lease was lost. It must not block. Nil: nobody is.
+	// OnError is told of what goes wrong in the background: the store cannot be reached, a lease was lost. It is called from several goroutines at
+	// the same time, on which other calls wait. So it must not block, nor wait for a call that changes something in this queue: that may
+	// wait for the one whose failure is told. Nil: nobody is told.
 	OnError func(error)
 }
 
@@ -135,10 +138,11 @@ type ConsumerOptions struct {
 	// Horizon is how far ahead of their due times messages are claimed into the wheel of this process. Defaults to 500 ms, at least 10 ms.
 	Horizon time.Duration
 
-	// Prefetch is the number of messages that are claimed and not begun, at most. Defaults to 16,384.
+	// Prefetch is the number of messages that are claimed and not begun, at most, shared by the partitions that the consumer owns; each of them
+	// may have one at least. Defaults to 16,384.
 	Prefetch int
 
-	// PrefetchBytes is the sum of their bodies at which claiming stops. Defaults to 64 MiB.
+	// PrefetchBytes is the sum of their bodies at which claiming stops, shared likewise. Defaults to 64 MiB.
 	PrefetchBytes int
 
 	// Fallback is how often an owned partition is looked at where no hint comes. Defaults to one second, at least 500 ms.

@@ -130,13 +130,16 @@ const failurePause = 250 * time.Millisecond
 // quota is the number of messages that each owned partition may have claimed and not begun.
 func (c *consumer) quota() int { return max(1, c.opts.Prefetch/max(1, c.owned)) }
 
+// quotaBytes is how many bytes of them.
+func (c *consumer) quotaBytes() int { return max(1, c.opts.PrefetchBytes/max(1, c.owned)) }
+
 // room is how many messages, and bytes of them, a partition may claim, and how far ahead. A quarter is kept for what is due soon, so that it
 // need not wait until there is room among what is due later.
 func (c *consumer) room(part int) (messages, bytes int, horizon time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.parts[part]
-	most := max(1, c.opts.PrefetchBytes/max(1, c.owned))
+	most := c.quotaBytes()
 	messages, bytes = c.quota()-p.unbegun, most-p.bytes
 	p.starved = messages <= 0 || bytes <= 0
 	if p.starved {

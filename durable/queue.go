@@ -279,8 +279,8 @@ func (q *Queue) move(ctx context.Context, op Op, done Result, c Change) (Result,
 	case StatusFiring:
 		return Firing, nil
 	}
-	if outcome.repeated && op == OpCancel {
-		return 0, fmt.Errorf("durable: message %q: %w: the reply to a call was lost, and it is gone now: it was cancelled, or had been delivered before", c.ID, ErrUnavailable)
+	if outcome.repeated {
+		return 0, fmt.Errorf("durable: message %q: %w: the reply to a call was lost, and it is gone now: the call has taken place, or it had been delivered before", c.ID, ErrUnavailable)
 	}
 	return NotFound, nil
 }

@@ -60,13 +60,20 @@ func (c *consumer) match() {
 	}
 	for c.ready.len() > 0 && c.beginning+c.begun.len() < c.waiting+c.pace.ahead {
 		h := c.ready.pop()
-		if h.state != heldReady {
-			continue // gone meanwhile
+		p := c.parts[h.part]
+		switch {
+		case h.state != heldReady:
+			c.gone--
+			continue
+		case p.away:
+			p.parked.push(h)
+			continue
 		}
 		h.state = heldBeginning
 		c.beginning++
 		c.pending++
-		c.parts[h.part].begins.send(h.change(), func(a answer, err error) { c.onBegin(h, a, err) })
+		p.asked++
+		p.begins.send(h.change(), func(a answer, err error) { c.onBegin(h, a, err) })
 	}
 }
 
@@ -77,6 +84,7 @@ func (c *consumer) onBegin(h *held, a answer, err error) {
 	}
 	c.mu.Lock()
 	defer c.unlock()
+	c.parts[h.part].asked--
 	if err == nil && a.Status == StatusDone && h.state != heldGone {
 		c.began(h)
 		h.until = a.until()
@@ -120,7 +128,9 @@ func (c *consumer) waited() {
 	c.done()
 }
 
-// give hands a message that has begun to a taker, keeps it for the next one, or gives it back to the store where none is to be expected.
+// give hands a message that has begun to a taker, or keeps it for the next one: who handles messages comes again, and to give it back would put it behind
+// later ones. Who takes by hand mostly comes again, too, and had he to be there when the store answers, a Take that waits for less than that would
+// get nothing ever. Where nobody comes it is given back when the consumer retires.
 func (c *consumer) give(h *held) {
 	h.state = heldBegun
 	for c.takers.len() > 0 {
@@ -131,7 +141,7 @@ func (c *consumer) give(h *held) {
 			return
 		}
 	}
-	if !c.pace.fixed && c.ctx.Err() == nil { // whoever handles messages comes again; to give it back would put it behind later ones
+	if c.ctx.Err() == nil {
 		c.begun.push(h)
 		return
 	}
@@ -160,8 +170,8 @@ func (c *consumer) taken(h *held) {
 // Take waits for a message that is due, and begins it. It shares the queue's partitions with other calls and other processes, as
 // [Queue.Consume] does, with the options of [Queue.SetTakeOptions]. Its lease is not extended by itself: see [Delivery.Extend].
 //
-// Messages are claimed ahead for the calls to come; where none comes for as long as ConsumerOptions.Membership they are given back. Take fails
-// when ctx ends, or with [ErrClosed].
+// Messages are claimed ahead for the calls to come, and one that has begun when its call's ctx ends is kept for the next call; where none comes for as
+// long as ConsumerOptions.Membership they are given back. Take fails when ctx ends, or with [ErrClosed].
 func (q *Queue) Take(ctx context.Context) (*Delivery, error) {
 	for {
 		c, err := q.takingConsumer()

@@ -10,7 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"testing/synctest"
+
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
 func take(t *testing.T, q *durable.Queue) *durable.Delivery {
@@ -184,5 +187,43 @@ func TestTakeOfAClosedQueue(t *testing.T) {
 		require.ErrorIs(t, err, durable.ErrClosed)
 		require.ErrorIs(t, q.Consume(t.Context(), func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{}), durable.ErrClosed)
 		require.NoError(t, q.Shutdown(t.Context()), "a second one does nothing")
+	})
+}
+
+// Calls of Take that wait for less than a round trip get a message all the same; where no call comes any more it is given back.
+func TestTakesShorterThanARoundTrip(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New(memstore.Options{})
+		q := open(t, far{st}, durable.Options{Partitions: 1})
+		shortTake := func() *durable.Delivery {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Microsecond)
+			defer cancel()
+			d, err := q.Take(ctx)
+			if err != nil {
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			}
+			return d
+		}
+		enqueue(t, q, "m", 0)
+		var d *durable.Delivery
+		for i := 0; d == nil; i++ {
+			require.Less(t, i, 100, "calls of Take")
+			d = shortTake()
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.NoError(t, d.Ack(t.Context()))
+
+		enqueue(t, q, "n", 0)
+		require.Nil(t, shortTake())
+		time.Sleep(time.Minute)
+		s, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, s.Due)
+		assert.Zero(t, s.InFlight+int64(s.Begun))
+		assert.Zero(t, s.Crashed)
+		q.Close()
+		_ = st.Close()
+		synctest.Wait()
 	})
 }

@@ -15,7 +15,7 @@ func (h *History) Check() *Report {
 		s := &h.shards[i]
 		s.mu.Lock()
 		for id, m := range s.messages {
-			h.count(r, m)
+			count(r, m)
 			h.judge(r, id, m)
 		}
 		s.mu.Unlock()
@@ -23,7 +23,7 @@ func (h *History) Check() *Report {
 	return r
 }
 
-func (h *History) count(r *Report, m *message) {
+func count(r *Report, m *message) {
 	if m.enqueued > 0 {
 		r.Enqueued++
 	} else if m.maybe > 0 {

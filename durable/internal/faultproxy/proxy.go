@@ -10,6 +10,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Proxy forwards connections to a server until it is told to do otherwise. Its methods may be called from any goroutine, and take
@@ -89,6 +90,8 @@ func (p *Proxy) accept() {
 			return
 		case err == nil:
 			p.wg.Go(func() { p.connect(client) })
+		default: // such as for want of file descriptors
+			time.Sleep(10 * time.Millisecond)
 		}
 	}
 }

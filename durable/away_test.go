@@ -1,0 +1,82 @@
+package durable_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+)
+
+// awayStore is a Cluster of which one master can be away: that of partition away.
+type awayStore struct {
+	durable.Store
+	away *atomic.Int64
+}
+
+func (s awayStore) Open(ctx context.Context, c durable.Config) (durable.Backend, error) {
+	b, err := s.Store.Open(ctx, c)
+	return awayBackend{b, s.away}, err
+}
+
+type awayBackend struct {
+	durable.Backend
+	away *atomic.Int64
+}
+
+func (b awayBackend) Claim(ctx context.Context, c durable.Claim) (durable.Claimed, error) {
+	if int64(c.Partition) == b.away.Load() {
+		return durable.Claimed{}, errDown
+	}
+	return b.Backend.Claim(ctx, c)
+}
+
+func (b awayBackend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Outcome, error) {
+	if int64(batch.Partition) == b.away.Load() {
+		return nil, errDown
+	}
+	return b.Backend.Apply(ctx, batch)
+}
+
+// A partition that cannot be reached does not hold up the others, and goes on when it is back.
+func TestPartitionThatIsAwayHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var away atomic.Int64
+		away.Store(-1)
+		st := memstore.New(memstore.Options{})
+		q := open(t, awayStore{st, &away}, durable.Options{Partitions: 2, OnError: func(error) {}})
+		var late atomic.Int64
+		var n [2]atomic.Int64
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+			p := durable.PartitionOf(d.ID, 2)
+			n[p].Add(1)
+			if p == 0 {
+				late.Store(max(late.Load(), int64(time.Since(d.Due))))
+			}
+			return nil
+		}, durable.ConsumerOptions{Concurrency: 4, Horizon: 2 * time.Second})
+		for i := range 400 {
+			enqueue(t, q, fmt.Sprint(i), 3*time.Second+time.Duration(i)*10*time.Millisecond)
+		}
+		time.Sleep(3 * time.Second)
+		away.Store(1)
+		time.Sleep(10 * time.Second)
+		whole := n[0].Load()
+		away.Store(-1)
+		time.Sleep(time.Minute)
+		stop()
+		assert.EqualValues(t, 400, n[0].Load()+n[1].Load(), "each comes once")
+		assert.Equal(t, n[0].Load(), whole, "all of the partition that was there came meanwhile")
+		assert.Less(t, time.Duration(late.Load()), time.Second)
+		q.Close()
+		_ = st.Close()
+		synctest.Wait()
+	})
+}

@@ -1,0 +1,168 @@
+package durable_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+)
+
+// Consumers come and go, calls of Take are given up, handlers end in each way that there is, and messages are cancelled and rescheduled, over a store
+// that takes time. No message is lost, early, or run after it was cancelled; none counts a crash; and nothing is left behind.
+func TestRandomEnds(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := &randomEnds{t: t, random: rand.New(rand.NewPCG(seed, 1)), seen: make(map[string]bool), cancelled: make(map[string]bool)}
+				store := memstore.New(memstore.Options{})
+				r.q = open(t, far{store}, durable.Options{Partitions: 1 + r.n(4)})
+				r.run()
+				if r.n(2) == 0 {
+					assert.NoError(t, r.q.Shutdown(t.Context()))
+				}
+				r.q.Close()
+				time.Sleep(5 * time.Second)
+				assert.NoError(t, store.Close())
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+const randomMessages = 300
+
+type randomEnds struct {
+	t *testing.T
+	q *durable.Queue
+
+	mu        sync.Mutex
+	random    *rand.Rand
+	seen      map[string]bool
+	cancelled map[string]bool
+}
+
+// n is a random number below most.
+func (r *randomEnds) n(most int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.random.IntN(most)
+}
+
+func (r *randomEnds) pause(most time.Duration) { time.Sleep(time.Duration(r.n(int(most)))) }
+
+func (r *randomEnds) run() {
+	err := r.q.SetTakeOptions(durable.ConsumerOptions{Visibility: time.Duration(1+r.n(20)) * time.Second, Membership: 500 * time.Millisecond})
+	assert.NoError(r.t, err)
+	var all sync.WaitGroup
+	for _, f := range []func(){r.enqueue, r.consumers, r.consumers, r.takes, r.changes} {
+		all.Go(f)
+	}
+	all.Wait()
+	time.Sleep(3 * time.Second)
+	s, err := r.q.Stats(r.t.Context())
+	assert.NoError(r.t, err)
+	assert.Zero(r.t, s.InFlight, "nobody consumes: %+v", s)
+	assert.Zero(r.t, s.Crashed)
+	stop := consume(r.t, r.q, func(_ context.Context, d *durable.Delivery) error { r.see(d); return nil }, durable.ConsumerOptions{})
+	time.Sleep(10 * time.Second)
+	s, err = r.q.Stats(r.t.Context())
+	assert.NoError(r.t, err)
+	assert.Zero(r.t, s.InFlight+s.Scheduled+s.Dead+int64(s.Prefetched+s.Begun), "%+v", s)
+	assert.EqualValues(r.t, randomMessages, s.Acked+s.Cancelled)
+	stop()
+	for i := range randomMessages {
+		id := fmt.Sprint(i)
+		assert.True(r.t, r.seen[id] || r.cancelled[id], "%s is lost", id)
+	}
+}
+
+func (r *randomEnds) enqueue() {
+	for i := range randomMessages {
+		enqueue(r.t, r.q, fmt.Sprint(i), time.Duration(r.n(4000))*time.Millisecond)
+	}
+}
+
+func (r *randomEnds) see(d *durable.Delivery) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	assert.False(r.t, time.Now().Before(d.Due), "%s is early", d.ID)
+	assert.False(r.t, r.cancelled[d.ID], "%s was cancelled and runs", d.ID)
+	r.seen[d.ID] = true
+}
+
+// handle ends in one of the ways of handlers, mostly in the usual one.
+func (r *randomEnds) handle(ctx context.Context, d *durable.Delivery) error {
+	r.see(d)
+	switch r.n(12) {
+	case 0:
+		r.pause(3 * time.Second)
+	case 1:
+		r.pause(30 * time.Millisecond)
+	case 2:
+		return durable.RetryAfter(time.Duration(r.n(2000))*time.Millisecond, assert.AnError)
+	case 3:
+		runtime.Goexit()
+	case 4:
+		panic("for the test")
+	case 5:
+		assert.NoError(r.t, d.Ack(ctx))
+		return assert.AnError // it counts for nothing
+	case 6:
+		assert.NoError(r.t, d.Nack(ctx, time.Second))
+	}
+	return nil
+}
+
+func (r *randomEnds) consumers() {
+	for range 5 {
+		stop := consume(r.t, r.q, r.handle, durable.ConsumerOptions{
+			Concurrency: 1 + r.n(8), Visibility: time.Duration(1+r.n(10)) * time.Second, Membership: 500 * time.Millisecond, Prefetch: 1 + r.n(100),
+			Backoff: func(int) time.Duration { return time.Second },
+		})
+		r.pause(2 * time.Second)
+		stop()
+	}
+}
+
+func (r *randomEnds) takes() {
+	for range 50 {
+		ctx, cancel := context.WithTimeout(r.t.Context(), time.Duration(r.n(int(100*time.Millisecond))))
+		d, err := r.q.Take(ctx)
+		cancel()
+		if err == nil {
+			r.see(d)
+			assert.NoError(r.t, d.Ack(r.t.Context()))
+		}
+		r.pause(100 * time.Millisecond)
+	}
+}
+
+func (r *randomEnds) changes() {
+	for range 100 {
+		id := fmt.Sprint(r.n(randomMessages))
+		if r.n(2) == 0 {
+			_, err := r.q.Reschedule(r.t.Context(), id, time.Duration(r.n(1000))*time.Millisecond)
+			assert.NoError(r.t, err)
+		} else {
+			result, err := r.q.Cancel(r.t.Context(), id)
+			assert.NoError(r.t, err)
+			if result == durable.Cancelled {
+				r.mu.Lock()
+				r.cancelled[id] = true
+				r.mu.Unlock()
+			}
+		}
+		r.pause(50 * time.Millisecond)
+	}
+}

@@ -1,0 +1,78 @@
+package durable_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// An Ack that has failed can be repeated, whether it has taken place or not; so can one whose context has ended.
+func TestAckIsRepeated(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]func(string) (error, error){
+		"it has taken place": func(string) (error, error) { return nil, errDown },
+		"it has not":         func(string) (error, error) { return errDown, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			faultyBubble(t, durable.Options{RetryFor: 5 * time.Second}, func(t *testing.T, q *durable.Queue, f *faulty) {
+				require.NoError(t, q.SetTakeOptions(durable.ConsumerOptions{Visibility: time.Minute}))
+				for _, patience := range []time.Duration{time.Second, time.Hour} { // less and more than RetryFor
+					enqueue(t, q, "m", 0)
+					d := take(t, q)
+					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					f.set(fault)
+					require.Error(t, d.Ack(ctx))
+					cancel()
+					f.set(func(string) (error, error) { return nil, nil })
+					require.NoError(t, d.Ack(t.Context()))
+					require.ErrorIs(t, d.Ack(t.Context()), durable.ErrLeaseLost, "it is settled")
+					require.ErrorIs(t, d.Nack(t.Context(), 0), durable.ErrLeaseLost)
+					_, err := q.Get(t.Context(), "m")
+					require.ErrorIs(t, err, durable.ErrNotFound)
+				}
+			})
+		})
+	}
+}
+
+// After an Ack that has failed a handler's result counts: the message does not stay with it.
+func TestHandlerReturnsAfterAnAckThatFailed(t *testing.T) {
+	t.Parallel()
+	for name, patience := range map[string]time.Duration{"it is over": time.Hour, "it is under way": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			faultyBubble(t, durable.Options{RetryFor: 5 * time.Second}, func(t *testing.T, q *durable.Queue, f *faulty) {
+				var n atomic.Int64
+				stop := consume(t, q, func(ctx context.Context, d *durable.Delivery) error {
+					if n.Add(1) > 1 {
+						return nil
+					}
+					f.set(func(name string) (error, error) {
+						if name == "Ack" && n.Load() == 1 {
+							return errDown, nil
+						}
+						return nil, nil
+					})
+					ctx, cancel := context.WithTimeout(ctx, patience)
+					defer cancel()
+					return d.Ack(ctx)
+				}, durable.ConsumerOptions{Visibility: 30 * time.Second})
+				enqueue(t, q, "m", 0)
+				time.Sleep(2 * time.Minute)
+				assert.EqualValues(t, 2, n.Load(), "the message has come again")
+				s, err := q.Stats(t.Context())
+				require.NoError(t, err)
+				assert.EqualValues(t, 1, s.Acked)
+				assert.Zero(t, s.InFlight+int64(s.Begun))
+				stop()
+			})
+		})
+	}
+}
