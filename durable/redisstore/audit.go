@@ -13,8 +13,8 @@ const (
 )
 
 // Audit implements [durable.Backend]. It goes through the partition in small steps, between which others may work; what is moved at the
-// same time may be counted twice. Members and states without a record are counted one by one. It takes O(n log n) in a
-// partition of n.
+// same time may be counted twice. Members and states without a record are counted one by one. A dead letter whose state was
+// lost counts as an orphan; it stays dead, without what had become of it. It takes O(n log n) in a partition of n.
 func (b *backend) Audit(ctx context.Context, part int, repair bool) (durable.AuditReport, error) {
 	var report durable.AuditReport
 	if err := b.auditRecords(ctx, part, repair, &report); err != nil {

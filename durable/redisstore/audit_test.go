@@ -50,8 +50,8 @@ func TestAuditAfterLoss(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	for key, want := range map[string]durable.AuditReport{
-		"m": {Strays: 1500 + 1200}, // members of sets, and states
-		"s": {Records: mixedMessages},
+		"m": {Strays: 1500 + 1200},                  // members of sets, and states
+		"s": {Records: mixedMessages, Orphans: 300}, // dead ones that nobody could replay
 		"d": {Records: mixedMessages, Orphans: 600},
 		"l": {Records: mixedMessages, Orphans: 600},
 		"x": {Records: mixedMessages, Orphans: 300},
@@ -95,10 +95,51 @@ func auditAfterLoss(t *testing.T, client *redis.Client, key string, want durable
 	r, err := q.Get(t.Context(), 0, rescheduled)
 	require.NoError(t, err)
 	assert.Equal(t, due.Due, r.Due, "%s: the time to which it was moved", key)
+	if key == "s" {
+		dead, _, err := q.List(t.Context(), 0, durable.StateDead, "", 3)
+		require.NoError(t, err)
+		assert.Equal(t, durable.StateDead, dead[0].State)
+		assert.Positive(t, dead[0].Died)
+		apply(t, q, durable.OpReplay, changes(dead[:1])...)
+		apply(t, q, durable.OpPurge, changes(dead[1:])...)
+	}
 	if key == "l" {
 		assert.Equal(t, int64(1200), after.Scheduled, "what was in flight is delivered again")
 		require.Len(t, claim(t, q, durable.MaxBatch), durable.MaxBatch)
 	}
+}
+
+// TestLivingAmongTheDead loses the states, and puts or reschedules what was dead. The bound of the dead letters must not take it.
+func TestLivingAmongTheDead(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	q := openQueue(t, client, redisstore.Options{})
+	put(t, q, items("a", 2, 10, 0))
+	dead := changes(claim(t, q, 2))
+	apply(t, q, durable.OpBegin, dead...)
+	apply(t, q, durable.OpBury, dead...)
+	require.NoError(t, client.Del(t.Context(), "tw:{orders:0}:s").Err())
+
+	statuses, err := q.Put(t.Context(), durable.Put{Replace: true, Items: items("a", 1, 20, time.Hour)})
+	require.NoError(t, err)
+	require.Equal(t, []durable.Status{durable.StatusDone}, statuses)
+	apply(t, q, durable.OpReschedule, durable.Change{ID: dead[1].ID, Delay: time.Hour})
+
+	c := config()
+	c.DeadAge = time.Millisecond
+	strict, err := newStore(t, client, redisstore.Options{}).Open(t.Context(), c)
+	require.NoError(t, err)
+	time.Sleep(5 * time.Millisecond) // they are too old now
+	_, err = strict.Claim(t.Context(), durable.Claim{})
+	require.NoError(t, err)
+	for _, m := range dead {
+		_, err := q.Get(t.Context(), 0, m.ID)
+		require.NoError(t, err, m.ID)
+	}
+	counts, err := q.Count(t.Context(), 0)
+	require.NoError(t, err)
+	assert.Equal(t, int64(2), counts.Scheduled)
+	assert.Zero(t, counts.Dead)
 }
 
 // TestLostRecords deletes the records: claims go on, and the rest of the partition is free of them.
@@ -117,6 +158,41 @@ func TestLostRecords(t *testing.T) {
 	counts, err := q.Count(t.Context(), 0)
 	require.NoError(t, err)
 	assert.Zero(t, counts.Scheduled)
+}
+
+// TestLostStatesOfMoved deletes the states. The time to which a message was moved stands in the set as well: it counts.
+func TestLostStatesOfMoved(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	q := openQueue(t, client, redisstore.Options{})
+	put(t, q, items("a", 1, 10, 0))
+	id := items("a", 1, 0, 0)[0].ID
+	apply(t, q, durable.OpReschedule, durable.Change{ID: id, Delay: time.Hour})
+	want, err := q.Get(t.Context(), 0, id)
+	require.NoError(t, err)
+	require.NoError(t, client.Del(t.Context(), "tw:{orders:0}:s").Err())
+
+	c, err := q.Claim(t.Context(), durable.Claim{Horizon: 2 * time.Hour, Max: 1, MaxBytes: 1 << 20, Visibility: time.Hour})
+	require.NoError(t, err)
+	require.Len(t, c.Records, 1)
+	assert.Equal(t, want.Due, c.Records[0].Due)
+	outcomes, err := q.Apply(t.Context(), durable.Batch{Op: durable.OpBegin, Visibility: time.Hour, Changes: changes(c.Records)})
+	require.NoError(t, err)
+	assert.Equal(t, durable.StatusEarly, outcomes[0].Status)
+}
+
+// TestLostCountersKeepClaimsSmall deletes the counters, with which the size of the largest body is forgotten.
+func TestLostCountersKeepClaimsSmall(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	q := openQueue(t, client, redisstore.Options{})
+	put(t, q, items("large", 20, 10_000, 0))
+	require.NoError(t, client.Del(t.Context(), "tw:{orders:0}:c").Err())
+	put(t, q, items("small", 1, 1, time.Minute))
+	small := durable.Claim{Max: 20, MaxBytes: 25_000, Horizon: time.Second, Visibility: time.Hour}
+	c, err := q.Claim(t.Context(), small)
+	require.NoError(t, err)
+	assert.Less(t, len(c.Records), 3, "two of 10,000 bytes fit into 25,000")
 }
 
 // TestListGoesOn lists messages with one due time, of which the last ones of the pages go in between.

@@ -140,19 +140,67 @@ func (c *lossy) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// TestLostReplies loses replies of calls that have taken place. The client or the caller repeats them.
-func TestLostReplies(t *testing.T) {
-	t.Parallel()
-	m := miniredis.RunT(t)
-	var lose atomic.Int32
+// lossyClient loses the next replies of m to scripts, as many as lose says.
+func lossyClient(t *testing.T, m *miniredis.Miniredis, lose *atomic.Int32) *redis.Client {
+	t.Helper()
 	client := redis.NewClient(&redis.Options{
 		Addr: m.Addr(),
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			c, err := new(net.Dialer).DialContext(ctx, network, addr)
-			return &lossy{Conn: c, lose: &lose}, err
+			return &lossy{Conn: c, lose: lose}, err
 		},
 	})
 	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// TestLostRepliesToRemovals loses replies of calls that have removed a message. The client must not repeat them by itself: it would
+// be told that there is no such message, and so would the caller, who has just removed it.
+func TestLostRepliesToRemovals(t *testing.T) {
+	t.Parallel()
+	var lose atomic.Int32
+	client := lossyClient(t, miniredis.RunT(t), &lose)
+	q := openQueue(t, client, redisstore.Options{})
+	put(t, q, items("a", 6, 1, 0))
+	dead := changes(claim(t, q, 4))
+	apply(t, q, durable.OpBegin, dead...)
+	apply(t, q, durable.OpBury, dead[:2]...)
+	for op, change := range map[durable.Op][]durable.Change{
+		durable.OpPurge: dead[:2], durable.OpAck: dead[2:],
+		durable.OpCancel: {{ID: items("a", 6, 1, 0)[4].ID}, {ID: items("a", 6, 1, 0)[5].ID}},
+	} {
+		apply(t, q, op, change[0]) // the script is known from here on
+		lose.Store(1)
+		_, err := q.Apply(t.Context(), durable.Batch{Op: op, Changes: change[1:]})
+		require.ErrorIs(t, err, durable.ErrUnavailable, "transition %d", op)
+	}
+}
+
+// TestCancelIsExact loses the reply to a Cancel that has taken place.
+func TestCancelIsExact(t *testing.T) {
+	t.Parallel()
+	var lose atomic.Int32
+	client := lossyClient(t, miniredis.RunT(t), &lose)
+	q, err := durable.Open(t.Context(), newStore(t, client, redisstore.Options{}), durable.Options{Queue: "orders", Partitions: 1})
+	require.NoError(t, err)
+	t.Cleanup(q.Close)
+	for _, id := range []string{"a", "b"} {
+		_, err = q.Enqueue(t.Context(), durable.Message{ID: id, Delay: time.Hour})
+		require.NoError(t, err)
+	}
+	result, err := q.Cancel(t.Context(), "a")
+	require.NoError(t, err)
+	require.Equal(t, durable.Cancelled, result)
+	lose.Store(1)
+	_, err = q.Cancel(t.Context(), "b")
+	require.ErrorIs(t, err, durable.ErrUnavailable, "it was there, so that it is not there must not be the answer")
+}
+
+// TestLostReplies loses replies of calls that have taken place. The client or the caller repeats them.
+func TestLostReplies(t *testing.T) {
+	t.Parallel()
+	var lose atomic.Int32
+	client := lossyClient(t, miniredis.RunT(t), &lose)
 	q := openQueue(t, client, redisstore.Options{})
 	put(t, q, items("known", 1, 1, time.Hour)) // the script is known from here on
 
@@ -194,7 +242,7 @@ func TestTokensRiseWithoutTheLast(t *testing.T) {
 	require.Less(t, last, uint64(1)<<53)
 }
 
-// TestProducersAreForgotten lets two days pass.
+// TestProducersAreForgotten lets two days pass. Entries are renewed once an hour, and some old ones go then.
 func TestProducersAreForgotten(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
@@ -220,10 +268,16 @@ func TestProducersAreForgotten(t *testing.T) {
 		return n
 	}
 	require.Equal(t, 40, remembered())
-	m.SetTime(now.Add(48 * time.Hour))
-	for seq := range uint64(4) {
-		_, err := q.Put(t.Context(), durable.Put{Producer: "last", Seq: seq + 1, Items: items("x", 1, 1, 0)})
-		require.NoError(t, err)
+	for seq := range uint64(100) { // one that is active for two days
+		m.SetTime(now.Add(time.Duration(seq) * 30 * time.Minute))
+		for range 2 {
+			statuses, err := q.Put(t.Context(), durable.Put{Producer: "last", Seq: seq + 1, Items: items(fmt.Sprint("x", seq), 1, 1, 0)})
+			require.NoError(t, err)
+			require.Equal(t, []durable.Status{durable.StatusDone}, statuses, "it is remembered")
+		}
+		if seq == 48 {
+			require.Equal(t, 41, remembered(), "after a day")
+		}
 	}
 	require.Equal(t, 1, remembered())
 	_, err := q.Put(t.Context(), durable.Put{Producer: "last", Seq: 3, Items: items("x", 1, 1, 0)})

@@ -23,6 +23,7 @@ func (b *backend) Heartbeat(ctx context.Context, member string, ttl time.Duratio
 	v, err := heartbeatScript.run(ctx, b.store.client, false, []string{b.members}, []any{member, millis(ttl)})
 	what := fmt.Sprintf("heartbeat in queue %q", b.config.Queue)
 	if err != nil {
+		b.store.lookForSlots(ctx, err)
 		return nil, failure(ctx, what, err)
 	}
 	r := newReply(v)

@@ -3,7 +3,10 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/timingwheel-go/timingwheel/durable"
 )
@@ -44,12 +47,26 @@ func (s *Store) checkMeta(ctx context.Context, config durable.Config) error {
 	if err != nil || found > 0 {
 		return err
 	}
-	found, err = s.client.Exists(ctx, newPartition(s.options.Prefix, config.Queue, 0).keys...).Result()
-	if err == nil && found > 0 {
+	queue, err := s.anyPartition(ctx, config.Queue)
+	if err == nil && queue {
 		err = fmt.Errorf("%w: the key %q is missing, and there are keys of its partitions; open the queue once with the Partitions that it had",
 			durable.ErrVersion, key)
 	}
 	return err
+}
+
+// anyPartition reports whether there are records of any partition that a queue may have. It is asked once, before a queue is made. It asks for one
+// key of each: several would be refused while their slot moves.
+func (s *Store) anyPartition(ctx context.Context, queue string) (bool, error) {
+	pipe := s.client.Pipeline()
+	all := make([]*redis.IntCmd, durable.MaxPartitions)
+	for p := range all {
+		all[p] = pipe.Exists(ctx, newPartition(s.options.Prefix, queue, p).keys[0])
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(all, func(found *redis.IntCmd) bool { return found.Val() > 0 }), nil
 }
 
 // join makes the queue or finds it, and returns the number of its partitions.

@@ -195,3 +195,22 @@ func TestMissingMetaKey(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, backend.Partitions())
 }
+
+// A message of any partition is enough.
+func TestMissingMetaKeyOfLaterPartition(t *testing.T) {
+	t.Parallel()
+	mini := miniredis.RunT(t)
+	store := newStore(t, newClient(t, mini.Addr()), redisstore.Options{})
+	c := config()
+	c.Partitions = durable.MaxPartitions
+	q, err := store.Open(t.Context(), c)
+	require.NoError(t, err)
+	_, err = q.Put(t.Context(), durable.Put{Partition: durable.MaxPartitions - 1, Items: items("a", 1, 10, 0)})
+	require.NoError(t, err)
+	mini.Del("tw:{orders}:meta")
+
+	c.Partitions = 0
+	_, err = store.Open(t.Context(), c)
+	require.ErrorIs(t, err, durable.ErrVersion, "the message would never be claimed from a queue with fewer partitions")
+	assert.False(t, mini.Exists("tw:{orders}:meta"))
+}

@@ -67,7 +67,8 @@ func (b *backend) runPut(ctx context.Context, put durable.Put) (any, error) {
 	return b.store.runAndWait(ctx, putScript, once, keys, args)
 }
 
-// runAndWait runs a script and WAIT in one pipeline: WAIT is about the writes of its own connection.
+// runAndWait runs a script and WAIT in one pipeline: WAIT is about the writes of its own connection. So a Put that is repeated
+// writes too.
 func (s *Store) runAndWait(ctx context.Context, script *script, once bool, keys []string, args []any) (any, error) {
 	node, err := s.node(ctx, keys[0])
 	if err != nil {

@@ -31,15 +31,15 @@ var (
 
 	opScripts = [...]*script{
 		durable.OpBegin:      newScript("begin", "clock", "partition"),
-		durable.OpAck:        newScript("ack", "clock", "partition"),
-		durable.OpRetry:      newScript("retry", "clock", "partition"),
+		durable.OpAck:        newScript("ack", "clock", "partition").unrepeated(),
+		durable.OpRetry:      newScript("retry", "clock", "partition", "schedule"),
 		durable.OpBury:       newScript("bury", "clock", "partition", "dead"),
-		durable.OpRelease:    newScript("release", "clock", "partition"),
+		durable.OpRelease:    newScript("release", "clock", "partition", "schedule"),
 		durable.OpExtend:     newScript("extend", "clock", "partition"),
-		durable.OpCancel:     newScript("cancel", "clock", "partition"),
-		durable.OpReschedule: newScript("reschedule", "clock", "partition"),
-		durable.OpReplay:     newScript("replay", "clock", "partition"),
-		durable.OpPurge:      newScript("purge", "clock", "partition"),
+		durable.OpCancel:     newScript("cancel", "clock", "partition").unrepeated(),
+		durable.OpReschedule: newScript("reschedule", "clock", "partition", "schedule"),
+		durable.OpReplay:     newScript("replay", "clock", "partition", "schedule"),
+		durable.OpPurge:      newScript("purge", "clock", "partition").unrepeated(),
 	}
 )
 
@@ -48,6 +48,7 @@ type script struct {
 	name   string
 	source string
 	hash   string
+	once   bool // see unrepeated
 }
 
 func newScript(name string, parts ...string) *script {
@@ -64,6 +65,13 @@ func newScript(name string, parts ...string) *script {
 	return &script{name: name, source: source.String(), hash: hex.EncodeToString(sum[:])}
 }
 
+// unrepeated says that the client must not run the script again by itself where a reply was lost. The second answer would be
+// that there is no such message, and the caller could not know that the first call has removed it.
+func (s *script) unrepeated() *script {
+	s.once = true
+	return s
+}
+
 // runner is a client or a node of one.
 type runner interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
@@ -72,6 +80,7 @@ type runner interface {
 // run runs the script by its hash and, where the server does not know that, once more by its text, which makes it known. If once
 // is set, the client does not repeat it by itself when a reply was lost.
 func (s *script) run(ctx context.Context, r runner, once bool, keys []string, args []any) (any, error) {
+	once = once || s.once
 	cmd := s.command(ctx, false, keys, args)
 	err := process(ctx, r, cmd, once)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {

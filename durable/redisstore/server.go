@@ -28,11 +28,10 @@ func (v version) before(w version) bool {
 // checkServers looks at all servers behind the client. It returns whether hints go over the channels of shards: over others
 // a Cluster would send each of them to all of its nodes.
 func (s *Store) checkServers(ctx context.Context, probeKey string) (sharded bool, err error) {
-	check := func(ctx context.Context, c *redis.Client) (version, error) { return s.checkServer(ctx, c, probeKey) }
 	var mu sync.Mutex
 	oldest := version{1 << 30, 0}
 	each := func(ctx context.Context, c *redis.Client) error {
-		v, err := check(ctx, c)
+		v, err := s.checkServer(ctx, c, probeKey)
 		mu.Lock()
 		defer mu.Unlock()
 		if v.before(oldest) {

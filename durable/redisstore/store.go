@@ -14,7 +14,7 @@
 //	tw:{orders:3}:l   sorted set: leased and firing messages by the end of the lease
 //	tw:{orders:3}:x   sorted set: dead letters by the time of death
 //	tw:{orders:3}:c   hash: counters, the last token, the last call of each producer
-//	tw:{orders:3}:p   sorted set: producers by the time of their last call
+//	tw:{orders:3}:p   sorted set: producers by the time of their last call, to within an hour
 //	tw:{orders:3}:h   channel of hints
 //	tw:{orders}:meta      hash: version, partitions
 //	tw:{orders}:members   sorted set: consumers by the time at which they are gone
@@ -30,9 +30,9 @@
 //   - A failover may lose the last writes of the old master, as replication is asynchronous; see [Options.Wait]. Tokens are taken
 //     from the clock, so they rise all the same.
 //
-// A user of the client who is restricted by ACL needs the commands EVAL, EVALSHA, TYPE, TIME and those on hashes and sorted sets; INFO, without
-// which version and policy cannot be checked; WAIT if it is used; and for hints SUBSCRIBE and PUBLISH (SSUBSCRIBE and
-// SPUBLISH on a Cluster) with the channels.
+// A user of the client who is restricted by ACL needs the commands EVAL, EVALSHA, EXISTS, TYPE, TIME and those on hashes and sorted sets; INFO,
+// without which version and policy cannot be checked; WAIT if it is used; and for hints SUBSCRIBE and PUBLISH (SSUBSCRIBE and
+// SPUBLISH on a Cluster) with the channels, and PING, without which a silent subscription is made anew every ten seconds.
 package redisstore
 
 import (
@@ -58,8 +58,8 @@ var _ durable.Store = (*Store)(nil)
 // New returns a store that works through a client, which the caller keeps and closes after the store. It does no I/O. Without a client or
 // with invalid options it is [durable.ErrInvalid].
 //
-// The client may retry commands by itself (MaxRetries): every transition may be repeated. Its ReadTimeout bounds how long a server that
-// does not answer holds up a call.
+// The client may retry commands by itself (MaxRetries): every transition may be repeated. Where a repetition would get another answer,
+// as with Cancel, the client is told not to. Its ReadTimeout bounds how long a server that does not answer holds up a call.
 func New(client redis.UniversalClient, options Options) (*Store, error) {
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("redisstore: %w client: it is nil", durable.ErrInvalid)

@@ -1,4 +1,5 @@
--- Looks at some records for such as stand in no set, and puts them back.
+-- Looks at some records for such as stand in no set, and puts them back. A dead letter whose state was lost is one of these: nobody
+-- can replay or purge it.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, 3 cursor of HSCAN, 4 its COUNT, 5 '1' to repair.
 -- Result: next cursor, records, orphans, repaired, bytes that were read.
@@ -9,9 +10,16 @@ local found, repair = scan[2], ARGV[5] == '1'
 local before = head()
 local records, orphans, repaired, bytes = 0, 0, 0, 0
 
--- put_back schedules an orphan, and puts a dead one back among the dead.
-local function put_back(id, record, s)
+-- put_back schedules an orphan, and puts a dead one back among the dead, where it may still have its time of death. A damaged one
+-- stays where it is.
+local function put_back(id, record, s, died)
+  s = sound_state(s)
+  if not sound_record(record) then return end -- nobody could read it
   allow_growth()
+  if died then
+    s = sub(moved(false, 'X', unpack7(record, 9)), 1, 23) .. pack7(tonumber(died))
+    store(STATES, { id, s })
+  end
   if s and is_dead(kind(s)) then
     call('ZADD', DEAD, decimal(unpack7(s, 24)), id)
   else
@@ -35,9 +43,9 @@ for first = 1, #found, 256 do
   local dead, states = call('ZMSCORE', DEAD, unpack(ids)), call('HMGET', STATES, unpack(ids))
   for i, id in ipairs(ids) do
     records, bytes = records + 1, bytes + #values[i]
-    if not (scheduled[i] or leased[i] or dead[i]) then
+    if not (scheduled[i] or leased[i] or dead[i] and states[i]) then
       orphans = orphans + 1
-      if repair then put_back(id, values[i], states[i]) end
+      if repair then put_back(id, values[i], states[i], dead[i]) end
     end
   end
 end

@@ -14,10 +14,10 @@ if #over > 0 then
   local states = call('HMGET', STATES, unpack(over))
   local fresh, back, dead = {}, {}, {}
   for i, id in ipairs(over) do
-    local s = states[i]
-    if not s then -- the key of the states was lost: what the record says is the best there is
+    local s = sound_state(states[i])
+    if not s then -- the state was lost: what the record says is the best there is
       local record = call('HGET', RECORDS, id)
-      s = record and moved(false, 'L', unpack7(record, 9))
+      s = sound_record(record) and moved(false, 'L', unpack7(record, 9))
     end
     if s and (kind(s) == 'L' or kind(s) == 'F') then
       local crashes = unpack4(s, 20)
@@ -71,8 +71,8 @@ if #ids > 0 then
   local fresh, leases, ends, n = {}, {}, {}, 0
   local last, lease, packed -- most leases end at the same time
   for i, id in ipairs(ids) do
-    local record, s = records[i], states[i]
-    if record then -- else it is a stray, which goes
+    local record, s = records[i], sound_state(states[i])
+    if sound_record(record) then -- else it is a stray, or damaged, and goes from the set: an audit tells of it
       local at = lease_end(dues[i], visibility)
       if at ~= last then last, lease, packed = at, decimal(at), pack7(at) end
       n = n + 1
@@ -81,7 +81,8 @@ if #ids > 0 then
       if s then
         state = 'L' .. pack7(token + n) .. pack7(dues[i]) .. sub(s, 16, 23) .. ZERO7 .. sub(s, 31)
       else
-        state = 'L' .. pack7(token + n) .. sub(record, 9, 15) .. ZERO15
+        -- The due time of the record is not asked for: the message may have been moved and its state lost.
+        state = 'L' .. pack7(token + n) .. pack7(dues[i]) .. ZERO15
       end
       fresh[2 * n - 1], fresh[2 * n] = id, state
       leases[2 * n - 1], leases[2 * n] = lease, id

@@ -49,6 +49,10 @@ local function holds(s, token) return sub(s, 2, 8) == token end
 local function is_dead(k) return k == 'X' or k == 'D' end
 local function due(s) return unpack7(s, 9) end
 
+-- A record or a state that somebody else has damaged is none: arithmetic on it would end the script, and with it all work on the partition.
+local function sound_record(r) return r and #r >= 19 and sub(r, 1, 1) == '\1' end
+local function sound_state(s) return s and #s >= 30 and s end
+
 -- moved is state s (false: there is none yet) as another kind with another due time.
 local function moved(s, k, at)
   if not s then return k .. ZERO7 .. pack7(at) .. ZERO4 .. ZERO4 .. ZERO7 end

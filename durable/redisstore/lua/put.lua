@@ -3,42 +3,48 @@
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, 3 producer or '', 4 its sequence number, 5 '1' to replace,
 --       6 milliseconds after which a producer is forgotten; then for each message: id, time (see instant), attempts (4 bytes) and body.
 -- Result: the statuses as a string, a digit for each message; or a list with the last number of the producer, which is higher.
--- Under OOM nothing is written: the first write is one that the server refuses then.
+-- Under OOM nothing is stored: the first write is one that the server refuses then.
 
-local producer, replace = ARGV[3], ARGV[5] == '1'
+local producer, replace, age = ARGV[3], ARGV[5] == '1', tonumber(ARGV[6])
 local field = 'p:' .. producer
-if producer ~= '' then
-  local last = call('HGET', COUNTERS, field)
-  if last then
-    local number, statuses = string.match(last, '^(%d+) (%d*)$')
-    if number == ARGV[4] then return statuses end
-    if tonumber(number) > tonumber(ARGV[4]) then return { number } end
+local counters = call('HMGET', COUNTERS, 'enqueued', 'largest', field)
+local largest = tonumber(counters[2])
+
+-- What is kept of a producer is the number of its last call, when it was entered among the producers, and the statuses.
+local number, entered, statuses
+if producer ~= '' and counters[3] then
+  number, entered, statuses = string.match(counters[3], '^(%d+) (%d+) (%d*)$')
+  if number == ARGV[4] then
+    -- WAIT waits for the last write of its connection, and this may be another one than that of the first call.
+    allow_growth()
+    call('HSET', COUNTERS, field, counters[3])
+    return statuses
+  end
+  if number and tonumber(number) > tonumber(ARGV[4]) then return { number } end
+end
+
+-- A record in no set is not overwritten either. Records come with their bodies, so large ones are asked for their lengths.
+local ids, known = column(7, 3), {}
+if not replace then
+  if largest and largest * #ids <= 65536 then
+    for i, record in ipairs(call('HMGET', RECORDS, unpack(ids))) do
+      if record then known[ids[i]] = true end
+    end
+  else
+    for _, id in ipairs(ids) do known[id] = call('HSTRLEN', RECORDS, id) > 0 end
   end
 end
 
-local ids = column(7, 3)
-local scores = call('ZMSCORE', SCHEDULED, unpack(ids))
 local states = replace and call('HMGET', STATES, unpack(ids))
-
--- A record in no set is not overwritten either. Records are asked for where it is not known yet: they come with their bodies.
-local known, unsure = {}, {}
-for i, id in ipairs(ids) do
-  if scores[i] then known[id] = true elseif not replace then unsure[#unsure + 1] = id end
-end
-if #unsure > 0 then
-  local records = call('HMGET', RECORDS, unpack(unsure))
-  for i, id in ipairs(unsure) do known[id] = records[i] and true end
-end
-
 local before, earliest = head(), nil
-local statuses, records, members, replaced = {}, {}, {}, {}
-local largest = 0
+local records, members, replaced, most = {}, {}, {}, 0
 local enqueued = pack7(now)
+statuses = {}
 for i, id in ipairs(ids) do
   local state = states and states[i]
   if state and kind(state) == 'F' then
     statuses[i] = FIRING
-  elseif known[id] and not replace then
+  elseif known[id] then
     statuses[i] = DUPLICATE
   else
     statuses[i] = DONE
@@ -46,9 +52,9 @@ for i, id in ipairs(ids) do
     if not earliest or at < earliest then earliest = at end
     local n = #records
     records[n + 1], records[n + 2] = id, '\1' .. enqueued .. pack7(at) .. ARGV[6 + 3 * i]
-    largest = math.max(largest, #ARGV[6 + 3 * i])
+    most = math.max(most, #ARGV[6 + 3 * i])
     members[n + 1], members[n + 2] = decimal(at), id
-    if state then replaced[#replaced + 1] = id end
+    if replace then replaced[#replaced + 1] = id end -- also without a state, which may have been lost
   end
 end
 
@@ -58,17 +64,24 @@ many('ZADD', SCHEDULED, members)
 many('HDEL', STATES, replaced)
 many('ZREM', LEASED, replaced)
 many('ZREM', DEAD, replaced)
-count('enqueued', stored)
-if largest > tonumber(call('HGET', COUNTERS, 'largest') or 0) then call('HSET', COUNTERS, 'largest', largest) end -- Claim asks for it
+
+-- Claim asks for the largest size. Where the counters were lost while there were messages, it stays unknown until the partition is empty.
+local fresh = { 'enqueued', decimal((tonumber(counters[1]) or 0) + stored) }
+if not largest and call('HLEN', RECORDS) <= stored + 1 then largest = 0 end -- there is the filler as well
+if largest and most > largest then fresh[3], fresh[4] = 'largest', most end
 
 local result = table.concat(statuses)
 if producer ~= '' then
-  call('HSET', COUNTERS, field, ARGV[4] .. ' ' .. result)
-  call('ZADD', PRODUCERS, decimal(now), producer)
-  local gone = call('ZRANGEBYSCORE', PRODUCERS, '-inf', decimal(now - tonumber(ARGV[6])), 'LIMIT', 0, 16)
-  many('ZREM', PRODUCERS, gone)
-  for i = 1, #gone do gone[i] = 'p:' .. gone[i] end
-  many('HDEL', COUNTERS, gone)
+  if not entered or now - tonumber(entered) > age / 24 then
+    entered = decimal(now)
+    call('ZADD', PRODUCERS, entered, producer)
+    local gone = call('ZRANGEBYSCORE', PRODUCERS, '-inf', decimal(now - age - age / 24), 'LIMIT', 0, 16)
+    many('ZREM', PRODUCERS, gone)
+    for i = 1, #gone do gone[i] = 'p:' .. gone[i] end
+    many('HDEL', COUNTERS, gone)
+  end
+  fresh[#fresh + 1], fresh[#fresh + 2] = field, ARGV[4] .. ' ' .. entered .. ' ' .. result
 end
+call('HSET', COUNTERS, unpack(fresh))
 hint(before, earliest)
 return result

@@ -6,18 +6,14 @@
 
 local ids = column(3, 2)
 local states = call('HMGET', STATES, unpack(ids))
-local before, earliest = head(), nil
-local statuses, gone, fresh, members = {}, {}, {}, {}
+local statuses, gone = {}, {}
 for i, id in ipairs(ids) do
   local s = states[i]
   local k = s and kind(s)
   if is_dead(k) and call('HEXISTS', RECORDS, id) == 1 then
     statuses[i] = DONE
     local at = instant(ARGV[2 + 2 * i])
-    if not earliest or at < earliest then earliest = at end
-    local n = #fresh
-    fresh[n + 1], fresh[n + 2] = id, 'P' .. sub(s, 2, 8) .. pack7(at) .. ZERO4 .. ZERO4 .. ZERO7 .. sub(s, 31)
-    members[n + 1], members[n + 2] = decimal(at), id
+    schedule(id, 'P' .. sub(s, 2, 8) .. pack7(at) .. ZERO4 .. ZERO4 .. ZERO7 .. sub(s, 31), at)
     gone[#gone + 1] = id
   elseif k == 'P' then
     statuses[i] = DONE -- a call before this one has done it
@@ -26,9 +22,5 @@ for i, id in ipairs(ids) do
   end
 end
 
-allow_growth()
-many('ZREM', DEAD, gone)
-store(STATES, fresh)
-many('ZADD', SCHEDULED, members)
-hint(before, earliest)
+schedule_all(DEAD, gone)
 return { sec, usec, table.concat(statuses), '', '' }

@@ -6,8 +6,7 @@
 
 local ids = column(3, 2)
 local states = call('HMGET', STATES, unpack(ids))
-local before, earliest = head(), nil
-local statuses, gone, fresh, members = {}, {}, {}, {}
+local statuses, gone = {}, {}
 for i, id in ipairs(ids) do
   local s = states[i]
   local k = s and kind(s)
@@ -18,17 +17,10 @@ for i, id in ipairs(ids) do
   else
     statuses[i] = DONE
     local at = instant(ARGV[2 + 2 * i])
-    if not earliest or at < earliest then earliest = at end
-    local n = #fresh
-    fresh[n + 1], fresh[n + 2] = id, moved(s, 'S', at)
-    members[n + 1], members[n + 2] = decimal(at), id
+    schedule(id, moved(s, 'S', at), at)
     if k == 'L' then gone[#gone + 1] = id end
   end
 end
 
-allow_growth()
-many('ZREM', LEASED, gone)
-store(STATES, fresh)
-many('ZADD', SCHEDULED, members)
-hint(before, earliest)
+schedule_all(LEASED, gone)
 return { sec, usec, table.concat(statuses), '', '' }

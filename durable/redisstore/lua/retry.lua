@@ -6,19 +6,14 @@
 
 local ids = column(3, 4)
 local states = call('HMGET', STATES, unpack(ids))
-local before, earliest = head(), nil
-local statuses, gone, fresh, members = {}, {}, {}, {}
+local statuses, gone = {}, {}
 for i, id in ipairs(ids) do
   local s, token = states[i], ARGV[4 * i]
   local k = s and holds(s, token) and kind(s)
   if k == 'F' then
     statuses[i] = DONE
     local at = instant(ARGV[4 * i + 1])
-    if not earliest or at < earliest then earliest = at end
-    local n = #fresh
-    fresh[n + 1] = id
-    fresh[n + 2] = 'R' .. token .. pack7(at) .. pack4(unpack4(s, 16) + 1) .. sub(s, 20, 30) .. ARGV[4 * i + 2]
-    members[n + 1], members[n + 2] = decimal(at), id
+    schedule(id, 'R' .. token .. pack7(at) .. pack4(unpack4(s, 16) + 1) .. sub(s, 20, 30) .. ARGV[4 * i + 2], at)
     gone[#gone + 1] = id
   elseif k == 'R' then
     statuses[i] = DONE -- it was this call
@@ -27,10 +22,6 @@ for i, id in ipairs(ids) do
   end
 end
 
-allow_growth()
-many('ZREM', LEASED, gone)
-store(STATES, fresh)
-many('ZADD', SCHEDULED, members)
+schedule_all(LEASED, gone)
 count('retried', #gone)
-hint(before, earliest)
 return { sec, usec, table.concat(statuses), '', '' }

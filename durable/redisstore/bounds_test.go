@@ -1,0 +1,112 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+	"github.com/timingwheel-go/timingwheel/durable/redisstore"
+)
+
+// batches puts and claims n full batches.
+func batches(t *testing.T, q durable.Backend, n int, visibility time.Duration) []durable.Record {
+	t.Helper()
+	var records []durable.Record
+	for i := range n {
+		put(t, q, items(fmt.Sprint(i), durable.MaxBatch, 1, 0))
+		c, err := q.Claim(t.Context(), durable.Claim{Horizon: time.Second, Max: durable.MaxBatch, MaxBytes: 1 << 20, Visibility: visibility})
+		require.NoError(t, err)
+		records = append(records, c.Records...)
+	}
+	require.Len(t, records, n*durable.MaxBatch)
+	return records
+}
+
+// TestClaimEndsLeasesInSteps has more leases over than one call may end.
+func TestClaimEndsLeasesInSteps(t *testing.T) {
+	t.Parallel()
+	q := openQueue(t, newClient(t, redistest.Start(t, redistest.Options{}).Addr()), redisstore.Options{})
+	records := batches(t, q, 3, time.Hour)
+	for i := 0; i < len(records); i += durable.MaxBatch {
+		apply(t, q, durable.OpExtend, changes(records[i:i+durable.MaxBatch])...) // to now
+	}
+	time.Sleep(5 * time.Millisecond)
+	for left := int64(2 * durable.MaxBatch); left >= 0; left -= durable.MaxBatch {
+		_, err := q.Claim(t.Context(), durable.Claim{})
+		require.NoError(t, err)
+		counts, err := q.Count(t.Context(), 0)
+		require.NoError(t, err)
+		require.Equal(t, left, counts.InFlight)
+	}
+}
+
+// TestDeadLettersGoInSteps lowers the bound by more than one call may remove. What is removed leaves nothing behind.
+func TestDeadLettersGoInSteps(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	q := openQueue(t, client, redisstore.Options{})
+	records := batches(t, q, 3, time.Hour)
+	for i := 0; i < len(records); i += durable.MaxBatch {
+		apply(t, q, durable.OpBegin, changes(records[i:i+durable.MaxBatch])...)
+		apply(t, q, durable.OpBury, changes(records[i:i+durable.MaxBatch])...)
+	}
+	c := config()
+	c.DeadLimit = durable.MaxBatch
+	strict, err := newStore(t, client, redisstore.Options{}).Open(t.Context(), c)
+	require.NoError(t, err)
+	for _, want := range []int64{2, 1, 1} {
+		_, err := strict.Claim(t.Context(), durable.Claim{})
+		require.NoError(t, err)
+		counts, err := q.Count(t.Context(), 0)
+		require.NoError(t, err)
+		require.Equal(t, want*durable.MaxBatch, counts.Dead)
+	}
+	report, err := q.Audit(t.Context(), 0, false)
+	require.NoError(t, err)
+	assert.Equal(t, durable.AuditReport{Records: durable.MaxBatch}, report)
+}
+
+// TestHintOfEndedLease has a claim that leases nothing bring a message back, which is the earliest then.
+func TestHintOfEndedLease(t *testing.T) {
+	t.Parallel()
+	q := openQueue(t, newClient(t, redistest.Start(t, redistest.Options{}).Addr()), redisstore.Options{})
+	records := batches(t, q, 1, time.Hour)
+	hints, err := q.Watch(t.Context())
+	require.NoError(t, err)
+	apply(t, q, durable.OpExtend, changes(records)...)
+	time.Sleep(5 * time.Millisecond)
+	_, err = q.Claim(t.Context(), durable.Claim{})
+	require.NoError(t, err)
+	assert.Contains(t, hintsOf(t, hints, 1), 0)
+}
+
+// TestPagesEndWithTheirBytes lists messages that do not fit into one page. It has 4 MiB, and the message with which it has them.
+func TestPagesEndWithTheirBytes(t *testing.T) {
+	t.Parallel()
+	q := openQueue(t, newClient(t, redistest.Start(t, redistest.Options{}).Addr()), redisstore.Options{})
+	put(t, q, items("a", 7, 1<<20, time.Hour))
+	first, cursor, err := q.List(t.Context(), 0, durable.StateScheduled, "", 7)
+	require.NoError(t, err)
+	assert.Less(t, len(first), 7)
+	rest, cursor, err := q.List(t.Context(), 0, durable.StateScheduled, cursor, 7)
+	require.NoError(t, err)
+	assert.Empty(t, cursor)
+	assert.Equal(t, 7, len(first)+len(rest))
+}
+
+// TestSmallHashesAreTables asks for the form of the hashes: the server would search a list from the front for each id.
+func TestSmallHashesAreTables(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	q := openQueue(t, client, redisstore.Options{})
+	put(t, q, items("a", 1, 1, 0))
+	require.Len(t, claim(t, q, 1), 1)
+	for _, key := range []string{"tw:{orders:0}:m", "tw:{orders:0}:s"} {
+		assert.Equal(t, "hashtable", client.ObjectEncoding(t.Context(), key).Val(), key)
+	}
+}

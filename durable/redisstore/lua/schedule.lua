@@ -1,0 +1,22 @@
+-- Read before each script that schedules messages again.
+-- KEYS: those of partition.lua. ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, and those of the script.
+
+local before, earliest = head(), nil
+local fresh, members = {}, {}
+
+-- schedule notes that a message has a new state and is due at an instant.
+local function schedule(id, state, at)
+  if not earliest or at < earliest then earliest = at end
+  local n = #fresh
+  fresh[n + 1], fresh[n + 2] = id, state
+  members[n + 1], members[n + 2] = decimal(at), id
+end
+
+-- schedule_all moves all that was noted from a set, where those that are gone stand.
+local function schedule_all(set, gone)
+  allow_growth()
+  many('ZREM', set, gone)
+  store(STATES, fresh)
+  many('ZADD', SCHEDULED, members)
+  hint(before, earliest)
+end
