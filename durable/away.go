@@ -44,10 +44,9 @@ func (c *consumer) comeBack(p *consumed) {
 	}
 	p.away = false
 	c.beginning += p.asked
-	for p.parked.len() > 0 {
-		if h := p.parked.pop(); h.state == heldReady {
-			c.ready.push(h)
-		}
-	}
+	p.parked.push(c.ready.rest()...) // behind: those of the partition that were not parked are due later
+	c.ready = p.parked
+	c.ready.keep(func(h *held) bool { return h.state == heldReady })
+	p.parked, c.gone = fifo[*held]{}, 0
 	c.match()
 }

@@ -3,6 +3,7 @@ package durable_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -79,4 +80,60 @@ func TestPartitionThatIsAwayHoldsUpNoOther(t *testing.T) {
 		_ = st.Close()
 		synctest.Wait()
 	})
+}
+
+// slowStore answers now and then late where a message is to begin.
+type slowStore struct{ durable.Store }
+
+func (s slowStore) Open(ctx context.Context, c durable.Config) (durable.Backend, error) {
+	b, err := s.Store.Open(ctx, c)
+	return slowBackend{b, new(atomic.Int64)}, err
+}
+
+type slowBackend struct {
+	durable.Backend
+	calls *atomic.Int64
+}
+
+func (b slowBackend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Outcome, error) {
+	if batch.Op == durable.OpBegin && b.calls.Add(1)%5 == 0 {
+		time.Sleep(300 * time.Millisecond)
+	}
+	return b.Backend.Apply(ctx, batch)
+}
+
+// A partition that stands aside keeps its order.
+func TestSlowPartitionKeepsItsOrder(t *testing.T) {
+	t.Parallel()
+	for _, concurrency := range []int{1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			st := memstore.New(memstore.Options{})
+			q := open(t, slowStore{st}, durable.Options{Partitions: 2})
+			const messages = 500
+			for i := range messages {
+				enqueue(t, q, fmt.Sprint(i), time.Second+time.Duration(i)*4*time.Millisecond)
+			}
+			var mu sync.Mutex
+			last := make([]time.Time, 2)
+			n := 0
+			stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+				mu.Lock()
+				p := durable.PartitionOf(d.ID, 2)
+				if concurrency == 1 {
+					assert.False(t, d.Due.Before(last[p]), "message %s", d.ID)
+				}
+				last[p] = d.Due
+				n++
+				mu.Unlock()
+				time.Sleep(10 * time.Millisecond)
+				return nil
+			}, durable.ConsumerOptions{Concurrency: concurrency})
+			time.Sleep(time.Minute)
+			stop()
+			assert.Equal(t, messages, n)
+			q.Close()
+			assert.NoError(t, st.Close())
+			synctest.Wait()
+		})
+	}
 }

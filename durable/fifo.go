@@ -10,6 +10,9 @@ func (f *fifo[T]) len() int { return len(f.items) - f.head }
 
 func (f *fifo[T]) push(items ...T) { f.items = append(f.items, items...) }
 
+// rest is what has not been taken, for a caller who is done with it before the next call.
+func (f *fifo[T]) rest() []T { return f.items[f.head:] }
+
 func (f *fifo[T]) first() T { return f.items[f.head] }
 
 // pop takes the first item. What was taken is given up when half of the array is empty.
