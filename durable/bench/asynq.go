@@ -79,7 +79,7 @@ func asynqServe(ctx context.Context, addr string, handle func(done func()), task
 	}
 }
 
-// asynqLateness measures the same load as steadyLateness, at a tenth of the rate if that is too much for it.
+// asynqLateness measures the load of steadyLateness at half the rate.
 func asynqLateness(ctx context.Context, srv *server, s settings, r *results) error {
 	if err := srv.client.FlushAll(ctx).Err(); err != nil {
 		return err
@@ -88,11 +88,10 @@ func asynqLateness(ctx context.Context, srv *server, s settings, r *results) err
 	client := asynq.NewClient(asynq.RedisClientOpt{Addr: srv.addr, PoolSize: callers})
 	defer client.Close()
 	l := newLateness()
-	served := make(chan error, 1)
 	var left atomic.Int64
 	left.Store(int64(perSec * s.seconds))
-	go func() {
-		served <- asynqServe(ctx, srv.addr, func(done func()) {
+	err := beside(ctx, func(ctx context.Context) error {
+		return asynqServe(ctx, srv.addr, func(done func()) {
 			if left.Add(-1) == 0 {
 				done()
 			}
@@ -102,19 +101,17 @@ func asynqLateness(ctx context.Context, srv *server, s settings, r *results) err
 				l.add(time.Since(due))
 			}
 		})
-	}()
-	err := steady(ctx, perSec, s.seconds, func(at time.Time) error {
-		payload, err := at.MarshalBinary()
-		if err != nil {
+	}, func(ctx context.Context) error {
+		return steady(ctx, perSec, s.seconds, func(at time.Time) error {
+			payload, err := at.MarshalBinary()
+			if err != nil {
+				return err
+			}
+			_, err = client.EnqueueContext(ctx, asynq.NewTask(asynqTask, payload), asynq.ProcessAt(at))
 			return err
-		}
-		_, err = client.EnqueueContext(ctx, asynq.NewTask(asynqTask, payload), asynq.ProcessAt(at))
-		return err
+		})
 	})
 	if err != nil {
-		return err
-	}
-	if err := <-served; err != nil {
 		return err
 	}
 	r.note(fmt.Sprintf("asynq: lateness at %dk/s, p50, p99, p99.9", perSec/1000), fmt.Sprintf("%.0f, %.0f, %.0f ms", l.ms(50), l.ms(99), l.ms(99.9)))

@@ -149,3 +149,33 @@ func steady(ctx context.Context, rate, seconds int, enqueue func(at time.Time) e
 	}
 	return ctx.Err()
 }
+
+// sleep waits, and fails when ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// beside runs f while work goes on beside it, and returns when both have ended. Where one of them fails, the context of the other ends.
+func beside(ctx context.Context, work, f func(context.Context) error) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := work(ctx); err != nil {
+			fail(err)
+		}
+	}()
+	if err := f(ctx); err != nil {
+		fail(err)
+	}
+	<-done
+	return context.Cause(ctx)
+}

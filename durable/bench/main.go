@@ -11,10 +11,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -22,8 +25,8 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C kills
 	if err := run(ctx, os.Args, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -35,6 +38,7 @@ type settings struct {
 	redis    string
 	messages int
 	seconds  int
+	reopen   int // messages in the file that is reopened
 	skip     map[string]bool
 	progress io.Writer
 }
@@ -47,28 +51,44 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			&cli.StringFlag{Name: "redis", Usage: "`ADDRESS` of a server that may be emptied; empty: start one"},
 			&cli.IntFlag{Name: "messages", Value: 200_000, Usage: "of each throughput, 1,000 to 10,000,000"},
 			&cli.IntFlag{Name: "seconds", Value: 10, Usage: "that lateness and idling are measured for, 1 to 600"},
+			&cli.IntFlag{Name: "reopen", Value: 1_000_000, Usage: "messages in the file that is reopened, 1,000 to 10,000,000"},
 			&cli.StringSliceFlag{Name: "skip", Usage: "`PART` to leave out: redis, aof, asynq, file"},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
-			s := settings{redis: c.String("redis"), messages: c.Int("messages"), seconds: c.Int("seconds"), skip: make(map[string]bool), progress: stderr}
-			switch {
-			case c.Args().Present():
+			if c.Args().Present() {
 				return fmt.Errorf("unexpected argument %q: there are only options", c.Args().First())
-			case s.messages < 1000 || s.messages > 10_000_000:
-				return fmt.Errorf("-messages %d: 1,000 to 10,000,000 are accepted", s.messages)
-			case s.seconds < 1 || s.seconds > 600:
-				return fmt.Errorf("-seconds %d: 1 to 600 are accepted", s.seconds)
+			}
+			s := settings{
+				redis: c.String("redis"), messages: c.Int("messages"), seconds: c.Int("seconds"), reopen: c.Int("reopen"),
+				skip: make(map[string]bool), progress: stderr,
 			}
 			for _, part := range c.StringSlice("skip") {
-				if !strings.Contains(" redis aof asynq file ", " "+part+" ") {
-					return fmt.Errorf("-skip %q: redis, aof, asynq and file are accepted", part)
-				}
 				s.skip[part] = true
+			}
+			if err := s.check(); err != nil {
+				return err
 			}
 			return measure(ctx, s, stdout)
 		},
 	}
 	return app.Run(ctx, args)
+}
+
+func (s *settings) check() error {
+	switch {
+	case s.messages < 1000 || s.messages > 10_000_000:
+		return fmt.Errorf("-messages %d: 1,000 to 10,000,000 are accepted", s.messages)
+	case s.seconds < 1 || s.seconds > 600:
+		return fmt.Errorf("-seconds %d: 1 to 600 are accepted", s.seconds)
+	case s.reopen < 1000 || s.reopen > 10_000_000:
+		return fmt.Errorf("-reopen %d: 1,000 to 10,000,000 are accepted", s.reopen)
+	}
+	for part := range s.skip {
+		if !slices.Contains([]string{"redis", "aof", "asynq", "file"}, part) {
+			return fmt.Errorf("-skip %q: redis, aof, asynq and file are accepted", part)
+		}
+	}
+	return nil
 }
 
 // row is a figure beside its target.
@@ -135,15 +155,17 @@ func measure(ctx context.Context, s settings, stdout io.Writer) error {
 	return nil
 }
 
+// commit is that of the program, or of the working directory: go run, which is started in a clone, does not note it in the program.
 func commit() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value[:min(7, len(s.Value))]
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value[:min(7, len(s.Value))]
+			}
 		}
+	}
+	if out, err := exec.Command("git", "rev-parse", "--short=7", "HEAD").Output(); err == nil {
+		return strings.TrimSpace(string(out))
 	}
 	return "unknown"
 }

@@ -10,7 +10,24 @@ import (
 
 // redisPart measures on a server that keeps nothing on disk, and asynq on the same.
 func redisPart(ctx context.Context, s settings, r *results) error {
-	srv, err := startServer(ctx, s.redis)
+	return withServer(ctx, s.redis, nil, func(srv *server, store durable.Store) error {
+		for _, step := range []func(context.Context, settings, *results, *server, durable.Store) error{
+			memory, enqueueAndDeliver, steadyLateness, idle,
+		} {
+			if err := srv.client.FlushAll(ctx).Err(); err != nil {
+				return err
+			}
+			if err := step(ctx, s, r, srv, store); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// withServer runs f with a server, see startServer, and a store on it.
+func withServer(ctx context.Context, named string, options []string, f func(srv *server, store durable.Store) error) error {
+	srv, err := startServer(ctx, named, options...)
 	if err != nil {
 		return err
 	}
@@ -20,17 +37,7 @@ func redisPart(ctx context.Context, s settings, r *results) error {
 		return err
 	}
 	defer store.Close()
-	for _, step := range []func(context.Context, settings, *results, *server, durable.Store) error{
-		memory, enqueueAndDeliver, steadyLateness, idle,
-	} {
-		if err := srv.client.FlushAll(ctx).Err(); err != nil {
-			return err
-		}
-		if err := step(ctx, s, r, srv, store); err != nil {
-			return err
-		}
-	}
-	return nil
+	return f(srv, store)
 }
 
 // memory measures bytes of the server for each message.
@@ -112,19 +119,18 @@ func steadyLateness(ctx context.Context, s settings, r *results, srv *server, st
 	}
 	defer q.Close()
 	l := newLateness()
-	done := make(chan error, 1)
-	go func() {
-		done <- drain(ctx, q, perSec*s.seconds, func(d *durable.Delivery) { l.add(time.Since(d.Due)) })
-	}()
-	time.Sleep(time.Second)
-	err = steady(ctx, perSec, s.seconds, func(at time.Time) error {
-		_, err := q.Enqueue(ctx, durable.Message{Body: body(), At: at})
-		return err
+	err = beside(ctx, func(ctx context.Context) error {
+		return drain(ctx, q, perSec*s.seconds, func(d *durable.Delivery) { l.add(time.Since(d.Due)) })
+	}, func(ctx context.Context) error {
+		if err := sleep(ctx, time.Second); err != nil {
+			return err
+		}
+		return steady(ctx, perSec, s.seconds, func(at time.Time) error {
+			_, err := q.Enqueue(ctx, durable.Message{Body: body(), At: at})
+			return err
+		})
 	})
 	if err != nil {
-		return err
-	}
-	if err := <-done; err != nil {
 		return err
 	}
 	r.add("Redis: lateness at 10k/s, p50", l.ms(50), 1, true, millis)
@@ -147,27 +153,23 @@ func idle(ctx context.Context, s settings, r *results, srv *server, store durabl
 	if err := enqueueBatches(ctx, q, 1000, far); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() {
-		done <- q.Consume(ctx, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
-	}()
-	time.Sleep(3 * time.Second)
-	before, err := srv.calls(ctx)
+	consuming, stop := context.WithCancel(ctx)
+	var calls float64
+	err = beside(ctx, func(context.Context) error {
+		return q.Consume(consuming, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
+	}, func(ctx context.Context) (err error) {
+		defer stop()
+		if err := sleep(ctx, 3*time.Second); err != nil { // until the consumer has found its partitions
+			return err
+		}
+		calls, err = srv.callRate(ctx, time.Duration(s.seconds)*time.Second)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	start := time.Now()
-	time.Sleep(time.Duration(s.seconds) * time.Second)
-	after, err := srv.calls(ctx)
-	if err != nil {
-		return err
-	}
-	elapsed := time.Since(start).Seconds()
-	cancel()
-	r.add("Redis: idle, calls a second for each partition", (after-before)/elapsed/partitions, 2, true, plain)
-	return <-done
+	r.add("Redis: idle, calls a second for each partition", calls/partitions, 2, true, plain)
+	return nil
 }
 
 // aofPart measures with an append-only file that is synced each second.
@@ -176,30 +178,22 @@ func aofPart(ctx context.Context, s settings, r *results) error {
 		r.note("Redis everysec: not measured on a server that was named", "–")
 		return nil
 	}
-	srv, err := startServer(ctx, "", "--appendonly", "yes", "--appendfsync", "everysec")
-	if err != nil {
-		return err
-	}
-	defer srv.close()
-	store, err := redisstore.New(srv.client, redisstore.Options{})
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	q, err := openQueue(ctx, store, "aof")
-	if err != nil {
-		return err
-	}
-	defer q.Close()
-	enqueued, err := rate(s.messages, func() error { return enqueueBatches(ctx, q, s.messages, far) })
-	if err != nil {
-		return err
-	}
-	r.add("Redis everysec: enqueue, in batches", enqueued, 80_000, false, perSecond)
-	delivered, err := deliverRate(ctx, s, store)
-	if err != nil {
-		return err
-	}
-	r.add("Redis everysec: deliver and acknowledge", delivered, 40_000, false, perSecond)
-	return nil
+	return withServer(ctx, "", []string{"--appendonly", "yes", "--appendfsync", "everysec"}, func(_ *server, store durable.Store) error {
+		q, err := openQueue(ctx, store, "aof")
+		if err != nil {
+			return err
+		}
+		defer q.Close()
+		enqueued, err := rate(s.messages, func() error { return enqueueBatches(ctx, q, s.messages, far) })
+		if err != nil {
+			return err
+		}
+		r.add("Redis everysec: enqueue, in batches", enqueued, 80_000, false, perSecond)
+		delivered, err := deliverRate(ctx, s, store)
+		if err != nil {
+			return err
+		}
+		r.add("Redis everysec: deliver and acknowledge", delivered, 40_000, false, perSecond)
+		return nil
+	})
 }

@@ -57,7 +57,9 @@ func startServer(ctx context.Context, named string, options ...string) (*server,
 		if err = s.client.Ping(ctx).Err(); err == nil {
 			return s, nil
 		}
-		time.Sleep(50 * time.Millisecond)
+		if sleep(ctx, 50*time.Millisecond) != nil {
+			break
+		}
 	}
 	s.close()
 	return nil, fmt.Errorf("redis-server does not answer: %w", err)
@@ -90,7 +92,7 @@ func (s *server) info(ctx context.Context, section, field string) (float64, erro
 	return 0, fmt.Errorf("INFO %s has no %s", section, field)
 }
 
-// calls is the number of commands that the server has been given, those of scripts not counted.
+// calls is the number of commands with which the queue asks something of the server; what its scripts call is not counted.
 func (s *server) calls(ctx context.Context) (float64, error) {
 	text, err := s.client.Info(ctx, "commandstats").Result()
 	if err != nil {
@@ -112,4 +114,18 @@ func (s *server) calls(ctx context.Context) (float64, error) {
 		}
 	}
 	return sum, nil
+}
+
+// callRate is how many of these calls come in a second, measured over a time.
+func (s *server) callRate(ctx context.Context, over time.Duration) (float64, error) {
+	before, err := s.calls(ctx)
+	if err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	if err := sleep(ctx, over); err != nil {
+		return 0, err
+	}
+	after, err := s.calls(ctx)
+	return (after - before) / time.Since(start).Seconds(), err
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -22,25 +23,35 @@ type app struct {
 	stdout, stderr io.Writer
 	screen         screen // that stdout is
 	open           func(url string) (durable.Store, func() error, error)
+	patience       time.Duration // after which it is said what is waited for
 	children       children
 	complaints     complaints
 
 	store, queue string
 	partitions   int
 	json         bool
+	drops        bool // dead letters beyond the default bounds, as a consumer does
 }
 
 // maxBody is the largest body that a queue may be made for, so that none is refused here that others have accepted.
 const maxBody = 64 << 20
 
+// How many dead letters are kept, and how long, where a command only looks into a queue: its consumers say what is too many or too old.
+const (
+	keepDead = 1 << 30
+	keepAge  = 100 * 365 * day
+)
+
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
-	a := &app{stdin: stdin, stdout: &lockedWriter{w: stdout}, stderr: &lockedWriter{w: stderr}, screen: screenOf(stdout), open: storeurl.Open}
+	a := &app{stdin: stdin, stdout: &lockedWriter{w: stdout}, stderr: &lockedWriter{w: stderr}, screen: screenOf(stdout), open: storeurl.Open,
+		patience: time.Second}
 	a.complaints.w = a.stderr
 	return a
 }
 
 // run reads the command line and does what it says.
 func (a *app) run(ctx context.Context, args []string) error {
+	help := &remembering{w: a.stdout}
 	root := &cli.Command{
 		Name:            "delayq",
 		Usage:           "look into a durable delay queue and work on it",
@@ -50,13 +61,17 @@ func (a *app) run(ctx context.Context, args []string) error {
 		Commands:        a.commands(),
 		HideHelpCommand: true,
 		HideVersion:     true,
-		Writer:          a.stdout,
+		Writer:          help,
 		ErrWriter:       io.Discard, // errors are returned, and printed once
 		ExitErrHandler:  func(context.Context, *cli.Command, error) {},
 		Action:          noCommand,
 	}
 	prepare(root)
-	return root.Run(ctx, args)
+	err := root.Run(ctx, args)
+	if err == nil && help.failed != nil && !errors.Is(help.failed, syscall.EPIPE) { // head has seen enough
+		err = fmt.Errorf("print the help: %w", help.failed)
+	}
+	return err
 }
 
 func (a *app) globals() []cli.Flag {
@@ -108,7 +123,8 @@ type session struct {
 	name  string
 }
 
-// closeTime bounds how long the program waits at its end for a store that does not answer.
+// closeTime bounds how long a queue may take to close. What a consumer has to acknowledge is waited for before, for as long as
+// durable.Options.RetryFor where the store does not answer.
 const closeTime = 10 * time.Second
 
 // with opens the queue for f, of which it is closed afterwards: what was claimed and has not begun is given back.
@@ -121,10 +137,14 @@ func (a *app) with(ctx context.Context, f func(s *session) error) error {
 
 // make is with for commands that may make the file of a store.
 func (a *app) make(ctx context.Context, f func(s *session) error) error {
-	return a.withStore(func(store durable.Store) error { return a.use(ctx, store, a.queue, f) })
+	return a.withStore(ctx, func(store durable.Store) error { return a.use(ctx, store, a.queue, f) })
 }
 
-func (a *app) withStore(f func(store durable.Store) error) (err error) {
+func (a *app) withStore(ctx context.Context, f func(store durable.Store) error) (err error) {
+	if err := a.check(); err != nil {
+		return err
+	}
+	defer a.explainWaiting(ctx)()
 	store, closeStore, err := a.open(a.store)
 	if err != nil {
 		return explain(err)
@@ -133,11 +153,49 @@ func (a *app) withStore(f func(store durable.Store) error) (err error) {
 	return f(store)
 }
 
+// check refuses names that no store has to be opened for. An empty name of a queue would be the default one to some calls
+// of package durable, and be refused by others.
+func (a *app) check() error {
+	if err := storeurl.Check(a.store); err != nil {
+		return err
+	}
+	return durable.Config{Queue: a.queue, DeadLimit: keepDead, DeadAge: keepAge}.Check()
+}
+
+// explainWaiting says after Ctrl-C what is waited for, until the function is called that it returns. Where commands run, consume says that.
+func (a *app) explainWaiting(ctx context.Context) (end func()) {
+	ended, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-ctx.Done():
+		case <-ended:
+			return
+		}
+		for told := false; !told; {
+			select {
+			case <-time.After(a.patience):
+			case <-ended:
+				return
+			}
+			if told = a.children.count() == 0; told {
+				fmt.Fprintln(a.stderr, "delayq: waiting for the store, up to a minute if it does not answer; Ctrl-C again ends at once")
+			}
+		}
+	}()
+	return func() {
+		close(ended)
+		<-done
+	}
+}
+
 // use opens a queue of a store for f and closes it afterwards.
 func (a *app) use(ctx context.Context, store durable.Store, queue string, f func(s *session) error) (err error) {
-	q, err := durable.Open(ctx, store, durable.Options{
-		Queue: queue, Partitions: a.partitions, MaxBody: maxBody, OnError: a.complaints.add,
-	})
+	o := durable.Options{Queue: queue, Partitions: a.partitions, MaxBody: maxBody, OnError: a.complaints.add}
+	if !a.drops {
+		o.DeadLimit, o.DeadAge = keepDead, keepAge
+	}
+	q, err := durable.Open(ctx, store, o)
 	if err != nil {
 		return explain(err)
 	}

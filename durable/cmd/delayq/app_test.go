@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -171,12 +173,17 @@ var refusals = []struct {
 	{"nonsense", []string{`"nonsense"`, "enqueue", "bench"}},
 	{"-nonsense", []string{"-nonsense", "delayq -help"}},
 	{"-partitions 1025 list", []string{`"1025"`, "0 to 1024"}},
+	{"-queue= list", []string{`queue name ""`, "letters"}},
+	{"-queue= enqueue", []string{`queue name ""`, "letters"}},
 	{"-partitions -1 list", []string{`"-1"`, "0 to 1024"}},
 	{"enqueue extra", []string{`"extra"`, "only options", "delayq enqueue -help"}},
 	{"enqueue -body x -n 0", []string{`"0"`, "1 to 100000000"}},
 	{"enqueue -body x -delay -5s", []string{`"-5s"`, "0s or more"}},
 	{"enqueue -body x -delay soon", []string{`"soon"`, "1h30m"}},
 	{"enqueue -body x -delay 999999d", []string{`"999999d"`, "7d"}},
+	{"enqueue -body x -delay 106752d", []string{`"106752d"`, "up to 106751d"}},
+	{"enqueue -body x -delay 18446744073709551615d", []string{"up to 106751d"}},
+	{"enqueue -body x -delay 3000000h", []string{`"3000000h"`, "up to 106751d"}},
 	{"enqueue -body x -delay 60000d1h", []string{`"60000d1h"`}},
 	{"enqueue -body x -at tomorrow", []string{`"tomorrow"`, "2030-12-31T23:59:00Z"}},
 	{"enqueue -body x -at 2030-01-01T00:00:00Z -delay 1s", []string{"-delay 1s", "-at 2030-01-01T00:00:00Z", "one of them"}},
@@ -279,4 +286,40 @@ func onMemory(ctx context.Context, store *memstore.Store, stdout, stderr io.Writ
 	a := newApp(strings.NewReader(""), stdout, stderr)
 	a.open = func(string) (durable.Store, func() error, error) { return store, func() error { return nil }, nil }
 	return a.run(ctx, append([]string{"delayq", "-store", "memory:"}, args...))
+}
+
+func TestHelp_Unprintable(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("no space left")
+	for _, args := range [][]string{{"-help"}, {}, {"enqueue", "-help"}, {"dead"}} {
+		err := run(t.Context(), append([]string{"delayq"}, args...), nil, failing{broken}, io.Discard)
+		require.ErrorIs(t, err, broken, args)
+		require.NoError(t, run(t.Context(), append([]string{"delayq"}, args...), nil, failing{syscall.EPIPE}, io.Discard), "as head closes it")
+	}
+}
+
+// TestRun_SaysWhatIsWaitedFor has a store that does not close until somebody is told so.
+func TestRun_SaysWhatIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	told := make(chan struct{})
+	var stderr bytes.Buffer
+	a := newApp(nil, io.Discard, io.MultiWriter(&stderr, writerFunc(func(p []byte) (int, error) {
+		close(told)
+		return len(p), nil
+	})))
+	a.patience = time.Millisecond
+	a.open = func(string) (durable.Store, func() error, error) {
+		return memstore.New(memstore.Options{}), func() error {
+			select {
+			case <-told:
+				return nil
+			case <-time.After(patience):
+				return errors.New("nobody is told")
+			}
+		}, nil
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = a.run(ctx, []string{"delayq", "-store", "memory:", "watch"})
+	assert.Equal(t, "delayq: waiting for the store, up to a minute if it does not answer; Ctrl-C again ends at once\n", stderr.String())
 }

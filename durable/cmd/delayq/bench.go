@@ -50,23 +50,26 @@ type benchResult struct {
 // bench measures the rates first, with messages that are due at once, then the lateness.
 func (a *app) bench(ctx context.Context, o benchOptions) error {
 	r := benchResult{messages: o.n}
-	err := a.withStore(func(store durable.Store) error {
-		err := a.use(ctx, store, benchQueue(a.queue), func(s *session) error {
-			fmt.Fprintf(a.stderr, "delayq: %d messages that are due at once\n", o.n)
-			return newBench(s, o).rates(ctx, &r)
-		})
-		if err != nil {
-			return err
-		}
-		return a.use(ctx, store, benchQueue(a.queue), func(s *session) error { // opened anew, as a queue sums up its lateness
-			fmt.Fprintf(a.stderr, "delayq: %d messages that are due over %v\n", o.n, o.spread)
-			return newBench(s, o).lateness(ctx, &r)
+	err := a.withStore(ctx, func(store durable.Store) error {
+		return a.use(ctx, store, benchQueue(a.queue), func(s *session) error {
+			return a.marked(ctx, s, func(ctx context.Context) error { return a.measure(ctx, s, o, &r) })
 		})
 	})
 	if err != nil {
 		return err
 	}
 	return a.printBench(o, r)
+}
+
+func (a *app) measure(ctx context.Context, s *session, o benchOptions, r *benchResult) error {
+	fmt.Fprintf(a.stderr, "delayq: %d messages that are due at once\n", o.n)
+	if err := newBench(s, o).rates(ctx, r); err != nil {
+		return err
+	}
+	return a.use(ctx, s.store, s.name, func(s *session) error { // opened anew, as a queue sums up its lateness
+		fmt.Fprintf(a.stderr, "delayq: %d messages that are due over %v\n", o.n, o.spread)
+		return newBench(s, o).lateness(ctx, r)
+	})
 }
 
 type benchJSON struct {

@@ -111,3 +111,38 @@ func TestAudit(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, out, "repaired")
 }
+
+// discarding is a store that keeps no messages.
+type discarding struct{ durable.Store }
+
+type discardingBackend struct{ durable.Backend }
+
+func (d discarding) Open(ctx context.Context, c durable.Config) (durable.Backend, error) {
+	b, err := d.Store.Open(ctx, c)
+	return discardingBackend{b}, err
+}
+
+func (d discardingBackend) Put(_ context.Context, p durable.Put) ([]durable.Status, error) {
+	statuses := make([]durable.Status, len(p.Items))
+	for i := range statuses {
+		statuses[i] = durable.StatusDone
+	}
+	return statuses, nil
+}
+
+// TestEnqueue_LargeBodies counts the calls of the queue, which copies the bodies of each, by what is printed after them.
+func TestEnqueue_LargeBodies(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	stdout := writerFunc(func(p []byte) (int, error) {
+		calls++
+		assert.LessOrEqual(t, strings.Count(string(p), "\n"), 16, "64 MiB in a call")
+		return len(p), nil
+	})
+	a := newApp(strings.NewReader(strings.Repeat("x", 4<<20)), stdout, io.Discard)
+	a.open = func(string) (durable.Store, func() error, error) {
+		return discarding{memstore.New(memstore.Options{})}, func() error { return nil }, nil
+	}
+	require.NoError(t, a.run(t.Context(), []string{"delayq", "-store", "memory:", "enqueue", "-n", "20"}))
+	assert.Equal(t, 2, calls)
+}

@@ -38,7 +38,7 @@ func newBench(s *session, o benchOptions) *benchRun {
 
 // rates measures enqueueing and delivery one after the other.
 func (b *benchRun) rates(ctx context.Context, r *benchResult) (err error) {
-	if err := b.clear(ctx); err != nil {
+	if err := b.clear(ctx, benchPrefix); err != nil {
 		return err
 	}
 	defer b.tidy(ctx, &err)
@@ -76,14 +76,15 @@ func (b *benchRun) lateness(ctx context.Context, r *benchResult) (err error) {
 func (b *benchRun) enqueue(ctx context.Context, delay func() time.Duration) error {
 	g, ctx := errgroup.WithContext(ctx)
 	var next atomic.Int64
+	step := atOnce(durable.MaxBatch, b.o.size, b.o.producers)
 	for range b.o.producers {
 		g.Go(func() error {
 			for ctx.Err() == nil {
-				first := int(next.Add(durable.MaxBatch)) - durable.MaxBatch
+				first := int(next.Add(int64(step))) - step
 				if first >= b.o.n {
 					return nil
 				}
-				messages := make([]durable.Message, min(durable.MaxBatch, b.o.n-first))
+				messages := make([]durable.Message, min(step, b.o.n-first))
 				for i := range messages {
 					messages[i] = durable.Message{ID: b.prefix + strconv.Itoa(first+i), Body: b.body, Delay: delay()}
 				}
@@ -127,18 +128,18 @@ func foreign(queue, id string) error {
 	return fmt.Errorf("%w queue %q for bench: message %q is none of its own, and bench would consume it", durable.ErrInvalid, queue, id)
 }
 
-// tidy takes out what is left where a run fails.
+// tidy takes out what is left of this run where it fails.
 func (b *benchRun) tidy(ctx context.Context, err *error) {
 	if *err == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
-	*err = errors.Join(*err, b.clear(ctx))
+	*err = errors.Join(*err, b.clear(ctx, b.prefix))
 }
 
-// clear takes out what runs have left behind that were ended. It refuses a queue that holds anything else.
-func (b *benchRun) clear(ctx context.Context) error {
+// clear takes out messages with this beginning of their ids. It refuses a queue that holds any of others than bench.
+func (b *benchRun) clear(ctx context.Context, prefix string) error {
 	var left []string
 	for _, state := range []durable.State{durable.StateScheduled, durable.StateLeased} {
 		for r, err := range b.s.List(ctx, state) {
@@ -147,8 +148,9 @@ func (b *benchRun) clear(ctx context.Context) error {
 				return err
 			case !strings.HasPrefix(r.ID, benchPrefix):
 				return foreign(b.s.name, r.ID)
+			case strings.HasPrefix(r.ID, prefix) && r.ID != benchMark:
+				left = append(left, r.ID)
 			}
-			left = append(left, r.ID)
 		}
 	}
 	g, ctx := errgroup.WithContext(ctx)

@@ -93,9 +93,10 @@ func (a *app) changeAll(ids []string, done string, change func(id string) (resul
 	return nil
 }
 
+// printResult prints the id as it is on the command line.
 func (a *app) printResult(id, result string) error {
 	if a.json {
 		return a.printJSON(map[string]string{"id": id, "result": result})
 	}
-	return a.print(preview(id, durable.MaxID) + ": " + result)
+	return a.print(id + ": " + result)
 }

@@ -39,6 +39,7 @@ func (a *app) consumeCommand() *cli.Command {
 			if o.exec == "" {
 				return usage(cmd, "-exec %q: a command of the shell is accepted, such as -exec './deliver.sh'", o.exec)
 			}
+			a.drops = true
 			return a.with(ctx, func(s *session) error { return a.consume(ctx, s, o) })
 		},
 	}
@@ -79,7 +80,7 @@ var errNoCommand = errors.New("the command cannot be run")
 func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 	argv := shell(r.options.exec)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	stdout, stderr := &lineWriter{to: r.app.stdout}, &lineWriter{to: r.app.stderr}
+	stdout, stderr := &lineWriter{to: r.app.stdout}, &lineWriter{to: unfailing{r.app.stderr}}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(d.Body), stdout, stderr
 	cmd.Env = append(os.Environ(), r.environment(d)...)
 	cmd.WaitDelay = commandGrace

@@ -19,6 +19,9 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
 // ctrlC is a writer that ends a context when so many lines have come.
@@ -239,4 +242,52 @@ func TestProcess_Terminated(t *testing.T) {
 	failed := d.process(io.Discard, "list")
 	require.Error(t, failed.Wait())
 	assert.Equal(t, exitWrong, failed.ProcessState.ExitCode())
+}
+
+// TestConsume_UnprintableErrors has a stderr that cannot be written, such as one on a full disk. The commands have done their work.
+func TestConsume_UnprintableErrors(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-n", "3", "-body", "x", "-max-attempts", "1")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	stdout := &ctrlC{lines: 3, end: cancel}
+	err := run(ctx, []string{"delayq", "-store", d.store, "consume", "-exec", "echo warning >&2; echo done"}, nil, stdout, failing{errors.New("full")})
+	require.NoError(t, err)
+	c := d.counts()
+	assert.EqualValues(t, 3, c.Acked, "exit code 0 acknowledges")
+	assert.Zero(t, c.Dead)
+}
+
+// TestProcess_Hangup closes the terminal, as it were, of which the shell and the system tell: the command that runs may end, and is
+// not left behind.
+func TestProcess_Hangup(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-body", "x")
+	begun, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := d.process(&ctrlC{lines: 1, end: cancel}, "consume", "-exec", "echo begun; sleep 0.5")
+	<-begun.Done()
+	require.ErrorIs(t, begun.Err(), context.Canceled)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
+	time.Sleep(100 * time.Millisecond) // two at once may be one
+	_ = cmd.Process.Signal(syscall.SIGHUP)
+	require.NoError(t, cmd.Wait(), "exit code 0")
+	assert.EqualValues(t, 1, d.counts().Acked)
+}
+
+// TestConsume_SaysFirstWhatRuns has a command that runs for longer than the patience lasts.
+func TestConsume_SaysFirstWhatRuns(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(memstore.Options{})
+	require.NoError(t, onMemory(t.Context(), store, io.Discard, io.Discard, "enqueue", "-body", "x"))
+	ctx, cancel := context.WithCancel(t.Context())
+	out := &ctrlC{lines: 1, end: cancel}
+	a := newApp(nil, out, out)
+	a.patience = time.Millisecond
+	a.open = func(string) (durable.Store, func() error, error) { return store, func() error { return nil }, nil }
+	require.NoError(t, a.run(ctx, []string{"delayq", "-store", "memory:", "consume", "-exec", "echo begun; sleep 0.3; echo ended"}))
+	before, _, ok := strings.Cut(out.buf.String(), "ended\n")
+	require.True(t, ok)
+	assert.Contains(t, before, "waiting for 1 commands")
+	assert.NotContains(t, before, "waiting for the store")
 }

@@ -32,7 +32,7 @@ func (a *app) enqueueCommand() *cli.Command {
 		Flags: append(flags,
 			option("n", "enqueue `N` such messages; with -id X they are X-1, X-2 and so on", number(&o.n, 1, maxMessages)),
 			flag("replace", "replace a message with the same id that has not begun, or is dead", &o.replace),
-			option("max-attempts", "let `N` deliveries fail before it is a dead letter; 0 is the 25 of the queue",
+			option("max-attempts", "let `N` deliveries fail before it is a dead letter; 0 stands for 25",
 				number(&o.maxAttempts, 0, math.MaxInt32))),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArguments(cmd); err != nil {
@@ -52,21 +52,34 @@ func (a *app) enqueueCommand() *cli.Command {
 // maxMessages is the largest number of messages of one command.
 const maxMessages = 100_000_000
 
-// enqueueAtOnce is how many messages are given to the queue together.
-const enqueueAtOnce = 4096
+// How many messages are given to the queue together, and how many bytes of bodies: the queue copies them.
+const (
+	enqueueAtOnce = 4096
+	enqueueMemory = 64 << 20
+)
 
-// enqueue reads the body before it opens the store, so that a file is not held while somebody types.
+// atOnce is how many messages with bodies of this size are given to the queue together, by one of several goroutines.
+func atOnce(most, size, goroutines int) int {
+	return max(1, min(most, enqueueMemory/max(1, size)/goroutines))
+}
+
+// enqueue reads the body before it opens the store, so that a file is not held while somebody types. What can be refused without the
+// store is refused before that.
 func (a *app) enqueue(ctx context.Context, o enqueueOptions, given bool) error {
 	body := []byte(o.body)
 	if !given {
-		var err error
+		err := a.check()
+		if err != nil {
+			return err
+		}
 		if body, err = a.readBody(ctx); err != nil {
 			return fmt.Errorf("read the body from stdin: %w", err)
 		}
 	}
 	return a.make(ctx, func(s *session) error {
-		for first := 1; first <= o.n; first += enqueueAtOnce {
-			messages := make([]durable.Message, min(enqueueAtOnce, o.n-first+1))
+		step := atOnce(enqueueAtOnce, len(body), 1)
+		for first := 1; first <= o.n; first += step {
+			messages := make([]durable.Message, min(step, o.n-first+1))
 			for i := range messages {
 				messages[i] = durable.Message{
 					ID: o.idOf(first + i), Body: body, Delay: o.due.delay, At: o.due.at, MaxAttempts: o.maxAttempts, Replace: o.replace,

@@ -58,8 +58,8 @@ so on up to an hour, until it has had its attempts (see enqueue -max-attempts) a
 the command runs nobody else gets the message, however long it takes; if this process crashes others get it after -visibility.
 A message may come more than once, so the command must be able to stand that.
 
-The first Ctrl-C stops taking messages, gives back those that have not begun, and waits for the commands that run. A second
-one ends the commands as well.
+The first Ctrl-C stops taking messages, gives back those that have not begun, and waits for the commands that run, and up to
+a minute for a store that does not answer. A second one ends the commands as well.
 
 Examples:
    delayq consume -exec 'cat; echo'
@@ -113,7 +113,8 @@ Examples:
    delayq reschedule order-42 -at 2030-01-31T09:00:00Z`
 
 const deadHelp = `A message is a dead letter when it has had its attempts, or its consumers have crashed too often.
-It stays in the queue, up to 30 days, and its id is taken, until it is replayed or purged.
+It stays in the queue, and its id is taken, until it is replayed or purged. Only consumers drop dead letters: those
+that are older, or more, than their programs keep. delayq consume keeps them for 30 days, up to 100,000 in each partition.
 
 Examples:
    delayq dead list
@@ -133,6 +134,7 @@ Examples:
 const benchHelp = `Measures in a queue of its own, whose name is that of -queue with .bench after it; what is in your queue is left
 alone. In the first part messages are enqueued that are due at once, and then delivered. In the second part they are
 due over some time, and the lateness is how long after its due time each is delivered. An empty queue stays behind.
+A second bench of the same queue is refused while one runs.
 
 Examples:
    delayq -store file:/tmp/bench.db bench

@@ -109,7 +109,7 @@ func (h *held) releaseAll(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
-	backend, err := h.s.store.Open(ctx, durable.Config{Queue: h.s.name, DeadLimit: 1 << 30, DeadAge: 100 * 365 * day}) // nothing dies here
+	backend, err := h.s.store.Open(ctx, durable.Config{Queue: h.s.name, DeadLimit: keepDead, DeadAge: keepAge})
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -21,6 +22,26 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.w.Write(p)
+}
+
+// unfailing passes on what can be written and drops the rest: a command whose complaints nobody can read has not failed.
+type unfailing struct{ w io.Writer }
+
+func (u unfailing) Write(p []byte) (int, error) {
+	_, _ = u.w.Write(p)
+	return len(p), nil
+}
+
+// remembering keeps the first error of writing, for what prints the help: the templates of package cli say nothing of it.
+type remembering struct {
+	w      io.Writer
+	failed error
+}
+
+func (r *remembering) Write(p []byte) (int, error) {
+	n, err := r.w.Write(p)
+	r.failed = cmp.Or(r.failed, err)
+	return n, err
 }
 
 // screen is a terminal that can be redrawn.

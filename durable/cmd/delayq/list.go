@@ -104,7 +104,7 @@ func (a *app) listCommand() *cli.Command {
 func (a *app) list(ctx context.Context, s *session, state durable.State, n int) error {
 	last := map[durable.State]string{durable.StateScheduled: "due", durable.StateLeased: "lease ends", durable.StateDead: "died"}[state]
 	t := newTable(table.Row{"id", "state", last, "failed", "crashes", "bytes", "body", "last error"})
-	shown, more, err := a.each(s.List(ctx, state), n, func(r *durable.Record) error {
+	shown, more, err := each(s.List(ctx, state), n, func(r *durable.Record) error {
 		if a.json {
 			return a.printJSON(recordJSON(r))
 		}
@@ -132,7 +132,7 @@ func (a *app) list(ctx context.Context, s *session, state durable.State, n int) 
 }
 
 // each calls f for up to n records, all where n is 0, and tells whether there are more.
-func (a *app) each(records iter.Seq2[durable.Record, error], n int, f func(*durable.Record) error) (shown int, more bool, err error) {
+func each(records iter.Seq2[durable.Record, error], n int, f func(*durable.Record) error) (shown int, more bool, err error) {
 	for r, err := range records {
 		if err != nil {
 			return shown, false, err
@@ -148,7 +148,7 @@ func (a *app) each(records iter.Seq2[durable.Record, error], n int, f func(*dura
 	return shown, false, nil
 }
 
-// afterNow says when something is due that was given by a delay or a time.
+// String says when something is due that was given by a delay or a time.
 func (d *due) String() string {
 	if !d.at.IsZero() {
 		return "at " + d.at.Format(time.RFC3339)

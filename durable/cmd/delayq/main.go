@@ -8,7 +8,7 @@
 //
 // Every command has its own help: delayq enqueue -help.
 //
-// It exits with 0 if it did what was asked for, or was ended by the first Ctrl-C or SIGTERM where a command runs until then; with 1
+// It exits with 0 if it did what was asked for, or was ended by the first Ctrl-C, SIGTERM or SIGHUP where a command runs until then; with 1
 // otherwise, and says why on stderr. A second Ctrl-C ends it at once with 130, and the commands that consume runs with it; their
 // messages are delivered again.
 package main
@@ -33,15 +33,21 @@ func main() {
 	survivePipes()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup does
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	redis.SetLogger(silence{}) // what its log says comes as errors, too
 	a := newApp(os.Stdin, os.Stdout, os.Stderr)
 	go func() {
 		<-signals
 		cancel()
-		<-signals
-		a.children.kill()
-		os.Exit(exitForced)
+		for s := range signals {
+			if s != syscall.SIGHUP { // which comes twice when a terminal is closed: from the shell and from the system
+				a.children.kill()
+				os.Exit(exitForced)
+			}
+		}
 	}()
 	if err := a.run(ctx, os.Args); err != nil {
 		fmt.Fprintf(os.Stderr, "delayq: %v\n", err)

@@ -1,17 +1,21 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/boltstore"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
 func TestEnqueue_Body(t *testing.T) {
@@ -76,6 +80,8 @@ func TestEnqueue_Due(t *testing.T) {
 	m := d.message("days")
 	assert.WithinDuration(t, before.Add(7*day), m.Due, time.Hour)
 	assert.Equal(t, 3, m.MaxAttempts)
+	d.ok("enqueue", "-id", "centuries", "-body", "x", "-delay", "106751d")
+	assert.WithinDuration(t, before.Add(106751*day), d.message("centuries").Due, time.Hour)
 	assert.False(t, d.message("past").Due.After(time.Now()))
 	assert.True(t, d.message("zone").Due.Equal(time.Date(2130, 1, 1, 0, 0, 0, 5e8, time.UTC)))
 }
@@ -200,4 +206,96 @@ func TestDead(t *testing.T) {
 	c := d.counts()
 	assert.Zero(t, c.Dead)
 	assert.EqualValues(t, 1, c.Scheduled)
+}
+
+// TestFarTimes has a message due in a year that JSON has no times for, as other programs may enqueue it.
+func TestFarTimes(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(memstore.Options{})
+	q, err := durable.Open(t.Context(), store, durable.Options{})
+	require.NoError(t, err)
+	defer q.Close()
+	_, err = q.Enqueue(t.Context(), durable.Message{ID: "far", At: time.Date(20_000, 1, 1, 0, 0, 0, 0, time.UTC)})
+	require.NoError(t, err)
+	for _, args := range [][]string{{"inspect", "far"}, {"list"}, {"watch", "-n", "1"}} {
+		var out bytes.Buffer
+		require.NoError(t, onMemory(t.Context(), store, &out, io.Discard, append(args, "-json")...), args)
+		assert.Contains(t, out.String(), "9999-12-31T23:59:59.999Z", args)
+	}
+	east := time.FixedZone("east", 9*60*60)
+	for _, at := range []time.Time{time.Date(9999, 12, 31, 23, 0, 0, 0, time.UTC).In(east), durable.Never.Time().In(east)} {
+		_, err := json.Marshal(timeJSON(at))
+		require.NoError(t, err)
+	}
+}
+
+// TestTake_KeepsOldDeadLetters looks at a queue whose dead letters are kept for longer than by default.
+func TestTake_KeepsOldDeadLetters(t *testing.T) {
+	d := onFile(t)
+	clock := func() time.Time { return time.Now().Add(-60 * day) }
+	store, err := boltstore.Open(strings.TrimPrefix(d.store, "file:"), boltstore.Options{Now: clock})
+	require.NoError(t, err)
+	q, err := durable.Open(t.Context(), store, durable.Options{Partitions: 1, DeadAge: 365 * day})
+	require.NoError(t, err)
+	_, err = q.Enqueue(t.Context(), durable.Message{ID: "old"})
+	require.NoError(t, err)
+	m, err := q.Take(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, m.Bury(t.Context(), "kept for a year"))
+	require.NoError(t, q.Shutdown(t.Context()))
+	require.NoError(t, store.Close())
+	d.ok("enqueue", "-id", "new", "-body", "x")
+	assert.Equal(t, "x\n", d.ok("take", "-wait", "1m"))
+	d.ok("take", "-nack", "-wait", "1m")
+	assert.Equal(t, "dead", d.message("old").State)
+}
+
+func TestPreview(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]string{
+		"short": "short", "12345678": "12345678", "123456789": "12345678…", "日本語": "日本…", "1234567é": "1234567…", "1234é678": "1234é67…",
+		"a\xff\xff\xff\xff\xff\xff\xff\xff\xff": `a\xff\xff\xff\xff\xff\xff\xff…`, "a\x1b\"\\": `a\x1b"\\`,
+	} {
+		assert.Equal(t, want, preview(s, 8))
+	}
+	assert.Equal(t, "in 292 years or more", relative(time.Until(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))))
+}
+
+// TestTake_Extends takes for longer than a lease lasts: what is held does not come a second time.
+func TestTake_Extends(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		require.NoError(t, onMemory(t.Context(), store, io.Discard, io.Discard, "-partitions", "1", "enqueue", "-id", "a", "-body", "one"))
+		var out bytes.Buffer
+		require.NoError(t, onMemory(t.Context(), store, &out, io.Discard, "take", "-n", "2", "-wait", (10*takeVisibility).String()))
+		assert.Equal(t, "one\n", out.String())
+		assert.Zero(t, countsOf(t, store, "default").Crashed)
+	})
+}
+
+// TestEnqueue_RefusedBeforeTheBody does not read what would be typed in vain.
+func TestEnqueue_RefusedBeforeTheBody(t *testing.T) {
+	t.Parallel()
+	for _, options := range [][]string{{"-store", "redis://host:0"}, {"-store", "nonsense"}, {"-store", "file:"}, {"-queue", "a b"}} {
+		stdin := readerFunc(func([]byte) (int, error) {
+			assert.Fail(t, "it is read", options)
+			return 0, io.EOF
+		})
+		args := append(append([]string{"delayq", "-store", "memory:"}, options...), "enqueue")
+		require.ErrorIs(t, run(t.Context(), args, stdin, io.Discard, io.Discard), durable.ErrInvalid)
+	}
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// TestResults_IDs prints ids as they were given, as enqueue does.
+func TestResults_IDs(t *testing.T) {
+	d := onFile(t)
+	const id = `C:\new "é"`
+	assert.Equal(t, id+"\n", d.ok("enqueue", "-id", id, "-body", "x"))
+	assert.Equal(t, id+": due in 1h0m0s\n", d.ok("reschedule", id, "-delay", "1h"))
+	assert.Equal(t, id+": cancelled\n", d.ok("cancel", id))
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,7 +63,7 @@ func number(to *int, least, most int) *checked[int] {
 // span accepts durations from least up, with days.
 func span(to *time.Duration, least time.Duration) *checked[time.Duration] {
 	return &checked[time.Duration]{to, parseSpan, func(d time.Duration) bool { return d >= least },
-		fmt.Sprintf("a duration of %v or more, such as 250ms, 1h30m or 7d", least)}
+		fmt.Sprintf("a duration of %v or more, up to %dd, such as 250ms, 1h30m or 7d", least, mostDays)}
 }
 
 func within[T cmp.Ordered](to *T, parse func(string) (T, error), least, most T, what string) *checked[T] {
@@ -76,13 +77,16 @@ func oneOf(to *string, names ...string) *checked[string] {
 		func(s string) bool { return slices.Contains(names, s) }, strings.Join(names, " or ")}
 }
 
-const day = 24 * time.Hour
+const (
+	day      = 24 * time.Hour
+	mostDays = math.MaxInt64 / int64(day) // that a duration can have, about 292 years
+)
 
 // parseSpan takes a whole number of days, too, which a delay often is.
 func parseSpan(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
-		n, err := strconv.ParseUint(days, 10, 16)
-		if err == nil && n > uint64((1<<63-1)/day) {
+		n, err := strconv.ParseUint(days, 10, 64)
+		if err == nil && n > uint64(mostDays) {
 			err = strconv.ErrRange
 		}
 		return time.Duration(n) * day, err

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -80,8 +81,9 @@ func (m *messageJSON) setBody(body []byte) {
 
 func recordJSON(r *durable.Record) messageJSON {
 	m := messageJSON{
-		ID: r.ID, State: stateName(r.State), Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), Attempts: r.Attempts, Crashes: r.Crashes,
-		MaxAttempts: r.MaxAttempts, Token: r.Token, Reason: r.Reason, LeaseEnd: instantJSON(r.LeaseEnd), Died: instantJSON(r.Died),
+		ID: r.ID, State: stateName(r.State), Enqueued: timeJSON(r.Enqueued.Time()), Due: timeJSON(r.Due.Time()),
+		Attempts: r.Attempts, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts, Token: r.Token, Reason: r.Reason,
+		LeaseEnd: instantJSON(r.LeaseEnd), Died: instantJSON(r.Died),
 	}
 	m.setBody(r.Body)
 	return m
@@ -91,13 +93,25 @@ func instantJSON(i durable.Instant) *time.Time {
 	if i == 0 {
 		return nil
 	}
-	t := i.Time()
+	t := timeJSON(i.Time())
 	return &t
+}
+
+// timeJSON is a time that JSON can hold: years end with 9999 there, and due times do not. What is later is shown as the end of that year.
+func timeJSON(t time.Time) time.Time {
+	if t.Year() <= 9999 {
+		return t
+	}
+	if last := time.Date(9999, 12, 31, 23, 59, 59, 999_000_000, time.UTC); t.After(last) {
+		return last
+	}
+	return t.UTC() // it is the year 10000 in the local zone only
 }
 
 func deliveryJSON(d *durable.Delivery) messageJSON {
 	m := messageJSON{
-		ID: d.ID, Enqueued: d.Enqueued, Due: d.Due, Attempts: d.Attempts, Crashes: d.Crashes, MaxAttempts: d.MaxAttempts, Token: d.Token,
+		ID: d.ID, Enqueued: timeJSON(d.Enqueued), Due: timeJSON(d.Due),
+		Attempts: d.Attempts, Crashes: d.Crashes, MaxAttempts: d.MaxAttempts, Token: d.Token,
 	}
 	m.setBody(d.Body)
 	return m
@@ -133,6 +147,9 @@ func relative(d time.Duration) string {
 	if d < 0 {
 		return rounded(-d) + " ago"
 	}
+	if d == math.MaxInt64 { // where differences of times end
+		return "in 292 years or more"
+	}
 	return "in " + rounded(d)
 }
 
@@ -157,6 +174,12 @@ func preview(s string, most int) string {
 	short := s
 	if len(short) > most {
 		short = short[:most]
+		for end := most; end > most-utf8.UTFMax; end-- { // not within a character
+			if utf8.RuneStart(s[end]) {
+				short = s[:end]
+				break
+			}
+		}
 	}
 	quoted := strconv.Quote(short)
 	quoted = strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)

@@ -71,7 +71,6 @@ func (a *app) take(ctx context.Context, s *session, o takeOptions) (err error) {
 		}
 		h.add(d)
 		if err = a.printBody(d); err != nil {
-			o.ack = false // what was printed before has been seen, this one has not
 			err = fmt.Errorf("message %q is given back, as it could not be printed: %w", d.ID, err)
 			break
 		}

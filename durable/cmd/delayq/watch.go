@@ -39,12 +39,17 @@ func (a *app) watchCommand() *cli.Command {
 	}
 }
 
+// look is a state of the queue.
+type look struct {
+	at    time.Time
+	stats durable.Stats
+}
+
 // sample is what one look at the queue has found.
 type sample struct {
-	queue  string
-	at     time.Time
-	stats  durable.Stats
-	before *sample // the look before; nil: this is the first
+	queue string
+	look
+	before *look // nil: this is the first. A sample here would hold all that came before it
 }
 
 // watch looks at the queue once in each interval. A look that fails since the store cannot be reached is left out, as the next
@@ -53,7 +58,7 @@ func (a *app) watch(ctx context.Context, s *session, o watchOptions) error {
 	show := a.viewer(o)
 	tick := time.NewTicker(o.interval)
 	defer tick.Stop()
-	var last *sample
+	var last *look
 	for looks := 1; ; looks++ {
 		stats, err := s.Stats(ctx)
 		switch {
@@ -64,11 +69,11 @@ func (a *app) watch(ctx context.Context, s *session, o watchOptions) error {
 		case err != nil:
 			return err
 		default:
-			now := &sample{s.name, time.Now(), stats, last}
-			if err := show(now); err != nil {
+			now := look{time.Now(), stats}
+			if err := show(&sample{s.name, now, last}); err != nil {
 				return err
 			}
-			now.before, last = nil, now
+			last = &now
 		}
 		if looks == o.n {
 			return nil
@@ -106,7 +111,7 @@ type painter struct {
 func (p *painter) paint(block string) error {
 	lines := strings.Split(block, "\n")
 	columns, rows := p.size()
-	if most := rows - 1; most > 1 && len(lines) > most {
+	if most := max(rows-1, 1); len(lines) > most {
 		cut := len(lines) - most + 1
 		lines = append(lines[:most-1:most-1], fmt.Sprintf("… %d more lines; the window is too low for them", cut))
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -56,9 +57,9 @@ func sampleOf() *sample {
 	rest := durable.Counts{Now: now, NextDue: durable.Never, Enqueued: 10}
 	all := part
 	all.Enqueued += rest.Enqueued
-	before := &sample{queue: "q", at: time.Unix(0, 0), stats: durable.Stats{Partitions: make([]durable.Counts, 2)}}
+	before := &look{at: time.Unix(0, 0), stats: durable.Stats{Partitions: make([]durable.Counts, 2)}}
 	stats := durable.Stats{Counts: all, Partitions: []durable.Counts{part, rest}}
-	return &sample{queue: "q", at: time.Unix(10, 0), stats: stats, before: before}
+	return &sample{queue: "q", look: look{at: time.Unix(10, 0), stats: stats}, before: before}
 }
 
 func TestSample(t *testing.T) {
@@ -91,6 +92,13 @@ func TestPainter(t *testing.T) {
 	out.Reset()
 	require.NoError(t, p.paint("x"))
 	assert.Equal(t, "\x1b[4A\r\x1b[Jx\n", out.String())
+	for rows := 1; rows <= 3; rows++ {
+		out.Reset()
+		p = &painter{w: &out, size: func() (int, int) { return 80, rows }}
+		require.NoError(t, p.paint("1\n2\n3\n4"))
+		assert.Equal(t, max(rows-1, 1), strings.Count(out.String(), "\n"), "a low screen")
+		assert.Contains(t, out.String(), fmt.Sprintf("… %d more lines", 4-max(rows-2, 0)))
+	}
 }
 
 func TestWatch_Terminal(t *testing.T) {

@@ -11,7 +11,7 @@
 //
 // A file can be open in one process only. So on a file the consumer has the queue, and the shop asks it over a pipe to enqueue and to
 // cancel; what was under way when it was killed is asked again of the next one. On Redis both open the queue, which is all there is to
-// it; there what a consumer had claimed when it was killed comes again when its lease ends, up to two seconds late.
+// it; there what a consumer had claimed when it was killed comes again when its lease ends, some two seconds late.
 //
 // Delivery is at least once: a consumer that is killed between an effect and its acknowledgement leaves a message that is delivered
 // again. So the consumer is idempotent. Read consumer.go for the handler, journal.go for the rule that makes an effect count once,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -178,5 +179,32 @@ func TestAskingAgain(t *testing.T) {
 	_, err = consumers.other(ended, second)
 	require.ErrorIs(t, err, context.Canceled)
 	require.NoError(t, second.stop(ctx))
+	assert.Empty(t, stderr.String())
+}
+
+// Ctrl-C reaches the consumer as well, which goes on: it is the shop that says when to end.
+func TestConsumerIgnoresCtrlC(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("no process can be sent an interrupt there")
+	}
+	var stderr output
+	consumers := newSupervisor(job{newFile(t), "q", filepath.Join(t.TempDir(), "journal")}, &stderr)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	p, err := consumers.start()
+	require.NoError(t, err)
+	r := remote{consumers}
+	_, err = r.left(ctx)
+	require.NoError(t, err, "it runs")
+	require.NoError(t, p.cmd.Process.Signal(os.Interrupt))
+	select {
+	case <-p.exited:
+		require.Fail(t, "it has ended", p.cmd.ProcessState)
+	case <-time.After(200 * time.Millisecond):
+	}
+	_, err = r.left(ctx)
+	require.NoError(t, err)
+	require.NoError(t, p.stop(ctx))
 	assert.Empty(t, stderr.String())
 }

@@ -23,6 +23,15 @@ type address struct {
 
 // newClient makes the client of a URL. It does not connect.
 func newClient(raw string) (redis.UniversalClient, error) {
+	client, err := parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	return client(), nil
+}
+
+// parse checks a URL and returns what makes its client, so that Check needs none.
+func parse(raw string) (func() redis.UniversalClient, error) {
 	a, err := split(raw)
 	if err != nil {
 		return nil, err
@@ -56,6 +65,9 @@ func split(raw string) (address, error) {
 	a.path, a.query, _ = strings.Cut(rest[end:], "?")
 	if strings.ContainsAny(rest[end:], "@#") || strings.Count(a.user, "@") > 1 {
 		return a, refuse(raw, "@, #, / and ? in a user or a password have to be percent-encoded, and there is no #fragment")
+	}
+	if _, err := url.ParseQuery(a.query); err != nil { // the client's parsers leave out what they cannot read, such as a password
+		return a, refuse(raw, "a parameter has a wrong percent-encoding or a semicolon; name=value&name=value is accepted")
 	}
 	a.hosts = strings.Split(authority, ",")
 	return a, a.checkHosts(authority)
@@ -98,7 +110,7 @@ func (a *address) client(path string, parameters ...string) string {
 	return a.scheme + "://" + a.user + a.hosts[0] + path + query
 }
 
-func (a *address) single() (redis.UniversalClient, error) {
+func (a *address) single() (func() redis.UniversalClient, error) {
 	o, err := redis.ParseURL(a.client(a.path))
 	if err == nil && o.DB < 0 {
 		err = errDatabase
@@ -106,10 +118,10 @@ func (a *address) single() (redis.UniversalClient, error) {
 	if err != nil {
 		return nil, a.refuse(err)
 	}
-	return redis.NewClient(o), nil
+	return func() redis.UniversalClient { return redis.NewClient(o) }, nil
 }
 
-func (a *address) cluster() (redis.UniversalClient, error) {
+func (a *address) cluster() (func() redis.UniversalClient, error) {
 	if a.path != "" && a.path != "/" {
 		return nil, refuse(a.url, "a Cluster has no databases, so there is nothing after the addresses")
 	}
@@ -120,10 +132,10 @@ func (a *address) cluster() (redis.UniversalClient, error) {
 	case o.ReadOnly || o.RouteByLatency || o.RouteRandomly:
 		return nil, refuse(a.url, "read_only, "+replicas)
 	}
-	return redis.NewClusterClient(o), nil
+	return func() redis.UniversalClient { return redis.NewClusterClient(o) }, nil
 }
 
-func (a *address) sentinel() (redis.UniversalClient, error) {
+func (a *address) sentinel() (func() redis.UniversalClient, error) {
 	master, db, _ := strings.Cut(strings.TrimPrefix(a.path, "/"), "/")
 	if master == "" {
 		return nil, refuse(a.url, "the name of the master follows the addresses: redis-sentinel://host:port,host:port/master")
@@ -142,7 +154,7 @@ func (a *address) sentinel() (redis.UniversalClient, error) {
 	case o.RouteByLatency || o.RouteRandomly || o.ReplicaOnly:
 		return nil, refuse(a.url, "replica_only, "+replicas)
 	}
-	return redis.NewFailoverClient(o), nil
+	return func() redis.UniversalClient { return redis.NewFailoverClient(o) }, nil
 }
 
 const replicas = "route_by_latency and route_randomly read from replicas, which a queue must not"

@@ -14,6 +14,7 @@ package storeurl
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -34,37 +35,63 @@ const Accepted = "file:PATH, redis://[user:password@]host:port[/db], redis-clust
 // A URL of another form is [durable.ErrInvalid]. A file is opened at once, so that its errors are those of
 // [boltstore.Open], such as [durable.ErrLocked]. A server is not reached before the first queue is opened. No error has a password in it.
 func Open(url string) (durable.Store, func() error, error) {
-	scheme, rest, ok := strings.Cut(url, ":")
-	if !ok {
-		return nil, nil, refuse(url, "it has no scheme; "+Accepted)
-	}
-	switch strings.ToLower(scheme) {
-	case "file":
-		return openFile(url, rest)
-	case "memory":
-		if rest != "" {
-			return nil, nil, refuse(url, "memory: has nothing after the colon")
-		}
-		store := memstore.New(memstore.Options{})
-		return store, store.Close, nil
-	}
-	client, err := newClient(url)
+	open, err := opener(url)
 	if err != nil {
 		return nil, nil, err
 	}
-	return openRedis(client)
+	return open()
 }
 
-func openFile(url, path string) (durable.Store, func() error, error) {
-	if authority, ok := strings.CutPrefix(path, "//"); ok {
-		if !strings.HasPrefix(authority, "/") {
-			return nil, nil, refuse(url, "after file:// an absolute path is accepted; write file:PATH for another one")
+// Check is the error that [Open] would return for the form of a URL. It opens nothing, so that a program can check a URL long before
+// it needs the store.
+func Check(url string) error {
+	_, err := opener(url)
+	return err
+}
+
+// opener checks a URL and returns what opens its store.
+func opener(url string) (func() (durable.Store, func() error, error), error) {
+	scheme, rest, ok := strings.Cut(url, ":")
+	if !ok {
+		return nil, refuse(url, "it has no scheme; "+Accepted)
+	}
+	switch strings.ToLower(scheme) {
+	case "file":
+		if err := checkPath(url, rest); err != nil {
+			return nil, err
 		}
-		path = authority
+		path, _ := Path(url)
+		return func() (durable.Store, func() error, error) { return openFile(path) }, nil
+	case "memory":
+		if rest != "" {
+			return nil, refuse(url, "memory: has nothing after the colon")
+		}
+		return openMemory, nil
 	}
-	if path == "" {
-		return nil, nil, refuse(url, "it has no path; file:PATH is accepted")
+	client, err := parse(url)
+	if err != nil {
+		return nil, err
 	}
+	return func() (durable.Store, func() error, error) { return openRedis(client()) }, nil
+}
+
+func checkPath(url, path string) error {
+	authority, ok := strings.CutPrefix(path, "//")
+	switch {
+	case ok && !strings.HasPrefix(authority, "/"):
+		return refuse(url, "after file:// an absolute path is accepted; write file:PATH for another one")
+	case path == "":
+		return refuse(url, "it has no path; file:PATH is accepted")
+	}
+	return nil
+}
+
+func openMemory() (durable.Store, func() error, error) {
+	store := memstore.New(memstore.Options{})
+	return store, store.Close, nil
+}
+
+func openFile(path string) (durable.Store, func() error, error) {
 	store, err := boltstore.Open(path, boltstore.Options{})
 	if err != nil {
 		return nil, nil, err
@@ -126,14 +153,11 @@ func redactPorts(rest string) string {
 	return strings.Join(hosts, ",") + rest[end:]
 }
 
+// passwords are parameters that may be one, also where the name is misspelt or a semicolon separates them.
+var passwords = regexp.MustCompile(`(?i)([^&;=]*(?:pass|pwd|secret)[^&;=]*)=[^&;]*`)
+
 func redactQuery(query string) string {
-	words := strings.Split(query, "&")
-	for i, w := range words {
-		if name, _, ok := strings.Cut(w, "="); ok && strings.Contains(strings.ToLower(name), "password") {
-			words[i] = name + "=" + hidden
-		}
-	}
-	return strings.Join(words, "&")
+	return passwords.ReplaceAllString(query, "${1}="+hidden)
 }
 
 // Path is the path of a URL that stands for a file, and false for any other URL.

@@ -141,6 +141,8 @@ func TestOpen_Refused(t *testing.T) {
 		{"redis://host:1/-1", "0 or more"},
 		{"redis://host:1/0?nonsense=1", "nonsense"},
 		{"redis://host:1/0#part", "#fragment"},
+		{"redis://host:1?db=%zz", "percent-encoding"},
+		{"redis://host:1?db=3;pool_size=1", "semicolon"},
 		{"redis-cluster://a:1,b", "host:port"},
 		{"redis-cluster://", "host:port"},
 		{"redis-cluster://a:1/3", "no databases"},
@@ -150,6 +152,11 @@ func TestOpen_Refused(t *testing.T) {
 		{"redis-sentinel://a:1/%zz", "percent-encoding"},
 		{"redis-sentinel://a:1/m/x", "invalid database number"},
 		{"redis-sentinel://a:1/m?replica_only=true", "replicas"},
+		{"redis-sentinel://a:1/m?route_by_latency=true", "replicas"},
+		{"redis-sentinel://a:1/m?route_randomly=true", "replicas"},
+		{"redis-cluster://a:1?route_by_latency=true", "replicas"},
+		{"redis-cluster://a:1?route_randomly=true", "replicas"},
+		{"redis-sentinel://a:1/m/-1", "0 or more"},
 	} {
 		store, closeStore, err := Open(c.url)
 		require.ErrorIs(t, err, durable.ErrInvalid, c.url)
@@ -157,7 +164,20 @@ func TestOpen_Refused(t *testing.T) {
 		assert.Contains(t, err.Error(), `"`+c.url+`"`, "the value is named")
 		assert.Nil(t, store)
 		assert.Nil(t, closeStore)
+		assert.Equal(t, err, Check(c.url))
 	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "q.db")
+	for _, url := range []string{
+		"memory:", "file:" + file, "file://" + filepath.ToSlash(file), "redis://", "redis://host:1/2", "rediss-cluster://a:1,b:2",
+		"redis-sentinel://a:1,b:2/m/3?min_idle_conns=5",
+	} {
+		require.NoError(t, Check(url))
+	}
+	assert.NoFileExists(t, file, "it opens nothing")
 }
 
 func TestOpen_NoPasswordInErrors(t *testing.T) {
@@ -175,6 +195,9 @@ func TestOpen_NoPasswordInErrors(t *testing.T) {
 		"redis:me:hush@host",
 		"redis-sentinel://a:1?password=hush",
 		"redis-sentinel://a:1/m/x?password=hush&username=u",
+		"redis-sentinel://a:1/m?username=u;password=hush",
+		"redis://host:1?pass=hush",
+		"redis://host:1?pwd=hush",
 		"//me:hush@host",
 		"http://me:hush@host",
 	} {
@@ -192,8 +215,30 @@ func TestRedact(t *testing.T) {
 		"redis-cluster://a:b@h:1,i:2":         "redis-cluster://xxxxx@h:1,i:2",
 		"file:a@b:c.db":                       "file:a@b:c.db",
 		"memory:":                             "memory:",
+		"redis-cluster://[::1]:7000,h:1":      "redis-cluster://[::1]:7000,h:1",
 	} {
 		assert.Equal(t, want, Redact(url))
 	}
 	assert.False(t, strings.Contains(Redact("a:b@c"), "b"))
+}
+
+func TestOpenRedis_ClosesTheClient(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	_, closeStore, err := openRedis(client)
+	require.NoError(t, err)
+	require.NoError(t, client.Ping(t.Context()).Err())
+	require.NoError(t, closeStore())
+	require.ErrorIs(t, client.Ping(t.Context()).Err(), redis.ErrClosed)
+}
+
+func TestPath(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{"file:a": "a", "FILE:/a": "/a", "file:///a": "/a", "file://a": "", "file:": "", "memory:": "", "redis://a": ""} {
+		path, ok := Path(url)
+		assert.Equal(t, want != "", ok, url)
+		if ok {
+			assert.Equal(t, want, path)
+		}
+	}
 }

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+)
+
+func TestRun_Refused(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"-skip redis\x00aof":   `-skip "redis aof"`, // one name, with a space
+		"-skip cluster":        `-skip "cluster"`,
+		"-messages 999":        "1,000 to 10,000,000 are accepted",
+		"-seconds 601":         "1 to 600 are accepted",
+		"-reopen 1":            "-reopen 1: 1,000 to 10,000,000 are accepted",
+		"extra":                `unexpected argument "extra"`,
+		"-skip aof,file,disk":  `-skip "disk"`,
+		"-messages 10_000_001": "-messages",
+	} {
+		words := strings.Fields(args)
+		for i := range words {
+			words[i] = strings.ReplaceAll(words[i], "\x00", " ")
+		}
+		all := append([]string{"bench", "-skip=redis,aof,file"}, words...) // nothing is measured if it is not refused
+		if err := run(t.Context(), all, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", args, err, want)
+		}
+	}
+}
+
+func TestRun_Nothing(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"bench", "-skip", "redis,aof", "-skip", "file"}, &out, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "commit "+commit()+", ") {
+		t.Errorf("the commit is missing: %s", out.String())
+	}
+	if exec.Command("git", "rev-parse", "HEAD").Run() == nil && commit() == "unknown" {
+		t.Error("the commit is unknown in a clone")
+	}
+}
+
+// figures runs the parts that are not skipped, at their smallest.
+func figures(t *testing.T, skipped ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	args := []string{"bench", "-messages", "1000", "-seconds", "1", "-reopen", "1000"}
+	for _, part := range skipped {
+		args = append(args, "-skip", part)
+	}
+	if err := run(t.Context(), args, &out, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestRun_File(t *testing.T) {
+	t.Parallel()
+	if n := strings.Count(figures(t, "redis", "aof"), "│ file: "); n != 3 {
+		t.Errorf("%d figures of the file, want 3", n)
+	}
+}
+
+func TestRun_Redis(t *testing.T) {
+	t.Parallel()
+	redistest.Require(t)
+	out := figures(t, "file")
+	if n := strings.Count(out, "│ Redis"); n != 12 {
+		t.Errorf("%d figures of Redis, want 12", n)
+	}
+	if n := strings.Count(out, "│ asynq: "); n != 4 {
+		t.Errorf("%d figures of asynq, want 4", n)
+	}
+}
+
+// TestRun_ServerFails names a server that is not there.
+func TestRun_ServerFails(t *testing.T) {
+	t.Parallel()
+	err := run(t.Context(), []string{"bench", "-redis", "127.0.0.1:1", "-skip", "aof,file"}, io.Discard, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
+		t.Error(err)
+	}
+}
+
+func TestBeside(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	fails := func(context.Context) error { return broken }
+	nothing := func(context.Context) error { return nil }
+	ended := 0
+	waits := func(ctx context.Context) error {
+		<-ctx.Done()
+		ended++
+		return ctx.Err()
+	}
+	for _, c := range []struct {
+		work, f func(context.Context) error
+		want    error
+	}{{nothing, nothing, nil}, {fails, nothing, broken}, {nothing, fails, broken}, {fails, waits, broken}, {waits, fails, broken}} {
+		if err := beside(t.Context(), c.work, c.f); !errors.Is(err, c.want) {
+			t.Errorf("%v, want %v", err, c.want)
+		}
+	}
+	if ended != 2 {
+		t.Errorf("%d have ended, want 2", ended)
+	}
+}
+
+func TestSleep_Interrupted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := sleep(ctx, time.Hour); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestResults(t *testing.T) {
+	t.Parallel()
+	r := results{progress: io.Discard}
+	r.add("rate", 10_000, 10_000, false, perSecond)
+	r.add("rate", 9_999, 10_000, false, perSecond)
+	r.add("late", 5, 5, true, millis)
+	r.add("late", 5.1, 5, true, millis)
+	want := []row{
+		{"rate", "≥ 10.0k/s", "10.0k/s", "reached"}, {"rate", "≥ 10.0k/s", "10.0k/s", "NOT reached"},
+		{"late", "≤ 5.00 ms", "5.00 ms", "reached"}, {"late", "≤ 5.00 ms", "5.10 ms", "NOT reached"},
+	}
+	for i := range want {
+		if r.rows[i] != want[i] {
+			t.Errorf("%v, want %v", r.rows[i], want[i])
+		}
+	}
+}

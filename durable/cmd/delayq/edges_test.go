@@ -1,0 +1,188 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+)
+
+// TestProcess_SecondCtrlC holds a pipe open in the command: it is at its end when the command has ended.
+func TestProcess_SecondCtrlC(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-body", "x")
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	cmd := d.process(io.Discard, "consume", "-exec", "exec 3>'"+pipe+"'; sleep 600")
+	r, err := os.Open(pipe) // which waits for the command
+	require.NoError(t, err)
+	defer r.Close()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := io.ReadAll(r)
+		ended <- err
+	}()
+	for begin := time.Now(); time.Since(begin) < patience; time.Sleep(100 * time.Millisecond) {
+		_ = cmd.Process.Signal(os.Interrupt) // again and again, as two at once may be one
+		select {
+		case err := <-ended:
+			require.NoError(t, err)
+			_ = cmd.Wait()
+			return
+		default:
+		}
+	}
+	require.Fail(t, "the command goes on")
+}
+
+func TestConsume_LeavesSomethingRunning(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-body", "x")
+	pid := filepath.Join(t.TempDir(), "pid")
+	r := d.until(1, false, "consume", "-exec", "sleep 600 & echo $! > '"+pid+"'; echo up")
+	require.NoError(t, r.err)
+	assert.EqualValues(t, 1, d.counts().Acked, "it has exited with 0")
+	text, err := os.ReadFile(pid)
+	require.NoError(t, err)
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(n, syscall.SIGKILL))
+}
+
+func TestConsume_NotExecutable(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-n", "3", "-body", "x")
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	require.ErrorIs(t, d.fails([]string{"consume", "-exec", file}, "126"), errNoCommand)
+}
+
+// TestConsume_127Later has a command that was found before.
+func TestConsume_127Later(t *testing.T) {
+	d := onFile(t)
+	for i, id := range []string{"a", "b", "c"} {
+		at := time.Now().Add(time.Duration(i-10) * time.Minute).Format(time.RFC3339)
+		d.ok("-partitions", "1", "enqueue", "-id", id, "-body", "x", "-at", at)
+	}
+	r := d.until(2, false, "consume", "-exec", `test "$DELAYQ_ID" != b || exit 127; echo "$DELAYQ_ID"`)
+	require.NoError(t, r.err)
+}
+
+func TestTake_GivesBackMany(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(memstore.Options{})
+	const n = 2*durable.MaxBatch + 10
+	args := []string{"-partitions", "1", "enqueue", "-id", "a", "-body", "x", "-n", strconv.Itoa(n)}
+	require.NoError(t, onMemory(t.Context(), store, io.Discard, io.Discard, args...))
+	require.NoError(t, onMemory(t.Context(), store, io.Discard, io.Discard, "take", "-wait", "1m", "-n", strconv.Itoa(n)))
+	c := countsOf(t, store, "default")
+	assert.EqualValues(t, n, c.Scheduled)
+	assert.Zero(t, c.InFlight)
+}
+
+func TestTake_CtrlC(t *testing.T) {
+	t.Parallel()
+	for option, acked := range map[string]uint64{"-ack": 1, "-keep": 0, "-nack": 0} {
+		store := memstore.New(memstore.Options{})
+		require.NoError(t, onMemory(t.Context(), store, io.Discard, io.Discard, "enqueue", "-id", "a", "-body", "x"))
+		ctx, cancel := context.WithCancel(t.Context())
+		stdout := writerFunc(func(p []byte) (int, error) {
+			cancel()
+			return len(p), nil
+		})
+		require.NoError(t, onMemory(ctx, store, stdout, io.Discard, "take", option, "-n", "2", "-wait", "0s"))
+		c := countsOf(t, store, "default")
+		assert.Zero(t, c.InFlight, option)
+		assert.Equal(t, acked, c.Acked, option)
+	}
+}
+
+func TestBench_ClearsLeased(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(memstore.Options{})
+	b, err := store.Open(t.Context(), durable.Config{Queue: "default.bench", Partitions: 1, DeadLimit: 1, DeadAge: time.Hour})
+	require.NoError(t, err)
+	_, err = b.Put(t.Context(), durable.Put{Items: []durable.PutItem{{ID: benchPrefix + "old", MaxAttempts: 1}}})
+	require.NoError(t, err)
+	claimed, err := b.Claim(t.Context(), durable.Claim{Max: 1, MaxBytes: 1, Visibility: time.Hour})
+	require.NoError(t, err)
+	require.Len(t, claimed.Records, 1)
+	require.NoError(t, onMemory(t.Context(), store, io.Discard, io.Discard, "bench", "-n", "10", "-spread", "10ms"))
+	assert.Zero(t, countsOf(t, store, "default.bench").InFlight)
+}
+
+func TestEnqueue_CtrlCWhileTyping(t *testing.T) {
+	t.Parallel()
+	r, w := io.Pipe()
+	defer w.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := run(ctx, []string{"delayq", "-store", "memory:", "enqueue"}, r, io.Discard, io.Discard)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestEnqueue_LongBodies(t *testing.T) {
+	t.Parallel()
+	size := func(n int64) error {
+		stdin := io.LimitReader(zeros{}, n)
+		return run(t.Context(), []string{"delayq", "-store", "memory:", "enqueue"}, stdin, io.Discard, io.Discard)
+	}
+	require.NoError(t, size(maxBody), "more than queues accept by default")
+	err := size(maxBody + 1)
+	require.ErrorIs(t, err, durable.ErrInvalid)
+	require.ErrorContains(t, err, "67108864")
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// away is a store whose counts fail now and then, as those of a server that is away.
+type away struct{ durable.Store }
+
+type awayBackend struct {
+	durable.Backend
+	calls *int
+}
+
+func (a away) Open(ctx context.Context, c durable.Config) (durable.Backend, error) {
+	b, err := a.Store.Open(ctx, c)
+	return awayBackend{b, new(int)}, err
+}
+
+func (a awayBackend) Count(ctx context.Context, partition int) (durable.Counts, error) {
+	if *a.calls++; *a.calls == 2 {
+		return durable.Counts{}, durable.ErrUnavailable
+	}
+	return a.Backend.Count(ctx, partition)
+}
+
+func TestWatch_OutlivesAnOutage(t *testing.T) {
+	t.Parallel()
+	var stdout, stderr bytes.Buffer
+	a := newApp(nil, &stdout, &stderr)
+	a.open = func(string) (durable.Store, func() error, error) {
+		return away{memstore.New(memstore.Options{})}, func() error { return nil }, nil
+	}
+	args := []string{"delayq", "-store", "memory:", "-partitions", "1", "watch", "-n", "3", "-interval", "10ms"}
+	require.NoError(t, a.run(t.Context(), args))
+	assert.Equal(t, 2, strings.Count(stdout.String(), "scheduled"))
+	assert.Contains(t, stderr.String(), "cannot be reached")
+}
