@@ -87,9 +87,10 @@ func (b *batcher[Q, R]) add(calls ...*call[Q, R]) {
 
 // run makes calls until nothing waits.
 func (b *batcher[Q, R]) run() {
-	batch := make([]*call[Q, R], 0, MaxBatch)
+	batch, keys := make([]*call[Q, R], 0, MaxBatch), make(map[string]struct{})
 	for {
-		batch = b.take(batch[:0])
+		clear(keys)
+		batch = b.take(batch[:0], keys)
 		if len(batch) == 0 {
 			return
 		}
@@ -126,10 +127,9 @@ func (c *call[Q, R]) end() {
 }
 
 // take takes the next batch: in the order in which it was asked, up to a second request with the same key.
-func (b *batcher[Q, R]) take(batch []*call[Q, R]) []*call[Q, R] {
+func (b *batcher[Q, R]) take(batch []*call[Q, R], keys map[string]struct{}) []*call[Q, R] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	keys := make(map[string]struct{}, min(MaxBatch, b.waiting.len()))
 	for bytes := 0; b.waiting.len() > 0 && len(batch) < MaxBatch; {
 		c := b.waiting.first()
 		if c.left.Load() {

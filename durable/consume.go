@@ -55,8 +55,9 @@ const ackWindow = 4096
 
 // work takes and handles one message after the other.
 func (c *consumer) work(ctx context.Context, handler Handler, tokens chan struct{}, workers *sync.WaitGroup) {
+	t := newTaker()
 	for {
-		h, err := c.take(ctx)
+		h, err := c.take(ctx, t)
 		if err != nil {
 			return
 		}
@@ -90,7 +91,7 @@ type handling struct{ q *Queue }
 
 // handle calls the handler. Its lease is extended meanwhile.
 func (c *consumer) handle(handler Handler, d *Delivery) (err error) {
-	ctx, cancel := context.WithCancelCause(context.WithValue(c.q.ctx, handling{c.q}, true))
+	ctx, cancel := context.WithCancelCause(c.handling)
 	defer cancel(nil)
 	c.mu.Lock()
 	d.h.renew, d.h.cancel = true, cancel

@@ -23,6 +23,7 @@ type consumer struct {
 	ctx      context.Context // ends when nothing is to be claimed or begun any more
 	cancel   context.CancelCauseFunc
 	life     context.Context // ends when no handler runs any more
+	handling context.Context // of handlers: the context of the queue, with a mark
 	end      context.CancelFunc
 	retiring sync.Once
 	retired  chan struct{}  // closed when it has retired
@@ -76,6 +77,7 @@ func (q *Queue) newConsumer(opts ConsumerOptions) (*consumer, error) {
 	c.wheel = wheel
 	c.life, c.end = context.WithCancel(q.ctx)
 	c.ctx, c.cancel = context.WithCancelCause(c.life)
+	c.handling = context.WithValue(q.ctx, handling{q}, true)
 	for i, part := range q.parts {
 		p := &consumed{pump: newPump(c, i)}
 		part.gather(&p.begins, Batch{Op: OpBegin, Visibility: opts.Visibility, Lead: beginLead})

@@ -25,15 +25,17 @@ type Delivery struct {
 	c      *consumer
 	h      *held
 	ending *ending // mu of the consumer: the last call that was to end it
+	first  ending  // mostly the only one
 }
 
-// ending is a call of the store that ends a delivery.
+// ending is a call of the store that ends a delivery. The mutex of the consumer guards it.
 type ending struct {
 	op     Op
-	done   chan struct{} // closed when the call is over
+	over   bool
+	done   chan struct{} // closed when the call is over; made by the first who waits for that
 	err    error         // of a call that is over
 	failed bool          // it is over and has no answer: it may be repeated
-	told   bool          // mu of the consumer: whoever has asked for it knows its result
+	told   bool          // whoever has asked for it knows its result
 }
 
 // delivery is a message for whoever has taken it, and notes how late that is.
@@ -110,25 +112,39 @@ func (d *Delivery) end(ctx context.Context, op Op, change Change) error {
 	for {
 		e, own := d.send(op, change, func(error) {})
 		select {
-		case <-e.done:
+		case <-d.over(e):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if own || !e.failed {
-			return d.result(e, op)
+		if err, again := d.result(e, op); own || !again {
+			return err
 		}
 	}
 }
 
-// result is that of a call for the first who asks for it. For all others the delivery has been ended by somebody else.
-func (d *Delivery) result(e *ending, op Op) error {
+// over is closed when a call is over.
+func (d *Delivery) over(e *ending) <-chan struct{} {
+	d.c.mu.Lock()
+	defer d.c.mu.Unlock()
+	if e.done == nil {
+		e.done = make(chan struct{})
+		if e.over {
+			close(e.done)
+		}
+	}
+	return e.done
+}
+
+// result is that of a call that is over, for the first who asks for it. For all others the delivery has been ended by somebody else. It also reports
+// whether the call may be made again.
+func (d *Delivery) result(e *ending, op Op) (err error, again bool) {
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
 	if e.told || e.op != op {
-		return ErrLeaseLost
+		return ErrLeaseLost, e.failed
 	}
 	e.told = true
-	return e.err
+	return e.err, e.failed
 }
 
 func await(ctx context.Context, done <-chan error) error {
@@ -147,8 +163,11 @@ func (d *Delivery) send(op Op, change Change, then func(error)) (e *ending, own 
 		defer d.c.mu.Unlock()
 		return d.ending, false
 	}
-	e = &ending{op: op, done: make(chan struct{})}
-	d.ending = e
+	e = &d.first
+	if d.ending != nil {
+		e = new(ending) // somebody may still wait for the one before
+	}
+	e.op, d.ending = op, e
 	d.h.ending = true
 	d.c.pending++
 	d.c.mu.Unlock()
@@ -169,8 +188,10 @@ func (d *Delivery) ended(e *ending, a answer, err error) error {
 	if err == nil && !(a.Status == StatusNotFound && kept) { // not there, and nobody else can have taken it: a call before has done it
 		err = checkHolder(a.Status)
 	}
-	e.err = err
-	close(e.done)
+	e.err, e.over = err, true
+	if e.done != nil {
+		close(e.done)
+	}
 	d.c.done()
 	return err
 }

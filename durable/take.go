@@ -12,9 +12,10 @@ type taker struct {
 	left  bool
 }
 
-// take waits for a message that is due, and has begun it when it returns.
-func (c *consumer) take(ctx context.Context) (*held, error) {
-	t := &taker{ready: make(chan *held, 1)}
+func newTaker() *taker { return &taker{ready: make(chan *held, 1)} }
+
+// take waits for a message that is due, and has begun it when it returns. After an error t must not be used again.
+func (c *consumer) take(ctx context.Context, t *taker) (*held, error) {
 	c.mu.Lock()
 	if h := c.takeBegun(); h != nil {
 		c.match()
@@ -178,7 +179,7 @@ func (q *Queue) Take(ctx context.Context) (*Delivery, error) {
 		if err != nil {
 			return nil, fmt.Errorf("durable: take: %w", err)
 		}
-		h, err := c.take(ctx)
+		h, err := c.take(ctx, newTaker())
 		switch {
 		case err == nil:
 			return c.delivery(h), nil

@@ -1,0 +1,49 @@
+package durable_test
+
+import (
+	"context"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+)
+
+// BenchmarkConsume delivers messages that are due, from a store that costs little: what is left is the queue's own cost.
+func BenchmarkConsume(b *testing.B) {
+	q, err := durable.Open(b.Context(), memstore.New(memstore.Options{}), durable.Options{Partitions: 4})
+	require.NoError(b, err)
+	defer q.Close()
+	messages := make([]durable.Message, b.N)
+	for len(messages) > 0 {
+		n := min(1000, len(messages))
+		_, err := q.EnqueueBatch(b.Context(), messages[:n])
+		require.NoError(b, err)
+		messages = messages[n:]
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	b.ReportAllocs()
+	b.ResetTimer()
+	start := processorTime(b)
+	err = q.Consume(ctx, func(context.Context, *durable.Delivery) error {
+		if left.Add(-1) == 0 {
+			cancel()
+		}
+		return nil
+	}, durable.ConsumerOptions{})
+	require.NoError(b, err)
+	b.ReportMetric(float64(processorTime(b)-start)/float64(b.N), "cpu-ns/op")
+}
+
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
