@@ -3,9 +3,7 @@ package durable_test
 import (
 	"context"
 	"sync/atomic"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,7 +28,6 @@ func BenchmarkConsume(b *testing.B) {
 	left.Store(int64(b.N))
 	b.ReportAllocs()
 	b.ResetTimer()
-	start := processorTime(b)
 	err = q.Consume(ctx, func(context.Context, *durable.Delivery) error {
 		if left.Add(-1) == 0 {
 			cancel()
@@ -38,12 +35,4 @@ func BenchmarkConsume(b *testing.B) {
 		return nil
 	}, durable.ConsumerOptions{})
 	require.NoError(b, err)
-	b.ReportMetric(float64(processorTime(b)-start)/float64(b.N), "cpu-ns/op")
-}
-
-func processorTime(b *testing.B) time.Duration {
-	b.Helper()
-	var u syscall.Rusage
-	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
