@@ -109,13 +109,13 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// runTests runs many tests at once, unless told otherwise: mostly they wait.
+// runTests runs many tests at once, unless told otherwise: mostly they wait. The long version measures too, so it runs one after the other.
 func runTests(m *testing.M) int {
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		if err := flag.Set("test.parallel", "6"); err != nil {
+		if err := flag.Set("test.parallel", scaled("6", "1")); err != nil {
 			panic(err)
 		}
 	}
