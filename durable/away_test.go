@@ -15,17 +15,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// awayStore is a Cluster of which one master can be away: that of partition away.
-type awayStore struct {
-	durable.Store
-	away *atomic.Int64
-}
-
-func (s awayStore) Open(ctx context.Context, c durable.Config) (durable.Backend, error) {
-	b, err := s.Store.Open(ctx, c)
-	return awayBackend{b, s.away}, err
-}
-
+// awayBackend is a Cluster of which one master can be away: that of partition away.
 type awayBackend struct {
 	durable.Backend
 	away *atomic.Int64
@@ -52,7 +42,7 @@ func TestPartitionThatIsAwayHoldsUpNoOther(t *testing.T) {
 		var away atomic.Int64
 		away.Store(-1)
 		st := memstore.New(memstore.Options{})
-		q := open(t, awayStore{st, &away}, durable.Options{Partitions: 2, OnError: func(error) {}})
+		q := open(t, wrapped{st, func(b durable.Backend) durable.Backend { return awayBackend{b, &away} }}, durable.Options{Partitions: 2, OnError: func(error) {}})
 		var late atomic.Int64
 		var n [2]atomic.Int64
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
@@ -82,14 +72,7 @@ func TestPartitionThatIsAwayHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// slowStore answers now and then late where a message is to begin.
-type slowStore struct{ durable.Store }
-
-func (s slowStore) Open(ctx context.Context, c durable.Config) (durable.Backend, error) {
-	b, err := s.Store.Open(ctx, c)
-	return slowBackend{b, new(atomic.Int64)}, err
-}
-
+// slowBackend answers now and then late where a message is to begin.
 type slowBackend struct {
 	durable.Backend
 	calls *atomic.Int64
@@ -108,7 +91,7 @@ func TestSlowPartitionKeepsItsOrder(t *testing.T) {
 	for _, concurrency := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			st := memstore.New(memstore.Options{})
-			q := open(t, slowStore{st}, durable.Options{Partitions: 2})
+			q := open(t, wrapped{st, func(b durable.Backend) durable.Backend { return slowBackend{b, new(atomic.Int64)} }}, durable.Options{Partitions: 2})
 			const messages = 500
 			for i := range messages {
 				enqueue(t, q, fmt.Sprint(i), time.Second+time.Duration(i)*4*time.Millisecond)

@@ -123,17 +123,7 @@ func TestBacklogComesInOrder(t *testing.T) {
 	})
 }
 
-// hangingStore does not answer claims while it hangs.
-type hangingStore struct {
-	durable.Store
-	hangs *atomic.Bool
-}
-
-func (s hangingStore) Open(ctx context.Context, c durable.Config) (durable.Backend, error) {
-	b, err := s.Store.Open(ctx, c)
-	return hangingBackend{b, s.hangs}, err
-}
-
+// hangingBackend does not answer claims while it hangs.
 type hangingBackend struct {
 	durable.Backend
 	hangs *atomic.Bool
@@ -153,7 +143,7 @@ func TestSignsOfLifeWhilePartitionsAreHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(memstore.Options{})
 		var hangs atomic.Bool
-		q := open(t, hangingStore{st, &hangs}, durable.Options{Partitions: 64, OnError: func(error) {}})
+		q := open(t, wrapped{st, func(b durable.Backend) durable.Backend { return hangingBackend{b, &hangs} }}, durable.Options{Partitions: 64, OnError: func(error) {}})
 		stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
 		time.Sleep(3 * time.Second)
 		hangs.Store(true)

@@ -26,7 +26,7 @@ func TestRandomEnds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &randomEnds{t: t, random: rand.New(rand.NewPCG(seed, 1)), seen: make(map[string]bool), cancelled: make(map[string]bool)}
 				store := memstore.New(memstore.Options{})
-				r.q = open(t, far{store}, durable.Options{Partitions: 1 + r.n(4)})
+				r.q = open(t, far(store), durable.Options{Partitions: 1 + r.n(4)})
 				r.run()
 				if r.n(2) == 0 {
 					assert.NoError(t, r.q.Shutdown(t.Context()))

@@ -103,14 +103,7 @@ func TestServersWithDifferentClocks(t *testing.T) {
 	})
 }
 
-// the claim under way when Consume ends has taken place, and its reply is not waited for.
-type slowClaims struct{ durable.Store }
-
-func (s slowClaims) Open(ctx context.Context, c durable.Config) (durable.Backend, error) {
-	b, err := s.Store.Open(ctx, c)
-	return slowClaimsBackend{b}, err
-}
-
+// The claim under way when Consume ends has taken place, and its reply is not waited for.
 type slowClaimsBackend struct{ durable.Backend }
 
 func (s slowClaimsBackend) Claim(ctx context.Context, c durable.Claim) (durable.Claimed, error) {
@@ -128,7 +121,7 @@ func TestClaimUnderWayIsNotAbandoned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(memstore.Options{})
-		q := open(t, slowClaims{st}, durable.Options{Partitions: 1})
+		q := open(t, wrapped{st, func(b durable.Backend) durable.Backend { return slowClaimsBackend{b} }}, durable.Options{Partitions: 1})
 		stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
 		time.Sleep(5*time.Second + 500*time.Millisecond)
 		enqueue(t, q, "m", 0)
@@ -143,11 +136,8 @@ func TestClaimUnderWayIsNotAbandoned(t *testing.T) {
 }
 
 // far is a store behind a network: 0.4 ms there and 0.4 ms back.
-type far struct{ durable.Store }
-
-func (s far) Open(ctx context.Context, c durable.Config) (durable.Backend, error) {
-	b, err := s.Store.Open(ctx, c)
-	return farBackend{b}, err
+func far(s durable.Store) wrapped {
+	return wrapped{s, func(b durable.Backend) durable.Backend { return farBackend{b} }}
 }
 
 type farBackend struct{ durable.Backend }
@@ -169,7 +159,7 @@ func TestNotEarlyOnAnyServersClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		slow := func() time.Time { return time.Now().Add(-300 * time.Microsecond) }
-		f := far{skewedStore{memstore.New(memstore.Options{Now: func() time.Time { return time.Now().Add(400 * time.Microsecond) }}), memstore.New(memstore.Options{Now: slow})}}
+		f := far(skewedStore{memstore.New(memstore.Options{Now: func() time.Time { return time.Now().Add(400 * time.Microsecond) }}), memstore.New(memstore.Options{Now: slow})})
 		q := open(t, f, durable.Options{Partitions: 2})
 		var early, n atomic.Int64
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {

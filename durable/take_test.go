@@ -195,7 +195,7 @@ func TestTakesShorterThanARoundTrip(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(memstore.Options{})
-		q := open(t, far{st}, durable.Options{Partitions: 1})
+		q := open(t, far(st), durable.Options{Partitions: 1})
 		shortTake := func() *durable.Delivery {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Microsecond)
 			defer cancel()

@@ -213,6 +213,9 @@ func (c *committer) try(group []*request, notes []*partition) {
 	full := errors.Is(err, durable.ErrFull)
 	if full {
 		rest := withoutGrowth(group, err)
+		if len(rest)+len(notes) == 0 {
+			return
+		}
 		if len(rest) < len(group) || c.store.spendReserve() == nil {
 			c.try(rest, notes)
 			return

@@ -207,14 +207,21 @@ func (d tester) process(stdout io.Writer, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// begun starts a process and returns when it has written some lines.
+func (d tester) begun(lines int, args ...string) *exec.Cmd {
+	d.t.Helper()
+	begun, cancel := context.WithTimeout(d.t.Context(), patience)
+	defer cancel()
+	cmd := d.process(&ctrlC{lines: lines, end: cancel}, args...)
+	<-begun.Done()
+	require.ErrorIs(d.t, begun.Err(), context.Canceled)
+	return cmd
+}
+
 func TestProcess_CtrlC(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
-	begun, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := d.process(&ctrlC{lines: 1, end: cancel}, "consume", "-exec", "echo begun; sleep 600")
-	<-begun.Done()
-	require.ErrorIs(t, begun.Err(), context.Canceled)
+	cmd := d.begun(1, "consume", "-exec", "echo begun; sleep 600")
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -232,10 +239,7 @@ func TestProcess_CtrlC(t *testing.T) {
 func TestProcess_Terminated(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-body", "x", "-delay", "1h")
-	begun, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := d.process(&ctrlC{lines: 2, end: cancel}, "watch", "-interval", "20ms")
-	<-begun.Done()
+	cmd := d.begun(2, "watch", "-interval", "20ms")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, cmd.Wait(), "exit code 0")
 	d.store += ".other"
@@ -263,11 +267,7 @@ func TestConsume_UnprintableErrors(t *testing.T) {
 func TestProcess_Hangup(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
-	begun, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := d.process(&ctrlC{lines: 1, end: cancel}, "consume", "-exec", "echo begun; sleep 0.5")
-	<-begun.Done()
-	require.ErrorIs(t, begun.Err(), context.Canceled)
+	cmd := d.begun(1, "consume", "-exec", "echo begun; sleep 0.5")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
 	time.Sleep(100 * time.Millisecond) // two at once may be one
 	_ = cmd.Process.Signal(syscall.SIGHUP)
