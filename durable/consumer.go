@@ -80,12 +80,20 @@ func (q *Queue) newConsumer(opts ConsumerOptions) (*consumer, error) {
 	c.handling = context.WithValue(q.ctx, handling{q}, true)
 	for i, part := range q.parts {
 		p := &consumed{pump: newPump(c, i)}
-		part.gather(&p.begins, Batch{Op: OpBegin, Visibility: opts.Visibility, Lead: beginLead})
-		p.begins.flush = c.watched(p, p.begins.flush)
+		part.gather(&p.begins, c.watched(p, p.beginAll))
 		c.parts = append(c.parts, p)
 	}
 	c.start()
 	return c, nil
+}
+
+// beginAll tells the store of messages that begin. Their leases are moved only where one of them would be too short.
+func (p *consumed) beginAll(changes []Change) ([]answer, error) {
+	batch := Batch{Partition: p.part, Op: OpBegin, Lead: beginLead, Changes: changes}
+	for i := range changes {
+		batch.Visibility = max(batch.Visibility, changes[i].Delay)
+	}
+	return p.c.q.parts[p.part].apply(batch)
 }
 
 // start makes the consumer claim. q.mu is held.

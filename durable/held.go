@@ -3,6 +3,7 @@ package durable
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
@@ -50,6 +51,20 @@ func (c *consumer) hold(part int, claimed Claimed, sent time.Time) {
 		c.arm(h)
 	}
 	c.match()
+}
+
+// slack is by how much the lease of a claim is longer than Visibility, so that it need not be moved when the message begins soon after its due time.
+func (c *consumer) slack() time.Duration {
+	return min(c.opts.Visibility/8, 500*time.Millisecond, math.MaxInt64-c.opts.Visibility)
+}
+
+// begin is the change by which a message begins. Delay is the new lease, where what is left of the old one is not long enough.
+func (c *consumer) begin(h *held, now time.Time) Change {
+	change := h.change()
+	if h.until.Sub(now) < c.opts.Visibility {
+		change.Delay = c.opts.Visibility
+	}
+	return change
 }
 
 // beginLead is how long before its due time a message begins, so that the store's answer is here when it is due. Until then it can be cancelled.

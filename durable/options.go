@@ -132,7 +132,7 @@ type ConsumerOptions struct {
 
 	// Visibility is how long a message that was begun is kept from others without a sign of life. The lease is extended while the handler runs,
 	// so this is not the time that a handler may take, but the time after which what a crashed process had begun is
-	// delivered again. Defaults to 30 s, at least 100 ms.
+	// delivered again: up to an eighth of it longer, at most half a second. Defaults to 30 s, at least 100 ms.
 	Visibility time.Duration
 
 	// Horizon is how far ahead of their due times messages are claimed into the wheel of this process. Defaults to 500 ms, at least 10 ms.

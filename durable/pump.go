@@ -71,7 +71,7 @@ func (p *pump) claim(ctx context.Context) {
 		sent := time.Now()
 		claimed, err := p.call(ctx, Claim{
 			Partition: p.part, Horizon: horizon, Max: min(room, MaxBatch), MaxBytes: min(bytes, maxBatchBytes),
-			Visibility: p.c.opts.Visibility, MaxCrashes: p.c.opts.MaxCrashes,
+			Visibility: p.c.opts.Visibility + p.c.slack(), MaxCrashes: p.c.opts.MaxCrashes,
 		})
 		if err != nil {
 			if ctx.Err() == nil {

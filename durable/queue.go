@@ -75,20 +75,18 @@ func newPart(q *Queue, index int, producer string) *part {
 	p.puts.alike = func(a, b putRequest) bool { return a.replace == b.replace }
 	p.puts.flush = func(requests []putRequest) ([]Status, error) { return p.put(producer, requests) }
 	for op := OpAck; op <= OpPurge; op++ {
-		p.gather(&p.changes[op], Batch{Op: op})
+		p.gather(&p.changes[op], func(changes []Change) ([]answer, error) {
+			return p.apply(Batch{Partition: p.index, Op: op, Changes: changes})
+		})
 	}
 	return p
 }
 
-// gather sets up a batcher of changes, each of whose calls is like batch.
-func (p *part) gather(b *batcher[Change, answer], batch Batch) {
+// gather sets up a batcher of changes.
+func (p *part) gather(b *batcher[Change, answer], flush func([]Change) ([]answer, error)) {
 	b.patience = p.q.options.RetryFor
 	b.key = func(c Change) string { return c.ID }
-	b.flush = func(changes []Change) ([]answer, error) {
-		call := batch
-		call.Partition, call.Changes = p.index, changes
-		return p.apply(call)
-	}
+	b.flush = flush
 }
 
 // put makes one call of the store, again and again while that cannot be reached: with the same number, so that

@@ -216,7 +216,7 @@ type Op uint8
 // Extend need the token of the claim. To repeat a call that has taken place gives Done again, but for Ack, Cancel and Purge: there
 // it is NotFound.
 const (
-	OpBegin      Op = iota + 1 // Done, Early, LeaseLost. Repeated, it extends the lease
+	OpBegin      Op = iota + 1 // Done, Early, LeaseLost. Repeated, it extends the lease, but with Visibility 0
 	OpAck                      // Done, LeaseLost, NotFound
 	OpRetry                    // Done, LeaseLost. Due after Delay, with Reason
 	OpBury                     // Done, LeaseLost. With Reason
@@ -232,7 +232,7 @@ const (
 type Batch struct {
 	Partition  int
 	Op         Op
-	Visibility time.Duration // Begin: the lease ends so long after now
+	Visibility time.Duration // Begin: the lease ends so long after now; 0: when it would have ended
 	Lead       time.Duration // Begin: this long before the due time is not early
 	Changes    []Change
 }
@@ -264,7 +264,7 @@ type Outcome struct {
 	Status Status
 	Now    time.Time // of the store's clock, the same for the whole batch
 	Due    Instant   // Begin: the due time
-	Lease  Instant   // Begin and Extend: the new end of the lease
+	Lease  Instant   // Begin and Extend: the new end of the lease; 0: it has not been moved
 }
 
 // Counts is what a partition holds, and what it has seen since it was made.

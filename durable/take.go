@@ -74,7 +74,7 @@ func (c *consumer) match() {
 		c.beginning++
 		c.pending++
 		p.asked++
-		p.begins.send(h.change(), func(a answer, err error) { c.onBegin(h, a, err) })
+		p.begins.send(c.begin(h, time.Now()), func(a answer, err error) { c.onBegin(h, a, err) })
 	}
 }
 
@@ -88,7 +88,9 @@ func (c *consumer) onBegin(h *held, a answer, err error) {
 	c.parts[h.part].asked--
 	if err == nil && a.Status == StatusDone && h.state != heldGone {
 		c.began(h)
-		h.until = a.until()
+		if a.Lease > 0 {
+			h.until = a.until()
+		}
 		if wait := a.Due.Time().Sub(a.Now); wait > 0 { // the store read its clock before now
 			h.state = heldWaiting
 			h.timer = c.wheel.Add(wait, h)

@@ -54,9 +54,11 @@ func (p *partition) begin(now time.Time, b *durable.Batch, l *lease, o *durable.
 		l.firing = true
 		p.notes[l.id] = struct{}{}
 	}
-	l.end = local.After(now, b.Visibility)
-	p.ends.fix(l)
-	o.Lease = l.end
+	if b.Visibility > 0 {
+		l.end = local.After(now, b.Visibility)
+		p.ends.fix(l)
+		o.Lease = l.end
+	}
 }
 
 // endLeases ends leases that are over, at most a batch. Those of what has not begun are ended; the others are returned, as

@@ -49,8 +49,13 @@ func (p *partition) begin(now time.Time, b *durable.Batch, c *durable.Change, e 
 		o.Status = durable.StatusEarly
 		return
 	}
-	p.lease(e, durable.StateFiring, local.After(now, b.Visibility))
-	o.Status, o.Lease = durable.StatusDone, e.LeaseEnd
+	end := e.LeaseEnd
+	if b.Visibility > 0 {
+		end = local.After(now, b.Visibility)
+		o.Lease = end
+	}
+	p.lease(e, durable.StateFiring, end)
+	o.Status = durable.StatusDone
 }
 
 func (p *partition) extend(now time.Time, c *durable.Change, e *entry, o *durable.Outcome) {

@@ -53,7 +53,7 @@ func checkBatch(what string, n int) error {
 }
 
 // checkIDs refuses a batch that has an id twice, as the scripts make each transition from what there was before the batch. The empty id is
-// not one of a message: see partition.lua.
+// not one of a message: see writes.lua.
 func checkIDs(what string, n int, id func(int) string) error {
 	seen := make(map[string]struct{}, n)
 	for i := range n {

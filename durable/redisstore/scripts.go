@@ -21,24 +21,24 @@ var (
 	probeScript     = newScript("probe", "clock")
 	heartbeatScript = newScript("heartbeat", "clock")
 
-	putScript          = newScript("put", "clock", "partition")
-	claimScript        = newScript("claim", "clock", "partition", "dead")
+	putScript          = newScript("put", "clock", "partition", "numbers", "times", "writes", "head")
+	claimScript        = newScript("claim", "clock", "partition", "numbers", "sound", "times", "writes", "head", "dead")
 	getScript          = newScript("get", "clock", "partition")
-	listScript         = newScript("list", "clock", "partition")
-	countScript        = newScript("count", "clock", "partition")
-	auditRecordsScript = newScript("audit_records", "clock", "partition")
+	listScript         = newScript("list", "clock", "partition", "numbers")
+	countScript        = newScript("count", "clock", "partition", "head")
+	auditRecordsScript = newScript("audit_records", "clock", "partition", "numbers", "sound", "writes", "head")
 	auditStraysScript  = newScript("audit_strays", "clock", "partition")
 
 	opScripts = [...]*script{
-		durable.OpBegin:      newScript("begin", "clock", "partition"),
+		durable.OpBegin:      newScript("begin", "clock", "partition", "numbers", "times", "writes"),
 		durable.OpAck:        newScript("ack", "clock", "partition").unrepeated(),
-		durable.OpRetry:      newScript("retry", "clock", "partition", "schedule"),
-		durable.OpBury:       newScript("bury", "clock", "partition", "dead"),
-		durable.OpRelease:    newScript("release", "clock", "partition", "schedule"),
-		durable.OpExtend:     newScript("extend", "clock", "partition"),
+		durable.OpRetry:      newScript("retry", "clock", "partition", "numbers", "times", "writes", "head", "schedule"),
+		durable.OpBury:       newScript("bury", "clock", "partition", "numbers", "writes", "dead"),
+		durable.OpRelease:    newScript("release", "clock", "partition", "numbers", "writes", "head", "schedule"),
+		durable.OpExtend:     newScript("extend", "clock", "partition", "numbers", "times", "writes"),
 		durable.OpCancel:     newScript("cancel", "clock", "partition").unrepeated(),
-		durable.OpReschedule: newScript("reschedule", "clock", "partition", "schedule"),
-		durable.OpReplay:     newScript("replay", "clock", "partition", "schedule"),
+		durable.OpReschedule: newScript("reschedule", "clock", "partition", "numbers", "sound", "times", "writes", "head", "schedule"),
+		durable.OpReplay:     newScript("replay", "clock", "partition", "numbers", "times", "writes", "head", "schedule"),
 		durable.OpPurge:      newScript("purge", "clock", "partition").unrepeated(),
 	}
 )

@@ -19,6 +19,7 @@ var applyTests = []test{
 	{"Apply/Batch", applyBatch},
 	{"Begin/Early", beginEarly},
 	{"Begin/Lease", beginLease},
+	{"Begin/SameLease", beginLeavesLease},
 	{"Extend", extend},
 	{"Retry", retry},
 	{"Retry/Reason", retryReason},
@@ -131,6 +132,22 @@ func beginLease(t *testing.T, newStore Factory) {
 		r := q.get("a")
 		assert.Equal(t, o.Lease, r.LeaseEnd)
 		assert.Equal(t, o.Due, r.Due)
+	}
+}
+
+// beginLeavesLease looks at the lease of a message that begins without another one.
+func beginLeavesLease(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(item("a", 0))
+	claimed := q.claim(1)
+	for range 2 { // the second is a repetition
+		o := q.batch(durable.Batch{Op: durable.OpBegin, Changes: changesOf(claimed)})[0]
+		require.Equal(t, durable.StatusDone, o.Status)
+		assert.Zero(t, o.Lease)
+		r := q.get("a")
+		assert.Equal(t, durable.StateFiring, r.State)
+		assert.Equal(t, claimed[0].LeaseEnd, r.LeaseEnd)
+		assert.Equal(t, claimed[0].LeaseEnd, q.claimWith(durable.Claim{}).Lease)
 	}
 }
 

@@ -1,13 +1,14 @@
 -- Leased messages begin, unless they are not due.
 -- KEYS: those of partition.lua.
--- ARGV: 1 visibility in ms, 2 how many microseconds before the due time are not early; then for each message: id, token (7 bytes).
--- Result: sec, usec, statuses, due times (7 bytes each), ends of leases (7 bytes each).
+-- ARGV: 1 visibility in ms, or 0: leases end when they would have; 2 how many microseconds before the due time are not early; then for each message: id, token (7 bytes).
+-- Result: sec, usec, statuses, due times (7 bytes each), and ends of leases (7 bytes each), or '' where these stay.
 -- Runs under OOM.
 
 local ids = column(3, 2)
 local states = call('HMGET', STATES, unpack(ids))
 local clear = (tonumber(sec) * 1000000 + tonumber(usec) + tonumber(ARGV[2])) / 1000
-local lease = lease_end(now, tonumber(ARGV[1]))
+local visibility = tonumber(ARGV[1])
+local lease = lease_end(now, visibility)
 local packed, score = pack7(lease), decimal(lease)
 local statuses, dues, ends, fresh, leases = {}, {}, {}, {}, {}
 for i, id in ipairs(ids) do
@@ -31,5 +32,5 @@ end
 
 allow_growth()
 store(STATES, fresh)
-many('ZADD', LEASED, leases)
+if visibility > 0 then many('ZADD', LEASED, leases) else ends = {} end
 return { sec, usec, table.concat(statuses), table.concat(dues), table.concat(ends) }

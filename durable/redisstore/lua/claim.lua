@@ -45,21 +45,31 @@ bound_dead(tonumber(ARGV[8]), tonumber(ARGV[9]))
 
 local result = { sec, usec, '0', '0', '' }
 local max = tonumber(ARGV[4])
-local found = {}
-if max > 0 then
-  found = call('ZRANGEBYSCORE', SCHEDULED, '-inf', decimal(now + tonumber(ARGV[3])), 'WITHSCORES', 'LIMIT', 0, max)
+
+-- Those that are due come without their scores, which cost the server more than all else of them.
+local ids, dues = {}, {} -- no due time: it is over
+if max > 0 and (#over > 0 or before and before <= now) then
+  ids = call('ZRANGEBYSCORE', SCHEDULED, '-inf', decimal(now), 'LIMIT', 0, max)
+end
+if #ids < max then
+  local horizon = decimal(now + tonumber(ARGV[3]))
+  local found = call('ZRANGEBYSCORE', SCHEDULED, '(' .. decimal(now), horizon, 'WITHSCORES', 'LIMIT', 0, max - #ids)
+  for i = 1, #found, 2 do
+    local n = #ids + 1
+    ids[n], dues[n] = found[i], tonumber(found[i + 1])
+  end
 end
 
 -- Lengths are asked for where the bodies might not fit, so that no more than what fits is copied.
-local ids, dues = {}, {}
 local room, known = tonumber(ARGV[5]), call('HMGET', COUNTERS, 'largest', 'token')
-local ample = known[1] and tonumber(known[1]) * max <= room
-for i = 1, #found, 2 do
-  if not ample then
-    room = room - math.max(0, call('HSTRLEN', RECORDS, found[i]) - 19)
+if not known[1] or tonumber(known[1]) * max > room then
+  local fit = 0
+  for i, id in ipairs(ids) do
+    room = room - math.max(0, call('HSTRLEN', RECORDS, id) - 19)
     if room < 0 and i > 1 then break end
+    fit = i
   end
-  ids[#ids + 1], dues[#dues + 1] = found[i], tonumber(found[i + 1])
+  for i = #ids, fit + 1, -1 do ids[i] = nil end
 end
 
 if #ids > 0 then
@@ -67,22 +77,37 @@ if #ids > 0 then
   local states = call('HMGET', STATES, unpack(ids))
   -- Tokens rise even where a failover has lost the last ones, unless the clock has been set back as well.
   local token = math.max(tonumber(known[2] or 0), tonumber(sec) * 1000000 + tonumber(usec) - 1)
+  local prefix -- of a state, with all but the last byte of the token
   local visibility = tonumber(ARGV[6])
   local fresh, leases, ends, n = {}, {}, {}, 0
-  local last, lease, packed -- most leases end at the same time
+  local last = now -- most leases end at the same time
+  local lease = lease_end(now, visibility)
+  local packed = pack7(lease)
+  lease = decimal(lease)
   for i, id in ipairs(ids) do
     local record, s = records[i], sound_state(states[i])
     if sound_record(record) then -- else it is a stray, or damaged, and goes from the set: an audit tells of it
-      local at = lease_end(dues[i], visibility)
-      if at ~= last then last, lease, packed = at, decimal(at), pack7(at) end
+      local at, at7 = dues[i] or now, nil
+      if dues[i] then
+        -- The due time of the record is not asked for: the message may have been moved and its state lost.
+        at7 = pack7(at)
+      else
+        at7 = sub(s or record, 9, 15)
+        if unpack7(at7, 1) > now then at7 = pack7(now) end -- the score has it
+      end
+      if at ~= last then
+        local ending = lease_end(at, visibility)
+        last, lease, packed = at, decimal(ending), pack7(ending)
+      end
       n = n + 1
       ends[n] = packed
+      local digit = (token + n) % 256
+      if not prefix or digit == 0 then prefix = 'L' .. sub(pack7(token + n), 1, 6) end
       local state
       if s then
-        state = 'L' .. pack7(token + n) .. pack7(dues[i]) .. sub(s, 16, 23) .. ZERO7 .. sub(s, 31)
+        state = prefix .. char(digit) .. at7 .. sub(s, 16, 23) .. ZERO7 .. sub(s, 31)
       else
-        -- The due time of the record is not asked for: the message may have been moved and its state lost.
-        state = 'L' .. pack7(token + n) .. pack7(dues[i]) .. ZERO15
+        state = prefix .. char(digit) .. at7 .. ZERO15
       end
       fresh[2 * n - 1], fresh[2 * n] = id, state
       leases[2 * n - 1], leases[2 * n] = lease, id
@@ -90,7 +115,7 @@ if #ids > 0 then
     end
   end
   result[5] = table.concat(ends)
-  call('ZREM', SCHEDULED, unpack(ids))
+  call('ZREMRANGEBYRANK', SCHEDULED, 0, #ids - 1) -- they are the first
   store(STATES, fresh)
   many('ZADD', LEASED, leases)
   call('HSET', COUNTERS, 'token', decimal(token + n))

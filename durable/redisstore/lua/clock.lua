@@ -11,4 +11,4 @@ local soon = now                                                -- rounded up: w
 if tonumber(usec) % 1000 > 0 then soon = now + 1 end
 
 -- decimal writes an instant or a number. tostring would round what has more than 14 digits.
-local function decimal(n) return format('%.0f', n) end
+local function decimal(n) return format('%d', n) end

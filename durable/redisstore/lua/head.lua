@@ -1,0 +1,13 @@
+-- Read before scripts that may change the earliest due time.
+-- KEYS: those of partition.lua. ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, and those of the script.
+
+-- head is the earliest due time, nil where nothing is scheduled.
+local function head()
+  local first = call('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')
+  return first[2] and tonumber(first[2])
+end
+
+-- hint tells those who watch that the head has moved to an earlier time than before. A server that refuses it costs a hint.
+local function hint(before, after)
+  if after and (not before or after < before) then redis.pcall(ARGV[1], ARGV[2], decimal(after)) end
+end

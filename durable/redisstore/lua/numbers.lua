@@ -1,0 +1,35 @@
+-- Read before scripts that write or read numbers of records and states.
+-- KEYS: those of partition.lua. ARGV: those of the script.
+
+local byte, char = string.byte, string.char
+local ZERO4, ZERO7, ZERO15 = '\0\0\0\0', '\0\0\0\0\0\0\0', '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+
+-- Arithmetic alone is faster here than math.floor.
+local function pack4(n)
+  local d = n % 256; n = (n - d) / 256
+  local c = n % 256; n = (n - c) / 256
+  local b = n % 256
+  return char((n - b) / 256, b, c, d)
+end
+
+local function pack7(n)
+  local g = n % 256; n = (n - g) / 256
+  local f = n % 256; n = (n - f) / 256
+  local e = n % 256; n = (n - e) / 256
+  local d = n % 256; n = (n - d) / 256
+  local c = n % 256; n = (n - c) / 256
+  local b = n % 256
+  return char((n - b) / 256, b, c, d, e, f, g)
+end
+
+local function unpack4(s, i)
+  local a, b, c, d = byte(s, i, i + 3)
+  return ((a * 256 + b) * 256 + c) * 256 + d
+end
+
+local function unpack7(s, i)
+  local a, b, c, d, e, f, g = byte(s, i, i + 6)
+  return (((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) * 256 + g
+end
+
+local function due(s) return unpack7(s, 9) end
