@@ -30,12 +30,17 @@ type batcher[Q, R any] struct {
 
 type call[Q, R any] struct {
 	request Q
-	result  R
-	err     error
-	done    chan struct{}
-	then    func(R, error) // instead of done
-	asked   time.Time
-	left    atomic.Bool // nobody waits any more
+	then    func(R, error)
+	waiting *outcome[R]   // instead of then
+	asked   time.Duration // since processStart
+	left    atomic.Bool   // nobody waits any more
+}
+
+// outcome is that of a call that somebody waits for.
+type outcome[R any] struct {
+	result R
+	err    error
+	done   chan struct{}
 }
 
 // do waits for the result of a request. Where ctx ends before, the request may still take place.
@@ -46,17 +51,23 @@ func (b *batcher[Q, R]) do(ctx context.Context, request Q) (R, error) {
 }
 
 func newCall[Q, R any](request Q) *call[Q, R] {
-	return &call[Q, R]{request: request, done: make(chan struct{})}
+	c := &struct {
+		call[Q, R]
+		outcome[R]
+	}{call[Q, R]{request: request}, outcome[R]{done: make(chan struct{})}}
+	c.waiting = &c.outcome
+	return &c.call
 }
 
 func (c *call[Q, R]) wait(ctx context.Context) (R, error) {
+	o := c.waiting
 	select {
-	case <-c.done:
-		return c.result, c.err
+	case <-o.done:
+		return o.result, o.err
 	case <-ctx.Done():
 		select {
-		case <-c.done:
-			return c.result, c.err
+		case <-o.done:
+			return o.result, o.err
 		default:
 		}
 		c.left.Store(true)
@@ -71,7 +82,7 @@ func (b *batcher[Q, R]) send(request Q, then func(R, error)) {
 }
 
 func (b *batcher[Q, R]) add(calls ...*call[Q, R]) {
-	now := time.Now()
+	now := time.Since(processStart)
 	for _, c := range calls {
 		c.asked = now
 	}
@@ -107,23 +118,24 @@ func (b *batcher[Q, R]) run() {
 func (b *batcher[Q, R]) fail(err error) {
 	var over []*call[Q, R]
 	b.mu.Lock()
-	for b.waiting.len() > 0 && time.Since(b.waiting.first().asked) > b.patience/2 {
+	for b.waiting.len() > 0 && time.Since(processStart)-b.waiting.first().asked > b.patience/2 {
 		over = append(over, b.waiting.pop())
 	}
 	b.mu.Unlock()
 	for _, c := range over {
-		c.err = err
-		c.end()
+		var none R
+		c.end(none, err)
 	}
 }
 
 // end tells whoever waits.
-func (c *call[Q, R]) end() {
+func (c *call[Q, R]) end(result R, err error) {
 	if c.then != nil {
-		c.then(c.result, c.err)
+		c.then(result, err)
 		return
 	}
-	close(c.done)
+	c.waiting.result, c.waiting.err = result, err
+	close(c.waiting.done)
 }
 
 // take takes the next batch: in the order in which it was asked, up to a second request with the same key.
@@ -165,12 +177,11 @@ func (b *batcher[Q, R]) fly(batch []*call[Q, R]) error {
 	}
 	results, err := b.flush(requests)
 	for i, c := range batch {
-		if err != nil {
-			c.err = err
-		} else {
-			c.result = results[i]
+		var result R
+		if err == nil {
+			result = results[i]
 		}
-		c.end()
+		c.end(result, err)
 	}
 	return err
 }

@@ -32,12 +32,13 @@ type consumer struct {
 
 	mu        sync.Mutex
 	held      map[*held]struct{}
-	ready     fifo[*held]  // due, in the order in which they became so, with some that are gone
-	gone      int          // of ready, about
-	takers    fifo[*taker] // with some that have left
-	waiting   int          // takers that have not left
-	beginning int          // messages that the store has been told of and has not answered, and those that wait for their due time; but for partitions that are away
-	begun     fifo[*held]  // that wait for a taker: see pace
+	ready     fifo[*held]     // due, in the order in which they became so, with some that are gone
+	gone      int             // of ready, about
+	takers    fifo[*taker]    // with some that have left
+	waiting   int             // takers that have not left
+	beginning int             // messages that the store has been told of and has not answered, those that wait for their due time, and takers that are granted; but for partitions that are away
+	begun     fifo[*held]     // that wait for a taker: see pace
+	hungry    fifo[*consumed] // partitions that wait for a grant
 	pace      pace
 	owned     int           // partitions
 	pending   int           // calls of the store, and messages that wait for their due time, that stop waits for
@@ -50,10 +51,15 @@ type consumer struct {
 type consumed struct {
 	*pump
 	begins  batcher[Change, answer]
-	clock   serverClock // of the server that keeps the partition: those of a Cluster need not agree
-	unbegun int         // mu of the consumer: messages claimed and not begun
-	bytes   int         // mu: of these
-	starved bool        // mu: the pump would claim more if there were fewer
+	clock   serverClock   // of the server that keeps the partition: those of a Cluster need not agree
+	unbegun int           // mu of the consumer: messages claimed and not begun
+	bytes   int           // mu: of these
+	starved bool          // mu: the pump would claim more if there were fewer
+	overdue bool          // mu: the store has messages that are due, as far as is known
+	granted int           // mu: takers put aside for its claim
+	hungry  bool          // mu: it stands in the consumer's hungry
+	claims  uint          // mu: those that are over
+	trip    time.Duration // mu: how long the last one took
 
 	asked  int         // mu: messages whose begin has not been answered
 	call   uint        // mu: odd while a call of begins is under way, one more with each beginning and end of one

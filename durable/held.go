@@ -37,17 +37,28 @@ const (
 // unbegun reports whether nobody has it yet.
 func (h *held) unbegun() bool { return h.state <= heldBeginning }
 
-// hold takes in what was claimed by a call that began at sent. mu is not held.
+// hold takes in what was claimed by a call that began at sent, nothing where it failed. mu is not held.
 func (c *consumer) hold(part int, claimed Claimed, sent time.Time) {
-	c.parts[part].clock.observe(claimed.Now, sent)
+	p := c.parts[part]
+	if !claimed.Now.IsZero() {
+		p.clock.observe(claimed.Now, sent)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.ungrant(p)
+	p.claims++
+	p.trip = time.Since(sent)
+	p.overdue = claimed.Next > 0 && !claimed.Next.Time().After(claimed.Now)
 	for i := range claimed.Records {
 		h := &held{record: claimed.Records[i], part: part}
 		h.until = sent.Add(h.record.LeaseEnd.Time().Sub(claimed.Now))
 		c.held[h] = struct{}{}
-		c.parts[part].unbegun++
-		c.parts[part].bytes += len(h.record.Body)
+		if h.record.State == StateFiring {
+			c.give(h)
+			continue
+		}
+		p.unbegun++
+		p.bytes += len(h.record.Body)
 		c.arm(h)
 	}
 	c.match()

@@ -16,6 +16,8 @@ type pump struct {
 	cancel context.CancelFunc // nil: the partition is not owned. Touched by the membership's goroutine only
 	done   chan struct{}
 
+	claimed time.Time // when it asked the store last. Touched by run only
+
 	mu     sync.Mutex
 	next   time.Time     // when it looks at the partition again
 	kicked chan struct{} // of capacity one: next has come nearer
@@ -59,20 +61,20 @@ func (p *pump) run(ctx context.Context) {
 		p.claim(ctx)
 		p.wait(ctx)
 	}
+	p.c.starve(p.c.parts[p.part])
 }
 
 // claim claims what there is room for, and sees to it that the pump looks again in time for more.
 func (p *pump) claim(ctx context.Context) {
 	for again := false; ; again = true {
-		room, bytes, horizon := p.c.room(p.part)
-		if room == 0 && again {
+		claim, ok := p.c.plan(p.c.parts[p.part], time.Since(p.claimed) >= p.c.opts.Fallback)
+		if !ok || claim.Max == 0 && again {
 			return // whoever makes room wakes the pump
 		}
 		sent := time.Now()
-		claimed, err := p.call(ctx, Claim{
-			Partition: p.part, Horizon: horizon, Max: min(room, MaxBatch), MaxBytes: min(bytes, maxBatchBytes),
-			Visibility: p.c.opts.Visibility + p.c.slack(), MaxCrashes: p.c.opts.MaxCrashes,
-		})
+		p.claimed = sent
+		claimed, err := p.call(ctx, claim)
+		p.c.hold(p.part, claimed, sent)
 		if err != nil {
 			if ctx.Err() == nil {
 				p.c.q.report("claim from partition %d: %w", p.part, err)
@@ -80,15 +82,14 @@ func (p *pump) claim(ctx context.Context) {
 			p.sooner(sent.Add(failurePause))
 			return
 		}
-		p.c.hold(p.part, claimed, sent)
-		if claimed.Next > 0 && claimed.Next <= InstantOf(claimed.Now).Add(horizon) && len(claimed.Records) > 0 {
+		if claimed.Next > 0 && claimed.Next <= InstantOf(claimed.Now).Add(claim.Horizon) && len(claimed.Records) > 0 {
 			if claimed.Next.Time().Sub(claimed.Now) > p.c.urgent() {
 				p.sooner(time.Now().Add(claimPause))
 				return
 			}
 			continue
 		}
-		if claimed.Next > 0 && room > 0 {
+		if claimed.Next > 0 && claim.Max > 0 {
 			p.sooner(time.Now().Add(p.c.lead(p.part, claimed.Next)))
 		}
 		if claimed.Lease > 0 {
@@ -102,6 +103,9 @@ func (p *pump) claim(ctx context.Context) {
 func (p *pump) call(ctx context.Context, claim Claim) (Claimed, error) {
 	if ctx.Err() != nil {
 		return Claimed{}, context.Cause(ctx)
+	}
+	if claim.Begin > 0 {
+		defer p.c.patient(p.c.parts[p.part]).Stop()
 	}
 	longer, cancel := context.WithCancel(p.c.life)
 	defer cancel()
@@ -134,11 +138,8 @@ func (c *consumer) quota() int { return max(1, c.opts.Prefetch/max(1, c.owned)) 
 func (c *consumer) quotaBytes() int { return max(1, c.opts.PrefetchBytes/max(1, c.owned)) }
 
 // room is how many messages, and bytes of them, a partition may claim, and how far ahead. A quarter is kept for what is due soon, so that it
-// need not wait until there is room among what is due later.
-func (c *consumer) room(part int) (messages, bytes int, horizon time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p := c.parts[part]
+// need not wait until there is room among what is due later. mu is held.
+func (c *consumer) room(p *consumed) (messages, bytes int, horizon time.Duration) {
 	most := c.quotaBytes()
 	messages, bytes = c.quota()-p.unbegun, most-p.bytes
 	p.starved = messages <= 0 || bytes <= 0
@@ -156,6 +157,7 @@ func (p *pump) hint(due Instant) {
 	next := time.Now()
 	if due > 0 {
 		next = next.Add(p.c.lead(p.part, due))
+		p.c.expect(p.c.parts[p.part], due)
 	}
 	p.sooner(next)
 }

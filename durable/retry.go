@@ -11,20 +11,33 @@ import (
 
 // retry makes a call of the store until it succeeds or fails for good, for Options.RetryFor at most.
 func (q *Queue) retry(call func(ctx context.Context) error) error {
+	start := time.Now()
+	err := call(q.ctx)
+	if errors.Is(err, ErrUnavailable) {
+		err = q.retryAfter(err, start, call)
+	}
+	if q.ctx.Err() != nil && err != nil {
+		return fmt.Errorf("%w while it was under way: %w", ErrClosed, err)
+	}
+	return err
+}
+
+// retryAfter goes on after a first call, which began at start and has failed.
+func (q *Queue) retryAfter(first error, start time.Time, call func(ctx context.Context) error) error {
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval, b.MaxInterval = 10*time.Millisecond, time.Second
 	_, err := backoff.Retry(q.ctx, func() (struct{}, error) {
-		err := call(q.ctx)
+		err := first
+		if first = nil; err == nil {
+			err = call(q.ctx)
+		}
 		if err != nil && !errors.Is(err, ErrUnavailable) {
 			err = backoff.Permanent(err)
 		}
 		return struct{}{}, err
-	}, backoff.WithBackOff(b), backoff.WithMaxElapsedTime(q.options.RetryFor), backoff.WithNotify(func(err error, pause time.Duration) {
+	}, backoff.WithBackOff(b), backoff.WithMaxElapsedTime(max(1, q.options.RetryFor-time.Since(start))), backoff.WithNotify(func(err error, pause time.Duration) {
 		q.options.OnError(fmt.Errorf("durable: queue %q: %w; next try in %v", q.options.Queue, err, pause))
 	}))
-	if q.ctx.Err() != nil && err != nil {
-		return fmt.Errorf("%w while it was under way: %w", ErrClosed, err)
-	}
 	return err
 }
 

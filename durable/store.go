@@ -70,7 +70,7 @@ type Config struct {
 // A message is scheduled, leased (a consumer has claimed it ahead and has not begun), firing (it has begun) or dead:
 //
 //	Put        -             → scheduled
-//	Claim      scheduled     → leased, with a token that is higher than any before in its partition
+//	Claim      scheduled     → leased, or firing if it is told so, with a token that is higher than any before in its partition
 //	Begin      leased        → firing, unless it is not due on the store's clock
 //	Ack        firing        → gone
 //	Retry      firing        → scheduled, one attempt more
@@ -98,7 +98,8 @@ type Backend interface {
 	// its numbers rise by one from 1.
 	Put(ctx context.Context, put Put) ([]Status, error)
 
-	// Claim ends the leases that are over, and leases messages in the order of their due times.
+	// Claim ends the leases that are over, and leases messages in the order of their due times. Where its answer is lost they come back when
+	// their leases end; what has begun counts a crash then.
 	Claim(ctx context.Context, claim Claim) (Claimed, error)
 
 	// Apply makes a transition of each of the messages, which are different ones.
@@ -198,6 +199,7 @@ type Claim struct {
 	Max        int           // at most so many, 0 to MaxBatch. 0 only ends leases
 	MaxBytes   int           // at most so many bytes of bodies, but at least one message
 	Visibility time.Duration // the lease ends so long after the due time, or after now if that is later
+	Begin      int           // at most so many of the first, if they are due, begin at once, as with OpBegin
 	MaxCrashes int           // a firing message whose lease ends is dead when it has had so many; 0: never
 }
 

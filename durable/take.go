@@ -59,7 +59,7 @@ func (c *consumer) match() {
 	if c.ctx.Err() != nil {
 		return
 	}
-	for c.ready.len() > 0 && c.beginning+c.begun.len() < c.waiting+c.pace.ahead {
+	for c.ready.len() > 0 && c.free() > 0 {
 		h := c.ready.pop()
 		p := c.parts[h.part]
 		switch {
@@ -76,6 +76,7 @@ func (c *consumer) match() {
 		p.asked++
 		p.begins.send(c.begin(h, time.Now()), func(a answer, err error) { c.onBegin(h, a, err) })
 	}
+	c.feed()
 }
 
 // onBegin hands a message to a taker when the store has noted that it begins.

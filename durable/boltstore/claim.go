@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -87,6 +88,9 @@ func (b *backend) take(ctx context.Context, p *partition, now time.Time, claim *
 		claimed, suspects = durable.Claimed{Records: t.records, Now: now, Next: p.head}, t.suspects
 		return nil
 	})
+	if slices.ContainsFunc(claimed.Records, func(r durable.Record) bool { return r.State == durable.StateFiring }) {
+		b.store.commits.note(p)
+	}
 	return claimed, suspects, err
 }
 
@@ -138,9 +142,13 @@ func (t *taking) take(k key, r *record) bool {
 	t.scan.pass(k)
 	p.token++
 	l := &lease{id: k.id, due: k.at, token: p.token, end: local.LeaseEnd(t.now, k.at, t.claim.Visibility)}
+	if _, busy := p.busy[l.id]; !busy && len(t.records) < t.claim.Begin && k.at <= local.Floor(t.now) {
+		l.firing = true
+		p.notes[l.id] = struct{}{}
+	}
 	p.addLease(l)
 	out := r.export()
-	out.State, out.Token, out.LeaseEnd = durable.StateLeased, l.token, l.end
+	out.State, out.Token, out.LeaseEnd = l.state(), l.token, l.end
 	t.records = append(t.records, out)
 	return true
 }

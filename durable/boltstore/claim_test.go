@@ -63,3 +63,20 @@ func TestCrashOnFullDisk(t *testing.T) {
 	assert.Empty(t, idsOf(c.Records))
 	assert.Greater(t, c.Lease, local.Floor(clock.Now()))
 }
+
+// TestCrashOfWhatAClaimHasBegun counts a crash where the process has died after a claim that began its message, and none where it did not.
+func TestCrashOfWhatAClaimHasBegun(t *testing.T) {
+	t.Parallel()
+	for begin, want := range []int{0, 1} {
+		s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{})
+		q := openQueue(t, s, 1)
+		put(t, q, "a", 0)
+		c, err := q.Claim(t.Context(), durable.Claim{Max: 1, MaxBytes: 1, Visibility: time.Hour, Begin: begin})
+		require.NoError(t, err)
+		require.Len(t, c.Records, 1)
+		q = openQueue(t, openStore(t, crash(t, s), Options{}), 0)
+		r, err := q.Get(t.Context(), 0, "a")
+		require.NoError(t, err)
+		assert.Equal(t, want, r.Crashes)
+	}
+}

@@ -66,6 +66,13 @@ type lease struct {
 	index  int
 }
 
+func (l *lease) state() durable.State {
+	if l.firing {
+		return durable.StateFiring
+	}
+	return durable.StateLeased
+}
+
 func (l *lease) before(o *lease) bool { return l.end < o.end || l.end == o.end && l.id < o.id }
 func (l *lease) place() *int          { return &l.index }
 

@@ -55,10 +55,7 @@ func (p *partition) present(stored *record) durable.Record {
 		r.Token = f.token
 	}
 	if l := p.leases[r.ID]; l != nil && r.State == durable.StateScheduled && l.token != 0 {
-		r.State, r.Token, r.LeaseEnd = durable.StateLeased, l.token, l.end
-		if l.firing {
-			r.State = durable.StateFiring
-		}
+		r.State, r.Token, r.LeaseEnd = l.state(), l.token, l.end
 	}
 	return r
 }

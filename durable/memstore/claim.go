@@ -24,7 +24,11 @@ func (p *partition) claim(now time.Time, c *durable.Claim, limits deadLimits) du
 		}
 		p.token++
 		e.Token, e.last = p.token, 0
-		p.lease(e, durable.StateLeased, local.LeaseEnd(now, e.Due, c.Visibility))
+		state := durable.StateLeased
+		if len(claimed.Records) < c.Begin && e.Due <= local.Floor(now) {
+			state = durable.StateFiring
+		}
+		p.lease(e, state, local.LeaseEnd(now, e.Due, c.Visibility))
 		claimed.Records = append(claimed.Records, e.copy())
 	}
 	claimed.Next, claimed.Lease = p.scheduled.firstAt(), p.leased.firstAt()

@@ -26,7 +26,7 @@ func (b *backend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Out
 		return nil, nil
 	}
 	s := opScripts[batch.Op]
-	v, err := b.run(ctx, batch.Partition, s, b.applyArgs(batch)...)
+	v, err := b.runLine(ctx, batch.Partition, s, b.applyLine(batch))
 	if err != nil {
 		return nil, err
 	}
@@ -34,9 +34,9 @@ func (b *backend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Out
 	return outcomes, b.failure(ctx, batch.Partition, s, err)
 }
 
-// applyArgs are those that the file of the transition's script tells.
-func (b *backend) applyArgs(batch durable.Batch) []any {
-	args := make([]any, 0, 2+4*len(batch.Changes))
+// applyLine has the arguments that the file of the transition's script tells.
+func (b *backend) applyLine(batch durable.Batch) []any {
+	args := b.line(batch.Partition, 2+argsOf(batch.Op)*len(batch.Changes))
 	switch batch.Op {
 	case durable.OpBegin:
 		args = append(args, millis(batch.Visibility), int64(floor(batch.Lead, time.Microsecond)))
@@ -49,6 +49,18 @@ func (b *backend) applyArgs(batch durable.Batch) []any {
 		args = appendChange(args, batch.Op, &batch.Changes[i])
 	}
 	return args
+}
+
+// argsOf is the number of arguments for each change.
+func argsOf(op durable.Op) int {
+	switch op {
+	case durable.OpRetry:
+		return 4
+	case durable.OpBury, durable.OpExtend:
+		return 3
+	default:
+		return 2
+	}
 }
 
 func appendChange(args []any, op durable.Op, c *durable.Change) []any {

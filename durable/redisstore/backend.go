@@ -70,7 +70,16 @@ func checkIDs(what string, n int, id func(int) string) error {
 
 // run runs a script on the keys of a partition. Its errors are those of package durable.
 func (b *backend) run(ctx context.Context, part int, s *script, args ...any) (any, error) {
-	v, err := s.run(ctx, b.store.client, false, b.partitions[part].keys, args)
+	return b.runLine(ctx, part, s, append(b.line(part, len(args)), args...))
+}
+
+// line is the beginning of a command line for a partition, with room for arguments.
+func (b *backend) line(part, room int) []any {
+	return newLine(b.partitions[part].keys, room)
+}
+
+func (b *backend) runLine(ctx context.Context, part int, s *script, line []any) (any, error) {
+	v, err := s.run(ctx, b.store.client, false, line)
 	return v, b.failure(ctx, part, s, err)
 }
 

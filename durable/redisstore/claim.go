@@ -23,7 +23,7 @@ func (b *backend) Claim(ctx context.Context, claim durable.Claim) (durable.Claim
 	}
 	args := append(b.hinting(claim.Partition),
 		millis(claim.Horizon), claim.Max, max(0, claim.MaxBytes), millis(claim.Visibility), max(0, claim.MaxCrashes))
-	v, err := b.run(ctx, claim.Partition, claimScript, append(args, b.deadBounds()...)...)
+	v, err := b.run(ctx, claim.Partition, claimScript, append(append(args, b.deadBounds()...), max(0, claim.Begin))...)
 	if err != nil {
 		return durable.Claimed{}, err
 	}

@@ -36,12 +36,14 @@ func TestKeysShareTheirTag(t *testing.T) {
 	t.Parallel()
 	p := newPartition("my:app", "orders", 3)
 	assert.Equal(t, "my:app:{orders:3}:m", p.keys[0])
+	assert.Equal(t, p.records, p.keys[0])
 	assert.Equal(t, "my:app:{orders:3}:d", p.keys[keyScheduled-1])
 	seen := make(map[string]bool)
 	for _, k := range append(p.keys, p.channel) {
-		assert.True(t, strings.HasPrefix(k, "my:app:{orders:3}:"), k)
-		assert.False(t, seen[k], k)
-		seen[k] = true
+		key, _ := k.(string)
+		assert.True(t, strings.HasPrefix(key, "my:app:{orders:3}:"), key)
+		assert.False(t, seen[key], key)
+		seen[key] = true
 	}
 }
 

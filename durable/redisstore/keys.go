@@ -12,7 +12,8 @@ const (
 
 // partition is what belongs to one partition of a queue. All of it has one hash tag.
 type partition struct {
-	keys    []string // in the order of partition.lua
+	records string // its first key
+	keys    []any  // strings in the order of partition.lua, as a command takes them
 	channel string
 }
 
@@ -22,6 +23,7 @@ func newPartition(prefix, queue string, p int) partition {
 	for _, name := range "msdlxcp" {
 		k.keys = append(k.keys, base+string(name))
 	}
+	k.records = base + "m"
 	return k
 }
 

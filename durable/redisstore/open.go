@@ -61,7 +61,7 @@ func (s *Store) anyPartition(ctx context.Context, queue string) (bool, error) {
 	pipe := s.client.Pipeline()
 	all := make([]*redis.IntCmd, durable.MaxPartitions)
 	for p := range all {
-		all[p] = pipe.Exists(ctx, newPartition(s.options.Prefix, queue, p).keys[0])
+		all[p] = pipe.Exists(ctx, newPartition(s.options.Prefix, queue, p).records)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return false, err
@@ -72,7 +72,7 @@ func (s *Store) anyPartition(ctx context.Context, queue string) (bool, error) {
 // join makes the queue or finds it, and returns the number of its partitions.
 func (s *Store) join(ctx context.Context, config durable.Config) (int, error) {
 	key := metaKey(s.options.Prefix, config.Queue)
-	v, err := openScript.run(ctx, s.client, false, []string{key}, []any{formatVersion, config.Partitions, durable.DefaultPartitions})
+	v, err := openScript.run(ctx, s.client, false, append(newLine([]any{key}, 3), formatVersion, config.Partitions, durable.DefaultPartitions))
 	if err != nil {
 		return 0, err
 	}

@@ -47,35 +47,37 @@ func (b *backend) Put(ctx context.Context, put durable.Put) ([]durable.Status, e
 	return statuses(text), nil
 }
 
-func (b *backend) putArgs(put durable.Put) []any {
-	args := append(make([]any, 0, 6+3*len(put.Items)), b.publish, b.partitions[put.Partition].channel,
+// putLine has the arguments that the script's file tells.
+func (b *backend) putLine(put durable.Put) []any {
+	line := b.line(put.Partition, 6+3*len(put.Items))
+	line = append(line, b.publish, b.partitions[put.Partition].channel,
 		put.Producer, put.Seq, flag(put.Replace), forgetProducer.Milliseconds())
 	for i := range put.Items {
 		item := &put.Items[i]
-		args = append(args, item.ID, when(item.At, item.Delay), packItem(item))
+		line = append(line, item.ID, when(item.At, item.Delay), packItem(item))
 	}
-	return args
+	return line
 }
 
 // runPut runs the script, and waits for replicas if the store shall. Without a producer nobody could tell a repetition, so the client
 // must not make one by itself.
 func (b *backend) runPut(ctx context.Context, put durable.Put) (any, error) {
-	keys, args, once := b.partitions[put.Partition].keys, b.putArgs(put), put.Producer == ""
+	line, once := b.putLine(put), put.Producer == ""
 	if b.store.options.Wait == 0 {
-		return putScript.run(ctx, b.store.client, once, keys, args)
+		return putScript.run(ctx, b.store.client, once, line)
 	}
-	return b.store.runAndWait(ctx, putScript, once, keys, args)
+	return b.store.runAndWait(ctx, putScript, once, b.partitions[put.Partition].records, line)
 }
 
 // runAndWait runs a script and WAIT in one pipeline: WAIT is about the writes of its own connection. So a Put that is repeated
 // writes too.
-func (s *Store) runAndWait(ctx context.Context, script *script, once bool, keys []string, args []any) (any, error) {
-	node, err := s.node(ctx, keys[0])
+func (s *Store) runAndWait(ctx context.Context, script *script, once bool, key string, line []any) (any, error) {
+	node, err := s.node(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	for whole := false; ; whole = true {
-		cmd := script.command(ctx, whole, keys, args)
+		cmd := script.command(ctx, whole, line)
 		pipe := node.Pipeline()
 		_ = process(ctx, pipe, cmd, once) // only queued
 		wait := pipe.Do(ctx, "wait", s.options.Wait, s.options.WaitTimeout.Milliseconds())

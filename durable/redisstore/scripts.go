@@ -79,30 +79,34 @@ type runner interface {
 
 // run runs the script by its hash and, where the server does not know that, once more by its text, which makes it known. If once
 // is set, the client does not repeat it by itself when a reply was lost.
-func (s *script) run(ctx context.Context, r runner, once bool, keys []string, args []any) (any, error) {
+func (s *script) run(ctx context.Context, r runner, once bool, line []any) (any, error) {
 	once = once || s.once
-	cmd := s.command(ctx, false, keys, args)
+	cmd := s.command(ctx, false, line)
 	err := process(ctx, r, cmd, once)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		cmd = s.command(ctx, true, keys, args)
+		cmd = s.command(ctx, true, line)
 		err = process(ctx, r, cmd, once)
 	}
 	return cmd.Val(), err
 }
 
-// command is EVALSHA, or EVAL.
-func (s *script) command(ctx context.Context, whole bool, keys []string, args []any) *redis.Cmd {
-	all := make([]any, 0, 3+len(keys)+len(args))
-	if whole {
-		all = append(all, "eval", s.source, len(keys))
-	} else {
-		all = append(all, "evalsha", s.hash, len(keys))
+// lineKeys is where the keys stand in a command line, behind the command, the script and their number.
+const lineKeys = 3
+
+// newLine is the beginning of a command line, in which the script is missing, with room for arguments.
+func newLine(keys []any, room int) []any {
+	line := append(make([]any, lineKeys, lineKeys+len(keys)+room), keys...)
+	line[2] = len(keys)
+	return line
+}
+
+// command is EVALSHA, or EVAL. It writes into the line.
+func (s *script) command(ctx context.Context, whole bool, line []any) *redis.Cmd {
+	if line[0], line[1] = "evalsha", s.hash; whole {
+		line[0], line[1] = "eval", s.source
 	}
-	for _, key := range keys {
-		all = append(all, key)
-	}
-	cmd := redis.NewCmd(ctx, append(all, args...)...)
-	cmd.SetFirstKeyPos(3)
+	cmd := redis.NewCmd(ctx, line...)
+	cmd.SetFirstKeyPos(lineKeys)
 	return cmd
 }
 

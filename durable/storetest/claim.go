@@ -24,6 +24,7 @@ var claimTests = []test{
 	{"Claim/NextAndLease", claimNextAndLease},
 	{"Claim/LeaseEnd", claimLeaseEnd},
 	{"Claim/Tokens", claimTokens},
+	{"Claim/Begin", claimBegins},
 }
 
 func claimRecord(t *testing.T, newStore Factory) {
@@ -202,4 +203,34 @@ func claimTokens(t *testing.T, newStore Factory) {
 	q.done(durable.OpCancel, changes...)
 	q.put(item("new", 0))
 	rise(q.claim(1))
+}
+
+// claimBegins begins the first of those that are due with the claim, and none that is not.
+func claimBegins(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(item("a", 0), item("b", 0), item("c", 0), item("later", far))
+	for _, c := range []struct {
+		begin, most int
+		want        []durable.State
+	}{
+		{-1, 1, []durable.State{durable.StateLeased}},
+		{1, 2, []durable.State{durable.StateFiring, durable.StateLeased}},
+		{9, 9, []durable.State{durable.StateLeased}},
+	} {
+		claimed := q.claimWith(durable.Claim{Horizon: 2 * far, Max: c.most, Visibility: far, Begin: c.begin})
+		states := []durable.State{}
+		for _, r := range claimed.Records {
+			assert.Equal(t, q.get(r.ID), r)
+			states = append(states, r.State)
+		}
+		assert.Equal(t, c.want, states, "Begin %d", c.begin)
+	}
+	assert.Equal(t, durable.StatusFiring, q.status(durable.OpCancel, durable.Change{ID: "b"}))
+	assert.Equal(t, durable.StatusDone, q.status(durable.OpCancel, durable.Change{ID: "c"}))
+
+	q.put(item("d", 0))
+	d := q.claimWith(durable.Claim{Max: 1, Visibility: far, Begin: 1}).Records
+	require.Len(t, d, 1)
+	q.done(durable.OpAck, changesOf(d)...)
+	assert.Equal(t, durable.StatusNotFound, q.status(durable.OpAck, changesOf(d)[0]))
 }

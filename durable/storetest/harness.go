@@ -130,8 +130,12 @@ func (q *queue) claimWith(c durable.Claim) durable.Claimed {
 	claimed, err := q.Claim(q.t.Context(), c)
 	require.NoError(q.t, err)
 	require.LessOrEqual(q.t, len(claimed.Records), c.Max)
-	for _, r := range claimed.Records {
-		require.Equal(q.t, durable.StateLeased, r.State, "state of %q in the claim", r.ID)
+	for i, r := range claimed.Records {
+		state := durable.StateLeased
+		if i < c.Begin && r.Due <= durable.Instant(claimed.Now.UnixMilli()) {
+			state = durable.StateFiring
+		}
+		require.Equal(q.t, state, r.State, "state of %q in the claim", r.ID)
 		require.NotZero(q.t, r.Token, "token of %q", r.ID)
 	}
 	return claimed

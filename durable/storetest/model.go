@@ -212,6 +212,7 @@ func (m *model) stepRepeatPut() {
 func (m *model) stepClaim() {
 	c := durable.Claim{
 		Horizon: m.horizon(), Max: m.random.IntN(6), MaxBytes: 1 + m.random.IntN(100), Visibility: m.visibility(), MaxCrashes: m.random.IntN(4),
+		Begin: max(0, m.random.IntN(8)-4),
 	}
 	m.what = fmt.Sprintf("claim %+v", c)
 	before := m.settle()
@@ -229,7 +230,7 @@ func (m *model) stepClaim() {
 		ref := m.messages[r.ID]
 		ref.touch()
 		ref.good, ref.last, ref.moved = true, 0, false
-		ref.record.State, ref.record.Token, ref.record.LeaseEnd = durable.StateLeased, r.Token, r.LeaseEnd
+		ref.record.State, ref.record.Token, ref.record.LeaseEnd = r.State, r.Token, r.LeaseEnd
 		m.tokens[r.ID] = append(m.tokens[r.ID], r.Token)
 		m.same(ref, r)
 	}

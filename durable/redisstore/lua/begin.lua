@@ -30,7 +30,6 @@ for i, id in ipairs(ids) do
   end
 end
 
-allow_growth()
-store(STATES, fresh)
+store_anyway(STATES, fresh)
 if visibility > 0 then many('ZADD', LEASED, leases) else ends = {} end
 return { sec, usec, table.concat(statuses), table.concat(dues), table.concat(ends) }

@@ -1,7 +1,8 @@
 -- Ends leases that are over, at most 256 of them, and leases messages in the order of due times and ids.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, 3 horizon in ms, 4 number of messages, 5 bytes of bodies, 6 visibility in ms,
---       7 crashes after which a message is dead (0: none), 8 dead letters that are kept, 9 and how long in ms.
+--       7 crashes after which a message is dead (0: none), 8 dead letters that are kept, 9 and how long in ms, 10 number of messages that
+--       begin at once if they are due.
 -- Result: sec, usec, the next due time or '0', the end of the first lease or '0', the ends of leases (7 bytes each);
 --         then for each message: id, record, state.
 -- Runs under OOM: each part removes something before it adds.
@@ -77,8 +78,8 @@ if #ids > 0 then
   local states = call('HMGET', STATES, unpack(ids))
   -- Tokens rise even where a failover has lost the last ones, unless the clock has been set back as well.
   local token = math.max(tonumber(known[2] or 0), tonumber(sec) * 1000000 + tonumber(usec) - 1)
-  local prefix -- of a state, with all but the last byte of the token
-  local visibility = tonumber(ARGV[6])
+  local prefix -- of the token: all but the last byte
+  local visibility, firing = tonumber(ARGV[6]), tonumber(ARGV[10])
   local fresh, leases, ends, n = {}, {}, {}, 0
   local last = now -- most leases end at the same time
   local lease = lease_end(now, visibility)
@@ -102,12 +103,13 @@ if #ids > 0 then
       n = n + 1
       ends[n] = packed
       local digit = (token + n) % 256
-      if not prefix or digit == 0 then prefix = 'L' .. sub(pack7(token + n), 1, 6) end
-      local state
+      if not prefix or digit == 0 then prefix = sub(pack7(token + n), 1, 6) end
+      local state = 'L'
+      if n <= firing and not dues[i] then state = 'F' end
       if s then
-        state = prefix .. char(digit) .. at7 .. sub(s, 16, 23) .. ZERO7 .. sub(s, 31)
+        state = state .. prefix .. char(digit) .. at7 .. sub(s, 16, 23) .. ZERO7 .. sub(s, 31)
       else
-        state = prefix .. char(digit) .. at7 .. ZERO15
+        state = state .. prefix .. char(digit) .. at7 .. ZERO15
       end
       fresh[2 * n - 1], fresh[2 * n] = id, state
       leases[2 * n - 1], leases[2 * n] = lease, id

@@ -1,0 +1,231 @@
+package durable_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+)
+
+// watchedBackend counts what begins, with a claim and by itself, and takes its time for each call.
+type watchedBackend struct {
+	durable.Backend
+	*watchedCalls
+}
+
+type watchedCalls struct {
+	trip time.Duration                     // of each call
+	slow func(durable.Claim) time.Duration // and of some claims
+
+	mu         sync.Mutex
+	claimed    int // messages that began with the claim
+	began      int // those that began by a call of their own
+	firing     int // those that have begun and are not acknowledged
+	mostFiring int
+}
+
+func (b watchedBackend) Claim(ctx context.Context, c durable.Claim) (durable.Claimed, error) {
+	claimed, err := b.Backend.Claim(ctx, c)
+	b.mu.Lock()
+	for _, r := range claimed.Records {
+		if r.State == durable.StateFiring {
+			b.claimed++
+			b.firing++
+		}
+	}
+	b.mostFiring = max(b.mostFiring, b.firing)
+	b.mu.Unlock()
+	time.Sleep(b.trip)
+	if b.slow != nil {
+		time.Sleep(b.slow(c))
+	}
+	return claimed, err
+}
+
+func (b watchedBackend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Outcome, error) {
+	time.Sleep(b.trip / 2)
+	outcomes, err := b.Backend.Apply(ctx, batch)
+	b.mu.Lock()
+	for _, o := range outcomes {
+		switch {
+		case o.Status != durable.StatusDone:
+		case batch.Op == durable.OpBegin:
+			b.began++
+			b.firing++
+		case batch.Op == durable.OpAck:
+			b.firing--
+		}
+	}
+	b.mostFiring = max(b.mostFiring, b.firing)
+	b.mu.Unlock()
+	time.Sleep(b.trip / 2)
+	return outcomes, err
+}
+
+// watch runs a test on a store that is watched.
+func watch(t *testing.T, calls *watchedCalls, partitions int, body func(t *testing.T, q *durable.Queue)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New(memstore.Options{})
+		q := open(t, wrapped{st, func(b durable.Backend) durable.Backend { return watchedBackend{b, calls} }}, durable.Options{Partitions: partitions})
+		body(t, q)
+		q.Close()
+		assert.NoError(t, st.Close())
+		synctest.Wait()
+	})
+}
+
+// A message without a delay begins with the claim where somebody waits for it.
+func TestOverdueMessageBeginsWithItsClaim(t *testing.T) {
+	t.Parallel()
+	calls := &watchedCalls{trip: 2 * time.Millisecond}
+	watch(t, calls, 2, func(t *testing.T, q *durable.Queue) {
+		got := make(chan time.Time, 1)
+		stop := consume(t, q, func(context.Context, *durable.Delivery) error { got <- time.Now(); return nil }, durable.ConsumerOptions{})
+		time.Sleep(1300 * time.Millisecond) // not when the partitions are looked at anyway
+		for i := range 10 {
+			start := time.Now()
+			enqueue(t, q, fmt.Sprint(i), 0)
+			assert.LessOrEqual(t, (<-got).Sub(start), 2*calls.trip, "one call after the enqueue")
+			time.Sleep(700 * time.Millisecond)
+		}
+		enqueue(t, q, "later", time.Second)
+		<-got
+		stop()
+		assert.Equal(t, 10, calls.claimed)
+		assert.Equal(t, 1, calls.began, "it was not due when it was claimed")
+	})
+}
+
+// What is overdue comes once, and in the order of due times within its partition; where handlers are quick most of it begins with its claim.
+func TestOverdueMessagesComeInOrder(t *testing.T) {
+	t.Parallel()
+	for _, concurrency := range []int{1, 64} {
+		calls := &watchedCalls{trip: time.Millisecond}
+		watch(t, calls, 3, func(t *testing.T, q *durable.Queue) {
+			const messages = 30_000
+			var batch []durable.Message
+			for i := range messages {
+				batch = append(batch, durable.Message{ID: fmt.Sprint(i), Delay: time.Duration(i*7919%messages) * time.Millisecond})
+			}
+			_, err := q.EnqueueBatch(t.Context(), batch)
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+			var mu sync.Mutex
+			last, n := make([]time.Time, 3), 0
+			stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+				time.Sleep(time.Duration(concurrency) * 10 * time.Microsecond)
+				mu.Lock()
+				defer mu.Unlock()
+				p := durable.PartitionOf(d.ID, 3)
+				if concurrency == 1 {
+					assert.False(t, d.Due.Before(last[p]), "message %s", d.ID)
+				}
+				last[p] = d.Due
+				n++
+				return nil
+			}, durable.ConsumerOptions{Concurrency: concurrency})
+			time.Sleep(time.Minute)
+			stop()
+			assert.Equal(t, messages, n)
+			assert.Equal(t, messages, calls.claimed+calls.began, "each begins once")
+			t.Logf("concurrency %d: %d of %d began with their claims", concurrency, calls.claimed, messages)
+			assert.Greater(t, calls.claimed, messages/3)
+		})
+	}
+}
+
+// Where handlers are slow no more begins than they can take.
+func TestSlowHandlersAreGrantedNoMoreThanTheyTake(t *testing.T) {
+	t.Parallel()
+	calls := &watchedCalls{trip: time.Millisecond}
+	watch(t, calls, 2, func(t *testing.T, q *durable.Queue) {
+		for i := range 200 {
+			enqueue(t, q, fmt.Sprint(i), 0)
+		}
+		stop := consume(t, q, func(context.Context, *durable.Delivery) error { time.Sleep(time.Second); return nil }, durable.ConsumerOptions{Concurrency: 5})
+		time.Sleep(time.Minute)
+		stop()
+		assert.Equal(t, 200, calls.claimed+calls.began)
+		assert.LessOrEqual(t, calls.mostFiring, 10, "those that are handled, and as many whose acknowledgement is under way")
+	})
+}
+
+// A claim that takes long keeps the takers that it was granted for a moment only.
+func TestSlowClaimGivesItsGrantBack(t *testing.T) {
+	t.Parallel()
+	calls := &watchedCalls{slow: func(c durable.Claim) time.Duration {
+		if c.Partition == 1 && c.Begin > 0 {
+			return 20 * time.Second
+		}
+		return 0
+	}}
+	watch(t, calls, 2, func(t *testing.T, q *durable.Queue) {
+		var mu sync.Mutex
+		var n [2]int
+		var late time.Duration
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+			mu.Lock()
+			defer mu.Unlock()
+			p := durable.PartitionOf(d.ID, 2)
+			if n[p]++; p == 0 {
+				late = max(late, time.Since(d.Due))
+			}
+			return nil
+		}, durable.ConsumerOptions{Concurrency: 1, Visibility: time.Minute})
+		time.Sleep(time.Second)
+		for i := range 100 {
+			enqueue(t, q, fmt.Sprint(i), 0)
+			time.Sleep(50 * time.Millisecond)
+		}
+		mu.Lock()
+		sum := n[0]
+		mu.Unlock()
+		time.Sleep(time.Minute)
+		stop()
+		assert.Equal(t, 100, n[0]+n[1])
+		assert.Positive(t, n[1])
+		assert.Equal(t, n[0], sum, "those of the other partition have come meanwhile")
+		assert.LessOrEqual(t, late, 200*time.Millisecond)
+	})
+}
+
+// What a claim has begun while the consumer ends is given back, without a crash.
+func TestEndGivesBackWhatItsClaimHasBegun(t *testing.T) {
+	t.Parallel()
+	calls := &watchedCalls{slow: func(c durable.Claim) time.Duration {
+		if c.Begin > 0 {
+			return 300 * time.Millisecond
+		}
+		return 0
+	}}
+	watch(t, calls, 1, func(t *testing.T, q *durable.Queue) {
+		var got deliveries
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error { got.add(d.Due, d); return nil }, durable.ConsumerOptions{})
+		time.Sleep(1300 * time.Millisecond)
+		for i := range 5 {
+			enqueue(t, q, fmt.Sprint(i), 0)
+		}
+		time.Sleep(100 * time.Millisecond)
+		stop()
+		require.Positive(t, calls.claimed)
+		require.Empty(t, got.ids())
+		for i := range 5 {
+			r, err := q.Get(t.Context(), fmt.Sprint(i))
+			require.NoError(t, err)
+			assert.Equal(t, durable.StateScheduled, r.State)
+			assert.Zero(t, r.Crashes)
+		}
+		defer consume(t, q, func(_ context.Context, d *durable.Delivery) error { got.add(d.Due, d); return nil }, durable.ConsumerOptions{})()
+		time.Sleep(time.Second)
+		assert.ElementsMatch(t, []string{"0", "1", "2", "3", "4"}, got.ids())
+	})
+}
