@@ -201,6 +201,15 @@ func (r *run) check(o checker.Options, edit func(checker.Event) checker.Event) *
 	return r.checkFiles(o, func(_ string, e checker.Event) checker.Event { return edit(e) })
 }
 
+// checkAll checks that each of so many messages was enqueued and handled. It returns the report.
+func (r *run) checkAll(messages int, o checker.Options) *checker.Report {
+	r.t.Helper()
+	report := r.check(o, nil)
+	assert.Equal(r.t, messages, report.Enqueued)
+	assert.Equal(r.t, messages, report.Handled)
+	return report
+}
+
 // checkFiles is check with an edit that is told whose event it is, by the file.
 func (r *run) checkFiles(o checker.Options, edit func(file string, e checker.Event) checker.Event) *checker.Report {
 	r.t.Helper()
