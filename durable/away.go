@@ -43,6 +43,7 @@ func (c *consumer) comeBack(p *consumed) {
 		return
 	}
 	p.away = false
+	p.wake()
 	c.beginning += p.asked
 	p.parked.push(c.ready.rest()...) // behind: those of the partition that were not parked are due later
 	c.ready = p.parked

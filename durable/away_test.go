@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
@@ -119,4 +120,58 @@ func TestSlowPartitionKeepsItsOrder(t *testing.T) {
 			synctest.Wait()
 		})
 	}
+}
+
+// slowBeginBackend takes long for messages of partition 1 that begin by a call of their own.
+type slowBeginBackend struct{ durable.Backend }
+
+func (b slowBeginBackend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Outcome, error) {
+	if batch.Partition == 1 && batch.Op == durable.OpBegin {
+		time.Sleep(20 * time.Second)
+	}
+	return b.Backend.Apply(ctx, batch)
+}
+
+// idOf is an id of a message of one partition of two.
+func idOf(part, i int) string {
+	for n := 0; ; n++ {
+		if id := fmt.Sprint(i, "-", n); durable.PartitionOf(id, 2) == part {
+			return id
+		}
+	}
+}
+
+// A partition that stands aside keeps no other one from being granted takers.
+func TestPartitionThatIsAwayIsNotFedFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New(memstore.Options{})
+		defer func() { assert.NoError(t, st.Close()) }()
+		q := open(t, wrapped{st, func(b durable.Backend) durable.Backend { return slowBeginBackend{b} }}, durable.Options{Partitions: 2})
+		got := make(chan string, 30_000)
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+			time.Sleep(time.Millisecond)
+			got <- d.ID
+			return nil
+		}, durable.ConsumerOptions{Fallback: 5 * time.Second})
+		enqueue(t, q, idOf(1, 0), 2*time.Second) // it is claimed ahead
+		var batch []durable.Message
+		for i := range 20_000 {
+			batch = append(batch, durable.Message{ID: idOf(0, i)})
+		}
+		_, err := q.EnqueueBatch(t.Context(), batch) // so the handlers are quick
+		require.NoError(t, err)
+		time.Sleep(3 * time.Second)
+		require.Len(t, got, 20_000)
+		enqueue(t, q, idOf(1, 1), 0)
+		time.Sleep(time.Second)
+		enqueue(t, q, idOf(0, 20_000), 0)
+		time.Sleep(100 * time.Millisecond)
+		assert.Len(t, got, 20_001, "that of the other partition has come")
+		time.Sleep(time.Minute)
+		stop()
+		assert.Len(t, got, 20_003)
+		q.Close()
+		synctest.Wait()
+	})
 }

@@ -74,12 +74,13 @@ func (c *consumer) plan(p *consumed, stale bool) (claim Claim, ok bool) {
 	case p.granted > 0:
 		claim.Max, claim.MaxBytes, claim.Horizon = claim.Begin, maxBatchBytes, 0
 	default:
-		if !p.hungry {
+		if !p.hungry && !p.away { // it is woken when it comes back
 			p.hungry = true
 			c.hungry.push(p)
 		}
 		return claim, false
 	}
+	c.sated(p)
 	claim.Max, claim.MaxBytes = min(claim.Max, MaxBatch), min(claim.MaxBytes, maxBatchBytes)
 	return claim, true
 }
@@ -99,14 +100,20 @@ func (c *consumer) feed() {
 	}
 }
 
-// starve ends a partition's waiting for a grant, and what it has been granted.
-func (c *consumer) starve(p *consumed) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// sated ends a partition's waiting for a grant. Its claim may go without one, and what it were granted while that is under way it could not use, and might
+// keep for long. mu is held.
+func (c *consumer) sated(p *consumed) {
 	if p.hungry {
 		p.hungry = false
 		c.hungry.keep(func(other *consumed) bool { return other != p })
 	}
+}
+
+// starve ends a partition's waiting for a grant, and what it has been granted.
+func (c *consumer) starve(p *consumed) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sated(p)
 	c.ungrant(p)
 	p.overdue = false
 	c.match()

@@ -229,3 +229,47 @@ func TestEndGivesBackWhatItsClaimHasBegun(t *testing.T) {
 		assert.ElementsMatch(t, []string{"0", "1", "2", "3", "4"}, got.ids())
 	})
 }
+
+// A claim that was made without a grant, as its partition has waited long for one, is given none while it is under way: where
+// masters are away it takes long.
+func TestClaimUnderWayIsGrantedNoTakers(t *testing.T) {
+	t.Parallel()
+	const partitions, messages = 16, 160_000
+	var start time.Time
+	calls := &watchedCalls{trip: time.Millisecond, slow: func(c durable.Claim) time.Duration {
+		if passed := time.Since(start); c.Partition%4 != 0 && passed > 3*time.Second && passed < 20*time.Second {
+			return 20 * time.Second
+		}
+		return 0
+	}}
+	watch(t, calls, partitions, func(t *testing.T, q *durable.Queue) {
+		var batch []durable.Message
+		for i := range messages {
+			batch = append(batch, durable.Message{ID: fmt.Sprint(i)})
+		}
+		_, err := q.EnqueueBatch(t.Context(), batch)
+		require.NoError(t, err)
+		var mu sync.Mutex
+		var n int
+		var last time.Time // of the other partitions
+		start = time.Now()
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+			time.Sleep(8 * time.Millisecond)
+			if time.Since(start) < 300*time.Millisecond {
+				time.Sleep(300 * time.Millisecond) // much is claimed ahead meanwhile
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			n++
+			if durable.PartitionOf(d.ID, partitions)%4 == 0 {
+				last = time.Now()
+			}
+			return nil
+		}, durable.ConsumerOptions{Concurrency: 128, Prefetch: 1 << 16, Fallback: 500 * time.Millisecond, Visibility: 5 * time.Minute})
+		time.Sleep(2 * time.Minute)
+		stop()
+		t.Log(last.Sub(start))
+		assert.Equal(t, messages, n)
+		assert.Less(t, last.Sub(start), 12*time.Second, "those of the other partitions have come meanwhile")
+	})
+}

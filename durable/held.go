@@ -78,6 +78,17 @@ func (c *consumer) begin(h *held, now time.Time) Change {
 	return change
 }
 
+// beganUntil notes the lease of a message that has begun. Where it was left as it was, and the call took long, it is extended. mu is held.
+func (c *consumer) beganUntil(h *held, a answer) {
+	switch {
+	case a.Lease > 0:
+		h.until = a.until()
+	case time.Until(h.until) < c.opts.Visibility/8*7 && !h.asked:
+		h.asked = true
+		c.extend(h)
+	}
+}
+
 // beginLead is how long before its due time a message begins, so that the store's answer is here when it is due. Until then it can be cancelled.
 const beginLead = 2 * time.Millisecond
 

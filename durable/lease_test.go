@@ -3,12 +3,14 @@ package durable_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
 // A message that was given up while the answers to its begin were lost is given back when one comes: nobody crashed.
@@ -50,5 +52,40 @@ func TestDueMessageKeepsItsLeaseWhileItWaits(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, before.Token, after.Token, "it was not claimed again")
 		stop()
+	})
+}
+
+// lateBackend begins nothing for a while.
+type lateBackend struct {
+	durable.Backend
+	until time.Time
+}
+
+func (b lateBackend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Outcome, error) {
+	if batch.Op == durable.OpBegin && time.Now().Before(b.until) {
+		return nil, durable.ErrUnavailable
+	}
+	return b.Backend.Apply(ctx, batch)
+}
+
+// A message that has begun late has its lease all the same.
+func TestMessageThatBeginsLateHasItsLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New(memstore.Options{})
+		defer func() { assert.NoError(t, st.Close()) }()
+		until := time.Now().Add(10 * time.Second)
+		q := open(t, wrapped{st, func(b durable.Backend) durable.Backend { return lateBackend{b, until} }}, durable.Options{RetryFor: time.Minute, OnError: func(error) {}})
+		require.NoError(t, q.SetTakeOptions(durable.ConsumerOptions{Visibility: 30 * time.Second}))
+		enqueue(t, q, "a", time.Second)
+		d, err := q.Take(t.Context())
+		require.NoError(t, err)
+		time.Sleep(time.Millisecond)
+		r, err := q.Get(t.Context(), "a")
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, time.Until(r.LeaseEnd.Time()), 29*time.Second)
+		require.NoError(t, d.Ack(t.Context()))
+		q.Close()
+		synctest.Wait()
 	})
 }

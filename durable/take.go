@@ -89,9 +89,7 @@ func (c *consumer) onBegin(h *held, a answer, err error) {
 	c.parts[h.part].asked--
 	if err == nil && a.Status == StatusDone && h.state != heldGone {
 		c.began(h)
-		if a.Lease > 0 {
-			h.until = a.until()
-		}
+		c.beganUntil(h, a)
 		if wait := a.Due.Time().Sub(a.Now); wait > 0 { // the store read its clock before now
 			h.state = heldWaiting
 			h.timer = c.wheel.Add(wait, h)

@@ -10,5 +10,7 @@ local now = tonumber(sec) * 1000 + floor(tonumber(usec) / 1000) -- milliseconds,
 local soon = now                                                -- rounded up: what is relative to it is never early
 if tonumber(usec) % 1000 > 0 then soon = now + 1 end
 
--- decimal writes an instant or a number. tostring would round what has more than 14 digits.
-local function decimal(n) return format('%d', n) end
+-- decimal writes an instant or a number. tostring would round what has more than 14 digits. %d is faster than %.0f, but has 32 bits on a
+-- server of 32 bits.
+local WHOLE = format('%d', NEVER) == '4503599627370496' and '%d' or '%.0f'
+local function decimal(n) return format(WHOLE, n) end
