@@ -122,12 +122,16 @@ func TestSlowPartitionKeepsItsOrder(t *testing.T) {
 	}
 }
 
-// slowBeginBackend takes long for messages of partition 1 that begin by a call of their own.
-type slowBeginBackend struct{ durable.Backend }
+// slowBeginBackend takes long for messages of one partition that begin by a call of their own.
+type slowBeginBackend struct {
+	durable.Backend
+	partition int
+	slow      time.Duration
+}
 
 func (b slowBeginBackend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Outcome, error) {
-	if batch.Partition == 1 && batch.Op == durable.OpBegin {
-		time.Sleep(20 * time.Second)
+	if batch.Partition == b.partition && batch.Op == durable.OpBegin {
+		time.Sleep(b.slow)
 	}
 	return b.Backend.Apply(ctx, batch)
 }
@@ -147,7 +151,7 @@ func TestPartitionThatIsAwayIsNotFedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(memstore.Options{})
 		defer func() { assert.NoError(t, st.Close()) }()
-		q := open(t, wrapped{st, func(b durable.Backend) durable.Backend { return slowBeginBackend{b} }}, durable.Options{Partitions: 2})
+		q := open(t, wrapped{st, func(b durable.Backend) durable.Backend { return slowBeginBackend{b, 1, 20 * time.Second} }}, durable.Options{Partitions: 2})
 		got := make(chan string, 30_000)
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
 			time.Sleep(time.Millisecond)

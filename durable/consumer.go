@@ -59,7 +59,7 @@ type consumed struct {
 	granted int           // mu: takers put aside for its claim
 	hungry  bool          // mu: it stands in the consumer's hungry
 	claims  uint          // mu: those that are over
-	trip    time.Duration // mu: how long the last one took
+	trip    time.Duration // mu: how long the last answer took, at most beginPatience
 
 	asked  int         // mu: messages whose begin has not been answered
 	call   uint        // mu: odd while a call of begins is under way, one more with each beginning and end of one

@@ -17,22 +17,18 @@ func (c *consumer) quick() bool { return c.pace.ahead >= quickPace }
 // free is the number of takers for whom nothing is under way. mu is held.
 func (c *consumer) free() int { return c.waiting + c.pace.ahead - c.beginning - c.begun.len() }
 
-// grantable reports whether a partition's next claim may begin messages: those that were claimed before come first. mu is held.
-func (c *consumer) grantable(p *consumed) bool {
-	return p.overdue && !p.away && p.asked == 0 && c.ready.len() <= c.gone && c.ctx.Err() == nil
+// least is the smallest grant. Where takers are quick it is a quarter of them, as a claim of few costs nearly as much as one of many. mu is held.
+func (c *consumer) least() int {
+	if !c.quick() {
+		return 1
+	}
+	return max(1, min(MaxBatch/2, (c.waiting+c.pace.ahead)/4))
 }
 
-// grant puts takers aside for the next claim of a partition. Where they are quick it is a quarter of them at least, or none, as a claim of few costs nearly
-// as much as one of many. mu is held.
+// grant puts takers aside for the next claim of a partition, unless messages that it has claimed before are about to begin: these come first. mu is held.
 func (c *consumer) grant(p *consumed) {
-	if p.granted > 0 || !c.grantable(p) {
-		return
-	}
-	n, least := c.free(), 1
-	if c.quick() {
-		least = max(1, min(MaxBatch/2, (c.waiting+c.pace.ahead)/4))
-	}
-	if n < least {
+	n := c.free()
+	if p.granted > 0 || !p.overdue || p.asked > 0 || n < c.least() {
 		return
 	}
 	if !c.quick() {
@@ -70,7 +66,9 @@ func (c *consumer) plan(p *consumed, stale bool) (claim Claim, ok bool) {
 	claim.Begin = p.granted
 	switch {
 	case stale || !p.overdue || !c.quick():
-		claim.Max = max(claim.Max, claim.Begin)
+		if claim.Begin > claim.Max { // there is no room for as many that are not due yet
+			claim.Max, claim.Horizon = claim.Begin, 0
+		}
 	case p.granted > 0:
 		claim.Max, claim.MaxBytes, claim.Horizon = claim.Begin, maxBatchBytes, 0
 	default:
@@ -88,6 +86,9 @@ func (c *consumer) plan(p *consumed, stale bool) (claim Claim, ok bool) {
 // feed grants takers to the partitions that wait for them, one after the other. mu is held.
 func (c *consumer) feed() {
 	for range c.hungry.len() {
+		if c.quick() && c.free() < c.least() {
+			return
+		}
 		p := c.hungry.pop()
 		if c.quick() {
 			if c.grant(p); p.granted == 0 && p.overdue && !p.away {

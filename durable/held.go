@@ -47,7 +47,9 @@ func (c *consumer) hold(part int, claimed Claimed, sent time.Time) {
 	defer c.mu.Unlock()
 	c.ungrant(p)
 	p.claims++
-	p.trip = time.Since(sent)
+	if !claimed.Now.IsZero() {
+		p.trip = min(time.Since(sent), beginPatience)
+	}
 	p.overdue = claimed.Next > 0 && !claimed.Next.Time().After(claimed.Now)
 	for i := range claimed.Records {
 		h := &held{record: claimed.Records[i], part: part}
@@ -78,12 +80,14 @@ func (c *consumer) begin(h *held, now time.Time) Change {
 	return change
 }
 
-// beganUntil notes the lease of a message that has begun. Where it was left as it was, and the call took long, it is extended. mu is held.
+// beganUntil notes the lease of a message that has begun. Where it was left as it was, and the call took long, or the store's clock was set ahead, it is
+// extended. mu is held.
 func (c *consumer) beganUntil(h *held, a answer) {
+	left := min(time.Until(h.until), h.record.LeaseEnd.Time().Sub(a.Now))
 	switch {
 	case a.Lease > 0:
-		h.until = a.until()
-	case time.Until(h.until) < c.opts.Visibility/8*7 && !h.asked:
+		h.until, h.record.LeaseEnd = a.until(), a.Lease
+	case left < c.opts.Visibility/8*7 && !h.asked:
 		h.asked = true
 		c.extend(h)
 	}

@@ -2,6 +2,7 @@ package durable_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,6 +87,54 @@ func TestMessageThatBeginsLateHasItsLease(t *testing.T) {
 		assert.GreaterOrEqual(t, time.Until(r.LeaseEnd.Time()), 29*time.Second)
 		require.NoError(t, d.Ack(t.Context()))
 		q.Close()
+		synctest.Wait()
+	})
+}
+
+// The lease of a claim is moved only where what is left of it is too short when the message begins.
+func TestShortLeaseIsMoved(t *testing.T) {
+	t.Parallel()
+	const visibility = 8 * time.Second
+	calls := &watchedCalls{}
+	watch(t, calls, 1, func(t *testing.T, q *durable.Queue) {
+		var left []time.Duration
+		stop := consume(t, q, func(ctx context.Context, d *durable.Delivery) error {
+			r, err := q.Get(ctx, d.ID)
+			assert.NoError(t, err)
+			left = append(left, time.Until(r.LeaseEnd.Time()))
+			time.Sleep(3 * time.Second)
+			return nil
+		}, durable.ConsumerOptions{Concurrency: 1, Visibility: visibility})
+		enqueue(t, q, "a", time.Second)
+		enqueue(t, q, "b", time.Second+time.Millisecond)
+		time.Sleep(time.Minute)
+		stop()
+		require.Len(t, left, 2)
+		for _, l := range left {
+			assert.GreaterOrEqual(t, l, visibility)
+			assert.LessOrEqual(t, l, visibility+500*time.Millisecond)
+		}
+		assert.Equal(t, 1, calls.moved, "that of the message that had to wait")
+	})
+}
+
+// A message begins after the store's clock was set ahead, past the end of its lease: it is extended, and nobody else gets it.
+func TestClockIsSetAheadBeforeABegin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var ahead atomic.Int64
+		st := memstore.New(memstore.Options{Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+		q := open(t, st, durable.Options{Partitions: 1})
+		var n atomic.Int64
+		stop := consume(t, q, func(context.Context, *durable.Delivery) error { n.Add(1); time.Sleep(5 * time.Second); return nil }, durable.ConsumerOptions{})
+		enqueue(t, q, "a", 1300*time.Millisecond)
+		time.Sleep(1290 * time.Millisecond)
+		ahead.Store(int64(time.Hour))
+		time.Sleep(time.Minute)
+		stop()
+		assert.EqualValues(t, 1, n.Load())
+		q.Close()
+		assert.NoError(t, st.Close())
 		synctest.Wait()
 	})
 }

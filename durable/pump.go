@@ -16,7 +16,8 @@ type pump struct {
 	cancel context.CancelFunc // nil: the partition is not owned. Touched by the membership's goroutine only
 	done   chan struct{}
 
-	claimed time.Time // when it asked the store last. Touched by run only
+	claimed time.Time // when it asked the store last. Touched by run only, as is over
+	over    time.Time // when the first lease is over, zero: there is none
 
 	mu     sync.Mutex
 	next   time.Time     // when it looks at the partition again
@@ -55,8 +56,12 @@ func (p *pump) stop() {
 
 func (p *pump) run(ctx context.Context) {
 	for ctx.Err() == nil {
+		next := time.Now().Add(p.c.opts.Fallback)
+		if !p.over.IsZero() && p.over.Before(next) {
+			next = p.over
+		}
 		p.mu.Lock()
-		p.next = time.Now().Add(p.c.opts.Fallback)
+		p.next = next
 		p.mu.Unlock()
 		p.claim(ctx)
 		p.wait(ctx)
@@ -67,12 +72,13 @@ func (p *pump) run(ctx context.Context) {
 // claim claims what there is room for, and sees to it that the pump looks again in time for more.
 func (p *pump) claim(ctx context.Context) {
 	for again := false; ; again = true {
-		claim, ok := p.c.plan(p.c.parts[p.part], time.Since(p.claimed) >= p.c.opts.Fallback)
-		if !ok || claim.Max == 0 && again {
-			return // whoever makes room wakes the pump
-		}
 		sent := time.Now()
-		p.claimed = sent
+		stale := sent.Sub(p.claimed) >= p.c.opts.Fallback || !p.over.IsZero() && !sent.Before(p.over)
+		claim, ok := p.c.plan(p.c.parts[p.part], stale)
+		if !ok || claim.Max == 0 && again {
+			return // whoever makes room, or grants takers, wakes the pump
+		}
+		p.claimed, p.over = sent, time.Time{}
 		claimed, err := p.call(ctx, claim)
 		p.c.hold(p.part, claimed, sent)
 		if err != nil {
@@ -81,6 +87,10 @@ func (p *pump) claim(ctx context.Context) {
 			}
 			p.sooner(sent.Add(failurePause))
 			return
+		}
+		if claimed.Lease > 0 {
+			p.over = time.Now().Add(max(0, p.c.parts[p.part].clock.until(claimed.Lease)) + time.Millisecond)
+			p.sooner(p.over)
 		}
 		if claimed.Next > 0 && claimed.Next <= InstantOf(claimed.Now).Add(claim.Horizon) && len(claimed.Records) > 0 {
 			if claimed.Next.Time().Sub(claimed.Now) > p.c.urgent() {
@@ -91,9 +101,6 @@ func (p *pump) claim(ctx context.Context) {
 		}
 		if claimed.Next > 0 && claim.Max > 0 {
 			p.sooner(time.Now().Add(p.c.lead(p.part, claimed.Next)))
-		}
-		if claimed.Lease > 0 {
-			p.sooner(time.Now().Add(max(0, p.c.parts[p.part].clock.until(claimed.Lease)) + time.Millisecond))
 		}
 		return
 	}

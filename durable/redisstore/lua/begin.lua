@@ -8,13 +8,17 @@ local ids = column(3, 2)
 local states = call('HMGET', STATES, unpack(ids))
 local clear = (tonumber(sec) * 1000000 + tonumber(usec) + tonumber(ARGV[2])) / 1000
 local visibility = tonumber(ARGV[1])
-local lease = lease_end(now, visibility)
-local packed, score = pack7(lease), decimal(lease)
+local packed, score
+if visibility > 0 then
+  local lease = lease_end(now, visibility)
+  packed, score = pack7(lease), decimal(lease)
+end
 local statuses, dues, ends, fresh, leases = {}, {}, {}, {}, {}
 for i, id in ipairs(ids) do
   local s = states[i]
   local k = s and holds(s, ARGV[2 + 2 * i]) and kind(s)
-  dues[i], ends[i] = ZERO7, ZERO7
+  dues[i] = ZERO7
+  ends[i] = packed and ZERO7
   if k ~= 'L' and k ~= 'F' then
     statuses[i] = LEASE_LOST
   else
@@ -22,14 +26,17 @@ for i, id in ipairs(ids) do
     if k == 'L' and due(s) > clear then
       statuses[i] = EARLY
     else
-      statuses[i], ends[i] = DONE, packed
+      statuses[i] = DONE
       local n = #fresh
       fresh[n + 1], fresh[n + 2] = id, 'F' .. sub(s, 2)
-      leases[n + 1], leases[n + 2] = score, id
+      if packed then
+        ends[i] = packed
+        leases[n + 1], leases[n + 2] = score, id
+      end
     end
   end
 end
 
 store_anyway(STATES, fresh)
-if visibility > 0 then many('ZADD', LEASED, leases) else ends = {} end
+if packed then many('ZADD', LEASED, leases) end
 return { sec, usec, table.concat(statuses), table.concat(dues), table.concat(ends) }

@@ -1,5 +1,5 @@
--- Read before scripts that may change the earliest due time.
--- KEYS: those of partition.lua. ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, and those of the script.
+-- Read before scripts that look at the earliest due time.
+-- KEYS: those of partition.lua. ARGV: for hint 1 PUBLISH or SPUBLISH, 2 channel of hints; and those of the script.
 
 -- head is the earliest due time, nil where nothing is scheduled.
 local function head()

@@ -1,4 +1,4 @@
--- Read before scripts that write records or states.
+-- Read before scripts that write records or states, or leases where the server is out of memory.
 -- KEYS: those of partition.lua. ARGV: those of the script.
 
 -- A small hash with short values is a list for the server, which it searches from the front: some microseconds for each id. One long
