@@ -39,6 +39,7 @@ local states = replace and call('HMGET', STATES, unpack(ids))
 local before, earliest = head(), nil
 local records, members, replaced, most = {}, {}, {}, 0
 local enqueued = pack7(now)
+local time, at, score, prefix -- those of the last message: most have the same delay
 statuses = {}
 for i, id in ipairs(ids) do
   local state = states and states[i]
@@ -48,12 +49,16 @@ for i, id in ipairs(ids) do
     statuses[i] = DUPLICATE
   else
     statuses[i] = DONE
-    local at = instant(ARGV[5 + 3 * i])
+    if ARGV[5 + 3 * i] ~= time then
+      time = ARGV[5 + 3 * i]
+      at = instant(time)
+      score, prefix = decimal(at), '\1' .. enqueued .. pack7(at)
+    end
     if not earliest or at < earliest then earliest = at end
     local n = #records
-    records[n + 1], records[n + 2] = id, '\1' .. enqueued .. pack7(at) .. ARGV[6 + 3 * i]
+    records[n + 1], records[n + 2] = id, prefix .. ARGV[6 + 3 * i]
     most = math.max(most, #ARGV[6 + 3 * i])
-    members[n + 1], members[n + 2] = decimal(at), id
+    members[n + 1], members[n + 2] = score, id
     if replace then replaced[#replaced + 1] = id end -- also without a state, which may have been lost
   end
 end
