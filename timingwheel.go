@@ -56,6 +56,8 @@ import (
 type TimingWheel struct {
 	engine *engine[func()]
 	shared bool // the wheel of Default
+
+	families families // of parents of contexts
 }
 
 // New returns a running wheel, or an error that wraps [ErrOption] and names the option, its value and

@@ -1,0 +1,58 @@
+package timingwheel
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// BenchmarkContext makes and cancels a context with a timeout while others are live, on the wheel and with package context. Parents are the
+// background, one that all share and that can be cancelled, or one for each. Memory is that of one that lives.
+func BenchmarkContext(b *testing.B) {
+	tw := startWheel(b, Options{})
+	for _, live := range []int{1000, 1_000_000} {
+		for _, parent := range []string{"background", "shared", "alone"} {
+			for name, with := range map[string]func(context.Context, time.Duration) (context.Context, context.CancelFunc){
+				"ours": tw.WithTimeout, "std": context.WithTimeout,
+			} {
+				b.Run(fmt.Sprintf("live=%d/parent=%s/%s", live, parent, name), func(b *testing.B) { benchContext(b, live, parent, with) })
+			}
+		}
+	}
+}
+
+func benchContext(b *testing.B, live int, kind string, with func(context.Context, time.Duration) (context.Context, context.CancelFunc)) {
+	shared, end := context.WithCancel(context.Background())
+	defer end()
+	parent := func() context.Context { return shared }
+	switch kind {
+	case "background":
+		parent = context.Background
+	case "alone": // its own cost counts, as that of a request's context would
+		parent = func() context.Context {
+			p, cancel := context.WithCancel(context.Background())
+			_ = cancel // it is for the collector to take
+			return p
+		}
+	}
+	before := heapInUse()
+	cancels := make([]context.CancelFunc, live)
+	for i := range cancels {
+		_, cancels[i] = with(parent(), time.Hour+time.Duration(i)*time.Millisecond)
+	}
+	bytes := float64(heapInUse()-before) / float64(live)
+	i := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		cancels[i]()
+		_, cancels[i] = with(parent(), time.Hour+time.Duration(i)*time.Millisecond)
+		if i++; i == live {
+			i = 0
+		}
+	}
+	b.ReportMetric(bytes, "bytes/live")
+	for _, cancel := range cancels {
+		cancel()
+	}
+}
