@@ -28,12 +28,12 @@ func (tw *TimingWheel) WithTimeoutCause(parent context.Context, d time.Duration,
 
 // WithDeadline is WithTimeout for a point in time, see [TimingWheel.AtFunc].
 func (tw *TimingWheel) WithDeadline(parent context.Context, t time.Time) (context.Context, context.CancelFunc) {
-	return tw.withDeadline(parent, t, tw.until(t), &timedOut)
+	return tw.withDeadline(parent, t, t.Sub(tw.date()), &timedOut)
 }
 
 // WithDeadlineCause is WithTimeoutCause for a point in time.
 func (tw *TimingWheel) WithDeadlineCause(parent context.Context, t time.Time, cause error) (context.Context, context.CancelFunc) {
-	return tw.withDeadline(parent, t, tw.until(t), timedOutBy(cause))
+	return tw.withDeadline(parent, t, t.Sub(tw.date()), timedOutBy(cause))
 }
 
 // WithTimeout calls [TimingWheel.WithTimeout] on [Default].
@@ -61,14 +61,7 @@ func (tw *TimingWheel) date() time.Time {
 	if tw.engine.manual {
 		return tw.Now()
 	}
-	return time.Now()
-}
-
-func (tw *TimingWheel) until(t time.Time) time.Duration {
-	if tw.engine.manual {
-		return t.Sub(tw.Now())
-	}
-	return time.Until(t)
+	return tw.engine.date()
 }
 
 func (tw *TimingWheel) withDeadline(parent context.Context, t time.Time, left time.Duration, given *ending) (context.Context, context.CancelFunc) {

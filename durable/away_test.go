@@ -148,10 +148,8 @@ func idOf(part, i int) string {
 // A partition that stands aside keeps no other one from being granted takers.
 func TestPartitionThatIsAwayIsNotFedFirst(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := memstore.New(memstore.Options{})
-		defer func() { assert.NoError(t, st.Close()) }()
-		q := open(t, wrapped{st, func(b durable.Backend) durable.Backend { return slowBeginBackend{b, 1, 20 * time.Second} }}, durable.Options{Partitions: 2})
+	slow := func(b durable.Backend) durable.Backend { return slowBeginBackend{b, 1, 20 * time.Second} }
+	bubbleOf(t, slow, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue) {
 		got := make(chan string, 30_000)
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
 			time.Sleep(time.Millisecond)
@@ -175,7 +173,5 @@ func TestPartitionThatIsAwayIsNotFedFirst(t *testing.T) {
 		time.Sleep(time.Minute)
 		stop()
 		assert.Len(t, got, 20_003)
-		q.Close()
-		synctest.Wait()
 	})
 }

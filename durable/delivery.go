@@ -85,7 +85,7 @@ func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 		}
 		if err == nil { // noted here, in the order in which the store has done it
 			d.c.mu.Lock()
-			d.h.until = a.until()
+			d.h.extended(a)
 			d.c.mu.Unlock()
 		}
 		done <- err

@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
 // watchedBackend counts what begins, with a claim and by itself, and takes its time for each call.
@@ -77,20 +75,7 @@ func (b watchedBackend) Apply(ctx context.Context, batch durable.Batch) ([]durab
 // watch runs a test on a store that is watched.
 func watch(t *testing.T, calls *watchedCalls, partitions int, body func(t *testing.T, q *durable.Queue)) {
 	t.Helper()
-	bubbleOf(t, func(b durable.Backend) durable.Backend { return watchedBackend{b, calls} }, partitions, body)
-}
-
-// bubbleOf runs a test in a bubble, on a store in memory whose backends are wrapped.
-func bubbleOf(t *testing.T, wrap func(durable.Backend) durable.Backend, partitions int, body func(t *testing.T, q *durable.Queue)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		st := memstore.New(memstore.Options{})
-		q := open(t, wrapped{st, wrap}, durable.Options{Partitions: partitions})
-		body(t, q)
-		q.Close()
-		assert.NoError(t, st.Close())
-		synctest.Wait()
-	})
+	bubbleOf(t, func(b durable.Backend) durable.Backend { return watchedBackend{b, calls} }, durable.Options{Partitions: partitions}, body)
 }
 
 // A message without a delay begins with the claim where somebody waits for it.
@@ -243,7 +228,8 @@ func TestEndGivesBackWhatItsClaimHasBegun(t *testing.T) {
 // What begins with its claim does not overtake what was claimed before and is about to begin.
 func TestClaimDoesNotOvertakeWhatBegins(t *testing.T) {
 	t.Parallel()
-	bubbleOf(t, func(b durable.Backend) durable.Backend { return slowBeginBackend{b, 0, 50 * time.Millisecond} }, 1, func(t *testing.T, q *durable.Queue) {
+	slow := func(b durable.Backend) durable.Backend { return slowBeginBackend{b, 0, 50 * time.Millisecond} }
+	bubbleOf(t, slow, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
 		var got deliveries
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error { got.add(d.Due, d); return nil }, durable.ConsumerOptions{})
 		enqueue(t, q, "first", time.Second)

@@ -80,13 +80,16 @@ func (c *consumer) begin(h *held, now time.Time) Change {
 	return change
 }
 
+// extended notes a new end of the lease. mu is held.
+func (h *held) extended(a answer) { h.until, h.record.LeaseEnd = a.until(), a.Lease }
+
 // beganUntil notes the lease of a message that has begun. Where it was left as it was, and the call took long, or the store's clock was set ahead, it is
 // extended. mu is held.
 func (c *consumer) beganUntil(h *held, a answer) {
 	left := min(time.Until(h.until), h.record.LeaseEnd.Time().Sub(a.Now))
 	switch {
 	case a.Lease > 0:
-		h.until, h.record.LeaseEnd = a.until(), a.Lease
+		h.extended(a)
 	case left < c.opts.Visibility/8*7 && !h.asked:
 		h.asked = true
 		c.extend(h)

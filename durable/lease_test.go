@@ -72,11 +72,8 @@ func (b lateBackend) Apply(ctx context.Context, batch durable.Batch) ([]durable.
 // A message that has begun late has its lease all the same.
 func TestMessageThatBeginsLateHasItsLease(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := memstore.New(memstore.Options{})
-		defer func() { assert.NoError(t, st.Close()) }()
-		until := time.Now().Add(10 * time.Second)
-		q := open(t, wrapped{st, func(b durable.Backend) durable.Backend { return lateBackend{b, until} }}, durable.Options{RetryFor: time.Minute, OnError: func(error) {}})
+	late := func(b durable.Backend) durable.Backend { return lateBackend{b, time.Now().Add(10 * time.Second)} }
+	bubbleOf(t, late, durable.Options{RetryFor: time.Minute, OnError: func(error) {}}, func(t *testing.T, q *durable.Queue) {
 		require.NoError(t, q.SetTakeOptions(durable.ConsumerOptions{Visibility: 30 * time.Second}))
 		enqueue(t, q, "a", time.Second)
 		d, err := q.Take(t.Context())
@@ -86,8 +83,6 @@ func TestMessageThatBeginsLateHasItsLease(t *testing.T) {
 		require.NoError(t, err)
 		assert.GreaterOrEqual(t, time.Until(r.LeaseEnd.Time()), 29*time.Second)
 		require.NoError(t, d.Ack(t.Context()))
-		q.Close()
-		synctest.Wait()
 	})
 }
 

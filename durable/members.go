@@ -125,7 +125,7 @@ func (c *consumer) extend(h *held) {
 		switch {
 		case h.state == heldGone || err != nil:
 		case a.Status == StatusDone:
-			h.until, h.record.LeaseEnd = a.until(), a.Lease
+			h.extended(a)
 		case h.ending: // it has been settled, and the answer is on its way
 		default:
 			c.lose(h)

@@ -19,9 +19,15 @@ import (
 // bubble runs a test on a clock that moves by itself when nobody has anything to do, with a queue in memory.
 func bubble(t *testing.T, options durable.Options, body func(t *testing.T, q *durable.Queue)) {
 	t.Helper()
+	bubbleOf(t, func(b durable.Backend) durable.Backend { return b }, options, body)
+}
+
+// bubbleOf is bubble on a store whose backends are wrapped.
+func bubbleOf(t *testing.T, wrap func(durable.Backend) durable.Backend, options durable.Options, body func(t *testing.T, q *durable.Queue)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
-		q := open(t, store, options)
+		q := open(t, wrapped{store, wrap}, options)
 		body(t, q)
 		q.Close()
 		require.NoError(t, store.Close())
