@@ -71,15 +71,16 @@ func (tw *TimingWheel) withDeadline(parent context.Context, t time.Time, left ti
 	if earlier, ok := parent.Deadline(); ok && earlier.Before(t) {
 		return context.WithCancel(parent) // it has that deadline
 	}
-	c := &deadlineContext{parent: parent, deadline: t, given: given}
+	c := &deadlineContext{parent: parent, deadline: t}
 	if left <= 0 {
-		if e := endOf(parent); e != nil {
-			c.finish(e)
+		e := endOf(parent)
+		if e == nil {
+			e = given
 		}
-		c.finish(given)
+		c.finish(e)
 		return c, c.cancel
 	}
-	c.timer = tw.engine.at(t, c.expire)
+	c.timer = tw.engine.at(t, c.atDeadline(given))
 	if c.timer == (Timer{}) && !tw.engine.manual {
 		return context.WithDeadlineCause(parent, t, given.own)
 	}

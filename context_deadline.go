@@ -16,15 +16,21 @@ import (
 type deadlineContext struct {
 	parent   context.Context
 	deadline time.Time
-	given    *ending // at the deadline
-	timer    Timer   // set before anybody else has the context, but for expire, which does not ask for it
+	timer    Timer       // set before anybody else has the context, but for expire, which does not ask for it
+	forget   func() bool // ends the watch over a parent of another package: see watchAlone
 	end      atomic.Pointer[ending]
 	done     atomic.Pointer[signal]
 	children atomic.Pointer[family]
 
-	family     atomic.Pointer[family] // with which it ends; nil: none
+	family     atomic.Pointer[family] // with which it ends, or one of those below; nil: it never ends with another, or is being made
 	prev, next *deadlineContext       // there, under its mu
 }
+
+// What a context has instead of a family.
+var (
+	loner family // it is told of the end of its parent by itself
+	gone  family // it has left
+)
 
 // ending is how a context has ended.
 type ending struct {
@@ -76,27 +82,46 @@ func (c *deadlineContext) finish(e *ending) bool {
 	return true
 }
 
-func (c *deadlineContext) cancel() {
-	if c.finish(&cancelled) {
+func (c *deadlineContext) cancel() { c.endWith(&cancelled) }
+
+// endWith ends the context, unless that has been done, and gives back what it holds.
+func (c *deadlineContext) endWith(e *ending) {
+	if c.finish(e) {
 		c.timer.Stop()
 		c.leave()
 	}
 }
 
-// expire is called at the deadline.
-func (c *deadlineContext) expire() {
-	if c.finish(c.given) {
+// atDeadline is what the wheel calls then. A cause of one's own is not kept in the context, as few have one.
+func (c *deadlineContext) atDeadline(given *ending) func() {
+	if given == &timedOut {
+		return c.expire
+	}
+	return func() { c.expireWith(given) }
+}
+
+func (c *deadlineContext) expire() { c.expireWith(&timedOut) }
+
+func (c *deadlineContext) expireWith(e *ending) {
+	if c.finish(e) {
 		c.leave()
 	}
 }
 
-// look is how the context has ended, nil where it has not. A parent of another package may have ended, and nobody has said so yet.
+// follow ends the context with its parent, which has ended.
+func (c *deadlineContext) follow() {
+	if e := endOf(c.parent); e != nil {
+		c.endWith(e)
+	}
+}
+
+// look is how the context has ended, nil where it has not. Its parent may have ended, and nobody has said so yet.
 func (c *deadlineContext) look() *ending {
 	if e := c.end.Load(); e != nil {
 		return e
 	}
-	if f := c.family.Load(); f != nil && f.parent != nil && f.parent.Err() != nil {
-		f.finish(endOf(f.parent))
+	if c.parent.Err() != nil {
+		c.follow()
 	}
 	return c.end.Load()
 }

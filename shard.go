@@ -31,6 +31,7 @@ type shard struct {
 	config  // never changes
 	host    host
 	waiting atomic.Int32 // callers of lock that have to wait
+	kin     *families    // of its wheel's contexts; nil with Timeouts
 
 	// What adds, stops and resets touch comes first, side by side: fewer lines to fetch from another processor.
 

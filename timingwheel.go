@@ -72,7 +72,11 @@ func newWheelAt(opts Options, origin int64) (*TimingWheel, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &TimingWheel{engine: e}, nil
+	tw := &TimingWheel{engine: e}
+	for _, s := range e.shards {
+		s.kin = &tw.families
+	}
+	return tw, nil
 }
 
 // defaultWheel is made on first use.
