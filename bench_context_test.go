@@ -8,11 +8,12 @@ import (
 )
 
 // BenchmarkContext makes and cancels a context with a timeout while others are live, on the wheel and with package context. Parents are the
-// background, one that all share and that can be cancelled, or one for each. Memory is that of one that lives.
+// background, one that all share and that can be cancelled, or one for each. With "awaited" somebody asks for Done, with the background as parent. Memory
+// is that of one that lives.
 func BenchmarkContext(b *testing.B) {
 	tw := startWheel(b, Options{})
 	for _, live := range []int{1000, 1_000_000} {
-		for _, parent := range []string{"background", "shared", "alone"} {
+		for _, parent := range []string{"background", "shared", "alone", "awaited"} {
 			for name, with := range map[string]func(context.Context, time.Duration) (context.Context, context.CancelFunc){
 				"ours": tw.WithTimeout, "std": context.WithTimeout,
 			} {
@@ -26,9 +27,13 @@ func benchContext(b *testing.B, live int, kind string, with func(context.Context
 	shared, end := context.WithCancel(context.Background())
 	defer end()
 	parent := func() context.Context { return shared }
+	ask := func(context.Context) {}
 	switch kind {
 	case "background":
 		parent = context.Background
+	case "awaited":
+		parent = context.Background
+		ask = func(ctx context.Context) { ctx.Done() }
 	case "alone": // its own cost counts, as that of a request's context would
 		parent = func() context.Context {
 			p, cancel := context.WithCancel(context.Background())
@@ -38,15 +43,20 @@ func benchContext(b *testing.B, live int, kind string, with func(context.Context
 	}
 	before := heapInUse()
 	cancels := make([]context.CancelFunc, live)
+	renew := func(i int) {
+		var ctx context.Context
+		ctx, cancels[i] = with(parent(), time.Hour+time.Duration(i)*time.Millisecond)
+		ask(ctx)
+	}
 	for i := range cancels {
-		_, cancels[i] = with(parent(), time.Hour+time.Duration(i)*time.Millisecond)
+		renew(i)
 	}
 	bytes := float64(heapInUse()-before) / float64(live)
 	i := 0
 	b.ReportAllocs()
 	for b.Loop() {
 		cancels[i]()
-		_, cancels[i] = with(parent(), time.Hour+time.Duration(i)*time.Millisecond)
+		renew(i)
 		if i++; i == live {
 			i = 0
 		}

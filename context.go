@@ -68,22 +68,22 @@ func (tw *TimingWheel) withDeadline(parent context.Context, t time.Time, left ti
 	if parent == nil {
 		panic("timingwheel: context of a nil parent")
 	}
-	if earlier, ok := parent.Deadline(); ok && earlier.Before(t) {
-		return context.WithCancel(parent) // it has that deadline
-	}
+	up := above(parent)
 	c := &deadlineContext{parent: parent, deadline: t}
-	if left <= 0 {
-		e := endOf(parent)
+	if earlier, ok := parent.Deadline(); ok && earlier.Before(t) {
+		if up.ours == nil {
+			return context.WithCancel(parent) // it has that deadline
+		}
+		c.deadline = earlier
+	} else if e := up.ended(); e != nil || left <= 0 {
 		if e == nil {
 			e = given
 		}
 		c.finish(e)
 		return c, c.cancel
-	}
-	c.timer = tw.engine.at(t, c.atDeadline(given))
-	if c.timer == (Timer{}) && !tw.engine.manual {
+	} else if c.timer = tw.engine.at(t, c.atDeadline(given)); c.timer == (Timer{}) && !tw.engine.manual {
 		return context.WithDeadlineCause(parent, t, given.own)
 	}
-	tw.families.join(c)
+	tw.families.join(c, up)
 	return c, c.cancel
 }

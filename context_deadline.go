@@ -2,8 +2,6 @@ package timingwheel
 
 import (
 	"context"
-	"fmt"
-	"sync"
 	"time"
 
 	"go.uber.org/atomic"
@@ -11,25 +9,28 @@ import (
 
 // deadlineContext is a context with a deadline of a wheel.
 //
-// Whoever sets end has ended it, and does what follows: done is closed, and the family of those that end with it is told. Both come into being when
-// somebody asks for them, and whoever makes one looks at end afterwards. So nothing is locked where there are no relatives.
+// Whoever sets end has ended it, and does what follows: its stand-in in package context is cancelled, and the family of those that end with it is told.
+// Both come into being when somebody asks for them, and whoever makes one looks at end afterwards. So nothing is locked where there are no relatives.
+//
+// Others may come to ask while that is under way, or before anybody has said that the parent has ended. They find it out and do it themselves.
 type deadlineContext struct {
 	parent   context.Context
 	deadline time.Time
-	timer    Timer       // set before anybody else has the context, but for expire, which does not ask for it
-	forget   func() bool // ends the watch over a parent of another package: see watchAlone
+	timer    Timer // set before anybody else has the context, but for expire; cleared by whoever ends it
+	tie      *tie  // to the parent, where bond is tiedAlone
 	end      atomic.Pointer[ending]
-	done     atomic.Pointer[signal]
+	standIn  atomic.Pointer[standIn]
 	children atomic.Pointer[family]
 
-	family     atomic.Pointer[family] // with which it ends, or one of those below; nil: it never ends with another, or is being made
+	bond       atomic.Pointer[family] // with which it ends, or one of those below; nil: it is being made
 	prev, next *deadlineContext       // there, under its mu
 }
 
 // What a context has instead of a family.
 var (
-	loner family // it is told of the end of its parent by itself
-	gone  family // it has left
+	endless   family // its parent never ends
+	tiedAlone family // it is told of the end of its parent by itself
+	gone      family // it has ended, and left
 )
 
 // ending is how a context has ended.
@@ -51,30 +52,29 @@ func timedOutBy(cause error) *ending {
 	return &ending{err: context.DeadlineExceeded, cause: cause, own: cause}
 }
 
-// endOf is how any context has ended, nil where it has not.
+// endOf is how a context of any package, whose channel is closed, has ended.
 func endOf(ctx context.Context) *ending {
 	err := ctx.Err()
 	if err == nil {
-		return nil
+		return &cancelled // against the rules of package context
 	}
-	return &ending{err: err, cause: context.Cause(ctx)}
+	cause := context.Cause(ctx)
+	if err == context.Canceled && cause == context.Canceled {
+		return &cancelled
+	}
+	return &ending{err: err, cause: cause}
 }
 
-// signal is a channel that is closed once. Whoever closes it finds it closed afterwards, also where somebody else is at it.
-type signal struct {
-	c    chan struct{}
-	once sync.Once
-}
-
-func (s *signal) close() { s.once.Do(func() { close(s.c) }) }
+// plain reports whether the cause is the error. Others may be of types that cannot be compared.
+func (e *ending) plain() bool { return e == &cancelled || e == &timedOut }
 
 // finish ends the context and those that end with it. It is false where that has been done before.
 func (c *deadlineContext) finish(e *ending) bool {
 	if !c.end.CompareAndSwap(nil, e) {
 		return false
 	}
-	if s := c.done.Load(); s != nil {
-		s.close()
+	if s := c.standIn.Load(); s != nil {
+		s.follow()
 	}
 	if f := c.children.Load(); f != nil {
 		f.finish(e)
@@ -82,13 +82,21 @@ func (c *deadlineContext) finish(e *ending) bool {
 	return true
 }
 
-func (c *deadlineContext) cancel() { c.endWith(&cancelled) }
-
 // endWith ends the context, unless that has been done, and gives back what it holds.
 func (c *deadlineContext) endWith(e *ending) {
 	if c.finish(e) {
 		c.timer.Stop()
 		c.leave()
+	}
+}
+
+// cancel is the cancel function. All that is below has ended when it returns, but for what somebody else is ending at the moment.
+func (c *deadlineContext) cancel() {
+	if c.look() == nil {
+		c.endWith(&cancelled)
+	}
+	if s := c.standIn.Load(); s != nil {
+		s.cancel() // waits for another who is at it
 	}
 }
 
@@ -108,120 +116,101 @@ func (c *deadlineContext) expireWith(e *ending) {
 	}
 }
 
-// follow ends the context with its parent, which has ended.
-func (c *deadlineContext) follow() {
-	if e := endOf(c.parent); e != nil {
-		c.endWith(e)
+// look is how the context has ended, nil where it has not.
+func (c *deadlineContext) look() *ending {
+	e := c.end.Load()
+	if e == nil {
+		if e = c.above(); e != nil {
+			c.endWith(e)
+			e = c.end.Load()
+		}
+	}
+	return e
+}
+
+// above is how the parent has ended, which perhaps nobody has said yet; nil where it has not.
+func (c *deadlineContext) above() *ending {
+	switch f := c.bond.Load(); {
+	case f == nil || f == &endless || f == &gone:
+		return nil
+	case f == &tiedAlone:
+		return c.tie.ended()
+	default:
+		return f.ended()
 	}
 }
 
-// look is how the context has ended, nil where it has not. Its parent may have ended, and nobody has said so yet.
-func (c *deadlineContext) look() *ending {
-	if e := c.end.Load(); e != nil {
-		return e
+// sign makes sure that the channel is closed before anybody learns that the context has ended.
+func (c *deadlineContext) sign() {
+	if s := c.standIn.Load(); s != nil {
+		s.follow()
 	}
-	if c.parent.Err() != nil {
-		c.follow()
+}
+
+// made is told with what the context ends. It is false where it has ended while it was made: then nobody else gives back what it holds.
+func (c *deadlineContext) made(bond *family) bool {
+	if c.bond.CompareAndSwap(nil, bond) {
+		return true
 	}
-	return c.end.Load()
+	c.timer = Timer{}
+	return false
+}
+
+// leave gives back what the context, which has ended, holds.
+func (c *deadlineContext) leave() {
+	switch f := c.bond.Swap(&gone); {
+	case f == nil: // see made
+		return
+	case f == &tiedAlone:
+		c.tie.forget()
+		if s := c.timer.shard; s != nil {
+			s.kin.unknow(c.tie.done)
+		}
+	case f.home != nil:
+		f.home.leave(f, c)
+	case f.ours != nil:
+		f.mu.Lock()
+		f.remove(c)
+		f.mu.Unlock()
+	}
+	c.timer = Timer{} // it holds on to a shard
 }
 
 func (c *deadlineContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
 func (c *deadlineContext) Done() <-chan struct{} {
-	s := c.done.Load()
-	if s == nil {
-		c.done.CompareAndSwap(nil, &signal{c: make(chan struct{})})
-		s = c.done.Load()
-	}
+	s := c.standing()
 	if c.look() != nil {
-		s.close()
+		s.follow()
 	}
-	return s.c
+	return s.ctx.Done()
 }
 
 func (c *deadlineContext) Err() error {
-	if e := c.look(); e != nil {
-		return e.err
+	e := c.look()
+	if e == nil {
+		return nil
 	}
-	return nil
+	c.sign()
+	return e.err
 }
 
 // deadlineKey is the key under which a context of this package finds itself, and its children find it.
 var deadlineKey = new(int)
 
-// Value is that of the parent, and what package context asks for when somebody wants to know the cause: see causeKey.
+// Value is that of the parent, and what package context looks for.
 func (c *deadlineContext) Value(key any) any {
 	switch key {
 	case deadlineKey:
 		return c
-	case causeKey:
-		return c.causeHolder()
+	case cancelKey:
+		return c.standingValue()
 	}
 	return c.parent.Value(key)
 }
 
-// causeKey is the key under which [context.Cause] looks for the nearest context of its own package. To be asked for it is the only way in which
-// another context can tell a cause. It is learned from a question.
-var causeKey = func() any {
-	asked := keyCatcher{Context: context.Background(), key: new(any)}
-	_ = context.Cause(asked)
-	return *asked.key
-}()
-
-// keyCatcher notes the key that it is asked for. It has ended: of others nobody asks for the cause.
-type keyCatcher struct {
-	context.Context
-	key *any
-}
-
-func (k keyCatcher) Err() error { return context.Canceled }
-
-func (k keyCatcher) Value(key any) any {
-	*k.key = key
-	return nil
-}
-
-// causeHolder is a context of package context with the cause of this one; nil where that is the error, or there is none: then Err is asked. Nothing is
-// ever hung onto it, as its Done is another one.
-func (c *deadlineContext) causeHolder() any {
-	e := c.look()
-	if e == nil || e.cause == e.err {
-		return nil
-	}
-	holder, cancel := context.WithCancelCause(context.Background())
-	cancel(e.cause)
-	return holder.Value(causeKey)
-}
-
-// AfterFunc is how package context hangs its contexts onto others without a goroutine. f runs within the call that ends the context, or in a goroutine
-// where it has ended already, as whoever asks may hold a lock that f wants. Others use [context.AfterFunc].
+// AfterFunc is [context.AfterFunc].
 func (c *deadlineContext) AfterFunc(f func()) (stop func() bool) {
-	d := &dependent{f: f}
-	if !c.familyOfChildren().addDependent(d) {
-		go f()
-		return func() bool { return false }
-	}
-	if c.end.Load() != nil { // before the family was there. To look at the parent here might call f
-		if d.leave() {
-			go f()
-		}
-	}
-	return d.leave
-}
-
-func (c *deadlineContext) familyOfChildren() *family {
-	if f := c.children.Load(); f != nil {
-		return f
-	}
-	c.children.CompareAndSwap(nil, &family{})
-	return c.children.Load()
-}
-
-func (c *deadlineContext) String() string {
-	name := fmt.Sprintf("%T", c.parent)
-	if s, ok := c.parent.(fmt.Stringer); ok {
-		name = s.String()
-	}
-	return name + ".WithDeadline(" + c.deadline.String() + ")"
+	_ = c.Done() // it may have ended
+	return context.AfterFunc(c.standing().ctx, f)
 }

@@ -3,16 +3,82 @@ package timingwheel
 import (
 	"context"
 	"hash/maphash"
+	"reflect"
 	"sync"
 
 	"go.uber.org/atomic"
 )
 
-// families finds the family of a parent of another package, by the channel that Done returns. They are those of one wheel. The mutex of a stripe comes
-// before that of a family.
+// relation is whom a context ends with: one of this package, or another with a channel. Without either it never ends with another.
+type relation struct {
+	ours *deadlineContext
+	to   context.Context // else: of package context, where it has the channel of the parent
+	done <-chan struct{} // of to, or of the next above ours that is of another package: ours may not have been told yet
+	lone bool            // to cannot be the key of a map
+}
+
+// above is the relation to a parent. What matters is whose channel the parent has, as in package context: contexts that have been put around that one
+// have no say in how it ends, and are not kept.
+func above(parent context.Context) relation {
+	if p, ok := parent.(*deadlineContext); ok {
+		return p.asParent()
+	}
+	done := parent.Done()
+	if done == nil {
+		return relation{}
+	}
+	if p, ok := parent.Value(deadlineKey).(*deadlineContext); ok && p.Done() == done {
+		return p.asParent()
+	}
+	if std, ok := parent.Value(cancelKey).(context.Context); ok && std.Done() == done {
+		return relation{to: std, done: done}
+	}
+	return relation{to: parent, done: done, lone: !reflect.ValueOf(parent).Comparable()}
+}
+
+func (c *deadlineContext) asParent() relation {
+	r := relation{ours: c}
+	switch f := c.bond.Load(); f {
+	case nil, &endless, &gone:
+	case &tiedAlone:
+		r.done = c.tie.done
+	default:
+		r.done = f.done
+	}
+	return r
+}
+
+// ended is how it has ended; nil where it has not. Others are asked for their error only when they have. O(1) while nobody above has ended.
+func (r *relation) ended() *ending {
+	above := false
+	select {
+	case <-r.done:
+		above = true
+	default:
+	}
+	switch {
+	case r.ours == nil && above:
+		return endOf(r.to)
+	case r.ours != nil && (above || r.ours.end.Load() != nil):
+		return r.ours.look()
+	default:
+		return nil
+	}
+}
+
+// tie is the relation of one context to a parent of another package.
+type tie struct {
+	to     context.Context
+	done   <-chan struct{}
+	forget func() bool // ends the watch over its end
+}
+
+func (t *tie) ended() *ending { return (&relation{to: t.to, done: t.done}).ended() }
+
+// families finds the family of a parent of another package. They are those of one wheel. The mutex of a stripe comes before that of a family.
 //
-// Most parents have one child, as that of a request does, and a family would cost such a child more than its timer. So the first child of a parent watches
-// it alone, and those that come while it lives share a family. That it lives is noted by a hash: where the note was overwritten, one more watches alone.
+// Most parents have one child, as that of a request does, and a family would cost such a child more than its timer. So the first child of a parent is tied
+// to it alone, and those that come while it lives share a family. That it lives is noted by a hash: where the note was overwritten, one more is tied alone.
 type families struct {
 	stripes [32]stripe
 	known   [256]atomic.Uint32 // by the hash of the channel, the rest of which stands there; 0: nobody
@@ -20,80 +86,66 @@ type families struct {
 
 type stripe struct {
 	mu sync.Mutex
-	by map[<-chan struct{}]*family
-	_  [40]byte // so that two do not share a cache line
+	by map[context.Context]*family // by relation.to
+	_  [48]byte                    // so that two do not share a cache line
 }
 
 var familySeed = maphash.MakeSeed()
 
-func (all *families) stripe(key <-chan struct{}) *stripe {
-	return &all.stripes[maphash.Comparable(familySeed, key)%uint64(len(all.stripes))]
+func (all *families) stripe(done <-chan struct{}) *stripe {
+	return &all.stripes[maphash.Comparable(familySeed, done)%uint64(len(all.stripes))]
 }
 
 // mark is where a parent is noted, and as what.
-func (all *families) mark(key <-chan struct{}) (at *atomic.Uint32, as uint32) {
-	h := maphash.Comparable(familySeed, key)
+func (all *families) mark(done <-chan struct{}) (at *atomic.Uint32, as uint32) {
+	h := maphash.Comparable(familySeed, done)
 	return &all.known[h%uint64(len(all.known))], uint32(h >> 32)
 }
 
 // knows reports whether a child of the parent is noted, and notes one.
-func (all *families) knows(key <-chan struct{}) bool {
-	at, as := all.mark(key)
+func (all *families) knows(done <-chan struct{}) bool {
+	at, as := all.mark(done)
 	return at.Swap(as) == as
 }
 
 // unknow takes the note back: children that live one after the other need no family.
-func (all *families) unknow(key <-chan struct{}) {
-	at, as := all.mark(key)
+func (all *families) unknow(done <-chan struct{}) {
+	at, as := all.mark(done)
 	at.CompareAndSwap(as, 0)
 }
 
-// join lets a context end with its parent.
-func (all *families) join(c *deadlineContext) {
-	if p := nearest(c.parent); p != nil {
-		p.adopt(c)
-		return
-	}
-	key := c.parent.Done()
+// join lets a context end with those above it.
+func (all *families) join(c *deadlineContext, up relation) {
 	switch {
-	case key == nil: // it never ends
-	case all.knows(key):
-		all.enter(c, key)
+	case up.ours != nil:
+		up.ours.adopt(c)
+	case up.done == nil:
+		c.made(&endless)
+	case !up.lone && all.knows(up.done):
+		all.enter(c, up)
 	default:
-		c.watchAlone()
+		c.tieAlone(up)
 	}
 }
 
-// adopt makes the context, of this package, the parent of c.
-func (p *deadlineContext) adopt(c *deadlineContext) {
-	f := p.familyOfChildren()
-	f.mu.Lock()
-	in := f.add(c)
-	f.mu.Unlock()
-	e := p.look()
-	if in && e == nil {
-		return
+// tieAlone lets a context be told of its parent's end. Nothing is locked, as the parent may be anybody's.
+func (c *deadlineContext) tieAlone(up relation) {
+	c.tie = &tie{to: up.to, done: up.done}
+	c.tie.forget = context.AfterFunc(up.to, c.untie)
+	if !c.made(&tiedAlone) {
+		c.tie.forget()
 	}
-	if e == nil { // it is over, so the parent has ended
-		e = p.end.Load()
-	}
-	c.endWith(e)
 }
 
-// watchAlone lets a context be told of its parent's end. Nothing is locked, as the parent may be anybody's.
-func (c *deadlineContext) watchAlone() {
-	c.forget = context.AfterFunc(c.parent, c.follow)
-	if !c.family.CompareAndSwap(nil, &loner) { // it has ended meanwhile
-		c.forget()
-	}
-}
+// untie is called at the end of the parent.
+func (c *deadlineContext) untie() { c.endWith(endOf(c.tie.to)) }
 
 // enter makes a context a member of the family of its parent.
-func (all *families) enter(c *deadlineContext, key <-chan struct{}) {
-	f, fresh := all.admit(c, key)
+func (all *families) enter(c *deadlineContext, up relation) {
+	f, fresh := all.admit(c, up)
 	switch {
-	case f == nil: // the parent has ended
-		c.follow()
+	case f == nil:
+		c.endWith(endOf(up.to))
 	case fresh:
 		f.watch()
 		if c.end.Load() != nil { // it may never have been in
@@ -102,29 +154,17 @@ func (all *families) enter(c *deadlineContext, key <-chan struct{}) {
 	}
 }
 
-// nearest is the context of this package that parent is, or whose channel it has.
-func nearest(parent context.Context) *deadlineContext {
-	if p, ok := parent.(*deadlineContext); ok {
-		return p
-	}
-	p, ok := parent.Value(deadlineKey).(*deadlineContext)
-	if !ok || p.Done() != parent.Done() {
-		return nil
-	}
-	return p
-}
-
 // admit is that family, nil where the parent has ended. A fresh one is not watched yet.
-func (all *families) admit(c *deadlineContext, key <-chan struct{}) (f *family, fresh bool) {
-	s := all.stripe(key)
+func (all *families) admit(c *deadlineContext, up relation) (f *family, fresh bool) {
+	s := all.stripe(up.done)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f = s.by[key]; f == nil {
-		f, fresh = &family{parent: c.parent, home: all, key: key}, true
+	if f = s.by[up.to]; f == nil {
+		f, fresh = &family{relation: up, home: all}, true
 		if s.by == nil {
-			s.by = make(map[<-chan struct{}]*family)
+			s.by = make(map[context.Context]*family)
 		}
-		s.by[key] = f
+		s.by[up.to] = f
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,7 +176,7 @@ func (all *families) admit(c *deadlineContext, key <-chan struct{}) (f *family, 
 
 // watch has the family told of the parent's end. Nothing is locked, as the parent may be anybody's. The family may be over by the time it is watched.
 func (f *family) watch() {
-	forget := context.AfterFunc(f.parent, func() { f.finish(endOf(f.parent)) })
+	forget := context.AfterFunc(f.to, func() { f.finish(endOf(f.to)) })
 	f.mu.Lock()
 	f.forget = forget
 	over := f.over
@@ -148,15 +188,15 @@ func (f *family) watch() {
 
 // leave takes a context out, and the family with it where nobody is left.
 func (all *families) leave(f *family, c *deadlineContext) {
-	s := all.stripe(f.key)
+	s := all.stripe(f.done)
 	s.mu.Lock()
 	f.mu.Lock()
 	f.remove(c)
 	empty := f.size == 0 && !f.over
 	if empty {
 		f.over = true
-		delete(s.by, f.key)
-		all.unknow(f.key)
+		s.forget(f)
+		all.unknow(f.done)
 	}
 	forget := f.forget
 	f.mu.Unlock()
@@ -168,10 +208,17 @@ func (all *families) leave(f *family, c *deadlineContext) {
 
 // drop takes a family out whose parent has ended.
 func (all *families) drop(f *family) {
-	s := all.stripe(f.key)
+	s := all.stripe(f.done)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.by[f.key] == f {
-		delete(s.by, f.key)
+	if s.by[f.to] == f {
+		s.forget(f)
+	}
+}
+
+// forget takes a family out. A map keeps its size, so the last one takes it along. mu is held.
+func (s *stripe) forget(f *family) {
+	if delete(s.by, f.to); len(s.by) == 0 {
+		s.by = nil
 	}
 }

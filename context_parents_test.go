@@ -107,8 +107,8 @@ func TestContextThatEndedBeforeItJoined(t *testing.T) {
 		parent, end := context.WithCancel(context.Background())
 		defer end()
 		for name, join := range map[string]func(c *deadlineContext){
-			"alone":    func(c *deadlineContext) { c.watchAlone() },
-			"a family": func(c *deadlineContext) { tw.families.enter(c, parent.Done()) },
+			"alone":    func(c *deadlineContext) { c.tieAlone(above(parent)) },
+			"a family": func(c *deadlineContext) { tw.families.enter(c, above(parent)) },
 			"of ours": func(c *deadlineContext) {
 				p, cancel := tw.WithTimeout(parent, time.Minute)
 				defer cancel()
@@ -139,4 +139,21 @@ func TestAllocationsOfOnlyChildren(t *testing.T) {
 		_, cancel := tw.WithTimeout(parent, time.Hour)
 		cancel()
 	}), 8.0)
+}
+
+// Stop discards the deadlines of the wheel's contexts, but not that of the one that Shutdown waits with.
+func TestShutdownWithAContextOfItsOwn(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		begun, end := make(chan struct{}), make(chan struct{})
+		tw.AfterFunc(0, func() {
+			close(begun)
+			<-end
+		})
+		<-begun
+		ctx, cancel := tw.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		assert.ErrorIs(t, tw.Shutdown(ctx), context.DeadlineExceeded)
+		close(end)
+	})
 }

@@ -161,6 +161,11 @@ func (tw *TimingWheel) Stop() {
 // called again, also after Stop. It panics on [Default].
 func (tw *TimingWheel) Shutdown(ctx context.Context) error {
 	tw.mustOwn("Shutdown")
+	if t, ok := ctx.Deadline(); ok && !tw.engine.manual { // it may be a deadline of this wheel, which Stop discards
+		withTimer, cancel := context.WithDeadline(ctx, t)
+		defer cancel()
+		ctx = withTimer
+	}
 	return tw.engine.shutdown(ctx)
 }
 
