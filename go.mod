@@ -3,6 +3,7 @@ module github.com/timingwheel-go/timingwheel
 go 1.25.0
 
 require (
+	github.com/puzpuzpuz/xsync/v4 v4.5.0
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/atomic v1.12.0
 )

@@ -1,0 +1,143 @@
+package keyed
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// model is the reference: a plain map with the deadline of each key, or that it has been claimed.
+type model struct {
+	t     *testing.T
+	h     *held
+	begin time.Time
+	keys  map[string]*reference
+}
+
+type reference struct {
+	deadline time.Time
+	prompt   bool // due when it was set
+	claimed  bool
+}
+
+func newModel(t *testing.T) *model {
+	h := hold(t)
+	t.Cleanup(h.Stop)
+	return &model{t: t, h: h, begin: h.Now(), keys: map[string]*reference{}}
+}
+
+func (m *model) set(key string, d time.Duration) {
+	_, present := m.keys[key]
+	assert.Equal(m.t, !present, m.h.Set(key, d), "Set(%s, %v)", key, d)
+	m.rearm(key, d)
+}
+
+func (m *model) touch(key string, d time.Duration) {
+	_, present := m.keys[key]
+	assert.Equal(m.t, present, m.h.Touch(key, d), "Touch(%s, %v)", key, d)
+	if present {
+		m.rearm(key, d)
+	}
+}
+
+func (m *model) rearm(key string, d time.Duration) {
+	m.keys[key] = &reference{deadline: m.h.Now().Add(max(d, 0)), prompt: d <= 0}
+	m.check()
+}
+
+func (m *model) remove(key string) {
+	_, present := m.keys[key]
+	assert.Equal(m.t, present, m.h.Delete(key), "Delete(%s)", key)
+	delete(m.keys, key)
+	m.check()
+}
+
+// pass lets time pass: what must be claimed is, and what must not be is not. Between the deadline and the end of its tick the wheel may do either.
+func (m *model) pass(d time.Duration) {
+	before := len(m.h.batches)
+	m.h.pass(d)
+	claimed := map[string]bool{}
+	for _, batch := range m.h.batches[before:] {
+		for _, key := range batch {
+			assert.False(m.t, claimed[key], "%s is claimed twice", key)
+			claimed[key] = true
+		}
+	}
+	now := m.h.Now()
+	for key, r := range m.keys {
+		tick := m.begin.Add((r.deadline.Sub(m.begin) + ms - 1) / ms * ms)
+		switch {
+		case r.claimed:
+			assert.False(m.t, claimed[key], "%s is claimed again", key)
+		case r.prompt || !tick.After(now):
+			assert.True(m.t, claimed[key], "%s is due, and not claimed", key)
+		case r.deadline.After(now):
+			assert.False(m.t, claimed[key], "%s is early by %v", key, r.deadline.Sub(now))
+		}
+		r.claimed = r.claimed || claimed[key]
+		delete(claimed, key)
+	}
+	assert.Empty(m.t, claimed, "claimed without being there")
+	m.check()
+}
+
+func (m *model) sweepFirst() {
+	if len(m.h.batches) > 0 {
+		m.sweepAt(0)
+	}
+}
+
+func (m *model) sweepLast() {
+	if n := len(m.h.batches); n > 0 {
+		m.sweepAt(n - 1)
+	}
+}
+
+// sweepAt sweeps a batch: those of its keys that have been claimed, for whichever of their timers, are reported.
+func (m *model) sweepAt(i int) {
+	var want []string
+	for _, key := range m.h.batches[i] {
+		if r := m.keys[key]; r != nil && r.claimed {
+			want = append(want, key)
+			delete(m.keys, key)
+		}
+	}
+	assert.Equal(m.t, want, m.h.sweepOne(i))
+	m.check()
+}
+
+// check compares what can be seen.
+func (m *model) check() {
+	assert.Equal(m.t, len(m.keys), m.h.Len())
+	pending := map[string]time.Time{}
+	for key, r := range m.keys {
+		assert.True(m.t, m.h.Has(key))
+		deadline, ok := m.h.Deadline(key)
+		assert.Equal(m.t, !r.claimed, ok)
+		if ok {
+			assert.True(m.t, r.deadline.Equal(deadline), "%s: %v instead of %v", key, deadline, r.deadline)
+			pending[key] = deadline
+			continue
+		}
+		// Not lost: a batch with it is still to be swept.
+		assert.True(m.t, slices.ContainsFunc(m.h.batches, func(batch []string) bool { return slices.Contains(batch, key) }), "%s is lost", key)
+	}
+	assert.Equal(m.t, pending, maps.Collect(m.h.All()))
+	assert.Equal(m.t, len(pending), m.h.Stats().Pending)
+}
+
+// finish lets everything expire.
+func (m *model) finish() {
+	for len(m.h.batches) > 0 {
+		m.sweepLast()
+	}
+	m.pass(3 * time.Hour)
+	for len(m.h.batches) > 0 {
+		m.sweepFirst()
+	}
+	assert.Empty(m.t, m.keys)
+	assert.Zero(m.t, m.h.Len())
+}

@@ -1,0 +1,259 @@
+package keyed
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel"
+)
+
+// held is keys in Manual mode whose claimed batches wait until the test sweeps them: the window between the claim and the sweep, which in earnest
+// is open for a microsecond.
+type held struct {
+	*Keys[string]
+	batches  [][]string
+	reported []string
+}
+
+func hold(tb testing.TB) *held {
+	tb.Helper()
+	h := &held{}
+	h.Keys = &Keys[string]{expire: func(keys []string) {
+		assert.NotEmpty(tb, keys)
+		for _, key := range keys {
+			assert.False(tb, h.Has(key), "%s is reported before it is taken out", key)
+		}
+		h.reported = append(h.reported, keys...)
+	}}
+	opts := timingwheel.Options{Manual: true, Start: time.Unix(1_700_000_000, 0)}
+	require.NoError(tb, h.start(opts, func(claimed []string) { h.batches = append(h.batches, slices.Clone(claimed)) }))
+	return h
+}
+
+// pass lets time pass, so that what is due is claimed.
+func (h *held) pass(d time.Duration) { h.Advance(h.Now().Add(d)) }
+
+// sweepOne sweeps the i-th of the batches that wait.
+func (h *held) sweepOne(i int) (reported []string) {
+	batch := h.batches[i]
+	h.batches = slices.Delete(h.batches, i, i+1)
+	h.reported = nil
+	h.sweep(batch)
+	return h.reported
+}
+
+// A key is claimed, then something happens, then its batch is swept.
+func TestBetweenClaimAndSweep(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		meanwhile func(t *testing.T, h *held)
+		reported  bool          // by the sweep
+		again     time.Duration // when it is reported afterwards; -1: not at all
+	}{
+		"nothing": {func(t *testing.T, h *held) {
+			assert.True(t, h.Has("k"))
+			assert.Equal(t, 1, h.Len())
+			_, ok := h.Deadline("k")
+			assert.False(t, ok, "its expiry has begun")
+			assert.Empty(t, maps.Collect(h.All()))
+		}, true, -1},
+		"Set":         {func(t *testing.T, h *held) { assert.False(t, h.Set("k", time.Second)) }, false, time.Second},
+		"Set at once": {func(t *testing.T, h *held) { assert.False(t, h.Set("k", 0)) }, false, 0},
+		"SetAt":       {func(t *testing.T, h *held) { assert.False(t, h.SetAt("k", h.Now().Add(time.Second))) }, false, time.Second},
+		"Touch":       {func(t *testing.T, h *held) { assert.True(t, h.Touch("k", time.Second)) }, false, time.Second},
+		"TouchAt":     {func(t *testing.T, h *held) { assert.True(t, h.TouchAt("k", h.Now().Add(time.Second))) }, false, time.Second},
+		"two Touches": {func(t *testing.T, h *held) {
+			assert.True(t, h.Touch("k", time.Second))
+			assert.True(t, h.Touch("k", time.Minute))
+		}, false, time.Minute},
+		"Delete": {func(t *testing.T, h *held) {
+			assert.True(t, h.Delete("k"))
+			assert.False(t, h.Delete("k"))
+			assert.False(t, h.Touch("k", time.Second))
+		}, false, -1},
+		"Delete and Set": {func(t *testing.T, h *held) {
+			assert.True(t, h.Delete("k"))
+			assert.True(t, h.Set("k", time.Second))
+		}, false, time.Second},
+		"Touch and Delete": {func(t *testing.T, h *held) {
+			assert.True(t, h.Touch("k", time.Second))
+			assert.True(t, h.Delete("k"))
+		}, false, -1},
+		"Stop": {func(t *testing.T, h *held) {
+			h.Stop()
+			assert.False(t, h.Has("k"))
+		}, false, -1},
+		"Touch and Stop": {func(_ *testing.T, h *held) { h.Touch("k", time.Second); h.Stop() }, false, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := hold(t)
+			defer h.Stop()
+			require.True(t, h.Set("k", ms))
+			h.pass(ms)
+			require.Len(t, h.batches, 1)
+			c.meanwhile(t, h)
+			var want []string
+			if c.reported {
+				want = []string{"k"}
+			}
+			assert.Equal(t, want, h.sweepOne(0))
+			if c.again < 0 {
+				assert.False(t, h.Has("k"))
+				h.pass(time.Hour)
+				assert.Empty(t, h.batches)
+				return
+			}
+			if c.again > 0 {
+				h.pass(c.again - ms)
+				assert.Empty(t, h.batches)
+			}
+			assert.True(t, h.Has("k"))
+			h.pass(ms)
+			require.Len(t, h.batches, 1)
+			assert.Equal(t, []string{"k"}, h.sweepOne(0))
+			assert.False(t, h.Has("k"))
+		})
+	}
+}
+
+// Two timers of one key have been claimed: whichever batch is swept first reports it, the other one does not.
+func TestTwoClaimsOfOneKey(t *testing.T) {
+	t.Parallel()
+	for first := range 2 {
+		for _, between := range []string{"nothing", "Set"} {
+			h := hold(t)
+			h.Set("k", 0)
+			h.pass(0)
+			h.Set("k", 0)
+			h.pass(0)
+			require.Len(t, h.batches, 2)
+			assert.Equal(t, []string{"k"}, h.sweepOne(first))
+			if between == "Set" {
+				assert.True(t, h.Set("k", time.Second))
+			}
+			assert.Empty(t, h.sweepOne(0))
+			assert.Equal(t, between == "Set", h.Has("k"))
+			h.Stop()
+		}
+	}
+}
+
+// Stop comes while a batch is being swept: the key got another timer, which Stop discards. It is not due, and not reported for its old timer's sake.
+func TestStopDuringSweep(t *testing.T) {
+	t.Parallel()
+	h := hold(t)
+	h.Set("k", 0)
+	h.pass(0)
+	require.False(t, h.Set("k", time.Hour))
+	m := h.timers.Load()
+	h.Stop()
+	assert.False(t, h.take(m, "k"))
+}
+
+// A Set, Touch or Delete that found the map before Stop took it away is harmless.
+func TestStopDuringCalls(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(h *held, m *timersOf[string]) bool{
+		"put new":     func(h *held, m *timersOf[string]) bool { return h.put(m, "new", moment{}) },
+		"put present": func(h *held, m *timersOf[string]) bool { return h.put(m, "k", moment{}) },
+		"save":        func(h *held, m *timersOf[string]) bool { return h.save(m, "k", moment{}) },
+		"save absent": func(h *held, m *timersOf[string]) bool { return h.save(m, "new", moment{}) },
+	} {
+		h := hold(t)
+		h.Set("k", time.Hour)
+		m := h.timers.Load()
+		h.Stop()
+		assert.False(t, call(h, m), name)
+		assert.Zero(t, h.Len())
+		assert.False(t, h.Has("new"))
+	}
+}
+
+// steps are what the exhaustive test and the fuzz target choose from, for one key each.
+var steps = []struct {
+	name string
+	do   func(m *model, key string)
+}{
+	{"Set 0", func(m *model, key string) { m.set(key, 0) }},
+	{"Set 1s", func(m *model, key string) { m.set(key, time.Second) }},
+	{"Touch 0", func(m *model, key string) { m.touch(key, 0) }},
+	{"Touch 1s", func(m *model, key string) { m.touch(key, time.Second) }},
+	{"Delete", func(m *model, key string) { m.remove(key) }},
+	{"claim", func(m *model, _ string) { m.pass(0) }},
+	{"a second", func(m *model, _ string) { m.pass(time.Second) }},
+	{"sweep the oldest", func(m *model, _ string) { m.sweepFirst() }},
+	{"sweep the newest", func(m *model, _ string) { m.sweepLast() }},
+	{"Set 1.5ms", func(m *model, key string) { m.set(key, 1500*time.Microsecond) }},
+	{"Touch -1", func(m *model, key string) { m.touch(key, -1) }},
+	{"300µs", func(m *model, _ string) { m.pass(300 * time.Microsecond) }},
+	{"7ms", func(m *model, _ string) { m.pass(7 * ms) }},
+	{"Set 1h", func(m *model, key string) { m.set(key, time.Hour) }},
+	{"2h", func(m *model, _ string) { m.pass(2 * time.Hour) }},
+}
+
+// Every sequence of a few steps on one key, sweeps in either order among them.
+func TestEverySequence(t *testing.T) {
+	t.Parallel()
+	const choices = 9 // the first ones of steps
+	length := 5
+	if testing.Short() || underRace {
+		length = 4
+	}
+	total := 1
+	for range length {
+		total *= choices
+	}
+	m := newModel(t)
+	for n := range total {
+		var names []string
+		for rest, i := n, 0; i < length; rest, i = rest/choices, i+1 {
+			step := steps[rest%choices]
+			names = append(names, step.name)
+			step.do(m, "k")
+		}
+		m.finish() // empty, for the next sequence
+		if t.Failed() {
+			t.Fatalf("the steps were %q", names)
+		}
+	}
+}
+
+// Long random sequences on a few keys.
+func TestRandomSequences(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	for run := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, run))
+		input := make([]byte, 600)
+		for i := range input {
+			input[i] = byte(rng.Uint32())
+		}
+		runModel(t, input)
+		if t.Failed() {
+			t.Fatalf("seed %d, run %d", seed, run)
+		}
+	}
+}
+
+// FuzzKeys runs keys against a plain map.
+func FuzzKeys(f *testing.F) {
+	f.Add([]byte{0, 5, 1, 7, 6, 7})
+	f.Add([]byte("0123456789 set, claim, set again, sweep the newest and then the oldest"))
+	f.Fuzz(func(t *testing.T, input []byte) { runModel(t, input[:min(len(input), 2000)]) })
+}
+
+// runModel takes two bytes for each step: what, and with which key.
+func runModel(t *testing.T, input []byte) {
+	m := newModel(t)
+	for ; len(input) >= 2; input = input[2:] {
+		steps[int(input[0])%len(steps)].do(m, string('a'+rune(input[1]%6)))
+	}
+	m.finish()
+}
