@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -157,6 +158,37 @@ func TestStopDuringSweep(t *testing.T) {
 	assert.False(t, h.take(m, "k"))
 }
 
+// The same with sweeps at every moment of a Stop that takes long, as it has many shards to stop.
+func TestSweepsDuringStop(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		k := &Keys[string]{}
+		var claimed []string
+		opts := timingwheel.Options{Manual: true, Shards: 1024}
+		require.NoError(t, k.start(opts, func(keys []string) { claimed = append(claimed, keys...) }))
+		k.Set("k", 0)
+		k.Advance(k.Now())
+		require.Equal(t, []string{"k"}, claimed)
+		require.True(t, k.Touch("k", time.Hour))
+		m := k.timers.Load()
+		sweeping := make(chan struct{})
+		var group sync.WaitGroup
+		group.Go(func() {
+			close(sweeping)
+			for stopped := false; !stopped; {
+				stopped = k.timers.Load() == nil
+				if k.take(m, "k") {
+					t.Error("a key is taken out before its time")
+					return
+				}
+			}
+		})
+		<-sweeping
+		k.Stop()
+		group.Wait()
+	}
+}
+
 // A Set, Touch or Delete that found the map before Stop took it away is harmless.
 func TestStopDuringCalls(t *testing.T) {
 	t.Parallel()
@@ -173,6 +205,23 @@ func TestStopDuringCalls(t *testing.T) {
 		assert.False(t, call(h, m), name)
 		assert.Zero(t, h.Len())
 		assert.False(t, h.Has("new"))
+	}
+}
+
+// Whoever comes under the lock and finds a pending timer there, since another call was faster, moves it and adds none.
+func TestSlowPathMovesAPendingTimer(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(h *held) bool{
+		"put":  func(h *held) bool { return !h.put(h.timers.Load(), "k", moment{after: time.Second}) },
+		"save": func(h *held) bool { return h.save(h.timers.Load(), "k", moment{after: time.Second}) },
+	} {
+		h := hold(t)
+		h.Set("k", time.Hour)
+		assert.True(t, call(h), name)
+		assert.EqualValues(t, 1, h.Stats().Armed, name)
+		deadline, _ := h.Deadline("k")
+		assert.True(t, deadline.Equal(h.Now().Add(time.Second)), name)
+		h.Stop()
 	}
 }
 

@@ -1,0 +1,292 @@
+package keyed
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel"
+)
+
+// Benchmarks of docs/keyed.md, named BenchmarkX/impl=…/pending=…/key=…/procs=… so that benchstat can pivot on them. Their impls are this package
+// ("keyed"), a Go map with a mutex and a time.AfterFunc for each key ("std"), and, where it makes sense, the wheel's timers alone, whose
+// handles a slice holds ("reset").
+
+// stdKeys is what one writes with the standard library.
+type stdKeys[K comparable] struct {
+	expire func(key K)
+
+	mu     sync.Mutex
+	timers map[K]*time.Timer
+}
+
+func newStdKeys[K comparable](expire func(K)) *stdKeys[K] {
+	return &stdKeys[K]{expire: expire, timers: map[K]*time.Timer{}}
+}
+
+func (s *stdKeys[K]) Set(key K, d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.timers[key]; t != nil && t.Stop() {
+		t.Reset(d)
+		return
+	}
+	var t *time.Timer
+	t = time.AfterFunc(d, func() { s.over(key, &t) })
+	s.timers[key] = t
+}
+
+// over takes a pointer to the timer, which Set writes under the lock.
+func (s *stdKeys[K]) over(key K, t **time.Timer) {
+	s.mu.Lock()
+	mine := s.timers[key] == *t
+	if mine {
+		delete(s.timers, key)
+	}
+	s.mu.Unlock()
+	if mine {
+		s.expire(key)
+	}
+}
+
+func (s *stdKeys[K]) Touch(key K, d time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.timers[key]
+	if t == nil || !t.Stop() {
+		return false
+	}
+	t.Reset(d)
+	return true
+}
+
+func (s *stdKeys[K]) Delete(key K) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.timers[key]
+	if t == nil {
+		return false
+	}
+	t.Stop()
+	delete(s.timers, key)
+	return true
+}
+
+func (s *stdKeys[K]) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.timers {
+		t.Stop()
+	}
+	clear(s.timers)
+}
+
+// setter is what both have in common.
+type setter[K comparable] interface {
+	Set(key K, d time.Duration)
+	Touch(key K, d time.Duration) bool
+	Delete(key K) bool
+	Stop()
+}
+
+// keysSetter drops the result of Set.
+type keysSetter[K comparable] struct{ *Keys[K] }
+
+func (k keysSetter[K]) Set(key K, d time.Duration) { k.Keys.Set(key, d) }
+
+var impls = []string{"keyed", "std"}
+
+func newSetter[K comparable](b *testing.B, impl string, expired func(n int)) setter[K] {
+	b.Helper()
+	if impl == "std" {
+		return newStdKeys(func(K) { expired(1) })
+	}
+	k, err := New(timingwheel.Options{}, func(keys []K) { expired(len(keys)) })
+	if err != nil {
+		b.Fatal(err)
+	}
+	return keysSetter[K]{k}
+}
+
+func number(i int) uint64 { return uint64(i) * 0x9e3779b97f4a7c15 }
+
+func name(i int) string { return fmt.Sprintf("connection-%07d", i) }
+
+func many[K comparable](n int, nth func(int) K) []K {
+	keys := make([]K, n)
+	for i := range keys {
+		keys[i] = nth(i)
+	}
+	return keys
+}
+
+// far is a deadline of the population.
+func far() time.Duration { return time.Hour + rand.N(time.Hour) }
+
+func fill[K comparable](s setter[K], keys []K) {
+	for _, key := range keys {
+		s.Set(key, far())
+	}
+}
+
+var sizes = []struct {
+	name string
+	n    int
+}{{"1k", 1000}, {"1M", 1_000_000}}
+
+// eachProcs runs call for random keys, in parallel on one and on two processors.
+func eachProcs(b *testing.B, n int, call func(i int)) {
+	b.Helper()
+	for procs := 1; procs <= min(2, runtime.NumCPU()); procs++ {
+		b.Run(fmt.Sprintf("procs=%d", procs), func(b *testing.B) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+			runtime.GC()
+			b.ReportAllocs()
+			b.ResetTimer()
+			var part atomic.Uint64
+			begin := processorTime()
+			b.RunParallel(func(pb *testing.PB) {
+				rng := rand.New(rand.NewPCG(part.Add(1), 2))
+				for pb.Next() {
+					call(rng.IntN(n))
+				}
+			})
+			b.ReportMetric(float64(processorTime()-begin)/float64(b.N), "cpu-ns/op")
+		})
+	}
+}
+
+// BenchmarkTouch is a heartbeat: a random key has its whole time again.
+func BenchmarkTouch(b *testing.B) {
+	for _, size := range sizes {
+		benchTouch(b, size.name, "uint64", many(size.n, number))
+		benchTouch(b, size.name, "string", many(size.n, name))
+	}
+}
+
+func benchTouch[K comparable](b *testing.B, size, kind string, keys []K) {
+	for _, impl := range impls {
+		b.Run(fmt.Sprintf("impl=%s/pending=%s/key=%s", impl, size, kind), func(b *testing.B) {
+			s := newSetter[K](b, impl, func(int) {})
+			defer s.Stop()
+			fill(s, keys)
+			eachProcs(b, len(keys), func(i int) { s.Touch(keys[i], 3*time.Hour) })
+		})
+	}
+	b.Run(fmt.Sprintf("impl=reset/pending=%s/key=%s", size, kind), func(b *testing.B) {
+		w, err := timingwheel.NewTimeouts(timingwheel.Options{}, func([]K) {})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer w.Stop()
+		timers := make([]timingwheel.Timer, len(keys))
+		for i, key := range keys {
+			timers[i] = w.Add(far(), key)
+		}
+		eachProcs(b, len(keys), func(i int) { timers[i].Reset(3 * time.Hour) })
+	})
+}
+
+// BenchmarkDeleteSet deletes a random key and sets it anew: a connection goes, another one comes.
+func BenchmarkDeleteSet(b *testing.B) {
+	for _, size := range sizes {
+		benchDeleteSet(b, size.name, "uint64", many(size.n, number))
+		benchDeleteSet(b, size.name, "string", many(size.n, name))
+	}
+}
+
+func benchDeleteSet[K comparable](b *testing.B, size, kind string, keys []K) {
+	for _, impl := range impls {
+		b.Run(fmt.Sprintf("impl=%s/pending=%s/key=%s", impl, size, kind), func(b *testing.B) {
+			s := newSetter[K](b, impl, func(int) {})
+			defer s.Stop()
+			fill(s, keys)
+			eachProcs(b, len(keys), func(i int) {
+				s.Delete(keys[i])
+				s.Set(keys[i], 2*time.Hour)
+			})
+		})
+	}
+}
+
+// BenchmarkFill sets so many keys, on an empty set. One iteration is all of them; B/key is the growth of the heap without the keys themselves.
+func BenchmarkFill(b *testing.B) {
+	for _, size := range sizes {
+		benchFill(b, size.name, "uint64", many(size.n, number))
+		benchFill(b, size.name, "string", many(size.n, name))
+	}
+}
+
+func benchFill[K comparable](b *testing.B, size, kind string, keys []K) {
+	for _, impl := range impls {
+		b.Run(fmt.Sprintf("impl=%s/pending=%s/key=%s", impl, size, kind), func(b *testing.B) {
+			took, bytes := time.Duration(0), uint64(0)
+			for range b.N {
+				before := heapInUse()
+				s := newSetter[K](b, impl, func(int) {})
+				begin := processorTime()
+				fill(s, keys)
+				took += processorTime() - begin
+				bytes += heapInUse() - before
+				s.Stop()
+			}
+			total := float64(b.N * len(keys))
+			b.ReportMetric(float64(took)/total, "cpu-ns/key")
+			b.ReportMetric(float64(bytes)/total, "B/key")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+func heapInUse() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// BenchmarkExpire lets so many keys expire, which are all due when they are set for the last time, and waits for the reports. One iteration is
+// all of them; the time of the processors includes moving the keys to the deadline.
+func BenchmarkExpire(b *testing.B) {
+	for _, size := range sizes {
+		benchExpire(b, size.name, "uint64", many(size.n, number))
+		benchExpire(b, size.name, "string", many(size.n, name))
+	}
+}
+
+func benchExpire[K comparable](b *testing.B, size, kind string, keys []K) {
+	for _, impl := range impls {
+		b.Run(fmt.Sprintf("impl=%s/pending=%s/key=%s", impl, size, kind), func(b *testing.B) {
+			used := time.Duration(0)
+			for range b.N {
+				used += expireAll(b, impl, keys)
+			}
+			b.ReportMetric(float64(used)/float64(b.N*len(keys)), "cpu-ns/key")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+func expireAll[K comparable](b *testing.B, impl string, keys []K) time.Duration {
+	var left atomic.Int64
+	left.Store(int64(len(keys)))
+	done := make(chan struct{})
+	s := newSetter[K](b, impl, func(n int) {
+		if left.Add(-int64(n)) == 0 {
+			close(done)
+		}
+	})
+	defer s.Stop()
+	fill(s, keys)
+	runtime.GC()
+	begin := processorTime()
+	for _, key := range keys {
+		s.Touch(key, 10*time.Millisecond)
+	}
+	<-done
+	return processorTime() - begin
+}

@@ -1,0 +1,337 @@
+package keyed
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel"
+)
+
+// executors are the ways in which expire may be run, with small wheels, so that much happens at once.
+var executors = map[string]timingwheel.Options{
+	"default":    {Tick: 20 * time.Microsecond, WheelSize: 4},
+	"one shard":  {Tick: 20 * time.Microsecond, WheelSize: 4, Shards: 1},
+	"inline":     {Tick: 20 * time.Microsecond, WheelSize: 4, Shards: 2, Executor: timingwheel.Inline},
+	"goroutines": {Tick: 20 * time.Microsecond, WheelSize: 4, Shards: 2, Executor: timingwheel.Goroutines},
+}
+
+func scaled(n int) int {
+	if testing.Short() || underRace {
+		return n / 4
+	}
+	return n
+}
+
+// drain waits until nothing is pending and nothing runs.
+func drain[K comparable](tb testing.TB, k *Keys[K]) {
+	tb.Helper()
+	end := time.Now().Add(time.Minute)
+	for {
+		if st := k.Stats(); st.Pending+st.Running == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			tb.Fatal("it does not come to an end")
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// fates counts what becomes of one key.
+type fates struct {
+	added, reported, deleted atomic.Int64
+}
+
+// Goroutines set, touch and delete the same few keys, with delays from none to a tick or two, while they expire. Each Set that added a key has
+// exactly one end; whatever replaces or touches adds none.
+func TestRaceEachSetHasOneEnd(t *testing.T) {
+	t.Parallel()
+	for name, opts := range executors {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const keys, goroutines = 24, 8
+			var all [keys]fates
+			k := start(t, opts, func(batch []int) {
+				assert.NotEmpty(t, batch)
+				for _, key := range batch {
+					all[key].reported.Add(1)
+				}
+			})
+			var group sync.WaitGroup
+			for range goroutines {
+				group.Go(func() {
+					for range scaled(20_000) {
+						meddle(k, &all, rand.IntN(keys))
+					}
+				})
+			}
+			group.Wait()
+			drain(t, k)
+			assert.Zero(t, k.Len())
+			for key := range all {
+				f := &all[key]
+				assert.Equal(t, f.added.Load(), f.reported.Load()+f.deleted.Load(), "key %d: %d deleted", key, f.deleted.Load())
+				assert.Positive(t, f.reported.Load(), "key %d never expired", key)
+				assert.False(t, k.Has(key))
+			}
+		})
+	}
+}
+
+func meddle(k *Keys[int], all *[24]fates, key int) {
+	d := rand.N(60 * time.Microsecond)
+	switch rand.IntN(10) {
+	case 0, 1, 2:
+		if k.Set(key, d) {
+			all[key].added.Add(1)
+		}
+	case 3:
+		if k.Set(key, 0) {
+			all[key].added.Add(1)
+		}
+	case 4:
+		if k.SetAt(key, time.Now().Add(d)) {
+			all[key].added.Add(1)
+		}
+	case 5, 6:
+		k.Touch(key, d)
+	case 7:
+		k.TouchAt(key, time.Now().Add(-d))
+	case 8:
+		if k.Delete(key) {
+			all[key].deleted.Add(1)
+		}
+	default:
+		k.Has(key)
+		k.Deadline(key)
+		if rand.IntN(50) == 0 {
+			for range k.All() {
+				k.Len()
+			}
+		}
+		runtime.Gosched()
+	}
+}
+
+// Callbacks set, touch and delete keys as well, those of their own batch among them.
+func TestRaceFromExpire(t *testing.T) {
+	t.Parallel()
+	const keys = 24
+	var all [keys]fates
+	var left atomic.Int64
+	left.Store(int64(scaled(40_000)))
+	var k *Keys[int]
+	ready := make(chan struct{})
+	k = start(t, executors["default"], func(batch []int) {
+		<-ready
+		for _, key := range batch {
+			all[key].reported.Add(1)
+			if left.Add(-1) <= 0 {
+				continue
+			}
+			if k.Set(key, rand.N(60*time.Microsecond)) {
+				all[key].added.Add(1)
+			}
+			meddle(k, &all, rand.IntN(keys))
+		}
+	})
+	close(ready)
+	for key := range keys {
+		if k.Set(key, 0) {
+			all[key].added.Add(1)
+		}
+	}
+	end := time.Now().Add(time.Minute)
+	for left.Load() > 0 && time.Now().Before(end) {
+		meddle(k, &all, rand.IntN(keys))
+		if key := rand.IntN(keys); k.Set(key, 0) { // so that not all of them get deleted
+			all[key].added.Add(1)
+		}
+	}
+	require.LessOrEqual(t, left.Load(), int64(0))
+	drain(t, k)
+	for key := range all {
+		f := &all[key]
+		assert.Equal(t, f.added.Load(), f.reported.Load()+f.deleted.Load(), "key %d", key)
+	}
+	assert.Zero(t, k.Len())
+}
+
+// Each key is set once and then, about when it expires, deleted, touched or set for an hour: what the call answers is what happens. Nothing is early.
+func TestRaceAnswersAreExact(t *testing.T) {
+	t.Parallel()
+	for name, opts := range executors {
+		for _, call := range []string{"Delete", "Touch", "Set"} {
+			t.Run(name+"/"+call, func(t *testing.T) {
+				t.Parallel()
+				raceAnswers(t, opts, call)
+			})
+		}
+	}
+}
+
+func raceAnswers(t *testing.T, opts timingwheel.Options, call string) {
+	const goroutines, each = 2, 400
+	rounds := scaled(8)
+	n := rounds * goroutines * each
+	due := make([]time.Time, n)
+	reported := make([]atomic.Int32, n)
+	k := start(t, opts, func(batch []string) {
+		now := time.Now()
+		for _, key := range batch {
+			i, err := strconv.Atoi(key)
+			assert.NoError(t, err)
+			reported[i].Add(1)
+			if now.Before(due[i]) {
+				t.Errorf("key %s is early by %v", key, due[i].Sub(now))
+			}
+		}
+	})
+	answers := make([]bool, n) // it was in time
+	calls := map[string]func(string) bool{
+		"Delete": k.Delete,
+		"Touch":  func(key string) bool { return k.Touch(key, time.Hour) },
+		"Set":    func(key string) bool { return !k.Set(key, time.Hour) },
+	}
+	var group sync.WaitGroup
+	for g := range goroutines {
+		group.Go(func() {
+			for round := range rounds {
+				mine := rand.Perm(each)
+				for i := range mine {
+					mine[i] += (round*goroutines + g) * each
+				}
+				for _, i := range mine {
+					d := rand.N(2 * ms)
+					due[i] = time.Now().Add(d)
+					k.Set(strconv.Itoa(i), d)
+				}
+				time.Sleep(rand.N(2 * ms))
+				for _, i := range mine {
+					answers[i] = calls[call](strconv.Itoa(i))
+				}
+			}
+		})
+	}
+	group.Wait()
+	rest := 0 // what has been given an hour stays
+	for _, prevented := range answers {
+		if prevented && call == "Touch" || call == "Set" {
+			rest++
+		}
+	}
+	require.Eventually(t, func() bool { return k.Len() == rest && k.Stats().Running == 0 }, time.Minute, ms)
+	yes := 0
+	for i, prevented := range answers {
+		want := int32(1)
+		if prevented {
+			want, yes = 0, yes+1
+		}
+		if got := reported[i].Load(); got != want {
+			t.Fatalf("key %d: %s was in time: %v, and it was reported %d times", i, call, prevented, got)
+		}
+	}
+	t.Logf("%s was in time for %d of %d", call, yes, n)
+}
+
+// Stop comes while everything goes on: each Set has at most one end, at most one for each key has none, and nothing is reported after Shutdown.
+func TestRaceStop(t *testing.T) {
+	t.Parallel()
+	for name, opts := range executors {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range scaled(120) {
+				raceStop(t, opts)
+			}
+		})
+	}
+}
+
+func raceStop(t *testing.T, opts timingwheel.Options) {
+	const keys, goroutines = 24, 4
+	var all [keys]fates
+	var over atomic.Bool
+	k := start(t, opts, func(batch []int) {
+		if over.Load() {
+			t.Error("a key is reported after Shutdown")
+		}
+		for _, key := range batch {
+			all[key].reported.Add(1)
+		}
+	})
+	var group sync.WaitGroup
+	for range goroutines {
+		group.Go(func() {
+			for range 300 {
+				meddle(k, &all, rand.IntN(keys))
+			}
+		})
+	}
+	for range 2 {
+		group.Go(func() {
+			time.Sleep(rand.N(400 * time.Microsecond))
+			assert.NoError(t, k.Shutdown(context.Background()))
+			over.Store(true)
+			assert.Zero(t, k.Len())
+			assert.False(t, k.Set(0, 0))
+			assert.False(t, k.Has(0))
+		})
+	}
+	group.Wait()
+	for key := range all {
+		f := &all[key]
+		dropped := f.added.Load() - f.reported.Load() - f.deleted.Load()
+		assert.True(t, dropped == 0 || dropped == 1, "key %d: %d were dropped", key, dropped)
+	}
+}
+
+// Many keys come and go, so that the map grows and shrinks while it is in use.
+func TestRaceManyKeys(t *testing.T) {
+	t.Parallel()
+	n := scaled(40_000)
+	reported := make([]atomic.Int32, n)
+	k := start(t, timingwheel.Options{}, func(batch []uint32) {
+		for _, key := range batch {
+			reported[key].Add(1)
+		}
+	})
+	const goroutines, rounds = 4, 3
+	deleted := make([]int32, n)
+	for range rounds {
+		var group sync.WaitGroup
+		for g := range goroutines {
+			group.Go(func() {
+				for i := g; i < n; i += goroutines {
+					if !k.Set(uint32(i), rand.N(10*ms)) {
+						t.Errorf("key %d was there already", i)
+					}
+				}
+				for i := g; i < n; i += 2 * goroutines {
+					if k.Delete(uint32(i)) {
+						deleted[i]++
+					}
+				}
+			})
+		}
+		group.Wait()
+		drain(t, k)
+		require.Zero(t, k.Len())
+	}
+	total := int32(0)
+	for i := range n {
+		if got := reported[i].Load() + deleted[i]; got != rounds {
+			t.Fatalf("key %d had %d ends", i, got)
+		}
+		total += deleted[i]
+	}
+	assert.Positive(t, total)
+}
