@@ -12,9 +12,9 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// Benchmarks of docs/keyed.md, named BenchmarkX/impl=…/pending=…/key=…/procs=… so that benchstat can pivot on them. Their impls are this package
-// ("keyed"), a Go map with a mutex and a time.AfterFunc for each key ("std"), and, where it makes sense, the wheel's timers alone, whose
-// handles a slice holds ("reset").
+// Benchmarks of docs/keyed.md, named BenchmarkX/impl=…/pending=…/key=…/procs=… so that benchstat can pivot on them. Their impls are
+// this package ("keyed"), a Go map with a mutex and a time.AfterFunc for each key ("std"), and, where it makes sense, the wheel's
+// timers alone, whose handles a slice holds ("reset").
 
 // stdKeys is what one writes with the standard library.
 type stdKeys[K comparable] struct {
@@ -213,7 +213,8 @@ func benchDeleteSet[K comparable](b *testing.B, size, kind string, keys []K) {
 	}
 }
 
-// BenchmarkFill sets so many keys, on an empty set. One iteration is all of them; B/key is the growth of the heap without the keys themselves.
+// BenchmarkFill sets so many keys, on an empty set. One iteration is all of them; B/key is the growth of the heap without the keys
+// themselves.
 func BenchmarkFill(b *testing.B) {
 	for _, size := range sizes {
 		benchFill(b, size.name, "uint64", many(size.n, number))
@@ -249,8 +250,8 @@ func heapInUse() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkExpire lets so many keys expire, which are all due when they are set for the last time, and waits for the reports. One iteration is
-// all of them; the time of the processors includes moving the keys to the deadline.
+// BenchmarkExpire lets so many keys expire, which are all due when they are set for the last time, and waits for the reports. One
+// iteration is all of them; the time of the processors includes moving the keys to the deadline.
 func BenchmarkExpire(b *testing.B) {
 	for _, size := range sizes {
 		benchExpire(b, size.name, "uint64", many(size.n, number))
@@ -289,4 +290,29 @@ func expireAll[K comparable](b *testing.B, impl string, keys []K) time.Duration 
 	}
 	<-done
 	return processorTime() - begin
+}
+
+// BenchmarkLook is what the sweep pays for each key to learn that its timer has been claimed.
+func BenchmarkLook(b *testing.B) {
+	b.Run("impl=keyed/pending=1k", func(b *testing.B) {
+		w, err := timingwheel.NewTimeouts(timingwheel.Options{Manual: true}, func([]uint64) {})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer w.Stop()
+		timers := make([]timingwheel.Timer, 1000)
+		for i := range timers {
+			timers[i] = w.Add(0, uint64(i))
+		}
+		w.Advance(w.Now())
+		begin := processorTime()
+		n := 0
+		for b.Loop() {
+			if _, pending := timers[n%len(timers)].Deadline(); pending {
+				b.Fatal("it has not been claimed")
+			}
+			n++
+		}
+		b.ReportMetric(float64(processorTime()-begin)/float64(n), "cpu-ns/op")
+	})
 }

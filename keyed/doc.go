@@ -17,14 +17,14 @@
 //
 // # When not to use it
 //
-// Where the program has an object for each key anyway, a [timingwheel.Timer] in that object does the same, without the map that this package
-// holds. Where a value is to be kept with each key, and the least used ones are to go when there are too many, a cache library is the
-// better choice: nothing here limits the number of keys.
+// Where the program has an object for each key anyway, a [timingwheel.Timer] in that object does the same, without the map that this
+// package holds. Where a value is to be kept with each key, and the least used ones are to go when there are too many, a cache library
+// is the better choice: nothing here limits the number of keys.
 //
 // # Guarantees
 //
-// A key is present from the Set that adds it until a Delete or an expiry takes it out, and the calls behave as if they happened one after the
-// other for each key.
+// A key is present from the Set that adds it until a Delete or an expiry takes it out, and the calls behave as if they happened one
+// after the other for each key.
 //
 //   - Each Set that returned true has exactly one end: the key is reported to the expire function once, or one Delete returned true, or the
 //     wheel was stopped. Set and Touch of a present key never add a second timer.
@@ -35,17 +35,18 @@
 //
 // # Cost
 //
-// Touch, Set of a present key and Beat are one lookup without a lock and one [timingwheel.Timer.Reset]; they allocate nothing, and neither does
-// expiry. A new key takes one allocation in the map. docs/keyed.md in the repository has figures, and says how the map was chosen.
+// Touch, Set of a present key and Beat are one lookup without a lock and one [timingwheel.Timer.Reset]; they allocate nothing, and
+// neither does expiry. A new key takes one allocation in the map. docs/keyed.md in the repository has figures, and says how the map
+// was chosen.
 //
 // # Keys
 //
-// Keys are compared with ==, as in a Go map. A key that is not equal to itself, such as a NaN or a struct that holds one, could never be found
-// again: Set panics, all else finds nothing. With a K of an interface type, a dynamic type that is not comparable makes every call with that key panic, as a
-// Go map does.
+// Keys are compared with ==, as in a Go map. A key that is not equal to itself, such as a NaN or a struct that holds one, could never
+// be found again: Set panics, all else finds nothing. With a K of an interface type, a dynamic type that is not comparable makes every
+// call with that key panic, as a Go map does.
 //
 // # Testing
 //
-// In Manual mode the test moves the clock with Advance and expire runs inside that call. In a [testing/synctest] bubble everything works as it
-// is; make the keys and stop them inside of it.
+// In Manual mode the test moves the clock with Advance and expire runs inside that call. In a [testing/synctest] bubble everything
+// works as it is; make the keys and stop them inside of it.
 package keyed

@@ -13,16 +13,17 @@ import (
 // ErrTimeout is wrapped by the error of [NewHeartbeats] for a timeout that is not positive.
 var ErrTimeout = errors.New("keyed: bad timeout")
 
-// Heartbeats watches members that have to give a sign of life now and then: each has the same timeout, which every beat begins anew. Make one with
-// [NewHeartbeats]. All methods may be called at any time from any goroutine, the expire function included, unless they say otherwise.
+// Heartbeats watches members that have to give a sign of life now and then: each has the same timeout, which every beat begins anew.
+// Make one with [NewHeartbeats]. All methods may be called at any time from any goroutine, the expire function included, unless they
+// say otherwise.
 type Heartbeats[K comparable] struct {
 	keys    *Keys[K]
 	timeout time.Duration
 }
 
-// NewHeartbeats returns a running set without members. A member that has not beaten for the timeout, or up to one tick longer, is taken out and given to
-// expire, see [New]. The error wraps [ErrTimeout] where timeout is zero or negative; others are those of [timingwheel.New]. It panics
-// where expire is nil.
+// NewHeartbeats returns a running set without members. A member that has not beaten for the timeout, or up to one tick longer, is
+// taken out and given to expire, see [New]. The error wraps [ErrTimeout] where timeout is zero or negative; others are those of
+// [timingwheel.New]. It panics where expire is nil.
 func NewHeartbeats[K comparable](opts timingwheel.Options, timeout time.Duration, expire func(keys []K)) (*Heartbeats[K], error) {
 	if expire == nil {
 		panic("keyed: NewHeartbeats with a nil function")
@@ -37,12 +38,13 @@ func NewHeartbeats[K comparable](opts timingwheel.Options, timeout time.Duration
 	return &Heartbeats[K]{keys: keys, timeout: timeout}, nil
 }
 
-// Beat gives key its whole timeout again. It returns true where key was not a member and is one now: it is new, or has been reported since its last
-// beat. It is [Keys.Set]: a beat that comes before the member has been taken out is in time. On a stopped set it returns false and does
-// nothing. For a member it allocates nothing. O(1).
+// Beat gives key its whole timeout again. It returns true where key was not a member and is one now: it is new, or has been reported
+// since its last beat. It is [Keys.Set]: a beat that comes before the member has been taken out is in time. On a stopped set it
+// returns false and does nothing. For a member it allocates nothing. O(1).
 func (h *Heartbeats[K]) Beat(key K) bool { return h.keys.Set(key, h.timeout) }
 
-// Touch is Beat for members only: it returns true where key is one, and otherwise does nothing. So whoever has been reported stays out. O(1).
+// Touch is Beat for members only: it returns true where key is one, and otherwise does nothing. So whoever has been reported stays
+// out. O(1).
 func (h *Heartbeats[K]) Touch(key K) bool { return h.keys.Touch(key, h.timeout) }
 
 // Leave takes key out and returns true: it will not be reported, unless it beats again. See [Keys.Delete].

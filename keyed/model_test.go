@@ -55,7 +55,8 @@ func (m *model) remove(key string) {
 	m.check()
 }
 
-// pass lets time pass: what must be claimed is, and what must not be is not. Between the deadline and the end of its tick the wheel may do either.
+// pass lets time pass: what must be claimed is, and what must not be is not. Between the deadline and the end of its tick the wheel
+// may do either.
 func (m *model) pass(d time.Duration) {
 	before := len(m.h.batches)
 	m.h.pass(d)

@@ -14,8 +14,8 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// held is keys in Manual mode whose claimed batches wait until the test sweeps them: the window between the claim and the sweep, which in earnest
-// is open for a microsecond.
+// held is keys in Manual mode whose claimed batches wait until the test sweeps them: the window between the claim and the sweep, which
+// in earnest is open for a microsecond.
 type held struct {
 	*Keys[string]
 	batches  [][]string
@@ -146,7 +146,8 @@ func TestTwoClaimsOfOneKey(t *testing.T) {
 	}
 }
 
-// Stop comes while a batch is being swept: the key got another timer, which Stop discards. It is not due, and not reported for its old timer's sake.
+// Stop comes while a batch is being swept: the key got another timer, which Stop discards. It is not due, and not reported for its old
+// timer's sake.
 func TestStopDuringSweep(t *testing.T) {
 	t.Parallel()
 	h := hold(t)

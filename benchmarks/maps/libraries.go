@@ -74,8 +74,8 @@ func (s orcamanStore[K]) sweep(k K) (swept bool) {
 	return swept
 }
 
-// haxmapStore has nothing that looks at an entry and removes it at once, or makes one while others wait, and of two GetAndDel at once both may be told
-// that the key was theirs. So it shows what the map costs, and would not do.
+// haxmapStore has nothing that looks at an entry and removes it at once, or makes one while others wait, and of two GetAndDel at once
+// both may be told that the key was theirs. So it shows what the map costs, and would not do.
 type haxmapStore[K key] struct {
 	m *haxmap.Map[K, timingwheel.Timer]
 }

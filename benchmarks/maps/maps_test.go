@@ -60,7 +60,8 @@ func TestStores(t *testing.T) {
 	}
 }
 
-// BenchmarkMaps does with each map what keyed does: impl is the map, op the call, for a random key of so many, in parallel on so many processors.
+// BenchmarkMaps does with each map what keyed does: impl is the map, op the call, for a random key of so many, in parallel on so many
+// processors.
 func BenchmarkMaps(b *testing.B) {
 	eachMap(b, benchCalls[uint64], benchCalls[string])
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// syncStore is a sync.Map. It has no Compute, so each entry is an object with a lock, which whoever makes the entry holds until the timer is armed.
+// syncStore is a sync.Map. It has no Compute, so each entry is an object with a lock, which whoever makes the entry holds until the
+// timer is armed.
 type syncStore[K key] struct {
 	m sync.Map
 	n atomic.Int64

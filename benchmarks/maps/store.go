@@ -11,7 +11,8 @@ type key interface{ uint64 | string }
 type store[K key] interface {
 	// find returns the timer of k.
 	find(k K) (timingwheel.Timer, bool)
-	// insert puts the timer that arm makes, for a k that may be present, and reports whether it was not. A sweep of k that arm's timer brings about waits for it.
+	// insert puts the timer that arm makes, for a k that may be present, and reports whether it was not. A sweep of k that arm's timer
+	// brings about waits for it.
 	insert(k K, arm func() timingwheel.Timer) bool
 	// remove takes k out.
 	remove(k K) (timingwheel.Timer, bool)
