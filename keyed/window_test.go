@@ -165,7 +165,7 @@ func TestSweepsDuringStop(t *testing.T) {
 	for range 20 {
 		k := &Keys[string]{}
 		var claimed []string
-		opts := timingwheel.Options{Manual: true, Shards: 1024}
+		opts := timingwheel.Options{Manual: true, Shards: 256}
 		require.NoError(t, k.start(opts, func(keys []string) { claimed = append(claimed, keys...) }))
 		k.Set("k", 0)
 		k.Advance(k.Now())
