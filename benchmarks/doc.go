@@ -3,5 +3,6 @@
 //
 //   - cmd/ratios prints the targets of this library beside the figures of its own benchmarks.
 //   - cmd/compare runs the workloads of package workload on the implementations of package impl, the
-//     timers of other libraries among them, and cmd/report makes tables and plots of what it has measured.//   - maps compares the concurrent maps on which package keyed could stand.
+//     timers of other libraries among them, and cmd/report makes tables and plots of what it has measured.
+//   - maps compares the concurrent maps on which package keyed could stand.
 package benchmarks
