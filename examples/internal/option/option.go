@@ -10,6 +10,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/urfave/cli/v3"
 )
@@ -46,6 +47,31 @@ func (c Command) Parse(args []string, help io.Writer, validate func() error) (ok
 	}
 	err = cmd.Run(context.Background(), args)
 	return ok && err == nil, err
+}
+
+// Exit codes of the programs that [Command.Run] runs.
+const (
+	ExitRight = iota
+	ExitWrong
+	ExitUsage
+)
+
+// Run is a whole program: it reads the command line, calls program, and returns the exit code. An error of program is printed and exits with
+// [ExitWrong]; options that are not accepted exit with [ExitUsage].
+func (c Command) Run(args []string, stdout, stderr io.Writer, validate, program func() error) int {
+	ok, err := c.Parse(args, stdout, validate)
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %v\nSee %s -help.\n", c.Name, err, c.Name)
+		return ExitUsage
+	}
+	if !ok { // The help was asked for and printed.
+		return ExitRight
+	}
+	if err := program(); err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", c.Name, err)
+		return ExitWrong
+	}
+	return ExitRight
 }
 
 // New makes an option whose help says what it accepts; the backquoted word in usage stands for its value.
@@ -110,6 +136,16 @@ func Percent(name string, to *float64, usage string) cli.Flag {
 // Seed makes the option of a random generator.
 func Seed(to *uint64, usage string) cli.Flag {
 	return New("seed", usage, Within(to, parseUint, 0, 1<<64-1, "a whole number"))
+}
+
+// Count makes an option that is a whole number from least to most.
+func Count(name string, to *int, least, most int, usage string) cli.Flag {
+	return New(name, usage, Within(to, strconv.Atoi, least, most, "a whole number"))
+}
+
+// Duration makes an option that is a time from least to most.
+func Duration(name string, to *time.Duration, least, most time.Duration, usage string) cli.Flag {
+	return New(name, usage, Within(to, time.ParseDuration, least, most, "a time"))
 }
 
 func parseFloat(s string) (float64, error) { return strconv.ParseFloat(s, 64) }

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/timingwheel-go/timingwheel"
+)
+
+// serve runs a handler with a deadline of a second in a bubble, and returns what was written and how long it took.
+func serve(t *testing.T, handler http.HandlerFunc) (*httptest.ResponseRecorder, time.Duration) {
+	t.Helper()
+	tw, err := timingwheel.New(timingwheel.Options{})
+	require.NoError(t, err)
+	defer tw.Stop()
+	w := httptest.NewRecorder()
+	begin := time.Now()
+	func() {
+		defer func() {
+			if p := recover(); p != nil {
+				assert.Equal(t, http.ErrAbortHandler, p)
+				w.Header().Set("Aborted", "true")
+			}
+		}()
+		deadline(tw.WithTimeout, time.Second, refusal, handler).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+	}()
+	took := time.Since(begin)
+	assert.Zero(t, tw.Len())
+	seen := w.Body.Len()
+	time.Sleep(time.Hour)
+	synctest.Wait()
+	assert.Equal(t, seen, w.Body.Len(), "written to after the handler's return")
+	return w, took
+}
+
+func TestDeadline(t *testing.T) {
+	errWrite := errors.New("not tried")
+	for name, tt := range map[string]struct {
+		handler http.HandlerFunc
+		code    int
+		body    string
+		took    time.Duration
+		write   error // what a write at the end says
+		aborted bool
+	}{
+		"in time": {
+			handler: func(w http.ResponseWriter, _ *http.Request) {
+				time.Sleep(time.Second - 2*time.Millisecond)
+				w.Header().Set("Handler", "yes")
+				w.WriteHeader(http.StatusCreated)
+				w.WriteHeader(http.StatusTeapot) // too late
+				io.WriteString(w, "fine")
+			},
+			code: http.StatusCreated, body: "fine", took: time.Second - 2*time.Millisecond, write: errWrite,
+		},
+		"nothing written": {handler: func(http.ResponseWriter, *http.Request) {}, code: http.StatusOK, write: errWrite},
+		"waits for the context": {
+			handler: func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Handler", "yes")
+				w.WriteHeader(http.StatusCreated)
+				io.WriteString(w, "half of an answer")
+				<-r.Context().Done()
+			},
+			code: http.StatusServiceUnavailable, body: refusal, took: time.Second, write: errWrite,
+		},
+		"ignores the context": {
+			handler: func(w http.ResponseWriter, _ *http.Request) {
+				time.Sleep(time.Minute)
+				_, errWrite = io.WriteString(w, "at last")
+				assert.ErrorIs(t, http.NewResponseController(w).Flush(), http.ErrHandlerTimeout)
+				_, _, err := http.NewResponseController(w).Hijack()
+				assert.ErrorIs(t, err, http.ErrHandlerTimeout)
+			},
+			code: http.StatusServiceUnavailable, body: refusal, took: time.Minute, write: http.ErrHandlerTimeout,
+		},
+		"streams in time": {
+			handler: func(w http.ResponseWriter, _ *http.Request) {
+				io.WriteString(w, "one ")
+				w.(http.Flusher).Flush()
+				io.WriteString(w, "two")
+			},
+			code: http.StatusOK, body: "one two", write: errWrite,
+		},
+		"streams too long": {
+			handler: func(w http.ResponseWriter, _ *http.Request) {
+				io.WriteString(w, "one ")
+				w.(http.Flusher).Flush()
+				time.Sleep(time.Minute)
+				_, errWrite = io.WriteString(w, "two")
+			},
+			code: http.StatusOK, body: "one ", took: time.Minute, write: http.ErrHandlerTimeout, aborted: true,
+		},
+		"a large answer": {
+			handler: func(w http.ResponseWriter, _ *http.Request) {
+				for range 3 {
+					io.WriteString(w, strings.Repeat("x", maxHeld/2))
+				}
+			},
+			code: http.StatusOK, body: strings.Repeat("x", 3*maxHeld/2), write: errWrite,
+		},
+		"a large answer that stalls": {
+			handler: func(w http.ResponseWriter, r *http.Request) {
+				io.WriteString(w, strings.Repeat("x", maxHeld+1))
+				<-r.Context().Done()
+			},
+			code: http.StatusOK, body: strings.Repeat("x", maxHeld+1), took: time.Second, write: errWrite, aborted: true,
+		},
+		"cannot be hijacked": {
+			handler: func(w http.ResponseWriter, _ *http.Request) {
+				_, _, err := http.NewResponseController(w).Hijack() // a recorder has no connection
+				assert.ErrorIs(t, err, http.ErrNotSupported)
+				io.WriteString(w, "so be it")
+			},
+			code: http.StatusOK, body: "so be it", write: errWrite,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			errWrite = tt.write
+			synctest.Test(t, func(t *testing.T) {
+				w, took := serve(t, tt.handler)
+				assert.Equal(t, tt.code, w.Code)
+				assert.Equal(t, tt.body, w.Body.String())
+				assert.GreaterOrEqual(t, took, tt.took)
+				assert.LessOrEqual(t, took, tt.took+time.Millisecond)
+				assert.Equal(t, tt.write, errWrite)
+				assert.Equal(t, tt.aborted, w.Header().Get("Aborted") != "")
+				if tt.code == http.StatusServiceUnavailable {
+					assert.Empty(t, w.Header().Get("Handler"), "a header of the handler in the 503")
+				}
+			})
+		})
+	}
+}
+
+func TestPanicGoesToTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw, err := timingwheel.New(timingwheel.Options{})
+		require.NoError(t, err)
+		defer tw.Stop()
+		w := httptest.NewRecorder()
+		h := deadline(tw.WithTimeout, time.Second, refusal, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("handler") }))
+		assert.PanicsWithValue(t, "handler", func() { h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)) })
+		assert.Zero(t, tw.Len())
+		time.Sleep(time.Minute)
+		assert.Empty(t, w.Body.String())
+	})
+}
+
+// Who has hung up gets nothing, and it is not the deadline that ended the request.
+func TestClientThatHasGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, hangUp := context.WithCancel(t.Context())
+		defer hangUp()
+		time.AfterFunc(time.Millisecond, hangUp)
+		w := httptest.NewRecorder()
+		h := deadline(context.WithTimeout, time.Second, refusal, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+			synctest.Wait()
+		}))
+		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		assert.Equal(t, http.StatusOK, w.Code)
+		assert.Empty(t, w.Body.String())
+	})
+}
+
+// Over a real connection the 503 is there at the deadline, and not when the handler returns; and a cut answer is seen to be one.
+func TestOverAConnection(t *testing.T) {
+	t.Parallel()
+	tw, err := timingwheel.New(timingwheel.Options{})
+	require.NoError(t, err)
+	defer tw.Stop()
+	release := make(chan struct{})
+	mux := http.NewServeMux()
+	mux.HandleFunc("/deaf", func(http.ResponseWriter, *http.Request) { <-release })
+	mux.HandleFunc("/cut", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Link", "</style.css>; rel=preload")
+		w.WriteHeader(http.StatusEarlyHints)
+		io.WriteString(w, "the first part")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	mux.HandleFunc("/hijacked", func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if assert.NoError(t, err) {
+			<-release // the deadline passes, and must not write
+			io.WriteString(conn, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nby hand")
+			assert.NoError(t, conn.Close())
+			_, err = w.Write([]byte("x"))
+			assert.ErrorIs(t, err, http.ErrHijacked)
+		}
+	})
+	srv := httptest.NewServer(deadline(tw.WithTimeout, 50*time.Millisecond, refusal, mux))
+	defer srv.Close()
+
+	response, err := srv.Client().Get(srv.URL + "/deaf") // returns while the handler waits
+	require.NoError(t, err)
+	body, err := io.ReadAll(response.Body)
+	assert.NoError(t, err)
+	assert.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
+	assert.Equal(t, refusal, string(body))
+	assert.True(t, response.Close)
+	response.Body.Close()
+
+	response, err = srv.Client().Get(srv.URL + "/cut")
+	require.NoError(t, err)
+	body, err = io.ReadAll(response.Body)
+	assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	assert.Equal(t, "the first part", string(body))
+	response.Body.Close()
+
+	time.AfterFunc(200*time.Millisecond, func() { close(release) })
+	response, err = srv.Client().Get(srv.URL + "/hijacked")
+	require.NoError(t, err)
+	body, err = io.ReadAll(response.Body)
+	assert.NoError(t, err)
+	assert.Equal(t, "by hand", string(body))
+	response.Body.Close()
+}

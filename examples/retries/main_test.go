@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/timingwheel-go/timingwheel/examples/internal/fault"
+	"github.com/timingwheel-go/timingwheel/examples/internal/option"
+	"github.com/timingwheel-go/timingwheel/examples/internal/programtest"
+)
+
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := defaults()
+		cfg.jobs = 2000
+		var out bytes.Buffer
+		assert.NoError(t, run(t.Context(), cfg, &out))
+		assert.Contains(t, out.String(), "RIGHT")
+	})
+}
+
+// The budget must bound the load on a server that is down, and the server must do without it once it is up.
+func TestBudgetSparesTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := defaults()
+		cfg.jobs = 2000
+		var faults fault.List
+		free, err := do(t.Context(), cfg, nil, &faults)
+		assert.NoError(t, err)
+		limited, err := do(t.Context(), cfg, NewBudget(cfg.size, cfg.refill), &faults)
+		assert.NoError(t, err)
+		assert.NoError(t, faults.Err())
+		assert.Greater(t, free.whileDown, 3*limited.whileDown)
+		assert.Zero(t, free.budget)
+		assert.Positive(t, limited.budget)
+		for _, o := range []*outcome{free, limited} {
+			assert.Equal(t, cfg.jobs, o.succeeded+o.refused+o.attempts+o.budget+o.cancelled)
+			assert.Positive(t, o.succeeded)
+			assert.Positive(t, o.refused)
+		}
+		assert.Positive(t, free.cancelled)
+	})
+}
+
+func TestInterrupt(t *testing.T) {
+	t.Parallel()
+	cfg := defaults()
+	cfg.arrive, cfg.down = time.Hour, 0
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	var out bytes.Buffer
+	assert.NoError(t, run(ctx, cfg, &out))
+	assert.Contains(t, out.String(), "interrupted")
+}
+
+// A check that cannot fail shows nothing.
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	cfg := defaults()
+	ended := func(attempts, served int, malformed bool, err error) *task {
+		t := &task{id: 7, malformed: malformed, result: Result{attempts, err}}
+		t.attempts.Store(int32(attempts))
+		t.served.Store(int32(served))
+		t.ends.Store(1)
+		return t
+	}
+	exhausted := fmt.Errorf("%w: %w", ErrAttempts, errFlaky)
+	lost := ended(1, 0, false, nil)
+	lost.ends.Store(0)
+	uncounted := ended(2, 1, false, nil)
+	uncounted.result.Attempts = 1
+	for _, tt := range []struct {
+		task  *task
+		fault string
+	}{
+		{ended(1, 1, false, nil), ""},
+		{ended(8, 1, false, nil), ""},
+		{ended(8, 0, false, exhausted), ""},
+		{ended(1, 0, true, Permanent(errRefuse)), ""},
+		{ended(0, 0, false, context.Canceled), ""},
+		{lost, "has not ended"},
+		{uncounted, "has seen 2"},
+		{ended(9, 1, false, nil), "9 attempts"},
+		{ended(2, 2, false, nil), "served 2 times"},
+		{ended(2, 0, false, nil), "served 0 times"},
+		{ended(2, 1, false, context.Canceled), "served 1 times"},
+		{ended(2, 0, true, Permanent(errRefuse)), "refused after 2"},
+		{ended(7, 0, false, exhausted), "gave up after 7"},
+		{ended(1, 0, false, errFlaky), "ended with the server has failed"},
+	} {
+		var faults fault.List
+		(&outcome{}).judge(tt.task, cfg, &faults)
+		if tt.fault == "" {
+			assert.NoError(t, faults.Err())
+		} else {
+			assert.ErrorContains(t, faults.Err(), tt.fault)
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	programtest.Helps(t, retries, []string{"jobs", "arrive", "down", "flaky", "attempts", "base", "cap", "seed"})
+	programtest.Refuses(t, retries, option.ExitUsage, []programtest.Refusal{
+		{Args: []string{"-jobs", "0"}, Want: []string{`"0"`, "-jobs", "from 1 to 10000000"}},
+		{Args: []string{"-down", "2s"}, Want: []string{"-down 2s", "-arrive", "1.5s"}},
+		{Args: []string{"-base", "1s"}, Want: []string{"Cap is 400ms", "at least Base, 1s"}},
+	})
+}
