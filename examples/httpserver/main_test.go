@@ -38,8 +38,10 @@ func TestBrokenDeadlinesAreFound(t *testing.T) {
 	cfg := small()
 	cfg.enough = 300 * time.Millisecond
 	for name, broken := range map[string]func(http.Handler) http.Handler{
-		"none":  func(h http.Handler) http.Handler { return h },
-		"early": func(h http.Handler) http.Handler { return deadline(context.WithTimeout, 20*time.Millisecond, refusal, h) },
+		"none": func(h http.Handler) http.Handler { return h },
+		"early": func(h http.Handler) http.Handler {
+			return deadline(context.WithTimeout, 20*time.Millisecond, refusal, h)
+		},
 		"another message": func(h http.Handler) http.Handler {
 			return deadline(context.WithTimeout, 100*time.Millisecond, "no", h)
 		},

@@ -23,10 +23,10 @@ type Ending int
 
 // Each session ends in exactly one of these ways.
 const (
-	Idle      Ending = iota // no request for too long
-	Lifetime                // whatever it did: a stolen session must not live for ever
-	Logout                  // by its user, or by Close
-	Endings                 // how many there are
+	Idle     Ending = iota // no request for too long
+	Lifetime               // whatever it did: a stolen session must not live for ever
+	Logout                 // by its user, or by Close
+	Endings                // how many there are
 )
 
 func (e Ending) String() string { return [...]string{"idle", "lifetime", "logout"}[e] }

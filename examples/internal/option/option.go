@@ -130,7 +130,7 @@ func OneOf(to *string, names ...string) *Value[string] {
 
 // Percent makes an option that is a share of a hundred.
 func Percent(name string, to *float64, usage string) cli.Flag {
-	return New(name, usage, Within(to, parseFloat, 0, 100, "a number"))
+	return New(name, usage, Within(to, ParseFloat, 0, 100, "a number"))
 }
 
 // Seed makes the option of a random generator.
@@ -148,5 +148,6 @@ func Duration(name string, to *time.Duration, least, most time.Duration, usage s
 	return New(name, usage, Within(to, time.ParseDuration, least, most, "a time"))
 }
 
-func parseFloat(s string) (float64, error) { return strconv.ParseFloat(s, 64) }
+// ParseFloat parses a number, for [Within].
+func ParseFloat(s string) (float64, error) { return strconv.ParseFloat(s, 64) }
 func parseUint(s string) (uint64, error)   { return strconv.ParseUint(s, 10, 64) }

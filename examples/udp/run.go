@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/timingwheel-go/timingwheel/examples/internal/fault"
+	"github.com/timingwheel-go/timingwheel/examples/internal/figures"
+)
+
+// run simulates an hour, sends messages over real sockets, prints what both have cost, and returns an error if something was wrong.
+func run(ctx context.Context, cfg config, w io.Writer) error {
+	found := &fault.List{}
+	begin := time.Now()
+	simulated, err := newSimulation(cfg.seed).run(found)
+	if err != nil {
+		return err
+	}
+	spent := time.Since(begin)
+	real, gone, err := overSockets(ctx, cfg, found)
+	if err != nil {
+		return err
+	}
+	t := figures.Table(w, 2, 7, "", "delivered", "packets", "lost", "doubled", "sent again", "time")
+	for name, y := range map[string]tally{"simulated": simulated, "over sockets": real} {
+		t.AppendRow(table.Row{name, figures.Comma(y.delivered), figures.Comma(y.packets), figures.Comma(y.lost), figures.Comma(y.duplicated),
+			figures.Comma(y.retransmitted), y.took.Round(time.Millisecond)})
+	}
+	t.SortBy([]table.SortBy{{Number: 1, Mode: table.Dsc}})
+	t.Render()
+	fmt.Fprintf(w, "the simulation took %s\n", figures.Millis(spent))
+	if gone != nil {
+		fmt.Fprintln(w, "the flow to nobody has ended:", gone)
+	}
+	if ctx.Err() != nil {
+		fmt.Fprintln(w, "interrupted: what had happened by then is judged")
+	}
+	if err := found.Err(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "RIGHT: every message was delivered once, in order")
+	return nil
+}
+
+// overSockets sends messages from one socket to another, and to one that does not answer.
+func overSockets(ctx context.Context, cfg config, found *fault.List) (t tally, gone, err error) {
+	begin := time.Now()
+	in := newInbox(found)
+	server, err := listen(cfg.protocol, cfg.faults, newSeeded(cfg.seed, 1), in.deliver)
+	if err != nil {
+		return t, nil, err
+	}
+	client, err := listen(cfg.protocol, cfg.faults, newSeeded(cfg.seed, 2), func(flow, []byte) { found.Add("a message for the client") })
+	if err != nil {
+		return t, nil, err
+	}
+	mute, err := listen(cfg.protocol, faults{}, nil, nil)
+	if err != nil {
+		return t, nil, err
+	}
+	defer func() { _ = mute.conn.Close() }()
+
+	serving, endServing := context.WithCancel(ctx)
+	defer endServing()
+	served := make(chan error, 1)
+	go func() { served <- server.run(serving, func() bool { return false }) }()
+	senders, err := client.talk(cfg, server.address(), mute.address(), &gone, found)
+	if err != nil {
+		return t, nil, err
+	}
+	err = client.run(ctx, func() bool { return len(client.node.senders) == 0 })
+	endServing() // everything was acknowledged, and so delivered
+	err = errors.Join(err, <-served)
+
+	if ctx.Err() == nil {
+		in.complete(cfg.flows, cfg.messages)
+		found.Check(errors.Is(gone, errGone), "the flow to nobody has ended with %v", gone)
+	}
+	t = tally{delivered: in.total, took: time.Since(begin)}
+	t.add(client.link, server.link, senders)
+	return t, gone, err
+}
+
+// talk opens the flows and queues their messages; the loop does not run yet.
+func (l *loop) talk(cfg config, server, mute netip.AddrPort, gone *error, found *fault.List) ([]*sender, error) {
+	senders := make([]*sender, 0, cfg.flows+1)
+	for id := range cfg.flows {
+		s, err := l.node.open(flow{server, uint32(id)}, func(err error) { found.Check(err == nil, "flow %d: %v", id, err) })
+		if err != nil {
+			return nil, err
+		}
+		for i := range cfg.messages {
+			if err := s.send(message(uint32(id), i)); err != nil {
+				return nil, err
+			}
+		}
+		s.finish()
+		senders = append(senders, s)
+	}
+	s, err := l.node.open(flow{mute, 0}, func(err error) { *gone = err })
+	if err != nil {
+		return nil, err
+	}
+	return append(senders, s), s.send(message(0, 0))
+}

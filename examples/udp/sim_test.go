@@ -1,0 +1,155 @@
+package main
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/examples/internal/fault"
+)
+
+// An hour on a bad line, with an outage. The same seed makes the same hour.
+func TestSimulatedHour(t *testing.T) {
+	t.Parallel()
+	var found fault.List
+	first, err := newSimulation(1).run(&found)
+	require.NoError(t, err)
+	second, err := newSimulation(1).run(&found)
+	require.NoError(t, err)
+	other, err := newSimulation(2).run(&found)
+	require.NoError(t, err)
+	assert.NoError(t, found.Err())
+	assert.Equal(t, first, second)
+	assert.NotEqual(t, first.trace, other.trace)
+	assert.Greater(t, first.took, time.Hour)
+	assert.Positive(t, first.lost)
+	assert.Positive(t, first.duplicated)
+	assert.Positive(t, first.retransmitted)
+}
+
+func TestManySeedsAndFaults(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(30) {
+		var found fault.List
+		sim := newSimulation(seed)
+		sim.flows, sim.messages, sim.every, sim.outage = 2, 200, 10*time.Millisecond, 0
+		sim.loss, sim.duplicate, sim.jitter = float64(seed%4)*10, float64(seed%3)*20, time.Duration(seed%5)*50*time.Millisecond
+		sim.window = 1 + int(seed%8)*5
+		sim.tries = 20
+		_, err := sim.run(&found)
+		require.NoError(t, err)
+		assert.NoError(t, found.Err(), "seed %d", seed)
+	}
+}
+
+// Without faults every message is sent once, and nothing is ever repeated.
+func TestGoodLine(t *testing.T) {
+	t.Parallel()
+	var found fault.List
+	sim := newSimulation(1)
+	sim.faults, sim.outage = faults{latency: 50 * time.Millisecond}, 0
+	got, err := sim.run(&found)
+	require.NoError(t, err)
+	assert.NoError(t, found.Err())
+	assert.Zero(t, got.retransmitted)
+	assert.Equal(t, 2*got.delivered, got.packets)
+}
+
+// A line that is dead for too long ends the flows, and the checks say so.
+func TestDeadLineIsNoticed(t *testing.T) {
+	t.Parallel()
+	var found fault.List
+	sim := newSimulation(1)
+	sim.outage = time.Hour
+	_, err := sim.run(&found)
+	require.NoError(t, err)
+	assert.ErrorContains(t, found.Err(), "no answer")
+}
+
+func TestInboxFindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	f := flow{id: 3}
+	for want, deliver := range map[string]func(*inbox){
+		"":                        func(in *inbox) { in.deliver(f, message(3, 0)); in.deliver(f, message(3, 1)) },
+		"in the place of":         func(in *inbox) { in.deliver(f, message(3, 0)); in.deliver(f, message(3, 0)) },
+		"message 0":               func(in *inbox) { in.deliver(f, message(3, 1)); in.deliver(f, message(3, 0)) },
+		"1 messages instead of 2": func(in *inbox) { in.deliver(f, message(3, 0)) },
+		"0 flows instead of 1":    func(*inbox) {},
+		"something else":          func(in *inbox) { in.deliver(f, message(4, 0)); in.deliver(f, message(3, 1)) },
+	} {
+		var found fault.List
+		in := newInbox(&found)
+		deliver(in)
+		in.complete(1, 2)
+		if want == "" {
+			assert.NoError(t, found.Err())
+		} else {
+			assert.ErrorContains(t, found.Err(), want)
+		}
+	}
+}
+
+func TestPackets(t *testing.T) {
+	t.Parallel()
+	for _, p := range []packet{
+		{kind: data, flow: 1, seq: 2, message: []byte("hello")},
+		{kind: data, flow: 1 << 31, seq: 1<<32 - 1, message: []byte{}},
+		{kind: data, message: make([]byte, maxMessage)},
+		{kind: ack, flow: 1, seq: 2, next: 3},
+	} {
+		got, ok := parse(p.bytes())
+		assert.True(t, ok)
+		assert.Equal(t, p, got)
+	}
+	for _, b := range [][]byte{
+		nil,
+		make([]byte, headerSize),
+		packet{kind: data}.bytes()[:headerSize-1],
+		packet{kind: data, message: make([]byte, maxMessage+1)}.bytes(),
+		packet{kind: ack}.bytes()[:ackSize-1],
+		append(packet{kind: ack}.bytes(), 0),
+		packet{kind: ack + 1}.bytes(),
+	} {
+		_, ok := parse(b)
+		assert.False(t, ok, "%v", b)
+	}
+}
+
+// Whatever comes from the network, a node neither falls over nor delivers anything but what was sent, and it sends nothing that it cannot read.
+func FuzzNode(f *testing.F) {
+	f.Add(packet{kind: ack, seq: 1, next: 2}.bytes(), packet{kind: data, seq: 0, message: []byte("x")}.bytes(), uint16(1000))
+	f.Add(packet{kind: ack, seq: 3, next: 1<<32 - 1}.bytes(), packet{kind: data, seq: 1 << 31}.bytes(), uint16(0))
+	f.Fuzz(func(t *testing.T, first, second []byte, millis uint16) {
+		tw, err := timingwheel.New(timingwheel.Options{Manual: true})
+		require.NoError(t, err)
+		defer tw.Stop()
+		peer := netip.MustParseAddrPort("192.0.2.1:1")
+		ends := 0
+		n := newNode(tw, newSimulation(1).protocol, func(_ netip.AddrPort, b []byte) {
+			_, ok := parse(b)
+			assert.True(t, ok)
+		}, func(flow, []byte) {})
+		s, err := n.open(flow{peer, 0}, func(error) { ends++ })
+		require.NoError(t, err)
+		for range 5 {
+			require.NoError(t, s.send([]byte("hello")))
+		}
+		for _, b := range [][]byte{first, second, first} {
+			n.receive(peer, b)
+			tw.Advance(tw.Now().Add(time.Duration(millis) * time.Millisecond))
+			if _, running := s.timer.Deadline(); !s.done {
+				require.Equal(t, len(s.window) > 0, running, "a timer runs while something is unacknowledged")
+			}
+		}
+		for next, ok := tw.Next(); ok; next, ok = tw.Next() {
+			tw.Advance(next)
+		}
+		s.finish()
+		assert.Equal(t, 1, ends)
+		assert.Empty(t, n.receivers)
+	})
+}
