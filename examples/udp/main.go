@@ -29,6 +29,8 @@ type config struct {
 	flows    int
 	messages int // of each flow
 	seed     uint64
+
+	simulated simulation
 }
 
 func defaults() config {
@@ -43,6 +45,8 @@ func defaults() config {
 		flows:    20,
 		messages: 500,
 		seed:     1,
+
+		simulated: newSimulation(),
 	}
 }
 

@@ -19,6 +19,7 @@ func small() config {
 	cfg.flows, cfg.messages = 5, 100
 	cfg.most = 50 * time.Millisecond // gives up sooner on nobody
 	cfg.tries = 30
+	cfg.simulated.messages = 60
 	return cfg
 }
 

@@ -18,7 +18,7 @@ import (
 func run(ctx context.Context, cfg config, w io.Writer) error {
 	found := &fault.List{}
 	begin := time.Now()
-	simulated, err := newSimulation(cfg.seed).run(found)
+	simulated, err := cfg.simulated.run(cfg.seed, found)
 	if err != nil {
 		return err
 	}

@@ -24,10 +24,9 @@ type simulation struct {
 	messages int // of each flow
 	every    time.Duration
 	outage   time.Duration
-	seed     uint64
 }
 
-func newSimulation(seed uint64) simulation {
+func newSimulation() simulation {
 	return simulation{
 		// The timeouts that RFC 6298 demands.
 		protocol: protocol{
@@ -40,19 +39,18 @@ func newSimulation(seed uint64) simulation {
 		messages: 3600,
 		every:    time.Second,
 		outage:   5 * time.Minute,
-		seed:     seed,
 	}
 }
 
 // run runs the simulation. The same seed gives the same run, to the microsecond, on every machine.
-func (sim simulation) run(found *fault.List) (tally, error) {
+func (sim simulation) run(seed uint64, found *fault.List) (tally, error) {
 	start := time.Date(2030, time.March, 1, 0, 0, 0, 0, time.UTC)
 	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start, Tick: sim.tick})
 	if err != nil {
 		return tally{}, err
 	}
 	defer tw.Stop()
-	rng := newSeeded(sim.seed, 0)
+	rng := newSeeded(seed, 0)
 	trace := fnv.New64a()
 	in := newInbox(found)
 	from, to := netip.MustParseAddrPort("192.0.2.1:1"), netip.MustParseAddrPort("192.0.2.2:2")

@@ -16,11 +16,13 @@ import (
 func TestSimulatedHour(t *testing.T) {
 	t.Parallel()
 	var found fault.List
-	first, err := newSimulation(1).run(&found)
+	sim := newSimulation()
+	sim.flows, sim.messages, sim.every = 2, 720, 5*time.Second
+	first, err := sim.run(1, &found)
 	require.NoError(t, err)
-	second, err := newSimulation(1).run(&found)
+	second, err := sim.run(1, &found)
 	require.NoError(t, err)
-	other, err := newSimulation(2).run(&found)
+	other, err := sim.run(2, &found)
 	require.NoError(t, err)
 	assert.NoError(t, found.Err())
 	assert.Equal(t, first, second)
@@ -35,12 +37,12 @@ func TestManySeedsAndFaults(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {
 		var found fault.List
-		sim := newSimulation(seed)
-		sim.flows, sim.messages, sim.every, sim.outage = 2, 200, 10*time.Millisecond, 0
+		sim := newSimulation()
+		sim.flows, sim.messages, sim.every, sim.outage = 2, 100, 10*time.Millisecond, 0
 		sim.loss, sim.duplicate, sim.jitter = float64(seed%4)*10, float64(seed%3)*20, time.Duration(seed%5)*50*time.Millisecond
 		sim.window = 1 + int(seed%8)*5
 		sim.tries = 20
-		_, err := sim.run(&found)
+		_, err := sim.run(seed, &found)
 		require.NoError(t, err)
 		assert.NoError(t, found.Err(), "seed %d", seed)
 	}
@@ -50,9 +52,10 @@ func TestManySeedsAndFaults(t *testing.T) {
 func TestGoodLine(t *testing.T) {
 	t.Parallel()
 	var found fault.List
-	sim := newSimulation(1)
+	sim := newSimulation()
+	sim.messages = 300
 	sim.faults, sim.outage = faults{latency: 50 * time.Millisecond}, 0
-	got, err := sim.run(&found)
+	got, err := sim.run(1, &found)
 	require.NoError(t, err)
 	assert.NoError(t, found.Err())
 	assert.Zero(t, got.retransmitted)
@@ -63,9 +66,9 @@ func TestGoodLine(t *testing.T) {
 func TestDeadLineIsNoticed(t *testing.T) {
 	t.Parallel()
 	var found fault.List
-	sim := newSimulation(1)
-	sim.outage = time.Hour
-	_, err := sim.run(&found)
+	sim := newSimulation()
+	sim.messages, sim.outage = 300, time.Hour
+	_, err := sim.run(1, &found)
 	require.NoError(t, err)
 	assert.ErrorContains(t, found.Err(), "no answer")
 }
@@ -129,7 +132,7 @@ func FuzzNode(f *testing.F) {
 		defer tw.Stop()
 		peer := netip.MustParseAddrPort("192.0.2.1:1")
 		ends := 0
-		n := newNode(tw, newSimulation(1).protocol, func(_ netip.AddrPort, b []byte) {
+		n := newNode(tw, newSimulation().protocol, func(_ netip.AddrPort, b []byte) {
 			_, ok := parse(b)
 			assert.True(t, ok)
 		}, func(flow, []byte) {})
