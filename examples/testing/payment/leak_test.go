@@ -1,0 +1,11 @@
+package payment_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m) // no goroutine may be left when all tests have ended
+}
