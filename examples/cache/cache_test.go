@@ -60,7 +60,7 @@ func TestValueLivesForItsTime(t *testing.T) {
 		c.Set(2, "b", time.Hour)
 		time.Sleep(time.Minute - 1)
 		assert.Equal(t, "a", has(c, 1))
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		assert.Equal(t, "nothing", has(c, 1), "the value is over, whether its timer has fired or not")
 		assert.Equal(t, "b", has(c, 2))
 		time.Sleep(time.Millisecond) // the timer's tick

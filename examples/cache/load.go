@@ -150,11 +150,11 @@ func (w *worker) remove(key int) {
 // isEvicted reports whether the value was dropped to make room. The cache tells that without a lock, so possibly after it can be seen that the
 // value is not there any more.
 func (w *worker) isEvicted(v *item) bool {
-	for range 10_000 {
+	for wait := time.Millisecond; wait < 10*time.Second; wait *= 2 {
 		if v.evicted.Load() {
 			return true
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(wait)
 	}
 	return false
 }
