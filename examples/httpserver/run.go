@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+
 	"github.com/timingwheel-go/timingwheel"
 	"github.com/timingwheel-go/timingwheel/examples/internal/fault"
 	"github.com/timingwheel-go/timingwheel/examples/internal/figures"
