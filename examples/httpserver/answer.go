@@ -97,6 +97,9 @@ func (a *answer) FlushError() error {
 	if err := a.errLocked(); err != nil {
 		return err
 	}
+	if a.code == 0 {
+		a.code = http.StatusOK
+	}
 	if err := a.sendLocked(); err != nil {
 		return err
 	}
@@ -198,6 +201,8 @@ func (a *answer) finish(late bool) {
 		_ = a.sendLocked()
 	case a.state == cutOff, a.state == streaming && late:
 		panic(http.ErrAbortHandler) // the server then breaks the connection off, and logs nothing
+	case a.state == streaming:
+		maps.Copy(a.w.Header(), a.header) // trailers, which are set after the body
 	}
 	a.state = ended
 }

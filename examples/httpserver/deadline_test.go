@@ -173,6 +173,48 @@ func TestClientThatHasGone(t *testing.T) {
 	})
 }
 
+func TestTrailers(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(deadline(context.WithTimeout, time.Minute, refusal, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Trailer", "Sum")
+		w.(http.Flusher).Flush()
+		w.WriteHeader(http.StatusTeapot) // too late
+		io.WriteString(w, "body")
+		w.Header().Set("Sum", "4")
+	})))
+	defer srv.Close()
+	response, err := srv.Client().Get(srv.URL)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	assert.NoError(t, err)
+	assert.Equal(t, http.StatusOK, response.StatusCode)
+	assert.Equal(t, "body", string(body))
+	assert.Equal(t, "4", response.Trailer.Get("Sum"))
+}
+
+// A handler that waits for the rest of an upload holds the request's body; the 503 must not wait for that.
+func TestUploadThatStalls(t *testing.T) {
+	t.Parallel()
+	read := make(chan error, 1)
+	srv := httptest.NewServer(deadline(context.WithTimeout, 50*time.Millisecond, refusal, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, err := io.ReadAll(r.Body)
+		read <- err
+	})))
+	defer srv.Close()
+	upload, more := io.Pipe()
+	go more.Write([]byte("the first part"))
+	response, err := srv.Client().Post(srv.URL, "text/plain", upload)
+	require.NoError(t, err)
+	body, err := io.ReadAll(response.Body)
+	assert.NoError(t, err)
+	assert.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
+	assert.Equal(t, refusal, string(body))
+	response.Body.Close()
+	more.CloseWithError(io.ErrClosedPipe)
+	assert.Error(t, <-read)
+}
+
 // Over a real connection the 503 is there at the deadline, and not when the handler returns; and a cut answer is seen to be one.
 func TestOverAConnection(t *testing.T) {
 	t.Parallel()

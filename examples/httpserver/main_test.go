@@ -36,7 +36,7 @@ func TestRun(t *testing.T) {
 func TestBrokenDeadlinesAreFound(t *testing.T) {
 	t.Parallel()
 	cfg := small()
-	cfg.enough = 300 * time.Millisecond
+	cfg.requests, cfg.slow, cfg.enough = 100, 30, 300*time.Millisecond
 	for name, broken := range map[string]func(http.Handler) http.Handler{
 		"none": func(h http.Handler) http.Handler { return h },
 		"early": func(h http.Handler) http.Handler {

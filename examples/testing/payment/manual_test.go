@@ -3,6 +3,7 @@ package payment_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -43,8 +44,8 @@ func TestManyOrdersForAnHour(t *testing.T) {
 	tw := newManual(t)
 	var events []payment.Event // no lock: callbacks run in Advance
 	s := payment.New(tw, func(e payment.Event) { events = append(events, e) })
-	for i := range 10_000 {
-		arrival := time.Duration(i) * 180 * time.Millisecond // half an hour of them
+	for i := range 1000 {
+		arrival := time.Duration(i) * 1800 * time.Millisecond // half an hour of them
 		tw.AfterFunc(arrival, func() { assert.NoError(t, s.Place(fmt.Sprint(i))) })
 	}
 
@@ -52,13 +53,11 @@ func TestManyOrdersForAnHour(t *testing.T) {
 		tw.Advance(next)
 	}
 
-	require.Len(t, events, 20_000)
+	require.Len(t, events, 2000)
 	assert.True(t, tw.Now().Before(start.Add(time.Hour)))
-	for i, e := range events[1:] {
-		assert.False(t, e.At.Before(events[i].At)) // the order of time
-	}
+	assert.True(t, slices.IsSortedFunc(events, func(a, b payment.Event) int { return a.At.Compare(b.At) }))
 	assert.Equal(t, payment.Event{Order: "0", State: payment.Reminded, At: start.Add(payment.Reminder)}, events[0])
-	assert.Equal(t, "9999", events[len(events)-1].Order)
+	assert.Equal(t, "999", events[len(events)-1].Order)
 }
 
 func TestPaidOrderIsNotCancelled(t *testing.T) {
