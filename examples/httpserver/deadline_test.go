@@ -241,7 +241,7 @@ func TestOverAConnection(t *testing.T) {
 			assert.ErrorIs(t, err, http.ErrHijacked)
 		}
 	})
-	srv := httptest.NewServer(deadline(tw.WithTimeout, 50*time.Millisecond, refusal, mux))
+	srv := httptest.NewServer(deadline(tw.WithTimeout, time.Second, refusal, mux))
 	defer srv.Close()
 
 	response, err := srv.Client().Get(srv.URL + "/deaf") // returns while the handler waits
@@ -260,7 +260,7 @@ func TestOverAConnection(t *testing.T) {
 	assert.Equal(t, "the first part", string(body))
 	response.Body.Close()
 
-	time.AfterFunc(200*time.Millisecond, func() { close(release) })
+	time.AfterFunc(1500*time.Millisecond, func() { close(release) })
 	response, err = srv.Client().Get(srv.URL + "/hijacked")
 	require.NoError(t, err)
 	body, err = io.ReadAll(response.Body)

@@ -59,6 +59,18 @@ func TestBrokenDeadlinesAreFound(t *testing.T) {
 	}
 }
 
+// With so much time between the two that no busy machine makes up for it.
+func TestEarlyDeadlinesAreFound(t *testing.T) {
+	t.Parallel()
+	cfg := small()
+	cfg.requests, cfg.slow, cfg.timeout = 20, 100, time.Second
+	early := func(h http.Handler) http.Handler { return deadline(context.WithTimeout, time.Millisecond, refusal, h) }
+	var faults fault.List
+	_, err := try(t.Context(), cfg, contender{"early", false, early}, &faults)
+	assert.NoError(t, err)
+	assert.ErrorContains(t, faults.Err(), "before the deadline")
+}
+
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
