@@ -71,6 +71,11 @@ func (e *engine[T]) after(d time.Duration, v T) Timer {
 // at arms a timer for t.
 func (e *engine[T]) at(t time.Time, v T) Timer {
 	deadline, now := e.instant(t)
+	return e.armAt(deadline, now, v)
+}
+
+// armAt arms a timer for a reading of the clock. now is a reading that is not later than the call, or 0.
+func (e *engine[T]) armAt(deadline, now int64, v T) Timer {
 	s := e.pick()
 	if !e.manual {
 		if now == 0 && s.pending == 0 {
@@ -95,14 +100,17 @@ func (e *engine[T]) pending() int {
 }
 
 // clockTime is the wheel's clock as a time.
-func (e *engine[T]) clockTime() time.Time {
+func (e *engine[T]) clockTime() time.Time { return e.timeAt(e.reading()) }
+
+// reading reads the wheel's clock.
+func (e *engine[T]) reading() int64 {
 	if !e.manual {
-		return e.timeAt(e.clock())
+		return e.clock()
 	}
 	s := e.shards[0]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.timeAt(s.now)
+	return s.now
 }
 
 // next is the earliest time at which a shard has something to do.
@@ -175,4 +183,24 @@ func (s *shard) idleChan() <-chan struct{} {
 		s.idle = make(chan struct{})
 	}
 	return s.idle
+}
+
+// haltChan returns a channel that is closed when the shard is stopped.
+func (s *shard) haltChan() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.halting == nil {
+		s.halting = make(chan struct{})
+		if s.stopped {
+			close(s.halting)
+		}
+	}
+	return s.halting
+}
+
+// isStopped reports whether what was pending in the shard has been discarded.
+func (s *shard) isStopped() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopped
 }

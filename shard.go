@@ -75,6 +75,7 @@ type shard struct {
 	handing       int                 // calls of the executor under way
 	serving       int                 // workers of the default executor
 	idle          chan struct{}       // closed once nothing runs; made by Shutdown
+	halting       chan struct{}       // closed by halt; made by whoever first waits for it
 	relaxAt       int64               // value of armed from which an early alarm is worth correcting
 	seqs          []*[pageSize]uint64 // Manual: order of arming, for ties
 	seq           uint64
@@ -360,8 +361,8 @@ func (s *shard) deadline(i, gen uint32) (time.Time, bool) {
 // halt discards everything. Claims, arms and the driver see stopped.
 func (s *shard) halt() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.recallLots()
+	first := !s.stopped
 	s.stopped = true
 	s.pending, s.ready, s.flushed, s.hollow = 0, 0, 0, 0
 	s.bucketStore = bucketStore{}
@@ -372,4 +373,9 @@ func (s *shard) halt() {
 	s.cascade, s.due, s.fresh, s.prompt = cascade{}, bucketList{}, bucketList{}, nil
 	s.disarm()
 	s.host.clear()
+	halting := s.halting
+	s.mu.Unlock()
+	if first && halting != nil {
+		close(halting) // wakes everybody who sleeps, and they want the lock
+	}
 }

@@ -60,8 +60,12 @@ func (t Timer) ResetAt(at time.Time) bool {
 	if s == nil {
 		return false
 	}
-	deadline, now := s.instant(at)
-	return s.reset(t.index, t.gen, deadline, now, false)
+	return t.resetTo(s.instant(at))
+}
+
+// resetTo is Reset to a reading of the clock. now is a reading that is not later than the call. t is not the zero Timer.
+func (t Timer) resetTo(deadline, now int64) bool {
+	return t.shard.reset(t.index, t.gen, deadline, now, false)
 }
 
 // Deadline returns when the timer is to run, or the zero time and false if it is not pending.

@@ -57,7 +57,8 @@ type TimingWheel struct {
 	engine *engine[func()]
 	shared bool // the wheel of Default
 
-	families families // of parents of contexts
+	families families  // of parents of contexts
+	sleepers sync.Pool // of *sleeper. Of the wheel, as a channel belongs to the bubble in which it was made
 }
 
 // New returns a running wheel, or an error that wraps [ErrOption] and names the option, its value and

@@ -1,0 +1,204 @@
+package timingwheel
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestSleepLastsAsLongAsItWasTold(t *testing.T) {
+	t.Parallel()
+	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
+		begin := time.Now()
+		for _, ctx := range []context.Context{context.Background(), t.Context()} {
+			for _, d := range []time.Duration{1, ms, 1500 * time.Microsecond, time.Hour, 400 * oneDay} {
+				due := roundUp(tw, time.Since(begin)+d)
+				require.NoError(t, tw.Sleep(ctx, d))
+				assert.Equal(t, due, time.Since(begin), "%v", d)
+			}
+		}
+		before := time.Now()
+		for _, d := range []time.Duration{0, -1, math.MinInt64} {
+			require.NoError(t, tw.Sleep(t.Context(), d))
+		}
+		assert.Equal(t, before, time.Now(), "zero and negative")
+		assert.Zero(t, tw.Len())
+	})
+}
+
+func TestSleepEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
+		begin := time.Now()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Minute, func() { cancel(errCause) })
+		assert.Equal(t, context.Canceled, tw.Sleep(ctx, time.Hour), "the error, not the cause")
+		assert.Equal(t, time.Minute, time.Since(begin))
+		assert.Zero(t, tw.Len(), "the timer is given back")
+
+		for _, d := range []time.Duration{time.Hour, 0, -1} {
+			assert.Equal(t, context.Canceled, tw.Sleep(ctx, d), "it has ended, %v", d)
+		}
+		short, cancelShort := context.WithTimeout(t.Context(), time.Minute)
+		defer cancelShort()
+		assert.Equal(t, context.DeadlineExceeded, tw.Sleep(short, math.MaxInt64))
+		assert.Equal(t, 2*time.Minute, time.Since(begin))
+
+		for range 100 { // sleepers that were used before are not woken by what is past
+			d := rand.N(time.Minute)
+			ctx, cancel := tw.WithTimeout(t.Context(), rand.N(time.Minute))
+			begin := time.Now()
+			if tw.Sleep(ctx, d) == nil {
+				assert.GreaterOrEqual(t, time.Since(begin), d)
+			} else {
+				assert.Error(t, ctx.Err())
+				assert.Less(t, time.Since(begin), d+time.Duration(tw.engine.ticks.d))
+			}
+			cancel()
+		}
+		assert.Zero(t, tw.Len())
+	})
+}
+
+func TestSleepOnAStoppedWheel(t *testing.T) {
+	t.Parallel()
+	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		errs := make(chan error, 100)
+		for i := range cap(errs) {
+			go func() {
+				with := ctx
+				if i%2 == 0 {
+					with = context.Background()
+				}
+				errs <- tw.Sleep(with, time.Hour+time.Duration(i)*time.Second)
+			}()
+		}
+		pass(time.Minute)
+		assert.Empty(t, errs)
+		tw.Stop()
+		synctest.Wait()
+		assert.Len(t, errs, cap(errs), "somebody sleeps on")
+		for range len(errs) {
+			assert.ErrorIs(t, <-errs, ErrStopped)
+		}
+		tw.Stop()
+		assert.Equal(t, ErrStopped, tw.Sleep(ctx, ms))
+		assert.NoError(t, tw.Sleep(ctx, 0), "there is nothing to wait for")
+		cancel()
+		assert.Equal(t, context.Canceled, tw.Sleep(ctx, ms), "a context that has ended comes first")
+	})
+}
+
+// Where d has passed and ctx has ended, whatever was noticed first, d counts.
+func TestSleepThatHasPassedReturnsNil(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 100 {
+			s := tw.sleeper()
+			timer := tw.AfterFunc(0, s.wake)
+			synctest.Wait()
+			reusable, err := s.wait(ctx, timer, timer.shard.haltChan())
+			require.NoError(t, err)
+			require.True(t, reusable)
+		}
+		// The wheel is stopped between the claim and the wake-up: nothing tells that from a timer that was discarded.
+		s := tw.sleeper()
+		timer := tw.AfterFunc(time.Hour, s.wake)
+		tw.Stop()
+		for range 100 {
+			reusable, err := s.wait(ctx, timer, timer.shard.haltChan())
+			require.Contains(t, []error{ErrStopped, context.Canceled}, err)
+			require.False(t, reusable, "its callback may be about to run")
+		}
+	})
+}
+
+func TestSleepInManualMode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		tw := startWheel(t, Options{Manual: true, Start: start})
+		slept := make(chan error, 1)
+		go func() { slept <- tw.Sleep(t.Context(), time.Hour) }()
+		synctest.Wait()
+		tw.Advance(start.Add(time.Hour - 1))
+		synctest.Wait()
+		assert.Empty(t, slept)
+		tw.Advance(start.Add(time.Hour))
+		synctest.Wait()
+		require.Len(t, slept, 1)
+		assert.NoError(t, <-slept)
+		assert.NoError(t, tw.Sleep(t.Context(), 0), "at once, without an Advance")
+	})
+}
+
+func TestSleepWithANilContextPanics(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{})
+	var none context.Context
+	assert.PanicsWithValue(t, "timingwheel: Sleep with a nil context", func() { _ = tw.Sleep(none, 0) })
+}
+
+// Many sleepers, some of which are cancelled, while the wheel is stopped: each returns, nil only if its time has passed.
+func TestRaceSleep(t *testing.T) {
+	t.Parallel()
+	for _, executor := range []Executor{nil, Goroutines, Inline} {
+		tw := startWheel(t, Options{Tick: 10 * time.Microsecond, Executor: executor})
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				for range scaled(200) {
+					d, left := rand.N(2*ms), rand.N(2*ms)
+					ctx, cancel := context.WithTimeout(context.Background(), left)
+					begin := time.Now()
+					switch err := tw.Sleep(ctx, d); err {
+					case nil:
+						assert.GreaterOrEqual(t, time.Since(begin), d, "woken early")
+					case context.DeadlineExceeded:
+						assert.Error(t, ctx.Err())
+					default:
+						assert.Equal(t, ErrStopped, err)
+						cancel()
+						return
+					}
+					cancel()
+				}
+			})
+		}
+		time.AfterFunc(rand.N(100*ms), tw.Stop)
+		all.Wait()
+		assert.Zero(t, tw.Len())
+	}
+}
+
+func TestSleepAllocatesNothing(t *testing.T) {
+	if underRace || underInvariants {
+		t.Skip("sync.Pool forgets under the race detector, verify allocates")
+	}
+	tw := startWheel(t, Options{Tick: 10 * time.Microsecond})
+	ctx := t.Context()
+	assert.Zero(t, testing.AllocsPerRun(200, func() { _ = tw.Sleep(ctx, 10*time.Microsecond) }))
+}
+
+func TestSleepOfDefault(t *testing.T) {
+	t.Parallel()
+	for _, ctx := range []context.Context{context.Background(), t.Context()} {
+		begin := time.Now()
+		require.NoError(t, Sleep(ctx, ms))
+		assert.GreaterOrEqual(t, time.Since(begin), ms)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), ms)
+	defer cancel()
+	assert.Equal(t, context.DeadlineExceeded, Sleep(ctx, time.Hour))
+}

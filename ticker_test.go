@@ -1,0 +1,339 @@
+package timingwheel
+
+import (
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Ticks come at multiples of the period, each up to one tick of the wheel late and none early, and however many there are: no delay adds up.
+func TestTickerKeepsItsPhase(t *testing.T) {
+	t.Parallel()
+	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
+		for _, d := range []time.Duration{1500 * time.Microsecond, 10 * ms, 10*ms + 1, time.Second, time.Hour} {
+			begin := time.Now()
+			ticker := tw.NewTicker(d)
+			last := time.Duration(-1)
+			for range 200 {
+				at := (<-ticker.C).Sub(begin)
+				assert.Equal(t, at, time.Since(begin), "what is sent")
+				n := at / d // the tick that this one is, or one that was rounded up to the same moment
+				assert.Less(t, at-n*d, time.Duration(tw.engine.ticks.d), "%v after %v", at, d)
+				assert.Greater(t, n, last, "one tick for each multiple")
+				last = n
+			}
+			ticker.Stop()
+		}
+		assert.Zero(t, tw.Len())
+	})
+}
+
+// Of the ticks that a slow receiver misses the first one is kept, and those that follow keep their phase.
+func TestTickerDropsTicksOfASlowReceiver(t *testing.T) {
+	t.Parallel()
+	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
+		ticker, begin := tw.NewTicker(70*ms), time.Now()
+		pass(245 * ms) // ticks at 70, 140 and 210
+		assert.Equal(t, 70*ms, (<-ticker.C).Sub(begin))
+		assert.Equal(t, 280*ms, (<-ticker.C).Sub(begin))
+		pass(time.Hour)
+		assert.Equal(t, 350*ms, (<-ticker.C).Sub(begin))
+		assertEmpty(t, ticker.C, "one tick is kept")
+		ticker.Stop()
+	})
+}
+
+// A tick of the wheel is the shortest period that it can keep.
+func TestTickerFasterThanTheWheel(t *testing.T) {
+	t.Parallel()
+	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
+		tick := time.Duration(tw.engine.ticks.d)
+		ticker, begin := tw.NewTicker(1), time.Now()
+		for i := range 100 {
+			assert.Equal(t, time.Duration(i+1)*tick, (<-ticker.C).Sub(begin))
+		}
+		ticker.Stop()
+	})
+}
+
+func TestTickerStop(t *testing.T) {
+	t.Parallel()
+	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
+		start := time.Now()
+		ticker := tw.NewTicker(70 * ms)
+		pass(100 * ms)
+		ticker.Stop()
+		assertEmpty(t, ticker.C, "the tick that nobody received is taken back")
+		ticker.Stop()
+		pass(time.Hour)
+		assertEmpty(t, ticker.C, "it is stopped")
+		assert.Zero(t, tw.Len())
+
+		waiting := make(chan time.Time)
+		go func() { waiting <- <-ticker.C }()
+		pass(time.Hour)
+		assertEmpty(t, waiting, "Stop does not close the channel")
+		due := roundUp(tw, time.Since(start)+140*ms)
+		ticker.Reset(140 * ms)
+		assert.Equal(t, due, (<-waiting).Sub(start), "Reset starts it again")
+		ticker.Stop()
+	})
+}
+
+func TestTickerReset(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]func(ticker *Ticker){
+		"between two ticks": func(*Ticker) { time.Sleep(30 * ms) },
+		"a tick waits":      func(*Ticker) { pass(100 * ms) },
+		"received":          func(ticker *Ticker) { <-ticker.C },
+		"stopped":           func(ticker *Ticker) { ticker.Stop() },
+		"moved":             func(ticker *Ticker) { ticker.Reset(time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
+				for _, d := range []time.Duration{7 * ms, 70 * ms, time.Minute, 3 * time.Hour} {
+					ticker := tw.NewTicker(70 * ms)
+					before(ticker)
+					begin := time.Now()
+					ticker.Reset(d)
+					assertEmpty(t, ticker.C, "a tick of before")
+					for i := range 3 {
+						at := (<-ticker.C).Sub(begin)
+						assert.GreaterOrEqual(t, at, time.Duration(i+1)*d)
+						assert.Less(t, at, time.Duration(i+1)*d+time.Duration(tw.engine.ticks.d))
+					}
+					ticker.Stop()
+				}
+				assert.Zero(t, tw.Len())
+			})
+		})
+	}
+}
+
+func TestTickerThatNeverTicks(t *testing.T) {
+	t.Parallel()
+	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
+		never, moved := tw.NewTicker(math.MaxInt64), tw.NewTicker(time.Hour)
+		<-moved.C
+		moved.Reset(math.MaxInt64)
+		pass(200 * oneYear)
+		assertEmpty(t, never.C, "never")
+		assertEmpty(t, moved.C, "never any more")
+		moved.Reset(time.Hour)
+		<-moved.C
+		moved.Stop()
+		never.Stop()
+	})
+}
+
+// A flush is a tick out of turn. The tick in whose place it came is gone, and the phase stays.
+func TestTickerIsFlushed(t *testing.T) {
+	t.Parallel()
+	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
+		ticker, begin := tw.NewTicker(70*ms), time.Now()
+		for i := range 3 {
+			if i > 0 {
+				time.Sleep(5 * ms) // the first flush is at the moment of arming, a whole period before the tick
+			}
+			assert.Equal(t, 1, tw.Flush())
+			assert.Equal(t, time.Duration(i)*5*ms, (<-ticker.C).Sub(begin))
+		}
+		assert.Equal(t, 280*ms, (<-ticker.C).Sub(begin))
+		ticker.Stop()
+	})
+}
+
+func TestTickerOfAStoppedWheel(t *testing.T) {
+	t.Parallel()
+	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
+		ticker, ticked := tw.NewTicker(time.Hour), tw.NewTicker(70*ms)
+		pass(100 * ms)
+		tw.Stop()
+		late := tw.NewTicker(ms)
+		pass(2 * time.Hour)
+		<-ticked.C // what was sent before can be received
+		late.Reset(ms)
+		ticked.Reset(ms)
+		pass(time.Hour)
+		for _, of := range []*Ticker{ticker, ticked, late} {
+			assertEmpty(t, of.C, "the wheel is stopped")
+			of.Stop()
+		}
+	})
+}
+
+// In Manual mode an Advance brings one tick, however far it goes, and the phase stays.
+func TestTickerInManualMode(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	tw := startWheel(t, Options{Manual: true, Start: start})
+	ticker := tw.NewTicker(time.Minute)
+	at := func(d time.Duration) time.Time { return start.Add(d) }
+	assert.Zero(t, tw.Advance(at(time.Minute-1)))
+	assert.Equal(t, 1, tw.Advance(at(time.Minute)))
+	assert.Equal(t, at(time.Minute), <-ticker.C)
+	assert.Equal(t, 1, tw.Advance(at(10*time.Minute+time.Second)), "nine ticks in one")
+	assert.Equal(t, at(10*time.Minute+time.Second), <-ticker.C)
+	assert.Zero(t, tw.Advance(at(11*time.Minute-1)))
+	assert.Equal(t, 1, tw.Advance(at(11*time.Minute)))
+	ticker.Reset(time.Second)
+	assertEmpty(t, ticker.C, "a stale tick")
+	assert.Equal(t, 1, tw.Advance(at(11*time.Minute+time.Second)))
+	assert.Equal(t, at(11*time.Minute+time.Second), <-ticker.C)
+}
+
+func TestTickerStoppedAfterItsClaim(t *testing.T) {
+	t.Parallel()
+	t.Run("Stop", func(t *testing.T) {
+		t.Parallel()
+		tw := startWheel(t, Options{Shards: 1})
+		ticker := tw.NewTicker(5 * ms)
+		claimedUnder(t, tw, &ticker.emitter, func() { ticker.emitter.stopLocked() })
+		assertEmpty(t, ticker.C, "a stale tick")
+		assert.Zero(t, tw.Len(), "the callback has armed it again")
+	})
+	t.Run("Reset", func(t *testing.T) {
+		t.Parallel()
+		tw := startWheel(t, Options{Shards: 1})
+		ticker := tw.NewTicker(5 * ms)
+		claimedUnder(t, tw, &ticker.emitter, func() { ticker.emitter.resetLocked(time.Hour) })
+		assertEmpty(t, ticker.C, "a stale tick")
+		assert.Equal(t, 1, tw.Len(), "it is armed once")
+		ticker.Reset(ms)
+		receive(t, ticker.C, "a tick")
+		ticker.Stop()
+	})
+}
+
+func TestBadTickersPanic(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{})
+	ticker := tw.NewTicker(time.Hour)
+	for range 2 {
+		for message, call := range map[string]func(){
+			"timingwheel: NewTicker(0s): accepted is a positive duration":       func() { tw.NewTicker(0) },
+			"timingwheel: NewTicker(-1ns): accepted is a positive duration":     func() { tw.NewTicker(-1) },
+			"timingwheel: Ticker.Reset(0s): accepted is a positive duration":    func() { ticker.Reset(0) },
+			"timingwheel: Ticker.Reset(-1m0s): accepted is a positive duration": func() { ticker.Reset(-time.Minute) },
+			"timingwheel: Tick(0s): accepted is a positive duration":            func() { tw.Tick(0) },
+			"timingwheel: Tick(-1s): accepted is a positive duration":           func() { tw.Tick(-time.Second) },
+			"timingwheel: Reset of a Ticker that was not made by NewTicker":     func() { new(Ticker).Reset(1) },
+		} {
+			assert.PanicsWithValue(t, message, call)
+		}
+		tw.Stop() // and on a stopped wheel
+	}
+	assert.NotPanics(t, new(Ticker).Stop, "as with time.Ticker")
+	assert.Panics(t, func() { NewTicker(0) })
+	assert.Panics(t, func() { Tick(-1) })
+}
+
+func TestRhythmSkipsWhatWasMissed(t *testing.T) {
+	t.Parallel()
+	const end = math.MaxInt64
+	for _, c := range []struct{ next, period, now, want int64 }{
+		{100, 10, 100, 110},
+		{100, 10, 109, 110},
+		{100, 10, 110, 120},
+		{100, 10, 1234, 1240},
+		{100, 10, 95, 110}, // flushed
+		{100, 10, 90, 110}, // flushed when it was armed
+		{100, 1, 1_000_000, 1_000_001},
+		{100, end, 100, end},
+		{0, end, end - 1, end},
+		{end - 5, 10, end - 5, end},
+		{5, end - 5, end - 1, end},
+	} {
+		r := rhythm{period: c.period, next: c.next}
+		r.skipTo(c.now)
+		assert.Equal(t, c.want, r.next, "%+v", c)
+	}
+}
+
+// A loop over Tick has a ticker while it lasts.
+func TestTickStopsWithItsLoop(t *testing.T) {
+	t.Parallel()
+	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
+		ticks := tw.Tick(70 * ms)
+		assert.Zero(t, tw.Len(), "no loop, no ticker")
+		for range 2 {
+			begin, n := time.Now(), 0
+			for now := range ticks {
+				n++
+				synctest.Wait() // a tick is received before the next one is armed
+				assert.Equal(t, 1, tw.Len())
+				assert.Equal(t, time.Duration(n)*70*ms, now.Sub(begin), "each loop begins anew")
+				if n == 3 {
+					break
+				}
+			}
+			assert.Equal(t, 3, n)
+			assert.Zero(t, tw.Len(), "after break")
+		}
+		require.Panics(t, func() {
+			for range ticks {
+				panic("in the body")
+			}
+		})
+		assert.Zero(t, tw.Len(), "after a panic")
+
+		begin, n := time.Now(), 0
+		for now := range ticks {
+			if n++; n == 1 {
+				time.Sleep(245 * ms) // the ticks at 140, 210 and 280 come meanwhile
+				continue
+			}
+			assert.Equal(t, []time.Duration{140 * ms, 350 * ms}[n-2], now.Sub(begin))
+			if n == 3 {
+				break
+			}
+		}
+	})
+}
+
+func TestTickEndsWithTheWheel(t *testing.T) {
+	t.Parallel()
+	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
+		var got [3]int
+		ended := make(chan int, len(got))
+		for i := range got {
+			go func() {
+				for range tw.Tick(time.Duration(i+1) * time.Minute) {
+					got[i]++
+				}
+				ended <- i
+			}()
+		}
+		pass(6*time.Minute + 30*time.Second)
+		assert.Empty(t, ended)
+		tw.Stop()
+		synctest.Wait()
+		assert.Len(t, ended, len(got))
+		assert.Equal(t, [3]int{6, 3, 2}, got)
+		for range tw.Tick(ms) {
+			assert.Fail(t, "a tick of a stopped wheel")
+		}
+	})
+}
+
+func TestTickOfDefault(t *testing.T) {
+	t.Parallel()
+	ticker := NewTicker(ms)
+	assert.Same(t, Default(), ticker.emitter.wheel)
+	receive(t, ticker.C, "a tick")
+	ticker.Stop()
+	before, n := time.Now(), 0
+	for now := range Tick(ms) {
+		n++
+		assert.GreaterOrEqual(t, now.Sub(before), time.Duration(n)*ms, "early")
+		if n == 3 {
+			break
+		}
+	}
+	assert.Equal(t, 3, n)
+}
