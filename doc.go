@@ -14,6 +14,9 @@
 // to one function, in batches. A [DelayQueue] is for consumers with a pace of their own. In Manual mode
 // ([Options]) the caller drives the clock: event loops, games, simulations, tests.
 //
+// [TimingWheel.After], NewTimer, NewTicker, Tick and Sleep, and the contexts of [TimingWheel.WithTimeout], are those of packages time and
+// context, driven by the wheel.
+//
 // # When not to use it
 //
 // For a handful of timers [time.AfterFunc] does well and brings no dependency. It is also the choice
