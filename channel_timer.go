@@ -25,8 +25,8 @@ func (tw *TimingWheel) After(d time.Duration) <-chan time.Time {
 	return c
 }
 
-// NewTimer returns a timer that sends the time on its channel once, d from now or up to one tick later, never earlier. What is sent is the time of firing: the
-// current time, as from time.Now, or in Manual mode that of the wheel's clock.
+// NewTimer returns a timer that sends the time on its channel once, d from now or up to one tick later, never earlier. What is sent is the time of
+// firing: the current time, as from time.Now, or in Manual mode that of the wheel's clock.
 //
 // Zero and negative mean at once, in Manual mode in the next Advance; a d beyond the range of the clock is never reached. On a stopped wheel nothing
 // is ever sent. No goroutine waits. Until it fires or is stopped the wheel keeps the timer, also where nobody else does. O(1).
@@ -37,8 +37,9 @@ func (tw *TimingWheel) NewTimer(d time.Duration) *ChannelTimer {
 	return t
 }
 
-// Stop prevents the timer from firing, and takes the value back where it has fired and nobody has received it. It returns true if this call did either. It returns
-// false if the value has been received or the timer had been stopped before. Once Stop has returned, a receive from C blocks until a Reset.
+// Stop prevents the timer from firing, and takes the value back where it has fired and nobody has received it. It returns true if this call did
+// either, and false if the value has been received or the timer had been stopped before. Once Stop has returned, a receive from C blocks until a
+// Reset.
 //
 // On a stopped wheel, which has discarded the timer, Stop returns false, unless the value was sent before and is taken back. It panics where the
 // timer was not made by NewTimer. O(1) amortised.
@@ -47,8 +48,8 @@ func (t *ChannelTimer) Stop() bool {
 	return t.emitter.stop()
 }
 
-// Reset makes the timer fire d from now, whether it is pending, has fired or was stopped. It returns what Stop would have returned: true if no value of the earlier
-// setting had been received. None is received after Reset has returned. Zero and negative mean at once.
+// Reset makes the timer fire d from now, whether it is pending, has fired or was stopped. It returns what Stop would have returned: true if no
+// value of the earlier setting had been received. None is received after Reset has returned. Zero and negative mean at once.
 //
 // Of several calls at once the last one to get at the timer decides. On a stopped wheel nothing is armed. Moving a pending timer later is as cheap as
 // [Timer.Reset], and allocates nothing. It panics where the timer was not made by NewTimer. O(1).

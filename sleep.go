@@ -13,8 +13,9 @@ var ErrStopped = errors.New("timingwheel: the wheel is stopped")
 // ended when Sleep is called, whatever d is; ask [context.Cause] for the cause. Where both happen, nil means that d had passed when Sleep looked. It returns
 // [ErrStopped] where the wheel is stopped before or meanwhile.
 //
-// Zero and negative d return at once, also on a stopped wheel and in Manual mode. A d beyond the range of the clock never passes. In Manual mode Sleep waits until
-// another goroutine has advanced the clock, so it must not be called in a callback that Advance runs, nor with Inline in any callback: it holds up the wheel.
+// Zero and negative d return at once, also on a stopped wheel and in Manual mode. A d beyond the range of the clock never passes. In Manual mode
+// Sleep waits until another goroutine has advanced the clock, so it must not be called in a callback that Advance runs, nor with Inline in any
+// callback: it holds up the wheel.
 //
 // Sleep panics where ctx is nil. It allocates nothing as a rule. O(1).
 func (tw *TimingWheel) Sleep(ctx context.Context, d time.Duration) error {

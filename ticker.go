@@ -18,12 +18,12 @@ type Ticker struct {
 	rhythm  rhythm
 }
 
-// NewTicker returns a ticker that sends the time on its channel after each d, up to one tick of the wheel later and never earlier. What is sent is the time of firing, as
-// with [TimingWheel.NewTimer].
+// NewTicker returns a ticker that sends the time on its channel after each d, up to one tick of the wheel later and never earlier. What is sent is
+// the time of firing, as with [TimingWheel.NewTimer].
 //
 // It keeps its phase: ticks belong to multiples of d after the call. One that finds an earlier one still in the channel is dropped, and so are those that
-// have passed when the ticker gets to run, the first of them excepted. A d below the tick of the wheel thus makes one tick for each tick of the wheel; in Manual
-// mode there is at most one in each Advance.
+// have passed when the ticker gets to run, the first of them excepted. A d below the tick of the wheel thus makes one tick for each tick of the
+// wheel; in Manual mode there is at most one in each Advance.
 //
 // NewTicker panics where d is not positive. On a stopped wheel nothing is ever sent. No goroutine waits, and a tick allocates nothing. O(1).
 func (tw *TimingWheel) NewTicker(d time.Duration) *Ticker {
