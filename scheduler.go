@@ -11,8 +11,16 @@ import (
 // A plan calls Next without a lock and never concurrently: first with the time of [TimingWheel.ScheduleFunc],
 // then, before each run, with the time for which that run was planned. If the result is no longer in
 // the future when the run has returned, Next is called once more with that time, so that missed runs
-// are skipped and not replayed.
+// are skipped and not replayed. Package plan has Schedulers that do other things, and may be put around any.
 type Scheduler interface{ Next(time.Time) time.Time }
+
+// Skipper is a Scheduler that knows its way past missed runs. Skip returns the first run after now of those that
+// follow missed, or the zero time where there is none; a plan calls it, with a now that is not before missed,
+// where it would otherwise call Next with now. So runs keep a phase that Next alone would lose. [Every] is one.
+type Skipper interface {
+	Scheduler
+	Skip(missed, now time.Time) time.Time
+}
 
 // Every returns a Scheduler that runs at a fixed rate of one run for each d. It keeps its phase: runs
 // stay at multiples of d after the first, also when some were missed. It panics where d is not positive.
@@ -27,41 +35,34 @@ type every time.Duration
 
 func (e every) Next(t time.Time) time.Time { return t.Add(time.Duration(e)) }
 
-// after returns the first run after now of those that follow planned.
-func (e every) after(planned, now time.Time) time.Time {
+func (e every) Skip(missed, now time.Time) time.Time {
 	d := time.Duration(e)
-	return planned.Add((now.Sub(planned)/d + 1) * d)
+	return missed.Add((now.Sub(missed)/d + 1) * d)
+}
+
+// skip asks s for the first run after now.
+func skip(s Scheduler, missed, now time.Time) time.Time {
+	if k, ok := s.(Skipper); ok {
+		return k.Skip(missed, now)
+	}
+	return s.Next(now)
 }
 
 // ScheduleFunc runs f at the times that s plans and returns one handle for the whole plan. It returns
 // the zero Timer, and never runs f, where s plans no run or the wheel is stopped.
 //
-// Runs never overlap: the next one is armed when f has returned, panicked or called runtime.Goexit.
-// Stop during a run returns true iff there would have been a further one. Reset moves the next run; the
-// plan continues from there. ScheduleFunc panics where s or f is nil.
+// Runs never overlap: the next one is armed when f has returned, panicked or called runtime.Goexit. (A
+// [Planner] may decide otherwise.) Stop during a run returns true iff there would have been a further one. Reset
+// moves the next run; the plan continues from there. ScheduleFunc panics where s or f is nil.
 func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func()) Timer {
 	if s == nil || f == nil {
 		panic("timingwheel: ScheduleFunc with a nil Scheduler or function")
 	}
-	first := s.Next(tw.today())
-	if first.IsZero() {
-		return Timer{}
+	if p, ok := s.(Planner); ok {
+		return tw.follow(p.Plan(), func(Run) { f() })
 	}
-	p := &plan{wheel: tw, scheduler: s, f: f, planned: first}
-	deadline, _ := tw.engine.instant(first)
-	sh := tw.engine.pick()
-	if !sh.manual {
-		sh.observe(sh.clock())
-	}
-	t := sh.arm(deadline, p.run)
-	if t.shard != nil {
-		n := sh.nodes.must(t.index)
-		p.at = n.deadline
-		n.deadline |= planBit
-		p.shard, p.index, p.gen = &sh.shard, t.index, t.gen
-	}
-	sh.mu.Unlock()
-	return t
+	p := &plan{wheel: tw, scheduler: s, f: f, planned: s.Next(tw.today())}
+	return p.start(p.run)
 }
 
 // plan is a timer that is armed again after each run. It keeps its slot, and so its handle, throughout:
@@ -79,29 +80,54 @@ type plan struct {
 	gen     uint32
 }
 
+// start arms the first run, if there is one. run is the payload.
+func (p *plan) start(run func()) Timer {
+	if p.planned.IsZero() {
+		return Timer{}
+	}
+	e := p.wheel.engine
+	deadline, _ := e.instant(p.planned)
+	sh := e.pick()
+	if !sh.manual {
+		sh.observe(sh.clock())
+	}
+	t := sh.arm(deadline, run)
+	if t.shard != nil {
+		n := sh.nodes.must(t.index)
+		p.at = n.deadline
+		n.deadline |= planBit
+		p.shard, p.index, p.gen = &sh.shard, t.index, t.gen
+	}
+	sh.mu.Unlock()
+	return t
+}
+
 // run is the payload. Whether there is a further run is settled before f starts, so that Stop can tell
 // during the run.
 func (p *plan) run() {
 	var next time.Time
 	defer func() { p.rearm(next) }()
-	p.follow()
-	next = p.ask(p.planned)
+	p.takeReset()
+	next = p.ask(p.planned, time.Time{})
 	p.f()
 }
 
-// ask asks for the run that follows t. Where there is none, or Next panics, the plan ends, unless Reset
-// has asked for one more run.
-func (p *plan) ask(t time.Time) (next time.Time) {
+// ask asks for the run that follows t, if missed is set for the one after t of those that follow missed. Where
+// there is none, or the Scheduler panics, the plan ends, unless Reset has asked for one more run.
+func (p *plan) ask(t, missed time.Time) (next time.Time) {
 	defer func() {
 		if next.IsZero() {
 			p.end()
 		}
 	}()
+	if !missed.IsZero() {
+		return skip(p.scheduler, missed, t)
+	}
 	return p.scheduler.Next(t)
 }
 
-// follow takes over the time to which Reset has moved the run that is about to start.
-func (p *plan) follow() {
+// takeReset takes over the time to which Reset has moved the run that is about to start.
+func (p *plan) takeReset() {
 	s := p.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +165,7 @@ func (p *plan) rearm(next time.Time) {
 	if now := p.wheel.today(); !next.After(now) && p.live() {
 		missed := next
 		next = time.Time{}
-		next = p.skipTo(now, missed)
+		next = p.ask(now, missed)
 	}
 }
 
@@ -170,14 +196,6 @@ func (tw *TimingWheel) today() time.Time {
 		return tw.Now()
 	}
 	return tw.engine.date()
-}
-
-// skipTo asks for the run that follows now, next having been missed.
-func (p *plan) skipTo(now, next time.Time) time.Time {
-	if e, ok := p.scheduler.(every); ok {
-		return e.after(next, now)
-	}
-	return p.ask(now)
 }
 
 // live reports whether the next run is still the scheduler's to plan.

@@ -1,0 +1,93 @@
+package plan
+
+import (
+	"time"
+
+	"github.com/timingwheel-go/timingwheel"
+)
+
+// Aligned plans a run whenever the clock on the wall in loc shows a multiple of d: with 15 minutes at :00, :15, :30 and
+// :45, with 24 hours at midnight, with 7 days on Monday at midnight. Multiples are those of [time.Time.Truncate], that
+// is of Monday, January 1 of year 1, in local time. So a d that divides neither a day nor is made of whole days, such as
+// 7 hours, is at other times of the day every day.
+//
+// Where the clock is put forward and boundaries fall into the gap, there is one run for them, at the moment of the
+// change. Where it is put back, boundaries come twice: each time if d is at most what the clock is put back by, so
+// that no pause is longer than d, and otherwise the first time only, so that a daily run stays one run a day.
+//
+// A run is planned by the wall clock as it stands then. Where that is stepped later, the run keeps its distance and the
+// one that follows it is planned by the new wall clock. It panics where d is not positive or loc nil.
+func Aligned(d time.Duration, loc *time.Location) timingwheel.Scheduler {
+	mustBePositive("Aligned: d", d)
+	if loc == nil {
+		panic("plan: Aligned in a nil Location; accepted are time.Local, time.UTC and all that time.LoadLocation returns")
+	}
+	return aligned{d, loc}
+}
+
+type aligned struct {
+	d   time.Duration
+	loc *time.Location
+}
+
+// Next looks at one stretch of time after the other in which the clocks of the zone are not changed. A stretch rarely
+// lasts less than d, so these are few.
+func (a aligned) Next(t time.Time) time.Time {
+	t = t.Round(0).In(a.loc)
+	for {
+		w := stretchAt(t)
+		b := a.boundaryAfter(w.reading(t))
+		if w.repeated() > 0 && a.d > w.repeated() && b.Before(w.seen()) {
+			b = a.boundaryAfter(w.seen().Add(-1))
+		}
+		if at := w.instant(b); w.end.IsZero() || at.Before(w.end) {
+			return at.In(a.loc)
+		}
+		next := stretchAt(w.end)
+		shown := next.reading(w.end)
+		switch {
+		case next.repeated() <= 0: // put forward, past b or to b or not as far
+			if !b.After(shown) {
+				return w.end
+			}
+		case a.d <= next.repeated() && a.boundaryAfter(shown.Add(-1)).Equal(shown):
+			return w.end
+		}
+		t = w.end
+	}
+}
+
+// boundaryAfter is the first multiple of d after the reading.
+func (a aligned) boundaryAfter(reading time.Time) time.Time { return reading.Truncate(a.d).Add(a.d) }
+
+// stretch is a time in which clocks are a fixed offset ahead of UTC. What they show, a reading, is written as if it were UTC.
+type stretch struct {
+	start, end     time.Time // the zero time: it has no start, no end
+	before, offset time.Duration
+}
+
+func stretchAt(t time.Time) stretch {
+	var w stretch
+	w.start, w.end = t.ZoneBounds()
+	w.offset = offsetAt(t)
+	w.before = w.offset
+	if !w.start.IsZero() {
+		w.before = offsetAt(w.start.Add(-1))
+	}
+	return w
+}
+
+func offsetAt(t time.Time) time.Duration {
+	_, seconds := t.Zone()
+	return time.Duration(seconds) * time.Second
+}
+
+func (w stretch) reading(t time.Time) time.Time { return t.UTC().Add(w.offset) }
+
+func (w stretch) instant(reading time.Time) time.Time { return reading.Add(-w.offset) }
+
+// repeated is by how much the clocks were put back when the stretch began, negative where they were put forward.
+func (w stretch) repeated() time.Duration { return w.before - w.offset }
+
+// seen is the reading at which the stretch before it ended: clocks that were put back have shown all until then.
+func (w stretch) seen() time.Time { return w.start.UTC().Add(w.before) }

@@ -1,0 +1,204 @@
+package plan
+
+import (
+	"fmt"
+	"testing"
+	"time"
+	_ "time/tzdata" // so that the zones are those of Go, whatever the machine has
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/timingwheel-go/timingwheel"
+)
+
+func zone(t testing.TB, name string) *time.Location {
+	t.Helper()
+	loc, err := time.LoadLocation(name)
+	require.NoError(t, err)
+	return loc
+}
+
+const day = 24 * time.Hour
+
+// Each row begins shortly before a change of the clocks. The names of zones tell the two passes of an hour apart.
+var changes = []struct {
+	zone string
+	d    time.Duration
+	from string // UTC
+	want []string
+}{
+	// Berlin, March 31 2030: at 02:00 the clocks show 03:00.
+	{"Europe/Berlin", 15 * time.Minute, "2030-03-31 00:40", []string{"01:45 CET", "03:00 CEST", "03:15 CEST"}},
+	{"Europe/Berlin", 30 * time.Minute, "2030-03-31 00:59", []string{"03:00 CEST", "03:30 CEST"}},
+	{"Europe/Berlin", time.Hour, "2030-03-30 23:30", []string{"01:00 CET", "03:00 CEST", "04:00 CEST"}},
+	{"Europe/Berlin", 2 * time.Hour, "2030-03-30 22:30", []string{"00:00 CET", "03:00 CEST", "04:00 CEST", "06:00 CEST"}}, // 02:00 is in the gap
+	{"Europe/Berlin", 6 * time.Hour, "2030-03-30 22:30", []string{"00:00 CET", "06:00 CEST"}},
+	{"Europe/Berlin", day, "2030-03-29 23:30", []string{"31 00:00 CET", "01 00:00 CEST"}},
+	// October 27 2030: at 03:00 they show 02:00 once more.
+	{"Europe/Berlin", 15 * time.Minute, "2030-10-27 00:40", []string{
+		"02:45 CEST", "02:00 CET", "02:15 CET", "02:30 CET", "02:45 CET", "03:00 CET",
+	}},
+	{"Europe/Berlin", time.Hour, "2030-10-26 23:30", []string{"02:00 CEST", "02:00 CET", "03:00 CET", "04:00 CET"}},
+	{"Europe/Berlin", 90 * time.Minute, "2030-10-26 23:00", []string{"01:30 CEST", "03:00 CET", "04:30 CET"}},
+	{"Europe/Berlin", 2 * time.Hour, "2030-10-26 21:00", []string{"00:00 CEST", "02:00 CEST", "04:00 CET"}},
+	{"Europe/Berlin", 2 * time.Hour, "2030-10-27 01:10", []string{"04:00 CET"}}, // asked in the second pass
+	{"Europe/Berlin", day, "2030-10-26 21:00", []string{"27 00:00 CEST", "28 00:00 CET"}},
+	// New York, March 10 and November 3 2030.
+	{"America/New_York", 20 * time.Minute, "2030-03-10 06:30", []string{"01:40 EST", "03:00 EDT", "03:20 EDT"}},
+	{"America/New_York", 30 * time.Minute, "2030-11-03 05:10", []string{"01:30 EDT", "01:00 EST", "01:30 EST", "02:00 EST"}},
+	{"America/New_York", 12 * time.Hour, "2030-11-02 17:00", []string{"00:00 EDT", "12:00 EST", "00:00 EST"}},
+	// Lord Howe puts its clocks forward and back by half an hour: October 6 2030 at 02:00, April 7 2030 at 02:00.
+	{"Australia/Lord_Howe", 15 * time.Minute, "2030-10-05 15:10", []string{"01:45 +1030", "02:30 +11", "02:45 +11"}},
+	{"Australia/Lord_Howe", time.Hour, "2030-10-05 14:00", []string{"01:00 +1030", "02:30 +11", "03:00 +11"}},
+	{"Australia/Lord_Howe", 30 * time.Minute, "2030-04-06 14:10", []string{"01:30 +11", "01:30 +1030", "02:00 +1030"}},
+	{"Australia/Lord_Howe", time.Hour, "2030-04-06 13:30", []string{"01:00 +11", "02:00 +1030", "03:00 +1030"}},
+	{"Australia/Lord_Howe", 15 * time.Minute, "2030-04-06 14:40", []string{"01:45 +11", "01:30 +1030", "01:45 +1030", "02:00 +1030"}},
+	// Havana changes at midnight: March 10 2030 has no 00:00, on November 3 2030 it comes twice.
+	{"America/Havana", day, "2030-03-09 06:00", []string{"10 01:00 CDT", "11 00:00 CDT"}},
+	{"America/Havana", time.Hour, "2030-03-10 04:30", []string{"01:00 CDT", "02:00 CDT"}},
+	{"America/Havana", day, "2030-11-02 06:00", []string{"03 00:00 CDT", "04 00:00 CST"}},
+	{"America/Havana", day, "2030-11-03 05:10", []string{"04 00:00 CST"}}, // asked between the two
+	{"America/Havana", time.Hour, "2030-11-03 03:30", []string{"00:00 CDT", "00:00 CST", "01:00 CST"}},
+	// Samoa left out December 30 2011.
+	{"Pacific/Apia", day, "2011-12-28 12:00", []string{"29 00:00 -10", "31 00:00 +14", "01 00:00 +14"}},
+	{"Pacific/Apia", 7 * day, "2011-12-20 12:00", []string{"26 00:00 -10", "02 00:00 +14"}},
+	// Without changes.
+	{"UTC", 7 * time.Hour, "0001-01-01 00:00", []string{"01 07:00 UTC", "01 14:00 UTC", "01 21:00 UTC", "02 04:00 UTC"}},
+	{"Asia/Kathmandu", 6 * time.Hour, "2030-01-01 00:00", []string{"06:00 +0545", "12:00 +0545", "18:00 +0545"}},
+}
+
+func TestAlignedOverChangesOfTheClocks(t *testing.T) {
+	t.Parallel()
+	for _, row := range changes {
+		t.Run(fmt.Sprint(row.zone, " ", row.d, " from ", row.from), func(t *testing.T) {
+			t.Parallel()
+			s := Aligned(row.d, zone(t, row.zone))
+			at, err := time.Parse("2006-01-02 15:04", row.from)
+			require.NoError(t, err)
+			for _, want := range row.want {
+				next := s.Next(at)
+				require.True(t, next.After(at))
+				layout := "15:04 MST"
+				if len(want) > 3 && want[2] == ' ' {
+					layout = "02 " + layout
+				}
+				require.Equal(t, want, next.Format(layout))
+				at = next
+			}
+		})
+	}
+}
+
+// What Aligned promises, held against a search minute by minute: there is a run where the clock, for the first time,
+// shows or has jumped over a multiple of d, and where it shows one again if d is no longer than what is repeated.
+func TestAlignedMeetsItsDefinition(t *testing.T) {
+	t.Parallel()
+	steps := []time.Duration{5 * time.Minute, 45 * time.Minute, time.Hour, 90 * time.Minute, 2 * time.Hour, 7 * time.Hour, day}
+	for _, row := range changes {
+		loc := zone(t, row.zone)
+		from, err := time.ParseInLocation("2006-01-02 15:04", row.from, time.UTC)
+		require.NoError(t, err)
+		to := from.Add(30 * time.Hour)
+		for _, d := range steps {
+			var runs []time.Time
+			s := Aligned(d, loc)
+			for at := s.Next(from); !at.After(to); at = s.Next(at) {
+				runs = append(runs, at.UTC())
+			}
+			require.Equal(t, search(loc, d, from, to), runs, "%v in %v from %v", d, loc, from)
+		}
+	}
+}
+
+// search finds the runs in (from, to].
+func search(loc *time.Location, d time.Duration, from, to time.Time) (runs []time.Time) {
+	reading := func(t time.Time) time.Time {
+		_, offset := t.In(loc).Zone()
+		return t.Add(time.Duration(offset) * time.Second)
+	}
+	begin := from.Add(-day)
+	seen := reading(begin)   // the highest reading that was shown
+	back := time.Duration(0) // by how much the clock was put back last
+	for t := begin.Add(time.Minute); !t.After(to); t = t.Add(time.Minute) {
+		now := reading(t)
+		back = max(back, reading(t.Add(-time.Minute)).Add(time.Minute).Sub(now))
+		run := false
+		switch {
+		case now.After(seen):
+			run = now.Truncate(d).After(seen)
+			seen = now
+		case d <= back:
+			run = now.Truncate(d).Equal(now)
+		}
+		if run && t.After(from) {
+			runs = append(runs, t)
+		}
+	}
+	return runs
+}
+
+// Runs go up, and stay multiples of d wherever clocks are not changed.
+func TestAlignedOverYears(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Havana", "Africa/Casablanca", "UTC"} {
+		loc := zone(t, name)
+		for _, d := range []time.Duration{20 * time.Minute, time.Hour, 6 * time.Hour, day, 7 * day} {
+			s := Aligned(d, loc)
+			at := time.Date(2029, time.May, 5, 5, 5, 5, 5, loc)
+			end := at.AddDate(1, 1, 0)
+			for at.Before(end) {
+				next := s.Next(at)
+				_, offset := next.Zone()
+				wall := next.UTC().Add(time.Duration(offset) * time.Second)
+				start, _ := next.ZoneBounds()
+				multiple := wall.Equal(wall.Truncate(d)) || next.Equal(start)
+				if pause := next.Sub(at); pause <= 0 || pause > d+time.Hour || !multiple {
+					t.Fatalf("%v in %v: %v follows %v", d, name, next, at)
+				}
+				at = next
+			}
+		}
+	}
+}
+
+// The wall clock was stepped while a run was waiting: the run that follows is planned by the dates.
+func TestAlignedAfterAStepOfTheWallClock(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
+	for name, row := range map[string]struct {
+		policy Misfire
+		start  time.Time // what the clock shows when the run of 12:00 starts
+		want   time.Time
+	}{
+		"on time":               {RunOnce, noon, noon.Add(15 * time.Minute)},
+		"put back by an hour":   {RunOnce, noon.Add(-time.Hour), noon.Add(15 * time.Minute)},
+		"put forward by 40 min": {RunOnce, noon.Add(40 * time.Minute), noon.Add(45 * time.Minute)},
+		"put forward, run all":  {RunAll, noon.Add(40 * time.Minute), noon.Add(15 * time.Minute)},
+	} {
+		f := of("", WithMisfire(Aligned(15*time.Minute, time.UTC), row.policy)).Plan()
+		r := timingwheel.Run{N: 1, Planned: noon, Started: row.start}
+		require.Equal(t, noon.Add(15*time.Minute), f.Follow(r).Next, name)
+		r.Finished = row.start.Add(time.Second)
+		assert.Equal(t, row.want, f.Follow(r).Next, name)
+	}
+}
+
+func TestAlignedTakesNoMonotonicReading(t *testing.T) {
+	t.Parallel()
+	next := Aligned(time.Hour, time.UTC).Next(time.Now())
+	assert.Equal(t, next.Round(0), next, "a date is for the wheel to convert")
+	assert.Equal(t, time.UTC, next.Location())
+}
+
+func BenchmarkAlignedNext(b *testing.B) {
+	for _, name := range []string{"UTC", "Europe/Berlin"} {
+		b.Run(name, func(b *testing.B) {
+			s := Aligned(15*time.Minute, zone(b, name))
+			at := time.Date(2030, time.March, 1, 0, 0, 0, 0, time.UTC)
+			b.ReportAllocs()
+			for b.Loop() {
+				at = s.Next(at)
+			}
+		})
+	}
+}
