@@ -20,7 +20,7 @@ import (
 func Aligned(d time.Duration, loc *time.Location) timingwheel.Scheduler {
 	mustBePositive("Aligned: d", d)
 	if loc == nil {
-		panic("plan: Aligned in a nil Location; accepted are time.Local, time.UTC and all that time.LoadLocation returns")
+		panic("plan: Aligned: loc is nil; accepted are time.Local, time.UTC and what time.LoadLocation returns")
 	}
 	return aligned{d, loc}
 }

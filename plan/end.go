@@ -40,7 +40,7 @@ func (l *limited) before(r timingwheel.Run) timingwheel.Step {
 // late. It panics where s is nil or t the zero time.
 func Until(s timingwheel.Scheduler, t time.Time) timingwheel.Scheduler {
 	if t.IsZero() {
-		panic("plan: Until the zero time; accepted is any other time")
+		panic("plan: Until: t is the zero time; accepted is any other")
 	}
 	return of("Until", s).around(func(c course) course { return &bounded{c, t} })
 }

@@ -40,7 +40,7 @@ func CatchUp(window time.Duration) Misfire {
 
 func notNegative(caller, name string, d time.Duration) time.Duration {
 	if d < 0 {
-		panic(fmt.Sprintf("plan: %s of %s %v; accepted is zero or a positive duration", caller, name, d))
+		panic(fmt.Sprintf("plan: %s: %s is %v; accepted is zero or a positive duration", caller, name, d))
 	}
 	return d
 }
@@ -80,7 +80,7 @@ const (
 // where s is nil or the policy none of the three.
 func WithOverlap(s timingwheel.Scheduler, policy Overlap) timingwheel.Scheduler {
 	if policy < SkipIfRunning || policy > Allow {
-		panic(fmt.Sprintf("plan: WithOverlap of policy %d; accepted are SkipIfRunning, QueueOne and Allow", policy))
+		panic(fmt.Sprintf("plan: WithOverlap: policy is %d; accepted are SkipIfRunning, QueueOne and Allow", policy))
 	}
 	c := of("WithOverlap", s).copy()
 	c.overlap = policy

@@ -1,0 +1,298 @@
+package plan
+
+import (
+	"math"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/timingwheel-go/timingwheel"
+)
+
+// runsOf are the starts of a plan's runs in d of fake time, in ms. Run n takes takes[n-1], the rest nothing.
+func runsOf(t *testing.T, s timingwheel.Scheduler, d time.Duration, takes ...time.Duration) (times []int) {
+	t.Helper()
+	bubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
+		log := diary{start: time.Now()}
+		tw.ScheduleRun(s, func(r timingwheel.Run) {
+			log.note(r)
+			if r.N <= len(takes) {
+				time.Sleep(takes[r.N-1])
+			}
+		})
+		pass(d)
+		times = log.started()
+	})
+	return times
+}
+
+func TestFixedRate(t *testing.T) {
+	assert.Equal(t, []int{10, 20, 30, 40}, runsOf(t, FixedRate(10*ms), 45*ms, 0, 5*ms, 9*ms))
+}
+
+func TestFixedDelayCountsFromTheEndOfARun(t *testing.T) {
+	assert.Equal(t, []int{10, 20, 35, 85}, runsOf(t, FixedDelay(10*ms), 90*ms, 0, 5*ms, 40*ms))
+	assert.Equal(t, []int{10, 23, 33}, runsOf(t, Limit(FixedDelay(10*ms), 3), time.Hour, 3*ms))
+}
+
+func TestFixedDelayAfterPanicAndGoexit(t *testing.T) {
+	for name, leave := range map[string]func(){"panic": func() { panic("boom") }, "Goexit": runtime.Goexit} {
+		tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: midnight, OnPanic: func(any, []byte) {}})
+		require.NoError(t, err)
+		runs := 0
+		plan := tw.ScheduleFunc(FixedDelay(10*ms), func() {
+			runs++
+			leave()
+		})
+		for at := 10 * ms; at <= 40*ms; at += 10 * ms {
+			done := make(chan struct{})
+			go func() { // Goexit ends it
+				defer close(done)
+				tw.Advance(midnight.Add(at))
+			}()
+			<-done
+		}
+		assert.Equal(t, 4, runs, name)
+		assert.True(t, plan.Stop(), name)
+		tw.Stop()
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	// Pauses of 10, 20, 40 and 50, from the end of a run.
+	assert.Equal(t, []int{10, 35, 75, 125, 175}, runsOf(t, Backoff(10*ms, 50*ms), 200*ms, 5*ms))
+	assert.Equal(t, []int{8, 20, 38, 65, 92}, runsOf(t, BackoffBy(1.5, 8*ms, 27*ms), 100*ms))
+	assert.Equal(t, []int{10, 20, 30}, runsOf(t, BackoffBy(1, 10*ms, 10*ms), 35*ms))
+}
+
+func TestBackoffReachesItsMaximumAndStaysThere(t *testing.T) {
+	t.Parallel()
+	for _, max := range []time.Duration{time.Second, time.Hour, math.MaxInt64} {
+		f := of("", Backoff(time.Nanosecond, max)).follower()
+		last := time.Duration(0)
+		for _, n := range []int{1, 2, 3, 30, 62, 63, 64, 1000, math.MaxInt32} {
+			r := timingwheel.Run{N: n, Planned: midnight, Started: midnight}
+			f.Follow(r)
+			r.Finished = midnight
+			pause := f.Follow(r).Next.Sub(midnight)
+			assert.GreaterOrEqual(t, pause, last, "pause %d", n)
+			assert.LessOrEqual(t, pause, max, "pause %d", n)
+			last = pause
+		}
+		assert.Equal(t, max, last)
+	}
+}
+
+// Who retries stops the plan when it has succeeded.
+func TestBackoffEndsWithSuccess(t *testing.T) {
+	tw := manual(t)
+	var plan timingwheel.Timer
+	var at []time.Duration
+	plan = tw.ScheduleFunc(Limit(Backoff(10*ms, time.Second), 10), func() {
+		at = append(at, tw.Now().Sub(midnight))
+		if len(at) == 3 {
+			assert.True(t, plan.Stop())
+		}
+	})
+	for next, ok := tw.Next(); ok; next, ok = tw.Next() {
+		tw.Advance(next)
+	}
+	assert.Equal(t, []time.Duration{10 * ms, 30 * ms, 70 * ms}, at)
+}
+
+func TestLimit(t *testing.T) {
+	assert.Equal(t, []int{10, 20, 30}, runsOf(t, Limit(FixedRate(10*ms), 3), time.Second))
+	assert.Equal(t, []int{10, 20}, runsOf(t, Limit(Limit(FixedRate(10*ms), 2), 3), time.Second))
+	assert.Equal(t, []int{10, 20}, runsOf(t, Limit(Limit(FixedRate(10*ms), 3), 2), time.Second))
+	assert.Empty(t, runsOf(t, Limit(FixedRate(10*ms), 0), time.Second))
+	// A run that takes too long uses up one, and what it makes the plan miss none.
+	assert.Equal(t, []int{10, 50, 60}, runsOf(t, Limit(FixedRate(10*ms), 3), time.Second, 35*ms))
+}
+
+// Runs that are left out do not count.
+func TestLimitCountsRunsThatTakePlace(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]timingwheel.Scheduler{
+		"outside": Limit(WithMisfire(FixedRate(10*ms), Skip(0)), 2),
+		"inside":  WithMisfire(Limit(FixedRate(10*ms), 2), Skip(0)),
+	} {
+		tw := manual(t)
+		d := diary{start: midnight}
+		plan := tw.ScheduleRun(s, d.note)
+		for _, at := range []time.Duration{15, 20, 39, 45, 50, 60, 70} {
+			advance(tw, at*ms)
+		}
+		assert.Equal(t, []begun{{20, 20}, {50, 50}}, d.runs, name)
+		assert.False(t, plan.Stop(), name)
+		assert.Zero(t, tw.Len(), name)
+	}
+}
+
+// Stop during the last run says that there was nothing to stop, and during any other that there was.
+func TestStopDuringTheRunsOfALimit(t *testing.T) {
+	t.Parallel()
+	for stopIn := 1; stopIn <= 3; stopIn++ {
+		tw := manual(t)
+		runs := 0
+		var plan timingwheel.Timer
+		plan = tw.ScheduleFunc(Limit(FixedRate(10*ms), 3), func() {
+			if runs++; runs == stopIn {
+				assert.Equal(t, stopIn < 3, plan.Stop(), "run %d of 3", runs)
+			}
+		})
+		for at := 10 * ms; at < 100*ms; at += 10 * ms {
+			advance(tw, at)
+		}
+		assert.Equal(t, stopIn, runs)
+	}
+}
+
+func TestUntil(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		until time.Duration
+		s     timingwheel.Scheduler
+		steps []time.Duration
+		want  []begun
+	}{
+		"before the first run": {9, FixedRate(10 * ms), []time.Duration{10, 20}, nil},
+		"to the moment":        {20, FixedRate(10 * ms), []time.Duration{10, 20, 30}, []begun{{10, 10}, {20, 20}}},
+		"in between":           {29, FixedRate(10 * ms), []time.Duration{10, 20, 30}, []begun{{10, 10}, {20, 20}}},
+		"late but planned":     {20, FixedRate(10 * ms), []time.Duration{10, 38, 40}, []begun{{10, 10}, {20, 38}}},
+		"skipped to the end":   {50, WithMisfire(FixedRate(10*ms), Skip(0)), []time.Duration{10, 55, 60}, []begun{{10, 10}}},
+		"all that were missed": {30, WithMisfire(FixedRate(10*ms), RunAll), []time.Duration{10, 55, 60}, []begun{{10, 10}, {20, 55}, {30, 55}}},
+		"delay":                {34, FixedDelay(10 * ms), []time.Duration{10, 25, 40}, []begun{{10, 10}, {20, 25}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tw := manual(t)
+			d := diary{start: midnight}
+			plan := tw.ScheduleRun(Until(row.s, midnight.Add(row.until*ms)), d.note)
+			for _, at := range row.steps {
+				advance(tw, at*ms)
+			}
+			assert.Equal(t, row.want, d.runs)
+			assert.False(t, plan.Stop(), "ended")
+			assert.Zero(t, tw.Len())
+		})
+	}
+}
+
+// draws are jitters to come, in ms, again and again.
+func draws(d ...time.Duration) func() time.Duration {
+	i := -1
+	return func() time.Duration {
+		i++
+		return d[i%len(d)] * ms
+	}
+}
+
+func TestJitterDoesNotAddUp(t *testing.T) {
+	assert.Equal(t, []int{13, 20, 39, 41, 53}, runsOf(t, jitter(FixedRate(10*ms), draws(3, 0, 9, 1)), 55*ms))
+}
+
+// A run ends after the time for which the next one was planned, but before the one to which it is delayed: nothing was missed.
+func TestJitteredRunIsNotMissedBeforeItsTime(t *testing.T) {
+	assert.Equal(t, []int{10, 28, 30}, runsOf(t, jitter(FixedRate(10*ms), draws(0, 8, 0)), 35*ms, 15*ms))
+}
+
+func TestJitterOfMissedRuns(t *testing.T) {
+	// 10+2 takes until 42; 20+2 was missed. With a delay of 2 the first run after 42 is that of 50, at 52.
+	assert.Equal(t, []int{12, 52, 62}, runsOf(t, jitter(FixedRate(10*ms), draws(2)), 65*ms, 30*ms))
+	// The same up to 41: with 2, that of 40 is still to come.
+	assert.Equal(t, []int{12, 42, 52}, runsOf(t, jitter(FixedRate(10*ms), draws(2)), 55*ms, 29*ms))
+}
+
+func TestJitterOfADelay(t *testing.T) {
+	// 10+1 takes until 16, 26+2 no time, 38+3. The second draw is for a run at 21, which comes later in the end.
+	assert.Equal(t, []int{11, 28, 41}, runsOf(t, jitter(FixedDelay(10*ms), draws(1, 0, 2, 3)), 45*ms, 5*ms))
+}
+
+func TestJitterAfterReset(t *testing.T) {
+	bubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
+		d := diary{start: time.Now()}
+		plan := tw.ScheduleRun(jitter(FixedRate(10*ms), draws(1)), d.note)
+		require.True(t, plan.Reset(5*ms))
+		pass(40 * ms)
+		assert.Equal(t, []int{5, 16, 26, 36}, d.started(), "a run that was moved has no jitter")
+	})
+}
+
+func TestJitterOfWholeRange(t *testing.T) {
+	t.Parallel()
+	for range 100 {
+		next := Jitter(FixedRate(time.Second), math.MaxInt64).Next(midnight)
+		assert.False(t, next.Before(midnight.Add(time.Second)))
+	}
+	assert.Equal(t, midnight.Add(time.Second), Jitter(FixedRate(time.Second), 0).Next(midnight))
+}
+
+func TestChains(t *testing.T) {
+	until := time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC) // when bubbles begin
+	assert.Equal(t, []int{11, 22, 33},
+		runsOf(t, Limit(jitter(Until(FixedRate(10*ms), until.Add(time.Hour)), draws(1, 2, 3, 4)), 3), time.Second))
+	assert.Equal(t, []int{11, 22},
+		runsOf(t, Limit(jitter(Until(FixedRate(10*ms), until.Add(25*ms)), draws(1, 2, 3, 4)), 3), time.Second))
+	// Jitter inside: the run of 30 would be at 33.
+	assert.Equal(t, []int{11, 22},
+		runsOf(t, Until(jitter(FixedRate(10*ms), draws(1, 2, 3, 4)), until.Add(32*ms)), time.Second))
+	// Two jitters.
+	assert.Equal(t, []int{13, 26, 33},
+		runsOf(t, jitter(jitter(FixedRate(10*ms), draws(1, 2)), draws(2, 4)), 40*ms))
+}
+
+// One value, several plans at the same time: each counts for itself.
+func TestOneValueServesSeveralPlans(t *testing.T) {
+	bubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
+		s := WithMisfire(Limit(Backoff(10*ms, time.Second), 3), RunAll)
+		a, b := diary{start: time.Now()}, diary{start: time.Now()}
+		tw.ScheduleRun(s, a.note)
+		pass(15 * ms)
+		tw.ScheduleRun(s, b.note)
+		pass(time.Second)
+		assert.Equal(t, []int{10, 30, 70}, a.started())
+		assert.Equal(t, []int{25, 45, 85}, b.started())
+	})
+}
+
+// A Scheduler of somebody's own, with state, is asked as often as without a wrapper: to begin, once for each run, and
+// once more after a miss.
+func TestStatefulSchedulerInAWrapper(t *testing.T) {
+	bubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
+		for name, wrap := range map[string]func(timingwheel.Scheduler) timingwheel.Scheduler{
+			"none":  func(s timingwheel.Scheduler) timingwheel.Scheduler { return s },
+			"limit": func(s timingwheel.Scheduler) timingwheel.Scheduler { return Limit(s, 100) },
+			"both": func(s timingwheel.Scheduler) timingwheel.Scheduler {
+				return Jitter(Until(s, time.Now().Add(time.Hour)), 0)
+			},
+		} {
+			list := &list{time.Now(), []time.Duration{10, 20, 30, 70, 80}}
+			d := diary{start: time.Now()}
+			tw.ScheduleRun(wrap(list), func(r timingwheel.Run) {
+				d.note(r)
+				if r.N == 2 {
+					time.Sleep(45 * ms) // 30 is missed: asked for once more
+				}
+			})
+			pass(time.Second)
+			assert.Equal(t, []int{10, 20, 70, 80}, d.started(), name)
+		}
+	})
+}
+
+// list is a Scheduler that hands out its times, whatever it is told.
+type list struct {
+	start time.Time
+	times []time.Duration
+}
+
+func (l *list) Next(time.Time) time.Time {
+	if len(l.times) == 0 {
+		return time.Time{}
+	}
+	next := l.start.Add(l.times[0] * ms)
+	l.times = l.times[1:]
+	return next
+}
