@@ -3,6 +3,7 @@ package timingwheel
 import (
 	"context"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -194,17 +195,17 @@ func TestStopResetAndFlushOfOverlappingRuns(t *testing.T) {
 		pass(25 * ms)
 		require.True(t, plan.Reset(12*ms))
 		pass(18 * ms)
-		assert.Equal(t, []int{10, 20, 37}, w.times)
+		assert.Equal(t, []int{10, 20, 37}, w.noted())
 		assert.Equal(t, 1, tw.Flush())
 		pass(0)
-		assert.Equal(t, []int{10, 20, 37, 43}, w.times)
+		assert.Equal(t, []int{10, 20, 37, 43}, w.noted())
 		pass(15 * ms)
-		assert.Equal(t, []int{10, 20, 37, 43, 57}, w.times, "47 was flushed")
+		assert.Equal(t, []int{10, 20, 37, 43, 57}, w.noted(), "47 was flushed")
 		assert.True(t, plan.Stop())
 		assert.False(t, plan.Stop())
 		assert.NotZero(t, tw.Stats().Running)
 		pass(100 * ms)
-		assert.Len(t, w.times, 5)
+		assert.Len(t, w.noted(), 5)
 		requireEnded(t, tw, plan)
 	})
 }
@@ -214,15 +215,15 @@ func TestStopDuringAnOverlappingRun(t *testing.T) {
 	for stopIn := 1; stopIn <= 3; stopIn++ {
 		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 			var plan handle
-			runs := 0
+			var runs atomic.Int32
 			plan.set(tw.ScheduleRun(overlapping(3), func(r Run) {
-				runs++
+				runs.Add(1)
 				if r.N == stopIn {
 					assert.Equal(t, stopIn < 3, plan.get().Stop())
 				}
 			}))
 			pass(100 * ms)
-			assert.Equal(t, stopIn, runs)
+			assert.EqualValues(t, stopIn, runs.Load())
 			requireEnded(t, tw, plan.get())
 		})
 	}
@@ -234,18 +235,18 @@ func TestOverlappingRunsOverPanicAndGoexit(t *testing.T) {
 		for _, executor := range []Executor{nil, Goroutines} {
 			bubble(t, Options{OnPanic: func(any, []byte) {}, Executor: executor}, func(t *testing.T, tw *TimingWheel) {
 				w := newStopwatch()
-				ended := 0
+				var ended atomic.Int32
 				tw.ScheduleRun(overlapping(6), func(r Run) {
 					w.note()
 					time.Sleep(15 * ms)
 					if r.N%2 == 0 {
 						leave()
 					}
-					ended++
+					ended.Add(1)
 				})
 				pass(100 * ms)
 				assert.Equal(t, []int{10, 20, 30, 40, 50, 60}, w.times)
-				assert.Equal(t, 3, ended)
+				assert.EqualValues(t, 3, ended.Load())
 				assert.Zero(t, tw.Stats().Running)
 			})
 		}
@@ -358,15 +359,15 @@ func TestFollowIsNotAskedAfterStopOrReset(t *testing.T) {
 // The wheel is stopped while runs overlap: Shutdown waits for all of them.
 func TestShutdownWaitsForOverlappingRuns(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		begun, ended := 0, 0
+		var begun, ended atomic.Int32
 		tw.ScheduleFunc(overlapping(-1), func() {
-			begun++
+			begun.Add(1)
 			time.Sleep(35 * ms)
-			ended++
+			ended.Add(1)
 		})
 		pass(45 * ms)
 		require.NoError(t, tw.Shutdown(context.Background()))
-		assert.Equal(t, 4, begun)
-		assert.Equal(t, 4, ended)
+		assert.EqualValues(t, 4, begun.Load())
+		assert.EqualValues(t, 4, ended.Load())
 	})
 }

@@ -3,6 +3,8 @@ package timingwheel
 import (
 	"context"
 	"runtime"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -38,6 +40,7 @@ func pass(d time.Duration) {
 // stopwatch notes times since it was made, in milliseconds.
 type stopwatch struct {
 	start time.Time
+	mu    sync.Mutex // of note; runs may overlap
 	times []int
 }
 
@@ -45,7 +48,18 @@ func newStopwatch() *stopwatch { return &stopwatch{start: time.Now()} }
 
 func (w *stopwatch) elapsed() int { return int(time.Since(w.start) / ms) }
 
-func (w *stopwatch) note() { w.times = append(w.times, w.elapsed()) }
+func (w *stopwatch) note() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.times = append(w.times, w.elapsed())
+}
+
+// noted is what note has noted, while runs go on.
+func (w *stopwatch) noted() []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.times)
+}
 
 // handle is a Timer that its own callback needs.
 type handle struct{ timer atomic.Pointer[Timer] }

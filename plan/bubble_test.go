@@ -2,6 +2,7 @@ package plan
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,10 +54,13 @@ type begun struct{ planned, started int }
 // diary notes the runs of a plan.
 type diary struct {
 	start time.Time
+	mu    sync.Mutex // of note; runs may overlap
 	runs  []begun
 }
 
 func (d *diary) note(r timingwheel.Run) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.runs = append(d.runs, begun{int(r.Planned.Sub(d.start) / ms), int(r.Started.Sub(d.start) / ms)})
 }
 
