@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
@@ -8,8 +9,8 @@ import (
 
 // Aligned plans a run whenever the clock on the wall in loc shows a multiple of d: with 15 minutes at :00, :15, :30 and
 // :45, with 24 hours at midnight, with 7 days on Monday at midnight. Multiples are those of [time.Time.Truncate], that
-// is of Monday, January 1 of year 1, in local time. So a d that divides neither a day nor is made of whole days, such as
-// 7 hours, is at other times of the day every day.
+// is of Monday, January 1 of year 1, in local time. So a d that neither divides a day nor is made of whole days, such as
+// 7 hours, comes at other times each day.
 //
 // Where the clock is put forward and boundaries fall into the gap, there is one run for them, at the moment of the
 // change. Where it is put back, boundaries come twice: each time if d is at most what the clock is put back by, so
@@ -17,17 +18,24 @@ import (
 //
 // A run is planned by the wall clock as it stands then. Where that is stepped later, the run keeps its distance and the
 // one that follows it is planned by the new wall clock. It panics where d is not positive or loc nil.
-func Aligned(d time.Duration, loc *time.Location) timingwheel.Scheduler {
+func Aligned(d time.Duration, loc *time.Location) timingwheel.Scheduler { return AlignedAt(d, 0, loc) }
+
+// AlignedAt is Aligned with boundaries that come offset later: with a d of 24 hours and an offset of 2½ every day at
+// 02:30. It panics where offset is negative or not less than d.
+func AlignedAt(d, offset time.Duration, loc *time.Location) timingwheel.Scheduler {
 	mustBePositive("Aligned: d", d)
+	if offset < 0 || offset >= d {
+		panic(fmt.Sprintf("plan: AlignedAt: offset is %v; accepted is from 0 to less than d, which is %v", offset, d))
+	}
 	if loc == nil {
 		panic("plan: Aligned: loc is nil; accepted are time.Local, time.UTC and what time.LoadLocation returns")
 	}
-	return aligned{d, loc}
+	return aligned{d, offset, loc}
 }
 
 type aligned struct {
-	d   time.Duration
-	loc *time.Location
+	d, offset time.Duration
+	loc       *time.Location
 }
 
 // Next looks at one stretch of time after the other in which the clocks of the zone are not changed. A stretch rarely
@@ -57,8 +65,10 @@ func (a aligned) Next(t time.Time) time.Time {
 	}
 }
 
-// boundaryAfter is the first multiple of d after the reading.
-func (a aligned) boundaryAfter(reading time.Time) time.Time { return reading.Truncate(a.d).Add(a.d) }
+// boundaryAfter is the first boundary after the reading.
+func (a aligned) boundaryAfter(reading time.Time) time.Time {
+	return reading.Add(-a.offset).Truncate(a.d).Add(a.d + a.offset)
+}
 
 // stretch is a time in which clocks are a fixed offset ahead of UTC. What they show, a reading, is written as if it were UTC.
 type stretch struct {

@@ -183,6 +183,31 @@ func TestAlignedAfterAStepOfTheWallClock(t *testing.T) {
 	}
 }
 
+// A daily run at 02:30 takes place once each day, also where that comes never or twice.
+func TestAlignedAt(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		zone, from string
+		d, offset  time.Duration
+		want       []string
+	}{
+		{"Europe/Berlin", "2030-03-29 12:00", day, 150 * time.Minute, []string{"30 02:30 CET", "31 03:00 CEST", "01 02:30 CEST"}},
+		{"Europe/Berlin", "2030-10-25 12:00", day, 150 * time.Minute, []string{"26 02:30 CEST", "27 02:30 CEST", "28 02:30 CET"}},
+		{"Europe/Berlin", "2030-10-27 00:10", time.Hour, 30 * time.Minute, []string{"27 02:30 CEST", "27 02:30 CET", "27 03:30 CET"}},
+		{"America/New_York", "2030-03-09 00:00", day, 150 * time.Minute, []string{"09 02:30 EST", "10 03:00 EDT", "11 02:30 EDT"}},
+		{"Australia/Lord_Howe", "2030-04-05 00:00", day, 105 * time.Minute, []string{"06 01:45 +11", "07 01:45 +11", "08 01:45 +1030"}},
+		{"UTC", "2030-03-01 00:00", 7 * day, 4*day + 9*time.Hour, []string{"01 09:00 UTC", "08 09:00 UTC"}}, // Fridays
+	} {
+		at, err := time.Parse("2006-01-02 15:04", row.from)
+		require.NoError(t, err)
+		s := AlignedAt(row.d, row.offset, zone(t, row.zone))
+		for _, want := range row.want {
+			at = s.Next(at)
+			assert.Equal(t, want, at.Format("02 15:04 MST"), "%s from %s", row.zone, row.from)
+		}
+	}
+}
+
 func TestAlignedTakesNoMonotonicReading(t *testing.T) {
 	t.Parallel()
 	next := Aligned(time.Hour, time.UTC).Next(time.Now())

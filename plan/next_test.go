@@ -102,6 +102,8 @@ func TestBadArgumentsPanic(t *testing.T) {
 		"plan: FixedDelay: d is -1s; accepted is a positive duration":                                     func() { FixedDelay(-time.Second) },
 		"plan: Aligned: d is 0s; accepted is a positive duration":                                         func() { Aligned(0, time.UTC) },
 		"plan: Aligned: loc is nil; accepted are time.Local, time.UTC and what time.LoadLocation returns": func() { Aligned(time.Hour, nil) },
+		"plan: AlignedAt: offset is 1h0m0s; accepted is from 0 to less than d, which is 1h0m0s":           func() { AlignedAt(time.Hour, time.Hour, time.UTC) },
+		"plan: AlignedAt: offset is -1ns; accepted is from 0 to less than d, which is 1h0m0s":             func() { AlignedAt(time.Hour, -1, time.UTC) },
 		"plan: Backoff: first is 0s; accepted is a positive duration":                                     func() { Backoff(0, time.Second) },
 		"plan: Backoff: max is 1s; accepted is first, which is 2s, or more":                               func() { Backoff(2*time.Second, time.Second) },
 		"plan: BackoffBy: factor is 0.5; accepted is a finite number from 1":                              func() { BackoffBy(0.5, 1, 2) },

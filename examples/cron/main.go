@@ -11,9 +11,11 @@ import (
 	"log"
 	"os"
 	"time"
+	_ "time/tzdata" // for CRON_TZ on machines without a time zone database
 
 	"github.com/robfig/cron/v3"
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/plan"
 )
 
 func main() {
@@ -23,24 +25,39 @@ func main() {
 	}
 }
 
+const layout = "Mon 2006-01-02 15:04"
+
 func run(w io.Writer, start, end time.Time) error {
 	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start, Tick: time.Second})
 	if err != nil {
 		return err
 	}
 	defer tw.Stop()
-	for _, plan := range []struct{ what, when string }{
+	for _, task := range []struct{ what, when string }{
 		{"backup", "30 2 * * SUN"},    // 02:30 on Sundays
 		{"report", "0 9 * * MON-FRI"}, // 09:00 on working days
 		{"invoice", "0 0 1,15 * *"},   // the first and the 15th
 		{"cleanup", "@every 100h"},    // from the start
+
+		// 09:30 on working days in New York. The clocks there are put forward on March 10, so that in UTC it comes an
+		// hour earlier from then on.
+		{"opening", "CRON_TZ=America/New_York 30 9 * * MON-FRI"},
 	} {
-		schedule, err := cron.ParseStandard(plan.when)
+		schedule, err := cron.ParseStandard(task.when)
 		if err != nil {
 			return err
 		}
-		tw.ScheduleFunc(schedule, func() { fmt.Fprintf(w, "%s  %s\n", tw.Now().Format("Mon 2006-01-02 15:04"), plan.what) })
+		tw.ScheduleFunc(schedule, func() { fmt.Fprintf(w, "%s  %s\n", tw.Now().Format(layout), task.what) })
 	}
+
+	// Package plan goes around any of them: three reminders, and no more.
+	mornings, err := cron.ParseStandard("0 8 * * *")
+	if err != nil {
+		return err
+	}
+	tw.ScheduleRun(plan.Limit(mornings, 3), func(r timingwheel.Run) {
+		fmt.Fprintf(w, "%s  reminder %d\n", r.Planned.Format(layout), r.N)
+	})
 	for next, ok := tw.Next(); ok && next.Before(end); next, ok = tw.Next() {
 		tw.Advance(next)
 	}
