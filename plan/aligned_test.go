@@ -38,6 +38,7 @@ var changes = []struct {
 	{"Europe/Berlin", 15 * time.Minute, "2030-10-27 00:40", []string{
 		"02:45 CEST", "02:00 CET", "02:15 CET", "02:30 CET", "02:45 CET", "03:00 CET",
 	}},
+	{"Europe/Berlin", 30 * time.Minute, "2030-10-26 23:40", []string{"02:00 CEST", "02:30 CEST", "02:00 CET", "02:30 CET", "03:00 CET"}},
 	{"Europe/Berlin", time.Hour, "2030-10-26 23:30", []string{"02:00 CEST", "02:00 CET", "03:00 CET", "04:00 CET"}},
 	{"Europe/Berlin", 90 * time.Minute, "2030-10-26 23:00", []string{"01:30 CEST", "03:00 CET", "04:30 CET"}},
 	{"Europe/Berlin", 2 * time.Hour, "2030-10-26 21:00", []string{"00:00 CEST", "02:00 CEST", "04:00 CET"}},
