@@ -91,6 +91,9 @@ type followed struct {
 }
 
 func (tw *TimingWheel) follow(follower Follower, f func(Run)) Timer {
+	if follower == nil {
+		panic("timingwheel: a Planner whose Plan is a nil Follower")
+	}
 	now := tw.today()
 	first := follower.Follow(Run{Planned: now, Started: now, Finished: now}).Next
 	p := &followed{plan: plan{wheel: tw, planned: first}, follower: follower, f: f}

@@ -124,8 +124,14 @@ func TestScheduleRunOfNil(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		assert.Panics(t, func() { tw.ScheduleRun(nil, func(Run) {}) })
 		assert.Panics(t, func() { tw.ScheduleRun(Every(ms), nil) })
+		assert.PanicsWithValue(t, "timingwheel: a Planner whose Plan is a nil Follower", func() { tw.ScheduleFunc(noFollower{}, func() {}) })
 	})
 }
+
+// noFollower is a Planner that breaks its contract.
+type noFollower struct{ Scheduler }
+
+func (noFollower) Plan() Follower { return nil }
 
 // A run that is skipped does not take place and keeps its number for the next.
 func TestSkippedRuns(t *testing.T) {

@@ -67,10 +67,10 @@ const (
 	// planned time of the first of them. Then the plan goes on in its phase.
 	QueueOne
 
-	// Allow starts them beside the run under way: the next run is armed before a run begins. Run numbers and planned
-	// times go up; which of two runs is further on is nobody's promise. With [FixedDelay] and [Backoff], whose next run is planned
-	// when one has ended, it changes nothing. On an executor that runs one callback after the other, as
-	// [timingwheel.Inline] does, runs come at their planned times but follow each other.
+	// Allow starts them beside the run under way: the next run is armed before a run begins. With RunAll, all that have
+	// misfired start together. With [FixedDelay] and [Backoff], whose next run is planned when one has ended, it
+	// changes nothing. On an executor that runs one callback after the other, as [timingwheel.Inline] does, no two
+	// runs are under way at once.
 	Allow
 )
 

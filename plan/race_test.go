@@ -1,0 +1,79 @@
+package plan
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/timingwheel-go/timingwheel"
+)
+
+// Plans of one and the same value on a real wheel, while others reset and flush them: each has its runs, all of them, and no more.
+func TestRaceOfPlansThatShareAValue(t *testing.T) {
+	t.Parallel()
+	const n = 200
+	for name, policy := range map[string]Overlap{"skip if running": SkipIfRunning, "queue one": QueueOne, "allow": Allow} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tw, err := timingwheel.New(timingwheel.Options{Tick: 10 * time.Microsecond, Shards: 2})
+			require.NoError(t, err)
+			s := WithOverlap(Limit(Jitter(FixedRate(20*time.Microsecond), 10*time.Microsecond), n), policy)
+			var runs [8]atomic.Int64
+			var last sync.WaitGroup
+			last.Add(n * len(runs))
+			var all sync.WaitGroup
+			for i := range runs {
+				plan := tw.ScheduleRun(s, func(r timingwheel.Run) {
+					runs[i].Add(1)
+					if r.N%10 == 0 {
+						time.Sleep(50 * time.Microsecond)
+					}
+					last.Done()
+				})
+				all.Go(func() {
+					for range 20 {
+						plan.Reset(rand.N(50 * time.Microsecond))
+						tw.Flush()
+						time.Sleep(rand.N(50 * time.Microsecond))
+					}
+				})
+			}
+			all.Wait()
+			last.Wait() // or the test hangs
+			require.NoError(t, tw.Shutdown(context.Background()))
+			for i := range runs {
+				assert.EqualValues(t, n, runs[i].Load())
+			}
+		})
+	}
+}
+
+// A Limit is reached exactly once, whoever stops the plan: Stop says true iff runs are missing.
+func TestRaceStopOfALimit(t *testing.T) {
+	t.Parallel()
+	tw, err := timingwheel.New(timingwheel.Options{Tick: time.Microsecond, Shards: 1})
+	require.NoError(t, err)
+	const n = 5
+	for range 500 {
+		var runs, over atomic.Int64
+		plan := tw.ScheduleFunc(Limit(FixedRate(20*time.Microsecond), n), func() {
+			if runs.Add(1) > n {
+				over.Add(1)
+			}
+		})
+		time.Sleep(rand.N(200 * time.Microsecond))
+		if !plan.Stop() {
+			for runs.Load() < n { // the last run may have been claimed and not have begun
+				time.Sleep(10 * time.Microsecond)
+			}
+		}
+		require.Zero(t, over.Load())
+		require.False(t, plan.Stop())
+	}
+	require.NoError(t, tw.Shutdown(context.Background()))
+}
