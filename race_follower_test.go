@@ -135,7 +135,7 @@ func TestRaceStopOfOverlappingRunsSticks(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{WheelSize: 8, Levels: 2, Tick: time.Microsecond, Shards: 2})
 	var ran atomic.Int64
-	for range max(scaled(2000), 100) {
+	for range max(scaled(300), 30) {
 		var runs atomic.Int64
 		plan := tw.ScheduleFunc(overlappingEvery(3*time.Microsecond), func() {
 			runs.Add(1)
@@ -164,7 +164,7 @@ func overlappingEvery(d time.Duration) followFunc {
 // The wheel is stopped in the middle: Shutdown waits for every run, and none begins afterwards.
 func TestRaceShutdownOfOverlappingRuns(t *testing.T) {
 	t.Parallel()
-	for range max(scaled(300), 30) {
+	for range max(scaled(60), 10) {
 		tw, err := New(Options{Tick: time.Microsecond, Shards: 2})
 		require.NoError(t, err)
 		var inside, runs atomic.Int64
