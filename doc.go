@@ -10,7 +10,7 @@
 //	t.Stop()                  // true: the function will never run
 //
 // A [TimingWheel] runs a function for each timer and, with [TimingWheel.ScheduleFunc], plans that run
-// again and again. [Timeouts] has a value for each timer in place of a function and hands what expires
+// again and again; package plan has schedulers for these. [Timeouts] has a value for each timer in place of a function and hands what expires
 // to one function, in batches. A [DelayQueue] is for consumers with a pace of their own. In Manual mode
 // ([Options]) the caller drives the clock: event loops, games, simulations, tests.
 //

@@ -201,3 +201,28 @@ func (asap) Follow(r timingwheel.Run) timingwheel.Step {
 	}
 	return timingwheel.Step{Next: r.Started}
 }
+
+// A foreign Follower leaves out runs: they do not count for a limit around it, the one at the limit included.
+func TestLimitOfAPlannerThatLeavesOutRuns(t *testing.T) {
+	t.Parallel()
+	tw := manual(t)
+	d := diary{start: midnight}
+	plan := tw.ScheduleRun(Limit(everyOther{}, 2), d.note)
+	for at := 10 * ms; at <= 100*ms; at += 10 * ms {
+		advance(tw, at)
+	}
+	assert.Equal(t, []int{20, 40}, d.started())
+	assert.False(t, plan.Stop())
+}
+
+// everyOther is a Planner with a run each 10 ms that leaves out every other one, the first to begin with.
+type everyOther struct{ timingwheel.Scheduler }
+
+func (e everyOther) Plan() timingwheel.Follower { return e }
+
+func (everyOther) Follow(r timingwheel.Run) timingwheel.Step {
+	return timingwheel.Step{
+		Next: r.Planned.Add(10 * ms),
+		Skip: r.N > 0 && r.Finished.IsZero() && r.Planned.Sub(midnight)%(20*ms) != 0,
+	}
+}
