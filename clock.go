@@ -58,6 +58,13 @@ func (c *timeline) signed(t time.Time) (at, now int64) {
 	return saturated(now, int64(t.Sub(date))), now
 }
 
+// meter measures by the machine's clock, also where that of the wheel is driven by hand.
+type meter struct{ base time.Time }
+
+func newMeter() meter { return meter{time.Now()} }
+
+func (m meter) read() time.Duration { return time.Since(m.base) }
+
 // later adds a delay to a reading. Delays below 0 count as 0; the sum saturates.
 func later(now, d int64) int64 {
 	if d <= 0 {

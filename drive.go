@@ -70,6 +70,7 @@ func (s *shard) resume() {
 // and starts another driver, so a callback that blocks does not hold up the wheel.
 func (s *shard) drive() {
 	s.driving = true
+	s.labels.own()
 	if s.pooled {
 		for s.expire() {
 			s.kick()

@@ -13,9 +13,13 @@ import (
 type engine[T any] struct {
 	config
 	shards    []*shardOf[T]
-	routes    *routes   // nil where there is one shard
-	executor  Executor  // nil: pooled
-	run       func([]T) // runs one batch; OnPanic is seen to
+	routes    *routes      // nil where there is one shard
+	executor  Executor     // nil: pooled
+	run       func([]T)    // runs one batch; OnPanic and ProfileLabels are seen to
+	watch     *watchdog[T] // nil: nobody asks how long callbacks take
+	panics    tally
+	tick      time.Duration
+	name      string
 	advancing atomic.Bool
 }
 
@@ -31,14 +35,12 @@ func newEngineAt[T any](opts Options, batch int, origin int64, expire func([]T))
 	if err != nil {
 		return nil, err
 	}
-	e := &engine[T]{config: opts.config(), executor: opts.Executor, run: expire}
+	e := &engine[T]{config: opts.config(), executor: opts.Executor, tick: opts.Tick, name: opts.Name}
 	e.batch = batch
 	e.timeline = timeline{base: opts.Start, origin: origin, manual: opts.Manual}
 	e.scanned = holdsPointers(reflect.TypeFor[T]())
 	e.start()
-	if report := opts.OnPanic; report != nil {
-		e.run = func(items []T) { guard(func() { expire(items) }, report) }
-	}
+	e.dress(opts, expire)
 	e.shards = make([]*shardOf[T], opts.Shards)
 	if opts.Shards > 1 {
 		e.routes = newRoutes(opts.Shards)
@@ -50,6 +52,26 @@ func newEngineAt[T any](opts Options, batch int, origin int64, expire func([]T))
 		e.shards[i] = s
 	}
 	return e, nil
+}
+
+// dress chooses how callbacks are called, once and for all: what no option asks for costs nothing then.
+func (e *engine[T]) dress(opts Options, expire func([]T)) {
+	e.run = expire
+	if opts.OnPanic != nil {
+		report := func(value any, stack []byte) {
+			e.panics.Add(1)
+			opts.OnPanic(value, stack)
+		}
+		e.run = func(items []T) { guard(func() { expire(items) }, report) }
+	}
+	name := namer(e.batch, expire)
+	if opts.ProfileLabels {
+		e.labels = newLabels(opts.Name)
+		e.run = labelled(e.labels, name, e.run)
+	}
+	if opts.SlowAfter > 0 {
+		e.watch = newWatchdog(opts, name, e.run)
+	}
 }
 
 // after arms a timer d from now.

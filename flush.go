@@ -8,6 +8,7 @@ func (s *shard) flush() int {
 	defer s.mu.Unlock()
 	s.recallLots()
 	n := s.pending
+	s.counters.flushed += uint64(n)
 	s.flushed = 0
 	for _, b := range s.takeAll() {
 		b.state, b.flush = bucketDue, true

@@ -70,6 +70,7 @@ func (s *shard) fillLot(l *lot, n int) int {
 		l.b.state = bucketHeld
 	}
 	l.b.flush = false
+	s.counters.mostDue = max(s.counters.mostDue, s.ready)
 	for steps := 0; l.b.live < n && steps < quantum; {
 		from := s.firstDue()
 		if from == nil {

@@ -67,6 +67,7 @@ func (s *shard) firstDueTick() int64 {
 func (s *shardOf[T]) runBucket(tick int64) int {
 	w := worker[T]{s: s, upTo: tick + 1}
 	s.mu.Lock()
+	w.begin()
 	defer w.end()
 	w.buffer, s.buffer = s.buffer, nil
 	total := 0

@@ -21,6 +21,7 @@ const (
 	defaultTick      = time.Millisecond
 	defaultWheelSize = 256
 	defaultLevels    = 4
+	defaultSlow      = 100 * time.Millisecond
 )
 
 // Options configures a wheel. The zero value is ready to use, and a default never makes a field that
@@ -52,6 +53,25 @@ type Options struct {
 	// does with time.AfterFunc; in Manual mode with Inline it unwinds to the caller of Advance.
 	OnPanic func(value any, stack []byte)
 
+	// OnSlow is told of callbacks that take SlowAfter or longer, see [SlowCallback]. Defaults to nil: the time that
+	// callbacks take is not measured.
+	OnSlow func(SlowCallback)
+
+	// SlowAfter is from when on a callback, or a batch of [Timeouts], is slow. Set without OnSlow, slow callbacks are
+	// counted in [Stats] and not reported. Defaults to 100ms with OnSlow and to no measurement without it. A
+	// measurement reads the clock twice for each callback, in Manual mode as well.
+	SlowAfter time.Duration
+
+	// Name names the wheel where a program has several: in [Stats], in a [SlowCallback] and in profiles. Defaults to
+	// no name.
+	Name string
+
+	// ProfileLabels sets labels of runtime/pprof while a callback runs, so that a CPU profile tells which timers burn
+	// it: "timingwheel", the Name, and "callback", its function. Goroutines that the callback starts inherit them. On a
+	// goroutine of the caller's, as with Advance, its own labels are back when the callback has ended.
+	// Defaults to false.
+	ProfileLabels bool
+
 	// Manual makes a wheel without goroutines, alarms and clock readings: the caller drives its clock
 	// with Advance.
 	Manual bool
@@ -68,6 +88,7 @@ type config struct {
 	bits    uint    // log2(size)
 	last    int     // index of the last level
 	batch   int     // payloads of one call
+	labels  *labels // of profiles; nil: none
 	pooled  bool    // the default executor
 	scanned bool    // payloads hold pointers, so they are cleared
 }
@@ -89,6 +110,9 @@ func (o Options) validate() (Options, error) {
 	if o.Manual && o.Executor == nil {
 		o.Executor = Inline
 	}
+	if o.OnSlow != nil && o.SlowAfter == 0 {
+		o.SlowAfter = defaultSlow
+	}
 	switch {
 	case o.Tick < minTick || o.Tick > maxTick:
 		return o, badOption("Tick", o.Tick, "from 1µs to 1h, or 0 for 1ms")
@@ -98,6 +122,8 @@ func (o Options) validate() (Options, error) {
 		return o, badOption("Levels", o.Levels, "from 1 to 16, or 0 for the default")
 	case o.Shards < 1 || o.Shards > maxShards:
 		return o, badOption("Shards", o.Shards, "from 1 to 1024, or 0 for the default")
+	case o.SlowAfter < 0:
+		return o, badOption("SlowAfter", o.SlowAfter, "a positive duration, or 0 for the default")
 	case !o.Manual && !o.Start.IsZero():
 		return o, badOption("Start", o.Start, "the zero time unless Manual is set")
 	}

@@ -20,6 +20,7 @@ func TestBadOptions(t *testing.T) {
 		"WheelSize": {"power of two", "2", "65536"},
 		"Levels":    {"1", "16"},
 		"Shards":    {"1", "1024"},
+		"SlowAfter": {"positive", "0"},
 		"Start":     {"zero", "Manual"},
 	}
 	for _, c := range []struct {
@@ -45,6 +46,8 @@ func TestBadOptions(t *testing.T) {
 		{"Levels", fmt.Sprint(math.MaxInt), Options{Levels: math.MaxInt}},
 		{"Shards", "-1", Options{Shards: -1}},
 		{"Shards", "1025", Options{Shards: 1025}},
+		{"SlowAfter", "-1ns", Options{SlowAfter: -1}},
+		{"SlowAfter", "-1s", Options{SlowAfter: -time.Second, OnSlow: func(SlowCallback) {}}},
 		{"Start", "2001-09-09", Options{Start: modelStart}},
 	} {
 		for _, manual := range []bool{false, true} {

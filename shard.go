@@ -363,6 +363,7 @@ func (s *shard) halt() {
 	s.mu.Lock()
 	s.recallLots()
 	first := !s.stopped
+	s.counters.discarded += uint64(s.pending)
 	s.stopped = true
 	s.pending, s.ready, s.flushed, s.hollow = 0, 0, 0, 0
 	s.bucketStore = bucketStore{}

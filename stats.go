@@ -3,6 +3,7 @@ package timingwheel
 import (
 	"math"
 	"math/bits"
+	"sync/atomic"
 	"time"
 	"unsafe"
 )
@@ -10,17 +11,40 @@ import (
 // Stats is a snapshot of a wheel. Counters start at 0 with the wheel and only grow. Over several shards
 // the snapshot is taken shard by shard.
 type Stats struct {
+	Name   string        // Options.Name
+	Tick   time.Duration // Options.Tick, as all that follows with its default filled in
+	Shards int
+
 	Pending   int    // timers armed and neither claimed nor stopped
 	Armed     uint64 // timers added; each run of a plan is one
 	Fired     uint64 // callbacks and payloads claimed
 	Stopped   uint64 // successful Stops and removals, Stops of a plan during a run included
+	Discarded uint64 // timers that were pending when the wheel was stopped
 	Postponed uint64 // successful Resets, earlier ones included
+	Rejected  uint64 // timers that were to be added to the stopped wheel
+	Flushed   uint64 // timers that Flush made due
 	Moved     uint64 // moves of a timer from one wheel to a finer one
 	Wakeups   uint64 // times that a driver was woken by its alarm
 	Running   int    // callbacks (batches) that have started and not returned
+	Workers   int    // goroutines of the default executor, those included that are about to begin or to end
 	Buckets   int    // non-empty buckets
 	Levels    int    // wheels in use, of the shard that has most
 	Bytes     uint64 // memory held for timers, payloads, buckets and slots
+
+	// Due is how many of the pending timers have expired, or were flushed, and wait for a goroutine that claims them:
+	// the queue in front of the callbacks. MostDue is the longest that one shard has had when something was claimed.
+	// Timers that in Manual mode wait for the next Advance are not among them.
+	Due     int
+	MostDue int
+
+	// Overdue is for how long the wheel's longest expired timer has waited, 0 if none does. Unlike Lateness, which is
+	// about timers that were claimed, it grows while nothing is claimed at all: where an [Inline] callback blocks, or
+	// an executor does not run what it was given. In Manual mode the wheel's clock is the one that counts.
+	Overdue time.Duration
+
+	Panics      uint64 // panics of callbacks that Options.OnPanic was told of
+	Slow        uint64 // callbacks (batches) that took, or have been running for, Options.SlowAfter or longer
+	SlowRunning int    // those of them that have not returned
 
 	// Lateness is how long after its deadline a timer was claimed. With Timeouts and in Manual mode
 	// each one counts; single callbacks are sampled: a worker's first and then about one in 16 or fewer.
@@ -30,8 +54,13 @@ type Stats struct {
 // counters are the counters of a shard.
 type counters struct {
 	armed, fired, stopped, postponed, moved, wakeups uint64
+	mostDue                                          int
+	discarded, rejected, flushed                     uint64
 	lateness                                         Histogram
 }
+
+// tally counts what happens rarely, by any goroutine, without the lock of a shard.
+type tally struct{ atomic.Uint64 }
 
 const (
 	histogramSub     = 2 // log2 of the buckets for each power of two
@@ -121,10 +150,18 @@ func (h *Histogram) add(o *Histogram) {
 }
 
 func (e *engine[T]) stats() Stats {
-	var st Stats
+	st := Stats{Name: e.name, Tick: e.tick, Shards: len(e.shards), Panics: e.panics.Load()}
+	if e.watch != nil {
+		st.Slow, st.SlowRunning = e.watch.slowCalls()
+	}
+	now := int64(0)
+	if !e.manual {
+		now = e.clock()
+	}
 	for _, s := range e.shards {
 		s.mu.Lock()
 		s.addStats(&st)
+		st.Overdue = max(st.Overdue, s.overdue(max(now, s.now)))
 		st.Bytes += s.bytes() + s.valueBytes()
 		s.mu.Unlock()
 	}
@@ -139,10 +176,16 @@ func (s *shard) addStats(st *Stats) {
 	st.Armed += c.armed
 	st.Fired += c.fired
 	st.Stopped += c.stopped
+	st.Discarded += c.discarded
 	st.Postponed += c.postponed
+	st.Rejected += c.rejected
+	st.Flushed += c.flushed
 	st.Moved += c.moved
 	st.Wakeups += c.wakeups
 	st.Running += s.running
+	st.Workers += s.serving + s.spares
+	st.Due += s.ready
+	st.MostDue = max(st.MostDue, c.mostDue)
 	st.Buckets += s.queue.len() - s.hollow
 	for b := range s.expired {
 		if b.live > 0 {
@@ -150,6 +193,7 @@ func (s *shard) addStats(st *Stats) {
 		}
 	}
 	for _, l := range s.lots {
+		st.Due += l.b.live
 		if l.b.live > 0 {
 			st.Buckets++
 		}

@@ -60,6 +60,7 @@ func (s *shardOf[T]) hand() { s.engine.executor.Go(s.call) }
 // arm adds a timer with its payload. mu is held.
 func (s *shardOf[T]) arm(deadline int64, v T) Timer {
 	if s.stopped {
+		s.counters.rejected++
 		return Timer{}
 	}
 	i, n := s.add(deadline)
@@ -70,6 +71,7 @@ func (s *shardOf[T]) arm(deadline int64, v T) Timer {
 
 // begin is the life of a worker that was started as a spare.
 func (s *shardOf[T]) begin() {
+	s.labels.own()
 	s.lock()
 	s.spares--
 	s.begun++
@@ -91,6 +93,7 @@ func (s *shardOf[T]) begin() {
 // every 16th claim, so that they get their share while many quick callbacks are due.
 func (s *shardOf[T]) serve() {
 	w := worker[T]{s: s}
+	w.begin()
 	defer w.end()
 	w.buffer, s.buffer = s.buffer, nil
 	w.serving = true
@@ -130,6 +133,8 @@ func (w *worker[T]) work() {
 // worker is one goroutine's work on a shard.
 type worker[T any] struct {
 	s      *shardOf[T]
+	exec   func([]T)   // runs one batch
+	record *watched[T] // of what exec is about; nil: not watched
 	buffer []T
 	lot    *lot
 
@@ -147,6 +152,16 @@ type worker[T any] struct {
 	serving  bool
 }
 
+// begin says how the worker runs callbacks. mu is held.
+func (w *worker[T]) begin() {
+	e := w.s.engine
+	w.exec = e.run
+	if e.watch != nil {
+		w.record = e.watch.join()
+		w.exec = w.record.exec
+	}
+}
+
 // end leaves the lock and the shard in order, also when a callback has called runtime.Goexit, or is
 // panicking and about to crash the program.
 func (w *worker[T]) end() {
@@ -161,6 +176,9 @@ func (w *worker[T]) end() {
 		s.serving--
 	}
 	w.keepLot()
+	if w.record != nil {
+		s.engine.watch.leave(w.record)
+	}
 	if s.buffer == nil && !s.stopped {
 		s.buffer = w.buffer
 	}
@@ -177,6 +195,7 @@ func (w *worker[T]) claim() []T {
 		w.buffer = make([]T, 0, max(want, min(s.batch, 2*cap(w.buffer))))
 	}
 	batch := w.buffer[:0]
+	s.counters.mostDue = max(s.counters.mostDue, s.ready)
 	sampled := w.reads(1)
 	if sampled && !s.manual {
 		s.observe(s.clock())
@@ -229,7 +248,7 @@ func (w *worker[T]) run(batch []T) {
 		return
 	}
 	w.leave()
-	s.engine.run(batch)
+	w.exec(batch)
 	s.lock()
 	w.unlocked = false
 	w.finish(batch)
@@ -336,6 +355,7 @@ func (s *shard) settle() {
 func (s *shardOf[T]) runOne() {
 	w := worker[T]{s: s}
 	s.mu.Lock()
+	w.begin()
 	defer w.end()
 	s.owed = max(s.owed-1, 0)
 	w.buffer, s.buffer = s.buffer, nil

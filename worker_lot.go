@@ -56,7 +56,7 @@ func (w *worker[T]) runLot() {
 			w.sampledAt = s.clock()
 		}
 		*item = f
-		s.engine.run(batch)
+		w.exec(batch)
 	}
 	s.lock()
 	w.unlocked = false

@@ -1,0 +1,387 @@
+package timingwheel
+
+import (
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// slowLog is what OnSlow was told.
+type slowLog struct {
+	mu    sync.Mutex
+	calls []SlowCallback
+}
+
+func (l *slowLog) add(c SlowCallback) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls = append(l.calls, c)
+}
+
+// take returns the calls so far and forgets them.
+func (l *slowLog) take() []SlowCallback {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	calls := l.calls
+	l.calls = nil
+	return calls
+}
+
+func napOneSecond() { time.Sleep(time.Second) }
+
+// napper has a method that is a callback.
+type napper struct{ d time.Duration }
+
+func (s *napper) sleep() { time.Sleep(s.d) }
+
+// inBubble runs a test with each executor in fake time.
+func inBubble(t *testing.T, body func(t *testing.T, executor Executor)) {
+	for name, executor := range map[string]Executor{"default": nil, "Inline": Inline, "Goroutines": Goroutines} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { body(t, executor) })
+		})
+	}
+}
+
+// A slow callback is reported once while it runs, as soon as it is slow, and once when it has returned.
+func TestSlowCallbackIsReportedWhileItRunsAndAfterwards(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, executor Executor) {
+		var log slowLog
+		tw := startWheel(t, Options{Executor: executor, OnSlow: log.add, SlowAfter: 300 * time.Millisecond, Name: "w"})
+		tw.AfterFunc(0, napOneSecond)
+		time.Sleep(299 * time.Millisecond)
+		synctest.Wait()
+		require.Empty(t, log.take())
+		require.Zero(t, tw.Stats().SlowRunning)
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		calls := log.take()
+		require.Len(t, calls, 1)
+		c := calls[0]
+		assert.True(t, c.Running)
+		assert.Equal(t, 300*time.Millisecond, c.Took)
+		assert.Equal(t, "w", c.Wheel)
+		assert.Equal(t, 1, c.Payloads)
+		assert.Equal(t, "github.com/timingwheel-go/timingwheel.napOneSecond", c.Func)
+		assert.True(t, strings.HasSuffix(c.File, "slow_test.go"), c.File)
+		assert.Positive(t, c.Line)
+		st := tw.Stats()
+		assert.EqualValues(t, 1, st.Slow, "before it has returned")
+		assert.Equal(t, 1, st.SlowRunning)
+
+		time.Sleep(time.Second)
+		synctest.Wait()
+		calls = log.take()
+		require.Len(t, calls, 1)
+		assert.False(t, calls[0].Running)
+		assert.Equal(t, time.Second, calls[0].Took)
+		assert.Equal(t, c.Func, calls[0].Func)
+		st = tw.Stats()
+		assert.EqualValues(t, 1, st.Slow, "one callback is counted once")
+		assert.Zero(t, st.SlowRunning)
+		time.Sleep(time.Hour)
+		require.Empty(t, log.take())
+	})
+}
+
+// Callbacks that are quick are not reported, however many there are and however long they go on together.
+func TestQuickCallbacksAreNotSlow(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, executor Executor) {
+		var log slowLog
+		tw := startWheel(t, Options{Executor: executor, OnSlow: log.add, SlowAfter: 50 * time.Millisecond, Shards: 1})
+		for i := range 200 {
+			tw.AfterFunc(time.Duration(i%10)*time.Millisecond, func() { time.Sleep(20 * time.Millisecond) })
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.EqualValues(t, 200, tw.Stats().Fired)
+		require.Empty(t, log.take())
+		require.Zero(t, tw.Stats().Slow)
+	})
+}
+
+// Each slow callback of many is found, also those that begin while others are known to be slow.
+func TestEverySlowCallbackIsFound(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, executor Executor) {
+		var log slowLog
+		tw := startWheel(t, Options{Executor: executor, OnSlow: log.add, SlowAfter: 100 * time.Millisecond, Shards: 1})
+		const n = 60
+		for i := range n {
+			long := i%3 == 0
+			tw.AfterFunc(time.Duration(i)*37*time.Millisecond, func() {
+				if long {
+					time.Sleep(time.Second)
+				}
+			})
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		running, done := 0, 0
+		for _, c := range log.take() {
+			if c.Running {
+				running++
+				require.Equal(t, 100*time.Millisecond, c.Took)
+				continue
+			}
+			done++
+			require.Equal(t, time.Second, c.Took)
+		}
+		require.Equal(t, n/3, running)
+		require.Equal(t, n/3, done)
+		require.EqualValues(t, n/3, tw.Stats().Slow)
+	})
+}
+
+// A panic and runtime.Goexit end a slow callback like a return.
+func TestSlowCallbackThatDoesNotReturn(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, executor Executor) {
+		var log slowLog
+		tw := startWheel(t, Options{Executor: executor, OnSlow: log.add, OnPanic: func(any, []byte) {}, Shards: 1})
+		tw.AfterFunc(0, func() { time.Sleep(time.Second); panic("late") })
+		tw.AfterFunc(time.Minute, func() { time.Sleep(time.Second); runtime.Goexit() })
+		tw.AfterFunc(2*time.Minute, func() { panic("quick") })
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		calls := log.take()
+		require.Len(t, calls, 4)
+		for i, c := range calls {
+			require.Equal(t, i%2 == 0, c.Running)
+			if !c.Running {
+				require.Equal(t, time.Second, c.Took)
+			}
+		}
+		require.EqualValues(t, 2, tw.Stats().Slow)
+		require.EqualValues(t, 2, tw.Stats().Panics)
+		require.Zero(t, tw.Stats().SlowRunning)
+		require.Empty(t, tw.engine.watch.active, "no record is left behind")
+	})
+}
+
+// The watchdog costs no wake-up while nothing runs, and none for callbacks that are known to be slow.
+func TestWatchdogRestsWhileNothingRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tw := startWheel(t, Options{OnSlow: func(SlowCallback) {}, Shards: 1})
+		d := tw.engine.watch
+		require.Nil(t, d.timer)
+		release := make(chan struct{})
+		tw.AfterFunc(0, func() { <-release })
+		synctest.Wait()
+		require.True(t, d.armed.Load())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.False(t, d.armed.Load(), "the only callback is known to be slow")
+		require.Equal(t, 1, tw.Stats().SlowRunning)
+		tw.AfterFunc(0, func() {})
+		synctest.Wait()
+		require.True(t, d.armed.Load())
+		time.Sleep(2 * defaultSlow)
+		synctest.Wait()
+		require.False(t, d.armed.Load())
+		close(release)
+		synctest.Wait()
+		require.NoError(t, tw.Shutdown(t.Context()))
+	})
+}
+
+// A callback that a stopped wheel still runs is watched on.
+func TestSlowCallbackOfStoppedWheel(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log slowLog
+		tw := startWheel(t, Options{OnSlow: log.add})
+		tw.AfterFunc(0, napOneSecond)
+		synctest.Wait()
+		tw.Stop()
+		require.NoError(t, tw.Shutdown(t.Context()))
+		require.Len(t, log.take(), 2)
+		require.EqualValues(t, 1, tw.Stats().Slow)
+	})
+}
+
+// OnSlow may call everything, and it may block: other callbacks are found to be slow all the same.
+func TestOnSlowMayBlock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log slowLog
+		release := make(chan struct{})
+		var tw *TimingWheel
+		tw = startWheel(t, Options{Shards: 1, OnSlow: func(c SlowCallback) {
+			log.add(c)
+			tw.AfterFunc(time.Hour, func() {}).Stop()
+			tw.Stats()
+			if c.Running {
+				<-release
+			}
+		}})
+		tw.AfterFunc(0, napOneSecond)
+		tw.AfterFunc(time.Minute, napOneSecond)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Len(t, log.take(), 4)
+		close(release)
+	})
+}
+
+// Without OnSlow slow callbacks are counted, and no timer is set for them.
+func TestSlowAfterCountsWithoutOnSlow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tw := startWheel(t, Options{SlowAfter: time.Second})
+		tw.AfterFunc(0, func() { time.Sleep(time.Minute) })
+		time.Sleep(2 * time.Second)
+		st := tw.Stats()
+		require.Equal(t, 1, st.SlowRunning)
+		require.EqualValues(t, 1, st.Slow)
+		require.EqualValues(t, 1, tw.Stats().Slow, "it is counted once")
+		require.Nil(t, tw.engine.watch.timer)
+		time.Sleep(time.Hour)
+		st = tw.Stats()
+		require.EqualValues(t, 1, st.Slow)
+		require.Zero(t, st.SlowRunning)
+	})
+}
+
+// In Manual mode the machine's clock measures, and nothing but the end of a callback is reported.
+func TestSlowCallbackInManualMode(t *testing.T) {
+	t.Parallel()
+	for _, start := range []time.Time{{}, time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		synctest.Test(t, func(t *testing.T) {
+			var log slowLog
+			tw := startWheel(t, Options{Manual: true, Start: start, OnSlow: log.add})
+			during := -1
+			tw.AfterFunc(time.Hour, func() {
+				time.Sleep(time.Second)
+				during = tw.Stats().SlowRunning
+			})
+			tw.AfterFunc(time.Hour, func() {})
+			require.Equal(t, 2, tw.Advance(tw.Now().Add(2*time.Hour)), "two hours of the wheel's clock are no time")
+			calls := log.take()
+			require.Len(t, calls, 1)
+			require.False(t, calls[0].Running)
+			require.Equal(t, time.Second, calls[0].Took)
+			require.Equal(t, 1, during)
+			require.Nil(t, tw.engine.watch.timer)
+		})
+	}
+}
+
+// Of Timeouts the batch is measured, and the function is the one that takes the batches.
+func TestSlowBatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log slowLog
+		w, err := NewTimeouts(Options{Shards: 1, OnSlow: log.add}, napForEach)
+		require.NoError(t, err)
+		defer w.Stop()
+		at := time.Now().Add(time.Second)
+		for range 10 {
+			w.AddAt(at, 20*time.Millisecond)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		calls := log.take()
+		require.Len(t, calls, 2)
+		require.Equal(t, 200*time.Millisecond, calls[1].Took)
+		require.Equal(t, 10, calls[1].Payloads)
+		require.Equal(t, "github.com/timingwheel-go/timingwheel.napForEach", calls[1].Func)
+	})
+}
+
+func napForEach(naps []time.Duration) {
+	for _, d := range naps {
+		time.Sleep(d)
+	}
+}
+
+// A batch of functions is still a batch.
+func TestSlowBatchOfFunctions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log slowLog
+		w, err := NewTimeouts(Options{OnSlow: log.add}, callEach)
+		require.NoError(t, err)
+		defer w.Stop()
+		w.Add(0, napOneSecond)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		for _, c := range log.take() {
+			require.Equal(t, "github.com/timingwheel-go/timingwheel.callEach", c.Func)
+		}
+		require.EqualValues(t, 1, w.Stats().Slow)
+	})
+}
+
+func callEach(funcs []func()) {
+	for _, f := range funcs {
+		f()
+	}
+}
+
+// Every kind of callback is named after the user's function.
+func TestCallbackNames(t *testing.T) {
+	t.Parallel()
+	const here = "github.com/timingwheel-go/timingwheel."
+	synctest.Test(t, func(t *testing.T) {
+		var log slowLog
+		tw := startWheel(t, Options{OnSlow: log.add, SlowAfter: time.Millisecond})
+		s := &napper{time.Second}
+		arm := map[string]func(){
+			here + "napOneSecond":       func() { tw.AfterFunc(0, napOneSecond) },
+			here + "(*napper).sleep":   func() { tw.AfterFunc(0, s.sleep) },
+			here + "TestCallbackNames.": func() { tw.AfterFunc(0, func() { time.Sleep(s.d) }) }, // the rest of the name is the compiler's choice
+		}
+		for name, f := range arm {
+			f()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			calls := log.take()
+			require.Len(t, calls, 2)
+			require.True(t, strings.HasPrefix(calls[1].Func, name), "%s is not %s", calls[1].Func, name)
+		}
+		for name, f := range map[string]func(){here + "napOneSecond": napOneSecond, here + "(*napper).sleep": s.sleep} {
+			plan := tw.ScheduleFunc(Every(time.Hour), f)
+			time.Sleep(150 * time.Minute)
+			synctest.Wait()
+			require.True(t, plan.Stop())
+			calls := log.take()
+			require.Len(t, calls, 4, "two runs")
+			for _, c := range calls {
+				require.Equal(t, name, c.Func, "a plan is its function")
+			}
+		}
+	})
+}
+
+// Many workers, on real time: what is reported is what was slow.
+func TestSlowCallbacksUnderLoad(t *testing.T) {
+	t.Parallel()
+	var log slowLog
+	tw := startWheel(t, Options{OnSlow: log.add, SlowAfter: 30 * time.Second})
+	var done sync.WaitGroup
+	const n = 20_000
+	done.Add(n)
+	for i := range n {
+		tw.AfterFunc(time.Duration(i%50)*time.Millisecond, func() {
+			if i%1000 == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			done.Done()
+		})
+	}
+	done.Wait()
+	require.NoError(t, tw.Shutdown(t.Context()))
+	require.EqualValues(t, n, tw.Stats().Fired)
+	require.Empty(t, log.take(), "nothing has taken half a minute")
+}
