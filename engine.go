@@ -20,6 +20,7 @@ type engine[T any] struct {
 	panics    tally
 	tick      time.Duration
 	name      string
+	labels    *labels
 	advancing atomic.Bool
 }
 
@@ -49,6 +50,7 @@ func newEngineAt[T any](opts Options, batch int, origin int64, expire func([]T))
 		s := &shardOf[T]{engine: e}
 		s.call = s.runOne
 		s.init(e.config, s)
+		s.labels = e.labels
 		e.shards[i] = s
 	}
 	return e, nil

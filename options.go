@@ -88,7 +88,6 @@ type config struct {
 	bits    uint    // log2(size)
 	last    int     // index of the last level
 	batch   int     // payloads of one call
-	labels  *labels // of profiles; nil: none
 	pooled  bool    // the default executor
 	scanned bool    // payloads hold pointers, so they are cleared
 }

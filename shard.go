@@ -81,7 +81,8 @@ type shard struct {
 	seq           uint64
 	scratch       []uint32 // Manual: of gather
 	counters      counters
-	sinceCheck    int // build tag invariants: changes since the last verify
+	labels        *labels // of profiles; never changes; nil: none
+	sinceCheck    int     // build tag invariants: changes since the last verify
 
 	_ [64]byte
 }
