@@ -56,6 +56,13 @@ func newHolder() *holder { return &holder{make(chan struct{}, 10), make(chan str
 
 func (h *holder) hold() { h.entered <- struct{}{}; <-h.release }
 
+// end lets the callbacks go and waits until none is in any more, so that the next profile does not show it.
+func (h *holder) end(t *testing.T, tw *TimingWheel) {
+	t.Helper()
+	close(h.release)
+	require.NoError(t, drainWheel(tw))
+}
+
 // A goroutine has the labels of its wheel and its callback while it is in that, on each executor, and so has one that the
 // callback has started.
 func TestCallbackHasLabels(t *testing.T) {
@@ -67,8 +74,7 @@ func TestCallbackHasLabels(t *testing.T) {
 			receive(t, h.entered, "the callback")
 			want := "{" + labelPrefix + `(*holder).hold", "timingwheel":"w1"}`
 			require.Equal(t, []string{want}, labelsWithin(t, "(*holder).hold"))
-			close(h.release)
-			require.NoError(t, drainWheel(tw))
+			h.end(t, tw)
 
 			inherited := make(chan string)
 			tw.AfterFunc(0, func() { go func() { inherited <- myLabels(t) }() })
@@ -84,7 +90,7 @@ func TestNoLabelsByDefault(t *testing.T) {
 	tw.AfterFunc(time.Millisecond, h.hold) // at 0 the worker would have those of this goroutine
 	receive(t, h.entered, "the callback")
 	require.Equal(t, []string{""}, labelsWithin(t, "(*holder).hold"))
-	close(h.release)
+	h.end(t, tw)
 }
 
 // A plan has the labels of its function, a batch those of the function that takes it.
@@ -95,7 +101,7 @@ func TestLabelsOfPlansAndBatches(t *testing.T) {
 	receive(t, h.entered, "the plan's run")
 	plan.Stop()
 	require.Equal(t, []string{"{" + labelPrefix + `(*holder).hold", "timingwheel":""}`}, labelsWithin(t, "(*holder).hold"))
-	close(h.release)
+	h.end(t, tw)
 
 	labels := make(chan string, 1)
 	w, err := NewTimeouts(Options{ProfileLabels: true, Name: "w2"}, func([]int) { labels <- myLabels(t) })
@@ -152,7 +158,7 @@ func TestWorkersDoNotInheritLabels(t *testing.T) {
 			pprof.Do(context.Background(), pprof.Labels("request", "1"), func(context.Context) { tw.AfterFunc(0, h.hold) })
 			receive(t, h.entered, "the callback")
 			require.Equal(t, []string{`{"timingwheel":"w1"}`}, labelsWithin(t, "(*holder).hold"))
-			close(h.release)
+			h.end(t, tw)
 		})
 	}
 }
