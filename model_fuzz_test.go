@@ -53,7 +53,7 @@ func subjectOf[T any](e *engine[T], payload func(id int) T) subject {
 			deadline, _ := e.instant(at)
 			return on(k, deadline, payload(id))
 		},
-		defers:  e.defers,
+		defers: e.defers, occupancy: e.occupancy, verifyOccupancy: e.verifyOccupancy,
 		advance: e.advanceTo, next: e.next, len: e.pending, stats: e.stats, stop: e.stop, now: e.clockTime,
 		verify: func() error {
 			for _, s := range e.shards {
@@ -208,6 +208,7 @@ func (m *model) play() {
 		case 3:
 			m.checkNext()
 		case 7:
+			m.checkOccupancy()
 			m.checkStats()
 		}
 	}
@@ -276,9 +277,11 @@ func (m *model) finish() {
 		}
 	}
 	m.checkStats()
+	m.checkOccupancy()
 	m.stopWheel()
 	m.check()
 	m.checkStats()
+	m.checkOccupancy()
 }
 
 // forEachModel calls play for a table of all sizes and numbers of levels, with all ticks and origins.

@@ -54,6 +54,9 @@ type subject struct {
 	now     func() time.Time
 	verify  func() error
 	defers  func(from int) // sets from how many pending timers on stops leave tombstones
+
+	occupancy       func(step, slots int) Occupancy
+	verifyOccupancy func(Occupancy) error
 }
 
 // modelTimer is what the reference knows of a timer.

@@ -1,0 +1,270 @@
+package timingwheel
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Bounds of what one call of Occupancy does and returns.
+const (
+	occupancyCells = 512     // of one level: the slots of larger wheels share them
+	occupancyNext  = 16      // expirations
+	occupancyStep  = 1024    // slots or buckets that are looked at under the lock before it is let go
+	occupancySlots = 1 << 20 // slots of all levels and shards
+	occupancyPeek  = 128     // buckets that are looked at for the next expirations of a shard
+)
+
+// Occupancy is where the pending timers of a wheel stand: on which level, and how far from the clock's hand. It counts
+// timers and knows nothing of what they run.
+//
+// Each pending timer is counted once: Pending is the sum of Due, Moving, Unseen and of Timers over all levels.
+type Occupancy struct {
+	Now       time.Time     // on the wheel's own clock, see [TimingWheel.Now]
+	Tick      time.Duration // a slot of the finest level
+	WheelSize int           // slots of a level
+	Shards    int
+	Stopped   bool // the wheel was stopped: nothing is pending
+
+	Pending int // pending timers
+	Due     int // those that are due and have not been claimed
+	Moving  int // those that have left a slot and are on their way to a finer level
+
+	// Unseen is pending timers that were not found. On a wheel where nothing is going on it is 0, except where the levels
+	// of all shards together have more than 2^20 slots: then only those nearest to the hand are looked at. Under load,
+	// with more than 1,024 non-empty buckets in a shard, timers may also have moved meanwhile.
+	Unseen int
+
+	Levels []LevelOccupancy // the finest first: all that Options.Levels allows, also those without timers
+	Next   []Expiration     // the earliest buckets, at most 16, in order of time
+}
+
+// LevelOccupancy is one level of a wheel, over all shards.
+type LevelOccupancy struct {
+	Interval time.Duration // of a slot; the largest duration where that is too short
+	Hand     int           // the slot in which the clock is, from 0 to WheelSize-1
+	Timers   int           // pending timers of the level: the sum of Cells
+	Later    int           // of these, on the last level, those in slots of which no timer is due within this lap
+
+	// Cells are the numbers of timers of the slots, beginning at the hand: in Cells[0] is what is looked at in the
+	// current interval (or is overdue), and so on round the ring. There is one for each slot, or 512 for WheelSize/512
+	// slots each. A timer that was postponed counts where it stood before, until the wheel has looked there.
+	Cells []int
+}
+
+// Expiration is what the wheel is going to look at next: the buckets of one level, over all shards, that expire at one time.
+// Those of level 0 are run then, apart from postponed ones; others move to a finer level.
+type Expiration struct {
+	At     time.Time
+	Level  int
+	Timers int
+}
+
+// Occupancy returns where the pending timers stand. It is for people who look at a wheel, not for hot paths: O(shards ×
+// buckets), and at most about a million slots are looked at, however large the wheel is. A shard with more than 1,024
+// non-empty buckets is looked at in portions of 1,024 slots, between which its lock is free; others are in one go, and
+// then what is said of a shard is one moment of it. The result takes at most 64 KiB for the levels.
+//
+// After Stop nothing is pending, and the levels have cells all the same.
+func (tw *TimingWheel) Occupancy() Occupancy {
+	return tw.engine.occupancy(occupancyStep, occupancySlots)
+}
+
+// Occupancy is [TimingWheel.Occupancy].
+func (w *Timeouts[T]) Occupancy() Occupancy { return w.engine.occupancy(occupancyStep, occupancySlots) }
+
+// survey is an Occupancy in the making.
+type survey struct {
+	Occupancy
+	config
+	tick int64            // at which the shards' clocks are taken to stand
+	step int              // slots or buckets for one hold of the lock
+	each int              // slots of a level that are looked at, from the hand on
+	fold uint             // log2 of slots for each cell
+	soon map[expiry]int   // timers
+	hand [maxLevels]int64 // the interval in which the clock is, counted from the beginning of time
+}
+
+type expiry struct {
+	tick  int64
+	level int32
+}
+
+func (e *engine[T]) occupancy(step, slots int) Occupancy {
+	v := e.survey(step, slots)
+	v.Stopped = true
+	for _, s := range e.shards {
+		s.lock()
+		s.survey(v)
+		v.Stopped = v.Stopped && s.stopped
+		s.mu.Unlock()
+	}
+	for l := range v.Levels {
+		v.Pending += v.Levels[l].Timers
+	}
+	v.Pending += v.Due + v.Moving + v.Unseen
+	v.Next = v.expirations(e.timeAt)
+	return v.Occupancy
+}
+
+// survey begins one: with levels and no timers.
+func (e *engine[T]) survey(step, slots int) *survey {
+	now := e.reading()
+	levels := e.last + 1
+	v := &survey{
+		Occupancy: Occupancy{
+			Now: e.timeAt(now), Tick: time.Duration(e.ticks.d), WheelSize: int(e.size), Shards: len(e.shards),
+			Levels: make([]LevelOccupancy, levels),
+		},
+		config: e.config,
+		tick:   e.ticks.floor(now),
+		step:   step,
+		each:   int(min(e.size, int64(max(1, slots/(levels*len(e.shards)))))),
+		soon:   make(map[expiry]int),
+	}
+	for e.size>>v.fold > occupancyCells {
+		v.fold++
+	}
+	v.stand(v.tick)
+	for l := range v.Levels {
+		v.Levels[l] = LevelOccupancy{
+			Interval: time.Duration(e.ticks.times(1 << (uint(l) * e.bits))),
+			Hand:     int(v.hand[l] & (e.size - 1)),
+			Cells:    make([]int, e.size>>v.fold),
+		}
+	}
+	return v
+}
+
+// stand puts the hands to where they are at a tick.
+func (v *survey) stand(tick int64) {
+	for l := range v.Levels {
+		v.hand[l] = tick >> (uint(l) * v.bits)
+	}
+}
+
+// count adds the timers of a bucket that stands in a slot. A bucket of the past is one that the driver has not come to yet.
+func (v *survey) count(b *bucket) {
+	l := &v.Levels[b.level]
+	ahead := max(0, b.at>>(uint(b.level)*v.bits)-v.hand[b.level])
+	switch {
+	case ahead < v.size:
+	case int(b.level) < v.last:
+		ahead = v.size - 1 // the shard's clock went on while its lock was free
+	default:
+		l.Later += b.live
+		ahead &= v.size - 1
+	}
+	l.Cells[ahead>>v.fold] += b.live
+	l.Timers += b.live
+}
+
+// survey adds what the shard has. mu is held, and let go meanwhile where the shard has many buckets.
+func (s *shard) survey(v *survey) {
+	s.settleLots()
+	s.settleWheel()
+	v.stand(max(v.tick, s.cur)) // the shard may have read the clock since
+	s.surveyNext(v)
+	before := v.found()
+	if s.queue.len() <= v.step {
+		for _, b := range s.queue.items {
+			v.count(b)
+		}
+	} else {
+		s.surveySlots(v)
+	}
+	s.surveyExpired(v)
+	v.Unseen += max(0, s.pending-(v.found()-before))
+}
+
+// found is the number of timers that have been counted somewhere.
+func (v *survey) found() int {
+	n := v.Due + v.Moving
+	for l := range v.Levels {
+		n += v.Levels[l].Timers
+	}
+	return n
+}
+
+// surveySlots goes through the slots: unlike the queue they stay in their order while the lock is free. It begins with the coarsest
+// level, so that a timer that moves to a finer one meanwhile is rather counted twice than lost.
+func (s *shard) surveySlots(v *survey) {
+	steps := 0
+	for l := len(s.levels) - 1; l >= 0; l-- {
+		for k := 0; k < v.each; k++ {
+			if steps == v.step {
+				steps = 0
+				s.yield()
+				s.settleLots()
+				s.settleWheel()
+			}
+			if l >= len(s.levels) || s.levels[l].slots == nil { // also where the wheel was stopped meanwhile
+				break
+			}
+			steps++
+			if b := s.levels[l].slots[(v.hand[l]+int64(k))&(s.size-1)]; b != nil {
+				v.count(b)
+			}
+		}
+	}
+}
+
+// surveyExpired counts what has left its slots. Buckets that move are as many as have expired while nobody came, so there is a
+// bound for them too; lots are few.
+func (s *shard) surveyExpired(v *survey) {
+	v.Due += s.ready
+	for b := s.fresh.head; b != nil; b = b.next {
+		v.Due += b.live
+	}
+	for _, l := range s.lots {
+		v.Due += l.b.live
+	}
+	steps := 0
+	for l := range s.cascade.levels {
+		for b := s.cascade.levels[l].head; b != nil && steps < v.step; b = b.next {
+			v.Moving += b.live
+			steps++
+		}
+	}
+}
+
+// surveyNext notes the earliest buckets with timers. The queue is a heap, so they are found from the top down: of the buckets whose
+// parents were taken, the first is taken next. The buckets that all timers have left are passed over, a bounded number of them.
+func (s *shard) surveyNext(v *survey) {
+	var open []int // indices of the queue
+	if s.queue.len() > 0 {
+		open = append(open, 0)
+	}
+	items := s.queue.items
+	for found, looks := 0, 0; len(open) > 0 && found < occupancyNext && looks < occupancyPeek; looks++ {
+		first := 0
+		for k := range open {
+			if items[open[k]].before(items[open[first]]) {
+				first = k
+			}
+		}
+		i := open[first]
+		open[first] = open[len(open)-1]
+		open = open[:len(open)-1]
+		for child := 2*i + 1; child <= 2*i+2 && child < len(items); child++ {
+			open = append(open, child)
+		}
+		if b := items[i]; b.live > 0 {
+			v.soon[expiry{b.key, b.level}] += b.live
+			found++
+		}
+	}
+}
+
+// expirations are the earliest of what the shards have noted. Each has noted as many as are wanted, so none is missing or counted in part.
+func (v *survey) expirations(timeAt func(ns int64) time.Time) []Expiration {
+	all := slices.SortedFunc(maps.Keys(v.soon), func(a, b expiry) int {
+		return cmp.Or(cmp.Compare(a.tick, b.tick), cmp.Compare(a.level, b.level))
+	})
+	next := make([]Expiration, 0, occupancyNext)
+	for _, x := range all[:min(len(all), occupancyNext)] {
+		next = append(next, Expiration{At: timeAt(v.ticks.times(x.tick)), Level: int(x.level), Timers: v.soon[x]})
+	}
+	return next
+}

@@ -1,0 +1,260 @@
+package timingwheel
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// manualWheel is a wheel whose clock stands at 2030-01-01 and at tick 0.
+func manualWheel(t *testing.T, opts Options) *TimingWheel {
+	t.Helper()
+	opts.Manual, opts.Start = true, time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC)
+	tw, err := New(opts)
+	require.NoError(t, err)
+	t.Cleanup(tw.Stop)
+	return tw
+}
+
+func nothing() {}
+
+// filled are the cells with timers.
+func filled(l LevelOccupancy) map[int]int {
+	cells := make(map[int]int)
+	for k, n := range l.Cells {
+		if n > 0 {
+			cells[k] = n
+		}
+	}
+	return cells
+}
+
+func TestOccupancyOfAnEmptyWheel(t *testing.T) {
+	t.Parallel()
+	tw := manualWheel(t, Options{})
+	o := tw.Occupancy()
+	require.Len(t, o.Levels, defaultLevels)
+	interval := time.Millisecond
+	for _, l := range o.Levels {
+		assert.Equal(t, LevelOccupancy{Interval: interval, Cells: make([]int, defaultWheelSize)}, l)
+		interval *= defaultWheelSize
+	}
+	o.Levels = nil
+	assert.Equal(t, Occupancy{Now: tw.Now(), Tick: time.Millisecond, WheelSize: 256, Shards: 1, Next: []Expiration{}}, o)
+}
+
+// The figures are those of the worked example in timingwheel.go: ticks of 1 s, 8 slots, 3 levels.
+func TestOccupancyOfTheWorkedExample(t *testing.T) {
+	t.Parallel()
+	tw := manualWheel(t, Options{Tick: time.Second, WheelSize: 8, Levels: 3})
+	start := tw.Now()
+	at := func(tick int) time.Time { return start.Add(time.Duration(tick) * time.Second) }
+	tw.Advance(at(5))
+	tw.AtFunc(at(213), nothing)
+	tw.AtFunc(at(1237), nothing)
+
+	check := func(hands [3]int, cells [3]map[int]int, later int, next ...Expiration) {
+		t.Helper()
+		o := tw.Occupancy()
+		for l, level := range o.Levels {
+			assert.Equal(t, hands[l], level.Hand, "hand of level %d", l)
+			assert.Equal(t, cells[l], filled(level), "cells of level %d", l)
+		}
+		assert.Equal(t, later, o.Levels[2].Later)
+		assert.Equal(t, next, o.Next)
+		assert.Zero(t, o.Unseen+o.Due+o.Moving)
+		assert.Equal(t, tw.Len(), o.Pending)
+	}
+	none := map[int]int{}
+	check([3]int{5, 0, 0}, [3]map[int]int{none, none, {3: 2}}, 0, Expiration{at(192), 2, 2})
+	tw.Advance(at(192)) // 213 is on level 1 now, 1237 two laps ahead
+	check([3]int{0, 0, 3}, [3]map[int]int{none, {2: 1}, {0: 1}}, 1, Expiration{at(208), 1, 1}, Expiration{at(1216), 2, 1})
+	tw.Advance(at(208))
+	check([3]int{0, 2, 3}, [3]map[int]int{{5: 1}, none, {0: 1}}, 1, Expiration{at(213), 0, 1}, Expiration{at(1216), 2, 1})
+	tw.Advance(at(1231)) // its bucket of level 1 expires at 1232
+	check([3]int{7, 1, 3}, [3]map[int]int{none, {1: 1}, none}, 0, Expiration{at(1232), 1, 1})
+	tw.Advance(at(1237))
+	check([3]int{5, 2, 3}, [3]map[int]int{none, none, none}, 0, []Expiration{}...)
+}
+
+func TestOccupancyCountsWhatIsDue(t *testing.T) {
+	t.Parallel()
+	w, err := NewTimeouts(Options{Manual: true}, func([]int) {})
+	require.NoError(t, err)
+	defer w.Stop()
+	for range 3 {
+		w.Add(0, 1) // due at the next Advance
+	}
+	w.Add(time.Second, 1)
+	o := w.Occupancy()
+	assert.Equal(t, 3, o.Due)
+	assert.Equal(t, 4, o.Pending)
+	w.Advance(w.Now())
+	o = w.Occupancy()
+	assert.Zero(t, o.Due)
+	assert.Equal(t, 1, o.Levels[1].Timers)
+}
+
+// A stopped timer is not counted, although its entry may still stand in its bucket.
+func TestOccupancyWithoutStoppedTimers(t *testing.T) {
+	t.Parallel()
+	tw := manualWheel(t, Options{})
+	tw.engine.defers(0) // every Stop leaves a tombstone
+	var timers []Timer
+	for k := range 10 {
+		timers = append(timers, tw.AfterFunc(time.Duration(k+1)*time.Second, nothing))
+	}
+	for _, timer := range timers[:7] {
+		require.True(t, timer.Stop())
+	}
+	o := tw.Occupancy()
+	assert.Equal(t, 3, o.Pending)
+	assert.Equal(t, 3, o.Levels[1].Timers)
+	assert.Len(t, o.Next, 3)
+}
+
+// The slots of a large wheel share 512 cells.
+func TestOccupancyFoldsLargeWheels(t *testing.T) {
+	t.Parallel()
+	tw := manualWheel(t, Options{WheelSize: 4096, Levels: 2})
+	for k := range 4096 {
+		tw.AfterFunc(time.Duration(k)*time.Millisecond+1, nothing)
+	}
+	o := tw.Occupancy()
+	require.Len(t, o.Levels[0].Cells, occupancyCells)
+	assert.Equal(t, 7, o.Levels[0].Cells[0], "slot 0 is empty")
+	assert.Equal(t, 8, o.Levels[0].Cells[511])
+	assert.Equal(t, 4095, o.Levels[0].Timers)
+	assert.Equal(t, 1, o.Levels[1].Timers, "tick 4096")
+}
+
+func TestOccupancyAfterStop(t *testing.T) {
+	t.Parallel()
+	tw := manualWheel(t, Options{Shards: 3})
+	tw.AfterFunc(time.Second, nothing)
+	require.False(t, tw.Occupancy().Stopped)
+	tw.Stop()
+	o := tw.Occupancy()
+	assert.True(t, o.Stopped)
+	assert.Zero(t, o.Pending+o.Unseen)
+	assert.Empty(t, o.Next)
+	assert.Len(t, o.Levels, defaultLevels)
+}
+
+// The earliest 16 are named, each with the timers of all shards.
+func TestOccupancyNextOverShards(t *testing.T) {
+	t.Parallel()
+	e, err := newEngineAt(Options{Manual: true, Shards: 3, Start: modelStart}, 1, 0, func([]func()) {})
+	require.NoError(t, err)
+	defer e.stop()
+	for k := range 20 {
+		for _, s := range e.shards[:1+k%3] {
+			s.lock()
+			s.arm(int64(time.Duration(k+1)*time.Millisecond), nothing)
+			s.mu.Unlock()
+		}
+	}
+	next := e.occupancy(occupancyStep, occupancySlots).Next
+	require.Len(t, next, occupancyNext)
+	for k, x := range next {
+		assert.Equal(t, Expiration{modelStart.Add(time.Duration(k+1) * time.Millisecond), 0, 1 + k%3}, x)
+	}
+}
+
+// Where there are more slots than a call may look at, those near the hand are shown and the rest is said to be unseen.
+func TestOccupancyIsBounded(t *testing.T) {
+	t.Parallel()
+	tw := manualWheel(t, Options{WheelSize: 1024, Levels: 2})
+	for k := range 1000 {
+		tw.AfterFunc(time.Duration(k+1)*time.Millisecond, nothing)
+	}
+	o := tw.engine.occupancy(64, 2*100) // 100 slots of each level
+	assert.Equal(t, 99, o.Levels[0].Timers, "the slots 1 to 99")
+	assert.Equal(t, 901, o.Unseen)
+	assert.Equal(t, 1000, o.Pending)
+	assert.Len(t, o.Next, occupancyNext)
+}
+
+// Extreme options give neither panics nor results without bound, and the largest deadline has its place.
+func TestOccupancyOfExtremes(t *testing.T) {
+	t.Parallel()
+	for _, opts := range []Options{
+		{Tick: maxTick, WheelSize: maxWheelSize, Levels: maxLevels},
+		{Tick: minTick, WheelSize: maxWheelSize, Levels: maxLevels, Shards: maxShards},
+		{Tick: minTick, WheelSize: minWheelSize, Levels: maxLevels},
+		{Tick: maxTick, WheelSize: minWheelSize, Levels: 1},
+	} {
+		tw := manualWheel(t, opts)
+		tw.AfterFunc(math.MaxInt64, nothing)
+		tw.AfterFunc(1, nothing)
+		o := tw.Occupancy()
+		assert.Equal(t, 2, o.Pending, "%+v", opts)
+		assert.Zero(t, o.Unseen, "%+v", opts)
+		for l, level := range o.Levels {
+			assert.LessOrEqual(t, len(level.Cells), occupancyCells)
+			assert.Positive(t, level.Interval, "level %d of %+v", l, opts)
+		}
+	}
+}
+
+// While others arm, stop and reset, and callbacks run, the sum still holds, and at the end nothing is unseen.
+func TestOccupancyUnderLoad(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tw, err := New(Options{Shards: 2, WheelSize: 4096})
+		require.NoError(t, err)
+		defer tw.Stop()
+		var others sync.WaitGroup
+		for g := range uint64(4) {
+			others.Go(func() {
+				rng := rand.New(rand.NewPCG(g, 0))
+				for k := range 4000 {
+					timer := tw.AfterFunc(rand.N(20*time.Second), nothing)
+					switch k % 4 {
+					case 0:
+						timer.Stop()
+					case 1:
+						timer.Reset(time.Duration(rng.Int64N(int64(10 * time.Second))))
+					}
+					if k%16 == 0 {
+						time.Sleep(time.Millisecond)
+					}
+				}
+			})
+		}
+		for range 200 {
+			o := tw.Occupancy()
+			checkSums(t, o)
+			time.Sleep(2 * time.Millisecond)
+		}
+		others.Wait()
+		synctest.Wait()
+		o := tw.Occupancy()
+		checkSums(t, o)
+		assert.Zero(t, o.Unseen)
+		assert.Equal(t, tw.Stats().Pending, o.Pending)
+		assert.Positive(t, o.Pending)
+	})
+}
+
+func checkSums(t require.TestingT, o Occupancy) {
+	sum := o.Due + o.Moving + o.Unseen
+	for _, l := range o.Levels {
+		cells := 0
+		for _, n := range l.Cells {
+			cells += n
+		}
+		require.Equal(t, l.Timers, cells)
+		require.LessOrEqual(t, l.Later, l.Timers)
+		sum += cells
+	}
+	require.Equal(t, o.Pending, sum)
+	require.True(t, slices.IsSortedFunc(o.Next, func(a, b Expiration) int { return a.At.Compare(b.At) }))
+}
