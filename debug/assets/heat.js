@@ -1,0 +1,58 @@
+'use strict';
+// The heat scale: eight classes of equal width on a logarithmic scale, up to the next power of ten. Its top falls only after a while, so
+// that colours keep their meaning while a wheel breathes.
+
+const CLASSES = 8;
+const COOLING = 30; // looks
+
+class Heat {
+	constructor() { this.top = 10; this.calm = 0; }
+
+	// see takes in the fullest cell of a look and reports whether the scale has changed.
+	see(most) {
+		const want = Math.max(10, 10 ** Math.ceil(Math.log10(Math.max(1, most)) - 1e-9));
+		if (want >= this.top) this.calm = 0; else this.calm++;
+		if (want > this.top || (want < this.top && this.calm >= COOLING)) {
+			this.top = want;
+			return true;
+		}
+		return false;
+	}
+
+	// classOf is 0 for an empty cell, otherwise from 1 to CLASSES.
+	classOf(n) {
+		if (n <= 0) return 0;
+		return Math.min(CLASSES, 1 + Math.floor(CLASSES * Math.log10(n) / Math.log10(this.top) + 1e-9));
+	}
+
+	// from is the smallest number of a class.
+	from(c) { return Math.ceil(this.top ** ((c - 1) / CLASSES) - 1e-9); }
+}
+
+// drawLegend shows what the colours mean. Classes of small scales may be empty; they are left out.
+function drawLegend(place, heat) {
+	const entries = [legendEntry(0, 'none')];
+	for (let c = 1; c <= CLASSES; c++) {
+		const from = heat.from(c), to = c === CLASSES ? Infinity : heat.from(c + 1) - 1;
+		if (to < from || heat.classOf(from) !== c) continue;
+		entries.push(legendEntry(c, to === Infinity ? `${compact(from)} and more` : from === to ? compact(from) : `${compact(from)}\u2013${compact(to)}`));
+	}
+	place.replaceChildren(make('span', {}, 'timers in a slot:'), ...entries);
+}
+
+function legendEntry(c, text) {
+	return make('span', {}, svg('svg', { viewBox: '0 0 10 10', 'aria-hidden': 'true' }, svg('rect', { width: 10, height: 10, rx: 2, class: `heat${c}` })), text);
+}
+
+// runs groups the cells of a level that follow each other and have one class: [first, end, class]. Empty ones are left out.
+function runs(cells, heat) {
+	const found = [];
+	for (let k = 0; k < cells.length;) {
+		const c = heat.classOf(cells[k]);
+		let end = k + 1;
+		while (end < cells.length && heat.classOf(cells[end]) === c) end++;
+		if (c > 0) found.push([k, end, c]);
+		k = end;
+	}
+	return found;
+}

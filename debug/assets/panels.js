@@ -1,0 +1,99 @@
+'use strict';
+// What is text: the figures at the top, the tables, and what is to be said of a wheel.
+
+const TILES = [
+	['pending', 'Pending', (w) => [roomy(w.pending), w.pending === 1 ? 'timer' : 'timers']],
+	['due', 'Due now', (w) => [roomy(w.due), w.due > 0 ? 'waiting' : '']],
+	['armed', 'Armed', (w, past) => rateAndTotal(w, past, 'armed')],
+	['fired', 'Fired', (w, past) => rateAndTotal(w, past, 'fired')],
+	['stopped', 'Stopped', (w, past) => rateAndTotal(w, past, 'stopped')],
+	['postponed', 'Postponed', (w, past) => rateAndTotal(w, past, 'postponed')],
+	['wakeups', 'Wake-ups', (w, past) => rateAndTotal(w, past, 'wakeups')],
+	['late', 'Late, 99 % under', (w) => w.lateness.count ? splitUnit(duration(w.lateness.p99_ns)) : ['\u2013', '']],
+	['running', 'Running', (w) => [roomy(w.running), w.running === 1 ? 'callback' : 'callbacks']],
+	['memory', 'Memory', (w) => bytes(w.bytes)],
+];
+
+function rateAndTotal(wheel, past, name) {
+	const rate = past.rate(name);
+	return [rate === null ? '\u2013' : `${compact(rate)}/s`, `of ${compact(wheel.counters[name])}`];
+}
+
+// roomy writes all digits of what fits into a tile.
+function roomy(n) { return n < 1e7 ? full(n) : compact(n); }
+
+function splitUnit(text) { return text.split('\u00a0'); }
+
+function drawTiles(place, wheel, past) {
+	if (place.children.length !== TILES.length) {
+		place.replaceChildren(...TILES.map(([id, title]) => make('div', {}, make('dt', {}, title), make('dd', { id: `tile-${id}` }, make('span'), make('small')))));
+	}
+	TILES.forEach(([, , figures], k) => {
+		const [value, unit] = figures(wheel, past), dd = place.children[k].lastChild;
+		write(dd.firstChild, value);
+		write(dd.lastChild, unit);
+	});
+}
+
+function drawNext(body, wheel) {
+	const last = wheel.levels.length;
+	const rows = wheel.next.map((x) => row(
+		x.in_ns <= 0 ? 'now' : duration(x.in_ns), clockTime(x.at), x.level, x.timers,
+		x.level === 0 ? 'they run' : `they move to level ${x.level - 1}${x.level === last - 1 ? ' or wait another lap' : ' or below'}`));
+	body.replaceChildren(...(rows.length ? rows : [emptyRow(5, 'Nothing is pending.')]));
+}
+
+const TABLE_ROWS = 200;
+
+function drawSlots(body, note, wheel) {
+	const rows = [];
+	let more = 0;
+	wheel.levels.forEach((level, l) => level.cells.forEach((n, cell) => {
+		if (n === 0) return;
+		if (rows.length < TABLE_ROWS) rows.push(row(`${l}`, slotNames(level, cell), span(level, cell), n, null)); else more++;
+	}));
+	body.replaceChildren(...(rows.length ? rows : [emptyRow(4, 'All slots are empty.')]));
+	write(note, more > 0 ? `${plural(more, 'more slot')} with timers; the JSON has all.` : '');
+}
+
+// row has the number of timers in the fourth place.
+function row(a, b, c, timers, e) {
+	const cells = [a, b, c].map((text) => make('td', {}, String(text)));
+	cells.push(make('td', { class: 'number' }, full(timers)));
+	if (e !== null) cells.push(make('td', {}, e));
+	return make('tr', {}, ...cells);
+}
+
+function emptyRow(columns, text) { return make('tr', {}, make('td', { colspan: columns }, text)); }
+
+function sayOptions(wheel) {
+	return `${plural(wheel.wheel_size, 'slot')} on each of ${plural(wheel.levels.length, 'level')}, ticks of ${duration(wheel.tick_ns)}, ${plural(wheel.shards, 'shard')}`;
+}
+
+// sayBeside names what stands on no level.
+function sayBeside(wheel) {
+	const parts = [];
+	if (wheel.due > 0) parts.push(`${full(wheel.due)} due and not yet begun`);
+	if (wheel.moving > 0) parts.push(`${full(wheel.moving)} on the way to a finer level`);
+	if (wheel.unseen > 0) parts.push(`${full(wheel.unseen)} not looked at, or moved meanwhile`);
+	return parts.length ? `On no level: ${parts.join('; ')}.` : '';
+}
+
+// drawWheels keeps the buttons that are there, so that the focus stays where it is.
+function drawWheels(place, wheels, chosen, onChoose) {
+	const names = wheels.map((w) => w.name);
+	const there = [...place.children].map((button) => button.firstChild.textContent);
+	if (names.length !== there.length || names.some((name, k) => name !== there[k])) {
+		place.replaceChildren(...names.map((name) => {
+			const button = make('button', { type: 'button' }, make('span', { dir: 'auto' }, name), make('span', { class: 'count' }));
+			button.addEventListener('click', () => onChoose(name));
+			return button;
+		}));
+	}
+	wheels.forEach((w, k) => {
+		const button = place.children[k];
+		write(button.lastChild, compact(w.pending));
+		button.lastChild.setAttribute('aria-label', plural(w.pending, 'pending timer'));
+		button.setAttribute('aria-pressed', String(w.name === chosen));
+	});
+}

@@ -1,0 +1,65 @@
+'use strict';
+// The levels as rings around the number of pending timers: inside the finest, the hand at the top, time clockwise. Each colour of a ring is
+// one path, so a drawing has some dozens of elements, however many slots there are.
+
+class Rings {
+	constructor(place) {
+		this.place = place;
+		this.key = '';
+	}
+
+	// radii are the inner and the outer one of a level's ring.
+	radii(l) {
+		const inner = 34, outer = 100, width = (outer - inner) / this.levels;
+		return [inner + l * width + Math.min(1, width / 8), inner + (l + 1) * width - Math.min(1, width / 8)];
+	}
+
+	build(levels) {
+		this.levels = levels;
+		this.place.replaceChildren(byId('rings-title'));
+		this.heatOf = [];
+		for (let l = 0; l < levels; l++) {
+			const [from, to] = this.radii(l);
+			this.place.append(svg('circle', { r: (from + to) / 2, 'stroke-width': to - from, class: 'track' }));
+			const paths = [];
+			for (let c = 1; c <= CLASSES; c++) paths.push(svg('path', { class: `heat${c}` }));
+			this.place.append(...paths);
+			this.heatOf.push(paths);
+		}
+		this.total = svg('text', { y: 4, class: 'total' });
+		this.chosen = [svg('circle', { class: 'chosen', r: 0 }), svg('circle', { class: 'chosen', r: 0 })];
+		this.place.append(...this.chosen, svg('line', { y1: -30, y2: -104, class: 'hand' }), svg('text', { y: -107, class: 'now' }, 'now'),
+			this.total, svg('text', { y: 15, class: 'small' }, 'pending'));
+	}
+
+	draw(wheel, heat) {
+		if (this.levels !== wheel.levels.length) this.build(wheel.levels.length);
+		wheel.levels.forEach((level, l) => {
+			const d = Array(CLASSES).fill('');
+			const [from, to] = this.radii(l);
+			for (const [first, end, c] of runs(level.cells, heat)) {
+				d[c - 1] += sector(from, to, first / level.cells.length, end / level.cells.length);
+			}
+			this.heatOf[l].forEach((path, k) => path.setAttribute('d', d[k]));
+		});
+		write(this.total, compact(wheel.pending));
+		const parts = wheel.levels.map((level, l) => `level ${l}: ${full(level.timers)}`);
+		write(byId('rings-title'), `${plural(wheel.pending, 'pending timer')} on ${plural(wheel.levels.length, 'level')}; ${parts.join(', ')}`);
+	}
+
+	// choose marks a level; -1: none.
+	choose(l) {
+		const radii = l < 0 ? [0, 0] : this.radii(l);
+		this.chosen.forEach((circle, k) => circle.setAttribute('r', radii[k]));
+	}
+}
+
+// sector is a piece of a ring, between two parts of the way round.
+function sector(from, to, begin, end) {
+	if (end - begin > 0.5) {
+		const middle = (begin + end) / 2; // an arc of a whole circle would be none
+		return sector(from, to, begin, middle) + sector(from, to, middle, end);
+	}
+	const at = (r, part) => `${(r * Math.sin(2 * Math.PI * part)).toFixed(2)} ${(-r * Math.cos(2 * Math.PI * part)).toFixed(2)}`;
+	return `M${at(from, begin)}L${at(to, begin)}A${to} ${to} 0 0 1 ${at(to, end)}L${at(from, end)}A${from} ${from} 0 0 0 ${at(from, begin)}Z`;
+}

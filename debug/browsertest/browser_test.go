@@ -1,0 +1,224 @@
+package browsertest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	cdplog "github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/timingwheel-go/timingwheel/debug"
+)
+
+// patience is for a machine with other things to do: what is waited for mostly comes within a second.
+const patience = 90 * time.Second
+
+// path is where the page is mounted: with a prefix, as in a program.
+const path = "/debug/timingwheel/"
+
+// findChromium skips the test where there is no browser, and fails where there must be one.
+func findChromium(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "headless-shell"} {
+		if found, err := exec.LookPath(name); err == nil {
+			return found
+		}
+	}
+	if os.Getenv("TIMINGWHEEL_REQUIRE_CHROMIUM") == "1" {
+		t.Fatal("no Chromium found, and TIMINGWHEEL_REQUIRE_CHROMIUM is 1")
+	}
+	t.Skip("no Chromium found")
+	return ""
+}
+
+var started struct {
+	sync.Once
+	ctx   context.Context
+	close func()
+	err   error
+}
+
+// browser is the one that all tests share; starting one takes seconds.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	found := findChromium(t)
+	started.Do(func() {
+		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(found), chromedp.WindowSize(1280, 900),
+			chromedp.Flag("disable-gpu", true), chromedp.Flag("no-sandbox", os.Geteuid() == 0)) // root cannot have a sandbox
+		allocated, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+		ctx, quit := chromedp.NewContext(allocated)
+		started.ctx, started.close = ctx, func() { quit(); cancel() }
+		started.err = chromedp.Do(ctx)
+	})
+	require.NoError(t, started.err, "start %s", found)
+	return started.ctx
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if started.close != nil {
+		started.close()
+	}
+	os.Exit(code)
+}
+
+// tab is a page, and everything that it asks for or complains about.
+type tab struct {
+	*testing.T
+	ctx    context.Context
+	server *httptest.Server
+
+	mu         sync.Mutex
+	requests   []string
+	complaints []string
+}
+
+// open shows the handler's page in a tab. query may begin with a question mark.
+func open(t *testing.T, h http.Handler, query string) *tab {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.Handle(path, h)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+
+	p := &tab{T: t, server: server}
+	// In a browser context of its own a tab has a window and a storage of its own.
+	ctx, cancel := chromedp.NewContext(browser(t), chromedp.WithNewBrowserContext(), chromedp.WithListener(p.note))
+	t.Cleanup(cancel)
+	p.ctx = ctx
+	require.NoError(t, chromedp.Do(ctx), "open a tab")
+	_, err := chromedp.Call(ctx, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
+	require.NoError(t, err) // else one tab at a time has the keyboard
+	_, err = chromedp.Call(ctx, network.Enable, network.EnableParams{})
+	require.NoError(t, err)
+	p.do(chromedp.Navigate(server.URL + path + query))
+	t.Cleanup(p.checkNoise)
+	return p
+}
+
+// note is told of every event of the browser.
+func (p *tab) note(event any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch e := event.(type) {
+	case *network.EventRequestWillBeSent:
+		p.requests = append(p.requests, e.Request.URL)
+	case *runtime.EventExceptionThrown:
+		p.complaints = append(p.complaints, fmt.Sprintf("exception: %+v", e.ExceptionDetails))
+	case *runtime.EventConsoleAPICalled:
+		p.complaints = append(p.complaints, fmt.Sprintf("console: %+v", e.Args))
+	case *cdplog.EventEntryAdded: // breaches of the Content-Security-Policy too
+		p.complaints = append(p.complaints, fmt.Sprintf("log: %s %s", e.Entry.Text, e.Entry.URL))
+	}
+}
+
+// checkNoise fails where the page has asked anyone else for anything, or has complained.
+func (p *tab) checkNoise() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	assert.NotEmpty(p, p.requests)
+	for _, r := range p.requests {
+		assert.True(p, strings.HasPrefix(r, p.server.URL+path), "a request to %s", r)
+	}
+	assert.Empty(p, p.complaints)
+}
+
+// allow takes back complaints with the text, of which there must be one.
+func (p *tab) allow(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	kept, found := []string{}, false
+	for _, c := range p.complaints {
+		if strings.Contains(c, text) {
+			found = true
+			continue
+		}
+		kept = append(kept, c)
+	}
+	p.complaints = kept
+	assert.True(p, found, "no complaint about %q", text)
+}
+
+func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	p.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	require.NoError(p, chromedp.Do(ctx, steps...))
+}
+
+// eval is the value of a JavaScript expression.
+func eval[T any](p *tab, expression string) T {
+	p.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
+	require.NoError(p, err, expression)
+	return v
+}
+
+// wait waits until a JavaScript expression is true.
+func (p *tab) wait(expression string) {
+	p.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience+10*time.Second)
+	defer cancel()
+	_, err := chromedp.Run(ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(patience),
+		chromedp.WithPollingInterval(50*time.Millisecond)))
+	if err != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.Fatalf("waiting for %s: %v\ncomplaints: %v", expression, err, p.complaints)
+	}
+}
+
+// live waits until the page shows a wheel.
+func (p *tab) live(name string) {
+	p.Helper()
+	p.wait(`document.getElementById('state').dataset.state === 'live' && !document.getElementById('main').hidden && page.wheel.name === ` + strconv.Quote(name))
+}
+
+// text is the text of the first element of a CSS selector.
+func (p *tab) text(selector string) string {
+	p.Helper()
+	return eval[string](p, `document.querySelector(`+strconv.Quote(selector)+`).textContent`)
+}
+
+// showsPending waits until the figure of pending timers is this one.
+func (p *tab) showsPending(n string) {
+	p.Helper()
+	p.wait(`document.querySelector('#tile-pending > span').textContent === ` + strconv.Quote(n))
+}
+
+// media sets what the browser says of its user's wishes.
+func (p *tab) media(features ...*emulation.MediaFeature) {
+	p.Helper()
+	_, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
+	require.NoError(p, err)
+}
+
+func scheme(value string) *emulation.MediaFeature {
+	return &emulation.MediaFeature{Name: "prefers-color-scheme", Value: value}
+}
+
+func wheels(named ...any) *debug.Handler {
+	h := &debug.Handler{}
+	for i := 0; i < len(named); i += 2 {
+		h.Add(named[i].(string), named[i+1].(debug.Source))
+	}
+	return h
+}
+
+func chosen(name string) string { return "?" + url.Values{"wheel": {name}}.Encode() }

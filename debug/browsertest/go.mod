@@ -1,0 +1,18 @@
+module github.com/timingwheel-go/timingwheel/debug/browsertest
+
+go 1.25.0
+
+require (
+	github.com/chromedp/cdproto v0.159.2
+	github.com/chromedp/chromedp v0.23.0
+	github.com/stretchr/testify v1.12.1
+	github.com/timingwheel-go/timingwheel v0.0.0
+	go.uber.org/atomic v1.12.0
+)
+
+require (
+	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+)
+
+replace github.com/timingwheel-go/timingwheel => ../../

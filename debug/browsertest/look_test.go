@@ -1,0 +1,107 @@
+package browsertest
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
+	"github.com/timingwheel-go/timingwheel"
+)
+
+// colours are those that the page has in the end, whatever decides on them.
+type colours struct{ Page, Ink, Card, Heat, Scheme string }
+
+func (p *tab) colours() colours {
+	p.Helper()
+	return eval[colours](p, `({
+		Page: getComputedStyle(document.body).backgroundColor, Ink: getComputedStyle(document.body).color,
+		Card: getComputedStyle(document.querySelector('.card')).backgroundColor,
+		Heat: getComputedStyle(document.querySelector('.heat8')).fill, Scheme: getComputedStyle(document.documentElement).colorScheme,
+	})`)
+}
+
+// The theme follows the system until it is chosen, and the choice is kept.
+func TestThemes(t *testing.T) {
+	t.Parallel()
+	p := open(t, wheels("orders", orders(t)), "")
+	p.live("orders")
+	p.media(scheme("light"))
+	light := p.colours()
+	p.media(scheme("dark"))
+	dark := p.colours()
+	assert.Equal(t, colours{"rgb(246, 244, 239)", "rgb(29, 39, 48)", "rgb(255, 253, 249)", "rgb(3, 34, 43)", "light"}, light)
+	assert.Equal(t, colours{"rgb(14, 20, 23)", "rgb(232, 237, 238)", "rgb(21, 29, 33)", "rgb(219, 247, 243)", "dark"}, dark)
+
+	press := func(want string) {
+		p.do(chromedp.Click(chromedp.CSS("#theme")))
+		assert.Equal(t, "Theme: "+want, p.text("#theme"))
+	}
+	press("light") // on a dark system
+	assert.Equal(t, light, p.colours())
+	press("dark")
+	p.media(scheme("light"))
+	assert.Equal(t, dark, p.colours())
+	p.do(chromedp.Reload())
+	p.live("orders")
+	assert.Equal(t, dark, p.colours(), "the choice is kept")
+	press("auto")
+	assert.Equal(t, light, p.colours())
+}
+
+func TestReducedMotion(t *testing.T) {
+	t.Parallel()
+	p := open(t, wheels("orders", orders(t)), "")
+	p.live("orders")
+	const moving = `[...document.querySelectorAll('*')].filter((e) => getComputedStyle(e).transitionDuration !== '0s' || getComputedStyle(e).animationName !== 'none').length`
+	p.media(&emulation.MediaFeature{Name: "prefers-reduced-motion", Value: "no-preference"})
+	assert.NotZero(t, eval[int](p, moving))
+	p.media(&emulation.MediaFeature{Name: "prefers-reduced-motion", Value: "reduce"})
+	assert.Zero(t, eval[int](p, moving))
+}
+
+// On small and large screens nothing is wider than the screen, whatever is shown, and nothing that can be pressed is too small.
+func TestFitsScreens(t *testing.T) {
+	t.Parallel()
+	deep := still(t, timingwheel.Options{WheelSize: 16, Levels: 16, Shards: 4})
+	for k := range 62 {
+		for range 1 << min(k, 10) {
+			deep.AfterFunc(time.Duration(1)<<k, nothing)
+		}
+	}
+	named := "a name without any place to break " + strings.Repeat("x", 90)
+	p := open(t, wheels("orders", orders(t), "deep", deep, named, still(t, timingwheel.Options{WheelSize: 65536})), "")
+	for _, width := range []int64{320, 375, 640, 768, 1024, 1280, 1920} {
+		p.do(chromedp.EmulateViewport(width, 800))
+		for n, name := range []string{"orders", "deep", named} {
+			p.wait("document.querySelectorAll('#wheels button').length === 3")
+			p.do(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll('#wheels button')[` + string(rune('0'+n)) + `].click()`))
+			p.live(name)
+			assert.Equal(t, width, eval[int64](p, "document.documentElement.scrollWidth"), "%s at %d", name, width)
+			assert.Empty(t, eval[[]string](p, `[...document.querySelectorAll('main > *')].filter((e) => {
+				const b = e.getBoundingClientRect(); return b.left < 0 || b.right > innerWidth + 0.5; }).map((e) => e.className)`), "%s at %d", name, width)
+			assert.Empty(t, eval[[]string](p, `[...document.querySelectorAll('.tiles dd')].filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.id + ': ' + e.textContent)`),
+				"figures that are cut off: %s at %d", name, width)
+		}
+		assert.Empty(t, eval[[]string](p, `[...document.querySelectorAll('button, .button')].filter((e) => e.getBoundingClientRect().height < 24).map((e) => e.id)`))
+	}
+}
+
+// The drawing stays small, however many slots there are: it is what the browser has to do each second.
+func TestDrawingIsBounded(t *testing.T) {
+	t.Parallel()
+	tw := still(t, timingwheel.Options{WheelSize: 65536, Levels: 16})
+	for k := range 100_000 {
+		tw.AfterFunc(time.Duration(k*k)*time.Millisecond, nothing)
+	}
+	p := open(t, wheels("large", tw), "")
+	p.live("large")
+	p.showsPending("100,000")
+	assert.Less(t, eval[int](p, "document.querySelectorAll('*').length"), 1000)
+	p.do(chromedp.Click(chromedp.CSS("#slots-details summary")))
+	p.wait("document.querySelectorAll('#slots tbody tr').length > 0")
+	assert.LessOrEqual(t, eval[int](p, "document.querySelectorAll('#slots tbody tr').length"), 200)
+	assert.Contains(t, p.text("#slots-note"), "more slots with timers")
+}

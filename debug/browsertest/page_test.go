@@ -1,0 +1,256 @@
+package browsertest
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/debug"
+	"go.uber.org/atomic"
+)
+
+var begin = time.Date(2030, time.January, 1, 12, 0, 0, 0, time.UTC)
+
+func nothing() {}
+
+// still is a wheel whose clock stands, so that every figure is known.
+func still(t *testing.T, opts timingwheel.Options) *timingwheel.TimingWheel {
+	t.Helper()
+	opts.Manual, opts.Start = true, begin
+	tw, err := timingwheel.New(opts)
+	require.NoError(t, err)
+	t.Cleanup(tw.Stop)
+	return tw
+}
+
+// orders has 5 timers on level 0, 3 on level 1 and one beyond the last lap.
+func orders(t *testing.T) *timingwheel.TimingWheel {
+	tw := still(t, timingwheel.Options{Tick: time.Second, WheelSize: 8, Levels: 3})
+	for range 4 {
+		tw.AfterFunc(2*time.Second, nothing)
+	}
+	tw.AfterFunc(7*time.Second, nothing)
+	for range 3 {
+		tw.AfterFunc(20*time.Second, nothing)
+	}
+	tw.AfterFunc(1000*time.Second, nothing)
+	return tw
+}
+
+func TestShowsTheCounts(t *testing.T) {
+	t.Parallel()
+	p := open(t, wheels("orders", orders(t)), "")
+	p.live("orders")
+	assert.Equal(t, "9timers", p.text("#tile-pending"))
+	assert.Equal(t, "9", p.text("#rings .total"))
+	assert.Equal(t, "\u2013of 9", p.text("#tile-armed"), "a rate is not known yet")
+	assert.Equal(t, []string{
+		"5 timers \u00b7 a slot is 1\u00a0s", "3 timers \u00b7 a slot is 8\u00a0s", "1 timer, 1 of a later lap \u00b7 a slot is 1.07\u00a0min",
+	}, eval[[]string](p, `[...document.querySelectorAll('.strip-facts')].map((e) => e.textContent)`))
+	assert.Equal(t, []string{"2\u00a0s", "12:00:02.000", "0", "4", "they run"},
+		eval[[]string](p, `[...document.querySelectorAll('#next tbody tr:first-child td')].map((e) => e.textContent)`))
+	assert.Equal(t, 4, eval[int](p, `document.querySelectorAll('#next tbody tr').length`))
+	assert.Contains(t, p.text("#wheel-options"), "8 slots on each of 3 levels, ticks of 1\u00a0s, 1 shard")
+	assert.Contains(t, p.text("#rings-title"), "9 pending timers on 3 levels; level 0: 5, level 1: 3, level 2: 1")
+	assert.Equal(t, "orders: 9 pending", eval[string](p, "document.title"))
+
+	p.do(chromedp.Click(chromedp.CSS("#slots-details summary")))
+	p.wait(`document.querySelectorAll('#slots tbody tr').length === 4`)
+	assert.Equal(t, []string{"0", "2", "+2\u00a0s to +3\u00a0s", "4"},
+		eval[[]string](p, `[...document.querySelectorAll('#slots tbody tr:first-child td')].map((e) => e.textContent)`))
+
+	// Each strip is coloured exactly where the timers are: a path has one piece for cells side by side.
+	assert.Equal(t, []string{"M2 0H3V1H2Z", "M7 0H8V1H7Z"},
+		eval[[]string](p, `[...document.querySelectorAll('.strip[data-level="0"] path')].map((e) => e.getAttribute('d')).filter(Boolean).sort()`))
+}
+
+// The page follows a wheel whose timers are armed, stopped and run.
+func TestUpdates(t *testing.T) {
+	t.Parallel()
+	tw, err := timingwheel.New(timingwheel.Options{})
+	require.NoError(t, err)
+	defer tw.Stop()
+	p := open(t, wheels("live", tw), "")
+	p.live("live")
+	p.showsPending("0")
+	assert.Contains(t, p.text("#next tbody"), "Nothing is pending.")
+
+	var timers []timingwheel.Timer
+	for range 1234 {
+		timers = append(timers, tw.AfterFunc(time.Hour, nothing))
+	}
+	p.showsPending("1,234")
+	p.wait(`/\d/.test(document.querySelector('#tile-armed > span').textContent)`)
+	for _, timer := range timers[:1000] {
+		timer.Stop()
+	}
+	p.showsPending("234")
+	assert.Equal(t, "of 1,000", p.text("#tile-stopped small"))
+	for _, timer := range timers[1000:] {
+		timer.Reset(0)
+	}
+	p.showsPending("0")
+	assert.Equal(t, "of 234", p.text("#tile-fired small"))
+	p.wait(`document.querySelector('#chart-pending .one').getAttribute('d').includes('L')`)
+	assert.Contains(t, eval[string](p, `document.querySelector('#chart-pending .plot').getAttribute('aria-label')`), "highest 1,234")
+	assert.NotEmpty(t, eval[string](p, `document.querySelector('.bar-fill').getAttribute('d')`), "lateness")
+
+	tw.Stop()
+	p.wait(`document.getElementById('notice').textContent.includes('was stopped')`)
+}
+
+func TestChoosesAWheel(t *testing.T) {
+	t.Parallel()
+	hostile := `<img src=x onerror=alert(1)>&"'`
+	h := wheels("orders", orders(t), "empty", still(t, timingwheel.Options{}), hostile, still(t, timingwheel.Options{}))
+	p := open(t, h, "")
+	p.live("orders")
+	assert.Equal(t, []string{"orders", "empty", hostile},
+		eval[[]string](p, `[...document.querySelectorAll('#wheels button')].map((b) => b.firstChild.textContent)`))
+	p.do(chromedp.Click(chromedp.CSS("#wheels button:nth-child(2)")))
+	p.live("empty")
+	p.showsPending("0")
+	assert.Equal(t, []string{"false", "true", "false"},
+		eval[[]string](p, `[...document.querySelectorAll('#wheels button')].map((b) => b.getAttribute('aria-pressed'))`))
+	assert.Equal(t, "?wheel=empty", eval[string](p, "location.search"))
+
+	p.do(chromedp.Click(chromedp.CSS("#wheels button:nth-child(3)")))
+	p.live(hostile)
+	assert.Zero(t, eval[int](p, "document.images.length"))
+	p.do(chromedp.Reload())
+	p.live(hostile)
+
+	h.Remove(hostile) // while it is looked at
+	p.wait(`document.getElementById('notice').textContent.includes('There is no wheel')`)
+	assert.True(t, eval[bool](p, "document.getElementById('main').hidden"))
+	p.do(chromedp.Click(chromedp.CSS("#wheels button:nth-child(1)")))
+	p.live("orders")
+	p.showsPending("9")
+	p.allow("404") // the browser notes that there was no such wheel
+}
+
+func TestDeepLink(t *testing.T) {
+	t.Parallel()
+	p := open(t, wheels("one", still(t, timingwheel.Options{}), "orders & more", orders(t)), chosen("orders & more"))
+	p.live("orders & more")
+	p.showsPending("9")
+}
+
+func TestWithoutWheels(t *testing.T) {
+	t.Parallel()
+	p := open(t, &debug.Handler{}, "")
+	p.wait(`document.getElementById('notice').textContent === 'No wheel has been added yet.'`)
+}
+
+// relay answers for a handler, or not.
+type relay struct {
+	down  atomic.Bool
+	asked atomic.Int64
+	to    http.Handler
+}
+
+func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if req.URL.Query().Get("format") == "json" {
+		r.asked.Inc()
+		if r.down.Load() {
+			http.Error(w, "down", http.StatusServiceUnavailable)
+			return
+		}
+	}
+	r.to.ServeHTTP(w, req)
+}
+
+// A page says when it gets no answer, comes back by itself, and rests while it is paused.
+func TestLossAndPause(t *testing.T) {
+	t.Parallel()
+	r := &relay{to: wheels("orders", orders(t))}
+	p := open(t, r, "")
+	p.live("orders")
+	r.down.Store(true)
+	p.wait(`document.getElementById('state').dataset.state === 'lost'`)
+	assert.Contains(t, p.text("#state-text"), "503")
+	r.down.Store(false)
+	p.live("orders")
+	p.allow("503")
+
+	p.do(chromedp.Click(chromedp.CSS("#pause")))
+	p.wait(`document.getElementById('state').dataset.state === 'paused'`)
+	rests := func() {
+		t.Helper()
+		assert.True(t, eval[bool](p, "page.request === null && page.timer === 0"), "nothing is under way")
+	}
+	rests()
+	assert.Equal(t, "true", eval[string](p, `document.getElementById('pause').getAttribute('aria-pressed')`))
+	asked := r.asked.Load()
+	p.do(chromedp.Click(chromedp.CSS("#pause")))
+	p.live("orders")
+	p.wait("page.past.get('orders').points.length > 2")
+	assert.Greater(t, r.asked.Load(), asked)
+
+	hide := func(hidden bool) {
+		p.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`Object.defineProperty(document, 'hidden', { value: %v, configurable: true });
+			document.dispatchEvent(new Event('visibilitychange'))`, hidden)))
+	}
+	hide(true) // as when another tab is chosen
+	rests()
+	points := eval[int](p, "page.past.get('orders').points.length")
+	hide(false)
+	p.wait(fmt.Sprintf("page.past.get('orders').points.length > %d", points))
+}
+
+// The whole page can be used with the keyboard alone, and the focus can be seen.
+func TestKeyboard(t *testing.T) {
+	t.Parallel()
+	p := open(t, wheels("orders", orders(t), "empty", still(t, timingwheel.Options{})), "")
+	p.live("orders")
+	var order []string
+	for range 11 {
+		p.do(chromedp.KeyEvent(kb.Tab))
+		order = append(order, eval[string](p, `(() => { const e = document.activeElement; return e.id || e.dataset.level || e.className || e.textContent; })()`))
+		outline := eval[string](p, "getComputedStyle(document.activeElement).outlineStyle + getComputedStyle(document.activeElement).outlineWidth")
+		assert.Equal(t, "solid3px", outline, "focus on %s", order[len(order)-1])
+	}
+	assert.Equal(t, []string{"skip", "pause", "theme", "json", "orders9", "empty0", "0", "1", "2", "scroll", "The slots as a table"}, order)
+
+	p.do(chromedp.Focus(chromedp.CSS(`.strip[data-level="0"]`)))
+	value := func() string { return eval[string](p, `document.activeElement.getAttribute('aria-valuetext')`) }
+	press := func(keys string) { p.do(chromedp.KeyEvent(keys)) }
+	assert.Equal(t, "now to +1\u00a0s, slot 0: 0 timers", value())
+	press(kb.ArrowRight + kb.ArrowRight)
+	assert.Equal(t, "+2\u00a0s to +3\u00a0s, slot 2: 4 timers", value())
+	assert.Equal(t, "Level 0, +2\u00a0s to +3\u00a0s, slot 2: 4 timers", p.text("#readout"))
+	press(kb.End + kb.ArrowRight)
+	assert.Equal(t, "+7\u00a0s to +8\u00a0s, slot 7: 1 timer", value())
+	press(kb.Home + kb.ArrowLeft)
+	assert.Equal(t, "now to +1\u00a0s, slot 0: 0 timers", value())
+
+	p.do(chromedp.Focus(chromedp.CSS("#wheels button:nth-child(2)")))
+	press(kb.Enter)
+	p.live("empty")
+	p.wait("page.past.get('empty').points.length > 1")
+	assert.Equal(t, "empty0", eval[string](p, "document.activeElement.textContent"), "the focus stays while the page is updated")
+	assert.Equal(t, "SPAN", strings.ToUpper(eval[string](p, "document.activeElement.firstChild.tagName")))
+}
+
+// Nothing is announced again and again: of what changes each second nothing is a live region.
+func TestIsQuietForScreenReaders(t *testing.T) {
+	t.Parallel()
+	p := open(t, wheels("orders", orders(t)), "")
+	p.live("orders")
+	assert.Equal(t, []string{"state-text", "notice"},
+		eval[[]string](p, `[...document.querySelectorAll('[aria-live], [role=status], [role=alert], [role=log]')].map((e) => e.id)`))
+	// Whatever takes the focus, and each drawing, has a name or is hidden.
+	assert.Empty(t, eval[[]string](p, `[...document.querySelectorAll('a, button, [tabindex="0"], [role=img], main svg:not([role])')].filter((e) =>
+		!(e.closest('[aria-hidden=true]') || e.getAttribute('aria-label') || e.getAttribute('aria-labelledby') || e.textContent.trim())).map((e) => e.outerHTML)`))
+	assert.Equal(t, "en", eval[string](p, "document.documentElement.lang"))
+	assert.Equal(t, 1, eval[int](p, "document.querySelectorAll('h1').length"))
+	assert.Zero(t, eval[int](p, `document.querySelectorAll('[id]').length - new Set([...document.querySelectorAll('[id]')].map((e) => e.id)).size`), "ids are unique")
+	assert.Equal(t, fmt.Sprint(9), p.text("#rings .total"))
+}

@@ -1,0 +1,147 @@
+package debug
+
+import (
+	"time"
+
+	"github.com/timingwheel-go/timingwheel"
+)
+
+// Schema is the version of the JSON. A field may be added without a new version; none is renamed, removed or given another meaning.
+const Schema = 1
+
+// Document is the JSON: what there is, and one wheel. Durations are nanoseconds and end in ns, times are RFC 3339, all other numbers are
+// counts.
+type Document struct {
+	Schema int     `json:"schema"`          // [Schema]
+	Error  string  `json:"error,omitempty"` // with status 404: there is no wheel of that name
+	Wheels []Entry `json:"wheels"`          // in the order of [Handler.Add]
+	Wheel  *Wheel  `json:"wheel"`           // the one that was asked for; null where there is none
+}
+
+// Entry is a wheel in the list.
+type Entry struct {
+	Name    string `json:"name"`
+	Pending int    `json:"pending"` // timers
+}
+
+// Wheel is one wheel at one moment, for which it stands up to half a second.
+type Wheel struct {
+	Name    string    `json:"name"`
+	Taken   time.Time `json:"taken"` // when the wheel was looked at, by the clock on the wall
+	Now     time.Time `json:"now"`   // on the wheel's own clock
+	Stopped bool      `json:"stopped"`
+
+	TickNs    int64 `json:"tick_ns"`
+	WheelSize int   `json:"wheel_size"` // slots of each level
+	Shards    int   `json:"shards"`
+
+	Pending int `json:"pending"` // timers: the sum of due, moving, unseen and of timers of all levels
+	Due     int `json:"due"`     // those that are due and have not been claimed
+	Moving  int `json:"moving"`  // those on their way to a finer level
+	Unseen  int `json:"unseen"`  // those that were not found, see [timingwheel.Occupancy]
+
+	Counters Counters `json:"counters"`
+	Running  int      `json:"running"` // callbacks, or batches, under way
+	Buckets  int      `json:"buckets"` // non-empty ones
+	Bytes    uint64   `json:"bytes"`   // memory held for timers, payloads, buckets and slots
+
+	Levels   []Level      `json:"levels"` // the finest first
+	Next     []Expiration `json:"next"`   // the earliest, at most 16
+	Lateness Lateness     `json:"lateness"`
+}
+
+// Counters only grow while the process lives, see [timingwheel.Stats].
+type Counters struct {
+	Armed     uint64 `json:"armed"`
+	Fired     uint64 `json:"fired"`
+	Stopped   uint64 `json:"stopped"`
+	Postponed uint64 `json:"postponed"`
+	Moved     uint64 `json:"moved"`
+	Wakeups   uint64 `json:"wakeups"`
+}
+
+// Level is one level, over all shards, see [timingwheel.LevelOccupancy].
+type Level struct {
+	SlotNs       int64 `json:"slot_ns"`        // interval of a slot
+	Hand         int   `json:"hand"`           // the slot in which the clock is
+	Timers       int   `json:"timers"`         // the sum of cells
+	Later        int   `json:"later"`          // of these, on the last level, those of a later lap
+	SlotsPerCell int   `json:"slots_per_cell"` // 1, unless the level has more than 512 slots
+	Cells        []int `json:"cells"`          // timers, beginning at the hand
+}
+
+// Expiration is what the wheel looks at next: at level 0 timers run, at others they move to a finer level.
+type Expiration struct {
+	At     time.Time `json:"at"`    // on the wheel's clock
+	InNs   int64     `json:"in_ns"` // from now on; negative: overdue
+	Level  int       `json:"level"`
+	Timers int       `json:"timers"`
+}
+
+// Lateness is how long after their deadlines timers were claimed; of single callbacks a sample, see [timingwheel.Stats].
+type Lateness struct {
+	Count   uint64   `json:"count"`
+	MeanNs  int64    `json:"mean_ns"`
+	P50Ns   int64    `json:"p50_ns"` // quantiles are upper bounds, at most a quarter too high
+	P90Ns   int64    `json:"p90_ns"`
+	P99Ns   int64    `json:"p99_ns"`
+	P999Ns  int64    `json:"p999_ns"`
+	MaxNs   int64    `json:"max_ns"`
+	Buckets []Bucket `json:"buckets"` // those that are not empty, in order
+}
+
+// Bucket counts what was later than FromNs, or as late, and earlier than ToNs. The last of all has the largest duration as ToNs.
+type Bucket struct {
+	FromNs int64  `json:"from_ns"`
+	ToNs   int64  `json:"to_ns"`
+	Count  uint64 `json:"count"`
+}
+
+// look asks a wheel for everything.
+func look(name string, source Source) *Wheel {
+	st, o := source.Stats(), source.Occupancy()
+	w := &Wheel{
+		Name: name, Taken: time.Now(), Now: o.Now, Stopped: o.Stopped,
+		TickNs: int64(o.Tick), WheelSize: o.WheelSize, Shards: o.Shards,
+		Pending: o.Pending, Due: o.Due, Moving: o.Moving, Unseen: o.Unseen,
+		Counters: Counters{
+			Armed: st.Armed, Fired: st.Fired, Stopped: st.Stopped, Postponed: st.Postponed, Moved: st.Moved, Wakeups: st.Wakeups,
+		},
+		Running: st.Running, Buckets: st.Buckets, Bytes: st.Bytes,
+		Levels:   make([]Level, len(o.Levels)),
+		Next:     make([]Expiration, len(o.Next)),
+		Lateness: lateness(&st.Lateness),
+	}
+	for i, l := range o.Levels {
+		w.Levels[i] = Level{
+			SlotNs: int64(l.Interval), Hand: l.Hand, Timers: l.Timers, Later: l.Later,
+			SlotsPerCell: o.WheelSize / len(l.Cells), Cells: l.Cells,
+		}
+	}
+	for i, x := range o.Next {
+		w.Next[i] = Expiration{At: x.At, InNs: int64(x.At.Sub(o.Now)), Level: x.Level, Timers: x.Timers}
+	}
+	return w
+}
+
+func lateness(h *timingwheel.Histogram) Lateness {
+	l := Lateness{
+		Count:   h.Count(),
+		MeanNs:  int64(h.Mean()),
+		P50Ns:   int64(h.Quantile(0.5)),
+		P90Ns:   int64(h.Quantile(0.9)),
+		P99Ns:   int64(h.Quantile(0.99)),
+		P999Ns:  int64(h.Quantile(0.999)),
+		MaxNs:   int64(h.Max),
+		Buckets: []Bucket{},
+	}
+	from := time.Duration(0)
+	for i, n := range h.Counts {
+		to := h.Bound(i)
+		if n > 0 {
+			l.Buckets = append(l.Buckets, Bucket{int64(from), int64(to), n})
+		}
+		from = to
+	}
+	return l
+}

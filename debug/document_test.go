@@ -1,0 +1,127 @@
+package debug
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/timingwheel-go/timingwheel"
+)
+
+// The schema is what machines rely on: the file changes only by additions. What depends on the machine is put right first.
+func TestSchema(t *testing.T) {
+	t.Parallel()
+	tw := manual(t, timingwheel.Options{Tick: time.Second, WheelSize: 8, Levels: 3})
+	tw.Advance(start.Add(5 * time.Second))
+	tw.AfterFunc(2*time.Second, nothing)
+	tw.AfterFunc(2*time.Second, nothing)
+	tw.AfterFunc(30*time.Second, nothing)
+	tw.AfterFunc(1000*time.Second, nothing)
+	tw.AfterFunc(time.Second, nothing).Stop()
+	tw.AfterFunc(time.Second, nothing).Reset(20 * time.Second)
+	tw.AfterFunc(-1, nothing)
+	tw.Advance(start.Add(5 * time.Second)) // runs the last one
+	tw.AfterFunc(0, nothing)               // waits for the next Advance
+	h := &Handler{}
+	h.Add("orders", tw)
+	h.Add("empty", manual(t, timingwheel.Options{}))
+
+	doc := document(t, h, "/?format=json", http.StatusOK)
+	assert.WithinDuration(t, time.Now(), doc.Wheel.Taken, time.Minute)
+	assert.NotZero(t, doc.Wheel.Bytes)
+	doc.Wheel.Taken, doc.Wheel.Bytes = start, 4096
+	got, err := json.Marshal(doc)
+	require.NoError(t, err)
+	want, err := os.ReadFile(filepath.Join("testdata", "schema.json"))
+	require.NoError(t, err)
+	assert.JSONEq(t, string(want), string(got))
+}
+
+// The levels and what stands beside them add up, however the wheel is made.
+func TestDocumentAddsUp(t *testing.T) {
+	t.Parallel()
+	for _, opts := range []timingwheel.Options{
+		{}, {WheelSize: 65536, Levels: 16, Shards: 1024}, {WheelSize: 2, Levels: 16}, {Tick: time.Hour, WheelSize: 4, Levels: 1},
+	} {
+		tw := manual(t, opts)
+		for k := range 60 {
+			tw.AfterFunc(time.Duration(1)<<k, nothing)
+		}
+		tw.AfterFunc(math.MaxInt64, nothing)
+		h := &Handler{}
+		h.Add("wheel", tw)
+		w := document(t, h, "/?format=json", http.StatusOK).Wheel
+		sum := w.Due + w.Moving + w.Unseen
+		for _, l := range w.Levels {
+			assert.Equal(t, w.WheelSize, l.SlotsPerCell*len(l.Cells))
+			for _, n := range l.Cells {
+				sum += n
+			}
+		}
+		assert.Equal(t, 61, sum, "%+v", opts)
+		assert.Equal(t, 61, w.Pending, "%+v", opts)
+		assert.LessOrEqual(t, len(request(h, http.MethodGet, "/?format=json").Body.Bytes()), 64<<10, "%+v", opts)
+	}
+}
+
+func TestLateness(t *testing.T) {
+	t.Parallel()
+	tw := manual(t, timingwheel.Options{})
+	for range 3 {
+		tw.AfterFunc(time.Millisecond, nothing)
+	}
+	tw.Advance(start.Add(time.Second)) // 999 ms late
+	l := look("x", tw).Lateness
+	assert.EqualValues(t, 3, l.Count)
+	assert.Equal(t, int64(999*time.Millisecond), l.MaxNs)
+	assert.Equal(t, l.MaxNs, l.P99Ns)
+	require.Len(t, l.Buckets, 1)
+	assert.EqualValues(t, 3, l.Buckets[0].Count)
+	assert.LessOrEqual(t, l.Buckets[0].FromNs, l.MaxNs)
+	assert.Greater(t, l.Buckets[0].ToNs, l.MaxNs)
+}
+
+// BenchmarkLook is what one look costs, cache apart; BenchmarkServe what a request costs that is answered from the cache.
+func BenchmarkLook(b *testing.B) {
+	for name, opts := range map[string]timingwheel.Options{
+		"default":                 {},
+		"shards=64":               {Shards: 64},
+		"size=65536/shards=16":    {WheelSize: 65536, Shards: 16},
+		"size=65536/shards=16/us": {Tick: time.Microsecond, WheelSize: 65536, Shards: 16},
+	} {
+		b.Run(name+"/pending=1M", func(b *testing.B) {
+			tw, err := timingwheel.NewTimeouts(opts, func([]uint32) {})
+			require.NoError(b, err)
+			defer tw.Stop()
+			for k := range 1_000_000 {
+				tw.Add(time.Minute+time.Duration(k)*time.Minute/1000, uint32(k)) // up to 17 hours
+			}
+			b.ResetTimer()
+			for b.Loop() {
+				if _, err := json.Marshal(look("wheel", tw)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkServe(b *testing.B) {
+	tw := manual(b, timingwheel.Options{})
+	for k := range 1_000_000 {
+		tw.AfterFunc(time.Duration(k)*time.Millisecond, nothing)
+	}
+	h := &Handler{}
+	h.Add("wheel", tw)
+	for b.Loop() {
+		if w := request(h, http.MethodGet, "/?format=json"); w.Code != http.StatusOK {
+			b.Fatal(w.Code)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package debug_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/debug"
+)
+
+// The page stands on an address of its own, which only this machine reaches.
+func ExampleHandler() {
+	tw, err := timingwheel.New(timingwheel.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer tw.Stop()
+
+	wheels := &debug.Handler{}
+	wheels.Add("requests", tw)
+	wheels.Add("default", timingwheel.Default())
+
+	mux := http.NewServeMux()
+	mux.Handle("/debug/timingwheel/", wheels)
+	listener, err := net.Listen("tcp", "localhost:0") // in a program: a fixed port
+	if err != nil {
+		log.Fatal(err)
+	}
+	server := &http.Server{Handler: mux}
+	go func() { _ = server.Serve(listener) }()
+	defer server.Close()
+
+	response, err := http.Get("http://" + listener.Addr().String() + "/debug/timingwheel/")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer response.Body.Close()
+	fmt.Println(response.Status, response.Header.Get("Content-Type"))
+	// Output: 200 OK text/html; charset=utf-8
+}
+
+// A program asks for the JSON at the same address.
+func ExampleDocument() {
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer tw.Stop()
+	for range 3 {
+		tw.AfterFunc(100*time.Millisecond, func() {})
+	}
+	wheels := &debug.Handler{}
+	wheels.Add("requests", tw)
+
+	r := httptest.NewRequest(http.MethodGet, "/debug/timingwheel/?wheel=requests", nil)
+	r.Header.Set("Accept", "application/json")
+	w := httptest.NewRecorder()
+	wheels.ServeHTTP(w, r)
+	var doc debug.Document
+	if err := json.NewDecoder(w.Body).Decode(&doc); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(doc.Wheel.Name, "has", doc.Wheel.Pending, "pending,", doc.Wheel.Levels[0].Cells[100], "of them in 100 ms")
+	// Output: requests has 3 pending, 3 of them in 100 ms
+}
+
+// Whoever may look is the program's to decide: the handler asks nobody who he is.
+func ExampleHandler_guarded() {
+	wheels := &debug.Handler{}
+	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, ok := r.BasicAuth(); !ok || user != "operator" || password != "of the program's choice" {
+			w.Header().Set("WWW-Authenticate", `Basic realm="debug"`)
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		wheels.ServeHTTP(w, r)
+	})
+	w := httptest.NewRecorder()
+	guarded.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/timingwheel/", nil))
+	fmt.Println(w.Code)
+	// Output: 401
+}

@@ -1,0 +1,128 @@
+package debug
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/timingwheel-go/timingwheel"
+)
+
+// Source is what a Handler asks of a wheel: [timingwheel.TimingWheel] and [timingwheel.Timeouts] are sources. Its methods are called
+// on the goroutine of a request, for one wheel by one goroutine at a time.
+type Source interface {
+	Len() int
+	Stats() timingwheel.Stats
+	Occupancy() timingwheel.Occupancy
+}
+
+// Handler serves the page and the JSON of the wheels that were added. Its zero value has none and is ready to use. It may be mounted at
+// any path and needs no [http.StripPrefix]: it looks at the query only.
+//
+//	?                      the page
+//	?wheel=NAME            the page, with that wheel chosen; without a name it is the first one that was added
+//	?format=json           the wheel as JSON, see [Document]; also where the Accept header prefers application/json
+//	?format=html           the page, whatever the Accept header says
+//
+// All methods may be called at any time from any goroutine. A Handler must not be copied.
+type Handler struct {
+	mu     sync.Mutex
+	wheels []*watched // in the order of Add
+	list   cache      // of all names
+}
+
+// maxName is the longest name of a wheel in bytes.
+const maxName = 128
+
+// Add shows the wheel under the name, behind those that are there. It panics where the name is empty, longer than 128 bytes, not
+// UTF-8 or taken, or where w is nil. A wheel that was stopped may be added, and one that is stopped later stays: what it has
+// counted can still be seen. The handler keeps it alive until Remove.
+func (h *Handler) Add(name string, w Source) {
+	switch {
+	case name == "" || len(name) > maxName || !utf8.ValidString(name):
+		panic(fmt.Sprintf("timingwheel/debug: name %q of a wheel: accepted is UTF-8 of 1 to %d bytes", name, maxName))
+	case w == nil:
+		panic(fmt.Sprintf("timingwheel/debug: wheel %q is nil", name))
+	}
+	if !h.add(&watched{name: name, source: w}) {
+		panic(fmt.Sprintf("timingwheel/debug: there is a wheel %q already", name))
+	}
+	h.list.forget()
+}
+
+func (h *Handler) add(w *watched) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.index(w.name) >= 0 {
+		return false
+	}
+	h.wheels = append(h.wheels, w)
+	return true
+}
+
+// Remove takes the wheel of that name off the page and reports whether there was one. Requests that are under way may still look at it.
+func (h *Handler) Remove(name string) bool {
+	removed := h.remove(name)
+	h.list.forget()
+	return removed
+}
+
+func (h *Handler) remove(name string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := h.index(name)
+	if i < 0 {
+		return false
+	}
+	h.wheels = slices.Delete(h.wheels, i, i+1)
+	return true
+}
+
+// index is where the wheel of that name stands, -1 if there is none. mu is held.
+func (h *Handler) index(name string) int {
+	return slices.IndexFunc(h.wheels, func(w *watched) bool { return w.name == name })
+}
+
+// all is what there is, in a slice of its own.
+func (h *Handler) all() []*watched {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.wheels)
+}
+
+// ServeHTTP answers GET and HEAD, and refuses other methods.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	guard(w.Header())
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "method "+r.Method+": accepted are GET and HEAD", http.StatusMethodNotAllowed)
+		return
+	}
+	query := r.URL.Query()
+	if query.Has("asset") {
+		serveAsset(w, r, query.Get("asset"))
+		return
+	}
+	w.Header().Set("Vary", "Accept")
+	switch format := query.Get("format"); {
+	case format == "json", format == "" && prefersJSON(r.Header.Values("Accept")):
+		h.serveJSON(w, r, query.Get("wheel"))
+	case format == "", format == "html":
+		serveAsset(w, r, pageName)
+	default:
+		http.Error(w, fmt.Sprintf("format %q: accepted are html and json", format), http.StatusBadRequest)
+	}
+}
+
+// guard sets what keeps other sites out: they may neither frame the page, nor read its data, nor get a script into it.
+func guard(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "+
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+}

@@ -1,0 +1,323 @@
+package debug
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/timingwheel-go/timingwheel"
+	"go.uber.org/atomic"
+)
+
+var start = time.Date(2030, time.January, 1, 12, 0, 0, 0, time.UTC)
+
+// manual is a wheel whose clock stands still.
+func manual(t testing.TB, opts timingwheel.Options) *timingwheel.TimingWheel {
+	t.Helper()
+	opts.Manual, opts.Start = true, start
+	tw, err := timingwheel.New(opts)
+	require.NoError(t, err)
+	t.Cleanup(tw.Stop)
+	return tw
+}
+
+func nothing() {}
+
+func request(h http.Handler, method, target string, header ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, nil)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// document fetches the JSON.
+func document(t testing.TB, h http.Handler, target string, status int) Document {
+	t.Helper()
+	w := request(h, http.MethodGet, target)
+	require.Equal(t, status, w.Code, w.Body)
+	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
+	var doc Document
+	decoder := json.NewDecoder(w.Body)
+	decoder.DisallowUnknownFields()
+	require.NoError(t, decoder.Decode(&doc))
+	return doc
+}
+
+func TestPageAndAssets(t *testing.T) {
+	t.Parallel()
+	h := &Handler{}
+	for target, contentType := range map[string]string{
+		"/":                           "text/html; charset=utf-8",
+		"/debug/timingwheel/":         "text/html; charset=utf-8",
+		"/elsewhere?wheel=x":          "text/html; charset=utf-8",
+		"/?format=html":               "text/html; charset=utf-8",
+		"/?asset=page.css":            "text/css; charset=utf-8",
+		"/?asset=page.js":             "text/javascript; charset=utf-8",
+		"/?asset=icon.svg":            "image/svg+xml",
+		"/some/where/?asset=rings.js": "text/javascript; charset=utf-8",
+	} {
+		w := request(h, http.MethodGet, target)
+		assert.Equal(t, http.StatusOK, w.Code, target)
+		assert.Equal(t, contentType, w.Header().Get("Content-Type"), target)
+		assert.Equal(t, "no-cache", w.Header().Get("Cache-Control"), target)
+		require.NotEmpty(t, w.Header().Get("ETag"), target)
+		assert.NotEmpty(t, w.Body.Bytes(), target)
+
+		again := request(h, http.MethodGet, target, "If-None-Match", w.Header().Get("ETag"))
+		assert.Equal(t, http.StatusNotModified, again.Code, target)
+		assert.Empty(t, again.Body.Bytes(), target)
+	}
+}
+
+// The page names nothing that is not there, and nothing of elsewhere.
+func TestPageIsWhole(t *testing.T) {
+	t.Parallel()
+	h := &Handler{}
+	body := request(h, http.MethodGet, "/").Body.String()
+	for _, part := range strings.Split(body, "?asset=")[1:] {
+		name, _, _ := strings.Cut(part, `"`)
+		assert.Equal(t, http.StatusOK, request(h, http.MethodGet, "/?asset="+name).Code, name)
+	}
+	assert.Equal(t, len(etags())-1, strings.Count(body, "?asset="), "every asset is used by the page")
+	for name := range etags() {
+		asset := request(h, http.MethodGet, "/?asset="+name).Body.String()
+		for _, banned := range []string{"https://", "<script>", " style=", " onclick", "innerHTML", "eval("} {
+			assert.NotContains(t, asset, banned, name)
+		}
+	}
+}
+
+func TestUnknownAssets(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"", "nothing.js", "../handler.go", "assets", ".", "page.html/", "%2e%2e/asset.go"} {
+		assert.Equal(t, http.StatusNotFound, request(&Handler{}, http.MethodGet, "/?asset="+name).Code, name)
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	h := &Handler{}
+	for _, target := range []string{"/", "/?format=json", "/?asset=page.js", "/?asset=none", "/?format=xml", "/?format=json&wheel=none"} {
+		header := request(h, http.MethodGet, target).Header()
+		policy := header.Get("Content-Security-Policy")
+		assert.Contains(t, policy, "default-src 'none'", target)
+		assert.Contains(t, policy, "frame-ancestors 'none'", target)
+		assert.NotContains(t, policy, "unsafe", target)
+		assert.Equal(t, "nosniff", header.Get("X-Content-Type-Options"), target)
+		assert.Equal(t, "DENY", header.Get("X-Frame-Options"), target)
+		assert.Equal(t, "same-origin", header.Get("Cross-Origin-Resource-Policy"), target)
+		assert.Equal(t, "no-referrer", header.Get("Referrer-Policy"), target)
+		assert.Empty(t, header.Get("Access-Control-Allow-Origin"), target)
+	}
+	assert.Equal(t, "no-store", request(h, http.MethodGet, "/?format=json").Header().Get("Cache-Control"))
+	assert.Equal(t, "Accept", request(h, http.MethodGet, "/").Header().Get("Vary"))
+}
+
+func TestMethods(t *testing.T) {
+	t.Parallel()
+	h := &Handler{}
+	for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"} {
+		w := request(h, method, "/?format=json")
+		assert.Equal(t, http.StatusMethodNotAllowed, w.Code, method)
+		assert.Equal(t, "GET, HEAD", w.Header().Get("Allow"), method)
+	}
+	for _, target := range []string{"/", "/?format=json", "/?asset=page.css"} {
+		head, get := request(h, http.MethodHead, target), request(h, http.MethodGet, target)
+		assert.Equal(t, http.StatusOK, head.Code, target)
+		assert.Empty(t, head.Body.Bytes(), target)
+		assert.Equal(t, get.Header(), head.Header(), target)
+	}
+}
+
+func TestUnknownFormat(t *testing.T) {
+	t.Parallel()
+	w := request(&Handler{}, http.MethodGet, "/?format=xml")
+	assert.Equal(t, http.StatusBadRequest, w.Code)
+	assert.Contains(t, w.Body.String(), `format "xml": accepted are html and json`)
+}
+
+func TestNoWheels(t *testing.T) {
+	t.Parallel()
+	w := request(&Handler{}, http.MethodGet, "/?format=json")
+	assert.Equal(t, http.StatusOK, w.Code)
+	assert.JSONEq(t, `{"schema": 1, "wheels": [], "wheel": null}`, w.Body.String())
+}
+
+func TestSeveralWheels(t *testing.T) {
+	t.Parallel()
+	h := &Handler{}
+	tw := manual(t, timingwheel.Options{})
+	tw.AfterFunc(time.Hour, nothing)
+	h.Add("one", tw)
+	payloads, err := timingwheel.NewTimeouts(timingwheel.Options{Manual: true}, func([]int) {})
+	require.NoError(t, err)
+	defer payloads.Stop()
+	payloads.Add(time.Second, 1)
+	payloads.Add(time.Second, 1)
+	h.Add("two", payloads)
+
+	first := document(t, h, "/?format=json", http.StatusOK)
+	assert.Equal(t, []Entry{{"one", 1}, {"two", 2}}, first.Wheels)
+	assert.Equal(t, "one", first.Wheel.Name)
+	second := document(t, h, "/?format=json&wheel=two", http.StatusOK)
+	assert.Equal(t, "two", second.Wheel.Name)
+	assert.Equal(t, 2, second.Wheel.Pending)
+
+	none := document(t, h, "/?format=json&wheel=three", http.StatusNotFound)
+	assert.Equal(t, `no wheel "three"`, none.Error)
+	assert.Len(t, none.Wheels, 2, "so that one can be chosen")
+	assert.Nil(t, none.Wheel)
+
+	assert.True(t, h.Remove("one"))
+	assert.False(t, h.Remove("one"))
+	assert.Equal(t, []Entry{{"two", 2}}, document(t, h, "/?format=json", http.StatusOK).Wheels)
+	document(t, h, "/?format=json&wheel=one", http.StatusNotFound)
+}
+
+// Names may hold anything; they reach the page as JSON only, and that holds no markup.
+func TestNamesWithMarkup(t *testing.T) {
+	t.Parallel()
+	h := &Handler{}
+	name := `<script>alert("1")</script>&'` + "\u2028"
+	h.Add(name, manual(t, timingwheel.Options{}))
+	target := "/?format=json&wheel=" + url.QueryEscape(name)
+	assert.Equal(t, name, document(t, h, target, http.StatusOK).Wheel.Name)
+	for _, target := range []string{target, "/?format=json&wheel=" + url.QueryEscape(name+"x"), "/?wheel=" + url.QueryEscape(name)} {
+		assert.NotContains(t, request(h, http.MethodGet, target).Body.String(), "<script>alert", target)
+	}
+}
+
+func TestBadNames(t *testing.T) {
+	t.Parallel()
+	h := &Handler{}
+	tw := manual(t, timingwheel.Options{})
+	h.Add(strings.Repeat("x", maxName), tw)
+	assert.PanicsWithValue(t, `timingwheel/debug: name "" of a wheel: accepted is UTF-8 of 1 to 128 bytes`, func() { h.Add("", tw) })
+	assert.Panics(t, func() { h.Add(strings.Repeat("x", maxName+1), tw) })
+	assert.Panics(t, func() { h.Add("\xff", tw) })
+	assert.PanicsWithValue(t, `timingwheel/debug: wheel "nil" is nil`, func() { h.Add("nil", nil) })
+	h.Add("twice", tw)
+	assert.PanicsWithValue(t, `timingwheel/debug: there is a wheel "twice" already`, func() { h.Add("twice", tw) })
+	assert.Len(t, document(t, h, "/?format=json", http.StatusOK).Wheels, 2)
+}
+
+func TestStoppedWheel(t *testing.T) {
+	t.Parallel()
+	h := &Handler{}
+	tw := manual(t, timingwheel.Options{})
+	tw.AfterFunc(time.Second, nothing)
+	tw.Stop()
+	h.Add("ended", tw)
+	w := document(t, h, "/?format=json", http.StatusOK).Wheel
+	assert.True(t, w.Stopped)
+	assert.Zero(t, w.Pending)
+	assert.EqualValues(t, 1, w.Counters.Armed)
+	assert.Empty(t, w.Next)
+	assert.Len(t, w.Levels, 4)
+}
+
+// counting counts how often it is looked at, and how many do so at once.
+type counting struct {
+	looks, inside atomic.Int32
+	crowd         atomic.Int32
+	Source
+}
+
+func (c *counting) Stats() timingwheel.Stats {
+	c.looks.Inc()
+	if c.inside.Inc() > 1 {
+		c.crowd.Inc()
+	}
+	runtime.Gosched() // lets the others come in; to sleep in a bubble they would have to wait for something else than a mutex
+	defer c.inside.Dec()
+	return c.Source.Stats()
+}
+
+// However many look at a wheel, it is looked at twice a second, by one at a time.
+func TestManyViewersCostNoMoreThanOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tw, err := timingwheel.New(timingwheel.Options{})
+		require.NoError(t, err)
+		defer tw.Stop()
+		c := &counting{Source: tw}
+		h := &Handler{}
+		h.Add("crowded", c)
+		var viewers sync.WaitGroup
+		for range 100 {
+			viewers.Go(func() {
+				for range 40 {
+					w := request(h, http.MethodGet, "/?format=json")
+					assert.Equal(t, http.StatusOK, w.Code)
+					time.Sleep(100 * time.Millisecond)
+				}
+			})
+		}
+		viewers.Wait() // four seconds and a little
+		assert.InDelta(t, 8, c.looks.Load(), 1)
+		assert.Zero(t, c.crowd.Load())
+	})
+}
+
+// An answer is good for half a second, and nobody gets an older one.
+func TestAnswersAreFresh(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tw, err := timingwheel.New(timingwheel.Options{})
+		require.NoError(t, err)
+		defer tw.Stop()
+		h := &Handler{}
+		h.Add("wheel", tw)
+		pending := func() int { return document(t, h, "/?format=json", http.StatusOK).Wheel.Pending }
+		require.Zero(t, pending())
+		tw.AfterFunc(time.Hour, nothing)
+		time.Sleep(maxAge - 1)
+		assert.Zero(t, pending())
+		time.Sleep(1)
+		assert.Equal(t, 1, pending())
+	})
+}
+
+// Wheels come and go while they are looked at, armed and stopped.
+func TestConcurrentUse(t *testing.T) {
+	t.Parallel()
+	h := &Handler{}
+	tw, err := timingwheel.New(timingwheel.Options{Shards: 2})
+	require.NoError(t, err)
+	defer tw.Stop()
+	h.Add("stays", tw)
+	var all sync.WaitGroup
+	for g := range 4 {
+		name := string(rune('a' + g))
+		all.Go(func() {
+			for range 50 {
+				h.Add(name, tw)
+				timer := tw.AfterFunc(time.Minute, nothing)
+				assert.Contains(t, []int{200, 404}, request(h, http.MethodGet, "/?format=json&wheel="+name).Code)
+				timer.Stop()
+				assert.True(t, h.Remove(name))
+			}
+		})
+		all.Go(func() {
+			for range 50 {
+				w := request(h, http.MethodGet, "/?format=json")
+				assert.Equal(t, http.StatusOK, w.Code)
+				assert.True(t, json.Valid(w.Body.Bytes()))
+			}
+		})
+	}
+	all.Wait()
+	assert.Equal(t, []Entry{{"stays", 0}}, document(t, h, "/?format=json", http.StatusOK).Wheels)
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/examples/internal/option"
+	"github.com/urfave/cli/v3"
+)
+
+// config is what one run is asked to do.
+type config struct {
+	addr     string
+	duration time.Duration // 0: until it is interrupted
+	conns    int
+	requests int // in a second
+	entries  int // of the cache, at the beginning
+}
+
+func defaults() config {
+	return config{addr: "localhost:8080", conns: 20_000, requests: 2_000, entries: 200_000}
+}
+
+// parse reads the command line; args[0] is the program's name. It returns false if there is nothing to run
+// since the help was asked for, and printed.
+func parse(args []string, help io.Writer) (cfg config, ok bool, err error) {
+	cfg = defaults()
+	ok, err = option.Command{
+		Name:  "dashboard",
+		Usage: "timing wheels under a realistic load, and a page to look at them",
+		Flags: options(&cfg),
+	}.Parse(args, help, func() error { return cfg.validate() })
+	return cfg, ok, err
+}
+
+func options(cfg *config) []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "addr", Usage: "serve the page at this `address`, host and port", Value: cfg.addr, Destination: &cfg.addr},
+		option.New("for", "end after this `time`, 0 for not before Ctrl-C",
+			option.Within(&cfg.duration, time.ParseDuration, 0, 24*time.Hour, "a time")),
+		option.New("conns", "keep `n` connections", option.Within(&cfg.conns, strconv.Atoi, 1, 1_000_000, "a whole number")),
+		option.New("requests", "make `n` requests a second", option.Within(&cfg.requests, strconv.Atoi, 1, 100_000, "a whole number")),
+		option.New("entries", "begin with `n` entries in the cache", option.Within(&cfg.entries, strconv.Atoi, 1, 10_000_000, "a whole number")),
+	}
+}
+
+func (cfg config) validate() error {
+	if _, _, err := net.SplitHostPort(cfg.addr); err != nil {
+		return fmt.Errorf("invalid value %q for flag -addr: must be a host and a port, as in localhost:8080", cfg.addr)
+	}
+	return nil
+}
