@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// BenchmarkOccupancy looks at wheels of different sizes, from the usual one to one with very many slots.
+// BenchmarkOccupancy looks at wheels of different sizes, from the usual one to one with a bucket in each of very many slots.
 func BenchmarkOccupancy(b *testing.B) {
 	for _, c := range []struct {
 		name    string
@@ -42,4 +42,25 @@ func BenchmarkOccupancy(b *testing.B) {
 			}
 		})
 	}
+	b.Run("impl=wheel/worst/pending=786k", func(b *testing.B) {
+		w, err := NewTimeouts(Options{Manual: true, Tick: time.Microsecond, WheelSize: maxWheelSize, Shards: 4}, func([]uint32) {})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer w.Stop()
+		slots := rand.Perm(3 * maxWheelSize) // in no order, as on a wheel that has turned for long
+		for _, s := range w.engine.shards {
+			s.lock()
+			for _, k := range slots {
+				tick := int64(k%maxWheelSize) << (16 * (k / maxWheelSize))
+				s.arm(max(1, tick)*int64(time.Microsecond), 0)
+			}
+			s.mu.Unlock()
+		}
+		for b.Loop() {
+			if o := w.Occupancy(); o.Unseen > 0 {
+				b.Fatal(o.Unseen)
+			}
+		}
+	})
 }

@@ -49,14 +49,6 @@ type watched struct {
 	json   cache
 }
 
-// encoded is a Document whose parts are JSON already.
-type encoded struct {
-	Schema int             `json:"schema"`
-	Error  string          `json:"error,omitempty"`
-	Wheels json.RawMessage `json:"wheels"`
-	Wheel  json.RawMessage `json:"wheel"`
-}
-
 // serveJSON answers with the list and the wheel of that name, or without a name the first one.
 func (h *Handler) serveJSON(w http.ResponseWriter, r *http.Request, name string) {
 	data, status, err := h.document(name)
@@ -75,24 +67,41 @@ func (h *Handler) serveJSON(w http.ResponseWriter, r *http.Request, name string)
 
 func (h *Handler) document(name string) (data []byte, status int, err error) {
 	all := h.all()
-	doc := encoded{Schema: Schema}
-	if doc.Wheels, err = h.list.fresh(func() any { return list(all) }); err != nil {
-		return nil, 0, err
-	}
-	chosen := choose(all, name)
-	status = http.StatusOK
-	switch {
-	case chosen != nil:
-		doc.Wheel, err = chosen.json.fresh(func() any { return look(chosen.name, chosen.source) })
-	case name != "":
-		doc.Error = fmt.Sprintf("no wheel %q", name)
-		status = http.StatusNotFound
-	}
+	wheels, err := h.list.fresh(func() any { return list(all) })
 	if err != nil {
 		return nil, 0, err
 	}
-	data, err = json.Marshal(doc)
-	return data, status, err
+	w := choose(all, name)
+	if w == nil {
+		missing := ""
+		status = http.StatusOK
+		if name != "" {
+			missing, status = fmt.Sprintf("no wheel %q", name), http.StatusNotFound
+		}
+		data, err = assemble(missing, wheels, json.RawMessage("null"))
+		return data, status, err
+	}
+	wheel, err := w.json.fresh(func() any { return look(w.name, w.source) })
+	if err != nil {
+		return nil, 0, err
+	}
+	data, err = assemble("", wheels, wheel)
+	return data, http.StatusOK, err
+}
+
+// assemble makes a [Document] of parts that are JSON already. To have them encoded once more, and so looked through, would be most of the
+// cost of a request.
+func assemble(missing string, wheels, wheel json.RawMessage) ([]byte, error) {
+	data := make([]byte, 0, len(wheels)+len(wheel)+64)
+	data = fmt.Appendf(data, `{"schema":%d,`, Schema)
+	if missing != "" {
+		quoted, err := json.Marshal(missing)
+		if err != nil {
+			return nil, err
+		}
+		data = fmt.Appendf(data, `"error":%s,`, quoted)
+	}
+	return fmt.Appendf(data, `"wheels":%s,"wheel":%s}`, wheels, wheel), nil
 }
 
 func list(all []*watched) []Entry {

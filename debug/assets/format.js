@@ -16,7 +16,7 @@ function duration(ns) {
 
 // short is a number of three significant digits, without zeros at its end; large ones keep all digits before the point.
 function short(v) {
-	if (v >= 100) return String(Math.round(v));
+	if (v >= 100) return full(v);
 	return String(Number(v.toPrecision(3)));
 }
 
