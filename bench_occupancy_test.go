@@ -58,8 +58,8 @@ func BenchmarkOccupancy(b *testing.B) {
 			s.mu.Unlock()
 		}
 		for b.Loop() {
-			if o := w.Occupancy(); o.Unseen > 0 {
-				b.Fatal(o.Unseen)
+			if o := w.Occupancy(); o.Pending != w.Len() {
+				b.Fatal(o.Pending)
 			}
 		}
 	})

@@ -11,8 +11,9 @@ import (
 const (
 	occupancyCells = 512     // of one level: the slots of larger wheels share them
 	occupancyNext  = 16      // expirations
-	occupancyStep  = 1024    // slots or buckets that are looked at under the lock before it is let go
-	occupancySlots = 1 << 20 // slots of all levels and shards
+	occupancyWhole = 1024    // non-empty buckets of a shard that are looked at without letting go of its lock
+	occupancyStep  = quantum // else, slots that are looked at before it is let go: on a large wheel each may be a cache miss
+	occupancySlots = 1 << 18 // slots of all levels and shards
 	occupancyPeek  = 128     // buckets that are looked at for the next expirations of a shard
 )
 
@@ -32,7 +33,7 @@ type Occupancy struct {
 	Moving  int // those that have left a slot and are on their way to a finer level
 
 	// Unseen is pending timers that were not found. On a wheel where nothing is going on it is 0, except where the levels
-	// of all shards together have more than 2^20 slots: then only those nearest to the hand are looked at. Under load,
+	// of all shards together have more than 2^18 slots: then only those nearest to the hand are looked at. Under load,
 	// with more than 1,024 non-empty buckets in a shard, timers may also have moved meanwhile.
 	Unseen int
 
@@ -62,28 +63,31 @@ type Expiration struct {
 }
 
 // Occupancy returns where the pending timers stand. It is for people who look at a wheel, not for hot paths: O(shards ×
-// buckets), and at most about a million slots are looked at, however large the wheel is. A shard with more than 1,024
-// non-empty buckets is looked at in portions of 1,024 slots, between which its lock is free; others are in one go, and
-// then what is said of a shard is one moment of it. The result takes at most 64 KiB for the levels.
+// buckets), and at most 2^18 slots are looked at, however large the wheel is. A shard with more than 1,024 non-empty buckets
+// is looked at in portions of 256 slots, between which its lock is free; others are in one go, and then what is said of a
+// shard is one moment of it. The result takes at most 64 KiB for the levels.
 //
 // After Stop nothing is pending, and the levels have cells all the same.
 func (tw *TimingWheel) Occupancy() Occupancy {
-	return tw.engine.occupancy(occupancyStep, occupancySlots)
+	return tw.engine.occupancy(occupancyWhole, occupancySlots)
 }
 
 // Occupancy is [TimingWheel.Occupancy].
-func (w *Timeouts[T]) Occupancy() Occupancy { return w.engine.occupancy(occupancyStep, occupancySlots) }
+func (w *Timeouts[T]) Occupancy() Occupancy {
+	return w.engine.occupancy(occupancyWhole, occupancySlots)
+}
 
 // survey is an Occupancy in the making.
 type survey struct {
 	Occupancy
 	config
-	tick int64            // at which the shards' clocks are taken to stand
-	step int              // slots or buckets for one hold of the lock
-	each int              // slots of a level that are looked at, from the hand on
-	fold uint             // log2 of slots for each cell
-	soon map[expiry]int   // timers
-	hand [maxLevels]int64 // the interval in which the clock is, counted from the beginning of time
+	tick  int64            // at which the shards' clocks are taken to stand
+	whole int              // buckets for one hold of the lock
+	step  int              // slots for one
+	each  int              // slots of a level that are looked at, from the hand on
+	fold  uint             // log2 of slots for each cell
+	soon  map[expiry]int   // timers
+	hand  [maxLevels]int64 // the interval in which the clock is, counted from the beginning of time
 }
 
 type expiry struct {
@@ -91,8 +95,8 @@ type expiry struct {
 	level int32
 }
 
-func (e *engine[T]) occupancy(step, slots int) Occupancy {
-	v := e.survey(step, slots)
+func (e *engine[T]) occupancy(whole, slots int) Occupancy {
+	v := e.survey(whole, slots)
 	v.Stopped = true
 	for _, s := range e.shards {
 		s.lock()
@@ -109,7 +113,7 @@ func (e *engine[T]) occupancy(step, slots int) Occupancy {
 }
 
 // survey begins one: with levels and no timers.
-func (e *engine[T]) survey(step, slots int) *survey {
+func (e *engine[T]) survey(whole, slots int) *survey {
 	now := e.reading()
 	levels := e.last + 1
 	v := &survey{
@@ -119,7 +123,8 @@ func (e *engine[T]) survey(step, slots int) *survey {
 		},
 		config: e.config,
 		tick:   e.ticks.floor(now),
-		step:   step,
+		whole:  whole,
+		step:   min(whole, occupancyStep),
 		each:   int(min(e.size, int64(max(1, slots/(levels*len(e.shards)))))),
 		soon:   make(map[expiry]int),
 	}
@@ -167,7 +172,7 @@ func (s *shard) survey(v *survey) {
 	v.stand(max(v.tick, s.cur)) // the shard may have read the clock since
 	s.surveyNext(v)
 	before := v.found()
-	if s.queue.len() <= v.step {
+	if s.queue.len() <= v.whole {
 		for _, b := range s.queue.items {
 			v.count(b)
 		}
@@ -222,7 +227,7 @@ func (s *shard) surveyExpired(v *survey) {
 	}
 	steps := 0
 	for l := range s.cascade.levels {
-		for b := s.cascade.levels[l].head; b != nil && steps < v.step; b = b.next {
+		for b := s.cascade.levels[l].head; b != nil && steps < v.whole; b = b.next {
 			v.Moving += b.live
 			steps++
 		}

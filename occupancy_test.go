@@ -120,6 +120,39 @@ func TestOccupancyWithoutStoppedTimers(t *testing.T) {
 	assert.Len(t, o.Next, 3)
 }
 
+// Timers that have left a coarse slot and are not on a finer level yet are on no level, and are counted.
+func TestOccupancyCountsWhatMoves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tw, err := New(Options{Shards: 1})
+		require.NoError(t, err)
+		defer tw.Stop()
+		for range 3 {
+			tw.AfterFunc(time.Second, nothing)
+		}
+		s := tw.engine.shards[0]
+		s.lock()
+		s.settleWheel()
+		s.driving = true // as in the middle of a driver's work
+		b := s.queue.popMin()
+		s.unslot(b)
+		s.cascade.push(b)
+		s.mu.Unlock()
+		o := tw.Occupancy()
+		assert.Equal(t, 3, o.Moving)
+		assert.Equal(t, 3, o.Pending)
+		assert.Zero(t, o.Unseen+o.Levels[1].Timers)
+		s.lock()
+		s.driving = false
+		s.kick()
+		s.mu.Unlock()
+		synctest.Wait()
+		o = tw.Occupancy()
+		assert.Zero(t, o.Moving)
+		assert.Equal(t, 3, o.Pending)
+	})
+}
+
 // The slots of a large wheel share 512 cells.
 func TestOccupancyFoldsLargeWheels(t *testing.T) {
 	t.Parallel()
@@ -161,7 +194,7 @@ func TestOccupancyNextOverShards(t *testing.T) {
 			s.mu.Unlock()
 		}
 	}
-	next := e.occupancy(occupancyStep, occupancySlots).Next
+	next := e.occupancy(occupancyWhole, occupancySlots).Next
 	require.Len(t, next, occupancyNext)
 	for k, x := range next {
 		assert.Equal(t, Expiration{modelStart.Add(time.Duration(k+1) * time.Millisecond), 0, 1 + k%3}, x)

@@ -24,7 +24,7 @@ type Entry struct {
 	Pending int    `json:"pending"` // timers
 }
 
-// Wheel is one wheel at one moment, for which it stands up to half a second.
+// Wheel is one wheel at one moment, for which it stands half a second, or longer where looking takes long.
 type Wheel struct {
 	Name    string    `json:"name"`
 	Taken   time.Time `json:"taken"` // when the wheel was looked at, by the clock on the wall

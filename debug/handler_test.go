@@ -290,6 +290,33 @@ func TestAnswersAreFresh(t *testing.T) {
 	})
 }
 
+// slow takes its time to answer.
+type slow struct{ Source }
+
+func (s slow) Len() int {
+	time.Sleep(100 * time.Millisecond)
+	return s.Source.Len()
+}
+
+// What takes long to find out is good for longer, so that looking never takes more than a twentieth of a processor.
+func TestSlowAnswersAreKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tw, err := timingwheel.New(timingwheel.Options{})
+		require.NoError(t, err)
+		defer tw.Stop()
+		h := &Handler{}
+		h.Add("wheel", slow{tw})
+		pending := func() int { return document(t, h, "/?format=json", http.StatusOK).Wheels[0].Pending }
+		require.Zero(t, pending())
+		tw.AfterFunc(time.Hour, nothing)
+		time.Sleep(2*time.Second - time.Nanosecond)
+		assert.Zero(t, pending())
+		time.Sleep(time.Nanosecond)
+		assert.Equal(t, 1, pending())
+	})
+}
+
 // Wheels come and go while they are looked at, armed and stopped.
 func TestConcurrentUse(t *testing.T) {
 	t.Parallel()

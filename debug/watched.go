@@ -13,6 +13,10 @@ import (
 // one, and bounds what any number of them costs.
 const maxAge = 500 * time.Millisecond
 
+// patience is for how many times as long as it took an answer is good at least: to look at a wheel of very many slots may take tens of
+// milliseconds, and must not keep a processor busy.
+const patience = 20
+
 // cache holds JSON for a while. Whoever finds it too old makes it anew, and the others wait for that: there is one look at a time.
 type cache struct {
 	mu    sync.Mutex
@@ -27,11 +31,13 @@ func (c *cache) fresh(look func() any) (json.RawMessage, error) {
 	if c.data != nil && time.Now().Before(c.until) {
 		return c.data, nil
 	}
+	began := time.Now()
 	data, err := json.Marshal(look())
 	if err != nil {
 		return nil, err
 	}
-	c.data, c.until = data, time.Now().Add(maxAge)
+	now := time.Now()
+	c.data, c.until = data, now.Add(max(maxAge, patience*now.Sub(began)))
 	return data, nil
 }
 
