@@ -14,8 +14,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"github.com/timingwheel-go/timingwheel"
 	"go.uber.org/atomic"
+
+	"github.com/timingwheel-go/timingwheel"
 )
 
 var start = time.Date(2030, time.January, 1, 12, 0, 0, 0, time.UTC)

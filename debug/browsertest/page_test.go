@@ -11,9 +11,10 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/atomic"
+
 	"github.com/timingwheel-go/timingwheel"
 	"github.com/timingwheel-go/timingwheel/debug"
-	"go.uber.org/atomic"
 )
 
 var begin = time.Date(2030, time.January, 1, 12, 0, 0, 0, time.UTC)

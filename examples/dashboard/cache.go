@@ -4,8 +4,9 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel"
 	"go.uber.org/atomic"
+
+	"github.com/timingwheel-go/timingwheel"
 )
 
 const (

@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
-	"github.com/timingwheel-go/timingwheel/debug"
 	"go.uber.org/atomic"
+
+	"github.com/timingwheel-go/timingwheel/debug"
 )
 
 // check asks the page for each of its wheels and compares what it says with what the loads have counted. It returns a line for each wheel.

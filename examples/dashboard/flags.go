@@ -7,8 +7,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/examples/internal/option"
 	"github.com/urfave/cli/v3"
+
+	"github.com/timingwheel-go/timingwheel/examples/internal/option"
 )
 
 // config is what one run is asked to do.

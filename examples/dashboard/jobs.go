@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/robfig/cron/v3"
+
 	"github.com/timingwheel-go/timingwheel"
 )
 

@@ -7,8 +7,9 @@ import (
 	"io"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/debug"
 	"go.uber.org/atomic"
+
+	"github.com/timingwheel-go/timingwheel/debug"
 )
 
 // load is something that keeps a wheel busy.

@@ -5,8 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel"
 	"go.uber.org/atomic"
+
+	"github.com/timingwheel-go/timingwheel"
 )
 
 const (
