@@ -11,7 +11,7 @@ var ErrStopped = errors.New("timingwheel: the wheel is stopped")
 
 // Sleep waits until d has passed, up to one tick longer and never shorter, and returns nil. It returns ctx.Err() where ctx ends before, or has
 // ended when Sleep is called, whatever d is; ask [context.Cause] for the cause. Where both happen, nil means that d had passed when Sleep looked. It returns
-// [ErrStopped] where the wheel is stopped before or meanwhile.
+// [ErrStopped] where the wheel is stopped before or meanwhile. A Flush wakes it as if d had passed.
 //
 // Zero and negative d return at once, also on a stopped wheel and in Manual mode. A d beyond the range of the clock never passes. In Manual mode
 // Sleep waits until another goroutine has advanced the clock, so it must not be called in a callback that Advance runs, nor with Inline in any

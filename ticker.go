@@ -60,8 +60,8 @@ func (t *Ticker) Reset(d time.Duration) {
 //
 //	for now := range tw.Tick(time.Second) {
 //
-// Where the body takes longer than d, ticks are dropped. The loop ends when the wheel is stopped; on a stopped wheel there is no tick. Each loop over the
-// iterator has a ticker of its own. Tick panics where d is not positive.
+// Where the body takes longer than d, ticks are dropped. The loop ends when the wheel is stopped: the body does not begin once Stop has returned, also where
+// a tick was waiting for it. Each loop over the iterator has a ticker of its own. Tick panics where d is not positive.
 func (tw *TimingWheel) Tick(d time.Duration) iter.Seq[time.Time] {
 	mustBePositive("Tick", d)
 	return func(yield func(time.Time) bool) {
@@ -74,13 +74,22 @@ func (tw *TimingWheel) Tick(d time.Duration) iter.Seq[time.Time] {
 		for {
 			select {
 			case now := <-t.C:
-				if !yield(now) {
+				if isClosed(halting) || !yield(now) {
 					return
 				}
 			case <-halting:
 				return
 			}
 		}
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 

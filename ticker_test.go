@@ -321,6 +321,22 @@ func TestTickEndsWithTheWheel(t *testing.T) {
 	})
 }
 
+// A tick that waits while the body stops the wheel is not told any more.
+func TestTickThatWaitsWhenTheWheelIsStopped(t *testing.T) {
+	t.Parallel()
+	for range 30 { // a select would take it every other time
+		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+			n := 0
+			for range tw.Tick(ms) {
+				n++
+				pass(5 * ms)
+				tw.Stop()
+			}
+			assert.Equal(t, 1, n)
+		})
+	}
+}
+
 func TestTickOfDefault(t *testing.T) {
 	t.Parallel()
 	ticker := NewTicker(ms)
