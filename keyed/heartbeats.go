@@ -74,6 +74,9 @@ func (h *Heartbeats[K]) Shutdown(ctx context.Context) error { return h.keys.Shut
 // Stats is [Keys.Stats].
 func (h *Heartbeats[K]) Stats() timingwheel.Stats { return h.keys.Stats() }
 
+// Occupancy is [Keys.Occupancy].
+func (h *Heartbeats[K]) Occupancy() timingwheel.Occupancy { return h.keys.Occupancy() }
+
 // Now is [Keys.Now].
 func (h *Heartbeats[K]) Now() time.Time { return h.keys.Now() }
 

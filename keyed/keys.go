@@ -37,6 +37,12 @@ func New[K comparable](opts timingwheel.Options, expire func(keys []K)) (*Keys[K
 		panic("keyed: New with a nil function")
 	}
 	k := &Keys[K]{expire: expire}
+	if opts.OnSlow != nil {
+		opts.OnSlow = namedSlow(expire, opts.OnSlow)
+	}
+	if opts.ProfileLabels {
+		k.expire = labelled(opts.Name, expire)
+	}
 	if err := k.start(opts, k.sweep); err != nil {
 		return nil, err
 	}
@@ -195,12 +201,15 @@ func (k *Keys[K]) Deadline(key K) (time.Time, bool) {
 
 // Len returns the number of keys that are present, 0 on a stopped set. It is exact when nothing else is going on. It takes a sum of at
 // most 32 counters.
+//
+// A key is counted, and no longer counted, right after it was added and taken out: so where a Delete follows a Set at once, on another
+// goroutine, the sum may miss a key for a moment. It is never negative.
 func (k *Keys[K]) Len() int {
 	m := k.timers.Load()
 	if m == nil {
 		return 0
 	}
-	return m.Size()
+	return max(0, m.Size())
 }
 
 // All iterates over the keys that are present, with their deadlines, in no particular order. Keys whose expiry has begun are left out.

@@ -27,6 +27,10 @@ func (k *Keys[K]) Shutdown(ctx context.Context) error {
 // those whose keys were set, touched or deleted right afterwards and not reported. Bytes leaves out the map.
 func (k *Keys[K]) Stats() timingwheel.Stats { return k.wheel.Stats() }
 
+// Occupancy tells where the keys' timers stand on the wheel, see [timingwheel.Timeouts.Occupancy]. With it, Len and Stats a set can be
+// shown by package debug, as a wheel can.
+func (k *Keys[K]) Occupancy() timingwheel.Occupancy { return k.wheel.Occupancy() }
+
 // Now is [timingwheel.TimingWheel.Now].
 func (k *Keys[K]) Now() time.Time { return k.wheel.Now() }
 

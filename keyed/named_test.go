@@ -1,0 +1,98 @@
+package keyed
+
+import (
+	"bytes"
+	"context"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/debug"
+)
+
+// Sets can be added to a debug page.
+var (
+	_ debug.Source = (*Keys[string])(nil)
+	_ debug.Source = (*Heartbeats[string])(nil)
+)
+
+func TestOccupancy(t *testing.T) {
+	t.Parallel()
+	r := record(t)
+	h, err := NewHeartbeats(timingwheel.Options{Manual: true}, ms, func([]int) {})
+	require.NoError(t, err)
+	t.Cleanup(h.Stop)
+	for i := range 3 {
+		r.Set(text(i), ms)
+		h.Beat(i)
+	}
+	assert.Equal(t, 3, r.Occupancy().Levels[0].Timers)
+	assert.Equal(t, 3, h.Occupancy().Levels[0].Timers)
+}
+
+// sessions is somebody's program.
+type sessions struct{ within func() }
+
+func (s *sessions) expire([]string) { s.within() }
+
+// A slow batch is reported under the name of the expire function, not of the sweep that all sets have in common.
+func TestSlowExpireIsNamed(t *testing.T) {
+	t.Parallel()
+	var told []timingwheel.SlowCallback
+	opts := timingwheel.Options{Manual: true, Name: "sessions", SlowAfter: 1, OnSlow: func(c timingwheel.SlowCallback) { told = append(told, c) }}
+	expire := func([]string) { runtime.Gosched() }
+	for _, f := range []func([]string){expire, (&sessions{runtime.Gosched}).expire} {
+		k := start(t, opts, f)
+		k.Set("a", 0)
+		k.Set("b", 0)
+		k.Advance(k.Now())
+	}
+	require.Len(t, told, 2)
+	assert.Contains(t, told[0].Func, "keyed.TestSlowExpireIsNamed.func")
+	assert.True(t, strings.HasSuffix(told[0].File, "named_test.go"), told[0].File)
+	assert.Positive(t, told[0].Line)
+	assert.Equal(t, "github.com/timingwheel-go/timingwheel/keyed.(*sessions).expire", told[1].Func)
+	for _, c := range told {
+		assert.Equal(t, "sessions", c.Wheel)
+		assert.Equal(t, 2, c.Payloads)
+	}
+}
+
+// A profile tells which expire function burns the processor, and the labels that the goroutine had before are back afterwards.
+func TestExpireHasLabels(t *testing.T) {
+	within := ""
+	s := &sessions{func() { within = labelsOfMine(t) }}
+	k := start(t, timingwheel.Options{Manual: true, Name: "w1", ProfileLabels: true}, s.expire)
+	k.Set("a", 0)
+	pprof.Do(context.Background(), pprof.Labels("mine", "yes"), func(context.Context) {
+		k.Advance(k.Now())
+		assert.Equal(t, `{"mine":"yes"}`, labelsOfMine(t))
+	})
+	assert.Equal(t, `{"callback":"github.com/timingwheel-go/timingwheel/keyed.(*sessions).expire", "timingwheel":"w1"}`, within)
+}
+
+// labelsOfMine are the labels of the goroutine that calls it, from the goroutine profile, which other tests do not share as they are
+// not in this function.
+//
+//go:noinline
+func labelsOfMine(t *testing.T) string {
+	t.Helper()
+	var profile bytes.Buffer
+	require.NoError(t, pprof.Lookup("goroutine").WriteTo(&profile, 1))
+	for record := range strings.SplitSeq(profile.String(), "\n\n") {
+		if !strings.Contains(record, "keyed.labelsOfMine+") {
+			continue
+		}
+		_, labels, found := strings.Cut(record, "# labels: ")
+		require.True(t, found, record)
+		labels, _, _ = strings.Cut(labels, "\n")
+		return labels
+	}
+	t.Fatal("this goroutine is not in the profile")
+	return ""
+}
