@@ -96,33 +96,43 @@ func BenchmarkLook(b *testing.B) {
 		"size=65536/shards=16":    {WheelSize: 65536, Shards: 16},
 		"size=65536/shards=16/us": {Tick: time.Microsecond, WheelSize: 65536, Shards: 16},
 	} {
-		b.Run(name+"/pending=1M", func(b *testing.B) {
-			tw, err := timingwheel.NewTimeouts(opts, func([]uint32) {})
-			require.NoError(b, err)
-			defer tw.Stop()
-			for k := range 1_000_000 {
-				tw.Add(time.Minute+time.Duration(k)*time.Minute/1000, uint32(k)) // up to 17 hours
-			}
-			b.ResetTimer()
-			for b.Loop() {
-				if _, err := json.Marshal(look("wheel", tw)); err != nil {
-					b.Fatal(err)
+		eachPending(b, func(b *testing.B, n int) {
+			b.Run(name, func(b *testing.B) {
+				tw, err := timingwheel.NewTimeouts(opts, func([]uint32) {})
+				require.NoError(b, err)
+				defer tw.Stop()
+				for k := range n {
+					tw.Add(time.Minute+time.Duration(k)*time.Minute/1000, uint32(k)) // up to 17 hours
 				}
-			}
+				b.ResetTimer()
+				for b.Loop() {
+					if _, err := json.Marshal(look("wheel", tw)); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
 		})
 	}
 }
 
 func BenchmarkServe(b *testing.B) {
-	tw := manual(b, timingwheel.Options{})
-	for k := range 1_000_000 {
-		tw.AfterFunc(time.Duration(k)*time.Millisecond, nothing)
-	}
-	h := &Handler{}
-	h.Add("wheel", tw)
-	for b.Loop() {
-		if w := request(h, http.MethodGet, "/?format=json"); w.Code != http.StatusOK {
-			b.Fatal(w.Code)
+	eachPending(b, func(b *testing.B, n int) {
+		tw := manual(b, timingwheel.Options{})
+		for k := range n {
+			tw.AfterFunc(time.Duration(k)*time.Millisecond, nothing)
 		}
-	}
+		h := &Handler{}
+		h.Add("wheel", tw)
+		for b.Loop() {
+			if w := request(h, http.MethodGet, "/?format=json"); w.Code != http.StatusOK {
+				b.Fatal(w.Code)
+			}
+		}
+	})
+}
+
+func eachPending(b *testing.B, run func(b *testing.B, n int)) {
+	b.Helper()
+	b.Run("pending=1k", func(b *testing.B) { run(b, 1000) })
+	b.Run("pending=1M", func(b *testing.B) { run(b, 1_000_000) })
 }

@@ -116,12 +116,15 @@ func number(i int) uint64 { return uint64(i) * 0x9e3779b97f4a7c15 }
 
 func name(i int) string { return fmt.Sprintf("connection-%07d", i) }
 
-func many[K comparable](n int, nth func(int) K) []K {
-	keys := make([]K, n)
-	for i := range keys {
-		keys[i] = nth(i)
-	}
-	return keys
+// many returns a function that makes so many keys, once: only benchmarks that are selected do.
+func many[K comparable](n int, nth func(int) K) func() []K {
+	return sync.OnceValue(func() []K {
+		keys := make([]K, n)
+		for i := range keys {
+			keys[i] = nth(i)
+		}
+		return keys
+	})
 }
 
 // far is a deadline of the population.
@@ -168,9 +171,10 @@ func BenchmarkTouch(b *testing.B) {
 	}
 }
 
-func benchTouch[K comparable](b *testing.B, size, kind string, keys []K) {
+func benchTouch[K comparable](b *testing.B, size, kind string, all func() []K) {
 	for _, impl := range impls {
 		b.Run(fmt.Sprintf("impl=%s/pending=%s/key=%s", impl, size, kind), func(b *testing.B) {
+			keys := all()
 			s := newSetter[K](b, impl, func(int) {})
 			defer s.Stop()
 			fill(s, keys)
@@ -178,6 +182,7 @@ func benchTouch[K comparable](b *testing.B, size, kind string, keys []K) {
 		})
 	}
 	b.Run(fmt.Sprintf("impl=reset/pending=%s/key=%s", size, kind), func(b *testing.B) {
+		keys := all()
 		w, err := timingwheel.NewTimeouts(timingwheel.Options{}, func([]K) {})
 		if err != nil {
 			b.Fatal(err)
@@ -199,9 +204,10 @@ func BenchmarkDeleteSet(b *testing.B) {
 	}
 }
 
-func benchDeleteSet[K comparable](b *testing.B, size, kind string, keys []K) {
+func benchDeleteSet[K comparable](b *testing.B, size, kind string, all func() []K) {
 	for _, impl := range impls {
 		b.Run(fmt.Sprintf("impl=%s/pending=%s/key=%s", impl, size, kind), func(b *testing.B) {
+			keys := all()
 			s := newSetter[K](b, impl, func(int) {})
 			defer s.Stop()
 			fill(s, keys)
@@ -222,9 +228,10 @@ func BenchmarkFill(b *testing.B) {
 	}
 }
 
-func benchFill[K comparable](b *testing.B, size, kind string, keys []K) {
+func benchFill[K comparable](b *testing.B, size, kind string, all func() []K) {
 	for _, impl := range impls {
 		b.Run(fmt.Sprintf("impl=%s/pending=%s/key=%s", impl, size, kind), func(b *testing.B) {
+			keys := all()
 			took, bytes := time.Duration(0), uint64(0)
 			for range b.N {
 				before := heapInUse()
@@ -259,9 +266,10 @@ func BenchmarkExpire(b *testing.B) {
 	}
 }
 
-func benchExpire[K comparable](b *testing.B, size, kind string, keys []K) {
+func benchExpire[K comparable](b *testing.B, size, kind string, all func() []K) {
 	for _, impl := range impls {
 		b.Run(fmt.Sprintf("impl=%s/pending=%s/key=%s", impl, size, kind), func(b *testing.B) {
+			keys := all()
 			used := time.Duration(0)
 			for range b.N {
 				used += expireAll(b, impl, keys)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -81,12 +82,15 @@ func eachMap(b *testing.B, numbers func(*testing.B, candidate[uint64], []uint64)
 
 func eachStore[K key](b *testing.B, name string, n int, nth func(int) K, run func(*testing.B, candidate[K], []K)) {
 	b.Helper()
-	ks := make([]K, n)
-	for i := range ks {
-		ks[i] = nth(i)
-	}
+	all := sync.OnceValue(func() []K { // only where one of them is selected
+		ks := make([]K, n)
+		for i := range ks {
+			ks[i] = nth(i)
+		}
+		return ks
+	})
 	for _, c := range stores[K]() {
-		b.Run(fmt.Sprintf("key=%s/pending=%d/impl=%s", name, n, c.name), func(b *testing.B) { run(b, c, ks) })
+		b.Run(fmt.Sprintf("key=%s/pending=%d/impl=%s", name, n, c.name), func(b *testing.B) { run(b, c, all()) })
 	}
 }
 
