@@ -48,6 +48,9 @@ func TestKeysThatHaveGoneAreCollected(t *testing.T) {
 				k.Delete(keys[len(keys)-1-i])
 			}
 		}},
+		"expired, with room for nothing more": {func(keys []*object) {
+			assert.Equal(t, len(keys), cap(keys), "what is appended would go into the wheel's buffer")
+		}, expireAllOf},
 		"stopped": {nil, func(k *Keys[*object], _ []*object) { k.Stop() }},
 	} {
 		for executor, opts := range executors {
