@@ -24,6 +24,11 @@ func (m *model) checkOccupancy() {
 			m.failf("Occupancy in steps of %d: %v", step, err)
 		}
 	}
+	o := m.sut.occupancy(1, 8) // only the slots nearest to the hands, where there are more buckets than that
+	checkSums(m, o)
+	if o.Pending != len(m.pending) {
+		m.failf("Occupancy of a few slots: %d pending, %d unseen, want %d", o.Pending, o.Unseen, len(m.pending))
+	}
 }
 
 func (e *engine[T]) verifyOccupancy(o Occupancy) error {

@@ -12,8 +12,8 @@ const (
 	occupancyCells = 512     // of one level: the slots of larger wheels share them
 	occupancyNext  = 16      // expirations
 	occupancyWhole = 1024    // non-empty buckets of a shard that are looked at without letting go of its lock
-	occupancyStep  = quantum // else, slots that are looked at before it is let go: on a large wheel each may be a cache miss
-	occupancySlots = 1 << 18 // slots of all levels and shards
+	occupancyStep  = quantum // else, buckets or slots that are looked at before it is let go: on a large wheel each may be a cache miss
+	occupancySlots = 1 << 18 // buckets or slots, of all levels and shards
 	occupancyPeek  = 128     // buckets that are looked at for the next expirations of a shard
 )
 
@@ -32,9 +32,9 @@ type Occupancy struct {
 	Due     int // those that are due and have not been claimed
 	Moving  int // those that have left a slot and are on their way to a finer level
 
-	// Unseen is pending timers that were not found. On a wheel where nothing is going on it is 0, except where the levels
-	// of all shards together have more than 2^18 slots: then only those nearest to the hand are looked at. Under load,
-	// with more than 1,024 non-empty buckets in a shard, timers may also have moved meanwhile.
+	// Unseen is pending timers that were not found. On a wheel where nothing is going on it is 0, except where a
+	// shard has had more than 2^18/Shards buckets at once: then only the slots nearest to its hand are looked at. Under
+	// load, with more than 1,024 non-empty buckets in a shard, timers may also have moved meanwhile.
 	Unseen int
 
 	Levels []LevelOccupancy // the finest first: all that Options.Levels allows, also those without timers
@@ -63,8 +63,8 @@ type Expiration struct {
 }
 
 // Occupancy returns where the pending timers stand. It is for people who look at a wheel, not for hot paths: O(shards ×
-// buckets), and at most 2^18 slots are looked at, however large the wheel is. A shard with more than 1,024 non-empty buckets
-// is looked at in portions of 256 slots, between which its lock is free; others are in one go, and then what is said of a
+// buckets), and at most 2^18 buckets or slots are looked at, however large the wheel is. A shard with more than 1,024 non-empty
+// buckets is looked at in portions of 256, between which its lock is free; others are in one go, and then what is said of a
 // shard is one moment of it. The result takes at most 64 KiB for the levels.
 //
 // After Stop nothing is pending, and the levels have cells all the same.
@@ -83,8 +83,8 @@ type survey struct {
 	config
 	tick  int64            // at which the shards' clocks are taken to stand
 	whole int              // buckets for one hold of the lock
-	step  int              // slots for one
-	each  int              // slots of a level that are looked at, from the hand on
+	step  int              // buckets or slots for one
+	each  int              // slots of a level that are looked at, from the hand on, where there are too many buckets
 	fold  uint             // log2 of slots for each cell
 	soon  map[expiry]int   // timers
 	hand  [maxLevels]int64 // the interval in which the clock is, counted from the beginning of time
@@ -172,11 +172,14 @@ func (s *shard) survey(v *survey) {
 	v.stand(max(v.tick, s.cur)) // the shard may have read the clock since
 	s.surveyNext(v)
 	before := v.found()
-	if s.queue.len() <= v.whole {
+	switch {
+	case s.queue.len() <= v.whole:
 		for _, b := range s.queue.items {
 			v.count(b)
 		}
-	} else {
+	case len(s.all) <= v.each*len(v.Levels):
+		s.surveyBuckets(v)
+	default:
 		s.surveySlots(v)
 	}
 	s.surveyExpired(v)
@@ -192,7 +195,32 @@ func (v *survey) found() int {
 	return n
 }
 
-// surveySlots goes through the slots: unlike the queue they stay in their order while the lock is free. It begins with the coarsest
+// surveyBuckets goes through the buckets by their ids, which they keep while the lock is free, unlike their places in the queue. Most
+// slots of a large wheel are empty, and are not looked at.
+func (s *shard) surveyBuckets(v *survey) {
+	for k, steps := 0, 0; k < len(s.all); k++ { // none are left where the wheel was stopped meanwhile
+		if steps == v.step {
+			steps = 0
+			s.breathe()
+			if k >= len(s.all) {
+				return
+			}
+		}
+		steps++
+		if b := s.all[k]; b.heapIndex >= 0 {
+			v.count(b)
+		}
+	}
+}
+
+// breathe lets go of the lock for others.
+func (s *shard) breathe() {
+	s.yield()
+	s.settleLots()
+	s.settleWheel()
+}
+
+// surveySlots goes through the slots, which stay where they are while the lock is free. It begins with the coarsest
 // level, so that a timer that moves to a finer one meanwhile is rather counted twice than lost.
 func (s *shard) surveySlots(v *survey) {
 	steps := 0
@@ -200,9 +228,7 @@ func (s *shard) surveySlots(v *survey) {
 		for k := 0; k < v.each; k++ {
 			if steps == v.step {
 				steps = 0
-				s.yield()
-				s.settleLots()
-				s.settleWheel()
+				s.breathe()
 			}
 			if l >= len(s.levels) || s.levels[l].slots == nil { // also where the wheel was stopped meanwhile
 				break

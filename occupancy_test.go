@@ -201,7 +201,21 @@ func TestOccupancyNextOverShards(t *testing.T) {
 	}
 }
 
-// Where there are more slots than a call may look at, those near the hand are shown and the rest is said to be unseen.
+// A large wheel has more slots than may be looked at; with few buckets nothing is unseen all the same.
+func TestOccupancyOfALargeWheelIsWhole(t *testing.T) {
+	t.Parallel()
+	tw := manualWheel(t, Options{WheelSize: maxWheelSize, Shards: 8})
+	for k := range 20_000 {
+		tw.AfterFunc(time.Duration(k+1)*3*time.Millisecond, nothing)
+	}
+	o := tw.Occupancy()
+	checkSums(t, o)
+	assert.Zero(t, o.Unseen)
+	assert.Equal(t, 20_000, o.Levels[0].Timers)
+	assert.Positive(t, o.Levels[0].Cells[60_000/128])
+}
+
+// Where there are more buckets than a call may look at, those near the hand are shown and the rest is said to be unseen.
 func TestOccupancyIsBounded(t *testing.T) {
 	t.Parallel()
 	tw := manualWheel(t, Options{WheelSize: 1024, Levels: 2})
