@@ -209,6 +209,8 @@ func TestBadNames(t *testing.T) {
 	assert.Panics(t, func() { h.Add(strings.Repeat("x", maxName+1), tw) })
 	assert.Panics(t, func() { h.Add("\xff", tw) })
 	assert.PanicsWithValue(t, `timingwheel/debug: wheel "nil" is nil`, func() { h.Add("nil", nil) })
+	var none *timingwheel.TimingWheel // as where the error of New was overlooked
+	assert.PanicsWithValue(t, `timingwheel/debug: wheel "none" is nil`, func() { h.Add("none", none) })
 	h.Add("twice", tw)
 	assert.PanicsWithValue(t, `timingwheel/debug: there is a wheel "twice" already`, func() { h.Add("twice", tw) })
 	assert.Len(t, document(t, h, "/?format=json", http.StatusOK).Wheels, 2)
@@ -348,4 +350,37 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	all.Wait()
 	assert.Equal(t, []Entry{{"stays", 0}}, document(t, h, "/?format=json", http.StatusOK).Wheels)
+}
+
+// yielding lets others come in while it is asked.
+type yielding struct{ Source }
+
+func (y yielding) Len() int {
+	runtime.Gosched()
+	return y.Source.Len()
+}
+
+// Once Remove has returned, no list names the wheel, whatever was asked before and is answered later.
+func TestRemovedIsOffTheList(t *testing.T) {
+	t.Parallel()
+	h := &Handler{}
+	tw := manual(t, timingwheel.Options{})
+	h.Add("stays", yielding{tw})
+	var over atomic.Bool
+	var viewers sync.WaitGroup
+	for range 4 {
+		viewers.Go(func() {
+			for !over.Load() {
+				request(h, http.MethodGet, "/?format=json")
+			}
+		})
+	}
+	defer viewers.Wait()
+	defer over.Store(true)
+	for range 100 {
+		h.Add("goes", yielding{tw})
+		require.Equal(t, []Entry{{"stays", 0}, {"goes", 0}}, document(t, h, "/?format=json", http.StatusOK).Wheels)
+		require.True(t, h.Remove("goes"))
+		require.Equal(t, []Entry{{"stays", 0}}, document(t, h, "/?format=json", http.StatusOK).Wheels)
+	}
 }

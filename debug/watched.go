@@ -72,12 +72,12 @@ func (h *Handler) serveJSON(w http.ResponseWriter, r *http.Request, name string)
 }
 
 func (h *Handler) document(name string) (data []byte, status int, err error) {
-	all := h.all()
-	wheels, err := h.list.fresh(func() any { return list(all) })
+	// What there is, is asked within fresh: what was asked before would outlive a Remove or an Add meanwhile.
+	wheels, err := h.list.fresh(func() any { return list(h.all()) })
 	if err != nil {
 		return nil, 0, err
 	}
-	w := choose(all, name)
+	w := choose(h.all(), name)
 	if w == nil {
 		missing := ""
 		status = http.StatusOK
