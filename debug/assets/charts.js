@@ -1,10 +1,10 @@
 'use strict';
 // Lines over time and a histogram, drawn by hand: they have one scale each, beginning at 0, and their figures stand below as text.
 
-// nice is the smallest of 1, 2, 5, 10, ... that is not below v.
+// nice is the smallest round number that is not below v, and whose half is round as well.
 function nice(v) {
 	const unit = 10 ** Math.floor(Math.log10(Math.max(v, 1e-9)));
-	for (const step of [1, 2, 5, 10]) if (step * unit >= v * (1 - 1e-9)) return step * unit;
+	for (const step of [1, 2, 3, 4, 5, 6, 8, 10]) if (step * unit >= v * (1 - 1e-9)) return step * unit;
 	return v;
 }
 
@@ -75,44 +75,66 @@ function pieces(points, k) {
 
 function trace(piece, k, x, y) { return piece.map((p) => `${x(p).toFixed(2)} ${y(p.values[k]).toFixed(2)}`).join('L'); }
 
-// LatenessChart shows the distribution of lateness: a bar for each power of two.
+// octaves counts what is in each power of two.
+function octaves(lateness) {
+	const found = new Map();
+	for (const b of lateness.buckets) {
+		const o = b.from_ns === 0 ? 7 : Math.floor(Math.log2(b.from_ns) + 1e-9);
+		found.set(o, (found.get(o) || 0) + b.count);
+	}
+	return found;
+}
+
+// LatenessChart shows the distribution of lateness: a bar for each power of two, and steps for the last minute.
 class LatenessChart {
 	constructor(place) {
 		this.bars = svg('path', { class: 'bar-fill' });
+		this.steps = svg('path', { class: 'two' });
 		this.high = make('span', { class: 'tick-label top' });
 		this.middle = make('span', { class: 'tick-label mid' });
 		this.from = make('span');
 		this.to = make('span');
 		this.keys = make('div', { class: 'keys' });
 		this.image = make('div', { class: 'plot', role: 'img' },
-			svg('svg', { viewBox: '0 0 100 100', preserveAspectRatio: 'none', 'aria-hidden': 'true' }, svg('path', { class: 'grid', d: 'M0 0H100M0 50H100' }), this.bars),
+			svg('svg', { viewBox: '0 0 100 100', preserveAspectRatio: 'none', 'aria-hidden': 'true' }, svg('path', { class: 'grid', d: 'M0 0H100M0 50H100' }), this.bars, this.steps),
 			this.high, this.middle);
 		place.append(this.image, make('div', { class: 'axis', 'aria-hidden': 'true' }, this.from, this.to), this.keys);
 	}
 
-	draw(lateness) {
-		const octaves = new Map();
-		for (const b of lateness.buckets) {
-			const o = b.from_ns === 0 ? 7 : Math.floor(Math.log2(b.from_ns) + 1e-9);
-			octaves.set(o, (octaves.get(o) || 0) + b.count);
-		}
-		const least = Math.min(14, ...octaves.keys()), most = Math.max(least + 11, 24, ...octaves.keys());
-		const width = 100 / (most - least + 1), total = Math.max(1, lateness.count);
-		const high = nice(Math.max(...octaves.values(), 0) / total * 100 || 1);
+	draw(lateness, recent) {
+		const all = octaves(lateness), fresh = octaves(recent || { buckets: [] });
+		const least = Math.min(14, ...all.keys()), most = Math.max(least + 11, 24, ...all.keys());
+		const width = 100 / (most - least + 1);
+		const part = (n, of) => n / Math.max(1, of) * 100;
+		const high = nice(Math.max(1, part(Math.max(0, ...all.values()), lateness.count), recent ? part(Math.max(0, ...fresh.values()), recent.count) : 0));
+		const top = (percent) => (100 - Math.max(0.8, percent / high * 100)).toFixed(2);
 		let d = '';
-		for (const [o, n] of octaves) {
-			const x = (o - least) * width + width * 0.08, h = Math.max(0.8, n / total * 100 / high * 100);
-			d += `M${x.toFixed(2)} 100V${(100 - h).toFixed(2)}h${(width * 0.84).toFixed(2)}V100Z`;
+		for (const [o, n] of all) {
+			d += `M${((o - least) * width + width * 0.08).toFixed(2)} 100V${top(part(n, lateness.count))}h${(width * 0.84).toFixed(2)}V100Z`;
 		}
 		this.bars.setAttribute('d', d);
+		d = '';
+		for (let o = least; fresh.size > 0 && o <= most; o++) {
+			d += `${d ? 'V' : 'M0 '}${fresh.has(o) ? top(part(fresh.get(o), recent.count)) : 100}H${((o - least + 1) * width).toFixed(2)}`;
+		}
+		this.steps.setAttribute('d', d);
 		write(this.high, `${short(high)} %`);
 		write(this.middle, `${short(high / 2)} %`);
 		write(this.from, least === 7 ? '0' : duration(2 ** least));
 		write(this.to, duration(2 ** (most + 1)));
-		const figures = lateness.count === 0 ? ['nothing has run yet'] : [
-			`half \u2264 ${duration(lateness.p50_ns)}`, `99 % \u2264 ${duration(lateness.p99_ns)}`, `largest ${duration(lateness.max_ns)}`, `of ${compact(lateness.count)} measured`,
+		const figures = lateness.count === 0 ? ['Nothing has run yet.'] : [
+			`all ${compact(lateness.count)}: half \u2264 ${duration(lateness.p50_ns)}, 99 % \u2264 ${duration(lateness.p99_ns)}, largest ${duration(lateness.max_ns)}`,
 		];
-		this.keys.replaceChildren(...figures.map((text) => make('span', {}, text)));
-		this.image.setAttribute('aria-label', `How late timers began: ${figures.join(', ')}`);
+		if (lateness.count > 0 && recent) {
+			figures.push(recent.count === 0 ? 'last minute: none' :
+				`last minute: half \u2264 ${duration(quantile(recent, 0.5))}, 99 % \u2264 ${duration(quantile(recent, 0.99))}`);
+		}
+		this.keys.replaceChildren(...figures.map((text, k) => make('span', {}, ...(lateness.count ? [swatch(k)] : []), make('span', {}, text))));
+		this.image.setAttribute('aria-label', `How late timers began; ${figures.join('; ')}`);
 	}
+}
+
+// swatch is what a figure of lateness is drawn as.
+function swatch(k) {
+	return svg('svg', { viewBox: '0 0 24 8', 'aria-hidden': 'true' }, k === 0 ? svg('rect', { width: 24, height: 8, class: 'bar-fill' }) : svg('path', { class: 'two', d: 'M0 4H24' }));
 }

@@ -1,29 +1,39 @@
 'use strict';
-// How numbers and times are written: three significant digits and a unit, the same everywhere.
+// How numbers and times are written: three significant digits and a unit, from a minute on two units; the same everywhere.
 
 const NS = { us: 1e3, ms: 1e6, s: 1e9, min: 60e9, h: 3600e9, d: 86400e9, y: 365.25 * 86400e9 };
+const COARSE = [['y', NS.y, 'd', NS.d], ['d', NS.d, 'h', NS.h], ['h', NS.h, 'min', NS.min], ['min', NS.min, 's', NS.s]];
+const FINE = [['s', NS.s], ['ms', NS.ms], ['\u00b5s', NS.us], ['ns', 1]];
+const LONGEST = 9.2e18; // ns: the server has no longer durations
 
-// duration writes nanoseconds: 1.25 ms.
+// duration writes nanoseconds: 1.25 ms, 1 min 6 s.
 function duration(ns) {
-	const sign = ns < 0 ? '\u2212' : '';
-	const v = Math.abs(ns);
+	const sign = ns < 0 ? '\u2212' : '', v = Math.abs(ns);
 	if (v === 0) return '0';
-	for (const [name, size] of [['y', NS.y], ['d', NS.d], ['h', NS.h], ['min', NS.min], ['s', NS.s], ['ms', NS.ms], ['\u00b5s', NS.us]]) {
-		if (v >= size) return `${sign}${short(v / size)}\u00a0${name}`;
+	if (v >= LONGEST) return `${sign}292\u00a0y or more`;
+	for (const [name, size, below, part] of COARSE) {
+		if (rounded(v / part) * part < size) continue; // 59.96 s would be written as 60 s: it is a minute
+		const parts = Math.round(v / part);
+		const whole = Math.floor(parts * part / size), rest = Math.round((parts * part - whole * size) / part);
+		return `${sign}${full(whole)}\u00a0${name}${rest > 0 && whole < 100 ? `\u00a0${rest}\u00a0${below}` : ''}`;
 	}
+	for (const [name, size] of FINE) if (rounded(v / size) >= 1) return `${sign}${short(v / size)}\u00a0${name}`;
 	return `${sign}${short(v)}\u00a0ns`;
 }
+
+// rounded has three significant digits.
+function rounded(v) { return Number(v.toPrecision(3)); }
 
 // short is a number of three significant digits, without zeros at its end; large ones keep all digits before the point.
 function short(v) {
 	if (v >= 100) return full(v);
-	return String(Number(v.toPrecision(3)));
+	return String(rounded(v));
 }
 
 // compact writes a count where there is little room: 12.3k.
 function compact(n) {
 	for (const [name, size] of [['G', 1e9], ['M', 1e6], ['k', 1e3]]) {
-		if (n >= size * (name === 'k' ? 10 : 1)) return short(n / size) + name;
+		if (name === 'k' ? n >= 10 * size : rounded(n / size) >= 1) return short(rounded(n / size)) + name; // 999,999 is 1M, not 1,000k
 	}
 	return Number.isInteger(n) ? full(n) : short(n);
 }

@@ -29,19 +29,21 @@ class Heat {
 	from(c) { return Math.ceil(this.top ** ((c - 1) / CLASSES) - 1e-9); }
 }
 
-// drawLegend shows what the colours mean. Classes of small scales may be empty; they are left out.
+// drawLegend shows what the colours mean: a scale with the smallest number of each. Classes of small scales may be empty; they are left out.
 function drawLegend(place, heat) {
-	const entries = [legendEntry(0, 'none')];
+	if (place.dataset.top === String(heat.top)) return;
+	place.dataset.top = heat.top;
+	const entries = [legendEntry(0, '0')];
 	for (let c = 1; c <= CLASSES; c++) {
 		const from = heat.from(c), to = c === CLASSES ? Infinity : heat.from(c + 1) - 1;
 		if (to < from || heat.classOf(from) !== c) continue;
-		entries.push(legendEntry(c, to === Infinity ? `${compact(from)} and more` : from === to ? compact(from) : `${compact(from)}\u2013${compact(to)}`));
+		entries.push(legendEntry(c, `${compact(from)}${to > from ? '+' : ''}`));
 	}
-	place.replaceChildren(make('span', {}, 'timers in a slot:'), ...entries);
+	place.replaceChildren(make('span', { class: 'legend-title' }, 'Timers in a slot'), make('span', { class: 'scale' }, ...entries));
 }
 
 function legendEntry(c, text) {
-	return make('span', {}, svg('svg', { viewBox: '0 0 10 10', 'aria-hidden': 'true' }, svg('rect', { width: 10, height: 10, rx: 2, class: `heat${c}` })), text);
+	return make('span', {}, svg('svg', { viewBox: '0 0 10 10', preserveAspectRatio: 'none', 'aria-hidden': 'true' }, svg('rect', { width: 10, height: 10, class: `heat${c}` })), text);
 }
 
 // runs groups the cells of a level that follow each other and have one class: [first, end, class]. Empty ones are left out.

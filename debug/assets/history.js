@@ -2,7 +2,8 @@
 // What the page remembers, for each wheel: the last five minutes of figures. The server remembers nothing.
 
 const WINDOW = 300e3; // ms
-const GAP = 5e3; // ms without figures that are a hole and not a line
+const RECENT = 60e3; // ms of what is called recent
+const GAP = 15e3; // ms without figures that are a hole and not a line
 
 class Past {
 	constructor() { this.points = []; }
@@ -12,7 +13,7 @@ class Past {
 		const at = Date.parse(wheel.taken), last = this.points[this.points.length - 1];
 		if (last && at === last.at) return;
 		if (last && (at < last.at || wheel.counters.armed < last.counters.armed)) this.points = [];
-		this.points.push({ at, pending: wheel.pending, counters: wheel.counters });
+		this.points.push({ at, pending: wheel.pending, counters: wheel.counters, lateness: wheel.lateness });
 		while (at - this.points[0].at > WINDOW) this.points.shift();
 	}
 
@@ -26,9 +27,26 @@ class Past {
 		});
 	}
 
+	// recent is the lateness of the last minute or, at first, since the page looks at the wheel; null where nothing is known of that.
+	recent() {
+		const last = this.points[this.points.length - 1];
+		const first = this.points.find((p) => last.at - p.at <= RECENT);
+		if (!last || first === last) return null;
+		const before = new Map(first.lateness.buckets.map((b) => [b.from_ns, b.count]));
+		const buckets = last.lateness.buckets.map((b) => ({ ...b, count: b.count - (before.get(b.from_ns) || 0) })).filter((b) => b.count > 0);
+		return { buckets, count: buckets.reduce((sum, b) => sum + b.count, 0) };
+	}
+
 	// rate is the present one, or null where it is not known.
 	rate(name) {
 		const all = this.rates(name);
 		return all.length ? all[all.length - 1].values[0] : null;
 	}
+}
+
+// quantile is an upper bound of the lateness of a part of all, as far as buckets tell.
+function quantile(lateness, part) {
+	let left = Math.ceil(lateness.count * part);
+	for (const b of lateness.buckets) if ((left -= b.count) <= 0) return b.to_ns;
+	return 0;
 }

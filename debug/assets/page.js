@@ -12,11 +12,11 @@ const page = {
 	request: null,
 
 	start() {
-		this.rings = new Rings(byId('rings'));
-		this.strips = new Strips(byId('strips'), byId('readout'), (level) => this.rings.choose(level));
+		this.rings = new Rings(byId('rings'), (at) => this.strips.pointed(at));
+		this.strips = new Strips(byId('strips'), byId('readout'), (cursor) => this.rings.choose(cursor));
 		this.pending = new LineChart(byId('chart-pending'), ['pending'], { area: true });
 		this.rates = new LineChart(byId('chart-rates'), ['armed', 'fired', 'stopped'], { unit: '/s' });
-		this.wakeups = new LineChart(byId('chart-wakeups'), ['wake-ups', 'moves'], { unit: '/s' });
+		this.wakeups = new LineChart(byId('chart-wakeups'), ['wake-ups', 'timers moved'], { unit: '/s' });
 		this.lateness = new LatenessChart(byId('chart-lateness'));
 		byId('pause').addEventListener('click', () => this.pause(!this.paused));
 		byId('slots-details').addEventListener('toggle', () => this.drawTable());
@@ -36,18 +36,27 @@ const page = {
 			if (this.chosen !== null) query.set('wheel', this.chosen);
 			const response = await fetch(`?${query}`, { signal: request.signal, cache: 'no-store', headers: { Accept: 'application/json' } });
 			if (!response.ok && response.status !== 404) throw new Error(`the server says ${response.status}`);
+			if (!(response.headers.get('Content-Type') || '').startsWith('application/json')) throw new Error('what came is not JSON; a login may have run out');
 			const answer = await response.json();
 			if (this.request !== request) return; // another wheel was chosen meanwhile
 			this.take(answer);
 			this.state('live', 'live');
 		} catch (error) {
 			if (this.request !== request) return;
-			this.state('lost', `no answer (${error.name === 'AbortError' ? 'none in time' : error.message}); trying again`);
+			this.lost(error.name === 'AbortError' ? `none in ${PATIENCE / 1000} s` : error.message);
 			next = RETRY;
 		} finally {
 			clearTimeout(patience);
 		}
 		this.timer = setTimeout(() => this.ask(), next);
+	},
+
+	// lost says that there is no answer, and how old what is seen is.
+	lost(why) {
+		const since = this.wheel ? `What is shown is of ${clockTime(this.wheel.taken).slice(0, 8)}. ` : '';
+		this.state('lost', 'no answer');
+		this.notice(`No answer: ${why}. ${since}Trying again every ${RETRY / 1000} seconds.`);
+		document.title = `no answer${this.wheel ? ` \u2013 ${this.wheel.name}` : ''}`;
 	},
 
 	// rest ends what is under way.
@@ -88,7 +97,7 @@ const page = {
 		this.pending.draw(past.pending());
 		this.rates.draw(past.rates('armed', 'fired', 'stopped'));
 		this.wakeups.draw(past.rates('wakeups', 'moved'));
-		this.lateness.draw(wheel.lateness);
+		this.lateness.draw(wheel.lateness, past.recent());
 		drawNext(byId('next').tBodies[0], wheel);
 		this.drawTable();
 	},
@@ -113,6 +122,7 @@ const page = {
 
 	state(name, text) {
 		byId('state').dataset.state = name;
+		byId('main').classList.toggle('stale', name === 'lost');
 		write(byId('state-text'), text);
 	},
 

@@ -9,20 +9,25 @@ const TILES = [
 	['stopped', 'Stopped', (w, past) => rateAndTotal(w, past, 'stopped')],
 	['postponed', 'Postponed', (w, past) => rateAndTotal(w, past, 'postponed')],
 	['wakeups', 'Wake-ups', (w, past) => rateAndTotal(w, past, 'wakeups')],
-	['late', 'Late, 99 % under', (w) => w.lateness.count ? splitUnit(duration(w.lateness.p99_ns)) : ['\u2013', '']],
+	['late', 'Late, 99 % at most', (w, past) => lateNow(w, past)],
 	['running', 'Running', (w) => [roomy(w.running), w.running === 1 ? 'callback' : 'callbacks']],
 	['memory', 'Memory', (w) => bytes(w.bytes)],
 ];
 
 function rateAndTotal(wheel, past, name) {
 	const rate = past.rate(name);
-	return [rate === null ? '\u2013' : `${compact(rate)}/s`, `of ${compact(wheel.counters[name])}`];
+	return [rate === null ? '\u2013' : `${compact(rate)}/s`, `${compact(wheel.counters[name])} in all`];
+}
+
+// lateNow is the lateness of the last minute, or of all where nothing has run in that.
+function lateNow(wheel, past) {
+	const recent = past.recent();
+	if (wheel.lateness.count === 0) return ['\u2013', 'nothing has run'];
+	return recent && recent.count > 0 ? [duration(quantile(recent, 0.99)), 'last minute'] : [duration(wheel.lateness.p99_ns), 'of all'];
 }
 
 // roomy writes all digits of what fits into a tile.
 function roomy(n) { return n < 1e7 ? full(n) : compact(n); }
-
-function splitUnit(text) { return text.split('\u00a0'); }
 
 function drawTiles(place, wheel, past) {
 	if (place.children.length !== TILES.length) {
@@ -36,11 +41,14 @@ function drawTiles(place, wheel, past) {
 }
 
 function drawNext(body, wheel) {
-	const last = wheel.levels.length;
-	const rows = wheel.next.map((x) => row(
-		x.in_ns <= 0 ? 'now' : duration(x.in_ns), clockTime(x.at), x.level, x.timers,
-		x.level === 0 ? 'they run' : `they move to level ${x.level - 1}${x.level === last - 1 ? ' or wait another lap' : ' or below'}`));
+	const rows = wheel.next.map((x) => row(x.in_ns <= 0 ? 'now' : duration(x.in_ns), clockTime(x.at), x.level, x.timers, then(x.level, wheel.levels.length - 1)));
 	body.replaceChildren(...(rows.length ? rows : [emptyRow(5, 'Nothing is pending.')]));
+}
+
+// then is what becomes of timers when their bucket expires.
+function then(level, last) {
+	if (level === 0) return 'they run';
+	return `to level ${level - 1}${level > 1 ? ' or finer' : ''}${level === last ? ', or a lap on' : ''}`;
 }
 
 const TABLE_ROWS = 200;

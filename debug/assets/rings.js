@@ -2,22 +2,38 @@
 // The levels as rings around the number of pending timers: inside the finest, the hand at the top, time clockwise. Each colour of a ring is
 // one path, so a drawing has some dozens of elements, however many slots there are.
 
+const INNER = 34, OUTER = 100; // radii of all rings together
+
 class Rings {
-	constructor(place) {
+	// onPoint is told which level and cell is pointed at, and of nothing where none is.
+	constructor(place, onPoint) {
 		this.place = place;
-		this.key = '';
+		this.cells = []; // of each level
+		place.addEventListener('pointermove', (event) => onPoint(this.at(event)));
+		place.addEventListener('pointerdown', (event) => onPoint(this.at(event)));
+		place.addEventListener('pointerleave', () => onPoint(null));
+	}
+
+	// at is what a pointer is at.
+	at(event) {
+		const p = new DOMPoint(event.clientX, event.clientY).matrixTransform(this.place.getScreenCTM().inverse());
+		const level = Math.floor((Math.hypot(p.x, p.y) - INNER) / (OUTER - INNER) * this.levels);
+		if (!(level >= 0 && level < this.levels)) return null;
+		const part = (Math.atan2(p.x, -p.y) / (2 * Math.PI) + 1) % 1; // of the way round
+		return { level, cell: Math.floor(part * this.cells[level]) };
 	}
 
 	// radii are the inner and the outer one of a level's ring.
 	radii(l) {
-		const inner = 34, outer = 100, width = (outer - inner) / this.levels;
-		return [inner + l * width + Math.min(1, width / 8), inner + (l + 1) * width - Math.min(1, width / 8)];
+		const width = (OUTER - INNER) / this.levels;
+		return [INNER + l * width + Math.min(1, width / 8), INNER + (l + 1) * width - Math.min(1, width / 8)];
 	}
 
 	build(levels) {
 		this.levels = levels;
 		this.place.replaceChildren(byId('rings-title'));
 		this.heatOf = [];
+		const names = [];
 		for (let l = 0; l < levels; l++) {
 			const [from, to] = this.radii(l);
 			this.place.append(svg('circle', { r: (from + to) / 2, 'stroke-width': to - from, class: 'track' }));
@@ -25,15 +41,17 @@ class Rings {
 			for (let c = 1; c <= CLASSES; c++) paths.push(svg('path', { class: `heat${c}` }));
 			this.place.append(...paths);
 			this.heatOf.push(paths);
+			if (to - from > 7) names.push(svg('text', { x: -3, y: 2.4 - (from + to) / 2, class: 'name' }, `L${l}`));
 		}
 		this.total = svg('text', { y: 4, class: 'total' });
-		this.chosen = [svg('circle', { class: 'chosen', r: 0 }), svg('circle', { class: 'chosen', r: 0 })];
-		this.place.append(...this.chosen, svg('line', { y1: -30, y2: -104, class: 'hand' }), svg('text', { y: -107, class: 'now' }, 'now'),
+		this.chosen = svg('path', { class: 'chosen' });
+		this.place.append(...names, this.chosen, svg('line', { y1: -30, y2: -104, class: 'hand' }), svg('text', { y: -107, class: 'now' }, 'now'),
 			this.total, svg('text', { y: 15, class: 'small' }, 'pending'));
 	}
 
 	draw(wheel, heat) {
 		if (this.levels !== wheel.levels.length) this.build(wheel.levels.length);
+		this.cells = wheel.levels.map((level) => level.cells.length);
 		wheel.levels.forEach((level, l) => {
 			const d = Array(CLASSES).fill('');
 			const [from, to] = this.radii(l);
@@ -47,10 +65,15 @@ class Rings {
 		write(byId('rings-title'), `${plural(wheel.pending, 'pending timer')} on ${plural(wheel.levels.length, 'level')}; ${parts.join(', ')}`);
 	}
 
-	// choose marks a level; -1: none.
-	choose(l) {
-		const radii = l < 0 ? [0, 0] : this.radii(l);
-		this.chosen.forEach((circle, k) => circle.setAttribute('r', radii[k]));
+	// choose marks a cell, and its level; null: none.
+	choose(cursor) {
+		if (!this.levels) return;
+		let d = '';
+		if (cursor) {
+			const [from, to] = this.radii(cursor.level), cells = this.cells[cursor.level];
+			d = sector(from, to, 0, 0.5) + sector(from, to, 0.5, 1) + sector(from, to, cursor.cell / cells, (cursor.cell + 1) / cells);
+		}
+		this.chosen.setAttribute('d', d);
 	}
 }
 

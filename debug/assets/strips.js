@@ -18,6 +18,7 @@ class Strips {
 
 	build(levels) {
 		this.rows = levels.map((_, l) => this.row(l));
+		this.list.classList.toggle('many', levels.length > 6);
 		this.list.replaceChildren(...this.rows.map((row) => row.item));
 		this.cursor = null;
 	}
@@ -54,7 +55,7 @@ class Strips {
 		row.heat.forEach((path, k) => path.setAttribute('d', d[k]));
 		const later = level.later > 0 ? `, ${full(level.later)} of a later lap` : '';
 		write(row.facts, `${plural(level.timers, 'timer')}${later} \u00b7 a slot is ${duration(level.slot_ns)}`);
-		write(row.end, `+${duration(level.slot_ns * this.wheel.wheel_size)}${level === this.wheel.levels[last] ? ', then laps' : ''}`);
+		write(row.end, `+${duration(Math.min(LONGEST, level.slot_ns * this.wheel.wheel_size))}${level === this.wheel.levels[last] ? ', then laps' : ''}`);
 		write(row.hand, `now, slot ${level.hand}`);
 		row.strip.setAttribute('aria-valuemax', cells - 1);
 		row.strip.setAttribute('aria-label', `${row.name.textContent}, ${row.facts.textContent}`);
@@ -86,15 +87,20 @@ class Strips {
 
 	move(level, cell) {
 		this.cursor = { level, cell: Math.max(0, Math.min(this.wheel.levels[level].cells.length - 1, cell)) };
-		this.onChoose(level);
+		this.onChoose(this.cursor);
 		this.show(true);
 	}
 
 	leave() {
 		if (this.list.contains(document.activeElement)) return;
 		this.cursor = null;
-		this.onChoose(-1);
+		this.onChoose(null);
 		this.show();
+	}
+
+	// pointed is told what is pointed at elsewhere.
+	pointed(at) {
+		if (at && this.wheel) this.move(at.level, at.cell); else this.leave();
 	}
 
 	// show marks the cell under the cursor and says what it holds. A screen reader is told when the cursor moves, not once a second.
@@ -113,6 +119,6 @@ class Strips {
 			}
 			write(this.readout, `Level ${l}, ${text}`);
 		});
-		if (this.cursor === null) write(this.readout, 'Point at a slot to see what it holds.');
+		if (this.cursor === null) write(this.readout, 'Point at a slot, here or on the wheel, to see what it holds.');
 	}
 }

@@ -2,6 +2,7 @@ package browsertest
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -70,6 +71,10 @@ func browser(t *testing.T) context.Context {
 }
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "4"); err != nil { // they mostly wait for the page, however few processors there are
+		panic(err)
+	}
 	code := m.Run()
 	if started.close != nil {
 		started.close()

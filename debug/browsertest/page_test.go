@@ -51,9 +51,10 @@ func TestShowsTheCounts(t *testing.T) {
 	p.live("orders")
 	assert.Equal(t, "9timers", p.text("#tile-pending"))
 	assert.Equal(t, "9", p.text("#rings .total"))
-	assert.Equal(t, "\u2013of 9", p.text("#tile-armed"), "a rate is not known yet")
+	assert.Equal(t, "\u20139 in all", eval[string](p, `rateAndTotal(page.wheel, new Past(), 'armed').join('')`), "a rate is not known at first")
+	p.wait(`document.getElementById('tile-armed').textContent === '0/s9 in all'`)
 	assert.Equal(t, []string{
-		"5 timers \u00b7 a slot is 1\u00a0s", "3 timers \u00b7 a slot is 8\u00a0s", "1 timer, 1 of a later lap \u00b7 a slot is 1.07\u00a0min",
+		"5 timers \u00b7 a slot is 1\u00a0s", "3 timers \u00b7 a slot is 8\u00a0s", "1 timer, 1 of a later lap \u00b7 a slot is 1\u00a0min\u00a04\u00a0s",
 	}, eval[[]string](p, `[...document.querySelectorAll('.strip-facts')].map((e) => e.textContent)`))
 	assert.Equal(t, []string{"2\u00a0s", "12:00:02.000", "0", "4", "they run"},
 		eval[[]string](p, `[...document.querySelectorAll('#next tbody tr:first-child td')].map((e) => e.textContent)`))
@@ -93,12 +94,12 @@ func TestUpdates(t *testing.T) {
 		timer.Stop()
 	}
 	p.showsPending("234")
-	assert.Equal(t, "of 1,000", p.text("#tile-stopped small"))
+	assert.Equal(t, "1,000 in all", p.text("#tile-stopped small"))
 	for _, timer := range timers[1000:] {
 		timer.Reset(0)
 	}
 	p.showsPending("0")
-	assert.Equal(t, "of 234", p.text("#tile-fired small"))
+	assert.Equal(t, "234 in all", p.text("#tile-fired small"))
 	p.wait(`document.querySelector('#chart-pending .one').getAttribute('d').includes('L')`)
 	assert.Contains(t, eval[string](p, `document.querySelector('#chart-pending .plot').getAttribute('aria-label')`), "highest 1,234")
 	assert.NotEmpty(t, eval[string](p, `document.querySelector('.bar-fill').getAttribute('d')`), "lateness")
@@ -176,7 +177,8 @@ func TestLossAndPause(t *testing.T) {
 	p.live("orders")
 	r.down.Store(true)
 	p.wait(`document.getElementById('state').dataset.state === 'lost'`)
-	assert.Contains(t, p.text("#state-text"), "503")
+	assert.Contains(t, p.text("#notice"), "503")
+	assert.Contains(t, p.text("#notice"), "What is shown is of ")
 	r.down.Store(false)
 	p.live("orders")
 	p.allow("503")
@@ -204,6 +206,79 @@ func TestLossAndPause(t *testing.T) {
 	points := eval[int](p, "page.past.get('orders').points.length")
 	hide(false)
 	p.wait(fmt.Sprintf("page.past.get('orders').points.length > %d", points))
+}
+
+// Each number is written in one way, and never as 1,000 of a unit that has a larger one.
+func TestNumbers(t *testing.T) {
+	t.Parallel()
+	p := open(t, wheels("orders", orders(t)), "")
+	p.live("orders")
+	for expression, want := range map[string]string{
+		"duration(0)":           "0",
+		"duration(1)":           "1 ns",
+		"duration(999.9999e3)":  "1 ms",
+		"duration(1.25e6)":      "1.25 ms",
+		"duration(-2.5e9)":      "\u22122.5 s",
+		"duration(59.94e9)":     "59.9 s",
+		"duration(59.96e9)":     "1 min",
+		"duration(65.536e9)":    "1 min 6 s",
+		"duration(3599.7e9)":    "1 h",
+		"duration(16777.216e9)": "4 h 40 min",
+		"duration(2 ** 63)":     "292 y or more",
+		"compact(9_999)":        "9,999",
+		"compact(40_325)":       "40.3k",
+		"compact(999_499)":      "999k",
+		"compact(999_999)":      "1M",
+		"compact(0.125)":        "0.125",
+		"plural(1, 'timer')":    "1 timer",
+		"plural(1234, 'timer')": "1,234 timers",
+		"bytes(1536).join(' ')": "1.5 KiB",
+		"String(nice(202_513))": "300000",
+		"then(2, 2)":            "to level 1 or finer, or a lap on",
+	} {
+		assert.Equal(t, want, strings.ReplaceAll(eval[string](p, expression), "\u00a0", " "), expression)
+	}
+}
+
+// The lateness of the last minute is what the buckets have gained since its beginning.
+func TestRecentLateness(t *testing.T) {
+	t.Parallel()
+	p := open(t, wheels("orders", orders(t)), "")
+	p.live("orders")
+	got := eval[[]int](p, `(() => {
+		const past = new Past();
+		const take = (second, ...counts) => past.add({ taken: new Date(second * 1000).toISOString(), pending: 0, counters: { armed: 0 },
+			lateness: { buckets: counts.map((count, k) => ({ from_ns: k * 100, to_ns: (k + 1) * 100, count })) } });
+		take(0, 50, 7);
+		take(30, 90, 7);
+		const known = past.recent();
+		take(80, 90, 9, 1);
+		const recent = past.recent();
+		return [known.count, recent.count, recent.buckets.length, quantile(recent, 0.5), quantile(recent, 0.99)];
+	})()`)
+	assert.Equal(t, []int{40, 3, 2, 200, 300}, got)
+}
+
+// The wheel can be pointed at as well: the readout and the strip follow.
+func TestPointsAtTheWheel(t *testing.T) {
+	t.Parallel()
+	p := open(t, wheels("orders", orders(t)), "")
+	p.live("orders")
+	point := func(level, slot int) {
+		p.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`(() => {
+			const rings = byId('rings'), [from, to] = page.rings.radii(%d), r = (from + to) / 2, a = (%d + 0.5) / 8 * 2 * Math.PI;
+			const at = new DOMPoint(r * Math.sin(a), -r * Math.cos(a)).matrixTransform(rings.getScreenCTM());
+			rings.dispatchEvent(new PointerEvent('pointermove', { clientX: at.x, clientY: at.y }));
+		})()`, level, slot)))
+	}
+	point(0, 2)
+	assert.Equal(t, "Level 0, +2\u00a0s to +3\u00a0s, slot 2: 4 timers", p.text("#readout"))
+	point(1, 7)
+	assert.Equal(t, "Level 1, +56\u00a0s to +1\u00a0min\u00a04\u00a0s, slot 7: 0 timers", p.text("#readout"))
+	assert.Equal(t, "visible", eval[string](p, `document.querySelector('.strip[data-level="1"] .cursor').getAttribute('visibility')`))
+	assert.NotEmpty(t, eval[string](p, `document.querySelector('#rings .chosen').getAttribute('d')`))
+	p.do(chromedp.Evaluate[chromedp.Void](`byId('rings').dispatchEvent(new PointerEvent('pointerleave'))`))
+	assert.Contains(t, p.text("#readout"), "Point at a slot")
 }
 
 // The whole page can be used with the keyboard alone, and the focus can be seen.
