@@ -17,7 +17,8 @@
 // # Cost
 //
 // Nothing runs while nobody looks: no goroutine, no timer. A wheel is looked at when somebody asks, and at most twice a second
-// however many ask: all share one answer. Looking never takes more than a twentieth of a processor for each wheel. One look takes microseconds for a usual wheel and is bounded for any, see
+// however many ask: all share one answer. Looking never takes more than a twentieth of a processor for each wheel. One
+// look takes some tens of microseconds for a usual wheel and is bounded for any, see
 // [github.com/timingwheel-go/timingwheel.TimingWheel.Occupancy]. A page that is hidden asks nothing.
 //
 // docs/debug.md has the schema of the JSON, figures, and what somebody could do who reaches the page.

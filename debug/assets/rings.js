@@ -71,11 +71,14 @@ class Rings {
 		let d = '';
 		if (cursor) {
 			const [from, to] = this.radii(cursor.level), cells = this.cells[cursor.level];
-			d = sector(from, to, 0, 0.5) + sector(from, to, 0.5, 1) + sector(from, to, cursor.cell / cells, (cursor.cell + 1) / cells);
+			d = around(from) + around(to) + sector(from, to, cursor.cell / cells, (cursor.cell + 1) / cells);
 		}
 		this.chosen.setAttribute('d', d);
 	}
 }
+
+// around is a circle.
+function around(r) { return `M0 ${-r}A${r} ${r} 0 0 1 0 ${r}A${r} ${r} 0 0 1 0 ${-r}Z`; }
 
 // sector is a piece of a ring, between two parts of the way round.
 function sector(from, to, begin, end) {

@@ -2,11 +2,15 @@ package browsertest
 
 import (
 	"bytes"
+	"image"
+	"image/color"
 	"image/png"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -32,7 +36,7 @@ func TestScreenshots(t *testing.T) {
 	p := open(t, wheels("connections", tw, "cache", filled(t, 200_000), "jobs", filled(t, 150)), "")
 	p.live("connections")
 	p.wait("page.past.get('connections').points.length > 40")
-	p.do(chromedp.EmulateViewport(1100, 1195))
+	p.do(chromedp.EmulateViewport(1100, 1530))
 	for name, value := range map[string]string{"dashboard.png": "light", "dashboard-dark.png": "dark"} {
 		p.media(scheme(value))
 		shot, err := chromedp.Call(p.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatPng})
@@ -43,13 +47,48 @@ func TestScreenshots(t *testing.T) {
 	}
 }
 
-// compressed is a PNG made smaller: the browser is in a hurry.
+// compressed is a PNG made smaller, with at most 256 colours: the others are shades at the edges of letters.
 func compressed(t *testing.T, data []byte) []byte {
 	picture, err := png.Decode(bytes.NewReader(data))
 	require.NoError(t, err)
 	var b bytes.Buffer
-	require.NoError(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, picture))
+	require.NoError(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, paletted(picture)))
 	return b.Bytes()
+}
+
+// distance is how much two colours differ, of 255, where they differ most.
+func distance(a, b color.Color) int {
+	ar, ag, ab, _ := a.RGBA()
+	br, bg, bb, _ := b.RGBA()
+	d := func(x, y uint32) int { return max(int(x>>8)-int(y>>8), int(y>>8)-int(x>>8)) }
+	return max(d(ar, br), d(ag, bg), d(ab, bb))
+}
+
+func paletted(picture image.Image) *image.Paletted {
+	frequent := make(map[color.Color]int)
+	bounds := picture.Bounds()
+	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
+		for x := bounds.Min.X; x < bounds.Max.X; x++ {
+			frequent[picture.At(x, y)]++
+		}
+	}
+	colours := slices.SortedFunc(maps.Keys(frequent), func(a, b color.Color) int { return frequent[b] - frequent[a] })
+	small := image.NewPaletted(bounds, color.Palette{})
+	for _, c := range colours {
+		if p := small.Palette; len(p) == 0 || len(p) < 256 && distance(c, p.Convert(c)) > 10 {
+			small.Palette = append(p, c)
+		}
+	}
+	index := make(map[color.Color]uint8, len(colours))
+	for _, c := range colours {
+		index[c] = uint8(small.Palette.Index(c))
+	}
+	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
+		for x := bounds.Min.X; x < bounds.Max.X; x++ {
+			small.SetColorIndex(x, y, index[picture.At(x, y)])
+		}
+	}
+	return small
 }
 
 // filled is a wheel with timers that nobody touches.
