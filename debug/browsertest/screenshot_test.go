@@ -75,7 +75,7 @@ func paletted(picture image.Image) *image.Paletted {
 	colours := slices.SortedFunc(maps.Keys(frequent), func(a, b color.Color) int { return frequent[b] - frequent[a] })
 	small := image.NewPaletted(bounds, color.Palette{})
 	for _, c := range colours {
-		if p := small.Palette; len(p) == 0 || len(p) < 256 && distance(c, p.Convert(c)) > 10 {
+		if p := small.Palette; len(p) == 0 || len(p) < 256 && distance(c, p.Convert(c)) > 6 {
 			small.Palette = append(p, c)
 		}
 	}
