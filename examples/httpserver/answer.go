@@ -34,6 +34,7 @@ type answer struct {
 	header  http.Header
 	message string
 	closes  bool // the connection is the request's own: HTTP/1
+	stream  stream
 
 	mu    sync.Mutex
 	state state
@@ -81,7 +82,7 @@ func (a *answer) Write(p []byte) (int, error) {
 		a.body = append(a.body, p...)
 		return len(p), nil
 	}
-	if err := a.sendLocked(); err != nil {
+	if err := a.streamLocked(); err != nil {
 		return 0, err
 	}
 	return a.w.Write(p)
@@ -100,7 +101,7 @@ func (a *answer) FlushError() error {
 	if a.code == 0 {
 		a.code = http.StatusOK
 	}
-	if err := a.sendLocked(); err != nil {
+	if err := a.streamLocked(); err != nil {
 		return err
 	}
 	return http.NewResponseController(a.w).Flush()
@@ -118,9 +119,13 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 			return nil, nil, err
 		}
 	}
-	conn, rw, err := http.NewResponseController(a.w).Hijack()
-	if err == nil {
+	cut := a.stream.end()
+	conn, rw, err := http.NewResponseController(a.w).Hijack() // which takes back deadlines of the connection
+	switch {
+	case err == nil:
 		a.state = hijacked
+	case cut:
+		a.state = cutOff
 	}
 	return conn, rw, err
 }
@@ -138,6 +143,14 @@ func (a *answer) errLocked() error {
 	default:
 		return http.ErrHandlerTimeout
 	}
+}
+
+// streamLocked sends what was held back, for a handler that goes on writing.
+func (a *answer) streamLocked() error {
+	if !a.stream.begin() {
+		return http.ErrHandlerTimeout // expire waits for the lock
+	}
+	return a.sendLocked()
 }
 
 // sendLocked sends what was held back; from then on the answer cannot be taken back.
@@ -164,6 +177,7 @@ func (a *answer) expire(err error) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return
 	}
+	a.stream.expire(a.w)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch a.state {
@@ -192,6 +206,7 @@ func (a *answer) refuseLocked() {
 
 // finish sends the answer of a handler that has returned, in time or late.
 func (a *answer) finish(late bool) {
+	late = a.stream.end() || late
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -209,6 +224,7 @@ func (a *answer) finish(late bool) {
 
 // abandon ends the answer where finish has not.
 func (a *answer) abandon() {
+	a.stream.end()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.state = ended

@@ -15,9 +15,11 @@ type withTimeout func(parent context.Context, d time.Duration) (context.Context,
 //   - The handler runs on the server's goroutine. A second one exists only where the deadline passes.
 //   - A handler may flush, stream and hijack. Up to [maxHeld] bytes of an answer are held back, so that it can still become a 503. Once more
 //     than that was written, or the handler has flushed, the client has a part of it, and the deadline cuts the connection, the only way to
-//     tell that client that the rest is missing.
+//     tell that client that the rest is missing. A Write that waits for a client that does not read fails then.
 //   - A handler that ignores its context still cannot keep the client waiting: the 503 goes out at the deadline. Its connection is then of no
 //     further use and closes when the handler returns, whereas http.TimeoutHandler lets go of the connection and leaves the handler behind.
+//
+// Where all handlers obey their context and answer for themselves, none of this is needed: limit, cancel and r.WithContext will do.
 //
 // What the handler writes after the deadline has come fails with [http.ErrHandlerTimeout]. The clock decides whether a handler was in time, and not
 // who is first: one that returns late gets the 503 also where the machine is so busy that the deadline's own goroutine is later still.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -267,4 +268,39 @@ func TestOverAConnection(t *testing.T) {
 	assert.NoError(t, err)
 	assert.Equal(t, "by hand", string(body))
 	response.Body.Close()
+}
+
+// A client that does not read holds up the handler in a Write, where it sees neither its context nor an error.
+func TestClientThatDoesNotRead(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(w http.ResponseWriter){
+		"large":   func(http.ResponseWriter) {},
+		"flushed": func(w http.ResponseWriter) { w.(http.Flusher).Flush() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			failed := make(chan error, 1)
+			srv := httptest.NewServer(deadline(context.WithTimeout, 200*time.Millisecond, refusal, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				begin(w)
+				for {
+					if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+						failed <- err
+						return
+					}
+				}
+			})))
+			defer srv.Close()
+			conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+			require.NoError(t, err)
+			defer conn.Close()
+			_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+			require.NoError(t, err)
+			select {
+			case err := <-failed:
+				assert.Error(t, err)
+			case <-time.After(20 * time.Second):
+				t.Error("the handler is still writing, long after the deadline")
+			}
+		})
+	}
 }

@@ -31,7 +31,7 @@ type config struct {
 	slow     float64 // percent of the requests
 	seed     uint64
 
-	enough time.Duration // slow handlers give up then, where no deadline comes
+	enough time.Duration // after the timeout handlers wait no longer than this, where no deadline comes
 }
 
 func defaults() config {

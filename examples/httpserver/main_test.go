@@ -42,6 +42,12 @@ func TestBrokenDeadlinesAreFound(t *testing.T) {
 		"early": func(h http.Handler) http.Handler {
 			return deadline(context.WithTimeout, 20*time.Millisecond, refusal, h)
 		},
+		"all wait for it": func(h http.Handler) http.Handler {
+			return deadline(context.WithTimeout, 100*time.Millisecond, refusal, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				<-r.Context().Done()
+				h.ServeHTTP(w, r)
+			}))
+		},
 		"another message": func(h http.Handler) http.Handler {
 			return deadline(context.WithTimeout, 100*time.Millisecond, "no", h)
 		},
@@ -57,6 +63,19 @@ func TestBrokenDeadlinesAreFound(t *testing.T) {
 		assert.NoError(t, err, name)
 		assert.Error(t, faults.Err(), name)
 	}
+}
+
+// Handlers give up at some time, so that nothing hangs where no deadline comes, but not before it has come.
+func TestPatientHandlersOutlastTheDeadline(t *testing.T) {
+	t.Parallel()
+	cfg := small()
+	cfg.requests, cfg.slow, cfg.timeout, cfg.enough = 40, 100, time.Second, time.Second
+	var faults fault.List
+	_, err := try(t.Context(), cfg, contender{"late", false, func(h http.Handler) http.Handler {
+		return deadline(context.WithTimeout, cfg.timeout, refusal, h)
+	}}, &faults)
+	assert.NoError(t, err)
+	assert.NoError(t, faults.Err())
 }
 
 // With so much time between the two that no busy machine makes up for it.

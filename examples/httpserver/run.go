@@ -65,28 +65,55 @@ func try(ctx context.Context, cfg config, c contender, faults *fault.List) (*loa
 		return nil, err
 	}
 	l := send(ctx, cfg, s.url, c.lenient, faults)
-	closing, cancel := context.WithTimeout(context.Background(), cfg.enough+10*time.Second)
+	closing, cancel := context.WithTimeout(context.Background(), s.enough+10*time.Second)
 	defer cancel()
 	if err := s.close(closing); err != nil {
 		return nil, fmt.Errorf("handlers are still at work: %w", err)
 	}
 	if ctx.Err() == nil { // else the clients have not seen all that the server did
+		if c.lenient {
+			l.settle(closing, s)
+		}
 		l.compare(c.name, s)
 	}
 	return l, nil
 }
 
+// settle waits for handlers that http.TimeoutHandler has left behind: on a busy machine one may not even have begun when its client has the 503.
+func (l *load) settle(ctx context.Context, s *server) {
+	for ctx.Err() == nil && (s.handled() != l.total() || s.told.Load() != s.waited()) {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (l *load) total() (sent int64) {
+	for k := range kinds {
+		sent += l.sent[k].Load()
+	}
+	return sent
+}
+
+func (s *server) handled() (begun int64) {
+	for k := range kinds {
+		begun += s.begun[k].Load()
+	}
+	return begun
+}
+
+// waited is how many handlers have waited for their deadline, or are about to.
+func (s *server) waited() int64 { return s.begun[patient].Load() + s.begun[upstream].Load() }
+
 // compare checks that no request was lost, or served twice, between the clients and the handlers, and that deadlines reached all who
 // ought to know. What the machine held up may have ended before it could wait, so the last two are bounds.
 func (l *load) compare(name string, s *server) {
-	sent := int64(0)
 	for k := range kinds {
-		sent += l.sent[k].Load()
 		l.faults.Check(s.begun[k].Load() == l.sent[k].Load(), "%s, %v: %d requests sent, %d handled", name, k, l.sent[k].Load(), s.begun[k].Load())
 	}
-	l.faults.Check(l.answered.Load()+l.tooLate.Load()+l.refused.Load() == sent, "%s: %d requests, but %d answered, %d too late, and %d refused",
-		name, sent, l.answered.Load(), l.tooLate.Load(), l.refused.Load())
-	waited := s.begun[patient].Load() + s.begun[upstream].Load()
+	l.faults.Check(l.answered.Load()+l.tooLate.Load()+l.refused.Load() == l.total(), "%s: %d requests, but %d answered, %d too late, and %d refused",
+		name, l.total(), l.answered.Load(), l.tooLate.Load(), l.refused.Load())
+	// A busy machine may be too late for some, or for all of a few; but where none of very many is in time it is the deadline that is wrong.
+	l.faults.Check(l.heldUp.Load() < l.sent[quick].Load() || l.sent[quick].Load() < 50, "%s: none of %d quick requests was answered", name, l.heldUp.Load())
+	waited := s.waited()
 	l.faults.Check(s.told.Load() == waited, "%s: %d handlers waited for their deadline, %d have seen it", name, waited, s.told.Load())
 	l.faults.Check(s.upstreams.Load() <= s.begun[upstream].Load(), "%s: the second server saw %d requests end, the first sent %d",
 		name, s.upstreams.Load(), s.begun[upstream].Load())
@@ -95,11 +122,7 @@ func (l *load) compare(name string, s *server) {
 
 // row is what the table shows.
 func (l *load) row(name string) table.Row {
-	sent := 0
-	for k := range kinds {
-		sent += int(l.sent[k].Load())
-	}
-	row := table.Row{name, figures.Comma(sent), figures.Comma(int(l.answered.Load())), figures.Comma(int(l.tooLate.Load())),
+	row := table.Row{name, figures.Comma(int(l.total())), figures.Comma(int(l.answered.Load())), figures.Comma(int(l.tooLate.Load())),
 		figures.Comma(int(l.refused.Load())), figures.Comma(int(l.heldUp.Load()))}
 	for _, p := range []float64{50, 99, 100} {
 		row = append(row, figures.Millis(l.quick.At(p)))

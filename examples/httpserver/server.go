@@ -45,7 +45,7 @@ type server struct {
 
 // start serves both on the loopback interface. limit wraps the handlers of the first.
 func start(cfg config, limit func(http.Handler) http.Handler) (*server, error) {
-	s := &server{timeout: cfg.timeout, enough: cfg.enough, client: newClient(cfg.clients)}
+	s := &server{timeout: cfg.timeout, enough: cfg.timeout + cfg.enough, client: newClient(cfg.clients)}
 	first, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
