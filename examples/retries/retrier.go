@@ -51,8 +51,9 @@ type Result struct {
 }
 
 // Do begins with the attempts of a job and returns at once. done is called exactly once, when an attempt has returned nil or a [Permanent] error, when the
-// attempts or the budget are used up, or with the context's error when it has ended: at once where the job waits, else when the attempt that is under
-// way returns; what that one returns counts, if it is a success. While the wheel is stopped nothing is called any more: end the contexts first.
+// attempts or the budget are used up, or with the context's cause when it has ended: at once where the job waits, else when the attempt that is under
+// way returns; what that one returns counts, if it is a success. Once the wheel is stopped nothing is called any more: end the contexts first. An
+// attempt that panics ends the program, or goes to the wheel's OnPanic; done is not called for it.
 func (r *Retrier) Do(ctx context.Context, attempt func(context.Context) error, done func(Result)) {
 	j := &job{retrier: r, ctx: ctx, attempt: attempt, done: done}
 	j.mu.Lock()

@@ -56,7 +56,11 @@ func (l Limits) validate() error {
 // Store holds the sessions of a server. Each has one timer, which every request moves: that writes the new deadline and does nothing else, so
 // a session that is used costs no more than one that is not. Make one with [NewStore]; all methods may be called from any goroutine.
 //
-// The time is the wheel's. With a wheel in Manual mode a test decides what time it is, for the limits of the rate as well.
+// Where it is enough that a session ends when it is idle, package keyed does all of this: Set at login, Touch for each request, and a function that
+// is called with the names of those that have ended.
+//
+// The time is the wheel's, which must not be stopped before Close: its timers are lost then, and sessions keep their memory. With a wheel in Manual
+// mode a test decides what time it is, for the limits of the rate as well.
 type Store struct {
 	tw     *timingwheel.TimingWheel
 	limits Limits
@@ -79,7 +83,7 @@ type session struct {
 	timer    timingwheel.Timer
 }
 
-// NewStore returns a store without sessions. onEnd is called once for each session that ends, without a lock. It returns an error that names the
+// NewStore returns a store without sessions. onEnd is called once for each session that ends, without a lock; it may be nil. It returns an error that names the
 // limit that is not accepted.
 func NewStore(tw *timingwheel.TimingWheel, l Limits, onEnd func(id, user string, e Ending)) (*Store, error) {
 	if err := l.validate(); err != nil {
@@ -91,15 +95,16 @@ func NewStore(tw *timingwheel.TimingWheel, l Limits, onEnd func(id, user string,
 // Login begins a session and returns its name, which nobody can guess.
 func (st *Store) Login(user string) (id string) {
 	now := st.tw.Now()
-	s := &session{id: rand.Text(), user: user, end: now.Add(st.limits.Lifetime), limiter: rate.NewLimiter(st.limits.Rate, st.limits.Burst)}
-	st.mu.Lock()
-	st.sessions[s.id] = s
-	st.mu.Unlock()
-
-	s.mu.Lock()
+	s := &session{
+		id: rand.Text(), user: user, limiter: rate.NewLimiter(st.limits.Rate, st.limits.Burst),
+		deadline: now.Add(st.limits.Idle), end: now.Add(st.limits.Lifetime),
+	}
+	s.mu.Lock() // until it is complete: who finds it in the map, and a timer that is due at once, waits
 	defer s.mu.Unlock()
-	s.deadline = now.Add(st.limits.Idle)
 	s.timer = st.tw.AtFunc(s.deadline, func() { st.expire(s) })
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.sessions[s.id] = s
 	return s.id
 }
 
@@ -178,7 +183,9 @@ func (st *Store) remove(s *session, how Ending) {
 	st.mu.Lock()
 	delete(st.sessions, s.id)
 	st.mu.Unlock()
-	st.onEnd(s.id, s.user, how)
+	if st.onEnd != nil {
+		st.onEnd(s.id, s.user, how)
+	}
 }
 
 // Len returns how many sessions there are, those included whose timers are on their way.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -164,6 +165,24 @@ func TestClose(t *testing.T) {
 	assert.Len(t, c.ended, 5)
 }
 
+// As soon as Len counts a session Close ends it, though its Login may not have returned.
+func TestCloseDuringLogin(t *testing.T) {
+	t.Parallel()
+	for range 5000 {
+		c := newClocked(t, limits)
+		var login sync.WaitGroup
+		login.Go(func() { c.Login("ann") })
+		for c.Len() == 0 {
+			runtime.Gosched()
+		}
+		require.Equal(t, 1, c.Close())
+		login.Wait()
+		require.Zero(t, c.Len())
+		require.Zero(t, c.tw.Len())
+		c.tw.Stop()
+	}
+}
+
 // Requests, logouts and expiry at the same moment: exactly one of the last two ends the session.
 func TestEndsOnceUnderContention(t *testing.T) {
 	t.Parallel()
@@ -201,6 +220,19 @@ func TestEndsOnceUnderContention(t *testing.T) {
 	for id, n := range ends {
 		assert.Equal(t, 1, n, id)
 	}
+}
+
+func TestNobodyAsksHowSessionsEnd(t *testing.T) {
+	t.Parallel()
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
+	require.NoError(t, err)
+	defer tw.Stop()
+	st, err := NewStore(tw, limits, nil)
+	require.NoError(t, err)
+	assert.True(t, st.Logout(st.Login("ann")))
+	st.Login("bob")
+	tw.Advance(tw.Now().Add(time.Hour))
+	assert.Zero(t, st.Len())
 }
 
 func TestBadLimits(t *testing.T) {
