@@ -47,10 +47,7 @@ func (l *link) carry(to netip.AddrPort, packet []byte) {
 	if l.faults.jitter > 0 {
 		delay += time.Duration(l.rng.Int64N(int64(l.faults.jitter)))
 	}
-	if delay == 0 {
-		l.out(to, packet)
-		return
-	}
+	// Also without a delay: the answer must not come back while the sender is in the middle of something.
 	l.tw.AfterFunc(delay, func() { l.out(to, packet) })
 }
 

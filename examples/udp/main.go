@@ -13,6 +13,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 
@@ -60,12 +61,12 @@ func udp(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		Usage: "messages over a bad network, with retransmission timers on a timing wheel in Manual mode",
 		Flags: options(&cfg),
 	}
-	return command.Run(args, stdout, stderr, func() error { return nil }, func() error { return run(ctx, cfg, stdout) })
+	return command.Run(args, stdout, stderr, cfg.validate, func() error { return run(ctx, cfg, stdout) })
 }
 
 func options(cfg *config) []cli.Flag {
 	return []cli.Flag{
-		option.Count("flows", &cfg.flows, 1, 1000, "open `n` flows"),
+		option.Count("flows", &cfg.flows, 1, 200, "open `n` flows"),
 		option.Count("messages", &cfg.messages, 1, 1_000_000, "send `n` messages in each"),
 		// Of more, thirteen in a row are lost now and then, and the protocol rightly gives up.
 		option.New("loss", "lose this `percent` of the packets", option.Within(&cfg.loss, option.ParseFloat, 0, 25, "a number")),
@@ -73,4 +74,15 @@ func options(cfg *config) []cli.Flag {
 		option.Duration("jitter", &cfg.jitter, 0, time.Second, "hold each packet back for up to this `time`"),
 		option.Seed(&cfg.seed, "draw what happens to packets from the seed `n`"),
 	}
+}
+
+// validate checks what no option can know alone.
+func (cfg *config) validate() error {
+	const most = 5_000_000 // all are queued at first, at about 150 bytes
+	if cfg.flows*cfg.messages > most {
+		return fmt.Errorf("-messages %d for -flows %d: must be at most %d in all", cfg.messages, cfg.flows, most)
+	}
+	// Nothing here slows down where the kernel's buffers overflow, as a protocol for a real network must: so no more is on its way than with the defaults.
+	cfg.window = min(cfg.window, max(1280/cfg.flows, 1))
+	return nil
 }

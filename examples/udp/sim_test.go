@@ -62,6 +62,20 @@ func TestGoodLine(t *testing.T) {
 	assert.Equal(t, 2*got.delivered, got.packets)
 }
 
+// On a line without latency the answer to a packet must not come in the middle of its sending.
+func TestNoLatency(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(10) {
+		var found fault.List
+		sim := newSimulation()
+		sim.messages, sim.every, sim.outage = 300, 10*time.Millisecond, 5*time.Second
+		sim.latency, sim.jitter, sim.loss = 0, 0, 20
+		_, err := sim.run(seed, &found)
+		require.NoError(t, err)
+		assert.NoError(t, found.Err(), "seed %d", seed)
+	}
+}
+
 // A line that is dead for too long ends the flows, and the checks say so.
 func TestDeadLineIsNoticed(t *testing.T) {
 	t.Parallel()
