@@ -107,6 +107,26 @@ func TestDeletedValue(t *testing.T) {
 	})
 }
 
+// What is overdue has expired, whoever comes to take it away before its timer does.
+func TestOverdueValueHasExpired(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, c *Cache[int, string], e *endings) {
+		c.Set(1, "a", time.Minute+1) // expires between two ticks
+		time.Sleep(time.Minute + 1)
+		require.Equal(t, 1, c.Len(), "its timer has been quicker")
+		c.Set(1, "b", time.Minute)
+		assert.Equal(t, map[string]Reason{"a": Expired}, e.taken())
+
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, c.Len(), "its timer has been quicker")
+		for i := 2; c.shard(i) != c.shard(1) || len(e.notes) == 0; i++ {
+			if c.shard(i) == c.shard(1) {
+				c.Set(i, "c", time.Hour)
+			}
+		}
+		assert.Equal(t, map[string]Reason{"b": Expired}, e.taken(), "it was in the way, but not alive")
+	})
+}
+
 func TestNoTimeToLive(t *testing.T) {
 	inBubble(t, 1000, func(t *testing.T, c *Cache[int, string], e *endings) {
 		c.Set(1, "a", time.Minute)

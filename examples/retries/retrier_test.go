@@ -181,6 +181,32 @@ func TestJobIsCancelled(t *testing.T) {
 	})
 }
 
+// watched counts what waits for its end.
+type watched struct {
+	context.Context
+	done    chan struct{}
+	waiting int
+}
+
+func (w *watched) Done() <-chan struct{} { return w.done }
+func (w *watched) Value(any) any         { return nil }
+func (w *watched) AfterFunc(func()) func() bool {
+	w.waiting++
+	return func() bool { w.waiting--; return true }
+}
+
+// A context that lives for as long as the program must not keep all jobs that it has seen.
+func TestEndedJobLeavesItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := &watched{Context: t.Context(), done: make(chan struct{})}
+		doJob(t, ctx, policy, nil, func(context.Context) error {
+			assert.Equal(t, 1, ctx.waiting)
+			return nil
+		})
+		assert.Zero(t, ctx.waiting)
+	})
+}
+
 // Cancellation meets the timer of the next attempt at the same moment, again and again.
 func TestCancelAgainstTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
