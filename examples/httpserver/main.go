@@ -38,7 +38,7 @@ type config struct {
 }
 
 func defaults() config {
-	return config{clients: 200, requests: 6_000, timeout: 200 * time.Millisecond, slow: 6, seed: 1, enough: time.Minute}
+	return config{clients: 200, requests: 3_000, timeout: 200 * time.Millisecond, slow: 6, seed: 1, enough: time.Minute}
 }
 
 func main() { program.Main(httpserver) }
