@@ -68,7 +68,7 @@ func (e *engine[T]) dress(opts Options, expire func([]T)) {
 	}
 	name := namer(e.batch, expire)
 	if opts.ProfileLabels {
-		e.labels = newLabels(opts.Name)
+		e.labels = newLabels(opts)
 		e.run = labelled(e.labels, name, e.run)
 	}
 	if opts.SlowAfter > 0 {

@@ -1,6 +1,9 @@
 package timingwheel
 
-import "time"
+import (
+	"reflect"
+	"time"
+)
 
 // Run is one run of a plan.
 //
@@ -56,9 +59,9 @@ func (tw *TimingWheel) ScheduleRun(s Scheduler, f func(r Run)) Timer {
 		panic("timingwheel: ScheduleRun with a nil Scheduler or function")
 	}
 	if p, ok := s.(Planner); ok {
-		return tw.follow(p.Plan(), f)
+		return tw.follow(p.Plan(), f, reflect.ValueOf(f).Pointer())
 	}
-	return tw.follow(&plain{scheduler: s}, f)
+	return tw.follow(&plain{scheduler: s}, f, reflect.ValueOf(f).Pointer())
 }
 
 // ScheduleRun calls [TimingWheel.ScheduleRun] on [Default].
@@ -87,16 +90,17 @@ type followed struct {
 	plan
 	follower Follower
 	f        func(Run)
-	n        int // runs that have begun
+	callee   uintptr // the code of the user's function, which is f or called by f
+	n        int     // runs that have begun
 }
 
-func (tw *TimingWheel) follow(follower Follower, f func(Run)) Timer {
+func (tw *TimingWheel) follow(follower Follower, f func(Run), callee uintptr) Timer {
 	if follower == nil {
 		panic("timingwheel: a Planner whose Plan is a nil Follower")
 	}
 	now := tw.today()
 	first := follower.Follow(Run{Planned: now, Started: now, Finished: now}).Next
-	p := &followed{plan: plan{wheel: tw, planned: first}, follower: follower, f: f}
+	p := &followed{plan: plan{wheel: tw, planned: first}, follower: follower, f: f, callee: callee}
 	return p.start(p.run)
 }
 

@@ -16,11 +16,24 @@ const (
 // many of those.
 type labels struct {
 	wheel     context.Context // of the wheel's own work
+	after     context.Context // of a goroutine that has run a callback
 	callbacks sync.Map        // address of the function to context.Context
 }
 
-func newLabels(wheel string) *labels {
-	return &labels{wheel: pprof.WithLabels(context.Background(), pprof.Labels(labelWheel, wheel))}
+// newLabels knows what the goroutines have that callbacks run on: the wheel's own those of the wheel, others those of
+// Options.ProfileContext. Nobody can ask a goroutine for its labels. Rejected: the two functions of the runtime that package
+// runtime/pprof reads and writes them with, by go:linkname, as a later linker may refuse those, and with them every program
+// that imports this package.
+func newLabels(opts Options) *labels {
+	others := opts.ProfileContext
+	if others == nil {
+		others = context.Background()
+	}
+	l := &labels{wheel: pprof.WithLabels(others, pprof.Labels(labelWheel, opts.Name)), after: others}
+	if !opts.Manual && (opts.Executor == nil || opts.Executor == Inline) {
+		l.after = l.wheel
+	}
+	return l
 }
 
 // own labels a goroutine of the wheel's own, which has inherited the labels of whoever has started it: somebody who armed
@@ -41,12 +54,11 @@ func (l *labels) of(pc uintptr) context.Context {
 	return set
 }
 
-// labelled is run under the labels of its callback. The labels that the goroutine had are back afterwards, whatever the
-// callback has set, and also after a panic: it may be the caller's of Advance, or an executor's.
+// labelled is run under the labels of its callback. Afterwards, also after a panic, the goroutine has those that it should
+// have, whatever the callback has set.
 func labelled[T any](l *labels, name func([]T) uintptr, run func([]T)) func([]T) {
 	return func(items []T) {
-		before := currentLabels()
-		defer restoreLabels(before)
+		defer pprof.SetGoroutineLabels(l.after)
 		pprof.SetGoroutineLabels(l.of(name(items)))
 		run(items)
 	}

@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -67,10 +68,14 @@ type Options struct {
 	Name string
 
 	// ProfileLabels sets labels of runtime/pprof while a callback runs, so that a CPU profile tells which timers burn
-	// it: "timingwheel", the Name, and "callback", its function. Goroutines that the callback starts inherit them. On a
-	// goroutine of the caller's, as with Advance, its own labels are back when the callback has ended.
+	// it: "timingwheel", the Name, and "callback", its function. Goroutines that the callback starts inherit them.
 	// Defaults to false.
 	ProfileLabels bool
+
+	// ProfileContext has the labels that ProfileLabels adds to. They are also what a goroutine that is not the wheel's, such
+	// as the caller of Advance, has after a callback: the labels that it had before cannot be read. Of the context nothing
+	// else is used. Defaults to one without labels.
+	ProfileContext context.Context
 
 	// Manual makes a wheel without goroutines, alarms and clock readings: the caller drives its clock
 	// with Advance.

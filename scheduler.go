@@ -2,6 +2,7 @@ package timingwheel
 
 import (
 	"fmt"
+	"reflect"
 	"time"
 )
 
@@ -59,7 +60,7 @@ func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func()) Timer {
 		panic("timingwheel: ScheduleFunc with a nil Scheduler or function")
 	}
 	if p, ok := s.(Planner); ok {
-		return tw.follow(p.Plan(), func(Run) { f() })
+		return tw.follow(p.Plan(), func(Run) { f() }, reflect.ValueOf(f).Pointer())
 	}
 	p := &plan{wheel: tw, scheduler: s, f: f, planned: s.Next(tw.today())}
 	return p.start(p.run)

@@ -8,9 +8,11 @@ import (
 
 // SlowCallback is a callback, or a batch of [Timeouts], that takes [Options.SlowAfter] or longer.
 //
-// Options.OnSlow is told up to twice. Once the callback is slow while it still runs, Running is set and the call comes from
-// a goroutine of its own: so a callback that never returns is seen as well. In Manual mode, which has no goroutines, this
-// call is left out. When the callback has returned, panicked or called runtime.Goexit, the second call
+// Options.OnSlow is told up to twice. Once the callback is slow while it still runs, Running is set, so a callback that never
+// returns is seen as well. This call comes from a goroutine of the wheel's that tells of all that were found together, one after the
+// other: so an OnSlow that blocks there holds back the others of those. It comes up to an eighth of SlowAfter, or a millisecond,
+// late, as looking has a price. In Manual mode, which has no goroutines, it is left out. When the callback
+// has returned, panicked or called runtime.Goexit, the second call
 // comes from its goroutine, with all the time that it took. Where it returns just then, the two calls may overlap or come in
 // the other order.
 //

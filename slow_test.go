@@ -168,33 +168,6 @@ func TestSlowCallbackThatDoesNotReturn(t *testing.T) {
 	})
 }
 
-// The watchdog costs no wake-up while nothing runs, and none for callbacks that are known to be slow.
-func TestWatchdogRestsWhileNothingRuns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		tw := startWheel(t, Options{OnSlow: func(SlowCallback) {}, Shards: 1})
-		d := tw.engine.watch
-		require.Nil(t, d.timer)
-		release := make(chan struct{})
-		tw.AfterFunc(0, func() { <-release })
-		synctest.Wait()
-		require.True(t, d.armed.Load())
-		time.Sleep(time.Second)
-		synctest.Wait()
-		require.False(t, d.armed.Load(), "the only callback is known to be slow")
-		require.Equal(t, 1, tw.Stats().SlowRunning)
-		tw.AfterFunc(0, func() {})
-		synctest.Wait()
-		require.True(t, d.armed.Load())
-		time.Sleep(2 * defaultSlow)
-		synctest.Wait()
-		require.False(t, d.armed.Load())
-		close(release)
-		synctest.Wait()
-		require.NoError(t, tw.Shutdown(t.Context()))
-	})
-}
-
 // A callback that a stopped wheel still runs is watched on.
 func TestSlowCallbackOfStoppedWheel(t *testing.T) {
 	t.Parallel()
@@ -327,41 +300,6 @@ func callEach(funcs []func()) {
 	for _, f := range funcs {
 		f()
 	}
-}
-
-// Every kind of callback is named after the user's function.
-func TestCallbackNames(t *testing.T) {
-	t.Parallel()
-	const here = "github.com/timingwheel-go/timingwheel."
-	synctest.Test(t, func(t *testing.T) {
-		var log slowLog
-		tw := startWheel(t, Options{OnSlow: log.add, SlowAfter: time.Millisecond})
-		s := &napper{time.Second}
-		arm := map[string]func(){
-			here + "napOneSecond":       func() { tw.AfterFunc(0, napOneSecond) },
-			here + "(*napper).sleep":    func() { tw.AfterFunc(0, s.sleep) },
-			here + "TestCallbackNames.": func() { tw.AfterFunc(0, func() { time.Sleep(s.d) }) }, // the rest of the name is the compiler's choice
-		}
-		for name, f := range arm {
-			f()
-			time.Sleep(time.Minute)
-			synctest.Wait()
-			calls := log.take()
-			require.Len(t, calls, 2)
-			require.True(t, strings.HasPrefix(calls[1].Func, name), "%s is not %s", calls[1].Func, name)
-		}
-		for name, f := range map[string]func(){here + "napOneSecond": napOneSecond, here + "(*napper).sleep": s.sleep} {
-			plan := tw.ScheduleFunc(Every(time.Hour), f)
-			time.Sleep(150 * time.Minute)
-			synctest.Wait()
-			require.True(t, plan.Stop())
-			calls := log.take()
-			require.Len(t, calls, 4, "two runs")
-			for _, c := range calls {
-				require.Equal(t, name, c.Func, "a plan is its function")
-			}
-		}
-	})
 }
 
 // Many workers, on real time: what is reported is what was slow.

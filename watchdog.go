@@ -14,6 +14,7 @@ import (
 type watchdog[T any] struct {
 	meter
 	after  time.Duration
+	pause  time.Duration // at least, between two looks
 	wheel  string
 	report func(SlowCallback) // nil: slow callbacks are only counted
 	looks  bool               // it has a timer
@@ -30,6 +31,10 @@ type watchdog[T any] struct {
 
 // spareRecords is how many records are kept for the next workers.
 const spareRecords = 64
+
+// pauseFor bounds what looking costs: each look is at all that runs, and where many callbacks take almost SlowAfter there is
+// always one that is about to become slow.
+func pauseFor(after time.Duration) time.Duration { return max(after/8, time.Millisecond) }
 
 // watched is the record of one worker.
 type watched[T any] struct {
@@ -49,6 +54,7 @@ func newWatchdog[T any](opts Options, name func([]T) uintptr, run func([]T)) *wa
 	return &watchdog[T]{
 		meter:  newMeter(),
 		after:  opts.SlowAfter,
+		pause:  pauseFor(opts.SlowAfter),
 		wheel:  opts.Name,
 		report: opts.OnSlow,
 		looks:  opts.OnSlow != nil && !opts.Manual,
@@ -84,6 +90,9 @@ func (d *watchdog[T]) leave(r *watched[T]) {
 	d.active = d.active[:last]
 	if len(d.spare) < spareRecords {
 		d.spare = append(d.spare, r)
+	}
+	if last == 0 && cap(d.active) > spareRecords {
+		d.active = nil
 	}
 }
 
@@ -134,8 +143,9 @@ func (r *watched[T]) call(now time.Duration) SlowCallback {
 	return SlowCallback{Wheel: r.dog.wheel, Took: now - r.began, Running: r.running, Payloads: r.payloads}
 }
 
-// set lets the timer go off.
+// set lets the timer go off, after a pause at least.
 func (d *watchdog[T]) set(wait time.Duration) {
+	wait = max(wait, d.pause)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.timer == nil {
@@ -159,13 +169,19 @@ func (d *watchdog[T]) look() {
 		d.set(wait)
 	}
 	for _, c := range slow {
-		d.report(c)
+		d.report(c.call.describe(c.pc))
 	}
+}
+
+// suspect is a slow callback that is still to be described: that takes longer than a lock should be held.
+type suspect struct {
+	call SlowCallback
+	pc   uintptr
 }
 
 // check returns what has become slow since it was called last, and how long until the next may; 0: nothing runs of which
 // that is not known.
-func (d *watchdog[T]) check() (slow []SlowCallback, wait time.Duration) {
+func (d *watchdog[T]) check() (slow []suspect, wait time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.read()
@@ -176,7 +192,7 @@ func (d *watchdog[T]) check() (slow []SlowCallback, wait time.Duration) {
 		case r.slowAt(now):
 			r.told = true
 			d.slow.Add(1)
-			slow = append(slow, r.call(now).describe(r.pc))
+			slow = append(slow, suspect{r.call(now), r.pc})
 		case wait == 0:
 			wait = r.began + d.after - now
 		default:
