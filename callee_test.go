@@ -19,7 +19,7 @@ func TestCallbackNames(t *testing.T) {
 		s := &napper{time.Second}
 		arm := map[string]func(){
 			here + "napOneSecond":       func() { tw.AfterFunc(0, napOneSecond) },
-			here + "(*napper).sleep":   func() { tw.AfterFunc(0, s.sleep) },
+			here + "(*napper).sleep":    func() { tw.AfterFunc(0, s.sleep) },
 			here + "TestCallbackNames.": func() { tw.AfterFunc(0, func() { time.Sleep(s.d) }) }, // the rest of the name is the compiler's choice
 		}
 		for name, f := range arm {

@@ -40,10 +40,15 @@ type Wheel struct {
 	Moving  int `json:"moving"`  // those on their way to a finer level
 	Unseen  int `json:"unseen"`  // those that were not found, see [timingwheel.Occupancy]
 
-	Counters Counters `json:"counters"`
-	Running  int      `json:"running"` // callbacks, or batches, under way
-	Buckets  int      `json:"buckets"` // non-empty ones
-	Bytes    uint64   `json:"bytes"`   // memory held for timers, payloads, buckets and slots
+	MostDue   int   `json:"most_due"`   // the most that one shard has had due when something was claimed
+	OverdueNs int64 `json:"overdue_ns"` // since the earliest deadline of those that have expired and were not claimed
+
+	Counters    Counters `json:"counters"`
+	Running     int      `json:"running"`      // callbacks, or batches, under way
+	SlowRunning int      `json:"slow_running"` // those of them that are slow
+	Workers     int      `json:"workers"`      // goroutines of the default executor
+	Buckets     int      `json:"buckets"`      // non-empty ones
+	Bytes       uint64   `json:"bytes"`        // memory held for timers, payloads, buckets and slots
 
 	Levels   []Level      `json:"levels"` // the finest first
 	Next     []Expiration `json:"next"`   // the earliest, at most 16
@@ -55,9 +60,14 @@ type Counters struct {
 	Armed     uint64 `json:"armed"`
 	Fired     uint64 `json:"fired"`
 	Stopped   uint64 `json:"stopped"`
+	Discarded uint64 `json:"discarded"` // pending when the wheel was stopped
 	Postponed uint64 `json:"postponed"`
+	Rejected  uint64 `json:"rejected"` // to be added to the stopped wheel
+	Flushed   uint64 `json:"flushed"`
 	Moved     uint64 `json:"moved"`
 	Wakeups   uint64 `json:"wakeups"`
+	Panics    uint64 `json:"panics"` // that Options.OnPanic was told of; 0 without it
+	Slow      uint64 `json:"slow"`   // callbacks, or batches; 0 without Options.SlowAfter or OnSlow
 }
 
 // Level is one level, over all shards, see [timingwheel.LevelOccupancy].
@@ -104,10 +114,9 @@ func look(name string, source Source) *Wheel {
 		Name: name, Taken: time.Now(), Now: o.Now, Stopped: o.Stopped,
 		TickNs: int64(o.Tick), WheelSize: o.WheelSize, Shards: o.Shards,
 		Pending: o.Pending, Due: o.Due, Moving: o.Moving, Unseen: o.Unseen,
-		Counters: Counters{
-			Armed: st.Armed, Fired: st.Fired, Stopped: st.Stopped, Postponed: st.Postponed, Moved: st.Moved, Wakeups: st.Wakeups,
-		},
-		Running: st.Running, Buckets: st.Buckets, Bytes: st.Bytes,
+		MostDue: st.MostDue, OverdueNs: int64(st.Overdue),
+		Counters: counters(&st),
+		Running:  st.Running, SlowRunning: st.SlowRunning, Workers: st.Workers, Buckets: st.Buckets, Bytes: st.Bytes,
 		Levels:   make([]Level, len(o.Levels)),
 		Next:     make([]Expiration, len(o.Next)),
 		Lateness: lateness(&st.Lateness),
@@ -122,6 +131,14 @@ func look(name string, source Source) *Wheel {
 		w.Next[i] = Expiration{At: x.At, InNs: int64(x.At.Sub(o.Now)), Level: x.Level, Timers: x.Timers}
 	}
 	return w
+}
+
+func counters(st *timingwheel.Stats) Counters {
+	return Counters{
+		Armed: st.Armed, Fired: st.Fired, Stopped: st.Stopped, Discarded: st.Discarded,
+		Postponed: st.Postponed, Rejected: st.Rejected, Flushed: st.Flushed, Moved: st.Moved, Wakeups: st.Wakeups,
+		Panics: st.Panics, Slow: st.Slow,
+	}
 }
 
 func lateness(h *timingwheel.Histogram) Lateness {

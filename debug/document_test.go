@@ -71,6 +71,41 @@ func TestDocumentAddsUp(t *testing.T) {
 	}
 }
 
+// What an operator looks for first, each number under its name: panics, slow and stuck callbacks, timers that are overdue, flushed,
+// rejected or discarded.
+func TestDocumentShowsTrouble(t *testing.T) {
+	t.Parallel()
+	tw := manual(t, timingwheel.Options{SlowAfter: 1, OnPanic: func(any, []byte) {}})
+	var during *Wheel
+	tw.AfterFunc(time.Second, func() {
+		time.Sleep(time.Millisecond)
+		during = look("x", tw)
+		panic("over")
+	})
+	tw.AfterFunc(2*time.Second, nothing)
+	tw.AfterFunc(2*time.Second, nothing)
+	tw.AfterFunc(time.Hour, nothing)
+	tw.Advance(start.Add(5 * time.Second))
+	assert.EqualValues(t, 3*time.Second, during.OverdueNs)
+	assert.Equal(t, 2, during.Due)
+	assert.Equal(t, 3, during.MostDue)
+	assert.Equal(t, 1, during.SlowRunning)
+	assert.EqualValues(t, 0, during.Counters.Panics)
+
+	tw.Flush()
+	tw.AfterFunc(time.Hour, nothing)
+	tw.Stop()
+	tw.AfterFunc(0, nothing)
+	w := look("x", tw)
+	assert.EqualValues(t, 1, w.Counters.Panics)
+	assert.EqualValues(t, 1, w.Counters.Flushed)
+	assert.EqualValues(t, 1, w.Counters.Discarded)
+	assert.EqualValues(t, 1, w.Counters.Rejected)
+	assert.GreaterOrEqual(t, w.Counters.Slow, uint64(1))
+	assert.Zero(t, w.SlowRunning)
+	assert.Zero(t, w.OverdueNs)
+}
+
 func TestLateness(t *testing.T) {
 	t.Parallel()
 	tw := manual(t, timingwheel.Options{})
