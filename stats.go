@@ -37,7 +37,8 @@ type Stats struct {
 	Due     int
 	MostDue int
 
-	// Overdue is for how long the wheel's longest expired timer has waited, 0 if none does. Unlike Lateness, which is
+	// Overdue is how long ago the earliest deadline of the expired timers was, 0 if there is none: how long that has waited,
+	// unless its deadline had passed when it was armed. Unlike Lateness, which is
 	// about timers that were claimed, it grows while nothing is claimed at all: where an [Inline] callback blocks, or
 	// an executor does not run what it was given. In Manual mode the wheel's clock is the one that counts.
 	Overdue time.Duration
