@@ -51,14 +51,14 @@ func (a aligned) Next(t time.Time) time.Time {
 		if at := w.instant(b); w.end.IsZero() || at.Before(w.end) {
 			return at.In(a.loc)
 		}
-		next := stretchAt(w.end)
-		shown := next.reading(w.end)
+		back := w.offset - offsetAt(w.end)
+		shown := w.reading(w.end).Add(-back)
 		switch {
-		case next.repeated() <= 0: // put forward, past b or to b or not as far
+		case back <= 0: // not changed, or put forward: past b or to b or not as far
 			if !b.After(shown) {
 				return w.end
 			}
-		case a.d <= next.repeated() && a.boundaryAfter(shown.Add(-1)).Equal(shown):
+		case a.d <= back && a.boundaryAfter(shown.Add(-1)).Equal(shown):
 			return w.end
 		}
 		t = w.end
@@ -67,10 +67,11 @@ func (a aligned) Next(t time.Time) time.Time {
 
 // boundaryAfter is the first boundary after the reading.
 func (a aligned) boundaryAfter(reading time.Time) time.Time {
-	return reading.Add(-a.offset).Truncate(a.d).Add(a.d + a.offset)
+	return reading.Add(-a.offset).Truncate(a.d).Add(a.d).Add(a.offset)
 }
 
 // stretch is a time in which clocks are a fixed offset ahead of UTC. What they show, a reading, is written as if it were UTC.
+// The clocks need not be changed at its ends: by rules that a zone repeats each year, a stretch ends with the year.
 type stretch struct {
 	start, end     time.Time // the zero time: it has no start, no end
 	before, offset time.Duration
@@ -79,6 +80,9 @@ type stretch struct {
 func stretchAt(t time.Time) stretch {
 	var w stretch
 	w.start, w.end = t.ZoneBounds()
+	for !w.end.IsZero() && !w.end.After(t) {
+		w.end = w.end.Add(24 * time.Hour) // ZoneBounds takes every year to have 365 days: December 31 lies beyond its end
+	}
 	w.offset = offsetAt(t)
 	w.before = w.offset
 	if !w.start.IsZero() {

@@ -2,9 +2,10 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
-	_ "time/tzdata" // so that the zones are those of Go, whatever the machine has
+	_ "time/tzdata" // for machines without a time zone database
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -63,6 +64,11 @@ var changes = []struct {
 	// Samoa left out December 30 2011.
 	{"Pacific/Apia", day, "2011-12-28 12:00", []string{"29 00:00 -10", "31 00:00 +14", "01 00:00 +14"}},
 	{"Pacific/Apia", 7 * day, "2011-12-20 12:00", []string{"26 00:00 -10", "02 00:00 +14"}},
+	// The last day of a leap year: for package time the years of a zone's rule have 365 days, and end before it.
+	{"Europe/London", day, "2040-12-29 12:00", []string{"30 00:00 GMT", "31 00:00 GMT", "01 00:00 GMT"}},
+	{"Europe/Berlin", 12 * time.Hour, "2040-12-30 20:00", []string{"31 00:00 CET", "31 12:00 CET", "01 00:00 CET"}},
+	{"America/New_York", 15 * time.Minute, "2040-12-31 23:40", []string{"18:45 EST", "19:00 EST", "19:15 EST"}},
+	{"Australia/Lord_Howe", time.Hour, "2040-12-30 22:30", []string{"10:00 +11", "11:00 +11", "12:00 +11"}},
 	// Without changes.
 	{"UTC", 7 * time.Hour, "0001-01-01 00:00", []string{"01 07:00 UTC", "01 14:00 UTC", "01 21:00 UTC", "02 04:00 UTC"}},
 	{"Asia/Kathmandu", 6 * time.Hour, "2030-01-01 00:00", []string{"06:00 +0545", "12:00 +0545", "18:00 +0545"}},
@@ -205,6 +211,21 @@ func TestAlignedAt(t *testing.T) {
 		for _, want := range row.want {
 			at = s.Next(at)
 			assert.Equal(t, want, at.Format("02 15:04 MST"), "%s from %s", row.zone, row.from)
+		}
+	}
+}
+
+// Intervals of centuries neither overflow nor search for long.
+func TestAlignedOfHugeIntervals(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"UTC", "Europe/Berlin"} {
+		for _, offset := range []time.Duration{0, 1, math.MaxInt64 / 2, math.MaxInt64 - 1} {
+			s := AlignedAt(math.MaxInt64, offset, zone(t, name))
+			first := s.Next(midnight)
+			second := s.Next(first)
+			assert.True(t, first.After(midnight), "%s, %v: %v", name, offset, first)
+			assert.True(t, second.After(first), "%s, %v: %v", name, offset, second)
+			assert.InDelta(t, math.MaxInt64, second.Sub(first), float64(day), "%s, %v: %v", name, offset, second)
 		}
 	}
 }
