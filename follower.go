@@ -11,7 +11,7 @@ import (
 // wheel's. Planned is the time that was given by whoever planned the run, so it has a monotonic reading or has
 // none as that one has.
 type Run struct {
-	N        int       // counts the runs from 1. 0 stands for the call that began the plan, with its time in all three
+	N        int       // counts the runs from 1, up to math.MaxInt. 0 stands for the call that began the plan, with its time in all three
 	Planned  time.Time // when the run was to start: where it was planned, or where Reset has moved it
 	Started  time.Time // never before Planned, apart from a Flush and from steps of the wall clock
 	Finished time.Time // zero: the run is about to start
@@ -130,7 +130,7 @@ func (p *followed) begin() (r Run, step Step) {
 		}
 	}()
 	p.takeReset()
-	r = Run{N: p.n + 1, Planned: p.planned, Started: p.wheel.today()}
+	r = Run{N: max(p.n+1, p.n), Planned: p.planned, Started: p.wheel.today()}
 	step = p.ask(r)
 	asked = true
 	return r, step

@@ -38,7 +38,7 @@ func (e every) Next(t time.Time) time.Time { return t.Add(time.Duration(e)) }
 
 func (e every) Skip(missed, now time.Time) time.Time {
 	d := time.Duration(e)
-	return missed.Add((now.Sub(missed)/d + 1) * d)
+	return now.Add(d - now.Sub(missed)%d) // a number of d after missed could overflow
 }
 
 // skip asks s for the first run after now.

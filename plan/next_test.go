@@ -60,6 +60,15 @@ func TestNextAfterAPause(t *testing.T) {
 	assert.Zero(t, s.Next(at(67)))
 }
 
+// A foreign Follower is not asked about the end of runs that it leaves out, nor do these count.
+func TestNextOfAPlannerThatLeavesOutRuns(t *testing.T) {
+	t.Parallel()
+	var ended []int
+	s := Limit(everyOther{ended: &ended}, 3)
+	assert.Equal(t, []int{10, 20, 30, 40, 50, 60}, nexts(s, 10), "20, 40 and 60 take place")
+	assert.Equal(t, []int{20, 40}, ended, "at the start of that of 60 it is clear that there is no other")
+}
+
 // In the hands of a foreign wrapper a value is one plan; its own plans count for themselves.
 func TestNextAndPlansAreApart(t *testing.T) {
 	t.Parallel()

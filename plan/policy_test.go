@@ -216,11 +216,17 @@ func TestLimitOfAPlannerThatLeavesOutRuns(t *testing.T) {
 }
 
 // everyOther is a Planner with a run each 10 ms that leaves out every other one, the first to begin with.
-type everyOther struct{ timingwheel.Scheduler }
+type everyOther struct {
+	timingwheel.Scheduler
+	ended *[]int // of which runs it was told that they have ended; nil: nobody asks
+}
 
 func (e everyOther) Plan() timingwheel.Follower { return e }
 
-func (everyOther) Follow(r timingwheel.Run) timingwheel.Step {
+func (e everyOther) Follow(r timingwheel.Run) timingwheel.Step {
+	if e.ended != nil && r.N > 0 && !r.Finished.IsZero() {
+		*e.ended = append(*e.ended, int(r.Planned.Sub(midnight)/ms))
+	}
 	return timingwheel.Step{
 		Next: r.Planned.Add(10 * ms),
 		Skip: r.N > 0 && r.Finished.IsZero() && r.Planned.Sub(midnight)%(20*ms) != 0,

@@ -60,7 +60,7 @@ func (u *user) after(t time.Time) time.Time {
 	default:
 		u.last = u.follow(timingwheel.Run{N: u.calls, Planned: u.planned(t), Started: t})
 	}
-	u.calls++
+	u.calls = max(u.calls+1, u.calls) // it may overflow
 	u.ended = u.last.IsZero()
 	return u.last
 }
@@ -74,12 +74,15 @@ func (u *user) planned(t time.Time) time.Time {
 }
 
 func (u *user) follow(r timingwheel.Run) time.Time {
-	next := u.before(r).Next
-	if next.IsZero() {
-		return next
+	step := u.before(r)
+	if step.Skip {
+		u.calls--
+	}
+	if step.Next.IsZero() || step.Skip || step.Overlap {
+		return step.Next
 	}
 	r.Finished = r.Started
-	next = u.course.after(r, next)
+	next := u.course.after(r, step.Next)
 	if next.IsZero() || next.After(r.Started) {
 		return next
 	}
