@@ -225,7 +225,7 @@ func TestAlignedOfHugeIntervals(t *testing.T) {
 			second := s.Next(first)
 			assert.True(t, first.After(midnight), "%s, %v: %v", name, offset, first)
 			assert.True(t, second.After(first), "%s, %v: %v", name, offset, second)
-			assert.InDelta(t, math.MaxInt64, second.Sub(first), float64(day), "%s, %v: %v", name, offset, second)
+			assert.InDelta(t, float64(math.MaxInt64), second.Sub(first), float64(day), "%s, %v: %v", name, offset, second)
 		}
 	}
 }
