@@ -106,9 +106,9 @@ func (tw *TimingWheel) follow(follower Follower, f func(Run), callee uintptr) Ti
 
 // run is the payload.
 func (p *followed) run() {
-	r, step := p.begin()
+	r, step, off := p.begin()
 	switch {
-	case step.Skip:
+	case off || step.Skip:
 		p.arm(step.Next)
 	case step.Overlap:
 		p.n = r.N
@@ -122,7 +122,7 @@ func (p *followed) run() {
 }
 
 // begin asks about the run that is about to start.
-func (p *followed) begin() (r Run, step Step) {
+func (p *followed) begin() (r Run, step Step, off bool) {
 	asked := false
 	defer func() {
 		if !asked {
@@ -131,19 +131,15 @@ func (p *followed) begin() (r Run, step Step) {
 	}()
 	p.takeReset()
 	r = Run{N: max(p.n+1, p.n), Planned: p.planned, Started: p.wheel.today()}
-	step = p.ask(r)
+	step, off = p.ask(r)
 	asked = true
-	return r, step
+	return r, step, off
 }
 
-// ask asks about the run. If there is no further one the plan ends, unless Reset has asked for one more.
-func (p *followed) ask(r Run) (step Step) {
-	defer func() {
-		if step.Next.IsZero() {
-			p.end()
-		}
-	}()
-	return p.follower.Follow(r)
+// ask asks about the run. If there is no further one the plan ends, unless Reset has asked for one more. For off see settle.
+func (p *followed) ask(r Run) (step Step, off bool) {
+	defer func() { off = p.settle(step.Next) }()
+	return p.follower.Follow(r), false
 }
 
 // finish arms the run that follows r: where Reset has put it, else where the Follower does.
@@ -154,5 +150,6 @@ func (p *followed) finish(r Run, next time.Time) {
 	}
 	next = time.Time{}
 	r.Finished = p.wheel.today()
-	next = p.ask(r).Next
+	step, _ := p.ask(r)
+	next = step.Next
 }

@@ -109,22 +109,21 @@ func (p *plan) run() {
 	var next time.Time
 	defer func() { p.rearm(next) }()
 	p.takeReset()
-	next = p.ask(p.planned, time.Time{})
+	var off bool
+	if next, off = p.ask(p.planned, time.Time{}); off {
+		return
+	}
 	p.f()
 }
 
 // ask asks for the run that follows t, if missed is set for the one after t of those that follow missed. Where
-// there is none, or the Scheduler panics, the plan ends, unless Reset has asked for one more run.
-func (p *plan) ask(t, missed time.Time) (next time.Time) {
-	defer func() {
-		if next.IsZero() {
-			p.end()
-		}
-	}()
+// there is none, or the Scheduler panics, the plan ends, unless Reset has asked for one more run. For off see settle.
+func (p *plan) ask(t, missed time.Time) (next time.Time, off bool) {
+	defer func() { off = p.settle(next) }()
 	if !missed.IsZero() {
-		return skip(p.scheduler, missed, t)
+		return skip(p.scheduler, missed, t), false
 	}
-	return p.scheduler.Next(t)
+	return p.scheduler.Next(t), false
 }
 
 // takeReset takes over the time to which Reset has moved the run that is about to start.
@@ -137,14 +136,24 @@ func (p *plan) takeReset() {
 	}
 }
 
-// end frees the plan's slot unless Reset has asked for one more run.
-func (p *plan) end() {
+// settle frees the plan's slot if next is the zero time, unless Reset has asked for one more run. A run that is about to
+// start is off where that, or Stop, has come after its claim: both have returned true, Stop because the run does not
+// take place, Reset because it does so later.
+func (p *plan) settle(next time.Time) (off bool) {
 	s := p.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := p.node(); n != nil && n.pos != posRerun {
-		s.release(p.index, n)
+	n := p.node()
+	switch {
+	case n == nil:
+		return true
+	case !next.IsZero():
+		return false
+	case n.pos == posRerun:
+		return true
 	}
+	s.release(p.index, n)
+	return false
 }
 
 // node returns the plan's node, nil where the plan or the wheel was stopped. mu is held.
@@ -166,7 +175,7 @@ func (p *plan) rearm(next time.Time) {
 	if now := p.wheel.today(); !next.After(now) && p.live() {
 		missed := next
 		next = time.Time{}
-		next = p.ask(now, missed)
+		next, _ = p.ask(now, missed)
 	}
 }
 

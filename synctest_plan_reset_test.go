@@ -162,22 +162,48 @@ func requireEnded(t *testing.T, tw *TimingWheel, plan Timer) {
 	verifyShards(t, tw.engine)
 }
 
-// Next is user code as well: what it stops does not run any more.
-func TestNextStopsItsPlan(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		var plan handle
-		calls := 0
-		w := newStopwatch()
-		plan.set(tw.ScheduleFunc(nextFunc(func(from time.Time) time.Time {
-			if calls++; calls == 3 {
-				assert.True(t, plan.get().Stop())
-			}
-			return from.Add(10 * ms)
-		}), w.note))
-		pass(100 * ms)
-		assert.LessOrEqual(t, len(w.times), 2, "the run under way may go on")
-		requireEnded(t, tw, plan.get())
-	})
+// Stop and Reset have come after the claim of a run and before it is clear whether that is the last: Next calls them, as any
+// goroutine might. Both return true, so the run must not take place, or only at its new time.
+func TestStopAndResetBeforeAClaimedRunBegins(t *testing.T) {
+	for name, row := range map[string]struct {
+		act  func(Timer) bool
+		next time.Duration // what Next then returns, 0: no further run
+		want []int
+	}{
+		"Stop":                  {Timer.Stop, 10 * ms, []int{10}},
+		"Stop of the last run":  {Timer.Stop, 0, []int{10}},
+		"Reset of the last run": {func(plan Timer) bool { return plan.Reset(5 * ms) }, 0, []int{10, 25}},
+	} {
+		for kind, planned := range map[string]func(nextFunc) Scheduler{
+			"Scheduler": func(next nextFunc) Scheduler { return next },
+			"Planner": func(next nextFunc) Scheduler {
+				p := &plain{scheduler: next}
+				return followFunc(p.Follow)
+			},
+		} {
+			bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+				var plan handle
+				calls := 0
+				w := newStopwatch()
+				plan.set(tw.ScheduleFunc(planned(func(from time.Time) time.Time {
+					calls++
+					if calls < 3 {
+						return from.Add(10 * ms)
+					}
+					if calls == 3 {
+						assert.True(t, row.act(plan.get()))
+					}
+					if row.next == 0 {
+						return time.Time{}
+					}
+					return from.Add(row.next)
+				}), w.note))
+				pass(100 * ms)
+				assert.Equal(t, row.want, w.times, "%s of a %s", name, kind)
+				requireEnded(t, tw, plan.get())
+			})
+		}
+	}
 }
 
 // A Scheduler that names the past for ever runs its plan without a pause, and holds up nobody.

@@ -59,15 +59,18 @@ func TestRaceStopOfALimit(t *testing.T) {
 	tw, err := timingwheel.New(timingwheel.Options{Tick: time.Microsecond, Shards: 1})
 	require.NoError(t, err)
 	const n = 5
+	stopped := map[*atomic.Int64]bool{} // plans by their runs
 	for range 500 {
-		var runs, over atomic.Int64
+		runs, over := new(atomic.Int64), new(atomic.Int64)
 		plan := tw.ScheduleFunc(Limit(FixedRate(20*time.Microsecond), n), func() {
 			if runs.Add(1) > n {
 				over.Add(1)
 			}
 		})
 		time.Sleep(rand.N(200 * time.Microsecond))
-		if !plan.Stop() {
+		if plan.Stop() {
+			stopped[runs] = true
+		} else {
 			for runs.Load() < n { // the last run may have been claimed and not have begun
 				time.Sleep(10 * time.Microsecond)
 			}
@@ -76,4 +79,28 @@ func TestRaceStopOfALimit(t *testing.T) {
 		require.False(t, plan.Stop())
 	}
 	require.NoError(t, tw.Shutdown(context.Background()))
+	for runs := range stopped {
+		require.Less(t, runs.Load(), int64(n), "Stop returned true though it prevented nothing")
+	}
+}
+
+// A Reset moves a run that has not begun. It adds none to a plan that has only one, whatever the moment.
+func TestRaceResetOfALimit(t *testing.T) {
+	t.Parallel()
+	tw, err := timingwheel.New(timingwheel.Options{Tick: time.Microsecond, Shards: 1})
+	require.NoError(t, err)
+	all := make([]atomic.Int64, 1000)
+	for i := range all {
+		plan := tw.ScheduleFunc(Limit(FixedRate(5*time.Microsecond), 1), func() { all[i].Add(1) })
+		for range 20 {
+			plan.Reset(rand.N(5 * time.Microsecond))
+		}
+		for all[i].Load() == 0 { // it has been claimed and need not have begun
+			time.Sleep(10 * time.Microsecond)
+		}
+	}
+	require.NoError(t, tw.Shutdown(context.Background()))
+	for i := range all {
+		require.EqualValues(t, 1, all[i].Load())
+	}
 }
