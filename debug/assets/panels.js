@@ -3,20 +3,37 @@
 
 const TILES = [
 	['pending', 'Pending', (w) => [roomy(w.pending), w.pending === 1 ? 'timer' : 'timers']],
-	['due', 'Due now', (w) => [roomy(w.due), w.due > 0 ? 'waiting' : '']],
+	['due', 'Due now', (w) => [roomy(w.due), waiting(w)]],
 	['armed', 'Armed', (w, past) => rateAndTotal(w, past, 'armed')],
-	['fired', 'Fired', (w, past) => rateAndTotal(w, past, 'fired')],
+	['fired', 'Fired', (w, past) => fired(w, past)],
 	['stopped', 'Stopped', (w, past) => rateAndTotal(w, past, 'stopped')],
 	['postponed', 'Postponed', (w, past) => rateAndTotal(w, past, 'postponed')],
 	['wakeups', 'Wake-ups', (w, past) => rateAndTotal(w, past, 'wakeups')],
 	['late', 'Late, 99 % at most', (w, past) => lateNow(w, past)],
-	['running', 'Running', (w) => [roomy(w.running), w.running === 1 ? 'callback' : 'callbacks']],
+	['running', 'Running', (w) => [roomy(w.running), running(w)]],
 	['memory', 'Memory', (w) => bytes(w.bytes)],
 ];
 
 function rateAndTotal(wheel, past, name) {
 	const rate = past.rate(name);
 	return [rate === null ? '\u2013' : `${compact(rate)}/s`, `${compact(wheel.counters[name])} in all`];
+}
+
+// What is wrong is told where one looks for it, and only where there is something.
+function waiting(wheel) {
+	if (wheel.overdue_ns > 1e9) return `${duration(wheel.overdue_ns)} overdue`;
+	return wheel.due > 0 ? 'waiting' : '';
+}
+
+function fired(wheel, past) {
+	const [rate, total] = rateAndTotal(wheel, past, 'fired');
+	return [rate, wheel.counters.panics > 0 ? plural(wheel.counters.panics, 'panic') : total];
+}
+
+function running(wheel) {
+	if (wheel.slow_running > 0) return `${compact(wheel.slow_running)} of them slow`;
+	if (wheel.counters.slow > 0) return `${compact(wheel.counters.slow)} were slow`;
+	return wheel.running === 1 ? 'callback' : 'callbacks';
 }
 
 // lateNow is the lateness of the last minute, or of all where nothing has run in that.

@@ -330,3 +330,23 @@ func TestIsQuietForScreenReaders(t *testing.T) {
 	assert.Zero(t, eval[int](p, `document.querySelectorAll('[id]').length - new Set([...document.querySelectorAll('[id]')].map((e) => e.id)).size`), "ids are unique")
 	assert.Equal(t, fmt.Sprint(9), p.text("#rings .total"))
 }
+
+// What is wrong is told: panics, slow callbacks, timers that nobody claims.
+func TestShowsTrouble(t *testing.T) {
+	t.Parallel()
+	tw, err := timingwheel.New(timingwheel.Options{
+		Shards: 1, Executor: timingwheel.Inline, OnPanic: func(any, []byte) {}, SlowAfter: time.Millisecond,
+	})
+	require.NoError(t, err)
+	defer tw.Stop()
+	release := make(chan struct{})
+	defer close(release)
+	p := open(t, wheels("trouble", tw), "")
+	p.live("trouble")
+	tw.AfterFunc(0, func() { panic("expected") })
+	p.wait(`document.querySelector('#tile-fired small').textContent === '1 panic'`)
+	tw.AfterFunc(0, func() { <-release })
+	tw.AfterFunc(10*time.Millisecond, nothing)
+	p.wait(`document.querySelector('#tile-running').textContent === '11 of them slow'`)
+	p.wait(`/s overdue$/.test(document.querySelector('#tile-due small').textContent)`)
+}
