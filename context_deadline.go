@@ -17,7 +17,7 @@ type deadlineContext struct {
 	parent   context.Context
 	deadline time.Time
 	timer    Timer // set before anybody else has the context, but for expire; cleared by whoever ends it
-	tie      *tie  // to the parent, where bond is tiedAlone
+	tie      *tie  // to the parent, where bond is tiedAlone or tiedBlind
 	end      atomic.Pointer[ending]
 	standIn  atomic.Pointer[standIn]
 	children atomic.Pointer[family]
@@ -30,6 +30,7 @@ type deadlineContext struct {
 var (
 	endless   family // its parent never ends
 	tiedAlone family // it is told of the end of its parent by itself
+	tiedBlind family // the same, and it does not look whether the parent has ended, see relation.told
 	gone      family // it has ended, and left
 )
 
@@ -131,7 +132,7 @@ func (c *deadlineContext) look() *ending {
 // above is how the parent has ended, which perhaps nobody has said yet; nil where it has not.
 func (c *deadlineContext) above() *ending {
 	switch f := c.bond.Load(); {
-	case f == nil || f == &endless || f == &gone:
+	case f == nil || f == &endless || f == &gone || f == &tiedBlind:
 		return nil
 	case f == &tiedAlone:
 		return c.tie.ended()
@@ -161,7 +162,7 @@ func (c *deadlineContext) leave() {
 	switch f := c.bond.Swap(&gone); {
 	case f == nil: // see made
 		return
-	case f == &tiedAlone:
+	case f == &tiedAlone || f == &tiedBlind:
 		c.tie.forget()
 		if s := c.timer.shard; s != nil {
 			s.kin.unknow(c.tie.done)

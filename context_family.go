@@ -67,6 +67,7 @@ func (f *family) finish(e *ending) {
 		c.prev, c.next = nil, nil
 		if c.finish(e) {
 			c.timer.Stop()
+			c.bond.Store(&gone) // like the timer it holds on to the wheel
 			c.timer = Timer{}
 		}
 		c = next

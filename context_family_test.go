@@ -36,11 +36,13 @@ func (c *plainContext) Err() error {
 	return c.err
 }
 
-func (c *plainContext) end() {
+func (c *plainContext) end() { c.endWith(context.Canceled) }
+
+func (c *plainContext) endWith(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil {
-		c.err = context.Canceled
+		c.err = err
 		close(c.done)
 	}
 }
@@ -66,7 +68,7 @@ var parents = map[string]func(tw *TimingWheel) (parent context.Context, end func
 	},
 	"of neither": func(*TimingWheel) (context.Context, func(), error) {
 		c := newPlainContext()
-		return c, c.end, context.Canceled
+		return c, func() { c.end(); synctest.Wait() }, context.Canceled // its children wait until they are told
 	},
 }
 

@@ -15,10 +15,11 @@ type relation struct {
 	to   context.Context // else: of package context, where it has the channel of the parent
 	done <-chan struct{} // of to, or of the next above ours that is of another package: ours may not have been told yet
 	lone bool            // to cannot be the key of a map
+	told bool            // to is of a third package: it is not asked for its error, as whoever asks may hold a lock that this takes
 }
 
 // above is the relation to a parent. What matters is whose channel the parent has, as in package context: contexts that have been put around that one
-// have no say in how it ends, and are not kept.
+// have no say in how it ends, and are not kept. Only a parent that has ended says itself how, also as in that package.
 func above(parent context.Context) relation {
 	if p, ok := parent.(*deadlineContext); ok {
 		return p.asParent()
@@ -27,20 +28,25 @@ func above(parent context.Context) relation {
 	if done == nil {
 		return relation{}
 	}
+	select {
+	case <-done:
+		return relation{to: parent, done: done, lone: true}
+	default:
+	}
 	if p, ok := parent.Value(deadlineKey).(*deadlineContext); ok && p.Done() == done {
 		return p.asParent()
 	}
 	if std, ok := parent.Value(cancelKey).(context.Context); ok && std.Done() == done {
 		return relation{to: std, done: done}
 	}
-	return relation{to: parent, done: done, lone: !reflect.ValueOf(parent).Comparable()}
+	return relation{to: parent, done: done, told: true, lone: !reflect.ValueOf(parent).Comparable()}
 }
 
 func (c *deadlineContext) asParent() relation {
 	r := relation{ours: c}
 	switch f := c.bond.Load(); f {
 	case nil, &endless, &gone:
-	case &tiedAlone:
+	case &tiedAlone, &tiedBlind:
 		r.done = c.tie.done
 	default:
 		r.done = f.done
@@ -48,7 +54,7 @@ func (c *deadlineContext) asParent() relation {
 	return r
 }
 
-// ended is how it has ended; nil where it has not. Others are asked for their error only when they have. O(1) while nobody above has ended.
+// ended is how it has ended; nil where it has not, or where that is only told. O(1) while nobody above has ended.
 func (r *relation) ended() *ending {
 	above := false
 	select {
@@ -57,7 +63,7 @@ func (r *relation) ended() *ending {
 	default:
 	}
 	switch {
-	case r.ours == nil && above:
+	case r.ours == nil && above && !r.told:
 		return endOf(r.to)
 	case r.ours != nil && (above || r.ours.end.Load() != nil):
 		return r.ours.look()
@@ -132,7 +138,11 @@ func (all *families) join(c *deadlineContext, up relation) {
 func (c *deadlineContext) tieAlone(up relation) {
 	c.tie = &tie{to: up.to, done: up.done}
 	c.tie.forget = context.AfterFunc(up.to, c.untie)
-	if !c.made(&tiedAlone) {
+	bond := &tiedAlone
+	if up.told {
+		bond = &tiedBlind
+	}
+	if !c.made(bond) {
 		c.tie.forget()
 	}
 }

@@ -21,6 +21,11 @@ func TestSizes(t *testing.T) {
 	require.EqualValues(t, 8+word, unsafe.Sizeof(Timer{}))
 	require.LessOrEqual(t, unsafe.Sizeof(Timer{}), uintptr(16))
 	require.LessOrEqual(t, unsafe.Sizeof(bucket{}), uintptr(96))
+	if word == 8 {
+		require.LessOrEqual(t, unsafe.Sizeof(deadlineContext{}), uintptr(112), "a size class of the allocator")
+		require.EqualValues(t, 64, unsafe.Sizeof(stripe{}), "a cache line")
+	}
+	require.LessOrEqual(t, unsafe.Sizeof(tie{}), 4*word)
 	require.Equal(t, uint32(chunkSize), uint32(posInvalid), "all positions in chunk 0 are special")
 	require.Less(t, mergeMax, chunkSize)
 	require.LessOrEqual(t, chunkSize, 32, "chunkMeta.alive has a bit for each entry")

@@ -1,0 +1,217 @@
+package timingwheel
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+var (
+	errParent = errors.New("of the parent")
+	errChild  = errors.New("of the child")
+)
+
+// outcome is how a context has ended.
+type outcome struct{ err, cause error }
+
+func assertOutcome(t *testing.T, ctx context.Context, want outcome) {
+	t.Helper()
+	if want.err == nil {
+		assertGoesOn(t, ctx)
+		return
+	}
+	assertEnded(t, ctx, want.err, want.cause)
+}
+
+// Who has ended first keeps its error and its cause, and passes them on to those below that have not.
+func TestCausesOfParentAndChild(t *testing.T) {
+	t.Parallel()
+	// Both are made with deadlines and causes of their own, and cancelled by cancelParent and cancelChild. wait takes a second.
+	const soon, later, far = time.Second, 2 * time.Second, time.Hour
+	cancelledBy := func(cause error) outcome { return outcome{context.Canceled, cause} }
+	late := func(cause error) outcome { return outcome{context.DeadlineExceeded, cause} }
+	for name, test := range map[string]struct {
+		parent, child           time.Duration // 0: context.WithCancelCause
+		steps                   string        // p and c cancel, w waits
+		parentEnded, childEnded outcome
+		andThen                 string // nothing changes the outcomes
+	}{
+		"nothing":                                 {parent: far, child: far, andThen: "w"},
+		"parent is cancelled":                     {parent: far, child: later, steps: "p", parentEnded: cancelledBy(context.Canceled), childEnded: cancelledBy(context.Canceled), andThen: "cwww"},
+		"parent with a cause is cancelled":        {child: soon, steps: "p", parentEnded: cancelledBy(errParent), childEnded: cancelledBy(errParent), andThen: "cwwp"},
+		"child of ours is cancelled with a cause": {parent: far, steps: "c", childEnded: cancelledBy(errChild), andThen: "w"},
+		"child first, then the parent's deadline": {parent: soon, steps: "cw", childEnded: cancelledBy(errChild), parentEnded: late(errParent), andThen: "wpc"},
+		"parent's deadline, then the child":       {parent: soon, steps: "wc", childEnded: late(errParent), parentEnded: late(errParent), andThen: "wpc"},
+		"child's deadline, then the parent":       {child: soon, steps: "wp", childEnded: late(errChild), parentEnded: cancelledBy(errParent), andThen: "wpc"},
+		"child's deadline":                        {child: soon, steps: "w", childEnded: late(errChild), andThen: "wc"},
+		"child's deadline, then the parent's":     {parent: later, child: soon, steps: "ww", childEnded: late(errChild), parentEnded: late(errParent), andThen: "wpc"},
+		"parent's deadline is earlier":            {parent: soon, child: later, steps: "w", childEnded: late(errParent), parentEnded: late(errParent), andThen: "wpc"},
+		"child is cancelled, then the parent":     {parent: later, child: soon, steps: "cp", childEnded: cancelledBy(context.Canceled), parentEnded: cancelledBy(context.Canceled), andThen: "www"},
+		"child is cancelled, then parent's cause": {child: soon, steps: "cp", childEnded: cancelledBy(context.Canceled), parentEnded: cancelledBy(errParent), andThen: "www"},
+	} {
+		for _, around := range []string{"alone", "shared", "with a value", "of both"} {
+			t.Run(name+"/"+around, func(t *testing.T) {
+				t.Parallel()
+				asInPackageContext(t, func(t *testing.T, with withCause) {
+					contextOf := func(parent context.Context, d time.Duration, cause error) (context.Context, func()) {
+						if d != 0 {
+							return with(parent, d, cause)
+						}
+						ctx, cancel := context.WithCancelCause(parent)
+						return ctx, func() { cancel(cause) }
+					}
+					parent, cancelParent := contextOf(context.Background(), test.parent, errParent)
+					defer cancelParent()
+					top := parent
+					if around == "with a value" || around == "of both" {
+						top = context.WithValue(parent, testKey(1), 1)
+					}
+					if around == "shared" || around == "of both" {
+						for range 2 {
+							_, cancel := with(top, far, nil)
+							defer cancel()
+						}
+					}
+					child, cancelChild := contextOf(top, test.child, errChild)
+					defer cancelChild()
+					do := func(steps string) {
+						for _, step := range steps {
+							switch step {
+							case 'p':
+								cancelParent()
+							case 'c':
+								cancelChild()
+							case 'w':
+								passDeadline(time.Second)
+							}
+						}
+						synctest.Wait()
+					}
+					do(test.steps)
+					for range 2 {
+						assertOutcome(t, parent, test.parentEnded)
+						assertOutcome(t, child, test.childEnded)
+						assertOutcome(t, context.WithValue(child, testKey(2), 2), test.childEnded)
+						do(test.andThen)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestStackedCauses(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		left time.Duration
+		want outcome
+	}{
+		"has passed":            {0, outcome{context.DeadlineExceeded, errChild}},
+		"is cancelled above it": {time.Hour, outcome{context.Canceled, errParent}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asInPackageContext(t, func(t *testing.T, with withCause) {
+				parent, end := context.WithCancelCause(context.Background())
+				ctx, cancel := with(parent, test.left, errChild)
+				defer cancel()
+				below, cancelBelow := with(ctx, time.Hour, errCause)
+				defer cancelBelow()
+				apart := context.WithoutCancel(below)
+				end(errParent)
+				synctest.Wait()
+				assertEnded(t, ctx, test.want.err, test.want.cause)
+				assertEnded(t, below, test.want.err, test.want.cause)
+				assert.NoError(t, context.Cause(apart))
+				assert.NoError(t, apart.Err())
+			})
+		})
+	}
+}
+
+// mapError is an error of a type that cannot be compared.
+type mapError map[string]int
+
+func (mapError) Error() string { return "a map" }
+
+// Errors and causes may be of types that == panics for.
+func TestCausesThatCannotBeCompared(t *testing.T) {
+	t.Parallel()
+	odd := mapError{"odd": 1}
+	asInPackageContext(t, func(t *testing.T, with withCause) {
+		late, cancelLate := with(context.Background(), time.Second, odd)
+		defer cancelLate()
+		lateBelow, cancelLateBelow := with(late, time.Hour, nil)
+		defer cancelLateBelow()
+		passDeadline(time.Second)
+		assertEnded(t, late, context.DeadlineExceeded, odd)
+		assertEnded(t, lateBelow, context.DeadlineExceeded, odd)
+
+		for _, siblings := range []int{0, 2} {
+			parent, end := context.WithCancelCause(context.Background())
+			custom := newPlainContext()
+			for range siblings {
+				_, cancel := with(parent, time.Hour, nil)
+				defer cancel()
+				_, cancel = with(custom, time.Hour, nil)
+				defer cancel()
+			}
+			ctx, cancel := with(parent, time.Hour, nil)
+			defer cancel()
+			below, cancelBelow := with(ctx, time.Hour, nil)
+			defer cancelBelow()
+			end(odd)
+			synctest.Wait()
+			assertEnded(t, ctx, context.Canceled, odd)
+			assertEnded(t, below, context.Canceled, odd)
+
+			ctx, cancel = with(custom, time.Hour, nil)
+			defer cancel()
+			below, cancelBelow = context.WithCancel(ctx)
+			defer cancelBelow()
+			custom.endWith(odd)
+			synctest.Wait()
+			assertEnded(t, ctx, odd, odd)
+			assertEnded(t, below, odd, odd)
+		}
+	})
+}
+
+// Many ask for the cause while it is set: it is nil, and then always the same.
+func TestCauseWhileTheContextEnds(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Tick: 50 * time.Microsecond})
+	for i := range scaled(500) {
+		parent, end := context.WithCancelCause(context.Background())
+		d := []time.Duration{100 * time.Microsecond, time.Hour}[i%2]
+		ctx, cancel := tw.WithTimeoutCause(parent, d, errChild)
+		below, cancelBelow := context.WithCancel(ctx)
+		want := outcome{context.DeadlineExceeded, errChild}
+		var all sync.WaitGroup
+		if i%2 == 1 {
+			want = outcome{context.Canceled, errParent}
+			all.Go(func() { end(errParent) })
+		}
+		for _, asked := range []context.Context{ctx, ctx, below} {
+			all.Go(func() {
+				cause := context.Cause(asked)
+				for cause == nil {
+					runtime.Gosched()
+					cause = context.Cause(asked)
+				}
+				assert.Equal(t, want.cause, cause)
+				assert.Equal(t, want.err, asked.Err())
+			})
+		}
+		all.Wait()
+		cancelBelow()
+		cancel()
+		end(nil)
+	}
+}

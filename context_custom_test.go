@@ -1,0 +1,302 @@
+package timingwheel
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// watchable is a context of a third package with a method AfterFunc. It counts those who watch it.
+type watchable struct {
+	plainContext
+	mu       sync.Mutex
+	watchers map[*int]func()
+	came     int
+	left     int
+}
+
+func newWatchable() *watchable {
+	return &watchable{plainContext: plainContext{Context: context.Background(), done: make(chan struct{})}, watchers: map[*int]func(){}}
+}
+
+func (w *watchable) AfterFunc(f func()) (stop func() bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := new(int)
+	w.watchers[key] = f
+	w.came++
+	return func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		_, ok := w.watchers[key]
+		delete(w.watchers, key)
+		if ok {
+			w.left++
+		}
+		return ok
+	}
+}
+
+func (w *watchable) counts() (watching, came, left int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.watchers), w.came, w.left
+}
+
+func (w *watchable) end() {
+	w.plainContext.end()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for key, f := range w.watchers {
+		delete(w.watchers, key)
+		go f()
+	}
+}
+
+// A parent is watched by its first child, and once for all others. Whoever leaves last ends the watch.
+func TestWatchesOfAParent(t *testing.T) {
+	t.Parallel()
+	for _, expires := range []bool{false, true} {
+		contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+			parent := newWatchable()
+			expect := func(watching, came int, when string) {
+				t.Helper()
+				w, c, left := parent.counts()
+				assert.Equal(t, watching, w, when)
+				assert.Equal(t, came, c, when)
+				assert.Equal(t, c-w, left, "each watch is ended once")
+			}
+			leave := func(cancel func()) { cancel() }
+			if expires {
+				leave = func(func()) { passDeadline(time.Minute) }
+			}
+			_, cancel := tw.WithTimeout(parent, time.Minute)
+			expect(1, 1, "an only child")
+			leave(cancel)
+			expect(0, 1, "it has left")
+			_, first := tw.WithTimeout(parent, time.Minute)
+			expect(1, 2, "another only child")
+			var others []func()
+			for range 5 {
+				_, cancel := tw.WithTimeout(parent, 2*time.Minute)
+				others = append(others, cancel)
+			}
+			expect(2, 3, "a family beside it")
+			leave(first)
+			expect(1, 3, "the family")
+			for _, cancel := range others[1:] {
+				cancel()
+			}
+			expect(1, 3, "one of the family")
+			leave(others[0])
+			expect(0, 3, "nobody")
+		})
+	}
+}
+
+func TestEndOfAWatchedParent(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		parent := newWatchable()
+		var all []context.Context
+		for range 5 {
+			ctx, cancel := tw.WithTimeout(parent, time.Minute)
+			defer cancel()
+			below, cancelBelow := context.WithCancel(ctx)
+			defer cancelBelow()
+			all = append(all, ctx, below)
+		}
+		for _, ctx := range all {
+			assertGoesOn(t, ctx)
+		}
+		parent.end()
+		synctest.Wait()
+		for _, ctx := range all {
+			assertEnded(t, ctx, context.Canceled, context.Canceled)
+		}
+		assert.Zero(t, tw.Len())
+		late, cancel := tw.WithTimeout(parent, time.Minute)
+		defer cancel()
+		assertEnded(t, late, context.Canceled, context.Canceled)
+	})
+}
+
+// overriding is put around a context, whose channel it has. All else is its own.
+type overriding struct {
+	context.Context
+	err error
+}
+
+func (o overriding) Err() error                  { return o.err }
+func (o overriding) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+func (o overriding) Value(key any) any {
+	if key == testKey(1) {
+		return "own"
+	}
+	return o.Context.Value(key)
+}
+
+// What is put around a context does not change how that one's other children end.
+func TestContextsAroundOneParent(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"of the wheel", "of package context", "with values"} {
+		for _, reversed := range []bool{false, true} {
+			t.Run(kind, func(t *testing.T) {
+				t.Parallel()
+				asInPackageContext(t, func(t *testing.T, with withCause) {
+					parent, cancel := context.WithCancelCause(context.Background())
+					end := func() { cancel(errParent) }
+					want := outcome{context.Canceled, errParent}
+					if kind != "of package context" {
+						parent, _ = with(context.Background(), time.Minute, errParent)
+						end = func() { passDeadline(time.Minute) }
+						want.err = context.DeadlineExceeded
+					}
+					if kind == "with values" {
+						parent = context.WithValue(parent, testKey(2), 2)
+					}
+					around := []context.Context{
+						parent, overriding{parent, errors.New("one")}, &overriding{parent, errors.New("two")}, overriding{parent, nil}, struct{ context.Context }{parent},
+					}
+					if reversed {
+						around[0], around[4] = around[4], around[0]
+						around[1], around[3] = around[3], around[1]
+					}
+					var all []context.Context
+					for _, ctx := range around {
+						child, cancel := with(ctx, time.Hour, errChild)
+						defer cancel()
+						below, cancelBelow := context.WithCancel(child)
+						defer cancelBelow()
+						all = append(all, child, below)
+						_, own := ctx.(overriding)
+						_, pointer := ctx.(*overriding)
+						assert.Equal(t, own || pointer, child.Value(testKey(1)) == "own")
+					}
+					for _, ctx := range all {
+						assertGoesOn(t, ctx)
+					}
+					end()
+					synctest.Wait()
+					for i, ctx := range all {
+						assert.Equal(t, want.err, ctx.Err(), i)
+						assert.Equal(t, want.cause, context.Cause(ctx), i)
+						assert.True(t, ended(ctx), i)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Of a parent that had ended before counts what it says itself, whoever has the same channel.
+func TestParentsThatEndedBefore(t *testing.T) {
+	t.Parallel()
+	asInPackageContext(t, func(t *testing.T, with withCause) {
+		cancelledBy := func(cause error) context.Context {
+			ctx, cancel := context.WithCancelCause(context.Background())
+			cancel(cause)
+			return ctx
+		}
+		lateBy := func(cause error) context.Context {
+			ctx, cancel := with(context.Background(), 0, cause)
+			cancel()
+			return ctx
+		}
+		left, leave := with(context.Background(), time.Hour, errCause)
+		leave()
+		errOwn := errors.New("own")
+		for name, test := range map[string]struct {
+			parent context.Context
+			want   outcome
+		}{
+			"one cause":            {cancelledBy(errParent), outcome{context.Canceled, errParent}},
+			"another cause":        {cancelledBy(errChild), outcome{context.Canceled, errChild}},
+			"no cause":             {cancelledBy(nil), outcome{context.Canceled, context.Canceled}},
+			"late":                 {lateBy(errParent), outcome{context.DeadlineExceeded, errParent}},
+			"late without a cause": {lateBy(nil), outcome{context.DeadlineExceeded, context.DeadlineExceeded}},
+			"cancelled":            {left, outcome{context.Canceled, context.Canceled}},
+			"around one":           {overriding{cancelledBy(errParent), errOwn}, outcome{errOwn, errParent}},
+			"around a late one":    {overriding{lateBy(errParent), errOwn}, outcome{errOwn, errParent}},
+			"with another's channel": {
+				&ownDone{Context: left, done: cancelledBy(errParent).Done(), err: errOwn}, outcome{errOwn, context.Canceled},
+			},
+		} {
+			for _, d := range []time.Duration{time.Hour, 0} {
+				ctx, cancel := with(test.parent, d, errors.New("not this"))
+				assert.Equal(t, test.want.err, ctx.Err(), name)
+				assert.Equal(t, test.want.cause, context.Cause(ctx), name)
+				assert.True(t, ended(ctx), name)
+				cancel()
+				assert.Equal(t, test.want.err, ctx.Err(), name)
+			}
+		}
+	})
+}
+
+// ownDone is put around a context, and has a channel of its own.
+type ownDone struct {
+	context.Context
+	done <-chan struct{}
+	err  error
+}
+
+func (o *ownDone) Done() <-chan struct{} { return o.done }
+
+func (o *ownDone) Err() error {
+	select {
+	case <-o.done:
+		return o.err
+	default:
+		return nil
+	}
+}
+
+// A channel of one's own is what counts, also around a context of the wheel. The cause is that of the context below, if that has ended.
+func TestContextsWithAChannelOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	errOwn := errors.New("own")
+	asInPackageContext(t, func(t *testing.T, with withCause) {
+		for _, first := range []string{"own", "below", "below only"} {
+			below, cancelBelow := with(context.Background(), time.Minute, errParent)
+			done := make(chan struct{})
+			parent := &ownDone{below, done, errOwn}
+			var all []context.Context
+			for range 3 {
+				ctx, cancel := with(parent, 30*time.Second, errChild)
+				defer cancel()
+				grandchild, cancelGrandchild := context.WithCancel(ctx)
+				defer cancelGrandchild()
+				all = append(all, ctx, grandchild)
+			}
+			want := outcome{errOwn, errOwn}
+			switch first {
+			case "own":
+				close(done)
+			case "below": // it is late, so it is asked for its cause
+				cancelBelow()
+				synctest.Wait()
+				for _, ctx := range all {
+					assertGoesOn(t, ctx)
+				}
+				close(done)
+				want = outcome{errOwn, context.Canceled}
+			case "below only":
+				cancelBelow()
+				passDeadline(30 * time.Second)
+				want = outcome{context.DeadlineExceeded, errChild}
+			}
+			synctest.Wait()
+			for _, ctx := range all {
+				assertEnded(t, ctx, want.err, want.cause)
+			}
+			cancelBelow()
+		}
+	})
+}
