@@ -215,6 +215,28 @@ func TestLongChains(t *testing.T) {
 	}
 }
 
+// From one package to the other, and back: contexts of the wheel have ended when cancel returns, and what hangs on the last of them follows.
+func TestChangesOfPackageBelowACancel(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		first, cancel := tw.WithTimeoutCause(context.Background(), 3*time.Hour, errCause)
+		second, cancelSecond := context.WithCancel(first)
+		defer cancelSecond()
+		third, cancelThird := tw.WithTimeout(second, 2*time.Hour)
+		defer cancelThird()
+		fourth, cancelFourth := tw.WithTimeout(third, time.Hour)
+		defer cancelFourth()
+		last, cancelLast := context.WithCancel(fourth)
+		defer cancelLast()
+		require.Equal(t, 3, tw.Len(), "all contexts of the wheel have timers")
+		cancel()
+		assertEnded(t, second, context.Canceled, context.Canceled)
+		assertEnded(t, fourth, context.Canceled, context.Canceled)
+		assert.Equal(t, context.Canceled, last.Err(), "the context above it was asked")
+		assertEnded(t, third, context.Canceled, context.Canceled)
+	})
+}
+
 // Many children of many children end together, and leave one by one.
 func TestWideTrees(t *testing.T) {
 	t.Parallel()

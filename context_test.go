@@ -24,7 +24,7 @@ func contextBubble(t *testing.T, body func(t *testing.T, tw *TimingWheel)) {
 		synctest.Wait()
 		assert.Zero(t, tw.Len(), "timers are left")
 		for i := range tw.families.stripes {
-			assert.Empty(t, tw.families.stripes[i].by, "families are left")
+			assert.Nil(t, tw.families.stripes[i].by, "families are left, or the map of those that were there")
 		}
 	})
 }

@@ -1,0 +1,315 @@
+package timingwheel
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// These tests stop contexts at moments that otherwise last for some instructions, or let two meet there over and over.
+
+// halfEnded is a context that somebody is ending: how is decided, and nothing else has been done.
+func halfEnded(t *testing.T, tw *TimingWheel, e *ending, asked bool) *deadlineContext {
+	t.Helper()
+	ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
+	t.Cleanup(cancel)
+	c := ctx.(*deadlineContext)
+	if asked {
+		require.False(t, ended(c))
+	}
+	require.True(t, c.end.CompareAndSwap(nil, e))
+	c.timer.Stop()
+	return c
+}
+
+// Whoever asks a context that is being ended does what is still to be done for the answer.
+func TestQuestionsWhileAContextIsBeingEnded(t *testing.T) {
+	t.Parallel()
+	for _, asked := range []bool{false, true} {
+		for name, question := range map[string]func(t *testing.T, c *deadlineContext){
+			"Err": func(t *testing.T, c *deadlineContext) {
+				s := c.standIn.Load()
+				assert.Equal(t, context.DeadlineExceeded, c.Err())
+				if s != nil {
+					select {
+					case <-s.ctx.Done():
+					default:
+						assert.Fail(t, "an error, and the channel is open")
+					}
+				}
+			},
+			"Done":  func(t *testing.T, c *deadlineContext) { assert.True(t, ended(c)) },
+			"Cause": func(t *testing.T, c *deadlineContext) { assert.Equal(t, errCause, context.Cause(c)) },
+			"a child": func(t *testing.T, c *deadlineContext) {
+				child, cancel := context.WithCancel(c)
+				defer cancel()
+				assertEnded(t, child, context.DeadlineExceeded, errCause)
+			},
+			"a cause above": func(t *testing.T, c *deadlineContext) {
+				assert.Equal(t, errCause, context.Cause(overriding{c, context.Canceled}))
+			},
+			"AfterFunc": func(t *testing.T, c *deadlineContext) {
+				ran := make(chan struct{})
+				stop := c.AfterFunc(func() { close(ran) })
+				<-ran
+				assert.False(t, stop())
+			},
+			"a child of the wheel": func(t *testing.T, c *deadlineContext) {
+				child := &deadlineContext{parent: c}
+				c.adopt(child)
+				assertEnded(t, child, context.DeadlineExceeded, errCause)
+				assert.Nil(t, c.children.Load().members)
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+					c := halfEnded(t, tw, timedOutBy(errCause), asked)
+					question(t, c)
+					assertEnded(t, c, context.DeadlineExceeded, errCause)
+				})
+			})
+		}
+	}
+}
+
+// A second cancel returns when the first has ended what hangs onto the context in package context, not earlier.
+func TestSecondCancelWaits(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
+		child, cancelChild := context.WithCancel(ctx)
+		defer cancelChild()
+		s := ctx.(*deadlineContext).standIn.Load()
+		theirs, lock, proceed := s.cancel, make(chan struct{}, 1), make(chan struct{})
+		s.cancel = func() { // as slow as if there were a million children
+			lock <- struct{}{}
+			<-proceed
+			theirs()
+			<-lock
+		}
+		var returned atomic.Int32
+		for range 3 {
+			go func() {
+				cancel()
+				assert.Error(t, child.Err())
+				returned.Add(1)
+			}()
+		}
+		synctest.Wait()
+		assert.Zero(t, returned.Load())
+		close(proceed)
+		synctest.Wait()
+		assert.EqualValues(t, 3, returned.Load())
+	})
+}
+
+// The only member of a family leaves before the family is watched: it is not watched then.
+func TestFamilyThatIsOverBeforeItIsWatched(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		parent, end := context.WithCancel(context.Background())
+		defer end()
+		c := &deadlineContext{parent: parent}
+		f, fresh := tw.families.admit(c, above(parent))
+		require.True(t, fresh)
+		c.endWith(&cancelled)
+		f.watch()
+		assert.Zero(t, childrenInPackageContext(t, parent))
+		known, _ := familiesOf(tw)
+		assert.Zero(t, known)
+		// Others come meanwhile: then it is watched for them.
+		first, second := &deadlineContext{parent: parent}, &deadlineContext{parent: parent}
+		f, fresh = tw.families.admit(first, above(parent))
+		require.True(t, fresh)
+		again, fresh := tw.families.admit(second, above(parent))
+		require.False(t, fresh)
+		require.Same(t, f, again)
+		first.endWith(&cancelled)
+		f.watch()
+		assert.Equal(t, 1, childrenInPackageContext(t, parent))
+		second.endWith(&cancelled)
+		assert.Zero(t, childrenInPackageContext(t, parent))
+	})
+}
+
+// What a family that is over leaves is its own, not what stands in its place by then.
+func TestFamilyAfterOneThatIsOver(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		parent, end := context.WithCancel(context.Background())
+		defer end()
+		first, second := &deadlineContext{parent: parent}, &deadlineContext{parent: parent}
+		old, _ := tw.families.admit(first, above(parent))
+		old.watch()
+		first.endWith(&cancelled)
+		f, fresh := tw.families.admit(second, above(parent))
+		require.True(t, fresh)
+		require.NotSame(t, old, f)
+		f.watch()
+		tw.families.leave(old, first)
+		third, _ := tw.families.admit(&deadlineContext{parent: parent}, above(parent))
+		assert.Same(t, f, third)
+	})
+}
+
+// A note may outlive the child that it is of. It goes with the family that it leads to.
+func TestNoteGoesWithTheFamily(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		parent, end := context.WithCancel(context.Background())
+		defer end()
+		require.False(t, tw.families.knows(parent.Done()))
+		_, cancel := tw.WithTimeout(parent, time.Hour)
+		known, notes := familiesOf(tw)
+		assert.Equal(t, 1, known)
+		assert.Equal(t, 1, notes)
+		cancel()
+		_, notes = familiesOf(tw)
+		assert.Zero(t, notes)
+	})
+}
+
+// A family ends while one comes: that one has ended, too, and nothing is left of it.
+func TestFamilyThatEndsWhileOneComes(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		parent, end := context.WithCancelCause(context.Background())
+		first, second := &deadlineContext{parent: parent}, &deadlineContext{parent: parent}
+		f, _ := tw.families.admit(first, above(parent))
+		f.watch()
+		up := above(parent)
+		end(errCause)
+		f.mu.Lock() // as finish does, which then takes the family out
+		f.over = true
+		f.mu.Unlock()
+		tw.families.enter(second, up)
+		assertEnded(t, second, context.Canceled, errCause)
+		assert.Same(t, first, f.members)
+		tw.families.drop(f)
+		f.over = false
+		f.finish(endOf(parent))
+		assertEnded(t, first, context.Canceled, errCause)
+	})
+}
+
+// A context ends while it is made, by its timer or by its parent. Nobody gives back twice what it holds, and nothing stays.
+func TestContextThatEndsWhileItJoins(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{})
+	top, endTop := tw.WithTimeout(context.Background(), time.Hour)
+	defer endTop()
+	for name, join := range map[string]func(c *deadlineContext, parent context.Context){
+		"alone":    func(c *deadlineContext, parent context.Context) { c.tieAlone(above(parent)) },
+		"a family": func(c *deadlineContext, parent context.Context) { tw.families.enter(c, above(parent)) },
+		"of ours":  func(c *deadlineContext, _ context.Context) { top.(*deadlineContext).adopt(c) },
+		"endless":  func(c *deadlineContext, _ context.Context) { tw.families.join(c, relation{}) },
+	} {
+		for i := range scaled(1000) {
+			parent, end := context.WithCancel(context.Background())
+			c := &deadlineContext{parent: parent}
+			c.timer = tw.AfterFunc(time.Hour, func() {})
+			var ready, all sync.WaitGroup
+			ready.Add(2)
+			all.Go(func() {
+				ready.Done()
+				ready.Wait()
+				if i%2 == 0 {
+					c.expire()
+				} else {
+					end()
+				}
+			})
+			timer := c.timer
+			ready.Done()
+			ready.Wait()
+			join(c, parent)
+			all.Wait()
+			timer.Stop()
+			if i%2 == 0 {
+				require.Equal(t, Timer{}, c.timer, name)
+			} else {
+				c.endWith(&cancelled)
+			}
+			require.Error(t, c.Err())
+			require.Zero(t, childrenInPackageContext(t, parent), name)
+			require.Nil(t, top.(*deadlineContext).familyOfChildren().members, name)
+			end()
+		}
+		await(t, "families are gone", func() bool { return noFamilies(tw) })
+	}
+}
+
+// noFamilies reports whether a wheel that is in use knows no family.
+func noFamilies(tw *TimingWheel) bool {
+	for i := range tw.families.stripes {
+		s := &tw.families.stripes[i]
+		s.mu.Lock()
+		known := len(s.by)
+		s.mu.Unlock()
+		if known != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Many end a context: one of them has done it, and it has ended as that one says.
+func TestOneEndsTheContext(t *testing.T) {
+	t.Parallel()
+	for range scaled(3000) {
+		c := &deadlineContext{parent: context.Background()}
+		var winner atomic.Pointer[ending]
+		var won atomic.Int32
+		var ready, all sync.WaitGroup
+		ready.Add(4)
+		for range 4 {
+			e := timedOutBy(errCause)
+			all.Go(func() {
+				ready.Done()
+				ready.Wait()
+				if c.finish(e) {
+					won.Add(1)
+					winner.Store(e)
+				}
+			})
+		}
+		all.Wait()
+		require.EqualValues(t, 1, won.Load())
+		require.Same(t, winner.Load(), c.look())
+	}
+}
+
+// The first children come at the same time: they share one family, and all end.
+func TestFirstChildrenAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{})
+	for range scaled(2000) {
+		parent, end := tw.WithTimeout(context.Background(), 2*time.Hour)
+		var all [4]context.Context
+		var cancels [4]func()
+		var ready, made sync.WaitGroup
+		ready.Add(len(all))
+		for k := range all {
+			made.Go(func() {
+				ready.Done()
+				ready.Wait()
+				all[k], cancels[k] = tw.WithTimeout(parent, time.Hour)
+			})
+		}
+		made.Wait()
+		require.Equal(t, len(all), parent.(*deadlineContext).children.Load().size)
+		end()
+		for k, ctx := range all {
+			require.Equal(t, context.Canceled, ctx.(*deadlineContext).end.Load().err, "it has been told")
+			cancels[k]()
+		}
+	}
+	assert.Zero(t, tw.Len())
+}
