@@ -45,6 +45,7 @@ func TestCausesOfParentAndChild(t *testing.T) {
 		"nothing":                                 {parent: far, child: far, andThen: "w"},
 		"parent is cancelled":                     {parent: far, child: later, steps: "p", parentEnded: cancelledBy(context.Canceled), childEnded: cancelledBy(context.Canceled), andThen: "cwww"},
 		"parent with a cause is cancelled":        {child: soon, steps: "p", parentEnded: cancelledBy(errParent), childEnded: cancelledBy(errParent), andThen: "cwwp"},
+		"parent, then the child at once":          {child: far, steps: "pc", parentEnded: cancelledBy(errParent), childEnded: cancelledBy(errParent), andThen: "wc"},
 		"child of ours is cancelled with a cause": {parent: far, steps: "c", childEnded: cancelledBy(errChild), andThen: "w"},
 		"child first, then the parent's deadline": {parent: soon, steps: "cw", childEnded: cancelledBy(errChild), parentEnded: late(errParent), andThen: "wpc"},
 		"parent's deadline, then the child":       {parent: soon, steps: "wc", childEnded: late(errParent), parentEnded: late(errParent), andThen: "wpc"},

@@ -215,6 +215,34 @@ func TestLongChains(t *testing.T) {
 	}
 }
 
+// A context has a stand-in where somebody has asked for Done, and not before. It is as the context is.
+func TestStandIns(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		ctx, cancel := tw.WithTimeout(context.WithValue(context.Background(), testKey(1), "one"), time.Hour)
+		c := ctx.(*deadlineContext)
+		_, cancelChild := tw.WithTimeout(ctx, time.Minute)
+		cancelChild()
+		assert.NoError(t, c.Err())
+		assert.NoError(t, context.Cause(context.WithValue(ctx, testKey(2), "two")))
+		assert.Equal(t, context.Canceled, context.Cause(overriding{ctx, context.Canceled}))
+		assert.Nil(t, c.standIn.Load())
+		done := c.Done()
+		theirs := c.Value(cancelKey).(context.Context)
+		assert.Equal(t, done, theirs.Done())
+		want, _ := c.Deadline()
+		deadline, ok := theirs.Deadline()
+		assert.True(t, ok)
+		assert.Equal(t, want, deadline)
+		assert.Equal(t, "one", theirs.Value(testKey(1)))
+		assert.Same(t, c, theirs.Value(deadlineKey))
+		assertGoesOn(t, theirs)
+		cancel()
+		assertEnded(t, theirs, context.Canceled, context.Canceled)
+		assert.Nil(t, c.standIn.Load().Value(cancelKey), "who has no cause needs nothing that holds it")
+	})
+}
+
 // From one package to the other, and back: contexts of the wheel have ended when cancel returns, and what hangs on the last of them follows.
 func TestChangesOfPackageBelowACancel(t *testing.T) {
 	t.Parallel()

@@ -120,9 +120,25 @@ func TestEndOfAWatchedParent(t *testing.T) {
 			assertEnded(t, ctx, context.Canceled, context.Canceled)
 		}
 		assert.Zero(t, tw.Len())
+		_, came, _ := parent.counts()
 		late, cancel := tw.WithTimeout(parent, time.Minute)
 		defer cancel()
+		assert.Zero(t, tw.Len(), "a context that has ended when it is made has no timer")
+		_, now, _ := parent.counts()
+		assert.Equal(t, came, now, "nor does it watch")
 		assertEnded(t, late, context.Canceled, context.Canceled)
+	})
+}
+
+// A context that has closed Done and has no error is against the rules, and package context panics. Its child has been cancelled.
+func TestParentThatEndedWithoutAnError(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		done := make(chan struct{})
+		close(done)
+		ctx, cancel := tw.WithTimeout(&ownDone{context.Background(), done, nil}, time.Minute)
+		defer cancel()
+		assertEnded(t, ctx, context.Canceled, context.Canceled)
 	})
 }
 

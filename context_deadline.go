@@ -26,7 +26,7 @@ type deadlineContext struct {
 	prev, next *deadlineContext       // there, under its mu
 }
 
-// What a context has instead of a family.
+// What a context has instead of a family. As relations they end with nobody.
 var (
 	endless   family // its parent never ends
 	tiedAlone family // it is told of the end of its parent by itself
@@ -131,10 +131,10 @@ func (c *deadlineContext) look() *ending {
 
 // above is how the parent has ended, which perhaps nobody has said yet; nil where it has not.
 func (c *deadlineContext) above() *ending {
-	switch f := c.bond.Load(); {
-	case f == nil || f == &endless || f == &gone || f == &tiedBlind:
+	switch f := c.bond.Load(); f {
+	case nil:
 		return nil
-	case f == &tiedAlone:
+	case &tiedAlone:
 		return c.tie.ended()
 	default:
 		return f.ended()

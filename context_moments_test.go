@@ -2,7 +2,6 @@ package timingwheel
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -110,6 +109,54 @@ func TestSecondCancelWaits(t *testing.T) {
 	})
 }
 
+// The channel of a context is closed before those of its children, as in package context.
+func TestChannelsAreClosedFromAbove(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		parent, cancel := tw.WithTimeout(context.Background(), time.Hour)
+		done := parent.Done()
+		child, cancelChild := tw.WithTimeout(parent, time.Minute)
+		defer cancelChild()
+		require.False(t, ended(child))
+		s := child.(*deadlineContext).standIn.Load()
+		theirs, closed := s.cancel, false
+		s.cancel = func() {
+			select {
+			case <-done:
+				closed = true
+			default:
+			}
+			theirs()
+		}
+		cancel()
+		assert.True(t, ended(child))
+		assert.True(t, closed)
+	})
+}
+
+// endsWhenAsked is a parent that has ended. Its child ends otherwise while the parent is asked how.
+type endsWhenAsked struct {
+	context.Context
+	child *deadlineContext
+}
+
+func (e *endsWhenAsked) Err() error {
+	e.child.endWith(&timedOut)
+	return context.Canceled
+}
+
+// Whoever finds the parent ended, and comes second with that, says what the first has set.
+func TestContextThatEndsWhileItIsAsked(t *testing.T) {
+	t.Parallel()
+	done := make(chan struct{})
+	close(done)
+	c := &deadlineContext{parent: context.Background()}
+	c.tie = &tie{to: &endsWhenAsked{context.Background(), c}, done: done, forget: func() bool { return true }}
+	require.True(t, c.made(&tiedAlone))
+	assert.Equal(t, context.DeadlineExceeded, c.Err())
+	assertEnded(t, c, context.DeadlineExceeded, context.DeadlineExceeded)
+}
+
 // The only member of a family leaves before the family is watched: it is not watched then.
 func TestFamilyThatIsOverBeforeItIsWatched(t *testing.T) {
 	t.Parallel()
@@ -176,6 +223,28 @@ func TestNoteGoesWithTheFamily(t *testing.T) {
 	})
 }
 
+// Where the notes of two parents meet the later one stands, and the earlier parent's child does not take it away.
+func TestNotesThatMeet(t *testing.T) {
+	t.Parallel()
+	var all families
+	one := make(chan struct{})
+	slot, _ := all.mark(one)
+	for {
+		other := make(chan struct{})
+		if at, _ := all.mark(other); at != slot {
+			continue
+		}
+		require.False(t, all.knows(one))
+		require.True(t, all.knows(one))
+		require.False(t, all.knows(other))
+		all.unknow(one)
+		assert.True(t, all.knows(other))
+		all.unknow(other)
+		assert.Zero(t, slot.Load())
+		return
+	}
+}
+
 // A family ends while one comes: that one has ended, too, and nothing is left of it.
 func TestFamilyThatEndsWhileOneComes(t *testing.T) {
 	t.Parallel()
@@ -196,6 +265,48 @@ func TestFamilyThatEndsWhileOneComes(t *testing.T) {
 		f.over = false
 		f.finish(endOf(parent))
 		assertEnded(t, first, context.Canceled, errCause)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		assert.False(t, f.add(&deadlineContext{}), "nobody would be told any more")
+	})
+}
+
+// Who ends by itself while its family ends gives back what it holds, and leaves the list to whoever goes through it.
+func TestMemberThatEndsWhileItsFamilyDoes(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		top, cancel := tw.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		var members [3]*deadlineContext
+		for i := range members {
+			ctx, cancel := tw.WithTimeout(top, time.Minute)
+			defer cancel()
+			members[i] = ctx.(*deadlineContext)
+		}
+		f := top.(*deadlineContext).children.Load()
+		list := []*deadlineContext{f.members, f.members.next, f.members.next.next}
+		f.mu.Lock() // as finish does
+		f.over, f.members = true, nil
+		f.mu.Unlock()
+		members[1].endWith(&timedOut)
+		assert.Same(t, list[1], list[0].next)
+		assert.Same(t, list[2], list[1].next)
+		assert.Same(t, list[1], list[2].prev)
+
+		// The other way round: it has been decided how it ends, and the family comes first.
+		require.True(t, members[2].end.CompareAndSwap(nil, &timedOut))
+		f.mu.Lock()
+		f.over, f.members = false, list[0]
+		f.mu.Unlock()
+		f.finish(&cancelled)
+		assert.NotEqual(t, Timer{}, members[2].timer)
+		assert.Same(t, f, members[2].bond.Load())
+		members[2].timer.Stop()
+		members[2].leave()
+		assertEnded(t, members[0], context.Canceled, context.Canceled)
+		assertEnded(t, members[1], context.DeadlineExceeded, context.DeadlineExceeded)
+		assertEnded(t, members[2], context.DeadlineExceeded, context.DeadlineExceeded)
+		assert.Equal(t, 1, tw.Len(), "that of the parent")
 	})
 }
 
@@ -215,22 +326,17 @@ func TestContextThatEndsWhileItJoins(t *testing.T) {
 			parent, end := context.WithCancel(context.Background())
 			c := &deadlineContext{parent: parent}
 			c.timer = tw.AfterFunc(time.Hour, func() {})
-			var ready, all sync.WaitGroup
-			ready.Add(2)
-			all.Go(func() {
-				ready.Done()
-				ready.Wait()
-				if i%2 == 0 {
+			timer := c.timer
+			together(2, func(k int) {
+				switch {
+				case k == 0:
+					join(c, parent)
+				case i%2 == 0:
 					c.expire()
-				} else {
+				default:
 					end()
 				}
 			})
-			timer := c.timer
-			ready.Done()
-			ready.Wait()
-			join(c, parent)
-			all.Wait()
 			timer.Stop()
 			if i%2 == 0 {
 				require.Equal(t, Timer{}, c.timer, name)
@@ -267,20 +373,13 @@ func TestOneEndsTheContext(t *testing.T) {
 		c := &deadlineContext{parent: context.Background()}
 		var winner atomic.Pointer[ending]
 		var won atomic.Int32
-		var ready, all sync.WaitGroup
-		ready.Add(4)
-		for range 4 {
+		together(2, func(int) {
 			e := timedOutBy(errCause)
-			all.Go(func() {
-				ready.Done()
-				ready.Wait()
-				if c.finish(e) {
-					won.Add(1)
-					winner.Store(e)
-				}
-			})
-		}
-		all.Wait()
+			if c.finish(e) {
+				won.Add(1)
+				winner.Store(e)
+			}
+		})
 		require.EqualValues(t, 1, won.Load())
 		require.Same(t, winner.Load(), c.look())
 	}
@@ -292,18 +391,9 @@ func TestFirstChildrenAtTheSameTime(t *testing.T) {
 	tw := startWheel(t, Options{})
 	for range scaled(2000) {
 		parent, end := tw.WithTimeout(context.Background(), 2*time.Hour)
-		var all [4]context.Context
-		var cancels [4]func()
-		var ready, made sync.WaitGroup
-		ready.Add(len(all))
-		for k := range all {
-			made.Go(func() {
-				ready.Done()
-				ready.Wait()
-				all[k], cancels[k] = tw.WithTimeout(parent, time.Hour)
-			})
-		}
-		made.Wait()
+		var all [2]context.Context
+		var cancels [2]func()
+		together(len(all), func(k int) { all[k], cancels[k] = tw.WithTimeout(parent, time.Hour) })
 		require.Equal(t, len(all), parent.(*deadlineContext).children.Load().size)
 		end()
 		for k, ctx := range all {

@@ -45,8 +45,8 @@ func above(parent context.Context) relation {
 func (c *deadlineContext) asParent() relation {
 	r := relation{ours: c}
 	switch f := c.bond.Load(); f {
-	case nil, &endless, &gone:
-	case &tiedAlone, &tiedBlind:
+	case nil:
+	case &tiedAlone:
 		r.done = c.tie.done
 	default:
 		r.done = f.done

@@ -141,6 +141,25 @@ func TestAllocationsOfOnlyChildren(t *testing.T) {
 	}), 8.0)
 }
 
+// Questions cost nothing once Done has been asked for, nor does it cost anything to say that a parent was cancelled.
+func TestAllocationsOfQuestions(t *testing.T) {
+	if underRace {
+		t.Skip("the race detector allocates")
+	}
+	tw := startWheel(t, Options{})
+	parent, end := context.WithCancel(context.Background())
+	ctx, cancel := tw.WithTimeout(parent, time.Hour)
+	defer cancel()
+	ask := func() {
+		_, _ = ctx.Deadline()
+		_, _, _ = ctx.Done(), ctx.Err(), context.Cause(ctx)
+	}
+	assert.Zero(t, testing.AllocsPerRun(100, ask))
+	end()
+	assert.Zero(t, testing.AllocsPerRun(100, func() { endOf(parent) }))
+	assert.Zero(t, testing.AllocsPerRun(100, ask))
+}
+
 // Stop discards the deadlines of the wheel's contexts, but not that of the one that Shutdown waits with.
 func TestShutdownWithAContextOfItsOwn(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"net"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +36,24 @@ func asInPackageContext(t *testing.T, test func(t *testing.T, with withCause)) {
 func passDeadline(d time.Duration) {
 	time.Sleep(d + defaultTick)
 	synctest.Wait()
+}
+
+// together runs f n times at once, as closely as it can be done.
+func together(n int, f func(k int)) {
+	var ready atomic.Int32
+	var all sync.WaitGroup
+	for k := range n {
+		all.Go(func() {
+			ready.Add(1)
+			for spins := 0; ready.Load() < int32(n); spins++ {
+				if spins > 1000 {
+					runtime.Gosched()
+				}
+			}
+			f(k)
+		})
+	}
+	all.Wait()
 }
 
 // Whoever finds an error finds Done closed, also by a channel that was taken long before.
@@ -83,6 +102,9 @@ func TestFirstQuestionAfterTheParentsEnd(t *testing.T) {
 		"Done":  func(t *testing.T, ctx context.Context) { assert.True(t, ended(ctx)) },
 		"Err":   func(t *testing.T, ctx context.Context) { assert.Equal(t, context.Canceled, ctx.Err()) },
 		"Cause": func(t *testing.T, ctx context.Context) { assert.Equal(t, errCause, context.Cause(ctx)) },
+		"Cause of what is around it": func(t *testing.T, ctx context.Context) {
+			assert.Equal(t, errCause, context.Cause(overriding{ctx, context.Canceled}))
+		},
 		"a child": func(t *testing.T, ctx context.Context) {
 			child, cancel := context.WithCancel(ctx)
 			defer cancel()
@@ -233,23 +255,16 @@ func TestFirstCallsOfDoneAtTheSameTime(t *testing.T) {
 	tw := startWheel(t, Options{})
 	for i := range scaled(2000) {
 		ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
-		var channels [4]<-chan struct{}
-		var children [4]context.Context
-		var cancels [4]func()
-		var ready, all sync.WaitGroup
-		ready.Add(len(channels))
-		for k := range channels {
-			all.Go(func() {
-				ready.Done()
-				ready.Wait()
-				if i%2 == 0 {
-					channels[k] = ctx.Done()
-				} else {
-					children[k], cancels[k] = context.WithCancel(ctx)
-				}
-			})
-		}
-		all.Wait()
+		var channels [2]<-chan struct{}
+		var children [2]context.Context
+		var cancels [2]func()
+		together(len(channels), func(k int) {
+			if i%2 == 0 {
+				channels[k] = ctx.Done()
+			} else {
+				children[k], cancels[k] = context.WithCancel(ctx)
+			}
+		})
 		cancel()
 		for k := range channels {
 			if i%2 == 0 {
@@ -278,21 +293,14 @@ func TestCancelsAtTheSameTime(t *testing.T) {
 			defer cancelChild()
 			below = append(below, child)
 		}
-		var ready, all sync.WaitGroup
-		ready.Add(4)
-		for range 4 {
-			all.Go(func() {
-				ready.Done()
-				ready.Wait()
-				cancel()
-				for _, child := range below {
-					if child.Err() == nil {
-						assert.Fail(t, "a child goes on after cancel")
-						return
-					}
+		together(2, func(int) {
+			cancel()
+			for _, child := range below {
+				if child.Err() == nil {
+					assert.Fail(t, "a child goes on after cancel")
+					return
 				}
-			})
-		}
-		all.Wait()
+			}
+		})
 	}
 }
