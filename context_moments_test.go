@@ -328,6 +328,9 @@ func TestContextThatEndsWhileItJoins(t *testing.T) {
 			c.timer = tw.AfterFunc(time.Hour, func() {})
 			timer := c.timer
 			together(2, func(k int) {
+				for n := 0; k != 0 && n < i; n++ { // so that each moment of joining has its turn
+					_ = c.end.Load()
+				}
 				switch {
 				case k == 0:
 					join(c, parent)
