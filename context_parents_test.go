@@ -127,6 +127,45 @@ func TestContextThatEndedBeforeItJoined(t *testing.T) {
 	})
 }
 
+// A note may outlive the child that it is of. It goes with the family that it leads to.
+func TestNoteGoesWithTheFamily(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		parent, end := context.WithCancel(context.Background())
+		defer end()
+		require.False(t, tw.families.knows(parent.Done()))
+		_, cancel := tw.WithTimeout(parent, time.Hour)
+		known, notes := familiesOf(tw)
+		assert.Equal(t, 1, known)
+		assert.Equal(t, 1, notes)
+		cancel()
+		_, notes = familiesOf(tw)
+		assert.Zero(t, notes)
+	})
+}
+
+// Where the notes of two parents meet the later one stands, and the earlier parent's child does not take it away.
+func TestNotesThatMeet(t *testing.T) {
+	t.Parallel()
+	var all families
+	one := make(chan struct{})
+	slot, _ := all.mark(one)
+	for {
+		other := make(chan struct{})
+		if at, _ := all.mark(other); at != slot {
+			continue
+		}
+		require.False(t, all.knows(one))
+		require.True(t, all.knows(one))
+		require.False(t, all.knows(other))
+		all.unknow(one)
+		assert.True(t, all.knows(other))
+		all.unknow(other)
+		assert.Zero(t, slot.Load())
+		return
+	}
+}
+
 // One after the other costs no more than alone, as a family that comes and goes would.
 func TestAllocationsOfOnlyChildren(t *testing.T) {
 	if underRace {
