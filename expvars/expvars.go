@@ -14,6 +14,7 @@ import (
 	"errors"
 	"expvar"
 	"fmt"
+	"reflect"
 	"sync"
 
 	"github.com/timingwheel-go/timingwheel"
@@ -43,10 +44,10 @@ func Publish(name string, s Source) error {
 	return nil
 }
 
-// Var returns the source as a variable that is not published. It panics where s is nil.
+// Var returns the source as a variable that is not published. It panics where s is nil, or a nil pointer: else each request would.
 func Var(s Source) expvar.Func {
-	if s == nil {
-		panic("expvars: a nil Source")
+	if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		panic(fmt.Sprintf("expvars: the Source is a nil %T", s))
 	}
 	return func() any { return show(s.Stats()) }
 }

@@ -78,6 +78,7 @@ func TestPublishTwice(t *testing.T) {
 		require.Contains(t, err.Error(), `"`+name+`"`)
 	}
 	require.Panics(t, func() { _ = Publish("nil", nil) })
+	require.PanicsWithValue(t, "expvars: the Source is a nil *timingwheel.TimingWheel", func() { _ = Publish("nil", (*timingwheel.TimingWheel)(nil)) })
 	require.Nil(t, expvar.Get("nil"))
 }
 

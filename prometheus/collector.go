@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"unicode/utf8"
@@ -60,11 +61,11 @@ func NewCollector(opts Options) *Collector {
 }
 
 // Add shows a wheel from the next scrape on. The name, which becomes the label wheel, may be empty. A name that is in use or no UTF-8 gives an error
-// that wraps [ErrName]; a nil source panics. A wheel that is stopped stays until it is removed: its counters are still
+// that wraps [ErrName]; a nil source, also a nil pointer, panics. A wheel that is stopped stays until it is removed: its counters are still
 // true. The collector keeps the wheel in memory until then.
 func (c *Collector) Add(name string, s Source) error {
-	if s == nil {
-		panic("timingwheelprom: Add of a nil Source")
+	if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		panic(fmt.Sprintf("timingwheelprom: Add of a nil %T as wheel %q", s, name))
 	}
 	if !utf8.ValidString(name) {
 		return fmt.Errorf("%w: %q; accepted is UTF-8", ErrName, name)

@@ -231,6 +231,7 @@ func TestBadNames(t *testing.T) {
 		require.Contains(t, err.Error(), fmt.Sprintf("%q", name))
 	}
 	require.Panics(t, func() { c.Add("nil", nil) })
+	require.PanicsWithValue(t, `timingwheelprom: Add of a nil *timingwheel.TimingWheel as wheel "none"`, func() { c.Add("none", (*timingwheel.TimingWheel)(nil)) })
 	for _, label := range []string{"wheel", "", "__name__"} {
 		require.Panics(t, func() { NewCollector(Options{ConstLabels: prometheus.Labels{label: "x"}}) }, "label %q", label)
 	}
