@@ -42,7 +42,7 @@ func callee(f func()) uintptr {
 
 // bound is what the compiler makes of a pointer's method that is a function value: its code, and then the pointer.
 type bound[P any] struct {
-	code     uintptr
+	_        uintptr
 	receiver *P
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // object is what a key points to.
-type object struct{ data [100]byte }
+type object struct{ _ [100]byte }
 
 // A key that was deleted, reported, or discarded by Stop is not reachable any more, by whichever buffer of the wheel or the map it has
 // gone through, while the set lives on. Neither is one whose expire function panicked or left its goroutine.
