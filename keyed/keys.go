@@ -41,7 +41,7 @@ func New[K comparable](opts timingwheel.Options, expire func(keys []K)) (*Keys[K
 		opts.OnSlow = namedSlow(expire, opts.OnSlow)
 	}
 	if opts.ProfileLabels {
-		k.expire = labelled(opts.Name, expire)
+		k.expire = labelled(opts, expire)
 	}
 	if err := k.start(opts, k.sweep); err != nil {
 		return nil, err

@@ -24,8 +24,12 @@ func namedSlow[K comparable](expire func(keys []K), onSlow func(timingwheel.Slow
 }
 
 // labelled runs expire under the labels that the wheel would give it. The wheel takes them away afterwards.
-func labelled[K comparable](wheel string, expire func(keys []K)) func(keys []K) {
-	labels := pprof.WithLabels(context.Background(), pprof.Labels("timingwheel", wheel, "callback", nameOf(funcOf(expire))))
+func labelled[K comparable](opts timingwheel.Options, expire func(keys []K)) func(keys []K) {
+	base := opts.ProfileContext
+	if base == nil {
+		base = context.Background()
+	}
+	labels := pprof.WithLabels(base, pprof.Labels("timingwheel", opts.Name, "callback", nameOf(funcOf(expire))))
 	return func(keys []K) {
 		pprof.SetGoroutineLabels(labels)
 		expire(keys)

@@ -63,20 +63,31 @@ func TestSlowExpireIsNamed(t *testing.T) {
 	}
 }
 
-// A profile tells which expire function burns the processor, and the labels that the goroutine had before are back afterwards.
+// A profile tells which expire function burns the processor, beside the labels that all of the wheel's have, which are back afterwards.
 func TestExpireHasLabels(t *testing.T) {
-	within := ""
-	s := &sessions{func() { within = labelsOfMine(t) }}
-	k := start(t, timingwheel.Options{Manual: true, Name: "w1", ProfileLabels: true}, s.expire)
-	k.Set("a", 0)
-	pprof.Do(context.Background(), pprof.Labels("mine", "yes"), func(context.Context) {
-		k.Advance(k.Now())
-		assert.Equal(t, `{"mine":"yes"}`, labelsOfMine(t))
-	})
-	assert.Equal(t, `{"callback":"github.com/timingwheel-go/timingwheel/keyed.(*sessions).expire", "timingwheel":"w1"}`, within)
+	for name, c := range map[string]struct {
+		base          context.Context
+		within, after string
+	}{
+		"no labels": {nil, `{"callback":"github.com/timingwheel-go/timingwheel/keyed.(*sessions).expire", "timingwheel":"w1"}`, ""},
+		"labels": {
+			pprof.WithLabels(context.Background(), pprof.Labels("all", "of them")),
+			`{"all":"of them", "callback":"github.com/timingwheel-go/timingwheel/keyed.(*sessions).expire", "timingwheel":"w1"}`, `{"all":"of them"}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			within := ""
+			s := &sessions{func() { within = labelsOfMine(t) }}
+			k := start(t, timingwheel.Options{Manual: true, Name: "w1", ProfileLabels: true, ProfileContext: c.base}, s.expire)
+			k.Set("a", 0)
+			k.Advance(k.Now())
+			assert.Equal(t, c.within, within)
+			assert.Equal(t, c.after, labelsOfMine(t))
+		})
+	}
 }
 
-// labelsOfMine are the labels of the goroutine that calls it, from the goroutine profile, which other tests do not share as they are
+// labelsOfMine are the labels of the goroutine that calls it, "" where it has none, from the goroutine profile, which other tests do not share as they are
 // not in this function.
 //
 //go:noinline
@@ -88,8 +99,7 @@ func labelsOfMine(t *testing.T) string {
 		if !strings.Contains(record, "keyed.labelsOfMine+") {
 			continue
 		}
-		_, labels, found := strings.Cut(record, "# labels: ")
-		require.True(t, found, record)
+		_, labels, _ := strings.Cut(record, "# labels: ")
 		labels, _, _ = strings.Cut(labels, "\n")
 		return labels
 	}
