@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,11 +148,18 @@ func TestPlanOnACron(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cron.New()
 		start := time.Now()
+		var mu sync.Mutex // a job runs in a goroutine of its own, which nothing orders after that of the last run
 		var ran []time.Duration
-		c.Schedule(plan.Limit(plan.Backoff(time.Minute, 4*time.Minute), 4), cron.FuncJob(func() { ran = append(ran, time.Since(start)) }))
+		c.Schedule(plan.Limit(plan.Backoff(time.Minute, 4*time.Minute), 4), cron.FuncJob(func() {
+			mu.Lock()
+			defer mu.Unlock()
+			ran = append(ran, time.Since(start))
+		}))
 		c.Start()
 		time.Sleep(time.Hour)
 		<-c.Stop().Done()
+		mu.Lock()
+		defer mu.Unlock()
 		assert.Equal(t, []time.Duration{time.Minute, 3 * time.Minute, 7 * time.Minute, 11 * time.Minute}, ran)
 	})
 }
