@@ -153,8 +153,8 @@ func TestWithoutWheels(t *testing.T) {
 
 // relay answers for a handler, or not.
 type relay struct {
+	asked atomic.Int64 // first, where 32-bit systems align it
 	down  atomic.Bool
-	asked atomic.Int64
 	to    http.Handler
 }
 
