@@ -21,7 +21,7 @@ type ChannelTimer struct {
 // O(1), with one closure and the channel to allocate.
 func (tw *TimingWheel) After(d time.Duration) <-chan time.Time {
 	c := make(chan time.Time, 1)
-	tw.engine.after(d, func() { c <- tw.date() }) // there is room
+	tw.engine.after(d, func() { c <- tw.today() }) // there is room
 	return c
 }
 

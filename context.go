@@ -18,22 +18,22 @@ import (
 //
 // It panics where parent is nil. O(1), apart from what parent takes to return its deadline and values.
 func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return tw.withDeadline(parent, tw.date().Add(d), d, &timedOut)
+	return tw.withDeadline(parent, tw.today().Add(d), d, &timedOut)
 }
 
 // WithTimeoutCause is WithTimeout with a cause for [context.Cause] where the time has passed. The cancel function does not set it.
 func (tw *TimingWheel) WithTimeoutCause(parent context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
-	return tw.withDeadline(parent, tw.date().Add(d), d, timedOutBy(cause))
+	return tw.withDeadline(parent, tw.today().Add(d), d, timedOutBy(cause))
 }
 
 // WithDeadline is WithTimeout for a point in time, see [TimingWheel.AtFunc].
 func (tw *TimingWheel) WithDeadline(parent context.Context, t time.Time) (context.Context, context.CancelFunc) {
-	return tw.withDeadline(parent, t, t.Sub(tw.date()), &timedOut)
+	return tw.withDeadline(parent, t, t.Sub(tw.today()), &timedOut)
 }
 
 // WithDeadlineCause is WithTimeoutCause for a point in time.
 func (tw *TimingWheel) WithDeadlineCause(parent context.Context, t time.Time, cause error) (context.Context, context.CancelFunc) {
-	return tw.withDeadline(parent, t, t.Sub(tw.date()), timedOutBy(cause))
+	return tw.withDeadline(parent, t, t.Sub(tw.today()), timedOutBy(cause))
 }
 
 // WithTimeout calls [TimingWheel.WithTimeout] on [Default].
@@ -54,14 +54,6 @@ func WithDeadline(parent context.Context, t time.Time) (context.Context, context
 // WithDeadlineCause calls [TimingWheel.WithDeadlineCause] on [Default].
 func WithDeadlineCause(parent context.Context, t time.Time, cause error) (context.Context, context.CancelFunc) {
 	return Default().WithDeadlineCause(parent, t, cause)
-}
-
-// date is the present as a time that others understand: with the date of the wall clock, but for Manual mode.
-func (tw *TimingWheel) date() time.Time {
-	if tw.engine.manual {
-		return tw.Now()
-	}
-	return tw.engine.date()
 }
 
 func (tw *TimingWheel) withDeadline(parent context.Context, t time.Time, left time.Duration, given *ending) (context.Context, context.CancelFunc) {

@@ -74,9 +74,7 @@ func (c *deadlineContext) finish(e *ending) bool {
 	if !c.end.CompareAndSwap(nil, e) {
 		return false
 	}
-	if s := c.standIn.Load(); s != nil {
-		s.follow()
-	}
+	c.sign()
 	if f := c.children.Load(); f != nil {
 		f.finish(e)
 	}

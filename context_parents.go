@@ -28,10 +28,8 @@ func above(parent context.Context) relation {
 	if done == nil {
 		return relation{}
 	}
-	select {
-	case <-done:
+	if isClosed(done) {
 		return relation{to: parent, done: done, lone: true}
-	default:
 	}
 	if p, ok := parent.Value(deadlineKey).(*deadlineContext); ok && p.Done() == done {
 		return p.asParent()
@@ -56,13 +54,7 @@ func (c *deadlineContext) asParent() relation {
 
 // ended is how it has ended; nil where it has not, or where that is only told. O(1) while nobody above has ended.
 func (r *relation) ended() *ending {
-	above := false
-	select {
-	case <-r.done:
-		above = true
-	default:
-	}
-	switch {
+	switch above := isClosed(r.done); {
 	case r.ours == nil && above && !r.told:
 		return endOf(r.to)
 	case r.ours != nil && (above || r.ours.end.Load() != nil):

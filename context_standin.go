@@ -48,9 +48,7 @@ func (c *deadlineContext) standingValue() any {
 
 // follow ends ctx, with all that hangs there, after its context has ended. Its channel is closed when it returns.
 func (s *standIn) follow() {
-	select {
-	case <-s.ctx.Done():
-	default:
+	if !isClosed(s.ctx.Done()) {
 		s.cancel()
 	}
 }

@@ -98,7 +98,7 @@ func (e *emitter) fire(r *relay) {
 		r.recycle()
 		return
 	}
-	date := e.wheel.date()
+	date := e.wheel.today()
 	select {
 	case e.c <- date:
 	default: // a slow receiver of ticks

@@ -222,6 +222,16 @@ func (s *shard) haltChan() <-chan struct{} {
 	return s.halting
 }
 
+// isClosed is false for a nil channel. Nobody sends on c.
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // isStopped reports whether what was pending in the shard has been discarded.
 func (s *shard) isStopped() bool {
 	s.mu.Lock()

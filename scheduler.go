@@ -199,15 +199,6 @@ func (p *plan) arm(next time.Time) {
 	s.again(p.index, n)
 }
 
-// today is the time by which plans are made. Outside Manual mode it is read anew, as a plan may be one of
-// dates on the wall, whose clock may have been set since New. A plan in monotonic time does not notice.
-func (tw *TimingWheel) today() time.Time {
-	if tw.engine.manual {
-		return tw.Now()
-	}
-	return tw.engine.date()
-}
-
 // live reports whether the next run is still the scheduler's to plan.
 func (p *plan) live() bool {
 	p.shard.mu.Lock()

@@ -84,15 +84,6 @@ func (tw *TimingWheel) Tick(d time.Duration) iter.Seq[time.Time] {
 	}
 }
 
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 func mustBePositive(function string, d time.Duration) {
 	if d <= 0 {
 		panic(fmt.Sprintf("timingwheel: %s(%v): accepted is a positive duration", function, d))

@@ -176,6 +176,15 @@ func (tw *TimingWheel) mustOwn(method string) {
 	}
 }
 
+// today is the present for others: by which plans are made, and what contexts and channels tell. Outside Manual mode it
+// is read anew, as plans may be of dates on the wall, whose clock may have been set since New. A plan in monotonic time does not notice.
+func (tw *TimingWheel) today() time.Time {
+	if tw.engine.manual {
+		return tw.Now()
+	}
+	return tw.engine.date()
+}
+
 // Now returns the time on the wheel's own clock: the current time, not moved by steps of the wall clock
 // since New, or in Manual mode the time of the last Advance.
 func (tw *TimingWheel) Now() time.Time { return tw.engine.clockTime() }

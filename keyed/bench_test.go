@@ -163,6 +163,19 @@ func eachProcs(b *testing.B, n int, call func(i int)) {
 	}
 }
 
+// benchCalls makes a call for random keys of each kind of set, all keys being there.
+func benchCalls[K comparable](b *testing.B, size, kind string, all func() []K, call func(s setter[K], key K)) {
+	for _, impl := range impls {
+		b.Run(fmt.Sprintf("impl=%s/pending=%s/key=%s", impl, size, kind), func(b *testing.B) {
+			keys := all()
+			s := newSetter[K](b, impl, func(int) {})
+			defer s.Stop()
+			fill(s, keys)
+			eachProcs(b, len(keys), func(i int) { call(s, keys[i]) })
+		})
+	}
+}
+
 // BenchmarkTouch is a heartbeat: a random key has its whole time again.
 func BenchmarkTouch(b *testing.B) {
 	for _, size := range sizes {
@@ -172,15 +185,7 @@ func BenchmarkTouch(b *testing.B) {
 }
 
 func benchTouch[K comparable](b *testing.B, size, kind string, all func() []K) {
-	for _, impl := range impls {
-		b.Run(fmt.Sprintf("impl=%s/pending=%s/key=%s", impl, size, kind), func(b *testing.B) {
-			keys := all()
-			s := newSetter[K](b, impl, func(int) {})
-			defer s.Stop()
-			fill(s, keys)
-			eachProcs(b, len(keys), func(i int) { s.Touch(keys[i], 3*time.Hour) })
-		})
-	}
+	benchCalls(b, size, kind, all, func(s setter[K], key K) { s.Touch(key, 3*time.Hour) })
 	b.Run(fmt.Sprintf("impl=reset/pending=%s/key=%s", size, kind), func(b *testing.B) {
 		keys := all()
 		w, err := timingwheel.NewTimeouts(timingwheel.Options{}, func([]K) {})
@@ -205,18 +210,10 @@ func BenchmarkDeleteSet(b *testing.B) {
 }
 
 func benchDeleteSet[K comparable](b *testing.B, size, kind string, all func() []K) {
-	for _, impl := range impls {
-		b.Run(fmt.Sprintf("impl=%s/pending=%s/key=%s", impl, size, kind), func(b *testing.B) {
-			keys := all()
-			s := newSetter[K](b, impl, func(int) {})
-			defer s.Stop()
-			fill(s, keys)
-			eachProcs(b, len(keys), func(i int) {
-				s.Delete(keys[i])
-				s.Set(keys[i], 2*time.Hour)
-			})
-		})
-	}
+	benchCalls(b, size, kind, all, func(s setter[K], key K) {
+		s.Delete(key)
+		s.Set(key, 2*time.Hour)
+	})
 }
 
 // BenchmarkFill sets so many keys, on an empty set. One iteration is all of them; B/key is the growth of the heap without the keys

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"strconv"
 	"time"
@@ -23,18 +22,6 @@ type config struct {
 
 func defaults() config {
 	return config{addr: "localhost:8080", conns: 20_000, requests: 2_000, entries: 200_000}
-}
-
-// parse reads the command line; args[0] is the program's name. It returns false if there is nothing to run
-// since the help was asked for, and printed.
-func parse(args []string, help io.Writer) (cfg config, ok bool, err error) {
-	cfg = defaults()
-	ok, err = option.Command{
-		Name:  "dashboard",
-		Usage: "timing wheels under a realistic load, and a page to look at them",
-		Flags: options(&cfg),
-	}.Parse(args, help, func() error { return cfg.validate() })
-	return cfg, ok, err
 }
 
 func options(cfg *config) []cli.Flag {

@@ -3,12 +3,13 @@ package main
 import (
 	"testing"
 
+	"github.com/timingwheel-go/timingwheel/examples/internal/option"
 	"github.com/timingwheel-go/timingwheel/examples/internal/programtest"
 )
 
 func TestRefusesBadOptions(t *testing.T) {
 	t.Parallel()
-	programtest.Refuses(t, dashboard, exitUsage, []programtest.Refusal{
+	programtest.Refuses(t, dashboard, option.ExitUsage, []programtest.Refusal{
 		{Args: []string{"-addr", "nowhere"}, Want: []string{"-addr", "nowhere", "a host and a port"}},
 		{Args: []string{"-for", "-1s"}, Want: []string{"for", "-1s", "from 0s to 24h"}},
 		{Args: []string{"-conns", "0"}, Want: []string{"conns", "0", "from 1 to 1000000"}},

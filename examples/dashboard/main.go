@@ -14,33 +14,21 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 
+	"github.com/timingwheel-go/timingwheel/examples/internal/option"
 	"github.com/timingwheel-go/timingwheel/examples/internal/program"
-)
-
-const (
-	exitRight = iota
-	exitWrong
-	exitUsage
 )
 
 func main() { program.Main(dashboard) }
 
 // dashboard is the program without its process: it returns the exit code.
 func dashboard(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	cfg, ok, err := parse(args, stdout)
-	if err != nil {
-		fmt.Fprintf(stderr, "dashboard: %v\nSee dashboard -help.\n", err)
-		return exitUsage
+	cfg := defaults()
+	command := option.Command{
+		Name:  "dashboard",
+		Usage: "timing wheels under a realistic load, and a page to look at them",
+		Flags: options(&cfg),
 	}
-	if !ok { // The help was asked for and printed.
-		return exitRight
-	}
-	if err := run(ctx, cfg, stdout); err != nil {
-		fmt.Fprintf(stderr, "dashboard: %v\n", err)
-		return exitWrong
-	}
-	return exitRight
+	return command.Run(args, stdout, stderr, func() error { return cfg.validate() }, func() error { return run(ctx, cfg, stdout) })
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/debug"
+	"github.com/timingwheel-go/timingwheel/examples/internal/option"
 )
 
 // A short run ends by itself, has checked its own page, and leaves nothing behind.
@@ -18,7 +19,7 @@ func TestRun(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer
 	code := dashboard(context.Background(), []string{"dashboard", "-addr", "localhost:0", "-for", "1s", "-conns", "500", "-entries", "2000"}, &stdout, &stderr)
-	require.Equal(t, exitRight, code, "%s%s", &stdout, &stderr)
+	require.Equal(t, option.ExitRight, code, "%s%s", &stdout, &stderr)
 	for _, want := range []string{"look at http://", path, "connections", "cache", "jobs"} {
 		assert.Contains(t, stdout.String(), want)
 	}
@@ -31,7 +32,7 @@ func TestInterrupted(t *testing.T) {
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	code := dashboard(ctx, []string{"dashboard", "-addr", "localhost:0", "-conns", "500", "-entries", "2000"}, &stdout, &stderr)
-	require.Equal(t, exitRight, code, "%s%s", &stdout, &stderr)
+	require.Equal(t, option.ExitRight, code, "%s%s", &stdout, &stderr)
 	assert.Contains(t, stdout.String(), "jobs")
 }
 
@@ -42,7 +43,7 @@ func TestAddressInUse(t *testing.T) {
 	defer taken.Close()
 	var stdout, stderr bytes.Buffer
 	code := dashboard(context.Background(), []string{"dashboard", "-addr", taken.Addr().String(), "-for", "1h"}, &stdout, &stderr)
-	assert.Equal(t, exitWrong, code)
+	assert.Equal(t, option.ExitWrong, code)
 	assert.Contains(t, stderr.String(), taken.Addr().String())
 }
 
