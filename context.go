@@ -9,7 +9,7 @@ import (
 // cancelled, or when parent ends, whatever comes first. Whoever makes it calls its cancel function in the end, which gives back all that it holds.
 //
 // Err, Cause, Deadline and Value are those of package context, and so is what follows for children, which may be of this package or of that
-// one. No goroutine waits for anything. Only where a parent of package context is cancelled, and nobody asks this context for Err or Done
+// one. No goroutine waits for anything, unless parent is of a third package. Only where a parent of package context is cancelled, and nobody asks this context for Err or Done
 // meanwhile, its children learn that from a goroutine of that moment, and so a little later than cancel returns.
 //
 // In Manual mode the wheel's clock is the one that counts. Stop of the wheel discards all deadlines: a context then ends only when it is

@@ -3,12 +3,12 @@ package debug
 import (
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"sync"
 	"unicode/utf8"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/source"
 )
 
 // Source is what a Handler asks of a wheel: [timingwheel.TimingWheel] and [timingwheel.Timeouts] are sources. Its methods are called
@@ -44,19 +44,13 @@ func (h *Handler) Add(name string, w Source) {
 	switch {
 	case name == "" || len(name) > maxName || !utf8.ValidString(name):
 		panic(fmt.Sprintf("timingwheel/debug: name %q of a wheel: accepted is UTF-8 of 1 to %d bytes", name, maxName))
-	case missing(w):
+	case source.Missing(w):
 		panic(fmt.Sprintf("timingwheel/debug: wheel %q is nil", name))
 	}
 	if !h.add(&watched{name: name, source: w}) {
 		panic(fmt.Sprintf("timingwheel/debug: there is a wheel %q already", name))
 	}
 	h.list.forget()
-}
-
-// missing reports whether there is no wheel: also a nil pointer, which would end every request for the list in a panic.
-func missing(w Source) bool {
-	v := reflect.ValueOf(w)
-	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 func (h *Handler) add(w *watched) bool {

@@ -14,10 +14,10 @@ import (
 	"errors"
 	"expvar"
 	"fmt"
-	"reflect"
 	"sync"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/source"
 )
 
 // Source is what a variable shows: a *[timingwheel.TimingWheel], a *[timingwheel.Timeouts], or what wraps one.
@@ -46,7 +46,7 @@ func Publish(name string, s Source) error {
 
 // Var returns the source as a variable that is not published. It panics where s is nil, or a nil pointer: else each request would.
 func Var(s Source) expvar.Func {
-	if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+	if source.Missing(s) {
 		panic(fmt.Sprintf("expvars: the Source is a nil %T", s))
 	}
 	return func() any { return show(s.Stats()) }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"sync"
 	"unicode/utf8"
@@ -12,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/source"
 )
 
 // Source is what a collector asks: a *[timingwheel.TimingWheel], a *[timingwheel.Timeouts], or what wraps one. Stats is called
@@ -64,7 +64,7 @@ func NewCollector(opts Options) *Collector {
 // that wraps [ErrName]; a nil source, also a nil pointer, panics. A wheel that is stopped stays until it is removed: its counters are still
 // true. The collector keeps the wheel in memory until then.
 func (c *Collector) Add(name string, s Source) error {
-	if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+	if source.Missing(s) {
 		panic(fmt.Sprintf("timingwheelprom: Add of a nil %T as wheel %q", s, name))
 	}
 	if !utf8.ValidString(name) {

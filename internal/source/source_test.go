@@ -1,0 +1,23 @@
+package source
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		s    any
+		want bool
+	}{
+		"nil":         {nil, true},
+		"nil pointer": {(*int)(nil), true},
+		"pointer":     {new(int), false},
+		"value":       {struct{}{}, false},
+		"nil slice":   {[]int(nil), false}, // its methods work
+	} {
+		assert.Equal(t, c.want, Missing(c.s), name)
+	}
+}
