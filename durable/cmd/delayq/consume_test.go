@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -265,6 +266,9 @@ func TestConsume_UnprintableErrors(t *testing.T) {
 // TestProcess_Hangup closes the terminal, as it were, of which the shell and the system tell: the command that runs may end, and is
 // not left behind.
 func TestProcess_Hangup(t *testing.T) {
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP) // under nohup it is ignored, and would be in the process too, but what is caught is not handed down
+	defer signal.Stop(caught)
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	cmd := d.begun(1, "consume", "-exec", "echo begun; sleep 0.5")
