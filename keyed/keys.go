@@ -213,8 +213,9 @@ func (k *Keys[K]) Len() int {
 }
 
 // All iterates over the keys that are present, with their deadlines, in no particular order. Keys whose expiry has begun are left out.
-// It is no snapshot: what is set and deleted meanwhile may be seen or not, but no key is seen twice. No lock is held in the body of
-// the loop, which may call everything. On a stopped set there is nothing, and a Stop ends the loop. O(n).
+// It is no snapshot: what is added, deleted or expires meanwhile may be seen or not, but no key is seen twice, and one that stays is
+// not missed. No lock is held in the body of the loop, which may call everything. On a stopped set there is nothing, and a Stop ends the
+// loop. O(n).
 func (k *Keys[K]) All() iter.Seq2[K, time.Time] {
 	return func(yield func(K, time.Time) bool) {
 		m := k.timers.Load()
@@ -222,7 +223,11 @@ func (k *Keys[K]) All() iter.Seq2[K, time.Time] {
 			return
 		}
 		for key, timer := range m.All() {
-			if deadline, pending := timer.Deadline(); pending && !yield(key, deadline) {
+			deadline, pending := timer.Deadline()
+			if !pending { // the map may show an entry of before, which has been replaced
+				deadline, pending = k.Deadline(key)
+			}
+			if pending && !yield(key, deadline) {
 				return
 			}
 		}

@@ -1,6 +1,7 @@
 package keyed
 
 import (
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -143,6 +144,34 @@ func TestTwoClaimsOfOneKey(t *testing.T) {
 			assert.Equal(t, between == "Set", h.Has("k"))
 			h.Stop()
 		}
+	}
+}
+
+// Keys are saved while All looks, and the map grows meanwhile, so that it shows entries of before: no key that stays is missed or seen
+// twice.
+func TestAllSeesWhatIsSavedMeanwhile(t *testing.T) {
+	t.Parallel()
+	const n = 300
+	h := hold(t)
+	defer h.Stop()
+	for i := range n {
+		h.Set(fmt.Sprint(i), ms)
+	}
+	seen := map[string]int{}
+	for key := range h.All() {
+		if len(seen) == 0 {
+			h.pass(ms) // claims them all
+			for i := range n {
+				require.True(t, h.Touch(fmt.Sprint(i), time.Hour))
+				for j := range 100 {
+					h.Set(fmt.Sprint("other ", i, " ", j), time.Hour)
+				}
+			}
+		}
+		seen[key]++
+	}
+	for i := range n {
+		assert.Equal(t, 1, seen[fmt.Sprint(i)], i)
 	}
 }
 

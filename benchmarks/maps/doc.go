@@ -1,6 +1,6 @@
 // Package maps compares concurrent maps as the home of package keyed's timers: what a Set, Touch, Delete and expiry of a key cost, and
 // what a key takes in memory, with each of them. The figures, and the choice, are in docs/keyed.md.
 //
-//	go test -run "^$" -bench "Maps$" -benchtime 500000x ./benchmarks/maps
-//	go test -run "^$" -bench MapsFill -benchtime 3x ./benchmarks/maps
+//	go test -run "^$" -bench "Maps$" -benchtime 200000x ./benchmarks/maps
+//	go test -run "^$" -bench MapsFill -benchtime 2x ./benchmarks/maps
 package maps

@@ -25,6 +25,15 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// What listens at all addresses is looked at by a name that a browser knows.
+func TestAllAddresses(t *testing.T) {
+	t.Parallel()
+	var stdout, stderr bytes.Buffer
+	code := dashboard(context.Background(), []string{"dashboard", "-addr", ":0", "-for", "200ms", "-conns", "500", "-entries", "2000"}, &stdout, &stderr)
+	require.Equal(t, option.ExitRight, code, "%s%s", &stdout, &stderr)
+	assert.Contains(t, stdout.String(), "look at http://localhost:")
+}
+
 // Ctrl-C ends it, and it checks itself all the same.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()

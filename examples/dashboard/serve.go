@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/debug"
@@ -29,12 +30,20 @@ func serve(addr string, wheels *debug.Handler) (*site, error) {
 		return nil, err
 	}
 	p := &site{
-		url:    "http://" + listener.Addr().String() + path,
+		url:    "http://" + reachable(listener.Addr()) + path,
 		server: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second},
 		ended:  make(chan error, 1),
 	}
 	go func() { p.ended <- p.server.Serve(listener) }()
 	return p, nil
+}
+
+// reachable is an address at which this machine's browser finds what listens at addr: of all addresses it takes one.
+func reachable(addr net.Addr) string {
+	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
+	}
+	return addr.String()
 }
 
 // close ends the page, and gives browsers a moment to get their last answers.

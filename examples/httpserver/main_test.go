@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -129,6 +130,18 @@ func TestInterrupt(t *testing.T) {
 	var out bytes.Buffer
 	assert.NoError(t, run(ctx, cfg, &out))
 	assert.Contains(t, out.String(), "interrupted")
+}
+
+// Handlers that have a minute, or ignore that they have not, end with it.
+func TestInterruptEndsHandlers(t *testing.T) {
+	t.Parallel()
+	cfg := small()
+	cfg.slow, cfg.timeout = 100, time.Minute
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	assert.NoError(t, run(ctx, cfg, io.Discard))
+	assert.Less(t, time.Since(begin), 45*time.Second)
 }
 
 func TestOptions(t *testing.T) {

@@ -60,7 +60,7 @@ func run(ctx context.Context, cfg config, w io.Writer) error {
 
 // try lets the clients loose on a server and compares what both have counted.
 func try(ctx context.Context, cfg config, c contender, faults *fault.List) (*load, error) {
-	s, err := start(cfg, c.limit)
+	s, err := start(ctx, cfg, c.limit)
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,8 @@ type server struct {
 	upstreams atomic.Int64 // requests that the second server saw end because of the deadline of the first
 
 	timeout time.Duration
-	enough  time.Duration // handlers wait no longer than this
+	enough  time.Duration   // handlers wait no longer than this
+	over    <-chan struct{} // Ctrl-C: no handler waits any more
 	first   *http.Server
 	second  *http.Server
 	client  *http.Client // of the first for the second
@@ -43,9 +44,9 @@ type server struct {
 	next    string // the second's
 }
 
-// start serves both on the loopback interface. limit wraps the handlers of the first.
-func start(cfg config, limit func(http.Handler) http.Handler) (*server, error) {
-	s := &server{timeout: cfg.timeout, enough: cfg.timeout + cfg.enough, client: newClient(cfg.clients)}
+// start serves both on the loopback interface. limit wraps the handlers of the first. Where ctx ends, handlers end as well.
+func start(ctx context.Context, cfg config, limit func(http.Handler) http.Handler) (*server, error) {
+	s := &server{timeout: cfg.timeout, enough: cfg.timeout + cfg.enough, over: ctx.Done(), client: newClient(cfg.clients)}
 	first, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -103,7 +104,10 @@ func (s *server) waitFor(r *http.Request) {
 // deaf does what a handler should not: compute, or call something that knows no context.
 func (s *server) deaf(w http.ResponseWriter, r *http.Request) {
 	s.begun[deaf].Inc()
-	time.Sleep(s.timeout + s.timeout/4)
+	select { // not on the request's context, that is
+	case <-time.After(s.timeout + s.timeout/4):
+	case <-s.over:
+	}
 	answerTo(w, r)
 }
 

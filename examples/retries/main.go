@@ -82,7 +82,10 @@ func (cfg *config) validate() error {
 	if cfg.down > cfg.arrive {
 		return fmt.Errorf("-down %v: must be at most -arrive, which is %v", cfg.down, cfg.arrive)
 	}
-	return cfg.policy.validate()
+	if cfg.policy.Cap < cfg.policy.Base {
+		return fmt.Errorf("-cap %v: must be at least -base, which is %v", cfg.policy.Cap, cfg.policy.Base)
+	}
+	return nil
 }
 
 func newRand(seed, n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }

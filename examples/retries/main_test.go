@@ -110,6 +110,6 @@ func TestOptions(t *testing.T) {
 	programtest.Refuses(t, retries, option.ExitUsage, []programtest.Refusal{
 		{Args: []string{"-jobs", "0"}, Want: []string{`"0"`, "-jobs", "from 1 to 10000000"}},
 		{Args: []string{"-down", "2s"}, Want: []string{"-down 2s", "-arrive", "1.5s"}},
-		{Args: []string{"-base", "1s"}, Want: []string{"Cap is 400ms", "at least Base, 1s"}},
+		{Args: []string{"-base", "1s"}, Want: []string{"-cap 400ms", "at least -base", "1s"}},
 	})
 }

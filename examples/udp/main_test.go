@@ -42,6 +42,23 @@ func TestInterrupt(t *testing.T) {
 	assert.Contains(t, out.String(), "interrupted")
 }
 
+// Also the simulation ends then; and what was not delivered is not said to have been.
+func TestInterruptedAtOnce(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	cfg := defaults()
+	var found fault.List
+	simulated, err := cfg.simulated.run(ctx, 1, &found)
+	assert.NoError(t, err)
+	assert.NoError(t, found.Err())
+	assert.Zero(t, simulated.delivered)
+	var out bytes.Buffer
+	assert.NoError(t, run(ctx, cfg, &out))
+	assert.Contains(t, out.String(), "interrupted")
+	assert.NotContains(t, out.String(), "RIGHT")
+}
+
 // Timers that are due all the time must not keep packets from being read.
 func TestBusyTimersLetPacketsThrough(t *testing.T) {
 	t.Parallel()
@@ -84,7 +101,7 @@ func TestFlowIsOpenedOnce(t *testing.T) {
 	defer l.conn.Close()
 	var found fault.List
 	var gone error
-	_, err = l.talk(small(), l.address(), l.address(), &gone, &found)
+	_, err = l.talk(t.Context(), small(), l.address(), l.address(), &gone, &found)
 	assert.ErrorContains(t, err, "flow 0 to "+l.address().String()+" is open already")
 }
 

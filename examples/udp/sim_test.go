@@ -18,11 +18,11 @@ func TestSimulatedHour(t *testing.T) {
 	var found fault.List
 	sim := newSimulation()
 	sim.flows, sim.messages, sim.every = 2, 720, 5*time.Second
-	first, err := sim.run(1, &found)
+	first, err := sim.run(t.Context(), 1, &found)
 	require.NoError(t, err)
-	second, err := sim.run(1, &found)
+	second, err := sim.run(t.Context(), 1, &found)
 	require.NoError(t, err)
-	other, err := sim.run(2, &found)
+	other, err := sim.run(t.Context(), 2, &found)
 	require.NoError(t, err)
 	assert.NoError(t, found.Err())
 	assert.Equal(t, first, second)
@@ -42,7 +42,7 @@ func TestManySeedsAndFaults(t *testing.T) {
 		sim.loss, sim.duplicate, sim.jitter = float64(seed%4)*10, float64(seed%3)*20, time.Duration(seed%5)*50*time.Millisecond
 		sim.window = 1 + int(seed%8)*5
 		sim.tries = 20
-		_, err := sim.run(seed, &found)
+		_, err := sim.run(t.Context(), seed, &found)
 		require.NoError(t, err)
 		assert.NoError(t, found.Err(), "seed %d", seed)
 	}
@@ -55,7 +55,7 @@ func TestGoodLine(t *testing.T) {
 	sim := newSimulation()
 	sim.messages = 300
 	sim.faults, sim.outage = faults{latency: 50 * time.Millisecond}, 0
-	got, err := sim.run(1, &found)
+	got, err := sim.run(t.Context(), 1, &found)
 	require.NoError(t, err)
 	assert.NoError(t, found.Err())
 	assert.Zero(t, got.retransmitted)
@@ -70,7 +70,7 @@ func TestNoLatency(t *testing.T) {
 		sim := newSimulation()
 		sim.messages, sim.every, sim.outage = 300, 10*time.Millisecond, 5*time.Second
 		sim.latency, sim.jitter, sim.loss = 0, 0, 20
-		_, err := sim.run(seed, &found)
+		_, err := sim.run(t.Context(), seed, &found)
 		require.NoError(t, err)
 		assert.NoError(t, found.Err(), "seed %d", seed)
 	}
@@ -82,7 +82,7 @@ func TestDeadLineIsNoticed(t *testing.T) {
 	var found fault.List
 	sim := newSimulation()
 	sim.messages, sim.outage = 300, time.Hour
-	_, err := sim.run(1, &found)
+	_, err := sim.run(t.Context(), 1, &found)
 	require.NoError(t, err)
 	assert.ErrorContains(t, found.Err(), "no answer")
 }
