@@ -259,6 +259,22 @@ func TestRecentLateness(t *testing.T) {
 	assert.Equal(t, []int{40, 3, 2, 200, 250}, got, "nothing is later than the latest of all")
 }
 
+// A slot that was chosen on a large wheel is none of a small one that is shown next.
+func TestChosenSlotOfAnotherWheel(t *testing.T) {
+	t.Parallel()
+	small, large := still(t, timingwheel.Options{WheelSize: 8}), still(t, timingwheel.Options{WheelSize: 64})
+	p := open(t, wheels("small", small, "large", large), chosen("large"))
+	p.live("large")
+	p.do(chromedp.Focus(chromedp.CSS(`.strip[data-level="1"]`)), chromedp.KeyEvent(kb.End))
+	assert.Contains(t, p.text("#readout"), "slot 63: 0 timers")
+	p.do(chromedp.Evaluate[chromedp.Void](`page.choose('small')`)) // the focus stays
+	p.live("small")
+	assert.Contains(t, p.text("#readout"), "Point at a slot")
+	assert.Equal(t, []string{"0", "7", "now"}, eval[[]string](p, `['valuenow', 'valuemax', 'valuetext'].map((name) => document.activeElement.getAttribute('aria-' + name))`))
+	p.do(chromedp.KeyEvent(kb.ArrowRight))
+	assert.Contains(t, p.text("#readout"), "slot 1: 0 timers")
+}
+
 // What was remembered of another wheel of the name, or of a process before, is no part of a rate. Nor is a rate told that is not known.
 func TestPastIsOfOneWheel(t *testing.T) {
 	t.Parallel()
