@@ -96,14 +96,18 @@ func TestWatchdogMissesNobody(t *testing.T) {
 	for k := range 2 {
 		churn.Go(func() {
 			mine := slices.Clone(others[k*32 : (k+1)*32])
-			for i := 0; ; i++ {
+			for {
 				select {
 				case <-over:
 					return
 				default:
 				}
-				d.leave(mine[i%32])
-				mine[i%32] = d.join()
+				for _, r := range mine { // all, so that those who stay come to be the last, and are moved
+					d.leave(r)
+				}
+				for i := range mine {
+					mine[i] = d.join()
+				}
 			}
 		})
 	}
