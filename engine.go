@@ -179,21 +179,28 @@ func (e *engine[T]) stop() {
 	}
 }
 
-// shutdown stops the wheel and waits until nothing is running.
+// shutdown stops the wheel and waits until nothing is running, and then until nothing is being reported of what ran.
 func (e *engine[T]) shutdown(ctx context.Context) error {
 	e.stop()
 	for _, s := range e.shards {
-		done := s.idleChan()
-		if done == nil {
-			continue
-		}
-		select {
-		case <-done:
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := waitFor(ctx, s.idleChan()); err != nil {
+			return err
 		}
 	}
-	return nil
+	return waitFor(ctx, e.watch.silence())
+}
+
+// waitFor waits until done, which may be nil for what is done already, is closed.
+func waitFor(ctx context.Context, done <-chan struct{}) error {
+	if done == nil {
+		return nil
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // idleChan returns a channel that is closed when nothing is running; nil if nothing is.

@@ -13,7 +13,7 @@ const (
 	occupancyNext  = 16      // expirations
 	occupancyWhole = 1024    // non-empty buckets of a shard that are looked at without letting go of its lock
 	occupancyStep  = quantum // else, buckets or slots that are looked at before it is let go: on a large wheel each may be a cache miss
-	occupancySlots = 1 << 18 // buckets or slots, of all levels and shards
+	occupancySlots = 1 << 18 // buckets or slots, of all levels and shards, of shards with more non-empty buckets than that
 	occupancyPeek  = 128     // buckets that are looked at for the next expirations of a shard
 )
 
@@ -33,8 +33,8 @@ type Occupancy struct {
 	Moving  int // those that have left a slot and are on their way to a finer level
 
 	// Unseen is pending timers that were not found. On a wheel where nothing is going on it is 0, except where a
-	// shard has had more than 2^18/Shards buckets at once: then only the slots nearest to its hand are looked at. Under
-	// load, with more than 1,024 non-empty buckets in a shard, timers may also have moved meanwhile.
+	// shard has more than 1,024 non-empty buckets and has had more than 2^18/Shards at once: then only the slots nearest to its hand
+	// are looked at. Under load, with more than 1,024 non-empty buckets in a shard, timers may also have moved meanwhile.
 	Unseen int
 
 	Levels []LevelOccupancy // the finest first: all that Options.Levels allows, also those without timers
@@ -63,7 +63,8 @@ type Expiration struct {
 }
 
 // Occupancy returns where the pending timers stand. It is for people who look at a wheel, not for hot paths: O(shards ×
-// buckets), and at most 2^18 buckets or slots are looked at, however large the wheel is. A shard with more than 1,024 non-empty
+// buckets), and at most 2^18 buckets or slots are looked at, however large the wheel is, or 1,024 for each shard where there are more
+// than 256 of those. A shard with more than 1,024 non-empty
 // buckets is looked at in portions of 256, between which its lock is free; others are in one go, and then what is said of a
 // shard is one moment of it. The result takes at most 64 KiB for the levels.
 //

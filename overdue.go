@@ -10,10 +10,11 @@ import (
 // expired first is there, unless whole chunks of postponed timers stand before it.
 func (s *shard) overdue(now int64) time.Duration {
 	first := min(now, s.earliest(s.firstDue()), s.earliest(s.cascade.levels[0].head))
+	s.dropEmptyTop()
 	for _, l := range s.lots {
 		first = min(first, s.earliest(l.b))
 	}
-	if top, ok := s.queue.min(); ok {
+	if top, ok := s.queue.min(); ok && top.at <= s.ticks.floor(now) { // until then nothing of it has expired
 		first = min(first, s.earliest(top))
 	}
 	return time.Duration(now - first)

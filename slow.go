@@ -17,8 +17,8 @@ import (
 // the other order.
 //
 // OnSlow is called without a lock, may be called by several goroutines at once, and may call everything. Until it returns
-// the callback counts as running, the call with Running set apart. Its own panic is not recovered. It is called after Stop
-// as well, for callbacks that still run.
+// the callback counts as running, the call with Running set apart; Shutdown waits for both. Its own panic is not recovered. It is
+// called after Stop as well, for callbacks that still run, and no more once Shutdown has returned nil.
 type SlowCallback struct {
 	Wheel    string        // Options.Name
 	Func     string        // the function, as stack traces have it; with Timeouts the one that takes the batches

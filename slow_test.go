@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"context"
 	"runtime"
 	"strings"
 	"sync"
@@ -322,4 +323,54 @@ func TestSlowCallbacksUnderLoad(t *testing.T) {
 	require.NoError(t, tw.Shutdown(t.Context()))
 	require.EqualValues(t, n, tw.Stats().Fired)
 	require.Empty(t, log.take(), "nothing has taken half a minute")
+}
+
+// Stats never tells of more slow callbacks that run than of slow ones, also before the watchdog has looked.
+func TestSlowRunningIsAmongSlow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log slowLog
+		tw := startWheel(t, Options{Shards: 1, OnSlow: log.add, SlowAfter: 80 * time.Millisecond})
+		tw.AfterFunc(0, napOneSecond)
+		time.Sleep(time.Millisecond)
+		tw.AfterFunc(0, napOneSecond)
+		time.Sleep(84 * time.Millisecond)
+		synctest.Wait()
+		require.Len(t, log.take(), 1, "the next look is at 90 ms")
+		st := tw.Stats()
+		require.Equal(t, 2, st.SlowRunning)
+		require.EqualValues(t, 2, st.Slow)
+		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
+		require.Len(t, log.take(), 1, "it is reported all the same")
+		time.Sleep(time.Hour)
+		require.EqualValues(t, 2, tw.Stats().Slow)
+	})
+}
+
+// Shutdown waits for reports of callbacks that were found while they ran, however long ago those have returned.
+func TestShutdownWaitsForOnSlow(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, executor Executor) {
+		release := make(chan struct{})
+		inside := 0
+		tw := startWheel(t, Options{Executor: executor, OnSlow: func(c SlowCallback) {
+			if c.Running {
+				inside++
+				<-release
+				inside--
+			}
+		}})
+		tw.AfterFunc(0, napOneSecond)
+		time.Sleep(time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, tw.Shutdown(ctx), context.DeadlineExceeded)
+		time.AfterFunc(time.Hour, func() { close(release) })
+		began := time.Now()
+		require.NoError(t, tw.Shutdown(t.Context()))
+		require.Equal(t, time.Hour, time.Since(began))
+		require.Zero(t, inside)
+		require.NoError(t, tw.Shutdown(t.Context()), "once more")
+	})
 }

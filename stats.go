@@ -38,7 +38,8 @@ type Stats struct {
 	MostDue int
 
 	// Overdue is how long ago the earliest deadline of the expired timers was, 0 if there is none: how long that has waited,
-	// unless its deadline had passed when it was armed. Unlike Lateness, which is
+	// unless its deadline had passed when it was armed. A timer expires when the tick to which its deadline was rounded up
+	// begins. Unlike Lateness, which is
 	// about timers that were claimed, it grows while nothing is claimed at all: where an [Inline] callback blocks, or
 	// an executor does not run what it was given. In Manual mode the wheel's clock is the one that counts.
 	Overdue time.Duration
@@ -69,7 +70,7 @@ const (
 	histogramBuckets = (48 - histogramFirst) << histogramSub
 )
 
-// Histogram counts durations in buckets whose bounds grow by at most a quarter, from 256ns to 3 days.
+// Histogram counts durations in buckets whose bounds grow by at most a quarter, from 256ns to 2.4 days.
 // The zero value is empty.
 type Histogram struct {
 	Counts [histogramBuckets]uint64
@@ -124,7 +125,7 @@ func (h *Histogram) Mean() time.Duration {
 }
 
 // Quantile returns an upper bound of the q-quantile; 0 for an empty histogram. It is at most a quarter
-// above the quantile, below 256ns 256ns, and beyond 3 days the maximum. A q below 0 or not a number counts
+// above the quantile, below 256ns 256ns, and beyond 2.4 days the maximum. A q below 0 or not a number counts
 // as 0, one above 1 as 1.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	if math.IsNaN(q) {

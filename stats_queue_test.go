@@ -156,3 +156,47 @@ func TestStatsOfManualMode(t *testing.T) {
 	require.Equal(t, 3, tw.Advance(modelStart.Add(5*time.Second)))
 	require.Zero(t, tw.Stats().Overdue)
 }
+
+// A timer whose tick has not come is not overdue, however coarse the tick.
+func TestOverdueBeginsWithTheTick(t *testing.T) {
+	t.Parallel()
+	opts := Options{Tick: time.Minute, Shards: 1}
+	synctest.Test(t, func(t *testing.T) {
+		tw := startWheel(t, opts)
+		tw.AfterFunc(10*time.Second, func() {})
+		time.Sleep(59 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 1, tw.Stats().Pending)
+		require.Zero(t, tw.Stats().Overdue)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		opts.Executor = &held{}
+		tw := startWheel(t, opts)
+		tw.AfterFunc(10*time.Second, func() {})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, 50*time.Second, tw.Stats().Overdue, "since the deadline, once it has expired")
+	})
+	opts.Executor, opts.Manual, opts.Start = nil, true, modelStart
+	tw := startWheel(t, opts)
+	tw.AfterFunc(10*time.Second, func() {})
+	require.Zero(t, tw.Advance(modelStart.Add(50*time.Second)))
+	require.Zero(t, tw.Stats().Overdue)
+}
+
+// What waits behind a bucket that all its timers have left is found.
+func TestOverdueBehindStoppedTimers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tw := startWheel(t, Options{Executor: Inline, Shards: 1})
+		release := make(chan struct{})
+		defer close(release)
+		tw.AfterFunc(0, func() { <-release })
+		synctest.Wait()
+		first := tw.AfterFunc(time.Second, func() {})
+		tw.AfterFunc(2*time.Second, func() {})
+		time.Sleep(time.Minute)
+		require.True(t, first.Stop())
+		require.Equal(t, 58*time.Second, tw.Stats().Overdue)
+	})
+}

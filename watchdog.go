@@ -1,6 +1,8 @@
 package timingwheel
 
 import (
+	"math"
+	"runtime"
 	"sync"
 	"time"
 
@@ -23,10 +25,12 @@ type watchdog[T any] struct {
 	slow   tally
 	armed  atomic.Bool // the timer is set, or about to be
 
-	mu     sync.Mutex
-	timer  *time.Timer
-	active []*watched[T]
-	spare  []*watched[T]
+	mu      sync.Mutex
+	timer   *time.Timer
+	active  []*watched[T]
+	spare   []*watched[T]
+	looking int           // looks under way, with their reports
+	silent  chan struct{} // closed once there is none; made by Shutdown
 }
 
 // spareRecords is how many records are kept for the next workers.
@@ -44,7 +48,8 @@ type watched[T any] struct {
 
 	mu       sync.Mutex
 	running  bool
-	told     bool // that it is slow
+	counted  bool // among the slow ones
+	told     bool // to report
 	began    time.Duration
 	pc       uintptr
 	payloads int
@@ -107,7 +112,7 @@ func (r *watched[T]) begin(items []T) {
 	d := r.dog
 	pc, now := d.name(items), d.read()
 	r.mu.Lock()
-	r.running, r.told = true, false
+	r.running, r.counted, r.told = true, false, false
 	r.began, r.pc, r.payloads = now, pc, len(items)
 	r.mu.Unlock()
 	if d.looks && !d.armed.Load() && d.armed.CompareAndSwap(false, true) {
@@ -119,24 +124,25 @@ func (r *watched[T]) end() {
 	d := r.dog
 	now := d.read()
 	r.mu.Lock()
-	slow, first := r.slowAt(now), !r.told
+	slow := r.countSlow(now)
 	call, pc := r.call(now), r.pc
 	r.running = false
 	r.mu.Unlock()
-	if !slow {
-		return
-	}
-	if first {
-		d.slow.Add(1)
-	}
-	if d.report != nil {
+	if slow && d.report != nil {
 		call.Running = false
 		d.report(call.describe(pc))
 	}
 }
 
-// slowAt reports whether it runs and is slow. mu is held.
-func (r *watched[T]) slowAt(now time.Duration) bool { return r.running && now-r.began >= r.dog.after }
+// countSlow reports whether it runs and is slow, and counts it where nobody has. mu is held.
+func (r *watched[T]) countSlow(now time.Duration) bool {
+	slow := r.running && now-r.began >= r.dog.after
+	if slow && !r.counted {
+		r.counted = true
+		r.dog.slow.Add(1)
+	}
+	return slow
+}
 
 // call is what there is to report, but for the function. mu is held.
 func (r *watched[T]) call(now time.Duration) SlowCallback {
@@ -158,6 +164,8 @@ func (d *watchdog[T]) set(wait time.Duration) {
 // look reports what has become slow, and sets the timer for what may become so next. Whoever begins while it does
 // that finds armed set, and is seen, or finds it cleared and sets the timer.
 func (d *watchdog[T]) look() {
+	d.beginLook()
+	defer d.endLook()
 	slow, wait := d.check()
 	if wait == 0 {
 		d.armed.Store(false)
@@ -173,6 +181,36 @@ func (d *watchdog[T]) look() {
 	}
 }
 
+func (d *watchdog[T]) beginLook() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.looking++
+}
+
+func (d *watchdog[T]) endLook() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.looking--
+	if d.looking == 0 && d.silent != nil {
+		close(d.silent)
+		d.silent = nil
+	}
+}
+
+// silence returns a channel that is closed when nothing is being reported; nil if nothing is. Once nothing runs any more,
+// looks that begin later find nothing to report.
+func (d *watchdog[T]) silence() <-chan struct{} {
+	if d == nil {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.looking > 0 && d.silent == nil {
+		d.silent = make(chan struct{})
+	}
+	return d.silent
+}
+
 // suspect is a slow callback that is still to be described: that takes longer than a lock should be held.
 type suspect struct {
 	call SlowCallback
@@ -182,56 +220,61 @@ type suspect struct {
 // check returns what has become slow since it was called last, and how long until the next may; 0: nothing runs of which
 // that is not known.
 func (d *watchdog[T]) check() (slow []suspect, wait time.Duration) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	now := d.read()
-	for _, r := range d.active {
-		r.mu.Lock()
+	d.each(quantum, func(r *watched[T]) {
 		switch {
 		case !r.running || r.told:
-		case r.slowAt(now):
+		case r.countSlow(now):
 			r.told = true
-			d.slow.Add(1)
 			slow = append(slow, suspect{r.call(now), r.pc})
-		case wait == 0:
-			wait = r.began + d.after - now
 		default:
-			wait = min(wait, r.began+d.after-now)
+			left := d.after - (now - r.began)
+			if wait == 0 {
+				wait = left
+			}
+			wait = min(wait, left)
 		}
-		r.mu.Unlock()
-	}
+	})
 	return slow, wait
 }
 
 // untold reports whether something runs that nobody has been told of.
-func (d *watchdog[T]) untold() bool {
-	return d.count(func(r *watched[T]) bool { return r.running && !r.told }) > 0
+func (d *watchdog[T]) untold() (found bool) {
+	d.each(quantum, func(r *watched[T]) { found = found || r.running && !r.told })
+	return found
 }
 
-// slowCalls is how many callbacks have been slow, and how many of them still run. Those are counted here where there is
-// no timer that does so.
+// slowCalls is how many callbacks have been slow, and how many of them still run, at one moment.
 func (d *watchdog[T]) slowCalls() (all uint64, running int) {
 	now := d.read()
-	running = d.count(func(r *watched[T]) bool {
-		slow := r.slowAt(now)
-		if slow && !r.told && !d.looks {
-			r.told = true
-			d.slow.Add(1)
+	d.each(math.MaxInt, func(r *watched[T]) {
+		if r.countSlow(now) {
+			running++
 		}
-		return slow
 	})
 	return d.slow.Load(), running
 }
 
-func (d *watchdog[T]) count(is func(*watched[T]) bool) (n int) {
+// each calls f for each record, with its lock held. Between portions mu is free, as who waits for that holds the lock of a
+// shard. It goes from the last to the first: leave fills gaps with the last, so what is moved meanwhile is met again, and
+// none is missed but those of workers that have come meanwhile.
+func (d *watchdog[T]) each(portion int, f func(*watched[T])) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, r := range d.active {
-		r.mu.Lock()
-		if is(r) {
-			n++
+	for k, left := len(d.active)-1, portion; k >= 0; k, left = k-1, left-1 {
+		if left == 0 {
+			left = portion
+			d.mu.Unlock()
+			runtime.Gosched()
+			d.mu.Lock()
+			k = min(k, len(d.active)-1)
+			if k < 0 {
+				return
+			}
 		}
+		r := d.active[k]
+		r.mu.Lock()
+		f(r)
 		r.mu.Unlock()
 	}
-	return n
 }

@@ -1,6 +1,8 @@
 package timingwheel
 
 import (
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,4 +79,45 @@ func TestWatchdogGivesMemoryBack(t *testing.T) {
 		synctest.Wait()
 		require.EqualValues(t, 1001, tw.Stats().Fired)
 	})
+}
+
+// A look lets others come in between, and misses none of those who stay.
+func TestWatchdogMissesNobody(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{SlowAfter: time.Hour})
+	d := tw.engine.watch
+	var stay, others []*watched[func()]
+	for range 64 {
+		others = append(others, d.join())
+		stay = append(stay, d.join())
+	}
+	over := make(chan struct{})
+	var churn sync.WaitGroup
+	for k := range 2 {
+		churn.Go(func() {
+			mine := slices.Clone(others[k*32 : (k+1)*32])
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				for _, r := range mine { // all, so that those who stay come to be the last, and are moved
+					d.leave(r)
+				}
+				for i := range mine {
+					mine[i] = d.join()
+				}
+			}
+		})
+	}
+	for range 200 {
+		met := map[*watched[func()]]bool{}
+		d.each(1, func(r *watched[func()]) { met[r] = true })
+		for _, r := range stay {
+			require.True(t, met[r])
+		}
+	}
+	close(over)
+	churn.Wait()
 }

@@ -95,7 +95,7 @@ func (h *Handler) all() []*watched {
 
 // ServeHTTP answers GET and HEAD, and refuses other methods.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	guard(w.Header())
+	guard(w.Header(), r.TLS != nil)
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "method "+r.Method+": accepted are GET and HEAD", http.StatusMethodNotAllowed)
@@ -118,12 +118,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // guard sets what keeps other sites out: they may neither frame the page, nor read its data, nor get a script into it.
-func guard(h http.Header) {
+func guard(h http.Header, encrypted bool) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "+
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	if encrypted { // else browsers ignore it, and complain
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	}
 }

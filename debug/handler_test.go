@@ -122,6 +122,11 @@ func TestHeaders(t *testing.T) {
 		assert.Equal(t, "no-referrer", header.Get("Referrer-Policy"), target)
 		assert.Empty(t, header.Get("Access-Control-Allow-Origin"), target)
 	}
+	// With http, but for localhost, a browser would write a complaint about this one for each load.
+	assert.Empty(t, request(h, http.MethodGet, "/").Header().Get("Cross-Origin-Opener-Policy"))
+	encrypted := httptest.NewRecorder()
+	h.ServeHTTP(encrypted, httptest.NewRequest(http.MethodGet, "https://example.com/", nil))
+	assert.Equal(t, "same-origin", encrypted.Header().Get("Cross-Origin-Opener-Policy"))
 	assert.Equal(t, "no-store", request(h, http.MethodGet, "/?format=json").Header().Get("Cache-Control"))
 	assert.Equal(t, "Accept", request(h, http.MethodGet, "/").Header().Get("Vary"))
 }

@@ -52,7 +52,8 @@ class LineChart {
 		const known = points.map((p) => p.values[k]).filter((v) => v !== null);
 		if (known.length === 0) return { now: `${name} \u2013`, all: `${name}: not known yet` };
 		const form = (v) => compact(v) + this.unit;
-		const now = `${name} ${form(known[known.length - 1])}`;
+		const last = points[points.length - 1].values[k]; // not known after a time without figures, as when the page was hidden
+		const now = `${name} ${last === null ? '\u2013' : form(last)}`;
 		return { now, all: `${now}, lowest ${form(Math.min(...known))}, highest ${form(Math.max(...known))}` };
 	}
 }

@@ -8,11 +8,11 @@ const GAP = 15e3; // ms without figures that are a hole and not a line
 class Past {
 	constructor() { this.points = []; }
 
-	// add takes in a look at a wheel; one that is known already, or of a process before, is seen to.
+	// add takes in a look at a wheel; one that is known already, or of another process or wheel before, is seen to.
 	add(wheel) {
 		const at = Date.parse(wheel.taken), last = this.points[this.points.length - 1];
 		if (last && at === last.at) return;
-		if (last && (at < last.at || wheel.counters.armed < last.counters.armed)) this.points = [];
+		if (last && (at < last.at || Object.keys(wheel.counters).some((name) => wheel.counters[name] < last.counters[name]))) this.points = [];
 		this.points.push({ at, pending: wheel.pending, counters: wheel.counters, lateness: wheel.lateness });
 		while (at - this.points[0].at > WINDOW) this.points.shift();
 	}
@@ -34,7 +34,7 @@ class Past {
 		if (!last || first === last) return null;
 		const before = new Map(first.lateness.buckets.map((b) => [b.from_ns, b.count]));
 		const buckets = last.lateness.buckets.map((b) => ({ ...b, count: b.count - (before.get(b.from_ns) || 0) })).filter((b) => b.count > 0);
-		return { buckets, count: buckets.reduce((sum, b) => sum + b.count, 0) };
+		return { buckets, count: buckets.reduce((sum, b) => sum + b.count, 0), max_ns: last.lateness.max_ns };
 	}
 
 	// rate is the present one, or null where it is not known.
@@ -44,9 +44,9 @@ class Past {
 	}
 }
 
-// quantile is an upper bound of the lateness of a part of all, as far as buckets tell.
+// quantile is an upper bound of the lateness of a part of all, as far as buckets tell. The last one has no bound but the largest of all.
 function quantile(lateness, part) {
 	let left = Math.ceil(lateness.count * part);
-	for (const b of lateness.buckets) if ((left -= b.count) <= 0) return b.to_ns;
+	for (const b of lateness.buckets) if ((left -= b.count) <= 0) return Math.min(b.to_ns, lateness.max_ns);
 	return 0;
 }

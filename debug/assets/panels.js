@@ -119,6 +119,16 @@ function drawWheels(place, wheels, chosen, onChoose) {
 		const button = place.children[k];
 		write(button.lastChild, compact(w.pending));
 		button.lastChild.setAttribute('aria-label', plural(w.pending, 'pending timer'));
+		const isNew = w.name === chosen && button.getAttribute('aria-pressed') !== 'true';
 		button.setAttribute('aria-pressed', String(w.name === chosen));
+		if (isNew) reveal(place, button);
 	});
+}
+
+// reveal scrolls a place to what is in it, and nothing else.
+function reveal(place, item) {
+	const room = 6; // for the mark of the focus
+	const top = item.offsetTop - place.offsetTop - room, bottom = top + item.offsetHeight + 2 * room;
+	if (top < place.scrollTop) place.scrollTop = top;
+	if (bottom > place.scrollTop + place.clientHeight) place.scrollTop = bottom - place.clientHeight;
 }

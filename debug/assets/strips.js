@@ -43,6 +43,7 @@ class Strips {
 		this.wheel = wheel;
 		if (this.rows.length !== wheel.levels.length) this.build(wheel.levels);
 		wheel.levels.forEach((level, l) => this.drawRow(this.rows[l], level, heat));
+		if (this.cursor && this.cursor.cell >= wheel.levels[this.cursor.level].cells.length) this.forget();
 		this.show();
 	}
 
@@ -59,7 +60,10 @@ class Strips {
 		write(row.hand, `now, slot ${level.hand}`);
 		row.strip.setAttribute('aria-valuemax', cells - 1);
 		row.strip.setAttribute('aria-label', `${row.name.textContent}, ${row.facts.textContent}`);
-		if (!row.strip.hasAttribute('aria-valuetext')) row.strip.setAttribute('aria-valuetext', 'now');
+		if (!row.strip.hasAttribute('aria-valuetext') || Number(row.strip.getAttribute('aria-valuenow')) >= cells) { // of a larger wheel
+			row.strip.setAttribute('aria-valuenow', 0);
+			row.strip.setAttribute('aria-valuetext', 'now');
+		}
 	}
 
 	point(event) {
@@ -93,9 +97,13 @@ class Strips {
 
 	leave() {
 		if (this.list.contains(document.activeElement)) return;
+		this.forget();
+		this.show();
+	}
+
+	forget() {
 		this.cursor = null;
 		this.onChoose(null);
-		this.show();
 	}
 
 	// pointed is told what is pointed at elsewhere.

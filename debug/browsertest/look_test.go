@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/debug"
 )
 
 // colours are those that the page has in the end, whatever decides on them.
@@ -63,6 +64,21 @@ func TestReducedMotion(t *testing.T) {
 	assert.Zero(t, eval[int](p, moving))
 }
 
+// crowd is a wheel with the longest figures.
+type crowd struct{ debug.Source }
+
+func (c crowd) Occupancy() timingwheel.Occupancy {
+	o := c.Source.Occupancy()
+	o.Pending, o.Due = 8_888_888, 8_888_888
+	return o
+}
+
+func (c crowd) Stats() timingwheel.Stats {
+	st := c.Source.Stats()
+	st.Running, st.SlowRunning, st.Overdue, st.Bytes = 8_888_888, 8_888_888, 100*time.Hour, 888<<30
+	return st
+}
+
 // On small and large screens nothing is wider than the screen, whatever is shown, and nothing that can be pressed is too small.
 func TestFitsScreens(t *testing.T) {
 	t.Parallel()
@@ -73,18 +89,24 @@ func TestFitsScreens(t *testing.T) {
 		}
 	}
 	named := "a name without any place to break " + strings.Repeat("x", 90)
-	p := open(t, wheels("orders", orders(t), "deep", deep, named, still(t, timingwheel.Options{WheelSize: 65536})), "")
+	p := open(t, wheels("orders", orders(t), "deep", deep, named, still(t, timingwheel.Options{WheelSize: 65536}), "crowd", crowd{deep}), "")
 	for _, width := range []int64{320, 375, 640, 768, 1024, 1280, 1920} {
 		p.do(chromedp.EmulateViewport(width, 800))
-		for n, name := range []string{"orders", "deep", named} {
-			p.wait("document.querySelectorAll('#wheels button').length === 3")
+		for n, name := range []string{"orders", "deep", named, "crowd"} {
+			p.wait("document.querySelectorAll('#wheels button').length === 4")
 			p.do(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll('#wheels button')[` + string(rune('0'+n)) + `].click()`))
 			p.live(name)
 			assert.Equal(t, width, eval[int64](p, "document.documentElement.scrollWidth"), "%s at %d", name, width)
 			assert.Empty(t, eval[[]string](p, `[...document.querySelectorAll('main > *')].filter((e) => {
 				const b = e.getBoundingClientRect(); return b.left < 0 || b.right > innerWidth + 0.5; }).map((e) => e.className)`), "%s at %d", name, width)
-			assert.Empty(t, eval[[]string](p, `[...document.querySelectorAll('.tiles dd')].filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.id + ': ' + e.textContent)`),
-				"figures that are cut off: %s at %d", name, width)
+			assert.Empty(t, eval[[]string](p, `[...document.querySelectorAll('.tiles dd')].filter((e) => e.scrollWidth > e.clientWidth + 1 ||
+				e.firstChild.offsetHeight > 2 * parseFloat(getComputedStyle(e).fontSize)).map((e) => e.id + ': ' + e.textContent)`),
+				"figures that are cut off, or in pieces: %s at %d", name, width)
+			assert.Empty(t, eval[[]string](p, `[...document.querySelectorAll('.scale > span')].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent)`),
+				"numbers of the legend that run into the next: %s at %d", name, width)
+			assert.Empty(t, eval[[]string](p, `[...document.querySelectorAll('.tick-label')].filter((e) => {
+				const b = e.getBoundingClientRect(), plot = e.parentElement.getBoundingClientRect(), card = e.closest('.card').getBoundingClientRect();
+				return b.right > plot.left || b.left < card.left; }).map((e) => e.textContent)`), "labels that hide what is drawn, or leave the card: %s at %d", name, width)
 		}
 		assert.Empty(t, eval[[]string](p, `[...document.querySelectorAll('button, .button')].filter((e) => e.getBoundingClientRect().height < 24).map((e) => e.id)`))
 	}

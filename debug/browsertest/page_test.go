@@ -248,7 +248,7 @@ func TestRecentLateness(t *testing.T) {
 	got := eval[[]int](p, `(() => {
 		const past = new Past();
 		const take = (second, ...counts) => past.add({ taken: new Date(second * 1000).toISOString(), pending: 0, counters: { armed: 0 },
-			lateness: { buckets: counts.map((count, k) => ({ from_ns: k * 100, to_ns: (k + 1) * 100, count })) } });
+			lateness: { max_ns: 250, buckets: counts.map((count, k) => ({ from_ns: k * 100, to_ns: (k + 1) * 100, count })) } });
 		take(0, 50, 7);
 		take(30, 90, 7);
 		const known = past.recent();
@@ -256,7 +256,66 @@ func TestRecentLateness(t *testing.T) {
 		const recent = past.recent();
 		return [known.count, recent.count, recent.buckets.length, quantile(recent, 0.5), quantile(recent, 0.99)];
 	})()`)
-	assert.Equal(t, []int{40, 3, 2, 200, 300}, got)
+	assert.Equal(t, []int{40, 3, 2, 200, 250}, got, "nothing is later than the latest of all")
+}
+
+// A slot that was chosen on a large wheel is none of a small one that is shown next.
+func TestChosenSlotOfAnotherWheel(t *testing.T) {
+	t.Parallel()
+	small, large := still(t, timingwheel.Options{WheelSize: 8}), still(t, timingwheel.Options{WheelSize: 64})
+	p := open(t, wheels("small", small, "large", large), chosen("large"))
+	p.live("large")
+	p.do(chromedp.Focus(chromedp.CSS(`.strip[data-level="1"]`)), chromedp.KeyEvent(kb.End))
+	assert.Contains(t, p.text("#readout"), "slot 63: 0 timers")
+	p.do(chromedp.Evaluate[chromedp.Void](`page.choose('small')`)) // the focus stays
+	p.live("small")
+	assert.Contains(t, p.text("#readout"), "Point at a slot")
+	assert.Equal(t, []string{"0", "7", "now"}, eval[[]string](p, `['valuenow', 'valuemax', 'valuetext'].map((name) => document.activeElement.getAttribute('aria-' + name))`))
+	p.do(chromedp.KeyEvent(kb.ArrowRight))
+	assert.Contains(t, p.text("#readout"), "slot 1: 0 timers")
+}
+
+// What was remembered of another wheel of the name, or of a process before, is no part of a rate. Nor is a rate told that is not known.
+func TestPastIsOfOneWheel(t *testing.T) {
+	t.Parallel()
+	p := open(t, wheels("orders", orders(t)), "")
+	p.live("orders")
+	got := eval[[]string](p, `(() => {
+		const past = new Past();
+		const take = (second, armed, stopped) => past.add({ taken: new Date(second * 1000).toISOString(), pending: 0, counters: { armed, stopped }, lateness: { buckets: [] } });
+		const said = () => page.rates.say('stopped', past.rates('armed', 'stopped', 'stopped'), 2);
+		take(0, 10, 10);
+		take(1, 20, 15);
+		const before = said().now;
+		take(100, 30, 17);
+		const after = said().now, all = said().all;
+		take(101, 40, 3);
+		return [before, after, all, String(past.rate('stopped')), String(past.points.length)];
+	})()`)
+	assert.Equal(t, []string{"stopped 5/s", "stopped \u2013", "stopped \u2013, lowest 5/s, highest 5/s", "null", "1"}, got)
+}
+
+// Where there are more wheels than their list has room for, the chosen one can be seen in it.
+func TestChosenWheelIsInSight(t *testing.T) {
+	t.Parallel()
+	h := &debug.Handler{}
+	for k := range 60 {
+		h.Add(fmt.Sprintf("wheel number %d", k), orders(t))
+	}
+	p := open(t, h, chosen("wheel number 55"))
+	p.do(chromedp.EmulateViewport(320, 800), chromedp.Reload())
+	sees := func(k int) {
+		t.Helper()
+		p.live(fmt.Sprintf("wheel number %d", k))
+		p.wait(`(() => {
+			const list = byId('wheels').getBoundingClientRect(), it = document.querySelector('#wheels [aria-pressed=true]').getBoundingClientRect();
+			return it.top >= list.top && it.bottom <= list.bottom;
+		})()`)
+	}
+	sees(55)
+	p.do(chromedp.Evaluate[chromedp.Void](`page.choose('wheel number 3')`))
+	sees(3)
+	assert.Zero(t, eval[float64](p, "scrollY"), "the page itself stays where it is")
 }
 
 // The wheel can be pointed at as well: the readout and the strip follow.

@@ -61,11 +61,12 @@ func (s *server) connect(i int, idle time.Duration) {
 	s.conns[i] = connection{idle: s.arm(idle, again), age: s.arm(rand.N(oldest)+time.Minute, again)}
 }
 
-// arm counts what it arms, to be compared with the page.
+// arm counts what it arms, to be compared with the page: before, or the page might know of a timer that is not counted yet.
 func (s *server) arm(d time.Duration, f func()) timingwheel.Timer {
+	s.armed.Inc()
 	t := s.wheel.AfterFunc(d, f)
-	if t != (timingwheel.Timer{}) { // the zero Timer: the wheel was stopped
-		s.armed.Inc()
+	if t == (timingwheel.Timer{}) { // the wheel was stopped
+		s.armed.Dec()
 	}
 	return t
 }
