@@ -66,3 +66,36 @@ func benchContext(b *testing.B, live int, kind string, with func(context.Context
 		cancel()
 	}
 }
+
+// BenchmarkContextQuestions asks a context that goes on for Err and for Done, as loops do: one below the background, one below a parent of
+// package context, and one some contexts further down.
+func BenchmarkContextQuestions(b *testing.B) {
+	tw := startWheel(b, Options{})
+	for name, with := range map[string]func(context.Context, time.Duration) (context.Context, context.CancelFunc){
+		"ours": tw.WithTimeout, "std": context.WithTimeout,
+	} {
+		root, end := context.WithCancel(context.Background())
+		defer end()
+		alone, cancel := with(context.Background(), time.Hour)
+		defer cancel()
+		below, cancel := with(root, time.Hour)
+		defer cancel()
+		deep := below
+		for range 4 {
+			deep, cancel = with(context.WithValue(deep, testKey(1), 1), time.Hour)
+			defer cancel()
+		}
+		for parent, ctx := range map[string]context.Context{"background": alone, "cancellable": below, "deep": deep} {
+			b.Run(fmt.Sprintf("Err/parent=%s/%s", parent, name), func(b *testing.B) {
+				for b.Loop() {
+					_ = ctx.Err()
+				}
+			})
+			b.Run(fmt.Sprintf("Done/parent=%s/%s", parent, name), func(b *testing.B) {
+				for b.Loop() {
+					_ = ctx.Done()
+				}
+			})
+		}
+	}
+}

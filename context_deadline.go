@@ -130,7 +130,7 @@ func (c *deadlineContext) look() *ending {
 // above is how the parent has ended, which perhaps nobody has said yet; nil where it has not.
 func (c *deadlineContext) above() *ending {
 	switch f := c.bond.Load(); f {
-	case nil:
+	case nil, &endless, &tiedBlind:
 		return nil
 	case &tiedAlone:
 		return c.tie.ended()
