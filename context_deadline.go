@@ -178,8 +178,16 @@ func (c *deadlineContext) leave() {
 func (c *deadlineContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
 func (c *deadlineContext) Done() <-chan struct{} {
-	s := c.standing()
-	if c.look() != nil {
+	e := c.look()
+	s := c.standIn.Load() // after e, see closed
+	if s == nil {
+		if e != nil {
+			return closed
+		}
+		s = c.standing()
+		e = c.end.Load()
+	}
+	if e != nil {
 		s.follow()
 	}
 	return s.ctx.Done()
@@ -210,6 +218,9 @@ func (c *deadlineContext) Value(key any) any {
 
 // AfterFunc is [context.AfterFunc].
 func (c *deadlineContext) AfterFunc(f func()) (stop func() bool) {
-	_ = c.Done() // it may have ended
-	return context.AfterFunc(c.standing().ctx, f)
+	s := c.standing()
+	if c.look() != nil {
+		s.follow()
+	}
+	return context.AfterFunc(s.ctx, f)
 }
