@@ -275,6 +275,33 @@ func TestDoneAfterTheEnd(t *testing.T) {
 	assert.Nil(t, ctx.(*deadlineContext).standIn.Load())
 }
 
+// askedWhenAsked is a parent that has ended. Somebody gets the channel of its child while the parent is asked how.
+type askedWhenAsked struct {
+	context.Context
+	child *deadlineContext
+	done  <-chan struct{}
+}
+
+func (a *askedWhenAsked) Err() error {
+	if a.done == nil {
+		a.done = a.child.standing().ctx.Done()
+	}
+	return context.Canceled
+}
+
+// Whoever finds out that the context has ended has the channel of those who asked for it just before.
+func TestDoneAfterOneThatCameBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	c := &deadlineContext{parent: context.Background()}
+	parent := &askedWhenAsked{Context: context.Background(), child: c}
+	c.tie = &tie{to: parent, done: closed, forget: stay}
+	require.True(t, c.made(&tiedAlone))
+	done := c.Done()
+	require.NotNil(t, parent.done)
+	assert.Equal(t, parent.done, done)
+	assert.True(t, isClosed(done))
+}
+
 // Some ask for the channel while the context ends: all have the same.
 func TestDoneWhileTheContextEnds(t *testing.T) {
 	t.Parallel()
