@@ -72,7 +72,7 @@ func (tw *TimingWheel) withDeadline(parent context.Context, t time.Time, left ti
 		if e == nil {
 			e = given
 		}
-		c.finish(e)
+		c.endWith(e)
 		return c, c.cancel
 	} else if c.timer = tw.engine.at(t, c.atDeadline(given)); c.timer == (Timer{}) && !tw.engine.manual {
 		return context.WithDeadlineCause(parent, t, given.own)

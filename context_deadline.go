@@ -198,7 +198,9 @@ func (c *deadlineContext) Err() error {
 	if e == nil {
 		return nil
 	}
-	c.sign()
+	if c.bond.Load() != &gone { // else whoever has ended it has signed as well
+		c.sign()
+	}
 	return e.err
 }
 
