@@ -8,12 +8,12 @@ import (
 )
 
 // BenchmarkContext makes and cancels a context with a timeout while others are live, on the wheel and with package context. Parents are the
-// background, one that all share and that can be cancelled, or one for each. With "awaited" somebody asks for Done, with the background as parent. Memory
-// is that of one that lives.
+// background, one that all share and that can be cancelled, or one for each. With "awaited" somebody asks for Done, with the background as parent, with
+// "request" as well, with a parent for each. Memory is that of one that lives.
 func BenchmarkContext(b *testing.B) {
 	tw := startWheel(b, Options{})
 	for _, live := range []int{1000, 1_000_000} {
-		for _, parent := range []string{"background", "shared", "alone", "awaited"} {
+		for _, parent := range []string{"background", "shared", "alone", "awaited", "request"} {
 			for name, with := range map[string]func(context.Context, time.Duration) (context.Context, context.CancelFunc){
 				"ours": tw.WithTimeout, "std": context.WithTimeout,
 			} {
@@ -28,13 +28,13 @@ func benchContext(b *testing.B, live int, kind string, with func(context.Context
 	defer end()
 	parent := func() context.Context { return shared }
 	ask := func(context.Context) {}
-	switch kind {
-	case "background":
-		parent = context.Background
-	case "awaited":
-		parent = context.Background
+	if kind == "awaited" || kind == "request" {
 		ask = func(ctx context.Context) { ctx.Done() }
-	case "alone": // its own cost counts, as that of a request's context would
+	}
+	switch kind {
+	case "background", "awaited":
+		parent = context.Background
+	case "alone", "request": // its own cost counts, as that of a request's context would
 		parent = func() context.Context {
 			p, cancel := context.WithCancel(context.Background())
 			_ = cancel // it is for the collector to take
@@ -64,5 +64,38 @@ func benchContext(b *testing.B, live int, kind string, with func(context.Context
 	b.ReportMetric(bytes, "bytes/live")
 	for _, cancel := range cancels {
 		cancel()
+	}
+}
+
+// BenchmarkContextQuestions asks a context that goes on for Err and for Done, as loops do: one below the background, one below a parent of
+// package context, and one some contexts further down.
+func BenchmarkContextQuestions(b *testing.B) {
+	tw := startWheel(b, Options{})
+	for name, with := range map[string]func(context.Context, time.Duration) (context.Context, context.CancelFunc){
+		"ours": tw.WithTimeout, "std": context.WithTimeout,
+	} {
+		root, end := context.WithCancel(context.Background())
+		defer end()
+		alone, cancel := with(context.Background(), time.Hour)
+		defer cancel()
+		below, cancel := with(root, time.Hour)
+		defer cancel()
+		deep := below
+		for range 4 {
+			deep, cancel = with(context.WithValue(deep, testKey(1), 1), time.Hour)
+			defer cancel()
+		}
+		for parent, ctx := range map[string]context.Context{"background": alone, "cancellable": below, "deep": deep} {
+			b.Run(fmt.Sprintf("Err/parent=%s/%s", parent, name), func(b *testing.B) {
+				for b.Loop() {
+					_ = ctx.Err()
+				}
+			})
+			b.Run(fmt.Sprintf("Done/parent=%s/%s", parent, name), func(b *testing.B) {
+				for b.Loop() {
+					_ = ctx.Done()
+				}
+			})
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 // one. No goroutine waits for anything, unless parent is of a third package. Only where a parent of package context is cancelled, and nobody asks this context for Err or Done
 // meanwhile, its children learn that from a goroutine of that moment, and so a little later than cancel returns.
 //
+// The deadline is a callback of the wheel and comes where [Options.Executor] runs those: with [Inline], or with a pool that is full, others that block hold it up.
 // In Manual mode the wheel's clock is the one that counts. Stop of the wheel discards all deadlines: a context then ends only when it is
 // cancelled or with its parent. On a wheel that has been stopped the runtime's timers take its place, but for Manual mode, where
 // no deadline is reached any more.
@@ -71,7 +72,7 @@ func (tw *TimingWheel) withDeadline(parent context.Context, t time.Time, left ti
 		if e == nil {
 			e = given
 		}
-		c.finish(e)
+		c.endWith(e)
 		return c, c.cancel
 	} else if c.timer = tw.engine.at(t, c.atDeadline(given)); c.timer == (Timer{}) && !tw.engine.manual {
 		return context.WithDeadlineCause(parent, t, given.own)

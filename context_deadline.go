@@ -130,7 +130,7 @@ func (c *deadlineContext) look() *ending {
 // above is how the parent has ended, which perhaps nobody has said yet; nil where it has not.
 func (c *deadlineContext) above() *ending {
 	switch f := c.bond.Load(); f {
-	case nil:
+	case nil, &endless, &tiedBlind:
 		return nil
 	case &tiedAlone:
 		return c.tie.ended()
@@ -178,8 +178,16 @@ func (c *deadlineContext) leave() {
 func (c *deadlineContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
 func (c *deadlineContext) Done() <-chan struct{} {
-	s := c.standing()
-	if c.look() != nil {
+	e := c.look()
+	s := c.standIn.Load() // after e, see closed
+	if s == nil {
+		if e != nil {
+			return closed
+		}
+		s = c.standing()
+		e = c.end.Load()
+	}
+	if e != nil {
 		s.follow()
 	}
 	return s.ctx.Done()
@@ -190,7 +198,9 @@ func (c *deadlineContext) Err() error {
 	if e == nil {
 		return nil
 	}
-	c.sign()
+	if c.bond.Load() != &gone { // else whoever has ended it has signed as well
+		c.sign()
+	}
 	return e.err
 }
 
@@ -210,6 +220,9 @@ func (c *deadlineContext) Value(key any) any {
 
 // AfterFunc is [context.AfterFunc].
 func (c *deadlineContext) AfterFunc(f func()) (stop func() bool) {
-	_ = c.Done() // it may have ended
-	return context.AfterFunc(c.standing().ctx, f)
+	s := c.standing()
+	if c.look() != nil {
+		s.follow()
+	}
+	return context.AfterFunc(s.ctx, f)
 }

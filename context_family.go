@@ -15,9 +15,10 @@ type family struct {
 	forget func() bool // ends the watch over its end
 }
 
-// add takes in a member. It is false where the family is over. mu is held.
+// add takes in a member. It is false where the family is over: then the context, which the caller ends, is bound to nobody. mu is held.
 func (f *family) add(c *deadlineContext) bool {
 	if f.over {
+		c.made(&gone)
 		return false
 	}
 	if !c.made(f) {

@@ -330,6 +330,40 @@ func noFamilies(tw *TimingWheel) bool {
 	return true
 }
 
+// The parent ends while a context comes, whose own time may be over as well. Whoever keeps it does not keep the wheel by its timer.
+func TestContextThatComesTooLateHoldsNothing(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		top, endTop := tw.WithTimeout(context.Background(), time.Hour)
+		top.(*deadlineContext).familyOfChildren()
+		endTop()
+		parent, end := context.WithCancel(context.Background())
+		up := above(parent)
+		f, _ := tw.families.admit(&deadlineContext{parent: parent}, up)
+		end()
+		f.over = true // as in finish, which then takes the family out
+		for _, expired := range []bool{false, true} {
+			for name, join := range map[string]func(c *deadlineContext){
+				"of ours":  func(c *deadlineContext) { top.(*deadlineContext).adopt(c) },
+				"a family": func(c *deadlineContext) { tw.families.enter(c, up) },
+			} {
+				c := &deadlineContext{parent: parent}
+				c.timer = tw.AfterFunc(time.Hour, c.expire)
+				if expired {
+					c.timer.Stop()
+					c.expire()
+				}
+				join(c)
+				assert.Error(t, c.Err(), name)
+				assert.True(t, c.timer == Timer{}, name)
+				assert.Same(t, &gone, c.bond.Load(), name)
+			}
+		}
+		tw.families.drop(f)
+		assert.Zero(t, tw.Len())
+	})
+}
+
 // Many end a context: one of them has done it, and it has ended as that one says.
 func TestOneEndsTheContext(t *testing.T) {
 	t.Parallel()

@@ -71,7 +71,13 @@ type tie struct {
 	forget func() bool // ends the watch over its end
 }
 
-func (t *tie) ended() *ending { return (&relation{to: t.to, done: t.done}).ended() }
+// ended is how it has ended, nil where it has not.
+func (t *tie) ended() *ending {
+	if !isClosed(t.done) {
+		return nil
+	}
+	return endOf(t.to)
+}
 
 // families finds the family of a parent of another package. They are those of one wheel. The mutex of a stripe comes before that of a family.
 //

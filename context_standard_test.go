@@ -249,6 +249,87 @@ type namedKey struct{}
 
 func (namedKey) String() string { return "the key" }
 
+// The channel of a context that has ended costs nothing, and is the one that it keeps.
+func TestDoneAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{})
+	parent, end := context.WithCancel(context.Background())
+	for _, question := range []func(ctx context.Context){
+		func(ctx context.Context) { assert.Equal(t, context.Canceled, context.Cause(ctx)) },
+		func(ctx context.Context) { context.AfterFunc(ctx, func() {}) },
+		func(ctx context.Context) { ctx.(*deadlineContext).AfterFunc(func() {}) },
+		func(ctx context.Context) { _, cancel := context.WithCancel(ctx); cancel() },
+	} {
+		ctx, cancel := tw.WithTimeout(parent, time.Hour)
+		cancel()
+		done := ctx.Done()
+		receive(t, done, "the end")
+		require.Nil(t, ctx.(*deadlineContext).standIn.Load())
+		question(ctx)
+		assert.Equal(t, done, ctx.Done())
+	}
+	ctx, cancel := tw.WithTimeout(parent, time.Hour)
+	defer cancel()
+	end()
+	receive(t, ctx.Done(), "the parent's end")
+	assert.Nil(t, ctx.(*deadlineContext).standIn.Load())
+}
+
+// askedWhenAsked is a parent that has ended. Somebody gets the channel of its child while the parent is asked how.
+type askedWhenAsked struct {
+	context.Context
+	child *deadlineContext
+	done  <-chan struct{}
+}
+
+func (a *askedWhenAsked) Err() error {
+	if a.done == nil {
+		a.done = a.child.standing().ctx.Done()
+	}
+	return context.Canceled
+}
+
+// Whoever finds out that the context has ended has the channel of those who asked for it just before.
+func TestDoneAfterOneThatCameBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	c := &deadlineContext{parent: context.Background()}
+	parent := &askedWhenAsked{Context: context.Background(), child: c}
+	c.tie = &tie{to: parent, done: closed, forget: stay}
+	require.True(t, c.made(&tiedAlone))
+	done := c.Done()
+	require.NotNil(t, parent.done)
+	assert.Equal(t, parent.done, done)
+	assert.True(t, isClosed(done))
+}
+
+// Some ask for the channel while the context ends: all have the same.
+func TestDoneWhileTheContextEnds(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{})
+	for i := range scaled(5000) {
+		ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
+		var channels [3]<-chan struct{}
+		together(len(channels)+1, func(k int) {
+			for n := 0; n < i%50*k; n++ { // so that each moment has its turn
+				_ = ctx.(*deadlineContext).end.Load()
+			}
+			switch {
+			case k == len(channels):
+				cancel()
+			case k == 0 && i%2 == 0:
+				ctx.(*deadlineContext).AfterFunc(func() {})
+				channels[k] = ctx.Done()
+			default:
+				channels[k] = ctx.Done()
+			}
+		})
+		for _, done := range channels {
+			require.Equal(t, ctx.Done(), done)
+			require.True(t, isClosed(done))
+		}
+	}
+}
+
 // There is one channel, whoever asks first.
 func TestFirstCallsOfDoneAtTheSameTime(t *testing.T) {
 	t.Parallel()

@@ -48,10 +48,19 @@ func (c *deadlineContext) standingValue() any {
 
 // follow ends ctx, with all that hangs there, after its context has ended. Its channel is closed when it returns.
 func (s *standIn) follow() {
-	if !isClosed(s.ctx.Done()) {
+	if s.ctx.Err() == nil {
 		s.cancel()
 	}
+	<-s.ctx.Done() // early releases of Go 1.25 close it after they have set the error
 }
+
+// closed is the channel of all contexts of package context that have ended before anybody asked for it, and so of ours. A standIn that comes
+// later has the same one: whoever makes one finds the end, and lets it follow before its channel is asked for. So nobody sees two channels.
+var closed = func() <-chan struct{} {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx.Done()
+}()
 
 // AfterFunc captures how to cancel ctx. It is called once, by package context.
 func (s *standIn) AfterFunc(cancel func()) (stop func() bool) {
