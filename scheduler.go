@@ -204,6 +204,9 @@ func (p *plan) arm(next time.Time) {
 	if n == nil {
 		return
 	}
+	if now == 0 && s.pending == 0 && !s.manual {
+		now = s.clock() // the run may have taken long
+	}
 	s.observe(now)
 	if n.pos == posRerun {
 		deadline = n.due()
