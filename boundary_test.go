@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -368,12 +369,14 @@ func TestShortPlanAfterARunOfDays(t *testing.T) {
 	for name, s := range map[string]Scheduler{"Every": Every(10 * time.Hour), "Planner": followFunc(func(r Run) Step { return Step{Next: r.Planned.Add(10 * time.Hour)} })} {
 		tw := startWheel(t, Options{Tick: time.Hour, Shards: 1})
 		sh := tw.engine.shards[0]
+		var ran atomic.Bool
 		tw.ScheduleFunc(s, func() {
 			tw.engine.base = tw.engine.base.Add(-30_000 * day) // as if it had begun then
 			sh.base = tw.engine.base
+			ran.Store(true)
 		})
 		tw.Flush()
-		await(t, "the run", func() bool { return tw.Stats().Fired == 1 && tw.Len() == 1 })
+		await(t, "the run", func() bool { return ran.Load() && tw.Len() == 1 }) // which reads no clock
 		sh.mu.Lock()
 		assert.Zero(t, sh.queue.items[0].level, name)
 		sh.mu.Unlock()
