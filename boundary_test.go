@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -359,6 +361,27 @@ func TestShortTimerAtAMonotonicTimeAfterIdleness(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	require.Zero(t, s.queue.items[0].level)
+}
+
+// The same for the further run of a plan after a run that has taken days.
+func TestShortPlanAfterARunOfDays(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]Scheduler{"Every": Every(10 * time.Hour), "Planner": followFunc(func(r Run) Step { return Step{Next: r.Planned.Add(10 * time.Hour)} })} {
+		tw := startWheel(t, Options{Tick: time.Hour, Shards: 1})
+		sh := tw.engine.shards[0]
+		var ran atomic.Bool
+		tw.ScheduleFunc(s, func() {
+			tw.engine.base = tw.engine.base.Add(-30_000 * day) // as if it had begun then
+			sh.base = tw.engine.base
+			ran.Store(true)
+		})
+		tw.Flush()
+		await(t, "the run", func() bool { return ran.Load() && tw.Len() == 1 }) // which reads no clock
+		sh.mu.Lock()
+		assert.Zero(t, sh.queue.items[0].level, name)
+		sh.mu.Unlock()
+		assert.Zero(t, tw.Stats().Wakeups, "%s: it was placed by the clock of before", name)
+	}
 }
 
 // A large bucket that begins to move before it expires must not take the clock past others that are queued.

@@ -169,12 +169,9 @@ func (e *emitter) empty() bool {
 	}
 }
 
-// halting returns a channel that is closed when the wheel is stopped, or nil where it has been. The emitter has been started by the caller.
-func (e *emitter) halting() <-chan struct{} {
+// home returns the shard of the timer that was armed last, or nil where that was too late, as the wheel had been stopped. The emitter has been started.
+func (e *emitter) home() *shard {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.timer == (Timer{}) {
-		return nil
-	}
-	return e.timer.shard.haltChan()
+	return e.timer.shard
 }

@@ -62,3 +62,55 @@ func ExampleScheduler() {
 	// attempt after 7s
 	// attempt after 15s
 }
+
+// ScheduleRun tells the function which run it is: a report is for the hour for which it was planned, however late it comes.
+func ExampleTimingWheel_ScheduleRun() {
+	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
+	tw, pass := newManual(timingwheel.Options{Start: start})
+
+	tw.ScheduleRun(timingwheel.Every(time.Hour), func(r timingwheel.Run) {
+		fmt.Printf("report %d, of %s, made at %s\n", r.N, r.Planned.Format(time.TimeOnly), r.Started.Format(time.TimeOnly))
+	})
+	pass(time.Hour)
+	pass(75 * time.Minute) // the program was held up
+	pass(45 * time.Minute)
+	// Output:
+	// report 1, of 13:00:00, made at 13:00:00
+	// report 2, of 14:00:00, made at 14:15:00
+	// report 3, of 15:00:00, made at 15:00:00
+}
+
+// polling looks for work each minute and, as long as there is some, each second.
+type polling struct {
+	timingwheel.Scheduler // never asked, as it is a Planner
+	work                  func() int
+}
+
+func (p polling) Plan() timingwheel.Follower { return p }
+
+func (p polling) Follow(r timingwheel.Run) timingwheel.Step {
+	ended := r.N > 0 && !r.Finished.IsZero()
+	if ended && p.work() > 0 {
+		return timingwheel.Step{Next: r.Finished.Add(time.Second)}
+	}
+	return timingwheel.Step{Next: r.Started.Add(time.Minute)} // before a run it says only that the plan goes on
+}
+
+func ExampleFollower() {
+	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
+	tw, pass := newManual(timingwheel.Options{Start: start})
+
+	work := 3
+	tw.ScheduleFunc(polling{work: func() int { return work }}, func() {
+		work = max(work-1, 0)
+		fmt.Println(tw.Now().Format(time.TimeOnly), "left:", work)
+	})
+	for range 180 {
+		pass(time.Second)
+	}
+	// Output:
+	// 12:01:00 left: 2
+	// 12:01:01 left: 1
+	// 12:01:02 left: 0
+	// 12:02:02 left: 0
+}

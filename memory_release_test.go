@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"context"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -191,6 +192,31 @@ func TestForgottenWheelIsCollected(t *testing.T) {
 		},
 		"a plan that was stopped": func(tw *TimingWheel) {
 			tw.ScheduleFunc(Every(24*time.Hour), func() {}).Stop()
+		},
+		"plans that have ended": func(tw *TimingWheel) {
+			last := &lastRun{period: ms}
+			last.left.Store(2)
+			tw.ScheduleFunc(last, func() {})
+			tw.ScheduleRun(overlapping(2), func(Run) {})
+			assert.NoError(t, drainWheel(tw))
+		},
+		"timers and tickers with a channel": func(tw *TimingWheel) {
+			<-tw.After(ms)
+			timer := tw.NewTimer(ms)
+			<-timer.C
+			timer.Reset(24 * time.Hour)
+			timer.Stop()
+			tw.NewTimer(0) // its value is never received
+			for range tw.Tick(ms) {
+				break
+			}
+			assert.NoError(t, drainWheel(tw))
+		},
+		"sleep": func(tw *TimingWheel) {
+			ctx, cancel := context.WithCancel(context.Background())
+			assert.NoError(t, tw.Sleep(ctx, ms))
+			time.AfterFunc(ms, cancel)
+			assert.Equal(t, context.Canceled, tw.Sleep(ctx, 24*time.Hour))
 		},
 		"Stop, with timers pending": func(tw *TimingWheel) {
 			tw.AfterFunc(24*time.Hour, func() {})

@@ -3,6 +3,7 @@ package timingwheel
 import (
 	"math"
 	"sync"
+	sync64 "sync/atomic" // aligned on 32 bits, too
 	"time"
 
 	"go.uber.org/atomic"
@@ -65,6 +66,7 @@ type shard struct {
 	wakeAt        int64 // ticks: when the alarm will go off; never if it will not
 	driving       bool  // a driver is at work and will set the alarm when it is done
 	stopped       bool
+	disturbed     sync64.Uint64       // how often a plan was stopped in a run, or the shard; written under mu
 	spares        int                 // workers that are counted, and started or about to be, and have not begun
 	together      int                 // spares that were started at once the last time
 	begun         uint                // workers that were started and have begun
@@ -283,6 +285,8 @@ func (s *shard) stop(i, gen uint32) bool {
 		s.pending--
 		s.leave(n)
 		s.lastGone()
+	default:
+		s.disturbed.Add(1)
 	}
 	s.release(i, n)
 	s.counters.stopped++
@@ -366,6 +370,7 @@ func (s *shard) halt() {
 	first := !s.stopped
 	s.counters.discarded += uint64(s.pending)
 	s.stopped = true
+	s.disturbed.Add(1)
 	s.pending, s.ready, s.flushed, s.hollow = 0, 0, 0, 0
 	s.bucketStore = bucketStore{}
 	s.levels, s.seqs, s.funcs = nil, nil, nil

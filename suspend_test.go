@@ -73,11 +73,24 @@ func suspendedChild(t *testing.T) {
 	}
 	var runs atomic.Int64
 	plan := tw.ScheduleFunc(Every(50*ms), func() { runs.Add(1) })
+	var ticks atomic.Int64
+	ticker := tw.NewTicker(50 * ms)
+	end := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-ticker.C:
+				ticks.Add(1)
+			case <-end:
+				return
+			}
+		}
+	}()
 	fmt.Println(suspendArmed)
 
 	var gap time.Duration // the longest time in which this loop did not get to run
 	var resumed time.Time
-	for last := time.Now(); tw.Len() > 1 || w.Len() > 0 || time.Since(start) < length+time.Second; {
+	for last := time.Now(); tw.Len() > 2 || w.Len() > 0 || time.Since(start) < length+time.Second; {
 		time.Sleep(2 * ms)
 		now := time.Now()
 		if now.Sub(last) > gap {
@@ -87,7 +100,10 @@ func suspendedChild(t *testing.T) {
 		require.Less(t, now.Sub(start), patience)
 	}
 	elapsed, done := time.Since(start), runs.Load()
+	ticked := ticks.Load()
 	require.True(t, plan.Stop())
+	ticker.Stop()
+	close(end)
 	require.NoError(t, drainWheel(tw))
 	await(t, "batches end", drained(w))
 
@@ -103,4 +119,6 @@ func suspendedChild(t *testing.T) {
 	}
 	require.Greater(t, during, 500)
 	assert.LessOrEqual(t, done, int64((elapsed-gap)/(50*ms))+3, "missed runs were replayed")
+	assert.LessOrEqual(t, ticked, int64((elapsed-gap)/(50*ms))+3, "missed ticks were replayed")
+	assert.Greater(t, ticked, int64((length/3)/(50*ms))/4, "the ticker goes on")
 }

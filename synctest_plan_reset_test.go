@@ -206,6 +206,61 @@ func TestStopAndResetBeforeAClaimedRunBegins(t *testing.T) {
 	}
 }
 
+// The same between the claim and the question to the Scheduler, and by the Stop of the wheel, then and while that is asked.
+func TestPlanIsEndedOrMovedRightAfterAClaim(t *testing.T) {
+	t.Parallel()
+	stop := func(_ *TimingWheel, plan Timer) { plan.Stop() }
+	reset := func(_ *TimingWheel, plan Timer) { plan.Reset(5 * ms) }
+	stopWheel := func(tw *TimingWheel, _ Timer) { tw.Stop() }
+	for name, row := range map[string]struct {
+		act  func(tw *TimingWheel, plan Timer)
+		last int // the run after which the plan ends
+		want []int
+	}{
+		"Stop":                               {stop, 5, []int{10}},
+		"Stop of the last run":               {stop, 2, []int{10}},
+		"Reset":                              {reset, 4, []int{10, 20, 25, 35}},
+		"Reset of the last run":              {reset, 2, []int{10, 25}},
+		"Stop of the wheel":                  {stopWheel, 5, []int{10}},
+		"Stop of the wheel for the last run": {stopWheel, 2, []int{10}},
+	} {
+		for kind, planned := range map[string]func(nextFunc) Scheduler{
+			"Scheduler": func(next nextFunc) Scheduler { return next },
+			"Planner":   func(next nextFunc) Scheduler { p := &plain{scheduler: next}; return followFunc(p.Follow) },
+		} {
+			for _, when := range []string{"claimed", "asked"} {
+				start := time.Date(2030, time.March, 1, 0, 0, 0, 0, time.UTC)
+				tw := startWheel(t, Options{Manual: true, Start: start})
+				var plan Timer
+				var runs []int
+				claims, questions := 0, 0
+				callback := tw.engine.run
+				tw.engine.run = func(f []func()) {
+					if claims++; claims == 2 && when == "claimed" {
+						row.act(tw, plan)
+					}
+					callback(f)
+				}
+				end := start.Add(time.Duration(10*row.last) * ms)
+				plan = tw.ScheduleFunc(planned(func(from time.Time) time.Time {
+					if questions++; questions == 3 && when == "asked" {
+						row.act(tw, plan)
+					}
+					if next := from.Add(10 * ms); !next.After(end) {
+						return next
+					}
+					return time.Time{}
+				}), func() { runs = append(runs, int(tw.Now().Sub(start)/ms)) })
+				for at := range 100 {
+					tw.Advance(start.Add(time.Duration(at) * ms))
+				}
+				assert.Equal(t, row.want, runs, "%s of a %s when %s", name, kind, when)
+				requireEnded(t, tw, plan)
+			}
+		}
+	}
+}
+
 // A Scheduler that names the past for ever runs its plan without a pause, and holds up nobody.
 func TestPlanThatIsAlwaysLate(t *testing.T) {
 	t.Parallel()

@@ -67,14 +67,16 @@ func (tw *TimingWheel) Tick(d time.Duration) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		t := tw.NewTicker(d)
 		defer t.Stop()
-		halting := t.emitter.halting()
-		if halting == nil {
+		home := t.emitter.home()
+		if home == nil {
 			return
 		}
+		halting := home.haltChan()
 		for {
 			select {
 			case now := <-t.C:
-				if isClosed(halting) || !yield(now) {
+				// Of two calls of Stop at once the second may return before the first has closed halting, so that would say too little.
+				if home.isStopped() || !yield(now) {
 					return
 				}
 			case <-halting:

@@ -337,6 +337,26 @@ func TestTickThatWaitsWhenTheWheelIsStopped(t *testing.T) {
 	}
 }
 
+// Of two calls of Stop at once one finds the wheel stopped by the other, which has still to tell those who wait. When it has returned no body begins either.
+func TestTickBeforeItHearsOfTheStop(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		s := &tw.engine.shards[0].shard
+		n := 0
+		for range tw.Tick(ms) {
+			if n++; n > 1 {
+				break // the test has failed, and nothing would end the loop
+			}
+			pass(5 * ms) // a tick waits
+			s.mu.Lock()
+			s.halting = nil // what the other Stop is about to close
+			s.mu.Unlock()
+			tw.Stop()
+		}
+		assert.Equal(t, 1, n)
+	})
+}
+
 func TestTickOfDefault(t *testing.T) {
 	t.Parallel()
 	ticker := NewTicker(ms)
