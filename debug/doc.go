@@ -1,7 +1,7 @@
 // Package debug serves a page that shows the timing wheels of a process while they turn, and the same as JSON for machines:
 //
 //	wheels := &debug.Handler{}
-//	wheels.Add("requests", tw)
+//	err := wheels.Add("requests", tw)
 //	http.Handle("/debug/timingwheel/", wheels)
 //
 // The page has everything embedded: no build step, and nothing is fetched from elsewhere. It shows the levels and how many timers

@@ -30,8 +30,8 @@ func TestSchema(t *testing.T) {
 	tw.Advance(start.Add(5 * time.Second)) // runs the last one
 	tw.AfterFunc(0, nothing)               // waits for the next Advance
 	h := &Handler{}
-	h.Add("orders", tw)
-	h.Add("empty", manual(t, timingwheel.Options{}))
+	require.NoError(t, h.Add("orders", tw))
+	require.NoError(t, h.Add("empty", manual(t, timingwheel.Options{})))
 
 	doc := document(t, h, "/?format=json", http.StatusOK)
 	assert.WithinDuration(t, time.Now(), doc.Wheel.Taken, time.Minute)
@@ -56,7 +56,7 @@ func TestDocumentAddsUp(t *testing.T) {
 		}
 		tw.AfterFunc(math.MaxInt64, nothing)
 		h := &Handler{}
-		h.Add("wheel", tw)
+		require.NoError(t, h.Add("wheel", tw))
 		w := document(t, h, "/?format=json", http.StatusOK).Wheel
 		sum := w.Due + w.Moving + w.Unseen
 		for _, l := range w.Levels {
@@ -157,7 +157,7 @@ func BenchmarkServe(b *testing.B) {
 			tw.AfterFunc(time.Duration(k)*time.Millisecond, nothing)
 		}
 		h := &Handler{}
-		h.Add("wheel", tw)
+		require.NoError(b, h.Add("wheel", tw))
 		for b.Loop() {
 			if w := request(h, http.MethodGet, "/?format=json"); w.Code != http.StatusOK {
 				b.Fatal(w.Code)

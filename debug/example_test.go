@@ -2,6 +2,7 @@ package debug_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log"
 	"net"
@@ -22,8 +23,9 @@ func ExampleHandler() {
 	defer tw.Stop()
 
 	wheels := &debug.Handler{}
-	wheels.Add("requests", tw)
-	wheels.Add("default", timingwheel.Default())
+	if err := errors.Join(wheels.Add("requests", tw), wheels.Add("default", timingwheel.Default())); err != nil {
+		log.Fatal(err)
+	}
 
 	mux := http.NewServeMux()
 	mux.Handle("/debug/timingwheel/", wheels)
@@ -55,7 +57,9 @@ func ExampleDocument() {
 		tw.AfterFunc(100*time.Millisecond, func() {})
 	}
 	wheels := &debug.Handler{}
-	wheels.Add("requests", tw)
+	if err := wheels.Add("requests", tw); err != nil {
+		log.Fatal(err)
+	}
 
 	r := httptest.NewRequest(http.MethodGet, "/debug/timingwheel/?wheel=requests", nil)
 	r.Header.Set("Accept", "application/json")

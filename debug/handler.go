@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -37,20 +38,24 @@ type Handler struct {
 // maxName is the longest name of a wheel in bytes.
 const maxName = 128
 
-// Add shows the wheel under the name, behind those that are there. It panics where the name is empty, longer than 128 bytes, not
-// UTF-8 or taken, or where w is nil. A wheel that was stopped may be added, and one that is stopped later stays: what it has
-// counted can still be seen. The handler keeps it alive until Remove.
-func (h *Handler) Add(name string, w Source) {
-	switch {
-	case name == "" || len(name) > maxName || !utf8.ValidString(name):
-		panic(fmt.Sprintf("timingwheel/debug: name %q of a wheel: accepted is UTF-8 of 1 to %d bytes", name, maxName))
-	case source.Missing(w):
-		panic(fmt.Sprintf("timingwheel/debug: wheel %q is nil", name))
+// ErrName is wrapped by the errors of [Handler.Add].
+var ErrName = errors.New("timingwheel/debug: bad name of a wheel")
+
+// Add shows the wheel under the name, behind those that are there. A name that is empty, longer than 128 bytes, not UTF-8 or in use gives an
+// error that wraps [ErrName], and changes nothing; a nil source, also a nil pointer, panics. A wheel that was stopped may be added, and one that is
+// stopped later stays: what it has counted can still be seen. The handler keeps it alive until Remove.
+func (h *Handler) Add(name string, w Source) error {
+	if source.Missing(w) {
+		panic(fmt.Sprintf("timingwheel/debug: Add of a nil %T as wheel %q", w, name))
+	}
+	if name == "" || len(name) > maxName || !utf8.ValidString(name) {
+		return fmt.Errorf("%w: %q; accepted is UTF-8 of 1 to %d bytes", ErrName, name, maxName)
 	}
 	if !h.add(&watched{name: name, source: w}) {
-		panic(fmt.Sprintf("timingwheel/debug: there is a wheel %q already", name))
+		return fmt.Errorf("%w: %q is in use; accepted is a name that is not, or was removed", ErrName, name)
 	}
 	h.list.forget()
+	return nil
 }
 
 func (h *Handler) add(w *watched) bool {

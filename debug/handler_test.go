@@ -166,13 +166,13 @@ func TestSeveralWheels(t *testing.T) {
 	h := &Handler{}
 	tw := manual(t, timingwheel.Options{})
 	tw.AfterFunc(time.Hour, nothing)
-	h.Add("one", tw)
+	require.NoError(t, h.Add("one", tw))
 	payloads, err := timingwheel.NewTimeouts(timingwheel.Options{Manual: true}, func([]int) {})
 	require.NoError(t, err)
 	defer payloads.Stop()
 	payloads.Add(time.Second, 1)
 	payloads.Add(time.Second, 1)
-	h.Add("two", payloads)
+	require.NoError(t, h.Add("two", payloads))
 
 	first := document(t, h, "/?format=json", http.StatusOK)
 	assert.Equal(t, []Entry{{"one", 1}, {"two", 2}}, first.Wheels)
@@ -197,7 +197,7 @@ func TestNamesWithMarkup(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
 	name := `<script>alert("1")</script>&'` + "\u2028"
-	h.Add(name, manual(t, timingwheel.Options{}))
+	require.NoError(t, h.Add(name, manual(t, timingwheel.Options{})))
 	target := "/?format=json&wheel=" + url.QueryEscape(name)
 	assert.Equal(t, name, document(t, h, target, http.StatusOK).Wheel.Name)
 	for _, target := range []string{target, "/?format=json&wheel=" + url.QueryEscape(name+"x"), "/?wheel=" + url.QueryEscape(name)} {
@@ -209,15 +209,22 @@ func TestBadNames(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
 	tw := manual(t, timingwheel.Options{})
-	h.Add(strings.Repeat("x", maxName), tw)
-	assert.PanicsWithValue(t, `timingwheel/debug: name "" of a wheel: accepted is UTF-8 of 1 to 128 bytes`, func() { h.Add("", tw) })
-	assert.Panics(t, func() { h.Add(strings.Repeat("x", maxName+1), tw) })
-	assert.Panics(t, func() { h.Add("\xff", tw) })
-	assert.PanicsWithValue(t, `timingwheel/debug: wheel "nil" is nil`, func() { h.Add("nil", nil) })
+	require.NoError(t, h.Add(strings.Repeat("x", maxName), tw))
+	for name, want := range map[string]string{
+		"":                             `timingwheel/debug: bad name of a wheel: ""; accepted is UTF-8 of 1 to 128 bytes`,
+		strings.Repeat("x", maxName+1): "accepted is UTF-8 of 1 to 128 bytes",
+		"\xff":                         `"\xff"; accepted is UTF-8 of 1 to 128 bytes`,
+	} {
+		err := h.Add(name, tw)
+		require.ErrorIs(t, err, ErrName)
+		assert.ErrorContains(t, err, want)
+	}
+	assert.PanicsWithValue(t, `timingwheel/debug: Add of a nil <nil> as wheel "nil"`, func() { h.Add("nil", nil) })
 	var none *timingwheel.TimingWheel // as where the error of New was overlooked
-	assert.PanicsWithValue(t, `timingwheel/debug: wheel "none" is nil`, func() { h.Add("none", none) })
-	h.Add("twice", tw)
-	assert.PanicsWithValue(t, `timingwheel/debug: there is a wheel "twice" already`, func() { h.Add("twice", tw) })
+	assert.PanicsWithValue(t, `timingwheel/debug: Add of a nil *timingwheel.TimingWheel as wheel "none"`, func() { h.Add("none", none) })
+	require.NoError(t, h.Add("twice", tw))
+	require.ErrorIs(t, h.Add("twice", tw), ErrName)
+	require.EqualError(t, h.Add("twice", tw), `timingwheel/debug: bad name of a wheel: "twice" is in use; accepted is a name that is not, or was removed`)
 	assert.Len(t, document(t, h, "/?format=json", http.StatusOK).Wheels, 2)
 }
 
@@ -227,7 +234,7 @@ func TestStoppedWheel(t *testing.T) {
 	tw := manual(t, timingwheel.Options{})
 	tw.AfterFunc(time.Second, nothing)
 	tw.Stop()
-	h.Add("ended", tw)
+	require.NoError(t, h.Add("ended", tw))
 	w := document(t, h, "/?format=json", http.StatusOK).Wheel
 	assert.True(t, w.Stopped)
 	assert.Zero(t, w.Pending)
@@ -262,7 +269,7 @@ func TestManyViewersCostNoMoreThanOne(t *testing.T) {
 		defer tw.Stop()
 		c := &counting{Source: tw}
 		h := &Handler{}
-		h.Add("crowded", c)
+		require.NoError(t, h.Add("crowded", c))
 		var viewers sync.WaitGroup
 		for range 100 {
 			viewers.Go(func() {
@@ -287,7 +294,7 @@ func TestAnswersAreFresh(t *testing.T) {
 		require.NoError(t, err)
 		defer tw.Stop()
 		h := &Handler{}
-		h.Add("wheel", tw)
+		require.NoError(t, h.Add("wheel", tw))
 		pending := func() int { return document(t, h, "/?format=json", http.StatusOK).Wheel.Pending }
 		require.Zero(t, pending())
 		tw.AfterFunc(time.Hour, nothing)
@@ -314,7 +321,7 @@ func TestSlowAnswersAreKept(t *testing.T) {
 		require.NoError(t, err)
 		defer tw.Stop()
 		h := &Handler{}
-		h.Add("wheel", slow{tw})
+		require.NoError(t, h.Add("wheel", slow{tw}))
 		pending := func() int { return document(t, h, "/?format=json", http.StatusOK).Wheels[0].Pending }
 		require.Zero(t, pending())
 		tw.AfterFunc(time.Hour, nothing)
@@ -332,13 +339,13 @@ func TestConcurrentUse(t *testing.T) {
 	tw, err := timingwheel.New(timingwheel.Options{Shards: 2})
 	require.NoError(t, err)
 	defer tw.Stop()
-	h.Add("stays", tw)
+	require.NoError(t, h.Add("stays", tw))
 	var all sync.WaitGroup
 	for g := range 4 {
 		name := string(rune('a' + g))
 		all.Go(func() {
 			for range 50 {
-				h.Add(name, tw)
+				assert.NoError(t, h.Add(name, tw))
 				timer := tw.AfterFunc(time.Minute, nothing)
 				assert.Contains(t, []int{200, 404}, request(h, http.MethodGet, "/?format=json&wheel="+name).Code)
 				timer.Stop()
@@ -370,7 +377,7 @@ func TestRemovedIsOffTheList(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
 	tw := manual(t, timingwheel.Options{})
-	h.Add("stays", yielding{tw})
+	require.NoError(t, h.Add("stays", yielding{tw}))
 	var over atomic.Bool
 	var viewers sync.WaitGroup
 	for range 4 {
@@ -383,7 +390,7 @@ func TestRemovedIsOffTheList(t *testing.T) {
 	defer viewers.Wait()
 	defer over.Store(true)
 	for range 100 {
-		h.Add("goes", yielding{tw})
+		require.NoError(t, h.Add("goes", yielding{tw}))
 		require.Equal(t, []Entry{{"stays", 0}, {"goes", 0}}, document(t, h, "/?format=json", http.StatusOK).Wheels)
 		require.True(t, h.Remove("goes"))
 		require.Equal(t, []Entry{{"stays", 0}}, document(t, h, "/?format=json", http.StatusOK).Wheels)

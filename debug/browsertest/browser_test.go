@@ -222,7 +222,9 @@ func scheme(value string) *emulation.MediaFeature {
 func wheels(named ...any) *debug.Handler {
 	h := &debug.Handler{}
 	for i := 0; i < len(named); i += 2 {
-		h.Add(named[i].(string), named[i+1].(debug.Source))
+		if err := h.Add(named[i].(string), named[i+1].(debug.Source)); err != nil {
+			panic(err)
+		}
 	}
 	return h
 }

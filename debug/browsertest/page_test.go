@@ -300,7 +300,7 @@ func TestChosenWheelIsInSight(t *testing.T) {
 	t.Parallel()
 	h := &debug.Handler{}
 	for k := range 60 {
-		h.Add(fmt.Sprintf("wheel number %d", k), orders(t))
+		require.NoError(t, h.Add(fmt.Sprintf("wheel number %d", k), orders(t)))
 	}
 	p := open(t, h, chosen("wheel number 55"))
 	p.do(chromedp.EmulateViewport(320, 800), chromedp.Reload())

@@ -45,9 +45,10 @@ func run(ctx context.Context, cfg config, stdout io.Writer) (err error) {
 	defer c.stop()
 
 	wheels := &debug.Handler{}
-	wheels.Add("connections", s.wheel)
-	wheels.Add("cache", c.wheel)
-	wheels.Add("jobs", j.wheel)
+	err = errors.Join(wheels.Add("connections", s.wheel), wheels.Add("cache", c.wheel), wheels.Add("jobs", j.wheel))
+	if err != nil {
+		return err
+	}
 	p, err := serve(cfg.addr, wheels)
 	if err != nil {
 		return err
