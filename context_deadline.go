@@ -177,17 +177,18 @@ func (c *deadlineContext) leave() {
 
 func (c *deadlineContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
-func (c *deadlineContext) Done() <-chan struct{} {
-	e := c.look()
+func (c *deadlineContext) Done() <-chan struct{} { return c.channel(c.look()) }
+
+// channel is the one to wait for. e is how the context had ended a moment ago.
+func (c *deadlineContext) channel(e *ending) <-chan struct{} {
 	s := c.standIn.Load() // after e, see closed
 	if s == nil {
 		if e != nil {
 			return closed
 		}
 		s = c.standing()
-		e = c.end.Load()
 	}
-	if e != nil {
+	if c.end.Load() != nil { // after s, which may have been made by somebody who has not let it follow yet
 		s.follow()
 	}
 	return s.ctx.Done()

@@ -302,6 +302,23 @@ func TestDoneAfterOneThatCameBeforeTheEnd(t *testing.T) {
 	assert.True(t, isClosed(done))
 }
 
+// Two have found that the context goes on, and then it ends. One of them has made the stand-in, and has not let it follow yet. The other has the channel
+// of those who came in between, and it is closed, as they may have told that the context has ended.
+func TestDoneOfOneThatComesLateAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	c := &deadlineContext{parent: context.Background()}
+	require.True(t, c.made(&endless))
+	c.endWith(&cancelled)
+	between := c.Done()
+	require.Error(t, c.Err())
+	s := c.standing()
+	late := c.channel(nil)
+	assert.True(t, isClosed(late))
+	assert.Equal(t, between, late)
+	s.follow()
+	assert.Equal(t, between, c.Done())
+}
+
 // Some ask for the channel while the context ends: all have the same.
 func TestDoneWhileTheContextEnds(t *testing.T) {
 	t.Parallel()

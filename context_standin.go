@@ -35,12 +35,11 @@ func (c *deadlineContext) standing() *standIn {
 
 // standingValue is what package context finds under its key. Where nobody has asked for Done nobody can have hung anything onto it.
 func (c *deadlineContext) standingValue() any {
-	ended := c.look() != nil
-	if !ended && c.standIn.Load() == nil {
+	if c.look() == nil && c.standIn.Load() == nil {
 		return nil
 	}
 	s := c.standing()
-	if ended {
+	if c.end.Load() != nil { // after s, as in channel
 		s.follow()
 	}
 	return s.ctx.Value(cancelKey)
@@ -55,7 +54,8 @@ func (s *standIn) follow() {
 }
 
 // closed is the channel of all contexts of package context that have ended before anybody asked for it, and so of ours. A standIn that comes
-// later has the same one: whoever makes one finds the end, and lets it follow before its channel is asked for. So nobody sees two channels.
+// later has the same one: whoever asks for its channel looks at the end after he has found or made it, and lets it follow first. So nobody sees two
+// channels.
 var closed = func() <-chan struct{} {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -60,8 +60,8 @@ func (t *Ticker) Reset(d time.Duration) {
 //
 //	for now := range tw.Tick(time.Second) {
 //
-// Where the body takes longer than d, ticks are dropped. The loop ends when the wheel is stopped: the body does not begin once Stop has returned, also where
-// a tick was waiting for it. Each loop over the iterator has a ticker of its own. Tick panics where d is not positive.
+// Where the body takes longer than d, ticks are dropped. The loop ends when the wheel is stopped: it takes no tick once Stop has returned, also where one
+// was waiting for it. Each loop over the iterator has a ticker of its own. Tick panics where d is not positive.
 func (tw *TimingWheel) Tick(d time.Duration) iter.Seq[time.Time] {
 	mustBePositive("Tick", d)
 	return func(yield func(time.Time) bool) {

@@ -340,7 +340,7 @@ func TestTickThatWaitsWhenTheWheelIsStopped(t *testing.T) {
 // Of two calls of Stop at once one finds the wheel stopped by the other, which has still to tell those who wait. When it has returned no body begins either.
 func TestTickBeforeItHearsOfTheStop(t *testing.T) {
 	t.Parallel()
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+	bubble(t, Options{Shards: 1}, func(t *testing.T, tw *TimingWheel) {
 		s := &tw.engine.shards[0].shard
 		n := 0
 		for range tw.Tick(ms) {

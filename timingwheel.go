@@ -158,7 +158,7 @@ func (tw *TimingWheel) Stop() {
 }
 
 // Shutdown is Stop and then waits for the callbacks that have started, and for calls of Options.OnSlow. It returns nil when none runs
-// any more, or ctx's error where ctx ends first. A callback that calls it waits for itself. It may be
+// any more, or ctx's error where ctx ends first. A callback or an OnSlow that calls it waits for itself. It may be
 // called again, also after Stop. It panics on [Default].
 func (tw *TimingWheel) Shutdown(ctx context.Context) error {
 	tw.mustOwn("Shutdown")

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -100,7 +103,7 @@ func (h *Handler) all() []*watched {
 
 // ServeHTTP answers GET and HEAD, and refuses other methods.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	guard(w.Header(), r.TLS != nil)
+	guard(w.Header(), trustworthy(r))
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "method "+r.Method+": accepted are GET and HEAD", http.StatusMethodNotAllowed)
@@ -123,14 +126,27 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // guard sets what keeps other sites out: they may neither frame the page, nor read its data, nor get a script into it.
-func guard(h http.Header, encrypted bool) {
+func guard(h http.Header, trustworthy bool) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "+
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	if encrypted { // else browsers ignore it, and complain
+	if trustworthy { // else browsers ignore it, and complain
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	}
+}
+
+// trustworthy reports whether a browser is sure where the page comes from: by encryption, here or at a proxy, or as it is its own machine.
+func trustworthy(r *http.Request) bool {
+	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
+		return true
+	}
+	host := strings.ToLower((&url.URL{Host: r.Host}).Hostname())
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.IsLoopback()
 }

@@ -122,11 +122,6 @@ func TestHeaders(t *testing.T) {
 		assert.Equal(t, "no-referrer", header.Get("Referrer-Policy"), target)
 		assert.Empty(t, header.Get("Access-Control-Allow-Origin"), target)
 	}
-	// With http, but for localhost, a browser would write a complaint about this one for each load.
-	assert.Empty(t, request(h, http.MethodGet, "/").Header().Get("Cross-Origin-Opener-Policy"))
-	encrypted := httptest.NewRecorder()
-	h.ServeHTTP(encrypted, httptest.NewRequest(http.MethodGet, "https://example.com/", nil))
-	assert.Equal(t, "same-origin", encrypted.Header().Get("Cross-Origin-Opener-Policy"))
 	assert.Equal(t, "no-store", request(h, http.MethodGet, "/?format=json").Header().Get("Cache-Control"))
 	assert.Equal(t, "Accept", request(h, http.MethodGet, "/").Header().Get("Vary"))
 }
@@ -159,6 +154,26 @@ func TestNoWheels(t *testing.T) {
 	w := request(&Handler{}, http.MethodGet, "/?format=json")
 	assert.Equal(t, http.StatusOK, w.Code)
 	assert.JSONEq(t, `{"schema": 1, "wheels": [], "wheel": null}`, w.Body.String())
+}
+
+// Where a browser is not sure who has sent the page it would write a complaint about this header for each load. Elsewhere it is there: also
+// where a proxy does the encryption, and on one's own machine, where most look at the page.
+func TestOpenerPolicy(t *testing.T) {
+	t.Parallel()
+	for target, want := range map[string]string{
+		"http://example.com/": "", "http://192.168.0.7:8080/": "", "http://[fe80::1]:8080/": "", "http://notlocalhost/": "",
+		"https://example.com/": "same-origin", "http://localhost:8080/": "same-origin", "http://LOCALHOST/": "same-origin",
+		"http://wheels.localhost/": "same-origin", "http://127.0.0.1:8080/": "same-origin", "http://[::1]:8080/": "same-origin",
+	} {
+		answer := httptest.NewRecorder()
+		(&Handler{}).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, target, nil))
+		assert.Equal(t, want, answer.Header().Get("Cross-Origin-Opener-Policy"), target)
+	}
+	proxied := httptest.NewRequest(http.MethodGet, "http://example.com/", nil)
+	proxied.Header.Set("X-Forwarded-Proto", "https")
+	answer := httptest.NewRecorder()
+	(&Handler{}).ServeHTTP(answer, proxied)
+	assert.Equal(t, "same-origin", answer.Header().Get("Cross-Origin-Opener-Policy"))
 }
 
 func TestSeveralWheels(t *testing.T) {

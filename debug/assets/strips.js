@@ -44,6 +44,7 @@ class Strips {
 		if (this.rows.length !== wheel.levels.length) this.build(wheel.levels);
 		wheel.levels.forEach((level, l) => this.drawRow(this.rows[l], level, heat));
 		if (this.cursor && this.cursor.cell >= wheel.levels[this.cursor.level].cells.length) this.forget();
+		else this.onChoose(this.cursor); // the same slot of another wheel may be wider
 		this.show();
 	}
 

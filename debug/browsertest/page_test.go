@@ -275,6 +275,24 @@ func TestChosenSlotOfAnotherWheel(t *testing.T) {
 	assert.Contains(t, p.text("#readout"), "slot 1: 0 timers")
 }
 
+// One that the other wheel has as well is marked there, on the strip and on the rings, as wide as it is.
+func TestChosenSlotThatAnotherWheelHas(t *testing.T) {
+	t.Parallel()
+	small, large := still(t, timingwheel.Options{WheelSize: 8}), still(t, timingwheel.Options{WheelSize: 64})
+	mark := func(name string) string {
+		p := open(t, wheels("small", small, "large", large), chosen(name))
+		p.live(name)
+		p.do(chromedp.Focus(chromedp.CSS(`.strip[data-level="1"]`)), chromedp.KeyEvent(kb.ArrowRight))
+		if name == "large" {
+			p.do(chromedp.Evaluate[chromedp.Void](`page.choose('small')`))
+			p.live("small")
+		}
+		assert.Contains(t, p.text("#readout"), "slot 1: 0 timers")
+		return eval[string](p, `document.querySelector('#rings .chosen').getAttribute('d')`)
+	}
+	assert.Equal(t, mark("small"), mark("large"))
+}
+
 // What was remembered of another wheel of the name, or of a process before, is no part of a rate. Nor is a rate told that is not known.
 func TestPastIsOfOneWheel(t *testing.T) {
 	t.Parallel()
