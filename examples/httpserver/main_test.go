@@ -130,6 +130,7 @@ func TestInterrupt(t *testing.T) {
 	var out bytes.Buffer
 	assert.NoError(t, run(ctx, cfg, &out))
 	assert.Contains(t, out.String(), "interrupted")
+	assert.NotContains(t, out.String(), "RIGHT", "not all answers were looked at")
 }
 
 // Handlers that have a minute, or ignore that they have not, end with it.
