@@ -294,3 +294,46 @@ func TestWideTrees(t *testing.T) {
 		runtime.KeepAlive(cancels)
 	})
 }
+
+// TestContextsFarBelowOnePackageContextHaveEnded has a parent of package context, below which those of both packages take turns. Whoever asks one of the
+// wheel's when the parent's cancel has returned learns that it has ended, though the goroutines that tell it may not have run.
+func TestContextsFarBelowOnePackageContextHaveEnded(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{})
+	for _, depth := range []int{1, 2, 5} {
+		for range 500 {
+			top, end := context.WithCancelCause(t.Context())
+			ctx, cancels := context.Context(top), []context.CancelFunc(nil)
+			left := 24 * time.Hour
+			sooner := func(parent context.Context) (context.Context, context.CancelFunc) {
+				left -= time.Hour // else it would be context.WithCancel
+				return tw.WithTimeout(parent, left)
+			}
+			for range depth {
+				for _, with := range []func() (context.Context, context.CancelFunc){
+					func() (context.Context, context.CancelFunc) { return sooner(ctx) },
+					func() (context.Context, context.CancelFunc) {
+						return context.WithCancel(context.WithValue(ctx, &depth, depth))
+					},
+				} {
+					var cancel context.CancelFunc
+					ctx, cancel = with()
+					cancels = append(cancels, cancel)
+				}
+			}
+			last, cancel := sooner(ctx)
+			below, cancelBelow := sooner(last) // its parent is of the wheel
+			cancels = append(cancels, cancel, cancelBelow)
+			end(errParent)
+			for _, c := range []context.Context{below, last} {
+				require.Equal(t, context.Canceled, c.Err())
+				require.True(t, isClosed(c.Done()))
+				require.Equal(t, errParent, context.Cause(c))
+			}
+			for _, cancel := range cancels {
+				cancel()
+			}
+		}
+	}
+	assert.Zero(t, tw.Len())
+}

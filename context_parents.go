@@ -12,10 +12,11 @@ import (
 // relation is whom a context ends with: one of this package, or another with a channel. Without either it never ends with another.
 type relation struct {
 	ours *deadlineContext
-	to   context.Context // else: of package context, where it has the channel of the parent
-	done <-chan struct{} // of to, or of the next above ours that is of another package: ours may not have been told yet
-	lone bool            // to cannot be the key of a map
-	told bool            // to is of a third package: it is not asked for its error, as whoever asks may hold a lock that this takes
+	to   context.Context  // else: of package context, where it has the channel of the parent
+	done <-chan struct{}  // of to, or of the next above ours that is of another package: ours may not have been told yet
+	up   *deadlineContext // the next one above done's, where that is of package context: it may have ended, and done is not closed yet
+	lone bool             // to cannot be the key of a map
+	told bool             // to is of a third package: it is not asked for its error, as whoever asks may hold a lock that this takes
 }
 
 // above is the relation to a parent. What matters is whose channel the parent has, as in package context: contexts that have been put around that one
@@ -31,11 +32,12 @@ func above(parent context.Context) relation {
 	if isClosed(done) {
 		return relation{to: parent, done: done, lone: true}
 	}
-	if p, ok := parent.Value(deadlineKey).(*deadlineContext); ok && p.Done() == done {
+	p, ok := parent.Value(deadlineKey).(*deadlineContext)
+	if ok && p.Done() == done {
 		return p.asParent()
 	}
 	if std, ok := parent.Value(cancelKey).(context.Context); ok && std.Done() == done {
-		return relation{to: std, done: done}
+		return relation{to: std, done: done, up: p}
 	}
 	return relation{to: parent, done: done, told: true, lone: !reflect.ValueOf(parent).Comparable()}
 }
@@ -45,16 +47,16 @@ func (c *deadlineContext) asParent() relation {
 	switch f := c.bond.Load(); f {
 	case nil:
 	case &tiedAlone:
-		r.done = c.tie.done
+		r.done, r.up = c.tie.done, c.tie.up()
 	default:
-		r.done = f.done
+		r.done, r.up = f.done, f.up
 	}
 	return r
 }
 
 // ended is how it has ended; nil where it has not, or where that is only told. O(1) while nobody above has ended.
 func (r *relation) ended() *ending {
-	switch above := isClosed(r.done); {
+	switch above := isClosedBelow(r.done, r.up); {
 	case r.ours == nil && above && !r.told:
 		return endOf(r.to)
 	case r.ours != nil && (above || r.ours.end.Load() != nil):
@@ -73,10 +75,43 @@ type tie struct {
 
 // ended is how it has ended, nil where it has not.
 func (t *tie) ended() *ending {
-	if !isClosed(t.done) {
+	if !isClosedBelow(t.done, t.up()) {
 		return nil
 	}
 	return endOf(t.to)
+}
+
+// farBelow is the parent of a tie, where that has an up as in relation. Few have, so ties have no field for it.
+type farBelow struct {
+	context.Context
+	up *deadlineContext
+}
+
+func (t *tie) up() *deadlineContext {
+	if to, ok := t.to.(*farBelow); ok {
+		return to.up
+	}
+	return nil
+}
+
+// isClosedBelow reports whether the channel of a context of package context is closed, and sees to it first where the next one of this package above that has ended:
+// nobody but that one's goroutine of the moment may have said so.
+func isClosedBelow(done <-chan struct{}, up *deadlineContext) bool {
+	if isClosed(done) {
+		return true
+	}
+	return up != nil && up.hasToldBelow() && isClosed(done)
+}
+
+// hasToldBelow reports whether the context has ended. All of package context that hangs on it has ended then, too.
+func (c *deadlineContext) hasToldBelow() bool {
+	if c.look() == nil {
+		return false
+	}
+	if s := c.standIn.Load(); s != nil {
+		s.cancel() // waits for another who is at it
+	}
+	return true
 }
 
 // families finds the family of a parent of another package. They are those of one wheel. The mutex of a stripe comes before that of a family.
@@ -135,6 +170,9 @@ func (all *families) join(c *deadlineContext, up relation) {
 // tieAlone lets a context be told of its parent's end. Nothing is locked, as the parent may be anybody's.
 func (c *deadlineContext) tieAlone(up relation) {
 	c.tie = &tie{to: up.to, done: up.done}
+	if up.up != nil {
+		c.tie.to = &farBelow{up.to, up.up}
+	}
 	c.tie.forget = context.AfterFunc(up.to, c.untie)
 	bond := &tiedAlone
 	if up.told {
