@@ -111,14 +111,10 @@ func TestEndOfAWatchedParent(t *testing.T) {
 			defer cancelBelow()
 			all = append(all, ctx, below)
 		}
-		for _, ctx := range all {
-			assertGoesOn(t, ctx)
-		}
+		assertGoesOn(t, all...)
 		parent.end()
 		synctest.Wait()
-		for _, ctx := range all {
-			assertEnded(t, ctx, context.Canceled, context.Canceled)
-		}
+		assertAllEnded(t, all, context.Canceled, context.Canceled)
 		assert.Zero(t, tw.Len())
 		_, came, _ := parent.counts()
 		late, cancel := tw.WithTimeout(parent, time.Minute)
@@ -195,9 +191,7 @@ func TestContextsAroundOneParent(t *testing.T) {
 						_, pointer := ctx.(*overriding)
 						assert.Equal(t, own || pointer, child.Value(testKey(1)) == "own")
 					}
-					for _, ctx := range all {
-						assertGoesOn(t, ctx)
-					}
+					assertGoesOn(t, all...)
 					end()
 					synctest.Wait()
 					for i, ctx := range all {
@@ -298,9 +292,7 @@ func TestContextsWithAChannelOfTheirOwn(t *testing.T) {
 			case "below": // it is late, so it is asked for its cause
 				cancelBelow()
 				synctest.Wait()
-				for _, ctx := range all {
-					assertGoesOn(t, ctx)
-				}
+				assertGoesOn(t, all...)
 				close(done)
 				want = outcome{errOwn, context.Canceled}
 			case "below only":
@@ -309,9 +301,7 @@ func TestContextsWithAChannelOfTheirOwn(t *testing.T) {
 				want = outcome{context.DeadlineExceeded, errChild}
 			}
 			synctest.Wait()
-			for _, ctx := range all {
-				assertEnded(t, ctx, want.err, want.cause)
-			}
+			assertAllEnded(t, all, want.err, want.cause)
 			cancelBelow()
 		}
 	})

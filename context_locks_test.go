@@ -138,14 +138,10 @@ func TestParentWithManyChannels(t *testing.T) {
 			defer cancelBelow()
 			all = append(all, ctx, below)
 		}
-		for _, ctx := range all {
-			assertGoesOn(t, ctx)
-		}
+		assertGoesOn(t, all...)
 		parent.end()
 		synctest.Wait()
-		for _, ctx := range all {
-			assertEnded(t, ctx, context.Canceled, context.Canceled)
-		}
+		assertAllEnded(t, all, context.Canceled, context.Canceled)
 	})
 }
 
@@ -198,14 +194,10 @@ func TestParentsThatCannotBeCompared(t *testing.T) {
 					leave()
 					all = append(all, ctx)
 				}
-				for _, ctx := range all {
-					assertGoesOn(t, ctx)
-				}
+				assertGoesOn(t, all...)
 				end()
 				synctest.Wait()
-				for _, ctx := range all {
-					assertEnded(t, ctx, context.Canceled, context.Canceled)
-				}
+				assertAllEnded(t, all, context.Canceled, context.Canceled)
 			}
 		}
 	})

@@ -23,8 +23,10 @@ var contextEnds = map[string]func(t *testing.T, ctx context.Context, cancel, end
 	},
 }
 
+type newParent func(tw *TimingWheel, r *resource) (parent context.Context, end func())
+
 // parentsOfMemory are parents of contexts whose memory is looked at. The value is what the parent alone refers to.
-var parentsOfMemory = map[string]func(tw *TimingWheel, r *resource) (context.Context, func()){
+var parentsOfMemory = map[string]newParent{
 	"background": func(_ *TimingWheel, r *resource) (context.Context, func()) {
 		return context.WithValue(context.Background(), testKey(1), r), func() {}
 	},
@@ -40,6 +42,18 @@ var parentsOfMemory = map[string]func(tw *TimingWheel, r *resource) (context.Con
 		parent := newPlainContext()
 		return context.WithValue(parent, testKey(1), r), parent.end
 	},
+}
+
+// belowParents runs f for each such parent and each way to end.
+func belowParents(t *testing.T, f func(t *testing.T, newParent newParent, way string)) {
+	for kind, newParent := range parentsOfMemory {
+		for way := range contextEnds {
+			if kind == "background" && way == "parent" {
+				continue
+			}
+			t.Run(kind+"/"+way, func(t *testing.T) { f(t, newParent, way) })
+		}
+	}
 }
 
 // endAll makes contexts of each kind below the parent, ends them, and returns what is left of them: nobody but the library can hold it.
@@ -71,59 +85,45 @@ func endAll(t *testing.T, tw *TimingWheel, parent context.Context, end func(), w
 
 // What has ended is for the collector, with its relatives and the values of its parent, though wheel, parent and siblings live.
 func TestEndedContextsAreCollected(t *testing.T) {
-	for kind, newParent := range parentsOfMemory {
-		for way := range contextEnds {
-			if kind == "background" && way == "parent" {
-				continue
-			}
-			t.Run(kind+"/"+way, func(t *testing.T) {
-				tw := startWheel(t, Options{})
-				r := new(resource)
-				held := weak.Make(r)
-				parent, end := newParent(tw, r)
-				r = nil
-				var sibling context.Context
-				if way != "parent" {
-					var leave func()
-					sibling, leave = tw.WithTimeout(parent, time.Hour)
-					defer leave()
-				}
-				for _, p := range endAll(t, tw, parent, end, way) {
-					collected(t, p, "a context")
-				}
-				if sibling != nil {
-					assert.NoError(t, sibling.Err())
-					require.NotNil(t, held.Value(), "its parent has it")
-				}
-				end()
-				runtime.KeepAlive(parent)
-				runtime.KeepAlive(tw)
-			})
+	belowParents(t, func(t *testing.T, newParent newParent, way string) {
+		tw := startWheel(t, Options{})
+		r := new(resource)
+		held := weak.Make(r)
+		parent, end := newParent(tw, r)
+		r = nil
+		var sibling context.Context
+		if way != "parent" {
+			var leave func()
+			sibling, leave = tw.WithTimeout(parent, time.Hour)
+			defer leave()
 		}
-	}
+		for _, p := range endAll(t, tw, parent, end, way) {
+			collected(t, p, "a context")
+		}
+		if sibling != nil {
+			assert.NoError(t, sibling.Err())
+			require.NotNil(t, held.Value(), "its parent has it")
+		}
+		end()
+		runtime.KeepAlive(parent)
+		runtime.KeepAlive(tw)
+	})
 }
 
 // The same for what only the parent refers to, where nobody has the parent any more.
 func TestValuesOfTheParentAreCollected(t *testing.T) {
-	for kind, newParent := range parentsOfMemory {
-		for way := range contextEnds {
-			if kind == "background" && way == "parent" {
-				continue
-			}
-			t.Run(kind+"/"+way, func(t *testing.T) {
-				tw := startWheel(t, Options{})
-				held := func() weak.Pointer[resource] {
-					r := new(resource)
-					parent, end := newParent(tw, r)
-					defer end()
-					endAll(t, tw, parent, end, way)
-					return weak.Make(r)
-				}()
-				collected(t, held, "a value of the parent")
-				runtime.KeepAlive(tw)
-			})
-		}
-	}
+	belowParents(t, func(t *testing.T, newParent newParent, way string) {
+		tw := startWheel(t, Options{})
+		held := func() weak.Pointer[resource] {
+			r := new(resource)
+			parent, end := newParent(tw, r)
+			defer end()
+			endAll(t, tw, parent, end, way)
+			return weak.Make(r)
+		}()
+		collected(t, held, "a value of the parent")
+		runtime.KeepAlive(tw)
+	})
 }
 
 //go:noinline

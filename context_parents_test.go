@@ -69,9 +69,7 @@ func TestParentEndsOnlyChildAndFamily(t *testing.T) {
 			}
 			require.Equal(t, 2*children, tw.Len())
 			end(errCause)
-			for _, ctx := range all { // nobody waits for the goroutine that tells them
-				assertEnded(t, ctx, context.Canceled, errCause)
-			}
+			assertAllEnded(t, all, context.Canceled, errCause) // nobody waits for the goroutine that tells them
 			synctest.Wait()
 			known, notes := familiesOf(tw)
 			assert.Zero(t, known)

@@ -46,11 +46,20 @@ func assertEnded(t *testing.T, ctx context.Context, err, cause error) {
 	assert.True(t, ended(ctx), "Done is closed")
 }
 
-func assertGoesOn(t *testing.T, ctx context.Context) {
+func assertAllEnded(t *testing.T, all []context.Context, err, cause error) {
 	t.Helper()
-	assert.NoError(t, ctx.Err())
-	assert.NoError(t, context.Cause(ctx))
-	assert.False(t, ended(ctx))
+	for _, ctx := range all {
+		assertEnded(t, ctx, err, cause)
+	}
+}
+
+func assertGoesOn(t *testing.T, all ...context.Context) {
+	t.Helper()
+	for _, ctx := range all {
+		assert.NoError(t, ctx.Err())
+		assert.NoError(t, context.Cause(ctx))
+		assert.False(t, ended(ctx))
+	}
 }
 
 func TestContextEndsAtItsDeadline(t *testing.T) {

@@ -36,6 +36,15 @@ func (l *slowLog) take() []SlowCallback {
 
 func napOneSecond() { time.Sleep(time.Second) }
 
+// twoNaps starts a wheel whose callbacks are slow from 80 ms on, and on it a nap at 0 and one at 1 ms.
+func twoNaps(t *testing.T, log *slowLog) *TimingWheel {
+	tw := startWheel(t, Options{Shards: 1, OnSlow: log.add, SlowAfter: 80 * time.Millisecond})
+	tw.AfterFunc(0, napOneSecond)
+	time.Sleep(time.Millisecond)
+	tw.AfterFunc(0, napOneSecond)
+	return tw
+}
+
 // napper has a method that is a callback.
 type napper struct{ d time.Duration }
 
@@ -330,10 +339,7 @@ func TestSlowRunningIsAmongSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log slowLog
-		tw := startWheel(t, Options{Shards: 1, OnSlow: log.add, SlowAfter: 80 * time.Millisecond})
-		tw.AfterFunc(0, napOneSecond)
-		time.Sleep(time.Millisecond)
-		tw.AfterFunc(0, napOneSecond)
+		tw := twoNaps(t, &log)
 		time.Sleep(84 * time.Millisecond)
 		synctest.Wait()
 		require.Len(t, log.take(), 1, "the next look is at 90 ms")

@@ -43,10 +43,7 @@ func TestWatchdogPausesBetweenLooks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log slowLog
-		tw := startWheel(t, Options{Shards: 1, OnSlow: log.add, SlowAfter: 80 * time.Millisecond})
-		tw.AfterFunc(0, napOneSecond)
-		time.Sleep(time.Millisecond)
-		tw.AfterFunc(0, napOneSecond)
+		twoNaps(t, &log)
 		time.Sleep(500 * time.Millisecond)
 		synctest.Wait()
 		calls := log.take()
