@@ -27,6 +27,10 @@ help: ## this list
 test: ## tests of all modules, as the README says
 	go test work
 
+.PHONY: bare
+bare: ## tests of what uses Redis, a browser or a C compiler, without them
+	.ci/run bare
+
 .PHONY: race
 race: ## the same under the race detector
 	.ci/run race

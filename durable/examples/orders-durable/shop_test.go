@@ -89,7 +89,7 @@ func TestBrokenQueueIsFound(t *testing.T) {
 		found  func(verdict) int
 	}{
 		"loses orders":    {broken{loses: true}, func(v verdict) int { return v.lost }},
-		"delivers early":  {broken{hasty: 100 * time.Millisecond}, func(v verdict) int { return v.early }},
+		"delivers early":  {broken{hasty: 500 * time.Millisecond}, func(v verdict) int { return v.early }},
 		"does not cancel": {broken{deaf: true}, func(v verdict) int { return v.wrongly }},
 		"is not broken":   {broken{}, func(v verdict) int { return 1 - len(v.faults) }},
 	} {

@@ -124,6 +124,7 @@ func (r *recorder) finish() {
 
 func TestServerEndsWithItsTest(t *testing.T) {
 	t.Parallel()
+	Require(t)
 	r := &recorder{TB: t, failures: []string{"a failure of the test"}}
 	s := Start(r, Options{})
 	require.NoError(t, s.Client(t).Ping(t.Context()).Err())
