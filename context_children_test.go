@@ -335,5 +335,5 @@ func TestContextsFarBelowOnePackageContextHaveEnded(t *testing.T) {
 			}
 		}
 	}
-	assert.Zero(t, tw.Len())
+	await(t, "timers are gone", func() bool { return tw.Len() == 0 })
 }

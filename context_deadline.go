@@ -132,6 +132,8 @@ func (c *deadlineContext) above() *ending {
 	switch f := c.bond.Load(); f {
 	case nil, &endless, &tiedBlind:
 		return nil
+	case &gone: // while it was asked
+		return c.end.Load()
 	case &tiedAlone:
 		return c.tie.ended()
 	default:
