@@ -94,6 +94,11 @@ func (c *deadlineContext) cancel() {
 	if c.look() == nil {
 		c.endWith(&cancelled)
 	}
+	c.tellBelow()
+}
+
+// tellBelow is for a context that has ended. All of package context that hangs on it has ended when it returns.
+func (c *deadlineContext) tellBelow() {
 	if s := c.standIn.Load(); s != nil {
 		s.cancel() // waits for another who is at it
 	}
@@ -194,6 +199,12 @@ func (c *deadlineContext) channel(e *ending) <-chan struct{} {
 		s.follow()
 	}
 	return s.ctx.Done()
+}
+
+// hasChannel reports whether done, which was open a moment ago, is the context's. Then there has been a stand-in since.
+func (c *deadlineContext) hasChannel(done <-chan struct{}) bool {
+	s := c.standIn.Load()
+	return s != nil && s.ctx.Done() == done
 }
 
 func (c *deadlineContext) Err() error {

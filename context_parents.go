@@ -12,11 +12,11 @@ import (
 // relation is whom a context ends with: one of this package, or another with a channel. Without either it never ends with another.
 type relation struct {
 	ours *deadlineContext
-	to   context.Context  // else: of package context, where it has the channel of the parent
-	done <-chan struct{}  // of to, or of the next above ours that is of another package: ours may not have been told yet
-	up   *deadlineContext // the next one above done's, where that is of package context: it may have ended, and done is not closed yet
-	lone bool             // to cannot be the key of a map
-	told bool             // to is of a third package: it is not asked for its error, as whoever asks may hold a lock that this takes
+	to   context.Context // else: of package context, where it has the channel of the parent
+	done <-chan struct{} // of to, or of the next above ours that is of another package: ours may not have been told yet
+	far  *farBelow       // done's, where that is of package context and below one of this package
+	lone bool            // to cannot be the key of a map
+	told bool            // to is of a third package: it is not asked for its error, as whoever asks may hold a lock that this takes
 }
 
 // above is the relation to a parent. What matters is whose channel the parent has, as in package context: contexts that have been put around that one
@@ -33,11 +33,15 @@ func above(parent context.Context) relation {
 		return relation{to: parent, done: done, lone: true}
 	}
 	p, ok := parent.Value(deadlineKey).(*deadlineContext)
-	if ok && p.Done() == done {
+	if ok && p.hasChannel(done) {
 		return p.asParent()
 	}
 	if std, ok := parent.Value(cancelKey).(context.Context); ok && std.Done() == done {
-		return relation{to: std, done: done, up: p}
+		r := relation{to: std, done: done}
+		if p != nil {
+			r.far = newFarBelow(std)
+		}
+		return r
 	}
 	return relation{to: parent, done: done, told: true, lone: !reflect.ValueOf(parent).Comparable()}
 }
@@ -47,16 +51,16 @@ func (c *deadlineContext) asParent() relation {
 	switch f := c.bond.Load(); f {
 	case nil:
 	case &tiedAlone:
-		r.done, r.up = c.tie.done, c.tie.up()
+		r.done, r.far = c.tie.done, c.tie.far()
 	default:
-		r.done, r.up = f.done, f.up
+		r.done, r.far = f.done, f.far
 	}
 	return r
 }
 
-// ended is how it has ended; nil where it has not, or where that is only told. O(1) while nobody above has ended.
+// ended is how it has ended; nil where it has not, or where that is only told. While nobody above has ended it asks one context for each change of package.
 func (r *relation) ended() *ending {
-	switch above := isClosedBelow(r.done, r.up); {
+	switch above := isClosedBelow(r.done, r.far); {
 	case r.ours == nil && above && !r.told:
 		return endOf(r.to)
 	case r.ours != nil && (above || r.ours.end.Load() != nil):
@@ -75,43 +79,54 @@ type tie struct {
 
 // ended is how it has ended, nil where it has not.
 func (t *tie) ended() *ending {
-	if !isClosedBelow(t.done, t.up()) {
+	if !isClosedBelow(t.done, t.far()) {
 		return nil
 	}
 	return endOf(t.to)
 }
 
-// farBelow is the parent of a tie, where that has an up as in relation. Few have, so ties have no field for it.
+// farBelow is a context of package context below one of this package, which it also is the parent of ties with: few have such a one, so they have no field
+// for it.
 type farBelow struct {
 	context.Context
-	up *deadlineContext
+	up atomic.Pointer[deadlineContext] // the next one above; nil where it has turned out that this does not end with that
 }
 
-func (t *tie) up() *deadlineContext {
-	if to, ok := t.to.(*farBelow); ok {
-		return to.up
+// newFarBelow is nil where no context of this package is above. What is around std does not count, as others have the same relation to it.
+func newFarBelow(std context.Context) *farBelow {
+	up, ok := std.Value(deadlineKey).(*deadlineContext)
+	if !ok {
+		return nil
 	}
-	return nil
+	b := &farBelow{Context: std}
+	b.up.Store(up)
+	return b
+}
+
+func (t *tie) far() *farBelow {
+	b, _ := t.to.(*farBelow)
+	return b
 }
 
 // isClosedBelow reports whether the channel of a context of package context is closed, and sees to it first where the next one of this package above that has ended:
 // nobody but that one's goroutine of the moment may have said so.
-func isClosedBelow(done <-chan struct{}, up *deadlineContext) bool {
+func isClosedBelow(done <-chan struct{}, b *farBelow) bool {
 	if isClosed(done) {
 		return true
 	}
-	return up != nil && up.hasToldBelow() && isClosed(done)
-}
-
-// hasToldBelow reports whether the context has ended. All of package context that hangs on it has ended then, too.
-func (c *deadlineContext) hasToldBelow() bool {
-	if c.look() == nil {
+	if b == nil {
 		return false
 	}
-	if s := c.standIn.Load(); s != nil {
-		s.cancel() // waits for another who is at it
+	up := b.up.Load()
+	if up == nil || up.look() == nil {
+		return false
 	}
-	return true
+	up.tellBelow()
+	if isClosed(done) {
+		return true
+	}
+	b.up.Store(nil) // there is one without cancel in between, or with a channel of its own
+	return false
 }
 
 // families finds the family of a parent of another package. They are those of one wheel. The mutex of a stripe comes before that of a family.
@@ -170,8 +185,8 @@ func (all *families) join(c *deadlineContext, up relation) {
 // tieAlone lets a context be told of its parent's end. Nothing is locked, as the parent may be anybody's.
 func (c *deadlineContext) tieAlone(up relation) {
 	c.tie = &tie{to: up.to, done: up.done}
-	if up.up != nil {
-		c.tie.to = &farBelow{up.to, up.up}
+	if up.far != nil {
+		c.tie.to = up.far
 	}
 	c.tie.forget = context.AfterFunc(up.to, c.untie)
 	bond := &tiedAlone
