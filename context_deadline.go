@@ -69,35 +69,41 @@ func endOf(ctx context.Context) *ending {
 // plain reports whether the cause is the error. Others may be of types that cannot be compared.
 func (e *ending) plain() bool { return e == &cancelled || e == &timedOut }
 
-// finish ends the context and those that end with it. It is false where that has been done before.
+// finish ends the context and those that end with it. It is false where that has been done before, or is being done.
 func (c *deadlineContext) finish(e *ending) bool {
 	if !c.end.CompareAndSwap(nil, e) {
 		return false
 	}
-	c.sign()
-	if f := c.children.Load(); f != nil {
-		f.finish(e)
-	}
+	c.settle()
 	return true
 }
 
-// endWith ends the context, unless that has been done, and gives back what it holds.
-func (c *deadlineContext) endWith(e *ending) {
-	if c.finish(e) {
-		c.timer.Stop()
-		c.leave()
-	}
-}
-
-// cancel is the cancel function. All that is below has ended when it returns, but for what somebody else is ending at the moment.
-func (c *deadlineContext) cancel() {
-	if c.look() == nil {
-		c.endWith(&cancelled)
-	}
+// settle is for a context that has ended. All that ends with it has ended when it returns, also where somebody else is at it.
+func (c *deadlineContext) settle() {
 	c.tellBelow()
+	if f := c.children.Load(); f != nil {
+		f.finish(c.end.Load())
+	}
 }
 
-// tellBelow is for a context that has ended. All of package context that hangs on it has ended when it returns.
+// endWith ends the context and gives back what it holds. It is false where that has been done before, or is being done.
+func (c *deadlineContext) endWith(e *ending) bool {
+	if !c.finish(e) {
+		return false
+	}
+	c.timer.Stop()
+	c.leave()
+	return true
+}
+
+// cancel is the cancel function.
+func (c *deadlineContext) cancel() {
+	if c.look() != nil || !c.endWith(&cancelled) {
+		c.settle()
+	}
+}
+
+// tellBelow is the part of settle that is about package context.
 func (c *deadlineContext) tellBelow() {
 	if s := c.standIn.Load(); s != nil {
 		s.cancel() // waits for another who is at it

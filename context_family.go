@@ -6,10 +6,11 @@ import "sync"
 // [context.AfterFunc] for all of them.
 type family struct {
 	relation
+	finishing sync.Mutex // held by whoever ends the members: who comes second waits
+
 	mu      sync.Mutex
 	over    bool // the context has ended, or, of another package, nobody is left
 	members *deadlineContext
-	size    int // of members
 
 	home   *families   // of another package's
 	forget func() bool // ends the watch over its end
@@ -28,7 +29,6 @@ func (f *family) add(c *deadlineContext) bool {
 		c.next.prev = c
 	}
 	f.members = c
-	f.size++
 	return true
 }
 
@@ -46,11 +46,13 @@ func (f *family) remove(c *deadlineContext) {
 		c.next.prev = c.prev
 	}
 	c.prev, c.next = nil, nil
-	f.size--
 }
 
-// finish ends all that belong to the family. Nothing is locked meanwhile: they have families themselves.
+// finish ends all that belong to the family, or waits for another who is at it, as cancel of package context does. mu is not held meanwhile, so members come to
+// ask and leave.
 func (f *family) finish(e *ending) {
+	f.finishing.Lock()
+	defer f.finishing.Unlock()
 	f.mu.Lock()
 	if f.over {
 		f.mu.Unlock()
@@ -70,6 +72,8 @@ func (f *family) finish(e *ending) {
 			c.timer.Stop()
 			c.bond.Store(&gone) // like the timer it holds on to the wheel
 			c.timer = Timer{}
+		} else {
+			c.settle()
 		}
 		c = next
 	}

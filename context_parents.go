@@ -253,7 +253,7 @@ func (all *families) leave(f *family, c *deadlineContext) {
 	s.mu.Lock()
 	f.mu.Lock()
 	f.remove(c)
-	empty := f.size == 0 && !f.over
+	empty := f.members == nil && !f.over
 	if empty {
 		f.over = true
 		s.forget(f)

@@ -23,6 +23,7 @@ func TestSizes(t *testing.T) {
 	require.LessOrEqual(t, unsafe.Sizeof(bucket{}), uintptr(96))
 	if word == 8 {
 		require.LessOrEqual(t, unsafe.Sizeof(deadlineContext{}), uintptr(112), "a size class of the allocator")
+		require.LessOrEqual(t, unsafe.Sizeof(family{}), uintptr(96), "a size class of the allocator")
 		require.EqualValues(t, 64, unsafe.Sizeof(stripe{}), "a cache line")
 	}
 	require.LessOrEqual(t, unsafe.Sizeof(tie{}), 4*word)
