@@ -194,17 +194,10 @@ func (c *deadlineContext) Done() <-chan struct{} { return c.channel(c.look()) }
 
 // channel is the one to wait for. e is how the context had ended a moment ago.
 func (c *deadlineContext) channel(e *ending) <-chan struct{} {
-	s := c.standIn.Load() // after e, see closed
-	if s == nil {
-		if e != nil {
-			return closed
-		}
-		s = c.standing()
+	if e != nil && c.standIn.Load() == nil { // after e, see closed
+		return closed
 	}
-	if c.end.Load() != nil { // after s, which may have been made by somebody who has not let it follow yet
-		s.follow()
-	}
-	return s.ctx.Done()
+	return c.following().ctx.Done()
 }
 
 // hasChannel reports whether done, which was open a moment ago, is the context's. Then there has been a stand-in since.
@@ -240,9 +233,6 @@ func (c *deadlineContext) Value(key any) any {
 
 // AfterFunc is [context.AfterFunc].
 func (c *deadlineContext) AfterFunc(f func()) (stop func() bool) {
-	s := c.standing()
-	if c.look() != nil {
-		s.follow()
-	}
-	return context.AfterFunc(s.ctx, f)
+	c.look()
+	return context.AfterFunc(c.following().ctx, f)
 }

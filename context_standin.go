@@ -38,11 +38,16 @@ func (c *deadlineContext) standingValue() any {
 	if c.look() == nil && c.standIn.Load() == nil {
 		return nil
 	}
+	return c.following().ctx.Value(cancelKey)
+}
+
+// following is the context's standIn, which has ended if the context has.
+func (c *deadlineContext) following() *standIn {
 	s := c.standing()
-	if c.end.Load() != nil { // after s, as in channel
+	if c.end.Load() != nil { // after s, which may have been made by somebody who has not let it follow yet
 		s.follow()
 	}
-	return s.ctx.Value(cancelKey)
+	return s
 }
 
 // follow ends ctx, with all that hangs there, after its context has ended. Its channel is closed when it returns.
