@@ -9,13 +9,13 @@ import (
 // cancelled, or when parent ends, whatever comes first. Whoever makes it calls its cancel function in the end, which gives back all that it holds.
 //
 // Err, Cause, Deadline and Value are those of package context, and so is what follows for children, which may be of this package or of that
-// one. No goroutine waits for anything, unless parent is of a third package. Only where a parent of package context is cancelled, and nobody asks this context for Err or Done
-// meanwhile, its children learn that from a goroutine of that moment, and so a little later than cancel returns.
+// one. No goroutine waits for anything, unless parent is of a third package. Only where a parent of package context is cancelled, and nobody
+// asks this context for Err or Done meanwhile, its children learn that from a goroutine of that moment, and so a little later than cancel returns.
 //
-// The deadline is a callback of the wheel and comes where [Options.Executor] runs those: with [Inline], or with a pool that is full, others that block hold it up.
-// In Manual mode the wheel's clock is the one that counts. Stop of the wheel discards all deadlines: a context then ends only when it is
-// cancelled or with its parent. On a wheel that has been stopped the runtime's timers take its place, but for Manual mode, where
-// no deadline is reached any more.
+// The deadline is a callback of the wheel and comes where [Options.Executor] runs those: with [Inline], or with a pool that is full, others
+// that block hold it up. In Manual mode the wheel's clock is the one that counts. Stop of the wheel discards all deadlines: a context then
+// ends only when it is cancelled or with its parent. On a wheel that has been stopped the runtime's timers take its place, but for Manual
+// mode, where no deadline is reached any more.
 //
 // It panics where parent is nil. O(1), apart from what parent takes to return its deadline and values.
 func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
