@@ -202,8 +202,8 @@ func (k *Keys[K]) Deadline(key K) (time.Time, bool) {
 // Len returns the number of keys that are present, 0 on a stopped set. It is exact when nothing else is going on. It takes a sum of at
 // most 32 counters.
 //
-// A key is counted, and no longer counted, right after it was added and taken out: so where a Delete follows a Set at once, on another
-// goroutine, the sum may miss a key for a moment. It is never negative.
+// A key is counted, and no longer counted, right after it was added and taken out. So for a moment the sum may miss a key, where a Delete
+// follows a Set at once on another goroutine, and count one twice, where a Set follows a Delete or an expiry. It is never negative.
 func (k *Keys[K]) Len() int {
 	m := k.timers.Load()
 	if m == nil {
