@@ -179,6 +179,12 @@ func (e *engine[T]) stop() {
 	}
 }
 
+func mustHaveContext(ctx context.Context) {
+	if ctx == nil {
+		panic("timingwheel: Shutdown with a nil context")
+	}
+}
+
 // shutdown stops the wheel and waits until nothing is running, and then until nothing is being reported of what ran.
 func (e *engine[T]) shutdown(ctx context.Context) error {
 	e.stop()

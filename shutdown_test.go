@@ -208,6 +208,21 @@ func TestShutdownWithAnEndedContext(t *testing.T) {
 	assert.NoError(t, tw.Shutdown(t.Context()))
 }
 
+// A nil context is told by its name, and before anything is stopped.
+func TestShutdownWithANilContextPanics(t *testing.T) {
+	t.Parallel()
+	var none context.Context
+	tw := startWheel(t, Options{})
+	w, err := NewTimeouts(Options{}, func([]int) {})
+	require.NoError(t, err)
+	defer w.Stop()
+	for _, shutdown := range []func(context.Context) error{tw.Shutdown, w.Shutdown} {
+		assert.PanicsWithValue(t, "timingwheel: Shutdown with a nil context", func() { _ = shutdown(none) })
+	}
+	assert.True(t, tw.AfterFunc(time.Hour, func() {}).Stop())
+	assert.True(t, w.Add(time.Hour, 1).Stop())
+}
+
 // Stop and Shutdown against all of the API at once, from many goroutines.
 func TestRaceStopOfTheWheelAgainstEverything(t *testing.T) {
 	t.Parallel()

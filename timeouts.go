@@ -64,7 +64,10 @@ func (w *Timeouts[T]) Stats() Stats { return w.engine.stats() }
 func (w *Timeouts[T]) Stop() { w.engine.stop() }
 
 // Shutdown is [TimingWheel.Shutdown].
-func (w *Timeouts[T]) Shutdown(ctx context.Context) error { return w.engine.shutdown(ctx) }
+func (w *Timeouts[T]) Shutdown(ctx context.Context) error {
+	mustHaveContext(ctx)
+	return w.engine.shutdown(ctx)
+}
 
 // Now is [TimingWheel.Now].
 func (w *Timeouts[T]) Now() time.Time { return w.engine.clockTime() }

@@ -159,9 +159,10 @@ func (tw *TimingWheel) Stop() {
 
 // Shutdown is Stop and then waits for the callbacks that have started, and for calls of Options.OnSlow. It returns nil when none runs
 // any more, or ctx's error where ctx ends first. A callback or an OnSlow that calls it waits for itself. It may be
-// called again, also after Stop. It panics on [Default].
+// called again, also after Stop. It panics on [Default], and where ctx is nil; the wheel then goes on.
 func (tw *TimingWheel) Shutdown(ctx context.Context) error {
 	tw.mustOwn("Shutdown")
+	mustHaveContext(ctx)
 	if t, ok := ctx.Deadline(); ok && !tw.engine.manual { // it may be a deadline of this wheel, which Stop discards
 		withTimer, cancel := context.WithDeadline(ctx, t)
 		defer cancel()

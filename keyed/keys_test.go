@@ -245,6 +245,15 @@ func TestBadInput(t *testing.T) {
 	assert.PanicsWithValue(t, "keyed: NewHeartbeats with a nil function", func() { _, _ = NewHeartbeats[int](timingwheel.Options{}, time.Second, nil) })
 }
 
+// A nil context is told by its name, and before anything is stopped.
+func TestShutdownWithANilContextPanics(t *testing.T) {
+	t.Parallel()
+	var none context.Context
+	k := start(t, timingwheel.Options{Manual: true}, func([]int) {})
+	assert.PanicsWithValue(t, "keyed: Shutdown with a nil context", func() { _ = k.Shutdown(none) })
+	assert.True(t, k.Set(1, time.Hour))
+}
+
 // A key that could not be found again is refused, before anything is armed.
 func TestKeysThatDoNotEqualThemselves(t *testing.T) {
 	t.Parallel()

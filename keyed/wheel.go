@@ -17,8 +17,12 @@ func (k *Keys[K]) Stop() {
 }
 
 // Shutdown is Stop and then waits for calls of the expire function. It returns nil when none runs any more, or ctx's error where ctx
-// ends first. In the expire function it waits for itself until ctx ends. It may be called again, also after Stop.
+// ends first. In the expire function it waits for itself until ctx ends. It may be called again, also after Stop. It panics where ctx is
+// nil, and the set then goes on.
 func (k *Keys[K]) Shutdown(ctx context.Context) error {
+	if ctx == nil {
+		panic("keyed: Shutdown with a nil context")
+	}
 	k.Stop()
 	return k.wheel.Shutdown(ctx)
 }
