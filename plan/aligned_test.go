@@ -203,6 +203,7 @@ func TestAlignedAt(t *testing.T) {
 		{"Europe/Berlin", "2030-10-27 00:10", time.Hour, 30 * time.Minute, []string{"27 02:30 CEST", "27 02:30 CET", "27 03:30 CET"}},
 		{"America/New_York", "2030-03-09 00:00", day, 150 * time.Minute, []string{"09 02:30 EST", "10 03:00 EDT", "11 02:30 EDT"}},
 		{"Australia/Lord_Howe", "2030-04-05 00:00", day, 105 * time.Minute, []string{"06 01:45 +11", "07 01:45 +11", "08 01:45 +1030"}},
+		{"Australia/Lord_Howe", "2030-10-04 00:00", day, 3 * time.Hour, []string{"05 03:00 +1030", "06 03:00 +11", "07 03:00 +11"}},
 		{"UTC", "2030-03-01 00:00", 7 * day, 4*day + 9*time.Hour, []string{"01 09:00 UTC", "08 09:00 UTC"}}, // Fridays
 	} {
 		at, err := time.Parse("2006-01-02 15:04", row.from)
