@@ -44,11 +44,11 @@ invariants: ## tests of the root package with verify() after each step
 	.ci/run 386
 
 .PHONY: arm64
-arm64: ## compile and vet for arm64
+arm64: ## compile and vet the libraries for arm64
 	.ci/run arm64
 
 .PHONY: fuzz
-fuzz: ## each fuzz target for FUZZTIME (default 10s)
+fuzz: ## each fuzz target for FUZZTIME (default 5s)
 	.ci/run fuzz
 
 .PHONY: vet
