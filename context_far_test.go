@@ -60,14 +60,7 @@ func TestQuestionFarBelowWhileTheContextAboveEnds(t *testing.T) {
 		defer cancelStd()
 		ctx, cancel := tw.WithTimeout(std, time.Hour)
 		defer cancel()
-		s := top.(*deadlineContext).standIn.Load()
-		theirs, lock, proceed := s.cancel, make(chan struct{}, 1), make(chan struct{})
-		s.cancel = func() { // as slow as if there were a million children
-			lock <- struct{}{}
-			<-proceed
-			theirs()
-			<-lock
-		}
+		proceed := slowToEnd(top)
 		go end()
 		synctest.Wait()
 		answer := make(chan error, 1)

@@ -78,6 +78,20 @@ func TestQuestionsWhileAContextIsBeingEnded(t *testing.T) {
 	}
 }
 
+// slowToEnd makes the end of what hangs onto a context in package context as slow as if that were a million children: it comes when proceed is closed.
+func slowToEnd(ctx context.Context) (proceed chan struct{}) {
+	s := ctx.(*deadlineContext).standIn.Load()
+	theirs, lock := s.cancel, make(chan struct{}, 1)
+	proceed = make(chan struct{})
+	s.cancel = func() {
+		lock <- struct{}{}
+		<-proceed
+		theirs()
+		<-lock
+	}
+	return proceed
+}
+
 // A second cancel returns when the first has ended what hangs onto the context in package context, not earlier.
 func TestSecondCancelWaits(t *testing.T) {
 	t.Parallel()
@@ -85,14 +99,7 @@ func TestSecondCancelWaits(t *testing.T) {
 		ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
 		child, cancelChild := context.WithCancel(ctx)
 		defer cancelChild()
-		s := ctx.(*deadlineContext).standIn.Load()
-		theirs, lock, proceed := s.cancel, make(chan struct{}, 1), make(chan struct{})
-		s.cancel = func() { // as slow as if there were a million children
-			lock <- struct{}{}
-			<-proceed
-			theirs()
-			<-lock
-		}
+		proceed := slowToEnd(ctx)
 		var returned atomic.Int32
 		for range 3 {
 			go func() {
