@@ -43,16 +43,22 @@ func (s *Store) checkMeta(ctx context.Context, config durable.Config) error {
 		return nil
 	}
 	key := metaKey(s.options.Prefix, config.Queue)
-	found, err := s.client.Exists(ctx, key).Result()
-	if err != nil || found > 0 {
+	if found, err := s.exists(ctx, key); err != nil || found {
 		return err
 	}
-	queue, err := s.anyPartition(ctx, config.Queue)
-	if err == nil && queue {
-		err = fmt.Errorf("%w: the key %q is missing, and there are keys of its partitions; open the queue once with the Partitions that it had",
-			durable.ErrVersion, key)
+	if queue, err := s.anyPartition(ctx, config.Queue); err != nil || !queue {
+		return err
 	}
-	return err
+	if found, err := s.exists(ctx, key); err != nil || found { // somebody has made the queue since: this key first
+		return err
+	}
+	return fmt.Errorf("%w: the key %q is missing, and there are keys of its partitions; open the queue once with the Partitions that it had",
+		durable.ErrVersion, key)
+}
+
+func (s *Store) exists(ctx context.Context, key string) (bool, error) {
+	n, err := s.client.Exists(ctx, key).Result()
+	return n > 0, err
 }
 
 // anyPartition reports whether there are records of any partition that a queue may have. It is asked once, before a queue is made. It asks for one

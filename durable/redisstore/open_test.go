@@ -1,7 +1,9 @@
 package redisstore_test
 
 import (
+	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -213,4 +215,43 @@ func TestMissingMetaKeyOfLaterPartition(t *testing.T) {
 	_, err = store.Open(t.Context(), c)
 	require.ErrorIs(t, err, durable.ErrVersion, "the message would never be claimed from a queue with fewer partitions")
 	assert.False(t, mini.Exists("tw:{orders}:meta"))
+}
+
+// pipelineHook calls before once, ahead of the first pipeline.
+type pipelineHook struct {
+	before func()
+	once   sync.Once
+}
+
+func (h *pipelineHook) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (h *pipelineHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (h *pipelineHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, all []redis.Cmder) error {
+		for _, cmd := range all {
+			if cmd.Name() == "exists" {
+				h.once.Do(h.before)
+			}
+		}
+		return next(ctx, all)
+	}
+}
+
+// Two make a queue at once: one sees no queue, and then the other's messages.
+func TestQueueThatSomebodyElseMakesMeanwhile(t *testing.T) {
+	t.Parallel()
+	mini := miniredis.RunT(t)
+	c := config()
+	c.Partitions = 0
+	client, made := newClient(t, mini.Addr()), false
+	client.AddHook(&pipelineHook{before: func() {
+		other, err := newStore(t, newClient(t, mini.Addr()), redisstore.Options{}).Open(t.Context(), c)
+		require.NoError(t, err)
+		_, err = other.Put(t.Context(), durable.Put{Items: items("a", 1, 10, 0)})
+		require.NoError(t, err)
+		made = true
+	}})
+	q, err := newStore(t, client, redisstore.Options{}).Open(t.Context(), c)
+	require.NoError(t, err)
+	assert.True(t, made)
+	assert.Equal(t, durable.DefaultPartitions, q.Partitions())
 }

@@ -43,7 +43,7 @@ func (c *ctrlC) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// until runs the program until it has printed so many lines, to stdout or to stderr. Then it gets a Ctrl-C.
+// until runs the program until it has printed so many lines, to stdout or to stderr. Then it gets a Ctrl-C. Any goroutine may call it.
 func (d tester) until(lines int, onStderr bool, args ...string) result {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), patience)
@@ -55,7 +55,7 @@ func (d tester) until(lines int, onStderr bool, args ...string) result {
 		stdout, stderr = &other, watched
 	}
 	err := run(ctx, append([]string{"delayq", "-store", d.store}, args...), nil, stdout, stderr)
-	require.ErrorIs(d.t, ctx.Err(), context.Canceled, "the lines have come")
+	assert.ErrorIs(d.t, ctx.Err(), context.Canceled, "the lines have come: %v; stderr: %s", err, other.String())
 	r := result{watched.buf.String(), other.String(), err}
 	if onStderr {
 		r.stdout, r.stderr = r.stderr, r.stdout
