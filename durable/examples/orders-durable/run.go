@@ -88,14 +88,14 @@ func play(ctx context.Context, cfg config, path string, stderr io.Writer) (answe
 		defer func() { err = errors.Join(err, closeQueue()) }()
 		s.timeouts = q
 	}
-	err = s.open(ctx, consumers)
+	rng := rand.New(rand.NewPCG(cfg.seed, 0))
+	customers, kills := draw(rng, cfg), moments(rng, cfg.kills, cfg.over+cfg.timeout)
+	err = s.open(ctx, consumers, customers, kills)
 	return s.answers, err
 }
 
 // open runs the shop and its consumers until the shop has finished, one of them fails, or ctx ends: that is errInterrupted.
-func (s *shop) open(ctx context.Context, consumers *supervisor) error {
-	rng := rand.New(rand.NewPCG(s.cfg.seed, 0))
-	customers, kills := draw(rng, s.cfg), moments(rng, s.cfg.kills, s.cfg.over+s.cfg.timeout)
+func (s *shop) open(ctx context.Context, consumers *supervisor, customers []customer, kills []time.Duration) error {
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	finished, consumed := make(chan struct{}), make(chan error, 1)

@@ -134,7 +134,7 @@ func TestConsumerThatFails(t *testing.T) {
 	cfg.store = newFile(t)
 	consumers := newSupervisor(job{cfg.store, cfg.queue, filepath.Join(t.TempDir(), "nowhere", "journal")}, &stderr)
 	s := &shop{cfg: cfg, journal: j, timeouts: remote{consumers}, answers: make(map[string]bool)}
-	err := s.open(t.Context(), consumers)
+	err := s.open(t.Context(), consumers, []customer{{order: "o"}}, nil)
 	require.ErrorContains(t, err, "has ended by itself: exit status 1")
 	assert.Contains(t, stderr.String(), "nowhere")
 }
