@@ -275,6 +275,7 @@ func TestChannelTimerThatAnExecutorHolds(t *testing.T) {
 func claimedUnder(t *testing.T, tw *TimingWheel, e *emitter, meanwhile func()) {
 	t.Helper()
 	e.mu.Lock()
+	e.resetLocked(5 * ms)
 	await(t, "a claim", func() bool { return tw.engine.shards[0].counted().fired > 0 })
 	meanwhile()
 	e.mu.Unlock()
@@ -300,7 +301,7 @@ func TestChannelTimerStoppedAfterItsClaim(t *testing.T) {
 	t.Run("Stop", func(t *testing.T) {
 		t.Parallel()
 		tw := startWheel(t, Options{Shards: 1})
-		timer := tw.NewTimer(5 * ms)
+		timer := tw.NewTimer(time.Hour)
 		claimedUnder(t, tw, &timer.emitter, func() { assert.True(t, timer.emitter.stopLocked()) })
 		assertEmpty(t, timer.C, "a stale value")
 		assert.False(t, timer.Stop())
@@ -308,7 +309,7 @@ func TestChannelTimerStoppedAfterItsClaim(t *testing.T) {
 	t.Run("Reset", func(t *testing.T) {
 		t.Parallel()
 		tw := startWheel(t, Options{Shards: 1})
-		timer := tw.NewTimer(5 * ms)
+		timer := tw.NewTimer(time.Hour)
 		claimedUnder(t, tw, &timer.emitter, func() { assert.True(t, timer.emitter.resetLocked(time.Hour)) })
 		assertEmpty(t, timer.C, "a stale value")
 		assert.Equal(t, 1, tw.Len())
@@ -318,7 +319,7 @@ func TestChannelTimerStoppedAfterItsClaim(t *testing.T) {
 	t.Run("Stop of the wheel", func(t *testing.T) {
 		t.Parallel()
 		tw := startWheel(t, Options{Shards: 1})
-		timer := tw.NewTimer(5 * ms)
+		timer := tw.NewTimer(time.Hour)
 		claimedUnder(t, tw, &timer.emitter, func() {
 			tw.Stop()
 			assert.False(t, timer.emitter.stopLocked())

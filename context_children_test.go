@@ -98,6 +98,12 @@ func TestChildrenOfPackageContextLeave(t *testing.T) {
 // waitersInPackageContext counts the goroutines that package context has started, in the bubble of the caller.
 func waitersInPackageContext(t *testing.T) int {
 	t.Helper()
+	return goroutinesInBubble(t, "propagateCancel")
+}
+
+// goroutinesInBubble counts those in the bubble of the caller whose stack shows something.
+func goroutinesInBubble(t *testing.T, something string) int {
+	t.Helper()
 	synctest.Wait()
 	stacks := make([]byte, 64<<10)
 	n := runtime.Stack(stacks, true)
@@ -109,13 +115,13 @@ func waitersInPackageContext(t *testing.T) int {
 	bubble := regexp.MustCompile(`synctest bubble \d+`)
 	own := bubble.Find(stacks) // the caller's goroutine is the first
 	require.NotNil(t, own)
-	waiters := 0
+	count := 0
 	for _, stack := range bytes.Split(stacks, []byte("\n\n")) {
-		if bytes.Equal(bubble.Find(stack), own) && bytes.Contains(stack, []byte("propagateCancel")) {
-			waiters++
+		if bytes.Equal(bubble.Find(stack), own) && bytes.Contains(stack, []byte(something)) {
+			count++
 		}
 	}
-	return waiters
+	return count
 }
 
 // The test of the next one: a context of a third package does cost a goroutine.

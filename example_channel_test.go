@@ -38,13 +38,13 @@ func ExampleTimingWheel_NewTimer() {
 	messages := make(chan string, 2)
 	messages <- "hello"
 	messages <- "world"
-	idle := tw.NewTimer(20 * time.Millisecond)
+	idle := tw.NewTimer(500 * time.Millisecond)
 	defer idle.Stop()
 	for {
 		select {
 		case m := <-messages:
 			fmt.Println(m)
-			idle.Reset(20 * time.Millisecond)
+			idle.Reset(500 * time.Millisecond)
 			continue
 		case <-idle.C:
 			fmt.Println("idle")

@@ -10,9 +10,10 @@ import (
 
 func ExampleDelayQueue() {
 	var q timingwheel.DelayQueue[string]
-	q.Push("third", 30*time.Millisecond)
-	q.Push("first", 10*time.Millisecond)
-	q.Push("second", 20*time.Millisecond)
+	now := time.Now()
+	q.PushAt("third", now.Add(30*time.Millisecond))
+	q.PushAt("first", now.Add(10*time.Millisecond))
+	q.PushAt("second", now.Add(20*time.Millisecond))
 
 	for q.Len() > 0 {
 		v, err := q.Take(context.Background())

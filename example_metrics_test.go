@@ -44,7 +44,7 @@ func ExampleOptions_logPanics() {
 }
 
 // reindex is a callback that takes its time.
-func reindex() { time.Sleep(20 * time.Millisecond) }
+func reindex() { time.Sleep(250 * time.Millisecond) }
 
 // Slow callbacks go to the log. One that does not return is reported as well, with Running set, but for Manual mode, which
 // this example is in.
@@ -52,7 +52,7 @@ func ExampleOptions_onSlow() {
 	logger := newLogger()
 	tw, pass := newManual(timingwheel.Options{
 		Name:      "maintenance",
-		SlowAfter: 10 * time.Millisecond,
+		SlowAfter: 200 * time.Millisecond,
 		OnSlow: func(c timingwheel.SlowCallback) {
 			level := slog.LevelWarn
 			if c.Running {

@@ -42,9 +42,11 @@ func TestSuspendedProcess(t *testing.T) {
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
 		fmt.Fprintln(&output, lines.Text())
-		if lines.Text() == suspendArmed {
-			time.Sleep(300 * ms)
-			require.NoError(t, command.Process.Signal(syscall.SIGSTOP))
+		if lines.Text() == suspendArmed { // it stops itself
+			var status syscall.WaitStatus
+			_, err := syscall.Wait4(command.Process.Pid, &status, syscall.WUNTRACED, nil)
+			require.NoError(t, err)
+			require.True(t, status.Stopped(), output.String())
 			time.Sleep(length)
 			require.NoError(t, command.Process.Signal(syscall.SIGCONT))
 		}
@@ -63,14 +65,8 @@ func suspendedChild(t *testing.T) {
 			f()
 		}
 	})
-	start := time.Now()
 	l := newLedger()
-	for range 1000 {
-		l.arm(tw, rand.N(length+time.Second))
-		r := l.enter(&record{notBefore: time.Since(l.start)})
-		r.timer = w.Add(0, l.callback(r))
-		l.reset(r, rand.N(length+time.Second))
-	}
+	begin := time.Now()
 	var runs atomic.Int64
 	plan := tw.ScheduleFunc(Every(50*ms), func() { runs.Add(1) })
 	var ticks atomic.Int64
@@ -86,21 +82,35 @@ func suspendedChild(t *testing.T) {
 			}
 		}
 	}()
+	var start time.Time
+	for once := true; once || time.Since(start) > length/2; once = false { // again, if so little is left for the stop
+		start = time.Now()
+		for range 1000 {
+			l.arm(tw, rand.N(length+time.Second))
+			r := l.enter(&record{notBefore: time.Since(l.start)})
+			r.timer = w.Add(0, l.callback(r))
+			l.reset(r, rand.N(length+time.Second))
+		}
+		time.Sleep(length / 10)
+	}
 	fmt.Println(suspendArmed)
 
 	var gap time.Duration // the longest time in which this loop did not get to run
 	var resumed time.Time
-	for last := time.Now(); tw.Len() > 2 || w.Len() > 0 || time.Since(start) < length+time.Second; {
+	last := time.Now()
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGSTOP))
+	for tw.Len() > 2 || w.Len() > 0 || time.Since(start) < length+time.Second {
 		time.Sleep(2 * ms)
 		now := time.Now()
 		if now.Sub(last) > gap {
 			gap, resumed = now.Sub(last), now
 		}
 		last = now
-		require.Less(t, now.Sub(start), patience)
+		require.Less(t, now.Sub(begin), patience+length)
 	}
-	elapsed, done := time.Since(start), runs.Load()
+	elapsed, done := time.Since(begin), runs.Load()
 	ticked := ticks.Load()
+	await(t, "the ticker goes on", func() bool { return ticks.Load() > ticked })
 	require.True(t, plan.Stop())
 	ticker.Stop()
 	close(end)
@@ -117,8 +127,9 @@ func suspendedChild(t *testing.T) {
 			require.Less(t, ran.Sub(resumed), 10*time.Second, "due during the stop, but not prompt")
 		}
 	}
-	require.Greater(t, during, 500)
-	assert.LessOrEqual(t, done, int64((elapsed-gap)/(50*ms))+3, "missed runs were replayed")
-	assert.LessOrEqual(t, ticked, int64((elapsed-gap)/(50*ms))+3, "missed ticks were replayed")
-	assert.Greater(t, ticked, int64((length/3)/(50*ms))/4, "the ticker goes on")
+	require.Greater(t, during, 300)
+	// This goroutine may have been a little later to go on than they, so that its gap is longer.
+	most := int64((elapsed-gap+length/2)/(50*ms)) + 3
+	assert.LessOrEqual(t, done, most, "missed runs were replayed")
+	assert.LessOrEqual(t, ticked, most, "missed ticks were replayed")
 }

@@ -192,7 +192,7 @@ func TestTickerStoppedAfterItsClaim(t *testing.T) {
 	t.Run("Stop", func(t *testing.T) {
 		t.Parallel()
 		tw := startWheel(t, Options{Shards: 1})
-		ticker := tw.NewTicker(5 * ms)
+		ticker := tw.NewTicker(time.Hour)
 		claimedUnder(t, tw, &ticker.emitter, func() { ticker.emitter.stopLocked() })
 		assertEmpty(t, ticker.C, "a stale tick")
 		assert.Zero(t, tw.Len(), "the callback has armed it again")
@@ -200,7 +200,7 @@ func TestTickerStoppedAfterItsClaim(t *testing.T) {
 	t.Run("Reset", func(t *testing.T) {
 		t.Parallel()
 		tw := startWheel(t, Options{Shards: 1})
-		ticker := tw.NewTicker(5 * ms)
+		ticker := tw.NewTicker(time.Hour)
 		claimedUnder(t, tw, &ticker.emitter, func() { ticker.emitter.resetLocked(time.Hour) })
 		assertEmpty(t, ticker.C, "a stale tick")
 		assert.Equal(t, 1, tw.Len(), "it is armed once")

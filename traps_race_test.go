@@ -61,41 +61,64 @@ func TestTrapFlushAddsToItsOwnBucket(t *testing.T) {
 	}
 }
 
-// halfway arms n timers for one instant and takes the driver's place until it has moved some of them to
-// a finer wheel, and leaves it there. busy says that the machine has stood still meanwhile, so that some
-// are due and workers are under way. s.drive with s.mu held carries on.
-func halfway(t *testing.T, tw *TimingWheel, n int, f func(i int)) (timers []Timer, busy bool) {
+// halfway arms n timers for one instant and takes the driver's place until it has moved some of them to a finer wheel,
+// and leaves it there. Nobody claims what is due meanwhile; carryOn ends that.
+func halfway(t *testing.T, tw *TimingWheel, n int, f func(i int)) []Timer {
 	t.Helper()
 	s := &tw.engine.shards[0].shard
 	s.mu.Lock()
 	s.driving = true
+	s.spares = 1 // one that never begins
 	s.mu.Unlock()
-	timers = make([]Timer, n)
-	at := time.Now().Add(50 * ms)
-	for i := range timers {
-		timers[i] = tw.AtFunc(at, func() { f(i) })
+	timers := make([]Timer, n)
+	for begin := time.Now(); time.Since(begin) < patience; {
+		at := time.Now().Add(50 * ms)
+		for i := range timers {
+			timers[i] = tw.AtFunc(at, func() { f(i) })
+		}
+		if movesSome(s, n) {
+			verifyShards(t, tw.engine)
+			return timers
+		}
+		for i := range timers { // the machine stood still: all of them were due before they were on a wheel
+			require.True(t, timers[i].Stop())
+		}
 	}
-	for moving := false; !moving; {
+	require.Fail(t, "the wheel never stands half-way")
+	return nil
+}
+
+// movesSome moves some of the n timers as soon as their bucket has expired. It reports whether others are left in it.
+func movesSome(s *shard, n int) bool {
+	for {
 		time.Sleep(ms)
 		s.mu.Lock()
 		s.expire()
+		all := s.ready == n
 		if s.cascade.any() {
 			s.move()
-			moving = true
+			left := 0
+			for b := range s.expired {
+				left += b.live
+			}
+			defer s.mu.Unlock()
+			return s.cascade.any() && left > 0 && left < n
 		}
 		s.mu.Unlock()
+		if all {
+			return false
+		}
 	}
-	verifyShards(t, tw.engine)
+}
+
+// carryOn lets workers come and the driver go on.
+func carryOn(t *testing.T, tw *TimingWheel) {
+	t.Helper()
+	s := &tw.engine.shards[0].shard
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	left := 0
-	for b := range s.expired {
-		left += b.live
-	}
-	between := s.cascade.any() && left > 0 && left < n
-	busy = s.ready > 0 || s.spares+s.serving > 0
-	require.True(t, between || busy, "the wheel does not stand half-way")
-	return timers, busy
+	s.spares = 0
+	s.drive()
+	require.NoError(t, drainWheel(tw))
 }
 
 // Trap 3: while a timer was on its way from one wheel to a finer one, Stop found it in no bucket,
@@ -105,25 +128,17 @@ func TestTrapStopBetweenTwoWheels(t *testing.T) {
 	tw := startWheel(t, Options{WheelSize: 4, Levels: 3, Shards: 1, Tick: ms})
 	const n = 40 * quantum
 	fates := make([]atomic.Int32, n)
-	timers, busy := halfway(t, tw, n, func(i int) { fates[i].Add(1) })
+	timers := halfway(t, tw, n, func(i int) { fates[i].Add(1) })
 	for i := range timers {
 		switch i % 4 {
 		case 0:
-			if timers[i].Stop() {
-				fates[i].Add(1)
-			} else if !busy {
-				t.Fatalf("timer %d is nowhere", i)
-			}
+			require.True(t, timers[i].Stop(), "timer %d is nowhere", i)
+			fates[i].Add(1)
 		case 1:
-			if !timers[i].Reset(100*ms) && !busy {
-				t.Fatalf("timer %d is nowhere", i)
-			}
+			require.True(t, timers[i].Reset(100*ms), "timer %d is nowhere", i)
 		}
 	}
-	s := &tw.engine.shards[0].shard
-	s.mu.Lock()
-	s.drive()
-	require.NoError(t, drainWheel(tw))
+	carryOn(t, tw)
 	for i := range fates {
 		require.EqualValues(t, 1, fates[i].Load(), "timer %d", i)
 	}
@@ -135,17 +150,26 @@ func TestResetToNowBetweenTwoWheels(t *testing.T) {
 	tw := startWheel(t, Options{WheelSize: 4, Levels: 3, Shards: 1, Tick: ms})
 	const n = 40 * quantum
 	ran := make(chan int, n)
-	timers, busy := halfway(t, tw, n, func(i int) { ran <- i })
+	timers := halfway(t, tw, n, func(i int) { ran <- i })
 	s := &tw.engine.shards[0].shard
-	if !busy { // the driver, which is this test, stands still
-		due, _ := timers[n-1].Deadline()
-		if timers[n-1].Reset(0) && time.Now().Before(due) { // or it was moved to a later time, which is the driver's to find
-			assert.Equal(t, n-1, receive(t, ran, "the timer that was reset to now"))
+	ready := func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.ready
+	}
+	before := ready()
+	require.True(t, timers[n-1].Reset(0))
+	require.Equal(t, before+1, ready(), "it can be claimed at once")
+	s.mu.Lock()
+	s.spares = 0
+	s.mu.Unlock()
+	require.True(t, timers[n-2].Reset(0), "a worker comes, though the driver stands still")
+	for left := 2; left > 0; {
+		if i := receive(t, ran, "those that were reset to now"); i >= n-2 {
+			left--
 		}
 	}
-	s.mu.Lock()
-	s.drive()
-	require.NoError(t, drainWheel(tw))
+	carryOn(t, tw)
 }
 
 // Trap 4: between a periodic task's expiry and its next arming its Stop did nothing: 3,632 of 20,000

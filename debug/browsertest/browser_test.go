@@ -60,6 +60,7 @@ func browser(t *testing.T) context.Context {
 	found := findChromium(t)
 	started.Do(func() {
 		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(found), chromedp.WindowSize(1280, 900),
+			chromedp.WSURLReadTimeout(patience),
 			chromedp.Flag("disable-gpu", true), chromedp.Flag("no-sandbox", os.Geteuid() == 0)) // root cannot have a sandbox
 		allocated, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 		ctx, quit := chromedp.NewContext(allocated)

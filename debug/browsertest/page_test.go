@@ -94,12 +94,12 @@ func TestUpdates(t *testing.T) {
 		timer.Stop()
 	}
 	p.showsPending("234")
-	assert.Equal(t, "1,000 in all", p.text("#tile-stopped small"))
+	p.wait(`document.querySelector('#tile-stopped small').textContent === '1,000 in all'`)
 	for _, timer := range timers[1000:] {
 		timer.Reset(0)
 	}
 	p.showsPending("0")
-	assert.Equal(t, "234 in all", p.text("#tile-fired small"))
+	p.wait(`document.querySelector('#tile-fired small').textContent === '234 in all'`)
 	p.wait(`document.querySelector('#chart-pending .one').getAttribute('d').includes('L')`)
 	assert.Contains(t, eval[string](p, `document.querySelector('#chart-pending .plot').getAttribute('aria-label')`), "highest 1,234")
 	assert.NotEmpty(t, eval[string](p, `document.querySelector('.bar-fill').getAttribute('d')`), "lateness")
