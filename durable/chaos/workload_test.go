@@ -61,12 +61,15 @@ func (r *role) enqueue(ctx context.Context, q *durable.Queue, events checker.Rec
 // consume handles messages until ctx ends.
 func (r *role) consume(ctx context.Context, q *durable.Queue, events checker.Recorder) error {
 	var count atomic.Int64
-	return q.Consume(ctx, func(_ context.Context, d *durable.Delivery) error {
-		n := int(count.Inc())
+	return q.Consume(ctx, func(ctx context.Context, d *durable.Delivery) error {
 		e := checker.Event{
 			Kind: checker.Started, ID: d.ID, Token: d.Token, Attempt: d.Attempts + 1,
 			Clock: time.Now().UnixMilli(), // that of the store, as all run on one machine
 		}
+		if ctx.Err() != nil { // the process has slept since the message began, and others may have it by now
+			return context.Cause(ctx)
+		}
+		n := int(count.Inc())
 		if err := events.Record(e); err != nil {
 			panic(err)
 		}
