@@ -141,11 +141,19 @@ func (c *child) wait() {
 	}
 }
 
-// stop asks the process to end in good order, and waits for it.
+// stop asks the process to end in good order, and waits for it. One that has hardly started would die of the signal instead.
 func (c *child) stop() {
 	c.t.Helper()
+	c.up()
 	c.signal(syscall.SIGTERM)
 	c.wait()
+}
+
+// up waits until the process has opened its queue, or has ended.
+func (c *child) up() {
+	c.t.Helper()
+	open := func() bool { return strings.Contains(c.out.String(), "open") || c.ended() }
+	require.Eventually(c.t, open, patience, time.Millisecond, "a child process does not open its queue")
 }
 
 // ended says whether the process has ended.
@@ -198,7 +206,10 @@ func (r *run) check(o checker.Options, edit func(checker.Event) checker.Event) *
 	if edit == nil {
 		edit = func(e checker.Event) checker.Event { return e }
 	}
-	return r.checkFiles(o, func(_ string, e checker.Event) checker.Event { return edit(e) })
+	report := r.read(o, func(_ string, e checker.Event) checker.Event { return edit(e) }).Check()
+	r.t.Log(report)
+	require.NoError(r.t, report.Err())
+	return report
 }
 
 // checkAll checks that each of so many messages was enqueued and handled. It returns the report.
@@ -210,8 +221,8 @@ func (r *run) checkAll(messages int, o checker.Options) *checker.Report {
 	return report
 }
 
-// checkFiles is check with an edit that is told whose event it is, by the file.
-func (r *run) checkFiles(o checker.Options, edit func(file string, e checker.Event) checker.Event) *checker.Report {
+// read is the history of what all processes have recorded so far. The edit is told whose event it is, by the file.
+func (r *run) read(o checker.Options, edit func(file string, e checker.Event) checker.Event) *checker.History {
 	r.t.Helper()
 	h := checker.New(o)
 	for _, file := range r.files {
@@ -220,10 +231,7 @@ func (r *run) checkFiles(o checker.Options, edit func(file string, e checker.Eve
 			require.NoError(r.t, err)
 		}
 	}
-	report := h.Check()
-	r.t.Log(report)
-	require.NoError(r.t, report.Err())
-	return report
+	return h
 }
 
 // lockedText is what a process prints.
