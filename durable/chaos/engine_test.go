@@ -14,22 +14,29 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
-// underLoad calls fault while messages are enqueued and delivered, and returns when all are. The producer takes about as long as half of its
-// pauses, at least, so fault has to be done by then to meet it.
+// underLoad calls fault while messages are enqueued and delivered, and returns when all are. The producer takes as long as its pauses, at
+// least, so fault meets it if it is done by then. On a slow machine it may not be, so some more are enqueued after it.
 func (r *run) underLoad(pauses time.Duration, fault func()) (messages int) {
 	r.t.Helper()
-	const batch, pace = 20, 20 * time.Millisecond
+	const batch, pace, after = 20, 20 * time.Millisecond, 100
 	messages = batch * int(pauses/pace)
 	consumer := role{Consume: true, Visibility: time.Second, FailEvery: 40}
 	consumers := []*child{r.start(consumer), r.start(consumer)}
-	producer := r.start(role{Messages: messages, Batch: batch, Pace: pace, MaxDelay: 500 * time.Millisecond})
+	for _, c := range consumers {
+		c.up()
+	}
+	producers := []*child{r.start(role{Messages: messages, Batch: batch, Pace: pace, MaxDelay: 500 * time.Millisecond})}
+	require.Eventually(r.t, func() bool { return consumers[0].recorded() || consumers[1].recorded() }, patience, time.Millisecond)
 	fault()
-	producer.wait()
+	producers = append(producers, r.start(role{Messages: after, Batch: batch, Pace: pace}))
+	for _, p := range producers {
+		p.wait()
+	}
 	r.drained()
 	for _, c := range consumers {
 		c.stop()
 	}
-	return messages
+	return messages + after
 }
 
 func TestServerIsKilled(t *testing.T) {
@@ -48,7 +55,7 @@ func TestServerIsKilled(t *testing.T) {
 				for range scaled(1, 8) {
 					time.Sleep(scaled(time.Second, 3*time.Second))
 					out = append(out, newOutage(test.doubt, server.Kill))
-					time.Sleep(noting)
+					time.Sleep(300 * time.Millisecond)
 					server.Restart()
 				}
 			})
@@ -105,10 +112,10 @@ func TestRepliesAreLost(t *testing.T) {
 		proxy.Match("evalsha") // as the client sends it
 		proxy.DropRate(0.1)
 		time.Sleep(scaled(2*time.Second, 20*time.Second))
+		require.Eventually(t, func() bool { return proxy.Dropped() > 0 }, patience, time.Millisecond)
 		proxy.DropRate(0)
 	})
 	t.Logf("%d replies were lost", proxy.Dropped())
-	assert.Positive(t, proxy.Dropped())
 	r.checkAll(messages, checker.Options{Crashes: true})
 }
 

@@ -3,6 +3,8 @@
 package chaos
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,32 +15,31 @@ import (
 
 // outage is one fault of an engine, and what a history tells of it.
 type outage struct {
-	from   time.Time     // the fault is about to come
-	until  time.Time     // the engine is gone: what was acknowledged before is noted by now
-	doubt  time.Duration // enqueues that were acknowledged so long before from, or later, may be lost. 0: none may
-	resume int64         // when a message was handled that was enqueued after it, in milliseconds; 0: none
-	after  map[string]bool
+	from   time.Time        // the fault is about to come
+	until  time.Time        // the engine is gone: it has answered none of the calls that begin later
+	doubt  time.Duration    // enqueues that were acknowledged so long before from, or later, may be lost. 0: none may
+	resume int64            // when a message was handled that was enqueued after it, in milliseconds; 0: none
+	began  map[string]int64 // when the enqueue of each message began, in milliseconds
 }
 
-// noting is the time that a process may take to note an answer that it has got.
-const noting = 300 * time.Millisecond
-
-// newOutage calls fault, which lets an engine end. No other answers within [noting] after that.
+// newOutage calls fault, which lets an engine end.
 func newOutage(doubt time.Duration, fault func()) *outage {
-	o := &outage{from: time.Now(), doubt: doubt, after: map[string]bool{}}
+	o := &outage{from: time.Now(), doubt: doubt, began: map[string]int64{}}
 	fault()
-	o.until = time.Now().Add(noting)
+	o.until = time.Now()
 	return o
 }
 
-// edit takes acknowledgements for doubtful that the fault may have undone, and notes when messages come through again.
+// edit takes acknowledgements for doubtful that the fault may have undone, and notes when messages come through again. How long a process takes
+// to note an answer does not matter: what the engine has acknowledged began while it was there.
 func (o *outage) edit(e checker.Event) checker.Event {
+	after := o.began[e.ID] > o.until.UnixMilli()
 	switch {
-	case e.Kind == checker.Enqueued && e.Clock > o.until.UnixMilli():
-		o.after[e.ID] = true
-	case e.Kind == checker.Enqueued && o.doubt > 0 && e.Clock > o.from.Add(-o.doubt).UnixMilli():
+	case e.Kind == checker.MaybeEnqueued && o.began[e.ID] == 0: // else another outage has made it doubtful
+		o.began[e.ID] = e.Clock
+	case e.Kind == checker.Enqueued && !after && o.doubt > 0 && e.Clock > o.from.Add(-o.doubt).UnixMilli():
 		e.Kind = checker.MaybeEnqueued
-	case e.Kind == checker.Started && o.after[e.ID] && (o.resume == 0 || e.Clock < o.resume):
+	case e.Kind == checker.Started && after && (o.resume == 0 || e.Clock < o.resume):
 		o.resume = e.Clock
 	}
 	return e
@@ -77,21 +78,29 @@ func TestOutagesExcuse(t *testing.T) {
 	at := func(second int64) time.Time { return time.UnixMilli(1000 * second) }
 	made := func(doubt time.Duration, seconds ...int64) (os outages) {
 		for _, s := range seconds {
-			os = append(os, &outage{from: at(s), until: at(s).Add(noting), doubt: doubt, after: map[string]bool{}})
+			os = append(os, &outage{from: at(s), until: at(s).Add(300 * time.Millisecond), doubt: doubt, began: map[string]int64{}})
 		}
 		return os
 	}
+	calls := []struct{ began, acknowledged int64 }{
+		{7900, 7999}, {7900, 8001}, {7900, 10_400}, {10_300, 99_000}, {10_301, 10_302},
+		{17_900, 17_999}, {17_900, 18_001}, {20_300, 20_900}, {20_301, 20_900},
+	}
 	kinds := func(os outages) (kinds []checker.Kind) {
-		for _, ms := range []int64{7999, 8001, 10_100, 10_400, 17_999, 18_001, 20_100, 20_400} {
-			kinds = append(kinds, os.edit(checker.Event{Kind: checker.Enqueued, ID: "m", Clock: ms}).Kind)
+		for i, c := range calls {
+			id := fmt.Sprint("m", i)
+			os.edit(checker.Event{Kind: checker.MaybeEnqueued, ID: id, Clock: c.began})
+			kinds = append(kinds, os.edit(checker.Event{Kind: checker.Enqueued, ID: id, Clock: c.acknowledged}).Kind)
 		}
 		return kinds
 	}
 	const yes, maybe = checker.Enqueued, checker.MaybeEnqueued
-	assert.Equal(t, []checker.Kind{yes, maybe, maybe, yes, yes, maybe, maybe, yes}, kinds(made(2*time.Second, 10, 20)))
-	assert.Equal(t, []checker.Kind{yes, yes, yes, yes, yes, yes, yes, yes}, kinds(made(0, 10, 20)))
+	assert.Equal(t, []checker.Kind{yes, maybe, maybe, maybe, yes, yes, maybe, maybe, yes}, kinds(made(2*time.Second, 10, 20)))
+	assert.Equal(t, slices.Repeat([]checker.Kind{yes}, len(calls)), kinds(made(0, 10, 20)))
 	os := made(2*time.Second, 10, 20)
 	kinds(os)
-	os.edit(checker.Event{Kind: checker.Started, ID: "m", Clock: 21_000})
-	assert.EqualValues(t, []int64{21_000, 21_000}, []int64{os[0].resume, os[1].resume})
+	for i, clock := range []int64{9000, 10_250, 10_350, 10_400, 10_500, 18_000, 18_100, 21_000, 21_500} {
+		os.edit(checker.Event{Kind: checker.Started, ID: fmt.Sprint("m", i), Clock: clock})
+	}
+	assert.EqualValues(t, []int64{10_500, 21_500}, []int64{os[0].resume, os[1].resume})
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // produce enqueues the messages of the role. Each is recorded as perhaps enqueued before the call, as the process may be killed before it can
-// record that the call has succeeded.
+// record that the call has succeeded. The events tell when it began, and when it had succeeded.
 func (r *role) produce(ctx context.Context, q *durable.Queue, events checker.Recorder) error {
 	for first := 0; first < r.Messages && ctx.Err() == nil; first += r.Batch {
 		batch := make([]durable.Message, min(r.Batch, r.Messages-first))
@@ -27,7 +27,9 @@ func (r *role) produce(ctx context.Context, q *durable.Queue, events checker.Rec
 			n := first + i
 			delay := r.MaxDelay * time.Duration(n%97) / 97
 			batch[i] = durable.Message{ID: fmt.Sprintf("%s-%d", r.Name, n), Body: []byte(fmt.Sprint(n)), Delay: delay}
-			maybe[i] = checker.Event{Kind: checker.MaybeEnqueued, ID: batch[i].ID, Due: int64(durable.InstantOf(now).Add(delay)) - 1}
+			maybe[i] = checker.Event{
+				Kind: checker.MaybeEnqueued, ID: batch[i].ID, Due: int64(durable.InstantOf(now).Add(delay)) - 1, Clock: now.UnixMilli(),
+			}
 		}
 		if err := events.Record(maybe...); err != nil {
 			return err

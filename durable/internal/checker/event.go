@@ -19,7 +19,7 @@ type Kind uint8
 // The kinds of events, with the fields that they have next to the id.
 const (
 	Enqueued         Kind = iota + 1 // an enqueue was acknowledged. Due; Clock may tell when, which no rule looks at
-	MaybeEnqueued                    // an enqueue has failed, and may have taken place. Due
+	MaybeEnqueued                    // an enqueue has failed, and may have taken place. Due; Clock likewise
 	Started                          // a handler has been called. Token, Clock, Attempt
 	Failed                           // a handler has returned an error, or the message was given back. Token
 	Handled                          // a handler has done its work, and the acknowledgement follows. Token
