@@ -50,7 +50,9 @@ func TestAllDueAtOnce(t *testing.T) {
 	assert.Zero(t, report.Duplicates)
 	t.Logf("drained within %v; the other queue was late by %v (50%%), %v (99%%), %v (all) with %d messages",
 		drained, lateness.P50, lateness.P99, lateness.Max, lateness.Count)
-	assert.Less(t, lateness.P99, scaled(5*time.Second, 50*time.Millisecond))
+	// Where the machine stands still messages are late by as long, but few of them: none are enqueued meanwhile.
+	assert.Less(t, lateness.P50, scaled(5*time.Second, 50*time.Millisecond))
+	assert.Less(t, lateness.P99, scaled(30*time.Second, 50*time.Millisecond))
 	checkScripts(t, server.Client(t))
 }
 
@@ -152,7 +154,7 @@ func checkScripts(t *testing.T, client *redis.Client) {
 		t.Log("this server does not tell how long scripts take")
 	}
 	assert.Less(t, p99, float64(scaled(100*time.Millisecond, slowScript).Microseconds()))
-	assert.Less(t, slowest.Duration, 2*time.Second)
+	assert.Less(t, slowest.Duration, scaled(30*time.Second, 2*time.Second)) // the server may stand still in the midst of one
 }
 
 // discard is a recorder that remembers nothing.

@@ -16,12 +16,12 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
-// consumeHere consumes in this process until the function that it returns is called.
+// consumeHere consumes in this process until the function that it returns is called. Its leases are long: where they end, messages come twice.
 func consumeHere(t *testing.T, q *durable.Queue, events checker.Recorder) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- (&role{Visibility: time.Second}).consume(ctx, q, events) }()
+	go func() { done <- (&role{Visibility: 30 * time.Second}).consume(ctx, q, events) }()
 	return func() {
 		t.Helper()
 		cancel()

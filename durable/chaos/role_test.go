@@ -59,24 +59,26 @@ type target struct {
 	Cluster  []string // addresses of nodes
 	File     string   // path of a file
 
-	Queue  string        // its name; empty: "chaos"
-	Reload time.Duration // how often a client of a cluster asks who has which slots; 0: as often as it does by itself
+	Queue       string        // its name; empty: "chaos"
+	Reload      time.Duration // how often a client of a cluster asks who has which slots; 0: as often as it does by itself
+	ReadTimeout time.Duration // how long a client waits for a reply; 0: two seconds
 }
 
 func (tg target) open() (durable.Store, error) {
 	var client redis.UniversalClient
+	timeout := cmp.Or(tg.ReadTimeout, 2*time.Second)
 	switch {
 	case tg.File != "":
 		return boltstore.Open(tg.File, boltstore.Options{LockTimeout: 10 * time.Second})
 	case tg.Redis != "":
-		client = redis.NewClient(&redis.Options{Addr: tg.Redis, ReadTimeout: 2 * time.Second})
+		client = redis.NewClient(&redis.Options{Addr: tg.Redis, ReadTimeout: timeout})
 	case tg.Sentinel != nil:
 		client = redis.NewFailoverClient(&redis.FailoverOptions{
-			SentinelAddrs: tg.Sentinel, MasterName: tg.Master, DialTimeout: time.Second, ReadTimeout: 2 * time.Second,
+			SentinelAddrs: tg.Sentinel, MasterName: tg.Master, DialTimeout: time.Second, ReadTimeout: timeout,
 		})
 	default:
 		client = redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: tg.Cluster, DialTimeout: time.Second, ReadTimeout: 2 * time.Second, ClusterStateReloadInterval: tg.Reload,
+			Addrs: tg.Cluster, DialTimeout: time.Second, ReadTimeout: timeout, ClusterStateReloadInterval: tg.Reload,
 		})
 	}
 	return redisstore.New(client, redisstore.Options{})
