@@ -25,19 +25,20 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// ctrlC is a writer that ends a context when so many lines have come.
+// ctrlC is a writer that ends a context when so many lines and these words have come. It may end it more than once.
 type ctrlC struct {
 	mu    sync.Mutex
 	buf   bytes.Buffer
 	lines int
-	end   context.CancelFunc
+	words string
+	end   func()
 }
 
 func (c *ctrlC) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.buf.Write(p)
-	if bytes.Count(c.buf.Bytes(), []byte("\n")) >= c.lines {
+	if bytes.Count(c.buf.Bytes(), []byte("\n")) >= c.lines && bytes.Contains(c.buf.Bytes(), []byte(c.words)) {
 		c.end()
 	}
 	return len(p), nil
@@ -96,13 +97,29 @@ func TestConsume_Redis(t *testing.T) {
 	assert.Equal(t, "kept\n", d.ok("take", "-ack", "-wait", "1m"))
 }
 
+const waiting = "waiting for 1 commands"
+
+// untilTold returns a line of the shell that goes on when the program has told the writer that it waits, however late that is.
+func untilTold(t *testing.T) (line string, stderr *ctrlC) {
+	t.Helper()
+	told := filepath.Join(t.TempDir(), "told")
+	goOn := func() { assert.NoError(t, os.WriteFile(told, nil, 0o600)) }
+	timeout := time.AfterFunc(patience, goOn) // so that a test fails, and does not hang
+	t.Cleanup(func() { timeout.Stop() })
+	return "until test -e '" + told + "'; do sleep 0.05; done", &ctrlC{words: waiting, end: goOn}
+}
+
 func TestConsume_CtrlC(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-n", "50", "-body", "x")
 	done := filepath.Join(t.TempDir(), "done")
-	r := d.until(1, false, "consume", "-exec", `echo begun; sleep 0.5; echo "$DELAYQ_ID" >> '`+done+`'`)
-	require.NoError(t, r.err)
-	assert.Contains(t, r.stderr, "waiting for 1 commands")
+	wait, stderr := untilTold(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	command := `echo begun; ` + wait + `; echo "$DELAYQ_ID" >> '` + done + `'`
+	err := run(ctx, []string{"delayq", "-store", d.store, "consume", "-exec", command}, nil, &ctrlC{lines: 1, end: cancel}, stderr)
+	require.NoError(t, err)
+	assert.Contains(t, stderr.buf.String(), waiting)
 	finished, err := os.ReadFile(done)
 	require.NoError(t, err, "the command that ran has ended by itself")
 	n := int64(strings.Count(string(finished), "\n"))
@@ -155,7 +172,7 @@ func TestProcess_BrokenPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	require.NoError(t, r.Close())
-	cmd := d.process(w, "take", "-ack", "-wait", "1m")
+	cmd := d.process(w, nil, "take", "-ack", "-wait", "1m")
 	require.NoError(t, w.Close())
 	require.Error(t, cmd.Wait())
 	assert.Equal(t, exitWrong, cmd.ProcessState.ExitCode())
@@ -169,7 +186,7 @@ func TestConsume_BackgroundOutput(t *testing.T) {
 	var c children
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", "sleep 600 & echo up")
 	var out bytes.Buffer
-	cmd.Stdout, cmd.WaitDelay = &out, 50*time.Millisecond
+	cmd.Stdout, cmd.WaitDelay = &out, commandGrace
 	require.ErrorIs(t, c.run(cmd), exec.ErrWaitDelay)
 	assert.Equal(t, "up\n", out.String())
 	require.NoError(t, killAll(cmd), "what it has left in the background")
@@ -197,33 +214,51 @@ func TestMain(m *testing.M) {
 }
 
 // process starts the program as a process of its own.
-func (d tester) process(stdout io.Writer, args ...string) *exec.Cmd {
+func (d tester) process(stdout, stderr io.Writer, args ...string) *exec.Cmd {
 	d.t.Helper()
 	cmd := exec.Command(os.Args[0], append([]string{"-store", d.store}, args...)...)
 	cmd.Env = append(os.Environ(), "DELAYQ_TEST_MAIN=1")
-	cmd.Stdout = stdout
+	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.WaitDelay = time.Second
 	require.NoError(d.t, cmd.Start())
 	d.t.Cleanup(func() { _ = cmd.Process.Kill() })
 	return cmd
 }
 
-// begun starts a process and returns when it has written some lines.
-func (d tester) begun(lines int, args ...string) *exec.Cmd {
+// begun starts a process and returns when it has written some lines to stdout.
+func (d tester) begun(lines int, stderr io.Writer, args ...string) *exec.Cmd {
 	d.t.Helper()
 	begun, cancel := context.WithTimeout(d.t.Context(), patience)
 	defer cancel()
-	cmd := d.process(&ctrlC{lines: lines, end: cancel}, args...)
+	cmd := d.process(&ctrlC{lines: lines, end: cancel}, stderr, args...)
 	<-begun.Done()
 	require.ErrorIs(d.t, begun.Err(), context.Canceled)
 	return cmd
 }
 
+// crashed is a tester on a copy of the file, which is what a crash of the process at work on it would leave.
+func (d tester) crashed() tester {
+	d.t.Helper()
+	content, err := os.ReadFile(strings.TrimPrefix(d.store, "file:"))
+	require.NoError(d.t, err)
+	path := filepath.Join(d.t.TempDir(), "crashed.db")
+	require.NoError(d.t, os.WriteFile(path, content, 0o600))
+	return tester{d.t, "file:" + path}
+}
+
 func TestProcess_CtrlC(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
-	cmd := d.begun(1, "consume", "-exec", "echo begun; sleep 600")
+	told, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := d.begun(1, &ctrlC{words: waiting, end: cancel}, "consume", "-exec", "echo begun; sleep 600")
+	for d.crashed().message("a").Crashes == 0 { // that it has begun is written behind, and would not count yet
+		require.NoError(t, told.Err())
+		time.Sleep(20 * time.Millisecond)
+	}
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	<-told.Done()
+	require.ErrorIs(t, told.Err(), context.Canceled)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	select {
@@ -232,7 +267,11 @@ func TestProcess_CtrlC(t *testing.T) {
 	case <-time.After(300 * time.Millisecond):
 	}
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
-	<-ended
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		require.Fail(t, "it goes on")
+	}
 	assert.Equal(t, exitForced, cmd.ProcessState.ExitCode())
 	assert.Equal(t, 1, d.message("a").Crashes, "it comes again")
 }
@@ -240,11 +279,11 @@ func TestProcess_CtrlC(t *testing.T) {
 func TestProcess_Terminated(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-body", "x", "-delay", "1h")
-	cmd := d.begun(2, "watch", "-interval", "20ms")
+	cmd := d.begun(2, nil, "watch", "-interval", "20ms")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, cmd.Wait(), "exit code 0")
 	d.store += ".other"
-	failed := d.process(io.Discard, "list")
+	failed := d.process(io.Discard, nil, "list")
 	require.Error(t, failed.Wait())
 	assert.Equal(t, exitWrong, failed.ProcessState.ExitCode())
 }
@@ -271,7 +310,7 @@ func TestProcess_Hangup(t *testing.T) {
 	defer signal.Stop(caught)
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
-	cmd := d.begun(1, "consume", "-exec", "echo begun; sleep 0.5")
+	cmd := d.begun(1, nil, "consume", "-exec", "echo begun; sleep 0.5")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
 	time.Sleep(100 * time.Millisecond) // two at once may be one
 	_ = cmd.Process.Signal(syscall.SIGHUP)
@@ -286,12 +325,13 @@ func TestConsume_SaysFirstWhatRuns(t *testing.T) {
 	require.NoError(t, onMemory(t.Context(), store, io.Discard, io.Discard, "enqueue", "-body", "x"))
 	ctx, cancel := context.WithCancel(t.Context())
 	out := &ctrlC{lines: 1, end: cancel}
-	a := newApp(nil, out, out)
+	wait, stderr := untilTold(t)
+	a := newApp(nil, out, io.MultiWriter(out, stderr))
 	a.patience = time.Millisecond
 	a.open = func(string) (durable.Store, func() error, error) { return store, func() error { return nil }, nil }
-	require.NoError(t, a.run(ctx, []string{"delayq", "-store", "memory:", "consume", "-exec", "echo begun; sleep 0.3; echo ended"}))
+	require.NoError(t, a.run(ctx, []string{"delayq", "-store", "memory:", "consume", "-exec", "echo begun; " + wait + "; sleep 0.05; echo ended"}))
 	before, _, ok := strings.Cut(out.buf.String(), "ended\n")
 	require.True(t, ok)
-	assert.Contains(t, before, "waiting for 1 commands")
+	assert.Contains(t, before, waiting)
 	assert.NotContains(t, before, "waiting for the store")
 }

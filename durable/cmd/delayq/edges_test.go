@@ -27,7 +27,7 @@ func TestProcess_SecondCtrlC(t *testing.T) {
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
-	cmd := d.process(io.Discard, "consume", "-exec", "exec 3>'"+pipe+"'; sleep 600")
+	cmd := d.process(io.Discard, nil, "consume", "-exec", "exec 3>'"+pipe+"'; sleep 600")
 	r, err := os.Open(pipe) // which waits for the command
 	require.NoError(t, err)
 	defer r.Close()
