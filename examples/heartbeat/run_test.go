@@ -74,7 +74,8 @@ func (b broken) afterFunc(d time.Duration, f func()) timer {
 
 func (t brokenTimer) Reset(d time.Duration) bool { return t.of.deaf || t.timer.Reset(t.of.delay(d)) }
 
-// An example that cannot fail shows nothing: whatever is broken in the cutting must be found.
+// An example that cannot fail shows nothing: whatever is broken in the cutting must be found. Where the machine stood still and a run
+// excused something for that, it may have excused what was to be found as well; then there is another one.
 func TestBrokenCuttingIsFound(t *testing.T) {
 	for name, tt := range map[string]struct {
 		broken   broken
@@ -97,8 +98,14 @@ func TestBrokenCuttingIsFound(t *testing.T) {
 				tt.broken.timers = &std{}
 				return tt.broken, nil
 			}
-			o, out := play(t, context.Background(), cfg)
-			assert.Positive(t, tt.found(o.verdict), out)
+			for tries := 5; ; tries-- {
+				o, out := play(t, context.Background(), cfg)
+				excused := o.verdict.starved + o.verdict.widened + int(o.spared)
+				if tt.found(o.verdict) > 0 || excused == 0 || tries == 1 {
+					assert.Positive(t, tt.found(o.verdict), out)
+					return
+				}
+			}
 		})
 	}
 }
