@@ -40,9 +40,6 @@ func TestBrokenDeadlinesAreFound(t *testing.T) {
 	cfg.requests, cfg.slow, cfg.enough = 100, 30, 300*time.Millisecond
 	for name, broken := range map[string]func(http.Handler) http.Handler{
 		"none": func(h http.Handler) http.Handler { return h },
-		"early": func(h http.Handler) http.Handler {
-			return deadline(context.WithTimeout, 20*time.Millisecond, refusal, h)
-		},
 		"all wait for it": func(h http.Handler) http.Handler {
 			return deadline(context.WithTimeout, 100*time.Millisecond, refusal, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				<-r.Context().Done()
@@ -66,11 +63,12 @@ func TestBrokenDeadlinesAreFound(t *testing.T) {
 	}
 }
 
-// Handlers give up at some time, so that nothing hangs where no deadline comes, but not before it has come.
+// Handlers give up at some time, so that nothing hangs where no deadline comes, but not before it has come, and been seen on a machine that stands still
+// for seconds.
 func TestPatientHandlersOutlastTheDeadline(t *testing.T) {
 	t.Parallel()
 	cfg := small()
-	cfg.requests, cfg.slow, cfg.timeout, cfg.enough = 40, 100, time.Second, time.Second
+	cfg.requests, cfg.slow, cfg.timeout, cfg.enough = 20, 100, 4*time.Second, 4*time.Second
 	var faults fault.List
 	_, err := try(t.Context(), cfg, contender{"late", false, func(h http.Handler) http.Handler {
 		return deadline(context.WithTimeout, cfg.timeout, refusal, h)
@@ -83,7 +81,7 @@ func TestPatientHandlersOutlastTheDeadline(t *testing.T) {
 func TestEarlyDeadlinesAreFound(t *testing.T) {
 	t.Parallel()
 	cfg := small()
-	cfg.requests, cfg.slow, cfg.timeout = 20, 100, time.Second
+	cfg.requests, cfg.slow, cfg.timeout = 20, 100, 4*time.Second
 	early := func(h http.Handler) http.Handler { return deadline(context.WithTimeout, time.Millisecond, refusal, h) }
 	var faults fault.List
 	_, err := try(t.Context(), cfg, contender{"early", false, early}, &faults)
@@ -117,6 +115,29 @@ func TestJudge(t *testing.T) {
 		} else {
 			assert.ErrorContains(t, l.faults.Err(), tt.fault, "%+v", tt)
 		}
+	}
+}
+
+// What may let a late answer pass may do so for each handler that is too slow, but not before the deadline.
+func TestJudgeLenient(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		kind  kind
+		code  int
+		took  time.Duration
+		fault bool
+	}{
+		{patient, 200, time.Second, false},
+		{deaf, 200, time.Minute, false},
+		{upstream, 502, time.Second, false},
+		{patient, 200, time.Second - 1, true},
+		{patient, 502, time.Second, true},
+		{upstream, 502, time.Second - 1, true},
+	} {
+		l := load{lenient: true, timeout: time.Second, faults: &fault.List{}}
+		l.judge(tt.kind, "1", tt.code, "", tt.took)
+		assert.Equal(t, tt.fault, l.faults.Err() != nil, "%+v", tt)
+		assert.Equal(t, tt.fault, l.tooLate.Load() == 0, "%+v", tt)
 	}
 }
 
