@@ -59,18 +59,24 @@ func (j job) consume() (err error) {
 		defer stop()
 		served <- serve(ctx, q, os.Stdin, os.Stdout)
 	}()
-	if err := q.Consume(ctx, (&canceller{book}).handle, consumerOptions); err != nil {
+	if err := q.Consume(ctx, (&canceller{book}).handle, j.options()); err != nil {
 		return err
 	}
 	return <-served
 }
 
-var consumerOptions = durable.ConsumerOptions{
-	Concurrency: 16,
-	Visibility:  2 * time.Second, // on Redis what a killed consumer had begun comes again after this; on a file with the next start
-	Membership:  time.Second,     // on Redis its partitions are taken over after this
-	MaxCrashes:  1000,            // the message is not to blame for the kills
-	Backoff:     durable.Exponential(100*time.Millisecond, time.Second),
+func (j job) options() durable.ConsumerOptions {
+	visibility := 2 * time.Second // on Redis what a killed consumer had begun comes again after this
+	if isFile(j.Store) {
+		visibility = 30 * time.Second // on a file with the next start: so it may be long, and a machine that stands still loses nothing
+	}
+	return durable.ConsumerOptions{
+		Concurrency: 16,
+		Visibility:  visibility,
+		Membership:  time.Second, // on Redis the partitions of a killed consumer are taken over after this
+		MaxCrashes:  1000,        // the message is not to blame for the kills
+		Backoff:     durable.Exponential(100*time.Millisecond, time.Second),
+	}
 }
 
 // canceller cancels the orders whose time to pay is over.
@@ -80,6 +86,9 @@ type canceller struct{ journal *journal }
 // acknowledgement, which follows when handle has returned, leaves the message in the queue. It is idempotent by the rule of the
 // journal, and asks it first, so as not to work in vain.
 func (c *canceller) handle(ctx context.Context, d *durable.Delivery) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // this process stood still and has lost the message; the order may have been paid since
+	}
 	o, err := c.journal.write(delivered, d.ID, d.Token)
 	if err != nil {
 		return err

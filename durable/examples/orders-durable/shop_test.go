@@ -77,7 +77,7 @@ func (b broken) enqueue(ctx context.Context, order string, due time.Time) error 
 func (b broken) cancel(ctx context.Context, order string) (durable.Result, error) {
 	result, err := b.timeouts.cancel(ctx, order)
 	if err == nil && b.revive {
-		err = b.timeouts.enqueue(ctx, order, time.Now().Add(time.Second)) // when the payment is in the journal
+		err = b.timeouts.enqueue(ctx, order, time.Now().Add(3*time.Second)) // when the payment is in the journal
 	}
 	return result, err
 }
