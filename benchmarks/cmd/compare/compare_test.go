@@ -60,11 +60,15 @@ func TestComparison(t *testing.T) {
 		"--- SKIP: BenchmarkArmStop/impl=siddontang/pending=10: cannot stop a timer\n"), "once, not in each run")
 }
 
-// Spread takes three seconds at least.
+// Spread takes three seconds at least. Where the machine stands still the floor takes too long as well, and there is another comparison.
 func TestWhatTakesTooLongIsEndedAndNotTriedAgain(t *testing.T) {
 	t.Parallel()
-	code, stdout, stderr := try(t, "-impl", "std", "-workload", "Spread", "-pending", "10,20", "-count", "2",
-		"-time", "1ms", "-limit", "2s", "-o", "-")
+	var code int
+	var stdout, stderr string
+	for tries := 0; tries == 0 || tries < 5 && strings.Contains(stdout, "--- FAIL: BenchmarkFloor"); tries++ {
+		code, stdout, stderr = try(t, "-impl", "std", "-workload", "Spread", "-pending", "10,20", "-count", "2",
+			"-time", "1ms", "-limit", "2s", "-o", "-")
+	}
 	assert.Equal(t, exitDone, code, stderr)
 	assert.Contains(t, stdout, "BenchmarkFloor")
 	for _, want := range []string{
