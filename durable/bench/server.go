@@ -32,6 +32,19 @@ func startServer(ctx context.Context, named string, options ...string) (*server,
 	if err != nil {
 		return nil, fmt.Errorf("no redis-server is installed (%w); name a server with -redis", err)
 	}
+	for tries := 1; ; tries++ {
+		s, err := startPrivate(ctx, path, options...)
+		if err == nil || tries == 5 || !errors.Is(err, errEnded) {
+			return s, err
+		}
+	}
+}
+
+// errEnded says that a server has ended by itself, as somebody else may have taken its port at the last moment.
+var errEnded = errors.New("redis-server has ended")
+
+// startPrivate starts a server on a free port.
+func startPrivate(ctx context.Context, path string, options ...string) (*server, error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return nil, err
@@ -47,22 +60,40 @@ func startServer(ctx context.Context, named string, options ...string) (*server,
 	}
 	s := &server{addr: fmt.Sprintf("127.0.0.1:%d", port)}
 	s.client = redis.NewClient(&redis.Options{Addr: s.addr, PoolSize: 64})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait()
+	}()
 	s.close = func() {
 		_ = s.client.Close()
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		<-ended
 		_ = os.RemoveAll(dir)
 	}
-	for range 100 {
-		if err = s.client.Ping(ctx).Err(); err == nil {
-			return s, nil
+	if err := s.await(ctx, ended); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// await waits until the server answers.
+func (s *server) await(ctx context.Context, ended <-chan struct{}) error {
+	for begin := time.Now(); ; {
+		err := s.client.Ping(ctx).Err()
+		select {
+		case <-ended:
+			return errEnded // whoever has answered
+		default:
 		}
-		if sleep(ctx, 50*time.Millisecond) != nil {
-			break
+		if err == nil {
+			return nil
+		}
+		if sleep(ctx, 50*time.Millisecond) != nil || time.Since(begin) > time.Minute {
+			return fmt.Errorf("redis-server does not answer: %w", err)
 		}
 	}
-	s.close()
-	return nil, fmt.Errorf("redis-server does not answer: %w", err)
 }
 
 func freePort() (int, error) {
