@@ -38,7 +38,7 @@ func defaults() config {
 	return config{
 		// RFC 6298 asks for a second at first and at least; on a loopback interface nobody wants to wait for that.
 		protocol: protocol{
-			timing: timing{initial: 50 * time.Millisecond, least: 10 * time.Millisecond, most: 250 * time.Millisecond, tick: time.Millisecond, tries: 12},
+			timing: timing{initial: 50 * time.Millisecond, least: 10 * time.Millisecond, most: 250 * time.Millisecond, tick: time.Millisecond, tries: 24},
 			window: 64,
 			flows:  1000,
 		},
@@ -68,7 +68,7 @@ func options(cfg *config) []cli.Flag {
 	return []cli.Flag{
 		option.Count("flows", &cfg.flows, 1, 200, "open `n` flows"),
 		option.Count("messages", &cfg.messages, 1, 1_000_000, "send `n` messages in each"),
-		// Of more, thirteen in a row are lost now and then, and the protocol rightly gives up.
+		// With much more all tries of a message are lost now and then, and the protocol rightly gives up.
 		option.New("loss", "lose this `percent` of the packets", option.Within(&cfg.loss, option.ParseFloat, 0, 25, "a number")),
 		option.Percent("duplicate", &cfg.duplicate, "double this `percent` of the packets"),
 		option.Duration("jitter", &cfg.jitter, 0, time.Second, "hold each packet back for up to this `time`"),

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/timingwheel-go/timingwheel"
 )
@@ -76,6 +77,9 @@ func (n *node) receive(from netip.AddrPort, b []byte) {
 	}
 }
 
+// standstill is how long the machine of a sender may stand still, which is no time for the sender.
+const standstill = time.Minute
+
 // receiver returns the receiving side of a flow, a new one for a new flow, and nil where there are too many. It is forgotten when nothing has come for
 // so long that the sender must have given up. Sooner would be wrong: a repeated message would begin the flow anew, and be delivered twice.
 func (n *node) receiver(f flow) *receiver {
@@ -92,7 +96,7 @@ func (n *node) receiver(f flow) *receiver {
 		}
 		n.receivers[f] = r
 	}
-	if linger := 2 * n.cfg.giveUpAfter(); !r.idle.Reset(linger) {
+	if linger := 2*n.cfg.giveUpAfter() + standstill; !r.idle.Reset(linger) {
 		r.idle = n.tw.AfterFunc(linger, func() { delete(n.receivers, f) })
 	}
 	return r

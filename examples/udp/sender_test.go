@@ -237,6 +237,6 @@ func TestReceiverIsBounded(t *testing.T) {
 	assert.Len(t, n.receivers, 2)
 	assert.Len(t, n.receivers[flow{peer, 0}].early, 3)
 	assert.Equal(t, 6, answers, "what is out of the window is not answered")
-	tw.Advance(tw.Now().Add(20 * time.Second))
+	tw.Advance(tw.Now().Add(20*time.Second + standstill))
 	assert.Empty(t, n.receivers, "forgotten when their senders must have given up")
 }
