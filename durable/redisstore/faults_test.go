@@ -82,26 +82,28 @@ func TestReplies(t *testing.T) {
 func TestServerGone(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{AppendOnly: true, AppendFsync: "always"})
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: 200 * time.Millisecond, MaxRetries: -1})
-	t.Cleanup(func() { _ = client.Close() })
+	client := newClient(t, server.Addr())
 	q := openQueue(t, client, redisstore.Options{})
 	put(t, q, items("a", 100, 10, 0))
+	impatient := redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: 200 * time.Millisecond, MaxRetries: -1})
+	t.Cleanup(func() { _ = impatient.Close() })
+	hurried := openInTime(t, impatient)
 
 	server.Pause() // it is there, and does not answer
-	_, err := q.Count(t.Context(), 0)
+	_, err := hurried.Count(t.Context(), 0)
 	require.ErrorIs(t, err, durable.ErrUnavailable)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	_, err = q.Count(ctx, 0)
+	_, err = hurried.Count(ctx, 0)
 	if !errors.Is(err, durable.ErrUnavailable) { // the client is not bound to look at the context while it reads
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	}
 	server.Continue()
 
 	server.Kill()
-	_, err = q.Put(t.Context(), durable.Put{Items: items("b", 1, 1, 0)})
+	_, err = hurried.Put(t.Context(), durable.Put{Items: items("b", 1, 1, 0)})
 	require.ErrorIs(t, err, durable.ErrUnavailable)
-	_, err = newStore(t, client, redisstore.Options{}).Open(t.Context(), config())
+	_, err = newStore(t, impatient, redisstore.Options{}).Open(t.Context(), config())
 	require.ErrorIs(t, err, durable.ErrUnavailable)
 	server.Restart()
 	require.Eventually(t, func() bool {
@@ -117,6 +119,18 @@ func TestServerGone(t *testing.T) {
 	require.NoError(t, client.Close())
 	_, err = q.Count(t.Context(), 0)
 	require.ErrorIs(t, err, durable.ErrClosed, "of the client")
+}
+
+// openInTime opens a queue, as often as it takes: a server may be slower than the client waits.
+func openInTime(t *testing.T, impatient redis.UniversalClient) (q durable.Backend) {
+	t.Helper()
+	store := newStore(t, impatient, redisstore.Options{})
+	require.Eventually(t, func() bool {
+		var err error
+		q, err = store.Open(t.Context(), config())
+		return err == nil
+	}, time.Minute, 20*time.Millisecond)
+	return q
 }
 
 // lossy is a connection that loses replies to scripts.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 	"github.com/timingwheel-go/timingwheel/durable/storetest"
 )
@@ -26,10 +27,16 @@ func newStore(t testing.TB, client redis.UniversalClient, o redisstore.Options) 
 	return s
 }
 
+// clientOptions are those of a client that waits for a server that stands still, as servers do on an overloaded machine.
+func clientOptions(addr string) *redis.Options {
+	const timeout = redistest.ClientTimeout
+	return &redis.Options{Addr: addr, DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout}
+}
+
 // newClient makes a client that ends with the test.
 func newClient(t testing.TB, addr string) *redis.Client {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: addr})
+	c := redis.NewClient(clientOptions(addr))
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

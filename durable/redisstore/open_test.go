@@ -119,7 +119,9 @@ func TestRestrictedUser(t *testing.T) {
 			args = append(args, r)
 		}
 		require.NoError(t, admin.Do(t.Context(), args...).Err())
-		c := redis.NewClient(&redis.Options{Addr: s.Addr(), Username: name, Password: "secret"})
+		o := clientOptions(s.Addr())
+		o.Username, o.Password = name, "secret"
+		c := redis.NewClient(o)
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}

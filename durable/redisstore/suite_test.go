@@ -30,7 +30,9 @@ func TestSuiteOnServer(t *testing.T) {
 // TestSuiteOnOlderProtocol has a client with RESP2, which gives some replies another form.
 func TestSuiteOnOlderProtocol(t *testing.T) {
 	t.Parallel()
-	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t, redistest.Options{}).Addr(), Protocol: 2})
+	o := clientOptions(redistest.Start(t, redistest.Options{}).Addr())
+	o.Protocol = 2
+	client := redis.NewClient(o)
 	t.Cleanup(func() { _ = client.Close() })
 	storetest.Run(t, func(t testing.TB) storetest.Fixture { return fixtureOn(t, client) })
 }

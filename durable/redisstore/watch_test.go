@@ -225,9 +225,12 @@ func TestSentinelFailover(t *testing.T) {
 // TestRing spreads partitions over two servers that know nothing of each other.
 func TestRing(t *testing.T) {
 	t.Parallel()
-	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{
-		"a": redistest.Start(t, redistest.Options{}).Addr(), "b": redistest.Start(t, redistest.Options{}).Addr(),
-	}})
+	ring := redis.NewRing(&redis.RingOptions{
+		Addrs: map[string]string{
+			"a": redistest.Start(t, redistest.Options{}).Addr(), "b": redistest.Start(t, redistest.Options{}).Addr(),
+		},
+		DialTimeout: redistest.ClientTimeout, ReadTimeout: redistest.ClientTimeout, WriteTimeout: redistest.ClientTimeout,
+	})
 	t.Cleanup(func() { _ = ring.Close() })
 	q, err := newStore(t, ring, redisstore.Options{}).Open(t.Context(), clusterConfig())
 	require.NoError(t, err)

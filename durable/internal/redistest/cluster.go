@@ -180,7 +180,7 @@ func (c *Cluster) seenBy(ctx context.Context, node, other *Server) (sight, error
 // They leave ClusterStateReloadInterval alone, as users do. A client that finds nobody at the address of a master which has died does not ask
 // who has its slots now, until that interval of one minute is over, or ReloadState is called.
 func (c *Cluster) ClusterOptions() *redis.ClusterOptions {
-	o := &redis.ClusterOptions{DialTimeout: time.Second}
+	o := &redis.ClusterOptions{DialTimeout: ClientTimeout, ReadTimeout: ClientTimeout, WriteTimeout: ClientTimeout}
 	for _, node := range c.nodes {
 		o.Addrs = append(o.Addrs, node.Addr())
 	}

@@ -23,6 +23,10 @@ const EnvRequire = "TIMINGWHEEL_REQUIRE_REDIS"
 // startTimeout is how long servers have to become ready, and to end. It is long, as it is used up on an overloaded machine only.
 const startTimeout = 60 * time.Second
 
+// ClientTimeout is how long clients wait for a server that is there: one may stand still for seconds on an overloaded machine. Nobody waits for
+// one that has ended, as the system says so at once.
+const ClientTimeout = time.Minute
+
 // Require skips the test where there is no redis-server on PATH, or fails it: see [EnvRequire].
 func Require(t testing.TB) {
 	t.Helper()

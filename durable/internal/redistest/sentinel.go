@@ -126,7 +126,7 @@ func (s *Sentinel) replicaKnown(ctx context.Context, sentinel *Server) error {
 
 // FailoverOptions are those of a client that follows the master, for redis.NewFailoverClient. They are new at each call and may be changed.
 func (s *Sentinel) FailoverOptions() *redis.FailoverOptions {
-	o := &redis.FailoverOptions{MasterName: s.name, DialTimeout: time.Second}
+	o := &redis.FailoverOptions{MasterName: s.name, DialTimeout: ClientTimeout, ReadTimeout: ClientTimeout, WriteTimeout: ClientTimeout}
 	for _, server := range s.sentinels {
 		o.SentinelAddrs = append(o.SentinelAddrs, server.Addr())
 	}

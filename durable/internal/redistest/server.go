@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -101,7 +100,7 @@ func (s *Server) startOnNewPort(settings []string) error {
 func controlOptions(addr string) *redis.Options {
 	return &redis.Options{
 		Addr: addr, MaxRetries: -1, PoolSize: 2, Protocol: 2, DisableIdentity: true,
-		DialTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, DialerRetries: 1,
+		DialTimeout: ClientTimeout, ReadTimeout: ClientTimeout, WriteTimeout: ClientTimeout, DialerRetries: 1,
 	}
 }
 
@@ -127,12 +126,12 @@ func (s *Server) run() (err error) {
 
 // ping is nil if the server answers and is the process that was started.
 func (s *Server) ping() error {
-	conn, err := net.DialTimeout("tcp", s.Addr(), 5*time.Second)
+	conn, err := net.DialTimeout("tcp", s.Addr(), ClientTimeout)
 	if err != nil {
 		return err // without the client, which would write each failure to its log
 	}
 	conn.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), ClientTimeout)
 	defer cancel()
 	info, err := s.control.Info(ctx, "server").Result()
 	if err != nil {
@@ -160,7 +159,7 @@ func (s *Server) PID() int {
 // Client returns a new client, which is closed with the test.
 func (s *Server) Client(t testing.TB) *redis.Client {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	c := redis.NewClient(&redis.Options{Addr: s.Addr(), DialTimeout: ClientTimeout, ReadTimeout: ClientTimeout, WriteTimeout: ClientTimeout})
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
