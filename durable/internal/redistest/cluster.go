@@ -17,7 +17,8 @@ import (
 type ClusterOptions struct {
 	Options // of each node
 
-	// NodeTimeout is how long a node must not answer until the others hold it to be down. Defaults to 1.5 s.
+	// NodeTimeout is how long a node must not answer until the others hold it to be down, from [Cluster.KillMaster] to the end of
+	// [Cluster.WaitMaster]. Defaults to 1.5 s. At other times it is a minute, and no replica takes over for a master that was not killed.
 	NodeTimeout time.Duration
 }
 
@@ -29,6 +30,8 @@ type Cluster struct {
 	t     testing.TB
 	nodes []*Server
 	ids   map[*Server]string
+
+	nodeTimeout time.Duration
 }
 
 // StartCluster starts a cluster. When it returns, all nodes agree that it is complete and the replicas have caught up.
@@ -38,10 +41,10 @@ func StartCluster(t testing.TB, o ClusterOptions) *Cluster {
 		o.NodeTimeout = 1500 * time.Millisecond
 	}
 	settings := append(o.settings(), "cluster-enabled yes", "cluster-config-file nodes.conf", "cluster-announce-ip 127.0.0.1",
-		fmt.Sprintf("cluster-node-timeout %d", o.NodeTimeout.Milliseconds()),
+		fmt.Sprintf("cluster-node-timeout %d", calm.Milliseconds()), "cluster-replica-no-failover yes",
 		"cluster-replica-validity-factor 0", // a replica takes over however long its master is gone
 		"cluster-allow-replica-migration no", "repl-ping-replica-period 1")
-	c := &Cluster{t: t, ids: map[*Server]string{}}
+	c := &Cluster{t: t, ids: map[*Server]string{}, nodeTimeout: o.NodeTimeout}
 	for range 2 * masters {
 		c.nodes = append(c.nodes, start(t, "redis-server", settings, o.ExtraArgs))
 	}
@@ -55,6 +58,9 @@ func StartCluster(t testing.TB, o ClusterOptions) *Cluster {
 func (c *Cluster) form() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*startTimeout)
 	defer cancel()
+	if err := c.downWithin(ctx, c.nodeTimeout); err != nil { // they tell each other what they know more often then
+		return err
+	}
 	for i, node := range c.nodes {
 		id, err := node.control.Do(ctx, "CLUSTER", "MYID").Text()
 		if err != nil {
@@ -84,7 +90,37 @@ func (c *Cluster) form() error {
 			return err
 		}
 	}
-	return awaitIn(c.complete)
+	return c.settle()
+}
+
+// downWithin sets how long a node must not answer until the others hold it to be down.
+func (c *Cluster) downWithin(ctx context.Context, timeout time.Duration) error {
+	for _, node := range c.nodes {
+		if !node.Running() {
+			continue
+		}
+		if err := node.control.ConfigSet(ctx, "cluster-node-timeout", strconv.FormatInt(timeout.Milliseconds(), 10)).Err(); err != nil {
+			return fmt.Errorf("the node on %s: %w", node.Addr(), err)
+		}
+	}
+	return nil
+}
+
+// settle waits until the cluster is complete and nothing but [Cluster.KillMaster] changes that.
+func (c *Cluster) settle() error {
+	return awaitIn(func(ctx context.Context) error {
+		if err := c.complete(ctx); err != nil {
+			return err
+		}
+		err := c.downWithin(ctx, calm)
+		if err == nil {
+			err = c.complete(ctx)
+		}
+		if err != nil { // a node that is held to be down now would be for two minutes
+			err = errors.Join(err, c.downWithin(ctx, c.nodeTimeout))
+		}
+		return err
+	})
 }
 
 // acquainted is nil if every node knows every other.
@@ -153,9 +189,10 @@ func (c *Cluster) agreed(ctx context.Context, node *Server, role string) error {
 
 // sight is what a node knows of a node.
 type sight struct {
-	flags []string
-	link  string
-	slots []string
+	flags  []string
+	master string // the id of the one that it follows
+	link   string
+	slots  []string
 }
 
 func (s sight) has(flag string) bool { return slices.Contains(s.flags, flag) }
@@ -169,7 +206,7 @@ func (c *Cluster) seenBy(ctx context.Context, node, other *Server) (sight, error
 	for line := range strings.Lines(text) {
 		// id, address, flags, master, ping, pong, epoch, link, slots
 		if f := strings.Fields(line); len(f) >= 8 && f[0] == c.ids[other] {
-			return sight{flags: strings.Split(f[2], ","), link: f[7], slots: f[8:]}, nil
+			return sight{flags: strings.Split(f[2], ","), master: f[3], link: f[7], slots: f[8:]}, nil
 		}
 	}
 	return sight{}, fmt.Errorf("the node on %s does not know that on %s", node.Addr(), other.Addr())
@@ -200,7 +237,7 @@ func (c *Cluster) Nodes() []*Server { return slices.Clone(c.nodes) }
 
 // Master is the running master that holds a slot, 0 to 16,383, by its own account; nil if there is none.
 func (c *Cluster) Master(slot int) *Server {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	for _, node := range c.nodes {
 		if !node.Running() {
@@ -235,7 +272,27 @@ func (c *Cluster) KillMaster(slot int) *Server {
 		return nil
 	}
 	master.Kill()
+	c.check("let a replica take over", c.giveUp(master))
 	return master
+}
+
+// giveUp lets the replicas of a node that was killed take over, and has the others notice soon that it is down.
+func (c *Cluster) giveUp(killed *Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	for _, node := range c.nodes {
+		if !node.Running() {
+			continue
+		}
+		seen, err := c.seenBy(ctx, node, node)
+		if err == nil && seen.master == c.ids[killed] {
+			err = node.control.ConfigSet(ctx, "cluster-replica-no-failover", "no").Err()
+		}
+		if err != nil {
+			return fmt.Errorf("the node on %s: %w", node.Addr(), err)
+		}
+	}
+	return c.downWithin(ctx, c.nodeTimeout)
 }
 
 // WaitMaster waits until another node than old is the master of a slot, and all that run hold the cluster to be complete. It
@@ -249,7 +306,7 @@ func (c *Cluster) WaitMaster(slot int, old *Server) *Server {
 		}
 		return nil
 	}))
-	c.WaitComplete()
+	c.check("wait until it is complete", c.settle())
 	return master
 }
 

@@ -27,6 +27,10 @@ const startTimeout = 60 * time.Second
 // one that has ended, as the system says so at once.
 const ClientTimeout = time.Minute
 
+// calm is how long a server must not answer until others hold it to be down, unless one has just been killed. It is long, so that none takes over
+// from a server that stands still on an overloaded machine.
+const calm = time.Minute
+
 // Require skips the test where there is no redis-server on PATH, or fails it: see [EnvRequire].
 func Require(t testing.TB) {
 	t.Helper()

@@ -17,7 +17,8 @@ import (
 type SentinelOptions struct {
 	Options // of the master and the replica
 
-	// DownAfter is how long a server must not answer until a sentinel holds it to be down. Defaults to 700 ms.
+	// DownAfter is how long a server must not answer until a sentinel holds it to be down, from [Sentinel.KillMaster] to the end of
+	// [Sentinel.WaitFailover]. Defaults to 700 ms. At other times it is a minute: there is no failover that was not asked for.
 	DownAfter time.Duration
 
 	// FailoverTimeout is how long a failover may take; after twice as long another sentinel tries. Defaults to 2 s.
@@ -33,6 +34,7 @@ type Sentinel struct {
 	name      string
 	data      []*Server
 	sentinels []*Server
+	downAfter time.Duration
 }
 
 // StartSentinel starts a master, a replica and three sentinels. When it returns, the replica has caught up and the sentinels know each
@@ -46,7 +48,7 @@ func StartSentinel(t testing.TB, o SentinelOptions) *Sentinel {
 	if o.FailoverTimeout == 0 {
 		o.FailoverTimeout = 2 * time.Second
 	}
-	s := &Sentinel{t: t, name: "queue"}
+	s := &Sentinel{t: t, name: "queue", downAfter: o.DownAfter}
 	settings := append(o.settings(), "repl-ping-replica-period 1")
 	master := start(t, "redis-server", settings, o.ExtraArgs)
 	host, port, _ := strings.Cut(master.Addr(), ":")
@@ -74,7 +76,7 @@ func (s *Sentinel) settings(master *Server, o SentinelOptions) []string {
 	host, port, _ := strings.Cut(master.Addr(), ":")
 	return []string{
 		fmt.Sprintf("sentinel monitor %s %s %s %d", s.name, host, port, quorum),
-		fmt.Sprintf("sentinel down-after-milliseconds %s %d", s.name, o.DownAfter.Milliseconds()),
+		fmt.Sprintf("sentinel down-after-milliseconds %s %d", s.name, calm.Milliseconds()),
 		fmt.Sprintf("sentinel failover-timeout %s %d", s.name, o.FailoverTimeout.Milliseconds()),
 	}
 }
@@ -82,13 +84,26 @@ func (s *Sentinel) settings(master *Server, o SentinelOptions) []string {
 // hurry makes the sentinels look more often, and give up the caution soon with which they meet pauses of their own, which an
 // overloaded machine has. Servers before 7.0 cannot be told, and take seconds longer.
 func (s *Sentinel) hurry() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	for _, server := range s.sentinels {
 		for _, setting := range []struct{ name, ms string }{
 			{"info-period", "500"}, {"ping-period", "200"}, {"ask-period", "200"}, {"publish-period", "200"}, {"tilt-period", "1000"},
 		} {
 			_ = server.control.Do(ctx, "SENTINEL", "DEBUG", setting.name, setting.ms).Err() // see above
+		}
+	}
+}
+
+// downWithin sets how long a server must not answer until a sentinel holds it to be down.
+func (s *Sentinel) downWithin(after time.Duration) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	for _, server := range s.sentinels {
+		err := server.control.Do(ctx, "SENTINEL", "SET", s.name, "down-after-milliseconds", after.Milliseconds()).Err()
+		if err != nil {
+			s.t.Errorf("redistest: sentinel on %s: hold servers to be down after %v: %v", server.Addr(), after, err)
 		}
 	}
 }
@@ -149,7 +164,7 @@ func (s *Sentinel) Sentinels() []*Server { return slices.Clone(s.sentinels) }
 
 // Master is the server that the sentinels hold to be the master, dead or alive; nil if no sentinel answers.
 func (s *Sentinel) Master() *Server {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	votes := map[string]int{}
 	for _, server := range s.sentinels {
@@ -175,6 +190,7 @@ func (s *Sentinel) KillMaster() *Server {
 		return nil
 	}
 	master.Kill()
+	s.downWithin(s.downAfter)
 	return master
 }
 
@@ -188,6 +204,7 @@ func (s *Sentinel) WaitFailover(old *Server) *Server {
 		}
 		return takesWrites(ctx, m)
 	})
+	s.downWithin(calm)
 	return s.Master()
 }
 

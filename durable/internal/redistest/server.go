@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -126,21 +127,23 @@ func (s *Server) run() (err error) {
 
 // ping is nil if the server answers and is the process that was started.
 func (s *Server) ping() error {
-	conn, err := net.DialTimeout("tcp", s.Addr(), ClientTimeout)
+	const timeout = 5 * time.Second // what listens there may never answer, and it is asked again
+	conn, err := net.DialTimeout("tcp", s.Addr(), timeout)
 	if err != nil {
 		return err // without the client, which would write each failure to its log
 	}
 	conn.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), ClientTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	info, err := s.control.Info(ctx, "server").Result()
+	control := s.control.WithTimeout(timeout)
+	info, err := control.Info(ctx, "server").Result()
 	if err != nil {
 		return err
 	}
 	if !strings.Contains(info, fmt.Sprintf("process_id:%d\r\n", s.proc.pid())) {
 		return errors.New("another server answers on the port")
 	}
-	return s.control.Ping(ctx).Err() // an error while it reads its files
+	return control.Ping(ctx).Err() // an error while it reads its files
 }
 
 // Addr is the address, "127.0.0.1:port". A restart does not change it.
