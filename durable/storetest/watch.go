@@ -24,7 +24,7 @@ var watchTests = []test{
 const patience = 15 * time.Second
 
 // hinted makes heads until a hint of one of them comes. As hints may be lost, and a store may need a moment to subscribe, one is not enough.
-// Each head must be earlier than all before it. Hints of other messages, which may be late, are passed over.
+// Each head must be earlier than all before it. Hints of other messages, which may be late, are passed over, and so are those that ask to look.
 func hinted(t *testing.T, hints <-chan durable.Hint, partition int, makeHead func(try int) durable.Instant) {
 	t.Helper()
 	known := make(map[durable.Instant]bool)
@@ -34,8 +34,8 @@ func hinted(t *testing.T, hints <-chan durable.Hint, partition int, makeHead fun
 		select {
 		case h, open := <-hints:
 			require.True(t, open, "the channel was closed")
-			require.Equal(t, partition, h.Partition)
 			if known[h.Due] {
+				require.Equal(t, partition, h.Partition)
 				return
 			}
 		case <-time.After(50 * time.Millisecond):
@@ -53,13 +53,15 @@ func (q *queue) head(partition, try int) durable.Instant {
 	return m.At
 }
 
+// others is a first try whose heads, and those after it, are told from the heads of the tries from 0 on.
+const others = 500
+
 func watchPut(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	hints, err := q.Watch(t.Context())
 	require.NoError(t, err)
 	hinted(t, hints, 0, func(try int) durable.Instant { return q.head(0, try) })
-	drain(hints)
-	hinted(t, hints, 1, func(try int) durable.Instant { return q.head(1, try) })
+	hinted(t, hints, 1, func(try int) durable.Instant { return q.head(1, others+try) })
 }
 
 // drain takes what has come already.
@@ -81,6 +83,9 @@ func watchTransitions(t *testing.T, newStore Factory) {
 		require.NoError(t, err)
 		hinted(t, hints, 0, func(try int) durable.Instant { return q.head(0, try) })
 		hinted(t, hints, 0, func(try int) durable.Instant {
+			if try > 0 { // it may be due, and would be delivered first
+				q.done(durable.OpCancel, durable.Change{ID: fmt.Sprintf("m%d", try-1)})
+			}
 			c := q.deliver(fmt.Sprintf("m%d", try))
 			switch op {
 			case durable.OpReplay:
@@ -107,12 +112,14 @@ func watchSeveral(t *testing.T, newStore Factory) {
 	other, err := q.in("other").Watch(t.Context())
 	require.NoError(t, err)
 	hinted(t, one, 0, func(try int) durable.Instant { return q.head(0, try) })
-	drain(two)
-	hinted(t, two, 0, func(try int) durable.Instant { return q.head(0, 100+try) })
-	select {
-	case h := <-other:
-		require.Fail(t, "a hint of another queue", "%v", h)
-	case <-time.After(50 * time.Millisecond):
+	hinted(t, two, 0, func(try int) durable.Instant { return q.head(0, others+try) })
+	for quiet := time.After(50 * time.Millisecond); quiet != nil; {
+		select {
+		case h := <-other:
+			require.Zero(t, h.Due, "a hint of another queue: %v", h) // 0 is none of a message: it asks to look
+		case <-quiet:
+			quiet = nil
+		}
 	}
 }
 
