@@ -55,7 +55,7 @@ type killer struct {
 	tokens map[string]uint64 // the last one of each partition
 }
 
-// round starts a child, kills it after it has worked for some time, and checks the file.
+// round starts a child, kills it some time after it has spoken of two messages, however long its first commits take, and checks the file.
 func (k *killer) round(t *testing.T, name string, work time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -68,9 +68,11 @@ func (k *killer) round(t *testing.T, name string, work time.Duration) {
 	require.NoError(t, cmd.Start())
 	lines := bufio.NewScanner(out)
 	var once sync.Once
-	for lines.Scan() {
+	for before := len(k.said); lines.Scan(); {
 		k.hear(t, lines.Text())
-		once.Do(func() { time.AfterFunc(work, func() { _ = cmd.Process.Kill() }) })
+		if len(k.said) >= before+2 {
+			once.Do(func() { time.AfterFunc(work, func() { _ = cmd.Process.Kill() }) })
+		}
 	}
 	require.Error(t, cmd.Wait(), "the child ended by itself")
 	k.check(t)
