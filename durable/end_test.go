@@ -51,7 +51,7 @@ func TestConsumeGivesBackEverythingBeforeItReturns(t *testing.T) {
 			_, err := q.EnqueueBatch(t.Context(), ms)
 			require.NoError(t, err)
 			stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{Horizon: time.Hour})
-			require.Eventually(t, func() bool { s, _ := q.Stats(t.Context()); return s.Prefetched == 11000 }, 10*time.Second, 10*time.Millisecond)
+			require.Eventually(t, func() bool { s, _ := q.Stats(t.Context()); return s.Prefetched == 11000 }, time.Minute, 10*time.Millisecond)
 			stop()
 			s, err := q.Stats(t.Context())
 			require.NoError(t, err)

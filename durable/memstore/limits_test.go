@@ -146,7 +146,7 @@ func TestHints(t *testing.T) {
 	assert.Eventually(t, func() bool {
 		_, open := <-hints
 		return !open
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }
 
 // TestRefusals names what was refused.
