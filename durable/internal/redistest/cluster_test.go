@@ -3,6 +3,7 @@ package redistest
 import (
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -31,6 +32,19 @@ func TestClusterFailover(t *testing.T) {
 	old.Restart()
 	c.WaitComplete()
 	assert.Same(t, c.Nodes()[5], c.Master(slot), "the old master is a replica now")
+}
+
+func TestClusterWaitsForANodeThatStandsStill(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, ClusterOptions{NodeTimeout: time.Second})
+	client := c.Client(t)
+	c.Nodes()[2].Pause()
+	time.Sleep(3 * time.Second)
+	c.Nodes()[2].Continue()
+	for i := range 30 {
+		require.NoError(t, client.Set(t.Context(), "k"+strconv.Itoa(i), i, 0).Err(), "no node refuses it")
+	}
+	assert.Same(t, c.Nodes()[2], c.Master(12_182))
 }
 
 func TestClusterMigration(t *testing.T) {

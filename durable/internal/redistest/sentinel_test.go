@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -30,4 +31,15 @@ func TestSentinelFailover(t *testing.T) {
 	s.WaitReplica()
 	require.Error(t, takesWrites(t.Context(), first), "the old master is a replica now")
 	assert.Same(t, second, s.Master())
+}
+
+func TestSentinelsWaitForAMasterThatStandsStill(t *testing.T) {
+	t.Parallel()
+	s := StartSentinel(t, SentinelOptions{})
+	first := s.Master()
+	first.Pause()
+	time.Sleep(3 * time.Second)
+	first.Continue()
+	require.NoError(t, s.Client(t).Set(t.Context(), "k", "v", 0).Err())
+	assert.Same(t, first, s.Master())
 }
