@@ -62,7 +62,7 @@ func TestTrapFlushAddsToItsOwnBucket(t *testing.T) {
 }
 
 // halfway arms n timers for one instant and takes the driver's place until it has moved some of them to a finer wheel,
-// and leaves it there. Nobody claims what is due meanwhile; carryOn ends that.
+// and leaves it there. No worker comes until letWorkersCome, and no driver until carryOn.
 func halfway(t *testing.T, tw *TimingWheel, n int, f func(i int)) []Timer {
 	t.Helper()
 	s := &tw.engine.shards[0].shard
@@ -80,7 +80,7 @@ func halfway(t *testing.T, tw *TimingWheel, n int, f func(i int)) []Timer {
 			verifyShards(t, tw.engine)
 			return timers
 		}
-		for i := range timers { // the machine stood still: all of them were due before they were on a wheel
+		for i := range timers { // the machine stood still: some were due before they were on a finer wheel
 			require.True(t, timers[i].Stop())
 		}
 	}
@@ -102,7 +102,7 @@ func movesSome(s *shard, n int) bool {
 				left += b.live
 			}
 			defer s.mu.Unlock()
-			return s.cascade.any() && left > 0 && left < n
+			return s.ready == 0 && s.cascade.any() && left > 0 && left < n
 		}
 		s.mu.Unlock()
 		if all {
@@ -111,12 +111,18 @@ func movesSome(s *shard, n int) bool {
 	}
 }
 
-// carryOn lets workers come and the driver go on.
+func letWorkersCome(tw *TimingWheel) {
+	s := tw.engine.shards[0]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spares = 0
+}
+
+// carryOn lets the driver go on.
 func carryOn(t *testing.T, tw *TimingWheel) {
 	t.Helper()
 	s := &tw.engine.shards[0].shard
 	s.mu.Lock()
-	s.spares = 0
 	s.drive()
 	require.NoError(t, drainWheel(tw))
 }
@@ -138,6 +144,7 @@ func TestTrapStopBetweenTwoWheels(t *testing.T) {
 			require.True(t, timers[i].Reset(100*ms), "timer %d is nowhere", i)
 		}
 	}
+	letWorkersCome(tw)
 	carryOn(t, tw)
 	for i := range fates {
 		require.EqualValues(t, 1, fates[i].Load(), "timer %d", i)
@@ -157,13 +164,12 @@ func TestResetToNowBetweenTwoWheels(t *testing.T) {
 		defer s.mu.Unlock()
 		return s.ready
 	}
-	before := ready()
-	require.True(t, timers[n-1].Reset(0))
-	require.Equal(t, before+1, ready(), "it can be claimed at once")
-	s.mu.Lock()
-	s.spares = 0
-	s.mu.Unlock()
-	require.True(t, timers[n-2].Reset(0), "a worker comes, though the driver stands still")
+	past := time.Now().Add(-time.Hour) // earlier than the others' instant, also where that has passed
+	require.Zero(t, ready())
+	require.True(t, timers[n-1].ResetAt(past))
+	require.Equal(t, 1, ready(), "it can be claimed at once")
+	letWorkersCome(tw)
+	require.True(t, timers[n-2].ResetAt(past), "a worker comes, though the driver stands still")
 	for left := 2; left > 0; {
 		if i := receive(t, ran, "those that were reset to now"); i >= n-2 {
 			left--

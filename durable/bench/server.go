@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,27 +72,27 @@ func startPrivate(ctx context.Context, path string, options ...string) (*server,
 		<-ended
 		_ = os.RemoveAll(dir)
 	}
-	if err := s.await(ctx, ended); err != nil {
+	if err := s.await(ctx, cmd.Process.Pid, ended); err != nil {
 		s.close()
 		return nil, err
 	}
 	return s, nil
 }
 
-// await waits until the server answers.
-func (s *server) await(ctx context.Context, ended <-chan struct{}) error {
+// await waits until the server answers, and not another one on its port.
+func (s *server) await(ctx context.Context, pid int, ended <-chan struct{}) error {
 	for begin := time.Now(); ; {
-		err := s.client.Ping(ctx).Err()
-		select {
-		case <-ended:
-			return errEnded // whoever has answered
-		default:
-		}
-		if err == nil {
+		answering, err := s.info(ctx, "server", "process_id")
+		if err == nil && int(answering) == pid {
 			return nil
 		}
+		select {
+		case <-ended:
+			return errEnded
+		default:
+		}
 		if sleep(ctx, 50*time.Millisecond) != nil || time.Since(begin) > time.Minute {
-			return fmt.Errorf("redis-server does not answer: %w", err)
+			return fmt.Errorf("redis-server does not answer: %w", cmp.Or(err, errors.New("another server does")))
 		}
 	}
 }

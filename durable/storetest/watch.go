@@ -115,7 +115,8 @@ func watchSeveral(t *testing.T, newStore Factory) {
 	hinted(t, two, 0, func(try int) durable.Instant { return q.head(0, others+try) })
 	for quiet := time.After(50 * time.Millisecond); quiet != nil; {
 		select {
-		case h := <-other:
+		case h, open := <-other:
+			require.True(t, open, "the channel was closed")
 			require.Zero(t, h.Due, "a hint of another queue: %v", h) // 0 is none of a message: it asks to look
 		case <-quiet:
 			quiet = nil

@@ -100,7 +100,7 @@ func (l *load) judge(k kind, id string, code int, body string, took time.Duratio
 		if k == quick {
 			l.heldUp.Inc()
 		}
-	case l.lenient && took >= l.timeout && (k != quick && code == http.StatusOK || k == upstream && code == http.StatusBadGateway):
+	case l.lenient && took >= l.timeout && ((k == patient || k == deaf) && code == http.StatusOK || k == upstream && code == http.StatusBadGateway):
 		l.tooLate.Inc()
 	case k != quick:
 		l.faults.Add("%v %s: %d %q after %v instead of 503", k, id, code, body, took)

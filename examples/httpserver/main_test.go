@@ -132,6 +132,7 @@ func TestJudgeLenient(t *testing.T) {
 		{upstream, 502, time.Second, false},
 		{patient, 200, time.Second - 1, true},
 		{patient, 502, time.Second, true},
+		{upstream, 200, time.Second, true},
 		{upstream, 502, time.Second - 1, true},
 	} {
 		l := load{lenient: true, timeout: time.Second, faults: &fault.List{}}

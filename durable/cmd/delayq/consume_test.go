@@ -119,6 +119,7 @@ func TestConsume_CtrlC(t *testing.T) {
 	command := `echo begun; ` + wait + `; echo "$DELAYQ_ID" >> '` + done + `'`
 	err := run(ctx, []string{"delayq", "-store", d.store, "consume", "-exec", command}, nil, &ctrlC{lines: 1, end: cancel}, stderr)
 	require.NoError(t, err)
+	require.ErrorIs(t, ctx.Err(), context.Canceled, "what the command writes comes while it runs")
 	assert.Contains(t, stderr.buf.String(), waiting)
 	finished, err := os.ReadFile(done)
 	require.NoError(t, err, "the command that ran has ended by itself")

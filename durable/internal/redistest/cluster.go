@@ -109,15 +109,17 @@ func (c *Cluster) downWithin(ctx context.Context, timeout time.Duration) error {
 // settle waits until the cluster is complete and nothing but [Cluster.KillMaster] changes that.
 func (c *Cluster) settle() error {
 	return awaitIn(func(ctx context.Context) error {
-		if err := c.complete(ctx); err != nil {
-			return err
+		err := c.complete(ctx)
+		if err == nil {
+			err = c.downWithin(ctx, calm)
 		}
-		err := c.downWithin(ctx, calm)
 		if err == nil {
 			err = c.complete(ctx)
 		}
-		if err != nil { // a node that is held to be down now would be for two minutes
-			err = errors.Join(err, c.downWithin(ctx, c.nodeTimeout))
+		if err != nil { // a node that is held to be down when the others are calm would be for two minutes
+			again, cancel := context.WithTimeout(context.Background(), startTimeout) // ctx may be over
+			defer cancel()
+			err = errors.Join(err, c.downWithin(again, c.nodeTimeout))
 		}
 		return err
 	})

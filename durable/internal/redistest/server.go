@@ -101,7 +101,7 @@ func (s *Server) startOnNewPort(settings []string) error {
 func controlOptions(addr string) *redis.Options {
 	return &redis.Options{
 		Addr: addr, MaxRetries: -1, PoolSize: 2, Protocol: 2, DisableIdentity: true,
-		DialTimeout: ClientTimeout, ReadTimeout: ClientTimeout, WriteTimeout: ClientTimeout, DialerRetries: 1,
+		DialTimeout: ClientTimeout, ReadTimeout: ClientTimeout, WriteTimeout: ClientTimeout, DialerRetries: 1, ContextTimeoutEnabled: true,
 	}
 }
 
