@@ -20,12 +20,14 @@ type outage struct {
 	doubt  time.Duration    // enqueues that were acknowledged so long before from, or later, may be lost. 0: none may
 	resume int64            // when a message was handled that was enqueued after it, in milliseconds; 0: none
 	began  map[string]int64 // when the enqueue of each message began, in milliseconds
-	noting time.Duration    // what a process may take to note an answer that it has got
 }
+
+// noting is the time that a process may take to note an answer that it has got.
+var noting = scaled(10*time.Second, 300*time.Millisecond)
 
 // newOutage calls fault, which lets an engine end.
 func newOutage(doubt time.Duration, fault func()) *outage {
-	o := &outage{from: time.Now(), doubt: doubt, began: map[string]int64{}, noting: scaled(10*time.Second, 300*time.Millisecond)}
+	o := &outage{from: time.Now(), doubt: doubt, began: map[string]int64{}}
 	fault()
 	o.until = time.Now()
 	return o
@@ -39,7 +41,7 @@ func (o *outage) edit(e checker.Event) checker.Event {
 	case e.Kind == checker.MaybeEnqueued && o.began[e.ID] == 0: // else another outage has made it doubtful
 		o.began[e.ID] = e.Clock
 	case e.Kind == checker.Enqueued && !after && o.doubt > 0 &&
-		e.Clock > o.from.Add(-o.doubt).UnixMilli() && e.Clock < o.until.Add(o.noting).UnixMilli():
+		e.Clock > o.from.Add(-o.doubt).UnixMilli() && e.Clock < o.until.Add(noting).UnixMilli():
 		e.Kind = checker.MaybeEnqueued
 	case e.Kind == checker.Started && after && (o.resume == 0 || e.Clock < o.resume):
 		o.resume = e.Clock
@@ -80,14 +82,13 @@ func TestOutagesExcuse(t *testing.T) {
 	at := func(second int64) time.Time { return time.UnixMilli(1000 * second) }
 	made := func(doubt time.Duration, seconds ...int64) (os outages) {
 		for _, s := range seconds {
-			os = append(os, &outage{from: at(s), until: at(s).Add(300 * time.Millisecond), doubt: doubt, began: map[string]int64{},
-				noting: time.Second})
+			os = append(os, &outage{from: at(s), until: at(s).Add(300 * time.Millisecond), doubt: doubt, began: map[string]int64{}})
 		}
 		return os
 	}
 	calls := []struct{ began, acknowledged int64 }{
-		{7900, 7999}, {7900, 8001}, {10_300, 11_299}, {10_300, 99_000}, {10_301, 10_302},
-		{17_900, 17_999}, {17_900, 18_001}, {20_300, 20_900}, {20_301, 20_900},
+		{7900, 7999}, {7900, 8001}, {10_300, 10_299 + noting.Milliseconds()}, {10_300, 99_000}, {10_301, 10_302},
+		{17_900, 17_999}, {17_900, 18_001}, {20_300, 20_301}, {20_301, 20_900},
 	}
 	kinds := func(os outages) (kinds []checker.Kind) {
 		for i, c := range calls {

@@ -27,16 +27,10 @@ func newStore(t testing.TB, client redis.UniversalClient, o redisstore.Options) 
 	return s
 }
 
-// clientOptions are those of a client that waits for a server that stands still, as servers do on an overloaded machine.
-func clientOptions(addr string) *redis.Options {
-	const timeout = redistest.ClientTimeout
-	return &redis.Options{Addr: addr, DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout}
-}
-
 // newClient makes a client that ends with the test.
 func newClient(t testing.TB, addr string) *redis.Client {
 	t.Helper()
-	c := redis.NewClient(clientOptions(addr))
+	c := redis.NewClient(redistest.ClientOptions(addr))
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

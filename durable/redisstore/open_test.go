@@ -119,7 +119,7 @@ func TestRestrictedUser(t *testing.T) {
 			args = append(args, r)
 		}
 		require.NoError(t, admin.Do(t.Context(), args...).Err())
-		o := clientOptions(s.Addr())
+		o := redistest.ClientOptions(s.Addr())
 		o.Username, o.Password = name, "secret"
 		c := redis.NewClient(o)
 		t.Cleanup(func() { _ = c.Close() })

@@ -30,7 +30,7 @@ func TestSuiteOnServer(t *testing.T) {
 // TestSuiteOnOlderProtocol has a client with RESP2, which gives some replies another form.
 func TestSuiteOnOlderProtocol(t *testing.T) {
 	t.Parallel()
-	o := clientOptions(redistest.Start(t, redistest.Options{}).Addr())
+	o := redistest.ClientOptions(redistest.Start(t, redistest.Options{}).Addr())
 	o.Protocol = 2
 	client := redis.NewClient(o)
 	t.Cleanup(func() { _ = client.Close() })

@@ -99,10 +99,10 @@ func (s *Server) startOnNewPort(settings []string) error {
 
 // controlOptions are those of the clients by which this package looks after servers: they neither pool nor repeat.
 func controlOptions(addr string) *redis.Options {
-	return &redis.Options{
-		Addr: addr, MaxRetries: -1, PoolSize: 2, Protocol: 2, DisableIdentity: true,
-		DialTimeout: ClientTimeout, ReadTimeout: ClientTimeout, WriteTimeout: ClientTimeout, DialerRetries: 1, ContextTimeoutEnabled: true,
-	}
+	o := ClientOptions(addr)
+	o.MaxRetries, o.DialerRetries, o.PoolSize = -1, 1, 2
+	o.Protocol, o.DisableIdentity, o.ContextTimeoutEnabled = 2, true, true
+	return o
 }
 
 // errAddressInUse says that somebody else has the port.
@@ -159,10 +159,15 @@ func (s *Server) PID() int {
 	return s.proc.pid()
 }
 
+// ClientOptions are those of a client of the server at addr, which waits for it as long as [ClientTimeout] says.
+func ClientOptions(addr string) *redis.Options {
+	return &redis.Options{Addr: addr, DialTimeout: ClientTimeout, ReadTimeout: ClientTimeout, WriteTimeout: ClientTimeout}
+}
+
 // Client returns a new client, which is closed with the test.
 func (s *Server) Client(t testing.TB) *redis.Client {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: s.Addr(), DialTimeout: ClientTimeout, ReadTimeout: ClientTimeout, WriteTimeout: ClientTimeout})
+	c := redis.NewClient(ClientOptions(s.Addr()))
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
