@@ -123,7 +123,7 @@ func settle(b *testing.B) {
 	b.ResetTimer()
 }
 
-// BenchmarkPostpone is a heartbeat: Reset of a random timer to a later time.
+// BenchmarkPostpone is a heartbeat: it moves a random timer to a later time.
 func BenchmarkPostpone(b *testing.B) {
 	for _, size := range sizes {
 		b.Run("impl=std/pending="+size.name, func(b *testing.B) {
@@ -139,7 +139,7 @@ func BenchmarkPostpone(b *testing.B) {
 			rng := xorshift(2)
 			settle(b)
 			for b.Loop() {
-				timers[rng.below(len(timers))].Reset(time.Hour)
+				timers[rng.below(len(timers))].Reschedule(time.Hour)
 			}
 		})
 	}

@@ -90,8 +90,8 @@ func checkDelay(t *testing.T, opts Options, origin int64, d time.Duration) {
 	s.after(d, "after")
 	s.AtFunc(modelStart.Add(d), s.note("at"))
 	postponed, hastened := s.after(d/2, "postponed"), s.after(math.MaxInt64, "hastened")
-	if !postponed.Reset(d) || !hastened.Reset(d) {
-		t.Fatal("Reset of a pending timer: false")
+	if !postponed.Reschedule(d) || !hastened.Reschedule(d) {
+		t.Fatal("Reschedule of a pending timer: false")
 	}
 	want := "after at postponed hastened"
 	if rounded == math.MaxInt64 {

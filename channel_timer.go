@@ -51,8 +51,9 @@ func (t *ChannelTimer) Stop() bool {
 // Reset makes the timer fire d from now, whether it is pending, has fired or was stopped. It returns what Stop would have returned: true if no
 // value of the earlier setting had been received. None is received after Reset has returned. Zero and negative mean at once.
 //
-// Of several calls at once the last one to get at the timer decides. On a stopped wheel nothing is armed. Moving a pending timer later is as cheap as
-// [Timer.Reset], and allocates nothing. It panics where the timer was not made by NewTimer. O(1).
+// If several calls race, the last one to reach the timer decides. On a stopped wheel nothing is
+// armed. Moving a pending timer later is as cheap as [Timer.Reschedule], and allocates nothing.
+// Reset panics if the timer was not made by NewTimer. O(1).
 func (t *ChannelTimer) Reset(d time.Duration) bool {
 	t.must("Reset")
 	return t.emitter.reset(d)

@@ -305,7 +305,7 @@ func TestArmAndCancelGrowsNothing(t *testing.T) {
 				}
 				round := func(i int) {
 					d := time.Second + time.Duration(i)*spread
-					if t1, t2 := s.AfterFunc(d, f), s.AfterFunc(2*d, f); !t1.Stop() || !t2.Reset(3*d) || !t2.Stop() {
+					if t1, t2 := s.AfterFunc(d, f), s.AfterFunc(2*d, f); !t1.Stop() || !t2.Reschedule(3*d) || !t2.Stop() {
 						t.Fatal("a timer was not pending")
 					}
 				}

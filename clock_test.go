@@ -191,7 +191,7 @@ func TestAdvanceRunsInOrderOfTicksThenOfArming(t *testing.T) {
 	s.after(12*msec, "far2")
 	s.after(2*msec, "2")
 	s.after(msec+1, "3")
-	require.True(t, e.Reset(2*msec), "a Reset counts as arming")
+	require.True(t, e.Reschedule(2*msec), "a Reschedule counts as arming")
 	s.after(msec, "0")
 	require.Equal(t, "0 1 2 3 reset far1 far2", s.to(20*msec))
 }
@@ -281,7 +281,7 @@ func TestStopResult(t *testing.T) {
 		e := s.after(d, "stopped")
 		require.True(t, e.Stop())
 		require.False(t, e.Stop(), "a second time")
-		require.False(t, e.Reset(0), "after Stop")
+		require.False(t, e.Reschedule(0), "after Stop")
 		_, ok := e.Deadline()
 		require.False(t, ok)
 	}
@@ -291,16 +291,17 @@ func TestStopResult(t *testing.T) {
 	s.Advance(s.Now().Add(time.Second))
 	require.False(t, e.Stop(), "after the run")
 	require.False(t, Timer{}.Stop())
-	require.False(t, Timer{}.Reset(0))
-	require.False(t, Timer{}.ResetAt(modelStart))
+	require.False(t, Timer{}.Reschedule(0))
+	require.False(t, Timer{}.RescheduleAt(modelStart))
 }
 
-// Reset earlier, later, to the same and to the past; the last one wins; after the run it arms nothing.
-func TestResetResult(t *testing.T) {
+// Reschedule moves a timer earlier, later, to the same time and to the past. The last call wins.
+// After the run Reschedule arms nothing.
+func TestRescheduleResult(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		resets []time.Duration
-		at     time.Duration
+		moves []time.Duration
+		at    time.Duration
 	}{
 		{[]time.Duration{10 * msec}, 10 * msec},
 		{[]time.Duration{3 * msec}, 3 * msec},
@@ -313,34 +314,34 @@ func TestResetResult(t *testing.T) {
 	} {
 		s := newStory(t, Options{WheelSize: 4, Levels: 3}, 1<<50-1<<50%int64(msec))
 		e := s.after(10*msec, "reset")
-		for i, d := range c.resets {
+		for i, d := range c.moves {
 			if i%2 == 0 {
-				require.True(t, e.Reset(d))
+				require.True(t, e.Reschedule(d))
 			} else {
-				require.True(t, e.ResetAt(modelStart.Add(d)))
+				require.True(t, e.RescheduleAt(modelStart.Add(d)))
 			}
 		}
 		if c.at > 0 {
 			require.Empty(t, s.to(c.at-1), "%+v", c)
 		}
 		require.Equal(t, "reset", s.to(c.at), "%+v", c)
-		require.False(t, e.Reset(msec), "after the run")
+		require.False(t, e.Reschedule(msec), "after the run")
 		require.Empty(t, s.to(30*day))
 	}
 }
 
-// A timer whose deadline has passed within the current tick is due at once when it is so reset.
-func TestResetToNowWithinTheTick(t *testing.T) {
+// A timer that is rescheduled to a time within the current tick that has passed is due at once.
+func TestRescheduleToNowWithinTheTick(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{}, 0)
 	e := s.after(msec/4, "reset")
 	require.Empty(t, s.to(msec/2))
-	require.True(t, e.Reset(0))
+	require.True(t, e.Reschedule(0))
 	require.Equal(t, "reset", s.to(msec/2))
 }
 
-// A callback may stop and reset timers of its own bucket, which have been collected with it. What it resets
-// runs in a later Advance, however far this one went.
+// A callback may stop and reschedule timers of its own bucket, which have been collected with it. A
+// timer that it reschedules runs in a later Advance, however far this one went.
 func TestSiblingsOfOneBucket(t *testing.T) {
 	t.Parallel()
 	for _, to := range []time.Duration{10 * msec, 20 * msec} {
@@ -349,10 +350,10 @@ func TestSiblingsOfOneBucket(t *testing.T) {
 		s.AfterFunc(10*msec, func() {
 			require.True(t, stopped.Stop())
 			require.False(t, stopped.Stop())
-			require.True(t, sooner.Reset(msec))
-			require.True(t, zero.Reset(0))
-			require.True(t, past.ResetAt(modelStart))
-			require.True(t, later.Reset(time.Hour))
+			require.True(t, sooner.Reschedule(msec))
+			require.True(t, zero.Reschedule(0))
+			require.True(t, past.RescheduleAt(modelStart))
+			require.True(t, later.Reschedule(time.Hour))
 			s.note("first")()
 		})
 		stopped, sooner = s.after(10*msec, "stopped"), s.after(10*msec, "sooner")
@@ -382,7 +383,7 @@ func TestWheelStoppedByItsCallback(t *testing.T) {
 	require.Empty(t, s.to(day))
 	require.Zero(t, s.Len())
 	require.False(t, e.Stop())
-	require.False(t, e.Reset(msec))
+	require.False(t, e.Reschedule(msec))
 	require.Equal(t, Timer{}, s.after(msec, "late"))
 	require.Equal(t, Timer{}, s.AtFunc(modelStart, s.note("late")))
 	require.Equal(t, Timer{}, s.ScheduleFunc(Every(msec), s.note("late")))

@@ -22,7 +22,7 @@ func TestDefaultRefusesToStop(t *testing.T) {
 	} {
 		assert.PanicsWithValue(t, "timingwheel: "+method+" of the default wheel, which belongs to the whole process", call)
 	}
-	require.True(t, timer.Reset(0), "the timer was lost")
+	require.True(t, timer.Reschedule(0), "the timer was lost")
 	receive(t, fired, "the timer")
 }
 

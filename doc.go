@@ -6,8 +6,8 @@
 //		return err
 //	}
 //	t := tw.AfterFunc(30*time.Second, func() { conn.Close() })
-//	t.Reset(30 * time.Second) // a beat: it has 30 s again
-//	t.Stop()                  // true: the function will never run
+//	t.Reschedule(30 * time.Second) // a beat: it has 30 s again
+//	t.Stop()                       // true: the function will never run
 //
 // A [TimingWheel] runs a function for each timer and, with [TimingWheel.ScheduleFunc], plans that run
 // again and again; package plan has schedulers for these. [Timeouts] has a value for each timer in place of a function and hands what expires
@@ -26,13 +26,13 @@
 // # Guarantees
 //
 // A timer is pending until the goroutine that runs its callback claims it, right before the call. Len,
-// Stop, Reset and Flush speak of pending timers.
+// Stop, Reschedule and Flush speak of pending timers.
 //
 //   - A callback never starts before its deadline on the monotonic clock (Flush apart). On a machine
 //     that is not overloaded it starts within one tick and the time that it takes to start a goroutine,
 //     however far away the deadline was.
 //   - For each timer exactly one thing happens: its callback runs once, Stop returned true, or the wheel
-//     was stopped. The answers of [Timer.Stop] and [Timer.Reset] are exact, also in a race.
+//     was stopped. The answers of [Timer.Stop] and [Timer.Reschedule] are exact, also in a race.
 //   - A handle of a timer that has fired or was stopped does nothing, for ever, although the memory is
 //     used again. The zero [Timer] does nothing either.
 //   - Callbacks run without a lock and may call everything here. With the default executor one that
@@ -58,16 +58,17 @@
 //
 // No hand goes round. The slots that hold timers stand in a heap by the time at which they come up, and
 // one timer of the runtime is set for the first of them. So an empty slot costs nothing, however many of
-// them lie between two timers. A Reset to a later time only writes the new deadline; the timer moves
-// when its old slot comes up. docs/design.md has a worked example and the data structures.
+// them lie between two timers. A Reschedule to a later time only writes the new deadline; the timer
+// moves when its old slot comes up. docs/design.md has a worked example and the data structures.
 //
 // # Concurrency
 //
-// All methods may be called from any goroutine at any time, callbacks included, except where they say
-// otherwise. A wheel consists of shards ([Options.Shards]), each with one lock, which is held for some
-// tens of nanoseconds by an add, a stop or a reset, and by a mass expiry in small portions. A goroutine
-// mostly adds to the same shard. So timers of one deadline have no order among each other, except in
-// Manual mode with one shard: there the first to be armed is the first to run.
+// All methods may be called from any goroutine at any time, callbacks included, except where they
+// say otherwise. A wheel consists of shards ([Options.Shards]), each with one lock, which is held
+// for some tens of nanoseconds by an add, a stop or a reschedule, and by a mass expiry in small
+// portions. A goroutine mostly adds to the same shard. So timers of one deadline have no order
+// among each other, except in Manual mode with one shard: there the first to be armed is the first
+// to run.
 //
 // # Testing
 //

@@ -133,7 +133,7 @@ func (e *emitter) resetLocked(d time.Duration) bool {
 	if e.rhythm != nil {
 		e.rhythm.period = int64(d)
 	}
-	if e.relay != nil && e.timer.resetTo(deadline, now) {
+	if e.relay != nil && e.timer.rescheduleTo(deadline, now) {
 		if e.rhythm != nil {
 			e.rhythm.next = deadline
 			e.empty()

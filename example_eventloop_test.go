@@ -29,7 +29,7 @@ func ExampleTimingWheel_Advance() {
 		case line := <-input:
 			fmt.Println("got", line)
 			tw.Advance(time.Now())
-			if !idle.Reset(20 * time.Millisecond) {
+			if !idle.Reschedule(20 * time.Millisecond) {
 				idle = tw.AfterFunc(20*time.Millisecond, func() {
 					fmt.Println("no input for 20 ms")
 					open = false

@@ -68,7 +68,7 @@ func ExampleTimer_Stop() {
 }
 
 // The idle timeout of a connection: each beat postpones it.
-func ExampleTimer_Reset() {
+func ExampleTimer_Reschedule() {
 	tw, pass := newManual(timingwheel.Options{})
 
 	const idle = 30 * time.Second
@@ -77,12 +77,12 @@ func ExampleTimer_Reset() {
 
 	for range 3 {
 		fmt.Println("20 s pass, expired:", pass(20*time.Second))
-		timeout.Reset(idle) // a beat
+		timeout.Reschedule(idle) // a beat
 	}
 	fmt.Println("30 s pass, expired:", pass(30*time.Second))
 
-	// Unlike a time.Timer, one that has fired is not armed by Reset: a new one takes its place.
-	if !timeout.Reset(idle) {
+	// Reschedule does not re-arm a timer that has fired. A new one takes its place.
+	if !timeout.Reschedule(idle) {
 		timeout = tw.AfterFunc(idle, cut)
 	}
 	fmt.Println("pending:", tw.Len())
@@ -103,7 +103,7 @@ func ExampleTimer_Deadline() {
 	at, pending := t.Deadline()
 	fmt.Println(at.Format(time.TimeOnly), pending)
 
-	t.ResetAt(start.Add(time.Hour))
+	t.RescheduleAt(start.Add(time.Hour))
 	at, pending = t.Deadline()
 	fmt.Println(at.Format(time.TimeOnly), pending)
 

@@ -28,7 +28,7 @@ func ExampleTimeouts() {
 	expiry.Add(time.Hour, 4)
 
 	expiry.Advance(begin.Add(30 * time.Second))
-	used.Reset(time.Minute) // the entry was used: it stays for another minute
+	used.Reschedule(time.Minute) // the entry was used: it stays for another minute
 	expiry.Advance(begin.Add(60 * time.Second))
 	expiry.Advance(begin.Add(90 * time.Second))
 

@@ -74,7 +74,7 @@ func TestPostponedWhileItsCallWaits(t *testing.T) {
 	await(t, "all are handed over", func() bool { return h.len() >= n })
 	start = time.Now()
 	for _, timer := range timers {
-		require.True(t, timer.Reset(50*time.Millisecond))
+		require.True(t, timer.Reschedule(50*time.Millisecond))
 	}
 	await(t, "all run", func() bool { h.release(); return ran == n })
 	assert.Zero(t, tw.Len())
@@ -89,9 +89,9 @@ func TestHastenedWhileItsCallWaits(t *testing.T) {
 	ran := 0
 	timer := tw.AfterFunc(0, func() { ran++ })
 	await(t, "it is handed over", func() bool { return h.len() > 0 })
-	require.True(t, timer.Reset(time.Hour))
-	require.True(t, timer.Reset(0))
-	require.True(t, timer.ResetAt(time.Now().Add(-time.Hour)))
+	require.True(t, timer.Reschedule(time.Hour))
+	require.True(t, timer.Reschedule(0))
+	require.True(t, timer.RescheduleAt(time.Now().Add(-time.Hour)))
 	await(t, "it runs", func() bool { h.release(); return ran == 1 })
 	time.Sleep(5 * time.Millisecond)
 	h.release()
@@ -114,8 +114,8 @@ func TestCallsAfterTheWheelsStopDoNothing(t *testing.T) {
 	require.NoError(t, tw.Shutdown(t.Context()), "nothing runs")
 }
 
-// Flush hands over what is pending at the call; Reset takes a timer out of the flush, Stop out of the
-// world.
+// Flush hands over what is pending at the call. Reschedule takes a timer out of the flush. Stop
+// prevents the callback.
 func TestFlushedIsPendingUntilItStarts(t *testing.T) {
 	t.Parallel()
 	h := &held{}
@@ -130,22 +130,23 @@ func TestFlushedIsPendingUntilItStarts(t *testing.T) {
 	require.Equal(t, 5, tw.Flush())
 	assert.Equal(t, 5, tw.Len())
 	tw.AfterFunc(time.Hour, note("armed after the flush"))
-	require.True(t, later.Reset(time.Hour), "earlier than before, but not now")
-	require.True(t, longer.Reset(time.Hour))
-	require.True(t, soon.Reset(time.Millisecond))
+	require.True(t, later.Reschedule(time.Hour), "earlier than before, but not now")
+	require.True(t, longer.Reschedule(time.Hour))
+	require.True(t, soon.Reschedule(time.Millisecond))
 	require.True(t, stopped.Stop())
 	await(t, "the flushed one and the soon one run", func() bool { h.release(); return len(ran) == 2 })
 	assert.ElementsMatch(t, []string{"flushed", "soon"}, ran)
 	assert.Equal(t, 3, tw.Len())
 	verifyShards(t, tw.engine)
 
-	require.Equal(t, 3, tw.Flush(), "a Reset timer can be flushed again")
+	require.Equal(t, 3, tw.Flush(), "a rescheduled timer can be flushed again")
 	await(t, "the rest run", func() bool { h.release(); return len(ran) == 5 })
 	assert.Zero(t, tw.Len())
 }
 
-// What a Flush has handed to the executor is pending until the call begins: a Reset takes it back.
-func TestResetTakesBackWhatAFlushHasHanded(t *testing.T) {
+// What a Flush has handed to the executor is pending until the call begins. Reschedule takes it
+// back.
+func TestRescheduleTakesBackWhatAFlushHasHanded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := &held{}
@@ -158,8 +159,8 @@ func TestResetTakesBackWhatAFlushHasHanded(t *testing.T) {
 		tw.AfterFunc(time.Minute, note("c"))
 		require.Equal(t, 3, tw.Flush())
 		synctest.Wait()
-		require.True(t, a.Reset(2*time.Hour))
-		require.True(t, b.Reset(time.Second))
+		require.True(t, a.Reschedule(2*time.Hour))
+		require.True(t, b.Reschedule(time.Second))
 		h.release()
 		require.Equal(t, []string{"c"}, ran)
 		time.Sleep(3 * time.Hour)

@@ -267,7 +267,7 @@ func TestManualAdvanceCountsOnlyWhatItHandsOver(t *testing.T) {
 		},
 		"reset": func(_ *TimingWheel, timers []Timer) {
 			for _, timer := range timers {
-				timer.Reset(0)
+				timer.Reschedule(0)
 			}
 		},
 		"flush":        func(tw *TimingWheel, _ []Timer) { tw.Flush() },

@@ -285,8 +285,8 @@ func TestCallbackMayCallEverything(t *testing.T) {
 			ran := make(chan string, 10)
 			tw.AfterFunc(time.Millisecond, func() {
 				assert.True(t, sibling.Stop())
-				assert.True(t, far.Reset(time.Minute))
-				assert.True(t, far.ResetAt(time.Now().Add(time.Hour)))
+				assert.True(t, far.Reschedule(time.Minute))
+				assert.True(t, far.RescheduleAt(time.Now().Add(time.Hour)))
 				_, ok := far.Deadline()
 				assert.True(t, ok)
 				assert.Equal(t, 1, tw.Len())

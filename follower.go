@@ -12,7 +12,7 @@ import (
 // none as that one has.
 type Run struct {
 	N        int       // counts the runs from 1, up to math.MaxInt. 0 stands for the call that began the plan, with its time in all three
-	Planned  time.Time // when the run was to start: where it was planned, or where Reset has moved it
+	Planned  time.Time // when the run was to start, as it was planned or as Reschedule moved it
 	Started  time.Time // never before Planned, apart from a Flush and from steps of the wall clock
 	Finished time.Time // zero: the run is about to start
 }
@@ -36,9 +36,9 @@ type Step struct {
 //
 //   - when the plan begins, with a Run whose N is 0: for its first run;
 //   - when a run is about to start: whether there is a further one, which is what Stop returns during the run;
-//   - when that run has ended, by return, panic or runtime.Goexit: for the final time of the further run. It is not
-//     asked this time where there is none, where the run was skipped or may overlap with the next, or where Stop or
-//     Reset have decided already.
+//   - when that run has ended, by return, panic or runtime.Goexit: for the final time of the
+//     further run. It is not asked this time if there is no further run, if the run was skipped or
+//     may overlap with the next, or if Stop or Reschedule has already decided.
 //
 // Follow runs without a lock and never concurrently, so a Follower may keep state without one of its own. If it
 // panics the plan ends, and a run for which it was asked does not take place.
@@ -126,23 +126,24 @@ func (p *followed) begin() (r Run, step Step, off bool) {
 	asked := false
 	defer func() {
 		if !asked {
-			p.arm(time.Time{}) // Follow panics: Reset may have asked for one more run
+			p.arm(time.Time{}) // Follow panics: Reschedule may have asked for one more run
 		}
 	}()
-	p.takeReset()
+	p.takeRescheduled()
 	r = Run{N: max(p.n+1, p.n), Planned: p.planned, Started: p.wheel.today()}
 	step, off = p.ask(r)
 	asked = true
 	return r, step, off
 }
 
-// ask asks about the run. If there is no further one the plan ends, unless Reset has asked for one more. For off see settle.
+// ask asks about the run. If there is no further run, the plan ends unless Reschedule has asked for
+// one more. For off see settle.
 func (p *followed) ask(r Run) (step Step, off bool) {
 	defer func() { off = p.settle(step.Next) }()
 	return p.follower.Follow(r), false
 }
 
-// finish arms the run that follows r: where Reset has put it, else where the Follower does.
+// finish arms the run that follows r, at the time that Reschedule has set or else the Follower.
 func (p *followed) finish(r Run, next time.Time) {
 	defer func() { p.arm(next) }() // also where Follow panics
 	if next.IsZero() || !p.live() {

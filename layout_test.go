@@ -108,7 +108,7 @@ func (s *story) requireInert(stale []Timer) {
 	pending := s.Len()
 	for _, e := range stale {
 		_, ok := e.Deadline()
-		if e.Stop() || e.Reset(0) || e.ResetAt(modelStart) || ok {
+		if e.Stop() || e.Reschedule(0) || e.RescheduleAt(modelStart) || ok {
 			s.t.Fatalf("stale handle %+v has acted on another timer", e)
 		}
 	}

@@ -8,10 +8,11 @@ import (
 	"go.uber.org/atomic"
 )
 
-// lot is up to chunkSize due timers that one worker claims one after the other, each right before its
-// callback, by clearing a bit: without the shard's lock, which several workers would otherwise hand to and
-// fro for every callback. Until its bit is cleared a timer is pending; whoever clears it, the worker, a
-// Stop, a Reset or another worker, has the timer, and its callback, to itself.
+// lot is up to chunkSize due timers that one worker claims one after the other, each right before
+// its callback, by clearing a bit: without the shard's lock, which several workers would otherwise
+// hand to and fro for every callback. A timer is pending until its bit is cleared. The worker, a
+// Stop, a Reschedule or another worker clears the bit, and then owns the timer and its callback
+// alone.
 //
 // Nothing waits behind a callback that blocks. A lot is taken under the lock, and whoever leaves the lock
 // with one has counted a spare worker, and starts it before the first claim. A spare that begins recalls all lots, so that what is left of them

@@ -90,15 +90,15 @@ func TestTimersOfALotArePending(t *testing.T) {
 					_, pending := claimed.Deadline()
 					assert.False(t, pending)
 					assert.False(t, claimed.Stop())
-					assert.False(t, claimed.Reset(time.Hour))
+					assert.False(t, claimed.Reschedule(time.Hour))
 				}
 				at, pending := timers[5].Deadline()
 				assert.True(t, pending)
 				assert.Equal(t, start.Add(time.Second), at)
 				assert.True(t, timers[5].Stop())
 				assert.False(t, timers[5].Stop())
-				assert.True(t, timers[6].Reset(time.Minute))
-				assert.True(t, timers[7].Reset(0))
+				assert.True(t, timers[6].Reschedule(time.Minute))
+				assert.True(t, timers[7].Reschedule(0))
 				assert.Equal(t, n-5, tw.Len())
 				verifyShards(t, tw.engine)
 			})
@@ -129,7 +129,7 @@ func TestStopOfATimerThatWasClaimedFromALot(t *testing.T) {
 		for i := range timers {
 			timers[i] = tw.AfterFunc(time.Second, func() {
 				for k := range i + 1 {
-					if timers[k].Stop() || timers[k].Reset(time.Second) {
+					if timers[k].Stop() || timers[k].Reschedule(time.Second) {
 						stopped++
 					}
 				}
@@ -239,8 +239,9 @@ func TestFlushInALot(t *testing.T) {
 	})
 }
 
-// Timers of a Flush are run from lots whatever their deadlines say; one that is reset meanwhile is not.
-func TestResetOfAFlushedTimerInALot(t *testing.T) {
+// Timers of a Flush run from lots whatever their deadlines say. A timer that is rescheduled
+// meanwhile does not.
+func TestRescheduleOfAFlushedTimerInALot(t *testing.T) {
 	alone(t, func(t *testing.T, tw *TimingWheel) {
 		var timers [chunkSize]Timer
 		var ran [chunkSize]time.Duration
@@ -249,13 +250,13 @@ func TestResetOfAFlushedTimerInALot(t *testing.T) {
 			timers[i] = tw.AfterFunc(oneYear, func() {
 				ran[i] = time.Since(start)
 				if i == 0 {
-					assert.True(t, timers[20].Reset(2*oneYear))
-					assert.True(t, timers[21].Reset(time.Hour))
+					assert.True(t, timers[20].Reschedule(2*oneYear))
+					assert.True(t, timers[21].Reschedule(time.Hour))
 					tw.engine.shards[0].mu.Lock()
 					tw.engine.shards[0].recallLots() // as a spare would
 					tw.engine.shards[0].mu.Unlock()
-					assert.True(t, timers[22].Reset(2*oneYear))
-					assert.True(t, timers[23].Reset(time.Hour))
+					assert.True(t, timers[22].Reschedule(2*oneYear))
+					assert.True(t, timers[23].Reschedule(time.Hour))
 				}
 			})
 		}
@@ -303,7 +304,7 @@ func TestPostponedTimerIsNotInALot(t *testing.T) {
 		for i := range ran {
 			timer := tw.AfterFunc(time.Second, func() { ran[i] = time.Since(start) })
 			if i%3 == 0 {
-				timer.Reset(time.Minute)
+				timer.Reschedule(time.Minute)
 			}
 		}
 		time.Sleep(time.Hour)

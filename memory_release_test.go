@@ -177,12 +177,12 @@ func TestForgottenWheelIsCollected(t *testing.T) {
 			a.Stop()
 		},
 		"a far timer that was hastened": func(tw *TimingWheel) {
-			tw.AfterFunc(24*time.Hour, func() {}).Reset(ms)
+			tw.AfterFunc(24*time.Hour, func() {}).Reschedule(ms)
 			assert.NoError(t, drainWheel(tw))
 		},
 		"a near timer that was postponed and stopped": func(tw *TimingWheel) {
 			timer := tw.AfterFunc(2*time.Hour, func() {})
-			timer.Reset(50 * time.Hour)
+			timer.Reschedule(50 * time.Hour)
 			timer.Stop()
 		},
 		"a flush": func(tw *TimingWheel) {

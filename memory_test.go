@@ -80,7 +80,7 @@ func TestPostponingInALoopGrowsNothing(t *testing.T) {
 	before := heapNow()
 	for i := range scaled(1_000_000) {
 		// Later by ever more, and now and then earlier again.
-		require.True(t, timers[i%len(timers)].Reset(time.Hour+time.Duration(i)*ms-time.Duration(i%7)*time.Minute))
+		require.True(t, timers[i%len(timers)].Reschedule(time.Hour+time.Duration(i)*ms-time.Duration(i%7)*time.Minute))
 	}
 	assert.Less(t, heapNow()-before, int64(slack))
 	assert.Equal(t, len(timers), tw.Len())
@@ -165,9 +165,9 @@ func TestNothingIsAllocatedPerOperation(t *testing.T) {
 	for name, op := range map[string]func(){
 		"AfterFunc+Stop":        func() { tw.AfterFunc(30*time.Second, f).Stop() },
 		"AtFunc+Stop":           func() { tw.AtFunc(at, f).Stop() },
-		"Reset later":           func() { pending.Reset(3 * time.Hour) },
-		"Reset earlier":         func() { earlier -= ms; pending.Reset(earlier) },
-		"ResetAt":               func() { pending.ResetAt(at) },
+		"Reschedule later":      func() { pending.Reschedule(3 * time.Hour) },
+		"Reschedule earlier":    func() { earlier -= ms; pending.Reschedule(earlier) },
+		"RescheduleAt":          func() { pending.RescheduleAt(at) },
 		"Deadline":              func() { pending.Deadline() },
 		"Len":                   func() { tw.Len() },
 		"Next":                  func() { tw.Next() },

@@ -129,8 +129,8 @@ func (m *bubbleModel) act() {
 		delete(m.pending, e)
 	case op < 70 && e != nil:
 		d := m.delay()
-		if got := e.handle.Reset(time.Duration(d)); got != m.pending[e] {
-			m.failf("Reset: %v", got)
+		if got := e.handle.Reschedule(time.Duration(d)); got != m.pending[e] {
+			m.failf("Reschedule: %v", got)
 		}
 		if m.pending[e] {
 			m.armed(e, d)

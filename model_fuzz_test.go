@@ -126,10 +126,10 @@ func (m *model) act() {
 	case op < 6:
 		m.stopTimer(e)
 	case op < 8:
-		m.resetTimer(e, m.delayed(d), func(t Timer) bool { return t.Reset(d) })
+		m.reschedule(e, m.delayed(d), func(t Timer) bool { return t.Reschedule(d) })
 	case op < 9:
 		at := m.readingNear(d)
-		m.resetTimer(e, at, func(t Timer) bool { return t.ResetAt(m.time(at)) })
+		m.reschedule(e, at, func(t Timer) bool { return t.RescheduleAt(m.time(at)) })
 	default:
 		m.checkDeadline(e)
 	}
@@ -157,7 +157,7 @@ func (m *model) inside(shard int) {
 	case 3:
 		if e := m.head(shard); e != nil {
 			d := m.delay()
-			m.resetTimer(e, m.delayed(d), func(t Timer) bool { return t.Reset(d) })
+			m.reschedule(e, m.delayed(d), func(t Timer) bool { return t.Reschedule(d) })
 		}
 	case 4, 5, 6:
 		m.act()

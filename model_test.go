@@ -169,10 +169,11 @@ func (m *model) stopTimer(e *modelTimer) {
 	}
 }
 
-// resetTimer moves e to a reading that is now due; reset calls Reset or ResetAt.
-func (m *model) resetTimer(e *modelTimer, due int64, reset func(Timer) bool) {
-	if got := reset(e.handle); got != (e.at >= 0) {
-		m.failf("Reset of timer %d: %v", e.id, got)
+// reschedule moves e to a reading that is now due. The function move calls Reschedule or
+// RescheduleAt.
+func (m *model) reschedule(e *modelTimer, due int64, move func(Timer) bool) {
+	if got := move(e.handle); got != (e.at >= 0) {
+		m.failf("Reschedule of timer %d: %v", e.id, got)
 	}
 	if e.at >= 0 {
 		m.armed(e, due)

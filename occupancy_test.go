@@ -268,7 +268,7 @@ func TestOccupancyUnderLoad(t *testing.T) {
 					case 0:
 						timer.Stop()
 					case 1:
-						timer.Reset(time.Duration(rng.Int64N(int64(10 * time.Second))))
+						timer.Reschedule(time.Duration(rng.Int64N(int64(10 * time.Second))))
 					}
 					if k%16 == 0 {
 						time.Sleep(time.Millisecond)

@@ -55,8 +55,8 @@ func TestArmingLeavesACrowdedShard(t *testing.T) {
 	for range crowd {
 		s.mu.Lock()
 		waited := make(chan bool)
-		go func() { waited <- timer.Reset(time.Hour) }()
-		await(t, "Reset waits for the lock", func() bool { return s.waiting.Load() > 0 })
+		go func() { waited <- timer.Reschedule(time.Hour) }()
+		await(t, "Reschedule waits for the lock", func() bool { return s.waiting.Load() > 0 })
 		s.mu.Unlock()
 		require.True(t, <-waited)
 	}

@@ -54,8 +54,9 @@ func spin(d time.Duration) {
 	}
 }
 
-// A Reset just when the timer is due either comes too late, or the callback runs at the new time only.
-func TestRaceResetAgainstFire(t *testing.T) {
+// A Reschedule just when the timer is due either comes too late or moves the callback to the new
+// time.
+func TestRaceRescheduleAgainstFire(t *testing.T) {
 	eachTiny(t, func(t *testing.T, tw *TimingWheel) {
 		l := newLedger()
 		for range max(scaled(400), 40) {
@@ -74,9 +75,9 @@ func TestRaceResetAgainstFire(t *testing.T) {
 	})
 }
 
-// Many timers are due at one instant, and two goroutines stop and reset them just then: workers claim them in
-// lots, and one thing happens to each.
-func TestRaceStopAndResetAgainstABurst(t *testing.T) {
+// Many timers are due at one instant, and two goroutines stop and reschedule them just then.
+// Workers claim the timers in lots, and one thing happens to each.
+func TestRaceStopAndRescheduleAgainstABurst(t *testing.T) {
 	eachTiny(t, func(t *testing.T, tw *TimingWheel) {
 		l := newLedger()
 		for range max(scaled(40), 4) {
@@ -106,8 +107,9 @@ func TestRaceStopAndResetAgainstABurst(t *testing.T) {
 	})
 }
 
-// Eight goroutines reset one timer at once, and then one does: it fires once, at the last time only.
-func TestRaceResetAgainstReset(t *testing.T) {
+// Eight goroutines reschedule one timer at once, and then one does. The timer fires once, at the
+// last time only.
+func TestRaceRescheduleAgainstReschedule(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{WheelSize: 4, Levels: 2, Tick: 100 * time.Microsecond, Shards: 1})
 	const bound = 10 * time.Millisecond
@@ -115,17 +117,17 @@ func TestRaceResetAgainstReset(t *testing.T) {
 		start := time.Now()
 		fired := make(chan time.Duration, 2)
 		timer := tw.AfterFunc(time.Hour, func() { fired <- time.Since(start) })
-		var resetters sync.WaitGroup
+		var movers sync.WaitGroup
 		for range 8 {
-			resetters.Go(func() {
+			movers.Go(func() {
 				for range 200 {
-					timer.Reset(bound + rand.N(bound))
+					timer.Reschedule(bound + rand.N(bound))
 				}
 			})
 		}
-		resetters.Wait()
+		movers.Wait()
 		notBefore := bound
-		if last := time.Since(start) + bound; timer.Reset(bound) {
+		if last := time.Since(start) + bound; timer.Reschedule(bound) {
 			notBefore = last
 		}
 		assert.GreaterOrEqual(t, receive(t, fired, "the timer"), notBefore)
@@ -135,8 +137,8 @@ func TestRaceResetAgainstReset(t *testing.T) {
 	assert.Zero(t, tw.Len())
 }
 
-// A timer that Reset takes out of a flush runs at its new time, not with the flush.
-func TestRaceFlushThenReset(t *testing.T) {
+// A timer that Reschedule takes out of a flush runs at its new time, not with the flush.
+func TestRaceFlushThenReschedule(t *testing.T) {
 	eachTiny(t, func(t *testing.T, tw *TimingWheel) {
 		l := newLedger()
 		for range max(scaled(30), 3) {
@@ -157,8 +159,8 @@ func TestRaceFlushThenReset(t *testing.T) {
 	})
 }
 
-// Flush against Stop, Reset and arming of the same timers: one thing happens to each, and what is armed
-// after the last Flush keeps its deadline.
+// Flush races Stop, Reschedule and the arming of the same timers. One thing happens to each, and a
+// timer that is armed after the last Flush keeps its deadline.
 func TestRaceFlushAgainstEverything(t *testing.T) {
 	eachTiny(t, func(t *testing.T, tw *TimingWheel) {
 		flushed, after := newLedger(), newLedger()
@@ -201,7 +203,7 @@ func TestLenIsExactAfterARace(t *testing.T) {
 				case 0:
 					timer.Stop()
 				case 1:
-					timer.Reset(2 * time.Hour)
+					timer.Reschedule(2 * time.Hour)
 					fallthrough
 				default:
 					far[g] = append(far[g], timer)

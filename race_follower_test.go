@@ -79,8 +79,8 @@ func (n *numbered) count() int {
 	return len(n.seen)
 }
 
-// Resets, flushes and slow runs, which may panic or exit: each run once, with a number of its own, and the questions
-// one after the other.
+// Plans are rescheduled and flushed, and their runs are slow, panic or exit. Each run takes place
+// once and has a number of its own, and the Follower is asked one question at a time.
 func TestRaceFollowedPlans(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
@@ -108,7 +108,7 @@ func TestRaceFollowedPlans(t *testing.T) {
 				for range 4 {
 					all.Go(func() {
 						for range max(scaled(200), 30) {
-							assert.True(t, plan.Reset(rand.N(100*time.Microsecond)), "the plan has no end")
+							assert.True(t, plan.Reschedule(rand.N(100*time.Microsecond)), "the plan has no end")
 							spin(rand.N(20 * time.Microsecond))
 							tw.Flush()
 						}
@@ -179,7 +179,7 @@ func TestRaceShutdownOfOverlappingRuns(t *testing.T) {
 		}
 		var all sync.WaitGroup
 		all.Go(func() { tw.Flush() })
-		all.Go(func() { plans[0].Reset(0) })
+		all.Go(func() { plans[0].Reschedule(0) })
 		spin(rand.N(100 * time.Microsecond))
 		require.NoError(t, tw.Shutdown(context.Background()))
 		require.Zero(t, inside.Load(), "Shutdown has returned")
@@ -187,7 +187,7 @@ func TestRaceShutdownOfOverlappingRuns(t *testing.T) {
 		all.Wait()
 		for _, plan := range plans {
 			require.False(t, plan.Stop())
-			require.False(t, plan.Reset(0))
+			require.False(t, plan.Reschedule(0))
 		}
 		require.Equal(t, ended, runs.Load())
 	}

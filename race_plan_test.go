@@ -128,7 +128,7 @@ func TestRaceStopOfAFinitePlan(t *testing.T) {
 		}
 		require.Negative(t, s.left.Load(), "Stop returned false though runs are left")
 		require.False(t, plan.Stop())
-		require.False(t, plan.Reset(0))
+		require.False(t, plan.Reschedule(0))
 	}
 	require.NoError(t, drainWheel(tw))
 	verifyShards(t, tw.engine)
@@ -149,7 +149,7 @@ func (s *serial) Next(t time.Time) time.Time {
 	return t.Add(rand.N(20*time.Microsecond) - 5*time.Microsecond)
 }
 
-// Resets, flushes and slow runs neither make runs overlap nor Next.
+// Neither Reschedule nor Flush nor slow runs make runs or calls of Next overlap.
 func TestRacePlanRunsAndNextAreSerial(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
@@ -166,7 +166,7 @@ func TestRacePlanRunsAndNextAreSerial(t *testing.T) {
 			for range 4 {
 				all.Go(func() {
 					for range max(scaled(300), 30) {
-						assert.True(t, plan.Reset(rand.N(100*time.Microsecond)), "the plan has no end")
+						assert.True(t, plan.Reschedule(rand.N(100*time.Microsecond)), "the plan has no end")
 						spin(rand.N(20 * time.Microsecond))
 						tw.Flush()
 					}

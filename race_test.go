@@ -69,7 +69,7 @@ func (l *ledger) armAt(tw *TimingWheel, at time.Time) *record {
 
 func (l *ledger) reset(r *record, d time.Duration) bool {
 	at := time.Since(l.start) + max(d, 0)
-	if !r.timer.Reset(d) {
+	if !r.timer.Reschedule(d) {
 		return false
 	}
 	r.notBefore = at

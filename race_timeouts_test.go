@@ -99,7 +99,7 @@ func TestRaceTimeoutsExactlyOnce(t *testing.T) {
 						timers[id] = w.Add(rand.N(2*ms), id)
 						for old, timer := range timers { // one of them
 							if rand.IntN(2) == 0 {
-								timer.Reset(rand.N(2 * ms))
+								timer.Reschedule(rand.N(2 * ms))
 							} else if delete(timers, old); timer.Stop() {
 								fates[old].Add(1)
 							}

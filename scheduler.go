@@ -52,9 +52,10 @@ func skip(s Scheduler, missed, now time.Time) time.Time {
 // ScheduleFunc runs f at the times that s plans and returns one handle for the whole plan. It returns
 // the zero Timer, and never runs f, where s plans no run or the wheel is stopped.
 //
-// Runs never overlap: the next one is armed when f has returned, panicked or called runtime.Goexit. (A
-// [Planner] may decide otherwise.) Stop during a run returns true iff there would have been a further one. Reset
-// moves the next run; the plan continues from there. ScheduleFunc panics where s or f is nil.
+// Runs never overlap: the next one is armed when f has returned, panicked or called runtime.Goexit.
+// (A [Planner] may decide otherwise.) Stop during a run returns true if and only if there would
+// have been a further one. Reschedule moves the next run, and the plan continues from there.
+// ScheduleFunc panics if s or f is nil.
 func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func()) Timer {
 	if s == nil || f == nil {
 		panic("timingwheel: ScheduleFunc with a nil Scheduler or function")
@@ -75,7 +76,7 @@ type plan struct {
 
 	// Written before the first run and by runs, which follow each other.
 	planned     time.Time
-	at          int64  // the deadline that planned was armed as; the node has another one after a Reset
+	at          int64  // the deadline that planned was armed as; Reschedule changes the node's
 	undisturbed uint64 // disturbed of the shard when the run was about to start
 	shard       *shard
 	index       uint32
@@ -109,7 +110,7 @@ func (p *plan) start(run func()) Timer {
 func (p *plan) run() {
 	var next time.Time
 	defer func() { p.rearm(next) }()
-	p.takeReset()
+	p.takeRescheduled()
 	var off bool
 	if next, off = p.ask(); off {
 		return
@@ -117,8 +118,8 @@ func (p *plan) run() {
 	p.f()
 }
 
-// ask asks for the run that follows the one that is about to start. Where there is none, or the Scheduler panics, the plan ends, unless Reset has asked
-// for one more run. For off see settle.
+// ask asks for the run that follows the one that is about to start. If there is none, or if the
+// Scheduler panics, the plan ends unless Reschedule has asked for one more run. For off see settle.
 func (p *plan) ask() (next time.Time, off bool) {
 	defer func() { off = p.settle(next) }()
 	return p.scheduler.Next(p.planned), false
@@ -130,8 +131,8 @@ func (p *plan) askPast(missed, now time.Time) (next time.Time) {
 	return skip(p.scheduler, missed, now)
 }
 
-// takeReset takes over the time to which Reset has moved the run that is about to start.
-func (p *plan) takeReset() {
+// takeRescheduled adopts the time to which Reschedule has moved the run that is about to start.
+func (p *plan) takeRescheduled() {
 	s := p.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,12 +146,14 @@ func (p *plan) takeReset() {
 	}
 }
 
-// settle frees the plan's slot if next is the zero time, unless Reset has asked for one more run. A run that is about to
-// start is off where that, or Stop, has come after its claim: both have returned true, Stop because the run does not
-// take place, Reset because it does so later.
+// settle frees the plan's slot if next is the zero time, unless Reschedule has asked for one more
+// run. A run that is about to start is off if Stop or Reschedule has come after its claim. Both
+// have then returned true: Stop because the run does not take place, Reschedule because it takes
+// place later.
 //
-// Where there is a further run, only Stop or the wheel's could put this one off, and if none has come to any plan of the shard since takeReset there is no
-// need of the lock: it would make a run 12% dearer.
+// If there is a further run, only Timer.Stop or the Stop of the wheel can put this one off. If
+// neither has come to any plan of the shard since takeRescheduled, settle does not take the lock,
+// which would make a run 12% more expensive.
 func (p *plan) settle(next time.Time) (off bool) {
 	s := p.shard
 	if !next.IsZero() && s.disturbed.Load() == p.undisturbed {
@@ -180,8 +183,8 @@ func (p *plan) node() *node {
 	return n
 }
 
-// rearm arms the next run: where Reset has put it, else at next or, if that has passed, at the run that
-// follows now.
+// rearm arms the next run at the time that Reschedule has set. Without one it arms the run at next
+// or, if next has passed, the first run after now.
 func (p *plan) rearm(next time.Time) {
 	defer func() { p.arm(next) }() // also where Next panics
 	if next.IsZero() {

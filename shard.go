@@ -34,7 +34,8 @@ type shard struct {
 	waiting atomic.Int32 // callers of lock that have to wait
 	kin     *families    // of its wheel's contexts; nil with Timeouts
 
-	// What adds, stops and resets touch comes first, side by side: fewer lines to fetch from another processor.
+	// What adds, stops and reschedules touch comes first, side by side: fewer lines to fetch from
+	// another processor.
 
 	mu      sync.Mutex
 	crowded int    // callers of lock that had to wait, since an arming goroutine last left for that reason
@@ -295,9 +296,9 @@ func (s *shard) stop(i, gen uint32) bool {
 	return true
 }
 
-// reset moves a pending timer to the deadline. now is a reading of the clock that is not later than
-// the call, except in Manual mode, where the deadline is relative if rel is set.
-func (s *shard) reset(i, gen uint32, deadline, now int64, rel bool) bool {
+// reschedule moves a pending timer to the deadline. now is a reading of the clock that is not later
+// than the call. In Manual mode now is not used, and the deadline is relative if rel is set.
+func (s *shard) reschedule(i, gen uint32, deadline, now int64, rel bool) bool {
 	s.lock()
 	n := s.nodes.at(i)
 	if n == nil || n.gen != gen {
@@ -333,9 +334,9 @@ func (s *shard) reset(i, gen uint32, deadline, now int64, rel bool) bool {
 	return true
 }
 
-// hasten moves a timer whose bucket the driver would look at too late, or that a flush has marked. In
-// Manual mode one that waits to be claimed moves as well: Reset arms it anew, and what a callback arms
-// runs in a later Advance.
+// hasten moves a timer whose bucket the driver would look at too late, or that a flush has marked.
+// In Manual mode it also moves a timer that waits to be claimed: Reschedule arms that timer anew,
+// and a timer that a callback arms runs in a later Advance.
 func (s *shard) hasten(i uint32, n *node) {
 	if n.pos < posInvalid {
 		s.leave(n)

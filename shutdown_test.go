@@ -25,8 +25,8 @@ func TestCallsAfterStop(t *testing.T) {
 		tw.Stop()
 		for _, old := range []Timer{timer, plan} {
 			assert.False(t, old.Stop())
-			assert.False(t, old.Reset(0))
-			assert.False(t, old.ResetAt(time.Now()))
+			assert.False(t, old.Reschedule(0))
+			assert.False(t, old.RescheduleAt(time.Now()))
 			_, ok := old.Deadline()
 			assert.False(t, ok)
 		}
@@ -57,7 +57,7 @@ func TestTimeoutsCallsAfterStop(t *testing.T) {
 	w.Stop()
 	w.Stop()
 	assert.False(t, timer.Stop())
-	assert.False(t, timer.Reset(0))
+	assert.False(t, timer.Reschedule(0))
 	assert.Equal(t, Timer{}, w.Add(0, 2))
 	assert.Equal(t, Timer{}, w.AddAt(time.Now(), 3))
 	assert.Empty(t, w.RemoveAll())

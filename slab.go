@@ -18,7 +18,7 @@ const planBit = math.MinInt64
 // are those of the nursery.
 const (
 	posNone    = 0 // a free slot, or a plan whose run is under way
-	posRerun   = 1 // a plan whose run is under way and whose next run was moved by Reset
+	posRerun   = 1 // a plan whose run is under way and whose next run Reschedule has moved
 	posNursery = 2
 	posInvalid = chunkSize
 )

@@ -20,7 +20,7 @@ type Stats struct {
 	Fired     uint64 // callbacks and payloads claimed
 	Stopped   uint64 // successful Stops and removals, Stops of a plan during a run included
 	Discarded uint64 // timers that were pending when the wheel was stopped
-	Postponed uint64 // successful Resets, earlier ones included
+	Postponed uint64 // successful calls of Timer.Reschedule, to earlier times too
 	Rejected  uint64 // timers that were to be added to the stopped wheel
 	Flushed   uint64 // timers that Flush made due
 	Moved     uint64 // moves of a timer from one wheel to a finer one

@@ -29,7 +29,7 @@ func TestStatsAsLogRecord(t *testing.T) {
 	for range 3 {
 		tw.AfterFunc(time.Second, func() {})
 	}
-	tw.AfterFunc(time.Hour, func() {}).Reset(2 * time.Hour)
+	tw.AfterFunc(time.Hour, func() {}).Reschedule(2 * time.Hour)
 	tw.AfterFunc(time.Hour, func() {}).Stop()
 	tw.Advance(modelStart.Add(3 * time.Second))
 	require.Equal(t, map[string]any{

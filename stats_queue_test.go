@@ -30,7 +30,7 @@ func TestStatsAddUp(t *testing.T) {
 				case rng.IntN(2) == 0:
 					timers[rng.IntN(n)].Stop()
 				default:
-					timers[rng.IntN(n)].Reset(time.Duration(rng.IntN(2000)) * msec)
+					timers[rng.IntN(n)].Reschedule(time.Duration(rng.IntN(2000)) * msec)
 				}
 				if step == 1000 {
 					n := tw.Flush()
@@ -93,7 +93,7 @@ func TestStatsOfAStuckWheel(t *testing.T) {
 				if executor != Inline { // there the driver itself is stuck, before it could take them off
 					require.Equal(t, 11, st.Due)
 				}
-				require.True(t, last.Reset(24*time.Hour))
+				require.True(t, last.Reschedule(24*time.Hour))
 				close(release)
 				run()
 				synctest.Wait()

@@ -82,10 +82,10 @@ func TestScheduleRunTellsOfTheRun(t *testing.T) {
 				assert.True(t, r.Started.Equal(due), "%s: %v", name, r.Started)
 				assert.Zero(t, r.Finished, name)
 			}
-			require.True(t, plan.Reset(8*ms))
+			require.True(t, plan.Reschedule(8*ms))
 			pass(8 * ms)
 			require.Len(t, runs, 3, name)
-			assert.True(t, runs[2].Planned.Equal(start.Add(33*ms)), "%s: where Reset has moved it", name)
+			assert.True(t, runs[2].Planned.Equal(start.Add(33*ms)), "%s: where Reschedule has moved it", name)
 		})
 	}
 }
@@ -190,8 +190,8 @@ func TestOverlappingRuns(t *testing.T) {
 	})
 }
 
-// Stop ends the plan, whatever runs; Reset moves the run to come; Flush starts it.
-func TestStopResetAndFlushOfOverlappingRuns(t *testing.T) {
+// Stop ends the plan, whatever runs. Reschedule moves the next run. Flush starts it.
+func TestStopRescheduleAndFlushOfOverlappingRuns(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
 		plan := tw.ScheduleFunc(overlapping(-1), func() {
@@ -199,7 +199,7 @@ func TestStopResetAndFlushOfOverlappingRuns(t *testing.T) {
 			time.Sleep(35 * ms)
 		})
 		pass(25 * ms)
-		require.True(t, plan.Reset(12*ms))
+		require.True(t, plan.Reschedule(12*ms))
 		pass(18 * ms)
 		assert.Equal(t, []int{10, 20, 37}, w.noted())
 		assert.Equal(t, 1, tw.Flush())
@@ -305,10 +305,11 @@ func TestFollowPanics(t *testing.T) {
 	}
 }
 
-// Follow has reset the plan before it panicked or ended the plan: the run takes place at the new time, and only then.
-func TestFollowResets(t *testing.T) {
+// Follow reschedules the plan before it panics or ends the plan. The run takes place at the new
+// time only.
+func TestFollowReschedules(t *testing.T) {
 	for name, row := range map[string]struct {
-		then func() // after the Reset
+		then func() // after the Reschedule
 		want []int
 	}{
 		"and panics": {boom, []int{15}},
@@ -320,7 +321,7 @@ func TestFollowResets(t *testing.T) {
 			w := newStopwatch()
 			plan.set(tw.ScheduleFunc(followFunc(func(r Run) Step {
 				if calls++; calls == 2 {
-					assert.True(t, plan.get().Reset(5*ms))
+					assert.True(t, plan.get().Reschedule(5*ms))
 					row.then()
 				}
 				if calls >= 2 {
@@ -335,8 +336,8 @@ func TestFollowResets(t *testing.T) {
 	}
 }
 
-// Stop and Reset during a run decide; the Follower is not asked any more.
-func TestFollowIsNotAskedAfterStopOrReset(t *testing.T) {
+// Stop and Reschedule during a run decide. The Follower is not asked again.
+func TestFollowIsNotAskedAfterStopOrReschedule(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		var plan handle
 		afterwards := 0
@@ -350,7 +351,7 @@ func TestFollowIsNotAskedAfterStopOrReset(t *testing.T) {
 			w.note()
 			switch r.N {
 			case 1:
-				assert.True(t, plan.get().Reset(3*ms))
+				assert.True(t, plan.get().Reschedule(3*ms))
 			case 3:
 				assert.True(t, plan.get().Stop())
 			}

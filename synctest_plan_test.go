@@ -196,7 +196,7 @@ func TestStopDuringARun(t *testing.T) {
 					if len(w.times) == stopIn {
 						assert.Equal(t, stopIn < runs, plan.get().Stop(), "run %d of %d", stopIn, runs)
 						assert.False(t, plan.get().Stop(), "once")
-						assert.False(t, plan.get().Reset(0))
+						assert.False(t, plan.get().Reschedule(0))
 					}
 				}))
 				pass(100 * ms)

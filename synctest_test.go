@@ -153,7 +153,7 @@ func TestWakeupsOfPostponedTimers(t *testing.T) {
 		for range seconds {
 			time.Sleep(time.Second)
 			for _, timer := range timers {
-				if !timer.Reset(30 * time.Second) {
+				if !timer.Reschedule(30 * time.Second) {
 					t.Fatal("lost")
 				}
 			}

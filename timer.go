@@ -6,8 +6,8 @@ import "time"
 // value, to be copied freely; == tells whether two handles name the same timer. The zero Timer is valid
 // and inert: it is what adding to a stopped wheel returns.
 //
-// A handle never acts on a timer other than its own. Once that has fired or was stopped, Stop and Reset
-// return false for ever, although the wheel reuses its memory.
+// A handle never acts on a timer other than its own. Once the timer has fired or been stopped, Stop
+// and Reschedule return false for ever, although the wheel reuses its memory.
 //
 // All methods may be called at any time from any goroutine, callbacks included.
 type Timer struct {
@@ -30,42 +30,47 @@ func (t Timer) Stop() bool {
 	return t.shard.stop(t.index, t.gen)
 }
 
-// Reset makes a pending timer run d from now instead, and returns true. Zero and negative mean at once.
-// Where the timer is not pending any more it returns false and, unlike time.Timer.Reset, arms nothing,
-// as the timer's slot may be another timer's by now:
+// Reschedule makes a pending timer run d from now instead, and returns true. A zero or negative d
+// means at once. If the timer is no longer pending, Reschedule returns false and arms nothing,
+// because the slot may already belong to another timer. A new timer then takes its place:
 //
-//	if !t.Reset(d) {
+//	if !t.Reschedule(d) {
 //		t = tw.AfterFunc(d, f)
 //	}
 //
-// For a plan Reset moves the next run; during a run it returns true if there is a next one.
+// There is deliberately no method named Reset. [time.Timer.Reset] also re-arms a timer that has
+// fired, and Reschedule does not. Code ported from package time therefore fails to compile instead
+// of silently arming nothing.
 //
-// Moving a deadline later writes the deadline and nothing else, Manual mode and a Flush that is under way
-// apart; moving it earlier is O(1).
-func (t Timer) Reset(d time.Duration) bool {
+// For a plan, Reschedule moves the next run. During a run it returns true if there is a next one.
+//
+// Moving a deadline later writes the deadline and nothing else, except in Manual mode and during a
+// Flush. Moving it earlier is O(1).
+func (t Timer) Reschedule(d time.Duration) bool {
 	s := t.shard
 	if s == nil {
 		return false
 	}
 	if s.manual {
-		return s.reset(t.index, t.gen, int64(d), 0, true)
+		return s.reschedule(t.index, t.gen, int64(d), 0, true)
 	}
 	now := s.clock()
-	return s.reset(t.index, t.gen, later(now, int64(d)), now, false)
+	return s.reschedule(t.index, t.gen, later(now, int64(d)), now, false)
 }
 
-// ResetAt is Reset to a point in time, see [TimingWheel.AtFunc].
-func (t Timer) ResetAt(at time.Time) bool {
+// RescheduleAt is like [Timer.Reschedule] but takes a point in time. See [TimingWheel.AtFunc].
+func (t Timer) RescheduleAt(at time.Time) bool {
 	s := t.shard
 	if s == nil {
 		return false
 	}
-	return t.resetTo(s.instant(at))
+	return t.rescheduleTo(s.instant(at))
 }
 
-// resetTo is Reset to a reading of the clock. now is a reading that is not later than the call. t is not the zero Timer.
-func (t Timer) resetTo(deadline, now int64) bool {
-	return t.shard.reset(t.index, t.gen, deadline, now, false)
+// rescheduleTo is like Reschedule but takes a reading of the clock. now is a reading that is not
+// later than the call. t is not the zero Timer.
+func (t Timer) rescheduleTo(deadline, now int64) bool {
+	return t.shard.reschedule(t.index, t.gen, deadline, now, false)
 }
 
 // Deadline returns when the timer is to run, or the zero time and false if it is not pending.

@@ -44,8 +44,9 @@ import (
 // Rounds are not counted down: how many a timer still waits follows from its deadline and the clock,
 // (19-3)/8 = 2 for 1237 at tick 208.
 //
-// Reset to a later time writes the deadline into the timer's node, and that is all. The bucket says
-// only when somebody looks at the timer next; found to be due later, it is placed anew then.
+// Reschedule to a later time writes the deadline into the timer's node, and nothing else. The
+// bucket only says when the driver next looks at the timer. A timer found to be due later is then
+// placed anew.
 //
 // A bucket that has left its slot is cascading, if its timers have to move, or due, if they wait to be
 // claimed. Timers that are armed for its slot from then on open a new bucket there, so emptying a bucket
@@ -133,10 +134,10 @@ func (tw *TimingWheel) Len() int { return tw.engine.pending() }
 // Stats returns a snapshot of the wheel's counters. O(shards × (buckets + pages)).
 func (tw *TimingWheel) Stats() Stats { return tw.engine.stats() }
 
-// Flush hands every callback that is pending at the call to the executor now, whatever its deadline,
-// and returns how many. It does not wait for them. Each still counts as pending, and can be stopped or
-// reset, until it starts. A plan runs once and goes on. In Manual mode with Inline the callbacks run
-// before Flush returns. It panics on [Default].
+// Flush hands every callback that is pending at the call to the executor now, whatever its
+// deadline, and returns how many. It does not wait for them. Each still counts as pending, and can
+// be stopped or rescheduled, until it starts. A plan runs once and goes on. In Manual mode with
+// Inline the callbacks run before Flush returns. It panics on [Default].
 func (tw *TimingWheel) Flush() int {
 	tw.mustOwn("Flush")
 	n := 0
@@ -190,11 +191,11 @@ func (tw *TimingWheel) today() time.Time {
 // since New, or in Manual mode the time of the last Advance.
 func (tw *TimingWheel) Now() time.Time { return tw.engine.clockTime() }
 
-// Advance moves the clock of a Manual wheel to now, or leaves it where now lies before it. It then runs
-// what was due, in order of ticks, and returns how many callbacks it claimed (handed over, with an
-// Executor other than Inline). In one shard, timers of one tick run in the order in which they were
-// armed, a Reset counting as arming. What these callbacks arm runs in a later Advance, however soon it
-// is due.
+// Advance moves the clock of a Manual wheel to now, or leaves it where now lies before it. It then
+// runs what was due, in order of ticks, and returns how many callbacks it claimed (handed over,
+// with an Executor other than Inline). In one shard, timers of one tick run in the order in which
+// they were armed, and a Reschedule counts as arming. What these callbacks arm runs in a later
+// Advance, however soon it is due.
 //
 // A callback that panics, or calls runtime.Goexit, unwinds to the caller; the others that are due stay
 // so for the next Advance. Advance panics where the wheel is not Manual, or while another Advance of it

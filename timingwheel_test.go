@@ -114,13 +114,13 @@ func TestStopAnswersTrueOnce(t *testing.T) {
 	require.Equal(t, 1, tw.Len())
 	assert.True(t, timer.Stop())
 	assert.False(t, timer.Stop())
-	assert.False(t, timer.Reset(0), "Reset of a stopped timer arms nothing")
+	assert.False(t, timer.Reschedule(0), "Reschedule of a stopped timer arms nothing")
 	assert.Zero(t, tw.Len())
 
 	timer = tw.AfterFunc(0, func() { fired <- struct{}{} })
 	receive(t, fired, "the callback")
 	assert.False(t, timer.Stop())
-	assert.False(t, timer.Reset(0), "Reset of a fired timer arms nothing")
+	assert.False(t, timer.Reschedule(0), "Reschedule of a fired timer arms nothing")
 	_, ok := timer.Deadline()
 	assert.False(t, ok)
 	assert.Empty(t, fired)
@@ -130,14 +130,14 @@ func TestZeroTimerIsInert(t *testing.T) {
 	t.Parallel()
 	var timer Timer
 	assert.False(t, timer.Stop())
-	assert.False(t, timer.Reset(0))
-	assert.False(t, timer.ResetAt(time.Now()))
+	assert.False(t, timer.Reschedule(0))
+	assert.False(t, timer.RescheduleAt(time.Now()))
 	_, ok := timer.Deadline()
 	assert.False(t, ok)
 }
 
-// Later, earlier, past: the last Reset wins, and only it.
-func TestResetOnTheRealClock(t *testing.T) {
+// The last Reschedule wins, whether it moves the timer later, earlier or to the past.
+func TestRescheduleOnTheRealClock(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
 	fired := make(chan time.Time, 2)
@@ -145,32 +145,32 @@ func TestResetOnTheRealClock(t *testing.T) {
 
 	start := time.Now()
 	timer := tw.AfterFunc(5*time.Millisecond, note)
-	if timer.Reset(60 * time.Millisecond) { // else the machine was asleep for 5 ms
+	if timer.Reschedule(60 * time.Millisecond) { // else the machine was asleep for 5 ms
 		assert.GreaterOrEqual(t, receive(t, fired, "postponed").Sub(start), 60*time.Millisecond)
 	}
 
 	start = time.Now()
 	timer = tw.AfterFunc(time.Hour, note)
-	require.True(t, timer.Reset(20*time.Millisecond))
+	require.True(t, timer.Reschedule(20*time.Millisecond))
 	assert.GreaterOrEqual(t, receive(t, fired, "hastened").Sub(start), 20*time.Millisecond)
 
 	for _, past := range []func(Timer) bool{
-		func(x Timer) bool { return x.Reset(math.MinInt64) },
-		func(x Timer) bool { return x.Reset(0) },
-		func(x Timer) bool { return x.ResetAt(time.Now().Add(-time.Hour)) },
-		func(x Timer) bool { return x.ResetAt(time.Time{}) },
+		func(x Timer) bool { return x.Reschedule(math.MinInt64) },
+		func(x Timer) bool { return x.Reschedule(0) },
+		func(x Timer) bool { return x.RescheduleAt(time.Now().Add(-time.Hour)) },
+		func(x Timer) bool { return x.RescheduleAt(time.Time{}) },
 	} {
 		timer = tw.AfterFunc(math.MaxInt64, note)
 		require.True(t, past(timer))
-		receive(t, fired, "reset to the past")
+		receive(t, fired, "rescheduled to the past")
 	}
 
 	start = time.Now()
 	timer = tw.AfterFunc(time.Hour, note)
 	for _, d := range []time.Duration{time.Minute, 2 * time.Hour, 24 * time.Hour, 30 * time.Millisecond} {
-		require.True(t, timer.Reset(d))
+		require.True(t, timer.Reschedule(d))
 	}
-	assert.GreaterOrEqual(t, receive(t, fired, "the last Reset").Sub(start), 30*time.Millisecond)
+	assert.GreaterOrEqual(t, receive(t, fired, "the last Reschedule").Sub(start), 30*time.Millisecond)
 	assert.Zero(t, tw.Len())
 	assert.Empty(t, fired)
 }
@@ -193,7 +193,7 @@ func TestAtFunc(t *testing.T) {
 
 		timer := tw.AtFunc(strip(time.Now().Add(time.Hour)), func() { ran <- time.Now() })
 		start = time.Now()
-		require.True(t, timer.ResetAt(strip(time.Now().Add(20*time.Millisecond))))
+		require.True(t, timer.RescheduleAt(strip(time.Now().Add(20*time.Millisecond))))
 		assert.Greater(t, receive(t, ran, name).Sub(start), 20*time.Millisecond-time.Microsecond, name)
 
 		tw.AtFunc(strip(time.Now().Add(-time.Hour)), func() { ran <- time.Now() })
@@ -214,7 +214,7 @@ func TestDeadlineOnTheRealClock(t *testing.T) {
 	assert.False(t, due.After(time.Now().Add(time.Hour)))
 
 	at := time.Now().Add(time.Minute)
-	require.True(t, timer.ResetAt(at))
+	require.True(t, timer.RescheduleAt(at))
 	due, ok = timer.Deadline()
 	require.True(t, ok)
 	assert.Zero(t, due.Sub(at))

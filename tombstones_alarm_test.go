@@ -112,7 +112,7 @@ func TestClockMovesWhileATimerIsPlaced(t *testing.T) {
 	sh.observe(17*int64(tick) + int64(tick)/2) // the driver is late
 	i, n := sh.add(0)                          // AfterFunc(0),
 	*sh.callback(i) = func() {}
-	n.deadline = 20 * int64(tick) // Reset to later before a worker comes,
+	n.deadline = 20 * int64(tick) // a Reschedule to later before a worker comes,
 	j, claimed, ok := sh.next()   // which puts it back
 	require.True(t, ok && claimed == nil && j == i)
 	require.Zero(t, sh.tombs.n)

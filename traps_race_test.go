@@ -141,7 +141,7 @@ func TestTrapStopBetweenTwoWheels(t *testing.T) {
 			require.True(t, timers[i].Stop(), "timer %d is nowhere", i)
 			fates[i].Add(1)
 		case 1:
-			require.True(t, timers[i].Reset(100*ms), "timer %d is nowhere", i)
+			require.True(t, timers[i].Reschedule(100*ms), "timer %d is nowhere", i)
 		}
 	}
 	letWorkersCome(tw)
@@ -151,8 +151,9 @@ func TestTrapStopBetweenTwoWheels(t *testing.T) {
 	}
 }
 
-// A Reset that hastens a timer which is being moved does not wait until all the others have been.
-func TestResetToNowBetweenTwoWheels(t *testing.T) {
+// A Reschedule to an earlier time does not wait for the other timers that are being moved with this
+// one.
+func TestRescheduleToNowBetweenTwoWheels(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{WheelSize: 4, Levels: 3, Shards: 1, Tick: ms})
 	const n = 40 * quantum
@@ -166,12 +167,12 @@ func TestResetToNowBetweenTwoWheels(t *testing.T) {
 	}
 	past := time.Now().Add(-time.Hour) // earlier than the others' instant, also where that has passed
 	require.Zero(t, ready())
-	require.True(t, timers[n-1].ResetAt(past))
+	require.True(t, timers[n-1].RescheduleAt(past))
 	require.Equal(t, 1, ready(), "it can be claimed at once")
 	letWorkersCome(tw)
-	require.True(t, timers[n-2].ResetAt(past), "a worker comes, though the driver stands still")
+	require.True(t, timers[n-2].RescheduleAt(past), "a worker comes, though the driver stands still")
 	for left := 2; left > 0; {
-		if i := receive(t, ran, "those that were reset to now"); i >= n-2 {
+		if i := receive(t, ran, "those that were rescheduled to now"); i >= n-2 {
 			left--
 		}
 	}
@@ -266,11 +267,11 @@ func TestTrapLostWakeup(t *testing.T) {
 		receive(t, ran, "the first timer")
 		receive(t, ran, "the second timer")
 	}
-	// The same by Reset.
+	// The same holds for Reschedule.
 	for range max(scaled(500), 100) {
 		timer := tw.AfterFunc(time.Hour, func() { ran <- struct{}{} })
 		spin(rand.N(20 * time.Microsecond))
-		require.True(t, timer.Reset(rand.N(50*time.Microsecond)))
+		require.True(t, timer.Reschedule(rand.N(50*time.Microsecond)))
 		receive(t, ran, "the hastened timer")
 	}
 	assert.True(t, far.Stop())

@@ -63,14 +63,14 @@ func TestTrapWallClockSteps(t *testing.T) {
 			"AtFunc, monotonic":        func(d time.Duration, f func()) Timer { return tw.AtFunc(time.Now().Add(d), f) },
 			"AtFunc, wall":             func(d time.Duration, f func()) Timer { return tw.AtFunc(time.Now().Add(d).Round(0), f) },
 			"AtFunc, read before step": func(d time.Duration, f func()) Timer { return tw.AtFunc(stepped(t, time.Now().Add(d), -step), f) },
-			"Reset": func(d time.Duration, f func()) Timer {
+			"Reschedule": func(d time.Duration, f func()) Timer {
 				timer := tw.AfterFunc(time.Minute, f)
-				timer.Reset(d)
+				timer.Reschedule(d)
 				return timer
 			},
-			"ResetAt, wall": func(d time.Duration, f func()) Timer {
+			"RescheduleAt, wall": func(d time.Duration, f func()) Timer {
 				timer := tw.AfterFunc(time.Minute, f)
-				timer.ResetAt(time.Now().Add(d).Round(0))
+				timer.RescheduleAt(time.Now().Add(d).Round(0))
 				return timer
 			},
 		} {
@@ -94,7 +94,7 @@ func TestTrapDurationOverflow(t *testing.T) {
 			due, ok := timer.Deadline()
 			assert.True(t, ok)
 			assert.Greater(t, time.Until(due), time.Duration(1<<61))
-			require.True(t, timer.Reset(d))
+			require.True(t, timer.Reschedule(d))
 		}
 		tw.AtFunc(time.Unix(math.MaxInt64/2, 0), never)
 		tw.AtFunc(time.Now().Add(math.MaxInt64), never)
@@ -188,7 +188,7 @@ func TestTrapSmallTimersBehindTheHeadWakeTheDriver(t *testing.T) {
 			due[(d + ms - 1).Truncate(ms)] = true
 			timer := tw.AfterFunc(d, func() {})
 			for range 3 {
-				timer.Reset(d) // none of them is a reason to look at the wheel
+				timer.Reschedule(d) // none of them is a reason to look at the wheel
 			}
 		}
 		pass(999 * ms)

@@ -25,7 +25,7 @@ func TestSchema(t *testing.T) {
 	tw.AfterFunc(30*time.Second, nothing)
 	tw.AfterFunc(1000*time.Second, nothing)
 	tw.AfterFunc(time.Second, nothing).Stop()
-	tw.AfterFunc(time.Second, nothing).Reset(20 * time.Second)
+	tw.AfterFunc(time.Second, nothing).Reschedule(20 * time.Second)
 	tw.AfterFunc(-1, nothing)
 	tw.Advance(start.Add(5 * time.Second)) // runs the last one
 	tw.AfterFunc(0, nothing)               // waits for the next Advance

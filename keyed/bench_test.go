@@ -14,7 +14,7 @@ import (
 
 // Benchmarks of docs/keyed.md, named BenchmarkX/impl=…/pending=…/key=…/procs=… so that benchstat can pivot on them. Their impls are
 // this package ("keyed"), a Go map with a mutex and a time.AfterFunc for each key ("std"), and, where it makes sense, the wheel's
-// timers alone, whose handles a slice holds ("reset").
+// timers alone, whose handles a slice holds ("reschedule").
 
 // stdKeys is what one writes with the standard library.
 type stdKeys[K comparable] struct {
@@ -186,7 +186,7 @@ func BenchmarkTouch(b *testing.B) {
 
 func benchTouch[K comparable](b *testing.B, size, kind string, all func() []K) {
 	benchCalls(b, size, kind, all, func(s setter[K], key K) { s.Touch(key, 3*time.Hour) })
-	b.Run(fmt.Sprintf("impl=reset/pending=%s/key=%s", size, kind), func(b *testing.B) {
+	b.Run(fmt.Sprintf("impl=reschedule/pending=%s/key=%s", size, kind), func(b *testing.B) {
 		keys := all()
 		w, err := timingwheel.NewTimeouts(timingwheel.Options{}, func([]K) {})
 		if err != nil {
@@ -197,7 +197,7 @@ func benchTouch[K comparable](b *testing.B, size, kind string, all func() []K) {
 		for i, key := range keys {
 			timers[i] = w.Add(far(), key)
 		}
-		eachProcs(b, len(keys), func(i int) { timers[i].Reset(3 * time.Hour) })
+		eachProcs(b, len(keys), func(i int) { timers[i].Reschedule(3 * time.Hour) })
 	})
 }
 

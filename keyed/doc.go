@@ -35,9 +35,10 @@
 //
 // # Cost
 //
-// Touch, Set of a present key and Beat are one lookup without a lock and one [timingwheel.Timer.Reset]; they allocate nothing, and
-// neither does expiry. A new key takes one allocation in the map. docs/keyed.md in the repository has figures, and says how the map
-// was chosen.
+// Touch, Set of a present key and Beat are one lookup without a lock and one
+// [timingwheel.Timer.Reschedule]. They allocate nothing, and neither does expiry. A new key takes
+// one allocation in the map. The file docs/keyed.md in the repository has figures, and says how the
+// map was chosen.
 //
 // # Keys
 //

@@ -73,7 +73,7 @@ func (k *Keys[K]) Set(key K, d time.Duration) bool {
 	if m == nil {
 		return false
 	}
-	if t, ok := m.Load(key); ok && t.Reset(d) {
+	if t, ok := m.Load(key); ok && t.Reschedule(d) {
 		return false
 	}
 	return k.put(m, key, moment{after: d})
@@ -85,7 +85,7 @@ func (k *Keys[K]) SetAt(key K, t time.Time) bool {
 	if m == nil {
 		return false
 	}
-	if old, ok := m.Load(key); ok && old.ResetAt(t) {
+	if old, ok := m.Load(key); ok && old.RescheduleAt(t) {
 		return false
 	}
 	return k.put(m, key, moment{at: t, fixed: true})
@@ -105,7 +105,7 @@ func (k *Keys[K]) Touch(key K, d time.Duration) bool {
 	if !ok {
 		return false
 	}
-	return t.Reset(d) || k.save(m, key, moment{after: d})
+	return t.Reschedule(d) || k.save(m, key, moment{after: d})
 }
 
 // TouchAt is Touch for a point in time, see [timingwheel.TimingWheel.AtFunc].
@@ -118,7 +118,7 @@ func (k *Keys[K]) TouchAt(key K, t time.Time) bool {
 	if !ok {
 		return false
 	}
-	return old.ResetAt(t) || k.save(m, key, moment{at: t, fixed: true})
+	return old.RescheduleAt(t) || k.save(m, key, moment{at: t, fixed: true})
 }
 
 // put is Set where the key was not found, or its timer has been claimed. It reports whether the key is new.
@@ -127,7 +127,7 @@ func (k *Keys[K]) put(m *timersOf[K], key K, when moment) (added bool) {
 		panic(fmt.Sprintf("keyed: key %v is not equal to itself; accepted is a key that can be found again", key))
 	}
 	m.Compute(key, func(t timingwheel.Timer, present bool) (timingwheel.Timer, xsync.ComputeOp) {
-		if present && reset(t, when) {
+		if present && reschedule(t, when) {
 			return t, xsync.CancelOp
 		}
 		if t = arm(k.wheel, key, when); t == (timingwheel.Timer{}) {
@@ -145,7 +145,7 @@ func (k *Keys[K]) save(m *timersOf[K], key K, when moment) (saved bool) {
 		if !present {
 			return t, xsync.CancelOp
 		}
-		if reset(t, when) {
+		if reschedule(t, when) {
 			saved = true
 			return t, xsync.CancelOp
 		}

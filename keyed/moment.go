@@ -13,12 +13,12 @@ type moment struct {
 	fixed bool
 }
 
-// reset moves a pending timer.
-func reset(t timingwheel.Timer, when moment) bool {
+// reschedule moves a pending timer.
+func reschedule(t timingwheel.Timer, when moment) bool {
 	if when.fixed {
-		return t.ResetAt(when.at)
+		return t.RescheduleAt(when.at)
 	}
-	return t.Reset(when.after)
+	return t.Reschedule(when.after)
 }
 
 // arm makes a timer for key: the zero Timer where the wheel is stopped.

@@ -10,10 +10,11 @@ import (
 
 // Why no key is lost, and none is reported twice, early, or after a Delete that returned true.
 //
-// The map is the truth: a key is present while it has an entry, and an entry holds one timer. The timer's payload is the key alone.
-// The wheel claims timers in batches; from then on their Reset and Stop return false, and their Deadline is gone. A claimed batch is
-// swept: for each key, under the map's lock for that key, the entry is removed if its timer is not pending. What was removed is
-// reported.
+// The map is the truth: a key is present while it has an entry, and an entry holds one timer. The
+// timer's payload is the key alone. The wheel claims timers in batches. From then on their
+// Reschedule and Stop return false, and they have no Deadline. A claimed batch is swept: for each
+// key, under the map's lock for that key, the entry is removed if its timer is not pending. Each
+// removed key is reported.
 //
 //	K1  A timer is armed for a key under the map's lock for it and stands in the entry when that lock is let go.
 //	K2  The timer of an entry is pending or claimed, until the wheel is stopped: whoever stops a timer has removed its entry before.
@@ -31,12 +32,14 @@ import (
 //     behalf of an older timer of the same key finds the newer one pending and lets it be. If that is claimed too, it may remove
 //     the entry on its behalf: that timer's own sweep will find nothing, or a still newer entry, of which the same is true.
 //   - Not twice, and never after a Delete that returned true: K4, as only the sweep that removes an entry reports its key.
-//   - A Set or Touch without the lock (it looked up T and T.Reset returned true) counts as done when it looked T up: where T was
-//     then removed by a Delete, or is the timer of an entry no more, the two calls overlapped, and the Delete came second. T
-//     cannot be of an entry that was swept, since Reset is false for a claimed timer.
-//   - A Set or Touch whose Reset returned false looks again under the lock, where the entry's timer is pending (it is moved),
-//     claimed (it is replaced: the call came before the sweep), or there is no entry (Set adds the key, Touch returns false: the
-//     call came after it).
+//   - A Set or Touch without the lock (it looked up T and T.Reschedule returned true) counts as
+//     done when it looked T up. If T was then removed by a Delete, or is no longer the timer of an
+//     entry, the two calls overlapped, and the Delete came second. T cannot be of an entry that was
+//     swept, since Reschedule returns false for a claimed timer.
+//   - A Set or Touch whose Reschedule returned false looks again under the lock. If the entry's
+//     timer is pending, it is moved. If the timer is claimed, it is replaced: the call came before
+//     the sweep. If there is no entry, Set adds the key and Touch returns false: the call came
+//     after the sweep.
 //
 // After Stop no timer is pending, so not pending no longer means claimed. Stop first takes the map away (timers is nil), and then
 // stops the wheel. A sweep that finds a timer not pending looks whether the map is still there; if so, the wheel was not stopped when

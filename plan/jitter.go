@@ -34,7 +34,8 @@ type jittered struct {
 // moved is a run, where the inner Scheduler planned it and where it is planned now.
 type moved struct{ from, to time.Time }
 
-// origin is where the run at t was planned. A run that Reset has moved has no other place.
+// origin returns the time at which the run at t was planned. For a run that Reschedule has moved,
+// that is t itself.
 func (m moved) origin(t time.Time) time.Time {
 	if t.Equal(m.to) {
 		return m.from

@@ -37,7 +37,7 @@ func TestRaceOfPlansThatShareAValue(t *testing.T) {
 				})
 				all.Go(func() {
 					for range 20 {
-						plan.Reset(rand.N(50 * time.Microsecond))
+						plan.Reschedule(rand.N(50 * time.Microsecond))
 						tw.Flush()
 						time.Sleep(rand.N(50 * time.Microsecond))
 					}
@@ -84,8 +84,8 @@ func TestRaceStopOfALimit(t *testing.T) {
 	}
 }
 
-// A Reset moves a run that has not begun. It adds none to a plan that has only one, whatever the moment.
-func TestRaceResetOfALimit(t *testing.T) {
+// Reschedule moves a run that has not begun. It never adds a run to a plan that has only one.
+func TestRaceRescheduleOfALimit(t *testing.T) {
 	t.Parallel()
 	tw, err := timingwheel.New(timingwheel.Options{Tick: time.Microsecond, Shards: 1})
 	require.NoError(t, err)
@@ -93,7 +93,7 @@ func TestRaceResetOfALimit(t *testing.T) {
 	for i := range all {
 		plan := tw.ScheduleFunc(Limit(FixedRate(5*time.Microsecond), 1), func() { all[i].Add(1) })
 		for range 20 {
-			plan.Reset(rand.N(5 * time.Microsecond))
+			plan.Reschedule(rand.N(5 * time.Microsecond))
 		}
 		for all[i].Load() == 0 { // it has been claimed and need not have begun
 			time.Sleep(10 * time.Microsecond)

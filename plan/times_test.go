@@ -210,11 +210,11 @@ func TestJitterOfADelay(t *testing.T) {
 	assert.Equal(t, []int{11, 28, 41}, runsOf(t, jitter(FixedDelay(10*ms), draws(1, 0, 2, 3)), 45*ms, 5*ms))
 }
 
-func TestJitterAfterReset(t *testing.T) {
+func TestJitterAfterReschedule(t *testing.T) {
 	bubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
 		d := diary{start: time.Now()}
 		plan := tw.ScheduleRun(jitter(FixedRate(10*ms), draws(1)), d.note)
-		require.True(t, plan.Reset(5*ms))
+		require.True(t, plan.Reschedule(5*ms))
 		pass(40 * ms)
 		assert.Equal(t, []int{5, 16, 26, 36}, d.started(), "a run that was moved has no jitter")
 	})

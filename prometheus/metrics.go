@@ -59,7 +59,7 @@ func addTimers(add adding) {
 		func(s *stats) float64 { return float64(s.Stopped) })
 	add(counter, "timers_discarded_total", "Timers that were pending when the wheel was stopped.",
 		func(s *stats) float64 { return float64(s.Discarded) })
-	add(counter, "timers_postponed_total", "Timers moved by Reset, to earlier times too.",
+	add(counter, "timers_postponed_total", "Timers moved by Reschedule, to earlier times too.",
 		func(s *stats) float64 { return float64(s.Postponed) })
 	add(counter, "timers_rejected_total", "Timers that were to be added to the stopped wheel.",
 		func(s *stats) float64 { return float64(s.Rejected) })

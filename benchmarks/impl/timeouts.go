@@ -31,5 +31,5 @@ func (t timeouts) After(d time.Duration, id uint64, _ func()) timingwheel.Timer 
 	return t.w.Add(d, id)
 }
 func (timeouts) Stop(h timingwheel.Timer) bool                   { return h.Stop() }
-func (timeouts) Reset(h timingwheel.Timer, d time.Duration) bool { return h.Reset(d) }
+func (timeouts) Reset(h timingwheel.Timer, d time.Duration) bool { return h.Reschedule(d) }
 func (t timeouts) Close()                                        { t.w.Stop() }

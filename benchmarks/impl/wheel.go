@@ -39,5 +39,5 @@ func (w wheel) After(d time.Duration, _ uint64, f func()) timingwheel.Timer {
 	return w.tw.AfterFunc(d, f)
 }
 func (wheel) Stop(t timingwheel.Timer) bool                   { return t.Stop() }
-func (wheel) Reset(t timingwheel.Timer, d time.Duration) bool { return t.Reset(d) }
+func (wheel) Reset(t timingwheel.Timer, d time.Duration) bool { return t.Reschedule(d) }
 func (w wheel) Close()                                        { w.tw.Stop() }

@@ -176,7 +176,7 @@ func (p *population[K]) set(k K, d time.Duration) {
 
 func (p *population[K]) touch(k K) {
 	if t, ok := p.s.find(k); ok {
-		t.Reset(3 * time.Hour)
+		t.Reschedule(3 * time.Hour)
 	}
 }
 

@@ -19,7 +19,7 @@ type check struct {
 	dueSum, firedSum uint64
 	early, late      int // before the deadline; a tick or more after it
 	living           int // expired although it had not fallen silent, or for the second time
-	lost             int // Reset or Stop of a living one's timer that returned false
+	lost             int // calls of Reschedule or Stop for a living one that returned false
 }
 
 func (c *check) expect(number uint32) {

@@ -80,7 +80,7 @@ func (r *run) Arrive(slot, number uint32, at int64) {
 func (r *run) Beat(slot uint32, at int64) {
 	t := &r.timers[slot]
 	t.deadline = at + r.timeout
-	if !t.handle.Reset(time.Duration(t.deadline - r.now)) {
+	if !t.handle.Reschedule(time.Duration(t.deadline - r.now)) {
 		r.check.lost++
 	}
 }

@@ -37,7 +37,7 @@ func (r *running) Arrive(slot, _ uint32, at int64) {
 }
 
 func (r *running) Beat(slot uint32, at int64) {
-	r.timers[slot].Reset(time.Duration(at-r.now) + timeout)
+	r.timers[slot].Reschedule(time.Duration(at-r.now) + timeout)
 }
 func (r *running) Leave(slot uint32, _ int64)   { r.timers[slot].Stop() }
 func (r *running) Silence(slot uint32, _ int64) {}

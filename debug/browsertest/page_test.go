@@ -96,7 +96,7 @@ func TestUpdates(t *testing.T) {
 	p.showsPending("234")
 	p.wait(`document.querySelector('#tile-stopped small').textContent === '1,000 in all'`)
 	for _, timer := range timers[1000:] {
-		timer.Reset(0)
+		timer.Reschedule(0)
 	}
 	p.showsPending("0")
 	p.wait(`document.querySelector('#tile-fired small').textContent === '234 in all'`)

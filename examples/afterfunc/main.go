@@ -37,7 +37,7 @@ func run(w io.Writer) error {
 	}
 
 	postponed := tw.AfterFunc(300*time.Millisecond, func() { say("hello again, later than planned") })
-	if postponed.Reset(500 * time.Millisecond) { // counts from now
+	if postponed.Reschedule(500 * time.Millisecond) { // counts from now
 		say("postponed the third timer")
 	}
 
@@ -45,8 +45,8 @@ func run(w io.Writer) error {
 	time.Sleep(700 * time.Millisecond)
 	plan.Stop()
 
-	if !postponed.Reset(0) { // unlike a time.Timer, one that has fired stays so
-		say("the third timer has fired and cannot be reset")
+	if !postponed.Reschedule(0) { // it does not re-arm a timer that has fired
+		say("the third timer has fired and cannot be rescheduled")
 	}
 	return tw.Shutdown(context.Background()) // waits for callbacks that are still running
 }

@@ -21,6 +21,6 @@ func TestRun(t *testing.T) {
 			"400ms  tick\n"+
 			"500ms  hello again, later than planned\n"+
 			"600ms  tick\n"+
-			"700ms  the third timer has fired and cannot be reset\n", out.String())
+			"700ms  the third timer has fired and cannot be rescheduled\n", out.String())
 	})
 }

@@ -112,7 +112,7 @@ func (c *Cache[K, V]) put(s *shard[K, V], key K, value V, now time.Time, ttl tim
 		ended = append(ended, e.end(key, Replaced, now))
 		e.value, e.deadline = value, deadline
 		// The commonest case, and the cheapest: a timer that is moved to later stays where it is, and allocates nothing.
-		if !e.timer.ResetAt(deadline) {
+		if !e.timer.RescheduleAt(deadline) {
 			c.arm(s, key, e) // it has been claimed, and waits for the lock; it will find another number
 		}
 		return ended

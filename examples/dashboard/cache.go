@@ -54,7 +54,7 @@ func (c *cache) step(seconds float64) {
 		c.insert()
 	}
 	for range c.hits.take(c.steady/hitsEvery, seconds) {
-		c.recent[rand.IntN(len(c.recent))].Reset(lifetime)
+		c.recent[rand.IntN(len(c.recent))].Reschedule(lifetime)
 	}
 }
 

@@ -91,7 +91,7 @@ func (s *server) beat(i int) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.conns[i].idle.Reset(idleTimeout)
+	s.conns[i].idle.Reschedule(idleTimeout)
 }
 
 // begin is a request that is answered, or is tried again as a job when it has timed out.

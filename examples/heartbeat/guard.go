@@ -18,10 +18,11 @@ type timers interface {
 	stop()
 }
 
-// timer is one armed timer. Its Reset keeps the contract of [timingwheel.Timer]: true if the timer was
-// pending and now fires d from now, false if it has fired and nothing is armed.
+// timer is one armed timer. Its Reschedule keeps the contract of [timingwheel.Timer]. It returns
+// true if the timer was pending and now fires d from now, and false if it has fired and nothing is
+// armed.
 type timer interface {
-	Reset(d time.Duration) bool
+	Reschedule(d time.Duration) bool
 	Stop() bool
 }
 
@@ -82,9 +83,9 @@ func (t stdTimer) Stop() bool {
 	return true
 }
 
-// Reset stops the timer first: [time.Timer.Reset] arms one that has fired anew, and with a short delay its
-// function might be called once more before anyone could take that back.
-func (t stdTimer) Reset(d time.Duration) bool {
+// Reschedule stops the timer first. [time.Timer.Reset] re-arms a timer that has fired, and with a
+// short delay its function might run once more before a Stop could prevent it.
+func (t stdTimer) Reschedule(d time.Duration) bool {
 	if !t.Timer.Stop() {
 		return false
 	}
@@ -113,7 +114,7 @@ func newGuard(srv *server, conn *net.TCPConn, d time.Duration) *guard {
 // timer has moved: a callback that was on its way already must find the old one.
 func (g *guard) postpone() bool {
 	due := g.srv.now() + g.srv.timeout
-	if !g.timer.Reset(g.srv.timeout) {
+	if !g.timer.Reschedule(g.srv.timeout) {
 		return false
 	}
 	g.due.Store(due)

@@ -51,7 +51,7 @@ func TestServerIsRight(t *testing.T) {
 // broken breaks the timers below it.
 type broken struct {
 	timers
-	deaf, dead bool // Reset moves nothing; nothing is ever armed
+	deaf, dead bool // deaf: Reschedule moves nothing; dead: nothing is ever armed
 	scale      float64
 	shift      time.Duration
 }
@@ -72,7 +72,9 @@ func (b broken) afterFunc(d time.Duration, f func()) timer {
 	return brokenTimer{b.timers.afterFunc(b.delay(d), f), b}
 }
 
-func (t brokenTimer) Reset(d time.Duration) bool { return t.of.deaf || t.timer.Reset(t.of.delay(d)) }
+func (t brokenTimer) Reschedule(d time.Duration) bool {
+	return t.of.deaf || t.timer.Reschedule(t.of.delay(d))
+}
 
 // An example that cannot fail shows nothing: whatever is broken in the cutting must be found. Where the machine stood still and a run
 // excused something for that, it may have excused what was to be found as well; then there is another one.
@@ -83,7 +85,7 @@ func TestBrokenCuttingIsFound(t *testing.T) {
 		found    func(verdict) int
 	}{
 		"timers that never fire":        {broken: broken{dead: true}, found: func(v verdict) int { return v.missed }},
-		"timers that cannot be reset":   {broken: broken{deaf: true, scale: 1}, found: func(v verdict) int { return v.missed }},
+		"timers that cannot be moved":   {broken: broken{deaf: true, scale: 1}, found: func(v verdict) int { return v.missed }},
 		"timers that fire early":        {broken: broken{scale: 0.5}, found: func(v verdict) int { return len(v.faults) }},
 		"timers that fire late":         {broken: broken{scale: 1, shift: 1500 * time.Millisecond}, found: func(v verdict) int { return v.late + v.missed }},
 		"a server that is too hasty":    {broken: broken{scale: 1}, cutAfter: 40 * time.Millisecond, found: func(v verdict) int { return v.live }},

@@ -28,8 +28,8 @@ func (h *inHand) pending() int    { return len(h.armed) }
 func (h *inHand) summary() string { return "" }
 func (h *inHand) stop()           {}
 
-func (t *handTimer) Reset(time.Duration) bool { return t.pending }
-func (t *handTimer) Stop() bool               { return t.pending }
+func (t *handTimer) Reschedule(time.Duration) bool { return t.pending }
+func (t *handTimer) Stop() bool                    { return t.pending }
 
 // expire is what a timer library does: the timer is no longer pending, then its function runs.
 func (t *handTimer) expire() {
@@ -163,18 +163,18 @@ func TestTimersContract(t *testing.T) {
 		fired := make(chan bool, 2)
 		a := tm.afterFunc(time.Hour, func() { fired <- true })
 		assert.Equal(t, 1, tm.pending(), impl)
-		assert.True(t, a.Reset(time.Millisecond), impl)
+		assert.True(t, a.Reschedule(time.Millisecond), impl)
 		<-fired
 		assert.Equal(t, 0, tm.pending(), impl)
-		assert.False(t, a.Reset(0), impl)
+		assert.False(t, a.Reschedule(0), impl)
 		assert.False(t, a.Stop(), impl)
-		assert.Empty(t, fired, "%s: Reset of a fired timer arms nothing", impl)
+		assert.Empty(t, fired, "%s: Reschedule of a fired timer arms nothing", impl)
 		assert.Equal(t, 0, tm.pending(), impl)
 
 		a = tm.afterFunc(time.Hour, func() {})
 		assert.True(t, a.Stop(), impl)
 		assert.False(t, a.Stop(), impl)
-		assert.False(t, a.Reset(time.Hour), impl)
+		assert.False(t, a.Reschedule(time.Hour), impl)
 		assert.Equal(t, 0, tm.pending(), impl)
 	}
 	_, err := config{impl: "none"}.newTimers()

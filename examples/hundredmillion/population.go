@@ -114,7 +114,7 @@ func (p *population) shuffle(w int) {
 func (p *population) beatRange(w, from, to int) {
 	done, timeout := 0, p.plan.opens+p.plan.window+farAhead
 	for _, h := range p.beats[w][from:to] {
-		if h.timer.Reset(timeout) {
+		if h.timer.Reschedule(timeout) {
 			done++
 		} else {
 			p.refuse(h.id)

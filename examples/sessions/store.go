@@ -128,7 +128,7 @@ func (st *Store) Request(id string) (user string, err error) {
 	if s.deadline.After(s.end) {
 		s.deadline = s.end
 	}
-	s.timer.ResetAt(s.deadline) // false where it waits for the lock: expire arms another one then
+	s.timer.RescheduleAt(s.deadline) // false if expire waits for the lock and then arms anew
 	return s.user, nil
 }
 

@@ -96,7 +96,7 @@ func (n *node) receiver(f flow) *receiver {
 		}
 		n.receivers[f] = r
 	}
-	if linger := 2*n.cfg.giveUpAfter() + standstill; !r.idle.Reset(linger) {
+	if linger := 2*n.cfg.giveUpAfter() + standstill; !r.idle.Reschedule(linger) {
 		r.idle = n.tw.AfterFunc(linger, func() { delete(n.receivers, f) })
 	}
 	return r

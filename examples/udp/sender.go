@@ -165,7 +165,7 @@ func (s *sender) restart() {
 		s.timer.Stop()
 		return
 	}
-	if !s.timer.Reset(s.rto.rto) {
+	if !s.timer.Reschedule(s.rto.rto) {
 		s.timer = s.tw.AfterFunc(s.rto.rto, s.timeout)
 	}
 }

@@ -72,10 +72,10 @@ func opStopLatest(t timingwheel.Timer) bool { return t.Stop() }
 func opStopRandom(t timingwheel.Timer) bool { return t.Stop() }
 
 //go:noinline
-func opResetLater(t timingwheel.Timer) bool { return t.Reset(2 * time.Hour) }
+func opRescheduleLater(t timingwheel.Timer) bool { return t.Reschedule(2 * time.Hour) }
 
 //go:noinline
-func opResetEarlier(t timingwheel.Timer) bool { return t.Reset(50 * time.Second) }
+func opRescheduleEarlier(t timingwheel.Timer) bool { return t.Reschedule(50 * time.Second) }
 
 //go:noinline
 func opClock(base time.Time) time.Duration { return time.Since(base) }
@@ -97,9 +97,9 @@ func (p *population) churn() {
 	p.timers[i] = opAddAgain(p.tw, p.far(), p.none)
 }
 
-func (p *population) postpone() { must(opResetLater(p.timers[p.below(len(p.timers))])) }
+func (p *population) postpone() { must(opRescheduleLater(p.timers[p.below(len(p.timers))])) }
 
-func (p *population) hasten() { must(opResetEarlier(p.timers[p.below(len(p.timers))])) }
+func (p *population) hasten() { must(opRescheduleEarlier(p.timers[p.below(len(p.timers))])) }
 
 // must panics where a timer was not pending: then something else was measured.
 func must(pending bool) {

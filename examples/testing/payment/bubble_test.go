@@ -65,7 +65,7 @@ func TestIdleConnectionInABubble(t *testing.T) {
 				if _, err := server.Read(buf); err != nil {
 					return
 				}
-				timeout.Reset(time.Hour)
+				timeout.Reschedule(time.Hour)
 			}
 		}()
 

@@ -8,31 +8,31 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Reset moves the next run, and the plan continues from there.
-func TestResetOfAPlanBetweenRuns(t *testing.T) {
+// Reschedule moves the next run, and the plan continues from there.
+func TestRescheduleOfAPlanBetweenRuns(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
 		plan := tw.ScheduleFunc(Every(10*ms), w.note)
-		require.True(t, plan.Reset(3*ms))
+		require.True(t, plan.Reschedule(3*ms))
 		pass(25 * ms)
 		assert.Equal(t, []int{3, 13, 23}, w.times, "earlier")
 
 		w.times = nil
-		require.True(t, plan.Reset(30*ms)) // at 55
+		require.True(t, plan.Reschedule(30*ms)) // at 55
 		pass(55 * ms)
 		assert.Equal(t, []int{55, 65, 75}, w.times, "later")
 	})
 }
 
-func TestResetOfAPlanDuringARun(t *testing.T) {
+func TestRescheduleOfAPlanDuringARun(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
 		var plan handle
 		plan.set(tw.ScheduleFunc(Every(10*ms), func() {
 			w.note()
 			if len(w.times) == 1 {
-				assert.True(t, plan.get().Reset(time.Hour))
-				assert.True(t, plan.get().Reset(3*ms), "the last one wins")
+				assert.True(t, plan.get().Reschedule(time.Hour))
+				assert.True(t, plan.get().Reschedule(3*ms), "the last one wins")
 			}
 		}))
 		pass(40 * ms)
@@ -40,8 +40,8 @@ func TestResetOfAPlanDuringARun(t *testing.T) {
 	})
 }
 
-// A Reset by somebody else while a run is under way, to a time that comes before the run has ended.
-func TestResetOfAPlanToATimeWithinTheRun(t *testing.T) {
+// Another goroutine calls Reschedule during a run, with a time that comes before the run has ended.
+func TestRescheduleOfAPlanToATimeWithinTheRun(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
 		plan := tw.ScheduleFunc(Every(100*ms), func() {
@@ -49,7 +49,7 @@ func TestResetOfAPlanToATimeWithinTheRun(t *testing.T) {
 			time.Sleep(20 * ms)
 		})
 		pass(105 * ms)
-		require.True(t, plan.Reset(5*ms))
+		require.True(t, plan.Reschedule(5*ms))
 		pass(20 * ms)
 		assert.Equal(t, []int{100, 120}, w.times, "at once when the run has ended, not during it")
 		assert.True(t, plan.Stop())
@@ -57,7 +57,7 @@ func TestResetOfAPlanToATimeWithinTheRun(t *testing.T) {
 }
 
 // In the last run there is nothing to move.
-func TestResetDuringTheLastRun(t *testing.T) {
+func TestRescheduleDuringTheLastRun(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		s := &lastRun{period: 10 * ms}
 		s.left.Store(1)
@@ -65,7 +65,7 @@ func TestResetDuringTheLastRun(t *testing.T) {
 		var plan handle
 		plan.set(tw.ScheduleFunc(s, func() {
 			w.note()
-			assert.False(t, plan.get().Reset(0))
+			assert.False(t, plan.get().Reschedule(0))
 		}))
 		pass(50 * ms)
 		assert.Equal(t, []int{10}, w.times)
@@ -125,8 +125,9 @@ func TestNextPanicsAfterAMissedRun(t *testing.T) {
 	})
 }
 
-// Next has reset the plan before it panicked: the promise of that Reset holds, or was not given.
-func TestNextResetsAndPanics(t *testing.T) {
+// Next reschedules the plan before it panics. If that Reschedule returned true, the run takes
+// place.
+func TestNextReschedulesAndPanics(t *testing.T) {
 	bubble(t, Options{OnPanic: func(any, []byte) {}}, func(t *testing.T, tw *TimingWheel) {
 		var plan handle
 		calls := 0
@@ -134,7 +135,7 @@ func TestNextResetsAndPanics(t *testing.T) {
 		promised := false
 		plan.set(tw.ScheduleFunc(nextFunc(func(from time.Time) time.Time {
 			if calls++; calls == 2 {
-				promised = plan.get().Reset(5 * ms)
+				promised = plan.get().Reschedule(5 * ms)
 				boom()
 			}
 			if calls > 2 {
@@ -157,22 +158,23 @@ func requireEnded(t *testing.T, tw *TimingWheel, plan Timer) {
 	t.Helper()
 	assert.Zero(t, tw.Len())
 	assert.Zero(t, tw.Stats().Running)
-	assert.False(t, plan.Reset(0), "Reset of an ended plan")
+	assert.False(t, plan.Reschedule(0), "Reschedule of an ended plan")
 	assert.False(t, plan.Stop(), "Stop of an ended plan")
 	verifyShards(t, tw.engine)
 }
 
-// Stop and Reset have come after the claim of a run and before it is clear whether that is the last: Next calls them, as any
-// goroutine might. Both return true, so the run must not take place, or only at its new time.
-func TestStopAndResetBeforeAClaimedRunBegins(t *testing.T) {
+// Stop or Reschedule comes after the claim of a run and before it is clear whether that run is the
+// last. Next calls them, as any goroutine might. Both return true, so the run does not take place,
+// or only at its new time.
+func TestStopAndRescheduleBeforeAClaimedRunBegins(t *testing.T) {
 	for name, row := range map[string]struct {
 		act  func(Timer) bool
 		next time.Duration // what Next then returns, 0: no further run
 		want []int
 	}{
-		"Stop":                  {Timer.Stop, 10 * ms, []int{10}},
-		"Stop of the last run":  {Timer.Stop, 0, []int{10}},
-		"Reset of the last run": {func(plan Timer) bool { return plan.Reset(5 * ms) }, 0, []int{10, 25}},
+		"Stop":                       {Timer.Stop, 10 * ms, []int{10}},
+		"Stop of the last run":       {Timer.Stop, 0, []int{10}},
+		"Reschedule of the last run": {func(plan Timer) bool { return plan.Reschedule(5 * ms) }, 0, []int{10, 25}},
 	} {
 		for kind, planned := range map[string]func(nextFunc) Scheduler{
 			"Scheduler": func(next nextFunc) Scheduler { return next },
@@ -210,7 +212,7 @@ func TestStopAndResetBeforeAClaimedRunBegins(t *testing.T) {
 func TestPlanIsEndedOrMovedRightAfterAClaim(t *testing.T) {
 	t.Parallel()
 	stop := func(_ *TimingWheel, plan Timer) { plan.Stop() }
-	reset := func(_ *TimingWheel, plan Timer) { plan.Reset(5 * ms) }
+	reschedule := func(_ *TimingWheel, plan Timer) { plan.Reschedule(5 * ms) }
 	stopWheel := func(tw *TimingWheel, _ Timer) { tw.Stop() }
 	for name, row := range map[string]struct {
 		act  func(tw *TimingWheel, plan Timer)
@@ -219,8 +221,8 @@ func TestPlanIsEndedOrMovedRightAfterAClaim(t *testing.T) {
 	}{
 		"Stop":                               {stop, 5, []int{10}},
 		"Stop of the last run":               {stop, 2, []int{10}},
-		"Reset":                              {reset, 4, []int{10, 20, 25, 35}},
-		"Reset of the last run":              {reset, 2, []int{10, 25}},
+		"Reschedule":                         {reschedule, 4, []int{10, 20, 25, 35}},
+		"Reschedule of the last run":         {reschedule, 2, []int{10, 25}},
 		"Stop of the wheel":                  {stopWheel, 5, []int{10}},
 		"Stop of the wheel for the last run": {stopWheel, 2, []int{10}},
 	} {
