@@ -1,0 +1,482 @@
+// Package watch measures the callbacks of a wheel: it counts and reports those that are slow, and
+// it labels profiles with their functions.
+package watch
+
+import (
+	"math"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Call is a callback, or a batch, that was slow.
+type Call struct {
+	PC       uintptr       // the function, as given to Begin
+	Took     time.Duration // so far, if Running is set
+	Running  bool          // the call has not ended yet
+	Payloads int           // of the batch, as given to Begin
+}
+
+// Config says which calls are slow and who learns of them.
+type Config struct {
+	After time.Duration // from when on a call is slow; more than 0
+
+	// Report receives each slow call when it has ended, on the goroutine of the call. If Look is
+	// set, Report also receives the call once while it still runs. If a call ends at that moment,
+	// the two reports may overlap or come in the other order. Report is called without a lock, by
+	// several goroutines at once. If Report is nil, slow calls are only counted.
+	Report func(Call)
+
+	// Look reports calls that are still running. One timer of the runtime looks for them. The calls
+	// that a look finds are reported one after the other on the goroutine of the timer.
+	Look bool
+}
+
+// Watch measures the calls of many goroutines. Each goroutine has a [Record], in which it notes
+// what it runs and since when. A look reads all records, either for Slow or for the timer.
+//
+// No look holds a lock that Join, Leave, Begin or End takes, whatever the number of records. Looks
+// exclude each other.
+//
+// Begin sets the timer unless it is set. A look sets the timer again only if an unreported call is
+// running, so a wheel that stays idle has no timer set. New makes the timer, which therefore
+// belongs to the synctest bubble in which New ran.
+//
+// Rejected: a timer for each call costs as much as the timer of the callback did. Measuring only
+// calls that return misses the worst calls.
+type Watch struct {
+	base   time.Time
+	after  time.Duration
+	pause  time.Duration // the shortest time between two looks of the timer
+	report func(Call)
+	timer  *time.Timer // nil: nothing looks
+
+	// armed is set while the timer is set or about to be set. The goroutine that sets armed also
+	// sets the timer. Begin sets armed after it has published a call; a look clears armed before it
+	// reads the records for the last time. Therefore at least one of the two notices the other.
+	armed atomic.Bool
+
+	_ [64]byte // the fields above are read by every call and seldom written
+
+	slow atomic.Uint64 // slow calls that were counted, by looks and by End
+	pool pool
+
+	scanning sync.Mutex // held while a look reads the records, and not while it reports
+
+	mu      sync.Mutex
+	looking int           // looks of the timer under way, with their reports
+	silent  chan struct{} // closed when looking becomes 0; made by Silence
+}
+
+// New returns a Watch without records.
+func New(c Config) *Watch {
+	w := &Watch{base: time.Now(), after: c.After, pause: pauseFor(c.After), report: c.Report}
+	if c.Look && c.Report != nil {
+		w.timer = time.AfterFunc(math.MaxInt64, w.look)
+		w.timer.Stop()
+	}
+	return w
+}
+
+// pauseFor bounds the cost of looks. If many calls take almost as long as a slow call, there is
+// always one that is about to become slow, and each look reads all records.
+func pauseFor(after time.Duration) time.Duration { return max(after/8, time.Millisecond) }
+
+// now reads the clock of the machine.
+func (w *Watch) now() time.Duration { return time.Since(w.base) }
+
+// Join returns a record for one goroutine. O(1). Join waits only for other calls of Join and Leave.
+func (w *Watch) Join() *Record {
+	if r := w.pool.take(nil); r != nil {
+		return r
+	}
+	return w.pool.take(newBlock(w)) // allocated without the lock, as it may assist the collector
+}
+
+// Leave takes the record back. The last call of the record must have ended, and the goroutine must
+// not use the record any more. Leave panics if the record has been taken back already. O(1).
+func (w *Watch) Leave(r *Record) { w.pool.put(r) }
+
+// Record notes what one goroutine runs. Only that goroutine calls Begin and End, in turns.
+//
+// The word holds the number of the call in its upper 62 bits and the state of the call in the lower
+// two. Begin raises the number, so no word ever comes back, and a compare-and-swap by a look fails
+// if the call has ended.
+//
+//	from      to        by     meaning
+//	idle      running   Begin  a call begins; the other fields are written before
+//	running   counted   Slow   the call is slow and is counted now
+//	running   reported  look   the call is slow, is counted now and will be reported as running
+//	counted   reported  look   the call will be reported as running
+//	running   idle      End    the call has ended; it is counted now if it was slow
+//	counted   idle      End    the call has ended; it was counted before
+//	reported  idle      End    the call has ended; it was counted before
+//
+// Every slow call leaves running exactly once and is counted by that step. Every call enters
+// reported at most once. The goroutine of the record writes the fields below the word while the
+// word is idle. A look that reads the same word before and after the fields has read them of one
+// call.
+//
+// A record fills a cache line on 64 bits. A block starts 0 or 8 bytes behind a line, so the last 8
+// bytes are left unused, and no two goroutines write to the same line.
+type Record struct {
+	watch *Watch
+	block *block
+
+	word     atomic.Uint64
+	began    atomic.Int64 // a reading of the clock of watch
+	pc       atomic.Uintptr
+	payloads atomic.Int64
+
+	index uint32 // in the block
+	_     [12]byte
+}
+
+// The states of a call, in the low bits of the word of a record.
+const (
+	idle uint64 = iota
+	running
+	counted
+	reported
+
+	stateMask = 1<<2 - 1
+	nextCall  = 1 << 2
+)
+
+// Begin notes that the goroutine begins to run a function.
+func (r *Record) Begin(pc uintptr, payloads int) {
+	w := r.watch
+	if r.pc.Load() != pc { // mostly equal, and a load is much cheaper than a store
+		r.pc.Store(pc)
+	}
+	if n := int64(payloads); r.payloads.Load() != n {
+		r.payloads.Store(n)
+	}
+	r.began.Store(int64(w.now()))
+	r.word.Store(r.word.Load() + nextCall | running)
+	if w.timer != nil && !w.armed.Load() && w.armed.CompareAndSwap(false, true) {
+		w.set(w.after)
+	}
+}
+
+// End notes that the call has ended, and reports the call if it was slow. It is called with defer,
+// so that a panic and runtime.Goexit end the call as well.
+func (r *Record) End() {
+	w := r.watch
+	took := w.now() - time.Duration(r.began.Load())
+	switch state := r.word.Swap(r.word.Load()&^stateMask) & stateMask; {
+	case state != running:
+		if took < w.after {
+			took = w.now() - time.Duration(r.began.Load()) // a look found it slow after that reading
+		}
+	case took < w.after:
+		return
+	default:
+		w.slow.Add(1)
+	}
+	if w.report != nil {
+		w.report(Call{PC: r.pc.Load(), Took: took, Payloads: int(r.payloads.Load())})
+	}
+}
+
+// observe returns the word and the call that the record seems to hold. The call is that of the word
+// if the word is still the same afterwards.
+func (r *Record) observe(now time.Duration) (word uint64, c Call) {
+	word = r.word.Load()
+	return word, Call{
+		PC:       r.pc.Load(),
+		Took:     now - time.Duration(r.began.Load()),
+		Running:  true,
+		Payloads: int(r.payloads.Load()),
+	}
+}
+
+// mark moves a slow call to counted or reported, and counts the call if no look has done that
+// before. It returns false if the call of that word has ended. The caller is a look.
+func (r *Record) mark(word, state uint64) bool {
+	if !r.word.CompareAndSwap(word, word&^stateMask|state) {
+		return false
+	}
+	if word&stateMask == running {
+		r.watch.slow.Add(1)
+	}
+	return true
+}
+
+// Slow returns the number of calls that have been slow so far, and how many of these are still
+// running. The first number never falls and is never less than the second. O(records).
+func (w *Watch) Slow() (all uint64, running int) {
+	w.scanning.Lock()
+	defer w.scanning.Unlock()
+	running = w.countRunning()
+	// Each call that a look has marked has also been counted, because looks exclude each other.
+	return w.slow.Load(), running
+}
+
+// countRunning returns how many slow calls are running, and marks them. The caller holds scanning.
+func (w *Watch) countRunning() (n int) {
+	now := w.now()
+	w.pool.each(func(r *Record) {
+		word, c := r.observe(now)
+		switch word & stateMask {
+		case idle:
+		case running:
+			if c.Took >= w.after && r.mark(word, counted) {
+				n++
+			}
+		default:
+			n++
+		}
+	})
+	return n
+}
+
+// set sets the timer, to the end of the pause at the earliest. The caller has set armed.
+func (w *Watch) set(wait time.Duration) { w.timer.Reset(max(wait, w.pause)) }
+
+// look reports the calls that have become slow, and sets the timer for those that may become slow
+// next. A call that begins meanwhile finds armed set and is seen by this look or the next, or it
+// finds armed cleared and sets the timer.
+func (w *Watch) look() {
+	w.beginLook()
+	defer w.endLook()
+	slow, wait := w.check()
+	if wait == 0 && !w.disarm() {
+		wait = w.after
+	}
+	if wait > 0 {
+		w.set(wait)
+	}
+	for _, c := range slow {
+		w.report(c)
+	}
+}
+
+// disarm clears armed. It returns false if an unreported call has begun meanwhile and found armed
+// set. Then armed is set again, and the caller sets the timer.
+func (w *Watch) disarm() bool {
+	w.armed.Store(false)
+	return !w.unreported() || !w.armed.CompareAndSwap(false, true)
+}
+
+// check returns the calls that have become slow since the last check, and how long until the next
+// call may become slow. The wait is 0 if all running calls have been reported.
+func (w *Watch) check() (slow []Call, wait time.Duration) {
+	w.scanning.Lock()
+	defer w.scanning.Unlock()
+	now := w.now()
+	w.pool.each(func(r *Record) {
+		word, c := r.observe(now)
+		if s := word & stateMask; s == idle || s == reported {
+			return
+		}
+		// If the call has ended meanwhile, the next call of the record began later than now. It is
+		// left to the next look, or to unreported if no look follows.
+		if c.Took >= w.after {
+			if r.mark(word, reported) {
+				slow = append(slow, c)
+			}
+			return
+		}
+		if left := w.after - c.Took; r.word.Load() == word && (wait == 0 || left < wait) {
+			wait = left
+		}
+	})
+	return slow, wait
+}
+
+// unreported reports whether a call runs that has not been reported.
+func (w *Watch) unreported() (found bool) {
+	w.pool.each(func(r *Record) {
+		s := r.word.Load() & stateMask
+		found = found || s == running || s == counted
+	})
+	return found
+}
+
+func (w *Watch) beginLook() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.looking++
+}
+
+func (w *Watch) endLook() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.looking--
+	if w.looking == 0 && w.silent != nil {
+		close(w.silent)
+		w.silent = nil
+	}
+}
+
+// Silence returns a channel that is closed when no look of the timer is reporting any more. It
+// returns nil if none is reporting now. Once no call runs, later looks find nothing to report.
+// Silence does not wait for reports by End. A nil Watch is silent.
+func (w *Watch) Silence() <-chan struct{} {
+	if w == nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.looking > 0 && w.silent == nil {
+		w.silent = make(chan struct{})
+	}
+	return w.silent
+}
+
+// recordsPerBlock is the number of bits of block.free.
+const recordsPerBlock = 64
+
+// pool holds all records of a Watch, in blocks. Looks walk over the blocks without a lock.
+//
+// An empty pool has no block. Later one empty block is kept for the next goroutines and all others
+// are given back to the runtime. In the worst case each record in use keeps a block of its own,
+// about 5 KB.
+//
+// Invariants, whenever mu is free:
+//
+//	P1  the list from head along next holds spare and every block with a record in use
+//	P2  the list from open along openNext holds every block with free records and records in use
+//	P3  all records of spare are free
+//
+// Rejected: an array of blocks behind an atomic pointer that is copied to grow. It makes growing
+// and giving back O(blocks), and it allocates while the lock is held.
+type pool struct {
+	// head is the first block. Looks read head and block.next; mu guards the writes. New blocks are
+	// put in front. A block that is given back keeps its own next, so a look that has reached the
+	// block goes on to all blocks behind it. A look misses only blocks that were put in front after
+	// it began.
+	head atomic.Pointer[block]
+
+	mu    sync.Mutex // held O(1), without allocations, and never by looks
+	open  *block
+	spare *block // nil: there is no empty block
+}
+
+// block is a part of a pool.
+type block struct {
+	records [recordsPerBlock]Record
+	next    atomic.Pointer[block]
+
+	// These fields are guarded by the mu of the pool.
+	prev               *block // nil: this block is the first
+	openPrev, openNext *block
+	free               uint64 // bit i: records[i] is free
+}
+
+const allFree = math.MaxUint64
+
+func newBlock(w *Watch) *block {
+	b := &block{free: allFree}
+	for i := range b.records {
+		r := &b.records[i]
+		r.watch, r.block, r.index = w, b, uint32(i)
+	}
+	return b
+}
+
+// take returns a free record. If there is none, take adds the block, or returns nil if the block is
+// nil.
+func (p *pool) take(added *block) *Record {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.open != nil:
+	case p.spare != nil:
+		p.pushOpen(p.spare)
+		p.spare = nil
+	case added != nil:
+		p.link(added)
+		p.pushOpen(added)
+	default:
+		return nil
+	}
+	b := p.open
+	i := bits.TrailingZeros64(b.free)
+	b.free &^= 1 << i
+	if b.free == 0 {
+		p.removeOpen(b)
+	}
+	return &b.records[i]
+}
+
+// put takes a record back.
+func (p *pool) put(r *Record) {
+	b, bit := r.block, uint64(1)<<r.index
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if b.free&bit != 0 {
+		panic("watch: Leave of a record that has left")
+	}
+	if b.free == 0 {
+		p.pushOpen(b)
+	}
+	b.free |= bit
+	if b.free != allFree {
+		return
+	}
+	p.removeOpen(b)
+	if p.spare == nil {
+		p.spare = b
+		return
+	}
+	p.unlink(b)
+}
+
+// link puts b in front of the list of all blocks.
+func (p *pool) link(b *block) {
+	first := p.head.Load()
+	b.next.Store(first)
+	if first != nil {
+		first.prev = b
+	}
+	p.head.Store(b)
+}
+
+// unlink takes b out of the list of all blocks.
+func (p *pool) unlink(b *block) {
+	next := b.next.Load()
+	if next != nil {
+		next.prev = b.prev
+	}
+	if b.prev == nil {
+		p.head.Store(next)
+		return
+	}
+	b.prev.next.Store(next)
+	b.prev = nil
+}
+
+// pushOpen puts b in front of the list of open blocks.
+func (p *pool) pushOpen(b *block) {
+	b.openNext = p.open
+	if p.open != nil {
+		p.open.openPrev = b
+	}
+	p.open = b
+}
+
+// removeOpen takes b out of the list of open blocks.
+func (p *pool) removeOpen(b *block) {
+	if b.openNext != nil {
+		b.openNext.openPrev = b.openPrev
+	}
+	if b.openPrev == nil {
+		p.open = b.openNext
+	} else {
+		b.openPrev.openNext = b.openNext
+	}
+	b.openPrev, b.openNext = nil, nil
+}
+
+// each calls visit for each record, free ones included, without a lock. It meets every record that
+// was in use when it began and still is.
+func (p *pool) each(visit func(*Record)) {
+	for b := p.head.Load(); b != nil; b = b.next.Load() {
+		for i := range b.records {
+			visit(&b.records[i])
+		}
+	}
+}
