@@ -58,14 +58,55 @@ func newBenchWheel(b *testing.B, opts Options) *TimingWheel {
 // eachProcs runs body in parallel on one and on two processors.
 func eachProcs(b *testing.B, body func(pb *testing.PB)) {
 	b.Helper()
-	for procs := 1; procs <= min(2, runtime.NumCPU()); procs++ {
-		b.Run(fmt.Sprintf("procs=%d", procs), func(b *testing.B) {
-			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-			settle(b)
-			b.RunParallel(body)
-		})
+	for procs := 1; procs <= 2; procs++ {
+		onProcs(b, procs, body)
 	}
 }
+
+// onProcs runs body in parallel on that many processors, unless the machine has fewer.
+func onProcs(b *testing.B, procs int, body func(pb *testing.PB)) {
+	b.Helper()
+	if procs > runtime.NumCPU() {
+		return
+	}
+	b.Run(fmt.Sprintf("procs=%d", procs), func(b *testing.B) {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+		settle(b)
+		b.RunParallel(body)
+	})
+}
+
+// seeds makes generators that differ, for goroutines that run at once.
+type seeds struct{ last atomic.Uint64 }
+
+func (s *seeds) generator() xorshift { return xorshift(1 + s.last.Add(1)) }
+
+// slot is a place for a timer that several goroutines stop and replace. Its timer belongs to the
+// goroutine that has taken the slot.
+type slot[H any] struct {
+	taken atomic.Bool
+	timer H
+}
+
+func slotsOf[H any](timers []H) []slot[H] {
+	slots := make([]slot[H], len(timers))
+	for i, t := range timers {
+		slots[i].timer = t
+	}
+	return slots
+}
+
+// take takes a random slot that is free.
+func take[H any](slots []slot[H], rng *xorshift) *slot[H] {
+	for {
+		s := &slots[rng.below(len(slots))]
+		if s.taken.CompareAndSwap(false, true) {
+			return s
+		}
+	}
+}
+
+func (s *slot[H]) giveBack() { s.taken.Store(false) }
 
 func fillWheel(tw *TimingWheel, n int) []Timer {
 	rng := xorshift(1)
@@ -123,52 +164,110 @@ func settle(b *testing.B) {
 	b.ResetTimer()
 }
 
-// BenchmarkPostpone is a heartbeat: it moves a random timer to a later time.
+// BenchmarkPostpone is a heartbeat: Reschedule of a random timer to a later time. On two processors both
+// goroutines draw from the whole population, as in a server whose connections move between
+// processors.
 func BenchmarkPostpone(b *testing.B) {
 	for _, size := range sizes {
 		b.Run("impl=std/pending="+size.name, func(b *testing.B) {
 			timers := fillStd(b, size.n)
-			rng := xorshift(2)
-			settle(b)
-			for b.Loop() {
-				timers[rng.below(len(timers))].Reset(time.Hour)
-			}
+			b.Run("procs=1", func(b *testing.B) {
+				rng := xorshift(2)
+				settle(b)
+				for b.Loop() {
+					timers[rng.below(len(timers))].Reset(time.Hour)
+				}
+			})
+			var seeds seeds
+			onProcs(b, 2, func(pb *testing.PB) {
+				rng := seeds.generator()
+				for pb.Next() {
+					timers[rng.below(len(timers))].Reset(time.Hour)
+				}
+			})
 		})
 		b.Run("impl=wheel/pending="+size.name, func(b *testing.B) {
 			timers := fillWheel(newBenchWheel(b, Options{}), size.n)
-			rng := xorshift(2)
-			settle(b)
-			for b.Loop() {
-				timers[rng.below(len(timers))].Reschedule(time.Hour)
-			}
+			b.Run("procs=1", func(b *testing.B) {
+				rng := xorshift(2)
+				settle(b)
+				for b.Loop() {
+					timers[rng.below(len(timers))].Reschedule(time.Hour)
+				}
+			})
+			var seeds seeds
+			onProcs(b, 2, func(pb *testing.PB) {
+				rng := seeds.generator()
+				for pb.Next() {
+					timers[rng.below(len(timers))].Reschedule(time.Hour)
+				}
+			})
 		})
 	}
 }
 
-// BenchmarkChurn stops a random timer and adds another one.
+// reset is the only call of Timer.Reset in the benchmarks.
+func reset(t Timer, d time.Duration) bool { return t.Reschedule(d) }
+
+// BenchmarkChurn stops a random timer and adds another one. On two processors both goroutines draw
+// from the whole population, so that half of the timers that one stops were added by the other.
 func BenchmarkChurn(b *testing.B) {
-	f := func() {}
 	for _, size := range sizes {
-		b.Run("impl=std/pending="+size.name, func(b *testing.B) {
-			timers := fillStd(b, size.n)
-			rng := xorshift(2)
-			settle(b)
-			for b.Loop() {
-				i := rng.below(len(timers))
-				timers[i].Stop()
-				timers[i] = time.AfterFunc(rng.far(), f)
-			}
-		})
-		b.Run("impl=wheel/pending="+size.name, func(b *testing.B) {
-			tw := newBenchWheel(b, Options{})
-			timers := fillWheel(tw, size.n)
-			rng := xorshift(2)
-			settle(b)
-			for b.Loop() {
-				i := rng.below(len(timers))
-				timers[i].Stop()
-				timers[i] = tw.AfterFunc(rng.far(), f)
-			}
-		})
+		b.Run("impl=std/pending="+size.name, func(b *testing.B) { churnStd(b, size.n) })
+		b.Run("impl=wheel/pending="+size.name, func(b *testing.B) { churnWheel(b, size.n) })
 	}
+}
+
+func churnStd(b *testing.B, n int) {
+	f := func() {}
+	timers := fillStd(b, n)
+	b.Run("procs=1", func(b *testing.B) {
+		rng := xorshift(2)
+		settle(b)
+		for b.Loop() {
+			i := rng.below(len(timers))
+			timers[i].Stop()
+			timers[i] = time.AfterFunc(rng.far(), f)
+		}
+	})
+	slots := slotsOf(timers)
+	var seeds seeds
+	onProcs(b, 2, func(pb *testing.PB) {
+		rng := seeds.generator()
+		for pb.Next() {
+			s := take(slots, &rng)
+			s.timer.Stop()
+			s.timer = time.AfterFunc(rng.far(), f)
+			s.giveBack()
+		}
+	})
+	for i := range slots {
+		slots[i].timer.Stop()
+	}
+}
+
+func churnWheel(b *testing.B, n int) {
+	f := func() {}
+	tw := newBenchWheel(b, Options{})
+	timers := fillWheel(tw, n)
+	b.Run("procs=1", func(b *testing.B) {
+		rng := xorshift(2)
+		settle(b)
+		for b.Loop() {
+			i := rng.below(len(timers))
+			timers[i].Stop()
+			timers[i] = tw.AfterFunc(rng.far(), f)
+		}
+	})
+	slots := slotsOf(timers)
+	var seeds seeds
+	onProcs(b, 2, func(pb *testing.PB) {
+		rng := seeds.generator()
+		for pb.Next() {
+			s := take(slots, &rng)
+			s.timer.Stop()
+			s.timer = tw.AfterFunc(rng.far(), f)
+			s.giveBack()
+		}
+	})
 }

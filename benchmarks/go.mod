@@ -3,13 +3,17 @@ module github.com/timingwheel-go/timingwheel/benchmarks
 go 1.25.0
 
 require (
+	github.com/RussellLuo/timingwheel v0.0.0-20220218152713-54845bda3108
 	github.com/alphadose/haxmap v1.4.0
+	github.com/antlabs/timer v0.1.4
 	github.com/dubbogo/gost v1.11.16
 	github.com/dustin/go-humanize v1.1.0
 	github.com/jedib0t/go-pretty/v6 v6.8.3
 	github.com/klauspost/cpuid/v2 v2.4.2
 	github.com/orcaman/concurrent-map/v2 v2.0.1
+	github.com/ouqiang/timewheel v1.0.1
 	github.com/puzpuzpuz/xsync/v4 v4.5.0
+	github.com/rfyiamcool/go-timewheel v1.1.0
 	github.com/siddontang/go v0.0.0-20180604090527-bdc77568d726
 	github.com/stretchr/testify v1.12.1
 	github.com/timingwheel-go/timingwheel v0.0.0
@@ -42,6 +46,7 @@ require (
 
 require (
 	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect
+	github.com/antlabs/stl v0.0.2 // indirect
 	github.com/mattn/go-runewidth v0.0.16 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect

@@ -25,6 +25,10 @@ func TestConformance(t *testing.T) {
 	conforms(t, GoZero)
 	conforms(t, Gost)
 	conforms(t, Siddontang)
+	conforms(t, RussellLuo)
+	conforms(t, Antlabs)
+	conforms(t, Rfyiamcool)
+	conforms(t, Ouqiang)
 }
 
 // far is later than any test ends, and patience far more than what is due in milliseconds needs.
@@ -39,6 +43,9 @@ func conforms[H any](t *testing.T, i Implementation[H]) {
 	t.Helper()
 	t.Run(i.Name, func(t *testing.T) {
 		t.Parallel()
+		if i.Unfit != "" {
+			t.Skip(i.Unfit)
+		}
 		c := &calls{}
 		timers, err := i.Open(Config{Horizon: far + time.Second, Fire: c.call})
 		require.NoError(t, err)
@@ -49,15 +56,15 @@ func conforms[H any](t *testing.T, i Implementation[H]) {
 		c.await(t, 100)
 
 		last := timers.After(far, 100, func() { c.call(100) })
-		if i.Stop != Absent {
-			assert.Equal(t, i.Stop == Exact, timers.Stop(last), "Stop of a pending timer")
+		if i.Stop.Callable() {
+			assert.Equal(t, i.Stop.Answers(), timers.Stop(last), "Stop of a pending timer")
 		}
 		if i.Stop == Exact {
 			assert.False(t, timers.Stop(last), "Stop of a stopped timer")
 		}
-		if i.Reset != Absent {
+		if i.Reset.Callable() {
 			moved := timers.After(far, 101, func() { c.call(101) })
-			assert.Equal(t, i.Reset == Exact, timers.Reset(moved, soon), "Reset of a pending timer")
+			assert.Equal(t, i.Reset.Answers(), timers.Reset(moved, soon), "Reset of a pending timer")
 			c.await(t, 101)
 			assert.Equal(t, uint32(1), c.of[101].Load(), "a timer that was reset has run")
 		}
@@ -96,8 +103,18 @@ func TestManualHasNoClock(t *testing.T) {
 	timers.Close()
 }
 
+func TestAnswersSayWhatCanBeCalledAndBelieved(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[Answer]struct{ callable, answers bool }{
+		Absent: {false, false}, Deadlocked: {false, false}, Lossy: {true, false}, Silent: {true, false}, Wrong: {true, true}, Exact: {true, true},
+	} {
+		assert.Equal(t, want.callable, answer.Callable(), "%v", answer)
+		assert.Equal(t, want.answers, answer.Answers(), "%v", answer)
+	}
+}
+
 func TestAnswersHaveNames(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, []string{"no", "may be dropped", "without an answer", "yes"},
-		[]string{Absent.String(), Lossy.String(), Silent.String(), Exact.String()})
+	assert.Equal(t, []string{"no", "may deadlock", "may be dropped", "without an answer", "answers may be wrong", "yes"},
+		[]string{Absent.String(), Deadlocked.String(), Lossy.String(), Silent.String(), Wrong.String(), Exact.String()})
 }

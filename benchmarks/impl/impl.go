@@ -14,11 +14,12 @@ type Timers[H any] interface {
 	// (Traits.Values) ignores f, keeps id, and hands it to Config.Fire.
 	After(d time.Duration, id uint64, f func()) H
 
-	// Stop prevents the callback. Its answer is whether it did, if Traits.Stop is Exact; false otherwise.
+	// Stop prevents the callback. Its answer is that of the implementation, if it gives one; false
+	// otherwise.
 	Stop(h H) bool
 
-	// Reset makes a pending timer run in d from now. Its answer is whether it did, if Traits.Reset is
-	// Exact; false otherwise.
+	// Reset makes a pending timer run in d from now. Its answer is that of the implementation, if
+	// it gives one; false otherwise.
 	Reset(h H, d time.Duration) bool
 
 	// Close ends what the implementation itself has running. Callbacks may still run afterwards.
@@ -35,15 +36,23 @@ type Config struct {
 type Answer int
 
 const (
-	Absent Answer = iota // there is no such call
-	Lossy                // there is one that may be dropped, without an answer
-	Silent               // there is one without an answer
-	Exact                // its answer is true if and only if the call took effect
+	Absent     Answer = iota // there is no such call
+	Deadlocked               // there is one that can wait for itself for ever, so it is not called
+	Lossy                    // there is one that may be dropped, without an answer
+	Silent                   // there is one without an answer
+	Wrong                    // its answer is true or false, and sometimes not so
+	Exact                    // its answer is true if and only if the call took effect
 )
 
 func (a Answer) String() string {
-	return [...]string{"no", "may be dropped", "without an answer", "yes"}[a]
+	return [...]string{"no", "may deadlock", "may be dropped", "without an answer", "answers may be wrong", "yes"}[a]
 }
+
+// Callable says whether there is such a call and it returns.
+func (a Answer) Callable() bool { return a > Deadlocked }
+
+// Answers says whether the call says what it has done.
+func (a Answer) Answers() bool { return a >= Wrong }
 
 // Traits say what an implementation can do.
 type Traits struct {
@@ -53,10 +62,11 @@ type Traits struct {
 	Tick   time.Duration
 	Stop   Answer
 	Reset  Answer
-	Clock  bool // arming a timer reads the clock
-	Manual bool // has no clock: nothing fires unless the caller moves it
-	Values bool // keeps values, and hands them over in batches
-	Most   int  // so many timers are all that it can be tried with; 0: any number
+	Clock  bool   // arming a timer reads the clock
+	Manual bool   // has no clock: nothing fires unless the caller moves it
+	Values bool   // keeps values, and hands them over in batches
+	Most   int    // so many timers are all that it can be tried with; 0: any number
+	Unfit  string // why it cannot run on this machine, or ""
 	Note   string
 }
 

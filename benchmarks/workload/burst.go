@@ -1,58 +1,51 @@
 package workload
 
 import (
-	"errors"
-	"fmt"
 	"runtime"
 	"slices"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/benchmarks/impl"
+	"github.com/timingwheel-go/timingwheel/internal/bench"
 )
 
 const (
 	// Every timer of a burst has to be armed before it is due. Who needs longer for that gets more time.
 	firstAhead = 500 * time.Millisecond
-	mostAhead  = 32 * time.Second
 
 	// Every so many callbacks read the clock. If all did, that would be much of what is measured.
 	sample = 8
 )
 
-var errTooSlow = errors.New("arming them took longer than the time until they were due")
-
 // salvo is timers that are all due at one instant.
 type salvo[H any] struct {
-	*roll
+	*bench.Roll
 	timers impl.Timers[H]
 	due    time.Time
 }
 
 // arm makes a salvo whose callbacks also call work, if there is any.
 func arm[H any](i impl.Implementation[H], p Params, n int, work func()) (*salvo[H], error) {
-	for ahead := firstAhead; ahead <= mostAhead; {
-		s, armed, err := armAhead(i, p, n, ahead, work)
-		if !errors.Is(err, errTooSlow) {
-			return s, err
-		}
-		needed := float64(ahead) * float64(n) / float64(armed)
-		ahead = max(2*ahead, time.Duration(1.5*needed))
-	}
-	return nil, fmt.Errorf("%w (%v)", errTooSlow, mostAhead)
+	var s *salvo[H]
+	err := bench.InTime(n, firstAhead, func(ahead time.Duration) (armed int, err error) {
+		s, armed, err = armAhead(i, p, n, ahead, work)
+		return armed, err
+	})
+	return s, err
 }
 
 // armAhead is arm with the time until the salvo is due. If that is too short it says how many it has armed.
 func armAhead[H any](i impl.Implementation[H], p Params, n int, ahead time.Duration, work func()) (*salvo[H], int, error) {
-	s := &salvo[H]{roll: newRoll(n)}
+	s := &salvo[H]{Roll: bench.NewRoll(n)}
 	var due time.Time
 	fire := func(id uint64) {
 		if work != nil {
 			work()
 		}
 		if id%sample == 0 && time.Now().Before(due) {
-			s.early.Add(1)
+			s.Early.Add(1)
 		}
-		s.call(id)
+		s.Call(id)
 	}
 	fs := functions(n, i.Values, fire)
 	timers, err := i.Open(impl.Config{Horizon: max(ahead, armedMeanwhile) + time.Second, Fire: fire})
@@ -66,12 +59,12 @@ func armAhead[H any](i impl.Implementation[H], p Params, n int, ahead time.Durat
 		timers.After(time.Until(due), uint64(id), f)
 		if id%1024 == 0 && time.Now().After(due) {
 			timers.Close()
-			return nil, id + 1, errTooSlow
+			return nil, id + 1, bench.ErrTooSlow
 		}
 	}
 	if time.Now().After(due) {
 		timers.Close()
-		return nil, n, errTooSlow
+		return nil, n, bench.ErrTooSlow
 	}
 	s.timers, s.due = timers, due
 	p.phase("waiting until %d callbacks have run", n)
@@ -93,12 +86,12 @@ func drain[H any](i impl.Implementation[H], p Params, n int, work func()) (Resul
 		return Result{}, err
 	}
 	r := Result{N: n}
-	s.wait(time.Until(s.due) + p.Grace)
+	s.Wait(time.Until(s.due) + p.Grace)
 	took := time.Since(s.due)
-	if s.left.Load() <= 0 {
+	if s.Left() == 0 {
 		r.add(took.Seconds()*1e3, "drain-ms")
 	}
-	s.addCounters(&r)
+	r.addFigures(s.Mistakes())
 	s.timers.Close()
 	return r, nil
 }
@@ -115,25 +108,20 @@ func armDuringBurst[H any](i impl.Implementation[H], p Params) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	meanwhile := func() { s.early.Add(1) } // due in a minute, so it is early if it runs at all
+	meanwhile := func() { s.Early.Add(1) } // due in a minute, so it is early if it runs at all
 	time.Sleep(time.Until(s.due))
-	for len(took) == 0 || s.left.Load() > 0 && len(took) < most && time.Since(s.due) < p.Grace {
+	for len(took) == 0 || s.Left() > 0 && len(took) < most && time.Since(s.due) < p.Grace {
 		begin := time.Now()
 		s.timers.After(armedMeanwhile, 0, meanwhile)
 		took = append(took, time.Since(begin))
 	}
-	s.wait(p.Grace)
+	s.Wait(p.Grace)
 	slices.Sort(took)
 	r := Result{N: len(took)}
-	r.add(quantile(took, 0.5).Seconds()*1e6, "p50-us")
-	r.add(quantile(took, 0.999).Seconds()*1e6, "p99.9-us")
-	r.add(quantile(took, 1).Seconds()*1e6, "max-us")
-	s.addCounters(&r)
+	r.add(bench.Quantile(took, 0.5).Seconds()*1e6, "p50-us")
+	r.add(bench.Quantile(took, 0.999).Seconds()*1e6, "p99.9-us")
+	r.add(bench.Quantile(took, 1).Seconds()*1e6, "max-us")
+	r.addFigures(s.Mistakes())
 	s.timers.Close()
 	return r, nil
-}
-
-// quantile of sorted durations.
-func quantile(sorted []time.Duration, q float64) time.Duration {
-	return sorted[int(q*float64(len(sorted)-1))]
 }

@@ -55,9 +55,9 @@ func exact[H any](i impl.Implementation[H], p Params) (Result, error) {
 		jitter := time.Duration(rng.below(int(2*examMargin+i.Tick))) - examMargin
 		c.due = time.Since(begin) + delay
 		switch {
-		case id%4 == 2 && i.Stop != impl.Absent:
+		case id%4 == 2 && i.Stop.Callable():
 			c.acts, c.stopped = c.due+jitter, true
-		case id%4 == 3 && i.Reset != impl.Absent:
+		case id%4 == 3 && i.Reset.Callable():
 			c.acts = c.due - examNotice
 		}
 		c.handle = timers.After(delay, uint64(id), f)
@@ -90,7 +90,7 @@ func act[H any](i impl.Implementation[H], timers impl.Timers[H], all []candidate
 		now := time.Since(begin)
 		moved := timers.Reset(c.handle, examMore)
 		c.unclear = time.Since(begin) >= c.due
-		if moved || i.Reset != impl.Exact {
+		if moved || !i.Reset.Answers() {
 			c.due = now + examMore
 		}
 	}
@@ -108,7 +108,7 @@ func await[H any](i impl.Implementation[H], all []candidate[H], begin time.Time,
 		time.Sleep(pause)
 		now, missing := time.Since(begin), 0
 		for id := range all {
-			if c := &all[id]; c.calls.Load() == 0 && !c.spared && !(c.stopped && i.Stop != impl.Exact) {
+			if c := &all[id]; c.calls.Load() == 0 && !c.spared && !(c.stopped && !i.Stop.Answers()) {
 				missing++
 			}
 		}
@@ -132,7 +132,7 @@ func judge[H any](r *Result, t impl.Traits, all []candidate[H]) {
 			continue
 		case calls > 0 && c.spared:
 			afterStop++
-		case calls == 0 && !c.spared && !(c.stopped && t.Stop != impl.Exact):
+		case calls == 0 && !c.spared && !(c.stopped && !t.Stop.Answers()):
 			lost++
 		case calls > 0 && time.Duration(c.ran.Load()) < c.due:
 			early++
@@ -143,7 +143,7 @@ func judge[H any](r *Result, t impl.Traits, all []candidate[H]) {
 	}
 	r.add(float64(early), "early")
 	r.add(float64(lost), "lost")
-	if t.Stop == impl.Exact {
+	if t.Stop.Answers() {
 		r.add(float64(afterStop), "after-stop")
 	}
 	r.add(float64(twice), "twice")

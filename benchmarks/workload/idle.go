@@ -2,7 +2,6 @@ package workload
 
 import (
 	"errors"
-	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -18,6 +17,7 @@ func idle[H any](i impl.Implementation[H], p Params) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	defer pop.Close()
 	span := idleTimes * p.Time
 	debug.FreeOSMemory() // or the runtime gives memory back meanwhile, bit by bit
 	time.Sleep(span / 5) // let its helpers come to rest
@@ -31,6 +31,5 @@ func idle[H any](i impl.Implementation[H], p Params) (Result, error) {
 	r := Result{N: 1}
 	r.add(float64(after-before)/time.Since(begin).Seconds(), "wakeups/s")
 	pop.addEarly(&r)
-	runtime.KeepAlive(pop)
 	return r, nil
 }

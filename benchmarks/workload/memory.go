@@ -90,6 +90,7 @@ func collect[H any](i impl.Implementation[H], p Params) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	defer pop.Close()
 	const least = 3
 	rounds := 0
 	begin := time.Now()
@@ -101,6 +102,5 @@ func collect[H any](i impl.Implementation[H], p Params) (Result, error) {
 	r := Result{N: rounds}
 	r.add(took.Seconds()*1e3/float64(rounds), "gc-ms")
 	pop.addEarly(&r)
-	runtime.KeepAlive(pop)
 	return r, nil
 }

@@ -15,55 +15,59 @@ func armStop[H any](i impl.Implementation[H], p Params, emit func(Result)) error
 	if err != nil {
 		return err
 	}
+	defer pop.Close()
 	f := func() { pop.ran.Add(1) }
-	return pop.repeat(p, emit, func(int, int) func() {
+	return pop.repeat(p, emit, func(int) func() {
 		return func() { pop.Stop(pop.After(30*time.Second, 0, f)) }
 	})
 }
 
-// postpone is a beat on a connection.
+// postpone is a beat on a connection. All goroutines draw from the whole population.
 func postpone[H any](i impl.Implementation[H], p Params, emit func(Result)) error {
 	pop, err := settle(i, p, true)
 	if err != nil {
 		return err
 	}
-	return pop.repeat(p, emit, func(worker, workers int) func() {
-		rng, mine := xorshift(2+worker), part(pop.handles, worker, workers)
-		return func() { pop.Reset(mine[rng.below(len(mine))], horizon-time.Second) }
+	defer pop.Close()
+	return pop.repeat(p, emit, func(worker int) func() {
+		rng := xorshift(2 + worker)
+		return func() { pop.Reset(pop.handles[rng.below(len(pop.handles))].handle, horizon-time.Second) }
 	})
 }
 
-// churn is a cache whose entries are replaced.
+// churn is a cache whose entries are replaced. All goroutines draw from the whole population, and
+// one takes a timer's place while it replaces the timer.
 func churn[H any](i impl.Implementation[H], p Params, emit func(Result)) error {
 	pop, err := settle(i, p, true)
 	if err != nil {
 		return err
 	}
+	defer pop.Close()
 	f := func() { pop.ran.Add(1) }
-	return pop.repeat(p, emit, func(worker, workers int) func() {
-		rng, mine := xorshift(2+worker), part(pop.handles, worker, workers)
+	return pop.repeat(p, emit, func(worker int) func() {
+		rng := xorshift(2 + worker)
 		return func() {
-			victim := rng.below(len(mine))
-			pop.Stop(mine[victim])
-			mine[victim] = pop.After(rng.far(), uint64(victim), f)
+			id := rng.below(len(pop.handles))
+			for !pop.handles[id].taken.CompareAndSwap(false, true) {
+				id = rng.below(len(pop.handles))
+			}
+			victim := &pop.handles[id]
+			pop.Stop(victim.handle)
+			victim.handle = pop.After(rng.far(), uint64(id), f)
+			victim.taken.Store(false)
 		}
 	})
 }
 
-// part is the share of one worker, so that no two of them have one handle.
-func part[H any](handles []H, worker, workers int) []H {
-	return handles[worker*len(handles)/workers : (worker+1)*len(handles)/workers]
-}
-
 // repeat runs an operation for p.Time or longer on each number of processors. operation is called for each
-// goroutine with its number and with how many there are.
-func (pop *population[H]) repeat(p Params, emit func(Result), operation func(worker, workers int) func()) error {
+// goroutine with its number.
+func (pop *population[H]) repeat(p Params, emit func(Result), operation func(worker int) func()) error {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for i, procs := range p.Procs {
 		runtime.GOMAXPROCS(procs)
 		ops := make([]func(), procs)
 		for worker := range ops {
-			ops[worker] = operation(worker, procs)
+			ops[worker] = operation(worker)
 		}
 		if i > 0 {
 			runtime.GC() // what the last one has left; settle did it for the first

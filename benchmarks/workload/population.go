@@ -11,9 +11,15 @@ import (
 // population is many pending timers of which none is due during the run.
 type population[H any] struct {
 	impl.Timers[H]
-	handles []H // nil unless they are kept
+	handles []place[H] // nil unless they are kept
 	ran     atomic.Int64
 	armed   time.Time
+}
+
+// place holds a handle, which belongs to the goroutine that has taken the place.
+type place[H any] struct {
+	taken  atomic.Bool
+	handle H
 }
 
 // settle arms p.Pending timers, each with a closure of its own, and collects the garbage.
@@ -26,7 +32,7 @@ func settle[H any](i impl.Implementation[H], p Params, keep bool) (*population[H
 	pop.Timers = timers
 	p.phase("arming %d timers", p.Pending)
 	if keep {
-		pop.handles = make([]H, p.Pending)
+		pop.handles = make([]place[H], p.Pending)
 	}
 	rng := xorshift(1)
 	for id := range p.Pending {
@@ -36,7 +42,7 @@ func settle[H any](i impl.Implementation[H], p Params, keep bool) (*population[H
 		}
 		h := timers.After(rng.far(), uint64(id), f)
 		if keep {
-			pop.handles[id] = h
+			pop.handles[id].handle = h
 		}
 	}
 	runtime.GC()
@@ -49,4 +55,16 @@ func (pop *population[H]) addEarly(r *Result) {
 	if time.Since(pop.armed) < nearest {
 		r.add(float64(pop.ran.Load()), "early")
 	}
+}
+
+// functions returns n closures that call f with their number, or n times nil for an implementation
+// that keeps values.
+func functions(n int, values bool, f func(id uint64)) []func() {
+	fs := make([]func(), n)
+	for id := range fs {
+		if !values {
+			fs[id] = func() { f(uint64(id)) }
+		}
+	}
+	return fs
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/benchmarks/impl"
+	"github.com/timingwheel-go/timingwheel/internal/bench"
 )
 
 // Percentiles are those of lateness that Spread reports, as "p50-ms" and so on.
@@ -20,14 +21,14 @@ func PercentileUnit(p float64) string { return "p" + strconv.FormatFloat(p, 'f',
 func spread[H any](i impl.Implementation[H], p Params) (Result, error) {
 	const first, over = time.Second, 2 * time.Second
 	n := p.Pending
-	all := newRoll(n)
+	all := bench.NewRoll(n)
 	due := make([]time.Time, (n+sample-1)/sample)
 	late := make([]time.Duration, len(due))
 	fire := func(id uint64) {
 		if id%sample == 0 {
 			late[id/sample] = time.Since(due[id/sample])
 		}
-		all.call(id)
+		all.Call(id)
 	}
 	fs := functions(n, i.Values, fire)
 	timers, err := i.Open(impl.Config{Horizon: first + over + time.Second, Fire: fire})
@@ -46,25 +47,25 @@ func spread[H any](i impl.Implementation[H], p Params) (Result, error) {
 		timers.After(delay, uint64(id), f)
 	}
 	p.phase("waiting until %d callbacks have run", n)
-	all.wait(first + p.Grace)
+	all.Wait(first + p.Grace)
 	used, _ := processorTime()
 	r := Result{N: n}
 	if known {
 		r.add(float64(used-before)/float64(n), "cpu-ns/timer")
 	}
-	if all.left.Load() <= 0 {
+	if all.Left() == 0 {
 		addLateness(&r, all, late)
 	}
-	all.addCounters(&r)
+	r.addFigures(all.Mistakes())
 	timers.Close()
 	return r, nil
 }
 
-func addLateness(r *Result, all *roll, late []time.Duration) {
+func addLateness(r *Result, all *bench.Roll, late []time.Duration) {
 	slices.Sort(late)
 	for _, p := range Percentiles {
-		r.add(quantile(late, p/100).Seconds()*1e3, PercentileUnit(p))
+		r.add(bench.Quantile(late, p/100).Seconds()*1e3, PercentileUnit(p))
 	}
 	early, _ := slices.BinarySearch(late, 0)
-	all.early.Store(int64(early))
+	all.Early.Store(int64(early))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/timingwheel-go/timingwheel/benchmarks/impl"
+	"github.com/timingwheel-go/timingwheel/internal/bench"
 )
 
 // Subject is an implementation with the workloads made for its type of handle.
@@ -21,6 +22,10 @@ var Subjects = []Subject{
 	of(impl.GoZero),
 	of(impl.Gost),
 	of(impl.Siddontang),
+	of(impl.RussellLuo),
+	of(impl.Antlabs),
+	of(impl.Rfyiamcool),
+	of(impl.Ouqiang),
 }
 
 func of[H any](i impl.Implementation[H]) Subject {
@@ -48,6 +53,12 @@ func of[H any](i impl.Implementation[H]) Subject {
 		"Spread":         single(spread[H]),
 		"ArmDuringBurst": single(armDuringBurst[H]),
 		"Idle":           single(idle[H]),
+		"BusyBlocked":    single(busy(bench.BusyBlocked[H])),
+		"BusyStream":     single(busy(bench.BusyStream[H])),
+		"BusySpread":     single(busy(bench.BusySpread[H])),
+		"BusyReschedule": single(busyCalls[H](bench.Calls{Operation: bench.Reschedule, Callers: 1, Rate: 250_000})),
+		"BusyRearm":      single(busyCalls[H](bench.Calls{Operation: bench.Rearm, Callers: 1, Rate: 250_000})),
+		"BusyCallers":    single(busyCalls[H](bench.Calls{Operation: bench.Rearm, Callers: 16, Rate: 1_000_000})),
 		"Exact":          single(exact[H]),
 	}}
 }

@@ -7,15 +7,18 @@
 package workload
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/benchmarks/impl"
+	"github.com/timingwheel-go/timingwheel/internal/bench"
 )
 
 // Params say how large and how long a workload is.
 type Params struct {
 	Pending int
+	Busy    int           // spinning goroutines beside the workload
 	Procs   []int         // of a parallel workload
 	Time    time.Duration // how long an operation is repeated, at least
 	Grace   time.Duration // timers that are due count as lost once none has run for so long
@@ -43,12 +46,19 @@ type Value struct {
 
 func (r *Result) add(value float64, unit string) { r.Values = append(r.Values, Value{value, unit}) }
 
+func (r *Result) addFigures(figures []bench.Figure) {
+	for _, f := range figures {
+		r.add(f.Value, f.Unit)
+	}
+}
+
 // Workload describes one workload.
 type Workload struct {
 	Name     string
 	Does     string
 	Parallel bool                     // it is measured on several numbers of processors
 	Fixed    bool                     // the number of timers is a part of it
+	Busy     []int                    // numbers of spinning goroutines beside it; none: the machine is quiet
 	Sizes    []int                    // the numbers of timers of a full comparison
 	Quick    []int                    // and of a quick one
 	need     func(impl.Traits) string // why an implementation cannot run it, or ""
@@ -56,6 +66,9 @@ type Workload struct {
 
 // Missing says why an implementation cannot run the workload with so many timers, or "".
 func (w Workload) Missing(t impl.Traits, pending int) string {
+	if t.Unfit != "" {
+		return t.Unfit
+	}
 	if t.Most > 0 && pending > t.Most {
 		return "has a goroutine for each timer: too many"
 	}
@@ -94,6 +107,18 @@ var All = []Workload{
 		Sizes: []int{m}, Quick: []int{100 * k}, need: fires},
 	{Name: "Idle", Does: "how often the process is scheduled while nothing is due",
 		Sizes: []int{m}, Quick: []int{100 * k}, need: fires},
+	{Name: "BusyBlocked", Does: "on busy processors, how late a quick callback is that is due right after others that block until it has run",
+		Fixed: true, Busy: []int{4, 16}, Sizes: []int{2 * k}, Quick: []int{2 * k}, need: runsFunctions},
+	{Name: "BusyStream", Does: "on busy processors, lateness of 10,000 callbacks a second that sleep for 5 ms each",
+		Fixed: true, Busy: []int{4, 16}, Sizes: []int{20 * k}, Quick: []int{5 * k}, need: runsFunctions},
+	{Name: "BusySpread", Does: "on busy processors, lateness of 100,000 quick callbacks a second",
+		Fixed: true, Busy: []int{4, 16}, Sizes: []int{200 * k}, Quick: []int{50 * k}, need: fires},
+	{Name: "BusyReschedule", Does: "on busy processors, a reset each 200 µs while 250,000 timers a second expire",
+		Fixed: true, Busy: []int{16}, Sizes: []int{500 * k}, Quick: []int{100 * k}, need: firesAnd(resets)},
+	{Name: "BusyRearm", Does: "on busy processors, a stop and an add each 200 µs while 250,000 timers a second expire",
+		Fixed: true, Busy: []int{16}, Sizes: []int{500 * k}, Quick: []int{100 * k}, need: firesAnd(stops)},
+	{Name: "BusyCallers", Does: "on busy processors, 16 goroutines that stop and add each 200 µs while a million timers a second expire",
+		Fixed: true, Busy: []int{16}, Sizes: []int{m}, Quick: []int{250 * k}, need: firesAnd(stops)},
 	{Name: "Exact", Does: "timers due over a second, a half of them stopped or reset: is each one right?",
 		Sizes: []int{100 * k}, Quick: []int{10 * k}, need: fires},
 }
@@ -117,6 +142,8 @@ func able(answer impl.Answer, call string) string {
 	switch answer {
 	case impl.Absent:
 		return "cannot " + call + " a timer"
+	case impl.Deadlocked:
+		return "waits for itself for ever in some calls of its " + call
 	case impl.Lossy:
 		return "drops a " + call + " when it is busy, without saying so"
 	default:
@@ -129,6 +156,11 @@ func fires(t impl.Traits) string {
 		return "has no clock of its own"
 	}
 	return ""
+}
+
+// firesAnd is of workloads in which timers expire while others are called.
+func firesAnd(other func(impl.Traits) string) func(impl.Traits) string {
+	return func(t impl.Traits) string { return cmp.Or(fires(t), other(t)) }
 }
 
 func runsFunctions(t impl.Traits) string {

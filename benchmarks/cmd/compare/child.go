@@ -18,11 +18,16 @@ const childCommand = "one"
 // phasePrefix begins the lines on standard error by which it says what it is about to do.
 const phasePrefix = "phase: "
 
+// busyProcs are the processors on which workloads run whose goroutines spin, so that the same
+// number of these keeps every machine as busy.
+const busyProcs = 2
+
 // order is a job as the process that does it is told.
 type order struct {
 	Workload string
 	Subject  string
 	Pending  int
+	Busy     int
 	Procs    []int
 	Time     time.Duration
 	Grace    time.Duration
@@ -46,7 +51,7 @@ func obey(args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("%s: %w", childCommand, err)
 	}
 	out := benchfmt.NewWriter(stdout)
-	p := workload.Params{Pending: o.Pending, Procs: o.Procs, Time: o.Time, Grace: o.Grace,
+	p := workload.Params{Pending: o.Pending, Busy: o.Busy, Procs: o.Procs, Time: o.Time, Grace: o.Grace,
 		Phase: func(what string) { fmt.Fprintln(stderr, phasePrefix+what) }}
 	var failed error
 	emit := func(j job) func(workload.Result) {
@@ -64,7 +69,10 @@ func obey(args []string, stdout, stderr io.Writer) error {
 	if !known {
 		return fmt.Errorf("%s: no implementation %q", childCommand, o.Subject)
 	}
-	err := s.Run(w, p, emit(job{w, s, o.Pending}))
+	if len(w.Busy) > 0 {
+		runtime.GOMAXPROCS(min(busyProcs, runtime.NumCPU()))
+	}
+	err := s.Run(w, p, emit(job{w, s, o.Pending, o.Busy}))
 	return errors.Join(err, failed)
 }
 

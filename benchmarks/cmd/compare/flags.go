@@ -76,7 +76,7 @@ func (c *config) setDefaults() {
 
 func options(c *config) []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "quick", Usage: "small sizes, one run, short limits: some two minutes", Destination: &c.quick},
+		&cli.BoolFlag{Name: "quick", Usage: "small sizes, one run, short limits: some six minutes", Destination: &c.quick},
 		&cli.BoolFlag{Name: "list", Usage: "print implementations and workloads, and measure nothing", Destination: &c.list},
 		option("impl", "measure these `names` only, with commas", &c.subjects, listOf(oneOf(subjectNames()))),
 		option("workload", "run these `names` only, with commas", &c.workloads, listOf(oneOf(workloadNames()))),

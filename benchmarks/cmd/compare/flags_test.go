@@ -47,7 +47,7 @@ func TestBadOptions(t *testing.T) {
 		args []string
 		want []string // what the message must name: the value, the option, what is accepted
 	}{
-		{[]string{"-impl", "std,heap"}, []string{`"heap"`, "-impl", "one of std, wheel, timeouts, manual, gozero, gost, siddontang"}},
+		{[]string{"-impl", "std,heap"}, []string{`"heap"`, "-impl", "one of std, wheel, timeouts, manual, gozero, gost, siddontang, russellluo, antlabs, rfyiamcool, ouqiang"}},
 		{[]string{"-impl", ""}, []string{`""`, "-impl", "one of std, wheel"}},
 		{[]string{"-workload", "Sleep"}, []string{`"Sleep"`, "-workload", "one of ArmStop, Postpone"}},
 		{[]string{"-pending", "1k,many"}, []string{`"many"`, "-pending", "a number from 1 to 100M, such as 500, 10k or 1M"}},

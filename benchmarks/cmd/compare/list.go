@@ -22,12 +22,20 @@ func implementations(cfg config) string {
 
 // workloads is a table of them with the numbers of timers.
 func workloads(cfg config) string {
-	t := newTable(table.Row{"workload", "", "timers"})
+	t := newTable(table.Row{"workload", "", "timers", "busy"})
 	for _, name := range cfg.workloads {
 		w, _ := workload.Find(name)
-		t.AppendRow(table.Row{w.Name, w.Does, counts(sizes(cfg, w))})
+		t.AppendRow(table.Row{w.Name, w.Does, counts(sizes(cfg, w)), busyText(cfg, w)})
 	}
 	return t.Render()
+}
+
+// busyText is the numbers of spinning goroutines, "" for a workload without any.
+func busyText(cfg config, w workload.Workload) string {
+	if len(w.Busy) == 0 {
+		return ""
+	}
+	return counts(busyLevels(cfg, w))
 }
 
 func newTable(header table.Row) table.Writer {

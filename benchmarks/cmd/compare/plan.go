@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/timingwheel-go/timingwheel/benchmarks/internal/results"
@@ -12,6 +13,7 @@ type job struct {
 	workload workload.Workload
 	subject  workload.Subject
 	pending  int
+	busy     int // spinning goroutines, if the workload has any
 }
 
 // floorJob measures the floor, of which there is no implementation.
@@ -24,7 +26,11 @@ func (j job) name() string {
 	if j.isFloor() {
 		return j.workload.Name
 	}
-	return j.workload.Name + "/impl=" + j.subject.Name + "/pending=" + results.FormatCount(j.pending)
+	name := j.workload.Name + "/impl=" + j.subject.Name + "/pending=" + results.FormatCount(j.pending)
+	if len(j.workload.Busy) > 0 {
+		name += fmt.Sprintf("/busy=%d", j.busy)
+	}
+	return name
 }
 
 // missing says why the job cannot be done, or "".
@@ -42,13 +48,28 @@ func plan(cfg config) []job {
 	for _, name := range cfg.workloads {
 		w, _ := workload.Find(name)
 		for _, pending := range sizes(cfg, w) {
-			for _, subject := range cfg.subjects {
-				s, _ := workload.FindSubject(subject)
-				jobs = append(jobs, job{w, s, pending})
+			for _, busy := range busyLevels(cfg, w) {
+				for _, subject := range cfg.subjects {
+					s, _ := workload.FindSubject(subject)
+					jobs = append(jobs, job{w, s, pending, busy})
+				}
 			}
 		}
 	}
 	return jobs
+}
+
+// busyLevels are the numbers of spinning goroutines beside a workload; a quick comparison has only
+// the last.
+func busyLevels(cfg config, w workload.Workload) []int {
+	switch {
+	case len(w.Busy) == 0:
+		return []int{0}
+	case cfg.quick:
+		return w.Busy[len(w.Busy)-1:]
+	default:
+		return w.Busy
+	}
 }
 
 func sizes(cfg config, w workload.Workload) []int {

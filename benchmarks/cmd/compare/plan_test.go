@@ -25,6 +25,17 @@ func TestPlan(t *testing.T) {
 		"Blocked/impl=std/pending=2k", "Blocked/impl=wheel/pending=2k", // its size is fixed
 	}, names(plan(cfg)))
 
+	cfg = config{subjects: []string{"std", "wheel"}, workloads: []string{"BusyStream"}}
+	assert.Equal(t, []string{
+		"Floor",
+		"BusyStream/impl=std/pending=20k/busy=4", "BusyStream/impl=wheel/pending=20k/busy=4",
+		"BusyStream/impl=std/pending=20k/busy=16", "BusyStream/impl=wheel/pending=20k/busy=16",
+	}, names(plan(cfg)))
+	cfg.quick = true
+	assert.Equal(t, []string{
+		"Floor", "BusyStream/impl=std/pending=5k/busy=16", "BusyStream/impl=wheel/pending=5k/busy=16",
+	}, names(plan(cfg)))
+
 	cfg = config{subjects: subjectNames(), workloads: workloadNames()}
 	full := names(plan(cfg))
 	assert.Contains(t, full, "ArmStop/impl=wheel/pending=10M")
@@ -42,20 +53,20 @@ func TestWhatIsNotTriedAgain(t *testing.T) {
 	std, _ := workload.FindSubject("std")
 
 	v := newVerdicts()
-	v.note(job{fill, gost, 1_000}, &failure{timeout: true, phase: "measuring"})
-	assert.Empty(t, v.foregone(job{fill, gost, 100}))
-	assert.Equal(t, "took too long with 1k already", v.foregone(job{fill, gost, 2_000}))
-	assert.Empty(t, v.foregone(job{burst, gost, 2_000}), "another workload may do")
-	assert.Empty(t, v.foregone(job{fill, std, 2_000}), "another implementation may do")
+	v.note(job{fill, gost, 1_000, 0}, &failure{timeout: true, phase: "measuring"})
+	assert.Empty(t, v.foregone(job{fill, gost, 100, 0}))
+	assert.Equal(t, "took too long with 1k already", v.foregone(job{fill, gost, 2_000, 0}))
+	assert.Empty(t, v.foregone(job{burst, gost, 2_000, 0}), "another workload may do")
+	assert.Empty(t, v.foregone(job{fill, std, 2_000, 0}), "another implementation may do")
 
-	v.note(job{fill, gost, 1_000}, &failure{timeout: true, phase: "arming 1000 timers"})
-	assert.Equal(t, "could not arm 1k timers in time before", v.foregone(job{burst, gost, 1_000}))
-	assert.Empty(t, v.foregone(job{burst, gost, 999}))
+	v.note(job{fill, gost, 1_000, 0}, &failure{timeout: true, phase: "arming 1000 timers"})
+	assert.Equal(t, "could not arm 1k timers in time before", v.foregone(job{burst, gost, 1_000, 0}))
+	assert.Empty(t, v.foregone(job{burst, gost, 999, 0}))
 
 	v = newVerdicts()
-	v.note(job{fill, gost, 1_000}, &failure{reason: "panic: no"})
+	v.note(job{fill, gost, 1_000, 0}, &failure{reason: "panic: no"})
 	v.note(floorJob, &failure{timeout: true})
-	assert.Empty(t, v.foregone(job{fill, gost, 2_000}), "who fails with some may do with more")
+	assert.Empty(t, v.foregone(job{fill, gost, 2_000, 0}), "who fails with some may do with more")
 	assert.Empty(t, v.foregone(floorJob))
 	assert.Len(t, v.failed, 2)
 }

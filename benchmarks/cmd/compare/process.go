@@ -41,7 +41,7 @@ func measure(ctx context.Context, cfg config, j job) ([]*benchfmt.Result, error)
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(order{j.workload.Name, j.subject.Name, j.pending, cfg.procs, cfg.time, cfg.grace()})
+	text, err := json.Marshal(order{j.workload.Name, j.subject.Name, j.pending, j.busy, cfg.procs, cfg.time, cfg.grace()})
 	if err != nil {
 		return nil, err
 	}

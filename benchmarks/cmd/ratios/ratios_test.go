@@ -50,6 +50,9 @@ func TestVerdictAtTheBound(t *testing.T) {
 		{"0", absolute, 0, reached},
 		{"1", absolute, 0, notReached},
 		{"1", ratio, unbounded, noTarget},
+		{"160", ratioPlus(10), 1.5, reached},
+		{"161", ratioPlus(10), 1.5, notReached},
+		{"1", ratioPlus(10), unbounded, noTarget},
 	} {
 		m, err := results.Read(strings.NewReader(strings.ReplaceAll(input, "%s", c.ours)), "input")
 		require.NoError(t, err)

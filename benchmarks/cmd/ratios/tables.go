@@ -108,7 +108,8 @@ func (j judgement) resultText() string {
 	}
 }
 
-// bounds returns the target itself: "≤ 0.35", "≥ 1.60", "≤ +1.50ms", "≤ 36.0B".
+// bounds returns the target itself: "≤ 0.35", "≥ 1.60", "≤ +1.50ms", "≤ 36.0B" or
+// "≤ 1.50 std + 10.0ms".
 func (j judgement) bounds() string {
 	switch {
 	case j.bound == unbounded:
@@ -119,7 +120,9 @@ func (j judgement) bounds() string {
 		return fmt.Sprintf("≥ %.2f", j.bound)
 	case j.how == difference:
 		return "≤ +" + results.Format(j.bound, j.unit)
-	default:
+	case j.how == absolute:
 		return "≤ " + results.Format(j.bound, j.unit)
+	default:
+		return fmt.Sprintf("≤ %.2f %s + %s", j.bound, strings.TrimPrefix(j.target.rival, "impl="), results.Format(j.how.plus, j.unit))
 	}
 }

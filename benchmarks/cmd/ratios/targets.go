@@ -3,14 +3,21 @@ package main
 import "math"
 
 // comparison says how a figure is held against a target's bound.
-type comparison int
+type comparison struct {
+	name string
+	plus float64 // of ratioPlus
+}
 
-const (
-	ratio      comparison = iota // ours / rival, at most the bound
-	speedup                      // rival / ours, at least the bound
-	difference                   // ours - rival, at most the bound
-	absolute                     // ours alone, at most the bound
+var (
+	ratio      = comparison{name: "ratio"}      // ours / rival, at most the bound
+	speedup    = comparison{name: "speedup"}    // rival / ours, at least the bound
+	difference = comparison{name: "difference"} // ours - rival, at most the bound
+	absolute   = comparison{name: "absolute"}   // ours alone, at most the bound
 )
+
+// ratioPlus holds ours against the bound times the rival and plus, which has the unit of the
+// figure. It is for figures of which the rival's may be so small that a ratio says nothing.
+func ratioPlus(plus float64) comparison { return comparison{"ratioPlus", plus} }
 
 // target is one row of the table: which figure of which benchmark is held against what.
 type target struct {
@@ -21,12 +28,14 @@ type target struct {
 	bound float64
 }
 
-// unbounded marks a ratio that is of interest but promises nothing.
+// unbounded marks a comparison that is of interest but promises nothing.
 var unbounded = math.Inf(1)
 
 const (
-	std  = "impl=std"
-	tick = 1e-3 // the default Options.Tick, in seconds
+	std       = "impl=std"
+	none      = "impl=none" // what BusyCalls measures around no call at all
+	tick      = 1e-3        // the default Options.Tick, in seconds
+	overShare = "over-1ms-%"
 )
 
 // targets are the promises that need no other library to be measured. docs/benchmarks.md says how each
@@ -46,8 +55,13 @@ var targets = []target{
 	{"Postpone/pending=1M", "sec/op", ratio, std, 0.60},
 	{"Postpone/pending=1M", "sec/op", ratio, "FloorPostpone/pending=1M", unbounded},
 	{"Postpone/pending=1M", "allocs/op", absolute, std, 0},
-	{"Churn/pending=1M", "sec/op", ratio, std, 0.65},
+	{"Churn/pending=1M", "sec/op", ratio, std, 0.72},
 	{"Churn/pending=1M", "sec/op", ratio, "FloorChurn/pending=1M", unbounded},
+
+	{"Postpone/pending=1k/procs=2", "sec/op", ratio, std, 0.95},
+	{"Postpone/pending=100k/procs=2", "sec/op", ratio, std, 0.75},
+	{"Postpone/pending=1M/procs=2", "sec/op", ratio, std, 0.60},
+	{"Churn/pending=1M/procs=2", "sec/op", ratio, std, 0.72},
 
 	{"Fill/pending=10M", "sec/op", ratio, std, 0.30},
 	{"Fill/pending=10M", "B/timer", absolute, std, 36},
@@ -69,4 +83,25 @@ var targets = []target{
 	{"Spread/pending=1M", "early", absolute, std, 0},
 	{"Cascade/pending=1M", "p99-sec", difference, "pending=0", 1e-3},
 	{"Idle/pending=1M", "wakeups", difference, std, 2},
+
+	{"BusyBlocked/busy=4", "late-sec", ratioPlus(10e-3), std, 1.5},
+	{"BusyBlocked/busy=16", "late-sec", ratioPlus(10e-3), std, 1.5},
+	{"BusyStream/busy=4", "late-p50-sec", ratioPlus(5e-3), std, 1.5},
+	{"BusyStream/busy=16", "late-p50-sec", ratioPlus(5e-3), std, 1.5},
+	{"BusyStream/busy=4", "late-max-sec", ratioPlus(10e-3), std, 1.5},
+	{"BusyStream/busy=16", "late-max-sec", ratioPlus(10e-3), std, 1.5},
+	{"BusySpread/busy=4", "late-p99-sec", ratio, std, 1},
+	{"BusySpread/busy=16", "late-p99-sec", ratio, std, 1},
+	{"BusyCalls/busy=4/call=reschedule/callers=1", overShare, absolute, std, 0.2},
+	{"BusyCalls/busy=16/call=reschedule/callers=1", overShare, absolute, std, 0.2},
+	{"BusyCalls/busy=4/call=reschedule/callers=1", "worst-sec", absolute, std, 1e-3},
+	{"BusyCalls/busy=16/call=reschedule/callers=1", "worst-sec", absolute, std, 1e-3},
+	{"BusyCalls/busy=4/call=rearm/callers=1", overShare, absolute, std, 0.2},
+	{"BusyCalls/busy=16/call=rearm/callers=1", overShare, absolute, std, 0.2},
+	{"BusyCalls/busy=4/call=rearm/callers=1", "worst-sec", absolute, std, 1e-3},
+	{"BusyCalls/busy=16/call=rearm/callers=1", "worst-sec", absolute, std, 1e-3},
+	{"BusyCalls/busy=4/call=rearm/callers=1", "worst-sec", difference, none, unbounded},
+	{"BusyCalls/busy=16/call=rearm/callers=1", "worst-sec", difference, none, unbounded},
+	{"BusyCalls/busy=4/call=rearm/callers=16", "worst-sec", difference, std, unbounded},
+	{"BusyCalls/busy=16/call=rearm/callers=16", "worst-sec", difference, std, unbounded},
 }

@@ -18,7 +18,7 @@ type judgement struct {
 	benchmark results.Benchmark
 	ours      *float64 // nil: not measured
 	theirs    *float64 // the rival's figure; nil: not measured, or no rival
-	result    float64  // what is held against the bound; valid unless verdict is noData
+	result    float64  // what is held against the bound, or a ratio; valid unless verdict is noData
 	verdict   verdict
 }
 
@@ -69,6 +69,9 @@ func judgeOne(m *results.Measurements, t target, b results.Benchmark) judgement 
 	case absolute:
 		j.result = *j.ours
 		kept = j.result <= t.bound
+	default:
+		j.result = *j.ours / *j.theirs
+		kept = *j.ours <= t.bound**j.theirs+t.how.plus
 	}
 	switch {
 	case t.bound == unbounded:

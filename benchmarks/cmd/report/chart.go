@@ -52,9 +52,13 @@ var looks = map[string]look{
 	"gozero":     {color.RGBA{213, 94, 0, 255}, draw.RingGlyph{}, 1.5},
 	"gost":       {color.RGBA{204, 121, 167, 255}, draw.PyramidGlyph{}, 1.5},
 	"siddontang": {color.RGBA{190, 150, 0, 255}, draw.PlusGlyph{}, 1.5},
+	"russellluo": {color.RGBA{120, 60, 160, 255}, draw.SquareGlyph{}, 1.5},
+	"antlabs":    {color.RGBA{140, 20, 60, 255}, draw.TriangleGlyph{}, 1.5},
+	"rfyiamcool": {color.RGBA{130, 110, 90, 255}, draw.CircleGlyph{}, 1.5},
+	"ouqiang":    {color.RGBA{60, 120, 60, 255}, draw.BoxGlyph{}, 1.5},
 }
 
-var otherLook = look{color.RGBA{110, 110, 110, 255}, draw.BoxGlyph{}, 1.5}
+var otherLook = look{color.RGBA{110, 110, 110, 255}, draw.PyramidGlyph{}, 1.5}
 
 // draw returns the chart as SVG.
 func (c chart) draw() ([]byte, error) {

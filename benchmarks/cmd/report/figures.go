@@ -33,8 +33,8 @@ func newFigures(m *results.Measurements, outcomes []results.Outcome) *figures {
 	return f
 }
 
-// size is what a workload was measured with.
-type size struct{ pending, procs int }
+// size is what a workload was measured with. busy is 0 if no goroutines spin beside it.
+type size struct{ pending, procs, busy int }
 
 // sizes lists those of a workload, the smaller first.
 func (f *figures) sizes(name string) []size {
@@ -45,21 +45,31 @@ func (f *figures) sizes(name string) []size {
 		}
 		pending, err := results.ParseCount(b.Params["pending"])
 		procs, procsErr := strconv.Atoi(b.Params["procs"])
-		if s := (size{pending, procs}); err == nil && procsErr == nil && !slices.Contains(all, s) {
+		busy, _ := strconv.Atoi(b.Params["busy"])
+		if s := (size{pending, procs, busy}); err == nil && procsErr == nil && !slices.Contains(all, s) {
 			all = append(all, s)
 		}
 	}
 	slices.SortFunc(all, func(a, b size) int {
-		return cmp.Or(cmp.Compare(a.procs, b.procs), cmp.Compare(a.pending, b.pending))
+		return cmp.Or(cmp.Compare(a.procs, b.procs), cmp.Compare(a.pending, b.pending), cmp.Compare(a.busy, b.busy))
 	})
 	return all
 }
 
 // name is the benchmark of a workload, an implementation and a size.
 func (s size) name(workload, impl string) results.Benchmark {
-	return results.Benchmark{Base: workload, Params: map[string]string{
+	b := results.Benchmark{Base: workload, Params: map[string]string{
 		"impl": impl, "pending": results.FormatCount(s.pending), "procs": strconv.Itoa(s.procs),
 	}}
+	if s.busy > 0 {
+		b.Params["busy"] = strconv.Itoa(s.busy)
+	}
+	return b
+}
+
+// severalPending says whether the numbers of timers of sizes differ.
+func severalPending(sizes []size) bool {
+	return slices.ContainsFunc(sizes, func(s size) bool { return s.pending != sizes[0].pending })
 }
 
 // figure is the median of what was measured.
@@ -78,7 +88,7 @@ func (f *figures) worst(workload, impl string, s size, unit string) (float64, bo
 
 // outcome says why there is no figure, for any number of processors.
 func (f *figures) outcome(workload, impl string, s size) (results.Outcome, bool) {
-	want := size{s.pending, 1}.name(workload, impl).String()
+	want := size{s.pending, 1, s.busy}.name(workload, impl).String()
 	for _, o := range f.outcomes {
 		if o.Benchmark.String() == want {
 			return o, true

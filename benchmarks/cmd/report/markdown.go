@@ -18,7 +18,8 @@ Made by ` + "`benchmarks/cmd/report`" + ` of what ` + "`benchmarks/cmd/compare`"
 `
 
 const reading = `Figures are medians; in brackets stands the ratio to ` + "`time.AfterFunc`" + ` (` + "`std`" + `) in the same runs. ` + "`n/a`" + ` means that an
-implementation has no such operation; the reason stands below the table.
+implementation has no such operation; the reason stands below the table. ` + "`lost`" + ` means that some timers had not run when none had
+for some seconds. On busy processors so many goroutines compute without a pause on two processors.
 
 `
 
@@ -89,7 +90,7 @@ func subjects(f *figures) string {
 // timers says with how many timers a workload was measured, where its table does not.
 func timers(f *figures, w workload.Workload) string {
 	sizes := f.sizes(w.Name)
-	if len(sizes) != 1 || columns[w.Name][0].title == "" {
+	if len(sizes) == 0 || severalPending(sizes) || columns[w.Name][0].title == "" {
 		return ""
 	}
 	return fmt.Sprintf(" %s timers.", results.FormatCount(sizes[0].pending))

@@ -33,7 +33,16 @@ var columns = map[string][]column{
 		{"p99-sec", "99 %", true}, {"p99.9-sec", "99.9 %", true}, {"p100-sec", "latest", true}},
 	"ArmDuringBurst": {{"p50-sec", "50 %", true}, {"p99.9-sec", "99.9 %", true}, {"max-sec", "longest", true}},
 	"Idle":           {{"wakeups/s", "wake-ups in a second", true}},
+	"BusyBlocked":    {{"late-sec", "late", false}},
+	"BusyStream":     {{"late-p50-sec", "50 %", false}, {"late-max-sec", "latest", false}},
+	"BusySpread":     {{"late-p50-sec", "50 %", false}, {"late-p99-sec", "99 %", false}},
+	"BusyReschedule": callColumns,
+	"BusyRearm":      callColumns,
+	"BusyCallers":    callColumns,
 }
+
+// callColumns are those of single calls that other goroutines may delay.
+var callColumns = []column{{"over-1ms-%", "percent over 1 ms", true}, {"worst-sec", "longest", true}, {"calls", "calls", true}}
 
 // sheet is the table of a workload, with the reasons for what it lacks; "" if nothing was measured.
 func sheet(f *figures, w workload.Workload) string {
@@ -44,7 +53,7 @@ func sheet(f *figures, w workload.Workload) string {
 	header := table.Row{""}
 	for _, c := range columns[w.Name] {
 		for _, s := range shownSizes(c, sizes) {
-			header = append(header, heading(c, s, len(sizes) > 1))
+			header = append(header, heading(c, s, severalPending(sizes)))
 		}
 	}
 	t := newTable(header)
@@ -85,6 +94,9 @@ func heading(c column, s size, several bool) string {
 	if s.procs > 1 && c.unit != allocations {
 		words = append(words, fmt.Sprintf("%d processors", s.procs))
 	}
+	if s.busy > 0 {
+		words = append(words, fmt.Sprintf("%d busy", s.busy))
+	}
 	return strings.Join(words, ", ")
 }
 
@@ -117,7 +129,10 @@ func allocated(f *figures, workload, impl string, last size) string {
 
 func lacking(f *figures, workload, impl string, s size) string {
 	o, known := f.outcome(workload, impl, s)
+	lost, _ := f.worst(workload, impl, s, "lost")
 	switch {
+	case lost > 0:
+		return "lost"
 	case !known:
 		return "–"
 	case !o.Failed:
@@ -141,7 +156,11 @@ func reasons(f *figures, workload, impl string) []string {
 		if sizes[o.Reason] == nil {
 			order = append(order, o.Reason)
 		}
-		sizes[o.Reason] = append(sizes[o.Reason], o.Benchmark.Params["pending"])
+		at := o.Benchmark.Params["pending"]
+		if busy := o.Benchmark.Params["busy"]; busy != "" {
+			at = busy + " busy"
+		}
+		sizes[o.Reason] = append(sizes[o.Reason], at)
 		skipped[o.Reason] = !o.Failed
 	}
 	var lines []string

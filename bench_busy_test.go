@@ -1,0 +1,138 @@
+package timingwheel
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/internal/bench"
+)
+
+// Benchmarks of a busy machine, named BenchmarkBusyX/impl=…/busy=…: so many goroutines compute
+// without a pause beside the workload, on two processors. A benchmark on an idle machine flatters a
+// timer library: its users' machines are busy. The workloads are in internal/bench. One iteration
+// takes some seconds, and a fraction of a second with -short.
+
+// stdTimers and wheelTimers are what the benchmarks compare.
+type stdTimers struct{}
+
+func (stdTimers) After(d time.Duration, _ uint64, f func()) *time.Timer { return time.AfterFunc(d, f) }
+func (stdTimers) Stop(t *time.Timer) bool                               { return t.Stop() }
+func (stdTimers) Reset(t *time.Timer, d time.Duration) bool             { return t.Reset(d) }
+func (stdTimers) Close()                                                {}
+
+type wheelTimers struct{ tw *TimingWheel }
+
+func (w wheelTimers) After(d time.Duration, _ uint64, f func()) Timer { return w.tw.AfterFunc(d, f) }
+func (wheelTimers) Stop(t Timer) bool                                 { return t.Stop() }
+func (wheelTimers) Reset(t Timer, d time.Duration) bool               { return reset(t, d) }
+func (w wheelTimers) Close()                                          { w.tw.Stop() }
+
+func openStd(time.Duration, func(uint64)) (bench.Timers[*time.Timer], error) { return stdTimers{}, nil }
+
+func openWheel(time.Duration, func(uint64)) (bench.Timers[Timer], error) {
+	tw, err := New(Options{})
+	return wheelTimers{tw}, err
+}
+
+// busyWorkload is a workload of internal/bench.
+type busyWorkload[H any] func(bench.Open[H], bench.Config) ([]bench.Figure, error)
+
+// BenchmarkBusyBlocked has a quick callback due right after 2,000 that block: how late it is.
+func BenchmarkBusyBlocked(b *testing.B) {
+	busyPair(b, bench.Config{N: 2_000, Rounds: max(1, shorter(10))}, bench.BusyBlocked[*time.Timer], bench.BusyBlocked[Timer])
+}
+
+// BenchmarkBusyStream has 10,000 callbacks a second for two seconds that sleep for 5 ms each.
+func BenchmarkBusyStream(b *testing.B) {
+	busyPair(b, bench.Config{N: shorter(20_000)}, bench.BusyStream[*time.Timer], bench.BusyStream[Timer])
+}
+
+// BenchmarkBusySpread has 100,000 quick callbacks a second for two seconds.
+func BenchmarkBusySpread(b *testing.B) {
+	busyPair(b, bench.Config{N: shorter(200_000)}, bench.BusySpread[*time.Timer], bench.BusySpread[Timer])
+}
+
+// BenchmarkBusyCalls measures single calls while timers expire: 250,000 a second for two seconds
+// beside one caller, and a million a second for one second beside 16 callers. bench.BusyCalls says
+// how it tells a call that waits from a call whose goroutine is preempted. impl=none calls nothing:
+// its figures are those of the method itself.
+func BenchmarkBusyCalls(b *testing.B) {
+	for _, v := range []struct {
+		name  string
+		n     int
+		calls bench.Calls
+	}{
+		{"/call=reschedule/callers=1", 500_000, bench.Calls{Operation: bench.Reschedule, Callers: 1, Rate: 250_000}},
+		{"/call=rearm/callers=1", 500_000, bench.Calls{Operation: bench.Rearm, Callers: 1, Rate: 250_000}},
+		{"/call=rearm/callers=16", 1_000_000, bench.Calls{Operation: bench.Rearm, Callers: 16, Rate: 1_000_000}},
+	} {
+		none := v.calls
+		none.Operation = bench.Nothing
+		for _, busy := range busyLevels {
+			c := bench.Config{N: shorter(v.n), Busy: busy}
+			runBusy(b, "std", v.name, c, openStd, busyCalls[*time.Timer](v.calls))
+			runBusy(b, "wheel", v.name, c, openWheel, busyCalls[Timer](v.calls))
+			runBusy(b, "none", v.name, c, openStd, busyCalls[*time.Timer](none))
+		}
+	}
+}
+
+func busyCalls[H any](calls bench.Calls) busyWorkload[H] {
+	return func(open bench.Open[H], c bench.Config) ([]bench.Figure, error) {
+		return bench.BusyCalls(open, c, calls)
+	}
+}
+
+// busyLevels are the numbers of spinning goroutines; 0 is for reference.
+var busyLevels = []int{0, 4, 16}
+
+// shorter returns n, or a twentieth of n with -short.
+func shorter(n int) int {
+	if testing.Short() {
+		return n / 20
+	}
+	return n
+}
+
+// busyPair runs a workload on package time and on the wheel.
+func busyPair(b *testing.B, c bench.Config, std busyWorkload[*time.Timer], wheel busyWorkload[Timer]) {
+	b.Helper()
+	for _, busy := range busyLevels {
+		c.Busy = busy
+		runBusy(b, "std", "", c, openStd, std)
+		runBusy(b, "wheel", "", c, openWheel, wheel)
+	}
+}
+
+// runBusy reports the means of a workload's figures. Each mistake of an implementation is a
+// failure.
+func runBusy[H any](b *testing.B, impl, suffix string, c bench.Config, open bench.Open[H], run busyWorkload[H]) {
+	b.Helper()
+	c.Grace = time.Minute
+	b.Run(fmt.Sprintf("impl=%s/busy=%d%s", impl, c.Busy, suffix), func(b *testing.B) {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(min(2, runtime.NumCPU())))
+		total := map[string]float64{}
+		for range b.N {
+			runtime.GC()
+			figures, err := run(open, c)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for _, f := range figures {
+				if slices.Contains(bench.MistakeUnits, f.Unit) && f.Value > 0 {
+					b.Fatalf("%v timers: %s", f.Value, f.Unit)
+				}
+				total[f.Unit] += f.Value
+			}
+		}
+		b.ReportMetric(0, "ns/op") // it would be the time of the arming and of the waiting
+		for unit, sum := range total {
+			if !slices.Contains(bench.MistakeUnits, unit) {
+				b.ReportMetric(sum/float64(b.N), unit)
+			}
+		}
+	})
+}

@@ -1,0 +1,46 @@
+package impl
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/ouqiang/timewheel"
+)
+
+// Ouqiang is one wheel that counts rounds: a list of timers for each slot, and one goroutine that
+// is asked through channels. Its timers have keys, which the adapter numbers. It calls one function
+// for all timers, with the value that was given for each; the adapter gives it the callback.
+var Ouqiang = Implementation[uint64]{
+	Traits: Traits{
+		Name: "ouqiang", Title: "ouqiang/timewheel", Module: "github.com/ouqiang/timewheel",
+		Tick: time.Second, Stop: Silent,
+		Note: "counts whole seconds, of the tick as of delays; as many slots as the longest delay needs; a goroutine for " +
+			"each callback",
+	},
+	Open: func(c Config) (Timers[uint64], error) {
+		slots := int(c.Horizon/time.Second) + 2
+		w := timewheel.New(time.Second, slots, func(f any) { f.(func())() })
+		w.Start()
+		return &ouqiang{w: w}, nil
+	},
+}
+
+type ouqiang struct {
+	w    *timewheel.TimeWheel
+	last atomic.Uint64
+}
+
+// After arms a timer that is due at once for an overdue one, which the library drops.
+func (o *ouqiang) After(d time.Duration, _ uint64, f func()) uint64 {
+	key := o.last.Add(1)
+	o.w.AddTimer(max(d, 0), key, f)
+	return key
+}
+
+func (o *ouqiang) Stop(key uint64) bool {
+	o.w.RemoveTimer(key)
+	return false
+}
+
+func (o *ouqiang) Reset(uint64, time.Duration) bool { return false }
+func (o *ouqiang) Close()                           { o.w.Stop() }

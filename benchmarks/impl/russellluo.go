@@ -1,0 +1,33 @@
+package impl
+
+import (
+	"time"
+
+	"github.com/RussellLuo/timingwheel"
+)
+
+// RussellLuo is a timing wheel after Kafka's: wheels that overflow into coarser ones, and a heap of
+// buckets that drives the clock.
+var RussellLuo = Implementation[*timingwheel.Timer]{
+	Traits: Traits{
+		Name: "russellluo", Title: "RussellLuo/timingwheel", Module: "github.com/RussellLuo/timingwheel",
+		Tick: time.Millisecond, Stop: Exact, Clock: true,
+		Note: "tick 1 ms and 512 slots, as it leaves both to the caller; deadlines are cut to milliseconds of the wall clock; a " +
+			"goroutine for each callback",
+	},
+	Open: func(Config) (Timers[*timingwheel.Timer], error) {
+		const slots = 512
+		w := timingwheel.NewTimingWheel(time.Millisecond, slots)
+		w.Start()
+		return russellLuo{w}, nil
+	},
+}
+
+type russellLuo struct{ w *timingwheel.TimingWheel }
+
+func (r russellLuo) After(d time.Duration, _ uint64, f func()) *timingwheel.Timer {
+	return r.w.AfterFunc(d, f)
+}
+func (russellLuo) Stop(t *timingwheel.Timer) bool               { return t.Stop() }
+func (russellLuo) Reset(*timingwheel.Timer, time.Duration) bool { return false }
+func (r russellLuo) Close()                                     { r.w.Stop() }

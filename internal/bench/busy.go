@@ -1,0 +1,133 @@
+package bench
+
+import (
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	streamRate  = 10_000                // callbacks a second
+	streamSleep = 5 * time.Millisecond  // of each
+	spreadRate  = 100_000               // callbacks a second
+	blockedLead = 50 * time.Millisecond // from arming until the quick callback is due
+	blockedGap  = time.Millisecond      // the blocking callbacks are due so long before the quick one
+)
+
+// BusyBlocked measures how late a quick callback is that is due right after c.N callbacks which
+// block until it has run. All of them are armed at once, blockedLead before.
+func BusyBlocked[H any](open Open[H], c Config) ([]Figure, error) {
+	timers, err := open(time.Second, func(uint64) {})
+	if err != nil {
+		return nil, err
+	}
+	defer timers.Close()
+	defer Spin(c.Busy)()
+	late := make([]time.Duration, c.Rounds)
+	for i := range late {
+		c.phase("waiting for a callback behind %d that block", c.N)
+		const tries = 100
+		err := ErrTooSlow
+		for try := 0; try < tries && errors.Is(err, ErrTooSlow); try++ {
+			late[i], err = blockedRound(timers, c)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(late)
+	total := time.Duration(0)
+	for _, l := range late {
+		total += l
+	}
+	return []Figure{
+		milliseconds(total/time.Duration(c.Rounds), "late-ms"),
+		milliseconds(Quantile(late, 1), "late-max-ms"),
+		{float64(early(late)), "early"},
+	}, nil
+}
+
+var errBlocked = errors.New("a quick callback does not run while others block")
+
+// blockedRound returns the lateness of the quick callback, or ErrTooSlow if the others were due
+// before all had been armed.
+func blockedRound[H any](timers Timers[H], c Config) (time.Duration, error) {
+	release := make(chan struct{})
+	var blocked sync.WaitGroup
+	blocked.Add(c.N)
+	ran := make(chan time.Time, 1)
+	runtime.Gosched() // arming begins with a time slice of its own, which is long enough for all of it
+	due := time.Now().Add(blockedLead)
+	before := due.Add(-blockedGap)
+	for id := range c.N {
+		timers.After(time.Until(before), uint64(id), func() { <-release; blocked.Done() })
+	}
+	timers.After(time.Until(due), uint64(c.N), func() { ran <- time.Now() })
+	slow := time.Now().After(before)
+	select {
+	case at := <-ran:
+		close(release)
+		blocked.Wait()
+		if slow {
+			return 0, ErrTooSlow
+		}
+		return at.Sub(due), nil
+	case <-time.After(blockedLead + c.Grace):
+		close(release)
+		return 0, errBlocked
+	}
+}
+
+// BusyStream measures the lateness of c.N callbacks, streamRate a second, that sleep for
+// streamSleep each. They are armed ahead.
+func BusyStream[H any](open Open[H], c Config) ([]Figure, error) {
+	offsets := make([]time.Duration, c.N)
+	for i := range offsets {
+		offsets[i] = time.Duration(i) * time.Second / streamRate
+	}
+	p := plan{offsets: offsets, span: lasting(c.N, streamRate), work: func() { time.Sleep(streamSleep) }}
+	return latenesses(open, c, p)
+}
+
+// BusySpread measures the lateness of c.N quick callbacks that are due at random, spreadRate a
+// second. They are armed ahead.
+func BusySpread[H any](open Open[H], c Config) ([]Figure, error) {
+	span := lasting(c.N, spreadRate)
+	return latenesses(open, c, plan{offsets: atRandom(c.N, span), span: span})
+}
+
+// latenesses measures a flow.
+func latenesses[H any](open Open[H], c Config, p plan) ([]Figure, error) {
+	f, err := startFlow(open, c, p)
+	if err != nil {
+		return nil, err
+	}
+	mistakes := f.end(c.Grace)
+	if f.Left() > 0 {
+		return mistakes, nil
+	}
+	slices.Sort(f.late)
+	return append([]Figure{
+		milliseconds(Quantile(f.late, 0.5), "late-p50-ms"),
+		milliseconds(Quantile(f.late, 0.99), "late-p99-ms"),
+		milliseconds(Quantile(f.late, 1), "late-max-ms"),
+	}, mistakes...), nil
+}
+
+// lasting is how long n events take of which there are rate a second.
+func lasting(n, rate int) time.Duration {
+	return time.Duration(float64(n) / float64(rate) * float64(time.Second))
+}
+
+// atRandom returns n offsets below span. They are the same in every run.
+func atRandom(n int, span time.Duration) []time.Duration {
+	random := rand.New(rand.NewPCG(3, uint64(n)))
+	offsets := make([]time.Duration, n)
+	for i := range offsets {
+		offsets[i] = time.Duration(random.Int64N(int64(span)))
+	}
+	return offsets
+}

@@ -1,0 +1,204 @@
+package bench
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Operation is what BusyCalls measures.
+type Operation int
+
+const (
+	Reschedule Operation = iota // Reset of a random timer to a minute from now
+	Rearm                       // Stop of a random timer, and After for another one
+	Nothing                     // a computation as long as a Rearm on a quiet machine; it takes no lock
+)
+
+// Calls says which calls BusyCalls makes.
+type Calls struct {
+	Operation Operation
+	Callers   int // goroutines that make them
+	Rate      int // timers that expire in a second meanwhile
+}
+
+const (
+	pace     = 200 * time.Microsecond // from one call of a caller to the next
+	tooLong  = time.Millisecond       // a call that takes more is long
+	ownFar   = 1_000                  // timers that each caller has to stop and to reset
+	youngFor = 9 * time.Millisecond   // a call counts if it begins in so much of a time slice
+	sliceMax = 20 * time.Millisecond  // a time slice ends by then if another goroutine waits
+)
+
+// BusyCalls measures how long single calls take while c.N timers expire, k.Rate a second.
+//
+// The figures are about calls that wait: for a lock whose holder was preempted, or for a goroutine
+// that expires timers. On a busy machine a call may also be long because its own goroutine was
+// preempted in the middle of it. That happens to any code. The age of the caller's time slice tells
+// the two apart: the scheduler lets a goroutine run for at least 10 ms if the goroutine does not
+// block. A call that begins in the first 9 ms of a slice is over long before the end of the slice,
+// unless the call waits. Only such calls count. The callers make later calls too, because a caller
+// that is preempted inside the library may stop other callers, and their waiting does count.
+//
+// A caller reads the clock without a pause between two calls. A gap of more than a millisecond
+// between two readings shows that another goroutine had the processor; a new slice began at the end
+// of the gap. The caller yields after a long call and after 20 ms without a gap, because the age of
+// its slice is unknown then.
+//
+// Two things can still delay a call that counts: the operating system may run another thread, and
+// the garbage collector may stop the world. Both delay any code. The operation Nothing measures by
+// how much: it is the same loop beside the same timers, around a computation of the same length
+// that takes no lock.
+//
+// The callers go on until the last of the c.N timers has expired. Calls before the first timer is
+// due do not count either. The figures are the share of long calls, the longest call, the number of
+// calls that count, and how many timers expired in a second. An implementation that cannot keep up
+// with the rate leaves its callers little time; the number of calls shows that.
+func BusyCalls[H any](open Open[H], c Config, k Calls) ([]Figure, error) {
+	length := time.Duration(0)
+	if k.Operation == Nothing {
+		var err error
+		if length, err = quietRearm(open); err != nil {
+			return nil, err
+		}
+	}
+	span := lasting(c.N, k.Rate)
+	f, err := startFlow(open, c, plan{offsets: atRandom(c.N, span), span: span, far: k.Callers * ownFar})
+	if err != nil {
+		return nil, err
+	}
+	clock := func() time.Duration { return time.Since(f.begin) }
+	more := func() bool { return f.Left() > 0 && clock() < span+c.Grace }
+	callers := make([]caller, k.Callers)
+	var running sync.WaitGroup
+	for i := range callers {
+		callers[i] = caller{clock: clock, yield: runtime.Gosched}
+		o := f.owned(i)
+		operation := o.operation(k.Operation, length)
+		running.Go(func() { callers[i].repeat(operation, more) })
+	}
+	running.Wait()
+	expired := float64(c.N-f.Left()) / clock().Seconds()
+	mistakes := f.end(c.Grace)
+	return append(append(callFigures(callers), Figure{expired, "expiries/s"}), mistakes...), nil
+}
+
+func callFigures(callers []caller) []Figure {
+	var all []time.Duration
+	for i := range callers {
+		all = append(all, callers[i].took...)
+	}
+	slices.Sort(all)
+	short, _ := slices.BinarySearch(all, tooLong+1)
+	return []Figure{
+		{100 * float64(len(all)-short) / float64(len(all)), "over-1ms-%"},
+		milliseconds(Quantile(all, 1), "worst-ms"),
+		{float64(len(all)), "calls"},
+	}
+}
+
+// caller is a goroutine that makes calls.
+type caller struct {
+	clock func() time.Duration // since the first timer was due
+	yield func()
+	took  []time.Duration // by the calls that count
+}
+
+// repeat makes a call each pace for as long as more returns true, and until one call has counted.
+//
+// No call begins within pace of the beginning of a slice. A gap may also mean that the operating
+// system ran another thread. The time slice has often ended by then, and the scheduler preempts the
+// goroutine at the next function that it enters. That must be the clock and not the operation:
+// without this pause 0.2 to 3 % of the calls of Nothing took longer than 100 ms on a machine with
+// other load, and none did with it.
+func (c *caller) repeat(operation func(), more func() bool) {
+	c.yield() // so that a time slice begins now
+	now := c.clock()
+	slice, next := now, now+pace // when the slice began, and when the next call begins
+	for more() || len(c.took) == 0 {
+		for now < next {
+			before := now
+			now = c.clock()
+			if now-before > tooLong {
+				slice, next = now, now+pace
+			}
+		}
+		next = now + pace
+		operation()
+		end := c.clock()
+		if now >= 0 && now-slice < youngFor {
+			c.took = append(c.took, end-now)
+		}
+		if end-now > tooLong || end-slice > sliceMax {
+			c.yield()
+			end = c.clock()
+			slice, next = end, end+pace
+		}
+		now = end
+	}
+}
+
+// owned is the far timers of one caller.
+type owned[H any] struct {
+	timers  Timers[H]
+	handles []H
+	id      uint64 // of a timer that is armed anew
+	fire    func() // its callback
+	random  *rand.Rand
+}
+
+func (f *flow[H]) owned(caller int) owned[H] {
+	id := uint64(len(f.offsets))
+	far := f.handles[len(f.offsets)+caller*ownFar:][:ownFar]
+	return owned[H]{f.timers, far, id, func() { f.fire(id) }, rand.New(rand.NewPCG(4, uint64(caller)))}
+}
+
+// operation returns a function that does what is measured once. Nothing takes length.
+func (o *owned[H]) operation(what Operation, length time.Duration) func() {
+	switch what {
+	case Reschedule:
+		return func() { o.timers.Reset(*o.pick(), farAhead) }
+	case Rearm:
+		return func() {
+			h := o.pick()
+			o.timers.Stop(*h)
+			*h = o.timers.After(farAhead, o.id, o.fire)
+		}
+	default:
+		return func() {
+			for begin := time.Now(); time.Since(begin) < length; {
+				o.pick()
+			}
+		}
+	}
+}
+
+// pick returns a random handle.
+func (o *owned[H]) pick() *H { return &o.handles[o.random.IntN(len(o.handles))] }
+
+// quietRearm returns the median time of a Rearm while the machine is quiet and nothing expires.
+func quietRearm[H any](open Open[H]) (time.Duration, error) {
+	timers, err := open(farAhead+time.Second, func(uint64) {})
+	if err != nil {
+		return 0, err
+	}
+	defer timers.Close()
+	o := owned[H]{timers, make([]H, ownFar), 0, func() {}, rand.New(rand.NewPCG(4, 0))}
+	for i := range o.handles {
+		o.handles[i] = timers.After(farAhead, o.id, o.fire)
+	}
+	rearm := o.operation(Rearm, 0)
+	took := make([]time.Duration, ownFar)
+	for i := range took {
+		begin := time.Now()
+		rearm()
+		took[i] = time.Since(begin)
+	}
+	for _, h := range o.handles {
+		timers.Stop(h)
+	}
+	slices.Sort(took)
+	return Quantile(took, 0.5), nil
+}

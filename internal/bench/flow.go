@@ -1,0 +1,149 @@
+package bench
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// A flow is armed by so many goroutines at once, so that an implementation whose timers belong
+	// to processors or shards has some on each.
+	armers = 4
+
+	// farAhead is when far timers are due: after the measurement.
+	farAhead = time.Minute
+)
+
+// plan says what a flow is made of.
+type plan struct {
+	offsets []time.Duration // when each timer is due, since the beginning
+	span    time.Duration   // at most the largest offset
+	work    func()          // what a callback does once it has noted its lateness; may be nil
+	far     int             // timers that are armed besides, for farAhead
+}
+
+// flow is timers that are due one after another while processors are busy.
+type flow[H any] struct {
+	*Roll
+	plan
+	timers  Timers[H]
+	began   time.Time       // when arming began
+	begin   time.Time       // what offsets count from
+	late    []time.Duration // of each timer but the far ones
+	handles []H             // the far timers are the last
+	farRan  atomic.Int64
+	relax   func() // ends the spinning goroutines
+}
+
+// startFlow arms the timers of p on a quiet machine and then makes the machine busy. It returns
+// before the first timer is due.
+func startFlow[H any](open Open[H], c Config, p plan) (*flow[H], error) {
+	var f *flow[H]
+	n := len(p.offsets) + p.far
+	first := 50*time.Millisecond + time.Duration(n)*2*time.Microsecond
+	err := InTime(n, first, func(ahead time.Duration) (armed int, err error) {
+		f, armed, err = armFlow(open, c, p, ahead)
+		return armed, err
+	})
+	return f, err
+}
+
+// armFlow is startFlow with the time until the beginning.
+func armFlow[H any](open Open[H], c Config, p plan, ahead time.Duration) (*flow[H], int, error) {
+	n := len(p.offsets)
+	f := &flow[H]{Roll: NewRoll(n), plan: p, late: make([]time.Duration, n), handles: make([]H, n+p.far)}
+	horizon := ahead + p.span
+	if p.far > 0 {
+		horizon = max(horizon, farAhead)
+	}
+	timers, err := open(horizon+time.Second, f.fire)
+	if err != nil {
+		return nil, 0, err
+	}
+	c.phase("arming %d timers", len(f.handles))
+	f.timers, f.began = timers, time.Now()
+	f.begin = f.began.Add(ahead)
+	by := f.arm()
+	armed := 0
+	for _, n := range by {
+		armed += n
+	}
+	if armed == len(f.handles) {
+		runtime.GC()
+		f.relax = Spin(c.Busy)
+		if time.Now().Before(f.begin) {
+			c.phase("waiting until %d callbacks have run", n)
+			return f, armed, nil
+		}
+		f.relax()
+	}
+	f.disarm(by)
+	return nil, armed, ErrTooSlow
+}
+
+// arm arms all timers and returns how many each armer has armed. It gives up at the beginning.
+func (f *flow[H]) arm() (by [armers]int) {
+	var running sync.WaitGroup
+	for armer := range armers {
+		running.Go(func() {
+			for id := armer; id < len(f.handles); id += armers {
+				if by[armer]%256 == 0 && time.Now().After(f.begin) {
+					return
+				}
+				f.handles[id] = f.timers.After(f.delay(id), uint64(id), func() { f.fire(uint64(id)) })
+				by[armer]++
+			}
+		})
+	}
+	running.Wait()
+	return by
+}
+
+// disarm stops what arm has armed.
+func (f *flow[H]) disarm(by [armers]int) {
+	for armer, n := range by {
+		for k := range n {
+			f.timers.Stop(f.handles[armer+k*armers])
+		}
+	}
+	f.timers.Close()
+}
+
+func (f *flow[H]) delay(id int) time.Duration {
+	if id >= len(f.offsets) {
+		return farAhead
+	}
+	return time.Until(f.begin.Add(f.offsets[id]))
+}
+
+// fire is the callback of timer id.
+func (f *flow[H]) fire(id uint64) {
+	if id >= uint64(len(f.offsets)) {
+		f.farRan.Add(1)
+		return
+	}
+	late := time.Since(f.begin.Add(f.offsets[id]))
+	f.late[id] = late
+	if late < 0 {
+		f.Early.Add(1)
+	}
+	if f.work != nil {
+		f.work()
+	}
+	f.Call(id)
+}
+
+// end waits for the callbacks that are missing, none of which is due later than the last offset,
+// and ends the spinning goroutines and the implementation. It returns the mistakes.
+func (f *flow[H]) end(grace time.Duration) []Figure {
+	f.Wait(max(0, time.Until(f.begin.Add(f.span))) + grace)
+	f.relax()
+	if time.Since(f.began) < farAhead {
+		f.Early.Add(f.farRan.Load())
+	}
+	mistakes := f.Mistakes()
+	f.timers.Close()
+	return mistakes
+}
