@@ -10,12 +10,12 @@ import (
 )
 
 // arming is AfterFunc of one implementation, its handle dropped.
-type arming struct {
+type burstArming struct {
 	name  string
 	after func(b *testing.B) func(d time.Duration, f func())
 }
 
-var armings = []arming{
+var burstArmings = []burstArming{
 	{"std", func(*testing.B) func(time.Duration, func()) {
 		return func(d time.Duration, f func()) { time.AfterFunc(d, f) }
 	}},
@@ -28,7 +28,7 @@ var armings = []arming{
 // eachArming runs body for the wheel and for time.AfterFunc.
 func eachArming(b *testing.B, pending string, body func(b *testing.B, after func(time.Duration, func()))) {
 	b.Helper()
-	for _, a := range armings {
+	for _, a := range burstArmings {
 		b.Run("impl="+a.name+"/pending="+pending, func(b *testing.B) { body(b, a.after(b)) })
 	}
 }

@@ -30,9 +30,7 @@ func BenchmarkOccupancy(b *testing.B) {
 			defer w.Stop()
 			for k := range c.pending {
 				s := w.engine.shards[k%len(w.engine.shards)]
-				s.lock()
-				s.arm(rand.Int64N(int64(c.spread)), uint32(k))
-				s.mu.Unlock()
+				armOn(s, rand.Int64N(int64(c.spread)), uint32(k))
 			}
 			b.ReportAllocs()
 			for b.Loop() {
@@ -50,12 +48,10 @@ func BenchmarkOccupancy(b *testing.B) {
 		defer w.Stop()
 		slots := rand.Perm(3 * maxWheelSize) // in no order, as on a wheel that has turned for long
 		for _, s := range w.engine.shards {
-			s.lock()
 			for _, k := range slots {
 				tick := int64(k%maxWheelSize) << (16 * (k / maxWheelSize))
-				s.arm(max(1, tick)*int64(time.Microsecond), 0)
+				armOn(s, max(1, tick)*int64(time.Microsecond), 0)
 			}
-			s.mu.Unlock()
 		}
 		for b.Loop() {
 			if o := w.Occupancy(); o.Pending != w.Len() {

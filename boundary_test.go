@@ -51,9 +51,9 @@ func (s *story) to(d time.Duration) string {
 func (s *story) verify() {
 	s.t.Helper()
 	for _, sh := range s.engine.shards {
-		sh.lock()
+		sh.wheelMu.Lock()
 		err := sh.verify()
-		sh.mu.Unlock()
+		sh.wheelMu.Unlock()
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -355,12 +355,10 @@ func TestShortTimerAtAMonotonicTimeAfterIdleness(t *testing.T) {
 	require.NoError(t, err)
 	defer tw.Stop()
 	s := tw.engine.shards[0]
-	tw.engine.base = tw.engine.base.Add(-30_000 * day) // as if it had been made then
-	s.base = tw.engine.base
+	tw.engine.Base = tw.engine.Base.Add(-30_000 * day) // as if it had been made then
+	s.Base = tw.engine.Base
 	tw.AtFunc(time.Now().Add(10*time.Hour), func() {})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	require.Zero(t, s.queue.items[0].level)
+	require.Zero(t, firstLevel(s))
 }
 
 // The same for the further run of a plan after a run that has taken days.
@@ -371,15 +369,13 @@ func TestShortPlanAfterARunOfDays(t *testing.T) {
 		sh := tw.engine.shards[0]
 		var ran atomic.Bool
 		tw.ScheduleFunc(s, func() {
-			tw.engine.base = tw.engine.base.Add(-30_000 * day) // as if it had begun then
-			sh.base = tw.engine.base
+			tw.engine.Base = tw.engine.Base.Add(-30_000 * day) // as if it had begun then
+			sh.Base = tw.engine.Base
 			ran.Store(true)
 		})
 		tw.Flush()
 		await(t, "the run", func() bool { return ran.Load() && tw.Len() == 1 }) // which reads no clock
-		sh.mu.Lock()
-		assert.Zero(t, sh.queue.items[0].level, name)
-		sh.mu.Unlock()
+		assert.Zero(t, firstLevel(sh), name)
 		assert.Zero(t, tw.Stats().Wakeups, "%s: it was placed by the clock of before", name)
 	}
 }
@@ -398,17 +394,17 @@ func TestEarlyBucketDoesNotTakeTheClockPastOthers(t *testing.T) {
 			tw.AfterFunc(5000*time.Microsecond, func() {})
 		}
 		s := tw.engine.shards[0]
-		s.mu.Lock()
-		s.driving = true
-		s.base = s.base.Add(-4000 * time.Microsecond) // the machine has stalled
+		s.wheelMu.Lock()
+		s.settleAll()
+		s.Base = s.Base.Add(-4000 * time.Microsecond) // the machine has stalled
 		var broken error
-		for more := true; more; {
-			more = s.expire()
+		s.observe(s.Read())
+		for done := false; !done; {
+			done = s.expire()
 			broken = cmp.Or(broken, s.verify())
 		}
-		s.driving = false
-		s.kick()
-		s.mu.Unlock()
+		s.hire(1)
+		s.wheelMu.Unlock()
 		require.NoError(t, broken)
 		time.Sleep(time.Second)
 		require.Zero(t, tw.Len())

@@ -1,43 +1,49 @@
 package timingwheel
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
 
-// Where a bucket stands.
-const (
-	bucketQueued    = iota // in its slot and in the queue of buckets
-	bucketCascading        // expired; its timers move to finer wheels
-	bucketDue              // expired; its timers wait to be claimed
-	bucketHeld             // a worker's lot
-	bucketFresh            // Manual: its timers became due since the last Advance began, and wait for the next
+	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// bucket is the timers of one slot: an unrolled list of node indices. A bucket that expires leaves its
-// slot as a whole, in O(1); timers that are armed for the same slot afterwards go to a new one. So a
-// bucket carries its own expiration, and flushing it needs no lock against adders of the next lap.
+// bucketState says where a bucket stands.
+type bucketState uint8
+
+const (
+	bucketQueued    bucketState = iota // in its slot and in the queue of buckets
+	bucketCascading                    // expired; its timers move to finer wheels
+	bucketDue                          // expired; its timers wait to be claimed
+	bucketFresh                        // Manual mode: due in the next Advance
+)
+
+// bucket is the list of timers of one slot. It is an unrolled list of slot indices, so that reading it
+// costs one cache miss for 32 timers. A bucket that expires leaves its slot as a whole, in O(1), and
+// carries its own expiration. Timers that are armed for the same slot afterwards go to a new bucket, so
+// emptying a bucket never adds to it.
 type bucket struct {
 	at         int64 // expiration in ticks
-	key        int64 // at, or earlier where moving the timers will take a while: orders the queue
-	horizon    int64 // bucketDue: ns; timers due later than this were postponed meanwhile
-	live       int   // pending timers, and tombstones
+	key        int64 // orders the queue: at, or earlier if moving the timers will take a while
+	live       int   // entries
 	id         uint32
 	head, tail uint32 // chunks
 	slot       uint32
 	level      int32
 	heapIndex  int32
-	state      uint8
-	flush      bool    // bucketDue: run whatever the deadline says
+	state      bucketState
 	next       *bucket // in a bucketList
 }
 
-// before orders the queue of buckets: of two that expire together the coarser goes first, so that in Manual
-// mode its timers reach the finer one before that is taken.
-func (b *bucket) before(o *bucket) bool {
+// Before orders the queue of buckets. If two buckets expire together, the coarser one goes first. In
+// Manual mode its timers then reach the finer bucket before that one is taken.
+func (b *bucket) Before(o *bucket) bool {
 	return b.key < o.key || b.key == o.key && b.level > o.level
 }
 
-func (b *bucket) setHeapIndex(i int) { b.heapIndex = int32(i) }
+// SetHeapIndex notes the bucket's place in the queue.
+func (b *bucket) SetHeapIndex(i int) { b.heapIndex = int32(i) }
 
-// bucketList is a list of expired buckets: first in, first out, but for those that are put back.
+// bucketList is a first-in, first-out list of expired buckets.
 type bucketList struct{ head, tail *bucket }
 
 func (l *bucketList) push(b *bucket) {
@@ -50,14 +56,6 @@ func (l *bucketList) push(b *bucket) {
 	l.tail = b
 }
 
-func (l *bucketList) pushFront(b *bucket) {
-	b.next = l.head
-	l.head = b
-	if l.tail == nil {
-		l.tail = b
-	}
-}
-
 func (l *bucketList) pop() *bucket {
 	b := l.head
 	l.head = b.next
@@ -68,22 +66,154 @@ func (l *bucketList) pop() *bucket {
 	return b
 }
 
-// each calls yield for each bucket until that returns false, which it then returns as well.
-func (l *bucketList) each(yield func(*bucket) bool) bool {
+// all iterates over the buckets.
+func (l *bucketList) all(yield func(*bucket) bool) {
 	for b := l.head; b != nil; b = b.next {
 		if !yield(b) {
-			return false
+			return
 		}
 	}
-	return true
 }
 
-// bucketStore keeps the buckets of a shard, their chunks and the nodes that the chunks' entries name.
+const (
+	chunkShift     = 5
+	chunkSize      = 1 << chunkShift // entries of one chunk
+	chunkMask      = chunkSize - 1
+	chunkPageShift = 6
+	chunkPageSize  = 1 << chunkPageShift // chunks of one page
+	chunkPageMask  = chunkPageSize - 1
+
+	// Two neighbours are merged if together they hold at most mergeMax entries. The room that is left
+	// keeps a chunk from being merged and split again at every other operation.
+	mergeMax = 24
+
+	noBucket = math.MaxUint32 // the id of no bucket
+)
+
+// chunkMeta describes one chunk of a bucket's list. Bit k of alive says that entry k names a timer of
+// the bucket. Entries above the highest such bit are free. So removing an entry clears one bit and does
+// not read the entry, and the free end of a list is reused at once. The descriptions stand apart from
+// the entries, because a removal needs the former only.
+type chunkMeta struct {
+	prev, next uint32 // neighbours in the bucket's list; 0: none
+	owner      uint32 // id of the bucket; noBucket: the chunk is free
+	alive      uint32
+}
+
+func (m *chunkMeta) count() int { return bits.OnesCount32(m.alive) }
+
+// full reports whether there is no room behind the last entry.
+func (m *chunkMeta) full() bool { return m.alive>>chunkMask != 0 }
+
+// sparse reports whether a removal has left the chunk so sparse that its neighbours should be looked at.
+// Their descriptions are cache misses, so a sparse chunk looks at them at every fourth removal only. At
+// mergeMax/2 it does, so of two neighbours that have become sparse the second one sees the first.
+func (m *chunkMeta) sparse() bool {
+	n := m.count()
+	return n <= mergeMax/2 && n&3 == 0 && m.prev|m.next != 0
+}
+
+// chunkPage is a page of chunks. It is one object, because the garbage collector marks each object.
+type chunkPage struct {
+	entries [chunkPageSize][chunkSize]uint32 // slot indices
+	meta    [chunkPageSize]chunkMeta
+}
+
+// chunks is the store of all chunks of a shard. Chunk 0 does not exist.
+type chunks struct {
+	pages []*chunkPage
+	pager arena.Pager
+	here  int // pages with memory
+}
+
+func (cs *chunks) meta(c uint32) *chunkMeta {
+	pg := cs.pages[c>>chunkPageShift]
+	if pg == nil { // never; see arena.Page.Load
+		return nil
+	}
+	return &pg.meta[c&chunkPageMask]
+}
+
+func (cs *chunks) entries(c uint32) *[chunkSize]uint32 {
+	pg := cs.pages[c>>chunkPageShift]
+	if pg == nil {
+		return nil
+	}
+	return &pg.entries[c&chunkPageMask]
+}
+
+// both is meta and entries with one look at the page. c may be 0.
+func (cs *chunks) both(c uint32) (*chunkMeta, *[chunkSize]uint32) {
+	p := c >> chunkPageShift
+	if int(p) >= len(cs.pages) || cs.pages[p] == nil {
+		return nil, nil
+	}
+	pg := cs.pages[p]
+	return &pg.meta[c&chunkPageMask], &pg.entries[c&chunkPageMask]
+}
+
+// alloc returns an empty chunk that belongs to the bucket with the id owner.
+func (cs *chunks) alloc(owner uint32) (uint32, *chunkMeta) {
+	page, slot, ok := cs.pager.Take()
+	if !ok {
+		cs.open(cs.pager.Next())
+		page, slot, _ = cs.pager.Take()
+	}
+	c := uint32(page)<<chunkPageShift | slot
+	m := cs.meta(c)
+	*m = chunkMeta{owner: owner}
+	return c, m
+}
+
+func (cs *chunks) open(p int) {
+	pg := new(chunkPage)
+	if p == len(cs.pages) {
+		cs.pages = append(cs.pages, pg)
+	} else {
+		cs.pages[p] = pg
+	}
+	cs.pager.Open(p, chunkPageSize)
+	cs.here++
+	if p == 0 {
+		cs.pager.Take() // chunk 0: a position of 0 means none
+	}
+}
+
+func (cs *chunks) free(c uint32) {
+	cs.meta(c).owner = noBucket
+	p := int(c >> chunkPageShift)
+	if cs.pager.Put(p, c&chunkPageMask, true) {
+		cs.pages[p] = nil
+		cs.pager.Close(p, false)
+		cs.here--
+	}
+}
+
+// bucketStore keeps the buckets of a shard and their chunks. It notes each entry's position in the
+// timer's slot.
 type bucketStore struct {
-	nodes  slab
+	slots  *arena.Table[arena.Page]
 	chunks chunks
 	all    []*bucket // by id; those not in use are in spare
 	spare  []*bucket
+}
+
+// pos returns where slot i notes its position.
+func (bs *bucketStore) pos(i uint32) *uint32 {
+	pg := bs.slots.At(i >> arena.PageShift)
+	if pg == nil { // never; see arena.Page.Load
+		return nil
+	}
+	return &pg.Pos[i&arena.PageMask]
+}
+
+// word returns the word of slot i.
+func (bs *bucketStore) word(i uint32) arena.Word {
+	pg := bs.slots.At(i >> arena.PageShift)
+	if pg == nil {
+		return 0
+	}
+	return pg.Load(i)
 }
 
 func (bs *bucketStore) newBucket() *bucket {
@@ -109,8 +239,8 @@ func (bs *bucketStore) freeBucket(b *bucket) {
 	bs.spare = append(bs.spare, b)
 }
 
-// append puts node n with index i at the end of b. O(1).
-func (bs *bucketStore) append(b *bucket, i uint32, n *node) {
+// append puts slot i at the end of b. O(1).
+func (bs *bucketStore) append(b *bucket, i uint32) {
 	c := b.tail
 	m, entries := bs.chunks.both(c)
 	if c == 0 || m.full() {
@@ -120,20 +250,14 @@ func (bs *bucketStore) append(b *bucket, i uint32, n *node) {
 	off := uint32(bits.Len32(m.alive)) & chunkMask
 	m.alive |= 1 << off
 	entries[off] = i
-	n.pos = c<<chunkShift | off
+	*bs.pos(i) = c<<chunkShift | off
 	b.live++
 }
 
-// shifts reports whether the next append to b, which has a chunk, will move entries to make room.
-func (bs *bucketStore) shifts(b *bucket) bool {
-	m := bs.chunks.meta(b.tail)
-	return m.full() && m.count() <= mergeMax
-}
-
-// addChunk makes room behind b's last entry: in the last chunk where dead entries take it, else in a
-// new one.
+// addChunk makes room behind b's last entry: in the last chunk if removed entries take up its room, or
+// else in a new one.
 func (bs *bucketStore) addChunk(b *bucket) uint32 {
-	if c := b.tail; c != 0 && bs.shifts(b) {
+	if c := b.tail; c != 0 && bs.chunks.meta(c).count() <= mergeMax {
 		m, to := bs.chunks.both(c)
 		m.alive = ones(bs.shift(to, c, 0, to, m.alive))
 		return c
@@ -149,25 +273,24 @@ func (bs *bucketStore) addChunk(b *bucket) uint32 {
 	return c
 }
 
-// remove takes the entry at pos out of its bucket, which it returns. Worst case O(chunkSize): a chunk
-// is merged with a neighbour once both are sparse. A merge ends a chunk, and a chunk begins with
-// chunkSize appends or as a bucket's last one, so merging costs each timer O(1) amortised, and no list
-// is ever compacted as a whole.
-func (bs *bucketStore) remove(pos uint32) *bucket {
-	c := pos >> chunkShift
-	m := bs.chunks.meta(c)
-	b := bs.unmark(m, pos)
-	if m.sparse() {
-		bs.thin(b, c, m)
-	}
-	return b
-}
-
-// unmark clears the bit of the entry at pos, in its chunk m, and returns its bucket.
-func (bs *bucketStore) unmark(m *chunkMeta, pos uint32) *bucket {
+// unmark clears the bit of the entry at pos and returns its chunk and its bucket. thin is called
+// afterwards if the chunk has become sparse.
+func (bs *bucketStore) unmark(pos uint32) (*chunkMeta, *bucket) {
+	m := bs.chunks.meta(pos >> chunkShift)
 	m.alive &^= 1 << (pos & chunkMask)
 	b := bs.all[m.owner]
 	b.live--
+	return m, b
+}
+
+// remove takes the entry at pos out of its bucket, which it returns. Worst case O(chunkSize): a chunk
+// is merged with a neighbour once both are sparse. A merge ends a chunk, and a chunk begins with
+// chunkSize appends or as a bucket's last one, so merging costs each timer O(1) amortised.
+func (bs *bucketStore) remove(pos uint32) *bucket {
+	m, b := bs.unmark(pos)
+	if m.sparse() {
+		bs.thin(b, pos>>chunkShift, m)
+	}
 	return b
 }
 
@@ -177,13 +300,20 @@ func (bs *bucketStore) thin(b *bucket, c uint32, m *chunkMeta) {
 	case m.alive == 0:
 		prev := m.prev
 		bs.unlink(b, c, m)
-		if prev != 0 { // tombstones may have emptied it in one go, and its neighbours are sparse already
+		if prev != 0 { // several removals may have emptied it at once, and its neighbours are sparse already
 			bs.thinNew(b, prev)
 		}
 	case m.next != 0 && m.count()+bs.chunks.meta(m.next).count() <= mergeMax:
 		bs.merge(b, c, m)
 	case m.prev != 0 && m.count()+bs.chunks.meta(m.prev).count() <= mergeMax:
 		bs.merge(b, m.prev, bs.chunks.meta(m.prev))
+	}
+}
+
+// thinIfSparse is thin for a chunk that may have been merged into another one meanwhile.
+func (bs *bucketStore) thinIfSparse(c uint32) {
+	if m := bs.chunks.meta(c); m != nil && m.owner != noBucket {
+		bs.thin(bs.all[m.owner], c, m)
 	}
 }
 
@@ -224,48 +354,41 @@ func (bs *bucketStore) thinNew(b *bucket, c uint32) {
 // ones is a bitmap of the first n entries.
 func ones(n uint32) uint32 { return uint32(uint64(1)<<n - 1) }
 
-// shift writes the entries of from that alive names into to (chunk c), from offset n on.
+// shift writes the entries of from that alive names into to, which is chunk c, from offset n on.
 func (bs *bucketStore) shift(to *[chunkSize]uint32, c, n uint32, from *[chunkSize]uint32, alive uint32) uint32 {
 	for ; alive != 0; alive &= alive - 1 {
 		i := from[bits.TrailingZeros32(alive)]
 		to[n] = i
-		bs.nodes.must(i).pos = c<<chunkShift | n
+		*bs.pos(i) = c<<chunkShift | n
 		n++
 	}
 	return n
 }
 
-// first returns the position and the node index of b's first entry. b.live > 0.
-func (bs *bucketStore) first(b *bucket) (pos, i uint32) {
+// drain takes up to max entries off the first chunk of b, which has some, in order. The slots keep no
+// position.
+func (bs *bucketStore) drain(b *bucket, to *[chunkSize]uint32, max int) (n int) {
 	c := b.head
-	off := uint32(bits.TrailingZeros32(bs.chunks.meta(c).alive))
-	return c<<chunkShift | off, bs.chunks.entries(c)[off]
-}
-
-// take removes the entry at pos, which is b's first. O(1).
-func (bs *bucketStore) take(b *bucket, pos uint32) {
-	c := pos >> chunkShift
-	m := bs.chunks.meta(c)
-	m.alive &^= 1 << (pos & chunkMask)
-	b.live--
+	m, from := bs.chunks.both(c)
+	for ; m.alive != 0 && n < max; m.alive &= m.alive - 1 {
+		i := from[bits.TrailingZeros32(m.alive)]
+		*bs.pos(i) = 0
+		to[n] = i
+		n++
+	}
+	b.live -= n
 	if m.alive == 0 {
 		bs.unlink(b, c, m)
 	}
+	return n
 }
 
-// drainChunk takes b's first chunk out of its list and returns the node indices of its entries in
-// order. Their nodes keep a position that is no longer valid, so the caller places them at once.
-func (bs *bucketStore) drainChunk(b *bucket, to *[chunkSize]uint32) int {
-	c := b.head
-	m := bs.chunks.meta(c)
-	from := bs.chunks.entries(c)
-	n := 0
-	for alive := m.alive; alive != 0; alive &= alive - 1 {
-		to[n] = from[bits.TrailingZeros32(alive)]
-		n++
+// each calls yield for every entry of b, in order.
+func (bs *bucketStore) each(b *bucket, yield func(pos, i uint32)) {
+	for c := b.head; c != 0; c = bs.chunks.meta(c).next {
+		for alive := bs.chunks.meta(c).alive; alive != 0; alive &= alive - 1 {
+			off := uint32(bits.TrailingZeros32(alive))
+			yield(c<<chunkShift|off, bs.chunks.entries(c)[off])
+		}
 	}
-	m.alive = 0
-	b.live -= n
-	bs.unlink(b, c, m)
-	return n
 }

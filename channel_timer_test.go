@@ -33,7 +33,7 @@ func eachChannelShape(t *testing.T, test func(t *testing.T, tw *TimingWheel)) {
 
 // roundUp is when a timer with the delay d is due on fake time, where the wheel is as old as the bubble.
 func roundUp(tw *TimingWheel, d time.Duration) time.Duration {
-	tick := time.Duration(tw.engine.ticks.d)
+	tick := time.Duration(tw.engine.ticks.Length())
 	return (d + tick - 1) / tick * tick
 }
 
@@ -147,7 +147,7 @@ func TestChannelTimerStopAndResetSayWhetherTheValueWasReceived(t *testing.T) {
 				assertEmpty(t, timer.C, "before the new time")
 				v := <-timer.C
 				assert.GreaterOrEqual(t, v.Sub(start), 2*time.Hour)
-				assert.Less(t, v.Sub(start), 2*time.Hour+time.Duration(tw.engine.ticks.d))
+				assert.Less(t, v.Sub(start), 2*time.Hour+time.Duration(tw.engine.ticks.Length()))
 				assert.Zero(t, tw.Len())
 			})
 		})
@@ -284,15 +284,15 @@ func claimedUnder(t *testing.T, tw *TimingWheel, e *emitter, meanwhile func()) {
 
 // counted is a copy of the counters.
 func (s *shard) counted() counters {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.counters
+	s.wheelMu.Lock()
+	defer s.wheelMu.Unlock()
+	return s.owner.counters
 }
 
 func (s *shard) occupied() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.busy()
+	s.wheelMu.Lock()
+	defer s.wheelMu.Unlock()
+	return s.owner.crew.busy()
 }
 
 // Between its claim and its sending a timer can be stopped and reset: the callback finds that it comes too late.

@@ -158,7 +158,7 @@ func TestContextThatEndsWhileItIsAsked(t *testing.T) {
 	done := make(chan struct{})
 	close(done)
 	c := &deadlineContext{parent: context.Background()}
-	c.tie = &tie{to: &endsWhenAsked{context.Background(), c}, done: done, forget: func() bool { return true }}
+	c.tie = &tie{to: &endsWhenAsked{context.Background(), c}, done: done, forget: func() bool { return true }, known: new(families)}
 	require.True(t, c.made(&tiedAlone))
 	assert.Equal(t, context.DeadlineExceeded, c.Err())
 	assertEnded(t, c, context.DeadlineExceeded, context.DeadlineExceeded)
@@ -285,7 +285,7 @@ func TestContextThatEndsWhileItJoins(t *testing.T) {
 	top, endTop := tw.WithTimeout(context.Background(), time.Hour)
 	defer endTop()
 	for name, join := range map[string]func(c *deadlineContext, parent context.Context){
-		"alone":    func(c *deadlineContext, parent context.Context) { c.tieAlone(above(parent)) },
+		"alone":    func(c *deadlineContext, parent context.Context) { c.tieAlone(above(parent), &tw.families) },
 		"a family": func(c *deadlineContext, parent context.Context) { tw.families.enter(c, above(parent)) },
 		"of ours":  func(c *deadlineContext, _ context.Context) { top.(*deadlineContext).adopt(c) },
 		"endless":  func(c *deadlineContext, _ context.Context) { tw.families.join(c, relation{}) },

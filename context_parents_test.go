@@ -105,7 +105,7 @@ func TestContextThatEndedBeforeItJoined(t *testing.T) {
 		parent, end := context.WithCancel(context.Background())
 		defer end()
 		for name, join := range map[string]func(c *deadlineContext){
-			"alone":    func(c *deadlineContext) { c.tieAlone(above(parent)) },
+			"alone":    func(c *deadlineContext) { c.tieAlone(above(parent), &tw.families) },
 			"a family": func(c *deadlineContext) { tw.families.enter(c, above(parent)) },
 			"of ours": func(c *deadlineContext) {
 				p, cancel := tw.WithTimeout(parent, time.Minute)

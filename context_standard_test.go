@@ -294,7 +294,7 @@ func TestDoneAfterOneThatCameBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	c := &deadlineContext{parent: context.Background()}
 	parent := &askedWhenAsked{Context: context.Background(), child: c}
-	c.tie = &tie{to: parent, done: closed, forget: stay}
+	c.tie = &tie{to: parent, done: closed, forget: stay, known: new(families)}
 	require.True(t, c.made(&tiedAlone))
 	done := c.Done()
 	require.NotNil(t, parent.done)

@@ -7,6 +7,9 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel/internal/clock"
+	"github.com/timingwheel-go/timingwheel/internal/heap"
 )
 
 const (
@@ -42,16 +45,19 @@ const (
 // Rejected: one channel of tokens for all takers. One that needs no token may swallow another's.
 type DelayQueue[T any] struct {
 	mu     sync.Mutex
-	line   timeline // started at first use, as bubbles and monotonic readings want it
-	heap   minHeap[*Delayed[T]]
-	seq    uint64          // numbers elements and takers in the order in which they come
-	takers minHeap[*taker] // those asleep, or about to be; the front is the one that came first
-	lookBy int64           // D1; meaningless while there is no taker
+	line   clock.Timeline // started at first use, as bubbles and monotonic readings want it
+	heap   heap.Heap[*element[T]]
+	seq    uint64            // numbers elements and takers in the order in which they come
+	takers heap.Heap[*taker] // those asleep, or about to be; the front is the one that came first
+	lookBy int64             // D1; meaningless while there is no taker
 }
 
 // Delayed is the handle of an element of a [DelayQueue]. Once the element has left the queue, the handle
 // is inert and does not keep the value alive. Nil and the zero value belong to no queue and are inert too.
-type Delayed[T any] struct {
+type Delayed[T any] element[T]
+
+// element is a Delayed as the heap sees it. They are two types, so that users do not see its methods.
+type element[T any] struct {
 	queue *DelayQueue[T] // set once
 
 	// Guarded by queue.mu.
@@ -61,11 +67,13 @@ type Delayed[T any] struct {
 	value T   // zero when out
 }
 
-func (e *Delayed[T]) before(o *Delayed[T]) bool {
+// Before orders the heap: of two elements that are due together the one that was pushed first.
+func (e *element[T]) Before(o *element[T]) bool {
 	return e.due < o.due || e.due == o.due && e.seq < o.seq
 }
 
-func (e *Delayed[T]) setHeapIndex(i int) { e.index = i }
+// SetHeapIndex notes the element's place in the heap.
+func (e *element[T]) SetHeapIndex(i int) { e.index = i }
 
 // Due returns when the element is due, and whether it is still in its queue; the zero time if it is not.
 // Another goroutine may take or reset it at any moment. O(1).
@@ -79,7 +87,7 @@ func (e *Delayed[T]) Due() (time.Time, bool) {
 	if !q.holdsLocked(e) {
 		return time.Time{}, false
 	}
-	return q.line.timeAt(e.due), true
+	return q.line.TimeAt(e.due), true
 }
 
 // NewDelayQueue returns an empty queue.
@@ -91,7 +99,7 @@ func NewDelayQueue[T any]() *DelayQueue[T] { return new(DelayQueue[T]) }
 func (q *DelayQueue[T]) Push(v T, delay time.Duration) *Delayed[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.pushLocked(v, saturated(q.nowLocked(), int64(delay)))
+	return q.pushLocked(v, clock.Saturated(q.nowLocked(), int64(delay)))
 }
 
 // PushAt adds v, due at t, and returns its handle. A time in the past is due at once, the oldest first. A
@@ -126,11 +134,11 @@ func (q *DelayQueue[T]) Poll() (T, bool) {
 func (q *DelayQueue[T]) Peek() (v T, due time.Time, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e, ok := q.heap.min()
+	e, ok := q.heap.Min()
 	if !ok {
 		return v, due, false
 	}
-	return e.value, q.line.timeAt(e.due), true
+	return e.value, q.line.TimeAt(e.due), true
 }
 
 // Drain removes up to max elements that are due at the call, all of them if max is zero or negative, and
@@ -158,7 +166,7 @@ func (q *DelayQueue[T]) Remove(e *Delayed[T]) bool {
 	defer q.mu.Unlock()
 	held := q.holdsLocked(e)
 	if held {
-		q.removeLocked(e)
+		q.removeLocked((*element[T])(e))
 	}
 	return held
 }
@@ -172,10 +180,10 @@ func (q *DelayQueue[T]) Reset(e *Delayed[T], delay time.Duration) bool {
 	if !q.holdsLocked(e) {
 		return false
 	}
-	e.due = saturated(q.nowLocked(), int64(delay))
+	e.due = clock.Saturated(q.nowLocked(), int64(delay))
 	q.seq++
 	e.seq = q.seq
-	q.heap.fix(e.index)
+	q.heap.Fix(e.index)
 	q.headMovedLocked()
 	return true
 }
@@ -184,7 +192,7 @@ func (q *DelayQueue[T]) Reset(e *Delayed[T], delay time.Duration) bool {
 func (q *DelayQueue[T]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.heap.len()
+	return q.heap.Len()
 }
 
 // Channel returns a channel of the elements, in order, each once it is due. size is its buffer's capacity;
@@ -238,7 +246,7 @@ func (q *DelayQueue[T]) feed(ctx context.Context, ch chan<- T) {
 
 // take is Take; it also returns the element, which is out of the queue, or nil with ctx's error. The
 // context is user code and is not called under the lock (G7).
-func (q *DelayQueue[T]) take(ctx context.Context) (*Delayed[T], T, error) {
+func (q *DelayQueue[T]) take(ctx context.Context) (*element[T], T, error) {
 	var w *taker // made when there is reason to wait
 	for {
 		err := ctx.Err()
@@ -256,7 +264,7 @@ func (q *DelayQueue[T]) take(ctx context.Context) (*Delayed[T], T, error) {
 		if w == nil {
 			q.seq++
 			w = &taker{seq: q.seq, wake: make(chan struct{}, 1)}
-			q.takers.push(w)
+			q.takers.Push(w)
 		}
 		wait := q.waitLocked(w, now)
 		q.mu.Unlock()
@@ -265,7 +273,7 @@ func (q *DelayQueue[T]) take(ctx context.Context) (*Delayed[T], T, error) {
 }
 
 // putBack returns a taken element and its value to their place.
-func (q *DelayQueue[T]) putBack(e *Delayed[T], v T) {
+func (q *DelayQueue[T]) putBack(e *element[T], v T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e.value = v
@@ -274,33 +282,34 @@ func (q *DelayQueue[T]) putBack(e *Delayed[T], v T) {
 
 func (q *DelayQueue[T]) pushLocked(v T, due int64) *Delayed[T] {
 	q.seq++
-	return q.insertLocked(&Delayed[T]{queue: q, due: due, seq: q.seq, value: v})
+	e := &element[T]{queue: q, due: due, seq: q.seq, value: v}
+	q.insertLocked(e)
+	return (*Delayed[T])(e)
 }
 
-func (q *DelayQueue[T]) insertLocked(e *Delayed[T]) *Delayed[T] {
-	q.heap.push(e)
+func (q *DelayQueue[T]) insertLocked(e *element[T]) {
+	q.heap.Push(e)
 	q.headMovedLocked()
-	return e
 }
 
 // popLocked takes out the head if it is due, else returns nil. D1 stays true: the next head is no earlier.
-func (q *DelayQueue[T]) popLocked(now int64) (e *Delayed[T], v T) {
-	if head, ok := q.heap.min(); ok && head.due <= now {
+func (q *DelayQueue[T]) popLocked(now int64) (e *element[T], v T) {
+	if head, ok := q.heap.Min(); ok && head.due <= now {
 		return head, q.removeLocked(head)
 	}
 	return nil, v
 }
 
 // removeLocked takes out e and returns its value, which e forgets.
-func (q *DelayQueue[T]) removeLocked(e *Delayed[T]) (v T) {
-	q.heap.remove(e.index)
+func (q *DelayQueue[T]) removeLocked(e *element[T]) (v T) {
+	q.heap.Remove(e.index)
 	v, e.value = e.value, v
 	return v
 }
 
 // holdsLocked reports whether e is in q; a copy of an element is not.
 func (q *DelayQueue[T]) holdsLocked(e *Delayed[T]) bool {
-	return e != nil && e.queue == q && uint(e.index) < uint(q.heap.len()) && q.heap.items[e.index] == e
+	return e != nil && e.queue == q && uint(e.index) < uint(q.heap.Len()) && q.heap.At(e.index) == (*element[T])(e)
 }
 
 // waitLocked returns how long w may sleep, and notes it (D1). Only the front taker watches the clock.
@@ -309,7 +318,7 @@ func (q *DelayQueue[T]) waitLocked(w *taker, now int64) time.Duration {
 		return neverDue
 	}
 	q.lookBy = neverDue
-	if e, ok := q.heap.min(); ok && e.due != neverDue {
+	if e, ok := q.heap.Min(); ok && e.due != neverDue {
 		q.lookBy = e.due
 		return time.Duration(e.due - now)
 	}
@@ -318,8 +327,8 @@ func (q *DelayQueue[T]) waitLocked(w *taker, now int64) time.Duration {
 
 // headMovedLocked restores D1 after the head may have become earlier.
 func (q *DelayQueue[T]) headMovedLocked() {
-	e, ok := q.heap.min()
-	if w, waits := q.takers.min(); ok && waits && e.due < q.lookBy {
+	e, ok := q.heap.Min()
+	if w, waits := q.takers.Min(); ok && waits && e.due < q.lookBy {
 		q.lookBy = awakeNow
 		select {
 		case w.wake <- struct{}{}:
@@ -334,7 +343,7 @@ func (q *DelayQueue[T]) leaveLocked(w *taker) {
 		return
 	}
 	i := w.index
-	q.takers.remove(i)
+	q.takers.Remove(i)
 	if i == 0 {
 		q.lookBy = neverDue // what the new front knows of the clock
 		q.headMovedLocked()
@@ -343,14 +352,14 @@ func (q *DelayQueue[T]) leaveLocked(w *taker) {
 
 // nowLocked reads the clock.
 func (q *DelayQueue[T]) nowLocked() int64 {
-	q.line.start()
-	return q.line.clock()
+	q.line.Start()
+	return q.line.Read()
 }
 
 // dueAtLocked converts t. It reads the clock only if it must.
 func (q *DelayQueue[T]) dueAtLocked(t time.Time) int64 {
-	q.line.start()
-	due, _ := q.line.signed(t)
+	q.line.Start()
+	due, _ := q.line.Signed(t)
 	return due
 }
 
@@ -361,8 +370,8 @@ type taker struct {
 	wake  chan struct{} // one token; it is kept if the taker is not asleep
 }
 
-func (w *taker) before(o *taker) bool { return w.seq < o.seq }
-func (w *taker) setHeapIndex(i int)   { w.index = i }
+func (w *taker) Before(o *taker) bool { return w.seq < o.seq }
+func (w *taker) SetHeapIndex(i int)   { w.index = i }
 
 // sleep returns after wait (neverDue: no limit), on a token, or when done is closed.
 func (w *taker) sleep(done <-chan struct{}, wait time.Duration) {

@@ -395,5 +395,5 @@ func TestDelayQueueStress(t *testing.T) {
 		require.EqualValues(t, 1, left[id].Load(), "element %d", id)
 	}
 	requireDelayQueue(t, &q)
-	require.Zero(t, q.takers.len())
+	require.Zero(t, q.takers.Len())
 }

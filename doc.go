@@ -6,74 +6,87 @@
 //		return err
 //	}
 //	t := tw.AfterFunc(30*time.Second, func() { conn.Close() })
-//	t.Reschedule(30 * time.Second) // a beat: it has 30 s again
+//	t.Reschedule(30 * time.Second) // a beat: the connection has 30 s again
 //	t.Stop()                       // true: the function will never run
 //
-// A [TimingWheel] runs a function for each timer and, with [TimingWheel.ScheduleFunc], plans that run
-// again and again; package plan has schedulers for these. [Timeouts] has a value for each timer in place of a function and hands what expires
-// to one function, in batches. A [DelayQueue] is for consumers with a pace of their own. In Manual mode
-// ([Options]) the caller drives the clock: event loops, games, simulations, tests.
+// A [TimingWheel] runs a function for each timer. [TimingWheel.ScheduleFunc] runs plans again and
+// again; package plan has schedulers for them. [Timeouts] has a value for each timer in place of a
+// function, and hands expired values to one function in batches. A [DelayQueue] is for consumers
+// with a pace of their own. In Manual mode ([Options]) the caller drives the clock: event loops,
+// games, simulations, tests.
 //
-// [TimingWheel.After], NewTimer, NewTicker, Tick and Sleep, and the contexts of [TimingWheel.WithTimeout], are those of packages time and
-// context, driven by the wheel.
+// [TimingWheel.After], NewTimer, NewTicker, Tick and Sleep, and the contexts of
+// [TimingWheel.WithTimeout], are those of packages time and context, driven by the wheel.
 //
 // # When not to use it
 //
-// For a handful of timers [time.AfterFunc] does well and brings no dependency. It is also the choice
-// where a callback has to start closer to its deadline than one tick (1 ms by default). Neither follows a
-// wall clock that is stepped while a timer is pending, and nothing here survives the process.
+// For a handful of timers use [time.AfterFunc], which brings no dependency. Use it as well if a
+// callback has to start closer to its deadline than one tick (1 ms by default). Neither follows a
+// wall clock that is stepped while a timer is pending. Timers end with the process.
 //
 // # Guarantees
 //
-// A timer is pending until the goroutine that runs its callback claims it, right before the call. Len,
-// Stop, Reschedule and Flush speak of pending timers.
+// A timer is pending until the goroutine that runs its callback claims it, right before the call.
+// Len, Stop, Reschedule and Flush speak of pending timers.
 //
-//   - A callback never starts before its deadline on the monotonic clock (Flush apart). On a machine
-//     that is not overloaded it starts within one tick and the time that it takes to start a goroutine,
-//     however far away the deadline was.
-//   - For each timer exactly one thing happens: its callback runs once, Stop returned true, or the wheel
-//     was stopped. The answers of [Timer.Stop] and [Timer.Reschedule] are exact, also in a race.
-//   - A handle of a timer that has fired or was stopped does nothing, for ever, although the memory is
-//     used again. The zero [Timer] does nothing either.
-//   - Callbacks run without a lock and may call everything here. With the default executor one that
-//     blocks delays no other timer, and callbacks that wait for each other all run.
-//   - A panic in a callback crashes the program unless [Options.OnPanic] is set. [runtime.Goexit] ends
-//     that callback and nothing else.
-//   - Steps of the wall clock move no timer. Any duration works: zero and negative mean at once, and
-//     what lies beyond the clock's 292 years never fires.
+//   - A callback never starts before its deadline on the monotonic clock (Flush apart). On a
+//     machine that is not overloaded it starts within one tick and the time that it takes to start
+//     a goroutine, however far away the deadline was.
+//   - For each timer exactly one thing happens: its callback runs once, Stop returned true, or the
+//     wheel was stopped. The answers of [Timer.Stop] and [Timer.Reschedule] are exact, also in a
+//     race.
+//   - A handle of a timer that has fired or was stopped is inert for ever, although the memory is
+//     used again. The zero [Timer] is inert as well.
+//   - Callbacks run without a lock and may call everything here. With the default executor a
+//     callback that blocks delays no other timer, and callbacks that wait for each other all run.
+//     Both hold on busy processors, too.
+//   - Arming, stopping and rescheduling a timer do not wait for callbacks or for a mass expiry.
+//   - A panic in a callback crashes the program unless [Options.OnPanic] is set. [runtime.Goexit]
+//     ends that callback and nothing else.
+//   - Steps of the wall clock move no timer. Any duration works: zero and negative mean at once,
+//     and a timer beyond the clock's 292 years never fires.
 //   - While nothing is due no goroutine of the wheel exists, whatever the number of pending timers.
-//     Memory of stopped timers is used again at once; pages that become empty go back to the runtime.
-//   - Once [TimingWheel.Stop] has returned no callback starts. [TimingWheel.Shutdown] also waits for
-//     those that have started.
+//     Memory of stopped timers is used again; pages that become empty go back to the runtime.
+//   - Once [TimingWheel.Stop] has returned no callback starts. [TimingWheel.Shutdown] also waits
+//     for callbacks that have started.
 //
-// In the repository, docs/semantics.md goes through every edge of this.
+// In the repository, docs/semantics.md describes every edge.
 //
 // # Algorithm
 //
-// Each wheel is a ring of slots (256 by default). A slot of the finest wheel stands for one tick, a slot
-// of the next one for a whole turn of the finest, and so on: four wheels of 256 slots and a tick of 1 ms
-// span 49 days. A timer goes into the first wheel that reaches its deadline, in O(1), and when its slot
-// there comes up it moves to a finer wheel, until its very tick comes. Beyond the last wheel it waits
-// there for as many turns as it takes.
+// Each wheel is a ring of slots (256 by default). A slot of the finest wheel stands for one tick, a
+// slot of the next one for a whole turn of the finest, and so on: four wheels of 256 slots and a
+// tick of 1 ms span 49 days. A timer goes into the first wheel that reaches its deadline, in O(1).
+// When its slot comes up it moves to a finer wheel, until its very tick comes. Beyond the last
+// wheel it waits there for as many turns as it takes.
 //
-// No hand goes round. The slots that hold timers stand in a heap by the time at which they come up, and
-// one timer of the runtime is set for the first of them. So an empty slot costs nothing, however many of
-// them lie between two timers. A Reschedule to a later time only writes the new deadline; the timer
-// moves when its old slot comes up. docs/design.md has a worked example and the data structures.
+// No hand goes round. The slots that hold timers stand in a heap by the time at which they come up,
+// and one timer of the runtime is set for the first of them. An empty slot costs nothing. A
+// Reschedule to a later time only writes the new deadline, and the timer moves when its old slot
+// comes up. The source of package timingwheel has a worked example, and docs/design.md describes
+// the data structures.
+//
+// The algorithm is that of Varghese and Lauck, "Hashed and Hierarchical Timing Wheels", 1987; the
+// heap of slots comes from Apache Kafka.
 //
 // # Concurrency
 //
 // All methods may be called from any goroutine at any time, callbacks included, except where they
-// say otherwise. A wheel consists of shards ([Options.Shards]), each with one lock, which is held
-// for some tens of nanoseconds by an add, a stop or a reschedule, and by a mass expiry in small
-// portions. A goroutine mostly adds to the same shard. So timers of one deadline have no order
-// among each other, except in Manual mode with one shard: there the first to be armed is the first
-// to run.
+// say otherwise. A wheel consists of shards ([Options.Shards]), which share nothing that changes. A
+// goroutine mostly adds to the same shard. Timers of one deadline therefore have no order among
+// each other, except in Manual mode with one shard: there the first to be armed is the first to
+// run.
+//
+// Stop, and Reschedule to a later time, take no lock as a rule. Arming, and Reschedule to an
+// earlier time, take a short lock, which drivers and workers hold for moments only. Timers more
+// than 2^33 ticks ahead (99 days at 1 ms) share one more short lock.
+//
+// [Timer.Deadline] is the deadline rounded up to a tick, and lateness in [Stats] counts from there.
 //
 // # Testing
 //
-// Code that takes a *TimingWheel can be tested without waiting in two ways. With Options.Manual the test
-// moves the clock with [TimingWheel.Advance], and callbacks run inside that call, in order. In a
-// [testing/synctest] bubble a wheel works as it is: fake time passes at once. A wheel belongs to the
-// bubble in which it was made, so make one there; [Default] belongs to none.
+// Code that takes a *TimingWheel can be tested without waiting in two ways. With Options.Manual the
+// test moves the clock with [TimingWheel.Advance], and callbacks run inside that call, in order. In
+// a [testing/synctest] bubble a wheel works as it is: fake time passes at once. A wheel belongs to
+// the bubble in which it was made, so make one there; [Default] belongs to none.
 package timingwheel

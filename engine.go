@@ -4,43 +4,48 @@ import (
 	"context"
 	"math"
 	"reflect"
+	"sync"
 	"time"
+	"unsafe"
 
 	"go.uber.org/atomic"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
+	"github.com/timingwheel-go/timingwheel/internal/clock"
+	"github.com/timingwheel-go/timingwheel/internal/watch"
 )
 
 // engine is the shards of one wheel. [TimingWheel] and [Timeouts] are its two faces.
 type engine[T any] struct {
 	config
 	shards    []*shardOf[T]
-	routes    *routes      // nil where there is one shard
-	executor  Executor     // nil: pooled
-	run       func([]T)    // runs one batch; OnPanic and ProfileLabels are seen to
-	watch     *watchdog[T] // nil: nobody asks how long callbacks take
+	routes    *routes           // nil if there is one shard
+	executor  Executor          // nil: pooled
+	run       func([]T)         // runs one batch, with OnPanic and ProfileLabels
+	callee    func([]T) uintptr // the function that a batch is about
+	watch     *watch.Watch      // nil: the time of callbacks is not measured
 	panics    tally
 	tick      time.Duration
 	name      string
-	labels    *labels
+	labels    *watch.Labels
 	advancing atomic.Bool
+	halt      sync.Once
+	halted    chan struct{} // closed when the wheel is stopped
 }
 
 // newEngine makes the shards for options that may be invalid. batch is the number of payloads that one
-// call of expire takes at most.
-func newEngine[T any](opts Options, batch int, expire func([]T)) (*engine[T], error) {
-	return newEngineAt(opts, batch, 0, expire)
-}
-
-// newEngineAt lets tests begin at any reading of the clock.
-func newEngineAt[T any](opts Options, batch int, origin int64, expire func([]T)) (*engine[T], error) {
+// call of expire takes at most. origin is the first reading of the clock; only tests pass another than 0.
+func newEngine[T any](opts Options, batch int, origin int64, expire func([]T)) (*engine[T], error) {
 	opts, err := opts.validate()
 	if err != nil {
 		return nil, err
 	}
 	e := &engine[T]{config: opts.config(), executor: opts.Executor, tick: opts.Tick, name: opts.Name}
+	e.halted = make(chan struct{})
 	e.batch = batch
-	e.timeline = timeline{base: opts.Start, origin: origin, manual: opts.Manual}
+	e.Timeline = clock.Timeline{Base: opts.Start, Origin: origin, Manual: opts.Manual}
 	e.scanned = holdsPointers(reflect.TypeFor[T]())
-	e.start()
+	e.Start()
 	e.dress(opts, expire)
 	e.shards = make([]*shardOf[T], opts.Shards)
 	if opts.Shards > 1 {
@@ -49,14 +54,15 @@ func newEngineAt[T any](opts Options, batch int, origin int64, expire func([]T))
 	for i := range e.shards {
 		s := &shardOf[T]{engine: e}
 		s.call = s.runOne
-		s.init(e.config, s)
+		s.funcs, _ = any(&s.values).(*arena.Table[[arena.PageSize]func()])
+		s.init(e.config, s, e.halted)
 		s.labels = e.labels
 		e.shards[i] = s
 	}
 	return e, nil
 }
 
-// dress chooses how callbacks are called, once and for all: what no option asks for costs nothing then.
+// dress chooses once how callbacks are called. An option that is not set costs nothing later.
 func (e *engine[T]) dress(opts Options, expire func([]T)) {
 	e.run = expire
 	if opts.OnPanic != nil {
@@ -66,75 +72,274 @@ func (e *engine[T]) dress(opts Options, expire func([]T)) {
 		}
 		e.run = func(items []T) { guard(func() { expire(items) }, report) }
 	}
-	name := namer(e.batch, expire)
+	e.callee = namer(e.batch, expire)
 	if opts.ProfileLabels {
-		e.labels = newLabels(opts)
-		e.run = labelled(e.labels, name, e.run)
+		e.labels = watch.NewLabels(opts.Name, opts.ProfileContext, opts.ownGoroutines())
+		e.run = labelled(e.labels, e.callee, e.run)
 	}
 	if opts.SlowAfter > 0 {
-		e.watch = newWatchdog(opts, name, e.run)
+		e.watch = newWatch(opts)
 	}
+}
+
+// shardOf is a shard with its payloads: pages parallel to those of the slots.
+type shardOf[T any] struct {
+	shard
+	values    arena.Table[[arena.PageSize]T] // armMu; read without it
+	nextPage  *page[T]                       // armMu: allocated and not opened yet
+	engine    *engine[T]
+	labels    *watch.Labels
+	call      func()     // claims and runs one batch: what the executor is given
+	idle      []T        // wheelMu: the buffer of the worker that ended last, for the next one
+	collected []entry    // wheelMu: of claimNow
+	unused    *worker[T] // wheelMu: that ended last, for the next one
+}
+
+// page is a page of slots and one of payloads. If payloads hold no pointers they are one object, because
+// the garbage collector marks each object.
+type page[T any] struct {
+	slots  *arena.Page
+	values *[arena.PageSize]T
+}
+
+func (s *shardOf[T]) newPage() *page[T] {
+	if s.scanned {
+		return &page[T]{new(arena.Page), new([arena.PageSize]T)}
+	}
+	both := new(struct {
+		slots  arena.Page
+		values [arena.PageSize]T
+	})
+	return &page[T]{&both.slots, &both.values}
+}
+
+func (s *shardOf[T]) closePage(p int) {
+	s.values.Set(p, nil)
+	if s.order != nil {
+		s.order.closePage(p)
+	}
+}
+
+// drop clears the payload of slot i.
+func (s *shardOf[T]) drop(i uint32) {
+	if values := s.values.At(i >> arena.PageShift); values != nil {
+		var zero T
+		values[i&arena.PageMask] = zero
+	}
+}
+
+func (s *shardOf[T]) clear() {
+	s.values.Clear()
+	s.idle, s.nextPage, s.collected, s.unused = nil, nil, nil, nil
+}
+
+// arm arms a timer. now is a reading of the clock that is not later than the call, or 0. It is called
+// with armMu held and returns without it.
+func (s *shardOf[T]) arm(deadline, now int64, v T, flags arena.Word) Timer {
+	t, crowded := s.armLocked(deadline, now, v, flags)
+	s.armMu.Unlock()
+	if crowded {
+		s.tend()
+	}
+	return t
+}
+
+// armLocked is arm with armMu held throughout. It reports whether the caller should call tend.
+func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) (t Timer, crowded bool) {
+	ib := &s.inbox
+	i, ok := s.takeSlot()
+	if !ok {
+		ib.rejected++
+		return Timer{}, false
+	}
+	now = s.arming(now)
+	deadline = max(deadline, now)
+	tick := s.tickOf(deadline, now)
+	far, bits := s.encode(deadline, tick)
+	pg, values := s.slots.Pages.At(i>>arena.PageShift), s.values.At(i>>arena.PageShift)
+	if pg == nil || values == nil { // never; see arena.Page.Load
+		return Timer{}, false
+	}
+	values[i&arena.PageMask] = v
+	w := pg.Arm(i, flags|far, bits)
+	ib.armed++
+	if s.Manual {
+		s.order.stamp(i)
+	}
+	if ib.add(i, tick) && tick < s.alarmAt.Load() {
+		s.setAlarm(tick)
+	}
+	if lone := len(ib.staged) == 1; lone != s.lone.Load() {
+		s.lone.Store(lone)
+	}
+	crowded = len(ib.staged) >= ib.full && ib.sweep(&s.slots)
+	return Timer{&s.shard, i, pg.Gen(w)}, crowded
+}
+
+// arming notes the reading of the clock that an arming caller has passed, and returns one that is not 0.
+func (s *shard) arming(now int64) int64 {
+	ib := &s.inbox
+	switch {
+	case now == 0 && (s.Manual || s.alarmAt.Load() != never): // a clock that stands idle is read
+		return max(ib.now, s.now.Load()) // no deadline is encoded that has passed long ago
+	case now == 0:
+		now = s.Read()
+	}
+	ib.now = max(ib.now, now)
+	return now
+}
+
+// takeSlot returns a slot for a new timer, or false if the wheel is stopped. armMu is held, and let go
+// while memory is allocated.
+func (s *shardOf[T]) takeSlot() (uint32, bool) {
+	ib := &s.inbox
+	for !s.closed.Load() {
+		if n := len(ib.free); n > 0 {
+			i := ib.free[n-1]
+			ib.free = ib.free[:n-1]
+			return i, true
+		}
+		s.refill()
+	}
+	return 0, false
+}
+
+// refill brings free slots into the inbox, or opens a page.
+func (s *shardOf[T]) refill() {
+	ib := &s.inbox
+	var slots [freeSlots]uint32
+	n := 0
+	for ; n < freeSlots; n++ {
+		i, ok := s.slots.Take()
+		if !ok {
+			break
+		}
+		slots[n] = i
+	}
+	for n--; n >= 0; n-- { // the lowest goes first
+		ib.free = append(ib.free, slots[n])
+	}
+	if len(ib.free) > 0 {
+		return
+	}
+	if s.nextPage == nil {
+		s.armMu.Unlock()
+		pg := s.newPage()
+		s.armMu.Lock()
+		s.nextPage = pg
+	}
+	if s.closed.Load() {
+		s.nextPage = nil
+		return
+	}
+	if s.slots.Pager.HasRoom() {
+		return // meanwhile
+	}
+	p := s.slots.Pager.Next()
+	if p >= arena.MaxPages {
+		s.armMu.Unlock()
+		panic("timingwheel: a shard is full: more than 2^29 timers; use more shards")
+	}
+	s.slots.Open(p, s.nextPage.slots)
+	s.values.Set(p, s.nextPage.values)
+	s.nextPage = nil
+}
+
+const routeBits = 10
+
+// routes say which shard a goroutine arms its timers on. A goroutine is known by a hash of its stack's
+// address. It keeps to one shard, whose lines stay in its processor's cache, and moves on to the next one
+// when it meets another goroutine there. Two goroutines that have met rarely meet again.
+//
+// Measured against it (docs/experiments.md): a random shard costs two processors the gain of the second
+// one, as all lines are shared; a hint from a sync.Pool costs a fifth of an arm and stop.
+type routes [1 << routeBits]atomic.Uint32
+
+func newRoutes(shards int) *routes {
+	r := new(routes)
+	for i := range r {
+		r[i].Store(uint32(i % shards))
+	}
+	return r
+}
+
+// pick chooses the shard for a new timer and locks its armMu. If the lock is taken it goes on to the next
+// shard, so that a caller does not wait for another goroutine that was preempted.
+func (e *engine[T]) pick() *shardOf[T] {
+	if len(e.shards) == 1 {
+		s := e.shards[0]
+		s.armMu.Lock()
+		return s
+	}
+	var mark byte
+	h := uint64(uintptr(unsafe.Pointer(&mark))>>10) * 0x9E3779B97F4A7C15
+	r := &e.routes[h>>(64-routeBits)]
+	i := r.Load()
+	s := e.shards[i]
+	if s.armMu.TryLock() {
+		return s
+	}
+	return e.pickNext(r, i)
+}
+
+// pickNext is pick where shard i is taken.
+func (e *engine[T]) pickNext(r *atomic.Uint32, i uint32) *shardOf[T] {
+	for range e.shards {
+		if i++; i == uint32(len(e.shards)) {
+			i = 0
+		}
+		if s := e.shards[i]; s.armMu.TryLock() {
+			r.Store(i)
+			return s
+		}
+	}
+	s := e.shards[i]
+	s.armMu.Lock()
+	return s
 }
 
 // after arms a timer d from now.
 func (e *engine[T]) after(d time.Duration, v T) Timer {
 	now := int64(0)
-	if !e.manual {
-		now = e.clock()
+	if !e.Manual {
+		now = e.Read()
 	}
 	s := e.pick()
-	if e.manual {
-		now = s.now
+	if e.Manual {
+		now = s.inbox.now
 	}
-	s.observe(now)
-	t := s.arm(later(now, int64(d)), v)
-	s.mu.Unlock()
-	return t
+	return s.arm(clock.Later(now, int64(d)), now, v, 0)
 }
 
 // at arms a timer for t.
 func (e *engine[T]) at(t time.Time, v T) Timer {
-	deadline, now := e.instant(t)
+	deadline, now := e.Instant(t)
 	return e.armAt(deadline, now, v)
 }
 
 // armAt arms a timer for a reading of the clock. now is a reading that is not later than the call, or 0.
 func (e *engine[T]) armAt(deadline, now int64, v T) Timer {
 	s := e.pick()
-	if !e.manual {
-		if now == 0 && s.pending == 0 {
-			now = s.clock()
-		}
-		s.observe(now)
-	}
-	timer := s.arm(deadline, v)
-	s.mu.Unlock()
-	return timer
+	return s.arm(deadline, now, v, 0)
 }
 
 func (e *engine[T]) pending() int {
 	n := 0
 	for _, s := range e.shards {
-		s.mu.Lock()
-		s.settleLots()
-		n += s.pending
-		s.mu.Unlock()
+		n += s.len()
 	}
 	return n
 }
 
 // clockTime is the wheel's clock as a time.
-func (e *engine[T]) clockTime() time.Time { return e.timeAt(e.reading()) }
+func (e *engine[T]) clockTime() time.Time { return e.TimeAt(e.reading()) }
 
 // reading reads the wheel's clock.
 func (e *engine[T]) reading() int64 {
-	if !e.manual {
-		return e.clock()
+	if e.Manual {
+		return e.shards[0].now.Load()
 	}
-	s := e.shards[0]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.now
+	return e.Read()
 }
 
 // next is the earliest time at which a shard has something to do.
@@ -148,35 +353,25 @@ func (e *engine[T]) next() (at time.Time, ok bool) {
 	if !ok {
 		return time.Time{}, false
 	}
-	return e.shards[0].timeAt(first), true
+	return e.TimeAt(first), true
 }
 
-// nextDue returns, in ns, when the first bucket is due.
-func (s *shard) nextDue() (int64, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.settleLots()
-	s.settleWheel()
-	if s.pending == 0 {
-		return 0, false
+// flush is [TimingWheel.Flush].
+func (e *engine[T]) flush() (n int) {
+	for _, s := range e.shards {
+		n += s.flush()
 	}
-	tick := s.cur // something has expired and waits to be moved or claimed
-	if s.ready == 0 && len(s.lots) == 0 && !s.someExpired() {
-		s.dropEmptyTop()
-		if top, ok := s.queue.min(); ok {
-			tick = top.key
-		}
+	if e.Manual {
+		e.dispatch()
 	}
-	if tick > math.MaxInt64/s.ticks.d {
-		return math.MaxInt64, true
-	}
-	return tick * s.ticks.d, true
+	return n
 }
 
 func (e *engine[T]) stop() {
 	for _, s := range e.shards {
 		s.halt()
 	}
+	e.halt.Do(func() { close(e.halted) }) // wakes goroutines that want the locks
 }
 
 func mustHaveContext(ctx context.Context) {
@@ -185,7 +380,8 @@ func mustHaveContext(ctx context.Context) {
 	}
 }
 
-// shutdown stops the wheel and waits until nothing is running, and then until nothing is being reported of what ran.
+// shutdown stops the wheel and waits until nothing is running, and then until no slow callback is being
+// reported.
 func (e *engine[T]) shutdown(ctx context.Context) error {
 	e.stop()
 	for _, s := range e.shards {
@@ -193,10 +389,10 @@ func (e *engine[T]) shutdown(ctx context.Context) error {
 			return err
 		}
 	}
-	return waitFor(ctx, e.watch.silence())
+	return waitFor(ctx, e.watch.Silence())
 }
 
-// waitFor waits until done, which may be nil for what is done already, is closed.
+// waitFor waits until done is closed. A nil channel stands for a closed one.
 func waitFor(ctx context.Context, done <-chan struct{}) error {
 	if done == nil {
 		return nil
@@ -209,33 +405,21 @@ func waitFor(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// idleChan returns a channel that is closed when nothing is running; nil if nothing is.
+// idleChan returns a channel that is closed when nothing is running, or nil if nothing is.
 func (s *shard) idleChan() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.busy() {
+	s.wheelMu.Lock()
+	defer s.unlock()
+	c := &s.owner.crew
+	if !c.busy() {
 		return nil
 	}
-	if s.idle == nil {
-		s.idle = make(chan struct{})
+	if c.idle == nil {
+		c.idle = make(chan struct{})
 	}
-	return s.idle
+	return c.idle
 }
 
-// haltChan returns a channel that is closed when the shard is stopped.
-func (s *shard) haltChan() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.halting == nil {
-		s.halting = make(chan struct{})
-		if s.stopped {
-			close(s.halting)
-		}
-	}
-	return s.halting
-}
-
-// isClosed is false for a nil channel. Nobody sends on c.
+// isClosed is false for a nil channel. No goroutine sends on c.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -243,11 +427,4 @@ func isClosed(c <-chan struct{}) bool {
 	default:
 		return false
 	}
-}
-
-// isStopped reports whether what was pending in the shard has been discarded.
-func (s *shard) isStopped() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stopped
 }

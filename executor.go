@@ -4,9 +4,10 @@ package timingwheel
 //
 // Go is called without a lock on the driver's goroutine, once for each callback that is due (for each
 // batch with [Timeouts]). It must not block for long and must call f exactly once, now or later, on
-// any goroutine. f claims a callback and runs it; until then the timer is pending and can be stopped,
+// any goroutine. f claims a callback and runs it. Until then the timer is pending and can be stopped,
 // in which case f does nothing. Calls of Go may still be under way when the wheel's Stop
-// returns; none is when Shutdown has returned nil. *sync.WaitGroup and most pools satisfy the interface as they are.
+// returns; none is when Shutdown has returned nil. *sync.WaitGroup and most pools satisfy the interface
+// as they are.
 type Executor interface{ Go(f func()) }
 
 // Inline runs callbacks on the driver's goroutine, one after the other in each shard: for tiny
@@ -23,3 +24,114 @@ func (inline) Go(f func()) { f() }
 type goroutines struct{}
 
 func (goroutines) Go(f func()) { go f() }
+
+// driveExecutor is the life of a driver with an executor that is not our own. It is called with wheelMu
+// held and returns without it.
+func (s *shardOf[T]) driveExecutor() {
+	c := &s.owner.crew
+	c.driving = true
+	done := false
+	defer func() {
+		if !done { // a callback that the executor runs here has called runtime.Goexit
+			s.wheelMu.Lock()
+			c.driving = false
+			s.summon()
+			s.unlock()
+		}
+	}()
+	for !s.closed.Load() {
+		more := !s.step()
+		if s.owner.wheel.cascade.any() {
+			s.moveQuantum()
+			more = true
+		}
+		s.checkLocked()
+		if handed := s.handOver(); !more && !handed {
+			break
+		}
+		s.yield()
+	}
+	c.driving = false
+	s.resetAlarm()
+	done = true
+	s.unlock()
+}
+
+// calls is the number of calls that are still to be given to the executor, or of workers that have still
+// to come: one for each batch that is due.
+func (s *shard) calls() int {
+	o := &s.owner
+	return (o.due.ready+s.batch-1)/s.batch - o.crew.owed
+}
+
+// handOver gives the executor its calls, with no lock held. It reports whether there was any. What
+// becomes due meanwhile waits, so a chain of zero delays that runs here does not keep the driver.
+func (s *shardOf[T]) handOver() bool {
+	n := s.calls()
+	s.handUpTo(n)
+	return n > 0
+}
+
+// handUpTo gives the executor up to n of the calls that are still to be given. It returns for how many
+// timers they are.
+func (s *shardOf[T]) handUpTo(n int) (timers int) {
+	for ; n > 0 && !s.closed.Load(); n-- {
+		if s.Manual {
+			s.settleAll() // callbacks that run here may have stopped or moved others: Advance counts exactly
+		}
+		if s.calls() <= 0 {
+			break
+		}
+		timers += min(s.batch, s.uncovered())
+		s.handOne()
+	}
+	return timers
+}
+
+// uncovered is the number of timers that are due and for which the executor has no call.
+func (s *shard) uncovered() int { return max(0, s.owner.due.ready-s.owner.crew.owed*s.batch) }
+
+// handOne calls the executor without the lock, which is held before and after. The call counts as
+// something that runs until it returns, so that the executor may be closed after Shutdown.
+//
+// If the executor unwinds, or a callback that it runs here does, the call may have been kept or lost, and
+// one that has begun meanwhile may be another. So one call is no longer counted. A call too many does
+// nothing; one too few would leave a timer that is due without one.
+func (s *shardOf[T]) handOne() {
+	c := &s.owner.crew
+	c.handing++
+	c.owed++
+	s.wheelMu.Unlock()
+	returned := false
+	defer func() {
+		s.wheelMu.Lock()
+		c.handing--
+		s.settleIdle()
+		if !returned {
+			c.owed = max(c.owed-1, 0)
+			s.wheelMu.Unlock()
+		}
+	}()
+	s.engine.executor.Go(s.call)
+	returned = true
+}
+
+// runOne is what an executor runs: it claims one batch and runs it, if there still is one.
+func (s *shardOf[T]) runOne() {
+	s.wheelMu.Lock()
+	w := s.newWorker()
+	w.begin()
+	defer w.end()
+	s.owner.crew.owed = max(s.owner.crew.owed-1, 0)
+	w.values, s.idle = s.idle, nil
+	w.runOne(never)
+	s.kick()
+}
+
+// kick makes sure that a driver comes for what is due and has no call. In Manual mode the next Advance
+// does.
+func (s *shard) kick() {
+	if !s.Manual && (s.calls() > 0 || s.owner.wheel.cascade.any()) {
+		s.summon()
+	}
+}

@@ -58,23 +58,19 @@ func TestNoLabelsWithProfileContextAlone(t *testing.T) {
 	})
 }
 
-// The wheel's own goroutines have the labels of the wheel after a callback, on top of those of ProfileContext.
-func TestOwnGoroutinesKeepTheLabelsOfTheWheel(t *testing.T) {
-	base := pprof.WithLabels(context.Background(), pprof.Labels("service", "shop"))
+// Goroutines of the wheel keep the labels of the wheel after a callback; foreign goroutines do not.
+func TestOwnGoroutinesAreToldFromForeignOnes(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts Options
-		want string
+		want bool
 	}{
-		"default":      {Options{}, "w"},
-		"Inline":       {Options{Executor: Inline}, "w"},
-		"Manual":       {Options{Manual: true}, ""},
-		"foreign pool": {Options{Executor: Goroutines}, ""},
+		"default":      {Options{}, true},
+		"Inline":       {Options{Executor: Inline}, true},
+		"Manual":       {Options{Manual: true}, false},
+		"foreign pool": {Options{Executor: Goroutines}, false},
 	} {
-		c.opts.Name, c.opts.ProfileLabels, c.opts.ProfileContext = "w", true, base
-		l := newLabels(c.opts)
-		service, _ := pprof.Label(l.after, "service")
-		wheel, _ := pprof.Label(l.after, labelWheel)
-		require.Equal(t, "shop", service, name)
-		require.Equal(t, c.want, wheel, name)
+		opts, err := c.opts.validate()
+		require.NoError(t, err)
+		require.Equal(t, c.want, opts.ownGoroutines(), name)
 	}
 }

@@ -5,33 +5,90 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
+
+// arming keeps the order in which the timers of a Manual shard were armed, for timers of one tick. armMu
+// guards it.
+type arming struct {
+	pages []*[arena.PageSize]uint64
+	last  uint64
+
+	// claiming says that timers wait to be claimed, or are about to. A Reschedule then takes its timer
+	// away from them, so that it runs in a later Advance.
+	claiming bool
+}
+
+// setClaiming says whether timers of a Manual shard wait to be claimed. wheelMu is held.
+func (s *shard) setClaiming(claiming bool) {
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	if s.order != nil { // else the shard is stopped
+		s.order.claiming = claiming
+	}
+}
+
+// stamp notes that slot i is armed now.
+func (a *arming) stamp(i uint32) {
+	p := int(i >> arena.PageShift)
+	for p >= len(a.pages) {
+		a.pages = append(a.pages, nil)
+	}
+	if a.pages[p] == nil {
+		a.pages[p] = new([arena.PageSize]uint64)
+	}
+	a.last++
+	a.pages[p][i&arena.PageMask] = a.last
+}
+
+// closePage is told that a page of slots was given back.
+func (a *arming) closePage(p int) {
+	if p < len(a.pages) {
+		a.pages[p] = nil
+	}
+}
+
+// compare orders two slots by arming.
+func (a *arming) compare(i, j uint32) int {
+	return cmp.Compare(a.pages[i>>arena.PageShift][i&arena.PageMask], a.pages[j>>arena.PageShift][j&arena.PageMask])
+}
 
 // advanceTo moves the clock of a Manual wheel, never back, and runs or hands over what was due. It
 // returns how many timers it claimed or handed over.
 func (e *engine[T]) advanceTo(t time.Time) int {
-	if !e.manual {
+	if !e.Manual {
 		panic("timingwheel: Advance of a wheel that is not Manual")
 	}
 	if !e.advancing.CompareAndSwap(false, true) {
 		panic("timingwheel: Advance while another Advance of the same wheel is under way")
 	}
 	defer e.advancing.Store(false)
-	now, _ := e.instant(t)
-	now = min(now, math.MaxInt64-1) // the last reading is never reached: it stands for "not at all"
+	now, _ := e.Instant(t)
+	now = min(now, math.MaxInt64-1) // no clock reaches the last reading
 	served := 0
 	for _, s := range e.shards {
-		served += s.advance(now)
+		served += s.advanceManual(now)
 	}
 	return served + e.dispatch()
 }
 
 // dispatch runs what is due in Manual mode, or hands it over, and returns how many timers that was.
 func (e *engine[T]) dispatch() int {
+	n := 0
 	if e.executor == Inline {
-		return e.runDue()
+		n = e.runDue()
+	} else {
+		n = e.handDue()
 	}
-	return e.handDue()
+	for _, s := range e.shards {
+		s.wheelMu.Lock()
+		if !s.closed.Load() {
+			s.setClaiming(s.owner.due.ready > 0)
+		}
+		s.unlock()
+	}
+	return n
 }
 
 // runDue runs the due timers of all shards in order of ticks and returns how many it has claimed.
@@ -52,168 +109,196 @@ func (e *engine[T]) runDue() int {
 	}
 }
 
-// firstDueTick is the tick of the first due bucket with timers.
+// firstDueTick is the tick of the first timers that are due.
 func (s *shard) firstDueTick() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if b := s.firstDue(); b != nil {
+	s.wheelMu.Lock()
+	defer s.unlock()
+	return s.dueTick()
+}
+
+func (s *shard) dueTick() int64 {
+	d := &s.owner.due
+	if d.taken < len(d.entries) {
+		tick, _ := s.decode(d.entries[d.taken].word, s.owner.tick)
+		return tick
+	}
+	if b := d.first(); b != nil {
 		return b.at
 	}
 	return never
 }
 
+// dueBefore reports whether something is due, in Manual mode before the tick.
+func (s *shard) dueBefore(tick int64) bool {
+	if !s.Manual {
+		return s.owner.due.ready > 0
+	}
+	return s.dueTick() < tick
+}
+
 // runBucket runs what is due at the tick on this goroutine and returns how many it claimed. If a
 // callback panics or exits, the rest stays due for the next Advance.
 func (s *shardOf[T]) runBucket(tick int64) int {
-	w := worker[T]{s: s, upTo: tick + 1}
-	s.mu.Lock()
+	s.wheelMu.Lock()
+	w := s.newWorker()
 	w.begin()
 	defer w.end()
-	w.buffer, s.buffer = s.buffer, nil
+	w.values, s.idle = s.idle, nil
 	total := 0
-	for s.dueBefore(w.upTo) {
-		batch := w.claim()
-		total += len(batch)
-		w.run(batch)
+	for s.dueBefore(tick + 1) {
+		total += w.runOne(tick + 1)
 	}
 	return total
-}
-
-// dueBefore reports whether the first due bucket with timers is one before the tick.
-func (s *shard) dueBefore(tick int64) bool {
-	b := s.firstDue()
-	return b != nil && b.at < tick
 }
 
 // handover is calls that the executor of a Manual wheel is to be given for one due bucket.
 type handover struct {
 	tick  int64
-	shard *shard
+	shard int
 	calls int
 }
 
 // handDue gives the executor the calls for what is due, in order of ticks, and returns for how many timers
-// they are. A call takes the first timer of its shard that is due, so the plan only says whose turn it is:
-// callbacks that the executor runs here may claim, stop or flush what the plan has later. If one of them
-// has recovered from a Flush that unwound, calls may be missing in the end, so there is a second plan, but
-// no third: the callbacks of that may do so again.
+// they are. A call takes the first timer of its shard that is due, so the plan only says which shard is
+// next: callbacks that the executor runs here may claim, stop or flush what the plan has later. If such a
+// callback has recovered from a Flush that unwound, calls may be missing in the end. So there is a second
+// plan. There is no third one, because the callbacks of the second may do the same again.
 func (e *engine[T]) handDue() (timers int) {
 	for range 2 {
 		var plan []handover
-		for _, s := range e.shards {
-			plan = s.planCalls(plan)
+		for k, s := range e.shards {
+			plan = s.planCalls(plan, k)
 		}
 		if len(plan) == 0 {
 			break
 		}
 		slices.SortStableFunc(plan, func(a, b handover) int { return cmp.Compare(a.tick, b.tick) })
 		for _, h := range plan {
-			h.shard.mu.Lock()
-			timers += h.shard.handUpTo(h.calls)
-			h.shard.mu.Unlock()
+			s := e.shards[h.shard]
+			s.wheelMu.Lock()
+			timers += s.handUpTo(h.calls)
+			s.unlock()
 		}
 	}
 	return timers
 }
 
-// planCalls appends the calls for each due bucket of the shard. After a Flush its buckets may be out of
-// the order of ticks; the calls are for the first in the list nevertheless.
-func (s *shard) planCalls(plan []handover) []handover {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// sortEntries orders entries by tick and arming.
+func (s *shard) sortEntries(entries []entry) {
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	slices.SortFunc(entries, func(a, b entry) int {
+		x, _ := s.decode(a.word, s.owner.tick)
+		y, _ := s.decode(b.word, s.owner.tick)
+		return cmp.Or(cmp.Compare(x, y), s.order.compare(a.index, b.index))
+	})
+}
+
+// planCalls appends the calls for each due bucket of the shard with index k. After a Flush its timers may
+// be out of the order of ticks. The calls are for the first in the list nevertheless.
+func (s *shard) planCalls(plan []handover, k int) []handover {
+	s.wheelMu.Lock()
+	defer s.unlock()
+	if s.closed.Load() {
+		return plan
+	}
+	s.settleAll()
 	if s.calls() <= 0 {
 		return plan
 	}
-	timers, given, tick := 0, s.owed, int64(0)
-	for b := s.due.head; b != nil; b = b.next {
-		timers += b.live
-		tick = max(tick, b.at)
+	d := &s.owner.due
+	timers, given, tick := 0, s.owner.crew.owed, int64(0)
+	add := func(n int, at int64) {
+		timers += n
+		tick = max(tick, at)
 		if calls := (timers+s.batch-1)/s.batch - given; calls > 0 {
-			plan = append(plan, handover{tick, s, calls})
+			plan = append(plan, handover{tick, k, calls})
 			given += calls
 		}
+	}
+	for _, e := range d.entries[d.taken:] {
+		at, _ := s.decode(e.word, s.owner.tick)
+		add(1, at)
+	}
+	for b := range d.buckets.all {
+		add(b.live, b.at)
 	}
 	return plan
 }
 
-// advance moves the clock of one shard and gathers what has become due. It returns for how many of these
-// timers an executor has calls already, left from timers that were stopped or with room in their batch. Timers are armed relative to
-// the old clock until that is done; the lock is held throughout.
-func (s *shard) advance(now int64) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped {
+// advanceManual moves the clock of one shard and gathers what has become due. It returns for how many of
+// these timers an executor has calls already, left from timers that were stopped or with room in their
+// batch. Timers are armed relative to the old clock until that is done.
+func (s *shard) advanceManual(now int64) int {
+	s.wheelMu.Lock()
+	defer s.unlock()
+	if s.closed.Load() {
 		return 0
 	}
-	waiting := min(s.ready, s.owed*s.batch)
-	s.settleWheel()
+	o := &s.owner
+	s.setClaiming(true)
+	s.settleAll()
+	waiting := min(o.due.ready, o.crew.owed*s.batch)
 	s.admit()
-	tick := s.ticks.floor(max(now, s.now))
-	for {
-		top, ok := s.queue.min()
-		if !ok || top.at > tick {
-			break
-		}
-		s.queue.popMin()
-		s.moveTo(max(s.cur, top.at))
-		empty := top.live == 0
-		s.unslot(top)
-		if !empty {
-			top.horizon = top.at * s.ticks.d
-			s.gather(top)
-		}
+	now = max(now, s.now.Load())
+	tick := s.ticks.Floor(now)
+	for b := o.wheel.pop(tick); b != nil; b = o.wheel.pop(tick) {
+		o.tick = max(o.tick, b.key) // words are read by a tick near theirs
+		s.gather(b, o.wheel.cur)
 	}
-	s.moveTo(max(s.cur, tick))
-	s.observe(now)
+	s.armMu.Lock()
+	s.inbox.now = now
+	s.now.Store(now)
+	s.armMu.Unlock()
+	o.tick = tick
 	s.checkLocked()
-	return s.ready - waiting - s.uncovered()
+	return o.due.ready - waiting - s.uncovered()
 }
 
-// admit makes due what became so since the last Advance began.
+// admit makes due what has become so since the last Advance began.
 func (s *shard) admit() {
-	for s.fresh.head != nil {
-		b := s.fresh.pop()
-		b.state = bucketDue
-		s.ready += b.live
-		s.due.push(b)
+	d := &s.owner.due
+	d.prompt = nil
+	for d.fresh.head != nil {
+		s.gather(d.fresh.pop(), s.owner.tick)
 	}
-	s.prompt = nil
 }
 
-// gather makes a bucket due that has left its slot: timers of a coarse level and postponed ones go to
-// where they belong now, the others stay, in the order in which they were armed.
-func (s *shard) gather(b *bucket) {
-	due := s.scratch[:0]
-	var idx [chunkSize]uint32
+// gather makes the timers of bucket b due as far as they are due at the tick, in the order in which they
+// were armed. The others go to where they belong now.
+func (s *shard) gather(b *bucket, tick int64) {
+	o := &s.owner
+	due := o.scratch.due[:0]
 	for b.live > 0 {
-		for _, i := range idx[:s.drainChunk(b, &idx)] {
-			n := s.nodes.must(i)
+		for _, i := range o.scratch.slots[:o.store.drain(b, &o.scratch.slots, chunkSize)] {
+			w := loadWord(&s.slots.Pages, i)
+			at, ok := s.refresh(i, &w)
 			switch {
-			case b.level == 0 && n.due() <= b.horizon:
+			case !ok: // stopped, or moved to the inbox
+			case at <= tick && (b.level == 0 || at < b.at):
 				due = append(due, i)
 			default:
-				s.place(i, n, s.ticks.ceil(n.due()))
+				o.wheel.place(i, at)
 				if b.level > 0 {
-					s.counters.moved++
+					o.counters.moved++
 				}
 			}
 		}
 	}
+	if cap(due) <= quantum {
+		o.scratch.due = due
+	}
 	if len(due) == 0 {
-		s.freeBucket(b)
+		o.store.freeBucket(b)
 		return
 	}
-	byArming := func(i, j uint32) int { return cmp.Compare(*s.order(i), *s.order(j)) }
-	if !slices.IsSortedFunc(due, byArming) {
-		slices.SortFunc(due, byArming)
+	s.armMu.Lock()
+	if !slices.IsSortedFunc(due, s.order.compare) {
+		slices.SortFunc(due, s.order.compare)
 	}
-	b.state = bucketDue
+	s.armMu.Unlock()
 	for _, i := range due {
-		s.append(b, i, s.nodes.must(i))
+		o.store.append(b, i)
 	}
-	s.ready += len(due)
-	s.due.push(b)
-	if cap(due) <= quantum {
-		s.scratch = due[:0]
-	}
+	o.due.add(b)
 }

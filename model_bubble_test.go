@@ -171,11 +171,11 @@ func (m *bubbleModel) check() {
 		m.failf("Len: %d, want %d", n, len(m.pending))
 	}
 	for _, s := range m.tw.engine.shards {
-		s.lock()
+		s.wheelMu.Lock()
 		if err := s.verify(); err != nil {
 			m.failf("verify: %v", err)
 		}
-		s.mu.Unlock()
+		s.wheelMu.Unlock()
 	}
 }
 
@@ -238,9 +238,6 @@ func TestModelOfARunningWheel(t *testing.T) {
 				m.tw, err = newWheelAt(m.opts, m.origin)
 				if err != nil {
 					t.Fatal(err)
-				}
-				if seed%8 >= 4 {
-					m.tw.engine.defers(0)
 				}
 				defer m.tw.Stop()
 				m.play(200)

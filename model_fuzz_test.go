@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
 // Go makes a model the executor of its wheel: one that mostly keeps the calls, and makes some at once.
@@ -34,32 +36,29 @@ func (m *model) options() Options {
 // subjectOf makes the part of a subject that both faces share.
 func subjectOf[T any](e *engine[T], payload func(id int) T) subject {
 	on := func(k int, deadline int64, v T) Timer {
-		s := e.shards[k]
-		s.lock()
-		defer s.mu.Unlock()
-		return s.arm(deadline, v)
+		return armOn(e.shards[k], deadline, v)
 	}
 	return subject{
 		add: func(k int, d time.Duration, id int) Timer {
 			if len(e.shards) == 1 {
 				return e.after(d, payload(id))
 			}
-			return on(k, later(e.shards[k].now, int64(d)), payload(id)) // pick would choose by the stack
+			return on(k, clock.Later(e.shards[k].now.Load(), int64(d)), payload(id)) // pick would choose by the stack
 		},
 		addAt: func(k int, at time.Time, id int) Timer {
 			if len(e.shards) == 1 {
 				return e.at(at, payload(id))
 			}
-			deadline, _ := e.instant(at)
+			deadline, _ := e.Instant(at)
 			return on(k, deadline, payload(id))
 		},
-		defers: e.defers, occupancy: e.occupancy, verifyOccupancy: e.verifyOccupancy,
+		occupancy: e.occupancy, verifyOccupancy: e.verifyOccupancy,
 		advance: e.advanceTo, next: e.next, len: e.pending, stats: e.stats, stop: e.stop, now: e.clockTime,
 		verify: func() error {
 			for _, s := range e.shards {
-				s.lock()
+				s.wheelMu.Lock()
 				err := s.verify()
-				s.mu.Unlock()
+				s.wheelMu.Unlock()
 				if err != nil {
 					return err
 				}
@@ -91,7 +90,7 @@ func newTimeoutsModel(tb testing.TB, cfg modelConfig, pick choices) *model {
 		}
 		m.callback(ids)
 	}
-	e, err := newEngineAt(m.options(), batchMax, cfg.origin, expire)
+	e, err := newEngine(m.options(), batchMax, cfg.origin, expire)
 	if err != nil {
 		m.failf("%v", err)
 	}
@@ -189,7 +188,6 @@ func (m *model) rare(n int) {
 // play does steps as long as there are choices, and then runs what is left.
 func (m *model) play() {
 	for ; m.pick.more(); m.step++ {
-		m.sut.defers(m.step / 64 % 2 * tombstonesFrom) // at times as it is, at times every stop leaves a tombstone
 		switch m.pick.below(8) {
 		case 0, 1:
 			m.advance(m.target())

@@ -2,6 +2,7 @@ package timingwheel
 
 import (
 	"fmt"
+	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"math"
 	"reflect"
 )
@@ -38,9 +39,9 @@ func (e *engine[T]) verifyOccupancy(o Occupancy) error {
 		want.Levels[l].Timers, want.Levels[l].Later, want.Levels[l].Cells = 0, 0, make([]int, e.size)
 	}
 	for _, s := range e.shards {
-		s.lock()
+		s.wheelMu.Lock()
 		s.tallyNodes(&want)
-		s.mu.Unlock()
+		s.wheelMu.Unlock()
 	}
 	if o.Due != want.Due || o.Moving != want.Moving {
 		return fmt.Errorf("%d due and %d moving, want %d and %d", o.Due, o.Moving, want.Due, want.Moving)
@@ -55,12 +56,15 @@ func (e *engine[T]) verifyOccupancy(o Occupancy) error {
 
 // tallyNodes counts the timers of all nodes in use.
 func (s *shard) tallyNodes(o *Occupancy) {
-	for _, pg := range s.nodes.pages {
-		for k := 0; pg != nil && k < pageSize; k++ {
-			if pg[k].pos < posInvalid {
-				continue // free, or a plan in a run; nothing is left in the nursery
+	own := &s.owner
+	o.Due += own.due.pending()
+	for p := range s.slots.Pager.Len() {
+		pg := s.slots.Pages.At(uint32(p))
+		for k := 0; pg != nil && k < arena.PageSize; k++ {
+			if pg.Pos[k] == 0 {
+				continue // free, or a plan in a run; nothing is left in the inbox
 			}
-			b := s.all[s.chunks.meta(pg[k].pos>>chunkShift).owner]
+			b := own.store.all[own.store.chunks.meta(pg.Pos[k]>>chunkShift).owner]
 			switch b.state {
 			case bucketCascading:
 				o.Moving++
@@ -68,12 +72,10 @@ func (s *shard) tallyNodes(o *Occupancy) {
 				l := &o.Levels[b.level]
 				shift := uint(b.level) * s.bits
 				l.Timers++
-				l.Cells[(int64(b.slot)-s.cur>>shift)&(s.size-1)]++
-				if b.at>>shift-s.cur>>shift >= s.size {
+				l.Cells[(int64(b.slot)-own.wheel.cur>>shift)&(s.size-1)]++
+				if b.at>>shift-own.wheel.cur>>shift >= s.size {
 					l.Later++
 				}
-			default:
-				o.Due++
 			}
 		}
 	}

@@ -100,16 +100,16 @@ func (e *engine[T]) occupancy(whole, slots int) Occupancy {
 	v := e.survey(whole, slots)
 	v.Stopped = true
 	for _, s := range e.shards {
-		s.lock()
+		s.wheelMu.Lock()
 		s.survey(v)
-		v.Stopped = v.Stopped && s.stopped
-		s.mu.Unlock()
+		v.Stopped = v.Stopped && s.closed.Load()
+		s.unlock()
 	}
 	for l := range v.Levels {
 		v.Pending += v.Levels[l].Timers
 	}
 	v.Pending += v.Due + v.Moving + v.Unseen
-	v.Next = v.expirations(e.timeAt)
+	v.Next = v.expirations(e.TimeAt)
 	return v.Occupancy
 }
 
@@ -119,11 +119,11 @@ func (e *engine[T]) survey(whole, slots int) *survey {
 	levels := e.last + 1
 	v := &survey{
 		Occupancy: Occupancy{
-			Now: e.timeAt(now), Tick: time.Duration(e.ticks.d), WheelSize: int(e.size), Shards: len(e.shards),
+			Now: e.TimeAt(now), Tick: time.Duration(e.ticks.Length()), WheelSize: int(e.size), Shards: len(e.shards),
 			Levels: make([]LevelOccupancy, levels),
 		},
 		config: e.config,
-		tick:   e.ticks.floor(now),
+		tick:   e.ticks.Floor(now),
 		whole:  whole,
 		step:   min(whole, occupancyStep),
 		each:   int(min(e.size, int64(max(1, slots/(levels*len(e.shards)))))),
@@ -135,7 +135,7 @@ func (e *engine[T]) survey(whole, slots int) *survey {
 	v.stand(v.tick)
 	for l := range v.Levels {
 		v.Levels[l] = LevelOccupancy{
-			Interval: time.Duration(e.ticks.times(1 << (uint(l) * e.bits))),
+			Interval: time.Duration(e.ticks.Begin(1 << (uint(l) * e.bits))),
 			Hand:     int(v.hand[l] & (e.size - 1)),
 			Cells:    make([]int, e.size>>v.fold),
 		}
@@ -166,25 +166,30 @@ func (v *survey) count(b *bucket) {
 	l.Timers += b.live
 }
 
-// survey adds what the shard has. mu is held, and let go meanwhile where the shard has many buckets.
+// survey adds what the shard has. wheelMu is held, and let go meanwhile if the shard has many buckets.
 func (s *shard) survey(v *survey) {
-	s.settleLots()
-	s.settleWheel()
-	v.stand(max(v.tick, s.cur)) // the shard may have read the clock since
+	if s.closed.Load() {
+		return
+	}
+	s.settleAll()
+	o := &s.owner
+	v.stand(max(v.tick, o.wheel.cur)) // the shard may have read the clock since
 	s.surveyNext(v)
 	before := v.found()
 	switch {
-	case s.queue.len() <= v.whole:
-		for _, b := range s.queue.items {
+	case o.wheel.queue.Len() <= v.whole:
+		for b := range o.wheel.buckets {
 			v.count(b)
 		}
-	case len(s.all) <= v.each*len(v.Levels):
+	case len(o.store.all) <= v.each*len(v.Levels):
 		s.surveyBuckets(v)
 	default:
 		s.surveySlots(v)
 	}
 	s.surveyExpired(v)
-	v.Unseen += max(0, s.pending-(v.found()-before))
+	if !s.closed.Load() {
+		v.Unseen += max(0, s.pending()-(v.found()-before))
+	}
 }
 
 // found is the number of timers that have been counted somewhere.
@@ -199,43 +204,44 @@ func (v *survey) found() int {
 // surveyBuckets goes through the buckets by their ids, which they keep while the lock is free, unlike their places in the queue. Most
 // slots of a large wheel are empty, and are not looked at.
 func (s *shard) surveyBuckets(v *survey) {
-	for k, steps := 0, 0; k < len(s.all); k++ { // none are left where the wheel was stopped meanwhile
+	for k, steps := 0, 0; k < len(s.owner.store.all); k++ { // none are left where the wheel was stopped meanwhile
 		if steps == v.step {
 			steps = 0
 			s.breathe()
-			if k >= len(s.all) {
+			if k >= len(s.owner.store.all) {
 				return
 			}
 		}
 		steps++
-		if b := s.all[k]; b.heapIndex >= 0 {
+		if b := s.owner.store.all[k]; b.heapIndex >= 0 {
 			v.count(b)
 		}
 	}
 }
 
-// breathe lets go of the lock for others.
+// breathe lets go of the lock for other workers.
 func (s *shard) breathe() {
 	s.yield()
-	s.settleLots()
-	s.settleWheel()
+	if !s.closed.Load() {
+		s.settleAll()
+	}
 }
 
 // surveySlots goes through the slots, which stay where they are while the lock is free. It begins with the coarsest
 // level, so that a timer that moves to a finer one meanwhile is rather counted twice than lost.
 func (s *shard) surveySlots(v *survey) {
 	steps := 0
-	for l := len(s.levels) - 1; l >= 0; l-- {
+	for l := len(s.owner.wheel.levels) - 1; l >= 0; l-- {
 		for k := 0; k < v.each; k++ {
 			if steps == v.step {
 				steps = 0
 				s.breathe()
 			}
-			if l >= len(s.levels) || s.levels[l].slots == nil { // also where the wheel was stopped meanwhile
+			if l >= len(s.owner.wheel.levels) || s.owner.wheel.levels[l].slots == nil { // also where the wheel was stopped meanwhile
 				break
 			}
 			steps++
-			if b := s.levels[l].slots[(v.hand[l]+int64(k))&(s.size-1)]; b != nil {
+			if b := s.owner.wheel.levels[l].slots[(v.hand[l]+int64(k))&(s.size-1)]; b != nil {
 				v.count(b)
 			}
 		}
@@ -245,19 +251,20 @@ func (s *shard) surveySlots(v *survey) {
 // surveyExpired counts what has left its slots. Buckets that move are as many as have expired while nobody came, so there is a
 // bound for them too; lots are few.
 func (s *shard) surveyExpired(v *survey) {
-	v.Due += s.ready
-	for b := s.fresh.head; b != nil; b = b.next {
-		v.Due += b.live
+	if s.closed.Load() {
+		return
 	}
-	for _, l := range s.lots {
-		v.Due += l.b.live
+	o := &s.owner
+	v.Due += o.due.pending()
+	for _, b := range o.crew.batches {
+		v.Due += b.unclaimed()
 	}
 	steps := 0
-	for l := range s.cascade.levels {
-		for b := s.cascade.levels[l].head; b != nil && steps < v.whole; b = b.next {
-			v.Moving += b.live
-			steps++
+	for b := range o.wheel.cascade.all {
+		if steps++; steps > v.whole {
+			break
 		}
+		v.Moving += b.live
 	}
 }
 
@@ -265,24 +272,24 @@ func (s *shard) surveyExpired(v *survey) {
 // parents were taken, the first is taken next. The buckets that all timers have left are passed over, a bounded number of them.
 func (s *shard) surveyNext(v *survey) {
 	var open []int // indices of the queue
-	if s.queue.len() > 0 {
+	queue := &s.owner.wheel.queue
+	if queue.Len() > 0 {
 		open = append(open, 0)
 	}
-	items := s.queue.items
 	for found, looks := 0, 0; len(open) > 0 && found < occupancyNext && looks < occupancyPeek; looks++ {
 		first := 0
 		for k := range open {
-			if items[open[k]].before(items[open[first]]) {
+			if queue.At(open[k]).Before(queue.At(open[first])) {
 				first = k
 			}
 		}
 		i := open[first]
 		open[first] = open[len(open)-1]
 		open = open[:len(open)-1]
-		for child := 2*i + 1; child <= 2*i+2 && child < len(items); child++ {
+		for child := 2*i + 1; child <= 2*i+2 && child < queue.Len(); child++ {
 			open = append(open, child)
 		}
-		if b := items[i]; b.live > 0 {
+		if b := queue.At(i); b.live > 0 {
 			v.soon[expiry{b.key, b.level}] += b.live
 			found++
 		}
@@ -296,7 +303,7 @@ func (v *survey) expirations(timeAt func(ns int64) time.Time) []Expiration {
 	})
 	next := make([]Expiration, 0, occupancyNext)
 	for _, x := range all[:min(len(all), occupancyNext)] {
-		next = append(next, Expiration{At: timeAt(v.ticks.times(x.tick)), Level: int(x.level), Timers: v.soon[x]})
+		next = append(next, Expiration{At: timeAt(v.ticks.Begin(x.tick)), Level: int(x.level), Timers: v.soon[x]})
 	}
 	return next
 }

@@ -106,7 +106,6 @@ func TestOccupancyCountsWhatIsDue(t *testing.T) {
 func TestOccupancyWithoutStoppedTimers(t *testing.T) {
 	t.Parallel()
 	tw := manualWheel(t, Options{})
-	tw.engine.defers(0) // every Stop leaves a tombstone
 	var timers []Timer
 	for k := range 10 {
 		timers = append(timers, tw.AfterFunc(time.Duration(k+1)*time.Second, nothing))
@@ -131,21 +130,17 @@ func TestOccupancyCountsWhatMoves(t *testing.T) {
 			tw.AfterFunc(time.Second, nothing)
 		}
 		s := tw.engine.shards[0]
-		s.lock()
-		s.settleWheel()
-		s.driving = true // as in the middle of a driver's work
-		b := s.queue.popMin()
-		s.unslot(b)
-		s.cascade.push(b)
-		s.mu.Unlock()
+		s.wheelMu.Lock()
+		s.settleAll()
+		s.owner.wheel.cascade.push(s.owner.wheel.popAny()) // as in the middle of a driver's work
+		s.wheelMu.Unlock()
 		o := tw.Occupancy()
 		assert.Equal(t, 3, o.Moving)
 		assert.Equal(t, 3, o.Pending)
 		assert.Zero(t, o.Unseen+o.Levels[1].Timers)
-		s.lock()
-		s.driving = false
-		s.kick()
-		s.mu.Unlock()
+		s.wheelMu.Lock()
+		s.hire(1)
+		s.wheelMu.Unlock()
 		synctest.Wait()
 		o = tw.Occupancy()
 		assert.Zero(t, o.Moving)
@@ -184,14 +179,12 @@ func TestOccupancyAfterStop(t *testing.T) {
 // The earliest 16 are named, each with the timers of all shards.
 func TestOccupancyNextOverShards(t *testing.T) {
 	t.Parallel()
-	e, err := newEngineAt(Options{Manual: true, Shards: 3, Start: modelStart}, 1, 0, func([]func()) {})
+	e, err := newEngine(Options{Manual: true, Shards: 3, Start: modelStart}, 1, 0, func([]func()) {})
 	require.NoError(t, err)
 	defer e.stop()
 	for k := range 20 {
 		for _, s := range e.shards[:1+k%3] {
-			s.lock()
-			s.arm(int64(time.Duration(k+1)*time.Millisecond), nothing)
-			s.mu.Unlock()
+			armOn(s, int64(time.Duration(k+1)*time.Millisecond), nothing)
 		}
 	}
 	next := e.occupancy(occupancyWhole, occupancySlots).Next

@@ -8,6 +8,9 @@ import (
 	"reflect"
 	"runtime"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
+	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
 // Accepted ranges and defaults. The defaults of size and levels are measured: docs/design.md.
@@ -87,14 +90,14 @@ type Options struct {
 
 // config is what the engine takes from Options.
 type config struct {
-	timeline
-	ticks   divider // by the tick in ns
-	size    int64   // slots of a wheel
-	bits    uint    // log2(size)
-	last    int     // index of the last level
-	batch   int     // payloads of one call
-	pooled  bool    // the default executor
-	scanned bool    // payloads hold pointers, so they are cleared
+	clock.Timeline
+	geometry
+	ticks   clock.Ticks
+	near    int64 // ns: a deadline that lies so far ahead of shard.now is far, see arena.Near
+	batch   int   // payloads of one call
+	procs   int   // processors
+	pooled  bool  // the default executor
+	scanned bool  // payloads hold pointers, so they are cleared
 }
 
 // validate returns the options with defaults filled in, or an error that names the first bad field.
@@ -161,13 +164,31 @@ func badOption(field string, value any, accepted string) error {
 func (o Options) config() config {
 	w := uint(bits.TrailingZeros(uint(o.WheelSize)))
 	reach := int(63+w-1) / int(w) // this many levels span the whole range of an int64 of ticks
-	return config{
-		ticks:  newDivider(int64(o.Tick)),
-		size:   int64(o.WheelSize),
-		bits:   w,
-		last:   min(o.Levels, reach) - 1,
-		pooled: o.Executor == nil,
+	c := config{
+		ticks:    clock.NewTicks(int64(o.Tick)),
+		geometry: geometry{size: int64(o.WheelSize), bits: w, last: min(o.Levels, reach) - 1},
+		procs:    runtime.GOMAXPROCS(0),
+		pooled:   o.Executor == nil,
 	}
+	c.near = c.ticks.Begin(arena.Near)
+	if !o.Manual {
+		c.moveTicks, c.moveTimers = moveTime(o.Tick)
+	}
+	return c
+}
+
+// moveCost is an upper bound of the time to move one timer to a finer level, twice, as a bucket may
+// double before it is looked at again.
+const moveCost = 256 * time.Nanosecond
+
+// moveTime returns moveCost as a ratio of ticks to timers.
+func moveTime(tick time.Duration) (ticks, timers int64) {
+	return int64(moveCost), int64(tick)
+}
+
+// ownGoroutines reports whether callbacks run on goroutines of the wheel.
+func (o Options) ownGoroutines() bool {
+	return !o.Manual && (o.Executor == nil || o.Executor == Inline)
 }
 
 // holdsPointers reports whether values of type t are of interest to the garbage collector.

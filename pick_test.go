@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sendTo makes every goroutine arm on shard i.
+// sendTo makes each goroutine arm on shard i.
 func sendTo(tw *TimingWheel, i uint32) {
 	for k := range tw.engine.routes {
 		tw.engine.routes[k].Store(i)
@@ -24,8 +24,8 @@ func goingTo(tw *TimingWheel, i uint32) (n int) {
 	return n
 }
 
-// A goroutine keeps to one shard until it meets somebody there, and then to the next one.
-func TestArmingMovesOnWhereItMeetsSomebody(t *testing.T) {
+// A goroutine keeps to one shard until it meets another one there, and then to the next one.
+func TestArmingMovesOnIfItsShardIsTaken(t *testing.T) {
 	t.Parallel()
 	const shards = 4
 	tw := startWheel(t, Options{Shards: shards})
@@ -36,34 +36,45 @@ func TestArmingMovesOnWhereItMeetsSomebody(t *testing.T) {
 			require.Same(t, &s.shard, tw.AfterFunc(time.Hour, func() {}).shard)
 		}
 		require.Equal(t, len(tw.engine.routes), goingTo(tw, at))
-		s.mu.Lock()
+		s.armMu.Lock()
 		timer := tw.AfterFunc(time.Hour, func() {})
-		s.mu.Unlock()
+		s.armMu.Unlock()
 		require.Same(t, &tw.engine.shards[next].shard, timer.shard)
 		require.Equal(t, len(tw.engine.routes)-1, goingTo(tw, at))
 		require.Equal(t, 1, goingTo(tw, next))
 	}
 }
 
-// It leaves a shard for which those wait who stop and reset.
-func TestArmingLeavesACrowdedShard(t *testing.T) {
+// If all shards are taken a caller waits for one of them, and then arms its timer.
+func TestArmingWaitsIfAllShardsAreTaken(t *testing.T) {
 	t.Parallel()
-	tw := startWheel(t, Options{Shards: 2})
-	sendTo(tw, 1)
-	s := tw.engine.shards[1]
-	timer := tw.AfterFunc(time.Hour, func() {})
-	for range crowd {
-		s.mu.Lock()
-		waited := make(chan bool)
-		go func() { waited <- timer.Reschedule(time.Hour) }()
-		await(t, "Reschedule waits for the lock", func() bool { return s.waiting.Load() > 0 })
-		s.mu.Unlock()
-		require.True(t, <-waited)
+	tw := startWheel(t, Options{Shards: 3})
+	for _, s := range tw.engine.shards {
+		s.armMu.Lock()
 	}
-	require.Equal(t, crowd, s.crowded)
-	require.Same(t, &s.shard, tw.AfterFunc(time.Hour, func() {}).shard)
-	require.Equal(t, 1, goingTo(tw, 0))
-	require.Zero(t, s.crowded)
+	armed := make(chan Timer)
+	go func() { armed <- tw.AfterFunc(time.Hour, func() {}) }()
+	for _, s := range tw.engine.shards {
+		s.armMu.Unlock()
+	}
+	timer := receive(t, armed, "AfterFunc")
+	require.True(t, timer.Stop())
+}
+
+// A driver or a worker that is preempted while it holds the wheel keeps no caller from its shard.
+func TestArmingKeepsToItsShardWhileTheWheelIsHeld(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Shards: 4})
+	sendTo(tw, 2)
+	s := tw.engine.shards[2]
+	s.wheelMu.Lock()
+	for range 10 * inboxSize {
+		require.Same(t, &s.shard, tw.AfterFunc(time.Hour, func() {}).shard)
+	}
+	s.unlock()
+	require.Equal(t, len(tw.engine.routes), goingTo(tw, 2))
+	require.Equal(t, 10*inboxSize, tw.Len())
+	verified(t, &s.shard)
 }
 
 func TestRoutesReachEveryShard(t *testing.T) {

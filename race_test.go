@@ -156,9 +156,6 @@ func TestRaceExactlyOnce(t *testing.T) {
 			t.Run(optionName(opts)+map[bool]string{true: ",stopped"}[halt], func(t *testing.T) {
 				t.Parallel()
 				tw := startWheel(t, opts)
-				if i%2 == 0 {
-					tw.engine.defers(0)
-				}
 				l := newLedger()
 				steps := max(scaled(2000), 200)
 				var board [32]atomic.Pointer[record] // timers that anybody may stop

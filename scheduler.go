@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"reflect"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
 // Scheduler says when a plan runs: Next returns the run that follows t, or the zero time where there is
@@ -75,12 +77,9 @@ type plan struct {
 	f         func()
 
 	// Written before the first run and by runs, which follow each other.
-	planned     time.Time
-	at          int64  // the deadline that planned was armed as; Reschedule changes the node's
-	undisturbed uint64 // disturbed of the shard when the run was about to start
-	shard       *shard
-	index       uint32
-	gen         uint32
+	planned time.Time
+	at      int64 // the tick for which planned was armed; the slot has another one after a Reschedule
+	timer   Timer
 }
 
 // start arms the first run, if there is one. run is the payload.
@@ -89,19 +88,20 @@ func (p *plan) start(run func()) Timer {
 		return Timer{}
 	}
 	e := p.wheel.engine
-	deadline, _ := e.instant(p.planned)
-	sh := e.pick()
-	if !sh.manual {
-		sh.observe(sh.clock())
+	deadline, now := e.Instant(p.planned)
+	if now == 0 && !e.Manual {
+		now = e.Read()
 	}
-	t := sh.arm(deadline, run)
+	s := e.pick()
+	t, crowded := s.armLocked(deadline, now, run, arena.Plan)
+	p.timer = t // before the lock is free, and so before the first run
 	if t.shard != nil {
-		n := sh.nodes.must(t.index)
-		p.at = n.deadline
-		n.deadline |= planBit
-		p.shard, p.index, p.gen = &sh.shard, t.index, t.gen
+		p.at = p.tick()
 	}
-	sh.mu.Unlock()
+	s.armMu.Unlock()
+	if crowded {
+		s.tend()
+	}
 	return t
 }
 
@@ -133,54 +133,67 @@ func (p *plan) askPast(missed, now time.Time) (next time.Time) {
 
 // takeRescheduled adopts the time to which Reschedule has moved the run that is about to start.
 func (p *plan) takeRescheduled() {
-	s := p.shard
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := p.node()
-	p.undisturbed = s.disturbed.Load()
-	switch {
-	case n == nil:
-		p.undisturbed-- // settle has to look
-	case n.pos == posNone && n.due() != p.at:
-		p.planned = p.shard.dateOf(n.due())
+	_, w, running := p.running()
+	if !running || w.Has(arena.Moved) {
+		return
+	}
+	if !w.Has(arena.Far) && w.Bits() == arena.LowBits(p.at) {
+		return // also if the clock has leapt so far that the word says another tick now
+	}
+	if tick := p.tick(); tick != p.at {
+		p.planned = p.dateOf(tick)
 	}
 }
 
-// settle frees the plan's slot if next is the zero time, unless Reschedule has asked for one more
-// run. A run that is about to start is off if Stop or Reschedule has come after its claim. Both
-// have then returned true: Stop because the run does not take place, Reschedule because it takes
-// place later.
-//
-// If there is a further run, only Timer.Stop or the Stop of the wheel can put this one off. If
-// neither has come to any plan of the shard since takeRescheduled, settle does not take the lock,
-// which would make a run 12% more expensive.
+// running returns the plan's slot while a run is under way. It returns false if the plan or the wheel was
+// stopped.
+func (p *plan) running() (*arena.Page, arena.Word, bool) {
+	s := p.timer.shard
+	pg := s.slots.Pages.At(p.timer.index >> arena.PageShift)
+	if pg == nil || s.closed.Load() {
+		return nil, 0, false
+	}
+	w := pg.Load(p.timer.index)
+	return pg, w, pg.Names(p.timer.gen, w) && w.Kind() == arena.Running
+}
+
+// tick returns the tick of the plan's slot, or that of the last arming if the plan was stopped.
+func (p *plan) tick() int64 {
+	s := p.timer.shard
+	pg := s.slots.Pages.At(p.timer.index >> arena.PageShift)
+	if pg == nil {
+		return p.at
+	}
+	w := pg.Load(p.timer.index)
+	if tick, ok := s.decode(w, s.ticks.Floor(s.now.Load())); ok && pg.Names(p.timer.gen, w) {
+		return tick
+	}
+	return p.at
+}
+
+func (p *plan) dateOf(tick int64) time.Time {
+	s := p.timer.shard
+	return s.DateOf(s.ticks.Begin(tick))
+}
+
+// settle ends the plan if next is the zero time, unless Reschedule has asked for one more run. A run that
+// is about to start is off if Stop or Reschedule has come after its claim. Both have then returned true:
+// Stop because the run does not take place, Reschedule because it takes place later.
 func (p *plan) settle(next time.Time) (off bool) {
-	s := p.shard
-	if !next.IsZero() && s.disturbed.Load() == p.undisturbed {
-		return false
+	for {
+		pg, w, running := p.running()
+		switch {
+		case !running:
+			return true
+		case !next.IsZero():
+			return false
+		case w.Has(arena.Moved):
+			return true
+		}
+		if p.timer.shard.replace(pg, p.timer.index, w, (w.With(arena.Dead)|arena.Moved)&^arena.Far) {
+			return false
+		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := p.node()
-	switch {
-	case n == nil:
-		return true
-	case !next.IsZero():
-		return false
-	case n.pos == posRerun:
-		return true
-	}
-	s.release(p.index, n)
-	return false
-}
-
-// node returns the plan's node, nil where the plan or the wheel was stopped. mu is held.
-func (p *plan) node() *node {
-	n := p.shard.nodes.at(p.index)
-	if n == nil || n.gen != p.gen {
-		return nil
-	}
-	return n
 }
 
 // rearm arms the next run at the time that Reschedule has set. Without one it arms the run at next
@@ -197,44 +210,227 @@ func (p *plan) rearm(next time.Time) {
 	}
 }
 
-// arm makes the plan pending again, unless it has ended.
-func (p *plan) arm(next time.Time) {
-	s := p.shard
-	deadline, now := s.instant(next)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := p.node()
-	if n == nil {
+// bury gives the slot of a plan back that has ended in its run. Each run calls arm once, and that calls bury.
+func (p *plan) bury() {
+	s, i := p.timer.shard, p.timer.index
+	pg := s.slots.Pages.At(i >> arena.PageShift)
+	if pg == nil || s.closed.Load() {
 		return
 	}
-	if now == 0 && s.pending == 0 && !s.manual {
-		now = s.clock() // the run may have taken long
+	if w := pg.Load(i); pg.Names(p.timer.gen, w) && w.Kind() == arena.Dead {
+		s.release(i)
+		s.bury(pg, i, w)
 	}
-	s.observe(now)
-	if n.pos == posRerun {
-		deadline = n.due()
-		next = p.shard.dateOf(deadline)
+}
+
+// arm makes the plan pending again, or buries it if it has ended. It is called once for each run.
+func (p *plan) arm(next time.Time) {
+	s := p.timer.shard
+	deadline, now := s.Instant(next)
+	if now == 0 && !s.Manual {
+		now = s.Read() // the run may have taken long
 	}
-	p.planned, p.at = next, deadline
-	n.deadline = deadline | planBit
-	s.again(p.index, n)
+	for {
+		pg, w, running := p.running()
+		if !running {
+			p.bury()
+			return
+		}
+		if w.Has(arena.Moved) {
+			next = p.dateOf(p.tick())
+			deadline, _ = s.Instant(next)
+		}
+		if s.again(pg, p.timer.index, w, deadline, now, func(tick int64) { p.planned, p.at = next, tick }) {
+			return
+		}
+	}
 }
 
 // live reports whether the next run is still the scheduler's to plan.
 func (p *plan) live() bool {
-	p.shard.mu.Lock()
-	defer p.shard.mu.Unlock()
-	n := p.node()
-	return n != nil && n.pos != posRerun
+	_, w, running := p.running()
+	return running && !w.Has(arena.Moved)
 }
 
-// again makes a plan pending once more.
-func (s *shard) again(i uint32, n *node) {
-	s.pending++
-	s.counters.armed++
-	if s.manual {
-		s.stamp(i)
+// again makes a running plan pending once more. It calls note with the tick before the next run can
+// begin. It returns false if the word has changed.
+func (s *shard) again(pg *arena.Page, i uint32, w arena.Word, deadline, now int64, note func(tick int64)) bool {
+	s.armMu.Lock()
+	if s.closed.Load() {
+		s.armMu.Unlock()
+		return true
 	}
-	s.enter(i, n, n.due())
-	s.checkLocked()
+	now = s.arming(now)
+	deadline = max(deadline, now)
+	tick := s.tickOf(deadline, now)
+	flags, bits := s.encode(deadline, tick)
+	staged := w.With(arena.Staged).WithBits(bits)&^arena.Far | flags | arena.Moved
+	if !s.replace(pg, i, w, staged) {
+		s.armMu.Unlock()
+		return false
+	}
+	note(tick)
+	s.inbox.armed++
+	if s.Manual {
+		s.order.stamp(i)
+	}
+	if s.inbox.add(i, tick) && tick < s.alarmAt.Load() {
+		s.setAlarm(tick)
+	}
+	crowded := len(s.inbox.staged) >= s.inbox.full && s.inbox.sweep(&s.slots)
+	s.armMu.Unlock()
+	if crowded {
+		s.tend()
+	}
+	return true
+}
+
+// Run is one run of a plan.
+//
+// Its times come from the clock by which plans are made: the current time with both clocks, in Manual mode the
+// wheel's. Planned is the time that was given by whoever planned the run, so it has a monotonic reading or has
+// none as that one has.
+type Run struct {
+	N        int       // counts the runs from 1, up to math.MaxInt. 0 stands for the call that began the plan, with its time in all three
+	Planned  time.Time // when the run was to start, as it was planned or as Reschedule moved it
+	Started  time.Time // never before Planned, apart from a Flush and from steps of the wall clock
+	Finished time.Time // zero: the run is about to start
+}
+
+// Step is what a [Follower] says of a run.
+type Step struct {
+	// Next is the run that follows, the zero time where there is none. A Next that is not in the future is
+	// taken as it is, and starts at once.
+	Next time.Time
+
+	// Skip says that the run, which is about to start, does not take place: Next is armed instead, and the
+	// number of the run is given to that one.
+	Skip bool
+
+	// Overlap says that Next is armed before the run, which is about to start, begins: runs may overlap. The
+	// Follower is not asked after such a run.
+	Overlap bool
+}
+
+// Follower decides how one plan goes on, run by run. It is asked
+//
+//   - when the plan begins, with a Run whose N is 0: for its first run;
+//   - when a run is about to start: whether there is a further one, which is what Stop returns during the run;
+//   - when that run has ended, by return, panic or runtime.Goexit: for the final time of the
+//     further run. It is not asked this time if there is no further run, if the run was skipped or
+//     may overlap with the next, or if Stop or Reschedule has already decided.
+//
+// Follow runs without a lock and never concurrently, so a Follower may keep state without one of its own. If it
+// panics the plan ends, and a run for which it was asked does not take place.
+type Follower interface{ Follow(r Run) Step }
+
+// Planner is a Scheduler that wants to know more of a run than its planned time. Plan is called once for each plan
+// and returns the Follower that decides in its place; Next is then not called. The wrappers of package plan are
+// Planners.
+type Planner interface {
+	Scheduler
+	Plan() Follower
+}
+
+// ScheduleRun is ScheduleFunc for a function that wants to know of its run, most of all for which time it was
+// planned. Finished is the zero time there.
+func (tw *TimingWheel) ScheduleRun(s Scheduler, f func(r Run)) Timer {
+	if s == nil || f == nil {
+		panic("timingwheel: ScheduleRun with a nil Scheduler or function")
+	}
+	if p, ok := s.(Planner); ok {
+		return tw.follow(p.Plan(), f, reflect.ValueOf(f).Pointer())
+	}
+	return tw.follow(&plain{scheduler: s}, f, reflect.ValueOf(f).Pointer())
+}
+
+// ScheduleRun calls [TimingWheel.ScheduleRun] on [Default].
+func ScheduleRun(s Scheduler, f func(r Run)) Timer { return Default().ScheduleRun(s, f) }
+
+// plain is the Follower of a Scheduler that is no Planner: missed runs are skipped.
+type plain struct {
+	scheduler Scheduler
+	next      time.Time
+}
+
+func (p *plain) Follow(r Run) Step {
+	switch {
+	case r.N == 0:
+		p.next = p.scheduler.Next(r.Started)
+	case r.Finished.IsZero():
+		p.next = p.scheduler.Next(r.Planned)
+	case !p.next.After(r.Finished):
+		p.next = skip(p.scheduler, p.next, r.Finished)
+	}
+	return Step{Next: p.next}
+}
+
+// followed is a plan with a Follower. It is a type of its own, so that plans without one stay small.
+type followed struct {
+	plan
+	follower Follower
+	f        func(Run)
+	callee   uintptr // the code of the user's function, which is f or called by f
+	n        int     // runs that have begun
+}
+
+func (tw *TimingWheel) follow(follower Follower, f func(Run), callee uintptr) Timer {
+	if follower == nil {
+		panic("timingwheel: a Planner whose Plan is a nil Follower")
+	}
+	now := tw.today()
+	first := follower.Follow(Run{Planned: now, Started: now, Finished: now}).Next
+	p := &followed{plan: plan{wheel: tw, planned: first}, follower: follower, f: f, callee: callee}
+	return p.start(p.run)
+}
+
+// run is the payload.
+func (p *followed) run() {
+	r, step, off := p.begin()
+	switch {
+	case off || step.Skip:
+		p.arm(step.Next)
+	case step.Overlap:
+		p.n = r.N
+		p.arm(step.Next) // from here on all but p.f may be the next run's
+		p.f(r)
+	default:
+		p.n = r.N
+		defer p.finish(r, step.Next)
+		p.f(r)
+	}
+}
+
+// begin asks about the run that is about to start.
+func (p *followed) begin() (r Run, step Step, off bool) {
+	asked := false
+	defer func() {
+		if !asked {
+			p.arm(time.Time{}) // Follow panics: Reschedule may have asked for one more run
+		}
+	}()
+	p.takeRescheduled()
+	r = Run{N: max(p.n+1, p.n), Planned: p.planned, Started: p.wheel.today()}
+	step, off = p.ask(r)
+	asked = true
+	return r, step, off
+}
+
+// ask asks about the run. If there is no further run, the plan ends unless Reschedule has asked for
+// one more. For off see settle.
+func (p *followed) ask(r Run) (step Step, off bool) {
+	defer func() { off = p.settle(step.Next) }()
+	return p.follower.Follow(r), false
+}
+
+// finish arms the run that follows r, at the time that Reschedule has set or else the Follower.
+func (p *followed) finish(r Run, next time.Time) {
+	defer func() { p.arm(next) }() // also where Follow panics
+	if next.IsZero() || !p.live() {
+		return
+	}
+	next = time.Time{}
+	r.Finished = p.wheel.today()
+	step, _ := p.ask(r)
+	next = step.Next
 }

@@ -2,388 +2,707 @@ package timingwheel
 
 import (
 	"math"
+	"runtime"
 	"sync"
-	sync64 "sync/atomic" // aligned on 32 bits, too
+	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
 
-	"go.uber.org/atomic"
+	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
 // never is a tick that no clock reaches.
 const never = math.MaxInt64
 
+// quantum is the number of timers that a driver or worker moves before it lets go of the wheel's lock. At
+// 20 to 60 ns each it holds the lock for some 10 µs.
+const quantum = 256
+
+// callerQuantum is the number of timers that a caller places, and removes, at most in one call. It is
+// more than a caller adds before it offers help, so a backlog shrinks.
+const callerQuantum = 4 * inboxSize
+
 // host is the typed part of a shard: it holds the payloads and runs them.
 type host interface {
-	openPage(p int) *[pageSize]node // makes page p of the slab and of the payloads
-	closePage(p int)                // page p of the slab was given back
-	drop(i uint32)                  // release the payload of slot i
-	clear()                         // release everything
-	spawn()                         // start a worker, which s.spares already counts
-	hand()                          // give the executor one call, which s.owed already counts; mu is not held
-	serve()                         // be a worker, with mu held, and return without it
+	drop(i uint32)   // clears the payload of slot i
+	closePage(p int) // drops the payloads of a page that was given back
+	clear()          // drops all payloads
+	worker()         // claims and runs what is due, on a goroutine of its own
+	drive()          // is a driver; called with wheelMu held, returns without it
 }
 
-// shard is one independent wheel: slab, levels, queue of buckets, driver. Everything below mu is
-// guarded by it unless its comment says otherwise. A handle names its shard by a pointer, so the shard
-// does not depend on the payload's type; what does is behind host.
+// shard is one independent wheel with its driver and its workers. It is the only type that locks, and it
+// joins the parts, which do not know of each other.
+//
+// A timer's state is the word of its slot. Every step is one compare-and-swap of that word, so callers
+// need a lock only to arm a timer or to move it to an earlier deadline:
+//
+//	armMu    guards the inbox, the free slots and the alarm. It is held for tens of nanoseconds. An arming
+//	         caller that finds it taken goes on to the next shard.
+//	wheelMu  guards what is placed: wheel, due timers, workers. Drivers and workers hold it, for a quantum
+//	         at a time. Callers only try to get it, so no caller waits for them.
+//
+// The goroutine that holds wheelMu is the owner. Order of locks: wheelMu, then armMu.
 type shard struct {
 	_ [64]byte // keeps the neighbour in memory off the lines that are written here
 
-	config  // never changes
-	host    host
-	waiting atomic.Int32 // callers of lock that have to wait
-	kin     *families    // of its wheel's contexts; nil with Timeouts
+	config   // never changes
+	host     host
+	funcs    *arena.Table[[arena.PageSize]func()] // the payloads, if they are callbacks: saves a call of host
+	halted   chan struct{}                        // closed by the engine's stop
+	closed   atomic.Bool                          // no timer is armed, stopped, moved or claimed any more
+	lone     atomic.Bool                          // the inbox has one timer
+	wanted   atomic.Bool                          // a caller has found work for the owner and could not get wheelMu
+	alarmAt  atomic.Int64                         // tick at which the driver wakes; ringing, never. armMu; read without it
+	now      atomic.Int64                         // ns: a reading of the clock by the owner; Manual: the clock
+	far      farTable
+	alarms   atomic.Uint64 // times that the alarm went off
+	planRuns atomic.Uint64 // claims of plans
+	planEnds atomic.Uint64 // Stops of plans during a run
+	counting atomic.Int64  // claims of plans that may not be in planRuns yet
+	launched atomic.Uint64 // of crew.launches, those whose callbacks begin or are dropped
+	dropped  atomic.Uint64 // timers that were claimed and not run, as the wheel was stopped
 
-	// What adds, stops and reschedules touch comes first, side by side: fewer lines to fetch from
-	// another processor.
+	_        [64]byte
+	removals removals
+	few      atomic.Int32 // removals from which on a Stop offers to carry them out
 
-	mu      sync.Mutex
-	crowded int    // callers of lock that had to wait, since an arming goroutine last left for that reason
-	now     int64  // ns: the latest clock reading; Manual: the clock
-	quiet   int64  // ns: the alarm goes off no later; MaxInt64 where it is not set; Manual: 0
-	pending int    // timers
-	lots    []*lot // what workers have taken of due
+	_     [64]byte
+	armMu sync.Mutex
+	inbox inbox
+	slots arena.Slots // its pages are read without the lock
+	order *arming     // Manual mode; else nil
+	alarm alarm
 
-	funcs []*[pageSize]func() // the payloads, where they are callbacks: saves release a call of host
-	young nursery
-	tombs tombstones
-	bucketStore
-
-	cur      int64 // ticks: every earlier bucket has been taken
-	curEnds  int64 // ns: when that tick ends; MaxInt64 where no clock reaches it
-	levels   []level
-	queue    minHeap[*bucket]
-	hollow   int        // buckets of queue that all their timers have left
-	cascade  cascade    // expired buckets, being moved
-	due      bucketList // expired buckets whose timers may be claimed
-	fresh    bucketList // Manual: what became due since the last Advance began
-	prompt   *bucket    // the bucket of due (Manual: fresh) that takes timers due at once; nil: none is open
-	ready    int        // pending timers in due
-	lotSize  int        // timers that the next lot takes
-	spareLot *lot       // of the worker that ended last, for the next one
-	flushed  int        // due buckets with flush set
-
-	alarm         alarm
-	wakeAt        int64 // ticks: when the alarm will go off; never if it will not
-	driving       bool  // a driver is at work and will set the alarm when it is done
-	stopped       bool
-	disturbed     sync64.Uint64       // how often a plan was stopped in a run, or the shard; written under mu
-	spares        int                 // workers that are counted, and started or about to be, and have not begun
-	together      int                 // spares that were started at once the last time
-	begun         uint                // workers that were started and have begun
-	owed          int                 // calls handed to the executor that have not begun
-	running       int                 // callbacks or batches being run
-	firedBefore   uint64              // counters.fired then
-	runningBefore int                 // running then
-	handing       int                 // calls of the executor under way
-	serving       int                 // workers of the default executor
-	idle          chan struct{}       // closed once nothing runs; made by Shutdown
-	halting       chan struct{}       // closed by halt; made by whoever first waits for it
-	relaxAt       int64               // value of armed from which an early alarm is worth correcting
-	seqs          []*[pageSize]uint64 // Manual: order of arming, for ties
-	seq           uint64
-	scratch       []uint32 // Manual: of gather
-	counters      counters
-	labels        *labels // of profiles; never changes; nil: none
-	sinceCheck    int     // build tag invariants: changes since the last verify
+	_        [64]byte
+	wheelMu  sync.Mutex
+	arrivals arrivals
+	owner    owner
 
 	_ [64]byte
 }
 
+// owner is what the goroutine that holds wheelMu works with.
+type owner struct {
+	store    bucketStore
+	wheel    wheel
+	due      dueList
+	crew     crew
+	counters counters
+	tick     int64    // of the clock, as far as the owner has read it
+	dead     uint64   // link to the removals that were taken off the stack and not carried out yet
+	relaxAt  uint64   // value of inbox.armed from which a Stop may correct the alarm
+	unread   int      // claims since the last one whose lateness was measured
+	scratch  struct { // of one quantum; not on the stack of a worker, which would have to grow
+		slots [chunkSize]uint32
+		words [chunkSize]arena.Word
+		gone  [removalsMax]uint32
+		pos   [removalsMax]uint32
+		due   []uint32 // Manual mode
+	}
+	spent struct { // slots of timers that were claimed under the lock, to be given back together
+		n     int
+		slots [removalsMax]uint32
+	}
+	sinceCheck int // build tag invariants: changes since the last verify
+}
+
 // init prepares a shard that was allocated as part of its typed form.
-func (s *shard) init(c config, h host) {
-	s.config = c
-	s.host = h
-	s.nodes.low, s.chunks.low = -1, -1
-	s.levels = make([]level, c.last+1)
-	s.now = c.origin
-	s.moveTo(c.ticks.floor(c.origin))
-	s.lotSize = firstLot
-	s.young.alive = nurseryEmpty
-	s.tombs.from = tombstonesFrom
-	s.noAlarm()
-	s.relaxAt = -relaxCredit
-}
-
-// observe notes a reading of the clock. Readings may arrive out of order.
-func (s *shard) observe(now int64) {
-	if now > s.now {
-		s.now = now
+func (s *shard) init(c config, h host, halted chan struct{}) {
+	s.config, s.host, s.halted = c, h, halted
+	s.slots.Closed = h.closePage
+	s.now.Store(c.Origin)
+	s.inbox.init()
+	s.inbox.now = c.Origin
+	s.alarmAt.Store(never)
+	s.arrivals.first = never
+	o := &s.owner
+	o.tick = c.ticks.Floor(c.Origin)
+	o.store.slots = &s.slots.Pages
+	o.due.store = &o.store
+	o.due.deferred = c.Manual
+	o.wheel.init(c.geometry, &o.store, o.tick)
+	o.crew.init()
+	if c.Manual {
+		s.order = new(arming)
 	}
 }
 
-// add takes a slot for a timer due at the deadline and places it. The caller stores the payload.
-func (s *shard) add(deadline int64) (uint32, *node) {
-	i := s.nodes.aside - 1
-	if s.nodes.aside == 0 {
-		i = s.takeSlot()
+// tickOf returns the tick of a deadline: the current one if the deadline has passed.
+func (c *config) tickOf(deadline, now int64) int64 {
+	if deadline <= now {
+		return c.ticks.Floor(now)
 	}
-	s.nodes.aside = 0
-	n := s.nodes.must(i)
-	n.deadline = deadline
-	s.pending++
-	s.counters.armed++
-	if s.manual {
-		s.stamp(i)
-	}
-	s.enter(i, n, deadline)
-	return i, n
+	return c.ticks.Ceil(deadline)
 }
 
-// takeSlot takes a slot from the pages.
-func (s *shard) takeSlot() uint32 {
-	page, slot, ok := s.nodes.take()
-	if !ok {
-		s.openPage()
-		page, slot, _ = s.nodes.take()
+// encode returns how a word says the tick of a deadline, which is not before the clock. A word has room
+// for a tick near the present. The present is what the owner has read, so that the owner, which may come
+// late, understands the word.
+func (s *shard) encode(deadline, tick int64) (flags arena.Word, bits uint64) {
+	if deadline-s.now.Load() < s.near {
+		return 0, uint64(tick)
 	}
-	return uint32(page)<<pageShift | slot
+	return arena.Far, s.far.put(tick)
 }
 
-func (s *shard) openPage() {
-	p := s.nodes.next()
-	if p >= maxPages {
-		s.mu.Unlock()
-		panic("timingwheel: a shard is full: more than 2^29 timers; use more shards")
+// decode returns the tick of a word, and false if the word has changed meanwhile. now is the tick of
+// shard.now.
+func (s *shard) decode(w arena.Word, now int64) (int64, bool) {
+	if w.Has(arena.Far) {
+		return s.far.get(w.Bits())
 	}
-	s.nodes.open(p, s.host.openPage(p))
-	if !s.manual {
-		return
-	}
-	if p == len(s.seqs) {
-		s.seqs = append(s.seqs, nil)
-	}
-	s.seqs[p] = new([pageSize]uint64)
+	return w.Tick(now), true
 }
 
-// stamp notes the order of arming.
-func (s *shard) stamp(i uint32) {
-	s.seq++
-	*s.order(i) = s.seq
-}
-
-// order is, in Manual mode, when slot i was armed.
-func (s *shard) order(i uint32) *uint64 {
-	pg := s.seqs[i>>pageShift]
-	if pg == nil { // never, see slab.must
-		return nil
-	}
-	return &pg[i&pageMask]
-}
-
-// release ends the handle of slot i and takes the slot back.
-func (s *shard) release(i uint32, n *node) {
-	switch {
-	case s.funcs != nil:
-		// Looking first starts the cache miss while that of the node is still under way; a bare store
-		// would begin it only when the lock is let go.
-		if f := s.callback(i); *f != nil {
-			*f = nil
-		}
-	case s.scanned:
-		s.host.drop(i)
-	}
-	reuse := n.retire()
-	if reuse && s.nodes.aside == 0 {
-		s.nodes.aside = i + 1
-		return
-	}
-	s.freeSlot(i, reuse)
-}
-
-// callback is the payload of slot i, where payloads are callbacks.
-func (s *shard) callback(i uint32) *func() {
-	pg := s.funcs[i>>pageShift]
-	if pg == nil { // never, see slab.must
-		return nil
-	}
-	return &pg[i&pageMask]
-}
-
-func (s *shard) freeSlot(i uint32, reuse bool) {
-	p := int(i >> pageShift)
-	if s.nodes.put(p, i&pageMask, reuse) {
-		s.nodes.close(p)
-		s.host.closePage(p)
-		if s.manual {
-			s.seqs[p] = nil
-		}
+// forget drops the ticket of a word that was replaced.
+func (s *shard) forget(w arena.Word) {
+	if w.Has(arena.Far) {
+		s.far.drop(w.Bits())
 	}
 }
 
-// route puts a timer where its deadline belongs.
-func (s *shard) route(i uint32, n *node) { s.put(i, n, n.due()) }
-
-// put puts a timer into the bucket for its deadline: due at once, or on the wheel.
-func (s *shard) put(i uint32, n *node, deadline int64) {
-	if deadline > s.now {
-		s.place(i, n, s.ticks.ceil(deadline))
-		return
-	}
-	s.append(s.promptBucket(), i, n)
-	if !s.manual {
-		s.ready++
-		s.kick()
-	}
+// farTable keeps the deadlines for which a word has no room. A word with a ticket is far; the goroutine
+// that replaces it drops the ticket.
+type farTable struct {
+	mu    sync.Mutex
+	ticks map[uint64]int64
+	last  uint64
 }
 
-// promptBucket returns the bucket for timers that are due now and that no level's bucket brings. In
-// Manual mode it waits for the next Advance. Otherwise it is closed once its first timer is claimed,
-// so that a chain of zero delays queues up behind everything else that is due.
-func (s *shard) promptBucket() *bucket {
-	b := s.prompt
-	if b == nil {
-		b = s.newBucket()
-		b.at = s.cur
-		if s.manual {
-			b.state = bucketFresh
-			s.fresh.push(b)
-		} else {
-			b.state = bucketDue
-			s.due.push(b)
-		}
-		s.prompt = b
+func (f *farTable) put(tick int64) uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ticks == nil {
+		f.ticks = make(map[uint64]int64)
 	}
-	b.horizon = s.now
-	return b
+	f.last++
+	f.ticks[f.last] = tick
+	return f.last
 }
 
-// detach takes a timer's entry out of its bucket.
-func (s *shard) detach(n *node) {
-	s.settleTombs()
-	b := s.remove(n.pos)
-	if b.state == bucketDue {
-		s.ready--
-		s.lastGone()
-	} else if b.live == 0 && b.state == bucketQueued {
-		s.emptied(b)
+func (f *farTable) get(ticket uint64) (int64, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	tick, ok := f.ticks[ticket]
+	return tick, ok
+}
+
+func (f *farTable) drop(ticket uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if delete(f.ticks, ticket); len(f.ticks) == 0 {
+		f.ticks = nil // a map keeps its size
 	}
 }
 
 // stop is Timer.Stop.
 func (s *shard) stop(i, gen uint32) bool {
-	s.lock()
-	n := s.nodes.at(i)
-	if n == nil || n.gen != gen {
-		s.mu.Unlock()
+	pg := s.slots.Pages.At(i >> arena.PageShift)
+	if pg == nil || s.closed.Load() {
 		return false
 	}
-	switch held, late := s.takeBack(n); {
-	case late:
-		s.mu.Unlock()
-		return false
-	case held:
-		s.pending--
-		s.lastGone()
-	case n.pos >= posInvalid:
-		s.pending--
-		if s.defers() {
-			s.entomb(n.pos)
-		} else {
-			s.detach(n)
+	for {
+		w := pg.Load(i)
+		if !pg.Names(gen, w) {
+			return false
 		}
-	case n.pos >= posNursery:
-		s.pending--
-		s.leave(n)
-		s.lastGone()
-	default:
-		s.disturbed.Add(1)
+		switch w.Kind() {
+		case arena.Staged:
+			if !pg.Swap(i, w, w.With(arena.Ending)) {
+				continue
+			}
+			s.release(i)
+			pg.Store(i, w.With(arena.Ended))
+			if w.Has(arena.Moved) && s.few.Load() < removalsMax {
+				s.tend() // a bucket may have the slot as well, as the last one of the wheel
+			}
+		case arena.Placed:
+			dead := w.With(arena.Dead).WithBits(s.removals.link()) &^ arena.Moved
+			if !pg.Swap(i, w, dead) {
+				continue
+			}
+			s.release(i)
+			s.bury(pg, i, dead)
+		case arena.Running: // the run buries the slot, as the worker that has just claimed it may not have read the payload
+			if !pg.Swap(i, w, w.With(arena.Dead)|arena.Moved) {
+				continue
+			}
+			s.planEnds.Add(1)
+		default:
+			return false
+		}
+		if w.Has(arena.Far) {
+			s.forget(w)
+		} else if at := s.alarmAt.Load(); w.Bits() == arena.LowBits(at) || w.Kind() == arena.Staged && s.lone.Load() {
+			s.relax()
+		}
+		return true
 	}
-	s.release(i, n)
-	s.counters.stopped++
-	s.checkLocked()
-	s.mu.Unlock()
-	return true
 }
 
-// reschedule moves a pending timer to the deadline. now is a reading of the clock that is not later
-// than the call. In Manual mode now is not used, and the deadline is relative if rel is set.
-func (s *shard) reschedule(i, gen uint32, deadline, now int64, rel bool) bool {
-	s.lock()
-	n := s.nodes.at(i)
-	if n == nil || n.gen != gen {
-		s.mu.Unlock()
-		return false
-	}
-	held, late := s.takeBack(n)
-	if late {
-		s.mu.Unlock()
-		return false
-	}
-	if s.manual {
-		if rel {
-			deadline = later(s.now, deadline)
+// release clears the payload of slot i, whose timer the caller has stopped.
+func (s *shard) release(i uint32) {
+	if s.funcs == nil {
+		if s.scanned {
+			s.host.drop(i)
 		}
-		s.stamp(i)
-	} else {
-		s.observe(now)
+		return
 	}
-	old := n.due()
-	n.deadline = deadline | n.deadline&planBit
-	s.counters.postponed++
+	if pg := s.funcs.At(i >> arena.PageShift); pg != nil { // else the wheel is stopped
+		pg[i&arena.PageMask] = nil
+	}
+}
+
+// bury pushes a slot whose timer was stopped on the wheel, and offers to carry out the removals.
+func (s *shard) bury(pg *arena.Page, i uint32, dead arena.Word) {
+	if s.removals.push(pg, i, dead) >= int(s.few.Load()) {
+		s.tend()
+	}
+}
+
+// reschedule moves a pending timer to a deadline and its tick. A later deadline takes one
+// compare-and-swap, except in Manual mode, where every Reschedule counts as arming.
+func (s *shard) reschedule(i, gen uint32, deadline, tick int64) bool {
+	pg := s.slots.Pages.At(i >> arena.PageShift)
+	if pg == nil {
+		return false
+	}
+	far := s.Manual || deadline-s.now.Load() >= s.near
+	for {
+		w := pg.Load(i)
+		if !pg.Names(gen, w) || s.closed.Load() {
+			return false
+		}
+		switch k := w.Kind(); {
+		case k != arena.Placed && k != arena.Staged && k != arena.Running:
+			return false
+		case k == arena.Placed && !far && !w.Has(arena.Far) && w.NotAfter(tick):
+			if pg.Swap(i, w, w.WithBits(uint64(tick))) {
+				return true
+			}
+		default:
+			if s.move(pg, i, w, deadline, tick) {
+				return true
+			}
+		}
+	}
+}
+
+// move is reschedule in the cases that are rare or need the arm lock. It returns false if the word has
+// changed.
+func (s *shard) move(pg *arena.Page, i uint32, w arena.Word, deadline, tick int64) bool {
+	now := s.ticks.Floor(s.now.Load())
+	old, ok := s.decode(w, now)
+	if !ok {
+		return false
+	}
+	flags, bits := s.encode(deadline, tick)
+	moved := w.WithBits(bits)&^arena.Far | flags
+	if w.Kind() == arena.Running {
+		moved |= arena.Moved
+		return s.replace(pg, i, w, moved)
+	}
+	if tick >= old && !s.Manual {
+		return s.replace(pg, i, w, moved)
+	}
+	s.armMu.Lock()
+	if s.closed.Load() {
+		s.armMu.Unlock()
+		s.forget(moved)
+		return false
+	}
+	staged := w.Kind() == arena.Staged
+	stays := s.Manual && !staged && tick > old && old > now && !s.order.claiming // as it does otherwise
+	if !staged && !stays {
+		moved = moved.With(arena.Staged) | arena.Moved
+	}
+	if !s.replace(pg, i, w, moved) {
+		s.armMu.Unlock()
+		return false
+	}
+	s.inbox.moved++
+	if s.Manual {
+		s.order.stamp(i)
+	}
+	first := false
 	switch {
-	case held:
-		s.route(i, n)
-	case n.pos < posNursery:
-		n.pos = posRerun
-	case deadline < old || s.flushed > 0 || s.manual:
-		s.hasten(i, n)
+	case stays:
+	case staged:
+		first = s.inbox.hurry(tick)
+	default:
+		first = s.inbox.add(i, tick)
 	}
-	s.checkLocked()
-	s.mu.Unlock()
+	if first && tick < s.alarmAt.Load() {
+		s.setAlarm(tick)
+	}
+	crowded := len(s.inbox.staged) >= s.inbox.full && s.inbox.sweep(&s.slots)
+	s.armMu.Unlock()
+	if crowded {
+		s.tend()
+	}
 	return true
 }
 
-// hasten moves a timer whose bucket the driver would look at too late, or that a flush has marked.
-// In Manual mode it also moves a timer that waits to be claimed: Reschedule arms that timer anew,
-// and a timer that a callback arms runs in a later Advance.
-func (s *shard) hasten(i uint32, n *node) {
-	if n.pos < posInvalid {
-		s.leave(n)
-		s.enter(i, n, n.due())
-		return
+// replace swaps a word whose deadline may be far for another one.
+func (s *shard) replace(pg *arena.Page, i uint32, w, to arena.Word) bool {
+	if !pg.Swap(i, w, to) {
+		s.forget(to)
+		return false
 	}
-	b := s.all[s.chunks.meta(n.pos>>chunkShift).owner]
-	due := n.due()
-	late := b.state == bucketCascading || b.state == bucketQueued && (due <= s.now || s.ticks.ceil(due) < b.at)
-	if !late && !b.flush && !(s.manual && b.state >= bucketDue) {
-		return
-	}
-	s.detach(n)
-	s.route(i, n)
+	s.forget(w)
+	return true
 }
 
+// deadline is Timer.Deadline.
 func (s *shard) deadline(i, gen uint32) (time.Time, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.settleLots()
-	n := s.nodes.at(i)
-	if n == nil || n.gen != gen || n.pos < posNursery {
+	pg := s.slots.Pages.At(i >> arena.PageShift)
+	if pg == nil {
 		return time.Time{}, false
 	}
-	return s.timeAt(n.due()), true
+	for {
+		w := pg.Load(i)
+		if !pg.Names(gen, w) || s.closed.Load() {
+			return time.Time{}, false
+		}
+		if k := w.Kind(); k != arena.Staged && k != arena.Placed {
+			return time.Time{}, false
+		}
+		if tick, ok := s.decode(w, s.ticks.Floor(s.now.Load())); ok {
+			return s.TimeAt(s.ticks.Begin(tick)), true
+		}
+	}
 }
 
-// halt discards everything. Claims, arms and the driver see stopped.
-func (s *shard) halt() {
-	s.mu.Lock()
-	s.recallLots()
-	first := !s.stopped
-	s.counters.discarded += uint64(s.pending)
-	s.stopped = true
-	s.disturbed.Add(1)
-	s.pending, s.ready, s.flushed, s.hollow = 0, 0, 0, 0
-	s.bucketStore = bucketStore{}
-	s.levels, s.seqs, s.funcs = nil, nil, nil
-	s.young.alive = nurseryEmpty
-	s.tombs.n = 0
-	s.queue = minHeap[*bucket]{}
-	s.cascade, s.due, s.fresh, s.prompt = cascade{}, bucketList{}, bucketList{}, nil
-	s.disarm()
-	s.host.clear()
-	halting := s.halting
-	s.mu.Unlock()
-	if first && halting != nil {
-		close(halting) // wakes everybody who sleeps, and they want the lock
+// tend places the arrivals and carries out the removals for a caller that has found many, if the wheel is
+// free. If it is not, its owner does the work when it unlocks, or the next caller does.
+func (s *shard) tend() {
+	s.wanted.Store(true)
+	for range 2 {
+		if !s.wheelMu.TryLock() {
+			return
+		}
+		s.wanted.Store(false)
+		if !s.closed.Load() {
+			s.settle(callerQuantum)
+			if s.owner.wheel.live == 0 {
+				s.relaxOwned()
+			}
+		}
+		s.checkLocked()
+		s.wheelMu.Unlock()
+		if !s.wanted.Load() {
+			return
+		}
 	}
+}
+
+// unlock lets go of the wheel, and carries out what callers have asked for meanwhile.
+func (s *shard) unlock() {
+	s.wheelMu.Unlock()
+	if s.wanted.Load() {
+		s.tend()
+	}
+}
+
+// settleAll is settle without a bound: nothing that was armed or stopped before the call is left.
+func (s *shard) settleAll() {
+	s.settle(math.MaxInt) // what was taken out of the inbox before
+	s.settle(math.MaxInt)
+}
+
+// settle takes up to max timers out of the inbox and carries out up to max removals. It reports whether
+// nothing is left.
+func (s *shard) settle(max int) bool {
+	if s.owner.spent.n > 0 {
+		s.freeSpent()
+	}
+	s.takeArrivals()
+	s.owner.wheel.catchUp(s.owner.tick)
+	a := &s.arrivals
+	for n := 0; n < max && !a.empty(); n += chunkSize {
+		s.placeArrivals(min(chunkSize, max-n))
+	}
+	for n := 0; n < max && s.remove() > 0; n += removalsMax {
+	}
+	s.advanceAlarm()
+	return a.empty() && s.owner.dead == 0 && s.removals.len() == 0
+}
+
+// takeArrivals takes over what is in the inbox, if everything of before is placed.
+func (s *shard) takeArrivals() {
+	a := &s.arrivals
+	if !a.empty() {
+		return
+	}
+	s.armMu.Lock()
+	a.slots, a.first = s.inbox.take(a.slots[:0])
+	now := s.inbox.now
+	s.armMu.Unlock()
+	a.done = 0
+	if !s.Manual && now-s.now.Load() < s.near { // else the driver leaps
+		s.observe(now)
+	}
+}
+
+// observe notes a reading of the clock.
+func (s *shard) observe(now int64) {
+	if now > s.now.Load() {
+		s.now.Store(now)
+		s.owner.tick = s.ticks.Floor(now)
+	}
+}
+
+// placeArrivals places the next n of the arrivals.
+func (s *shard) placeArrivals(n int) {
+	a, o := &s.arrivals, &s.owner
+	n = min(n, len(a.slots)-a.done)
+	part := a.slots[a.done : a.done+n]
+	for k, i := range part { // a loop of its own, so that the cache misses overlap
+		o.scratch.words[k] = loadWord(&s.slots.Pages, i)
+	}
+	freed := o.scratch.gone[:0]
+	for k, i := range part {
+		w := o.scratch.words[k]
+		if w.Kind() == arena.Staged && s.placeArrival(i, w) {
+			continue
+		}
+		if w = s.placeChanged(i); w.Kind() == arena.Ending {
+			s.armMu.Lock()
+			s.inbox.add(i, never) // its Stop is about to end it
+			s.armMu.Unlock()
+			continue
+		} else if w.Kind() == arena.Ended {
+			freed = append(freed, i)
+		}
+	}
+	o.counters.stopped += uint64(len(freed))
+	a.done += n
+	if a.empty() {
+		a.first = never
+		if cap(a.slots) > 4*quantum {
+			a.slots, a.done = nil, 0
+		}
+	}
+	s.freeSlots(freed)
+}
+
+// placeChanged places an arrival whose word has changed while the owner looked, unless it was stopped. It
+// returns the word on which it acted.
+func (s *shard) placeChanged(i uint32) arena.Word {
+	for {
+		w := loadWord(&s.slots.Pages, i)
+		if w.Kind() == arena.Ended && w.Has(arena.Moved) {
+			s.unlist(i)
+		}
+		if w.Kind() != arena.Staged || s.placeArrival(i, w) {
+			return w
+		}
+	}
+}
+
+// placeArrival places a timer that has the word w. It returns false if the word has changed.
+func (s *shard) placeArrival(i uint32, w arena.Word) bool {
+	pg := s.slots.Pages.At(i >> arena.PageShift)
+	tick, ok := s.decode(w, s.owner.tick)
+	if pg == nil || !ok {
+		return false
+	}
+	placed := w.With(arena.Placed) &^ arena.Moved
+	if w.Has(arena.Far) && tick-s.owner.tick < arena.Near {
+		placed = placed.WithBits(uint64(tick)) &^ arena.Far
+	}
+	if !pg.Swap(i, w, placed) {
+		return false
+	}
+	if placed&arena.Far != w&arena.Far {
+		s.forget(w)
+	}
+	if w.Has(arena.Moved) {
+		s.unlist(i)
+	}
+	s.put(i, tick)
+	return true
+}
+
+// put puts a placed timer where its tick belongs: among what is due, or on the wheel.
+func (s *shard) put(i uint32, tick int64) {
+	if tick <= s.owner.tick {
+		s.owner.due.put(i, s.owner.tick)
+		return
+	}
+	s.owner.wheel.place(i, tick)
+}
+
+// unlist takes a slot out of the bucket in which it may stand.
+func (s *shard) unlist(i uint32) {
+	o := &s.owner
+	pos := o.store.pos(i)
+	if *pos == 0 {
+		return
+	}
+	b := o.store.remove(*pos)
+	*pos = 0
+	s.left(b)
+}
+
+// left is told that bucket b has lost a timer otherwise than by expiring.
+func (s *shard) left(b *bucket) {
+	switch {
+	case b.state == bucketDue:
+		s.owner.due.ready--
+	case b.state == bucketQueued:
+		s.owner.wheel.left(b)
+	}
+}
+
+// remove carries out up to removalsMax removals and returns how many it did. Nothing in a loop depends on
+// the slot before, so that the cache misses overlap.
+func (s *shard) remove() int {
+	o := &s.owner
+	if o.dead == 0 {
+		if o.dead = s.removals.take(); o.dead == 0 {
+			return 0
+		}
+	}
+	gone := o.scratch.gone[:0]
+	ends := 0
+	for o.dead != 0 && len(gone) < removalsMax {
+		i := uint32(o.dead - 1)
+		w := loadWord(&s.slots.Pages, i)
+		o.dead = w.Bits()
+		if w.Has(arena.Moved) {
+			ends++ // of a plan's run, which was not pending
+		}
+		gone = append(gone, i)
+	}
+	listed := o.scratch.pos[:0]
+	for _, i := range gone {
+		if pos := o.store.pos(i); *pos != 0 {
+			listed = append(listed, *pos)
+			*pos = 0
+		}
+	}
+	sparse := listed[:0]
+	for _, pos := range listed {
+		m, b := o.store.unmark(pos)
+		s.left(b)
+		if m.sparse() {
+			sparse = append(sparse, pos>>chunkShift)
+		}
+	}
+	for _, c := range sparse {
+		o.store.thinIfSparse(c)
+	}
+	o.counters.stopped += uint64(len(gone) - ends)
+	s.freeSlots(gone)
+	return len(gone)
+}
+
+// freeSlots gives slots back that nothing names any more.
+func (s *shard) freeSlots(slots []uint32) {
+	if len(slots) == 0 {
+		return
+	}
+	s.armMu.Lock()
+	for _, i := range slots {
+		s.slots.Put(i)
+	}
+	s.armMu.Unlock()
+}
+
+// pending returns the number of pending timers. wheelMu is held and everything is settled.
+func (s *shard) pending() int {
+	s.armMu.Lock()
+	armed, stopped := s.inbox.armed, s.inbox.stopped
+	s.armMu.Unlock()
+	o := &s.owner
+	s.countClaims()
+	return int(armed - stopped - o.counters.stopped - o.counters.fired - s.planRuns.Load())
+}
+
+// len is Len of one shard.
+func (s *shard) len() int {
+	s.wheelMu.Lock()
+	defer s.unlock()
+	if s.closed.Load() {
+		return 0
+	}
+	s.settleAll()
+	return s.pending()
+}
+
+// halt discards everything that is pending. Arms, Stops, Reschedules and claims see closed. Those that have
+// looked at it before are told apart by the words, so that one thing happens to each timer, and counted:
+//
+//   - A claim without the lock swaps the word of an entry of a batch. halt makes these words Dead. A claim that
+//     comes before it counts and has begun. No callback that it leads to is dropped, and nothing but a few
+//     instructions lies between the claim and the call.
+//   - A claim under the lock is followed by the start of spares. The worker looks at closed once more before the
+//     call, and says that it has. halt waits for that: for a few instructions too, or until a worker that was
+//     preempted there gets a processor.
+//   - A Stop of a timer in the inbox ends it in a few instructions. halt waits for that as well.
+//   - A Stop of a timer elsewhere pushes its slot. addStats looks how many have come since.
+func (s *shard) halt() {
+	s.closed.Store(true)
+	s.wheelMu.Lock()
+	defer s.wheelMu.Unlock()
+	o := &s.owner
+	if o.wheel.levels == nil {
+		return // stopped before
+	}
+	for s.settleAll(); !s.inboxIsEmpty(); s.settleAll() {
+		runtime.Gosched()
+	}
+	for _, b := range o.crew.batches {
+		b.revoke()
+	}
+	for s.counting.Load() != 0 || s.launched.Load() != o.crew.launches {
+		runtime.Gosched()
+	}
+	o.counters.fired -= s.dropped.Load()
+	o.counters.discarded += uint64(s.pending())
+	s.armMu.Lock()
+	s.disarm()
+	s.slots.Clear()
+	s.inbox.staged, s.inbox.free = nil, nil
+	s.order = nil
+	s.host.clear()
+	s.armMu.Unlock()
+	s.arrivals = arrivals{first: never}
+	o.dead, o.spent.n = 0, 0
+	o.store = bucketStore{slots: o.store.slots}
+	o.wheel = wheel{geometry: o.wheel.geometry, store: o.wheel.store, cur: o.wheel.cur}
+	o.due = dueList{store: o.due.store, deferred: o.due.deferred}
+	o.crew.batches = nil
+	s.far.mu.Lock()
+	s.far.ticks = nil
+	s.far.mu.Unlock()
+}
+
+// inboxIsEmpty reports whether no timer is staged. wheelMu is held.
+func (s *shard) inboxIsEmpty() bool {
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	return len(s.inbox.staged) == 0
+}
+
+// nextDue returns, in ns, when the shard has something to do.
+func (s *shard) nextDue() (int64, bool) {
+	s.wheelMu.Lock()
+	defer s.unlock()
+	if s.closed.Load() {
+		return 0, false
+	}
+	s.settleAll()
+	if s.pending() == 0 {
+		return 0, false
+	}
+	o := &s.owner
+	tick := o.wheel.cur // something has expired and waits to be moved or claimed
+	if !o.due.waiting() && !o.wheel.cascade.waiting() && !o.crew.claiming() {
+		if first, ok := o.wheel.first(); ok {
+			tick = first
+		}
+	}
+	return s.ticks.Begin(tick), true
 }

@@ -59,7 +59,7 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 				assert.GreaterOrEqual(t, time.Since(begin), d)
 			} else {
 				assert.Error(t, ctx.Err())
-				assert.Less(t, time.Since(begin), d+time.Duration(tw.engine.ticks.d))
+				assert.Less(t, time.Since(begin), d+time.Duration(tw.engine.ticks.Length()))
 			}
 			cancel()
 		}
@@ -108,7 +108,7 @@ func TestSleepThatHasPassedReturnsNil(t *testing.T) {
 			s := tw.sleeper()
 			timer := tw.AfterFunc(0, s.wake)
 			synctest.Wait()
-			reusable, err := s.wait(ctx, timer, timer.shard.haltChan())
+			reusable, err := s.wait(ctx, timer, tw.engine.halted)
 			require.NoError(t, err)
 			require.True(t, reusable)
 		}
@@ -117,7 +117,7 @@ func TestSleepThatHasPassedReturnsNil(t *testing.T) {
 		timer := tw.AfterFunc(time.Hour, s.wake)
 		tw.Stop()
 		for range 100 {
-			reusable, err := s.wait(ctx, timer, timer.shard.haltChan())
+			reusable, err := s.wait(ctx, timer, tw.engine.halted)
 			require.Contains(t, []error{ErrStopped, context.Canceled}, err)
 			require.False(t, reusable, "its callback may be about to run")
 		}

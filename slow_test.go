@@ -174,7 +174,6 @@ func TestSlowCallbackThatDoesNotReturn(t *testing.T) {
 		require.EqualValues(t, 2, tw.Stats().Slow)
 		require.EqualValues(t, 2, tw.Stats().Panics)
 		require.Zero(t, tw.Stats().SlowRunning)
-		require.Empty(t, tw.engine.watch.active, "no record is left behind")
 	})
 }
 
@@ -228,7 +227,6 @@ func TestSlowAfterCountsWithoutOnSlow(t *testing.T) {
 		require.Equal(t, 1, st.SlowRunning)
 		require.EqualValues(t, 1, st.Slow)
 		require.EqualValues(t, 1, tw.Stats().Slow, "it is counted once")
-		require.Nil(t, tw.engine.watch.timer)
 		time.Sleep(time.Hour)
 		st = tw.Stats()
 		require.EqualValues(t, 1, st.Slow)
@@ -255,7 +253,6 @@ func TestSlowCallbackInManualMode(t *testing.T) {
 			require.False(t, calls[0].Running)
 			require.Equal(t, time.Second, calls[0].Took)
 			require.Equal(t, 1, during)
-			require.Nil(t, tw.engine.watch.timer)
 		})
 	}
 }

@@ -1,11 +1,15 @@
 package timingwheel
 
 import (
+	"log/slog"
 	"math"
 	"math/bits"
 	"sync/atomic"
 	"time"
 	"unsafe"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
+	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
 // Stats is a snapshot of a wheel. Counters start at 0 with the wheel and only grow. Over several shards
@@ -55,10 +59,11 @@ type Stats struct {
 
 // counters are the counters of a shard.
 type counters struct {
-	armed, fired, stopped, postponed, moved, wakeups uint64
-	mostDue                                          int
-	discarded, rejected, flushed                     uint64
-	lateness                                         Histogram
+	fired, stopped, postponed, moved uint64
+	taken                            uint64 // timers that workers have taken to claim them
+	mostDue                          int
+	discarded, flushed               uint64
+	lateness                         Histogram
 }
 
 // tally counts what happens rarely, by any goroutine, without the lock of a shard.
@@ -82,7 +87,7 @@ type Histogram struct {
 func (h *Histogram) record(d time.Duration) {
 	d = max(d, 0)
 	h.Counts[histogramBucket(d)]++
-	h.Sum = time.Duration(later(int64(h.Sum), int64(d)))
+	h.Sum = time.Duration(clock.Later(int64(h.Sum), int64(d)))
 	h.Max = max(h.Max, d)
 }
 
@@ -147,103 +152,203 @@ func (h *Histogram) add(o *Histogram) {
 	for i, c := range o.Counts {
 		h.Counts[i] += c
 	}
-	h.Sum = time.Duration(later(int64(h.Sum), int64(o.Sum)))
+	h.Sum = time.Duration(clock.Later(int64(h.Sum), int64(o.Sum)))
 	h.Max = max(h.Max, o.Max)
 }
 
 func (e *engine[T]) stats() Stats {
 	st := Stats{Name: e.name, Tick: e.tick, Shards: len(e.shards), Panics: e.panics.Load()}
 	if e.watch != nil {
-		st.Slow, st.SlowRunning = e.watch.slowCalls()
+		st.Slow, st.SlowRunning = e.watch.Slow()
 	}
 	now := int64(0)
-	if !e.manual {
-		now = e.clock()
+	if !e.Manual {
+		now = e.Read()
 	}
 	for _, s := range e.shards {
-		s.mu.Lock()
-		s.addStats(&st)
-		st.Overdue = max(st.Overdue, s.overdue(max(now, s.now)))
-		st.Bytes += s.bytes() + s.valueBytes()
-		s.mu.Unlock()
+		s.addStats(&st, now)
+		st.Bytes += s.bytes()
 	}
 	return st
 }
 
-func (s *shard) addStats(st *Stats) {
-	s.settleLots()
-	s.settleWheel()
-	c := &s.counters
-	st.Pending += s.pending
-	st.Armed += c.armed
-	st.Fired += c.fired
-	st.Stopped += c.stopped
-	st.Discarded += c.discarded
-	st.Postponed += c.postponed
-	st.Rejected += c.rejected
+// addStats adds what the shard has. It holds wheelMu for a quantum of the backlog at a time, and else for
+// a short time that does not depend on the number of timers.
+func (s *shard) addStats(st *Stats, now int64) {
+	s.wheelMu.Lock()
+	defer s.unlock()
+	if !s.closed.Load() {
+		s.settleAll()
+	}
+	o := &s.owner
+	c := &o.counters
+	pending := s.pending()
+	s.armMu.Lock()
+	ib := s.inbox
+	s.armMu.Unlock()
+	st.Armed += ib.armed
+	st.Rejected += ib.rejected
+	late := uint64(0) // Stops that have overtaken the wheel's, which has counted their timers as discarded
+	if s.closed.Load() {
+		late = min(uint64(s.removals.len()), c.discarded)
+	}
+	st.Stopped += c.stopped + ib.stopped + s.planEnds.Load() + late
+	st.Postponed += c.postponed + ib.moved
+	st.Fired += s.fired()
+	st.Discarded += c.discarded - late
 	st.Flushed += c.flushed
 	st.Moved += c.moved
-	st.Wakeups += c.wakeups
-	st.Running += s.running
-	st.Workers += s.serving + s.spares
-	st.Due += s.ready
+	st.Wakeups += s.alarms.Load()
+	st.Running += o.crew.running
+	st.Workers += o.crew.serving + o.crew.coming
 	st.MostDue = max(st.MostDue, c.mostDue)
-	st.Buckets += s.queue.len() - s.hollow
-	for b := range s.expired {
-		if b.live > 0 {
-			st.Buckets++
-		}
+	st.Lateness.add(&c.lateness)
+	if s.closed.Load() {
+		return
 	}
-	for _, l := range s.lots {
-		st.Due += l.b.live
-		if l.b.live > 0 {
-			st.Buckets++
-		}
+	st.Pending += pending
+	st.Due += o.due.ready
+	for _, b := range o.crew.batches {
+		st.Due += b.unclaimed()
 	}
+	o.due.first() // frees empty buckets
+	st.Buckets += len(o.store.all) - len(o.store.spare) - o.wheel.hollow
 	levels := 0
-	for _, l := range s.levels {
+	for _, l := range o.wheel.levels {
 		if l.slots != nil {
 			levels++
 		}
 	}
 	st.Levels = max(st.Levels, levels)
-	st.Lateness.add(&c.lateness)
+	st.Overdue = max(st.Overdue, s.overdue(max(now, s.now.Load())))
 }
 
-// bytes is the memory held by the untyped part, apart from the shard itself.
-func (s *shard) bytes() uint64 {
-	var n uintptr
-	for _, pg := range s.nodes.pages {
-		if pg != nil {
-			n += unsafe.Sizeof(*pg)
+// overdue returns how long, at now, an expired timer has waited to be claimed. It looks at the first
+// chunk of each list in which expired timers wait, and of the first bucket on the wheel, in case no driver
+// takes that off. The timer that has expired first is there, unless whole chunks of postponed timers stand
+// before it.
+func (s *shard) overdue(now int64) time.Duration {
+	o := &s.owner
+	tick := s.ticks.Floor(now)
+	first := min(s.earliest(o.due.first()), s.earliest(o.wheel.cascade.levels[0].head))
+	for _, e := range o.due.entries[o.due.taken:] {
+		if at, ok := s.decode(e.word, tick); ok {
+			first = min(first, at)
+			break
 		}
 	}
-	for _, pg := range s.chunks.pages {
-		if pg != nil {
-			n += unsafe.Sizeof(*pg)
+	for _, b := range o.crew.batches {
+		for _, e := range b.entries {
+			if w := e.page.Load(e.index); w == e.word && !w.Has(arena.Far) { // else it is a plan that was flushed
+				first = min(first, w.Tick(tick))
+			}
 		}
 	}
-	for _, pg := range s.seqs {
-		if pg != nil {
-			n += unsafe.Sizeof(*pg)
+	if at, ok := o.wheel.first(); ok && at <= tick {
+		if top, _ := o.wheel.queue.Min(); top.at <= tick { // until then nothing of it has expired
+			first = min(first, s.earliest(top))
 		}
 	}
-	n += uintptr(cap(s.nodes.pages)) * (unsafe.Sizeof(s.nodes.pages[:1][0]) + 4)
-	n += uintptr(cap(s.nodes.state)+cap(s.chunks.state)) * unsafe.Sizeof(pageState{})
-	n += uintptr(cap(s.chunks.pages)) * unsafe.Sizeof(s.chunks.pages[:1][0])
-	n += uintptr(len(s.all)) * (unsafe.Sizeof(bucket{}) + 2*unsafe.Sizeof(s))
-	for _, l := range s.levels {
-		n += uintptr(len(l.slots)) * unsafe.Sizeof(l.slots[:1][0])
+	return time.Duration(max(0, now-s.ticks.Begin(first)))
+}
+
+// earliest is the first tick in the first chunk of a bucket, or never.
+func (s *shard) earliest(b *bucket) int64 {
+	first := int64(never)
+	if b == nil || b.live == 0 {
+		return first
+	}
+	o := &s.owner
+	m, entries := o.store.chunks.both(b.head)
+	for alive := m.alive; alive != 0; alive &= alive - 1 {
+		w := o.store.word(entries[bits.TrailingZeros32(alive)])
+		if w.Kind() != arena.Placed {
+			continue
+		}
+		if tick, ok := s.decode(w, o.tick); ok {
+			first = min(first, tick)
+		}
+	}
+	return first
+}
+
+// bytes is the memory held for the timers of the shard, apart from the shard itself.
+func (s *shardOf[T]) bytes() uint64 {
+	s.wheelMu.Lock()
+	defer s.unlock()
+	o := &s.owner
+	s.armMu.Lock()
+	pages, table := uintptr(s.slots.Here), uintptr(s.slots.Pages.Cap()+s.values.Cap())
+	states := uintptr(s.slots.Pager.Len()) * (arena.PageStateSize + 4)
+	var order uintptr
+	if s.order != nil {
+		order = pages * unsafe.Sizeof([arena.PageSize]uint64{})
+	}
+	s.armMu.Unlock()
+	word := unsafe.Sizeof(uintptr(0))
+	n := pages*(unsafe.Sizeof(arena.Page{})+unsafe.Sizeof([arena.PageSize]T{})) + table*word + states + order
+	n += uintptr(o.store.chunks.here)*unsafe.Sizeof(chunkPage{}) + uintptr(cap(o.store.chunks.pages))*word
+	n += uintptr(o.store.chunks.pager.Len()) * arena.PageStateSize
+	n += uintptr(len(o.store.all)) * (unsafe.Sizeof(bucket{}) + 2*word)
+	for _, l := range o.wheel.levels {
+		n += uintptr(len(l.slots)) * word
 	}
 	return uint64(n)
 }
 
-func (s *shardOf[T]) valueBytes() uint64 {
-	var n uintptr
-	for _, pg := range s.values {
-		if pg != nil {
-			n += unsafe.Sizeof(*pg)
+// LogValue makes a group of a log/slog record of it: what tells how a wheel fares, with quantiles in place of the histogram's
+// counts. Counters and gauges of zero are left out, those apart that every record should have.
+func (st Stats) LogValue() slog.Value {
+	attrs := make([]slog.Attr, 0, 24)
+	if st.Name != "" {
+		attrs = append(attrs, slog.String("name", st.Name))
+	}
+	attrs = append(attrs,
+		slog.Int("pending", st.Pending),
+		slog.Uint64("armed", st.Armed),
+		slog.Uint64("fired", st.Fired),
+		slog.Uint64("stopped", st.Stopped),
+		slog.Int("running", st.Running),
+	)
+	attrs = appendCounts(attrs, []count{
+		{"postponed", st.Postponed},
+		{"discarded", st.Discarded},
+		{"rejected", st.Rejected},
+		{"flushed", st.Flushed},
+		{"moved", st.Moved},
+		{"wakeups", st.Wakeups},
+		{"workers", uint64(st.Workers)},
+		{"buckets", uint64(st.Buckets)},
+		{"bytes", st.Bytes},
+		{"due", uint64(st.Due)},
+		{"panics", st.Panics},
+		{"slow", st.Slow},
+		{"slow_running", uint64(st.SlowRunning)},
+	})
+	if st.Overdue > 0 {
+		attrs = append(attrs, slog.Duration("overdue", st.Overdue))
+	}
+	if h := &st.Lateness; h.Count() > 0 {
+		attrs = append(attrs, slog.Group("lateness",
+			slog.Duration("p50", h.Quantile(0.5)),
+			slog.Duration("p99", h.Quantile(0.99)),
+			slog.Duration("max", h.Max),
+		))
+	}
+	return slog.GroupValue(attrs...)
+}
+
+// count is an attribute that is left out where it is 0.
+type count struct {
+	key   string
+	value uint64
+}
+
+func appendCounts(attrs []slog.Attr, counts []count) []slog.Attr {
+	for _, c := range counts {
+		if c.value > 0 {
+			attrs = append(attrs, slog.Uint64(c.key, c.value))
 		}
 	}
-	return uint64(n + uintptr(cap(s.values))*unsafe.Sizeof(s.engine))
+	return attrs
 }

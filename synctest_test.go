@@ -143,7 +143,7 @@ func TestWaitingRoundsCostNoWakeup(t *testing.T) {
 // A heartbeat a second for a day, with a timeout of 30 s: the driver looks at most once for each timeout
 // that passes, not once for each beat.
 func TestWakeupsOfPostponedTimers(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+	bubble(t, Options{Shards: 1}, func(t *testing.T, tw *TimingWheel) {
 		time.Sleep(time.Millisecond / 2) // beats come between two ticks: at one it is chance whether the driver looks first
 		timers := make([]Timer, 20)
 		for i := range timers {

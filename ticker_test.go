@@ -22,7 +22,7 @@ func TestTickerKeepsItsPhase(t *testing.T) {
 				at := (<-ticker.C).Sub(begin)
 				assert.Equal(t, at, time.Since(begin), "what is sent")
 				n := at / d // the tick that this one is, or one that was rounded up to the same moment
-				assert.Less(t, at-n*d, time.Duration(tw.engine.ticks.d), "%v after %v", at, d)
+				assert.Less(t, at-n*d, time.Duration(tw.engine.ticks.Length()), "%v after %v", at, d)
 				assert.Greater(t, n, last, "one tick for each multiple")
 				last = n
 			}
@@ -51,7 +51,7 @@ func TestTickerDropsTicksOfASlowReceiver(t *testing.T) {
 func TestTickerFasterThanTheWheel(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
-		tick := time.Duration(tw.engine.ticks.d)
+		tick := time.Duration(tw.engine.ticks.Length())
 		ticker, begin := tw.NewTicker(1), time.Now()
 		for i := range 100 {
 			assert.Equal(t, time.Duration(i+1)*tick, (<-ticker.C).Sub(begin))
@@ -105,7 +105,7 @@ func TestTickerReset(t *testing.T) {
 					for i := range 3 {
 						at := (<-ticker.C).Sub(begin)
 						assert.GreaterOrEqual(t, at, time.Duration(i+1)*d)
-						assert.Less(t, at, time.Duration(i+1)*d+time.Duration(tw.engine.ticks.d))
+						assert.Less(t, at, time.Duration(i+1)*d+time.Duration(tw.engine.ticks.Length()))
 					}
 					ticker.Stop()
 				}
@@ -348,10 +348,7 @@ func TestTickBeforeItHearsOfTheStop(t *testing.T) {
 				break // the test has failed, and nothing would end the loop
 			}
 			pass(5 * ms) // a tick waits
-			s.mu.Lock()
-			s.halting = nil // what the other Stop is about to close
-			s.mu.Unlock()
-			tw.Stop()
+			s.halt()     // the other Stop has still to close the channel
 		}
 		assert.Equal(t, 1, n)
 	})

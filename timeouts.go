@@ -25,7 +25,7 @@ func NewTimeouts[T any](opts Options, expire func(expired []T)) (*Timeouts[T], e
 	if expire == nil {
 		panic("timingwheel: NewTimeouts with a nil function")
 	}
-	e, err := newEngine(opts, batchMax, expire)
+	e, err := newEngine(opts, batchMax, 0, expire)
 	if err != nil {
 		return nil, err
 	}

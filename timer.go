@@ -1,6 +1,10 @@
 package timingwheel
 
-import "time"
+import (
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/internal/clock"
+)
 
 // Timer is the handle of a timer or of a plan of [TimingWheel.ScheduleFunc]. It is a small comparable
 // value, to be copied freely; == tells whether two handles name the same timer. The zero Timer is valid
@@ -51,11 +55,12 @@ func (t Timer) Reschedule(d time.Duration) bool {
 	if s == nil {
 		return false
 	}
-	if s.manual {
-		return s.reschedule(t.index, t.gen, int64(d), 0, true)
+	if s.Manual {
+		now := s.now.Load()
+		return t.rescheduleTo(clock.Later(now, int64(d)), now)
 	}
-	now := s.clock()
-	return s.reschedule(t.index, t.gen, later(now, int64(d)), now, false)
+	now := s.Read()
+	return t.rescheduleTo(clock.Later(now, int64(d)), now)
 }
 
 // RescheduleAt is like [Timer.Reschedule] but takes a point in time. See [TimingWheel.AtFunc].
@@ -64,13 +69,18 @@ func (t Timer) RescheduleAt(at time.Time) bool {
 	if s == nil {
 		return false
 	}
-	return t.rescheduleTo(s.instant(at))
+	return t.rescheduleTo(s.Instant(at))
 }
 
 // rescheduleTo is like Reschedule but takes a reading of the clock. now is a reading that is not
-// later than the call. t is not the zero Timer.
+// later than the call, or 0. t is not the zero Timer.
 func (t Timer) rescheduleTo(deadline, now int64) bool {
-	return t.shard.reschedule(t.index, t.gen, deadline, now, false)
+	s := t.shard
+	if now == 0 {
+		now = s.now.Load()
+	}
+	deadline = max(deadline, now)
+	return s.reschedule(t.index, t.gen, deadline, s.tickOf(deadline, now))
 }
 
 // Deadline returns when the timer is to run, or the zero time and false if it is not pending.

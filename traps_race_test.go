@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -61,122 +62,109 @@ func TestTrapFlushAddsToItsOwnBucket(t *testing.T) {
 	}
 }
 
-// halfway arms n timers for one instant and takes the driver's place until it has moved some of them to a finer wheel,
-// and leaves it there. No worker comes until letWorkersCome, and no driver until carryOn.
-func halfway(t *testing.T, tw *TimingWheel, n int, f func(i int)) []Timer {
+// halfway runs a test on a wheel whose n timers are due 10 ms from now, and of which a driver has moved some to a finer
+// wheel. No driver comes before the test lets time pass or something is due.
+func halfway(t *testing.T, n int, test func(t *testing.T, tw *TimingWheel, timers []Timer, runs func(i int) int32)) {
 	t.Helper()
-	s := &tw.engine.shards[0].shard
-	s.mu.Lock()
-	s.driving = true
-	s.spares = 1 // one that never begins
-	s.mu.Unlock()
-	timers := make([]Timer, n)
-	for begin := time.Now(); time.Since(begin) < patience; {
-		at := time.Now().Add(50 * ms)
+	bubble(t, Options{WheelSize: 4, Levels: 3, Tick: ms}, func(t *testing.T, tw *TimingWheel) {
+		s := tw.engine.shards[0]
+		timers, runs := make([]Timer, n), make([]atomic.Int32, n)
 		for i := range timers {
-			timers[i] = tw.AtFunc(at, func() { f(i) })
+			timers[i] = tw.AfterFunc(60*ms, func() { runs[i].Add(1) })
 		}
-		if movesSome(s, n) {
-			verifyShards(t, tw.engine)
-			return timers
-		}
-		for i := range timers { // the machine stood still: some were due before they were on a finer wheel
-			require.True(t, timers[i].Stop())
-		}
-	}
-	require.Fail(t, "the wheel never stands half-way")
-	return nil
-}
-
-// movesSome moves some of the n timers as soon as their bucket has expired. It reports whether others are left in it.
-func movesSome(s *shard, n int) bool {
-	for {
-		time.Sleep(ms)
-		s.mu.Lock()
-		s.expire()
-		all := s.ready == n
-		if s.cascade.any() {
-			s.move()
-			left := 0
-			for b := range s.expired {
-				left += b.live
-			}
-			defer s.mu.Unlock()
-			return s.ready == 0 && s.cascade.any() && left > 0 && left < n
-		}
-		s.mu.Unlock()
-		if all {
-			return false
-		}
-	}
-}
-
-func letWorkersCome(tw *TimingWheel) {
-	s := tw.engine.shards[0]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.spares = 0
-}
-
-// carryOn lets the driver go on.
-func carryOn(t *testing.T, tw *TimingWheel) {
-	t.Helper()
-	s := &tw.engine.shards[0].shard
-	s.mu.Lock()
-	s.drive()
-	require.NoError(t, drainWheel(tw))
+		s.placeAll()
+		stall(tw.engine, 50*ms)
+		s.own(func() {
+			s.observe(s.Read())
+			require.True(t, s.expire(), "the bucket of 48 ms")
+			s.moveQuantum()
+			require.NoError(t, s.verify())
+			require.True(t, s.owner.wheel.cascade.waiting())
+			require.Equal(t, quantum, s.owner.wheel.live)
+			s.alarm.coming = false
+		})
+		test(t, tw, timers, func(i int) int32 { return runs[i].Load() })
+	})
 }
 
 // Trap 3: while a timer was on its way from one wheel to a finer one, Stop found it in no bucket,
 // returned false, and the timer fired.
 func TestTrapStopBetweenTwoWheels(t *testing.T) {
 	t.Parallel()
-	tw := startWheel(t, Options{WheelSize: 4, Levels: 3, Shards: 1, Tick: ms})
 	const n = 40 * quantum
-	fates := make([]atomic.Int32, n)
-	timers := halfway(t, tw, n, func(i int) { fates[i].Add(1) })
-	for i := range timers {
-		switch i % 4 {
-		case 0:
-			require.True(t, timers[i].Stop(), "timer %d is nowhere", i)
-			fates[i].Add(1)
-		case 1:
-			require.True(t, timers[i].Reschedule(100*ms), "timer %d is nowhere", i)
+	halfway(t, n, func(t *testing.T, tw *TimingWheel, timers []Timer, runs func(int) int32) {
+		start := time.Now()
+		for i := range timers {
+			switch i % 4 {
+			case 0:
+				require.True(t, timers[i].Stop(), "timer %d is nowhere", i)
+			case 1:
+				require.True(t, timers[i].Reschedule(100*ms), "timer %d is nowhere", i)
+			case 2:
+				require.True(t, timers[i].Reschedule(5*ms), "timer %d is nowhere", i)
+			}
 		}
-	}
-	letWorkersCome(tw)
-	carryOn(t, tw)
-	for i := range fates {
-		require.EqualValues(t, 1, fates[i].Load(), "timer %d", i)
-	}
+		verifyShards(t, tw.engine)
+		for _, step := range []struct {
+			at   time.Duration
+			runs [4]int32
+		}{{4 * ms, [4]int32{}}, {5 * ms, [4]int32{2: 1}}, {10 * ms, [4]int32{2: 1, 3: 1}}, {99 * ms, [4]int32{2: 1, 3: 1}}, {100 * ms, [4]int32{1: 1, 2: 1, 3: 1}}} {
+			pass(step.at - time.Since(start))
+			for i := range timers {
+				if runs(i) != step.runs[i%4] {
+					t.Fatalf("at %v timer %d has run %d times", step.at, i, runs(i))
+				}
+			}
+			verifyShards(t, tw.engine)
+		}
+		require.Zero(t, tw.Len())
+	})
 }
 
-// A Reschedule to an earlier time does not wait for the other timers that are being moved with this
-// one.
+// A timer that is rescheduled to now does not wait until all that were to be moved with it are moved.
 func TestRescheduleToNowBetweenTwoWheels(t *testing.T) {
 	t.Parallel()
-	tw := startWheel(t, Options{WheelSize: 4, Levels: 3, Shards: 1, Tick: ms})
-	const n = 40 * quantum
-	ran := make(chan int, n)
-	timers := halfway(t, tw, n, func(i int) { ran <- i })
-	s := &tw.engine.shards[0].shard
-	ready := func() int {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.ready
-	}
-	past := time.Now().Add(-time.Hour) // earlier than the others' instant, also where that has passed
-	require.Zero(t, ready())
-	require.True(t, timers[n-1].RescheduleAt(past))
-	require.Equal(t, 1, ready(), "it can be claimed at once")
-	letWorkersCome(tw)
-	require.True(t, timers[n-2].RescheduleAt(past), "a worker comes, though the driver stands still")
-	for left := 2; left > 0; {
-		if i := receive(t, ran, "those that were rescheduled to now"); i >= n-2 {
-			left--
+	const n = 200 * quantum
+	halfway(t, n, func(t *testing.T, tw *TimingWheel, timers []Timer, runs func(int) int32) {
+		s := tw.engine.shards[0]
+		var left atomic.Int32
+		left.Store(-1)
+		require.True(t, timers[n-1].Stop())
+		s.own(func() { // the driver begins afterwards
+			at := s.Read()
+			s.armMu.Lock()
+			s.arm(at, at, func() {
+				s.own(func() {
+					for b := range s.owner.wheel.cascade.all {
+						left.Store(int32(b.live))
+					}
+				})
+			}, 0)
+			require.True(t, timers[n-2].Reschedule(0))
+		})
+		synctest.Wait()
+		require.EqualValues(t, 1, runs(n-2))
+		require.Positive(t, left.Load(), "both waited for all others")
+		require.Zero(t, runs(0))
+		pass(time.Second)
+		require.Zero(t, tw.Len())
+		require.EqualValues(t, 1, runs(0))
+	})
+}
+
+// The same for Flush: it takes what is between two wheels along.
+func TestFlushBetweenTwoWheels(t *testing.T) {
+	t.Parallel()
+	const n = 10 * quantum
+	halfway(t, n, func(t *testing.T, tw *TimingWheel, timers []Timer, runs func(int) int32) {
+		require.Equal(t, n, tw.Flush())
+		synctest.Wait()
+		for i := range timers {
+			require.EqualValues(t, 1, runs(i))
 		}
-	}
-	carryOn(t, tw)
+		require.Zero(t, tw.Len())
+		verifyShards(t, tw.engine)
+	})
 }
 
 // Trap 4: between a periodic task's expiry and its next arming its Stop did nothing: 3,632 of 20,000
@@ -337,7 +325,7 @@ func TestTrapZeroDelayChainStarvesTheDriver(t *testing.T) {
 	}
 }
 
-// On one processor nobody helps the driver out: what is due must leave the wheel time for the rest of
+// On one processor no other goroutine helps the driver. What is due must leave the wheel time for the rest of
 // its work, and what has become due since must not wait behind what is armed later.
 func TestTrapZeroDelayChainsOnOneProcessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))

@@ -54,9 +54,9 @@ func TestTrapWallClockSteps(t *testing.T) {
 		// The wheel was made before the step.
 		tw := startWheel(t, Options{Shards: 1})
 		for _, s := range tw.engine.shards {
-			s.base = stepped(t, s.base, -step)
+			s.Base = stepped(t, s.Base, -step)
 		}
-		tw.engine.base = stepped(t, tw.engine.base, -step)
+		tw.engine.Base = stepped(t, tw.engine.Base, -step)
 		ran := make(chan time.Duration, 1)
 		for name, arm := range map[string]func(d time.Duration, f func()) Timer{
 			"AfterFunc":                tw.AfterFunc,

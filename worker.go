@@ -1,366 +1,812 @@
 package timingwheel
 
 import (
+	"math/rand/v2"
 	"runtime/debug"
+	"slices"
+	"sync/atomic"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
+	"github.com/timingwheel-go/timingwheel/internal/watch"
 )
 
-// shardOf is a shard with its payloads: pages parallel to those of the slab.
-type shardOf[T any] struct {
-	shard
-	values []*[pageSize]T
-	engine *engine[T]
-	call   func() // claims and runs one batch: what the executor is given
-	buffer []T    // of the worker that ended last, for the next one
-}
+const (
+	batchSize = 32  // callbacks of one batch
+	manyAtOne = 128 // spares that are started together while callbacks block
 
-// plainPage is a page of the slab with its payloads, where these hold no pointers: a collection has to look at
-// each object, if only at its mark, so it is quicker with one than with two.
-type plainPage[T any] struct {
-	nodes  [pageSize]node
-	values [pageSize]T
-}
+	// A spare that begins so late did not stand next in its processor's queue.
+	lateSpare = time.Millisecond
 
-func (s *shardOf[T]) openPage(p int) *[pageSize]node {
-	if p == len(s.values) {
-		s.values = append(s.values, nil)
-	}
-	if !s.scanned {
-		pg := new(plainPage[T])
-		s.values[p] = &pg.values
-		return &pg.nodes
-	}
-	s.values[p] = new([pageSize]T)
-	s.funcs, _ = any(s.values).([]*[pageSize]func())
-	return new([pageSize]node)
-}
+	// So many workers are started together when a spare came late, and more when the next one does so, too.
+	crowdMin    = 64
+	crowdGrowth = 8
+	crowdMax    = 4096
 
-// value is the payload of slot i.
-func (s *shardOf[T]) value(i uint32) *T {
-	pg := s.values[i>>pageShift]
-	if pg == nil { // never, see slab.must
-		return nil
-	}
-	return &pg[i&pageMask]
-}
+	// sampleEvery is the number of claims for which the lateness of one is measured. A reading of the
+	// clock costs as much as the rest of a claim.
+	sampleEvery = 16
+)
 
-func (s *shardOf[T]) closePage(p int) { s.values[p] = nil }
-
-func (s *shardOf[T]) drop(i uint32) {
-	var zero T
-	*s.value(i) = zero
-}
-
-func (s *shardOf[T]) clear() { s.values, s.buffer, s.spareLot = nil, nil, nil }
-
-func (s *shardOf[T]) spawn() { go s.begin() }
-
-func (s *shardOf[T]) hand() { s.engine.executor.Go(s.call) }
-
-// arm adds a timer with its payload. mu is held.
-func (s *shardOf[T]) arm(deadline int64, v T) Timer {
-	if s.stopped {
-		s.counters.rejected++
-		return Timer{}
-	}
-	i, n := s.add(deadline)
-	*s.value(i) = v
-	s.checkLocked()
-	return Timer{&s.shard, i, n.gen}
-}
-
-// begin is the life of a worker that was started as a spare.
-func (s *shardOf[T]) begin() {
-	s.labels.own()
-	s.lock()
-	s.spares--
-	s.begun++
-	s.recallLots()
-	s.serve()
-}
-
-// serve claims and runs what is due until nothing is. It is entered with mu held and returns without.
+// crew is the workers of a shard and what they are doing. It is pure data; the owner uses it.
 //
-// Whenever a worker runs a callback while more was due when it left the lock, at least one spare worker has
-// been started and waits for a processor. If the callback blocks, the scheduler runs the spare, which
-// first starts the next one: so no callback waits for another that blocks, and what a goroutine for
-// each callback costs is paid only for those that do block. While callbacks are quick the same few
-// workers run them all. Rejected: a watcher that adds workers when no progress is seen. An idle Go
-// program sleeps at least 1 ms in the network poller, which 10,000 callbacks of 1 ms each pay again
-// and again.
-//
-// Timers that move between wheels come second: a quantum of them whenever nothing is due, and after
-// every 16th claim, so that they get their share while many quick callbacks are due.
-func (s *shardOf[T]) serve() {
-	w := worker[T]{s: s}
-	w.begin()
-	defer w.end()
-	w.buffer, s.buffer = s.buffer, nil
-	w.serving = true
-	s.serving++
-	for s.ready > 0 || s.cascade.any() {
-		if s.ready > 0 {
-			w.work()
-		}
-		if s.cascade.any() && (s.ready == 0 || w.unmoved >= 16) {
-			w.unmoved = 0
-			s.move()
-			s.yield()
-			s.look()
+// Whenever a worker runs a callback although more is due, a spare of its own is about to begin. The
+// worker starts it last before the callback, so the scheduler runs it as soon as the callback blocks. The
+// spare goes on with the worker's batch, and has a spare of its own. So no callback waits for another
+// one that blocks, and only callbacks that do block cost a goroutine.
+type crew struct {
+	coming  int // workers that were started and have not begun
+	begun   uint
+	serving int  // workers of the default executor that have begun
+	stuck   int  // of these, the ones whose callback takes so long that their spares have begun
+	running int  // callbacks, or batches of payloads, that have started and not returned
+	handing int  // calls of the executor under way
+	owed    int  // calls handed to the executor that have not begun
+	driving bool // a driver with an executor is at work: it does what there is, and sets the alarm in the end
+
+	size          int    // timers that the next batch takes
+	crowd         int    // workers that the next late spare starts
+	together      int    // spares that were started at once the last time
+	firedBefore   uint64 // counters.fired then
+	runningBefore int    // running then
+
+	launches uint64 // claims under the lock, of one callback or one batch of payloads, that were to be run
+
+	filled  uint64        // batches so far
+	batches []*batch      // with entries that may not be claimed yet
+	unused  *batch        // for the next worker
+	idle    chan struct{} // closed once nothing runs; made by Shutdown
+}
+
+func (c *crew) init() { c.size, c.crowd = firstBatch, crowdMin }
+
+// crowded reports whether there are more workers on the move than processors.
+func (c *crew) crowded(procs int) bool { return c.serving-c.stuck > procs }
+
+// busy reports whether something runs that Shutdown waits for.
+func (c *crew) busy() bool { return c.running > 0 || c.handing > 0 }
+
+// claiming reports whether a worker has timers that it may not have claimed yet.
+func (c *crew) claiming() bool {
+	for _, b := range c.batches {
+		if b.unclaimed() > 0 {
+			return true
 		}
 	}
+	return false
 }
 
-// work claims and runs what is due: a lot of callbacks, or one of them, or one batch of payloads. Lots grow
-// while callbacks are so quick that the spare worker does not get to begin meanwhile.
-func (w *worker[T]) work() {
-	s := w.s
-	begun := s.begun
-	if s.batch == 1 && s.lotSize > 1 && s.ready > 1 && w.takeLot() {
-		w.starts = s.addSpares(manySpares)
-		w.runLot()
-	} else {
-		w.keepLot()
-		batch := w.claim()
-		w.starts = s.addSpares(manySpares)
-		w.run(batch)
+// list notes a batch that is about to be claimed.
+func (c *crew) list(b *batch) {
+	c.filled++
+	b.id, b.listed, b.given, b.counted = c.filled, true, false, 0
+	c.batches = append(c.batches, b)
+}
+
+// unlist takes out a batch whose entries have all been tried.
+func (c *crew) unlist(b *batch) {
+	if k := slices.Index(c.batches, b); k >= 0 {
+		c.batches = slices.Delete(c.batches, k, k+1)
 	}
-	if s.begun == begun {
-		s.lotSize = min(2*s.lotSize, chunkSize)
+	b.listed = false
+}
+
+// newBatch returns an empty batch.
+func (c *crew) newBatch() *batch {
+	b := c.unused
+	if c.unused = nil; b == nil {
+		b = &batch{entries: make([]entry, 0, batchSize)}
 	}
+	b.users = 1
+	return b
+}
+
+// drop is told that a worker does not read b any more.
+func (c *crew) drop(b *batch) {
+	if b.users--; b.users == 0 {
+		clear(b.entries)
+		b.entries = b.entries[:0]
+		c.unused = b
+	}
+}
+
+// unclaimed returns how many timers of the batch are pending. One that was moved may be counted.
+func (b *batch) unclaimed() (n int) {
+	if b.given {
+		return 0
+	}
+	for k := range b.entries {
+		e := &b.entries[k]
+		if w := e.page.Load(e.index); w.SameGen(e.word) && w.Kind() == arena.Placed {
+			n++
+		}
+	}
+	return n
+}
+
+// revoke lets no claim of the batch succeed any more.
+func (b *batch) revoke() {
+	for k := range b.entries {
+		e := &b.entries[k]
+		for {
+			w := e.page.Load(e.index)
+			if !w.SameGen(e.word) || w.Kind() != arena.Placed || e.page.Swap(e.index, w, w.With(arena.Dead)) {
+				break
+			}
+		}
+	}
+}
+
+// countClaims counts the claims of workers that have not come back for the lock.
+func (s *shard) countClaims() {
+	for _, b := range s.owner.crew.batches {
+		s.countBatch(b)
+	}
+}
+
+func (s *shard) countBatch(b *batch) {
+	for k := range b.entries {
+		if b.counted>>k&1 == 1 {
+			continue
+		}
+		e := &b.entries[k]
+		if w := e.page.Load(e.index); w.SameGen(e.word) && w.Kind() == arena.Spent && w.Bits() == arena.LowBits(int64(b.id)) {
+			b.counted |= 1 << k
+			s.owner.counters.fired++
+		}
+	}
+}
+
+// fired returns the number of claims that have been counted, plans included.
+func (s *shard) fired() uint64 { return s.owner.counters.fired + s.planRuns.Load() }
+
+// fill appends timers that are due to b until it has max of them, or a quantum was looked at. A timer
+// that was postponed goes back to the wheel. For upTo see dueBefore.
+func (s *shard) fill(b []entry, most int, upTo int64) []entry {
+	o := &s.owner
+	for len(b) < most && s.dueBefore(upTo) {
+		e, ok := o.due.takeEntry()
+		if !ok {
+			break
+		}
+		if !stale(e) {
+			b = append(b, e)
+		}
+	}
+	postponed := o.counters.postponed
+	for steps := 0; len(b) < most && steps < quantum && s.dueBefore(upTo); {
+		n := o.due.takeSlots(&o.scratch.slots, min(most-len(b), chunkSize))
+		if n == 0 {
+			break
+		}
+		steps += n
+		slots := o.scratch.slots[:n]
+		for k, i := range slots { // a loop of its own, so that the cache misses overlap
+			o.scratch.words[k] = loadWord(&s.slots.Pages, i)
+		}
+		for k, i := range slots {
+			tick, ok := s.refresh(i, &o.scratch.words[k])
+			switch {
+			case !ok: // stopped, or moved to the inbox
+			case tick > o.tick && !s.Manual: // there it would be in the inbox
+				o.counters.postponed++
+				o.wheel.place(i, tick)
+			default:
+				b = append(b, entry{s.slots.Pages.At(i >> arena.PageShift), o.scratch.words[k], i})
+			}
+		}
+	}
+	if o.counters.postponed != postponed {
+		s.advanceAlarm()
+	}
+	return b
+}
+
+// claim takes the timer of an entry, for a batch or with id 0, and returns its payload. It returns false
+// if the timer was stopped, moved or claimed by another worker, or if the wheel was stopped. A plan keeps
+// its slot and its payload. The caller calls claimed next.
+func (s *shardOf[T]) claim(e *entry, id uint64) (v T, ok bool) {
+	values := s.values.At(e.index >> arena.PageShift)
+	if values == nil || s.closed.Load() {
+		return v, false
+	}
+	if e.word.Has(arena.Plan) {
+		return s.claimPlan(e, &values[e.index&arena.PageMask])
+	}
+	if !e.page.Swap(e.index, e.word, e.word.With(arena.Spent).WithBits(id)) {
+		s.returnMoved(e)
+		return v, false
+	}
+	s.forget(e.word) // far after a Flush in Manual mode, and for RemoveAll
+	p := &values[e.index&arena.PageMask]
+	v = *p
+	if s.scanned {
+		var zero T
+		*p = zero
+	}
+	return v, true
+}
+
+// claimPlan is claim for a plan, whose word does not tell afterwards that the claim is to be counted.
+func (s *shardOf[T]) claimPlan(e *entry, p *T) (v T, ok bool) {
+	s.counting.Add(1)
+	if ok = e.page.Swap(e.index, e.word, e.word.With(arena.Running)); ok {
+		s.planRuns.Add(1)
+	}
+	s.counting.Add(-1)
+	if !ok {
+		s.returnMoved(e)
+		return v, false
+	}
+	return *p, true
+}
+
+// returnMoved puts the timer of an entry into the inbox if it is pending with another deadline: it was
+// rescheduled, and no bucket has it.
+func (s *shard) returnMoved(e *entry) {
+	for {
+		w := e.page.Load(e.index)
+		if !w.SameGen(e.word) || w.Kind() != arena.Placed {
+			return
+		}
+		tick, ok := s.decode(w, s.ticks.Floor(s.now.Load()))
+		if !ok {
+			continue
+		}
+		s.armMu.Lock()
+		swapped := !s.closed.Load() && e.page.Swap(e.index, w, w.With(arena.Staged)|arena.Moved)
+		if swapped && s.inbox.add(e.index, tick) && tick < s.alarmAt.Load() {
+			s.setAlarm(tick)
+		}
+		s.armMu.Unlock()
+		if swapped || s.closed.Load() {
+			return
+		}
+	}
+}
+
+// claimOne claims one timer that is due, under the lock. The claim is counted at once, so a callback that
+// blocks holds nothing. It returns false if nothing is left or it has looked at a quantum of timers that
+// were postponed or stopped. For upTo see dueBefore.
+func (s *shardOf[T]) claimOne(upTo int64) (v T, ok bool) {
+	o := &s.owner
+	o.counters.mostDue = max(o.counters.mostDue, o.due.ready)
+	for steps := 0; steps < quantum && s.dueBefore(upTo); steps++ {
+		one := s.fill(s.collected[:0], 1, upTo)
+		s.collected = one
+		if len(one) == 0 {
+			continue
+		}
+		if v, ok = s.claim(&one[0], 0); ok {
+			s.noteClaim(&one[0])
+			return v, true
+		}
+	}
+	return v, false
+}
+
+// claimMany claims up to most payloads, as claimOne claims one timer.
+func (s *shardOf[T]) claimMany(values []T, most int, upTo int64) []T {
+	o := &s.owner
+	o.counters.mostDue = max(o.counters.mostDue, o.due.ready)
+	for steps := 0; steps < quantum && len(values) < most && s.dueBefore(upTo); steps++ {
+		entries := s.fill(s.collected[:0], min(most-len(values), chunkSize), upTo)
+		s.collected = entries
+		for k := range entries {
+			if v, ok := s.claim(&entries[k], 0); ok {
+				values = append(values, v)
+				s.noteClaim(&entries[k])
+			}
+		}
+		steps += len(entries)
+	}
+	return values
+}
+
+// noteClaim counts a claim under the lock.
+func (s *shard) noteClaim(e *entry) {
+	o := &s.owner
+	if now := s.lateAt(); now >= 0 {
+		late := time.Duration(0)
+		if !e.word.Has(arena.Far) { // else it was flushed
+			late = time.Duration(now - s.ticks.Begin(e.word.Tick(o.tick)))
+		}
+		o.counters.lateness.record(late)
+	}
+	if e.word.Has(arena.Plan) {
+		return
+	}
+	o.counters.fired++
+	o.spent.slots[o.spent.n] = e.index
+	if o.spent.n++; o.spent.n == len(o.spent.slots) {
+		s.freeSpent()
+	}
+}
+
+// freeSpent gives back the slots of timers that were claimed under the lock.
+func (s *shard) freeSpent() {
+	o := &s.owner
+	s.freeSlots(o.spent.slots[:o.spent.n])
+	o.spent.n = 0
+}
+
+// lateAt returns the reading of the clock by which the lateness of a claim under the lock is measured, or
+// -1 if it is not measured. Batches of payloads and Manual mode measure each claim, a batch by the reading
+// with which its first payload was claimed.
+func (s *shard) lateAt() int64 {
+	switch {
+	case s.Manual:
+		return s.now.Load()
+	case s.batch == 1 && !s.sampling(1):
+		return -1
+	}
+	return s.Read()
+}
+
+// sampling reports whether the lateness of one of n claims is measured.
+func (s *shard) sampling(n int) bool {
+	o := &s.owner
+	first := o.unread == 0
+	o.unread += n
+	if !first && o.unread <= sampleEvery {
+		return false
+	}
+	o.unread = n
+	return true
 }
 
 // worker is one goroutine's work on a shard.
 type worker[T any] struct {
-	s      *shardOf[T]
-	exec   func([]T)   // runs one batch
-	record *watched[T] // of what exec is about; nil: not watched
-	buffer []T
-	lot    *lot
+	s        *shardOf[T]
+	exec     func([]T)     // runs one callback, or one batch of payloads
+	record   *watch.Record // of what exec runs; nil: not watched
+	parent   *worker[T]    // whose spare it is, until it begins
+	spare    bool          // its spare has not begun
+	stuck    bool          // counted in crew.stuck
+	replaced bool          // its spare has begun while it ran callbacks
+	waiting  atomic.Bool   // it has run its callbacks and waits for the lock
+	values   []T           // of Timeouts
 
-	unread    int   // claims since the last reading of the clock for their lateness; 0: none yet
-	sampleAt  int   // the entry of the lot that tells its lateness; -1: none
-	sampleDue int64 // its deadline
-	sampledAt int64 // when it was claimed; -1: it was not
+	batch    *batch
+	claimed  uint32 // bit k: this worker has claimed entry k, which is no plan
+	backward bool   // the batch was another worker's: it goes from the last entry to the first
 
-	unmoved  int   // claims since the last quantum of moving
-	upTo     int64 // Manual: claim what is due before this tick only; 0: everything
-	starts   int   // spares that are counted and have to be started
-	busy     bool  // a claimed batch, or a lot, is being run
-	holding  bool  // it is the lot
-	unlocked bool
+	started  int64  // ns: a reading of the clock when it was started as a spare
+	taken    uint64 // counters.taken then
+	unmoved  int    // claims since the last quantum of moving
+	running  bool   // a callback, or a batch, is being run
 	serving  bool
+	unlocked bool
 }
 
-// begin says how the worker runs callbacks. mu is held.
+// begin says how the worker runs callbacks. wheelMu is held.
 func (w *worker[T]) begin() {
 	e := w.s.engine
 	w.exec = e.run
 	if e.watch != nil {
-		w.record = e.watch.join()
-		w.exec = w.record.exec
+		w.record = e.watch.Join()
+		w.exec = w.measure
 	}
 }
 
-// end leaves the lock and the shard in order, also when a callback has called runtime.Goexit, or is
-// panicking and about to crash the program.
+// measure runs a callback or a batch and measures it, also if it panics or exits.
+func (w *worker[T]) measure(items []T) {
+	w.record.Begin(w.s.engine.callee(items), len(items))
+	defer w.record.End()
+	w.s.engine.run(items)
+}
+
+// end leaves the lock and the shard in order, also if a callback has called runtime.Goexit, or panics and
+// is about to crash the program.
 func (w *worker[T]) end() {
 	s := w.s
+	c := &s.owner.crew
 	if w.unlocked {
-		s.mu.Lock()
-		w.buffer = nil // whoever left the callback early may still refer to it
-		w.finish(nil)
-		s.kick()
+		s.wheelMu.Lock()
+		w.values = nil // the callback may still refer to it
+		w.finish()
+		if b := w.batch; b != nil {
+			if b.listed && !b.given { // else another worker has tried all entries, or has put them back
+				s.putBack(b)
+			}
+			w.leaveBatch()
+		}
 	}
 	if w.serving {
-		s.serving--
+		c.serving--
+		if w.unlocked && !w.spare && s.owner.due.ready > 0 && !s.closed.Load() {
+			s.hire(1)
+		}
 	}
-	w.keepLot()
 	if w.record != nil {
-		s.engine.watch.leave(w.record)
+		s.engine.watch.Leave(w.record)
 	}
-	if s.buffer == nil && !s.stopped {
-		s.buffer = w.buffer
+	if cap(w.values) > 0 && s.idle == nil && !s.closed.Load() {
+		s.idle = w.values
 	}
-	s.mu.Unlock()
+	if !w.unlocked && !w.spare && !s.closed.Load() { // else a callback has left it early, or its spare looks at it
+		*w = worker[T]{}
+		s.unused = w
+	}
+	if !w.serving && w.unlocked {
+		s.kick()
+	}
+	s.unlock()
 }
 
-// claim takes up to one batch of what is due: from here on it is not pending any more. A timer that
-// was postponed goes back to the wheel instead. It gives up after quantum steps, perhaps with nothing
-// claimed, so that the lock is not held for long.
-func (w *worker[T]) claim() []T {
+// putBack makes the entries of a batch due that are not claimed. Other workers may go on with the batch, so
+// it stays listed and their claims are counted.
+func (s *shard) putBack(b *batch) {
+	if s.closed.Load() {
+		return
+	}
+	left := make([]entry, 0, len(b.entries))
+	for k := range b.entries {
+		e := &b.entries[k]
+		switch {
+		case stale(*e):
+		case e.page.Load(e.index) == e.word:
+			left = append(left, *e)
+		default:
+			s.returnMoved(e)
+		}
+	}
+	s.owner.due.putBack(left)
+	b.given = true
+}
+
+// worker is the life of a worker without a parent.
+func (s *shardOf[T]) worker() {
+	s.wheelMu.Lock()
+	s.newWorker().live()
+}
+
+// relieve is the life of a spare. A worker that waits for the lock needs none: it has run its callbacks.
+// Without this look the worker would let its spare begin by waiting, and the spare its own.
+func (w *worker[T]) relieve() {
+	s, p := w.s, w.parent
+	s.wheelMu.Lock()
+	if p.waiting.Load() && s.owner.crew.crowded(s.procs-1) {
+		p.spare = false
+		s.owner.crew.coming--
+		s.unlock()
+		return
+	}
+	w.live()
+}
+
+// newWorker returns a worker. wheelMu is held.
+func (s *shardOf[T]) newWorker() *worker[T] {
+	w := s.unused
+	if s.unused = nil; w == nil {
+		w = new(worker[T])
+	}
+	w.s = s
+	return w
+}
+
+// live is the life of a worker that was started by another one or by a driver. It is called with wheelMu
+// held and returns without it.
+func (w *worker[T]) live() {
 	s := w.s
-	w.unmoved++
-	if want := min(s.batch, s.ready); cap(w.buffer) < want {
-		w.buffer = make([]T, 0, max(want, min(s.batch, 2*cap(w.buffer))))
-	}
-	batch := w.buffer[:0]
-	s.counters.mostDue = max(s.counters.mostDue, s.ready)
-	sampled := w.reads(1)
-	if sampled && !s.manual {
-		s.observe(s.clock())
-	}
-	for steps := 0; steps < quantum && len(batch) < cap(batch); steps++ {
-		if w.upTo != 0 && !s.dueBefore(w.upTo) {
-			break
-		}
-		i, n, ok := s.next()
-		if !ok {
-			break
-		}
-		if n == nil {
-			continue
-		}
-		if sampled {
-			s.counters.lateness.record(time.Duration(s.now - n.due()))
-		}
-		batch = append(batch, *s.value(i))
-		s.claimed(i, n)
-	}
-	if len(batch) > 0 {
-		s.running++
-		w.busy = true
-	}
-	return batch
+	s.labels.Own()
+	c := &s.owner.crew
+	c.coming--
+	c.begun++
+	w.begin()
+	defer w.end()
+	w.succeed()
+	w.serve()
 }
 
-// reads decides whether to read the clock for the lateness of one of so many claims. A reading costs as much as
-// the rest of a claim, so single callbacks have it once in 16, beginning with a worker's first.
-func (w *worker[T]) reads(claims int) bool {
-	if w.s.batch > 1 || w.s.manual {
-		return true
+// succeed takes over the batch of the worker whose spare this is. It starts a crowd of workers if it comes
+// late and no worker has taken a timer meanwhile. Then the callback blocks and has woken another goroutine
+// before, which took the spare's place as next in its processor's queue. The callbacks that follow would do
+// the same to their spares, each of which would wait for a turn of the queue.
+func (w *worker[T]) succeed() {
+	s, p := w.s, w.parent
+	if p == nil {
+		return
 	}
-	first := w.unread == 0
-	w.unread += claims
-	if !first && w.unread <= 16 {
+	c := &s.owner.crew
+	w.parent, p.spare = nil, false
+	if p.running && !p.stuck {
+		p.replaced, p.stuck = true, true
+		c.stuck++
+	}
+	if b := p.batch; b != nil && b.listed && !b.given {
+		w.batch, w.backward = b, true
+		b.users++
+		if b.unclaimed() > 0 {
+			c.size = max(1, c.size/2)
+		}
+	}
+	if s.owner.counters.taken > w.taken || s.Read()-w.started < int64(lateSpare) {
+		c.crowd = crowdMin
+		return
+	}
+	s.hire(min(s.calls(), c.crowd) - c.coming)
+	c.crowd = min(c.crowd*crowdGrowth, crowdMax)
+}
+
+// hire starts n workers without a parent. wheelMu is held.
+func (s *shard) hire(n int) {
+	for range n {
+		s.owner.crew.coming++
+		go s.host.worker()
+	}
+}
+
+// drive is the life of a driver, called with wheelMu held. With the default executor it ends by becoming
+// a worker: the alarm is set already and wakes another driver, so a callback that blocks does not hold
+// up the wheel.
+func (s *shardOf[T]) drive() {
+	s.labels.Own()
+	if !s.pooled {
+		s.driveExecutor()
+		return
+	}
+	s.advance()
+	w := s.newWorker()
+	w.begin()
+	defer w.end()
+	w.serve()
+}
+
+// serve claims and runs what is due until nothing is. It is called and returns with wheelMu held.
+//
+// Timers that move between wheels come second: a quantum of them whenever nothing is due, and after
+// every 16th claim, so that they get their share while many quick callbacks are due.
+//
+// Rejected: a watcher that adds workers when it sees no progress. An idle Go program sleeps at least 1 ms
+// in the network poller, which 10,000 callbacks of 1 ms each would pay again and again.
+func (w *worker[T]) serve() {
+	s := w.s
+	o := &s.owner
+	w.values, s.idle = s.idle, nil
+	w.serving = true
+	o.crew.serving++
+	if w.batch != nil {
+		w.runBatch()
+	}
+	for !s.closed.Load() {
+		switch {
+		case w.replaced && o.crew.crowded(s.procs):
+			return // its spare goes on in its place
+		case o.wheel.cascade.any() && (o.due.ready == 0 || w.unmoved >= 16):
+			w.unmoved = 0
+			s.moveQuantum()
+			s.checkLocked()
+			s.yield()
+			s.overtake()
+		case o.due.ready > 0:
+			if w.takeBatch() {
+				w.runBatch()
+			} else {
+				w.runOne(never)
+			}
+		case !s.overtake():
+			return
+		}
+	}
+}
+
+// takeBatch takes a batch of what is due, if there is more than one timer and callbacks are quick enough to
+// be claimed without the lock.
+func (w *worker[T]) takeBatch() bool {
+	s := w.s
+	o := &s.owner
+	if s.batch > 1 || o.crew.size == 1 || o.due.ready == 1 {
 		return false
 	}
-	w.unread = claims
+	b := o.crew.newBatch()
+	o.counters.mostDue = max(o.counters.mostDue, o.due.ready)
+	b.entries = s.fill(b.entries, o.crew.size, never)
+	o.counters.taken += uint64(len(b.entries))
+	w.unmoved += len(b.entries) + 1
+	if len(b.entries) == 0 {
+		o.crew.drop(b)
+		return false
+	}
+	o.crew.list(b)
+	w.batch, w.backward = b, false
 	return true
 }
 
-// run runs a claimed batch without the lock, which is held before and after.
-func (w *worker[T]) run(batch []T) {
+// runOne claims one callback, or one batch of payloads, under the lock and runs it. It returns how many
+// timers it has claimed. For upTo see dueBefore.
+func (w *worker[T]) runOne(upTo int64) int {
 	s := w.s
-	if len(batch) == 0 {
-		w.startSpares()
+	o := &s.owner
+	begun := o.crew.begun
+	w.values = w.values[:0]
+	if s.batch > 1 {
+		w.values = s.claimMany(w.values, s.batch, upTo)
+	} else if v, ok := s.claimOne(upTo); ok {
+		w.values = append(w.values, v)
+	}
+	n := len(w.values)
+	o.counters.taken += uint64(n)
+	w.unmoved++
+	if n == 0 {
 		s.yield()
-		return
+		return 0
 	}
-	w.leave()
-	w.exec(batch)
-	s.lock()
-	w.unlocked = false
-	w.finish(batch)
+	o.crew.launches++
+	w.leave(w.serving && (o.due.ready > 0 || o.wheel.cascade.any()))
+	run := !s.closed.Load()
+	if !run { // the wheel is being stopped, and halt waits for launched
+		s.dropped.Add(uint64(n))
+	}
+	s.launched.Add(1)
+	if run {
+		w.exec(w.values)
+	}
+	w.back()
+	clear(w.values)
+	w.values = w.values[:0]
+	if s.batch == 1 && o.crew.begun == begun {
+		o.crew.size = min(2*o.crew.size, batchSize)
+	}
+	return n
 }
 
-// leave lets go of the lock to run callbacks. Starting a goroutine takes longer than a claim, so the spares that are
-// due are started without the lock.
-func (w *worker[T]) leave() {
-	w.s.mu.Unlock()
-	w.unlocked = true
-	w.startSpares()
-}
-
-func (w *worker[T]) startSpares() {
-	w.s.startSpares(w.starts)
-	w.starts = 0
-}
-
-// finish notes that the claimed batch has run and forgets its payloads.
-func (w *worker[T]) finish(batch []T) {
-	if !w.busy {
-		return
+// runBatch claims and runs the entries of the batch one by one.
+func (w *worker[T]) runBatch() {
+	s := w.s
+	o := &s.owner
+	begun := o.crew.begun
+	b := w.batch
+	n := len(b.entries)
+	sample := -1
+	if s.sampling(n) {
+		sample = rand.IntN(n)
 	}
-	w.busy = false
-	clear(batch)
-	w.finishLot()
-	w.s.finished()
-}
-
-// next takes the first timer off the due buckets. The node is nil where the timer was postponed and has
-// gone back to the wheel; ok is false where nothing is due.
-func (s *shard) next() (i uint32, n *node, ok bool) {
-	b := s.firstDue()
-	if b == nil {
-		return 0, nil, false
+	w.leave(true)
+	if cap(w.values) == 0 {
+		w.values = make([]T, 1)
 	}
-	if b == s.prompt {
-		s.prompt = nil
-	}
-	pos, i := s.first(b)
-	n = s.nodes.must(i)
-	s.take(b, pos)
-	s.ready--
-	if n.due() > b.horizon && !b.flush {
-		s.route(i, n)
-		return i, nil, true
-	}
-	return i, n, true
-}
-
-// firstDue returns the first due bucket with timers, having freed the empty ones before it.
-func (s *shard) firstDue() *bucket {
-	for {
-		b := s.due.head
-		if b == nil || b.live > 0 {
-			return b
+	one := w.values[:1]
+	late := int64(-1)
+	for k := range n {
+		if w.backward {
+			k = n - 1 - k
 		}
-		s.due.pop()
-		s.freeDue(b)
+		e := &b.entries[k]
+		now := int64(-1)
+		if k == sample {
+			now = s.Read()
+		}
+		v, ok := s.claim(e, b.id) // from here on the callback has begun, see halt
+		if !ok {
+			continue
+		}
+		if !e.word.Has(arena.Plan) {
+			w.claimed |= 1 << k
+		}
+		if now >= 0 && !e.word.Has(arena.Far) { // else it is a plan that was flushed
+			late = now - s.ticks.Begin(e.word.Tick(s.ticks.Floor(now)))
+		}
+		one[0] = v
+		w.exec(one)
+	}
+	w.back()
+	if late >= 0 {
+		o.counters.lateness.record(time.Duration(late))
+	}
+	clear(one)
+	w.leaveBatch()
+	if o.crew.begun == begun {
+		o.crew.size = min(2*o.crew.size, batchSize)
 	}
 }
 
-// freeDue frees a due bucket that all timers have left.
-func (s *shard) freeDue(b *bucket) {
-	if b == s.prompt {
-		s.prompt = nil
+// leave lets go of the lock to run callbacks. more says that something waits behind them: then a spare is
+// started, and several if callbacks are blocking just now. The worker's own spare is started last, so
+// that it stands next in the processor's queue.
+func (w *worker[T]) leave(more bool) {
+	s := w.s
+	c := &s.owner.crew
+	c.running++
+	w.running = true
+	w.replaced = false
+	others, spare := 0, (*worker[T])(nil)
+	if more && !w.spare && c.coming <= s.calls() {
+		others = s.together() - 1
+		spare = s.newWorker()
+		spare.parent, spare.taken = w, s.owner.counters.taken
+		w.spare = true
+		c.coming += 1 + others
 	}
-	if b.flush {
-		s.flushed--
-	}
-	s.freeBucket(b)
-}
-
-// claimed ends the pending state of a timer that has been taken off a due bucket. A plan keeps its slot.
-func (s *shard) claimed(i uint32, n *node) {
-	s.pending--
-	s.lastGone()
-	s.counters.fired++
-	if n.deadline < 0 {
-		n.pos = posNone
+	s.wheelMu.Unlock()
+	w.unlocked = true
+	if spare == nil {
 		return
 	}
-	s.release(i, n)
+	for range others {
+		go s.worker()
+	}
+	spare.started = s.Read()
+	go spare.relieve()
 }
 
-// finished notes the end of a callback or batch.
-func (s *shard) finished() {
-	s.running--
-	s.settle()
+// together returns how many spares to start at once: twice as many as the last time while at least half
+// of what was claimed since then is still being run. So the workers that many blocking callbacks need are
+// not started one by another, and callbacks that have blocked for long do not make a crowd of workers
+// come for others that are quick.
+func (s *shard) together() int {
+	c := &s.owner.crew
+	if c.coming > 0 {
+		return 1
+	}
+	s.countClaims()
+	size := uint64(s.batch) // running counts batches, fired counts timers
+	claimed, stay := (s.fired()-c.firedBefore+size-1)/size, c.running-c.runningBefore
+	c.firedBefore, c.runningBefore = s.fired(), c.running
+	c.together = max(1, min(2*c.together, manyAtOne))
+	if claimed == 0 || stay < 0 || uint64(2*stay) < claimed {
+		c.together = 1
+	}
+	return max(1, min(c.together, s.calls()))
 }
 
-// busy reports whether something runs that Shutdown waits for.
-func (s *shard) busy() bool { return s.running > 0 || s.handing > 0 }
+// back takes the lock again after callbacks have run.
+func (w *worker[T]) back() {
+	w.waiting.Store(true)
+	w.s.wheelMu.Lock()
+	w.waiting.Store(false)
+	w.unlocked = false
+	w.finish()
+}
 
-// settle tells Shutdown if nothing runs any more.
-func (s *shard) settle() {
-	if s.idle != nil && !s.busy() {
-		close(s.idle)
-		s.idle = nil
+// finish notes the end of a callback or batch.
+func (w *worker[T]) finish() {
+	if w.stuck {
+		w.stuck = false
+		w.s.owner.crew.stuck--
+	}
+	if w.running {
+		w.running = false
+		w.s.owner.crew.running--
+		w.s.settleIdle()
 	}
 }
 
-// runOne is what an executor runs: it claims one batch and runs it, if there still is one.
-func (s *shardOf[T]) runOne() {
-	w := worker[T]{s: s}
-	s.mu.Lock()
-	w.begin()
-	defer w.end()
-	s.owed = max(s.owed-1, 0)
-	w.buffer, s.buffer = s.buffer, nil
-	w.run(w.claim())
-	s.kick()
+// leaveBatch counts the claims of the batch and gives back the slots of this worker's. A batch that was
+// given back before all entries were tried stays listed while other workers go on with it, so that their
+// claims are counted.
+func (w *worker[T]) leaveBatch() {
+	s, b := w.s, w.batch
+	c := &s.owner.crew
+	w.batch = nil
+	if s.closed.Load() {
+		return
+	}
+	s.countBatch(b)
+	freed := s.owner.scratch.gone[:0]
+	for k := range b.entries {
+		if w.claimed>>k&1 == 1 {
+			i := b.entries[k].index
+			s.unlist(i) // it was moved away and back to the same tick before it was claimed
+			freed = append(freed, i)
+		}
+	}
+	w.claimed = 0
+	s.freeSlots(freed)
+	if b.listed && (!b.given || b.users == 1) {
+		c.unlist(b)
+	}
+	c.drop(b)
+	s.checkLocked()
+}
+
+// settleIdle tells Shutdown if nothing runs any more.
+func (s *shard) settleIdle() {
+	c := &s.owner.crew
+	if c.idle != nil && !c.busy() {
+		close(c.idle)
+		c.idle = nil
+	}
 }
 
 // guard calls f and reports a panic. runtime.Goexit passes through.

@@ -1,0 +1,476 @@
+package timingwheel
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
+)
+
+// Sizes are promises of the documents and of the benchmarks: a change here is a decision.
+func TestSizesOfBuckets(t *testing.T) {
+	t.Parallel()
+	require.EqualValues(t, 16, unsafe.Sizeof(chunkMeta{}))
+	require.EqualValues(t, 4*chunkSize, unsafe.Sizeof([chunkSize]uint32{}), "an entry is 4 bytes")
+	require.EqualValues(t, chunkPageSize*(4*chunkSize+16), unsafe.Sizeof(chunkPage{}))
+	require.LessOrEqual(t, unsafe.Sizeof(bucket{}), uintptr(96))
+	require.Less(t, mergeMax, chunkSize)
+	require.LessOrEqual(t, chunkSize, 32, "chunkMeta.alive has a bit for each entry")
+	require.Zero(t, chunkPageSize%64, "a page's bitmap is whole words")
+	require.LessOrEqual(t, chunkPageSize, arena.PageSize, "the pager has a bit for each slot")
+	for _, v := range []any{chunkMeta{}, chunkPage{}} {
+		require.False(t, holdsPointers(reflect.TypeOf(v)), "%T: the garbage collector would look at each timer", v)
+	}
+}
+
+func TestBucketListIsFirstInFirstOut(t *testing.T) {
+	t.Parallel()
+	var l bucketList
+	b := make([]*bucket, 6)
+	for i := range b {
+		b[i] = &bucket{id: uint32(i)}
+	}
+	for _, i := range []int{0, 1, 2} {
+		l.push(b[i])
+	}
+	require.Same(t, b[0], l.pop())
+	l.push(b[3])
+	require.Equal(t, b[1:4], slices.Collect(l.all))
+	for _, i := range []int{1, 2, 3} {
+		require.Same(t, b[i], l.pop())
+		require.Nil(t, b[i].next)
+	}
+	require.Nil(t, l.head)
+	require.Nil(t, l.tail)
+	l.push(b[4])
+	l.push(b[5])
+	require.Same(t, b[4], l.pop())
+	require.Same(t, b[5], l.pop())
+	require.Nil(t, l.head)
+}
+
+// listing is a bucketStore beside a reference: for each bucket the slots that it lists, in order.
+type listing struct {
+	bucketStore
+	t       testing.TB
+	table   arena.Table[arena.Page]
+	buckets []*bucket
+	want    map[*bucket][]uint32
+	in      map[uint32]*bucket // the bucket of each listed slot
+	unused  []uint32           // slots that no bucket lists
+}
+
+func newListing(t testing.TB, slots, buckets int) *listing {
+	l := &listing{t: t, want: map[*bucket][]uint32{}, in: map[uint32]*bucket{}}
+	l.slots = &l.table
+	for p := range (slots-1)/arena.PageSize + 1 {
+		l.table.Set(p, new(arena.Page))
+	}
+	for i := range slots {
+		l.unused = append(l.unused, uint32(i))
+	}
+	for range buckets {
+		l.buckets = append(l.buckets, l.newBucket())
+	}
+	return l
+}
+
+func (l *listing) add(b *bucket, i uint32) {
+	l.append(b, i)
+	l.want[b] = append(l.want[b], i)
+	l.in[i] = b
+}
+
+// addNew appends n slots of the test's own order to a bucket.
+func (l *listing) addNew(b *bucket, n int) (added []uint32) {
+	added = slices.Clone(l.unused[:n])
+	l.unused = l.unused[n:]
+	for _, i := range added {
+		l.add(b, i)
+	}
+	return added
+}
+
+// forget takes a slot out of the reference.
+func (l *listing) forget(i uint32) {
+	b := l.in[i]
+	k := slices.Index(l.want[b], i)
+	l.want[b] = slices.Delete(l.want[b], k, k+1)
+	delete(l.in, i)
+	l.unused = append(l.unused, i)
+}
+
+func (l *listing) takeOut(i uint32) {
+	l.t.Helper()
+	pos := l.pos(i)
+	if got := l.remove(*pos); got != l.in[i] {
+		l.t.Fatalf("slot %d was in bucket %d, want %d", i, got.id, l.in[i].id)
+	}
+	*pos = 0
+	l.forget(i)
+}
+
+// takeOutTogether does what the owner does with the removals: it clears all bits first.
+func (l *listing) takeOutTogether(slots []uint32) {
+	var sparse []uint32
+	for _, i := range slots {
+		pos := *l.pos(i)
+		*l.pos(i) = 0
+		if m, _ := l.unmark(pos); m.sparse() {
+			sparse = append(sparse, pos>>chunkShift)
+		}
+		l.forget(i)
+	}
+	for _, c := range sparse {
+		l.thinIfSparse(c)
+	}
+}
+
+// drainSome drains a bucket that has entries and returns how many slots came out.
+func (l *listing) drainSome(b *bucket, most int) int {
+	l.t.Helper()
+	var to [chunkSize]uint32
+	n := l.drain(b, &to, most)
+	if n == 0 || n > most || !slices.Equal(to[:n], l.want[b][:n]) {
+		l.t.Fatalf("drained %v, want the first of %v", to[:n], l.want[b])
+	}
+	for _, i := range to[:n] {
+		if *l.pos(i) != 0 {
+			l.t.Fatalf("drained slot %d keeps position %d", i, *l.pos(i))
+		}
+		l.forget(i)
+	}
+	return n
+}
+
+// chunksUsed is the number of chunks that lists hold.
+func (cs *chunks) used() (n int) {
+	for p, pg := range cs.pages {
+		if pg != nil {
+			n += cs.pager.Used(p)
+		}
+	}
+	if len(cs.pages) > 0 && cs.pages[0] != nil {
+		n-- // chunk 0 is in no list
+	}
+	return n
+}
+
+// verify compares the store with the reference.
+func (l *listing) verify() {
+	l.t.Helper()
+	total := 0
+	for _, b := range l.buckets {
+		var got []uint32
+		l.each(b, func(pos, i uint32) {
+			if *l.pos(i) != pos {
+				l.t.Fatalf("slot %d stands at %d and has position %d", i, pos, *l.pos(i))
+			}
+			got = append(got, i)
+		})
+		if !slices.Equal(got, l.want[b]) || b.live != len(got) {
+			l.t.Fatalf("bucket %d lists %v (live %d), want %v", b.id, got, b.live, l.want[b])
+		}
+		total += l.verifyChunks(b)
+	}
+	for _, i := range l.unused {
+		if *l.pos(i) != 0 {
+			l.t.Fatalf("slot %d has position %d and is in no list", i, *l.pos(i))
+		}
+	}
+	if err := l.chunks.pager.Verify(); err != nil {
+		l.t.Fatal(err)
+	}
+	if n := l.chunks.used(); n != total {
+		l.t.Fatalf("%d chunks in use, the lists have %d", n, total)
+	}
+	here := 0
+	for _, pg := range l.chunks.pages {
+		if pg != nil {
+			here++
+		}
+	}
+	if here != l.chunks.here {
+		l.t.Fatalf("%d pages of chunks, counted %d", here, l.chunks.here)
+	}
+}
+
+// verifyChunks checks the links of a bucket's list and that it is dense: of two neighbours one has more than
+// mergeMax/2 entries, except at the ends. It returns the number of chunks.
+func (l *listing) verifyChunks(b *bucket) (n int) {
+	l.t.Helper()
+	prev := uint32(0)
+	for c := b.head; c != 0; c = l.chunks.meta(c).next {
+		m := l.chunks.meta(c)
+		if m.prev != prev || m.owner != b.id || m.alive == 0 && m.prev|m.next != 0 {
+			l.t.Fatalf("bucket %d: chunk %d has previous %d, want %d; owner %d; bits %b", b.id, c, m.prev, prev, m.owner, m.alive)
+		}
+		prev = c
+		n++
+	}
+	if b.tail != prev {
+		l.t.Fatalf("bucket %d ends in %d, want %d", b.id, b.tail, prev)
+	}
+	if n > 2*b.live/(mergeMax/2+1)+2 {
+		l.t.Fatalf("%d chunks for %d entries", n, b.live)
+	}
+	return n
+}
+
+// removal is an order in which timers are stopped.
+var removal = map[string]func(n int) []int{
+	"oldest first": sequence,
+	"newest first": func(n int) []int { s := sequence(n); slices.Reverse(s); return s },
+	"at random":    func(n int) []int { return rand.New(rand.NewPCG(uint64(n), 1)).Perm(n) },
+	"every other first": func(n int) []int {
+		s := sequence(n)
+		slices.SortStableFunc(s, func(a, b int) int { return a&1 - b&1 })
+		return s
+	},
+	"all but one of each chunk first": func(n int) []int {
+		s := sequence(n)
+		slices.SortStableFunc(s, func(a, b int) int {
+			return 2*(1-min(a%chunkSize, 1)) - 2*(1-min(b%chunkSize, 1))
+		})
+		return s
+	},
+}
+
+func sequence(n int) []int {
+	s := make([]int, n)
+	for i := range s {
+		s[i] = i
+	}
+	return s
+}
+
+// One bucket of many timers, stopped in some order, one by one or several at once: its list keeps the order of
+// appending, and its chunks stay within a factor of what is left.
+func TestListKeepsOrderAndStaysDense(t *testing.T) {
+	t.Parallel()
+	for name, order := range removal {
+		for _, together := range []int{1, 7, removalsMax} {
+			t.Run(fmt.Sprintf("%s/together=%d", name, together), func(t *testing.T) {
+				t.Parallel()
+				const n = 40*chunkSize + 7
+				l := newListing(t, n, 1)
+				slots := l.addNew(l.buckets[0], n)
+				var out []uint32
+				for _, k := range order(n) {
+					if together == 1 {
+						l.takeOut(slots[k])
+						l.verify()
+						continue
+					}
+					if out = append(out, slots[k]); len(out) == together {
+						l.takeOutTogether(out)
+						l.verify()
+						out = out[:0]
+					}
+				}
+				l.takeOutTogether(out)
+				l.verify()
+				require.Zero(t, l.buckets[0].live)
+				require.LessOrEqual(t, l.chunks.used(), 1)
+			})
+		}
+	}
+}
+
+// The last chunk is used up, but few of its entries are left: it makes room for the next timer.
+func TestLastChunkIsCompactedBeforeAnotherIsTaken(t *testing.T) {
+	t.Parallel()
+	l := newListing(t, 200, 1)
+	b := l.buckets[0]
+	slots := l.addNew(b, chunkSize)
+	for _, i := range slots[:chunkSize-1] {
+		l.takeOut(i)
+	}
+	l.addNew(b, chunkSize-1)
+	l.verify()
+	require.Equal(t, 1, l.chunks.used())
+	l.addNew(b, 1)
+	l.verify()
+	require.Equal(t, 2, l.chunks.used())
+}
+
+// A list whose end is removed and appended again and again makes room in its last chunk.
+func TestTailOfListIsReused(t *testing.T) {
+	t.Parallel()
+	l := newListing(t, 2*chunkSize, 1)
+	b := l.buckets[0]
+	rng := rand.New(rand.NewPCG(3, 3))
+	for range 5000 {
+		l.addNew(b, chunkSize*3/2-b.live)
+		l.takeOut(l.want[b][chunkSize/2+rng.IntN(b.live-chunkSize/2)]) // not of the first half chunk
+		if n := l.chunks.used(); n > 4 {
+			t.Fatalf("%d chunks for %d entries", n, b.live)
+		}
+	}
+	l.verify()
+}
+
+// A chunk that several removals empty at once leaves two neighbours that have been sparse for long.
+func TestNeighboursOfAnEmptiedChunkMeet(t *testing.T) {
+	t.Parallel()
+	l := newListing(t, 3*chunkSize, 1)
+	slots := l.addNew(l.buckets[0], 3*chunkSize)
+	first, second, third := slots[:chunkSize], slots[chunkSize:2*chunkSize], slots[2*chunkSize:]
+	for _, i := range slices.Concat(first[10:], third[10:]) {
+		l.takeOut(i)
+	}
+	require.Equal(t, 3, l.chunks.used())
+	l.takeOutTogether(second)
+	l.verify()
+	require.Equal(t, 1, l.chunks.used())
+}
+
+// A chunk that one removal has merged into its neighbour is looked at for another removal that came with it.
+func TestChunkThatWasMergedIsThinnedNoMore(t *testing.T) {
+	t.Parallel()
+	l := newListing(t, 4*chunkSize, 2)
+	a, other := l.buckets[0], l.buckets[1]
+	slots := l.addNew(a, 3*chunkSize)
+	for k, i := range slots {
+		if k%chunkSize > mergeMax/2 {
+			l.takeOut(i) // 13 are left of each
+		}
+	}
+	require.Equal(t, 3, l.chunks.used())
+	l.takeOutTogether([]uint32{slots[0], slots[chunkSize], slots[2*chunkSize]})
+	l.verify()
+	require.Less(t, l.chunks.used(), 3)
+	l.addNew(other, chunkSize) // takes what was given back
+	l.takeOutTogether(slices.Clone(l.want[a]))
+	l.verify()
+}
+
+// An emptied bucket keeps its id and is used again, and so are its chunks.
+func TestBucketsAndChunksAreReused(t *testing.T) {
+	t.Parallel()
+	l := newListing(t, 10*chunkSize, 0)
+	for range 50 {
+		b := l.newBucket()
+		require.Equal(t, bucket{heapIndex: -1}, *b)
+		l.buckets = []*bucket{b}
+		l.addNew(b, 5*chunkSize)
+		l.verify()
+		for b.live > 0 {
+			l.drainSome(b, chunkSize)
+		}
+		b.at, b.level, b.slot, b.state = 7, 3, 5, bucketDue
+		l.freeBucket(b)
+		l.buckets = nil
+		l.verify()
+	}
+	require.Len(t, l.all, 1)
+	require.Zero(t, l.chunks.used())
+	require.Equal(t, 1, l.chunks.here)
+}
+
+// After a spike the memory of the lists goes back, but for the page of chunk 0 and one that is empty.
+func TestPagesOfChunksAreGivenBack(t *testing.T) {
+	t.Parallel()
+	const n = 20 * chunkPageSize * chunkSize
+	l := newListing(t, n, 1)
+	slots := l.addNew(l.buckets[0], n)
+	require.GreaterOrEqual(t, l.chunks.here, 20)
+	slices.Reverse(slots)
+	for _, i := range slots {
+		l.remove(*l.pos(i))
+	}
+	require.LessOrEqual(t, l.chunks.here, 2)
+	require.NoError(t, l.chunks.pager.Verify())
+}
+
+func TestBucketsOfOneTickGoCoarsestFirst(t *testing.T) {
+	t.Parallel()
+	fine, coarse := &bucket{key: 5, level: 0}, &bucket{key: 5, level: 2}
+	require.True(t, coarse.Before(fine))
+	require.False(t, fine.Before(coarse))
+	fine.key = 4
+	require.True(t, fine.Before(coarse))
+	require.False(t, coarse.Before(fine))
+	require.False(t, fine.Before(fine))
+}
+
+// playListing does what pick chooses to a few buckets and compares them with the reference after each step.
+func playListing(t *testing.T, pick choices) {
+	const slots, buckets = 1500, 3
+	l := newListing(t, slots, buckets)
+	for pick.more() {
+		b := l.buckets[pick.below(buckets)]
+		switch pick.below(8) {
+		case 0, 1: // a number of appends, some to other buckets in between
+			for range min(len(l.unused), 1+pick.below(3*chunkSize)) {
+				if pick.below(16) == 1 {
+					b = l.buckets[pick.below(buckets)]
+				}
+				l.addNew(b, 1)
+			}
+		case 2, 3, 4:
+			for range 1 + pick.below(chunkSize) {
+				if b.live > 0 {
+					l.takeOut(l.want[b][pick.below(b.live)])
+				}
+			}
+		case 5:
+			l.takeOutTogether(l.choose(pick, 1+pick.below(removalsMax)))
+		case 6:
+			if b.live > 0 {
+				l.drainSome(b, 1+pick.below(chunkSize))
+			}
+		case 7:
+			l.replace(b)
+		}
+		l.verify()
+	}
+}
+
+// choose chooses up to n listed slots, side by side or anywhere.
+func (l *listing) choose(pick choices, n int) (slots []uint32) {
+	b := l.buckets[pick.below(len(l.buckets))]
+	if b.live == 0 {
+		return nil
+	}
+	first := pick.below(b.live)
+	if pick.below(2) == 0 {
+		return slices.Clone(l.want[b][first:min(first+n, b.live)])
+	}
+	for k := first; len(slots) < n && k < b.live; k += 1 + pick.below(9) {
+		slots = append(slots, l.want[b][k])
+	}
+	return slots
+}
+
+// replace frees an empty bucket and takes another one.
+func (l *listing) replace(b *bucket) {
+	if b.live > 0 {
+		return
+	}
+	k := slices.Index(l.buckets, b)
+	l.freeBucket(b)
+	delete(l.want, b)
+	l.buckets[k] = l.newBucket()
+}
+
+func TestModelBuckets(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			t.Parallel()
+			playListing(t, newSeeded(seed, 300))
+		})
+	}
+}
+
+func FuzzBuckets(f *testing.F) {
+	addModelSeeds(f)
+	f.Fuzz(func(t *testing.T, data []byte) { playListing(t, &scripted{data[:min(len(data), 1024)]}) })
+}

@@ -1,0 +1,337 @@
+package timingwheel
+
+import (
+	"time"
+
+	"go.uber.org/atomic"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
+)
+
+const (
+	// ringing is the alarm's tick while a driver is on its way: no timer is due before it.
+	ringing = -1
+
+	// Setting the alarm costs as much as an arm and a stop together. So a Stop of the earliest timer
+	// corrects the alarm once for relaxCost arms, with relaxCredit arms saved up.
+	relaxCost   = 128
+	relaxCredit = 64 * relaxCost
+
+	// linger is how much longer the alarm stays set for a timer that was stopped, if there is no credit.
+	linger = 100 * time.Millisecond
+)
+
+// alarm wakes the driver of a shard: a timer of the runtime, which costs no goroutine while it waits. It
+// holds the shard only while it is set. So a wheel without pending timers can be collected, although the
+// runtime may still know the stopped timer.
+type alarm struct {
+	timer  *time.Timer
+	bell   *bell
+	coming bool // a driver was started by ring and has not begun
+}
+
+type bell struct{ shard atomic.Pointer[shard] }
+
+func (b *bell) ring() {
+	if s := b.shard.Load(); s != nil {
+		s.alarms.Add(1)
+		s.wake()
+	}
+}
+
+// setAlarm lets the driver wake at a tick. armMu is held. Manual mode has no alarm, but notes the tick.
+func (s *shard) setAlarm(tick int64) {
+	if s.Manual {
+		return
+	}
+	d := s.ticks.Begin(tick) - s.Read()
+	if d <= 0 {
+		s.ring()
+		return
+	}
+	s.alarmAt.Store(tick)
+	if s.alarm.timer == nil {
+		s.alarm.bell = &bell{}
+		s.alarm.bell.shard.Store(s)
+		s.alarm.timer = time.AfterFunc(time.Duration(d), s.alarm.bell.ring)
+		return
+	}
+	s.alarm.bell.shard.Store(s)
+	s.alarm.timer.Reset(time.Duration(d))
+}
+
+// ring starts a driver now, unless it has started one that has not begun. armMu is held.
+func (s *shard) ring() {
+	s.alarmAt.Store(ringing)
+	if !s.alarm.coming {
+		s.alarm.coming = true
+		go s.wake()
+	}
+}
+
+// disarm switches the alarm off. armMu is held.
+func (s *shard) disarm() {
+	s.alarmAt.Store(never)
+	if s.alarm.timer != nil {
+		s.alarm.timer.Stop()
+		s.alarm.bell.shard.Store(nil)
+	}
+}
+
+// resetAlarm sets the alarm for the first thing to do, or switches it off. wheelMu is held.
+func (s *shard) resetAlarm() {
+	if s.Manual || s.owner.crew.driving || s.closed.Load() {
+		return
+	}
+	s.limitRemovals()
+	first, _ := s.owner.wheel.first()
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	if first = min(first, s.arrivals.first, s.inbox.first); first == never {
+		s.disarm()
+	} else {
+		s.setAlarm(first)
+	}
+}
+
+// advanceAlarm sets the alarm to an earlier tick if a coarse bucket has to be moved before it goes off.
+// wheelMu is held.
+func (s *shard) advanceAlarm() {
+	s.limitRemovals()
+	if first, ok := s.owner.wheel.first(); ok && first < s.alarmAt.Load() {
+		s.resetAlarm()
+	}
+}
+
+// limitRemovals lets a Stop carry out the removals of a small wheel when they may be all that it holds. Else
+// the alarm would stay set for a wheel without pending timers. wheelMu is held.
+func (s *shard) limitRemovals() {
+	if few := int32(min(removalsMax, max(1, s.owner.wheel.live))); few != s.few.Load() {
+		s.few.Store(few)
+	}
+}
+
+// relax is called after a Stop of the timer for which the alarm is set. It corrects the alarm if the
+// wheel is free: by the credit that arms have saved up, or else to a moment at which the driver looks
+// again.
+func (s *shard) relax() {
+	if s.Manual {
+		return
+	}
+	if !s.wheelMu.TryLock() {
+		s.wanted.Store(true) // its owner, or a later one, comes to tend
+		if !s.wheelMu.TryLock() {
+			return
+		}
+	}
+	defer s.unlock()
+	if !s.closed.Load() {
+		s.relaxOwned()
+	}
+}
+
+// relaxOwned is relax with wheelMu held.
+func (s *shard) relaxOwned() {
+	o := &s.owner
+	s.armMu.Lock()
+	armed := s.inbox.armed + relaxCredit
+	s.armMu.Unlock()
+	if armed >= o.relaxAt {
+		o.relaxAt = max(o.relaxAt, armed-relaxCredit) + relaxCost
+		s.settle(callerQuantum)
+		if s.calls() > 0 || o.wheel.cascade.any() {
+			s.summon() // the alarm may have been the one for them
+		} else {
+			s.resetAlarm()
+		}
+		return
+	}
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	if later := s.ticks.Ceil(s.Read() + int64(linger)); later < s.alarmAt.Load() {
+		s.setAlarm(later)
+	}
+}
+
+// summon starts a driver now, unless one is at work. wheelMu is held.
+func (s *shard) summon() {
+	if s.owner.crew.driving {
+		return
+	}
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	if !s.Manual && !s.closed.Load() {
+		s.ring()
+	}
+}
+
+// wake runs on a goroutine of its own when the alarm goes off.
+func (s *shard) wake() {
+	s.wheelMu.Lock()
+	if s.closed.Load() {
+		s.wheelMu.Unlock()
+		return
+	}
+	s.armMu.Lock()
+	s.alarmAt.Store(ringing)
+	s.alarm.coming = false
+	s.armMu.Unlock()
+	if s.owner.crew.driving { // it has let go of the lock for a moment, or for a call of the executor, and goes on
+		s.unlock()
+		return
+	}
+	s.host.drive()
+}
+
+// advance reads the clock and takes what is due off the wheel, a quantum at a time, and then sets the
+// alarm. wheelMu is held, and let go between two quanta.
+func (s *shard) advance() {
+	for !s.step() {
+		s.yield()
+	}
+	s.resetAlarm()
+}
+
+// step is one quantum of advance. It reports whether nothing is left.
+func (s *shard) step() bool {
+	if s.closed.Load() {
+		return true
+	}
+	settled := s.settle(quantum)
+	now := s.Read()
+	if now-s.now.Load() >= s.near {
+		s.leap(now)
+	}
+	s.observe(now)
+	return s.expire() && settled
+}
+
+// leap moves the clock on by so much that the words of timers could not be understood afterwards, as the
+// process has stood still for hours or months: see arena.Near. It goes in steps, and turns what is due
+// into entries, which are claimed by their words and not by their ticks. The lock is held throughout.
+func (s *shard) leap(now int64) {
+	s.settleAll()
+	o := &s.owner
+	due := o.due.takeEntries()
+	for now-s.now.Load() >= s.near {
+		s.observe(s.now.Load() + s.near/2)
+		for more := true; more; {
+			more = !s.expire() || o.wheel.cascade.any()
+			s.moveQuantum()
+			for o.due.ready > 0 {
+				due = s.fill(due, len(due)+quantum, never)
+			}
+		}
+	}
+	o.due.putBack(due)
+}
+
+// expire takes up to a quantum of the buckets that have expired off the wheel. It reports whether there is
+// none left. A bucket of the finest level is due as a whole, as far as workers take timers off it. The
+// others move to finer levels.
+func (s *shard) expire() bool {
+	o := &s.owner
+	for range quantum {
+		b := o.wheel.pop(o.tick)
+		switch {
+		case b == nil:
+			return true
+		case b.level == 0 && s.pooled:
+			o.due.add(b)
+		default:
+			o.wheel.cascade.push(b)
+		}
+	}
+	return false
+}
+
+// overtake does the driver's work if the alarm should have gone off: on a busy machine the driver waits
+// for a processor. It reports whether there was anything to do. wheelMu is held, and may be let go.
+func (s *shard) overtake() bool {
+	if s.closed.Load() {
+		return false
+	}
+	if now := s.Read(); s.ticks.Floor(now) < s.alarmAt.Load() {
+		return false
+	}
+	s.advance()
+	return true
+}
+
+// moveQuantum moves a quantum of the timers of expired buckets to where they belong now.
+func (s *shard) moveQuantum() {
+	o := &s.owner
+	defer s.advanceAlarm()
+	for steps := 0; steps < quantum; {
+		b := o.wheel.cascade.next()
+		if b == nil {
+			return
+		}
+		if b.live == 0 {
+			o.wheel.cascade.remove(b)
+			o.store.freeBucket(b)
+			steps++
+			continue
+		}
+		n := o.store.drain(b, &o.scratch.slots, chunkSize)
+		s.putAnew(o.scratch.slots[:n], b)
+		steps += n
+	}
+}
+
+// putAnew puts timers that have left bucket b where they belong now. Those that were stopped or moved to
+// an earlier deadline stay out: the removals or the inbox have them.
+func (s *shard) putAnew(slots []uint32, b *bucket) {
+	o := &s.owner
+	for k, i := range slots { // a loop of its own, so that the cache misses overlap
+		o.scratch.words[k] = loadWord(&s.slots.Pages, i)
+	}
+	for k, i := range slots {
+		tick, ok := s.refresh(i, &o.scratch.words[k])
+		if !ok {
+			continue
+		}
+		if b.level > 0 {
+			o.counters.moved++
+		}
+		if !o.wheel.belongs(b, tick) {
+			o.counters.postponed++
+		}
+		s.put(i, tick)
+	}
+}
+
+// refresh returns the tick of a placed timer whose word was w a moment ago. It makes a far deadline near
+// as soon as a word has room for it, and brings w up to date. It returns false if the timer is not placed
+// any more.
+func (s *shard) refresh(i uint32, w *arena.Word) (int64, bool) {
+	for {
+		if w.Kind() != arena.Placed {
+			return 0, false
+		}
+		if !w.Has(arena.Far) {
+			return w.Tick(s.owner.tick), true
+		}
+		pg := s.slots.Pages.At(i >> arena.PageShift)
+		if pg == nil {
+			return 0, false
+		}
+		tick, ok := s.far.get(w.Bits())
+		if ok && tick-s.owner.tick >= arena.Near {
+			return tick, true
+		}
+		near := w.WithBits(uint64(tick)) &^ arena.Far
+		if ok && pg.Swap(i, *w, near) {
+			s.forget(*w)
+			*w = near
+			return tick, true
+		}
+		*w = pg.Load(i)
+	}
+}
+
+// yield lets other workers have the wheel.
+func (s *shard) yield() {
+	s.wheelMu.Unlock()
+	s.wheelMu.Lock()
+}

@@ -1,0 +1,340 @@
+package timingwheel
+
+import "github.com/timingwheel-go/timingwheel/internal/arena"
+
+// entry names a timer that is due, as its word was when it left its bucket. Whoever swaps exactly this
+// word for another one has the timer. So an entry needs no lock: a Stop, a Reschedule or another worker
+// that came first has changed the word.
+//
+// An entry names the page and not only its index: a stale entry must not meet the page's successor, whose
+// generations have another base.
+type entry struct {
+	page  *arena.Page
+	word  arena.Word
+	index uint32
+}
+
+// batch is the due timers that a worker claims one after the other, each right before its callback.
+// Until then they are pending. If the callback blocks, the worker's spare goes on with the same batch.
+//
+// While a worker reads entries without a lock nobody writes them. All else belongs to the owner.
+type batch struct {
+	entries []entry
+	id      uint64 // of this filling, never 0: a Spent word says by which batch its timer was claimed
+	counted uint32 // bit k: the claim of entry k is counted
+	users   int    // workers that may read entries
+	listed  bool   // among crew.batches
+	given   bool   // the entries that were not claimed are due again, as a callback has called Goexit
+}
+
+// dueList is the timers that have expired and wait to be claimed: single entries, which go first, and
+// buckets. It is pure data.
+type dueList struct {
+	store    *bucketStore
+	entries  []entry // put back by a worker, or made due by a flush; the first taken are gone
+	taken    int
+	buckets  bucketList
+	prompt   *bucket    // the bucket of buckets (Manual: of fresh) that takes single timers; nil: none is open
+	fresh    bucketList // Manual mode: due in the next Advance
+	ready    int        // timers in entries and buckets, those included that were stopped or moved meanwhile
+	deferred bool       // Manual mode: single timers go to fresh
+}
+
+// add makes a bucket due that has left its slot.
+func (d *dueList) add(b *bucket) {
+	b.state = bucketDue
+	d.buckets.push(b)
+	d.ready += b.live
+}
+
+// put makes a single timer due. tick is the clock. The bucket that takes it is closed once its first
+// timer is taken, so a chain of zero delays queues up behind everything else that is due.
+func (d *dueList) put(i uint32, tick int64) {
+	b := d.prompt
+	if b == nil {
+		b = d.store.newBucket()
+		b.at = tick
+		if d.deferred {
+			b.state = bucketFresh
+			d.fresh.push(b)
+		} else {
+			b.state = bucketDue
+			d.buckets.push(b)
+		}
+		d.prompt = b
+	}
+	d.store.append(b, i)
+	if !d.deferred {
+		d.ready++
+	}
+}
+
+// putBack makes entries due that were taken and not claimed. They go first.
+func (d *dueList) putBack(entries []entry) {
+	d.ready += len(entries)
+	if n := d.taken - len(entries); n >= 0 && d.taken > 0 { // what was taken from here fits again
+		copy(d.entries[n:], entries)
+		d.taken = n
+		return
+	}
+	d.entries = append(entries[:len(entries):len(entries)], d.entries[d.taken:]...)
+	d.taken = 0
+}
+
+// takeEntries takes all entries.
+func (d *dueList) takeEntries() []entry {
+	entries := d.entries[d.taken:]
+	d.entries, d.taken = nil, 0
+	d.ready -= len(entries)
+	return entries
+}
+
+// takeEntry takes the first entry.
+func (d *dueList) takeEntry() (entry, bool) {
+	if d.taken == len(d.entries) {
+		return entry{}, false
+	}
+	e := d.entries[d.taken]
+	d.taken++
+	d.ready--
+	if d.taken == len(d.entries) {
+		d.entries, d.taken = nil, 0
+	}
+	return e, true
+}
+
+// takeSlots takes up to max slots off the first bucket that has some.
+func (d *dueList) takeSlots(to *[chunkSize]uint32, max int) int {
+	b := d.first()
+	if b == nil {
+		return 0
+	}
+	if b == d.prompt {
+		d.prompt = nil
+	}
+	n := d.store.drain(b, to, max)
+	d.ready -= n
+	return n
+}
+
+// first returns the first bucket with timers and frees the empty ones before it.
+func (d *dueList) first() *bucket {
+	for {
+		b := d.buckets.head
+		if b == nil || b.live > 0 {
+			return b
+		}
+		d.buckets.pop()
+		if b == d.prompt {
+			d.prompt = nil
+		}
+		d.store.freeBucket(b)
+	}
+}
+
+// popBucket takes the first bucket, with or without timers, out of the list.
+func (d *dueList) popBucket() *bucket {
+	b := d.buckets.head
+	if b != nil {
+		d.buckets.pop()
+		d.ready -= b.live
+	}
+	return b
+}
+
+// prune drops the first entries as far as their timers were stopped or moved.
+func (d *dueList) prune() {
+	for d.taken < len(d.entries) && stale(d.entries[d.taken]) {
+		d.takeEntry()
+	}
+}
+
+// pending returns how many timers are in the list, those of fresh included. The removals are carried out
+// and the inbox is empty. O(entries + buckets).
+func (d *dueList) pending() (n int) {
+	for _, e := range d.entries[d.taken:] {
+		if !stale(e) {
+			n++
+		}
+	}
+	for b := range d.all {
+		n += b.live
+	}
+	return n
+}
+
+// waiting reports whether pending is not 0. O(buckets), and amortised O(1) for the entries.
+func (d *dueList) waiting() bool {
+	if d.prune(); d.taken < len(d.entries) || d.first() != nil {
+		return true
+	}
+	for b := range d.fresh.all {
+		if b.live > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// stale reports whether an entry of the list can be forgotten: its timer was stopped, or moved to the
+// inbox and perhaps back to a bucket.
+func stale(e entry) bool {
+	w := e.page.Load(e.index)
+	return !w.SameGen(e.word) || w.Kind() != arena.Placed || e.page.Pos[e.index&arena.PageMask] != 0
+}
+
+// all iterates over the buckets.
+func (d *dueList) all(yield func(*bucket) bool) {
+	for b := range d.buckets.all {
+		if !yield(b) {
+			return
+		}
+	}
+	d.fresh.all(yield)
+}
+
+// flush makes everything that is pending due and returns how many timers that is. What a worker has
+// taken is due already.
+func (s *shard) flush() (n int) {
+	s.wheelMu.Lock()
+	defer s.unlock()
+	if s.closed.Load() {
+		return 0
+	}
+	if s.Manual {
+		s.setClaiming(true)
+	}
+	s.settleAll()
+	o := &s.owner
+	for _, b := range o.crew.batches {
+		for _, e := range b.entries {
+			if !stale(e) {
+				n++
+				s.hasten(e.index) // if it was postponed, the worker returns it to the inbox
+			}
+		}
+	}
+	old := o.due.takeEntries()
+	entries := old[:0]
+	for _, e := range old {
+		if stale(e) {
+			continue
+		}
+		if e, ok := s.hasten(e.index); ok {
+			entries = append(entries, e)
+		}
+	}
+	for b := range s.takeAll {
+		for b.live > 0 {
+			for _, i := range o.scratch.slots[:o.store.drain(b, &o.scratch.slots, chunkSize)] {
+				if e, ok := s.hasten(i); ok {
+					entries = append(entries, e)
+				}
+			}
+		}
+		o.store.freeBucket(b)
+	}
+	if s.Manual {
+		s.sortEntries(entries)
+	}
+	o.due.putBack(entries)
+	n += len(entries)
+	o.counters.flushed += uint64(n)
+	s.checkLocked()
+	s.summon()
+	return n
+}
+
+// hasten makes the deadline of a timer that is flushed the present, unless it has passed, and returns the
+// timer's entry. So a Reschedule to the deadline that it had is seen, and one that was postponed when a worker
+// had it already is flushed as well. A plan knows by its deadline whether it was rescheduled, and in Manual mode
+// deadlines are the order, so there the deadline stays. It returns false if the timer was stopped or moved.
+func (s *shard) hasten(i uint32) (entry, bool) {
+	now := s.owner.tick
+	for {
+		e, ok := s.entryOf(i)
+		if !ok || s.Manual || e.word.Has(arena.Plan) || !e.word.Has(arena.Far) && e.word.NotAfter(now) {
+			return e, ok
+		}
+		to := e.word.WithBits(arena.LowBits(now)) &^ arena.Far
+		if e.page.Swap(i, e.word, to) {
+			s.forget(e.word)
+			e.word = to
+			return e, true
+		}
+	}
+}
+
+// entryOf returns the entry of a slot that has left its bucket, or false if its timer was stopped or
+// moved.
+func (s *shard) entryOf(i uint32) (entry, bool) {
+	pg := s.slots.Pages.At(i >> arena.PageShift)
+	if pg == nil {
+		return entry{}, false
+	}
+	w := pg.Load(i)
+	return entry{pg, w, i}, w.Kind() == arena.Placed
+}
+
+// takeAll iterates over all buckets with timers and takes each out of its place: first what is due, then
+// the others in the order of their expirations.
+func (s *shard) takeAll(yield func(*bucket) bool) {
+	o := &s.owner
+	next := func() *bucket {
+		if b := o.due.popBucket(); b != nil {
+			return b
+		}
+		if o.due.fresh.head != nil {
+			return o.due.fresh.pop()
+		}
+		if b := o.wheel.cascade.next(); b != nil {
+			o.wheel.cascade.remove(b)
+			return b
+		}
+		return o.wheel.popAny()
+	}
+	for b := next(); b != nil; b = next() {
+		if !yield(b) {
+			return
+		}
+	}
+	o.due.prompt = nil
+}
+
+// removeAll takes all pending timers and returns their payloads. O(pending), with wheelMu held.
+func (s *shardOf[T]) removeAll() []T {
+	s.wheelMu.Lock()
+	defer s.unlock()
+	if s.closed.Load() {
+		return nil
+	}
+	s.settleAll()
+	o := &s.owner
+	values := make([]T, 0, s.pending())
+	removed := func(e entry) {
+		if v, ok := s.claim(&e, 0); ok {
+			values = append(values, v)
+			o.counters.stopped++
+			s.freeSlots([]uint32{e.index})
+		}
+	}
+	for _, e := range o.due.takeEntries() {
+		if !stale(e) {
+			e, _ = s.entryOf(e.index) // it may have been postponed
+			removed(e)
+		}
+	}
+	for b := range s.takeAll {
+		for b.live > 0 {
+			n := o.store.drain(b, &o.scratch.slots, chunkSize)
+			for _, i := range o.scratch.slots[:n] {
+				if e, ok := s.entryOf(i); ok {
+					removed(e) // a timer that is rescheduled just now comes back to the inbox
+				}
+			}
+		}
+		o.store.freeBucket(b)
+	}
+	s.checkLocked()
+	return values
+}

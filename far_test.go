@@ -1,0 +1,429 @@
+package timingwheel
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
+)
+
+// Deadlines for which a word has no room: more than arena.Near ticks ahead of the clock. With a tick of 1 µs that
+// is 2.4 hours, and a word understands ticks of the past for 14.3 hours.
+
+const (
+	micro = time.Microsecond
+	near  = arena.Near * micro
+	// past is how long ago the tick of a word may be, and wrap how far apart two ticks are that look the same.
+	past, wrap = (1<<36 - 1<<34) * micro, (1 << 36) * micro
+)
+
+func TestFarTableForgetsWhatWasDropped(t *testing.T) {
+	t.Parallel()
+	var f farTable
+	a, b := f.put(1<<50), f.put(7)
+	require.NotEqual(t, a, b)
+	tick, ok := f.get(a)
+	require.True(t, ok)
+	require.Equal(t, int64(1<<50), tick)
+	f.drop(a)
+	f.drop(a)
+	_, ok = f.get(a)
+	require.False(t, ok)
+	require.NotContains(t, []uint64{a, b}, f.put(9), "a ticket is never used again")
+	f.drop(b)
+	f.drop(f.last)
+	require.Nil(t, f.ticks, "a map keeps its size")
+}
+
+// The ticket of a far deadline is dropped again, however the timer ends or moves.
+func TestTicketsAreDropped(t *testing.T) {
+	t.Parallel()
+	const far = 10 * time.Hour
+	for name, end := range map[string]func(s *story, timer Timer){
+		"stopped": func(s *story, timer Timer) { require.True(s.t, timer.Stop()) },
+		"stopped on the wheel": func(s *story, timer Timer) {
+			s.engine.shards[0].placeAll()
+			require.True(s.t, timer.Stop())
+		},
+		"fired":         func(s *story, _ Timer) { require.Equal(s.t, "far", s.to(far)) },
+		"fired in time": func(s *story, _ Timer) { s.wakeups() },
+		"hastened": func(s *story, timer Timer) {
+			require.True(s.t, timer.Reschedule(time.Second))
+			require.Zero(s.t, s.engine.shards[0].tickets())
+			require.Equal(s.t, "far", s.to(time.Second))
+		},
+		"moved": func(s *story, timer Timer) {
+			for k := range 50 {
+				require.True(s.t, timer.Reschedule(far+time.Duration(k%7)*time.Hour))
+				require.Equal(s.t, 1, s.engine.shards[0].tickets())
+				if k%5 == 0 {
+					s.engine.shards[0].placeAll()
+				}
+			}
+			require.True(s.t, timer.Stop())
+		},
+		"near in time": func(s *story, _ Timer) {
+			require.Empty(s.t, s.to(far-near/2))
+			at, ok := s.Next() // the bucket in which it becomes near
+			require.True(s.t, ok)
+			require.False(s.t, at.After(modelStart.Add(far)))
+			require.Equal(s.t, "far", s.to(far))
+		},
+		"flushed":           func(s *story, _ Timer) { require.Equal(s.t, 1, s.Flush()) },
+		"the wheel stopped": func(s *story, _ Timer) { s.Stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, sh := newShardStory(t, Options{Tick: micro, WheelSize: 64})
+			timer := s.after(far, "far")
+			require.Equal(t, 1, sh.tickets())
+			require.True(t, timer.word().Has(arena.Far))
+			end(s, timer)
+			require.Zero(t, sh.tickets())
+			require.Zero(t, s.Len())
+		})
+	}
+}
+
+func TestRemoveAllDropsTickets(t *testing.T) {
+	t.Parallel()
+	w, err := NewTimeouts(Options{Tick: micro, Manual: true}, func([]int) {})
+	require.NoError(t, err)
+	defer w.Stop()
+	w.Add(10*time.Hour, 1)
+	w.Add(time.Hour, 2)
+	require.Equal(t, 1, w.engine.shards[0].tickets())
+	require.ElementsMatch(t, []int{1, 2}, w.RemoveAll())
+	require.Zero(t, w.engine.shards[0].tickets())
+}
+
+func TestTicketsOfPlansAreDropped(t *testing.T) {
+	t.Parallel()
+	s, sh := newShardStory(t, Options{Tick: micro})
+	runs := 0
+	plan := s.ScheduleFunc(Every(10*time.Hour), func() { runs++ })
+	require.Equal(t, 1, sh.tickets())
+	for k := range 5 {
+		s.Advance(modelStart.Add(time.Duration(k+1) * 10 * time.Hour))
+		require.Equal(t, k+1, runs)
+		require.Equal(t, 1, sh.tickets())
+		s.verify()
+	}
+	require.Equal(t, 1, s.Flush())
+	require.Equal(t, 6, runs)
+	require.Equal(t, 1, sh.tickets())
+	require.True(t, plan.Stop())
+	require.Zero(t, sh.tickets())
+
+	ended := s.ScheduleFunc(nextFunc(func(now time.Time) time.Time {
+		if runs > 6 {
+			return time.Time{}
+		}
+		return now.Add(20 * time.Hour)
+	}), func() { runs++ })
+	require.Equal(t, 1, sh.tickets())
+	runs++
+	s.Flush()
+	require.Equal(t, 8, runs)
+	require.False(t, ended.Stop())
+	require.Zero(t, sh.tickets())
+}
+
+// delaysAroundNear are delays on both sides of the limits of a word.
+func delaysAroundNear() (all []time.Duration) {
+	for _, d := range []time.Duration{near / 2, near, 2 * near, 3 * near, past, wrap, wrap + near, 2 * wrap, 1000 * time.Hour} {
+		for _, off := range []time.Duration{-micro - 1, -micro, -1, 0, 1, micro} {
+			all = append(all, d+off)
+		}
+	}
+	return all
+}
+
+// However far away a deadline is, the callback starts in its very tick, and Deadline says which that is.
+func TestFarTimersFireExactly(t *testing.T) {
+	t.Parallel()
+	for _, executor := range []Executor{nil, Inline, Goroutines} {
+		for _, opts := range []Options{{}, {WheelSize: 64, Levels: 2}, {WheelSize: 2, Levels: 3}} {
+			opts.Tick, opts.Executor = micro, executor
+			bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
+				start := time.Now()
+				var ran atomic.Int32
+				delays := delaysAroundNear()
+				for _, d := range delays {
+					due := (d + micro - 1) / micro * micro
+					timer := tw.AfterFunc(d, func() {
+						ran.Add(1)
+						assert.Equal(t, due, time.Since(start), "%v", d)
+					})
+					at, ok := timer.Deadline()
+					assert.True(t, ok)
+					assert.Equal(t, start.Add(due), at)
+				}
+				verified(t, &tw.engine.shards[0].shard)
+				for tw.Len() > 0 {
+					pass(7 * time.Hour)
+					verified(t, &tw.engine.shards[0].shard)
+				}
+				assert.EqualValues(t, len(delays), ran.Load())
+				assert.Zero(t, tw.engine.shards[0].tickets())
+			})
+		}
+	}
+}
+
+// Moves between near and far deadlines, of timers in the inbox and on the wheel, to earlier and to later.
+func TestRescheduleBetweenNearAndFar(t *testing.T) {
+	t.Parallel()
+	delays := []time.Duration{time.Second, near - 1, near, near + time.Second, past + time.Hour, wrap + time.Second, 2*wrap + 1}
+	for _, from := range delays {
+		for _, to := range delays {
+			for _, placed := range []bool{false, true} {
+				bubble(t, Options{Tick: micro}, func(t *testing.T, tw *TimingWheel) {
+					sh := &tw.engine.shards[0].shard
+					start := time.Now()
+					var ran time.Duration
+					timer := tw.AfterFunc(from, func() { ran = time.Since(start) })
+					if placed {
+						sh.placeAll()
+					}
+					require.True(t, timer.Reschedule(to))
+					verified(t, sh)
+					at, ok := timer.Deadline()
+					require.True(t, ok)
+					want := (to + micro - 1) / micro * micro
+					require.Equal(t, start.Add(want), at, "%v to %v", from, to)
+					pass(3 * wrap)
+					require.Equal(t, want, ran, "%v to %v", from, to)
+					require.Zero(t, sh.tickets())
+				})
+			}
+		}
+	}
+}
+
+// stall lets d pass on a wheel's clock alone, as if the process had stood still. The alarm goes off if it is due now.
+func stall[T any](e *engine[T], d time.Duration) {
+	e.Base = e.Base.Add(-d)
+	for _, s := range e.shards {
+		s.own(func() {
+			s.armMu.Lock()
+			s.Base = s.Base.Add(-d)
+			s.armMu.Unlock()
+		})
+		if s.Read() >= s.ticks.Begin(max(0, s.alarmAt.Load())) {
+			s.summon()
+		}
+	}
+}
+
+// A process that stood still for longer than a word understands: what is due fires at once and once, the rest in its
+// very tick.
+func TestLeapOverMoreThanAWordUnderstands(t *testing.T) {
+	t.Parallel()
+	for _, executor := range []Executor{nil, Inline, Goroutines} {
+		for _, length := range []time.Duration{near - time.Second, near, near + 1, 3 * near, past, wrap, 3*wrap + 12345} {
+			for _, waiting := range []time.Duration{time.Hour, wrap} {
+				bubble(t, Options{Tick: micro, Executor: executor, WheelSize: 256}, func(t *testing.T, tw *TimingWheel) {
+					testLeap(t, tw, length, waiting)
+				})
+			}
+		}
+	}
+}
+
+// testLeap stalls a wheel whose first timer is due soon, or whose timers wait until after the stall.
+func testLeap(t *testing.T, tw *TimingWheel, length, first time.Duration) {
+	t.Helper()
+	sh := &tw.engine.shards[0].shard
+	start := time.Now()
+	delays := slices.Concat(delaysAroundNear(), []time.Duration{length - 1, length, length + micro, length + time.Second})
+	ran := make([]atomic.Int64, len(delays))
+	timers := make([]Timer, len(delays))
+	for k, d := range delays {
+		d = max(d, first)
+		delays[k] = d
+		timers[k] = tw.AfterFunc(d, func() {
+			if now := time.Since(start) + length; !ran[k].CompareAndSwap(0, int64(now)) || now < d {
+				assert.Fail(t, "early or twice", "timer of %v at %v", d, now)
+			}
+		})
+		if k%2 == 0 {
+			sh.placeAll()
+		}
+	}
+	postponed := tw.AfterFunc(first, func() { assert.GreaterOrEqual(t, time.Since(start)+length, first+near) })
+	sh.placeAll()
+	require.True(t, postponed.Reschedule(first+near))
+	stall(tw.engine, length)
+	tw.AfterFunc(0, func() {})
+	pass(time.Hour)
+	verified(t, sh)
+	for k, d := range delays {
+		_, pending := timers[k].Deadline()
+		if pending != (ran[k].Load() == 0) || pending != (d > length+time.Hour) {
+			t.Fatalf("after a stall of %v a timer of %v is pending: %v", length, d, pending)
+		}
+	}
+	pass(2000 * time.Hour)
+	for k, d := range delays {
+		due := (d + micro - 1) / micro * micro
+		if got := time.Duration(ran[k].Load()); got != due && (d > length+time.Hour || got > length+time.Hour) {
+			t.Fatalf("after a stall of %v a timer of %v has run at %v", length, d, got)
+		}
+	}
+	require.Zero(t, tw.Len())
+	require.Zero(t, sh.tickets())
+	verified(t, sh)
+}
+
+// On a wheel that has stood idle for long a timer for a time that has passed is due at once, and its deadline is now.
+func TestPastTimeOnAWheelThatWasIdleForLong(t *testing.T) {
+	t.Parallel()
+	for _, idle := range []time.Duration{near, past, past + time.Hour, wrap + time.Hour} {
+		bubble(t, Options{Tick: micro}, func(t *testing.T, tw *TimingWheel) {
+			sh := &tw.engine.shards[0].shard
+			start := time.Now()
+			time.Sleep(idle)
+			var ran atomic.Int32
+			sh.wheelMu.Lock() // no driver comes yet
+			timer := tw.AtFunc(start.Add(time.Hour), func() { ran.Add(1) })
+			err := sh.verify()
+			at, ok := timer.Deadline()
+			sh.wheelMu.Unlock()
+			assert.NoError(t, err)
+			assert.True(t, ok)
+			assert.Equal(t, start.Add(idle), at)
+			synctest.Wait()
+			assert.EqualValues(t, 1, ran.Load())
+
+			time.Sleep(idle)
+			far := tw.AfterFunc(1000*time.Hour, func() { ran.Add(1) })
+			require.True(t, far.RescheduleAt(start), "%v", idle)
+			verified(t, sh)
+			synctest.Wait()
+			assert.EqualValues(t, 2, ran.Load())
+			assert.Zero(t, sh.tickets())
+		})
+	}
+}
+
+// mayFail skips the rest of a test where the engine has a known fault: a pending timer that has been due for longer than
+// past is taken for one that is due later. Due timers would have to be given tickets before the clock leaves them so far
+// behind.
+func mayFail(t *testing.T, length time.Duration) {
+	t.Helper()
+	if length > past {
+		t.Skip("known fault: the tick of a due timer is read by a clock that is too far ahead")
+	}
+}
+
+// Timers that an executor keeps waiting for longer than a word understands are due all the same.
+func TestTimersThatWaitForTheExecutorForLong(t *testing.T) {
+	t.Parallel()
+	for _, length := range []time.Duration{near, past, past + time.Hour, wrap + time.Hour} {
+		t.Run(fmt.Sprint(length), func(t *testing.T) {
+			t.Parallel()
+			mayFail(t, length)
+			testWaitForTheExecutor(t, length)
+		})
+	}
+}
+
+func testWaitForTheExecutor(t *testing.T, length time.Duration) {
+	t.Helper()
+	h := &held{}
+	bubble(t, Options{Tick: micro, Executor: h}, func(t *testing.T, tw *TimingWheel) {
+		ran := 0
+		timers := make([]Timer, 3)
+		for k := range timers {
+			timers[k] = tw.AfterFunc(time.Second, func() { ran++ })
+		}
+		tw.AfterFunc(length, func() {}) // for which the driver is woken
+		pass(length + time.Second)
+		require.Equal(t, 4, h.len())
+		at, ok := timers[2].Deadline()
+		assert.True(t, ok)
+		assert.Less(t, time.Until(at), time.Duration(0), "Deadline after %v", length)
+		h.release()
+		synctest.Wait()
+		assert.Equal(t, 3, ran, "after %v", length)
+		pass(24 * time.Hour)
+		h.release()
+		assert.Equal(t, 3, ran, "a day later")
+	})
+}
+
+// An Advance may be longer than a word understands: in the callbacks that it runs, the deadlines of the others that are
+// due say so.
+func TestDeadlineDuringALongAdvance(t *testing.T) {
+	t.Parallel()
+	for _, length := range []time.Duration{near, past, past + time.Hour, wrap + time.Hour, 100 * wrap} {
+		t.Run(fmt.Sprint(length), func(t *testing.T) {
+			t.Parallel()
+			mayFail(t, length)
+			testLongAdvance(t, length)
+		})
+	}
+}
+
+func testLongAdvance(t *testing.T, length time.Duration) {
+	t.Helper()
+	s, _ := newShardStory(t, Options{Tick: micro})
+	var second Timer
+	s.AfterFunc(time.Second, func() {
+		at, ok := second.Deadline()
+		assert.True(t, ok)
+		assert.Equal(t, modelStart.Add(2*time.Second), at, "in an Advance of %v", length)
+	})
+	second = s.AfterFunc(2*time.Second, func() {})
+	require.Equal(t, 2, s.Advance(modelStart.Add(length)))
+	late := s.Stats().Lateness
+	assert.Equal(t, length-time.Second, late.Max)
+}
+
+// A plan keeps its phase over an Advance, or a standstill of the process, that is longer than a word understands.
+func TestPlanKeepsItsPhaseOverALongLeap(t *testing.T) {
+	t.Parallel()
+	const period = 7 * time.Second
+	for _, length := range []time.Duration{near, past, past + time.Hour, wrap + time.Hour, 100 * wrap} {
+		t.Run(fmt.Sprint(length), func(t *testing.T) {
+			t.Parallel()
+			s, _ := newShardStory(t, Options{Tick: micro})
+			plan := s.ScheduleFunc(Every(period), func() {})
+			s.Advance(modelStart.Add(length))
+			at, ok := plan.Deadline()
+			require.True(t, ok)
+			assert.Equal(t, modelStart.Add((length/period+1)*period), at, "Manual")
+
+			bubble(t, Options{Tick: micro}, func(t *testing.T, tw *TimingWheel) {
+				start, runs := time.Now(), 0
+				plan := tw.ScheduleFunc(Every(period), func() { runs++ })
+				stall(tw.engine, length)
+				pass(period)
+				assert.Equal(t, 1, runs)
+				at, ok := plan.Deadline()
+				require.True(t, ok)
+				assert.Equal(t, start.Add(2*period), at, "a running wheel") // dates have not moved
+			})
+		})
+	}
+}
+
+// A far timer that Flush runs is not late.
+func TestFlushedFarTimerIsNotLate(t *testing.T) {
+	t.Parallel()
+	s, _ := newShardStory(t, Options{Tick: micro})
+	s.to(5 * time.Hour)
+	s.after(1000*time.Hour, "far")
+	require.Equal(t, 1, s.Flush())
+	late := s.Stats().Lateness
+	require.EqualValues(t, 1, late.Count())
+	require.Zero(t, late.Max)
+}

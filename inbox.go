@@ -1,0 +1,148 @@
+package timingwheel
+
+import (
+	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
+)
+
+const (
+	// inboxSize is the number of timers that are armed before the inbox is looked through. It is small
+	// enough for the slots of a loop of arm and stop to stay in the first cache.
+	inboxSize = 64
+
+	// freeSlots is the number of slots that an inbox takes from the pager at once.
+	freeSlots = 32
+)
+
+// inbox is what callers have armed, or moved to an earlier deadline, and the owner of the wheel has not
+// placed yet. Most timeouts are stopped soon after they were armed, and a timer that is stopped here has
+// never seen the wheel: no bucket, no queue, no cache miss. It is pure data; the arm lock of the shard
+// guards it.
+//
+//	B1  A slot of kind Staged or Ending, and an Ended one that is not in free, is in staged, or in the
+//	    arrivals that the owner has taken out, exactly once.
+//	B2  No timer of staged is due before first.
+//	B3  free holds no slot that anything else names.
+type inbox struct {
+	staged []uint32 // in the order of arming
+	free   []uint32 // for the next timers; the last goes first
+	first  int64    // no staged timer is due before this tick
+	full   int      // length of staged at which it is looked through
+	now    int64    // ns: the latest reading of the clock that an arming caller has passed
+
+	armed    uint64 // timers
+	stopped  uint64 // of those that were stopped while staged: whose slots are back
+	moved    uint64 // Reschedules to an earlier deadline
+	rejected uint64
+}
+
+func (ib *inbox) init() { ib.first, ib.full = never, inboxSize }
+
+// add notes a timer that is due at tick and reports whether it is the first one.
+func (ib *inbox) add(i uint32, tick int64) (first bool) {
+	ib.staged = append(ib.staged, i)
+	return ib.hurry(tick)
+}
+
+// hurry notes that a staged timer is due at tick.
+func (ib *inbox) hurry(tick int64) (first bool) {
+	if tick >= ib.first {
+		return false
+	}
+	ib.first = tick
+	return true
+}
+
+// sweep takes the stopped timers out of staged, so that their slots are used again. It reports whether
+// so many timers are left that the owner should place them. O(len(staged)), amortised O(1) for each arm:
+// the next sweep comes when staged is twice as long.
+func (ib *inbox) sweep(slots *arena.Slots) (crowded bool) {
+	kept := ib.staged[:0]
+	for _, i := range ib.staged {
+		w := loadWord(&slots.Pages, i)
+		if w.Kind() != arena.Ended || w.Has(arena.Moved) {
+			kept = append(kept, i)
+			continue
+		}
+		ib.stopped++
+		if w.Exhausted() || len(ib.free) >= inboxSize {
+			slots.Put(i)
+			continue
+		}
+		ib.free = append(ib.free, i)
+	}
+	ib.staged = kept
+	crowded = len(kept) > inboxSize/2
+	ib.full = inboxSize
+	if crowded {
+		ib.full = max(inboxSize, 2*len(kept))
+	}
+	return crowded
+}
+
+// take hands the staged timers over and takes an empty slice in their place.
+func (ib *inbox) take(empty []uint32) (staged []uint32, first int64) {
+	staged, first = ib.staged, ib.first
+	ib.staged, ib.first, ib.full = empty[:0], never, inboxSize
+	return staged, first
+}
+
+// loadWord returns the word of slot i, or 0 if its page is gone.
+func loadWord(pages *arena.Table[arena.Page], i uint32) arena.Word {
+	pg := pages.At(i >> arena.PageShift)
+	if pg == nil {
+		return 0
+	}
+	return pg.Load(i)
+}
+
+// arrivals is what the owner has taken out of the inbox and not placed yet.
+type arrivals struct {
+	slots []uint32
+	done  int   // so many of slots are placed
+	first int64 // no timer of the rest is due before this tick; never if there is none
+}
+
+func (a *arrivals) empty() bool { return a.done == len(a.slots) }
+
+// removals is a lock-free stack of the slots whose timers were stopped while they stood on the wheel. The
+// owner takes it as a whole, so no slot comes back while another goroutine looks at it. The head is the
+// number of slots, and below it the index of the first one plus 1. The links are in the words.
+type removals struct{ head atomic.Uint64 }
+
+// removalsMax is the number of removals at which a caller of Stop offers to carry them out. The owner
+// then handles so many together that their cache misses overlap.
+const removalsMax = 32
+
+const linkMask = 1<<32 - 1
+
+// link returns what the word of the next slot has to say.
+func (r *removals) link() uint64 { return r.head.Load() & linkMask }
+
+// push adds slot i, whose word w is Dead and links to what link returned. It returns the number of
+// slots. O(1) without contention.
+func (r *removals) push(pg *arena.Page, i uint32, w arena.Word) int {
+	for {
+		head := r.head.Load()
+		if head&linkMask != w.Bits() {
+			w = w.WithBits(head & linkMask)
+			pg.Store(i, w)
+		}
+		n := head>>32 + 1
+		if r.head.CompareAndSwap(head, n<<32|uint64(i+1)) {
+			return int(n)
+		}
+	}
+}
+
+// take empties the stack and returns the link to its first slot, 0 if there is none.
+func (r *removals) take() uint64 {
+	if r.head.Load() == 0 {
+		return 0
+	}
+	return r.head.Swap(0) & linkMask
+}
+
+// len returns the number of slots.
+func (r *removals) len() int { return int(r.head.Load() >> 32) }

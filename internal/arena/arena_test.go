@@ -1,0 +1,509 @@
+package arena
+
+import (
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+var kinds = []Kind{Free, Staged, Ending, Ended, Placed, Dead, Spent, Running}
+
+// flagSets are all combinations of the flags.
+func flagSets() (sets []Word) {
+	for bits := range Word(8) {
+		sets = append(sets, bits<<3)
+	}
+	return sets
+}
+
+// Sizes are promises of the documents and of the benchmarks.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	require.EqualValues(t, 8, unsafe.Sizeof(Word(0)))
+	require.EqualValues(t, PageSize*(8+4)+8, unsafe.Sizeof(Page{}), "12 bytes for each timer")
+	require.Zero(t, unsafe.Offsetof(Page{}.Words), "aligned as the page is, also on 32 bits")
+	require.LessOrEqual(t, PageStateSize, uintptr(PageSize/8+16), "a bit for each slot, and little more")
+	require.LessOrEqual(t, uint64(MaxPages)<<PageShift, uint64(1)<<29)
+	require.Equal(t, Word(math.MaxUint64), kindMask|Plan|Far|Moved|genMask<<genShift|(1<<tickBits-1)<<tickShift,
+		"kind, flags, generation and deadline fill the word")
+}
+
+func TestWordKeepsItsPartsApart(t *testing.T) {
+	t.Parallel()
+	for _, kind := range kinds {
+		for _, flags := range flagSets() {
+			for _, gen := range []Word{0, 1, genMask - 1, genMask} {
+				for _, x := range []uint64{0, 1, 1<<32 - 1, 1 << 32, 1<<tickBits - 1} {
+					w := Word(x)<<tickShift | gen<<genShift | flags | Word(kind)
+					requireParts(t, w, kind, flags, gen, x)
+					for _, other := range kinds {
+						requireParts(t, w.With(other), other, flags, gen, x)
+					}
+					for _, y := range []uint64{0, 1<<tickBits - 1, 0xAAAAAAAAA} {
+						requireParts(t, w.WithBits(y), kind, flags, gen, y)
+					}
+				}
+			}
+		}
+	}
+}
+
+func requireParts(t *testing.T, w Word, kind Kind, flags, gen Word, x uint64) {
+	t.Helper()
+	if w.Kind() != kind || w&(Plan|Far|Moved) != flags || w>>genShift&genMask != gen || w.Bits() != x {
+		t.Fatalf("%#x: kind %d, want %d; flags %#x, want %#x; generation %d, want %d; bits %#x, want %#x",
+			uint64(w), w.Kind(), kind, w&(Plan|Far|Moved), flags, w>>genShift&genMask, gen, w.Bits(), x)
+	}
+	for _, f := range []Word{Plan, Far, Moved} {
+		if w.Has(f) != (flags&f != 0) {
+			t.Fatalf("%#x: Has(%#x) is %v", uint64(w), f, w.Has(f))
+		}
+	}
+	if w.Exhausted() != (gen == genMask) {
+		t.Fatalf("%#x: Exhausted is %v at generation %d", uint64(w), w.Exhausted(), gen)
+	}
+}
+
+// A tick longer than the deadline bits have room for, as a coarse clock gives for math.MaxInt64, keeps out of the
+// other parts.
+func TestWithBitsDropsWhatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	w := Word(0).WithBits(1).With(Placed) | Plan
+	for _, tick := range []int64{-1, math.MaxInt64, math.MinInt64, 1 << tickBits, 1<<tickBits + 5} {
+		requireParts(t, w.WithBits(uint64(tick)), Placed, Plan, 0, LowBits(tick))
+	}
+}
+
+// clocks are ticks around each wrap of the bits, and large ones.
+func clocks() (all []int64) {
+	for _, at := range []int64{0, Near, 1 << (tickBits - 1), 1 << tickBits, 3 << tickBits, 1 << 53, 1 << 62} {
+		for d := int64(-2); d <= 2; d++ {
+			all = append(all, max(0, at+d))
+		}
+	}
+	return all
+}
+
+// A tick is read back from a word by every clock of the documented range: it may lie up to 2*Near ahead of the
+// clock, or anywhere else behind.
+func TestTickIsReadBackOverTheWholeRange(t *testing.T) {
+	t.Parallel()
+	const behind = 1<<tickBits - ahead - 1
+	for _, now := range clocks() {
+		for _, off := range []int64{-behind, -behind + 1, -Near, -1, 0, 1, Near - 1, Near, Near + 1, ahead - 1, ahead} {
+			tick := now + off
+			w := Word(0).WithBits(uint64(tick)).With(Placed)
+			if got := w.Tick(now); got != tick {
+				t.Fatalf("clock %d: tick %d (%+d) is read as %d (%+d)", now, tick, off, got, got-now)
+			}
+			if w.Bits() != LowBits(tick) {
+				t.Fatalf("LowBits of %d", tick)
+			}
+		}
+		for off, want := range map[int64]int64{-behind - 1: ahead, ahead + 1: -behind} { // just out of range
+			if got := Word(0).WithBits(uint64(now + off)).Tick(now); got != now+want {
+				t.Fatalf("clock %d: tick %+d is read as %+d, want %+d", now, off, got-now, want)
+			}
+		}
+	}
+}
+
+// Whether a Reschedule moves a timer later is decided without a reading of the clock.
+func TestNotAfterComparesTicksLessThanHalfTheRangeApart(t *testing.T) {
+	t.Parallel()
+	const half = 1 << (tickBits - 1)
+	for _, at := range clocks() {
+		w := Word(0).WithBits(uint64(at)).With(Placed)
+		for _, d := range []int64{0, 1, Near, ahead, half - 1} {
+			require.True(t, w.NotAfter(at+d), "%d and %+d", at, d)
+		}
+		for _, d := range []int64{1, Near, ahead, half} {
+			require.False(t, w.NotAfter(at-d), "%d and %+d", at, -d)
+		}
+	}
+}
+
+func FuzzTick(f *testing.F) {
+	f.Add(int64(0), int64(0), uint64(0))
+	f.Add(int64(1<<40), int64(Near), uint64(math.MaxUint64))
+	f.Add(int64(math.MaxInt64), int64(-1), uint64(1))
+	f.Fuzz(func(t *testing.T, now, off int64, word uint64) {
+		now &= 1<<62 - 1
+		off = off&(1<<tickBits-1) - (1<<tickBits - ahead - 1)
+		w := Word(word).WithBits(uint64(now + off))
+		if got := w.Tick(now); got != now+off {
+			t.Fatalf("clock %d: tick %+d is read as %+d", now, off, got-now)
+		}
+		if w&(1<<tickShift-1) != Word(word)&(1<<tickShift-1) {
+			t.Fatal("WithBits has changed another part")
+		}
+	})
+}
+
+func TestNextTimerOfASlotHasTheNextGeneration(t *testing.T) {
+	t.Parallel()
+	for _, kind := range kinds {
+		for _, flags := range flagSets() {
+			old := Word(7)<<tickShift | 41<<genShift | flags | Word(kind)
+			w := old.next(Staged, Plan|Far, 12)
+			requireParts(t, w, Staged, Plan|Far, 42, 12)
+			require.False(t, w.SameGen(old))
+			require.True(t, w.SameGen(w.With(Dead).WithBits(3)|Moved))
+		}
+	}
+	requireParts(t, Word(genMask-1)<<genShift|Word(Spent), Spent, 0, genMask-1, 0)
+	w := (Word(genMask-1)<<genShift | Word(Spent)).next(Staged, 0, 0)
+	require.True(t, w.Exhausted(), "its last timer")
+}
+
+// A handle names one timer: neither an earlier one of the slot nor one of another incarnation of the page.
+func TestHandleNamesOneGenerationOnly(t *testing.T) {
+	t.Parallel()
+	for _, base := range []uint32{0, 5, 1 << 20, genMask, 1 << 31, math.MaxUint32 - 2*genMask} {
+		pg := &Page{base: base}
+		require.Equal(t, base, pg.Gen(0), "a slot that was never used")
+		for _, gen := range []Word{0, 1, 2, genMask} {
+			w := gen<<genShift | Word(Placed)
+			require.Equal(t, base+uint32(gen), pg.Gen(w))
+			require.True(t, pg.Names(pg.Gen(w), w))
+			for _, other := range []uint32{0, base - 1, pg.Gen(w) - 1, pg.Gen(w) + 1, pg.Gen(w) + genMask + 1, pg.Gen(w) + 1<<31} {
+				require.Equal(t, other == pg.Gen(w), pg.Names(other, w), "base %d, generation %d, handle %d", base, gen, other)
+			}
+		}
+	}
+}
+
+func TestSwapOfAChangedWordFails(t *testing.T) {
+	t.Parallel()
+	pg := new(Page)
+	w := pg.Arm(PageSize+3, Far, 9) // the page takes the low bits
+	requireParts(t, w, Staged, Far, 1, 9)
+	require.Equal(t, w, pg.Load(3))
+	require.False(t, pg.Swap(3, w.WithBits(8), w))
+	require.True(t, pg.Swap(3, w, w.With(Placed)))
+	require.False(t, pg.Swap(3, w, w.With(Ending)), "another goroutine was first")
+	require.Equal(t, w.With(Placed), pg.Load(3))
+	require.Zero(t, pg.Load(2))
+	require.Zero(t, pg.Load(4))
+}
+
+func TestTableGrowsAndForgets(t *testing.T) {
+	t.Parallel()
+	var table Table[int]
+	require.Nil(t, table.At(0))
+	require.Nil(t, table.At(math.MaxUint32))
+	require.Zero(t, table.Cap())
+	pages := map[int]*int{}
+	for _, p := range []int{0, 3, 4, 2, 1000, 77} {
+		pages[p] = new(int)
+		table.Set(p, pages[p])
+		for i := range 2000 {
+			require.Same(t, pages[i], table.At(uint32(i)), "page %d after page %d", i, p)
+		}
+		require.Greater(t, table.Cap(), p)
+	}
+	table.Set(4, nil)
+	require.Nil(t, table.At(4))
+	require.Same(t, pages[3], table.At(3))
+	table.Clear()
+	require.Nil(t, table.At(3))
+	require.Zero(t, table.Cap())
+}
+
+// Readers see each page that was set before they began to look, while the table grows under them.
+func TestTableIsReadWhileItGrows(t *testing.T) {
+	t.Parallel()
+	const pages = 3000
+	var table Table[int]
+	var mu sync.Mutex
+	set := 0 // mu: pages below were set
+	var readers sync.WaitGroup
+	for r := range 4 {
+		readers.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(r), 0))
+			for n := 0; n < pages; runtime.Gosched() {
+				mu.Lock()
+				n = set
+				mu.Unlock()
+				for range 20 {
+					p := rng.IntN(n + 1)
+					if pg := table.At(uint32(p)); p < n && (pg == nil || *pg != p) {
+						t.Errorf("page %d of %d is missing", p, n)
+						return
+					}
+				}
+			}
+		})
+	}
+	for p := range pages {
+		v := p
+		table.Set(p, &v)
+		mu.Lock()
+		set++
+		mu.Unlock()
+	}
+	readers.Wait()
+}
+
+// slab is a Slots beside a reference.
+type slab struct {
+	Slots
+	t       *testing.T
+	inUse   []uint32          // slots
+	gens    map[uint32]uint32 // by slot: the highest generation of a timer that it ever had
+	retired map[uint32]bool   // slots of pages that have memory
+	closed  []int
+}
+
+func newSlab(t *testing.T) *slab {
+	s := &slab{t: t, gens: map[uint32]uint32{}, retired: map[uint32]bool{}}
+	s.Slots.Closed = func(p int) {
+		for _, i := range s.inUse {
+			if int(i>>PageShift) == p {
+				t.Fatalf("page %d is closed although slot %d is in use", p, i)
+			}
+		}
+		for i := range PageSize {
+			delete(s.retired, uint32(p<<PageShift|i))
+		}
+		s.closed = append(s.closed, p)
+	}
+	return s
+}
+
+// arm takes a slot and arms a timer in it.
+func (s *slab) arm() uint32 {
+	s.t.Helper()
+	i, ok := s.Take()
+	if !ok {
+		s.Open(s.Pager.Next(), new(Page))
+		i, ok = s.Take()
+		require.True(s.t, ok)
+	}
+	if slices.Contains(s.inUse, i) || s.retired[i] {
+		s.t.Fatalf("slot %d is in use or retired", i)
+	}
+	pg := s.Pages.At(i >> PageShift)
+	gen := pg.Gen(pg.Arm(i, 0, uint64(i)))
+	if last, again := s.gens[i]; again && gen <= last {
+		s.t.Fatalf("slot %d: generation %d after %d", i, gen, last)
+	}
+	s.gens[i] = gen
+	s.inUse = append(s.inUse, i)
+	return i
+}
+
+// end gives back the k-th slot in use.
+func (s *slab) end(k int) {
+	i := s.inUse[k]
+	s.inUse = slices.Delete(s.inUse, k, k+1)
+	if w := s.word(i); w.Exhausted() {
+		s.retired[i] = true
+	}
+	s.Put(i)
+}
+
+func (s *slab) word(i uint32) Word { return s.Pages.At(i >> PageShift).Load(i) }
+
+// age makes a slot in use be in its generation gen, counted from the base of its page.
+func (s *slab) age(i uint32, gen Word) {
+	pg := s.Pages.At(i >> PageShift)
+	w := pg.Load(i)&^(genMask<<genShift) | gen<<genShift
+	pg.Store(i, w)
+	s.gens[i] = pg.Gen(w)
+}
+
+func (s *slab) verify() {
+	s.t.Helper()
+	if err := s.Pager.Verify(); err != nil {
+		s.t.Fatal(err)
+	}
+	here := 0
+	for p := range s.Pager.Len() {
+		if s.Pages.At(uint32(p)) != nil {
+			here++
+		}
+	}
+	if here != s.Here {
+		s.t.Fatalf("%d pages have memory, counted %d", here, s.Here)
+	}
+}
+
+// No generation is ever used for two timers of a slot, whatever becomes of its page, and a slot that has used up its
+// bits is not handed out again.
+func TestGenerationsGrowForEver(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(6) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		s := newSlab(t)
+		for step := range 4000 {
+			fill := 9 - step/1000%2*8 // of 10 steps: for a while the pages fill, then they drain
+			switch {
+			case rng.IntN(10) < fill:
+				i := s.arm()
+				if rng.IntN(20) == 0 {
+					gen := s.word(i) >> genShift & genMask
+					s.age(i, gen+Word(rng.IntN(int(genMask-gen)+1)))
+				}
+			case len(s.inUse) > 0:
+				s.end(rng.IntN(len(s.inUse)))
+			}
+			s.verify()
+		}
+		for len(s.inUse) > 0 {
+			s.end(len(s.inUse) - 1)
+		}
+		s.verify()
+		require.LessOrEqual(t, s.Here, 1)
+		require.NotEmpty(t, s.closed)
+	}
+}
+
+func FuzzSlots(f *testing.F) {
+	f.Add([]byte{0, 1, 2, 200, 3, 255, 255, 9})
+	f.Fuzz(func(t *testing.T, script []byte) {
+		s := newSlab(t)
+		for _, op := range script[:min(len(script), 512)] {
+			switch n := int(op >> 2); op & 3 {
+			case 0: // up to a quarter of a page
+				for range 2 * n {
+					s.arm()
+				}
+			case 1:
+				for range 2 * n {
+					if len(s.inUse) > 0 {
+						s.end(len(s.inUse) - 1)
+					}
+				}
+			case 2:
+				if len(s.inUse) > 0 {
+					s.end(n % len(s.inUse))
+				}
+			case 3: // nearly the last generations
+				if len(s.inUse) > 0 {
+					i := s.inUse[n%len(s.inUse)]
+					s.age(i, max(s.word(i)>>genShift&genMask, genMask-Word(n&3)))
+				}
+			}
+			s.verify()
+		}
+	})
+}
+
+func TestExhaustedSlotIsRetired(t *testing.T) {
+	t.Parallel()
+	s := newSlab(t)
+	other := s.arm()
+	i := s.arm()
+	s.age(i, genMask)
+	s.end(1)
+	require.True(t, s.retired[i])
+	for range 2 * PageSize {
+		require.NotEqual(t, i, s.arm())
+	}
+	require.Equal(t, other, s.inUse[0])
+	s.verify()
+}
+
+// A page whose slots are all used up holds nothing that could ever be used, even if it is the only one.
+func TestPageOfExhaustedSlotsIsClosed(t *testing.T) {
+	t.Parallel()
+	s := newSlab(t)
+	for range PageSize {
+		s.age(s.arm(), genMask)
+	}
+	for len(s.inUse) > 0 {
+		require.Empty(t, s.closed)
+		s.end(0)
+	}
+	require.Equal(t, []int{0}, s.closed)
+	require.Zero(t, s.Here)
+	s.arm()
+	require.EqualValues(t, genMask, s.Pages.At(0).base, "opened again, above")
+	s.verify()
+}
+
+// spoil gives page 0 back while page 1 is empty, after a timer of page 0 has had the generation gen.
+func spoil(s *slab, gen Word) {
+	for range PageSize + 1 {
+		s.arm()
+	}
+	s.age(s.inUse[PageSize/2], gen)
+	s.end(PageSize) // page 1 is empty
+	for len(s.inUse) > 0 {
+		s.end(0)
+	}
+}
+
+// The successor of a page that was given back begins above every generation that the page has used. So handles from
+// before stay inert.
+func TestSuccessorOfPageBeginsAboveItsGenerations(t *testing.T) {
+	t.Parallel()
+	s := newSlab(t)
+	spoil(s, 1000)
+	require.Equal(t, []int{0}, s.closed)
+	require.Nil(t, s.Pages.At(0))
+	for range PageSize {
+		s.arm() // page 1
+	}
+	i := s.arm()
+	pg := s.Pages.At(0)
+	require.Zero(t, i>>PageShift)
+	require.EqualValues(t, 1000, pg.base)
+	require.EqualValues(t, 1001, pg.Gen(pg.Load(i)))
+	for gen := range uint32(1001) {
+		require.False(t, pg.Names(gen, pg.Load(i)), "handle of generation %d", gen)
+	}
+}
+
+// When the 32 bits of its generations are used up a page is never opened again. Until then it is.
+func TestPageIsLostWhenItsGenerationsAreUsedUp(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		base uint32
+		gen  Word
+		lost bool
+	}{
+		{0, genMask, false},
+		{math.MaxUint32 - 2*genMask - 5, 5, false},
+		{math.MaxUint32 - 2*genMask - 5, 6, true},
+		{math.MaxUint32 - 2*genMask, genMask, true},
+	} {
+		s := newSlab(t)
+		s.bases = []uint32{c.base}
+		spoil(s, c.gen)
+		require.Equal(t, []int{0}, s.closed)
+		want := 0
+		if c.lost {
+			want = 2
+		}
+		require.Equal(t, want, s.Pager.Next(), "%+v", c)
+		for range 2 * PageSize {
+			i := s.arm()
+			pg := s.Pages.At(i >> PageShift)
+			require.False(t, c.lost && i>>PageShift == 0, "%+v", c)
+			require.LessOrEqual(t, pg.base, uint32(math.MaxUint32-genMask), "the page's last generation does not wrap")
+		}
+		s.verify()
+	}
+}
+
+func TestClearForgetsAllSlots(t *testing.T) {
+	t.Parallel()
+	s := newSlab(t)
+	for range 3 * PageSize {
+		s.arm()
+	}
+	s.Clear()
+	require.Zero(t, s.Here)
+	require.Nil(t, s.Pages.At(1))
+	_, ok := s.Take()
+	require.False(t, ok)
+	require.NotPanics(t, func() { s.Put(700) }, "of a page that is gone")
+}

@@ -1,0 +1,220 @@
+package arena
+
+import (
+	"fmt"
+	"math/bits"
+	"unsafe"
+)
+
+const pageWords = PageSize / 64
+
+const _ = uint(8 - pageWords) // the bits of pageState.some
+
+// pageState is the free slots of one page as a bitmap.
+type pageState struct {
+	free [pageWords]uint64
+	some uint8 // bit w: free[w] is not zero
+	here bool  // the page has memory
+	used int32 // slots in use
+	room int32 // free slots
+}
+
+// PageStateSize is what a Pager holds for each page, in bytes.
+const PageStateSize = unsafe.Sizeof(pageState{})
+
+// Pager decides which slot of which page is used next: the lowest free slot of the lowest page with
+// room. So the timers that survive a spike gather in few pages.
+//
+// It keeps at most one page without used slots, so that a program that arms and stops one timer again
+// and again allocates nothing. It gives back every further one. All operations are O(1), apart from a
+// scan of a two-level bitmap of pages.
+type Pager struct {
+	state   []pageState
+	roomy   bitset // pages with memory and a free slot
+	absent  bitset // pages without memory that may be opened again
+	low     int    // one more than the lowest of roomy; 0: none
+	empties int    // pages with memory and no used slot
+}
+
+// Take returns a free slot as page and offset. It returns false if no page has room.
+func (p *Pager) Take() (page int, slot uint32, ok bool) {
+	if p.low == 0 {
+		return 0, 0, false
+	}
+	page = p.low - 1
+	st := &p.state[page]
+	w := bits.TrailingZeros8(st.some) & (pageWords - 1)
+	slot = uint32(w<<6 | bits.TrailingZeros64(st.free[w]))
+	if st.free[w] &= st.free[w] - 1; st.free[w] == 0 {
+		st.some &^= 1 << w
+	}
+	if st.used == 0 {
+		p.empties--
+	}
+	st.used++
+	st.room--
+	if st.room == 0 {
+		p.roomy.clear(page)
+		p.low = p.roomy.min() + 1
+	}
+	return page, slot, true
+}
+
+// Put takes a slot back. reuse is false for a slot that must not be handed out again. Put reports
+// whether the page is empty and should be closed.
+func (p *Pager) Put(page int, slot uint32, reuse bool) (surplus bool) {
+	st := &p.state[page]
+	st.used--
+	if reuse {
+		st.free[slot>>6] |= 1 << (slot & 63)
+		st.some |= 1 << (slot >> 6)
+		st.room++
+		if st.room == 1 {
+			p.roomy.set(page)
+			if p.low == 0 || page < p.low-1 {
+				p.low = page + 1
+			}
+		}
+	}
+	if st.used > 0 {
+		return false
+	}
+	p.empties++
+	return p.empties > 1 || st.room == 0
+}
+
+// Next returns the page to open when none has room: the lowest that was given back, or else a new one.
+func (p *Pager) Next() int {
+	if i := p.absent.min(); i >= 0 {
+		return i
+	}
+	return len(p.state)
+}
+
+// HasRoom reports whether Take would succeed.
+func (p *Pager) HasRoom() bool { return p.low > 0 }
+
+// Len returns the number of pages, those without memory included.
+func (p *Pager) Len() int { return len(p.state) }
+
+// Used returns the number of used slots of a page.
+func (p *Pager) Used(page int) int { return int(p.state[page].used) }
+
+// IsFree reports whether a slot of a page that has memory is free.
+func (p *Pager) IsFree(page int, slot uint32) bool {
+	return p.state[page].free[slot>>6]>>(slot&63)&1 == 1
+}
+
+// Open records that page now has memory and n free slots.
+func (p *Pager) Open(page, n int) {
+	if page == len(p.state) {
+		p.state = append(p.state, pageState{})
+	}
+	st := &p.state[page]
+	*st = pageState{room: int32(n), here: true}
+	for i := 0; i < n; i += 64 {
+		st.free[i>>6] = ^uint64(0)
+		st.some |= 1 << (i >> 6)
+	}
+	p.absent.clear(page)
+	p.roomy.set(page)
+	p.empties++
+	if p.low == 0 || page < p.low-1 {
+		p.low = page + 1
+	}
+}
+
+// Close records that page has no memory any more. lost says that it never will again.
+func (p *Pager) Close(page int, lost bool) {
+	p.state[page] = pageState{}
+	p.empties--
+	p.roomy.clear(page)
+	if !lost {
+		p.absent.set(page)
+	}
+	if page == p.low-1 {
+		p.low = p.roomy.min() + 1
+	}
+}
+
+// Verify checks that the counts and sets agree with the bitmaps, and that at most one page is empty.
+func (p *Pager) Verify() error {
+	empties := 0
+	for i := range p.state {
+		st := &p.state[i]
+		room := 0
+		some := uint8(0)
+		for k, w := range st.free {
+			room += bits.OnesCount64(w)
+			if w != 0 {
+				some |= 1 << k
+			}
+		}
+		switch {
+		case st.some != some:
+			return fmt.Errorf("page %d: words with free slots are %b, noted %b", i, some, st.some)
+		case int(st.room) != room:
+			return fmt.Errorf("page %d: room is %d, bitmap has %d", i, st.room, room)
+		case p.roomy.has(i) != (room > 0):
+			return fmt.Errorf("page %d: room %d, roomy %v", i, room, p.roomy.has(i))
+		case p.absent.has(i) && st.here:
+			return fmt.Errorf("page %d is here and absent", i)
+		case !st.here && st.used != 0:
+			return fmt.Errorf("page %d has %d slots in use and no memory", i, st.used)
+		}
+		if st.here && st.used == 0 {
+			empties++
+		}
+	}
+	if empties != p.empties || empties > 1 {
+		return fmt.Errorf("%d empty pages, counted %d", empties, p.empties)
+	}
+	if p.low != p.roomy.min()+1 {
+		return fmt.Errorf("low is %d, lowest page with room is %d", p.low-1, p.roomy.min())
+	}
+	return nil
+}
+
+// bitset is a set of small integers whose minimum is found by a summary of its words.
+type bitset struct {
+	words   []uint64
+	summary []uint64 // bit w: words[w] is not zero
+}
+
+func (b *bitset) set(i int) {
+	w := i >> 6
+	for w >= len(b.words) {
+		b.words = append(b.words, 0)
+	}
+	b.words[w] |= 1 << (i & 63)
+	for w>>6 >= len(b.summary) {
+		b.summary = append(b.summary, 0)
+	}
+	b.summary[w>>6] |= 1 << (w & 63)
+}
+
+func (b *bitset) clear(i int) {
+	w := i >> 6
+	if w >= len(b.words) {
+		return
+	}
+	b.words[w] &^= 1 << (i & 63)
+	if b.words[w] == 0 {
+		b.summary[w>>6] &^= 1 << (w & 63)
+	}
+}
+
+func (b *bitset) has(i int) bool {
+	return i>>6 < len(b.words) && b.words[i>>6]>>(i&63)&1 == 1
+}
+
+// min returns the smallest member, or -1 if the set is empty.
+func (b *bitset) min() int {
+	for k, s := range b.summary {
+		if s != 0 {
+			w := k<<6 | bits.TrailingZeros64(s)
+			return w<<6 | bits.TrailingZeros64(b.words[w])
+		}
+	}
+	return -1
+}

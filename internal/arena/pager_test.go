@@ -1,0 +1,241 @@
+package arena
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestBitsetAgainstMap(t *testing.T) {
+	t.Parallel()
+	for _, span := range []int{1, 63, 64, 65, 4096, 4097, 20_000} {
+		rng := rand.New(rand.NewPCG(uint64(span), 0))
+		var b bitset
+		ref := map[int]bool{}
+		for range 3000 {
+			i := rng.IntN(span)
+			if rng.IntN(3) > 0 {
+				b.clear(i) // beyond the words as well
+				delete(ref, i)
+			} else {
+				b.set(i)
+				ref[i] = true
+			}
+			least := -1
+			for k := range ref {
+				if least < 0 || k < least {
+					least = k
+				}
+			}
+			if b.min() != least || b.has(i) != ref[i] || b.has(1<<30) {
+				t.Fatalf("span %d: min %d, want %d; has(%d) %v", span, b.min(), least, i, b.has(i))
+			}
+		}
+	}
+}
+
+// pagerModel is a Pager of pages of n slots beside a reference.
+type pagerModel struct {
+	Pager
+	t       *testing.T
+	n       int
+	used    [][2]int // page and slot
+	held    map[[2]int]bool
+	retired map[[2]int]bool
+	open    []bool // by page: has memory
+	lost    []bool // by page: may not be opened again
+}
+
+func newPagerModel(t *testing.T, n int) *pagerModel {
+	return &pagerModel{t: t, n: n, held: map[[2]int]bool{}, retired: map[[2]int]bool{}}
+}
+
+// take takes the lowest free slot of the lowest page with room, or else opens the lowest page that may be opened.
+func (p *pagerModel) take() {
+	page, slot, ok := p.Take()
+	if ok != p.hasRoom() {
+		p.t.Fatalf("Take: %v", ok)
+	}
+	if !ok {
+		want := 0
+		for want < len(p.open) && (p.open[want] || p.lost[want]) {
+			want++
+		}
+		if got := p.Next(); got != want {
+			p.t.Fatalf("opens page %d, want %d of %v", got, want, p.open)
+		}
+		if want == len(p.open) {
+			p.open, p.lost = append(p.open, false), append(p.lost, false)
+		}
+		p.Open(want, p.n)
+		p.open[want] = true
+		page, slot, _ = p.Take()
+	}
+	for pg := range page + 1 {
+		for k := 0; p.open[pg] && k < p.n && (pg < page || k < int(slot)); k++ {
+			if at := [2]int{pg, k}; !p.held[at] && !p.retired[at] {
+				p.t.Fatalf("took slot %d of page %d while slot %d of page %d is free", slot, page, k, pg)
+			}
+		}
+	}
+	at := [2]int{page, int(slot)}
+	if p.held[at] || p.retired[at] || int(slot) >= p.n {
+		p.t.Fatalf("took slot %d of page %d, which is not free", slot, page)
+	}
+	p.used = append(p.used, at)
+	p.held[at] = true
+}
+
+func (p *pagerModel) hasRoom() bool {
+	for pg := range p.open {
+		for k := 0; p.open[pg] && k < p.n; k++ {
+			if at := [2]int{pg, k}; !p.held[at] && !p.retired[at] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// put gives the k-th slot in use back, and the page with it if the Pager says so.
+func (p *pagerModel) put(k int, reuse, lost bool) {
+	at := p.used[k]
+	p.used = slices.Delete(p.used, k, k+1)
+	delete(p.held, at)
+	if !reuse {
+		p.retired[at] = true
+	}
+	if !p.Put(at[0], uint32(at[1]), reuse) {
+		return
+	}
+	if slices.ContainsFunc(p.used, func(o [2]int) bool { return o[0] == at[0] }) {
+		p.t.Fatalf("page %d is to be closed although it is in use", at[0])
+	}
+	p.open[at[0]], p.lost[at[0]] = false, lost
+	for k := range p.n {
+		delete(p.retired, [2]int{at[0], k})
+	}
+	p.Close(at[0], lost)
+}
+
+func (p *pagerModel) verify() {
+	p.t.Helper()
+	if err := p.Verify(); err != nil {
+		p.t.Fatal(err)
+	}
+	used := make([]int, len(p.open))
+	for _, at := range p.used {
+		used[at[0]]++
+	}
+	for pg := range p.open {
+		if p.open[pg] && p.Pager.Used(pg) != used[pg] {
+			p.t.Fatalf("page %d: %d used, want %d", pg, p.Pager.Used(pg), used[pg])
+		}
+		for k := 0; p.open[pg] && k < p.n; k++ {
+			if at := [2]int{pg, k}; p.IsFree(pg, uint32(k)) != (!p.held[at] && !p.retired[at]) {
+				p.t.Fatalf("slot %d of page %d: free is %v", k, pg, p.IsFree(pg, uint32(k)))
+			}
+		}
+	}
+	if p.Len() != len(p.open) {
+		p.t.Fatalf("%d pages, want %d", p.Len(), len(p.open))
+	}
+}
+
+func TestPagerAgainstReference(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{64, 128, PageSize} {
+		for seed := range uint64(5) {
+			t.Run(fmt.Sprintf("slots=%d/seed=%d", n, seed), func(t *testing.T) {
+				t.Parallel()
+				rng := rand.New(rand.NewPCG(seed, uint64(n)))
+				p := newPagerModel(t, n)
+				for step := range 1200 {
+					fill := 9 - step/300%2*8 // of 10 steps: for a while the pages fill, then they drain
+					if rng.IntN(10) < fill {
+						p.take()
+					} else if len(p.used) > 0 {
+						p.put(rng.IntN(len(p.used)), rng.IntN(16) > 0, rng.IntN(8) == 0)
+					}
+					p.verify()
+				}
+			})
+		}
+	}
+}
+
+func FuzzPager(f *testing.F) {
+	f.Add([]byte{60, 60, 60, 61, 62, 63, 255, 255, 254})
+	f.Fuzz(func(t *testing.T, script []byte) {
+		p := newPagerModel(t, 64)
+		for _, op := range script[:min(len(script), 256)] {
+			switch n := int(op >> 2); op & 3 {
+			case 0:
+				for range n {
+					p.take()
+				}
+			case 1:
+				for range min(n, len(p.used)) {
+					p.put(len(p.used)-1, true, false)
+				}
+			default:
+				if len(p.used) > 0 {
+					p.put(n%len(p.used), op&3 == 2, n&1 == 1)
+				}
+			}
+			p.verify()
+		}
+	})
+}
+
+// A loop of arm and stop neither opens nor closes pages, wherever the edge of a page is.
+func TestOneEmptyPageIsKept(t *testing.T) {
+	t.Parallel()
+	for fill := range 3 * 64 {
+		p := newPagerModel(t, 64)
+		for range fill {
+			p.take()
+		}
+		p.take()
+		p.put(fill, true, false)
+		for range 3 {
+			pages := slices.Clone(p.open)
+			p.take()
+			p.put(fill, true, false)
+			require.Equal(t, pages, p.open, "%d slots in use", fill)
+		}
+	}
+}
+
+func TestPagerVerifyFindsDamage(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(p *Pager){
+		"noted":     func(p *Pager) { p.state[0].some ^= 1 },
+		"room":      func(p *Pager) { p.state[0].room++ },
+		"roomy":     func(p *Pager) { p.roomy.clear(0) },
+		"absent":    func(p *Pager) { p.absent.set(0) },
+		"no memory": func(p *Pager) { p.state[1].used++ },
+		"empty":     func(p *Pager) { p.empties++ },
+		"low":       func(p *Pager) { p.low = 0 },
+	} {
+		var p Pager
+		for i := range 3 {
+			p.Open(i, 64)
+			for range 64 {
+				_, _, ok := p.Take()
+				require.True(t, ok)
+			}
+		}
+		for k := range uint32(64) {
+			p.Put(1, k, true)
+		}
+		p.Close(1, false)
+		p.Put(0, 9, true)
+		require.NoError(t, p.Verify())
+		damage(&p)
+		require.ErrorContains(t, p.Verify(), name)
+	}
+}

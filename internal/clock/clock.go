@@ -1,0 +1,131 @@
+// Package clock reads the monotonic clock, converts times to readings, and divides readings into ticks.
+//
+// A reading is a number of nanoseconds since a base, as an int64. Readings follow the monotonic clock,
+// so steps of the wall clock do not show in them.
+package clock
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// Timeline is the clock of a wheel or of a delay queue. The wheel uses readings from 0 to math.MaxInt64.
+type Timeline struct {
+	Base   time.Time
+	Origin int64 // the reading at Base; only tests set it to anything but 0
+	Manual bool  // the clock does not run by itself
+}
+
+// Start sets the base to the present unless it is set already.
+func (c *Timeline) Start() {
+	if c.Base.IsZero() {
+		c.Base = time.Now()
+	}
+}
+
+// Read reads the clock. A Manual clock cannot be read.
+func (c *Timeline) Read() int64 { return int64(time.Since(c.Base)) + c.Origin }
+
+// TimeAt converts a reading to a time.
+func (c *Timeline) TimeAt(ns int64) time.Time { return c.Base.Add(time.Duration(ns - c.Origin)) }
+
+// Date returns the present on both clocks, the wall clock included.
+func (c *Timeline) Date() time.Time { return time.Now() }
+
+// DateOf converts a reading to a time like one of time.Now, with the wall clock as it stands now. It
+// reads the clock once, because the wall clock could be stepped between two readings.
+func (c *Timeline) DateOf(ns int64) time.Time {
+	if c.Manual {
+		return c.TimeAt(ns)
+	}
+	now := c.Date()
+	return now.Add(time.Duration(ns - int64(now.Sub(c.Base)) - c.Origin))
+}
+
+// Instant converts t to a reading that is not negative. The second result is a reading of the clock, or
+// 0 if the conversion needed none.
+//
+// A time with a monotonic reading needs no reading of the clock. A time without one is a date on the
+// wall clock. Instant converts it once, and later steps of the wall clock do not move the result.
+func (c *Timeline) Instant(t time.Time) (deadline, now int64) {
+	at, now := c.Signed(t)
+	return max(at, 0), now
+}
+
+// Signed is Instant for times before the first reading as well. Those give a negative result.
+func (c *Timeline) Signed(t time.Time) (at, now int64) {
+	if c.Manual || t != t.Round(0) { // Round strips a monotonic reading, so t has one
+		return Saturated(c.Origin, int64(t.Sub(c.Base))), 0
+	}
+	date := c.Date()
+	now = int64(date.Sub(c.Base)) + c.Origin
+	return Saturated(now, int64(t.Sub(date))), now
+}
+
+// Later adds a delay to a reading. A negative delay counts as 0. The sum saturates.
+func Later(now, d int64) int64 {
+	if d <= 0 {
+		return now
+	}
+	return Saturated(now, d)
+}
+
+// Saturated returns now+d, or the bound of int64 that the sum would pass.
+func Saturated(now, d int64) int64 {
+	sum := now + d
+	switch {
+	case d > 0 && sum < now:
+		return math.MaxInt64
+	case d < 0 && sum > now:
+		return math.MinInt64
+	}
+	return sum
+}
+
+// Ticks divides non-negative readings by the length of a tick with one multiplication.
+//
+// Source: Granlund and Montgomery, "Division by invariant integers using multiplication", 1994, for
+// 63-bit dividends: with l = ceil(log2 d) and m = ceil(2^(63+l) / d), x/d = x*m >> (63+l).
+type Ticks struct {
+	length int64
+	m      uint64
+	shift  uint8 // l-1, because bits.Mul64 has already shifted by 64
+}
+
+// NewTicks prepares the division by length, which must be greater than 1.
+func NewTicks(length int64) Ticks {
+	l := bits.Len64(uint64(length - 1))
+	hi, lo := uint64(1)<<(l-1), uint64(0) // 2^(63+l) as 128 bits
+	q, r := bits.Div64(hi%uint64(length), lo, uint64(length))
+	if r != 0 {
+		q++
+	}
+	return Ticks{length: length, m: q, shift: uint8(l - 1)}
+}
+
+// Length returns the length of a tick in nanoseconds.
+func (t *Ticks) Length() int64 { return t.length }
+
+// Floor returns the tick that contains the reading x.
+func (t *Ticks) Floor(x int64) int64 {
+	hi, _ := bits.Mul64(uint64(x), t.m)
+	return int64(hi >> t.shift)
+}
+
+// Ceil returns the first tick that does not begin before the reading x.
+func (t *Ticks) Ceil(x int64) int64 {
+	if x == 0 {
+		return 0
+	}
+	return t.Floor(x-1) + 1
+}
+
+// Begin returns the reading at which a tick begins. It saturates.
+func (t *Ticks) Begin(tick int64) int64 {
+	hi, lo := bits.Mul64(uint64(tick), uint64(t.length))
+	if hi != 0 || lo > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(lo)
+}

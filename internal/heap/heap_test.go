@@ -1,0 +1,152 @@
+package heap
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+type heapTestItem struct{ key, index int }
+
+func (e *heapTestItem) Before(o *heapTestItem) bool { return e.key < o.key }
+func (e *heapTestItem) SetHeapIndex(i int)          { e.index = i }
+
+func heapTestIndex(e *heapTestItem) int { return e.index }
+
+// requireHeap checks H1 to H3.
+func requireHeap(t *testing.T, h *Heap[*heapTestItem]) {
+	t.Helper()
+	require.NoError(t, h.Verify(heapTestIndex))
+	for _, e := range h.items[h.Len():cap(h.items)] {
+		require.Nil(t, e, "H3: a vacated slot keeps an element")
+	}
+}
+
+func TestHeapEmpty(t *testing.T) {
+	t.Parallel()
+	var h Heap[*heapTestItem]
+	_, ok := h.Min()
+	require.False(t, ok)
+	require.Zero(t, h.Len())
+	require.NoError(t, h.Verify(heapTestIndex))
+	require.Panics(t, func() { h.PopMin() })
+	require.Panics(t, func() { h.Remove(0) })
+}
+
+func TestHeapOrder(t *testing.T) {
+	t.Parallel()
+	tests := map[string][]int{
+		"one":        {1},
+		"sorted":     {1, 2, 3, 4, 5, 6, 7, 8, 9},
+		"reversed":   {9, 8, 7, 6, 5, 4, 3, 2, 1},
+		"equal":      {7, 7, 7, 7, 7, 7},
+		"mixed":      {5, -1, 5, 0, 9, 2, 2, -7},
+		"right path": {1, 9, 2, 10, 11, 3, 4},
+	}
+	for name, keys := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var h Heap[*heapTestItem]
+			for _, k := range keys {
+				h.Push(&heapTestItem{key: k})
+				requireHeap(t, &h)
+			}
+			var got []int
+			for h.Len() > 0 {
+				first, ok := h.Min()
+				require.True(t, ok)
+				e := h.PopMin()
+				require.Same(t, first, e)
+				require.Equal(t, -1, e.index)
+				requireHeap(t, &h)
+				got = append(got, e.key)
+			}
+			require.Equal(t, slices.Sorted(slices.Values(keys)), got)
+		})
+	}
+}
+
+// Removing from the middle may need the filler to rise, not only to sink.
+func TestHeapFillerRises(t *testing.T) {
+	t.Parallel()
+	var h Heap[*heapTestItem]
+	for _, k := range []int{1, 10, 2, 11, 12, 3, 4} {
+		h.Push(&heapTestItem{key: k})
+	}
+	require.Equal(t, 11, h.items[3].key)
+	h.Remove(3)
+	require.Equal(t, 4, h.items[1].key)
+	requireHeap(t, &h)
+}
+
+func TestHeapModel(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(10) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		var h Heap[*heapTestItem]
+		var model []*heapTestItem
+		for range 500 {
+			op := rng.IntN(6)
+			switch {
+			case op < 3 || len(model) == 0:
+				e := &heapTestItem{key: rng.IntN(50)}
+				h.Push(e)
+				model = append(model, e)
+			case op == 3:
+				e := h.PopMin()
+				smallest := slices.MinFunc(model, func(a, b *heapTestItem) int { return a.key - b.key })
+				require.Equal(t, smallest.key, e.key, "seed %d", seed)
+				model = slices.Delete(model, slices.Index(model, e), slices.Index(model, e)+1)
+			case op == 4:
+				i := rng.IntN(len(model))
+				require.Same(t, model[i], h.Remove(model[i].index), "seed %d", seed)
+				require.Equal(t, -1, model[i].index)
+				model = slices.Delete(model, i, i+1)
+			default:
+				e := model[rng.IntN(len(model))]
+				e.key = rng.IntN(50)
+				h.Fix(e.index)
+			}
+			require.Equal(t, len(model), h.Len())
+			requireHeap(t, &h)
+		}
+	}
+}
+
+// The memory of a spike is returned (H4), in few steps, and growing again works.
+func TestHeapShrinksAfterSpike(t *testing.T) {
+	t.Parallel()
+	const spike = 100_000
+	var h Heap[*heapTestItem]
+	for round := range 2 {
+		for k := range spike {
+			h.Push(&heapTestItem{key: k ^ 0x5555})
+		}
+		moves := 0
+		for h.Len() > 0 {
+			before := cap(h.items)
+			h.PopMin()
+			if cap(h.items) != before {
+				moves++
+			}
+			require.LessOrEqual(t, cap(h.items), max(floor, 4*h.Len()+3), "round %d", round)
+		}
+		require.Less(t, moves, 20)
+		requireHeap(t, &h)
+	}
+}
+
+func TestHeapVerifyFindsDamage(t *testing.T) {
+	t.Parallel()
+	var h Heap[*heapTestItem]
+	for k := range 5 {
+		h.Push(&heapTestItem{key: k})
+	}
+	h.items[4].key = -1
+	require.ErrorContains(t, h.Verify(heapTestIndex), "H1")
+	h.items[4].key = 4
+	h.items[2].index = 1
+	require.ErrorContains(t, h.Verify(heapTestIndex), "H2")
+}

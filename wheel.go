@@ -1,0 +1,339 @@
+package timingwheel
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/timingwheel-go/timingwheel/internal/heap"
+)
+
+// geometry is the shape of a wheel.
+type geometry struct {
+	size int64 // slots of each level, a power of two
+	bits uint  // log2(size)
+	last int   // index of the last level
+
+	// moveTicks is the number of ticks in which moveTimers timers move to finer levels, at most. 0: no
+	// bucket begins to move before it expires.
+	moveTicks, moveTimers int64
+}
+
+// level is one wheel of the hierarchy: a ring of slots, each for one of its intervals.
+type level struct {
+	slots []*bucket // made when the level is first needed
+}
+
+// wheel is the levels and the queue of their buckets. It is pure data: it has no lock, reads no clock
+// and calls nobody. Its clock moves when a bucket is taken off the queue. One goroutine at a time uses
+// it.
+//
+// Invariants, whenever no method is running:
+//
+//	W1  A bucket in a slot is queued and expires at the beginning of an interval of that slot.
+//	W2  No bucket with timers expires before the clock.
+//	W3  No timer has a tick before its bucket's expiration, except one that was moved to an earlier
+//	    deadline, which is in the inbox as well.
+//	W4  hollow is the number of queued buckets without entries, live is the number of their entries.
+type wheel struct {
+	geometry
+	store   *bucketStore
+	levels  []level
+	queue   heap.Heap[*bucket]
+	hollow  int
+	live    int
+	cascade cascade
+	cur     int64 // the clock in ticks: every bucket with an earlier key has been taken
+}
+
+func (w *wheel) init(g geometry, store *bucketStore, tick int64) {
+	w.geometry, w.store, w.cur = g, store, tick
+	w.levels = make([]level, g.last+1)
+}
+
+// place puts a timer into the bucket that the clock reaches at its tick or, on a coarser level, at the
+// start of the interval that holds its tick. A tick before the clock counts as the clock's. O(levels),
+// and O(log buckets) for the first timer of a bucket.
+//
+// Level l counts intervals of size^l ticks and has room for the size intervals that begin with the
+// current one. The first level with room takes the timer. The last level takes whatever is left, and
+// there a slot holds timers of several rounds.
+func (w *wheel) place(i uint32, tick int64) {
+	tick = max(tick, w.cur)
+	l, shift, width := 0, uint(0), w.bits&63
+	for l < w.last && tick>>(shift&63)-w.cur>>(shift&63) >= w.size {
+		l++
+		shift += width
+	}
+	shift &= 63
+	if w.levels[l].slots == nil {
+		w.levels[l].slots = make([]*bucket, w.size)
+	}
+	v := tick >> shift
+	slot := v & (w.size - 1)
+	b := w.levels[l].slots[slot]
+	switch at := v << shift; {
+	case b == nil:
+		b = w.open(l, uint32(slot), at)
+	case b.live == 0:
+		w.hollow--
+		if at != b.at {
+			w.retime(b, at)
+		}
+	case at < b.at:
+		w.retime(b, at)
+	}
+	w.store.append(b, i)
+	w.live++
+	if l > 0 && b.live >= earlyMin && b.live&(b.live-1) == 0 {
+		w.beginEarly(b)
+	}
+}
+
+// belongs reports whether bucket b, which has left its slot, is the one for a tick. A timer for which it
+// is not was postponed.
+func (w *wheel) belongs(b *bucket, tick int64) bool {
+	shift := uint(b.level) * w.bits & 63
+	ahead := tick>>shift - b.at>>shift
+	return ahead == 0 || int(b.level) == w.last && ahead&(w.size-1) == 0
+}
+
+// earlyMin is the size from which a bucket begins to move early. A smaller one moves in no time.
+const earlyMin = 1024
+
+// beginEarly lets the driver begin to move the timers of a large coarse bucket before it expires, so
+// that the timers that are due at its beginning do not wait for the others. A timer for which the finer
+// level has no room yet goes back to the slot. It is due much later, so it moves at the expiration.
+func (w *wheel) beginEarly(b *bucket) {
+	if w.moveTicks == 0 {
+		return
+	}
+	early := min(int64(b.live)*w.moveTicks/w.moveTimers, int64(1)<<(uint(b.level)*w.bits)/4)
+	if key := b.at - early; key < b.key && key > w.cur {
+		b.key = key
+		w.queue.Fix(int(b.heapIndex))
+	}
+}
+
+// open makes the bucket of an empty slot and queues it.
+func (w *wheel) open(l int, slot uint32, at int64) *bucket {
+	b := w.store.newBucket()
+	b.at, b.key, b.level, b.slot = at, at, int32(l), slot
+	w.levels[l].slots[slot] = b
+	w.queue.Push(b)
+	return b
+}
+
+// retime changes the expiration of a queued bucket. Only the last level needs it, when a timer of an
+// earlier round joins a slot, and a bucket that all its timers have left.
+func (w *wheel) retime(b *bucket, at int64) {
+	b.at, b.key = at, at
+	w.queue.Fix(int(b.heapIndex))
+}
+
+// unslot takes a bucket that has left the queue out of its slot, and frees it if it is empty.
+func (w *wheel) unslot(b *bucket) {
+	w.levels[b.level].slots[b.slot] = nil
+	w.live -= b.live
+	if b.live == 0 {
+		w.hollow--
+		w.store.freeBucket(b)
+	}
+}
+
+// catchUp brings the clock of an idle wheel up to a tick. A clock that has fallen behind would put a
+// short timer into a coarse bucket. The clock never passes a bucket with timers.
+func (w *wheel) catchUp(tick int64) {
+	if tick <= w.cur {
+		return
+	}
+	if first, ok := w.first(); ok {
+		tick = max(w.cur, min(tick, first))
+	}
+	w.cur = tick
+}
+
+// first returns the tick at which the first bucket with timers wants to be taken.
+func (w *wheel) first() (int64, bool) {
+	for {
+		top, ok := w.queue.Min()
+		if !ok {
+			return never, false
+		}
+		if top.live > 0 {
+			return top.key, true
+		}
+		w.unslot(w.queue.PopMin())
+	}
+}
+
+// pop moves the clock on to the next bucket that wants to be taken at the tick or before, and takes that
+// bucket out of its slot. If there is none it moves the clock to the tick and returns nil.
+func (w *wheel) pop(tick int64) *bucket {
+	first, ok := w.first()
+	if !ok || first > tick {
+		w.cur = max(w.cur, tick)
+		return nil
+	}
+	b := w.queue.PopMin()
+	w.cur = max(w.cur, b.key)
+	w.unslot(b)
+	return b
+}
+
+// popAny takes out the first bucket with timers, whenever it expires, and leaves the clock alone.
+func (w *wheel) popAny() *bucket {
+	if _, ok := w.first(); !ok {
+		return nil
+	}
+	b := w.queue.PopMin()
+	w.unslot(b)
+	return b
+}
+
+// hollowMax is the number of empty buckets that may stay queued, whatever the number of others.
+const hollowMax = 64
+
+// left is told that queued bucket b has lost a timer. An empty bucket stays where it is, because in a loop
+// of arm and stop the next timer follows at once. It is freed when it comes to the head of the queue or
+// when empty buckets outnumber the others.
+func (w *wheel) left(b *bucket) {
+	w.live--
+	if b.live > 0 {
+		return
+	}
+	w.hollow++
+	if w.hollow > hollowMax && w.hollow > w.queue.Len()/2 {
+		w.sweep()
+	}
+}
+
+// sweep frees all empty buckets of the queue. O(buckets), paid for by the emptying of half of them.
+func (w *wheel) sweep() {
+	for i := w.queue.Len() - 1; i >= 0; i-- {
+		for i < w.queue.Len() && w.queue.At(i).live == 0 {
+			w.unslot(w.queue.Remove(i)) // puts another bucket at i, perhaps from above: look again
+		}
+	}
+}
+
+// buckets iterates over the queued buckets in no order.
+func (w *wheel) buckets(yield func(*bucket) bool) {
+	for i := range w.queue.Len() {
+		if !yield(w.queue.At(i)) {
+			return
+		}
+	}
+}
+
+// verify checks W1 to W4 but for what only the timers' words tell.
+func (w *wheel) verify() error {
+	if err := w.queue.Verify(func(b *bucket) int { return int(b.heapIndex) }); err != nil {
+		return fmt.Errorf("W1: %w", err)
+	}
+	slots, hollow, live := 0, 0, 0
+	for l, lv := range w.levels {
+		for k, b := range lv.slots {
+			if b == nil {
+				continue
+			}
+			slots++
+			live += b.live
+			if b.live == 0 {
+				hollow++
+			}
+			v := b.at >> (uint(l) * w.bits)
+			if int(b.level) != l || int(b.slot) != k || v&(w.size-1) != int64(k) || v<<(uint(l)*w.bits) != b.at {
+				return fmt.Errorf("W1: bucket of tick %d, level %d, slot %d stands in level %d, slot %d", b.at, b.level, b.slot, l, k)
+			}
+			if b.state != bucketQueued || b.key > b.at || b.live > 0 && b.key < w.cur {
+				return fmt.Errorf("W2: bucket of tick %d (key %d) in state %d at clock %d", b.at, b.key, b.state, w.cur)
+			}
+		}
+	}
+	if slots != w.queue.Len() {
+		return fmt.Errorf("W1: %d buckets in slots, %d queued", slots, w.queue.Len())
+	}
+	if hollow != w.hollow || live != w.live {
+		return fmt.Errorf("W4: %d buckets are empty, with %d entries in all; counted %d and %d", hollow, live, w.hollow, w.live)
+	}
+	return w.cascade.verify()
+}
+
+// cascade is the expired buckets whose timers move to finer levels. The buckets of the finest level go
+// first: they hold what is due soonest, and little. A large bucket of a coarse level, which begins early
+// and may take seconds, waits for each of them.
+//
+// Every eighth turn goes to the bucket that has expired first, whatever its level. Without it the coarse
+// buckets would wait for ever under more load than the shard can bear.
+type cascade struct {
+	levels [maxLevels]bucketList
+	used   uint32 // bit l: levels[l] is not empty
+	turn   uint32
+}
+
+const fairTurn = 8
+
+func (c *cascade) any() bool { return c.used != 0 }
+
+// waiting reports whether a bucket has timers.
+func (c *cascade) waiting() bool {
+	for b := range c.all {
+		if b.live > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *cascade) push(b *bucket) {
+	b.state = bucketCascading
+	c.levels[b.level].push(b)
+	c.used |= 1 << b.level
+}
+
+// next returns the bucket whose turn it is, or nil if there is none.
+func (c *cascade) next() *bucket {
+	if c.used == 0 {
+		return nil
+	}
+	c.turn++
+	b := c.levels[bits.TrailingZeros32(c.used)].head
+	if c.turn%fairTurn != 0 {
+		return b
+	}
+	for l := b.level + 1; c.used>>l != 0; l++ {
+		if o := c.levels[l].head; o != nil && o.at < b.at {
+			b = o
+		}
+	}
+	return b
+}
+
+// remove takes out a bucket that next has returned.
+func (c *cascade) remove(b *bucket) {
+	l := &c.levels[b.level]
+	l.pop()
+	if l.head == nil {
+		c.used &^= 1 << b.level
+	}
+}
+
+// all iterates over the buckets.
+func (c *cascade) all(yield func(*bucket) bool) {
+	for l := 0; c.used>>l != 0; l++ {
+		for b := range c.levels[l].all {
+			if !yield(b) {
+				return
+			}
+		}
+	}
+}
+
+func (c *cascade) verify() error {
+	for l := range c.levels {
+		if used := c.used>>l&1 == 1; used != (c.levels[l].head != nil) {
+			return fmt.Errorf("W1: level %d of the cascade: used is %v", l, used)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,808 @@
+package timingwheel
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
+)
+
+// clockwork is a wheel driven by hand, beside a reference: the tick of each timer that it holds.
+type clockwork struct {
+	wheel
+	store  bucketStore
+	table  arena.Table[arena.Page]
+	t      testing.TB
+	now    int64 // the clock of the test; the wheel's own may lag behind
+	ticks  map[uint32]int64
+	unused []uint32
+	slots  int
+	moves  map[uint32]int // by timer: how often it was placed again
+	fired  []int64        // ticks
+}
+
+func newClockwork(t testing.TB, size, levels int, now int64) *clockwork {
+	c := &clockwork{t: t, now: now, ticks: map[uint32]int64{}, moves: map[uint32]int{}}
+	c.store.slots = &c.table
+	c.init(geometry{size: int64(size), bits: uint(bits.TrailingZeros(uint(size))), last: levels - 1}, &c.store, now)
+	return c
+}
+
+// slot returns a slot that no timer uses.
+func (c *clockwork) slot() uint32 {
+	if n := len(c.unused); n > 0 {
+		i := c.unused[n-1]
+		c.unused = c.unused[:n-1]
+		return i
+	}
+	if c.slots%arena.PageSize == 0 {
+		c.table.Set(c.slots/arena.PageSize, new(arena.Page))
+	}
+	c.slots++
+	return uint32(c.slots - 1)
+}
+
+func (c *clockwork) arm(tick int64) uint32 {
+	i := c.slot()
+	c.place(i, tick)
+	c.ticks[i] = max(tick, c.cur)
+	return i
+}
+
+// bucketOf returns the bucket that lists a timer.
+func (c *clockwork) bucketOf(i uint32) *bucket {
+	return c.store.all[c.store.chunks.meta(*c.store.pos(i)>>chunkShift).owner]
+}
+
+// stop takes a timer out, wherever it stands.
+func (c *clockwork) stop(i uint32) {
+	pos := c.store.pos(i)
+	b := c.store.remove(*pos)
+	*pos = 0
+	if b.state == bucketQueued {
+		c.left(b)
+	}
+	c.forget(i)
+}
+
+func (c *clockwork) forget(i uint32) {
+	delete(c.ticks, i)
+	delete(c.moves, i)
+	c.unused = append(c.unused, i)
+}
+
+// pass moves the clock to a tick and handles each bucket as it is taken: every timer must then be due at exactly the
+// wheel's clock.
+func (c *clockwork) pass(to int64) (fired []int64) {
+	c.t.Helper()
+	c.now = max(c.now, to)
+	c.fired = nil
+	for b := c.pop(to); b != nil; b = c.pop(to) {
+		for b.live > 0 {
+			c.drainChunk(b, true)
+		}
+		c.store.freeBucket(b)
+	}
+	for i, tick := range c.ticks {
+		if tick <= to {
+			c.t.Fatalf("slot %d of tick %d has not fired at %d", i, tick, to)
+		}
+	}
+	c.check()
+	return c.fired
+}
+
+// drainChunk fires the timers of a chunk that are due, and places the others. exact says that none is overdue.
+func (c *clockwork) drainChunk(b *bucket, exact bool) {
+	c.t.Helper()
+	var slots [chunkSize]uint32
+	for _, i := range slots[:c.store.drain(b, &slots, chunkSize)] {
+		tick := c.ticks[i]
+		if tick > c.cur {
+			c.moves[i]++
+			if limit := 2 * (c.last + 1); c.moves[i] > limit && c.last > 0 {
+				c.t.Fatalf("a timer of tick %d was placed %d times on %d levels", tick, c.moves[i], c.last+1)
+			}
+			c.place(i, tick)
+			continue
+		}
+		if exact && tick != c.cur {
+			c.t.Fatalf("tick %d fires at %d", tick, c.cur)
+		}
+		c.fired = append(c.fired, tick)
+		c.forget(i)
+	}
+}
+
+// expire takes up to n buckets into the cascade, as a driver does.
+func (c *clockwork) expire(n int) {
+	for ; n > 0; n-- {
+		b := c.pop(c.now)
+		if b == nil {
+			return
+		}
+		c.cascade.push(b)
+	}
+}
+
+// move moves up to n chunks of the cascade.
+func (c *clockwork) move(n int) {
+	c.t.Helper()
+	for ; n > 0; n-- {
+		b := c.cascade.next()
+		if b == nil {
+			return
+		}
+		if b.live > 0 {
+			c.drainChunk(b, false)
+			continue
+		}
+		c.cascade.remove(b)
+		c.store.freeBucket(b)
+	}
+}
+
+// check compares the wheel with the reference.
+func (c *clockwork) check() {
+	c.t.Helper()
+	if err := c.wheel.verify(); err != nil {
+		c.t.Fatal(err)
+	}
+	entries := 0
+	for _, list := range []func(func(*bucket) bool){c.buckets, c.cascade.all} {
+		for b := range list {
+			entries += c.checkBucket(b)
+		}
+	}
+	if entries != len(c.ticks) {
+		c.t.Fatalf("the wheel holds %d timers, want %d", entries, len(c.ticks))
+	}
+	if c.cur > c.now {
+		c.t.Fatalf("the wheel's clock is %d at %d", c.cur, c.now)
+	}
+	c.checkFirst()
+}
+
+func (c *clockwork) checkBucket(b *bucket) (entries int) {
+	interval := int64(1) << (uint(b.level) * c.bits)
+	c.store.each(b, func(_, i uint32) {
+		entries++
+		tick, ok := c.ticks[i]
+		if !ok || tick < b.at || int(b.level) < c.last && tick-b.at >= interval {
+			c.t.Fatalf("slot %d of tick %d (%v) in a bucket of level %d from tick %d on", i, tick, ok, b.level, b.at)
+		}
+	})
+	return entries
+}
+
+// checkFirst checks that first is the key of the first bucket, and so not after any timer.
+func (c *clockwork) checkFirst() {
+	want := int64(never)
+	for b := range c.buckets {
+		if b.live > 0 {
+			want = min(want, b.key)
+		}
+	}
+	if first, ok := c.first(); first != want || ok != (want != never) {
+		c.t.Fatalf("first is %d (%v), want %d", first, ok, want)
+	}
+}
+
+var wheelShapes = []struct{ size, levels int }{{2, 1}, {2, 3}, {2, 16}, {4, 2}, {8, 3}, {64, 1}, {64, 4}, {1024, 2}}
+
+// starts are clocks at zero, in the middle, just before the wrap of each level, and after long.
+func starts(size, levels int) (all []int64) {
+	all = []int64{0, 1, 12345, 1<<48 - 1, 1 << 48, 1<<61 + 12345}
+	for l, span := 0, int64(size); l < levels && span < 1<<50; l, span = l+1, span*int64(size) {
+		if levels > 8 && l%5 != 0 {
+			continue // enough of them
+		}
+		all = append(all, span-1, span, span/2, 5*span-1, 1<<52/span*span+span-1)
+	}
+	return all
+}
+
+func forEachClockwork(t *testing.T, test func(t *testing.T, size, levels int, now int64)) {
+	t.Helper()
+	for _, shape := range wheelShapes {
+		t.Run(fmt.Sprintf("size=%d/levels=%d", shape.size, shape.levels), func(t *testing.T) {
+			t.Parallel()
+			for _, now := range starts(shape.size, shape.levels) {
+				test(t, shape.size, shape.levels, now)
+			}
+		})
+	}
+}
+
+// edges are ticks around those at which a timer moves on to the next level, seen from now, and rounds of the last one.
+func edges(size, levels int, now int64) (ticks []int64) {
+	for l, interval := 0, int64(1); l < levels && interval < 1<<50; l, interval = l+1, interval*int64(size) {
+		begin := now &^ (interval - 1)
+		for _, n := range []int64{1, 2, int64(size) - 1, int64(size), int64(size) + 1, 3 * int64(size)} {
+			for off := int64(-2); off <= 2; off++ {
+				ticks = append(ticks, begin+n*interval+off, now+n*interval+off)
+			}
+		}
+	}
+	return slices.DeleteFunc(ticks, func(tick int64) bool { return tick < now })
+}
+
+// A timer goes to the first level that has room for its interval within one lap, and else to the last one, and its
+// bucket expires at the beginning of that interval.
+func TestTimerGoesToTheFirstLevelWithRoom(t *testing.T) {
+	t.Parallel()
+	forEachClockwork(t, func(t *testing.T, size, levels int, now int64) {
+		c := newClockwork(t, size, levels, now)
+		for _, tick := range edges(size, levels, now) {
+			i := c.arm(tick)
+			b := c.bucketOf(i)
+			level, interval := 0, int64(1)
+			for level < levels-1 && tick/interval-now/interval >= int64(size) {
+				level++
+				interval *= int64(size)
+			}
+			if int(b.level) != level || b.at != tick/interval*interval || int64(b.slot) != tick/interval%int64(size) {
+				t.Fatalf("clock %d, tick %d: level %d, slot %d, from tick %d on; want level %d, intervals of %d",
+					now, tick, b.level, b.slot, b.at, level, interval)
+			}
+			c.check()
+			c.stop(i)
+			c.check()
+		}
+	})
+}
+
+// Each timer fires when the wheel's clock is exactly at its tick, and moves at most once for each level.
+func TestTimersOfAllEdgesFireAtTheirTicks(t *testing.T) {
+	t.Parallel()
+	forEachClockwork(t, func(t *testing.T, size, levels int, now int64) {
+		c := newClockwork(t, size, levels, now)
+		ticks := edges(size, levels, now)
+		for _, tick := range ticks {
+			c.arm(tick)
+		}
+		c.check()
+		slices.Sort(ticks)
+		require.Equal(t, ticks, c.pass(ticks[len(ticks)-1]), "in one leap")
+		require.Empty(t, c.ticks)
+
+		c = newClockwork(t, size, levels, now)
+		for k := range ticks {
+			c.arm(ticks[(k*7919)%len(ticks)])
+		}
+		for _, tick := range slices.Sorted(func(yield func(int64) bool) { // again, one after the other
+			for _, tick := range c.ticks {
+				if !yield(tick) {
+					return
+				}
+			}
+		}) {
+			if tick > c.now && len(c.pass(tick-1)) > 0 {
+				t.Fatalf("tick %d fires early", tick)
+			}
+			c.pass(tick)
+		}
+		require.Empty(t, c.ticks)
+	})
+}
+
+// What is armed for the past or the present goes to the clock's own tick.
+func TestTickBeforeTheClockCountsAsTheClocks(t *testing.T) {
+	t.Parallel()
+	c := newClockwork(t, 8, 3, 1000)
+	for _, tick := range []int64{0, -5, math.MinInt64, 999, 1000} {
+		i := c.arm(tick)
+		require.EqualValues(t, 1000, c.bucketOf(i).at)
+		require.Zero(t, c.bucketOf(i).level)
+	}
+	require.Equal(t, 1, c.queue.Len())
+	require.Len(t, c.pass(1000), 5)
+}
+
+// A tick at the end of the range overflows nowhere, on a clock that stands at its beginning or near its end.
+func TestLastTicksDoNotOverflow(t *testing.T) {
+	t.Parallel()
+	for _, shape := range wheelShapes {
+		for _, now := range []int64{0, 1 << 62, math.MaxInt64 - 5} {
+			c := newClockwork(t, shape.size, shape.levels, now)
+			for _, tick := range []int64{math.MaxInt64 - 1, math.MaxInt64, math.MaxInt64 - 4} {
+				c.arm(tick)
+				c.check()
+			}
+			if shape.levels > 1 && now < math.MaxInt64-5 {
+				continue // rounds of rounds
+			}
+			require.Equal(t, []int64{math.MaxInt64 - 4}, c.pass(math.MaxInt64-3), "%+v from %d", shape, now)
+		}
+	}
+}
+
+// A slot of the last level holds timers of several rounds. It is queued under the earliest, whatever the order of
+// arming, and waiting for a round takes no bucket off.
+func TestSlotOfSeveralRoundsExpiresWithItsEarliest(t *testing.T) {
+	t.Parallel()
+	for _, levels := range []int{1, 2} {
+		c := newClockwork(t, 4, levels, 0)
+		interval := int64(1)
+		if levels == 2 {
+			interval = 4
+		}
+		lap := 4 * interval
+		for _, round := range []int64{50, 7, 2, 7} {
+			c.arm(interval + round*lap)
+		}
+		require.Equal(t, 1, c.queue.Len())
+		first, _ := c.first()
+		require.Equal(t, interval+2*lap, first)
+		require.Empty(t, c.pass(first-1))
+		pops := 0
+		for len(c.ticks) > 0 {
+			first, _ := c.first()
+			pops++
+			c.pass(first)
+		}
+		require.LessOrEqual(t, pops, 3*levels, "once for each round that has timers")
+	}
+}
+
+// A bucket whose timers were all stopped stays in its slot. If the next timer of the slot is for another lap, the bucket
+// gets that one's expiration, earlier or later.
+func TestEmptyBucketIsUsedForAnotherLap(t *testing.T) {
+	t.Parallel()
+	for _, levels := range []int{1, 3} {
+		for _, laps := range [][]int64{{1, 3}, {3, 1}, {2, 2}} {
+			c := newClockwork(t, 8, levels, 0)
+			span := int64(1) << (3 * levels)
+			c.stop(c.arm(laps[0] * span))
+			require.Equal(t, 1, c.hollow)
+			i := c.arm(laps[1] * span)
+			require.Zero(t, c.hollow)
+			require.Equal(t, 1, c.queue.Len(), "the same bucket")
+			require.Equal(t, laps[1]*span, c.bucketOf(i).at)
+			c.check()
+			require.Empty(t, c.pass(laps[1]*span-1))
+			require.Len(t, c.pass(laps[1]*span), 1)
+		}
+	}
+}
+
+// An empty bucket that the clock has passed gives its slot back, also on a coarse level.
+func TestEmptyBucketDoesNotHoldTheClock(t *testing.T) {
+	t.Parallel()
+	c := newClockwork(t, 8, 3, 0)
+	c.stop(c.arm(5))
+	c.stop(c.arm(100))
+	c.arm(400)
+	require.Equal(t, 2, c.hollow)
+	c.now = 300
+	c.catchUp(300)
+	require.EqualValues(t, 300, c.cur)
+	require.Zero(t, c.hollow)
+	c.check()
+	c.arm(301)
+	require.Equal(t, []int64{301, 400}, c.pass(500))
+}
+
+// The clock of an idle wheel follows a reading as far as the first bucket with timers, and never goes back.
+func TestCatchUpStopsAtTheFirstBucket(t *testing.T) {
+	t.Parallel()
+	c := newClockwork(t, 8, 2, 10)
+	c.now = 1 << 40
+	c.catchUp(5)
+	require.EqualValues(t, 10, c.cur)
+	c.catchUp(1000)
+	require.EqualValues(t, 1000, c.cur)
+	c.arm(1040) // in the bucket of ticks 1040 to 1047
+	c.catchUp(1030)
+	require.EqualValues(t, 1030, c.cur)
+	c.catchUp(2000)
+	require.EqualValues(t, 1040, c.cur)
+	c.check()
+	require.Equal(t, []int64{1040}, c.pass(1040))
+	c.catchUp(1 << 40)
+	require.Equal(t, int64(1<<40), c.cur)
+	i := c.arm(1<<40 + 3)
+	require.Zero(t, c.bucketOf(i).level, "a short timer after a long idleness")
+}
+
+// A stalled driver finds the first bucket overdue: the clock stands there, and further timers of ticks that have passed
+// go to it or behind it.
+func TestArmingWhileBucketsAreOverdue(t *testing.T) {
+	t.Parallel()
+	c := newClockwork(t, 4, 2, 0)
+	c.arm(2)
+	c.arm(9)
+	c.now = 100
+	c.catchUp(100)
+	require.EqualValues(t, 2, c.cur)
+	i := c.arm(1)
+	require.EqualValues(t, 2, c.bucketOf(i).at)
+	c.arm(50)
+	c.check()
+	require.Equal(t, []int64{2, 2, 9, 50}, c.pass(100))
+	require.EqualValues(t, 100, c.cur)
+}
+
+// popAny takes the buckets in the order of their expirations, empty ones left out, and the clock stands still.
+func TestPopAnyLeavesTheClockAlone(t *testing.T) {
+	t.Parallel()
+	c := newClockwork(t, 4, 3, 7)
+	for _, tick := range []int64{9, 1000, 30, 8, 200} {
+		c.arm(tick)
+	}
+	c.stop(c.arm(10))
+	var order []int64
+	for b := c.popAny(); b != nil; b = c.popAny() {
+		order = append(order, b.at)
+		require.EqualValues(t, 7, c.cur)
+		require.NoError(t, c.wheel.verify())
+	}
+	require.Equal(t, []int64{8, 9, 16, 192, 992}, order)
+	require.Zero(t, c.queue.Len())
+	require.Zero(t, c.live)
+}
+
+// If two buckets expire together the coarser one goes first, so its timers reach the finer one's tick in time.
+func TestCoarserBucketOfATickIsTakenFirst(t *testing.T) {
+	t.Parallel()
+	c := newClockwork(t, 4, 3, 0)
+	c.arm(16)
+	c.pass(13)
+	c.arm(16)
+	c.pass(15)
+	require.Equal(t, 2, c.queue.Len())
+	c.arm(17)
+	require.EqualValues(t, 2, c.pop(16).level)
+	require.EqualValues(t, 0, c.pop(16).level)
+}
+
+// Empty buckets are swept when they are the majority, in whatever order they became empty: the last one of the heap may
+// be one of them.
+func TestSweepFreesEmptyBucketsInAnyOrder(t *testing.T) {
+	t.Parallel()
+	for name, order := range removal {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const n = 5 * hollowMax
+			c := newClockwork(t, 1024, 2, 0)
+			slots := make([]uint32, n)
+			for i := range slots {
+				slots[i] = c.arm(int64(i + 1))
+			}
+			for _, k := range order(n) {
+				c.stop(slots[k])
+				if err := c.wheel.verify(); err != nil {
+					t.Fatal(err)
+				}
+				if c.hollow > hollowMax && c.hollow > c.queue.Len()/2 {
+					t.Fatalf("%d of %d buckets are empty", c.hollow, c.queue.Len())
+				}
+			}
+			require.LessOrEqual(t, c.queue.Len(), hollowMax)
+			require.LessOrEqual(t, len(c.store.all)-len(c.store.spare), hollowMax)
+		})
+	}
+}
+
+// newEarlyClockwork is a clockwork whose large buckets begin to move early: a tick for every 16 timers.
+func newEarlyClockwork(t testing.TB, size, levels int, now int64) *clockwork {
+	c := newClockwork(t, size, levels, now)
+	c.moveTicks, c.moveTimers = 1, 16
+	return c
+}
+
+// A large bucket of a coarse level wants to be taken before it expires: by the time that moving its timers takes, and by a
+// quarter of its interval at most. A small one does not, nor one of the finest level.
+func TestLargeCoarseBucketBeginsEarly(t *testing.T) {
+	t.Parallel()
+	c := newEarlyClockwork(t, 1024, 2, 0)
+	fill := func(tick int64, n int) *bucket {
+		var i uint32
+		for range n {
+			i = c.arm(tick)
+		}
+		return c.bucketOf(i)
+	}
+	require.EqualValues(t, 500, fill(500, 4*earlyMin).key, "of the finest level")
+	b := fill(10*1024+5, earlyMin-1)
+	require.Equal(t, b.at, b.key, "small")
+	fill(10*1024+5, 1)
+	require.Equal(t, b.at-earlyMin/16, b.key)
+	fill(10*1024+5, earlyMin-1)
+	require.Equal(t, b.at-earlyMin/16, b.key, "it has not doubled")
+	fill(10*1024+5, 1)
+	require.Equal(t, b.at-2*earlyMin/16, b.key)
+	fill(10*1024+5, 14*earlyMin)
+	require.EqualValues(t, b.at-1024/4, b.key, "a quarter of its interval")
+	c.check()
+	require.Len(t, c.pass(500), 4*earlyMin)
+	require.Empty(t, c.pass(b.key-1))
+	require.Empty(t, c.pass(b.key), "its timers are not due")
+	require.Len(t, c.pass(10*1024+5), 16*earlyMin)
+}
+
+// Timers of a bucket that begins early find room on the finer level as far as it reaches. The others go back to the slot and
+// move once more when it expires.
+func TestTimersWithoutRoomGoBackToTheirSlot(t *testing.T) {
+	t.Parallel()
+	c := newEarlyClockwork(t, 1024, 2, 0)
+	var last uint32
+	for k := range int64(4 * earlyMin) {
+		last = c.arm(3*1024 + k%1024)
+	}
+	b := c.bucketOf(last)
+	key := b.key
+	require.EqualValues(t, 3*1024-4*earlyMin/16, key)
+	require.Empty(t, c.pass(key))
+	back := c.bucketOf(last)
+	require.EqualValues(t, 1, back.level)
+	require.Equal(t, earlyMin, back.live, "those of the last 256 ticks")
+	require.EqualValues(t, 3*1024-earlyMin/16, back.key, "they begin early once more")
+	require.Len(t, c.pass(4*1024), 4*earlyMin)
+}
+
+// A bucket that fills up shortly before it expires does not begin in the past.
+func TestEarlyBeginningIsNeverBeforeTheClock(t *testing.T) {
+	t.Parallel()
+	c := newEarlyClockwork(t, 1024, 2, 1024+1024-10)
+	for range 8 * earlyMin {
+		c.arm(4*1024 + 3)
+	}
+	c.pass(4*1024 - 100)
+	for range 8 * earlyMin {
+		c.arm(5*1024 + 7)
+		require.NoError(t, c.wheel.verify())
+	}
+	c.pass(5*1024 - 200) // now room is on the finer level
+	for k := range int64(8 * earlyMin) {
+		c.arm(7*1024 + k%1024)
+	}
+	c.check()
+	c.pass(9 * 1024)
+}
+
+// While an early bucket moves, finer ones that expire meanwhile go first, and the clock passes no bucket.
+func TestEarlyBucketDoesNotTakeTheClockPastFinerOnes(t *testing.T) {
+	t.Parallel()
+	c := newEarlyClockwork(t, 4096, 2, 0)
+	for k := range int64(1100) {
+		c.arm(2900 + k)
+	}
+	for range 4 * earlyMin {
+		c.arm(5000)
+	}
+	c.now = 4000
+	for step := range 2000 {
+		c.expire(3)
+		c.move(1)
+		require.NoError(t, c.wheel.verify())
+		if step%64 == 0 {
+			c.check()
+		}
+	}
+	c.now = 5000
+	c.expire(math.MaxInt)
+	c.move(math.MaxInt32)
+	require.Empty(t, c.ticks)
+}
+
+func TestWheelVerifyFindsDamage(t *testing.T) {
+	t.Parallel()
+	for want, damage := range map[string]func(c *clockwork, b *bucket){
+		"W1: H":               func(_ *clockwork, b *bucket) { b.heapIndex++ },
+		"W1: bucket":          func(_ *clockwork, b *bucket) { b.at++ },
+		"W2: bucket":          func(c *clockwork, b *bucket) { c.cur = b.at + 1 },
+		"in state":            func(_ *clockwork, b *bucket) { b.state = bucketDue },
+		"buckets in slots":    func(c *clockwork, b *bucket) { c.levels[b.level].slots[b.slot] = nil },
+		"W4":                  func(c *clockwork, _ *bucket) { c.hollow++ },
+		"entries in all":      func(c *clockwork, _ *bucket) { c.wheel.live++ },
+		"W1: level 2 of the":  func(c *clockwork, _ *bucket) { c.cascade.used = 4 },
+		"W1: level 15 of the": func(c *clockwork, _ *bucket) { c.cascade.levels[15].push(&bucket{}) },
+	} {
+		c := newClockwork(t, 8, 3, 0)
+		c.arm(30)
+		b := c.bucketOf(c.arm(100))
+		require.NoError(t, c.wheel.verify())
+		damage(c, b)
+		require.ErrorContains(t, c.wheel.verify(), want)
+	}
+}
+
+// A huge bucket of a coarse level, which began to move early, is put aside for those of finer levels that expire
+// meanwhile: their timers are due, and its timers are not.
+func TestFinerBucketsMoveFirst(t *testing.T) {
+	t.Parallel()
+	var c cascade
+	require.False(t, c.any())
+	require.Nil(t, c.next())
+	for id, level := range []int32{2, 1, 15, 1, 2, 0} {
+		c.push(&bucket{id: uint32(id), level: level, at: 10 - int64(level)})
+	}
+	require.NoError(t, c.verify())
+	var order []uint32
+	for c.turn < fairTurn-2 {
+		b := c.next()
+		require.EqualValues(t, bucketCascading, b.state)
+		order = append(order, b.id)
+		c.remove(b)
+		require.NoError(t, c.verify())
+		if b.id == 3 {
+			c.push(&bucket{id: 6, level: 1})
+		}
+	}
+	require.Equal(t, []uint32{5, 1, 3, 6, 0, 4}, order)
+	require.True(t, c.any())
+	require.False(t, c.waiting(), "they have no timers")
+	c.push(&bucket{level: 4, live: 1})
+	require.True(t, c.waiting())
+	c.remove(c.next())
+	require.False(t, c.waiting())
+	c.remove(c.next())
+	require.False(t, c.any())
+}
+
+// If finer buckets never come to an end, a coarse one has every eighth turn once it has expired before them.
+func TestCoarseBucketHasItsTurn(t *testing.T) {
+	t.Parallel()
+	var c cascade
+	coarse, early := &bucket{level: 3, at: 5}, &bucket{level: 2, at: 1000}
+	c.push(coarse)
+	c.push(early)
+	turns := map[*bucket]int{}
+	for at := range int64(80) {
+		c.push(&bucket{at: 6 + at})
+		b := c.next()
+		turns[b]++
+		if b.level == 0 {
+			c.remove(b)
+		}
+	}
+	require.Equal(t, 80/fairTurn, turns[coarse])
+	require.Zero(t, turns[early], "it is not due yet")
+}
+
+// The fair turn is that of the bucket that has expired first, which need not be of the coarsest level.
+func TestFairTurnIsThatOfTheFirstExpired(t *testing.T) {
+	t.Parallel()
+	var c cascade
+	for l, at := range []int64{10, 5, 8} {
+		c.push(&bucket{level: int32(l), at: at})
+	}
+	for range fairTurn - 1 {
+		require.EqualValues(t, 0, c.next().level)
+	}
+	require.EqualValues(t, 1, c.next().level)
+}
+
+// playClockwork does what pick chooses to a wheel and compares it with the reference after each step. A driver that comes
+// late, and moves a few buckets at a time, is part of it.
+func playClockwork(t *testing.T, pick choices) {
+	size, levels := 2<<pick.below(6), 1+pick.below(5)
+	all := starts(size, levels)
+	c := newClockwork(t, size, levels, all[pick.below(len(all))])
+	if pick.below(3) == 0 {
+		c.moveTicks, c.moveTimers = 1, int64(1+pick.below(512))
+	}
+	span := satMul(1, int64(1)<<min(62, c.bits*uint(levels)))
+	for pick.more() {
+		switch pick.below(10) {
+		case 0, 1, 2, 3:
+			c.armSome(pick, span)
+		case 4:
+			c.stopSome(pick)
+		case 5: // a caller settles
+			c.catchUp(c.now)
+		case 6, 7: // time passes, perhaps just to the next bucket
+			c.now = min(1<<62+1<<61, satAdd(c.now, c.pause(pick, span)))
+		case 8:
+			c.expire(1 + pick.below(4))
+		case 9:
+			c.move(1 + pick.below(8))
+		}
+		c.check()
+	}
+	c.finish()
+}
+
+func (c *clockwork) armSome(pick choices, span int64) {
+	off := int64(0)
+	switch pick.below(4) {
+	case 0:
+		off = int64(pick.below(2 * int(c.size)))
+	case 1:
+		off = pick.bits() % satMul(span, 4)
+	case 2: // an edge
+		interval := int64(1) << min(56, uint(pick.below(c.last+1))*c.bits)
+		off = interval*int64(1+pick.below(int(c.size)+2)) + int64(pick.below(3)) - 1 - c.cur%interval
+	case 3:
+		off = -int64(pick.below(5))
+	}
+	n := 1
+	if pick.below(24) == 1 && len(c.ticks) < 4*earlyMin {
+		n = pick.below(8) * earlyMin / 2
+	}
+	for range n {
+		c.arm(min(satAdd(c.now, max(off, 0)), 1<<62+1<<61+1<<60))
+	}
+}
+
+func (c *clockwork) stopSome(pick choices) {
+	armed := make([]uint32, 0, len(c.ticks))
+	for i := range c.ticks {
+		armed = append(armed, i)
+	}
+	slices.Sort(armed)
+	for n := 1 + pick.below(64); n > 0 && len(armed) > 0; n-- {
+		k := pick.below(len(armed))
+		c.stop(armed[k])
+		armed = slices.Delete(armed, k, k+1)
+	}
+}
+
+func (c *clockwork) pause(pick choices, span int64) int64 {
+	first, ok := c.first()
+	switch pick.below(4) {
+	case 0:
+		if ok {
+			return max(0, first-c.now-int64(pick.below(2)))
+		}
+	case 1:
+		return int64(pick.below(3 * int(c.size)))
+	case 2:
+		return pick.bits() % (span/16 + 1)
+	}
+	return int64(pick.below(3))
+}
+
+// finish fires what is due, and then everything in order.
+func (c *clockwork) finish() {
+	c.t.Helper()
+	settle := func() {
+		c.fired = nil
+		for {
+			c.expire(3)
+			if !c.cascade.any() {
+				break
+			}
+			c.move(4)
+		}
+		for i, tick := range c.ticks {
+			if tick <= c.now {
+				c.t.Fatalf("slot %d of tick %d has not fired at %d", i, tick, c.now)
+			}
+		}
+		c.check()
+	}
+	settle()
+	for len(c.ticks) > 0 {
+		first, _ := c.first()
+		if first < c.now {
+			c.t.Fatalf("the first bucket wants to be taken at %d, and it is %d", first, c.now)
+		}
+		c.now = first
+		settle()
+	}
+	if c.hollow != c.queue.Len() || c.wheel.live != 0 {
+		c.t.Fatalf("%d buckets are left, %d of them empty", c.queue.Len(), c.hollow)
+	}
+}
+
+func TestModelWheelByHand(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			t.Parallel()
+			playClockwork(t, newSeeded(seed, 200))
+		})
+	}
+}
+
+func FuzzWheel(f *testing.F) {
+	addModelSeeds(f)
+	f.Fuzz(func(t *testing.T, data []byte) { playClockwork(t, &scripted{data[:min(len(data), 1024)]}) })
+}

@@ -1,0 +1,822 @@
+package timingwheel
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// batchBubble runs a test on a wheel of one shard whose first worker takes a full batch.
+func batchBubble(t *testing.T, opts Options, test func(t *testing.T, tw *TimingWheel, s *shardOf[func()])) {
+	t.Helper()
+	bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
+		s := tw.engine.shards[0]
+		s.own(func() { s.owner.crew.size = batchSize })
+		test(t, tw, s)
+	})
+}
+
+// serveAlone is the life of a driver that finds d later what is due, with a worker that gets no spare: it runs all
+// callbacks on this goroutine, in batches. So what a callback sees of the others of its batch is certain.
+func serveAlone(e *engine[func()], d time.Duration) {
+	s := e.shards[0]
+	e.Base = e.Base.Add(-d)
+	s.wheelMu.Lock()
+	s.Base = s.Base.Add(-d)
+	s.advance()
+	w := s.newWorker()
+	w.spare = true
+	w.begin()
+	defer w.end()
+	w.serve()
+}
+
+// inBatches returns how many timers of the batches of workers are pending.
+func (s *shard) inBatches() (n int) {
+	s.own(func() {
+		for _, b := range s.owner.crew.batches {
+			n += b.unclaimed()
+		}
+	})
+	return n
+}
+
+// batches returns the number of batches that may have pending timers.
+func (s *shard) batches() (n int) {
+	s.own(func() { n = len(s.owner.crew.batches) })
+	return n
+}
+
+// The timers of a batch are pending until each is claimed: they are counted, and can be stopped and rescheduled by a
+// callback of the same batch. A claim is counted as soon as it matters.
+func TestTimersOfABatchArePending(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+		const n = batchSize
+		var timers [n]Timer
+		var ran [n]int
+		var at [n]time.Duration
+		for i := range n {
+			timers[i] = tw.AfterFunc(time.Second, func() {
+				ran[i]++
+				at[i] = time.Duration(tw.engine.Read())
+				switch i { // each of these counts the claims, so each has one to itself
+				case 0:
+					assert.EqualValues(t, 1, tw.Stats().Fired)
+				case 1:
+					_, pending := timers[1].Deadline()
+					assert.False(t, pending)
+				case 2:
+					next, some := tw.Next()
+					assert.True(t, some)
+					assert.False(t, next.After(tw.Now()))
+				case 3:
+					assert.Equal(t, n-4, s.inBatches())
+					assert.Equal(t, n-4, tw.Len())
+					st := tw.Stats()
+					assert.EqualValues(t, 4, st.Fired)
+					assert.Equal(t, 1, st.Running)
+					assert.Equal(t, n-4, st.Due)
+					assert.Zero(t, st.Buckets)
+					verified(t, &s.shard)
+					for _, claimed := range timers[:4] {
+						_, pending := claimed.Deadline()
+						assert.False(t, pending)
+						assert.False(t, claimed.Stop())
+						assert.False(t, claimed.Reschedule(time.Hour))
+					}
+					due, pending := timers[5].Deadline()
+					assert.True(t, pending)
+					assert.False(t, due.After(tw.Now()))
+					assert.True(t, timers[5].Stop())
+					assert.False(t, timers[5].Stop())
+					assert.True(t, timers[6].Reschedule(time.Minute))
+					assert.True(t, timers[7].Reschedule(0))
+					assert.True(t, timers[8].Reschedule(time.Hour))
+					assert.True(t, timers[8].Reschedule(time.Second))
+					assert.Equal(t, n-5, tw.Len())
+					verified(t, &s.shard)
+				}
+			})
+		}
+		serveAlone(tw.engine, time.Second)
+		assert.Equal(t, 2, tw.Len())
+		assert.Zero(t, s.inBatches())
+		assert.Zero(t, s.batches())
+		verified(t, &s.shard)
+		pass(time.Hour)
+		assert.Zero(t, tw.Len())
+		for i := range ran {
+			assert.Equal(t, map[bool]int{true: 0, false: 1}[i == 5], ran[i], i)
+			assert.True(t, s.unnamed(timers[i].index), i)
+		}
+		assert.Equal(t, 61*time.Second, at[6])
+		assert.Equal(t, time.Second, at[7])
+		assert.Equal(t, 2*time.Second, at[8])
+		verified(t, &s.shard)
+	})
+}
+
+func TestStopOfBatchedTimerPreventsItsCallback(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+		var timers [batchSize]Timer
+		ran := 0
+		for i := range timers {
+			timers[i] = tw.AfterFunc(time.Second, func() {
+				if ran++; i > 0 {
+					return
+				}
+				typed := s
+				requireAllStop(t, timers[1:])
+				for _, timer := range timers[1:] {
+					assert.Nil(t, typed.values.At(timer.index >> 9)[timer.index&511], "the closure is released")
+					assert.False(t, timer.Stop())
+				}
+				assert.Zero(t, tw.Len())
+				verified(t, &s.shard)
+			})
+		}
+		serveAlone(tw.engine, time.Second)
+		assert.Equal(t, 1, ran)
+		assert.EqualValues(t, batchSize-1, tw.Stats().Stopped)
+		verified(t, &s.shard)
+		for _, timer := range timers {
+			assert.True(t, s.unnamed(timer.index))
+		}
+	})
+}
+
+// A slot whose timer was stopped while a batch names it is used again, and the batch has no claim on the next timer.
+func TestStaleEntryDoesNotClaimTheNextTimerOfItsSlot(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+		var timers [batchSize]Timer
+		var later []Timer
+		ran, early := 0, 0
+		for i := range timers {
+			timers[i] = tw.AfterFunc(time.Second, func() {
+				if ran++; i > 0 {
+					return
+				}
+				requireAllStop(t, timers[1:])
+				s.placeAll() // carries out the removals
+				for range 4 * inboxSize {
+					later = append(later, tw.AfterFunc(time.Hour, func() { early++ }))
+				}
+			})
+		}
+		serveAlone(tw.engine, time.Second)
+		assert.Equal(t, 1, ran)
+		assert.Zero(t, early)
+		assert.True(t, slices.ContainsFunc(later, func(l Timer) bool { return l.index == timers[7].index }), "the slot is used again")
+		assert.Equal(t, len(later), tw.Len())
+		for _, timer := range timers {
+			assert.False(t, timer.Stop())
+		}
+		verified(t, &s.shard)
+		pass(time.Hour)
+		assert.Equal(t, len(later), early)
+	})
+}
+
+func TestStopOfATimerThatWasClaimed(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, _ *shardOf[func()]) {
+		var timers [4]Timer
+		stopped := 0
+		for i := range timers {
+			timers[i] = tw.AfterFunc(time.Second, func() {
+				for k := range i + 1 {
+					if timers[k].Stop() || timers[k].Reschedule(time.Second) {
+						stopped++
+					}
+				}
+			})
+		}
+		serveAlone(tw.engine, time.Second)
+		assert.Zero(t, stopped)
+		assert.EqualValues(t, len(timers), tw.Stats().Fired)
+	})
+}
+
+// In the last callback of a batch nothing is pending any more, although its worker has not counted its claims.
+func TestNextAndLenInTheLastCallbackOfABatch(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, _ *shardOf[func()]) {
+		ran := 0
+		for range 4 {
+			tw.AfterFunc(time.Second, func() {
+				ran++
+				_, some := tw.Next()
+				assert.Equal(t, ran < 4, some)
+				assert.Equal(t, 4-ran, tw.Len())
+			})
+		}
+		serveAlone(tw.engine, time.Second)
+		assert.Equal(t, 4, ran)
+	})
+}
+
+// A timer of a batch that is moved away and back to the same tick may stand in a bucket as well when it is claimed: it
+// runs once, and its slot is free afterwards.
+func TestBatchedTimerMovedAwayAndBackRunsOnce(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+		var timers [batchSize]Timer
+		var ran [batchSize]int
+		for i := range timers {
+			timers[i] = tw.AfterFunc(time.Second, func() {
+				if ran[i]++; i > 0 {
+					return
+				}
+				for k, timer := range timers[1:] {
+					at, _ := timer.Deadline()
+					assert.True(t, timer.Reschedule(time.Hour))
+					if k%2 == 0 {
+						s.placeAll()
+					}
+					assert.True(t, timer.RescheduleAt(at.Add(-time.Nanosecond)))
+					if k%3 == 0 {
+						s.placeAll()
+					}
+				}
+				verified(t, &s.shard)
+				assert.Equal(t, batchSize-1, tw.Len())
+			})
+		}
+		serveAlone(tw.engine, time.Second)
+		pass(2 * time.Hour)
+		for i := range ran {
+			assert.Equal(t, 1, ran[i], i)
+			assert.True(t, s.unnamed(timers[i].index), i)
+		}
+		assert.Zero(t, tw.Len())
+		verified(t, &s.shard)
+	})
+}
+
+// A callback that ends its goroutine, or panics and is reported, costs its batch nothing else.
+func TestGoexitAndPanicInABatch(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(){"panic": boom, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var reported atomic.Int32
+			batchBubble(t, Options{OnPanic: func(any, []byte) { reported.Add(1) }}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+				var ran atomic.Int32
+				var timers []Timer
+				for i := range 3 * batchSize {
+					timers = append(timers, tw.AfterFunc(time.Second, func() {
+						if ran.Add(1); i%5 == 2 {
+							leave()
+						}
+					}))
+				}
+				pass(time.Hour)
+				assert.EqualValues(t, 3*batchSize, ran.Load())
+				assert.Zero(t, tw.Len())
+				assert.Zero(t, tw.Stats().Running)
+				assert.Zero(t, tw.Stats().Workers)
+				assert.Zero(t, s.batches())
+				verified(t, &s.shard)
+				for _, timer := range timers {
+					assert.True(t, s.unnamed(timer.index))
+				}
+			})
+			assert.EqualValues(t, map[string]int{"panic": 19}[name], reported.Load())
+		})
+	}
+}
+
+// A worker that ends in the middle of a batch which another worker shares leaves the rest to that one, and the claims of
+// that one are still counted at once.
+func TestLenIsExactAfterGoexitInASharedBatch(t *testing.T) {
+	t.Parallel()
+	story, sh := newShardStory(t, Options{Executor: &held{}})
+	s := story.engine.shards[0]
+	timers := story.fill(batchSize, time.Second)
+	story.Advance(modelStart.Add(time.Second))
+	first, second := &worker[func()]{s: s, unlocked: true}, &worker[func()]{s: s}
+	var b *batch
+	claim := func(w *worker[func()], k int) {
+		_, ok := s.claim(&b.entries[k], b.id)
+		require.True(t, ok)
+		w.claimed |= 1 << k
+	}
+	s.own(func() {
+		c := &s.owner.crew
+		b = c.newBatch()
+		b.entries = s.fill(b.entries, batchSize, never)
+		require.Len(t, b.entries, batchSize)
+		c.list(b)
+		b.users = 2
+		first.batch, second.batch = b, b
+	})
+	claim(first, 0)
+	claim(second, 31)
+	require.Equal(t, batchSize-2, story.Len())
+	first.end() // its callback has called Goexit
+	require.Equal(t, batchSize-2, story.Len())
+	claim(second, 30)
+	require.Equal(t, batchSize-3, story.Len())
+	require.EqualValues(t, 3, story.Stats().Fired)
+	verified(t, sh)
+	for k := 1; k < 30; k++ {
+		claim(second, k)
+	}
+	require.Zero(t, story.Len())
+	s.own(func() { second.leaveBatch() })
+	require.Zero(t, story.Len())
+	require.EqualValues(t, batchSize, story.Stats().Fired)
+	require.Zero(t, sh.batches())
+	for _, timer := range timers {
+		require.True(t, sh.unnamed(timer.index))
+	}
+	verified(t, sh)
+}
+
+// Once the wheel's Stop has returned nothing of a batch is claimed, and Shutdown waits for the callback that runs.
+func TestStopOfTheWheelInABatch(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, _ *shardOf[func()]) {
+		ran := 0
+		timers := make([]Timer, batchSize)
+		release, stopped := make(chan struct{}), make(chan struct{})
+		for i := range timers {
+			timers[i] = tw.AfterFunc(time.Second, func() {
+				if ran++; i == 3 {
+					tw.Stop()
+					close(stopped)
+					<-release
+				}
+			})
+		}
+		done := make(chan struct{})
+		go func() { serveAlone(tw.engine, time.Second); close(done) }()
+		<-stopped
+		assert.False(t, timers[10].Stop())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, tw.Shutdown(ctx), context.DeadlineExceeded)
+		st := tw.Stats()
+		assert.EqualValues(t, 4, st.Fired)
+		assert.EqualValues(t, batchSize-4, st.Discarded)
+		close(release)
+		require.NoError(t, tw.Shutdown(t.Context()))
+		<-done
+		assert.Equal(t, 4, ran)
+	})
+}
+
+// A Flush within a batch counts the rest of it, and nothing of it runs twice.
+func TestFlushInABatch(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+		var ran [batchSize]int
+		far := 0
+		for i := range ran {
+			tw.AfterFunc(time.Second, func() {
+				if ran[i]++; i == 9 {
+					assert.Equal(t, batchSize-10+1, tw.Flush())
+					assert.Equal(t, batchSize-10+1, tw.Len())
+					verified(t, &s.shard)
+				}
+			})
+		}
+		tw.AfterFunc(oneYear, func() { far++ })
+		serveAlone(tw.engine, time.Second)
+		synctest.Wait()
+		for _, times := range ran {
+			assert.Equal(t, 1, times)
+		}
+		assert.Equal(t, 1, far)
+		verified(t, &s.shard)
+	})
+}
+
+// While the callbacks of a batch block, Len and Flush speak of the other timers.
+func TestFlushAndLenWhileABatchBlocks(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+		var ran atomic.Int32
+		release := make(chan struct{})
+		for range batchSize {
+			tw.AfterFunc(time.Second, func() { ran.Add(1); <-release })
+		}
+		for range 100 {
+			tw.AfterFunc(time.Hour, func() { ran.Add(1) })
+		}
+		pass(time.Second)
+		assert.EqualValues(t, batchSize, ran.Load())
+		assert.Equal(t, 100, tw.Len())
+		assert.Equal(t, 100, tw.Flush())
+		synctest.Wait()
+		assert.EqualValues(t, batchSize+100, ran.Load())
+		assert.Zero(t, tw.Len())
+		verified(t, &s.shard)
+		close(release)
+	})
+}
+
+// Timers of a Flush run from batches whatever their deadlines say. A timer that is rescheduled meanwhile does not.
+func TestRescheduleOfAFlushedTimerInABatch(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+		var timers, others [batchSize]Timer
+		var ran, ranOthers [batchSize]time.Duration
+		for i := range timers {
+			timers[i] = tw.AfterFunc(oneYear, func() {
+				ran[i] = time.Duration(tw.engine.Read())
+				if i == 0 {
+					assert.True(t, timers[20].Reschedule(2*oneYear))
+					assert.True(t, timers[21].Reschedule(time.Hour))
+					assert.True(t, others[22].Reschedule(2*oneYear)) // not in a batch yet
+					assert.True(t, others[23].Reschedule(time.Hour))
+					verified(t, &s.shard)
+				}
+			})
+		}
+		for i := range others {
+			others[i] = tw.AfterFunc(oneYear, func() { ranOthers[i] = time.Duration(tw.engine.Read()) })
+		}
+		s.own(func() { s.alarm.coming = true }) // no driver comes for the Flush
+		assert.Equal(t, 2*batchSize, tw.Flush())
+		serveAlone(tw.engine, time.Minute)
+		s.own(func() { s.alarm.coming = false })
+		pass(3 * oneYear)
+		for i := range ran {
+			want, wantOthers := time.Minute, time.Minute
+			switch i {
+			case 20:
+				want += 2 * oneYear
+			case 21:
+				want += time.Hour
+			case 22:
+				wantOthers += 2 * oneYear
+			case 23:
+				wantOthers += time.Hour
+			}
+			assert.Equal(t, want, ran[i], i)
+			assert.Equal(t, wantOthers, ranOthers[i], i)
+		}
+	})
+}
+
+// Plans keep their slots when they are claimed from a batch.
+func TestPlansAmongTimersOfABatch(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+		var ran, runs atomic.Int32
+		var plans []Timer
+		for i := range 100 {
+			if i%10 == 3 {
+				plans = append(plans, tw.ScheduleFunc(Every(time.Second), func() { runs.Add(1) }))
+			}
+			tw.AfterFunc(time.Second, func() { ran.Add(1) })
+		}
+		pass(5*time.Second + 1)
+		assert.EqualValues(t, 100, ran.Load())
+		assert.EqualValues(t, 50, runs.Load())
+		assert.Equal(t, 10, tw.Len())
+		verified(t, &s.shard)
+		requireAllStop(t, plans)
+		assert.Zero(t, tw.Len())
+	})
+}
+
+// The plan of a batch that was stopped or rescheduled by a callback before it does not run, or later.
+func TestStopAndRescheduleOfABatchedPlan(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+		var plans [3]Timer
+		var runs [3]atomic.Int32
+		counts := func() [3]int32 { return [3]int32{runs[0].Load(), runs[1].Load(), runs[2].Load()} }
+		tw.AfterFunc(time.Second, func() {
+			assert.True(t, plans[0].Stop())
+			assert.True(t, plans[1].Reschedule(500*ms))
+			verified(t, &s.shard)
+		})
+		for k := range plans {
+			plans[k] = tw.ScheduleFunc(Every(time.Second), func() { runs[k].Add(1) })
+		}
+		serveAlone(tw.engine, time.Second)
+		assert.Equal(t, [3]int32{0, 0, 1}, counts())
+		pass(600 * ms)
+		assert.Equal(t, [3]int32{0, 1, 1}, counts())
+		assert.Equal(t, 2, tw.Len())
+		verified(t, &s.shard)
+	})
+}
+
+// A postponed timer that lies in a due bucket goes back to the wheel when a batch is filled.
+func TestPostponedTimerIsNotInABatch(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+		var ran [2 * batchSize]time.Duration
+		timers := make([]Timer, len(ran))
+		start := time.Now()
+		for i := range ran {
+			timers[i] = tw.AfterFunc(time.Second, func() { ran[i] = time.Since(start) })
+		}
+		s.placeAll()
+		for i, timer := range timers {
+			if i%3 == 0 {
+				require.True(t, timer.Reschedule(time.Minute))
+			}
+		}
+		pass(time.Hour)
+		for i, d := range ran {
+			assert.Equal(t, map[bool]time.Duration{true: time.Minute, false: time.Second}[i%3 == 0], d)
+		}
+	})
+}
+
+// The lateness of a batch is that of any of its claims, not of the first, which is the least late.
+func TestLatenessOfABatch(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, _ *shardOf[func()]) {
+		for range 20 * batchSize {
+			tw.AfterFunc(time.Second, func() { time.Sleep(ms) })
+		}
+		serveAlone(tw.engine, time.Second)
+		h := tw.Stats().Lateness
+		assert.EqualValues(t, 20, h.Count(), "one of each batch")
+		assert.GreaterOrEqual(t, h.Max, 19*batchSize*ms)
+		assert.Greater(t, h.Sum, 190*batchSize*ms, "the first of each batch")
+	})
+}
+
+// Callbacks that block hold up nothing of their batch: spares go on with it, one after the other. Only what they have
+// claimed themselves is not free yet.
+func TestSparesTakeOverTheBatchOfABlockedWorker(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+		const n = 10 * batchSize
+		release := make(chan struct{})
+		for range n {
+			tw.AfterFunc(time.Second, func() { <-release })
+		}
+		quick := false
+		tw.AfterFunc(time.Second, func() { quick = true })
+		pass(time.Second)
+		assert.True(t, quick)
+		st := tw.Stats()
+		assert.Equal(t, n, st.Running)
+		assert.Zero(t, st.Pending)
+		assert.Zero(t, st.Due)
+		assert.EqualValues(t, n+1, st.Fired)
+		assert.Zero(t, s.batches())
+		s.own(func() {
+			assert.Less(t, s.owner.crew.size, batchSize, "batches get smaller")
+			assert.Zero(t, s.owner.store.chunks.used())
+		})
+		verified(t, &s.shard)
+		close(release)
+		synctest.Wait()
+		assert.Zero(t, tw.Stats().Running)
+		assert.Zero(t, tw.Stats().Workers)
+	})
+}
+
+// The blocked callback is one in the middle of a batch, or the last.
+func TestOneBlockedCallbackOfABatch(t *testing.T) {
+	t.Parallel()
+	for _, blocked := range []int{0, 1, 15, batchSize - 2, batchSize - 1} {
+		batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+			release := make(chan struct{})
+			var ran atomic.Int32
+			timers := make([]Timer, batchSize)
+			for i := range timers {
+				timers[i] = tw.AfterFunc(time.Second, func() {
+					if i == blocked {
+						<-release
+					}
+					ran.Add(1)
+				})
+			}
+			pass(time.Second)
+			assert.EqualValues(t, batchSize-1, ran.Load())
+			assert.Zero(t, tw.Len())
+			assert.Equal(t, 1, tw.Stats().Running)
+			assert.False(t, timers[blocked].Stop())
+			verified(t, &s.shard)
+			close(release)
+			synctest.Wait()
+			for i := range timers {
+				assert.True(t, s.unnamed(timers[i].index), i)
+			}
+			verified(t, &s.shard)
+		})
+	}
+}
+
+// Callbacks of one batch that wait for each other all run.
+func TestCallbacksOfABatchMeet(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, _ *shardOf[func()]) {
+		meet := make(chan int)
+		var met atomic.Int32
+		for i := range batchSize {
+			tw.AfterFunc(time.Second, func() {
+				if i%2 == 0 {
+					meet <- i
+				} else {
+					<-meet
+					met.Add(1)
+				}
+			})
+		}
+		pass(time.Hour)
+		assert.EqualValues(t, batchSize/2, met.Load())
+	})
+}
+
+// Half of the callbacks end their goroutines: what they leave of their batches goes first, and neither buckets nor
+// batches pile up.
+func TestBatchesThatWorkersLeaveDoNotPileUp(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+		const n = 20000
+		var ran, buckets, batches atomic.Int64
+		for i := range n {
+			tw.AfterFunc(time.Second, func() {
+				ran.Add(1)
+				if i%100 == 0 {
+					buckets.Store(max(buckets.Load(), int64(s.bucketsUsed())))
+					batches.Store(max(batches.Load(), int64(s.batches())))
+				}
+				if i%2 == 0 {
+					runtime.Goexit()
+				}
+			})
+		}
+		pass(time.Hour)
+		assert.EqualValues(t, n, ran.Load())
+		assert.Less(t, buckets.Load(), int64(300))
+		assert.Less(t, batches.Load(), int64(1000), "one for each worker")
+		assert.Zero(t, s.batches())
+	})
+}
+
+// A worker that blocks in the last callback of a batch keeps none.
+func TestWorkersBlockedForLongHoldNoBatch(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+		release := make(chan struct{})
+		for range 200 {
+			tw.AfterFunc(time.Second, func() {})
+			tw.AfterFunc(time.Second, func() { tw.AfterFunc(0, func() { <-release }) })
+			tw.AfterFunc(time.Second, func() { <-release })
+			pass(time.Second)
+		}
+		assert.Zero(t, tw.Len())
+		assert.Zero(t, s.batches())
+		assert.Equal(t, 400, tw.Stats().Running)
+		assert.Less(t, len(s.owner.store.all), 50)
+		close(release)
+	})
+}
+
+// A batch is used again once no worker reads it. A worker that fires batch after batch allocates none.
+func TestBatchesAreRecycled(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+		seen := map[*batch]bool{}
+		for range 20 * batchSize {
+			tw.AfterFunc(time.Second, func() {
+				s.own(func() {
+					for _, b := range s.owner.crew.batches {
+						seen[b] = true
+						assert.Equal(t, 1, b.users)
+					}
+				})
+			})
+		}
+		serveAlone(tw.engine, time.Second)
+		assert.Len(t, seen, 1)
+		s.own(func() {
+			require.NotNil(t, s.owner.crew.unused)
+			assert.Empty(t, s.owner.crew.unused.entries)
+			assert.Zero(t, s.owner.crew.unused.entries[:batchSize][5], "it keeps no page")
+		})
+	})
+}
+
+// Chains of zero delays, enough of them for full batches, must not keep the bucket open from which they are taken: what is
+// due behind it would never run.
+func TestZeroDelayChainsInBatchesStarveNobody(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Shards: 1})
+	var over atomic.Bool
+	var chain func()
+	chain = func() {
+		if !over.Load() {
+			tw.AfterFunc(0, chain)
+		}
+	}
+	for range 4 * batchSize { // more than the workers hold at any time
+		tw.AfterFunc(0, chain)
+	}
+	ran := make(chan struct{})
+	tw.AfterFunc(20*time.Millisecond, func() { close(ran) })
+	receive(t, ran, "a timer beside the chains")
+	over.Store(true)
+}
+
+// A chain of flushes must not run ahead of what was due before.
+func TestChainOfFlushesStarvesNobody(t *testing.T) {
+	t.Parallel()
+	for name, executor := range map[string]Executor{"default": nil, "Inline": Inline} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			batchBubble(t, Options{Executor: executor}, func(t *testing.T, tw *TimingWheel, _ *shardOf[func()]) {
+				var links, others, before atomic.Int32
+				var chain func()
+				chain = func() {
+					if links.Add(1) < 1000 {
+						tw.AfterFunc(time.Hour, chain)
+						tw.Flush()
+					}
+				}
+				tw.AfterFunc(time.Second, chain)
+				for range 10 {
+					tw.AfterFunc(time.Second, func() {
+						if others.Add(1) == 10 {
+							before.Store(links.Load())
+						}
+					})
+				}
+				pass(time.Second)
+				assert.EqualValues(t, 1000, links.Load())
+				assert.EqualValues(t, 10, others.Load())
+				assert.Less(t, before.Load(), int32(900))
+			})
+		})
+	}
+}
+
+// Callbacks that arm themselves again, more than their shard can bear, keep no timer of a coarser level from firing.
+func TestOverloadStarvesNobody(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Shards: 1, Executor: Inline})
+	var off atomic.Bool
+	defer off.Store(true)
+	var again func()
+	again = func() {
+		spin(time.Microsecond)
+		if !off.Load() {
+			tw.AfterFunc(ms, again)
+		}
+	}
+	fired := make(chan int, 1)
+	tw.AfterFunc(300*ms, func() { fired <- 1 })
+	for range 2000 {
+		tw.AfterFunc(ms, again)
+	}
+	require.Equal(t, 1, receive(t, fired, "the timer of the second level"))
+}
+
+// If callbacks block, workers are started several at once, one for each call that they will find, and one alone if most of
+// what was claimed since the last time has ended, however many are blocked for long.
+func TestSparesComeTogetherIfCallbacksBlock(t *testing.T) {
+	t.Parallel()
+	s := &shard{}
+	s.batch = 1
+	c := &s.owner.crew
+	for i, step := range []struct{ claimed, stay, due, want int }{
+		{1, 1, 1000, 1}, {1, 1, 1000, 2}, {2, 2, 1000, 4}, {4, 2, 1000, 8},
+		{8, 8, 3, 3}, {3, 3, 1000, 32}, {32, 32, 1000, 64}, {64, 64, 1000, 128},
+		{128, 128, 1000, 128}, {128, 63, 1000, 1}, {1, 1, 1000, 2}, {2, 2, 1, 1},
+		{0, 0, 1000, 1}, {1, 1, 1000, 2}, {5, -100, 1000, 1}, {1, 1, 0, 1},
+	} {
+		s.owner.counters.fired += uint64(step.claimed)
+		c.running += step.stay
+		s.owner.due.ready, c.coming = step.due, 0
+		require.Equal(t, step.want, s.together(), "step %d: %+v", i, step)
+		c.coming = 1
+		require.Equal(t, 1, s.together(), "some are about to begin")
+	}
+}
+
+// What blocks are whole batches of payloads: what is claimed is counted as what runs is.
+func TestSparesComeTogetherIfBatchesOfPayloadsBlock(t *testing.T) {
+	t.Parallel()
+	s := &shard{}
+	s.batch = 256
+	for i, step := range []struct{ claimed, stay, want int }{
+		{256, 1, 1}, {256, 1, 2}, {512, 2, 4}, {900, 4, 8}, {2048, 3, 1}, {100, 1, 2}, {256, 0, 1},
+	} {
+		s.owner.counters.fired += uint64(step.claimed)
+		s.owner.crew.running += step.stay
+		s.owner.due.ready = 100_000
+		require.Equal(t, step.want, s.together(), "step %d: %+v", i, step)
+	}
+}
