@@ -121,7 +121,7 @@ func TestMemoryComesBackAfterASpike(t *testing.T) {
 				timers[i] = tw.AfterFunc(time.Hour+time.Duration(i%1_000_000)*ms, f)
 			}
 			full := heapNow()
-			require.Greater(t, full-before, int64(24*n))
+			require.Greater(t, full-before, int64(20*n)) // 26 bytes for each timer, 22 on 32 bits
 			end(t, tw, timers)
 			require.Zero(t, tw.Len())
 			left := heapNow() - before

@@ -326,6 +326,9 @@ func (s *shard) noteClaim(e *entry) {
 // freeSpent gives back the slots of timers that were claimed under the lock.
 func (s *shard) freeSpent() {
 	o := &s.owner
+	if s.closed.Load() {
+		o.spent.n = 0
+	}
 	s.freeSlots(o.spent.slots[:o.spent.n])
 	o.spent.n = 0
 }
@@ -418,6 +421,7 @@ func (w *worker[T]) end() {
 			s.hire(1)
 		}
 	}
+	s.freeSpent() // or they would keep pages of an idle wheel
 	if w.record != nil {
 		s.engine.watch.Leave(w.record)
 	}
