@@ -715,7 +715,7 @@ func (w *worker[T]) leave(more bool) {
 	w.running = true
 	w.replaced = false
 	others, spare := 0, (*worker[T])(nil)
-	if more && !w.spare && c.coming <= s.calls() {
+	if more && !w.spare && (w.batch != nil || c.coming <= s.calls()) { // the spares of others leave this batch alone
 		others = s.together() - 1
 		spare = s.newWorker()
 		spare.parent, spare.taken = w, s.owner.counters.taken
