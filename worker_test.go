@@ -263,6 +263,35 @@ func TestBatchedTimerMovedAwayAndBackRunsOnce(t *testing.T) {
 	})
 }
 
+// The slot of such a timer leaves its bucket before it is free for another timer.
+func TestSlotOfABatchedTimerLeavesItsBucketBeforeItIsFree(t *testing.T) {
+	t.Parallel()
+	story, sh := newShardStory(t, Options{Executor: &held{}})
+	s := story.engine.shards[0]
+	timers := story.fill(batchSize, time.Second)
+	story.Advance(modelStart.Add(time.Second))
+	w := &worker[func()]{s: s}
+	s.own(func() {
+		w.batch = s.owner.crew.newBatch()
+		w.batch.entries = s.fill(w.batch.entries, batchSize, never)
+		s.owner.crew.list(w.batch)
+	})
+	require.True(t, timers[7].Reschedule(time.Hour))
+	require.True(t, timers[7].Reschedule(0))
+	sh.placeAll()
+	require.NotZero(t, *s.owner.store.pos(timers[7].index))
+	for k := range w.batch.entries {
+		_, ok := s.claim(&w.batch.entries[k], w.batch.id)
+		require.True(t, ok)
+		w.claimed |= 1 << k
+	}
+	s.own(w.leaveBatch)
+	require.Zero(t, *s.owner.store.pos(timers[7].index))
+	verified(t, sh)
+	require.True(t, sh.unnamed(timers[7].index))
+	require.Zero(t, story.Len())
+}
+
 // A callback that ends its goroutine, or panics and is reported, costs its batch nothing else.
 func TestGoexitAndPanicInABatch(t *testing.T) {
 	t.Parallel()
@@ -616,6 +645,28 @@ func TestOneBlockedCallbackOfABatch(t *testing.T) {
 			verified(t, &s.shard)
 		})
 	}
+}
+
+// A blocked worker needs a spare of its own for the rest of its batch, however many spares of others are coming.
+func TestBatchIsTakenOverAlthoughOtherWorkersAreComing(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+		s.own(func() { s.owner.crew.coming += 1000 })
+		release := make(chan struct{})
+		var ran atomic.Int32
+		for i := range batchSize {
+			tw.AfterFunc(time.Second, func() {
+				if i == 0 {
+					<-release
+				}
+				ran.Add(1)
+			})
+		}
+		pass(time.Second)
+		assert.EqualValues(t, batchSize-1, ran.Load())
+		s.own(func() { s.owner.crew.coming -= 1000 })
+		close(release)
+	})
 }
 
 // Callbacks of one batch that wait for each other all run.
