@@ -213,14 +213,19 @@ func stall[T any](e *engine[T], d time.Duration) {
 	e.Base = e.Base.Add(-d)
 	for _, s := range e.shards {
 		s.own(func() {
-			s.armMu.Lock()
-			s.Base = s.Base.Add(-d)
-			s.armMu.Unlock()
+			s.skip(d)
+			if s.Read() >= s.ticks.Begin(max(0, s.alarmAt.Load())) {
+				s.summon()
+			}
 		})
-		if s.Read() >= s.ticks.Begin(max(0, s.alarmAt.Load())) {
-			s.summon()
-		}
 	}
+}
+
+// skip lets d pass on the clock of one shard and leaves the alarm alone. wheelMu is held.
+func (s *shard) skip(d time.Duration) {
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	s.Base = s.Base.Add(-d)
 }
 
 // A process that stood still for longer than a word understands: what is due fires at once and once, the rest in its

@@ -73,15 +73,15 @@ func halfway(t *testing.T, n int, test func(t *testing.T, tw *TimingWheel, timer
 			timers[i] = tw.AfterFunc(60*ms, func() { runs[i].Add(1) })
 		}
 		s.placeAll()
-		stall(tw.engine, 50*ms)
 		s.own(func() {
+			s.skip(50 * ms)
 			s.observe(s.Read())
 			require.True(t, s.expire(), "the bucket of 48 ms")
 			s.moveQuantum()
 			require.NoError(t, s.verify())
 			require.True(t, s.owner.wheel.cascade.waiting())
 			require.Equal(t, quantum, s.owner.wheel.live)
-			s.alarm.coming = false
+			s.resetAlarm()
 		})
 		test(t, tw, timers, func(i int) int32 { return runs[i].Load() })
 	})

@@ -24,18 +24,33 @@ func batchBubble(t *testing.T, opts Options, test func(t *testing.T, tw *TimingW
 }
 
 // serveAlone is the life of a driver that finds d later what is due, with a worker that gets no spare: it runs all
-// callbacks on this goroutine, in batches. So what a callback sees of the others of its batch is certain.
+// callbacks on this goroutine, in batches. No other driver begins meanwhile. So what a callback sees of the others of
+// its batch is certain.
 func serveAlone(e *engine[func()], d time.Duration) {
 	s := e.shards[0]
 	e.Base = e.Base.Add(-d)
 	s.wheelMu.Lock()
-	s.Base = s.Base.Add(-d)
+	s.skip(d)
+	s.armMu.Lock()
+	s.alarm.coming = true
+	s.armMu.Unlock()
+	defer s.letDriversBegin()
 	s.advance()
 	w := s.newWorker()
 	w.spare = true
 	w.begin()
 	defer w.end()
 	w.serve()
+}
+
+// letDriversBegin ends a time in which no driver is started, and starts the one that was wanted meanwhile.
+func (s *shard) letDriversBegin() {
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	s.alarm.coming = false
+	if s.alarmAt.Load() == ringing {
+		s.ring()
+	}
 }
 
 // inBatches returns how many timers of the batches of workers are pending.
