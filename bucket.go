@@ -209,11 +209,7 @@ func (bs *bucketStore) pos(i uint32) *uint32 {
 
 // word returns the word of slot i.
 func (bs *bucketStore) word(i uint32) arena.Word {
-	pg := bs.slots.At(i >> arena.PageShift)
-	if pg == nil {
-		return 0
-	}
-	return pg.Load(i)
+	return loadWord(bs.slots, i)
 }
 
 func (bs *bucketStore) newBucket() *bucket {

@@ -39,7 +39,7 @@ func (b *bell) ring() {
 	}
 }
 
-// setAlarm lets the driver wake at a tick. armMu is held. Manual mode has no alarm, but notes the tick.
+// setAlarm lets the driver wake at a tick. armMu is held. Manual mode has no alarm.
 func (s *shard) setAlarm(tick int64) {
 	if s.Manual {
 		return
@@ -283,11 +283,9 @@ func (s *shard) moveQuantum() {
 // an earlier deadline stay out: the removals or the inbox have them.
 func (s *shard) putAnew(slots []uint32, b *bucket) {
 	o := &s.owner
-	for k, i := range slots { // a loop of its own, so that the cache misses overlap
-		o.scratch.words[k] = loadWord(&s.slots.Pages, i)
-	}
+	words := s.loadWords(slots)
 	for k, i := range slots {
-		tick, ok := s.refresh(i, &o.scratch.words[k])
+		tick, ok := s.refresh(i, &words[k])
 		if !ok {
 			continue
 		}

@@ -91,7 +91,7 @@ type shardOf[T any] struct {
 	labels    *watch.Labels
 	call      func()     // claims and runs one batch: what the executor is given
 	idle      []T        // wheelMu: the buffer of the worker that ended last, for the next one
-	collected []entry    // wheelMu: of claimNow
+	collected []entry    // wheelMu: of claimOne and claimMany
 	unused    *worker[T] // wheelMu: that ended last, for the next one
 }
 
@@ -166,14 +166,11 @@ func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) (t Ti
 	if s.Manual {
 		s.order.stamp(i)
 	}
-	if ib.add(i, tick) && tick < s.alarmAt.Load() {
-		s.setAlarm(tick)
-	}
+	s.stage(i, tick)
 	if lone := len(ib.staged) == 1; lone != s.lone.Load() {
 		s.lone.Store(lone)
 	}
-	crowded = len(ib.staged) >= ib.full && ib.sweep(&s.slots)
-	return Timer{&s.shard, i, pg.Gen(w)}, crowded
+	return Timer{&s.shard, i, pg.Gen(w)}, s.inboxIsCrowded()
 }
 
 // arming notes the reading of the clock that an arming caller has passed, and returns one that is not 0.

@@ -274,10 +274,8 @@ func (s *shard) again(pg *arena.Page, i uint32, w arena.Word, deadline, now int6
 	if s.Manual {
 		s.order.stamp(i)
 	}
-	if s.inbox.add(i, tick) && tick < s.alarmAt.Load() {
-		s.setAlarm(tick)
-	}
-	crowded := len(s.inbox.staged) >= s.inbox.full && s.inbox.sweep(&s.slots)
+	s.stage(i, tick)
+	crowded := s.inboxIsCrowded()
 	s.armMu.Unlock()
 	if crowded {
 		s.tend()

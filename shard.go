@@ -324,23 +324,35 @@ func (s *shard) move(pg *arena.Page, i uint32, w arena.Word, deadline, tick int6
 	if s.Manual {
 		s.order.stamp(i)
 	}
-	first := false
 	switch {
 	case stays:
 	case staged:
-		first = s.inbox.hurry(tick)
+		s.wakeFor(tick, s.inbox.hurry(tick))
 	default:
-		first = s.inbox.add(i, tick)
+		s.stage(i, tick)
 	}
-	if first && tick < s.alarmAt.Load() {
-		s.setAlarm(tick)
-	}
-	crowded := len(s.inbox.staged) >= s.inbox.full && s.inbox.sweep(&s.slots)
+	crowded := s.inboxIsCrowded()
 	s.armMu.Unlock()
 	if crowded {
 		s.tend()
 	}
 	return true
+}
+
+// stage takes a timer into the inbox and sets the alarm if the timer is the first. armMu is held.
+func (s *shard) stage(i uint32, tick int64) { s.wakeFor(tick, s.inbox.add(i, tick)) }
+
+// wakeFor sets the alarm for a staged timer that is the first of the inbox. armMu is held.
+func (s *shard) wakeFor(tick int64, first bool) {
+	if first && tick < s.alarmAt.Load() {
+		s.setAlarm(tick)
+	}
+}
+
+// inboxIsCrowded sweeps a full inbox. It reports whether the caller should call tend, without armMu, which
+// is held here.
+func (s *shard) inboxIsCrowded() bool {
+	return len(s.inbox.staged) >= s.inbox.full && s.inbox.sweep(&s.slots)
 }
 
 // replace swaps a word whose deadline may be far for another one.
@@ -457,12 +469,10 @@ func (s *shard) placeArrivals(n int) {
 	a, o := &s.arrivals, &s.owner
 	n = min(n, len(a.slots)-a.done)
 	part := a.slots[a.done : a.done+n]
-	for k, i := range part { // a loop of its own, so that the cache misses overlap
-		o.scratch.words[k] = loadWord(&s.slots.Pages, i)
-	}
+	words := s.loadWords(part)
 	freed := o.scratch.gone[:0]
 	for k, i := range part {
-		w := o.scratch.words[k]
+		w := words[k]
 		if w.Kind() == arena.Staged && s.placeArrival(i, w) {
 			continue
 		}
@@ -484,6 +494,16 @@ func (s *shard) placeArrivals(n int) {
 		}
 	}
 	s.freeSlots(freed)
+}
+
+// loadWords returns the words of up to chunkSize slots, until it is called again. It is a loop of its own,
+// so that the cache misses overlap. wheelMu is held.
+func (s *shard) loadWords(slots []uint32) []arena.Word {
+	words := s.owner.scratch.words[:len(slots)]
+	for k, i := range slots {
+		words[k] = loadWord(&s.slots.Pages, i)
+	}
+	return words
 }
 
 // placeChanged places an arrival whose word has changed while the owner looked, unless it was stopped. It

@@ -76,6 +76,14 @@ func (c *crew) claiming() bool {
 	return false
 }
 
+// ran is told that callbacks have run, and how many workers had begun before. Batches grow while callbacks
+// are so quick that no spare gets to begin meanwhile.
+func (c *crew) ran(begun uint) {
+	if c.begun == begun {
+		c.size = min(2*c.size, batchSize)
+	}
+}
+
 // list notes a batch that is about to be claimed.
 func (c *crew) list(b *batch) {
 	c.filled++
@@ -160,7 +168,7 @@ func (s *shard) countBatch(b *batch) {
 // fired returns the number of claims that have been counted, plans included.
 func (s *shard) fired() uint64 { return s.owner.counters.fired + s.planRuns.Load() }
 
-// fill appends timers that are due to b until it has max of them, or a quantum was looked at. A timer
+// fill appends timers that are due to b until it has most of them, or a quantum was looked at. A timer
 // that was postponed goes back to the wheel. For upTo see dueBefore.
 func (s *shard) fill(b []entry, most int, upTo int64) []entry {
 	o := &s.owner
@@ -181,18 +189,16 @@ func (s *shard) fill(b []entry, most int, upTo int64) []entry {
 		}
 		steps += n
 		slots := o.scratch.slots[:n]
-		for k, i := range slots { // a loop of its own, so that the cache misses overlap
-			o.scratch.words[k] = loadWord(&s.slots.Pages, i)
-		}
+		words := s.loadWords(slots)
 		for k, i := range slots {
-			tick, ok := s.refresh(i, &o.scratch.words[k])
+			tick, ok := s.refresh(i, &words[k])
 			switch {
 			case !ok: // stopped, or moved to the inbox
 			case tick > o.tick && !s.Manual: // there it would be in the inbox
 				o.counters.postponed++
 				o.wheel.place(i, tick)
 			default:
-				b = append(b, entry{s.slots.Pages.At(i >> arena.PageShift), o.scratch.words[k], i})
+				b = append(b, entry{s.slots.Pages.At(i >> arena.PageShift), words[k], i})
 			}
 		}
 	}
@@ -204,7 +210,7 @@ func (s *shard) fill(b []entry, most int, upTo int64) []entry {
 
 // claim takes the timer of an entry, for a batch or with id 0, and returns its payload. It returns false
 // if the timer was stopped, moved or claimed by another worker, or if the wheel was stopped. A plan keeps
-// its slot and its payload. The caller calls claimed next.
+// its slot and its payload.
 func (s *shardOf[T]) claim(e *entry, id uint64) (v T, ok bool) {
 	values := s.values.At(e.index >> arena.PageShift)
 	if values == nil || s.closed.Load() {
@@ -255,8 +261,8 @@ func (s *shard) returnMoved(e *entry) {
 		}
 		s.armMu.Lock()
 		swapped := !s.closed.Load() && e.page.Swap(e.index, w, w.With(arena.Staged)|arena.Moved)
-		if swapped && s.inbox.add(e.index, tick) && tick < s.alarmAt.Load() {
-			s.setAlarm(tick)
+		if swapped {
+			s.stage(e.index, tick)
 		}
 		s.armMu.Unlock()
 		if swapped || s.closed.Load() {
@@ -326,9 +332,6 @@ func (s *shard) noteClaim(e *entry) {
 // freeSpent gives back the slots of timers that were claimed under the lock.
 func (s *shard) freeSpent() {
 	o := &s.owner
-	if s.closed.Load() {
-		o.spent.n = 0
-	}
 	s.freeSlots(o.spent.slots[:o.spent.n])
 	o.spent.n = 0
 }
@@ -649,8 +652,8 @@ func (w *worker[T]) runOne(upTo int64) int {
 	w.back()
 	clear(w.values)
 	w.values = w.values[:0]
-	if s.batch == 1 && o.crew.begun == begun {
-		o.crew.size = min(2*o.crew.size, batchSize)
+	if s.batch == 1 {
+		o.crew.ran(begun)
 	}
 	return n
 }
@@ -700,9 +703,7 @@ func (w *worker[T]) runBatch() {
 	}
 	clear(one)
 	w.leaveBatch()
-	if o.crew.begun == begun {
-		o.crew.size = min(2*o.crew.size, batchSize)
-	}
+	o.crew.ran(begun)
 }
 
 // leave lets go of the lock to run callbacks. more says that something waits behind them: then a spare is
