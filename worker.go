@@ -12,8 +12,7 @@ import (
 )
 
 const (
-	batchSize = 32  // callbacks of one batch
-	manyAtOne = 128 // spares that are started together while callbacks block
+	batchSize = 32 // callbacks of one batch
 
 	// A spare that begins so late did not stand next in its processor's queue.
 	lateSpare = time.Millisecond
@@ -38,17 +37,14 @@ type crew struct {
 	coming  int // workers that were started and have not begun
 	begun   uint
 	serving int  // workers of the default executor that have begun
-	stuck   int  // of these, the ones whose callback takes so long that their spares have begun
+	stuck   int  // of these, the ones that run callbacks and in whose place others go on, mostly their spares
 	running int  // callbacks, or batches of payloads, that have started and not returned
 	handing int  // calls of the executor under way
 	owed    int  // calls handed to the executor that have not begun
 	driving bool // a driver with an executor is at work: it does what there is, and sets the alarm in the end
 
-	size          int    // timers that the next batch takes
-	crowd         int    // workers that the next late spare starts
-	together      int    // spares that were started at once the last time
-	firedBefore   uint64 // counters.fired then
-	runningBefore int    // running then
+	size  int // timers that the next batch takes: 1 if callbacks have blocked
+	crowd int // workers that the next late spare starts
 
 	launches uint64 // claims under the lock, of one callback or one batch of payloads, that were to be run
 
@@ -369,7 +365,7 @@ type worker[T any] struct {
 	parent   *worker[T]    // whose spare it is, until it begins
 	spare    bool          // its spare has not begun
 	stuck    bool          // counted in crew.stuck
-	replaced bool          // its spare has begun while it ran callbacks
+	replaced bool          // other workers go on in its place: its spare has begun while it ran callbacks
 	waiting  atomic.Bool   // it has run its callbacks and waits for the lock
 	values   []T           // of Timeouts
 
@@ -520,13 +516,10 @@ func (w *worker[T]) succeed() {
 	if p.running && !p.stuck {
 		p.replaced, p.stuck = true, true
 		c.stuck++
+		c.size = max(1, c.size/2)
 	}
 	if b := p.batch; b != nil && b.listed && !b.given {
-		w.batch, w.backward = b, true
-		b.users++
-		if b.unclaimed() > 0 {
-			c.size = max(1, c.size/2)
-		}
+		w.takeOver(b)
 	}
 	if s.owner.counters.taken > w.taken || s.Read()-w.started < int64(lateSpare) {
 		c.crowd = crowdMin
@@ -534,6 +527,19 @@ func (w *worker[T]) succeed() {
 	}
 	s.hire(min(s.calls(), c.crowd) - c.coming)
 	c.crowd = min(c.crowd*crowdGrowth, crowdMax)
+}
+
+// takeOver lets a spare go on with the batch of its parent. If all entries are claimed nothing is left to do but to
+// count them.
+func (w *worker[T]) takeOver(b *batch) {
+	c := &w.s.owner.crew
+	if b.unclaimed() == 0 {
+		w.s.countBatch(b)
+		c.unlist(b)
+		return
+	}
+	w.batch, w.backward = b, true
+	b.users++
 }
 
 // hire starts n workers without a parent. wheelMu is held.
@@ -579,7 +585,10 @@ func (w *worker[T]) serve() {
 	for !s.closed.Load() {
 		switch {
 		case w.replaced && o.crew.crowded(s.procs):
-			return // its spare goes on in its place
+			if o.due.ready == 0 || o.crew.size > 1 { // its spare goes on in its place; quick callbacks need no more
+				return
+			}
+			w.runExtra()
 		case o.wheel.cascade.any() && (o.due.ready == 0 || w.unmoved >= 16):
 			w.unmoved = 0
 			s.moveQuantum()
@@ -640,7 +649,7 @@ func (w *worker[T]) runOne(upTo int64) int {
 		return 0
 	}
 	o.crew.launches++
-	w.leave(w.serving && (o.due.ready > 0 || o.wheel.cascade.any()))
+	w.leave(w.serving && !w.stuck && (o.due.ready > 0 || o.wheel.cascade.any()))
 	run := !s.closed.Load()
 	if !run { // the wheel is being stopped, and halt waits for launched
 		s.dropped.Add(uint64(n))
@@ -652,10 +661,19 @@ func (w *worker[T]) runOne(upTo int64) int {
 	w.back()
 	clear(w.values)
 	w.values = w.values[:0]
-	if s.batch == 1 {
-		o.crew.ran(begun)
-	}
+	o.crew.ran(begun)
 	return n
+}
+
+// runExtra runs one more callback, or one more batch of payloads, although other workers are enough for what is due.
+// So this one needs no spare, and counts as stuck from the beginning. If callbacks sleep for a millisecond each, the
+// workers that come back from them do most of the work in this way, and no goroutine has to be started for it.
+func (w *worker[T]) runExtra() {
+	w.stuck = true
+	w.s.owner.crew.stuck++
+	if w.runOne(never) == 0 {
+		w.finish()
+	}
 }
 
 // runBatch claims and runs the entries of the batch one by one.
@@ -707,17 +725,17 @@ func (w *worker[T]) runBatch() {
 }
 
 // leave lets go of the lock to run callbacks. more says that something waits behind them: then a spare is
-// started, and several if callbacks are blocking just now. The worker's own spare is started last, so
-// that it stands next in the processor's queue.
+// started, and workers for processors that have none. The worker's own spare is started last, so that it
+// stands next in the processor's queue.
 func (w *worker[T]) leave(more bool) {
 	s := w.s
 	c := &s.owner.crew
 	c.running++
 	w.running = true
-	w.replaced = false
+	w.replaced = w.stuck
 	others, spare := 0, (*worker[T])(nil)
 	if more && !w.spare && (w.batch != nil || c.coming <= s.calls()) { // the spares of others leave this batch alone
-		others = s.together() - 1
+		others = s.missing()
 		spare = s.newWorker()
 		spare.parent, spare.taken = w, s.owner.counters.taken
 		w.spare = true
@@ -735,24 +753,11 @@ func (w *worker[T]) leave(more bool) {
 	go spare.relieve()
 }
 
-// together returns how many spares to start at once: twice as many as the last time while at least half
-// of what was claimed since then is still being run. So the workers that many blocking callbacks need are
-// not started one by another, and callbacks that have blocked for long do not make a crowd of workers
-// come for others that are quick.
-func (s *shard) together() int {
+// missing returns how many workers to start beside a spare, so that each processor has one on the move and each
+// finds a call. Spares alone would be one chain, which keeps one processor busy.
+func (s *shard) missing() int {
 	c := &s.owner.crew
-	if c.coming > 0 {
-		return 1
-	}
-	s.countClaims()
-	size := uint64(s.batch) // running counts batches, fired counts timers
-	claimed, stay := (s.fired()-c.firedBefore+size-1)/size, c.running-c.runningBefore
-	c.firedBefore, c.runningBefore = s.fired(), c.running
-	c.together = max(1, min(2*c.together, manyAtOne))
-	if claimed == 0 || stay < 0 || uint64(2*stay) < claimed {
-		c.together = 1
-	}
-	return max(1, min(c.together, s.calls()))
+	return max(0, min(s.calls()-1, s.procs-(c.serving-c.stuck)-c.coming))
 }
 
 // back takes the lock again after callbacks have run.

@@ -851,39 +851,122 @@ func TestOverloadStarvesNobody(t *testing.T) {
 	require.Equal(t, 1, receive(t, fired, "the timer of the second level"))
 }
 
-// If callbacks block, workers are started several at once, one for each call that they will find, and one alone if most of
-// what was claimed since the last time has ended, however many are blocked for long.
-func TestSparesComeTogetherIfCallbacksBlock(t *testing.T) {
+// Beside a spare, workers are started for processors that have none, as far as there are calls for them.
+func TestMissingWorkers(t *testing.T) {
 	t.Parallel()
-	s := &shard{}
-	s.batch = 1
-	c := &s.owner.crew
-	for i, step := range []struct{ claimed, stay, due, want int }{
-		{1, 1, 1000, 1}, {1, 1, 1000, 2}, {2, 2, 1000, 4}, {4, 2, 1000, 8},
-		{8, 8, 3, 3}, {3, 3, 1000, 32}, {32, 32, 1000, 64}, {64, 64, 1000, 128},
-		{128, 128, 1000, 128}, {128, 63, 1000, 1}, {1, 1, 1000, 2}, {2, 2, 1, 1},
-		{0, 0, 1000, 1}, {1, 1, 1000, 2}, {5, -100, 1000, 1}, {1, 1, 0, 1},
+	for _, c := range []struct{ procs, serving, stuck, coming, due, want int }{
+		{1, 1, 0, 0, 1000, 0},
+		{2, 1, 0, 0, 1000, 1},
+		{2, 2, 0, 0, 1000, 0},
+		{2, 1, 0, 1, 1000, 0}, // it is about to begin
+		{2, 500, 499, 0, 1000, 1},
+		{2, 500, 490, 0, 1000, 0},
+		{64, 1, 0, 0, 1000, 63},
+		{64, 1, 0, 0, 5, 4}, // the spare has a call as well
+		{64, 1, 0, 0, 1, 0},
+		{64, 1, 0, 0, 0, 0},
 	} {
-		s.owner.counters.fired += uint64(step.claimed)
-		c.running += step.stay
-		s.owner.due.ready, c.coming = step.due, 0
-		require.Equal(t, step.want, s.together(), "step %d: %+v", i, step)
-		c.coming = 1
-		require.Equal(t, 1, s.together(), "some are about to begin")
+		s := &shard{config: config{batch: 1, procs: c.procs}}
+		s.owner.crew = crew{serving: c.serving, stuck: c.stuck, coming: c.coming}
+		s.owner.due.ready = c.due
+		assert.Equal(t, c.want, s.missing(), "%+v", c)
 	}
 }
 
-// What blocks are whole batches of payloads: what is claimed is counted as what runs is.
-func TestSparesComeTogetherIfBatchesOfPayloadsBlock(t *testing.T) {
+// When all timers of a batch are claimed its workers' spares leave it alone, and it is no reason for larger batches.
+func TestSparesLeaveAnExhaustedBatchAlone(t *testing.T) {
 	t.Parallel()
-	s := &shard{}
-	s.batch = 256
-	for i, step := range []struct{ claimed, stay, want int }{
-		{256, 1, 1}, {256, 1, 2}, {512, 2, 4}, {900, 4, 8}, {2048, 3, 1}, {100, 1, 2}, {256, 0, 1},
-	} {
-		s.owner.counters.fired += uint64(step.claimed)
-		s.owner.crew.running += step.stay
-		s.owner.due.ready = 100_000
-		require.Equal(t, step.want, s.together(), "step %d: %+v", i, step)
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+		s.own(func() { s.owner.crew.size = 2 })
+		release := make(chan struct{})
+		for range 1000 {
+			tw.AfterFunc(time.Second, func() { <-release })
+		}
+		pass(time.Second)
+		s.own(func() {
+			assert.Equal(t, 1, s.owner.crew.size)
+			assert.Less(t, s.owner.crew.filled, uint64(10), "batches")
+			assert.Empty(t, s.owner.crew.batches)
+		})
+		assert.Zero(t, tw.Len())
+		assert.Equal(t, 1000, tw.Stats().Running)
+		close(release)
+	})
+}
+
+// runBeside runs a worker that comes back while enough others are on the move. It returns how many workers have begun
+// or are coming since.
+func runBeside(e *engine[func()]) int {
+	s := e.shards[0]
+	s.wheelMu.Lock()
+	s.advance()
+	for s.owner.wheel.cascade.any() {
+		s.moveQuantum()
 	}
+	c := &s.owner.crew
+	begun := c.begun
+	w := s.newWorker()
+	w.begin()
+	w.replaced = true
+	c.serving += s.procs
+	defer func() {
+		s.own(func() { c.serving -= s.procs })
+	}()
+	defer w.end()
+	w.serve()
+	return int(c.begun-begun) + c.coming
+}
+
+// A worker that comes back from a callback that blocked goes on without a spare where others are enough. While its
+// callback runs it is not counted among them.
+func TestWorkerThatComesBackGoesOnWithoutASpare(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		s := tw.engine.shards[0]
+		ran := 0
+		for range 100 {
+			tw.AfterFunc(time.Second, func() {
+				ran++
+				s.own(func() {
+					assert.Equal(t, 1, s.owner.crew.stuck)
+					s.owner.crew.begun++ // as others do while a callback blocks
+				})
+			})
+		}
+		s.own(func() {
+			s.skip(time.Second)
+			s.owner.crew.size = 1
+			s.alarm.coming = true // no driver begins
+		})
+		assert.Equal(t, 100, runBeside(tw.engine), "no worker but those others")
+		s.own(func() {
+			assert.Zero(t, s.owner.crew.stuck)
+			assert.Zero(t, s.owner.crew.serving)
+		})
+		assert.Equal(t, 100, ran)
+		assert.Zero(t, tw.Len())
+		s.letDriversBegin()
+	})
+}
+
+// If callbacks are quick it ends.
+func TestWorkerThatComesBackAmongQuickCallbacksEnds(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		s := tw.engine.shards[0]
+		for range 100 {
+			tw.AfterFunc(time.Second, func() {})
+		}
+		s.own(func() {
+			s.skip(time.Second)
+			s.owner.crew.size = 2
+			s.alarm.coming = true
+		})
+		runBeside(tw.engine)
+		assert.Zero(t, tw.Stats().Fired)
+		s.own(func() { s.hire(1) }) // one of the others
+		s.letDriversBegin()
+		pass(time.Second)
+		assert.EqualValues(t, 100, tw.Stats().Fired)
+	})
 }
