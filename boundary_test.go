@@ -398,9 +398,9 @@ func TestEarlyBucketDoesNotTakeTheClockPastOthers(t *testing.T) {
 		s.settleAll()
 		s.Base = s.Base.Add(-4000 * time.Microsecond) // the machine has stalled
 		var broken error
-		s.observe(s.Read())
+		s.owner.observe(s.Read())
 		for done := false; !done; {
-			done = s.expire()
+			done = s.owner.expire()
 			broken = cmp.Or(broken, s.verify())
 		}
 		s.hire(1)

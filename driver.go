@@ -4,8 +4,6 @@ import (
 	"time"
 
 	"go.uber.org/atomic"
-
-	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
 const (
@@ -87,7 +85,7 @@ func (s *shard) resetAlarm() {
 	first, _ := s.owner.wheel.first()
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
-	if first = min(first, s.arrivals.first, s.inbox.first); first == never {
+	if first = min(first, s.owner.arrivals.first, s.inbox.first); first == never {
 		s.disarm()
 	} else {
 		s.setAlarm(first)
@@ -139,7 +137,7 @@ func (s *shard) relaxOwned() {
 	if armed >= o.relaxAt {
 		o.relaxAt = max(o.relaxAt, armed-relaxCredit) + relaxCost
 		s.settle(callerQuantum)
-		if s.calls() > 0 || o.wheel.cascade.any() {
+		if s.owner.calls() > 0 || o.wheel.cascade.any() {
 			s.summon() // the alarm may have been the one for them
 		} else {
 			s.resetAlarm()
@@ -202,8 +200,8 @@ func (s *shard) step() bool {
 	if now-s.now.Load() >= s.near {
 		s.leap(now)
 	}
-	s.observe(now)
-	return s.expire() && settled
+	s.owner.observe(now)
+	return s.owner.expire() && settled
 }
 
 // leap moves the clock on by so much that the words of timers could not be understood afterwards, as the
@@ -214,35 +212,17 @@ func (s *shard) leap(now int64) {
 	o := &s.owner
 	due := o.due.takeEntries()
 	for now-s.now.Load() >= s.near {
-		s.observe(s.now.Load() + s.near/2)
+		s.owner.observe(s.now.Load() + s.near/2)
 		for more := true; more; {
-			more = !s.expire() || o.wheel.cascade.any()
-			s.moveQuantum()
+			more = !o.expire() || o.wheel.cascade.any()
+			o.moveQuantum()
 			for o.due.ready > 0 {
-				due = s.fill(due, len(due)+quantum, never)
+				due = o.fill(due, len(due)+quantum, never)
 			}
 		}
 	}
 	o.due.putBack(due)
-}
-
-// expire takes up to a quantum of the buckets that have expired off the wheel. It reports whether there is
-// none left. A bucket of the finest level is due as a whole, as far as workers take timers off it. The
-// others move to finer levels.
-func (s *shard) expire() bool {
-	o := &s.owner
-	for range quantum {
-		b := o.wheel.pop(o.tick)
-		switch {
-		case b == nil:
-			return true
-		case b.level == 0 && s.pooled:
-			o.due.add(b)
-		default:
-			o.wheel.cascade.push(b)
-		}
-	}
-	return false
+	s.advanceAlarm()
 }
 
 // overtake does the driver's work if the alarm should have gone off: on a busy machine the driver waits
@@ -258,74 +238,10 @@ func (s *shard) overtake() bool {
 	return true
 }
 
-// moveQuantum moves a quantum of the timers of expired buckets to where they belong now.
+// moveQuantum moves a quantum of the timers of expired buckets. wheelMu is held.
 func (s *shard) moveQuantum() {
-	o := &s.owner
-	defer s.advanceAlarm()
-	for steps := 0; steps < quantum; {
-		b := o.wheel.cascade.next()
-		if b == nil {
-			return
-		}
-		if b.live == 0 {
-			o.wheel.cascade.remove(b)
-			o.store.freeBucket(b)
-			steps++
-			continue
-		}
-		n := o.store.drain(b, &o.scratch.slots, chunkSize)
-		s.putAnew(o.scratch.slots[:n], b)
-		steps += n
-	}
-}
-
-// putAnew puts timers that have left bucket b where they belong now. Those that were stopped or moved to
-// an earlier deadline stay out: the removals or the inbox have them.
-func (s *shard) putAnew(slots []uint32, b *bucket) {
-	o := &s.owner
-	words := s.loadWords(slots)
-	for k, i := range slots {
-		tick, ok := s.refresh(i, &words[k])
-		if !ok {
-			continue
-		}
-		if b.level > 0 {
-			o.counters.moved++
-		}
-		if !o.wheel.belongs(b, tick) {
-			o.counters.postponed++
-		}
-		s.put(i, tick)
-	}
-}
-
-// refresh returns the tick of a placed timer whose word was w a moment ago. It makes a far deadline near
-// as soon as a word has room for it, and brings w up to date. It returns false if the timer is not placed
-// any more.
-func (s *shard) refresh(i uint32, w *arena.Word) (int64, bool) {
-	for {
-		if w.Kind() != arena.Placed {
-			return 0, false
-		}
-		if !w.Has(arena.Far) {
-			return w.Tick(s.owner.tick), true
-		}
-		pg := s.slots.Pages.At(i >> arena.PageShift)
-		if pg == nil {
-			return 0, false
-		}
-		tick, ok := s.far.get(w.Bits())
-		if ok && tick-s.owner.tick >= arena.Near {
-			return tick, true
-		}
-		near := w.WithBits(uint64(tick)) &^ arena.Far
-		if ok && pg.Swap(i, *w, near) {
-			s.forget(*w)
-			*w = near
-			return tick, true
-		}
-		*w = pg.Load(i)
-	}
+	s.owner.moveQuantum()
+	s.advanceAlarm()
 }
 
 // yield lets other workers have the wheel.

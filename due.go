@@ -210,7 +210,7 @@ func (s *shard) flush() (n int) {
 		for _, e := range b.entries {
 			if !stale(e) {
 				n++
-				s.hasten(e.index) // if it was postponed, the worker returns it to the inbox
+				o.hasten(e.index) // if it was postponed, the worker returns it to the inbox
 			}
 		}
 	}
@@ -220,14 +220,14 @@ func (s *shard) flush() (n int) {
 		if stale(e) {
 			continue
 		}
-		if e, ok := s.hasten(e.index); ok {
+		if e, ok := o.hasten(e.index); ok {
 			entries = append(entries, e)
 		}
 	}
-	for b := range s.takeAll {
+	for b := range o.takeAll {
 		for b.live > 0 {
 			for _, i := range o.scratch.slots[:o.store.drain(b, &o.scratch.slots, chunkSize)] {
-				if e, ok := s.hasten(i); ok {
+				if e, ok := o.hasten(i); ok {
 					entries = append(entries, e)
 				}
 			}
@@ -249,16 +249,16 @@ func (s *shard) flush() (n int) {
 // timer's entry. So a Reschedule to the deadline that it had is seen, and one that was postponed when a worker
 // had it already is flushed as well. A plan knows by its deadline whether it was rescheduled, and in Manual mode
 // deadlines are the order, so there the deadline stays. It returns false if the timer was stopped or moved.
-func (s *shard) hasten(i uint32) (entry, bool) {
-	now := s.owner.tick
+func (o *owner) hasten(i uint32) (entry, bool) {
+	now := o.tick
 	for {
-		e, ok := s.entryOf(i)
-		if !ok || s.Manual || e.word.Has(arena.Plan) || !e.word.Has(arena.Far) && e.word.NotAfter(now) {
+		e, ok := o.entryOf(i)
+		if !ok || o.Manual || e.word.Has(arena.Plan) || !e.word.Has(arena.Far) && e.word.NotAfter(now) {
 			return e, ok
 		}
 		to := e.word.WithBits(arena.LowBits(now)) &^ arena.Far
 		if e.page.Swap(i, e.word, to) {
-			s.forget(e.word)
+			o.forget(e.word)
 			e.word = to
 			return e, true
 		}
@@ -267,8 +267,8 @@ func (s *shard) hasten(i uint32) (entry, bool) {
 
 // entryOf returns the entry of a slot that has left its bucket, or false if its timer was stopped or
 // moved.
-func (s *shard) entryOf(i uint32) (entry, bool) {
-	pg := s.slots.Pages.At(i >> arena.PageShift)
+func (o *owner) entryOf(i uint32) (entry, bool) {
+	pg := o.pages.At(i >> arena.PageShift)
 	if pg == nil {
 		return entry{}, false
 	}
@@ -278,8 +278,7 @@ func (s *shard) entryOf(i uint32) (entry, bool) {
 
 // takeAll iterates over all buckets with timers and takes each out of its place: first what is due, then
 // the others in the order of their expirations.
-func (s *shard) takeAll(yield func(*bucket) bool) {
-	o := &s.owner
+func (o *owner) takeAll(yield func(*bucket) bool) {
 	next := func() *bucket {
 		if b := o.due.popBucket(); b != nil {
 			return b
@@ -315,26 +314,27 @@ func (s *shardOf[T]) removeAll() []T {
 		if v, ok := s.claim(&e, 0); ok {
 			values = append(values, v)
 			o.counters.stopped++
-			s.freeSlots([]uint32{e.index})
+			o.freed = append(o.freed, e.index)
 		}
 	}
 	for _, e := range o.due.takeEntries() {
 		if !stale(e) {
-			e, _ = s.entryOf(e.index) // it may have been postponed
+			e, _ = o.entryOf(e.index) // it may have been postponed
 			removed(e)
 		}
 	}
-	for b := range s.takeAll {
+	for b := range o.takeAll {
 		for b.live > 0 {
 			n := o.store.drain(b, &o.scratch.slots, chunkSize)
 			for _, i := range o.scratch.slots[:n] {
-				if e, ok := s.entryOf(i); ok {
+				if e, ok := o.entryOf(i); ok {
 					removed(e) // a timer that is rescheduled just now comes back to the inbox
 				}
 			}
 		}
 		o.store.freeBucket(b)
 	}
+	s.reclaim()
 	s.checkLocked()
 	return values
 }

@@ -391,7 +391,7 @@ func TestRemoveAllTakesEverything(t *testing.T) {
 			require.Len(t, entries, 7)
 			s.owner.due.putBack(entries)
 			s.owner.tick += 45 // the bucket of those of 50 ms expires and begins to move
-			s.expire()
+			s.owner.expire()
 			require.True(t, s.owner.wheel.cascade.waiting())
 			require.NoError(t, s.verify())
 		})

@@ -59,15 +59,14 @@ func (s *shardOf[T]) driveExecutor() {
 
 // calls is the number of calls that are still to be given to the executor, or of workers that have still
 // to come: one for each batch that is due.
-func (s *shard) calls() int {
-	o := &s.owner
-	return (o.due.ready+s.batch-1)/s.batch - o.crew.owed
+func (o *owner) calls() int {
+	return (o.due.ready+o.batch-1)/o.batch - o.crew.owed
 }
 
 // handOver gives the executor its calls, with no lock held. It reports whether there was any. What
 // becomes due meanwhile waits, so a chain of zero delays that runs here does not keep the driver.
 func (s *shardOf[T]) handOver() bool {
-	n := s.calls()
+	n := s.owner.calls()
 	s.handUpTo(n)
 	return n > 0
 }
@@ -79,17 +78,17 @@ func (s *shardOf[T]) handUpTo(n int) (timers int) {
 		if s.Manual {
 			s.settleAll() // callbacks that run here may have stopped or moved others: Advance counts exactly
 		}
-		if s.calls() <= 0 {
+		if s.owner.calls() <= 0 {
 			break
 		}
-		timers += min(s.batch, s.uncovered())
+		timers += min(s.batch, s.owner.uncovered())
 		s.handOne()
 	}
 	return timers
 }
 
 // uncovered is the number of timers that are due and for which the executor has no call.
-func (s *shard) uncovered() int { return max(0, s.owner.due.ready-s.owner.crew.owed*s.batch) }
+func (o *owner) uncovered() int { return max(0, o.due.ready-o.crew.owed*o.batch) }
 
 // handOne calls the executor without the lock, which is held before and after. The call counts as
 // something that runs until it returns, so that the executor may be closed after Shutdown.
@@ -106,7 +105,7 @@ func (s *shardOf[T]) handOne() {
 	defer func() {
 		s.wheelMu.Lock()
 		c.handing--
-		s.settleIdle()
+		c.settleIdle()
 		if !returned {
 			c.owed = max(c.owed-1, 0)
 			s.wheelMu.Unlock()
@@ -131,7 +130,7 @@ func (s *shardOf[T]) runOne() {
 // kick makes sure that a driver comes for what is due and has no call. In Manual mode the next Advance
 // does.
 func (s *shard) kick() {
-	if !s.Manual && (s.calls() > 0 || s.owner.wheel.cascade.any()) {
+	if !s.Manual && (s.owner.calls() > 0 || s.owner.wheel.cascade.any()) {
 		s.summon()
 	}
 }

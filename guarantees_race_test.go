@@ -442,7 +442,7 @@ func TestEveryPlanGivesItsSlotBack(t *testing.T) {
 				for p := range s.slots.Pager.Len() {
 					used += s.slots.Pager.Used(p)
 				}
-				return used == len(s.inbox.free)+s.owner.spent.n
+				return used == len(s.inbox.free)+len(s.owner.freed)
 			})
 		})
 	}

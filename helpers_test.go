@@ -84,7 +84,7 @@ func (t Timer) swapWord(change func(w arena.Word) arena.Word) {
 func (s *shard) unnamed(i uint32) bool {
 	s.wheelMu.Lock()
 	defer s.wheelMu.Unlock()
-	s.freeSpent()
+	s.reclaim()
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
 	for _, f := range s.inbox.free {

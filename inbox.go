@@ -88,15 +88,6 @@ func (ib *inbox) take(empty []uint32) (staged []uint32, first int64) {
 	return staged, first
 }
 
-// loadWord returns the word of slot i, or 0 if its page is gone.
-func loadWord(pages *arena.Table[arena.Page], i uint32) arena.Word {
-	pg := pages.At(i >> arena.PageShift)
-	if pg == nil {
-		return 0
-	}
-	return pg.Load(i)
-}
-
 // arrivals is what the owner has taken out of the inbox and not placed yet.
 type arrivals struct {
 	slots []uint32

@@ -465,7 +465,7 @@ func TestStopAndRescheduleBetweenInboxAndWheel(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
 	timers := arrived(s, 40, time.Minute)
-	sh.own(func() { sh.placeArrivals(10) })
+	sh.own(func() { sh.owner.placeArrivals(10) })
 	require.Equal(t, 10, sh.placed())
 	s.stopAll([]Timer{timers[3], timers[20], timers[21]})
 	require.True(t, timers[30].Reschedule(time.Second))
@@ -586,7 +586,7 @@ func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 		require.True(t, timers[2].Reschedule(70*ms))
 		sh.own(func() {
 			sh.owner.tick = 50
-			require.True(t, sh.expire())
+			require.True(t, sh.owner.expire())
 			sh.moveQuantum()
 			require.NoError(t, sh.verify())
 			require.Equal(t, 2, sh.owner.wheel.live, "those that were not moved")

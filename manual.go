@@ -113,13 +113,13 @@ func (e *engine[T]) runDue() int {
 func (s *shard) firstDueTick() int64 {
 	s.wheelMu.Lock()
 	defer s.unlock()
-	return s.dueTick()
+	return s.owner.dueTick()
 }
 
-func (s *shard) dueTick() int64 {
-	d := &s.owner.due
+func (o *owner) dueTick() int64 {
+	d := &o.due
 	if d.taken < len(d.entries) {
-		tick, _ := s.decode(d.entries[d.taken].word, s.owner.tick)
+		tick, _ := o.decode(d.entries[d.taken].word, o.tick)
 		return tick
 	}
 	if b := d.first(); b != nil {
@@ -129,11 +129,11 @@ func (s *shard) dueTick() int64 {
 }
 
 // dueBefore reports whether something is due, in Manual mode before the tick.
-func (s *shard) dueBefore(tick int64) bool {
-	if !s.Manual {
-		return s.owner.due.ready > 0
+func (o *owner) dueBefore(tick int64) bool {
+	if !o.Manual {
+		return o.due.ready > 0
 	}
-	return s.dueTick() < tick
+	return o.dueTick() < tick
 }
 
 // runBucket runs what is due at the tick on this goroutine and returns how many it claimed. If a
@@ -145,7 +145,7 @@ func (s *shardOf[T]) runBucket(tick int64) int {
 	defer w.end()
 	w.values, s.idle = s.idle, nil
 	total := 0
-	for s.dueBefore(tick + 1) {
+	for s.owner.dueBefore(tick + 1) {
 		total += w.runOne(tick + 1)
 	}
 	return total
@@ -203,7 +203,7 @@ func (s *shard) planCalls(plan []handover, k int) []handover {
 		return plan
 	}
 	s.settleAll()
-	if s.calls() <= 0 {
+	if s.owner.calls() <= 0 {
 		return plan
 	}
 	d := &s.owner.due
@@ -252,7 +252,7 @@ func (s *shard) advanceManual(now int64) int {
 	s.armMu.Unlock()
 	o.tick = tick
 	s.checkLocked()
-	return o.due.ready - waiting - s.uncovered()
+	return o.due.ready - waiting - o.uncovered()
 }
 
 // admit makes due what has become so since the last Advance began.
@@ -272,7 +272,7 @@ func (s *shard) gather(b *bucket, tick int64) {
 	for b.live > 0 {
 		for _, i := range o.scratch.slots[:o.store.drain(b, &o.scratch.slots, chunkSize)] {
 			w := loadWord(&s.slots.Pages, i)
-			at, ok := s.refresh(i, &w)
+			at, ok := o.refresh(i, &w)
 			switch {
 			case !ok: // stopped, or moved to the inbox
 			case at <= tick && (b.level == 0 || at < b.at):

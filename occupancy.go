@@ -101,7 +101,7 @@ func (e *engine[T]) occupancy(whole, slots int) Occupancy {
 	v.Stopped = true
 	for _, s := range e.shards {
 		s.wheelMu.Lock()
-		s.survey(v)
+		v.add(&s.shard)
 		v.Stopped = v.Stopped && s.closed.Load()
 		s.unlock()
 	}
@@ -166,15 +166,15 @@ func (v *survey) count(b *bucket) {
 	l.Timers += b.live
 }
 
-// survey adds what the shard has. wheelMu is held, and let go meanwhile if the shard has many buckets.
-func (s *shard) survey(v *survey) {
+// add adds what the shard has. wheelMu is held, and let go meanwhile if the shard has many buckets.
+func (v *survey) add(s *shard) {
 	if s.closed.Load() {
 		return
 	}
 	s.settleAll()
 	o := &s.owner
 	v.stand(max(v.tick, o.wheel.cur)) // the shard may have read the clock since
-	s.surveyNext(v)
+	v.addNext(s)
 	before := v.found()
 	switch {
 	case o.wheel.queue.Len() <= v.whole:
@@ -182,11 +182,11 @@ func (s *shard) survey(v *survey) {
 			v.count(b)
 		}
 	case len(o.store.all) <= v.each*len(v.Levels):
-		s.surveyBuckets(v)
+		v.addBuckets(s)
 	default:
-		s.surveySlots(v)
+		v.addSlots(s)
 	}
-	s.surveyExpired(v)
+	v.addExpired(s)
 	if !s.closed.Load() {
 		v.Unseen += max(0, s.pending()-(v.found()-before))
 	}
@@ -201,13 +201,13 @@ func (v *survey) found() int {
 	return n
 }
 
-// surveyBuckets goes through the buckets by their ids, which they keep while the lock is free, unlike their places in the queue. Most
+// addBuckets goes through the buckets by their ids, which they keep while the lock is free, unlike their places in the queue. Most
 // slots of a large wheel are empty, and are not looked at.
-func (s *shard) surveyBuckets(v *survey) {
+func (v *survey) addBuckets(s *shard) {
 	for k, steps := 0, 0; k < len(s.owner.store.all); k++ { // none are left where the wheel was stopped meanwhile
 		if steps == v.step {
 			steps = 0
-			s.breathe()
+			breathe(s)
 			if k >= len(s.owner.store.all) {
 				return
 			}
@@ -220,22 +220,22 @@ func (s *shard) surveyBuckets(v *survey) {
 }
 
 // breathe lets go of the lock for other workers.
-func (s *shard) breathe() {
+func breathe(s *shard) {
 	s.yield()
 	if !s.closed.Load() {
 		s.settleAll()
 	}
 }
 
-// surveySlots goes through the slots, which stay where they are while the lock is free. It begins with the coarsest
+// addSlots goes through the slots, which stay where they are while the lock is free. It begins with the coarsest
 // level, so that a timer that moves to a finer one meanwhile is rather counted twice than lost.
-func (s *shard) surveySlots(v *survey) {
+func (v *survey) addSlots(s *shard) {
 	steps := 0
 	for l := len(s.owner.wheel.levels) - 1; l >= 0; l-- {
 		for k := 0; k < v.each; k++ {
 			if steps == v.step {
 				steps = 0
-				s.breathe()
+				breathe(s)
 			}
 			if l >= len(s.owner.wheel.levels) || s.owner.wheel.levels[l].slots == nil { // also where the wheel was stopped meanwhile
 				break
@@ -248,9 +248,9 @@ func (s *shard) surveySlots(v *survey) {
 	}
 }
 
-// surveyExpired counts what has left its slots. Buckets that move are as many as have expired while nobody came, so there is a
+// addExpired counts what has left its slots. Buckets that move are as many as have expired while nobody came, so there is a
 // bound for them too; lots are few.
-func (s *shard) surveyExpired(v *survey) {
+func (v *survey) addExpired(s *shard) {
 	if s.closed.Load() {
 		return
 	}
@@ -268,9 +268,9 @@ func (s *shard) surveyExpired(v *survey) {
 	}
 }
 
-// surveyNext notes the earliest buckets with timers. The queue is a heap, so they are found from the top down: of the buckets whose
+// addNext notes the earliest buckets with timers. The queue is a heap, so they are found from the top down: of the buckets whose
 // parents were taken, the first is taken next. The buckets that all timers have left are passed over, a bounded number of them.
-func (s *shard) surveyNext(v *survey) {
+func (v *survey) addNext(s *shard) {
 	var open []int // indices of the queue
 	queue := &s.owner.wheel.queue
 	if queue.Len() > 0 {

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
@@ -93,11 +92,10 @@ type config struct {
 	clock.Timeline
 	geometry
 	ticks   clock.Ticks
-	near    int64 // ns: a deadline that lies so far ahead of shard.now is far, see arena.Near
-	batch   int   // payloads of one call
-	procs   int   // processors
-	pooled  bool  // the default executor
-	scanned bool  // payloads hold pointers, so they are cleared
+	batch   int  // payloads of one call
+	procs   int  // processors
+	pooled  bool // the default executor
+	scanned bool // payloads hold pointers, so they are cleared
 }
 
 // validate returns the options with defaults filled in, or an error that names the first bad field.
@@ -170,7 +168,6 @@ func (o Options) config() config {
 		procs:    runtime.GOMAXPROCS(0),
 		pooled:   o.Executor == nil,
 	}
-	c.near = c.ticks.Begin(arena.Near)
 	if !o.Manual {
 		c.moveTicks, c.moveTimers = moveTime(o.Tick)
 	}

@@ -45,16 +45,15 @@ type host interface {
 type shard struct {
 	_ [64]byte // keeps the neighbour in memory off the lines that are written here
 
-	config   // never changes
-	host     host
-	funcs    *arena.Table[[arena.PageSize]func()] // the payloads, if they are callbacks: saves a call of host
-	halted   chan struct{}                        // closed by the engine's stop
-	closed   atomic.Bool                          // no timer is armed, stopped, moved or claimed any more
-	lone     atomic.Bool                          // the inbox has one timer
-	wanted   atomic.Bool                          // a caller has found work for the owner and could not get wheelMu
-	alarmAt  atomic.Int64                         // tick at which the driver wakes; ringing, never. armMu; read without it
-	now      atomic.Int64                         // ns: a reading of the clock by the owner; Manual: the clock
-	far      farTable
+	config  // never changes
+	host    host
+	funcs   *arena.Table[[arena.PageSize]func()] // the payloads, if they are callbacks: saves a call of host
+	halted  chan struct{}                        // closed by the engine's stop
+	closed  atomic.Bool                          // no timer is armed, stopped, moved or claimed any more
+	lone    atomic.Bool                          // the inbox has one timer
+	wanted  atomic.Bool                          // a caller has found work for the owner and could not get wheelMu
+	alarmAt atomic.Int64                         // tick at which the driver wakes; ringing, never. armMu; read without it
+	words
 	alarms   atomic.Uint64 // times that the alarm went off
 	planRuns atomic.Uint64 // claims of plans
 	planEnds atomic.Uint64 // Stops of plans during a run
@@ -73,50 +72,26 @@ type shard struct {
 	order *arming     // Manual mode; else nil
 	alarm alarm
 
-	_        [64]byte
-	wheelMu  sync.Mutex
-	arrivals arrivals
-	owner    owner
+	_       [64]byte
+	wheelMu sync.Mutex
+	owner   owner
 
 	_ [64]byte
-}
-
-// owner is what the goroutine that holds wheelMu works with.
-type owner struct {
-	store    bucketStore
-	wheel    wheel
-	due      dueList
-	crew     crew
-	counters counters
-	tick     int64    // of the clock, as far as the owner has read it
-	dead     uint64   // link to the removals that were taken off the stack and not carried out yet
-	relaxAt  uint64   // value of inbox.armed from which a Stop may correct the alarm
-	unread   int      // claims since the last one whose lateness was measured
-	scratch  struct { // of one quantum; not on the stack of a worker, which would have to grow
-		slots [chunkSize]uint32
-		words [chunkSize]arena.Word
-		gone  [removalsMax]uint32
-		pos   [removalsMax]uint32
-		due   []uint32 // Manual mode
-	}
-	spent struct { // slots of timers that were claimed under the lock, to be given back together
-		n     int
-		slots [removalsMax]uint32
-	}
-	sinceCheck int // build tag invariants: changes since the last verify
 }
 
 // init prepares a shard that was allocated as part of its typed form.
 func (s *shard) init(c config, h host, halted chan struct{}) {
 	s.config, s.host, s.halted = c, h, halted
 	s.slots.Closed = h.closePage
+	s.pages, s.near = &s.slots.Pages, c.ticks.Begin(arena.Near)
 	s.now.Store(c.Origin)
 	s.inbox.init()
 	s.inbox.now = c.Origin
 	s.alarmAt.Store(never)
-	s.arrivals.first = never
 	o := &s.owner
+	o.config, o.words = &s.config, &s.words
 	o.tick = c.ticks.Floor(c.Origin)
+	o.arrivals.first = never
 	o.store.slots = &s.slots.Pages
 	o.due.store = &o.store
 	o.due.deferred = c.Manual
@@ -133,66 +108,6 @@ func (c *config) tickOf(deadline, now int64) int64 {
 		return c.ticks.Floor(now)
 	}
 	return c.ticks.Ceil(deadline)
-}
-
-// encode returns how a word says the tick of a deadline, which is not before the clock. A word has room
-// for a tick near the present. The present is what the owner has read, so that the owner, which may come
-// late, understands the word.
-func (s *shard) encode(deadline, tick int64) (flags arena.Word, bits uint64) {
-	if deadline-s.now.Load() < s.near {
-		return 0, uint64(tick)
-	}
-	return arena.Far, s.far.put(tick)
-}
-
-// decode returns the tick of a word, and false if the word has changed meanwhile. now is the tick of
-// shard.now.
-func (s *shard) decode(w arena.Word, now int64) (int64, bool) {
-	if w.Has(arena.Far) {
-		return s.far.get(w.Bits())
-	}
-	return w.Tick(now), true
-}
-
-// forget drops the ticket of a word that was replaced.
-func (s *shard) forget(w arena.Word) {
-	if w.Has(arena.Far) {
-		s.far.drop(w.Bits())
-	}
-}
-
-// farTable keeps the deadlines for which a word has no room. A word with a ticket is far; the goroutine
-// that replaces it drops the ticket.
-type farTable struct {
-	mu    sync.Mutex
-	ticks map[uint64]int64
-	last  uint64
-}
-
-func (f *farTable) put(tick int64) uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.ticks == nil {
-		f.ticks = make(map[uint64]int64)
-	}
-	f.last++
-	f.ticks[f.last] = tick
-	return f.last
-}
-
-func (f *farTable) get(ticket uint64) (int64, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	tick, ok := f.ticks[ticket]
-	return tick, ok
-}
-
-func (f *farTable) drop(ticket uint64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if delete(f.ticks, ticket); len(f.ticks) == 0 {
-		f.ticks = nil // a map keeps its size
-	}
 }
 
 // stop is Timer.Stop.
@@ -355,16 +270,6 @@ func (s *shard) inboxIsCrowded() bool {
 	return len(s.inbox.staged) >= s.inbox.full && s.inbox.sweep(&s.slots)
 }
 
-// replace swaps a word whose deadline may be far for another one.
-func (s *shard) replace(pg *arena.Page, i uint32, w, to arena.Word) bool {
-	if !pg.Swap(i, w, to) {
-		s.forget(to)
-		return false
-	}
-	s.forget(w)
-	return true
-}
-
 // deadline is Timer.Deadline.
 func (s *shard) deadline(i, gen uint32) (time.Time, bool) {
 	pg := s.slots.Pages.At(i >> arena.PageShift)
@@ -425,24 +330,49 @@ func (s *shard) settleAll() {
 // settle takes up to max timers out of the inbox and carries out up to max removals. It reports whether
 // nothing is left.
 func (s *shard) settle(max int) bool {
-	if s.owner.spent.n > 0 {
-		s.freeSpent()
-	}
+	o := &s.owner
+	s.reclaim()
 	s.takeArrivals()
-	s.owner.wheel.catchUp(s.owner.tick)
-	a := &s.arrivals
-	for n := 0; n < max && !a.empty(); n += chunkSize {
-		s.placeArrivals(min(chunkSize, max-n))
+	o.wheel.catchUp(o.tick)
+	for n := 0; n < max && !o.arrivals.empty(); n += chunkSize {
+		o.placeArrivals(min(chunkSize, max-n))
+		s.reclaim()
 	}
-	for n := 0; n < max && s.remove() > 0; n += removalsMax {
+	for n := 0; n < max; n += removalsMax {
+		if o.dead == 0 {
+			o.dead = s.removals.take()
+		}
+		if o.dead == 0 {
+			break
+		}
+		o.remove()
+		s.reclaim()
 	}
 	s.advanceAlarm()
-	return a.empty() && s.owner.dead == 0 && s.removals.len() == 0
+	return o.arrivals.empty() && o.dead == 0 && s.removals.len() == 0
+}
+
+// reclaim gives back the slots that nothing names any more, and returns to the inbox those whose Stop is about to end
+// them.
+func (s *shard) reclaim() {
+	o := &s.owner
+	if len(o.freed)+len(o.ending) == 0 {
+		return
+	}
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	for _, i := range o.freed {
+		s.slots.Put(i)
+	}
+	for _, i := range o.ending {
+		s.inbox.add(i, never)
+	}
+	o.freed, o.ending = o.freed[:0], o.ending[:0]
 }
 
 // takeArrivals takes over what is in the inbox, if everything of before is placed.
 func (s *shard) takeArrivals() {
-	a := &s.arrivals
+	a := &s.owner.arrivals
 	if !a.empty() {
 		return
 	}
@@ -452,182 +382,8 @@ func (s *shard) takeArrivals() {
 	s.armMu.Unlock()
 	a.done = 0
 	if !s.Manual && now-s.now.Load() < s.near { // else the driver leaps
-		s.observe(now)
+		s.owner.observe(now)
 	}
-}
-
-// observe notes a reading of the clock.
-func (s *shard) observe(now int64) {
-	if now > s.now.Load() {
-		s.now.Store(now)
-		s.owner.tick = s.ticks.Floor(now)
-	}
-}
-
-// placeArrivals places the next n of the arrivals.
-func (s *shard) placeArrivals(n int) {
-	a, o := &s.arrivals, &s.owner
-	n = min(n, len(a.slots)-a.done)
-	part := a.slots[a.done : a.done+n]
-	words := s.loadWords(part)
-	freed := o.scratch.gone[:0]
-	for k, i := range part {
-		w := words[k]
-		if w.Kind() == arena.Staged && s.placeArrival(i, w) {
-			continue
-		}
-		if w = s.placeChanged(i); w.Kind() == arena.Ending {
-			s.armMu.Lock()
-			s.inbox.add(i, never) // its Stop is about to end it
-			s.armMu.Unlock()
-			continue
-		} else if w.Kind() == arena.Ended {
-			freed = append(freed, i)
-		}
-	}
-	o.counters.stopped += uint64(len(freed))
-	a.done += n
-	if a.empty() {
-		a.first = never
-		if cap(a.slots) > 4*quantum {
-			a.slots, a.done = nil, 0
-		}
-	}
-	s.freeSlots(freed)
-}
-
-// loadWords returns the words of up to chunkSize slots, until it is called again. It is a loop of its own,
-// so that the cache misses overlap. wheelMu is held.
-func (s *shard) loadWords(slots []uint32) []arena.Word {
-	words := s.owner.scratch.words[:len(slots)]
-	for k, i := range slots {
-		words[k] = loadWord(&s.slots.Pages, i)
-	}
-	return words
-}
-
-// placeChanged places an arrival whose word has changed while the owner looked, unless it was stopped. It
-// returns the word on which it acted.
-func (s *shard) placeChanged(i uint32) arena.Word {
-	for {
-		w := loadWord(&s.slots.Pages, i)
-		if w.Kind() == arena.Ended && w.Has(arena.Moved) {
-			s.unlist(i)
-		}
-		if w.Kind() != arena.Staged || s.placeArrival(i, w) {
-			return w
-		}
-	}
-}
-
-// placeArrival places a timer that has the word w. It returns false if the word has changed.
-func (s *shard) placeArrival(i uint32, w arena.Word) bool {
-	pg := s.slots.Pages.At(i >> arena.PageShift)
-	tick, ok := s.decode(w, s.owner.tick)
-	if pg == nil || !ok {
-		return false
-	}
-	placed := w.With(arena.Placed) &^ arena.Moved
-	if w.Has(arena.Far) && tick-s.owner.tick < arena.Near {
-		placed = placed.WithBits(uint64(tick)) &^ arena.Far
-	}
-	if !pg.Swap(i, w, placed) {
-		return false
-	}
-	if placed&arena.Far != w&arena.Far {
-		s.forget(w)
-	}
-	if w.Has(arena.Moved) {
-		s.unlist(i)
-	}
-	s.put(i, tick)
-	return true
-}
-
-// put puts a placed timer where its tick belongs: among what is due, or on the wheel.
-func (s *shard) put(i uint32, tick int64) {
-	if tick <= s.owner.tick {
-		s.owner.due.put(i, s.owner.tick)
-		return
-	}
-	s.owner.wheel.place(i, tick)
-}
-
-// unlist takes a slot out of the bucket in which it may stand.
-func (s *shard) unlist(i uint32) {
-	o := &s.owner
-	pos := o.store.pos(i)
-	if *pos == 0 {
-		return
-	}
-	b := o.store.remove(*pos)
-	*pos = 0
-	s.left(b)
-}
-
-// left is told that bucket b has lost a timer otherwise than by expiring.
-func (s *shard) left(b *bucket) {
-	switch {
-	case b.state == bucketDue:
-		s.owner.due.ready--
-	case b.state == bucketQueued:
-		s.owner.wheel.left(b)
-	}
-}
-
-// remove carries out up to removalsMax removals and returns how many it did. Nothing in a loop depends on
-// the slot before, so that the cache misses overlap.
-func (s *shard) remove() int {
-	o := &s.owner
-	if o.dead == 0 {
-		if o.dead = s.removals.take(); o.dead == 0 {
-			return 0
-		}
-	}
-	gone := o.scratch.gone[:0]
-	ends := 0
-	for o.dead != 0 && len(gone) < removalsMax {
-		i := uint32(o.dead - 1)
-		w := loadWord(&s.slots.Pages, i)
-		o.dead = w.Bits()
-		if w.Has(arena.Moved) {
-			ends++ // of a plan's run, which was not pending
-		}
-		gone = append(gone, i)
-	}
-	listed := o.scratch.pos[:0]
-	for _, i := range gone {
-		if pos := o.store.pos(i); *pos != 0 {
-			listed = append(listed, *pos)
-			*pos = 0
-		}
-	}
-	sparse := listed[:0]
-	for _, pos := range listed {
-		m, b := o.store.unmark(pos)
-		s.left(b)
-		if m.sparse() {
-			sparse = append(sparse, pos>>chunkShift)
-		}
-	}
-	for _, c := range sparse {
-		o.store.thinIfSparse(c)
-	}
-	o.counters.stopped += uint64(len(gone) - ends)
-	s.freeSlots(gone)
-	return len(gone)
-}
-
-// freeSlots gives slots back that nothing names any more.
-func (s *shard) freeSlots(slots []uint32) {
-	if len(slots) == 0 {
-		return
-	}
-	s.armMu.Lock()
-	for _, i := range slots {
-		s.slots.Put(i)
-	}
-	s.armMu.Unlock()
 }
 
 // pending returns the number of pending timers. wheelMu is held and everything is settled.
@@ -636,7 +392,7 @@ func (s *shard) pending() int {
 	armed, stopped := s.inbox.armed, s.inbox.stopped
 	s.armMu.Unlock()
 	o := &s.owner
-	s.countClaims()
+	o.countClaims()
 	return int(armed - stopped - o.counters.stopped - o.counters.fired - s.planRuns.Load())
 }
 
@@ -688,8 +444,8 @@ func (s *shard) halt() {
 	s.order = nil
 	s.host.clear()
 	s.armMu.Unlock()
-	s.arrivals = arrivals{first: never}
-	o.dead, o.spent.n = 0, 0
+	o.arrivals = arrivals{first: never}
+	o.dead, o.freed, o.ending = 0, nil, nil
 	o.store = bucketStore{slots: o.store.slots}
 	o.wheel = wheel{geometry: o.wheel.geometry, store: o.wheel.store, cur: o.wheel.cur}
 	o.due = dueList{store: o.due.store, deferred: o.due.deferred}

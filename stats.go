@@ -194,7 +194,7 @@ func (s *shard) addStats(st *Stats, now int64) {
 	}
 	st.Stopped += c.stopped + ib.stopped + s.planEnds.Load() + late
 	st.Postponed += c.postponed + ib.moved
-	st.Fired += s.fired()
+	st.Fired += c.fired + s.planRuns.Load()
 	st.Discarded += c.discarded - late
 	st.Flushed += c.flushed
 	st.Moved += c.moved
@@ -220,19 +220,18 @@ func (s *shard) addStats(st *Stats, now int64) {
 		}
 	}
 	st.Levels = max(st.Levels, levels)
-	st.Overdue = max(st.Overdue, s.overdue(max(now, s.now.Load())))
+	st.Overdue = max(st.Overdue, o.overdue(max(now, s.now.Load())))
 }
 
 // overdue returns how long, at now, an expired timer has waited to be claimed. It looks at the first
 // chunk of each list in which expired timers wait, and of the first bucket on the wheel, in case no driver
 // takes that off. The timer that has expired first is there, unless whole chunks of postponed timers stand
 // before it.
-func (s *shard) overdue(now int64) time.Duration {
-	o := &s.owner
-	tick := s.ticks.Floor(now)
-	first := min(s.earliest(o.due.first()), s.earliest(o.wheel.cascade.levels[0].head))
+func (o *owner) overdue(now int64) time.Duration {
+	tick := o.ticks.Floor(now)
+	first := min(o.earliest(o.due.first()), o.earliest(o.wheel.cascade.levels[0].head))
 	for _, e := range o.due.entries[o.due.taken:] {
-		if at, ok := s.decode(e.word, tick); ok {
+		if at, ok := o.decode(e.word, tick); ok {
 			first = min(first, at)
 			break
 		}
@@ -246,26 +245,25 @@ func (s *shard) overdue(now int64) time.Duration {
 	}
 	if at, ok := o.wheel.first(); ok && at <= tick {
 		if top, _ := o.wheel.queue.Min(); top.at <= tick { // until then nothing of it has expired
-			first = min(first, s.earliest(top))
+			first = min(first, o.earliest(top))
 		}
 	}
-	return time.Duration(max(0, now-s.ticks.Begin(first)))
+	return time.Duration(max(0, now-o.ticks.Begin(first)))
 }
 
 // earliest is the first tick in the first chunk of a bucket, or never.
-func (s *shard) earliest(b *bucket) int64 {
+func (o *owner) earliest(b *bucket) int64 {
 	first := int64(never)
 	if b == nil || b.live == 0 {
 		return first
 	}
-	o := &s.owner
 	m, entries := o.store.chunks.both(b.head)
 	for alive := m.alive; alive != 0; alive &= alive - 1 {
 		w := o.store.word(entries[bits.TrailingZeros32(alive)])
 		if w.Kind() != arena.Placed {
 			continue
 		}
-		if tick, ok := s.decode(w, o.tick); ok {
+		if tick, ok := o.decode(w, o.tick); ok {
 			first = min(first, tick)
 		}
 	}

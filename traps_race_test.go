@@ -75,8 +75,8 @@ func halfway(t *testing.T, n int, test func(t *testing.T, tw *TimingWheel, timer
 		s.placeAll()
 		s.own(func() {
 			s.skip(50 * ms)
-			s.observe(s.Read())
-			require.True(t, s.expire(), "the bucket of 48 ms")
+			s.owner.observe(s.Read())
+			require.True(t, s.owner.expire(), "the bucket of 48 ms")
 			s.moveQuantum()
 			require.NoError(t, s.verify())
 			require.True(t, s.owner.wheel.cascade.waiting())

@@ -24,17 +24,18 @@ func (s *shard) verify() error {
 	}
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
-	for _, check := range []func() error{
-		s.verifyPages, s.owner.wheel.verify, s.verifyBuckets, s.verifyInbox, s.verifyDue, s.verifyAlarm,
-	} {
-		if err := check(); err != nil {
+	if err := s.owner.wheel.verify(); err != nil {
+		return err
+	}
+	for _, check := range []func(*shard) error{verifyPages, verifyBuckets, verifyInbox, verifyDue, verifyAlarm} {
+		if err := check(s); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *shard) verifyPages() error {
+func verifyPages(s *shard) error {
 	if err := s.slots.Pager.Verify(); err != nil {
 		return fmt.Errorf("S1, slots: %w", err)
 	}
@@ -55,7 +56,7 @@ func (o *owner) allBuckets(yield func(*bucket) bool) {
 	}
 }
 
-func (s *shard) verifyBuckets() (err error) {
+func verifyBuckets(s *shard) (err error) {
 	o := &s.owner
 	entries := 0
 	for b := range o.allBuckets {
@@ -104,12 +105,12 @@ func (s *shard) verifyBuckets() (err error) {
 	return nil
 }
 
-func (s *shard) verifyInbox() error {
+func verifyInbox(s *shard) error {
 	seen := make(map[uint32]bool)
 	first := s.inbox.first
-	for list, slots := range [][]uint32{s.inbox.staged, s.arrivals.slots[s.arrivals.done:]} {
+	for list, slots := range [][]uint32{s.inbox.staged, s.owner.arrivals.slots[s.owner.arrivals.done:]} {
 		if list == 1 {
-			first = s.arrivals.first
+			first = s.owner.arrivals.first
 		}
 		for _, i := range slots {
 			w := loadWord(&s.slots.Pages, i)
@@ -137,7 +138,7 @@ func (s *shard) verifyInbox() error {
 	return nil
 }
 
-func (s *shard) verifyDue() error {
+func verifyDue(s *shard) error {
 	o := &s.owner
 	ready := len(o.due.entries) - o.due.taken
 	for b := range o.due.buckets.all {
@@ -152,7 +153,7 @@ func (s *shard) verifyDue() error {
 	return nil
 }
 
-func (s *shard) verifyAlarm() error {
+func verifyAlarm(s *shard) error {
 	if s.Manual {
 		return nil
 	}

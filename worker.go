@@ -141,14 +141,24 @@ func (b *batch) revoke() {
 	}
 }
 
+// fill is owner.fill. A timer that goes back to the wheel may be due before the alarm. wheelMu is held.
+func (s *shard) fill(b []entry, most int, upTo int64) []entry {
+	postponed := s.owner.counters.postponed
+	b = s.owner.fill(b, most, upTo)
+	if s.owner.counters.postponed != postponed {
+		s.advanceAlarm()
+	}
+	return b
+}
+
 // countClaims counts the claims of workers that have not come back for the lock.
-func (s *shard) countClaims() {
-	for _, b := range s.owner.crew.batches {
-		s.countBatch(b)
+func (o *owner) countClaims() {
+	for _, b := range o.crew.batches {
+		o.countBatch(b)
 	}
 }
 
-func (s *shard) countBatch(b *batch) {
+func (o *owner) countBatch(b *batch) {
 	for k := range b.entries {
 		if b.counted>>k&1 == 1 {
 			continue
@@ -156,19 +166,15 @@ func (s *shard) countBatch(b *batch) {
 		e := &b.entries[k]
 		if w := e.page.Load(e.index); w.SameGen(e.word) && w.Kind() == arena.Spent && w.Bits() == arena.LowBits(int64(b.id)) {
 			b.counted |= 1 << k
-			s.owner.counters.fired++
+			o.counters.fired++
 		}
 	}
 }
 
-// fired returns the number of claims that have been counted, plans included.
-func (s *shard) fired() uint64 { return s.owner.counters.fired + s.planRuns.Load() }
-
 // fill appends timers that are due to b until it has most of them, or a quantum was looked at. A timer
 // that was postponed goes back to the wheel. For upTo see dueBefore.
-func (s *shard) fill(b []entry, most int, upTo int64) []entry {
-	o := &s.owner
-	for len(b) < most && s.dueBefore(upTo) {
+func (o *owner) fill(b []entry, most int, upTo int64) []entry {
+	for len(b) < most && o.dueBefore(upTo) {
 		e, ok := o.due.takeEntry()
 		if !ok {
 			break
@@ -177,29 +183,25 @@ func (s *shard) fill(b []entry, most int, upTo int64) []entry {
 			b = append(b, e)
 		}
 	}
-	postponed := o.counters.postponed
-	for steps := 0; len(b) < most && steps < quantum && s.dueBefore(upTo); {
+	for steps := 0; len(b) < most && steps < quantum && o.dueBefore(upTo); {
 		n := o.due.takeSlots(&o.scratch.slots, min(most-len(b), chunkSize))
 		if n == 0 {
 			break
 		}
 		steps += n
 		slots := o.scratch.slots[:n]
-		words := s.loadWords(slots)
+		words := o.loadWords(slots)
 		for k, i := range slots {
-			tick, ok := s.refresh(i, &words[k])
+			tick, ok := o.refresh(i, &words[k])
 			switch {
 			case !ok: // stopped, or moved to the inbox
-			case tick > o.tick && !s.Manual: // there it would be in the inbox
+			case tick > o.tick && !o.Manual: // there it would be in the inbox
 				o.counters.postponed++
 				o.wheel.place(i, tick)
 			default:
-				b = append(b, entry{s.slots.Pages.At(i >> arena.PageShift), words[k], i})
+				b = append(b, entry{o.pages.At(i >> arena.PageShift), words[k], i})
 			}
 		}
-	}
-	if o.counters.postponed != postponed {
-		s.advanceAlarm()
 	}
 	return b
 }
@@ -273,14 +275,14 @@ func (s *shard) returnMoved(e *entry) {
 func (s *shardOf[T]) claimOne(upTo int64) (v T, ok bool) {
 	o := &s.owner
 	o.counters.mostDue = max(o.counters.mostDue, o.due.ready)
-	for steps := 0; steps < quantum && s.dueBefore(upTo); steps++ {
+	for steps := 0; steps < quantum && o.dueBefore(upTo); steps++ {
 		one := s.fill(s.collected[:0], 1, upTo)
 		s.collected = one
 		if len(one) == 0 {
 			continue
 		}
 		if v, ok = s.claim(&one[0], 0); ok {
-			s.noteClaim(&one[0])
+			o.noteClaim(&one[0])
 			return v, true
 		}
 	}
@@ -291,13 +293,13 @@ func (s *shardOf[T]) claimOne(upTo int64) (v T, ok bool) {
 func (s *shardOf[T]) claimMany(values []T, most int, upTo int64) []T {
 	o := &s.owner
 	o.counters.mostDue = max(o.counters.mostDue, o.due.ready)
-	for steps := 0; steps < quantum && len(values) < most && s.dueBefore(upTo); steps++ {
+	for steps := 0; steps < quantum && len(values) < most && o.dueBefore(upTo); steps++ {
 		entries := s.fill(s.collected[:0], min(most-len(values), chunkSize), upTo)
 		s.collected = entries
 		for k := range entries {
 			if v, ok := s.claim(&entries[k], 0); ok {
 				values = append(values, v)
-				s.noteClaim(&entries[k])
+				o.noteClaim(&entries[k])
 			}
 		}
 		steps += len(entries)
@@ -306,12 +308,11 @@ func (s *shardOf[T]) claimMany(values []T, most int, upTo int64) []T {
 }
 
 // noteClaim counts a claim under the lock.
-func (s *shard) noteClaim(e *entry) {
-	o := &s.owner
-	if now := s.lateAt(); now >= 0 {
+func (o *owner) noteClaim(e *entry) {
+	if now := o.lateAt(); now >= 0 {
 		late := time.Duration(0)
 		if !e.word.Has(arena.Far) { // else it was flushed
-			late = time.Duration(now - s.ticks.Begin(e.word.Tick(o.tick)))
+			late = time.Duration(now - o.ticks.Begin(e.word.Tick(o.tick)))
 		}
 		o.counters.lateness.record(late)
 	}
@@ -319,35 +320,24 @@ func (s *shard) noteClaim(e *entry) {
 		return
 	}
 	o.counters.fired++
-	o.spent.slots[o.spent.n] = e.index
-	if o.spent.n++; o.spent.n == len(o.spent.slots) {
-		s.freeSpent()
-	}
-}
-
-// freeSpent gives back the slots of timers that were claimed under the lock.
-func (s *shard) freeSpent() {
-	o := &s.owner
-	s.freeSlots(o.spent.slots[:o.spent.n])
-	o.spent.n = 0
+	o.freed = append(o.freed, e.index)
 }
 
 // lateAt returns the reading of the clock by which the lateness of a claim under the lock is measured, or
 // -1 if it is not measured. Batches of payloads and Manual mode measure each claim, a batch by the reading
 // with which its first payload was claimed.
-func (s *shard) lateAt() int64 {
+func (o *owner) lateAt() int64 {
 	switch {
-	case s.Manual:
-		return s.now.Load()
-	case s.batch == 1 && !s.sampling(1):
+	case o.Manual:
+		return o.now.Load()
+	case o.batch == 1 && !o.sampling(1):
 		return -1
 	}
-	return s.Read()
+	return o.Read()
 }
 
 // sampling reports whether the lateness of one of n claims is measured.
-func (s *shard) sampling(n int) bool {
-	o := &s.owner
+func (o *owner) sampling(n int) bool {
 	first := o.unread == 0
 	o.unread += n
 	if !first && o.unread <= sampleEvery {
@@ -420,7 +410,7 @@ func (w *worker[T]) end() {
 			s.hire(1)
 		}
 	}
-	s.freeSpent() // or they would keep pages of an idle wheel
+	s.reclaim() // or the slots would keep pages of an idle wheel
 	if w.record != nil {
 		s.engine.watch.Leave(w.record)
 	}
@@ -525,7 +515,7 @@ func (w *worker[T]) succeed() {
 		c.crowd = crowdMin
 		return
 	}
-	s.hire(min(s.calls(), c.crowd) - c.coming)
+	s.hire(min(s.owner.calls(), c.crowd) - c.coming)
 	c.crowd = min(c.crowd*crowdGrowth, crowdMax)
 }
 
@@ -534,7 +524,7 @@ func (w *worker[T]) succeed() {
 func (w *worker[T]) takeOver(b *batch) {
 	c := &w.s.owner.crew
 	if b.unclaimed() == 0 {
-		w.s.countBatch(b)
+		w.s.owner.countBatch(b)
 		c.unlist(b)
 		return
 	}
@@ -648,6 +638,9 @@ func (w *worker[T]) runOne(upTo int64) int {
 		s.yield()
 		return 0
 	}
+	if len(o.freed) >= removalsMax {
+		s.reclaim()
+	}
 	o.crew.launches++
 	w.leave(w.serving && !w.stuck && (o.due.ready > 0 || o.wheel.cascade.any()))
 	run := !s.closed.Load()
@@ -684,7 +677,7 @@ func (w *worker[T]) runBatch() {
 	b := w.batch
 	n := len(b.entries)
 	sample := -1
-	if s.sampling(n) {
+	if o.sampling(n) {
 		sample = rand.IntN(n)
 	}
 	w.leave(true)
@@ -734,8 +727,8 @@ func (w *worker[T]) leave(more bool) {
 	w.running = true
 	w.replaced = w.stuck
 	others, spare := 0, (*worker[T])(nil)
-	if more && !w.spare && (w.batch != nil || c.coming <= s.calls()) { // the spares of others leave this batch alone
-		others = s.missing()
+	if more && !w.spare && (w.batch != nil || c.coming <= s.owner.calls()) { // the spares of others leave this batch alone
+		others = s.owner.missing()
 		spare = s.newWorker()
 		spare.parent, spare.taken = w, s.owner.counters.taken
 		w.spare = true
@@ -755,9 +748,9 @@ func (w *worker[T]) leave(more bool) {
 
 // missing returns how many workers to start beside a spare, so that each processor has one on the move and each
 // finds a call. Spares alone would be one chain, which keeps one processor busy.
-func (s *shard) missing() int {
-	c := &s.owner.crew
-	return max(0, min(s.calls()-1, s.procs-(c.serving-c.stuck)-c.coming))
+func (o *owner) missing() int {
+	c := &o.crew
+	return max(0, min(o.calls()-1, o.procs-(c.serving-c.stuck)-c.coming))
 }
 
 // back takes the lock again after callbacks have run.
@@ -778,7 +771,7 @@ func (w *worker[T]) finish() {
 	if w.running {
 		w.running = false
 		w.s.owner.crew.running--
-		w.s.settleIdle()
+		w.s.owner.crew.settleIdle()
 	}
 }
 
@@ -787,32 +780,30 @@ func (w *worker[T]) finish() {
 // claims are counted.
 func (w *worker[T]) leaveBatch() {
 	s, b := w.s, w.batch
-	c := &s.owner.crew
+	o := &s.owner
 	w.batch = nil
 	if s.closed.Load() {
 		return
 	}
-	s.countBatch(b)
-	freed := s.owner.scratch.gone[:0]
+	o.countBatch(b)
 	for k := range b.entries {
 		if w.claimed>>k&1 == 1 {
 			i := b.entries[k].index
-			s.unlist(i) // it was moved away and back to the same tick before it was claimed
-			freed = append(freed, i)
+			o.unlist(i) // it was moved away and back to the same tick before it was claimed
+			o.freed = append(o.freed, i)
 		}
 	}
 	w.claimed = 0
-	s.freeSlots(freed)
+	s.reclaim()
 	if b.listed && (!b.given || b.users == 1) {
-		c.unlist(b)
+		o.crew.unlist(b)
 	}
-	c.drop(b)
+	o.crew.drop(b)
 	s.checkLocked()
 }
 
 // settleIdle tells Shutdown if nothing runs any more.
-func (s *shard) settleIdle() {
-	c := &s.owner.crew
+func (c *crew) settleIdle() {
 	if c.idle != nil && !c.busy() {
 		close(c.idle)
 		c.idle = nil

@@ -866,10 +866,10 @@ func TestMissingWorkers(t *testing.T) {
 		{64, 1, 0, 0, 1, 0},
 		{64, 1, 0, 0, 0, 0},
 	} {
-		s := &shard{config: config{batch: 1, procs: c.procs}}
-		s.owner.crew = crew{serving: c.serving, stuck: c.stuck, coming: c.coming}
-		s.owner.due.ready = c.due
-		assert.Equal(t, c.want, s.missing(), "%+v", c)
+		o := &owner{config: &config{batch: 1, procs: c.procs}}
+		o.crew = crew{serving: c.serving, stuck: c.stuck, coming: c.coming}
+		o.due.ready = c.due
+		assert.Equal(t, c.want, o.missing(), "%+v", c)
 	}
 }
 

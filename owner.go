@@ -1,0 +1,268 @@
+package timingwheel
+
+import (
+	"github.com/timingwheel-go/timingwheel/internal/arena"
+)
+
+// owner is what the goroutine that holds wheelMu works with. It locks nothing and calls nobody: it places what has
+// arrived, removes what was stopped, and moves expired timers to finer levels or makes them due.
+type owner struct {
+	*config
+	*words
+	arrivals arrivals
+	store    bucketStore
+	wheel    wheel
+	due      dueList
+	crew     crew
+	counters counters
+	tick     int64    // of the clock, as far as the owner has read it
+	dead     uint64   // link to the removals that were taken off the stack and not carried out yet
+	freed    []uint32 // slots that nothing names any more, to be given back together
+	ending   []uint32 // slots of arrivals whose Stop is about to end them: they go back to the inbox
+	relaxAt  uint64   // value of inbox.armed from which a Stop may correct the alarm
+	unread   int      // claims since the last one whose lateness was measured
+	scratch  struct { // of one quantum; not on the stack of a worker, which would have to grow
+		slots [chunkSize]uint32
+		words [chunkSize]arena.Word
+		gone  [removalsMax]uint32
+		pos   [removalsMax]uint32
+		due   []uint32 // Manual mode
+	}
+	sinceCheck int // build tag invariants: changes since the last verify
+}
+
+// observe notes a reading of the clock.
+func (o *owner) observe(now int64) {
+	if now > o.now.Load() {
+		o.now.Store(now)
+		o.tick = o.ticks.Floor(now)
+	}
+}
+
+// placeArrivals places the next n of the arrivals.
+func (o *owner) placeArrivals(n int) {
+	a := &o.arrivals
+	n = min(n, len(a.slots)-a.done)
+	part := a.slots[a.done : a.done+n]
+	words := o.loadWords(part)
+	freed := len(o.freed)
+	for k, i := range part {
+		w := words[k]
+		if w.Kind() == arena.Staged && o.placeArrival(i, w) {
+			continue
+		}
+		switch o.placeChanged(i).Kind() {
+		case arena.Ending:
+			o.ending = append(o.ending, i)
+		case arena.Ended:
+			o.freed = append(o.freed, i)
+		}
+	}
+	o.counters.stopped += uint64(len(o.freed) - freed)
+	a.done += n
+	if a.empty() {
+		a.first = never
+		if cap(a.slots) > 4*quantum {
+			a.slots, a.done = nil, 0
+		}
+	}
+}
+
+// loadWords returns the words of up to chunkSize slots, until it is called again. It is a loop of its own,
+// so that the cache misses overlap. wheelMu is held.
+func (o *owner) loadWords(slots []uint32) []arena.Word {
+	words := o.scratch.words[:len(slots)]
+	for k, i := range slots {
+		words[k] = loadWord(o.pages, i)
+	}
+	return words
+}
+
+// placeChanged places an arrival whose word has changed while the owner looked, unless it was stopped. It
+// returns the word on which it acted.
+func (o *owner) placeChanged(i uint32) arena.Word {
+	for {
+		w := loadWord(o.pages, i)
+		if w.Kind() == arena.Ended && w.Has(arena.Moved) {
+			o.unlist(i)
+		}
+		if w.Kind() != arena.Staged || o.placeArrival(i, w) {
+			return w
+		}
+	}
+}
+
+// placeArrival places a timer that has the word w. It returns false if the word has changed.
+func (o *owner) placeArrival(i uint32, w arena.Word) bool {
+	pg := o.pages.At(i >> arena.PageShift)
+	tick, ok := o.decode(w, o.tick)
+	if pg == nil || !ok {
+		return false
+	}
+	placed := w.With(arena.Placed) &^ arena.Moved
+	if w.Has(arena.Far) && tick-o.tick < arena.Near {
+		placed = placed.WithBits(uint64(tick)) &^ arena.Far
+	}
+	if !pg.Swap(i, w, placed) {
+		return false
+	}
+	if placed&arena.Far != w&arena.Far {
+		o.forget(w)
+	}
+	if w.Has(arena.Moved) {
+		o.unlist(i)
+	}
+	o.put(i, tick)
+	return true
+}
+
+// put puts a placed timer where its tick belongs: among what is due, or on the wheel.
+func (o *owner) put(i uint32, tick int64) {
+	if tick <= o.tick {
+		o.due.put(i, o.tick)
+		return
+	}
+	o.wheel.place(i, tick)
+}
+
+// unlist takes a slot out of the bucket in which it may stand.
+func (o *owner) unlist(i uint32) {
+	pos := o.store.pos(i)
+	if *pos == 0 {
+		return
+	}
+	b := o.store.remove(*pos)
+	*pos = 0
+	o.left(b)
+}
+
+// left is told that bucket b has lost a timer otherwise than by expiring.
+func (o *owner) left(b *bucket) {
+	switch {
+	case b.state == bucketDue:
+		o.due.ready--
+	case b.state == bucketQueued:
+		o.wheel.left(b)
+	}
+}
+
+// remove carries out up to removalsMax of the removals that dead links. Nothing in a loop depends on the slot before, so
+// that the cache misses overlap.
+func (o *owner) remove() {
+	gone := o.scratch.gone[:0]
+	ends := 0
+	for o.dead != 0 && len(gone) < removalsMax {
+		i := uint32(o.dead - 1)
+		w := loadWord(o.pages, i)
+		o.dead = w.Bits()
+		if w.Has(arena.Moved) {
+			ends++ // of a plan's run, which was not pending
+		}
+		gone = append(gone, i)
+	}
+	listed := o.scratch.pos[:0]
+	for _, i := range gone {
+		if pos := o.store.pos(i); *pos != 0 {
+			listed = append(listed, *pos)
+			*pos = 0
+		}
+	}
+	sparse := listed[:0]
+	for _, pos := range listed {
+		m, b := o.store.unmark(pos)
+		o.left(b)
+		if m.sparse() {
+			sparse = append(sparse, pos>>chunkShift)
+		}
+	}
+	for _, c := range sparse {
+		o.store.thinIfSparse(c)
+	}
+	o.counters.stopped += uint64(len(gone) - ends)
+	o.freed = append(o.freed, gone...)
+}
+
+// expire takes up to a quantum of the buckets that have expired off the wheel. It reports whether there is
+// none left. A bucket of the finest level is due as a whole, as far as workers take timers off it. The
+// others move to finer levels.
+func (o *owner) expire() bool {
+	for range quantum {
+		b := o.wheel.pop(o.tick)
+		switch {
+		case b == nil:
+			return true
+		case b.level == 0 && o.pooled:
+			o.due.add(b)
+		default:
+			o.wheel.cascade.push(b)
+		}
+	}
+	return false
+}
+
+// moveQuantum moves a quantum of the timers of expired buckets to where they belong now.
+func (o *owner) moveQuantum() {
+	for steps := 0; steps < quantum; {
+		b := o.wheel.cascade.next()
+		if b == nil {
+			return
+		}
+		if b.live == 0 {
+			o.wheel.cascade.remove(b)
+			o.store.freeBucket(b)
+			steps++
+			continue
+		}
+		n := o.store.drain(b, &o.scratch.slots, chunkSize)
+		o.putAnew(o.scratch.slots[:n], b)
+		steps += n
+	}
+}
+
+// putAnew puts timers that have left bucket b where they belong now. Those that were stopped or moved to
+// an earlier deadline stay out: the removals or the inbox have them.
+func (o *owner) putAnew(slots []uint32, b *bucket) {
+	words := o.loadWords(slots)
+	for k, i := range slots {
+		tick, ok := o.refresh(i, &words[k])
+		if !ok {
+			continue
+		}
+		if b.level > 0 {
+			o.counters.moved++
+		}
+		if !o.wheel.belongs(b, tick) {
+			o.counters.postponed++
+		}
+		o.put(i, tick)
+	}
+}
+
+// refresh returns the tick of a placed timer whose word was w a moment ago. It makes a far deadline near
+// as soon as a word has room for it, and brings w up to date. It returns false if the timer is not placed
+// any more.
+func (o *owner) refresh(i uint32, w *arena.Word) (int64, bool) {
+	for {
+		if w.Kind() != arena.Placed {
+			return 0, false
+		}
+		if !w.Has(arena.Far) {
+			return w.Tick(o.tick), true
+		}
+		pg := o.pages.At(i >> arena.PageShift)
+		if pg == nil {
+			return 0, false
+		}
+		tick, ok := o.far.get(w.Bits())
+		if ok && tick-o.tick >= arena.Near {
+			return tick, true
+		}
+		near := w.WithBits(uint64(tick)) &^ arena.Far
+		if ok && pg.Swap(i, *w, near) {
+			o.forget(*w)
+			*w = near
+			return tick, true
+		}
+		*w = pg.Load(i)
+	}
+}

@@ -1,0 +1,96 @@
+package timingwheel
+
+import (
+	"sync"
+	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
+)
+
+// words reads and writes the ticks of timers' words. A word has room for a tick near the clock; a deadline
+// that is farther away has a ticket.
+type words struct {
+	pages *arena.Table[arena.Page]
+	near  int64        // ns: a deadline that lies so far ahead of now is far, see arena.Near
+	now   atomic.Int64 // ns: a reading of the clock by the owner; Manual: the clock
+	far   farTable
+}
+
+// encode returns how a word says the tick of a deadline, which is not before the clock. A word has room
+// for a tick near the present. The present is what the owner has read, so that the owner, which may come
+// late, understands the word.
+func (t *words) encode(deadline, tick int64) (flags arena.Word, bits uint64) {
+	if deadline-t.now.Load() < t.near {
+		return 0, uint64(tick)
+	}
+	return arena.Far, t.far.put(tick)
+}
+
+// decode returns the tick of a word, and false if the word has changed meanwhile. now is the tick of
+// shard.now.
+func (t *words) decode(w arena.Word, now int64) (int64, bool) {
+	if w.Has(arena.Far) {
+		return t.far.get(w.Bits())
+	}
+	return w.Tick(now), true
+}
+
+// forget drops the ticket of a word that was replaced.
+func (t *words) forget(w arena.Word) {
+	if w.Has(arena.Far) {
+		t.far.drop(w.Bits())
+	}
+}
+
+// replace swaps a word whose deadline may be far for another one.
+func (t *words) replace(pg *arena.Page, i uint32, w, to arena.Word) bool {
+	if !pg.Swap(i, w, to) {
+		t.forget(to)
+		return false
+	}
+	t.forget(w)
+	return true
+}
+
+// farTable keeps the deadlines for which a word has no room. A word with a ticket is far; the goroutine
+// that replaces it drops the ticket.
+type farTable struct {
+	mu    sync.Mutex
+	ticks map[uint64]int64
+	last  uint64
+}
+
+func (f *farTable) put(tick int64) uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ticks == nil {
+		f.ticks = make(map[uint64]int64)
+	}
+	f.last++
+	f.ticks[f.last] = tick
+	return f.last
+}
+
+func (f *farTable) get(ticket uint64) (int64, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	tick, ok := f.ticks[ticket]
+	return tick, ok
+}
+
+func (f *farTable) drop(ticket uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if delete(f.ticks, ticket); len(f.ticks) == 0 {
+		f.ticks = nil // a map keeps its size
+	}
+}
+
+// loadWord returns the word of slot i, or 0 if its page is gone.
+func loadWord(pages *arena.Table[arena.Page], i uint32) arena.Word {
+	pg := pages.At(i >> arena.PageShift)
+	if pg == nil {
+		return 0
+	}
+	return pg.Load(i)
+}
