@@ -1,9 +1,8 @@
 package timingwheel
 
 import (
+	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
-
-	"go.uber.org/atomic"
 )
 
 const (
@@ -21,8 +20,10 @@ const (
 
 // alarm wakes the driver of a shard: a timer of the runtime, which costs no goroutine while it waits. It
 // holds the shard only while it is set. So a wheel without pending timers can be collected, although the
-// runtime may still know the stopped timer.
+// runtime may still know the stopped timer. armMu guards it. Manual mode has no alarm.
 type alarm struct {
+	at     atomic.Int64 // tick at which the driver wakes; ringing, never. Read without armMu
+	shard  *shard
 	timer  *time.Timer
 	bell   *bell
 	coming bool // a driver was started by ring and has not begun
@@ -37,42 +38,43 @@ func (b *bell) ring() {
 	}
 }
 
-// setAlarm lets the driver wake at a tick. armMu is held. Manual mode has no alarm.
-func (s *shard) setAlarm(tick int64) {
+// set lets the driver wake at a tick.
+func (a *alarm) set(tick int64) {
+	s := a.shard
 	if s.Manual {
 		return
 	}
 	d := s.ticks.Begin(tick) - s.Read()
 	if d <= 0 {
-		s.ring()
+		a.ring()
 		return
 	}
-	s.alarmAt.Store(tick)
-	if s.alarm.timer == nil {
-		s.alarm.bell = &bell{}
-		s.alarm.bell.shard.Store(s)
-		s.alarm.timer = time.AfterFunc(time.Duration(d), s.alarm.bell.ring)
+	a.at.Store(tick)
+	if a.timer == nil {
+		a.bell = &bell{}
+		a.bell.shard.Store(s)
+		a.timer = time.AfterFunc(time.Duration(d), a.bell.ring)
 		return
 	}
-	s.alarm.bell.shard.Store(s)
-	s.alarm.timer.Reset(time.Duration(d))
+	a.bell.shard.Store(s)
+	a.timer.Reset(time.Duration(d))
 }
 
-// ring starts a driver now, unless it has started one that has not begun. armMu is held.
-func (s *shard) ring() {
-	s.alarmAt.Store(ringing)
-	if !s.alarm.coming {
-		s.alarm.coming = true
-		go s.wake()
+// ring starts a driver now, unless it has started one that has not begun.
+func (a *alarm) ring() {
+	a.at.Store(ringing)
+	if !a.coming {
+		a.coming = true
+		go a.shard.wake()
 	}
 }
 
-// disarm switches the alarm off. armMu is held.
-func (s *shard) disarm() {
-	s.alarmAt.Store(never)
-	if s.alarm.timer != nil {
-		s.alarm.timer.Stop()
-		s.alarm.bell.shard.Store(nil)
+// off switches the alarm off.
+func (a *alarm) off() {
+	a.at.Store(never)
+	if a.timer != nil {
+		a.timer.Stop()
+		a.bell.shard.Store(nil)
 	}
 }
 
@@ -86,9 +88,9 @@ func (s *shard) resetAlarm() {
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
 	if first = min(first, s.owner.arrivals.first, s.inbox.first); first == never {
-		s.disarm()
+		s.alarm.off()
 	} else {
-		s.setAlarm(first)
+		s.alarm.set(first)
 	}
 }
 
@@ -96,7 +98,7 @@ func (s *shard) resetAlarm() {
 // wheelMu is held.
 func (s *shard) advanceAlarm() {
 	s.limitRemovals()
-	if first, ok := s.owner.wheel.first(); ok && first < s.alarmAt.Load() {
+	if first, ok := s.owner.wheel.first(); ok && first < s.alarm.at.Load() {
 		s.resetAlarm()
 	}
 }
@@ -146,8 +148,8 @@ func (s *shard) relaxOwned() {
 	}
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
-	if later := s.ticks.Ceil(s.Read() + int64(linger)); later < s.alarmAt.Load() {
-		s.setAlarm(later)
+	if later := s.ticks.Ceil(s.Read() + int64(linger)); later < s.alarm.at.Load() {
+		s.alarm.set(later)
 	}
 }
 
@@ -159,7 +161,7 @@ func (s *shard) summon() {
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
 	if !s.Manual && !s.closed.Load() {
-		s.ring()
+		s.alarm.ring()
 	}
 }
 
@@ -171,7 +173,7 @@ func (s *shard) wake() {
 		return
 	}
 	s.armMu.Lock()
-	s.alarmAt.Store(ringing)
+	s.alarm.at.Store(ringing)
 	s.alarm.coming = false
 	s.armMu.Unlock()
 	if s.owner.crew.driving { // it has let go of the lock for a moment, or for a call of the executor, and goes on
@@ -231,7 +233,7 @@ func (s *shard) overtake() bool {
 	if s.closed.Load() {
 		return false
 	}
-	if now := s.Read(); s.ticks.Floor(now) < s.alarmAt.Load() {
+	if now := s.Read(); s.ticks.Floor(now) < s.alarm.at.Load() {
 		return false
 	}
 	s.advance()

@@ -177,7 +177,7 @@ func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) (t Ti
 func (s *shard) arming(now int64) int64 {
 	ib := &s.inbox
 	switch {
-	case now == 0 && (s.Manual || s.alarmAt.Load() != never): // a clock that stands idle is read
+	case now == 0 && (s.Manual || s.alarm.at.Load() != never): // a clock that stands idle is read
 		return max(ib.now, s.now.Load()) // no deadline is encoded that has passed long ago
 	case now == 0:
 		now = s.Read()

@@ -214,7 +214,7 @@ func stall[T any](e *engine[T], d time.Duration) {
 	for _, s := range e.shards {
 		s.own(func() {
 			s.skip(d)
-			if s.Read() >= s.ticks.Begin(max(0, s.alarmAt.Load())) {
+			if s.Read() >= s.ticks.Begin(max(0, s.alarm.at.Load())) {
 				s.summon()
 			}
 		})

@@ -693,7 +693,7 @@ func TestRemovalsOfASmallWheelAreCarriedOut(t *testing.T) {
 			requireAllStop(t, timers)
 			require.Zero(t, sh.removals.len(), "of %d timers", n)
 			require.Zero(t, sh.placed())
-			require.Equal(t, int64(never), sh.alarmAt.Load())
+			require.Equal(t, int64(never), sh.alarm.at.Load())
 			pass(3 * time.Hour)
 			require.Zero(t, tw.Stats().Wakeups)
 			verified(t, sh)
@@ -716,7 +716,7 @@ func TestAlarmOfAnEmptiedWheelIsSwitchedOff(t *testing.T) {
 					require.True(t, timer.Stop())
 				}
 				require.Zero(t, sh.placed())
-				require.Equal(t, int64(never), sh.alarmAt.Load(), "%v, the inbox first: %v", staged, inboxFirst)
+				require.Equal(t, int64(never), sh.alarm.at.Load(), "%v, the inbox first: %v", staged, inboxFirst)
 				verified(t, sh)
 			})
 		}
@@ -734,7 +734,7 @@ func TestAlarmOfAWheelEmptiedFromInboxAndBucketIsSwitchedOff(t *testing.T) {
 		require.True(t, a.Stop())
 		require.True(t, b.Stop())
 		pass(time.Second) // an alarm that lingers goes off
-		require.Equal(t, int64(never), sh.alarmAt.Load(), "a forgotten wheel would stay in memory until then")
+		require.Equal(t, int64(never), sh.alarm.at.Load(), "a forgotten wheel would stay in memory until then")
 	})
 }
 
@@ -752,7 +752,7 @@ func TestAlarmOfAWheelEmptiedAfterOthersHaveFiredIsSwitchedOff(t *testing.T) {
 		require.Equal(t, 2, tw.Stats().Pending)
 		requireAllStop(t, far)
 		pass(time.Second) // an alarm that lingers goes off
-		require.Equal(t, int64(never), sh.alarmAt.Load(), "a forgotten wheel would stay in memory until then")
+		require.Equal(t, int64(never), sh.alarm.at.Load(), "a forgotten wheel would stay in memory until then")
 	})
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		sh := &tw.engine.shards[0].shard
@@ -764,7 +764,7 @@ func TestAlarmOfAWheelEmptiedAfterOthersHaveFiredIsSwitchedOff(t *testing.T) {
 		pass(time.Second)
 		requireAllStop(t, far)
 		pass(time.Second)
-		require.Equal(t, int64(never), sh.alarmAt.Load(), "without a call of Stats between")
+		require.Equal(t, int64(never), sh.alarm.at.Load(), "without a call of Stats between")
 	})
 }
 
@@ -813,13 +813,13 @@ func TestAlarmMovesToTheNextTimer(t *testing.T) {
 				tw.AfterFunc(time.Hour, watch.note)
 				sh.placeAll()
 				tw.AfterFunc(time.Minute, watch.note)
-				require.EqualValues(t, 200, sh.alarmAt.Load())
+				require.EqualValues(t, 200, sh.alarm.at.Load())
 				require.True(t, first.Stop())
 				verified(t, sh)
 				if credit {
-					require.Greater(t, sh.alarmAt.Load(), int64(50_000))
+					require.Greater(t, sh.alarm.at.Load(), int64(50_000))
 				} else {
-					require.LessOrEqual(t, sh.alarmAt.Load(), int64(linger/ms)+1)
+					require.LessOrEqual(t, sh.alarm.at.Load(), int64(linger/ms)+1)
 				}
 				pass(2 * time.Hour)
 				require.Equal(t, []int{60_000, 3600_000}, watch.noted())
@@ -840,10 +840,10 @@ func TestAlarmWithoutCreditLingers(t *testing.T) {
 		staged := tw.AfterFunc(2*time.Hour, func() {})
 		require.True(t, placed.Stop())
 		require.True(t, staged.Stop())
-		require.LessOrEqual(t, sh.alarmAt.Load(), int64(linger/ms)+1)
+		require.LessOrEqual(t, sh.alarm.at.Load(), int64(linger/ms)+1)
 		pass(time.Second)
 		require.EqualValues(t, 1, tw.Stats().Wakeups)
-		require.Equal(t, int64(never), sh.alarmAt.Load())
+		require.Equal(t, int64(never), sh.alarm.at.Load())
 		pass(3 * time.Hour)
 		require.EqualValues(t, 1, tw.Stats().Wakeups)
 	})
@@ -861,9 +861,9 @@ func TestStopsOfTheEarliestTimerUseUpCredit(t *testing.T) {
 		settings := 0
 		for range loops {
 			timer := tw.AfterFunc(time.Second, func() {})
-			set := sh.alarmAt.Load()
+			set := sh.alarm.at.Load()
 			require.True(t, timer.Stop())
-			if sh.alarmAt.Load() > set {
+			if sh.alarm.at.Load() > set {
 				settings++
 			}
 		}

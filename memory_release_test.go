@@ -284,7 +284,7 @@ func TestIdleWheelSwitchesItsAlarmOff(t *testing.T) {
 					pass(time.Second)
 					assert.LessOrEqual(t, tw.Stats().Wakeups, woken+1)
 					s := tw.engine.shards[0]
-					alarm := s.alarmAt.Load()
+					alarm := s.alarm.at.Load()
 					require.Equal(t, int64(never), alarm, "the alarm is still set, after %d timers", 3*relaxCost+warm)
 				})
 			}

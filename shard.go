@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
-	"time"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
@@ -45,14 +44,14 @@ type host interface {
 type shard struct {
 	_ [64]byte // keeps the neighbour in memory off the lines that are written here
 
-	config  // never changes
-	host    host
-	funcs   *arena.Table[[arena.PageSize]func()] // the payloads, if they are callbacks: saves a call of host
-	halted  chan struct{}                        // closed by the engine's stop
-	closed  atomic.Bool                          // no timer is armed, stopped, moved or claimed any more
-	lone    atomic.Bool                          // the inbox has one timer
-	wanted  atomic.Bool                          // a caller has found work for the owner and could not get wheelMu
-	alarmAt atomic.Int64                         // tick at which the driver wakes; ringing, never. armMu; read without it
+	config // never changes
+	host   host
+	funcs  *arena.Table[[arena.PageSize]func()] // the payloads, if they are callbacks: saves a call of host
+	halted chan struct{}                        // closed by the engine's stop
+	closed atomic.Bool                          // no timer is armed, stopped, moved or claimed any more
+	lone   atomic.Bool                          // the inbox has one timer
+	wanted atomic.Bool                          // a caller has found work for the owner and could not get wheelMu
+	alarm  alarm
 	words
 	alarms   atomic.Uint64 // times that the alarm went off
 	planRuns atomic.Uint64 // claims of plans
@@ -70,7 +69,6 @@ type shard struct {
 	inbox inbox
 	slots arena.Slots // its pages are read without the lock
 	order *arming     // Manual mode; else nil
-	alarm alarm
 
 	_       [64]byte
 	wheelMu sync.Mutex
@@ -87,7 +85,8 @@ func (s *shard) init(c config, h host, halted chan struct{}) {
 	s.now.Store(c.Origin)
 	s.inbox.init()
 	s.inbox.now = c.Origin
-	s.alarmAt.Store(never)
+	s.alarm.shard = s
+	s.alarm.at.Store(never)
 	o := &s.owner
 	o.config, o.words = &s.config, &s.words
 	o.tick = c.ticks.Floor(c.Origin)
@@ -110,51 +109,6 @@ func (c *config) tickOf(deadline, now int64) int64 {
 	return c.ticks.Ceil(deadline)
 }
 
-// stop is Timer.Stop.
-func (s *shard) stop(i, gen uint32) bool {
-	pg := s.slots.Pages.At(i >> arena.PageShift)
-	if pg == nil || s.closed.Load() {
-		return false
-	}
-	for {
-		w := pg.Load(i)
-		if !pg.Names(gen, w) {
-			return false
-		}
-		switch w.Kind() {
-		case arena.Staged:
-			if !pg.Swap(i, w, w.With(arena.Ending)) {
-				continue
-			}
-			s.release(i)
-			pg.Store(i, w.With(arena.Ended))
-			if w.Has(arena.Moved) && s.few.Load() < removalsMax {
-				s.tend() // a bucket may have the slot as well, as the last one of the wheel
-			}
-		case arena.Placed:
-			dead := w.With(arena.Dead).WithBits(s.removals.link()) &^ arena.Moved
-			if !pg.Swap(i, w, dead) {
-				continue
-			}
-			s.release(i)
-			s.bury(pg, i, dead)
-		case arena.Running: // the run buries the slot, as the worker that has just claimed it may not have read the payload
-			if !pg.Swap(i, w, w.With(arena.Dead)|arena.Moved) {
-				continue
-			}
-			s.planEnds.Add(1)
-		default:
-			return false
-		}
-		if w.Has(arena.Far) {
-			s.forget(w)
-		} else if at := s.alarmAt.Load(); w.Bits() == arena.LowBits(at) || w.Kind() == arena.Staged && s.lone.Load() {
-			s.relax()
-		}
-		return true
-	}
-}
-
 // release clears the payload of slot i, whose timer the caller has stopped.
 func (s *shard) release(i uint32) {
 	if s.funcs == nil {
@@ -172,34 +126,6 @@ func (s *shard) release(i uint32) {
 func (s *shard) bury(pg *arena.Page, i uint32, dead arena.Word) {
 	if s.removals.push(pg, i, dead) >= int(s.few.Load()) {
 		s.tend()
-	}
-}
-
-// reschedule moves a pending timer to a deadline and its tick. A later deadline takes one
-// compare-and-swap, except in Manual mode, where every Reschedule counts as arming.
-func (s *shard) reschedule(i, gen uint32, deadline, tick int64) bool {
-	pg := s.slots.Pages.At(i >> arena.PageShift)
-	if pg == nil {
-		return false
-	}
-	far := s.Manual || deadline-s.now.Load() >= s.near
-	for {
-		w := pg.Load(i)
-		if !pg.Names(gen, w) || s.closed.Load() {
-			return false
-		}
-		switch k := w.Kind(); {
-		case k != arena.Placed && k != arena.Staged && k != arena.Running:
-			return false
-		case k == arena.Placed && !far && !w.Has(arena.Far) && w.NotAfter(tick):
-			if pg.Swap(i, w, w.WithBits(uint64(tick))) {
-				return true
-			}
-		default:
-			if s.move(pg, i, w, deadline, tick) {
-				return true
-			}
-		}
 	}
 }
 
@@ -259,8 +185,8 @@ func (s *shard) stage(i uint32, tick int64) { s.wakeFor(tick, s.inbox.add(i, tic
 
 // wakeFor sets the alarm for a staged timer that is the first of the inbox. armMu is held.
 func (s *shard) wakeFor(tick int64, first bool) {
-	if first && tick < s.alarmAt.Load() {
-		s.setAlarm(tick)
+	if first && tick < s.alarm.at.Load() {
+		s.alarm.set(tick)
 	}
 }
 
@@ -268,26 +194,6 @@ func (s *shard) wakeFor(tick int64, first bool) {
 // is held here.
 func (s *shard) inboxIsCrowded() bool {
 	return len(s.inbox.staged) >= s.inbox.full && s.inbox.sweep(&s.slots)
-}
-
-// deadline is Timer.Deadline.
-func (s *shard) deadline(i, gen uint32) (time.Time, bool) {
-	pg := s.slots.Pages.At(i >> arena.PageShift)
-	if pg == nil {
-		return time.Time{}, false
-	}
-	for {
-		w := pg.Load(i)
-		if !pg.Names(gen, w) || s.closed.Load() {
-			return time.Time{}, false
-		}
-		if k := w.Kind(); k != arena.Staged && k != arena.Placed {
-			return time.Time{}, false
-		}
-		if tick, ok := s.decode(w, s.ticks.Floor(s.now.Load())); ok {
-			return s.TimeAt(s.ticks.Begin(tick)), true
-		}
-	}
 }
 
 // tend places the arrivals and carries out the removals for a caller that has found many, if the wheel is
@@ -438,7 +344,7 @@ func (s *shard) halt() {
 	o.counters.fired -= s.dropped.Load()
 	o.counters.discarded += uint64(s.pending())
 	s.armMu.Lock()
-	s.disarm()
+	s.alarm.off()
 	s.slots.Clear()
 	s.inbox.staged, s.inbox.free = nil, nil
 	s.order = nil
@@ -450,9 +356,7 @@ func (s *shard) halt() {
 	o.wheel = wheel{geometry: o.wheel.geometry, store: o.wheel.store, cur: o.wheel.cur}
 	o.due = dueList{store: o.due.store, deferred: o.due.deferred}
 	o.crew.batches = nil
-	s.far.mu.Lock()
-	s.far.ticks = nil
-	s.far.mu.Unlock()
+	s.far.clear()
 }
 
 // inboxIsEmpty reports whether no timer is staged. wheelMu is held.

@@ -268,14 +268,14 @@ func TestShardVerifyFindsDamage(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		sh := &tw.engine.shards[0].shard
 		tw.AfterFunc(time.Minute, func() {})
-		at := sh.alarmAt.Load()
-		sh.alarmAt.Store(never)
+		at := sh.alarm.at.Load()
+		sh.alarm.at.Store(never)
 		require.ErrorContains(t, sh.verify(), "S7: a timer")
-		sh.alarmAt.Store(at)
+		sh.alarm.at.Store(at)
 		sh.placeAll()
-		at = sh.alarmAt.Load()
-		sh.alarmAt.Store(never)
+		at = sh.alarm.at.Load()
+		sh.alarm.at.Store(never)
 		require.ErrorContains(t, sh.verify(), "S7: bucket")
-		sh.alarmAt.Store(at)
+		sh.alarm.at.Store(at)
 	})
 }

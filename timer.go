@@ -3,6 +3,7 @@ package timingwheel
 import (
 	"time"
 
+	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
@@ -20,6 +21,19 @@ type Timer struct {
 	gen   uint32
 }
 
+// load returns the timer's page and word. It returns false if the slot may have another timer, or none, or if the wheel
+// is stopped.
+func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
+	if t.shard == nil {
+		return nil, 0, false
+	}
+	if pg = t.shard.slots.Pages.At(t.index >> arena.PageShift); pg == nil {
+		return nil, 0, false
+	}
+	w = pg.Load(t.index)
+	return pg, w, pg.Names(t.gen, w) && !t.shard.closed.Load()
+}
+
 // Stop prevents the callback from running. It returns true if this call prevented it, and then the
 // callback never starts and what it refers to is released at once. It returns false if the callback has
 // started, if the timer was stopped before, or if its wheel was. Stop does not wait for a callback that
@@ -28,10 +42,44 @@ type Timer struct {
 // For a plan, also while one of its runs is under way, true means that this call prevented all further
 // runs. O(1) amortised.
 func (t Timer) Stop() bool {
-	if t.shard == nil {
-		return false
+	s, i := t.shard, t.index
+	for {
+		pg, w, ok := t.load()
+		if !ok {
+			return false
+		}
+		switch w.Kind() {
+		case arena.Staged:
+			if !pg.Swap(i, w, w.With(arena.Ending)) {
+				continue
+			}
+			s.release(i)
+			pg.Store(i, w.With(arena.Ended))
+			if w.Has(arena.Moved) && s.few.Load() < removalsMax {
+				s.tend() // a bucket may have the slot as well, as the last one of the wheel
+			}
+		case arena.Placed:
+			dead := w.With(arena.Dead).WithBits(s.removals.link()) &^ arena.Moved
+			if !pg.Swap(i, w, dead) {
+				continue
+			}
+			s.release(i)
+			s.bury(pg, i, dead)
+		case arena.Running: // the run buries the slot, as the worker that has just claimed it may not have read the payload
+			if !pg.Swap(i, w, w.With(arena.Dead)|arena.Moved) {
+				continue
+			}
+			s.planEnds.Add(1)
+		default:
+			return false
+		}
+		if w.Has(arena.Far) {
+			s.forget(w)
+		} else if at := s.alarm.at.Load(); w.Bits() == arena.LowBits(at) || w.Kind() == arena.Staged && s.lone.Load() {
+			s.relax()
+		}
+		return true
 	}
-	return t.shard.stop(t.index, t.gen)
 }
 
 // Reschedule makes a pending timer run d from now instead, and returns true. A zero or negative d
@@ -55,11 +103,10 @@ func (t Timer) Reschedule(d time.Duration) bool {
 	if s == nil {
 		return false
 	}
-	if s.Manual {
-		now := s.now.Load()
-		return t.rescheduleTo(clock.Later(now, int64(d)), now)
+	now := s.now.Load()
+	if !s.Manual {
+		now = s.Read()
 	}
-	now := s.Read()
 	return t.rescheduleTo(clock.Later(now, int64(d)), now)
 }
 
@@ -80,13 +127,38 @@ func (t Timer) rescheduleTo(deadline, now int64) bool {
 		now = s.now.Load()
 	}
 	deadline = max(deadline, now)
-	return s.reschedule(t.index, t.gen, deadline, s.tickOf(deadline, now))
+	tick := s.tickOf(deadline, now)
+	far := s.Manual || deadline-s.now.Load() >= s.near
+	for {
+		pg, w, ok := t.load()
+		if !ok {
+			return false
+		}
+		switch k := w.Kind(); {
+		case k != arena.Placed && k != arena.Staged && k != arena.Running:
+			return false
+		case k == arena.Placed && !far && !w.Has(arena.Far) && w.NotAfter(tick):
+			if pg.Swap(t.index, w, w.WithBits(uint64(tick))) {
+				return true
+			}
+		default:
+			if s.move(pg, t.index, w, deadline, tick) {
+				return true
+			}
+		}
+	}
 }
 
 // Deadline returns when the timer is to run, or the zero time and false if it is not pending.
 func (t Timer) Deadline() (time.Time, bool) {
-	if t.shard == nil {
-		return time.Time{}, false
+	s := t.shard
+	for {
+		_, w, ok := t.load()
+		if k := w.Kind(); !ok || k != arena.Staged && k != arena.Placed {
+			return time.Time{}, false
+		}
+		if tick, ok := s.decode(w, s.ticks.Floor(s.now.Load())); ok {
+			return s.TimeAt(s.ticks.Begin(tick)), true
+		}
 	}
-	return t.shard.deadline(t.index, t.gen)
 }

@@ -157,7 +157,7 @@ func verifyAlarm(s *shard) error {
 	if s.Manual {
 		return nil
 	}
-	at := s.alarmAt.Load()
+	at := s.alarm.at.Load()
 	for b := range s.owner.wheel.buckets {
 		if b.live > 0 && b.key < at {
 			return fmt.Errorf("S7: bucket of tick %d, alarm at %d", b.key, at)

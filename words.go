@@ -78,6 +78,12 @@ func (f *farTable) get(ticket uint64) (int64, bool) {
 	return tick, ok
 }
 
+func (f *farTable) clear() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ticks = nil
+}
+
 func (f *farTable) drop(ticket uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -48,8 +48,8 @@ func (s *shard) letDriversBegin() {
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
 	s.alarm.coming = false
-	if s.alarmAt.Load() == ringing {
-		s.ring()
+	if s.alarm.at.Load() == ringing {
+		s.alarm.ring()
 	}
 }
 
