@@ -26,14 +26,16 @@ type alarm struct {
 	shard  *shard
 	timer  *time.Timer
 	bell   *bell
-	coming bool // a driver was started by ring and has not begun
+	coming bool   // a driver was started by ring and has not begun
+	credit uint64 // value of inbox.armed, with relaxCredit, from which a Stop may correct the alarm
+	rung   atomic.Uint64
 }
 
 type bell struct{ shard atomic.Pointer[shard] }
 
 func (b *bell) ring() {
 	if s := b.shard.Load(); s != nil {
-		s.alarms.Add(1)
+		s.alarm.rung.Add(1)
 		s.wake()
 	}
 }
@@ -78,90 +80,63 @@ func (a *alarm) off() {
 	}
 }
 
-// resetAlarm sets the alarm for the first thing to do, or switches it off. wheelMu is held.
-func (s *shard) resetAlarm() {
+// advance sets the alarm to a tick that is earlier.
+func (a *alarm) advance(tick int64) {
+	if tick < a.at.Load() {
+		a.set(tick)
+	}
+}
+
+// reset sets the alarm for the first thing to do, or switches it off. wheelMu is held, and not armMu.
+func (a *alarm) reset() {
+	s := a.shard
 	if s.Manual || s.owner.crew.driving || s.closed.Load() {
 		return
 	}
-	s.limitRemovals()
 	first, _ := s.owner.wheel.first()
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
 	if first = min(first, s.owner.arrivals.first, s.inbox.first); first == never {
-		s.alarm.off()
+		a.off()
 	} else {
-		s.alarm.set(first)
+		a.set(first)
 	}
 }
 
-// advanceAlarm sets the alarm to an earlier tick if a coarse bucket has to be moved before it goes off.
-// wheelMu is held.
-func (s *shard) advanceAlarm() {
-	s.limitRemovals()
-	if first, ok := s.owner.wheel.first(); ok && first < s.alarm.at.Load() {
-		s.resetAlarm()
-	}
-}
-
-// limitRemovals lets a Stop carry out the removals of a small wheel when they may be all that it holds. Else
-// the alarm would stay set for a wheel without pending timers. wheelMu is held.
-func (s *shard) limitRemovals() {
-	if few := int32(min(removalsMax, max(1, s.owner.wheel.live))); few != s.few.Load() {
-		s.few.Store(few)
-	}
-}
-
-// relax is called after a Stop of the timer for which the alarm is set. It corrects the alarm if the
-// wheel is free: by the credit that arms have saved up, or else to a moment at which the driver looks
-// again.
-func (s *shard) relax() {
-	if s.Manual {
+// summon starts a driver now, unless one is at work. wheelMu is held, and not armMu.
+func (a *alarm) summon() {
+	s := a.shard
+	if s.Manual || s.owner.crew.driving || s.closed.Load() {
 		return
 	}
-	if !s.wheelMu.TryLock() {
-		s.wanted.Store(true) // its owner, or a later one, comes to tend
-		if !s.wheelMu.TryLock() {
-			return
-		}
-	}
-	defer s.unlock()
-	if !s.closed.Load() {
-		s.relaxOwned()
-	}
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	a.ring()
 }
 
-// relaxOwned is relax with wheelMu held.
-func (s *shard) relaxOwned() {
+// relax is called after a Stop of the timer for which the alarm is set. It corrects the alarm by the credit
+// that arms have saved up, or else sets it to a moment at which the driver looks again. wheelMu is held, and
+// not armMu.
+func (a *alarm) relax() {
+	s := a.shard
 	o := &s.owner
+	if s.Manual || s.closed.Load() {
+		return
+	}
 	s.armMu.Lock()
 	armed := s.inbox.armed + relaxCredit
+	if armed < a.credit {
+		a.advance(s.ticks.Ceil(s.Read() + int64(linger)))
+		s.armMu.Unlock()
+		return
+	}
+	a.credit = max(a.credit, armed-relaxCredit) + relaxCost
 	s.armMu.Unlock()
-	if armed >= o.relaxAt {
-		o.relaxAt = max(o.relaxAt, armed-relaxCredit) + relaxCost
-		s.settle(callerQuantum)
-		if s.owner.calls() > 0 || o.wheel.cascade.any() {
-			s.summon() // the alarm may have been the one for them
-		} else {
-			s.resetAlarm()
-		}
-		return
-	}
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
-	if later := s.ticks.Ceil(s.Read() + int64(linger)); later < s.alarm.at.Load() {
-		s.alarm.set(later)
-	}
-}
-
-// summon starts a driver now, unless one is at work. wheelMu is held.
-func (s *shard) summon() {
-	if s.owner.crew.driving {
-		return
-	}
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
-	if !s.Manual && !s.closed.Load() {
-		s.alarm.ring()
+	s.settle(callerQuantum)
+	if o.calls() > 0 || o.wheel.cascade.any() {
+		a.summon() // the alarm may have been the one for them
+	} else {
+		a.reset()
 	}
 }
 
@@ -169,7 +144,7 @@ func (s *shard) summon() {
 func (s *shard) wake() {
 	s.wheelMu.Lock()
 	if s.closed.Load() {
-		s.wheelMu.Unlock()
+		s.letGo()
 		return
 	}
 	s.armMu.Lock()
@@ -189,7 +164,7 @@ func (s *shard) advance() {
 	for !s.step() {
 		s.yield()
 	}
-	s.resetAlarm()
+	s.alarm.reset()
 }
 
 // step is one quantum of advance. It reports whether nothing is left.
@@ -224,7 +199,6 @@ func (s *shard) leap(now int64) {
 		}
 	}
 	o.due.putBack(due)
-	s.advanceAlarm()
 }
 
 // overtake does the driver's work if the alarm should have gone off: on a busy machine the driver waits
@@ -240,14 +214,8 @@ func (s *shard) overtake() bool {
 	return true
 }
 
-// moveQuantum moves a quantum of the timers of expired buckets. wheelMu is held.
-func (s *shard) moveQuantum() {
-	s.owner.moveQuantum()
-	s.advanceAlarm()
-}
-
 // yield lets other workers have the wheel.
 func (s *shard) yield() {
-	s.wheelMu.Unlock()
+	s.letGo()
 	s.wheelMu.Lock()
 }

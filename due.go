@@ -240,8 +240,7 @@ func (s *shard) flush() (n int) {
 	o.due.putBack(entries)
 	n += len(entries)
 	o.counters.flushed += uint64(n)
-	s.checkLocked()
-	s.summon()
+	s.alarm.summon()
 	return n
 }
 
@@ -335,6 +334,5 @@ func (s *shardOf[T]) removeAll() []T {
 		o.store.freeBucket(b)
 	}
 	s.reclaim()
-	s.checkLocked()
 	return values
 }

@@ -170,7 +170,7 @@ func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) (t Ti
 	if lone := len(ib.staged) == 1; lone != s.lone.Load() {
 		s.lone.Store(lone)
 	}
-	return Timer{&s.shard, i, pg.Gen(w)}, s.inboxIsCrowded()
+	return Timer{&s.shard, i, pg.Gen(w)}, s.inbox.crowded(&s.slots)
 }
 
 // arming notes the reading of the clock that an arming caller has passed, and returns one that is not 0.
@@ -382,7 +382,10 @@ func mustHaveContext(ctx context.Context) {
 func (e *engine[T]) shutdown(ctx context.Context) error {
 	e.stop()
 	for _, s := range e.shards {
-		if err := waitFor(ctx, s.idleChan()); err != nil {
+		s.wheelMu.Lock()
+		idle := s.owner.crew.idleChan()
+		s.unlock()
+		if err := waitFor(ctx, idle); err != nil {
 			return err
 		}
 	}
@@ -400,20 +403,6 @@ func waitFor(ctx context.Context, done <-chan struct{}) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// idleChan returns a channel that is closed when nothing is running, or nil if nothing is.
-func (s *shard) idleChan() <-chan struct{} {
-	s.wheelMu.Lock()
-	defer s.unlock()
-	c := &s.owner.crew
-	if !c.busy() {
-		return nil
-	}
-	if c.idle == nil {
-		c.idle = make(chan struct{})
-	}
-	return c.idle
 }
 
 // isClosed is false for a nil channel. No goroutine sends on c.

@@ -35,24 +35,23 @@ func (s *shardOf[T]) driveExecutor() {
 		if !done { // a callback that the executor runs here has called runtime.Goexit
 			s.wheelMu.Lock()
 			c.driving = false
-			s.summon()
+			s.alarm.summon()
 			s.unlock()
 		}
 	}()
 	for !s.closed.Load() {
 		more := !s.step()
 		if s.owner.wheel.cascade.any() {
-			s.moveQuantum()
+			s.owner.moveQuantum()
 			more = true
 		}
-		s.checkLocked()
 		if handed := s.handOver(); !more && !handed {
 			break
 		}
 		s.yield()
 	}
 	c.driving = false
-	s.resetAlarm()
+	s.alarm.reset()
 	done = true
 	s.unlock()
 }
@@ -100,7 +99,7 @@ func (s *shardOf[T]) handOne() {
 	c := &s.owner.crew
 	c.handing++
 	c.owed++
-	s.wheelMu.Unlock()
+	s.letGo()
 	returned := false
 	defer func() {
 		s.wheelMu.Lock()
@@ -108,7 +107,7 @@ func (s *shardOf[T]) handOne() {
 		c.settleIdle()
 		if !returned {
 			c.owed = max(c.owed-1, 0)
-			s.wheelMu.Unlock()
+			s.letGo()
 		}
 	}()
 	s.engine.executor.Go(s.call)
@@ -129,8 +128,8 @@ func (s *shardOf[T]) runOne() {
 
 // kick makes sure that a driver comes for what is due and has no call. In Manual mode the next Advance
 // does.
-func (s *shard) kick() {
+func (s *shardOf[T]) kick() {
 	if !s.Manual && (s.owner.calls() > 0 || s.owner.wheel.cascade.any()) {
-		s.summon()
+		s.alarm.summon()
 	}
 }

@@ -28,7 +28,7 @@ func firstLevel[T any](s *shardOf[T]) int {
 // meanwhile.
 func (s *shard) own(f func()) {
 	s.wheelMu.Lock()
-	defer s.wheelMu.Unlock()
+	defer s.letGo()
 	f()
 }
 
@@ -42,13 +42,6 @@ func verified(t *testing.T, s *shard) {
 	err := s.verify()
 	s.wheelMu.Unlock()
 	require.NoError(t, err)
-}
-
-// staged returns the number of slots in the inbox.
-func (s *shard) staged() int {
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
-	return len(s.inbox.staged)
 }
 
 // placed returns the number of entries of buckets that are queued on the wheel.

@@ -81,6 +81,11 @@ func (ib *inbox) sweep(slots *arena.Slots) (crowded bool) {
 	return crowded
 }
 
+// crowded sweeps a full inbox. It reports whether the owner should place what is left.
+func (ib *inbox) crowded(slots *arena.Slots) bool {
+	return len(ib.staged) >= ib.full && ib.sweep(slots)
+}
+
 // take hands the staged timers over and takes an empty slice in their place.
 func (ib *inbox) take(empty []uint32) (staged []uint32, first int64) {
 	staged, first = ib.staged, ib.first
@@ -100,7 +105,11 @@ func (a *arrivals) empty() bool { return a.done == len(a.slots) }
 // removals is a lock-free stack of the slots whose timers were stopped while they stood on the wheel. The
 // owner takes it as a whole, so no slot comes back while another goroutine looks at it. The head is the
 // number of slots, and below it the index of the first one plus 1. The links are in the words.
-type removals struct{ head atomic.Uint64 }
+type removals struct {
+	_    [64]byte
+	head atomic.Uint64
+	few  atomic.Int32 // length from which on a Stop offers to carry them out
+}
 
 // removalsMax is the number of removals at which a caller of Stop offers to carry them out. The owner
 // then handles so many together that their cache misses overlap.
@@ -133,6 +142,13 @@ func (r *removals) take() uint64 {
 		return 0
 	}
 	return r.head.Swap(0) & linkMask
+}
+
+// offer sets few for a wheel with so many entries.
+func (r *removals) offer(live int) {
+	if few := int32(min(removalsMax, max(1, live))); few != r.few.Load() {
+		r.few.Store(few)
+	}
 }
 
 // len returns the number of slots.

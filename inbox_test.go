@@ -420,7 +420,7 @@ func TestStopDoesNotWaitForAnArmingCaller(t *testing.T) {
 	require.True(t, timers[0].Reschedule(2*time.Hour))
 	_, ok := timers[0].Deadline()
 	require.True(t, ok)
-	sh.few.Store(math.MaxInt32) // else this goroutine would be the owner, and want armMu
+	sh.removals.few.Store(math.MaxInt32) // else this goroutine would be the owner, and want armMu
 	requireAllStop(t, timers)
 	sh.armMu.Unlock()
 	require.Equal(t, 1, tw.Len())
@@ -542,7 +542,7 @@ func TestTimerInInboxAndBucketFiresOnce(t *testing.T) {
 				require.Equal(t, 1, sh.staged())
 				require.Equal(t, 1, sh.placed())
 				require.Equal(t, arena.Staged, timer.word().Kind())
-				sh.few.Store(removalsMax) // else Stop would settle the wheel
+				sh.removals.few.Store(removalsMax) // else Stop would settle the wheel
 				verified(t, sh)
 				c.do(wheel{tw, sh, timer})
 				verified(t, sh)
@@ -578,7 +578,7 @@ func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 			timers[k] = tw.AfterFunc(60*ms, watch.note) // in a bucket that expires at 48 ms
 		}
 		sh.placeAll()
-		sh.few.Store(removalsMax) // else Stop would settle the wheel
+		sh.removals.few.Store(removalsMax) // else Stop would settle the wheel
 		require.True(t, timers[0].Reschedule(55*ms))
 		require.True(t, timers[1].Reschedule(55*ms))
 		require.True(t, timers[1].Stop())
@@ -587,7 +587,7 @@ func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 		sh.own(func() {
 			sh.owner.tick = 50
 			require.True(t, sh.owner.expire())
-			sh.moveQuantum()
+			sh.owner.moveQuantum()
 			require.NoError(t, sh.verify())
 			require.Equal(t, 2, sh.owner.wheel.live, "those that were not moved")
 			sh.owner.tick = 0
@@ -806,7 +806,7 @@ func TestAlarmMovesToTheNextTimer(t *testing.T) {
 			bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 				sh := &tw.engine.shards[0].shard
 				if !credit {
-					sh.own(func() { sh.owner.relaxAt = math.MaxInt64 })
+					sh.own(func() { sh.alarm.credit = math.MaxInt64 })
 				}
 				watch := newStopwatch()
 				first := tw.AfterFunc(200*ms, func() {})
@@ -834,7 +834,7 @@ func TestAlarmWithoutCreditLingers(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		sh := &tw.engine.shards[0].shard
-		sh.own(func() { sh.owner.relaxAt = math.MaxInt64 })
+		sh.own(func() { sh.alarm.credit = math.MaxInt64 })
 		placed := tw.AfterFunc(time.Hour, func() {})
 		sh.placeAll()
 		staged := tw.AfterFunc(2*time.Hour, func() {})
@@ -887,10 +887,10 @@ func TestStopsOfLaterTimersSpendNoCredit(t *testing.T) {
 		}
 		tw.AfterFunc(10_000*time.Hour, func() {})
 		sh.placeAll()
-		credit := sh.owner.relaxAt
+		credit := sh.alarm.credit
 		requireAllStop(t, timers)
 		require.Zero(t, sh.removals.len())
-		require.Equal(t, credit, sh.owner.relaxAt)
+		require.Equal(t, credit, sh.alarm.credit)
 	})
 }
 

@@ -7,10 +7,10 @@ import (
 	"runtime/debug"
 )
 
-// checkLocked verifies the shard after a change and ends the program if an invariant does not hold. The
+// checkInvariants verifies the shard after a change and ends the program if an invariant does not hold. The
 // walk is O(pending), so only some changes are followed by one if many timers are pending. The cost of a
 // change stays within a small factor. wheelMu is held.
-func (s *shard) checkLocked() {
+func checkInvariants(s *shard) {
 	if s.closed.Load() {
 		return
 	}

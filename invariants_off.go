@@ -2,8 +2,8 @@
 
 package timingwheel
 
-// checkLocked verifies the shard under the build tag invariants, and is nothing otherwise.
-func (s *shard) checkLocked() {}
+// checkInvariants verifies the shard under the build tag invariants, and is nothing otherwise.
+func checkInvariants(*shard) {}
 
 // firstBatch is the size of a shard's first batch.
 const firstBatch = 1

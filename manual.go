@@ -251,7 +251,6 @@ func (s *shard) advanceManual(now int64) int {
 	s.now.Store(now)
 	s.armMu.Unlock()
 	o.tick = tick
-	s.checkLocked()
 	return o.due.ready - waiting - o.uncovered()
 }
 

@@ -19,7 +19,6 @@ type owner struct {
 	dead     uint64   // link to the removals that were taken off the stack and not carried out yet
 	freed    []uint32 // slots that nothing names any more, to be given back together
 	ending   []uint32 // slots of arrivals whose Stop is about to end them: they go back to the inbox
-	relaxAt  uint64   // value of inbox.armed from which a Stop may correct the alarm
 	unread   int      // claims since the last one whose lateness was measured
 	scratch  struct { // of one quantum; not on the stack of a worker, which would have to grow
 		slots [chunkSize]uint32

@@ -275,7 +275,7 @@ func (s *shard) again(pg *arena.Page, i uint32, w arena.Word, deadline, now int6
 		s.order.stamp(i)
 	}
 	s.stage(i, tick)
-	crowded := s.inboxIsCrowded()
+	crowded := s.inbox.crowded(&s.slots)
 	s.armMu.Unlock()
 	if crowded {
 		s.tend()

@@ -53,16 +53,9 @@ type shard struct {
 	wanted atomic.Bool                          // a caller has found work for the owner and could not get wheelMu
 	alarm  alarm
 	words
-	alarms   atomic.Uint64 // times that the alarm went off
-	planRuns atomic.Uint64 // claims of plans
-	planEnds atomic.Uint64 // Stops of plans during a run
-	counting atomic.Int64  // claims of plans that may not be in planRuns yet
-	launched atomic.Uint64 // of crew.launches, those whose callbacks begin or are dropped
-	dropped  atomic.Uint64 // timers that were claimed and not run, as the wheel was stopped
 
-	_        [64]byte
+	claims   claims
 	removals removals
-	few      atomic.Int32 // removals from which on a Stop offers to carry them out
 
 	_     [64]byte
 	armMu sync.Mutex
@@ -75,6 +68,16 @@ type shard struct {
 	owner   owner
 
 	_ [64]byte
+}
+
+// claims is what workers and plans count without a lock.
+type claims struct {
+	_        [64]byte
+	planRuns atomic.Uint64 // claims of plans
+	planEnds atomic.Uint64 // Stops of plans during a run
+	counting atomic.Int64  // claims of plans that may not be in planRuns yet
+	launched atomic.Uint64 // of crew.launches, those whose callbacks begin or are dropped
+	dropped  atomic.Uint64 // timers that were claimed and not run, as the wheel was stopped
 }
 
 // init prepares a shard that was allocated as part of its typed form.
@@ -124,7 +127,7 @@ func (s *shard) release(i uint32) {
 
 // bury pushes a slot whose timer was stopped on the wheel, and offers to carry out the removals.
 func (s *shard) bury(pg *arena.Page, i uint32, dead arena.Word) {
-	if s.removals.push(pg, i, dead) >= int(s.few.Load()) {
+	if s.removals.push(pg, i, dead) >= int(s.removals.few.Load()) {
 		s.tend()
 	}
 }
@@ -168,11 +171,13 @@ func (s *shard) move(pg *arena.Page, i uint32, w arena.Word, deadline, tick int6
 	switch {
 	case stays:
 	case staged:
-		s.wakeFor(tick, s.inbox.hurry(tick))
+		if s.inbox.hurry(tick) {
+			s.alarm.advance(tick)
+		}
 	default:
 		s.stage(i, tick)
 	}
-	crowded := s.inboxIsCrowded()
+	crowded := s.inbox.crowded(&s.slots)
 	s.armMu.Unlock()
 	if crowded {
 		s.tend()
@@ -181,19 +186,10 @@ func (s *shard) move(pg *arena.Page, i uint32, w arena.Word, deadline, tick int6
 }
 
 // stage takes a timer into the inbox and sets the alarm if the timer is the first. armMu is held.
-func (s *shard) stage(i uint32, tick int64) { s.wakeFor(tick, s.inbox.add(i, tick)) }
-
-// wakeFor sets the alarm for a staged timer that is the first of the inbox. armMu is held.
-func (s *shard) wakeFor(tick int64, first bool) {
-	if first && tick < s.alarm.at.Load() {
-		s.alarm.set(tick)
+func (s *shard) stage(i uint32, tick int64) {
+	if s.inbox.add(i, tick) {
+		s.alarm.advance(tick)
 	}
-}
-
-// inboxIsCrowded sweeps a full inbox. It reports whether the caller should call tend, without armMu, which
-// is held here.
-func (s *shard) inboxIsCrowded() bool {
-	return len(s.inbox.staged) >= s.inbox.full && s.inbox.sweep(&s.slots)
 }
 
 // tend places the arrivals and carries out the removals for a caller that has found many, if the wheel is
@@ -208,20 +204,46 @@ func (s *shard) tend() {
 		if !s.closed.Load() {
 			s.settle(callerQuantum)
 			if s.owner.wheel.live == 0 {
-				s.relaxOwned()
+				s.alarm.relax()
 			}
 		}
-		s.checkLocked()
-		s.wheelMu.Unlock()
+		s.letGo()
 		if !s.wanted.Load() {
 			return
 		}
 	}
 }
 
-// unlock lets go of the wheel, and carries out what callers have asked for meanwhile.
-func (s *shard) unlock() {
+// relax corrects the alarm after a Stop of the timer for which it is set, if the wheel is free.
+func (s *shard) relax() {
+	if s.Manual {
+		return
+	}
+	if !s.wheelMu.TryLock() {
+		s.wanted.Store(true) // its owner, or a later one, comes to tend
+		if !s.wheelMu.TryLock() {
+			return
+		}
+	}
+	s.alarm.relax()
+	s.unlock()
+}
+
+// letGo unlocks wheelMu. Before, it sets the alarm to an earlier tick if a bucket wants to be taken before the alarm
+// goes off, and lets a Stop carry out the removals of a small wheel when they may be all that it holds: else the
+// alarm would stay set for a wheel without pending timers.
+func (s *shard) letGo() {
+	if first, ok := s.owner.wheel.first(); ok && first < s.alarm.at.Load() {
+		s.alarm.reset()
+	}
+	s.removals.offer(s.owner.wheel.live)
+	checkInvariants(s)
 	s.wheelMu.Unlock()
+}
+
+// unlock is letGo, and then carries out what callers have asked for meanwhile.
+func (s *shard) unlock() {
+	s.letGo()
 	if s.wanted.Load() {
 		s.tend()
 	}
@@ -254,7 +276,6 @@ func (s *shard) settle(max int) bool {
 		o.remove()
 		s.reclaim()
 	}
-	s.advanceAlarm()
 	return o.arrivals.empty() && o.dead == 0 && s.removals.len() == 0
 }
 
@@ -299,7 +320,7 @@ func (s *shard) pending() int {
 	s.armMu.Unlock()
 	o := &s.owner
 	o.countClaims()
-	return int(armed - stopped - o.counters.stopped - o.counters.fired - s.planRuns.Load())
+	return int(armed - stopped - o.counters.stopped - o.counters.fired - s.claims.planRuns.Load())
 }
 
 // len is Len of one shard.
@@ -332,16 +353,16 @@ func (s *shard) halt() {
 	if o.wheel.levels == nil {
 		return // stopped before
 	}
-	for s.settleAll(); !s.inboxIsEmpty(); s.settleAll() {
+	for s.settleAll(); s.staged() > 0; s.settleAll() {
 		runtime.Gosched()
 	}
 	for _, b := range o.crew.batches {
 		b.revoke()
 	}
-	for s.counting.Load() != 0 || s.launched.Load() != o.crew.launches {
+	for s.claims.counting.Load() != 0 || s.claims.launched.Load() != o.crew.launches {
 		runtime.Gosched()
 	}
-	o.counters.fired -= s.dropped.Load()
+	o.counters.fired -= s.claims.dropped.Load()
 	o.counters.discarded += uint64(s.pending())
 	s.armMu.Lock()
 	s.alarm.off()
@@ -359,11 +380,11 @@ func (s *shard) halt() {
 	s.far.clear()
 }
 
-// inboxIsEmpty reports whether no timer is staged. wheelMu is held.
-func (s *shard) inboxIsEmpty() bool {
+// staged returns the number of slots in the inbox.
+func (s *shard) staged() int {
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
-	return len(s.inbox.staged) == 0
+	return len(s.inbox.staged)
 }
 
 // nextDue returns, in ns, when the shard has something to do.

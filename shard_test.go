@@ -60,9 +60,10 @@ func TestShardIsPadded(t *testing.T) {
 		before, from uintptr // the end of what stands before it
 	}{
 		{"the neighbour", 0, unsafe.Offsetof(s.config)},
-		{"removals", unsafe.Offsetof(s.planEnds) + unsafe.Sizeof(s.planEnds), unsafe.Offsetof(s.removals)},
-		{"armMu", unsafe.Offsetof(s.few) + unsafe.Sizeof(s.few), unsafe.Offsetof(s.armMu)},
-		{"wheelMu", unsafe.Offsetof(s.alarm) + unsafe.Sizeof(s.alarm), unsafe.Offsetof(s.wheelMu)},
+		{"claims", unsafe.Offsetof(s.words) + unsafe.Sizeof(s.words), unsafe.Offsetof(s.claims) + unsafe.Offsetof(s.claims.planRuns)},
+		{"removals", unsafe.Offsetof(s.claims) + unsafe.Sizeof(s.claims), unsafe.Offsetof(s.removals) + unsafe.Offsetof(s.removals.head)},
+		{"armMu", unsafe.Offsetof(s.removals) + unsafe.Sizeof(s.removals), unsafe.Offsetof(s.armMu)},
+		{"wheelMu", unsafe.Offsetof(s.order) + unsafe.Sizeof(s.order), unsafe.Offsetof(s.wheelMu)},
 	} {
 		require.GreaterOrEqual(t, part.from-part.before, uintptr(line), part.name)
 	}

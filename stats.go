@@ -192,13 +192,13 @@ func (s *shard) addStats(st *Stats, now int64) {
 	if s.closed.Load() {
 		late = min(uint64(s.removals.len()), c.discarded)
 	}
-	st.Stopped += c.stopped + ib.stopped + s.planEnds.Load() + late
+	st.Stopped += c.stopped + ib.stopped + s.claims.planEnds.Load() + late
 	st.Postponed += c.postponed + ib.moved
-	st.Fired += c.fired + s.planRuns.Load()
+	st.Fired += c.fired + s.claims.planRuns.Load()
 	st.Discarded += c.discarded - late
 	st.Flushed += c.flushed
 	st.Moved += c.moved
-	st.Wakeups += s.alarms.Load()
+	st.Wakeups += s.alarm.rung.Load()
 	st.Running += o.crew.running
 	st.Workers += o.crew.serving + o.crew.coming
 	st.MostDue = max(st.MostDue, c.mostDue)

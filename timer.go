@@ -55,7 +55,7 @@ func (t Timer) Stop() bool {
 			}
 			s.release(i)
 			pg.Store(i, w.With(arena.Ended))
-			if w.Has(arena.Moved) && s.few.Load() < removalsMax {
+			if w.Has(arena.Moved) && s.removals.few.Load() < removalsMax {
 				s.tend() // a bucket may have the slot as well, as the last one of the wheel
 			}
 		case arena.Placed:
@@ -69,7 +69,7 @@ func (t Timer) Stop() bool {
 			if !pg.Swap(i, w, w.With(arena.Dead)|arena.Moved) {
 				continue
 			}
-			s.planEnds.Add(1)
+			s.claims.planEnds.Add(1)
 		default:
 			return false
 		}

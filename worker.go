@@ -141,16 +141,6 @@ func (b *batch) revoke() {
 	}
 }
 
-// fill is owner.fill. A timer that goes back to the wheel may be due before the alarm. wheelMu is held.
-func (s *shard) fill(b []entry, most int, upTo int64) []entry {
-	postponed := s.owner.counters.postponed
-	b = s.owner.fill(b, most, upTo)
-	if s.owner.counters.postponed != postponed {
-		s.advanceAlarm()
-	}
-	return b
-}
-
 // countClaims counts the claims of workers that have not come back for the lock.
 func (o *owner) countClaims() {
 	for _, b := range o.crew.batches {
@@ -233,11 +223,11 @@ func (s *shardOf[T]) claim(e *entry, id uint64) (v T, ok bool) {
 
 // claimPlan is claim for a plan, whose word does not tell afterwards that the claim is to be counted.
 func (s *shardOf[T]) claimPlan(e *entry, p *T) (v T, ok bool) {
-	s.counting.Add(1)
+	s.claims.counting.Add(1)
 	if ok = e.page.Swap(e.index, e.word, e.word.With(arena.Running)); ok {
-		s.planRuns.Add(1)
+		s.claims.planRuns.Add(1)
 	}
-	s.counting.Add(-1)
+	s.claims.counting.Add(-1)
 	if !ok {
 		s.returnMoved(e)
 		return v, false
@@ -247,7 +237,7 @@ func (s *shardOf[T]) claimPlan(e *entry, p *T) (v T, ok bool) {
 
 // returnMoved puts the timer of an entry into the inbox if it is pending with another deadline: it was
 // rescheduled, and no bucket has it.
-func (s *shard) returnMoved(e *entry) {
+func (s *shardOf[T]) returnMoved(e *entry) {
 	for {
 		w := e.page.Load(e.index)
 		if !w.SameGen(e.word) || w.Kind() != arena.Placed {
@@ -276,7 +266,7 @@ func (s *shardOf[T]) claimOne(upTo int64) (v T, ok bool) {
 	o := &s.owner
 	o.counters.mostDue = max(o.counters.mostDue, o.due.ready)
 	for steps := 0; steps < quantum && o.dueBefore(upTo); steps++ {
-		one := s.fill(s.collected[:0], 1, upTo)
+		one := o.fill(s.collected[:0], 1, upTo)
 		s.collected = one
 		if len(one) == 0 {
 			continue
@@ -294,7 +284,7 @@ func (s *shardOf[T]) claimMany(values []T, most int, upTo int64) []T {
 	o := &s.owner
 	o.counters.mostDue = max(o.counters.mostDue, o.due.ready)
 	for steps := 0; steps < quantum && len(values) < most && o.dueBefore(upTo); steps++ {
-		entries := s.fill(s.collected[:0], min(most-len(values), chunkSize), upTo)
+		entries := o.fill(s.collected[:0], min(most-len(values), chunkSize), upTo)
 		s.collected = entries
 		for k := range entries {
 			if v, ok := s.claim(&entries[k], 0); ok {
@@ -399,7 +389,7 @@ func (w *worker[T]) end() {
 		w.finish()
 		if b := w.batch; b != nil {
 			if b.listed && !b.given { // else another worker has tried all entries, or has put them back
-				s.putBack(b)
+				w.putBack()
 			}
 			w.leaveBatch()
 		}
@@ -427,9 +417,10 @@ func (w *worker[T]) end() {
 	s.unlock()
 }
 
-// putBack makes the entries of a batch due that are not claimed. Other workers may go on with the batch, so
+// putBack makes the entries of the batch due that are not claimed. Other workers may go on with the batch, so
 // it stays listed and their claims are counted.
-func (s *shard) putBack(b *batch) {
+func (w *worker[T]) putBack() {
+	s, b := w.s, w.batch
 	if s.closed.Load() {
 		return
 	}
@@ -533,10 +524,10 @@ func (w *worker[T]) takeOver(b *batch) {
 }
 
 // hire starts n workers without a parent. wheelMu is held.
-func (s *shard) hire(n int) {
+func (s *shardOf[T]) hire(n int) {
 	for range n {
 		s.owner.crew.coming++
-		go s.host.worker()
+		go s.worker()
 	}
 }
 
@@ -581,8 +572,7 @@ func (w *worker[T]) serve() {
 			w.runExtra()
 		case o.wheel.cascade.any() && (o.due.ready == 0 || w.unmoved >= 16):
 			w.unmoved = 0
-			s.moveQuantum()
-			s.checkLocked()
+			o.moveQuantum()
 			s.yield()
 			s.overtake()
 		case o.due.ready > 0:
@@ -607,7 +597,7 @@ func (w *worker[T]) takeBatch() bool {
 	}
 	b := o.crew.newBatch()
 	o.counters.mostDue = max(o.counters.mostDue, o.due.ready)
-	b.entries = s.fill(b.entries, o.crew.size, never)
+	b.entries = o.fill(b.entries, o.crew.size, never)
 	o.counters.taken += uint64(len(b.entries))
 	w.unmoved += len(b.entries) + 1
 	if len(b.entries) == 0 {
@@ -645,9 +635,9 @@ func (w *worker[T]) runOne(upTo int64) int {
 	w.leave(w.serving && !w.stuck && (o.due.ready > 0 || o.wheel.cascade.any()))
 	run := !s.closed.Load()
 	if !run { // the wheel is being stopped, and halt waits for launched
-		s.dropped.Add(uint64(n))
+		s.claims.dropped.Add(uint64(n))
 	}
-	s.launched.Add(1)
+	s.claims.launched.Add(1)
 	if run {
 		w.exec(w.values)
 	}
@@ -734,7 +724,7 @@ func (w *worker[T]) leave(more bool) {
 		w.spare = true
 		c.coming += 1 + others
 	}
-	s.wheelMu.Unlock()
+	s.letGo()
 	w.unlocked = true
 	if spare == nil {
 		return
@@ -799,7 +789,17 @@ func (w *worker[T]) leaveBatch() {
 		o.crew.unlist(b)
 	}
 	o.crew.drop(b)
-	s.checkLocked()
+}
+
+// idleChan returns a channel that is closed when nothing is running, or nil if nothing is.
+func (c *crew) idleChan() <-chan struct{} {
+	if !c.busy() {
+		return nil
+	}
+	if c.idle == nil {
+		c.idle = make(chan struct{})
+	}
+	return c.idle
 }
 
 // settleIdle tells Shutdown if nothing runs any more.

@@ -289,7 +289,7 @@ func TestSlotOfABatchedTimerLeavesItsBucketBeforeItIsFree(t *testing.T) {
 	w := &worker[func()]{s: s}
 	s.own(func() {
 		w.batch = s.owner.crew.newBatch()
-		w.batch.entries = s.fill(w.batch.entries, batchSize, never)
+		w.batch.entries = s.owner.fill(w.batch.entries, batchSize, never)
 		s.owner.crew.list(w.batch)
 	})
 	require.True(t, timers[7].Reschedule(time.Hour))
@@ -359,7 +359,7 @@ func TestLenIsExactAfterGoexitInASharedBatch(t *testing.T) {
 	s.own(func() {
 		c := &s.owner.crew
 		b = c.newBatch()
-		b.entries = s.fill(b.entries, batchSize, never)
+		b.entries = s.owner.fill(b.entries, batchSize, never)
 		require.Len(t, b.entries, batchSize)
 		c.list(b)
 		b.users = 2
@@ -901,7 +901,7 @@ func runBeside(e *engine[func()]) int {
 	s.wheelMu.Lock()
 	s.advance()
 	for s.owner.wheel.cascade.any() {
-		s.moveQuantum()
+		s.owner.moveQuantum()
 	}
 	c := &s.owner.crew
 	begun := c.begun
