@@ -235,7 +235,7 @@ func (s *shard) flush() (n int) {
 		o.store.freeBucket(b)
 	}
 	if s.Manual {
-		s.sortEntries(entries)
+		o.sort(entries)
 	}
 	o.due.putBack(entries)
 	n += len(entries)

@@ -55,7 +55,7 @@ func newEngine[T any](opts Options, batch int, origin int64, expire func([]T)) (
 		s := &shardOf[T]{engine: e}
 		s.call = s.runOne
 		s.funcs, _ = any(&s.values).(*arena.Table[[arena.PageSize]func()])
-		s.init(e.config, s, e.halted)
+		s.init(e.config, s)
 		s.labels = e.labels
 		e.shards[i] = s
 	}
@@ -116,7 +116,7 @@ func (s *shardOf[T]) newPage() *page[T] {
 func (s *shardOf[T]) closePage(p int) {
 	s.values.Set(p, nil)
 	if s.order != nil {
-		s.order.closePage(p)
+		s.order.stamps.Set(p, nil)
 	}
 }
 

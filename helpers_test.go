@@ -44,6 +44,13 @@ func verified(t *testing.T, s *shard) {
 	require.NoError(t, err)
 }
 
+// staged returns the number of slots in the inbox.
+func (s *shard) staged() int {
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	return len(s.inbox.staged)
+}
+
 // placed returns the number of entries of buckets that are queued on the wheel.
 func (s *shard) placed() (n int) {
 	s.own(func() { n = s.owner.wheel.live })

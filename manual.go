@@ -4,20 +4,43 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
 // arming keeps the order in which the timers of a Manual shard were armed, for timers of one tick. armMu
-// guards it.
+// guards it. The stamps are read without it.
 type arming struct {
-	pages []*[arena.PageSize]uint64
-	last  uint64
-
+	stamps arena.Table[[arena.PageSize]atomic.Uint64]
+	last   uint64
 	// claiming says that timers wait to be claimed, or are about to. A Reschedule then takes its timer
 	// away from them, so that it runs in a later Advance.
 	claiming bool
+}
+
+// stamp notes that slot i is armed now.
+func (a *arming) stamp(i uint32) {
+	p := i >> arena.PageShift
+	page := a.stamps.At(p)
+	if page == nil {
+		page = new([arena.PageSize]atomic.Uint64)
+		a.stamps.Set(int(p), page)
+	}
+	a.last++
+	page[i&arena.PageMask].Store(a.last)
+}
+
+// compare orders two slots by arming.
+func (a *arming) compare(i, j uint32) int { return cmp.Compare(a.read(i), a.read(j)) }
+
+func (a *arming) read(i uint32) uint64 {
+	page := a.stamps.At(i >> arena.PageShift)
+	if page == nil { // never; see arena.Page.Load
+		return 0
+	}
+	return page[i&arena.PageMask].Load()
 }
 
 // setClaiming says whether timers of a Manual shard wait to be claimed. wheelMu is held.
@@ -27,31 +50,6 @@ func (s *shard) setClaiming(claiming bool) {
 	if s.order != nil { // else the shard is stopped
 		s.order.claiming = claiming
 	}
-}
-
-// stamp notes that slot i is armed now.
-func (a *arming) stamp(i uint32) {
-	p := int(i >> arena.PageShift)
-	for p >= len(a.pages) {
-		a.pages = append(a.pages, nil)
-	}
-	if a.pages[p] == nil {
-		a.pages[p] = new([arena.PageSize]uint64)
-	}
-	a.last++
-	a.pages[p][i&arena.PageMask] = a.last
-}
-
-// closePage is told that a page of slots was given back.
-func (a *arming) closePage(p int) {
-	if p < len(a.pages) {
-		a.pages[p] = nil
-	}
-}
-
-// compare orders two slots by arming.
-func (a *arming) compare(i, j uint32) int {
-	return cmp.Compare(a.pages[i>>arena.PageShift][i&arena.PageMask], a.pages[j>>arena.PageShift][j&arena.PageMask])
 }
 
 // advanceTo moves the clock of a Manual wheel, never back, and runs or hands over what was due. It
@@ -98,9 +96,11 @@ func (e *engine[T]) runDue() int {
 		var s *shardOf[T]
 		first := int64(never)
 		for _, c := range e.shards {
-			if at := c.firstDueTick(); at < first {
+			c.wheelMu.Lock()
+			if at := c.owner.dueTick(); at < first {
 				s, first = c, at
 			}
+			c.unlock()
 		}
 		if s == nil {
 			return total
@@ -109,13 +109,7 @@ func (e *engine[T]) runDue() int {
 	}
 }
 
-// firstDueTick is the tick of the first timers that are due.
-func (s *shard) firstDueTick() int64 {
-	s.wheelMu.Lock()
-	defer s.unlock()
-	return s.owner.dueTick()
-}
-
+// dueTick is the tick of the first timers that are due.
 func (o *owner) dueTick() int64 {
 	d := &o.due
 	if d.taken < len(d.entries) {
@@ -166,8 +160,8 @@ type handover struct {
 func (e *engine[T]) handDue() (timers int) {
 	for range 2 {
 		var plan []handover
-		for k, s := range e.shards {
-			plan = s.planCalls(plan, k)
+		for k := range e.shards {
+			plan = e.planCalls(plan, k)
 		}
 		if len(plan) == 0 {
 			break
@@ -183,31 +177,30 @@ func (e *engine[T]) handDue() (timers int) {
 	return timers
 }
 
-// sortEntries orders entries by tick and arming.
-func (s *shard) sortEntries(entries []entry) {
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
+// sort orders entries by tick and arming.
+func (o *owner) sort(entries []entry) {
 	slices.SortFunc(entries, func(a, b entry) int {
-		x, _ := s.decode(a.word, s.owner.tick)
-		y, _ := s.decode(b.word, s.owner.tick)
-		return cmp.Or(cmp.Compare(x, y), s.order.compare(a.index, b.index))
+		x, _ := o.decode(a.word, o.tick)
+		y, _ := o.decode(b.word, o.tick)
+		return cmp.Or(cmp.Compare(x, y), o.order.compare(a.index, b.index))
 	})
 }
 
 // planCalls appends the calls for each due bucket of the shard with index k. After a Flush its timers may
 // be out of the order of ticks. The calls are for the first in the list nevertheless.
-func (s *shard) planCalls(plan []handover, k int) []handover {
+func (e *engine[T]) planCalls(plan []handover, k int) []handover {
+	s := e.shards[k]
 	s.wheelMu.Lock()
 	defer s.unlock()
 	if s.closed.Load() {
 		return plan
 	}
 	s.settleAll()
-	if s.owner.calls() <= 0 {
+	o := &s.owner
+	if o.calls() <= 0 {
 		return plan
 	}
-	d := &s.owner.due
-	timers, given, tick := 0, s.owner.crew.owed, int64(0)
+	timers, given, tick := 0, o.crew.owed, int64(0)
 	add := func(n int, at int64) {
 		timers += n
 		tick = max(tick, at)
@@ -216,11 +209,11 @@ func (s *shard) planCalls(plan []handover, k int) []handover {
 			given += calls
 		}
 	}
-	for _, e := range d.entries[d.taken:] {
-		at, _ := s.decode(e.word, s.owner.tick)
+	for _, e := range o.due.entries[o.due.taken:] {
+		at, _ := o.decode(e.word, o.tick)
 		add(1, at)
 	}
-	for b := range d.buckets.all {
+	for b := range o.due.buckets.all {
 		add(b.live, b.at)
 	}
 	return plan
@@ -239,12 +232,15 @@ func (s *shard) advanceManual(now int64) int {
 	s.setClaiming(true)
 	s.settleAll()
 	waiting := min(o.due.ready, o.crew.owed*s.batch)
-	s.admit()
+	o.due.prompt = nil
+	for o.due.fresh.head != nil {
+		o.gather(o.due.fresh.pop(), o.tick) // what has become due since the last Advance began
+	}
 	now = max(now, s.now.Load())
 	tick := s.ticks.Floor(now)
 	for b := o.wheel.pop(tick); b != nil; b = o.wheel.pop(tick) {
 		o.tick = max(o.tick, b.key) // words are read by a tick near theirs
-		s.gather(b, o.wheel.cur)
+		o.gather(b, o.wheel.cur)
 	}
 	s.armMu.Lock()
 	s.inbox.now = now
@@ -254,23 +250,13 @@ func (s *shard) advanceManual(now int64) int {
 	return o.due.ready - waiting - o.uncovered()
 }
 
-// admit makes due what has become so since the last Advance began.
-func (s *shard) admit() {
-	d := &s.owner.due
-	d.prompt = nil
-	for d.fresh.head != nil {
-		s.gather(d.fresh.pop(), s.owner.tick)
-	}
-}
-
 // gather makes the timers of bucket b due as far as they are due at the tick, in the order in which they
 // were armed. The others go to where they belong now.
-func (s *shard) gather(b *bucket, tick int64) {
-	o := &s.owner
+func (o *owner) gather(b *bucket, tick int64) {
 	due := o.scratch.due[:0]
 	for b.live > 0 {
 		for _, i := range o.scratch.slots[:o.store.drain(b, &o.scratch.slots, chunkSize)] {
-			w := loadWord(&s.slots.Pages, i)
+			w := loadWord(o.pages, i)
 			at, ok := o.refresh(i, &w)
 			switch {
 			case !ok: // stopped, or moved to the inbox
@@ -291,11 +277,9 @@ func (s *shard) gather(b *bucket, tick int64) {
 		o.store.freeBucket(b)
 		return
 	}
-	s.armMu.Lock()
-	if !slices.IsSortedFunc(due, s.order.compare) {
-		slices.SortFunc(due, s.order.compare)
+	if !slices.IsSortedFunc(due, o.order.compare) {
+		slices.SortFunc(due, o.order.compare)
 	}
-	s.armMu.Unlock()
 	for _, i := range due {
 		o.store.append(b, i)
 	}

@@ -15,6 +15,7 @@ type owner struct {
 	due      dueList
 	crew     crew
 	counters counters
+	order    *arming  // Manual mode
 	tick     int64    // of the clock, as far as the owner has read it
 	dead     uint64   // link to the removals that were taken off the stack and not carried out yet
 	freed    []uint32 // slots that nothing names any more, to be given back together
@@ -27,7 +28,8 @@ type owner struct {
 		pos   [removalsMax]uint32
 		due   []uint32 // Manual mode
 	}
-	sinceCheck int // build tag invariants: changes since the last verify
+	sinceCheck int      // build tag invariants: changes since the last verify
+	_          [64]byte // keeps the neighbour in memory off these lines
 }
 
 // observe notes a reading of the clock.

@@ -47,7 +47,6 @@ type shard struct {
 	config // never changes
 	host   host
 	funcs  *arena.Table[[arena.PageSize]func()] // the payloads, if they are callbacks: saves a call of host
-	halted chan struct{}                        // closed by the engine's stop
 	closed atomic.Bool                          // no timer is armed, stopped, moved or claimed any more
 	lone   atomic.Bool                          // the inbox has one timer
 	wanted atomic.Bool                          // a caller has found work for the owner and could not get wheelMu
@@ -66,8 +65,6 @@ type shard struct {
 	_       [64]byte
 	wheelMu sync.Mutex
 	owner   owner
-
-	_ [64]byte
 }
 
 // claims is what workers and plans count without a lock.
@@ -81,8 +78,8 @@ type claims struct {
 }
 
 // init prepares a shard that was allocated as part of its typed form.
-func (s *shard) init(c config, h host, halted chan struct{}) {
-	s.config, s.host, s.halted = c, h, halted
+func (s *shard) init(c config, h host) {
+	s.config, s.host = c, h
 	s.slots.Closed = h.closePage
 	s.pages, s.near = &s.slots.Pages, c.ticks.Begin(arena.Near)
 	s.now.Store(c.Origin)
@@ -101,6 +98,7 @@ func (s *shard) init(c config, h host, halted chan struct{}) {
 	o.crew.init()
 	if c.Manual {
 		s.order = new(arming)
+		o.order = s.order
 	}
 }
 
@@ -353,7 +351,14 @@ func (s *shard) halt() {
 	if o.wheel.levels == nil {
 		return // stopped before
 	}
-	for s.settleAll(); s.staged() > 0; s.settleAll() {
+	for {
+		s.settleAll()
+		s.armMu.Lock()
+		ending := len(s.inbox.staged) // timers that a Stop is about to end
+		s.armMu.Unlock()
+		if ending == 0 {
+			break
+		}
 		runtime.Gosched()
 	}
 	for _, b := range o.crew.batches {
@@ -368,7 +373,7 @@ func (s *shard) halt() {
 	s.alarm.off()
 	s.slots.Clear()
 	s.inbox.staged, s.inbox.free = nil, nil
-	s.order = nil
+	s.order, o.order = nil, nil
 	s.host.clear()
 	s.armMu.Unlock()
 	o.arrivals = arrivals{first: never}
@@ -378,13 +383,6 @@ func (s *shard) halt() {
 	o.due = dueList{store: o.due.store, deferred: o.due.deferred}
 	o.crew.batches = nil
 	s.far.clear()
-}
-
-// staged returns the number of slots in the inbox.
-func (s *shard) staged() int {
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
-	return len(s.inbox.staged)
 }
 
 // nextDue returns, in ns, when the shard has something to do.

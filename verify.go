@@ -2,6 +2,7 @@ package timingwheel
 
 import (
 	"fmt"
+	"iter"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
@@ -46,11 +47,13 @@ func verifyPages(s *shard) error {
 }
 
 // allBuckets iterates over the buckets, wherever they stand.
-func (o *owner) allBuckets(yield func(*bucket) bool) {
-	for _, list := range []func(func(*bucket) bool){o.wheel.buckets, o.due.all, o.wheel.cascade.all} {
-		for b := range list {
-			if !yield(b) {
-				return
+func allBuckets(o *owner) iter.Seq[*bucket] {
+	return func(yield func(*bucket) bool) {
+		for _, list := range []iter.Seq[*bucket]{o.wheel.buckets, o.due.all, o.wheel.cascade.all} {
+			for b := range list {
+				if !yield(b) {
+					return
+				}
 			}
 		}
 	}
@@ -59,7 +62,7 @@ func (o *owner) allBuckets(yield func(*bucket) bool) {
 func verifyBuckets(s *shard) (err error) {
 	o := &s.owner
 	entries := 0
-	for b := range o.allBuckets {
+	for b := range allBuckets(o) {
 		live, last := 0, uint32(0)
 		for c := b.head; c != 0; c = o.store.chunks.meta(c).next {
 			m := o.store.chunks.meta(c)
@@ -147,8 +150,8 @@ func verifyDue(s *shard) error {
 	if ready != o.due.ready {
 		return fmt.Errorf("S6: %d timers are due, counted %d", ready, o.due.ready)
 	}
-	if c := &o.crew; c.coming < 0 || c.running < 0 || c.serving < 0 || c.owed < 0 {
-		return fmt.Errorf("S6: counts of workers: %d, %d, %d, %d", c.coming, c.running, c.serving, c.owed)
+	if c := &o.crew; c.coming < 0 || c.running < 0 || c.owed < 0 || c.stuck < 0 || c.serving < c.stuck {
+		return fmt.Errorf("S6: counts of workers: %d, %d, %d, %d, %d", c.coming, c.running, c.owed, c.stuck, c.serving)
 	}
 	return nil
 }

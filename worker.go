@@ -297,9 +297,13 @@ func (s *shardOf[T]) claimMany(values []T, most int, upTo int64) []T {
 	return values
 }
 
-// noteClaim counts a claim under the lock.
+// noteClaim counts a claim under the lock. Batches of payloads and Manual mode measure the lateness of each.
 func (o *owner) noteClaim(e *entry) {
-	if now := o.lateAt(); now >= 0 {
+	if o.Manual || o.batch > 1 || o.sampling(1) {
+		now := o.now.Load()
+		if !o.Manual {
+			now = o.Read()
+		}
 		late := time.Duration(0)
 		if !e.word.Has(arena.Far) { // else it was flushed
 			late = time.Duration(now - o.ticks.Begin(e.word.Tick(o.tick)))
@@ -311,19 +315,6 @@ func (o *owner) noteClaim(e *entry) {
 	}
 	o.counters.fired++
 	o.freed = append(o.freed, e.index)
-}
-
-// lateAt returns the reading of the clock by which the lateness of a claim under the lock is measured, or
-// -1 if it is not measured. Batches of payloads and Manual mode measure each claim, a batch by the reading
-// with which its first payload was claimed.
-func (o *owner) lateAt() int64 {
-	switch {
-	case o.Manual:
-		return o.now.Load()
-	case o.batch == 1 && !o.sampling(1):
-		return -1
-	}
-	return o.Read()
 }
 
 // sampling reports whether the lateness of one of n claims is measured.
