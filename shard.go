@@ -75,6 +75,8 @@ type claims struct {
 	counting atomic.Int64  // claims of plans that may not be in planRuns yet
 	launched atomic.Uint64 // of crew.launches, those whose callbacks begin or are dropped
 	dropped  atomic.Uint64 // timers that were claimed and not run, as the wheel was stopped
+
+	returning atomic.Int32 // workers that have run callbacks and wait for wheelMu
 }
 
 // init prepares a shard that was allocated as part of its typed form.

@@ -22,6 +22,10 @@ const (
 	crowdGrowth = 8
 	crowdMax    = 4096
 
+	// So many workers may wait for the lock after their callbacks before others that come back end, although
+	// more is due. Each has a stack, and the driver waits in the same queue.
+	returningMax = 2048
+
 	// sampleEvery is the number of claims for which the lateness of one is measured. A reading of the
 	// clock costs as much as the rest of a claim.
 	sampleEvery = 16
@@ -126,6 +130,21 @@ func (b *batch) unclaimed() (n int) {
 		}
 	}
 	return n
+}
+
+// open reports whether a timer of the batch may still be claimed with it. One that was moved to the inbox, or is a plan
+// that runs, may get the very word again that its entry has.
+func (b *batch) open() bool {
+	for k := range b.entries {
+		e := &b.entries[k]
+		if w := e.page.Load(e.index); w.SameGen(e.word) {
+			switch w.Kind() {
+			case arena.Placed, arena.Staged, arena.Running:
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // revoke lets no claim of the batch succeed any more.
@@ -506,8 +525,10 @@ func (w *worker[T]) succeed() {
 func (w *worker[T]) takeOver(b *batch) {
 	c := &w.s.owner.crew
 	if b.unclaimed() == 0 {
-		w.s.owner.countBatch(b)
-		c.unlist(b)
+		if !b.open() {
+			w.s.owner.countBatch(b)
+			c.unlist(b)
+		}
 		return
 	}
 	w.batch, w.backward = b, true
@@ -557,7 +578,8 @@ func (w *worker[T]) serve() {
 	for !s.closed.Load() {
 		switch {
 		case w.replaced && o.crew.crowded(s.procs):
-			if o.due.ready == 0 || o.crew.size > 1 { // its spare goes on in its place; quick callbacks need no more
+			// Its spare goes on in its place. Quick callbacks need no more workers.
+			if o.due.ready == 0 || o.crew.size > 1 || s.claims.returning.Load() > returningMax {
 				return
 			}
 			w.runExtra()
@@ -605,7 +627,7 @@ func (w *worker[T]) takeBatch() bool {
 func (w *worker[T]) runOne(upTo int64) int {
 	s := w.s
 	o := &s.owner
-	begun := o.crew.begun
+	begun, extra := o.crew.begun, w.stuck
 	w.values = w.values[:0]
 	if s.batch > 1 {
 		w.values = s.claimMany(w.values, s.batch, upTo)
@@ -635,7 +657,9 @@ func (w *worker[T]) runOne(upTo int64) int {
 	w.back()
 	clear(w.values)
 	w.values = w.values[:0]
-	o.crew.ran(begun)
+	if !extra { // which has no spare that could have begun
+		o.crew.ran(begun)
+	}
 	return n
 }
 
@@ -728,16 +752,23 @@ func (w *worker[T]) leave(more bool) {
 }
 
 // missing returns how many workers to start beside a spare, so that each processor has one on the move and each
-// finds a call. Spares alone would be one chain, which keeps one processor busy.
+// finds a batch. Spares alone would be one chain, which keeps one processor busy.
 func (o *owner) missing() int {
 	c := &o.crew
-	return max(0, min(o.calls()-1, o.procs-(c.serving-c.stuck)-c.coming))
+	batches := o.calls()
+	if o.batch == 1 {
+		batches = (batches + c.size - 1) / c.size
+	}
+	return max(0, min(batches-1, o.procs-(c.serving-c.stuck)-c.coming))
 }
 
 // back takes the lock again after callbacks have run.
 func (w *worker[T]) back() {
+	s := w.s
 	w.waiting.Store(true)
-	w.s.wheelMu.Lock()
+	s.claims.returning.Add(1)
+	s.wheelMu.Lock()
+	s.claims.returning.Add(-1)
 	w.waiting.Store(false)
 	w.unlocked = false
 	w.finish()
@@ -776,7 +807,7 @@ func (w *worker[T]) leaveBatch() {
 	}
 	w.claimed = 0
 	s.reclaim()
-	if b.listed && (!b.given || b.users == 1) {
+	if b.listed && (b.users == 1 || !b.given && !b.open()) {
 		o.crew.unlist(b)
 	}
 	o.crew.drop(b)

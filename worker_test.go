@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
 // batchBubble runs a test on a wheel of one shard whose first worker takes a full batch.
@@ -854,20 +856,23 @@ func TestOverloadStarvesNobody(t *testing.T) {
 // Beside a spare, workers are started for processors that have none, as far as there are calls for them.
 func TestMissingWorkers(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ procs, serving, stuck, coming, due, want int }{
-		{1, 1, 0, 0, 1000, 0},
-		{2, 1, 0, 0, 1000, 1},
-		{2, 2, 0, 0, 1000, 0},
-		{2, 1, 0, 1, 1000, 0}, // it is about to begin
-		{2, 500, 499, 0, 1000, 1},
-		{2, 500, 490, 0, 1000, 0},
-		{64, 1, 0, 0, 1000, 63},
-		{64, 1, 0, 0, 5, 4}, // the spare has a call as well
-		{64, 1, 0, 0, 1, 0},
-		{64, 1, 0, 0, 0, 0},
+	for _, c := range []struct{ procs, serving, stuck, coming, due, size, want int }{
+		{1, 1, 0, 0, 1000, 1, 0},
+		{2, 1, 0, 0, 1000, 1, 1},
+		{2, 2, 0, 0, 1000, 1, 0},
+		{2, 1, 0, 1, 1000, 1, 0}, // it is about to begin
+		{2, 500, 499, 0, 1000, 1, 1},
+		{2, 500, 490, 0, 1000, 1, 0},
+		{64, 1, 0, 0, 1000, 1, 63},
+		{64, 1, 0, 0, 1000, 32, 31},
+		{64, 1, 0, 0, 5, 1, 4}, // the spare has a call as well
+		{64, 1, 0, 0, 33, 32, 1},
+		{64, 1, 0, 0, 32, 32, 0},
+		{64, 1, 0, 0, 1, 1, 0},
+		{64, 1, 0, 0, 0, 1, 0},
 	} {
 		o := &owner{config: &config{batch: 1, procs: c.procs}}
-		o.crew = crew{serving: c.serving, stuck: c.stuck, coming: c.coming}
+		o.crew = crew{serving: c.serving, stuck: c.stuck, coming: c.coming, size: c.size}
 		o.due.ready = c.due
 		assert.Equal(t, c.want, o.missing(), "%+v", c)
 	}
@@ -927,10 +932,7 @@ func TestWorkerThatComesBackGoesOnWithoutASpare(t *testing.T) {
 		for range 100 {
 			tw.AfterFunc(time.Second, func() {
 				ran++
-				s.own(func() {
-					assert.Equal(t, 1, s.owner.crew.stuck)
-					s.owner.crew.begun++ // as others do while a callback blocks
-				})
+				s.own(func() { assert.Equal(t, 1, s.owner.crew.stuck) })
 			})
 		}
 		s.own(func() {
@@ -938,7 +940,7 @@ func TestWorkerThatComesBackGoesOnWithoutASpare(t *testing.T) {
 			s.owner.crew.size = 1
 			s.alarm.coming = true // no driver begins
 		})
-		assert.Equal(t, 100, runBeside(tw.engine), "no worker but those others")
+		assert.Zero(t, runBeside(tw.engine), "workers that it has started")
 		s.own(func() {
 			assert.Zero(t, s.owner.crew.stuck)
 			assert.Zero(t, s.owner.crew.serving)
@@ -949,24 +951,78 @@ func TestWorkerThatComesBackGoesOnWithoutASpare(t *testing.T) {
 	})
 }
 
-// If callbacks are quick it ends.
-func TestWorkerThatComesBackAmongQuickCallbacksEnds(t *testing.T) {
+// If callbacks are quick it ends, and also if too many workers wait for the lock.
+func TestWorkerThatComesBackEnds(t *testing.T) {
 	t.Parallel()
-	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
-		s := tw.engine.shards[0]
-		for range 100 {
-			tw.AfterFunc(time.Second, func() {})
-		}
-		s.own(func() {
-			s.skip(time.Second)
-			s.owner.crew.size = 2
-			s.alarm.coming = true
+	for name, set := range map[string]func(s *shardOf[func()]){
+		"quick callbacks": func(s *shardOf[func()]) { s.owner.crew.size = 2 },
+		"many come back":  func(s *shardOf[func()]) { s.claims.returning.Store(returningMax + 1) },
+	} {
+		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+			s := tw.engine.shards[0]
+			for range 100 {
+				tw.AfterFunc(time.Second, func() {})
+			}
+			s.own(func() {
+				s.skip(time.Second)
+				s.owner.crew.size = 1
+				set(s)
+				s.alarm.coming = true
+			})
+			runBeside(tw.engine)
+			assert.Zero(t, tw.Stats().Fired, name)
+			s.own(func() { s.hire(1) }) // one of the others
+			s.letDriversBegin()
+			pass(time.Second)
+			assert.EqualValues(t, 100, tw.Stats().Fired, name)
 		})
-		runBeside(tw.engine)
-		assert.Zero(t, tw.Stats().Fired)
-		s.own(func() { s.hire(1) }) // one of the others
-		s.letDriversBegin()
-		pass(time.Second)
-		assert.EqualValues(t, 100, tw.Stats().Fired)
-	})
+	}
+}
+
+// A timer of a batch that is moved away and back within its tick has the word of its entry again. So a batch whose timers
+// are all claimed or in the inbox stays listed: its claims are counted, and the wheel's Stop revokes it.
+func TestBatchStaysListedWhileATimerMayComeBack(t *testing.T) {
+	t.Parallel()
+	for _, stop := range []bool{false, true} {
+		bubble(t, Options{Tick: time.Second}, func(t *testing.T, tw *TimingWheel) {
+			s := tw.engine.shards[0]
+			first := tw.AfterFunc(time.Second, func() {})
+			moved := tw.AfterFunc(time.Second, func() {})
+			w, spare := s.newWorker(), s.newWorker()
+			s.own(func() {
+				s.skip(time.Second)
+				s.alarm.coming, s.owner.crew.size = true, 2
+				s.advance()
+				w.begin()
+				require.True(t, w.takeBatch())
+			})
+			entries := map[uint32]*entry{}
+			for k := range w.batch.entries {
+				entries[w.batch.entries[k].index] = &w.batch.entries[k]
+			}
+			_, ok := s.claim(entries[first.index], w.batch.id)
+			require.True(t, ok)
+			require.True(t, moved.Reschedule(2*time.Second))
+			require.True(t, moved.Reschedule(0))
+			require.Equal(t, arena.Staged, moved.word().Kind())
+			s.own(func() {
+				spare.takeOver(w.batch)
+				require.Nil(t, spare.batch)
+				s.settleAll()
+			})
+			e := entries[moved.index]
+			require.Equal(t, e.word, moved.word())
+			if stop {
+				tw.Stop()
+				require.False(t, e.page.Swap(e.index, e.word, e.word.With(arena.Spent)), "a claim that is past its look at closed")
+				return
+			}
+			_, ok = s.claim(e, w.batch.id)
+			require.True(t, ok)
+			require.Zero(t, tw.Len())
+			require.EqualValues(t, 2, tw.Stats().Fired)
+			s.own(func() { w.leaveBatch() })
+			s.letDriversBegin()
+		})
+	}
 }
