@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// BenchmarkCascade has a million timers that move to a finer wheel at one instant, and 2,000 others on the same
-// shard that are due meanwhile, one each millisecond: how late those are, with and without the million. With 64
-// slots of 1 ms an interval of the third wheel is 4096 ms.
+// BenchmarkCascade has a million timers that move to a finer wheel at one instant, and 2,000 others
+// on the same shard that are due meanwhile, one each millisecond: how late those are, with and
+// without the million. With 64 slots of 1 ms an interval of the third wheel is 4096 ms.
 func BenchmarkCascade(b *testing.B) {
 	const interval, probes = 4096 * time.Millisecond, 2000
 	for _, size := range []struct {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// eachChannels runs a benchmark for package time and for a wheel, each with a population of pending callbacks.
+// eachChannels runs a benchmark for package time and for a wheel, each with a population of pending
+// callbacks.
 func eachChannels(b *testing.B, std func(b *testing.B), wheel func(b *testing.B, tw *TimingWheel)) {
 	b.Helper()
 	for _, size := range sizes {
@@ -28,7 +29,8 @@ func eachChannels(b *testing.B, std func(b *testing.B), wheel func(b *testing.B,
 	}
 }
 
-// BenchmarkNewTimerStop is a timer that is stopped before anybody has waited for it. Package time enters such a timer nowhere: it does so when somebody waits.
+// BenchmarkNewTimerStop is a timer that is stopped before anybody has waited for it. Package time
+// enters such a timer nowhere: it does so when somebody waits.
 func BenchmarkNewTimerStop(b *testing.B) {
 	eachChannels(b, func(b *testing.B) {
 		for b.Loop() {
@@ -41,7 +43,8 @@ func BenchmarkNewTimerStop(b *testing.B) {
 	})
 }
 
-// BenchmarkNewTimerWait is the timeout of an answer that comes in time: a goroutine waits for both, and then stops the timer.
+// BenchmarkNewTimerWait is the timeout of an answer that comes in time: a goroutine waits for both,
+// and then stops the timer.
 func BenchmarkNewTimerWait(b *testing.B) {
 	eachChannels(b, func(b *testing.B) {
 		answers(b, func(answer <-chan int) {
@@ -94,7 +97,8 @@ func BenchmarkTimerReset(b *testing.B) {
 	})
 }
 
-// BenchmarkAfter makes channels and receives their values a millisecond or so later: 20,000 are under way.
+// BenchmarkAfter makes channels and receives their values a millisecond or so later: 20,000 are
+// under way.
 func BenchmarkAfter(b *testing.B) {
 	eachChannels(b, func(b *testing.B) { receiveAll(b, time.After) },
 		func(b *testing.B, tw *TimingWheel) { receiveAll(b, tw.After) })
@@ -111,7 +115,8 @@ func receiveAll(b *testing.B, after func(time.Duration) <-chan time.Time) {
 	}
 }
 
-// BenchmarkSleep has 20,000 goroutines that sleep for a millisecond again and again: the time for each sleep of one.
+// BenchmarkSleep has 20,000 goroutines that sleep for a millisecond again and again: the time for
+// each sleep of one.
 func BenchmarkSleep(b *testing.B) {
 	eachChannels(b, func(b *testing.B) { sleepers(b, func() { time.Sleep(time.Millisecond) }) },
 		func(b *testing.B, tw *TimingWheel) {
@@ -119,7 +124,8 @@ func BenchmarkSleep(b *testing.B) {
 		})
 }
 
-// BenchmarkSleepContext is the same with a context that can end. Package time has no such Sleep; a timer and a select take its place.
+// BenchmarkSleepContext is the same with a context that can end. Package time has no such Sleep; a
+// timer and a select take its place.
 func BenchmarkSleepContext(b *testing.B) {
 	ctx := b.Context()
 	eachChannels(b, func(b *testing.B) {
@@ -149,7 +155,8 @@ func sleepers(b *testing.B, sleep func()) {
 	all.Wait()
 }
 
-// BenchmarkTicks has 1,000 goroutines that wait for tickers of 5 ms: cpu-ns/tick is the processor's time for each tick.
+// BenchmarkTicks has 1,000 goroutines that wait for tickers of 5 ms: cpu-ns/tick is the processor's
+// time for each tick.
 func BenchmarkTicks(b *testing.B) {
 	eachChannels(b, func(b *testing.B) {
 		ticks(b, func() (<-chan time.Time, func()) {

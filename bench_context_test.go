@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// BenchmarkContext makes and cancels a context with a timeout while others are live, on the wheel and with package context. Parents are the
-// background, one that all share and that can be cancelled, or one for each. With "awaited" somebody asks for Done, with the background as parent, with
-// "request" as well, with a parent for each. Memory is that of one that lives.
+// BenchmarkContext makes and cancels a context with a timeout while others are live, on the wheel
+// and with package context. Parents are the background, one that all share and that can be
+// cancelled, or one for each. With "awaited" somebody asks for Done, with the background as parent,
+// with "request" as well, with a parent for each. Memory is that of one that lives.
 func BenchmarkContext(b *testing.B) {
 	tw := startWheel(b, Options{})
 	for _, live := range []int{1000, 1_000_000} {
@@ -67,8 +68,8 @@ func benchContext(b *testing.B, live int, kind string, with func(context.Context
 	}
 }
 
-// BenchmarkContextQuestions asks a context that goes on for Err and for Done, as loops do: one below the background, one below a parent of
-// package context, and one some contexts further down.
+// BenchmarkContextQuestions asks a context that goes on for Err and for Done, as loops do: one
+// below the background, one below a parent of package context, and one some contexts further down.
 func BenchmarkContextQuestions(b *testing.B) {
 	tw := startWheel(b, Options{})
 	for name, with := range map[string]func(context.Context, time.Duration) (context.Context, context.CancelFunc){

@@ -33,7 +33,8 @@ func eachArming(b *testing.B, pending string, body func(b *testing.B, after func
 	}
 }
 
-// BenchmarkBurst has a million callbacks due at one instant: the time from then until the last has run.
+// BenchmarkBurst has a million callbacks due at one instant: the time from then until the last has
+// run.
 func BenchmarkBurst(b *testing.B) {
 	const n = 1_000_000
 	eachArming(b, "1M", func(b *testing.B, after func(time.Duration, func())) {
@@ -99,8 +100,8 @@ func BenchmarkBlocked(b *testing.B) {
 }
 
 // BenchmarkSpread has a million callbacks due over two seconds: processor time for each timer, from
-// arming to firing, and how late they are. Every eighth tells its lateness; the others only count, so
-// that the clock readings of the measurement do not hide what is measured.
+// arming to firing, and how late they are. Every eighth tells its lateness; the others only count,
+// so that the clock readings of the measurement do not hide what is measured.
 func BenchmarkSpread(b *testing.B) {
 	const n, sample = 1_000_000, 8
 	late := make([]int64, n/sample)

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// BenchmarkGeometry runs a million timers from arming to firing on wheels of several sizes, in Manual mode
-// driven by Next, so that the clock plays no part: time for each timer, moves between wheels, wake-ups and
-// the memory held when all are pending. The defaults of WheelSize and Levels come from it.
+// BenchmarkGeometry runs a million timers from arming to firing on wheels of several sizes, in
+// Manual mode driven by Next, so that the clock plays no part: time for each timer, moves between
+// wheels, wake-ups and the memory held when all are pending. The defaults of WheelSize and Levels
+// come from it.
 func BenchmarkGeometry(b *testing.B) {
 	const n = 1_000_000
 	populations := []struct {

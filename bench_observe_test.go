@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// BenchmarkObserved fires a thousand callbacks that do next to nothing at one tick, with what may be asked of a wheel about
-// them: what that costs for each callback.
+// BenchmarkObserved fires a thousand callbacks that do next to nothing at one tick, with what may
+// be asked of a wheel about them: what that costs for each callback.
 func BenchmarkObserved(b *testing.B) {
 	const n = 1000
 	for _, c := range []struct {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// BenchmarkOccupancy looks at wheels of different sizes, from the usual one to one with a bucket in each of very many slots.
+// BenchmarkOccupancy looks at wheels of different sizes, from the usual one to one with a bucket in
+// each of very many slots.
 func BenchmarkOccupancy(b *testing.B) {
 	for _, c := range []struct {
 		name    string

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Without getrusage the metrics that need it read 0, and without mmap BenchmarkGC scans the handles of std.
+// Without getrusage the metrics that need it read 0, and without mmap BenchmarkGC scans the handles
+// of std.
 func contextSwitches() int64       { return 0 }
 func processorTime() time.Duration { return 0 }
 

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// BenchmarkPlan is one run of each plan of a wheel in Manual mode: claim, question, callback, arming.
+// BenchmarkPlan is one run of each plan of a wheel in Manual mode: claim, question, callback,
+// arming.
 func BenchmarkPlan(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -57,8 +58,9 @@ func BenchmarkPlanAdd(b *testing.B) {
 	}
 }
 
-// BenchmarkEvery has 1,000 functions that are called every 5 ms. With package time each has a ticker, and a goroutine that waits for it. cpu-ns/run is the
-// processor's time for each call, B/plan what one function holds, stacks included.
+// BenchmarkEvery has 1,000 functions that are called every 5 ms. With package time each has a
+// ticker, and a goroutine that waits for it. cpu-ns/run is the processor's time for each call,
+// B/plan what one function holds, stacks included.
 func BenchmarkEvery(b *testing.B) {
 	const period = 5 * time.Millisecond
 	eachChannels(b, func(b *testing.B) {

@@ -18,9 +18,9 @@ func heapInUse() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkFill arms n timers on an empty wheel, with closures that exist already and without keeping
-// the handles. One iteration is a whole population; ns/op and allocs/op are for one timer. B/timer is the
-// growth of the live heap.
+// BenchmarkFill arms n timers on an empty wheel, with closures that exist already and without
+// keeping the handles. One iteration is a whole population; ns/op and allocs/op are for one timer.
+// B/timer is the growth of the live heap.
 func BenchmarkFill(b *testing.B) {
 	for _, size := range sizes {
 		fs := make([]func(), size.n)
@@ -114,8 +114,8 @@ func fill(b *testing.B, n int, arm func(i int, d time.Duration), renew func()) {
 }
 
 // BenchmarkGC is one full collection with n pending timers, each with a closure of its own, whose
-// handles the collector does not see. "std" comes last: its stopped timers stay in the runtime's heap
-// until others are added.
+// handles the collector does not see. "std" comes last: its stopped timers stay in the runtime's
+// heap until others are added.
 func BenchmarkGC(b *testing.B) {
 	for _, size := range sizes {
 		b.Run("impl=wheel/pending="+size.name, func(b *testing.B) {
@@ -156,8 +156,8 @@ func collect(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "gc-ms")
 }
 
-// BenchmarkManual is arm and stop on a wheel whose clock is driven by the caller; its counterpart is
-// BenchmarkArmStop.
+// BenchmarkManual is arm and stop on a wheel whose clock is driven by the caller; its counterpart
+// is BenchmarkArmStop.
 func BenchmarkManual(b *testing.B) {
 	f := func() {}
 	for _, size := range sizes[:3] {

@@ -12,8 +12,8 @@ import (
 // pivot on them. Each runs the wheel and time.AfterFunc ("std") on the same workload in one binary;
 // `make bench-std` prints the ratios beside their targets.
 //
-// The population outlives the run: its deadlines lie between one minute and one hour ahead. Victims are
-// random over the whole population. Every timer has a closure of its own.
+// The population outlives the run: its deadlines lie between one minute and one hour ahead. Victims
+// are random over the whole population. Every timer has a closure of its own.
 
 var sizes = []struct {
 	name string
@@ -164,8 +164,8 @@ func settle(b *testing.B) {
 	b.ResetTimer()
 }
 
-// BenchmarkPostpone is a heartbeat: Reschedule of a random timer to a later time. On two processors both
-// goroutines draw from the whole population, as in a server whose connections move between
+// BenchmarkPostpone is a heartbeat: Reschedule of a random timer to a later time. On two processors
+// both goroutines draw from the whole population, as in a server whose connections move between
 // processors.
 func BenchmarkPostpone(b *testing.B) {
 	for _, size := range sizes {

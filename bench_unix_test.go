@@ -9,8 +9,8 @@ import (
 	"unsafe"
 )
 
-// unscanned is a slice in memory that the garbage collector does not know. The runtime's timer heap keeps
-// what it refers to alive.
+// unscanned is a slice in memory that the garbage collector does not know. The runtime's timer heap
+// keeps what it refers to alive.
 func unscanned(b *testing.B, n int) []*time.Timer {
 	b.Helper()
 	size := n * int(unsafe.Sizeof((*time.Timer)(nil)))

@@ -16,8 +16,8 @@ import (
 
 const day = 24 * time.Hour
 
-// story is a wheel in Manual mode whose timers write down their names when they run. Times are relative to
-// the wheel's first reading of the clock, which may be any.
+// story is a wheel in Manual mode whose timers write down their names when they run. Times are
+// relative to the wheel's first reading of the clock, which may be any.
 type story struct {
 	*TimingWheel
 	t   *testing.T
@@ -75,8 +75,8 @@ func (s *story) wakeups() int {
 	}
 }
 
-// checkDelay arms timers that are due d from the origin, in each way there is, and sees them run at their
-// deadline rounded up to a tick, and not 1ns before.
+// checkDelay arms timers that are due d from the origin, in each way there is, and sees them run at
+// their deadline rounded up to a tick, and not 1ns before.
 func checkDelay(t *testing.T, opts Options, origin int64, d time.Duration) {
 	t.Helper()
 	tick := int64(opts.Tick)
@@ -137,8 +137,8 @@ func spans(opts Options) []int64 {
 	return out
 }
 
-// Each level's edge, one interval and one ns before and after it, exact multiples of its span and so several
-// rounds of the last one; with the clock at 0, in the middle, and just before each wrap.
+// Each level's edge, one interval and one ns before and after it, exact multiples of its span and
+// so several rounds of the last one; with the clock at 0, in the middle, and just before each wrap.
 func TestEdgesOfEachLevel(t *testing.T) {
 	t.Parallel()
 	forEachWheel(t, func(t *testing.T, opts Options) {
@@ -247,8 +247,8 @@ func TestLimitsOfGeometry(t *testing.T) {
 	}
 }
 
-// A timer beyond the last wheel waits there under its own round: waiting costs no wake-up, and moving one for
-// each level below.
+// A timer beyond the last wheel waits there under its own round: waiting costs no wake-up, and
+// moving one for each level below.
 func TestRoundsCostNoWakeups(t *testing.T) {
 	t.Parallel()
 	forEachWheel(t, func(t *testing.T, opts Options) {
@@ -263,8 +263,8 @@ func TestRoundsCostNoWakeups(t *testing.T) {
 	})
 }
 
-// Timers of several rounds share a slot of the last wheel, the latest armed first: it is queued under the
-// earliest, and each round costs one wake-up.
+// Timers of several rounds share a slot of the last wheel, the latest armed first: it is queued
+// under the earliest, and each round costs one wake-up.
 func TestSlotIsQueuedUnderItsEarliestRound(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{Tick: msec, WheelSize: 4, Levels: 1}, 0)
@@ -299,7 +299,8 @@ func TestNextIsALowerBound(t *testing.T) {
 	require.False(t, t1.Stop())
 }
 
-// The clock oversleeps and jumps over many buckets of several levels: everything runs, in order of ticks.
+// The clock oversleeps and jumps over many buckets of several levels: everything runs, in order of
+// ticks.
 func TestJumpOverSeveralLevels(t *testing.T) {
 	t.Parallel()
 	for _, origin := range []int64{0, 1<<61 - 1} {
@@ -317,7 +318,8 @@ func TestJumpOverSeveralLevels(t *testing.T) {
 	}
 }
 
-// A wheel that has stood idle for days, or had only a far timer, puts a short one into the finest level.
+// A wheel that has stood idle for days, or had only a far timer, puts a short one into the finest
+// level.
 func TestShortTimerAfterDaysOfIdleness(t *testing.T) {
 	t.Parallel()
 	for _, far := range []bool{false, true} {
@@ -348,7 +350,8 @@ func TestShortTimerAfterDaysOfIdleness(t *testing.T) {
 	}
 }
 
-// The same for AtFunc with a monotonic reading, which looks at the clock only where the wheel stands idle.
+// The same for AtFunc with a monotonic reading, which looks at the clock only where the wheel
+// stands idle.
 func TestShortTimerAtAMonotonicTimeAfterIdleness(t *testing.T) {
 	t.Parallel()
 	tw, err := New(Options{Tick: time.Hour, Shards: 1})
@@ -380,7 +383,8 @@ func TestShortPlanAfterARunOfDays(t *testing.T) {
 	}
 }
 
-// A large bucket that begins to move before it expires must not take the clock past others that are queued.
+// A large bucket that begins to move before it expires must not take the clock past others that are
+// queued.
 func TestEarlyBucketDoesNotTakeTheClockPastOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

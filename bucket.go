@@ -17,10 +17,10 @@ const (
 	bucketFresh                        // Manual mode: due in the next Advance
 )
 
-// bucket is the list of timers of one slot. It is an unrolled list of slot indices, so that reading it
-// costs one cache miss for 32 timers. A bucket that expires leaves its slot as a whole, in O(1), and
-// carries its own expiration. Timers that are armed for the same slot afterwards go to a new bucket, so
-// emptying a bucket never adds to it.
+// bucket is the list of timers of one slot. It is an unrolled list of slot indices, so that reading
+// it costs one cache miss for 32 timers. A bucket that expires leaves its slot as a whole, in O(1),
+// and carries its own expiration. Timers that are armed for the same slot afterwards go to a new
+// bucket, so emptying a bucket never adds to it.
 type bucket struct {
 	at         int64 // expiration in ticks
 	key        int64 // orders the queue: at, or earlier if moving the timers will take a while
@@ -34,8 +34,8 @@ type bucket struct {
 	next       *bucket // in a bucketList
 }
 
-// Before orders the queue of buckets. If two buckets expire together, the coarser one goes first. In
-// Manual mode its timers then reach the finer bucket before that one is taken.
+// Before orders the queue of buckets. If two buckets expire together, the coarser one goes first.
+// In Manual mode its timers then reach the finer bucket before that one is taken.
 func (b *bucket) Before(o *bucket) bool {
 	return b.key < o.key || b.key == o.key && b.level > o.level
 }
@@ -83,17 +83,17 @@ const (
 	chunkPageSize  = 1 << chunkPageShift // chunks of one page
 	chunkPageMask  = chunkPageSize - 1
 
-	// Two neighbours are merged if together they hold at most mergeMax entries. The room that is left
-	// keeps a chunk from being merged and split again at every other operation.
+	// Two neighbours are merged if together they hold at most mergeMax entries. The room that is
+	// left keeps a chunk from being merged and split again at every other operation.
 	mergeMax = 24
 
 	noBucket = math.MaxUint32 // the id of no bucket
 )
 
-// chunkMeta describes one chunk of a bucket's list. Bit k of alive says that entry k names a timer of
-// the bucket. Entries above the highest such bit are free. So removing an entry clears one bit and does
-// not read the entry, and the free end of a list is reused at once. The descriptions stand apart from
-// the entries, because a removal needs the former only.
+// chunkMeta describes one chunk of a bucket's list. Bit k of alive says that entry k names a timer
+// of the bucket. Entries above the highest such bit are free. So removing an entry clears one bit
+// and does not read the entry, and the free end of a list is reused at once. The descriptions stand
+// apart from the entries, because a removal needs the former only.
 type chunkMeta struct {
 	prev, next uint32 // neighbours in the bucket's list; 0: none
 	owner      uint32 // id of the bucket; noBucket: the chunk is free
@@ -105,9 +105,10 @@ func (m *chunkMeta) count() int { return bits.OnesCount32(m.alive) }
 // full reports whether there is no room behind the last entry.
 func (m *chunkMeta) full() bool { return m.alive>>chunkMask != 0 }
 
-// sparse reports whether a removal has left the chunk so sparse that its neighbours should be looked at.
-// Their descriptions are cache misses, so a sparse chunk looks at them at every fourth removal only. At
-// mergeMax/2 it does, so of two neighbours that have become sparse the second one sees the first.
+// sparse reports whether a removal has left the chunk so sparse that its neighbours should be
+// looked at. Their descriptions are cache misses, so a sparse chunk looks at them at every fourth
+// removal only. At mergeMax/2 it does, so of two neighbours that have become sparse the second one
+// sees the first.
 func (m *chunkMeta) sparse() bool {
 	n := m.count()
 	return n <= mergeMax/2 && n&3 == 0 && m.prev|m.next != 0
@@ -250,8 +251,8 @@ func (bs *bucketStore) append(b *bucket, i uint32) {
 	b.live++
 }
 
-// addChunk makes room behind b's last entry: in the last chunk if removed entries take up its room, or
-// else in a new one.
+// addChunk makes room behind b's last entry: in the last chunk if removed entries take up its room,
+// or else in a new one.
 func (bs *bucketStore) addChunk(b *bucket) uint32 {
 	if c := b.tail; c != 0 && bs.chunks.meta(c).count() <= mergeMax {
 		m, to := bs.chunks.both(c)
@@ -279,9 +280,9 @@ func (bs *bucketStore) unmark(pos uint32) (*chunkMeta, *bucket) {
 	return m, b
 }
 
-// remove takes the entry at pos out of its bucket, which it returns. Worst case O(chunkSize): a chunk
-// is merged with a neighbour once both are sparse. A merge ends a chunk, and a chunk begins with
-// chunkSize appends or as a bucket's last one, so merging costs each timer O(1) amortised.
+// remove takes the entry at pos out of its bucket, which it returns. Worst case O(chunkSize): a
+// chunk is merged with a neighbour once both are sparse. A merge ends a chunk, and a chunk begins
+// with chunkSize appends or as a bucket's last one, so merging costs each timer O(1) amortised.
 func (bs *bucketStore) remove(pos uint32) *bucket {
 	m, b := bs.unmark(pos)
 	if m.sparse() {
@@ -361,8 +362,8 @@ func (bs *bucketStore) shift(to *[chunkSize]uint32, c, n uint32, from *[chunkSiz
 	return n
 }
 
-// drain takes up to max entries off the first chunk of b, which has some, in order. The slots keep no
-// position.
+// drain takes up to max entries off the first chunk of b, which has some, in order. The slots keep
+// no position.
 func (bs *bucketStore) drain(b *bucket, to *[chunkSize]uint32, max int) (n int) {
 	c := b.head
 	m, from := bs.chunks.both(c)

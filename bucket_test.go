@@ -201,8 +201,8 @@ func (l *listing) verify() {
 	}
 }
 
-// verifyChunks checks the links of a bucket's list and that it is dense: of two neighbours one has more than
-// mergeMax/2 entries, except at the ends. It returns the number of chunks.
+// verifyChunks checks the links of a bucket's list and that it is dense: of two neighbours one has
+// more than mergeMax/2 entries, except at the ends. It returns the number of chunks.
 func (l *listing) verifyChunks(b *bucket) (n int) {
 	l.t.Helper()
 	prev := uint32(0)
@@ -250,8 +250,8 @@ func sequence(n int) []int {
 	return s
 }
 
-// One bucket of many timers, stopped in some order, one by one or several at once: its list keeps the order of
-// appending, and its chunks stay within a factor of what is left.
+// One bucket of many timers, stopped in some order, one by one or several at once: its list keeps
+// the order of appending, and its chunks stay within a factor of what is left.
 func TestListKeepsOrderAndStaysDense(t *testing.T) {
 	t.Parallel()
 	for name, order := range removal {
@@ -331,7 +331,8 @@ func TestNeighboursOfAnEmptiedChunkMeet(t *testing.T) {
 	require.Equal(t, 1, l.chunks.used())
 }
 
-// A chunk that one removal has merged into its neighbour is looked at for another removal that came with it.
+// A chunk that one removal has merged into its neighbour is looked at for another removal that came
+// with it.
 func TestChunkThatWasMergedIsThinnedNoMore(t *testing.T) {
 	t.Parallel()
 	l := newListing(t, 4*chunkSize, 2)
@@ -374,7 +375,8 @@ func TestBucketsAndChunksAreReused(t *testing.T) {
 	require.Equal(t, 1, l.chunks.here)
 }
 
-// After a spike the memory of the lists goes back, but for the page of chunk 0 and one that is empty.
+// After a spike the memory of the lists goes back, but for the page of chunk 0 and one that is
+// empty.
 func TestPagesOfChunksAreGivenBack(t *testing.T) {
 	t.Parallel()
 	const n = 20 * chunkPageSize * chunkSize
@@ -400,7 +402,8 @@ func TestBucketsOfOneTickGoCoarsestFirst(t *testing.T) {
 	require.False(t, fine.Before(fine))
 }
 
-// playListing does what pick chooses to a few buckets and compares them with the reference after each step.
+// playListing does what pick chooses to a few buckets and compares them with the reference after
+// each step.
 func playListing(t *testing.T, pick choices) {
 	const slots, buckets = 1500, 3
 	l := newListing(t, slots, buckets)

@@ -56,8 +56,8 @@ type hourly struct{ Scheduler }
 
 func (h hourly) Plan() Follower { return &plain{scheduler: h.Scheduler} }
 
-// The compiler makes function values of methods as callee expects it. Where this fails callbacks still run, and plans are named after
-// their method.
+// The compiler makes function values of methods as callee expects it. Where this fails callbacks
+// still run, and plans are named after their method.
 func TestMethodsAreKnown(t *testing.T) {
 	t.Parallel()
 	require.True(t, methodsAreKnown())

@@ -11,34 +11,39 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// ChannelTimer is time.Timer with a channel, on a wheel: when it fires, the time is sent on C. Make one with [TimingWheel.NewTimer]. (The name Timer is
-// that of the handle of a callback.)
+// ChannelTimer is time.Timer with a channel, on a wheel: when it fires, the time is sent on C. Make
+// one with [TimingWheel.NewTimer]. (The name Timer is that of the handle of a callback.)
 //
-// As with time.Timer since Go 1.23, no value of an earlier setting can be received once Stop or Reset has returned, so nobody has to drain C. All methods
-// may be called at any time from any goroutine, callbacks included. A ChannelTimer must not be copied.
+// As with time.Timer since Go 1.23, no value of an earlier setting can be received once Stop or
+// Reset has returned, so nobody has to drain C. All methods may be called at any time from any
+// goroutine, callbacks included. A ChannelTimer must not be copied.
 type ChannelTimer struct {
 	C <-chan time.Time // with room for one value; the same for ever, never closed
 
 	emitter emitter
 }
 
-// After returns a channel on which the time is sent once, d from now or up to one tick later, never earlier. It is the channel of a [TimingWheel.NewTimer]
-// that nobody can stop, and cheaper than that: where the value may turn out not to be wanted, a ChannelTimer that is stopped gives its memory back at once,
-// and this one when d has passed.
+// After returns a channel on which the time is sent once, d from now or up to one tick later, never
+// earlier. It is the channel of a [TimingWheel.NewTimer] that nobody can stop, and cheaper than
+// that: where the value may turn out not to be wanted, a ChannelTimer that is stopped gives its
+// memory back at once, and this one when d has passed.
 //
-// Zero and negative mean at once; a d beyond the range of the clock is never reached. Nothing is sent on a wheel that is stopped, before or meanwhile.
-// O(1), with one closure and the channel to allocate.
+// Zero and negative mean at once; a d beyond the range of the clock is never reached. Nothing is
+// sent on a wheel that is stopped, before or meanwhile. O(1), with one closure and the channel to
+// allocate.
 func (tw *TimingWheel) After(d time.Duration) <-chan time.Time {
 	c := make(chan time.Time, 1)
 	tw.engine.after(d, func() { c <- tw.today() }) // there is room
 	return c
 }
 
-// NewTimer returns a timer that sends the time on its channel once, d from now or up to one tick later, never earlier. What is sent is the time of
-// firing: the current time, as from time.Now, or in Manual mode that of the wheel's clock.
+// NewTimer returns a timer that sends the time on its channel once, d from now or up to one tick
+// later, never earlier. What is sent is the time of firing: the current time, as from time.Now, or
+// in Manual mode that of the wheel's clock.
 //
-// Zero and negative mean at once, in Manual mode in the next Advance; a d beyond the range of the clock is never reached. On a stopped wheel nothing
-// is ever sent. No goroutine waits. Until it fires or is stopped the wheel keeps the timer, also where nobody else does. O(1).
+// Zero and negative mean at once, in Manual mode in the next Advance; a d beyond the range of the
+// clock is never reached. On a stopped wheel nothing is ever sent. No goroutine waits. Until it
+// fires or is stopped the wheel keeps the timer, also where nobody else does. O(1).
 func (tw *TimingWheel) NewTimer(d time.Duration) *ChannelTimer {
 	t := new(ChannelTimer)
 	t.emitter.start(tw, d)
@@ -46,19 +51,20 @@ func (tw *TimingWheel) NewTimer(d time.Duration) *ChannelTimer {
 	return t
 }
 
-// Stop prevents the timer from firing, and takes the value back where it has fired and nobody has received it. It returns true if this call did
-// either, and false if the value has been received or the timer had been stopped before. Once Stop has returned, a receive from C blocks until a
-// Reset.
+// Stop prevents the timer from firing, and takes the value back where it has fired and nobody has
+// received it. It returns true if this call did either, and false if the value has been received or
+// the timer had been stopped before. Once Stop has returned, a receive from C blocks until a Reset.
 //
-// On a stopped wheel, which has discarded the timer, Stop returns false, unless the value was sent before and is taken back. It panics where the
-// timer was not made by NewTimer. O(1) amortised.
+// On a stopped wheel, which has discarded the timer, Stop returns false, unless the value was sent
+// before and is taken back. It panics where the timer was not made by NewTimer. O(1) amortised.
 func (t *ChannelTimer) Stop() bool {
 	t.must("Stop")
 	return t.emitter.stop()
 }
 
-// Reset makes the timer fire d from now, whether it is pending, has fired or was stopped. It returns what Stop would have returned: true if no
-// value of the earlier setting had been received. None is received after Reset has returned. Zero and negative mean at once.
+// Reset makes the timer fire d from now, whether it is pending, has fired or was stopped. It
+// returns what Stop would have returned: true if no value of the earlier setting had been received.
+// None is received after Reset has returned. Zero and negative mean at once.
 //
 // If several calls race, the last one to reach the timer decides. On a stopped wheel nothing is
 // armed. Moving a pending timer later is as cheap as [Timer.Reschedule], and allocates nothing.
@@ -80,11 +86,13 @@ func After(d time.Duration) <-chan time.Time { return Default().After(d) }
 // NewTimer calls [TimingWheel.NewTimer] on [Default].
 func NewTimer(d time.Duration) *ChannelTimer { return Default().NewTimer(d) }
 
-// Ticker is time.Ticker on a wheel: it sends the time on C again and again. Make one with [TimingWheel.NewTicker], and stop it in the end: the wheel keeps
-// it until then, also where nobody else does.
+// Ticker is time.Ticker on a wheel: it sends the time on C again and again. Make one with
+// [TimingWheel.NewTicker], and stop it in the end: the wheel keeps it until then, also where nobody
+// else does.
 //
-// As with time.Ticker since Go 1.23, no tick of before can be received once Stop or Reset has returned. All methods may be called at any time from any
-// goroutine, callbacks included. A Ticker must not be copied.
+// As with time.Ticker since Go 1.23, no tick of before can be received once Stop or Reset has
+// returned. All methods may be called at any time from any goroutine, callbacks included. A Ticker
+// must not be copied.
 type Ticker struct {
 	C <-chan time.Time // with room for one tick; the same for ever, never closed
 
@@ -92,14 +100,17 @@ type Ticker struct {
 	rhythm  rhythm
 }
 
-// NewTicker returns a ticker that sends the time on its channel after each d, up to one tick of the wheel later and never earlier. What is sent is
-// the time of firing, as with [TimingWheel.NewTimer].
+// NewTicker returns a ticker that sends the time on its channel after each d, up to one tick of the
+// wheel later and never earlier. What is sent is the time of firing, as with
+// [TimingWheel.NewTimer].
 //
-// It keeps its phase: ticks belong to multiples of d after the call. One that finds an earlier one still in the channel is dropped, and so are those that
-// have passed when the ticker gets to run, the first of them excepted. A d below the tick of the wheel thus makes one tick for each tick of the
-// wheel; in Manual mode there is at most one in each Advance.
+// It keeps its phase: ticks belong to multiples of d after the call. One that finds an earlier one
+// still in the channel is dropped, and so are those that have passed when the ticker gets to run,
+// the first of them excepted. A d below the tick of the wheel thus makes one tick for each tick of
+// the wheel; in Manual mode there is at most one in each Advance.
 //
-// NewTicker panics where d is not positive. On a stopped wheel nothing is ever sent. No goroutine waits, and a tick allocates nothing. O(1).
+// NewTicker panics where d is not positive. On a stopped wheel nothing is ever sent. No goroutine
+// waits, and a tick allocates nothing. O(1).
 func (tw *TimingWheel) NewTicker(d time.Duration) *Ticker {
 	mustBePositive("NewTicker", d)
 	t := new(Ticker)
@@ -110,16 +121,18 @@ func (tw *TimingWheel) NewTicker(d time.Duration) *Ticker {
 	return t
 }
 
-// Stop turns the ticker off and takes back a tick that nobody has received. Once it has returned, a receive from C blocks until a Reset. C is
-// not closed. More calls do nothing, and so does one of a Ticker that was not made by NewTicker, as with time.Ticker. O(1) amortised.
+// Stop turns the ticker off and takes back a tick that nobody has received. Once it has returned, a
+// receive from C blocks until a Reset. C is not closed. More calls do nothing, and so does one of a
+// Ticker that was not made by NewTicker, as with time.Ticker. O(1) amortised.
 func (t *Ticker) Stop() {
 	if t.emitter.wheel != nil {
 		t.emitter.stop()
 	}
 }
 
-// Reset stops the ticker and starts it anew with the period d: the first tick comes d from now. No tick of before is received after Reset has returned. It
-// starts a ticker that was stopped, too. On a stopped wheel nothing is ever sent.
+// Reset stops the ticker and starts it anew with the period d: the first tick comes d from now. No
+// tick of before is received after Reset has returned. It starts a ticker that was stopped, too. On
+// a stopped wheel nothing is ever sent.
 //
 // Reset panics where d is not positive, or the ticker was not made by NewTicker. O(1).
 func (t *Ticker) Reset(d time.Duration) {
@@ -130,12 +143,14 @@ func (t *Ticker) Reset(d time.Duration) {
 	t.emitter.reset(d)
 }
 
-// Tick returns an iterator over the ticks of a [TimingWheel.NewTicker], which a loop makes when it begins and stops when it is left, by whatever way:
+// Tick returns an iterator over the ticks of a [TimingWheel.NewTicker], which a loop makes when it
+// begins and stops when it is left, by whatever way:
 //
 //	for now := range tw.Tick(time.Second) {
 //
-// Where the body takes longer than d, ticks are dropped. The loop ends when the wheel is stopped: it takes no tick once Stop has returned, also where one
-// was waiting for it. Each loop over the iterator has a ticker of its own. Tick panics where d is not positive.
+// Where the body takes longer than d, ticks are dropped. The loop ends when the wheel is stopped:
+// it takes no tick once Stop has returned, also where one was waiting for it. Each loop over the
+// iterator has a ticker of its own. Tick panics where d is not positive.
 func (tw *TimingWheel) Tick(d time.Duration) iter.Seq[time.Time] {
 	mustBePositive("Tick", d)
 	return func(yield func(time.Time) bool) {
@@ -149,7 +164,8 @@ func (tw *TimingWheel) Tick(d time.Duration) iter.Seq[time.Time] {
 		for {
 			select {
 			case now := <-t.C:
-				// Of two calls of Stop at once the second may return before the first has closed halting, so that would say too little.
+				// Of two calls of Stop at once the second may return before the first has closed
+				// halting, so that would say too little.
 				if home.closed.Load() || !yield(now) {
 					return
 				}
@@ -172,11 +188,14 @@ func NewTicker(d time.Duration) *Ticker { return Default().NewTicker(d) }
 // Tick calls [TimingWheel.Tick] on [Default].
 func Tick(d time.Duration) iter.Seq[time.Time] { return Default().Tick(d) }
 
-// emitter sends times on a channel with room for one: what [ChannelTimer] and [Ticker] have in common. A ticker arms each tick itself: as a plan of
-// [TimingWheel.ScheduleFunc], which has to ask for its runs and to keep its handle, it took 12% more of the processor's time, the receivers' included.
+// emitter sends times on a channel with room for one: what [ChannelTimer] and [Ticker] have in
+// common. A ticker arms each tick itself: as a plan of [TimingWheel.ScheduleFunc], which has to ask
+// for its runs and to keep its handle, it took 12% more of the processor's time, the receivers'
+// included.
 //
-// It is armed while relay is set, and idle otherwise. An armed one has a timer of the wheel whose callback is that of the relay, pending, or claimed and
-// about to ask for mu. The last value may be in the channel or not; where the emitter fires once, it is there only when idle.
+// It is armed while relay is set, and idle otherwise. An armed one has a timer of the wheel whose
+// callback is that of the relay, pending, or claimed and about to ask for mu. The last value may be
+// in the channel or not; where the emitter fires once, it is there only when idle.
 //
 //	E1  Only fire sends, under mu, and never blocks: once, into an empty channel, or a tick that is dropped where there is no room.
 //	E2  fire sends for the relay that is set, and for no other. Stop and Reset unset or replace it and then empty the channel, in one critical section.
@@ -184,7 +203,8 @@ func Tick(d time.Duration) iter.Seq[time.Time] { return Default().Tick(d) }
 //	E3  A relay is in the pool, or set with its timer pending, or its callback has been claimed. Whoever stops the timer puts it back, or else the callback
 //	    does at its end. So no relay serves two callbacks. Those that a stopped wheel has discarded are left to the garbage collector.
 //
-// Lock order: emitter.mu -> shard.mu. The wheel runs callbacks without a lock, so fire may take both.
+// Lock order: emitter.mu -> shard.mu. The wheel runs callbacks without a lock, so fire may take
+// both.
 type emitter struct {
 	wheel *TimingWheel // nil: not made by a constructor
 	c     chan time.Time
@@ -201,19 +221,22 @@ type rhythm struct {
 	next   int64 // ns on the wheel's clock: the tick that is armed
 }
 
-// skipTo moves on to the first tick after now, or at least to the next one where a flush came before its time.
+// skipTo moves on to the first tick after now, or at least to the next one where a flush came
+// before its time.
 func (r *rhythm) skipTo(now int64) {
 	missed := max(now-r.next, 0) / r.period
 	r.next = clock.Saturated(r.next+missed*r.period, r.period)
 }
 
-// relay is a callback that finds its emitter by itself, so that it can be kept and used again: a closure for each timer would be one more allocation.
+// relay is a callback that finds its emitter by itself, so that it can be kept and used again: a
+// closure for each timer would be one more allocation.
 type relay struct {
 	owner *emitter
 	run   func() // calls fire of the owner
 }
 
-// relays is shared by all wheels, those of testing/synctest bubbles included: a relay holds nothing that belongs to one.
+// relays is shared by all wheels, those of testing/synctest bubbles included: a relay holds nothing
+// that belongs to one.
 var relays sync.Pool
 
 func newRelay(owner *emitter) *relay {
@@ -280,14 +303,16 @@ func (e *emitter) fire(r *relay) {
 	e.armRelay(r, e.rhythm.next, now)
 }
 
-// stop makes the emitter idle and empties the channel. It returns true if a value was still to be received.
+// stop makes the emitter idle and empties the channel. It returns true if a value was still to be
+// received.
 func (e *emitter) stop() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.stopLocked()
 }
 
-// reset makes the emitter fire d from now, and with that period where it has one. It returns true if a value was still to be received.
+// reset makes the emitter fire d from now, and with that period where it has one. It returns true
+// if a value was still to be received.
 func (e *emitter) reset(d time.Duration) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -336,7 +361,8 @@ func (e *emitter) empty() bool {
 	}
 }
 
-// home returns the shard of the timer that was armed last, or nil where that was too late, as the wheel had been stopped. The emitter has been started.
+// home returns the shard of the timer that was armed last, or nil where that was too late, as the
+// wheel had been stopped. The emitter has been started.
 func (e *emitter) home() *shard {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -346,12 +372,15 @@ func (e *emitter) home() *shard {
 // ErrStopped is what waiting for a wheel returns that has been stopped.
 var ErrStopped = errors.New("timingwheel: the wheel is stopped")
 
-// Sleep waits until d has passed, up to one tick longer and never shorter, and returns nil. It returns ctx.Err() where ctx ends before, or has
-// ended when Sleep is called, whatever d is; ask [context.Cause] for the cause. Where both happen, nil means that d had passed when Sleep looked. It returns
-// [ErrStopped] where the wheel is stopped before or meanwhile. A Flush wakes it as if d had passed.
+// Sleep waits until d has passed, up to one tick longer and never shorter, and returns nil. It
+// returns ctx.Err() where ctx ends before, or has ended when Sleep is called, whatever d is; ask
+// [context.Cause] for the cause. Where both happen, nil means that d had passed when Sleep looked.
+// It returns [ErrStopped] where the wheel is stopped before or meanwhile. A Flush wakes it as if d
+// had passed.
 //
-// Zero and negative d return at once, also on a stopped wheel and in Manual mode. A d beyond the range of the clock never passes. In Manual mode
-// Sleep waits until another goroutine has advanced the clock, so it must not be called in a callback that Advance runs, nor with Inline in any
+// Zero and negative d return at once, also on a stopped wheel and in Manual mode. A d beyond the
+// range of the clock never passes. In Manual mode Sleep waits until another goroutine has advanced
+// the clock, so it must not be called in a callback that Advance runs, nor with Inline in any
 // callback: it holds up the wheel.
 //
 // Sleep panics where ctx is nil. It allocates nothing as a rule. O(1).
@@ -379,7 +408,8 @@ func (tw *TimingWheel) Sleep(ctx context.Context, d time.Duration) error {
 	return err
 }
 
-// sleeper is somebody who sleeps. It is used again only when its timer cannot wake it any more: it has done so, or was stopped.
+// sleeper is somebody who sleeps. It is used again only when its timer cannot wake it any more: it
+// has done so, or was stopped.
 type sleeper struct {
 	awake chan struct{}
 	wake  func()
@@ -418,7 +448,8 @@ func (s *sleeper) wait(ctx context.Context, timer Timer, halting <-chan struct{}
 	}
 }
 
-// halted is what becomes of a sleeper on a stopped wheel. Its callback has run, may be about to, or never will.
+// halted is what becomes of a sleeper on a stopped wheel. Its callback has run, may be about to, or
+// never will.
 func (s *sleeper) halted(err error) (reusable bool, _ error) {
 	select {
 	case <-s.awake:

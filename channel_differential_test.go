@@ -18,7 +18,8 @@ func poll(c <-chan time.Time) (v time.Time) {
 	return v
 }
 
-// The same calls of a timer and a ticker of package time and of ours, at moments at which their precision does not tell them apart, have the same results.
+// The same calls of a timer and a ticker of package time and of ours, at moments at which their
+// precision does not tell them apart, have the same results.
 func TestChannelsDoWhatPackageTimeDoes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What package time says of its channels, as far as no other test is about it, and what docs/migrating.md says that differs.
+// What package time says of its channels, as far as no other test is about it, and what
+// docs/migrating.md says that differs.
 
 // script is a timer or ticker, of package time or ours, with goroutines that wait for it.
 type script struct {
@@ -26,14 +27,15 @@ type script struct {
 
 func (s *script) note(what string, v any) { s.log = append(s.log, fmt.Sprintf("%v %v", what, v)) }
 
-// receive lets one more goroutine wait. Only what was received is told, as which of several has it is open.
+// receive lets one more goroutine wait. Only what was received is told, as which of several has it
+// is open.
 func (s *script) receive(got chan<- time.Time) {
 	s.wait++
 	go func() { got <- <-s.c }()
 }
 
-// Goroutines wait while a timer, or a ticker, is stopped, reset and left alone: what they receive, when, and how many of them, is as with package time, and so
-// is what the calls return.
+// Goroutines wait while a timer, or a ticker, is stopped, reset and left alone: what they receive,
+// when, and how many of them, is as with package time, and so is what the calls return.
 func TestReceiversGetWhatPackageTimeSends(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
@@ -113,7 +115,8 @@ func TestOneReceiverGetsTheValue(t *testing.T) {
 	})
 }
 
-// The channel is one for ever and has room for one value, which can be seen there, other than with package time.
+// The channel is one for ever and has room for one value, which can be seen there, other than with
+// package time.
 func TestChannelHasRoomForOneValue(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
@@ -141,7 +144,8 @@ func TestChannelHasRoomForOneValue(t *testing.T) {
 	})
 }
 
-// Nobody refers to them any more: the wheel keeps them, timers until they fire, and tickers until the wheel is stopped.
+// Nobody refers to them any more: the wheel keeps them, timers until they fire, and tickers until
+// the wheel is stopped.
 func TestUnreferencedTimersAreKept(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})

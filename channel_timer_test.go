@@ -31,7 +31,8 @@ func eachChannelShape(t *testing.T, test func(t *testing.T, tw *TimingWheel)) {
 	}
 }
 
-// roundUp is when a timer with the delay d is due on fake time, where the wheel is as old as the bubble.
+// roundUp is when a timer with the delay d is due on fake time, where the wheel is as old as the
+// bubble.
 func roundUp(tw *TimingWheel, d time.Duration) time.Duration {
 	tick := time.Duration(tw.engine.ticks.Length())
 	return (d + tick - 1) / tick * tick
@@ -106,8 +107,8 @@ func TestChannelTimerOfAnyDuration(t *testing.T) {
 	})
 }
 
-// The states in which Stop and Reset may find a timer, and what they say: true unless the value was received, or the timer was stopped. Whatever they
-// say, no value of before is received afterwards.
+// The states in which Stop and Reset may find a timer, and what they say: true unless the value was
+// received, or the timer was stopped. Whatever they say, no value of before is received afterwards.
 func TestChannelTimerStopAndResetSayWhetherTheValueWasReceived(t *testing.T) {
 	t.Parallel()
 	for name, state := range map[string]struct {
@@ -271,7 +272,8 @@ func TestChannelTimerThatAnExecutorHolds(t *testing.T) {
 	assert.Equal(t, start.Add(2*time.Hour), <-moved.C)
 }
 
-// claimedUnder runs meanwhile while the callback of a timer that has been claimed waits for the emitter, and then lets it come too late.
+// claimedUnder runs meanwhile while the callback of a timer that has been claimed waits for the
+// emitter, and then lets it come too late.
 func claimedUnder(t *testing.T, tw *TimingWheel, e *emitter, meanwhile func()) {
 	t.Helper()
 	e.mu.Lock()
@@ -295,7 +297,8 @@ func (s *shard) occupied() bool {
 	return s.owner.crew.busy()
 }
 
-// Between its claim and its sending a timer can be stopped and reset: the callback finds that it comes too late.
+// Between its claim and its sending a timer can be stopped and reset: the callback finds that it
+// comes too late.
 func TestChannelTimerStoppedAfterItsClaim(t *testing.T) {
 	t.Parallel()
 	t.Run("Stop", func(t *testing.T) {

@@ -11,24 +11,30 @@ import (
 	"go.uber.org/atomic"
 )
 
-// WithTimeout is context.WithTimeout, driven by the wheel: the context ends when d has passed, up to one tick later and never earlier, when it is
-// cancelled, or when parent ends, whatever comes first. Whoever makes it calls its cancel function in the end, which gives back all that it holds.
+// WithTimeout is context.WithTimeout, driven by the wheel: the context ends when d has passed, up
+// to one tick later and never earlier, when it is cancelled, or when parent ends, whatever comes
+// first. Whoever makes it calls its cancel function in the end, which gives back all that it holds.
 //
-// Err, Cause, Deadline and Value are those of package context, and so is what follows for children, which may be of this package or of that
-// one. No goroutine waits for anything, unless parent is of a third package. Only where a parent of package context is cancelled, and nobody
-// asks this context for Err or Done meanwhile, its children learn that from a goroutine of that moment, and so a little later than cancel returns.
+// Err, Cause, Deadline and Value are those of package context, and so is what follows for children,
+// which may be of this package or of that one. No goroutine waits for anything, unless parent is of
+// a third package. Only where a parent of package context is cancelled, and nobody asks this
+// context for Err or Done meanwhile, its children learn that from a goroutine of that moment, and
+// so a little later than cancel returns.
 //
-// The deadline is a callback of the wheel and comes where [Options.Executor] runs those: with [Inline], or with a pool that is full, others
-// that block hold it up. In Manual mode the wheel's clock is the one that counts. Stop of the wheel discards all deadlines: a context then
-// ends only when it is cancelled or with its parent. On a wheel that has been stopped the runtime's timers take its place, but for Manual
-// mode, where no deadline is reached any more.
+// The deadline is a callback of the wheel and comes where [Options.Executor] runs those: with
+// [Inline], or with a pool that is full, others that block hold it up. In Manual mode the wheel's
+// clock is the one that counts. Stop of the wheel discards all deadlines: a context then ends only
+// when it is cancelled or with its parent. On a wheel that has been stopped the runtime's timers
+// take its place, but for Manual mode, where no deadline is reached any more.
 //
-// It panics where parent is nil. O(1), apart from what parent takes to return its deadline and values.
+// It panics where parent is nil. O(1), apart from what parent takes to return its deadline and
+// values.
 func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return tw.withDeadline(parent, tw.today().Add(d), d, &timedOut)
 }
 
-// WithTimeoutCause is WithTimeout with a cause for [context.Cause] where the time has passed. The cancel function does not set it.
+// WithTimeoutCause is WithTimeout with a cause for [context.Cause] where the time has passed. The
+// cancel function does not set it.
 func (tw *TimingWheel) WithTimeoutCause(parent context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
 	return tw.withDeadline(parent, tw.today().Add(d), d, timedOutBy(cause))
 }
@@ -89,10 +95,13 @@ func (tw *TimingWheel) withDeadline(parent context.Context, t time.Time, left ti
 
 // deadlineContext is a context with a deadline of a wheel.
 //
-// Whoever sets end has ended it, and does what follows: its stand-in in package context is cancelled, and the family of those that end with it is told.
-// Both come into being when somebody asks for them, and whoever makes one looks at end afterwards. So nothing is locked where there are no relatives.
+// Whoever sets end has ended it, and does what follows: its stand-in in package context is
+// cancelled, and the family of those that end with it is told. Both come into being when somebody
+// asks for them, and whoever makes one looks at end afterwards. So nothing is locked where there
+// are no relatives.
 //
-// Others may come to ask while that is under way, or before anybody has said that the parent has ended. They find it out and do it themselves.
+// Others may come to ask while that is under way, or before anybody has said that the parent has
+// ended. They find it out and do it themselves.
 type deadlineContext struct {
 	parent   context.Context
 	deadline time.Time
@@ -149,7 +158,8 @@ func endOf(ctx context.Context) *ending {
 // plain reports whether the cause is the error. Others may be of types that cannot be compared.
 func (e *ending) plain() bool { return e == &cancelled || e == &timedOut }
 
-// finish ends the context and those that end with it. It is false where that has been done before, or is being done.
+// finish ends the context and those that end with it. It is false where that has been done before,
+// or is being done.
 func (c *deadlineContext) finish(e *ending) bool {
 	if !c.end.CompareAndSwap(nil, e) {
 		return false
@@ -158,7 +168,8 @@ func (c *deadlineContext) finish(e *ending) bool {
 	return true
 }
 
-// settle is for a context that has ended. All that ends with it has ended when it returns, also where somebody else is at it.
+// settle is for a context that has ended. All that ends with it has ended when it returns, also
+// where somebody else is at it.
 func (c *deadlineContext) settle() {
 	c.tellBelow()
 	if f := c.children.Load(); f != nil {
@@ -166,7 +177,8 @@ func (c *deadlineContext) settle() {
 	}
 }
 
-// endWith ends the context and gives back what it holds. It is false where that has been done before, or is being done.
+// endWith ends the context and gives back what it holds. It is false where that has been done
+// before, or is being done.
 func (c *deadlineContext) endWith(e *ending) bool {
 	if !c.finish(e) {
 		return false
@@ -190,7 +202,8 @@ func (c *deadlineContext) tellBelow() {
 	}
 }
 
-// atDeadline is what the wheel calls then. A cause of one's own is not kept in the context, as few have one.
+// atDeadline is what the wheel calls then. A cause of one's own is not kept in the context, as few
+// have one.
 func (c *deadlineContext) atDeadline(given *ending) func() {
 	if given == &timedOut {
 		return c.expire
@@ -239,7 +252,8 @@ func (c *deadlineContext) sign() {
 	}
 }
 
-// made is told with what the context ends. It is false where it has ended while it was made: then nobody else gives back what it holds.
+// made is told with what the context ends. It is false where it has ended while it was made: then
+// nobody else gives back what it holds.
 func (c *deadlineContext) made(bond *family) bool {
 	if c.bond.CompareAndSwap(nil, bond) {
 		return true
@@ -278,7 +292,8 @@ func (c *deadlineContext) channel(e *ending) <-chan struct{} {
 	return c.following().ctx.Done()
 }
 
-// hasChannel reports whether done, which was open a moment ago, is the context's. Then there has been a stand-in since.
+// hasChannel reports whether done, which was open a moment ago, is the context's. Then there has
+// been a stand-in since.
 func (c *deadlineContext) hasChannel(done <-chan struct{}) bool {
 	s := c.standIn.Load()
 	return s != nil && s.ctx.Done() == done
@@ -295,7 +310,8 @@ func (c *deadlineContext) Err() error {
 	return e.err
 }
 
-// deadlineKey is the key under which a context of this package finds itself, and its children find it.
+// deadlineKey is the key under which a context of this package finds itself, and its children find
+// it.
 var deadlineKey = new(int)
 
 // Value is that of the parent, and what package context looks for.
@@ -315,12 +331,15 @@ func (c *deadlineContext) AfterFunc(f func()) (stop func() bool) {
 	return context.AfterFunc(c.following().ctx, f)
 }
 
-// standIn is how package context sees a context of a wheel: as one of its own, ctx, with the same channel. It looks for the nearest of its own contexts by a
-// key, hangs children onto it, also those of contexts with values in between, and reads the cause there. So no goroutine waits for anything.
+// standIn is how package context sees a context of a wheel: as one of its own, ctx, with the same
+// channel. It looks for the nearest of its own contexts by a key, hangs children onto it, also
+// those of contexts with values in between, and reads the cause there. So no goroutine waits for
+// anything.
 //
-// ctx is made as a child of the standIn, which captures by what function that is cancelled: with the error and the cause of its parent, whatever these are.
-// Rejected: a channel of one's own and a method AfterFunc, with half of the memory where Done is asked for. Each context of package context below
-// one with a value would cost a goroutine.
+// ctx is made as a child of the standIn, which captures by what function that is cancelled: with
+// the error and the cause of its parent, whatever these are. Rejected: a channel of one's own and a
+// method AfterFunc, with half of the memory where Done is asked for. Each context of package
+// context below one with a value would cost a goroutine.
 type standIn struct {
 	of     *deadlineContext
 	ctx    context.Context
@@ -342,7 +361,8 @@ func (c *deadlineContext) standing() *standIn {
 	return c.standIn.Load()
 }
 
-// standingValue is what package context finds under its key. Where nobody has asked for Done nobody can have hung anything onto it.
+// standingValue is what package context finds under its key. Where nobody has asked for Done nobody
+// can have hung anything onto it.
 func (c *deadlineContext) standingValue() any {
 	if c.look() == nil && c.standIn.Load() == nil {
 		return nil
@@ -359,7 +379,8 @@ func (c *deadlineContext) following() *standIn {
 	return s
 }
 
-// follow ends ctx, with all that hangs there, after its context has ended. Its channel is closed when it returns.
+// follow ends ctx, with all that hangs there, after its context has ended. Its channel is closed
+// when it returns.
 func (s *standIn) follow() {
 	if s.ctx.Err() == nil {
 		s.cancel()
@@ -367,8 +388,9 @@ func (s *standIn) follow() {
 	<-s.ctx.Done() // early releases of Go 1.25 close it after they have set the error
 }
 
-// closed is the channel of all contexts of package context that have ended before anybody asked for it, and so of ours. A standIn that comes
-// later has the same one: whoever asks for its channel looks at the end after he has found or made it, and lets it follow first. So nobody sees two
+// closed is the channel of all contexts of package context that have ended before anybody asked for
+// it, and so of ours. A standIn that comes later has the same one: whoever asks for its channel
+// looks at the end after he has found or made it, and lets it follow first. So nobody sees two
 // channels.
 var closed = func() <-chan struct{} {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -415,8 +437,8 @@ func (s *standIn) Value(key any) any {
 	return s.of.parent.Value(key)
 }
 
-// cancelKey is the key under which package context looks for the nearest context of its own: to hang children onto it and to read the cause. It is
-// learned from a question.
+// cancelKey is the key under which package context looks for the nearest context of its own: to
+// hang children onto it and to read the cause. It is learned from a question.
 var cancelKey = func() any {
 	asked := keyCatcher{Context: context.Background(), key: new(any)}
 	_ = context.Cause(asked)
@@ -444,8 +466,8 @@ func (c *deadlineContext) String() string {
 	return name + ".WithDeadline(" + c.deadline.String() + ")"
 }
 
-// family is what ends together with a context: with one of this package, or with one of another, of which it is told by one function of
-// [context.AfterFunc] for all of them.
+// family is what ends together with a context: with one of this package, or with one of another, of
+// which it is told by one function of [context.AfterFunc] for all of them.
 type family struct {
 	relation
 	finishing sync.Mutex // held by whoever ends the members: who comes second waits
@@ -458,7 +480,8 @@ type family struct {
 	forget func() bool // ends the watch over its end
 }
 
-// add takes in a member. It is false where the family is over: then the context, which the caller ends, is bound to nobody. mu is held.
+// add takes in a member. It is false where the family is over: then the context, which the caller
+// ends, is bound to nobody. mu is held.
 func (f *family) add(c *deadlineContext) bool {
 	if f.over {
 		c.made(&gone)
@@ -474,7 +497,8 @@ func (f *family) add(c *deadlineContext) bool {
 	return true
 }
 
-// remove takes a context out of the list, unless the family is over or does not have it. mu is held.
+// remove takes a context out of the list, unless the family is over or does not have it. mu is
+// held.
 func (f *family) remove(c *deadlineContext) {
 	if f.over || c.prev == nil && f.members != c {
 		return
@@ -490,8 +514,8 @@ func (f *family) remove(c *deadlineContext) {
 	c.prev, c.next = nil, nil
 }
 
-// finish ends all that belong to the family, or waits for another who is at it, as cancel of package context does. mu is not held meanwhile, so members come to
-// ask and leave.
+// finish ends all that belong to the family, or waits for another who is at it, as cancel of
+// package context does. mu is not held meanwhile, so members come to ask and leave.
 func (f *family) finish(e *ending) {
 	f.finishing.Lock()
 	defer f.finishing.Unlock()
@@ -541,7 +565,8 @@ func (c *deadlineContext) adopt(child *deadlineContext) {
 	}
 }
 
-// relation is whom a context ends with: one of this package, or another with a channel. Without either it never ends with another.
+// relation is whom a context ends with: one of this package, or another with a channel. Without
+// either it never ends with another.
 type relation struct {
 	ours *deadlineContext
 	to   context.Context // else: of package context, where it has the channel of the parent
@@ -551,8 +576,9 @@ type relation struct {
 	told bool            // to is of a third package: it is not asked for its error, as whoever asks may hold a lock that this takes
 }
 
-// above is the relation to a parent. What matters is whose channel the parent has, as in package context: contexts that have been put around that one
-// have no say in how it ends, and are not kept. Only a parent that has ended says itself how, also as in that package.
+// above is the relation to a parent. What matters is whose channel the parent has, as in package
+// context: contexts that have been put around that one have no say in how it ends, and are not
+// kept. Only a parent that has ended says itself how, also as in that package.
 func above(parent context.Context) relation {
 	if p, ok := parent.(*deadlineContext); ok {
 		return p.asParent()
@@ -590,7 +616,8 @@ func (c *deadlineContext) asParent() relation {
 	return r
 }
 
-// ended is how it has ended; nil where it has not, or where that is only told. While nobody above has ended it asks one context for each change of package.
+// ended is how it has ended; nil where it has not, or where that is only told. While nobody above
+// has ended it asks one context for each change of package.
 func (r *relation) ended() *ending {
 	switch above := isClosedBelow(r.done, r.far); {
 	case r.ours == nil && above && !r.told:
@@ -618,14 +645,15 @@ func (t *tie) ended() *ending {
 	return endOf(t.to)
 }
 
-// farBelow is a context of package context below one of this package, which it also is the parent of ties with: few have such a one, so they have no field
-// for it.
+// farBelow is a context of package context below one of this package, which it also is the parent
+// of ties with: few have such a one, so they have no field for it.
 type farBelow struct {
 	context.Context
 	up atomic.Pointer[deadlineContext] // the next one above; nil where it has turned out that this does not end with that
 }
 
-// newFarBelow is nil where no context of this package is above. What is around std does not count, as others have the same relation to it.
+// newFarBelow is nil where no context of this package is above. What is around std does not count,
+// as others have the same relation to it.
 func newFarBelow(std context.Context) *farBelow {
 	up, ok := std.Value(deadlineKey).(*deadlineContext)
 	if !ok {
@@ -641,8 +669,9 @@ func (t *tie) far() *farBelow {
 	return b
 }
 
-// isClosedBelow reports whether the channel of a context of package context is closed, and sees to it first where the next one of this package above that has ended:
-// nobody but that one's goroutine of the moment may have said so.
+// isClosedBelow reports whether the channel of a context of package context is closed, and sees to
+// it first where the next one of this package above that has ended: nobody but that one's goroutine
+// of the moment may have said so.
 func isClosedBelow(done <-chan struct{}, b *farBelow) bool {
 	if isClosed(done) {
 		return true
@@ -662,10 +691,13 @@ func isClosedBelow(done <-chan struct{}, b *farBelow) bool {
 	return false
 }
 
-// families finds the family of a parent of another package. They are those of one wheel. The mutex of a stripe comes before that of a family.
+// families finds the family of a parent of another package. They are those of one wheel. The mutex
+// of a stripe comes before that of a family.
 //
-// Most parents have one child, as that of a request does, and a family would cost such a child more than its timer. So the first child of a parent is tied
-// to it alone, and those that come while it lives share a family. That it lives is noted by a hash: where the note was overwritten, one more is tied alone.
+// Most parents have one child, as that of a request does, and a family would cost such a child more
+// than its timer. So the first child of a parent is tied to it alone, and those that come while it
+// lives share a family. That it lives is noted by a hash: where the note was overwritten, one more
+// is tied alone.
 type families struct {
 	stripes [32]stripe
 	known   [256]atomic.Uint32 // by the hash of the channel, the rest of which stands there; 0: nobody
@@ -715,7 +747,8 @@ func (all *families) join(c *deadlineContext, up relation) {
 	}
 }
 
-// tieAlone lets a context be told of its parent's end. Nothing is locked, as the parent may be anybody's.
+// tieAlone lets a context be told of its parent's end. Nothing is locked, as the parent may be
+// anybody's.
 func (c *deadlineContext) tieAlone(up relation, all *families) {
 	c.tie = &tie{to: up.to, done: up.done, known: all}
 	if up.far != nil {
@@ -768,7 +801,8 @@ func (all *families) admit(c *deadlineContext, up relation) (f *family, fresh bo
 	return f, fresh
 }
 
-// watch has the family told of the parent's end. Nothing is locked, as the parent may be anybody's. The family may be over by the time it is watched.
+// watch has the family told of the parent's end. Nothing is locked, as the parent may be anybody's.
+// The family may be over by the time it is watched.
 func (f *family) watch() {
 	forget := context.AfterFunc(f.to, func() { f.finish(endOf(f.to)) })
 	f.mu.Lock()

@@ -73,7 +73,8 @@ func TestAfterFuncAtTheDeadline(t *testing.T) {
 	})
 }
 
-// Neither cancel nor stop waits for the function: it may want a lock that they are called with, or take its time.
+// Neither cancel nor stop waits for the function: it may want a lock that they are called with, or
+// take its time.
 func TestAfterFuncRunsInItsOwnGoroutine(t *testing.T) {
 	t.Parallel()
 	eachAfterFunc(t, func(t *testing.T, ctx context.Context, cancel func(), after func(f func()) func() bool) {

@@ -29,10 +29,12 @@ func assertOutcome(t *testing.T, ctx context.Context, want outcome) {
 	assertEnded(t, ctx, want.err, want.cause)
 }
 
-// Who has ended first keeps its error and its cause, and passes them on to those below that have not.
+// Who has ended first keeps its error and its cause, and passes them on to those below that have
+// not.
 func TestCausesOfParentAndChild(t *testing.T) {
 	t.Parallel()
-	// Both are made with deadlines and causes of their own, and cancelled by cancelParent and cancelChild. wait takes a second.
+	// Both are made with deadlines and causes of their own, and cancelled by cancelParent and
+	// cancelChild. wait takes a second.
 	const soon, later, far = time.Second, 2 * time.Second, time.Hour
 	cancelledBy := func(cause error) outcome { return outcome{context.Canceled, cause} }
 	late := func(cause error) outcome { return outcome{context.DeadlineExceeded, cause} }

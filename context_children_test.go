@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// childrenInPackageContext is how many children a context of package context has. It looks into that package's context, whose map
-// has been there under this name since Go 1.7.
+// childrenInPackageContext is how many children a context of package context has. It looks into
+// that package's context, whose map has been there under this name since Go 1.7.
 func childrenInPackageContext(t *testing.T, ctx context.Context) int {
 	t.Helper()
 	own, ok := ctx.Value(cancelKey).(context.Context)
@@ -95,7 +95,8 @@ func TestChildrenOfPackageContextLeave(t *testing.T) {
 	})
 }
 
-// waitersInPackageContext counts the goroutines that package context has started, in the bubble of the caller.
+// waitersInPackageContext counts the goroutines that package context has started, in the bubble of
+// the caller.
 func waitersInPackageContext(t *testing.T) int {
 	t.Helper()
 	return goroutinesInBubble(t, "propagateCancel")
@@ -221,7 +222,8 @@ func TestLongChains(t *testing.T) {
 	}
 }
 
-// A context has a stand-in where somebody has asked for Done, and not before. It is as the context is.
+// A context has a stand-in where somebody has asked for Done, and not before. It is as the context
+// is.
 func TestStandIns(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
@@ -249,7 +251,8 @@ func TestStandIns(t *testing.T) {
 	})
 }
 
-// From one package to the other, and back: contexts of the wheel have ended when cancel returns, and what hangs on the last of them follows.
+// From one package to the other, and back: contexts of the wheel have ended when cancel returns,
+// and what hangs on the last of them follows.
 func TestChangesOfPackageBelowACancel(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
@@ -301,8 +304,9 @@ func TestWideTrees(t *testing.T) {
 	})
 }
 
-// TestContextsFarBelowOnePackageContextHaveEnded has a parent of package context, below which those of both packages take turns. Whoever asks one of the
-// wheel's when the parent's cancel has returned learns that it has ended, though the goroutines that tell it may not have run.
+// TestContextsFarBelowOnePackageContextHaveEnded has a parent of package context, below which those
+// of both packages take turns. Whoever asks one of the wheel's when the parent's cancel has
+// returned learns that it has ended, though the goroutines that tell it may not have run.
 func TestContextsFarBelowOnePackageContextHaveEnded(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})

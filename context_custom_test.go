@@ -58,7 +58,8 @@ func (w *watchable) end() {
 	}
 }
 
-// A parent is watched by its first child, and once for all others. Whoever leaves last ends the watch.
+// A parent is watched by its first child, and once for all others. Whoever leaves last ends the
+// watch.
 func TestWatchesOfAParent(t *testing.T) {
 	t.Parallel()
 	for _, expires := range []bool{false, true} {
@@ -126,7 +127,8 @@ func TestEndOfAWatchedParent(t *testing.T) {
 	})
 }
 
-// A context that has closed Done and has no error is against the rules, and package context panics. Its child has been cancelled.
+// A context that has closed Done and has no error is against the rules, and package context panics.
+// Its child has been cancelled.
 func TestParentThatEndedWithoutAnError(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
@@ -268,7 +270,8 @@ func (o *ownDone) Err() error {
 	}
 }
 
-// A channel of one's own is what counts, also around a context of the wheel. The cause is that of the context below, if that has ended.
+// A channel of one's own is what counts, also around a context of the wheel. The cause is that of
+// the context below, if that has ended.
 func TestContextsWithAChannelOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	errOwn := errors.New("own")

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// twin is one context twice: in a tree of package context, and in one in which those with a deadline of most are of a wheel.
+// twin is one context twice: in a tree of package context, and in one in which those with a
+// deadline of most are of a wheel.
 type twin struct {
 	kind   string
 	ctx    [2]context.Context
@@ -113,7 +114,8 @@ func (f *forest) grow() {
 	f.twins = append(f.twins, n)
 }
 
-// ask asks both what a program may ask, in any order, without waiting for anybody. It is what comes afterwards that is compared.
+// ask asks both what a program may ask, in any order, without waiting for anybody. It is what comes
+// afterwards that is compared.
 func (f *forest) ask() {
 	n, question := f.pick(), f.random.IntN(4)
 	for _, ctx := range n.ctx {

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever finds that a context goes on, and looks further above when it has ended and left, learns how it has ended.
+// Whoever finds that a context goes on, and looks further above when it has ended and left, learns
+// how it has ended.
 func TestContextThatEndsBetweenTwoLooks(t *testing.T) {
 	t.Parallel()
 	for name, newParent := range parents {
@@ -29,7 +30,8 @@ func TestContextThatEndsBetweenTwoLooks(t *testing.T) {
 	}
 }
 
-// Where somebody has begun to end a context in the middle, cancel of one above ends what is below it all the same, as in package context.
+// Where somebody has begun to end a context in the middle, cancel of one above ends what is below
+// it all the same, as in package context.
 func TestCancelAboveOneThatIsBeingEnded(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
@@ -58,7 +60,8 @@ func TestCancelAboveOneThatIsBeingEnded(t *testing.T) {
 	})
 }
 
-// Whoever cancels a context that another is ending, or one above it, returns when all that is below has ended.
+// Whoever cancels a context that another is ending, or one above it, returns when all that is below
+// has ended.
 func TestSecondCancelWaitsForAllBelow(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]int{"the same": 0, "below": 1} {

@@ -246,7 +246,8 @@ func TestContextsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// A chain of contexts of all kinds ends from where it is cancelled, or where its time is over, downwards.
+// A chain of contexts of all kinds ends from where it is cancelled, or where its time is over,
+// downwards.
 func TestChainsOfContexts(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
@@ -294,7 +295,8 @@ func TestChainsOfContexts(t *testing.T) {
 	}
 }
 
-// Contexts of a family are made, ended and asked by many at once. Each ends once, in one way, and nothing is left.
+// Contexts of a family are made, ended and asked by many at once. Each ends once, in one way, and
+// nothing is left.
 func TestContextsEndAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Tick: 50 * time.Microsecond})

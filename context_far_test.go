@@ -14,7 +14,8 @@ import (
 
 // Contexts below one of package context that is itself below one of the wheel: see farBelow.
 
-// All that share such a parent learn of the end above it when they are asked, the only child and the family, and those of the wheel below these.
+// All that share such a parent learn of the end above it when they are asked, the only child and
+// the family, and those of the wheel below these.
 func TestFamiliesFarBelowHaveEnded(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
@@ -85,7 +86,8 @@ func (v valuesOf) Value(key any) any {
 	return v.Context.Value(key)
 }
 
-// What one child has around a parent is no matter of the others, and the family does not hold on to it.
+// What one child has around a parent is no matter of the others, and the family does not hold on to
+// it.
 func TestFamilyDoesNotKeepWhatIsAroundItsParent(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
@@ -111,7 +113,8 @@ func TestFamilyDoesNotKeepWhatIsAroundItsParent(t *testing.T) {
 	end()
 }
 
-// One that goes on without the cancel of a context of the wheel does not ask that one for ever, nor does it cost it a stand-in.
+// One that goes on without the cancel of a context of the wheel does not ask that one for ever, nor
+// does it cost it a stand-in.
 func TestContextsBelowOneWithoutCancel(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {

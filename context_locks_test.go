@@ -53,7 +53,8 @@ func (c *lockedContext) end(f func()) {
 	f()
 }
 
-// Err, Done and Deadline take no lock of the parent: whoever calls them may hold it, before the parent's end and right after.
+// Err, Done and Deadline take no lock of the parent: whoever calls them may hold it, before the
+// parent's end and right after.
 func TestParentThatIsLockedByTheCaller(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})

@@ -25,7 +25,8 @@ var contextEnds = map[string]func(t *testing.T, ctx context.Context, cancel, end
 
 type newParent func(tw *TimingWheel, r *resource) (parent context.Context, end func())
 
-// parentsOfMemory are parents of contexts whose memory is looked at. The value is what the parent alone refers to.
+// parentsOfMemory are parents of contexts whose memory is looked at. The value is what the parent
+// alone refers to.
 var parentsOfMemory = map[string]newParent{
 	"background": func(_ *TimingWheel, r *resource) (context.Context, func()) {
 		return context.WithValue(context.Background(), testKey(1), r), func() {}
@@ -56,7 +57,8 @@ func belowParents(t *testing.T, f func(t *testing.T, newParent newParent, way st
 	}
 }
 
-// endAll makes contexts of each kind below the parent, ends them, and returns what is left of them: nobody but the library can hold it.
+// endAll makes contexts of each kind below the parent, ends them, and returns what is left of them:
+// nobody but the library can hold it.
 //
 //go:noinline
 func endAll(t *testing.T, tw *TimingWheel, parent context.Context, end func(), way string) (gone []weak.Pointer[deadlineContext]) {
@@ -83,7 +85,8 @@ func endAll(t *testing.T, tw *TimingWheel, parent context.Context, end func(), w
 	return gone
 }
 
-// What has ended is for the collector, with its relatives and the values of its parent, though wheel, parent and siblings live.
+// What has ended is for the collector, with its relatives and the values of its parent, though
+// wheel, parent and siblings live.
 func TestEndedContextsAreCollected(t *testing.T) {
 	belowParents(t, func(t *testing.T, newParent newParent, way string) {
 		tw := startWheel(t, Options{})

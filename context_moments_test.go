@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// These tests stop contexts at moments that otherwise last for some instructions, or let two meet there over and over.
+// These tests stop contexts at moments that otherwise last for some instructions, or let two meet
+// there over and over.
 
 // halfEnded is a context that somebody is ending: how is decided, and nothing else has been done.
 func halfEnded(t *testing.T, tw *TimingWheel, e *ending, asked bool) *deadlineContext {
@@ -78,7 +79,8 @@ func TestQuestionsWhileAContextIsBeingEnded(t *testing.T) {
 	}
 }
 
-// slowToEnd makes the end of what hangs onto a context in package context as slow as if that were a million children: it comes when proceed is closed.
+// slowToEnd makes the end of what hangs onto a context in package context as slow as if that were a
+// million children: it comes when proceed is closed.
 func slowToEnd(ctx context.Context) (proceed chan struct{}) {
 	s := ctx.(*deadlineContext).standIn.Load()
 	theirs, lock := s.cancel, make(chan struct{}, 1)
@@ -92,7 +94,8 @@ func slowToEnd(ctx context.Context) (proceed chan struct{}) {
 	return proceed
 }
 
-// A second cancel returns when the first has ended what hangs onto the context in package context, not earlier.
+// A second cancel returns when the first has ended what hangs onto the context in package context,
+// not earlier.
 func TestSecondCancelWaits(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
@@ -239,7 +242,8 @@ func TestFamilyThatEndsWhileOneComes(t *testing.T) {
 	})
 }
 
-// Who ends by itself while its family ends gives back what it holds, and leaves the list to whoever goes through it.
+// Who ends by itself while its family ends gives back what it holds, and leaves the list to whoever
+// goes through it.
 func TestMemberThatEndsWhileItsFamilyDoes(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
@@ -278,7 +282,8 @@ func TestMemberThatEndsWhileItsFamilyDoes(t *testing.T) {
 	})
 }
 
-// A context ends while it is made, by its timer or by its parent. Nobody gives back twice what it holds, and nothing stays.
+// A context ends while it is made, by its timer or by its parent. Nobody gives back twice what it
+// holds, and nothing stays.
 func TestContextThatEndsWhileItJoins(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
@@ -337,7 +342,8 @@ func noFamilies(tw *TimingWheel) bool {
 	return true
 }
 
-// The parent ends while a context comes, whose own time may be over as well. Whoever keeps it does not keep the wheel by its timer.
+// The parent ends while a context comes, whose own time may be over as well. Whoever keeps it does
+// not keep the wheel by its timer.
 func TestContextThatComesTooLateHoldsNothing(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {

@@ -23,7 +23,8 @@ func familiesOf(tw *TimingWheel) (known, notes int) {
 	return known, notes
 }
 
-// An only child watches its parent alone. Those that come while it lives share a family, whoever leaves first.
+// An only child watches its parent alone. Those that come while it lives share a family, whoever
+// leaves first.
 func TestFamiliesAreForSeveralChildren(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
@@ -53,7 +54,8 @@ func TestFamiliesAreForSeveralChildren(t *testing.T) {
 	})
 }
 
-// The end of the parent reaches the only child and the family, at once where it is asked for, and gives back their timers.
+// The end of the parent reaches the only child and the family, at once where it is asked for, and
+// gives back their timers.
 func TestParentEndsOnlyChildAndFamily(t *testing.T) {
 	t.Parallel()
 	for _, children := range []int{1, 2, 50} {
@@ -142,7 +144,8 @@ func TestNoteGoesWithTheFamily(t *testing.T) {
 	})
 }
 
-// Where the notes of two parents meet the later one stands, and the earlier parent's child does not take it away.
+// Where the notes of two parents meet the later one stands, and the earlier parent's child does not
+// take it away.
 func TestNotesThatMeet(t *testing.T) {
 	t.Parallel()
 	var all families
@@ -178,7 +181,8 @@ func TestAllocationsOfOnlyChildren(t *testing.T) {
 	}), 8.0)
 }
 
-// Questions cost nothing once Done has been asked for, nor does it cost anything to say that a parent was cancelled.
+// Questions cost nothing once Done has been asked for, nor does it cost anything to say that a
+// parent was cancelled.
 func TestAllocationsOfQuestions(t *testing.T) {
 	if underRace {
 		t.Skip("the race detector allocates")
@@ -197,7 +201,8 @@ func TestAllocationsOfQuestions(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(100, ask))
 }
 
-// Stop discards the deadlines of the wheel's contexts, but not that of the one that Shutdown waits with.
+// Stop discards the deadlines of the wheel's contexts, but not that of the one that Shutdown waits
+// with.
 func TestShutdownWithAContextOfItsOwn(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {

@@ -19,7 +19,8 @@ import (
 // withCause is WithTimeoutCause of a wheel or of package context.
 type withCause = func(parent context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc)
 
-// asInPackageContext runs a test with the contexts of a wheel, and with those of package context: what it expects is what they do, too.
+// asInPackageContext runs a test with the contexts of a wheel, and with those of package context:
+// what it expects is what they do, too.
 func asInPackageContext(t *testing.T, test func(t *testing.T, with withCause)) {
 	t.Helper()
 	t.Run("the wheel's", func(t *testing.T) {
@@ -95,7 +96,8 @@ func TestErrIsNilUntilDoneIsClosed(t *testing.T) {
 	}
 }
 
-// A single question is enough after the end of a parent of package context, whichever it is, and however far below.
+// A single question is enough after the end of a parent of package context, whichever it is, and
+// however far below.
 func TestFirstQuestionAfterTheParentsEnd(t *testing.T) {
 	t.Parallel()
 	questions := map[string]func(t *testing.T, ctx context.Context){
@@ -179,7 +181,8 @@ func TestEqualDeadlinesOfParentAndChild(t *testing.T) {
 	assertGoesOn(t, parent)
 }
 
-// A child whose parent's deadline is earlier needs no timer, and ends with the parent's error and cause.
+// A child whose parent's deadline is earlier needs no timer, and ends with the parent's error and
+// cause.
 func TestEarlierDeadlineNeedsNoTimer(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
@@ -275,7 +278,8 @@ func TestDoneAfterTheEnd(t *testing.T) {
 	assert.Nil(t, ctx.(*deadlineContext).standIn.Load())
 }
 
-// askedWhenAsked is a parent that has ended. Somebody gets the channel of its child while the parent is asked how.
+// askedWhenAsked is a parent that has ended. Somebody gets the channel of its child while the
+// parent is asked how.
 type askedWhenAsked struct {
 	context.Context
 	child *deadlineContext
@@ -289,7 +293,8 @@ func (a *askedWhenAsked) Err() error {
 	return context.Canceled
 }
 
-// Whoever finds out that the context has ended has the channel of those who asked for it just before.
+// Whoever finds out that the context has ended has the channel of those who asked for it just
+// before.
 func TestDoneAfterOneThatCameBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	c := &deadlineContext{parent: context.Background()}
@@ -302,8 +307,9 @@ func TestDoneAfterOneThatCameBeforeTheEnd(t *testing.T) {
 	assert.True(t, isClosed(done))
 }
 
-// Two have found that the context goes on, and then it ends. One of them has made the stand-in, and has not let it follow yet. The other has the channel
-// of those who came in between, and it is closed, as they may have told that the context has ended.
+// Two have found that the context goes on, and then it ends. One of them has made the stand-in, and
+// has not let it follow yet. The other has the channel of those who came in between, and it is
+// closed, as they may have told that the context has ended.
 func TestDoneOfOneThatComesLateAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	c := &deadlineContext{parent: context.Background()}

@@ -15,7 +15,8 @@ import (
 
 var errCause = errors.New("the cause")
 
-// contextBubble runs a test with a wheel on fake time. Nothing may be left of the contexts when it ends.
+// contextBubble runs a test with a wheel on fake time. Nothing may be left of the contexts when it
+// ends.
 func contextBubble(t *testing.T, body func(t *testing.T, tw *TimingWheel)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

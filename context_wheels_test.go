@@ -43,7 +43,8 @@ func TestCausesOfAManualWheel(t *testing.T) {
 	}
 }
 
-// Contexts outlive the wheel: all but their deadlines works after Stop, for those that were made before and for those that come later.
+// Contexts outlive the wheel: all but their deadlines works after Stop, for those that were made
+// before and for those that come later.
 func TestContextsAfterStop(t *testing.T) {
 	t.Parallel()
 	for name, newParent := range parents {

@@ -35,8 +35,9 @@ func TestDelayQueueChannel(t *testing.T) {
 	})
 }
 
-// Nobody receives: the buffer fills, one element is in the feeder's hand, the rest waits. When the context
-// ends, what the feeder holds is back in its old place, under its own due time, and its handle works.
+// Nobody receives: the buffer fills, one element is in the feeder's hand, the rest waits. When the
+// context ends, what the feeder holds is back in its old place, under its own due time, and its
+// handle works.
 func TestDelayQueueChannelPutsBack(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{0, 1, 3} {

@@ -231,7 +231,8 @@ func (m *dqModel) verify() {
 	require.Equal(m.t, len(m.pending), in, "handles that believe that they are in")
 }
 
-// dqEnd is when scripts end: a bubble's clock ends in 2262, and a sleep there crashes the runtime (Go 1.26).
+// dqEnd is when scripts end: a bubble's clock ends in 2262, and a sleep there crashes the runtime
+// (Go 1.26).
 const dqEnd = 200 * 365 * 24 * time.Hour
 
 // runDelayQueueScript interprets bytes as calls. verify() follows every step.
@@ -308,7 +309,8 @@ type dqParcel struct {
 	delay  time.Duration
 }
 
-// Several producers, takers of every kind and removers: each element leaves exactly once, none early.
+// Several producers, takers of every kind and removers: each element leaves exactly once, none
+// early.
 func TestDelayQueueStress(t *testing.T) {
 	t.Parallel()
 	const producers, each = 4, 2000

@@ -129,8 +129,8 @@ func TestDelayQueueTakers(t *testing.T) {
 	}
 }
 
-// Trap 10: the front taker is told of a new head and gives up at the same moment. Whether it sees the token
-// or the end of its context, the other one must learn of the head.
+// Trap 10: the front taker is told of a new head and gives up at the same moment. Whether it sees
+// the token or the end of its context, the other one must learn of the head.
 func TestDelayQueueCancelledTakerSwallowsToken(t *testing.T) {
 	t.Parallel()
 	for range 100 { // select picks at random
@@ -149,8 +149,8 @@ func TestDelayQueueCancelledTakerSwallowsToken(t *testing.T) {
 	}
 }
 
-// lookCounter is a context that counts how often takers look at the queue, and looks at it itself: user
-// code runs unlocked.
+// lookCounter is a context that counts how often takers look at the queue, and looks at it itself:
+// user code runs unlocked.
 type lookCounter struct {
 	context.Context
 	queue *DelayQueue[string]
@@ -163,7 +163,8 @@ func (c *lookCounter) Err() error {
 	return c.Context.Err()
 }
 
-// Only the front one of many takers watches the clock, and what does not concern the head wakes nobody.
+// Only the front one of many takers watches the clock, and what does not concern the head wakes
+// nobody.
 func TestDelayQueueOneTakerWatchesTheClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -191,7 +192,8 @@ func TestDelayQueueOneTakerWatchesTheClock(t *testing.T) {
 	})
 }
 
-// The index of another queue's element must not even be read: it is guarded by the other queue's lock.
+// The index of another queue's element must not even be read: it is guarded by the other queue's
+// lock.
 func TestDelayQueueForeignElementRace(t *testing.T) {
 	t.Parallel()
 	var q, other DelayQueue[int]

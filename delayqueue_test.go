@@ -132,8 +132,8 @@ func TestDelayQueuePushAt(t *testing.T) {
 	})
 }
 
-// Due times are on the monotonic clock, however they were given: a step of the wall clock moves none. (There
-// are no monotonic readings in a bubble.)
+// Due times are on the monotonic clock, however they were given: a step of the wall clock moves
+// none. (There are no monotonic readings in a bubble.)
 func TestDelayQueueDueIsMonotonic(t *testing.T) {
 	t.Parallel()
 	var q DelayQueue[int]
@@ -275,7 +275,8 @@ func TestDelayQueueReset(t *testing.T) {
 	})
 }
 
-// synctest.Test fails if a goroutine of its bubble stays behind. Abandoned iterators and queues have none.
+// synctest.Test fails if a goroutine of its bubble stays behind. Abandoned iterators and queues
+// have none.
 func TestDelayQueueLeavesNoGoroutine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -295,7 +296,8 @@ func TestDelayQueueLeavesNoGoroutine(t *testing.T) {
 	})
 }
 
-// What has left the queue can be collected although the queue, its other elements and the handle live on.
+// What has left the queue can be collected although the queue, its other elements and the handle
+// live on.
 func TestDelayQueueKeepsNoValue(t *testing.T) {
 	t.Parallel()
 	type payload struct {

@@ -9,18 +9,20 @@ const (
 	// ringing is the alarm's tick while a driver is on its way: no timer is due before it.
 	ringing = -1
 
-	// Setting the alarm costs as much as an arm and a stop together. So a Stop of the earliest timer
-	// corrects the alarm once for relaxCost arms, with relaxCredit arms saved up.
+	// Setting the alarm costs as much as an arm and a stop together. So a Stop of the earliest
+	// timer corrects the alarm once for relaxCost arms, with relaxCredit arms saved up.
 	relaxCost   = 128
 	relaxCredit = 64 * relaxCost
 
-	// linger is how much longer the alarm stays set for a timer that was stopped, if there is no credit.
+	// linger is how much longer the alarm stays set for a timer that was stopped, if there is no
+	// credit.
 	linger = 100 * time.Millisecond
 )
 
-// alarm wakes the driver of a shard: a timer of the runtime, which costs no goroutine while it waits. It
-// holds the shard only while it is set. So a wheel without pending timers can be collected, although the
-// runtime may still know the stopped timer. armMu guards it. Manual mode has no alarm.
+// alarm wakes the driver of a shard: a timer of the runtime, which costs no goroutine while it
+// waits. It holds the shard only while it is set. So a wheel without pending timers can be
+// collected, although the runtime may still know the stopped timer. armMu guards it. Manual mode
+// has no alarm.
 type alarm struct {
 	at     atomic.Int64 // tick at which the driver wakes; ringing, never. Read without armMu
 	shard  *shard
@@ -87,7 +89,8 @@ func (a *alarm) advance(tick int64) {
 	}
 }
 
-// reset sets the alarm for the first thing to do, or switches it off. wheelMu is held, and not armMu.
+// reset sets the alarm for the first thing to do, or switches it off. wheelMu is held, and not
+// armMu.
 func (a *alarm) reset() {
 	s := a.shard
 	if s.Manual || s.owner.crew.driving || s.closed.Load() {
@@ -114,9 +117,9 @@ func (a *alarm) summon() {
 	a.ring()
 }
 
-// relax is called after a Stop of the timer for which the alarm is set. It corrects the alarm by the credit
-// that arms have saved up, or else sets it to a moment at which the driver looks again. wheelMu is held, and
-// not armMu.
+// relax is called after a Stop of the timer for which the alarm is set. It corrects the alarm by
+// the credit that arms have saved up, or else sets it to a moment at which the driver looks again.
+// wheelMu is held, and not armMu.
 func (a *alarm) relax() {
 	s := a.shard
 	o := &s.owner
@@ -158,8 +161,8 @@ func (s *shard) wake() {
 	s.host.drive()
 }
 
-// advance reads the clock and takes what is due off the wheel, a quantum at a time, and then sets the
-// alarm. wheelMu is held, and let go between two quanta.
+// advance reads the clock and takes what is due off the wheel, a quantum at a time, and then sets
+// the alarm. wheelMu is held, and let go between two quanta.
 func (s *shard) advance() {
 	for !s.step() {
 		s.yield()
@@ -181,9 +184,10 @@ func (s *shard) step() bool {
 	return s.owner.expire() && settled
 }
 
-// leap moves the clock on by so much that the words of timers could not be understood afterwards, as the
-// process has stood still for hours or months: see arena.Near. It goes in steps, and turns what is due
-// into entries, which are claimed by their words and not by their ticks. The lock is held throughout.
+// leap moves the clock on by so much that the words of timers could not be understood afterwards,
+// as the process has stood still for hours or months: see arena.Near. It goes in steps, and turns
+// what is due into entries, which are claimed by their words and not by their ticks. The lock is
+// held throughout.
 func (s *shard) leap(now int64) {
 	s.settleAll()
 	o := &s.owner
@@ -201,8 +205,9 @@ func (s *shard) leap(now int64) {
 	o.due.putBack(due)
 }
 
-// overtake does the driver's work if the alarm should have gone off: on a busy machine the driver waits
-// for a processor. It reports whether there was anything to do. wheelMu is held, and may be let go.
+// overtake does the driver's work if the alarm should have gone off: on a busy machine the driver
+// waits for a processor. It reports whether there was anything to do. wheelMu is held, and may be
+// let go.
 func (s *shard) overtake() bool {
 	if s.closed.Load() {
 		return false

@@ -2,12 +2,12 @@ package timingwheel
 
 import "github.com/timingwheel-go/timingwheel/internal/arena"
 
-// entry names a timer that is due, as its word was when it left its bucket. Whoever swaps exactly this
-// word for another one has the timer. So an entry needs no lock: a Stop, a Reschedule or another worker
-// that came first has changed the word.
+// entry names a timer that is due, as its word was when it left its bucket. Whoever swaps exactly
+// this word for another one has the timer. So an entry needs no lock: a Stop, a Reschedule or
+// another worker that came first has changed the word.
 //
-// An entry names the page and not only its index: a stale entry must not meet the page's successor, whose
-// generations have another base.
+// An entry names the page and not only its index: a stale entry must not meet the page's successor,
+// whose generations have another base.
 type entry struct {
 	page  *arena.Page
 	word  arena.Word
@@ -15,7 +15,8 @@ type entry struct {
 }
 
 // batch is the due timers that a worker claims one after the other, each right before its callback.
-// Until then they are pending. If the callback blocks, the worker's spare goes on with the same batch.
+// Until then they are pending. If the callback blocks, the worker's spare goes on with the same
+// batch.
 //
 // While a worker reads entries without a lock nobody writes them. All else belongs to the owner.
 type batch struct {
@@ -27,8 +28,8 @@ type batch struct {
 	given   bool   // the entries that were not claimed are due again, as a callback has called Goexit
 }
 
-// dueList is the timers that have expired and wait to be claimed: single entries, which go first, and
-// buckets. It is pure data.
+// dueList is the timers that have expired and wait to be claimed: single entries, which go first,
+// and buckets. It is pure data.
 type dueList struct {
 	store    *bucketStore
 	entries  []entry // put back by a worker, or made due by a flush; the first taken are gone
@@ -47,8 +48,8 @@ func (d *dueList) add(b *bucket) {
 	d.ready += b.live
 }
 
-// put makes a single timer due. tick is the clock. The bucket that takes it is closed once its first
-// timer is taken, so a chain of zero delays queues up behind everything else that is due.
+// put makes a single timer due. tick is the clock. The bucket that takes it is closed once its
+// first timer is taken, so a chain of zero delays queues up behind everything else that is due.
 func (d *dueList) put(i uint32, tick int64) {
 	b := d.prompt
 	if b == nil {
@@ -149,8 +150,8 @@ func (d *dueList) prune() {
 	}
 }
 
-// pending returns how many timers are in the list, those of fresh included. The removals are carried out
-// and the inbox is empty. O(entries + buckets).
+// pending returns how many timers are in the list, those of fresh included. The removals are
+// carried out and the inbox is empty. O(entries + buckets).
 func (d *dueList) pending() (n int) {
 	for _, e := range d.entries[d.taken:] {
 		if !stale(e) {
@@ -176,8 +177,8 @@ func (d *dueList) waiting() bool {
 	return false
 }
 
-// stale reports whether an entry of the list can be forgotten: its timer was stopped, or moved to the
-// inbox and perhaps back to a bucket.
+// stale reports whether an entry of the list can be forgotten: its timer was stopped, or moved to
+// the inbox and perhaps back to a bucket.
 func stale(e entry) bool {
 	w := e.page.Load(e.index)
 	return !w.SameGen(e.word) || w.Kind() != arena.Placed || e.page.Pos[e.index&arena.PageMask] != 0
@@ -244,10 +245,11 @@ func (s *shard) flush() (n int) {
 	return n
 }
 
-// hasten makes the deadline of a timer that is flushed the present, unless it has passed, and returns the
-// timer's entry. So a Reschedule to the deadline that it had is seen, and one that was postponed when a worker
-// had it already is flushed as well. A plan knows by its deadline whether it was rescheduled, and in Manual mode
-// deadlines are the order, so there the deadline stays. It returns false if the timer was stopped or moved.
+// hasten makes the deadline of a timer that is flushed the present, unless it has passed, and
+// returns the timer's entry. So a Reschedule to the deadline that it had is seen, and one that was
+// postponed when a worker had it already is flushed as well. A plan knows by its deadline whether
+// it was rescheduled, and in Manual mode deadlines are the order, so there the deadline stays. It
+// returns false if the timer was stopped or moved.
 func (o *owner) hasten(i uint32) (entry, bool) {
 	now := o.tick
 	for {
@@ -264,8 +266,8 @@ func (o *owner) hasten(i uint32) (entry, bool) {
 	}
 }
 
-// entryOf returns the entry of a slot that has left its bucket, or false if its timer was stopped or
-// moved.
+// entryOf returns the entry of a slot that has left its bucket, or false if its timer was stopped
+// or moved.
 func (o *owner) entryOf(i uint32) (entry, bool) {
 	pg := o.pages.At(i >> arena.PageShift)
 	if pg == nil {
@@ -275,8 +277,8 @@ func (o *owner) entryOf(i uint32) (entry, bool) {
 	return entry{pg, w, i}, w.Kind() == arena.Placed
 }
 
-// takeAll iterates over all buckets with timers and takes each out of its place: first what is due, then
-// the others in the order of their expirations.
+// takeAll iterates over all buckets with timers and takes each out of its place: first what is due,
+// then the others in the order of their expirations.
 func (o *owner) takeAll(yield func(*bucket) bool) {
 	next := func() *bucket {
 		if b := o.due.popBucket(); b != nil {

@@ -114,8 +114,8 @@ func (m *dueModel) check() {
 	}
 }
 
-// Entries that were put back go first, then what has expired first. A bucket that takes single timers is closed when its
-// first timer is taken.
+// Entries that were put back go first, then what has expired first. A bucket that takes single
+// timers is closed when its first timer is taken.
 func TestDueTimersAreTakenInOrder(t *testing.T) {
 	t.Parallel()
 	m := newDueModel(t, 1000)
@@ -168,7 +168,8 @@ func TestDeferredTimersAreNotDueYet(t *testing.T) {
 	require.Equal(t, 2, m.fresh.head.live)
 }
 
-// An entry can be forgotten once its timer was stopped, claimed, or moved to the inbox or to a bucket.
+// An entry can be forgotten once its timer was stopped, claimed, or moved to the inbox or to a
+// bucket.
 func TestStaleEntriesAreForgotten(t *testing.T) {
 	t.Parallel()
 	m := newDueModel(t, 100)
@@ -295,7 +296,8 @@ func TestTimerWithoutDelayWaitsBehindAFlush(t *testing.T) {
 	})
 }
 
-// A timer that a Flush has made due, and that is rescheduled before it is claimed, runs at its new time only.
+// A timer that a Flush has made due, and that is rescheduled before it is claimed, runs at its new
+// time only.
 func TestRescheduleOfAFlushedTimer(t *testing.T) {
 	t.Parallel()
 	for _, d := range []time.Duration{time.Minute, time.Hour, 3 * time.Hour, oneYear} {
@@ -362,7 +364,8 @@ func TestFlushedTimersArePending(t *testing.T) {
 	})
 }
 
-// RemoveAll takes what has expired, what is being moved, what a worker has put back, and what is not due.
+// RemoveAll takes what has expired, what is being moved, what a worker has put back, and what is
+// not due.
 func TestRemoveAllTakesEverything(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -33,8 +33,9 @@ type engine[T any] struct {
 	halted    chan struct{} // closed when the wheel is stopped
 }
 
-// newEngine makes the shards for options that may be invalid. batch is the number of payloads that one
-// call of expire takes at most. origin is the first reading of the clock; only tests pass another than 0.
+// newEngine makes the shards for options that may be invalid. batch is the number of payloads that
+// one call of expire takes at most. origin is the first reading of the clock; only tests pass
+// another than 0.
 func newEngine[T any](opts Options, batch int, origin int64, expire func([]T)) (*engine[T], error) {
 	opts, err := opts.validate()
 	if err != nil {
@@ -95,8 +96,8 @@ type shardOf[T any] struct {
 	unused    *worker[T] // wheelMu: that ended last, for the next one
 }
 
-// page is a page of slots and one of payloads. If payloads hold no pointers they are one object, because
-// the garbage collector marks each object.
+// page is a page of slots and one of payloads. If payloads hold no pointers they are one object,
+// because the garbage collector marks each object.
 type page[T any] struct {
 	slots  *arena.Page
 	values *[arena.PageSize]T
@@ -133,8 +134,8 @@ func (s *shardOf[T]) clear() {
 	s.idle, s.nextPage, s.collected, s.unused = nil, nil, nil, nil
 }
 
-// arm arms a timer. now is a reading of the clock that is not later than the call, or 0. It is called
-// with armMu held and returns without it.
+// arm arms a timer. now is a reading of the clock that is not later than the call, or 0. It is
+// called with armMu held and returns without it.
 func (s *shardOf[T]) arm(deadline, now int64, v T, flags arena.Word) Timer {
 	t, crowded := s.armLocked(deadline, now, v, flags)
 	s.armMu.Unlock()
@@ -173,7 +174,8 @@ func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) (t Ti
 	return Timer{&s.shard, i, pg.Gen(w)}, s.inbox.crowded(&s.slots)
 }
 
-// arming notes the reading of the clock that an arming caller has passed, and returns one that is not 0.
+// arming notes the reading of the clock that an arming caller has passed, and returns one that is
+// not 0.
 func (s *shard) arming(now int64) int64 {
 	ib := &s.inbox
 	switch {
@@ -186,8 +188,8 @@ func (s *shard) arming(now int64) int64 {
 	return now
 }
 
-// takeSlot returns a slot for a new timer, or false if the wheel is stopped. armMu is held, and let go
-// while memory is allocated.
+// takeSlot returns a slot for a new timer, or false if the wheel is stopped. armMu is held, and let
+// go while memory is allocated.
 func (s *shardOf[T]) takeSlot() (uint32, bool) {
 	ib := &s.inbox
 	for !s.closed.Load() {
@@ -244,12 +246,13 @@ func (s *shardOf[T]) refill() {
 
 const routeBits = 10
 
-// routes say which shard a goroutine arms its timers on. A goroutine is known by a hash of its stack's
-// address. It keeps to one shard, whose lines stay in its processor's cache, and moves on to the next one
-// when it meets another goroutine there. Two goroutines that have met rarely meet again.
+// routes say which shard a goroutine arms its timers on. A goroutine is known by a hash of its
+// stack's address. It keeps to one shard, whose lines stay in its processor's cache, and moves on
+// to the next one when it meets another goroutine there. Two goroutines that have met rarely meet
+// again.
 //
-// Measured against it (docs/experiments.md): a random shard costs two processors the gain of the second
-// one, as all lines are shared; a hint from a sync.Pool costs a fifth of an arm and stop.
+// Measured against it (docs/experiments.md): a random shard costs two processors the gain of the
+// second one, as all lines are shared; a hint from a sync.Pool costs a fifth of an arm and stop.
 type routes [1 << routeBits]atomic.Uint32
 
 func newRoutes(shards int) *routes {
@@ -260,8 +263,8 @@ func newRoutes(shards int) *routes {
 	return r
 }
 
-// pick chooses the shard for a new timer and locks its armMu. If the lock is taken it goes on to the next
-// shard, so that a caller does not wait for another goroutine that was preempted.
+// pick chooses the shard for a new timer and locks its armMu. If the lock is taken it goes on to
+// the next shard, so that a caller does not wait for another goroutine that was preempted.
 func (e *engine[T]) pick() *shardOf[T] {
 	if len(e.shards) == 1 {
 		s := e.shards[0]
@@ -314,7 +317,8 @@ func (e *engine[T]) at(t time.Time, v T) Timer {
 	return e.armAt(deadline, now, v)
 }
 
-// armAt arms a timer for a reading of the clock. now is a reading that is not later than the call, or 0.
+// armAt arms a timer for a reading of the clock. now is a reading that is not later than the call,
+// or 0.
 func (e *engine[T]) armAt(deadline, now int64, v T) Timer {
 	s := e.pick()
 	return s.arm(deadline, now, v, 0)
@@ -377,8 +381,8 @@ func mustHaveContext(ctx context.Context) {
 	}
 }
 
-// shutdown stops the wheel and waits until nothing is running, and then until no slow callback is being
-// reported.
+// shutdown stops the wheel and waits until nothing is running, and then until no slow callback is
+// being reported.
 func (e *engine[T]) shutdown(ctx context.Context) error {
 	e.stop()
 	for _, s := range e.shards {

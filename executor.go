@@ -2,12 +2,12 @@ package timingwheel
 
 // Executor decides where callbacks run.
 //
-// Go is called without a lock on the driver's goroutine, once for each callback that is due (for each
-// batch with [Timeouts]). It must not block for long and must call f exactly once, now or later, on
-// any goroutine. f claims a callback and runs it. Until then the timer is pending and can be stopped,
-// in which case f does nothing. Calls of Go may still be under way when the wheel's Stop
-// returns; none is when Shutdown has returned nil. *sync.WaitGroup and most pools satisfy the interface
-// as they are.
+// Go is called without a lock on the driver's goroutine, once for each callback that is due (for
+// each batch with [Timeouts]). It must not block for long and must call f exactly once, now or
+// later, on any goroutine. f claims a callback and runs it. Until then the timer is pending and can
+// be stopped, in which case f does nothing. Calls of Go may still be under way when the wheel's
+// Stop returns; none is when Shutdown has returned nil. *sync.WaitGroup and most pools satisfy the
+// interface as they are.
 type Executor interface{ Go(f func()) }
 
 // Inline runs callbacks on the driver's goroutine, one after the other in each shard: for tiny
@@ -25,8 +25,8 @@ type goroutines struct{}
 
 func (goroutines) Go(f func()) { go f() }
 
-// driveExecutor is the life of a driver with an executor that is not our own. It is called with wheelMu
-// held and returns without it.
+// driveExecutor is the life of a driver with an executor that is not our own. It is called with
+// wheelMu held and returns without it.
 func (s *shardOf[T]) driveExecutor() {
 	c := &s.owner.crew
 	c.driving = true
@@ -56,8 +56,8 @@ func (s *shardOf[T]) driveExecutor() {
 	s.unlock()
 }
 
-// calls is the number of calls that are still to be given to the executor, or of workers that have still
-// to come: one for each batch that is due.
+// calls is the number of calls that are still to be given to the executor, or of workers that have
+// still to come: one for each batch that is due.
 func (o *owner) calls() int {
 	return (o.due.ready+o.batch-1)/o.batch - o.crew.owed
 }
@@ -70,8 +70,8 @@ func (s *shardOf[T]) handOver() bool {
 	return n > 0
 }
 
-// handUpTo gives the executor up to n of the calls that are still to be given. It returns for how many
-// timers they are.
+// handUpTo gives the executor up to n of the calls that are still to be given. It returns for how
+// many timers they are.
 func (s *shardOf[T]) handUpTo(n int) (timers int) {
 	for ; n > 0 && !s.closed.Load(); n-- {
 		if s.Manual {
@@ -92,9 +92,9 @@ func (o *owner) uncovered() int { return max(0, o.due.ready-o.crew.owed*o.batch)
 // handOne calls the executor without the lock, which is held before and after. The call counts as
 // something that runs until it returns, so that the executor may be closed after Shutdown.
 //
-// If the executor unwinds, or a callback that it runs here does, the call may have been kept or lost, and
-// one that has begun meanwhile may be another. So one call is no longer counted. A call too many does
-// nothing; one too few would leave a timer that is due without one.
+// If the executor unwinds, or a callback that it runs here does, the call may have been kept or
+// lost, and one that has begun meanwhile may be another. So one call is no longer counted. A call
+// too many does nothing; one too few would leave a timer that is due without one.
 func (s *shardOf[T]) handOne() {
 	c := &s.owner.crew
 	c.handing++
@@ -126,8 +126,8 @@ func (s *shardOf[T]) runOne() {
 	s.kick()
 }
 
-// kick makes sure that a driver comes for what is due and has no call. In Manual mode the next Advance
-// does.
+// kick makes sure that a driver comes for what is due and has no call. In Manual mode the next
+// Advance does.
 func (s *shardOf[T]) kick() {
 	if !s.Manual && (s.owner.calls() > 0 || s.owner.wheel.cascade.any()) {
 		s.alarm.summon()

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What an executor has been given but not begun is pending: it is claimed when the call begins, and a
-// call whose timer is gone does nothing.
+// What an executor has been given but not begun is pending: it is claimed when the call begins, and
+// a call whose timer is gone does nothing.
 func TestHandedOverIsStillPending(t *testing.T) {
 	t.Parallel()
 	h := &held{}
@@ -55,8 +55,8 @@ func TestTimersFireAfterACallThatFoundNothing(t *testing.T) {
 	assert.Zero(t, tw.Len())
 }
 
-// A timer that is postponed while its call waits in the executor's queue runs at its new time, with a
-// call of its own.
+// A timer that is postponed while its call waits in the executor's queue runs at its new time, with
+// a call of its own.
 func TestPostponedWhileItsCallWaits(t *testing.T) {
 	t.Parallel()
 	h := &held{}

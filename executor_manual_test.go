@@ -23,7 +23,8 @@ func caught(f func()) (value any) {
 	return nil
 }
 
-// Advance counts what has become due, whatever calls the executor still holds for timers that are gone.
+// Advance counts what has become due, whatever calls the executor still holds for timers that are
+// gone.
 func TestManualAdvanceCountsWhatIsHandedOver(t *testing.T) {
 	t.Parallel()
 	h := &held{}
@@ -72,8 +73,9 @@ func TestManualHandsOverInOrderOfTicks(t *testing.T) {
 	}
 }
 
-// A call that is run at once takes the first timer that is due, perhaps one that another call was given
-// for. Whatever the executor runs at once and whatever it keeps, each timer has its call in the end.
+// A call that is run at once takes the first timer that is due, perhaps one that another call was
+// given for. Whatever the executor runs at once and whatever it keeps, each timer has its call in
+// the end.
 func TestManualExecutorThatKeepsSomeCalls(t *testing.T) {
 	t.Parallel()
 	for every := 1; every <= 5; every++ {
@@ -109,8 +111,8 @@ func TestManualExecutorThatKeepsSomeCalls(t *testing.T) {
 	}
 }
 
-// An executor that panics may have kept the call or not. Either way the next Advance sees to it that every
-// timer has one, and a call too many does nothing.
+// An executor that panics may have kept the call or not. Either way the next Advance sees to it
+// that every timer has one, and a call too many does nothing.
 func TestManualExecutorThatPanics(t *testing.T) {
 	t.Parallel()
 	for name, keeps := range map[string]bool{"having kept the call": true, "having dropped the call": false} {
@@ -169,7 +171,8 @@ func TestManualLeftoverIsCounted(t *testing.T) {
 	assert.Zero(t, tw.Stats().Running)
 }
 
-// A callback that the executor runs at once stops the wheel: the executor is given nothing any more.
+// A callback that the executor runs at once stops the wheel: the executor is given nothing any
+// more.
 func TestManualNothingIsHandedOverAfterStop(t *testing.T) {
 	t.Parallel()
 	calls := 0
@@ -183,8 +186,8 @@ func TestManualNothingIsHandedOverAfterStop(t *testing.T) {
 	assert.Equal(t, 1, calls)
 }
 
-// The executor refuses a call by a panic while another one, which it has kept, begins: the account of the calls
-// must not believe that the refused one has.
+// The executor refuses a call by a panic while another one, which it has kept, begins: the account
+// of the calls must not believe that the refused one has.
 func TestCallIsRefusedWhileAnotherBegins(t *testing.T) {
 	t.Parallel()
 	h, n, ran := &held{}, 0, 0
@@ -226,7 +229,8 @@ func TestCallIsDroppedByGoexitWhileAnotherBegins(t *testing.T) {
 	assert.Zero(t, tw.Len())
 }
 
-// A callback recovers from a Flush that has unwound: the Advance around it hands over what that has left.
+// A callback recovers from a Flush that has unwound: the Advance around it hands over what that has
+// left.
 func TestAdvanceHandsOverWhatANestedFlushHasLeft(t *testing.T) {
 	t.Parallel()
 	h, refuse, ran := &held{}, false, 0
@@ -254,8 +258,8 @@ func TestAdvanceHandsOverWhatANestedFlushHasLeft(t *testing.T) {
 	assert.Equal(t, 4, ran)
 }
 
-// With an executor that runs calls at once Advance returns what it has handed over, as with Inline: not what
-// callbacks have stopped, moved, flushed or discarded before.
+// With an executor that runs calls at once Advance returns what it has handed over, as with Inline:
+// not what callbacks have stopped, moved, flushed or discarded before.
 func TestManualAdvanceCountsOnlyWhatItHandsOver(t *testing.T) {
 	t.Parallel()
 	const n = 4

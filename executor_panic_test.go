@@ -150,7 +150,8 @@ func TestGoexitChain(t *testing.T) {
 	}
 }
 
-// In Manual mode a panic, or a Goexit, unwinds to the caller of Advance; what else is due stays due.
+// In Manual mode a panic, or a Goexit, unwinds to the caller of Advance; what else is due stays
+// due.
 func TestManualPanicUnwindsToAdvanceAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(){"panic": boom, "Goexit": runtime.Goexit} {

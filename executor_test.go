@@ -45,8 +45,8 @@ func runToItsEnd(f func()) {
 	<-done
 }
 
-// held is an executor that runs nothing until it is told to: the calls that it was given are timers that
-// are due and pending.
+// held is an executor that runs nothing until it is told to: the calls that it was given are timers
+// that are due and pending.
 type held struct {
 	mu    sync.Mutex
 	calls []func()
@@ -236,8 +236,8 @@ func TestQuickCallbackAmongTwoThousandThatBlock(t *testing.T) {
 	}
 }
 
-// Each of 64 callbacks of one bucket stops the 63 others: whoever it is, exactly one thing happens to
-// each timer.
+// Each of 64 callbacks of one bucket stops the 63 others: whoever it is, exactly one thing happens
+// to each timer.
 func TestCallbackStopsSiblingsOfItsOwnBucket(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {

@@ -14,13 +14,14 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// Deadlines for which a word has no room: more than arena.Near ticks ahead of the clock. With a tick of 1 µs that
-// is 2.4 hours, and a word understands ticks of the past for 14.3 hours.
+// Deadlines for which a word has no room: more than arena.Near ticks ahead of the clock. With a
+// tick of 1 µs that is 2.4 hours, and a word understands ticks of the past for 14.3 hours.
 
 const (
 	micro = time.Microsecond
 	near  = arena.Near * micro
-	// past is how long ago the tick of a word may be, and wrap how far apart two ticks are that look the same.
+	// past is how long ago the tick of a word may be, and wrap how far apart two ticks are that
+	// look the same.
 	past, wrap = (1<<36 - 1<<34) * micro, (1 << 36) * micro
 )
 
@@ -146,7 +147,8 @@ func delaysAroundNear() (all []time.Duration) {
 	return all
 }
 
-// However far away a deadline is, the callback starts in its very tick, and Deadline says which that is.
+// However far away a deadline is, the callback starts in its very tick, and Deadline says which
+// that is.
 func TestFarTimersFireExactly(t *testing.T) {
 	t.Parallel()
 	for _, executor := range []Executor{nil, Inline, Goroutines} {
@@ -178,7 +180,8 @@ func TestFarTimersFireExactly(t *testing.T) {
 	}
 }
 
-// Moves between near and far deadlines, of timers in the inbox and on the wheel, to earlier and to later.
+// Moves between near and far deadlines, of timers in the inbox and on the wheel, to earlier and to
+// later.
 func TestRescheduleBetweenNearAndFar(t *testing.T) {
 	t.Parallel()
 	delays := []time.Duration{time.Second, near - 1, near, near + time.Second, past + time.Hour, wrap + time.Second, 2*wrap + 1}
@@ -208,7 +211,8 @@ func TestRescheduleBetweenNearAndFar(t *testing.T) {
 	}
 }
 
-// stall lets d pass on a wheel's clock alone, as if the process had stood still. The alarm goes off if it is due now.
+// stall lets d pass on a wheel's clock alone, as if the process had stood still. The alarm goes off
+// if it is due now.
 func stall[T any](e *engine[T], d time.Duration) {
 	e.Base = e.Base.Add(-d)
 	for _, s := range e.shards {
@@ -228,8 +232,8 @@ func (s *shard) skip(d time.Duration) {
 	s.Base = s.Base.Add(-d)
 }
 
-// A process that stood still for longer than a word understands: what is due fires at once and once, the rest in its
-// very tick.
+// A process that stood still for longer than a word understands: what is due fires at once and
+// once, the rest in its very tick.
 func TestLeapOverMoreThanAWordUnderstands(t *testing.T) {
 	t.Parallel()
 	for _, executor := range []Executor{nil, Inline, Goroutines} {
@@ -243,7 +247,8 @@ func TestLeapOverMoreThanAWordUnderstands(t *testing.T) {
 	}
 }
 
-// testLeap stalls a wheel whose first timer is due soon, or whose timers wait until after the stall.
+// testLeap stalls a wheel whose first timer is due soon, or whose timers wait until after the
+// stall.
 func testLeap(t *testing.T, tw *TimingWheel, length, first time.Duration) {
 	t.Helper()
 	sh := &tw.engine.shards[0].shard
@@ -288,7 +293,8 @@ func testLeap(t *testing.T, tw *TimingWheel, length, first time.Duration) {
 	verified(t, sh)
 }
 
-// On a wheel that has stood idle for long a timer for a time that has passed is due at once, and its deadline is now.
+// On a wheel that has stood idle for long a timer for a time that has passed is due at once, and
+// its deadline is now.
 func TestPastTimeOnAWheelThatWasIdleForLong(t *testing.T) {
 	t.Parallel()
 	for _, idle := range []time.Duration{near, past, past + time.Hour, wrap + time.Hour} {
@@ -319,9 +325,9 @@ func TestPastTimeOnAWheelThatWasIdleForLong(t *testing.T) {
 	}
 }
 
-// mayFail skips the rest of a test where the engine has a known fault: a pending timer that has been due for longer than
-// past is taken for one that is due later. Due timers would have to be given tickets before the clock leaves them so far
-// behind.
+// mayFail skips the rest of a test where the engine has a known fault: a pending timer that has
+// been due for longer than past is taken for one that is due later. Due timers would have to be
+// given tickets before the clock leaves them so far behind.
 func mayFail(t *testing.T, length time.Duration) {
 	t.Helper()
 	if length > past {
@@ -365,8 +371,8 @@ func testWaitForTheExecutor(t *testing.T, length time.Duration) {
 	})
 }
 
-// An Advance may be longer than a word understands: in the callbacks that it runs, the deadlines of the others that are
-// due say so.
+// An Advance may be longer than a word understands: in the callbacks that it runs, the deadlines of
+// the others that are due say so.
 func TestDeadlineDuringALongAdvance(t *testing.T) {
 	t.Parallel()
 	for _, length := range []time.Duration{near, past, past + time.Hour, wrap + time.Hour, 100 * wrap} {
@@ -393,7 +399,8 @@ func testLongAdvance(t *testing.T, length time.Duration) {
 	assert.Equal(t, length-time.Second, late.Max)
 }
 
-// A plan keeps its phase over an Advance, or a standstill of the process, that is longer than a word understands.
+// A plan keeps its phase over an Advance, or a standstill of the process, that is longer than a
+// word understands.
 func TestPlanKeepsItsPhaseOverALongLeap(t *testing.T) {
 	t.Parallel()
 	const period = 7 * time.Second

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Inline runs the callbacks of a shard one after the other, also where more is due behind them, after a Flush, and
-// when the alarm goes off meanwhile.
+// Inline runs the callbacks of a shard one after the other, also where more is due behind them,
+// after a Flush, and when the alarm goes off meanwhile.
 func TestInlineCallbacksOfAShardDoNotOverlap(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Executor: Inline, Shards: 1})
@@ -61,8 +61,9 @@ func busy(t *testing.T) {
 	t.Cleanup(func() { done.Store(true); all.Wait() })
 }
 
-// A worker has claimed a run of a plan and is about to read its payload when Stop comes. Stop must not clear the
-// payload, nor give the slot to another timer, whose payload the worker would then run.
+// A worker has claimed a run of a plan and is about to read its payload when Stop comes. Stop must
+// not clear the payload, nor give the slot to another timer, whose payload the worker would then
+// run.
 func TestStopOfAPlanThatWasJustClaimedLeavesItsPayload(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Tick: time.Microsecond, Shards: 1})
@@ -104,8 +105,8 @@ func TestStopOfAPlanThatWasJustClaimedLeavesItsPayload(t *testing.T) {
 	assert.Equal(t, len(s.inbox.free), used, "slots that nothing gives back")
 }
 
-// What has happened to each timer is settled when the wheel's Stop returns: no claim, no discard and no drop comes
-// later, whoever was preempted where.
+// What has happened to each timer is settled when the wheel's Stop returns: no claim, no discard
+// and no drop comes later, whoever was preempted where.
 func TestCountsAreFinalWhenStopReturns(t *testing.T) {
 	// Not parallel: it keeps every processor busy.
 	busy(t)
@@ -136,7 +137,8 @@ func TestCountsAreFinalWhenStopReturns(t *testing.T) {
 				require.NoError(t, tw.Shutdown(t.Context()))
 				after := tw.Stats()
 				require.Equal(t, before.Fired, after.Fired, "claimed or dropped after Stop")
-				// A run of the plan that was claimed just before Stop is counted, and does not take place.
+				// A run of the plan that was claimed just before Stop is counted, and does not take
+				// place.
 				require.Contains(t, []uint64{0, 1}, after.Fired-ran.Load(), "each claim has run")
 				require.Equal(t, stopped.Load(), after.Stopped)
 				require.Equal(t, after.Armed, after.Fired+after.Stopped+after.Discarded)
@@ -145,8 +147,9 @@ func TestCountsAreFinalWhenStopReturns(t *testing.T) {
 	}
 }
 
-// The alarm's timer of the runtime is late, as on a busy machine. A caller that corrects the alarm takes the
-// timer that is due out of the inbox, and must not switch the alarm off: nobody else would come.
+// The alarm's timer of the runtime is late, as on a busy machine. A caller that corrects the alarm
+// takes the timer that is due out of the inbox, and must not switch the alarm off: nobody else
+// would come.
 func TestCorrectingTheAlarmLeavesNoTimerThatIsDueAlone(t *testing.T) {
 	t.Parallel()
 	for name, executor := range map[string]Executor{"default": nil, "Goroutines": Goroutines} {
@@ -195,7 +198,8 @@ func TestClaimedTimersGiveTheirFarTicketsBack(t *testing.T) {
 	assert.Zero(t, tickets(&w.engine.shards[0].shard), "RemoveAll")
 }
 
-// A timer that was flushed and is then rescheduled, to the very tick that it had before, runs at that tick.
+// A timer that was flushed and is then rescheduled, to the very tick that it had before, runs at
+// that tick.
 func TestRescheduleAfterFlushToTheSameTick(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1})
@@ -235,8 +239,9 @@ func TestFlushTakesWhatWasPostponedWhenDue(t *testing.T) {
 	await(t, "all run", func() bool { return ran.Load() == 50 })
 }
 
-// A word holds a tick modulo 2^36, which is 19 hours with a tick of 1µs. A wheel whose callers pass no reading of the clock
-// for that long, and then a deadline that has passed long ago, must not take it for one in the future.
+// A word holds a tick modulo 2^36, which is 19 hours with a tick of 1µs. A wheel whose callers pass
+// no reading of the clock for that long, and then a deadline that has passed long ago, must not
+// take it for one in the future.
 func TestDeadlinesThatHavePassedLongAgo(t *testing.T) {
 	t.Parallel()
 	for _, ago := range []time.Duration{0, time.Hour, 14 * time.Hour, 15 * time.Hour, 18 * time.Hour, 20 * time.Hour} {
@@ -273,8 +278,9 @@ func TestAPlanKeepsItsPhaseOverALeap(t *testing.T) {
 	}
 }
 
-// Everything at once beside 16 busy goroutines, judged by counts: none early, none lost, none twice, and the wheel's own
-// books agree. Callbacks are quick, block, exit, and stop or move others.
+// Everything at once beside 16 busy goroutines, judged by counts: none early, none lost, none
+// twice, and the wheel's own books agree. Callbacks are quick, block, exit, and stop or move
+// others.
 func TestNothingIsLostOnABusyMachine(t *testing.T) {
 	busy(t)
 	for _, opts := range []Options{
@@ -362,8 +368,9 @@ func (r *record) stopIfFar() {
 	}
 }
 
-// Timers that are moved to an earlier deadline go through the inbox, which must not grow with them: the dead that are
-// left there hold their slots, and a driver places all of them before it runs what is due.
+// Timers that are moved to an earlier deadline go through the inbox, which must not grow with them:
+// the dead that are left there hold their slots, and a driver places all of them before it runs
+// what is due.
 func TestTheInboxStaysSmallIfTimersAreMovedEarlier(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1})
@@ -392,7 +399,8 @@ func TestTheInboxStaysSmallIfTimersAreMovedEarlier(t *testing.T) {
 	verifyShards(t, tw.engine)
 }
 
-// Plans of all kinds end in all ways: by Stop at any moment, by themselves, by a panic. Each gives its slot back once.
+// Plans of all kinds end in all ways: by Stop at any moment, by themselves, by a panic. Each gives
+// its slot back once.
 func TestEveryPlanGivesItsSlotBack(t *testing.T) {
 	t.Parallel()
 	for name, executor := range map[string]Executor{"default": nil, "Goroutines": Goroutines, "Inline": Inline} {

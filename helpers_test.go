@@ -24,8 +24,8 @@ func firstLevel[T any](s *shardOf[T]) int {
 	return int(top.level)
 }
 
-// own calls f while the caller is the owner of the wheel, and lets go of it without looking at what was asked for
-// meanwhile.
+// own calls f while the caller is the owner of the wheel, and lets go of it without looking at what
+// was asked for meanwhile.
 func (s *shard) own(f func()) {
 	s.wheelMu.Lock()
 	defer s.letGo()
@@ -79,8 +79,8 @@ func (t Timer) swapWord(change func(w arena.Word) arena.Word) {
 	pg.Store(t.index, change(pg.Load(t.index)))
 }
 
-// unnamed reports whether a slot is free: no timer, list or batch names it. Slots that were claimed a moment ago are given
-// back first.
+// unnamed reports whether a slot is free: no timer, list or batch names it. Slots that were claimed
+// a moment ago are given back first.
 func (s *shard) unnamed(i uint32) bool {
 	s.wheelMu.Lock()
 	defer s.wheelMu.Unlock()

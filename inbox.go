@@ -7,18 +7,18 @@ import (
 )
 
 const (
-	// inboxSize is the number of timers that are armed before the inbox is looked through. It is small
-	// enough for the slots of a loop of arm and stop to stay in the first cache.
+	// inboxSize is the number of timers that are armed before the inbox is looked through. It is
+	// small enough for the slots of a loop of arm and stop to stay in the first cache.
 	inboxSize = 64
 
 	// freeSlots is the number of slots that an inbox takes from the pager at once.
 	freeSlots = 32
 )
 
-// inbox is what callers have armed, or moved to an earlier deadline, and the owner of the wheel has not
-// placed yet. Most timeouts are stopped soon after they were armed, and a timer that is stopped here has
-// never seen the wheel: no bucket, no queue, no cache miss. It is pure data; the arm lock of the shard
-// guards it.
+// inbox is what callers have armed, or moved to an earlier deadline, and the owner of the wheel has
+// not placed yet. Most timeouts are stopped soon after they were armed, and a timer that is stopped
+// here has never seen the wheel: no bucket, no queue, no cache miss. It is pure data; the arm lock
+// of the shard guards it.
 //
 //	B1  A slot of kind Staged or Ending, and an Ended one that is not in free, is in staged, or in the
 //	    arrivals that the owner has taken out, exactly once.
@@ -54,9 +54,9 @@ func (ib *inbox) hurry(tick int64) (first bool) {
 	return true
 }
 
-// sweep takes the stopped timers out of staged, so that their slots are used again. It reports whether
-// so many timers are left that the owner should place them. O(len(staged)), amortised O(1) for each arm:
-// the next sweep comes when staged is twice as long.
+// sweep takes the stopped timers out of staged, so that their slots are used again. It reports
+// whether so many timers are left that the owner should place them. O(len(staged)), amortised O(1)
+// for each arm: the next sweep comes when staged is twice as long.
 func (ib *inbox) sweep(slots *arena.Slots) (crowded bool) {
 	kept := ib.staged[:0]
 	for _, i := range ib.staged {
@@ -102,17 +102,18 @@ type arrivals struct {
 
 func (a *arrivals) empty() bool { return a.done == len(a.slots) }
 
-// removals is a lock-free stack of the slots whose timers were stopped while they stood on the wheel. The
-// owner takes it as a whole, so no slot comes back while another goroutine looks at it. The head is the
-// number of slots, and below it the index of the first one plus 1. The links are in the words.
+// removals is a lock-free stack of the slots whose timers were stopped while they stood on the
+// wheel. The owner takes it as a whole, so no slot comes back while another goroutine looks at it.
+// The head is the number of slots, and below it the index of the first one plus 1. The links are in
+// the words.
 type removals struct {
 	_    [64]byte
 	head atomic.Uint64
 	few  atomic.Int32 // length from which on a Stop offers to carry them out
 }
 
-// removalsMax is the number of removals at which a caller of Stop offers to carry them out. The owner
-// then handles so many together that their cache misses overlap.
+// removalsMax is the number of removals at which a caller of Stop offers to carry them out. The
+// owner then handles so many together that their cache misses overlap.
 const removalsMax = 32
 
 const linkMask = 1<<32 - 1

@@ -44,7 +44,8 @@ func setKind(slots *arena.Slots, i uint32, k arena.Kind, flags arena.Word) {
 	pg.Store(i, pg.Load(i).With(k)|flags)
 }
 
-// Only slots of timers whose Stop is done, and that no bucket can have, are used again. All others stay, in order.
+// Only slots of timers whose Stop is done, and that no bucket can have, are used again. All others
+// stay, in order.
 func TestSweepTakesOutStoppedTimersOnly(t *testing.T) {
 	t.Parallel()
 	ib, slots := newInbox()
@@ -98,8 +99,8 @@ func TestSweepKeepsFewFreeSlots(t *testing.T) {
 	require.Equal(t, inboxSize, slots.Pager.Used(0)+slots.Pager.Used(1))
 }
 
-// An inbox whose timers live is looked through at ever greater distances while its owner does not come, so that arming
-// stays O(1).
+// An inbox whose timers live is looked through at ever greater distances while its owner does not
+// come, so that arming stays O(1).
 func TestCrowdedInboxIsSweptLessOften(t *testing.T) {
 	t.Parallel()
 	ib, slots := newInbox()
@@ -140,7 +141,8 @@ func TestInboxKnowsItsFirstTick(t *testing.T) {
 	require.Equal(t, 100, cap(ib.staged))
 }
 
-// playInbox arms, stops, sweeps and takes as pick chooses. Each slot must always be in exactly one place.
+// playInbox arms, stops, sweeps and takes as pick chooses. Each slot must always be in exactly one
+// place.
 func playInbox(t *testing.T, pick choices) {
 	ib, slots := newInbox()
 	var live, ending, taken []uint32
@@ -284,7 +286,8 @@ func TestRemovalsLoseNothing(t *testing.T) {
 	require.Zero(t, r.len())
 }
 
-// A timeout that is stopped soon has never stood on the wheel, and its slot and cache lines are used again.
+// A timeout that is stopped soon has never stood on the wheel, and its slot and cache lines are
+// used again.
 func TestStopInTheInboxLeavesTheWheelAlone(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
@@ -376,8 +379,8 @@ func TestRemoveAllTakesTheInbox(t *testing.T) {
 	require.Zero(t, w.Len())
 }
 
-// While the wheel is held by a driver that is preempted, callers arm, stop and reschedule without waiting. What
-// they have left is done when it is let go.
+// While the wheel is held by a driver that is preempted, callers arm, stop and reschedule without
+// waiting. What they have left is done when it is let go.
 func TestCallersDoNotWaitForTheWheel(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
@@ -404,7 +407,8 @@ func TestCallersDoNotWaitForTheWheel(t *testing.T) {
 	require.Len(t, s.ran, 797)
 }
 
-// While another caller that arms is preempted, a Stop, a Reschedule to a later time and a look at the deadline do not wait.
+// While another caller that arms is preempted, a Stop, a Reschedule to a later time and a look at
+// the deadline do not wait.
 func TestStopDoesNotWaitForAnArmingCaller(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1})
@@ -427,8 +431,8 @@ func TestStopDoesNotWaitForAnArmingCaller(t *testing.T) {
 	require.True(t, staged.Stop())
 }
 
-// Between the moment in which a Stop has won and the one in which it has cleared the payload, its slot is not used
-// again, although the owner comes.
+// Between the moment in which a Stop has won and the one in which it has cleared the payload, its
+// slot is not used again, although the owner comes.
 func TestSlotOfAStopUnderWayIsNotReused(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
@@ -452,7 +456,8 @@ func TestSlotOfAStopUnderWayIsNotReused(t *testing.T) {
 	require.False(t, other.Stop())
 }
 
-// arrived arms n timers and takes them out of the inbox without placing them, as an owner does between two quanta.
+// arrived arms n timers and takes them out of the inbox without placing them, as an owner does
+// between two quanta.
 func arrived(s *story, n int, d time.Duration) []Timer {
 	timers := s.fill(n, d)
 	sh := &s.engine.shards[0].shard
@@ -482,8 +487,8 @@ func TestStopAndRescheduleBetweenInboxAndWheel(t *testing.T) {
 	require.Equal(t, 1, s.Len())
 }
 
-// In the same moment of a running wheel, where a Reschedule to a later time only writes the deadline and an earlier one
-// sets the alarm.
+// In the same moment of a running wheel, where a Reschedule to a later time only writes the
+// deadline and an earlier one sets the alarm.
 func TestRescheduleBetweenInboxAndWheelFiresOnTime(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
@@ -504,8 +509,8 @@ func TestRescheduleBetweenInboxAndWheelFiresOnTime(t *testing.T) {
 	})
 }
 
-// A timer of the wheel that is moved to an earlier time is in the inbox, and a bucket has it as well, until the owner
-// comes. Whatever happens meanwhile, it is in one place afterwards.
+// A timer of the wheel that is moved to an earlier time is in the inbox, and a bucket has it as
+// well, until the owner comes. Whatever happens meanwhile, it is in one place afterwards.
 func TestTimerInInboxAndBucketFiresOnce(t *testing.T) {
 	t.Parallel()
 	type wheel struct {
@@ -599,8 +604,8 @@ func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 	})
 }
 
-// What a Stop promises does not wait for its entry in the bucket: the handle is dead, the callback gone, and Len exact.
-// Only the slot is used no earlier than the entry is gone.
+// What a Stop promises does not wait for its entry in the bucket: the handle is dead, the callback
+// gone, and Len exact. Only the slot is used no earlier than the entry is gone.
 func TestStoppedTimerOnTheWheelIsInertAtOnce(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
@@ -661,7 +666,8 @@ func TestDeadEntriesAreBounded(t *testing.T) {
 	}
 }
 
-// A backlog of removals, which has grown while the wheel was held, shrinks with further Stops: by more than they add.
+// A backlog of removals, which has grown while the wheel was held, shrinks with further Stops: by
+// more than they add.
 func TestBacklogOfRemovalsShrinks(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
@@ -678,8 +684,8 @@ func TestBacklogOfRemovalsShrinks(t *testing.T) {
 	}
 }
 
-// The last timers of a small wheel do not wait for others to be stopped as well: the wheel is empty at once, and its
-// alarm off, so that a forgotten wheel can be collected.
+// The last timers of a small wheel do not wait for others to be stopped as well: the wheel is empty
+// at once, and its alarm off, so that a forgotten wheel can be collected.
 func TestRemovalsOfASmallWheelAreCarriedOut(t *testing.T) {
 	t.Parallel()
 	for n := range 2*removalsMax + 2 {
@@ -723,7 +729,8 @@ func TestAlarmOfAnEmptiedWheelIsSwitchedOff(t *testing.T) {
 	}
 }
 
-// The alarm is set for a timer that was moved to the inbox and stopped there, and for one in a coarse bucket.
+// The alarm is set for a timer that was moved to the inbox and stopped there, and for one in a
+// coarse bucket.
 func TestAlarmOfAWheelEmptiedFromInboxAndBucketIsSwitchedOff(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
@@ -797,7 +804,8 @@ func TestStagedTimersAreNeverLate(t *testing.T) {
 	})
 }
 
-// The alarm is moved when the timer for which it was set is stopped: not past what waits in the inbox.
+// The alarm is moved when the timer for which it was set is stopped: not past what waits in the
+// inbox.
 func TestAlarmMovesToTheNextTimer(t *testing.T) {
 	t.Parallel()
 	for name, credit := range map[string]bool{"with credit": true, "without": false} {
@@ -849,8 +857,8 @@ func TestAlarmWithoutCreditLingers(t *testing.T) {
 	})
 }
 
-// A Stop of the earliest timer corrects the alarm as long as there is credit. A loop of such Stops uses it up, and from
-// then on it wakes the driver no more often than the alarm lingers.
+// A Stop of the earliest timer corrects the alarm as long as there is credit. A loop of such Stops
+// uses it up, and from then on it wakes the driver no more often than the alarm lingers.
 func TestStopsOfTheEarliestTimerUseUpCredit(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
@@ -894,7 +902,8 @@ func TestStopsOfLaterTimersSpendNoCredit(t *testing.T) {
 	})
 }
 
-// What is armed after a long idleness, while removals are outstanding, goes where it belongs by the clock as it stands now.
+// What is armed after a long idleness, while removals are outstanding, goes where it belongs by the
+// clock as it stands now.
 func TestClockCatchesUpBeforePlacing(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Tick: time.Hour, WheelSize: 8, Levels: 4}, func(t *testing.T, tw *TimingWheel) {
@@ -1006,7 +1015,8 @@ func TestPlanInTheInbox(t *testing.T) {
 	})
 }
 
-// Arm and cancel in a loop grows nothing, at one instant, at ever new ones, and beside a population.
+// Arm and cancel in a loop grows nothing, at one instant, at ever new ones, and beside a
+// population.
 func TestArmAndCancelGrowsNothing(t *testing.T) {
 	t.Parallel()
 	for _, population := range []int{0, 1, 3 * arena.PageSize} {

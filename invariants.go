@@ -7,9 +7,9 @@ import (
 	"runtime/debug"
 )
 
-// checkInvariants verifies the shard after a change and ends the program if an invariant does not hold. The
-// walk is O(pending), so only some changes are followed by one if many timers are pending. The cost of a
-// change stays within a small factor. wheelMu is held.
+// checkInvariants verifies the shard after a change and ends the program if an invariant does not
+// hold. The walk is O(pending), so only some changes are followed by one if many timers are
+// pending. The cost of a change stays within a small factor. wheelMu is held.
 func checkInvariants(s *shard) {
 	if s.closed.Load() {
 		return
@@ -23,7 +23,8 @@ func checkInvariants(s *shard) {
 	}
 	s.owner.sinceCheck = 0
 	if err := s.verify(); err != nil {
-		// Not a panic: with wheelMu held, deferred calls that take it would hang before the message is seen.
+		// Not a panic: with wheelMu held, deferred calls that take it would hang before the message
+		// is seen.
 		println("timingwheel: invariant " + err.Error())
 		debug.PrintStack()
 		os.Exit(2)

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The caller of Advance has the labels of Options.ProfileContext afterwards, also where a callback changes them, panics, or
-// advances another wheel. While a callback runs they are added to.
+// The caller of Advance has the labels of Options.ProfileContext afterwards, also where a callback
+// changes them, panics, or advances another wheel. While a callback runs they are added to.
 func TestAdvanceGivesBackTheLabelsOfProfileContext(t *testing.T) {
 	defer pprof.SetGoroutineLabels(context.Background())
 	pprof.Do(context.Background(), pprof.Labels("loop", "1"), func(loop context.Context) {
@@ -34,7 +34,8 @@ func TestAdvanceGivesBackTheLabelsOfProfileContext(t *testing.T) {
 	})
 }
 
-// Without it the caller of Advance has none, so that at least nothing is said to be a callback's that is not.
+// Without it the caller of Advance has none, so that at least nothing is said to be a callback's
+// that is not.
 func TestAdvanceLeavesNoLabelsBehind(t *testing.T) {
 	tw := startWheel(t, Options{Manual: true, Name: "w", ProfileLabels: true})
 	var within string

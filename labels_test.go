@@ -14,11 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// These tests read labels from the goroutine profile of the whole process, so they do not run beside others.
+// These tests read labels from the goroutine profile of the whole process, so they do not run
+// beside others.
 
 var labelsLine = regexp.MustCompile(`(?m)^# labels: (.*)$`)
 
-// labelsWithin returns the labels of each goroutine that has a function of that name on its stack; "" for one without labels.
+// labelsWithin returns the labels of each goroutine that has a function of that name on its stack;
+// "" for one without labels.
 func labelsWithin(t *testing.T, function string) []string {
 	t.Helper()
 	var profile bytes.Buffer
@@ -56,15 +58,16 @@ func newHolder() *holder { return &holder{make(chan struct{}, 10), make(chan str
 
 func (h *holder) hold() { h.entered <- struct{}{}; <-h.release }
 
-// end lets the callbacks go and waits until none is in any more, so that the next profile does not show it.
+// end lets the callbacks go and waits until none is in any more, so that the next profile does not
+// show it.
 func (h *holder) end(t *testing.T, tw *TimingWheel) {
 	t.Helper()
 	close(h.release)
 	require.NoError(t, drainWheel(tw))
 }
 
-// A goroutine has the labels of its wheel and its callback while it is in that, on each executor, and so has one that the
-// callback has started.
+// A goroutine has the labels of its wheel and its callback while it is in that, on each executor,
+// and so has one that the callback has started.
 func TestCallbackHasLabels(t *testing.T) {
 	for name, executor := range executors {
 		t.Run(name, func(t *testing.T) {
@@ -113,8 +116,8 @@ func TestLabelsOfPlansAndBatches(t *testing.T) {
 	require.Contains(t, got, `"timingwheel":"w2"`)
 }
 
-// What a callback, or the arming goroutine, has for labels is not seen in the samples of the next callback, and a worker
-// between two callbacks has those of the wheel alone.
+// What a callback, or the arming goroutine, has for labels is not seen in the samples of the next
+// callback, and a worker between two callbacks has those of the wheel alone.
 func TestLabelsDoNotLeakIntoOtherCallbacks(t *testing.T) {
 	for name, executor := range executors {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +151,8 @@ func TestLabelsDoNotLeakIntoOtherCallbacks(t *testing.T) {
 // myLabelsOf is myLabels where several goroutines may ask: of any of them.
 func myLabelsOf(t *testing.T) string { return strings.Join(labelsWithin(t, "myLabelsOf"), " ") }
 
-// A worker that a request's goroutine has started has the labels of the wheel, and not those of the request.
+// A worker that a request's goroutine has started has the labels of the wheel, and not those of the
+// request.
 func TestWorkersDoNotInheritLabels(t *testing.T) {
 	for name, executor := range map[string]Executor{"default": nil, "Inline": Inline, "Goroutines": Goroutines} {
 		t.Run(name, func(t *testing.T) {

@@ -10,13 +10,13 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// arming keeps the order in which the timers of a Manual shard were armed, for timers of one tick. armMu
-// guards it. The stamps are read without it.
+// arming keeps the order in which the timers of a Manual shard were armed, for timers of one tick.
+// armMu guards it. The stamps are read without it.
 type arming struct {
 	stamps arena.Table[[arena.PageSize]atomic.Uint64]
 	last   uint64
-	// claiming says that timers wait to be claimed, or are about to. A Reschedule then takes its timer
-	// away from them, so that it runs in a later Advance.
+	// claiming says that timers wait to be claimed, or are about to. A Reschedule then takes its
+	// timer away from them, so that it runs in a later Advance.
 	claiming bool
 }
 
@@ -152,11 +152,12 @@ type handover struct {
 	calls int
 }
 
-// handDue gives the executor the calls for what is due, in order of ticks, and returns for how many timers
-// they are. A call takes the first timer of its shard that is due, so the plan only says which shard is
-// next: callbacks that the executor runs here may claim, stop or flush what the plan has later. If such a
-// callback has recovered from a Flush that unwound, calls may be missing in the end. So there is a second
-// plan. There is no third one, because the callbacks of the second may do the same again.
+// handDue gives the executor the calls for what is due, in order of ticks, and returns for how many
+// timers they are. A call takes the first timer of its shard that is due, so the plan only says
+// which shard is next: callbacks that the executor runs here may claim, stop or flush what the plan
+// has later. If such a callback has recovered from a Flush that unwound, calls may be missing in
+// the end. So there is a second plan. There is no third one, because the callbacks of the second
+// may do the same again.
 func (e *engine[T]) handDue() (timers int) {
 	for range 2 {
 		var plan []handover
@@ -186,8 +187,8 @@ func (o *owner) sort(entries []entry) {
 	})
 }
 
-// planCalls appends the calls for each due bucket of the shard with index k. After a Flush its timers may
-// be out of the order of ticks. The calls are for the first in the list nevertheless.
+// planCalls appends the calls for each due bucket of the shard with index k. After a Flush its
+// timers may be out of the order of ticks. The calls are for the first in the list nevertheless.
 func (e *engine[T]) planCalls(plan []handover, k int) []handover {
 	s := e.shards[k]
 	s.wheelMu.Lock()
@@ -219,9 +220,9 @@ func (e *engine[T]) planCalls(plan []handover, k int) []handover {
 	return plan
 }
 
-// advanceManual moves the clock of one shard and gathers what has become due. It returns for how many of
-// these timers an executor has calls already, left from timers that were stopped or with room in their
-// batch. Timers are armed relative to the old clock until that is done.
+// advanceManual moves the clock of one shard and gathers what has become due. It returns for how
+// many of these timers an executor has calls already, left from timers that were stopped or with
+// room in their batch. Timers are armed relative to the old clock until that is done.
 func (s *shard) advanceManual(now int64) int {
 	s.wheelMu.Lock()
 	defer s.unlock()
@@ -250,8 +251,8 @@ func (s *shard) advanceManual(now int64) int {
 	return o.due.ready - waiting - o.uncovered()
 }
 
-// gather makes the timers of bucket b due as far as they are due at the tick, in the order in which they
-// were armed. The others go to where they belong now.
+// gather makes the timers of bucket b due as far as they are due at the tick, in the order in which
+// they were armed. The others go to where they belong now.
 func (o *owner) gather(b *bucket, tick int64) {
 	due := o.scratch.due[:0]
 	for b.live > 0 {

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The clock of a Manual wheel stands where Start or the last Advance has put it, and never goes back.
+// The clock of a Manual wheel stands where Start or the last Advance has put it, and never goes
+// back.
 func TestAdvanceNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{}, 1<<60)
@@ -39,8 +40,8 @@ func TestAdvanceRunsInOrderOfTicksThenOfArming(t *testing.T) {
 	require.Equal(t, "0 1 2 3 reset far1 far2", s.to(20*msec))
 }
 
-// What a callback arms runs in a later Advance, however soon it is due, so a chain of zero delays starves
-// neither the caller nor another timer.
+// What a callback arms runs in a later Advance, however soon it is due, so a chain of zero delays
+// starves neither the caller nor another timer.
 func TestChainOfZeroDelaysStarvesNobody(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{}, 0)

@@ -239,8 +239,9 @@ func TestUnreferencedWheelFires(t *testing.T) {
 	receive(t, fired, "the timer")
 }
 
-// Correcting the alarm is worth its cost once for so many timers armed. Wherever in that count the last
-// timers are stopped, and in which order, the alarm of an idle wheel goes off soon, once, and for good.
+// Correcting the alarm is worth its cost once for so many timers armed. Wherever in that count the
+// last timers are stopped, and in which order, the alarm of an idle wheel goes off soon, once, and
+// for good.
 func TestIdleWheelSwitchesItsAlarmOff(t *testing.T) {
 	ends := map[string]func(tw *TimingWheel, far func(hours time.Duration) Timer, h *held){
 		"stopped in order": func(_ *TimingWheel, far func(time.Duration) Timer, _ *held) {

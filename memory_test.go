@@ -87,8 +87,8 @@ func TestPostponingInALoopGrowsNothing(t *testing.T) {
 	verifyShards(t, tw.engine)
 }
 
-// After a spike at least 80% of its memory is back, in whatever order the timers are stopped, and also
-// if all of them fire.
+// After a spike at least 80% of its memory is back, in whatever order the timers are stopped, and
+// also if all of them fire.
 func TestMemoryComesBackAfterASpike(t *testing.T) {
 	n := scaled(2_000_000)
 	ends := map[string]func(t *testing.T, tw *TimingWheel, timers []Timer){

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// The model of a running wheel: drivers, alarms and workers as they are, in a bubble, whose clock stands while
-// anything runs. So every callback must run at its deadline rounded up to a tick, to the nanosecond.
+// The model of a running wheel: drivers, alarms and workers as they are, in a bubble, whose clock
+// stands while anything runs. So every callback must run at its deadline rounded up to a tick, to
+// the nanosecond.
 type bubbleModel struct {
 	*testing.T
 	opts   Options
@@ -40,8 +41,8 @@ func (m *bubbleModel) failf(format string, args ...any) {
 	}
 }
 
-// armed notes that e is due d from now. A timer that was armed before and whose deadline has passed within this
-// tick may keep to the end of the tick.
+// armed notes that e is due d from now. A timer that was armed before and whose deadline has passed
+// within this tick may keep to the end of the tick.
 func (m *bubbleModel) armed(e *bubbleTimer, d int64) {
 	tick, now := int64(m.opts.Tick), m.now()
 	due := satAdd(now, max(d, 0))
@@ -104,7 +105,8 @@ func (m *bubbleModel) delay() int64 {
 	return m.rng.Int64N(int64(time.Hour))
 }
 
-// victim is any of the later timers but one that is due now: that may have been claimed, and waits for mu.
+// victim is any of the later timers but one that is due now: that may have been claimed, and waits
+// for mu.
 func (m *bubbleModel) victim() *bubbleTimer {
 	if len(m.all) == 0 {
 		return nil
@@ -143,7 +145,8 @@ func (m *bubbleModel) act() {
 	}
 }
 
-// burst arms so many timers side by side that their bucket begins to move early, and stops most of them.
+// burst arms so many timers side by side that their bucket begins to move early, and stops most of
+// them.
 func (m *bubbleModel) burst() {
 	d, step := m.delay(), m.rng.Int64N(3)*int64(m.opts.Tick)/64
 	first := len(m.all)

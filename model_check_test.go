@@ -2,7 +2,8 @@ package timingwheel
 
 import "math"
 
-// checkNext checks that Next is never late, and that it asks for nothing before there is something to do.
+// checkNext checks that Next is never late, and that it asks for nothing before there is something
+// to do.
 func (m *model) checkNext() (reading int64, ok bool) {
 	at, ok := m.sut.next()
 	if ok != (len(m.pending) > 0) {
@@ -27,8 +28,8 @@ func (m *model) checkNext() (reading int64, ok bool) {
 	return reading, true
 }
 
-// checkSometimes is check where many callbacks follow each other: as the walk is O(pending), the more are
-// pending the fewer are followed by one.
+// checkSometimes is check where many callbacks follow each other: as the walk is O(pending), the
+// more are pending the fewer are followed by one.
 func (m *model) checkSometimes() {
 	if m.unchecked++; m.unchecked > len(m.pending)/32 {
 		m.check()

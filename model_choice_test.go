@@ -107,8 +107,8 @@ func (m *model) edge() int64 {
 	return n
 }
 
-// target chooses the reading to which the clock moves. Mostly it lies within some laps of the last wheel:
-// otherwise timers that never fire would soon take the clock to its end.
+// target chooses the reading to which the clock moves. Mostly it lies within some laps of the last
+// wheel: otherwise timers that never fire would soon take the clock to its end.
 func (m *model) target() int64 {
 	to := m.anyTarget()
 	if m.pick.below(32) == 1 {
@@ -159,8 +159,8 @@ var modelTicks = []time.Duration{
 	time.Microsecond, time.Millisecond, time.Second, time.Hour, 1_234_567, 7919 * time.Microsecond,
 }
 
-// modelOrigins are first readings of the clock: small, just before some level of the wheel wraps, after 2^48
-// ticks, and so large that sums with long delays overflow.
+// modelOrigins are first readings of the clock: small, just before some level of the wheel wraps,
+// after 2^48 ticks, and so large that sums with long delays overflow.
 func modelOrigins(c modelConfig) []int64 {
 	tick := int64(c.tick)
 	lap := satMul(c.span(), tick)

@@ -11,7 +11,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// Go makes a model the executor of its wheel: one that mostly keeps the calls, and makes some at once.
+// Go makes a model the executor of its wheel: one that mostly keeps the calls, and makes some at
+// once.
 func (m *model) Go(f func()) {
 	if m.pick.below(4) == 3 {
 		m.eager++
@@ -282,7 +283,8 @@ func (m *model) finish() {
 	m.checkOccupancy()
 }
 
-// forEachModel calls play for a table of all sizes and numbers of levels, with all ticks and origins.
+// forEachModel calls play for a table of all sizes and numbers of levels, with all ticks and
+// origins.
 func forEachModel(t *testing.T, play func(t *testing.T, c modelConfig, pick choices)) {
 	steps := 160
 	if testing.Short() {
@@ -313,7 +315,8 @@ func TestModelTimeouts(t *testing.T) {
 	forEachModel(t, func(t *testing.T, c modelConfig, pick choices) { newTimeoutsModel(t, c, pick).play() })
 }
 
-// addModelSeeds gives a fuzz target inputs to start from: one for each size, number of levels and tick.
+// addModelSeeds gives a fuzz target inputs to start from: one for each size, number of levels and
+// tick.
 func addModelSeeds(f *testing.F) {
 	for size := range 6 {
 		for level := range 5 {
@@ -336,7 +339,8 @@ func fuzzModel(f *testing.F, play func(t *testing.T, c modelConfig, pick choices
 	})
 }
 
-// FuzzEngine lets an input decide what is done to a TimingWheel, and compares it with the reference.
+// FuzzEngine lets an input decide what is done to a TimingWheel, and compares it with the
+// reference.
 func FuzzEngine(f *testing.F) {
 	fuzzModel(f, func(t *testing.T, c modelConfig, pick choices) { newWheelModel(t, c, pick).play() })
 }

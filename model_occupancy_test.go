@@ -7,8 +7,9 @@ import (
 	"reflect"
 )
 
-// checkOccupancy compares Occupancy with a count that goes from the timers' nodes to their buckets and slots, where Occupancy goes
-// from the slots and the queue to the buckets. Once it lets go of the lock all the time, once not at all.
+// checkOccupancy compares Occupancy with a count that goes from the timers' nodes to their buckets
+// and slots, where Occupancy goes from the slots and the queue to the buckets. Once it lets go of
+// the lock all the time, once not at all.
 func (m *model) checkOccupancy() {
 	for _, step := range []int{1 + m.step%3, math.MaxInt} {
 		o := m.sut.occupancy(step, math.MaxInt32)

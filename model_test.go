@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// The model: a wheel in Manual mode beside a reference that knows nothing of levels, slots or chunks. The
-// reference is a plain list of pending timers with the tick at which each is due, sorted when the clock
-// moves. What a step does is decided by choices: a seeded generator (TestModel…) or the bytes of a fuzz
-// input (FuzzEngine, FuzzTimeouts). After every step, and in every callback, the wheel is compared with
-// the reference and walked by verify.
+// The model: a wheel in Manual mode beside a reference that knows nothing of levels, slots or
+// chunks. The reference is a plain list of pending timers with the tick at which each is due,
+// sorted when the clock moves. What a step does is decided by choices: a seeded generator
+// (TestModel…) or the bytes of a fuzz input (FuzzEngine, FuzzTimeouts). After every step, and in
+// every callback, the wheel is compared with the reference and walked by verify.
 
 var modelStart = time.Unix(1_000_000_000, 0).UTC()
 
@@ -271,8 +271,8 @@ func (m *model) checkOrder(e *modelTimer) {
 	}
 }
 
-// run calls f, an Advance or a Flush, and returns its result and how many timers it has run itself; ok is
-// false where a callback has panicked.
+// run calls f, an Advance or a Flush, and returns its result and how many timers it has run itself;
+// ok is false where a callback has panicked.
 func (m *model) run(f func() int) (got, ran int, ok bool) {
 	m.ran = append(m.ran, 0)
 	depth := len(m.ran)

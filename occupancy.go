@@ -17,10 +17,11 @@ const (
 	occupancyPeek  = 128     // buckets that are looked at for the next expirations of a shard
 )
 
-// Occupancy is where the pending timers of a wheel stand: on which level, and how far from the clock's hand. It counts
-// timers and knows nothing of what they run.
+// Occupancy is where the pending timers of a wheel stand: on which level, and how far from the
+// clock's hand. It counts timers and knows nothing of what they run.
 //
-// Each pending timer is counted once: Pending is the sum of Due, Moving, Unseen and of Timers over all levels.
+// Each pending timer is counted once: Pending is the sum of Due, Moving, Unseen and of Timers over
+// all levels.
 type Occupancy struct {
 	Now       time.Time     // on the wheel's own clock, see [TimingWheel.Now]
 	Tick      time.Duration // a slot of the finest level
@@ -32,9 +33,10 @@ type Occupancy struct {
 	Due     int // those that are due and have not been claimed
 	Moving  int // those that have left a slot and are on their way to a finer level
 
-	// Unseen is pending timers that were not found. On a wheel where nothing is going on it is 0, except where a
-	// shard has more than 1,024 non-empty buckets and has had more than 2^18/Shards at once: then only the slots nearest to its hand
-	// are looked at. Under load, with more than 1,024 non-empty buckets in a shard, timers may also have moved meanwhile.
+	// Unseen is pending timers that were not found. On a wheel where nothing is going on it is 0,
+	// except where a shard has more than 1,024 non-empty buckets and has had more than 2^18/Shards
+	// at once: then only the slots nearest to its hand are looked at. Under load, with more than
+	// 1,024 non-empty buckets in a shard, timers may also have moved meanwhile.
 	Unseen int
 
 	Levels []LevelOccupancy // the finest first: all that Options.Levels allows, also those without timers
@@ -48,25 +50,28 @@ type LevelOccupancy struct {
 	Timers   int           // pending timers of the level: the sum of Cells
 	Later    int           // of these, on the last level, those in slots of which no timer is due within this lap
 
-	// Cells are the numbers of timers of the slots, beginning at the hand: in Cells[0] is what is looked at in the
-	// current interval (or is overdue), and so on round the ring. There is one for each slot, or 512 for WheelSize/512
-	// slots each. A timer that was postponed counts where it stood before, until the wheel has looked there.
+	// Cells are the numbers of timers of the slots, beginning at the hand: in Cells[0] is what is
+	// looked at in the current interval (or is overdue), and so on round the ring. There is one for
+	// each slot, or 512 for WheelSize/512 slots each. A timer that was postponed counts where it
+	// stood before, until the wheel has looked there.
 	Cells []int
 }
 
-// Expiration is what the wheel is going to look at next: the buckets of one level, over all shards, that expire at one time.
-// Those of level 0 are run then, apart from postponed ones; others move to a finer level.
+// Expiration is what the wheel is going to look at next: the buckets of one level, over all shards,
+// that expire at one time. Those of level 0 are run then, apart from postponed ones; others move to
+// a finer level.
 type Expiration struct {
 	At     time.Time
 	Level  int
 	Timers int
 }
 
-// Occupancy returns where the pending timers stand. It is for people who look at a wheel, not for hot paths: O(shards ×
-// buckets), and at most 2^18 buckets or slots are looked at, however large the wheel is, or 1,024 for each shard where there are more
-// than 256 of those. A shard with more than 1,024 non-empty
-// buckets is looked at in portions of 256, between which its lock is free; others are in one go, and then what is said of a
-// shard is one moment of it. The result takes at most 64 KiB for the levels.
+// Occupancy returns where the pending timers stand. It is for people who look at a wheel, not for
+// hot paths: O(shards × buckets), and at most 2^18 buckets or slots are looked at, however large
+// the wheel is, or 1,024 for each shard where there are more than 256 of those. A shard with more
+// than 1,024 non-empty buckets is looked at in portions of 256, between which its lock is free;
+// others are in one go, and then what is said of a shard is one moment of it. The result takes at
+// most 64 KiB for the levels.
 //
 // After Stop nothing is pending, and the levels have cells all the same.
 func (tw *TimingWheel) Occupancy() Occupancy {
@@ -150,7 +155,8 @@ func (v *survey) stand(tick int64) {
 	}
 }
 
-// count adds the timers of a bucket that stands in a slot. A bucket of the past is one that the driver has not come to yet.
+// count adds the timers of a bucket that stands in a slot. A bucket of the past is one that the
+// driver has not come to yet.
 func (v *survey) count(b *bucket) {
 	l := &v.Levels[b.level]
 	ahead := max(0, b.at>>(uint(b.level)*v.bits)-v.hand[b.level])
@@ -201,8 +207,8 @@ func (v *survey) found() int {
 	return n
 }
 
-// addBuckets goes through the buckets by their ids, which they keep while the lock is free, unlike their places in the queue. Most
-// slots of a large wheel are empty, and are not looked at.
+// addBuckets goes through the buckets by their ids, which they keep while the lock is free, unlike
+// their places in the queue. Most slots of a large wheel are empty, and are not looked at.
 func (v *survey) addBuckets(s *shard) {
 	for k, steps := 0, 0; k < len(s.owner.store.all); k++ { // none are left where the wheel was stopped meanwhile
 		if steps == v.step {
@@ -227,8 +233,9 @@ func breathe(s *shard) {
 	}
 }
 
-// addSlots goes through the slots, which stay where they are while the lock is free. It begins with the coarsest
-// level, so that a timer that moves to a finer one meanwhile is rather counted twice than lost.
+// addSlots goes through the slots, which stay where they are while the lock is free. It begins with
+// the coarsest level, so that a timer that moves to a finer one meanwhile is rather counted twice
+// than lost.
 func (v *survey) addSlots(s *shard) {
 	steps := 0
 	for l := len(s.owner.wheel.levels) - 1; l >= 0; l-- {
@@ -248,8 +255,8 @@ func (v *survey) addSlots(s *shard) {
 	}
 }
 
-// addExpired counts what has left its slots. Buckets that move are as many as have expired while nobody came, so there is a
-// bound for them too; lots are few.
+// addExpired counts what has left its slots. Buckets that move are as many as have expired while
+// nobody came, so there is a bound for them too; lots are few.
 func (v *survey) addExpired(s *shard) {
 	if s.closed.Load() {
 		return
@@ -268,8 +275,9 @@ func (v *survey) addExpired(s *shard) {
 	}
 }
 
-// addNext notes the earliest buckets with timers. The queue is a heap, so they are found from the top down: of the buckets whose
-// parents were taken, the first is taken next. The buckets that all timers have left are passed over, a bounded number of them.
+// addNext notes the earliest buckets with timers. The queue is a heap, so they are found from the
+// top down: of the buckets whose parents were taken, the first is taken next. The buckets that all
+// timers have left are passed over, a bounded number of them.
 func (v *survey) addNext(s *shard) {
 	var open []int // indices of the queue
 	queue := &s.owner.wheel.queue
@@ -296,7 +304,8 @@ func (v *survey) addNext(s *shard) {
 	}
 }
 
-// expirations are the earliest of what the shards have noted. Each has noted as many as are wanted, so none is missing or counted in part.
+// expirations are the earliest of what the shards have noted. Each has noted as many as are wanted,
+// so none is missing or counted in part.
 func (v *survey) expirations(timeAt func(ns int64) time.Time) []Expiration {
 	all := slices.SortedFunc(maps.Keys(v.soon), func(a, b expiry) int {
 		return cmp.Or(cmp.Compare(a.tick, b.tick), cmp.Compare(a.level, b.level))

@@ -119,7 +119,8 @@ func TestOccupancyWithoutStoppedTimers(t *testing.T) {
 	assert.Len(t, o.Next, 3)
 }
 
-// Timers that have left a coarse slot and are not on a finer level yet are on no level, and are counted.
+// Timers that have left a coarse slot and are not on a finer level yet are on no level, and are
+// counted.
 func TestOccupancyCountsWhatMoves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -194,7 +195,8 @@ func TestOccupancyNextOverShards(t *testing.T) {
 	}
 }
 
-// A large wheel has more slots than may be looked at; with few buckets nothing is unseen all the same.
+// A large wheel has more slots than may be looked at; with few buckets nothing is unseen all the
+// same.
 func TestOccupancyOfALargeWheelIsWhole(t *testing.T) {
 	t.Parallel()
 	tw := manualWheel(t, Options{WheelSize: maxWheelSize, Shards: 8})
@@ -208,7 +210,8 @@ func TestOccupancyOfALargeWheelIsWhole(t *testing.T) {
 	assert.Positive(t, o.Levels[0].Cells[60_000/128])
 }
 
-// Where there are more buckets than a call may look at, those near the hand are shown and the rest is said to be unseen.
+// Where there are more buckets than a call may look at, those near the hand are shown and the rest
+// is said to be unseen.
 func TestOccupancyIsBounded(t *testing.T) {
 	t.Parallel()
 	tw := manualWheel(t, Options{WheelSize: 1024, Levels: 2})
@@ -222,7 +225,8 @@ func TestOccupancyIsBounded(t *testing.T) {
 	assert.Len(t, o.Next, occupancyNext)
 }
 
-// Extreme options give neither panics nor results without bound, and the largest deadline has its place.
+// Extreme options give neither panics nor results without bound, and the largest deadline has its
+// place.
 func TestOccupancyOfExtremes(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []Options{
@@ -244,7 +248,8 @@ func TestOccupancyOfExtremes(t *testing.T) {
 	}
 }
 
-// While others arm, stop and reset, and callbacks run, the sum still holds, and at the end nothing is unseen.
+// While others arm, stop and reset, and callbacks run, the sum still holds, and at the end nothing
+// is unseen.
 func TestOccupancyUnderLoad(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

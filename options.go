@@ -27,60 +27,64 @@ const (
 	defaultSlow      = 100 * time.Millisecond
 )
 
-// Options configures a wheel. The zero value is ready to use, and a default never makes a field that
-// was set invalid.
+// Options configures a wheel. The zero value is ready to use, and a default never makes a field
+// that was set invalid.
 type Options struct {
-	// Tick is the granularity: deadlines are rounded up to a multiple of it, so a callback starts up
-	// to one tick after its deadline. From 1µs to 1h. Defaults to 1ms.
+	// Tick is the granularity: deadlines are rounded up to a multiple of it, so a callback starts
+	// up to one tick after its deadline. From 1µs to 1h. Defaults to 1ms.
 	Tick time.Duration
 
-	// WheelSize is the number of slots of each wheel, a power of two from 2 to 65536. Defaults to 256.
+	// WheelSize is the number of slots of each wheel, a power of two from 2 to 65536. Defaults to
+	// 256.
 	WheelSize int
 
-	// Levels is the number of wheels before round counts begin, from 1 to 16. A wheel is made when it
-	// is first needed; those that the range of time.Duration cannot reach never are. Defaults to 4,
-	// which with the default tick and size spans 49 days.
+	// Levels is the number of wheels before round counts begin, from 1 to 16. A wheel is made when
+	// it is first needed; those that the range of time.Duration cannot reach never are. Defaults to
+	// 4, which with the default tick and size spans 49 days.
 	Levels int
 
 	// Shards is the number of independent wheels that share the timers, each with its lock and its
-	// driver, from 1 to 1024. Defaults to four for each processor that GOMAXPROCS allows, where that is
-	// from 2 to 15, to 64 or one for each beyond that, and to 1 on one processor and in Manual mode.
+	// driver, from 1 to 1024. Defaults to four for each processor that GOMAXPROCS allows, where
+	// that is from 2 to 15, to 64 or one for each beyond that, and to 1 on one processor and in
+	// Manual mode.
 	Shards int
 
-	// Executor decides where callbacks run. Defaults to goroutines that the wheel reuses: a callback
-	// that blocks delays no other timer. In Manual mode it defaults to Inline.
+	// Executor decides where callbacks run. Defaults to goroutines that the wheel reuses: a
+	// callback that blocks delays no other timer. In Manual mode it defaults to Inline.
 	Executor Executor
 
 	// OnPanic is called with the value and the stack of a callback's panic, on the goroutine of the
-	// callback, which then counts as finished. Defaults to nil: the panic crashes the program, as it
-	// does with time.AfterFunc; in Manual mode with Inline it unwinds to the caller of Advance.
+	// callback, which then counts as finished. Defaults to nil: the panic crashes the program, as
+	// it does with time.AfterFunc; in Manual mode with Inline it unwinds to the caller of Advance.
 	OnPanic func(value any, stack []byte)
 
-	// OnSlow is told of callbacks that take SlowAfter or longer, see [SlowCallback]. Defaults to nil: the time that
-	// callbacks take is not measured.
+	// OnSlow is told of callbacks that take SlowAfter or longer, see [SlowCallback]. Defaults to
+	// nil: the time that callbacks take is not measured.
 	OnSlow func(SlowCallback)
 
-	// SlowAfter is from when on a callback, or a batch of [Timeouts], is slow. Set without OnSlow, slow callbacks are
-	// counted in [Stats] and not reported. Defaults to 100ms with OnSlow and to no measurement without it. A
-	// measurement reads the clock twice for each callback, in Manual mode as well.
+	// SlowAfter is from when on a callback, or a batch of [Timeouts], is slow. Set without OnSlow,
+	// slow callbacks are counted in [Stats] and not reported. Defaults to 100ms with OnSlow and to
+	// no measurement without it. A measurement reads the clock twice for each callback, in Manual
+	// mode as well.
 	SlowAfter time.Duration
 
-	// Name names the wheel where a program has several: in [Stats], in a [SlowCallback] and in profiles. Defaults to
-	// no name.
+	// Name names the wheel where a program has several: in [Stats], in a [SlowCallback] and in
+	// profiles. Defaults to no name.
 	Name string
 
-	// ProfileLabels sets labels of runtime/pprof while a callback runs, so that a CPU profile tells which timers burn
-	// it: "timingwheel", the Name, and "callback", its function. Goroutines that the callback starts inherit them.
-	// Defaults to false.
+	// ProfileLabels sets labels of runtime/pprof while a callback runs, so that a CPU profile tells
+	// which timers burn it: "timingwheel", the Name, and "callback", its function. Goroutines that
+	// the callback starts inherit them. Defaults to false.
 	ProfileLabels bool
 
-	// ProfileContext has the labels that ProfileLabels adds to. They are also what a goroutine that is not the wheel's, such
-	// as the caller of Advance, has after a callback: the labels that it had before cannot be read. Of the context nothing
-	// else is used. Defaults to one without labels.
+	// ProfileContext has the labels that ProfileLabels adds to. They are also what a goroutine that
+	// is not the wheel's, such as the caller of Advance, has after a callback: the labels that it
+	// had before cannot be read. Of the context nothing else is used. Defaults to one without
+	// labels.
 	ProfileContext context.Context
 
-	// Manual makes a wheel without goroutines, alarms and clock readings: the caller drives its clock
-	// with Advance.
+	// Manual makes a wheel without goroutines, alarms and clock readings: the caller drives its
+	// clock with Advance.
 	Manual bool
 
 	// Start is the first reading of the clock of a Manual wheel. Defaults to the time of New.
@@ -135,8 +139,8 @@ func (o Options) validate() (Options, error) {
 	return o, nil
 }
 
-// defaultShards makes it rare that two goroutines meet on a shard, docs/design.md, without a driver too
-// many: each shard with timers due is woken once in a tick.
+// defaultShards makes it rare that two goroutines meet on a shard, docs/design.md, without a driver
+// too many: each shard with timers due is woken once in a tick.
 func defaultShards(manual bool) int {
 	if manual {
 		return 1

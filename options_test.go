@@ -68,7 +68,8 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-// A default never makes a field that was set invalid: each field at its limits, alone and with the others.
+// A default never makes a field that was set invalid: each field at its limits, alone and with the
+// others.
 func TestLimitsOfOptionsAreValid(t *testing.T) {
 	t.Parallel()
 	for _, tick := range []time.Duration{0, time.Microsecond, 1_234_567, time.Hour} {

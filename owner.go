@@ -4,8 +4,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// owner is what the goroutine that holds wheelMu works with. It locks nothing and calls nobody: it places what has
-// arrived, removes what was stopped, and moves expired timers to finer levels or makes them due.
+// owner is what the goroutine that holds wheelMu works with. It locks nothing and calls nobody: it
+// places what has arrived, removes what was stopped, and moves expired timers to finer levels or
+// makes them due.
 type owner struct {
 	*config
 	*words
@@ -69,8 +70,8 @@ func (o *owner) placeArrivals(n int) {
 	}
 }
 
-// loadWords returns the words of up to chunkSize slots, until it is called again. It is a loop of its own,
-// so that the cache misses overlap. wheelMu is held.
+// loadWords returns the words of up to chunkSize slots, until it is called again. It is a loop of
+// its own, so that the cache misses overlap. wheelMu is held.
 func (o *owner) loadWords(slots []uint32) []arena.Word {
 	words := o.scratch.words[:len(slots)]
 	for k, i := range slots {
@@ -79,8 +80,8 @@ func (o *owner) loadWords(slots []uint32) []arena.Word {
 	return words
 }
 
-// placeChanged places an arrival whose word has changed while the owner looked, unless it was stopped. It
-// returns the word on which it acted.
+// placeChanged places an arrival whose word has changed while the owner looked, unless it was
+// stopped. It returns the word on which it acted.
 func (o *owner) placeChanged(i uint32) arena.Word {
 	for {
 		w := loadWord(o.pages, i)
@@ -147,8 +148,8 @@ func (o *owner) left(b *bucket) {
 	}
 }
 
-// remove carries out up to removalsMax of the removals that dead links. Nothing in a loop depends on the slot before, so
-// that the cache misses overlap.
+// remove carries out up to removalsMax of the removals that dead links. Nothing in a loop depends
+// on the slot before, so that the cache misses overlap.
 func (o *owner) remove() {
 	gone := o.scratch.gone[:0]
 	ends := 0
@@ -183,9 +184,9 @@ func (o *owner) remove() {
 	o.freed = append(o.freed, gone...)
 }
 
-// expire takes up to a quantum of the buckets that have expired off the wheel. It reports whether there is
-// none left. A bucket of the finest level is due as a whole, as far as workers take timers off it. The
-// others move to finer levels.
+// expire takes up to a quantum of the buckets that have expired off the wheel. It reports whether
+// there is none left. A bucket of the finest level is due as a whole, as far as workers take timers
+// off it. The others move to finer levels.
 func (o *owner) expire() bool {
 	for range quantum {
 		b := o.wheel.pop(o.tick)
@@ -220,8 +221,8 @@ func (o *owner) moveQuantum() {
 	}
 }
 
-// putAnew puts timers that have left bucket b where they belong now. Those that were stopped or moved to
-// an earlier deadline stay out: the removals or the inbox have them.
+// putAnew puts timers that have left bucket b where they belong now. Those that were stopped or
+// moved to an earlier deadline stay out: the removals or the inbox have them.
 func (o *owner) putAnew(slots []uint32, b *bucket) {
 	words := o.loadWords(slots)
 	for k, i := range slots {
@@ -239,9 +240,9 @@ func (o *owner) putAnew(slots []uint32, b *bucket) {
 	}
 }
 
-// refresh returns the tick of a placed timer whose word was w a moment ago. It makes a far deadline near
-// as soon as a word has room for it, and brings w up to date. It returns false if the timer is not placed
-// any more.
+// refresh returns the tick of a placed timer whose word was w a moment ago. It makes a far deadline
+// near as soon as a word has room for it, and brings w up to date. It returns false if the timer is
+// not placed any more.
 func (o *owner) refresh(i uint32, w *arena.Word) (int64, bool) {
 	for {
 		if w.Kind() != arena.Placed {

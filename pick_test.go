@@ -14,7 +14,8 @@ func sendTo(tw *TimingWheel, i uint32) {
 	}
 }
 
-// goingTo is the number of entries that lead to shard i. Which one is this goroutine's changes as its stack moves.
+// goingTo is the number of entries that lead to shard i. Which one is this goroutine's changes as
+// its stack moves.
 func goingTo(tw *TimingWheel, i uint32) (n int) {
 	for k := range tw.engine.routes {
 		if tw.engine.routes[k].Load() == i {

@@ -13,18 +13,19 @@ import (
 
 // SlowCallback is a callback, or a batch of [Timeouts], that takes [Options.SlowAfter] or longer.
 //
-// Options.OnSlow is called up to twice. The first call reports a callback that still runs, with Running
-// set, so a callback that never returns is seen as well. It comes from one goroutine of the wheel, which
-// reports the callbacks that it has found one after the other: an OnSlow that blocks there delays the
-// other reports. It comes up to an eighth of SlowAfter, or a millisecond, late. Manual mode has no
-// goroutines and leaves it out. The second call comes from the callback's own goroutine when the callback
-// has returned, panicked or called runtime.Goexit, with the whole time that it took. If the callback
-// returns while it is being reported, the two calls may overlap or come in the other order.
+// Options.OnSlow is called up to twice. The first call reports a callback that still runs, with
+// Running set, so a callback that never returns is seen as well. It comes from one goroutine of the
+// wheel, which reports the callbacks that it has found one after the other: an OnSlow that blocks
+// there delays the other reports. It comes up to an eighth of SlowAfter, or a millisecond, late.
+// Manual mode has no goroutines and leaves it out. The second call comes from the callback's own
+// goroutine when the callback has returned, panicked or called runtime.Goexit, with the whole time
+// that it took. If the callback returns while it is being reported, the two calls may overlap or
+// come in the other order.
 //
-// OnSlow is called without a lock, may be called by several goroutines at once, and may call everything.
-// The callback counts as running until the second call returns; Shutdown waits for both calls. A panic in
-// OnSlow is not recovered. OnSlow is called after Stop as well, for callbacks that still run. It is not
-// called after Shutdown has returned nil.
+// OnSlow is called without a lock, may be called by several goroutines at once, and may call
+// everything. The callback counts as running until the second call returns; Shutdown waits for both
+// calls. A panic in OnSlow is not recovered. OnSlow is called after Stop as well, for callbacks
+// that still run. It is not called after Shutdown has returned nil.
 type SlowCallback struct {
 	Wheel    string        // Options.Name
 	Func     string        // the function, as stack traces have it; with Timeouts the one that takes the batches
@@ -81,8 +82,8 @@ func labelled[T any](l *watch.Labels, name func([]T) uintptr, run func([]T)) fun
 	}
 }
 
-// namer returns a function that tells which function of the program a batch is about, by its address: the callback or,
-// of Timeouts, the function that takes the batches.
+// namer returns a function that tells which function of the program a batch is about, by its
+// address: the callback or, of Timeouts, the function that takes the batches.
 func namer[T any](batch int, expire func([]T)) func(items []T) uintptr {
 	pc := reflect.ValueOf(expire).Pointer()
 	return func(items []T) uintptr {
@@ -101,7 +102,8 @@ var (
 	followedRun = reflect.ValueOf((*followed)(nil).run).Pointer()
 )
 
-// callee is the code of a callback; of a plan that of its function, as the payload is a method of the plan there.
+// callee is the code of a callback; of a plan that of its function, as the payload is a method of
+// the plan there.
 func callee(f func()) uintptr {
 	pc := reflect.ValueOf(f).Pointer()
 	switch {
@@ -113,7 +115,8 @@ func callee(f func()) uintptr {
 	return pc
 }
 
-// bound is what the compiler makes of a pointer's method that is a function value: its code, and then the pointer.
+// bound is what the compiler makes of a pointer's method that is a function value: its code, and
+// then the pointer.
 type bound[P any] struct {
 	_        uintptr
 	receiver *P
@@ -121,8 +124,9 @@ type bound[P any] struct {
 
 func method[P any](f func()) *bound[P] { return *(**bound[P])(unsafe.Pointer(&f)) }
 
-// methodsAreKnown sees whether they are made like that by this compiler, of which no language says a word. Where they are not,
-// plans go by the name of their method. It looks at the two words as numbers, which is safe whatever they are.
+// methodsAreKnown sees whether they are made like that by this compiler, of which no language says
+// a word. Where they are not, plans go by the name of their method. It looks at the two words as
+// numbers, which is safe whatever they are.
 var methodsAreKnown = sync.OnceValue(func() bool {
 	p := new(plan)
 	f := p.run

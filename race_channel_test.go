@@ -23,8 +23,8 @@ func raceChannel(t *testing.T, test func(t *testing.T, tw *TimingWheel)) {
 	}
 }
 
-// Goroutines stop, reset and receive from one timer. Each setting of it comes to one end: its value is received, or one call of Stop or Reset says that it
-// was not.
+// Goroutines stop, reset and receive from one timer. Each setting of it comes to one end: its value
+// is received, or one call of Stop or Reset says that it was not.
 func TestRaceChannelTimerEndsEachSettingOnce(t *testing.T) {
 	t.Parallel()
 	raceChannel(t, func(t *testing.T, tw *TimingWheel) {
@@ -71,7 +71,8 @@ func TestRaceChannelTimerEndsEachSettingOnce(t *testing.T) {
 	})
 }
 
-// One goroutine sets a timer and receives from it: what it receives belongs to the last setting, and Stop and Reset say exactly whether it has received it.
+// One goroutine sets a timer and receives from it: what it receives belongs to the last setting,
+// and Stop and Reset say exactly whether it has received it.
 func TestRaceChannelTimerIsNeverStaleNorEarly(t *testing.T) {
 	t.Parallel()
 	raceChannel(t, func(t *testing.T, tw *TimingWheel) {
@@ -107,7 +108,8 @@ func TestRaceChannelTimerIsNeverStaleNorEarly(t *testing.T) {
 	})
 }
 
-// Of two timers with one deadline one is received, the other is stopped, however close it is: nobody has received from it.
+// Of two timers with one deadline one is received, the other is stopped, however close it is:
+// nobody has received from it.
 func TestRaceTheOtherTimerIsAlwaysStopped(t *testing.T) {
 	t.Parallel()
 	raceChannel(t, func(t *testing.T, tw *TimingWheel) {
@@ -168,7 +170,8 @@ func TestRaceRelaysServeManyTimers(t *testing.T) {
 	})
 }
 
-// Goroutines stop, reset and receive from one ticker. Once it has been stopped for good, nothing comes any more and nothing is armed.
+// Goroutines stop, reset and receive from one ticker. Once it has been stopped for good, nothing
+// comes any more and nothing is armed.
 func TestRaceTicker(t *testing.T) {
 	t.Parallel()
 	raceChannel(t, func(t *testing.T, tw *TimingWheel) {

@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// Contexts of two wheels and of package context hang below each other and are made, asked, cancelled, flushed and outlive a wheel that is
-// stopped, all at once. Whatever happens, the end of the root is the end of all, and nothing is left.
+// Contexts of two wheels and of package context hang below each other and are made, asked,
+// cancelled, flushed and outlive a wheel that is stopped, all at once. Whatever happens, the end of
+// the root is the end of all, and nothing is left.
 func TestContextsOfAllKindsAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]Options{
@@ -61,7 +62,8 @@ func TestContextsOfAllKindsAtTheSameTime(t *testing.T) {
 	}
 }
 
-// liveAndDie makes chains below the shared contexts and ends some of them, from one of each or from below. For others it waits.
+// liveAndDie makes chains below the shared contexts and ends some of them, from one of each or from
+// below. For others it waits.
 func liveAndDie(t *testing.T, shared []context.Context, wheels []*TimingWheel, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	for range 20 {

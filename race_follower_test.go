@@ -13,9 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Plans with a Follower under races. What they do at which time is tested in synctest_follower_test.go.
+// Plans with a Follower under races. What they do at which time is tested in
+// synctest_follower_test.go.
 
-// strict is a Follower that notices when it is asked twice at once, or out of order. Runs may overlap or be left out.
+// strict is a Follower that notices when it is asked twice at once, or out of order. Runs may
+// overlap or be left out.
 type strict struct {
 	t       testing.TB
 	overlap bool
@@ -130,7 +132,8 @@ func TestRaceFollowedPlans(t *testing.T) {
 	}
 }
 
-// A Stop at any moment ends a plan whose runs overlap: one run may have been claimed before it and begin after it.
+// A Stop at any moment ends a plan whose runs overlap: one run may have been claimed before it and
+// begin after it.
 func TestRaceStopOfOverlappingRunsSticks(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{WheelSize: 8, Levels: 2, Tick: time.Microsecond, Shards: 2})
@@ -145,7 +148,8 @@ func TestRaceStopOfOverlappingRunsSticks(t *testing.T) {
 		require.True(t, plan.Stop(), "an endless plan can always be stopped")
 		stoppedAt := runs.Load()
 		require.NoError(t, drainWheel(tw))
-		// Each run arms the next before it begins, so several may be on their way to their callbacks.
+		// Each run arms the next before it begins, so several may be on their way to their
+		// callbacks.
 		require.False(t, plan.Stop())
 		ended := runs.Load()
 		ran.Add(ended)

@@ -30,8 +30,8 @@ func (p *planTrial) run() {
 	p.inside.Add(-1)
 }
 
-// A Stop at any moment of a plan's life sticks: while it waits, is due, runs, or is armed again. One run
-// may have been claimed before the Stop and start after it; no other does.
+// A Stop at any moment of a plan's life sticks: while it waits, is due, runs, or is armed again.
+// One run may have been claimed before the Stop and start after it; no other does.
 func TestRaceStopOfAPlanSticks(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{WheelSize: 8, Levels: 2, Tick: time.Microsecond, Shards: 2})
@@ -110,8 +110,8 @@ func (s *lastRun) Next(t time.Time) time.Time {
 	return t.Add(s.period)
 }
 
-// A plan of a few runs is stopped at a random moment. Where Stop returned true the plan did not come to
-// its end; where it returned false it did, with all its runs.
+// A plan of a few runs is stopped at a random moment. Where Stop returned true the plan did not
+// come to its end; where it returned false it did, with all its runs.
 func TestRaceStopOfAFinitePlan(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{WheelSize: 4, Levels: 2, Tick: time.Microsecond, Shards: 1})

@@ -133,7 +133,8 @@ func (l *ledger) merge(o *ledger) {
 	l.records = append(l.records, o.records...)
 }
 
-// tiny are wheels on which everything happens at once: cascades, rounds, laps, races for one bucket.
+// tiny are wheels on which everything happens at once: cascades, rounds, laps, races for one
+// bucket.
 var tiny = []Options{
 	{WheelSize: 2, Levels: 1, Tick: time.Microsecond, Shards: 1},
 	{WheelSize: 2, Levels: 3, Tick: time.Microsecond, Shards: 4},

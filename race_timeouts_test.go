@@ -26,8 +26,8 @@ func drained[T any](w *Timeouts[T]) func() bool {
 	return func() bool { st := w.Stats(); return st.Pending+st.Running == 0 }
 }
 
-// Payloads arrive exactly once, whole, never early, in batches of 1 to 256, on every executor; also where
-// a single one has expired before many do.
+// Payloads arrive exactly once, whole, never early, in batches of 1 to 256, on every executor; also
+// where a single one has expired before many do.
 func TestTimeoutsDeliverEachPayloadOnce(t *testing.T) {
 	t.Parallel()
 	type payload struct {
@@ -125,8 +125,8 @@ func TestRaceTimeoutsExactlyOnce(t *testing.T) {
 	}
 }
 
-// RemoveAll returns what is pending, also what is due and waits for its batch, and leaves the handles
-// inert and the wheel in use.
+// RemoveAll returns what is pending, also what is due and waits for its batch, and leaves the
+// handles inert and the wheel in use.
 func TestRemoveAll(t *testing.T) {
 	t.Parallel()
 	h := &held{}

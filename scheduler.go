@@ -8,25 +8,28 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// Scheduler says when a plan runs: Next returns the run that follows t, or the zero time where there is
-// none. Any Schedule of github.com/robfig/cron is a Scheduler.
+// Scheduler says when a plan runs: Next returns the run that follows t, or the zero time where
+// there is none. Any Schedule of github.com/robfig/cron is a Scheduler.
 //
-// A plan calls Next without a lock and never concurrently: first with the time of [TimingWheel.ScheduleFunc],
-// then, before each run, with the time for which that run was planned. If the result is no longer in
-// the future when the run has returned, Next is called once more with that time, so that missed runs
-// are skipped and not replayed. Package plan has Schedulers that do other things, and may be put around any.
+// A plan calls Next without a lock and never concurrently: first with the time of
+// [TimingWheel.ScheduleFunc], then, before each run, with the time for which that run was planned.
+// If the result is no longer in the future when the run has returned, Next is called once more with
+// that time, so that missed runs are skipped and not replayed. Package plan has Schedulers that do
+// other things, and may be put around any.
 type Scheduler interface{ Next(time.Time) time.Time }
 
-// Skipper is a Scheduler that knows its way past missed runs. Skip returns the first run after now of those that
-// follow missed, or the zero time where there is none; a plan calls it, with a now that is not before missed,
-// where it would otherwise call Next with now. So runs keep a phase that Next alone would lose. [Every] is one.
+// Skipper is a Scheduler that knows its way past missed runs. Skip returns the first run after now
+// of those that follow missed, or the zero time where there is none; a plan calls it, with a now
+// that is not before missed, where it would otherwise call Next with now. So runs keep a phase that
+// Next alone would lose. [Every] is one.
 type Skipper interface {
 	Scheduler
 	Skip(missed, now time.Time) time.Time
 }
 
-// Every returns a Scheduler that runs at a fixed rate of one run for each d. It keeps its phase: runs
-// stay at multiples of d after the first, also when some were missed. It panics where d is not positive.
+// Every returns a Scheduler that runs at a fixed rate of one run for each d. It keeps its phase:
+// runs stay at multiples of d after the first, also when some were missed. It panics where d is not
+// positive.
 func Every(d time.Duration) Scheduler {
 	if d <= 0 {
 		panic(fmt.Sprintf("timingwheel: Every(%v): accepted is a positive duration", d))
@@ -51,8 +54,8 @@ func skip(s Scheduler, missed, now time.Time) time.Time {
 	return s.Next(now)
 }
 
-// ScheduleFunc runs f at the times that s plans and returns one handle for the whole plan. It returns
-// the zero Timer, and never runs f, where s plans no run or the wheel is stopped.
+// ScheduleFunc runs f at the times that s plans and returns one handle for the whole plan. It
+// returns the zero Timer, and never runs f, where s plans no run or the wheel is stopped.
 //
 // Runs never overlap: the next one is armed when f has returned, panicked or called runtime.Goexit.
 // (A [Planner] may decide otherwise.) Stop during a run returns true if and only if there would
@@ -69,8 +72,8 @@ func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func()) Timer {
 	return p.start(p.run)
 }
 
-// plan is a timer that is armed again after each run. It keeps its slot, and so its handle, throughout:
-// during a run the slot belongs to no bucket.
+// plan is a timer that is armed again after each run. It keeps its slot, and so its handle,
+// throughout: during a run the slot belongs to no bucket.
 type plan struct {
 	wheel     *TimingWheel
 	scheduler Scheduler
@@ -105,8 +108,8 @@ func (p *plan) start(run func()) Timer {
 	return t
 }
 
-// run is the payload. Whether there is a further run is settled before f starts, so that Stop can tell
-// during the run.
+// run is the payload. Whether there is a further run is settled before f starts, so that Stop can
+// tell during the run.
 func (p *plan) run() {
 	var next time.Time
 	defer func() { p.rearm(next) }()
@@ -145,8 +148,8 @@ func (p *plan) takeRescheduled() {
 	}
 }
 
-// running returns the plan's slot while a run is under way. It returns false if the plan or the wheel was
-// stopped.
+// running returns the plan's slot while a run is under way. It returns false if the plan or the
+// wheel was stopped.
 func (p *plan) running() (*arena.Page, arena.Word, bool) {
 	s := p.timer.shard
 	pg := s.slots.Pages.At(p.timer.index >> arena.PageShift)
@@ -176,9 +179,9 @@ func (p *plan) dateOf(tick int64) time.Time {
 	return s.DateOf(s.ticks.Begin(tick))
 }
 
-// settle ends the plan if next is the zero time, unless Reschedule has asked for one more run. A run that
-// is about to start is off if Stop or Reschedule has come after its claim. Both have then returned true:
-// Stop because the run does not take place, Reschedule because it takes place later.
+// settle ends the plan if next is the zero time, unless Reschedule has asked for one more run. A
+// run that is about to start is off if Stop or Reschedule has come after its claim. Both have then
+// returned true: Stop because the run does not take place, Reschedule because it takes place later.
 func (p *plan) settle(next time.Time) (off bool) {
 	for {
 		pg, w, running := p.running()
@@ -210,7 +213,8 @@ func (p *plan) rearm(next time.Time) {
 	}
 }
 
-// bury gives the slot of a plan back that has ended in its run. Each run calls arm once, and that calls bury.
+// bury gives the slot of a plan back that has ended in its run. Each run calls arm once, and that
+// calls bury.
 func (p *plan) bury() {
 	s, i := p.timer.shard, p.timer.index
 	pg := s.slots.Pages.At(i >> arena.PageShift)
@@ -285,9 +289,9 @@ func (s *shard) again(pg *arena.Page, i uint32, w arena.Word, deadline, now int6
 
 // Run is one run of a plan.
 //
-// Its times come from the clock by which plans are made: the current time with both clocks, in Manual mode the
-// wheel's. Planned is the time that was given by whoever planned the run, so it has a monotonic reading or has
-// none as that one has.
+// Its times come from the clock by which plans are made: the current time with both clocks, in
+// Manual mode the wheel's. Planned is the time that was given by whoever planned the run, so it has
+// a monotonic reading or has none as that one has.
 type Run struct {
 	N        int       // counts the runs from 1, up to math.MaxInt. 0 stands for the call that began the plan, with its time in all three
 	Planned  time.Time // when the run was to start, as it was planned or as Reschedule moved it
@@ -297,16 +301,16 @@ type Run struct {
 
 // Step is what a [Follower] says of a run.
 type Step struct {
-	// Next is the run that follows, the zero time where there is none. A Next that is not in the future is
-	// taken as it is, and starts at once.
+	// Next is the run that follows, the zero time where there is none. A Next that is not in the
+	// future is taken as it is, and starts at once.
 	Next time.Time
 
-	// Skip says that the run, which is about to start, does not take place: Next is armed instead, and the
-	// number of the run is given to that one.
+	// Skip says that the run, which is about to start, does not take place: Next is armed instead,
+	// and the number of the run is given to that one.
 	Skip bool
 
-	// Overlap says that Next is armed before the run, which is about to start, begins: runs may overlap. The
-	// Follower is not asked after such a run.
+	// Overlap says that Next is armed before the run, which is about to start, begins: runs may
+	// overlap. The Follower is not asked after such a run.
 	Overlap bool
 }
 
@@ -318,20 +322,20 @@ type Step struct {
 //     further run. It is not asked this time if there is no further run, if the run was skipped or
 //     may overlap with the next, or if Stop or Reschedule has already decided.
 //
-// Follow runs without a lock and never concurrently, so a Follower may keep state without one of its own. If it
-// panics the plan ends, and a run for which it was asked does not take place.
+// Follow runs without a lock and never concurrently, so a Follower may keep state without one of
+// its own. If it panics the plan ends, and a run for which it was asked does not take place.
 type Follower interface{ Follow(r Run) Step }
 
-// Planner is a Scheduler that wants to know more of a run than its planned time. Plan is called once for each plan
-// and returns the Follower that decides in its place; Next is then not called. The wrappers of package plan are
-// Planners.
+// Planner is a Scheduler that wants to know more of a run than its planned time. Plan is called
+// once for each plan and returns the Follower that decides in its place; Next is then not called.
+// The wrappers of package plan are Planners.
 type Planner interface {
 	Scheduler
 	Plan() Follower
 }
 
-// ScheduleRun is ScheduleFunc for a function that wants to know of its run, most of all for which time it was
-// planned. Finished is the zero time there.
+// ScheduleRun is ScheduleFunc for a function that wants to know of its run, most of all for which
+// time it was planned. Finished is the zero time there.
 func (tw *TimingWheel) ScheduleRun(s Scheduler, f func(r Run)) Timer {
 	if s == nil || f == nil {
 		panic("timingwheel: ScheduleRun with a nil Scheduler or function")
@@ -363,7 +367,8 @@ func (p *plain) Follow(r Run) Step {
 	return Step{Next: p.next}
 }
 
-// followed is a plan with a Follower. It is a type of its own, so that plans without one stay small.
+// followed is a plan with a Follower. It is a type of its own, so that plans without one stay
+// small.
 type followed struct {
 	plan
 	follower Follower

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The first run after now stands at a multiple of d after the one that was missed, however large the numbers are.
+// The first run after now stands at a multiple of d after the one that was missed, however large
+// the numbers are.
 func TestEverySkipsMissedRuns(t *testing.T) {
 	t.Parallel()
 	const year = 365 * 24 * time.Hour

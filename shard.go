@@ -12,12 +12,12 @@ import (
 // never is a tick that no clock reaches.
 const never = math.MaxInt64
 
-// quantum is the number of timers that a driver or worker moves before it lets go of the wheel's lock. At
-// 20 to 60 ns each it holds the lock for some 10 µs.
+// quantum is the number of timers that a driver or worker moves before it lets go of the wheel's
+// lock. At 20 to 60 ns each it holds the lock for some 10 µs.
 const quantum = 256
 
-// callerQuantum is the number of timers that a caller places, and removes, at most in one call. It is
-// more than a caller adds before it offers help, so a backlog shrinks.
+// callerQuantum is the number of timers that a caller places, and removes, at most in one call. It
+// is more than a caller adds before it offers help, so a backlog shrinks.
 const callerQuantum = 4 * inboxSize
 
 // host is the typed part of a shard: it holds the payloads and runs them.
@@ -29,11 +29,11 @@ type host interface {
 	drive()          // is a driver; called with wheelMu held, returns without it
 }
 
-// shard is one independent wheel with its driver and its workers. It is the only type that locks, and it
-// joins the parts, which do not know of each other.
+// shard is one independent wheel with its driver and its workers. It is the only type that locks,
+// and it joins the parts, which do not know of each other.
 //
-// A timer's state is the word of its slot. Every step is one compare-and-swap of that word, so callers
-// need a lock only to arm a timer or to move it to an earlier deadline:
+// A timer's state is the word of its slot. Every step is one compare-and-swap of that word, so
+// callers need a lock only to arm a timer or to move it to an earlier deadline:
 //
 //	armMu    guards the inbox, the free slots and the alarm. It is held for tens of nanoseconds. An arming
 //	         caller that finds it taken goes on to the next shard.
@@ -132,8 +132,8 @@ func (s *shard) bury(pg *arena.Page, i uint32, dead arena.Word) {
 	}
 }
 
-// move is reschedule in the cases that are rare or need the arm lock. It returns false if the word has
-// changed.
+// move is reschedule in the cases that are rare or need the arm lock. It returns false if the word
+// has changed.
 func (s *shard) move(pg *arena.Page, i uint32, w arena.Word, deadline, tick int64) bool {
 	now := s.ticks.Floor(s.now.Load())
 	old, ok := s.decode(w, now)
@@ -192,8 +192,8 @@ func (s *shard) stage(i uint32, tick int64) {
 	}
 }
 
-// tend places the arrivals and carries out the removals for a caller that has found many, if the wheel is
-// free. If it is not, its owner does the work when it unlocks, or the next caller does.
+// tend places the arrivals and carries out the removals for a caller that has found many, if the
+// wheel is free. If it is not, its owner does the work when it unlocks, or the next caller does.
 func (s *shard) tend() {
 	s.wanted.Store(true)
 	for range 2 {
@@ -229,9 +229,9 @@ func (s *shard) relax() {
 	s.unlock()
 }
 
-// letGo unlocks wheelMu. Before, it sets the alarm to an earlier tick if a bucket wants to be taken before the alarm
-// goes off, and lets a Stop carry out the removals of a small wheel when they may be all that it holds: else the
-// alarm would stay set for a wheel without pending timers.
+// letGo unlocks wheelMu. Before, it sets the alarm to an earlier tick if a bucket wants to be taken
+// before the alarm goes off, and lets a Stop carry out the removals of a small wheel when they may
+// be all that it holds: else the alarm would stay set for a wheel without pending timers.
 func (s *shard) letGo() {
 	if first, ok := s.owner.wheel.first(); ok && first < s.alarm.at.Load() {
 		s.alarm.reset()
@@ -255,8 +255,8 @@ func (s *shard) settleAll() {
 	s.settle(math.MaxInt)
 }
 
-// settle takes up to max timers out of the inbox and carries out up to max removals. It reports whether
-// nothing is left.
+// settle takes up to max timers out of the inbox and carries out up to max removals. It reports
+// whether nothing is left.
 func (s *shard) settle(max int) bool {
 	o := &s.owner
 	s.reclaim()
@@ -279,8 +279,8 @@ func (s *shard) settle(max int) bool {
 	return o.arrivals.empty() && o.dead == 0 && s.removals.len() == 0
 }
 
-// reclaim gives back the slots that nothing names any more, and returns to the inbox those whose Stop is about to end
-// them.
+// reclaim gives back the slots that nothing names any more, and returns to the inbox those whose
+// Stop is about to end them.
 func (s *shard) reclaim() {
 	o := &s.owner
 	if len(o.freed)+len(o.ending) == 0 {
@@ -334,8 +334,9 @@ func (s *shard) len() int {
 	return s.pending()
 }
 
-// halt discards everything that is pending. Arms, Stops, Reschedules and claims see closed. Those that have
-// looked at it before are told apart by the words, so that one thing happens to each timer, and counted:
+// halt discards everything that is pending. Arms, Stops, Reschedules and claims see closed. Those
+// that have looked at it before are told apart by the words, so that one thing happens to each
+// timer, and counted:
 //
 //   - A claim without the lock swaps the word of an entry of a batch. halt makes these words Dead. A claim that
 //     comes before it counts and has begun. No callback that it leads to is dropped, and nothing but a few

@@ -12,8 +12,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// Sizes are promises of the documents and of the benchmarks: a change here is a decision. They hold on 32 bits as
-// well, where only pointers are smaller.
+// Sizes are promises of the documents and of the benchmarks: a change here is a decision. They hold
+// on 32 bits as well, where only pointers are smaller.
 func TestSizesOfHandles(t *testing.T) {
 	t.Parallel()
 	const word = unsafe.Sizeof(uintptr(0))
@@ -48,7 +48,8 @@ func TestTimerIsComparable(t *testing.T) {
 	require.Len(t, names, 3)
 }
 
-// What different goroutines write of a shard lies at least a cache line apart, and so do two shards.
+// What different goroutines write of a shard lies at least a cache line apart, and so do two
+// shards.
 func TestShardIsPadded(t *testing.T) {
 	t.Parallel()
 	const line = 64
@@ -106,7 +107,8 @@ func age(timer Timer) Timer {
 	return timer
 }
 
-// The slot whose generations are used up is never handed out again, whether its timer was stopped or has fired.
+// The slot whose generations are used up is never handed out again, whether its timer was stopped
+// or has fired.
 func TestSlotWithItsLastGenerationIsRetired(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(s *story, timer Timer){
@@ -139,7 +141,8 @@ func TestSlotWithItsLastGenerationIsRetired(t *testing.T) {
 	}
 }
 
-// Generations go on where a page was given back and opened again, so handles from before stay inert.
+// Generations go on where a page was given back and opened again, so handles from before stay
+// inert.
 func TestHandlesStayInertWhenPagesComeBack(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
@@ -212,8 +215,8 @@ func TestPagesAreGivenBackAfterASpike(t *testing.T) {
 	}
 }
 
-// Each survivor of a spike holds its page. New timers go to the lowest pages with room, so the survivors of many
-// spikes gather.
+// Each survivor of a spike holds its page. New timers go to the lowest pages with room, so the
+// survivors of many spikes gather.
 func TestLowestPagesAreFilledFirst(t *testing.T) {
 	t.Parallel()
 	const pages = 20

@@ -184,8 +184,8 @@ func TestShutdownFromACallback(t *testing.T) {
 	}
 }
 
-// A context that has ended does not keep Shutdown from stopping the wheel, nor from reporting success
-// where nothing runs.
+// A context that has ended does not keep Shutdown from stopping the wheel, nor from reporting
+// success where nothing runs.
 func TestShutdownWithAnEndedContext(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())
@@ -276,8 +276,8 @@ func (g gated) Go(f func()) {
 	go f()
 }
 
-// A program closes its pool when Shutdown has returned: the pool's Go is not called any more by then, nor
-// is a call of it under way.
+// A program closes its pool when Shutdown has returned: the pool's Go is not called any more by
+// then, nor is a call of it under way.
 func TestShutdownWaitsForTheExecutorsGo(t *testing.T) {
 	t.Parallel()
 	g := gated{entered: make(chan struct{}), gate: make(chan struct{})}

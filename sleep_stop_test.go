@@ -59,7 +59,8 @@ func TestSleepersAreFlushed(t *testing.T) {
 	})
 }
 
-// Goroutines sleep, are cancelled, and fall asleep while the wheel is being stopped. Each returns, and a wheel that is stopped is left without sleepers.
+// Goroutines sleep, are cancelled, and fall asleep while the wheel is being stopped. Each returns,
+// and a wheel that is stopped is left without sleepers.
 func TestRaceSleepAndStopOfTheWheel(t *testing.T) {
 	t.Parallel()
 	for range scaled(300) + 3 {

@@ -112,7 +112,8 @@ func TestSleepThatHasPassedReturnsNil(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, reusable)
 		}
-		// The wheel is stopped between the claim and the wake-up: nothing tells that from a timer that was discarded.
+		// The wheel is stopped between the claim and the wake-up: nothing tells that from a timer
+		// that was discarded.
 		s := tw.sleeper()
 		timer := tw.AfterFunc(time.Hour, s.wake)
 		tw.Stop()
@@ -150,7 +151,8 @@ func TestSleepWithANilContextPanics(t *testing.T) {
 	assert.PanicsWithValue(t, "timingwheel: Sleep with a nil context", func() { _ = tw.Sleep(none, 0) })
 }
 
-// Many sleepers, some of which are cancelled, while the wheel is stopped: each returns, nil only if its time has passed.
+// Many sleepers, some of which are cancelled, while the wheel is stopped: each returns, nil only if
+// its time has passed.
 func TestRaceSleep(t *testing.T) {
 	t.Parallel()
 	for _, executor := range []Executor{nil, Goroutines, Inline} {

@@ -36,7 +36,8 @@ func (l *slowLog) take() []SlowCallback {
 
 func napOneSecond() { time.Sleep(time.Second) }
 
-// twoNaps starts a wheel whose callbacks are slow from 80 ms on, and on it a nap at 0 and one at 1 ms.
+// twoNaps starts a wheel whose callbacks are slow from 80 ms on, and on it a nap at 0 and one at 1
+// ms.
 func twoNaps(t *testing.T, log *slowLog) *TimingWheel {
 	tw := startWheel(t, Options{Shards: 1, OnSlow: log.add, SlowAfter: 80 * time.Millisecond})
 	tw.AfterFunc(0, napOneSecond)
@@ -60,7 +61,8 @@ func inBubble(t *testing.T, body func(t *testing.T, executor Executor)) {
 	}
 }
 
-// A slow callback is reported once while it runs, as soon as it is slow, and once when it has returned.
+// A slow callback is reported once while it runs, as soon as it is slow, and once when it has
+// returned.
 func TestSlowCallbackIsReportedWhileItRunsAndAfterwards(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, executor Executor) {
@@ -102,7 +104,8 @@ func TestSlowCallbackIsReportedWhileItRunsAndAfterwards(t *testing.T) {
 	})
 }
 
-// Callbacks that are quick are not reported, however many there are and however long they go on together.
+// Callbacks that are quick are not reported, however many there are and however long they go on
+// together.
 func TestQuickCallbacksAreNotSlow(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, executor Executor) {
@@ -331,7 +334,8 @@ func TestSlowCallbacksUnderLoad(t *testing.T) {
 	require.Empty(t, log.take(), "nothing has taken half a minute")
 }
 
-// Stats never tells of more slow callbacks that run than of slow ones, also before the watchdog has looked.
+// Stats never tells of more slow callbacks that run than of slow ones, also before the watchdog has
+// looked.
 func TestSlowRunningIsAmongSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -351,7 +355,8 @@ func TestSlowRunningIsAmongSlow(t *testing.T) {
 	})
 }
 
-// Shutdown waits for reports of callbacks that were found while they ran, however long ago those have returned.
+// Shutdown waits for reports of callbacks that were found while they ran, however long ago those
+// have returned.
 func TestShutdownWaitsForOnSlow(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, executor Executor) {

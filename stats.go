@@ -12,8 +12,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// Stats is a snapshot of a wheel. Counters start at 0 with the wheel and only grow. Over several shards
-// the snapshot is taken shard by shard.
+// Stats is a snapshot of a wheel. Counters start at 0 with the wheel and only grow. Over several
+// shards the snapshot is taken shard by shard.
 type Stats struct {
 	Name   string        // Options.Name
 	Tick   time.Duration // Options.Tick, as all that follows with its default filled in
@@ -35,17 +35,19 @@ type Stats struct {
 	Levels    int    // wheels in use, of the shard that has most
 	Bytes     uint64 // memory held for timers, payloads, buckets and slots
 
-	// Due is how many of the pending timers have expired, or were flushed, and wait for a goroutine that claims them:
-	// the queue in front of the callbacks. MostDue is the longest that one shard has had when something was claimed.
-	// Timers that in Manual mode wait for the next Advance are not among them.
+	// Due is how many of the pending timers have expired, or were flushed, and wait for a goroutine
+	// that claims them: the queue in front of the callbacks. MostDue is the longest that one shard
+	// has had when something was claimed. Timers that in Manual mode wait for the next Advance are
+	// not among them.
 	Due     int
 	MostDue int
 
-	// Overdue is how long ago the earliest deadline of the expired timers was, 0 if there is none: how long that has waited,
-	// unless its deadline had passed when it was armed. A timer expires when the tick to which its deadline was rounded up
-	// begins. Unlike Lateness, which is
-	// about timers that were claimed, it grows while nothing is claimed at all: where an [Inline] callback blocks, or
-	// an executor does not run what it was given. In Manual mode the wheel's clock is the one that counts.
+	// Overdue is how long ago the earliest deadline of the expired timers was, 0 if there is none:
+	// how long that has waited, unless its deadline had passed when it was armed. A timer expires
+	// when the tick to which its deadline was rounded up begins. Unlike Lateness, which is about
+	// timers that were claimed, it grows while nothing is claimed at all: where an [Inline]
+	// callback blocks, or an executor does not run what it was given. In Manual mode the wheel's
+	// clock is the one that counts.
 	Overdue time.Duration
 
 	Panics      uint64 // panics of callbacks that Options.OnPanic was told of
@@ -53,7 +55,8 @@ type Stats struct {
 	SlowRunning int    // those of them that have not returned
 
 	// Lateness is how long after its deadline a timer was claimed. With Timeouts and in Manual mode
-	// each one counts; single callbacks are sampled: a worker's first and then about one in 16 or fewer.
+	// each one counts; single callbacks are sampled: a worker's first and then about one in 16 or
+	// fewer.
 	Lateness Histogram
 }
 
@@ -75,8 +78,8 @@ const (
 	histogramBuckets = (48 - histogramFirst) << histogramSub
 )
 
-// Histogram counts durations in buckets whose bounds grow by at most a quarter, from 256ns to 2.4 days.
-// The zero value is empty.
+// Histogram counts durations in buckets whose bounds grow by at most a quarter, from 256ns to 2.4
+// days. The zero value is empty.
 type Histogram struct {
 	Counts [histogramBuckets]uint64
 	Sum    time.Duration // saturates
@@ -100,8 +103,8 @@ func histogramBucket(d time.Duration) int {
 	return min((e-histogramFirst)<<histogramSub+sub+1, histogramBuckets-1)
 }
 
-// Bound returns the upper bound of bucket i, exclusive; the last bucket has none and gives the largest
-// duration. It panics where i is not an index of Counts.
+// Bound returns the upper bound of bucket i, exclusive; the last bucket has none and gives the
+// largest duration. It panics where i is not an index of Counts.
 func (h *Histogram) Bound(i int) time.Duration {
 	_ = h.Counts[i]
 	if i == histogramBuckets-1 {
@@ -129,9 +132,9 @@ func (h *Histogram) Mean() time.Duration {
 	return 0
 }
 
-// Quantile returns an upper bound of the q-quantile; 0 for an empty histogram. It is at most a quarter
-// above the quantile, below 256ns 256ns, and beyond 2.4 days the maximum. A q below 0 or not a number counts
-// as 0, one above 1 as 1.
+// Quantile returns an upper bound of the q-quantile; 0 for an empty histogram. It is at most a
+// quarter above the quantile, below 256ns 256ns, and beyond 2.4 days the maximum. A q below 0 or
+// not a number counts as 0, one above 1 as 1.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	if math.IsNaN(q) {
 		q = 0
@@ -172,8 +175,8 @@ func (e *engine[T]) stats() Stats {
 	return st
 }
 
-// addStats adds what the shard has. It holds wheelMu for a quantum of the backlog at a time, and else for
-// a short time that does not depend on the number of timers.
+// addStats adds what the shard has. It holds wheelMu for a quantum of the backlog at a time, and
+// else for a short time that does not depend on the number of timers.
 func (s *shard) addStats(st *Stats, now int64) {
 	s.wheelMu.Lock()
 	defer s.unlock()
@@ -223,10 +226,10 @@ func (s *shard) addStats(st *Stats, now int64) {
 	st.Overdue = max(st.Overdue, o.overdue(max(now, s.now.Load())))
 }
 
-// overdue returns how long, at now, an expired timer has waited to be claimed. It looks at the first
-// chunk of each list in which expired timers wait, and of the first bucket on the wheel, in case no driver
-// takes that off. The timer that has expired first is there, unless whole chunks of postponed timers stand
-// before it.
+// overdue returns how long, at now, an expired timer has waited to be claimed. It looks at the
+// first chunk of each list in which expired timers wait, and of the first bucket on the wheel, in
+// case no driver takes that off. The timer that has expired first is there, unless whole chunks of
+// postponed timers stand before it.
 func (o *owner) overdue(now int64) time.Duration {
 	tick := o.ticks.Floor(now)
 	first := min(o.earliest(o.due.first()), o.earliest(o.wheel.cascade.levels[0].head))
@@ -294,8 +297,9 @@ func (s *shardOf[T]) bytes() uint64 {
 	return uint64(n)
 }
 
-// LogValue makes a group of a log/slog record of it: what tells how a wheel fares, with quantiles in place of the histogram's
-// counts. Counters and gauges of zero are left out, those apart that every record should have.
+// LogValue makes a group of a log/slog record of it: what tells how a wheel fares, with quantiles
+// in place of the histogram's counts. Counters and gauges of zero are left out, those apart that
+// every record should have.
 func (st Stats) LogValue() slog.Value {
 	attrs := make([]slog.Attr, 0, 24)
 	if st.Name != "" {

@@ -107,7 +107,8 @@ func TestStatsOfAStuckWheel(t *testing.T) {
 	}
 }
 
-// With the default executor what blocks makes nothing overdue, and each callback that blocks has its worker.
+// With the default executor what blocks makes nothing overdue, and each callback that blocks has
+// its worker.
 func TestStatsOfBlockedCallbacks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -199,7 +199,8 @@ func TestStatsOverShards(t *testing.T) {
 	require.Equal(t, time.Minute-msec, st.Lateness.Max)
 }
 
-// In Manual mode and with Timeouts each timer's lateness counts, from its deadline rounded up to a tick.
+// In Manual mode and with Timeouts each timer's lateness counts, from its deadline rounded up to a
+// tick.
 func TestLatenessCountsEachTimer(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{}, 0)
@@ -219,8 +220,8 @@ func TestLatenessCountsEachTimer(t *testing.T) {
 	}
 }
 
-// The alarm goes off once for each bucket that has something to do, and for nothing else: not while the wheel
-// is idle, nor for rounds.
+// The alarm goes off once for each bucket that has something to do, and for nothing else: not while
+// the wheel is idle, nor for rounds.
 func TestWakeupsAreCounted(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -254,8 +255,8 @@ func TestWakeupsAreCounted(t *testing.T) {
 	}
 }
 
-// A first batch of one payload once kept all later ones at that size; an executor, which is given one call for
-// each 256 payloads, then never got to the others.
+// A first batch of one payload once kept all later ones at that size; an executor, which is given
+// one call for each 256 payloads, then never got to the others.
 func TestBatchesGrowAfterASingleExpiry(t *testing.T) {
 	t.Parallel()
 	for _, executor := range []Executor{Inline, &held{}} {

@@ -19,8 +19,8 @@ import (
 
 const suspendArmed = "timers are armed"
 
-// A process that is stopped for three seconds: when it goes on, everything that has become due meanwhile
-// fires promptly and once, and a plan runs once for all the runs that it has missed.
+// A process that is stopped for three seconds: when it goes on, everything that has become due
+// meanwhile fires promptly and once, and a plan runs once for all the runs that it has missed.
 func TestSuspendedProcess(t *testing.T) {
 	if os.Getenv(childEnv) != "" {
 		suspendedChild(t)

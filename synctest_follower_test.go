@@ -274,7 +274,8 @@ func TestOverlappingRunsInline(t *testing.T) {
 	})
 }
 
-// A Follow that panics ends its plan: the run for which it was asked does not take place, and nothing is left.
+// A Follow that panics ends its plan: the run for which it was asked does not take place, and
+// nothing is left.
 func TestFollowPanics(t *testing.T) {
 	for name, row := range map[string]struct{ panicsIn, runs int }{
 		"ScheduleFunc": {1, 0}, "before a run": {2, 0}, "after a run": {3, 1}, "before the second": {4, 1},

@@ -74,7 +74,8 @@ func TestRescheduleDuringTheLastRun(t *testing.T) {
 	})
 }
 
-// A Next that panics in ScheduleFunc is its caller's; in a run it is the run's panic and ends the plan.
+// A Next that panics in ScheduleFunc is its caller's; in a run it is the run's panic and ends the
+// plan.
 func TestNextPanics(t *testing.T) {
 	for name, panicsIn := range map[string]int{"ScheduleFunc": 1, "first run": 2, "second run": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -208,7 +209,8 @@ func TestStopAndRescheduleBeforeAClaimedRunBegins(t *testing.T) {
 	}
 }
 
-// The same between the claim and the question to the Scheduler, and by the Stop of the wheel, then and while that is asked.
+// The same between the claim and the question to the Scheduler, and by the Stop of the wheel, then
+// and while that is asked.
 func TestPlanIsEndedOrMovedRightAfterAClaim(t *testing.T) {
 	t.Parallel()
 	stop := func(_ *TimingWheel, plan Timer) { plan.Stop() }

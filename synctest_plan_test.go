@@ -85,7 +85,8 @@ func TestEveryDoesNotDrift(t *testing.T) {
 	})
 }
 
-// A period that is no multiple of the tick: each run is rounded up, and none shifts those that follow.
+// A period that is no multiple of the tick: each run is rounded up, and none shifts those that
+// follow.
 func TestEveryDoesNotAddUpItsRounding(t *testing.T) {
 	bubble(t, Options{Tick: 10 * ms}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()

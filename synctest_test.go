@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// On fake time a callback starts at the very instant for which the wheel was woken, so these tests are
-// exact where those on the machine's clock can only say "not early".
+// On fake time a callback starts at the very instant for which the wheel was woken, so these tests
+// are exact where those on the machine's clock can only say "not early".
 
 const (
 	oneDay  = 24 * time.Hour
@@ -38,7 +38,8 @@ func tickOf(opts Options) time.Duration {
 	return opts.Tick
 }
 
-// However far away a deadline is, the callback starts in its very tick: cascading loses no precision.
+// However far away a deadline is, the callback starts in its very tick: cascading loses no
+// precision.
 func TestPreciseOverDaysAndYears(t *testing.T) {
 	for _, opts := range shapes {
 		t.Run(optionName(opts), func(t *testing.T) {
@@ -124,7 +125,8 @@ func TestWakeupsOfOneFarTimer(t *testing.T) {
 	}
 }
 
-// Rounds that a bucket of the last wheel waits for cost no wake-up: it is queued under its earliest.
+// Rounds that a bucket of the last wheel waits for cost no wake-up: it is queued under its
+// earliest.
 func TestWaitingRoundsCostNoWakeup(t *testing.T) {
 	bubble(t, Options{WheelSize: 2, Levels: 1, Tick: time.Second}, func(t *testing.T, tw *TimingWheel) {
 		var times stopwatch
@@ -140,8 +142,8 @@ func TestWaitingRoundsCostNoWakeup(t *testing.T) {
 	})
 }
 
-// A heartbeat a second for a day, with a timeout of 30 s: the driver looks at most once for each timeout
-// that passes, not once for each beat.
+// A heartbeat a second for a day, with a timeout of 30 s: the driver looks at most once for each
+// timeout that passes, not once for each beat.
 func TestWakeupsOfPostponedTimers(t *testing.T) {
 	bubble(t, Options{Shards: 1}, func(t *testing.T, tw *TimingWheel) {
 		time.Sleep(time.Millisecond / 2) // beats come between two ticks: at one it is chance whether the driver looks first
@@ -181,7 +183,8 @@ func TestStoppedTimersWakeNobody(t *testing.T) {
 	})
 }
 
-// Next never lies behind the earliest deadline rounded up, and a program that follows it gets there.
+// Next never lies behind the earliest deadline rounded up, and a program that follows it gets
+// there.
 func TestNextOnFakeTime(t *testing.T) {
 	for _, opts := range shapes {
 		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
@@ -241,8 +244,8 @@ func TestSeveralWheelsInOneBubble(t *testing.T) {
 	})
 }
 
-// A bubble ends only when all its goroutines have: a wheel whose timers are pending has none, with or
-// without Stop, nor has one whose callbacks have run.
+// A bubble ends only when all its goroutines have: a wheel whose timers are pending has none, with
+// or without Stop, nor has one whose callbacks have run.
 func TestBubbleEndsWithoutStop(t *testing.T) {
 	for _, opts := range shapes {
 		synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ticks come at multiples of the period, each up to one tick of the wheel late and none early, and however many there are: no delay adds up.
+// Ticks come at multiples of the period, each up to one tick of the wheel late and none early, and
+// however many there are: no delay adds up.
 func TestTickerKeepsItsPhase(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
@@ -32,7 +33,8 @@ func TestTickerKeepsItsPhase(t *testing.T) {
 	})
 }
 
-// Of the ticks that a slow receiver misses the first one is kept, and those that follow keep their phase.
+// Of the ticks that a slow receiver misses the first one is kept, and those that follow keep their
+// phase.
 func TestTickerDropsTicksOfASlowReceiver(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
@@ -337,7 +339,8 @@ func TestTickThatWaitsWhenTheWheelIsStopped(t *testing.T) {
 	}
 }
 
-// Of two calls of Stop at once one finds the wheel stopped by the other, which has still to tell those who wait. When it has returned no body begins either.
+// Of two calls of Stop at once one finds the wheel stopped by the other, which has still to tell
+// those who wait. When it has returned no body begins either.
 func TestTickBeforeItHearsOfTheStop(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Shards: 1}, func(t *testing.T, tw *TimingWheel) {

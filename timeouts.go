@@ -15,12 +15,12 @@ const batchMax = 256
 // All methods may be called at any time from any goroutine, also from the expire function.
 type Timeouts[T any] struct{ engine *engine[T] }
 
-// NewTimeouts returns a running wheel whose expired payloads go to expire, in batches of at most 256
-// that are never held back to fill. Errors are those of [New]. It panics where expire is nil.
+// NewTimeouts returns a running wheel whose expired payloads go to expire, in batches of at most
+// 256 that are never held back to fill. Errors are those of [New]. It panics where expire is nil.
 //
-// expire may run on several goroutines at once. Its slice is valid during the call only. A payload is
-// pending until its batch starts. A batch that blocks delays no other one; a panic loses at most the
-// rest of its batch.
+// expire may run on several goroutines at once. Its slice is valid during the call only. A payload
+// is pending until its batch starts. A batch that blocks delays no other one; a panic loses at most
+// the rest of its batch.
 func NewTimeouts[T any](opts Options, expire func(expired []T)) (*Timeouts[T], error) {
 	if expire == nil {
 		panic("timingwheel: NewTimeouts with a nil function")
@@ -33,15 +33,15 @@ func NewTimeouts[T any](opts Options, expire func(expired []T)) (*Timeouts[T], e
 }
 
 // Add hands v to the expire function d from now or up to one tick later, never earlier. Zero and
-// negative mean at once. On a stopped wheel it returns the zero Timer. It allocates nothing. O(1), apart
-// from the first timer of a bucket, which is O(log buckets).
+// negative mean at once. On a stopped wheel it returns the zero Timer. It allocates nothing. O(1),
+// apart from the first timer of a bucket, which is O(log buckets).
 func (w *Timeouts[T]) Add(d time.Duration, v T) Timer { return w.engine.after(d, v) }
 
 // AddAt is Add for a point in time, see [TimingWheel.AtFunc].
 func (w *Timeouts[T]) AddAt(t time.Time, v T) Timer { return w.engine.at(t, v) }
 
-// RemoveAll removes what is pending and returns it, in no particular order. O(n), each shard under its
-// lock meanwhile.
+// RemoveAll removes what is pending and returns it, in no particular order. O(n), each shard under
+// its lock meanwhile.
 func (w *Timeouts[T]) RemoveAll() []T {
 	var all []T
 	for _, s := range w.engine.shards {

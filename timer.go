@@ -7,9 +7,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// Timer is the handle of a timer or of a plan of [TimingWheel.ScheduleFunc]. It is a small comparable
-// value, to be copied freely; == tells whether two handles name the same timer. The zero Timer is valid
-// and inert: it is what adding to a stopped wheel returns.
+// Timer is the handle of a timer or of a plan of [TimingWheel.ScheduleFunc]. It is a small
+// comparable value, to be copied freely; == tells whether two handles name the same timer. The zero
+// Timer is valid and inert: it is what adding to a stopped wheel returns.
 //
 // A handle never acts on a timer other than its own. Once the timer has fired or been stopped, Stop
 // and Reschedule return false for ever, although the wheel reuses its memory.
@@ -21,8 +21,8 @@ type Timer struct {
 	gen   uint32
 }
 
-// load returns the timer's page and word. It returns false if the slot may have another timer, or none, or if the wheel
-// is stopped.
+// load returns the timer's page and word. It returns false if the slot may have another timer, or
+// none, or if the wheel is stopped.
 func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
 	if t.shard == nil {
 		return nil, 0, false
@@ -35,12 +35,12 @@ func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
 }
 
 // Stop prevents the callback from running. It returns true if this call prevented it, and then the
-// callback never starts and what it refers to is released at once. It returns false if the callback has
-// started, if the timer was stopped before, or if its wheel was. Stop does not wait for a callback that
-// is running.
+// callback never starts and what it refers to is released at once. It returns false if the callback
+// has started, if the timer was stopped before, or if its wheel was. Stop does not wait for a
+// callback that is running.
 //
-// For a plan, also while one of its runs is under way, true means that this call prevented all further
-// runs. O(1) amortised.
+// For a plan, also while one of its runs is under way, true means that this call prevented all
+// further runs. O(1) amortised.
 func (t Timer) Stop() bool {
 	s, i := t.shard, t.index
 	for {

@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Trap 1: the driver read a bucket's current expiration instead of the one that it had taken off the
-// queue. With adders busy on a small wheel the clock jumped ahead and more than half fired early.
+// Trap 1: the driver read a bucket's current expiration instead of the one that it had taken off
+// the queue. With adders busy on a small wheel the clock jumped ahead and more than half fired
+// early.
 func TestTrapClockJumpsToCurrentExpiration(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{WheelSize: 2, Levels: 1, Shards: 1, Tick: ms}) // a lap is 2 ms
@@ -39,8 +40,8 @@ func TestTrapClockJumpsToCurrentExpiration(t *testing.T) {
 	}
 }
 
-// Trap 2: flushing a bucket under its lock added its timers to the same bucket, and waited for itself
-// for 2,644 minutes. Here every callback arms another timer for the slot that it came from.
+// Trap 2: flushing a bucket under its lock added its timers to the same bucket, and waited for
+// itself for 2,644 minutes. Here every callback arms another timer for the slot that it came from.
 func TestTrapFlushAddsToItsOwnBucket(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
@@ -62,8 +63,8 @@ func TestTrapFlushAddsToItsOwnBucket(t *testing.T) {
 	}
 }
 
-// halfway runs a test on a wheel whose n timers are due 10 ms from now, and of which a driver has moved some to a finer
-// wheel. No driver comes before the test lets time pass or something is due.
+// halfway runs a test on a wheel whose n timers are due 10 ms from now, and of which a driver has
+// moved some to a finer wheel. No driver comes before the test lets time pass or something is due.
 func halfway(t *testing.T, n int, test func(t *testing.T, tw *TimingWheel, timers []Timer, runs func(i int) int32)) {
 	t.Helper()
 	bubble(t, Options{WheelSize: 4, Levels: 3, Tick: ms}, func(t *testing.T, tw *TimingWheel) {
@@ -121,7 +122,8 @@ func TestTrapStopBetweenTwoWheels(t *testing.T) {
 	})
 }
 
-// A timer that is rescheduled to now does not wait until all that were to be moved with it are moved.
+// A timer that is rescheduled to now does not wait until all that were to be moved with it are
+// moved.
 func TestRescheduleToNowBetweenTwoWheels(t *testing.T) {
 	t.Parallel()
 	const n = 200 * quantum
@@ -167,8 +169,8 @@ func TestFlushBetweenTwoWheels(t *testing.T) {
 	})
 }
 
-// Trap 4: between a periodic task's expiry and its next arming its Stop did nothing: 3,632 of 20,000
-// were ignored. TestRaceStopOfAPlanSticks is about all moments; here it is that one.
+// Trap 4: between a periodic task's expiry and its next arming its Stop did nothing: 3,632 of
+// 20,000 were ignored. TestRaceStopOfAPlanSticks is about all moments; here it is that one.
 func TestTrapStopOfAPeriodicTaskInTheGap(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Tick: time.Microsecond, Shards: 1})
@@ -190,8 +192,8 @@ func TestTrapStopOfAPeriodicTaskInTheGap(t *testing.T) {
 	}
 }
 
-// Trap 7: adders read the hand's position and then inserted where it had just been: the timer waited
-// for a lap, here of more than a minute.
+// Trap 7: adders read the hand's position and then inserted where it had just been: the timer
+// waited for a lap, here of more than a minute.
 func TestTrapStrandedForALap(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{WheelSize: 65536, Levels: 1, Shards: 1, Tick: ms})
@@ -248,7 +250,8 @@ func TestTrapLostWakeup(t *testing.T) {
 	far := tw.AfterFunc(2*time.Hour, func() {})
 	ran := make(chan struct{}, 2)
 	for range max(scaled(2000), 100) {
-		// The driver has just been woken and looks at the wheel, or goes to sleep until the far one.
+		// The driver has just been woken and looks at the wheel, or goes to sleep until the far
+		// one.
 		tw.AfterFunc(rand.N(100*time.Microsecond), func() { ran <- struct{}{} })
 		spin(rand.N(100 * time.Microsecond))
 		tw.AfterFunc(rand.N(50*time.Microsecond), func() { ran <- struct{}{} })
@@ -265,7 +268,8 @@ func TestTrapLostWakeup(t *testing.T) {
 	assert.True(t, far.Stop())
 }
 
-// Trap 10, the delay queue's half: two takers and one wake-up token. An item due at 0.25 s came at 2.15 s.
+// Trap 10, the delay queue's half: two takers and one wake-up token. An item due at 0.25 s came at
+// 2.15 s.
 func TestTrapTwoTakersOneToken(t *testing.T) {
 	t.Parallel()
 	for range max(scaled(30), 5) {
@@ -325,8 +329,8 @@ func TestTrapZeroDelayChainStarvesTheDriver(t *testing.T) {
 	}
 }
 
-// On one processor no other goroutine helps the driver. What is due must leave the wheel time for the rest of
-// its work, and what has become due since must not wait behind what is armed later.
+// On one processor no other goroutine helps the driver. What is due must leave the wheel time for
+// the rest of its work, and what has become due since must not wait behind what is armed later.
 func TestTrapZeroDelayChainsOnOneProcessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	tw := startWheel(t, Options{Shards: 1})

@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One test for each trap of docs/design.md that other timing wheels fell into, named for what went wrong
-// there; those of wheel and clock are here, those of concurrency in traps_race_test.go.
+// One test for each trap of docs/design.md that other timing wheels fell into, named for what went
+// wrong there; those of wheel and clock are here, those of concurrency in traps_race_test.go.
 
-// Trap 5: floor rounding and millisecond truncation, with which a quarter to a half of all timers were
-// early.
+// Trap 5: floor rounding and millisecond truncation, with which a quarter to a half of all timers
+// were early.
 func TestTrapRoundsDown(t *testing.T) {
 	t.Parallel()
 	for _, tick := range []time.Duration{time.Microsecond, 3 * time.Microsecond, ms, 7 * ms} {
@@ -35,9 +35,9 @@ func TestTrapRoundsDown(t *testing.T) {
 	}
 }
 
-// stepped is t with the wall clock moved by d and the monotonic reading as it was: what time.Now returns
-// after NTP or an administrator has stepped the clock. The wall part of a time.Time with a monotonic
-// reading counts seconds from its 31st bit on.
+// stepped is t with the wall clock moved by d and the monotonic reading as it was: what time.Now
+// returns after NTP or an administrator has stepped the clock. The wall part of a time.Time with a
+// monotonic reading counts seconds from its 31st bit on.
 func stepped(tb testing.TB, t time.Time, d time.Duration) time.Time {
 	tb.Helper()
 	moved := t
@@ -149,7 +149,8 @@ func TestTrapDroppedTicksLoseTime(t *testing.T) {
 	assert.Equal(t, 1, tw.Advance(start.Add(5003*ms)))
 }
 
-// Trap 11, too: steps counted from the current slot, within which time has gone on, are a tick early.
+// Trap 11, too: steps counted from the current slot, within which time has gone on, are a tick
+// early.
 func TestTrapCountsFromTheCurrentSlot(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Manual: true, Tick: 10 * ms, WheelSize: 4, Levels: 2})
@@ -174,8 +175,8 @@ func TestTrapReplaysMissedRuns(t *testing.T) {
 	assert.Equal(t, 1, tw.Advance(start.Add(time.Hour+ms)), "in its old phase")
 }
 
-// Trap 14: nothing fires wrongly, yet wake-ups explode when small timers stand behind the head. On fake
-// time every wake-up shows.
+// Trap 14: nothing fires wrongly, yet wake-ups explode when small timers stand behind the head. On
+// fake time every wake-up shows.
 func TestTrapSmallTimersBehindTheHeadWakeTheDriver(t *testing.T) {
 	bubble(t, Options{WheelSize: 16, Levels: 3}, func(t *testing.T, tw *TimingWheel) {
 		for range 5 { // heads
@@ -196,7 +197,8 @@ func TestTrapSmallTimersBehindTheHeadWakeTheDriver(t *testing.T) {
 		assert.Less(t, early, uint64(10), "before anything is due only intervals of coarse wheels are")
 		pass(2 * time.Minute)
 		assert.Zero(t, tw.Len())
-		// Once for each instant at which something is due, and for each interval of the coarser wheels.
+		// Once for each instant at which something is due, and for each interval of the coarser
+		// wheels.
 		assert.LessOrEqual(t, tw.Stats().Wakeups, uint64(len(due)+intervals(due, 16)+intervals(due, 256)))
 	})
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// verify walks the shard and checks its invariants. Tests call it after every step; under the build tag
-// invariants the shard calls it itself. wheelMu is held. Callers of Stop and Reschedule may be at work
-// meanwhile, so only what holds in between is checked. O(slots).
+// verify walks the shard and checks its invariants. Tests call it after every step; under the build
+// tag invariants the shard calls it itself. wheelMu is held. Callers of Stop and Reschedule may be
+// at work meanwhile, so only what holds in between is checked. O(slots).
 //
 //	S1  The pagers' counts and sets agree with their bitmaps.
 //	S2  An entry of a bucket names a slot whose position is that entry, and each position is such an entry.

@@ -13,8 +13,8 @@ type geometry struct {
 	bits uint  // log2(size)
 	last int   // index of the last level
 
-	// moveTicks is the number of ticks in which moveTimers timers move to finer levels, at most. 0: no
-	// bucket begins to move before it expires.
+	// moveTicks is the number of ticks in which moveTimers timers move to finer levels, at most. 0:
+	// no bucket begins to move before it expires.
 	moveTicks, moveTimers int64
 }
 
@@ -23,9 +23,9 @@ type level struct {
 	slots []*bucket // made when the level is first needed
 }
 
-// wheel is the levels and the queue of their buckets. It is pure data: it has no lock, reads no clock
-// and calls nobody. Its clock moves when a bucket is taken off the queue. One goroutine at a time uses
-// it.
+// wheel is the levels and the queue of their buckets. It is pure data: it has no lock, reads no
+// clock and calls nobody. Its clock moves when a bucket is taken off the queue. One goroutine at a
+// time uses it.
 //
 // Invariants, whenever no method is running:
 //
@@ -50,13 +50,13 @@ func (w *wheel) init(g geometry, store *bucketStore, tick int64) {
 	w.levels = make([]level, g.last+1)
 }
 
-// place puts a timer into the bucket that the clock reaches at its tick or, on a coarser level, at the
-// start of the interval that holds its tick. A tick before the clock counts as the clock's. O(levels),
-// and O(log buckets) for the first timer of a bucket.
+// place puts a timer into the bucket that the clock reaches at its tick or, on a coarser level, at
+// the start of the interval that holds its tick. A tick before the clock counts as the clock's.
+// O(levels), and O(log buckets) for the first timer of a bucket.
 //
 // Level l counts intervals of size^l ticks and has room for the size intervals that begin with the
-// current one. The first level with room takes the timer. The last level takes whatever is left, and
-// there a slot holds timers of several rounds.
+// current one. The first level with room takes the timer. The last level takes whatever is left,
+// and there a slot holds timers of several rounds.
 func (w *wheel) place(i uint32, tick int64) {
 	tick = max(tick, w.cur)
 	l, shift, width := 0, uint(0), w.bits&63
@@ -89,8 +89,8 @@ func (w *wheel) place(i uint32, tick int64) {
 	}
 }
 
-// belongs reports whether bucket b, which has left its slot, is the one for a tick. A timer for which it
-// is not was postponed.
+// belongs reports whether bucket b, which has left its slot, is the one for a tick. A timer for
+// which it is not was postponed.
 func (w *wheel) belongs(b *bucket, tick int64) bool {
 	shift := uint(b.level) * w.bits & 63
 	ahead := tick>>shift - b.at>>shift
@@ -100,9 +100,10 @@ func (w *wheel) belongs(b *bucket, tick int64) bool {
 // earlyMin is the size from which a bucket begins to move early. A smaller one moves in no time.
 const earlyMin = 1024
 
-// beginEarly lets the driver begin to move the timers of a large coarse bucket before it expires, so
-// that the timers that are due at its beginning do not wait for the others. A timer for which the finer
-// level has no room yet goes back to the slot. It is due much later, so it moves at the expiration.
+// beginEarly lets the driver begin to move the timers of a large coarse bucket before it expires,
+// so that the timers that are due at its beginning do not wait for the others. A timer for which
+// the finer level has no room yet goes back to the slot. It is due much later, so it moves at the
+// expiration.
 func (w *wheel) beginEarly(b *bucket) {
 	if w.moveTicks == 0 {
 		return
@@ -123,8 +124,8 @@ func (w *wheel) open(l int, slot uint32, at int64) *bucket {
 	return b
 }
 
-// retime changes the expiration of a queued bucket. Only the last level needs it, when a timer of an
-// earlier round joins a slot, and a bucket that all its timers have left.
+// retime changes the expiration of a queued bucket. Only the last level needs it, when a timer of
+// an earlier round joins a slot, and a bucket that all its timers have left.
 func (w *wheel) retime(b *bucket, at int64) {
 	b.at, b.key = at, at
 	w.queue.Fix(int(b.heapIndex))
@@ -140,8 +141,8 @@ func (w *wheel) unslot(b *bucket) {
 	}
 }
 
-// catchUp brings the clock of an idle wheel up to a tick. A clock that has fallen behind would put a
-// short timer into a coarse bucket. The clock never passes a bucket with timers.
+// catchUp brings the clock of an idle wheel up to a tick. A clock that has fallen behind would put
+// a short timer into a coarse bucket. The clock never passes a bucket with timers.
 func (w *wheel) catchUp(tick int64) {
 	if tick <= w.cur {
 		return
@@ -166,8 +167,8 @@ func (w *wheel) first() (int64, bool) {
 	}
 }
 
-// pop moves the clock on to the next bucket that wants to be taken at the tick or before, and takes that
-// bucket out of its slot. If there is none it moves the clock to the tick and returns nil.
+// pop moves the clock on to the next bucket that wants to be taken at the tick or before, and takes
+// that bucket out of its slot. If there is none it moves the clock to the tick and returns nil.
 func (w *wheel) pop(tick int64) *bucket {
 	first, ok := w.first()
 	if !ok || first > tick {
@@ -193,9 +194,9 @@ func (w *wheel) popAny() *bucket {
 // hollowMax is the number of empty buckets that may stay queued, whatever the number of others.
 const hollowMax = 64
 
-// left is told that queued bucket b has lost a timer. An empty bucket stays where it is, because in a loop
-// of arm and stop the next timer follows at once. It is freed when it comes to the head of the queue or
-// when empty buckets outnumber the others.
+// left is told that queued bucket b has lost a timer. An empty bucket stays where it is, because in
+// a loop of arm and stop the next timer follows at once. It is freed when it comes to the head of
+// the queue or when empty buckets outnumber the others.
 func (w *wheel) left(b *bucket) {
 	w.live--
 	if b.live > 0 {
@@ -259,12 +260,12 @@ func (w *wheel) verify() error {
 	return w.cascade.verify()
 }
 
-// cascade is the expired buckets whose timers move to finer levels. The buckets of the finest level go
-// first: they hold what is due soonest, and little. A large bucket of a coarse level, which begins early
-// and may take seconds, waits for each of them.
+// cascade is the expired buckets whose timers move to finer levels. The buckets of the finest level
+// go first: they hold what is due soonest, and little. A large bucket of a coarse level, which
+// begins early and may take seconds, waits for each of them.
 //
-// Every eighth turn goes to the bucket that has expired first, whatever its level. Without it the coarse
-// buckets would wait for ever under more load than the shard can bear.
+// Every eighth turn goes to the bucket that has expired first, whatever its level. Without it the
+// coarse buckets would wait for ever under more load than the shard can bear.
 type cascade struct {
 	levels [maxLevels]bucketList
 	used   uint32 // bit l: levels[l] is not empty

@@ -76,8 +76,8 @@ func (c *clockwork) forget(i uint32) {
 	c.unused = append(c.unused, i)
 }
 
-// pass moves the clock to a tick and handles each bucket as it is taken: every timer must then be due at exactly the
-// wheel's clock.
+// pass moves the clock to a tick and handles each bucket as it is taken: every timer must then be
+// due at exactly the wheel's clock.
 func (c *clockwork) pass(to int64) (fired []int64) {
 	c.t.Helper()
 	c.now = max(c.now, to)
@@ -97,7 +97,8 @@ func (c *clockwork) pass(to int64) (fired []int64) {
 	return c.fired
 }
 
-// drainChunk fires the timers of a chunk that are due, and places the others. exact says that none is overdue.
+// drainChunk fires the timers of a chunk that are due, and places the others. exact says that none
+// is overdue.
 func (c *clockwork) drainChunk(b *bucket, exact bool) {
 	c.t.Helper()
 	var slots [chunkSize]uint32
@@ -219,7 +220,8 @@ func forEachClockwork(t *testing.T, test func(t *testing.T, size, levels int, no
 	}
 }
 
-// edges are ticks around those at which a timer moves on to the next level, seen from now, and rounds of the last one.
+// edges are ticks around those at which a timer moves on to the next level, seen from now, and
+// rounds of the last one.
 func edges(size, levels int, now int64) (ticks []int64) {
 	for l, interval := 0, int64(1); l < levels && interval < 1<<50; l, interval = l+1, interval*int64(size) {
 		begin := now &^ (interval - 1)
@@ -232,8 +234,8 @@ func edges(size, levels int, now int64) (ticks []int64) {
 	return slices.DeleteFunc(ticks, func(tick int64) bool { return tick < now })
 }
 
-// A timer goes to the first level that has room for its interval within one lap, and else to the last one, and its
-// bucket expires at the beginning of that interval.
+// A timer goes to the first level that has room for its interval within one lap, and else to the
+// last one, and its bucket expires at the beginning of that interval.
 func TestTimerGoesToTheFirstLevelWithRoom(t *testing.T) {
 	t.Parallel()
 	forEachClockwork(t, func(t *testing.T, size, levels int, now int64) {
@@ -257,7 +259,8 @@ func TestTimerGoesToTheFirstLevelWithRoom(t *testing.T) {
 	})
 }
 
-// Each timer fires when the wheel's clock is exactly at its tick, and moves at most once for each level.
+// Each timer fires when the wheel's clock is exactly at its tick, and moves at most once for each
+// level.
 func TestTimersOfAllEdgesFireAtTheirTicks(t *testing.T) {
 	t.Parallel()
 	forEachClockwork(t, func(t *testing.T, size, levels int, now int64) {
@@ -304,7 +307,8 @@ func TestTickBeforeTheClockCountsAsTheClocks(t *testing.T) {
 	require.Len(t, c.pass(1000), 5)
 }
 
-// A tick at the end of the range overflows nowhere, on a clock that stands at its beginning or near its end.
+// A tick at the end of the range overflows nowhere, on a clock that stands at its beginning or near
+// its end.
 func TestLastTicksDoNotOverflow(t *testing.T) {
 	t.Parallel()
 	for _, shape := range wheelShapes {
@@ -322,8 +326,8 @@ func TestLastTicksDoNotOverflow(t *testing.T) {
 	}
 }
 
-// A slot of the last level holds timers of several rounds. It is queued under the earliest, whatever the order of
-// arming, and waiting for a round takes no bucket off.
+// A slot of the last level holds timers of several rounds. It is queued under the earliest,
+// whatever the order of arming, and waiting for a round takes no bucket off.
 func TestSlotOfSeveralRoundsExpiresWithItsEarliest(t *testing.T) {
 	t.Parallel()
 	for _, levels := range []int{1, 2} {
@@ -350,8 +354,8 @@ func TestSlotOfSeveralRoundsExpiresWithItsEarliest(t *testing.T) {
 	}
 }
 
-// A bucket whose timers were all stopped stays in its slot. If the next timer of the slot is for another lap, the bucket
-// gets that one's expiration, earlier or later.
+// A bucket whose timers were all stopped stays in its slot. If the next timer of the slot is for
+// another lap, the bucket gets that one's expiration, earlier or later.
 func TestEmptyBucketIsUsedForAnotherLap(t *testing.T) {
 	t.Parallel()
 	for _, levels := range []int{1, 3} {
@@ -388,7 +392,8 @@ func TestEmptyBucketDoesNotHoldTheClock(t *testing.T) {
 	require.Equal(t, []int64{301, 400}, c.pass(500))
 }
 
-// The clock of an idle wheel follows a reading as far as the first bucket with timers, and never goes back.
+// The clock of an idle wheel follows a reading as far as the first bucket with timers, and never
+// goes back.
 func TestCatchUpStopsAtTheFirstBucket(t *testing.T) {
 	t.Parallel()
 	c := newClockwork(t, 8, 2, 10)
@@ -410,8 +415,8 @@ func TestCatchUpStopsAtTheFirstBucket(t *testing.T) {
 	require.Zero(t, c.bucketOf(i).level, "a short timer after a long idleness")
 }
 
-// A stalled driver finds the first bucket overdue: the clock stands there, and further timers of ticks that have passed
-// go to it or behind it.
+// A stalled driver finds the first bucket overdue: the clock stands there, and further timers of
+// ticks that have passed go to it or behind it.
 func TestArmingWhileBucketsAreOverdue(t *testing.T) {
 	t.Parallel()
 	c := newClockwork(t, 4, 2, 0)
@@ -428,7 +433,8 @@ func TestArmingWhileBucketsAreOverdue(t *testing.T) {
 	require.EqualValues(t, 100, c.cur)
 }
 
-// popAny takes the buckets in the order of their expirations, empty ones left out, and the clock stands still.
+// popAny takes the buckets in the order of their expirations, empty ones left out, and the clock
+// stands still.
 func TestPopAnyLeavesTheClockAlone(t *testing.T) {
 	t.Parallel()
 	c := newClockwork(t, 4, 3, 7)
@@ -447,7 +453,8 @@ func TestPopAnyLeavesTheClockAlone(t *testing.T) {
 	require.Zero(t, c.live)
 }
 
-// If two buckets expire together the coarser one goes first, so its timers reach the finer one's tick in time.
+// If two buckets expire together the coarser one goes first, so its timers reach the finer one's
+// tick in time.
 func TestCoarserBucketOfATickIsTakenFirst(t *testing.T) {
 	t.Parallel()
 	c := newClockwork(t, 4, 3, 0)
@@ -461,8 +468,8 @@ func TestCoarserBucketOfATickIsTakenFirst(t *testing.T) {
 	require.EqualValues(t, 0, c.pop(16).level)
 }
 
-// Empty buckets are swept when they are the majority, in whatever order they became empty: the last one of the heap may
-// be one of them.
+// Empty buckets are swept when they are the majority, in whatever order they became empty: the last
+// one of the heap may be one of them.
 func TestSweepFreesEmptyBucketsInAnyOrder(t *testing.T) {
 	t.Parallel()
 	for name, order := range removal {
@@ -489,15 +496,17 @@ func TestSweepFreesEmptyBucketsInAnyOrder(t *testing.T) {
 	}
 }
 
-// newEarlyClockwork is a clockwork whose large buckets begin to move early: a tick for every 16 timers.
+// newEarlyClockwork is a clockwork whose large buckets begin to move early: a tick for every 16
+// timers.
 func newEarlyClockwork(t testing.TB, size, levels int, now int64) *clockwork {
 	c := newClockwork(t, size, levels, now)
 	c.moveTicks, c.moveTimers = 1, 16
 	return c
 }
 
-// A large bucket of a coarse level wants to be taken before it expires: by the time that moving its timers takes, and by a
-// quarter of its interval at most. A small one does not, nor one of the finest level.
+// A large bucket of a coarse level wants to be taken before it expires: by the time that moving its
+// timers takes, and by a quarter of its interval at most. A small one does not, nor one of the
+// finest level.
 func TestLargeCoarseBucketBeginsEarly(t *testing.T) {
 	t.Parallel()
 	c := newEarlyClockwork(t, 1024, 2, 0)
@@ -526,8 +535,8 @@ func TestLargeCoarseBucketBeginsEarly(t *testing.T) {
 	require.Len(t, c.pass(10*1024+5), 16*earlyMin)
 }
 
-// Timers of a bucket that begins early find room on the finer level as far as it reaches. The others go back to the slot and
-// move once more when it expires.
+// Timers of a bucket that begins early find room on the finer level as far as it reaches. The
+// others go back to the slot and move once more when it expires.
 func TestTimersWithoutRoomGoBackToTheirSlot(t *testing.T) {
 	t.Parallel()
 	c := newEarlyClockwork(t, 1024, 2, 0)
@@ -566,7 +575,8 @@ func TestEarlyBeginningIsNeverBeforeTheClock(t *testing.T) {
 	c.pass(9 * 1024)
 }
 
-// While an early bucket moves, finer ones that expire meanwhile go first, and the clock passes no bucket.
+// While an early bucket moves, finer ones that expire meanwhile go first, and the clock passes no
+// bucket.
 func TestEarlyBucketDoesNotTakeTheClockPastFinerOnes(t *testing.T) {
 	t.Parallel()
 	c := newEarlyClockwork(t, 4096, 2, 0)
@@ -613,8 +623,8 @@ func TestWheelVerifyFindsDamage(t *testing.T) {
 	}
 }
 
-// A huge bucket of a coarse level, which began to move early, is put aside for those of finer levels that expire
-// meanwhile: their timers are due, and its timers are not.
+// A huge bucket of a coarse level, which began to move early, is put aside for those of finer
+// levels that expire meanwhile: their timers are due, and its timers are not.
 func TestFinerBucketsMoveFirst(t *testing.T) {
 	t.Parallel()
 	var c cascade
@@ -646,7 +656,8 @@ func TestFinerBucketsMoveFirst(t *testing.T) {
 	require.False(t, c.any())
 }
 
-// If finer buckets never come to an end, a coarse one has every eighth turn once it has expired before them.
+// If finer buckets never come to an end, a coarse one has every eighth turn once it has expired
+// before them.
 func TestCoarseBucketHasItsTurn(t *testing.T) {
 	t.Parallel()
 	var c cascade
@@ -666,7 +677,8 @@ func TestCoarseBucketHasItsTurn(t *testing.T) {
 	require.Zero(t, turns[early], "it is not due yet")
 }
 
-// The fair turn is that of the bucket that has expired first, which need not be of the coarsest level.
+// The fair turn is that of the bucket that has expired first, which need not be of the coarsest
+// level.
 func TestFairTurnIsThatOfTheFirstExpired(t *testing.T) {
 	t.Parallel()
 	var c cascade
@@ -679,8 +691,8 @@ func TestFairTurnIsThatOfTheFirstExpired(t *testing.T) {
 	require.EqualValues(t, 1, c.next().level)
 }
 
-// playClockwork does what pick chooses to a wheel and compares it with the reference after each step. A driver that comes
-// late, and moves a few buckets at a time, is part of it.
+// playClockwork does what pick chooses to a wheel and compares it with the reference after each
+// step. A driver that comes late, and moves a few buckets at a time, is part of it.
 func playClockwork(t *testing.T, pick choices) {
 	size, levels := 2<<pick.below(6), 1+pick.below(5)
 	all := starts(size, levels)

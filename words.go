@@ -7,8 +7,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// words reads and writes the ticks of timers' words. A word has room for a tick near the clock; a deadline
-// that is farther away has a ticket.
+// words reads and writes the ticks of timers' words. A word has room for a tick near the clock; a
+// deadline that is farther away has a ticket.
 type words struct {
 	pages *arena.Table[arena.Page]
 	near  int64        // ns: a deadline that lies so far ahead of now is far, see arena.Near
@@ -16,9 +16,9 @@ type words struct {
 	far   farTable
 }
 
-// encode returns how a word says the tick of a deadline, which is not before the clock. A word has room
-// for a tick near the present. The present is what the owner has read, so that the owner, which may come
-// late, understands the word.
+// encode returns how a word says the tick of a deadline, which is not before the clock. A word has
+// room for a tick near the present. The present is what the owner has read, so that the owner,
+// which may come late, understands the word.
 func (t *words) encode(deadline, tick int64) (flags arena.Word, bits uint64) {
 	if deadline-t.now.Load() < t.near {
 		return 0, uint64(tick)
@@ -26,8 +26,8 @@ func (t *words) encode(deadline, tick int64) (flags arena.Word, bits uint64) {
 	return arena.Far, t.far.put(tick)
 }
 
-// decode returns the tick of a word, and false if the word has changed meanwhile. now is the tick of
-// shard.now.
+// decode returns the tick of a word, and false if the word has changed meanwhile. now is the tick
+// of words.now.
 func (t *words) decode(w arena.Word, now int64) (int64, bool) {
 	if w.Has(arena.Far) {
 		return t.far.get(w.Bits())
@@ -52,8 +52,8 @@ func (t *words) replace(pg *arena.Page, i uint32, w, to arena.Word) bool {
 	return true
 }
 
-// farTable keeps the deadlines for which a word has no room. A word with a ticket is far; the goroutine
-// that replaces it drops the ticket.
+// farTable keeps the deadlines for which a word has no room. A word with a ticket is far; the
+// goroutine that replaces it drops the ticket.
 type farTable struct {
 	mu    sync.Mutex
 	ticks map[uint64]int64

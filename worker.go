@@ -17,26 +17,27 @@ const (
 	// A spare that begins so late did not stand next in its processor's queue.
 	lateSpare = time.Millisecond
 
-	// So many workers are started together when a spare came late, and more when the next one does so, too.
+	// So many workers are started together when a spare came late, and more when the next one does
+	// so, too.
 	crowdMin    = 64
 	crowdGrowth = 8
 	crowdMax    = 4096
 
-	// So many workers may wait for the lock after their callbacks before others that come back end, although
-	// more is due. Each has a stack, and the driver waits in the same queue.
+	// So many workers may wait for the lock after their callbacks before others that come back end,
+	// although more is due. Each has a stack, and the driver waits in the same queue.
 	returningMax = 2048
 
-	// sampleEvery is the number of claims for which the lateness of one is measured. A reading of the
-	// clock costs as much as the rest of a claim.
+	// sampleEvery is the number of claims for which the lateness of one is measured. A reading of
+	// the clock costs as much as the rest of a claim.
 	sampleEvery = 16
 )
 
 // crew is the workers of a shard and what they are doing. It is pure data; the owner uses it.
 //
 // Whenever a worker runs a callback although more is due, a spare of its own is about to begin. The
-// worker starts it last before the callback, so the scheduler runs it as soon as the callback blocks. The
-// spare goes on with the worker's batch, and has a spare of its own. So no callback waits for another
-// one that blocks, and only callbacks that do block cost a goroutine.
+// worker starts it last before the callback, so the scheduler runs it as soon as the callback
+// blocks. The spare goes on with the worker's batch, and has a spare of its own. So no callback
+// waits for another one that blocks, and only callbacks that do block cost a goroutine.
 type crew struct {
 	coming  int // workers that were started and have not begun
 	begun   uint
@@ -76,8 +77,8 @@ func (c *crew) claiming() bool {
 	return false
 }
 
-// ran is told that callbacks have run, and how many workers had begun before. Batches grow while callbacks
-// are so quick that no spare gets to begin meanwhile.
+// ran is told that callbacks have run, and how many workers had begun before. Batches grow while
+// callbacks are so quick that no spare gets to begin meanwhile.
 func (c *crew) ran(begun uint) {
 	if c.begun == begun {
 		c.size = min(2*c.size, batchSize)
@@ -132,8 +133,8 @@ func (b *batch) unclaimed() (n int) {
 	return n
 }
 
-// open reports whether a timer of the batch may still be claimed with it. One that was moved to the inbox, or is a plan
-// that runs, may get the very word again that its entry has.
+// open reports whether a timer of the batch may still be claimed with it. One that was moved to the
+// inbox, or is a plan that runs, may get the very word again that its entry has.
 func (b *batch) open() bool {
 	for k := range b.entries {
 		e := &b.entries[k]
@@ -180,8 +181,8 @@ func (o *owner) countBatch(b *batch) {
 	}
 }
 
-// fill appends timers that are due to b until it has most of them, or a quantum was looked at. A timer
-// that was postponed goes back to the wheel. For upTo see dueBefore.
+// fill appends timers that are due to b until it has most of them, or a quantum was looked at. A
+// timer that was postponed goes back to the wheel. For upTo see dueBefore.
 func (o *owner) fill(b []entry, most int, upTo int64) []entry {
 	for len(b) < most && o.dueBefore(upTo) {
 		e, ok := o.due.takeEntry()
@@ -215,9 +216,9 @@ func (o *owner) fill(b []entry, most int, upTo int64) []entry {
 	return b
 }
 
-// claim takes the timer of an entry, for a batch or with id 0, and returns its payload. It returns false
-// if the timer was stopped, moved or claimed by another worker, or if the wheel was stopped. A plan keeps
-// its slot and its payload.
+// claim takes the timer of an entry, for a batch or with id 0, and returns its payload. It returns
+// false if the timer was stopped, moved or claimed by another worker, or if the wheel was stopped.
+// A plan keeps its slot and its payload.
 func (s *shardOf[T]) claim(e *entry, id uint64) (v T, ok bool) {
 	values := s.values.At(e.index >> arena.PageShift)
 	if values == nil || s.closed.Load() {
@@ -240,7 +241,8 @@ func (s *shardOf[T]) claim(e *entry, id uint64) (v T, ok bool) {
 	return v, true
 }
 
-// claimPlan is claim for a plan, whose word does not tell afterwards that the claim is to be counted.
+// claimPlan is claim for a plan, whose word does not tell afterwards that the claim is to be
+// counted.
 func (s *shardOf[T]) claimPlan(e *entry, p *T) (v T, ok bool) {
 	s.claims.counting.Add(1)
 	if ok = e.page.Swap(e.index, e.word, e.word.With(arena.Running)); ok {
@@ -254,8 +256,8 @@ func (s *shardOf[T]) claimPlan(e *entry, p *T) (v T, ok bool) {
 	return *p, true
 }
 
-// returnMoved puts the timer of an entry into the inbox if it is pending with another deadline: it was
-// rescheduled, and no bucket has it.
+// returnMoved puts the timer of an entry into the inbox if it is pending with another deadline: it
+// was rescheduled, and no bucket has it.
 func (s *shardOf[T]) returnMoved(e *entry) {
 	for {
 		w := e.page.Load(e.index)
@@ -278,9 +280,9 @@ func (s *shardOf[T]) returnMoved(e *entry) {
 	}
 }
 
-// claimOne claims one timer that is due, under the lock. The claim is counted at once, so a callback that
-// blocks holds nothing. It returns false if nothing is left or it has looked at a quantum of timers that
-// were postponed or stopped. For upTo see dueBefore.
+// claimOne claims one timer that is due, under the lock. The claim is counted at once, so a
+// callback that blocks holds nothing. It returns false if nothing is left or it has looked at a
+// quantum of timers that were postponed or stopped. For upTo see dueBefore.
 func (s *shardOf[T]) claimOne(upTo int64) (v T, ok bool) {
 	o := &s.owner
 	o.counters.mostDue = max(o.counters.mostDue, o.due.ready)
@@ -316,7 +318,8 @@ func (s *shardOf[T]) claimMany(values []T, most int, upTo int64) []T {
 	return values
 }
 
-// noteClaim counts a claim under the lock. Batches of payloads and Manual mode measure the lateness of each.
+// noteClaim counts a claim under the lock. Batches of payloads and Manual mode measure the lateness
+// of each.
 func (o *owner) noteClaim(e *entry) {
 	if o.Manual || o.batch > 1 || o.sampling(1) {
 		now := o.now.Load()
@@ -388,8 +391,8 @@ func (w *worker[T]) measure(items []T) {
 	w.s.engine.run(items)
 }
 
-// end leaves the lock and the shard in order, also if a callback has called runtime.Goexit, or panics and
-// is about to crash the program.
+// end leaves the lock and the shard in order, also if a callback has called runtime.Goexit, or
+// panics and is about to crash the program.
 func (w *worker[T]) end() {
 	s := w.s
 	c := &s.owner.crew
@@ -427,8 +430,8 @@ func (w *worker[T]) end() {
 	s.unlock()
 }
 
-// putBack makes the entries of the batch due that are not claimed. Other workers may go on with the batch, so
-// it stays listed and their claims are counted.
+// putBack makes the entries of the batch due that are not claimed. Other workers may go on with the
+// batch, so it stays listed and their claims are counted.
 func (w *worker[T]) putBack() {
 	s, b := w.s, w.batch
 	if s.closed.Load() {
@@ -455,8 +458,9 @@ func (s *shardOf[T]) worker() {
 	s.newWorker().live()
 }
 
-// relieve is the life of a spare. A worker that waits for the lock needs none: it has run its callbacks.
-// Without this look the worker would let its spare begin by waiting, and the spare its own.
+// relieve is the life of a spare. A worker that waits for the lock needs none: it has run its
+// callbacks. Without this look the worker would let its spare begin by waiting, and the spare its
+// own.
 func (w *worker[T]) relieve() {
 	s, p := w.s, w.parent
 	s.wheelMu.Lock()
@@ -479,8 +483,8 @@ func (s *shardOf[T]) newWorker() *worker[T] {
 	return w
 }
 
-// live is the life of a worker that was started by another one or by a driver. It is called with wheelMu
-// held and returns without it.
+// live is the life of a worker that was started by another one or by a driver. It is called with
+// wheelMu held and returns without it.
 func (w *worker[T]) live() {
 	s := w.s
 	s.labels.Own()
@@ -493,10 +497,11 @@ func (w *worker[T]) live() {
 	w.serve()
 }
 
-// succeed takes over the batch of the worker whose spare this is. It starts a crowd of workers if it comes
-// late and no worker has taken a timer meanwhile. Then the callback blocks and has woken another goroutine
-// before, which took the spare's place as next in its processor's queue. The callbacks that follow would do
-// the same to their spares, each of which would wait for a turn of the queue.
+// succeed takes over the batch of the worker whose spare this is. It starts a crowd of workers if
+// it comes late and no worker has taken a timer meanwhile. Then the callback blocks and has woken
+// another goroutine before, which took the spare's place as next in its processor's queue. The
+// callbacks that follow would do the same to their spares, each of which would wait for a turn of
+// the queue.
 func (w *worker[T]) succeed() {
 	s, p := w.s, w.parent
 	if p == nil {
@@ -520,8 +525,8 @@ func (w *worker[T]) succeed() {
 	c.crowd = min(c.crowd*crowdGrowth, crowdMax)
 }
 
-// takeOver lets a spare go on with the batch of its parent. If all entries are claimed nothing is left to do but to
-// count them.
+// takeOver lets a spare go on with the batch of its parent. If all entries are claimed nothing is
+// left to do but to count them.
 func (w *worker[T]) takeOver(b *batch) {
 	c := &w.s.owner.crew
 	if b.unclaimed() == 0 {
@@ -543,9 +548,9 @@ func (s *shardOf[T]) hire(n int) {
 	}
 }
 
-// drive is the life of a driver, called with wheelMu held. With the default executor it ends by becoming
-// a worker: the alarm is set already and wakes another driver, so a callback that blocks does not hold
-// up the wheel.
+// drive is the life of a driver, called with wheelMu held. With the default executor it ends by
+// becoming a worker: the alarm is set already and wakes another driver, so a callback that blocks
+// does not hold up the wheel.
 func (s *shardOf[T]) drive() {
 	s.labels.Own()
 	if !s.pooled {
@@ -564,8 +569,8 @@ func (s *shardOf[T]) drive() {
 // Timers that move between wheels come second: a quantum of them whenever nothing is due, and after
 // every 16th claim, so that they get their share while many quick callbacks are due.
 //
-// Rejected: a watcher that adds workers when it sees no progress. An idle Go program sleeps at least 1 ms
-// in the network poller, which 10,000 callbacks of 1 ms each would pay again and again.
+// Rejected: a watcher that adds workers when it sees no progress. An idle Go program sleeps at
+// least 1 ms in the network poller, which 10,000 callbacks of 1 ms each would pay again and again.
 func (w *worker[T]) serve() {
 	s := w.s
 	o := &s.owner
@@ -600,8 +605,8 @@ func (w *worker[T]) serve() {
 	}
 }
 
-// takeBatch takes a batch of what is due, if there is more than one timer and callbacks are quick enough to
-// be claimed without the lock.
+// takeBatch takes a batch of what is due, if there is more than one timer and callbacks are quick
+// enough to be claimed without the lock.
 func (w *worker[T]) takeBatch() bool {
 	s := w.s
 	o := &s.owner
@@ -622,8 +627,8 @@ func (w *worker[T]) takeBatch() bool {
 	return true
 }
 
-// runOne claims one callback, or one batch of payloads, under the lock and runs it. It returns how many
-// timers it has claimed. For upTo see dueBefore.
+// runOne claims one callback, or one batch of payloads, under the lock and runs it. It returns how
+// many timers it has claimed. For upTo see dueBefore.
 func (w *worker[T]) runOne(upTo int64) int {
 	s := w.s
 	o := &s.owner
@@ -663,9 +668,10 @@ func (w *worker[T]) runOne(upTo int64) int {
 	return n
 }
 
-// runExtra runs one more callback, or one more batch of payloads, although other workers are enough for what is due.
-// So this one needs no spare, and counts as stuck from the beginning. If callbacks sleep for a millisecond each, the
-// workers that come back from them do most of the work in this way, and no goroutine has to be started for it.
+// runExtra runs one more callback, or one more batch of payloads, although other workers are enough
+// for what is due. So this one needs no spare, and counts as stuck from the beginning. If callbacks
+// sleep for a millisecond each, the workers that come back from them do most of the work in this
+// way, and no goroutine has to be started for it.
 func (w *worker[T]) runExtra() {
 	w.stuck = true
 	w.s.owner.crew.stuck++
@@ -722,9 +728,9 @@ func (w *worker[T]) runBatch() {
 	o.crew.ran(begun)
 }
 
-// leave lets go of the lock to run callbacks. more says that something waits behind them: then a spare is
-// started, and workers for processors that have none. The worker's own spare is started last, so that it
-// stands next in the processor's queue.
+// leave lets go of the lock to run callbacks. more says that something waits behind them: then a
+// spare is started, and workers for processors that have none. The worker's own spare is started
+// last, so that it stands next in the processor's queue.
 func (w *worker[T]) leave(more bool) {
 	s := w.s
 	c := &s.owner.crew
@@ -751,8 +757,8 @@ func (w *worker[T]) leave(more bool) {
 	go spare.relieve()
 }
 
-// missing returns how many workers to start beside a spare, so that each processor has one on the move and each
-// finds a batch. Spares alone would be one chain, which keeps one processor busy.
+// missing returns how many workers to start beside a spare, so that each processor has one on the
+// move and each finds a batch. Spares alone would be one chain, which keeps one processor busy.
 func (o *owner) missing() int {
 	c := &o.crew
 	batches := o.calls()
@@ -787,9 +793,9 @@ func (w *worker[T]) finish() {
 	}
 }
 
-// leaveBatch counts the claims of the batch and gives back the slots of this worker's. A batch that was
-// given back before all entries were tried stays listed while other workers go on with it, so that their
-// claims are counted.
+// leaveBatch counts the claims of the batch and gives back the slots of this worker's. A batch that
+// was given back before all entries were tried stays listed while other workers go on with it, so
+// that their claims are counted.
 func (w *worker[T]) leaveBatch() {
 	s, b := w.s, w.batch
 	o := &s.owner

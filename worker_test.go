@@ -25,9 +25,9 @@ func batchBubble(t *testing.T, opts Options, test func(t *testing.T, tw *TimingW
 	})
 }
 
-// serveAlone is the life of a driver that finds d later what is due, with a worker that gets no spare: it runs all
-// callbacks on this goroutine, in batches. No other driver begins meanwhile. So what a callback sees of the others of
-// its batch is certain.
+// serveAlone is the life of a driver that finds d later what is due, with a worker that gets no
+// spare: it runs all callbacks on this goroutine, in batches. No other driver begins meanwhile. So
+// what a callback sees of the others of its batch is certain.
 func serveAlone(e *engine[func()], d time.Duration) {
 	s := e.shards[0]
 	e.Base = e.Base.Add(-d)
@@ -45,7 +45,8 @@ func serveAlone(e *engine[func()], d time.Duration) {
 	w.serve()
 }
 
-// letDriversBegin ends a time in which no driver is started, and starts the one that was wanted meanwhile.
+// letDriversBegin ends a time in which no driver is started, and starts the one that was wanted
+// meanwhile.
 func (s *shard) letDriversBegin() {
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
@@ -71,8 +72,8 @@ func (s *shard) batches() (n int) {
 	return n
 }
 
-// The timers of a batch are pending until each is claimed: they are counted, and can be stopped and rescheduled by a
-// callback of the same batch. A claim is counted as soon as it matters.
+// The timers of a batch are pending until each is claimed: they are counted, and can be stopped and
+// rescheduled by a callback of the same batch. A claim is counted as soon as it matters.
 func TestTimersOfABatchArePending(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
@@ -171,7 +172,8 @@ func TestStopOfBatchedTimerPreventsItsCallback(t *testing.T) {
 	})
 }
 
-// A slot whose timer was stopped while a batch names it is used again, and the batch has no claim on the next timer.
+// A slot whose timer was stopped while a batch names it is used again, and the batch has no claim
+// on the next timer.
 func TestStaleEntryDoesNotClaimTheNextTimerOfItsSlot(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
@@ -225,7 +227,8 @@ func TestStopOfATimerThatWasClaimed(t *testing.T) {
 	})
 }
 
-// In the last callback of a batch nothing is pending any more, although its worker has not counted its claims.
+// In the last callback of a batch nothing is pending any more, although its worker has not counted
+// its claims.
 func TestNextAndLenInTheLastCallbackOfABatch(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, _ *shardOf[func()]) {
@@ -243,8 +246,8 @@ func TestNextAndLenInTheLastCallbackOfABatch(t *testing.T) {
 	})
 }
 
-// A timer of a batch that is moved away and back to the same tick may stand in a bucket as well when it is claimed: it
-// runs once, and its slot is free afterwards.
+// A timer of a batch that is moved away and back to the same tick may stand in a bucket as well
+// when it is claimed: it runs once, and its slot is free afterwards.
 func TestBatchedTimerMovedAwayAndBackRunsOnce(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
@@ -343,8 +346,8 @@ func TestGoexitAndPanicInABatch(t *testing.T) {
 	}
 }
 
-// A worker that ends in the middle of a batch which another worker shares leaves the rest to that one, and the claims of
-// that one are still counted at once.
+// A worker that ends in the middle of a batch which another worker shares leaves the rest to that
+// one, and the claims of that one are still counted at once.
 func TestLenIsExactAfterGoexitInASharedBatch(t *testing.T) {
 	t.Parallel()
 	story, sh := newShardStory(t, Options{Executor: &held{}})
@@ -390,7 +393,8 @@ func TestLenIsExactAfterGoexitInASharedBatch(t *testing.T) {
 	verified(t, sh)
 }
 
-// Once the wheel's Stop has returned nothing of a batch is claimed, and Shutdown waits for the callback that runs.
+// Once the wheel's Stop has returned nothing of a batch is claimed, and Shutdown waits for the
+// callback that runs.
 func TestStopOfTheWheelInABatch(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, _ *shardOf[func()]) {
@@ -473,7 +477,8 @@ func TestFlushAndLenWhileABatchBlocks(t *testing.T) {
 	})
 }
 
-// Timers of a Flush run from batches whatever their deadlines say. A timer that is rescheduled meanwhile does not.
+// Timers of a Flush run from batches whatever their deadlines say. A timer that is rescheduled
+// meanwhile does not.
 func TestRescheduleOfAFlushedTimerInABatch(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
@@ -539,7 +544,8 @@ func TestPlansAmongTimersOfABatch(t *testing.T) {
 	})
 }
 
-// The plan of a batch that was stopped or rescheduled by a callback before it does not run, or later.
+// The plan of a batch that was stopped or rescheduled by a callback before it does not run, or
+// later.
 func TestStopAndRescheduleOfABatchedPlan(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
@@ -601,8 +607,8 @@ func TestLatenessOfABatch(t *testing.T) {
 	})
 }
 
-// Callbacks that block hold up nothing of their batch: spares go on with it, one after the other. Only what they have
-// claimed themselves is not free yet.
+// Callbacks that block hold up nothing of their batch: spares go on with it, one after the other.
+// Only what they have claimed themselves is not free yet.
 func TestSparesTakeOverTheBatchOfABlockedWorker(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
@@ -665,7 +671,8 @@ func TestOneBlockedCallbackOfABatch(t *testing.T) {
 	}
 }
 
-// A blocked worker needs a spare of its own for the rest of its batch, however many spares of others are coming.
+// A blocked worker needs a spare of its own for the rest of its batch, however many spares of
+// others are coming.
 func TestBatchIsTakenOverAlthoughOtherWorkersAreComing(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
@@ -708,8 +715,8 @@ func TestCallbacksOfABatchMeet(t *testing.T) {
 	})
 }
 
-// Half of the callbacks end their goroutines: what they leave of their batches goes first, and neither buckets nor
-// batches pile up.
+// Half of the callbacks end their goroutines: what they leave of their batches goes first, and
+// neither buckets nor batches pile up.
 func TestBatchesThatWorkersLeaveDoNotPileUp(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
@@ -754,7 +761,8 @@ func TestWorkersBlockedForLongHoldNoBatch(t *testing.T) {
 	})
 }
 
-// A batch is used again once no worker reads it. A worker that fires batch after batch allocates none.
+// A batch is used again once no worker reads it. A worker that fires batch after batch allocates
+// none.
 func TestBatchesAreRecycled(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
@@ -779,8 +787,8 @@ func TestBatchesAreRecycled(t *testing.T) {
 	})
 }
 
-// Chains of zero delays, enough of them for full batches, must not keep the bucket open from which they are taken: what is
-// due behind it would never run.
+// Chains of zero delays, enough of them for full batches, must not keep the bucket open from which
+// they are taken: what is due behind it would never run.
 func TestZeroDelayChainsInBatchesStarveNobody(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1})
@@ -832,7 +840,8 @@ func TestChainOfFlushesStarvesNobody(t *testing.T) {
 	}
 }
 
-// Callbacks that arm themselves again, more than their shard can bear, keep no timer of a coarser level from firing.
+// Callbacks that arm themselves again, more than their shard can bear, keep no timer of a coarser
+// level from firing.
 func TestOverloadStarvesNobody(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1, Executor: Inline})
@@ -853,7 +862,8 @@ func TestOverloadStarvesNobody(t *testing.T) {
 	require.Equal(t, 1, receive(t, fired, "the timer of the second level"))
 }
 
-// Beside a spare, workers are started for processors that have none, as far as there are calls for them.
+// Beside a spare, workers are started for processors that have none, as far as there are calls for
+// them.
 func TestMissingWorkers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ procs, serving, stuck, coming, due, size, want int }{
@@ -878,7 +888,8 @@ func TestMissingWorkers(t *testing.T) {
 	}
 }
 
-// When all timers of a batch are claimed its workers' spares leave it alone, and it is no reason for larger batches.
+// When all timers of a batch are claimed its workers' spares leave it alone, and it is no reason
+// for larger batches.
 func TestSparesLeaveAnExhaustedBatchAlone(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
@@ -899,8 +910,8 @@ func TestSparesLeaveAnExhaustedBatchAlone(t *testing.T) {
 	})
 }
 
-// runBeside runs a worker that comes back while enough others are on the move. It returns how many workers have begun
-// or are coming since.
+// runBeside runs a worker that comes back while enough others are on the move. It returns how many
+// workers have begun or are coming since.
 func runBeside(e *engine[func()]) int {
 	s := e.shards[0]
 	s.wheelMu.Lock()
@@ -922,8 +933,8 @@ func runBeside(e *engine[func()]) int {
 	return int(c.begun-begun) + c.coming
 }
 
-// A worker that comes back from a callback that blocked goes on without a spare where others are enough. While its
-// callback runs it is not counted among them.
+// A worker that comes back from a callback that blocked goes on without a spare where others are
+// enough. While its callback runs it is not counted among them.
 func TestWorkerThatComesBackGoesOnWithoutASpare(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
@@ -979,8 +990,9 @@ func TestWorkerThatComesBackEnds(t *testing.T) {
 	}
 }
 
-// A timer of a batch that is moved away and back within its tick has the word of its entry again. So a batch whose timers
-// are all claimed or in the inbox stays listed: its claims are counted, and the wheel's Stop revokes it.
+// A timer of a batch that is moved away and back within its tick has the word of its entry again.
+// So a batch whose timers are all claimed or in the inbox stays listed: its claims are counted, and
+// the wheel's Stop revokes it.
 func TestBatchStaysListedWhileATimerMayComeBack(t *testing.T) {
 	t.Parallel()
 	for _, stop := range []bool{false, true} {

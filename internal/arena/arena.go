@@ -1,10 +1,10 @@
-// Package arena keeps the slots of timers: pages of words and positions without a pointer, so that the
-// garbage collector never looks at a timer.
+// Package arena keeps the slots of timers: pages of words and positions without a pointer, so that
+// the garbage collector never looks at a timer.
 //
-// A slot is named by its index. A handle also carries a generation of 32 bits, which is never used for
-// two timers of one slot. A word has room for 22 bits of it, counted from the base of the page. When a
-// page is given back its successor gets a base above every generation that the page has used, and when
-// the 32 bits are used up the page is never opened again.
+// A slot is named by its index. A handle also carries a generation of 32 bits, which is never used
+// for two timers of one slot. A word has room for 22 bits of it, counted from the base of the page.
+// When a page is given back its successor gets a base above every generation that the page has
+// used, and when the 32 bits are used up the page is never opened again.
 package arena
 
 import (
@@ -17,8 +17,8 @@ const (
 	PageSize  = 1 << PageShift // slots of one page
 	PageMask  = PageSize - 1
 
-	// MaxPages bounds a Slots to 2^29 slots. Their entries have positions of 32 bits even if the chunks of
-	// the buckets are sparse.
+	// MaxPages bounds a Slots to 2^29 slots. Their entries have positions of 32 bits even if the
+	// chunks of the buckets are sparse.
 	MaxPages = 1 << (29 - PageShift)
 )
 
@@ -31,8 +31,8 @@ type Page struct {
 
 // Load returns the word of a slot.
 //
-// Before a page is indexed, callers compare it with nil. Otherwise the compiler checks the pointer by
-// reading the page's first line, which is one more cache miss at a random slot.
+// Before a page is indexed, callers compare it with nil. Otherwise the compiler checks the pointer
+// by reading the page's first line, which is one more cache miss at a random slot.
 func (pg *Page) Load(slot uint32) Word { return Word(pg.Words[slot&PageMask].Load()) }
 
 // Store sets the word of a slot that no other goroutine may change.
@@ -128,8 +128,8 @@ func (s *Slots) Open(p int, pg *Page) {
 	s.Here++
 }
 
-// Put takes back a slot whose timer has gone. An exhausted slot is not handed out again. If two pages
-// are empty Put gives one of them back to the runtime.
+// Put takes back a slot whose timer has gone. An exhausted slot is not handed out again. If two
+// pages are empty Put gives one of them back to the runtime.
 func (s *Slots) Put(i uint32) {
 	p := i >> PageShift
 	pg := s.Pages.At(p)

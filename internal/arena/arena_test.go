@@ -70,8 +70,8 @@ func requireParts(t *testing.T, w Word, kind Kind, flags, gen Word, x uint64) {
 	}
 }
 
-// A tick longer than the deadline bits have room for, as a coarse clock gives for math.MaxInt64, keeps out of the
-// other parts.
+// A tick longer than the deadline bits have room for, as a coarse clock gives for math.MaxInt64,
+// keeps out of the other parts.
 func TestWithBitsDropsWhatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	w := Word(0).WithBits(1).With(Placed) | Plan
@@ -90,8 +90,8 @@ func clocks() (all []int64) {
 	return all
 }
 
-// A tick is read back from a word by every clock of the documented range: it may lie up to 2*Near ahead of the
-// clock, or anywhere else behind.
+// A tick is read back from a word by every clock of the documented range: it may lie up to 2*Near
+// ahead of the clock, or anywhere else behind.
 func TestTickIsReadBackOverTheWholeRange(t *testing.T) {
 	t.Parallel()
 	const behind = 1<<tickBits - ahead - 1
@@ -162,7 +162,8 @@ func TestNextTimerOfASlotHasTheNextGeneration(t *testing.T) {
 	require.True(t, w.Exhausted(), "its last timer")
 }
 
-// A handle names one timer: neither an earlier one of the slot nor one of another incarnation of the page.
+// A handle names one timer: neither an earlier one of the slot nor one of another incarnation of
+// the page.
 func TestHandleNamesOneGenerationOnly(t *testing.T) {
 	t.Parallel()
 	for _, base := range []uint32{0, 5, 1 << 20, genMask, 1 << 31, math.MaxUint32 - 2*genMask} {
@@ -335,8 +336,8 @@ func (s *slab) verify() {
 	}
 }
 
-// No generation is ever used for two timers of a slot, whatever becomes of its page, and a slot that has used up its
-// bits is not handed out again.
+// No generation is ever used for two timers of a slot, whatever becomes of its page, and a slot
+// that has used up its bits is not handed out again.
 func TestGenerationsGrowForEver(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(6) {
@@ -411,7 +412,8 @@ func TestExhaustedSlotIsRetired(t *testing.T) {
 	s.verify()
 }
 
-// A page whose slots are all used up holds nothing that could ever be used, even if it is the only one.
+// A page whose slots are all used up holds nothing that could ever be used, even if it is the only
+// one.
 func TestPageOfExhaustedSlotsIsClosed(t *testing.T) {
 	t.Parallel()
 	s := newSlab(t)
@@ -429,7 +431,8 @@ func TestPageOfExhaustedSlotsIsClosed(t *testing.T) {
 	s.verify()
 }
 
-// spoil gives page 0 back while page 1 is empty, after a timer of page 0 has had the generation gen.
+// spoil gives page 0 back while page 1 is empty, after a timer of page 0 has had the generation
+// gen.
 func spoil(s *slab, gen Word) {
 	for range PageSize + 1 {
 		s.arm()
@@ -441,8 +444,8 @@ func spoil(s *slab, gen Word) {
 	}
 }
 
-// The successor of a page that was given back begins above every generation that the page has used. So handles from
-// before stay inert.
+// The successor of a page that was given back begins above every generation that the page has used.
+// So handles from before stay inert.
 func TestSuccessorOfPageBeginsAboveItsGenerations(t *testing.T) {
 	t.Parallel()
 	s := newSlab(t)

@@ -25,9 +25,9 @@ const PageStateSize = unsafe.Sizeof(pageState{})
 // Pager decides which slot of which page is used next: the lowest free slot of the lowest page with
 // room. So the timers that survive a spike gather in few pages.
 //
-// It keeps at most one page without used slots, so that a program that arms and stops one timer again
-// and again allocates nothing. It gives back every further one. All operations are O(1), apart from a
-// scan of a two-level bitmap of pages.
+// It keeps at most one page without used slots, so that a program that arms and stops one timer
+// again and again allocates nothing. It gives back every further one. All operations are O(1),
+// apart from a scan of a two-level bitmap of pages.
 type Pager struct {
 	state   []pageState
 	roomy   bitset // pages with memory and a free slot
@@ -83,7 +83,8 @@ func (p *Pager) Put(page int, slot uint32, reuse bool) (surplus bool) {
 	return p.empties > 1 || st.room == 0
 }
 
-// Next returns the page to open when none has room: the lowest that was given back, or else a new one.
+// Next returns the page to open when none has room: the lowest that was given back, or else a new
+// one.
 func (p *Pager) Next() int {
 	if i := p.absent.min(); i >= 0 {
 		return i
@@ -137,7 +138,8 @@ func (p *Pager) Close(page int, lost bool) {
 	}
 }
 
-// Verify checks that the counts and sets agree with the bitmaps, and that at most one page is empty.
+// Verify checks that the counts and sets agree with the bitmaps, and that at most one page is
+// empty.
 func (p *Pager) Verify() error {
 	empties := 0
 	for i := range p.state {

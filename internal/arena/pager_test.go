@@ -53,7 +53,8 @@ func newPagerModel(t *testing.T, n int) *pagerModel {
 	return &pagerModel{t: t, n: n, held: map[[2]int]bool{}, retired: map[[2]int]bool{}}
 }
 
-// take takes the lowest free slot of the lowest page with room, or else opens the lowest page that may be opened.
+// take takes the lowest free slot of the lowest page with room, or else opens the lowest page that
+// may be opened.
 func (p *pagerModel) take() {
 	page, slot, ok := p.Take()
 	if ok != p.hasRoom() {

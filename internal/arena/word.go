@@ -14,12 +14,12 @@ package arena
 //	Running  Staged    plan              the next run is armed
 //	Running  Dead      Stop, plan        the plan has ended; its run pushes the slot when it is over
 //
-// A slot of a kind with a star takes no further part. It is handed out again once no inbox, bucket, batch
-// or stack of removals names it.
+// A slot of a kind with a star takes no further part. It is handed out again once no inbox, bucket,
+// batch or stack of removals names it.
 //
-// Every step is one compare-and-swap of the whole word, so a step names the generation and the deadline
-// that it has seen. Reschedule to a later time changes the deadline of a Staged, Placed or Running word
-// and keeps its kind. "Owner" is the goroutine that holds the wheel's lock.
+// Every step is one compare-and-swap of the whole word, so a step names the generation and the
+// deadline that it has seen. Reschedule to a later time changes the deadline of a Staged, Placed or
+// Running word and keeps its kind. "Owner" is the goroutine that holds the wheel's lock.
 type Kind uint8
 
 // The kinds of slots.
@@ -54,13 +54,14 @@ const (
 	// Near is the number of ticks ahead of the clock from which a deadline is far.
 	Near = 1 << (tickBits - 3)
 
-	// ahead is how far a near deadline may lie ahead of the clock reading by which it is expanded: Near,
-	// and as much again for a reading that is out of date. All other values of the bits lie in the past.
+	// ahead is how far a near deadline may lie ahead of the clock reading by which it is expanded:
+	// Near, and as much again for a reading that is out of date. All other values of the bits lie
+	// in the past.
 	ahead = 2 * Near
 )
 
-// Word is the whole state of a slot: its kind and flags, the generation, and the deadline's tick modulo
-// 2^36, or a ticket in its place.
+// Word is the whole state of a slot: its kind and flags, the generation, and the deadline's tick
+// modulo 2^36, or a ticket in its place.
 //
 //	bits   0..2   kind
 //	       3..5   flags

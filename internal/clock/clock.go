@@ -1,7 +1,8 @@
-// Package clock reads the monotonic clock, converts times to readings, and divides readings into ticks.
+// Package clock reads the monotonic clock, converts times to readings, and divides readings into
+// ticks.
 //
-// A reading is a number of nanoseconds since a base, as an int64. Readings follow the monotonic clock,
-// so steps of the wall clock do not show in them.
+// A reading is a number of nanoseconds since a base, as an int64. Readings follow the monotonic
+// clock, so steps of the wall clock do not show in them.
 package clock
 
 import (
@@ -10,7 +11,8 @@ import (
 	"time"
 )
 
-// Timeline is the clock of a wheel or of a delay queue. The wheel uses readings from 0 to math.MaxInt64.
+// Timeline is the clock of a wheel or of a delay queue. The wheel uses readings from 0 to
+// math.MaxInt64.
 type Timeline struct {
 	Base   time.Time
 	Origin int64 // the reading at Base; only tests set it to anything but 0
@@ -33,8 +35,8 @@ func (c *Timeline) TimeAt(ns int64) time.Time { return c.Base.Add(time.Duration(
 // Date returns the present on both clocks, the wall clock included.
 func (c *Timeline) Date() time.Time { return time.Now() }
 
-// DateOf converts a reading to a time like one of time.Now, with the wall clock as it stands now. It
-// reads the clock once, because the wall clock could be stepped between two readings.
+// DateOf converts a reading to a time like one of time.Now, with the wall clock as it stands now.
+// It reads the clock once, because the wall clock could be stepped between two readings.
 func (c *Timeline) DateOf(ns int64) time.Time {
 	if c.Manual {
 		return c.TimeAt(ns)
@@ -43,11 +45,12 @@ func (c *Timeline) DateOf(ns int64) time.Time {
 	return now.Add(time.Duration(ns - int64(now.Sub(c.Base)) - c.Origin))
 }
 
-// Instant converts t to a reading that is not negative. The second result is a reading of the clock, or
-// 0 if the conversion needed none.
+// Instant converts t to a reading that is not negative. The second result is a reading of the
+// clock, or 0 if the conversion needed none.
 //
-// A time with a monotonic reading needs no reading of the clock. A time without one is a date on the
-// wall clock. Instant converts it once, and later steps of the wall clock do not move the result.
+// A time with a monotonic reading needs no reading of the clock. A time without one is a date on
+// the wall clock. Instant converts it once, and later steps of the wall clock do not move the
+// result.
 func (c *Timeline) Instant(t time.Time) (deadline, now int64) {
 	at, now := c.Signed(t)
 	return max(at, 0), now

@@ -102,7 +102,8 @@ func TestLaterSaturates(t *testing.T) {
 	}
 }
 
-// A Manual clock takes a time as it is, with or without a monotonic reading, and is exact over its range.
+// A Manual clock takes a time as it is, with or without a monotonic reading, and is exact over its
+// range.
 func TestTimelineOfManualMode(t *testing.T) {
 	t.Parallel()
 	for _, origin := range []int64{0, 1, 1 << 61} {

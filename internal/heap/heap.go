@@ -24,9 +24,9 @@ const floor = 64
 //	H3  items[len(items):cap(items)] are zero values, so what has left is not kept alive
 //	H4  cap(items) <= max(floor, 4*len(items)+3) after a removal, so a spike's memory is returned
 //
-// container/heap was not used: it passes each element through an interface value and has no place for
-// H3 and H4. Sifting moves a hole instead of swapping pairs, which tells each displaced element its index
-// once.
+// container/heap was not used: it passes each element through an interface value and has no place
+// for H3 and H4. Sifting moves a hole instead of swapping pairs, which tells each displaced element
+// its index once.
 type Heap[E Item[E]] struct{ items []E }
 
 // Len returns the number of elements. O(1).
@@ -49,7 +49,8 @@ func (h *Heap[E]) Push(e E) {
 	h.up(len(h.items)-1, e)
 }
 
-// PopMin removes the element that leaves next and returns it. O(log n). It panics if the heap is empty.
+// PopMin removes the element that leaves next and returns it. O(log n). It panics if the heap is
+// empty.
 func (h *Heap[E]) PopMin() E { return h.Remove(0) }
 
 // Remove takes out the element at index i and returns it. O(log n). It panics if there is none.
@@ -120,8 +121,8 @@ func (h *Heap[E]) down(i int, e E) {
 	e.SetHeapIndex(i)
 }
 
-// shrink halves the backing array once less than a quarter of it is used. The next halving is then at
-// least cap/8 removals away and the next growth cap/4 insertions, so it costs O(1) amortised.
+// shrink halves the backing array once less than a quarter of it is used. The next halving is then
+// at least cap/8 removals away and the next growth cap/4 insertions, so it costs O(1) amortised.
 func (h *Heap[E]) shrink() {
 	c := cap(h.items)
 	if c <= floor || len(h.items) >= c/4 {

@@ -2,8 +2,8 @@
 //
 //	go run ./internal/levelsvg > docs/levels.svg
 //
-// Every number in the picture is computed from the few constants below, so that it cannot tell a story
-// that the arithmetic does not.
+// Every number in the picture is computed from the few constants below, so that it cannot tell a
+// story that the arithmetic does not.
 package main
 
 import (
@@ -40,8 +40,8 @@ func slotTicks(level int) int {
 // spanTicks returns how many ticks level covers.
 func spanTicks(level int) int { return slotTicks(level) * slots }
 
-// levelOf returns the finest level that reaches the deadline, seen from the tick at. The lap of a level
-// begins at its current slot, so the distance is counted from there.
+// levelOf returns the finest level that reaches the deadline, seen from the tick at. The lap of a
+// level begins at its current slot, so the distance is counted from there.
 func levelOf(deadline, at int) int {
 	for level := range levels {
 		begin := at - at%slotTicks(level)

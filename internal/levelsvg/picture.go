@@ -22,8 +22,8 @@ const (
 	queueWidth = 296
 )
 
-// style fixes the colours: one for each level, crimson for the example timer. The background is drawn
-// and light, because an image in a README does not know the theme of the page around it.
+// style fixes the colours: one for each level, crimson for the example timer. The background is
+// drawn and light, because an image in a README does not know the theme of the page around it.
 const style = `
 text { font-family: system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; font-size: 15px; fill: #2b2f36; }
 .paper { fill: #fdfcf9; stroke: #d9d5cb; }
@@ -113,8 +113,8 @@ func drawStrip(c *canvas, level int) {
 	drawTurn(c, stripX+stripWidth+20, y+slotHeight/2)
 }
 
-// drawSlot draws a slot whose first tick is begin. A slot that the clock has left is grey: it belongs
-// to the next lap already.
+// drawSlot draws a slot whose first tick is begin. A slot that the clock has left is grey: it
+// belongs to the next lap already.
 func drawSlot(c *canvas, level, slot, begin int) {
 	x, y := slotX(slot), top(level)
 	class, label, index := fmt.Sprint("l", level), "range", "index"
@@ -175,8 +175,8 @@ func drawStep(c *canvas, x, y, number, tick int, what string) {
 	c.spans(x+20, y+5, "", [2]string{"bold", fmt.Sprintf("tick %d: ", tick)}, [2]string{"", what})
 }
 
-// drawFall draws the arrow from the example timer's slot in the coarser level to the one in level. It
-// runs from edge to edge, so that it crosses no writing.
+// drawFall draws the arrow from the example timer's slot in the coarser level to the one in level.
+// It runs from edge to edge, so that it crosses no writing.
 func drawFall(c *canvas, level int) {
 	fromX, fromY := timerX(level+1), top(level+1)+slotHeight+1
 	toX, toY := timerX(level), top(level)-2

@@ -27,8 +27,8 @@ type Labels struct {
 // the labels of others after a callback.
 //
 // A goroutine's labels cannot be read, so others stands for those of foreign goroutines. Rejected:
-// linking to the two functions of the runtime that runtime/pprof reads and writes them with. A later
-// linker may refuse such a go:linkname, and with it every program that imports this package.
+// linking to the two functions of the runtime that runtime/pprof reads and writes them with. A
+// later linker may refuse such a go:linkname, and with it every program that imports this package.
 func NewLabels(wheelName string, others context.Context, own bool) *Labels {
 	if others == nil {
 		others = context.Background()
