@@ -34,10 +34,11 @@ const (
 
 // crew is the workers of a shard and what they are doing. It is pure data; the owner uses it.
 //
-// Whenever a worker runs a callback although more is due, a spare of its own is about to begin. The
-// worker starts it last before the callback, so the scheduler runs it as soon as the callback
-// blocks. The spare goes on with the worker's batch, and has a spare of its own. So no callback
-// waits for another one that blocks, and only callbacks that do block cost a goroutine.
+// Whenever a worker runs a callback although more is due, a spare of its own is about to begin, unless
+// its spare has begun before and goes on in its place. The worker starts the spare last before the
+// callback, so the scheduler runs it as soon as the callback blocks. The spare goes on with the
+// worker's batch, and has a spare of its own. So no callback waits for another one that blocks, and
+// only callbacks that do block cost a goroutine.
 type crew struct {
 	coming  int // workers that were started and have not begun
 	begun   uint
