@@ -104,12 +104,16 @@ const earlyMin = 1024
 // so that the timers that are due at its beginning do not wait for the others. A timer for which
 // the finer level has no room yet goes back to the slot. It is due much later, so it moves at the
 // expiration.
+//
+// The move begins at most a quarter of an interval early. A timer that joins the bucket within that
+// quarter is due in the last quarter of the interval, so the bucket does not begin to move for it.
+// Without this rule a timer that has gone back would move early again and again.
 func (w *wheel) beginEarly(b *bucket) {
-	if w.moveTicks == 0 {
+	quarter := int64(1) << (uint(b.level) * w.bits & 63) / 4
+	if w.moveTicks == 0 || w.cur >= b.at-quarter {
 		return
 	}
-	early := min(int64(b.live)*w.moveTicks/w.moveTimers, int64(1)<<(uint(b.level)*w.bits)/4)
-	if key := b.at - early; key < b.key && key > w.cur {
+	if key := b.at - min(int64(b.live)*w.moveTicks/w.moveTimers, quarter); key < b.key {
 		b.key = key
 		w.queue.Fix(int(b.heapIndex))
 	}

@@ -551,7 +551,10 @@ func TestTimersWithoutRoomGoBackToTheirSlot(t *testing.T) {
 	back := c.bucketOf(last)
 	require.EqualValues(t, 1, back.level)
 	require.Equal(t, earlyMin, back.live, "those of the last 256 ticks")
-	require.EqualValues(t, 3*1024-earlyMin/16, back.key, "they begin early once more")
+	require.EqualValues(t, 3*1024, back.key, "they do not begin early once more")
+	moved := c.moves[last]
+	require.Empty(t, c.pass(3*1024-1))
+	require.Equal(t, moved, c.moves[last])
 	require.Len(t, c.pass(4*1024), 4*earlyMin)
 }
 
