@@ -27,7 +27,7 @@ type wheelTimers struct{ tw *TimingWheel }
 
 func (w wheelTimers) After(d time.Duration, _ uint64, f func()) Timer { return w.tw.AfterFunc(d, f) }
 func (wheelTimers) Stop(t Timer) bool                                 { return t.Stop() }
-func (wheelTimers) Reset(t Timer, d time.Duration) bool               { return reset(t, d) }
+func (wheelTimers) Reset(t Timer, d time.Duration) bool               { return t.Reschedule(d) }
 func (w wheelTimers) Close()                                          { w.tw.Stop() }
 
 func openStd(time.Duration, func(uint64)) (bench.Timers[*time.Timer], error) { return stdTimers{}, nil }

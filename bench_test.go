@@ -206,9 +206,6 @@ func BenchmarkPostpone(b *testing.B) {
 	}
 }
 
-// reset is the only call of Timer.Reset in the benchmarks.
-func reset(t Timer, d time.Duration) bool { return t.Reschedule(d) }
-
 // BenchmarkChurn stops a random timer and adds another one. On two processors both goroutines draw
 // from the whole population, so that half of the timers that one stops were added by the other.
 func BenchmarkChurn(b *testing.B) {

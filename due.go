@@ -14,6 +14,19 @@ type entry struct {
 	index uint32
 }
 
+// load returns the word of the entry's slot, and false if the slot belongs to another timer by now.
+func (e *entry) load() (arena.Word, bool) {
+	w := e.page.Load(e.index)
+	return w, w.SameGen(e.word)
+}
+
+// placed is load, and false as well if the timer is not pending or is in the inbox. Its deadline may
+// be another one.
+func (e *entry) placed() (arena.Word, bool) {
+	w, ok := e.load()
+	return w, ok && w.Kind() == arena.Placed
+}
+
 // batch is the due timers that a worker claims one after the other, each right before its callback.
 // Until then they are pending. If the callback blocks, the worker's spare goes on with the same
 // batch.
@@ -180,8 +193,8 @@ func (d *dueList) waiting() bool {
 // stale reports whether an entry of the list can be forgotten: its timer was stopped, or moved to
 // the inbox and perhaps back to a bucket.
 func stale(e entry) bool {
-	w := e.page.Load(e.index)
-	return !w.SameGen(e.word) || w.Kind() != arena.Placed || e.page.Pos[e.index&arena.PageMask] != 0
+	_, placed := e.placed()
+	return !placed || e.page.Pos[e.index&arena.PageMask] != 0
 }
 
 // all iterates over the buckets.

@@ -137,21 +137,18 @@ func (s *shardOf[T]) clear() {
 // arm arms a timer. now is a reading of the clock that is not later than the call, or 0. It is
 // called with armMu held and returns without it.
 func (s *shardOf[T]) arm(deadline, now int64, v T, flags arena.Word) Timer {
-	t, crowded := s.armLocked(deadline, now, v, flags)
-	s.armMu.Unlock()
-	if crowded {
-		s.tend()
-	}
+	t := s.armLocked(deadline, now, v, flags)
+	s.unlockArm()
 	return t
 }
 
-// armLocked is arm with armMu held throughout. It reports whether the caller should call tend.
-func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) (t Timer, crowded bool) {
+// armLocked is arm with armMu held throughout.
+func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) Timer {
 	ib := &s.inbox
 	i, ok := s.takeSlot()
 	if !ok {
 		ib.rejected++
-		return Timer{}, false
+		return Timer{}
 	}
 	now = s.arming(now)
 	deadline = max(deadline, now)
@@ -159,7 +156,7 @@ func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) (t Ti
 	far, bits := s.encode(deadline, tick)
 	pg, values := s.slots.Pages.At(i>>arena.PageShift), s.values.At(i>>arena.PageShift)
 	if pg == nil || values == nil { // never; see arena.Page.Load
-		return Timer{}, false
+		return Timer{}
 	}
 	values[i&arena.PageMask] = v
 	w := pg.Arm(i, flags|far, bits)
@@ -171,7 +168,7 @@ func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) (t Ti
 	if lone := len(ib.staged) == 1; lone != s.lone.Load() {
 		s.lone.Store(lone)
 	}
-	return Timer{&s.shard, i, pg.Gen(w)}, s.inbox.crowded(&s.slots)
+	return Timer{&s.shard, i, pg.Gen(w)}
 }
 
 // arming notes the reading of the clock that an arming caller has passed, and returns one that is

@@ -66,7 +66,7 @@ func (e *engine[T]) advanceTo(t time.Time) int {
 	now = min(now, math.MaxInt64-1) // no clock reaches the last reading
 	served := 0
 	for _, s := range e.shards {
-		served += s.advanceManual(now)
+		served += e.advanceShard(s, now)
 	}
 	return served + e.dispatch()
 }
@@ -220,10 +220,10 @@ func (e *engine[T]) planCalls(plan []handover, k int) []handover {
 	return plan
 }
 
-// advanceManual moves the clock of one shard and gathers what has become due. It returns for how
+// advanceShard moves the clock of one shard and gathers what has become due. It returns for how
 // many of these timers an executor has calls already, left from timers that were stopped or with
 // room in their batch. Timers are armed relative to the old clock until that is done.
-func (s *shard) advanceManual(now int64) int {
+func (e *engine[T]) advanceShard(s *shardOf[T], now int64) int {
 	s.wheelMu.Lock()
 	defer s.unlock()
 	if s.closed.Load() {

@@ -96,15 +96,12 @@ func (p *plan) start(run func()) Timer {
 		now = e.Read()
 	}
 	s := e.pick()
-	t, crowded := s.armLocked(deadline, now, run, arena.Plan)
+	t := s.armLocked(deadline, now, run, arena.Plan)
 	p.timer = t // before the lock is free, and so before the first run
 	if t.shard != nil {
 		p.at = p.tick()
 	}
-	s.armMu.Unlock()
-	if crowded {
-		s.tend()
-	}
+	s.unlockArm()
 	return t
 }
 
@@ -279,11 +276,7 @@ func (s *shard) again(pg *arena.Page, i uint32, w arena.Word, deadline, now int6
 		s.order.stamp(i)
 	}
 	s.stage(i, tick)
-	crowded := s.inbox.crowded(&s.slots)
-	s.armMu.Unlock()
-	if crowded {
-		s.tend()
-	}
+	s.unlockArm()
 	return true
 }
 

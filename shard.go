@@ -177,12 +177,18 @@ func (s *shard) move(pg *arena.Page, i uint32, w arena.Word, deadline, tick int6
 	default:
 		s.stage(i, tick)
 	}
+	s.unlockArm()
+	return true
+}
+
+// unlockArm unlocks armMu after a timer has come into the inbox. If the inbox is full the caller
+// offers to place what is in it.
+func (s *shard) unlockArm() {
 	crowded := s.inbox.crowded(&s.slots)
 	s.armMu.Unlock()
 	if crowded {
 		s.tend()
 	}
-	return true
 }
 
 // stage takes a timer into the inbox and sets the alarm if the timer is the first. armMu is held.
@@ -237,6 +243,9 @@ func (s *shard) letGo() {
 		s.alarm.reset()
 	}
 	s.removals.offer(s.owner.wheel.live)
+	if len(s.owner.freed) >= removalsMax { // of claims under the lock
+		s.reclaim()
+	}
 	checkInvariants(s)
 	s.wheelMu.Unlock()
 }

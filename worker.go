@@ -126,8 +126,7 @@ func (b *batch) unclaimed() (n int) {
 		return 0
 	}
 	for k := range b.entries {
-		e := &b.entries[k]
-		if w := e.page.Load(e.index); w.SameGen(e.word) && w.Kind() == arena.Placed {
+		if _, placed := b.entries[k].placed(); placed {
 			n++
 		}
 	}
@@ -138,8 +137,7 @@ func (b *batch) unclaimed() (n int) {
 // inbox, or is a plan that runs, may get the very word again that its entry has.
 func (b *batch) open() bool {
 	for k := range b.entries {
-		e := &b.entries[k]
-		if w := e.page.Load(e.index); w.SameGen(e.word) {
+		if w, ok := b.entries[k].load(); ok {
 			switch w.Kind() {
 			case arena.Placed, arena.Staged, arena.Running:
 				return true
@@ -154,8 +152,7 @@ func (b *batch) revoke() {
 	for k := range b.entries {
 		e := &b.entries[k]
 		for {
-			w := e.page.Load(e.index)
-			if !w.SameGen(e.word) || w.Kind() != arena.Placed || e.page.Swap(e.index, w, w.With(arena.Dead)) {
+			if w, placed := e.placed(); !placed || e.page.Swap(e.index, w, w.With(arena.Dead)) {
 				break
 			}
 		}
@@ -174,8 +171,7 @@ func (o *owner) countBatch(b *batch) {
 		if b.counted>>k&1 == 1 {
 			continue
 		}
-		e := &b.entries[k]
-		if w := e.page.Load(e.index); w.SameGen(e.word) && w.Kind() == arena.Spent && w.Bits() == arena.LowBits(int64(b.id)) {
+		if w, ok := b.entries[k].load(); ok && w.Kind() == arena.Spent && w.Bits() == arena.LowBits(int64(b.id)) {
 			b.counted |= 1 << k
 			o.counters.fired++
 		}
@@ -261,8 +257,8 @@ func (s *shardOf[T]) claimPlan(e *entry, p *T) (v T, ok bool) {
 // was rescheduled, and no bucket has it.
 func (s *shardOf[T]) returnMoved(e *entry) {
 	for {
-		w := e.page.Load(e.index)
-		if !w.SameGen(e.word) || w.Kind() != arena.Placed {
+		w, placed := e.placed()
+		if !placed {
 			return
 		}
 		tick, ok := s.decode(w, s.ticks.Floor(s.now.Load()))
@@ -646,9 +642,6 @@ func (w *worker[T]) runOne(upTo int64) int {
 	if n == 0 {
 		s.yield()
 		return 0
-	}
-	if len(o.freed) >= removalsMax {
-		s.reclaim()
 	}
 	o.crew.launches++
 	w.leave(w.serving && !w.stuck && (o.due.ready > 0 || o.wheel.cascade.any()))
