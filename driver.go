@@ -185,24 +185,18 @@ func (s *shard) step() bool {
 }
 
 // leap moves the clock on by so much that the words of timers could not be understood afterwards,
-// as the process has stood still for hours or months: see arena.Near. It goes in steps, and turns
-// what is due into entries, which are claimed by their words and not by their ticks. The lock is
-// held throughout.
+// as the process has stood still for hours or months: see arena.Near. It goes in steps, so that
+// each timer is due before the clock is too far from its tick. The lock is held throughout.
 func (s *shard) leap(now int64) {
 	s.settleAll()
 	o := &s.owner
-	due := o.due.takeEntries()
 	for now-s.now.Load() >= s.near {
-		s.owner.observe(s.now.Load() + s.near/2)
+		o.observe(s.now.Load() + s.near/2)
 		for more := true; more; {
 			more = !o.expire() || o.wheel.cascade.any()
 			o.moveQuantum()
-			for o.due.ready > 0 {
-				due = o.fill(due, len(due)+quantum, never)
-			}
 		}
 	}
-	o.due.putBack(due)
 }
 
 // overtake does the driver's work if the alarm should have gone off: on a busy machine the driver

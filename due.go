@@ -267,8 +267,11 @@ func (o *owner) hasten(i uint32) (entry, bool) {
 	now := o.tick
 	for {
 		e, ok := o.entryOf(i)
-		if !ok || o.Manual || e.word.Has(arena.Plan) || !e.word.Has(arena.Far) && e.word.NotAfter(now) {
+		if !ok || o.Manual || e.word.Has(arena.Plan) {
 			return e, ok
+		}
+		if tick, known := o.decode(e.word, now); known && tick <= now {
+			return e, true
 		}
 		to := e.word.WithBits(arena.LowBits(now)) &^ arena.Far
 		if e.page.Swap(i, e.word, to) {

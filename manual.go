@@ -240,14 +240,14 @@ func (e *engine[T]) advanceShard(s *shardOf[T], now int64) int {
 	now = max(now, s.now.Load())
 	tick := s.ticks.Floor(now)
 	for b := o.wheel.pop(tick); b != nil; b = o.wheel.pop(tick) {
-		o.tick = max(o.tick, b.key) // words are read by a tick near theirs
+		o.setTick(b.key) // words are read by a tick near theirs
 		o.gather(b, o.wheel.cur)
 	}
 	s.armMu.Lock()
 	s.inbox.now = now
 	s.now.Store(now)
 	s.armMu.Unlock()
-	o.tick = tick
+	o.setTick(tick)
 	return o.due.ready - waiting - o.uncovered()
 }
 

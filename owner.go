@@ -18,10 +18,10 @@ type owner struct {
 	counters counters
 	order    *arming  // Manual mode
 	tick     int64    // of the clock, as far as the owner has read it
+	aged     int64    // tick to which age was last called
 	dead     uint64   // link to the removals that were taken off the stack and not carried out yet
 	freed    []uint32 // slots that nothing names any more, to be given back together
 	ending   []uint32 // slots of arrivals whose Stop is about to end them: they go back to the inbox
-	unread   int      // claims since the last one whose lateness was measured
 	scratch  struct { // of one quantum; not on the stack of a worker, which would have to grow
 		slots [chunkSize]uint32
 		words [chunkSize]arena.Word
@@ -36,8 +36,51 @@ type owner struct {
 // observe notes a reading of the clock.
 func (o *owner) observe(now int64) {
 	if now > o.now.Load() {
+		o.setTick(o.ticks.Floor(now))
 		o.now.Store(now)
-		o.tick = o.ticks.Floor(now)
+	}
+}
+
+// setTick moves the clock on to a tick. What is due and would then lie too far behind the clock for
+// its word gets a ticket first.
+func (o *owner) setTick(tick int64) {
+	if tick-o.aged >= arena.Near {
+		o.age(tick - arena.Near)
+		o.aged = tick
+	}
+	o.tick = max(o.tick, tick)
+}
+
+// age makes the deadlines of due timers far that lie before a tick. Timers in a batch keep their
+// words: a worker is about to claim them, and a claim compares words and reads no tick. O(due).
+func (o *owner) age(before int64) {
+	old := func(w arena.Word) bool {
+		return w.Kind() == arena.Placed && !w.Has(arena.Far) && w.Tick(o.tick) < before
+	}
+	entries := o.due.takeEntries()
+	kept := entries[:0]
+	for _, e := range entries {
+		switch w, placed := e.placed(); {
+		case !placed || stale(e): // stopped, or in the inbox or a bucket
+		case w != e.word: // postponed
+			if tick, ok := o.decode(w, o.tick); ok {
+				o.put(e.index, tick)
+			}
+		default:
+			if old(w) {
+				e.word = o.makeFar(e.page, e.index, w, w.Tick(o.tick))
+			}
+			kept = append(kept, e)
+		}
+	}
+	o.due.putBack(kept)
+	for b := range o.due.all {
+		o.store.each(b, func(_, i uint32) {
+			pg := o.pages.At(i >> arena.PageShift)
+			for w := loadWord(o.pages, i); old(w); w = pg.Load(i) {
+				o.makeFar(pg, i, w, w.Tick(o.tick))
+			}
+		})
 	}
 }
 
@@ -102,7 +145,7 @@ func (o *owner) placeArrival(i uint32, w arena.Word) bool {
 		return false
 	}
 	placed := w.With(arena.Placed) &^ arena.Moved
-	if w.Has(arena.Far) && tick-o.tick < arena.Near {
+	if w.Has(arena.Far) && fits(tick, o.tick) {
 		placed = placed.WithBits(uint64(tick)) &^ arena.Far
 	}
 	if !pg.Swap(i, w, placed) {
@@ -241,7 +284,7 @@ func (o *owner) putAnew(slots []uint32, b *bucket) {
 }
 
 // refresh returns the tick of a placed timer whose word was w a moment ago. It makes a far deadline
-// near as soon as a word has room for it, and brings w up to date. It returns false if the timer is
+// near if a word has room for it, and brings w up to date. It returns false if the timer is
 // not placed any more.
 func (o *owner) refresh(i uint32, w *arena.Word) (int64, bool) {
 	for {
@@ -256,7 +299,7 @@ func (o *owner) refresh(i uint32, w *arena.Word) (int64, bool) {
 			return 0, false
 		}
 		tick, ok := o.far.get(w.Bits())
-		if ok && tick-o.tick >= arena.Near {
+		if ok && !fits(tick, o.tick) {
 			return tick, true
 		}
 		near := w.WithBits(uint64(tick)) &^ arena.Far

@@ -92,6 +92,7 @@ func (s *shard) init(c config, h host) {
 	o := &s.owner
 	o.config, o.words = &s.config, &s.words
 	o.tick = c.ticks.Floor(c.Origin)
+	o.aged = o.tick
 	o.arrivals.first = never
 	o.store.slots = &s.slots.Pages
 	o.due.store = &o.store
@@ -328,7 +329,9 @@ func (s *shard) pending() int {
 	armed, stopped := s.inbox.armed, s.inbox.stopped
 	s.armMu.Unlock()
 	o := &s.owner
-	o.countClaims()
+	for _, b := range o.crew.batches { // the claims of workers that have not come back for the lock
+		o.countBatch(b)
+	}
 	return int(armed - stopped - o.counters.stopped - o.counters.fired - s.claims.planRuns.Load())
 }
 

@@ -67,6 +67,22 @@ type counters struct {
 	mostDue                          int
 	discarded, flushed               uint64
 	lateness                         Histogram
+	unread                           int // claims since the last one whose lateness was measured
+}
+
+// sampleEvery is the number of claims for which the lateness of one is measured. A reading of the
+// clock costs as much as the rest of a claim.
+const sampleEvery = 16
+
+// sample reports whether the lateness of one of n claims is measured.
+func (c *counters) sample(n int) bool {
+	first := c.unread == 0
+	c.unread += n
+	if !first && c.unread <= sampleEvery {
+		return false
+	}
+	c.unread = n
+	return true
 }
 
 // tally counts what happens rarely, by any goroutine, without the lock of a shard.

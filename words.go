@@ -35,6 +35,12 @@ func (t *words) decode(w arena.Word, now int64) (int64, bool) {
 	return w.Tick(now), true
 }
 
+// fits reports whether a word has room for a tick and is understood for long enough. now is the
+// clock's tick.
+func fits(tick, now int64) bool {
+	return -arena.Near <= tick-now && tick-now < arena.Near
+}
+
 // forget drops the ticket of a word that was replaced.
 func (t *words) forget(w arena.Word) {
 	if w.Has(arena.Far) {
@@ -50,6 +56,16 @@ func (t *words) replace(pg *arena.Page, i uint32, w, to arena.Word) bool {
 	}
 	t.forget(w)
 	return true
+}
+
+// makeFar gives the deadline of a word a ticket. It returns the new word, or w if the word has
+// changed meanwhile.
+func (t *words) makeFar(pg *arena.Page, i uint32, w arena.Word, tick int64) arena.Word {
+	to := w.WithBits(t.far.put(tick)) | arena.Far
+	if t.replace(pg, i, w, to) {
+		return to
+	}
+	return w
 }
 
 // farTable keeps the deadlines for which a word has no room. A word with a ticket is far; the

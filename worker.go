@@ -26,10 +26,6 @@ const (
 	// So many workers may wait for the lock after their callbacks before others that come back end,
 	// although more is due. Each has a stack, and the driver waits in the same queue.
 	returningMax = 2048
-
-	// sampleEvery is the number of claims for which the lateness of one is measured. A reading of
-	// the clock costs as much as the rest of a claim.
-	sampleEvery = 16
 )
 
 // crew is the workers of a shard and what they are doing. It is pure data; the owner uses it.
@@ -159,13 +155,7 @@ func (b *batch) revoke() {
 	}
 }
 
-// countClaims counts the claims of workers that have not come back for the lock.
-func (o *owner) countClaims() {
-	for _, b := range o.crew.batches {
-		o.countBatch(b)
-	}
-}
-
+// countBatch counts the claims of a batch's timers that are not counted yet.
 func (o *owner) countBatch(b *batch) {
 	for k := range b.entries {
 		if b.counted>>k&1 == 1 {
@@ -228,7 +218,7 @@ func (s *shardOf[T]) claim(e *entry, id uint64) (v T, ok bool) {
 		s.returnMoved(e)
 		return v, false
 	}
-	s.forget(e.word) // far after a Flush in Manual mode, and for RemoveAll
+	s.forget(e.word)
 	p := &values[e.index&arena.PageMask]
 	v = *p
 	if s.scanned {
@@ -289,8 +279,9 @@ func (s *shardOf[T]) claimOne(upTo int64) (v T, ok bool) {
 		if len(one) == 0 {
 			continue
 		}
+		tick, _ := o.decode(one[0].word, o.tick)
 		if v, ok = s.claim(&one[0], 0); ok {
-			o.noteClaim(&one[0])
+			o.noteClaim(&one[0], tick)
 			return v, true
 		}
 	}
@@ -305,9 +296,10 @@ func (s *shardOf[T]) claimMany(values []T, most int, upTo int64) []T {
 		entries := o.fill(s.collected[:0], min(most-len(values), chunkSize), upTo)
 		s.collected = entries
 		for k := range entries {
+			tick, _ := o.decode(entries[k].word, o.tick)
 			if v, ok := s.claim(&entries[k], 0); ok {
 				values = append(values, v)
-				o.noteClaim(&entries[k])
+				o.noteClaim(&entries[k], tick)
 			}
 		}
 		steps += len(entries)
@@ -315,36 +307,21 @@ func (s *shardOf[T]) claimMany(values []T, most int, upTo int64) []T {
 	return values
 }
 
-// noteClaim counts a claim under the lock. Batches of payloads and Manual mode measure the lateness
-// of each.
-func (o *owner) noteClaim(e *entry) {
-	if o.Manual || o.batch > 1 || o.sampling(1) {
+// noteClaim counts the claim of a timer of the given tick under the lock. Batches of payloads and
+// Manual mode measure the lateness of each.
+func (o *owner) noteClaim(e *entry, tick int64) {
+	if o.Manual || o.batch > 1 || o.counters.sample(1) {
 		now := o.now.Load()
 		if !o.Manual {
 			now = o.Read()
 		}
-		late := time.Duration(0)
-		if !e.word.Has(arena.Far) { // else it was flushed
-			late = time.Duration(now - o.ticks.Begin(e.word.Tick(o.tick)))
-		}
-		o.counters.lateness.record(late)
+		o.counters.lateness.record(time.Duration(now - o.ticks.Begin(tick)))
 	}
 	if e.word.Has(arena.Plan) {
 		return
 	}
 	o.counters.fired++
 	o.freed = append(o.freed, e.index)
-}
-
-// sampling reports whether the lateness of one of n claims is measured.
-func (o *owner) sampling(n int) bool {
-	first := o.unread == 0
-	o.unread += n
-	if !first && o.unread <= sampleEvery {
-		return false
-	}
-	o.unread = n
-	return true
 }
 
 // worker is one goroutine's work on a shard.
@@ -682,7 +659,7 @@ func (w *worker[T]) runBatch() {
 	b := w.batch
 	n := len(b.entries)
 	sample := -1
-	if o.sampling(n) {
+	if o.counters.sample(n) {
 		sample = rand.IntN(n)
 	}
 	w.leave(true)
@@ -696,9 +673,10 @@ func (w *worker[T]) runBatch() {
 			k = n - 1 - k
 		}
 		e := &b.entries[k]
-		now := int64(-1)
+		now, tick := int64(-1), int64(0)
 		if k == sample {
 			now = s.Read()
+			tick, _ = s.decode(e.word, s.ticks.Floor(now))
 		}
 		v, ok := s.claim(e, b.id) // from here on the callback has begun, see halt
 		if !ok {
@@ -707,8 +685,8 @@ func (w *worker[T]) runBatch() {
 		if !e.word.Has(arena.Plan) {
 			w.claimed |= 1 << k
 		}
-		if now >= 0 && !e.word.Has(arena.Far) { // else it is a plan that was flushed
-			late = now - s.ticks.Begin(e.word.Tick(s.ticks.Floor(now)))
+		if now >= 0 {
+			late = max(0, now-s.ticks.Begin(tick)) // a plan that was flushed is early
 		}
 		one[0] = v
 		w.exec(one)
