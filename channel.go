@@ -11,26 +11,26 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// ChannelTimer is time.Timer with a channel, on a wheel: when it fires, the time is sent on C. Make
-// one with [TimingWheel.NewTimer]. (The name Timer is that of the handle of a callback.)
+// ChannelTimer is a time.Timer on a wheel: when it fires, it sends the time on C. Make one with
+// [TimingWheel.NewTimer]. (The name Timer is taken by the handle of a callback.)
 //
 // As with time.Timer since Go 1.23, no value of an earlier setting can be received once Stop or
-// Reset has returned, so nobody has to drain C. All methods may be called at any time from any
+// Reset has returned, so C need not be drained. All methods may be called at any time from any
 // goroutine, callbacks included. A ChannelTimer must not be copied.
 type ChannelTimer struct {
-	C <-chan time.Time // with room for one value; the same for ever, never closed
+	C <-chan time.Time // has room for one value; never replaced, never closed
 
 	emitter emitter
 }
 
 // After returns a channel on which the time is sent once, d from now or up to one tick later, never
-// earlier. It is the channel of a [TimingWheel.NewTimer] that nobody can stop, and cheaper than
-// that: where the value may turn out not to be wanted, a ChannelTimer that is stopped gives its
-// memory back at once, and this one when d has passed.
+// earlier. After costs less than [TimingWheel.NewTimer], but its timer cannot be stopped: the wheel
+// keeps the timer until d has passed. If the value may turn out not to be needed, use NewTimer,
+// whose Stop releases the memory at once.
 //
-// Zero and negative mean at once; a d beyond the range of the clock is never reached. Nothing is
-// sent on a wheel that is stopped, before or meanwhile. O(1), with one closure and the channel to
-// allocate.
+// A zero or negative d means at once. A d beyond the range of the clock never passes. On a wheel
+// that is stopped, before the call or after it, nothing is sent. O(1). After allocates one closure
+// and the channel.
 func (tw *TimingWheel) After(d time.Duration) <-chan time.Time {
 	c := make(chan time.Time, 1)
 	tw.engine.after(d, func() { c <- tw.today() }) // there is room
@@ -38,12 +38,12 @@ func (tw *TimingWheel) After(d time.Duration) <-chan time.Time {
 }
 
 // NewTimer returns a timer that sends the time on its channel once, d from now or up to one tick
-// later, never earlier. What is sent is the time of firing: the current time, as from time.Now, or
-// in Manual mode that of the wheel's clock.
+// later, never earlier. The value sent is the time of firing: the current time, as from time.Now,
+// or in Manual mode the time of the wheel's clock.
 //
-// Zero and negative mean at once, in Manual mode in the next Advance; a d beyond the range of the
-// clock is never reached. On a stopped wheel nothing is ever sent. No goroutine waits. Until it
-// fires or is stopped the wheel keeps the timer, also where nobody else does. O(1).
+// A zero or negative d means at once, in Manual mode in the next Advance. A d beyond the range of
+// the clock never passes. On a stopped wheel nothing is ever sent. No goroutine waits. The wheel
+// keeps the timer until it fires or is stopped, even if the program no longer refers to it. O(1).
 func (tw *TimingWheel) NewTimer(d time.Duration) *ChannelTimer {
 	t := new(ChannelTimer)
 	t.emitter.start(tw, d)
@@ -51,12 +51,13 @@ func (tw *TimingWheel) NewTimer(d time.Duration) *ChannelTimer {
 	return t
 }
 
-// Stop prevents the timer from firing, and takes the value back where it has fired and nobody has
-// received it. It returns true if this call did either, and false if the value has been received or
-// the timer had been stopped before. Once Stop has returned, a receive from C blocks until a Reset.
+// Stop prevents the timer from firing. If the timer has fired and its value has not been received,
+// Stop takes the value back. Stop returns true if this call did either. It returns false if the
+// value has been received or if the timer was stopped before. Once Stop has returned, a receive
+// from C blocks until a Reset.
 //
-// On a stopped wheel, which has discarded the timer, Stop returns false, unless the value was sent
-// before and is taken back. It panics where the timer was not made by NewTimer. O(1) amortised.
+// A stopped wheel has discarded the timer. Stop then returns false, unless the value was sent
+// before and is taken back. Stop panics if the timer was not made by NewTimer. O(1) amortised.
 func (t *ChannelTimer) Stop() bool {
 	t.must("Stop")
 	return t.emitter.stop()
@@ -64,7 +65,7 @@ func (t *ChannelTimer) Stop() bool {
 
 // Reset makes the timer fire d from now, whether it is pending, has fired or was stopped. It
 // returns what Stop would have returned: true if no value of the earlier setting had been received.
-// None is received after Reset has returned. Zero and negative mean at once.
+// None is received after Reset has returned. A zero or negative d means at once.
 //
 // If several calls race, the last one to reach the timer decides. On a stopped wheel nothing is
 // armed. Moving a pending timer later is as cheap as [Timer.Reschedule], and allocates nothing.
@@ -86,30 +87,29 @@ func After(d time.Duration) <-chan time.Time { return Default().After(d) }
 // NewTimer calls [TimingWheel.NewTimer] on [Default].
 func NewTimer(d time.Duration) *ChannelTimer { return Default().NewTimer(d) }
 
-// Ticker is time.Ticker on a wheel: it sends the time on C again and again. Make one with
-// [TimingWheel.NewTicker], and stop it in the end: the wheel keeps it until then, also where nobody
-// else does.
+// Ticker is a time.Ticker on a wheel: it sends the time on C again and again. Make one with
+// [TimingWheel.NewTicker]. A ticker that is no longer needed must be stopped: until then the wheel
+// keeps it, even if the program no longer refers to it.
 //
-// As with time.Ticker since Go 1.23, no tick of before can be received once Stop or Reset has
+// As with time.Ticker since Go 1.23, no earlier tick can be received once Stop or Reset has
 // returned. All methods may be called at any time from any goroutine, callbacks included. A Ticker
 // must not be copied.
 type Ticker struct {
-	C <-chan time.Time // with room for one tick; the same for ever, never closed
+	C <-chan time.Time // has room for one tick; never replaced, never closed
 
 	emitter emitter
 	rhythm  rhythm
 }
 
 // NewTicker returns a ticker that sends the time on its channel after each d, up to one tick of the
-// wheel later and never earlier. What is sent is the time of firing, as with
-// [TimingWheel.NewTimer].
+// wheel later, never earlier. The value sent is the time of firing, as with [TimingWheel.NewTimer].
 //
-// It keeps its phase: ticks belong to multiples of d after the call. One that finds an earlier one
-// still in the channel is dropped, and so are those that have passed when the ticker gets to run,
-// the first of them excepted. A d below the tick of the wheel thus makes one tick for each tick of
-// the wheel; in Manual mode there is at most one in each Advance.
+// The ticker keeps its phase: ticks belong to multiples of d after the call. A tick that finds an
+// earlier one still in the channel is dropped. If several ticks have passed when the ticker gets to
+// run, it sends one and drops the others. If d is below the tick of the wheel, the ticker therefore
+// sends once for each tick of the wheel. In Manual mode it sends at most once in each Advance.
 //
-// NewTicker panics where d is not positive. On a stopped wheel nothing is ever sent. No goroutine
+// NewTicker panics if d is not positive. On a stopped wheel nothing is ever sent. No goroutine
 // waits, and a tick allocates nothing. O(1).
 func (tw *TimingWheel) NewTicker(d time.Duration) *Ticker {
 	mustBePositive("NewTicker", d)
@@ -121,20 +121,20 @@ func (tw *TimingWheel) NewTicker(d time.Duration) *Ticker {
 	return t
 }
 
-// Stop turns the ticker off and takes back a tick that nobody has received. Once it has returned, a
-// receive from C blocks until a Reset. C is not closed. More calls do nothing, and so does one of a
-// Ticker that was not made by NewTicker, as with time.Ticker. O(1) amortised.
+// Stop turns the ticker off and takes back a tick that has not been received. Once Stop has
+// returned, a receive from C blocks until a Reset. C is not closed. Further calls do nothing. As
+// with time.Ticker, Stop does nothing if the Ticker was not made by NewTicker. O(1) amortised.
 func (t *Ticker) Stop() {
 	if t.emitter.wheel != nil {
 		t.emitter.stop()
 	}
 }
 
-// Reset stops the ticker and starts it anew with the period d: the first tick comes d from now. No
-// tick of before is received after Reset has returned. It starts a ticker that was stopped, too. On
-// a stopped wheel nothing is ever sent.
+// Reset stops the ticker and starts it anew with the period d: the first tick comes d from now.
+// Once Reset has returned, no earlier tick is received. Reset also starts a ticker that was
+// stopped. On a stopped wheel nothing is ever sent.
 //
-// Reset panics where d is not positive, or the ticker was not made by NewTicker. O(1).
+// Reset panics if d is not positive or if the ticker was not made by NewTicker. O(1).
 func (t *Ticker) Reset(d time.Duration) {
 	mustBePositive("Ticker.Reset", d)
 	if t.emitter.wheel == nil {
@@ -143,14 +143,14 @@ func (t *Ticker) Reset(d time.Duration) {
 	t.emitter.reset(d)
 }
 
-// Tick returns an iterator over the ticks of a [TimingWheel.NewTicker], which a loop makes when it
-// begins and stops when it is left, by whatever way:
+// Tick returns an iterator over the ticks of a [TimingWheel.NewTicker]. Each loop over the iterator
+// makes a ticker of its own and stops it when the loop is left, in whatever way:
 //
 //	for now := range tw.Tick(time.Second) {
 //
-// Where the body takes longer than d, ticks are dropped. The loop ends when the wheel is stopped:
-// it takes no tick once Stop has returned, also where one was waiting for it. Each loop over the
-// iterator has a ticker of its own. Tick panics where d is not positive.
+// If the body takes longer than d, ticks are dropped. The loop ends when the wheel is stopped: once
+// the wheel's Stop has returned, the loop takes no tick, not even one that was waiting in the
+// channel. Tick panics if d is not positive.
 func (tw *TimingWheel) Tick(d time.Duration) iter.Seq[time.Time] {
 	mustBePositive("Tick", d)
 	return func(yield func(time.Time) bool) {
@@ -164,8 +164,8 @@ func (tw *TimingWheel) Tick(d time.Duration) iter.Seq[time.Time] {
 		for {
 			select {
 			case now := <-t.C:
-				// Of two calls of Stop at once the second may return before the first has closed
-				// halting, so that would say too little.
+				// halting alone does not suffice: if two goroutines call Stop at once, the second
+				// call may return before the first has closed the channel.
 				if home.closed.Load() || !yield(now) {
 					return
 				}
@@ -188,55 +188,62 @@ func NewTicker(d time.Duration) *Ticker { return Default().NewTicker(d) }
 // Tick calls [TimingWheel.Tick] on [Default].
 func Tick(d time.Duration) iter.Seq[time.Time] { return Default().Tick(d) }
 
-// emitter sends times on a channel with room for one: what [ChannelTimer] and [Ticker] have in
-// common. A ticker arms each tick itself: as a plan of [TimingWheel.ScheduleFunc], which has to ask
-// for its runs and to keep its handle, it took 12% more of the processor's time, the receivers'
-// included.
+// emitter is the common part of [ChannelTimer] and [Ticker]: it sends times on a channel with room
+// for one.
 //
-// It is armed while relay is set, and idle otherwise. An armed one has a timer of the wheel whose
-// callback is that of the relay, pending, or claimed and about to ask for mu. The last value may be
-// in the channel or not; where the emitter fires once, it is there only when idle.
+// An emitter is armed while relay is set, and idle otherwise. An armed emitter has a timer of the
+// wheel whose callback is that of the relay. This timer is pending, or its callback is claimed and
+// about to lock mu, or a stopped wheel has discarded it. The channel may hold the last value. If
+// the emitter fires once, the channel holds a value only while the emitter is idle.
 //
-//	E1  Only fire sends, under mu, and never blocks: once, into an empty channel, or a tick that is dropped where there is no room.
-//	E2  fire sends for the relay that is set, and for no other. Stop and Reset unset or replace it and then empty the channel, in one critical section.
-//	    So whatever a timer was armed for earlier finds out that it comes too late, and no value of it can be received afterwards.
-//	E3  A relay is in the pool, or set with its timer pending, or its callback has been claimed. Whoever stops the timer puts it back, or else the callback
-//	    does at its end. So no relay serves two callbacks. Those that a stopped wheel has discarded are left to the garbage collector.
+//	E1  Only fire sends, under mu, and it never blocks. An emitter that fires once sends into an
+//	    empty channel. A tick that finds no room is dropped.
+//	E2  fire sends only for the relay that is set. Stop unsets the relay and empties the channel in
+//	    one critical section. Reset does the same and sets a new relay. If the timer is still
+//	    pending, Reset moves it and keeps its relay. A callback that comes too late therefore finds
+//	    that its relay is not set, and no earlier value can be received afterwards.
+//	E3  A relay is in the pool, or it is set and its timer is pending, or its callback has been
+//	    claimed. The goroutine that stops the timer puts the relay back. A claimed callback puts it
+//	    back at its end, or arms it for the next tick. So no relay serves two callbacks. Relays of
+//	    timers that a stopped wheel has discarded are left to the garbage collector.
 //
-// Lock order: emitter.mu -> shard.mu. The wheel runs callbacks without a lock, so fire may take
+// Lock order: emitter.mu -> shard.armMu. The wheel runs callbacks without a lock, so fire may take
 // both.
+//
+// Rejected: a Ticker as a plan of [TimingWheel.ScheduleFunc]. A plan asks for each run and keeps
+// its handle, which took 12% more processor time, the receivers' included.
 type emitter struct {
 	wheel *TimingWheel // nil: not made by a constructor
 	c     chan time.Time
 
 	mu     sync.Mutex
-	relay  *relay // that may send; nil: idle
+	relay  *relay // the one that may send; nil: idle
 	timer  Timer  // of relay
 	rhythm *rhythm
 }
 
-// rhythm is the ticks of a [Ticker]. An emitter without one fires once.
+// rhythm holds the ticks of a [Ticker]. An emitter without a rhythm fires once.
 type rhythm struct {
 	period int64 // ns, positive
 	next   int64 // ns on the wheel's clock: the tick that is armed
 }
 
-// skipTo moves on to the first tick after now, or at least to the next one where a flush came
-// before its time.
+// skipTo moves on to the first tick after now. If a Flush has fired the timer early, it moves on by
+// one period.
 func (r *rhythm) skipTo(now int64) {
 	missed := max(now-r.next, 0) / r.period
 	r.next = clock.Saturated(r.next+missed*r.period, r.period)
 }
 
-// relay is a callback that finds its emitter by itself, so that it can be kept and used again: a
-// closure for each timer would be one more allocation.
+// relay is a callback that knows its emitter, so that it can be kept and reused. A closure for each
+// timer would be one more allocation.
 type relay struct {
 	owner *emitter
 	run   func() // calls fire of the owner
 }
 
-// relays is shared by all wheels, those of testing/synctest bubbles included: a relay holds nothing
-// that belongs to one.
+// relays is shared by all wheels, those of testing/synctest bubbles included, because a relay holds
+// nothing that belongs to a bubble.
 var relays sync.Pool
 
 func newRelay(owner *emitter) *relay {
@@ -268,7 +275,7 @@ func (e *emitter) arm(deadline, now int64) {
 	e.armRelay(newRelay(e), deadline, now)
 }
 
-// armRelay arms a timer for a relay, new or the one that has just fired. mu is held.
+// armRelay arms a timer for a relay, which is new or has just fired. mu is held.
 func (e *emitter) armRelay(r *relay, deadline, now int64) {
 	if e.rhythm != nil {
 		e.rhythm.next = deadline
@@ -291,7 +298,7 @@ func (e *emitter) fire(r *relay) {
 	date := e.wheel.today()
 	select {
 	case e.c <- date:
-	default: // a slow receiver of ticks
+	default: // the receiver of ticks is slow
 	}
 	if e.rhythm == nil {
 		e.relay = nil
@@ -311,8 +318,8 @@ func (e *emitter) stop() bool {
 	return e.stopLocked()
 }
 
-// reset makes the emitter fire d from now, and with that period where it has one. It returns true
-// if a value was still to be received.
+// reset makes the emitter fire d from now. If the emitter has a rhythm, d is its new period as
+// well. reset returns true if a value was still to be received.
 func (e *emitter) reset(d time.Duration) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -348,10 +355,12 @@ func (e *emitter) stopLocked() bool {
 		r.recycle()
 		return true
 	}
-	return waiting || !e.timer.shard.closed.Load() // claimed, and now comes too late; or discarded
+	// The callback was claimed and now comes too late, or the stopped wheel has discarded the
+	// timer.
+	return waiting || !e.timer.shard.closed.Load()
 }
 
-// empty takes back what is in the channel. It returns true if there was something.
+// empty takes back the value in the channel. It returns false if there was none.
 func (e *emitter) empty() bool {
 	select {
 	case <-e.c:
@@ -361,29 +370,29 @@ func (e *emitter) empty() bool {
 	}
 }
 
-// home returns the shard of the timer that was armed last, or nil where that was too late, as the
-// wheel had been stopped. The emitter has been started.
+// home returns the shard of the timer that was armed last, or nil if the wheel was already stopped
+// then. The emitter has been started.
 func (e *emitter) home() *shard {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.timer.shard
 }
 
-// ErrStopped is what waiting for a wheel returns that has been stopped.
+// ErrStopped is returned by [TimingWheel.Sleep] if the wheel is stopped.
 var ErrStopped = errors.New("timingwheel: the wheel is stopped")
 
 // Sleep waits until d has passed, up to one tick longer and never shorter, and returns nil. It
-// returns ctx.Err() where ctx ends before, or has ended when Sleep is called, whatever d is; ask
-// [context.Cause] for the cause. Where both happen, nil means that d had passed when Sleep looked.
-// It returns [ErrStopped] where the wheel is stopped before or meanwhile. A Flush wakes it as if d
-// had passed.
+// returns ctx.Err() if ctx ends first, or if ctx has ended when Sleep is called, whatever d is;
+// [context.Cause] tells the cause. If both happen at about the same time, Sleep returns one or the
+// other; nil means that d has passed. Sleep returns [ErrStopped] if the wheel is stopped, before
+// the call or during it. A Flush wakes Sleep as if d had passed.
 //
-// Zero and negative d return at once, also on a stopped wheel and in Manual mode. A d beyond the
-// range of the clock never passes. In Manual mode Sleep waits until another goroutine has advanced
-// the clock, so it must not be called in a callback that Advance runs, nor with Inline in any
-// callback: it holds up the wheel.
+// If d is zero or negative, Sleep returns at once, also on a stopped wheel and in Manual mode. A d
+// beyond the range of the clock never passes. In Manual mode Sleep waits until another goroutine
+// has advanced the clock. It must therefore not be called in a callback that Advance runs. With
+// Inline it must not be called in any callback, because it would block the wheel.
 //
-// Sleep panics where ctx is nil. It allocates nothing as a rule. O(1).
+// Sleep panics if ctx is nil. It allocates nothing as a rule. O(1).
 func (tw *TimingWheel) Sleep(ctx context.Context, d time.Duration) error {
 	if ctx == nil {
 		panic("timingwheel: Sleep with a nil context")
@@ -397,7 +406,7 @@ func (tw *TimingWheel) Sleep(ctx context.Context, d time.Duration) error {
 		tw.sleepers.Put(s)
 		return ErrStopped
 	}
-	var halting <-chan struct{} // nil: nobody can stop the wheel
+	var halting <-chan struct{} // nil: the wheel cannot be stopped
 	if !tw.shared {
 		halting = tw.engine.halted
 	}
@@ -408,8 +417,8 @@ func (tw *TimingWheel) Sleep(ctx context.Context, d time.Duration) error {
 	return err
 }
 
-// sleeper is somebody who sleeps. It is used again only when its timer cannot wake it any more: it
-// has done so, or was stopped.
+// sleeper is a call of Sleep that waits. It is reused only once its timer can no longer wake it:
+// the timer has woken it or was stopped.
 type sleeper struct {
 	awake chan struct{}
 	wake  func()
@@ -448,8 +457,8 @@ func (s *sleeper) wait(ctx context.Context, timer Timer, halting <-chan struct{}
 	}
 }
 
-// halted is what becomes of a sleeper on a stopped wheel. Its callback has run, may be about to, or
-// never will.
+// halted returns the result for a sleeper on a stopped wheel. Its callback has run, may be about to
+// run, or never will.
 func (s *sleeper) halted(err error) (reusable bool, _ error) {
 	select {
 	case <-s.awake:

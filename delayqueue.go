@@ -13,43 +13,46 @@ import (
 )
 
 const (
-	neverDue = math.MaxInt64 // 292 years: waited for without a timer
-	awakeNow = math.MinInt64 // DelayQueue.lookBy of a taker that has been told to look
+	neverDue = math.MaxInt64 // 292 years: no timer is set for it
+	awakeNow = math.MinInt64 // DelayQueue.lookBy once the front taker was told to look
 )
 
-// DelayQueue is an unbounded queue whose elements can be taken once they are due, which is never
-// early on the monotonic clock; steps of the wall clock move nothing. They leave in the order of
-// their due times, and those due at the same instant in the order in which they were pushed or last
-// reset.
+// DelayQueue is an unbounded queue whose elements can be taken once they are due. They are never
+// early on the monotonic clock, and steps of the wall clock move nothing. They leave in the order
+// of their due times. Elements that are due at the same instant leave in the order in which they
+// were pushed or last reset.
 //
-// The zero value is an empty queue. It must not be copied after first use; all methods may be
-// called from any goroutine. It needs no closing, and only [DelayQueue.Channel] starts a goroutine.
-// It belongs to the testing/synctest bubble in which it is first used, if any. With n elements,
-// adding, taking, removing and resetting one cost O(log n): prefer a [TimingWheel] for very many
-// timers, a DelayQueue where the consumer has a pace of its own.
+// The zero value is an empty queue. It must not be copied after first use. All methods may be
+// called from any goroutine. A queue needs no closing, and only [DelayQueue.Channel] starts a
+// goroutine. A queue belongs to the testing/synctest bubble in which it is first used, if any.
+// Adding, taking, removing and resetting one of n elements costs O(log n). Prefer a [TimingWheel]
+// for very many timers, and a DelayQueue if the consumer takes elements at its own pace.
 //
 // # Algorithm
 //
 // In outline this is Doug Lea's java.util.concurrent.DelayQueue (JSR-166): a binary heap under one
-// lock, and the leader-follower pattern, by which only one of many waiting takers keeps a timer.
-// There, followers wait on a condition variable; that cannot wait for a context as well, so here
-// takers stand in line. The front one is the leader, and the only one that is ever woken:
+// lock, and the leader-follower pattern, in which only one of many waiting takers keeps a timer.
+// There, followers wait on a condition variable. A condition variable cannot wait for a context as
+// well, so here takers stand in line. The front taker is the leader, and only the leader is ever
+// woken:
 //
-//	D1  If there are a waiting taker and an element, the front taker looks at the queue no later than the
-//	    head is due: lookBy <= head.due. It has set its timer to lookBy, or (awakeNow) it has a token in
-//	    its channel, which it will find even if it is not asleep yet.
-//	D2  A taker looks, and gets in line or sets lookBy, in one critical section; whoever makes the head
-//	    earlier restores D1 before unlocking. So no head is published unseen between look and sleep.
-//	D3  A taker that leaves the front, with an element or with its context's error, hands the duty of D1
-//	    to the next. So no token is lost with a taker that did not need it.
+//	D1  If there are a waiting taker and an element, the front taker looks at the queue no later
+//	    than the head is due: lookBy <= head.due. It has set its timer to lookBy, or lookBy is
+//	    awakeNow and its channel has a token, which it finds even if it is not asleep yet.
+//	D2  A taker looks, and gets in line or sets lookBy, in one critical section. A goroutine that
+//	    makes the head earlier restores D1 before it unlocks. So no head appears unseen between look
+//	    and sleep.
+//	D3  A taker that leaves the front, with an element or with its context's error, passes the duty
+//	    of D1 on to the next taker. So no wake-up is lost with a taker that did not need it.
 //
-// Rejected: one channel of tokens for all takers. One that needs no token may swallow another's.
+// Rejected: one channel of tokens for all takers. A taker that needs no token may swallow
+// another's.
 type DelayQueue[T any] struct {
 	mu     sync.Mutex
-	line   clock.Timeline // started at first use, as bubbles and monotonic readings want it
+	line   clock.Timeline // starts at first use, in the bubble of that use
 	heap   heap.Heap[*element[T]]
 	seq    uint64            // numbers elements and takers in the order in which they come
-	takers heap.Heap[*taker] // those asleep, or about to be; the front is the one that came first
+	takers heap.Heap[*taker] // waiting takers, asleep or about to be; the front one came first
 	lookBy int64             // D1; meaningless while there is no taker
 }
 
@@ -58,8 +61,8 @@ type DelayQueue[T any] struct {
 // are inert too.
 type Delayed[T any] element[T]
 
-// element is a Delayed as the heap sees it. They are two types, so that users do not see its
-// methods.
+// element is a Delayed as the heap sees it. The types are separate, so that users do not see the
+// methods of element.
 type element[T any] struct {
 	queue *DelayQueue[T] // set once
 
@@ -70,7 +73,8 @@ type element[T any] struct {
 	value T   // zero when out
 }
 
-// Before orders the heap: of two elements that are due together the one that was pushed first.
+// Before orders the heap. If two elements are due together, the one pushed or reset earlier goes
+// first.
 func (e *element[T]) Before(o *element[T]) bool {
 	return e.due < o.due || e.due == o.due && e.seq < o.seq
 }
@@ -78,8 +82,8 @@ func (e *element[T]) Before(o *element[T]) bool {
 // SetHeapIndex notes the element's place in the heap.
 func (e *element[T]) SetHeapIndex(i int) { e.index = i }
 
-// Due returns when the element is due, and whether it is still in its queue; the zero time if it is
-// not. Another goroutine may take or reset it at any moment. O(1).
+// Due returns when the element is due, and true, or the zero time and false if it is no longer in
+// its queue. Another goroutine may take or reset it at any moment. O(1).
 func (e *Delayed[T]) Due() (time.Time, bool) {
 	if e == nil || e.queue == nil {
 		return time.Time{}, false
@@ -96,9 +100,9 @@ func (e *Delayed[T]) Due() (time.Time, bool) {
 // NewDelayQueue returns an empty queue.
 func NewDelayQueue[T any]() *DelayQueue[T] { return new(DelayQueue[T]) }
 
-// Push adds v, due once delay has passed, and returns its handle. Zero is due at once; so is a
-// negative delay, which as a due time in the past goes ahead of what is due now. A due time beyond
-// the clock's 292 years, such as that of math.MaxInt64, never comes. O(log n).
+// Push adds v, due once delay has passed, and returns its handle. A zero delay means at once. A
+// negative delay gives a due time in the past, so the element goes ahead of those due just now. A
+// due time beyond the clock's 292 years, such as that of math.MaxInt64, never comes. O(log n).
 func (q *DelayQueue[T]) Push(v T, delay time.Duration) *Delayed[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -106,26 +110,27 @@ func (q *DelayQueue[T]) Push(v T, delay time.Duration) *Delayed[T] {
 }
 
 // PushAt adds v, due at t, and returns its handle. A time in the past is due at once, the oldest
-// first. A time with a monotonic reading is used as it is; for one without, the distance from now
-// is measured on the wall clock here and kept, so that later steps of the wall clock do not move
-// it. O(log n).
+// first. A time with a monotonic reading is used as it is. A time without one is a date on the wall
+// clock: PushAt takes the time that remains until then, and later steps of the wall clock do not
+// move the element. O(log n).
 func (q *DelayQueue[T]) PushAt(v T, t time.Time) *Delayed[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.pushLocked(v, q.dueAtLocked(t))
 }
 
-// Take waits until the first element is due, whichever that is by then, removes it and returns its
-// value. If ctx ends first, it returns the zero value and ctx.Err(); an element that is due is
-// preferred over an ended context. Waiting takers are served first come, first served, but a call
-// that finds an element due takes it ahead of them. O(log n).
+// Take waits until the first element is due, removes it and returns its value. While Take waits,
+// another element may become the first. If ctx ends before an element is due, Take returns the zero
+// value and ctx.Err(). If ctx has ended and an element is due, Take returns the element. Waiting
+// takers are served in the order in which they came, but a call that finds an element due takes it
+// ahead of them. O(log n).
 func (q *DelayQueue[T]) Take(ctx context.Context) (T, error) {
 	_, v, err := q.take(ctx)
 	return v, err
 }
 
-// Poll removes the first element and returns its value if it is due; otherwise, or if the queue is
-// empty, it returns false at once. O(log n).
+// Poll removes the first element and returns its value if the element is due. Otherwise, or if the
+// queue is empty, Poll returns false at once. O(log n).
 func (q *DelayQueue[T]) Poll() (T, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -133,8 +138,9 @@ func (q *DelayQueue[T]) Poll() (T, bool) {
 	return v, e != nil
 }
 
-// Peek returns the value of the first element and when it is due, be that past or not; false if the
-// queue is empty. The element stays, and another goroutine may take it at any moment. O(1).
+// Peek returns the value of the first element and when the element is due, which may be in the
+// past. It returns false if the queue is empty. The element stays, and another goroutine may take
+// it at any moment. O(1).
 func (q *DelayQueue[T]) Peek() (v T, due time.Time, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -145,9 +151,9 @@ func (q *DelayQueue[T]) Peek() (v T, due time.Time, ok bool) {
 	return e.value, q.line.TimeAt(e.due), true
 }
 
-// Drain removes up to max elements that are due at the call, all of them if max is zero or
-// negative, and returns their values in order; nil if none is due. The lock is held throughout:
-// with max it is in the caller's hand for how long others wait. O(k log n) for k values.
+// Drain removes up to max elements that are due at the call, or all of them if max is zero or
+// negative. It returns their values in order, or nil if none is due. Drain holds the lock
+// throughout, so max bounds how long others wait. O(k log n) for k values.
 func (q *DelayQueue[T]) Drain(max int) []T {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -163,9 +169,9 @@ func (q *DelayQueue[T]) Drain(max int) []T {
 	return values
 }
 
-// Remove takes e out of the queue, due or not. It returns false if e is nil, another queue's, or
-// already taken or removed: of racing calls that take or remove an element exactly one gets it.
-// O(log n).
+// Remove takes e out of the queue, due or not. It returns false if e is nil, belongs to another
+// queue, or was taken or removed before. If several calls race to take or remove an element,
+// exactly one gets it. O(log n).
 func (q *DelayQueue[T]) Remove(e *Delayed[T]) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -177,9 +183,9 @@ func (q *DelayQueue[T]) Remove(e *Delayed[T]) bool {
 }
 
 // Reset makes e due once delay has passed from now, earlier or later than before, as if it were
-// pushed anew: among elements due at the same instant it goes last. Delays mean what they mean to
-// [DelayQueue.Push]. Where [DelayQueue.Remove] would return false, so does Reset, and does nothing.
-// O(log n).
+// pushed anew: it goes last among elements that are due at the same instant. Delays mean the
+// same as in [DelayQueue.Push]. If [DelayQueue.Remove] would return false, Reset returns false and
+// does nothing. O(log n).
 func (q *DelayQueue[T]) Reset(e *Delayed[T], delay time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -201,17 +207,18 @@ func (q *DelayQueue[T]) Len() int {
 	return q.heap.Len()
 }
 
-// Channel returns a channel of the elements, in order, each once it is due. size is its buffer's
-// capacity; Channel panics if it is negative. A goroutine feeds the channel until ctx ends, whether
-// or not anybody receives, and then closes it. Several channels and takers may share a queue; each
-// element goes to one.
+// Channel returns a channel of the elements, in order, each once it is due. size is the capacity of
+// its buffer; Channel panics if size is negative. A goroutine feeds the channel until ctx ends,
+// even if nothing receives from the channel, and then closes it. Several channels and takers may
+// share a queue; each element goes to one of them.
 //
-// Nothing is lost: once the channel is closed, each element has either come out of it (receive
-// until it is closed; ctx does not empty the buffer) or is in the queue. To wait for a receiver,
-// the feeder must have taken its element already: it holds one at most beside those in the buffer.
-// That one counts as taken: Len leaves it out, Remove and Reset return false, and an earlier one
-// does not overtake it. If ctx ends before it is received, it goes back to its old place under its
-// own due time.
+// Nothing is lost. Once the channel is closed, each element either has come out of it or is in the
+// queue. Receive until the channel is closed, because the end of ctx does not empty the buffer.
+//
+// While the feeder waits for a receiver, it holds one element beside those in the buffer. That
+// element counts as taken: Len leaves it out, Remove and Reset return false, and an earlier element
+// does not overtake it. If ctx ends before the element is received, it goes back to its old place
+// with its own due time.
 func (q *DelayQueue[T]) Channel(ctx context.Context, size int) <-chan T {
 	if size < 0 {
 		panic("timingwheel: DelayQueue.Channel: size is " + strconv.Itoa(size) + ", want 0 or more")
@@ -222,9 +229,9 @@ func (q *DelayQueue[T]) Channel(ctx context.Context, size int) <-chan T {
 }
 
 // All returns an iterator that takes elements, each as soon as it is due, until ctx ends. An
-// element leaves the queue right before it is yielded, so that a break loses none. Elements that
-// are due when ctx ends stay in the queue. The iterator may be used several times and by several
-// goroutines at once.
+// element leaves the queue right before it is yielded, so a break loses none. Elements that are due
+// when ctx ends stay in the queue. The iterator may be used several times and by several goroutines
+// at once.
 func (q *DelayQueue[T]) All(ctx context.Context) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for ctx.Err() == nil {
@@ -253,7 +260,7 @@ func (q *DelayQueue[T]) feed(ctx context.Context, ch chan<- T) {
 	}
 }
 
-// take is Take; it also returns the element, which is out of the queue, or nil with ctx's error.
+// take is Take. It also returns the element, which is out of the queue, or nil with ctx's error.
 // The context is user code and is not called under the lock (G7).
 func (q *DelayQueue[T]) take(ctx context.Context) (*element[T], T, error) {
 	var w *taker // made when there is reason to wait
@@ -310,20 +317,20 @@ func (q *DelayQueue[T]) popLocked(now int64) (e *element[T], v T) {
 	return nil, v
 }
 
-// removeLocked takes out e and returns its value, which e forgets.
+// removeLocked takes out e and returns its value, to which e no longer refers.
 func (q *DelayQueue[T]) removeLocked(e *element[T]) (v T) {
 	q.heap.Remove(e.index)
 	v, e.value = e.value, v
 	return v
 }
 
-// holdsLocked reports whether e is in q; a copy of an element is not.
+// holdsLocked reports whether e is in q. A copy of an element is not.
 func (q *DelayQueue[T]) holdsLocked(e *Delayed[T]) bool {
 	return e != nil && e.queue == q && uint(e.index) < uint(q.heap.Len()) && q.heap.At(e.index) == (*element[T])(e)
 }
 
-// waitLocked returns how long w may sleep, and notes it (D1). Only the front taker watches the
-// clock.
+// waitLocked returns how long w may sleep. For the front taker, the only one that watches the
+// clock, it also sets lookBy (D1).
 func (q *DelayQueue[T]) waitLocked(w *taker, now int64) time.Duration {
 	if w.index != 0 {
 		return neverDue
@@ -343,12 +350,12 @@ func (q *DelayQueue[T]) headMovedLocked() {
 		q.lookBy = awakeNow
 		select {
 		case w.wake <- struct{}{}:
-		default: // it has not used its last token yet
+		default: // its last token is still unused
 		}
 	}
 }
 
-// leaveLocked takes w, which may be nil, out of the line and hands its duty on (D3).
+// leaveLocked takes w, which may be nil, out of the line and passes its duty on (D3).
 func (q *DelayQueue[T]) leaveLocked(w *taker) {
 	if w == nil {
 		return
@@ -356,7 +363,7 @@ func (q *DelayQueue[T]) leaveLocked(w *taker) {
 	i := w.index
 	q.takers.Remove(i)
 	if i == 0 {
-		q.lookBy = neverDue // what the new front knows of the clock
+		q.lookBy = neverDue // the new front has set no timer
 		q.headMovedLocked()
 	}
 }

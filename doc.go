@@ -12,11 +12,12 @@
 // A [TimingWheel] runs a function for each timer. [TimingWheel.ScheduleFunc] runs plans again and
 // again; package plan has schedulers for them. [Timeouts] has a value for each timer in place of a
 // function, and hands expired values to one function in batches. A [DelayQueue] is for consumers
-// with a pace of their own. In Manual mode ([Options]) the caller drives the clock: event loops,
-// games, simulations, tests.
+// that take elements at their own pace. In Manual mode ([Options]) the caller drives the clock, for
+// event loops, games, simulations and tests.
 //
 // [TimingWheel.After], NewTimer, NewTicker, Tick and Sleep, and the contexts of
-// [TimingWheel.WithTimeout], are those of packages time and context, driven by the wheel.
+// [TimingWheel.WithTimeout], are counterparts of those in packages time and context, driven by the
+// wheel.
 //
 // # When not to use it
 //
@@ -57,14 +58,14 @@
 // Each wheel is a ring of slots (256 by default). A slot of the finest wheel stands for one tick, a
 // slot of the next one for a whole turn of the finest, and so on: four wheels of 256 slots and a
 // tick of 1 ms span 49 days. A timer goes into the first wheel that reaches its deadline, in O(1).
-// When its slot comes up it moves to a finer wheel, until its very tick comes. Beyond the last
-// wheel it waits there for as many turns as it takes.
+// When its slot comes up, the timer moves to a finer wheel, until its tick comes. A timer beyond
+// the last wheel waits there for several turns.
 //
-// No hand goes round. The slots that hold timers stand in a heap by the time at which they come up,
-// and one timer of the runtime is set for the first of them. An empty slot costs nothing. A
-// Reschedule to a later time only writes the new deadline, and the timer moves when its old slot
-// comes up. The source of package timingwheel has a worked example, and docs/design.md describes
-// the data structures.
+// The wheel does not step from slot to slot. The slots that hold timers stand in a heap by the time
+// at which they come up, and one timer of the runtime is set for the first of them. An empty slot
+// costs nothing. A Reschedule to a later time only writes the new deadline, and the timer moves
+// when its old slot comes up. The source of package timingwheel has a worked example, and
+// docs/design.md describes the data structures.
 //
 // The algorithm is that of Varghese and Lauck, "Hashed and Hierarchical Timing Wheels", 1987; the
 // heap of slots comes from Apache Kafka.
@@ -73,9 +74,8 @@
 //
 // All methods may be called from any goroutine at any time, callbacks included, except where they
 // say otherwise. A wheel consists of shards ([Options.Shards]), which share nothing that changes. A
-// goroutine mostly adds to the same shard. Timers of one deadline therefore have no order among
-// each other, except in Manual mode with one shard: there the first to be armed is the first to
-// run.
+// goroutine mostly adds to the same shard. Timers with the same deadline therefore run in no
+// particular order. In Manual mode with one shard they run in the order in which they were armed.
 //
 // Stop, and Reschedule to a later time, take no lock as a rule. Arming, and Reschedule to an
 // earlier time, take a short lock, which drivers and workers hold for moments only. Timers more

@@ -3,15 +3,16 @@ package timingwheel
 // Executor decides where callbacks run.
 //
 // Go is called without a lock on the driver's goroutine, once for each callback that is due (for
-// each batch with [Timeouts]). It must not block for long and must call f exactly once, now or
-// later, on any goroutine. f claims a callback and runs it. Until then the timer is pending and can
-// be stopped, in which case f does nothing. Calls of Go may still be under way when the wheel's
-// Stop returns; none is when Shutdown has returned nil. *sync.WaitGroup and most pools satisfy the
+// each batch with [Timeouts]). In Manual mode it is called on the goroutine of Advance or Flush. Go
+// must not block for long. It must call f exactly once, now or later, on any goroutine. f claims a
+// callback that is due and runs it. Until then the timer is pending and can be stopped. If nothing
+// is due any more, f does nothing. Calls of Go may still be under way when the wheel's Stop
+// returns, but not once Shutdown has returned nil. *sync.WaitGroup and most pools satisfy the
 // interface as they are.
 type Executor interface{ Go(f func()) }
 
-// Inline runs callbacks on the driver's goroutine, one after the other in each shard: for tiny
-// callbacks that never block. A callback that blocks delays all other timers of its shard.
+// Inline runs callbacks on the driver's goroutine, one after the other in each shard. It is meant
+// for tiny callbacks that never block. A callback that blocks delays all other timers of its shard.
 var Inline Executor = inline{}
 
 // Goroutines starts a new goroutine for each callback, as time.AfterFunc does.
@@ -25,8 +26,8 @@ type goroutines struct{}
 
 func (goroutines) Go(f func()) { go f() }
 
-// driveExecutor is the life of a driver with an executor that is not our own. It is called with
-// wheelMu held and returns without it.
+// driveExecutor is the life of a driver with an executor other than the default one. It is called
+// with wheelMu held and returns without it.
 func (s *shardOf[T]) driveExecutor() {
 	c := &s.owner.crew
 	c.driving = true
@@ -56,26 +57,29 @@ func (s *shardOf[T]) driveExecutor() {
 	s.unlock()
 }
 
-// calls is the number of calls that are still to be given to the executor, or of workers that have
-// still to come: one for each batch that is due.
+// calls returns the number of calls that are still to be given to the executor: one for each batch
+// that is due. With the default executor it is the number of these batches.
 func (o *owner) calls() int {
 	return (o.due.ready+o.batch-1)/o.batch - o.crew.owed
 }
 
-// handOver gives the executor its calls, with no lock held. It reports whether there was any. What
-// becomes due meanwhile waits, so a chain of zero delays that runs here does not keep the driver.
+// handOver gives the executor its calls, with no lock held. It reports whether there were any.
+// Timers that become due meanwhile wait, so a chain of zero delays that runs here does not keep the
+// driver.
 func (s *shardOf[T]) handOver() bool {
 	n := s.owner.calls()
 	s.handUpTo(n)
 	return n > 0
 }
 
-// handUpTo gives the executor up to n of the calls that are still to be given. It returns for how
-// many timers they are.
+// handUpTo gives the executor up to n of the calls that are still to be given. It returns the
+// number of timers that these calls are for.
 func (s *shardOf[T]) handUpTo(n int) (timers int) {
 	for ; n > 0 && !s.closed.Load(); n-- {
 		if s.Manual {
-			s.settleAll() // callbacks that run here may have stopped or moved others: Advance counts exactly
+			// Callbacks that run here may have stopped or moved other timers, and Advance counts
+			// exactly.
+			s.settleAll()
 		}
 		if s.owner.calls() <= 0 {
 			break
@@ -86,15 +90,15 @@ func (s *shardOf[T]) handUpTo(n int) (timers int) {
 	return timers
 }
 
-// uncovered is the number of timers that are due and for which the executor has no call.
+// uncovered returns the number of timers that are due and for which the executor has no call.
 func (o *owner) uncovered() int { return max(0, o.due.ready-o.crew.owed*o.batch) }
 
 // handOne calls the executor without the lock, which is held before and after. The call counts as
-// something that runs until it returns, so that the executor may be closed after Shutdown.
+// running until it returns, so that the executor may be closed after Shutdown.
 //
 // If the executor unwinds, or a callback that it runs here does, the call may have been kept or
-// lost, and one that has begun meanwhile may be another. So one call is no longer counted. A call
-// too many does nothing; one too few would leave a timer that is due without one.
+// lost, and a call that has begun meanwhile may be another one. So owed is decremented. A call too
+// many does nothing. A call too few would leave a due timer without one.
 func (s *shardOf[T]) handOne() {
 	c := &s.owner.crew
 	c.handing++
@@ -126,8 +130,8 @@ func (s *shardOf[T]) runOne() {
 	s.kick()
 }
 
-// kick makes sure that a driver comes for what is due and has no call. In Manual mode the next
-// Advance does.
+// kick makes sure that a driver comes if due timers have no call or timers have to move. In Manual
+// mode the next Advance serves them.
 func (s *shardOf[T]) kick() {
 	if !s.Manual && (s.owner.calls() > 0 || s.owner.wheel.cascade.any()) {
 		s.alarm.summon()

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// Bounds of what one call of Occupancy does and returns.
+// Limits of one call of Occupancy and of its result.
 const (
-	occupancyCells = 512     // of one level: the slots of larger wheels share them
-	occupancyNext  = 16      // expirations
-	occupancyWhole = 1024    // non-empty buckets of a shard that are looked at without letting go of its lock
-	occupancyStep  = quantum // else, buckets or slots that are looked at before it is let go: on a large wheel each may be a cache miss
-	occupancySlots = 1 << 18 // buckets or slots, of all levels and shards, of shards with more non-empty buckets than that
+	occupancyCells = 512     // cells of a level; the slots of a larger wheel share them
+	occupancyNext  = 16      // expirations in Next
+	occupancyWhole = 1024    // most non-empty buckets of a shard counted in one hold of its lock
+	occupancyStep  = quantum // buckets or slots in one hold otherwise; each may be a cache miss
+	occupancySlots = 1 << 18 // buckets or slots that are looked at, of all larger shards together
 	occupancyPeek  = 128     // buckets that are looked at for the next expirations of a shard
 )
 
-// Occupancy is where the pending timers of a wheel stand: on which level, and how far from the
-// clock's hand. It counts timers and knows nothing of what they run.
+// Occupancy says where the pending timers of a wheel stand: on which level, and how far ahead of
+// the clock. It counts timers and knows nothing of their callbacks.
 //
 // Each pending timer is counted once: Pending is the sum of Due, Moving, Unseen and of Timers over
 // all levels.
@@ -30,35 +30,35 @@ type Occupancy struct {
 	Stopped   bool // the wheel was stopped: nothing is pending
 
 	Pending int // pending timers
-	Due     int // those that are due and have not been claimed
-	Moving  int // those that have left a slot and are on their way to a finer level
+	Due     int // timers that are due and have not been claimed
+	Moving  int // timers that have left a slot and are on their way to a finer level
 
-	// Unseen is pending timers that were not found. On a wheel where nothing is going on it is 0,
-	// except where a shard has more than 1,024 non-empty buckets and has had more than 2^18/Shards
-	// at once: then only the slots nearest to its hand are looked at. Under load, with more than
-	// 1,024 non-empty buckets in a shard, timers may also have moved meanwhile.
+	// Unseen is the number of pending timers that were not found. On an idle wheel it is 0, unless
+	// a shard has more than 1,024 non-empty buckets and has had more than 2^18/Shards at once; then
+	// only the slots nearest to the clock are looked at. Under load, timers of a shard with more
+	// than 1,024 non-empty buckets may also have moved meanwhile.
 	Unseen int
 
-	Levels []LevelOccupancy // the finest first: all that Options.Levels allows, also those without timers
+	Levels []LevelOccupancy // the finest level first; levels without timers included
 	Next   []Expiration     // the earliest buckets, at most 16, in order of time
 }
 
 // LevelOccupancy is one level of a wheel, over all shards.
 type LevelOccupancy struct {
-	Interval time.Duration // of a slot; the largest duration where that is too short
-	Hand     int           // the slot in which the clock is, from 0 to WheelSize-1
+	Interval time.Duration // of a slot, or the largest duration if that is too short
+	Hand     int           // the slot of the current interval, from 0 to WheelSize-1
 	Timers   int           // pending timers of the level: the sum of Cells
-	Later    int           // of these, on the last level, those in slots of which no timer is due within this lap
+	Later    int           // of these, on the last level: in slots with nothing due in this lap
 
-	// Cells are the numbers of timers of the slots, beginning at the hand: in Cells[0] is what is
-	// looked at in the current interval (or is overdue), and so on round the ring. There is one for
-	// each slot, or 512 for WheelSize/512 slots each. A timer that was postponed counts where it
-	// stood before, until the wheel has looked there.
+	// Cells are the numbers of timers of the slots, beginning with the current interval. Cells[0]
+	// counts the timers of that interval, and overdue ones. The next cells follow round the ring.
+	// There is one cell for each slot, or 512 cells for WheelSize/512 slots each. A timer that was
+	// postponed counts in its old slot until the wheel has looked there.
 	Cells []int
 }
 
-// Expiration is what the wheel is going to look at next: the buckets of one level, over all shards,
-// that expire at one time. Those of level 0 are run then, apart from postponed ones; others move to
+// Expiration is what the wheel looks at next: the buckets of one level, over all shards, that
+// expire at one time. Timers of level 0 are due then, apart from postponed ones. The others move to
 // a finer level.
 type Expiration struct {
 	At     time.Time
@@ -66,14 +66,14 @@ type Expiration struct {
 	Timers int
 }
 
-// Occupancy returns where the pending timers stand. It is for people who look at a wheel, not for
-// hot paths: O(shards × buckets), and at most 2^18 buckets or slots are looked at, however large
-// the wheel is, or 1,024 for each shard where there are more than 256 of those. A shard with more
-// than 1,024 non-empty buckets is looked at in portions of 256, between which its lock is free;
-// others are in one go, and then what is said of a shard is one moment of it. The result takes at
-// most 64 KiB for the levels.
+// Occupancy returns where the pending timers stand. It is meant for inspecting a wheel and not for
+// hot paths: O(shards × buckets). A call looks at no more than 2^18 buckets or slots, however large
+// the wheel is, or at 1,024 for each shard if there are more than 256 shards. If a shard has more
+// than 1,024 non-empty buckets, Occupancy looks at portions of 256, and the shard's lock is free in
+// between. It looks at any other shard in one go, so the figures of that shard belong to one
+// moment. The levels of the result take at most 64 KiB.
 //
-// After Stop nothing is pending, and the levels have cells all the same.
+// After Stop nothing is pending, and the levels still have cells.
 func (tw *TimingWheel) Occupancy() Occupancy {
 	return tw.engine.occupancy(occupancyWhole, occupancySlots)
 }
@@ -87,13 +87,13 @@ func (w *Timeouts[T]) Occupancy() Occupancy {
 type survey struct {
 	Occupancy
 	config
-	tick  int64            // at which the shards' clocks are taken to stand
-	whole int              // buckets for one hold of the lock
-	step  int              // buckets or slots for one
-	each  int              // slots of a level that are looked at, from the hand on, where there are too many buckets
-	fold  uint             // log2 of slots for each cell
-	soon  map[expiry]int   // timers
-	hand  [maxLevels]int64 // the interval in which the clock is, counted from the beginning of time
+	tick  int64            // of the survey, to which the hands are set
+	whole int              // buckets up to which a shard is counted in one hold of its lock
+	step  int              // buckets or slots in one hold otherwise
+	each  int              // slots of a level, from the hand on, if there are too many buckets
+	fold  uint             // log2 of the slots of a cell
+	soon  map[expiry]int   // timers of the next expirations
+	hand  [maxLevels]int64 // of each level: the current interval, counted from tick 0
 }
 
 type expiry struct {
@@ -118,7 +118,7 @@ func (e *engine[T]) occupancy(whole, slots int) Occupancy {
 	return v.Occupancy
 }
 
-// survey begins one: with levels and no timers.
+// survey begins a survey: with levels and no timers.
 func (e *engine[T]) survey(whole, slots int) *survey {
 	now := e.reading()
 	levels := e.last + 1
@@ -148,15 +148,15 @@ func (e *engine[T]) survey(whole, slots int) *survey {
 	return v
 }
 
-// stand puts the hands to where they are at a tick.
+// stand sets the hands to a tick.
 func (v *survey) stand(tick int64) {
 	for l := range v.Levels {
 		v.hand[l] = tick >> (uint(l) * v.bits)
 	}
 }
 
-// count adds the timers of a bucket that stands in a slot. A bucket of the past is one that the
-// driver has not come to yet.
+// count adds the timers of a bucket that stands in a slot. If the bucket lies in the past, the
+// driver has not come to it yet.
 func (v *survey) count(b *bucket) {
 	l := &v.Levels[b.level]
 	ahead := max(0, b.at>>(uint(b.level)*v.bits)-v.hand[b.level])
@@ -172,7 +172,8 @@ func (v *survey) count(b *bucket) {
 	l.Timers += b.live
 }
 
-// add adds what the shard has. wheelMu is held, and let go meanwhile if the shard has many buckets.
+// add adds the timers of the shard. wheelMu is held; add releases it in between if the shard has
+// many buckets.
 func (v *survey) add(s *shard) {
 	if s.closed.Load() {
 		return
@@ -198,7 +199,7 @@ func (v *survey) add(s *shard) {
 	}
 }
 
-// found is the number of timers that have been counted somewhere.
+// found returns the number of timers that have been counted so far.
 func (v *survey) found() int {
 	n := v.Due + v.Moving
 	for l := range v.Levels {
@@ -207,10 +208,11 @@ func (v *survey) found() int {
 	return n
 }
 
-// addBuckets goes through the buckets by their ids, which they keep while the lock is free, unlike
-// their places in the queue. Most slots of a large wheel are empty, and are not looked at.
+// addBuckets goes through the buckets by their ids. Unlike their places in the queue, the ids stay
+// the same while the lock is free. Most slots of a large wheel are empty, and addBuckets does not
+// look at them.
 func (v *survey) addBuckets(s *shard) {
-	for k, steps := 0, 0; k < len(s.owner.store.all); k++ { // none are left where the wheel was stopped meanwhile
+	for k, steps := 0, 0; k < len(s.owner.store.all); k++ { // none if the wheel was stopped
 		if steps == v.step {
 			steps = 0
 			breathe(s)
@@ -225,7 +227,7 @@ func (v *survey) addBuckets(s *shard) {
 	}
 }
 
-// breathe lets go of the lock for other workers.
+// breathe releases the lock for a moment, so that other goroutines get it.
 func breathe(s *shard) {
 	s.yield()
 	if !s.closed.Load() {
@@ -234,8 +236,8 @@ func breathe(s *shard) {
 }
 
 // addSlots goes through the slots, which stay where they are while the lock is free. It begins with
-// the coarsest level, so that a timer that moves to a finer one meanwhile is rather counted twice
-// than lost.
+// the coarsest level. So a timer that moves to a finer level meanwhile is counted twice rather than
+// missed.
 func (v *survey) addSlots(s *shard) {
 	steps := 0
 	for l := len(s.owner.wheel.levels) - 1; l >= 0; l-- {
@@ -244,7 +246,8 @@ func (v *survey) addSlots(s *shard) {
 				steps = 0
 				breathe(s)
 			}
-			if l >= len(s.owner.wheel.levels) || s.owner.wheel.levels[l].slots == nil { // also where the wheel was stopped meanwhile
+			// The levels are also gone if the wheel was stopped meanwhile.
+			if l >= len(s.owner.wheel.levels) || s.owner.wheel.levels[l].slots == nil {
 				break
 			}
 			steps++
@@ -255,8 +258,8 @@ func (v *survey) addSlots(s *shard) {
 	}
 }
 
-// addExpired counts what has left its slots. Buckets that move are as many as have expired while
-// nobody came, so there is a bound for them too; lots are few.
+// addExpired counts the timers that have left their slots. The number of cascading buckets has no
+// bound of its own, so at most whole of them are counted. Batches are few.
 func (v *survey) addExpired(s *shard) {
 	if s.closed.Load() {
 		return
@@ -275,9 +278,9 @@ func (v *survey) addExpired(s *shard) {
 	}
 }
 
-// addNext notes the earliest buckets with timers. The queue is a heap, so they are found from the
-// top down: of the buckets whose parents were taken, the first is taken next. The buckets that all
-// timers have left are passed over, a bounded number of them.
+// addNext notes the earliest buckets with timers. The queue is a heap, so addNext searches it from
+// the top: of the buckets whose parents were taken, the first one is taken next. Buckets without
+// timers are skipped. The number of looks is bounded.
 func (v *survey) addNext(s *shard) {
 	var open []int // indices of the queue
 	queue := &s.owner.wheel.queue
@@ -304,8 +307,8 @@ func (v *survey) addNext(s *shard) {
 	}
 }
 
-// expirations are the earliest of what the shards have noted. Each has noted as many as are wanted,
-// so none is missing or counted in part.
+// expirations returns the earliest of the expirations that the shards have noted. Each shard has
+// noted as many as are wanted, so none is missing or counted in part.
 func (v *survey) expirations(timeAt func(ns int64) time.Time) []Expiration {
 	all := slices.SortedFunc(maps.Keys(v.soon), func(a, b expiry) int {
 		return cmp.Or(cmp.Compare(a.tick, b.tick), cmp.Compare(a.level, b.level))

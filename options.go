@@ -12,7 +12,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// Accepted ranges and defaults. The defaults of size and levels are measured: docs/design.md.
+// Accepted ranges and defaults. The default size and levels are measured: docs/experiments.md.
 const (
 	minTick      = time.Microsecond
 	maxTick      = time.Hour
@@ -38,15 +38,16 @@ type Options struct {
 	// 256.
 	WheelSize int
 
-	// Levels is the number of wheels before round counts begin, from 1 to 16. A wheel is made when
-	// it is first needed; those that the range of time.Duration cannot reach never are. Defaults to
-	// 4, which with the default tick and size spans 49 days.
+	// Levels is the number of wheels, from 1 to 16. A timer beyond the last wheel waits there for
+	// several rounds. A wheel is made when it is first needed; those that the range of
+	// time.Duration cannot reach never are. Defaults to 4, which with the default tick and size
+	// spans 49 days.
 	Levels int
 
-	// Shards is the number of independent wheels that share the timers, each with its lock and its
-	// driver, from 1 to 1024. Defaults to four for each processor that GOMAXPROCS allows, where
-	// that is from 2 to 15, to 64 or one for each beyond that, and to 1 on one processor and in
-	// Manual mode.
+	// Shards is the number of independent wheels that share the timers, each with its locks and its
+	// driver, from 1 to 1024. The default depends on GOMAXPROCS: 1 on one processor, four for each
+	// processor up to 15 processors, 64 from 16 processors on, and one for each processor beyond
+	// 64, up to 1024. In Manual mode it defaults to 1.
 	Shards int
 
 	// Executor decides where callbacks run. Defaults to goroutines that the wheel reuses: a
@@ -58,32 +59,32 @@ type Options struct {
 	// it does with time.AfterFunc; in Manual mode with Inline it unwinds to the caller of Advance.
 	OnPanic func(value any, stack []byte)
 
-	// OnSlow is told of callbacks that take SlowAfter or longer, see [SlowCallback]. Defaults to
-	// nil: the time that callbacks take is not measured.
+	// OnSlow is called for callbacks that take SlowAfter or longer; see [SlowCallback]. Defaults to
+	// nil: slow callbacks are not reported.
 	OnSlow func(SlowCallback)
 
-	// SlowAfter is from when on a callback, or a batch of [Timeouts], is slow. Set without OnSlow,
-	// slow callbacks are counted in [Stats] and not reported. Defaults to 100ms with OnSlow and to
-	// no measurement without it. A measurement reads the clock twice for each callback, in Manual
-	// mode as well.
+	// SlowAfter is the time after which a callback, or a batch of [Timeouts], is slow. If it is
+	// set without OnSlow, slow callbacks are counted in [Stats] and not reported. Defaults to 100ms
+	// with OnSlow and to no measurement without it. A measurement reads the clock twice for each
+	// callback, in Manual mode as well.
 	SlowAfter time.Duration
 
-	// Name names the wheel where a program has several: in [Stats], in a [SlowCallback] and in
+	// Name identifies the wheel if a program has several: in [Stats], in a [SlowCallback] and in
 	// profiles. Defaults to no name.
 	Name string
 
 	// ProfileLabels sets labels of runtime/pprof while a callback runs, so that a CPU profile tells
-	// which timers burn it: "timingwheel", the Name, and "callback", its function. Goroutines that
-	// the callback starts inherit them. Defaults to false.
+	// which timers use the processor: "timingwheel", the Name, and "callback", its function.
+	// Goroutines that the callback starts inherit them. Defaults to false.
 	ProfileLabels bool
 
-	// ProfileContext has the labels that ProfileLabels adds to. They are also what a goroutine that
-	// is not the wheel's, such as the caller of Advance, has after a callback: the labels that it
-	// had before cannot be read. Of the context nothing else is used. Defaults to one without
-	// labels.
+	// ProfileContext has the labels that ProfileLabels adds to. A goroutine that is not the
+	// wheel's, such as the caller of Advance, also has these labels after a callback, because the
+	// labels that it had before cannot be read. Nothing else of the context is used. Defaults to
+	// one without labels.
 	ProfileContext context.Context
 
-	// Manual makes a wheel without goroutines, alarms and clock readings: the caller drives its
+	// Manual makes a wheel without goroutines, alarms and clock readings. The caller drives its
 	// clock with Advance.
 	Manual bool
 
@@ -139,8 +140,8 @@ func (o Options) validate() (Options, error) {
 	return o, nil
 }
 
-// defaultShards makes it rare that two goroutines meet on a shard, docs/design.md, without a driver
-// too many: each shard with timers due is woken once in a tick.
+// defaultShards makes it rare that two goroutines meet on a shard (docs/design.md). More shards
+// would cost wake-ups, because each shard with due timers wakes once in a tick.
 func defaultShards(manual bool) int {
 	if manual {
 		return 1
@@ -178,8 +179,8 @@ func (o Options) config() config {
 	return c
 }
 
-// moveCost is an upper bound of the time to move one timer to a finer level, twice, as a bucket may
-// double before it is looked at again.
+// moveCost is twice an upper bound of the time to move one timer to a finer level, because a bucket
+// may double before it is looked at again.
 const moveCost = 256 * time.Nanosecond
 
 // moveTime returns moveCost as a ratio of ticks to timers.

@@ -8,27 +8,27 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// Scheduler says when a plan runs: Next returns the run that follows t, or the zero time where
-// there is none. Any Schedule of github.com/robfig/cron is a Scheduler.
+// Scheduler says when a plan runs. Next returns the run that follows t, or the zero time if there
+// is none. Any Schedule of github.com/robfig/cron is a Scheduler.
 //
-// A plan calls Next without a lock and never concurrently: first with the time of
-// [TimingWheel.ScheduleFunc], then, before each run, with the time for which that run was planned.
-// If the result is no longer in the future when the run has returned, Next is called once more with
-// that time, so that missed runs are skipped and not replayed. Package plan has Schedulers that do
-// other things, and may be put around any.
+// A plan calls Next without a lock and never concurrently: first with the time of the call of
+// [TimingWheel.ScheduleFunc], and then, before each run, with the time for which that run was
+// planned. If the result has passed when the run returns, the plan calls Next once more, with the
+// current time. Missed runs are therefore skipped and not replayed. Package plan has Schedulers
+// that behave differently and can wrap any Scheduler.
 type Scheduler interface{ Next(time.Time) time.Time }
 
-// Skipper is a Scheduler that knows its way past missed runs. Skip returns the first run after now
-// of those that follow missed, or the zero time where there is none; a plan calls it, with a now
-// that is not before missed, where it would otherwise call Next with now. So runs keep a phase that
-// Next alone would lose. [Every] is one.
+// Skipper is a Scheduler that can skip missed runs and keep its phase, which Next alone would lose.
+// Skip returns the first run after now among those that follow missed, or the zero time if there is
+// none. If runs were missed, a plan calls Skip instead of calling Next with the current time. now
+// is never before missed. The Scheduler of [Every] is a Skipper.
 type Skipper interface {
 	Scheduler
 	Skip(missed, now time.Time) time.Time
 }
 
 // Every returns a Scheduler that runs at a fixed rate of one run for each d. It keeps its phase:
-// runs stay at multiples of d after the first, also when some were missed. It panics where d is not
+// runs stay at multiples of d after the first, even if some were missed. Every panics if d is not
 // positive.
 func Every(d time.Duration) Scheduler {
 	if d <= 0 {
@@ -43,7 +43,7 @@ func (e every) Next(t time.Time) time.Time { return t.Add(time.Duration(e)) }
 
 func (e every) Skip(missed, now time.Time) time.Time {
 	d := time.Duration(e)
-	return now.Add(d - now.Sub(missed)%d) // a number of d after missed could overflow
+	return now.Add(d - now.Sub(missed)%d) // missed plus a multiple of d could overflow
 }
 
 // skip asks s for the first run after now.
@@ -55,12 +55,12 @@ func skip(s Scheduler, missed, now time.Time) time.Time {
 }
 
 // ScheduleFunc runs f at the times that s plans and returns one handle for the whole plan. It
-// returns the zero Timer, and never runs f, where s plans no run or the wheel is stopped.
+// returns the zero Timer, and never runs f, if s plans no run or if the wheel is stopped.
 //
 // Runs never overlap: the next one is armed when f has returned, panicked or called runtime.Goexit.
-// (A [Planner] may decide otherwise.) Stop during a run returns true if and only if there would
-// have been a further one. Reschedule moves the next run, and the plan continues from there.
-// ScheduleFunc panics if s or f is nil.
+// (A [Planner] may decide otherwise.) Stop during a run returns true if and only if a further run
+// was planned. Reschedule moves the next run, and the plan continues from there. ScheduleFunc
+// panics if s or f is nil.
 func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func()) Timer {
 	if s == nil || f == nil {
 		panic("timingwheel: ScheduleFunc with a nil Scheduler or function")
@@ -79,9 +79,9 @@ type plan struct {
 	scheduler Scheduler
 	f         func()
 
-	// Written before the first run and by runs, which follow each other.
+	// Written before the first run, and then by the runs, one after the other.
 	planned time.Time
-	at      int64 // the tick for which planned was armed; the slot has another one after a Reschedule
+	at      int64 // the tick for which planned was armed; a Reschedule changes that of the slot
 	timer   Timer
 }
 
@@ -125,7 +125,7 @@ func (p *plan) ask() (next time.Time, off bool) {
 	return p.scheduler.Next(p.planned), false
 }
 
-// askPast asks for the first run after now of those that follow missed. Else it is as ask.
+// askPast is like ask, but asks for the first run after now among those that follow missed.
 func (p *plan) askPast(missed, now time.Time) (next time.Time) {
 	defer func() { p.settle(next) }()
 	return skip(p.scheduler, missed, now)
@@ -176,9 +176,9 @@ func (p *plan) dateOf(tick int64) time.Time {
 	return s.DateOf(s.ticks.Begin(tick))
 }
 
-// settle ends the plan if next is the zero time, unless Reschedule has asked for one more run. A
-// run that is about to start is off if Stop or Reschedule has come after its claim. Both have then
-// returned true: Stop because the run does not take place, Reschedule because it takes place later.
+// settle ends the plan if next is the zero time, unless Reschedule has asked for one more run. off
+// means that a run that is about to start does not take place: since its claim Stop has ended the
+// plan, or Reschedule has moved this run, the last one.
 func (p *plan) settle(next time.Time) (off bool) {
 	for {
 		pg, w, running := p.running()
@@ -196,10 +196,10 @@ func (p *plan) settle(next time.Time) (off bool) {
 	}
 }
 
-// rearm arms the next run at the time that Reschedule has set. Without one it arms the run at next
-// or, if next has passed, the first run after now.
+// rearm arms the next run: at the time that Reschedule has set, or at next, or, if next has passed,
+// at the first run after now.
 func (p *plan) rearm(next time.Time) {
-	defer func() { p.arm(next) }() // also where Next panics
+	defer func() { p.arm(next) }() // also if Next panics
 	if next.IsZero() {
 		return
 	}
@@ -210,8 +210,8 @@ func (p *plan) rearm(next time.Time) {
 	}
 }
 
-// bury gives the slot of a plan back that has ended in its run. Each run calls arm once, and that
-// calls bury.
+// bury gives back the slot of a plan that has ended during its run. Only arm calls it, and each run
+// calls arm once.
 func (p *plan) bury() {
 	s, i := p.timer.shard, p.timer.index
 	pg := s.slots.Pages.At(i >> arena.PageShift)
@@ -247,14 +247,16 @@ func (p *plan) arm(next time.Time) {
 	}
 }
 
-// live reports whether the next run is still the scheduler's to plan.
+// live reports whether the Scheduler still decides the next run: the plan was not stopped, and
+// Reschedule has not set the next run.
 func (p *plan) live() bool {
 	_, w, running := p.running()
 	return running && !w.Has(arena.Moved)
 }
 
 // again makes a running plan pending once more. It calls note with the tick before the next run can
-// begin. It returns false if the word has changed.
+// begin. again returns false if the word has changed. On a stopped wheel it arms nothing and
+// returns true.
 func (s *shard) again(pg *arena.Page, i uint32, w arena.Word, deadline, now int64, note func(tick int64)) bool {
 	s.armMu.Lock()
 	if s.closed.Load() {
@@ -282,53 +284,56 @@ func (s *shard) again(pg *arena.Page, i uint32, w arena.Word, deadline, now int6
 
 // Run is one run of a plan.
 //
-// Its times come from the clock by which plans are made: the current time with both clocks, in
-// Manual mode the wheel's. Planned is the time that was given by whoever planned the run, so it has
-// a monotonic reading or has none as that one has.
+// Its times come from the clock by which plans are made: the current time with both clocks, or in
+// Manual mode the time of the wheel's clock. Planned has a monotonic reading if the time that was
+// planned has one.
 type Run struct {
-	N        int       // counts the runs from 1, up to math.MaxInt. 0 stands for the call that began the plan, with its time in all three
-	Planned  time.Time // when the run was to start, as it was planned or as Reschedule moved it
+	// N counts the runs from 1, up to math.MaxInt. When a [Follower] is asked for the first run, N
+	// is 0 and all three times are the time of that call.
+	N        int
+	Planned  time.Time // when the run was to start, as planned or as moved by Reschedule
 	Started  time.Time // never before Planned, apart from a Flush and from steps of the wall clock
 	Finished time.Time // zero: the run is about to start
 }
 
-// Step is what a [Follower] says of a run.
+// Step is the answer of a [Follower] about a run.
 type Step struct {
-	// Next is the run that follows, the zero time where there is none. A Next that is not in the
-	// future is taken as it is, and starts at once.
+	// Next is the time of the run that follows, or the zero time if there is none. If Next is not
+	// in the future, it is used as it is, and the run starts at once.
 	Next time.Time
 
-	// Skip says that the run, which is about to start, does not take place: Next is armed instead,
-	// and the number of the run is given to that one.
+	// Skip says that the run that is about to start does not take place. Next is armed instead, and
+	// that run gets the same number.
 	Skip bool
 
-	// Overlap says that Next is armed before the run, which is about to start, begins: runs may
+	// Overlap says that Next is armed before the run that is about to start begins, so runs may
 	// overlap. The Follower is not asked after such a run.
 	Overlap bool
 }
 
 // Follower decides how one plan goes on, run by run. It is asked
 //
-//   - when the plan begins, with a Run whose N is 0: for its first run;
-//   - when a run is about to start: whether there is a further one, which is what Stop returns during the run;
-//   - when that run has ended, by return, panic or runtime.Goexit: for the final time of the
-//     further run. It is not asked this time if there is no further run, if the run was skipped or
-//     may overlap with the next, or if Stop or Reschedule has already decided.
+//   - when the plan begins, with a Run whose N is 0: for the first run;
+//   - when a run is about to start: whether there is a further run. Stop returns this answer during
+//     the run;
+//   - when that run has ended by return, panic or runtime.Goexit: for the final time of the further
+//     run. It is not asked this time if there is no further run, if the run was skipped or may
+//     overlap with the next, or if Stop or Reschedule has already decided.
 //
-// Follow runs without a lock and never concurrently, so a Follower may keep state without one of
-// its own. If it panics the plan ends, and a run for which it was asked does not take place.
+// Follow is called without a lock and never concurrently, so a Follower needs no lock for its
+// state. If Follow panics, the plan ends, and a run for which it was asked does not take place.
 type Follower interface{ Follow(r Run) Step }
 
-// Planner is a Scheduler that wants to know more of a run than its planned time. Plan is called
-// once for each plan and returns the Follower that decides in its place; Next is then not called.
-// The wrappers of package plan are Planners.
+// Planner is a Scheduler that decides by more than the planned time of a run. Plan is called once
+// for each plan and returns the Follower that decides. Next is then not called. The wrappers of
+// package plan are Planners.
 type Planner interface {
 	Scheduler
 	Plan() Follower
 }
 
-// ScheduleRun is ScheduleFunc for a function that wants to know of its run, most of all for which
-// time it was planned. Finished is the zero time there.
+// ScheduleRun is like ScheduleFunc, but passes f its run, so that f knows for which time the run
+// was planned. Finished is the zero time there.
 func (tw *TimingWheel) ScheduleRun(s Scheduler, f func(r Run)) Timer {
 	if s == nil || f == nil {
 		panic("timingwheel: ScheduleRun with a nil Scheduler or function")
@@ -388,7 +393,7 @@ func (p *followed) run() {
 		p.arm(step.Next)
 	case step.Overlap:
 		p.n = r.N
-		p.arm(step.Next) // from here on all but p.f may be the next run's
+		p.arm(step.Next) // from here on the next run may own all fields but f
 		p.f(r)
 	default:
 		p.n = r.N
@@ -402,7 +407,7 @@ func (p *followed) begin() (r Run, step Step, off bool) {
 	asked := false
 	defer func() {
 		if !asked {
-			p.arm(time.Time{}) // Follow panics: Reschedule may have asked for one more run
+			p.arm(time.Time{}) // Follow has unwound; Reschedule may have set one more run
 		}
 	}()
 	p.takeRescheduled()
@@ -419,9 +424,10 @@ func (p *followed) ask(r Run) (step Step, off bool) {
 	return p.follower.Follow(r), false
 }
 
-// finish arms the run that follows r, at the time that Reschedule has set or else the Follower.
+// finish arms the run that follows r: at the time that Reschedule has set, or else at the
+// Follower's.
 func (p *followed) finish(r Run, next time.Time) {
-	defer func() { p.arm(next) }() // also where Follow panics
+	defer func() { p.arm(next) }() // also if Follow panics
 	if next.IsZero() || !p.live() {
 		return
 	}

@@ -16,54 +16,54 @@ import (
 // shards the snapshot is taken shard by shard.
 type Stats struct {
 	Name   string        // Options.Name
-	Tick   time.Duration // Options.Tick, as all that follows with its default filled in
-	Shards int
+	Tick   time.Duration // Options.Tick, or its default
+	Shards int           // Options.Shards, or its default
 
 	Pending   int    // timers armed and neither claimed nor stopped
 	Armed     uint64 // timers added; each run of a plan is one
 	Fired     uint64 // callbacks and payloads claimed
-	Stopped   uint64 // successful Stops and removals, Stops of a plan during a run included
+	Stopped   uint64 // successful Stops, those during a run of a plan included, and removals
 	Discarded uint64 // timers that were pending when the wheel was stopped
-	Postponed uint64 // successful calls of Timer.Reschedule, to earlier times too
+	Postponed uint64 // Reschedules that the wheel has noticed; see docs/semantics.md
 	Rejected  uint64 // timers that were to be added to the stopped wheel
 	Flushed   uint64 // timers that Flush made due
-	Moved     uint64 // moves of a timer from one wheel to a finer one
-	Wakeups   uint64 // times that a driver was woken by its alarm
+	Moved     uint64 // timers taken out of a bucket of a coarser level, to be placed anew
+	Wakeups   uint64 // times that the alarm woke a driver
 	Running   int    // callbacks (batches) that have started and not returned
-	Workers   int    // goroutines of the default executor, those included that are about to begin or to end
+	Workers   int    // goroutines of the default executor, also those about to begin or to end
 	Buckets   int    // non-empty buckets
-	Levels    int    // wheels in use, of the shard that has most
+	Levels    int    // levels in use, of the shard with the most
 	Bytes     uint64 // memory held for timers, payloads, buckets and slots
 
-	// Due is how many of the pending timers have expired, or were flushed, and wait for a goroutine
-	// that claims them: the queue in front of the callbacks. MostDue is the longest that one shard
-	// has had when something was claimed. Timers that in Manual mode wait for the next Advance are
-	// not among them.
+	// Due is the number of pending timers that have expired, or were flushed, and wait for a
+	// goroutine to claim them: the queue in front of the callbacks. MostDue is the longest queue
+	// that one shard has had at a claim. In Manual mode timers that have become due since the last
+	// Advance began are not counted.
 	Due     int
 	MostDue int
 
-	// Overdue is how long ago the earliest deadline of the expired timers was, 0 if there is none:
-	// how long that has waited, unless its deadline had passed when it was armed. A timer expires
-	// when the tick to which its deadline was rounded up begins. Unlike Lateness, which is about
-	// timers that were claimed, it grows while nothing is claimed at all: where an [Inline]
-	// callback blocks, or an executor does not run what it was given. In Manual mode the wheel's
-	// clock is the one that counts.
+	// Overdue is the time since the earliest deadline of the expired timers, or 0 if no timer has
+	// expired. That timer has waited so long, unless its deadline had passed when it was armed. A
+	// timer expires when the tick begins to which its deadline was rounded up. Lateness covers only
+	// timers that were claimed. Overdue also grows while nothing is claimed at all, because an
+	// [Inline] callback blocks or an executor does not run its calls. In Manual mode Overdue is
+	// measured on the wheel's clock.
 	Overdue time.Duration
 
-	Panics      uint64 // panics of callbacks that Options.OnPanic was told of
-	Slow        uint64 // callbacks (batches) that took, or have been running for, Options.SlowAfter or longer
-	SlowRunning int    // those of them that have not returned
+	Panics      uint64 // panics of callbacks that were reported to Options.OnPanic
+	Slow        uint64 // callbacks (batches) that took Options.SlowAfter or longer, or have so far
+	SlowRunning int    // slow callbacks that have not returned
 
 	// Lateness is how long after its deadline a timer was claimed. With Timeouts and in Manual mode
-	// each one counts; single callbacks are sampled: a worker's first and then about one in 16 or
-	// fewer.
+	// every claim counts. Single callbacks are sampled: the first claim of each shard, and then
+	// about one in 16 or fewer.
 	Lateness Histogram
 }
 
 // counters are the counters of a shard.
 type counters struct {
 	fired, stopped, postponed, moved uint64
-	taken                            uint64 // timers that workers have taken to claim them
+	taken                            uint64 // timers that workers have taken in order to claim them
 	mostDue                          int
 	discarded, flushed               uint64
 	lateness                         Histogram
@@ -85,7 +85,7 @@ func (c *counters) sample(n int) bool {
 	return true
 }
 
-// tally counts what happens rarely, by any goroutine, without the lock of a shard.
+// tally counts rare events of any goroutine, without the lock of a shard.
 type tally struct{ atomic.Uint64 }
 
 const (
@@ -102,7 +102,7 @@ type Histogram struct {
 	Max    time.Duration
 }
 
-// record counts d; a negative one counts as 0.
+// record counts d. A negative d counts as 0.
 func (h *Histogram) record(d time.Duration) {
 	d = max(d, 0)
 	h.Counts[histogramBucket(d)]++
@@ -119,8 +119,8 @@ func histogramBucket(d time.Duration) int {
 	return min((e-histogramFirst)<<histogramSub+sub+1, histogramBuckets-1)
 }
 
-// Bound returns the upper bound of bucket i, exclusive; the last bucket has none and gives the
-// largest duration. It panics where i is not an index of Counts.
+// Bound returns the upper bound of bucket i, exclusive. The last bucket has no bound, and Bound
+// returns the largest duration for it. Bound panics if i is not an index of Counts.
 func (h *Histogram) Bound(i int) time.Duration {
 	_ = h.Counts[i]
 	if i == histogramBuckets-1 {
@@ -140,7 +140,7 @@ func (h *Histogram) Count() uint64 {
 	return n
 }
 
-// Mean returns the mean, 0 for an empty histogram.
+// Mean returns the mean duration, or 0 for an empty histogram.
 func (h *Histogram) Mean() time.Duration {
 	if n := h.Count(); n > 0 {
 		return h.Sum / time.Duration(n)
@@ -148,9 +148,10 @@ func (h *Histogram) Mean() time.Duration {
 	return 0
 }
 
-// Quantile returns an upper bound of the q-quantile; 0 for an empty histogram. It is at most a
-// quarter above the quantile, below 256ns 256ns, and beyond 2.4 days the maximum. A q below 0 or
-// not a number counts as 0, one above 1 as 1.
+// Quantile returns an upper bound of the q-quantile, or 0 for an empty histogram. The bound is at
+// most a quarter above the quantile and never above Max. For a quantile below 256ns it is 256ns or
+// Max, whichever is less. For a quantile beyond 2.4 days it is Max. A q below 0 or not a number
+// counts as 0, a q above 1 as 1.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	if math.IsNaN(q) {
 		q = 0
@@ -191,8 +192,8 @@ func (e *engine[T]) stats() Stats {
 	return st
 }
 
-// addStats adds what the shard has. It holds wheelMu for a quantum of the backlog at a time, and
-// else for a short time that does not depend on the number of timers.
+// addStats adds the figures of the shard. It holds wheelMu throughout. After the backlog is settled
+// it takes a short time that does not depend on the number of timers.
 func (s *shard) addStats(st *Stats, now int64) {
 	s.wheelMu.Lock()
 	defer s.unlock()
@@ -207,7 +208,9 @@ func (s *shard) addStats(st *Stats, now int64) {
 	s.armMu.Unlock()
 	st.Armed += ib.armed
 	st.Rejected += ib.rejected
-	late := uint64(0) // Stops that have overtaken the wheel's, which has counted their timers as discarded
+	// late is the number of Stops that took effect before the wheel's Stop and pushed their slots
+	// after it. halt has counted their timers as discarded.
+	late := uint64(0)
 	if s.closed.Load() {
 		late = min(uint64(s.removals.len()), c.discarded)
 	}
@@ -242,10 +245,10 @@ func (s *shard) addStats(st *Stats, now int64) {
 	st.Overdue = max(st.Overdue, o.overdue(max(now, s.now.Load())))
 }
 
-// overdue returns how long, at now, an expired timer has waited to be claimed. It looks at the
-// first chunk of each list in which expired timers wait, and of the first bucket on the wheel, in
-// case no driver takes that off. The timer that has expired first is there, unless whole chunks of
-// postponed timers stand before it.
+// overdue returns how long, at now, the earliest expired timer has waited to be claimed. It looks
+// at the first chunk of each list in which expired timers wait. It also looks at the first bucket
+// on the wheel, in case no driver takes that bucket off. The earliest timer is there unless whole
+// chunks of postponed timers stand before it.
 func (o *owner) overdue(now int64) time.Duration {
 	tick := o.ticks.Floor(now)
 	first := min(o.earliest(o.due.first()), o.earliest(o.wheel.cascade.levels[0].head))
@@ -257,20 +260,20 @@ func (o *owner) overdue(now int64) time.Duration {
 	}
 	for _, b := range o.crew.batches {
 		for _, e := range b.entries {
-			if w := e.page.Load(e.index); w == e.word && !w.Has(arena.Far) { // else it is a plan that was flushed
+			if w := e.page.Load(e.index); w == e.word && !w.Has(arena.Far) { // else a flushed plan
 				first = min(first, w.Tick(tick))
 			}
 		}
 	}
 	if at, ok := o.wheel.first(); ok && at <= tick {
-		if top, _ := o.wheel.queue.Min(); top.at <= tick { // until then nothing of it has expired
+		if top, _ := o.wheel.queue.Min(); top.at <= tick { // before that no timer of it has expired
 			first = min(first, o.earliest(top))
 		}
 	}
 	return time.Duration(max(0, now-o.ticks.Begin(first)))
 }
 
-// earliest is the first tick in the first chunk of a bucket, or never.
+// earliest returns the first tick in the first chunk of a bucket, or never.
 func (o *owner) earliest(b *bucket) int64 {
 	first := int64(never)
 	if b == nil || b.live == 0 {
@@ -289,7 +292,7 @@ func (o *owner) earliest(b *bucket) int64 {
 	return first
 }
 
-// bytes is the memory held for the timers of the shard, apart from the shard itself.
+// bytes returns the memory held for the timers of the shard, apart from the shard itself.
 func (s *shardOf[T]) bytes() uint64 {
 	s.wheelMu.Lock()
 	defer s.unlock()
@@ -313,9 +316,9 @@ func (s *shardOf[T]) bytes() uint64 {
 	return uint64(n)
 }
 
-// LogValue makes a group of a log/slog record of it: what tells how a wheel fares, with quantiles
-// in place of the histogram's counts. Counters and gauges of zero are left out, those apart that
-// every record should have.
+// LogValue implements [slog.LogValuer]. It returns a group of the main fields, with quantiles in
+// place of the histogram's counts. Fields that are zero are left out, except pending, armed, fired,
+// stopped and running.
 func (st Stats) LogValue() slog.Value {
 	attrs := make([]slog.Attr, 0, 24)
 	if st.Name != "" {
@@ -356,7 +359,7 @@ func (st Stats) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// count is an attribute that is left out where it is 0.
+// count is an attribute that is left out if it is 0.
 type count struct {
 	key   string
 	value uint64

@@ -5,22 +5,23 @@ import (
 	"time"
 )
 
-// batchMax is the most payloads that one call of the expire function of [Timeouts] gets.
+// batchMax is the largest number of payloads for one call of the expire function of [Timeouts].
 const batchMax = 256
 
-// Timeouts is a [TimingWheel] whose timers have a payload instead of a callback of their own: what
-// expires is handed in batches to one function. There is no closure and, where T holds no pointer,
-// nothing for the garbage collector to scan. Make one with [NewTimeouts].
+// Timeouts is a [TimingWheel] whose timers have a payload instead of a callback of their own.
+// Expired payloads are handed in batches to one function. There is no closure and, if T holds no
+// pointer, nothing for the garbage collector to scan. Make one with [NewTimeouts].
 //
 // All methods may be called at any time from any goroutine, also from the expire function.
 type Timeouts[T any] struct{ engine *engine[T] }
 
 // NewTimeouts returns a running wheel whose expired payloads go to expire, in batches of at most
-// 256 that are never held back to fill. Errors are those of [New]. It panics where expire is nil.
+// 256 that are never held back to fill. Errors are those of [New]. NewTimeouts panics if expire is
+// nil.
 //
 // expire may run on several goroutines at once. Its slice is valid during the call only. A payload
-// is pending until its batch starts. A batch that blocks delays no other one; a panic loses at most
-// the rest of its batch.
+// is pending until its batch starts. A batch that blocks delays no other batch. A panic loses at
+// most the rest of its batch.
 func NewTimeouts[T any](opts Options, expire func(expired []T)) (*Timeouts[T], error) {
 	if expire == nil {
 		panic("timingwheel: NewTimeouts with a nil function")
@@ -32,16 +33,17 @@ func NewTimeouts[T any](opts Options, expire func(expired []T)) (*Timeouts[T], e
 	return &Timeouts[T]{engine: e}, nil
 }
 
-// Add hands v to the expire function d from now or up to one tick later, never earlier. Zero and
-// negative mean at once. On a stopped wheel it returns the zero Timer. It allocates nothing. O(1),
-// apart from the first timer of a bucket, which is O(log buckets).
+// Add hands v to the expire function d from now or up to one tick later, never earlier. A zero or
+// negative d means at once. On a stopped wheel Add returns the zero Timer. Like
+// [TimingWheel.AfterFunc] it allocates nothing as a rule. O(1) amortised, and O(log buckets) for
+// the first timer of a bucket.
 func (w *Timeouts[T]) Add(d time.Duration, v T) Timer { return w.engine.after(d, v) }
 
-// AddAt is Add for a point in time, see [TimingWheel.AtFunc].
+// AddAt is Add for a point in time. See [TimingWheel.AtFunc].
 func (w *Timeouts[T]) AddAt(t time.Time, v T) Timer { return w.engine.at(t, v) }
 
-// RemoveAll removes what is pending and returns it, in no particular order. O(n), each shard under
-// its lock meanwhile.
+// RemoveAll removes what is pending and returns it, in no particular order. It holds the lock of
+// one shard after the other. O(n).
 func (w *Timeouts[T]) RemoveAll() []T {
 	var all []T
 	for _, s := range w.engine.shards {

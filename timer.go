@@ -21,8 +21,8 @@ type Timer struct {
 	gen   uint32
 }
 
-// load returns the timer's page and word. It returns false if the slot may have another timer, or
-// none, or if the wheel is stopped.
+// load returns the timer's page and word. It returns false if the slot may be free or may have
+// another timer, or if the wheel is stopped.
 func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
 	if t.shard == nil {
 		return nil, 0, false
@@ -56,7 +56,8 @@ func (t Timer) Stop() bool {
 			s.release(i)
 			pg.Store(i, w.With(arena.Ended))
 			if w.Has(arena.Moved) && s.removals.few.Load() < removalsMax {
-				s.tend() // a bucket may have the slot as well, as the last one of the wheel
+				// A bucket may still have the slot, as one of the last of the wheel.
+				s.tend()
 			}
 		case arena.Placed:
 			dead := w.With(arena.Dead).WithBits(s.removals.link()) &^ arena.Moved
@@ -65,7 +66,9 @@ func (t Timer) Stop() bool {
 			}
 			s.release(i)
 			s.bury(pg, i, dead)
-		case arena.Running: // the run buries the slot, as the worker that has just claimed it may not have read the payload
+		// The run buries the slot, because the worker that has just claimed it may not have read
+		// the payload yet.
+		case arena.Running:
 			if !pg.Swap(i, w, w.With(arena.Dead)|arena.Moved) {
 				continue
 			}

@@ -95,8 +95,8 @@ var defaultWheel = sync.OnceValue(func() *TimingWheel {
 })
 
 // Default returns the wheel of the process, which is made on first use. Its Stop, Shutdown and
-// Flush panic, as other parts of the program rely on it. It is for use outside testing/synctest
-// bubbles.
+// Flush panic, because other parts of the program rely on it. It is for use outside
+// testing/synctest bubbles.
 func Default() *TimingWheel { return defaultWheel() }
 
 // AfterFunc calls [TimingWheel.AfterFunc] on [Default].
