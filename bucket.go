@@ -12,7 +12,7 @@ type bucketState uint8
 
 const (
 	bucketQueued    bucketState = iota // in its slot and in the queue of buckets
-	bucketCascading                    // expired; its timers move to finer wheels
+	bucketCascading                    // expired; its timers move to finer levels
 	bucketDue                          // expired; its timers wait to be claimed
 	bucketFresh                        // Manual mode: due in the next Advance
 )
@@ -23,7 +23,7 @@ const (
 // bucket, so emptying a bucket never adds to it.
 type bucket struct {
 	at         int64 // expiration in ticks
-	key        int64 // orders the queue: at, or earlier if moving the timers will take a while
+	key        int64 // orders the queue: at, or earlier if the bucket begins to move early
 	live       int   // entries
 	id         uint32
 	head, tail uint32 // chunks
@@ -35,7 +35,7 @@ type bucket struct {
 }
 
 // Before orders the queue of buckets. If two buckets expire together, the coarser one goes first.
-// In Manual mode its timers then reach the finer bucket before that one is taken.
+// In Manual mode its timers then reach the finer bucket before the finer bucket is taken.
 func (b *bucket) Before(o *bucket) bool {
 	return b.key < o.key || b.key == o.key && b.level > o.level
 }
@@ -106,9 +106,9 @@ func (m *chunkMeta) count() int { return bits.OnesCount32(m.alive) }
 func (m *chunkMeta) full() bool { return m.alive>>chunkMask != 0 }
 
 // sparse reports whether a removal has left the chunk so sparse that its neighbours should be
-// looked at. Their descriptions are cache misses, so a sparse chunk looks at them at every fourth
-// removal only. At mergeMax/2 it does, so of two neighbours that have become sparse the second one
-// sees the first.
+// looked at. Their descriptions are cache misses, so this is done at every fourth removal only.
+// mergeMax/2 entries are such a case, so of two neighbours that become sparse the second one sees
+// the first.
 func (m *chunkMeta) sparse() bool {
 	n := m.count()
 	return n <= mergeMax/2 && n&3 == 0 && m.prev|m.next != 0
@@ -143,7 +143,7 @@ func (cs *chunks) entries(c uint32) *[chunkSize]uint32 {
 	return &pg.entries[c&chunkPageMask]
 }
 
-// both is meta and entries with one look at the page. c may be 0.
+// both returns meta and entries and reads the page once. c may be 0.
 func (cs *chunks) both(c uint32) (*chunkMeta, *[chunkSize]uint32) {
 	p := c >> chunkPageShift
 	if int(p) >= len(cs.pages) || cs.pages[p] == nil {
@@ -225,7 +225,7 @@ func (bs *bucketStore) newBucket() *bucket {
 	return b
 }
 
-// freeBucket takes back a bucket without living entries.
+// freeBucket takes back a bucket without live entries.
 func (bs *bucketStore) freeBucket(b *bucket) {
 	for c := b.head; c != 0; {
 		next := bs.chunks.meta(c).next
@@ -270,8 +270,8 @@ func (bs *bucketStore) addChunk(b *bucket) uint32 {
 	return c
 }
 
-// unmark clears the bit of the entry at pos and returns its chunk and its bucket. thin is called
-// afterwards if the chunk has become sparse.
+// unmark clears the bit of the entry at pos and returns its chunk and its bucket. If the chunk has
+// become sparse, the caller calls thin afterwards.
 func (bs *bucketStore) unmark(pos uint32) (*chunkMeta, *bucket) {
 	m := bs.chunks.meta(pos >> chunkShift)
 	m.alive &^= 1 << (pos & chunkMask)
@@ -291,13 +291,14 @@ func (bs *bucketStore) remove(pos uint32) *bucket {
 	return b
 }
 
-// thin looks after a chunk that has become sparse and has a neighbour.
+// thin merges or frees a chunk that has become sparse and has a neighbour.
 func (bs *bucketStore) thin(b *bucket, c uint32, m *chunkMeta) {
 	switch {
 	case m.alive == 0:
 		prev := m.prev
 		bs.unlink(b, c, m)
-		if prev != 0 { // several removals may have emptied it at once, and its neighbours are sparse already
+		// Several removals may have emptied the chunk at once, with its neighbours sparse already.
+		if prev != 0 {
 			bs.thinNew(b, prev)
 		}
 	case m.next != 0 && m.count()+bs.chunks.meta(m.next).count() <= mergeMax:
@@ -329,7 +330,7 @@ func (bs *bucketStore) unlink(b *bucket, c uint32, m *chunkMeta) {
 	bs.chunks.free(c)
 }
 
-// merge moves the living entries of the chunk behind c into c, keeping their order.
+// merge moves the live entries of the chunk behind c into c, keeping their order.
 func (bs *bucketStore) merge(b *bucket, c uint32, m *chunkMeta) {
 	d := m.next
 	dm := bs.chunks.meta(d)
@@ -341,7 +342,7 @@ func (bs *bucketStore) merge(b *bucket, c uint32, m *chunkMeta) {
 	bs.thinNew(b, c)
 }
 
-// thinNew looks after a chunk that has a new neighbour.
+// thinNew calls thin for a chunk that has a new neighbour, if the chunk is sparse.
 func (bs *bucketStore) thinNew(b *bucket, c uint32) {
 	if m := bs.chunks.meta(c); m.prev|m.next != 0 && m.count() <= mergeMax/2 {
 		bs.thin(b, c, m)
@@ -362,7 +363,7 @@ func (bs *bucketStore) shift(to *[chunkSize]uint32, c, n uint32, from *[chunkSiz
 	return n
 }
 
-// drain takes up to max entries off the first chunk of b, which has some, in order. The slots keep
+// drain takes up to max entries off the first chunk of b, in order. b has entries. The slots keep
 // no position.
 func (bs *bucketStore) drain(b *bucket, to *[chunkSize]uint32, max int) (n int) {
 	c := b.head

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// ringing is the alarm's tick while a driver is on its way: no timer is due before it.
+	// ringing is the alarm's tick while a driver is on its way. It is before every tick.
 	ringing = -1
 
 	// Setting the alarm costs as much as an arm and a stop together. So a Stop of the earliest
@@ -24,12 +24,12 @@ const (
 // collected, although the runtime may still know the stopped timer. armMu guards it. Manual mode
 // has no alarm.
 type alarm struct {
-	at     atomic.Int64 // tick at which the driver wakes; ringing, never. Read without armMu
+	at     atomic.Int64 // tick at which the driver wakes, or ringing, or never; read without armMu
 	shard  *shard
 	timer  *time.Timer
 	bell   *bell
 	coming bool   // a driver was started by ring and has not begun
-	credit uint64 // value of inbox.armed, with relaxCredit, from which a Stop may correct the alarm
+	credit uint64 // a Stop may correct the alarm once inbox.armed+relaxCredit reaches it
 	rung   atomic.Uint64
 }
 
@@ -42,7 +42,7 @@ func (b *bell) ring() {
 	}
 }
 
-// set lets the driver wake at a tick.
+// set sets the alarm to a tick, and starts a driver at once if the tick has begun.
 func (a *alarm) set(tick int64) {
 	s := a.shard
 	if s.Manual {
@@ -64,7 +64,7 @@ func (a *alarm) set(tick int64) {
 	a.timer.Reset(time.Duration(d))
 }
 
-// ring starts a driver now, unless it has started one that has not begun.
+// ring starts a driver now, unless a driver that it started before has not begun.
 func (a *alarm) ring() {
 	a.at.Store(ringing)
 	if !a.coming {
@@ -117,8 +117,8 @@ func (a *alarm) summon() {
 	a.ring()
 }
 
-// relax is called after a Stop of the timer for which the alarm is set. It corrects the alarm by
-// the credit that arms have saved up, or else sets it to a moment at which the driver looks again.
+// relax is called after a Stop of the timer for which the alarm is set. If arms have saved up
+// enough credit, it corrects the alarm. If not, it makes sure that a driver looks within linger.
 // wheelMu is held, and not armMu.
 func (a *alarm) relax() {
 	s := a.shard
@@ -137,7 +137,7 @@ func (a *alarm) relax() {
 	s.armMu.Unlock()
 	s.settle(callerQuantum)
 	if o.calls() > 0 || o.wheel.cascade.any() {
-		a.summon() // the alarm may have been the one for them
+		a.summon() // the alarm may have been set for them
 	} else {
 		a.reset()
 	}
@@ -154,7 +154,8 @@ func (s *shard) wake() {
 	s.alarm.at.Store(ringing)
 	s.alarm.coming = false
 	s.armMu.Unlock()
-	if s.owner.crew.driving { // it has let go of the lock for a moment, or for a call of the executor, and goes on
+	// The other driver has unlocked for a moment, or for a call of the executor, and goes on.
+	if s.owner.crew.driving {
 		s.unlock()
 		return
 	}
@@ -162,7 +163,7 @@ func (s *shard) wake() {
 }
 
 // advance reads the clock and takes what is due off the wheel, a quantum at a time, and then sets
-// the alarm. wheelMu is held, and let go between two quanta.
+// the alarm. wheelMu is held, and released between two quanta.
 func (s *shard) advance() {
 	for !s.step() {
 		s.yield()
@@ -184,9 +185,10 @@ func (s *shard) step() bool {
 	return s.owner.expire() && settled
 }
 
-// leap moves the clock on by so much that the words of timers could not be understood afterwards,
-// as the process has stood still for hours or months: see arena.Near. It goes in steps, so that
-// each timer is due before the clock is too far from its tick. The lock is held throughout.
+// leap moves the clock on so far that the words of timers could not be read afterwards (see
+// arena.Near). That happens when the owner has not read the clock for hours or months, for example
+// because the process has stood still. leap goes in steps, so that each timer is due before the
+// clock is too far from its tick. The lock is held throughout.
 func (s *shard) leap(now int64) {
 	s.settleAll()
 	o := &s.owner
@@ -201,7 +203,7 @@ func (s *shard) leap(now int64) {
 
 // overtake does the driver's work if the alarm should have gone off: on a busy machine the driver
 // waits for a processor. It reports whether there was anything to do. wheelMu is held, and may be
-// let go.
+// released meanwhile.
 func (s *shard) overtake() bool {
 	if s.closed.Load() {
 		return false
@@ -213,7 +215,7 @@ func (s *shard) overtake() bool {
 	return true
 }
 
-// yield lets other workers have the wheel.
+// yield releases the lock for a moment, so that other goroutines get it.
 func (s *shard) yield() {
 	s.letGo()
 	s.wheelMu.Lock()

@@ -2,11 +2,11 @@ package timingwheel
 
 import "github.com/timingwheel-go/timingwheel/internal/arena"
 
-// entry names a timer that is due, as its word was when it left its bucket. Whoever swaps exactly
-// this word for another one has the timer. So an entry needs no lock: a Stop, a Reschedule or
-// another worker that came first has changed the word.
+// entry names a timer that is due, as its word was when it left its bucket. The goroutine that
+// swaps exactly this word for another one has the timer. So an entry needs no lock: a Stop, a
+// Reschedule or another worker that came first has changed the word.
 //
-// An entry names the page and not only its index: a stale entry must not meet the page's successor,
+// An entry names the page and not only its index. A stale entry must not meet the page's successor,
 // whose generations have another base.
 type entry struct {
 	page  *arena.Page
@@ -14,14 +14,15 @@ type entry struct {
 	index uint32
 }
 
-// load returns the word of the entry's slot, and false if the slot belongs to another timer by now.
+// load returns the word of the entry's slot. It returns false if the slot belongs to another timer
+// by now.
 func (e *entry) load() (arena.Word, bool) {
 	w := e.page.Load(e.index)
 	return w, w.SameGen(e.word)
 }
 
-// placed is load, and false as well if the timer is not pending or is in the inbox. Its deadline may
-// be another one.
+// placed is like load, but also returns false if the timer is not pending or is in the inbox. Its
+// deadline may have changed.
 func (e *entry) placed() (arena.Word, bool) {
 	w, ok := e.load()
 	return w, ok && w.Kind() == arena.Placed
@@ -31,26 +32,27 @@ func (e *entry) placed() (arena.Word, bool) {
 // Until then they are pending. If the callback blocks, the worker's spare goes on with the same
 // batch.
 //
-// While a worker reads entries without a lock nobody writes them. All else belongs to the owner.
+// The entries are not written while a worker reads them without a lock. All other fields belong to
+// the owner.
 type batch struct {
 	entries []entry
 	id      uint64 // of this filling, never 0: a Spent word says by which batch its timer was claimed
 	counted uint32 // bit k: the claim of entry k is counted
 	users   int    // workers that may read entries
-	listed  bool   // among crew.batches
-	given   bool   // the entries that were not claimed are due again, as a callback has called Goexit
+	listed  bool   // it is in crew.batches
+	given   bool   // a callback has called Goexit, and the unclaimed entries are due again
 }
 
-// dueList is the timers that have expired and wait to be claimed: single entries, which go first,
-// and buckets. It is pure data.
+// dueList holds the timers that have expired and wait to be claimed: single entries, which go
+// first, and buckets. It is pure data.
 type dueList struct {
 	store    *bucketStore
-	entries  []entry // put back by a worker, or made due by a flush; the first taken are gone
+	entries  []entry // from a worker, a flush or a leap; the first taken of them are gone
 	taken    int
 	buckets  bucketList
-	prompt   *bucket    // the bucket of buckets (Manual: of fresh) that takes single timers; nil: none is open
+	prompt   *bucket    // the one of buckets (Manual: of fresh) that takes single timers, or nil
 	fresh    bucketList // Manual mode: due in the next Advance
-	ready    int        // timers in entries and buckets, those included that were stopped or moved meanwhile
+	ready    int        // timers in entries and buckets, also those stopped or moved meanwhile
 	deferred bool       // Manual mode: single timers go to fresh
 }
 
@@ -61,8 +63,9 @@ func (d *dueList) add(b *bucket) {
 	d.ready += b.live
 }
 
-// put makes a single timer due. tick is the clock. The bucket that takes it is closed once its
-// first timer is taken, so a chain of zero delays queues up behind everything else that is due.
+// put makes a single timer due. tick is the current tick. The bucket that takes the timer is closed
+// once its first timer is taken, so a chain of zero delays queues up behind everything else that is
+// due.
 func (d *dueList) put(i uint32, tick int64) {
 	b := d.prompt
 	if b == nil {
@@ -86,7 +89,7 @@ func (d *dueList) put(i uint32, tick int64) {
 // putBack makes entries due that were taken and not claimed. They go first.
 func (d *dueList) putBack(entries []entry) {
 	d.ready += len(entries)
-	if n := d.taken - len(entries); n >= 0 && d.taken > 0 { // what was taken from here fits again
+	if n := d.taken - len(entries); n >= 0 && d.taken > 0 { // there is room where they were taken
 		copy(d.entries[n:], entries)
 		d.taken = n
 		return
@@ -117,7 +120,7 @@ func (d *dueList) takeEntry() (entry, bool) {
 	return e, true
 }
 
-// takeSlots takes up to max slots off the first bucket that has some.
+// takeSlots takes up to max slots off the first bucket with timers.
 func (d *dueList) takeSlots(to *[chunkSize]uint32, max int) int {
 	b := d.first()
 	if b == nil {
@@ -156,7 +159,7 @@ func (d *dueList) popBucket() *bucket {
 	return b
 }
 
-// prune drops the first entries as far as their timers were stopped or moved.
+// prune drops the leading entries whose timers were stopped or moved.
 func (d *dueList) prune() {
 	for d.taken < len(d.entries) && stale(d.entries[d.taken]) {
 		d.takeEntry()
@@ -207,8 +210,8 @@ func (d *dueList) all(yield func(*bucket) bool) {
 	d.fresh.all(yield)
 }
 
-// flush makes everything that is pending due and returns how many timers that is. What a worker has
-// taken is due already.
+// flush makes everything that is pending due and returns the number of timers. Timers that a worker
+// has taken are due already.
 func (s *shard) flush() (n int) {
 	s.wheelMu.Lock()
 	defer s.unlock()
@@ -258,11 +261,11 @@ func (s *shard) flush() (n int) {
 	return n
 }
 
-// hasten makes the deadline of a timer that is flushed the present, unless it has passed, and
-// returns the timer's entry. So a Reschedule to the deadline that it had is seen, and one that was
-// postponed when a worker had it already is flushed as well. A plan knows by its deadline whether
-// it was rescheduled, and in Manual mode deadlines are the order, so there the deadline stays. It
-// returns false if the timer was stopped or moved.
+// hasten sets the deadline of a flushed timer to the present, unless it has passed, and returns the
+// timer's entry. The claim of the entry then notices a Reschedule, even one to the old deadline. A
+// timer that was postponed after a worker had taken it is flushed as well. Two kinds of deadlines
+// stay as they are: a plan knows by its deadline whether it was rescheduled, and in Manual mode
+// deadlines decide the order. hasten returns false if the timer was stopped or moved.
 func (o *owner) hasten(i uint32) (entry, bool) {
 	now := o.tick
 	for {

@@ -15,14 +15,14 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/watch"
 )
 
-// engine is the shards of one wheel. [TimingWheel] and [Timeouts] are its two faces.
+// engine is the shards of one wheel: what [TimingWheel] and [Timeouts] have in common.
 type engine[T any] struct {
 	config
 	shards    []*shardOf[T]
 	routes    *routes           // nil if there is one shard
 	executor  Executor          // nil: pooled
 	run       func([]T)         // runs one batch, with OnPanic and ProfileLabels
-	callee    func([]T) uintptr // the function that a batch is about
+	callee    func([]T) uintptr // returns the address of the code that a batch runs
 	watch     *watch.Watch      // nil: the time of callbacks is not measured
 	panics    tally
 	tick      time.Duration
@@ -33,9 +33,9 @@ type engine[T any] struct {
 	halted    chan struct{} // closed when the wheel is stopped
 }
 
-// newEngine makes the shards for options that may be invalid. batch is the number of payloads that
-// one call of expire takes at most. origin is the first reading of the clock; only tests pass
-// another than 0.
+// newEngine makes the shards for options that may be invalid. batch is the largest number of
+// payloads for one call of expire. origin is the first reading of the clock; only tests pass
+// anything but 0.
 func newEngine[T any](opts Options, batch int, origin int64, expire func([]T)) (*engine[T], error) {
 	opts, err := opts.validate()
 	if err != nil {
@@ -63,7 +63,8 @@ func newEngine[T any](opts Options, batch int, origin int64, expire func([]T)) (
 	return e, nil
 }
 
-// dress chooses once how callbacks are called. An option that is not set costs nothing later.
+// dress chooses once how callbacks are called, so that an option that is not set costs nothing
+// later.
 func (e *engine[T]) dress(opts Options, expire func([]T)) {
 	e.run = expire
 	if opts.OnPanic != nil {
@@ -90,10 +91,10 @@ type shardOf[T any] struct {
 	nextPage  *page[T]                       // armMu: allocated and not opened yet
 	engine    *engine[T]
 	labels    *watch.Labels
-	call      func()     // claims and runs one batch: what the executor is given
+	call      func()     // claims and runs one batch; given to the executor
 	idle      []T        // wheelMu: the buffer of the worker that ended last, for the next one
-	collected []entry    // wheelMu: of claimOne and claimMany
-	unused    *worker[T] // wheelMu: that ended last, for the next one
+	collected []entry    // wheelMu: buffer of claimOne and claimMany
+	unused    *worker[T] // wheelMu: the worker that ended last, for reuse
 }
 
 // page is a page of slots and one of payloads. If payloads hold no pointers they are one object,
@@ -171,22 +172,22 @@ func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) Timer
 	return Timer{&s.shard, i, pg.Gen(w)}
 }
 
-// arming notes the reading of the clock that an arming caller has passed, and returns one that is
-// not 0.
+// arming returns the clock reading for an arming caller and notes it. now is the caller's reading,
+// or 0 if it has none. In that case the latest reading of the shard will do, unless it is idle.
 func (s *shard) arming(now int64) int64 {
 	ib := &s.inbox
 	switch {
-	case now == 0 && (s.Manual || s.alarm.at.Load() != never): // a clock that stands idle is read
-		return max(ib.now, s.now.Load()) // no deadline is encoded that has passed long ago
-	case now == 0:
+	case now == 0 && (s.Manual || s.alarm.at.Load() != never):
+		return max(ib.now, s.now.Load()) // not before the clock: no old deadline is encoded
+	case now == 0: // the shard is idle, and its readings are old
 		now = s.Read()
 	}
 	ib.now = max(ib.now, now)
 	return now
 }
 
-// takeSlot returns a slot for a new timer, or false if the wheel is stopped. armMu is held, and let
-// go while memory is allocated.
+// takeSlot returns a slot for a new timer, or false if the wheel is stopped. armMu is held, and
+// released while memory is allocated.
 func (s *shardOf[T]) takeSlot() (uint32, bool) {
 	ib := &s.inbox
 	for !s.closed.Load() {
@@ -244,12 +245,12 @@ func (s *shardOf[T]) refill() {
 const routeBits = 10
 
 // routes say which shard a goroutine arms its timers on. A goroutine is known by a hash of its
-// stack's address. It keeps to one shard, whose lines stay in its processor's cache, and moves on
-// to the next one when it meets another goroutine there. Two goroutines that have met rarely meet
-// again.
+// stack's address. It keeps to one shard, whose cache lines stay in its processor's cache. It moves
+// on to the next shard when it meets another goroutine there. Two goroutines that have met rarely
+// meet again.
 //
-// Measured against it (docs/experiments.md): a random shard costs two processors the gain of the
-// second one, as all lines are shared; a hint from a sync.Pool costs a fifth of an arm and stop.
+// Rejected (docs/experiments.md): with a random shard, two processors lose the gain of the second
+// one, because all lines are shared. A hint from a sync.Pool costs a fifth of an arm and stop.
 type routes [1 << routeBits]atomic.Uint32
 
 func newRoutes(shards int) *routes {
@@ -260,7 +261,7 @@ func newRoutes(shards int) *routes {
 	return r
 }
 
-// pick chooses the shard for a new timer and locks its armMu. If the lock is taken it goes on to
+// pick chooses the shard for a new timer and locks its armMu. If the lock is taken, pick goes on to
 // the next shard, so that a caller does not wait for another goroutine that was preempted.
 func (e *engine[T]) pick() *shardOf[T] {
 	if len(e.shards) == 1 {
@@ -279,7 +280,7 @@ func (e *engine[T]) pick() *shardOf[T] {
 	return e.pickNext(r, i)
 }
 
-// pickNext is pick where shard i is taken.
+// pickNext is pick if the lock of shard i is taken.
 func (e *engine[T]) pickNext(r *atomic.Uint32, i uint32) *shardOf[T] {
 	for range e.shards {
 		if i++; i == uint32(len(e.shards)) {
@@ -329,7 +330,7 @@ func (e *engine[T]) pending() int {
 	return n
 }
 
-// clockTime is the wheel's clock as a time.
+// clockTime returns the time on the wheel's clock.
 func (e *engine[T]) clockTime() time.Time { return e.TimeAt(e.reading()) }
 
 // reading reads the wheel's clock.
@@ -340,7 +341,7 @@ func (e *engine[T]) reading() int64 {
 	return e.Read()
 }
 
-// next is the earliest time at which a shard has something to do.
+// next returns the earliest time at which a shard has something to do.
 func (e *engine[T]) next() (at time.Time, ok bool) {
 	first := int64(math.MaxInt64)
 	for _, s := range e.shards {
@@ -369,7 +370,7 @@ func (e *engine[T]) stop() {
 	for _, s := range e.shards {
 		s.halt()
 	}
-	e.halt.Do(func() { close(e.halted) }) // wakes goroutines that want the locks
+	e.halt.Do(func() { close(e.halted) }) // last, because it wakes goroutines that want the locks
 }
 
 func mustHaveContext(ctx context.Context) {
@@ -406,7 +407,7 @@ func waitFor(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// isClosed is false for a nil channel. No goroutine sends on c.
+// isClosed reports whether c is closed; a nil c is not. No goroutine sends on c.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:

@@ -7,32 +7,32 @@ import (
 )
 
 const (
-	// inboxSize is the number of timers that are armed before the inbox is looked through. It is
-	// small enough for the slots of a loop of arm and stop to stay in the first cache.
+	// inboxSize is the number of timers that are armed before the inbox is swept. It is so small
+	// that the slots of a loop of arm and stop stay in the first-level cache.
 	inboxSize = 64
 
 	// freeSlots is the number of slots that an inbox takes from the pager at once.
 	freeSlots = 32
 )
 
-// inbox is what callers have armed, or moved to an earlier deadline, and the owner of the wheel has
-// not placed yet. Most timeouts are stopped soon after they were armed, and a timer that is stopped
-// here has never seen the wheel: no bucket, no queue, no cache miss. It is pure data; the arm lock
-// of the shard guards it.
+// inbox holds the timers that callers have armed, or moved to an earlier deadline, and that the
+// owner of the wheel has not placed yet. Most timeouts are stopped soon after they were armed. A
+// timer that is stopped here has never seen the wheel: no bucket, no queue, no cache miss. The
+// inbox is pure data; the arm lock of the shard guards it.
 //
-//	B1  A slot of kind Staged or Ending, and an Ended one that is not in free, is in staged, or in the
-//	    arrivals that the owner has taken out, exactly once.
+//	B1  A slot of kind Staged or Ending, and an Ended one that is not free again, is in staged, or
+//	    in the arrivals that the owner has taken out, exactly once.
 //	B2  No timer of staged is due before first.
 //	B3  free holds no slot that anything else names.
 type inbox struct {
 	staged []uint32 // in the order of arming
 	free   []uint32 // for the next timers; the last goes first
 	first  int64    // no staged timer is due before this tick
-	full   int      // length of staged at which it is looked through
+	full   int      // length of staged at which it is swept
 	now    int64    // ns: the latest reading of the clock that an arming caller has passed
 
 	armed    uint64 // timers
-	stopped  uint64 // of those that were stopped while staged: whose slots are back
+	stopped  uint64 // timers that were stopped while staged and whose slots are back
 	moved    uint64 // Reschedules to an earlier deadline
 	rejected uint64
 }
@@ -45,7 +45,7 @@ func (ib *inbox) add(i uint32, tick int64) (first bool) {
 	return ib.hurry(tick)
 }
 
-// hurry notes that a staged timer is due at tick.
+// hurry notes that a staged timer is due at tick and reports whether it is the first one.
 func (ib *inbox) hurry(tick int64) (first bool) {
 	if tick >= ib.first {
 		return false
@@ -56,7 +56,7 @@ func (ib *inbox) hurry(tick int64) (first bool) {
 
 // sweep takes the stopped timers out of staged, so that their slots are used again. It reports
 // whether so many timers are left that the owner should place them. O(len(staged)), amortised O(1)
-// for each arm: the next sweep comes when staged is twice as long.
+// for each arm: if many are left, the next sweep comes when staged is twice as long.
 func (ib *inbox) sweep(slots *arena.Slots) (crowded bool) {
 	kept := ib.staged[:0]
 	for _, i := range ib.staged {
@@ -93,35 +93,35 @@ func (ib *inbox) take(empty []uint32) (staged []uint32, first int64) {
 	return staged, first
 }
 
-// arrivals is what the owner has taken out of the inbox and not placed yet.
+// arrivals holds the timers that the owner has taken out of the inbox and not placed yet.
 type arrivals struct {
 	slots []uint32
-	done  int   // so many of slots are placed
+	done  int   // the first done of slots are placed
 	first int64 // no timer of the rest is due before this tick; never if there is none
 }
 
 func (a *arrivals) empty() bool { return a.done == len(a.slots) }
 
-// removals is a lock-free stack of the slots whose timers were stopped while they stood on the
-// wheel. The owner takes it as a whole, so no slot comes back while another goroutine looks at it.
-// The head is the number of slots, and below it the index of the first one plus 1. The links are in
-// the words.
+// removals is a lock-free stack of the slots whose timers were stopped while they were Placed or
+// Running. The owner takes it as a whole, so no slot comes back while another goroutine looks at
+// it. The upper half of head is the number of slots, and the lower half is the index of the first
+// slot plus 1. The links are in the words.
 type removals struct {
 	_    [64]byte
 	head atomic.Uint64
-	few  atomic.Int32 // length from which on a Stop offers to carry them out
+	few  atomic.Int32 // number of removals at which a Stop offers to carry them out
 }
 
 // removalsMax is the number of removals at which a caller of Stop offers to carry them out. The
-// owner then handles so many together that their cache misses overlap.
+// owner handles that many together, so that their cache misses overlap.
 const removalsMax = 32
 
 const linkMask = 1<<32 - 1
 
-// link returns what the word of the next slot has to say.
+// link returns the link for the word of the next slot to push.
 func (r *removals) link() uint64 { return r.head.Load() & linkMask }
 
-// push adds slot i, whose word w is Dead and links to what link returned. It returns the number of
+// push adds slot i. Its word w is Dead and holds what link returned. push returns the number of
 // slots. O(1) without contention.
 func (r *removals) push(pg *arena.Page, i uint32, w arena.Word) int {
 	for {
@@ -145,7 +145,7 @@ func (r *removals) take() uint64 {
 	return r.head.Swap(0) & linkMask
 }
 
-// offer sets few for a wheel with so many entries.
+// offer sets few for a wheel with the given number of entries.
 func (r *removals) offer(live int) {
 	if few := int32(min(removalsMax, max(1, live))); few != r.few.Load() {
 		r.few.Store(few)

@@ -10,13 +10,13 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// arming keeps the order in which the timers of a Manual shard were armed, for timers of one tick.
-// armMu guards it. The stamps are read without it.
+// arming records the order in which the timers of a Manual shard were armed. Timers of one tick run
+// in that order. armMu guards arming, and the stamps are read without it.
 type arming struct {
 	stamps arena.Table[[arena.PageSize]atomic.Uint64]
 	last   uint64
-	// claiming says that timers wait to be claimed, or are about to. A Reschedule then takes its
-	// timer away from them, so that it runs in a later Advance.
+	// claiming says that timers wait to be claimed, or are about to. A Reschedule then
+	// puts its timer into the inbox, so that the timer runs in a later Advance.
 	claiming bool
 }
 
@@ -43,7 +43,7 @@ func (a *arming) read(i uint32) uint64 {
 	return page[i&arena.PageMask].Load()
 }
 
-// setClaiming says whether timers of a Manual shard wait to be claimed. wheelMu is held.
+// setClaiming sets claiming of a Manual shard. wheelMu is held.
 func (s *shard) setClaiming(claiming bool) {
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
@@ -71,7 +71,7 @@ func (e *engine[T]) advanceTo(t time.Time) int {
 	return served + e.dispatch()
 }
 
-// dispatch runs what is due in Manual mode, or hands it over, and returns how many timers that was.
+// dispatch runs what is due in Manual mode, or hands it over, and returns the number of timers.
 func (e *engine[T]) dispatch() int {
 	n := 0
 	if e.executor == Inline {
@@ -109,7 +109,7 @@ func (e *engine[T]) runDue() int {
 	}
 }
 
-// dueTick is the tick of the first timers that are due.
+// dueTick returns the tick of the first timers that are due, or never.
 func (o *owner) dueTick() int64 {
 	d := &o.due
 	if d.taken < len(d.entries) {
@@ -122,7 +122,7 @@ func (o *owner) dueTick() int64 {
 	return never
 }
 
-// dueBefore reports whether something is due, in Manual mode before the tick.
+// dueBefore reports whether something is due. In Manual mode it must be due before the tick.
 func (o *owner) dueBefore(tick int64) bool {
 	if !o.Manual {
 		return o.due.ready > 0
@@ -145,15 +145,15 @@ func (s *shardOf[T]) runBucket(tick int64) int {
 	return total
 }
 
-// handover is calls that the executor of a Manual wheel is to be given for one due bucket.
+// handover says how many calls the executor of a Manual wheel gets for one due bucket.
 type handover struct {
 	tick  int64
 	shard int
 	calls int
 }
 
-// handDue gives the executor the calls for what is due, in order of ticks, and returns for how many
-// timers they are. A call takes the first timer of its shard that is due, so the plan only says
+// handDue gives the executor the calls for what is due, in order of ticks, and returns the number
+// of timers that they are for. A call takes the first due timer of its shard, so the plan only says
 // which shard is next: callbacks that the executor runs here may claim, stop or flush what the plan
 // has later. If such a callback has recovered from a Flush that unwound, calls may be missing in
 // the end. So there is a second plan. There is no third one, because the callbacks of the second
@@ -187,8 +187,9 @@ func (o *owner) sort(entries []entry) {
 	})
 }
 
-// planCalls appends the calls for each due bucket of the shard with index k. After a Flush its
-// timers may be out of the order of ticks. The calls are for the first in the list nevertheless.
+// planCalls appends the calls for each due bucket of the shard with index k. After a Flush the
+// timers that are due may be out of the order of ticks. Calls are still planned in the order of the
+// list.
 func (e *engine[T]) planCalls(plan []handover, k int) []handover {
 	s := e.shards[k]
 	s.wheelMu.Lock()
@@ -220,9 +221,10 @@ func (e *engine[T]) planCalls(plan []handover, k int) []handover {
 	return plan
 }
 
-// advanceShard moves the clock of one shard and gathers what has become due. It returns for how
-// many of these timers an executor has calls already, left from timers that were stopped or with
-// room in their batch. Timers are armed relative to the old clock until that is done.
+// advanceShard moves the clock of one shard and gathers what has become due. It returns how many of
+// these timers the executor already has calls for. Such calls are left over from timers that were
+// stopped, or have room in their batch. Until the clock is moved, timers are armed relative to the
+// old one.
 func (e *engine[T]) advanceShard(s *shardOf[T], now int64) int {
 	s.wheelMu.Lock()
 	defer s.unlock()
@@ -251,8 +253,8 @@ func (e *engine[T]) advanceShard(s *shardOf[T], now int64) int {
 	return o.due.ready - waiting - o.uncovered()
 }
 
-// gather makes the timers of bucket b due as far as they are due at the tick, in the order in which
-// they were armed. The others go to where they belong now.
+// gather makes those timers of bucket b due that are due at the tick, in the order in which they
+// were armed. It places the others where they belong now.
 func (o *owner) gather(b *bucket, tick int64) {
 	due := o.scratch.due[:0]
 	for b.live > 0 {

@@ -4,9 +4,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// owner is what the goroutine that holds wheelMu works with. It locks nothing and calls nobody: it
-// places what has arrived, removes what was stopped, and moves expired timers to finer levels or
-// makes them due.
+// owner is what the goroutine that holds wheelMu works with. It takes no lock of the shard and runs
+// no callback. It places what has arrived, removes what was stopped, and moves expired timers to
+// finer levels or makes them due.
 type owner struct {
 	*config
 	*words
@@ -17,12 +17,13 @@ type owner struct {
 	crew     crew
 	counters counters
 	order    *arming  // Manual mode
-	tick     int64    // of the clock, as far as the owner has read it
-	aged     int64    // tick to which age was last called
-	dead     uint64   // link to the removals that were taken off the stack and not carried out yet
+	tick     int64    // of the owner's latest clock reading
+	aged     int64    // tick of the last call of age
+	dead     uint64   // link to the removals that are off the stack and not carried out yet
 	freed    []uint32 // slots that nothing names any more, to be given back together
 	ending   []uint32 // slots of arrivals whose Stop is about to end them: they go back to the inbox
-	scratch  struct { // of one quantum; not on the stack of a worker, which would have to grow
+	// scratch is for one quantum. On the stack of a worker it would make the stack grow.
+	scratch struct {
 		slots [chunkSize]uint32
 		words [chunkSize]arena.Word
 		gone  [removalsMax]uint32
@@ -113,8 +114,8 @@ func (o *owner) placeArrivals(n int) {
 	}
 }
 
-// loadWords returns the words of up to chunkSize slots, until it is called again. It is a loop of
-// its own, so that the cache misses overlap. wheelMu is held.
+// loadWords returns the words of up to chunkSize slots. The result is valid until the next call.
+// The loop does nothing else, so that the cache misses overlap. wheelMu is held.
 func (o *owner) loadWords(slots []uint32) []arena.Word {
 	words := o.scratch.words[:len(slots)]
 	for k, i := range slots {
@@ -123,8 +124,8 @@ func (o *owner) loadWords(slots []uint32) []arena.Word {
 	return words
 }
 
-// placeChanged places an arrival whose word has changed while the owner looked, unless it was
-// stopped. It returns the word on which it acted.
+// placeChanged places an arrival whose word has changed since the owner read it, unless the timer
+// was stopped. It returns the word on which it acted.
 func (o *owner) placeChanged(i uint32) arena.Word {
 	for {
 		w := loadWord(o.pages, i)
@@ -181,7 +182,7 @@ func (o *owner) unlist(i uint32) {
 	o.left(b)
 }
 
-// left is told that bucket b has lost a timer otherwise than by expiring.
+// left notes that bucket b has lost a timer otherwise than by expiring.
 func (o *owner) left(b *bucket) {
 	switch {
 	case b.state == bucketDue:
@@ -191,8 +192,8 @@ func (o *owner) left(b *bucket) {
 	}
 }
 
-// remove carries out up to removalsMax of the removals that dead links. Nothing in a loop depends
-// on the slot before, so that the cache misses overlap.
+// remove carries out up to removalsMax of the removals that dead links. Apart from following the
+// links, no step of a loop depends on the slot before, so that the cache misses overlap.
 func (o *owner) remove() {
 	gone := o.scratch.gone[:0]
 	ends := 0
@@ -201,7 +202,7 @@ func (o *owner) remove() {
 		w := loadWord(o.pages, i)
 		o.dead = w.Bits()
 		if w.Has(arena.Moved) {
-			ends++ // of a plan's run, which was not pending
+			ends++ // a plan was stopped during a run and was not pending
 		}
 		gone = append(gone, i)
 	}
@@ -228,8 +229,8 @@ func (o *owner) remove() {
 }
 
 // expire takes up to a quantum of the buckets that have expired off the wheel. It reports whether
-// there is none left. A bucket of the finest level is due as a whole, as far as workers take timers
-// off it. The others move to finer levels.
+// there is none left. With the default executor a bucket of the finest level is due as a whole, and
+// workers take timers off it. All other buckets cascade.
 func (o *owner) expire() bool {
 	for range quantum {
 		b := o.wheel.pop(o.tick)
@@ -283,9 +284,9 @@ func (o *owner) putAnew(slots []uint32, b *bucket) {
 	}
 }
 
-// refresh returns the tick of a placed timer whose word was w a moment ago. It makes a far deadline
-// near if a word has room for it, and brings w up to date. It returns false if the timer is
-// not placed any more.
+// refresh returns the tick of a placed timer whose word was w a moment ago, and brings w up to
+// date. It makes a far deadline near if a word has room for it. refresh returns false if the timer
+// is not placed any more.
 func (o *owner) refresh(i uint32, w *arena.Word) (int64, bool) {
 	for {
 		if w.Kind() != arena.Placed {

@@ -12,11 +12,11 @@ import (
 // never is a tick that no clock reaches.
 const never = math.MaxInt64
 
-// quantum is the number of timers that a driver or worker moves before it lets go of the wheel's
+// quantum is the number of timers that a driver or worker handles before it releases the wheel's
 // lock. At 20 to 60 ns each it holds the lock for some 10 µs.
 const quantum = 256
 
-// callerQuantum is the number of timers that a caller places, and removes, at most in one call. It
+// callerQuantum is the largest number of timers that a caller places, and removes, in one call. It
 // is more than a caller adds before it offers help, so a backlog shrinks.
 const callerQuantum = 4 * inboxSize
 
@@ -26,19 +26,20 @@ type host interface {
 	closePage(p int) // drops the payloads of a page that was given back
 	clear()          // drops all payloads
 	worker()         // claims and runs what is due, on a goroutine of its own
-	drive()          // is a driver; called with wheelMu held, returns without it
+	drive()          // runs a driver; called with wheelMu held, returns without it
 }
 
 // shard is one independent wheel with its driver and its workers. It is the only type that locks,
-// and it joins the parts, which do not know of each other.
+// and it connects the parts, which do not know each other.
 //
 // A timer's state is the word of its slot. Every step is one compare-and-swap of that word, so
 // callers need a lock only to arm a timer or to move it to an earlier deadline:
 //
-//	armMu    guards the inbox, the free slots and the alarm. It is held for tens of nanoseconds. An arming
-//	         caller that finds it taken goes on to the next shard.
-//	wheelMu  guards what is placed: wheel, due timers, workers. Drivers and workers hold it, for a quantum
-//	         at a time. Callers only try to get it, so no caller waits for them.
+//	armMu    guards the inbox, the free slots and the alarm. It is held for tens of nanoseconds.
+//	         An arming caller that finds it taken goes on to the next shard.
+//	wheelMu  guards what is placed: wheel, due timers, workers. Drivers and workers hold it for
+//	         a quantum at a time. Calls that arm, stop or move a timer only try to lock it, so
+//	         they do not wait for drivers and workers.
 //
 // The goroutine that holds wheelMu is the owner. Order of locks: wheelMu, then armMu.
 type shard struct {
@@ -46,10 +47,10 @@ type shard struct {
 
 	config // never changes
 	host   host
-	funcs  *arena.Table[[arena.PageSize]func()] // the payloads, if they are callbacks: saves a call of host
-	closed atomic.Bool                          // no timer is armed, stopped, moved or claimed any more
-	lone   atomic.Bool                          // the inbox has one timer
-	wanted atomic.Bool                          // a caller has found work for the owner and could not get wheelMu
+	funcs  *arena.Table[[arena.PageSize]func()] // the payloads, if callbacks: saves a call of host
+	closed atomic.Bool                          // no arm, Stop, Reschedule or claim succeeds any more
+	lone   atomic.Bool                          // the inbox had one timer after the last arm
+	wanted atomic.Bool                          // a caller has found work and could not get wheelMu
 	alarm  alarm
 	words
 
@@ -67,14 +68,14 @@ type shard struct {
 	owner   owner
 }
 
-// claims is what workers and plans count without a lock.
+// claims are the counters that workers and plans write without a lock.
 type claims struct {
 	_        [64]byte
 	planRuns atomic.Uint64 // claims of plans
 	planEnds atomic.Uint64 // Stops of plans during a run
 	counting atomic.Int64  // claims of plans that may not be in planRuns yet
-	launched atomic.Uint64 // of crew.launches, those whose callbacks begin or are dropped
-	dropped  atomic.Uint64 // timers that were claimed and not run, as the wheel was stopped
+	launched atomic.Uint64 // of crew.launches, those whose callbacks have begun or were dropped
+	dropped  atomic.Uint64 // timers that were claimed and not run, because the wheel was stopped
 
 	returning atomic.Int32 // workers that have run callbacks and wait for wheelMu
 }
@@ -126,15 +127,16 @@ func (s *shard) release(i uint32) {
 	}
 }
 
-// bury pushes a slot whose timer was stopped on the wheel, and offers to carry out the removals.
+// bury pushes the slot of a stopped timer, and offers to carry out the removals if there are
+// enough.
 func (s *shard) bury(pg *arena.Page, i uint32, dead arena.Word) {
 	if s.removals.push(pg, i, dead) >= int(s.removals.few.Load()) {
 		s.tend()
 	}
 }
 
-// move is reschedule in the cases that are rare or need the arm lock. It returns false if the word
-// has changed.
+// move handles the cases of rescheduleTo that are rare or need armMu. It returns false if the word
+// has changed or the wheel is stopped.
 func (s *shard) move(pg *arena.Page, i uint32, w arena.Word, deadline, tick int64) bool {
 	now := s.ticks.Floor(s.now.Load())
 	old, ok := s.decode(w, now)
@@ -157,7 +159,9 @@ func (s *shard) move(pg *arena.Page, i uint32, w arena.Word, deadline, tick int6
 		return false
 	}
 	staged := w.Kind() == arena.Staged
-	stays := s.Manual && !staged && tick > old && old > now && !s.order.claiming // as it does otherwise
+	// As in other modes, a timer that is moved later stays in its bucket, unless it is due or about
+	// to be claimed.
+	stays := s.Manual && !staged && tick > old && old > now && !s.order.claiming
 	if !staged && !stays {
 		moved = moved.With(arena.Staged) | arena.Moved
 	}
@@ -182,8 +186,8 @@ func (s *shard) move(pg *arena.Page, i uint32, w arena.Word, deadline, tick int6
 	return true
 }
 
-// unlockArm unlocks armMu after a timer has come into the inbox. If the inbox is full the caller
-// offers to place what is in it.
+// unlockArm unlocks armMu after a timer was put into the inbox. If the inbox is full, the caller
+// offers to place its timers.
 func (s *shard) unlockArm() {
 	crowded := s.inbox.crowded(&s.slots)
 	s.armMu.Unlock()
@@ -192,7 +196,7 @@ func (s *shard) unlockArm() {
 	}
 }
 
-// stage takes a timer into the inbox and sets the alarm if the timer is the first. armMu is held.
+// stage puts a timer into the inbox and sets the alarm if the timer is the first. armMu is held.
 func (s *shard) stage(i uint32, tick int64) {
 	if s.inbox.add(i, tick) {
 		s.alarm.advance(tick)
@@ -227,7 +231,7 @@ func (s *shard) relax() {
 		return
 	}
 	if !s.wheelMu.TryLock() {
-		s.wanted.Store(true) // its owner, or a later one, comes to tend
+		s.wanted.Store(true) // the owner, or a later one, will tend the shard
 		if !s.wheelMu.TryLock() {
 			return
 		}
@@ -236,22 +240,23 @@ func (s *shard) relax() {
 	s.unlock()
 }
 
-// letGo unlocks wheelMu. Before, it sets the alarm to an earlier tick if a bucket wants to be taken
-// before the alarm goes off, and lets a Stop carry out the removals of a small wheel when they may
-// be all that it holds: else the alarm would stay set for a wheel without pending timers.
+// letGo unlocks wheelMu. Before that, it sets the alarm to an earlier tick if a bucket has to be
+// taken before the alarm goes off. It also sets the number of removals at which a Stop offers to
+// carry them out. That number is low for a small wheel, because the removals may be all that the
+// wheel holds. Otherwise the alarm would stay set for a wheel without pending timers.
 func (s *shard) letGo() {
 	if first, ok := s.owner.wheel.first(); ok && first < s.alarm.at.Load() {
 		s.alarm.reset()
 	}
 	s.removals.offer(s.owner.wheel.live)
-	if len(s.owner.freed) >= removalsMax { // of claims under the lock
+	if len(s.owner.freed) >= removalsMax { // by claims under the lock
 		s.reclaim()
 	}
 	checkInvariants(s)
 	s.wheelMu.Unlock()
 }
 
-// unlock is letGo, and then carries out what callers have asked for meanwhile.
+// unlock calls letGo and then does the work that callers have asked for meanwhile.
 func (s *shard) unlock() {
 	s.letGo()
 	if s.wanted.Load() {
@@ -261,7 +266,7 @@ func (s *shard) unlock() {
 
 // settleAll is settle without a bound: nothing that was armed or stopped before the call is left.
 func (s *shard) settleAll() {
-	s.settle(math.MaxInt) // what was taken out of the inbox before
+	s.settle(math.MaxInt) // places what was taken out of the inbox before the call
 	s.settle(math.MaxInt)
 }
 
@@ -307,7 +312,7 @@ func (s *shard) reclaim() {
 	o.freed, o.ending = o.freed[:0], o.ending[:0]
 }
 
-// takeArrivals takes over what is in the inbox, if everything of before is placed.
+// takeArrivals takes over what is in the inbox, if all earlier arrivals are placed.
 func (s *shard) takeArrivals() {
 	a := &s.owner.arrivals
 	if !a.empty() {
@@ -346,18 +351,18 @@ func (s *shard) len() int {
 	return s.pending()
 }
 
-// halt discards everything that is pending. Arms, Stops, Reschedules and claims see closed. Those
-// that have looked at it before are told apart by the words, so that one thing happens to each
-// timer, and counted:
+// halt discards everything that is pending. Arms, Stops, Reschedules and claims see closed. A call
+// that read closed before it was set is decided by the word of its timer. So exactly one thing
+// happens to each timer, and it is counted:
 //
-//   - A claim without the lock swaps the word of an entry of a batch. halt makes these words Dead. A claim that
-//     comes before it counts and has begun. No callback that it leads to is dropped, and nothing but a few
-//     instructions lies between the claim and the call.
-//   - A claim under the lock is followed by the start of spares. The worker looks at closed once more before the
-//     call, and says that it has. halt waits for that: for a few instructions too, or until a worker that was
-//     preempted there gets a processor.
-//   - A Stop of a timer in the inbox ends it in a few instructions. halt waits for that as well.
-//   - A Stop of a timer elsewhere pushes its slot. addStats looks how many have come since.
+//   - A claim without the lock swaps the word of a batch's entry. halt makes these words Dead. A
+//     claim that comes before halt counts, and its callback has begun: only a few instructions lie
+//     between the claim and the call, and nothing drops the call.
+//   - A claim under the lock is followed by the start of spares. The worker therefore reads closed
+//     once more before the call, and then counts the launch. halt waits for this count, for a few
+//     instructions, or until a worker that was preempted there gets a processor.
+//   - A Stop of a timer in the inbox ends the timer within a few instructions. halt waits for it.
+//   - A Stop of any other timer pushes its slot. addStats counts the slots that were pushed since.
 func (s *shard) halt() {
 	s.closed.Store(true)
 	s.wheelMu.Lock()

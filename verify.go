@@ -7,18 +7,22 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// verify walks the shard and checks its invariants. Tests call it after every step; under the build
-// tag invariants the shard calls it itself. wheelMu is held. Callers of Stop and Reschedule may be
-// at work meanwhile, so only what holds in between is checked. O(slots).
+// verify walks the shard and checks its invariants. Tests call it after every step. Under the build
+// tag invariants the shard calls it itself. wheelMu is held. Calls of Stop and Reschedule may be
+// under way, so verify checks only what holds between any two of their steps. O(slots).
 //
-//	S1  The pagers' counts and sets agree with their bitmaps.
-//	S2  An entry of a bucket names a slot whose position is that entry, and each position is such an entry.
-//	S3  A bucket's list is well linked, is owned by the bucket and holds live entries.
-//	S4  What the inbox and the arrivals name is Staged, Ending or Ended, and named once; free slots are not
-//	    pending and in no list.
-//	S5  Each queued timer that is Placed has a tick that is not before its bucket's.
-//	S6  due.ready is the number of entries that are due.
-//	S7  The alarm goes off no later than the first bucket, unless a driver is on its way.
+//	S1  The pagers' counts and sets agree with their bitmaps, and each pager has at most one empty
+//	    page.
+//	S2  An entry of a bucket names a slot whose position is that entry, and each position is such an
+//	    entry.
+//	S3  A bucket's list is well linked, is owned by the bucket and has as many live entries as the
+//	    bucket says.
+//	S4  Inbox and arrivals name slots that are Staged, Ending or Ended, each once. Free slots are
+//	    not pending and in no list. No timer of the inbox is due before its first.
+//	S5  No queued timer that is Placed has a tick before its bucket's.
+//	S6  due.ready is the number of entries that are due. No count of workers is negative.
+//	S7  The alarm goes off no later than the first bucket with timers and the first timer of the
+//	    inbox, unless a driver is on its way.
 func (s *shard) verify() error {
 	if s.closed.Load() {
 		return nil

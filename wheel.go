@@ -13,19 +13,19 @@ type geometry struct {
 	bits uint  // log2(size)
 	last int   // index of the last level
 
-	// moveTicks is the number of ticks in which moveTimers timers move to finer levels, at most. 0:
-	// no bucket begins to move before it expires.
+	// Moving moveTimers timers to finer levels takes at most moveTicks ticks. If moveTicks is 0, no
+	// bucket begins to move before it expires.
 	moveTicks, moveTimers int64
 }
 
-// level is one wheel of the hierarchy: a ring of slots, each for one of its intervals.
+// level is one wheel of the hierarchy: a ring of slots, each for one interval.
 type level struct {
 	slots []*bucket // made when the level is first needed
 }
 
 // wheel is the levels and the queue of their buckets. It is pure data: it has no lock, reads no
-// clock and calls nobody. Its clock moves when a bucket is taken off the queue. One goroutine at a
-// time uses it.
+// clock and runs no callback. Its clock moves when a bucket is taken off the queue. One goroutine
+// at a time uses it.
 //
 // Invariants, whenever no method is running:
 //
@@ -33,7 +33,8 @@ type level struct {
 //	W2  No bucket with timers expires before the clock.
 //	W3  No timer has a tick before its bucket's expiration, except one that was moved to an earlier
 //	    deadline, which is in the inbox as well.
-//	W4  hollow is the number of queued buckets without entries, live is the number of their entries.
+//	W4  hollow is the number of queued buckets without entries, and live is the number of entries of
+//	    all queued buckets.
 type wheel struct {
 	geometry
 	store   *bucketStore
@@ -89,15 +90,16 @@ func (w *wheel) place(i uint32, tick int64) {
 	}
 }
 
-// belongs reports whether bucket b, which has left its slot, is the one for a tick. A timer for
-// which it is not was postponed.
+// belongs reports whether a timer with the given tick belongs in bucket b, which has left its
+// slot. A timer that does not was postponed.
 func (w *wheel) belongs(b *bucket, tick int64) bool {
 	shift := uint(b.level) * w.bits & 63
 	ahead := tick>>shift - b.at>>shift
 	return ahead == 0 || int(b.level) == w.last && ahead&(w.size-1) == 0
 }
 
-// earlyMin is the size from which a bucket begins to move early. A smaller one moves in no time.
+// earlyMin is the size from which a bucket begins to move early. Moving a smaller one takes next to
+// no time.
 const earlyMin = 1024
 
 // beginEarly lets the driver begin to move the timers of a large coarse bucket before it expires,
@@ -128,8 +130,8 @@ func (w *wheel) open(l int, slot uint32, at int64) *bucket {
 	return b
 }
 
-// retime changes the expiration of a queued bucket. Only the last level needs it, when a timer of
-// an earlier round joins a slot, and a bucket that all its timers have left.
+// retime changes the expiration of a queued bucket. It is needed when a timer joins a bucket that
+// all others have left and, on the last level, when a timer of an earlier round joins a slot.
 func (w *wheel) retime(b *bucket, at int64) {
 	b.at, b.key = at, at
 	w.queue.Fix(int(b.heapIndex))
@@ -157,7 +159,7 @@ func (w *wheel) catchUp(tick int64) {
 	w.cur = tick
 }
 
-// first returns the tick at which the first bucket with timers wants to be taken.
+// first returns the tick at which the first bucket with timers has to be taken.
 func (w *wheel) first() (int64, bool) {
 	for {
 		top, ok := w.queue.Min()
@@ -171,8 +173,8 @@ func (w *wheel) first() (int64, bool) {
 	}
 }
 
-// pop moves the clock on to the next bucket that wants to be taken at the tick or before, and takes
-// that bucket out of its slot. If there is none it moves the clock to the tick and returns nil.
+// pop moves the clock on to the next bucket that has to be taken at the tick or before, and takes
+// that bucket out of its slot. If there is none, it moves the clock to the tick and returns nil.
 func (w *wheel) pop(tick int64) *bucket {
 	first, ok := w.first()
 	if !ok || first > tick {
@@ -198,9 +200,9 @@ func (w *wheel) popAny() *bucket {
 // hollowMax is the number of empty buckets that may stay queued, whatever the number of others.
 const hollowMax = 64
 
-// left is told that queued bucket b has lost a timer. An empty bucket stays where it is, because in
-// a loop of arm and stop the next timer follows at once. It is freed when it comes to the head of
-// the queue or when empty buckets outnumber the others.
+// left notes that queued bucket b has lost a timer. An empty bucket stays where it is, because in a
+// loop of arm and stop the next timer follows at once. It is freed when it comes to the head of the
+// queue or when empty buckets outnumber the others.
 func (w *wheel) left(b *bucket) {
 	w.live--
 	if b.live > 0 {
@@ -216,7 +218,7 @@ func (w *wheel) left(b *bucket) {
 func (w *wheel) sweep() {
 	for i := w.queue.Len() - 1; i >= 0; i-- {
 		for i < w.queue.Len() && w.queue.At(i).live == 0 {
-			w.unslot(w.queue.Remove(i)) // puts another bucket at i, perhaps from above: look again
+			w.unslot(w.queue.Remove(i)) // another bucket takes its place, perhaps from above: look again
 		}
 	}
 }
@@ -230,7 +232,7 @@ func (w *wheel) buckets(yield func(*bucket) bool) {
 	}
 }
 
-// verify checks W1 to W4 but for what only the timers' words tell.
+// verify checks W1, W2 and W4. W3 depends on the timers' words; S5 checks it.
 func (w *wheel) verify() error {
 	if err := w.queue.Verify(func(b *bucket) int { return int(b.heapIndex) }); err != nil {
 		return fmt.Errorf("W1: %w", err)
@@ -265,11 +267,11 @@ func (w *wheel) verify() error {
 }
 
 // cascade is the expired buckets whose timers move to finer levels. The buckets of the finest level
-// go first: they hold what is due soonest, and little. A large bucket of a coarse level, which
-// begins early and may take seconds, waits for each of them.
+// go first: they hold what is due soonest, and little of it. A large bucket of a coarse level,
+// which begins early and may take seconds, waits for each of them.
 //
-// Every eighth turn goes to the bucket that has expired first, whatever its level. Without it the
-// coarse buckets would wait for ever under more load than the shard can bear.
+// Every eighth turn goes to the bucket that has expired first, whatever its level. Without this
+// rule the coarse buckets would starve under more load than the shard can bear.
 type cascade struct {
 	levels [maxLevels]bucketList
 	used   uint32 // bit l: levels[l] is not empty

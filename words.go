@@ -7,18 +7,18 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// words reads and writes the ticks of timers' words. A word has room for a tick near the clock; a
-// deadline that is farther away has a ticket.
+// words reads and writes the ticks in timers' words. A word has room for a tick near the clock. For
+// a deadline that is farther away it has a ticket.
 type words struct {
 	pages *arena.Table[arena.Page]
-	near  int64        // ns: a deadline that lies so far ahead of now is far, see arena.Near
+	near  int64        // ns: a deadline at least so long after now is far, see arena.Near
 	now   atomic.Int64 // ns: a reading of the clock by the owner; Manual: the clock
 	far   farTable
 }
 
-// encode returns how a word says the tick of a deadline, which is not before the clock. A word has
-// room for a tick near the present. The present is what the owner has read, so that the owner,
-// which may come late, understands the word.
+// encode returns how a word represents the tick of a deadline, which is not before the clock. A
+// word has room for a tick near the present. The present is the owner's latest reading, so that the
+// owner, which may come late, can read the word.
 func (t *words) encode(deadline, tick int64) (flags arena.Word, bits uint64) {
 	if deadline-t.now.Load() < t.near {
 		return 0, uint64(tick)
@@ -26,8 +26,8 @@ func (t *words) encode(deadline, tick int64) (flags arena.Word, bits uint64) {
 	return arena.Far, t.far.put(tick)
 }
 
-// decode returns the tick of a word, and false if the word has changed meanwhile. now is the tick
-// of words.now.
+// decode returns the tick of a word. It returns false if the word has changed meanwhile. now is the
+// tick of words.now.
 func (t *words) decode(w arena.Word, now int64) (int64, bool) {
 	if w.Has(arena.Far) {
 		return t.far.get(w.Bits())
@@ -104,7 +104,7 @@ func (f *farTable) drop(ticket uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if delete(f.ticks, ticket); len(f.ticks) == 0 {
-		f.ticks = nil // a map keeps its size
+		f.ticks = nil // a map does not shrink
 	}
 }
 

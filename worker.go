@@ -14,41 +14,42 @@ import (
 const (
 	batchSize = 32 // callbacks of one batch
 
-	// A spare that begins so late did not stand next in its processor's queue.
+	// lateSpare is the delay at which a spare cannot have stood next in its processor's queue.
 	lateSpare = time.Millisecond
 
-	// So many workers are started together when a spare came late, and more when the next one does
-	// so, too.
+	// crowdMin workers are started together when a spare comes late. Each further late spare starts
+	// crowdGrowth times as many, up to crowdMax.
 	crowdMin    = 64
 	crowdGrowth = 8
 	crowdMax    = 4096
 
-	// So many workers may wait for the lock after their callbacks before others that come back end,
-	// although more is due. Each has a stack, and the driver waits in the same queue.
+	// returningMax is the number of workers that may wait for the lock after their callbacks. If
+	// more wait, those that others replace end, although more is due. Each has a stack, and the
+	// driver waits in the same queue.
 	returningMax = 2048
 )
 
 // crew is the workers of a shard and what they are doing. It is pure data; the owner uses it.
 //
-// Whenever a worker runs a callback although more is due, a spare of its own is about to begin, unless
-// its spare has begun before and goes on in its place. The worker starts the spare last before the
-// callback, so the scheduler runs it as soon as the callback blocks. The spare goes on with the
-// worker's batch, and has a spare of its own. So no callback waits for another one that blocks, and
-// only callbacks that do block cost a goroutine.
+// Whenever a worker runs a callback although more is due, a spare of its own is about to begin,
+// unless its spare has begun before and goes on in its place. The worker starts the spare last
+// before the callback, so the scheduler runs the spare as soon as the callback blocks. The spare
+// goes on with the worker's batch, and has a spare of its own. So no callback waits for another one
+// that blocks, and only callbacks that do block cost a goroutine.
 type crew struct {
-	coming  int // workers that were started and have not begun
-	begun   uint
+	coming  int  // workers that were started and have not begun
+	begun   uint // workers that have begun so far
 	serving int  // workers of the default executor that have begun
-	stuck   int  // of these, the ones that run callbacks and in whose place others go on, mostly their spares
+	stuck   int  // of serving: in a callback while others, mostly spares, go on in their place
 	running int  // callbacks, or batches of payloads, that have started and not returned
 	handing int  // calls of the executor under way
 	owed    int  // calls handed to the executor that have not begun
-	driving bool // a driver with an executor is at work: it does what there is, and sets the alarm in the end
+	driving bool // a driver with an executor is at work; it sets the alarm at its end
 
 	size  int // timers that the next batch takes: 1 if callbacks have blocked
 	crowd int // workers that the next late spare starts
 
-	launches uint64 // claims under the lock, of one callback or one batch of payloads, that were to be run
+	launches uint64 // claims under the lock of one callback or one batch of payloads, to be run
 
 	filled  uint64        // batches so far
 	batches []*batch      // with entries that may not be claimed yet
@@ -74,8 +75,8 @@ func (c *crew) claiming() bool {
 	return false
 }
 
-// ran is told that callbacks have run, and how many workers had begun before. Batches grow while
-// callbacks are so quick that no spare gets to begin meanwhile.
+// ran notes that callbacks have run. begun is c.begun from before them. Batches grow while
+// callbacks are so quick that no worker begins meanwhile.
 func (c *crew) ran(begun uint) {
 	if c.begun == begun {
 		c.size = min(2*c.size, batchSize)
@@ -107,7 +108,7 @@ func (c *crew) newBatch() *batch {
 	return b
 }
 
-// drop is told that a worker does not read b any more.
+// drop notes that a worker does not read b any more.
 func (c *crew) drop(b *batch) {
 	if b.users--; b.users == 0 {
 		clear(b.entries)
@@ -129,8 +130,8 @@ func (b *batch) unclaimed() (n int) {
 	return n
 }
 
-// open reports whether a timer of the batch may still be claimed with it. One that was moved to the
-// inbox, or is a plan that runs, may get the very word again that its entry has.
+// open reports whether a timer of the batch may still be claimed with it. A timer that was moved to
+// the inbox, or a plan during a run, may get the same word again that its entry has.
 func (b *batch) open() bool {
 	for k := range b.entries {
 		if w, ok := b.entries[k].load(); ok {
@@ -143,7 +144,7 @@ func (b *batch) open() bool {
 	return false
 }
 
-// revoke lets no claim of the batch succeed any more.
+// revoke makes every further claim of the batch fail.
 func (b *batch) revoke() {
 	for k := range b.entries {
 		e := &b.entries[k]
@@ -168,8 +169,8 @@ func (o *owner) countBatch(b *batch) {
 	}
 }
 
-// fill appends timers that are due to b until it has most of them, or a quantum was looked at. A
-// timer that was postponed goes back to the wheel. For upTo see dueBefore.
+// fill appends due timers to b until b has most of them or fill has looked at a quantum. A timer
+// that was postponed goes back to the wheel. For upTo see dueBefore.
 func (o *owner) fill(b []entry, most int, upTo int64) []entry {
 	for len(b) < most && o.dueBefore(upTo) {
 		e, ok := o.due.takeEntry()
@@ -192,7 +193,7 @@ func (o *owner) fill(b []entry, most int, upTo int64) []entry {
 			tick, ok := o.refresh(i, &words[k])
 			switch {
 			case !ok: // stopped, or moved to the inbox
-			case tick > o.tick && !o.Manual: // there it would be in the inbox
+			case tick > o.tick && !o.Manual: // in Manual mode it would be in the inbox
 				o.counters.postponed++
 				o.wheel.place(i, tick)
 			default:
@@ -228,8 +229,7 @@ func (s *shardOf[T]) claim(e *entry, id uint64) (v T, ok bool) {
 	return v, true
 }
 
-// claimPlan is claim for a plan, whose word does not tell afterwards that the claim is to be
-// counted.
+// claimPlan is claim for a plan. Its word does not tell afterwards that the claim is to be counted.
 func (s *shardOf[T]) claimPlan(e *entry, p *T) (v T, ok bool) {
 	s.claims.counting.Add(1)
 	if ok = e.page.Swap(e.index, e.word, e.word.With(arena.Running)); ok {
@@ -268,8 +268,8 @@ func (s *shardOf[T]) returnMoved(e *entry) {
 }
 
 // claimOne claims one timer that is due, under the lock. The claim is counted at once, so a
-// callback that blocks holds nothing. It returns false if nothing is left or it has looked at a
-// quantum of timers that were postponed or stopped. For upTo see dueBefore.
+// callback that blocks holds nothing. claimOne returns false if nothing is left or if it has looked
+// at a quantum of timers that were postponed or stopped. For upTo see dueBefore.
 func (s *shardOf[T]) claimOne(upTo int64) (v T, ok bool) {
 	o := &s.owner
 	o.counters.mostDue = max(o.counters.mostDue, o.due.ready)
@@ -288,7 +288,7 @@ func (s *shardOf[T]) claimOne(upTo int64) (v T, ok bool) {
 	return v, false
 }
 
-// claimMany claims up to most payloads, as claimOne claims one timer.
+// claimMany is like claimOne, but claims up to most payloads and appends them to values.
 func (s *shardOf[T]) claimMany(values []T, most int, upTo int64) []T {
 	o := &s.owner
 	o.counters.mostDue = max(o.counters.mostDue, o.due.ready)
@@ -307,8 +307,8 @@ func (s *shardOf[T]) claimMany(values []T, most int, upTo int64) []T {
 	return values
 }
 
-// noteClaim counts the claim of a timer of the given tick under the lock. Batches of payloads and
-// Manual mode measure the lateness of each.
+// noteClaim counts the claim of a timer of the given tick under the lock. With batches of payloads
+// and in Manual mode the lateness of every claim is measured.
 func (o *owner) noteClaim(e *entry, tick int64) {
 	if o.Manual || o.batch > 1 || o.counters.sample(1) {
 		now := o.now.Load()
@@ -332,23 +332,23 @@ type worker[T any] struct {
 	parent   *worker[T]    // whose spare it is, until it begins
 	spare    bool          // its spare has not begun
 	stuck    bool          // counted in crew.stuck
-	replaced bool          // other workers go on in its place: its spare has begun while it ran callbacks
+	replaced bool          // its spare has begun while it ran callbacks, and goes on in its place
 	waiting  atomic.Bool   // it has run its callbacks and waits for the lock
-	values   []T           // of Timeouts
+	values   []T           // the buffer for exec
 
 	batch    *batch
 	claimed  uint32 // bit k: this worker has claimed entry k, which is no plan
-	backward bool   // the batch was another worker's: it goes from the last entry to the first
+	backward bool   // the batch was another worker's: go from its last entry to the first
 
 	started  int64  // ns: a reading of the clock when it was started as a spare
-	taken    uint64 // counters.taken then
+	taken    uint64 // counters.taken at that time
 	unmoved  int    // claims since the last quantum of moving
 	running  bool   // a callback, or a batch, is being run
 	serving  bool
 	unlocked bool
 }
 
-// begin says how the worker runs callbacks. wheelMu is held.
+// begin chooses how the worker runs callbacks. wheelMu is held.
 func (w *worker[T]) begin() {
 	e := w.s.engine
 	w.exec = e.run
@@ -375,7 +375,7 @@ func (w *worker[T]) end() {
 		w.values = nil // the callback may still refer to it
 		w.finish()
 		if b := w.batch; b != nil {
-			if b.listed && !b.given { // else another worker has tried all entries, or has put them back
+			if b.listed && !b.given { // else another worker has tried or put back all entries
 				w.putBack()
 			}
 			w.leaveBatch()
@@ -387,14 +387,15 @@ func (w *worker[T]) end() {
 			s.hire(1)
 		}
 	}
-	s.reclaim() // or the slots would keep pages of an idle wheel
+	s.reclaim() // otherwise the slots would keep pages of an idle wheel
 	if w.record != nil {
 		s.engine.watch.Leave(w.record)
 	}
 	if cap(w.values) > 0 && s.idle == nil && !s.closed.Load() {
 		s.idle = w.values
 	}
-	if !w.unlocked && !w.spare && !s.closed.Load() { // else a callback has left it early, or its spare looks at it
+	// Otherwise a callback has left the worker early, or its spare still refers to it.
+	if !w.unlocked && !w.spare && !s.closed.Load() {
 		*w = worker[T]{}
 		s.unused = w
 	}
@@ -432,9 +433,9 @@ func (s *shardOf[T]) worker() {
 	s.newWorker().live()
 }
 
-// relieve is the life of a spare. A worker that waits for the lock needs none: it has run its
-// callbacks. Without this look the worker would let its spare begin by waiting, and the spare its
-// own.
+// relieve is the life of a spare. If the worker that has started it waits for the lock and there
+// are workers enough, the spare is not needed and ends: that worker has run its callbacks.
+// Otherwise each worker that waits for the lock would let its spare begin, and the spare its own.
 func (w *worker[T]) relieve() {
 	s, p := w.s, w.parent
 	s.wheelMu.Lock()
@@ -457,7 +458,7 @@ func (s *shardOf[T]) newWorker() *worker[T] {
 	return w
 }
 
-// live is the life of a worker that was started by another one or by a driver. It is called with
+// live is the life of a worker that another worker or a driver has started. It is called with
 // wheelMu held and returns without it.
 func (w *worker[T]) live() {
 	s := w.s
@@ -471,11 +472,11 @@ func (w *worker[T]) live() {
 	w.serve()
 }
 
-// succeed takes over the batch of the worker whose spare this is. It starts a crowd of workers if
-// it comes late and no worker has taken a timer meanwhile. Then the callback blocks and has woken
-// another goroutine before, which took the spare's place as next in its processor's queue. The
-// callbacks that follow would do the same to their spares, each of which would wait for a turn of
-// the queue.
+// succeed takes over the batch of the worker whose spare w is. If w comes late and no worker has
+// taken a timer meanwhile, it starts a crowd of workers. In this case the callback blocks and has
+// woken another goroutine before, which took the spare's place as next in its processor's queue.
+// The callbacks that follow would do the same to their spares, each of which would wait for a turn
+// of the queue.
 func (w *worker[T]) succeed() {
 	s, p := w.s, w.parent
 	if p == nil {
@@ -499,8 +500,8 @@ func (w *worker[T]) succeed() {
 	c.crowd = min(c.crowd*crowdGrowth, crowdMax)
 }
 
-// takeOver lets a spare go on with the batch of its parent. If all entries are claimed nothing is
-// left to do but to count them.
+// takeOver lets a spare go on with the batch of its parent. If all entries are claimed, only
+// counting them is left.
 func (w *worker[T]) takeOver(b *batch) {
 	c := &w.s.owner.crew
 	if b.unclaimed() == 0 {
@@ -540,8 +541,8 @@ func (s *shardOf[T]) drive() {
 
 // serve claims and runs what is due until nothing is. It is called and returns with wheelMu held.
 //
-// Timers that move between wheels come second: a quantum of them whenever nothing is due, and after
-// every 16th claim, so that they get their share while many quick callbacks are due.
+// Moving timers between levels comes second: workers move a quantum whenever nothing is due, and
+// after every 16th claim, so that moving gets its share while many quick callbacks are due.
 //
 // Rejected: a watcher that adds workers when it sees no progress. An idle Go program sleeps at
 // least 1 ms in the network poller, which 10,000 callbacks of 1 ms each would pay again and again.
@@ -557,7 +558,7 @@ func (w *worker[T]) serve() {
 	for !s.closed.Load() {
 		switch {
 		case w.replaced && o.crew.crowded(s.procs):
-			// Its spare goes on in its place. Quick callbacks need no more workers.
+			// Others go on in its place. Quick callbacks need no more workers.
 			if o.due.ready == 0 || o.crew.size > 1 || s.claims.returning.Load() > returningMax {
 				return
 			}
@@ -633,16 +634,16 @@ func (w *worker[T]) runOne(upTo int64) int {
 	w.back()
 	clear(w.values)
 	w.values = w.values[:0]
-	if !extra { // which has no spare that could have begun
+	if !extra { // an extra callback has no spare that could have begun
 		o.crew.ran(begun)
 	}
 	return n
 }
 
 // runExtra runs one more callback, or one more batch of payloads, although other workers are enough
-// for what is due. So this one needs no spare, and counts as stuck from the beginning. If callbacks
-// sleep for a millisecond each, the workers that come back from them do most of the work in this
-// way, and no goroutine has to be started for it.
+// for what is due. The worker therefore needs no spare and counts as stuck from the beginning. If
+// callbacks sleep for a millisecond each, workers that come back from them do most of the work in
+// this way, and no goroutine has to be started for it.
 func (w *worker[T]) runExtra() {
 	w.stuck = true
 	w.s.owner.crew.stuck++
@@ -700,9 +701,9 @@ func (w *worker[T]) runBatch() {
 	o.crew.ran(begun)
 }
 
-// leave lets go of the lock to run callbacks. more says that something waits behind them: then a
-// spare is started, and workers for processors that have none. The worker's own spare is started
-// last, so that it stands next in the processor's queue.
+// leave releases the lock to run callbacks. more says that something waits behind them. In this
+// case leave starts a spare, and workers for processors that have none. It starts the spare last,
+// so that the spare stands next in the processor's queue.
 func (w *worker[T]) leave(more bool) {
 	s := w.s
 	c := &s.owner.crew
@@ -710,7 +711,9 @@ func (w *worker[T]) leave(more bool) {
 	w.running = true
 	w.replaced = w.stuck
 	others, spare := 0, (*worker[T])(nil)
-	if more && !w.spare && (w.batch != nil || c.coming <= s.owner.calls()) { // the spares of others leave this batch alone
+	// If the worker has a batch it needs a spare of its own, because the spares of others do not
+	// serve this batch.
+	if more && !w.spare && (w.batch != nil || c.coming <= s.owner.calls()) {
 		others = s.owner.missing()
 		spare = s.newWorker()
 		spare.parent, spare.taken = w, s.owner.counters.taken
@@ -729,8 +732,9 @@ func (w *worker[T]) leave(more bool) {
 	go spare.relieve()
 }
 
-// missing returns how many workers to start beside a spare, so that each processor has one on the
-// move and each finds a batch. Spares alone would be one chain, which keeps one processor busy.
+// missing returns how many workers to start besides a spare, so that each processor has an active
+// one and each worker finds a batch. Spares alone would be one chain, which keeps one processor
+// busy.
 func (o *owner) missing() int {
 	c := &o.crew
 	batches := o.calls()
@@ -765,9 +769,9 @@ func (w *worker[T]) finish() {
 	}
 }
 
-// leaveBatch counts the claims of the batch and gives back the slots of this worker's. A batch that
-// was given back before all entries were tried stays listed while other workers go on with it, so
-// that their claims are counted.
+// leaveBatch counts the claims of the batch and gives back the slots that this worker has claimed.
+// A batch that was put back before all entries were tried stays listed while other workers go on
+// with it, so that their claims are counted.
 func (w *worker[T]) leaveBatch() {
 	s, b := w.s, w.batch
 	o := &s.owner
@@ -791,7 +795,8 @@ func (w *worker[T]) leaveBatch() {
 	o.crew.drop(b)
 }
 
-// idleChan returns a channel that is closed when nothing is running, or nil if nothing is.
+// idleChan returns a channel that is closed once nothing is running, or nil if nothing is running
+// now.
 func (c *crew) idleChan() <-chan struct{} {
 	if !c.busy() {
 		return nil
@@ -802,7 +807,7 @@ func (c *crew) idleChan() <-chan struct{} {
 	return c.idle
 }
 
-// settleIdle tells Shutdown if nothing runs any more.
+// settleIdle closes the channel of Shutdown if nothing is running any more.
 func (c *crew) settleIdle() {
 	if c.idle != nil && !c.busy() {
 		close(c.idle)
