@@ -402,6 +402,8 @@ func testWaitHourByHour(t *testing.T, flush bool) {
 			at, ok := timers["left"].Deadline()
 			require.True(t, ok)
 			require.LessOrEqual(t, at.Sub(start), time.Minute+micro, "after %d hours", hour)
+			waited := time.Since(at).Truncate(micro)
+			require.Equal(t, waited, tw.Stats().Overdue.Truncate(micro), "after %d hours", hour)
 		}
 		h.release()
 		synctest.Wait()

@@ -253,15 +253,15 @@ func (o *owner) overdue(now int64) time.Duration {
 	tick := o.ticks.Floor(now)
 	first := min(o.earliest(o.due.first()), o.earliest(o.wheel.cascade.levels[0].head))
 	for _, e := range o.due.entries[o.due.taken:] {
-		if at, ok := o.decode(e.word, tick); ok {
+		if at, ok := o.decode(e.word, o.tick); ok {
 			first = min(first, at)
 			break
 		}
 	}
 	for _, b := range o.crew.batches {
 		for _, e := range b.entries {
-			if w := e.page.Load(e.index); w == e.word && !w.Has(arena.Far) { // else a flushed plan
-				first = min(first, w.Tick(tick))
+			if at, ok := o.decode(e.word, o.tick); ok && e.page.Load(e.index) == e.word {
+				first = min(first, at)
 			}
 		}
 	}
