@@ -1,6 +1,10 @@
 package timingwheel
 
-import "github.com/timingwheel-go/timingwheel/internal/arena"
+import (
+	"slices"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
+)
 
 // entry names a timer that is due, as its word was when it left its bucket. The goroutine that
 // swaps exactly this word for another one has the timer. So an entry needs no lock: a Stop, a
@@ -41,6 +45,45 @@ type batch struct {
 	users   int    // workers that may read entries
 	listed  bool   // it is in crew.batches
 	given   bool   // a callback has called Goexit, and the unclaimed entries are due again
+}
+
+// unclaimed returns how many timers of the batch are pending. One that was moved may be counted.
+func (b *batch) unclaimed() (n int) {
+	if b.given {
+		return 0
+	}
+	for k := range b.entries {
+		if _, placed := b.entries[k].placed(); placed {
+			n++
+		}
+	}
+	return n
+}
+
+// open reports whether a timer of the batch may still be claimed with it. A timer that was moved to
+// the inbox, or a plan during a run, may get the same word again that its entry has.
+func (b *batch) open() bool {
+	for k := range b.entries {
+		if w, ok := b.entries[k].load(); ok {
+			switch w.Kind() {
+			case arena.Placed, arena.Staged, arena.Running:
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// revoke makes every further claim of the batch fail.
+func (b *batch) revoke() {
+	for k := range b.entries {
+		e := &b.entries[k]
+		for {
+			if w, placed := e.placed(); !placed || e.page.Swap(e.index, w, w.With(arena.Dead)) {
+				break
+			}
+		}
+	}
 }
 
 // dueList holds the timers that have expired and wait to be claimed: single entries, which go
@@ -210,150 +253,120 @@ func (d *dueList) all(yield func(*bucket) bool) {
 	d.fresh.all(yield)
 }
 
-// flush makes everything that is pending due and returns the number of timers. Timers that a worker
-// has taken are due already.
-func (s *shard) flush() (n int) {
-	s.wheelMu.Lock()
-	defer s.unlock()
-	if s.closed.Load() {
-		return 0
-	}
-	if s.Manual {
-		s.setClaiming(true)
-	}
-	s.settleAll()
-	o := &s.owner
-	for _, b := range o.crew.batches {
-		for _, e := range b.entries {
-			if !stale(e) {
-				n++
-				o.hasten(e.index) // if it was postponed, the worker returns it to the inbox
-			}
-		}
-	}
-	old := o.due.takeEntries()
-	entries := old[:0]
-	for _, e := range old {
-		if stale(e) {
-			continue
-		}
-		if e, ok := o.hasten(e.index); ok {
-			entries = append(entries, e)
-		}
-	}
-	for b := range o.takeAll {
-		for b.live > 0 {
-			for _, i := range o.scratch.slots[:o.store.drain(b, &o.scratch.slots, chunkSize)] {
-				if e, ok := o.hasten(i); ok {
-					entries = append(entries, e)
-				}
-			}
-		}
-		o.store.freeBucket(b)
-	}
-	if s.Manual {
-		o.sort(entries)
-	}
-	o.due.putBack(entries)
-	n += len(entries)
-	o.counters.flushed += uint64(n)
-	s.alarm.summon()
-	return n
+const (
+	batchSize = 32 // callbacks of one batch
+
+	// crowdMin workers are started together when a spare comes late. Each further late spare starts
+	// crowdGrowth times as many, up to crowdMax.
+	crowdMin    = 64
+	crowdGrowth = 8
+	crowdMax    = 4096
+)
+
+// crew is the workers of a shard and what they are doing. It is pure data; the owner uses it.
+//
+// Whenever a worker runs a callback although more is due, a spare of its own is about to begin,
+// unless its spare has begun before and goes on in its place. The worker starts the spare last
+// before the callback, so the scheduler runs the spare as soon as the callback blocks. The spare
+// goes on with the worker's batch, and has a spare of its own. So no callback waits for another one
+// that blocks, and only callbacks that do block cost a goroutine.
+type crew struct {
+	coming  int  // workers that were started and have not begun
+	begun   uint // workers that have begun so far
+	serving int  // workers of the default executor that have begun
+	stuck   int  // of serving: in a callback while others, mostly spares, go on in their place
+	running int  // callbacks, or batches of payloads, that have started and not returned
+	handing int  // calls of the executor under way
+	owed    int  // calls handed to the executor that have not begun
+	driving bool // a driver with an executor is at work; it sets the alarm at its end
+
+	size  int // timers that the next batch takes: 1 if callbacks have blocked
+	crowd int // workers that the next late spare starts
+
+	launches uint64 // claims under the lock of one callback or one batch of payloads, to be run
+
+	filled  uint64        // batches so far
+	batches []*batch      // with entries that may not be claimed yet
+	unused  *batch        // for the next worker
+	idle    chan struct{} // closed once nothing runs; made by Shutdown
 }
 
-// hasten sets the deadline of a flushed timer to the present, unless it has passed, and returns the
-// timer's entry. The claim of the entry then notices a Reschedule, even one to the old deadline. A
-// timer that was postponed after a worker had taken it is flushed as well. Two kinds of deadlines
-// stay as they are: a plan knows by its deadline whether it was rescheduled, and in Manual mode
-// deadlines decide the order. hasten returns false if the timer was stopped or moved.
-func (o *owner) hasten(i uint32) (entry, bool) {
-	now := o.tick
-	for {
-		e, ok := o.entryOf(i)
-		if !ok || o.Manual || e.word.Has(arena.Plan) {
-			return e, ok
+func (c *crew) init(size int) { c.size, c.crowd = size, crowdMin }
+
+// crowded reports whether there are more workers on the move than processors.
+func (c *crew) crowded(procs int) bool { return c.serving-c.stuck > procs }
+
+// busy reports whether something runs that Shutdown waits for.
+func (c *crew) busy() bool { return c.running > 0 || c.handing > 0 }
+
+// claiming reports whether a worker has timers that it may not have claimed yet.
+func (c *crew) claiming() bool {
+	for _, b := range c.batches {
+		if b.unclaimed() > 0 {
+			return true
 		}
-		if tick, known := o.decode(e.word, now); known && tick <= now {
-			return e, true
-		}
-		to := e.word.WithBits(arena.LowBits(now)) &^ arena.Far
-		if e.page.Swap(i, e.word, to) {
-			o.forget(e.word)
-			e.word = to
-			return e, true
-		}
+	}
+	return false
+}
+
+// ran notes that callbacks have run. begun is c.begun from before them. Batches grow while
+// callbacks are so quick that no worker begins meanwhile.
+func (c *crew) ran(begun uint) {
+	if c.begun == begun {
+		c.size = min(2*c.size, batchSize)
 	}
 }
 
-// entryOf returns the entry of a slot that has left its bucket, or false if its timer was stopped
-// or moved.
-func (o *owner) entryOf(i uint32) (entry, bool) {
-	pg := o.pages.At(i >> arena.PageShift)
-	if pg == nil {
-		return entry{}, false
-	}
-	w := pg.Load(i)
-	return entry{pg, w, i}, w.Kind() == arena.Placed
+// list notes a batch that is about to be claimed.
+func (c *crew) list(b *batch) {
+	c.filled++
+	b.id, b.listed, b.given, b.counted = c.filled, true, false, 0
+	c.batches = append(c.batches, b)
 }
 
-// takeAll iterates over all buckets with timers and takes each out of its place: first what is due,
-// then the others in the order of their expirations.
-func (o *owner) takeAll(yield func(*bucket) bool) {
-	next := func() *bucket {
-		if b := o.due.popBucket(); b != nil {
-			return b
-		}
-		if o.due.fresh.head != nil {
-			return o.due.fresh.pop()
-		}
-		if b := o.wheel.cascade.next(); b != nil {
-			o.wheel.cascade.remove(b)
-			return b
-		}
-		return o.wheel.popAny()
+// unlist takes out a batch whose entries have all been tried.
+func (c *crew) unlist(b *batch) {
+	if k := slices.Index(c.batches, b); k >= 0 {
+		c.batches = slices.Delete(c.batches, k, k+1)
 	}
-	for b := next(); b != nil; b = next() {
-		if !yield(b) {
-			return
-		}
-	}
-	o.due.prompt = nil
+	b.listed = false
 }
 
-// removeAll takes all pending timers and returns their payloads. O(pending), with wheelMu held.
-func (s *shardOf[T]) removeAll() []T {
-	s.wheelMu.Lock()
-	defer s.unlock()
-	if s.closed.Load() {
+// newBatch returns an empty batch.
+func (c *crew) newBatch() *batch {
+	b := c.unused
+	if c.unused = nil; b == nil {
+		b = &batch{entries: make([]entry, 0, batchSize)}
+	}
+	b.users = 1
+	return b
+}
+
+// drop notes that a worker does not read b any more.
+func (c *crew) drop(b *batch) {
+	if b.users--; b.users == 0 {
+		clear(b.entries)
+		b.entries = b.entries[:0]
+		c.unused = b
+	}
+}
+
+// idleChan returns a channel that is closed once nothing is running, or nil if nothing is running
+// now.
+func (c *crew) idleChan() <-chan struct{} {
+	if !c.busy() {
 		return nil
 	}
-	s.settleAll()
-	o := &s.owner
-	values := make([]T, 0, s.pending())
-	removed := func(e entry) {
-		if v, ok := s.claim(&e, 0); ok {
-			values = append(values, v)
-			o.counters.stopped++
-			o.freed = append(o.freed, e.index)
-		}
+	if c.idle == nil {
+		c.idle = make(chan struct{})
 	}
-	for _, e := range o.due.takeEntries() {
-		if !stale(e) {
-			e, _ = o.entryOf(e.index) // it may have been postponed
-			removed(e)
-		}
+	return c.idle
+}
+
+// settleIdle closes the channel of Shutdown if nothing is running any more.
+func (c *crew) settleIdle() {
+	if c.idle != nil && !c.busy() {
+		close(c.idle)
+		c.idle = nil
 	}
-	for b := range o.takeAll {
-		for b.live > 0 {
-			n := o.store.drain(b, &o.scratch.slots, chunkSize)
-			for _, i := range o.scratch.slots[:n] {
-				if e, ok := o.entryOf(i); ok {
-					removed(e) // a timer that is rescheduled just now comes back to the inbox
-				}
-			}
-		}
-		o.store.freeBucket(b)
-	}
-	s.reclaim()
-	return values
 }

@@ -15,15 +15,21 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/watch"
 )
 
+// job is what an engine does with the payloads that are due.
+type job[T any] struct {
+	batch  int               // largest number of payloads of one call of run
+	run    func([]T)         // runs one batch
+	callee func([]T) uintptr // returns the address of the code that a batch runs
+}
+
 // engine is the shards of one wheel: what [TimingWheel] and [Timeouts] have in common.
 type engine[T any] struct {
 	config
 	shards    []*shardOf[T]
-	routes    *routes           // nil if there is one shard
-	executor  Executor          // nil: pooled
-	run       func([]T)         // runs one batch, with OnPanic and ProfileLabels
-	callee    func([]T) uintptr // returns the address of the code that a batch runs
-	watch     *watch.Watch      // nil: the time of callbacks is not measured
+	routes    *routes      // nil if there is one shard
+	executor  Executor     // nil: pooled
+	job       job[T]       // with OnPanic and ProfileLabels
+	watch     *watch.Watch // nil: the time of callbacks is not measured
 	panics    tally
 	tick      time.Duration
 	name      string
@@ -33,21 +39,20 @@ type engine[T any] struct {
 	halted    chan struct{} // closed when the wheel is stopped
 }
 
-// newEngine makes the shards for options that may be invalid. batch is the largest number of
-// payloads for one call of expire. origin is the first reading of the clock; only tests pass
-// anything but 0.
-func newEngine[T any](opts Options, batch int, origin int64, expire func([]T)) (*engine[T], error) {
+// newEngine makes the shards for options that may be invalid. origin is the first reading of the
+// clock; only tests pass anything but 0.
+func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) {
 	opts, err := opts.validate()
 	if err != nil {
 		return nil, err
 	}
 	e := &engine[T]{config: opts.config(), executor: opts.Executor, tick: opts.Tick, name: opts.Name}
 	e.halted = make(chan struct{})
-	e.batch = batch
+	e.batch = j.batch
 	e.Timeline = clock.Timeline{Base: opts.Start, Origin: origin, Manual: opts.Manual}
 	e.scanned = holdsPointers(reflect.TypeFor[T]())
 	e.Start()
-	e.dress(opts, expire)
+	e.job = e.dress(opts, j)
 	e.shards = make([]*shardOf[T], opts.Shards)
 	if opts.Shards > 1 {
 		e.routes = newRoutes(opts.Shards)
@@ -63,25 +68,24 @@ func newEngine[T any](opts Options, batch int, origin int64, expire func([]T)) (
 	return e, nil
 }
 
-// dress chooses once how callbacks are called, so that an option that is not set costs nothing
-// later.
-func (e *engine[T]) dress(opts Options, expire func([]T)) {
-	e.run = expire
-	if opts.OnPanic != nil {
+// dress returns the job as the options want it: with OnPanic, ProfileLabels and SlowAfter. It chooses
+// once, so an option that is not set costs nothing later.
+func (e *engine[T]) dress(opts Options, j job[T]) job[T] {
+	if run := j.run; opts.OnPanic != nil {
 		report := func(value any, stack []byte) {
 			e.panics.Add(1)
 			opts.OnPanic(value, stack)
 		}
-		e.run = func(items []T) { guard(func() { expire(items) }, report) }
+		j.run = func(items []T) { guard(func() { run(items) }, report) }
 	}
-	e.callee = namer(e.batch, expire)
 	if opts.ProfileLabels {
 		e.labels = watch.NewLabels(opts.Name, opts.ProfileContext, opts.ownGoroutines())
-		e.run = labelled(e.labels, e.callee, e.run)
+		j.run = labelled(e.labels, j)
 	}
 	if opts.SlowAfter > 0 {
 		e.watch = newWatch(opts)
 	}
+	return j
 }
 
 // shardOf is a shard with its payloads: pages parallel to those of the slots.
@@ -240,6 +244,44 @@ func (s *shardOf[T]) refill() {
 	s.slots.Open(p, s.nextPage.slots)
 	s.values.Set(p, s.nextPage.values)
 	s.nextPage = nil
+}
+
+// removeAll takes all pending timers and returns their payloads. O(pending), with wheelMu held.
+func (s *shardOf[T]) removeAll() []T {
+	s.wheelMu.Lock()
+	defer s.unlock()
+	if s.closed.Load() {
+		return nil
+	}
+	s.settleAll()
+	o := &s.owner
+	values := make([]T, 0, s.pending())
+	removed := func(e entry) {
+		if v, ok := s.claim(&e, 0); ok {
+			values = append(values, v)
+			o.counters.stopped++
+			o.freed = append(o.freed, e.index)
+		}
+	}
+	for _, e := range o.due.takeEntries() {
+		if !stale(e) {
+			e, _ = o.entryOf(e.index) // it may have been postponed
+			removed(e)
+		}
+	}
+	for b := range o.takeAll {
+		for b.live > 0 {
+			n := o.store.drain(b, &o.scratch.slots, chunkSize)
+			for _, i := range o.scratch.slots[:n] {
+				if e, ok := o.entryOf(i); ok {
+					removed(e) // a timer that is rescheduled just now comes back to the inbox
+				}
+			}
+		}
+		o.store.freeBucket(b)
+	}
+	s.reclaim()
+	return values
 }
 
 const routeBits = 10
@@ -414,5 +456,26 @@ func isClosed(c <-chan struct{}) bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// newWatch returns the Watch that the options ask for.
+func newWatch(opts Options) *watch.Watch {
+	c := watch.Config{After: opts.SlowAfter, Look: opts.OnSlow != nil && !opts.Manual}
+	if opts.OnSlow != nil {
+		c.Report = func(call watch.Call) {
+			slow := SlowCallback{Wheel: opts.Name, Took: call.Took, Running: call.Running, Payloads: call.Payloads}
+			opts.OnSlow(slow.describe(call.PC))
+		}
+	}
+	return watch.New(c)
+}
+
+// labelled returns the run of a job with the pprof labels of its callback.
+func labelled[T any](l *watch.Labels, j job[T]) func([]T) {
+	return func(items []T) {
+		defer l.End()
+		l.Begin(j.callee(items))
+		j.run(items)
 	}
 }

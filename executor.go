@@ -1,31 +1,5 @@
 package timingwheel
 
-// Executor decides where callbacks run.
-//
-// Go is called without a lock on the driver's goroutine, once for each callback that is due (for
-// each batch with [Timeouts]). In Manual mode it is called on the goroutine of Advance or Flush. Go
-// must not block for long. It must call f exactly once, now or later, on any goroutine. f claims a
-// callback that is due and runs it. Until then the timer is pending and can be stopped. If nothing
-// is due any more, f does nothing. Calls of Go may still be under way when the wheel's Stop
-// returns, but not once Shutdown has returned nil. *sync.WaitGroup and most pools satisfy the
-// interface as they are.
-type Executor interface{ Go(f func()) }
-
-// Inline runs callbacks on the driver's goroutine, one after the other in each shard. It is meant
-// for tiny callbacks that never block. A callback that blocks delays all other timers of its shard.
-var Inline Executor = inline{}
-
-// Goroutines starts a new goroutine for each callback, as time.AfterFunc does.
-var Goroutines Executor = goroutines{}
-
-type inline struct{}
-
-func (inline) Go(f func()) { f() }
-
-type goroutines struct{}
-
-func (goroutines) Go(f func()) { go f() }
-
 // driveExecutor is the life of a driver with an executor other than the default one. It is called
 // with wheelMu held and returns without it.
 func (s *shardOf[T]) driveExecutor() {
@@ -57,12 +31,6 @@ func (s *shardOf[T]) driveExecutor() {
 	s.unlock()
 }
 
-// calls returns the number of calls that are still to be given to the executor: one for each batch
-// that is due. With the default executor it is the number of these batches.
-func (o *owner) calls() int {
-	return (o.due.ready+o.batch-1)/o.batch - o.crew.owed
-}
-
 // handOver gives the executor its calls, with no lock held. It reports whether there were any.
 // Timers that become due meanwhile wait, so a chain of zero delays that runs here does not keep the
 // driver.
@@ -89,9 +57,6 @@ func (s *shardOf[T]) handUpTo(n int) (timers int) {
 	}
 	return timers
 }
-
-// uncovered returns the number of timers that are due and for which the executor has no call.
-func (o *owner) uncovered() int { return max(0, o.due.ready-o.crew.owed*o.batch) }
 
 // handOne calls the executor without the lock, which is held before and after. The call counts as
 // running until it returns, so that the executor may be closed after Shutdown.

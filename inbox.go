@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"cmp"
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
@@ -154,3 +155,36 @@ func (r *removals) offer(live int) {
 
 // len returns the number of slots.
 func (r *removals) len() int { return int(r.head.Load() >> 32) }
+
+// arming records the order in which the timers of a Manual shard were armed. Timers of one tick run
+// in that order. armMu guards arming, and the stamps are read without it.
+type arming struct {
+	stamps arena.Table[[arena.PageSize]atomic.Uint64]
+	last   uint64
+	// claiming says that timers wait to be claimed, or are about to. A Reschedule then
+	// puts its timer into the inbox, so that the timer runs in a later Advance.
+	claiming bool
+}
+
+// stamp notes that slot i is armed now.
+func (a *arming) stamp(i uint32) {
+	p := i >> arena.PageShift
+	page := a.stamps.At(p)
+	if page == nil {
+		page = new([arena.PageSize]atomic.Uint64)
+		a.stamps.Set(int(p), page)
+	}
+	a.last++
+	page[i&arena.PageMask].Store(a.last)
+}
+
+// compare orders two slots by arming.
+func (a *arming) compare(i, j uint32) int { return cmp.Compare(a.read(i), a.read(j)) }
+
+func (a *arming) read(i uint32) uint64 {
+	page := a.stamps.At(i >> arena.PageShift)
+	if page == nil { // never; see arena.Page.Load
+		return 0
+	}
+	return page[i&arena.PageMask].Load()
+}

@@ -158,7 +158,7 @@ func TestWorkersDoNotInheritLabels(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHolder()
 			tw := startWheel(t, Options{Executor: executor, Shards: 1, Name: "w1", ProfileLabels: true})
-			tw.engine.run = func(f []func()) { f[0]() } // so the callback has what its goroutine has
+			tw.engine.job.run = func(f []func()) { f[0]() } // so the callback has what its goroutine has
 			pprof.Do(context.Background(), pprof.Labels("request", "1"), func(context.Context) { tw.AfterFunc(0, h.hold) })
 			receive(t, h.entered, "the callback")
 			require.Equal(t, []string{`{"timingwheel":"w1"}`}, labelsWithin(t, "(*holder).hold"))

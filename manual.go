@@ -3,54 +3,9 @@ package timingwheel
 import (
 	"cmp"
 	"math"
-	"slices"
-	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
+	"slices" // its 64-bit types are aligned on 32-bit platforms
 	"time"
-
-	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
-
-// arming records the order in which the timers of a Manual shard were armed. Timers of one tick run
-// in that order. armMu guards arming, and the stamps are read without it.
-type arming struct {
-	stamps arena.Table[[arena.PageSize]atomic.Uint64]
-	last   uint64
-	// claiming says that timers wait to be claimed, or are about to. A Reschedule then
-	// puts its timer into the inbox, so that the timer runs in a later Advance.
-	claiming bool
-}
-
-// stamp notes that slot i is armed now.
-func (a *arming) stamp(i uint32) {
-	p := i >> arena.PageShift
-	page := a.stamps.At(p)
-	if page == nil {
-		page = new([arena.PageSize]atomic.Uint64)
-		a.stamps.Set(int(p), page)
-	}
-	a.last++
-	page[i&arena.PageMask].Store(a.last)
-}
-
-// compare orders two slots by arming.
-func (a *arming) compare(i, j uint32) int { return cmp.Compare(a.read(i), a.read(j)) }
-
-func (a *arming) read(i uint32) uint64 {
-	page := a.stamps.At(i >> arena.PageShift)
-	if page == nil { // never; see arena.Page.Load
-		return 0
-	}
-	return page[i&arena.PageMask].Load()
-}
-
-// setClaiming sets claiming of a Manual shard. wheelMu is held.
-func (s *shard) setClaiming(claiming bool) {
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
-	if s.order != nil { // else the shard is stopped
-		s.order.claiming = claiming
-	}
-}
 
 // advanceTo moves the clock of a Manual wheel, never back, and runs or hands over what was due. It
 // returns how many timers it claimed or handed over.
@@ -109,27 +64,6 @@ func (e *engine[T]) runDue() int {
 	}
 }
 
-// dueTick returns the tick of the first timers that are due, or never.
-func (o *owner) dueTick() int64 {
-	d := &o.due
-	if d.taken < len(d.entries) {
-		tick, _ := o.decode(d.entries[d.taken].word, o.tick)
-		return tick
-	}
-	if b := d.first(); b != nil {
-		return b.at
-	}
-	return never
-}
-
-// dueBefore reports whether something is due. In Manual mode it must be due before the tick.
-func (o *owner) dueBefore(tick int64) bool {
-	if !o.Manual {
-		return o.due.ready > 0
-	}
-	return o.dueTick() < tick
-}
-
 // runBucket runs what is due at the tick on this goroutine and returns how many it claimed. If a
 // callback panics or exits, the rest stays due for the next Advance.
 func (s *shardOf[T]) runBucket(tick int64) int {
@@ -176,15 +110,6 @@ func (e *engine[T]) handDue() (timers int) {
 		}
 	}
 	return timers
-}
-
-// sort orders entries by tick and arming.
-func (o *owner) sort(entries []entry) {
-	slices.SortFunc(entries, func(a, b entry) int {
-		x, _ := o.decode(a.word, o.tick)
-		y, _ := o.decode(b.word, o.tick)
-		return cmp.Or(cmp.Compare(x, y), o.order.compare(a.index, b.index))
-	})
 }
 
 // planCalls appends the calls for each due bucket of the shard with index k. After a Flush the
@@ -251,40 +176,4 @@ func (e *engine[T]) advanceShard(s *shardOf[T], now int64) int {
 	s.armMu.Unlock()
 	o.setTick(tick)
 	return o.due.ready - waiting - o.uncovered()
-}
-
-// gather makes those timers of bucket b due that are due at the tick, in the order in which they
-// were armed. It places the others where they belong now.
-func (o *owner) gather(b *bucket, tick int64) {
-	due := o.scratch.due[:0]
-	for b.live > 0 {
-		for _, i := range o.scratch.slots[:o.store.drain(b, &o.scratch.slots, chunkSize)] {
-			w := loadWord(o.pages, i)
-			at, ok := o.refresh(i, &w)
-			switch {
-			case !ok: // stopped, or moved to the inbox
-			case at <= tick && (b.level == 0 || at < b.at):
-				due = append(due, i)
-			default:
-				o.wheel.place(i, at)
-				if b.level > 0 {
-					o.counters.moved++
-				}
-			}
-		}
-	}
-	if cap(due) <= quantum {
-		o.scratch.due = due
-	}
-	if len(due) == 0 {
-		o.store.freeBucket(b)
-		return
-	}
-	if !slices.IsSortedFunc(due, o.order.compare) {
-		slices.SortFunc(due, o.order.compare)
-	}
-	for _, i := range due {
-		o.store.append(b, i)
-	}
-	o.due.add(b)
 }

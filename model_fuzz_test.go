@@ -91,12 +91,11 @@ func newTimeoutsModel(tb testing.TB, cfg modelConfig, pick choices) *model {
 		}
 		m.callback(ids)
 	}
-	e, err := newEngine(m.options(), batchMax, cfg.origin, expire)
+	w, err := newTimeoutsAt(m.options(), cfg.origin, expire)
 	if err != nil {
 		m.failf("%v", err)
 	}
-	w := &Timeouts[uint64]{engine: e}
-	m.sut = subjectOf(e, func(id int) uint64 { return uint64(id) })
+	m.sut = subjectOf(w.engine, func(id int) uint64 { return uint64(id) })
 	m.sut.takeAll = func() []int {
 		var ids []int
 		for _, v := range w.RemoveAll() {

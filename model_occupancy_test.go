@@ -2,9 +2,10 @@ package timingwheel
 
 import (
 	"fmt"
-	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"math"
 	"reflect"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
 // checkOccupancy compares Occupancy with a count that goes from the timers' nodes to their buckets

@@ -1,8 +1,16 @@
 package timingwheel
 
 import (
+	"cmp"
+	"slices"
+	"time"
+
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
+
+// quantum is the number of timers that a driver or worker handles before it releases the wheel's
+// lock. At 20 to 60 ns each it holds the lock for some 10 µs.
+const quantum = 256
 
 // owner is what the goroutine that holds wheelMu works with. It takes no lock of the shard and runs
 // no callback. It places what has arrived, removes what was stopped, and moves expired timers to
@@ -311,4 +319,215 @@ func (o *owner) refresh(i uint32, w *arena.Word) (int64, bool) {
 		}
 		*w = pg.Load(i)
 	}
+}
+
+// hasten sets the deadline of a flushed timer to the present, unless it has passed, and returns the
+// timer's entry. The claim of the entry then notices a Reschedule, even one to the old deadline. A
+// timer that was postponed after a worker had taken it is flushed as well. Two kinds of deadlines
+// stay as they are: a plan knows by its deadline whether it was rescheduled, and in Manual mode
+// deadlines decide the order. hasten returns false if the timer was stopped or moved.
+func (o *owner) hasten(i uint32) (entry, bool) {
+	now := o.tick
+	for {
+		e, ok := o.entryOf(i)
+		if !ok || o.Manual || e.word.Has(arena.Plan) {
+			return e, ok
+		}
+		if tick, known := o.decode(e.word, now); known && tick <= now {
+			return e, true
+		}
+		to := e.word.WithBits(arena.LowBits(now)) &^ arena.Far
+		if e.page.Swap(i, e.word, to) {
+			o.forget(e.word)
+			e.word = to
+			return e, true
+		}
+	}
+}
+
+// entryOf returns the entry of a slot that has left its bucket, or false if its timer was stopped
+// or moved.
+func (o *owner) entryOf(i uint32) (entry, bool) {
+	pg := o.pages.At(i >> arena.PageShift)
+	if pg == nil {
+		return entry{}, false
+	}
+	w := pg.Load(i)
+	return entry{pg, w, i}, w.Kind() == arena.Placed
+}
+
+// takeAll iterates over all buckets with timers and takes each out of its place: first what is due,
+// then the others in the order of their expirations.
+func (o *owner) takeAll(yield func(*bucket) bool) {
+	next := func() *bucket {
+		if b := o.due.popBucket(); b != nil {
+			return b
+		}
+		if o.due.fresh.head != nil {
+			return o.due.fresh.pop()
+		}
+		if b := o.wheel.cascade.next(); b != nil {
+			o.wheel.cascade.remove(b)
+			return b
+		}
+		return o.wheel.popAny()
+	}
+	for b := next(); b != nil; b = next() {
+		if !yield(b) {
+			return
+		}
+	}
+	o.due.prompt = nil
+}
+
+// dueTick returns the tick of the first timers that are due, or never.
+func (o *owner) dueTick() int64 {
+	d := &o.due
+	if d.taken < len(d.entries) {
+		tick, _ := o.decode(d.entries[d.taken].word, o.tick)
+		return tick
+	}
+	if b := d.first(); b != nil {
+		return b.at
+	}
+	return never
+}
+
+// dueBefore reports whether something is due. In Manual mode it must be due before the tick.
+func (o *owner) dueBefore(tick int64) bool {
+	if !o.Manual {
+		return o.due.ready > 0
+	}
+	return o.dueTick() < tick
+}
+
+// sort orders entries by tick and arming.
+func (o *owner) sort(entries []entry) {
+	slices.SortFunc(entries, func(a, b entry) int {
+		x, _ := o.decode(a.word, o.tick)
+		y, _ := o.decode(b.word, o.tick)
+		return cmp.Or(cmp.Compare(x, y), o.order.compare(a.index, b.index))
+	})
+}
+
+// gather makes those timers of bucket b due that are due at the tick, in the order in which they
+// were armed. It places the others where they belong now.
+func (o *owner) gather(b *bucket, tick int64) {
+	due := o.scratch.due[:0]
+	for b.live > 0 {
+		for _, i := range o.scratch.slots[:o.store.drain(b, &o.scratch.slots, chunkSize)] {
+			w := loadWord(o.pages, i)
+			at, ok := o.refresh(i, &w)
+			switch {
+			case !ok: // stopped, or moved to the inbox
+			case at <= tick && (b.level == 0 || at < b.at):
+				due = append(due, i)
+			default:
+				o.wheel.place(i, at)
+				if b.level > 0 {
+					o.counters.moved++
+				}
+			}
+		}
+	}
+	if cap(due) <= quantum {
+		o.scratch.due = due
+	}
+	if len(due) == 0 {
+		o.store.freeBucket(b)
+		return
+	}
+	if !slices.IsSortedFunc(due, o.order.compare) {
+		slices.SortFunc(due, o.order.compare)
+	}
+	for _, i := range due {
+		o.store.append(b, i)
+	}
+	o.due.add(b)
+}
+
+// fill appends due timers to b until b has most of them or fill has looked at a quantum. A timer
+// that was postponed goes back to the wheel. For upTo see dueBefore.
+func (o *owner) fill(b []entry, most int, upTo int64) []entry {
+	for len(b) < most && o.dueBefore(upTo) {
+		e, ok := o.due.takeEntry()
+		if !ok {
+			break
+		}
+		if !stale(e) {
+			b = append(b, e)
+		}
+	}
+	for steps := 0; len(b) < most && steps < quantum && o.dueBefore(upTo); {
+		n := o.due.takeSlots(&o.scratch.slots, min(most-len(b), chunkSize))
+		if n == 0 {
+			break
+		}
+		steps += n
+		slots := o.scratch.slots[:n]
+		words := o.loadWords(slots)
+		for k, i := range slots {
+			tick, ok := o.refresh(i, &words[k])
+			switch {
+			case !ok: // stopped, or moved to the inbox
+			case tick > o.tick && !o.Manual: // in Manual mode it would be in the inbox
+				o.counters.postponed++
+				o.wheel.place(i, tick)
+			default:
+				b = append(b, entry{o.pages.At(i >> arena.PageShift), words[k], i})
+			}
+		}
+	}
+	return b
+}
+
+// noteClaim counts the claim of a timer of the given tick under the lock. With batches of payloads
+// and in Manual mode the lateness of every claim is measured.
+func (o *owner) noteClaim(e *entry, tick int64) {
+	if o.Manual || o.batch > 1 || o.counters.sample(1) {
+		now := o.now.Load()
+		if !o.Manual {
+			now = o.Read()
+		}
+		o.counters.lateness.record(time.Duration(now - o.ticks.Begin(tick)))
+	}
+	if e.word.Has(arena.Plan) {
+		return
+	}
+	o.counters.fired++
+	o.freed = append(o.freed, e.index)
+}
+
+// countBatch counts the claims of a batch's timers that are not counted yet.
+func (o *owner) countBatch(b *batch) {
+	for k := range b.entries {
+		if b.counted>>k&1 == 1 {
+			continue
+		}
+		if w, ok := b.entries[k].load(); ok && w.Kind() == arena.Spent && w.Bits() == arena.LowBits(int64(b.id)) {
+			b.counted |= 1 << k
+			o.counters.fired++
+		}
+	}
+}
+
+// calls returns the number of calls that are still to be given to the executor: one for each batch
+// that is due. With the default executor it is the number of these batches.
+func (o *owner) calls() int {
+	return (o.due.ready+o.batch-1)/o.batch - o.crew.owed
+}
+
+// uncovered returns the number of timers that are due and for which the executor has no call.
+func (o *owner) uncovered() int { return max(0, o.due.ready-o.crew.owed*o.batch) }
+
+// missing returns how many workers to start besides a spare, so that each processor has an active
+// one and each worker finds a batch. Spares alone would be one chain, which keeps one processor
+// busy.
+func (o *owner) missing() int {
+	c := &o.crew
+	batches := o.calls()
+	if o.batch == 1 {
+		batches = (batches + c.size - 1) / c.size
+	}
+	return max(0, min(batches-1, o.procs-(c.serving-c.stuck)-c.coming))
 }

@@ -9,13 +9,6 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// never is a tick that no clock reaches.
-const never = math.MaxInt64
-
-// quantum is the number of timers that a driver or worker handles before it releases the wheel's
-// lock. At 20 to 60 ns each it holds the lock for some 10 µs.
-const quantum = 256
-
 // callerQuantum is the largest number of timers that a caller places, and removes, in one call. It
 // is more than a caller adds before it offers help, so a backlog shrinks.
 const callerQuantum = 4 * inboxSize
@@ -99,7 +92,7 @@ func (s *shard) init(c config, h host) {
 	o.due.store = &o.store
 	o.due.deferred = c.Manual
 	o.wheel.init(c.geometry, &o.store, o.tick)
-	o.crew.init()
+	o.crew.init(firstBatch)
 	if c.Manual {
 		s.order = new(arming)
 		o.order = s.order
@@ -424,4 +417,64 @@ func (s *shard) nextDue() (int64, bool) {
 		}
 	}
 	return s.ticks.Begin(tick), true
+}
+
+// setClaiming sets claiming of a Manual shard. wheelMu is held.
+func (s *shard) setClaiming(claiming bool) {
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	if s.order != nil { // else the shard is stopped
+		s.order.claiming = claiming
+	}
+}
+
+// flush makes everything that is pending due and returns the number of timers. Timers that a worker
+// has taken are due already.
+func (s *shard) flush() (n int) {
+	s.wheelMu.Lock()
+	defer s.unlock()
+	if s.closed.Load() {
+		return 0
+	}
+	if s.Manual {
+		s.setClaiming(true)
+	}
+	s.settleAll()
+	o := &s.owner
+	for _, b := range o.crew.batches {
+		for _, e := range b.entries {
+			if !stale(e) {
+				n++
+				o.hasten(e.index) // if it was postponed, the worker returns it to the inbox
+			}
+		}
+	}
+	old := o.due.takeEntries()
+	entries := old[:0]
+	for _, e := range old {
+		if stale(e) {
+			continue
+		}
+		if e, ok := o.hasten(e.index); ok {
+			entries = append(entries, e)
+		}
+	}
+	for b := range o.takeAll {
+		for b.live > 0 {
+			for _, i := range o.scratch.slots[:o.store.drain(b, &o.scratch.slots, chunkSize)] {
+				if e, ok := o.hasten(i); ok {
+					entries = append(entries, e)
+				}
+			}
+		}
+		o.store.freeBucket(b)
+	}
+	if s.Manual {
+		o.sort(entries)
+	}
+	o.due.putBack(entries)
+	n += len(entries)
+	o.counters.flushed += uint64(n)
+	s.alarm.summon()
+	return n
 }

@@ -2,9 +2,13 @@ package timingwheel
 
 import (
 	"go/ast"
+	"go/build"
+	"go/importer"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -63,4 +67,71 @@ func receiver(x ast.Expr) string {
 		return receiver(x.X)
 	}
 	return x.(*ast.Ident).Name
+}
+
+// layers are the files of the package, from the bottom to the top. A file refers to files of lower
+// layers and of its own. The files of one layer are methods of the same types.
+var layers = [][]string{
+	{"words.go"},
+	{"bucket.go"},
+	{"inbox.go"},
+	{"wheel.go"},
+	{"options.go"},
+	{"histogram.go"},
+	{"due.go"},
+	{"owner.go"},
+	{"shard.go", "driver.go", "verify.go", "invariants_off.go"},
+	{"timer.go"},
+	{"engine.go", "worker.go", "executor.go", "manual.go"},
+	{"stats.go"},
+	{"timeouts.go"},
+	{"timingwheel.go", "scheduler.go", "profile.go", "context.go"},
+	{"channel.go"},
+	{"occupancy.go"},
+	{"delayqueue.go"},
+	{"doc.go"},
+}
+
+// Dependencies go one way: no file refers to a layer above its own.
+func TestFilesReferOnlyDownwards(t *testing.T) {
+	t.Parallel()
+	if strconv.IntSize == 32 {
+		t.Skip("slow where the processor is emulated")
+	}
+	layer := map[string]int{}
+	for n, files := range layers {
+		for _, name := range files {
+			require.NotContains(t, layer, name)
+			layer[name] = n
+		}
+	}
+	fset := token.NewFileSet()
+	pkg, err := build.ImportDir(".", 0)
+	require.NoError(t, err)
+	var files []*ast.File
+	for _, name := range pkg.GoFiles {
+		require.Contains(t, layer, name, "each file has a layer")
+		file, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		files = append(files, file)
+	}
+	require.Len(t, layer, len(files))
+
+	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
+	config := types.Config{Importer: importer.ForCompiler(fset, "source", nil)}
+	checked, err := config.Check(pkg.Name, fset, files, info)
+	require.NoError(t, err)
+	fileOf := func(pos token.Pos) string { return filepath.Base(fset.Position(pos).Filename) }
+	down := 0
+	for name, object := range info.Uses {
+		if object.Pkg() != checked {
+			continue
+		}
+		from, to := fileOf(name.Pos()), fileOf(object.Pos())
+		assert.GreaterOrEqual(t, layer[from], layer[to], "%s refers to %s of %s", from, object.Name(), to)
+		if layer[from] > layer[to] {
+			down++
+		}
+	}
+	require.Positive(t, down)
 }

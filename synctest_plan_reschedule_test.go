@@ -238,8 +238,8 @@ func TestPlanIsEndedOrMovedRightAfterAClaim(t *testing.T) {
 				var plan Timer
 				var runs []int
 				claims, questions := 0, 0
-				callback := tw.engine.run
-				tw.engine.run = func(f []func()) {
+				callback := tw.engine.job.run
+				tw.engine.job.run = func(f []func()) {
 					if claims++; claims == 2 && when == "claimed" {
 						row.act(tw, plan)
 					}

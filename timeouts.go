@@ -2,6 +2,7 @@ package timingwheel
 
 import (
 	"context"
+	"reflect"
 	"time"
 )
 
@@ -26,7 +27,16 @@ func NewTimeouts[T any](opts Options, expire func(expired []T)) (*Timeouts[T], e
 	if expire == nil {
 		panic("timingwheel: NewTimeouts with a nil function")
 	}
-	e, err := newEngine(opts, batchMax, 0, expire)
+	return newTimeoutsAt(opts, 0, expire)
+}
+
+func newTimeoutsAt[T any](opts Options, origin int64, expire func([]T)) (*Timeouts[T], error) {
+	code := reflect.ValueOf(expire).Pointer()
+	e, err := newEngine(opts, origin, job[T]{
+		batch:  batchMax,
+		run:    expire,
+		callee: func([]T) uintptr { return code },
+	})
 	if err != nil {
 		return nil, err
 	}

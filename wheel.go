@@ -7,6 +7,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/heap"
 )
 
+const maxLevels = 16
+
 // geometry is the shape of a wheel.
 type geometry struct {
 	size int64 // slots of each level, a power of two

@@ -1,11 +1,15 @@
 package timingwheel
 
 import (
+	"math"
 	"sync"
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
+
+// never is a tick that no clock reaches.
+const never = math.MaxInt64
 
 // words reads and writes the ticks in timers' words. A word has room for a tick near the clock. For
 // a deadline that is farther away it has a ticket.

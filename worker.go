@@ -3,7 +3,6 @@ package timingwheel
 import (
 	"math/rand/v2"
 	"runtime/debug"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -12,197 +11,14 @@ import (
 )
 
 const (
-	batchSize = 32 // callbacks of one batch
-
 	// lateSpare is the delay at which a spare cannot have stood next in its processor's queue.
 	lateSpare = time.Millisecond
-
-	// crowdMin workers are started together when a spare comes late. Each further late spare starts
-	// crowdGrowth times as many, up to crowdMax.
-	crowdMin    = 64
-	crowdGrowth = 8
-	crowdMax    = 4096
 
 	// returningMax is the number of workers that may wait for the lock after their callbacks. If
 	// more wait, those that others replace end, although more is due. Each has a stack, and the
 	// driver waits in the same queue.
 	returningMax = 2048
 )
-
-// crew is the workers of a shard and what they are doing. It is pure data; the owner uses it.
-//
-// Whenever a worker runs a callback although more is due, a spare of its own is about to begin,
-// unless its spare has begun before and goes on in its place. The worker starts the spare last
-// before the callback, so the scheduler runs the spare as soon as the callback blocks. The spare
-// goes on with the worker's batch, and has a spare of its own. So no callback waits for another one
-// that blocks, and only callbacks that do block cost a goroutine.
-type crew struct {
-	coming  int  // workers that were started and have not begun
-	begun   uint // workers that have begun so far
-	serving int  // workers of the default executor that have begun
-	stuck   int  // of serving: in a callback while others, mostly spares, go on in their place
-	running int  // callbacks, or batches of payloads, that have started and not returned
-	handing int  // calls of the executor under way
-	owed    int  // calls handed to the executor that have not begun
-	driving bool // a driver with an executor is at work; it sets the alarm at its end
-
-	size  int // timers that the next batch takes: 1 if callbacks have blocked
-	crowd int // workers that the next late spare starts
-
-	launches uint64 // claims under the lock of one callback or one batch of payloads, to be run
-
-	filled  uint64        // batches so far
-	batches []*batch      // with entries that may not be claimed yet
-	unused  *batch        // for the next worker
-	idle    chan struct{} // closed once nothing runs; made by Shutdown
-}
-
-func (c *crew) init() { c.size, c.crowd = firstBatch, crowdMin }
-
-// crowded reports whether there are more workers on the move than processors.
-func (c *crew) crowded(procs int) bool { return c.serving-c.stuck > procs }
-
-// busy reports whether something runs that Shutdown waits for.
-func (c *crew) busy() bool { return c.running > 0 || c.handing > 0 }
-
-// claiming reports whether a worker has timers that it may not have claimed yet.
-func (c *crew) claiming() bool {
-	for _, b := range c.batches {
-		if b.unclaimed() > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// ran notes that callbacks have run. begun is c.begun from before them. Batches grow while
-// callbacks are so quick that no worker begins meanwhile.
-func (c *crew) ran(begun uint) {
-	if c.begun == begun {
-		c.size = min(2*c.size, batchSize)
-	}
-}
-
-// list notes a batch that is about to be claimed.
-func (c *crew) list(b *batch) {
-	c.filled++
-	b.id, b.listed, b.given, b.counted = c.filled, true, false, 0
-	c.batches = append(c.batches, b)
-}
-
-// unlist takes out a batch whose entries have all been tried.
-func (c *crew) unlist(b *batch) {
-	if k := slices.Index(c.batches, b); k >= 0 {
-		c.batches = slices.Delete(c.batches, k, k+1)
-	}
-	b.listed = false
-}
-
-// newBatch returns an empty batch.
-func (c *crew) newBatch() *batch {
-	b := c.unused
-	if c.unused = nil; b == nil {
-		b = &batch{entries: make([]entry, 0, batchSize)}
-	}
-	b.users = 1
-	return b
-}
-
-// drop notes that a worker does not read b any more.
-func (c *crew) drop(b *batch) {
-	if b.users--; b.users == 0 {
-		clear(b.entries)
-		b.entries = b.entries[:0]
-		c.unused = b
-	}
-}
-
-// unclaimed returns how many timers of the batch are pending. One that was moved may be counted.
-func (b *batch) unclaimed() (n int) {
-	if b.given {
-		return 0
-	}
-	for k := range b.entries {
-		if _, placed := b.entries[k].placed(); placed {
-			n++
-		}
-	}
-	return n
-}
-
-// open reports whether a timer of the batch may still be claimed with it. A timer that was moved to
-// the inbox, or a plan during a run, may get the same word again that its entry has.
-func (b *batch) open() bool {
-	for k := range b.entries {
-		if w, ok := b.entries[k].load(); ok {
-			switch w.Kind() {
-			case arena.Placed, arena.Staged, arena.Running:
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// revoke makes every further claim of the batch fail.
-func (b *batch) revoke() {
-	for k := range b.entries {
-		e := &b.entries[k]
-		for {
-			if w, placed := e.placed(); !placed || e.page.Swap(e.index, w, w.With(arena.Dead)) {
-				break
-			}
-		}
-	}
-}
-
-// countBatch counts the claims of a batch's timers that are not counted yet.
-func (o *owner) countBatch(b *batch) {
-	for k := range b.entries {
-		if b.counted>>k&1 == 1 {
-			continue
-		}
-		if w, ok := b.entries[k].load(); ok && w.Kind() == arena.Spent && w.Bits() == arena.LowBits(int64(b.id)) {
-			b.counted |= 1 << k
-			o.counters.fired++
-		}
-	}
-}
-
-// fill appends due timers to b until b has most of them or fill has looked at a quantum. A timer
-// that was postponed goes back to the wheel. For upTo see dueBefore.
-func (o *owner) fill(b []entry, most int, upTo int64) []entry {
-	for len(b) < most && o.dueBefore(upTo) {
-		e, ok := o.due.takeEntry()
-		if !ok {
-			break
-		}
-		if !stale(e) {
-			b = append(b, e)
-		}
-	}
-	for steps := 0; len(b) < most && steps < quantum && o.dueBefore(upTo); {
-		n := o.due.takeSlots(&o.scratch.slots, min(most-len(b), chunkSize))
-		if n == 0 {
-			break
-		}
-		steps += n
-		slots := o.scratch.slots[:n]
-		words := o.loadWords(slots)
-		for k, i := range slots {
-			tick, ok := o.refresh(i, &words[k])
-			switch {
-			case !ok: // stopped, or moved to the inbox
-			case tick > o.tick && !o.Manual: // in Manual mode it would be in the inbox
-				o.counters.postponed++
-				o.wheel.place(i, tick)
-			default:
-				b = append(b, entry{o.pages.At(i >> arena.PageShift), words[k], i})
-			}
-		}
-	}
-	return b
-}
 
 // claim takes the timer of an entry, for a batch or with id 0, and returns its payload. It returns
 // false if the timer was stopped, moved or claimed by another worker, or if the wheel was stopped.
@@ -307,23 +123,6 @@ func (s *shardOf[T]) claimMany(values []T, most int, upTo int64) []T {
 	return values
 }
 
-// noteClaim counts the claim of a timer of the given tick under the lock. With batches of payloads
-// and in Manual mode the lateness of every claim is measured.
-func (o *owner) noteClaim(e *entry, tick int64) {
-	if o.Manual || o.batch > 1 || o.counters.sample(1) {
-		now := o.now.Load()
-		if !o.Manual {
-			now = o.Read()
-		}
-		o.counters.lateness.record(time.Duration(now - o.ticks.Begin(tick)))
-	}
-	if e.word.Has(arena.Plan) {
-		return
-	}
-	o.counters.fired++
-	o.freed = append(o.freed, e.index)
-}
-
 // worker is one goroutine's work on a shard.
 type worker[T any] struct {
 	s        *shardOf[T]
@@ -351,7 +150,7 @@ type worker[T any] struct {
 // begin chooses how the worker runs callbacks. wheelMu is held.
 func (w *worker[T]) begin() {
 	e := w.s.engine
-	w.exec = e.run
+	w.exec = e.job.run
 	if e.watch != nil {
 		w.record = e.watch.Join()
 		w.exec = w.measure
@@ -360,9 +159,9 @@ func (w *worker[T]) begin() {
 
 // measure runs a callback or a batch and measures it, also if it panics or exits.
 func (w *worker[T]) measure(items []T) {
-	w.record.Begin(w.s.engine.callee(items), len(items))
+	w.record.Begin(w.s.engine.job.callee(items), len(items))
 	defer w.record.End()
-	w.s.engine.run(items)
+	w.s.engine.job.run(items)
 }
 
 // end leaves the lock and the shard in order, also if a callback has called runtime.Goexit, or
@@ -732,18 +531,6 @@ func (w *worker[T]) leave(more bool) {
 	go spare.relieve()
 }
 
-// missing returns how many workers to start besides a spare, so that each processor has an active
-// one and each worker finds a batch. Spares alone would be one chain, which keeps one processor
-// busy.
-func (o *owner) missing() int {
-	c := &o.crew
-	batches := o.calls()
-	if o.batch == 1 {
-		batches = (batches + c.size - 1) / c.size
-	}
-	return max(0, min(batches-1, o.procs-(c.serving-c.stuck)-c.coming))
-}
-
 // back takes the lock again after callbacks have run.
 func (w *worker[T]) back() {
 	s := w.s
@@ -793,26 +580,6 @@ func (w *worker[T]) leaveBatch() {
 		o.crew.unlist(b)
 	}
 	o.crew.drop(b)
-}
-
-// idleChan returns a channel that is closed once nothing is running, or nil if nothing is running
-// now.
-func (c *crew) idleChan() <-chan struct{} {
-	if !c.busy() {
-		return nil
-	}
-	if c.idle == nil {
-		c.idle = make(chan struct{})
-	}
-	return c.idle
-}
-
-// settleIdle closes the channel of Shutdown if nothing is running any more.
-func (c *crew) settleIdle() {
-	if c.idle != nil && !c.busy() {
-		close(c.idle)
-		c.idle = nil
-	}
 }
 
 // guard calls f and reports a panic. runtime.Goexit passes through.

@@ -1,0 +1,126 @@
+package timingwheel
+
+import (
+	"math"
+	"math/bits"
+	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/internal/clock"
+)
+
+const (
+	histogramSub     = 2 // log2 of the buckets for each power of two
+	histogramFirst   = 8 // everything below 2^8 ns is in the first bucket
+	histogramBuckets = (48 - histogramFirst) << histogramSub
+)
+
+// Histogram counts durations in buckets whose bounds grow by at most a quarter, from 256ns to 2.4
+// days. The zero value is empty.
+type Histogram struct {
+	Counts [histogramBuckets]uint64
+	Sum    time.Duration // saturates
+	Max    time.Duration
+}
+
+// record counts d. A negative d counts as 0.
+func (h *Histogram) record(d time.Duration) {
+	d = max(d, 0)
+	h.Counts[histogramBucket(d)]++
+	h.Sum = time.Duration(clock.Later(int64(h.Sum), int64(d)))
+	h.Max = max(h.Max, d)
+}
+
+func histogramBucket(d time.Duration) int {
+	if d < 1<<histogramFirst {
+		return 0
+	}
+	e := bits.Len64(uint64(d)) - 1
+	sub := int(uint64(d)>>(e-histogramSub)) & (1<<histogramSub - 1)
+	return min((e-histogramFirst)<<histogramSub+sub+1, histogramBuckets-1)
+}
+
+// Bound returns the upper bound of bucket i, exclusive. The last bucket has no bound, and Bound
+// returns the largest duration for it. Bound panics if i is not an index of Counts.
+func (h *Histogram) Bound(i int) time.Duration {
+	_ = h.Counts[i]
+	if i == histogramBuckets-1 {
+		return math.MaxInt64
+	}
+	e := i>>histogramSub + histogramFirst
+	sub := time.Duration(i & (1<<histogramSub - 1))
+	return 1<<e + sub<<(e-histogramSub)
+}
+
+// Count returns how many durations were recorded.
+func (h *Histogram) Count() uint64 {
+	n := uint64(0)
+	for _, c := range h.Counts {
+		n += c
+	}
+	return n
+}
+
+// Mean returns the mean duration, or 0 for an empty histogram.
+func (h *Histogram) Mean() time.Duration {
+	if n := h.Count(); n > 0 {
+		return h.Sum / time.Duration(n)
+	}
+	return 0
+}
+
+// Quantile returns an upper bound of the q-quantile, or 0 for an empty histogram. The bound is at
+// most a quarter above the quantile and never above Max. For a quantile below 256ns it is 256ns or
+// Max, whichever is less. For a quantile beyond 2.4 days it is Max. A q below 0 or not a number
+// counts as 0, a q above 1 as 1.
+func (h *Histogram) Quantile(q float64) time.Duration {
+	if math.IsNaN(q) {
+		q = 0
+	}
+	n := h.Count()
+	rank := uint64(math.Ceil(min(max(q, 0), 1) * float64(n)))
+	seen := uint64(0)
+	for i, c := range h.Counts {
+		seen += c
+		if c > 0 && seen >= rank {
+			return min(h.Bound(i), h.Max)
+		}
+	}
+	return 0
+}
+
+func (h *Histogram) add(o *Histogram) {
+	for i, c := range o.Counts {
+		h.Counts[i] += c
+	}
+	h.Sum = time.Duration(clock.Later(int64(h.Sum), int64(o.Sum)))
+	h.Max = max(h.Max, o.Max)
+}
+
+// counters are the counters of a shard.
+type counters struct {
+	fired, stopped, postponed, moved uint64
+	taken                            uint64 // timers that workers have taken in order to claim them
+	mostDue                          int
+	discarded, flushed               uint64
+	lateness                         Histogram
+	unread                           int // claims since the last one whose lateness was measured
+}
+
+// sampleEvery is the number of claims for which the lateness of one is measured. A reading of the
+// clock costs as much as the rest of a claim.
+const sampleEvery = 16
+
+// sample reports whether the lateness of one of n claims is measured.
+func (c *counters) sample(n int) bool {
+	first := c.unread == 0
+	c.unread += n
+	if !first && c.unread <= sampleEvery {
+		return false
+	}
+	c.unread = n
+	return true
+}
+
+// tally counts rare events of any goroutine, without the lock of a shard.
+type tally struct{ atomic.Uint64 }
