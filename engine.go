@@ -97,7 +97,7 @@ type shardOf[T any] struct {
 	labels    *watch.Labels
 	call      func()     // claims and runs one batch; given to the executor
 	idle      []T        // wheelMu: the buffer of the worker that ended last, for the next one
-	collected []entry    // wheelMu: buffer of claimOne and claimMany
+	collected []entry    // wheelMu: buffer of claimDue
 	unused    *worker[T] // wheelMu: the worker that ended last, for reuse
 }
 

@@ -90,7 +90,6 @@ func (s *shardOf[T]) runOne() {
 	w.begin()
 	defer w.end()
 	s.owner.crew.owed = max(s.owner.crew.owed-1, 0)
-	w.values, s.idle = s.idle, nil
 	w.runOne(never)
 	s.kick()
 }

@@ -71,7 +71,6 @@ func (s *shardOf[T]) runBucket(tick int64) int {
 	w := s.newWorker()
 	w.begin()
 	defer w.end()
-	w.values, s.idle = s.idle, nil
 	total := 0
 	for s.owner.dueBefore(tick + 1) {
 		total += w.runOne(tick + 1)

@@ -83,33 +83,15 @@ func (s *shardOf[T]) returnMoved(e *entry) {
 	}
 }
 
-// claimOne claims one timer that is due, under the lock. The claim is counted at once, so a
-// callback that blocks holds nothing. claimOne returns false if nothing is left or if it has looked
-// at a quantum of timers that were postponed or stopped. For upTo see dueBefore.
-func (s *shardOf[T]) claimOne(upTo int64) (v T, ok bool) {
+// claimDue claims due timers under the lock, up to s.batch of them, and appends their payloads to
+// values. The claims are counted at once, so a callback that blocks holds nothing. claimDue ends
+// early if nothing is left or if it has looked at a quantum of timers that were postponed or
+// stopped. For upTo see dueBefore.
+func (s *shardOf[T]) claimDue(values []T, upTo int64) []T {
 	o := &s.owner
 	o.counters.mostDue = max(o.counters.mostDue, o.due.ready)
-	for steps := 0; steps < quantum && o.dueBefore(upTo); steps++ {
-		one := o.fill(s.collected[:0], 1, upTo)
-		s.collected = one
-		if len(one) == 0 {
-			continue
-		}
-		tick, _ := o.decode(one[0].word, o.tick)
-		if v, ok = s.claim(&one[0], 0); ok {
-			o.noteClaim(&one[0], tick)
-			return v, true
-		}
-	}
-	return v, false
-}
-
-// claimMany is like claimOne, but claims up to most payloads and appends them to values.
-func (s *shardOf[T]) claimMany(values []T, most int, upTo int64) []T {
-	o := &s.owner
-	o.counters.mostDue = max(o.counters.mostDue, o.due.ready)
-	for steps := 0; steps < quantum && len(values) < most && o.dueBefore(upTo); steps++ {
-		entries := o.fill(s.collected[:0], min(most-len(values), chunkSize), upTo)
+	for steps := 0; steps < quantum && len(values) < s.batch && o.dueBefore(upTo); steps++ {
+		entries := o.fill(s.collected[:0], min(s.batch-len(values), chunkSize), upTo)
 		s.collected = entries
 		for k := range entries {
 			tick, _ := o.decode(entries[k].word, o.tick)
@@ -150,6 +132,7 @@ type worker[T any] struct {
 // begin chooses how the worker runs callbacks. wheelMu is held.
 func (w *worker[T]) begin() {
 	e := w.s.engine
+	w.values, w.s.idle = w.s.idle, nil
 	w.exec = e.job.run
 	if e.watch != nil {
 		w.record = e.watch.Join()
@@ -348,7 +331,6 @@ func (s *shardOf[T]) drive() {
 func (w *worker[T]) serve() {
 	s := w.s
 	o := &s.owner
-	w.values, s.idle = s.idle, nil
 	w.serving = true
 	o.crew.serving++
 	if w.batch != nil {
@@ -407,12 +389,7 @@ func (w *worker[T]) runOne(upTo int64) int {
 	s := w.s
 	o := &s.owner
 	begun, extra := o.crew.begun, w.stuck
-	w.values = w.values[:0]
-	if s.batch > 1 {
-		w.values = s.claimMany(w.values, s.batch, upTo)
-	} else if v, ok := s.claimOne(upTo); ok {
-		w.values = append(w.values, v)
-	}
+	w.values = s.claimDue(w.values[:0], upTo)
 	n := len(w.values)
 	o.counters.taken += uint64(n)
 	w.unmoved++
