@@ -150,11 +150,11 @@ func (s *shardOf[T]) arm(deadline, now int64, v T, flags arena.Word) Timer {
 // armLocked is arm with armMu held throughout.
 func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) Timer {
 	ib := &s.inbox
-	i, ok := s.takeSlot()
-	if !ok {
+	if s.closed.Load() || len(ib.free) == 0 && !s.refill() {
 		ib.rejected++
 		return Timer{}
 	}
+	i := ib.takeFree()
 	now = s.arming(now)
 	deadline = max(deadline, now)
 	tick := s.tickOf(deadline, now)
@@ -169,7 +169,9 @@ func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) Timer
 	if s.Manual {
 		s.order.stamp(i)
 	}
-	s.stage(i, tick)
+	if ib.add(i, tick) {
+		s.alarm.advance(tick)
+	}
 	if lone := len(ib.staged) == 1; lone != s.lone.Load() {
 		s.lone.Store(lone)
 	}
@@ -190,39 +192,34 @@ func (s *shard) arming(now int64) int64 {
 	return now
 }
 
-// takeSlot returns a slot for a new timer, or false if the wheel is stopped. armMu is held, and
-// released while memory is allocated.
-func (s *shardOf[T]) takeSlot() (uint32, bool) {
+// refill brings free slots into the inbox. It returns false if the wheel is stopped. armMu is held,
+// and released while memory is allocated.
+func (s *shardOf[T]) refill() bool {
 	ib := &s.inbox
 	for !s.closed.Load() {
-		if n := len(ib.free); n > 0 {
-			i := ib.free[n-1]
-			ib.free = ib.free[:n-1]
-			return i, true
+		var slots [freeSlots]uint32
+		n := 0
+		for ; n < freeSlots; n++ {
+			i, ok := s.slots.Take()
+			if !ok {
+				break
+			}
+			slots[n] = i
 		}
-		s.refill()
+		for n--; n >= 0; n-- { // the lowest goes first
+			ib.free = append(ib.free, slots[n])
+		}
+		if len(ib.free) > 0 {
+			return true
+		}
+		s.openPage()
 	}
-	return 0, false
+	return false
 }
 
-// refill brings free slots into the inbox, or opens a page.
-func (s *shardOf[T]) refill() {
-	ib := &s.inbox
-	var slots [freeSlots]uint32
-	n := 0
-	for ; n < freeSlots; n++ {
-		i, ok := s.slots.Take()
-		if !ok {
-			break
-		}
-		slots[n] = i
-	}
-	for n--; n >= 0; n-- { // the lowest goes first
-		ib.free = append(ib.free, slots[n])
-	}
-	if len(ib.free) > 0 {
-		return
-	}
+// openPage opens a page of slots, unless one has room or the wheel is stopped by the time that there
+// is memory for it.
+func (s *shardOf[T]) openPage() {
 	if s.nextPage == nil {
 		s.armMu.Unlock()
 		pg := s.newPage()

@@ -40,6 +40,14 @@ type inbox struct {
 
 func (ib *inbox) init() { ib.first, ib.full = never, inboxSize }
 
+// takeFree takes a free slot. There must be one.
+func (ib *inbox) takeFree() uint32 {
+	last := len(ib.free) - 1
+	i := ib.free[last]
+	ib.free = ib.free[:last]
+	return i
+}
+
 // add notes a timer that is due at tick and reports whether it is the first one.
 func (ib *inbox) add(i uint32, tick int64) (first bool) {
 	ib.staged = append(ib.staged, i)
