@@ -3,6 +3,8 @@ package timingwheel
 import (
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
 const (
@@ -178,27 +180,30 @@ func (s *shard) step() bool {
 	}
 	settled := s.settle(quantum)
 	now := s.Read()
-	if now-s.now.Load() >= s.near {
+	if !s.owner.observe(now) {
 		s.leap(now)
 	}
-	s.owner.observe(now)
 	return s.owner.expire() && settled
 }
 
 // leap moves the clock on so far that the words of timers could not be read afterwards (see
-// arena.Near). That happens when the owner has not read the clock for hours or months, for example
-// because the process has stood still. leap goes in steps, so that each timer is due before the
-// clock is too far from its tick. The lock is held throughout.
+// arena.Near). That happens when no driver has come for hours or months, for example because the
+// process has stood still, and once in arena.Near ticks in any case. leap goes in steps, so that
+// each timer is due before the clock is too far from its tick. The lock is held throughout.
 func (s *shard) leap(now int64) {
 	s.settleAll()
 	o := &s.owner
-	for now-s.now.Load() >= s.near {
-		o.observe(s.now.Load() + s.near/2)
+	for end := s.ticks.Floor(now); o.tick < end; {
+		tick := min(end, o.tick+arena.Near/2)
+		o.age(tick)
+		o.tick = tick
+		o.now.Store(max(o.now.Load(), s.ticks.Begin(tick)))
 		for more := true; more; {
 			more = !o.expire() || o.wheel.cascade.any()
 			o.moveQuantum()
 		}
 	}
+	o.observe(now)
 }
 
 // overtake does the driver's work if the alarm should have gone off: on a busy machine the driver

@@ -189,7 +189,7 @@ func (s *shard) arming(now int64) int64 {
 		now = s.Read()
 	}
 	ib.now = max(ib.now, now)
-	return now
+	return max(now, s.now.Load()) // the caller may have stood still since it read the clock
 }
 
 // refill brings free slots into the inbox. It returns false if the wheel is stopped. armMu is held,
@@ -261,8 +261,10 @@ func (s *shardOf[T]) removeAll() []T {
 		}
 	}
 	for _, e := range o.due.takeEntries() {
-		if !stale(e) {
-			e, _ = o.entryOf(e.index) // it may have been postponed
+		if stale(e) {
+			continue
+		}
+		if e, ok := o.entryOf(e.index); ok { // it may have been postponed
 			removed(e)
 		}
 	}

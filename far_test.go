@@ -405,8 +405,9 @@ func testWaitHourByHour(t *testing.T, flush bool) {
 			waited := time.Since(at).Truncate(micro)
 			require.Equal(t, waited, tw.Stats().Overdue.Truncate(micro), "after %d hours", hour)
 		}
-		h.release()
-		synctest.Wait()
+		for h.release() > 0 { // a postponed timer that was flushed is due anew
+			synctest.Wait()
+		}
 		require.Len(t, ran, 2, "%v", ran)
 		require.Contains(t, ran, "left")
 		require.Contains(t, ran, "soon")

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices" // its 64-bit types are aligned on 32-bit platforms
 	"time"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
 // advanceTo moves the clock of a Manual wheel, never back, and runs or hands over what was due. It
@@ -169,10 +171,22 @@ func (e *engine[T]) advanceShard(s *shardOf[T], now int64) int {
 		o.setTick(b.key) // words are read by a tick near theirs
 		o.gather(b, o.wheel.cur)
 	}
+	o.setTick(tick)
+	s.publish(now)
+	return o.due.ready - waiting - o.uncovered()
+}
+
+// publish sets the clock of a Manual shard. Timers that were armed meanwhile may have words that
+// cannot be read by the new clock.
+func (s *shardOf[T]) publish(now int64) {
 	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	old, tick := s.ticks.Floor(s.now.Load()), s.ticks.Floor(now)
+	for _, i := range s.inbox.staged {
+		if pg := s.pages.At(i >> arena.PageShift); pg != nil {
+			s.makeFar(pg, i, old, tick-arena.Near)
+		}
+	}
 	s.inbox.now = now
 	s.now.Store(now)
-	s.armMu.Unlock()
-	o.setTick(tick)
-	return o.due.ready - waiting - o.uncovered()
 }

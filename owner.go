@@ -26,7 +26,7 @@ type owner struct {
 	counters counters
 	order    *arming  // Manual mode
 	tick     int64    // of the owner's latest clock reading
-	aged     int64    // tick of the last call of age
+	aged     int64    // the tick of the last aging: tick is less than arena.Near ahead of it
 	dead     uint64   // link to the removals that are off the stack and not carried out yet
 	freed    []uint32 // slots that nothing names any more, to be given back together
 	ending   []uint32 // slots of arrivals whose Stop is about to end them: they go back to the inbox
@@ -42,55 +42,48 @@ type owner struct {
 	_          [64]byte // keeps the neighbour in memory off these lines
 }
 
-// observe notes a reading of the clock.
-func (o *owner) observe(now int64) {
+// observe notes a reading of the clock. It returns false if the clock is so far ahead of the last
+// aging that the driver has to leap first.
+func (o *owner) observe(now int64) bool {
+	tick := o.ticks.Floor(now)
+	if tick-o.aged >= arena.Near {
+		return false
+	}
 	if now > o.now.Load() {
-		o.setTick(o.ticks.Floor(now))
+		o.tick = tick
 		o.now.Store(now)
 	}
+	return true
 }
 
-// setTick moves the clock on to a tick. What is due and would then lie too far behind the clock for
-// its word gets a ticket first.
+// setTick moves the owner's clock on to a tick, which may be far ahead. The tick is published later.
 func (o *owner) setTick(tick int64) {
 	if tick-o.aged >= arena.Near {
-		o.age(tick - arena.Near)
-		o.aged = tick
+		o.age(tick)
 	}
 	o.tick = max(o.tick, tick)
 }
 
-// age makes the deadlines of due timers far that lie before a tick. Timers in a batch keep their
-// words: a worker is about to claim them, and a claim compares words and reads no tick. O(due).
-func (o *owner) age(before int64) {
-	old := func(w arena.Word) bool {
-		return w.Kind() == arena.Placed && !w.Has(arena.Far) && w.Tick(o.tick) < before
-	}
-	entries := o.due.takeEntries()
-	kept := entries[:0]
-	for _, e := range entries {
-		switch w, placed := e.placed(); {
-		case !placed || stale(e): // stopped, or in the inbox or a bucket
-		case w != e.word: // postponed
-			if tick, ok := o.decode(w, o.tick); ok {
-				o.put(e.index, tick)
-			}
-		default:
-			if old(w) {
-				e.word = o.makeFar(e.page, e.index, w, w.Tick(o.tick))
-			}
-			kept = append(kept, e)
+// age makes the deadlines of due timers far that would be too far behind a clock that stands at the
+// given tick. Timers in a batch keep their words: a worker is about to claim them, and a claim
+// compares words and reads no tick. O(due).
+func (o *owner) age(tick int64) {
+	before := tick - arena.Near
+	entries := o.due.entries[o.due.taken:]
+	for k := range entries {
+		e := &entries[k]
+		if was, is := o.makeFar(e.page, e.index, o.tick, before); was == e.word {
+			e.word = is
 		}
 	}
-	o.due.putBack(kept)
 	for b := range o.due.all {
 		o.store.each(b, func(_, i uint32) {
-			pg := o.pages.At(i >> arena.PageShift)
-			for w := loadWord(o.pages, i); old(w); w = pg.Load(i) {
-				o.makeFar(pg, i, w, w.Tick(o.tick))
+			if pg := o.pages.At(i >> arena.PageShift); pg != nil {
+				o.makeFar(pg, i, o.tick, before)
 			}
 		})
 	}
+	o.aged = tick
 }
 
 // placeArrivals places the next n of the arrivals.
@@ -154,7 +147,7 @@ func (o *owner) placeArrival(i uint32, w arena.Word) bool {
 		return false
 	}
 	placed := w.With(arena.Placed) &^ arena.Moved
-	if w.Has(arena.Far) && fits(tick, o.tick) {
+	if w.Has(arena.Far) && fits(tick, o.ticks.Floor(o.now.Load())) {
 		placed = placed.WithBits(uint64(tick)) &^ arena.Far
 	}
 	if !pg.Swap(i, w, placed) {
@@ -308,7 +301,7 @@ func (o *owner) refresh(i uint32, w *arena.Word) (int64, bool) {
 			return 0, false
 		}
 		tick, ok := o.far.get(w.Bits())
-		if ok && !fits(tick, o.tick) {
+		if ok && !fits(tick, o.ticks.Floor(o.now.Load())) {
 			return tick, true
 		}
 		near := w.WithBits(uint64(tick)) &^ arena.Far

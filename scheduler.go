@@ -164,11 +164,17 @@ func (p *plan) tick() int64 {
 	if pg == nil {
 		return p.at
 	}
-	w := pg.Load(p.timer.index)
-	if tick, ok := s.decode(w, s.ticks.Floor(s.now.Load())); ok && pg.Names(p.timer.gen, w) {
-		return tick
+	for {
+		w := pg.Load(p.timer.index)
+		armed := w.Kind() == arena.Staged || w.Kind() == arena.Placed || w.Kind() == arena.Running
+		if !armed || !pg.Names(p.timer.gen, w) || s.closed.Load() {
+			return p.at
+		}
+		tick, ok := s.decode(w, s.ticks.Floor(s.now.Load()))
+		if ok && pg.Load(p.timer.index) == w { // else the clock may have left the word behind
+			return tick
+		}
 	}
-	return p.at
 }
 
 func (p *plan) dateOf(tick int64) time.Time {

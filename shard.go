@@ -131,26 +131,28 @@ func (s *shard) bury(pg *arena.Page, i uint32, dead arena.Word) {
 // move handles the cases of rescheduleTo that are rare or need armMu. It returns false if the word
 // has changed or the wheel is stopped.
 func (s *shard) move(pg *arena.Page, i uint32, w arena.Word, deadline, tick int64) bool {
+	if w.Kind() == arena.Running { // the word is read at the end of the run, which may be much later
+		return s.replace(pg, i, w, w.WithBits(s.far.put(tick))|arena.Far|arena.Moved)
+	}
 	now := s.ticks.Floor(s.now.Load())
 	old, ok := s.decode(w, now)
 	if !ok {
 		return false
 	}
-	flags, bits := s.encode(deadline, tick)
-	moved := w.WithBits(bits)&^arena.Far | flags
-	if w.Kind() == arena.Running {
-		moved |= arena.Moved
-		return s.replace(pg, i, w, moved)
-	}
 	if tick >= old && !s.Manual {
-		return s.replace(pg, i, w, moved)
+		flags, bits := s.encode(deadline, tick)
+		return s.replace(pg, i, w, w.WithBits(bits)&^arena.Far|flags)
 	}
 	s.armMu.Lock()
 	if s.closed.Load() {
 		s.armMu.Unlock()
-		s.forget(moved)
 		return false
 	}
+	if clock := s.now.Load(); deadline < clock { // Advance has overtaken this call
+		deadline, tick = clock, s.ticks.Floor(clock)
+	}
+	flags, bits := s.encode(deadline, tick)
+	moved := w.WithBits(bits)&^arena.Far | flags
 	staged := w.Kind() == arena.Staged
 	// As in other modes, a timer that is moved later stays in its bucket, unless it is due or about
 	// to be claimed.
@@ -316,8 +318,8 @@ func (s *shard) takeArrivals() {
 	now := s.inbox.now
 	s.armMu.Unlock()
 	a.done = 0
-	if !s.Manual && now-s.now.Load() < s.near { // else the driver leaps
-		s.owner.observe(now)
+	if !s.Manual {
+		s.owner.observe(now) // or the driver leaps
 	}
 }
 

@@ -126,9 +126,7 @@ func (t Timer) RescheduleAt(at time.Time) bool {
 // later than the call, or 0. t is not the zero Timer.
 func (t Timer) rescheduleTo(deadline, now int64) bool {
 	s := t.shard
-	if now == 0 {
-		now = s.now.Load()
-	}
+	now = max(now, s.now.Load()) // the caller may have stood still since it read the clock
 	deadline = max(deadline, now)
 	tick := s.tickOf(deadline, now)
 	far := s.Manual || deadline-s.now.Load() >= s.near
@@ -156,11 +154,12 @@ func (t Timer) rescheduleTo(deadline, now int64) bool {
 func (t Timer) Deadline() (time.Time, bool) {
 	s := t.shard
 	for {
-		_, w, ok := t.load()
+		pg, w, ok := t.load()
 		if k := w.Kind(); !ok || k != arena.Staged && k != arena.Placed {
 			return time.Time{}, false
 		}
-		if tick, ok := s.decode(w, s.ticks.Floor(s.now.Load())); ok {
+		tick, ok := s.decode(w, s.ticks.Floor(s.now.Load()))
+		if ok && pg.Load(t.index) == w { // else the clock may have left the word behind
 			return s.TimeAt(s.ticks.Begin(tick)), true
 		}
 	}

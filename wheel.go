@@ -87,7 +87,7 @@ func (w *wheel) place(i uint32, tick int64) {
 	}
 	w.store.append(b, i)
 	w.live++
-	if l > 0 && b.live >= earlyMin && b.live&(b.live-1) == 0 {
+	if l > 0 && b.live >= earlyMin && (b.key == b.at || b.live&(b.live-1) == 0) {
 		w.beginEarly(b)
 	}
 }
@@ -110,7 +110,7 @@ const earlyMin = 1024
 // expiration.
 //
 // The move begins at most a quarter of an interval early. A timer that joins the bucket within that
-// quarter is due in the last quarter of the interval, so the bucket does not begin to move for it.
+// quarter is due in the last part of the interval, so the bucket does not begin to move for it.
 // Without this rule a timer that has gone back would move early again and again.
 func (w *wheel) beginEarly(b *bucket) {
 	quarter := int64(1) << (uint(b.level) * w.bits & 63) / 4

@@ -558,6 +558,21 @@ func TestTimersWithoutRoomGoBackToTheirSlot(t *testing.T) {
 	require.Len(t, c.pass(4*1024), 4*earlyMin)
 }
 
+// A timer of an earlier round that joins a large slot of the last level is not held up by the
+// timers before it in the list: the bucket still begins early.
+func TestEarlierRoundOfALargeSlotBeginsEarly(t *testing.T) {
+	t.Parallel()
+	c := newEarlyClockwork(t, 64, 2, 0)
+	for range 4 * earlyMin {
+		c.arm(3*64*64 + 5)
+	}
+	b := c.bucketOf(c.arm(64*64 + 5))
+	require.EqualValues(t, 64*64, b.at)
+	require.EqualValues(t, 64*64-64/4, b.key)
+	require.Empty(t, c.pass(64*64+4))
+	require.Len(t, c.pass(64*64+5), 1)
+}
+
 // A bucket that fills up shortly before it expires does not begin in the past.
 func TestEarlyBeginningIsNeverBeforeTheClock(t *testing.T) {
 	t.Parallel()

@@ -30,8 +30,8 @@ func (t *words) encode(deadline, tick int64) (flags arena.Word, bits uint64) {
 	return arena.Far, t.far.put(tick)
 }
 
-// decode returns the tick of a word. It returns false if the word has changed meanwhile. now is the
-// tick of words.now.
+// decode returns the tick of a word. It returns false if the word has changed meanwhile. now is a
+// tick near that of words.now.
 func (t *words) decode(w arena.Word, now int64) (int64, bool) {
 	if w.Has(arena.Far) {
 		return t.far.get(w.Bits())
@@ -39,8 +39,8 @@ func (t *words) decode(w arena.Word, now int64) (int64, bool) {
 	return w.Tick(now), true
 }
 
-// fits reports whether a word has room for a tick and is understood for long enough. now is the
-// clock's tick.
+// fits reports whether a word has room for a tick and stays readable for long enough. now is the tick
+// of words.now and not the owner's, because callers read words by it.
 func fits(tick, now int64) bool {
 	return -arena.Near <= tick-now && tick-now < arena.Near
 }
@@ -62,14 +62,23 @@ func (t *words) replace(pg *arena.Page, i uint32, w, to arena.Word) bool {
 	return true
 }
 
-// makeFar gives the deadline of a word a ticket. It returns the new word, or w if the word has
-// changed meanwhile.
-func (t *words) makeFar(pg *arena.Page, i uint32, w arena.Word, tick int64) arena.Word {
-	to := w.WithBits(t.far.put(tick)) | arena.Far
-	if t.replace(pg, i, w, to) {
-		return to
+// makeFar gives the deadline of a pending timer a ticket if it lies before a tick. It returns the
+// words of before and after. now is a tick near that of words.now.
+func (t *words) makeFar(pg *arena.Page, i uint32, now, before int64) (was, is arena.Word) {
+	for {
+		w := pg.Load(i)
+		if k := w.Kind(); k != arena.Placed && k != arena.Staged || w.Has(arena.Far) {
+			return w, w
+		}
+		tick := w.Tick(now)
+		if tick >= before {
+			return w, w
+		}
+		far := w.WithBits(t.far.put(tick)) | arena.Far
+		if t.replace(pg, i, w, far) {
+			return w, far
+		}
 	}
-	return w
 }
 
 // farTable keeps the deadlines for which a word has no room. A word with a ticket is far; the
