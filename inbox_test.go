@@ -547,13 +547,15 @@ func TestTimerInInboxAndBucketFiresOnce(t *testing.T) {
 				require.Equal(t, 1, sh.staged())
 				require.Equal(t, 1, sh.placed())
 				require.Equal(t, arena.Staged, timer.word().Kind())
-				sh.removals.few.Store(removalsMax) // else Stop would settle the wheel
+				sh.own(func() { sh.alarm.credit = math.MaxInt64 }) // else Stop would settle the wheel
+				sh.removals.few.Store(removalsMax)                 // the same
 				verified(t, sh)
 				c.do(wheel{tw, sh, timer})
 				verified(t, sh)
 				synctest.Wait()
 				sh.placeAll()
 				verified(t, sh)
+				require.Equal(t, tw.Len(), sh.placed(), "a free slot is in no bucket")
 				pass(10 * time.Hour)
 				require.Equal(t, c.runs, watch.noted())
 				require.Zero(t, tw.Len())
@@ -835,6 +837,29 @@ func TestAlarmMovesToTheNextTimer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A Stop of the earliest timer places only part of a large inbox. The alarm is not moved past the
+// rest.
+func TestAlarmDoesNotMovePastArrivals(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		sh := &tw.engine.shards[0].shard
+		watch := newStopwatch()
+		var first Timer
+		sh.own(func() { // no caller places what it arms
+			for range 2 * callerQuantum {
+				tw.AfterFunc(2*time.Hour, func() {})
+			}
+			tw.AfterFunc(time.Hour, watch.note)
+			first = tw.AfterFunc(time.Minute, func() {})
+		})
+		sh.wanted.Store(false)
+		require.True(t, first.Stop())
+		sh.own(func() { require.False(t, sh.owner.arrivals.empty()) })
+		pass(3 * time.Hour)
+		require.Equal(t, []int{3600_000}, watch.noted())
+	})
 }
 
 // An alarm that it was not worth switching off goes off soon, and then no more.

@@ -247,3 +247,19 @@ func TestSixteenAddersOnOneSmallWheel(t *testing.T) {
 	}
 	total.settleAll(t, tw)
 }
+
+// Callers that find no free slot together allocate a page each. Only the first opens its page.
+func TestRaceCallersOpenOnePageTogether(t *testing.T) {
+	t.Parallel()
+	for range max(scaled(500), 50) {
+		tw, err := New(Options{Shards: 1})
+		require.NoError(t, err)
+		together(8, func(int) { tw.AfterFunc(time.Hour, func() {}) })
+		s := tw.engine.shards[0]
+		s.armMu.Lock()
+		pages := s.slots.Here
+		s.armMu.Unlock()
+		tw.Stop()
+		require.Equal(t, 1, pages)
+	}
+}

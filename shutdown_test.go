@@ -164,6 +164,42 @@ func TestNothingIsClaimedAfterStop(t *testing.T) {
 	}
 }
 
+// Stop waits for a claim that is under way, so each timer is counted once: as fired or as discarded.
+func TestStopWaitsForAClaimUnderWay(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		begin, end       func(s *shard)
+		fired, discarded uint64
+	}{
+		"of a plan": {
+			func(s *shard) { s.claims.counting.Add(1) },
+			func(s *shard) { s.claims.planRuns.Add(1); s.claims.counting.Add(-1) },
+			1, 0,
+		},
+		"that gives up": {
+			func(s *shard) { s.own(func() { s.owner.crew.launches++; s.owner.counters.fired++ }) },
+			func(s *shard) { s.claims.dropped.Add(1); s.claims.launched.Add(1) },
+			0, 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, sh := newShardStory(t, Options{})
+			s.after(time.Second, "")
+			c.begin(sh)
+			stopped := make(chan struct{})
+			go func() { s.Stop(); close(stopped) }()
+			await(t, "Stop", sh.closed.Load)
+			time.Sleep(5 * ms) // in which a Stop that does not wait would end
+			c.end(sh)
+			receive(t, stopped, "the end of Stop")
+			st := s.Stats()
+			assert.Equal(t, c.fired, st.Fired)
+			assert.Equal(t, c.discarded, st.Discarded)
+		})
+	}
+}
+
 // A callback that calls Shutdown waits for itself, until ctx ends; Stop does not wait.
 func TestShutdownFromACallback(t *testing.T) {
 	t.Parallel()

@@ -962,6 +962,45 @@ func TestWorkerThatComesBackGoesOnWithoutASpare(t *testing.T) {
 	})
 }
 
+// A spare that is not needed ends. Its worker starts another one for its next batch, so a callback
+// that blocks there does not hold up the rest.
+func TestWorkerWhoseSpareHasEndedStartsAnother(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		s := tw.engine.shards[0]
+		release := make(chan struct{})
+		var ran atomic.Bool
+		tw.AfterFunc(time.Second, func() { <-release })
+		tw.AfterFunc(time.Second, func() { ran.Store(true) })
+		w, spare := s.newWorker(), s.newWorker()
+		s.own(func() {
+			s.skip(time.Second)
+			s.alarm.coming = true // no driver begins
+			s.advance()
+			w.begin()
+			w.spare, spare.parent = true, w
+			c := &s.owner.crew
+			c.size, c.coming, c.serving = 2, 1, s.procs
+		})
+		w.waiting.Store(true) // for the lock, after its callbacks
+		spare.relieve()
+		w.waiting.Store(false)
+		s.own(func() {
+			assert.Zero(t, s.owner.crew.coming)
+			s.owner.crew.serving = 0
+		})
+		go func() {
+			s.wheelMu.Lock()
+			defer w.end()
+			w.serve()
+		}()
+		synctest.Wait()
+		assert.True(t, ran.Load())
+		close(release)
+		s.letDriversBegin()
+	})
+}
+
 // If callbacks are quick it ends, and also if too many workers wait for the lock.
 func TestWorkerThatComesBackEnds(t *testing.T) {
 	t.Parallel()
@@ -995,7 +1034,8 @@ func TestWorkerThatComesBackEnds(t *testing.T) {
 // the wheel's Stop revokes it.
 func TestBatchStaysListedWhileATimerMayComeBack(t *testing.T) {
 	t.Parallel()
-	for _, stop := range []bool{false, true} {
+	for k := range 4 {
+		stop, shared := k&1 == 1, k&2 == 2
 		bubble(t, Options{Tick: time.Second}, func(t *testing.T, tw *TimingWheel) {
 			s := tw.engine.shards[0]
 			first := tw.AfterFunc(time.Second, func() {})
@@ -1018,7 +1058,13 @@ func TestBatchStaysListedWhileATimerMayComeBack(t *testing.T) {
 			require.True(t, moved.Reschedule(0))
 			require.Equal(t, arena.Staged, moved.word().Kind())
 			s.own(func() {
-				spare.takeOver(w.batch)
+				if shared { // another worker has tried all entries
+					w.batch.users++
+					spare.s, spare.batch = s, w.batch
+					spare.leaveBatch()
+				} else {
+					spare.takeOver(w.batch)
+				}
 				require.Nil(t, spare.batch)
 				s.settleAll()
 			})
