@@ -93,6 +93,40 @@ func TestTicketsAreDropped(t *testing.T) {
 	}
 }
 
+// A timer that waits in the inbox until its deadline is near gives its ticket back when it is placed.
+func TestPlacingATimerThatHasBecomeNearDropsItsTicket(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{Tick: micro}, func(t *testing.T, tw *TimingWheel) {
+		sh := &tw.engine.shards[0].shard
+		timer := tw.AfterFunc(near+time.Second, func() {})
+		require.Equal(t, 1, sh.tickets())
+		pass(2 * time.Second)
+		tw.AfterFunc(near-time.Second, func() {}) // brings a reading of the clock
+		require.Equal(t, 2, sh.staged())
+		sh.placeAll()
+		require.False(t, timer.word().Has(arena.Far))
+		require.Zero(t, sh.tickets())
+	})
+}
+
+// A Reschedule that another call has overtaken gives back the ticket that it has taken.
+func TestMoveThatFailsDropsItsTicket(t *testing.T) {
+	t.Parallel()
+	s, sh := newShardStory(t, Options{Tick: micro})
+	for _, placed := range []bool{false, true} {
+		timer := s.after(time.Second, "")
+		if placed {
+			sh.placeAll()
+		}
+		pg, seen, ok := timer.load()
+		require.True(t, ok)
+		require.True(t, timer.Reschedule(2*time.Second))
+		require.False(t, sh.move(pg, timer.index, seen, int64(10*time.Hour), int64(10*time.Hour/micro)))
+		require.Zero(t, sh.tickets())
+		require.True(t, timer.Stop())
+	}
+}
+
 func TestRemoveAllDropsTickets(t *testing.T) {
 	t.Parallel()
 	w, err := NewTimeouts(Options{Tick: micro, Manual: true}, func([]int) {})

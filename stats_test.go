@@ -297,3 +297,17 @@ func TestExecutorGetsEveryPayloadAfterASingleExpiry(t *testing.T) {
 		require.NoError(t, w.Shutdown(context.Background()))
 	})
 }
+
+// A timer of the last level that waits for a later round of its slot was not postponed.
+func TestTimersOfLaterRoundsDoNotCountAsPostponed(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{WheelSize: 4, Levels: 2}, func(t *testing.T, tw *TimingWheel) {
+		for round := range time.Duration(5) {
+			tw.AfterFunc((20+round*16)*ms, func() {})
+		}
+		pass(time.Second)
+		st := tw.Stats()
+		require.EqualValues(t, 5, st.Fired)
+		require.Zero(t, st.Postponed)
+	})
+}

@@ -453,6 +453,26 @@ func TestFlushInABatch(t *testing.T) {
 	})
 }
 
+// A timer of a batch that was postponed is flushed as well.
+func TestFlushTakesAPostponedTimerOfABatch(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, _ *shardOf[func()]) {
+		var timers [batchSize]Timer
+		var ran atomic.Int32
+		for i := range timers {
+			timers[i] = tw.AfterFunc(time.Second, func() {
+				if ran.Add(1); i == 0 {
+					assert.True(t, timers[5].Reschedule(time.Hour))
+					assert.Equal(t, batchSize-1, tw.Flush())
+				}
+			})
+		}
+		serveAlone(tw.engine, time.Second)
+		pass(ms)
+		assert.EqualValues(t, batchSize, ran.Load())
+	})
+}
+
 // While the callbacks of a batch block, Len and Flush speak of the other timers.
 func TestFlushAndLenWhileABatchBlocks(t *testing.T) {
 	t.Parallel()
