@@ -882,6 +882,53 @@ func TestOverloadStarvesNobody(t *testing.T) {
 	require.Equal(t, 1, receive(t, fired, "the timer of the second level"))
 }
 
+// Timers of an expired coarse bucket move on while others are due.
+func TestTimersMoveWhileManyAreDue(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+		s.own(func() { s.alarm.coming = true }) // no driver begins
+		const n = 4 * batchSize
+		ran := 0
+		for range n {
+			tw.AfterFunc(0, func() {
+				ran++
+				s.own(func() {
+					if s.owner.due.ready > batchSize {
+						assert.Equal(t, ran <= batchSize, s.owner.wheel.cascade.any(), ran)
+					}
+				})
+			})
+		}
+		tw.AfterFunc(time.Second, func() {})
+		serveAlone(tw.engine, time.Second)
+		assert.Equal(t, n, ran)
+	})
+}
+
+// The driver waits for a processor. A worker that finds nothing due takes what is overdue off the
+// wheel.
+func TestWorkerDoesTheWorkOfALateDriver(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		s := tw.engine.shards[0]
+		ran := false
+		tw.AfterFunc(time.Second, func() { ran = true })
+		s.own(func() {
+			s.skip(time.Second)
+			s.alarm.coming = true // no driver begins
+		})
+		s.wheelMu.Lock()
+		w := s.newWorker()
+		w.begin()
+		func() {
+			defer w.end()
+			w.serve()
+		}()
+		assert.True(t, ran)
+		s.letDriversBegin()
+	})
+}
+
 // Beside a spare, workers are started for processors that have none, as far as there are calls for
 // them.
 func TestMissingWorkers(t *testing.T) {
@@ -1047,6 +1094,23 @@ func TestWorkerThatComesBackEnds(t *testing.T) {
 			assert.EqualValues(t, 100, tw.Stats().Fired, name)
 		})
 	}
+}
+
+// A timer that is pending or is a plan that runs may get the word of its entry again.
+func TestBatchIsOpenWhileATimerMayGetItsWordAgain(t *testing.T) {
+	t.Parallel()
+	page := new(arena.Page)
+	w := page.Arm(0, 0, 7)
+	b := &batch{entries: []entry{{page, w.With(arena.Placed), 0}}}
+	for kind, open := range map[arena.Kind]bool{
+		arena.Staged: true, arena.Placed: true, arena.Running: true,
+		arena.Ending: false, arena.Ended: false, arena.Dead: false, arena.Spent: false,
+	} {
+		page.Store(0, w.With(kind).WithBits(9))
+		assert.Equal(t, open, b.open(), kind)
+	}
+	page.Arm(0, 0, 7)
+	assert.False(t, b.open(), "the slot's next timer")
 }
 
 // A timer of a batch that is moved away and back within its tick has the word of its entry again.
