@@ -1068,6 +1068,33 @@ func TestWorkerWhoseSpareHasEndedStartsAnother(t *testing.T) {
 	})
 }
 
+// A worker waits for the lock after its callbacks only, not while the next one runs: its spare would
+// end, and a callback that blocks would hold up the others.
+func TestWorkerThatRunsACallbackIsNotWaiting(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		s := tw.engine.shards[0]
+		w := s.newWorker()
+		w.spare = true // it starts none
+		ran := 0
+		for range 3 {
+			tw.AfterFunc(time.Second, func() { ran++; assert.False(t, w.waiting.Load()) })
+		}
+		s.own(func() {
+			s.skip(time.Second)
+			s.alarm.coming, s.owner.crew.size = true, 1 // no driver begins
+		})
+		s.wheelMu.Lock()
+		w.begin()
+		func() {
+			defer w.end()
+			w.serve()
+		}()
+		assert.Equal(t, 3, ran)
+		s.letDriversBegin()
+	})
+}
+
 // If callbacks are quick it ends, and also if too many workers wait for the lock.
 func TestWorkerThatComesBackEnds(t *testing.T) {
 	t.Parallel()
