@@ -260,6 +260,7 @@ func TestShardVerifyFindsDamage(t *testing.T) {
 		"S5": func(_ *story, _ *shard, timers []Timer) {
 			timers[0].swapWord(func(w arena.Word) arena.Word { return w.WithBits(1) })
 		},
+		"S8":         func(_ *story, sh *shard, _ []Timer) { sh.owner.aged -= arena.Near },
 		"S6: 0":      func(_ *story, sh *shard, _ []Timer) { sh.owner.due.ready++ },
 		"of workers": func(_ *story, sh *shard, _ []Timer) { sh.owner.crew.running-- },
 	} {

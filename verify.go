@@ -22,7 +22,8 @@ import (
 //	S5  No queued timer that is Placed has a tick before its bucket's.
 //	S6  due.ready is the number of entries that are due. No count of workers is negative.
 //	S7  The alarm goes off no later than the first bucket with timers and the first timer of the
-//	    inbox, unless a driver is on its way.
+//	    inbox and of the arrivals, unless a driver is on its way.
+//	S8  The owner's clock is less than arena.Near ticks ahead of the last aging of due timers.
 func (s *shard) verify() error {
 	if s.closed.Load() {
 		return nil
@@ -154,6 +155,9 @@ func verifyDue(s *shard) error {
 	if ready != o.due.ready {
 		return fmt.Errorf("S6: %d timers are due, counted %d", ready, o.due.ready)
 	}
+	if o.tick-o.aged >= arena.Near {
+		return fmt.Errorf("S8: the clock is at tick %d, the last aging was at %d", o.tick, o.aged)
+	}
 	if c := &o.crew; c.coming < 0 || c.running < 0 || c.owed < 0 || c.stuck < 0 || c.serving < c.stuck {
 		return fmt.Errorf("S6: counts of workers: %d, %d, %d, %d, %d", c.coming, c.running, c.owed, c.stuck, c.serving)
 	}
@@ -170,8 +174,8 @@ func verifyAlarm(s *shard) error {
 			return fmt.Errorf("S7: bucket of tick %d, alarm at %d", b.key, at)
 		}
 	}
-	if s.inbox.first < at {
-		return fmt.Errorf("S7: a timer of tick %d in the inbox, alarm at %d", s.inbox.first, at)
+	if first := min(s.inbox.first, s.owner.arrivals.first); first < at {
+		return fmt.Errorf("S7: a timer of tick %d is not placed, alarm at %d", first, at)
 	}
 	return nil
 }
