@@ -299,7 +299,7 @@ func (bs *bucketStore) thin(b *bucket, c uint32, m *chunkMeta) {
 		bs.unlink(b, c, m)
 		// Several removals may have emptied the chunk at once, with its neighbours sparse already.
 		if prev != 0 {
-			bs.thinNew(b, prev)
+			bs.thinIfSparse(b, prev)
 		}
 	case m.next != 0 && m.count()+bs.chunks.meta(m.next).count() <= mergeMax:
 		bs.merge(b, c, m)
@@ -308,8 +308,8 @@ func (bs *bucketStore) thin(b *bucket, c uint32, m *chunkMeta) {
 	}
 }
 
-// thinIfSparse is thin for a chunk that may have been merged into another one meanwhile.
-func (bs *bucketStore) thinIfSparse(c uint32) {
+// thinUnlessFreed is thin for a chunk that may have been merged into another one meanwhile.
+func (bs *bucketStore) thinUnlessFreed(c uint32) {
 	if m := bs.chunks.meta(c); m != nil && m.owner != noBucket {
 		bs.thin(bs.all[m.owner], c, m)
 	}
@@ -339,11 +339,11 @@ func (bs *bucketStore) merge(b *bucket, c uint32, m *chunkMeta) {
 	n = bs.shift(to, c, n, bs.chunks.entries(d), dm.alive)
 	m.alive = ones(n)
 	bs.unlink(b, d, dm)
-	bs.thinNew(b, c)
+	bs.thinIfSparse(b, c)
 }
 
-// thinNew calls thin for a chunk that has a new neighbour, if the chunk is sparse.
-func (bs *bucketStore) thinNew(b *bucket, c uint32) {
+// thinIfSparse calls thin for a chunk that has a new neighbour, if the chunk is sparse.
+func (bs *bucketStore) thinIfSparse(b *bucket, c uint32) {
 	if m := bs.chunks.meta(c); m.prev|m.next != 0 && m.count() <= mergeMax/2 {
 		bs.thin(b, c, m)
 	}

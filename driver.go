@@ -26,13 +26,13 @@ const (
 // collected, although the runtime may still know the stopped timer. armMu guards it. Manual mode
 // has no alarm.
 type alarm struct {
-	at     atomic.Int64 // tick at which the driver wakes, or ringing, or never; read without armMu
-	shard  *shard
-	timer  *time.Timer
-	bell   *bell
-	coming bool   // a driver was started by ring and has not begun
-	credit uint64 // a Stop may correct the alarm once inbox.armed+relaxCredit reaches it
-	rung   atomic.Uint64
+	at      atomic.Int64 // tick at which the driver wakes, or ringing, or never; read without armMu
+	shard   *shard
+	timer   *time.Timer
+	bell    *bell
+	coming  bool   // a driver was started by ring and has not begun
+	relaxAt uint64 // a Stop may correct the alarm once inbox.armed+relaxCredit reaches it
+	rung    atomic.Uint64
 }
 
 type bell struct{ shard atomic.Pointer[shard] }
@@ -84,8 +84,8 @@ func (a *alarm) off() {
 	}
 }
 
-// advance sets the alarm to a tick that is earlier.
-func (a *alarm) advance(tick int64) {
+// setEarlier sets the alarm to a tick that is earlier.
+func (a *alarm) setEarlier(tick int64) {
 	if tick < a.at.Load() {
 		a.set(tick)
 	}
@@ -129,13 +129,13 @@ func (a *alarm) relax() {
 		return
 	}
 	s.armMu.Lock()
-	armed := s.inbox.armed + relaxCredit
-	if armed < a.credit {
-		a.advance(s.ticks.Ceil(s.Read() + int64(linger)))
+	armed := s.inbox.armed
+	if armed+relaxCredit < a.relaxAt {
+		a.setEarlier(s.ticks.Ceil(s.Read() + int64(linger)))
 		s.armMu.Unlock()
 		return
 	}
-	a.credit = max(a.credit, armed-relaxCredit) + relaxCost
+	a.relaxAt = max(a.relaxAt, armed) + relaxCost
 	s.armMu.Unlock()
 	s.settle(callerQuantum)
 	if o.calls() > 0 || o.wheel.cascade.any() {
@@ -149,7 +149,7 @@ func (a *alarm) relax() {
 func (s *shard) wake() {
 	s.wheelMu.Lock()
 	if s.closed.Load() {
-		s.letGo()
+		s.unlock()
 		return
 	}
 	s.armMu.Lock()
@@ -158,7 +158,7 @@ func (s *shard) wake() {
 	s.armMu.Unlock()
 	// The other driver has unlocked for a moment, or for a call of the executor, and goes on.
 	if s.owner.crew.driving {
-		s.unlock()
+		s.unlockAndTend()
 		return
 	}
 	s.host.drive()
@@ -222,6 +222,6 @@ func (s *shard) overtake() bool {
 
 // yield releases the lock for a moment, so that other goroutines get it.
 func (s *shard) yield() {
-	s.letGo()
+	s.unlock()
 	s.wheelMu.Lock()
 }

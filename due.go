@@ -39,17 +39,17 @@ func (e *entry) placed() (arena.Word, bool) {
 // The entries are not written while a worker reads them without a lock. All other fields belong to
 // the owner.
 type batch struct {
-	entries []entry
-	id      uint64 // of this filling, never 0: a Spent word says by which batch its timer was claimed
-	counted uint32 // bit k: the claim of entry k is counted
-	users   int    // workers that may read entries
-	listed  bool   // it is in crew.batches
-	given   bool   // a callback has called Goexit, and the unclaimed entries are due again
+	entries  []entry
+	id       uint64 // of this filling, never 0: a Spent word says by which batch its timer was claimed
+	counted  uint32 // bit k: the claim of entry k is counted
+	users    int    // workers that may read entries
+	listed   bool   // it is in crew.batches
+	returned bool   // a callback has called Goexit, and the unclaimed entries are due again
 }
 
 // unclaimed returns how many timers of the batch are pending. One that was moved may be counted.
 func (b *batch) unclaimed() (n int) {
-	if b.given {
+	if b.returned {
 		return 0
 	}
 	for k := range b.entries {
@@ -285,10 +285,10 @@ type crew struct {
 
 	launches uint64 // claims under the lock of one callback or one batch of payloads, to be run
 
-	filled  uint64        // batches so far
-	batches []*batch      // with entries that may not be claimed yet
-	unused  *batch        // for the next worker
-	idle    chan struct{} // closed once nothing runs; made by Shutdown
+	filled     uint64        // batches so far
+	batches    []*batch      // with entries that may not be claimed yet
+	spareBatch *batch        // for the next worker
+	idle       chan struct{} // closed once nothing runs; made by Shutdown
 }
 
 func (c *crew) init(size int) { c.size, c.crowd = size, crowdMin }
@@ -299,8 +299,8 @@ func (c *crew) crowded(procs int) bool { return c.serving-c.stuck > procs }
 // busy reports whether something runs that Shutdown waits for.
 func (c *crew) busy() bool { return c.running > 0 || c.handing > 0 }
 
-// claiming reports whether a worker has timers that it may not have claimed yet.
-func (c *crew) claiming() bool {
+// hasUnclaimed reports whether a worker has timers that it may not have claimed yet.
+func (c *crew) hasUnclaimed() bool {
 	for _, b := range c.batches {
 		if b.unclaimed() > 0 {
 			return true
@@ -320,7 +320,7 @@ func (c *crew) ran(begun uint) {
 // list notes a batch that is about to be claimed.
 func (c *crew) list(b *batch) {
 	c.filled++
-	b.id, b.listed, b.given, b.counted = c.filled, true, false, 0
+	b.id, b.listed, b.returned, b.counted = c.filled, true, false, 0
 	c.batches = append(c.batches, b)
 }
 
@@ -334,8 +334,8 @@ func (c *crew) unlist(b *batch) {
 
 // newBatch returns an empty batch.
 func (c *crew) newBatch() *batch {
-	b := c.unused
-	if c.unused = nil; b == nil {
+	b := c.spareBatch
+	if c.spareBatch = nil; b == nil {
 		b = &batch{entries: make([]entry, 0, batchSize)}
 	}
 	b.users = 1
@@ -347,7 +347,7 @@ func (c *crew) drop(b *batch) {
 	if b.users--; b.users == 0 {
 		clear(b.entries)
 		b.entries = b.entries[:0]
-		c.unused = b
+		c.spareBatch = b
 	}
 }
 
@@ -363,8 +363,8 @@ func (c *crew) idleChan() <-chan struct{} {
 	return c.idle
 }
 
-// settleIdle closes the channel of Shutdown if nothing is running any more.
-func (c *crew) settleIdle() {
+// closeIdle closes the channel of Shutdown if nothing is running any more.
+func (c *crew) closeIdle() {
 	if c.idle != nil && !c.busy() {
 		close(c.idle)
 		c.idle = nil

@@ -390,7 +390,7 @@ func TestRemoveAllTakesEverything(t *testing.T) {
 		synctest.Wait()
 		s.own(func() {
 			s.settleAll()
-			entries := s.owner.fill(nil, 7, never)
+			entries, _ := s.owner.fill(nil, 7, never)
 			require.Len(t, entries, 7)
 			s.owner.due.putBack(entries)
 			s.owner.tick += 45 // the bucket of those of 50 ms expires and begins to move

@@ -17,9 +17,9 @@ import (
 
 // job is what an engine does with the payloads that are due.
 type job[T any] struct {
-	batch  int               // largest number of payloads of one call of run
-	run    func([]T)         // runs one batch
-	callee func([]T) uintptr // returns the address of the code that a batch runs
+	perCall int               // largest number of payloads of one call of run
+	run     func([]T)         // runs one batch
+	callee  func([]T) uintptr // returns the address of the code that a batch runs
 }
 
 // engine is the shards of one wheel: what [TimingWheel] and [Timeouts] have in common.
@@ -31,7 +31,6 @@ type engine[T any] struct {
 	job       job[T]       // with OnPanic and ProfileLabels
 	watch     *watch.Watch // nil: the time of callbacks is not measured
 	panics    tally
-	tick      time.Duration
 	name      string
 	labels    *watch.Labels
 	advancing atomic.Bool
@@ -46,9 +45,9 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 	if err != nil {
 		return nil, err
 	}
-	e := &engine[T]{config: opts.config(), executor: opts.Executor, tick: opts.Tick, name: opts.Name}
+	e := &engine[T]{config: opts.config(), executor: opts.Executor, name: opts.Name}
 	e.halted = make(chan struct{})
-	e.batch = j.batch
+	e.perCall = j.perCall
 	e.Timeline = clock.Timeline{Base: opts.Start, Origin: origin, Manual: opts.Manual}
 	e.scanned = holdsPointers(reflect.TypeFor[T]())
 	e.Start()
@@ -59,7 +58,7 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 	}
 	for i := range e.shards {
 		s := &shardOf[T]{engine: e}
-		s.call = s.runOne
+		s.call = s.runCall
 		s.funcs, _ = any(&s.values).(*arena.Table[[arena.PageSize]func()])
 		s.init(e.config, s)
 		s.labels = e.labels
@@ -91,14 +90,14 @@ func (e *engine[T]) dress(opts Options, j job[T]) job[T] {
 // shardOf is a shard with its payloads: pages parallel to those of the slots.
 type shardOf[T any] struct {
 	shard
-	values    arena.Table[[arena.PageSize]T] // armMu; read without it
-	nextPage  *page[T]                       // armMu: allocated and not opened yet
-	engine    *engine[T]
-	labels    *watch.Labels
-	call      func()     // claims and runs one batch; given to the executor
-	idle      []T        // wheelMu: the buffer of the worker that ended last, for the next one
-	collected []entry    // wheelMu: buffer of claimDue
-	unused    *worker[T] // wheelMu: the worker that ended last, for reuse
+	values      arena.Table[[arena.PageSize]T] // armMu; read without it
+	nextPage    *page[T]                       // armMu: allocated and not opened yet
+	engine      *engine[T]
+	labels      *watch.Labels
+	call        func()     // claims and runs one batch; given to the executor
+	buffer      []T        // wheelMu: the buffer of the worker that ended last, for the next one
+	collected   []entry    // wheelMu: buffer of claimDue
+	spareWorker *worker[T] // wheelMu: the worker that ended last, for reuse
 }
 
 // page is a page of slots and one of payloads. If payloads hold no pointers they are one object,
@@ -136,7 +135,7 @@ func (s *shardOf[T]) drop(i uint32) {
 
 func (s *shardOf[T]) clear() {
 	s.values.Clear()
-	s.idle, s.nextPage, s.collected, s.unused = nil, nil, nil, nil
+	s.buffer, s.nextPage, s.collected, s.spareWorker = nil, nil, nil, nil
 }
 
 // arm arms a timer. now is a reading of the clock that is not later than the call, or 0. It is
@@ -155,7 +154,7 @@ func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) Timer
 		return Timer{}
 	}
 	i := ib.takeFree()
-	now = s.arming(now)
+	now = s.noteReading(now)
 	deadline = max(deadline, now)
 	tick := s.tickOf(deadline, now)
 	far, bits := s.encode(deadline, tick)
@@ -170,7 +169,7 @@ func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) Timer
 		s.order.stamp(i)
 	}
 	if ib.add(i, tick) {
-		s.alarm.advance(tick)
+		s.alarm.setEarlier(tick)
 	}
 	if lone := len(ib.staged) == 1; lone != s.lone.Load() {
 		s.lone.Store(lone)
@@ -178,9 +177,9 @@ func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) Timer
 	return Timer{&s.shard, i, pg.Gen(w)}
 }
 
-// arming returns the clock reading for an arming caller and notes it. now is the caller's reading,
+// noteReading returns the clock reading for an arming caller and notes it. now is the caller's reading,
 // or 0 if it has none. In that case the latest reading of the shard will do, unless it is idle.
-func (s *shard) arming(now int64) int64 {
+func (s *shard) noteReading(now int64) int64 {
 	ib := &s.inbox
 	switch {
 	case now == 0 && (s.Manual || s.alarm.at.Load() != never):
@@ -246,39 +245,24 @@ func (s *shardOf[T]) openPage() {
 // removeAll takes all pending timers and returns their payloads. O(pending), with wheelMu held.
 func (s *shardOf[T]) removeAll() []T {
 	s.wheelMu.Lock()
-	defer s.unlock()
+	defer s.unlockAndTend()
 	if s.closed.Load() {
 		return nil
 	}
 	s.settleAll()
 	o := &s.owner
 	values := make([]T, 0, s.pending())
-	removed := func(e entry) {
+	o.takeEach(func(i uint32) {
+		e, ok := o.entryOf(i)
+		if !ok {
+			return // a timer that is rescheduled just now comes back to the inbox
+		}
 		if v, ok := s.claim(&e, 0); ok {
 			values = append(values, v)
 			o.counters.stopped++
-			o.freed = append(o.freed, e.index)
+			o.freed = append(o.freed, i)
 		}
-	}
-	for _, e := range o.due.takeEntries() {
-		if stale(e) {
-			continue
-		}
-		if e, ok := o.entryOf(e.index); ok { // it may have been postponed
-			removed(e)
-		}
-	}
-	for b := range o.takeAll {
-		for b.live > 0 {
-			n := o.store.drain(b, &o.scratch.slots, chunkSize)
-			for _, i := range o.scratch.slots[:n] {
-				if e, ok := o.entryOf(i); ok {
-					removed(e) // a timer that is rescheduled just now comes back to the inbox
-				}
-			}
-		}
-		o.store.freeBucket(b)
-	}
+	})
 	s.reclaim()
 	return values
 }
@@ -427,7 +411,7 @@ func (e *engine[T]) shutdown(ctx context.Context) error {
 	for _, s := range e.shards {
 		s.wheelMu.Lock()
 		idle := s.owner.crew.idleChan()
-		s.unlock()
+		s.unlockAndTend()
 		if err := waitFor(ctx, idle); err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ func (s *shardOf[T]) driveExecutor() {
 			s.wheelMu.Lock()
 			c.driving = false
 			s.alarm.summon()
-			s.unlock()
+			s.unlockAndTend()
 		}
 	}()
 	for !s.closed.Load() {
@@ -28,7 +28,7 @@ func (s *shardOf[T]) driveExecutor() {
 	c.driving = false
 	s.alarm.reset()
 	done = true
-	s.unlock()
+	s.unlockAndTend()
 }
 
 // handOver gives the executor its calls, with no lock held. It reports whether there were any.
@@ -52,7 +52,7 @@ func (s *shardOf[T]) handUpTo(n int) (timers int) {
 		if s.owner.calls() <= 0 {
 			break
 		}
-		timers += min(s.batch, s.owner.uncovered())
+		timers += min(s.perCall, s.owner.uncovered())
 		s.handOne()
 	}
 	return timers
@@ -68,29 +68,31 @@ func (s *shardOf[T]) handOne() {
 	c := &s.owner.crew
 	c.handing++
 	c.owed++
-	s.letGo()
+	s.unlock()
 	returned := false
 	defer func() {
 		s.wheelMu.Lock()
 		c.handing--
-		c.settleIdle()
+		c.closeIdle()
 		if !returned {
 			c.owed = max(c.owed-1, 0)
-			s.letGo()
+			s.unlock()
 		}
 	}()
 	s.engine.executor.Go(s.call)
 	returned = true
 }
 
-// runOne is what an executor runs: it claims one batch and runs it, if there still is one.
-func (s *shardOf[T]) runOne() {
+// runCall is what an executor runs: it claims one batch and runs it, if there still is one.
+func (s *shardOf[T]) runCall() {
 	s.wheelMu.Lock()
 	w := s.newWorker()
 	w.begin()
 	defer w.end()
 	s.owner.crew.owed = max(s.owner.crew.owed-1, 0)
-	w.runOne(never)
+	for w.runOne(never) == 0 && s.owner.due.ready > 0 && !s.closed.Load() {
+		continue // it has looked at a quantum of timers that were stopped or postponed
+	}
 	s.kick()
 }
 

@@ -28,7 +28,7 @@ func firstLevel[T any](s *shardOf[T]) int {
 // was asked for meanwhile.
 func (s *shard) own(f func()) {
 	s.wheelMu.Lock()
-	defer s.letGo()
+	defer s.unlock()
 	f()
 }
 

@@ -99,12 +99,12 @@ func (h *Histogram) add(o *Histogram) {
 
 // counters are the counters of a shard.
 type counters struct {
-	fired, stopped, postponed, moved uint64
-	taken                            uint64 // timers that workers have taken in order to claim them
-	mostDue                          int
-	discarded, flushed               uint64
-	lateness                         Histogram
-	unread                           int // claims since the last one whose lateness was measured
+	fired, stopped, postponed, cascaded uint64
+	taken                               uint64 // timers that workers have taken in order to claim them
+	mostDue                             int
+	discarded, flushed                  uint64
+	lateness                            Histogram
+	unread                              int // claims since the last one whose lateness was measured
 }
 
 // sampleEvery is the number of claims for which the lateness of one is measured. A reading of the

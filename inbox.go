@@ -26,19 +26,19 @@ const (
 //	B2  No timer of staged is due before first.
 //	B3  free holds no slot that anything else names.
 type inbox struct {
-	staged []uint32 // in the order of arming
-	free   []uint32 // for the next timers; the last goes first
-	first  int64    // no staged timer is due before this tick
-	full   int      // length of staged at which it is swept
-	now    int64    // ns: the latest reading of the clock that an arming caller has passed
+	staged  []uint32 // in the order of arming
+	free    []uint32 // for the next timers; the last goes first
+	first   int64    // no staged timer is due before this tick
+	sweepAt int      // length of staged at which it is swept
+	now     int64    // ns: the latest reading of the clock that an arming caller has passed
 
-	armed    uint64 // timers
-	stopped  uint64 // timers that were stopped while staged and whose slots are back
-	moved    uint64 // Reschedules to an earlier deadline
-	rejected uint64
+	armed       uint64 // timers
+	stopped     uint64 // timers that were stopped while staged and whose slots are back
+	rescheduled uint64 // Reschedules to an earlier deadline
+	rejected    uint64
 }
 
-func (ib *inbox) init() { ib.first, ib.full = never, inboxSize }
+func (ib *inbox) init() { ib.first, ib.sweepAt = never, inboxSize }
 
 // takeFree takes a free slot. There must be one.
 func (ib *inbox) takeFree() uint32 {
@@ -83,22 +83,22 @@ func (ib *inbox) sweep(slots *arena.Slots) (crowded bool) {
 	}
 	ib.staged = kept
 	crowded = len(kept) > inboxSize/2
-	ib.full = inboxSize
+	ib.sweepAt = inboxSize
 	if crowded {
-		ib.full = max(inboxSize, 2*len(kept))
+		ib.sweepAt = max(inboxSize, 2*len(kept))
 	}
 	return crowded
 }
 
 // crowded sweeps a full inbox. It reports whether the owner should place what is left.
-func (ib *inbox) crowded(slots *arena.Slots) bool {
-	return len(ib.staged) >= ib.full && ib.sweep(slots)
+func (ib *inbox) sweepIfFull(slots *arena.Slots) bool {
+	return len(ib.staged) >= ib.sweepAt && ib.sweep(slots)
 }
 
 // take hands the staged timers over and takes an empty slice in their place.
 func (ib *inbox) take(empty []uint32) (staged []uint32, first int64) {
 	staged, first = ib.staged, ib.first
-	ib.staged, ib.first, ib.full = empty[:0], never, inboxSize
+	ib.staged, ib.first, ib.sweepAt = empty[:0], never, inboxSize
 	return staged, first
 }
 
@@ -116,9 +116,9 @@ func (a *arrivals) empty() bool { return a.done == len(a.slots) }
 // it. The upper half of head is the number of slots, and the lower half is the index of the first
 // slot plus 1. The links are in the words.
 type removals struct {
-	_    [64]byte
-	head atomic.Uint64
-	few  atomic.Int32 // number of removals at which a Stop offers to carry them out
+	_       [64]byte
+	head    atomic.Uint64
+	offerAt atomic.Int32 // number of removals at which a Stop offers to carry them out
 }
 
 // removalsMax is the number of removals at which a caller of Stop offers to carry them out. The
@@ -154,10 +154,10 @@ func (r *removals) take() uint64 {
 	return r.head.Swap(0) & linkMask
 }
 
-// offer sets few for a wheel with the given number of entries.
+// offer sets offerAt for a wheel with the given number of entries.
 func (r *removals) offer(live int) {
-	if few := int32(min(removalsMax, max(1, live))); few != r.few.Load() {
-		r.few.Store(few)
+	if n := int32(min(removalsMax, max(1, live))); n != r.offerAt.Load() {
+		r.offerAt.Store(n)
 	}
 }
 
@@ -166,7 +166,7 @@ func (r *removals) len() int { return int(r.head.Load() >> 32) }
 
 // arming records the order in which the timers of a Manual shard were armed. Timers of one tick run
 // in that order. armMu guards arming, and the stamps are read without it.
-type arming struct {
+type armOrder struct {
 	stamps arena.Table[[arena.PageSize]atomic.Uint64]
 	last   uint64
 	// claiming says that timers wait to be claimed, or are about to. A Reschedule then
@@ -175,7 +175,7 @@ type arming struct {
 }
 
 // stamp notes that slot i is armed now.
-func (a *arming) stamp(i uint32) {
+func (a *armOrder) stamp(i uint32) {
 	p := i >> arena.PageShift
 	page := a.stamps.At(p)
 	if page == nil {
@@ -187,9 +187,9 @@ func (a *arming) stamp(i uint32) {
 }
 
 // compare orders two slots by arming.
-func (a *arming) compare(i, j uint32) int { return cmp.Compare(a.read(i), a.read(j)) }
+func (a *armOrder) compare(i, j uint32) int { return cmp.Compare(a.read(i), a.read(j)) }
 
-func (a *arming) read(i uint32) uint64 {
+func (a *armOrder) read(i uint32) uint64 {
 	page := a.stamps.At(i >> arena.PageShift)
 	if page == nil { // never; see arena.Page.Load
 		return 0

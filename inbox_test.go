@@ -107,7 +107,7 @@ func TestCrowdedInboxIsSweptLessOften(t *testing.T) {
 	looked := 0
 	for n := 1; n <= 1<<14; n++ {
 		armInbox(ib, slots, 5)
-		if len(ib.staged) >= ib.full {
+		if len(ib.staged) >= ib.sweepAt {
 			looked += len(ib.staged)
 			require.True(t, ib.sweep(slots))
 		}
@@ -115,7 +115,7 @@ func TestCrowdedInboxIsSweptLessOften(t *testing.T) {
 	require.Len(t, ib.staged, 1<<14)
 	require.Less(t, looked, 2<<14)
 	ib.take(nil)
-	require.Equal(t, inboxSize, ib.full)
+	require.Equal(t, inboxSize, ib.sweepAt)
 	require.Equal(t, int64(never), ib.first)
 }
 
@@ -153,7 +153,7 @@ func playInbox(t *testing.T, pick choices) {
 			for range 1 + pick.below(40) {
 				live = append(live, armInbox(ib, slots, int64(pick.below(1000))))
 				armed++
-				if len(ib.staged) >= ib.full {
+				if len(ib.staged) >= ib.sweepAt {
 					ib.sweep(slots)
 				}
 			}
@@ -396,7 +396,7 @@ func TestCallersDoNotWaitForTheWheel(t *testing.T) {
 	requireAllStop(t, timers[:300])
 	require.Equal(t, 400, sh.removals.len())
 	require.True(t, sh.wanted.Load())
-	sh.unlock()
+	sh.unlockAndTend()
 	require.False(t, sh.wanted.Load())
 	require.Less(t, sh.removals.len(), 400)
 	verified(t, sh)
@@ -424,7 +424,7 @@ func TestStopDoesNotWaitForAnArmingCaller(t *testing.T) {
 	require.True(t, timers[0].Reschedule(2*time.Hour))
 	_, ok := timers[0].Deadline()
 	require.True(t, ok)
-	sh.removals.few.Store(math.MaxInt32) // else this goroutine would be the owner, and want armMu
+	sh.removals.offerAt.Store(math.MaxInt32) // else this goroutine would be the owner, and want armMu
 	requireAllStop(t, timers)
 	sh.armMu.Unlock()
 	require.Equal(t, 1, tw.Len())
@@ -547,8 +547,8 @@ func TestTimerInInboxAndBucketFiresOnce(t *testing.T) {
 				require.Equal(t, 1, sh.staged())
 				require.Equal(t, 1, sh.placed())
 				require.Equal(t, arena.Staged, timer.word().Kind())
-				sh.own(func() { sh.alarm.credit = math.MaxInt64 }) // else Stop would settle the wheel
-				sh.removals.few.Store(removalsMax)                 // the same
+				sh.own(func() { sh.alarm.relaxAt = math.MaxInt64 }) // else Stop would settle the wheel
+				sh.removals.offerAt.Store(removalsMax)              // the same
 				verified(t, sh)
 				c.do(wheel{tw, sh, timer})
 				verified(t, sh)
@@ -585,7 +585,7 @@ func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 			timers[k] = tw.AfterFunc(60*ms, watch.note) // in a bucket that expires at 48 ms
 		}
 		sh.placeAll()
-		sh.removals.few.Store(removalsMax) // else Stop would settle the wheel
+		sh.removals.offerAt.Store(removalsMax) // else Stop would settle the wheel
 		require.True(t, timers[0].Reschedule(55*ms))
 		require.True(t, timers[1].Reschedule(55*ms))
 		require.True(t, timers[1].Stop())
@@ -676,7 +676,7 @@ func TestBacklogOfRemovalsShrinks(t *testing.T) {
 	timers := s.fillPlaced(5000, time.Minute)
 	sh.wheelMu.Lock()
 	requireAllStop(t, timers[:4000])
-	sh.unlock()
+	sh.unlockAndTend()
 	require.Equal(t, 5000-callerQuantum, sh.placed())
 	for k := 4000; sh.owner.dead != 0; k += removalsMax {
 		before := sh.placed()
@@ -756,7 +756,7 @@ func TestAlarmOfAWheelEmptiedBesideItsOwnerIsSwitchedOff(t *testing.T) {
 		sh.wheelMu.Lock()
 		require.True(t, timer.Stop())
 		require.NotEqual(t, int64(never), sh.alarm.at.Load())
-		sh.unlock()
+		sh.unlockAndTend()
 		require.Equal(t, int64(never), sh.alarm.at.Load(), "a forgotten wheel would stay in memory until then")
 	})
 }
@@ -830,7 +830,7 @@ func TestAlarmMovesToTheNextTimer(t *testing.T) {
 			bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 				sh := &tw.engine.shards[0].shard
 				if !credit {
-					sh.own(func() { sh.alarm.credit = math.MaxInt64 })
+					sh.own(func() { sh.alarm.relaxAt = math.MaxInt64 })
 				}
 				watch := newStopwatch()
 				first := tw.AfterFunc(200*ms, func() {})
@@ -881,7 +881,7 @@ func TestAlarmWithoutCreditLingers(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		sh := &tw.engine.shards[0].shard
-		sh.own(func() { sh.alarm.credit = math.MaxInt64 })
+		sh.own(func() { sh.alarm.relaxAt = math.MaxInt64 })
 		placed := tw.AfterFunc(time.Hour, func() {})
 		sh.placeAll()
 		staged := tw.AfterFunc(2*time.Hour, func() {})
@@ -936,10 +936,10 @@ func TestStopsOfLaterTimersSpendNoCredit(t *testing.T) {
 		}
 		tw.AfterFunc(10_000*time.Hour, func() {})
 		sh.placeAll()
-		credit := sh.alarm.credit
+		credit := sh.alarm.relaxAt
 		requireAllStop(t, timers)
 		require.Zero(t, sh.removals.len())
-		require.Equal(t, credit, sh.alarm.credit)
+		require.Equal(t, credit, sh.alarm.relaxAt)
 	})
 }
 

@@ -41,7 +41,7 @@ func (e *engine[T]) dispatch() int {
 		if !s.closed.Load() {
 			s.setClaiming(s.owner.due.ready > 0)
 		}
-		s.unlock()
+		s.unlockAndTend()
 	}
 	return n
 }
@@ -57,18 +57,18 @@ func (e *engine[T]) runDue() int {
 			if at := c.owner.dueTick(); at < first {
 				s, first = c, at
 			}
-			c.unlock()
+			c.unlockAndTend()
 		}
 		if s == nil {
 			return total
 		}
-		total += s.runBucket(first)
+		total += s.runUpTo(first)
 	}
 }
 
-// runBucket runs what is due at the tick on this goroutine and returns how many it claimed. If a
+// runUpTo runs what is due at the tick on this goroutine and returns how many it claimed. If a
 // callback panics or exits, the rest stays due for the next Advance.
-func (s *shardOf[T]) runBucket(tick int64) int {
+func (s *shardOf[T]) runUpTo(tick int64) int {
 	s.wheelMu.Lock()
 	w := s.newWorker()
 	w.begin()
@@ -107,7 +107,7 @@ func (e *engine[T]) handDue() (timers int) {
 			s := e.shards[h.shard]
 			s.wheelMu.Lock()
 			timers += s.handUpTo(h.calls)
-			s.unlock()
+			s.unlockAndTend()
 		}
 	}
 	return timers
@@ -119,7 +119,7 @@ func (e *engine[T]) handDue() (timers int) {
 func (e *engine[T]) planCalls(plan []handover, k int) []handover {
 	s := e.shards[k]
 	s.wheelMu.Lock()
-	defer s.unlock()
+	defer s.unlockAndTend()
 	if s.closed.Load() {
 		return plan
 	}
@@ -132,7 +132,7 @@ func (e *engine[T]) planCalls(plan []handover, k int) []handover {
 	add := func(n int, at int64) {
 		timers += n
 		tick = max(tick, at)
-		if calls := (timers+s.batch-1)/s.batch - given; calls > 0 {
+		if calls := (timers+s.perCall-1)/s.perCall - given; calls > 0 {
 			plan = append(plan, handover{tick, k, calls})
 			given += calls
 		}
@@ -153,14 +153,14 @@ func (e *engine[T]) planCalls(plan []handover, k int) []handover {
 // old one.
 func (e *engine[T]) advanceShard(s *shardOf[T], now int64) int {
 	s.wheelMu.Lock()
-	defer s.unlock()
+	defer s.unlockAndTend()
 	if s.closed.Load() {
 		return 0
 	}
 	o := &s.owner
 	s.setClaiming(true)
 	s.settleAll()
-	waiting := min(o.due.ready, o.crew.owed*s.batch)
+	waiting := min(o.due.ready, o.crew.owed*s.perCall)
 	o.due.prompt = nil
 	for o.due.fresh.head != nil {
 		o.gather(o.due.fresh.pop(), o.tick) // what has become due since the last Advance began

@@ -236,7 +236,7 @@ func (m *model) outstanding() bool {
 
 // fired is told of what the wheel runs, in one batch.
 func (m *model) fired(ids []int) {
-	if len(ids) == 0 || len(ids) > batchMax {
+	if len(ids) == 0 || len(ids) > perCallMax {
 		m.failf("a batch of %d", len(ids))
 	}
 	for _, id := range ids {

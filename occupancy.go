@@ -108,7 +108,7 @@ func (e *engine[T]) occupancy(whole, slots int) Occupancy {
 		s.wheelMu.Lock()
 		v.add(&s.shard)
 		v.Stopped = v.Stopped && s.closed.Load()
-		s.unlock()
+		s.unlockAndTend()
 	}
 	for l := range v.Levels {
 		v.Pending += v.Levels[l].Timers

@@ -180,7 +180,7 @@ func TestOccupancyAfterStop(t *testing.T) {
 // The earliest 16 are named, each with the timers of all shards.
 func TestOccupancyNextOverShards(t *testing.T) {
 	t.Parallel()
-	e, err := newEngine(Options{Manual: true, Shards: 3, Start: modelStart}, 0, job[func()]{batch: 1, run: func([]func()) {}})
+	e, err := newEngine(Options{Manual: true, Shards: 3, Start: modelStart}, 0, job[func()]{perCall: 1, run: func([]func()) {}})
 	require.NoError(t, err)
 	defer e.stop()
 	for k := range 20 {

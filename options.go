@@ -174,7 +174,7 @@ type config struct {
 	clock.Timeline
 	geometry
 	ticks   clock.Ticks
-	batch   int  // payloads of one call
+	perCall int  // payloads of one call
 	procs   int  // processors
 	pooled  bool // the default executor
 	scanned bool // payloads hold pointers, so they are cleared
@@ -251,7 +251,7 @@ func (o Options) config() config {
 		pooled:   o.Executor == nil,
 	}
 	if !o.Manual {
-		c.moveTicks, c.moveTimers = moveTime(o.Tick)
+		c.moveTicks, c.moveTimers = int64(moveCost), int64(o.Tick)
 	}
 	return c
 }
@@ -259,11 +259,6 @@ func (o Options) config() config {
 // moveCost is twice an upper bound of the time to move one timer to a finer level, because a bucket
 // may double before it is looked at again.
 const moveCost = 256 * time.Nanosecond
-
-// moveTime returns moveCost as a ratio of ticks to timers.
-func moveTime(tick time.Duration) (ticks, timers int64) {
-	return int64(moveCost), int64(tick)
-}
 
 // ownGoroutines reports whether callbacks run on goroutines of the wheel.
 func (o Options) ownGoroutines() bool {

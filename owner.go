@@ -24,12 +24,12 @@ type owner struct {
 	due      dueList
 	crew     crew
 	counters counters
-	order    *arming  // Manual mode
-	tick     int64    // of the owner's latest clock reading
-	aged     int64    // the tick of the last aging: tick is less than arena.Near ahead of it
-	dead     uint64   // link to the removals that are off the stack and not carried out yet
-	freed    []uint32 // slots that nothing names any more, to be given back together
-	ending   []uint32 // slots of arrivals whose Stop is about to end them: they go back to the inbox
+	order    *armOrder // Manual mode
+	tick     int64     // of the owner's latest clock reading
+	aged     int64     // the tick of the last aging: tick is less than arena.Near ahead of it
+	dead     uint64    // link to the removals that are off the stack and not carried out yet
+	freed    []uint32  // slots that nothing names any more, to be given back together
+	ending   []uint32  // slots of arrivals whose Stop is about to end them: they go back to the inbox
 	// scratch is for one quantum. On the stack of a worker it would make the stack grow.
 	scratch struct {
 		slots [chunkSize]uint32
@@ -131,7 +131,7 @@ func (o *owner) placeChanged(i uint32) arena.Word {
 	for {
 		w := loadWord(o.pages, i)
 		if w.Kind() == arena.Ended && w.Has(arena.Moved) {
-			o.unlist(i)
+			o.leaveBucket(i)
 		}
 		if w.Kind() != arena.Staged || o.placeArrival(i, w) {
 			return w
@@ -157,7 +157,7 @@ func (o *owner) placeArrival(i uint32, w arena.Word) bool {
 		o.forget(w)
 	}
 	if w.Has(arena.Moved) {
-		o.unlist(i)
+		o.leaveBucket(i)
 	}
 	o.put(i, tick)
 	return true
@@ -172,8 +172,8 @@ func (o *owner) put(i uint32, tick int64) {
 	o.wheel.place(i, tick)
 }
 
-// unlist takes a slot out of the bucket in which it may stand.
-func (o *owner) unlist(i uint32) {
+// leaveBucket takes a slot out of the bucket in which it may stand.
+func (o *owner) leaveBucket(i uint32) {
 	pos := o.store.pos(i)
 	if *pos == 0 {
 		return
@@ -185,10 +185,10 @@ func (o *owner) unlist(i uint32) {
 
 // left notes that bucket b has lost a timer otherwise than by expiring.
 func (o *owner) left(b *bucket) {
-	switch {
-	case b.state == bucketDue:
+	switch b.state {
+	case bucketDue:
 		o.due.ready--
-	case b.state == bucketQueued:
+	case bucketQueued:
 		o.wheel.left(b)
 	}
 }
@@ -223,7 +223,7 @@ func (o *owner) remove() {
 		}
 	}
 	for _, c := range sparse {
-		o.store.thinIfSparse(c)
+		o.store.thinUnlessFreed(c)
 	}
 	o.counters.stopped += uint64(len(gone) - ends)
 	o.freed = append(o.freed, gone...)
@@ -276,7 +276,7 @@ func (o *owner) putAnew(slots []uint32, b *bucket) {
 			continue
 		}
 		if b.level > 0 {
-			o.counters.moved++
+			o.counters.cascaded++
 		}
 		if !o.wheel.belongs(b, tick) {
 			o.counters.postponed++
@@ -349,9 +349,15 @@ func (o *owner) entryOf(i uint32) (entry, bool) {
 	return entry{pg, w, i}, w.Kind() == arena.Placed
 }
 
-// takeAll iterates over all buckets with timers and takes each out of its place: first what is due,
-// then the others in the order of their expirations.
-func (o *owner) takeAll(yield func(*bucket) bool) {
+// takeEach takes all pending timers that no worker has taken, and calls yield with their slots. Some
+// may have been stopped or moved. First come due entries, then due buckets, then those that move to
+// finer levels, and then the queued ones in the order of their expirations.
+func (o *owner) takeEach(yield func(i uint32)) {
+	for _, e := range o.due.takeEntries() {
+		if !stale(e) {
+			yield(e.index)
+		}
+	}
 	next := func() *bucket {
 		if b := o.due.popBucket(); b != nil {
 			return b
@@ -366,9 +372,12 @@ func (o *owner) takeAll(yield func(*bucket) bool) {
 		return o.wheel.popAny()
 	}
 	for b := next(); b != nil; b = next() {
-		if !yield(b) {
-			return
+		for b.live > 0 {
+			for _, i := range o.scratch.slots[:o.store.drain(b, &o.scratch.slots, chunkSize)] {
+				yield(i)
+			}
 		}
+		o.store.freeBucket(b)
 	}
 	o.due.prompt = nil
 }
@@ -413,12 +422,12 @@ func (o *owner) gather(b *bucket, tick int64) {
 			at, ok := o.refresh(i, &w)
 			switch {
 			case !ok: // stopped, or moved to the inbox
-			case at <= tick && (b.level == 0 || at < b.at):
+			case at <= tick && b.level == 0:
 				due = append(due, i)
 			default:
 				o.wheel.place(i, at)
 				if b.level > 0 {
-					o.counters.moved++
+					o.counters.cascaded++
 				}
 			}
 		}
@@ -439,10 +448,11 @@ func (o *owner) gather(b *bucket, tick int64) {
 	o.due.add(b)
 }
 
-// fill appends due timers to b until b has most of them or fill has looked at a quantum. A timer
-// that was postponed goes back to the wheel. For upTo see dueBefore.
-func (o *owner) fill(b []entry, most int, upTo int64) []entry {
-	for len(b) < most && o.dueBefore(upTo) {
+// fill appends due timers to b until b has most of them or fill has looked at a quantum. It also
+// returns the number of timers that it has looked at. A timer that was postponed goes back to the
+// wheel. For limit see dueBefore.
+func (o *owner) fill(b []entry, most int, limit int64) (filled []entry, looked int) {
+	for ; len(b) < most && looked < quantum && o.dueBefore(limit); looked++ {
 		e, ok := o.due.takeEntry()
 		if !ok {
 			break
@@ -451,12 +461,12 @@ func (o *owner) fill(b []entry, most int, upTo int64) []entry {
 			b = append(b, e)
 		}
 	}
-	for steps := 0; len(b) < most && steps < quantum && o.dueBefore(upTo); {
+	for len(b) < most && looked < quantum && o.dueBefore(limit) {
 		n := o.due.takeSlots(&o.scratch.slots, min(most-len(b), chunkSize))
 		if n == 0 {
 			break
 		}
-		steps += n
+		looked += n
 		slots := o.scratch.slots[:n]
 		words := o.loadWords(slots)
 		for k, i := range slots {
@@ -471,17 +481,13 @@ func (o *owner) fill(b []entry, most int, upTo int64) []entry {
 			}
 		}
 	}
-	return b
+	return b, looked
 }
 
-// noteClaim counts the claim of a timer of the given tick under the lock. With batches of payloads
-// and in Manual mode the lateness of every claim is measured.
-func (o *owner) noteClaim(e *entry, tick int64) {
-	if o.Manual || o.batch > 1 || o.counters.sample(1) {
-		now := o.now.Load()
-		if !o.Manual {
-			now = o.Read()
-		}
+// noteClaim counts a claim under the lock. now is the clock, or negative if the
+// lateness is not measured.
+func (o *owner) noteClaim(e *entry, tick, now int64) {
+	if now >= 0 {
 		o.counters.lateness.record(time.Duration(now - o.ticks.Begin(tick)))
 	}
 	if e.word.Has(arena.Plan) {
@@ -507,11 +513,11 @@ func (o *owner) countBatch(b *batch) {
 // calls returns the number of calls that are still to be given to the executor: one for each batch
 // that is due. With the default executor it is the number of these batches.
 func (o *owner) calls() int {
-	return (o.due.ready+o.batch-1)/o.batch - o.crew.owed
+	return (o.due.ready+o.perCall-1)/o.perCall - o.crew.owed
 }
 
 // uncovered returns the number of timers that are due and for which the executor has no call.
-func (o *owner) uncovered() int { return max(0, o.due.ready-o.crew.owed*o.batch) }
+func (o *owner) uncovered() int { return max(0, o.due.ready-o.crew.owed*o.perCall) }
 
 // missing returns how many workers to start besides a spare, so that each processor has an active
 // one and each worker finds a batch. Spares alone would be one chain, which keeps one processor
@@ -519,7 +525,7 @@ func (o *owner) uncovered() int { return max(0, o.due.ready-o.crew.owed*o.batch)
 func (o *owner) missing() int {
 	c := &o.crew
 	batches := o.calls()
-	if o.batch == 1 {
+	if o.perCall == 1 {
 		batches = (batches + c.size - 1) / c.size
 	}
 	return max(0, min(batches-1, o.procs-(c.serving-c.stuck)-c.coming))

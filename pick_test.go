@@ -72,7 +72,7 @@ func TestArmingKeepsToItsShardWhileTheWheelIsHeld(t *testing.T) {
 	for range 10 * inboxSize {
 		require.Same(t, &s.shard, tw.AfterFunc(time.Hour, func() {}).shard)
 	}
-	s.unlock()
+	s.unlockAndTend()
 	require.Equal(t, len(tw.engine.routes), goingTo(tw, 2))
 	require.Equal(t, 10*inboxSize, tw.Len())
 	verified(t, &s.shard)

@@ -269,7 +269,7 @@ func (s *shard) again(pg *arena.Page, i uint32, w arena.Word, deadline, now int6
 		s.armMu.Unlock()
 		return true
 	}
-	now = s.arming(now)
+	now = s.noteReading(now)
 	deadline = max(deadline, now)
 	tick := s.tickOf(deadline, now)
 	flags, bits := s.encode(deadline, tick)

@@ -18,7 +18,6 @@ type host interface {
 	drop(i uint32)   // clears the payload of slot i
 	closePage(p int) // drops the payloads of a page that was given back
 	clear()          // drops all payloads
-	worker()         // claims and runs what is due, on a goroutine of its own
 	drive()          // runs a driver; called with wheelMu held, returns without it
 }
 
@@ -54,7 +53,7 @@ type shard struct {
 	armMu sync.Mutex
 	inbox inbox
 	slots arena.Slots // its pages are read without the lock
-	order *arming     // Manual mode; else nil
+	order *armOrder   // Manual mode; else nil
 
 	_       [64]byte
 	wheelMu sync.Mutex
@@ -94,7 +93,7 @@ func (s *shard) init(c config, h host) {
 	o.wheel.init(c.geometry, &o.store, o.tick)
 	o.crew.init(firstBatch)
 	if c.Manual {
-		s.order = new(arming)
+		s.order = new(armOrder)
 		o.order = s.order
 	}
 }
@@ -123,7 +122,7 @@ func (s *shard) release(i uint32) {
 // bury pushes the slot of a stopped timer, and offers to carry out the removals if there are
 // enough.
 func (s *shard) bury(pg *arena.Page, i uint32, dead arena.Word) {
-	if s.removals.push(pg, i, dead) >= int(s.removals.few.Load()) {
+	if s.removals.push(pg, i, dead) >= int(s.removals.offerAt.Load()) {
 		s.tend()
 	}
 }
@@ -164,7 +163,7 @@ func (s *shard) move(pg *arena.Page, i uint32, w arena.Word, deadline, tick int6
 		s.armMu.Unlock()
 		return false
 	}
-	s.inbox.moved++
+	s.inbox.rescheduled++
 	if s.Manual {
 		s.order.stamp(i)
 	}
@@ -172,7 +171,7 @@ func (s *shard) move(pg *arena.Page, i uint32, w arena.Word, deadline, tick int6
 	case stays:
 	case staged:
 		if s.inbox.hurry(tick) {
-			s.alarm.advance(tick)
+			s.alarm.setEarlier(tick)
 		}
 	default:
 		s.stage(i, tick)
@@ -184,7 +183,7 @@ func (s *shard) move(pg *arena.Page, i uint32, w arena.Word, deadline, tick int6
 // unlockArm unlocks armMu after a timer was put into the inbox. If the inbox is full, the caller
 // offers to place its timers.
 func (s *shard) unlockArm() {
-	crowded := s.inbox.crowded(&s.slots)
+	crowded := s.inbox.sweepIfFull(&s.slots)
 	s.armMu.Unlock()
 	if crowded {
 		s.tend()
@@ -194,7 +193,7 @@ func (s *shard) unlockArm() {
 // stage puts a timer into the inbox and sets the alarm if the timer is the first. armMu is held.
 func (s *shard) stage(i uint32, tick int64) {
 	if s.inbox.add(i, tick) {
-		s.alarm.advance(tick)
+		s.alarm.setEarlier(tick)
 	}
 }
 
@@ -213,7 +212,7 @@ func (s *shard) tend() {
 				s.alarm.relax()
 			}
 		}
-		s.letGo()
+		s.unlock()
 		if !s.wanted.Load() {
 			return
 		}
@@ -232,14 +231,14 @@ func (s *shard) relax() {
 		}
 	}
 	s.alarm.relax()
-	s.unlock()
+	s.unlockAndTend()
 }
 
-// letGo unlocks wheelMu. Before that, it sets the alarm to an earlier tick if a bucket has to be
+// unlock unlocks wheelMu. Before that, it sets the alarm to an earlier tick if a bucket has to be
 // taken before the alarm goes off. It also sets the number of removals at which a Stop offers to
 // carry them out. That number is low for a small wheel, because the removals may be all that the
 // wheel holds. Otherwise the alarm would stay set for a wheel without pending timers.
-func (s *shard) letGo() {
+func (s *shard) unlock() {
 	if first, ok := s.owner.wheel.first(); ok && first < s.alarm.at.Load() {
 		s.alarm.reset()
 	}
@@ -251,9 +250,9 @@ func (s *shard) letGo() {
 	s.wheelMu.Unlock()
 }
 
-// unlock calls letGo and then does the work that callers have asked for meanwhile.
-func (s *shard) unlock() {
-	s.letGo()
+// unlockAndTend calls unlock and then does the work that callers have asked for meanwhile.
+func (s *shard) unlockAndTend() {
+	s.unlock()
 	if s.wanted.Load() {
 		s.tend()
 	}
@@ -338,7 +337,7 @@ func (s *shard) pending() int {
 // len is Len of one shard.
 func (s *shard) len() int {
 	s.wheelMu.Lock()
-	defer s.unlock()
+	defer s.unlockAndTend()
 	if s.closed.Load() {
 		return 0
 	}
@@ -403,7 +402,7 @@ func (s *shard) halt() {
 // nextDue returns, in ns, when the shard has something to do.
 func (s *shard) nextDue() (int64, bool) {
 	s.wheelMu.Lock()
-	defer s.unlock()
+	defer s.unlockAndTend()
 	if s.closed.Load() {
 		return 0, false
 	}
@@ -413,7 +412,7 @@ func (s *shard) nextDue() (int64, bool) {
 	}
 	o := &s.owner
 	tick := o.wheel.cur // something has expired and waits to be moved or claimed
-	if !o.due.waiting() && !o.wheel.cascade.waiting() && !o.crew.claiming() {
+	if !o.due.waiting() && !o.wheel.cascade.waiting() && !o.crew.hasUnclaimed() {
 		if first, ok := o.wheel.first(); ok {
 			tick = first
 		}
@@ -434,7 +433,7 @@ func (s *shard) setClaiming(claiming bool) {
 // has taken are due already.
 func (s *shard) flush() (n int) {
 	s.wheelMu.Lock()
-	defer s.unlock()
+	defer s.unlockAndTend()
 	if s.closed.Load() {
 		return 0
 	}
@@ -451,26 +450,12 @@ func (s *shard) flush() (n int) {
 			}
 		}
 	}
-	old := o.due.takeEntries()
-	entries := old[:0]
-	for _, e := range old {
-		if stale(e) {
-			continue
-		}
-		if e, ok := o.hasten(e.index); ok {
+	var entries []entry
+	o.takeEach(func(i uint32) {
+		if e, ok := o.hasten(i); ok {
 			entries = append(entries, e)
 		}
-	}
-	for b := range o.takeAll {
-		for b.live > 0 {
-			for _, i := range o.scratch.slots[:o.store.drain(b, &o.scratch.slots, chunkSize)] {
-				if e, ok := o.hasten(i); ok {
-					entries = append(entries, e)
-				}
-			}
-		}
-		o.store.freeBucket(b)
-	}
+	})
 	if s.Manual {
 		o.sort(entries)
 	}

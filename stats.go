@@ -58,7 +58,7 @@ type Stats struct {
 }
 
 func (e *engine[T]) stats() Stats {
-	st := Stats{Name: e.name, Tick: e.tick, Shards: len(e.shards), Panics: e.panics.Load()}
+	st := Stats{Name: e.name, Tick: time.Duration(e.ticks.Length()), Shards: len(e.shards), Panics: e.panics.Load()}
 	if e.watch != nil {
 		st.Slow, st.SlowRunning = e.watch.Slow()
 	}
@@ -77,7 +77,7 @@ func (e *engine[T]) stats() Stats {
 // it takes a short time that does not depend on the number of timers.
 func (s *shard) addStats(st *Stats, now int64) {
 	s.wheelMu.Lock()
-	defer s.unlock()
+	defer s.unlockAndTend()
 	if !s.closed.Load() {
 		s.settleAll()
 	}
@@ -96,11 +96,11 @@ func (s *shard) addStats(st *Stats, now int64) {
 		late = min(uint64(s.removals.len()), c.discarded)
 	}
 	st.Stopped += c.stopped + ib.stopped + s.claims.planEnds.Load() + late
-	st.Postponed += c.postponed + ib.moved
+	st.Postponed += c.postponed + ib.rescheduled
 	st.Fired += c.fired + s.claims.planRuns.Load()
 	st.Discarded += c.discarded - late
 	st.Flushed += c.flushed
-	st.Moved += c.moved
+	st.Moved += c.cascaded
 	st.Wakeups += s.alarm.rung.Load()
 	st.Running += o.crew.running
 	st.Workers += o.crew.serving + o.crew.coming
@@ -176,7 +176,7 @@ func (o *owner) earliest(b *bucket) int64 {
 // bytes returns the memory held for the timers of the shard, apart from the shard itself.
 func (s *shardOf[T]) bytes() uint64 {
 	s.wheelMu.Lock()
-	defer s.unlock()
+	defer s.unlockAndTend()
 	o := &s.owner
 	s.armMu.Lock()
 	pages, table := uintptr(s.slots.Here), uintptr(s.slots.Pages.Cap()+s.values.Cap())

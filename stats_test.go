@@ -272,10 +272,10 @@ func TestBatchesGrowAfterASingleExpiry(t *testing.T) {
 			}
 			require.Equal(t, n, w.Advance(w.Now().Add(time.Second)))
 			if h, ok := executor.(*held); ok {
-				require.Equal(t, (n+batchMax-1)/batchMax, h.release())
+				require.Equal(t, (n+perCallMax-1)/perCallMax, h.release())
 			}
 			require.Zero(t, w.Len())
-			require.Len(t, batches, (n+batchMax-1)/batchMax)
+			require.Len(t, batches, (n+perCallMax-1)/perCallMax)
 		}
 	}
 }

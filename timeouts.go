@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// batchMax is the largest number of payloads for one call of the expire function of [Timeouts].
-const batchMax = 256
+// perCallMax is the largest number of payloads for one call of the expire function of [Timeouts].
+const perCallMax = 256
 
 // Timeouts is a [TimingWheel] whose timers have a payload instead of a callback of their own.
 // Expired payloads are handed in batches to one function. There is no closure and, if T holds no
@@ -33,9 +33,9 @@ func NewTimeouts[T any](opts Options, expire func(expired []T)) (*Timeouts[T], e
 func newTimeoutsAt[T any](opts Options, origin int64, expire func([]T)) (*Timeouts[T], error) {
 	code := reflect.ValueOf(expire).Pointer()
 	e, err := newEngine(opts, origin, job[T]{
-		batch:  batchMax,
-		run:    expire,
-		callee: func([]T) uintptr { return code },
+		perCall: perCallMax,
+		run:     expire,
+		callee:  func([]T) uintptr { return code },
 	})
 	if err != nil {
 		return nil, err

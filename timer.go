@@ -55,7 +55,7 @@ func (t Timer) Stop() bool {
 			}
 			s.release(i)
 			pg.Store(i, w.With(arena.Ended))
-			if w.Has(arena.Moved) && s.removals.few.Load() < removalsMax {
+			if w.Has(arena.Moved) && s.removals.offerAt.Load() < removalsMax {
 				// A bucket may still have the slot, as one of the last of the wheel.
 				s.tend()
 			}

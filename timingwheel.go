@@ -78,9 +78,9 @@ func New(opts Options) (*TimingWheel, error) {
 
 func newWheelAt(opts Options, origin int64) (*TimingWheel, error) {
 	e, err := newEngine(opts, origin, job[func()]{
-		batch:  1,
-		run:    func(f []func()) { f[0]() },
-		callee: func(f []func()) uintptr { return callee(f[0]) },
+		perCall: 1,
+		run:     func(f []func()) { f[0]() },
+		callee:  func(f []func()) uintptr { return callee(f[0]) },
 	})
 	if err != nil {
 		return nil, err

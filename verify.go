@@ -3,6 +3,7 @@ package timingwheel
 import (
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
@@ -33,7 +34,7 @@ func (s *shard) verify() error {
 	if err := s.owner.wheel.verify(); err != nil {
 		return err
 	}
-	for _, check := range []func(*shard) error{verifyPages, verifyBuckets, verifyInbox, verifyDue, verifyAlarm} {
+	for _, check := range []func(*shard) error{verifyPages, verifyBuckets, verifyInbox, verifyDue, verifyAlarm, verifyAge} {
 		if err := check(s); err != nil {
 			return err
 		}
@@ -118,7 +119,7 @@ func verifyInbox(s *shard) error {
 	first := s.inbox.first
 	for list, slots := range [][]uint32{s.inbox.staged, s.owner.arrivals.slots[s.owner.arrivals.done:]} {
 		if list == 1 {
-			first = s.owner.arrivals.first
+			first = min(s.inbox.first, s.owner.arrivals.first) // one may have been moved to an earlier tick
 		}
 		for _, i := range slots {
 			w := loadWord(&s.slots.Pages, i)
@@ -129,8 +130,20 @@ func verifyInbox(s *shard) error {
 			if w.Kind() != arena.Staged {
 				continue
 			}
-			if tick, ok := s.decode(w, s.owner.tick); ok && tick < first && list == 0 {
+			if tick, ok := s.decode(w, s.owner.tick); ok && tick < first {
 				return fmt.Errorf("S4: timer of tick %d in the inbox, whose first tick is %d", tick, first)
+			}
+		}
+	}
+	for p := range s.slots.Pager.Len() {
+		pg := s.slots.Pages.At(uint32(p))
+		for k := range uint32(arena.PageSize) {
+			if pg == nil {
+				break
+			}
+			i := uint32(p)<<arena.PageShift | k
+			if kind := pg.Load(i).Kind(); !seen[i] && (kind == arena.Staged || kind == arena.Ending) && !slices.Contains(s.owner.ending, i) {
+				return fmt.Errorf("B1: slot %d of kind %d is not in the inbox", i, kind)
 			}
 		}
 	}
@@ -155,11 +168,15 @@ func verifyDue(s *shard) error {
 	if ready != o.due.ready {
 		return fmt.Errorf("S6: %d timers are due, counted %d", ready, o.due.ready)
 	}
-	if o.tick-o.aged >= arena.Near {
-		return fmt.Errorf("S8: the clock is at tick %d, the last aging was at %d", o.tick, o.aged)
-	}
 	if c := &o.crew; c.coming < 0 || c.running < 0 || c.owed < 0 || c.stuck < 0 || c.serving < c.stuck {
 		return fmt.Errorf("S6: counts of workers: %d, %d, %d, %d, %d", c.coming, c.running, c.owed, c.stuck, c.serving)
+	}
+	return nil
+}
+
+func verifyAge(s *shard) error {
+	if o := &s.owner; o.tick-o.aged >= arena.Near {
+		return fmt.Errorf("S8: the clock is at tick %d, the last aging was at %d", o.tick, o.aged)
 	}
 	return nil
 }

@@ -341,7 +341,7 @@ func (c *cascade) all(yield func(*bucket) bool) {
 func (c *cascade) verify() error {
 	for l := range c.levels {
 		if used := c.used>>l&1 == 1; used != (c.levels[l].head != nil) {
-			return fmt.Errorf("W1: level %d of the cascade: used is %v", l, used)
+			return fmt.Errorf("W5: level %d of the cascade: used is %v", l, used)
 		}
 	}
 	return nil

@@ -629,8 +629,8 @@ func TestWheelVerifyFindsDamage(t *testing.T) {
 		"buckets in slots":    func(c *clockwork, b *bucket) { c.levels[b.level].slots[b.slot] = nil },
 		"W4":                  func(c *clockwork, _ *bucket) { c.hollow++ },
 		"entries in all":      func(c *clockwork, _ *bucket) { c.wheel.live++ },
-		"W1: level 2 of the":  func(c *clockwork, _ *bucket) { c.cascade.used = 4 },
-		"W1: level 15 of the": func(c *clockwork, _ *bucket) { c.cascade.levels[15].push(&bucket{}) },
+		"W5: level 2 of the":  func(c *clockwork, _ *bucket) { c.cascade.used = 4 },
+		"W5: level 15 of the": func(c *clockwork, _ *bucket) { c.cascade.levels[15].push(&bucket{}) },
 	} {
 		c := newClockwork(t, 8, 3, 0)
 		c.arm(30)

@@ -83,39 +83,51 @@ func (s *shardOf[T]) returnMoved(e *entry) {
 	}
 }
 
-// claimDue claims due timers under the lock, up to s.batch of them, and appends their payloads to
+// claimDue claims due timers under the lock, up to s.perCall of them, and appends their payloads to
 // values. The claims are counted at once, so a callback that blocks holds nothing. claimDue ends
-// early if nothing is left or if it has looked at a quantum of timers that were postponed or
-// stopped. For upTo see dueBefore.
-func (s *shardOf[T]) claimDue(values []T, upTo int64) []T {
+// early if nothing is left or if it has looked at a quantum of timers. For limit see dueBefore.
+//
+// The lateness of batches of payloads is measured with one reading of the clock for each call, and
+// in Manual mode by the wheel's clock. The lateness of single callbacks is sampled.
+func (s *shardOf[T]) claimDue(values []T, limit int64) []T {
 	o := &s.owner
 	o.counters.mostDue = max(o.counters.mostDue, o.due.ready)
-	for steps := 0; steps < quantum && len(values) < s.batch && o.dueBefore(upTo); steps++ {
-		entries := o.fill(s.collected[:0], min(s.batch-len(values), chunkSize), upTo)
+	now := int64(-1)
+	switch {
+	case s.Manual:
+		now = s.now.Load()
+	case s.perCall > 1 || o.counters.sample(1):
+		now = s.Read()
+	}
+	for steps := 0; steps < quantum && len(values) < s.perCall && o.dueBefore(limit); {
+		entries, looked := o.fill(s.collected[:0], min(s.perCall-len(values), chunkSize), limit)
 		s.collected = entries
+		if looked == 0 {
+			break
+		}
 		for k := range entries {
 			tick, _ := o.decode(entries[k].word, o.tick)
 			if v, ok := s.claim(&entries[k], 0); ok {
 				values = append(values, v)
-				o.noteClaim(&entries[k], tick)
+				o.noteClaim(&entries[k], tick, now)
 			}
 		}
-		steps += len(entries)
+		steps += looked
 	}
 	return values
 }
 
 // worker is one goroutine's work on a shard.
 type worker[T any] struct {
-	s        *shardOf[T]
-	exec     func([]T)     // runs one callback, or one batch of payloads
-	record   *watch.Record // of what exec runs; nil: not watched
-	parent   *worker[T]    // whose spare it is, until it begins
-	spare    bool          // its spare has not begun
-	stuck    bool          // counted in crew.stuck
-	replaced bool          // its spare has begun while it ran callbacks, and goes on in its place
-	waiting  atomic.Bool   // it has run its callbacks and waits for the lock
-	values   []T           // the buffer for exec
+	s           *shardOf[T]
+	exec        func([]T)     // runs one callback, or one batch of payloads
+	record      *watch.Record // of what exec runs; nil: not watched
+	parent      *worker[T]    // whose spare it is, until it begins
+	spareComing bool          // its spare has not begun
+	stuck       bool          // counted in crew.stuck
+	replaced    bool          // its spare has begun while it ran callbacks, and goes on in its place
+	waiting     atomic.Bool   // it has run its callbacks and waits for the lock
+	values      []T           // the buffer for exec
 
 	batch    *batch
 	claimed  uint32 // bit k: this worker has claimed entry k, which is no plan
@@ -132,7 +144,7 @@ type worker[T any] struct {
 // begin chooses how the worker runs callbacks. wheelMu is held.
 func (w *worker[T]) begin() {
 	e := w.s.engine
-	w.values, w.s.idle = w.s.idle, nil
+	w.values, w.s.buffer = w.s.buffer, nil
 	w.exec = e.job.run
 	if e.watch != nil {
 		w.record = e.watch.Join()
@@ -157,7 +169,7 @@ func (w *worker[T]) end() {
 		w.values = nil // the callback may still refer to it
 		w.finish()
 		if b := w.batch; b != nil {
-			if b.listed && !b.given { // else another worker has tried or put back all entries
+			if b.listed && !b.returned { // else another worker has tried or put back all entries
 				w.putBack()
 			}
 			w.leaveBatch()
@@ -165,7 +177,7 @@ func (w *worker[T]) end() {
 	}
 	if w.serving {
 		c.serving--
-		if w.unlocked && !w.spare && s.owner.due.ready > 0 && !s.closed.Load() {
+		if w.unlocked && !w.spareComing && s.owner.due.ready > 0 && !s.closed.Load() {
 			s.hire(1)
 		}
 	}
@@ -173,18 +185,18 @@ func (w *worker[T]) end() {
 	if w.record != nil {
 		s.engine.watch.Leave(w.record)
 	}
-	if cap(w.values) > 0 && s.idle == nil && !s.closed.Load() {
-		s.idle = w.values
+	if cap(w.values) > 0 && s.buffer == nil && !s.closed.Load() {
+		s.buffer = w.values
 	}
 	// Otherwise a callback has left the worker early, or its spare still refers to it.
-	if !w.unlocked && !w.spare && !s.closed.Load() {
+	if !w.unlocked && !w.spareComing && !s.closed.Load() {
 		*w = worker[T]{}
-		s.unused = w
+		s.spareWorker = w
 	}
 	if !w.serving && w.unlocked {
 		s.kick()
 	}
-	s.unlock()
+	s.unlockAndTend()
 }
 
 // putBack makes the entries of the batch due that are not claimed. Other workers may go on with the
@@ -206,7 +218,7 @@ func (w *worker[T]) putBack() {
 		}
 	}
 	s.owner.due.putBack(left)
-	b.given = true
+	b.returned = true
 }
 
 // worker is the life of a worker without a parent.
@@ -222,9 +234,9 @@ func (w *worker[T]) relieve() {
 	s, p := w.s, w.parent
 	s.wheelMu.Lock()
 	if p.waiting.Load() && s.owner.crew.crowded(s.procs-1) {
-		p.spare = false
+		p.spareComing = false
 		s.owner.crew.coming--
-		s.unlock()
+		s.unlockAndTend()
 		return
 	}
 	w.live()
@@ -232,8 +244,8 @@ func (w *worker[T]) relieve() {
 
 // newWorker returns a worker. wheelMu is held.
 func (s *shardOf[T]) newWorker() *worker[T] {
-	w := s.unused
-	if s.unused = nil; w == nil {
+	w := s.spareWorker
+	if s.spareWorker = nil; w == nil {
 		w = new(worker[T])
 	}
 	w.s = s
@@ -250,28 +262,28 @@ func (w *worker[T]) live() {
 	c.begun++
 	w.begin()
 	defer w.end()
-	w.succeed()
+	w.takeOverFromParent()
 	w.serve()
 }
 
-// succeed takes over the batch of the worker whose spare w is. If w comes late and no worker has
+// takeOverFromParent takes over the batch of the worker whose spare w is. If w comes late and no worker has
 // taken a timer meanwhile, it starts a crowd of workers. In this case the callback blocks and has
 // woken another goroutine before, which took the spare's place as next in its processor's queue.
 // The callbacks that follow would do the same to their spares, each of which would wait for a turn
 // of the queue.
-func (w *worker[T]) succeed() {
+func (w *worker[T]) takeOverFromParent() {
 	s, p := w.s, w.parent
 	if p == nil {
 		return
 	}
 	c := &s.owner.crew
-	w.parent, p.spare = nil, false
+	w.parent, p.spareComing = nil, false
 	if p.running && !p.stuck {
 		p.replaced, p.stuck = true, true
 		c.stuck++
 		c.size = max(1, c.size/2)
 	}
-	if b := p.batch; b != nil && b.listed && !b.given {
+	if b := p.batch; b != nil && b.listed && !b.returned {
 		w.takeOver(b)
 	}
 	if s.owner.counters.taken > w.taken || s.Read()-w.started < int64(lateSpare) {
@@ -366,12 +378,12 @@ func (w *worker[T]) serve() {
 func (w *worker[T]) takeBatch() bool {
 	s := w.s
 	o := &s.owner
-	if s.batch > 1 || o.crew.size == 1 || o.due.ready == 1 {
+	if s.perCall > 1 || o.crew.size == 1 || o.due.ready == 1 {
 		return false
 	}
 	b := o.crew.newBatch()
 	o.counters.mostDue = max(o.counters.mostDue, o.due.ready)
-	b.entries = o.fill(b.entries, o.crew.size, never)
+	b.entries, _ = o.fill(b.entries, o.crew.size, never)
 	o.counters.taken += uint64(len(b.entries))
 	w.unmoved += len(b.entries) + 1
 	if len(b.entries) == 0 {
@@ -384,12 +396,12 @@ func (w *worker[T]) takeBatch() bool {
 }
 
 // runOne claims one callback, or one batch of payloads, under the lock and runs it. It returns how
-// many timers it has claimed. For upTo see dueBefore.
-func (w *worker[T]) runOne(upTo int64) int {
+// many timers it has claimed. For limit see dueBefore.
+func (w *worker[T]) runOne(limit int64) int {
 	s := w.s
 	o := &s.owner
 	begun, extra := o.crew.begun, w.stuck
-	w.values = s.claimDue(w.values[:0], upTo)
+	w.values = s.claimDue(w.values[:0], limit)
 	n := len(w.values)
 	o.counters.taken += uint64(n)
 	w.unmoved++
@@ -489,14 +501,14 @@ func (w *worker[T]) leave(more bool) {
 	others, spare := 0, (*worker[T])(nil)
 	// If the worker has a batch it needs a spare of its own, because the spares of others do not
 	// serve this batch.
-	if more && !w.spare && (w.batch != nil || c.coming <= s.owner.calls()) {
+	if more && !w.spareComing && (w.batch != nil || c.coming <= s.owner.calls()) {
 		others = s.owner.missing()
 		spare = s.newWorker()
 		spare.parent, spare.taken = w, s.owner.counters.taken
-		w.spare = true
+		w.spareComing = true
 		c.coming += 1 + others
 	}
-	s.letGo()
+	s.unlock()
 	w.unlocked = true
 	if spare == nil {
 		return
@@ -529,7 +541,7 @@ func (w *worker[T]) finish() {
 	if w.running {
 		w.running = false
 		w.s.owner.crew.running--
-		w.s.owner.crew.settleIdle()
+		w.s.owner.crew.closeIdle()
 	}
 }
 
@@ -547,13 +559,13 @@ func (w *worker[T]) leaveBatch() {
 	for k := range b.entries {
 		if w.claimed>>k&1 == 1 {
 			i := b.entries[k].index
-			o.unlist(i) // it was moved away and back to the same tick before it was claimed
+			o.leaveBucket(i) // it was moved away and back to the same tick before it was claimed
 			o.freed = append(o.freed, i)
 		}
 	}
 	w.claimed = 0
 	s.reclaim()
-	if b.listed && (b.users == 1 || !b.given && !b.open()) {
+	if b.listed && (b.users == 1 || !b.returned && !b.open()) {
 		o.crew.unlist(b)
 	}
 	o.crew.drop(b)

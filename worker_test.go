@@ -39,7 +39,7 @@ func serveAlone(e *engine[func()], d time.Duration) {
 	defer s.letDriversBegin()
 	s.advance()
 	w := s.newWorker()
-	w.spare = true
+	w.spareComing = true
 	w.begin()
 	defer w.end()
 	w.serve()
@@ -294,7 +294,7 @@ func TestSlotOfABatchedTimerLeavesItsBucketBeforeItIsFree(t *testing.T) {
 	w := &worker[func()]{s: s}
 	s.own(func() {
 		w.batch = s.owner.crew.newBatch()
-		w.batch.entries = s.owner.fill(w.batch.entries, batchSize, never)
+		w.batch.entries, _ = s.owner.fill(w.batch.entries, batchSize, never)
 		s.owner.crew.list(w.batch)
 	})
 	require.True(t, timers[7].Reschedule(time.Hour))
@@ -364,7 +364,7 @@ func TestLenIsExactAfterGoexitInASharedBatch(t *testing.T) {
 	s.own(func() {
 		c := &s.owner.crew
 		b = c.newBatch()
-		b.entries = s.owner.fill(b.entries, batchSize, never)
+		b.entries, _ = s.owner.fill(b.entries, batchSize, never)
 		require.Len(t, b.entries, batchSize)
 		c.list(b)
 		b.users = 2
@@ -800,9 +800,9 @@ func TestBatchesAreRecycled(t *testing.T) {
 		serveAlone(tw.engine, time.Second)
 		assert.Len(t, seen, 1)
 		s.own(func() {
-			require.NotNil(t, s.owner.crew.unused)
-			assert.Empty(t, s.owner.crew.unused.entries)
-			assert.Zero(t, s.owner.crew.unused.entries[:batchSize][5], "it keeps no page")
+			require.NotNil(t, s.owner.crew.spareBatch)
+			assert.Empty(t, s.owner.crew.spareBatch.entries)
+			assert.Zero(t, s.owner.crew.spareBatch.entries[:batchSize][5], "it keeps no page")
 		})
 	})
 }
@@ -948,7 +948,7 @@ func TestMissingWorkers(t *testing.T) {
 		{64, 1, 0, 0, 1, 1, 0},
 		{64, 1, 0, 0, 0, 1, 0},
 	} {
-		o := &owner{config: &config{batch: 1, procs: c.procs}}
+		o := &owner{config: &config{perCall: 1, procs: c.procs}}
 		o.crew = crew{serving: c.serving, stuck: c.stuck, coming: c.coming, size: c.size}
 		o.due.ready = c.due
 		assert.Equal(t, c.want, o.missing(), "%+v", c)
@@ -1045,7 +1045,7 @@ func TestWorkerWhoseSpareHasEndedStartsAnother(t *testing.T) {
 			s.alarm.coming = true // no driver begins
 			s.advance()
 			w.begin()
-			w.spare, spare.parent = true, w
+			w.spareComing, spare.parent = true, w
 			c := &s.owner.crew
 			c.size, c.coming, c.serving = 2, 1, s.procs
 		})
@@ -1075,7 +1075,7 @@ func TestWorkerThatRunsACallbackIsNotWaiting(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		s := tw.engine.shards[0]
 		w := s.newWorker()
-		w.spare = true // it starts none
+		w.spareComing = true // it starts none
 		ran := 0
 		for range 3 {
 			tw.AfterFunc(time.Second, func() { ran++; assert.False(t, w.waiting.Load()) })
