@@ -35,6 +35,8 @@ type alarm struct {
 	rung    atomic.Uint64
 }
 
+// bell is what the timer of the runtime refers to. Its shard is nil while the alarm is off, so the
+// timer keeps no idle wheel alive.
 type bell struct{ shard atomic.Pointer[shard] }
 
 func (b *bell) ring() {
@@ -119,7 +121,8 @@ func (a *alarm) summon() {
 	a.ring()
 }
 
-// relax is called after a Stop of the timer for which the alarm is set. If arms have saved up
+// relax is called after a Stop of the timer for which the alarm is set, and when nothing is on the
+// wheel any more. If arms have saved up
 // enough credit, it corrects the alarm. If not, it makes sure that a driver looks within linger.
 // wheelMu is held, and not armMu.
 func (a *alarm) relax() {
@@ -156,7 +159,7 @@ func (s *shard) wake() {
 	s.alarm.at.Store(ringing)
 	s.alarm.coming = false
 	s.armMu.Unlock()
-	// The other driver has unlocked for a moment, or for a call of the executor, and goes on.
+	// Another driver is at work. It has unlocked for a moment, or for a call of the executor.
 	if s.owner.crew.driving {
 		s.unlockAndTend()
 		return
@@ -218,10 +221,4 @@ func (s *shard) overtake() bool {
 	}
 	s.advance()
 	return true
-}
-
-// yield releases the lock for a moment, so that other goroutines get it.
-func (s *shard) yield() {
-	s.unlock()
-	s.wheelMu.Lock()
 }

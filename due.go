@@ -36,8 +36,8 @@ func (e *entry) placed() (arena.Word, bool) {
 // Until then they are pending. If the callback blocks, the worker's spare goes on with the same
 // batch.
 //
-// The entries are not written while a worker reads them without a lock. All other fields belong to
-// the owner.
+// The entries are not written while a worker reads them without a lock, nor is id, which changes
+// when the batch is filled again. All other fields belong to the owner.
 type batch struct {
 	entries  []entry
 	id       uint64 // of this filling, never 0: a Spent word says by which batch its timer was claimed
@@ -90,7 +90,7 @@ func (b *batch) revoke() {
 // first, and buckets. It is pure data.
 type dueList struct {
 	store    *bucketStore
-	entries  []entry // from a worker, a flush or a leap; the first taken of them are gone
+	entries  []entry // from a worker that ended early or a flush; the first taken of them are gone
 	taken    int
 	buckets  bucketList
 	prompt   *bucket    // the one of buckets (Manual: of fresh) that takes single timers, or nil
@@ -266,7 +266,8 @@ const (
 // crew is the workers of a shard and what they are doing. It is pure data; the owner uses it.
 //
 // Whenever a worker runs a callback although more is due, a spare of its own is about to begin,
-// unless its spare has begun before and goes on in its place. The worker starts the spare last
+// unless its spare has begun before and goes on in its place, or enough other workers are on their
+// way. The worker starts the spare last
 // before the callback, so the scheduler runs the spare as soon as the callback blocks. The spare
 // goes on with the worker's batch, and has a spare of its own. So no callback waits for another one
 // that blocks, and only callbacks that do block cost a goroutine.

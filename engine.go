@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"reflect"
+	"runtime/debug"
 	"sync"
 	"time"
 	"unsafe"
@@ -67,8 +68,8 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 	return e, nil
 }
 
-// dress returns the job as the options want it: with OnPanic, ProfileLabels and SlowAfter. It chooses
-// once, so an option that is not set costs nothing later.
+// dress wraps the job for OnPanic and ProfileLabels, and sets up labels and watch. It chooses once,
+// so an option that is not set costs nothing later.
 func (e *engine[T]) dress(opts Options, j job[T]) job[T] {
 	if run := j.run; opts.OnPanic != nil {
 		report := func(value any, stack []byte) {
@@ -85,6 +86,42 @@ func (e *engine[T]) dress(opts Options, j job[T]) job[T] {
 		e.watch = newWatch(opts)
 	}
 	return j
+}
+
+// newWatch returns the Watch that the options ask for.
+func newWatch(opts Options) *watch.Watch {
+	c := watch.Config{After: opts.SlowAfter, Look: opts.OnSlow != nil && !opts.Manual}
+	if opts.OnSlow != nil {
+		c.Report = func(call watch.Call) {
+			slow := SlowCallback{Wheel: opts.Name, Took: call.Took, Running: call.Running, Payloads: call.Payloads}
+			opts.OnSlow(slow.describe(call.PC))
+		}
+	}
+	return watch.New(c)
+}
+
+// labelled returns the run of a job with the pprof labels of its callback.
+func labelled[T any](l *watch.Labels, j job[T]) func([]T) {
+	return func(items []T) {
+		defer l.End()
+		l.Begin(j.callee(items))
+		j.run(items)
+	}
+}
+
+// guard calls f and reports a panic. runtime.Goexit passes through.
+func guard(f func(), report func(any, []byte)) {
+	normal := false
+	defer func() {
+		if normal {
+			return
+		}
+		if v := recover(); v != nil {
+			report(v, debug.Stack())
+		}
+	}()
+	f()
+	normal = true
 }
 
 // shardOf is a shard with its payloads: pages parallel to those of the slots.
@@ -146,7 +183,8 @@ func (s *shardOf[T]) arm(deadline, now int64, v T, flags arena.Word) Timer {
 	return t
 }
 
-// armLocked is arm with armMu held throughout.
+// armLocked is arm, but returns with armMu held. It releases armMu while a page is allocated, and
+// before it panics because the shard is full.
 func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) Timer {
 	ib := &s.inbox
 	if s.closed.Load() || len(ib.free) == 0 && !s.refill() {
@@ -177,20 +215,6 @@ func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) Timer
 	return Timer{&s.shard, i, pg.Gen(w)}
 }
 
-// noteReading returns the clock reading for an arming caller and notes it. now is the caller's reading,
-// or 0 if it has none. In that case the latest reading of the shard will do, unless it is idle.
-func (s *shard) noteReading(now int64) int64 {
-	ib := &s.inbox
-	switch {
-	case now == 0 && (s.Manual || s.alarm.at.Load() != never):
-		return max(ib.now, s.now.Load()) // not before the clock: no old deadline is encoded
-	case now == 0: // the shard is idle, and its readings are old
-		now = s.Read()
-	}
-	ib.now = max(ib.now, now)
-	return max(now, s.now.Load()) // the caller may have stood still since it read the clock
-}
-
 // refill brings free slots into the inbox. It returns false if the wheel is stopped. armMu is held,
 // and released while memory is allocated.
 func (s *shardOf[T]) refill() bool {
@@ -216,8 +240,8 @@ func (s *shardOf[T]) refill() bool {
 	return false
 }
 
-// openPage opens a page of slots, unless one has room or the wheel is stopped by the time that there
-// is memory for it.
+// openPage opens a page of slots, unless one has room or the wheel is stopped by the time that
+// there is memory for it.
 func (s *shardOf[T]) openPage() {
 	if s.nextPage == nil {
 		s.armMu.Unlock()
@@ -242,7 +266,8 @@ func (s *shardOf[T]) openPage() {
 	s.nextPage = nil
 }
 
-// removeAll takes all pending timers and returns their payloads. O(pending), with wheelMu held.
+// removeAll takes all pending timers and returns their payloads. O(pending). It holds
+// wheelMu throughout.
 func (s *shardOf[T]) removeAll() []T {
 	s.wheelMu.Lock()
 	defer s.unlockAndTend()
@@ -439,26 +464,5 @@ func isClosed(c <-chan struct{}) bool {
 		return true
 	default:
 		return false
-	}
-}
-
-// newWatch returns the Watch that the options ask for.
-func newWatch(opts Options) *watch.Watch {
-	c := watch.Config{After: opts.SlowAfter, Look: opts.OnSlow != nil && !opts.Manual}
-	if opts.OnSlow != nil {
-		c.Report = func(call watch.Call) {
-			slow := SlowCallback{Wheel: opts.Name, Took: call.Took, Running: call.Running, Payloads: call.Payloads}
-			opts.OnSlow(slow.describe(call.PC))
-		}
-	}
-	return watch.New(c)
-}
-
-// labelled returns the run of a job with the pprof labels of its callback.
-func labelled[T any](l *watch.Labels, j job[T]) func([]T) {
-	return func(items []T) {
-		defer l.End()
-		l.Begin(j.callee(items))
-		j.run(items)
 	}
 }

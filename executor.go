@@ -1,6 +1,6 @@
 package timingwheel
 
-// driveExecutor is the life of a driver with an executor other than the default one. It is called
+// driveExecutor runs a driver with an executor other than the default one. It is called
 // with wheelMu held and returns without it.
 func (s *shardOf[T]) driveExecutor() {
 	c := &s.owner.crew

@@ -93,7 +93,8 @@ func TestTicketsAreDropped(t *testing.T) {
 	}
 }
 
-// A timer that waits in the inbox until its deadline is near gives its ticket back when it is placed.
+// A timer that waits in the inbox until its deadline is near gives its ticket back when it is
+// placed.
 func TestPlacingATimerThatHasBecomeNearDropsItsTicket(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Tick: micro}, func(t *testing.T, tw *TimingWheel) {

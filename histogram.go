@@ -97,30 +97,5 @@ func (h *Histogram) add(o *Histogram) {
 	h.Max = max(h.Max, o.Max)
 }
 
-// counters are the counters of a shard.
-type counters struct {
-	fired, stopped, postponed, cascaded uint64
-	taken                               uint64 // timers that workers have taken in order to claim them
-	mostDue                             int
-	discarded, flushed                  uint64
-	lateness                            Histogram
-	unread                              int // claims since the last one whose lateness was measured
-}
-
-// sampleEvery is the number of claims for which the lateness of one is measured. A reading of the
-// clock costs as much as the rest of a claim.
-const sampleEvery = 16
-
-// sample reports whether the lateness of one of n claims is measured.
-func (c *counters) sample(n int) bool {
-	first := c.unread == 0
-	c.unread += n
-	if !first && c.unread <= sampleEvery {
-		return false
-	}
-	c.unread = n
-	return true
-}
-
 // tally counts rare events of any goroutine, without the lock of a shard.
 type tally struct{ atomic.Uint64 }

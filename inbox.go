@@ -34,7 +34,7 @@ type inbox struct {
 
 	armed       uint64 // timers
 	stopped     uint64 // timers that were stopped while staged and whose slots are back
-	rescheduled uint64 // Reschedules to an earlier deadline
+	rescheduled uint64 // Reschedules that took armMu
 	rejected    uint64
 }
 
@@ -70,7 +70,7 @@ func (ib *inbox) sweep(slots *arena.Slots) (crowded bool) {
 	kept := ib.staged[:0]
 	for _, i := range ib.staged {
 		w := loadWord(&slots.Pages, i)
-		if w.Kind() != arena.Ended || w.Has(arena.Moved) {
+		if w.Kind() != arena.Ended || w.Has(arena.Moved) { // Moved: the owner looks for it in a bucket first
 			kept = append(kept, i)
 			continue
 		}
@@ -105,8 +105,10 @@ func (ib *inbox) take(empty []uint32) (staged []uint32, first int64) {
 // arrivals holds the timers that the owner has taken out of the inbox and not placed yet.
 type arrivals struct {
 	slots []uint32
-	done  int   // the first done of slots are placed
-	first int64 // no timer of the rest is due before this tick; never if there is none
+	done  int // the first done of slots are placed
+	// first is a tick before which no timer of the rest was due when it was taken out, or never. A
+	// later move to an earlier tick lowers inbox.first.
+	first int64
 }
 
 func (a *arrivals) empty() bool { return a.done == len(a.slots) }
@@ -130,8 +132,8 @@ const linkMask = 1<<32 - 1
 // link returns the link for the word of the next slot to push.
 func (r *removals) link() uint64 { return r.head.Load() & linkMask }
 
-// push adds slot i. Its word w is Dead and holds what link returned. push returns the number of
-// slots. O(1) without contention.
+// push adds slot i. Its word w is Dead; push writes the link if w does not hold it. push returns
+// the number of slots. O(1) without contention.
 func (r *removals) push(pg *arena.Page, i uint32, w arena.Word) int {
 	for {
 		head := r.head.Load()

@@ -3,7 +3,7 @@ package timingwheel
 import (
 	"cmp"
 	"math"
-	"slices" // its 64-bit types are aligned on 32-bit platforms
+	"slices"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
@@ -26,6 +26,50 @@ func (e *engine[T]) advanceTo(t time.Time) int {
 		served += e.advanceShard(s, now)
 	}
 	return served + e.dispatch()
+}
+
+// advanceShard moves the clock of one shard and gathers what has become due. It returns how many of
+// these timers the executor already has calls for. Such calls are left over from timers that were
+// stopped, or have room in their batch. Until the clock is moved, timers are armed relative to the
+// old one.
+func (e *engine[T]) advanceShard(s *shardOf[T], now int64) int {
+	s.wheelMu.Lock()
+	defer s.unlockAndTend()
+	if s.closed.Load() {
+		return 0
+	}
+	o := &s.owner
+	s.setClaiming(true)
+	s.settleAll()
+	waiting := min(o.due.ready, o.crew.owed*s.perCall)
+	o.due.prompt = nil
+	for o.due.fresh.head != nil {
+		o.gather(o.due.fresh.pop(), o.tick) // what has become due since the last Advance began
+	}
+	now = max(now, s.now.Load())
+	tick := s.ticks.Floor(now)
+	for b := o.wheel.pop(tick); b != nil; b = o.wheel.pop(tick) {
+		o.setTick(b.key) // words are read by a tick near theirs
+		o.gather(b, o.wheel.cur)
+	}
+	o.setTick(tick)
+	s.publish(now)
+	return o.due.ready - waiting - o.uncovered()
+}
+
+// publish sets the clock of a Manual shard. Timers that were armed meanwhile may have words that
+// cannot be read by the new clock.
+func (s *shardOf[T]) publish(now int64) {
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	old, tick := s.ticks.Floor(s.now.Load()), s.ticks.Floor(now)
+	for _, i := range s.inbox.staged {
+		if pg := s.pages.At(i >> arena.PageShift); pg != nil {
+			s.makeFar(pg, i, old, tick-arena.Near)
+		}
+	}
+	s.inbox.now = now
+	s.now.Store(now)
 }
 
 // dispatch runs what is due in Manual mode, or hands it over, and returns the number of timers.
@@ -145,48 +189,4 @@ func (e *engine[T]) planCalls(plan []handover, k int) []handover {
 		add(b.live, b.at)
 	}
 	return plan
-}
-
-// advanceShard moves the clock of one shard and gathers what has become due. It returns how many of
-// these timers the executor already has calls for. Such calls are left over from timers that were
-// stopped, or have room in their batch. Until the clock is moved, timers are armed relative to the
-// old one.
-func (e *engine[T]) advanceShard(s *shardOf[T], now int64) int {
-	s.wheelMu.Lock()
-	defer s.unlockAndTend()
-	if s.closed.Load() {
-		return 0
-	}
-	o := &s.owner
-	s.setClaiming(true)
-	s.settleAll()
-	waiting := min(o.due.ready, o.crew.owed*s.perCall)
-	o.due.prompt = nil
-	for o.due.fresh.head != nil {
-		o.gather(o.due.fresh.pop(), o.tick) // what has become due since the last Advance began
-	}
-	now = max(now, s.now.Load())
-	tick := s.ticks.Floor(now)
-	for b := o.wheel.pop(tick); b != nil; b = o.wheel.pop(tick) {
-		o.setTick(b.key) // words are read by a tick near theirs
-		o.gather(b, o.wheel.cur)
-	}
-	o.setTick(tick)
-	s.publish(now)
-	return o.due.ready - waiting - o.uncovered()
-}
-
-// publish sets the clock of a Manual shard. Timers that were armed meanwhile may have words that
-// cannot be read by the new clock.
-func (s *shardOf[T]) publish(now int64) {
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
-	old, tick := s.ticks.Floor(s.now.Load()), s.ticks.Floor(now)
-	for _, i := range s.inbox.staged {
-		if pg := s.pages.At(i >> arena.PageShift); pg != nil {
-			s.makeFar(pg, i, old, tick-arena.Near)
-		}
-	}
-	s.inbox.now = now
-	s.now.Store(now)
 }

@@ -25,7 +25,7 @@ type owner struct {
 	crew     crew
 	counters counters
 	order    *armOrder // Manual mode
-	tick     int64     // of the owner's latest clock reading
+	tick     int64     // the owner's clock, ahead of words.now during a leap and an Advance
 	aged     int64     // the tick of the last aging: tick is less than arena.Near ahead of it
 	dead     uint64    // link to the removals that are off the stack and not carried out yet
 	freed    []uint32  // slots that nothing names any more, to be given back together
@@ -42,6 +42,31 @@ type owner struct {
 	_          [64]byte // keeps the neighbour in memory off these lines
 }
 
+// counters are the counters of a shard.
+type counters struct {
+	fired, stopped, postponed, cascaded uint64
+	taken                               uint64 // timers that workers have taken in order to claim them
+	mostDue                             int
+	discarded, flushed                  uint64
+	lateness                            Histogram
+	unread                              int // claims since the last one whose lateness was measured
+}
+
+// sampleEvery is the number of claims for which the lateness of one is measured. A reading of the
+// clock costs as much as the rest of a claim.
+const sampleEvery = 16
+
+// sample reports whether the lateness of one of n claims is measured.
+func (c *counters) sample(n int) bool {
+	first := c.unread == 0
+	c.unread += n
+	if !first && c.unread <= sampleEvery {
+		return false
+	}
+	c.unread = n
+	return true
+}
+
 // observe notes a reading of the clock. It returns false if the clock is so far ahead of the last
 // aging that the driver has to leap first.
 func (o *owner) observe(now int64) bool {
@@ -56,7 +81,8 @@ func (o *owner) observe(now int64) bool {
 	return true
 }
 
-// setTick moves the owner's clock on to a tick, which may be far ahead. The tick is published later.
+// setTick moves the owner's clock on to a tick, which may be far ahead. The tick is published
+// later.
 func (o *owner) setTick(tick int64) {
 	if tick-o.aged >= arena.Near {
 		o.age(tick)
@@ -193,8 +219,8 @@ func (o *owner) left(b *bucket) {
 	}
 }
 
-// remove carries out up to removalsMax of the removals that dead links. Apart from following the
-// links, no step of a loop depends on the slot before, so that the cache misses overlap.
+// remove carries out up to removalsMax of the removals to which dead links. Apart from following
+// the links, no step of a loop depends on the slot before, so that the cache misses overlap.
 func (o *owner) remove() {
 	gone := o.scratch.gone[:0]
 	ends := 0
@@ -203,7 +229,7 @@ func (o *owner) remove() {
 		w := loadWord(o.pages, i)
 		o.dead = w.Bits()
 		if w.Has(arena.Moved) {
-			ends++ // a plan was stopped during a run and was not pending
+			ends++ // a plan that ended during a run was not pending
 		}
 		gone = append(gone, i)
 	}
@@ -349,9 +375,9 @@ func (o *owner) entryOf(i uint32) (entry, bool) {
 	return entry{pg, w, i}, w.Kind() == arena.Placed
 }
 
-// takeEach takes all pending timers that no worker has taken, and calls yield with their slots. Some
-// may have been stopped or moved. First come due entries, then due buckets, then those that move to
-// finer levels, and then the queued ones in the order of their expirations.
+// takeEach takes all pending timers that no worker has taken, and calls yield with their slots.
+// Some may have been stopped or moved. First come due entries, then due buckets, then those that
+// move to finer levels, and then the queued ones in the order of their expirations.
 func (o *owner) takeEach(yield func(i uint32)) {
 	for _, e := range o.due.takeEntries() {
 		if !stale(e) {

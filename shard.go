@@ -21,8 +21,8 @@ type host interface {
 	drive()          // runs a driver; called with wheelMu held, returns without it
 }
 
-// shard is one independent wheel with its driver and its workers. It is the only type that locks,
-// and it connects the parts, which do not know each other.
+// shard is one independent wheel with its driver and its workers. The locks are the shard's,
+// and it connects the parts, which take no lock and do not know each other.
 //
 // A timer's state is the word of its slot. Every step is one compare-and-swap of that word, so
 // callers need a lock only to arm a timer or to move it to an earlier deadline:
@@ -42,7 +42,7 @@ type shard struct {
 	funcs  *arena.Table[[arena.PageSize]func()] // the payloads, if callbacks: saves a call of host
 	closed atomic.Bool                          // no arm, Stop, Reschedule or claim succeeds any more
 	lone   atomic.Bool                          // the inbox had one timer after the last arm
-	wanted atomic.Bool                          // a caller has found work and could not get wheelMu
+	wanted atomic.Bool                          // a caller asks the owner to tend the shard
 	alarm  alarm
 	words
 
@@ -60,7 +60,7 @@ type shard struct {
 	owner   owner
 }
 
-// claims are the counters that workers and plans write without a lock.
+// claims are the counters that workers and callers of Stop write without a lock.
 type claims struct {
 	_        [64]byte
 	planRuns atomic.Uint64 // claims of plans
@@ -104,6 +104,21 @@ func (c *config) tickOf(deadline, now int64) int64 {
 		return c.ticks.Floor(now)
 	}
 	return c.ticks.Ceil(deadline)
+}
+
+// noteReading returns the clock reading for an arming caller and notes it. now is the caller's
+// reading, or 0 if it has none. In that case the latest reading of the shard will do, unless it is
+// idle.
+func (s *shard) noteReading(now int64) int64 {
+	ib := &s.inbox
+	switch {
+	case now == 0 && (s.Manual || s.alarm.at.Load() != never):
+		return max(ib.now, s.now.Load()) // not before the clock: no old deadline is encoded
+	case now == 0: // the shard is idle, and its readings are old
+		now = s.Read()
+	}
+	ib.now = max(ib.now, now)
+	return max(now, s.now.Load()) // the caller may have stood still since it read the clock
 }
 
 // release clears the payload of slot i, whose timer the caller has stopped.
@@ -256,6 +271,12 @@ func (s *shard) unlockAndTend() {
 	if s.wanted.Load() {
 		s.tend()
 	}
+}
+
+// yield releases the lock for a moment, so that other goroutines get it.
+func (s *shard) yield() {
+	s.unlock()
+	s.wheelMu.Lock()
 }
 
 // settleAll is settle without a bound: nothing that was armed or stopped before the call is left.

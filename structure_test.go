@@ -70,7 +70,7 @@ func receiver(x ast.Expr) string {
 }
 
 // layers are the files of the package, from the bottom to the top. A file refers to files of lower
-// layers and of its own. The files of one layer are methods of the same types.
+// layers and of its own. The files of one layer may refer to each other.
 var layers = [][]string{
 	{"words.go"},
 	{"bucket.go"},

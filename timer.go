@@ -66,9 +66,9 @@ func (t Timer) Stop() bool {
 			}
 			s.release(i)
 			s.bury(pg, i, dead)
-		// The run buries the slot, because the worker that has just claimed it may not have read
-		// the payload yet.
 		case arena.Running:
+			// The run buries the slot, because the worker that has just claimed it may not have
+			// read the payload yet.
 			if !pg.Swap(i, w, w.With(arena.Dead)|arena.Moved) {
 				continue
 			}
@@ -79,7 +79,7 @@ func (t Timer) Stop() bool {
 		if w.Has(arena.Far) {
 			s.forget(w)
 		} else if at := s.alarm.at.Load(); w.Bits() == arena.LowBits(at) || w.Kind() == arena.Staged && s.lone.Load() {
-			s.relax()
+			s.relax() // the alarm may be set for this timer
 		}
 		return true
 	}
@@ -99,8 +99,8 @@ func (t Timer) Stop() bool {
 //
 // For a plan, Reschedule moves the next run. During a run it returns true if there is a next one.
 //
-// Moving a deadline later writes the deadline and nothing else, except in Manual mode and during a
-// Flush. Moving it earlier is O(1).
+// Moving a deadline later writes the deadline and nothing else, except in Manual mode and for a
+// deadline more than 2^33 ticks ahead. Moving it earlier is O(1).
 func (t Timer) Reschedule(d time.Duration) bool {
 	s := t.shard
 	if s == nil {

@@ -37,6 +37,7 @@ type level struct {
 //	    deadline, which is in the inbox as well.
 //	W4  hollow is the number of queued buckets without entries, and live is the number of entries of
 //	    all queued buckets.
+//	W5  Bit l of cascade.used is set if and only if level l of the cascade has a bucket.
 type wheel struct {
 	geometry
 	store   *bucketStore
@@ -62,7 +63,7 @@ func (w *wheel) init(g geometry, store *bucketStore, tick int64) {
 // and there a slot holds timers of several rounds.
 func (w *wheel) place(i uint32, tick int64) {
 	tick = max(tick, w.cur)
-	l, shift, width := 0, uint(0), w.bits&63
+	l, shift, width := 0, uint(0), w.bits&63 // &63: the compiler needs no check of the shift
 	for l < w.last && tick>>(shift&63)-w.cur>>(shift&63) >= w.size {
 		l++
 		shift += width

@@ -12,17 +12,17 @@ import (
 const never = math.MaxInt64
 
 // words reads and writes the ticks in timers' words. A word has room for a tick near the clock. For
-// a deadline that is farther away it has a ticket.
+// a farther deadline the word holds a ticket of farTable.
 type words struct {
 	pages *arena.Table[arena.Page]
 	near  int64        // ns: a deadline at least so long after now is far, see arena.Near
-	now   atomic.Int64 // ns: a reading of the clock by the owner; Manual: the clock
+	now   atomic.Int64 // ns: a time that the clock has reached, stored by the owner; Manual: the clock
 	far   farTable
 }
 
-// encode returns how a word represents the tick of a deadline, which is not before the clock. A
-// word has room for a tick near the present. The present is the owner's latest reading, so that the
-// owner, which may come late, can read the word.
+// encode returns how a word represents the tick of a deadline, which is not before the clock. What
+// counts as near is decided by the owner's latest reading, so that the owner, which may come late,
+// can read the word.
 func (t *words) encode(deadline, tick int64) (flags arena.Word, bits uint64) {
 	if deadline-t.now.Load() < t.near {
 		return 0, uint64(tick)
@@ -31,7 +31,7 @@ func (t *words) encode(deadline, tick int64) (flags arena.Word, bits uint64) {
 }
 
 // decode returns the tick of a word. It returns false if the word has changed meanwhile. now is a
-// tick near that of words.now.
+// tick by which the word can be read, see arena.Word.Tick.
 func (t *words) decode(w arena.Word, now int64) (int64, bool) {
 	if w.Has(arena.Far) {
 		return t.far.get(w.Bits())
@@ -39,8 +39,8 @@ func (t *words) decode(w arena.Word, now int64) (int64, bool) {
 	return w.Tick(now), true
 }
 
-// fits reports whether a word has room for a tick and stays readable for long enough. now is the tick
-// of words.now and not the owner's, because callers read words by it.
+// fits reports whether a word has room for a tick and stays readable for long enough. now is the
+// tick of words.now and not the owner's, because callers read words by it.
 func fits(tick, now int64) bool {
 	return -arena.Near <= tick-now && tick-now < arena.Near
 }

@@ -2,7 +2,6 @@ package timingwheel
 
 import (
 	"math/rand/v2"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -20,9 +19,9 @@ const (
 	returningMax = 2048
 )
 
-// claim takes the timer of an entry, for a batch or with id 0, and returns its payload. It returns
-// false if the timer was stopped, moved or claimed by another worker, or if the wheel was stopped.
-// A plan keeps its slot and its payload.
+// claim takes the timer of an entry and returns its payload. id is that of the batch, or 0 under
+// the lock. It returns false if the timer was stopped, moved or claimed by another worker, or if
+// the wheel was stopped. A plan keeps its slot and its payload.
 func (s *shardOf[T]) claim(e *entry, id uint64) (v T, ok bool) {
 	values := s.values.At(e.index >> arena.PageShift)
 	if values == nil || s.closed.Load() {
@@ -59,8 +58,8 @@ func (s *shardOf[T]) claimPlan(e *entry, p *T) (v T, ok bool) {
 	return *p, true
 }
 
-// returnMoved puts the timer of an entry into the inbox if it is pending with another deadline: it
-// was rescheduled, and no bucket has it.
+// returnMoved puts the timer of an entry into the inbox if it is pending with another deadline. If
+// a bucket has the timer again, the Moved flag makes the owner take it out there.
 func (s *shardOf[T]) returnMoved(e *entry) {
 	for {
 		w, placed := e.placed()
@@ -221,13 +220,13 @@ func (w *worker[T]) putBack() {
 	b.returned = true
 }
 
-// worker is the life of a worker without a parent.
+// worker runs a worker without a parent.
 func (s *shardOf[T]) worker() {
 	s.wheelMu.Lock()
 	s.newWorker().live()
 }
 
-// relieve is the life of a spare. If the worker that has started it waits for the lock and there
+// relieve runs a spare. If the worker that has started it waits for the lock and there
 // are workers enough, the spare is not needed and ends: that worker has run its callbacks.
 // Otherwise each worker that waits for the lock would let its spare begin, and the spare its own.
 func (w *worker[T]) relieve() {
@@ -252,7 +251,7 @@ func (s *shardOf[T]) newWorker() *worker[T] {
 	return w
 }
 
-// live is the life of a worker that another worker or a driver has started. It is called with
+// live runs a worker that another worker or a driver has started. It is called with
 // wheelMu held and returns without it.
 func (w *worker[T]) live() {
 	s := w.s
@@ -266,11 +265,11 @@ func (w *worker[T]) live() {
 	w.serve()
 }
 
-// takeOverFromParent takes over the batch of the worker whose spare w is. If w comes late and no worker has
-// taken a timer meanwhile, it starts a crowd of workers. In this case the callback blocks and has
-// woken another goroutine before, which took the spare's place as next in its processor's queue.
-// The callbacks that follow would do the same to their spares, each of which would wait for a turn
-// of the queue.
+// takeOverFromParent takes over the batch of the worker whose spare w is. If w comes late and no
+// worker has taken a timer meanwhile, it starts a crowd of workers. In this case the callback
+// blocks and has woken another goroutine before, which took the spare's place as next in its
+// processor's queue. The callbacks that follow would do the same to their spares, each of which
+// would wait for a turn of the queue.
 func (w *worker[T]) takeOverFromParent() {
 	s, p := w.s, w.parent
 	if p == nil {
@@ -317,7 +316,7 @@ func (s *shardOf[T]) hire(n int) {
 	}
 }
 
-// drive is the life of a driver, called with wheelMu held. With the default executor it ends by
+// drive runs a driver. It is called with wheelMu held. With the default executor it ends by
 // becoming a worker: the alarm is set already and wakes another driver, so a callback that blocks
 // does not hold up the wheel.
 func (s *shardOf[T]) drive() {
@@ -569,19 +568,4 @@ func (w *worker[T]) leaveBatch() {
 		o.crew.unlist(b)
 	}
 	o.crew.drop(b)
-}
-
-// guard calls f and reports a panic. runtime.Goexit passes through.
-func guard(f func(), report func(any, []byte)) {
-	normal := false
-	defer func() {
-		if normal {
-			return
-		}
-		if v := recover(); v != nil {
-			report(v, debug.Stack())
-		}
-	}()
-	f()
-	normal = true
 }

@@ -8,11 +8,13 @@ package arena
 //	Staged   Ending    Stop              the call has won; it clears the payload next
 //	Ending   Ended *   the same Stop     the payload is cleared
 //	Placed   Staged    Reschedule        an earlier deadline; the Moved flag is set
+//	Placed   Staged    worker            the timer was postponed while a batch or an entry had it
 //	Placed   Dead *    Stop              the call has won; it clears the payload and pushes the slot
+//	Placed   Dead *    wheel's Stop      the timer is in a batch, whose claims must fail
 //	Placed   Spent *   worker            the timer is claimed
 //	Placed   Running   worker            the same for a plan, which keeps its slot
 //	Running  Staged    plan              the next run is armed
-//	Running  Dead      Stop, plan        the plan has ended; its run pushes the slot when it is over
+//	Running  Dead *    Stop, plan        the plan has ended; its run pushes the slot when it is over
 //
 // A slot of a kind with a star takes no further part. It is handed out again once no inbox, bucket,
 // batch or stack of removals names it.
