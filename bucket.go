@@ -185,7 +185,7 @@ func (cs *chunks) free(c uint32) {
 	p := int(c >> chunkPageShift)
 	if cs.pager.Put(p, c&chunkPageMask, true) {
 		cs.pages[p] = nil
-		cs.pager.Close(p, false)
+		cs.pager.Close(p)
 		cs.here--
 	}
 }

@@ -357,7 +357,7 @@ func (e *emitter) stopLocked() bool {
 	}
 	// The callback was claimed and now comes too late, or the stopped wheel has discarded the
 	// timer.
-	return waiting || !e.timer.shard.closed.Load()
+	return waiting || !e.timer.shard().closed.Load()
 }
 
 // empty takes back the value in the channel. It returns false if there was none.
@@ -375,7 +375,7 @@ func (e *emitter) empty() bool {
 func (e *emitter) home() *shard {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.timer.shard
+	return e.timer.shard()
 }
 
 // ErrStopped is returned by [TimingWheel.Sleep] if the wheel is stopped.

@@ -44,7 +44,7 @@ func TestPackageLevelFunctionsUseDefault(t *testing.T) {
 	timer := AfterFunc(time.Hour, func() {})
 	owner := false
 	for _, s := range Default().engine.shards {
-		owner = owner || timer.shard == &s.shard
+		owner = owner || timer.shard() == &s.shard
 	}
 	assert.True(t, owner, "the timer is not one of Default's")
 	assert.True(t, timer.Stop())

@@ -128,6 +128,7 @@ func guard(f func(), report func(any, []byte)) {
 type shardOf[T any] struct {
 	shard
 	values      arena.Table[[arena.PageSize]T] // armMu; read without it
+	homes       []*home                        // armMu: by page
 	nextPage    *page[T]                       // armMu: allocated and not opened yet
 	engine      *engine[T]
 	labels      *watch.Labels
@@ -137,26 +138,29 @@ type shardOf[T any] struct {
 	spareWorker *worker[T] // wheelMu: the worker that ended last, for reuse
 }
 
-// page is a page of slots and one of payloads. If payloads hold no pointers they are one object,
+// page is a page of slots, one of payloads, and what handles refer to. If payloads hold no pointers they are one object,
 // because the garbage collector marks each object.
 type page[T any] struct {
 	slots  *arena.Page
 	values *[arena.PageSize]T
+	home   *home
 }
 
 func (s *shardOf[T]) newPage() *page[T] {
+	h := &home{shard: &s.shard}
 	if s.scanned {
-		return &page[T]{new(arena.Page), new([arena.PageSize]T)}
+		return &page[T]{new(arena.Page), new([arena.PageSize]T), h}
 	}
 	both := new(struct {
 		slots  arena.Page
 		values [arena.PageSize]T
 	})
-	return &page[T]{&both.slots, &both.values}
+	return &page[T]{&both.slots, &both.values, h}
 }
 
 func (s *shardOf[T]) closePage(p int) {
 	s.values.Set(p, nil)
+	s.homes[p].page.Store(nil)
 	if s.order != nil {
 		s.order.stamps.Set(p, nil)
 	}
@@ -172,6 +176,10 @@ func (s *shardOf[T]) drop(i uint32) {
 
 func (s *shardOf[T]) clear() {
 	s.values.Clear()
+	for _, h := range s.homes {
+		h.page.Store(nil)
+	}
+	s.homes = nil
 	s.buffer, s.nextPage, s.collected, s.spareWorker = nil, nil, nil, nil
 }
 
@@ -212,7 +220,7 @@ func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) Timer
 	if lone := len(ib.staged) == 1; lone != s.lone.Load() {
 		s.lone.Store(lone)
 	}
-	return Timer{&s.shard, i, pg.Gen(w)}
+	return Timer{s.homes[i>>arena.PageShift], i, w.Gen()}
 }
 
 // refill brings free slots into the inbox. It returns false if the wheel is stopped. armMu is held,
@@ -263,6 +271,13 @@ func (s *shardOf[T]) openPage() {
 	}
 	s.slots.Open(p, s.nextPage.slots)
 	s.values.Set(p, s.nextPage.values)
+	h := s.nextPage.home
+	h.page.Store(s.nextPage.slots)
+	if p == len(s.homes) {
+		s.homes = append(s.homes, h)
+	} else {
+		s.homes[p] = h
+	}
 	s.nextPage = nil
 }
 

@@ -71,11 +71,11 @@ func (s *shard) bucketsUsed() (n int) {
 }
 
 // word returns the word of the slot to which a handle points.
-func (t Timer) word() arena.Word { return loadWord(&t.shard.slots.Pages, t.index) }
+func (t Timer) word() arena.Word { return loadWord(&t.shard().slots.Pages, t.index) }
 
 // swapWord changes the word of a timer as another goroutine would.
 func (t Timer) swapWord(change func(w arena.Word) arena.Word) {
-	pg := t.shard.slots.Pages.At(t.index >> arena.PageShift)
+	pg := t.shard().slots.Pages.At(t.index >> arena.PageShift)
 	pg.Store(t.index, change(pg.Load(t.index)))
 }
 

@@ -34,13 +34,13 @@ func TestArmingMovesOnIfItsShardIsTaken(t *testing.T) {
 		sendTo(tw, at)
 		s, next := tw.engine.shards[at], (at+1)%shards
 		for range 1000 {
-			require.Same(t, &s.shard, tw.AfterFunc(time.Hour, func() {}).shard)
+			require.Same(t, &s.shard, tw.AfterFunc(time.Hour, func() {}).shard())
 		}
 		require.Equal(t, len(tw.engine.routes), goingTo(tw, at))
 		s.armMu.Lock()
 		timer := tw.AfterFunc(time.Hour, func() {})
 		s.armMu.Unlock()
-		require.Same(t, &tw.engine.shards[next].shard, timer.shard)
+		require.Same(t, &tw.engine.shards[next].shard, timer.shard())
 		require.Equal(t, len(tw.engine.routes)-1, goingTo(tw, at))
 		require.Equal(t, 1, goingTo(tw, next))
 	}
@@ -70,7 +70,7 @@ func TestArmingKeepsToItsShardWhileTheWheelIsHeld(t *testing.T) {
 	s := tw.engine.shards[2]
 	s.wheelMu.Lock()
 	for range 10 * inboxSize {
-		require.Same(t, &s.shard, tw.AfterFunc(time.Hour, func() {}).shard)
+		require.Same(t, &s.shard, tw.AfterFunc(time.Hour, func() {}).shard())
 	}
 	s.unlockAndTend()
 	require.Equal(t, len(tw.engine.routes), goingTo(tw, 2))

@@ -98,7 +98,7 @@ func (p *plan) start(run func()) Timer {
 	s := e.pick()
 	t := s.armLocked(deadline, now, run, arena.Plan)
 	p.timer = t // before the lock is free, and so before the first run
-	if t.shard != nil {
+	if t.home != nil {
 		p.at = p.tick()
 	}
 	s.unlockArm()
@@ -148,26 +148,26 @@ func (p *plan) takeRescheduled() {
 // running returns the plan's slot while a run is under way. It returns false if the plan or the
 // wheel was stopped.
 func (p *plan) running() (*arena.Page, arena.Word, bool) {
-	s := p.timer.shard
-	pg := s.slots.Pages.At(p.timer.index >> arena.PageShift)
+	s := p.timer.home.shard
+	pg := p.timer.home.page.Load()
 	if pg == nil || s.closed.Load() {
 		return nil, 0, false
 	}
 	w := pg.Load(p.timer.index)
-	return pg, w, pg.Names(p.timer.gen, w) && w.Kind() == arena.Running
+	return pg, w, w.Gen() == p.timer.gen && w.Kind() == arena.Running
 }
 
 // tick returns the tick of the plan's slot, or that of the last arming if the plan was stopped.
 func (p *plan) tick() int64 {
-	s := p.timer.shard
-	pg := s.slots.Pages.At(p.timer.index >> arena.PageShift)
+	s := p.timer.home.shard
+	pg := p.timer.home.page.Load()
 	if pg == nil {
 		return p.at
 	}
 	for {
 		w := pg.Load(p.timer.index)
 		armed := w.Kind() == arena.Staged || w.Kind() == arena.Placed || w.Kind() == arena.Running
-		if !armed || !pg.Names(p.timer.gen, w) || s.closed.Load() {
+		if !armed || w.Gen() != p.timer.gen || s.closed.Load() {
 			return p.at
 		}
 		tick, ok := s.decode(w, s.ticks.Floor(s.now.Load()))
@@ -178,7 +178,7 @@ func (p *plan) tick() int64 {
 }
 
 func (p *plan) dateOf(tick int64) time.Time {
-	s := p.timer.shard
+	s := p.timer.home.shard
 	return s.DateOf(s.ticks.Begin(tick))
 }
 
@@ -196,7 +196,7 @@ func (p *plan) settle(next time.Time) (off bool) {
 		case w.Has(arena.Moved):
 			return true
 		}
-		if p.timer.shard.replace(pg, p.timer.index, w, (w.With(arena.Dead)|arena.Moved)&^arena.Far) {
+		if p.timer.home.shard.replace(pg, p.timer.index, w, (w.With(arena.Dead)|arena.Moved)&^arena.Far) {
 			return false
 		}
 	}
@@ -219,12 +219,12 @@ func (p *plan) rearm(next time.Time) {
 // bury gives back the slot of a plan that has ended during its run. Only arm calls it, and each run
 // calls arm once.
 func (p *plan) bury() {
-	s, i := p.timer.shard, p.timer.index
-	pg := s.slots.Pages.At(i >> arena.PageShift)
+	s, i := p.timer.home.shard, p.timer.index
+	pg := p.timer.home.page.Load()
 	if pg == nil || s.closed.Load() {
 		return
 	}
-	if w := pg.Load(i); pg.Names(p.timer.gen, w) && w.Kind() == arena.Dead {
+	if w := pg.Load(i); w.Gen() == p.timer.gen && w.Kind() == arena.Dead {
 		s.release(i)
 		s.bury(pg, i, w)
 	}
@@ -232,7 +232,7 @@ func (p *plan) bury() {
 
 // arm makes the plan pending again, or buries it if it has ended. It is called once for each run.
 func (p *plan) arm(next time.Time) {
-	s := p.timer.shard
+	s := p.timer.home.shard
 	deadline, now := s.Instant(next)
 	if now == 0 && !s.Manual {
 		now = s.Read() // the run may have taken long

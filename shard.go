@@ -17,7 +17,7 @@ const callerQuantum = 4 * inboxSize
 type host interface {
 	drop(i uint32)   // clears the payload of slot i
 	closePage(p int) // drops the payloads of a page that was given back
-	clear()          // drops all payloads
+	clear()          // drops all payloads and all pages
 	drive()          // runs a driver; called with wheelMu held, returns without it
 }
 
@@ -58,6 +58,14 @@ type shard struct {
 	_       [64]byte
 	wheelMu sync.Mutex
 	owner   owner
+}
+
+// home is what handles know of a page of slots. It is small and stays with the handles when the
+// page is given back, or when the wheel is stopped. A page that is opened again with the same number
+// has another home, so handles of the old page never name a timer of the new one.
+type home struct {
+	shard *shard
+	page  atomic.Pointer[arena.Page] // nil if it was given back
 }
 
 // claims are the counters that workers and callers of Stop write without a lock.

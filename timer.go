@@ -16,22 +16,27 @@ import (
 //
 // All methods may be called at any time from any goroutine, callbacks included.
 type Timer struct {
-	shard *shard
+	home  *home
 	index uint32
 	gen   uint32
 }
 
-// load returns the timer's page and word. It returns false if the slot may be free or may have
-// another timer, or if the wheel is stopped.
-func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
-	if t.shard == nil {
-		return nil, 0, false
+// shard returns the shard of the timer, or nil for the zero Timer.
+func (t Timer) shard() *shard {
+	if t.home == nil {
+		return nil
 	}
-	if pg = t.shard.slots.Pages.At(t.index >> arena.PageShift); pg == nil {
+	return t.home.shard
+}
+
+// load returns the timer's page and word. It returns false if the slot may be free or may have
+// another timer, or if the wheel is stopped. t is not the zero Timer.
+func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
+	if pg = t.home.page.Load(); pg == nil {
 		return nil, 0, false
 	}
 	w = pg.Load(t.index)
-	return pg, w, pg.Names(t.gen, w) && !t.shard.closed.Load()
+	return pg, w, w.Gen() == t.gen && !t.home.shard.closed.Load()
 }
 
 // Stop prevents the callback from running. It returns true if this call prevented it, and then the
@@ -42,7 +47,10 @@ func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
 // For a plan, also while one of its runs is under way, true means that this call prevented all
 // further runs. O(1) amortised.
 func (t Timer) Stop() bool {
-	s, i := t.shard, t.index
+	s, i := t.shard(), t.index
+	if s == nil {
+		return false
+	}
 	for {
 		pg, w, ok := t.load()
 		if !ok {
@@ -102,7 +110,7 @@ func (t Timer) Stop() bool {
 // Moving a deadline later writes the deadline and nothing else, except in Manual mode and for a
 // deadline more than 2^33 ticks ahead. Moving it earlier is O(1).
 func (t Timer) Reschedule(d time.Duration) bool {
-	s := t.shard
+	s := t.shard()
 	if s == nil {
 		return false
 	}
@@ -115,7 +123,7 @@ func (t Timer) Reschedule(d time.Duration) bool {
 
 // RescheduleAt is like [Timer.Reschedule] but takes a point in time. See [TimingWheel.AtFunc].
 func (t Timer) RescheduleAt(at time.Time) bool {
-	s := t.shard
+	s := t.shard()
 	if s == nil {
 		return false
 	}
@@ -125,34 +133,41 @@ func (t Timer) RescheduleAt(at time.Time) bool {
 // rescheduleTo is like Reschedule but takes a reading of the clock. now is a reading that is not
 // later than the call, or 0. t is not the zero Timer.
 func (t Timer) rescheduleTo(deadline, now int64) bool {
-	s := t.shard
-	now = max(now, s.now.Load()) // the caller may have stood still since it read the clock
+	s := t.home.shard
+	noted := s.now.Load()
+	now = max(now, noted) // the caller may have stood still since it read the clock
 	deadline = max(deadline, now)
 	tick := s.tickOf(deadline, now)
-	far := s.Manual || deadline-s.now.Load() >= s.near
+	simple := !s.Manual && deadline-noted < s.near
 	for {
 		pg, w, ok := t.load()
 		if !ok {
 			return false
 		}
-		switch k := w.Kind(); {
-		case k != arena.Placed && k != arena.Staged && k != arena.Running:
-			return false
-		case k == arena.Placed && !far && !w.Has(arena.Far) && w.NotAfter(tick):
-			if pg.Swap(t.index, w, w.WithBits(uint64(tick))) {
-				return true
+		switch w.Kind() {
+		case arena.Placed, arena.Staged:
+			if simple && !w.Has(arena.Far) && w.NotAfter(tick) {
+				if pg.Swap(t.index, w, w.WithBits(uint64(tick))) {
+					return true
+				}
+				continue
 			}
+		case arena.Running:
 		default:
-			if s.move(pg, t.index, w, deadline, tick) {
-				return true
-			}
+			return false
+		}
+		if s.move(pg, t.index, w, deadline, tick) {
+			return true
 		}
 	}
 }
 
 // Deadline returns when the timer is to run, or the zero time and false if it is not pending.
 func (t Timer) Deadline() (time.Time, bool) {
-	s := t.shard
+	s := t.shard()
+	if s == nil {
+		return time.Time{}, false
+	}
 	for {
 		pg, w, ok := t.load()
 		if k := w.Kind(); !ok || k != arena.Staged && k != arena.Placed {

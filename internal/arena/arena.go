@@ -1,16 +1,13 @@
 // Package arena keeps the slots of timers: pages of words and positions without a pointer, so that
 // the garbage collector never looks at a timer.
 //
-// A slot is named by its index. A handle also carries a generation of 32 bits, which is never used
-// for two timers of one slot. A word has room for 22 bits of it, counted from the base of the page.
-// When a page is given back its successor gets a base above every generation that the page has
-// used, and when the 32 bits are used up the page is never opened again.
+// A slot is named by its page and its index. Each timer of a slot has a generation of 22 bits of its
+// own. A slot whose generations are used up is retired, and a page of retired slots is given back.
+// A page that is opened again with the same number is another page, whose generations begin anew.
+// So whoever keeps a slot's name must know the page and not only its number.
 package arena
 
-import (
-	"math"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 const (
 	PageShift = 9
@@ -26,7 +23,6 @@ const (
 type Page struct {
 	Words [PageSize]atomic.Uint64
 	Pos   [PageSize]uint32 // the slot's entry in a bucket, 0 if there is none; the owner's
-	base  uint32           // generation of a word whose bits are 0; never changes
 }
 
 // Load returns the word of a slot.
@@ -42,12 +38,6 @@ func (pg *Page) Store(slot uint32, w Word) { pg.Words[slot&PageMask].Store(uint6
 func (pg *Page) Swap(slot uint32, old, w Word) bool {
 	return pg.Words[slot&PageMask].CompareAndSwap(uint64(old), uint64(w))
 }
-
-// Gen returns the generation of a word of this page, as handles carry it.
-func (pg *Page) Gen(w Word) uint32 { return pg.base + uint32(w>>genShift)&genMask }
-
-// Names reports whether a handle with the generation gen names the timer of the word w.
-func (pg *Page) Names(gen uint32, w Word) bool { return gen-pg.base == uint32(w>>genShift)&genMask }
 
 // Arm sets the word of a free slot to that of its next timer and returns the word.
 func (pg *Page) Arm(slot uint32, flags Word, x uint64) Word {
@@ -104,8 +94,7 @@ func (t *Table[P]) Cap() int {
 type Slots struct {
 	Pages Table[Page]
 	Pager Pager
-	bases []uint32 // of the next incarnation of each page
-	Here  int      // pages with memory
+	Here  int // pages with memory
 
 	// Closed is told of each page that is given back.
 	Closed func(p int)
@@ -119,10 +108,6 @@ func (s *Slots) Take() (uint32, bool) {
 
 // Open takes in pg, which is new, as page p of Pager.Next.
 func (s *Slots) Open(p int, pg *Page) {
-	if p == len(s.bases) {
-		s.bases = append(s.bases, 0)
-	}
-	pg.base = s.bases[p]
 	s.Pages.Set(p, pg)
 	s.Pager.Open(p, PageSize)
 	s.Here++
@@ -137,26 +122,20 @@ func (s *Slots) Put(i uint32) {
 		return // never; see Load
 	}
 	if s.Pager.Put(int(p), i&PageMask, !pg.Load(i).Exhausted()) {
-		s.close(int(p), pg)
+		s.close(int(p))
 	}
 }
 
 // Clear forgets all slots.
 func (s *Slots) Clear() {
 	s.Pages.Clear()
-	s.Pager, s.bases, s.Here = Pager{}, nil, 0
+	s.Pager, s.Here = Pager{}, 0
 }
 
 // close gives page p back.
-func (s *Slots) close(p int, pg *Page) {
-	highest := uint32(0)
-	for i := range pg.Words {
-		highest = max(highest, pg.Gen(pg.Load(uint32(i))))
-	}
-	lost := highest > math.MaxUint32-2*genMask // the generations of the next page would have to wrap
-	s.bases[p] = highest
+func (s *Slots) close(p int) {
 	s.Pages.Set(p, nil)
-	s.Pager.Close(p, lost)
+	s.Pager.Close(p)
 	s.Here--
 	s.Closed(p)
 }

@@ -26,7 +26,7 @@ func flagSets() (sets []Word) {
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	require.EqualValues(t, 8, unsafe.Sizeof(Word(0)))
-	require.EqualValues(t, PageSize*(8+4)+8, unsafe.Sizeof(Page{}), "12 bytes for each timer")
+	require.EqualValues(t, PageSize*(8+4), unsafe.Sizeof(Page{}), "12 bytes for each timer, and a size class of the runtime")
 	require.Zero(t, unsafe.Offsetof(Page{}.Words), "aligned as the page is, also on 32 bits")
 	require.LessOrEqual(t, PageStateSize, uintptr(PageSize/8+16), "a bit for each slot, and little more")
 	require.LessOrEqual(t, uint64(MaxPages)<<PageShift, uint64(1)<<29)
@@ -162,24 +162,6 @@ func TestNextTimerOfASlotHasTheNextGeneration(t *testing.T) {
 	require.True(t, w.Exhausted(), "its last timer")
 }
 
-// A handle names one timer: neither an earlier one of the slot nor one of another incarnation of
-// the page.
-func TestHandleNamesOneGenerationOnly(t *testing.T) {
-	t.Parallel()
-	for _, base := range []uint32{0, 5, 1 << 20, genMask, 1 << 31, math.MaxUint32 - 2*genMask} {
-		pg := &Page{base: base}
-		require.Equal(t, base, pg.Gen(0), "a slot that was never used")
-		for _, gen := range []Word{0, 1, 2, genMask} {
-			w := gen<<genShift | Word(Placed)
-			require.Equal(t, base+uint32(gen), pg.Gen(w))
-			require.True(t, pg.Names(pg.Gen(w), w))
-			for _, other := range []uint32{0, base - 1, pg.Gen(w) - 1, pg.Gen(w) + 1, pg.Gen(w) + genMask + 1, pg.Gen(w) + 1<<31} {
-				require.Equal(t, other == pg.Gen(w), pg.Names(other, w), "base %d, generation %d, handle %d", base, gen, other)
-			}
-		}
-	}
-}
-
 func TestSwapOfAChangedWordFails(t *testing.T) {
 	t.Parallel()
 	pg := new(Page)
@@ -257,7 +239,7 @@ type slab struct {
 	Slots
 	t       *testing.T
 	inUse   []uint32          // slots
-	gens    map[uint32]uint32 // by slot: the highest generation of a timer that it ever had
+	gens    map[uint32]uint32 // by slot: the generation of its last timer
 	retired map[uint32]bool   // slots of pages that have memory
 	closed  []int
 }
@@ -270,8 +252,9 @@ func newSlab(t *testing.T) *slab {
 				t.Fatalf("page %d is closed although slot %d is in use", p, i)
 			}
 		}
-		for i := range PageSize {
-			delete(s.retired, uint32(p<<PageShift|i))
+		for i := range uint32(PageSize) {
+			delete(s.retired, uint32(p)<<PageShift|i)
+			delete(s.gens, uint32(p)<<PageShift|i)
 		}
 		s.closed = append(s.closed, p)
 	}
@@ -290,8 +273,7 @@ func (s *slab) arm() uint32 {
 	if slices.Contains(s.inUse, i) || s.retired[i] {
 		s.t.Fatalf("slot %d is in use or retired", i)
 	}
-	pg := s.Pages.At(i >> PageShift)
-	gen := pg.Gen(pg.Arm(i, 0, uint64(i)))
+	gen := s.Pages.At(i>>PageShift).Arm(i, 0, uint64(i)).Gen()
 	if last, again := s.gens[i]; again && gen <= last {
 		s.t.Fatalf("slot %d: generation %d after %d", i, gen, last)
 	}
@@ -312,12 +294,12 @@ func (s *slab) end(k int) {
 
 func (s *slab) word(i uint32) Word { return s.Pages.At(i >> PageShift).Load(i) }
 
-// age makes a slot in use be in its generation gen, counted from the base of its page.
+// age makes a slot in use be in its generation gen.
 func (s *slab) age(i uint32, gen Word) {
 	pg := s.Pages.At(i >> PageShift)
 	w := pg.Load(i)&^(genMask<<genShift) | gen<<genShift
 	pg.Store(i, w)
-	s.gens[i] = pg.Gen(w)
+	s.gens[i] = w.Gen()
 }
 
 func (s *slab) verify() {
@@ -336,9 +318,9 @@ func (s *slab) verify() {
 	}
 }
 
-// No generation is ever used for two timers of a slot, whatever becomes of its page, and a slot
-// that has used up its bits is not handed out again.
-func TestGenerationsGrowForEver(t *testing.T) {
+// No generation is used for two timers of a slot of one page, and a slot that has used up its
+// generations is not handed out again.
+func TestNoGenerationOfAPageIsUsedTwice(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(6) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -427,7 +409,7 @@ func TestPageOfExhaustedSlotsIsClosed(t *testing.T) {
 	require.Equal(t, []int{0}, s.closed)
 	require.Zero(t, s.Here)
 	s.arm()
-	require.EqualValues(t, genMask, s.Pages.At(0).base, "opened again, above")
+	require.EqualValues(t, 1, s.word(s.inUse[0]).Gen(), "a new page")
 	s.verify()
 }
 
@@ -444,55 +426,24 @@ func spoil(s *slab, gen Word) {
 	}
 }
 
-// The successor of a page that was given back begins above every generation that the page has used.
-// So handles from before stay inert.
-func TestSuccessorOfPageBeginsAboveItsGenerations(t *testing.T) {
+// A page that was given back is opened again with new memory. Its slots begin anew, those that were
+// retired included.
+func TestPageIsOpenedAgainWithNewMemory(t *testing.T) {
 	t.Parallel()
-	s := newSlab(t)
-	spoil(s, 1000)
-	require.Equal(t, []int{0}, s.closed)
-	require.Nil(t, s.Pages.At(0))
-	for range PageSize {
-		s.arm() // page 1
-	}
-	i := s.arm()
-	pg := s.Pages.At(0)
-	require.Zero(t, i>>PageShift)
-	require.EqualValues(t, 1000, pg.base)
-	require.EqualValues(t, 1001, pg.Gen(pg.Load(i)))
-	for gen := range uint32(1001) {
-		require.False(t, pg.Names(gen, pg.Load(i)), "handle of generation %d", gen)
-	}
-}
-
-// When the 32 bits of its generations are used up a page is never opened again. Until then it is.
-func TestPageIsLostWhenItsGenerationsAreUsedUp(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		base uint32
-		gen  Word
-		lost bool
-	}{
-		{0, genMask, false},
-		{math.MaxUint32 - 2*genMask - 5, 5, false},
-		{math.MaxUint32 - 2*genMask - 5, 6, true},
-		{math.MaxUint32 - 2*genMask, genMask, true},
-	} {
+	for _, gen := range []Word{1000, genMask} {
 		s := newSlab(t)
-		s.bases = []uint32{c.base}
-		spoil(s, c.gen)
+		s.arm()
+		before := s.Pages.At(0)
+		s.end(0)
+		spoil(s, gen)
 		require.Equal(t, []int{0}, s.closed)
-		want := 0
-		if c.lost {
-			want = 2
-		}
-		require.Equal(t, want, s.Pager.Next(), "%+v", c)
+		require.Nil(t, s.Pages.At(0))
+		slots := map[uint32]bool{}
 		for range 2 * PageSize {
-			i := s.arm()
-			pg := s.Pages.At(i >> PageShift)
-			require.False(t, c.lost && i>>PageShift == 0, "%+v", c)
-			require.LessOrEqual(t, pg.base, uint32(math.MaxUint32-genMask), "the page's last generation does not wrap")
+			slots[s.arm()] = true
 		}
+		require.Len(t, slots, 2*PageSize)
+		require.NotSame(t, before, s.Pages.At(0))
 		s.verify()
 	}
 }

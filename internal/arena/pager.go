@@ -31,7 +31,7 @@ const PageStateSize = unsafe.Sizeof(pageState{})
 type Pager struct {
 	state   []pageState
 	roomy   bitset // pages with memory and a free slot
-	absent  bitset // pages without memory that may be opened again
+	absent  bitset // pages without memory
 	low     int    // one more than the lowest of roomy; 0: none
 	empties int    // pages with memory and no used slot
 }
@@ -125,14 +125,12 @@ func (p *Pager) Open(page, n int) {
 	}
 }
 
-// Close records that page has no memory any more. lost says that it never will again.
-func (p *Pager) Close(page int, lost bool) {
+// Close records that page has no memory any more.
+func (p *Pager) Close(page int) {
 	p.state[page] = pageState{}
 	p.empties--
 	p.roomy.clear(page)
-	if !lost {
-		p.absent.set(page)
-	}
+	p.absent.set(page)
 	if page == p.low-1 {
 		p.low = p.roomy.min() + 1
 	}

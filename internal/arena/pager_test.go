@@ -46,7 +46,6 @@ type pagerModel struct {
 	held    map[[2]int]bool
 	retired map[[2]int]bool
 	open    []bool // by page: has memory
-	lost    []bool // by page: may not be opened again
 }
 
 func newPagerModel(t *testing.T, n int) *pagerModel {
@@ -62,14 +61,14 @@ func (p *pagerModel) take() {
 	}
 	if !ok {
 		want := 0
-		for want < len(p.open) && (p.open[want] || p.lost[want]) {
+		for want < len(p.open) && p.open[want] {
 			want++
 		}
 		if got := p.Next(); got != want {
 			p.t.Fatalf("opens page %d, want %d of %v", got, want, p.open)
 		}
 		if want == len(p.open) {
-			p.open, p.lost = append(p.open, false), append(p.lost, false)
+			p.open = append(p.open, false)
 		}
 		p.Open(want, p.n)
 		p.open[want] = true
@@ -102,7 +101,7 @@ func (p *pagerModel) hasRoom() bool {
 }
 
 // put gives the k-th slot in use back, and the page with it if the Pager says so.
-func (p *pagerModel) put(k int, reuse, lost bool) {
+func (p *pagerModel) put(k int, reuse bool) {
 	at := p.used[k]
 	p.used = slices.Delete(p.used, k, k+1)
 	delete(p.held, at)
@@ -115,11 +114,11 @@ func (p *pagerModel) put(k int, reuse, lost bool) {
 	if slices.ContainsFunc(p.used, func(o [2]int) bool { return o[0] == at[0] }) {
 		p.t.Fatalf("page %d is to be closed although it is in use", at[0])
 	}
-	p.open[at[0]], p.lost[at[0]] = false, lost
+	p.open[at[0]] = false
 	for k := range p.n {
 		delete(p.retired, [2]int{at[0], k})
 	}
-	p.Close(at[0], lost)
+	p.Close(at[0])
 }
 
 func (p *pagerModel) verify() {
@@ -159,7 +158,7 @@ func TestPagerAgainstReference(t *testing.T) {
 					if rng.IntN(10) < fill {
 						p.take()
 					} else if len(p.used) > 0 {
-						p.put(rng.IntN(len(p.used)), rng.IntN(16) > 0, rng.IntN(8) == 0)
+						p.put(rng.IntN(len(p.used)), rng.IntN(16) > 0)
 					}
 					p.verify()
 				}
@@ -180,11 +179,11 @@ func FuzzPager(f *testing.F) {
 				}
 			case 1:
 				for range min(n, len(p.used)) {
-					p.put(len(p.used)-1, true, false)
+					p.put(len(p.used)-1, true)
 				}
 			default:
 				if len(p.used) > 0 {
-					p.put(n%len(p.used), op&3 == 2, n&1 == 1)
+					p.put(n%len(p.used), op&3 == 2)
 				}
 			}
 			p.verify()
@@ -201,11 +200,11 @@ func TestOneEmptyPageIsKept(t *testing.T) {
 			p.take()
 		}
 		p.take()
-		p.put(fill, true, false)
+		p.put(fill, true)
 		for range 3 {
 			pages := slices.Clone(p.open)
 			p.take()
-			p.put(fill, true, false)
+			p.put(fill, true)
 			require.Equal(t, pages, p.open, "%d slots in use", fill)
 		}
 	}
@@ -233,7 +232,7 @@ func TestPagerVerifyFindsDamage(t *testing.T) {
 		for k := range uint32(64) {
 			p.Put(1, k, true)
 		}
-		p.Close(1, false)
+		p.Close(1)
 		p.Put(0, 9, true)
 		require.NoError(t, p.Verify())
 		damage(&p)

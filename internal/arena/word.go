@@ -67,7 +67,7 @@ const (
 //
 //	bits   0..2   kind
 //	       3..5   flags
-//	       6..27  generation, counted from the base of the page
+//	       6..27  generation
 //	      28..63  tick modulo 2^36; Far: ticket; Dead: the next slot of the stack
 type Word uint64
 
@@ -95,6 +95,9 @@ func (w Word) Tick(now int64) int64 {
 	latest := now + ahead
 	return latest - int64((uint64(latest)-w.Bits())&mask)
 }
+
+// Gen returns the generation, as handles carry it.
+func (w Word) Gen() uint32 { return uint32(w>>genShift) & genMask }
 
 // SameGen reports whether two words belong to the same life of a slot.
 func (w Word) SameGen(o Word) bool { return (w^o)>>genShift&genMask == 0 }
