@@ -14,67 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const day = 24 * time.Hour
-
-// story is a wheel in Manual mode whose timers write down their names when they run. Times are
-// relative to the wheel's first reading of the clock, which may be any.
-type story struct {
-	*TimingWheel
-	t   *testing.T
-	ran []string
-}
-
-func newStory(t *testing.T, opts Options, origin int64) *story {
-	t.Helper()
-	opts.Manual, opts.Start = true, modelStart
-	tw, err := newWheelAt(opts, origin)
-	require.NoError(t, err)
-	return &story{TimingWheel: tw, t: t}
-}
-
-func (s *story) note(name string) func() { return func() { s.ran = append(s.ran, name) } }
-
-func (s *story) after(d time.Duration, name string) Timer { return s.AfterFunc(d, s.note(name)) }
-
-// to moves the clock and returns the names of what has run.
-func (s *story) to(d time.Duration) string {
-	s.t.Helper()
-	s.ran = nil
-	n := s.Advance(modelStart.Add(d))
-	s.verify()
-	if n != len(s.ran) {
-		s.t.Fatalf("Advance to %v: %d, ran %v", d, n, s.ran)
-	}
-	return strings.Join(s.ran, " ")
-}
-
-func (s *story) verify() {
-	s.t.Helper()
-	for _, sh := range s.engine.shards {
-		sh.wheelMu.Lock()
-		err := sh.verify()
-		sh.wheelMu.Unlock()
-		if err != nil {
-			s.t.Fatal(err)
-		}
-	}
-}
-
-// wakeups drives the clock by Next alone until the wheel is empty, and returns how often it moved.
-func (s *story) wakeups() int {
-	s.t.Helper()
-	for n := 0; ; n++ {
-		at, ok := s.Next()
-		if !ok {
-			return n
-		}
-		if n > 1000 {
-			s.t.Fatalf("still %d pending, next %v", s.Len(), at)
-		}
-		s.to(at.Sub(modelStart))
-	}
-}
-
 // checkDelay arms timers that are due d from the origin, in each way there is, and sees them run at
 // their deadline rounded up to a tick, and not 1ns before.
 func checkDelay(t *testing.T, opts Options, origin int64, d time.Duration) {

@@ -284,19 +284,6 @@ func claimedUnder(t *testing.T, tw *TimingWheel, e *emitter, meanwhile func()) {
 	await(t, "the callback's end", func() bool { return !tw.engine.shards[0].occupied() })
 }
 
-// counted is a copy of the counters.
-func (s *shard) counted() counters {
-	s.wheelMu.Lock()
-	defer s.wheelMu.Unlock()
-	return s.owner.counters
-}
-
-func (s *shard) occupied() bool {
-	s.wheelMu.Lock()
-	defer s.wheelMu.Unlock()
-	return s.owner.crew.busy()
-}
-
 // Between its claim and its sending a timer can be stopped and reset: the callback finds that it
 // comes too late.
 func TestChannelTimerStoppedAfterItsClaim(t *testing.T) {

@@ -13,8 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const msec = time.Millisecond
-
 // requireDelayQueue checks the heaps (H1 to H3) and the front taker's duty (D1).
 func requireDelayQueue[T any](t *testing.T, q *DelayQueue[T]) {
 	t.Helper()

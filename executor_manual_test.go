@@ -16,13 +16,6 @@ type goFunc func(f func())
 
 func (g goFunc) Go(f func()) { g(f) }
 
-// caught calls f and returns what it panics with.
-func caught(f func()) (value any) {
-	defer func() { value = recover() }()
-	f()
-	return nil
-}
-
 // Advance counts what has become due, whatever calls the executor still holds for timers that are
 // gone.
 func TestManualAdvanceCountsWhatIsHandedOver(t *testing.T) {

@@ -13,18 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// childEnv tells a test that it runs as a child process of itself, and as what.
-const childEnv = "TIMINGWHEEL_TEST_CHILD"
-
-// child is the command that runs the named test in a process of its own.
-func child(test, role string) *exec.Cmd {
-	command := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.count=1")
-	command.Env = append(os.Environ(), childEnv+"="+role)
-	return command
-}
-
-func boom() { panic("boom") }
-
 // With OnPanic set, a panic costs its callback and nothing else, on every executor.
 func TestOnPanicGetsValueAndStack(t *testing.T) {
 	t.Parallel()

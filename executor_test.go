@@ -11,83 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pool is the least of a bounded pool: so many goroutines, and a queue that is long enough.
-type pool chan func()
-
-func (p pool) Go(f func()) { p <- f }
-
-func startPool(tb testing.TB, workers int) Executor {
-	tb.Helper()
-	p, closing := make(pool, 100_000), make(chan struct{})
-	for range workers {
-		go func() {
-			for {
-				select {
-				case f := <-p:
-					runToItsEnd(f)
-				case <-closing:
-					return
-				}
-			}
-		}()
-	}
-	tb.Cleanup(func() { close(closing) })
-	return p
-}
-
-// runToItsEnd lets a pool's goroutine survive a callback's runtime.Goexit.
-func runToItsEnd(f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	<-done
-}
-
-// held is an executor that runs nothing until it is told to: the calls that it was given are timers
-// that are due and pending.
-type held struct {
-	mu    sync.Mutex
-	calls []func()
-}
-
-func (h *held) Go(f func()) {
-	h.mu.Lock()
-	h.calls = append(h.calls, f)
-	h.mu.Unlock()
-}
-
-func (h *held) len() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.calls)
-}
-
-// release runs all calls that are held and returns how many there were.
-func (h *held) release() int {
-	h.mu.Lock()
-	calls := h.calls
-	h.calls = nil
-	h.mu.Unlock()
-	for _, f := range calls {
-		f()
-	}
-	return len(calls)
-}
-
-// executors are those that run a callback on their own accord.
-var executors = map[string]func(testing.TB) Executor{
-	"default":    func(testing.TB) Executor { return nil },
-	"Goroutines": func(testing.TB) Executor { return Goroutines },
-	"Inline":     func(testing.TB) Executor { return Inline },
-	"WaitGroup":  func(testing.TB) Executor { return new(sync.WaitGroup) },
-	"pool":       func(tb testing.TB) Executor { tb.Helper(); return startPool(tb, 4) },
-}
-
-// unbounded are the executors that promise that no callback waits for another.
-var unbounded = map[string]Executor{"default": nil, "Goroutines": Goroutines, "WaitGroup": new(sync.WaitGroup)}
-
 func TestEveryExecutorRunsEachCallbackOnceAndNeverEarly(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
@@ -312,16 +235,4 @@ func TestCallbackMayCallEverything(t *testing.T) {
 			assert.Zero(t, tw.Len())
 		})
 	}
-}
-
-// drainWheel waits until nothing is pending and nothing runs.
-func drainWheel(tw *TimingWheel) error {
-	end := time.Now().Add(patience)
-	for st := tw.Stats(); st.Pending+st.Running > 0; st = tw.Stats() {
-		if time.Now().After(end) {
-			return assert.AnError
-		}
-		time.Sleep(time.Millisecond)
-	}
-	return nil
 }

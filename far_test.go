@@ -260,13 +260,6 @@ func stall[T any](e *engine[T], d time.Duration) {
 	}
 }
 
-// skip lets d pass on the clock of one shard and leaves the alarm alone. wheelMu is held.
-func (s *shard) skip(d time.Duration) {
-	s.armMu.Lock()
-	defer s.armMu.Unlock()
-	s.Base = s.Base.Add(-d)
-}
-
 // A process that stood still for longer than a word understands: what is due fires at once and
 // once, the rest in its very tick.
 func TestLeapOverMoreThanAWordUnderstands(t *testing.T) {

@@ -44,23 +44,6 @@ func TestInlineCallbacksOfAShardDoNotOverlap(t *testing.T) {
 	assert.Zero(t, over.Load(), "callbacks that began while another one of the shard was running")
 }
 
-// busy keeps every processor busy with goroutines of the program until the test ends.
-func busy(t *testing.T) {
-	t.Helper()
-	var done atomic.Bool
-	var all sync.WaitGroup
-	for range 16 {
-		all.Go(func() {
-			for n := 0; !done.Load(); n++ {
-				if n&0xfff == 0 && testing.Short() {
-					runtime.Gosched()
-				}
-			}
-		})
-	}
-	t.Cleanup(func() { done.Store(true); all.Wait() })
-}
-
 // A worker has claimed a run of a plan and is about to read its payload when Stop comes. Stop must
 // not clear the payload, nor give the slot to another timer, whose payload the worker would then
 // run.

@@ -16,14 +16,6 @@ import (
 // What a callback or payload refers to, and a wheel that nobody uses any more, are for the garbage
 // collector.
 
-type resource struct{ bytes [1 << 10]byte }
-
-// collected waits until p's target is gone.
-func collected[T any](t *testing.T, p weak.Pointer[T], what string) {
-	t.Helper()
-	await(t, what+" is collected", func() bool { runtime.GC(); return p.Value() == nil })
-}
-
 // held by nothing but a timer: noinline keeps the callers' frames from referring to it.
 //
 //go:noinline

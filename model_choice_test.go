@@ -1,70 +1,9 @@
 package timingwheel
 
 import (
-	"encoding/binary"
-	"fmt"
 	"math"
-	"math/rand/v2"
 	"time"
 )
-
-// choices decides what a run of the model does.
-type choices interface {
-	below(n int) int // from 0 to n-1; 0 when nothing is left, so 0 must be harmless
-	bits() int64     // from 0 to math.MaxInt64
-	more() bool
-}
-
-// seeded makes steps choices from a seed, which a failure prints.
-type seeded struct {
-	seed  uint64
-	steps int
-	rng   *rand.Rand
-}
-
-func newSeeded(seed uint64, steps int) *seeded {
-	return &seeded{seed, steps, rand.New(rand.NewPCG(seed, 0))}
-}
-
-func (c *seeded) below(n int) int { return c.rng.IntN(n) }
-func (c *seeded) bits() int64     { return c.rng.Int64() }
-func (c *seeded) more() bool      { c.steps--; return c.steps >= 0 }
-func (c *seeded) String() string  { return fmt.Sprintf("of seed %d", c.seed) }
-
-// scripted takes choices from a fuzz input.
-type scripted struct{ rest []byte }
-
-func (c *scripted) below(n int) int {
-	if len(c.rest) == 0 {
-		return 0
-	}
-	v := int(c.rest[0]) % n
-	c.rest = c.rest[1:]
-	return v
-}
-
-func (c *scripted) bits() int64 {
-	var b [8]byte
-	c.rest = c.rest[copy(b[:], c.rest):]
-	return int64(binary.LittleEndian.Uint64(b[:]) & math.MaxInt64)
-}
-
-func (c *scripted) more() bool     { return len(c.rest) > 0 }
-func (c *scripted) String() string { return "of the fuzz input" }
-
-func satAdd(a, b int64) int64 {
-	if b > math.MaxInt64-a {
-		return math.MaxInt64
-	}
-	return a + b
-}
-
-func satMul(a, b int64) int64 {
-	if b > 0 && a > math.MaxInt64/b {
-		return math.MaxInt64
-	}
-	return a * b
-}
 
 // delay chooses a delay, with a bent for the places where a wheel may go wrong.
 func (m *model) delay() time.Duration {

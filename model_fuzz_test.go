@@ -314,21 +314,6 @@ func TestModelTimeouts(t *testing.T) {
 	forEachModel(t, func(t *testing.T, c modelConfig, pick choices) { newTimeoutsModel(t, c, pick).play() })
 }
 
-// addModelSeeds gives a fuzz target inputs to start from: one for each size, number of levels and
-// tick.
-func addModelSeeds(f *testing.F) {
-	for size := range 6 {
-		for level := range 5 {
-			rng := rand.New(rand.NewPCG(uint64(size), uint64(level)))
-			data := []byte{byte(size + level), byte(size), byte(level)}
-			for range 64 << (level % 4) {
-				data = append(data, byte(rng.Uint32()))
-			}
-			f.Add(data)
-		}
-	}
-}
-
 // fuzzModel bounds the length of inputs: a long one is no better than several short ones.
 func fuzzModel(f *testing.F, play func(t *testing.T, c modelConfig, pick choices)) {
 	addModelSeeds(f)

@@ -14,8 +14,6 @@ import (
 // (TestModel…) or the bytes of a fuzz input (FuzzEngine, FuzzTimeouts). After every step, and in
 // every callback, the wheel is compared with the reference and walked by verify.
 
-var modelStart = time.Unix(1_000_000_000, 0).UTC()
-
 // modelConfig is a wheel to be modelled.
 type modelConfig struct {
 	tick         time.Duration

@@ -2,7 +2,6 @@ package timingwheel
 
 import (
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -45,13 +44,6 @@ func TestRaceStopAgainstFire(t *testing.T) {
 		require.NoError(t, drainWheel(tw))
 		l.settleAll(t, tw)
 	})
-}
-
-// spin waits awake: time.Sleep would sleep for far too long.
-func spin(d time.Duration) {
-	for end := time.Now().Add(d); time.Now().Before(end); {
-		runtime.Gosched() // there may be one processor only
-	}
 }
 
 // A Reschedule just when the timer is due either comes too late or moves the callback to the new

@@ -1,7 +1,6 @@
 package timingwheel
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -9,145 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-// record is what a race test knows of one timer. Only the goroutine that armed the timer resets it;
-// anybody may stop it.
-type record struct {
-	timer     Timer
-	notBefore time.Duration // since ledger.start; written by the timer's owner
-	ranAt     atomic.Int64  // since ledger.start
-	runs      atomic.Int32
-	stops     atomic.Int32
-}
-
-func (r *record) stop() bool {
-	if !r.timer.Stop() {
-		return false
-	}
-	r.stops.Add(1)
-	return true
-}
-
-// ledger is every timer of a test, for the account at its end.
-type ledger struct {
-	start   time.Time
-	hasty   bool // there are no lower bounds: timers are flushed, or reset by more than one goroutine
-	mu      sync.Mutex
-	records []*record
-}
-
-func newLedger() *ledger { return &ledger{start: time.Now()} }
-
-func (l *ledger) enter(r *record) *record {
-	l.mu.Lock()
-	l.records = append(l.records, r)
-	l.mu.Unlock()
-	return r
-}
-
-func (l *ledger) callback(r *record) func() {
-	return func() {
-		r.ranAt.Store(int64(time.Since(l.start)))
-		r.runs.Add(1)
-	}
-}
-
-func (l *ledger) arm(tw *TimingWheel, d time.Duration) *record {
-	r := &record{notBefore: time.Since(l.start) + max(d, 0)}
-	r.timer = tw.AfterFunc(d, l.callback(r))
-	return l.enter(r)
-}
-
-func (l *ledger) armAt(tw *TimingWheel, at time.Time) *record {
-	r := &record{notBefore: at.Sub(l.start)}
-	r.timer = tw.AtFunc(at, l.callback(r))
-	return l.enter(r)
-}
-
-func (l *ledger) reset(r *record, d time.Duration) bool {
-	at := time.Since(l.start) + max(d, 0)
-	if !r.timer.Reschedule(d) {
-		return false
-	}
-	r.notBefore = at
-	return true
-}
-
-// account adds up what has happened. To each timer at most one thing has, and to none too early.
-func (l *ledger) account(t *testing.T) (armed, fired, stopped uint64) {
-	t.Helper()
-	for _, r := range l.records { // so many that a require for each would take longer than the test
-		runs, stops := r.runs.Load(), r.stops.Load()
-		if runs+stops > 1 {
-			t.Fatalf("ran %d times, stopped %d times", runs, stops)
-		}
-		if r.timer == (Timer{}) {
-			require.Zero(t, runs+stops, "refused by a stopped wheel, but not inert")
-			continue
-		}
-		armed++
-		fired += uint64(runs)
-		stopped += uint64(stops)
-		if at := time.Duration(r.ranAt.Load()); runs == 1 && at < r.notBefore && !l.hasty {
-			t.Fatalf("early by %v", r.notBefore-at)
-		}
-	}
-	return armed, fired, stopped
-}
-
-// settle compares the account with the wheel's own.
-func (l *ledger) settle(t *testing.T, tw *TimingWheel) {
-	t.Helper()
-	armed, fired, stopped := l.account(t)
-	st := tw.Stats()
-	assert.Equal(t, armed, st.Armed, "armed")
-	assert.Equal(t, fired, st.Fired, "fired")
-	assert.Equal(t, stopped, st.Stopped, "stopped; the rest was discarded")
-	assert.Zero(t, tw.Len())
-	assert.Zero(t, st.Running)
-}
-
-// settleAll is settle where nothing may have been discarded.
-func (l *ledger) settleAll(t *testing.T, tw *TimingWheel) {
-	t.Helper()
-	l.requireNoneLost(t)
-	l.settle(t, tw)
-}
-
-func (l *ledger) requireNoneLost(t *testing.T) {
-	t.Helper()
-	armed, fired, stopped := l.account(t)
-	require.Equal(t, armed, fired+stopped, "lost")
-}
-
-// merge enters the timers of another ledger.
-func (l *ledger) merge(o *ledger) {
-	shift := o.start.Sub(l.start)
-	for _, r := range o.records {
-		r.notBefore += shift
-		r.ranAt.Add(int64(shift))
-	}
-	l.records = append(l.records, o.records...)
-}
-
-// tiny are wheels on which everything happens at once: cascades, rounds, laps, races for one
-// bucket.
-var tiny = []Options{
-	{WheelSize: 2, Levels: 1, Tick: time.Microsecond, Shards: 1},
-	{WheelSize: 2, Levels: 3, Tick: time.Microsecond, Shards: 4},
-	{WheelSize: 4, Levels: 2, Tick: 10 * time.Microsecond, Shards: 2},
-	{WheelSize: 8, Levels: 3, Tick: 50 * time.Microsecond, Shards: 1, Executor: Goroutines},
-	{WheelSize: 16, Levels: 3, Tick: 100 * time.Microsecond, Shards: 1, Executor: Inline},
-	{WheelSize: 16, Levels: 1, Tick: time.Millisecond, Shards: 4},
-	{WheelSize: 2, Levels: 3, Tick: time.Millisecond, Shards: 1},
-}
-
-func optionName(o Options) string {
-	return fmt.Sprintf("size=%d,levels=%d,tick=%v,shards=%d,executor=%T", o.WheelSize, o.Levels, o.Tick, o.Shards, o.Executor)
-}
 
 // 64 goroutines arm, stop and reset their own timers and stop each other's while they expire.
 func TestRaceExactlyOnce(t *testing.T) {

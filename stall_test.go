@@ -2,8 +2,6 @@ package timingwheel
 
 import (
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,21 +124,6 @@ func TestPlanRescheduledDuringALongRun(t *testing.T) {
 			})
 		})
 	}
-}
-
-// beside runs f in a loop on a goroutine of its own while test runs.
-func beside(f, test func()) {
-	var done atomic.Bool
-	var all sync.WaitGroup
-	all.Go(func() {
-		for !done.Load() {
-			f()
-		}
-	})
-	time.Sleep(50 * time.Microsecond)
-	test()
-	done.Store(true)
-	all.Wait()
 }
 
 // A timer that is armed while Advance moves the clock on by hours is due in the next Advance.

@@ -11,13 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// followFunc is a Planner and its Follower.
-type followFunc func(Run) Step
-
-func (f followFunc) Next(time.Time) time.Time { panic("Next of a Planner") }
-func (f followFunc) Plan() Follower           { return f }
-func (f followFunc) Follow(r Run) Step        { return f(r) }
-
 // at is a Step to so many ms after the time.
 func at(t time.Time, after int) Step { return Step{Next: t.Add(time.Duration(after) * ms)} }
 

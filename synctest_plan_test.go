@@ -1,76 +1,13 @@
 package timingwheel
 
 import (
-	"context"
 	"runtime"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-const ms = time.Millisecond
-
-// bubble runs a test on fake time, with a wheel of one shard whose clock begins with the bubble's.
-func bubble(t *testing.T, opts Options, test func(t *testing.T, tw *TimingWheel)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		if opts.Shards == 0 {
-			opts.Shards = 1
-		}
-		tw, err := New(opts)
-		require.NoError(t, err)
-		test(t, tw)
-		require.NoError(t, tw.Shutdown(context.Background()))
-		synctest.Wait() // workers end, or synctest.Test panics
-	})
-}
-
-// pass lets d of fake time pass and then whatever is due at its end come to rest.
-func pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
-
-// stopwatch notes times since it was made, in milliseconds.
-type stopwatch struct {
-	start time.Time
-	mu    sync.Mutex // of note; runs may overlap
-	times []int
-}
-
-func newStopwatch() *stopwatch { return &stopwatch{start: time.Now()} }
-
-func (w *stopwatch) elapsed() int { return int(time.Since(w.start) / ms) }
-
-func (w *stopwatch) note() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.times = append(w.times, w.elapsed())
-}
-
-// noted is what note has noted, while runs go on.
-func (w *stopwatch) noted() []int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.times)
-}
-
-// handle is a Timer that its own callback needs.
-type handle struct{ timer atomic.Pointer[Timer] }
-
-func (h *handle) set(t Timer) { h.timer.Store(&t) }
-func (h *handle) get() Timer  { return *h.timer.Load() }
-
-// nextFunc is a Scheduler.
-type nextFunc func(time.Time) time.Time
-
-func (f nextFunc) Next(t time.Time) time.Time { return f(t) }
 
 func TestEveryDoesNotDrift(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {

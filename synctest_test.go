@@ -15,29 +15,6 @@ import (
 // On fake time a callback starts at the very instant for which the wheel was woken, so these tests
 // are exact where those on the machine's clock can only say "not early".
 
-const (
-	oneDay  = 24 * time.Hour
-	oneYear = 365 * oneDay
-)
-
-// shapes are wheels on which the distances of these tests cross levels, laps and rounds.
-var shapes = []Options{
-	{},
-	{WheelSize: 2, Levels: 1, Tick: time.Hour},
-	{WheelSize: 4, Levels: 3, Tick: time.Second},
-	{WheelSize: 16, Levels: 16, Tick: ms},
-	{WheelSize: 256, Levels: 2, Tick: 100 * ms, Shards: 3},
-	{WheelSize: 64, Levels: 3, Tick: ms, Executor: Goroutines},
-	{WheelSize: 64, Levels: 3, Tick: ms, Executor: Inline},
-}
-
-func tickOf(opts Options) time.Duration {
-	if opts.Tick == 0 {
-		return defaultTick
-	}
-	return opts.Tick
-}
-
 // However far away a deadline is, the callback starts in its very tick: cascading loses no
 // precision.
 func TestPreciseOverDaysAndYears(t *testing.T) {

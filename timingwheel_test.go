@@ -2,78 +2,12 @@ package timingwheel
 
 import (
 	"math"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-// patience turns a hang into a failure. It says nothing of how fast anything has to be.
-const patience = time.Minute
-
-// Set by the files of their build tags: both make everything slower, and the latter allocates.
-var underRace, underInvariants bool
-
-// scaled is the size of a test: n, or less where that would take long.
-func scaled(n int) int {
-	switch {
-	case underInvariants:
-		return max(n/100, 1)
-	case underRace || testing.Short():
-		return max(n/10, 1)
-	}
-	return n
-}
-
-// startWheel returns a wheel that the end of the test stops.
-func startWheel(tb testing.TB, opts Options) *TimingWheel {
-	tb.Helper()
-	tw, err := New(opts)
-	require.NoError(tb, err)
-	tb.Cleanup(tw.Stop)
-	return tw
-}
-
-// receive returns the next value of c.
-func receive[T any](tb testing.TB, c <-chan T, what string) T {
-	tb.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(patience):
-		require.FailNow(tb, "waited too long", what)
-		panic("unreachable")
-	}
-}
-
-// await waits until the condition holds.
-func await(tb testing.TB, what string, condition func() bool) {
-	tb.Helper()
-	for end := time.Now().Add(patience); !condition(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			require.FailNow(tb, "waited too long", what)
-		}
-	}
-}
-
-// goroutinesReturnTo waits until there are no more goroutines than before.
-func goroutinesReturnTo(t *testing.T, before int) {
-	t.Helper()
-	await(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= before })
-}
-
-// verifyShards checks the invariants of a wheel at rest or in full swing.
-func verifyShards[T any](t *testing.T, e *engine[T]) {
-	t.Helper()
-	for _, s := range e.shards {
-		s.wheelMu.Lock()
-		err := s.verify()
-		s.wheelMu.Unlock()
-		require.NoError(t, err)
-	}
-}
 
 // The one test that runs the wheel as a program does: the defaults, on the clock of the machine.
 func TestRealClockSmoke(t *testing.T) {
