@@ -3,6 +3,7 @@ package timingwheel
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -408,4 +409,45 @@ func TestRemoveAllTakesEverything(t *testing.T) {
 		h.release()
 		assert.False(t, postponed.Stop())
 	})
+}
+
+// A timer that was flushed and is then rescheduled, to the very tick that it had before, runs at
+// that tick.
+func TestRescheduleAfterFlushToTheSameTick(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Shards: 1})
+	at := time.Now().Add(time.Hour)
+	var early atomic.Int32
+	var moved []Timer
+	for range 200 {
+		moved = append(moved, tw.AtFunc(at, func() { early.Add(1) }))
+	}
+	tw.Flush()
+	kept := int32(0)
+	for _, timer := range moved {
+		if timer.RescheduleAt(at) {
+			kept++
+		}
+	}
+	await(t, "the others run", func() bool { return tw.Len() <= int(kept) })
+	time.Sleep(20 * ms)
+	assert.EqualValues(t, 200-kept, early.Load(), "ran with the flush although Reschedule had returned true")
+	assert.Equal(t, int(kept), tw.Len())
+}
+
+// A timer that was postponed after it had become due is pending, so a Flush takes it.
+func TestFlushTakesWhatWasPostponedWhenDue(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Shards: 1})
+	var ran atomic.Int32
+	var timers []Timer
+	for range 50 {
+		timers = append(timers, tw.AfterFunc(time.Hour, func() { ran.Add(1) }))
+	}
+	tw.Flush() // their worker may have come or not
+	for _, timer := range timers {
+		timer.Reschedule(2 * time.Hour)
+	}
+	tw.Flush()
+	await(t, "all run", func() bool { return ran.Load() == 50 })
 }

@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 	"weak"
 
@@ -229,58 +228,4 @@ func TestUnreferencedWheelFires(t *testing.T) {
 	runtime.GC()
 	runtime.GC()
 	receive(t, fired, "the timer")
-}
-
-// Correcting the alarm is worth its cost once for so many timers armed. Wherever in that count the
-// last timers are stopped, and in which order, the alarm of an idle wheel goes off soon, once, and
-// for good.
-func TestIdleWheelSwitchesItsAlarmOff(t *testing.T) {
-	ends := map[string]func(tw *TimingWheel, far func(hours time.Duration) Timer, h *held){
-		"stopped in order": func(_ *TimingWheel, far func(time.Duration) Timer, _ *held) {
-			a, b, c := far(1), far(2), far(50)
-			a.Stop()
-			b.Stop()
-			c.Stop()
-		},
-		"stopped in reverse": func(_ *TimingWheel, far func(time.Duration) Timer, _ *held) {
-			a, b, c := far(1), far(2), far(50)
-			c.Stop()
-			b.Stop()
-			a.Stop()
-		},
-		"the last one fires": func(tw *TimingWheel, far func(time.Duration) Timer, h *held) {
-			a := far(1)
-			tw.AfterFunc(0, func() {})
-			synctest.Wait()
-			a.Stop()
-			h.release()
-		},
-		"the last one is stopped when due": func(tw *TimingWheel, far func(time.Duration) Timer, h *held) {
-			a, due := far(1), tw.AfterFunc(0, func() {})
-			synctest.Wait()
-			a.Stop()
-			due.Stop()
-			h.release()
-		},
-	}
-	for name, end := range ends {
-		t.Run(name, func(t *testing.T) {
-			for warm := range 2 * relaxCost {
-				h := new(held)
-				bubble(t, Options{Executor: h}, func(t *testing.T, tw *TimingWheel) {
-					far := func(hours time.Duration) Timer { return tw.AfterFunc(hours*time.Hour, func() {}) }
-					for range 3*relaxCost + warm {
-						far(24).Stop()
-					}
-					end(tw, far, h)
-					woken := tw.Stats().Wakeups
-					pass(time.Second)
-					assert.LessOrEqual(t, tw.Stats().Wakeups, woken+1)
-					s := tw.engine.shards[0]
-					alarm := s.alarm.at.Load()
-					require.Equal(t, int64(never), alarm, "the alarm is still set, after %d timers", 3*relaxCost+warm)
-				})
-			}
-		})
-	}
 }

@@ -1,9 +1,8 @@
 package timingwheel
 
 import (
-	"math/rand/v2"
+	"math"
 	"reflect"
-	"slices"
 	"testing"
 	"time"
 	"unsafe"
@@ -95,184 +94,56 @@ func TestStaleHandleIsInert(t *testing.T) {
 	}
 }
 
-// The successor of a page that was given back uses the same slots and generations again. Handles of
-// the old page must not reach its timers.
-func TestHandleOfAReturnedPageIsInert(t *testing.T) {
+// While the wheel is held by a driver that is preempted, callers arm, stop and reschedule without
+// waiting. What they have left is done when it is let go.
+func TestCallersDoNotWaitForTheWheel(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
-	old := s.fill(4*arena.PageSize, time.Hour)
-	homes := slices.Clone(s.engine.shards[0].homes)
-	s.stopAll(old)
+	placed := s.fillPlaced(500, time.Minute)
+	sh.wheelMu.Lock() // this goroutine would wait for itself
+	timers := s.fill(1000, time.Minute)
+	require.True(t, timers[999].Reschedule(time.Second))
+	require.True(t, placed[499].Reschedule(time.Second))
+	require.True(t, placed[498].Reschedule(time.Hour))
+	_, ok := placed[498].Deadline()
+	require.True(t, ok)
+	requireAllStop(t, placed[:400])
+	requireAllStop(t, timers[:300])
+	require.Equal(t, 400, sh.removals.len())
+	require.True(t, sh.wanted.Load())
+	sh.unlockAndTend()
+	require.False(t, sh.wanted.Load())
+	require.Less(t, sh.removals.len(), 400)
+	verified(t, sh)
+	require.Equal(t, 800, s.Len())
+	s.to(time.Second)
+	require.Len(t, s.ran, 2)
+	s.to(time.Minute)
+	require.Len(t, s.ran, 797)
+}
+
+// While another caller that arms is preempted, a Stop, a Reschedule to a later time and a look at
+// the deadline do not wait.
+func TestStopDoesNotWaitForAnArmingCaller(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Shards: 1})
+	sh := &tw.engine.shards[0].shard
+	timers := make([]Timer, 100)
+	for k := range timers {
+		timers[k] = tw.AfterFunc(time.Hour, func() {})
+	}
 	sh.placeAll()
-	require.Less(t, sh.slots.Here, 4)
-	timers := s.fill(4*arena.PageSize, time.Hour)
-	named := map[[2]uint32]bool{}
-	for _, e := range timers {
-		named[[2]uint32{e.index, e.gen}] = true
-	}
-	reused := 0
-	for _, e := range old {
-		if named[[2]uint32{e.index, e.gen}] {
-			reused++
-			require.NotContains(t, timers, e)
-		}
-	}
-	require.Greater(t, reused, arena.PageSize/2, "slots with the same number and generation")
-	require.NotEqual(t, homes, s.engine.shards[0].homes)
-	s.requireInert(old)
-	s.stopAll(timers)
-}
-
-// age makes a slot have its last generation, of which the handle is returned.
-func age(timer Timer) Timer {
-	timer.swapWord(func(w arena.Word) arena.Word {
-		for !w.Exhausted() { // all bits of the generation
-			w |= (1<<28 - 1<<6)
-		}
-		return w
-	})
-	timer.gen = timer.word().Gen()
-	return timer
-}
-
-// The slot whose generations are used up is never handed out again, whether its timer was stopped
-// or has fired.
-func TestSlotWithItsLastGenerationIsRetired(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]func(s *story, timer Timer){
-		"stopped": func(s *story, timer Timer) { require.True(s.t, timer.Stop()) },
-		"stopped on the wheel": func(s *story, timer Timer) {
-			s.engine.shards[0].placeAll()
-			require.True(s.t, timer.Stop())
-		},
-		"fired": func(s *story, _ Timer) { s.to(msec) },
-	} {
-		for _, neighbours := range []int{0, 10} {
-			s, sh := newShardStory(t, Options{})
-			others := s.fill(neighbours, time.Hour)
-			e := age(s.after(msec, ""))
-			end(s, e)
-			require.False(t, e.Stop())
-			s.verify()
-			for range 3 {
-				timers := s.fill(2*arena.PageSize, time.Hour)
-				for _, o := range timers {
-					require.False(t, e.home == o.home && e.index == o.index, name)
-				}
-				s.requireInert([]Timer{e})
-				s.stopAll(timers)
-			}
-			s.stopAll(others)
-			require.Zero(t, s.Len())
-			verified(t, sh)
-		}
-	}
-}
-
-// Generations go on where a page was given back and opened again, so handles from before stay
-// inert.
-func TestHandlesStayInertWhenPagesComeBack(t *testing.T) {
-	t.Parallel()
-	s, sh := newShardStory(t, Options{})
-	rng := rand.New(rand.NewPCG(5, 5))
-	var stale []Timer
-	for round := range 5 {
-		timers := s.fill(10*arena.PageSize, time.Hour)
-		require.GreaterOrEqual(t, sh.slots.Here, 10)
-		s.requireInert(stale)
-		for range rng.IntN(2000) { // some slots have many generations
-			k := rng.IntN(arena.PageSize) // free slots in many pages would hold these
-			require.True(t, timers[k].Stop())
-			stale = append(stale, timers[k])
-			timers[k] = s.after(time.Hour, "")
-		}
-		if round%2 == 0 {
-			s.stopAll(timers)
-		} else {
-			require.Equal(t, len(timers), s.Flush())
-		}
-		require.Zero(t, s.Len())
-		require.LessOrEqual(t, sh.slots.Here, 5, "an empty page, and those of the free slots of the inbox")
-		stale = append(stale, timers...)
-		s.requireInert(stale)
-	}
-}
-
-// A handle whose page was given back and not opened again does nothing.
-func TestHandleOfAPageThatIsGone(t *testing.T) {
-	t.Parallel()
-	s, sh := newShardStory(t, Options{})
-	timers := s.fill(4*arena.PageSize, time.Hour)
-	s.stopAll(timers)
-	s.Len()
-	gone := 0
-	for _, e := range timers {
-		if sh.slots.Pages.At(e.index>>arena.PageShift) == nil {
-			gone++
-		}
-	}
-	require.Positive(t, gone)
-	s.requireInert(timers)
-}
-
-// After a spike the memory of slots, payloads and lists goes back, but for a page of each.
-func TestPagesAreGivenBackAfterASpike(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]func(s *story, timers []Timer){
-		"stopped": func(s *story, timers []Timer) { s.stopAll(timers) },
-		"fired":   func(s *story, _ []Timer) { s.to(time.Minute) },
-		"flushed": func(s *story, _ []Timer) { s.Flush() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, sh := newShardStory(t, Options{})
-			s.stopAll(s.fill(1, time.Hour))
-			before := s.Stats().Bytes
-			timers := s.fill(40*arena.PageSize, time.Minute)
-			require.Equal(t, 40, sh.slots.Here)
-			require.Greater(t, s.Stats().Bytes, before+40*arena.PageSize*16)
-			end(s, timers)
-			require.Zero(t, s.Len())
-			require.LessOrEqual(t, sh.slots.Here, 2, "an empty page, and that of the free slots of the inbox")
-			require.LessOrEqual(t, sh.owner.store.chunks.used(), 2)
-			require.LessOrEqual(t, sh.owner.store.chunks.here, 2)
-			for p := range uint32(40) {
-				require.Equal(t, sh.slots.Pages.At(p) == nil, s.engine.shards[0].values.At(p) == nil, "payloads of page %d", p)
-			}
-		})
-	}
-}
-
-// Each survivor of a spike holds its page. New timers go to the lowest pages with room, so the
-// survivors of many spikes gather.
-func TestLowestPagesAreFilledFirst(t *testing.T) {
-	t.Parallel()
-	const pages = 20
-	s, sh := newShardStory(t, Options{})
-	timers := s.fill(pages*arena.PageSize, time.Hour)
-	var survivors []Timer
-	for i, e := range timers {
-		if i%arena.PageSize == 7 {
-			survivors = append(survivors, e)
-			continue
-		}
-		require.True(t, e.Stop())
-	}
-	require.Equal(t, pages, s.Len())
-	require.Equal(t, pages, sh.slots.Here, "the worst case: one page for each survivor")
-	more := s.fill(4*(arena.PageSize-1)-inboxSize, time.Hour)
-	low := 0
-	for _, e := range more {
-		if e.index>>arena.PageShift < 5 {
-			low++
-		}
-	}
-	require.GreaterOrEqual(t, low, len(more)-inboxSize-freeSlots, "but for those that the inbox had at hand")
-	require.Equal(t, pages, sh.slots.Here)
-	s.stopAll(survivors)
-	s.Len()
-	require.LessOrEqual(t, sh.slots.Here, 8)
-	s.stopAll(more)
+	staged := tw.AfterFunc(time.Hour, func() {})
+	sh.armMu.Lock()
+	require.True(t, staged.Reschedule(2*time.Hour))
+	require.True(t, timers[0].Reschedule(2*time.Hour))
+	_, ok := timers[0].Deadline()
+	require.True(t, ok)
+	sh.removals.offerAt.Store(math.MaxInt32) // else this goroutine would be the owner, and want armMu
+	requireAllStop(t, timers)
+	sh.armMu.Unlock()
+	require.Equal(t, 1, tw.Len())
+	require.True(t, staged.Stop())
 }
 
 func TestShardVerifyFindsDamage(t *testing.T) {

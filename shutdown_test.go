@@ -366,3 +366,45 @@ func TestNoGoroutineIsLeftBehind(t *testing.T) {
 		goroutinesReturnTo(t, before)
 	}
 }
+
+// What has happened to each timer is settled when the wheel's Stop returns: no claim, no discard
+// and no drop comes later, whoever was preempted where.
+func TestCountsAreFinalWhenStopReturns(t *testing.T) {
+	// Not parallel: it keeps every processor busy.
+	busy(t)
+	for name, executor := range map[string]Executor{"default": nil, "Goroutines": Goroutines, "Inline": Inline} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range max(scaled(8), 3) {
+				tw, err := New(Options{Executor: executor, Shards: 2, Tick: 10 * time.Microsecond})
+				require.NoError(t, err)
+				var ran, stopped atomic.Uint64
+				var all sync.WaitGroup
+				for range 4 {
+					all.Go(func() {
+						for range 200 {
+							timer := tw.AfterFunc(rand.N(200*time.Microsecond), func() { ran.Add(1) })
+							tw.AfterFunc(0, func() { ran.Add(1) })
+							if rand.N(2) == 0 && timer.Stop() {
+								stopped.Add(1)
+							}
+						}
+					})
+				}
+				tw.ScheduleFunc(Every(10*time.Microsecond), func() { ran.Add(1) })
+				spin(rand.N(400 * time.Microsecond))
+				tw.Stop()
+				before := tw.Stats()
+				all.Wait()
+				require.NoError(t, tw.Shutdown(t.Context()))
+				after := tw.Stats()
+				require.Equal(t, before.Fired, after.Fired, "claimed or dropped after Stop")
+				// A run of the plan that was claimed just before Stop is counted, and does not take
+				// place.
+				require.Contains(t, []uint64{0, 1}, after.Fired-ran.Load(), "each claim has run")
+				require.Equal(t, stopped.Load(), after.Stopped)
+				require.Equal(t, after.Armed, after.Fired+after.Stopped+after.Discarded)
+			}
+		})
+	}
+}

@@ -2,7 +2,10 @@ package timingwheel
 
 import (
 	"math"
+	"math/rand/v2"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -40,120 +43,167 @@ func TestRealClockSmoke(t *testing.T) {
 	assert.Empty(t, runs)
 }
 
-func TestStopAnswersTrueOnce(t *testing.T) {
+// What the whole process relies on cannot be stopped or flushed by one part of it.
+func TestDefaultRefusesToStop(t *testing.T) {
 	t.Parallel()
-	tw := startWheel(t, Options{})
+	require.Same(t, Default(), Default())
 	fired := make(chan struct{}, 1)
-	timer := tw.AfterFunc(time.Hour, func() { fired <- struct{}{} })
-	require.Equal(t, 1, tw.Len())
+	timer := AfterFunc(time.Hour, func() { fired <- struct{}{} })
+
+	for method, call := range map[string]func(){
+		"Stop":     Default().Stop,
+		"Shutdown": func() { _ = Default().Shutdown(t.Context()) },
+		"Flush":    func() { Default().Flush() },
+	} {
+		assert.PanicsWithValue(t, "timingwheel: "+method+" of the default wheel, which belongs to the whole process", call)
+	}
+	require.True(t, timer.Reschedule(0), "the timer was lost")
+	receive(t, fired, "the timer")
+}
+
+func TestPackageLevelFunctionsUseDefault(t *testing.T) {
+	t.Parallel()
+	fired := make(chan string, 1)
+	AfterFunc(time.Millisecond, func() { fired <- "AfterFunc" })
+	assert.Equal(t, "AfterFunc", receive(t, fired, "AfterFunc"))
+	AtFunc(time.Now().Add(time.Millisecond), func() { fired <- "AtFunc" })
+	assert.Equal(t, "AtFunc", receive(t, fired, "AtFunc"))
+
+	runs := make(chan struct{}, 1000)
+	plan := ScheduleFunc(Every(time.Millisecond), func() { runs <- struct{}{} })
+	for range 3 {
+		receive(t, runs, "a run of the plan")
+	}
+	assert.True(t, plan.Stop())
+
+	timer := AfterFunc(time.Hour, func() {})
+	owner := false
+	for _, s := range Default().engine.shards {
+		owner = owner || timer.shard() == &s.shard
+	}
+	assert.True(t, owner, "the timer is not one of Default's")
 	assert.True(t, timer.Stop())
-	assert.False(t, timer.Stop())
-	assert.False(t, timer.Reschedule(0), "Reschedule of a stopped timer arms nothing")
-	assert.Zero(t, tw.Len())
-
-	timer = tw.AfterFunc(0, func() { fired <- struct{}{} })
-	receive(t, fired, "the callback")
-	assert.False(t, timer.Stop())
-	assert.False(t, timer.Reschedule(0), "Reschedule of a fired timer arms nothing")
-	_, ok := timer.Deadline()
-	assert.False(t, ok)
-	assert.Empty(t, fired)
 }
 
-func TestZeroTimerIsInert(t *testing.T) {
-	t.Parallel()
-	var timer Timer
-	assert.False(t, timer.Stop())
-	assert.False(t, timer.Reschedule(0))
-	assert.False(t, timer.RescheduleAt(time.Now()))
-	_, ok := timer.Deadline()
-	assert.False(t, ok)
-}
-
-// The last Reschedule wins, whether it moves the timer later, earlier or to the past.
-func TestRescheduleOnTheRealClock(t *testing.T) {
+// A nil callback is found out at the call, where the mistake is, not at the deadline.
+func TestNilFunctionsPanicAtTheCall(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
-	fired := make(chan time.Time, 2)
-	note := func() { fired <- time.Now() }
-
-	start := time.Now()
-	timer := tw.AfterFunc(5*time.Millisecond, note)
-	if timer.Reschedule(60 * time.Millisecond) { // else the machine was asleep for 5 ms
-		assert.GreaterOrEqual(t, receive(t, fired, "postponed").Sub(start), 60*time.Millisecond)
-	}
-
-	start = time.Now()
-	timer = tw.AfterFunc(time.Hour, note)
-	require.True(t, timer.Reschedule(20*time.Millisecond))
-	assert.GreaterOrEqual(t, receive(t, fired, "hastened").Sub(start), 20*time.Millisecond)
-
-	for _, past := range []func(Timer) bool{
-		func(x Timer) bool { return x.Reschedule(math.MinInt64) },
-		func(x Timer) bool { return x.Reschedule(0) },
-		func(x Timer) bool { return x.RescheduleAt(time.Now().Add(-time.Hour)) },
-		func(x Timer) bool { return x.RescheduleAt(time.Time{}) },
+	for message, call := range map[string]func(){
+		"timingwheel: AfterFunc of a nil function":                   func() { tw.AfterFunc(0, nil) },
+		"timingwheel: AtFunc of a nil function":                      func() { tw.AtFunc(time.Now(), nil) },
+		"timingwheel: ScheduleFunc with a nil Scheduler or function": func() { tw.ScheduleFunc(Every(1), nil) },
+		"timingwheel: NewTimeouts with a nil function":               func() { _, _ = NewTimeouts[int](Options{}, nil) },
+		"timingwheel: Every(0s): accepted is a positive duration":    func() { Every(0) },
+		"timingwheel: Every(-1ns): accepted is a positive duration":  func() { Every(-1) },
+		"timingwheel: Advance of a wheel that is not Manual":         func() { tw.Advance(time.Now()) },
 	} {
-		timer = tw.AfterFunc(math.MaxInt64, note)
-		require.True(t, past(timer))
-		receive(t, fired, "rescheduled to the past")
+		assert.PanicsWithValue(t, message, call)
 	}
-
-	start = time.Now()
-	timer = tw.AfterFunc(time.Hour, note)
-	for _, d := range []time.Duration{time.Minute, 2 * time.Hour, 24 * time.Hour, 30 * time.Millisecond} {
-		require.True(t, timer.Reschedule(d))
-	}
-	assert.GreaterOrEqual(t, receive(t, fired, "the last Reschedule").Sub(start), 30*time.Millisecond)
+	assert.Panics(t, func() { tw.ScheduleFunc(nil, func() {}) })
+	assert.Panics(t, func() { AfterFunc(0, nil) })
+	assert.Panics(t, func() { AtFunc(time.Now(), nil) })
+	assert.Panics(t, func() { ScheduleFunc(nil, func() {}) })
+	tw.Stop()
+	assert.Panics(t, func() { tw.AfterFunc(0, nil) }, "also after Stop")
 	assert.Zero(t, tw.Len())
-	assert.Empty(t, fired)
 }
 
-// A date on the wall is as good as a time with a monotonic reading.
-func TestAtFunc(t *testing.T) {
+// Next is never late, and nothing runs before it.
+func TestNextIsALowerBound(t *testing.T) {
 	t.Parallel()
-	tw := startWheel(t, Options{})
-	ran := make(chan time.Time, 1)
-	for name, strip := range map[string]func(time.Time) time.Time{
-		"monotonic": func(at time.Time) time.Time { return at },
-		"wall":      func(at time.Time) time.Time { return at.Round(0) },
-		"zone":      func(at time.Time) time.Time { return at.Round(0).UTC() },
-	} {
+	s := newStory(t, Options{Tick: msec, WheelSize: 8, Levels: 3}, 0)
+	_, ok := s.Next()
+	require.False(t, ok)
+	t1 := s.after(300*msec+1, "a")
+	s.after(100*msec, "b")
+	for last := time.Duration(-1); s.Len() > 0; {
+		at, ok := s.Next()
+		require.True(t, ok)
+		d := at.Sub(modelStart)
+		require.Greater(t, d, last)
+		require.LessOrEqual(t, d, 301*msec)
+		require.Empty(t, s.to(d-1))
+		s.to(d)
+		last = d
+	}
+	require.False(t, t1.Stop())
+}
+
+// Next never lies behind the earliest deadline rounded up, and a program that follows it gets
+// there.
+func TestNextOnFakeTime(t *testing.T) {
+	for _, opts := range shapes {
+		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
+			_, ok := tw.Next()
+			assert.False(t, ok)
+			tick, start := tickOf(opts), time.Now()
+			earliest := oneYear
+			for range 50 {
+				d := time.Minute + rand.N(100*oneDay)
+				earliest = min(earliest, d)
+				tw.AfterFunc(d, func() {})
+				next, ok := tw.Next()
+				require.True(t, ok)
+				assert.Less(t, next.Sub(start), earliest+tick)
+			}
+			pass(earliest + tick)
+			assert.Less(t, tw.Len(), 50)
+		})
+	}
+}
+
+// Several wheels in one bubble share nothing and do not disturb each other.
+func TestSeveralWheelsInOneBubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		at := strip(time.Now().Add(20 * time.Millisecond))
-		tw.AtFunc(at, func() { ran <- time.Now() })
-		// The two clocks are read one after the other, to the nanosecond.
-		assert.Greater(t, receive(t, ran, name).Sub(start), 20*time.Millisecond-time.Microsecond, name)
-
-		timer := tw.AtFunc(strip(time.Now().Add(time.Hour)), func() { ran <- time.Now() })
-		start = time.Now()
-		require.True(t, timer.RescheduleAt(strip(time.Now().Add(20*time.Millisecond))))
-		assert.Greater(t, receive(t, ran, name).Sub(start), 20*time.Millisecond-time.Microsecond, name)
-
-		tw.AtFunc(strip(time.Now().Add(-time.Hour)), func() { ran <- time.Now() })
-		receive(t, ran, "a time that has passed: "+name)
-	}
-	tw.AtFunc(time.Time{}, func() { ran <- time.Now() })
-	receive(t, ran, "the zero time")
+		var wheels []*TimingWheel
+		var ran [7]atomic.Int32
+		for i, opts := range shapes {
+			tw := startWheel(t, opts)
+			wheels = append(wheels, tw)
+			tick := tickOf(opts)
+			for h := range 50 {
+				d := time.Duration(1+h) * time.Hour
+				tw.AfterFunc(d, func() {
+					ran[i].Add(1)
+					if i != 1 { // that one is flushed
+						assert.Equal(t, (d+tick-1)/tick*tick, time.Since(start))
+					}
+				})
+			}
+		}
+		pass(10*time.Hour + time.Second)
+		wheels[0].Stop()
+		wheels[1].Flush()
+		pass(3 * oneDay)
+		assert.EqualValues(t, 10, ran[0].Load())
+		for i := range ran[2:] {
+			assert.EqualValues(t, 50, ran[2+i].Load())
+		}
+	})
+	// And another bubble after it, as in a program's tests.
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		ran := false
+		tw.AfterFunc(oneDay, func() { ran = true })
+		pass(oneDay)
+		assert.True(t, ran)
+	})
 }
 
-func TestDeadlineOnTheRealClock(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{})
-	before := time.Now()
-	timer := tw.AfterFunc(time.Hour, func() {})
-	due, ok := timer.Deadline()
-	require.True(t, ok)
-	assert.False(t, due.Before(before.Add(time.Hour)))
-	assert.False(t, due.After(time.Now().Add(time.Hour+time.Millisecond)), "it is rounded up to a tick")
-
-	at := time.Now().Add(time.Minute)
-	require.True(t, timer.RescheduleAt(at))
-	due, ok = timer.Deadline()
-	require.True(t, ok)
-	assert.False(t, due.Before(at))
-	assert.Less(t, due.Sub(at), time.Millisecond)
-	timer.Stop()
-	_, ok = timer.Deadline()
-	assert.False(t, ok)
+// A bubble ends only when all its goroutines have: a wheel whose timers are pending has none, with
+// or without Stop, nor has one whose callbacks have run.
+func TestBubbleEndsWithoutStop(t *testing.T) {
+	for _, opts := range shapes {
+		synctest.Test(t, func(t *testing.T) {
+			tw, err := New(opts)
+			require.NoError(t, err)
+			for range 100 {
+				tw.AfterFunc(rand.N(time.Hour), func() {})
+			}
+			pass(time.Hour + tickOf(opts))
+			assert.Zero(t, tw.Len())
+			tw.AfterFunc(oneYear, func() {})
+		})
+	}
 }

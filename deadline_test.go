@@ -1,9 +1,9 @@
 package timingwheel
 
 import (
-	"cmp"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+// Timers run at their deadline rounded up to a tick: at the edges of levels, at wraps, after days,
+// at large readings of the clock. Deadlines for which a word has no room are in far_test.go.
 
 // checkDelay arms timers that are due d from the origin, in each way there is, and sees them run at
 // their deadline rounded up to a tick, and not 1ns before.
@@ -186,58 +189,6 @@ func TestLimitsOfGeometry(t *testing.T) {
 	}
 }
 
-// A timer beyond the last wheel waits there under its own round: waiting costs no wake-up, and
-// moving one for each level below.
-func TestRoundsCostNoWakeups(t *testing.T) {
-	t.Parallel()
-	forEachWheel(t, func(t *testing.T, opts Options) {
-		for _, rounds := range []int64{1, 2, 1000} {
-			for _, origin := range []int64{0, 1<<55 + 1} {
-				s := newStory(t, opts, origin)
-				d := satMul(spans(opts)[len(spans(opts))-1], rounds)
-				s.after(time.Duration(min(d, 1<<61)+1), "far")
-				require.LessOrEqual(t, s.wakeups(), opts.Levels)
-			}
-		}
-	})
-}
-
-// Timers of several rounds share a slot of the last wheel, the latest armed first: it is queued
-// under the earliest, and each round costs one wake-up.
-func TestSlotIsQueuedUnderItsEarliestRound(t *testing.T) {
-	t.Parallel()
-	s := newStory(t, Options{Tick: msec, WheelSize: 4, Levels: 1}, 0)
-	for _, ticks := range []int{1 + 4*50, 1 + 4*7, 1 + 4*2, 1 + 4*7} {
-		s.after(time.Duration(ticks)*msec, fmt.Sprint(ticks))
-	}
-	at, _ := s.Next()
-	require.Equal(t, 9*msec, at.Sub(modelStart))
-	require.Empty(t, s.to(9*msec-1))
-	require.Equal(t, "9", s.to(9*msec))
-	require.Equal(t, 2, s.wakeups())
-}
-
-// Next is never late, and nothing runs before it.
-func TestNextIsALowerBound(t *testing.T) {
-	t.Parallel()
-	s := newStory(t, Options{Tick: msec, WheelSize: 8, Levels: 3}, 0)
-	_, ok := s.Next()
-	require.False(t, ok)
-	t1 := s.after(300*msec+1, "a")
-	s.after(100*msec, "b")
-	for last := time.Duration(-1); s.Len() > 0; {
-		at, ok := s.Next()
-		require.True(t, ok)
-		d := at.Sub(modelStart)
-		require.Greater(t, d, last)
-		require.LessOrEqual(t, d, 301*msec)
-		require.Empty(t, s.to(d-1))
-		s.to(d)
-		last = d
-	}
-	require.False(t, t1.Stop())
-}
-
 // The clock oversleeps and jumps over many buckets of several levels: everything runs, in order of
 // ticks.
 func TestJumpOverSeveralLevels(t *testing.T) {
@@ -322,34 +273,54 @@ func TestShortPlanAfterARunOfDays(t *testing.T) {
 	}
 }
 
-// A large bucket that begins to move before it expires must not take the clock past others that are
-// queued.
-func TestEarlyBucketDoesNotTakeTheClockPastOthers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		tw, err := New(Options{Shards: 1, WheelSize: 4096, Tick: time.Microsecond})
-		require.NoError(t, err)
-		defer tw.Stop()
-		for i := range 1100 {
-			tw.AfterFunc(time.Duration(2900+i)*time.Microsecond, func() {})
-		}
-		for range 4 * earlyMin { // on the second level, from tick 4096 on
-			tw.AfterFunc(5000*time.Microsecond, func() {})
-		}
-		s := tw.engine.shards[0]
-		s.wheelMu.Lock()
-		s.settleAll()
-		s.Base = s.Base.Add(-4000 * time.Microsecond) // the machine has stalled
-		var broken error
-		s.owner.observe(s.Read())
-		for done := false; !done; {
-			done = s.owner.expire()
-			broken = cmp.Or(broken, s.verify())
-		}
-		s.hire(1)
-		s.wheelMu.Unlock()
-		require.NoError(t, broken)
-		time.Sleep(time.Second)
-		require.Zero(t, tw.Len())
-	})
+// However far away a deadline is, the callback starts in its very tick: cascading loses no
+// precision.
+func TestPreciseOverDaysAndYears(t *testing.T) {
+	for _, opts := range shapes {
+		t.Run(optionName(opts), func(t *testing.T) {
+			bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
+				start, tick := time.Now(), tickOf(opts)
+				const n = 500
+				var ran atomic.Int32
+				for i := range n {
+					d := rand.N([]time.Duration{time.Minute, time.Hour, oneDay, 30 * oneDay, oneYear, 100 * oneYear}[i%6])
+					tw.AfterFunc(d, func() {
+						ran.Add(1)
+						at := time.Since(start)
+						assert.GreaterOrEqual(t, at, d, "early")
+						assert.Less(t, at-d, tick, "late")
+						assert.Zero(t, at%tick, "not at a tick")
+					})
+				}
+				pass(101 * oneYear)
+				assert.EqualValues(t, n, ran.Load())
+				assert.Zero(t, tw.Len())
+				verifyShards(t, tw.engine)
+				st := tw.Stats()
+				assert.LessOrEqual(t, st.Lateness.Max, tick)
+			})
+		})
+	}
+}
+
+// After days of doing nothing the first short timer is as precise as any.
+func TestShortTimerAfterIdlenessCostsOneWakeup(t *testing.T) {
+	for _, opts := range shapes {
+		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
+			tick := tickOf(opts)
+			for range 20 {
+				pass(rand.N(40 * oneDay))
+				start, woken := time.Now(), tw.Stats().Wakeups
+				var after time.Duration
+				d := tick + rand.N(tick)
+				tw.AfterFunc(d, func() { after = time.Since(start) })
+				pass(6 * tick)
+				assert.GreaterOrEqual(t, after, d)
+				assert.Less(t, after, d+tick)
+				if opts.WheelSize > 2 { // else it has to pass from one wheel to the next
+					assert.Equal(t, woken+1, tw.Stats().Wakeups, "a stale clock put it into a coarse bucket")
+				}
+			}
+		})
+	}
 }

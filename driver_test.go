@@ -1,0 +1,447 @@
+package timingwheel
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// When the driver wakes: the alarm, its credit, and what an idle wheel costs.
+
+// Nothing wakes while nothing is due.
+func TestIdleWheelIsNeverWoken(t *testing.T) {
+	for _, opts := range shapes {
+		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
+			pass(oneYear)
+			assert.Zero(t, tw.Stats().Wakeups, "a wheel that was never used")
+			tw.AfterFunc(0, func() {})
+			pass(2 * tickOf(opts))
+			woken := tw.Stats().Wakeups
+			pass(oneYear)
+			assert.Equal(t, woken, tw.Stats().Wakeups, "a wheel whose timers have fired")
+			tw.AfterFunc(math.MaxInt64, func() {})
+			pass(oneYear)
+			assert.LessOrEqual(t, tw.Stats().Wakeups, woken+16, "a timer that is for ever away")
+		})
+	}
+}
+
+// One timer costs one wake-up and one for each wheel that it passes, however many laps are between.
+func TestWakeupsOfOneFarTimer(t *testing.T) {
+	for _, opts := range shapes {
+		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
+			for _, d := range []time.Duration{time.Hour, oneDay, 123 * oneDay, oneYear, 50 * oneYear} {
+				before := tw.Stats().Wakeups
+				ran := false
+				tw.AfterFunc(d, func() { ran = true })
+				pass(d + tickOf(opts))
+				assert.True(t, ran)
+				levels := int(tw.engine.last) + 1
+				assert.LessOrEqual(t, tw.Stats().Wakeups-before, uint64(levels), "%v on %d levels", d, levels)
+			}
+		})
+	}
+}
+
+// Rounds that a bucket of the last wheel waits for cost no wake-up: it is queued under its
+// earliest.
+func TestRoundsCostNoWakeupsOnFakeTime(t *testing.T) {
+	bubble(t, Options{WheelSize: 2, Levels: 1, Tick: time.Second}, func(t *testing.T, tw *TimingWheel) {
+		var times stopwatch
+		times.start = time.Now()
+		for _, round := range []int{1000, 10, 100_000, 11} { // all in one slot or the other
+			tw.AfterFunc(time.Duration(2*round)*time.Second, times.note)
+		}
+		pass(19 * time.Second)
+		assert.Zero(t, tw.Stats().Wakeups)
+		pass(10 * oneDay)
+		assert.Equal(t, []int{20_000, 22_000, 2_000_000, 200_000_000}, times.times)
+		assert.EqualValues(t, 4, tw.Stats().Wakeups)
+	})
+}
+
+// A heartbeat a second for a day, with a timeout of 30 s: the driver looks at most once for each
+// timeout that passes, not once for each beat.
+func TestWakeupsOfPostponedTimers(t *testing.T) {
+	bubble(t, Options{Shards: 1}, func(t *testing.T, tw *TimingWheel) {
+		time.Sleep(time.Millisecond / 2) // beats come between two ticks: at one it is chance whether the driver looks first
+		timers := make([]Timer, 20)
+		for i := range timers {
+			timers[i] = tw.AfterFunc(30*time.Second, func() { t.Error("cut though alive") })
+		}
+		seconds := scaled(100_000)
+		for range seconds {
+			time.Sleep(time.Second)
+			for _, timer := range timers {
+				if !timer.Reschedule(30 * time.Second) {
+					t.Fatal("lost")
+				}
+			}
+		}
+		synctest.Wait()
+		looks := uint64(seconds/25 + 1)
+		assert.LessOrEqual(t, tw.Stats().Wakeups, looks)
+		assert.Equal(t, len(timers), tw.Len())
+	})
+}
+
+// Timers by the hundred thousand that are stopped before they are due wake nobody.
+func TestStoppedTimersWakeNobody(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		for range scaled(100_000) {
+			tw.AfterFunc(time.Minute+rand.N(time.Hour), func() {}).Stop()
+			if rand.IntN(1000) == 0 {
+				time.Sleep(ms)
+			}
+		}
+		pass(10 * oneDay)
+		// An alarm that it was not worth switching off goes off once.
+		assert.LessOrEqual(t, tw.Stats().Wakeups, uint64(5))
+		assert.Zero(t, tw.Stats().Moved)
+	})
+}
+
+// A timer beyond the last wheel waits there under its own round: waiting costs no wake-up, and
+// moving one for each level below.
+func TestRoundsCostNoWakeups(t *testing.T) {
+	t.Parallel()
+	forEachWheel(t, func(t *testing.T, opts Options) {
+		for _, rounds := range []int64{1, 2, 1000} {
+			for _, origin := range []int64{0, 1<<55 + 1} {
+				s := newStory(t, opts, origin)
+				d := satMul(spans(opts)[len(spans(opts))-1], rounds)
+				s.after(time.Duration(min(d, 1<<61)+1), "far")
+				require.LessOrEqual(t, s.wakeups(), opts.Levels)
+			}
+		}
+	})
+}
+
+// Timers of several rounds share a slot of the last wheel, the latest armed first: it is queued
+// under the earliest, and each round costs one wake-up.
+func TestSlotIsQueuedUnderItsEarliestRound(t *testing.T) {
+	t.Parallel()
+	s := newStory(t, Options{Tick: msec, WheelSize: 4, Levels: 1}, 0)
+	for _, ticks := range []int{1 + 4*50, 1 + 4*7, 1 + 4*2, 1 + 4*7} {
+		s.after(time.Duration(ticks)*msec, fmt.Sprint(ticks))
+	}
+	at, _ := s.Next()
+	require.Equal(t, 9*msec, at.Sub(modelStart))
+	require.Empty(t, s.to(9*msec-1))
+	require.Equal(t, "9", s.to(9*msec))
+	require.Equal(t, 2, s.wakeups())
+}
+
+// The last timers of a small wheel do not wait for others to be stopped as well: the wheel is empty
+// at once, and its alarm off, so that a forgotten wheel can be collected.
+func TestRemovalsOfASmallWheelAreCarriedOut(t *testing.T) {
+	t.Parallel()
+	for n := range 2*removalsMax + 2 {
+		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+			sh := &tw.engine.shards[0].shard
+			timers := make([]Timer, n)
+			for k := range timers {
+				timers[k] = tw.AfterFunc(time.Hour+time.Duration(k)*time.Minute, func() {})
+			}
+			sh.placeAll()
+			requireAllStop(t, timers)
+			require.Zero(t, sh.removals.len(), "of %d timers", n)
+			require.Zero(t, sh.placed())
+			require.Equal(t, int64(never), sh.alarm.at.Load())
+			pass(3 * time.Hour)
+			require.Zero(t, tw.Stats().Wakeups)
+			verified(t, sh)
+		})
+	}
+}
+
+// The same if a timer is left in the inbox and is stopped there last, or first.
+func TestAlarmOfAnEmptiedWheelIsSwitchedOff(t *testing.T) {
+	t.Parallel()
+	for _, inboxFirst := range []bool{false, true} {
+		for _, staged := range []time.Duration{time.Minute, 2 * time.Hour, 1000 * time.Hour} {
+			bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+				sh := &tw.engine.shards[0].shard
+				placed := tw.AfterFunc(time.Hour, func() {})
+				sh.placeAll()
+				young := tw.AfterFunc(staged, func() {})
+				require.Equal(t, 1, sh.staged())
+				for _, timer := range map[bool][]Timer{true: {young, placed}, false: {placed, young}}[inboxFirst] {
+					require.True(t, timer.Stop())
+				}
+				require.Zero(t, sh.placed())
+				require.Equal(t, int64(never), sh.alarm.at.Load(), "%v, the inbox first: %v", staged, inboxFirst)
+				verified(t, sh)
+			})
+		}
+	}
+}
+
+// The alarm is set for a timer that was moved to the inbox and stopped there, and for one in a
+// coarse bucket.
+func TestAlarmOfAWheelEmptiedFromInboxAndBucketIsSwitchedOff(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		sh := &tw.engine.shards[0].shard
+		a, b := tw.AfterFunc(1000*time.Hour, func() {}), tw.AfterFunc(3000*time.Hour, func() {})
+		sh.placeAll()
+		require.True(t, b.Reschedule(2000*time.Hour))
+		require.True(t, a.Stop())
+		require.True(t, b.Stop())
+		pass(time.Second) // an alarm that lingers goes off
+		require.Equal(t, int64(never), sh.alarm.at.Load(), "a forgotten wheel would stay in memory until then")
+	})
+}
+
+// The timer is stopped while the wheel has an owner, who corrects the alarm afterwards.
+func TestAlarmOfAWheelEmptiedBesideItsOwnerIsSwitchedOff(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		sh := &tw.engine.shards[0].shard
+		timer := tw.AfterFunc(1000*time.Hour, func() {})
+		sh.wheelMu.Lock()
+		require.True(t, timer.Stop())
+		require.NotEqual(t, int64(never), sh.alarm.at.Load())
+		sh.unlockAndTend()
+		require.Equal(t, int64(never), sh.alarm.at.Load(), "a forgotten wheel would stay in memory until then")
+	})
+}
+
+// The number of removals that wait is not that of a time when the wheel was larger.
+func TestAlarmOfAWheelEmptiedAfterOthersHaveFiredIsSwitchedOff(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		sh := &tw.engine.shards[0].shard
+		for range 10 {
+			tw.AfterFunc(200*ms, func() {})
+		}
+		far := []Timer{tw.AfterFunc(1000*time.Hour, func() {}), tw.AfterFunc(3000*time.Hour, func() {})}
+		sh.placeAll()
+		pass(time.Second)
+		require.Equal(t, 2, tw.Stats().Pending)
+		requireAllStop(t, far)
+		pass(time.Second) // an alarm that lingers goes off
+		require.Equal(t, int64(never), sh.alarm.at.Load(), "a forgotten wheel would stay in memory until then")
+	})
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		sh := &tw.engine.shards[0].shard
+		for range 10 {
+			tw.AfterFunc(200*ms, func() {})
+		}
+		far := []Timer{tw.AfterFunc(1000*time.Hour, func() {}), tw.AfterFunc(3000*time.Hour, func() {})}
+		sh.placeAll()
+		pass(time.Second)
+		requireAllStop(t, far)
+		pass(time.Second)
+		require.Equal(t, int64(never), sh.alarm.at.Load(), "without a call of Stats between")
+	})
+}
+
+// The alarm is moved when the timer for which it was set is stopped: not past what waits in the
+// inbox.
+func TestAlarmMovesToTheNextTimer(t *testing.T) {
+	t.Parallel()
+	for name, credit := range map[string]bool{"with credit": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+				sh := &tw.engine.shards[0].shard
+				if !credit {
+					sh.own(func() { sh.alarm.relaxAt = math.MaxInt64 })
+				}
+				watch := newStopwatch()
+				first := tw.AfterFunc(200*ms, func() {})
+				tw.AfterFunc(time.Hour, watch.note)
+				sh.placeAll()
+				tw.AfterFunc(time.Minute, watch.note)
+				require.EqualValues(t, 200, sh.alarm.at.Load())
+				require.True(t, first.Stop())
+				verified(t, sh)
+				if credit {
+					require.Greater(t, sh.alarm.at.Load(), int64(50_000))
+				} else {
+					require.LessOrEqual(t, sh.alarm.at.Load(), int64(linger/ms)+1)
+				}
+				pass(2 * time.Hour)
+				require.Equal(t, []int{60_000, 3600_000}, watch.noted())
+				require.EqualValues(t, 1, tw.Stats().Stopped)
+			})
+		})
+	}
+}
+
+// A Stop of the earliest timer places only part of a large inbox. The alarm is not moved past the
+// rest.
+func TestAlarmDoesNotMovePastArrivals(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		sh := &tw.engine.shards[0].shard
+		watch := newStopwatch()
+		var first Timer
+		sh.own(func() { // no caller places what it arms
+			for range 2 * callerQuantum {
+				tw.AfterFunc(2*time.Hour, func() {})
+			}
+			tw.AfterFunc(time.Hour, watch.note)
+			first = tw.AfterFunc(time.Minute, func() {})
+		})
+		sh.wanted.Store(false)
+		require.True(t, first.Stop())
+		sh.own(func() { require.False(t, sh.owner.arrivals.empty()) })
+		pass(3 * time.Hour)
+		require.Equal(t, []int{3600_000}, watch.noted())
+	})
+}
+
+// An alarm that it was not worth switching off goes off soon, and then no more.
+func TestAlarmWithoutCreditLingers(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		sh := &tw.engine.shards[0].shard
+		sh.own(func() { sh.alarm.relaxAt = math.MaxInt64 })
+		placed := tw.AfterFunc(time.Hour, func() {})
+		sh.placeAll()
+		staged := tw.AfterFunc(2*time.Hour, func() {})
+		require.True(t, placed.Stop())
+		require.True(t, staged.Stop())
+		require.LessOrEqual(t, sh.alarm.at.Load(), int64(linger/ms)+1)
+		pass(time.Second)
+		require.EqualValues(t, 1, tw.Stats().Wakeups)
+		require.Equal(t, int64(never), sh.alarm.at.Load())
+		pass(3 * time.Hour)
+		require.EqualValues(t, 1, tw.Stats().Wakeups)
+	})
+}
+
+// A Stop of the earliest timer corrects the alarm as long as there is credit. A loop of such Stops
+// uses it up, and from then on it wakes the driver no more often than the alarm lingers.
+func TestStopsOfTheEarliestTimerUseUpCredit(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		sh := &tw.engine.shards[0].shard
+		const loops, others = 1000, 4 * relaxCredit // arms beyond relaxCredit save up no more
+		for range others {
+			tw.AfterFunc(time.Hour, func() {})
+		}
+		sh.placeAll()
+		settings := 0
+		for range loops {
+			timer := tw.AfterFunc(time.Second, func() {})
+			set := sh.alarm.at.Load()
+			require.True(t, timer.Stop())
+			if sh.alarm.at.Load() > set {
+				settings++
+			}
+		}
+		require.LessOrEqual(t, settings, relaxCredit/relaxCost+loops/relaxCost+1, "the alarm was corrected too often")
+		require.GreaterOrEqual(t, settings, relaxCredit/relaxCost, "there was credit")
+		pass(time.Minute)
+		require.LessOrEqual(t, tw.Stats().Wakeups, uint64(2))
+		require.Equal(t, others, tw.Len())
+	})
+}
+
+// Credit is for the earliest timer. Later ones that are stopped spend none.
+func TestStopsOfLaterTimersSpendNoCredit(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		sh := &tw.engine.shards[0].shard
+		tw.AfterFunc(time.Second, func() {})
+		var timers []Timer
+		for k := range removalsMax {
+			timers = append(timers, tw.AfterFunc(time.Hour+time.Duration(k)*24*time.Hour, func() {}))
+		}
+		tw.AfterFunc(10_000*time.Hour, func() {})
+		sh.placeAll()
+		credit := sh.alarm.relaxAt
+		requireAllStop(t, timers)
+		require.Zero(t, sh.removals.len())
+		require.Equal(t, credit, sh.alarm.relaxAt)
+	})
+}
+
+// Correcting the alarm is worth its cost once for so many timers armed. Wherever in that count the
+// last timers are stopped, and in which order, the alarm of an idle wheel goes off soon, once, and
+// for good.
+func TestIdleWheelSwitchesItsAlarmOff(t *testing.T) {
+	ends := map[string]func(tw *TimingWheel, far func(hours time.Duration) Timer, h *held){
+		"stopped in order": func(_ *TimingWheel, far func(time.Duration) Timer, _ *held) {
+			a, b, c := far(1), far(2), far(50)
+			a.Stop()
+			b.Stop()
+			c.Stop()
+		},
+		"stopped in reverse": func(_ *TimingWheel, far func(time.Duration) Timer, _ *held) {
+			a, b, c := far(1), far(2), far(50)
+			c.Stop()
+			b.Stop()
+			a.Stop()
+		},
+		"the last one fires": func(tw *TimingWheel, far func(time.Duration) Timer, h *held) {
+			a := far(1)
+			tw.AfterFunc(0, func() {})
+			synctest.Wait()
+			a.Stop()
+			h.release()
+		},
+		"the last one is stopped when due": func(tw *TimingWheel, far func(time.Duration) Timer, h *held) {
+			a, due := far(1), tw.AfterFunc(0, func() {})
+			synctest.Wait()
+			a.Stop()
+			due.Stop()
+			h.release()
+		},
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			for warm := range 2 * relaxCost {
+				h := new(held)
+				bubble(t, Options{Executor: h}, func(t *testing.T, tw *TimingWheel) {
+					far := func(hours time.Duration) Timer { return tw.AfterFunc(hours*time.Hour, func() {}) }
+					for range 3*relaxCost + warm {
+						far(24).Stop()
+					}
+					end(tw, far, h)
+					woken := tw.Stats().Wakeups
+					pass(time.Second)
+					assert.LessOrEqual(t, tw.Stats().Wakeups, woken+1)
+					s := tw.engine.shards[0]
+					alarm := s.alarm.at.Load()
+					require.Equal(t, int64(never), alarm, "the alarm is still set, after %d timers", 3*relaxCost+warm)
+				})
+			}
+		})
+	}
+}
+
+// The alarm's timer of the runtime is late, as on a busy machine. A caller that corrects the alarm
+// takes the timer that is due out of the inbox, and must not switch the alarm off: nobody else
+// would come.
+func TestCorrectingTheAlarmLeavesNoTimerThatIsDueAlone(t *testing.T) {
+	t.Parallel()
+	for name, executor := range map[string]Executor{"default": nil, "Goroutines": Goroutines} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tw := startWheel(t, Options{Executor: executor, Shards: 1})
+			for range 3 * relaxCost { // credit
+				tw.AfterFunc(time.Hour, func() {}).Stop()
+			}
+			s := tw.engine.shards[0]
+			fired := make(chan struct{})
+			tw.AfterFunc(5*ms, func() { close(fired) })
+			s.armMu.Lock()
+			s.alarm.timer.Reset(50 * ms) // late
+			s.armMu.Unlock()
+			time.Sleep(10 * ms)
+			tw.AfterFunc(time.Hour, func() {}).Stop() // brings a reading of the clock
+			s.relax()
+			receive(t, fired, "the timer")
+		})
+	}
+}

@@ -1,0 +1,291 @@
+package timingwheel
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
+)
+
+// sendTo makes each goroutine arm on shard i.
+func sendTo(tw *TimingWheel, i uint32) {
+	for k := range tw.engine.routes {
+		tw.engine.routes[k].Store(i)
+	}
+}
+
+// goingTo is the number of entries that lead to shard i. Which one is this goroutine's changes as
+// its stack moves.
+func goingTo(tw *TimingWheel, i uint32) (n int) {
+	for k := range tw.engine.routes {
+		if tw.engine.routes[k].Load() == i {
+			n++
+		}
+	}
+	return n
+}
+
+// A goroutine keeps to one shard until it meets another one there, and then to the next one.
+func TestArmingMovesOnIfItsShardIsTaken(t *testing.T) {
+	t.Parallel()
+	const shards = 4
+	tw := startWheel(t, Options{Shards: shards})
+	for at := range uint32(shards) {
+		sendTo(tw, at)
+		s, next := tw.engine.shards[at], (at+1)%shards
+		for range 1000 {
+			require.Same(t, &s.shard, tw.AfterFunc(time.Hour, func() {}).shard())
+		}
+		require.Equal(t, len(tw.engine.routes), goingTo(tw, at))
+		s.armMu.Lock()
+		timer := tw.AfterFunc(time.Hour, func() {})
+		s.armMu.Unlock()
+		require.Same(t, &tw.engine.shards[next].shard, timer.shard())
+		require.Equal(t, len(tw.engine.routes)-1, goingTo(tw, at))
+		require.Equal(t, 1, goingTo(tw, next))
+	}
+}
+
+// If all shards are taken a caller waits for one of them, and then arms its timer.
+func TestArmingWaitsIfAllShardsAreTaken(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Shards: 3})
+	for _, s := range tw.engine.shards {
+		s.armMu.Lock()
+	}
+	armed := make(chan Timer)
+	go func() { armed <- tw.AfterFunc(time.Hour, func() {}) }()
+	for _, s := range tw.engine.shards {
+		s.armMu.Unlock()
+	}
+	timer := receive(t, armed, "AfterFunc")
+	require.True(t, timer.Stop())
+}
+
+// A driver or a worker that is preempted while it holds the wheel keeps no caller from its shard.
+func TestArmingKeepsToItsShardWhileTheWheelIsHeld(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Shards: 4})
+	sendTo(tw, 2)
+	s := tw.engine.shards[2]
+	s.wheelMu.Lock()
+	for range 10 * inboxSize {
+		require.Same(t, &s.shard, tw.AfterFunc(time.Hour, func() {}).shard())
+	}
+	s.unlockAndTend()
+	require.Equal(t, len(tw.engine.routes), goingTo(tw, 2))
+	require.Equal(t, 10*inboxSize, tw.Len())
+	verified(t, &s.shard)
+}
+
+func TestRoutesReachEveryShard(t *testing.T) {
+	t.Parallel()
+	for _, shards := range []int{2, 3, 64, maxShards} {
+		found := map[uint32]bool{}
+		r := newRoutes(shards)
+		for i := range r {
+			found[r[i].Load()] = true
+		}
+		require.Len(t, found, shards)
+	}
+}
+
+// Callers that find no free slot together allocate a page each. Only the first opens its page.
+func TestRaceCallersOpenOnePageTogether(t *testing.T) {
+	t.Parallel()
+	for range max(scaled(500), 50) {
+		tw, err := New(Options{Shards: 1})
+		require.NoError(t, err)
+		together(8, func(int) { tw.AfterFunc(time.Hour, func() {}) })
+		s := tw.engine.shards[0]
+		s.armMu.Lock()
+		pages := s.slots.Here
+		s.armMu.Unlock()
+		tw.Stop()
+		require.Equal(t, 1, pages)
+	}
+}
+
+// age makes a slot have its last generation, of which the handle is returned.
+func age(timer Timer) Timer {
+	timer.swapWord(func(w arena.Word) arena.Word {
+		for !w.Exhausted() { // all bits of the generation
+			w |= (1<<28 - 1<<6)
+		}
+		return w
+	})
+	timer.gen = timer.word().Gen()
+	return timer
+}
+
+// The slot whose generations are used up is never handed out again, whether its timer was stopped
+// or has fired.
+func TestSlotWithItsLastGenerationIsRetired(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(s *story, timer Timer){
+		"stopped": func(s *story, timer Timer) { require.True(s.t, timer.Stop()) },
+		"stopped on the wheel": func(s *story, timer Timer) {
+			s.engine.shards[0].placeAll()
+			require.True(s.t, timer.Stop())
+		},
+		"fired": func(s *story, _ Timer) { s.to(msec) },
+	} {
+		for _, neighbours := range []int{0, 10} {
+			s, sh := newShardStory(t, Options{})
+			others := s.fill(neighbours, time.Hour)
+			e := age(s.after(msec, ""))
+			end(s, e)
+			require.False(t, e.Stop())
+			s.verify()
+			for range 3 {
+				timers := s.fill(2*arena.PageSize, time.Hour)
+				for _, o := range timers {
+					require.False(t, e.home == o.home && e.index == o.index, name)
+				}
+				s.requireInert([]Timer{e})
+				s.stopAll(timers)
+			}
+			s.stopAll(others)
+			require.Zero(t, s.Len())
+			verified(t, sh)
+		}
+	}
+}
+
+// Generations go on where a page was given back and opened again, so handles from before stay
+// inert.
+func TestHandlesStayInertWhenPagesComeBack(t *testing.T) {
+	t.Parallel()
+	s, sh := newShardStory(t, Options{})
+	rng := rand.New(rand.NewPCG(5, 5))
+	var stale []Timer
+	for round := range 5 {
+		timers := s.fill(10*arena.PageSize, time.Hour)
+		require.GreaterOrEqual(t, sh.slots.Here, 10)
+		s.requireInert(stale)
+		for range rng.IntN(2000) { // some slots have many generations
+			k := rng.IntN(arena.PageSize) // free slots in many pages would hold these
+			require.True(t, timers[k].Stop())
+			stale = append(stale, timers[k])
+			timers[k] = s.after(time.Hour, "")
+		}
+		if round%2 == 0 {
+			s.stopAll(timers)
+		} else {
+			require.Equal(t, len(timers), s.Flush())
+		}
+		require.Zero(t, s.Len())
+		require.LessOrEqual(t, sh.slots.Here, 5, "an empty page, and those of the free slots of the inbox")
+		stale = append(stale, timers...)
+		s.requireInert(stale)
+	}
+}
+
+// A handle whose page was given back and not opened again does nothing.
+func TestHandleOfAPageThatIsGone(t *testing.T) {
+	t.Parallel()
+	s, sh := newShardStory(t, Options{})
+	timers := s.fill(4*arena.PageSize, time.Hour)
+	s.stopAll(timers)
+	s.Len()
+	gone := 0
+	for _, e := range timers {
+		if sh.slots.Pages.At(e.index>>arena.PageShift) == nil {
+			gone++
+		}
+	}
+	require.Positive(t, gone)
+	s.requireInert(timers)
+}
+
+// After a spike the memory of slots, payloads and lists goes back, but for a page of each.
+func TestPagesAreGivenBackAfterASpike(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(s *story, timers []Timer){
+		"stopped": func(s *story, timers []Timer) { s.stopAll(timers) },
+		"fired":   func(s *story, _ []Timer) { s.to(time.Minute) },
+		"flushed": func(s *story, _ []Timer) { s.Flush() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, sh := newShardStory(t, Options{})
+			s.stopAll(s.fill(1, time.Hour))
+			before := s.Stats().Bytes
+			timers := s.fill(40*arena.PageSize, time.Minute)
+			require.Equal(t, 40, sh.slots.Here)
+			require.Greater(t, s.Stats().Bytes, before+40*arena.PageSize*16)
+			end(s, timers)
+			require.Zero(t, s.Len())
+			require.LessOrEqual(t, sh.slots.Here, 2, "an empty page, and that of the free slots of the inbox")
+			require.LessOrEqual(t, sh.owner.store.chunks.used(), 2)
+			require.LessOrEqual(t, sh.owner.store.chunks.here, 2)
+			for p := range uint32(40) {
+				require.Equal(t, sh.slots.Pages.At(p) == nil, s.engine.shards[0].values.At(p) == nil, "payloads of page %d", p)
+			}
+		})
+	}
+}
+
+// Each survivor of a spike holds its page. New timers go to the lowest pages with room, so the
+// survivors of many spikes gather.
+func TestLowestPagesAreFilledFirst(t *testing.T) {
+	t.Parallel()
+	const pages = 20
+	s, sh := newShardStory(t, Options{})
+	timers := s.fill(pages*arena.PageSize, time.Hour)
+	var survivors []Timer
+	for i, e := range timers {
+		if i%arena.PageSize == 7 {
+			survivors = append(survivors, e)
+			continue
+		}
+		require.True(t, e.Stop())
+	}
+	require.Equal(t, pages, s.Len())
+	require.Equal(t, pages, sh.slots.Here, "the worst case: one page for each survivor")
+	more := s.fill(4*(arena.PageSize-1)-inboxSize, time.Hour)
+	low := 0
+	for _, e := range more {
+		if e.index>>arena.PageShift < 5 {
+			low++
+		}
+	}
+	require.GreaterOrEqual(t, low, len(more)-inboxSize-freeSlots, "but for those that the inbox had at hand")
+	require.Equal(t, pages, sh.slots.Here)
+	s.stopAll(survivors)
+	s.Len()
+	require.LessOrEqual(t, sh.slots.Here, 8)
+	s.stopAll(more)
+}
+
+// The successor of a page that was given back uses the same slots and generations again. Handles of
+// the old page must not reach its timers.
+func TestHandleOfAReturnedPageIsInert(t *testing.T) {
+	t.Parallel()
+	s, sh := newShardStory(t, Options{})
+	old := s.fill(4*arena.PageSize, time.Hour)
+	homes := slices.Clone(s.engine.shards[0].homes)
+	s.stopAll(old)
+	sh.placeAll()
+	require.Less(t, sh.slots.Here, 4)
+	timers := s.fill(4*arena.PageSize, time.Hour)
+	named := map[[2]uint32]bool{}
+	for _, e := range timers {
+		named[[2]uint32{e.index, e.gen}] = true
+	}
+	reused := 0
+	for _, e := range old {
+		if named[[2]uint32{e.index, e.gen}] {
+			reused++
+			require.NotContains(t, timers, e)
+		}
+	}
+	require.Greater(t, reused, arena.PageSize/2, "slots with the same number and generation")
+	require.NotEqual(t, homes, s.engine.shards[0].homes)
+	s.requireInert(old)
+	s.stopAll(timers)
+}

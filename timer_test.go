@@ -1,0 +1,639 @@
+package timingwheel
+
+import (
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestStopAnswersTrueOnce(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{})
+	fired := make(chan struct{}, 1)
+	timer := tw.AfterFunc(time.Hour, func() { fired <- struct{}{} })
+	require.Equal(t, 1, tw.Len())
+	assert.True(t, timer.Stop())
+	assert.False(t, timer.Stop())
+	assert.False(t, timer.Reschedule(0), "Reschedule of a stopped timer arms nothing")
+	assert.Zero(t, tw.Len())
+
+	timer = tw.AfterFunc(0, func() { fired <- struct{}{} })
+	receive(t, fired, "the callback")
+	assert.False(t, timer.Stop())
+	assert.False(t, timer.Reschedule(0), "Reschedule of a fired timer arms nothing")
+	_, ok := timer.Deadline()
+	assert.False(t, ok)
+	assert.Empty(t, fired)
+}
+
+func TestZeroTimerIsInert(t *testing.T) {
+	t.Parallel()
+	var timer Timer
+	assert.False(t, timer.Stop())
+	assert.False(t, timer.Reschedule(0))
+	assert.False(t, timer.RescheduleAt(time.Now()))
+	_, ok := timer.Deadline()
+	assert.False(t, ok)
+}
+
+// The last Reschedule wins, whether it moves the timer later, earlier or to the past.
+func TestRescheduleOnTheRealClock(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{})
+	fired := make(chan time.Time, 2)
+	note := func() { fired <- time.Now() }
+
+	start := time.Now()
+	timer := tw.AfterFunc(5*time.Millisecond, note)
+	if timer.Reschedule(60 * time.Millisecond) { // else the machine was asleep for 5 ms
+		assert.GreaterOrEqual(t, receive(t, fired, "postponed").Sub(start), 60*time.Millisecond)
+	}
+
+	start = time.Now()
+	timer = tw.AfterFunc(time.Hour, note)
+	require.True(t, timer.Reschedule(20*time.Millisecond))
+	assert.GreaterOrEqual(t, receive(t, fired, "hastened").Sub(start), 20*time.Millisecond)
+
+	for _, past := range []func(Timer) bool{
+		func(x Timer) bool { return x.Reschedule(math.MinInt64) },
+		func(x Timer) bool { return x.Reschedule(0) },
+		func(x Timer) bool { return x.RescheduleAt(time.Now().Add(-time.Hour)) },
+		func(x Timer) bool { return x.RescheduleAt(time.Time{}) },
+	} {
+		timer = tw.AfterFunc(math.MaxInt64, note)
+		require.True(t, past(timer))
+		receive(t, fired, "rescheduled to the past")
+	}
+
+	start = time.Now()
+	timer = tw.AfterFunc(time.Hour, note)
+	for _, d := range []time.Duration{time.Minute, 2 * time.Hour, 24 * time.Hour, 30 * time.Millisecond} {
+		require.True(t, timer.Reschedule(d))
+	}
+	assert.GreaterOrEqual(t, receive(t, fired, "the last Reschedule").Sub(start), 30*time.Millisecond)
+	assert.Zero(t, tw.Len())
+	assert.Empty(t, fired)
+}
+
+// A date on the wall is as good as a time with a monotonic reading.
+func TestAtFunc(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{})
+	ran := make(chan time.Time, 1)
+	for name, strip := range map[string]func(time.Time) time.Time{
+		"monotonic": func(at time.Time) time.Time { return at },
+		"wall":      func(at time.Time) time.Time { return at.Round(0) },
+		"zone":      func(at time.Time) time.Time { return at.Round(0).UTC() },
+	} {
+		start := time.Now()
+		at := strip(time.Now().Add(20 * time.Millisecond))
+		tw.AtFunc(at, func() { ran <- time.Now() })
+		// The two clocks are read one after the other, to the nanosecond.
+		assert.Greater(t, receive(t, ran, name).Sub(start), 20*time.Millisecond-time.Microsecond, name)
+
+		timer := tw.AtFunc(strip(time.Now().Add(time.Hour)), func() { ran <- time.Now() })
+		start = time.Now()
+		require.True(t, timer.RescheduleAt(strip(time.Now().Add(20*time.Millisecond))))
+		assert.Greater(t, receive(t, ran, name).Sub(start), 20*time.Millisecond-time.Microsecond, name)
+
+		tw.AtFunc(strip(time.Now().Add(-time.Hour)), func() { ran <- time.Now() })
+		receive(t, ran, "a time that has passed: "+name)
+	}
+	tw.AtFunc(time.Time{}, func() { ran <- time.Now() })
+	receive(t, ran, "the zero time")
+}
+
+func TestDeadlineOnTheRealClock(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{})
+	before := time.Now()
+	timer := tw.AfterFunc(time.Hour, func() {})
+	due, ok := timer.Deadline()
+	require.True(t, ok)
+	assert.False(t, due.Before(before.Add(time.Hour)))
+	assert.False(t, due.After(time.Now().Add(time.Hour+time.Millisecond)), "it is rounded up to a tick")
+
+	at := time.Now().Add(time.Minute)
+	require.True(t, timer.RescheduleAt(at))
+	due, ok = timer.Deadline()
+	require.True(t, ok)
+	assert.False(t, due.Before(at))
+	assert.Less(t, due.Sub(at), time.Millisecond)
+	timer.Stop()
+	_, ok = timer.Deadline()
+	assert.False(t, ok)
+}
+
+// 64 goroutines arm, stop and reset their own timers and stop each other's while they expire.
+func TestRaceExactlyOnce(t *testing.T) {
+	t.Parallel()
+	for i, opts := range tiny {
+		for _, halt := range []bool{false, true} {
+			t.Run(optionName(opts)+map[bool]string{true: ",stopped"}[halt], func(t *testing.T) {
+				t.Parallel()
+				tw := startWheel(t, opts)
+				l := newLedger()
+				steps := max(scaled(2000), 200)
+				var board [32]atomic.Pointer[record] // timers that anybody may stop
+				var done atomic.Int32
+				var all sync.WaitGroup
+				for g := range 64 {
+					all.Go(func() {
+						raceOne(l, tw, rand.New(rand.NewPCG(uint64(i), uint64(g))), &board, steps)
+						done.Add(1)
+					})
+				}
+				if halt {
+					await(t, "half of them are done", func() bool { return done.Load() >= 32 || tw.Stats().Armed > uint64(16*steps) })
+					tw.Stop()
+				}
+				all.Wait()
+				if halt {
+					require.NoError(t, tw.Shutdown(t.Context()))
+					l.settle(t, tw)
+					return
+				}
+				require.NoError(t, drainWheel(tw))
+				verifyShards(t, tw.engine)
+				l.settleAll(t, tw)
+			})
+		}
+	}
+}
+
+// raceOne is one goroutine's part of it.
+func raceOne(l *ledger, tw *TimingWheel, rng *rand.Rand, board *[32]atomic.Pointer[record], steps int) {
+	var own []*record
+	for range steps {
+		d := time.Duration(rng.IntN(3000)-100) * time.Microsecond
+		switch rng.IntN(8) {
+		case 0, 1, 2:
+			r := l.arm(tw, d)
+			own = append(own, r)
+			board[rng.IntN(len(board))].Store(r)
+		case 3:
+			if r := board[rng.IntN(len(board))].Load(); r != nil {
+				r.stop()
+			}
+		case 4:
+			if len(own) > 0 {
+				k := rng.IntN(len(own))
+				own[k].stop()
+				own[k] = own[len(own)-1]
+				own = own[:len(own)-1]
+			}
+		case 5, 6:
+			if len(own) > 0 {
+				l.reset(own[rng.IntN(len(own))], d)
+			}
+		case 7:
+			runtime.Gosched()
+		}
+	}
+}
+
+// The direct peer's failure: 16 adders on one small wheel of three levels. None early, none lost.
+func TestRaceSixteenAddersOnOneSmallWheel(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{WheelSize: 16, Levels: 3, Shards: 1, Tick: time.Millisecond})
+	length := 3 * time.Second
+	if testing.Short() {
+		length = 300 * time.Millisecond
+	}
+	ledgers := make([]*ledger, 16) // one each: a shared one would be what they wait for
+	var all sync.WaitGroup
+	for g := range ledgers {
+		ledgers[g] = newLedger()
+		all.Go(func() {
+			for time.Since(ledgers[g].start) < length {
+				for range max(scaled(10), 1) {
+					ledgers[g].arm(tw, time.Duration(1+rand.IntN(400))*time.Millisecond)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	all.Wait()
+	require.NoError(t, drainWheel(tw))
+	verifyShards(t, tw.engine)
+	total := newLedger()
+	for _, l := range ledgers {
+		total.merge(l)
+	}
+	total.settleAll(t, tw)
+}
+
+// eachTiny runs the test on small wheels, where timers meet.
+func eachTiny(t *testing.T, test func(t *testing.T, tw *TimingWheel)) {
+	t.Helper()
+	t.Parallel()
+	for _, opts := range tiny {
+		t.Run(optionName(opts), func(t *testing.T) {
+			t.Parallel()
+			test(t, startWheel(t, opts))
+		})
+	}
+}
+
+// Two goroutines stop a timer just when it is due: one of three wins.
+func TestRaceStopAgainstFire(t *testing.T) {
+	eachTiny(t, func(t *testing.T, tw *TimingWheel) {
+		l := newLedger()
+		for range max(scaled(400), 40) {
+			r := l.arm(tw, rand.N(60*time.Microsecond))
+			var stoppers sync.WaitGroup
+			for range 2 {
+				stoppers.Go(func() {
+					spin(rand.N(60 * time.Microsecond))
+					r.stop()
+				})
+			}
+			stoppers.Wait()
+			require.False(t, r.timer.Stop(), "stopped, or too late: never both")
+		}
+		require.NoError(t, drainWheel(tw))
+		l.settleAll(t, tw)
+	})
+}
+
+// A Reschedule just when the timer is due either comes too late or moves the callback to the new
+// time.
+func TestRaceRescheduleAgainstFire(t *testing.T) {
+	eachTiny(t, func(t *testing.T, tw *TimingWheel) {
+		l := newLedger()
+		for range max(scaled(400), 40) {
+			r := l.arm(tw, rand.N(50*time.Microsecond))
+			for range 4 {
+				spin(rand.N(50 * time.Microsecond))
+				// Later, or earlier than the last one.
+				if !l.reset(r, rand.N(200*time.Microsecond)) {
+					break
+				}
+			}
+		}
+		require.NoError(t, drainWheel(tw))
+		verifyShards(t, tw.engine)
+		l.settleAll(t, tw)
+	})
+}
+
+// Many timers are due at one instant, and two goroutines stop and reschedule them just then.
+// Workers claim the timers in lots, and one thing happens to each.
+func TestRaceStopAndRescheduleAgainstABurst(t *testing.T) {
+	eachTiny(t, func(t *testing.T, tw *TimingWheel) {
+		l := newLedger()
+		for range max(scaled(40), 4) {
+			at := time.Now().Add(300 * time.Microsecond)
+			var batch [200]*record
+			for i := range batch {
+				batch[i] = l.arm(tw, time.Until(at))
+			}
+			var both sync.WaitGroup
+			both.Go(func() {
+				spin(time.Until(at))
+				for _, r := range batch[:100] {
+					r.stop()
+				}
+			})
+			both.Go(func() {
+				spin(time.Until(at))
+				for _, r := range batch[100:] {
+					l.reset(r, rand.N(200*time.Microsecond))
+				}
+			})
+			both.Wait()
+		}
+		require.NoError(t, drainWheel(tw))
+		verifyShards(t, tw.engine)
+		l.settleAll(t, tw)
+	})
+}
+
+// Eight goroutines reschedule one timer at once, and then one does. The timer fires once, at the
+// last time only.
+func TestRaceRescheduleAgainstReschedule(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{WheelSize: 4, Levels: 2, Tick: 100 * time.Microsecond, Shards: 1})
+	const bound = 10 * time.Millisecond
+	for range max(scaled(20), 2) {
+		start := time.Now()
+		fired := make(chan time.Duration, 2)
+		timer := tw.AfterFunc(time.Hour, func() { fired <- time.Since(start) })
+		var movers sync.WaitGroup
+		for range 8 {
+			movers.Go(func() {
+				for range 200 {
+					timer.Reschedule(bound + rand.N(bound))
+				}
+			})
+		}
+		movers.Wait()
+		notBefore := bound
+		if last := time.Since(start) + bound; timer.Reschedule(bound) {
+			notBefore = last
+		}
+		assert.GreaterOrEqual(t, receive(t, fired, "the timer"), notBefore)
+		assert.False(t, timer.Stop())
+		assert.Empty(t, fired)
+	}
+	assert.Zero(t, tw.Len())
+}
+
+// A timer that Reschedule takes out of a flush runs at its new time, not with the flush.
+func TestRaceFlushThenReschedule(t *testing.T) {
+	eachTiny(t, func(t *testing.T, tw *TimingWheel) {
+		l := newLedger()
+		for range max(scaled(30), 3) {
+			var batch []*record
+			for range 50 {
+				batch = append(batch, l.arm(tw, time.Hour))
+			}
+			tw.Flush()
+			for _, r := range batch {
+				if !l.reset(r, time.Millisecond) {
+					r.notBefore = 0 // it runs with the flush
+				}
+			}
+			require.NoError(t, drainWheel(tw), "else the next Flush would take what was moved")
+		}
+		verifyShards(t, tw.engine)
+		l.settleAll(t, tw)
+	})
+}
+
+// Flush races Stop, Reschedule and the arming of the same timers. One thing happens to each, and a
+// timer that is armed after the last Flush keeps its deadline.
+func TestRaceFlushAgainstEverything(t *testing.T) {
+	eachTiny(t, func(t *testing.T, tw *TimingWheel) {
+		flushed, after := newLedger(), newLedger()
+		flushed.hasty = true
+		var all sync.WaitGroup
+		for g := range 8 {
+			all.Go(func() {
+				rng := rand.New(rand.NewPCG(uint64(g), 7))
+				var board [32]atomic.Pointer[record]
+				for range max(scaled(10), 1) {
+					raceOne(flushed, tw, rng, &board, 50)
+					tw.Flush()
+				}
+			})
+		}
+		all.Wait()
+		for range 100 {
+			after.arm(tw, rand.N(2*time.Millisecond))
+		}
+		require.NoError(t, drainWheel(tw))
+		verifyShards(t, tw.engine)
+		flushed.requireNoneLost(t)
+		after.requireNoneLost(t)
+		assert.Zero(t, tw.Flush())
+	})
+}
+
+// Len is exact when it is quiet, whatever has raced before.
+func TestLenIsExactAfterARace(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Shards: 4, WheelSize: 16, Levels: 2, Tick: 100 * time.Microsecond})
+	l := newLedger()
+	var all sync.WaitGroup
+	var far [8][]Timer
+	for g := range far {
+		all.Go(func() {
+			for i := range max(scaled(2000), 20) {
+				timer := tw.AfterFunc(time.Hour+rand.N(time.Hour), func() {})
+				switch i % 4 {
+				case 0:
+					timer.Stop()
+				case 1:
+					timer.Reschedule(2 * time.Hour)
+					fallthrough
+				default:
+					far[g] = append(far[g], timer)
+				}
+				l.arm(tw, rand.N(time.Millisecond))
+			}
+		})
+	}
+	all.Wait()
+	await(t, "the near ones fire", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for len(l.records) > 0 && l.records[len(l.records)-1].runs.Load() == 1 {
+			l.records = l.records[:len(l.records)-1]
+		}
+		return len(l.records) == 0
+	})
+	want := 0
+	for _, timers := range far {
+		want += len(timers)
+	}
+	assert.Equal(t, want, tw.Len())
+	for _, timers := range far {
+		for _, timer := range timers {
+			require.True(t, timer.Stop())
+		}
+	}
+	assert.Zero(t, tw.Len())
+	verifyShards(t, tw.engine)
+}
+
+// pairState is what two operations work on: a few timers and plans that both may touch.
+type pairState struct {
+	tw    *TimingWheel
+	l     *ledger
+	board [8]atomic.Pointer[record]
+	plans [2]atomic.Pointer[Timer]
+	runs  atomic.Int64 // of plans
+	over  atomic.Bool  // two runs of one plan overlapped
+}
+
+func (s *pairState) any() *record { return s.board[rand.IntN(len(s.board))].Load() }
+
+func (s *pairState) put(r *record) { s.board[rand.IntN(len(s.board))].Store(r) }
+
+func (s *pairState) delay() time.Duration { return rand.N(500 * time.Microsecond) }
+
+func (s *pairState) arm() { s.put(s.l.arm(s.tw, s.delay())) }
+
+func (s *pairState) plan() {
+	var inside atomic.Int32
+	timer := s.tw.ScheduleFunc(Every(20*time.Microsecond), func() {
+		if inside.Add(1) != 1 {
+			s.over.Store(true)
+		}
+		s.runs.Add(1)
+		runtime.Gosched()
+		inside.Add(-1)
+	})
+	if old := s.plans[rand.IntN(len(s.plans))].Swap(&timer); old != nil {
+		old.Stop()
+	}
+}
+
+var pairOps = []struct {
+	name string
+	call func(s *pairState)
+}{
+	{"AfterFunc", (*pairState).arm},
+	{"AfterFunc(0)", func(s *pairState) { s.put(s.l.arm(s.tw, 0)) }},
+	{"AtFunc", func(s *pairState) { s.put(s.l.armAt(s.tw, time.Now().Add(s.delay()))) }},
+	{"Stop", func(s *pairState) { s.any().stop() }},
+	{"Reschedule later", func(s *pairState) { s.any().timer.Reschedule(time.Millisecond) }},
+	{"Reschedule earlier", func(s *pairState) { s.any().timer.Reschedule(10 * time.Microsecond) }},
+	{"Reschedule(0)", func(s *pairState) { s.any().timer.Reschedule(0) }},
+	{"RescheduleAt", func(s *pairState) { s.any().timer.RescheduleAt(time.Now().Add(s.delay())) }},
+	{"Deadline", func(s *pairState) { s.any().timer.Deadline() }},
+	{"Flush", func(s *pairState) { s.tw.Flush() }},
+	{"ScheduleFunc", (*pairState).plan},
+	{"Stop of a plan", func(s *pairState) { s.plans[0].Load().Stop() }},
+	{"Reschedule of a plan", func(s *pairState) { s.plans[1].Load().Reschedule(s.delay()) }},
+	{"Len, Next, Stats", func(s *pairState) { s.tw.Len(); s.tw.Next(); s.tw.Stats() }},
+}
+
+// Every pair of operations, each with itself among them, at once on a wheel of three tiny levels.
+func TestRaceEveryPair(t *testing.T) {
+	t.Parallel()
+	for i, a := range pairOps {
+		t.Run(a.name, func(t *testing.T) {
+			t.Parallel()
+			for _, b := range pairOps[i:] {
+				for _, executor := range []Executor{nil, Goroutines} {
+					racePair(t, executor, a.call, b.call)
+					require.False(t, t.Failed(), "against %s, executor %T", b.name, executor)
+				}
+			}
+		})
+	}
+}
+
+func racePair(t *testing.T, executor Executor, a, b func(*pairState)) {
+	t.Helper()
+	tw := startWheel(t, Options{WheelSize: 4, Levels: 3, Tick: 10 * time.Microsecond, Shards: 1, Executor: executor})
+	s := &pairState{tw: tw, l: newLedger()}
+	s.l.hasty = true
+	for i := range s.board {
+		s.board[i].Store(s.l.arm(tw, s.delay()))
+	}
+	for i := range s.plans {
+		s.plans[i].Store(new(Timer))
+	}
+	s.plan()
+	s.plan()
+	var both sync.WaitGroup
+	for _, call := range []func(*pairState){a, b} {
+		both.Go(func() {
+			for range max(scaled(200), 30) {
+				call(s)
+				if r := s.any(); r.runs.Load()+r.stops.Load() > 0 {
+					s.arm() // so that the pair always has timers to work on
+				}
+			}
+		})
+	}
+	both.Wait()
+	for i := range s.plans {
+		s.plans[i].Load().Stop()
+	}
+	assert.NoError(t, drainWheel(tw))
+	verifyShards(t, tw.engine)
+	s.l.requireNoneLost(t)
+	assert.False(t, s.over.Load(), "two runs of one plan overlapped")
+	tw.Stop()
+}
+
+// Everything at once beside 16 busy goroutines, judged by counts: none early, none lost, none
+// twice, and the wheel's own books agree. Callbacks are quick, block, exit, and stop or move
+// others.
+func TestNothingIsLostOnABusyMachine(t *testing.T) {
+	busy(t)
+	for _, opts := range []Options{
+		{WheelSize: 4, Levels: 2, Tick: 10 * time.Microsecond, Shards: 1},
+		{WheelSize: 16, Levels: 3, Tick: 100 * time.Microsecond, Shards: 4},
+		{Shards: 2},
+		{Shards: 1, Executor: Goroutines},
+		{Shards: 1, Executor: Inline, Tick: 50 * time.Microsecond},
+	} {
+		t.Run(optionName(opts), func(t *testing.T) {
+			tw := startWheel(t, opts)
+			l := newLedger()
+			var board [64]atomic.Pointer[record]
+			arm := func(d time.Duration, extra func()) *record {
+				r := &record{notBefore: time.Since(l.start) + max(d, 0)}
+				run := l.callback(r)
+				r.timer = tw.AfterFunc(d, func() { run(); extra() })
+				return l.enter(r)
+			}
+			extras := []func(){
+				func() {}, func() {}, func() {}, runtime.Goexit,
+				func() {
+					if opts.Executor != Inline { // there each turn of the busy ones would delay all others
+						time.Sleep(rand.N(500 * time.Microsecond))
+					}
+				},
+				func() { arm(rand.N(time.Millisecond), func() {}) },
+				func() {
+					if r := board[rand.N(len(board))].Load(); r != nil {
+						r.stop()
+					}
+				},
+			}
+			var all sync.WaitGroup
+			for g := range 8 {
+				all.Go(func() {
+					rng := rand.New(rand.NewPCG(1, uint64(g)))
+					var own []*record
+					for range max(scaled(3000), 300) {
+						d := time.Duration(rng.IntN(4000)-100) * time.Microsecond
+						if rng.IntN(8) == 0 {
+							d = time.Hour
+						}
+						switch k := rng.IntN(10); {
+						case k < 4 || len(own) == 0:
+							r := arm(d, extras[rng.IntN(len(extras))])
+							own = append(own, r)
+							board[rng.IntN(len(board))].Store(r)
+						case k < 6:
+							j := rng.IntN(len(own))
+							own[j].stop()
+							own[j] = own[len(own)-1]
+							own = own[:len(own)-1]
+						default:
+							l.reset(own[rng.IntN(len(own))], d)
+						}
+					}
+					for _, r := range own { // nothing is left to wait for an hour
+						if rng.IntN(2) == 0 || !l.reset(r, 0) {
+							r.stop()
+						}
+					}
+				})
+			}
+			all.Wait()
+			await(t, "all is over", func() bool {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				for _, r := range l.records {
+					r.stopIfFar()
+				}
+				return tw.Len() == 0
+			})
+			require.NoError(t, drainWheel(tw))
+			verifyShards(t, tw.engine)
+			l.settleAll(t, tw)
+		})
+	}
+}
+
+// stopIfFar stops a timer that would be waited for too long.
+func (r *record) stopIfFar() {
+	if at, ok := r.timer.Deadline(); ok && time.Until(at) > time.Minute {
+		r.stop()
+	}
+}
