@@ -2,400 +2,584 @@ package timingwheel
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
 	"runtime"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-type testKey int
+// Families: the contexts of a wheel that share a parent watch it together, an only child alone.
 
-// plainContext is a context of another package that offers nothing but what it must.
-type plainContext struct {
-	context.Context
-	mu   sync.Mutex
-	done chan struct{}
-	err  error
-}
-
-func newPlainContext() *plainContext {
-	return &plainContext{Context: context.Background(), done: make(chan struct{})}
-}
-
-func (c *plainContext) Done() <-chan struct{} { return c.done }
-
-func (c *plainContext) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err
-}
-
-func (c *plainContext) end() { c.endWith(context.Canceled) }
-
-func (c *plainContext) endWith(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.err == nil {
-		c.err = err
-		close(c.done)
+// families of parents that tw knows, and notes of parents with one child.
+func familiesOf(tw *TimingWheel) (known, notes int) {
+	for i := range tw.families.stripes {
+		known += len(tw.families.stripes[i].by)
 	}
-}
-
-// parents are contexts that a test can end, with the cause that the children then have.
-var parents = map[string]func(tw *TimingWheel) (parent context.Context, end func(), cause error){
-	"of the wheel": func(tw *TimingWheel) (context.Context, func(), error) {
-		parent, end := tw.WithTimeout(context.Background(), time.Hour)
-		return parent, end, context.Canceled
-	},
-	"of package context": func(*TimingWheel) (context.Context, func(), error) {
-		parent, end := context.WithCancelCause(context.Background())
-		return parent, func() { end(errCause) }, errCause
-	},
-	"below one of the wheel": func(tw *TimingWheel) (context.Context, func(), error) {
-		top, end := tw.WithTimeout(context.Background(), time.Hour)
-		parent, cancel := context.WithCancel(top)
-		return parent, func() { end(); cancel() }, context.Canceled
-	},
-	"with values": func(tw *TimingWheel) (context.Context, func(), error) {
-		top, end := tw.WithTimeout(context.Background(), time.Hour)
-		return context.WithValue(context.WithValue(top, testKey(1), 1), errCause, 2), end, context.Canceled
-	},
-	"of neither": func(*TimingWheel) (context.Context, func(), error) {
-		c := newPlainContext()
-		return c, func() { c.end(); synctest.Wait() }, context.Canceled // its children wait until they are told
-	},
-}
-
-// children hang something onto a context, and return what tells that it has ended.
-var children = map[string]func(tw *TimingWheel, parent context.Context) (child context.Context, cancel func()){
-	"of the wheel": func(tw *TimingWheel, parent context.Context) (context.Context, func()) {
-		return tw.WithTimeout(parent, time.Minute)
-	},
-	"of package context": func(_ *TimingWheel, parent context.Context) (context.Context, func()) {
-		return context.WithCancel(parent)
-	},
-	"with a deadline of package context": func(_ *TimingWheel, parent context.Context) (context.Context, func()) {
-		return context.WithTimeout(parent, time.Minute)
-	},
-	"a function": func(_ *TimingWheel, parent context.Context) (context.Context, func()) {
-		child, cancel := context.WithCancelCause(context.Background())
-		stop := context.AfterFunc(parent, func() { cancel(context.Cause(parent)) })
-		return child, func() { stop(); cancel(nil) }
-	},
-}
-
-func init() {
-	for _, name := range []string{"of the wheel", "of package context"} {
-		child := children[name]
-		children["with values, "+name] = func(tw *TimingWheel, parent context.Context) (context.Context, func()) {
-			return child(tw, context.WithValue(parent, errCause, 1))
+	for i := range tw.families.known {
+		if tw.families.known[i].Load() != 0 {
+			notes++
 		}
 	}
+	return known, notes
 }
 
-func eachFamily(t *testing.T, test func(t *testing.T, tw *TimingWheel, parent, child context.Context, end, cancel func(), cause error)) {
-	t.Helper()
-	for parentName, newParent := range parents {
-		for childName, newChild := range children {
-			t.Run(parentName+"/"+childName, func(t *testing.T) {
-				t.Parallel()
-				contextBubble(t, func(t *testing.T, tw *TimingWheel) {
-					top, end, cause := newParent(tw)
-					defer end()
-					parent, cancelParent := tw.WithTimeout(top, 30*time.Minute)
-					defer cancelParent()
-					child, cancel := newChild(tw, parent)
-					defer cancel()
-					assertGoesOn(t, child)
-					test(t, tw, parent, child, end, cancel, cause)
-				})
-			})
-		}
-	}
-}
-
-func TestContextEndsWithItsParent(t *testing.T) {
-	t.Parallel()
-	eachFamily(t, func(t *testing.T, _ *TimingWheel, parent, child context.Context, end, _ func(), cause error) {
-		end()
-		assertEnded(t, parent, context.Canceled, cause) // at once, although nobody has told it yet
-		synctest.Wait()
-		assertEnded(t, child, context.Canceled, cause)
-	})
-}
-
-func TestContextEndsAlone(t *testing.T) {
-	t.Parallel()
-	eachFamily(t, func(t *testing.T, _ *TimingWheel, parent, child context.Context, _, cancel func(), _ error) {
-		cancel()
-		assertEnded(t, child, context.Canceled, context.Canceled)
-		assertGoesOn(t, parent)
-	})
-}
-
-// Where a context of the wheel is cancelled its children have ended when that returns.
-func TestCancelEndsTheChildrenAtOnce(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"of the wheel", "of package context", "with a deadline of package context"} {
-		contextBubble(t, func(t *testing.T, tw *TimingWheel) {
-			parent, cancel := tw.WithTimeout(t.Context(), time.Hour)
-			child, cancelChild := children[name](tw, parent)
-			defer cancelChild()
-			grandchild, cancelGrandchild := tw.WithTimeout(child, time.Second)
-			defer cancelGrandchild()
-			cancel()
-			assertEnded(t, child, context.Canceled, context.Canceled)
-			assertEnded(t, grandchild, context.Canceled, context.Canceled)
-		})
-	}
-}
-
-// A deadline is passed on with its error and its cause.
-func TestDeadlineEndsTheChildren(t *testing.T) {
-	t.Parallel()
-	for name, newChild := range children {
-		contextBubble(t, func(t *testing.T, tw *TimingWheel) {
-			parent, cancel := tw.WithTimeoutCause(t.Context(), time.Second, errCause)
-			defer cancel()
-			child, cancelChild := newChild(tw, parent)
-			defer cancelChild()
-			time.Sleep(time.Second + defaultTick)
-			synctest.Wait()
-			if name == "a function" {
-				assertEnded(t, child, context.Canceled, errCause)
-				return
-			}
-			assertEnded(t, child, context.DeadlineExceeded, errCause)
-		})
-	}
-}
-
-// Children of a context that has ended have ended.
-func TestChildrenOfAnEndedContext(t *testing.T) {
-	t.Parallel()
-	for name, newChild := range children {
-		contextBubble(t, func(t *testing.T, tw *TimingWheel) {
-			parent, cancel := tw.WithTimeout(t.Context(), time.Second)
-			cancel()
-			child, cancelChild := newChild(tw, parent)
-			defer cancelChild()
-			synctest.Wait()
-			assert.True(t, ended(child), name)
-		})
-	}
-}
-
-// A context that goes on whatever becomes of its parent keeps its values only.
-func TestContextWithoutCancel(t *testing.T) {
+// An only child watches its parent alone. Those that come while it lives share a family, whoever
+// leaves first.
+func TestFamiliesAreForSeveralChildren(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
-		parent, cancel := tw.WithTimeoutCause(context.WithValue(t.Context(), errCause, 1), time.Hour, errCause)
-		child := context.WithoutCancel(parent)
-		ours, cancelOurs := tw.WithTimeout(child, time.Hour)
-		defer cancelOurs()
-		cancel()
-		assert.NoError(t, child.Err())
-		assert.NoError(t, context.Cause(child))
-		assertGoesOn(t, ours)
-		assert.Equal(t, 1, ours.Value(errCause))
+		parent, end := context.WithCancel(context.Background())
+		defer end()
+		expect := func(families, notes int, when string) {
+			t.Helper()
+			f, n := familiesOf(tw)
+			assert.Equal(t, families, f, when)
+			assert.Equal(t, notes, n, when)
+		}
+		for range 3 { // one after the other
+			_, cancel := tw.WithTimeout(parent, time.Minute)
+			expect(0, 1, "an only child")
+			cancel()
+			expect(0, 0, "no child")
+		}
+		_, first := tw.WithTimeout(parent, time.Minute)
+		_, second := tw.WithTimeout(parent, time.Minute)
+		_, third := tw.WithTimeout(parent, time.Minute)
+		expect(1, 1, "three")
+		second()
+		first()
+		expect(1, 0, "the third")
+		third()
+		expect(0, 0, "nobody")
 	})
 }
 
-// Nobody who has left is remembered, and no goroutine waits.
-func TestContextsLeaveNothingBehind(t *testing.T) {
+// The end of the parent reaches the only child and the family, at once where it is asked for, and
+// gives back their timers.
+func TestParentEndsOnlyChildAndFamily(t *testing.T) {
 	t.Parallel()
-	for name, newParent := range parents {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			contextBubble(t, func(t *testing.T, tw *TimingWheel) {
-				parent, end, _ := newParent(tw)
-				defer end()
-				before := goroutinesInBubble(t, "") // those of other tests come and go
-				var cancels []func()
-				for range 1000 {
-					_, cancel := tw.WithTimeout(parent, time.Minute)
-					cancels = append(cancels, cancel)
-				}
-				if name != "of neither" { // package context has a goroutine for such a parent
-					assert.Less(t, goroutinesInBubble(t, ""), before+500)
-				}
-				rand.Shuffle(len(cancels), func(i, j int) { cancels[i], cancels[j] = cancels[j], cancels[i] })
-				for _, cancel := range cancels {
-					cancel()
-				}
-				if p := above(parent).ours; p != nil {
-					assert.Nil(t, p.familyOfChildren().members)
-				}
-				for i := range tw.families.stripes {
-					assert.Empty(t, tw.families.stripes[i].by)
-				}
-				ours, cancelOurs := tw.WithTimeout(parent, time.Minute)
-				for range 10 {
-					_, cancel := context.WithCancel(ours)
-					cancel()
-				}
-				cancelOurs()
-			})
-		})
-	}
-}
-
-// A chain of contexts of all kinds ends from where it is cancelled, or where its time is over,
-// downwards.
-func TestChainsOfContexts(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(40) {
-		random := rand.New(rand.NewPCG(seed, 1))
+	for _, children := range []int{1, 2, 50} {
 		contextBubble(t, func(t *testing.T, tw *TimingWheel) {
-			const length = 30
-			chain := make([]context.Context, 0, length)
-			cancels := make([]func(), 0, length)
-			ctx := context.Background()
-			timeout := random.IntN(2) == 0
-			at := random.IntN(length)
-			for i := range length {
-				cancel := func() {}
-				switch n := random.IntN(4); {
-				case i == at:
-					ctx, cancel = tw.WithTimeoutCause(ctx, time.Second, errCause)
-				case n == 0:
-					ctx, cancel = context.WithCancel(ctx)
-				case n == 1:
-					ctx = context.WithValue(ctx, testKey(i), i)
-				default:
-					ctx, cancel = tw.WithTimeout(ctx, time.Hour)
-				}
-				chain, cancels = append(chain, ctx), append(cancels, cancel)
+			parent, end := context.WithCancelCause(context.Background())
+			var all []context.Context
+			for range children {
+				ctx, cancel := tw.WithTimeout(parent, time.Minute)
+				defer cancel()
+				below, cancelBelow := tw.WithTimeout(ctx, time.Second)
+				defer cancelBelow()
+				all = append(all, ctx, below)
 			}
-			err, cause := context.Canceled, context.Canceled
-			if timeout {
-				err, cause = context.DeadlineExceeded, errCause
-				time.Sleep(time.Second + 2*defaultTick)
-			} else {
-				cancels[at]()
-			}
-			synctest.Wait()
-			for i, ctx := range chain {
-				if i >= at {
-					assertEnded(t, ctx, err, cause)
-				} else {
-					assert.NoError(t, ctx.Err(), "%d of %d", i, at)
-				}
-			}
-			for _, cancel := range cancels {
-				cancel()
-			}
-		})
-	}
-}
-
-// Contexts of a family are made, ended and asked by many at once. Each ends once, in one way, and
-// nothing is left.
-func TestContextsEndAtTheSameTime(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{Tick: 50 * time.Microsecond})
-	for round := range 200 {
-		top, end := context.WithCancelCause(context.Background())
-		shared, cancelShared := tw.WithTimeout(top, time.Duration(round%40)*10*time.Microsecond)
-		var all sync.WaitGroup
-		for k := range 8 {
-			all.Go(func() {
-				parent := []context.Context{top, shared}[k%2]
-				ctx, cancel := tw.WithTimeoutCause(parent, time.Duration((round+k)%20)*20*time.Microsecond, errCause)
-				child, cancelChild := context.WithCancel(ctx)
-				defer cancelChild()
-				if k%3 == 0 {
-					runtime.Gosched()
-					cancel()
-				}
-				<-child.Done()
-				<-ctx.Done()
-				err := ctx.Err()
-				assert.Error(t, err, "after Done")
-				assert.Equal(t, err, child.Err())
-				cancel()
-				assert.Equal(t, err, ctx.Err())
-			})
-		}
-		all.Go(func() {
-			if round%2 == 0 {
-				end(errCause)
-			}
-		})
-		all.Go(func() {
-			if round%4 == 1 {
-				cancelShared()
-			}
-		})
-		all.Wait()
-		cancelShared()
-		end(nil)
-	}
-	await(t, "timers are gone", func() bool { return tw.Len() == 0 })
-	for i := range tw.families.stripes {
-		s := &tw.families.stripes[i]
-		await(t, "families are gone", func() bool {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return len(s.by) == 0
-		})
-	}
-}
-
-// Many goroutines ask one context while it ends: whoever has seen one sign of the end sees all.
-func TestSignsOfTheEndAgree(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{})
-	for i := range 500 {
-		parent, end := context.WithCancelCause(context.Background())
-		ctx, cancel := tw.WithTimeout(parent, time.Hour)
-		var all sync.WaitGroup
-		for range 4 {
-			all.Go(func() {
-				for ctx.Err() == nil {
-					runtime.Gosched()
-				}
-				assert.True(t, ended(ctx))
-				assert.Error(t, context.Cause(ctx))
-			})
-			all.Go(func() {
-				<-ctx.Done()
-				assert.Error(t, ctx.Err())
-			})
-		}
-		if i%2 == 0 {
-			cancel()
-		} else {
+			require.Equal(t, 2*children, tw.Len())
 			end(errCause)
-		}
-		all.Wait()
-		cancel()
-		end(nil)
+			assertAllEnded(t, all, context.Canceled, errCause) // nobody waits for the goroutine that tells them
+			synctest.Wait()
+			known, notes := familiesOf(tw)
+			assert.Zero(t, known)
+			assert.Zero(t, notes)
+			assert.Zero(t, tw.Len())
+		})
 	}
 }
 
-// A timer of one allocation, its closures, and nothing for a channel that nobody has asked for.
-func TestAllocationsOfContexts(t *testing.T) {
+// The same where nobody asks.
+func TestParentEndsThoseThatNobodyAsks(t *testing.T) {
+	t.Parallel()
+	for _, children := range []int{1, 2, 50} {
+		contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+			parent, end := context.WithCancel(context.Background())
+			for range children {
+				_, cancel := tw.WithTimeout(parent, time.Minute)
+				defer cancel()
+			}
+			end()
+			synctest.Wait()
+			known, _ := familiesOf(tw)
+			assert.Zero(t, known)
+			assert.Zero(t, tw.Len())
+		})
+	}
+}
+
+// What has ended before it could join a family is not in it, and the family does not stay for it.
+func TestContextThatEndedBeforeItJoined(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		parent, end := context.WithCancel(context.Background())
+		defer end()
+		for name, join := range map[string]func(c *deadlineContext){
+			"alone":    func(c *deadlineContext) { c.tieAlone(above(parent), &tw.families) },
+			"a family": func(c *deadlineContext) { tw.families.enter(c, above(parent)) },
+			"of ours": func(c *deadlineContext) {
+				p, cancel := tw.WithTimeout(parent, time.Minute)
+				defer cancel()
+				p.(*deadlineContext).adopt(c)
+				assert.Nil(t, p.(*deadlineContext).children.Load().members)
+			},
+		} {
+			c := &deadlineContext{parent: parent}
+			c.endWith(&timedOut)
+			join(c)
+			known, notes := familiesOf(tw)
+			assert.Zero(t, known, name)
+			assert.Zero(t, notes, name)
+			assertEnded(t, c, context.DeadlineExceeded, context.DeadlineExceeded)
+		}
+	})
+}
+
+// A note may outlive the child that it is of. It goes with the family that it leads to.
+func TestNoteGoesWithTheFamily(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		parent, end := context.WithCancel(context.Background())
+		defer end()
+		require.False(t, tw.families.knows(parent.Done()))
+		_, cancel := tw.WithTimeout(parent, time.Hour)
+		known, notes := familiesOf(tw)
+		assert.Equal(t, 1, known)
+		assert.Equal(t, 1, notes)
+		cancel()
+		_, notes = familiesOf(tw)
+		assert.Zero(t, notes)
+	})
+}
+
+// Where the notes of two parents meet the later one stands, and the earlier parent's child does not
+// take it away.
+func TestNotesThatMeet(t *testing.T) {
+	t.Parallel()
+	var all families
+	one := make(chan struct{})
+	slot, _ := all.mark(one)
+	for {
+		other := make(chan struct{})
+		if at, _ := all.mark(other); at != slot {
+			continue
+		}
+		require.False(t, all.knows(one))
+		require.True(t, all.knows(one))
+		require.False(t, all.knows(other))
+		all.unknow(one)
+		assert.True(t, all.knows(other))
+		all.unknow(other)
+		assert.Zero(t, slot.Load())
+		return
+	}
+}
+
+// One after the other costs no more than alone, as a family that comes and goes would.
+func TestAllocationsOfOnlyChildren(t *testing.T) {
 	if underRace {
 		t.Skip("the race detector allocates")
 	}
 	tw := startWheel(t, Options{})
 	parent, end := context.WithCancel(context.Background())
 	defer end()
-	for range 2 { // the first watches its parent alone, the second has a family
+	assert.LessOrEqual(t, testing.AllocsPerRun(1000, func() {
 		_, cancel := tw.WithTimeout(parent, time.Hour)
+		cancel()
+	}), 8.0)
+}
+
+// A parent of package context has families with each wheel, which know nothing of each other.
+func TestFamiliesOfTwoWheels(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, one *TimingWheel) {
+		other := startWheel(t, Options{})
+		parent, end := context.WithCancelCause(context.Background())
+		var all []context.Context
+		var cancels []func()
+		for range 3 {
+			for _, tw := range []*TimingWheel{one, other} {
+				ctx, cancel := tw.WithTimeout(parent, time.Hour)
+				all, cancels = append(all, ctx), append(cancels, cancel)
+			}
+		}
+		for _, cancel := range cancels[:4] { // all but one of each
+			cancel()
+		}
+		for _, tw := range []*TimingWheel{one, other} {
+			known, _ := familiesOf(tw)
+			assert.Equal(t, 1, known)
+			assert.Equal(t, 1, tw.Len())
+		}
+		end(errCause)
+		assertEnded(t, all[4], context.Canceled, errCause)
+		assertEnded(t, all[5], context.Canceled, errCause)
+		synctest.Wait()
+		known, _ := familiesOf(other)
+		assert.Zero(t, known)
+		assert.Zero(t, other.Len())
+	})
+}
+
+// The only member of a family leaves before the family is watched: it is not watched then.
+func TestFamilyThatIsOverBeforeItIsWatched(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		parent, end := context.WithCancel(context.Background())
+		defer end()
+		c := &deadlineContext{parent: parent}
+		f, fresh := tw.families.admit(c, above(parent))
+		require.True(t, fresh)
+		c.endWith(&cancelled)
+		f.watch()
+		assert.Zero(t, childrenInPackageContext(t, parent))
+		known, _ := familiesOf(tw)
+		assert.Zero(t, known)
+		// Others come meanwhile: then it is watched for them.
+		first, second := &deadlineContext{parent: parent}, &deadlineContext{parent: parent}
+		f, fresh = tw.families.admit(first, above(parent))
+		require.True(t, fresh)
+		again, fresh := tw.families.admit(second, above(parent))
+		require.False(t, fresh)
+		require.Same(t, f, again)
+		first.endWith(&cancelled)
+		f.watch()
+		assert.Equal(t, 1, childrenInPackageContext(t, parent))
+		second.endWith(&cancelled)
+		assert.Zero(t, childrenInPackageContext(t, parent))
+	})
+}
+
+// What a family that is over leaves is its own, not what stands in its place by then.
+func TestFamilyAfterOneThatIsOver(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		parent, end := context.WithCancel(context.Background())
+		defer end()
+		first, second := &deadlineContext{parent: parent}, &deadlineContext{parent: parent}
+		old, _ := tw.families.admit(first, above(parent))
+		old.watch()
+		first.endWith(&cancelled)
+		f, fresh := tw.families.admit(second, above(parent))
+		require.True(t, fresh)
+		require.NotSame(t, old, f)
+		f.watch()
+		tw.families.leave(old, first)
+		third, _ := tw.families.admit(&deadlineContext{parent: parent}, above(parent))
+		assert.Same(t, f, third)
+	})
+}
+
+// A family ends while one comes: that one has ended, too, and nothing is left of it.
+func TestFamilyThatEndsWhileOneComes(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		parent, end := context.WithCancelCause(context.Background())
+		first, second := &deadlineContext{parent: parent}, &deadlineContext{parent: parent}
+		f, _ := tw.families.admit(first, above(parent))
+		f.watch()
+		up := above(parent)
+		end(errCause)
+		f.mu.Lock() // as finish does, which then takes the family out
+		f.over = true
+		f.mu.Unlock()
+		tw.families.enter(second, up)
+		assertEnded(t, second, context.Canceled, errCause)
+		assert.Same(t, first, f.members)
+		tw.families.drop(f)
+		f.over = false
+		f.finish(endOf(parent))
+		assertEnded(t, first, context.Canceled, errCause)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		assert.False(t, f.add(&deadlineContext{}), "nobody would be told any more")
+	})
+}
+
+// Who ends by itself while its family ends gives back what it holds, and leaves the list to whoever
+// goes through it.
+func TestMemberThatEndsWhileItsFamilyDoes(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		top, cancel := tw.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
+		var members [3]*deadlineContext
+		for i := range members {
+			ctx, cancel := tw.WithTimeout(top, time.Minute)
+			defer cancel()
+			members[i] = ctx.(*deadlineContext)
+		}
+		f := top.(*deadlineContext).children.Load()
+		list := []*deadlineContext{f.members, f.members.next, f.members.next.next}
+		f.mu.Lock() // as finish does
+		f.over, f.members = true, nil
+		f.mu.Unlock()
+		members[1].endWith(&timedOut)
+		assert.Same(t, list[1], list[0].next)
+		assert.Same(t, list[2], list[1].next)
+		assert.Same(t, list[1], list[2].prev)
+
+		// The other way round: it has been decided how it ends, and the family comes first.
+		require.True(t, members[2].end.CompareAndSwap(nil, &timedOut))
+		f.mu.Lock()
+		f.over, f.members = false, list[0]
+		f.mu.Unlock()
+		f.finish(&cancelled)
+		assert.NotEqual(t, Timer{}, members[2].timer)
+		assert.Same(t, f, members[2].bond.Load())
+		members[2].timer.Stop()
+		members[2].leave()
+		assertEnded(t, members[0], context.Canceled, context.Canceled)
+		assertEnded(t, members[1], context.DeadlineExceeded, context.DeadlineExceeded)
+		assertEnded(t, members[2], context.DeadlineExceeded, context.DeadlineExceeded)
+		assert.Equal(t, 1, tw.Len(), "that of the parent")
+	})
+}
+
+// A context ends while it is made, by its timer or by its parent. Nobody gives back twice what it
+// holds, and nothing stays.
+func TestContextThatEndsWhileItJoins(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{})
+	top, endTop := tw.WithTimeout(context.Background(), time.Hour)
+	defer endTop()
+	for name, join := range map[string]func(c *deadlineContext, parent context.Context){
+		"alone":    func(c *deadlineContext, parent context.Context) { c.tieAlone(above(parent), &tw.families) },
+		"a family": func(c *deadlineContext, parent context.Context) { tw.families.enter(c, above(parent)) },
+		"of ours":  func(c *deadlineContext, _ context.Context) { top.(*deadlineContext).adopt(c) },
+		"endless":  func(c *deadlineContext, _ context.Context) { tw.families.join(c, relation{}) },
+	} {
+		for i := range scaled(1000) {
+			parent, end := context.WithCancel(context.Background())
+			c := &deadlineContext{parent: parent}
+			c.timer = tw.AfterFunc(time.Hour, func() {})
+			timer := c.timer
+			together(2, func(k int) {
+				for n := 0; k != 0 && n < i; n++ { // so that each moment of joining has its turn
+					_ = c.end.Load()
+				}
+				switch {
+				case k == 0:
+					join(c, parent)
+				case i%2 == 0:
+					c.expire()
+				default:
+					end()
+				}
+			})
+			timer.Stop()
+			if i%2 == 0 {
+				require.Equal(t, Timer{}, c.timer, name)
+			} else {
+				c.endWith(&cancelled)
+			}
+			require.Error(t, c.Err())
+			require.Zero(t, childrenInPackageContext(t, parent), name)
+			require.Nil(t, top.(*deadlineContext).familyOfChildren().members, name)
+			end()
+		}
+		await(t, "families are gone", func() bool { return noFamilies(tw) })
 	}
-	for name, parent := range map[string]context.Context{"background": context.Background(), "a shared parent": parent} {
-		ours := testing.AllocsPerRun(1000, func() { _, cancel := tw.WithTimeout(parent, time.Hour); cancel() })
-		theirs := testing.AllocsPerRun(1000, func() { _, cancel := context.WithTimeout(parent, time.Hour); cancel() })
-		require.LessOrEqual(t, ours, 3.0, name)
-		require.Less(t, ours, theirs, fmt.Sprint(name))
+}
+
+// noFamilies reports whether a wheel that is in use knows no family.
+func noFamilies(tw *TimingWheel) bool {
+	for i := range tw.families.stripes {
+		s := &tw.families.stripes[i]
+		s.mu.Lock()
+		known := len(s.by)
+		s.mu.Unlock()
+		if known != 0 {
+			return false
+		}
 	}
+	return true
+}
+
+// The parent ends while a context comes, whose own time may be over as well. Whoever keeps it does
+// not keep the wheel by its timer.
+func TestContextThatComesTooLateHoldsNothing(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		top, endTop := tw.WithTimeout(context.Background(), time.Hour)
+		top.(*deadlineContext).familyOfChildren()
+		endTop()
+		parent, end := context.WithCancel(context.Background())
+		up := above(parent)
+		f, _ := tw.families.admit(&deadlineContext{parent: parent}, up)
+		end()
+		f.over = true // as in finish, which then takes the family out
+		for _, expired := range []bool{false, true} {
+			for name, join := range map[string]func(c *deadlineContext){
+				"of ours":  func(c *deadlineContext) { top.(*deadlineContext).adopt(c) },
+				"a family": func(c *deadlineContext) { tw.families.enter(c, up) },
+			} {
+				c := &deadlineContext{parent: parent}
+				c.timer = tw.AfterFunc(time.Hour, c.expire)
+				if expired {
+					c.timer.Stop()
+					c.expire()
+				}
+				join(c)
+				assert.Error(t, c.Err(), name)
+				assert.True(t, c.timer == Timer{}, name)
+				assert.Same(t, &gone, c.bond.Load(), name)
+			}
+		}
+		tw.families.drop(f)
+		assert.Zero(t, tw.Len())
+	})
+}
+
+// The first children come at the same time: they share one family, and all end.
+func TestFirstChildrenAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{})
+	for range scaled(2000) {
+		parent, end := tw.WithTimeout(context.Background(), 2*time.Hour)
+		var all [2]context.Context
+		var cancels [2]func()
+		together(len(all), func(k int) { all[k], cancels[k] = tw.WithTimeout(parent, time.Hour) })
+		first := parent.(*deadlineContext).children.Load().members
+		require.NotNil(t, first.next)
+		require.Nil(t, first.next.next)
+		end()
+		for k, ctx := range all {
+			require.Equal(t, context.Canceled, ctx.(*deadlineContext).end.Load().err, "it has been told")
+			cancels[k]()
+		}
+	}
+	assert.Zero(t, tw.Len())
+}
+
+// Contexts below one of package context that is itself below one of the wheel: see farBelow.
+
+// All that share such a parent learn of the end above it when they are asked, the only child and
+// the family, and those of the wheel below these.
+func TestFamiliesFarBelowHaveEnded(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{})
+	for first := range 9 { // whom somebody asks first
+		top, end := context.WithCancelCause(context.Background())
+		one, cancelOne := tw.WithTimeout(top, 5*time.Hour)
+		std, cancelStd := context.WithCancel(one)
+		cancels := []func(){cancelOne, cancelStd}
+		var all []context.Context
+		for range 3 { // an only child, and a family of two
+			ctx := std
+			for i := range 3 {
+				var cancel func()
+				ctx, cancel = tw.WithTimeout(ctx, time.Duration(4-i)*time.Hour)
+				all, cancels = append(all, ctx), append(cancels, cancel)
+			}
+		}
+		// The parent's end, and none of the goroutines that tell it.
+		for _, c := range append([]context.Context{one}, all...) {
+			if tie := c.(*deadlineContext).tie; tie != nil {
+				tie.forget()
+			}
+		}
+		require.True(t, all[3].(*deadlineContext).bond.Load().forget())
+		end(errParent)
+		assertEnded(t, all[first], context.Canceled, errParent)
+		for _, c := range all {
+			assertEnded(t, c, context.Canceled, errParent)
+		}
+		for _, cancel := range cancels {
+			cancel()
+		}
+		await(t, "families are gone", func() bool { return noFamilies(tw) })
+	}
+}
+
+// Whoever is asked while somebody ends what hangs on the context above waits for that.
+func TestQuestionFarBelowWhileTheContextAboveEnds(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		top, end := tw.WithTimeout(context.Background(), 2*time.Hour)
+		std, cancelStd := context.WithCancel(top)
+		defer cancelStd()
+		ctx, cancel := tw.WithTimeout(std, time.Hour)
+		defer cancel()
+		proceed := slowToEnd(top)
+		go end()
+		synctest.Wait()
+		answer := make(chan error, 1)
+		go func() { answer <- ctx.Err() }()
+		synctest.Wait()
+		require.Empty(t, answer)
+		close(proceed)
+		assert.Equal(t, context.Canceled, <-answer)
+	})
+}
+
+// valuesOf has the values of another context, before its own.
+type valuesOf struct {
+	context.Context
+	values context.Context
+}
+
+func (v valuesOf) Value(key any) any {
+	if value := v.values.Value(key); value != nil {
+		return value
+	}
+	return v.Context.Value(key)
+}
+
+// What one child has around a parent is no matter of the others, and the family does not hold on to
+// it.
+func TestFamilyDoesNotKeepWhatIsAroundItsParent(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{})
+	server, end := context.WithCancel(context.Background())
+	_, only := tw.WithTimeout(server, time.Hour)
+	defer only()
+	request, other := func() (weak.Pointer[deadlineContext], context.CancelFunc) {
+		request, cancelRequest := tw.WithTimeout(context.Background(), time.Hour)
+		defer cancelRequest()
+		_, first := tw.WithTimeout(valuesOf{server, context.WithoutCancel(request)}, time.Hour)
+		defer first()
+		other, cancel := tw.WithTimeout(server, time.Hour)
+		f := other.(*deadlineContext).bond.Load()
+		require.Nil(t, f.far)
+		require.Same(t, f, tw.families.stripe(server.Done()).by[server])
+		return weak.Make(request.(*deadlineContext)), cancel
+	}()
+	defer other()
+	await(t, "the request is collected", func() bool {
+		runtime.GC()
+		return request.Value() == nil
+	})
+	end()
+}
+
+// One that goes on without the cancel of a context of the wheel does not ask that one for ever, nor
+// does it cost it a stand-in.
+func TestContextsBelowOneWithoutCancel(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		for _, asked := range []bool{false, true} {
+			for _, siblings := range []int{0, 2} {
+				request, cancelRequest := tw.WithTimeoutCause(context.Background(), time.Minute, errParent)
+				if asked {
+					require.NotNil(t, request.Done())
+				}
+				std, end := context.WithCancelCause(context.WithoutCancel(request))
+				for range siblings {
+					_, cancel := tw.WithTimeout(std, time.Hour)
+					defer cancel()
+				}
+				ctx, cancel := tw.WithTimeout(std, time.Hour)
+				assert.Equal(t, asked, request.(*deadlineContext).standIn.Load() != nil)
+				far := above(ctx).far
+				require.NotNil(t, far)
+				assertGoesOn(t, ctx)
+				assert.Same(t, request, far.up.Load())
+				passDeadline(time.Minute)
+				assertGoesOn(t, ctx)
+				assert.Nil(t, far.up.Load())
+				assertGoesOn(t, ctx)
+				end(errCause)
+				assertEnded(t, ctx, context.Canceled, errCause)
+				cancel()
+				cancelRequest()
+			}
+		}
+	})
 }

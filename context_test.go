@@ -5,6 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+// One context: its deadline, its answers, its channel, its functions, and its wheel.
 
 var errCause = errors.New("the cause")
 
@@ -61,6 +67,47 @@ func assertGoesOn(t *testing.T, all ...context.Context) {
 		assert.NoError(t, context.Cause(ctx))
 		assert.False(t, ended(ctx))
 	}
+}
+
+// withCause is WithTimeoutCause of a wheel or of package context.
+type withCause = func(parent context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc)
+
+// asInPackageContext runs a test with the contexts of a wheel, and with those of package context:
+// what it expects is what they do, too.
+func asInPackageContext(t *testing.T, test func(t *testing.T, with withCause)) {
+	t.Helper()
+	t.Run("the wheel's", func(t *testing.T) {
+		t.Parallel()
+		contextBubble(t, func(t *testing.T, tw *TimingWheel) { test(t, tw.WithTimeoutCause) })
+	})
+	t.Run("package context's", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) { test(t, context.WithTimeoutCause) })
+	})
+}
+
+// passDeadline lets d pass, and what then is due happen.
+func passDeadline(d time.Duration) {
+	time.Sleep(d + defaultTick)
+	synctest.Wait()
+}
+
+// together runs f n times at once, as closely as it can be done.
+func together(n int, f func(k int)) {
+	var ready atomic.Int32
+	var all sync.WaitGroup
+	for k := range n {
+		all.Go(func() {
+			ready.Add(1)
+			for spins := 0; ready.Load() < int32(n); spins++ {
+				if spins > 1000 {
+					runtime.Gosched()
+				}
+			}
+			f(k)
+		})
+	}
+	all.Wait()
 }
 
 func TestContextEndsAtItsDeadline(t *testing.T) {
@@ -292,5 +339,586 @@ func TestContextOfValues(t *testing.T) {
 		assert.Nil(t, ctx.Value(new(int)), "a key like those of package context")
 		assert.Nil(t, ctx.Value("a"))
 		assert.Contains(t, fmt.Sprint(ctx), "WithDeadline(")
+	})
+}
+
+// Whoever finds an error finds Done closed, also by a channel that was taken long before.
+func TestErrIsNilUntilDoneIsClosed(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Tick: 50 * time.Microsecond})
+	for name, newContext := range map[string]func() (ctx context.Context, end func()){
+		"cancelled": func() (context.Context, func()) { return tw.WithTimeout(context.Background(), time.Hour) },
+		"parent of the wheel": func() (context.Context, func()) {
+			parent, end := tw.WithTimeout(context.Background(), time.Hour)
+			ctx, _ := tw.WithTimeout(parent, time.Hour) // it ends with its parent
+			return ctx, end
+		},
+		"parent of package context": func() (context.Context, func()) {
+			parent, end := context.WithCancel(context.Background())
+			ctx, _ := tw.WithTimeout(parent, time.Hour) // it ends with its parent
+			return ctx, end
+		},
+		"deadline": func() (context.Context, func()) {
+			return tw.WithTimeout(context.Background(), 100*time.Microsecond)
+		},
+	} {
+		for range scaled(500) {
+			ctx, end := newContext()
+			done := ctx.Done()
+			if name != "deadline" {
+				go end()
+			}
+			for ctx.Err() == nil {
+				runtime.Gosched()
+			}
+			select {
+			case <-done:
+			default:
+				require.Fail(t, "an error before Done was closed", name)
+			}
+			end()
+		}
+	}
+}
+
+func TestErrorsOfContexts(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Manual: true})
+	late, cancel := tw.WithTimeout(context.Background(), 0)
+	defer cancel()
+	var network net.Error
+	require.ErrorAs(t, late.Err(), &network)
+	assert.True(t, network.Timeout())
+	var temporary interface{ Temporary() bool }
+	require.ErrorAs(t, late.Err(), &temporary)
+	assert.True(t, temporary.Temporary())
+	assert.ErrorIs(t, late.Err(), context.DeadlineExceeded)
+	assert.NotErrorIs(t, late.Err(), context.Canceled)
+
+	left, cancel := tw.WithTimeout(context.Background(), time.Hour)
+	cancel()
+	assert.ErrorIs(t, left.Err(), context.Canceled)
+	assert.NotErrorIs(t, left.Err(), context.DeadlineExceeded)
+	assert.False(t, errors.As(left.Err(), &network), "who is cancelled is not late")
+}
+
+func TestNamesOfContexts(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Manual: true})
+	for name, parent := range map[string]context.Context{
+		"context.Background":                         context.Background(),
+		"context.TODO":                               context.TODO(),
+		"context.Background.WithoutCancel":           context.WithoutCancel(context.Background()),
+		"context.Background.WithValue(the key, 1st)": context.WithValue(context.Background(), namedKey{}, "1st"),
+		"*timingwheel.plainContext":                  newPlainContext(),
+	} {
+		ctx, cancel := tw.WithTimeout(parent, time.Hour)
+		deadline, _ := ctx.Deadline()
+		want := name + ".WithDeadline(" + deadline.String() + ")"
+		assert.Equal(t, want, fmt.Sprint(ctx))
+		child, cancelChild := context.WithCancel(ctx)
+		assert.Equal(t, want+".WithCancel", fmt.Sprint(child))
+		cancelChild()
+		cancel()
+		assert.Equal(t, want, fmt.Sprint(ctx), "also afterwards")
+	}
+}
+
+type namedKey struct{}
+
+func (namedKey) String() string { return "the key" }
+
+// The channel of a context that has ended costs nothing, and is the one that it keeps.
+func TestDoneAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{})
+	parent, end := context.WithCancel(context.Background())
+	for _, question := range []func(ctx context.Context){
+		func(ctx context.Context) { assert.Equal(t, context.Canceled, context.Cause(ctx)) },
+		func(ctx context.Context) { context.AfterFunc(ctx, func() {}) },
+		func(ctx context.Context) { ctx.(*deadlineContext).AfterFunc(func() {}) },
+		func(ctx context.Context) { _, cancel := context.WithCancel(ctx); cancel() },
+	} {
+		ctx, cancel := tw.WithTimeout(parent, time.Hour)
+		cancel()
+		done := ctx.Done()
+		receive(t, done, "the end")
+		require.Nil(t, ctx.(*deadlineContext).standIn.Load())
+		question(ctx)
+		assert.Equal(t, done, ctx.Done())
+	}
+	ctx, cancel := tw.WithTimeout(parent, time.Hour)
+	defer cancel()
+	end()
+	receive(t, ctx.Done(), "the parent's end")
+	assert.Nil(t, ctx.(*deadlineContext).standIn.Load())
+}
+
+// askedWhenAsked is a parent that has ended. Somebody gets the channel of its child while the
+// parent is asked how.
+type askedWhenAsked struct {
+	context.Context
+	child *deadlineContext
+	done  <-chan struct{}
+}
+
+func (a *askedWhenAsked) Err() error {
+	if a.done == nil {
+		a.done = a.child.standing().ctx.Done()
+	}
+	return context.Canceled
+}
+
+// Whoever finds out that the context has ended has the channel of those who asked for it just
+// before.
+func TestDoneAfterOneThatCameBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	c := &deadlineContext{parent: context.Background()}
+	parent := &askedWhenAsked{Context: context.Background(), child: c}
+	c.tie = &tie{to: parent, done: closed, forget: stay, known: new(families)}
+	require.True(t, c.made(&tiedAlone))
+	done := c.Done()
+	require.NotNil(t, parent.done)
+	assert.Equal(t, parent.done, done)
+	assert.True(t, isClosed(done))
+}
+
+// Two have found that the context goes on, and then it ends. One of them has made the stand-in, and
+// has not let it follow yet. The other has the channel of those who came in between, and it is
+// closed, as they may have told that the context has ended.
+func TestDoneOfOneThatComesLateAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	c := &deadlineContext{parent: context.Background()}
+	require.True(t, c.made(&endless))
+	c.endWith(&cancelled)
+	between := c.Done()
+	require.Error(t, c.Err())
+	s := c.standing()
+	late := c.channel(nil)
+	assert.True(t, isClosed(late))
+	assert.Equal(t, between, late)
+	s.follow()
+	assert.Equal(t, between, c.Done())
+}
+
+// Some ask for the channel while the context ends: all have the same.
+func TestDoneWhileTheContextEnds(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{})
+	for i := range scaled(5000) {
+		ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
+		var channels [3]<-chan struct{}
+		together(len(channels)+1, func(k int) {
+			for n := 0; n < i%50*k; n++ { // so that each moment has its turn
+				_ = ctx.(*deadlineContext).end.Load()
+			}
+			switch {
+			case k == len(channels):
+				cancel()
+			case k == 0 && i%2 == 0:
+				ctx.(*deadlineContext).AfterFunc(func() {})
+				channels[k] = ctx.Done()
+			default:
+				channels[k] = ctx.Done()
+			}
+		})
+		for _, done := range channels {
+			require.Equal(t, ctx.Done(), done)
+			require.True(t, isClosed(done))
+		}
+	}
+}
+
+// There is one channel, whoever asks first.
+func TestFirstCallsOfDoneAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{})
+	for i := range scaled(2000) {
+		ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
+		var channels [2]<-chan struct{}
+		var children [2]context.Context
+		var cancels [2]func()
+		together(len(channels), func(k int) {
+			if i%2 == 0 {
+				channels[k] = ctx.Done()
+			} else {
+				children[k], cancels[k] = context.WithCancel(ctx)
+			}
+		})
+		cancel()
+		for k := range channels {
+			if i%2 == 0 {
+				require.Equal(t, ctx.Done(), channels[k])
+			} else {
+				require.Equal(t, context.Canceled, children[k].Err())
+				cancels[k]()
+			}
+		}
+	}
+}
+
+// Questions cost nothing once Done has been asked for, nor does it cost anything to say that a
+// parent was cancelled.
+func TestAllocationsOfQuestions(t *testing.T) {
+	if underRace {
+		t.Skip("the race detector allocates")
+	}
+	tw := startWheel(t, Options{})
+	parent, end := context.WithCancel(context.Background())
+	ctx, cancel := tw.WithTimeout(parent, time.Hour)
+	defer cancel()
+	ask := func() {
+		_, _ = ctx.Deadline()
+		_, _, _ = ctx.Done(), ctx.Err(), context.Cause(ctx)
+	}
+	assert.Zero(t, testing.AllocsPerRun(100, ask))
+	end()
+	assert.Zero(t, testing.AllocsPerRun(100, func() { endOf(parent) }))
+	assert.Zero(t, testing.AllocsPerRun(100, ask))
+}
+
+// The ways to hang a function onto a context of the wheel.
+var afterFuncs = map[string]func(ctx context.Context, f func()) (stop func() bool){
+	"context.AfterFunc": context.AfterFunc,
+	"its method":        func(ctx context.Context, f func()) func() bool { return ctx.(*deadlineContext).AfterFunc(f) },
+	"below a value": func(ctx context.Context, f func()) func() bool {
+		return context.AfterFunc(context.WithValue(ctx, testKey(1), 1), f)
+	},
+	"around it": func(ctx context.Context, f func()) func() bool {
+		return context.AfterFunc(struct{ context.Context }{ctx}, f)
+	},
+}
+
+func eachAfterFunc(t *testing.T, test func(t *testing.T, ctx context.Context, cancel func(), after func(f func()) (stop func() bool))) {
+	t.Helper()
+	for name, after := range afterFuncs {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+				ctx, cancel := tw.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				test(t, ctx, cancel, func(f func()) func() bool { return after(ctx, f) })
+			})
+		})
+	}
+}
+
+func TestAfterFuncOfAContext(t *testing.T) {
+	t.Parallel()
+	eachAfterFunc(t, func(t *testing.T, _ context.Context, cancel func(), after func(f func()) func() bool) {
+		var stopped, ran atomic.Int32
+		stop := after(func() { stopped.Add(1) })
+		stopLate := after(func() { ran.Add(1) })
+		after(func() { ran.Add(10) })
+		synctest.Wait()
+		assert.Zero(t, ran.Load(), "before the end")
+		assert.True(t, stop(), "it has not run, and will not")
+		assert.False(t, stop(), "it was stopped before")
+		cancel()
+		synctest.Wait()
+		assert.EqualValues(t, 11, ran.Load(), "each of the others, once")
+		assert.Zero(t, stopped.Load())
+		assert.False(t, stop())
+		assert.False(t, stopLate(), "it has run")
+
+		stop = after(func() { ran.Add(100) })
+		synctest.Wait()
+		assert.EqualValues(t, 111, ran.Load(), "at once after the end")
+		assert.False(t, stop())
+	})
+}
+
+func TestAfterFuncAtTheDeadline(t *testing.T) {
+	t.Parallel()
+	eachAfterFunc(t, func(t *testing.T, ctx context.Context, _ func(), after func(f func()) func() bool) {
+		var err error
+		stop := after(func() { err = ctx.Err() })
+		passDeadline(time.Minute)
+		assert.Equal(t, context.DeadlineExceeded, err, "it finds the context ended")
+		assert.False(t, stop())
+	})
+}
+
+// Neither cancel nor stop waits for the function: it may want a lock that they are called with, or
+// take its time.
+func TestAfterFuncRunsInItsOwnGoroutine(t *testing.T) {
+	t.Parallel()
+	eachAfterFunc(t, func(t *testing.T, ctx context.Context, cancel func(), after func(f func()) func() bool) {
+		var mu sync.Mutex
+		begun, end, ran := make(chan struct{}), make(chan struct{}), make(chan struct{}, 2)
+		mu.Lock()
+		after(func() {
+			mu.Lock()
+			defer mu.Unlock()
+			ran <- struct{}{}
+		})
+		stop := after(func() {
+			close(begun)
+			<-end
+			ran <- struct{}{}
+		})
+		cancel()
+		<-begun
+		assert.False(t, stop(), "it is running")
+		after(func() { // at once, and under the lock as well
+			mu.Lock()
+			defer mu.Unlock()
+			ran <- struct{}{}
+		})
+		assert.Equal(t, context.Canceled, ctx.Err())
+		mu.Unlock()
+		<-ran
+		<-ran
+		close(end)
+		<-ran
+	})
+}
+
+// One of many is stopped, others run, in whatever order they came.
+func TestAfterFuncsAreIndependent(t *testing.T) {
+	t.Parallel()
+	eachAfterFunc(t, func(t *testing.T, _ context.Context, cancel func(), after func(f func()) func() bool) {
+		var ran [20]atomic.Int32
+		var stops []func() bool
+		for i := range ran {
+			stops = append(stops, after(func() { ran[i].Add(1) }))
+		}
+		for i := 18; i >= 0; i -= 3 {
+			assert.True(t, stops[i]())
+		}
+		cancel()
+		synctest.Wait()
+		for i := range ran {
+			want := int32(1)
+			if i%3 == 0 {
+				want = 0
+			}
+			assert.Equal(t, want, ran[i].Load(), i)
+			assert.False(t, stops[i]())
+		}
+	})
+}
+
+// The method is told of the end of a parent as well, whoever asks first.
+func TestAfterFuncAfterTheParentsEnd(t *testing.T) {
+	t.Parallel()
+	for name, after := range afterFuncs {
+		for _, before := range []bool{true, false} {
+			contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+				parent, end := context.WithCancel(context.Background())
+				ctx, cancel := tw.WithTimeout(parent, time.Minute)
+				defer cancel()
+				ran := false
+				if before {
+					after(ctx, func() { ran = true })
+					end()
+				} else {
+					end()
+					after(ctx, func() { ran = true })
+				}
+				synctest.Wait()
+				assert.True(t, ran, name)
+			})
+		}
+	}
+}
+
+// One function against stop and cancel: it runs exactly where stop is false.
+func TestAfterFuncStoppedWhileTheContextEnds(t *testing.T) {
+	t.Parallel()
+	for name, after := range afterFuncs {
+		for range 50 {
+			contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+				ctx, cancel := tw.WithTimeout(context.Background(), time.Minute)
+				ran := false
+				stop := after(ctx, func() { ran = true })
+				go cancel()
+				stopped := stop()
+				synctest.Wait()
+				assert.Equal(t, stopped, !ran, name)
+			})
+		}
+	}
+}
+
+// In Manual mode the causes are those of the running wheel.
+func TestCausesOfAManualWheel(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
+	tw := startWheel(t, Options{Manual: true, Start: start})
+	for round := range 2 {
+		now := start.Add(time.Duration(round) * 24 * time.Hour)
+		tw.Advance(now)
+		timeout, cancelTimeout := tw.WithTimeoutCause(context.Background(), time.Hour, errParent)
+		defer cancelTimeout()
+		deadline, cancelDeadline := tw.WithDeadlineCause(context.Background(), now.Add(2*time.Hour), errChild)
+		defer cancelDeadline()
+		child, cancelChild := context.WithCancel(deadline)
+		defer cancelChild()
+		left, leave := tw.WithTimeoutCause(context.Background(), time.Hour, errCause)
+		leave()
+		past, cancelPast := tw.WithDeadlineCause(context.Background(), now, errCause)
+		defer cancelPast()
+		assertEnded(t, past, context.DeadlineExceeded, errCause)
+		at, _ := timeout.Deadline()
+		assert.True(t, at.Equal(now.Add(time.Hour)))
+		tw.Advance(now.Add(time.Hour - 1))
+		assertGoesOn(t, timeout)
+		tw.Advance(now.Add(time.Hour))
+		assertEnded(t, timeout, context.DeadlineExceeded, errParent)
+		assertGoesOn(t, child)
+		tw.Advance(now.Add(2 * time.Hour))
+		assertEnded(t, deadline, context.DeadlineExceeded, errChild)
+		assertEnded(t, child, context.DeadlineExceeded, errChild)
+		assertEnded(t, left, context.Canceled, context.Canceled)
+		assert.Zero(t, tw.Len())
+	}
+}
+
+// Contexts outlive the wheel: all but their deadlines works after Stop, for those that were made
+// before and for those that come later.
+func TestContextsAfterStop(t *testing.T) {
+	t.Parallel()
+	for name, newParent := range parents {
+		for _, manual := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					tw := startWheel(t, Options{Manual: manual})
+					parent, end, cause := newParent(tw)
+					defer end()
+					var all []context.Context
+					var cancels []func()
+					add := func() {
+						for range 3 {
+							ctx, cancel := tw.WithTimeout(parent, 30*time.Minute)
+							child, cancelChild := context.WithCancel(ctx)
+							left, leave := tw.WithTimeout(parent, 30*time.Minute)
+							leave()
+							assertEnded(t, left, context.Canceled, context.Canceled)
+							cancels = append(cancels, cancel, cancelChild)
+							all = append(all, ctx, child)
+						}
+					}
+					add()
+					tw.Stop()
+					add()
+					for _, ctx := range all {
+						assertGoesOn(t, ctx)
+					}
+					end()
+					synctest.Wait()
+					for _, ctx := range all {
+						assertEnded(t, ctx, context.Canceled, cause)
+					}
+					for _, cancel := range cancels {
+						cancel()
+					}
+					for i := range tw.families.stripes {
+						assert.Empty(t, tw.families.stripes[i].by)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Parent and child may be of different wheels: each keeps its own deadline.
+func TestContextsOfTwoWheels(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
+	for _, first := range []string{"parent", "child", "cancel", "stopped"} {
+		one, other := startWheel(t, Options{Manual: true, Start: start}), startWheel(t, Options{Manual: true, Start: start})
+		parent, end := one.WithTimeoutCause(context.Background(), 2*time.Hour, errParent)
+		var all []context.Context
+		for range 3 {
+			ctx, cancel := other.WithTimeoutCause(parent, time.Hour, errChild)
+			defer cancel()
+			below, cancelBelow := one.WithTimeout(context.WithValue(ctx, testKey(1), 1), time.Minute)
+			defer cancelBelow()
+			std, cancelStd := context.WithCancel(ctx)
+			defer cancelStd()
+			all = append(all, ctx, std)
+			cancelBelow()
+			assertEnded(t, below, context.Canceled, context.Canceled)
+			assertGoesOn(t, ctx)
+		}
+		assert.Equal(t, 1, one.Len())
+		assert.Equal(t, 3, other.Len())
+		want, wantParent := outcome{}, outcome{}
+		switch first {
+		case "parent":
+			one.Advance(start.Add(2 * time.Hour))
+			want = outcome{context.DeadlineExceeded, errParent}
+			wantParent = want
+		case "child":
+			other.Advance(start.Add(2 * time.Hour))
+			want = outcome{context.DeadlineExceeded, errChild}
+		case "cancel":
+			end()
+			want = outcome{context.Canceled, context.Canceled}
+			wantParent = want
+		case "stopped":
+			other.Stop()
+			one.Advance(start.Add(2 * time.Hour))
+			want = outcome{context.DeadlineExceeded, errParent}
+			wantParent = want
+		}
+		assertOutcome(t, parent, wantParent)
+		for _, ctx := range all {
+			assertOutcome(t, ctx, want)
+		}
+		assert.Zero(t, other.Len(), "timers are given back where they are")
+		end()
+		assert.Zero(t, one.Len())
+	}
+}
+
+// Flush ends all contexts as if their time were up, with their causes, and those below with them.
+func TestFlushEndsContexts(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		std, end := context.WithCancel(context.Background())
+		defer end()
+		var all []context.Context
+		for _, parent := range []context.Context{context.Background(), std, std, std} {
+			ctx, cancel := tw.WithTimeoutCause(parent, time.Hour, errCause)
+			defer cancel()
+			child, cancelChild := context.WithCancel(ctx)
+			defer cancelChild()
+			below, cancelBelow := tw.WithTimeoutCause(child, 2*time.Hour, errChild)
+			defer cancelBelow()
+			all = append(all, ctx, child, below)
+		}
+		tw.Flush()
+		synctest.Wait()
+		for _, ctx := range all {
+			assertEnded(t, ctx, context.DeadlineExceeded, errCause)
+		}
+		assertGoesOn(t, std)
+		known, notes := familiesOf(tw)
+		assert.Zero(t, known)
+		assert.Zero(t, notes)
+		later, cancel := tw.WithTimeout(std, time.Hour)
+		assertGoesOn(t, later)
+		cancel()
+	})
+}
+
+// Stop discards the deadlines of the wheel's contexts, but not that of the one that Shutdown waits
+// with.
+func TestShutdownWithAContextOfItsOwn(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		begun, end := make(chan struct{}), make(chan struct{})
+		tw.AfterFunc(0, func() {
+			close(begun)
+			<-end
+		})
+		<-begun
+		ctx, cancel := tw.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		assert.ErrorIs(t, tw.Shutdown(ctx), context.DeadlineExceeded)
+		close(end)
 	})
 }
