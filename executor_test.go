@@ -2,9 +2,14 @@ package timingwheel
 
 import (
 	"math/rand/v2"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -235,4 +240,375 @@ func TestCallbackMayCallEverything(t *testing.T) {
 			assert.Zero(t, tw.Len())
 		})
 	}
+}
+
+// What an executor has been given but not begun is pending: it is claimed when the call begins, and
+// a call whose timer is gone does nothing.
+func TestHandedOverIsStillPending(t *testing.T) {
+	t.Parallel()
+	h := &held{}
+	tw := startWheel(t, Options{Executor: h, Shards: 1})
+	ran := 0
+	timers := make([]Timer, 10)
+	at := time.Now().Add(time.Millisecond)
+	for i := range timers {
+		timers[i] = tw.AtFunc(at, func() { ran++ })
+	}
+	await(t, "all are handed over", func() bool { return h.len() == len(timers) })
+	assert.Equal(t, 10, tw.Len())
+	for _, timer := range timers[:4] {
+		_, pending := timer.Deadline()
+		assert.True(t, pending)
+		assert.True(t, timer.Stop())
+	}
+	assert.Equal(t, 6, tw.Len())
+	assert.Equal(t, 10, h.release())
+	assert.Equal(t, 6, ran)
+	assert.Zero(t, tw.Len())
+	for _, timer := range timers {
+		assert.False(t, timer.Stop())
+	}
+	verifyShards(t, tw.engine)
+}
+
+// Calls that found nothing to run must leave the shard able to run what comes later.
+func TestTimersFireAfterACallThatFoundNothing(t *testing.T) {
+	t.Parallel()
+	h := &held{}
+	tw := startWheel(t, Options{Executor: h, Shards: 1})
+	ran := 0
+	for round := range 5 {
+		timer := tw.AfterFunc(0, func() { ran++ })
+		await(t, "the timer is handed over", func() bool { return h.len() > 0 })
+		require.True(t, timer.Stop())
+		h.release()
+		tw.AfterFunc(0, func() { ran++ })
+		await(t, "the next one runs", func() bool { h.release(); return ran == round+1 })
+	}
+	assert.Zero(t, tw.Len())
+}
+
+// A timer that is postponed while its call waits in the executor's queue runs at its new time, with
+// a call of its own.
+func TestPostponedWhileItsCallWaits(t *testing.T) {
+	t.Parallel()
+	h := &held{}
+	tw := startWheel(t, Options{Executor: h, Shards: 1})
+	const n = 600 // several quanta
+	ran := 0
+	start := time.Now()
+	timers := make([]Timer, n)
+	for i := range timers {
+		timers[i] = tw.AfterFunc(0, func() {
+			ran++
+			assert.GreaterOrEqual(t, time.Since(start), 50*time.Millisecond)
+		})
+	}
+	await(t, "all are handed over", func() bool { return h.len() >= n })
+	start = time.Now()
+	for _, timer := range timers {
+		require.True(t, timer.Reschedule(50*time.Millisecond))
+	}
+	await(t, "all run", func() bool { h.release(); return ran == n })
+	assert.Zero(t, tw.Len())
+	verifyShards(t, tw.engine)
+}
+
+// The reverse: a timer whose call waits is hastened, or moved to a point in time that has passed.
+func TestHastenedWhileItsCallWaits(t *testing.T) {
+	t.Parallel()
+	h := &held{}
+	tw := startWheel(t, Options{Executor: h, Shards: 1})
+	ran := 0
+	timer := tw.AfterFunc(0, func() { ran++ })
+	await(t, "it is handed over", func() bool { return h.len() > 0 })
+	require.True(t, timer.Reschedule(time.Hour))
+	require.True(t, timer.Reschedule(0))
+	require.True(t, timer.RescheduleAt(time.Now().Add(-time.Hour)))
+	await(t, "it runs", func() bool { h.release(); return ran == 1 })
+	time.Sleep(5 * time.Millisecond)
+	h.release()
+	assert.Equal(t, 1, ran)
+	assert.Zero(t, tw.Len())
+}
+
+// Calls that the executor begins after the wheel's Stop do nothing.
+func TestCallsAfterTheWheelsStopDoNothing(t *testing.T) {
+	t.Parallel()
+	h := &held{}
+	tw := startWheel(t, Options{Executor: h, Shards: 1})
+	for range 100 {
+		tw.AfterFunc(0, func() { t.Error("ran after Stop") })
+	}
+	await(t, "all are handed over", func() bool { return h.len() == 100 })
+	tw.Stop()
+	assert.Equal(t, 100, h.release())
+	assert.Zero(t, tw.Stats().Fired)
+	require.NoError(t, tw.Shutdown(t.Context()), "nothing runs")
+}
+
+// Flush hands over what is pending at the call. Reschedule takes a timer out of the flush. Stop
+// prevents the callback.
+func TestFlushedIsPendingUntilItStarts(t *testing.T) {
+	t.Parallel()
+	h := &held{}
+	tw := startWheel(t, Options{Executor: h, Shards: 1, WheelSize: 4, Levels: 2})
+	var ran []string
+	note := func(name string) func() { return func() { ran = append(ran, name) } }
+	tw.AfterFunc(time.Hour, note("flushed"))
+	later := tw.AfterFunc(2*time.Hour, note("later"))
+	longer := tw.AfterFunc(time.Minute, note("longer"))
+	soon := tw.AfterFunc(3*time.Hour, note("soon"))
+	stopped := tw.AfterFunc(4*time.Hour, note("stopped"))
+	require.Equal(t, 5, tw.Flush())
+	assert.Equal(t, 5, tw.Len())
+	tw.AfterFunc(time.Hour, note("armed after the flush"))
+	require.True(t, later.Reschedule(time.Hour), "earlier than before, but not now")
+	require.True(t, longer.Reschedule(time.Hour))
+	require.True(t, soon.Reschedule(time.Millisecond))
+	require.True(t, stopped.Stop())
+	await(t, "the flushed one and the soon one run", func() bool { h.release(); return len(ran) == 2 })
+	assert.ElementsMatch(t, []string{"flushed", "soon"}, ran)
+	assert.Equal(t, 3, tw.Len())
+	verifyShards(t, tw.engine)
+
+	require.Equal(t, 3, tw.Flush(), "a rescheduled timer can be flushed again")
+	await(t, "the rest run", func() bool { h.release(); return len(ran) == 5 })
+	assert.Zero(t, tw.Len())
+}
+
+// What a Flush has handed to the executor is pending until the call begins. Reschedule takes it
+// back.
+func TestRescheduleTakesBackWhatAFlushHasHanded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &held{}
+		tw, err := New(Options{Executor: h, Shards: 1})
+		require.NoError(t, err)
+		defer tw.Stop()
+		var ran []string
+		note := func(name string) func() { return func() { ran = append(ran, name) } }
+		a, b := tw.AfterFunc(time.Hour, note("a")), tw.AfterFunc(time.Hour, note("b"))
+		tw.AfterFunc(time.Minute, note("c"))
+		require.Equal(t, 3, tw.Flush())
+		synctest.Wait()
+		require.True(t, a.Reschedule(2*time.Hour))
+		require.True(t, b.Reschedule(time.Second))
+		h.release()
+		require.Equal(t, []string{"c"}, ran)
+		time.Sleep(3 * time.Hour)
+		synctest.Wait()
+		h.release()
+		require.Equal(t, []string{"c", "b", "a"}, ran)
+	})
+}
+
+// Inline runs the callbacks of a shard one after the other, also where more is due behind them,
+// after a Flush, and when the alarm goes off meanwhile.
+func TestInlineCallbacksOfAShardDoNotOverlap(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Executor: Inline, Shards: 1})
+	var inside, over, ran atomic.Int32
+	f := func() {
+		if inside.Add(1) != 1 {
+			over.Add(1)
+		}
+		spin(200 * time.Microsecond)
+		ran.Add(1)
+		inside.Add(-1)
+	}
+	at := time.Now().Add(2 * ms)
+	for range 50 {
+		tw.AtFunc(at, f)
+	}
+	for range 10 {
+		tw.AfterFunc(time.Hour, f)
+		time.Sleep(ms)
+		tw.Flush()
+		for range 200 {
+			tw.AfterFunc(2*ms, f).Stop()
+		}
+		tw.AfterFunc(ms, f)
+	}
+	await(t, "all have run", func() bool { return ran.Load() == 70 })
+	require.NoError(t, drainWheel(tw))
+	assert.Zero(t, over.Load(), "callbacks that began while another one of the shard was running")
+}
+
+// With OnPanic set, a panic costs its callback and nothing else, on every executor.
+func TestOnPanicGetsValueAndStack(t *testing.T) {
+	t.Parallel()
+	for name, executor := range executors {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			type report struct {
+				value any
+				stack string
+			}
+			reports := make(chan report, 100)
+			tw := startWheel(t, Options{
+				Executor: executor(t), Shards: 1,
+				OnPanic: func(value any, stack []byte) { reports <- report{value, string(stack)} },
+			})
+			var ran atomic.Int32
+			at := time.Now().Add(2 * time.Millisecond)
+			for i := range 100 {
+				if i%2 == 0 {
+					tw.AtFunc(at, boom)
+				} else {
+					tw.AtFunc(at, func() { ran.Add(1) })
+				}
+			}
+			for range 50 {
+				r := receive(t, reports, "a report")
+				assert.Equal(t, "boom", r.value)
+				assert.Contains(t, r.stack, "timingwheel.boom(")
+			}
+			require.NoError(t, drainWheel(tw))
+			assert.EqualValues(t, 50, ran.Load())
+			assert.Empty(t, reports)
+
+			tw.AfterFunc(0, func() { panic(nil) }) //nolint:govet // it is the case that is tested
+			r := receive(t, reports, "panic(nil)")
+			assert.IsType(t, new(runtime.PanicNilError), r.value)
+			verifyShards(t, tw.engine)
+			require.NoError(t, tw.Shutdown(t.Context()))
+		})
+	}
+}
+
+// By default a panic crashes the program and shows the callback's stack, as with time.AfterFunc.
+func TestPanicCrashesTheProgramByDefault(t *testing.T) {
+	roles := map[string]Executor{"default": nil, "Goroutines": Goroutines, "Inline": Inline}
+	if role := os.Getenv(childEnv); role != "" {
+		tw := startWheel(t, Options{Executor: roles[role]})
+		tw.AfterFunc(time.Millisecond, boom)
+		time.Sleep(patience)
+		return
+	}
+	t.Parallel()
+	for role := range roles {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			output, err := child("TestPanicCrashesTheProgramByDefault", role).CombinedOutput()
+			var exit *exec.ExitError
+			require.ErrorAs(t, err, &exit)
+			assert.Equal(t, 2, exit.ExitCode())
+			assert.Contains(t, string(output), "panic: boom")
+			assert.Contains(t, string(output), "timingwheel.boom(")
+			assert.NotContains(t, string(output), "--- PASS")
+		})
+	}
+}
+
+// runtime.Goexit ends one callback. It is no panic, with or without OnPanic.
+func TestGoexitCostsNothingButItsCallback(t *testing.T) {
+	t.Parallel()
+	for name, executor := range executors {
+		for _, caught := range []bool{false, true} {
+			t.Run(name+map[bool]string{true: " with OnPanic"}[caught], func(t *testing.T) {
+				t.Parallel()
+				opts := Options{Executor: executor(t), Shards: 1}
+				if caught {
+					opts.OnPanic = func(v any, _ []byte) { t.Errorf("reported: %v", v) }
+				}
+				tw := startWheel(t, opts)
+				var ran atomic.Int32
+				for range 3 {
+					at := time.Now().Add(2 * time.Millisecond)
+					for i := range 100 {
+						tw.AtFunc(at, func() {
+							ran.Add(1)
+							if i%3 == 0 {
+								runtime.Goexit()
+							}
+							ran.Add(1)
+						})
+					}
+					require.NoError(t, drainWheel(tw))
+				}
+				assert.EqualValues(t, 3*(100+66), ran.Load())
+				verifyShards(t, tw.engine)
+				require.NoError(t, tw.Shutdown(t.Context()))
+			})
+		}
+	}
+}
+
+// Callbacks that all end with Goexit, each arming the next one: every worker dies under the wheel.
+func TestGoexitChain(t *testing.T) {
+	t.Parallel()
+	for name, executor := range executors {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tw := startWheel(t, Options{Executor: executor(t), Shards: 1})
+			done := make(chan struct{})
+			left := 200
+			var step func()
+			step = func() {
+				if left--; left == 0 {
+					close(done)
+				} else {
+					tw.AfterFunc(0, step)
+				}
+				runtime.Goexit()
+			}
+			tw.AfterFunc(0, step)
+			receive(t, done, "the end of the chain")
+			require.NoError(t, tw.Shutdown(t.Context()))
+		})
+	}
+}
+
+// A callback that blocks holds a goroutine. Its stack is no larger than with time.AfterFunc, where the
+// runtime's smallest stack is enough. The test runs in a process of its own, in which the runtime does
+// not begin with larger stacks after a collection.
+func TestBlockedCallbackHoldsNoMoreStackThanAnAfterFunc(t *testing.T) {
+	const fixed = "GODEBUG=adaptivestackstart=0"
+	if underRace {
+		t.Skip("the race detector's frames are larger")
+	}
+	if underInvariants {
+		t.Skip("workers verify the shard, which takes more stack")
+	}
+	if os.Getenv("GODEBUG") != strings.TrimPrefix(fixed, "GODEBUG=") {
+		child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+		child.Env = append(os.Environ(), fixed)
+		out, err := child.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return
+	}
+	tw := startWheel(t, Options{})
+	std := stackOfBlocked(func(d time.Duration, f func()) { time.AfterFunc(d, f) })
+	wheel := stackOfBlocked(func(d time.Duration, f func()) { tw.AfterFunc(d, f) })
+	require.Positive(t, std)
+	require.LessOrEqual(t, wheel, std*5/4, "bytes; %d with package time", std)
+}
+
+// stackOfBlocked returns the bytes of stack for each of many callbacks that block.
+func stackOfBlocked(afterFunc func(d time.Duration, f func())) uint64 {
+	const n = 5000
+	var begun, ended sync.WaitGroup
+	begun.Add(n)
+	ended.Add(n)
+	release := make(chan struct{})
+	inUse := func() uint64 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.StackInuse
+	}
+	runtime.GC()
+	base := inUse()
+	for range n {
+		afterFunc(ms, func() {
+			begun.Done()
+			<-release
+			ended.Done()
+		})
+	}
+	begun.Wait()
+	held := max(inUse(), base) - base
+	close(release)
+	ended.Wait()
+	return held / n
 }

@@ -2,6 +2,8 @@ package timingwheel
 
 import (
 	"math"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -372,4 +374,56 @@ func TestTickOfDefault(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 3, n)
+}
+
+// Goroutines stop, reset and receive from one ticker. Once it has been stopped for good, nothing
+// comes any more and nothing is armed.
+func TestRaceTicker(t *testing.T) {
+	t.Parallel()
+	raceChannel(t, func(t *testing.T, tw *TimingWheel) {
+		for range scaled(20) + 2 {
+			ticker := tw.NewTicker(time.Microsecond)
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					for range 300 {
+						switch rand.IntN(10) {
+						case 0:
+							ticker.Stop()
+						case 1:
+							ticker.Reset(1 + rand.N(50*time.Microsecond))
+						default:
+							select {
+							case <-ticker.C:
+							case <-time.After(20 * time.Microsecond):
+							}
+						}
+					}
+				})
+			}
+			all.Wait()
+			ticker.Reset(time.Microsecond)
+			receive(t, ticker.C, "a tick")
+			ticker.Stop()
+			time.Sleep(50 * time.Microsecond)
+			assertEmpty(t, ticker.C, "after Stop")
+			assert.Zero(t, tw.Len())
+		}
+	})
+}
+
+// After Reset of a ticker no tick comes before the new period has passed.
+func TestRaceTickerResetIsNeverStaleNorEarly(t *testing.T) {
+	t.Parallel()
+	raceChannel(t, func(t *testing.T, tw *TimingWheel) {
+		ticker := tw.NewTicker(10 * time.Microsecond)
+		defer ticker.Stop()
+		for range scaled(3000) {
+			d, set := 1+rand.N(50*time.Microsecond), time.Now()
+			ticker.Reset(d)
+			for n := range rand.IntN(4) {
+				assert.GreaterOrEqual(t, (<-ticker.C).Sub(set), time.Duration(n+1)*d, "stale or early")
+			}
+		}
+	})
 }
