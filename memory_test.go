@@ -1,16 +1,19 @@
 package timingwheel
 
 import (
+	"context"
 	"math/rand/v2"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// These tests measure the heap, so none of them runs beside another.
+// Tests that measure the heap do not run beside others.
 
 // heapNow is the live heap.
 func heapNow() int64 {
@@ -193,5 +196,395 @@ func TestGoroutinesEndAfterABurst(t *testing.T) {
 			goroutinesReturnTo(t, before)
 		}
 		t.Logf("executor %T: at most %d goroutines seen", executor, most)
+	}
+}
+
+// What a callback or payload refers to, and a wheel that nobody uses any more, are for the garbage
+// collector.
+
+// held by nothing but a timer: noinline keeps the callers' frames from referring to it.
+//
+//go:noinline
+func armResource(arm func(f func()) Timer) (Timer, weak.Pointer[resource]) {
+	r := new(resource)
+	return arm(func() { r.bytes[0]++ }), weak.Make(r)
+}
+
+func TestClosureIsReleased(t *testing.T) {
+	for name, executor := range map[string]Executor{"default": nil, "Goroutines": Goroutines, "Inline": Inline} {
+		t.Run(name, func(t *testing.T) {
+			tw := startWheel(t, Options{Executor: executor, Shards: 1})
+			other := tw.AfterFunc(time.Hour, func() {}) // keeps the page alive
+			arm := func(d time.Duration) func(func()) Timer {
+				return func(f func()) Timer { return tw.AfterFunc(d, f) }
+			}
+
+			timer, r := armResource(arm(time.Hour))
+			runtime.GC()
+			require.NotNil(t, r.Value(), "a pending timer holds its closure")
+			require.True(t, timer.Stop())
+			collected(t, r, "the closure of a stopped timer")
+			runtime.KeepAlive(timer)
+
+			timer, r = armResource(arm(0))
+			collected(t, r, "the closure of a fired timer")
+			assert.False(t, timer.Stop())
+
+			timer, r = armResource(func(f func()) Timer {
+				return tw.AfterFunc(0, func() { f(); runtime.Goexit() })
+			})
+			collected(t, r, "the closure of a callback that called Goexit")
+			runtime.KeepAlive(timer)
+
+			timer, r = armResource(func(f func()) Timer { return tw.ScheduleFunc(Every(ms), f) })
+			time.Sleep(3 * ms)
+			require.True(t, timer.Stop())
+			collected(t, r, "the closure of a stopped plan")
+			runtime.KeepAlive(timer)
+
+			timer, r = armResource(func(f func()) Timer {
+				s := &lastRun{period: ms}
+				s.left.Store(2)
+				return tw.ScheduleFunc(s, f)
+			})
+			collected(t, r, "the closure of a plan that has come to its end")
+			assert.False(t, timer.Stop())
+
+			timer, r = armResource(arm(time.Hour))
+			tw.Stop()
+			collected(t, r, "the closure of a pending timer of a stopped wheel")
+			assert.False(t, timer.Stop())
+			assert.False(t, other.Stop())
+			runtime.KeepAlive(tw)
+		})
+	}
+}
+
+// The timer is due and the executor has its call: Stop releases the closure all the same.
+func TestClosureOfAHandedOverTimerIsReleasedAtStop(t *testing.T) {
+	h := &held{}
+	tw := startWheel(t, Options{Executor: h, Shards: 1})
+	timer, r := armResource(func(f func()) Timer { return tw.AfterFunc(0, f) })
+	await(t, "it is handed over", func() bool { return h.len() > 0 })
+	require.True(t, timer.Stop())
+	collected(t, r, "the closure")
+	h.release()
+	runtime.KeepAlive(timer)
+}
+
+//go:noinline
+func addResource(w *Timeouts[*resource], d time.Duration) (Timer, weak.Pointer[resource]) {
+	r := new(resource)
+	return w.Add(d, r), weak.Make(r)
+}
+
+func TestPayloadIsReleased(t *testing.T) {
+	var expired atomic.Int32
+	w := startTimeouts(t, Options{Shards: 1}, func(batch []*resource) { expired.Add(int32(len(batch))) })
+	keep := w.Add(time.Hour, nil)
+
+	timer, r := addResource(w, time.Hour)
+	require.True(t, timer.Stop())
+	collected(t, r, "the payload of a stopped timer")
+
+	timer, r = addResource(w, 0)
+	await(t, "it expires", func() bool { return expired.Load() == 1 })
+	collected(t, r, "an expired payload")
+	assert.False(t, timer.Stop())
+
+	timer, r = addResource(w, time.Hour)
+	require.Len(t, w.RemoveAll(), 2)
+	collected(t, r, "a removed payload")
+	assert.False(t, timer.Stop())
+	assert.False(t, keep.Stop())
+
+	timer, r = addResource(w, time.Hour)
+	w.Stop()
+	collected(t, r, "a payload of a stopped wheel")
+	runtime.KeepAlive(timer)
+	runtime.KeepAlive(w)
+}
+
+// forgotten makes a wheel, uses it and forgets it. What is left is a weak pointer to its shard: the
+// shard holds everything, and the runtime's timer that is the alarm could hold the shard.
+//
+//go:noinline
+func forgotten(t *testing.T, opts Options, use func(tw *TimingWheel)) weak.Pointer[shardOf[func()]] {
+	t.Helper()
+	opts.Shards = 1
+	tw, err := New(opts)
+	require.NoError(t, err)
+	use(tw)
+	return weak.Make(tw.engine.shards[0])
+}
+
+// A wheel without pending timers needs no Stop to be collected, whatever it was used for.
+func TestForgottenWheelIsCollected(t *testing.T) {
+	uses := map[string]func(tw *TimingWheel){
+		"nothing": func(*TimingWheel) {},
+		"timers that have fired": func(tw *TimingWheel) {
+			for range 100 {
+				tw.AfterFunc(ms, func() {})
+			}
+			assert.NoError(t, drainWheel(tw))
+		},
+		"far timers, armed and stopped": func(tw *TimingWheel) {
+			for range 10 {
+				tw.AfterFunc(24*time.Hour, func() {}).Stop()
+			}
+		},
+		"so many of them that no stop switches the alarm off at once": func(tw *TimingWheel) {
+			for range 5000 {
+				tw.AfterFunc(24*time.Hour, func() {}).Stop()
+			}
+		},
+		"far timers of two buckets, the later one stopped last": func(tw *TimingWheel) {
+			for range 5000 {
+				tw.AfterFunc(time.Hour, func() {}).Stop()
+			}
+			a, b := tw.AfterFunc(time.Hour, func() {}), tw.AfterFunc(50*time.Hour, func() {})
+			a.Stop()
+			b.Stop()
+		},
+		"the earlier one stopped last": func(tw *TimingWheel) {
+			for range 5000 {
+				tw.AfterFunc(time.Hour, func() {}).Stop()
+			}
+			a, b := tw.AfterFunc(time.Hour, func() {}), tw.AfterFunc(50*time.Hour, func() {})
+			b.Stop()
+			a.Stop()
+		},
+		"a far timer that was hastened": func(tw *TimingWheel) {
+			tw.AfterFunc(24*time.Hour, func() {}).Reschedule(ms)
+			assert.NoError(t, drainWheel(tw))
+		},
+		"a near timer that was postponed and stopped": func(tw *TimingWheel) {
+			timer := tw.AfterFunc(2*time.Hour, func() {})
+			timer.Reschedule(50 * time.Hour)
+			timer.Stop()
+		},
+		"a flush": func(tw *TimingWheel) {
+			tw.AfterFunc(24*time.Hour, func() {})
+			tw.Flush()
+			assert.NoError(t, drainWheel(tw))
+		},
+		"a plan that was stopped": func(tw *TimingWheel) {
+			tw.ScheduleFunc(Every(24*time.Hour), func() {}).Stop()
+		},
+		"plans that have ended": func(tw *TimingWheel) {
+			last := &lastRun{period: ms}
+			last.left.Store(2)
+			tw.ScheduleFunc(last, func() {})
+			tw.ScheduleRun(overlapping(2), func(Run) {})
+			assert.NoError(t, drainWheel(tw))
+		},
+		"timers and tickers with a channel": func(tw *TimingWheel) {
+			<-tw.After(ms)
+			timer := tw.NewTimer(ms)
+			<-timer.C
+			timer.Reset(24 * time.Hour)
+			timer.Stop()
+			tw.NewTimer(0) // its value is never received
+			for range tw.Tick(ms) {
+				break
+			}
+			assert.NoError(t, drainWheel(tw))
+		},
+		"sleep": func(tw *TimingWheel) {
+			ctx, cancel := context.WithCancel(context.Background())
+			assert.NoError(t, tw.Sleep(ctx, ms))
+			time.AfterFunc(ms, cancel)
+			assert.Equal(t, context.Canceled, tw.Sleep(ctx, 24*time.Hour))
+		},
+		"Stop, with timers pending": func(tw *TimingWheel) {
+			tw.AfterFunc(24*time.Hour, func() {})
+			tw.Stop()
+		},
+	}
+	for name, use := range uses {
+		for _, executor := range []Executor{nil, Goroutines} {
+			collected(t, forgotten(t, Options{Executor: executor}, use), "a wheel after "+name)
+		}
+	}
+}
+
+// A wheel with timers pending is not forgotten, though nobody holds it: they fire.
+func TestUnreferencedWheelFires(t *testing.T) {
+	fired := make(chan struct{})
+	forgotten(t, Options{}, func(tw *TimingWheel) { tw.AfterFunc(20*ms, func() { close(fired) }) })
+	runtime.GC()
+	runtime.GC()
+	receive(t, fired, "the timer")
+}
+
+// Ways in which contexts that share a parent end. They return when that has been done.
+var contextEnds = map[string]func(t *testing.T, ctx context.Context, cancel, end func()){
+	"cancel": func(_ *testing.T, _ context.Context, cancel, _ func()) { cancel() },
+	"deadline": func(t *testing.T, ctx context.Context, _, _ func()) {
+		receive(t, ctx.Done(), "the deadline")
+	},
+	"parent": func(t *testing.T, ctx context.Context, _, end func()) {
+		end()
+		receive(t, ctx.Done(), "the parent's end")
+	},
+}
+
+type newParent func(tw *TimingWheel, r *resource) (parent context.Context, end func())
+
+// parentsOfMemory are parents of contexts whose memory is looked at. The value is what the parent
+// alone refers to.
+var parentsOfMemory = map[string]newParent{
+	"background": func(_ *TimingWheel, r *resource) (context.Context, func()) {
+		return context.WithValue(context.Background(), testKey(1), r), func() {}
+	},
+	"of package context": func(_ *TimingWheel, r *resource) (context.Context, func()) {
+		parent, end := context.WithCancel(context.Background())
+		return context.WithValue(parent, testKey(1), r), end
+	},
+	"of the wheel": func(tw *TimingWheel, r *resource) (context.Context, func()) {
+		parent, end := tw.WithTimeout(context.Background(), time.Hour)
+		return context.WithValue(parent, testKey(1), r), end
+	},
+	"of neither": func(_ *TimingWheel, r *resource) (context.Context, func()) {
+		parent := newPlainContext()
+		return context.WithValue(parent, testKey(1), r), parent.end
+	},
+}
+
+// belowParents runs f for each such parent and each way to end.
+func belowParents(t *testing.T, f func(t *testing.T, newParent newParent, way string)) {
+	for kind, newParent := range parentsOfMemory {
+		for way := range contextEnds {
+			if kind == "background" && way == "parent" {
+				continue
+			}
+			t.Run(kind+"/"+way, func(t *testing.T) { f(t, newParent, way) })
+		}
+	}
+}
+
+// endAll makes contexts of each kind below the parent, ends them, and returns what is left of them:
+// nobody but the library can hold it.
+//
+//go:noinline
+func endAll(t *testing.T, tw *TimingWheel, parent context.Context, end func(), way string) (gone []weak.Pointer[deadlineContext]) {
+	d := time.Hour
+	if way == "deadline" {
+		d = 5 * time.Millisecond
+	}
+	var endings []func()
+	for i := range 6 {
+		ctx, cancel := tw.WithTimeoutCause(parent, d, []error{nil, errCause}[i%2])
+		gone = append(gone, weak.Make(ctx.(*deadlineContext)))
+		if i >= 4 { // with relatives
+			below, cancelBelow := tw.WithTimeout(context.WithValue(ctx, testKey(2), 2), time.Hour)
+			gone = append(gone, weak.Make(below.(*deadlineContext)))
+			_, cancelStd := context.WithCancel(below)
+			_ = cancelStd // below's end is its end
+			defer cancelBelow()
+		}
+		endings = append(endings, func() { contextEnds[way](t, ctx, cancel, end) })
+	}
+	for _, end := range endings {
+		end()
+	}
+	return gone
+}
+
+// What has ended is for the collector, with its relatives and the values of its parent, though
+// wheel, parent and siblings live.
+func TestEndedContextsAreCollected(t *testing.T) {
+	belowParents(t, func(t *testing.T, newParent newParent, way string) {
+		tw := startWheel(t, Options{})
+		r := new(resource)
+		held := weak.Make(r)
+		parent, end := newParent(tw, r)
+		r = nil
+		var sibling context.Context
+		if way != "parent" {
+			var leave func()
+			sibling, leave = tw.WithTimeout(parent, time.Hour)
+			defer leave()
+		}
+		for _, p := range endAll(t, tw, parent, end, way) {
+			collected(t, p, "a context")
+		}
+		if sibling != nil {
+			assert.NoError(t, sibling.Err())
+			require.NotNil(t, held.Value(), "its parent has it")
+		}
+		end()
+		runtime.KeepAlive(parent)
+		runtime.KeepAlive(tw)
+	})
+}
+
+// The same for what only the parent refers to, where nobody has the parent any more.
+func TestValuesOfTheParentAreCollected(t *testing.T) {
+	belowParents(t, func(t *testing.T, newParent newParent, way string) {
+		tw := startWheel(t, Options{})
+		held := func() weak.Pointer[resource] {
+			r := new(resource)
+			parent, end := newParent(tw, r)
+			defer end()
+			endAll(t, tw, parent, end, way)
+			return weak.Make(r)
+		}()
+		collected(t, held, "a value of the parent")
+		runtime.KeepAlive(tw)
+	})
+}
+
+//go:noinline
+func endMiddle(t *testing.T, tw *TimingWheel, parent context.Context, end func(), way string) (middle []context.Context, gone []weak.Pointer[deadlineContext]) {
+	d := time.Hour
+	if way == "deadline" {
+		d = 5 * time.Millisecond
+	}
+	var all []context.Context
+	var cancels []func()
+	for range 9 {
+		ctx, cancel := tw.WithTimeout(parent, d)
+		all, cancels = append(all, ctx), append(cancels, cancel)
+	}
+	for _, i := range []int{4, 3, 5, 0, 8, 2, 1, 7, 6} {
+		contextEnds[way](t, all[i], cancels[i], end)
+	}
+	for i, ctx := range all {
+		if i == 4 || i == 5 {
+			middle = append(middle, ctx)
+		} else {
+			gone = append(gone, weak.Make(ctx.(*deadlineContext)))
+		}
+	}
+	return middle, gone
+}
+
+// Whoever keeps a context that has ended does not keep its siblings, nor the wheel.
+func TestAnEndedContextKeepsNobody(t *testing.T) {
+	for kind, newParent := range parentsOfMemory {
+		for way := range contextEnds {
+			if kind == "background" && way == "parent" || kind == "of the wheel" {
+				continue // there the parent may have the wheel's timer
+			}
+			t.Run(kind+"/"+way, func(t *testing.T) {
+				tw, err := New(Options{})
+				require.NoError(t, err)
+				parent, end := newParent(tw, nil)
+				kept, gone := endMiddle(t, tw, parent, end, way)
+				for _, p := range gone {
+					collected(t, p, "a sibling")
+				}
+				tw.Stop()
+				wheel := weak.Make(tw)
+				tw = nil
+				collected(t, wheel, "the wheel")
+				for _, ctx := range kept {
+					assert.Error(t, ctx.Err())
+				}
+				end()
+				runtime.KeepAlive(parent)
+			})
+		}
 	}
 }

@@ -3,9 +3,14 @@ package timingwheel
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
 // The model: a wheel in Manual mode beside a reference that knows nothing of levels, slots or
@@ -349,5 +354,749 @@ func (m *model) stopWheel() {
 	m.stopped = true
 	for len(m.pending) > 0 {
 		m.forget(m.pending[0])
+	}
+}
+
+// checkNext checks that Next is never late, and that it asks for nothing before there is something
+// to do.
+func (m *model) checkNext() (reading int64, ok bool) {
+	at, ok := m.sut.next()
+	if ok != (len(m.pending) > 0) {
+		m.failf("Next: %v with %d pending", ok, len(m.pending))
+	}
+	if !ok {
+		return 0, false
+	}
+	first, ready := int64(math.MaxInt64), false
+	for _, e := range m.pending {
+		first = min(first, e.tick)
+		ready = ready || e.collected
+	}
+	ready = ready || first <= m.tickOf()
+	reading = m.reading(at)
+	switch tick := int64(m.cfg.tick); {
+	case reading > satMul(max(first, m.tickOf()), tick):
+		m.failf("Next is %d, the first timer is due at tick %d", reading, first)
+	case !ready && reading <= m.now:
+		m.failf("Next is %d although nothing is due before tick %d", reading, first)
+	}
+	return reading, true
+}
+
+// checkSometimes is check where many callbacks follow each other: as the walk is O(pending), the
+// more are pending the fewer are followed by one.
+func (m *model) checkSometimes() {
+	if m.unchecked++; m.unchecked > len(m.pending)/32 {
+		m.check()
+	}
+}
+
+// check compares what the wheel says of itself with the reference.
+func (m *model) check() {
+	m.unchecked = 0
+	if err := m.sut.verify(); err != nil {
+		m.failf("verify: %v", err)
+	}
+	switch {
+	case m.sut.len() != len(m.pending):
+		m.failf("Len: %d, want %d", m.sut.len(), len(m.pending))
+	case !m.stopped && !m.sut.now().Equal(m.time(m.now)):
+		m.failf("Now: %v, want %v", m.sut.now(), m.time(m.now))
+	}
+}
+
+func (m *model) checkStats() {
+	st := m.sut.stats()
+	m.want.Pending = len(m.pending)
+	got := Stats{
+		Pending: st.Pending, Armed: st.Armed, Fired: st.Fired, Stopped: st.Stopped, Postponed: st.Postponed,
+		Running: st.Running,
+	}
+	switch {
+	case got != m.want:
+		m.failf("Stats: %+v, want %+v", got, m.want)
+	case !m.stopped && st.Lateness.Count() != st.Fired:
+		m.failf("%d latenesses of %d", st.Lateness.Count(), st.Fired)
+	}
+}
+
+// delay chooses a delay, with a bent for the places where a wheel may go wrong.
+func (m *model) delay() time.Duration {
+	tick := int64(m.cfg.tick)
+	near := func(ns int64) time.Duration { return time.Duration(satAdd(ns, int64(m.pick.below(3)-1))) }
+	switch m.pick.below(12) {
+	case 0:
+		return 0
+	case 1:
+		return -time.Duration(m.pick.bits()) - 1
+	case 2:
+		return time.Duration(m.pick.bits() % (3 * tick))
+	case 3, 4:
+		return near(satMul(int64(m.pick.below(2*m.cfg.size+2)), tick))
+	case 5: // an edge of a level, from now
+		return near(satMul(satAdd(m.edge(), int64(m.pick.below(3)-1)), tick))
+	case 6: // an edge of a level, on the wheel
+		e := m.edge()
+		return near(satMul(e-m.tickOf()%e+int64(m.pick.below(3)-1), tick))
+	case 7:
+		return near(1 << m.pick.below(63))
+	case 8: // rounds
+		return near(satMul(satMul(m.cfg.span(), tick), 1+int64(m.pick.below(4))))
+	case 9:
+		return math.MaxInt64 - time.Duration(m.pick.below(2))
+	case 10: // the very deadline of another timer
+		if len(m.pending) > 0 {
+			return time.Duration(m.pending[m.pick.below(len(m.pending))].due - m.now)
+		}
+	}
+	return time.Duration(m.pick.bits() % satMul(satMul(m.cfg.span(), tick), 2))
+}
+
+// edge is the number of ticks of one interval of some level, or of its whole wheel.
+func (m *model) edge() int64 {
+	n := int64(m.cfg.size)
+	for range m.pick.below(m.cfg.levels) {
+		n = satMul(n, int64(m.cfg.size))
+	}
+	return n
+}
+
+// target chooses the reading to which the clock moves. Mostly it lies within some laps of the last
+// wheel: otherwise timers that never fire would soon take the clock to its end.
+func (m *model) target() int64 {
+	to := m.anyTarget()
+	if m.pick.below(32) == 1 {
+		return to
+	}
+	return min(to, satAdd(m.now, satMul(satMul(m.cfg.span(), int64(m.cfg.tick)), 4)))
+}
+
+func (m *model) anyTarget() int64 {
+	tick := int64(m.cfg.tick)
+	switch m.pick.below(10) {
+	case 0:
+		return m.now
+	case 1:
+		return m.now - m.pick.bits()%(m.now+1)
+	case 2:
+		return satAdd(m.now, m.pick.bits()%(3*tick))
+	case 3, 4:
+		return satAdd(m.now, satMul(tick, int64(m.pick.below(2*m.cfg.size))))
+	case 5:
+		if at, ok := m.checkNext(); ok {
+			return at
+		}
+	case 6: // just before there is something to do
+		if at, ok := m.checkNext(); ok && at > m.now {
+			return at - 1
+		}
+	case 7:
+		e := m.edge()
+		return satMul(satAdd(m.tickOf(), e-m.tickOf()%e+int64(m.pick.below(3)-1)), tick)
+	case 8:
+		if len(m.pending) > 0 {
+			return satAdd(m.pending[m.pick.below(len(m.pending))].due, m.pick.bits()%tick)
+		}
+	}
+	return satAdd(m.now, satMul(m.cfg.span(), tick)/int64(1+m.pick.below(64)))
+}
+
+// readingNear is a point in time that lies d ahead, or behind where d is negative.
+func (m *model) readingNear(d time.Duration) int64 {
+	if d < 0 {
+		return max(0, m.now+int64(d))
+	}
+	return m.delayed(d)
+}
+
+var modelTicks = []time.Duration{
+	time.Microsecond, time.Millisecond, time.Second, time.Hour, 1_234_567, 7919 * time.Microsecond,
+}
+
+// modelOrigins are first readings of the clock: small, just before some level of the wheel wraps,
+// after 2^48 ticks, and so large that sums with long delays overflow.
+func modelOrigins(c modelConfig) []int64 {
+	tick := int64(c.tick)
+	lap := satMul(c.span(), tick)
+	return []int64{
+		0, 1, tick - 1, tick*int64(c.size) - 1, max(0, min(lap, 1<<61)-tick), min(satMul(lap, 1<<16), 1<<62) - 1,
+		min(satMul(1<<48, tick), 1<<61+12345), 1 << 61, math.MaxInt64 - 1<<55,
+	}
+}
+
+// modelChoice is a configuration that the choices make.
+func modelChoice(pick choices) modelConfig {
+	c := modelConfig{
+		tick:   modelTicks[pick.below(len(modelTicks))],
+		size:   2 << pick.below(6),
+		levels: 1 + pick.below(5),
+		shards: 1 + pick.below(4)/3,
+		queued: pick.below(4) == 3,
+	}
+	origins := modelOrigins(c)
+	c.origin = origins[pick.below(len(origins))]
+	return c
+}
+
+// Go makes a model the executor of its wheel: one that mostly keeps the calls, and makes some at
+// once.
+func (m *model) Go(f func()) {
+	if m.pick.below(4) == 3 {
+		m.eager++
+		f()
+		return
+	}
+	m.calls = append(m.calls, f)
+}
+
+func newModel(tb testing.TB, cfg modelConfig, pick choices) *model {
+	return &model{TB: tb, cfg: cfg, pick: pick, now: cfg.origin, due: make([][]dueEntry, cfg.shards)}
+}
+
+func (m *model) options() Options {
+	opts := m.cfg.options()
+	if m.cfg.queued {
+		opts.Executor = m
+	}
+	return opts
+}
+
+// subjectOf makes the part of a subject that both faces share.
+func subjectOf[T any](e *engine[T], payload func(id int) T) subject {
+	on := func(k int, deadline int64, v T) Timer {
+		return armOn(e.shards[k], deadline, v)
+	}
+	return subject{
+		add: func(k int, d time.Duration, id int) Timer {
+			if len(e.shards) == 1 {
+				return e.after(d, payload(id))
+			}
+			return on(k, clock.Later(e.shards[k].now.Load(), int64(d)), payload(id)) // pick would choose by the stack
+		},
+		addAt: func(k int, at time.Time, id int) Timer {
+			if len(e.shards) == 1 {
+				return e.at(at, payload(id))
+			}
+			deadline, _ := e.Instant(at)
+			return on(k, deadline, payload(id))
+		},
+		occupancy: e.occupancy, verifyOccupancy: e.verifyOccupancy,
+		advance: e.advanceTo, next: e.next, len: e.pending, stats: e.stats, stop: e.stop, now: e.clockTime,
+		verify: func() error {
+			for _, s := range e.shards {
+				s.wheelMu.Lock()
+				err := s.verify()
+				s.wheelMu.Unlock()
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// newWheelModel models a TimingWheel.
+func newWheelModel(tb testing.TB, cfg modelConfig, pick choices) *model {
+	m := newModel(tb, cfg, pick)
+	tw, err := newWheelAt(m.options(), cfg.origin)
+	if err != nil {
+		m.failf("%v", err)
+	}
+	m.sut = subjectOf(tw.engine, func(id int) func() { return func() { m.callback([]int{id}) } })
+	m.sut.flush = tw.Flush
+	return m
+}
+
+// newTimeoutsModel models Timeouts.
+func newTimeoutsModel(tb testing.TB, cfg modelConfig, pick choices) *model {
+	m := newModel(tb, cfg, pick)
+	expire := func(expired []uint64) {
+		ids := make([]int, len(expired))
+		for i, v := range expired {
+			ids[i] = int(v)
+		}
+		m.callback(ids)
+	}
+	w, err := newTimeoutsAt(m.options(), cfg.origin, expire)
+	if err != nil {
+		m.failf("%v", err)
+	}
+	m.sut = subjectOf(w.engine, func(id int) uint64 { return uint64(id) })
+	m.sut.takeAll = func() []int {
+		var ids []int
+		for _, v := range w.RemoveAll() {
+			ids = append(ids, int(v))
+		}
+		return ids
+	}
+	return m
+}
+
+// act does something that callbacks do as well.
+func (m *model) act() {
+	var e *modelTimer
+	shard := m.pick.below(m.cfg.shards)
+	if len(m.pending) > 0 && m.pick.below(8) > 0 {
+		e = m.pending[m.pick.below(len(m.pending))]
+	} else if len(m.all) > 0 {
+		e = m.all[m.pick.below(len(m.all))]
+	}
+	op := m.pick.below(10)
+	switch d := m.delay(); {
+	case e == nil || op < 3:
+		m.addTimer(shard, m.delayed(d), func(id int) Timer { return m.sut.add(shard, d, id) })
+	case op < 4:
+		at := m.readingNear(d)
+		m.addTimer(shard, at, func(id int) Timer { return m.sut.addAt(shard, m.time(at), id) })
+	case op < 6:
+		m.stopTimer(e)
+	case op < 8:
+		m.reschedule(e, m.delayed(d), func(t Timer) bool { return t.Reschedule(d) })
+	case op < 9:
+		at := m.readingNear(d)
+		m.reschedule(e, at, func(t Timer) bool { return t.RescheduleAt(m.time(at)) })
+	default:
+		m.checkDeadline(e)
+	}
+}
+
+// callback is what every timer runs. It may do anything.
+func (m *model) callback(ids []int) {
+	m.fired(ids)
+	shard := m.all[ids[0]].shard
+	if !m.quiet {
+		m.inside(shard)
+	}
+	m.checkSometimes()
+	m.want.Running--
+}
+
+func (m *model) inside(shard int) {
+	switch m.pick.below(12) {
+	case 1:
+		m.addTimer(shard, m.now, func(id int) Timer { return m.sut.add(shard, 0, id) })
+	case 2:
+		if e := m.head(shard); e != nil {
+			m.stopTimer(e)
+		}
+	case 3:
+		if e := m.head(shard); e != nil {
+			d := m.delay()
+			m.reschedule(e, m.delayed(d), func(t Timer) bool { return t.Reschedule(d) })
+		}
+	case 4, 5, 6:
+		m.act()
+	case 7:
+		m.rare(8)
+	case 8:
+		if m.pick.below(4) == 1 {
+			panic("of a callback")
+		}
+	}
+}
+
+// rare does what would empty the wheel too often: it is the more rare the larger n is.
+func (m *model) rare(n int) {
+	switch m.pick.below(n * 8) {
+	case 1:
+		if !m.stopped && m.pick.below(8) == 1 {
+			m.stopWheel()
+		}
+	case 2, 3, 4, 5:
+		if m.sut.flush != nil && !m.stopped {
+			m.flush()
+		} else if m.sut.takeAll != nil {
+			m.takeAll()
+		}
+	}
+}
+
+// play does steps as long as there are choices, and then runs what is left.
+func (m *model) play() {
+	for ; m.pick.more(); m.step++ {
+		switch m.pick.below(8) {
+		case 0, 1:
+			m.advance(m.target())
+		case 2:
+			m.rare(16)
+		case 3:
+			m.runCalls(1 + m.pick.below(8))
+			if m.pick.below(24) == 1 {
+				m.burst()
+			}
+		default:
+			m.act()
+		}
+		m.check()
+		switch m.step % 8 { // these bring the wheel up to date, and what may stand beside it shall do so for a while
+		case 3:
+			m.checkNext()
+		case 7:
+			m.checkOccupancy()
+			m.checkStats()
+		}
+	}
+	m.finish()
+}
+
+// burst arms many timers at one instant or side by side, and stops most of them in some order.
+func (m *model) burst() {
+	n, first, d := m.pick.below(8)*96, len(m.all), m.delay()
+	step := time.Duration(m.pick.below(3)) * m.cfg.tick
+	shard := m.pick.below(m.cfg.shards)
+	for range n {
+		m.addTimer(shard, m.delayed(d), func(id int) Timer { return m.sut.add(shard, d, id) })
+		d = time.Duration(satAdd(int64(d), int64(step)))
+	}
+	batch := slices.Clone(m.all[first:])
+	keep := m.pick.below(4) * 32
+	switch m.pick.below(4) {
+	case 0:
+		keep = n
+	case 1:
+		slices.Reverse(batch)
+	case 2:
+		rand.New(rand.NewPCG(uint64(first), uint64(n))).Shuffle(n, func(i, j int) { batch[i], batch[j] = batch[j], batch[i] })
+	}
+	for _, e := range batch[min(keep, n):] {
+		m.stopTimer(e)
+		m.checkSometimes()
+	}
+}
+
+// runCalls runs what the executor was given, at most n calls.
+func (m *model) runCalls(n int) {
+	for ; n > 0 && len(m.calls) > 0; n-- {
+		f := m.calls[0]
+		m.calls = m.calls[1:]
+		_, _, _ = m.run(func() int { f(); return 0 })
+	}
+	if m.cfg.queued && len(m.calls) == 0 && !m.unwound && m.outstanding() {
+		m.failf("the executor has made all its calls, and something is still due")
+	}
+}
+
+// finish drives the clock by Next alone until nothing is left but timers that no clock reaches.
+func (m *model) finish() {
+	m.checkStats()
+	m.quiet = true
+	m.advance(m.now) // hands over what a panic has left
+	m.runCalls(len(m.calls))
+	budget := 8 + (m.cfg.levels+2)*len(m.pending)
+	for ; len(m.pending) > 0 && !m.stopped; budget-- {
+		at, _ := m.checkNext()
+		if at == math.MaxInt64 {
+			break
+		}
+		m.advance(at)
+		m.runCalls(len(m.calls))
+		m.check()
+		if budget == 0 {
+			m.failf("too many wake-ups for %d timers", len(m.pending))
+		}
+	}
+	for _, e := range m.pending {
+		if satMul(e.tick, int64(m.cfg.tick)) != math.MaxInt64 {
+			m.failf("timer %d of tick %d is left", e.id, e.tick)
+		}
+	}
+	m.checkStats()
+	m.checkOccupancy()
+	m.stopWheel()
+	m.check()
+	m.checkStats()
+	m.checkOccupancy()
+}
+
+// forEachModel calls play for a table of all sizes and numbers of levels, with all ticks and
+// origins.
+func forEachModel(t *testing.T, play func(t *testing.T, c modelConfig, pick choices)) {
+	steps := 160
+	if testing.Short() {
+		steps = 50
+	}
+	for size := 2; size <= 64; size *= 2 {
+		t.Run(fmt.Sprintf("size=%d", size), func(t *testing.T) {
+			t.Parallel()
+			for k := range 5 * len(modelTicks) {
+				c := modelConfig{tick: modelTicks[k%len(modelTicks)], size: size, levels: 1 + k%5, shards: 1}
+				origins := modelOrigins(c)
+				for seed := range 2 {
+					c.origin, c.queued, c.shards = origins[(k+4*seed)%len(origins)], (k+seed)%5 == 4, 1+(k+seed)%7/6
+					play(t, c, newSeeded(uint64(k<<8|seed), steps))
+				}
+			}
+		})
+	}
+}
+
+func TestModelWheel(t *testing.T) {
+	t.Parallel()
+	forEachModel(t, func(t *testing.T, c modelConfig, pick choices) { newWheelModel(t, c, pick).play() })
+}
+
+func TestModelTimeouts(t *testing.T) {
+	t.Parallel()
+	forEachModel(t, func(t *testing.T, c modelConfig, pick choices) { newTimeoutsModel(t, c, pick).play() })
+}
+
+// fuzzModel bounds the length of inputs: a long one is no better than several short ones.
+func fuzzModel(f *testing.F, play func(t *testing.T, c modelConfig, pick choices)) {
+	addModelSeeds(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		pick := &scripted{data[:min(len(data), 4096)]}
+		play(t, modelChoice(pick), pick)
+	})
+}
+
+// FuzzEngine lets an input decide what is done to a TimingWheel, and compares it with the
+// reference.
+func FuzzEngine(f *testing.F) {
+	fuzzModel(f, func(t *testing.T, c modelConfig, pick choices) { newWheelModel(t, c, pick).play() })
+}
+
+// FuzzTimeouts is FuzzEngine for Timeouts: batches, and RemoveAll in place of Flush.
+func FuzzTimeouts(f *testing.F) {
+	fuzzModel(f, func(t *testing.T, c modelConfig, pick choices) { newTimeoutsModel(t, c, pick).play() })
+}
+
+// The model of a running wheel: drivers, alarms and workers as they are, in a bubble, whose clock
+// stands while anything runs. So every callback must run at its deadline rounded up to a tick, to
+// the nanosecond.
+type bubbleModel struct {
+	*testing.T
+	opts   Options
+	origin int64
+	rng    *rand.Rand
+	start  time.Time
+	tw     *TimingWheel
+
+	mu      sync.Mutex // callbacks run on goroutines of their own
+	all     []*bubbleTimer
+	pending map[*bubbleTimer]bool
+	broken  string // the first thing that was wrong
+}
+
+type bubbleTimer struct {
+	handle       Timer
+	first, last  int64 // when it may run
+	flushed      bool
+	alreadyArmed bool
+}
+
+func (m *bubbleModel) now() int64 { return m.origin + int64(time.Since(m.start)) }
+
+func (m *bubbleModel) failf(format string, args ...any) {
+	if m.broken == "" {
+		m.broken = fmt.Sprintf(format, args...)
+	}
+}
+
+// armed notes that e is due d from now. A timer that was armed before and whose deadline has passed
+// within this tick may keep to the end of the tick.
+func (m *bubbleModel) armed(e *bubbleTimer, d int64) {
+	tick, now := int64(m.opts.Tick), m.now()
+	due := satAdd(now, max(d, 0))
+	rounded := due / tick
+	if due%tick != 0 {
+		rounded++
+	}
+	e.first, e.last, e.flushed = now, now, false
+	if due > now {
+		e.first = satMul(rounded, tick)
+	}
+	if due > now || e.alreadyArmed {
+		e.last = satMul(rounded, tick)
+	}
+	e.alreadyArmed = true
+	m.pending[e] = true
+}
+
+func (m *bubbleModel) add(d int64) {
+	e := &bubbleTimer{}
+	m.all = append(m.all, e)
+	m.armed(e, d)
+	e.handle = m.tw.AfterFunc(time.Duration(d), func() { m.callback(e) })
+}
+
+func (m *bubbleModel) callback(e *bubbleTimer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch now := m.now(); {
+	case !m.pending[e]:
+		m.failf("a timer runs that is not pending")
+	case !e.flushed && (now < e.first || now > e.last):
+		m.failf("a timer runs at %d, not from %d to %d", now, e.first, e.last)
+	}
+	delete(m.pending, e)
+	if m.rng.IntN(4) == 0 {
+		m.act()
+	}
+}
+
+func (m *bubbleModel) delay() int64 {
+	tick, size := int64(m.opts.Tick), int64(m.opts.WheelSize)
+	near := m.rng.Int64N(3) - 1
+	switch m.rng.IntN(8) {
+	case 0:
+		return -m.rng.Int64N(3)
+	case 1, 2:
+		return m.rng.Int64N(3 * tick)
+	case 3, 4:
+		return tick*m.rng.Int64N(3*size) + near
+	case 5:
+		edge := tick
+		for range m.rng.IntN(m.opts.Levels + 1) {
+			edge = satMul(edge, size)
+		}
+		return satAdd(satMul(edge, 1+m.rng.Int64N(3)), near)
+	case 6:
+		return 1 << m.rng.IntN(60)
+	}
+	return m.rng.Int64N(int64(time.Hour))
+}
+
+// victim is any of the later timers but one that is due now: that may have been claimed, and waits
+// for mu.
+func (m *bubbleModel) victim() *bubbleTimer {
+	if len(m.all) == 0 {
+		return nil
+	}
+	e := m.all[len(m.all)-1-m.rng.IntN(min(len(m.all), 300))]
+	if m.pending[e] && (e.flushed || e.first <= m.now()) {
+		return nil
+	}
+	return e
+}
+
+// act does something that callbacks do as well.
+func (m *bubbleModel) act() {
+	e, op := m.victim(), m.rng.IntN(80)
+	switch {
+	case op < 30:
+		m.add(m.delay())
+	case op < 45 && e != nil:
+		if got := e.handle.Stop(); got != m.pending[e] {
+			m.failf("Stop: %v", got)
+		}
+		delete(m.pending, e)
+	case op < 70 && e != nil:
+		d := m.delay()
+		if got := e.handle.Reschedule(time.Duration(d)); got != m.pending[e] {
+			m.failf("Reschedule: %v", got)
+		}
+		if m.pending[e] {
+			m.armed(e, d)
+		}
+	case op == 70:
+		for e := range m.pending {
+			e.flushed = true
+		}
+		m.tw.Flush()
+	}
+}
+
+// burst arms so many timers side by side that their bucket begins to move early, and stops most of
+// them.
+func (m *bubbleModel) burst() {
+	d, step := m.delay(), m.rng.Int64N(3)*int64(m.opts.Tick)/64
+	first := len(m.all)
+	for range 100 + m.rng.IntN(4*earlyMin) {
+		m.add(d)
+		d = satAdd(d, step)
+	}
+	for _, e := range m.all[first:] {
+		if m.rng.IntN(4) > 0 && e.handle.Stop() {
+			delete(m.pending, e)
+		}
+	}
+}
+
+// check is called while nothing runs: what is pending is due later, and the structure is sound.
+func (m *bubbleModel) check() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for e := range m.pending {
+		if e.flushed || e.last <= m.now() {
+			m.failf("a timer has not run until %d, due from %d to %d", m.now(), e.first, e.last)
+		}
+	}
+	if n := m.tw.Len(); n != len(m.pending) {
+		m.failf("Len: %d, want %d", n, len(m.pending))
+	}
+	for _, s := range m.tw.engine.shards {
+		s.wheelMu.Lock()
+		if err := s.verify(); err != nil {
+			m.failf("verify: %v", err)
+		}
+		s.wheelMu.Unlock()
+	}
+}
+
+// pause is how long the clock runs until the next step.
+func (m *bubbleModel) pause() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch m.rng.IntN(6) {
+	case 0:
+		return 1 << m.rng.IntN(45)
+	case 1:
+		return 0
+	case 2:
+		if e := m.victim(); e != nil && m.pending[e] && e.first < m.now()+1<<50 {
+			return time.Duration(max(0, e.first-m.now()+m.rng.Int64N(3)-1))
+		}
+	}
+	return time.Duration(m.rng.Int64N(3 * int64(m.opts.Tick)))
+}
+
+func (m *bubbleModel) play(steps int) {
+	for step := range steps {
+		m.mu.Lock()
+		for range 1 + m.rng.IntN(4) {
+			m.act()
+		}
+		if m.rng.IntN(40) == 0 {
+			m.burst()
+		}
+		m.mu.Unlock()
+		time.Sleep(m.pause())
+		synctest.Wait()
+		m.check()
+		if m.broken != "" {
+			m.Fatalf("step %d, clock %d, %+v from %d: %s", step, m.now(), m.opts, m.origin, m.broken)
+		}
+	}
+}
+
+func TestModelOfARunningWheel(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(48)
+	if testing.Short() {
+		seeds = 8
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(seed, 0))
+				m := &bubbleModel{T: t, rng: rng, start: time.Now(), pending: map[*bubbleTimer]bool{}}
+				m.opts = Options{
+					Tick:      modelTicks[rng.IntN(3)],
+					WheelSize: 2 << rng.IntN(10),
+					Levels:    1 + rng.IntN(5),
+					Shards:    1 + rng.IntN(2),
+					Executor:  []Executor{nil, nil, Goroutines, Inline}[seed%4],
+				}
+				m.origin = rng.Int64N(1<<60) * int64(seed%2)
+				var err error
+				m.tw, err = newWheelAt(m.opts, m.origin)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer m.tw.Stop()
+				m.play(200)
+			})
+		})
 	}
 }

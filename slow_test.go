@@ -382,3 +382,14 @@ func TestShutdownWaitsForOnSlow(t *testing.T) {
 		require.NoError(t, tw.Shutdown(t.Context()), "once more")
 	})
 }
+
+func TestSlowCallbackAsLogRecord(t *testing.T) {
+	t.Parallel()
+	c := SlowCallback{Wheel: "w", Func: "main.f", File: "main.go", Line: 7, Took: time.Second, Running: true, Payloads: 1}
+	require.Equal(t, map[string]any{
+		"wheel": "w", "func": "main.f", "took": 1e9, "running": true, "payloads": 1.0,
+		"source": map[string]any{"function": "main.f", "file": "main.go", "line": 7.0},
+	}, logged(t, c))
+	c.Wheel = ""
+	require.NotContains(t, logged(t, c), "wheel")
+}

@@ -8,14 +8,68 @@ import (
 	"runtime/pprof"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// These tests read labels from the goroutine profile of the whole process, so they do not run
-// beside others.
+// Every kind of callback is named after the user's function.
+func TestCallbackNames(t *testing.T) {
+	t.Parallel()
+	const here = "github.com/timingwheel-go/timingwheel."
+	synctest.Test(t, func(t *testing.T) {
+		var log slowLog
+		tw := startWheel(t, Options{OnSlow: log.add, SlowAfter: time.Millisecond})
+		s := &napper{time.Second}
+		arm := map[string]func(){
+			here + "napOneSecond":       func() { tw.AfterFunc(0, napOneSecond) },
+			here + "(*napper).sleep":    func() { tw.AfterFunc(0, s.sleep) },
+			here + "TestCallbackNames.": func() { tw.AfterFunc(0, func() { time.Sleep(s.d) }) }, // the rest of the name is the compiler's choice
+		}
+		for name, f := range arm {
+			f()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			calls := log.take()
+			require.Len(t, calls, 2)
+			require.True(t, strings.HasPrefix(calls[1].Func, name), "%s is not %s", calls[1].Func, name)
+		}
+		checkPlan := func(name string, plan Timer) {
+			time.Sleep(150 * time.Minute)
+			synctest.Wait()
+			require.True(t, plan.Stop())
+			calls := log.take()
+			require.Len(t, calls, 4, "two runs")
+			for _, c := range calls {
+				require.Equal(t, name, c.Func, "a plan is its function")
+			}
+		}
+		for name, f := range map[string]func(){here + "napOneSecond": napOneSecond, here + "(*napper).sleep": s.sleep} {
+			checkPlan(name, tw.ScheduleFunc(Every(time.Hour), f))
+			checkPlan(name, tw.ScheduleFunc(hourly{Every(time.Hour)}, f))
+		}
+		checkPlan(here+"napInRun", tw.ScheduleRun(Every(time.Hour), napInRun))
+		checkPlan(here+"napInRun", tw.ScheduleRun(hourly{Every(time.Hour)}, napInRun))
+	})
+}
+
+func napInRun(Run) { napOneSecond() }
+
+// hourly is a Planner.
+type hourly struct{ Scheduler }
+
+func (h hourly) Plan() Follower { return &plain{scheduler: h.Scheduler} }
+
+// The compiler makes function values of methods as callee expects it. Where this fails callbacks
+// still run, and plans are named after their method.
+func TestMethodsAreKnown(t *testing.T) {
+	t.Parallel()
+	require.True(t, methodsAreKnown())
+}
+
+// Tests that read labels from the goroutine profile of the whole process do not run beside others.
 
 var labelsLine = regexp.MustCompile(`(?m)^# labels: (.*)$`)
 
@@ -164,5 +218,72 @@ func TestWorkersDoNotInheritLabels(t *testing.T) {
 			require.Equal(t, []string{`{"timingwheel":"w1"}`}, labelsWithin(t, "(*holder).hold"))
 			h.end(t, tw)
 		})
+	}
+}
+
+// The caller of Advance has the labels of Options.ProfileContext afterwards, also where a callback
+// changes them, panics, or advances another wheel. While a callback runs they are added to.
+func TestAdvanceGivesBackTheLabelsOfProfileContext(t *testing.T) {
+	defer pprof.SetGoroutineLabels(context.Background())
+	pprof.Do(context.Background(), pprof.Labels("loop", "1"), func(loop context.Context) {
+		opts := Options{Manual: true, ProfileLabels: true, ProfileContext: loop}
+		opts.Name = "inner"
+		inner := startWheel(t, opts)
+		opts.Name = "outer"
+		outer := startWheel(t, opts)
+		var within string
+		outer.AfterFunc(time.Second, func() {
+			inner.AfterFunc(time.Second, func() { within = myLabels(t) })
+			inner.Advance(inner.Now().Add(time.Minute))
+			pprof.SetGoroutineLabels(context.Background())
+		})
+		outer.AfterFunc(2*time.Second, func() { panic("over") })
+		outer.Advance(outer.Now().Add(time.Second))
+		require.Equal(t, `{"loop":"1"}`, myLabels(t))
+		require.Panics(t, func() { outer.Advance(outer.Now().Add(time.Second)) })
+		require.Equal(t, `{"loop":"1"}`, myLabels(t))
+		require.Contains(t, within, `"loop":"1", "timingwheel":"inner"`)
+	})
+}
+
+// Without it the caller of Advance has none, so that at least nothing is said to be a callback's
+// that is not.
+func TestAdvanceLeavesNoLabelsBehind(t *testing.T) {
+	tw := startWheel(t, Options{Manual: true, Name: "w", ProfileLabels: true})
+	var within string
+	tw.AfterFunc(time.Second, func() { within = myLabels(t) })
+	tw.Advance(tw.Now().Add(time.Minute))
+	require.Contains(t, within, `"timingwheel":"w"`)
+	require.Empty(t, myLabels(t))
+}
+
+// A wheel without ProfileLabels touches none, with a ProfileContext or not.
+func TestNoLabelsWithProfileContextAlone(t *testing.T) {
+	defer pprof.SetGoroutineLabels(context.Background())
+	other := pprof.WithLabels(context.Background(), pprof.Labels("loop", "2"))
+	tw := startWheel(t, Options{Manual: true, ProfileContext: other})
+	pprof.Do(context.Background(), pprof.Labels("request", "1"), func(context.Context) {
+		var within string
+		tw.AfterFunc(time.Second, func() { within = myLabels(t) })
+		tw.Advance(tw.Now().Add(time.Minute))
+		require.Equal(t, `{"request":"1"}`, within)
+		require.Equal(t, `{"request":"1"}`, myLabels(t))
+	})
+}
+
+// Goroutines of the wheel keep the labels of the wheel after a callback; foreign goroutines do not.
+func TestOwnGoroutinesAreToldFromForeignOnes(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts Options
+		want bool
+	}{
+		"default":      {Options{}, true},
+		"Inline":       {Options{Executor: Inline}, true},
+		"Manual":       {Options{Manual: true}, false},
+		"foreign pool": {Options{Executor: Goroutines}, false},
+	} {
+		opts, err := c.opts.validate()
+		require.NoError(t, err)
+		require.Equal(t, c.want, opts.ownGoroutines(), name)
 	}
 }
