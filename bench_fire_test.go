@@ -172,3 +172,192 @@ func BenchmarkArmDuringBurst(b *testing.B) {
 		b.ReportMetric(float64(took[len(took)-1])/1e3, "max-us")
 	})
 }
+
+// BenchmarkCascade has a million timers that move to a finer wheel at one instant, and 2,000 others
+// on the same shard that are due meanwhile, one each millisecond: how late those are, with and
+// without the million. With 64 slots of 1 ms an interval of the third wheel is 4096 ms.
+func BenchmarkCascade(b *testing.B) {
+	const interval, probes = 4096 * time.Millisecond, 2000
+	for _, size := range []struct {
+		name string
+		n    int
+	}{{"0", 0}, {"1M", 1_000_000}} {
+		b.Run("impl=wheel/pending="+size.name, func(b *testing.B) {
+			var late []time.Duration
+			for range b.N {
+				tw := newBenchWheel(b, Options{WheelSize: 64, Shards: 1})
+				base := time.Now()
+				rng := xorshift(5)
+				for range size.n { // they are in one bucket, which expires at 2*interval, and are due when all is over
+					tw.AtFunc(base.Add(2*interval+3*time.Second+time.Duration(rng.below(900))*time.Millisecond), func() {})
+				}
+				late = append(late, lateness(tw, base.Add(2*interval-probes/2*time.Millisecond), probes)...)
+				tw.Stop()
+			}
+			slices.Sort(late)
+			b.ReportMetric(late[len(late)/2].Seconds()*1e3, "p50-ms")
+			b.ReportMetric(late[len(late)*99/100].Seconds()*1e3, "p99-ms")
+			b.ReportMetric(late[len(late)-1].Seconds()*1e3, "max-ms")
+		})
+	}
+}
+
+// lateness is how late n callbacks are, one each millisecond from first on.
+func lateness(tw *TimingWheel, first time.Time, n int) []time.Duration {
+	late := make([]time.Duration, n)
+	var done sync.WaitGroup
+	done.Add(n)
+	for i := range late {
+		due := first.Add(time.Duration(i) * time.Millisecond)
+		tw.AtFunc(due, func() {
+			late[i] = time.Since(due)
+			done.Done()
+		})
+	}
+	done.Wait()
+	return late
+}
+
+// BenchmarkObserved fires a thousand callbacks that do next to nothing at one tick, with what may
+// be asked of a wheel about them: what that costs for each callback.
+func BenchmarkObserved(b *testing.B) {
+	const n = 1000
+	for _, c := range []struct {
+		name string
+		opts Options
+	}{
+		{"nothing", Options{}},
+		{"OnPanic", Options{OnPanic: func(any, []byte) {}}},
+		{"SlowAfter", Options{SlowAfter: time.Second}},
+		{"OnSlow", Options{OnSlow: func(SlowCallback) {}}},
+		{"ProfileLabels", Options{ProfileLabels: true, Name: "w"}},
+	} {
+		b.Run("asked="+c.name+"/pending=1k", func(b *testing.B) {
+			c.opts.Manual = true
+			tw := newBenchWheel(b, c.opts)
+			for b.Loop() {
+				b.StopTimer()
+				for range n {
+					tw.AfterFunc(time.Millisecond, func() { sink.Add(1) })
+				}
+				b.StartTimer()
+				tw.Advance(tw.Now().Add(2 * time.Millisecond))
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/timer")
+		})
+	}
+}
+
+// BenchmarkPlan is one run of each plan of a wheel in Manual mode: claim, question, callback,
+// arming.
+func BenchmarkPlan(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		s    Scheduler
+	}{
+		{"every", Every(time.Millisecond)},
+		{"scheduler", nextFunc(Every(time.Millisecond).Next)},
+	} {
+		b.Run(c.name, func(b *testing.B) { benchmarkPlan(b, c.s) })
+	}
+}
+
+func benchmarkPlan(b *testing.B, s Scheduler) {
+	start := time.Date(2030, time.March, 1, 0, 0, 0, 0, time.UTC)
+	tw, err := New(Options{Manual: true, Start: start})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer tw.Stop()
+	runs := 0
+	for range 1000 {
+		tw.ScheduleFunc(s, func() { runs++ })
+	}
+	b.ReportAllocs()
+	steps := 0
+	for b.Loop() {
+		steps++
+		tw.Advance(start.Add(time.Duration(steps) * time.Millisecond))
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(runs), "ns/run")
+	if runs != 1000*steps {
+		b.Fatalf("%d runs in %d steps of 1000 plans", runs, steps)
+	}
+}
+
+// BenchmarkPlanAdd is ScheduleFunc and Stop.
+func BenchmarkPlanAdd(b *testing.B) {
+	tw, err := New(Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer tw.Stop()
+	s := Every(time.Hour)
+	b.ReportAllocs()
+	for b.Loop() {
+		tw.ScheduleFunc(s, func() {}).Stop()
+	}
+}
+
+// BenchmarkEvery has 1,000 functions that are called every 5 ms. With package time each has a
+// ticker, and a goroutine that waits for it. cpu-ns/run is the processor's time for each call,
+// B/plan what one function holds, stacks included.
+func BenchmarkEvery(b *testing.B) {
+	const period = 5 * time.Millisecond
+	eachChannels(b, func(b *testing.B) {
+		calls(b, func(f func()) (stop func()) {
+			t, end := time.NewTicker(period), make(chan struct{})
+			go func() {
+				for {
+					select {
+					case <-t.C:
+						f()
+					case <-end:
+						return
+					}
+				}
+			}()
+			return func() {
+				t.Stop()
+				close(end)
+			}
+		})
+	}, func(b *testing.B, tw *TimingWheel) {
+		s := Every(period)
+		calls(b, func(f func()) (stop func()) {
+			t := tw.ScheduleFunc(s, f)
+			return func() { t.Stop() }
+		})
+	})
+}
+
+func calls(b *testing.B, start func(f func()) (stop func())) {
+	const n = 1_000
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	done := make(chan struct{})
+	f := func() {
+		if left.Add(-1) == 0 {
+			close(done)
+		}
+	}
+	stops := make([]func(), n)
+	held, before := heldInAll(), processorTime()
+	for i := range stops {
+		stops[i] = start(f)
+	}
+	<-done
+	b.ReportMetric(float64(processorTime()-before)/float64(b.N), "cpu-ns/run")
+	b.ReportMetric((heldInAll()-held)/n, "B/plan")
+	for _, stop := range stops {
+		stop()
+	}
+}
+
+// heldInAll is the live heap and the stacks.
+func heldInAll() float64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc) + float64(m.StackInuse)
+}

@@ -2,6 +2,7 @@ package timingwheel
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -199,4 +200,97 @@ func idle(b *testing.B) {
 		time.Sleep(5 * time.Second)
 	}
 	b.ReportMetric(float64(contextSwitches()-before)/float64(b.N), "wakeups")
+}
+
+// BenchmarkGeometry runs a million timers from arming to firing on wheels of several sizes, in
+// Manual mode driven by Next, so that the clock plays no part: time for each timer, moves between
+// wheels, wake-ups and the memory held when all are pending. The defaults of WheelSize and Levels
+// come from it.
+func BenchmarkGeometry(b *testing.B) {
+	const n = 1_000_000
+	populations := []struct {
+		name     string
+		from, to time.Duration
+	}{{"1s-60s", time.Second, time.Minute}, {"1m-1h", time.Minute, time.Hour}}
+	for _, p := range populations {
+		for _, size := range []int{16, 64, 256, 1024, 4096} {
+			b.Run(fmt.Sprintf("delays=%s/size=%d", p.name, size), func(b *testing.B) {
+				var st Stats
+				wakes, held := 0, 0.0
+				for range b.N {
+					start := time.Unix(0, 0)
+					tw := newBenchWheel(b, Options{Manual: true, WheelSize: size, Levels: maxLevels, Start: start})
+					rng := xorshift(4)
+					for range n {
+						tw.AfterFunc(p.from+time.Duration(rng.below(int((p.to-p.from)/1000)))*1000, func() { sink.Add(1) })
+					}
+					held = float64(tw.Stats().Bytes)
+					for at, ok := tw.Next(); ok; at, ok = tw.Next() {
+						tw.Advance(at)
+						wakes++
+					}
+					st = tw.Stats()
+				}
+				b.ReportMetric(float64(b.Elapsed())/float64(b.N)/n, "ns/timer")
+				b.ReportMetric(float64(st.Moved)/n, "moves/timer")
+				b.ReportMetric(float64(wakes)/float64(b.N), "wakeups")
+				b.ReportMetric(held/n-8, "B/timer") // without the order of arming, which only Manual mode keeps
+			})
+		}
+	}
+}
+
+// BenchmarkOccupancy looks at wheels of different sizes, from the usual one to one with a bucket in
+// each of very many slots.
+func BenchmarkOccupancy(b *testing.B) {
+	for _, c := range []struct {
+		name    string
+		opts    Options
+		pending int
+		spread  time.Duration
+	}{
+		{"empty", Options{}, 0, 0},
+		{"default/pending=1k", Options{}, 1000, time.Minute},
+		{"default/pending=1M", Options{}, 1_000_000, time.Hour},
+		{"shards=64/pending=1M", Options{Shards: 64}, 1_000_000, time.Hour},
+		{"size=65536/shards=4/pending=1M", Options{WheelSize: 65536, Shards: 4}, 1_000_000, time.Hour},
+	} {
+		b.Run("impl=wheel/"+c.name, func(b *testing.B) {
+			c.opts.Manual = true
+			w, err := NewTimeouts(c.opts, func([]uint32) {})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer w.Stop()
+			for k := range c.pending {
+				s := w.engine.shards[k%len(w.engine.shards)]
+				armOn(s, rand.Int64N(int64(c.spread)), uint32(k))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if o := w.Occupancy(); o.Pending != c.pending {
+					b.Fatal(fmt.Sprint(o.Pending))
+				}
+			}
+		})
+	}
+	b.Run("impl=wheel/worst/pending=786k", func(b *testing.B) {
+		w, err := NewTimeouts(Options{Manual: true, Tick: time.Microsecond, WheelSize: maxWheelSize, Shards: 4}, func([]uint32) {})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer w.Stop()
+		slots := rand.Perm(3 * maxWheelSize) // in no order, as on a wheel that has turned for long
+		for _, s := range w.engine.shards {
+			for _, k := range slots {
+				tick := int64(k%maxWheelSize) << (16 * (k / maxWheelSize))
+				armOn(s, max(1, tick)*int64(time.Microsecond), 0)
+			}
+		}
+		for b.Loop() {
+			if o := w.Occupancy(); o.Pending != w.Len() {
+				b.Fatal(o.Pending)
+			}
+		}
+	})
 }
