@@ -194,9 +194,9 @@ func (s *shard) step() bool {
 // process has stood still, and once in arena.Near ticks in any case. leap goes in steps, so that
 // each timer is due before the clock is too far from its tick. The lock is held throughout.
 func (s *shard) leap(now int64) {
-	s.settleAll()
 	o := &s.owner
 	for end := s.ticks.Floor(now); o.tick < end; {
+		s.settleAll() // in each step, because callers arm by words.now what should have run before it
 		tick := min(end, o.tick+arena.Near/2)
 		o.age(tick)
 		o.tick = tick

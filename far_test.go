@@ -770,3 +770,68 @@ func TestTicketsForTimersThatArePostponed(t *testing.T) {
 		require.Zero(t, tw.engine.shards[0].tickets())
 	}
 }
+
+// A ticket has 36 bits in a word. After the last one the numbers begin anew, and those in use are
+// left out.
+func TestTicketsBeginAnewAfterTheLastOne(t *testing.T) {
+	t.Parallel()
+	s := newStory(t, Options{Tick: micro}, 0)
+	far := &s.engine.shards[0].far
+	delays := []time.Duration{10 * time.Hour, 11 * time.Hour, 12 * time.Hour, 13 * time.Hour, 14 * time.Hour}
+	for k, d := range delays {
+		if k == 1 {
+			far.last = 1<<36 - 3
+		}
+		timer := s.after(d, fmt.Sprint(k))
+		at, ok := timer.Deadline()
+		require.True(t, ok)
+		require.Equal(t, d, at.Sub(modelStart))
+	}
+	require.Less(t, far.last, uint64(8))
+	for k, d := range delays {
+		require.Equal(t, fmt.Sprint(k), s.to(d))
+	}
+}
+
+// While the driver catches up with a clock that has gone on for days, callers go on to arm timers
+// for times that have passed, and to move timers to such times. These run at once.
+func TestPastDeadlinesBesideALeap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		open := make(gate)
+		tw := startWheel(t, Options{Tick: micro, Executor: open, Shards: 1})
+		s := &tw.engine.shards[0].shard
+		tw.AfterFunc(time.Second, func() {})
+		for k := range scaled(100_000) {
+			tw.AfterFunc(time.Hour+time.Duration(k)*time.Millisecond, func() {})
+		}
+		timers := make([]Timer, 3000)
+		var due, ran atomic.Int32
+		for k := range timers {
+			timers[k] = tw.AfterFunc(2000*time.Hour, func() { ran.Add(1) })
+		}
+		pass(2 * time.Second) // the driver waits in Executor.Go
+		pass(100 * time.Hour)
+		before, end := s.now.Load(), s.Read()
+		caller := make(chan struct{})
+		go func() {
+			defer close(caller)
+			for clock := before; clock < end-int64(time.Hour); {
+				next := s.now.Load()
+				if next == clock {
+					continue
+				}
+				clock = next
+				for range 20 {
+					tw.engine.armAt(1, 0, func() { ran.Add(1) }) // AtFunc of a time with a monotonic reading
+					assert.True(t, timers[due.Load()/2].rescheduleTo(1, 0))
+					due.Add(2)
+				}
+			}
+		}()
+		close(open)
+		<-caller
+		pass(time.Second)
+		assert.Equal(t, due.Load(), ran.Load())
+	})
+}

@@ -134,11 +134,9 @@ func (t Timer) RescheduleAt(at time.Time) bool {
 // later than the call, or 0. t is not the zero Timer.
 func (t Timer) rescheduleTo(deadline, now int64) bool {
 	s := t.home.shard
-	noted := s.now.Load()
-	now = max(now, noted) // the caller may have stood still since it read the clock
+	now = max(now, s.now.Load()) // the caller may have stood still since it read the clock
 	deadline = max(deadline, now)
 	tick := s.tickOf(deadline, now)
-	simple := !s.Manual && deadline-noted < s.near
 	for {
 		pg, w, ok := t.load()
 		if !ok {
@@ -146,7 +144,9 @@ func (t Timer) rescheduleTo(deadline, now int64) bool {
 		}
 		switch w.Kind() {
 		case arena.Placed, arena.Staged:
-			if simple && !w.Has(arena.Far) && w.NotAfter(tick) {
+			// If the clock is past the deadline, the caller has stood still, and move looks again.
+			near := uint64(deadline-s.now.Load()) < uint64(s.near)
+			if near && !s.Manual && !w.Has(arena.Far) && w.NotAfter(tick) {
 				if pg.Swap(t.index, w, w.WithBits(uint64(tick))) {
 					return true
 				}

@@ -95,7 +95,9 @@ func (f *farTable) put(tick int64) uint64 {
 	if f.ticks == nil {
 		f.ticks = make(map[uint64]int64)
 	}
-	f.last++
+	for used := true; used; _, used = f.ticks[f.last] {
+		f.last = arena.LowBits(int64(f.last + 1)) // a word has no room for more
+	}
 	f.ticks[f.last] = tick
 	return f.last
 }
