@@ -168,11 +168,18 @@ func (s *shard) wake() {
 }
 
 // advance reads the clock and takes what is due off the wheel, a quantum at a time, and then sets
-// the alarm. wheelMu is held, and released between two quanta.
+// the alarm. If a quantum has made timers due and was not the last one, advance ends early and notes
+// that the owner is behind. The calling worker then serves these timers and comes back for the rest.
+// wheelMu is held, and released between two quanta.
 func (s *shard) advance() {
+	o := &s.owner
 	for !s.step() {
+		if o.behind = o.due.ready > 0; o.behind {
+			return
+		}
 		s.yield()
 	}
+	o.behind = false
 	s.alarm.reset()
 }
 
@@ -209,14 +216,14 @@ func (s *shard) leap(now int64) {
 	o.observe(now)
 }
 
-// overtake does the driver's work if the alarm should have gone off: on a busy machine the driver
-// waits for a processor. It reports whether there was anything to do. wheelMu is held, and may be
+// overtake does the driver's work if the owner is behind or the alarm should have gone off: on a busy
+// machine the driver waits for a processor. It reports whether there was anything to do. wheelMu is held, and may be
 // released meanwhile.
 func (s *shard) overtake() bool {
 	if s.closed.Load() {
 		return false
 	}
-	if now := s.Read(); s.ticks.Floor(now) < s.alarm.at.Load() {
+	if now := s.Read(); !s.owner.behind && s.ticks.Floor(now) < s.alarm.at.Load() {
 		return false
 	}
 	s.advance()

@@ -18,6 +18,17 @@ type entry struct {
 	index uint32
 }
 
+// entryOf returns the entry of a slot that has left its bucket, or false if its timer was stopped
+// or moved.
+func entryOf(pages *arena.Table[arena.Page], i uint32) (entry, bool) {
+	pg := pages.At(i >> arena.PageShift)
+	if pg == nil {
+		return entry{}, false
+	}
+	w := pg.Load(i)
+	return entry{pg, w, i}, w.Kind() == arena.Placed
+}
+
 // load returns the word of the entry's slot. It returns false if the slot belongs to another timer
 // by now.
 func (e *entry) load() (arena.Word, bool) {
@@ -47,13 +58,14 @@ type batch struct {
 	returned bool   // a callback has called Goexit, and the unclaimed entries are due again
 }
 
-// unclaimed returns how many timers of the batch are pending. One that was moved may be counted.
+// unclaimed returns how many timers of the batch are pending and stand nowhere else. One that was
+// postponed counts until a worker has tried to claim it.
 func (b *batch) unclaimed() (n int) {
 	if b.returned {
 		return 0
 	}
 	for k := range b.entries {
-		if _, placed := b.entries[k].placed(); placed {
+		if !stale(b.entries[k]) {
 			n++
 		}
 	}

@@ -293,7 +293,7 @@ func (s *shardOf[T]) removeAll() []T {
 	o := &s.owner
 	values := make([]T, 0, s.pending())
 	o.takeEach(func(i uint32) {
-		e, ok := o.entryOf(i)
+		e, ok := entryOf(o.pages, i)
 		if !ok {
 			return // a timer that is rescheduled just now comes back to the inbox
 		}

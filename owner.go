@@ -27,6 +27,7 @@ type owner struct {
 	order    *armOrder // Manual mode
 	tick     int64     // the owner's clock, ahead of words.now during a leap and an Advance
 	aged     int64     // the tick of the last aging: tick is less than arena.Near ahead of it
+	behind   bool      // the last advance has left arrivals, removals or expired buckets for later
 	dead     uint64    // link to the removals that are off the stack and not carried out yet
 	freed    []uint32  // slots that nothing names any more, to be given back together
 	ending   []uint32  // slots of arrivals whose Stop is about to end them: they go back to the inbox
@@ -348,7 +349,7 @@ func (o *owner) refresh(i uint32, w *arena.Word) (int64, bool) {
 func (o *owner) hasten(i uint32) (entry, bool) {
 	now := o.tick
 	for {
-		e, ok := o.entryOf(i)
+		e, ok := entryOf(o.pages, i)
 		if !ok || o.Manual || e.word.Has(arena.Plan) {
 			return e, ok
 		}
@@ -362,17 +363,6 @@ func (o *owner) hasten(i uint32) (entry, bool) {
 			return e, true
 		}
 	}
-}
-
-// entryOf returns the entry of a slot that has left its bucket, or false if its timer was stopped
-// or moved.
-func (o *owner) entryOf(i uint32) (entry, bool) {
-	pg := o.pages.At(i >> arena.PageShift)
-	if pg == nil {
-		return entry{}, false
-	}
-	w := pg.Load(i)
-	return entry{pg, w, i}, w.Kind() == arena.Placed
 }
 
 // takeEach takes all pending timers that no worker has taken, and calls yield with their slots.
@@ -535,6 +525,9 @@ func (o *owner) countBatch(b *batch) {
 		}
 	}
 }
+
+// backlog reports whether work is left that may make more timers due.
+func (o *owner) backlog() bool { return o.behind || o.wheel.cascade.any() }
 
 // calls returns the number of calls that are still to be given to the executor: one for each batch
 // that is due. With the default executor it is the number of these batches.

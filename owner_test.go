@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
@@ -366,5 +367,36 @@ func TestEarlyBucketDoesNotTakeTheClockPastOthers(t *testing.T) {
 		require.NoError(t, broken)
 		time.Sleep(time.Second)
 		require.Zero(t, tw.Len())
+	})
+}
+
+// The driver finds a backlog of arrivals. It must not place all of them before it serves a timer that
+// is due already, and a callback that blocks must not hold up the rest.
+func TestDueTimersDoNotWaitForABacklogOfArrivals(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		s := tw.engine.shards[0]
+		const backlog = 100 * quantum
+		ran, last := 0, false
+		release := make(chan struct{})
+		s.own(func() { // callers find the wheel taken
+			tw.AfterFunc(0, func() {
+				s.own(func() { ran = s.owner.wheel.live + 1 })
+				<-release
+			})
+			for range backlog {
+				tw.AfterFunc(time.Hour, func() {})
+			}
+			tw.AfterFunc(0, func() { last = true })
+		})
+		synctest.Wait()
+		assert.NotZero(t, ran)
+		assert.LessOrEqual(t, ran, 2*quantum, "placed before the first callback")
+		assert.True(t, last)
+		assert.Equal(t, backlog, tw.Len())
+		verified(t, &s.shard)
+		close(release)
+		pass(time.Hour)
+		assert.Zero(t, tw.Len())
 	})
 }

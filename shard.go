@@ -470,11 +470,11 @@ func (s *shard) flush() (n int) {
 		s.setClaiming(true)
 	}
 	s.settleAll()
+	n = s.pending()
 	o := &s.owner
 	for _, b := range o.crew.batches {
 		for _, e := range b.entries {
 			if !stale(e) {
-				n++
 				o.hasten(e.index) // if it was postponed, the worker returns it to the inbox
 			}
 		}
@@ -489,7 +489,6 @@ func (s *shard) flush() (n int) {
 		o.sort(entries)
 	}
 	o.due.putBack(entries)
-	n += len(entries)
 	o.counters.flushed += uint64(n)
 	s.alarm.summon()
 	return n

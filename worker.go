@@ -134,7 +134,7 @@ type worker[T any] struct {
 
 	started  int64  // ns: a reading of the clock when it was started as a spare
 	taken    uint64 // counters.taken at that time
-	unmoved  int    // claims since the last quantum of moving
+	unmoved  int    // claims since the last quantum of the backlog
 	running  bool   // a callback, or a batch, is being run
 	serving  bool
 	unlocked bool
@@ -334,8 +334,9 @@ func (s *shardOf[T]) drive() {
 
 // serve claims and runs what is due until nothing is. It is called and returns with wheelMu held.
 //
-// Moving timers between levels comes second: workers move a quantum whenever nothing is due, and
-// after every 16th claim, so that moving gets its share while many quick callbacks are due.
+// Moving timers between levels and placing arrivals come second: workers handle a quantum whenever
+// nothing is due, and after every 16th claim, so that this work gets its share while many quick
+// callbacks are due.
 //
 // Rejected: a watcher that adds workers when it sees no progress. An idle Go program sleeps at
 // least 1 ms in the network poller, which 10,000 callbacks of 1 ms each would pay again and again.
@@ -355,21 +356,31 @@ func (w *worker[T]) serve() {
 				return
 			}
 			w.runExtra()
-		case o.wheel.cascade.any() && (o.due.ready == 0 || w.unmoved >= 16):
+		case o.backlog() && (o.due.ready == 0 || w.unmoved >= 16):
 			w.unmoved = 0
 			o.moveQuantum()
 			s.yield()
-			s.overtake()
+			w.overtake()
 		case o.due.ready > 0:
 			if w.takeBatch() {
 				w.runBatch()
 			} else {
 				w.runOne(never)
 			}
-		case !s.overtake():
+		case !w.overtake():
 			return
 		}
 	}
+}
+
+// overtake does the work of a driver that should have come, see shard.overtake. The workers on which
+// a replaced worker relies do not know what it has made due, so it serves that itself.
+func (w *worker[T]) overtake() bool {
+	if !w.s.overtake() {
+		return false
+	}
+	w.replaced = false
+	return true
 }
 
 // takeBatch takes a batch of what is due, if there is more than one timer and callbacks are quick
@@ -409,7 +420,7 @@ func (w *worker[T]) runOne(limit int64) int {
 		return 0
 	}
 	o.crew.launches++
-	w.leave(w.serving && !w.stuck && (o.due.ready > 0 || o.wheel.cascade.any()))
+	w.leave(w.serving && !w.stuck && (o.due.ready > 0 || o.backlog()))
 	run := !s.closed.Load()
 	if !run { // the wheel is being stopped, and halt waits for launched
 		s.claims.dropped.Add(uint64(n))

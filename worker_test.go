@@ -375,6 +375,8 @@ func TestLenIsExactAfterGoexitInASharedBatch(t *testing.T) {
 	require.Equal(t, batchSize-2, story.Len())
 	first.end() // its callback has called Goexit
 	require.Equal(t, batchSize-2, story.Len())
+	require.Equal(t, batchSize-2, story.Flush())
+	require.EqualValues(t, batchSize-2, story.Stats().Flushed)
 	claim(second, 30)
 	require.Equal(t, batchSize-3, story.Len())
 	require.EqualValues(t, 3, story.Stats().Fired)
@@ -470,6 +472,41 @@ func TestFlushTakesAPostponedTimerOfABatch(t *testing.T) {
 		serveAlone(tw.engine, time.Second)
 		pass(ms)
 		assert.EqualValues(t, batchSize, ran.Load())
+	})
+}
+
+// A batch may name timers that were postponed and stand in a bucket again. They count once, and not
+// as due.
+func TestPostponedTimersOfABatchAreCountedOnce(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+		const postponed = 11
+		var timers [batchSize]Timer
+		var ran atomic.Int32
+		release := make(chan struct{})
+		for i := range timers {
+			timers[i] = tw.AfterFunc(time.Second, func() {
+				if ran.Add(1); i == 0 {
+					for _, other := range timers[10 : 10+postponed] {
+						assert.True(t, other.Reschedule(time.Hour))
+					}
+					<-release
+				}
+			})
+		}
+		pass(time.Second)
+		assert.Equal(t, postponed, tw.Len())
+		assert.Equal(t, postponed, tw.Occupancy().Pending)
+		assert.Zero(t, tw.Stats().Due)
+		at, ok := tw.Next()
+		assert.True(t, ok)
+		assert.Greater(t, time.Until(at), time.Minute)
+		s.own(func() { assert.Len(t, s.owner.crew.batches, 1) })
+		assert.Equal(t, postponed, tw.Flush())
+		pass(0)
+		assert.EqualValues(t, batchSize, ran.Load())
+		assert.EqualValues(t, postponed, tw.Stats().Flushed)
+		close(release)
 	})
 }
 
@@ -922,6 +959,32 @@ func TestWorkerDoesTheWorkOfALateDriver(t *testing.T) {
 		w.begin()
 		func() {
 			defer w.end()
+			w.serve()
+		}()
+		assert.True(t, ran)
+		s.letDriversBegin()
+	})
+}
+
+// A worker whose spare goes on in its place ends if there are workers enough. If it has done the
+// work of a late driver, the others do not know what it has made due.
+func TestReplacedWorkerServesWhatItHasMadeDue(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+		ran := false
+		tw.AfterFunc(time.Second, func() { ran = true })
+		s.own(func() {
+			s.skip(time.Second)
+			s.alarm.coming = true // no driver begins
+			s.procs = 0           // one worker is a crowd
+		})
+		s.wheelMu.Lock()
+		w := s.newWorker()
+		w.begin()
+		func() {
+			defer w.end()
+			w.replaced = true
+			assert.True(t, w.overtake())
 			w.serve()
 		}()
 		assert.True(t, ran)
