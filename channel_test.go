@@ -63,7 +63,7 @@ func TestNewTimerAndAfterSendTheTimeOnce(t *testing.T) {
 			t.Parallel()
 			eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
 				start := time.Now()
-				for _, d := range []time.Duration{time.Nanosecond, ms, 1500 * time.Microsecond, 10 * ms, time.Hour, 400 * oneDay} {
+				for _, d := range []time.Duration{time.Nanosecond, ms, 1500 * time.Microsecond, 10 * ms, time.Hour, 400 * day} {
 					from := time.Since(start)
 					c := make(tw, d)
 					v := <-c

@@ -194,7 +194,7 @@ func TestLimitsOfGeometry(t *testing.T) {
 func TestJumpOverSeveralLevels(t *testing.T) {
 	t.Parallel()
 	for _, origin := range []int64{0, 1<<61 - 1} {
-		s := newStory(t, Options{Tick: msec, WheelSize: 4, Levels: 3}, origin)
+		s := newStory(t, Options{Tick: ms, WheelSize: 4, Levels: 3}, origin)
 		var want []string
 		for _, d := range []int{1, 3, 4, 5, 15, 16, 17, 63, 64, 65, 127, 128, 500, 5000} {
 			want = append(want, fmt.Sprint(d))
@@ -202,7 +202,7 @@ func TestJumpOverSeveralLevels(t *testing.T) {
 		for i := range want { // armed in another order
 			var d int
 			_, _ = fmt.Sscan(want[(i*5)%len(want)], &d)
-			s.after(time.Duration(d)*msec, fmt.Sprint(d))
+			s.after(time.Duration(d)*ms, fmt.Sprint(d))
 		}
 		require.Equal(t, strings.Join(want, " "), s.to(day))
 	}
@@ -222,7 +222,7 @@ func TestShortTimerAfterDaysOfIdleness(t *testing.T) {
 			}
 			time.Sleep(30 * day)
 			moved := tw.Stats().Moved
-			tw.AfterFunc(5*msec, func() {})
+			tw.AfterFunc(5*ms, func() {})
 			time.Sleep(time.Second)
 			st := tw.Stats()
 			require.Equal(t, moved, st.Moved)
@@ -234,8 +234,8 @@ func TestShortTimerAfterDaysOfIdleness(t *testing.T) {
 		}
 		s.to(30 * day)
 		moved := s.Stats().Moved
-		s.after(5*msec, "short")
-		require.Equal(t, "short", s.to(30*day+6*msec)) // the origin is no multiple of the tick
+		s.after(5*ms, "short")
+		require.Equal(t, "short", s.to(30*day+6*ms)) // the origin is no multiple of the tick
 		require.Equal(t, moved, s.Stats().Moved)
 	}
 }
@@ -283,7 +283,7 @@ func TestPreciseOverDaysAndYears(t *testing.T) {
 				const n = 500
 				var ran atomic.Int32
 				for i := range n {
-					d := rand.N([]time.Duration{time.Minute, time.Hour, oneDay, 30 * oneDay, oneYear, 100 * oneYear}[i%6])
+					d := rand.N([]time.Duration{time.Minute, time.Hour, day, 30 * day, oneYear, 100 * oneYear}[i%6])
 					tw.AfterFunc(d, func() {
 						ran.Add(1)
 						at := time.Since(start)
@@ -309,7 +309,7 @@ func TestShortTimerAfterIdlenessCostsOneWakeup(t *testing.T) {
 		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
 			tick := tickOf(opts)
 			for range 20 {
-				pass(rand.N(40 * oneDay))
+				pass(rand.N(40 * day))
 				start, woken := time.Now(), tw.Stats().Wakeups
 				var after time.Duration
 				d := tick + rand.N(tick)

@@ -41,8 +41,8 @@ func TestDelayQueueOrder(t *testing.T) {
 		"falling":               {[]time.Duration{3, 2, 1}, []int{2, 1, 0}},
 		"ties first in first":   {[]time.Duration{2, 1, 2, 1, 2, 1}, []int{1, 3, 5, 0, 2, 4}},
 		"all at once":           {[]time.Duration{0, 0, 0, 0, 0}, []int{0, 1, 2, 3, 4}},
-		"negative goes ahead":   {[]time.Duration{0, -1, -msec, math.MinInt64}, []int{3, 2, 1, 0}},
-		"never stays":           {[]time.Duration{math.MaxInt64, msec, math.MaxInt64 - 1}, []int{1}},
+		"negative goes ahead":   {[]time.Duration{0, -1, -ms, math.MinInt64}, []int{3, 2, 1, 0}},
+		"never stays":           {[]time.Duration{math.MaxInt64, ms, math.MaxInt64 - 1}, []int{1}},
 		"smallest ties on both": {[]time.Duration{math.MinInt64, math.MinInt64}, []int{0, 1}},
 	}
 	for name, tt := range tests {
@@ -54,7 +54,7 @@ func TestDelayQueueOrder(t *testing.T) {
 					q.Push(i, d)
 					requireDelayQueue(t, &q)
 				}
-				time.Sleep(msec)
+				time.Sleep(ms)
 				require.Equal(t, tt.want, q.Drain(0))
 				requireDelayQueue(t, &q)
 				require.Equal(t, len(tt.delays)-len(tt.want), q.Len())
@@ -66,7 +66,7 @@ func TestDelayQueueOrder(t *testing.T) {
 // Never early, for every way out, at each boundary.
 func TestDelayQueueNeverEarly(t *testing.T) {
 	t.Parallel()
-	for _, d := range []time.Duration{math.MinInt64, -1, 0, 1, 2, msec - 1, msec, time.Hour, 100 * 365 * 24 * time.Hour} {
+	for _, d := range []time.Duration{math.MinInt64, -1, 0, 1, 2, ms - 1, ms, time.Hour, 100 * 365 * 24 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			q := NewDelayQueue[time.Duration]()
 			q.Push(d, d)
@@ -99,8 +99,8 @@ func TestDelayQueueHugeDelaySaturates(t *testing.T) {
 
 		// A taker waits for it without a timer and still sees what comes before it.
 		out := takeAsync(context.Background(), &q, 1)
-		q.Push("soon", msec)
-		require.Equal(t, taken{"soon", msec, nil}, <-out)
+		q.Push("soon", ms)
+		require.Equal(t, taken{"soon", ms, nil}, <-out)
 	})
 }
 
@@ -109,11 +109,11 @@ func TestDelayQueuePushAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		tests := map[string]time.Time{
-			"monotonic, future":  now.Add(5 * msec),
-			"monotonic, past":    now.Add(-5 * msec),
-			"wall only, future":  now.Add(5 * msec).Round(0),
-			"wall only, past":    now.Add(-5 * msec).Round(0),
-			"wall only, in UTC":  now.Add(5 * msec).UTC().Round(0),
+			"monotonic, future":  now.Add(5 * ms),
+			"monotonic, past":    now.Add(-5 * ms),
+			"wall only, future":  now.Add(5 * ms).Round(0),
+			"wall only, past":    now.Add(-5 * ms).Round(0),
+			"wall only, in UTC":  now.Add(5 * ms).UTC().Round(0),
 			"beginning of times": {},
 		}
 		for name, at := range tests {
@@ -186,13 +186,13 @@ func TestDelayQueuePeekLeavesTheHead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var q DelayQueue[string]
-		q.Push("b", 2*msec)
-		q.Push("a", msec)
+		q.Push("b", 2*ms)
+		q.Push("a", ms)
 		for range 2 {
 			v, due, ok := q.Peek()
 			require.True(t, ok)
 			require.Equal(t, "a", v)
-			require.Equal(t, msec, time.Until(due))
+			require.Equal(t, ms, time.Until(due))
 			require.Equal(t, 2, q.Len())
 		}
 	})
@@ -204,9 +204,9 @@ func TestDelayQueueDrainTakesExpiredOnly(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var q DelayQueue[int]
 			for i := range 8 {
-				q.Push(i, time.Duration(i)*msec)
+				q.Push(i, time.Duration(i)*ms)
 			}
-			time.Sleep(3 * msec)
+			time.Sleep(3 * ms)
 			require.Equal(t, want, q.Drain(limit))
 			require.Equal(t, 8-len(want), q.Len())
 			requireDelayQueue(t, &q)
@@ -220,9 +220,9 @@ func TestDelayQueueRemove(t *testing.T) {
 		var q, other DelayQueue[int]
 		var elements []*Delayed[int]
 		for i := range 5 {
-			elements = append(elements, q.Push(i, time.Duration(i)*msec))
+			elements = append(elements, q.Push(i, time.Duration(i)*ms))
 		}
-		time.Sleep(msec)
+		time.Sleep(ms)
 		require.True(t, q.Remove(elements[1]), "a due one")
 		require.True(t, q.Remove(elements[3]), "one that is not due")
 		require.False(t, q.Remove(elements[3]), "twice")
@@ -245,14 +245,14 @@ func TestDelayQueueReset(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var q, other DelayQueue[string]
-		a, b, c := q.Push("a", 10*msec), q.Push("b", 20*msec), q.Push("c", 30*msec)
-		require.True(t, q.Reset(a, 20*msec), "later: now behind b, with which it ties")
-		require.True(t, q.Reset(c, msec), "earlier")
+		a, b, c := q.Push("a", 10*ms), q.Push("b", 20*ms), q.Push("c", 30*ms)
+		require.True(t, q.Reset(a, 20*ms), "later: now behind b, with which it ties")
+		require.True(t, q.Reset(c, ms), "earlier")
 		requireDelayQueue(t, &q)
 		due, ok := c.Due()
 		require.True(t, ok)
-		require.Equal(t, msec, time.Until(due))
-		time.Sleep(20*msec - 1)
+		require.Equal(t, ms, time.Until(due))
+		time.Sleep(20*ms - 1)
 		require.Equal(t, []string{"c"}, q.Drain(0))
 		time.Sleep(time.Nanosecond)
 		require.Equal(t, []string{"b", "a"}, q.Drain(0))
@@ -284,7 +284,7 @@ func TestDelayQueueReset(t *testing.T) {
 func TestDelayQueueLeavesNoGoroutine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(context.Background(), msec)
+		ctx, cancel := context.WithTimeout(context.Background(), ms)
 		defer cancel()
 		var q DelayQueue[string]
 		q.Push("later", time.Hour)
@@ -349,14 +349,14 @@ func TestDelayQueueRealClock(t *testing.T) {
 	t.Parallel()
 	var q DelayQueue[string]
 	start := time.Now()
-	q.PushAt("b", start.Add(40*msec))
-	q.PushAt("a", start.Add(20*msec))
+	q.PushAt("b", start.Add(40*ms))
+	q.PushAt("a", start.Add(20*ms))
 	for _, want := range []string{"a", "b"} {
 		v, err := q.Take(context.Background())
 		require.NoError(t, err)
 		require.Equal(t, want, v)
 	}
-	require.GreaterOrEqual(t, time.Since(start), 40*msec)
+	require.GreaterOrEqual(t, time.Since(start), 40*ms)
 }
 
 // taken is what a call of Take returned, and how long after the start of the test.
@@ -387,69 +387,69 @@ var takerCases = map[string]struct {
 	want    []taken
 }{
 	"take blocks until due": {1, time.Hour, func(q *DelayQueue[string]) {
-		q.Push("a", 5*msec)
-	}, []taken{{"a", 5 * msec, nil}}},
+		q.Push("a", 5*ms)
+	}, []taken{{"a", 5 * ms, nil}}},
 	"take on an empty queue blocks until push": {1, time.Hour, func(q *DelayQueue[string]) {
-		time.Sleep(7 * msec)
+		time.Sleep(7 * ms)
 		q.Push("a", 0)
-	}, []taken{{"a", 7 * msec, nil}}},
-	"timed take gives up": {1, 5 * msec, func(q *DelayQueue[string]) {
-		q.Push("a", 5*msec+1)
-	}, []taken{{"", 5 * msec, context.DeadlineExceeded}}},
-	"timed take on an empty queue gives up": {2, 5 * msec, func(*DelayQueue[string]) {}, []taken{
-		{"", 5 * msec, context.DeadlineExceeded}, {"", 5 * msec, context.DeadlineExceeded},
+	}, []taken{{"a", 7 * ms, nil}}},
+	"timed take gives up": {1, 5 * ms, func(q *DelayQueue[string]) {
+		q.Push("a", 5*ms+1)
+	}, []taken{{"", 5 * ms, context.DeadlineExceeded}}},
+	"timed take on an empty queue gives up": {2, 5 * ms, func(*DelayQueue[string]) {}, []taken{
+		{"", 5 * ms, context.DeadlineExceeded}, {"", 5 * ms, context.DeadlineExceeded},
 	}},
-	"expired element preferred over ended context": {1, 5 * msec, func(q *DelayQueue[string]) {
-		q.Push("a", 5*msec)
-	}, []taken{{"a", 5 * msec, nil}}},
+	"expired element preferred over ended context": {1, 5 * ms, func(q *DelayQueue[string]) {
+		q.Push("a", 5*ms)
+	}, []taken{{"a", 5 * ms, nil}}},
 	"earlier push wakes the taker": {1, time.Hour, func(q *DelayQueue[string]) {
-		q.Push("a", 50*msec)
-		time.Sleep(msec)
-		q.Push("b", msec)
-	}, []taken{{"b", 2 * msec, nil}}},
+		q.Push("a", 50*ms)
+		time.Sleep(ms)
+		q.Push("b", ms)
+	}, []taken{{"b", 2 * ms, nil}}},
 	"later push does not": {1, time.Hour, func(q *DelayQueue[string]) {
-		q.Push("a", 5*msec)
-		q.Push("b", 6*msec)
-	}, []taken{{"a", 5 * msec, nil}}},
+		q.Push("a", 5*ms)
+		q.Push("b", 6*ms)
+	}, []taken{{"a", 5 * ms, nil}}},
 	"reset to earlier wakes the taker": {1, time.Hour, func(q *DelayQueue[string]) {
-		q.Push("a", 50*msec)
-		e := q.Push("b", 60*msec)
-		time.Sleep(msec)
-		q.Reset(e, msec)
-	}, []taken{{"b", 2 * msec, nil}}},
+		q.Push("a", 50*ms)
+		e := q.Push("b", 60*ms)
+		time.Sleep(ms)
+		q.Reset(e, ms)
+	}, []taken{{"b", 2 * ms, nil}}},
 	"reset from never wakes the taker": {1, time.Hour, func(q *DelayQueue[string]) {
 		e := q.Push("a", math.MaxInt64)
-		time.Sleep(msec)
-		q.Reset(e, msec)
-	}, []taken{{"a", 2 * msec, nil}}},
+		time.Sleep(ms)
+		q.Reset(e, ms)
+	}, []taken{{"a", 2 * ms, nil}}},
 	"reset of the head to later is not early": {1, time.Hour, func(q *DelayQueue[string]) {
-		e := q.Push("a", 5*msec)
-		time.Sleep(msec)
-		q.Reset(e, 9*msec)
-	}, []taken{{"a", 10 * msec, nil}}},
+		e := q.Push("a", 5*ms)
+		time.Sleep(ms)
+		q.Reset(e, 9*ms)
+	}, []taken{{"a", 10 * ms, nil}}},
 	"removed head makes the next one due in time": {1, time.Hour, func(q *DelayQueue[string]) {
-		e := q.Push("a", 5*msec)
-		q.Push("b", 8*msec)
-		time.Sleep(msec)
+		e := q.Push("a", 5*ms)
+		q.Push("b", 8*ms)
+		time.Sleep(ms)
 		q.Remove(e)
-	}, []taken{{"b", 8 * msec, nil}}},
+	}, []taken{{"b", 8 * ms, nil}}},
 	"three takers, three elements": {3, time.Hour, func(q *DelayQueue[string]) {
-		q.Push("c", 30*msec)
-		q.Push("a", 10*msec)
-		q.Push("b", 20*msec)
-	}, []taken{{"a", 10 * msec, nil}, {"b", 20 * msec, nil}, {"c", 30 * msec, nil}}},
+		q.Push("c", 30*ms)
+		q.Push("a", 10*ms)
+		q.Push("b", 20*ms)
+	}, []taken{{"a", 10 * ms, nil}, {"b", 20 * ms, nil}, {"c", 30 * ms, nil}}},
 	"a head taken by a poll is another taker's no more": {1, time.Hour, func(q *DelayQueue[string]) {
 		q.Push("a", 0)
 		q.Poll()
-		q.Push("b", 3*msec)
-	}, []taken{{"b", 3 * msec, nil}}},
+		q.Push("b", 3*ms)
+	}, []taken{{"b", 3 * ms, nil}}},
 	// Trap 10: the second of two elements came when the first taker's old timer rang.
 	"item due at 250ms came at 2s": {2, time.Hour, func(q *DelayQueue[string]) {
 		q.Push("far", 2*time.Second)
-		time.Sleep(100 * msec)
-		q.Push("near", 150*msec)
-		q.Push("near", 150*msec)
-	}, []taken{{"near", 250 * msec, nil}, {"near", 250 * msec, nil}}},
+		time.Sleep(100 * ms)
+		q.Push("near", 150*ms)
+		q.Push("near", 150*ms)
+	}, []taken{{"near", 250 * ms, nil}, {"near", 250 * ms, nil}}},
 	"two pushes, one wake-up token": {3, time.Hour, func(q *DelayQueue[string]) {
 		q.Push("now", 0)
 		q.Push("now", 0)
@@ -487,11 +487,11 @@ func TestDelayQueueCancelledTakerSwallowsToken(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			front := takeAsync(ctx, &q, 1)
 			second := takeAsync(context.Background(), &q, 1)
-			q.Push("near", 250*msec)
+			q.Push("near", 250*ms)
 			cancel()
 			require.ErrorIs(t, (<-front).err, context.Canceled)
 			requireDelayQueue(t, &q)
-			require.Equal(t, taken{"near", 250 * msec, nil}, <-second)
+			require.Equal(t, taken{"near", 250 * ms, nil}, <-second)
 		})
 	}
 }
@@ -523,16 +523,16 @@ func TestDelayQueueOneTakerWatchesTheClock(t *testing.T) {
 			return ctx.looks.Swap(0)
 		}
 		q.Push("never", math.MaxInt64)
-		head := q.Push("head", 9*msec)
+		head := q.Push("head", 9*ms)
 		out := takeAsync(ctx, &q, 100)
 		require.EqualValues(t, 100, looks(), "each looks once")
 		for range 50 {
 			q.Remove(q.Push("behind the head", time.Hour))
 		}
 		require.Zero(t, looks())
-		q.Reset(head, 5*msec)
+		q.Reset(head, 5*ms)
 		require.EqualValues(t, 1, looks(), "the front one sets its timer anew")
-		require.Equal(t, taken{"head", 5 * msec, nil}, <-out)
+		require.Equal(t, taken{"head", 5 * ms, nil}, <-out)
 		time.Sleep(time.Hour)
 		require.EqualValues(t, 1, looks(), "the front one takes, nobody waits for what never comes")
 		cancel()
@@ -582,19 +582,19 @@ func TestDelayQueueChannel(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		ch := q.Channel(ctx, 0)
 		for i := range 5 {
-			q.Push(i, time.Duration(5-i)*msec)
+			q.Push(i, time.Duration(5-i)*ms)
 		}
 		start := time.Now()
 		for i := range 4 {
 			require.Equal(t, 4-i, <-ch)
-			require.Equal(t, time.Duration(i+1)*msec, time.Since(start))
+			require.Equal(t, time.Duration(i+1)*ms, time.Since(start))
 		}
 		cancel()
 		_, open := <-ch
 		require.False(t, open)
 		require.Equal(t, 1, q.Len())
 		require.PanicsWithValue(t, "timingwheel: DelayQueue.Channel: size is -3, want 0 or more", func() { q.Channel(ctx, -3) })
-		time.Sleep(msec)
+		time.Sleep(ms)
 		_, open = <-q.Channel(ctx, 8)
 		require.False(t, open, "the context has ended before the call")
 		require.Equal(t, []int{0}, q.Drain(0))
@@ -611,12 +611,12 @@ func TestDelayQueueChannelPutsBack(t *testing.T) {
 			var q DelayQueue[int]
 			var elements []*Delayed[int]
 			for i := range 6 {
-				elements = append(elements, q.Push(i, msec)) // all tie
+				elements = append(elements, q.Push(i, ms)) // all tie
 			}
 			due, _ := elements[size].Due()
 			ctx, cancel := context.WithCancel(context.Background())
 			ch := q.Channel(ctx, size)
-			time.Sleep(2 * msec)
+			time.Sleep(2 * ms)
 			synctest.Wait()
 			require.Equal(t, 6-size-1, q.Len())
 			require.False(t, q.Remove(elements[size]), "it is in the feeder's hand")
@@ -655,11 +655,11 @@ func TestDelayQueueAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var q DelayQueue[int]
-		ctx, cancel := context.WithTimeout(context.Background(), 10*msec)
+		ctx, cancel := context.WithTimeout(context.Background(), 10*ms)
 		defer cancel()
 		all := q.All(ctx)
 		for i := range 20 {
-			q.Push(i, time.Duration(i)*msec)
+			q.Push(i, time.Duration(i)*ms)
 		}
 		var got []int
 		for v := range all {
@@ -704,7 +704,7 @@ type dqModel struct {
 
 // dqDelays are the delays and timeouts of a script; the boundaries first.
 var dqDelays = []time.Duration{
-	0, 1, -1, msec, -msec, math.MaxInt64, math.MinInt64, math.MaxInt64 - 1, 2, msec - 1, msec + 1, 2 * msec, 3 * msec, 5 * msec,
+	0, 1, -1, ms, -ms, math.MaxInt64, math.MinInt64, math.MaxInt64 - 1, 2, ms - 1, ms + 1, 2 * ms, 3 * ms, 5 * ms,
 	time.Second, time.Hour, 200 * 365 * 24 * time.Hour,
 }
 
@@ -767,11 +767,11 @@ func (m *dqModel) push() {
 	m.all = append(m.all, e)
 	switch m.byte() % 3 {
 	case 0:
-		at := time.Now().Add(time.Duration(m.byte()-128) * msec)
+		at := time.Now().Add(time.Duration(m.byte()-128) * ms)
 		m.arm(e, int64(at.Sub(m.base)))
 		e.handle = m.queue.PushAt(e.id, at)
 	case 1:
-		at := time.Now().Add(time.Duration(m.byte()-128) * msec).Round(0)
+		at := time.Now().Add(time.Duration(m.byte()-128) * ms).Round(0)
 		m.arm(e, int64(at.Sub(m.base.Round(0))))
 		e.handle = m.queue.PushAt(e.id, at)
 	default:
@@ -1017,7 +1017,7 @@ func TestDelayQueueStress(t *testing.T) {
 					q.Reset(handles[n], p.delay) // not before it was due
 				}
 				if n%100 == 0 {
-					time.Sleep(msec)
+					time.Sleep(ms)
 				}
 			}
 		})
@@ -1031,7 +1031,7 @@ func TestDelayQueueStress(t *testing.T) {
 			}
 		},
 		func() {
-			short, cancel := context.WithTimeout(ctx, msec)
+			short, cancel := context.WithTimeout(ctx, ms)
 			defer cancel()
 			for p := range q.Channel(short, 2) {
 				claim(p)

@@ -36,7 +36,7 @@ func TestIdleWheelIsNeverWoken(t *testing.T) {
 func TestWakeupsOfOneFarTimer(t *testing.T) {
 	for _, opts := range shapes {
 		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
-			for _, d := range []time.Duration{time.Hour, oneDay, 123 * oneDay, oneYear, 50 * oneYear} {
+			for _, d := range []time.Duration{time.Hour, day, 123 * day, oneYear, 50 * oneYear} {
 				before := tw.Stats().Wakeups
 				ran := false
 				tw.AfterFunc(d, func() { ran = true })
@@ -60,7 +60,7 @@ func TestRoundsCostNoWakeupsOnFakeTime(t *testing.T) {
 		}
 		pass(19 * time.Second)
 		assert.Zero(t, tw.Stats().Wakeups)
-		pass(10 * oneDay)
+		pass(10 * day)
 		assert.Equal(t, []int{20_000, 22_000, 2_000_000, 200_000_000}, times.times)
 		assert.EqualValues(t, 4, tw.Stats().Wakeups)
 	})
@@ -100,7 +100,7 @@ func TestStoppedTimersWakeNobody(t *testing.T) {
 				time.Sleep(ms)
 			}
 		}
-		pass(10 * oneDay)
+		pass(10 * day)
 		// An alarm that it was not worth switching off goes off once.
 		assert.LessOrEqual(t, tw.Stats().Wakeups, uint64(5))
 		assert.Zero(t, tw.Stats().Moved)
@@ -127,14 +127,14 @@ func TestRoundsCostNoWakeups(t *testing.T) {
 // under the earliest, and each round costs one wake-up.
 func TestSlotIsQueuedUnderItsEarliestRound(t *testing.T) {
 	t.Parallel()
-	s := newStory(t, Options{Tick: msec, WheelSize: 4, Levels: 1}, 0)
+	s := newStory(t, Options{Tick: ms, WheelSize: 4, Levels: 1}, 0)
 	for _, ticks := range []int{1 + 4*50, 1 + 4*7, 1 + 4*2, 1 + 4*7} {
-		s.after(time.Duration(ticks)*msec, fmt.Sprint(ticks))
+		s.after(time.Duration(ticks)*ms, fmt.Sprint(ticks))
 	}
 	at, _ := s.Next()
-	require.Equal(t, 9*msec, at.Sub(modelStart))
-	require.Empty(t, s.to(9*msec-1))
-	require.Equal(t, "9", s.to(9*msec))
+	require.Equal(t, 9*ms, at.Sub(modelStart))
+	require.Empty(t, s.to(9*ms-1))
+	require.Equal(t, "9", s.to(9*ms))
 	require.Equal(t, 2, s.wakeups())
 }
 

@@ -132,12 +132,12 @@ func TestSlotWithItsLastGenerationIsRetired(t *testing.T) {
 			s.engine.shards[0].placeAll()
 			require.True(s.t, timer.Stop())
 		},
-		"fired": func(s *story, _ Timer) { s.to(msec) },
+		"fired": func(s *story, _ Timer) { s.to(ms) },
 	} {
 		for _, neighbours := range []int{0, 10} {
 			s, sh := newShardStory(t, Options{})
 			others := s.fill(neighbours, time.Hour)
-			e := age(s.after(msec, ""))
+			e := age(s.after(ms, ""))
 			end(s, e)
 			require.False(t, e.Stop())
 			s.verify()

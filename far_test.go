@@ -519,11 +519,6 @@ func TestFlushedFarTimerIsNotLate(t *testing.T) {
 // A flush of timers whose deadlines are far must not leave their tickets behind.
 func TestClaimedTimersGiveTheirFarTicketsBack(t *testing.T) {
 	t.Parallel()
-	tickets := func(s *shard) int {
-		s.far.mu.Lock()
-		defer s.far.mu.Unlock()
-		return len(s.far.ticks)
-	}
 	for _, manual := range []bool{false, true} {
 		tw := startWheel(t, Options{Tick: time.Microsecond, Shards: 1, Manual: manual})
 		for range 100 {
@@ -531,14 +526,14 @@ func TestClaimedTimersGiveTheirFarTicketsBack(t *testing.T) {
 		}
 		tw.Flush()
 		require.NoError(t, drainWheel(tw))
-		assert.Zero(t, tickets(&tw.engine.shards[0].shard), "Manual: %v", manual)
+		assert.Zero(t, tw.engine.shards[0].tickets(), "Manual: %v", manual)
 	}
 	w := startTimeouts(t, Options{Tick: time.Microsecond, Shards: 1}, func([]int) {})
 	for i := range 100 {
 		w.Add(100*time.Hour, i)
 	}
 	assert.Len(t, w.RemoveAll(), 100)
-	assert.Zero(t, tickets(&w.engine.shards[0].shard), "RemoveAll")
+	assert.Zero(t, w.engine.shards[0].tickets(), "RemoveAll")
 }
 
 // A word holds a tick modulo 2^36, which is 19 hours with a tick of 1µs. A wheel whose callers pass

@@ -82,10 +82,7 @@ func goroutinesReturnTo(t *testing.T, before int) {
 func verifyShards[T any](t *testing.T, e *engine[T]) {
 	t.Helper()
 	for _, s := range e.shards {
-		s.wheelMu.Lock()
-		err := s.verify()
-		s.wheelMu.Unlock()
-		require.NoError(t, err)
+		verified(t, &s.shard)
 	}
 }
 
@@ -212,13 +209,9 @@ func (f followFunc) Next(time.Time) time.Time { panic("Next of a Planner") }
 func (f followFunc) Plan() Follower           { return f }
 func (f followFunc) Follow(r Run) Step        { return f(r) }
 
-const msec = time.Millisecond
-
-const day = 24 * time.Hour
-
 const (
-	oneDay  = 24 * time.Hour
-	oneYear = 365 * oneDay
+	day     = 24 * time.Hour
+	oneYear = 365 * day
 )
 
 // shapes are wheels on which the distances of these tests cross levels, laps and rounds.
@@ -500,14 +493,7 @@ func (s *story) to(d time.Duration) string {
 
 func (s *story) verify() {
 	s.t.Helper()
-	for _, sh := range s.engine.shards {
-		sh.wheelMu.Lock()
-		err := sh.verify()
-		sh.wheelMu.Unlock()
-		if err != nil {
-			s.t.Fatal(err)
-		}
-	}
+	verifyShards(s.t, s.engine)
 }
 
 // wakeups drives the clock by Next alone until the wheel is empty, and returns how often it moved.

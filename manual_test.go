@@ -18,7 +18,7 @@ func TestAdvanceNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{}, 1<<60)
 	require.True(t, s.Now().Equal(modelStart))
-	s.after(msec, "a")
+	s.after(ms, "a")
 	require.Empty(t, s.to(-time.Hour))
 	require.True(t, s.Now().Equal(modelStart))
 	require.Equal(t, "a", s.to(time.Hour))
@@ -31,17 +31,17 @@ func TestAdvanceNeverGoesBack(t *testing.T) {
 // Ticks in order, and in a tick the order of arming, whatever the levels the timers came through.
 func TestAdvanceRunsInOrderOfTicksThenOfArming(t *testing.T) {
 	t.Parallel()
-	s := newStory(t, Options{Tick: msec, WheelSize: 4, Levels: 2}, 0)
-	s.after(20*msec, "far1")
-	e := s.after(9*msec, "reset")
-	s.after(10*msec-1, "1")
-	s.to(8 * msec) // the ones above have moved to the finest level
-	s.after(12*msec, "far2")
-	s.after(2*msec, "2")
-	s.after(msec+1, "3")
-	require.True(t, e.Reschedule(2*msec), "a Reschedule counts as arming")
-	s.after(msec, "0")
-	require.Equal(t, "0 1 2 3 reset far1 far2", s.to(20*msec))
+	s := newStory(t, Options{Tick: ms, WheelSize: 4, Levels: 2}, 0)
+	s.after(20*ms, "far1")
+	e := s.after(9*ms, "reset")
+	s.after(10*ms-1, "1")
+	s.to(8 * ms) // the ones above have moved to the finest level
+	s.after(12*ms, "far2")
+	s.after(2*ms, "2")
+	s.after(ms+1, "3")
+	require.True(t, e.Reschedule(2*ms), "a Reschedule counts as arming")
+	s.after(ms, "0")
+	require.Equal(t, "0 1 2 3 reset far1 far2", s.to(20*ms))
 }
 
 // What a callback arms runs in a later Advance, however soon it is due, so a chain of zero delays
@@ -55,10 +55,10 @@ func TestChainOfZeroDelaysStarvesNobody(t *testing.T) {
 		s.AfterFunc(0, again)
 	}
 	s.AfterFunc(0, again)
-	s.after(msec, "other")
+	s.after(ms, "other")
 	require.Equal(t, "zero", s.to(0))
-	require.Equal(t, "zero other", s.to(2*msec))
-	require.Equal(t, "zero", s.to(2*msec))
+	require.Equal(t, "zero other", s.to(2*ms))
+	require.Equal(t, "zero", s.to(2*ms))
 	require.Equal(t, 1, s.Len())
 }
 
@@ -67,7 +67,7 @@ func TestPanicAndGoexitLoseNothingElse(t *testing.T) {
 	t.Parallel()
 	for _, leave := range []func(){func() { panic("of a callback") }, runtime.Goexit} {
 		s := newStory(t, Options{}, 0)
-		for _, d := range []time.Duration{msec, 2 * msec, time.Second} {
+		for _, d := range []time.Duration{ms, 2 * ms, time.Second} {
 			s.after(d, "before")
 			s.AfterFunc(d, leave)
 			s.after(d, "after")
@@ -96,12 +96,12 @@ func TestOnPanicReportsAndGoesOn(t *testing.T) {
 		require.Contains(t, string(stack), "TestOnPanicReportsAndGoesOn")
 		reported = append(reported, v)
 	}}, 0)
-	s.AfterFunc(msec, func() {
+	s.AfterFunc(ms, func() {
 		s.note("panics")()
 		panic("here")
 	})
-	s.after(msec, "next")
-	require.Equal(t, "panics next", s.to(msec))
+	s.after(ms, "next")
+	require.Equal(t, "panics next", s.to(ms))
 	require.Equal(t, []any{"here"}, reported)
 }
 
@@ -109,12 +109,12 @@ func TestOnPanicReportsAndGoesOn(t *testing.T) {
 func TestAdvanceWhereItMayNotBe(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{}, 0)
-	s.AfterFunc(msec, func() {
+	s.AfterFunc(ms, func() {
 		require.PanicsWithValue(t, "timingwheel: Advance while another Advance of the same wheel is under way",
 			func() { s.Advance(s.Now()) })
 		s.note("nested")()
 	})
-	require.Equal(t, "nested", s.to(msec))
+	require.Equal(t, "nested", s.to(ms))
 	tw, err := New(Options{})
 	require.NoError(t, err)
 	defer tw.Stop()
@@ -125,7 +125,7 @@ func TestAdvanceWhereItMayNotBe(t *testing.T) {
 func TestStopResult(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{WheelSize: 4, Levels: 2}, 0)
-	for _, d := range []time.Duration{0, msec, 10 * msec, time.Hour} {
+	for _, d := range []time.Duration{0, ms, 10 * ms, time.Hour} {
 		e := s.after(d, "stopped")
 		require.True(t, e.Stop())
 		require.False(t, e.Stop(), "a second time")
@@ -135,7 +135,7 @@ func TestStopResult(t *testing.T) {
 	}
 	require.Empty(t, s.to(2*time.Hour))
 	var e Timer
-	e = s.AfterFunc(msec, func() { require.False(t, e.Stop(), "during its own run") })
+	e = s.AfterFunc(ms, func() { require.False(t, e.Stop(), "during its own run") })
 	s.Advance(s.Now().Add(time.Second))
 	require.False(t, e.Stop(), "after the run")
 	require.False(t, Timer{}.Stop())
@@ -151,17 +151,17 @@ func TestRescheduleResult(t *testing.T) {
 		moves []time.Duration
 		at    time.Duration
 	}{
-		{[]time.Duration{10 * msec}, 10 * msec},
-		{[]time.Duration{3 * msec}, 3 * msec},
+		{[]time.Duration{10 * ms}, 10 * ms},
+		{[]time.Duration{3 * ms}, 3 * ms},
 		{[]time.Duration{time.Hour}, time.Hour},
-		{[]time.Duration{time.Hour, 5 * msec, day, 2 * msec}, 2 * msec},
-		{[]time.Duration{2 * msec, day, 50 * msec}, 50 * msec},
+		{[]time.Duration{time.Hour, 5 * ms, day, 2 * ms}, 2 * ms},
+		{[]time.Duration{2 * ms, day, 50 * ms}, 50 * ms},
 		{[]time.Duration{day, 0}, 0},
 		{[]time.Duration{-day}, 0},
-		{[]time.Duration{0, 5 * msec}, 5 * msec},
+		{[]time.Duration{0, 5 * ms}, 5 * ms},
 	} {
-		s := newStory(t, Options{WheelSize: 4, Levels: 3}, 1<<50-1<<50%int64(msec))
-		e := s.after(10*msec, "reset")
+		s := newStory(t, Options{WheelSize: 4, Levels: 3}, 1<<50-1<<50%int64(ms))
+		e := s.after(10*ms, "reset")
 		for i, d := range c.moves {
 			if i%2 == 0 {
 				require.True(t, e.Reschedule(d))
@@ -173,7 +173,7 @@ func TestRescheduleResult(t *testing.T) {
 			require.Empty(t, s.to(c.at-1), "%+v", c)
 		}
 		require.Equal(t, "reset", s.to(c.at), "%+v", c)
-		require.False(t, e.Reschedule(msec), "after the run")
+		require.False(t, e.Reschedule(ms), "after the run")
 		require.Empty(t, s.to(30*day))
 	}
 }
@@ -182,35 +182,35 @@ func TestRescheduleResult(t *testing.T) {
 func TestRescheduleToNowWithinTheTick(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{}, 0)
-	e := s.after(msec/4, "reset")
-	require.Empty(t, s.to(msec/2))
+	e := s.after(ms/4, "reset")
+	require.Empty(t, s.to(ms/2))
 	require.True(t, e.Reschedule(0))
-	require.Equal(t, "reset", s.to(msec/2))
+	require.Equal(t, "reset", s.to(ms/2))
 }
 
 // A callback may stop and reschedule timers of its own bucket, which have been collected with it. A
 // timer that it reschedules runs in a later Advance, however far this one went.
 func TestSiblingsOfOneBucket(t *testing.T) {
 	t.Parallel()
-	for _, to := range []time.Duration{10 * msec, 20 * msec} {
+	for _, to := range []time.Duration{10 * ms, 20 * ms} {
 		s := newStory(t, Options{}, 0)
 		var stopped, sooner, zero, past, later Timer
-		s.AfterFunc(10*msec, func() {
+		s.AfterFunc(10*ms, func() {
 			require.True(t, stopped.Stop())
 			require.False(t, stopped.Stop())
-			require.True(t, sooner.Reschedule(msec))
+			require.True(t, sooner.Reschedule(ms))
 			require.True(t, zero.Reschedule(0))
 			require.True(t, past.RescheduleAt(modelStart))
 			require.True(t, later.Reschedule(time.Hour))
 			s.note("first")()
 		})
-		stopped, sooner = s.after(10*msec, "stopped"), s.after(10*msec, "sooner")
-		zero, past = s.after(10*msec, "zero"), s.after(10*msec, "past")
-		later = s.after(10*msec, "later")
-		s.after(10*msec, "last")
+		stopped, sooner = s.after(10*ms, "stopped"), s.after(10*ms, "sooner")
+		zero, past = s.after(10*ms, "zero"), s.after(10*ms, "past")
+		later = s.after(10*ms, "later")
+		s.after(10*ms, "last")
 		require.Equal(t, "first last", s.to(to))
 		require.Equal(t, "zero past", s.to(to))
-		require.Equal(t, "sooner", s.to(to+msec))
+		require.Equal(t, "sooner", s.to(to+ms))
 		require.Equal(t, "later", s.to(2*time.Hour))
 		require.Zero(t, s.Len())
 	}
@@ -220,21 +220,21 @@ func TestSiblingsOfOneBucket(t *testing.T) {
 func TestWheelStoppedByItsCallback(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{}, 0)
-	s.AfterFunc(msec, func() {
+	s.AfterFunc(ms, func() {
 		s.note("stops")()
 		s.Stop()
 		s.Stop()
 	})
-	e := s.after(msec, "sibling")
+	e := s.after(ms, "sibling")
 	s.after(time.Hour, "far")
-	require.Equal(t, "stops", s.to(msec))
+	require.Equal(t, "stops", s.to(ms))
 	require.Empty(t, s.to(day))
 	require.Zero(t, s.Len())
 	require.False(t, e.Stop())
-	require.False(t, e.Reschedule(msec))
-	require.Equal(t, Timer{}, s.after(msec, "late"))
+	require.False(t, e.Reschedule(ms))
+	require.Equal(t, Timer{}, s.after(ms, "late"))
 	require.Equal(t, Timer{}, s.AtFunc(modelStart, s.note("late")))
-	require.Equal(t, Timer{}, s.ScheduleFunc(Every(msec), s.note("late")))
+	require.Equal(t, Timer{}, s.ScheduleFunc(Every(ms), s.note("late")))
 	_, ok := s.Next()
 	require.False(t, ok)
 	require.Zero(t, s.Flush())

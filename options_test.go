@@ -138,14 +138,14 @@ func TestLevelsBeyondTheRangeAreLeftOut(t *testing.T) {
 func TestNilCallbackPanics(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{}, 0)
-	require.PanicsWithValue(t, "timingwheel: AfterFunc of a nil function", func() { s.AfterFunc(msec, nil) })
+	require.PanicsWithValue(t, "timingwheel: AfterFunc of a nil function", func() { s.AfterFunc(ms, nil) })
 	require.PanicsWithValue(t, "timingwheel: AtFunc of a nil function", func() { s.AtFunc(modelStart, nil) })
-	require.Panics(t, func() { s.ScheduleFunc(Every(msec), nil) })
+	require.Panics(t, func() { s.ScheduleFunc(Every(ms), nil) })
 	require.Panics(t, func() { s.ScheduleFunc(nil, func() {}) })
 	require.Panics(t, func() { _, _ = NewTimeouts[int](Options{}, nil) })
 	require.Zero(t, s.Len())
 	s.Stop()
-	require.Panics(t, func() { s.AfterFunc(msec, nil) }, "at the call, also of a stopped wheel")
+	require.Panics(t, func() { s.AfterFunc(ms, nil) }, "at the call, also of a stopped wheel")
 }
 
 func TestHoldsPointers(t *testing.T) {

@@ -212,7 +212,7 @@ func TestDeadEntriesAreBounded(t *testing.T) {
 			const n = 2000
 			timers := make([]Timer, n)
 			for k := range timers {
-				timers[k] = s.after(time.Duration(k+1)*10*msec, "")
+				timers[k] = s.after(time.Duration(k+1)*10*ms, "")
 			}
 			sh.placeAll()
 			for stopped, k := range order(n) {
@@ -288,7 +288,7 @@ func TestStopOfAWheelWithRemovals(t *testing.T) {
 func TestNextNamesNoBucketOfStoppedTimers(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
-	first := s.after(50*msec, "first")
+	first := s.after(50*ms, "first")
 	s.fill(5, time.Hour)
 	before, _ := s.Next()
 	require.True(t, first.Stop())

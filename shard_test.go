@@ -40,7 +40,7 @@ func TestTimersHoldNoPointers(t *testing.T) {
 func TestTimerIsComparable(t *testing.T) {
 	t.Parallel()
 	s, _ := newShardStory(t, Options{})
-	a, b := s.after(msec, "a"), s.after(msec, "b")
+	a, b := s.after(ms, "a"), s.after(ms, "b")
 	names := map[Timer]string{a: "a", b: "b", {}: "zero"}
 	same := a
 	require.True(t, same == a && a != b && a != Timer{})
@@ -74,14 +74,14 @@ func TestStaleHandleIsInert(t *testing.T) {
 	t.Parallel()
 	for _, placed := range []bool{false, true} {
 		s, sh := newShardStory(t, Options{})
-		stopped := s.fill(3, msec)
+		stopped := s.fill(3, ms)
 		if placed {
 			sh.placeAll()
 		}
 		s.stopAll(stopped)
-		fired := s.fill(5, msec)
-		s.to(msec)
-		timers := s.fill(2*inboxSize+8, msec)
+		fired := s.fill(5, ms)
+		s.to(ms)
+		timers := s.fill(2*inboxSize+8, ms)
 		slots := map[uint32]bool{}
 		for _, e := range timers {
 			slots[e.index] = true
@@ -153,8 +153,8 @@ func TestShardVerifyFindsDamage(t *testing.T) {
 		"position":  func(_ *story, sh *shard, timers []Timer) { *sh.owner.store.pos(timers[4].index) = 0 },
 		"S3":        func(_ *story, sh *shard, _ []Timer) { sh.owner.store.all[0].tail += 3 },
 		"live":      func(_ *story, sh *shard, _ []Timer) { sh.owner.store.all[0].live++; sh.owner.wheel.live++ },
-		"S4: slot":  func(s *story, sh *shard, _ []Timer) { setKind(&sh.slots, s.after(msec, "").index, arena.Placed, 0) },
-		"S4: timer": func(s *story, sh *shard, _ []Timer) { s.after(msec, ""); sh.inbox.first = never },
+		"S4: slot":  func(s *story, sh *shard, _ []Timer) { setKind(&sh.slots, s.after(ms, "").index, arena.Placed, 0) },
+		"S4: timer": func(s *story, sh *shard, _ []Timer) { s.after(ms, ""); sh.inbox.first = never },
 		"S4: free":  func(_ *story, sh *shard, timers []Timer) { sh.inbox.free = append(sh.inbox.free, timers[0].index) },
 		"S5": func(_ *story, _ *shard, timers []Timer) {
 			timers[0].swapWord(func(w arena.Word) arena.Word { return w.WithBits(1) })

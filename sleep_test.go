@@ -19,7 +19,7 @@ func TestSleepLastsAsLongAsItWasTold(t *testing.T) {
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
 		begin := time.Now()
 		for _, ctx := range []context.Context{context.Background(), t.Context()} {
-			for _, d := range []time.Duration{1, ms, 1500 * time.Microsecond, time.Hour, 400 * oneDay} {
+			for _, d := range []time.Duration{1, ms, 1500 * time.Microsecond, time.Hour, 400 * day} {
 				due := roundUp(tw, time.Since(begin)+d)
 				require.NoError(t, tw.Sleep(ctx, d))
 				assert.Equal(t, due, time.Since(begin), "%v", d)
@@ -160,9 +160,9 @@ func TestStopWakesSleepersAndNobodyElse(t *testing.T) {
 		call := func() { called.Add(1) }
 		errs := make(chan error, 5000) // several pages of the slab
 		for i := range cap(errs) {
-			d := time.Hour + rand.N(400*oneDay)
+			d := time.Hour + rand.N(400*day)
 			go func() { errs <- tw.Sleep(context.Background(), d) }()
-			timer := tw.AfterFunc(rand.N(400*oneDay)+time.Hour, call)
+			timer := tw.AfterFunc(rand.N(400*day)+time.Hour, call)
 			if i%3 == 0 {
 				timer.Stop()
 			}
@@ -181,7 +181,7 @@ func TestStopWakesSleepersAndNobodyElse(t *testing.T) {
 			require.ErrorIs(t, <-errs, ErrStopped)
 		}
 		tw.Stop()
-		pass(500 * oneDay)
+		pass(500 * day)
 		assert.Zero(t, called.Load(), "a callback of a stopped wheel")
 	})
 }

@@ -130,12 +130,12 @@ func TestHistogramSumSaturates(t *testing.T) {
 // Every counter of a small history.
 func TestStatsCountEachEvent(t *testing.T) {
 	t.Parallel()
-	s := newStory(t, Options{Tick: msec, WheelSize: 4, Levels: 3}, 0)
+	s := newStory(t, Options{Tick: ms, WheelSize: 4, Levels: 3}, 0)
 	require.Zero(t, s.Stats().Levels, "wheels are made when needed")
-	a, b := s.after(msec, "a"), s.after(time.Hour, "b")
-	s.after(20*msec, "c")
-	require.True(t, a.Reschedule(2*msec))
-	require.True(t, b.Reschedule(3*msec), "an earlier one counts as well")
+	a, b := s.after(ms, "a"), s.after(time.Hour, "b")
+	s.after(20*ms, "c")
+	require.True(t, a.Reschedule(2*ms))
+	require.True(t, b.Reschedule(3*ms), "an earlier one counts as well")
 	require.False(t, Timer{}.Stop())
 	st := s.Stats()
 	require.Equal(t, [...]uint64{3, 0, 0, 2, 0, 0}, [...]uint64{st.Armed, st.Fired, st.Stopped, st.Postponed, st.Moved, st.Wakeups})
@@ -146,16 +146,16 @@ func TestStatsCountEachEvent(t *testing.T) {
 	require.False(t, b.Stop())
 	require.False(t, b.Reschedule(0))
 	require.Equal(t, 2, s.Stats().Buckets, "an empty one does not count")
-	s.AfterFunc(2*msec, func() { require.Equal(t, 1, s.Stats().Running) })
-	s.Advance(modelStart.Add(2 * msec))
+	s.AfterFunc(2*ms, func() { require.Equal(t, 1, s.Stats().Running) })
+	s.Advance(modelStart.Add(2 * ms))
 	st = s.Stats()
 	require.Equal(t, [...]uint64{4, 2, 1, 2, 0, 0}, [...]uint64{st.Armed, st.Fired, st.Stopped, st.Postponed, st.Moved, st.Wakeups})
 	require.Zero(t, st.Running)
-	require.Equal(t, "c", s.to(20*msec))
+	require.Equal(t, "c", s.to(20*ms))
 	require.EqualValues(t, 2, s.Stats().Moved, "at tick 16 to the second wheel, at 20 to the first")
-	s.ScheduleFunc(Every(msec), func() {})
+	s.ScheduleFunc(Every(ms), func() {})
 	for i := range 5 {
-		s.Advance(modelStart.Add(time.Duration(21+i) * msec))
+		s.Advance(modelStart.Add(time.Duration(21+i) * ms))
 	}
 	st = s.Stats()
 	require.EqualValues(t, 4+6, st.Armed, "each run of a plan is one")
@@ -188,7 +188,7 @@ func TestStatsOverShards(t *testing.T) {
 	s := newStory(t, Options{Shards: 3, WheelSize: 4, Levels: 3}, 0)
 	for k, sh := range s.engine.shards {
 		for range k + 1 {
-			armOn(sh, int64(time.Duration(1<<(2*k))*msec), func() {})
+			armOn(sh, int64(time.Duration(1<<(2*k))*ms), func() {})
 		}
 	}
 	st := s.Stats()
@@ -199,7 +199,7 @@ func TestStatsOverShards(t *testing.T) {
 	st = s.Stats()
 	require.EqualValues(t, 6, st.Fired)
 	require.EqualValues(t, 6, st.Lateness.Count())
-	require.Equal(t, time.Minute-msec, st.Lateness.Max)
+	require.Equal(t, time.Minute-ms, st.Lateness.Max)
 }
 
 // In Manual mode and with Timeouts each timer's lateness counts, from its deadline rounded up to a
@@ -210,16 +210,16 @@ func TestLatenessCountsEachTimer(t *testing.T) {
 	w, err := NewTimeouts(Options{Manual: true, Start: modelStart}, func([]int) {})
 	require.NoError(t, err)
 	for i := range 40 {
-		s.after(msec/2, "")
-		w.Add(msec/2, i)
+		s.after(ms/2, "")
+		w.Add(ms/2, i)
 	}
-	s.to(2 * msec)
-	w.Advance(modelStart.Add(2 * msec))
+	s.to(2 * ms)
+	w.Advance(modelStart.Add(2 * ms))
 	for _, h := range []Histogram{s.Stats().Lateness, w.Stats().Lateness} {
 		require.EqualValues(t, 40, h.Count())
-		require.Equal(t, msec, h.Max)
-		require.Equal(t, msec, h.Mean())
-		require.Equal(t, msec, h.Quantile(0.5))
+		require.Equal(t, ms, h.Max)
+		require.Equal(t, ms, h.Mean())
+		require.Equal(t, ms, h.Quantile(0.5))
 	}
 }
 
@@ -232,12 +232,12 @@ func TestWakeupsAreCounted(t *testing.T) {
 		delays []time.Duration
 		most   uint64
 	}{
-		"one timer":           {Options{}, []time.Duration{5 * msec}, 1},
-		"one tick":            {Options{}, []time.Duration{5 * msec, 5 * msec, 5*msec - 1}, 1},
-		"three ticks":         {Options{}, []time.Duration{5 * msec, 7 * msec, 9 * msec}, 3},
-		"rounds":              {Options{WheelSize: 2, Levels: 1}, []time.Duration{1001 * msec}, 1},
-		"one for each level":  {Options{WheelSize: 2, Levels: 10}, []time.Duration{1023 * msec}, 10},
-		"earlier, one by one": {Options{}, []time.Duration{9 * msec, 8 * msec, 7 * msec, 2 * msec}, 4},
+		"one timer":           {Options{}, []time.Duration{5 * ms}, 1},
+		"one tick":            {Options{}, []time.Duration{5 * ms, 5 * ms, 5*ms - 1}, 1},
+		"three ticks":         {Options{}, []time.Duration{5 * ms, 7 * ms, 9 * ms}, 3},
+		"rounds":              {Options{WheelSize: 2, Levels: 1}, []time.Duration{1001 * ms}, 1},
+		"one for each level":  {Options{WheelSize: 2, Levels: 10}, []time.Duration{1023 * ms}, 10},
+		"earlier, one by one": {Options{}, []time.Duration{9 * ms, 8 * ms, 7 * ms, 2 * ms}, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -271,7 +271,7 @@ func TestBatchesGrowAfterASingleExpiry(t *testing.T) {
 		for _, n := range []int{1, 1000, 1, 300} {
 			batches = nil
 			for range n {
-				w.Add(msec, n)
+				w.Add(ms, n)
 			}
 			require.Equal(t, n, w.Advance(w.Now().Add(time.Second)))
 			if h, ok := executor.(*held); ok {
@@ -289,10 +289,10 @@ func TestExecutorGetsEveryPayloadAfterASingleExpiry(t *testing.T) {
 		w, err := NewTimeouts(Options{Executor: Goroutines, Shards: 1}, func([]int) {})
 		require.NoError(t, err)
 		defer w.Stop()
-		w.Add(msec, 1)
+		w.Add(ms, 1)
 		time.Sleep(time.Second)
 		for i := range 1000 {
-			w.Add(msec, i)
+			w.Add(ms, i)
 		}
 		time.Sleep(time.Second)
 		require.Zero(t, w.Len())
@@ -332,18 +332,18 @@ func TestStatsAddUp(t *testing.T) {
 			for step := range 2000 {
 				switch n := len(timers); {
 				case n == 0 || rng.IntN(3) == 0:
-					timers = append(timers, tw.AfterFunc(time.Duration(rng.IntN(2000))*msec, func() { time.Sleep(msec) }))
+					timers = append(timers, tw.AfterFunc(time.Duration(rng.IntN(2000))*ms, func() { time.Sleep(ms) }))
 				case rng.IntN(2) == 0:
 					timers[rng.IntN(n)].Stop()
 				default:
-					timers[rng.IntN(n)].Reschedule(time.Duration(rng.IntN(2000)) * msec)
+					timers[rng.IntN(n)].Reschedule(time.Duration(rng.IntN(2000)) * ms)
 				}
 				if step == 1000 {
 					n := tw.Flush()
 					require.EqualValues(t, n, check().Flushed)
 				}
 				if rng.IntN(4) == 0 {
-					time.Sleep(time.Duration(rng.IntN(5)) * msec)
+					time.Sleep(time.Duration(rng.IntN(5)) * ms)
 				}
 				check()
 			}
@@ -445,7 +445,7 @@ func TestStatsOfBlockedCallbacks(t *testing.T) {
 // In Manual mode what an unwound Advance has left is due; what waits for the next one is not.
 func TestStatsOfManualMode(t *testing.T) {
 	t.Parallel()
-	tw := startWheel(t, Options{Manual: true, Start: modelStart, Name: "w", Tick: 5 * msec})
+	tw := startWheel(t, Options{Manual: true, Start: modelStart, Name: "w", Tick: 5 * ms})
 	tw.AfterFunc(time.Second, func() { panic("over") })
 	tw.AfterFunc(time.Second, func() {})
 	tw.AfterFunc(2*time.Second, func() {})
@@ -458,7 +458,7 @@ func TestStatsOfManualMode(t *testing.T) {
 	require.Equal(t, 3, st.MostDue)
 	require.Zero(t, st.Panics, "nobody was told")
 	require.Equal(t, "w", st.Name)
-	require.Equal(t, 5*msec, st.Tick)
+	require.Equal(t, 5*ms, st.Tick)
 	require.Equal(t, 1, st.Shards)
 	require.Equal(t, 3, tw.Advance(modelStart.Add(5*time.Second)))
 	require.Zero(t, tw.Stats().Overdue)

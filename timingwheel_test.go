@@ -112,17 +112,17 @@ func TestNilFunctionsPanicAtTheCall(t *testing.T) {
 // Next is never late, and nothing runs before it.
 func TestNextIsALowerBound(t *testing.T) {
 	t.Parallel()
-	s := newStory(t, Options{Tick: msec, WheelSize: 8, Levels: 3}, 0)
+	s := newStory(t, Options{Tick: ms, WheelSize: 8, Levels: 3}, 0)
 	_, ok := s.Next()
 	require.False(t, ok)
-	t1 := s.after(300*msec+1, "a")
-	s.after(100*msec, "b")
+	t1 := s.after(300*ms+1, "a")
+	s.after(100*ms, "b")
 	for last := time.Duration(-1); s.Len() > 0; {
 		at, ok := s.Next()
 		require.True(t, ok)
 		d := at.Sub(modelStart)
 		require.Greater(t, d, last)
-		require.LessOrEqual(t, d, 301*msec)
+		require.LessOrEqual(t, d, 301*ms)
 		require.Empty(t, s.to(d-1))
 		s.to(d)
 		last = d
@@ -140,7 +140,7 @@ func TestNextOnFakeTime(t *testing.T) {
 			tick, start := tickOf(opts), time.Now()
 			earliest := oneYear
 			for range 50 {
-				d := time.Minute + rand.N(100*oneDay)
+				d := time.Minute + rand.N(100*day)
 				earliest = min(earliest, d)
 				tw.AfterFunc(d, func() {})
 				next, ok := tw.Next()
@@ -176,7 +176,7 @@ func TestSeveralWheelsInOneBubble(t *testing.T) {
 		pass(10*time.Hour + time.Second)
 		wheels[0].Stop()
 		wheels[1].Flush()
-		pass(3 * oneDay)
+		pass(3 * day)
 		assert.EqualValues(t, 10, ran[0].Load())
 		for i := range ran[2:] {
 			assert.EqualValues(t, 50, ran[2+i].Load())
@@ -185,8 +185,8 @@ func TestSeveralWheelsInOneBubble(t *testing.T) {
 	// And another bubble after it, as in a program's tests.
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		ran := false
-		tw.AfterFunc(oneDay, func() { ran = true })
-		pass(oneDay)
+		tw.AfterFunc(day, func() { ran = true })
+		pass(day)
 		assert.True(t, ran)
 	})
 }
