@@ -96,7 +96,7 @@ const (
 // apart from the entries, because a removal needs the former only.
 type chunkMeta struct {
 	prev, next uint32 // neighbours in the bucket's list; 0: none
-	owner      uint32 // id of the bucket; noBucket: the chunk is free
+	bucket     uint32 // id of the bucket; noBucket: the chunk is free
 	alive      uint32
 }
 
@@ -122,9 +122,9 @@ type chunkPage struct {
 
 // chunks is the store of all chunks of a shard. Chunk 0 does not exist.
 type chunks struct {
-	pages []*chunkPage
-	pager arena.Pager
-	here  int // pages with memory
+	pages     []*chunkPage
+	pager     arena.Pager
+	openPages int // pages with memory
 }
 
 func (cs *chunks) meta(c uint32) *chunkMeta {
@@ -153,8 +153,8 @@ func (cs *chunks) both(c uint32) (*chunkMeta, *[chunkSize]uint32) {
 	return &pg.meta[c&chunkPageMask], &pg.entries[c&chunkPageMask]
 }
 
-// alloc returns an empty chunk that belongs to the bucket with the id owner.
-func (cs *chunks) alloc(owner uint32) (uint32, *chunkMeta) {
+// alloc returns an empty chunk that belongs to the bucket with the given id.
+func (cs *chunks) alloc(id uint32) (uint32, *chunkMeta) {
 	page, slot, ok := cs.pager.Take()
 	if !ok {
 		cs.open(cs.pager.Next())
@@ -162,7 +162,7 @@ func (cs *chunks) alloc(owner uint32) (uint32, *chunkMeta) {
 	}
 	c := uint32(page)<<chunkPageShift | slot
 	m := cs.meta(c)
-	*m = chunkMeta{owner: owner}
+	*m = chunkMeta{bucket: id}
 	return c, m
 }
 
@@ -174,19 +174,19 @@ func (cs *chunks) open(p int) {
 		cs.pages[p] = pg
 	}
 	cs.pager.Open(p, chunkPageSize)
-	cs.here++
+	cs.openPages++
 	if p == 0 {
 		cs.pager.Take() // chunk 0: a position of 0 means none
 	}
 }
 
 func (cs *chunks) free(c uint32) {
-	cs.meta(c).owner = noBucket
+	cs.meta(c).bucket = noBucket
 	p := int(c >> chunkPageShift)
 	if cs.pager.Put(p, c&chunkPageMask, true) {
 		cs.pages[p] = nil
 		cs.pager.Close(p)
-		cs.here--
+		cs.openPages--
 	}
 }
 
@@ -275,7 +275,7 @@ func (bs *bucketStore) addChunk(b *bucket) uint32 {
 func (bs *bucketStore) unmark(pos uint32) (*chunkMeta, *bucket) {
 	m := bs.chunks.meta(pos >> chunkShift)
 	m.alive &^= 1 << (pos & chunkMask)
-	b := bs.all[m.owner]
+	b := bs.all[m.bucket]
 	b.live--
 	return m, b
 }
@@ -310,8 +310,8 @@ func (bs *bucketStore) thin(b *bucket, c uint32, m *chunkMeta) {
 
 // thinUnlessFreed is thin for a chunk that may have been merged into another one meanwhile.
 func (bs *bucketStore) thinUnlessFreed(c uint32) {
-	if m := bs.chunks.meta(c); m != nil && m.owner != noBucket {
-		bs.thin(bs.all[m.owner], c, m)
+	if m := bs.chunks.meta(c); m != nil && m.bucket != noBucket {
+		bs.thin(bs.all[m.bucket], c, m)
 	}
 }
 

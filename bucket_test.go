@@ -196,8 +196,8 @@ func (l *listing) verify() {
 			here++
 		}
 	}
-	if here != l.chunks.here {
-		l.t.Fatalf("%d pages of chunks, counted %d", here, l.chunks.here)
+	if here != l.chunks.openPages {
+		l.t.Fatalf("%d pages of chunks, counted %d", here, l.chunks.openPages)
 	}
 }
 
@@ -208,8 +208,8 @@ func (l *listing) verifyChunks(b *bucket) (n int) {
 	prev := uint32(0)
 	for c := b.head; c != 0; c = l.chunks.meta(c).next {
 		m := l.chunks.meta(c)
-		if m.prev != prev || m.owner != b.id || m.alive == 0 && m.prev|m.next != 0 {
-			l.t.Fatalf("bucket %d: chunk %d has previous %d, want %d; owner %d; bits %b", b.id, c, m.prev, prev, m.owner, m.alive)
+		if m.prev != prev || m.bucket != b.id || m.alive == 0 && m.prev|m.next != 0 {
+			l.t.Fatalf("bucket %d: chunk %d has previous %d, want %d; owner %d; bits %b", b.id, c, m.prev, prev, m.bucket, m.alive)
 		}
 		prev = c
 		n++
@@ -372,7 +372,7 @@ func TestBucketsAndChunksAreReused(t *testing.T) {
 	}
 	require.Len(t, l.all, 1)
 	require.Zero(t, l.chunks.used())
-	require.Equal(t, 1, l.chunks.here)
+	require.Equal(t, 1, l.chunks.openPages)
 }
 
 // After a spike the memory of the lists goes back, but for the page of chunk 0 and one that is
@@ -382,12 +382,12 @@ func TestPagesOfChunksAreGivenBack(t *testing.T) {
 	const n = 20 * chunkPageSize * chunkSize
 	l := newListing(t, n, 1)
 	slots := l.addNew(l.buckets[0], n)
-	require.GreaterOrEqual(t, l.chunks.here, 20)
+	require.GreaterOrEqual(t, l.chunks.openPages, 20)
 	slices.Reverse(slots)
 	for _, i := range slots {
 		l.remove(*l.pos(i))
 	}
-	require.LessOrEqual(t, l.chunks.here, 2)
+	require.LessOrEqual(t, l.chunks.openPages, 2)
 	require.NoError(t, l.chunks.pager.Verify())
 }
 

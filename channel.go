@@ -164,8 +164,7 @@ func (tw *TimingWheel) Tick(d time.Duration) iter.Seq[time.Time] {
 		for {
 			select {
 			case now := <-t.C:
-				// halting alone does not suffice: if two goroutines call Stop at once, the second
-				// call may return before the first has closed the channel.
+				// If a tick waits as well, select may choose it although the wheel is stopped.
 				if home.closed.Load() || !yield(now) {
 					return
 				}

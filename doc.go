@@ -22,8 +22,8 @@
 // # When not to use it
 //
 // For a handful of timers use [time.AfterFunc], which brings no dependency. Use it as well if a
-// callback has to start closer to its deadline than one tick (1 ms by default). Neither follows a
-// wall clock that is stepped while a timer is pending. Timers end with the process.
+// callback has to start closer to its deadline than one tick (1 ms by default). Steps of the wall
+// clock move neither kind of timer. Timers end with the process.
 //
 // # Guarantees
 //
@@ -46,7 +46,8 @@
 //     ends that callback and nothing else.
 //   - Steps of the wall clock move no timer. Any duration works: zero and negative mean at once,
 //     and a timer beyond the clock's 292 years never fires.
-//   - While nothing is due no goroutine of the wheel exists, whatever the number of pending timers.
+//   - While no bucket expires and no callback runs, the wheel has no goroutine, whatever the number
+//     of pending timers.
 //     Memory of stopped timers is used again; pages that become empty go back to the runtime.
 //   - Once [TimingWheel.Stop] has returned no callback starts. [TimingWheel.Shutdown] also waits
 //     for callbacks that have started.

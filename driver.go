@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// ringing is the alarm's tick while a driver is on its way. It is before every tick.
+	// ringing is the alarm's tick while a driver is on its way or at work. It is before every tick.
 	ringing = -1
 
 	// Setting the alarm costs as much as an arm and a stop together. So a Stop of the earliest
@@ -122,9 +122,8 @@ func (a *alarm) summon() {
 }
 
 // relax is called after a Stop of the timer for which the alarm is set, and when nothing is on the
-// wheel any more. If arms have saved up
-// enough credit, it corrects the alarm. If not, it makes sure that a driver looks within linger.
-// wheelMu is held, and not armMu.
+// wheel any more. If arms have saved up enough credit, it corrects the alarm. If not, it makes sure
+// that a driver looks within linger. wheelMu is held, and not armMu.
 func (a *alarm) relax() {
 	s := a.shard
 	o := &s.owner
@@ -141,7 +140,7 @@ func (a *alarm) relax() {
 	a.relaxAt = max(a.relaxAt, armed) + relaxCost
 	s.armMu.Unlock()
 	s.settle(callerQuantum)
-	if o.calls() > 0 || o.wheel.cascade.any() {
+	if o.batchesDue() > 0 || o.wheel.cascade.any() {
 		a.summon() // the alarm may have been set for them
 	} else {
 		a.reset()
@@ -168,9 +167,9 @@ func (s *shard) wake() {
 }
 
 // advance reads the clock and takes what is due off the wheel, a quantum at a time, and then sets
-// the alarm. If a quantum has made timers due and was not the last one, advance ends early and notes
-// that the owner is behind. The calling worker then serves these timers and comes back for the rest.
-// wheelMu is held, and released between two quanta.
+// the alarm. If a quantum has made timers due and was not the last one, advance ends early and
+// notes that the owner is behind. The calling worker then serves these timers and comes back for
+// the rest. wheelMu is held, and released between two quanta.
 func (s *shard) advance() {
 	o := &s.owner
 	for !s.step() {
@@ -210,15 +209,15 @@ func (s *shard) leap(now int64) {
 		o.now.Store(max(o.now.Load(), s.ticks.Begin(tick)))
 		for more := true; more; {
 			more = !o.expire() || o.wheel.cascade.any()
-			o.moveQuantum()
+			o.cascadeQuantum()
 		}
 	}
 	o.observe(now)
 }
 
-// overtake does the driver's work if the owner is behind or the alarm should have gone off: on a busy
-// machine the driver waits for a processor. It reports whether there was anything to do. wheelMu is held, and may be
-// released meanwhile.
+// overtake does the driver's work if the owner is behind or the alarm should have gone off: on a
+// busy machine the driver waits for a processor. It reports whether there was anything to do.
+// wheelMu is held, and may be released meanwhile.
 func (s *shard) overtake() bool {
 	if s.closed.Load() {
 		return false

@@ -1,17 +1,13 @@
 package timingwheel
 
-import (
-	"slices"
-
-	"github.com/timingwheel-go/timingwheel/internal/arena"
-)
+import "github.com/timingwheel-go/timingwheel/internal/arena"
 
 // entry names a timer that is due, as its word was when it left its bucket. The goroutine that
 // swaps exactly this word for another one has the timer. So an entry needs no lock: a Stop, a
 // Reschedule or another worker that came first has changed the word.
 //
-// An entry names the page and not only its index. A stale entry must not meet the page's successor,
-// whose generations have another base.
+// An entry names the page and not only its index. The page may have been given back, and
+// generations begin anew in its successor, so a stale entry could meet an equal word there.
 type entry struct {
 	page  *arena.Page
 	word  arena.Word
@@ -41,61 +37,6 @@ func (e *entry) load() (arena.Word, bool) {
 func (e *entry) placed() (arena.Word, bool) {
 	w, ok := e.load()
 	return w, ok && w.Kind() == arena.Placed
-}
-
-// batch is the due timers that a worker claims one after the other, each right before its callback.
-// Until then they are pending. If the callback blocks, the worker's spare goes on with the same
-// batch.
-//
-// The entries are not written while a worker reads them without a lock, nor is id, which changes
-// when the batch is filled again. All other fields belong to the owner.
-type batch struct {
-	entries  []entry
-	id       uint64 // of this filling, never 0: a Spent word says by which batch its timer was claimed
-	counted  uint32 // bit k: the claim of entry k is counted
-	users    int    // workers that may read entries
-	listed   bool   // it is in crew.batches
-	returned bool   // a callback has called Goexit, and the unclaimed entries are due again
-}
-
-// unclaimed returns how many timers of the batch are pending and stand nowhere else. One that was
-// postponed counts until a worker has tried to claim it.
-func (b *batch) unclaimed() (n int) {
-	if b.returned {
-		return 0
-	}
-	for k := range b.entries {
-		if !stale(b.entries[k]) {
-			n++
-		}
-	}
-	return n
-}
-
-// open reports whether a timer of the batch may still be claimed with it. A timer that was moved to
-// the inbox, or a plan during a run, may get the same word again that its entry has.
-func (b *batch) open() bool {
-	for k := range b.entries {
-		if w, ok := b.entries[k].load(); ok {
-			switch w.Kind() {
-			case arena.Placed, arena.Staged, arena.Running:
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// revoke makes every further claim of the batch fail.
-func (b *batch) revoke() {
-	for k := range b.entries {
-		e := &b.entries[k]
-		for {
-			if w, placed := e.placed(); !placed || e.page.Swap(e.index, w, w.With(arena.Dead)) {
-				break
-			}
-		}
-	}
 }
 
 // dueList holds the timers that have expired and wait to be claimed: single entries, which go
@@ -263,123 +204,4 @@ func (d *dueList) all(yield func(*bucket) bool) {
 		}
 	}
 	d.fresh.all(yield)
-}
-
-const (
-	batchSize = 32 // callbacks of one batch
-
-	// crowdMin workers are started together when a spare comes late. Each further late spare starts
-	// crowdGrowth times as many, up to crowdMax.
-	crowdMin    = 64
-	crowdGrowth = 8
-	crowdMax    = 4096
-)
-
-// crew is the workers of a shard and what they are doing. It is pure data; the owner uses it.
-//
-// Whenever a worker runs a callback although more is due, a spare of its own is about to begin,
-// unless its spare has begun before and goes on in its place, or enough other workers are on their
-// way. The worker starts the spare last
-// before the callback, so the scheduler runs the spare as soon as the callback blocks. The spare
-// goes on with the worker's batch, and has a spare of its own. So no callback waits for another one
-// that blocks, and only callbacks that do block cost a goroutine.
-type crew struct {
-	coming  int  // workers that were started and have not begun
-	begun   uint // workers that have begun so far
-	serving int  // workers of the default executor that have begun
-	stuck   int  // of serving: in a callback while others, mostly spares, go on in their place
-	running int  // callbacks, or batches of payloads, that have started and not returned
-	handing int  // calls of the executor under way
-	owed    int  // calls handed to the executor that have not begun
-	driving bool // a driver with an executor is at work; it sets the alarm at its end
-
-	size  int // timers that the next batch takes: 1 if callbacks have blocked
-	crowd int // workers that the next late spare starts
-
-	launches uint64 // claims under the lock of one callback or one batch of payloads, to be run
-
-	filled     uint64        // batches so far
-	batches    []*batch      // with entries that may not be claimed yet
-	spareBatch *batch        // for the next worker
-	idle       chan struct{} // closed once nothing runs; made by Shutdown
-}
-
-func (c *crew) init(size int) { c.size, c.crowd = size, crowdMin }
-
-// crowded reports whether there are more workers on the move than processors.
-func (c *crew) crowded(procs int) bool { return c.serving-c.stuck > procs }
-
-// busy reports whether something runs that Shutdown waits for.
-func (c *crew) busy() bool { return c.running > 0 || c.handing > 0 }
-
-// hasUnclaimed reports whether a worker has timers that it may not have claimed yet.
-func (c *crew) hasUnclaimed() bool {
-	for _, b := range c.batches {
-		if b.unclaimed() > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// ran notes that callbacks have run. begun is c.begun from before them. Batches grow while
-// callbacks are so quick that no worker begins meanwhile.
-func (c *crew) ran(begun uint) {
-	if c.begun == begun {
-		c.size = min(2*c.size, batchSize)
-	}
-}
-
-// list notes a batch that is about to be claimed.
-func (c *crew) list(b *batch) {
-	c.filled++
-	b.id, b.listed, b.returned, b.counted = c.filled, true, false, 0
-	c.batches = append(c.batches, b)
-}
-
-// unlist takes out a batch whose entries have all been tried.
-func (c *crew) unlist(b *batch) {
-	if k := slices.Index(c.batches, b); k >= 0 {
-		c.batches = slices.Delete(c.batches, k, k+1)
-	}
-	b.listed = false
-}
-
-// newBatch returns an empty batch.
-func (c *crew) newBatch() *batch {
-	b := c.spareBatch
-	if c.spareBatch = nil; b == nil {
-		b = &batch{entries: make([]entry, 0, batchSize)}
-	}
-	b.users = 1
-	return b
-}
-
-// drop notes that a worker does not read b any more.
-func (c *crew) drop(b *batch) {
-	if b.users--; b.users == 0 {
-		clear(b.entries)
-		b.entries = b.entries[:0]
-		c.spareBatch = b
-	}
-}
-
-// idleChan returns a channel that is closed once nothing is running, or nil if nothing is running
-// now.
-func (c *crew) idleChan() <-chan struct{} {
-	if !c.busy() {
-		return nil
-	}
-	if c.idle == nil {
-		c.idle = make(chan struct{})
-	}
-	return c.idle
-}
-
-// closeIdle closes the channel of Shutdown if nothing is running any more.
-func (c *crew) closeIdle() {
-	if c.idle != nil && !c.busy() {
-		close(c.idle)
-		c.idle = nil
-	}
 }

@@ -6,10 +6,9 @@ import (
 	"reflect"
 	"runtime/debug"
 	"sync"
+	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
 	"unsafe"
-
-	"go.uber.org/atomic"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
@@ -27,15 +26,15 @@ type job[T any] struct {
 type engine[T any] struct {
 	config
 	shards    []*shardOf[T]
-	routes    *routes      // nil if there is one shard
-	executor  Executor     // nil: pooled
-	job       job[T]       // with OnPanic and ProfileLabels
-	watch     *watch.Watch // nil: the time of callbacks is not measured
-	panics    tally
-	name      string
-	labels    *watch.Labels
-	advancing atomic.Bool
-	halt      sync.Once
+	routes    *routes       // nil if there is one shard
+	executor  Executor      // nil: pooled
+	job       job[T]        // with OnPanic and ProfileLabels
+	watch     *watch.Watch  // nil: the time of callbacks is not measured
+	panics    atomic.Uint64 // that OnPanic was told of
+	name      string        // Options.Name
+	labels    *watch.Labels // nil: no profile labels
+	advancing atomic.Bool   // an Advance is under way
+	halt      sync.Once     // closes halted
 	halted    chan struct{} // closed when the wheel is stopped
 }
 
@@ -52,7 +51,7 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 	e.Timeline = clock.Timeline{Base: opts.Start, Origin: origin, Manual: opts.Manual}
 	e.scanned = holdsPointers(reflect.TypeFor[T]())
 	e.Start()
-	e.job = e.dress(opts, j)
+	e.job = e.wrapJob(opts, j)
 	e.shards = make([]*shardOf[T], opts.Shards)
 	if opts.Shards > 1 {
 		e.routes = newRoutes(opts.Shards)
@@ -68,9 +67,9 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 	return e, nil
 }
 
-// dress wraps the job for OnPanic and ProfileLabels, and sets up labels and watch. It chooses once,
-// so an option that is not set costs nothing later.
-func (e *engine[T]) dress(opts Options, j job[T]) job[T] {
+// wrapJob wraps the job for OnPanic and ProfileLabels, and sets up labels and watch. It chooses
+// once, so an option that is not set costs nothing later.
+func (e *engine[T]) wrapJob(opts Options, j job[T]) job[T] {
 	if run := j.run; opts.OnPanic != nil {
 		report := func(value any, stack []byte) {
 			e.panics.Add(1)
@@ -138,8 +137,8 @@ type shardOf[T any] struct {
 	spareWorker *worker[T] // wheelMu: the worker that ended last, for reuse
 }
 
-// page is a page of slots, one of payloads, and what handles refer to. If payloads hold no pointers they are one object,
-// because the garbage collector marks each object.
+// page is a page of slots, one of payloads, and what handles refer to. If payloads hold no pointers
+// they are one object, because the garbage collector marks each object.
 type page[T any] struct {
 	slots  *arena.Page
 	values *[arena.PageSize]T
@@ -183,8 +182,8 @@ func (s *shardOf[T]) clear() {
 	s.buffer, s.nextPage, s.collected, s.spareWorker = nil, nil, nil, nil
 }
 
-// arm arms a timer. now is a reading of the clock that is not later than the call, or 0. It is
-// called with armMu held and returns without it.
+// arm arms a timer. now is a reading of the clock that is not later than the call, or clock.Unread.
+// It is called with armMu held and returns without it.
 func (s *shardOf[T]) arm(deadline, now int64, v T, flags arena.Word) Timer {
 	t := s.armLocked(deadline, now, v, flags)
 	s.unlockArm()
@@ -281,8 +280,8 @@ func (s *shardOf[T]) openPage() {
 	s.nextPage = nil
 }
 
-// removeAll takes all pending timers and returns their payloads. O(pending). It holds
-// wheelMu throughout.
+// removeAll takes all pending timers and returns their payloads. O(pending). It holds wheelMu
+// throughout.
 func (s *shardOf[T]) removeAll() []T {
 	s.wheelMu.Lock()
 	defer s.unlockAndTend()
@@ -301,6 +300,9 @@ func (s *shardOf[T]) removeAll() []T {
 			values = append(values, v)
 			o.counters.stopped++
 			o.freed = append(o.freed, i)
+			if len(o.freed) >= removalsMax {
+				s.reclaim()
+			}
 		}
 	})
 	s.reclaim()
@@ -381,7 +383,7 @@ func (e *engine[T]) at(t time.Time, v T) Timer {
 }
 
 // armAt arms a timer for a reading of the clock. now is a reading that is not later than the call,
-// or 0.
+// or clock.Unread.
 func (e *engine[T]) armAt(deadline, now int64, v T) Timer {
 	s := e.pick()
 	return s.arm(deadline, now, v, 0)

@@ -103,7 +103,7 @@ func TestRaceCallersOpenOnePageTogether(t *testing.T) {
 		together(8, func(int) { tw.AfterFunc(time.Hour, func() {}) })
 		s := tw.engine.shards[0]
 		s.armMu.Lock()
-		pages := s.slots.Here
+		pages := s.slots.OpenPages
 		s.armMu.Unlock()
 		tw.Stop()
 		require.Equal(t, 1, pages)
@@ -165,7 +165,7 @@ func TestHandlesStayInertWhenPagesComeBack(t *testing.T) {
 	var stale []Timer
 	for round := range 5 {
 		timers := s.fill(10*arena.PageSize, time.Hour)
-		require.GreaterOrEqual(t, sh.slots.Here, 10)
+		require.GreaterOrEqual(t, sh.slots.OpenPages, 10)
 		s.requireInert(stale)
 		for range rng.IntN(2000) { // some slots have many generations
 			k := rng.IntN(arena.PageSize) // free slots in many pages would hold these
@@ -179,7 +179,7 @@ func TestHandlesStayInertWhenPagesComeBack(t *testing.T) {
 			require.Equal(t, len(timers), s.Flush())
 		}
 		require.Zero(t, s.Len())
-		require.LessOrEqual(t, sh.slots.Here, 5, "an empty page, and those of the free slots of the inbox")
+		require.LessOrEqual(t, sh.slots.OpenPages, 5, "an empty page, and those of the free slots of the inbox")
 		stale = append(stale, timers...)
 		s.requireInert(stale)
 	}
@@ -216,13 +216,13 @@ func TestPagesAreGivenBackAfterASpike(t *testing.T) {
 			s.stopAll(s.fill(1, time.Hour))
 			before := s.Stats().Bytes
 			timers := s.fill(40*arena.PageSize, time.Minute)
-			require.Equal(t, 40, sh.slots.Here)
+			require.Equal(t, 40, sh.slots.OpenPages)
 			require.Greater(t, s.Stats().Bytes, before+40*arena.PageSize*16)
 			end(s, timers)
 			require.Zero(t, s.Len())
-			require.LessOrEqual(t, sh.slots.Here, 2, "an empty page, and that of the free slots of the inbox")
+			require.LessOrEqual(t, sh.slots.OpenPages, 2, "an empty page, and that of the free slots of the inbox")
 			require.LessOrEqual(t, sh.owner.store.chunks.used(), 2)
-			require.LessOrEqual(t, sh.owner.store.chunks.here, 2)
+			require.LessOrEqual(t, sh.owner.store.chunks.openPages, 2)
 			for p := range uint32(40) {
 				require.Equal(t, sh.slots.Pages.At(p) == nil, s.engine.shards[0].values.At(p) == nil, "payloads of page %d", p)
 			}
@@ -246,7 +246,7 @@ func TestLowestPagesAreFilledFirst(t *testing.T) {
 		require.True(t, e.Stop())
 	}
 	require.Equal(t, pages, s.Len())
-	require.Equal(t, pages, sh.slots.Here, "the worst case: one page for each survivor")
+	require.Equal(t, pages, sh.slots.OpenPages, "the worst case: one page for each survivor")
 	more := s.fill(4*(arena.PageSize-1)-inboxSize, time.Hour)
 	low := 0
 	for _, e := range more {
@@ -255,10 +255,10 @@ func TestLowestPagesAreFilledFirst(t *testing.T) {
 		}
 	}
 	require.GreaterOrEqual(t, low, len(more)-inboxSize-freeSlots, "but for those that the inbox had at hand")
-	require.Equal(t, pages, sh.slots.Here)
+	require.Equal(t, pages, sh.slots.OpenPages)
 	s.stopAll(survivors)
 	s.Len()
-	require.LessOrEqual(t, sh.slots.Here, 8)
+	require.LessOrEqual(t, sh.slots.OpenPages, 8)
 	s.stopAll(more)
 }
 
@@ -271,7 +271,7 @@ func TestHandleOfAReturnedPageIsInert(t *testing.T) {
 	homes := slices.Clone(s.engine.shards[0].homes)
 	s.stopAll(old)
 	sh.placeAll()
-	require.Less(t, sh.slots.Here, 4)
+	require.Less(t, sh.slots.OpenPages, 4)
 	timers := s.fill(4*arena.PageSize, time.Hour)
 	named := map[[2]uint32]bool{}
 	for _, e := range timers {

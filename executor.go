@@ -1,7 +1,7 @@
 package timingwheel
 
-// driveExecutor runs a driver with an executor other than the default one. It is called
-// with wheelMu held and returns without it.
+// driveExecutor runs a driver with an executor other than the default one. It is called with
+// wheelMu held and returns without it.
 func (s *shardOf[T]) driveExecutor() {
 	c := &s.owner.crew
 	c.driving = true
@@ -17,7 +17,7 @@ func (s *shardOf[T]) driveExecutor() {
 	for !s.closed.Load() {
 		more := !s.step()
 		if s.owner.wheel.cascade.any() {
-			s.owner.moveQuantum()
+			s.owner.cascadeQuantum()
 			more = true
 		}
 		if handed := s.handOver(); !more && !handed {
@@ -35,7 +35,7 @@ func (s *shardOf[T]) driveExecutor() {
 // Timers that become due meanwhile wait, so a chain of zero delays that runs here does not keep the
 // driver.
 func (s *shardOf[T]) handOver() bool {
-	n := s.owner.calls()
+	n := s.owner.batchesDue()
 	s.handUpTo(n)
 	return n > 0
 }
@@ -49,7 +49,7 @@ func (s *shardOf[T]) handUpTo(n int) (timers int) {
 			// exactly.
 			s.settleAll()
 		}
-		if s.owner.calls() <= 0 {
+		if s.owner.batchesDue() <= 0 {
 			break
 		}
 		timers += min(s.perCall, s.owner.uncovered())
@@ -99,7 +99,7 @@ func (s *shardOf[T]) runCall() {
 // kick makes sure that a driver comes if due timers have no call or timers have to move. In Manual
 // mode the next Advance serves them.
 func (s *shardOf[T]) kick() {
-	if !s.Manual && (s.owner.calls() > 0 || s.owner.wheel.cascade.any()) {
+	if !s.Manual && (s.owner.batchesDue() > 0 || s.owner.wheel.cascade.any()) {
 		s.alarm.summon()
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
+	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
 // Deadlines for which a word has no room: more than arena.Near ticks ahead of the clock. With a
@@ -122,7 +123,7 @@ func TestMoveThatFailsDropsItsTicket(t *testing.T) {
 		pg, seen, ok := timer.load()
 		require.True(t, ok)
 		require.True(t, timer.Reschedule(2*time.Second))
-		require.False(t, sh.move(pg, timer.index, seen, int64(10*time.Hour), int64(10*time.Hour/micro)))
+		require.False(t, sh.reschedule(pg, timer.index, seen, int64(10*time.Hour), int64(10*time.Hour/micro)))
 		require.Zero(t, sh.tickets())
 		require.True(t, timer.Stop())
 	}
@@ -811,15 +812,15 @@ func TestPastDeadlinesBesideALeap(t *testing.T) {
 		caller := make(chan struct{})
 		go func() {
 			defer close(caller)
-			for clock := before; clock < end-int64(time.Hour); {
+			for last := before; last < end-int64(time.Hour); {
 				next := s.now.Load()
-				if next == clock {
+				if next == last {
 					continue
 				}
-				clock = next
+				last = next
 				for range 20 {
-					tw.engine.armAt(1, 0, func() { ran.Add(1) }) // AtFunc of a time with a monotonic reading
-					assert.True(t, timers[due.Load()/2].rescheduleTo(1, 0))
+					tw.engine.armAt(1, clock.Unread, func() { ran.Add(1) }) // AtFunc of a time with a monotonic reading
+					assert.True(t, timers[due.Load()/2].rescheduleTo(1, clock.Unread))
 					due.Add(2)
 				}
 			}

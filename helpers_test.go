@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
+	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
 // patience turns a hang into a failure. It says nothing of how fast anything has to be.
@@ -514,7 +515,7 @@ func (s *story) wakeups() int {
 // armOn arms a timer on a shard of the test's choice.
 func armOn[T any](s *shardOf[T], deadline int64, v T) Timer {
 	s.armMu.Lock()
-	return s.arm(deadline, 0, v, 0)
+	return s.arm(deadline, clock.Unread, v, 0)
 }
 
 // firstLevel returns the level of the first bucket.

@@ -3,7 +3,6 @@ package timingwheel
 import (
 	"math"
 	"math/bits"
-	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/internal/clock"
@@ -96,6 +95,3 @@ func (h *Histogram) add(o *Histogram) {
 	h.Sum = time.Duration(clock.Later(int64(h.Sum), int64(o.Sum)))
 	h.Max = max(h.Max, o.Max)
 }
-
-// tally counts rare events of any goroutine, without the lock of a shard.
-type tally struct{ atomic.Uint64 }

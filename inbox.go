@@ -51,11 +51,11 @@ func (ib *inbox) takeFree() uint32 {
 // add notes a timer that is due at tick and reports whether it is the first one.
 func (ib *inbox) add(i uint32, tick int64) (first bool) {
 	ib.staged = append(ib.staged, i)
-	return ib.hurry(tick)
+	return ib.lowerFirst(tick)
 }
 
-// hurry notes that a staged timer is due at tick and reports whether it is the first one.
-func (ib *inbox) hurry(tick int64) (first bool) {
+// lowerFirst notes that a staged timer is due at tick and reports whether it is the first one.
+func (ib *inbox) lowerFirst(tick int64) (first bool) {
 	if tick >= ib.first {
 		return false
 	}
@@ -90,7 +90,7 @@ func (ib *inbox) sweep(slots *arena.Slots) (crowded bool) {
 	return crowded
 }
 
-// crowded sweeps a full inbox. It reports whether the owner should place what is left.
+// sweepIfFull sweeps a full inbox. It reports whether the owner should place what is left.
 func (ib *inbox) sweepIfFull(slots *arena.Slots) bool {
 	return len(ib.staged) >= ib.sweepAt && ib.sweep(slots)
 }
@@ -166,8 +166,8 @@ func (r *removals) offer(live int) {
 // len returns the number of slots.
 func (r *removals) len() int { return int(r.head.Load() >> 32) }
 
-// arming records the order in which the timers of a Manual shard were armed. Timers of one tick run
-// in that order. armMu guards arming, and the stamps are read without it.
+// armOrder records the order in which the timers of a Manual shard were armed. Timers of one tick
+// run in that order. armMu guards arming, and the stamps are read without it.
 type armOrder struct {
 	stamps arena.Table[[arena.PageSize]atomic.Uint64]
 	last   uint64

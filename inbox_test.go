@@ -126,7 +126,7 @@ func TestInboxKnowsItsFirstTick(t *testing.T) {
 		first bool
 	}{{never, false}, {50, true}, {50, false}, {51, false}, {7, true}, {8, false}} {
 		i := armInbox(ib, slots, 90)
-		require.Equal(t, step.first, ib.hurry(step.tick), "%+v", step)
+		require.Equal(t, step.first, ib.lowerFirst(step.tick), "%+v", step)
 		require.Contains(t, ib.staged, i)
 		if step.tick == never {
 			ib.first = never
@@ -471,7 +471,7 @@ func TestArmAndCancelGrowsNothing(t *testing.T) {
 				after := s.Stats()
 				require.Equal(t, before.Pending, after.Pending)
 				require.LessOrEqual(t, after.Bytes, before.Bytes+4096)
-				require.LessOrEqual(t, len(sh.owner.store.all), before.Buckets+2*hollowMax+4)
+				require.LessOrEqual(t, len(sh.owner.store.all), before.Buckets+2*emptyMax+4)
 				s.verify()
 			})
 		}

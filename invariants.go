@@ -15,7 +15,7 @@ func checkInvariants(s *shard) {
 		return
 	}
 	s.armMu.Lock()
-	pages := s.slots.Here
+	pages := s.slots.OpenPages
 	s.armMu.Unlock()
 	s.owner.sinceCheck++
 	if s.owner.sinceCheck < pages*2 {

@@ -169,7 +169,7 @@ func (e *engine[T]) planCalls(plan []handover, k int) []handover {
 	}
 	s.settleAll()
 	o := &s.owner
-	if o.calls() <= 0 {
+	if o.batchesDue() <= 0 {
 		return plan
 	}
 	timers, given, tick := 0, o.crew.owed, int64(0)

@@ -366,7 +366,7 @@ func (s *shard) tallyNodes(o *Occupancy) {
 			if pg.Pos[k] == 0 {
 				continue // free, or a plan in a run; nothing is left in the inbox
 			}
-			b := own.store.all[own.store.chunks.meta(pg.Pos[k]>>chunkShift).owner]
+			b := own.store.all[own.store.chunks.meta(pg.Pos[k]>>chunkShift).bucket]
 			switch b.state {
 			case bucketCascading:
 				o.Moving++

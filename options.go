@@ -251,14 +251,14 @@ func (o Options) config() config {
 		pooled:   o.Executor == nil,
 	}
 	if !o.Manual {
-		c.moveTicks, c.moveTimers = int64(moveCost), int64(o.Tick)
+		c.cascadeTicks, c.cascadeTimers = int64(cascadeCost), int64(o.Tick)
 	}
 	return c
 }
 
-// moveCost is twice an upper bound of the time to move one timer to a finer level, because a bucket
-// may double before it is looked at again.
-const moveCost = 256 * time.Nanosecond
+// cascadeCost is twice an upper bound of the time to move one timer to a finer level, because a
+// bucket may double before it is looked at again.
+const cascadeCost = 256 * time.Nanosecond
 
 // ownGoroutines reports whether callbacks run on goroutines of the wheel.
 func (o Options) ownGoroutines() bool {

@@ -207,16 +207,16 @@ func (o *owner) leaveBucket(i uint32) {
 	}
 	b := o.store.remove(*pos)
 	*pos = 0
-	o.left(b)
+	o.lostTimer(b)
 }
 
-// left notes that bucket b has lost a timer otherwise than by expiring.
-func (o *owner) left(b *bucket) {
+// lostTimer notes that bucket b has lost a timer otherwise than by expiring.
+func (o *owner) lostTimer(b *bucket) {
 	switch b.state {
 	case bucketDue:
 		o.due.ready--
 	case bucketQueued:
-		o.wheel.left(b)
+		o.wheel.lostTimer(b)
 	}
 }
 
@@ -244,7 +244,7 @@ func (o *owner) remove() {
 	sparse := listed[:0]
 	for _, pos := range listed {
 		m, b := o.store.unmark(pos)
-		o.left(b)
+		o.lostTimer(b)
 		if m.sparse() {
 			sparse = append(sparse, pos>>chunkShift)
 		}
@@ -274,8 +274,8 @@ func (o *owner) expire() bool {
 	return false
 }
 
-// moveQuantum moves a quantum of the timers of expired buckets to where they belong now.
-func (o *owner) moveQuantum() {
+// cascadeQuantum moves a quantum of the timers of expired buckets to where they belong now.
+func (o *owner) cascadeQuantum() {
 	for steps := 0; steps < quantum; {
 		b := o.wheel.cascade.next()
 		if b == nil {
@@ -341,12 +341,13 @@ func (o *owner) refresh(i uint32, w *arena.Word) (int64, bool) {
 	}
 }
 
-// hasten sets the deadline of a flushed timer to the present, unless it has passed, and returns the
-// timer's entry. The claim of the entry then notices a Reschedule, even one to the old deadline. A
-// timer that was postponed after a worker had taken it is flushed as well. Two kinds of deadlines
-// stay as they are: a plan knows by its deadline whether it was rescheduled, and in Manual mode
-// deadlines decide the order. hasten returns false if the timer was stopped or moved.
-func (o *owner) hasten(i uint32) (entry, bool) {
+// makeDueNow sets the deadline of a flushed timer to the present, unless it has passed, and returns
+// the timer's entry. The claim of the entry then notices a Reschedule, even one to the old
+// deadline. A timer that was postponed after a worker had taken it is flushed as well. Two kinds of
+// deadlines stay as they are: a plan knows by its deadline whether it was rescheduled, and in
+// Manual mode deadlines decide the order. makeDueNow returns false if the timer was stopped or
+// moved.
+func (o *owner) makeDueNow(i uint32) (entry, bool) {
 	now := o.tick
 	for {
 		e, ok := entryOf(o.pages, i)
@@ -500,8 +501,8 @@ func (o *owner) fill(b []entry, most int, limit int64) (filled []entry, looked i
 	return b, looked
 }
 
-// noteClaim counts a claim under the lock. now is the clock, or negative if the
-// lateness is not measured.
+// noteClaim counts a claim under the lock. now is the clock, or negative if the lateness is not
+// measured.
 func (o *owner) noteClaim(e *entry, tick, now int64) {
 	if now >= 0 {
 		o.counters.lateness.record(time.Duration(now - o.ticks.Begin(tick)))
@@ -529,23 +530,22 @@ func (o *owner) countBatch(b *batch) {
 // backlog reports whether work is left that may make more timers due.
 func (o *owner) backlog() bool { return o.behind || o.wheel.cascade.any() }
 
-// calls returns the number of calls that are still to be given to the executor: one for each batch
-// that is due. With the default executor it is the number of these batches.
-func (o *owner) calls() int {
+// batchesDue returns the number of batches that are due and for which the executor has no call.
+func (o *owner) batchesDue() int {
 	return (o.due.ready+o.perCall-1)/o.perCall - o.crew.owed
 }
 
 // uncovered returns the number of timers that are due and for which the executor has no call.
 func (o *owner) uncovered() int { return max(0, o.due.ready-o.crew.owed*o.perCall) }
 
-// missing returns how many workers to start besides a spare, so that each processor has an active
-// one and each worker finds a batch. Spares alone would be one chain, which keeps one processor
-// busy.
-func (o *owner) missing() int {
+// workersToStart returns how many workers to start besides a spare, so that each processor has an
+// active one and each worker finds a batch. Spares alone would be one chain, which keeps one
+// processor busy.
+func (o *owner) workersToStart() int {
 	c := &o.crew
-	batches := o.calls()
+	batches := o.batchesDue()
 	if o.perCall == 1 {
 		batches = (batches + c.size - 1) / c.size
 	}
-	return max(0, min(batches-1, o.procs-(c.serving-c.stuck)-c.coming))
+	return max(0, min(batches-1, o.procs-c.active()-c.coming))
 }

@@ -153,7 +153,7 @@ func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 		sh.own(func() {
 			sh.owner.tick = 50
 			require.True(t, sh.owner.expire())
-			sh.owner.moveQuantum()
+			sh.owner.cascadeQuantum()
 			require.NoError(t, sh.verify())
 			require.Equal(t, 2, sh.owner.wheel.live, "those that were not moved")
 			sh.owner.tick = 0

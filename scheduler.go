@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
+	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
 // Scheduler says when a plan runs. Next returns the run that follows t, or the zero time if there
@@ -92,7 +93,7 @@ func (p *plan) start(run func()) Timer {
 	}
 	e := p.wheel.engine
 	deadline, now := e.Instant(p.planned)
-	if now == 0 && !e.Manual {
+	if now == clock.Unread && !e.Manual {
 		now = e.Read()
 	}
 	s := e.pick()
@@ -226,7 +227,7 @@ func (p *plan) bury() {
 	}
 	if w := pg.Load(i); w.Gen() == p.timer.gen && w.Kind() == arena.Dead {
 		s.release(i)
-		s.bury(pg, i, w)
+		s.pushRemoval(pg, i, w)
 	}
 }
 
@@ -234,7 +235,7 @@ func (p *plan) bury() {
 func (p *plan) arm(next time.Time) {
 	s := p.timer.home.shard
 	deadline, now := s.Instant(next)
-	if now == 0 && !s.Manual {
+	if now == clock.Unread && !s.Manual {
 		now = s.Read() // the run may have taken long
 	}
 	for {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
+	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
 // callerQuantum is the largest number of timers that a caller places, and removes, in one call. It
@@ -21,8 +22,9 @@ type host interface {
 	drive()          // runs a driver; called with wheelMu held, returns without it
 }
 
-// shard is one independent wheel with its driver and its workers. The locks are the shard's,
-// and it connects the parts, which take no lock and do not know each other.
+// shard is one independent wheel with its driver and its workers. The locks are the shard's, and it
+// connects the parts. These take no lock of the shard and do not know the shard. The alarm, which
+// does, belongs to it.
 //
 // A timer's state is the word of its slot. Every step is one compare-and-swap of that word, so
 // callers need a lock only to arm a timer or to move it to an earlier deadline:
@@ -61,8 +63,8 @@ type shard struct {
 }
 
 // home is what handles know of a page of slots. It is small and stays with the handles when the
-// page is given back, or when the wheel is stopped. A page that is opened again with the same number
-// has another home, so handles of the old page never name a timer of the new one.
+// page is given back, or when the wheel is stopped. A page that is opened again with the same
+// number has another home, so handles of the old page never name a timer of the new one.
 type home struct {
 	shard *shard
 	page  atomic.Pointer[arena.Page] // nil if it was given back
@@ -115,14 +117,14 @@ func (c *config) tickOf(deadline, now int64) int64 {
 }
 
 // noteReading returns the clock reading for an arming caller and notes it. now is the caller's
-// reading, or 0 if it has none. In that case the latest reading of the shard will do, unless it is
+// reading, or clock.Unread. In that case the latest reading of the shard will do, unless it is
 // idle.
 func (s *shard) noteReading(now int64) int64 {
 	ib := &s.inbox
 	switch {
-	case now == 0 && (s.Manual || s.alarm.at.Load() != never):
+	case now == clock.Unread && (s.Manual || s.alarm.at.Load() != never):
 		return max(ib.now, s.now.Load()) // not before the clock: no old deadline is encoded
-	case now == 0: // the shard is idle, and its readings are old
+	case now == clock.Unread: // the shard is idle, and its readings are old
 		now = s.Read()
 	}
 	ib.now = max(ib.now, now)
@@ -142,17 +144,17 @@ func (s *shard) release(i uint32) {
 	}
 }
 
-// bury pushes the slot of a stopped timer, and offers to carry out the removals if there are
+// pushRemoval pushes the slot of a stopped timer, and offers to carry out the removals if there are
 // enough.
-func (s *shard) bury(pg *arena.Page, i uint32, dead arena.Word) {
+func (s *shard) pushRemoval(pg *arena.Page, i uint32, dead arena.Word) {
 	if s.removals.push(pg, i, dead) >= int(s.removals.offerAt.Load()) {
 		s.tend()
 	}
 }
 
-// move handles the cases of rescheduleTo that are rare or need armMu. It returns false if the word
-// has changed or the wheel is stopped.
-func (s *shard) move(pg *arena.Page, i uint32, w arena.Word, deadline, tick int64) bool {
+// reschedule handles the cases of rescheduleTo that are rare or need armMu. It returns false if the
+// word has changed or the wheel is stopped.
+func (s *shard) reschedule(pg *arena.Page, i uint32, w arena.Word, deadline, tick int64) bool {
 	if w.Kind() == arena.Running { // the word is read at the end of the run, which may be much later
 		return s.replace(pg, i, w, w.WithBits(s.far.put(tick))|arena.Far|arena.Moved)
 	}
@@ -193,7 +195,7 @@ func (s *shard) move(pg *arena.Page, i uint32, w arena.Word, deadline, tick int6
 	switch {
 	case stays:
 	case staged:
-		if s.inbox.hurry(tick) {
+		if s.inbox.lowerFirst(tick) {
 			s.alarm.setEarlier(tick)
 		}
 	default:
@@ -475,13 +477,13 @@ func (s *shard) flush() (n int) {
 	for _, b := range o.crew.batches {
 		for _, e := range b.entries {
 			if !stale(e) {
-				o.hasten(e.index) // if it was postponed, the worker returns it to the inbox
+				o.makeDueNow(e.index) // if it was postponed, the worker returns it to the inbox
 			}
 		}
 	}
 	var entries []entry
 	o.takeEach(func(i uint32) {
-		if e, ok := o.hasten(i); ok {
+		if e, ok := o.makeDueNow(i); ok {
 			entries = append(entries, e)
 		}
 	})

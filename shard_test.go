@@ -153,14 +153,14 @@ func TestShardVerifyFindsDamage(t *testing.T) {
 		"position":  func(_ *story, sh *shard, timers []Timer) { *sh.owner.store.pos(timers[4].index) = 0 },
 		"S3":        func(_ *story, sh *shard, _ []Timer) { sh.owner.store.all[0].tail += 3 },
 		"live":      func(_ *story, sh *shard, _ []Timer) { sh.owner.store.all[0].live++; sh.owner.wheel.live++ },
-		"S4: slot":  func(s *story, sh *shard, _ []Timer) { setKind(&sh.slots, s.after(ms, "").index, arena.Placed, 0) },
-		"S4: timer": func(s *story, sh *shard, _ []Timer) { s.after(ms, ""); sh.inbox.first = never },
-		"S4: free":  func(_ *story, sh *shard, timers []Timer) { sh.inbox.free = append(sh.inbox.free, timers[0].index) },
-		"S5": func(_ *story, _ *shard, timers []Timer) {
+		"B1: slot":  func(s *story, sh *shard, _ []Timer) { setKind(&sh.slots, s.after(ms, "").index, arena.Placed, 0) },
+		"B2: timer": func(s *story, sh *shard, _ []Timer) { s.after(ms, ""); sh.inbox.first = never },
+		"B3: free":  func(_ *story, sh *shard, timers []Timer) { sh.inbox.free = append(sh.inbox.free, timers[0].index) },
+		"W3": func(_ *story, _ *shard, timers []Timer) {
 			timers[0].swapWord(func(w arena.Word) arena.Word { return w.WithBits(1) })
 		},
-		"S8":         func(_ *story, sh *shard, _ []Timer) { sh.owner.aged -= arena.Near },
-		"S6: 0":      func(_ *story, sh *shard, _ []Timer) { sh.owner.due.ready++ },
+		"S6":         func(_ *story, sh *shard, _ []Timer) { sh.owner.aged -= arena.Near },
+		"S4: 0":      func(_ *story, sh *shard, _ []Timer) { sh.owner.due.ready++ },
 		"of workers": func(_ *story, sh *shard, _ []Timer) { sh.owner.crew.running-- },
 	} {
 		s, sh := newShardStory(t, Options{})
@@ -174,12 +174,12 @@ func TestShardVerifyFindsDamage(t *testing.T) {
 		tw.AfterFunc(time.Minute, func() {})
 		at := sh.alarm.at.Load()
 		sh.alarm.at.Store(never)
-		require.ErrorContains(t, sh.verify(), "S7: a timer")
+		require.ErrorContains(t, sh.verify(), "S5: a timer")
 		sh.alarm.at.Store(at)
 		sh.placeAll()
 		at = sh.alarm.at.Load()
 		sh.alarm.at.Store(never)
-		require.ErrorContains(t, sh.verify(), "S7: bucket")
+		require.ErrorContains(t, sh.verify(), "S5: bucket")
 		sh.alarm.at.Store(at)
 	})
 }

@@ -51,9 +51,10 @@ type Stats struct {
 	Slow        uint64 // callbacks (batches) that took Options.SlowAfter or longer, or have so far
 	SlowRunning int    // slow callbacks that have not returned
 
-	// Lateness is how long after its deadline a timer was claimed. With Timeouts and in Manual mode
-	// every claim counts. Single callbacks are sampled: the first claim of each shard, and then
-	// about one in 16 or fewer.
+	// Lateness is the time from the tick to which the deadline was rounded up, to the claim. A
+	// deadline that had passed when the timer was armed counts from the tick of the arming call.
+	// With Timeouts and in Manual mode every claim counts. Single callbacks are sampled: the first
+	// claim of each shard, and then about one in 16 or fewer.
 	Lateness Histogram
 }
 
@@ -62,10 +63,7 @@ func (e *engine[T]) stats() Stats {
 	if e.watch != nil {
 		st.Slow, st.SlowRunning = e.watch.Slow()
 	}
-	now := int64(0)
-	if !e.Manual {
-		now = e.Read()
-	}
+	now := e.reading()
 	for _, s := range e.shards {
 		s.addStats(&st, now)
 		st.Bytes += s.bytes()
@@ -115,7 +113,7 @@ func (s *shard) addStats(st *Stats, now int64) {
 		st.Due += b.unclaimed()
 	}
 	o.due.first() // frees empty buckets
-	st.Buckets += len(o.store.all) - len(o.store.spare) - o.wheel.hollow
+	st.Buckets += len(o.store.all) - len(o.store.spare) - o.wheel.empties
 	levels := 0
 	for _, l := range o.wheel.levels {
 		if l.slots != nil {
@@ -179,16 +177,16 @@ func (s *shardOf[T]) bytes() uint64 {
 	defer s.unlockAndTend()
 	o := &s.owner
 	s.armMu.Lock()
-	pages, table := uintptr(s.slots.Here), uintptr(s.slots.Pages.Cap()+s.values.Cap())
-	states := uintptr(s.slots.Pager.Len()) * (arena.PageStateSize + 4)
+	pages, table := uintptr(s.slots.OpenPages), uintptr(s.slots.Pages.Cap()+s.values.Cap())
+	word := unsafe.Sizeof(uintptr(0))
+	states := uintptr(s.slots.Pager.Len()) * (arena.PageStateSize + word + unsafe.Sizeof(home{}))
 	var order uintptr
 	if s.order != nil {
 		order = pages * unsafe.Sizeof([arena.PageSize]uint64{})
 	}
 	s.armMu.Unlock()
-	word := unsafe.Sizeof(uintptr(0))
 	n := pages*(unsafe.Sizeof(arena.Page{})+unsafe.Sizeof([arena.PageSize]T{})) + table*word + states + order
-	n += uintptr(o.store.chunks.here)*unsafe.Sizeof(chunkPage{}) + uintptr(cap(o.store.chunks.pages))*word
+	n += uintptr(o.store.chunks.openPages)*unsafe.Sizeof(chunkPage{}) + uintptr(cap(o.store.chunks.pages))*word
 	n += uintptr(o.store.chunks.pager.Len()) * arena.PageStateSize
 	n += uintptr(len(o.store.all)) * (unsafe.Sizeof(bucket{}) + 2*word)
 	for _, l := range o.wheel.levels {

@@ -78,7 +78,7 @@ var layers = [][]string{
 	{"wheel.go"},
 	{"options.go"},
 	{"histogram.go"},
-	{"due.go"},
+	{"due.go", "crew.go"},
 	{"owner.go"},
 	{"shard.go", "driver.go", "verify.go", "invariants_off.go"},
 	{"timer.go"},

@@ -21,8 +21,8 @@ type Timeouts[T any] struct{ engine *engine[T] }
 // nil.
 //
 // expire may run on several goroutines at once. Its slice is valid during the call only. A payload
-// is pending until its batch starts. A batch that blocks delays no other batch. A panic loses at
-// most the rest of its batch.
+// is pending until its batch starts. With the default executor a batch that blocks delays no other
+// batch. A panic loses at most the rest of its batch.
 func NewTimeouts[T any](opts Options, expire func(expired []T)) (*Timeouts[T], error) {
 	if expire == nil {
 		panic("timingwheel: NewTimeouts with a nil function")
@@ -45,15 +45,16 @@ func newTimeoutsAt[T any](opts Options, origin int64, expire func([]T)) (*Timeou
 
 // Add hands v to the expire function d from now or up to one tick later, never earlier. A zero or
 // negative d means at once. On a stopped wheel Add returns the zero Timer. Like
-// [TimingWheel.AfterFunc] it allocates nothing as a rule. O(1) amortised, and O(log buckets) for
-// the first timer of a bucket.
+// [TimingWheel.AfterFunc] it allocates nothing as a rule, and panics if a shard is full. O(1)
+// amortised, and O(log buckets) for the first timer of a bucket.
 func (w *Timeouts[T]) Add(d time.Duration, v T) Timer { return w.engine.after(d, v) }
 
 // AddAt is Add for a point in time. See [TimingWheel.AtFunc].
 func (w *Timeouts[T]) AddAt(t time.Time, v T) Timer { return w.engine.at(t, v) }
 
-// RemoveAll removes what is pending and returns it, in no particular order. It holds the lock of
-// one shard after the other. O(n).
+// RemoveAll removes what is pending and returns it, in no particular order. The timers count as
+// stopped. On a stopped wheel there are none. RemoveAll may wait for a driver or worker. O(pending
+// timers).
 func (w *Timeouts[T]) RemoveAll() []T {
 	var all []T
 	for _, s := range w.engine.shards {

@@ -73,7 +73,7 @@ func (t Timer) Stop() bool {
 				continue
 			}
 			s.release(i)
-			s.bury(pg, i, dead)
+			s.pushRemoval(pg, i, dead)
 		case arena.Running:
 			// The run buries the slot, because the worker that has just claimed it may not have
 			// read the payload yet.
@@ -107,8 +107,8 @@ func (t Timer) Stop() bool {
 //
 // For a plan, Reschedule moves the next run. During a run it returns true if there is a next one.
 //
-// Moving a deadline later writes the deadline and nothing else, except in Manual mode and for a
-// deadline more than 2^33 ticks ahead. Moving it earlier is O(1).
+// Moving a deadline later writes the deadline and nothing else, except in Manual mode, for a
+// deadline more than 2^33 ticks ahead, and during a run of a plan. Moving it earlier is O(1).
 func (t Timer) Reschedule(d time.Duration) bool {
 	s := t.shard()
 	if s == nil {
@@ -131,7 +131,7 @@ func (t Timer) RescheduleAt(at time.Time) bool {
 }
 
 // rescheduleTo is like Reschedule but takes a reading of the clock. now is a reading that is not
-// later than the call, or 0. t is not the zero Timer.
+// later than the call, or clock.Unread. t is not the zero Timer.
 func (t Timer) rescheduleTo(deadline, now int64) bool {
 	s := t.home.shard
 	now = max(now, s.now.Load()) // the caller may have stood still since it read the clock
@@ -156,13 +156,15 @@ func (t Timer) rescheduleTo(deadline, now int64) bool {
 		default:
 			return false
 		}
-		if s.move(pg, t.index, w, deadline, tick) {
+		if s.reschedule(pg, t.index, w, deadline, tick) {
 			return true
 		}
 	}
 }
 
-// Deadline returns when the timer is to run, or the zero time and false if it is not pending.
+// Deadline returns the deadline, rounded up to a tick. It returns the zero time and false if the
+// timer is not pending; a plan is not during a run, and no timer of a stopped wheel is. After a
+// Flush the deadline is the time of the Flush, except in Manual mode and for plans. O(1).
 func (t Timer) Deadline() (time.Time, bool) {
 	s := t.shard()
 	if s == nil {

@@ -285,7 +285,7 @@ func TestRaceRescheduleAgainstFire(t *testing.T) {
 }
 
 // Many timers are due at one instant, and two goroutines stop and reschedule them just then.
-// Workers claim the timers in lots, and one thing happens to each.
+// Workers claim the timers in batches, and one thing happens to each.
 func TestRaceStopAndRescheduleAgainstABurst(t *testing.T) {
 	eachTiny(t, func(t *testing.T, tw *TimingWheel) {
 		l := newLedger()

@@ -117,9 +117,10 @@ func ScheduleFunc(s Scheduler, f func()) Timer { return Default().ScheduleFunc(s
 // decides where f runs. The returned handle stops or moves the timer. On a stopped wheel AfterFunc
 // returns the zero Timer, and f never runs.
 //
-// AfterFunc panics if f is nil. It does not wait for callbacks or for a mass expiry. It allocates
-// nothing, except for a page of memory now and then, and for a deadline more than 2^33 ticks ahead.
-// O(1) amortised, and O(log buckets) for the first timer of a bucket.
+// AfterFunc panics if f is nil, or if a shard is full (2^29 timers). It does not wait for callbacks
+// or for a mass expiry. It allocates nothing, except for a page of memory now and then, and for a
+// deadline more than 2^33 ticks ahead. O(1) amortised, and O(log buckets) for the first timer of a
+// bucket.
 func (tw *TimingWheel) AfterFunc(d time.Duration, f func()) Timer {
 	if f == nil {
 		panic("timingwheel: AfterFunc of a nil function")
@@ -149,8 +150,8 @@ func (tw *TimingWheel) Stats() Stats { return tw.engine.stats() }
 // Flush makes every callback that is pending at the call due now, whatever its deadline, and
 // returns their number. Flush does not wait for the callbacks. A timer still counts as pending, and
 // can be stopped or rescheduled, until its callback is claimed. A plan runs once and goes on. In
-// Manual mode with Inline the callbacks run before Flush returns. Flush panics on [Default].
-// O(pending timers).
+// Manual mode with Inline the callbacks run before Flush returns. Flush may wait for a driver or
+// worker. It returns 0 on a stopped wheel, and panics on [Default]. O(pending timers).
 func (tw *TimingWheel) Flush() int {
 	tw.mustOwn("Flush")
 	return tw.engine.flush()
@@ -158,7 +159,8 @@ func (tw *TimingWheel) Flush() int {
 
 // Stop stops the wheel and discards what is pending. Callbacks that have started go on, and no
 // callback starts once Stop has returned. Handles stay valid and inert, and every later call
-// returns at once with its documented result. Stop is idempotent. It panics on [Default].
+// returns at once with its documented result. Stop may wait for a driver or worker, and for no
+// callback. It is idempotent. It panics on [Default]. O(pending timers).
 func (tw *TimingWheel) Stop() {
 	tw.mustOwn("Stop")
 	tw.engine.stop()

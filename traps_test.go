@@ -83,7 +83,7 @@ func halfway(t *testing.T, n int, test func(t *testing.T, tw *TimingWheel, timer
 			s.skip(50 * ms)
 			s.owner.observe(s.Read())
 			require.True(t, s.owner.expire(), "the bucket of 48 ms")
-			s.owner.moveQuantum()
+			s.owner.cascadeQuantum()
 			require.NoError(t, s.verify())
 			require.True(t, s.owner.wheel.cascade.waiting())
 			require.Equal(t, quantum, s.owner.wheel.live)

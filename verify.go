@@ -18,13 +18,13 @@ import (
 //	    entry.
 //	S3  A bucket's list is well linked, is owned by the bucket and has as many live entries as the
 //	    bucket says.
-//	S4  Inbox and arrivals name slots that are Staged, Ending or Ended, each once. Free slots are
-//	    not pending and in no list. No timer of the inbox is due before its first.
-//	S5  No queued timer that is Placed has a tick before its bucket's.
-//	S6  due.ready is the number of entries that are due. No count of workers is negative.
-//	S7  The alarm goes off no later than the first bucket with timers and the first timer of the
+//	S4  due.ready is the number of timers in due.entries and due.buckets. No count of workers is
+//	    negative.
+//	S5  The alarm goes off no later than the first bucket with timers and the first timer of the
 //	    inbox and of the arrivals, unless a driver is on its way.
-//	S8  The owner's clock is less than arena.Near ticks ahead of the last aging of due timers.
+//	S6  The owner's clock is less than arena.Near ticks ahead of the last aging of due timers.
+//
+// It also checks the invariants of the wheel (W) and of the inbox (B).
 func (s *shard) verify() error {
 	if s.closed.Load() {
 		return nil
@@ -72,8 +72,8 @@ func verifyBuckets(s *shard) (err error) {
 		live, last := 0, uint32(0)
 		for c := b.head; c != 0; c = o.store.chunks.meta(c).next {
 			m := o.store.chunks.meta(c)
-			if m.prev != last || m.owner != b.id || o.store.all[b.id] != b {
-				return fmt.Errorf("S3: bucket %d: chunk %d has previous %d and owner %d", b.id, c, m.prev, m.owner)
+			if m.prev != last || m.bucket != b.id || o.store.all[b.id] != b {
+				return fmt.Errorf("S3: bucket %d: chunk %d has previous %d and owner %d", b.id, c, m.prev, m.bucket)
 			}
 			live += m.count()
 			last = c
@@ -91,7 +91,7 @@ func verifyBuckets(s *shard) (err error) {
 				return
 			}
 			if tick, ok := s.decode(w, o.tick); ok && tick < b.at {
-				err = fmt.Errorf("S5: timer of tick %d in a bucket of tick %d", tick, b.at)
+				err = fmt.Errorf("W3: timer of tick %d in a bucket of tick %d", tick, b.at)
 			}
 		})
 		if err != nil {
@@ -124,14 +124,14 @@ func verifyInbox(s *shard) error {
 		for _, i := range slots {
 			w := loadWord(&s.slots.Pages, i)
 			if k := w.Kind(); seen[i] || k != arena.Staged && k != arena.Ending && k != arena.Ended {
-				return fmt.Errorf("S4: slot %d of the inbox has kind %d, or stands there twice", i, k)
+				return fmt.Errorf("B1: slot %d of the inbox has kind %d, or stands there twice", i, k)
 			}
 			seen[i] = true
 			if w.Kind() != arena.Staged {
 				continue
 			}
 			if tick, ok := s.decode(w, s.owner.tick); ok && tick < first {
-				return fmt.Errorf("S4: timer of tick %d in the inbox, whose first tick is %d", tick, first)
+				return fmt.Errorf("B2: timer of tick %d in the inbox, whose first tick is %d", tick, first)
 			}
 		}
 	}
@@ -152,7 +152,7 @@ func verifyInbox(s *shard) error {
 		k := w.Kind()
 		pending := k == arena.Staged || k == arena.Placed || k == arena.Running || k == arena.Ending
 		if seen[i] || pending || *s.owner.store.pos(i) != 0 || s.slots.Pager.IsFree(int(i>>arena.PageShift), i&arena.PageMask) {
-			return fmt.Errorf("S4: free slot %d has kind %d and position %d", i, k, *s.owner.store.pos(i))
+			return fmt.Errorf("B3: free slot %d has kind %d and position %d", i, k, *s.owner.store.pos(i))
 		}
 		seen[i] = true
 	}
@@ -166,17 +166,17 @@ func verifyDue(s *shard) error {
 		ready += b.live
 	}
 	if ready != o.due.ready {
-		return fmt.Errorf("S6: %d timers are due, counted %d", ready, o.due.ready)
+		return fmt.Errorf("S4: %d timers are due, counted %d", ready, o.due.ready)
 	}
 	if c := &o.crew; c.coming < 0 || c.running < 0 || c.owed < 0 || c.stuck < 0 || c.serving < c.stuck {
-		return fmt.Errorf("S6: counts of workers: %d, %d, %d, %d, %d", c.coming, c.running, c.owed, c.stuck, c.serving)
+		return fmt.Errorf("S4: counts of workers: %d, %d, %d, %d, %d", c.coming, c.running, c.owed, c.stuck, c.serving)
 	}
 	return nil
 }
 
 func verifyAge(s *shard) error {
 	if o := &s.owner; o.tick-o.aged >= arena.Near {
-		return fmt.Errorf("S8: the clock is at tick %d, the last aging was at %d", o.tick, o.aged)
+		return fmt.Errorf("S6: the clock is at tick %d, the last aging was at %d", o.tick, o.aged)
 	}
 	return nil
 }
@@ -188,11 +188,11 @@ func verifyAlarm(s *shard) error {
 	at := s.alarm.at.Load()
 	for b := range s.owner.wheel.buckets {
 		if b.live > 0 && b.key < at {
-			return fmt.Errorf("S7: bucket of tick %d, alarm at %d", b.key, at)
+			return fmt.Errorf("S5: bucket of tick %d, alarm at %d", b.key, at)
 		}
 	}
 	if first := min(s.inbox.first, s.owner.arrivals.first); first < at {
-		return fmt.Errorf("S7: a timer of tick %d is not placed, alarm at %d", first, at)
+		return fmt.Errorf("S5: a timer of tick %d is not placed, alarm at %d", first, at)
 	}
 	return nil
 }

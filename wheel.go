@@ -15,9 +15,9 @@ type geometry struct {
 	bits uint  // log2(size)
 	last int   // index of the last level
 
-	// Moving moveTimers timers to finer levels takes at most moveTicks ticks. If moveTicks is 0, no
-	// bucket begins to move before it expires.
-	moveTicks, moveTimers int64
+	// Moving cascadeTimers timers to finer levels takes at most cascadeTicks ticks. If cascadeTicks
+	// is 0, no bucket begins to move before it expires.
+	cascadeTicks, cascadeTimers int64
 }
 
 // level is one wheel of the hierarchy: a ring of slots, each for one interval.
@@ -35,7 +35,7 @@ type level struct {
 //	W2  No bucket with timers expires before the clock.
 //	W3  No timer has a tick before its bucket's expiration, except one that was moved to an earlier
 //	    deadline, which is in the inbox as well.
-//	W4  hollow is the number of queued buckets without entries, and live is the number of entries of
+//	W4  empties is the number of queued buckets without entries, and live is the number of entries of
 //	    all queued buckets.
 //	W5  Bit l of cascade.used is set if and only if level l of the cascade has a bucket.
 type wheel struct {
@@ -43,7 +43,7 @@ type wheel struct {
 	store   *bucketStore
 	levels  []level
 	queue   heap.Heap[*bucket]
-	hollow  int
+	empties int
 	live    int
 	cascade cascade
 	cur     int64 // the clock in ticks: every bucket with an earlier key has been taken
@@ -79,7 +79,7 @@ func (w *wheel) place(i uint32, tick int64) {
 	case b == nil:
 		b = w.open(l, uint32(slot), at)
 	case b.live == 0:
-		w.hollow--
+		w.empties--
 		if at != b.at {
 			w.retime(b, at)
 		}
@@ -93,8 +93,8 @@ func (w *wheel) place(i uint32, tick int64) {
 	}
 }
 
-// belongs reports whether a timer with the given tick belongs in bucket b, which has left its
-// slot. A timer that does not was postponed.
+// belongs reports whether a timer with the given tick belongs in bucket b, which has left its slot.
+// A timer that does not was postponed.
 func (w *wheel) belongs(b *bucket, tick int64) bool {
 	shift := uint(b.level) * w.bits & 63
 	ahead := tick>>shift - b.at>>shift
@@ -115,10 +115,10 @@ const earlyMin = 1024
 // Without this rule a timer that has gone back would move early again and again.
 func (w *wheel) beginEarly(b *bucket) {
 	quarter := int64(1) << (uint(b.level) * w.bits & 63) / 4
-	if w.moveTicks == 0 || w.cur >= b.at-quarter {
+	if w.cascadeTicks == 0 || w.cur >= b.at-quarter {
 		return
 	}
-	if key := b.at - min(int64(b.live)*w.moveTicks/w.moveTimers, quarter); key < b.key {
+	if key := b.at - min(int64(b.live)*w.cascadeTicks/w.cascadeTimers, quarter); key < b.key {
 		b.key = key
 		w.queue.Fix(int(b.heapIndex))
 	}
@@ -145,7 +145,7 @@ func (w *wheel) unslot(b *bucket) {
 	w.levels[b.level].slots[b.slot] = nil
 	w.live -= b.live
 	if b.live == 0 {
-		w.hollow--
+		w.empties--
 		w.store.freeBucket(b)
 	}
 }
@@ -200,19 +200,19 @@ func (w *wheel) popAny() *bucket {
 	return b
 }
 
-// hollowMax is the number of empty buckets that may stay queued, whatever the number of others.
-const hollowMax = 64
+// emptyMax is the number of empty buckets that may stay queued, whatever the number of others.
+const emptyMax = 64
 
-// left notes that queued bucket b has lost a timer. An empty bucket stays where it is, because in a
-// loop of arm and stop the next timer follows at once. It is freed when it comes to the head of the
-// queue or when empty buckets outnumber the others.
-func (w *wheel) left(b *bucket) {
+// lostTimer notes that queued bucket b has lost a timer. An empty bucket stays where it is, because
+// in a loop of arm and stop the next timer follows at once. It is freed when it comes to the head
+// of the queue or when empty buckets outnumber the others.
+func (w *wheel) lostTimer(b *bucket) {
 	w.live--
 	if b.live > 0 {
 		return
 	}
-	w.hollow++
-	if w.hollow > hollowMax && w.hollow > w.queue.Len()/2 {
+	w.empties++
+	if w.empties > emptyMax && w.empties > w.queue.Len()/2 {
 		w.sweep()
 	}
 }
@@ -235,12 +235,12 @@ func (w *wheel) buckets(yield func(*bucket) bool) {
 	}
 }
 
-// verify checks W1, W2 and W4. W3 depends on the timers' words; S5 checks it.
+// verify checks W1, W2 and W4. W3 depends on the timers' words; the shard checks it.
 func (w *wheel) verify() error {
 	if err := w.queue.Verify(func(b *bucket) int { return int(b.heapIndex) }); err != nil {
 		return fmt.Errorf("W1: %w", err)
 	}
-	slots, hollow, live := 0, 0, 0
+	slots, empties, live := 0, 0, 0
 	for l, lv := range w.levels {
 		for k, b := range lv.slots {
 			if b == nil {
@@ -249,7 +249,7 @@ func (w *wheel) verify() error {
 			slots++
 			live += b.live
 			if b.live == 0 {
-				hollow++
+				empties++
 			}
 			v := b.at >> (uint(l) * w.bits)
 			if int(b.level) != l || int(b.slot) != k || v&(w.size-1) != int64(k) || v<<(uint(l)*w.bits) != b.at {
@@ -263,8 +263,8 @@ func (w *wheel) verify() error {
 	if slots != w.queue.Len() {
 		return fmt.Errorf("W1: %d buckets in slots, %d queued", slots, w.queue.Len())
 	}
-	if hollow != w.hollow || live != w.live {
-		return fmt.Errorf("W4: %d buckets are empty, with %d entries in all; counted %d and %d", hollow, live, w.hollow, w.live)
+	if empties != w.empties || live != w.live {
+		return fmt.Errorf("W4: %d buckets are empty, with %d entries in all; counted %d and %d", empties, live, w.empties, w.live)
 	}
 	return w.cascade.verify()
 }

@@ -56,7 +56,7 @@ func (c *clockwork) arm(tick int64) uint32 {
 
 // bucketOf returns the bucket that lists a timer.
 func (c *clockwork) bucketOf(i uint32) *bucket {
-	return c.store.all[c.store.chunks.meta(*c.store.pos(i)>>chunkShift).owner]
+	return c.store.all[c.store.chunks.meta(*c.store.pos(i)>>chunkShift).bucket]
 }
 
 // stop takes a timer out, wherever it stands.
@@ -65,7 +65,7 @@ func (c *clockwork) stop(i uint32) {
 	b := c.store.remove(*pos)
 	*pos = 0
 	if b.state == bucketQueued {
-		c.left(b)
+		c.lostTimer(b)
 	}
 	c.forget(i)
 }
@@ -363,9 +363,9 @@ func TestEmptyBucketIsUsedForAnotherLap(t *testing.T) {
 			c := newClockwork(t, 8, levels, 0)
 			span := int64(1) << (3 * levels)
 			c.stop(c.arm(laps[0] * span))
-			require.Equal(t, 1, c.hollow)
+			require.Equal(t, 1, c.empties)
 			i := c.arm(laps[1] * span)
-			require.Zero(t, c.hollow)
+			require.Zero(t, c.empties)
 			require.Equal(t, 1, c.queue.Len(), "the same bucket")
 			require.Equal(t, laps[1]*span, c.bucketOf(i).at)
 			c.check()
@@ -382,11 +382,11 @@ func TestEmptyBucketDoesNotHoldTheClock(t *testing.T) {
 	c.stop(c.arm(5))
 	c.stop(c.arm(100))
 	c.arm(400)
-	require.Equal(t, 2, c.hollow)
+	require.Equal(t, 2, c.empties)
 	c.now = 300
 	c.catchUp(300)
 	require.EqualValues(t, 300, c.cur)
-	require.Zero(t, c.hollow)
+	require.Zero(t, c.empties)
 	c.check()
 	c.arm(301)
 	require.Equal(t, []int64{301, 400}, c.pass(500))
@@ -475,7 +475,7 @@ func TestSweepFreesEmptyBucketsInAnyOrder(t *testing.T) {
 	for name, order := range removal {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const n = 5 * hollowMax
+			const n = 5 * emptyMax
 			c := newClockwork(t, 1024, 2, 0)
 			slots := make([]uint32, n)
 			for i := range slots {
@@ -486,12 +486,12 @@ func TestSweepFreesEmptyBucketsInAnyOrder(t *testing.T) {
 				if err := c.wheel.verify(); err != nil {
 					t.Fatal(err)
 				}
-				if c.hollow > hollowMax && c.hollow > c.queue.Len()/2 {
-					t.Fatalf("%d of %d buckets are empty", c.hollow, c.queue.Len())
+				if c.empties > emptyMax && c.empties > c.queue.Len()/2 {
+					t.Fatalf("%d of %d buckets are empty", c.empties, c.queue.Len())
 				}
 			}
-			require.LessOrEqual(t, c.queue.Len(), hollowMax)
-			require.LessOrEqual(t, len(c.store.all)-len(c.store.spare), hollowMax)
+			require.LessOrEqual(t, c.queue.Len(), emptyMax)
+			require.LessOrEqual(t, len(c.store.all)-len(c.store.spare), emptyMax)
 		})
 	}
 }
@@ -500,7 +500,7 @@ func TestSweepFreesEmptyBucketsInAnyOrder(t *testing.T) {
 // timers.
 func newEarlyClockwork(t testing.TB, size, levels int, now int64) *clockwork {
 	c := newClockwork(t, size, levels, now)
-	c.moveTicks, c.moveTimers = 1, 16
+	c.cascadeTicks, c.cascadeTimers = 1, 16
 	return c
 }
 
@@ -627,7 +627,7 @@ func TestWheelVerifyFindsDamage(t *testing.T) {
 		"W2: bucket":          func(c *clockwork, b *bucket) { c.cur = b.at + 1 },
 		"in state":            func(_ *clockwork, b *bucket) { b.state = bucketDue },
 		"buckets in slots":    func(c *clockwork, b *bucket) { c.levels[b.level].slots[b.slot] = nil },
-		"W4":                  func(c *clockwork, _ *bucket) { c.hollow++ },
+		"W4":                  func(c *clockwork, _ *bucket) { c.empties++ },
 		"entries in all":      func(c *clockwork, _ *bucket) { c.wheel.live++ },
 		"W5: level 2 of the":  func(c *clockwork, _ *bucket) { c.cascade.used = 4 },
 		"W5: level 15 of the": func(c *clockwork, _ *bucket) { c.cascade.levels[15].push(&bucket{}) },
@@ -716,7 +716,7 @@ func playClockwork(t *testing.T, pick choices) {
 	all := starts(size, levels)
 	c := newClockwork(t, size, levels, all[pick.below(len(all))])
 	if pick.below(3) == 0 {
-		c.moveTicks, c.moveTimers = 1, int64(1+pick.below(512))
+		c.cascadeTicks, c.cascadeTimers = 1, int64(1+pick.below(512))
 	}
 	span := satMul(1, int64(1)<<min(62, c.bits*uint(levels)))
 	for pick.more() {
@@ -817,8 +817,8 @@ func (c *clockwork) finish() {
 		c.now = first
 		settle()
 	}
-	if c.hollow != c.queue.Len() || c.wheel.live != 0 {
-		c.t.Fatalf("%d buckets are left, %d of them empty", c.queue.Len(), c.hollow)
+	if c.empties != c.queue.Len() || c.wheel.live != 0 {
+		c.t.Fatalf("%d buckets are left, %d of them empty", c.queue.Len(), c.empties)
 	}
 }
 

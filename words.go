@@ -20,9 +20,9 @@ type words struct {
 	far   farTable
 }
 
-// encode returns how a word represents the tick of a deadline, which is not before the clock. What
-// counts as near is decided by the owner's latest reading, so that the owner, which may come late,
-// can read the word.
+// encode returns how a word represents the tick of a deadline, which is not before the clock. The
+// owner's latest reading decides whether a deadline is near. The owner may come late and can still
+// read the word.
 func (t *words) encode(deadline, tick int64) (flags arena.Word, bits uint64) {
 	if deadline-t.now.Load() < t.near {
 		return 0, uint64(tick)

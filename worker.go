@@ -13,9 +13,9 @@ const (
 	// lateSpare is the delay at which a spare cannot have stood next in its processor's queue.
 	lateSpare = time.Millisecond
 
-	// returningMax is the number of workers that may wait for the lock after their callbacks. If
-	// more wait, those that others replace end, although more is due. Each has a stack, and the
-	// driver waits in the same queue.
+	// returningMax is the number of workers that may wait for the lock after their callbacks. Above
+	// this number a replaced worker ends even if more is due: each waiting worker holds a stack,
+	// and the driver waits in the same queue.
 	returningMax = 2048
 )
 
@@ -136,8 +136,8 @@ type worker[T any] struct {
 	taken    uint64 // counters.taken at that time
 	unmoved  int    // claims since the last quantum of the backlog
 	running  bool   // a callback, or a batch, is being run
-	serving  bool
-	unlocked bool
+	serving  bool   // counted in crew.serving
+	unlocked bool   // it does not hold wheelMu
 }
 
 // begin chooses how the worker runs callbacks. wheelMu is held.
@@ -220,16 +220,16 @@ func (w *worker[T]) putBack() {
 	b.returned = true
 }
 
-// worker runs a worker without a parent.
-func (s *shardOf[T]) worker() {
+// runWorker runs a worker without a parent.
+func (s *shardOf[T]) runWorker() {
 	s.wheelMu.Lock()
-	s.newWorker().live()
+	s.newWorker().run()
 }
 
-// relieve runs a spare. If the worker that has started it waits for the lock and there
-// are workers enough, the spare is not needed and ends: that worker has run its callbacks.
-// Otherwise each worker that waits for the lock would let its spare begin, and the spare its own.
-func (w *worker[T]) relieve() {
+// runSpare runs a spare. The spare ends at once if its parent has run its callbacks and waits for
+// the lock, and there are enough active workers. Otherwise each worker that waits for the lock
+// would let its spare begin, and the spare its own.
+func (w *worker[T]) runSpare() {
 	s, p := w.s, w.parent
 	s.wheelMu.Lock()
 	if p.waiting.Load() && s.owner.crew.crowded(s.procs-1) {
@@ -238,7 +238,7 @@ func (w *worker[T]) relieve() {
 		s.unlockAndTend()
 		return
 	}
-	w.live()
+	w.run()
 }
 
 // newWorker returns a worker. wheelMu is held.
@@ -251,9 +251,9 @@ func (s *shardOf[T]) newWorker() *worker[T] {
 	return w
 }
 
-// live runs a worker that another worker or a driver has started. It is called with
-// wheelMu held and returns without it.
-func (w *worker[T]) live() {
+// run runs a worker that another worker or a driver has started. It is called with wheelMu held and
+// returns without it.
+func (w *worker[T]) run() {
 	s := w.s
 	s.labels.Own()
 	c := &s.owner.crew
@@ -289,7 +289,7 @@ func (w *worker[T]) takeOverFromParent() {
 		c.crowd = crowdMin
 		return
 	}
-	s.hire(min(s.owner.calls(), c.crowd) - c.coming)
+	s.hire(min(s.owner.batchesDue(), c.crowd) - c.coming)
 	c.crowd = min(c.crowd*crowdGrowth, crowdMax)
 }
 
@@ -312,13 +312,14 @@ func (w *worker[T]) takeOver(b *batch) {
 func (s *shardOf[T]) hire(n int) {
 	for range n {
 		s.owner.crew.coming++
-		go s.worker()
+		go s.runWorker()
 	}
 }
 
 // drive runs a driver. It is called with wheelMu held. With the default executor it ends by
-// becoming a worker: the alarm is set already and wakes another driver, so a callback that blocks
-// does not hold up the wheel.
+// becoming a worker. Either the alarm is set and wakes another driver, or the owner is behind. In
+// the second case the worker starts a spare before it runs a callback, and the spare does the rest.
+// So a callback that blocks does not hold up the wheel.
 func (s *shardOf[T]) drive() {
 	s.labels.Own()
 	if !s.pooled {
@@ -358,7 +359,7 @@ func (w *worker[T]) serve() {
 			w.runExtra()
 		case o.backlog() && (o.due.ready == 0 || w.unmoved >= 16):
 			w.unmoved = 0
-			o.moveQuantum()
+			o.cascadeQuantum()
 			s.yield()
 			w.overtake()
 		case o.due.ready > 0:
@@ -373,8 +374,8 @@ func (w *worker[T]) serve() {
 	}
 }
 
-// overtake does the work of a driver that should have come, see shard.overtake. The workers on which
-// a replaced worker relies do not know what it has made due, so it serves that itself.
+// overtake does the work of a driver that should have come, see shard.overtake. The workers on
+// which a replaced worker relies do not know what it has made due, so it serves that itself.
 func (w *worker[T]) overtake() bool {
 	if !w.s.overtake() {
 		return false
@@ -500,8 +501,9 @@ func (w *worker[T]) runBatch() {
 }
 
 // leave releases the lock to run callbacks. more says that something waits behind them. In this
-// case leave starts a spare, and workers for processors that have none. It starts the spare last,
-// so that the spare stands next in the processor's queue.
+// case leave starts a spare, unless one is coming or enough workers are on their way, and workers
+// for processors that have none. It starts the spare last, so that the spare stands next in the
+// processor's queue.
 func (w *worker[T]) leave(more bool) {
 	s := w.s
 	c := &s.owner.crew
@@ -511,8 +513,8 @@ func (w *worker[T]) leave(more bool) {
 	others, spare := 0, (*worker[T])(nil)
 	// If the worker has a batch it needs a spare of its own, because the spares of others do not
 	// serve this batch.
-	if more && !w.spareComing && (w.batch != nil || c.coming <= s.owner.calls()) {
-		others = s.owner.missing()
+	if more && !w.spareComing && (w.batch != nil || c.coming <= s.owner.batchesDue()) {
+		others = s.owner.workersToStart()
 		spare = s.newWorker()
 		spare.parent, spare.taken = w, s.owner.counters.taken
 		w.spareComing = true
@@ -524,10 +526,10 @@ func (w *worker[T]) leave(more bool) {
 		return
 	}
 	for range others {
-		go s.worker()
+		go s.runWorker()
 	}
 	spare.started = s.Read()
-	go spare.relieve()
+	go spare.runSpare()
 }
 
 // back takes the lock again after callbacks have run.

@@ -1014,7 +1014,7 @@ func TestMissingWorkers(t *testing.T) {
 		o := &owner{config: &config{perCall: 1, procs: c.procs}}
 		o.crew = crew{serving: c.serving, stuck: c.stuck, coming: c.coming, size: c.size}
 		o.due.ready = c.due
-		assert.Equal(t, c.want, o.missing(), "%+v", c)
+		assert.Equal(t, c.want, o.workersToStart(), "%+v", c)
 	}
 }
 
@@ -1047,7 +1047,7 @@ func runBeside(e *engine[func()]) int {
 	s.wheelMu.Lock()
 	s.advance()
 	for s.owner.wheel.cascade.any() {
-		s.owner.moveQuantum()
+		s.owner.cascadeQuantum()
 	}
 	c := &s.owner.crew
 	begun := c.begun
@@ -1113,7 +1113,7 @@ func TestWorkerWhoseSpareHasEndedStartsAnother(t *testing.T) {
 			c.size, c.coming, c.serving = 2, 1, s.procs
 		})
 		w.waiting.Store(true) // for the lock, after its callbacks
-		spare.relieve()
+		spare.runSpare()
 		w.waiting.Store(false)
 		s.own(func() {
 			assert.Zero(t, s.owner.crew.coming)

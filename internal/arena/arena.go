@@ -1,10 +1,10 @@
 // Package arena keeps the slots of timers: pages of words and positions without a pointer, so that
 // the garbage collector never looks at a timer.
 //
-// A slot is named by its page and its index. Each timer of a slot has a generation of 22 bits of its
-// own. A slot whose generations are used up is retired, and a page of retired slots is given back.
-// A page that is opened again with the same number is another page, whose generations begin anew.
-// So whoever keeps a slot's name must know the page and not only its number.
+// A slot is named by its page and its index. Each timer of a slot has a generation of 22 bits of
+// its own. A slot whose generations are used up is retired, and a page of retired slots is given
+// back. A page that is opened again with the same number is another page, whose generations begin
+// anew. A reference to a slot must therefore name the page itself and not only its number.
 package arena
 
 import "sync/atomic"
@@ -92,9 +92,9 @@ func (t *Table[P]) Cap() int {
 
 // Slots hands out slots. Pages is read without a lock; all else belongs to one goroutine at a time.
 type Slots struct {
-	Pages Table[Page]
-	Pager Pager
-	Here  int // pages with memory
+	Pages     Table[Page]
+	Pager     Pager
+	OpenPages int // pages with memory
 
 	// Closed is told of each page that is given back.
 	Closed func(p int)
@@ -110,7 +110,7 @@ func (s *Slots) Take() (uint32, bool) {
 func (s *Slots) Open(p int, pg *Page) {
 	s.Pages.Set(p, pg)
 	s.Pager.Open(p, PageSize)
-	s.Here++
+	s.OpenPages++
 }
 
 // Put takes back a slot whose timer has gone. An exhausted slot is not handed out again. If two
@@ -129,13 +129,13 @@ func (s *Slots) Put(i uint32) {
 // Clear forgets all slots.
 func (s *Slots) Clear() {
 	s.Pages.Clear()
-	s.Pager, s.Here = Pager{}, 0
+	s.Pager, s.OpenPages = Pager{}, 0
 }
 
 // close gives page p back.
 func (s *Slots) close(p int) {
 	s.Pages.Set(p, nil)
 	s.Pager.Close(p)
-	s.Here--
+	s.OpenPages--
 	s.Closed(p)
 }

@@ -313,8 +313,8 @@ func (s *slab) verify() {
 			here++
 		}
 	}
-	if here != s.Here {
-		s.t.Fatalf("%d pages have memory, counted %d", here, s.Here)
+	if here != s.OpenPages {
+		s.t.Fatalf("%d pages have memory, counted %d", here, s.OpenPages)
 	}
 }
 
@@ -343,7 +343,7 @@ func TestNoGenerationOfAPageIsUsedTwice(t *testing.T) {
 			s.end(len(s.inUse) - 1)
 		}
 		s.verify()
-		require.LessOrEqual(t, s.Here, 1)
+		require.LessOrEqual(t, s.OpenPages, 1)
 		require.NotEmpty(t, s.closed)
 	}
 }
@@ -407,7 +407,7 @@ func TestPageOfExhaustedSlotsIsClosed(t *testing.T) {
 		s.end(0)
 	}
 	require.Equal(t, []int{0}, s.closed)
-	require.Zero(t, s.Here)
+	require.Zero(t, s.OpenPages)
 	s.arm()
 	require.EqualValues(t, 1, s.word(s.inUse[0]).Gen(), "a new page")
 	s.verify()
@@ -455,7 +455,7 @@ func TestClearForgetsAllSlots(t *testing.T) {
 		s.arm()
 	}
 	s.Clear()
-	require.Zero(t, s.Here)
+	require.Zero(t, s.OpenPages)
 	require.Nil(t, s.Pages.At(1))
 	_, ok := s.Take()
 	require.False(t, ok)

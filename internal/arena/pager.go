@@ -14,7 +14,7 @@ const _ = uint(8 - pageWords) // the bits of pageState.some
 type pageState struct {
 	free [pageWords]uint64
 	some uint8 // bit w: free[w] is not zero
-	here bool  // the page has memory
+	open bool  // the page has memory
 	used int32 // slots in use
 	room int32 // free slots
 }
@@ -112,7 +112,7 @@ func (p *Pager) Open(page, n int) {
 		p.state = append(p.state, pageState{})
 	}
 	st := &p.state[page]
-	*st = pageState{room: int32(n), here: true}
+	*st = pageState{room: int32(n), open: true}
 	for i := 0; i < n; i += 64 {
 		st.free[i>>6] = ^uint64(0)
 		st.some |= 1 << (i >> 6)
@@ -157,12 +157,12 @@ func (p *Pager) Verify() error {
 			return fmt.Errorf("page %d: room is %d, bitmap has %d", i, st.room, room)
 		case p.roomy.has(i) != (room > 0):
 			return fmt.Errorf("page %d: room %d, roomy %v", i, room, p.roomy.has(i))
-		case p.absent.has(i) && st.here:
-			return fmt.Errorf("page %d is here and absent", i)
-		case !st.here && st.used != 0:
+		case p.absent.has(i) && st.open:
+			return fmt.Errorf("page %d is open and absent", i)
+		case !st.open && st.used != 0:
 			return fmt.Errorf("page %d has %d slots in use and no memory", i, st.used)
 		}
-		if st.here && st.used == 0 {
+		if st.open && st.used == 0 {
 			empties++
 		}
 	}

@@ -30,10 +30,10 @@ const (
 	Staged              // pending, in the inbox
 	Ending              // stopped while Staged; the payload is about to be cleared
 	Ended               // stopped while Staged; the inbox has it
-	Placed              // pending, in a bucket or in a worker's batch
+	Placed              // pending, in a bucket, among the due entries or in a worker's batch
 	Dead                // stopped while Placed or Running; in the stack of removals, or about to be
 	Spent               // claimed; the worker's batch has it
-	Running             // a plan whose run is under way; in no list
+	Running             // a plan whose run is under way; its worker's batch, or a bucket, may name the slot
 )
 
 // Flags of a word.

@@ -11,6 +11,9 @@ import (
 	"time"
 )
 
+// Unread stands for a reading where there is none. It is before every reading.
+const Unread = -1
+
 // Timeline is the clock of a wheel or of a delay queue. The wheel uses readings from 0 to
 // math.MaxInt64.
 type Timeline struct {
@@ -46,7 +49,7 @@ func (c *Timeline) DateOf(ns int64) time.Time {
 }
 
 // Instant converts t to a reading that is not negative. The second result is a reading of the
-// clock, or 0 if the conversion needed none.
+// clock, or Unread if the conversion needed none.
 //
 // A time with a monotonic reading needs no reading of the clock. A time without one is a date on
 // the wall clock. Instant converts it once, and later steps of the wall clock do not move the
@@ -59,7 +62,7 @@ func (c *Timeline) Instant(t time.Time) (deadline, now int64) {
 // Signed is Instant for times before the first reading as well. Those give a negative result.
 func (c *Timeline) Signed(t time.Time) (at, now int64) {
 	if c.Manual || t != t.Round(0) { // Round strips a monotonic reading, so t has one
-		return Saturated(c.Origin, int64(t.Sub(c.Base))), 0
+		return Saturated(c.Origin, int64(t.Sub(c.Base))), Unread
 	}
 	date := c.Date()
 	now = int64(date.Sub(c.Base)) + c.Origin

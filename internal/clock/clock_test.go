@@ -111,7 +111,7 @@ func TestTimelineOfManualMode(t *testing.T) {
 		for _, r := range []int64{origin, origin + 1, 0, 1, 1 << 62, math.MaxInt64} {
 			got, now := c.Instant(c.TimeAt(r))
 			require.Equal(t, r, got)
-			require.Zero(t, now)
+			require.EqualValues(t, Unread, now)
 		}
 		for at, want := range map[time.Time]int64{
 			{}: 0, start.AddDate(-300, 0, 0): 0, start.AddDate(300, 0, 0): math.MaxInt64,
@@ -163,6 +163,6 @@ func TestTimelineTakesMonotonicReadings(t *testing.T) {
 	for _, d := range []time.Duration{0, 1, time.Hour, -1 - 7, 1 << 40} {
 		deadline, now := c.Instant(c.Base.Add(d))
 		require.Equal(t, max(7+int64(d), 0), deadline)
-		require.Zero(t, now)
+		require.EqualValues(t, Unread, now)
 	}
 }

@@ -62,7 +62,7 @@ func (h *Heap[E]) Remove(i int) E {
 	h.items[last] = zero
 	h.items = h.items[:last]
 	if i < last {
-		h.settle(i, filler)
+		h.sift(i, filler)
 	}
 	e.SetHeapIndex(-1)
 	h.shrink()
@@ -70,10 +70,10 @@ func (h *Heap[E]) Remove(i int) E {
 }
 
 // Fix restores the order after the element at index i has changed its place in it. O(log n).
-func (h *Heap[E]) Fix(i int) { h.settle(i, h.items[i]) }
+func (h *Heap[E]) Fix(i int) { h.sift(i, h.items[i]) }
 
-// settle puts e into the hole at index i, or where the order wants it. O(log n).
-func (h *Heap[E]) settle(i int, e E) {
+// sift puts e into the hole at index i, or where the order wants it. O(log n).
+func (h *Heap[E]) sift(i int, e E) {
 	if i > 0 && e.Before(h.items[(i-1)/2]) {
 		h.up(i, e)
 	} else {

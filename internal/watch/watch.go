@@ -18,7 +18,7 @@ type Call struct {
 	Payloads int           // of the batch, as given to Begin
 }
 
-// Config says which calls are slow and who learns of them.
+// Config says which calls are slow and how they are reported.
 type Config struct {
 	After time.Duration // from when on a call is slow; more than 0
 
