@@ -690,7 +690,7 @@ func TestRaceChannelTimerIsNeverStaleNorEarly(t *testing.T) {
 }
 
 // Of two timers with one deadline one is received, the other is stopped, however close it is:
-// nobody has received from it.
+// no goroutine has received from it.
 func TestRaceTheOtherTimerIsAlwaysStopped(t *testing.T) {
 	t.Parallel()
 	raceChannel(t, func(t *testing.T, tw *TimingWheel) {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
 // Timers run at their deadline rounded up to a tick: at the edges of levels, at wraps, after days,
@@ -22,7 +24,7 @@ import (
 func checkDelay(t *testing.T, opts Options, origin int64, d time.Duration) {
 	t.Helper()
 	tick := int64(opts.Tick)
-	due := satAdd(origin, int64(d))
+	due := clock.Saturated(origin, int64(d))
 	rounded := due / tick
 	if due%tick != 0 {
 		rounded++
@@ -89,7 +91,7 @@ func TestEdgesOfEachLevel(t *testing.T) {
 			for _, origin := range []int64{0, span - 1, span/2 + 1} {
 				for _, edge := range []int64{span / int64(opts.WheelSize), span, satMul(span, 2), satMul(span, 5)} {
 					for _, off := range []int64{-tick - 1, -tick, -1, 0, 1, tick, tick + 1} {
-						checkDelay(t, opts, origin, time.Duration(max(1, satAdd(edge, off))))
+						checkDelay(t, opts, origin, time.Duration(max(1, clock.Saturated(edge, off))))
 					}
 				}
 			}
@@ -120,7 +122,7 @@ func TestLargeEpochs(t *testing.T) {
 				if origin < from {
 					continue // out of range
 				}
-				for _, d := range []int64{1, tick - 1, tick, 2 * tick, span - 1, span, satAdd(span, tick)} {
+				for _, d := range []int64{1, tick - 1, tick, 2 * tick, span - 1, span, clock.Saturated(span, tick)} {
 					checkDelay(t, opts, origin, time.Duration(d))
 				}
 			}

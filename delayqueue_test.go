@@ -511,7 +511,7 @@ func (c *lookCounter) Err() error {
 }
 
 // Only the front one of many takers watches the clock, and what does not concern the head wakes
-// nobody.
+// no taker.
 func TestDelayQueueOneTakerWatchesTheClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -825,7 +825,7 @@ func (m *dqModel) take() {
 	require.Equal(m.t, m.due(1), []int{v}, "nil wanted: early")
 }
 
-// channel lets a feeder fill a buffer that nobody receives from.
+// channel lets a feeder fill a buffer from which no goroutine receives.
 func (m *dqModel) channel() {
 	size := m.byte() % 5
 	ctx, cancel := context.WithCancel(context.Background())

@@ -91,8 +91,8 @@ func TestWakeupsOfPostponedTimers(t *testing.T) {
 	})
 }
 
-// Timers by the hundred thousand that are stopped before they are due wake nobody.
-func TestStoppedTimersWakeNobody(t *testing.T) {
+// Timers by the hundred thousand that are stopped before they are due wake no goroutine.
+func TestStoppedTimersCostNoWakeup(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		for range scaled(100_000) {
 			tw.AfterFunc(time.Minute+rand.N(time.Hour), func() {}).Stop()
@@ -421,8 +421,8 @@ func TestIdleWheelSwitchesItsAlarmOff(t *testing.T) {
 }
 
 // The alarm's timer of the runtime is late, as on a busy machine. A caller that corrects the alarm
-// takes the timer that is due out of the inbox, and must not switch the alarm off: nobody else
-// would come.
+// takes the timer that is due out of the inbox, and must not switch the alarm off: no other
+// goroutine would come.
 func TestCorrectingTheAlarmLeavesNoTimerThatIsDueAlone(t *testing.T) {
 	t.Parallel()
 	for name, executor := range map[string]Executor{"default": nil, "Goroutines": Goroutines} {

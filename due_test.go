@@ -327,7 +327,7 @@ func TestRescheduleOfAFlushedTimer(t *testing.T) {
 				require.Equal(t, d, ran[0])
 			}
 			require.Zero(t, tw.Len())
-			require.True(t, sh.unnamed(timer.index))
+			require.True(t, sh.slotIsFree(timer.index))
 			verified(t, sh)
 		})
 	}
@@ -359,7 +359,7 @@ func TestFlushedTimersArePending(t *testing.T) {
 		_, ok = tw.Next()
 		require.False(t, ok)
 		for _, timer := range timers {
-			require.True(t, sh.unnamed(timer.index))
+			require.True(t, sh.slotIsFree(timer.index))
 		}
 		verified(t, sh)
 	})

@@ -61,7 +61,6 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 		s.call = s.runCall
 		s.funcs, _ = any(&s.values).(*arena.Table[[arena.PageSize]func()])
 		s.init(e.config, s)
-		s.labels = e.labels
 		e.shards[i] = s
 	}
 	return e, nil
@@ -130,7 +129,6 @@ type shardOf[T any] struct {
 	homes       []*home                        // armMu: by page
 	nextPage    *page[T]                       // armMu: allocated and not opened yet
 	engine      *engine[T]
-	labels      *watch.Labels
 	call        func()     // claims and runs one batch; given to the executor
 	buffer      []T        // wheelMu: the buffer of the worker that ended last, for the next one
 	collected   []entry    // wheelMu: buffer of claimDue

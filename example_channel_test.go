@@ -57,7 +57,8 @@ func ExampleTimingWheel_NewTimer() {
 	// idle
 }
 
-// Stop says whether somebody has received the value. If not, nobody will: also one that waits in the channel is taken back.
+// Stop returns false if the value was received. If it returns true, the value never is: Stop takes it
+// back if it waits in the channel.
 func ExampleChannelTimer_Stop() {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})

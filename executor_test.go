@@ -164,8 +164,8 @@ func TestQuickCallbackAmongTwoThousandThatBlock(t *testing.T) {
 	}
 }
 
-// Each of 64 callbacks of one bucket stops the 63 others: whoever it is, exactly one thing happens
-// to each timer.
+// Each of 64 callbacks of one bucket stops the 63 others. Exactly one thing happens to each timer,
+// whichever runs first.
 func TestCallbackStopsSiblingsOfItsOwnBucket(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {

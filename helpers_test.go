@@ -323,7 +323,7 @@ func drainWheel(tw *TimingWheel) error {
 }
 
 // record is what a race test knows of one timer. Only the goroutine that armed the timer resets it;
-// anybody may stop it.
+// any goroutine may stop it.
 type record struct {
 	timer     Timer
 	notBefore time.Duration // since ledger.start; written by the timer's owner
@@ -653,9 +653,9 @@ func (t Timer) swapWord(change func(w arena.Word) arena.Word) {
 	pg.Store(t.index, change(pg.Load(t.index)))
 }
 
-// unnamed reports whether a slot is free: no timer, list or batch names it. Slots that were claimed
+// slotIsFree reports whether a slot is free: no timer, list or batch names it. Slots that were claimed
 // a moment ago are given back first.
-func (s *shard) unnamed(i uint32) bool {
+func (s *shard) slotIsFree(i uint32) bool {
 	s.wheelMu.Lock()
 	defer s.wheelMu.Unlock()
 	s.reclaim()
@@ -720,13 +720,6 @@ func (c *scripted) bits() int64 {
 
 func (c *scripted) more() bool     { return len(c.rest) > 0 }
 func (c *scripted) String() string { return "of the fuzz input" }
-
-func satAdd(a, b int64) int64 {
-	if b > math.MaxInt64-a {
-		return math.MaxInt64
-	}
-	return a + b
-}
 
 func satMul(a, b int64) int64 {
 	if b > 0 && a > math.MaxInt64/b {

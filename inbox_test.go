@@ -374,14 +374,14 @@ func TestSlotOfAStopUnderWayIsNotReused(t *testing.T) {
 	for range 3 {
 		sh.placeAll()
 		s.verify()
-		require.False(t, sh.unnamed(timer.index))
+		require.False(t, sh.slotIsFree(timer.index))
 		require.False(t, timer.Stop(), "another call is doing it")
 		require.False(t, timer.Reschedule(0))
 		require.Equal(t, 1, sh.staged())
 	}
 	timer.swapWord(func(w arena.Word) arena.Word { return w.With(arena.Ended) })
 	sh.placeAll()
-	require.True(t, sh.unnamed(timer.index))
+	require.True(t, sh.slotIsFree(timer.index))
 	require.Zero(t, sh.staged())
 	require.EqualValues(t, 1, s.Stats().Stopped)
 	s.verify()

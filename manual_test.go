@@ -46,7 +46,7 @@ func TestAdvanceRunsInOrderOfTicksThenOfArming(t *testing.T) {
 
 // What a callback arms runs in a later Advance, however soon it is due, so a chain of zero delays
 // starves neither the caller nor another timer.
-func TestChainOfZeroDelaysStarvesNobody(t *testing.T) {
+func TestChainOfZeroDelaysStarvesNoTimer(t *testing.T) {
 	t.Parallel()
 	s := newStory(t, Options{}, 0)
 	var again func()

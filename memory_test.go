@@ -199,8 +199,8 @@ func TestGoroutinesEndAfterABurst(t *testing.T) {
 	}
 }
 
-// What a callback or payload refers to, and a wheel that nobody uses any more, are for the garbage
-// collector.
+// The garbage collector takes what a callback or payload refers to, and a wheel that is not used any
+// more.
 
 // held by nothing but a timer: noinline keeps the callers' frames from referring to it.
 //
@@ -408,7 +408,7 @@ func TestForgottenWheelIsCollected(t *testing.T) {
 	}
 }
 
-// A wheel with timers pending is not forgotten, though nobody holds it: they fire.
+// A wheel with timers pending is not forgotten, even if nothing refers to it: they fire.
 func TestUnreferencedWheelFires(t *testing.T) {
 	fired := make(chan struct{})
 	forgotten(t, Options{}, func(tw *TimingWheel) { tw.AfterFunc(20*ms, func() { close(fired) }) })
@@ -464,7 +464,7 @@ func belowParents(t *testing.T, f func(t *testing.T, newParent newParent, way st
 }
 
 // endAll makes contexts of each kind below the parent, ends them, and returns what is left of them:
-// nobody but the library can hold it.
+// only the library can hold it.
 //
 //go:noinline
 func endAll(t *testing.T, tw *TimingWheel, parent context.Context, end func(), way string) (gone []weak.Pointer[deadlineContext]) {
@@ -519,7 +519,7 @@ func TestEndedContextsAreCollected(t *testing.T) {
 	})
 }
 
-// The same for what only the parent refers to, where nobody has the parent any more.
+// Values to which only the parent refers are collected once nothing refers to the parent.
 func TestValuesOfTheParentAreCollected(t *testing.T) {
 	belowParents(t, func(t *testing.T, newParent newParent, way string) {
 		tw := startWheel(t, Options{})

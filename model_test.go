@@ -131,7 +131,7 @@ func (m *model) armed(e *modelTimer, due int64) {
 }
 
 // delayed is the reading d from now.
-func (m *model) delayed(d time.Duration) int64 { return satAdd(m.now, max(int64(d), 0)) }
+func (m *model) delayed(d time.Duration) int64 { return clock.Saturated(m.now, max(int64(d), 0)) }
 
 func (m *model) addTimer(shard int, due int64, add func(id int) Timer) {
 	e := &modelTimer{id: len(m.all), shard: shard, at: -1}
@@ -306,7 +306,7 @@ func (m *model) advance(to int64) {
 	tick := m.tickOf()
 	collected := m.collect(func(e *modelTimer) bool { return e.tick <= tick })
 	eager, again := m.eager, m.unwound
-	m.unwound = true // also where a panic passes through here, to whoever has run the callback that called this
+	m.unwound = true // also if a panic passes through here, to the caller of the callback that called this
 	got, ran, ok := m.run(func() int { return m.sut.advance(m.time(to)) })
 	m.unwound = !ok
 	switch {
@@ -423,7 +423,7 @@ func (m *model) checkStats() {
 // delay chooses a delay, with a bent for the places where a wheel may go wrong.
 func (m *model) delay() time.Duration {
 	tick := int64(m.cfg.tick)
-	near := func(ns int64) time.Duration { return time.Duration(satAdd(ns, int64(m.pick.below(3)-1))) }
+	near := func(ns int64) time.Duration { return time.Duration(clock.Saturated(ns, int64(m.pick.below(3)-1))) }
 	switch m.pick.below(12) {
 	case 0:
 		return 0
@@ -434,7 +434,7 @@ func (m *model) delay() time.Duration {
 	case 3, 4:
 		return near(satMul(int64(m.pick.below(2*m.cfg.size+2)), tick))
 	case 5: // an edge of a level, from now
-		return near(satMul(satAdd(m.edge(), int64(m.pick.below(3)-1)), tick))
+		return near(satMul(clock.Saturated(m.edge(), int64(m.pick.below(3)-1)), tick))
 	case 6: // an edge of a level, on the wheel
 		e := m.edge()
 		return near(satMul(e-m.tickOf()%e+int64(m.pick.below(3)-1), tick))
@@ -468,7 +468,7 @@ func (m *model) target() int64 {
 	if m.pick.below(32) == 1 {
 		return to
 	}
-	return min(to, satAdd(m.now, satMul(satMul(m.cfg.span(), int64(m.cfg.tick)), 4)))
+	return min(to, clock.Saturated(m.now, satMul(satMul(m.cfg.span(), int64(m.cfg.tick)), 4)))
 }
 
 func (m *model) anyTarget() int64 {
@@ -479,9 +479,9 @@ func (m *model) anyTarget() int64 {
 	case 1:
 		return m.now - m.pick.bits()%(m.now+1)
 	case 2:
-		return satAdd(m.now, m.pick.bits()%(3*tick))
+		return clock.Saturated(m.now, m.pick.bits()%(3*tick))
 	case 3, 4:
-		return satAdd(m.now, satMul(tick, int64(m.pick.below(2*m.cfg.size))))
+		return clock.Saturated(m.now, satMul(tick, int64(m.pick.below(2*m.cfg.size))))
 	case 5:
 		if at, ok := m.checkNext(); ok {
 			return at
@@ -492,13 +492,13 @@ func (m *model) anyTarget() int64 {
 		}
 	case 7:
 		e := m.edge()
-		return satMul(satAdd(m.tickOf(), e-m.tickOf()%e+int64(m.pick.below(3)-1)), tick)
+		return satMul(clock.Saturated(m.tickOf(), e-m.tickOf()%e+int64(m.pick.below(3)-1)), tick)
 	case 8:
 		if len(m.pending) > 0 {
-			return satAdd(m.pending[m.pick.below(len(m.pending))].due, m.pick.bits()%tick)
+			return clock.Saturated(m.pending[m.pick.below(len(m.pending))].due, m.pick.bits()%tick)
 		}
 	}
-	return satAdd(m.now, satMul(m.cfg.span(), tick)/int64(1+m.pick.below(64)))
+	return clock.Saturated(m.now, satMul(m.cfg.span(), tick)/int64(1+m.pick.below(64)))
 }
 
 // readingNear is a point in time that lies d ahead, or behind where d is negative.
@@ -747,7 +747,7 @@ func (m *model) burst() {
 	shard := m.pick.below(m.cfg.shards)
 	for range n {
 		m.addTimer(shard, m.delayed(d), func(id int) Timer { return m.sut.add(shard, d, id) })
-		d = time.Duration(satAdd(int64(d), int64(step)))
+		d = time.Duration(clock.Saturated(int64(d), int64(step)))
 	}
 	batch := slices.Clone(m.all[first:])
 	keep := m.pick.below(4) * 32
@@ -897,7 +897,7 @@ func (m *bubbleModel) failf(format string, args ...any) {
 // within this tick may keep to the end of the tick.
 func (m *bubbleModel) armed(e *bubbleTimer, d int64) {
 	tick, now := int64(m.opts.Tick), m.now()
-	due := satAdd(now, max(d, 0))
+	due := clock.Saturated(now, max(d, 0))
 	rounded := due / tick
 	if due%tick != 0 {
 		rounded++
@@ -950,7 +950,7 @@ func (m *bubbleModel) delay() int64 {
 		for range m.rng.IntN(m.opts.Levels + 1) {
 			edge = satMul(edge, size)
 		}
-		return satAdd(satMul(edge, 1+m.rng.Int64N(3)), near)
+		return clock.Saturated(satMul(edge, 1+m.rng.Int64N(3)), near)
 	case 6:
 		return 1 << m.rng.IntN(60)
 	}
@@ -1004,7 +1004,7 @@ func (m *bubbleModel) burst() {
 	first := len(m.all)
 	for range 100 + m.rng.IntN(4*earlyMin) {
 		m.add(d)
-		d = satAdd(d, step)
+		d = clock.Saturated(d, step)
 	}
 	for _, e := range m.all[first:] {
 		if m.rng.IntN(4) > 0 && e.handle.Stop() {

@@ -13,7 +13,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
-// What the owner of a wheel does with timers that callers stop and move meanwhile.
+// Callers stop and move timers while the owner of the wheel works.
 
 // arrived arms n timers and takes them out of the inbox without placing them, as an owner does
 // between two quanta.
@@ -38,7 +38,7 @@ func TestStopAndRescheduleBetweenInboxAndWheel(t *testing.T) {
 	s.verify()
 	require.Equal(t, 37, s.Len())
 	s.verify()
-	require.True(t, sh.unnamed(timers[20].index))
+	require.True(t, sh.slotIsFree(timers[20].index))
 	s.to(time.Second)
 	require.Len(t, s.ran, 2)
 	s.to(time.Minute)
@@ -46,8 +46,8 @@ func TestStopAndRescheduleBetweenInboxAndWheel(t *testing.T) {
 	require.Equal(t, 1, s.Len())
 }
 
-// In the same moment of a running wheel, where a Reschedule to a later time only writes the
-// deadline and an earlier one sets the alarm.
+// A timer is rescheduled while the owner of a running wheel has taken it out of the inbox and has not
+// placed it. A later time only changes the word, and an earlier one sets the alarm.
 func TestRescheduleBetweenInboxAndWheelFiresOnTime(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
@@ -119,7 +119,7 @@ func TestTimerInInboxAndBucketFiresOnce(t *testing.T) {
 				require.Equal(t, c.runs, watch.noted())
 				require.Zero(t, tw.Len())
 				require.Zero(t, sh.placed())
-				require.True(t, sh.unnamed(timer.index))
+				require.True(t, sh.slotIsFree(timer.index))
 				verified(t, sh)
 			})
 		})
@@ -133,7 +133,7 @@ func (s *shard) sweepInbox() {
 	s.inbox.sweep(&s.slots)
 }
 
-// The same while its old bucket expires before the owner looks at the inbox.
+// A timer was moved to an earlier time, and its old bucket expires before the owner takes the inbox.
 func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{WheelSize: 4, Levels: 3}, func(t *testing.T, tw *TimingWheel) {
@@ -160,13 +160,13 @@ func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 		})
 		pass(time.Second)
 		require.Equal(t, []int{55, 60, 60, 70}, watch.noted())
-		require.True(t, sh.unnamed(timers[1].index))
+		require.True(t, sh.slotIsFree(timers[1].index))
 		verified(t, sh)
 	})
 }
 
-// What a Stop promises does not wait for its entry in the bucket: the handle is dead, the callback
-// gone, and Len exact. Only the slot is used no earlier than the entry is gone.
+// A Stop takes effect before its entry leaves the bucket: the handle is inert, the callback released
+// and Len exact. The slot is reused only after the entry has left.
 func TestStoppedTimerOnTheWheelIsInertAtOnce(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
@@ -181,7 +181,7 @@ func TestStoppedTimerOnTheWheelIsInertAtOnce(t *testing.T) {
 		require.False(t, e.Reschedule(time.Second))
 		_, ok := e.Deadline()
 		require.False(t, ok)
-		require.False(t, sh.unnamed(e.index))
+		require.False(t, sh.slotIsFree(e.index))
 	}
 	s.verify()
 	require.Equal(t, 4*removalsMax, sh.placed(), "the entries are still there")
@@ -191,7 +191,7 @@ func TestStoppedTimerOnTheWheelIsInertAtOnce(t *testing.T) {
 	require.True(t, timers[removalsMax-1].Stop())
 	require.Zero(t, sh.removals.len(), "carried out together")
 	for _, e := range timers[:removalsMax] {
-		require.True(t, sh.unnamed(e.index))
+		require.True(t, sh.slotIsFree(e.index))
 	}
 	s.verify()
 	s.stopAll(timers[removalsMax : removalsMax+5])
@@ -245,8 +245,8 @@ func TestBacklogOfRemovalsShrinks(t *testing.T) {
 	}
 }
 
-// What is armed after a long idleness, while removals are outstanding, goes where it belongs by the
-// clock as it stands now.
+// A timer is armed after a long idleness, while removals are outstanding. The owner places it by the
+// present clock.
 func TestClockCatchesUpBeforePlacing(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Tick: time.Hour, WheelSize: 8, Levels: 4}, func(t *testing.T, tw *TimingWheel) {
@@ -271,7 +271,7 @@ func TestClockCatchesUpBeforePlacing(t *testing.T) {
 	})
 }
 
-func TestStopOfAWheelWithRemovals(t *testing.T) {
+func TestWheelStopCountsRemovalsAsStopped(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
 	s.stopAll(s.fillPlaced(40, time.Minute)[:5])

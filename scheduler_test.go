@@ -510,7 +510,7 @@ func TestPlanIsEndedOrMovedRightAfterAClaim(t *testing.T) {
 	}
 }
 
-// A Scheduler that names the past for ever runs its plan without a pause, and holds up nobody.
+// A Scheduler that names the past for ever runs its plan without a pause, and holds up no other timer.
 func TestPlanThatIsAlwaysLate(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
@@ -529,7 +529,7 @@ func TestPlanThatIsAlwaysLate(t *testing.T) {
 	}
 }
 
-// planTrial is a plan that somebody stops.
+// planTrial is a plan that another goroutine stops.
 type planTrial struct {
 	timer  Timer
 	runs   atomic.Int64

@@ -367,8 +367,8 @@ func TestNoGoroutineIsLeftBehind(t *testing.T) {
 	}
 }
 
-// What has happened to each timer is settled when the wheel's Stop returns: no claim, no discard
-// and no drop comes later, whoever was preempted where.
+// When the wheel's Stop returns, the fate of each timer is settled: no claim, no discard and no drop
+// comes later, whichever goroutine was preempted.
 func TestCountsAreFinalWhenStopReturns(t *testing.T) {
 	// Not parallel: it keeps every processor busy.
 	busy(t)

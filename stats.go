@@ -66,22 +66,27 @@ func (e *engine[T]) stats() Stats {
 	now := e.reading()
 	for _, s := range e.shards {
 		s.addStats(&st, now)
-		st.Bytes += s.bytes()
 	}
 	return st
 }
 
 // addStats adds the figures of the shard. It holds wheelMu throughout. After the backlog is settled
 // it takes a short time that does not depend on the number of timers.
-func (s *shard) addStats(st *Stats, now int64) {
+func (s *shardOf[T]) addStats(st *Stats, now int64) {
 	s.wheelMu.Lock()
 	defer s.unlockAndTend()
 	if !s.closed.Load() {
 		s.settleAll()
+		s.addPending(st, now) // first: what is armed meanwhile is not pending yet
 	}
+	s.addCounters(st)
+	st.Bytes += s.bytes()
+}
+
+// addCounters adds what has happened since the wheel was made. wheelMu is held.
+func (s *shardOf[T]) addCounters(st *Stats) {
 	o := &s.owner
 	c := &o.counters
-	pending := s.pending()
 	s.armMu.Lock()
 	ib := s.inbox
 	s.armMu.Unlock()
@@ -104,10 +109,12 @@ func (s *shard) addStats(st *Stats, now int64) {
 	st.Workers += o.crew.serving + o.crew.coming
 	st.MostDue = max(st.MostDue, c.mostDue)
 	st.Lateness.add(&c.lateness)
-	if s.closed.Load() {
-		return
-	}
-	st.Pending += pending
+}
+
+// addPending adds how the shard is now. wheelMu is held and everything is settled.
+func (s *shard) addPending(st *Stats, now int64) {
+	o := &s.owner
+	st.Pending += s.pending()
 	st.Due += o.due.ready
 	for _, b := range o.crew.batches {
 		st.Due += b.unclaimed()
@@ -171,10 +178,9 @@ func (o *owner) earliest(b *bucket) int64 {
 	return first
 }
 
-// bytes returns the memory held for the timers of the shard, apart from the shard itself.
+// bytes returns the memory held for the timers of the shard, apart from the shard itself. wheelMu is
+// held.
 func (s *shardOf[T]) bytes() uint64 {
-	s.wheelMu.Lock()
-	defer s.unlockAndTend()
 	o := &s.owner
 	s.armMu.Lock()
 	pages, table := uintptr(s.slots.OpenPages), uintptr(s.slots.Pages.Cap()+s.values.Cap())

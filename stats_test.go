@@ -366,7 +366,7 @@ func TestStatsAddUp(t *testing.T) {
 	}
 }
 
-// What has expired and finds nobody to claim it is seen: how many that are and for how long.
+// Stats tells how many timers have expired and find no worker, and for how long.
 func TestStatsOfAStuckWheel(t *testing.T) {
 	t.Parallel()
 	for name, stuck := range map[string]func() (Executor, func()){
@@ -456,7 +456,7 @@ func TestStatsOfManualMode(t *testing.T) {
 	require.Equal(t, 4*time.Second, st.Overdue)
 	require.Equal(t, 3, st.Pending)
 	require.Equal(t, 3, st.MostDue)
-	require.Zero(t, st.Panics, "nobody was told")
+	require.Zero(t, st.Panics, "there is no OnPanic")
 	require.Equal(t, "w", st.Name)
 	require.Equal(t, 5*ms, st.Tick)
 	require.Equal(t, 1, st.Shards)

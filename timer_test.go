@@ -141,7 +141,7 @@ func TestRaceExactlyOnce(t *testing.T) {
 				tw := startWheel(t, opts)
 				l := newLedger()
 				steps := max(scaled(2000), 200)
-				var board [32]atomic.Pointer[record] // timers that anybody may stop
+				var board [32]atomic.Pointer[record] // timers that any goroutine may stop
 				var done atomic.Int32
 				var all sync.WaitGroup
 				for g := range 64 {

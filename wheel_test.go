@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
+	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
 // clockwork is a wheel driven by hand, beside a reference: the tick of each timer that it holds.
@@ -728,7 +729,7 @@ func playClockwork(t *testing.T, pick choices) {
 		case 5: // a caller settles
 			c.catchUp(c.now)
 		case 6, 7: // time passes, perhaps just to the next bucket
-			c.now = min(1<<62+1<<61, satAdd(c.now, c.pause(pick, span)))
+			c.now = min(1<<62+1<<61, clock.Saturated(c.now, c.pause(pick, span)))
 		case 8:
 			c.expire(1 + pick.below(4))
 		case 9:
@@ -757,7 +758,7 @@ func (c *clockwork) armSome(pick choices, span int64) {
 		n = pick.below(8) * earlyMin / 2
 	}
 	for range n {
-		c.arm(min(satAdd(c.now, max(off, 0)), 1<<62+1<<61+1<<60))
+		c.arm(min(clock.Saturated(c.now, max(off, 0)), 1<<62+1<<61+1<<60))
 	}
 }
 

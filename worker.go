@@ -255,7 +255,7 @@ func (s *shardOf[T]) newWorker() *worker[T] {
 // returns without it.
 func (w *worker[T]) run() {
 	s := w.s
-	s.labels.Own()
+	s.engine.labels.Own()
 	c := &s.owner.crew
 	c.coming--
 	c.begun++
@@ -321,7 +321,7 @@ func (s *shardOf[T]) hire(n int) {
 // the second case the worker starts a spare before it runs a callback, and the spare does the rest.
 // So a callback that blocks does not hold up the wheel.
 func (s *shardOf[T]) drive() {
-	s.labels.Own()
+	s.engine.labels.Own()
 	if !s.pooled {
 		s.driveExecutor()
 		return

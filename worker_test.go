@@ -25,9 +25,8 @@ func batchBubble(t *testing.T, opts Options, test func(t *testing.T, tw *TimingW
 	})
 }
 
-// serveAlone is the life of a driver that finds d later what is due, with a worker that gets no
-// spare: it runs all callbacks on this goroutine, in batches. No other driver begins meanwhile. So
-// what a callback sees of the others of its batch is certain.
+// serveAlone runs a driver and its worker on this goroutine, d later and without a spare. No other
+// driver begins meanwhile. So it is certain what a callback sees of the others of its batch.
 func serveAlone(e *engine[func()], d time.Duration) {
 	s := e.shards[0]
 	e.Base = e.Base.Add(-d)
@@ -133,7 +132,7 @@ func TestTimersOfABatchArePending(t *testing.T) {
 		assert.Zero(t, tw.Len())
 		for i := range ran {
 			assert.Equal(t, map[bool]int{true: 0, false: 1}[i == 5], ran[i], i)
-			assert.True(t, s.unnamed(timers[i].index), i)
+			assert.True(t, s.slotIsFree(timers[i].index), i)
 		}
 		assert.Equal(t, 61*time.Second, at[6])
 		assert.Equal(t, time.Second, at[7])
@@ -167,7 +166,7 @@ func TestStopOfBatchedTimerPreventsItsCallback(t *testing.T) {
 		assert.EqualValues(t, batchSize-1, tw.Stats().Stopped)
 		verified(t, &s.shard)
 		for _, timer := range timers {
-			assert.True(t, s.unnamed(timer.index))
+			assert.True(t, s.slotIsFree(timer.index))
 		}
 	})
 }
@@ -207,7 +206,7 @@ func TestStaleEntryDoesNotClaimTheNextTimerOfItsSlot(t *testing.T) {
 	})
 }
 
-func TestStopOfATimerThatWasClaimed(t *testing.T) {
+func TestStopAndRescheduleReturnFalseOnceClaimed(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, _ *shardOf[func()]) {
 		var timers [4]Timer
@@ -277,7 +276,7 @@ func TestBatchedTimerMovedAwayAndBackRunsOnce(t *testing.T) {
 		pass(2 * time.Hour)
 		for i := range ran {
 			assert.Equal(t, 1, ran[i], i)
-			assert.True(t, s.unnamed(timers[i].index), i)
+			assert.True(t, s.slotIsFree(timers[i].index), i)
 		}
 		assert.Zero(t, tw.Len())
 		verified(t, &s.shard)
@@ -309,12 +308,12 @@ func TestSlotOfABatchedTimerLeavesItsBucketBeforeItIsFree(t *testing.T) {
 	s.own(w.leaveBatch)
 	require.Zero(t, *s.owner.store.pos(timers[7].index))
 	verified(t, sh)
-	require.True(t, sh.unnamed(timers[7].index))
+	require.True(t, sh.slotIsFree(timers[7].index))
 	require.Zero(t, story.Len())
 }
 
 // A callback that ends its goroutine, or panics and is reported, costs its batch nothing else.
-func TestGoexitAndPanicInABatch(t *testing.T) {
+func TestGoexitOrPanicLosesNoOtherTimerOfTheBatch(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(){"panic": boom, "Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
@@ -338,7 +337,7 @@ func TestGoexitAndPanicInABatch(t *testing.T) {
 				assert.Zero(t, s.batches())
 				verified(t, &s.shard)
 				for _, timer := range timers {
-					assert.True(t, s.unnamed(timer.index))
+					assert.True(t, s.slotIsFree(timer.index))
 				}
 			})
 			assert.EqualValues(t, map[string]int{"panic": 19}[name], reported.Load())
@@ -390,7 +389,7 @@ func TestLenIsExactAfterGoexitInASharedBatch(t *testing.T) {
 	require.EqualValues(t, batchSize, story.Stats().Fired)
 	require.Zero(t, sh.batches())
 	for _, timer := range timers {
-		require.True(t, sh.unnamed(timer.index))
+		require.True(t, sh.slotIsFree(timer.index))
 	}
 	verified(t, sh)
 }
@@ -430,7 +429,7 @@ func TestStopOfTheWheelInABatch(t *testing.T) {
 }
 
 // A Flush within a batch counts the rest of it, and nothing of it runs twice.
-func TestFlushInABatch(t *testing.T) {
+func TestFlushInACallbackTakesTheRestOfTheBatch(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
 		var ran [batchSize]int
@@ -721,7 +720,7 @@ func TestOneBlockedCallbackOfABatch(t *testing.T) {
 			close(release)
 			synctest.Wait()
 			for i := range timers {
-				assert.True(t, s.unnamed(timers[i].index), i)
+				assert.True(t, s.slotIsFree(timers[i].index), i)
 			}
 			verified(t, &s.shard)
 		})
@@ -866,7 +865,7 @@ func TestZeroDelayChainsInBatchesStarveNobody(t *testing.T) {
 }
 
 // A chain of flushes must not run ahead of what was due before.
-func TestChainOfFlushesStarvesNobody(t *testing.T) {
+func TestChainOfFlushesStarvesNoTimer(t *testing.T) {
 	t.Parallel()
 	for name, executor := range map[string]Executor{"default": nil, "Inline": Inline} {
 		t.Run(name, func(t *testing.T) {
@@ -899,7 +898,7 @@ func TestChainOfFlushesStarvesNobody(t *testing.T) {
 
 // Callbacks that arm themselves again, more than their shard can bear, keep no timer of a coarser
 // level from firing.
-func TestOverloadStarvesNobody(t *testing.T) {
+func TestOverloadStarvesNoTimer(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Shards: 1, Executor: Inline})
 	var off atomic.Bool
@@ -994,7 +993,7 @@ func TestReplacedWorkerServesWhatItHasMadeDue(t *testing.T) {
 
 // Beside a spare, workers are started for processors that have none, as far as there are calls for
 // them.
-func TestMissingWorkers(t *testing.T) {
+func TestWorkersAreStartedForIdleProcessors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ procs, serving, stuck, coming, due, size, want int }{
 		{1, 1, 0, 0, 1000, 1, 0},
