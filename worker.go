@@ -19,103 +19,6 @@ const (
 	returningMax = 2048
 )
 
-// claim takes the timer of an entry and returns its payload. id is that of the batch, or 0 under
-// the lock. It returns false if the timer was stopped, moved or claimed by another worker, or if
-// the wheel was stopped. A plan keeps its slot and its payload.
-func (s *shardOf[T]) claim(e *entry, id uint64) (v T, ok bool) {
-	values := s.values.At(e.index >> arena.PageShift)
-	if values == nil || s.closed.Load() {
-		return v, false
-	}
-	if e.word.Has(arena.Plan) {
-		return s.claimPlan(e, &values[e.index&arena.PageMask])
-	}
-	if !e.page.Swap(e.index, e.word, e.word.With(arena.Spent).WithBits(id)) {
-		s.returnMoved(e)
-		return v, false
-	}
-	s.forget(e.word)
-	p := &values[e.index&arena.PageMask]
-	v = *p
-	if s.scanned {
-		var zero T
-		*p = zero
-	}
-	return v, true
-}
-
-// claimPlan is claim for a plan. Its word does not tell afterwards that the claim is to be counted.
-func (s *shardOf[T]) claimPlan(e *entry, p *T) (v T, ok bool) {
-	s.claims.counting.Add(1)
-	if ok = e.page.Swap(e.index, e.word, e.word.With(arena.Running)); ok {
-		s.claims.planRuns.Add(1)
-	}
-	s.claims.counting.Add(-1)
-	if !ok {
-		s.returnMoved(e)
-		return v, false
-	}
-	return *p, true
-}
-
-// returnMoved puts the timer of an entry into the inbox if it is pending with another deadline. If
-// a bucket has the timer again, the Moved flag makes the owner take it out there.
-func (s *shardOf[T]) returnMoved(e *entry) {
-	for {
-		w, placed := e.placed()
-		if !placed {
-			return
-		}
-		tick, ok := s.decode(w, s.ticks.Floor(s.now.Load()))
-		if !ok {
-			continue
-		}
-		s.armMu.Lock()
-		swapped := !s.closed.Load() && e.page.Swap(e.index, w, w.With(arena.Staged)|arena.Moved)
-		if swapped {
-			s.stage(e.index, tick)
-		}
-		s.armMu.Unlock()
-		if swapped || s.closed.Load() {
-			return
-		}
-	}
-}
-
-// claimDue claims due timers under the lock, up to s.perCall of them, and appends their payloads to
-// values. The claims are counted at once, so a callback that blocks holds nothing. claimDue ends
-// early if nothing is left or if it has looked at a quantum of timers. For limit see dueBefore.
-//
-// The lateness of batches of payloads is measured with one reading of the clock for each call, and
-// in Manual mode by the wheel's clock. The lateness of single callbacks is sampled.
-func (s *shardOf[T]) claimDue(values []T, limit int64) []T {
-	o := &s.owner
-	o.counters.mostDue = max(o.counters.mostDue, o.due.ready)
-	now := int64(-1)
-	switch {
-	case s.Manual:
-		now = s.now.Load()
-	case s.perCall > 1 || o.counters.sample(1):
-		now = s.Read()
-	}
-	for steps := 0; steps < quantum && len(values) < s.perCall && o.dueBefore(limit); {
-		entries, looked := o.fill(s.collected[:0], min(s.perCall-len(values), chunkSize), limit)
-		s.collected = entries
-		if looked == 0 {
-			break
-		}
-		for k := range entries {
-			tick, _ := o.decode(entries[k].word, o.tick)
-			if v, ok := s.claim(&entries[k], 0); ok {
-				values = append(values, v)
-				o.noteClaim(&entries[k], tick, now)
-			}
-		}
-		steps += looked
-	}
-	return values
-}
-
 // worker is one goroutine's work on a shard.
 type worker[T any] struct {
 	s           *shardOf[T]
@@ -140,90 +43,35 @@ type worker[T any] struct {
 	unlocked bool   // it does not hold wheelMu
 }
 
-// begin chooses how the worker runs callbacks. wheelMu is held.
-func (w *worker[T]) begin() {
-	e := w.s.engine
-	w.values, w.s.buffer = w.s.buffer, nil
-	w.exec = e.job.run
-	if e.watch != nil {
-		w.record = e.watch.Join()
-		w.exec = w.measure
-	}
-}
-
-// measure runs a callback or a batch and measures it, also if it panics or exits.
-func (w *worker[T]) measure(items []T) {
-	w.record.Begin(w.s.engine.job.callee(items), len(items))
-	defer w.record.End()
-	w.s.engine.job.run(items)
-}
-
-// end leaves the lock and the shard in order, also if a callback has called runtime.Goexit, or
-// panics and is about to crash the program.
-func (w *worker[T]) end() {
-	s := w.s
-	c := &s.owner.crew
-	if w.unlocked {
-		s.wheelMu.Lock()
-		w.values = nil // the callback may still refer to it
-		w.finish()
-		if b := w.batch; b != nil {
-			if b.listed && !b.returned { // else another worker has tried or put back all entries
-				w.putBack()
-			}
-			w.leaveBatch()
-		}
-	}
-	if w.serving {
-		c.serving--
-		if w.unlocked && !w.spareComing && s.owner.due.ready > 0 && !s.closed.Load() {
-			s.hire(1)
-		}
-	}
-	s.reclaim() // otherwise the slots would keep pages of an idle wheel
-	if w.record != nil {
-		s.engine.watch.Leave(w.record)
-	}
-	if cap(w.values) > 0 && s.buffer == nil && !s.closed.Load() {
-		s.buffer = w.values
-	}
-	// Otherwise a callback has left the worker early, or its spare still refers to it.
-	if !w.unlocked && !w.spareComing && !s.closed.Load() {
-		*w = worker[T]{}
-		s.spareWorker = w
-	}
-	if !w.serving && w.unlocked {
-		s.kick()
-	}
-	s.unlockAndTend()
-}
-
-// putBack makes the entries of the batch due that are not claimed. Other workers may go on with the
-// batch, so it stays listed and their claims are counted.
-func (w *worker[T]) putBack() {
-	s, b := w.s, w.batch
-	if s.closed.Load() {
+// drive runs a driver. It is called with wheelMu held. With the default executor it ends by
+// becoming a worker. Either the alarm is set and wakes another driver, or the owner is behind. In
+// the second case the worker starts a spare before it runs a callback, and the spare does the rest.
+// So a callback that blocks does not hold up the wheel.
+func (s *shardOf[T]) drive() {
+	s.engine.labels.Own()
+	if !s.pooled {
+		s.driveExecutor()
 		return
 	}
-	left := make([]entry, 0, len(b.entries))
-	for k := range b.entries {
-		e := &b.entries[k]
-		switch {
-		case stale(*e):
-		case e.page.Load(e.index) == e.word:
-			left = append(left, *e)
-		default:
-			s.returnMoved(e)
-		}
-	}
-	s.owner.due.putBack(left)
-	b.returned = true
+	s.advance()
+	w := s.newWorker()
+	w.begin()
+	defer w.end()
+	w.serve()
 }
 
 // runWorker runs a worker without a parent.
 func (s *shardOf[T]) runWorker() {
 	s.wheelMu.Lock()
 	s.newWorker().run()
+}
+
+// hire starts n workers without a parent. wheelMu is held.
+func (s *shardOf[T]) hire(n int) {
+	for range n {
+		s.owner.crew.coming++
+		go s.runWorker()
+	}
 }
 
 // runSpare runs a spare. The spare ends at once if its parent has run its callbacks and waits for
@@ -239,16 +87,6 @@ func (w *worker[T]) runSpare() {
 		return
 	}
 	w.run()
-}
-
-// newWorker returns a worker. wheelMu is held.
-func (s *shardOf[T]) newWorker() *worker[T] {
-	w := s.spareWorker
-	if s.spareWorker = nil; w == nil {
-		w = new(worker[T])
-	}
-	w.s = s
-	return w
 }
 
 // run runs a worker that another worker or a driver has started. It is called with wheelMu held and
@@ -306,31 +144,6 @@ func (w *worker[T]) takeOver(b *batch) {
 	}
 	w.batch, w.backward = b, true
 	b.users++
-}
-
-// hire starts n workers without a parent. wheelMu is held.
-func (s *shardOf[T]) hire(n int) {
-	for range n {
-		s.owner.crew.coming++
-		go s.runWorker()
-	}
-}
-
-// drive runs a driver. It is called with wheelMu held. With the default executor it ends by
-// becoming a worker. Either the alarm is set and wakes another driver, or the owner is behind. In
-// the second case the worker starts a spare before it runs a callback, and the spare does the rest.
-// So a callback that blocks does not hold up the wheel.
-func (s *shardOf[T]) drive() {
-	s.engine.labels.Own()
-	if !s.pooled {
-		s.driveExecutor()
-		return
-	}
-	s.advance()
-	w := s.newWorker()
-	w.begin()
-	defer w.end()
-	w.serve()
 }
 
 // serve claims and runs what is due until nothing is. It is called and returns with wheelMu held.
@@ -581,4 +394,191 @@ func (w *worker[T]) leaveBatch() {
 		o.crew.unlist(b)
 	}
 	o.crew.drop(b)
+}
+
+// newWorker returns a worker. wheelMu is held.
+func (s *shardOf[T]) newWorker() *worker[T] {
+	w := s.spareWorker
+	if s.spareWorker = nil; w == nil {
+		w = new(worker[T])
+	}
+	w.s = s
+	return w
+}
+
+// begin chooses how the worker runs callbacks. wheelMu is held.
+func (w *worker[T]) begin() {
+	e := w.s.engine
+	w.values, w.s.buffer = w.s.buffer, nil
+	w.exec = e.job.run
+	if e.watch != nil {
+		w.record = e.watch.Join()
+		w.exec = w.measure
+	}
+}
+
+// measure runs a callback or a batch and measures it, also if it panics or exits.
+func (w *worker[T]) measure(items []T) {
+	w.record.Begin(w.s.engine.job.callee(items), len(items))
+	defer w.record.End()
+	w.s.engine.job.run(items)
+}
+
+// end leaves the lock and the shard in order, also if a callback has called runtime.Goexit, or
+// panics and is about to crash the program.
+func (w *worker[T]) end() {
+	s := w.s
+	c := &s.owner.crew
+	if w.unlocked {
+		s.wheelMu.Lock()
+		w.values = nil // the callback may still refer to it
+		w.finish()
+		if b := w.batch; b != nil {
+			if b.listed && !b.returned { // else another worker has tried or put back all entries
+				w.putBack()
+			}
+			w.leaveBatch()
+		}
+	}
+	if w.serving {
+		c.serving--
+		if w.unlocked && !w.spareComing && s.owner.due.ready > 0 && !s.closed.Load() {
+			s.hire(1)
+		}
+	}
+	s.reclaim() // otherwise the slots would keep pages of an idle wheel
+	if w.record != nil {
+		s.engine.watch.Leave(w.record)
+	}
+	if cap(w.values) > 0 && s.buffer == nil && !s.closed.Load() {
+		s.buffer = w.values
+	}
+	// Otherwise a callback has left the worker early, or its spare still refers to it.
+	if !w.unlocked && !w.spareComing && !s.closed.Load() {
+		*w = worker[T]{}
+		s.spareWorker = w
+	}
+	if !w.serving && w.unlocked {
+		s.kick()
+	}
+	s.unlockAndTend()
+}
+
+// putBack makes the entries of the batch due that are not claimed. Other workers may go on with the
+// batch, so it stays listed and their claims are counted.
+func (w *worker[T]) putBack() {
+	s, b := w.s, w.batch
+	if s.closed.Load() {
+		return
+	}
+	left := make([]entry, 0, len(b.entries))
+	for k := range b.entries {
+		e := &b.entries[k]
+		switch {
+		case stale(*e):
+		case e.page.Load(e.index) == e.word:
+			left = append(left, *e)
+		default:
+			s.returnMoved(e)
+		}
+	}
+	s.owner.due.putBack(left)
+	b.returned = true
+}
+
+// claimDue claims due timers under the lock, up to s.perCall of them, and appends their payloads to
+// values. The claims are counted at once, so a callback that blocks holds nothing. claimDue ends
+// early if nothing is left or if it has looked at a quantum of timers. For limit see dueBefore.
+//
+// The lateness of batches of payloads is measured with one reading of the clock for each call, and
+// in Manual mode by the wheel's clock. The lateness of single callbacks is sampled.
+func (s *shardOf[T]) claimDue(values []T, limit int64) []T {
+	o := &s.owner
+	o.counters.mostDue = max(o.counters.mostDue, o.due.ready)
+	now := int64(-1)
+	switch {
+	case s.Manual:
+		now = s.now.Load()
+	case s.perCall > 1 || o.counters.sample(1):
+		now = s.Read()
+	}
+	for steps := 0; steps < quantum && len(values) < s.perCall && o.dueBefore(limit); {
+		entries, looked := o.fill(s.collected[:0], min(s.perCall-len(values), chunkSize), limit)
+		s.collected = entries
+		if looked == 0 {
+			break
+		}
+		for k := range entries {
+			tick, _ := o.decode(entries[k].word, o.tick)
+			if v, ok := s.claim(&entries[k], 0); ok {
+				values = append(values, v)
+				o.noteClaim(&entries[k], tick, now)
+			}
+		}
+		steps += looked
+	}
+	return values
+}
+
+// claim takes the timer of an entry and returns its payload. id is that of the batch, or 0 under
+// the lock. It returns false if the timer was stopped, moved or claimed by another worker, or if
+// the wheel was stopped. A plan keeps its slot and its payload.
+func (s *shardOf[T]) claim(e *entry, id uint64) (v T, ok bool) {
+	values := s.values.At(e.index >> arena.PageShift)
+	if values == nil || s.closed.Load() {
+		return v, false
+	}
+	if e.word.Has(arena.Plan) {
+		return s.claimPlan(e, &values[e.index&arena.PageMask])
+	}
+	if !e.page.Swap(e.index, e.word, e.word.With(arena.Spent).WithBits(id)) {
+		s.returnMoved(e)
+		return v, false
+	}
+	s.forget(e.word)
+	p := &values[e.index&arena.PageMask]
+	v = *p
+	if s.scanned {
+		var zero T
+		*p = zero
+	}
+	return v, true
+}
+
+// claimPlan is claim for a plan. Its word does not tell afterwards that the claim is to be counted.
+func (s *shardOf[T]) claimPlan(e *entry, p *T) (v T, ok bool) {
+	s.claims.counting.Add(1)
+	if ok = e.page.Swap(e.index, e.word, e.word.With(arena.Running)); ok {
+		s.claims.planRuns.Add(1)
+	}
+	s.claims.counting.Add(-1)
+	if !ok {
+		s.returnMoved(e)
+		return v, false
+	}
+	return *p, true
+}
+
+// returnMoved puts the timer of an entry into the inbox if it is pending with another deadline. If
+// a bucket has the timer again, the Moved flag makes the owner take it out there.
+func (s *shardOf[T]) returnMoved(e *entry) {
+	for {
+		w, placed := e.placed()
+		if !placed {
+			return
+		}
+		tick, ok := s.decode(w, s.ticks.Floor(s.now.Load()))
+		if !ok {
+			continue
+		}
+		s.armMu.Lock()
+		swapped := !s.closed.Load() && e.page.Swap(e.index, w, w.With(arena.Staged)|arena.Moved)
+		if swapped {
+			s.stage(e.index, tick)
+		}
+		s.armMu.Unlock()
+		if swapped || s.closed.Load() {
+			return
+		}
+	}
 }
