@@ -34,8 +34,9 @@ type crew struct {
 	owed    int  // calls handed to the executor that have not begun
 	driving bool // a driver with an executor is at work; it sets the alarm at its end
 
-	size  int // timers that the next batch takes: 1 if callbacks have blocked
-	crowd int // workers that the next late spare starts
+	size    int // timers that the next batch takes: 1 if callbacks have blocked
+	crowd   int // workers that the next late spare starts
+	unmoved int // claims since the last quantum of the backlog
 
 	launches uint64 // claims under the lock of one callback or one batch of payloads, to be run
 

@@ -27,6 +27,8 @@ const (
 // has no alarm.
 type alarm struct {
 	at      atomic.Int64 // tick at which the driver wakes, or ringing, or never; read without armMu
+	lone    atomic.Bool  // the inbox had one timer after the last arm
+	stale   atomic.Bool  // the timer for which the alarm is set was postponed in the inbox
 	shard   *shard
 	timer   *time.Timer
 	bell    *bell
@@ -93,6 +95,30 @@ func (a *alarm) setEarlier(tick int64) {
 	}
 }
 
+// setLone notes whether the inbox has one timer.
+func (a *alarm) setLone(lone bool) {
+	if lone != a.lone.Load() { // the line stays shared
+		a.lone.Store(lone)
+	}
+}
+
+// isFor reports whether the alarm may be set for a timer that was stopped when its word was w.
+func (a *alarm) isFor(w arena.Word) bool {
+	if w.Kind() == arena.Staged && (a.lone.Load() || a.stale.Load()) {
+		return true
+	}
+	if w.Has(arena.Far) {
+		return a.isForFar(w)
+	}
+	return w.Bits() == arena.LowBits(a.at.Load())
+}
+
+// isForFar is isFor for a far deadline.
+func (a *alarm) isForFar(w arena.Word) bool {
+	tick, ok := a.shard.far.get(w.Bits())
+	return ok && tick == a.at.Load()
+}
+
 // reset sets the alarm for the first thing to do, or switches it off. wheelMu is held, and not
 // armMu.
 func (a *alarm) reset() {
@@ -130,6 +156,7 @@ func (a *alarm) relax() {
 	if s.Manual || s.closed.Load() {
 		return
 	}
+	a.stale.Store(false)
 	s.armMu.Lock()
 	armed := s.inbox.armed
 	if armed+relaxCredit < a.relaxAt {

@@ -243,6 +243,43 @@ func TestAlarmOfAWheelEmptiedAfterOthersHaveFiredIsSwitchedOff(t *testing.T) {
 	})
 }
 
+// The only timer of a wheel is stopped in the inbox, however far its deadline is.
+func TestAlarmOfAFarTimerStoppedInTheInboxIsSwitchedOff(t *testing.T) {
+	t.Parallel()
+	for _, d := range []time.Duration{3 * time.Hour, math.MaxInt64} {
+		bubble(t, Options{Tick: time.Microsecond}, func(t *testing.T, tw *TimingWheel) {
+			require.True(t, tw.AfterFunc(d, boom).Stop())
+			pass(time.Second) // an alarm that lingers goes off
+			assert.Equal(t, int64(never), tw.engine.shards[0].alarm.at.Load(), d)
+		})
+	}
+}
+
+func TestAlarmOfTwoFarTimersStoppedInTheInboxIsSwitchedOff(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{Tick: time.Microsecond}, func(t *testing.T, tw *TimingWheel) {
+		first, second := tw.AfterFunc(3*time.Hour, boom), tw.AfterFunc(4*time.Hour, boom)
+		require.True(t, second.Stop())
+		require.True(t, first.Stop())
+		pass(time.Second)
+		assert.Equal(t, int64(never), tw.engine.shards[0].alarm.at.Load())
+	})
+}
+
+func TestAlarmOfAPostponedTimerStoppedInTheInboxIsSwitchedOff(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		first, second := tw.AfterFunc(time.Hour, boom), tw.AfterFunc(3*time.Hour, boom)
+		require.True(t, first.Reschedule(2*time.Hour))
+		third := tw.AfterFunc(4*time.Hour, boom)
+		require.True(t, first.Stop())
+		require.True(t, second.Stop())
+		require.True(t, third.Stop())
+		pass(time.Second)
+		assert.Equal(t, int64(never), tw.engine.shards[0].alarm.at.Load())
+	})
+}
+
 // The alarm is moved when the timer for which it was set is stopped: not past what waits in the
 // inbox.
 func TestAlarmMovesToTheNextTimer(t *testing.T) {

@@ -214,9 +214,7 @@ func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) Timer
 	if ib.add(i, tick) {
 		s.alarm.setEarlier(tick)
 	}
-	if lone := len(ib.staged) == 1; lone != s.lone.Load() {
-		s.lone.Store(lone)
-	}
+	s.alarm.setLone(len(ib.staged) == 1)
 	return Timer{s.homes[i>>arena.PageShift], i, w.Gen()}
 }
 

@@ -68,6 +68,12 @@ func (c *counters) sample(n int) bool {
 	return true
 }
 
+// pending returns the number of timers that are pending, as the rest of those armed. The claims of
+// all batches are counted.
+func (c *counters) pending(armed, stopped, planRuns uint64) int {
+	return int(armed - stopped - c.stopped - c.fired - planRuns)
+}
+
 // observe notes a reading of the clock. It returns false if the clock is so far ahead of the last
 // aging that the driver has to leap first.
 func (o *owner) observe(now int64) bool {

@@ -43,7 +43,6 @@ type shard struct {
 	host   host
 	funcs  *arena.Table[[arena.PageSize]func()] // the payloads, if callbacks: saves a call of host
 	closed atomic.Bool                          // no arm, Stop, Reschedule or claim succeeds any more
-	lone   atomic.Bool                          // the inbox had one timer after the last arm
 	wanted atomic.Bool                          // a caller asks the owner to tend the shard
 	alarm  alarm
 	words
@@ -362,7 +361,7 @@ func (s *shard) pending() int {
 	for _, b := range o.crew.batches { // the claims of workers that have not come back for the lock
 		o.countBatch(b)
 	}
-	return int(armed - stopped - o.counters.stopped - o.counters.fired - s.claims.planRuns.Load())
+	return o.counters.pending(armed, stopped, s.claims.planRuns.Load())
 }
 
 // len is Len of one shard.

@@ -75,21 +75,27 @@ func (e *engine[T]) stats() Stats {
 func (s *shardOf[T]) addStats(st *Stats, now int64) {
 	s.wheelMu.Lock()
 	defer s.unlockAndTend()
-	if !s.closed.Load() {
+	closed := s.closed.Load()
+	if !closed {
 		s.settleAll()
-		s.addPending(st, now) // first: what is armed meanwhile is not pending yet
 	}
-	s.addCounters(st)
-	st.Bytes += s.bytes()
-}
-
-// addCounters adds what has happened since the wheel was made. wheelMu is held.
-func (s *shardOf[T]) addCounters(st *Stats) {
-	o := &s.owner
-	c := &o.counters
 	s.armMu.Lock()
 	ib := s.inbox
 	s.armMu.Unlock()
+	planRuns := s.claims.planRuns.Load()
+	if !closed {
+		s.addPending(st, now)
+		st.Pending += s.owner.counters.pending(ib.armed, ib.stopped, planRuns)
+	}
+	s.addCounters(st, &ib, planRuns)
+	st.Bytes += s.bytes()
+}
+
+// addCounters adds what has happened since the wheel was made. ib and planRuns are those by which
+// pending timers were counted, so that the sums agree. wheelMu is held.
+func (s *shardOf[T]) addCounters(st *Stats, ib *inbox, planRuns uint64) {
+	o := &s.owner
+	c := &o.counters
 	st.Armed += ib.armed
 	st.Rejected += ib.rejected
 	// late is the number of Stops that took effect before the wheel's Stop and pushed their slots
@@ -100,7 +106,7 @@ func (s *shardOf[T]) addCounters(st *Stats) {
 	}
 	st.Stopped += c.stopped + ib.stopped + s.claims.planEnds.Load() + late
 	st.Postponed += c.postponed + ib.rescheduled
-	st.Fired += c.fired + s.claims.planRuns.Load()
+	st.Fired += c.fired + planRuns
 	st.Discarded += c.discarded - late
 	st.Flushed += c.flushed
 	st.Moved += c.cascaded
@@ -111,12 +117,13 @@ func (s *shardOf[T]) addCounters(st *Stats) {
 	st.Lateness.add(&c.lateness)
 }
 
-// addPending adds how the shard is now. wheelMu is held and everything is settled.
+// addPending adds how the shard is now, apart from the number of pending timers, and counts the claims
+// of all batches. wheelMu is held and everything is settled.
 func (s *shard) addPending(st *Stats, now int64) {
 	o := &s.owner
-	st.Pending += s.pending()
 	st.Due += o.due.ready
 	for _, b := range o.crew.batches {
+		o.countBatch(b)
 		st.Due += b.unclaimed()
 	}
 	o.due.first() // frees empty buckets

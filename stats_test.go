@@ -366,6 +366,18 @@ func TestStatsAddUp(t *testing.T) {
 	}
 }
 
+// The sums agree in each snapshot, also while timers are armed and stopped.
+func TestStatsAddUpBesideArms(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Shards: 1})
+	beside(func() { tw.AfterFunc(time.Hour, boom).Stop() }, func() {
+		for range scaled(20_000) {
+			st := tw.Stats()
+			require.Equal(t, st.Armed, st.Fired+st.Stopped+st.Discarded+uint64(st.Pending))
+		}
+	})
+}
+
 // Stats tells how many timers have expired and find no worker, and for how long.
 func TestStatsOfAStuckWheel(t *testing.T) {
 	t.Parallel()

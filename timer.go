@@ -84,11 +84,10 @@ func (t Timer) Stop() bool {
 		default:
 			return false
 		}
-		if w.Has(arena.Far) {
-			s.forget(w)
-		} else if at := s.alarm.at.Load(); w.Bits() == arena.LowBits(at) || w.Kind() == arena.Staged && s.lone.Load() {
-			s.relax() // the alarm may be set for this timer
+		if s.alarm.isFor(w) {
+			s.relax()
 		}
+		s.forget(w)
 		return true
 	}
 }
@@ -147,6 +146,9 @@ func (t Timer) rescheduleTo(deadline, now int64) bool {
 			// If the clock is past the deadline, the caller has stood still, and move looks again.
 			near := uint64(deadline-s.now.Load()) < uint64(s.near)
 			if near && !s.Manual && !w.Has(arena.Far) && w.NotAfter(tick) {
+				if w.Kind() == arena.Staged && w.Bits() == arena.LowBits(s.alarm.at.Load()) {
+					s.alarm.stale.Store(true)
+				}
 				if pg.Swap(t.index, w, w.WithBits(uint64(tick))) {
 					return true
 				}

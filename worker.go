@@ -37,7 +37,6 @@ type worker[T any] struct {
 
 	started  int64  // ns: a reading of the clock when it was started as a spare
 	taken    uint64 // counters.taken at that time
-	unmoved  int    // claims since the last quantum of the backlog
 	running  bool   // a callback, or a batch, is being run
 	serving  bool   // counted in crew.serving
 	unlocked bool   // it does not hold wheelMu
@@ -149,8 +148,8 @@ func (w *worker[T]) takeOver(b *batch) {
 // serve claims and runs what is due until nothing is. It is called and returns with wheelMu held.
 //
 // Moving timers between levels and placing arrivals come second: workers handle a quantum whenever
-// nothing is due, and after every 16th claim, so that this work gets its share while many quick
-// callbacks are due.
+// nothing is due, and after every 16th claim of the shard, so that this work gets its share while
+// many callbacks are due.
 //
 // Rejected: a watcher that adds workers when it sees no progress. An idle Go program sleeps at
 // least 1 ms in the network poller, which 10,000 callbacks of 1 ms each would pay again and again.
@@ -170,8 +169,8 @@ func (w *worker[T]) serve() {
 				return
 			}
 			w.runExtra()
-		case o.backlog() && (o.due.ready == 0 || w.unmoved >= 16):
-			w.unmoved = 0
+		case o.backlog() && (o.due.ready == 0 || o.crew.unmoved >= 16):
+			o.crew.unmoved = 0
 			o.cascadeQuantum()
 			s.yield()
 			w.overtake()
@@ -209,7 +208,7 @@ func (w *worker[T]) takeBatch() bool {
 	o.counters.mostDue = max(o.counters.mostDue, o.due.ready)
 	b.entries, _ = o.fill(b.entries, o.crew.size, never)
 	o.counters.taken += uint64(len(b.entries))
-	w.unmoved += len(b.entries) + 1
+	o.crew.unmoved += len(b.entries) + 1
 	if len(b.entries) == 0 {
 		o.crew.drop(b)
 		return false
@@ -228,7 +227,7 @@ func (w *worker[T]) runOne(limit int64) int {
 	w.values = s.claimDue(w.values[:0], limit)
 	n := len(w.values)
 	o.counters.taken += uint64(n)
-	w.unmoved++
+	o.crew.unmoved++
 	if n == 0 {
 		s.yield()
 		return 0

@@ -941,6 +941,41 @@ func TestTimersMoveWhileManyAreDue(t *testing.T) {
 	})
 }
 
+// While callbacks block and something is always due, timers that have to move get their share. Each
+// worker is new here and claims one timer.
+func TestTimersMoveBesideCallbacksThatBlock(t *testing.T) {
+	t.Parallel()
+	if underInvariants {
+		t.Skip("the first batch is larger")
+	}
+	bubble(t, Options{WheelSize: 256}, func(t *testing.T, tw *TimingWheel) {
+		s := &tw.engine.shards[0].shard
+		const chains, total = 500, 5000
+		release := make(chan struct{})
+		var begun, before atomic.Int64
+		before.Store(-1)
+		tw.AfterFunc(256*ms, func() { before.Store(begun.Load()) }) // on level 1
+		s.placeAll()
+		pass(10 * ms)
+		var again func()
+		again = func() {
+			if begun.Add(1) <= total-chains {
+				tw.AfterFunc(0, again)
+				s.placeAll() // as a caller with many arms does
+			}
+			<-release
+		}
+		for range chains {
+			tw.AfterFunc(246*ms, again) // on level 0
+		}
+		s.placeAll()
+		pass(246 * ms)
+		assert.NotEqual(t, int64(-1), before.Load(), "has not run")
+		assert.Less(t, before.Load(), int64(total/2), "callbacks that ran before the timer that had to move")
+		close(release)
+	})
+}
+
 // The driver waits for a processor. A worker that finds nothing due takes what is overdue off the
 // wheel.
 func TestWorkerDoesTheWorkOfALateDriver(t *testing.T) {
