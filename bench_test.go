@@ -268,3 +268,52 @@ func churnWheel(b *testing.B, n int) {
 		}
 	})
 }
+
+// BenchmarkTouch is a heartbeat: Touch of a random FuncTimer, beside Reset of a timer of package
+// time. FuncTimers are elements of a slice, as fields of connections would be; package time has
+// pointers. impl=touchat has a reading of the clock, a new one for each 256 calls, as a loop over many
+// packets has.
+func BenchmarkTouch(b *testing.B) {
+	for _, size := range sizes[:3] {
+		b.Run("impl=std/pending="+size.name, func(b *testing.B) {
+			timers := fillStd(b, size.n)
+			touchRandom(b, timers, func(t **time.Timer, _ time.Time) { (*t).Reset(time.Hour) })
+		})
+		tw := newBenchWheel(b, Options{})
+		timers := make([]FuncTimer, size.n)
+		for i := range timers {
+			timers[i].Init(tw, time.Hour, closure(i))
+		}
+		b.Run("impl=wheel/pending="+size.name, func(b *testing.B) {
+			touchRandom(b, timers, func(t *FuncTimer, _ time.Time) { t.Touch() })
+		})
+		b.Run("impl=touchat/pending="+size.name, func(b *testing.B) {
+			touchRandom(b, timers, func(t *FuncTimer, now time.Time) { t.TouchAt(now) })
+		})
+	}
+}
+
+// touchRandom calls touch for random timers, on one processor and on two.
+func touchRandom[T any](b *testing.B, timers []T, touch func(t *T, now time.Time)) {
+	b.Helper()
+	b.Run("procs=1", func(b *testing.B) {
+		rng, now := xorshift(2), time.Now()
+		settle(b)
+		for n := 0; b.Loop(); n++ {
+			if n&0xff == 0 {
+				now = time.Now()
+			}
+			touch(&timers[rng.below(len(timers))], now)
+		}
+	})
+	var seeds seeds
+	onProcs(b, 2, func(pb *testing.PB) {
+		rng, now := seeds.generator(), time.Now()
+		for n := 0; pb.Next(); n++ {
+			if n&0xff == 0 {
+				now = time.Now()
+			}
+			touch(&timers[rng.below(len(timers))], now)
+		}
+	})
+}

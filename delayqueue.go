@@ -17,20 +17,7 @@ const (
 	awakeNow = math.MinInt64 // DelayQueue.lookBy once the front taker was told to look
 )
 
-// DelayQueue is an unbounded queue whose elements can be taken once they are due. They are never
-// early on the monotonic clock, and steps of the wall clock move nothing. They leave in the order
-// of their due times. Elements that are due at the same instant leave in the order in which they
-// were pushed or last reset.
-//
-// The zero value is an empty queue. It must not be copied after first use. All methods may be
-// called from any goroutine. A queue needs no closing, and only [DelayQueue.Channel] starts a
-// goroutine. A queue belongs to the testing/synctest bubble in which it is first used, if any.
-// Adding, taking, removing and resetting one of n elements costs O(log n). Prefer a [TimingWheel]
-// for very many timers, and a DelayQueue if the consumer takes elements at its own pace.
-//
-// # Algorithm
-//
-// In outline this is Doug Lea's java.util.concurrent.DelayQueue (JSR-166): a binary heap under one
+// In outline a DelayQueue is Doug Lea's java.util.concurrent.DelayQueue (JSR-166): a binary heap under one
 // lock, and the leader-follower pattern, in which only one of many waiting takers keeps a timer.
 // There, followers wait on a condition variable. A condition variable cannot wait for a context as
 // well, so here takers stand in line. The front taker is the leader, and only the leader is ever
@@ -47,6 +34,17 @@ const (
 //
 // Rejected: one channel of tokens for all takers. A taker that needs no token may swallow
 // another's.
+
+// DelayQueue is an unbounded queue whose elements can be taken once they are due. They are never
+// early on the monotonic clock, and steps of the wall clock move nothing. They leave in the order
+// of their due times. Elements that are due at the same instant leave in the order in which they
+// were pushed or last reset.
+//
+// The zero value is an empty queue. It must not be copied after first use. All methods may be
+// called from any goroutine. A queue needs no closing, and only [DelayQueue.Channel] starts a
+// goroutine. A queue belongs to the testing/synctest bubble in which it is first used, if any.
+// Adding, taking, removing and resetting one of n elements costs O(log n). Prefer a [TimingWheel]
+// for very many timers, and a DelayQueue if the consumer takes elements at its own pace.
 type DelayQueue[T any] struct {
 	mu     sync.Mutex
 	line   clock.Timeline // starts at first use, in the bubble of that use
@@ -96,9 +94,6 @@ func (e *Delayed[T]) Due() (time.Time, bool) {
 	}
 	return q.line.TimeAt(e.due), true
 }
-
-// NewDelayQueue returns an empty queue.
-func NewDelayQueue[T any]() *DelayQueue[T] { return new(DelayQueue[T]) }
 
 // Push adds v, due once delay has passed, and returns its handle. A zero delay means at once. A
 // negative delay gives a due time in the past, so the element goes ahead of those due just now. A

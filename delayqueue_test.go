@@ -68,7 +68,7 @@ func TestDelayQueueNeverEarly(t *testing.T) {
 	t.Parallel()
 	for _, d := range []time.Duration{math.MinInt64, -1, 0, 1, 2, ms - 1, ms, time.Hour, 100 * 365 * 24 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
-			q := NewDelayQueue[time.Duration]()
+			q := new(DelayQueue[time.Duration])
 			q.Push(d, d)
 			if d > 0 {
 				time.Sleep(d - 1)

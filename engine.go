@@ -359,6 +359,13 @@ func (e *engine[T]) pickNext(r *atomic.Uint32, i uint32) *shardOf[T] {
 	return s
 }
 
+// shardFor chooses the shard of a timer that stays on one, by its address. So the timers of one
+// goroutine, such as those of all connections that it accepts, are on all shards.
+func (e *engine[T]) shardFor(p unsafe.Pointer) *shardOf[T] {
+	h := uint64(uintptr(p)>>4) * 0x9E3779B97F4A7C15
+	return e.shards[h>>32*uint64(len(e.shards))>>32]
+}
+
 // after arms a timer d from now.
 func (e *engine[T]) after(d time.Duration, v T) Timer {
 	now := int64(0)

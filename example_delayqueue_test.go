@@ -30,7 +30,7 @@ func ExampleDelayQueue() {
 
 // Orders that are not paid in time are cancelled; paying takes an order out of the queue.
 func ExampleDelayQueue_Remove() {
-	unpaid := timingwheel.NewDelayQueue[string]()
+	var unpaid timingwheel.DelayQueue[string]
 	a := unpaid.Push("order A", 20*time.Millisecond)
 	unpaid.Push("order B", 20*time.Millisecond)
 

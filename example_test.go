@@ -95,6 +95,33 @@ func ExampleTimer_Reschedule() {
 	// pending: 1
 }
 
+// The idle timeout of a connection, as a field of it. Touch gives it the whole timeout again.
+func ExampleFuncTimer() {
+	tw, pass := newManual(timingwheel.Options{})
+
+	type connection struct{ idle timingwheel.FuncTimer }
+	var c connection
+	c.idle.Init(tw, 30*time.Second, func() { fmt.Println("silent for 30 s") })
+
+	for range 3 {
+		fmt.Println("20 s pass, expired:", pass(20*time.Second))
+		c.idle.Touch() // a beat
+	}
+	fmt.Println("30 s pass, expired:", pass(30*time.Second))
+	fmt.Println("touched in time:", c.idle.Touch())
+
+	c.idle.Reset(time.Minute) // arms it again
+	fmt.Println("pending:", tw.Len())
+	// Output:
+	// 20 s pass, expired: 0
+	// 20 s pass, expired: 0
+	// 20 s pass, expired: 0
+	// silent for 30 s
+	// 30 s pass, expired: 1
+	// touched in time: false
+	// pending: 1
+}
+
 func ExampleTimer_Deadline() {
 	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
 	tw, _ := newManual(timingwheel.Options{Start: start})

@@ -63,6 +63,17 @@ func TestWaitGroupWaitsForCallbacks(t *testing.T) {
 }
 
 // A pool bounds how many callbacks run at once; the rest waits, pending, and can still be stopped.
+func TestExecutorFunc(t *testing.T) {
+	t.Parallel()
+	var calls []func()
+	s := newStory(t, Options{Executor: ExecutorFunc(func(f func()) { calls = append(calls, f) })}, 0)
+	s.after(ms, "a")
+	require.Equal(t, 1, s.Advance(modelStart.Add(ms)))
+	require.Len(t, calls, 1)
+	calls[0]()
+	assert.Equal(t, []string{"a"}, s.ran)
+}
+
 func TestBoundedPoolBoundsWhatRunsAtOnce(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Executor: startPool(t, 3), Shards: 1})

@@ -123,7 +123,7 @@ func TestMoveThatFailsDropsItsTicket(t *testing.T) {
 		pg, seen, ok := timer.load()
 		require.True(t, ok)
 		require.True(t, timer.Reschedule(2*time.Second))
-		require.False(t, sh.reschedule(pg, timer.index, seen, int64(10*time.Hour), int64(10*time.Hour/micro)))
+		require.False(t, (cell{sh, pg, timer.index}).reschedule(seen, int64(10*time.Hour), int64(10*time.Hour/micro)))
 		require.Zero(t, sh.tickets())
 		require.True(t, timer.Stop())
 	}

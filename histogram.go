@@ -41,7 +41,7 @@ func histogramBucket(d time.Duration) int {
 
 // Bound returns the upper bound of bucket i, exclusive. The last bucket has no bound, and Bound
 // returns the largest duration for it. Bound panics if i is not an index of Counts.
-func (h *Histogram) Bound(i int) time.Duration {
+func (h Histogram) Bound(i int) time.Duration {
 	_ = h.Counts[i]
 	if i == histogramBuckets-1 {
 		return math.MaxInt64
@@ -52,7 +52,7 @@ func (h *Histogram) Bound(i int) time.Duration {
 }
 
 // Count returns how many durations were recorded.
-func (h *Histogram) Count() uint64 {
+func (h Histogram) Count() uint64 {
 	n := uint64(0)
 	for _, c := range h.Counts {
 		n += c
@@ -61,7 +61,7 @@ func (h *Histogram) Count() uint64 {
 }
 
 // Mean returns the mean duration, or 0 for an empty histogram.
-func (h *Histogram) Mean() time.Duration {
+func (h Histogram) Mean() time.Duration {
 	if n := h.Count(); n > 0 {
 		return h.Sum / time.Duration(n)
 	}
@@ -72,7 +72,7 @@ func (h *Histogram) Mean() time.Duration {
 // most a quarter above the quantile and never above Max. For a quantile below 256ns it is 256ns or
 // Max, whichever is less. For a quantile beyond 2.4 days it is Max. A q below 0 or not a number
 // counts as 0, a q above 1 as 1.
-func (h *Histogram) Quantile(q float64) time.Duration {
+func (h Histogram) Quantile(q float64) time.Duration {
 	if math.IsNaN(q) {
 		q = 0
 	}

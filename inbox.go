@@ -34,7 +34,7 @@ type inbox struct {
 
 	armed       uint64 // timers
 	stopped     uint64 // timers that were stopped while staged and whose slots are back
-	rescheduled uint64 // Reschedules that took armMu
+	rescheduled uint64 // Reschedules that took armMu, and FuncTimers that were found touched
 	rejected    uint64
 }
 

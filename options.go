@@ -100,9 +100,19 @@ type Options struct {
 // must not block for long. It must call f exactly once, now or later, on any goroutine. f claims a
 // callback that is due and runs it. Until then the timer is pending and can be stopped. If nothing
 // is due any more, f does nothing. Calls of Go may still be under way when the wheel's Stop
-// returns, but not once Shutdown has returned nil. *sync.WaitGroup and most pools satisfy the
-// interface as they are.
+// returns, but not once Shutdown has returned nil.
+//
+// *sync.WaitGroup satisfies the interface as it is. The method of most pools has another name or a
+// result: see [ExecutorFunc].
 type Executor interface{ Go(f func()) }
+
+// ExecutorFunc is an Executor by a function, such as the method of a pool:
+//
+//	Executor: timingwheel.ExecutorFunc(func(f func()) { pool.Submit(f) })
+type ExecutorFunc func(f func())
+
+// Go calls e.
+func (e ExecutorFunc) Go(f func()) { e(f) }
 
 // Inline runs callbacks on the driver's goroutine, one after the other in each shard. It is meant
 // for tiny callbacks that never block. A callback that blocks delays all other timers of its shard.

@@ -70,8 +70,8 @@ func (c *counters) sample(n int) bool {
 
 // pending returns the number of timers that are pending, as the rest of those armed. The claims of
 // all batches are counted.
-func (c *counters) pending(armed, stopped, planRuns uint64) int {
-	return int(armed - stopped - c.stopped - c.fired - planRuns)
+func (c *counters) pending(armed, stopped, runs uint64) int {
+	return int(armed - stopped - c.stopped - c.fired - runs)
 }
 
 // observe notes a reading of the clock. It returns false if the clock is so far ahead of the last

@@ -7,14 +7,15 @@ import (
 	"unsafe"
 )
 
-// planRun and followedRun are the code of the payloads of all plans.
+// The code of the payloads of all plans and FuncTimers.
 var (
-	planRun     = reflect.ValueOf((*plan)(nil).run).Pointer()
-	followedRun = reflect.ValueOf((*followed)(nil).run).Pointer()
+	planRun       = reflect.ValueOf((*plan)(nil).run).Pointer()
+	followedRun   = reflect.ValueOf((*followed)(nil).run).Pointer()
+	funcTimerLook = reflect.ValueOf((*FuncTimer)(nil).look).Pointer()
 )
 
-// callee returns the address of a callback's code. For a plan it is the code of the plan's
-// function, because the payload is a method of the plan.
+// callee returns the address of a callback's code. For a plan or a FuncTimer it is the code of the
+// user's function, because the payload is a method.
 func callee(f func()) uintptr {
 	pc := reflect.ValueOf(f).Pointer()
 	switch {
@@ -22,6 +23,8 @@ func callee(f func()) uintptr {
 		return reflect.ValueOf(method[plan](f).receiver.f).Pointer()
 	case pc == followedRun && methodsAreKnown():
 		return method[followed](f).receiver.callee
+	case pc == funcTimerLook && methodsAreKnown():
+		return reflect.ValueOf(method[FuncTimer](f).receiver.f).Pointer()
 	}
 	return pc
 }

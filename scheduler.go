@@ -109,6 +109,7 @@ func (p *plan) start(run func()) Timer {
 // run is the payload. Whether there is a further run is settled before f starts, so that Stop can
 // tell during the run.
 func (p *plan) run() {
+	p.timer.home.shard.countRun()
 	var next time.Time
 	defer func() { p.rearm(next) }()
 	p.takeRescheduled()
@@ -226,8 +227,7 @@ func (p *plan) bury() {
 		return
 	}
 	if w := pg.Load(i); w.Gen() == p.timer.gen && w.Kind() == arena.Dead {
-		s.release(i)
-		s.pushRemoval(pg, i, w)
+		cell{s, pg, i}.bury(w)
 	}
 }
 
@@ -248,7 +248,7 @@ func (p *plan) arm(next time.Time) {
 			next = p.dateOf(p.tick())
 			deadline, _ = s.Instant(next)
 		}
-		if s.again(pg, p.timer.index, w, deadline, now, func(tick int64) { p.planned, p.at = next, tick }) {
+		if p.again(cell{s, pg, p.timer.index}, w, deadline, now, next) {
 			return
 		}
 	}
@@ -261,30 +261,22 @@ func (p *plan) live() bool {
 	return running && !w.Has(arena.Moved)
 }
 
-// again makes a running plan pending once more. It calls note with the tick before the next run can
-// begin. again returns false if the word has changed. On a stopped wheel it arms nothing and
-// returns true.
-func (s *shard) again(pg *arena.Page, i uint32, w arena.Word, deadline, now int64, note func(tick int64)) bool {
+// again makes a running plan pending once more, whose slot is c and whose next run is next. It
+// returns false if the word has changed. On a stopped wheel it arms nothing and returns true.
+func (p *plan) again(c cell, w arena.Word, deadline, now int64, next time.Time) bool {
+	s := c.shard
 	s.armMu.Lock()
 	if s.closed.Load() {
 		s.armMu.Unlock()
 		return true
 	}
-	now = s.noteReading(now)
-	deadline = max(deadline, now)
-	tick := s.tickOf(deadline, now)
-	flags, bits := s.encode(deadline, tick)
-	staged := w.With(arena.Staged).WithBits(bits)&^arena.Far | flags | arena.Moved
-	if !s.replace(pg, i, w, staged) {
+	tick, ok := c.stageAgain(w, deadline, s.noteReading(now))
+	if !ok {
 		s.armMu.Unlock()
 		return false
 	}
-	note(tick)
+	p.planned, p.at = next, tick // before the lock is free, and so before the run
 	s.inbox.armed++
-	if s.Manual {
-		s.order.stamp(i)
-	}
-	s.stage(i, tick)
 	s.unlockArm()
 	return true
 }
@@ -394,6 +386,7 @@ func (tw *TimingWheel) follow(follower Follower, f func(Run), callee uintptr) Ti
 
 // run is the payload.
 func (p *followed) run() {
+	p.timer.home.shard.countRun()
 	r, step, off := p.begin()
 	switch {
 	case off || step.Skip:

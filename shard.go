@@ -27,7 +27,8 @@ type host interface {
 // does, belongs to it.
 //
 // A timer's state is the word of its slot. Every step is one compare-and-swap of that word, so
-// callers need a lock only to arm a timer or to move it to an earlier deadline:
+// callers need a lock only to arm a timer or to move it to an earlier deadline, and to stop a
+// FuncTimer:
 //
 //	armMu    guards the inbox, the free slots and the alarm. It is held for tens of nanoseconds.
 //	         An arming caller that finds it taken goes on to the next shard.
@@ -43,6 +44,7 @@ type shard struct {
 	host   host
 	funcs  *arena.Table[[arena.PageSize]func()] // the payloads, if callbacks: saves a call of host
 	closed atomic.Bool                          // no arm, Stop, Reschedule or claim succeeds any more
+	epoch  atomic.Uint32                        // Flushes, and the Stop of the wheel; see FuncTimer
 	wanted atomic.Bool                          // a caller asks the owner to tend the shard
 	alarm  alarm
 	words
@@ -61,20 +63,12 @@ type shard struct {
 	owner   owner
 }
 
-// home is what handles know of a page of slots. It is small and stays with the handles when the
-// page is given back, or when the wheel is stopped. A page that is opened again with the same
-// number has another home, so handles of the old page never name a timer of the new one.
-type home struct {
-	shard *shard
-	page  atomic.Pointer[arena.Page] // nil if it was given back
-}
-
 // claims are the counters that workers and callers of Stop write without a lock.
 type claims struct {
 	_        [64]byte
-	planRuns atomic.Uint64 // claims of plans
 	planEnds atomic.Uint64 // Stops of plans during a run
-	counting atomic.Int64  // claims of plans that may not be in planRuns yet
+	runs     atomic.Uint64 // runs of plans and calls of FuncTimers that have begun
+	counting atomic.Int64  // runs of plans that may not be in runs yet
 	launched atomic.Uint64 // of crew.launches, those whose callbacks have begun or were dropped
 	dropped  atomic.Uint64 // timers that were claimed and not run, because the wheel was stopped
 
@@ -130,6 +124,14 @@ func (s *shard) noteReading(now int64) int64 {
 	return max(now, s.now.Load()) // the caller may have stood still since it read the clock
 }
 
+// reading reads the wheel's clock.
+func (s *shard) reading() int64 {
+	if s.Manual {
+		return s.now.Load()
+	}
+	return s.Read()
+}
+
 // release clears the payload of slot i, whose timer the caller has stopped.
 func (s *shard) release(i uint32) {
 	if s.funcs == nil {
@@ -141,67 +143,6 @@ func (s *shard) release(i uint32) {
 	if pg := s.funcs.At(i >> arena.PageShift); pg != nil { // else the wheel is stopped
 		pg[i&arena.PageMask] = nil
 	}
-}
-
-// pushRemoval pushes the slot of a stopped timer, and offers to carry out the removals if there are
-// enough.
-func (s *shard) pushRemoval(pg *arena.Page, i uint32, dead arena.Word) {
-	if s.removals.push(pg, i, dead) >= int(s.removals.offerAt.Load()) {
-		s.tend()
-	}
-}
-
-// reschedule handles the cases of rescheduleTo that are rare or need armMu. It returns false if the
-// word has changed or the wheel is stopped.
-func (s *shard) reschedule(pg *arena.Page, i uint32, w arena.Word, deadline, tick int64) bool {
-	if w.Kind() == arena.Running { // the word is read at the end of the run, which may be much later
-		return s.replace(pg, i, w, w.WithBits(s.far.put(tick))|arena.Far|arena.Moved)
-	}
-	now := s.ticks.Floor(s.now.Load())
-	old, ok := s.decode(w, now)
-	if !ok {
-		return false
-	}
-	if tick >= old && !s.Manual {
-		flags, bits := s.encode(deadline, tick)
-		return s.replace(pg, i, w, w.WithBits(bits)&^arena.Far|flags)
-	}
-	s.armMu.Lock()
-	if s.closed.Load() {
-		s.armMu.Unlock()
-		return false
-	}
-	if clock := s.now.Load(); deadline < clock { // Advance has overtaken this call
-		deadline, tick = clock, s.ticks.Floor(clock)
-	}
-	flags, bits := s.encode(deadline, tick)
-	moved := w.WithBits(bits)&^arena.Far | flags
-	staged := w.Kind() == arena.Staged
-	// As in other modes, a timer that is moved later stays in its bucket, unless it is due or about
-	// to be claimed.
-	stays := s.Manual && !staged && tick > old && old > now && !s.order.claiming
-	if !staged && !stays {
-		moved = moved.With(arena.Staged) | arena.Moved
-	}
-	if !s.replace(pg, i, w, moved) {
-		s.armMu.Unlock()
-		return false
-	}
-	s.inbox.rescheduled++
-	if s.Manual {
-		s.order.stamp(i)
-	}
-	switch {
-	case stays:
-	case staged:
-		if s.inbox.lowerFirst(tick) {
-			s.alarm.setEarlier(tick)
-		}
-	default:
-		s.stage(i, tick)
-	}
-	s.unlockArm()
-	return true
 }
 
 // unlockArm unlocks armMu after a timer was put into the inbox. If the inbox is full, the caller
@@ -355,13 +296,13 @@ func (s *shard) takeArrivals() {
 // pending returns the number of pending timers. wheelMu is held and everything is settled.
 func (s *shard) pending() int {
 	s.armMu.Lock()
-	armed, stopped := s.inbox.armed, s.inbox.stopped
+	armed, stopped, runs := s.inbox.armed, s.inbox.stopped, s.claims.runs.Load()
 	s.armMu.Unlock()
 	o := &s.owner
 	for _, b := range o.crew.batches { // the claims of workers that have not come back for the lock
 		o.countBatch(b)
 	}
-	return o.counters.pending(armed, stopped, s.claims.planRuns.Load())
+	return o.counters.pending(armed, stopped, runs)
 }
 
 // len is Len of one shard.
@@ -389,6 +330,9 @@ func (s *shard) len() int {
 //   - A Stop of any other timer pushes its slot. addStats counts the slots that were pushed since.
 func (s *shard) halt() {
 	s.closed.Store(true)
+	s.armMu.Lock() // FuncTimer.set reads closed before epoch
+	s.epoch.Add(1)
+	s.armMu.Unlock()
 	s.wheelMu.Lock()
 	defer s.wheelMu.Unlock()
 	o := &s.owner
@@ -427,6 +371,15 @@ func (s *shard) halt() {
 	o.due = dueList{store: o.due.store, deferred: o.due.deferred}
 	o.crew.batches = nil
 	s.far.clear()
+}
+
+// countRun counts a run of a plan that begins, unless the wheel is stopped. halt waits for counting.
+func (s *shard) countRun() {
+	s.claims.counting.Add(1)
+	if !s.closed.Load() {
+		s.claims.runs.Add(1)
+	}
+	s.claims.counting.Add(-1)
 }
 
 // nextDue returns, in ns, when the shard has something to do.
@@ -470,6 +423,7 @@ func (s *shard) flush() (n int) {
 	if s.Manual {
 		s.setClaiming(true)
 	}
+	s.epoch.Add(1)
 	s.settleAll()
 	n = s.pending()
 	o := &s.owner

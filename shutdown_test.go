@@ -173,7 +173,7 @@ func TestStopWaitsForAClaimUnderWay(t *testing.T) {
 	}{
 		"of a plan": {
 			func(s *shard) { s.claims.counting.Add(1) },
-			func(s *shard) { s.claims.planRuns.Add(1); s.claims.counting.Add(-1) },
+			func(s *shard) { s.claims.runs.Add(1); s.claims.counting.Add(-1) },
 			1, 0,
 		},
 		"that gives up": {

@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"fmt"
 	"log/slog"
 	"math/bits"
 	"time"
@@ -70,6 +71,19 @@ func (e *engine[T]) stats() Stats {
 	return st
 }
 
+// describe returns a line about the wheel, which is of the named type.
+func (e *engine[T]) describe(kind string) string {
+	st := e.stats()
+	if st.Name != "" {
+		kind += fmt.Sprintf(" %q", st.Name)
+	}
+	levels := "levels"
+	if st.Levels == 1 {
+		levels = "level"
+	}
+	return fmt.Sprintf("%s: %d pending, %d %s", kind, st.Pending, st.Levels, levels)
+}
+
 // addStats adds the figures of the shard. It holds wheelMu throughout. After the backlog is settled
 // it takes a short time that does not depend on the number of timers.
 func (s *shardOf[T]) addStats(st *Stats, now int64) {
@@ -80,20 +94,19 @@ func (s *shardOf[T]) addStats(st *Stats, now int64) {
 		s.settleAll()
 	}
 	s.armMu.Lock()
-	ib := s.inbox
+	ib, runs := s.inbox, s.claims.runs.Load()
 	s.armMu.Unlock()
-	planRuns := s.claims.planRuns.Load()
 	if !closed {
 		s.addPending(st, now)
-		st.Pending += s.owner.counters.pending(ib.armed, ib.stopped, planRuns)
+		st.Pending += s.owner.counters.pending(ib.armed, ib.stopped, runs)
 	}
-	s.addCounters(st, &ib, planRuns)
+	s.addCounters(st, &ib, runs)
 	st.Bytes += s.bytes()
 }
 
-// addCounters adds what has happened since the wheel was made. ib and planRuns are those by which
+// addCounters adds what has happened since the wheel was made. ib and runs are those by which
 // pending timers were counted, so that the sums agree. wheelMu is held.
-func (s *shardOf[T]) addCounters(st *Stats, ib *inbox, planRuns uint64) {
+func (s *shardOf[T]) addCounters(st *Stats, ib *inbox, runs uint64) {
 	o := &s.owner
 	c := &o.counters
 	st.Armed += ib.armed
@@ -106,7 +119,7 @@ func (s *shardOf[T]) addCounters(st *Stats, ib *inbox, planRuns uint64) {
 	}
 	st.Stopped += c.stopped + ib.stopped + s.claims.planEnds.Load() + late
 	st.Postponed += c.postponed + ib.rescheduled
-	st.Fired += c.fired + planRuns
+	st.Fired += c.fired + runs
 	st.Discarded += c.discarded - late
 	st.Flushed += c.flushed
 	st.Moved += c.cascaded

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -316,6 +318,32 @@ func TestTimersOfLaterRoundsDoNotCountAsPostponed(t *testing.T) {
 }
 
 // Each timer that was armed is pending, or is counted once by how it has ended.
+func TestStringTellsNamePendingAndLevels(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Name: "sessions", Manual: true})
+	assert.Equal(t, `TimingWheel "sessions": 0 pending, 0 levels`, tw.String())
+	tw.AfterFunc(ms, boom)
+	tw.AfterFunc(time.Minute, boom)
+	assert.Equal(t, `TimingWheel "sessions": 2 pending, 2 levels`, fmt.Sprint(tw))
+	tw.Stop()
+	assert.Equal(t, `TimingWheel "sessions": 0 pending, 0 levels`, tw.String())
+	w, err := NewTimeouts(Options{}, func([]int) {})
+	require.NoError(t, err)
+	defer w.Stop()
+	w.Add(time.Hour, 1)
+	assert.Equal(t, "Timeouts: 1 pending, 1 level", w.String())
+}
+
+func TestQuantileOfStats(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Manual: true})
+	tw.AfterFunc(0, func() {})
+	require.Equal(t, 1, tw.Advance(tw.Now()))
+	assert.Equal(t, uint64(1), tw.Stats().Lateness.Count())
+	assert.Zero(t, tw.Stats().Lateness.Quantile(0.99))
+	assert.Zero(t, tw.Stats().Lateness.Mean())
+}
+
 func TestStatsAddUp(t *testing.T) {
 	t.Parallel()
 	for _, executor := range []Executor{nil, Inline, Goroutines} {

@@ -67,6 +67,9 @@ func (w *Timeouts[T]) RemoveAll() []T {
 	return all
 }
 
+// String is [TimingWheel.String].
+func (w *Timeouts[T]) String() string { return w.engine.describe("Timeouts") }
+
 // Len is [TimingWheel.Len].
 func (w *Timeouts[T]) Len() int { return w.engine.pending() }
 

@@ -56,39 +56,15 @@ func (t Timer) Stop() bool {
 		if !ok {
 			return false
 		}
-		switch w.Kind() {
-		case arena.Staged:
-			if !pg.Swap(i, w, w.With(arena.Ending)) {
-				continue
-			}
-			s.release(i)
-			pg.Store(i, w.With(arena.Ended))
-			if w.Has(arena.Moved) && s.removals.offerAt.Load() < removalsMax {
-				// A bucket may still have the slot, as one of the last of the wheel.
-				s.tend()
-			}
-		case arena.Placed:
-			dead := w.With(arena.Dead).WithBits(s.removals.link()) &^ arena.Moved
-			if !pg.Swap(i, w, dead) {
-				continue
-			}
-			s.release(i)
-			s.pushRemoval(pg, i, dead)
-		case arena.Running:
-			// The run buries the slot, because the worker that has just claimed it may not have
-			// read the payload yet.
-			if !pg.Swap(i, w, w.With(arena.Dead)|arena.Moved) {
-				continue
-			}
-			s.claims.planEnds.Add(1)
-		default:
+		c := cell{s, pg, i}
+		to, ok := c.ending(w)
+		if !ok {
 			return false
 		}
-		if s.alarm.isFor(w) {
-			s.relax()
+		if pg.Swap(i, w, to) {
+			c.ended(w, to)
+			return true
 		}
-		s.forget(w)
-		return true
 	}
 }
 
@@ -158,7 +134,7 @@ func (t Timer) rescheduleTo(deadline, now int64) bool {
 		default:
 			return false
 		}
-		if s.reschedule(pg, t.index, w, deadline, tick) {
+		if (cell{s, pg, t.index}).reschedule(w, deadline, tick) {
 			return true
 		}
 	}

@@ -138,6 +138,10 @@ func (tw *TimingWheel) AtFunc(t time.Time, f func()) Timer {
 	return tw.engine.at(t, f)
 }
 
+// String returns the name of the wheel and the numbers of pending timers and of levels in use. It
+// costs as much as [TimingWheel.Stats].
+func (tw *TimingWheel) String() string { return tw.engine.describe("TimingWheel") }
+
 // Len returns the number of pending timers, which are armed and neither claimed nor stopped. Over
 // several shards it is exact if no timer changes meanwhile. Len places what was just armed and may
 // wait for a driver or worker. O(shards), amortised over arms and stops.

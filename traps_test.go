@@ -392,7 +392,7 @@ func TestTrapLostWakeup(t *testing.T) {
 func TestTrapTwoTakersOneToken(t *testing.T) {
 	t.Parallel()
 	for range max(scaled(30), 5) {
-		q := NewDelayQueue[string]()
+		q := new(DelayQueue[string])
 		taken := make(chan string, 2)
 		for range 2 {
 			go func() {

@@ -224,7 +224,9 @@ func (w *worker[T]) runOne(limit int64) int {
 	s := w.s
 	o := &s.owner
 	begun, extra := o.crew.begun, w.stuck
+	fired := o.counters.fired
 	w.values = s.claimDue(w.values[:0], limit)
+	fired = o.counters.fired - fired // without plans
 	n := len(w.values)
 	o.counters.taken += uint64(n)
 	o.crew.unmoved++
@@ -236,7 +238,7 @@ func (w *worker[T]) runOne(limit int64) int {
 	w.leave(w.serving && !w.stuck && (o.due.ready > 0 || o.backlog()))
 	run := !s.closed.Load()
 	if !run { // the wheel is being stopped, and halt waits for launched
-		s.claims.dropped.Add(uint64(n))
+		s.claims.dropped.Add(fired)
 	}
 	s.claims.launched.Add(1)
 	if run {
@@ -546,12 +548,7 @@ func (s *shardOf[T]) claim(e *entry, id uint64) (v T, ok bool) {
 
 // claimPlan is claim for a plan. Its word does not tell afterwards that the claim is to be counted.
 func (s *shardOf[T]) claimPlan(e *entry, p *T) (v T, ok bool) {
-	s.claims.counting.Add(1)
-	if ok = e.page.Swap(e.index, e.word, e.word.With(arena.Running)); ok {
-		s.claims.planRuns.Add(1)
-	}
-	s.claims.counting.Add(-1)
-	if !ok {
+	if !e.page.Swap(e.index, e.word, e.word.With(arena.Running)) {
 		s.returnMoved(e)
 		return v, false
 	}

@@ -12,9 +12,10 @@ package arena
 //	Placed   Dead *    Stop              the call has won; it clears the payload and pushes the slot
 //	Placed   Dead *    wheel's Stop      the timer is in a batch, whose claims must fail
 //	Placed   Spent *   worker            the timer is claimed
-//	Placed   Running   worker            the same for a plan, which keeps its slot
-//	Running  Staged    plan              the next run is armed
+//	Placed   Running   worker            the same for a plan or FuncTimer, which keeps its slot
+//	Running  Staged    plan, FuncTimer   the next run is armed; the deadline was moved
 //	Running  Dead *    Stop, plan        the plan has ended; its run pushes the slot when it is over
+//	Running  Dead *    FuncTimer         it was stopped, or calls its function next
 //
 // A slot of a kind with a star takes no further part. It is handed out again once no inbox, bucket,
 // batch or stack of removals names it.
@@ -33,12 +34,12 @@ const (
 	Placed              // pending, in a bucket, among the due entries or in a worker's batch
 	Dead                // stopped while Placed or Running; in the stack of removals, or about to be
 	Spent               // claimed; the worker's batch has it
-	Running             // a plan whose run is under way; its worker's batch, or a bucket, may name the slot
+	Running             // a plan whose run is under way, or a claimed FuncTimer; its worker's batch, or a bucket, may name the slot
 )
 
 // Flags of a word.
 const (
-	Plan  Word = 1 << 3 // the slot belongs to a plan
+	Plan  Word = 1 << 3 // the slot belongs to a plan or a FuncTimer
 	Far   Word = 1 << 4 // the deadline bits are a ticket of the table of far deadlines
 	Moved Word = 1 << 5 // Staged, Ending, Ended: a bucket may have the slot as well.
 	// Running: Reschedule has set the next run. Dead: the slot was Running.
@@ -112,6 +113,14 @@ func (w Word) NotAfter(tick int64) bool {
 func (w Word) next(k Kind, flags Word, x uint64) Word {
 	gen := (w>>genShift + 1) & genMask
 	return Word(x)<<tickShift | gen<<genShift | flags | Word(k)
+}
+
+// Renewed returns the word with the next generation, unless the slot is exhausted.
+func (w Word) Renewed() Word {
+	if w.Exhausted() {
+		return w
+	}
+	return w + 1<<genShift
 }
 
 // Exhausted reports whether the slot can take no further timer.

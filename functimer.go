@@ -1,0 +1,320 @@
+package timingwheel
+
+import (
+	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
+	"time"
+	"unsafe"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
+	"github.com/timingwheel-go/timingwheel/internal/clock"
+)
+
+// FuncTimer calls a function once a timeout has passed, and can be armed again and again. It has
+// the semantics of the [time.Timer] of [time.AfterFunc]: Reset also arms a timer that has fired or
+// was stopped, from any goroutine and from the function itself. Touch gives the timer its whole
+// timeout again, for the price of one atomic operation: that is what a heartbeat needs.
+//
+// Make one with [TimingWheel.NewFuncTimer], or have it as a field and call Init. A FuncTimer must
+// not be copied. All methods except Init and InitStopped may be called at any time from any
+// goroutine.
+//
+// A [Timer] is smaller and is the better choice for a timeout that is armed once.
+type FuncTimer struct {
+	shard *shardOf[func()]
+
+	// until is the deadline, a reading of the clock, or unarmed. The goroutine that replaces a
+	// deadline by unarmed has the timer: a Stop, or the worker that calls f. Moving the deadline
+	// later takes no lock. Everything else is done under the shard's armMu.
+	until   atomic.Int64
+	timeout atomic.Int64 // ns: of the last Reset or Init
+
+	// place is the slot of the timer plus 1, or 0 if the timer has none. armMu guards it.
+	//
+	//	F1  A timer with a deadline has a slot. The slot is Staged or Placed for a tick that is not
+	//	    after the deadline's, or it is Running.
+	//	F2  A Running slot belongs to look, which restores F1, or gives the slot back, before it
+	//	    calls f.
+	place uint32
+
+	// epoch is shard.epoch as of the last time that the timer was armed, or moved under armMu. A
+	// Flush since then makes look call f whatever the deadline is.
+	epoch atomic.Uint32
+
+	// The fields above are those of a Touch, side by side in 32 bytes.
+
+	f   func()
+	run func() // the payload: look
+}
+
+// unarmed is the until of a timer that is not armed.
+const unarmed = clock.Unread
+
+// NewFuncTimer returns a timer that calls f once, d from now or up to one tick later, never
+// earlier. A zero or negative d means at once. [TimingWheel.AfterFunc] says where f runs.
+// NewFuncTimer panics if f is nil.
+func (tw *TimingWheel) NewFuncTimer(d time.Duration, f func()) *FuncTimer {
+	t := new(FuncTimer)
+	t.Init(tw, d, f)
+	return t
+}
+
+// NewFuncTimer calls [TimingWheel.NewFuncTimer] on [Default].
+func NewFuncTimer(d time.Duration, f func()) *FuncTimer { return Default().NewFuncTimer(d, f) }
+
+// Init is [TimingWheel.NewFuncTimer] in place, for a timer that is a field. It panics if the timer
+// was initialised before: Reset arms it again. The wheel may refer to a timer for a moment after
+// Stop has returned, so its memory must not be overwritten, for example when it goes to a pool.
+func (t *FuncTimer) Init(tw *TimingWheel, d time.Duration, f func()) {
+	t.InitStopped(tw, f)
+	t.Reset(d)
+}
+
+// InitStopped is Init for a timer that is armed only by a later Reset.
+func (t *FuncTimer) InitStopped(tw *TimingWheel, f func()) {
+	if f == nil {
+		panic("timingwheel: FuncTimer of a nil function")
+	}
+	if t.shard != nil {
+		panic("timingwheel: Init of a FuncTimer that was initialised before")
+	}
+	t.shard, t.f, t.run = tw.engine.shardFor(unsafe.Pointer(t)), f, t.look
+	t.until.Store(unarmed)
+}
+
+// Reset arms the timer to call f once, d from now. A zero or negative d means at once. It returns
+// true if the timer was armed, and then f is not called for the old deadline. It returns false if
+// the timer had fired or was stopped. In this case f may still be running, and the next call of f
+// does not wait for it.
+//
+// On a stopped wheel Reset arms nothing and returns false. It panics if the timer was not
+// initialised. A Reset of an armed timer to a later deadline is one atomic operation, except in
+// Manual mode. Any other is O(1) amortised, like [TimingWheel.AfterFunc].
+func (t *FuncTimer) Reset(d time.Duration) bool {
+	s := t.shard
+	if s == nil {
+		panic("timingwheel: Reset of a FuncTimer that was not initialised")
+	}
+	now := s.reading()
+	deadline := clock.Later(now, int64(d))
+	if d <= 0 {
+		deadline = s.ticks.Begin(s.ticks.Floor(now)) // whose tick has come
+	}
+	t.timeout.Store(int64(d))
+	if !s.Manual {
+		for {
+			u := t.until.Load()
+			if u == unarmed || u > deadline || t.epoch.Load() != s.epoch.Load() {
+				break
+			}
+			if t.until.CompareAndSwap(u, deadline) {
+				return true
+			}
+		}
+	}
+	return t.set(deadline, now, true)
+}
+
+// Touch gives an armed timer its whole timeout again: the d of the last Reset or Init, from now. It
+// returns true if the timer is armed, and then f is not called before the new deadline. It returns
+// false and arms nothing if the timer has fired or was stopped, or if its wheel was. Touch never
+// makes a deadline earlier.
+//
+// Touch reads the clock and then writes to the timer alone. The wheel looks at the timer when the
+// old deadline comes up. In Manual mode a Touch is a Reset.
+func (t *FuncTimer) Touch() bool {
+	s := t.shard
+	if s == nil {
+		return false
+	}
+	return t.touch(s.reading())
+}
+
+// TouchAt is Touch with a reading of the clock that the caller has already, such as the time at
+// which a packet came in. A time without a monotonic reading takes one reading more.
+func (t *FuncTimer) TouchAt(now time.Time) bool {
+	if t.shard == nil {
+		return false
+	}
+	reading, _ := t.shard.Instant(now)
+	return t.touch(reading)
+}
+
+func (t *FuncTimer) touch(now int64) bool {
+	s := t.shard
+	for {
+		u := t.until.Load()
+		deadline := clock.Later(now, t.timeout.Load()) // after until, which a Reset writes last
+		switch {
+		case u == unarmed:
+			return false
+		case t.epoch.Load() != s.epoch.Load() || s.Manual && u < deadline:
+			return t.set(deadline, now, false)
+		case u >= deadline || s.ticks.Ceil(u) == s.ticks.Ceil(deadline):
+			return true // nothing changes
+		case t.until.CompareAndSwap(u, deadline):
+			return true
+		}
+	}
+}
+
+// Stop prevents the call of f. It returns true if this call prevented it, and then the wheel does
+// not refer to f any more. It returns false if the timer has fired or was stopped, or if its wheel
+// was. Stop does not wait for a call of f that is under way. O(1) amortised.
+func (t *FuncTimer) Stop() bool {
+	s := t.shard
+	if s == nil {
+		return false
+	}
+	s.armMu.Lock()
+	if t.until.Swap(unarmed) == unarmed || s.closed.Load() {
+		s.armMu.Unlock()
+		return false
+	}
+	c := t.cell()
+	for {
+		w := c.load()
+		if w.Kind() == arena.Running { // look finds out, and gives the slot back
+			s.inbox.stopped++
+			s.armMu.Unlock()
+			return true
+		}
+		to, _ := c.ending(w)
+		if c.page.Swap(c.index, w, to) {
+			t.place = 0
+			s.armMu.Unlock()
+			c.ended(w, to)
+			return true
+		}
+	}
+}
+
+// Deadline returns the deadline, rounded up to a tick. It returns the zero time and false if the
+// timer is not armed. A Flush does not change the deadline. O(1).
+func (t *FuncTimer) Deadline() (time.Time, bool) {
+	s := t.shard
+	if s == nil || s.closed.Load() {
+		return time.Time{}, false
+	}
+	u := t.until.Load()
+	if u == unarmed {
+		return time.Time{}, false
+	}
+	return s.TimeAt(s.ticks.Begin(s.ticks.Ceil(u))), true
+}
+
+// set gives the timer any deadline and reports whether it was armed. If always is false it is for a
+// Touch: it does nothing to a timer that is not armed, and makes no deadline earlier. now is a
+// reading of the clock that is not later than the call, or for a Touch the caller's.
+func (t *FuncTimer) set(deadline, now int64, always bool) (was bool) {
+	s := t.shard
+	s.armMu.Lock()
+	if always && t.place == 0 && len(s.inbox.free) == 0 {
+		s.refill() // releases the lock for a while
+	}
+	if s.closed.Load() {
+		if always {
+			s.inbox.rejected++
+		}
+		s.armMu.Unlock()
+		return false
+	}
+	for {
+		u := t.until.Load()
+		if was = u != unarmed; !was && !always {
+			break
+		}
+		if !always {
+			deadline = max(clock.Later(now, t.timeout.Load()), u) // another Touch may have come first
+		}
+		if t.until.CompareAndSwap(u, deadline) {
+			t.epoch.Store(s.epoch.Load())
+			t.placeLocked(deadline, now, was)
+			break
+		}
+	}
+	s.unlockArm()
+	return was
+}
+
+// placeLocked sees to F1 for a new deadline. armMu is held. If the timer has no slot there is a free
+// one.
+func (t *FuncTimer) placeLocked(deadline, now int64, was bool) {
+	s := t.shard
+	now = max(now, s.now.Load()) // the caller may have stood still since it read the clock
+	deadline = max(deadline, now)
+	tick := s.tickOf(deadline, now)
+	for t.place != 0 {
+		c := t.cell()
+		w := c.load()
+		if w.Kind() == arena.Running { // look comes next
+			if !was {
+				s.inbox.armed++
+			}
+			return
+		}
+		old, ok := s.decode(w, s.ticks.Floor(s.now.Load()))
+		if ok && (old <= tick && !s.Manual || c.moveLocked(w, deadline, tick)) {
+			return
+		}
+	}
+	t.place = s.armLocked(deadline, now, t.run, arena.Plan).index + 1
+}
+
+// look is the payload: the timer's slot is Running, because its tick has come or was flushed. look
+// calls f if the deadline has come as well. If it was moved, look makes the slot pending again.
+func (t *FuncTimer) look() {
+	s := t.shard
+	s.armMu.Lock()
+	if s.closed.Load() {
+		s.armMu.Unlock()
+		return
+	}
+	c := t.cell()
+	w := c.load()
+	flushed := t.epoch.Load() != s.epoch.Load()
+	fires := false
+	for !fires {
+		u := t.until.Load()
+		if u == unarmed { // by a Stop
+			break
+		}
+		if !flushed && !t.reached(u) {
+			s.inbox.rescheduled++
+			// The next generation, because other workers may still have the batch of this claim. They
+			// would take the timer for one that was postponed and return it to the inbox, even after
+			// a Flush.
+			c.stageAt(w, w.Renewed(), max(u, s.noteReading(clock.Unread)), s.ticks.Ceil(u))
+			s.unlockArm()
+			return
+		}
+		fires = t.until.CompareAndSwap(u, unarmed)
+	}
+	if fires {
+		s.claims.runs.Add(1)
+	}
+	dead := (w.With(arena.Dead) | arena.Moved) &^ arena.Far
+	s.replace(c.page, c.index, w, dead)
+	t.place = 0
+	s.release(c.index)
+	tend := s.removals.push(c.page, c.index, dead) >= int(s.removals.offerAt.Load())
+	s.armMu.Unlock()
+	if tend {
+		s.tend()
+	}
+	if fires {
+		t.f()
+	}
+}
+
+// cell returns the slot. There must be one, and armMu is held.
+func (t *FuncTimer) cell() cell {
+	i := t.place - 1
+	return cell{&t.shard.shard, t.shard.pages.At(i >> arena.PageShift), i}
+}
+
+// reached reports whether the tick of a deadline has come.
+func (t *FuncTimer) reached(deadline int64) bool {
+	s := t.shard
+	tick := s.ticks.Ceil(deadline)
+	return tick <= s.ticks.Floor(s.now.Load()) || !s.Manual && tick <= s.ticks.Floor(s.Read())
+}
