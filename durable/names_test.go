@@ -1,0 +1,37 @@
+package durable_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+func TestNamesOfValues(t *testing.T) {
+	t.Parallel()
+	for want, value := range map[string]fmt.Stringer{
+		"Cancelled":   durable.Cancelled,
+		"Rescheduled": durable.Rescheduled,
+		"Firing":      durable.Firing,
+		"NotFound":    durable.NotFound,
+		"Result(0)":   durable.Result(0),
+		"Result(5)":   durable.NotFound + 1,
+		"Scheduled":   durable.StateScheduled,
+		"Leased":      durable.StateLeased,
+		"Dead":        durable.StateDead,
+		"State(5)":    durable.StateDead + 1,
+		"Begin":       durable.OpBegin,
+		"Cancel":      durable.OpCancel,
+		"Purge":       durable.OpPurge,
+		"Op(11)":      durable.OpPurge + 1,
+		"Done":        durable.StatusDone,
+		"Early":       durable.StatusEarly,
+		"LeaseLost":   durable.StatusLeaseLost,
+		"Status(255)": durable.Status(255),
+	} {
+		assert.Equal(t, want, value.String())
+	}
+	assert.Equal(t, "NotFound", fmt.Sprint(durable.NotFound))
+}
