@@ -18,11 +18,11 @@ type timers interface {
 	stop()
 }
 
-// timer is one armed timer. Its Reschedule keeps the contract of [timingwheel.Timer]. It returns
-// true if the timer was pending and now fires d from now, and false if it has fired and nothing is
-// armed.
+// timer is one armed timer. Its Touch keeps the contract of [timingwheel.FuncTimer]. It returns true
+// if the timer was armed and now fires its whole timeout from now, and false if it has fired and
+// nothing is armed.
 type timer interface {
-	Reschedule(d time.Duration) bool
+	Touch() bool
 	Stop() bool
 }
 
@@ -42,7 +42,7 @@ func (cfg config) newTimers() (timers, error) {
 
 type wheel struct{ tw *timingwheel.TimingWheel }
 
-func (w wheel) afterFunc(d time.Duration, f func()) timer { return w.tw.AfterFunc(d, f) }
+func (w wheel) afterFunc(d time.Duration, f func()) timer { return w.tw.NewFuncTimer(d, f) }
 func (w wheel) pending() int                              { return w.tw.Len() }
 func (w wheel) stop()                                     { w.tw.Stop() }
 
@@ -60,7 +60,8 @@ type std struct {
 
 type stdTimer struct {
 	*time.Timer
-	of *std
+	of      *std
+	timeout time.Duration
 }
 
 func (s *std) afterFunc(d time.Duration, f func()) timer {
@@ -68,7 +69,7 @@ func (s *std) afterFunc(d time.Duration, f func()) timer {
 	return stdTimer{time.AfterFunc(d, func() {
 		s.armed.Dec()
 		f()
-	}), s}
+	}), s, d}
 }
 
 func (s *std) pending() int    { return int(s.armed.Load()) }
@@ -83,38 +84,44 @@ func (t stdTimer) Stop() bool {
 	return true
 }
 
-// Reschedule stops the timer first. [time.Timer.Reset] re-arms a timer that has fired, and with a
-// short delay its function might run once more before a Stop could prevent it.
-func (t stdTimer) Reschedule(d time.Duration) bool {
+// Touch stops the timer first. [time.Timer.Reset] re-arms a timer that has fired, and with a short
+// timeout its function might run once more before a Stop could prevent it.
+func (t stdTimer) Touch() bool {
 	if !t.Timer.Stop() {
 		return false
 	}
-	t.Timer.Reset(d)
+	t.Timer.Reset(t.timeout)
 	return true
 }
 
 // guard is one arming of a session's idle timeout: from its AfterFunc until it fires or is stopped.
 // A guard that fired is replaced, never revived, so that a late callback finds its own deadline here.
 type guard struct {
-	due   atomic.Duration // deadline, on the server's clock; first for its alignment on 32-bit systems
-	srv   *server
-	conn  *net.TCPConn
-	timer timer
+	due     atomic.Duration // deadline, on the server's clock; first for its alignment on 32-bit systems
+	srv     *server
+	conn    *net.TCPConn
+	timeout time.Duration
+	timer   timer
 }
 
 func newGuard(srv *server, conn *net.TCPConn, d time.Duration) *guard {
-	g := &guard{srv: srv, conn: conn}
+	g := &guard{srv: srv, conn: conn, timeout: d}
 	g.due.Store(srv.now() + d)
 	g.timer = srv.timers.afterFunc(d, g.expire)
 	return g
 }
 
-// postpone moves the deadline; false means that the guard has fired. The deadline is read off the clock
-// before the timer reads it, so that no correct timer can ever seem early, and is published only once the
-// timer has moved: a callback that was on its way already must find the old one.
+// postpone gives the guard its whole timeout again. It returns false if another guard has to take its
+// place: it has fired, or its timeout was one for a stall. The deadline is read off the clock before the
+// timer reads it, so that no correct timer can ever seem early, and is published only once the timer has
+// moved: a callback that was on its way already must find the old one.
 func (g *guard) postpone() bool {
-	due := g.srv.now() + g.srv.timeout
-	if !g.timer.Reschedule(g.srv.timeout) {
+	if g.timeout != g.srv.timeout {
+		g.timer.Stop()
+		return false
+	}
+	due := g.srv.now() + g.timeout
+	if !g.timer.Touch() {
 		return false
 	}
 	g.due.Store(due)

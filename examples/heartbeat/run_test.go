@@ -51,7 +51,7 @@ func TestServerIsRight(t *testing.T) {
 // broken breaks the timers below it.
 type broken struct {
 	timers
-	deaf, dead bool // deaf: Reschedule moves nothing; dead: nothing is ever armed
+	deaf, dead bool // deaf: Touch moves nothing; dead: nothing is ever armed
 	scale      float64
 	shift      time.Duration
 }
@@ -72,9 +72,7 @@ func (b broken) afterFunc(d time.Duration, f func()) timer {
 	return brokenTimer{b.timers.afterFunc(b.delay(d), f), b}
 }
 
-func (t brokenTimer) Reschedule(d time.Duration) bool {
-	return t.of.deaf || t.timer.Reschedule(t.of.delay(d))
-}
+func (t brokenTimer) Touch() bool { return t.of.deaf || t.timer.Touch() }
 
 // An example that cannot fail shows nothing: whatever is broken in the cutting must be found. Where the machine stood still and a run
 // excused something for that, it may have excused what was to be found as well; then there is another one.

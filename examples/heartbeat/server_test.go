@@ -28,8 +28,8 @@ func (h *inHand) pending() int    { return len(h.armed) }
 func (h *inHand) summary() string { return "" }
 func (h *inHand) stop()           {}
 
-func (t *handTimer) Reschedule(time.Duration) bool { return t.pending }
-func (t *handTimer) Stop() bool                    { return t.pending }
+func (t *handTimer) Touch() bool { return t.pending }
+func (t *handTimer) Stop() bool  { return t.pending }
 
 // expire is what a timer library does: the timer is no longer pending, then its function runs.
 func (t *handTimer) expire() {
@@ -160,21 +160,22 @@ func TestTimersContract(t *testing.T) {
 		require.NoError(t, err)
 		defer tm.stop()
 
-		fired := make(chan bool, 2)
-		a := tm.afterFunc(time.Hour, func() { fired <- true })
+		fired := make(chan time.Time, 2)
+		a := tm.afterFunc(time.Second, func() { fired <- time.Now() })
 		assert.Equal(t, 1, tm.pending(), impl)
-		assert.True(t, a.Reschedule(time.Millisecond), impl)
-		<-fired
+		touched := time.Now()
+		assert.True(t, a.Touch(), impl)
+		assert.GreaterOrEqual(t, (<-fired).Sub(touched), time.Second, impl)
 		assert.Equal(t, 0, tm.pending(), impl)
-		assert.False(t, a.Reschedule(0), impl)
+		assert.False(t, a.Touch(), impl)
 		assert.False(t, a.Stop(), impl)
-		assert.Empty(t, fired, "%s: Reschedule of a fired timer arms nothing", impl)
+		assert.Empty(t, fired, "%s: Touch of a fired timer arms nothing", impl)
 		assert.Equal(t, 0, tm.pending(), impl)
 
 		a = tm.afterFunc(time.Hour, func() {})
 		assert.True(t, a.Stop(), impl)
 		assert.False(t, a.Stop(), impl)
-		assert.False(t, a.Reschedule(time.Hour), impl)
+		assert.False(t, a.Touch(), impl)
 		assert.Equal(t, 0, tm.pending(), impl)
 	}
 	_, err := config{impl: "none"}.newTimers()

@@ -80,7 +80,7 @@ type session struct {
 	limiter  *rate.Limiter
 	deadline time.Time
 	ended    bool
-	timer    timingwheel.Timer
+	timer    timingwheel.FuncTimer
 }
 
 // NewStore returns a store without sessions. onEnd is called once for each session that ends, without a lock; it may be nil. It returns an error that names the
@@ -101,7 +101,7 @@ func (st *Store) Login(user string) (id string) {
 	}
 	s.mu.Lock() // until it is complete: who finds it in the map, and a timer that is due at once, waits
 	defer s.mu.Unlock()
-	s.timer = st.tw.AtFunc(s.deadline, func() { st.expire(s) })
+	s.timer.Init(st.tw, st.limits.Idle, func() { st.expire(s) })
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.sessions[s.id] = s
@@ -128,7 +128,7 @@ func (st *Store) Request(id string) (user string, err error) {
 	if s.deadline.After(s.end) {
 		s.deadline = s.end
 	}
-	s.timer.RescheduleAt(s.deadline) // false if expire waits for the lock and then arms anew
+	s.timer.Reset(s.deadline.Sub(now))
 	return s.user, nil
 }
 
@@ -151,15 +151,15 @@ func (st *Store) Logout(id string) bool {
 }
 
 // expire is called by the timer. A request may have been faster to the lock: it came in time by the clock that it read, or the deadline is that of
-// a moment ago. Then the session goes on with another timer.
+// a moment ago. Then the session goes on.
 func (st *Store) expire(s *session) {
 	s.mu.Lock()
 	if s.ended {
 		s.mu.Unlock()
 		return
 	}
-	if st.tw.Now().Before(s.deadline) {
-		s.timer = st.tw.AtFunc(s.deadline, func() { st.expire(s) })
+	if left := s.deadline.Sub(st.tw.Now()); left > 0 {
+		s.timer.Reset(left)
 		s.mu.Unlock()
 		return
 	}

@@ -51,6 +51,7 @@ func (n *node) open(f flow, ended func(error)) (*sender, error) {
 		rto:   newEstimator(n.cfg.timing),
 		ended: func(err error) { delete(n.senders, f); ended(err) },
 	}
+	s.timer.InitStopped(n.tw, s.timeout)
 	n.senders[f] = s
 	return s, nil
 }
@@ -94,10 +95,9 @@ func (n *node) receiver(f flow) *receiver {
 			deliver: func(m []byte) { n.deliver(f, m) },
 			early:   make(map[uint32][]byte),
 		}
+		r.idle.Init(n.tw, 2*n.cfg.giveUpAfter()+standstill, func() { delete(n.receivers, f) })
 		n.receivers[f] = r
 	}
-	if linger := 2*n.cfg.giveUpAfter() + standstill; !r.idle.Reschedule(linger) {
-		r.idle = n.tw.AfterFunc(linger, func() { delete(n.receivers, f) })
-	}
+	r.idle.Touch()
 	return r
 }

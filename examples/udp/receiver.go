@@ -8,9 +8,9 @@ type receiver struct {
 	out     func(packet)
 	deliver func(message []byte)
 
-	next  uint32            // the first number that is missing
-	early map[uint32][]byte // what came before its turn; within the window, so it is bounded
-	idle  timingwheel.Timer // forgets the flow
+	next  uint32                // the first number that is missing
+	early map[uint32][]byte     // what came before its turn; within the window, so it is bounded
+	idle  timingwheel.FuncTimer // forgets the flow
 }
 
 // receive takes a data packet.

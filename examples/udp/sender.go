@@ -25,8 +25,8 @@ type sender struct {
 	ended func(error) // once
 
 	rto      rtoEstimator
-	timer    timingwheel.Timer // runs while something is unacknowledged
-	timeouts int               // in a row
+	timer    timingwheel.FuncTimer // runs while something is unacknowledged
+	timeouts int                   // in a row
 
 	waiting  [][]byte  // not sent yet
 	window   []segment // sent; the first is unacknowledged
@@ -90,7 +90,7 @@ func (s *sender) transmit(i int) {
 		s.retransmitted++
 	}
 	if _, running := s.timer.Deadline(); !running {
-		s.timer = s.tw.AfterFunc(s.rto.rto, s.timeout)
+		s.timer.Reset(s.rto.rto)
 	}
 	s.out(packet{kind: data, flow: s.flow, seq: s.first + uint32(i), message: m.message})
 }
@@ -165,9 +165,7 @@ func (s *sender) restart() {
 		s.timer.Stop()
 		return
 	}
-	if !s.timer.Reschedule(s.rto.rto) {
-		s.timer = s.tw.AfterFunc(s.rto.rto, s.timeout)
-	}
+	s.timer.Reset(s.rto.rto)
 }
 
 func (s *sender) end(err error) {

@@ -33,6 +33,7 @@ func newBench(t *testing.T, size int) *bench {
 		out:   func(p packet) { b.sentAt[p.seq] = append(b.sentAt[p.seq], tw.Now().Sub(b.start)) },
 		ended: func(err error) { b.ends = append(b.ends, err) },
 	}
+	b.sender.timer.InitStopped(tw, b.sender.timeout)
 	return b
 }
 
