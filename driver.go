@@ -95,13 +95,6 @@ func (a *alarm) setEarlier(tick int64) {
 	}
 }
 
-// setLone notes whether the inbox has one timer.
-func (a *alarm) setLone(lone bool) {
-	if lone != a.lone.Load() { // the line stays shared
-		a.lone.Store(lone)
-	}
-}
-
 // isFor reports whether the alarm may be set for a timer that was stopped when its word was w.
 func (a *alarm) isFor(w arena.Word) bool {
 	if w.Kind() == arena.Staged && (a.lone.Load() || a.stale.Load()) {

@@ -214,7 +214,9 @@ func (s *shardOf[T]) armLocked(deadline, now int64, v T, flags arena.Word) Timer
 	if ib.add(i, tick) {
 		s.alarm.setEarlier(tick)
 	}
-	s.alarm.setLone(len(ib.staged) == 1)
+	if lone := len(ib.staged) == 1; lone != s.alarm.lone.Load() { // else the line stays shared
+		s.alarm.lone.Store(lone)
+	}
 	return Timer{s.homes[i>>arena.PageShift], i, w.Gen()}
 }
 
