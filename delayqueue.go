@@ -17,11 +17,11 @@ const (
 	awakeNow = math.MinInt64 // DelayQueue.lookBy once the front taker was told to look
 )
 
-// In outline a DelayQueue is Doug Lea's java.util.concurrent.DelayQueue (JSR-166): a binary heap under one
-// lock, and the leader-follower pattern, in which only one of many waiting takers keeps a timer.
-// There, followers wait on a condition variable. A condition variable cannot wait for a context as
-// well, so here takers stand in line. The front taker is the leader, and only the leader is ever
-// woken:
+// In outline a DelayQueue is Doug Lea's java.util.concurrent.DelayQueue (JSR-166): a binary heap
+// under one lock, and the leader-follower pattern, in which only one of many waiting takers keeps a
+// timer. There, followers wait on a condition variable. A condition variable cannot wait for a
+// context as well, so here takers stand in line. The front taker is the leader, and only the leader
+// is ever woken:
 //
 //	D1  If there are a waiting taker and an element, the front taker looks at the queue no later
 //	    than the head is due: lookBy <= head.due. It has set its timer to lookBy, or lookBy is

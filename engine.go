@@ -406,12 +406,7 @@ func (e *engine[T]) pending() int {
 func (e *engine[T]) clockTime() time.Time { return e.TimeAt(e.reading()) }
 
 // reading reads the wheel's clock.
-func (e *engine[T]) reading() int64 {
-	if e.Manual {
-		return e.shards[0].now.Load()
-	}
-	return e.Read()
-}
+func (e *engine[T]) reading() int64 { return e.shards[0].reading() }
 
 // next returns the earliest time at which a shard has something to do.
 func (e *engine[T]) next() (at time.Time, ok bool) {

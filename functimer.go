@@ -236,8 +236,8 @@ func (t *FuncTimer) set(deadline, now int64, always bool) (was bool) {
 	return was
 }
 
-// placeLocked sees to F1 for a new deadline. armMu is held. If the timer has no slot there is a free
-// one.
+// placeLocked sees to F1 for a new deadline. armMu is held. If the timer has no slot, the inbox has
+// a free one.
 func (t *FuncTimer) placeLocked(deadline, now int64, was bool) {
 	s := t.shard
 	now = max(now, s.now.Load()) // the caller may have stood still since it read the clock

@@ -12,13 +12,16 @@ var (
 // String returns the name of the result, or its number if it is none of those declared.
 func (r Result) String() string { return nameOf("Result", resultNames, uint8(r)) }
 
-// String returns the name of the state without its prefix, or its number if it is none of those declared.
+// String returns the name of the state without its prefix, or its number if it is none of those
+// declared.
 func (s State) String() string { return nameOf("State", stateNames, uint8(s)) }
 
-// String returns the name of the transition without its prefix, or its number if it is none of those declared.
+// String returns the name of the transition without its prefix, or its number if it is none of those
+// declared.
 func (o Op) String() string { return nameOf("Op", opNames, uint8(o)) }
 
-// String returns the name of the status without its prefix, or its number if it is none of those declared.
+// String returns the name of the status without its prefix, or its number if it is none of those
+// declared.
 func (s Status) String() string { return nameOf("Status", statusNames, uint8(s)) }
 
 // nameOf returns the name of a value of a type whose declared values begin with 1.

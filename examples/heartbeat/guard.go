@@ -111,10 +111,10 @@ func newGuard(srv *server, conn *net.TCPConn, d time.Duration) *guard {
 	return g
 }
 
-// postpone gives the guard its whole timeout again. It returns false if another guard has to take its
-// place: it has fired, or its timeout was one for a stall. The deadline is read off the clock before the
-// timer reads it, so that no correct timer can ever seem early, and is published only once the timer has
-// moved: a callback that was on its way already must find the old one.
+// postpone gives the guard its whole timeout again. It returns false if another guard has to take
+// its place: it has fired, or its timeout was one for a stall. The deadline is read off the clock
+// before the timer reads it, so that no correct timer can ever seem early. It is published only once
+// the timer has moved: a callback that was on its way already must find the old one.
 func (g *guard) postpone() bool {
 	if g.timeout != g.srv.timeout {
 		g.timer.Stop()
