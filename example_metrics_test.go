@@ -83,7 +83,7 @@ func ExampleStats_LogValue() {
 	pass(time.Second)
 	pass(59 * time.Second)
 	// Output:
-	// level=INFO msg=timers stats.name=orders stats.pending=1 stats.armed=5 stats.fired=4 stats.stopped=0 stats.running=1 stats.moved=4 stats.buckets=1 stats.lateness.p50=0s stats.lateness.p99=0s stats.lateness.max=0s
+	// level=INFO msg=timers stats.name=orders stats.pending=1 stats.most_due=3 stats.armed=5 stats.fired=4 stats.stopped=0 stats.running=1 stats.moved=4 stats.buckets=1 stats.levels=3 stats.lateness.p50=0s stats.lateness.p99=0s stats.lateness.max=0s
 }
 
 // The samples of a profile say which wheel and which callback they are about. Here it is a profile of goroutines, taken

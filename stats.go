@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"log/slog"
 	"math/bits"
+	"reflect"
 	"time"
 	"unsafe"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
+	"github.com/timingwheel-go/timingwheel/internal/metrics"
 )
 
 // Stats is a snapshot of a wheel. Counters start at 0 with the wheel and only grow. Over several
@@ -221,38 +223,17 @@ func (s *shardOf[T]) bytes() uint64 {
 	return uint64(n)
 }
 
-// LogValue implements [slog.LogValuer]. It returns a group of the main fields, with quantiles in
-// place of the histogram's counts. Fields that are zero are left out, except pending, armed, fired,
-// stopped and running.
+// LogValue implements [slog.LogValuer]. It returns a group of the fields, with quantiles in place of
+// the histogram. Options and most fields that are 0 are left out.
 func (st Stats) LogValue() slog.Value {
 	attrs := make([]slog.Attr, 0, 24)
 	if st.Name != "" {
 		attrs = append(attrs, slog.String("name", st.Name))
 	}
-	attrs = append(attrs,
-		slog.Int("pending", st.Pending),
-		slog.Uint64("armed", st.Armed),
-		slog.Uint64("fired", st.Fired),
-		slog.Uint64("stopped", st.Stopped),
-		slog.Int("running", st.Running),
-	)
-	attrs = appendCounts(attrs, []count{
-		{"postponed", st.Postponed},
-		{"discarded", st.Discarded},
-		{"rejected", st.Rejected},
-		{"flushed", st.Flushed},
-		{"moved", st.Moved},
-		{"wakeups", st.Wakeups},
-		{"workers", uint64(st.Workers)},
-		{"buckets", uint64(st.Buckets)},
-		{"bytes", st.Bytes},
-		{"due", uint64(st.Due)},
-		{"panics", st.Panics},
-		{"slow", st.Slow},
-		{"slow_running", uint64(st.SlowRunning)},
-	})
-	if st.Overdue > 0 {
-		attrs = append(attrs, slog.Duration("overdue", st.Overdue))
+	for m, v := range metrics.Numbers(&st) {
+		if m.Main || m.Kind != metrics.Setting && !reflect.ValueOf(v).IsZero() {
+			attrs = append(attrs, slog.Any(m.Key(), v))
+		}
 	}
 	if h := &st.Lateness; h.Count() > 0 {
 		attrs = append(attrs, slog.Group("lateness",
@@ -262,19 +243,4 @@ func (st Stats) LogValue() slog.Value {
 		))
 	}
 	return slog.GroupValue(attrs...)
-}
-
-// count is an attribute that is left out if it is 0.
-type count struct {
-	key   string
-	value uint64
-}
-
-func appendCounts(attrs []slog.Attr, counts []count) []slog.Attr {
-	for _, c := range counts {
-		if c.value > 0 {
-			attrs = append(attrs, slog.Uint64(c.key, c.value))
-		}
-	}
-	return attrs
 }

@@ -6,15 +6,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/internal/metrics"
 )
 
 func TestHistogramBounds(t *testing.T) {
@@ -558,6 +563,71 @@ func logged(t *testing.T, value any) map[string]any {
 	return record.V
 }
 
+// Everything that shows a wheel reads package metrics, so a field that is missing there is shown
+// nowhere. Counters are unsigned, other counts are ints; the memory is an unsigned gauge.
+func TestEachFieldOfStatsIsAMetric(t *testing.T) {
+	t.Parallel()
+	var st Stats
+	fields := map[string]float64{} // all but Name and the histogram, each with a value of its own
+	v := reflect.ValueOf(&st).Elem()
+	for i := range v.NumField() {
+		f, name := v.Field(i), v.Type().Field(i).Name
+		n := i + 100
+		switch {
+		case f.Type() == reflect.TypeFor[time.Duration]():
+			f.SetInt(int64(n) * int64(time.Second))
+		case f.CanInt():
+			f.SetInt(int64(n))
+		case f.CanUint():
+			f.SetUint(uint64(n))
+		default:
+			assert.Contains(t, []string{"Name", "Lateness"}, name)
+			continue
+		}
+		fields[name] = float64(n)
+	}
+	st.Lateness.Max = 3 * time.Second
+	for m, v := range metrics.Numbers(&st) {
+		require.Contains(t, fields, m.Field)
+		assert.Equal(t, fields[m.Field], m.Float(&st), m.Field)
+		_, unsigned := v.(uint64)
+		assert.Equal(t, m.Kind == metrics.Counter || m.Field == "Bytes", unsigned, m.Field)
+		delete(fields, m.Field)
+	}
+	assert.Empty(t, fields, "not in the table")
+	for _, m := range metrics.Table {
+		switch {
+		case m.Kind == metrics.Histogram:
+			assert.Equal(t, "Lateness", m.Field)
+		case strings.Contains(m.Field, "."):
+			assert.Equal(t, 3.0, m.Float(&st), m.Field)
+		}
+	}
+}
+
+// A record has every figure that is not 0, and no option but the name.
+func TestLogRecordHasEachMetric(t *testing.T) {
+	t.Parallel()
+	st := Stats{Tick: 1, Shards: 1}
+	want := []string{}
+	v := reflect.ValueOf(&st).Elem()
+	for m := range metrics.Numbers(&st) {
+		if m.Kind == metrics.Setting {
+			continue
+		}
+		if f := v.FieldByName(m.Field); f.CanInt() {
+			f.SetInt(1)
+		} else {
+			f.SetUint(1)
+		}
+		want = append(want, m.Key())
+	}
+	record := logged(t, st)
+	assert.ElementsMatch(t, want, slices.Collect(maps.Keys(record)))
+	assert.Contains(t, want, "most_due")
+	assert.Contains(t, want, "slow_running")
+}
+
 func TestStatsAsLogRecord(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Manual: true, Start: modelStart, Name: "w"})
@@ -572,7 +642,7 @@ func TestStatsAsLogRecord(t *testing.T) {
 	tw.Advance(modelStart.Add(3 * time.Second))
 	require.Equal(t, map[string]any{
 		"name": "w", "pending": 1.0, "armed": 5.0, "fired": 3.0, "stopped": 1.0, "running": 0.0,
-		"postponed": 1.0, "moved": 3.0, "buckets": 1.0,
+		"postponed": 1.0, "moved": 3.0, "buckets": 1.0, "levels": 3.0, "most_due": 3.0,
 		"lateness": map[string]any{"p50": 2e9, "p99": 2e9, "max": 2e9},
 	}, without(logged(t, tw.Stats()), "bytes"))
 }

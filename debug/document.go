@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/metrics"
 )
 
 // Schema is the version of the JSON. A field may be added without a new version; none is renamed, removed or given another meaning.
@@ -43,31 +44,17 @@ type Wheel struct {
 	MostDue   int   `json:"most_due"`   // the most that one shard has had due when something was claimed
 	OverdueNs int64 `json:"overdue_ns"` // since the earliest deadline of those that have expired and were not claimed
 
-	Counters    Counters `json:"counters"`
-	Running     int      `json:"running"`      // callbacks, or batches, under way
-	SlowRunning int      `json:"slow_running"` // those of them that are slow
-	Workers     int      `json:"workers"`      // goroutines of the default executor
-	Buckets     int      `json:"buckets"`      // non-empty ones
-	Bytes       uint64   `json:"bytes"`        // memory held for timers, payloads, buckets and slots
+	// Counters are the fields of [timingwheel.Stats] that only grow, by their names in snake case.
+	Counters    map[string]uint64 `json:"counters"`
+	Running     int               `json:"running"`      // callbacks, or batches, under way
+	SlowRunning int               `json:"slow_running"` // those of them that are slow
+	Workers     int               `json:"workers"`      // goroutines of the default executor
+	Buckets     int               `json:"buckets"`      // non-empty ones
+	Bytes       uint64            `json:"bytes"`        // memory held for timers, payloads, buckets and slots
 
 	Levels   []Level      `json:"levels"` // the finest first
 	Next     []Expiration `json:"next"`   // the earliest, at most 16
 	Lateness Lateness     `json:"lateness"`
-}
-
-// Counters only grow while the process lives, see [timingwheel.Stats].
-type Counters struct {
-	Armed     uint64 `json:"armed"`
-	Fired     uint64 `json:"fired"`
-	Stopped   uint64 `json:"stopped"`
-	Discarded uint64 `json:"discarded"` // pending when the wheel was stopped
-	Postponed uint64 `json:"postponed"`
-	Rejected  uint64 `json:"rejected"` // to be added to the stopped wheel
-	Flushed   uint64 `json:"flushed"`
-	Moved     uint64 `json:"moved"`
-	Wakeups   uint64 `json:"wakeups"`
-	Panics    uint64 `json:"panics"` // that Options.OnPanic was told of; 0 without it
-	Slow      uint64 `json:"slow"`   // callbacks, or batches; 0 without Options.SlowAfter or OnSlow
 }
 
 // Level is one level, over all shards, see [timingwheel.LevelOccupancy].
@@ -133,12 +120,15 @@ func look(name string, source Source) *Wheel {
 	return w
 }
 
-func counters(st *timingwheel.Stats) Counters {
-	return Counters{
-		Armed: st.Armed, Fired: st.Fired, Stopped: st.Stopped, Discarded: st.Discarded,
-		Postponed: st.Postponed, Rejected: st.Rejected, Flushed: st.Flushed, Moved: st.Moved, Wakeups: st.Wakeups,
-		Panics: st.Panics, Slow: st.Slow,
+// counters returns those of the numbers that only grow.
+func counters(st *timingwheel.Stats) map[string]uint64 {
+	all := map[string]uint64{}
+	for m, v := range metrics.Numbers(st) {
+		if m.Kind == metrics.Counter {
+			all[m.Key()] = v.(uint64)
+		}
 	}
+	return all
 }
 
 func lateness(h *timingwheel.Histogram) Lateness {

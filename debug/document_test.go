@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/metrics"
 )
 
 // The schema is what machines rely on: the file changes only by additions. What depends on the machine is put right first.
@@ -42,6 +43,29 @@ func TestSchema(t *testing.T) {
 	want, err := os.ReadFile(filepath.Join("testdata", "schema.json"))
 	require.NoError(t, err)
 	assert.JSONEq(t, string(want), string(got))
+}
+
+// The JSON has every figure that a wheel reports: counters in one object, the others beside it. The
+// number of levels in use is left to the list of levels.
+func TestDocumentHasEachMetric(t *testing.T) {
+	t.Parallel()
+	data, err := json.Marshal(look("x", manual(t, timingwheel.Options{})))
+	require.NoError(t, err)
+	var wheel map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal(data, &wheel))
+	var counters map[string]uint64
+	require.NoError(t, json.Unmarshal(wheel["counters"], &counters))
+	for m, v := range metrics.Numbers(&timingwheel.Stats{}) {
+		key := m.Key()
+		if _, ok := v.(time.Duration); ok {
+			key += "_ns"
+		}
+		if m.Kind == metrics.Counter {
+			assert.Contains(t, counters, key)
+		} else {
+			assert.Contains(t, wheel, key)
+		}
+	}
 }
 
 // The levels and what stands beside them add up, however the wheel is made.
@@ -90,18 +114,18 @@ func TestDocumentShowsTrouble(t *testing.T) {
 	assert.Equal(t, 2, during.Due)
 	assert.Equal(t, 3, during.MostDue)
 	assert.Equal(t, 1, during.SlowRunning)
-	assert.EqualValues(t, 0, during.Counters.Panics)
+	assert.EqualValues(t, 0, during.Counters["panics"])
 
 	tw.Flush()
 	tw.AfterFunc(time.Hour, nothing)
 	tw.Stop()
 	tw.AfterFunc(0, nothing)
 	w := look("x", tw)
-	assert.EqualValues(t, 1, w.Counters.Panics)
-	assert.EqualValues(t, 1, w.Counters.Flushed)
-	assert.EqualValues(t, 1, w.Counters.Discarded)
-	assert.EqualValues(t, 1, w.Counters.Rejected)
-	assert.GreaterOrEqual(t, w.Counters.Slow, uint64(1))
+	assert.EqualValues(t, 1, w.Counters["panics"])
+	assert.EqualValues(t, 1, w.Counters["flushed"])
+	assert.EqualValues(t, 1, w.Counters["discarded"])
+	assert.EqualValues(t, 1, w.Counters["rejected"])
+	assert.GreaterOrEqual(t, w.Counters["slow"], uint64(1))
 	assert.Zero(t, w.SlowRunning)
 	assert.Zero(t, w.OverdueNs)
 }

@@ -253,7 +253,7 @@ func TestStoppedWheel(t *testing.T) {
 	w := document(t, h, "/?format=json", http.StatusOK).Wheel
 	assert.True(t, w.Stopped)
 	assert.Zero(t, w.Pending)
-	assert.EqualValues(t, 1, w.Counters.Armed)
+	assert.EqualValues(t, 1, w.Counters["armed"])
 	assert.Empty(t, w.Next)
 	assert.Len(t, w.Levels, 4)
 }

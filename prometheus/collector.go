@@ -34,7 +34,7 @@ var ErrName = errors.New("timingwheelprom: bad name of a wheel")
 // Collector is a [prometheus.Collector] of any number of wheels. Make one with [NewCollector]. All methods may be called at
 // any time from any goroutine.
 type Collector struct {
-	metrics  metrics
+	numbers  []metric
 	lateness *latenessDesc
 
 	mu     sync.RWMutex
@@ -47,12 +47,13 @@ func NewCollector(opts Options) *Collector {
 	if _, taken := opts.ConstLabels[wheelLabel]; taken {
 		panic(`timingwheelprom: Options.ConstLabels has "wheel", which is the label of a wheel's name; accepted is any other name`)
 	}
+	numbers, lateness := describe(opts.ConstLabels)
 	c := &Collector{
-		metrics:  newMetrics(opts.ConstLabels),
-		lateness: newLatenessDesc(opts),
+		numbers:  numbers,
+		lateness: newLatenessDesc(lateness, opts.ClassicOnly),
 		wheels:   map[string]Source{},
 	}
-	for _, m := range c.metrics {
+	for _, m := range c.numbers {
 		if err := m.desc.Err(); err != nil {
 			panic(fmt.Sprintf("timingwheelprom: Options.ConstLabels is %v: %v", opts.ConstLabels, err))
 		}
@@ -90,7 +91,7 @@ func (c *Collector) Remove(name string) bool {
 
 // Describe sends the descriptions of all metrics; see [prometheus.Collector].
 func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
-	for _, m := range c.metrics {
+	for _, m := range c.numbers {
 		descs <- m.desc
 	}
 	descs <- c.lateness.desc
@@ -103,8 +104,8 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	c.mu.RUnlock()
 	for _, name := range slices.Sorted(maps.Keys(wheels)) {
 		st := wheels[name].Stats()
-		for _, m := range c.metrics {
-			out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(&st), name)
+		for _, m := range c.numbers {
+			out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.Float(&st), name)
 		}
 		out <- c.lateness.metric(&st.Lateness, name)
 	}

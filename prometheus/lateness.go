@@ -25,13 +25,13 @@ type latenessDesc struct {
 	classic bool            // only that
 }
 
-func newLatenessDesc(opts Options) *latenessDesc {
+func newLatenessDesc(desc *prometheus.Desc, classic bool) *latenessDesc {
 	var h timingwheel.Histogram
 	l := &latenessDesc{
-		desc:    newDesc("lateness_seconds", "How long after its deadline a timer was claimed, of those that were sampled.", opts.ConstLabels),
+		desc:    desc,
 		native:  make([]int, len(h.Counts)),
 		zero:    h.Bound(0).Seconds(),
-		classic: opts.ClassicOnly,
+		classic: classic,
 	}
 	last := len(h.Counts) - 1
 	for i := 1; i < last; i++ {

@@ -36,11 +36,11 @@ func check(page string, armed map[string]*atomic.Uint64) (lines []string, err er
 		}
 		w := doc.Wheel
 		lines = append(lines, fmt.Sprintf("%-12s %9s pending, %10s armed, %9s fired, %9s stopped, %9s postponed, 99 %% late by at most %v",
-			w.Name, comma(w.Pending), comma(w.Counters.Armed), comma(w.Counters.Fired), comma(w.Counters.Stopped), comma(w.Counters.Postponed),
+			w.Name, comma(w.Pending), comma(w.Counters["armed"]), comma(w.Counters["fired"]), comma(w.Counters["stopped"]), comma(w.Counters["postponed"]),
 			time.Duration(w.Lateness.P99Ns)))
 		errs = append(errs, judge(w))
-		if n, ok := armed[w.Name]; ok && (w.Counters.Armed < least[w.Name] || w.Counters.Armed > n.Load()) {
-			errs = append(errs, fmt.Errorf("wheel %s: %d armed, should be from %d to %d", w.Name, w.Counters.Armed, least[w.Name], n.Load()))
+		if n, ok := armed[w.Name]; ok && (w.Counters["armed"] < least[w.Name] || w.Counters["armed"] > n.Load()) {
+			errs = append(errs, fmt.Errorf("wheel %s: %d armed, should be from %d to %d", w.Name, w.Counters["armed"], least[w.Name], n.Load()))
 		}
 	}
 	return lines, errors.Join(errs...)
