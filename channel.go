@@ -143,16 +143,16 @@ func (t *Ticker) Reset(d time.Duration) {
 	t.emitter.reset(d)
 }
 
-// Tick returns an iterator over the ticks of a [TimingWheel.NewTicker]. Each loop over the iterator
+// Ticks returns an iterator over the ticks of a [TimingWheel.NewTicker]. Each loop over the iterator
 // makes a ticker of its own and stops it when the loop is left, in whatever way:
 //
-//	for now := range tw.Tick(time.Second) {
+//	for now := range tw.Ticks(time.Second) {
 //
 // If the body takes longer than d, ticks are dropped. The loop ends when the wheel is stopped: once
 // the wheel's Stop has returned, the loop takes no tick, not even one that was waiting in the
-// channel. Tick panics if d is not positive.
-func (tw *TimingWheel) Tick(d time.Duration) iter.Seq[time.Time] {
-	mustBePositive("Tick", d)
+// channel. Ticks panics if d is not positive.
+func (tw *TimingWheel) Ticks(d time.Duration) iter.Seq[time.Time] {
+	mustBePositive("Ticks", d)
 	return func(yield func(time.Time) bool) {
 		t := tw.NewTicker(d)
 		defer t.Stop()
@@ -184,8 +184,8 @@ func mustBePositive(function string, d time.Duration) {
 // NewTicker calls [TimingWheel.NewTicker] on [Default].
 func NewTicker(d time.Duration) *Ticker { return Default().NewTicker(d) }
 
-// Tick calls [TimingWheel.Tick] on [Default].
-func Tick(d time.Duration) iter.Seq[time.Time] { return Default().Tick(d) }
+// Ticks calls [TimingWheel.Ticks] on [Default].
+func Ticks(d time.Duration) iter.Seq[time.Time] { return Default().Ticks(d) }
 
 // emitter is the common part of [ChannelTimer] and [Ticker]: it sends times on a channel with room
 // for one.

@@ -771,7 +771,7 @@ func TestRaceChannelsAndStopOfTheWheel(t *testing.T) {
 				}
 			})
 			all.Go(func() {
-				for range tw.Tick(10 * time.Microsecond) { // ends with the wheel
+				for range tw.Ticks(10 * time.Microsecond) { // ends with the wheel
 				}
 			})
 		}

@@ -15,7 +15,7 @@
 // that take elements at their own pace. In Manual mode ([Options]) the caller drives the clock, for
 // event loops, games, simulations and tests.
 //
-// [TimingWheel.After], NewTimer, NewTicker, Tick and Sleep, and the contexts of
+// [TimingWheel.After], NewTimer, NewTicker, Ticks and Sleep, and the contexts of
 // [TimingWheel.WithTimeout], are counterparts of those in packages time and context, driven by the
 // wheel.
 //

@@ -105,14 +105,14 @@ func ExampleTimingWheel_NewTicker() {
 }
 
 // A loop over ticks stops its ticker when it is left.
-func ExampleTimingWheel_Tick() {
+func ExampleTimingWheel_Ticks() {
 	tw, err := timingwheel.New(timingwheel.Options{})
 	if err != nil {
 		panic(err)
 	}
 	defer tw.Stop()
 	n := 0
-	for range tw.Tick(5 * time.Millisecond) {
+	for range tw.Ticks(5 * time.Millisecond) {
 		n++
 		fmt.Println("tick", n)
 		if n == 3 {

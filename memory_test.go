@@ -385,7 +385,7 @@ func TestForgottenWheelIsCollected(t *testing.T) {
 			timer.Reset(24 * time.Hour)
 			timer.Stop()
 			tw.NewTimer(0) // its value is never received
-			for range tw.Tick(ms) {
+			for range tw.Ticks(ms) {
 				break
 			}
 			assert.NoError(t, drainWheel(tw))

@@ -224,8 +224,8 @@ func TestBadTickersPanic(t *testing.T) {
 			"timingwheel: NewTicker(-1ns): accepted is a positive duration":     func() { tw.NewTicker(-1) },
 			"timingwheel: Ticker.Reset(0s): accepted is a positive duration":    func() { ticker.Reset(0) },
 			"timingwheel: Ticker.Reset(-1m0s): accepted is a positive duration": func() { ticker.Reset(-time.Minute) },
-			"timingwheel: Tick(0s): accepted is a positive duration":            func() { tw.Tick(0) },
-			"timingwheel: Tick(-1s): accepted is a positive duration":           func() { tw.Tick(-time.Second) },
+			"timingwheel: Ticks(0s): accepted is a positive duration":           func() { tw.Ticks(0) },
+			"timingwheel: Ticks(-1s): accepted is a positive duration":          func() { tw.Ticks(-time.Second) },
 			"timingwheel: Reset of a Ticker that was not made by NewTicker":     func() { new(Ticker).Reset(1) },
 		} {
 			assert.PanicsWithValue(t, message, call)
@@ -234,7 +234,7 @@ func TestBadTickersPanic(t *testing.T) {
 	}
 	assert.NotPanics(t, new(Ticker).Stop, "as with time.Ticker")
 	assert.Panics(t, func() { NewTicker(0) })
-	assert.Panics(t, func() { Tick(-1) })
+	assert.Panics(t, func() { Ticks(-1) })
 }
 
 func TestRhythmSkipsWhatWasMissed(t *testing.T) {
@@ -259,11 +259,11 @@ func TestRhythmSkipsWhatWasMissed(t *testing.T) {
 	}
 }
 
-// A loop over Tick has a ticker while it lasts.
-func TestTickStopsWithItsLoop(t *testing.T) {
+// A loop over Ticks has a ticker while it lasts.
+func TestTicksStopsWithItsLoop(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
-		ticks := tw.Tick(70 * ms)
+		ticks := tw.Ticks(70 * ms)
 		assert.Zero(t, tw.Len(), "no loop, no ticker")
 		for range 2 {
 			begin, n := time.Now(), 0
@@ -300,14 +300,14 @@ func TestTickStopsWithItsLoop(t *testing.T) {
 	})
 }
 
-func TestTickEndsWithTheWheel(t *testing.T) {
+func TestTicksEndsWithTheWheel(t *testing.T) {
 	t.Parallel()
 	eachChannelShape(t, func(t *testing.T, tw *TimingWheel) {
 		var got [3]int
 		ended := make(chan int, len(got))
 		for i := range got {
 			go func() {
-				for range tw.Tick(time.Duration(i+1) * time.Minute) {
+				for range tw.Ticks(time.Duration(i+1) * time.Minute) {
 					got[i]++
 				}
 				ended <- i
@@ -319,7 +319,7 @@ func TestTickEndsWithTheWheel(t *testing.T) {
 		synctest.Wait()
 		assert.Len(t, ended, len(got))
 		assert.Equal(t, [3]int{6, 3, 2}, got)
-		for range tw.Tick(ms) {
+		for range tw.Ticks(ms) {
 			assert.Fail(t, "a tick of a stopped wheel")
 		}
 	})
@@ -331,7 +331,7 @@ func TestTickThatWaitsWhenTheWheelIsStopped(t *testing.T) {
 	for range 30 { // a select would take it every other time
 		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 			n := 0
-			for range tw.Tick(ms) {
+			for range tw.Ticks(ms) {
 				n++
 				pass(5 * ms)
 				tw.Stop()
@@ -343,12 +343,12 @@ func TestTickThatWaitsWhenTheWheelIsStopped(t *testing.T) {
 
 // Of two calls of Stop at once one finds the wheel stopped by the other, which has still to tell
 // those who wait. When it has returned no body begins either.
-func TestTickBeforeItHearsOfTheStop(t *testing.T) {
+func TestTicksBeforeTheyHearOfTheStop(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Shards: 1}, func(t *testing.T, tw *TimingWheel) {
 		s := &tw.engine.shards[0].shard
 		n := 0
-		for range tw.Tick(ms) {
+		for range tw.Ticks(ms) {
 			if n++; n > 1 {
 				break // the test has failed, and nothing would end the loop
 			}
@@ -359,14 +359,14 @@ func TestTickBeforeItHearsOfTheStop(t *testing.T) {
 	})
 }
 
-func TestTickOfDefault(t *testing.T) {
+func TestTicksOfDefault(t *testing.T) {
 	t.Parallel()
 	ticker := NewTicker(ms)
 	assert.Same(t, Default(), ticker.emitter.wheel)
 	receive(t, ticker.C, "a tick")
 	ticker.Stop()
 	before, n := time.Now(), 0
-	for now := range Tick(ms) {
+	for now := range Ticks(ms) {
 		n++
 		assert.GreaterOrEqual(t, now.Sub(before), time.Duration(n)*ms, "early")
 		if n == 3 {
