@@ -406,7 +406,7 @@ func (tw *TimingWheel) Sleep(ctx context.Context, d time.Duration) error {
 		return ErrStopped
 	}
 	var halting <-chan struct{} // nil: the wheel cannot be stopped
-	if !tw.shared {
+	if !tw.use.isDefault() {
 		halting = tw.engine.halted
 	}
 	reusable, err := s.wait(ctx, timer, halting)

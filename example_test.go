@@ -155,3 +155,12 @@ func ExampleTimingWheel_Flush() {
 	// write back b
 	// flushed: 2
 }
+
+// A program that can wait 10 ms longer wakes up less often. SetDefault comes before anything else.
+func ExampleSetDefault() {
+	tw, err := timingwheel.New(timingwheel.Options{Tick: 10 * time.Millisecond})
+	if err != nil {
+		panic(err)
+	}
+	timingwheel.SetDefault(tw)
+}

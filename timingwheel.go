@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"go.uber.org/atomic"
 )
 
 // The algorithm, once, on a wheel of 8 slots and 3 levels. The defaults are 256 slots and 4 levels.
@@ -63,7 +65,7 @@ import (
 // any goroutine, callbacks included, unless they say otherwise.
 type TimingWheel struct {
 	engine *engine[func()]
-	shared bool // the wheel of Default
+	use    use // private, stopped or the default
 
 	families families  // of parents of contexts
 	sleepers sync.Pool // of *sleeper; one for each wheel, because a channel belongs to its bubble
@@ -88,20 +90,84 @@ func newWheelAt(opts Options, origin int64) (*TimingWheel, error) {
 	return &TimingWheel{engine: e}, nil
 }
 
-// defaultWheel is made on first use.
-var defaultWheel = sync.OnceValue(func() *TimingWheel {
+// use says what a wheel is. It is private until it is stopped or becomes the default. Both are
+// final. If Stop and SetDefault race, a compare-and-swap decides.
+type use struct{ state atomic.Uint32 }
+
+const (
+	usePrivate uint32 = iota
+	useStopped
+	useDefault
+)
+
+func (u *use) isDefault() bool { return u.state.Load() == useDefault }
+
+// become returns false if the wheel is not private.
+func (u *use) become(state uint32) bool { return u.state.CompareAndSwap(usePrivate, state) }
+
+// mustEnd is for calls that stop the wheel. It panics if the wheel is the default.
+func (u *use) mustEnd(method string) {
+	u.become(useStopped)
+	u.mustOwn(method)
+}
+
+func (u *use) mustOwn(method string) {
+	if u.isDefault() {
+		panic("timingwheel: " + method + " of the default wheel, which belongs to the whole process")
+	}
+}
+
+var (
+	defaultWheel atomic.Pointer[TimingWheel] // nil before the first use
+	defaultMu    sync.Mutex                  // held while defaultWheel is set
+)
+
+// Default returns the wheel of the process, which is made on first use unless [SetDefault] has set
+// one. Its Stop, Shutdown and Flush panic, because other parts of the program rely on it. It is for
+// use outside testing/synctest bubbles.
+func Default() *TimingWheel {
+	if tw := defaultWheel.Load(); tw != nil {
+		return tw
+	}
+	return makeDefault()
+}
+
+func makeDefault() *TimingWheel {
+	defaultMu.Lock()
+	defer defaultMu.Unlock()
+	if tw := defaultWheel.Load(); tw != nil {
+		return tw
+	}
 	tw, err := New(Options{})
 	if err != nil {
 		panic(err) // the zero Options are valid
 	}
-	tw.shared = true
+	tw.use.become(useDefault)
+	defaultWheel.Store(tw)
 	return tw
-})
+}
 
-// Default returns the wheel of the process, which is made on first use. Its Stop, Shutdown and
-// Flush panic, because other parts of the program rely on it. It is for use outside
-// testing/synctest bubbles.
-func Default() *TimingWheel { return defaultWheel() }
+// SetDefault makes tw the wheel of [Default] and of the package's functions. Call it at the start of
+// main, before their first use: SetDefault panics if Default is already used or set, and if tw is
+// nil, Manual or stopped. If calls race, one succeeds. A call that panics changes nothing.
+func SetDefault(tw *TimingWheel) {
+	if tw == nil {
+		panic("timingwheel: SetDefault(nil): accepted is a running wheel")
+	}
+	if tw.engine.Manual {
+		panic("timingwheel: SetDefault of a Manual wheel: accepted is one that runs by itself")
+	}
+	defaultMu.Lock()
+	defer defaultMu.Unlock()
+	if defaultWheel.Load() != nil {
+		panic("timingwheel: SetDefault after Default was used or set: call it once, at the start of main, " +
+			"before any use of Default and of the package's functions")
+	}
+	if !tw.use.become(useDefault) {
+		panic("timingwheel: SetDefault of a stopped wheel: accepted is a running one")
+	}
+	defaultWheel.Store(tw)
+}
 
 // AfterFunc calls [TimingWheel.AfterFunc] on [Default].
 func AfterFunc(d time.Duration, f func()) Timer { return Default().AfterFunc(d, f) }
@@ -157,7 +223,7 @@ func (tw *TimingWheel) Stats() Stats { return tw.engine.stats() }
 // Manual mode with Inline the callbacks run before Flush returns. Flush may wait for a driver or
 // worker. It returns 0 on a stopped wheel, and panics on [Default]. O(pending timers).
 func (tw *TimingWheel) Flush() int {
-	tw.mustOwn("Flush")
+	tw.use.mustOwn("Flush")
 	return tw.engine.flush()
 }
 
@@ -166,7 +232,7 @@ func (tw *TimingWheel) Flush() int {
 // returns at once with its documented result. Stop may wait for a driver or worker, and for no
 // callback. It is idempotent. It panics on [Default]. O(pending timers).
 func (tw *TimingWheel) Stop() {
-	tw.mustOwn("Stop")
+	tw.use.mustEnd("Stop")
 	tw.engine.stop()
 }
 
@@ -175,20 +241,14 @@ func (tw *TimingWheel) Stop() {
 // ends first. A callback or an OnSlow that calls Shutdown waits for itself. Shutdown may be called
 // again, also after Stop. It panics on [Default] and if ctx is nil, and the wheel then goes on.
 func (tw *TimingWheel) Shutdown(ctx context.Context) error {
-	tw.mustOwn("Shutdown")
 	mustHaveContext(ctx)
+	tw.use.mustEnd("Shutdown")
 	if t, ok := ctx.Deadline(); ok && !tw.engine.Manual { // Stop discards deadlines of this wheel
 		withTimer, cancel := context.WithDeadline(ctx, t)
 		defer cancel()
 		ctx = withTimer
 	}
 	return tw.engine.shutdown(ctx)
-}
-
-func (tw *TimingWheel) mustOwn(method string) {
-	if tw.shared {
-		panic("timingwheel: " + method + " of the default wheel, which belongs to the whole process")
-	}
 }
 
 // today returns the present for plans, contexts and channels. Outside Manual mode it reads both
