@@ -11,39 +11,25 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// ChannelTimer is a time.Timer on a wheel: when it fires, it sends the time on C. Make one with
-// [TimingWheel.NewTimer]. (The name Timer is taken by the handle of a callback.)
-//
-// As with time.Timer since Go 1.23, no value of an earlier setting can be received once Stop or
-// Reset has returned, so C need not be drained. All methods may be called at any time from any
-// goroutine, callbacks included. A ChannelTimer must not be copied.
+// ChannelTimer is a [time.Timer] on a wheel: when it fires, it sends the time on C. As with
+// time.Timer since Go 1.23, no value of an earlier setting can be received once Stop or Reset has
+// returned. It must not be copied.
 type ChannelTimer struct {
 	C <-chan time.Time // has room for one value; never replaced, never closed
 
 	emitter emitter
 }
 
-// After returns a channel on which the time is sent once, d from now or up to one tick later, never
-// earlier. After costs less than [TimingWheel.NewTimer], but its timer cannot be stopped: the wheel
-// keeps the timer until d has passed. If the value may turn out not to be needed, use NewTimer,
-// whose Stop releases the memory at once.
-//
-// A zero or negative d means at once. A d beyond the range of the clock never passes. On a wheel
-// that is stopped, before the call or after it, nothing is sent. O(1). After allocates one closure
-// and the channel.
+// After returns a channel on which the time is sent once, d from now or up to one tick later. It
+// costs less than NewTimer, but cannot be stopped.
 func (tw *TimingWheel) After(d time.Duration) <-chan time.Time {
 	c := make(chan time.Time, 1)
 	tw.engine.after(d, func() { c <- tw.today() }) // there is room
 	return c
 }
 
-// NewTimer returns a timer that sends the time on its channel once, d from now or up to one tick
-// later, never earlier. The value sent is the time of firing: the current time, as from time.Now,
-// or in Manual mode the time of the wheel's clock.
-//
-// A zero or negative d means at once, in Manual mode in the next Advance. A d beyond the range of
-// the clock never passes. On a stopped wheel nothing is ever sent. No goroutine waits. The wheel
-// keeps the timer until it fires or is stopped, even if the program no longer refers to it. O(1).
+// NewTimer returns a timer that sends the time once, d from now or up to one tick later. The wheel
+// keeps the timer until it fires or is stopped.
 func (tw *TimingWheel) NewTimer(d time.Duration) *ChannelTimer {
 	t := new(ChannelTimer)
 	t.emitter.start(tw, d)
@@ -51,25 +37,15 @@ func (tw *TimingWheel) NewTimer(d time.Duration) *ChannelTimer {
 	return t
 }
 
-// Stop prevents the timer from firing. If the timer has fired and its value has not been received,
-// Stop takes the value back. Stop returns true if this call did either. It returns false if the
-// value has been received or if the timer was stopped before. Once Stop has returned, a receive
-// from C blocks until a Reset.
-//
-// A stopped wheel has discarded the timer. Stop then returns false, unless the value was sent
-// before and is taken back. Stop panics if the timer was not made by NewTimer. O(1) amortised.
+// Stop returns true if this call prevented the timer from firing, or took back a value that was not
+// received. A receive from C then blocks until a Reset.
 func (t *ChannelTimer) Stop() bool {
 	t.must("Stop")
 	return t.emitter.stop()
 }
 
 // Reset makes the timer fire d from now, whether it is pending, has fired or was stopped. It
-// returns what Stop would have returned: true if no value of the earlier setting had been received.
-// None is received after Reset has returned. A zero or negative d means at once.
-//
-// If several calls race, the last one to reach the timer decides. On a stopped wheel nothing is
-// armed. Moving a pending timer later is as cheap as [Timer.Reschedule], and allocates nothing.
-// Reset panics if the timer was not made by NewTimer. O(1).
+// returns what Stop would have returned.
 func (t *ChannelTimer) Reset(d time.Duration) bool {
 	t.must("Reset")
 	return t.emitter.reset(d)
@@ -87,13 +63,8 @@ func After(d time.Duration) <-chan time.Time { return Default().After(d) }
 // NewTimer calls [TimingWheel.NewTimer] on [Default].
 func NewTimer(d time.Duration) *ChannelTimer { return Default().NewTimer(d) }
 
-// Ticker is a time.Ticker on a wheel: it sends the time on C again and again. Make one with
-// [TimingWheel.NewTicker]. A ticker that is no longer needed must be stopped: until then the wheel
-// keeps it, even if the program no longer refers to it.
-//
-// As with time.Ticker since Go 1.23, no earlier tick can be received once Stop or Reset has
-// returned. All methods may be called at any time from any goroutine, callbacks included. A Ticker
-// must not be copied.
+// Ticker is a [time.Ticker] on a wheel: it sends the time on C again and again. The wheel keeps a
+// ticker until it is stopped. A Ticker must not be copied.
 type Ticker struct {
 	C <-chan time.Time // has room for one tick; never replaced, never closed
 
@@ -101,16 +72,9 @@ type Ticker struct {
 	rhythm  rhythm
 }
 
-// NewTicker returns a ticker that sends the time on its channel after each d, up to one tick of the
-// wheel later, never earlier. The value sent is the time of firing, as with [TimingWheel.NewTimer].
-//
-// The ticker keeps its phase: ticks belong to multiples of d after the call. A tick that finds an
-// earlier one still in the channel is dropped. If several ticks have passed when the ticker gets to
-// run, it sends one and drops the others. If d is below the tick of the wheel, the ticker therefore
-// sends once for each tick of the wheel. In Manual mode it sends at most once in each Advance.
-//
-// NewTicker panics if d is not positive. On a stopped wheel nothing is ever sent. No goroutine
-// waits, and a tick allocates nothing. O(1).
+// NewTicker returns a ticker that sends the time at multiples of d from now, or up to one tick of
+// the wheel later. A tick is dropped if an earlier one is still in the channel. NewTicker panics if
+// d is not positive.
 func (tw *TimingWheel) NewTicker(d time.Duration) *Ticker {
 	mustBePositive("NewTicker", d)
 	t := new(Ticker)
@@ -121,20 +85,15 @@ func (tw *TimingWheel) NewTicker(d time.Duration) *Ticker {
 	return t
 }
 
-// Stop turns the ticker off and takes back a tick that has not been received. Once Stop has
-// returned, a receive from C blocks until a Reset. C is not closed. Further calls do nothing. As
-// with time.Ticker, Stop does nothing if the Ticker was not made by NewTicker. O(1) amortised.
+// Stop turns the ticker off. A receive from C then blocks until a Reset.
 func (t *Ticker) Stop() {
 	if t.emitter.wheel != nil {
 		t.emitter.stop()
 	}
 }
 
-// Reset stops the ticker and starts it anew with the period d: the first tick comes d from now.
-// Once Reset has returned, no earlier tick is received. Reset also starts a ticker that was
-// stopped. On a stopped wheel nothing is ever sent.
-//
-// Reset panics if d is not positive or if the ticker was not made by NewTicker. O(1).
+// Reset starts the ticker anew with the period d, also if it was stopped, and takes back a tick. It
+// panics if d is not positive.
 func (t *Ticker) Reset(d time.Duration) {
 	mustBePositive("Ticker.Reset", d)
 	if t.emitter.wheel == nil {
@@ -143,14 +102,8 @@ func (t *Ticker) Reset(d time.Duration) {
 	t.emitter.reset(d)
 }
 
-// Ticks returns an iterator over the ticks of a [TimingWheel.NewTicker]. Each loop over the iterator
-// makes a ticker of its own and stops it when the loop is left, in whatever way:
-//
-//	for now := range tw.Ticks(time.Second) {
-//
-// If the body takes longer than d, ticks are dropped. The loop ends when the wheel is stopped: once
-// the wheel's Stop has returned, the loop takes no tick, not even one that was waiting in the
-// channel. Ticks panics if d is not positive.
+// Ticks returns an iterator over ticks at multiples of d, until the wheel is stopped. Each loop has
+// a ticker of its own. It panics if d is not positive.
 func (tw *TimingWheel) Ticks(d time.Duration) iter.Seq[time.Time] {
 	mustBePositive("Ticks", d)
 	return func(yield func(time.Time) bool) {
@@ -380,18 +333,9 @@ func (e *emitter) home() *shard {
 // ErrStopped is returned by [TimingWheel.Sleep] if the wheel is stopped.
 var ErrStopped = errors.New("timingwheel: the wheel is stopped")
 
-// Sleep waits until d has passed, up to one tick longer and never shorter, and returns nil. It
-// returns ctx.Err() if ctx ends first, or if ctx has ended when Sleep is called, whatever d is;
-// [context.Cause] tells the cause. If both happen at about the same time, Sleep returns one or the
-// other; nil means that d has passed. Sleep returns [ErrStopped] if the wheel is stopped, before
-// the call or during it. A Flush wakes Sleep as if d had passed.
-//
-// If d is zero or negative, Sleep returns at once, also on a stopped wheel and in Manual mode. A d
-// beyond the range of the clock never passes. In Manual mode Sleep waits until another goroutine
-// has advanced the clock. It must therefore not be called in a callback that Advance runs. With
-// Inline it must not be called in any callback, because it would block the wheel.
-//
-// Sleep panics if ctx is nil. It allocates nothing as a rule. O(1).
+// Sleep returns nil once d has passed, or at once if d is not positive. It returns ctx.Err() if ctx
+// ends first, and [ErrStopped] if the wheel is stopped. A Flush ends it. It must not be called in a
+// callback of a Manual or [Inline] wheel, which it would block. It panics if ctx is nil.
 func (tw *TimingWheel) Sleep(ctx context.Context, d time.Duration) error {
 	if ctx == nil {
 		panic("timingwheel: Sleep with a nil context")

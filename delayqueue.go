@@ -35,16 +35,13 @@ const (
 // Rejected: one channel of tokens for all takers. A taker that needs no token may swallow
 // another's.
 
-// DelayQueue is an unbounded queue whose elements can be taken once they are due. They are never
-// early on the monotonic clock, and steps of the wall clock move nothing. They leave in the order
-// of their due times. Elements that are due at the same instant leave in the order in which they
-// were pushed or last reset.
+// DelayQueue is an unbounded queue whose elements can be taken once they are due, never early on
+// the monotonic clock. They leave in the order of their due times, and those due at the same
+// instant in the order of Push and Reset.
 //
-// The zero value is an empty queue. It must not be copied after first use. All methods may be
-// called from any goroutine. A queue needs no closing, and only [DelayQueue.Channel] starts a
-// goroutine. A queue belongs to the testing/synctest bubble in which it is first used, if any.
-// Adding, taking, removing and resetting one of n elements costs O(log n). Prefer a [TimingWheel]
-// for very many timers, and a DelayQueue if the consumer takes elements at its own pace.
+// The zero value is an empty queue. It must not be copied after first use, and belongs to the
+// testing/synctest bubble of that use. It needs no closing. Adding, taking, removing and resetting
+// one of n elements costs O(log n).
 type DelayQueue[T any] struct {
 	mu     sync.Mutex
 	line   clock.Timeline // starts at first use, in the bubble of that use
@@ -54,9 +51,8 @@ type DelayQueue[T any] struct {
 	lookBy int64             // D1; meaningless while there is no taker
 }
 
-// Delayed is the handle of an element of a [DelayQueue]. Once the element has left the queue, the
-// handle is inert and does not keep the value alive. Nil and the zero value belong to no queue and
-// are inert too.
+// Delayed is the handle of an element of a [DelayQueue]. It is inert once the element has left the
+// queue. Nil and the zero value are inert too.
 type Delayed[T any] element[T]
 
 // element is a Delayed as the heap sees it. The types are separate, so that users do not see the
@@ -80,8 +76,7 @@ func (e *element[T]) Before(o *element[T]) bool {
 // SetHeapIndex notes the element's place in the heap.
 func (e *element[T]) SetHeapIndex(i int) { e.index = i }
 
-// Due returns when the element is due, and true, or the zero time and false if it is no longer in
-// its queue. Another goroutine may take or reset it at any moment. O(1).
+// Due returns when the element is due, or false if it has left the queue.
 func (e *Delayed[T]) Due() (time.Time, bool) {
 	if e == nil || e.queue == nil {
 		return time.Time{}, false
@@ -95,37 +90,29 @@ func (e *Delayed[T]) Due() (time.Time, bool) {
 	return q.line.TimeAt(e.due), true
 }
 
-// Push adds v, due once delay has passed, and returns its handle. A zero delay means at once. A
-// negative delay gives a due time in the past, so the element goes ahead of those due just now. A
-// due time beyond the clock's 292 years, such as that of math.MaxInt64, never comes. O(log n).
+// Push adds v, due once delay has passed, and returns its handle. After a negative delay v goes
+// ahead of elements that are due now.
 func (q *DelayQueue[T]) Push(v T, delay time.Duration) *Delayed[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.pushLocked(v, clock.Saturated(q.nowLocked(), int64(delay)))
 }
 
-// PushAt adds v, due at t, and returns its handle. A time in the past is due at once, the oldest
-// first. A time with a monotonic reading is used as it is. A time without one is a date on the wall
-// clock: PushAt takes the time that remains until then, and later steps of the wall clock do not
-// move the element. O(log n).
+// PushAt adds v, due at t, and returns its handle.
 func (q *DelayQueue[T]) PushAt(v T, t time.Time) *Delayed[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.pushLocked(v, q.dueAtLocked(t))
 }
 
-// Take waits until the first element is due, removes it and returns its value. While Take waits,
-// another element may become the first. If ctx ends before an element is due, Take returns the zero
-// value and ctx.Err(). If ctx has ended and an element is due, Take returns the element. Waiting
-// takers are served in the order in which they came, but a call that finds an element due takes it
-// ahead of them. O(log n).
+// Take waits until the first element is due, removes it and returns its value, or ctx.Err() if ctx
+// ends before. Takers that wait are served in order.
 func (q *DelayQueue[T]) Take(ctx context.Context) (T, error) {
 	_, v, err := q.take(ctx)
 	return v, err
 }
 
-// Poll removes the first element and returns its value if the element is due. Otherwise, or if the
-// queue is empty, Poll returns false at once. O(log n).
+// Poll removes the first element and returns its value if the element is due.
 func (q *DelayQueue[T]) Poll() (T, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -133,9 +120,8 @@ func (q *DelayQueue[T]) Poll() (T, bool) {
 	return v, e != nil
 }
 
-// Peek returns the value of the first element and when the element is due, which may be in the
-// past. It returns false if the queue is empty. The element stays, and another goroutine may take
-// it at any moment. O(1).
+// Peek returns the first element, which stays, or false if the queue is empty. Another goroutine
+// may take the element at any moment.
 func (q *DelayQueue[T]) Peek() (v T, due time.Time, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -146,9 +132,8 @@ func (q *DelayQueue[T]) Peek() (v T, due time.Time, ok bool) {
 	return e.value, q.line.TimeAt(e.due), true
 }
 
-// Drain removes up to max elements that are due at the call, or all of them if max is zero or
-// negative. It returns their values in order, or nil if none is due. Drain holds the lock
-// throughout, so max bounds how long others wait. O(k log n) for k values.
+// Drain removes up to max elements that are due, or all of them if max is zero or negative. It
+// returns their values in order. O(k log n) for k values.
 func (q *DelayQueue[T]) Drain(max int) []T {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -164,9 +149,8 @@ func (q *DelayQueue[T]) Drain(max int) []T {
 	return values
 }
 
-// Remove takes e out of the queue, due or not. It returns false if e is nil, belongs to another
-// queue, or was taken or removed before. If several calls race to take or remove an element,
-// exactly one gets it. O(log n).
+// Remove takes e out, due or not. It returns false if e is not in the queue. If several calls race,
+// exactly one gets e.
 func (q *DelayQueue[T]) Remove(e *Delayed[T]) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -177,10 +161,8 @@ func (q *DelayQueue[T]) Remove(e *Delayed[T]) bool {
 	return held
 }
 
-// Reset makes e due once delay has passed from now, earlier or later than before, as if it were
-// pushed anew: it goes last among elements that are due at the same instant. Delays mean the
-// same as in [DelayQueue.Push]. If [DelayQueue.Remove] would return false, Reset returns false and
-// does nothing. O(log n).
+// Reset makes e due once delay has passed from now, as if it were pushed anew. It returns false and
+// does nothing if e is not in the queue.
 func (q *DelayQueue[T]) Reset(e *Delayed[T], delay time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -195,25 +177,17 @@ func (q *DelayQueue[T]) Reset(e *Delayed[T], delay time.Duration) bool {
 	return true
 }
 
-// Len returns the number of elements, due or not. O(1).
+// Len returns the number of elements, due or not.
 func (q *DelayQueue[T]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.heap.Len()
 }
 
-// Channel returns a channel of the elements, in order, each once it is due. size is the capacity of
-// its buffer; Channel panics if size is negative. A goroutine feeds the channel until ctx ends,
-// even if nothing receives from the channel, and then closes it. Several channels and takers may
-// share a queue; each element goes to one of them.
-//
-// Nothing is lost. Once the channel is closed, each element either has come out of it or is in the
-// queue. Receive until the channel is closed, because the end of ctx does not empty the buffer.
-//
-// While the feeder waits for a receiver, it holds one element beside those in the buffer. That
-// element counts as taken: Len leaves it out, Remove and Reset return false, and an earlier element
-// does not overtake it. If ctx ends before the element is received, it goes back to its old place
-// with its own due time.
+// Channel returns a channel of the elements, each once it is due, with a buffer of size. It panics
+// if size is negative. A goroutine feeds the channel until ctx ends, and then closes it. No element
+// is lost if it is received from until then. While the feeder waits for a receiver, it holds one
+// element, which counts as taken and returns to its place if ctx ends first.
 func (q *DelayQueue[T]) Channel(ctx context.Context, size int) <-chan T {
 	if size < 0 {
 		panic("timingwheel: DelayQueue.Channel: size is " + strconv.Itoa(size) + ", want 0 or more")
@@ -223,10 +197,8 @@ func (q *DelayQueue[T]) Channel(ctx context.Context, size int) <-chan T {
 	return ch
 }
 
-// All returns an iterator that takes elements, each as soon as it is due, until ctx ends. An
-// element leaves the queue right before it is yielded, so a break loses none. Elements that are due
-// when ctx ends stay in the queue. The iterator may be used several times and by several goroutines
-// at once.
+// All returns an iterator that takes elements, each once it is due, until ctx ends. An element
+// leaves the queue right before it is yielded.
 func (q *DelayQueue[T]) All(ctx context.Context) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for ctx.Err() == nil {

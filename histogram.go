@@ -15,7 +15,7 @@ const (
 )
 
 // Histogram counts durations in buckets whose bounds grow by at most a quarter, from 256ns to 2.4
-// days. The zero value is empty.
+// days. The last bucket has no bound.
 type Histogram struct {
 	Counts [histogramBuckets]uint64
 	Sum    time.Duration // saturates
@@ -39,8 +39,7 @@ func histogramBucket(d time.Duration) int {
 	return min((e-histogramFirst)<<histogramSub+sub+1, histogramBuckets-1)
 }
 
-// Bound returns the upper bound of bucket i, exclusive. The last bucket has no bound, and Bound
-// returns the largest duration for it. Bound panics if i is not an index of Counts.
+// Bound returns the upper bound, exclusive, of bucket i of Counts.
 func (h Histogram) Bound(i int) time.Duration {
 	_ = h.Counts[i]
 	if i == histogramBuckets-1 {
@@ -60,7 +59,7 @@ func (h Histogram) Count() uint64 {
 	return n
 }
 
-// Mean returns the mean duration, or 0 for an empty histogram.
+// Mean returns the mean, or 0 for an empty histogram.
 func (h Histogram) Mean() time.Duration {
 	if n := h.Count(); n > 0 {
 		return h.Sum / time.Duration(n)
@@ -68,10 +67,8 @@ func (h Histogram) Mean() time.Duration {
 	return 0
 }
 
-// Quantile returns an upper bound of the q-quantile, or 0 for an empty histogram. The bound is at
-// most a quarter above the quantile and never above Max. For a quantile below 256ns it is 256ns or
-// Max, whichever is less. For a quantile beyond 2.4 days it is Max. A q below 0 or not a number
-// counts as 0, a q above 1 as 1.
+// Quantile returns an upper bound of the q-quantile, at most a quarter or 256ns too high, or 0 for
+// an empty histogram. q is limited to 0 and 1.
 func (h Histogram) Quantile(q float64) time.Duration {
 	if math.IsNaN(q) {
 		q = 0

@@ -17,30 +17,21 @@ const (
 	occupancyPeek  = 128     // buckets that are looked at for the next expirations of a shard
 )
 
-// Occupancy says where the pending timers of a wheel stand: on which level, and how far ahead of
-// the clock. It counts timers and knows nothing of their callbacks.
-//
-// Each pending timer is counted once: Pending is the sum of Due, Moving, Unseen and of Timers over
-// all levels.
+// Occupancy says where the pending timers of a wheel stand. Pending is the sum of Due, Moving,
+// Unseen and of Timers over all levels.
 type Occupancy struct {
-	Now       time.Time     // on the wheel's own clock, see [TimingWheel.Now]
+	Now       time.Time     // on the wheel's own clock
 	Tick      time.Duration // a slot of the finest level
 	WheelSize int           // slots of a level
 	Shards    int
 	Stopped   bool // the wheel was stopped: nothing is pending
 
-	Pending int // pending timers
-	Due     int // timers that are due and have not been claimed
-	Moving  int // timers that have left a slot and are on their way to a finer level
-
-	// Unseen is the number of pending timers that were not found. On an idle wheel it is 0, unless
-	// a shard has more than 1,024 non-empty buckets and has had more than 2^18/Shards at once; then
-	// only the slots nearest to the clock are looked at. Under load, timers of a shard with more
-	// than 1,024 non-empty buckets may also have moved meanwhile.
-	Unseen int
-
-	Levels []LevelOccupancy // the finest level first; levels without timers included
-	Next   []Expiration     // the earliest buckets, at most 16, in order of time
+	Pending int              // pending timers
+	Due     int              // timers that are due and have not been claimed
+	Moving  int              // timers that have left a slot and are on their way to a finer level
+	Unseen  int              // timers that moved meanwhile, or stand far off on a very full wheel
+	Levels  []LevelOccupancy // the finest level first; levels without timers included
+	Next    []Expiration     // the earliest buckets, at most 16, in order of time
 }
 
 // LevelOccupancy is one level of a wheel, over all shards.
@@ -49,31 +40,19 @@ type LevelOccupancy struct {
 	Hand     int           // the slot of the current interval, from 0 to WheelSize-1
 	Timers   int           // pending timers of the level: the sum of Cells
 	Later    int           // of these, on the last level: in slots with nothing due in this lap
-
-	// Cells are the numbers of timers of the slots, beginning with the current interval. Cells[0]
-	// counts the timers of that interval, and overdue ones. The next cells follow round the ring.
-	// There is one cell for each slot, or 512 cells for WheelSize/512 slots each. A timer that was
-	// postponed counts in its old slot until the wheel has looked there.
-	Cells []int
+	Cells    []int         // timers of each slot, from Hand on, or of several slots: at most 512 cells
 }
 
-// Expiration is what the wheel looks at next: the buckets of one level, over all shards, that
-// expire at one time. Timers of level 0 are due then, apart from postponed ones. The others move to
-// a finer level.
+// Expiration tells of the buckets of one level that expire at one time. Timers of level 0 are due
+// then, and others move to a finer level.
 type Expiration struct {
 	At     time.Time
 	Level  int
 	Timers int
 }
 
-// Occupancy returns where the pending timers stand. It is meant for inspecting a wheel and not for
-// hot paths: O(shards × buckets). A call looks at no more than 2^18 buckets or slots, however large
-// the wheel is, or at 1,024 for each shard if there are more than 256 shards. If a shard has more
-// than 1,024 non-empty buckets, Occupancy looks at portions of 256, and the shard's lock is free in
-// between. It looks at any other shard in one go, so the figures of that shard belong to one
-// moment. The levels of the result take at most 64 KiB.
-//
-// After Stop nothing is pending, and the levels still have cells.
+// Occupancy returns where the pending timers stand. It is not meant for hot paths: O(shards ×
+// buckets), at most 2^18. It may wait like Len.
 func (tw *TimingWheel) Occupancy() Occupancy {
 	return tw.engine.occupancy(occupancyWhole, occupancySlots)
 }

@@ -28,69 +28,33 @@ const (
 	defaultSlow      = 100 * time.Millisecond
 )
 
-// Options configures a wheel. The zero value is ready to use, and a default never makes a field
-// that was set invalid.
+// Options configures a wheel. The zero value is ready to use.
 type Options struct {
-	// Tick is the granularity: deadlines are rounded up to a multiple of it, so a callback starts
-	// up to one tick after its deadline. From 1µs to 1h. Defaults to 1ms.
-	Tick time.Duration
+	Tick      time.Duration // deadlines are rounded up to it: from 1µs to 1h; defaults to 1ms
+	WheelSize int           // slots of each wheel: a power of two from 2 to 65536; defaults to 256
+	Levels    int           // wheels before rounds begin: from 1 to 16; defaults to 4
+	Shards    int           // independent wheels: from 1 to 1024; defaults by GOMAXPROCS, or to 1 if Manual
+	Name      string        // in Stats, in a SlowCallback and in profiles; defaults to none
+	Manual    bool          // no goroutine runs, and the caller moves the clock with Advance
+	Start     time.Time     // first reading of a Manual wheel's clock; defaults to the time of New
 
-	// WheelSize is the number of slots of each wheel, a power of two from 2 to 65536. Defaults to
-	// 256.
-	WheelSize int
-
-	// Levels is the number of wheels, from 1 to 16. A timer beyond the last wheel waits there for
-	// several rounds. A wheel is made when it is first needed; those that the range of
-	// time.Duration cannot reach never are. Defaults to 4, which with the default tick and size
-	// spans 49 days.
-	Levels int
-
-	// Shards is the number of independent wheels that share the timers, each with its locks and its
-	// driver, from 1 to 1024. The default depends on GOMAXPROCS: 1 on one processor, four for each
-	// processor up to 15 processors, 64 from 16 processors on, and one for each processor beyond
-	// 64, up to 1024. In Manual mode it defaults to 1.
-	Shards int
-
-	// Executor decides where callbacks run. Defaults to goroutines that the wheel reuses: a
-	// callback that blocks delays no other timer. In Manual mode it defaults to Inline.
+	// Executor decides where callbacks run. Defaults to goroutines that the wheel reuses: a callback
+	// that blocks delays no other timer. In Manual mode it defaults to Inline.
 	Executor Executor
 
-	// OnPanic is called with the value and the stack of a callback's panic, on the goroutine of the
-	// callback, which then counts as finished. Defaults to nil: the panic crashes the program, as
-	// it does with time.AfterFunc; in Manual mode with Inline it unwinds to the caller of Advance.
+	// OnPanic gets the value and the stack of a callback's panic. Defaults to nil: a panic crashes the
+	// program, or in Manual mode with Inline unwinds to the caller of Advance.
 	OnPanic func(value any, stack []byte)
 
-	// OnSlow is called for callbacks that take SlowAfter or longer; see [SlowCallback]. Defaults to
-	// nil: slow callbacks are not reported.
-	OnSlow func(SlowCallback)
-
-	// SlowAfter is the time after which a callback, or a batch of [Timeouts], is slow. If it is
-	// set without OnSlow, slow callbacks are counted in [Stats] and not reported. Defaults to 100ms
-	// with OnSlow and to no measurement without it. A measurement reads the clock twice for each
-	// callback, in Manual mode as well.
+	// OnSlow is called for callbacks that take SlowAfter or longer; see [SlowCallback]. SlowAfter
+	// defaults to 100ms with OnSlow, and otherwise to no measurement.
+	OnSlow    func(SlowCallback)
 	SlowAfter time.Duration
 
-	// Name identifies the wheel if a program has several: in [Stats], in a [SlowCallback] and in
-	// profiles. Defaults to no name.
-	Name string
-
-	// ProfileLabels sets labels of runtime/pprof while a callback runs, so that a CPU profile tells
-	// which timers use the processor: "timingwheel", the Name, and "callback", its function.
-	// Goroutines that the callback starts inherit them. Defaults to false.
-	ProfileLabels bool
-
-	// ProfileContext has the labels that ProfileLabels adds to. A goroutine that is not the
-	// wheel's, such as the caller of Advance, also has these labels after a callback, because the
-	// labels that it had before cannot be read. Nothing else of the context is used. Defaults to
-	// one without labels.
+	// ProfileLabels sets labels of runtime/pprof while a callback runs: "timingwheel", the Name, and
+	// "callback", its function, beside those of ProfileContext. Goroutines that it starts inherit them.
+	ProfileLabels  bool
 	ProfileContext context.Context
-
-	// Manual makes a wheel without goroutines, alarms and clock readings. The caller drives its
-	// clock with Advance.
-	Manual bool
-
-	// Start is the first reading of the clock of a Manual wheel. Defaults to the time of New.
-	Start time.Time
 }
 
 // Executor decides where callbacks run.
@@ -130,20 +94,8 @@ type goroutines struct{}
 func (goroutines) Go(f func()) { go f() }
 
 // SlowCallback is a callback, or a batch of [Timeouts], that takes [Options.SlowAfter] or longer.
-//
-// Options.OnSlow is called up to twice. The first call reports a callback that still runs, with
-// Running set, so a callback that never returns is seen as well. It comes from one goroutine of the
-// wheel, which reports the callbacks that it has found one after the other: an OnSlow that blocks
-// there delays the other reports. It comes late by up to an eighth of SlowAfter, or up to a
-// millisecond if that is more. Manual mode has no goroutines and leaves it out. The second call
-// comes from the callback's own goroutine when the callback has returned, panicked or called
-// runtime.Goexit, with the whole time that it took. If the callback returns while it is being
-// reported, the two calls may overlap or come in the other order.
-//
-// OnSlow is called without a lock, may be called by several goroutines at once, and may call
-// everything. The callback counts as running until the second call returns; Shutdown waits for both
-// calls. A panic in OnSlow is not recovered. OnSlow is called after Stop as well, for callbacks
-// that still run. It is not called after Shutdown has returned nil.
+// Options.OnSlow is called once while it runs, except in Manual mode, and once when it has ended.
+// Calls hold no lock and may come at the same time, and after Stop. OnSlow should not block.
 type SlowCallback struct {
 	Wheel    string        // Options.Name
 	Func     string        // the function as in stack traces; with Timeouts the expire function
@@ -154,7 +106,7 @@ type SlowCallback struct {
 	Payloads int           // size of the batch; 1 for a callback
 }
 
-// LogValue implements [slog.LogValuer]. It returns a group.
+// LogValue returns a group for [slog].
 func (c SlowCallback) LogValue() slog.Value {
 	attrs := make([]slog.Attr, 0, 6)
 	if c.Wheel != "" {
@@ -243,7 +195,8 @@ func defaultShards(manual bool) int {
 	}
 }
 
-// ErrOption is wrapped by every error that [New] and [NewTimeouts] return.
+// ErrOption is wrapped by the errors of [New] and [NewTimeouts], which name the option, its value
+// and the accepted range.
 var ErrOption = errors.New("timingwheel: bad option")
 
 func badOption(field string, value any, accepted string) error {

@@ -12,52 +12,37 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/metrics"
 )
 
-// Stats is a snapshot of a wheel. Counters start at 0 with the wheel and only grow. Over several
-// shards the snapshot is taken shard by shard.
+// Stats is a snapshot of a wheel, taken shard by shard. Counters only grow.
 type Stats struct {
 	Name   string        // Options.Name
 	Tick   time.Duration // Options.Tick, or its default
 	Shards int           // Options.Shards, or its default
 
-	Pending   int    // timers armed and neither claimed nor stopped
-	Armed     uint64 // timers added; each run of a plan is one
-	Fired     uint64 // callbacks and payloads claimed
-	Stopped   uint64 // successful Stops, those during a run of a plan included, and removals
-	Discarded uint64 // timers that were pending when the wheel was stopped
-	Postponed uint64 // Reschedules that the wheel has noticed; see docs/semantics.md
-	Rejected  uint64 // timers that were to be added to the stopped wheel
-	Flushed   uint64 // timers that Flush made due
-	Moved     uint64 // timers taken out of a bucket of a coarser level, to be placed anew
-	Wakeups   uint64 // times that the alarm woke a driver
-	Running   int    // callbacks (batches) that have started and not returned
-	Workers   int    // goroutines of the default executor, also those about to begin or to end
-	Buckets   int    // non-empty buckets
-	Levels    int    // levels in use, of the shard with the most
-	Bytes     uint64 // memory held for timers, payloads, buckets and slots
+	Pending   int           // timers armed and neither claimed nor stopped
+	Due       int           // pending timers that have expired, or were flushed
+	MostDue   int           // the most that one shard has had due at a claim
+	Overdue   time.Duration // since the earliest deadline of the expired timers that are not claimed
+	Armed     uint64        // timers added; each run of a plan is one
+	Fired     uint64        // callbacks and payloads claimed
+	Stopped   uint64        // successful Stops, those during a run of a plan included, and removals
+	Discarded uint64        // timers that were pending when the wheel was stopped
+	Postponed uint64        // Reschedules that the wheel has noticed; see docs/semantics.md
+	Rejected  uint64        // timers that were to be added to the stopped wheel
+	Flushed   uint64        // timers that Flush made due
+	Moved     uint64        // timers taken out of a bucket of a coarser level, to be placed anew
+	Wakeups   uint64        // times that the alarm woke a driver
 
-	// Due is the number of pending timers that have expired, or were flushed, and wait for a
-	// goroutine to claim them: the queue in front of the callbacks. MostDue is the longest queue
-	// that one shard has had at a claim. In Manual mode timers that have become due since the last
-	// Advance began are not counted.
-	Due     int
-	MostDue int
-
-	// Overdue is the time since the earliest deadline of the expired timers, or 0 if no timer has
-	// expired. That timer has waited so long, unless its deadline had passed when it was armed. A
-	// timer expires when the tick begins to which its deadline was rounded up. Lateness covers only
-	// timers that were claimed. Overdue also grows while nothing is claimed at all, because an
-	// [Inline] callback blocks or an executor does not run its calls. In Manual mode Overdue is
-	// measured on the wheel's clock.
-	Overdue time.Duration
-
-	Panics      uint64 // panics of callbacks that were reported to Options.OnPanic
-	Slow        uint64 // callbacks (batches) that took Options.SlowAfter or longer, or have so far
+	Running     int    // callbacks (batches) that have started and not returned
 	SlowRunning int    // slow callbacks that have not returned
+	Slow        uint64 // callbacks (batches) that took Options.SlowAfter or longer, or have so far
+	Panics      uint64 // panics of callbacks that were reported to Options.OnPanic
+	Workers     int    // goroutines of the default executor, also those about to begin or to end
+	Buckets     int    // non-empty buckets
+	Levels      int    // levels in use, of the shard with the most
+	Bytes       uint64 // memory held for timers, payloads, buckets and slots
 
-	// Lateness is the time from the tick to which the deadline was rounded up, to the claim. A
-	// deadline that had passed when the timer was armed counts from the tick of the arming call.
-	// With Timeouts and in Manual mode every claim counts. Single callbacks are sampled: the first
-	// claim of each shard, and then about one in 16 or fewer.
+	// Lateness is the time from the tick to which the deadline was rounded up, to the claim. Of single
+	// callbacks about one in 16 or fewer is measured, and in Manual mode and with Timeouts each.
 	Lateness Histogram
 }
 
@@ -223,8 +208,7 @@ func (s *shardOf[T]) bytes() uint64 {
 	return uint64(n)
 }
 
-// LogValue implements [slog.LogValuer]. It returns a group of the fields, with quantiles in place of
-// the histogram. Options and most fields that are 0 are left out.
+// LogValue returns a group for [slog], without options and most zeros.
 func (st Stats) LogValue() slog.Value {
 	attrs := make([]slog.Attr, 0, 24)
 	if st.Name != "" {

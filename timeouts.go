@@ -9,20 +9,14 @@ import (
 // perCallMax is the largest number of payloads for one call of the expire function of [Timeouts].
 const perCallMax = 256
 
-// Timeouts is a [TimingWheel] whose timers have a payload instead of a callback of their own.
-// Expired payloads are handed in batches to one function. There is no closure and, if T holds no
-// pointer, nothing for the garbage collector to scan. Make one with [NewTimeouts].
-//
-// All methods may be called at any time from any goroutine, also from the expire function.
+// Timeouts is a [TimingWheel] whose timers have a payload and no callback. If T holds no pointer,
+// the garbage collector has nothing to scan.
 type Timeouts[T any] struct{ engine *engine[T] }
 
-// NewTimeouts returns a running wheel whose expired payloads go to expire, in batches of at most
-// 256 that are never held back to fill. Errors are those of [New]. NewTimeouts panics if expire is
-// nil.
-//
-// expire may run on several goroutines at once. Its slice is valid during the call only. A payload
-// is pending until its batch starts. With the default executor a batch that blocks delays no other
-// batch. A panic loses at most the rest of its batch.
+// NewTimeouts returns a running wheel that hands expired payloads to expire, in batches of at most
+// 256 that are never held back to fill. Errors are those of [New]. It panics if expire is nil.
+// expire may run on several goroutines at once, and its slice is valid during the call only. A
+// payload is pending until its batch starts. A panic loses at most the rest of its batch.
 func NewTimeouts[T any](opts Options, expire func(expired []T)) (*Timeouts[T], error) {
 	if expire == nil {
 		panic("timingwheel: NewTimeouts with a nil function")
@@ -43,18 +37,14 @@ func newTimeoutsAt[T any](opts Options, origin int64, expire func([]T)) (*Timeou
 	return &Timeouts[T]{engine: e}, nil
 }
 
-// Add hands v to the expire function d from now or up to one tick later, never earlier. A zero or
-// negative d means at once. On a stopped wheel Add returns the zero Timer. Like
-// [TimingWheel.AfterFunc] it allocates nothing as a rule, and panics if a shard is full. O(1)
-// amortised, and O(log buckets) for the first timer of a bucket.
+// Add hands v to the expire function d from now, see [TimingWheel.AfterFunc].
 func (w *Timeouts[T]) Add(d time.Duration, v T) Timer { return w.engine.after(d, v) }
 
-// AddAt is Add for a point in time. See [TimingWheel.AtFunc].
+// AddAt is Add for a point in time.
 func (w *Timeouts[T]) AddAt(t time.Time, v T) Timer { return w.engine.at(t, v) }
 
-// RemoveAll removes what is pending and returns it, in no particular order. The timers count as
-// stopped. On a stopped wheel there are none. RemoveAll may wait for a driver or worker. O(pending
-// timers).
+// RemoveAll removes and returns what is pending, in no order. The timers count as stopped. It may
+// wait for a driver or worker. O(pending timers).
 func (w *Timeouts[T]) RemoveAll() []T {
 	var all []T
 	for _, s := range w.engine.shards {

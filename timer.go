@@ -7,14 +7,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// Timer is the handle of a timer or of a plan of [TimingWheel.ScheduleFunc]. It is a small
-// comparable value, to be copied freely; == tells whether two handles name the same timer. The zero
-// Timer is valid and inert: it is what adding to a stopped wheel returns.
-//
-// A handle never acts on a timer other than its own. Once the timer has fired or been stopped, Stop
-// and Reschedule return false for ever, although the wheel reuses its memory.
-//
-// All methods may be called at any time from any goroutine, callbacks included.
+// Timer is the handle of a timer or of a plan, a small comparable value. Once the timer has fired
+// or was stopped, its methods return false for ever, although the wheel uses the memory again. The
+// methods of the zero Timer return false, too.
 type Timer struct {
 	home  *home
 	index uint32
@@ -39,13 +34,9 @@ func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
 	return pg, w, w.Gen() == t.gen && !t.home.shard.closed.Load()
 }
 
-// Stop prevents the callback from running. It returns true if this call prevented it, and then the
-// callback never starts and what it refers to is released at once. It returns false if the callback
-// has started, if the timer was stopped before, or if its wheel was. Stop does not wait for a
-// callback that is running.
-//
-// For a plan, also while one of its runs is under way, true means that this call prevented all
-// further runs. O(1) amortised.
+// Stop returns true if this call prevented the callback, or all further runs of a plan. The
+// callback then never starts and is released at once. Stop does not wait for a callback that is
+// running.
 func (t Timer) Stop() bool {
 	s, i := t.shard(), t.index
 	if s == nil {
@@ -68,22 +59,13 @@ func (t Timer) Stop() bool {
 	}
 }
 
-// Reschedule makes a pending timer run d from now instead, and returns true. A zero or negative d
-// means at once. If the timer is no longer pending, Reschedule returns false and arms nothing,
-// because the slot may already belong to another timer. A new timer then takes its place:
+// Reschedule makes a pending timer, or the next run of a plan, run d from now instead, and returns
+// true. Otherwise it returns false and arms nothing, because the memory may belong to another
+// timer. [FuncTimer.Reset] arms in any case.
 //
 //	if !t.Reschedule(d) {
 //		t = tw.AfterFunc(d, f)
 //	}
-//
-// There is deliberately no method named Reset. [time.Timer.Reset] also re-arms a timer that has
-// fired, and Reschedule does not. Code ported from package time therefore fails to compile instead
-// of silently arming nothing.
-//
-// For a plan, Reschedule moves the next run. During a run it returns true if there is a next one.
-//
-// Moving a deadline later writes the deadline and nothing else, except in Manual mode, for a
-// deadline more than 2^33 ticks ahead, and during a run of a plan. Moving it earlier is O(1).
 func (t Timer) Reschedule(d time.Duration) bool {
 	s := t.shard()
 	if s == nil {
@@ -96,7 +78,7 @@ func (t Timer) Reschedule(d time.Duration) bool {
 	return t.rescheduleTo(clock.Later(now, int64(d)), now)
 }
 
-// RescheduleAt is like [Timer.Reschedule] but takes a point in time. See [TimingWheel.AtFunc].
+// RescheduleAt is [Timer.Reschedule] for a point in time.
 func (t Timer) RescheduleAt(at time.Time) bool {
 	s := t.shard()
 	if s == nil {
@@ -140,9 +122,8 @@ func (t Timer) rescheduleTo(deadline, now int64) bool {
 	}
 }
 
-// Deadline returns the deadline, rounded up to a tick. It returns the zero time and false if the
-// timer is not pending; a plan is not during a run, and no timer of a stopped wheel is. After a
-// Flush the deadline is the time of the Flush, except in Manual mode and for plans. O(1).
+// Deadline returns the deadline, rounded up to a tick. It returns false if the timer is not
+// pending, or is a plan in a run. A Flush may change it. O(1).
 func (t Timer) Deadline() (time.Time, bool) {
 	s := t.shard()
 	if s == nil {

@@ -61,19 +61,16 @@ import (
 // be claimed. Timers for its slot that are placed afterwards open a new bucket there, so emptying a
 // bucket never adds to it.
 
-// TimingWheel is a set of timers. Make one with [New]. All methods may be called at any time from
-// any goroutine, callbacks included, unless they say otherwise.
+// TimingWheel is a set of timers. Make one with [New].
 type TimingWheel struct {
 	engine *engine[func()]
-	use    use // private, stopped or the default
+	use    use
 
 	families families  // of parents of contexts
 	sleepers sync.Pool // of *sleeper; one for each wheel, because a channel belongs to its bubble
 }
 
-// New returns a running wheel, or an error that wraps [ErrOption] and names the option, its value
-// and the accepted range. The wheel needs no start. While no timer is pending it has no goroutine,
-// and it can be collected without Stop.
+// New returns a running wheel, or an error that wraps [ErrOption].
 func New(opts Options) (*TimingWheel, error) {
 	return newWheelAt(opts, 0)
 }
@@ -122,9 +119,8 @@ var (
 	defaultMu    sync.Mutex                  // held while defaultWheel is set
 )
 
-// Default returns the wheel of the process, which is made on first use unless [SetDefault] has set
-// one. Its Stop, Shutdown and Flush panic, because other parts of the program rely on it. It is for
-// use outside testing/synctest bubbles.
+// Default returns the wheel of the process, which is made on first use. Its Stop, Shutdown and
+// Flush panic. Do not use it in a testing/synctest bubble.
 func Default() *TimingWheel {
 	if tw := defaultWheel.Load(); tw != nil {
 		return tw
@@ -147,9 +143,9 @@ func makeDefault() *TimingWheel {
 	return tw
 }
 
-// SetDefault makes tw the wheel of [Default] and of the package's functions. Call it at the start of
-// main, before their first use: SetDefault panics if Default is already used or set, and if tw is
-// nil, Manual or stopped. If calls race, one succeeds. A call that panics changes nothing.
+// SetDefault makes tw the wheel of [Default]. It panics if Default or a function of the package was
+// used or SetDefault was called before, and if tw is nil, Manual or stopped. Call it at the start
+// of main.
 func SetDefault(tw *TimingWheel) {
 	if tw == nil {
 		panic("timingwheel: SetDefault(nil): accepted is a running wheel")
@@ -178,15 +174,9 @@ func AtFunc(t time.Time, f func()) Timer { return Default().AtFunc(t, f) }
 // ScheduleFunc calls [TimingWheel.ScheduleFunc] on [Default].
 func ScheduleFunc(s Scheduler, f func()) Timer { return Default().ScheduleFunc(s, f) }
 
-// AfterFunc runs f once, d from now or up to one tick later, never earlier. A zero or negative d
-// means at once. A timer whose d is beyond the range of the clock never fires. [Options.Executor]
-// decides where f runs. The returned handle stops or moves the timer. On a stopped wheel AfterFunc
-// returns the zero Timer, and f never runs.
-//
-// AfterFunc panics if f is nil, or if a shard is full (2^29 timers). It does not wait for callbacks
-// or for a mass expiry. It allocates nothing, except for a page of memory now and then, and for a
-// deadline more than 2^33 ticks ahead. O(1) amortised, and O(log buckets) for the first timer of a
-// bucket.
+// AfterFunc runs f once, d from now or up to one tick later, and returns a handle. On a stopped
+// wheel it returns the zero Timer. It panics if f is nil, or if a shard has 2^29 timers. As a rule
+// it allocates nothing.
 func (tw *TimingWheel) AfterFunc(d time.Duration, f func()) Timer {
 	if f == nil {
 		panic("timingwheel: AfterFunc of a nil function")
@@ -194,9 +184,7 @@ func (tw *TimingWheel) AfterFunc(d time.Duration, f func()) Timer {
 	return tw.engine.after(d, f)
 }
 
-// AtFunc is AfterFunc for a point in time. A time that has passed means at once. A time with a
-// monotonic reading is used as it is. A time without one is a date on the wall clock: AtFunc takes
-// the time that remains until then, and later steps of the wall clock do not move the timer.
+// AtFunc is [TimingWheel.AfterFunc] for a point in time.
 func (tw *TimingWheel) AtFunc(t time.Time, f func()) Timer {
 	if f == nil {
 		panic("timingwheel: AtFunc of a nil function")
@@ -204,42 +192,34 @@ func (tw *TimingWheel) AtFunc(t time.Time, f func()) Timer {
 	return tw.engine.at(t, f)
 }
 
-// String returns the name of the wheel and the numbers of pending timers and of levels in use. It
-// costs as much as [TimingWheel.Stats].
+// String returns the name, and the numbers of pending timers and of levels.
 func (tw *TimingWheel) String() string { return tw.engine.describe("TimingWheel") }
 
-// Len returns the number of pending timers, which are armed and neither claimed nor stopped. Over
-// several shards it is exact if no timer changes meanwhile. Len places what was just armed and may
-// wait for a driver or worker. O(shards), amortised over arms and stops.
+// Len returns the number of pending timers, over several shards exact if none changes meanwhile. It
+// may wait for a driver or worker. O(shards) amortised.
 func (tw *TimingWheel) Len() int { return tw.engine.pending() }
 
-// Stats returns a snapshot of the wheel's counters. Like Len it may wait for a driver or worker.
-// O(shards), amortised over arms and stops.
+// Stats returns a snapshot. Like Len it may wait. O(shards) amortised.
 func (tw *TimingWheel) Stats() Stats { return tw.engine.stats() }
 
-// Flush makes every callback that is pending at the call due now, whatever its deadline, and
-// returns their number. Flush does not wait for the callbacks. A timer still counts as pending, and
-// can be stopped or rescheduled, until its callback is claimed. A plan runs once and goes on. In
-// Manual mode with Inline the callbacks run before Flush returns. Flush may wait for a driver or
-// worker. It returns 0 on a stopped wheel, and panics on [Default]. O(pending timers).
+// Flush makes every callback that is pending at the call due now, and returns their number. It
+// waits for none; in Manual mode with [Inline] it runs them. A plan runs once and goes on. Flush
+// panics on [Default]. O(pending timers).
 func (tw *TimingWheel) Flush() int {
 	tw.use.mustOwn("Flush")
 	return tw.engine.flush()
 }
 
-// Stop stops the wheel and discards what is pending. Callbacks that have started go on, and no
-// callback starts once Stop has returned. Handles stay valid and inert, and every later call
-// returns at once with its documented result. Stop may wait for a driver or worker, and for no
-// callback. It is idempotent. It panics on [Default]. O(pending timers).
+// Stop discards what is pending. Callbacks that have started go on, and none starts once Stop has
+// returned. Stop panics on [Default]. O(pending timers).
 func (tw *TimingWheel) Stop() {
 	tw.use.mustEnd("Stop")
 	tw.engine.stop()
 }
 
-// Shutdown is Stop and then waits for the callbacks that have started, for calls of Executor.Go,
-// and for calls of Options.OnSlow. It returns nil when none runs any more, or ctx's error if ctx
-// ends first. A callback or an OnSlow that calls Shutdown waits for itself. Shutdown may be called
-// again, also after Stop. It panics on [Default] and if ctx is nil, and the wheel then goes on.
+// Shutdown is Stop and then waits until no callback and no call of Executor.Go or Options.OnSlow is
+// under way, or returns ctx's error. A callback that calls it waits for itself. It panics on
+// [Default], and if ctx is nil.
 func (tw *TimingWheel) Shutdown(ctx context.Context) error {
 	mustHaveContext(ctx)
 	tw.use.mustEnd("Shutdown")
@@ -260,24 +240,17 @@ func (tw *TimingWheel) today() time.Time {
 	return tw.engine.Date()
 }
 
-// Now returns the time on the wheel's own clock. It is the current time, which steps of the wall
-// clock since New do not move, or in Manual mode the time of the last Advance.
+// Now returns the time on the wheel's clock, which steps of the wall clock since New do not move.
+// In Manual mode it is the time of the last Advance.
 func (tw *TimingWheel) Now() time.Time { return tw.engine.clockTime() }
 
-// Advance moves the clock of a Manual wheel to now, never back. It then runs what is due, in order
-// of ticks, and returns how many callbacks it claimed, or handed over to an Executor other than
-// Inline. In one shard, timers of one tick run in the order in which they were armed, and a
-// Reschedule counts as arming. Timers that these callbacks arm run in a later Advance, however soon
-// they are due.
-//
-// A callback that panics or calls runtime.Goexit unwinds to the caller, and the other due callbacks
-// stay due for the next Advance. Advance panics if the wheel is not Manual, and while another
-// Advance of the wheel is under way, in a callback or on another goroutine.
+// Advance moves the clock of a Manual wheel to now, never back, and then runs what is due, in order
+// of ticks. It returns how many callbacks it claimed, or handed to an Executor other than [Inline].
+// Timers that these arm run in a later Advance. If a callback panics or calls runtime.Goexit, the
+// others stay due. Advance panics if the wheel is not Manual, and during another Advance.
 func (tw *TimingWheel) Advance(now time.Time) int { return tw.engine.advanceTo(now) }
 
-// Next returns the time at which the wheel has to look at its timers next, and false if no timer is
-// pending. The time is never later than the earliest deadline rounded up to a tick, or the current
-// tick if that deadline has passed. The time may be earlier, because timers may have to be moved
-// between wheels, or were stopped or postponed since. Like Len, Next may wait for a driver or
-// worker. O(shards) amortised.
+// Next returns when the wheel looks at its timers next, which is no later than the earliest
+// deadline rounded up to a tick. It returns false if no timer is pending. Like Len it may wait.
+// O(shards) amortised.
 func (tw *TimingWheel) Next() (time.Time, bool) { return tw.engine.next() }
