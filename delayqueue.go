@@ -105,8 +105,8 @@ func (q *DelayQueue[T]) PushAt(v T, t time.Time) *Delayed[T] {
 	return q.pushLocked(v, q.dueAtLocked(t))
 }
 
-// Take waits until the first element is due, removes it and returns its value, or ctx.Err() if ctx
-// ends before. Takers that wait are served in order.
+// Take removes the first element once it is due and returns its value, or ctx.Err() if ctx has
+// ended and none is due. Takers that wait are served in order.
 func (q *DelayQueue[T]) Take(ctx context.Context) (T, error) {
 	_, v, err := q.take(ctx)
 	return v, err
@@ -185,9 +185,9 @@ func (q *DelayQueue[T]) Len() int {
 }
 
 // Channel returns a channel of the elements, each once it is due, with a buffer of size. It panics
-// if size is negative. A goroutine feeds the channel until ctx ends, and then closes it. No element
-// is lost if it is received from until then. While the feeder waits for a receiver, it holds one
-// element, which counts as taken and returns to its place if ctx ends first.
+// if size is negative. A goroutine feeds the channel until ctx ends, and then closes it. Receive
+// until then, because the buffer keeps its elements. While the feeder waits for a receiver, it
+// holds one element, which counts as taken and returns to its place if ctx ends first.
 func (q *DelayQueue[T]) Channel(ctx context.Context, size int) <-chan T {
 	if size < 0 {
 		panic("timingwheel: DelayQueue.Channel: size is " + strconv.Itoa(size) + ", want 0 or more")
