@@ -106,7 +106,7 @@ func (q *DelayQueue[T]) PushAt(v T, t time.Time) *Delayed[T] {
 }
 
 // Take removes the first element once it is due and returns its value, or ctx.Err() if ctx has
-// ended and none is due. Takers that wait are served in order.
+// ended and none is due.
 func (q *DelayQueue[T]) Take(ctx context.Context) (T, error) {
 	_, v, err := q.take(ctx)
 	return v, err

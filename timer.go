@@ -7,9 +7,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// Timer is the handle of a timer or of a plan, a small comparable value. Once the timer has fired
-// or was stopped, its methods return false for ever, although the wheel uses the memory again. The
-// methods of the zero Timer return false, too.
+// Timer is the handle of a timer or of a plan, a small comparable value. The methods of the zero
+// Timer return false. So do all methods for ever once the timer has fired or was stopped, although
+// the wheel uses the memory again.
 type Timer struct {
 	home  *home
 	index uint32
@@ -35,8 +35,7 @@ func (t Timer) load() (pg *arena.Page, w arena.Word, ok bool) {
 }
 
 // Stop returns true if this call prevented the callback, or all further runs of a plan. The
-// callback then never starts and is released at once. Stop does not wait for a callback that is
-// running.
+// callback then never starts and is released at once. Stop does not wait for a running callback.
 func (t Timer) Stop() bool {
 	s, i := t.shard(), t.index
 	if s == nil {

@@ -64,7 +64,7 @@ import (
 // TimingWheel is a set of timers. Make one with [New].
 type TimingWheel struct {
 	engine *engine[func()]
-	use    use
+	use    use // private, stopped or the default
 
 	families families  // of parents of contexts
 	sleepers sync.Pool // of *sleeper; one for each wheel, because a channel belongs to its bubble
