@@ -375,7 +375,7 @@ func TestForgottenWheelIsCollected(t *testing.T) {
 			last := &lastRun{period: ms}
 			last.left.Store(2)
 			tw.ScheduleFunc(last, func() {})
-			tw.ScheduleRun(overlapping(2), func(Run) {})
+			tw.ScheduleRun(overlapping(2), func(*Run) {})
 			assert.NoError(t, drainWheel(tw))
 		},
 		"timers and tickers with a channel": func(tw *TimingWheel) {
