@@ -204,7 +204,7 @@ type nextFunc func(time.Time) time.Time
 
 func (f nextFunc) Next(t time.Time) time.Time { return f(t) }
 
-// question is what a plan asks its course: for the first run, where n is 0, before a run, or after
+// question is what a plan asks its course: for the first run, where N is 0, before a run, or after
 // it.
 type question struct {
 	course.Run
@@ -216,16 +216,26 @@ type question struct {
 type courseFunc func(q question) course.Step
 
 func (f courseFunc) Next(time.Time) time.Time { panic("Next of a Starter") }
-func (f courseFunc) Begin() course.Course     { return f }
+func (f courseFunc) Begin() course.Course     { return &funcCourse{f: f} }
 
-func (f courseFunc) First(now time.Time) time.Time {
-	return f(question{course.Run{Planned: now, Started: now}, now}).Next
+type funcCourse struct {
+	f   courseFunc
+	run course.Run // the last one
 }
-func (f courseFunc) Before(r course.Run) course.Step { return f(question{Run: r}) }
-func (f courseFunc) After(r course.Run, _, finished time.Time) time.Time {
-	return f(question{r, finished}).Next
+
+func (c *funcCourse) First(now time.Time) time.Time {
+	return c.f(question{course.Run{Planned: now, Started: now}, now}).Next
 }
-func (f courseFunc) Missed(missed, _ time.Time) time.Time { return missed }
+
+func (c *funcCourse) Before(r course.Run) course.Step {
+	c.run = r
+	return c.f(question{Run: r})
+}
+
+func (c *funcCourse) After(_, finished time.Time) time.Time {
+	return c.f(question{c.run, finished}).Next
+}
+func (c *funcCourse) Missed(missed, _ time.Time) time.Time { return missed }
 
 // asCourse is a Scheduler that makes a course of its own for what another one plans.
 type asCourse struct{ Scheduler }

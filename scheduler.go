@@ -147,7 +147,7 @@ func (p *plan) once(r course.Run, withRun func(*Run)) {
 		p.arm(step.Next, clock.Unread) // from here on the next run may own the fields that runs write
 	default:
 		p.n = r.N
-		defer p.after(r, step.Next)
+		defer p.after(step.Next)
 	}
 	if withRun == nil {
 		p.f()
@@ -171,23 +171,27 @@ func (p *plan) before(r course.Run) (step course.Step, off bool) {
 	return step, false
 }
 
-// after arms the run that follows r: at the time that Reschedule has set, or else at the course's.
-// next is the answer of before.
-func (p *plan) after(r course.Run, next time.Time) {
-	now := int64(clock.Unread)
-	defer func() { p.arm(next, now) }() // also if the course panics
-	if next.IsZero() || !p.live() {
+// after arms the run that follows the one that has ended: at the time that Reschedule has set, or
+// else at the course's. planned is the answer of before.
+func (p *plan) after(planned time.Time) {
+	var next time.Time
+	asked, now := false, int64(clock.Unread)
+	defer func() { // also if the course panics
+		if asked && next.IsZero() {
+			p.settle(next)
+		}
+		p.arm(next, now)
+	}()
+	if planned.IsZero() || !p.live() {
 		return
 	}
+	asked = true
 	s := p.timer.home.shard
 	finished := s.today()
 	if !s.Manual {
 		now, _ = s.Instant(finished)
 	}
-	planned := next
-	next = time.Time{}
-	defer func() { p.settle(next) }()
-	if planned = p.course.After(r, planned, finished); !planned.IsZero() && !planned.After(finished) {
+	if planned = p.course.After(planned, finished); !planned.IsZero() && !planned.After(finished) {
 		planned = p.course.Missed(planned, finished)
 	}
 	next = planned

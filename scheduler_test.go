@@ -922,6 +922,79 @@ func TestScheduleRunSkipsMissedRuns(t *testing.T) {
 	}
 }
 
+// A run may stop its plan, also the first one while ScheduleRun has not returned: the retry of the
+// documentation. The run that has stopped the plan is its last.
+func TestRaceRunStopsItsPlanFromTheFirstRunOn(t *testing.T) {
+	t.Parallel()
+	for name, executor := range executors {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tw := startWheel(t, Options{Tick: time.Microsecond, Shards: 1, Executor: executor(t)})
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					for i := range max(scaled(2000), 200) {
+						last := 1 + i%3
+						stopped := make(chan bool, 1)
+						var runs atomic.Int64
+						plan := tw.ScheduleRun(Every(time.Microsecond), func(r *Run) {
+							runs.Add(1)
+							if r.N == last {
+								stopped <- r.Stop()
+							}
+						})
+						if !receive(t, stopped, "the run that stops its plan") {
+							t.Error("Stop returned false though a further run was planned")
+						}
+						if plan.Stop() || runs.Load() != int64(last) {
+							t.Errorf("%d runs of a plan that was stopped in run %d", runs.Load(), last)
+						}
+					}
+				})
+			}
+			all.Wait()
+			require.NoError(t, drainWheel(tw))
+			verifyShards(t, tw.engine)
+		})
+	}
+}
+
+// Stop of a Run is that of its plan: it tells whether it prevented further runs, during the run and
+// afterwards.
+func TestStopOfARun(t *testing.T) {
+	for _, runs := range []int{1, 2, 5} {
+		for stopIn := 1; stopIn <= runs; stopIn++ {
+			for _, later := range []bool{false, true} {
+				bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+					s := &lastRun{period: 10 * ms}
+					s.left.Store(int32(runs))
+					var kept []*Run
+					tw.ScheduleRun(s, func(r *Run) {
+						if kept = append(kept, r); r.N == stopIn && !later {
+							assert.Equal(t, stopIn < runs, r.Stop(), "run %d of %d", stopIn, runs)
+							assert.False(t, r.Stop(), "once")
+						}
+					})
+					pass(time.Duration(10*stopIn+5) * ms)
+					require.Len(t, kept, stopIn)
+					if later {
+						assert.Equal(t, stopIn < runs, kept[0].Stop(), "the first run, after run %d of %d", stopIn, runs)
+					}
+					pass(100 * ms)
+					require.Len(t, kept, stopIn)
+					for i, r := range kept {
+						assert.Equal(t, i+1, r.N, "a Run stays as it was")
+						assert.False(t, r.Stop())
+					}
+					assert.Zero(t, tw.Len())
+					verifyShards(t, tw.engine)
+				})
+			}
+		}
+	}
+	assert.False(t, new(Run).Stop(), "the zero Run has no plan")
+}
+
 func TestCourseWithoutRuns(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()

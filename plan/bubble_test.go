@@ -73,10 +73,10 @@ func (d *diary) started() (times []int) {
 	return times
 }
 
-// ended returns the time of the run that follows r, as a plan of the wheel asks for it when r has
-// ended. next is the answer of Before.
-func ended(c course.Course, r course.Run, next, finished time.Time) time.Time {
-	next = c.After(r, next, finished)
+// ended returns the time of the further run, as a plan of the wheel asks for it when a run has ended.
+// next is the answer of Before.
+func ended(c course.Course, next, finished time.Time) time.Time {
+	next = c.After(next, finished)
 	if passed(next, finished) {
 		next = c.Missed(next, finished)
 	}

@@ -63,9 +63,7 @@ func (p *pauses) Before(r course.Run) course.Step {
 	return course.Step{Next: r.Started.Add(p.pause(r.N))}
 }
 
-func (p *pauses) After(r course.Run, _, finished time.Time) time.Time {
-	return finished.Add(p.pause(r.N))
-}
+func (p *pauses) After(_, finished time.Time) time.Time { return finished.Add(p.pause(p.n)) }
 
 // Missed goes on in steps of the present pause.
 func (p *pauses) Missed(missed, now time.Time) time.Time {

@@ -112,7 +112,7 @@ func (u *user) follow(r course.Run) time.Time {
 	if next.IsZero() {
 		return next
 	}
-	next = u.course.After(r, next, r.Started)
+	next = u.course.After(next, r.Started)
 	if passed(next, r.Started) {
 		next = u.course.Missed(next, r.Started)
 	}

@@ -75,7 +75,7 @@ func TestBackoffReachesItsMaximumAndStaysThere(t *testing.T) {
 		last := time.Duration(0)
 		for _, n := range []int{1, 2, 3, 30, 62, 63, 64, 1000, math.MaxInt32} {
 			r := course.Run{N: n, Planned: midnight}
-			pause := ended(c, r, c.Before(r).Next, midnight).Sub(midnight)
+			pause := ended(c, c.Before(r).Next, midnight).Sub(midnight)
 			assert.GreaterOrEqual(t, pause, last, "pause %d", n)
 			assert.LessOrEqual(t, pause, max, "pause %d", n)
 			last = pause

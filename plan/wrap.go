@@ -68,8 +68,8 @@ func (b *bounded) Before(r course.Run) course.Step {
 	return step
 }
 
-func (b *bounded) After(r course.Run, next, finished time.Time) time.Time {
-	return b.cut(b.Course.After(r, next, finished))
+func (b *bounded) After(next, finished time.Time) time.Time {
+	return b.cut(b.Course.After(next, finished))
 }
 
 func (b *bounded) Missed(missed, now time.Time) time.Time {
@@ -93,9 +93,8 @@ func jitter(s timingwheel.Scheduler, draw func() time.Duration) *schedule {
 
 type jittered struct {
 	course.Course
-	draw    func() time.Duration
-	current moved // the run under way
-	next    moved // the run to come
+	draw func() time.Duration
+	next moved // the run to come
 }
 
 // moved is a run: the time of the inner course, and the time after its delay.
@@ -121,16 +120,14 @@ func (j *jittered) move(from time.Time, by time.Duration) time.Time {
 func (j *jittered) First(now time.Time) time.Time { return j.move(j.Course.First(now), j.draw()) }
 
 func (j *jittered) Before(r course.Run) course.Step {
-	j.current = moved{j.next.origin(r.Planned), r.Planned}
-	r.Planned = j.current.from
+	r.Planned = j.next.origin(r.Planned)
 	step := j.Course.Before(r)
 	step.Next = j.move(step.Next, j.draw())
 	return step
 }
 
-func (j *jittered) After(r course.Run, _, finished time.Time) time.Time {
-	r.Planned = j.current.from
-	next := j.Course.After(r, j.next.from, finished)
+func (j *jittered) After(_, finished time.Time) time.Time {
+	next := j.Course.After(j.next.from, finished)
 	if next.Equal(j.next.from) {
 		return j.next.to
 	}

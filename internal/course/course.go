@@ -31,8 +31,9 @@ type Course interface {
 	// answer has a further run.
 	Before(r Run) Step
 
-	// After returns the final time of the run that follows r. next is the answer of Before.
-	After(r Run, next, finished time.Time) time.Time
+	// After returns the final time of the further run. next is the answer of Before about the run
+	// that has ended, and finished the time at which it has.
+	After(next, finished time.Time) time.Time
 
 	// Missed returns the first run after now of those that follow missed, which has passed. A plan
 	// asks if After has returned a time that has passed, and uses the answer as it is. Missed does
@@ -40,7 +41,7 @@ type Course interface {
 	Missed(missed, now time.Time) time.Time
 }
 
-// Run is a run that is about to start or has ended.
+// Run is a run that is about to start.
 type Run struct {
 	N       int       // 1 for the first run, up to math.MaxInt
 	Planned time.Time // when the run was to start, as planned or as moved by Reschedule
@@ -80,18 +81,18 @@ func Untimed(c Course) bool {
 // Plain is the Course of a Scheduler that knows nothing of runs.
 type Plain struct{ Scheduler }
 
-func (p Plain) First(now time.Time) time.Time            { return p.Next(now) }
-func (p Plain) Before(r Run) Step                        { return Step{Next: p.Next(r.Planned)} }
-func (p Plain) After(_ Run, next, _ time.Time) time.Time { return next }
-func (p Plain) Missed(_, now time.Time) time.Time        { return p.Next(now) }
+func (p Plain) First(now time.Time) time.Time     { return p.Next(now) }
+func (p Plain) Before(r Run) Step                 { return Step{Next: p.Next(r.Planned)} }
+func (p Plain) After(next, _ time.Time) time.Time { return next }
+func (p Plain) Missed(_, now time.Time) time.Time { return p.Next(now) }
 
 // Every is a Scheduler, and its own Course, with a fixed rate. It is positive.
 type Every time.Duration
 
-func (e Every) Next(t time.Time) time.Time               { return t.Add(time.Duration(e)) }
-func (e Every) First(now time.Time) time.Time            { return e.Next(now) }
-func (e Every) Before(r Run) Step                        { return Step{Next: e.Next(r.Planned)} }
-func (e Every) After(_ Run, next, _ time.Time) time.Time { return next }
+func (e Every) Next(t time.Time) time.Time        { return t.Add(time.Duration(e)) }
+func (e Every) First(now time.Time) time.Time     { return e.Next(now) }
+func (e Every) Before(r Run) Step                 { return Step{Next: e.Next(r.Planned)} }
+func (e Every) After(next, _ time.Time) time.Time { return next }
 
 // Missed keeps the phase, which Next alone would lose.
 func (e Every) Missed(missed, now time.Time) time.Time {
