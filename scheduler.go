@@ -175,9 +175,9 @@ func (p *plan) before(r course.Run) (step course.Step, off bool) {
 // else at the course's. planned is the answer of before.
 func (p *plan) after(planned time.Time) {
 	var next time.Time
-	asked, now := false, int64(clock.Unread)
+	now := int64(clock.Unread)
 	defer func() { // also if the course panics
-		if asked && next.IsZero() {
+		if next.IsZero() {
 			p.settle(next)
 		}
 		p.arm(next, now)
@@ -185,7 +185,6 @@ func (p *plan) after(planned time.Time) {
 	if planned.IsZero() || !p.live() {
 		return
 	}
-	asked = true
 	s := p.timer.home.shard
 	finished := s.today()
 	if !s.Manual {
