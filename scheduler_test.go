@@ -16,35 +16,6 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/course"
 )
 
-// The first run after now stands at a multiple of d after the one that was missed, however large
-// the numbers are.
-func TestEverySkipsMissedRuns(t *testing.T) {
-	t.Parallel()
-	const year = 365 * 24 * time.Hour
-	missed := time.Date(2030, time.March, 1, 0, 0, 0, 0, time.UTC)
-	for _, row := range []struct{ d, late, want time.Duration }{
-		{10, 0, 10},
-		{10, 9, 10},
-		{10, 10, 20},
-		{10, 35, 40},
-		{1, 604_800e9, 604_800e9 + 1},
-		{1, math.MaxInt64 - 1, math.MaxInt64},
-		{math.MaxInt64, 0, math.MaxInt64},
-		{200 * year, 100 * year, 200 * year},
-	} {
-		s := Every(row.d).(course.Every)
-		assert.Equal(t, missed.Add(row.want), s.Missed(missed, missed.Add(row.late)), "every %v, %v late", row.d, row.late)
-	}
-	for _, d := range []time.Duration{150 * year, 200 * year, math.MaxInt64} {
-		now := missed.Add(250 * year).Add(50 * year) // more than a Duration holds
-		next := Every(d).(course.Every).Missed(missed, now)
-		assert.True(t, next.After(now), "every %v: %v", d, next)
-		now = missed.Add(250 * year)
-		next = Every(d).(course.Every).Missed(missed, now)
-		assert.True(t, next.After(now), "every %v: %v", d, next)
-	}
-}
-
 // On 32 bits a run each millisecond counts to the end of int in 25 days.
 func TestRunsAreNotCountedBeyondInt(t *testing.T) {
 	t.Parallel()
