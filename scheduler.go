@@ -37,16 +37,15 @@ type Run struct {
 	plan Timer
 }
 
-// Stop ends the plan. It returns true if this call prevented further runs. The run itself may call
-// it, also the first one while ScheduleRun has not returned yet. It is the Stop of the plan's
-// [Timer].
+// Stop ends the plan, as [Timer.Stop] of its handle does, and returns true if this call prevented
+// further runs. The run itself may call it, also before ScheduleRun has returned.
 func (r *Run) Stop() bool { return r.plan.Stop() }
 
 // ScheduleFunc runs f at the times that s plans and returns one handle for the whole plan. It
 // returns the zero Timer, and never runs f, if s plans no run or if the wheel is stopped.
 //
-// Runs never overlap: the next one is armed when f has returned, panicked or called runtime.Goexit.
-// (A Scheduler of package plan may allow overlaps.) Stop during a run returns true if and only if a
+// Runs never overlap, unless a Scheduler of package plan allows it: the next one is armed when f has
+// returned, panicked or called runtime.Goexit. Stop during a run returns true if and only if a
 // further run was planned. Reschedule moves the next run, and the plan continues from there.
 // ScheduleFunc panics if s or f is nil.
 func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func()) Timer {

@@ -43,11 +43,10 @@ func (f next) Next(t time.Time) time.Time { return f(t) }
 
 type starter struct{ Scheduler }
 
-func (s starter) Begin() Course { return &struct{ Plain }{Plain{s.Scheduler}} }
+func (s starter) Begin() Course { return &struct{ Plain }{Plain(s)} }
 
 // A Starter makes a course for each plan. Every is its own course, without an allocation.
 func TestCourseOfAScheduler(t *testing.T) {
-	t.Parallel()
 	hourly := next(Every(time.Hour).Next)
 	var every Scheduler = Every(time.Hour)
 	assert.Equal(t, Every(time.Hour), Of(every))
