@@ -96,13 +96,13 @@ type timedPlan struct {
 
 // start arms the first run, if there is one. run is the payload, which calls f.
 func (p *plan) start(e *engine[func()], run func(), f any) Timer {
-	p.planned = p.course.First(e.shards[0].today())
-	if p.planned.IsZero() {
+	date := e.shards[0].today()
+	if p.planned = p.course.First(date); p.planned.IsZero() {
 		return Timer{}
 	}
 	deadline, now := e.Instant(p.planned)
 	if now == clock.Unread && !e.Manual {
-		now = e.Read()
+		now, _ = e.Instant(date)
 	}
 	s := e.pick()
 	t := s.armLocked(deadline, now, run, arena.Plan)
@@ -116,21 +116,20 @@ func (p *plan) start(e *engine[func()], run func(), f any) Timer {
 }
 
 // run is the payload.
-func (p *plan) run() {
-	p.begin()
-	p.once(course.Run{N: max(p.n+1, p.n), Planned: p.planned}, nil)
-}
+func (p *plan) run() { p.once(p.begin(), nil) }
 
-// run is the payload.
+// run is the payload of a timedPlan.
 func (p *timedPlan) run() {
-	p.begin()
-	started := p.timer.home.shard.today()
-	p.once(course.Run{N: max(p.n+1, p.n), Planned: p.planned, Started: started}, p.withRun)
+	r := p.begin()
+	r.Started = p.timer.home.shard.today()
+	p.once(r, p.withRun)
 }
 
-func (p *plan) begin() {
+// begin returns the run that begins now, untimed.
+func (p *plan) begin() course.Run {
 	p.timer.home.shard.countRun()
 	p.takeRescheduled()
+	return course.Run{N: max(p.n+1, p.n), Planned: p.planned}
 }
 
 // once is run r. Whether there is a further run is settled before the function starts, so that Stop
