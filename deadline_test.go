@@ -259,7 +259,7 @@ func TestShortTimerAtAMonotonicTimeAfterIdleness(t *testing.T) {
 // The same for the further run of a plan after a run that has taken days.
 func TestShortPlanAfterARunOfDays(t *testing.T) {
 	t.Parallel()
-	for name, s := range map[string]Scheduler{"Every": Every(10 * time.Hour), "Planner": followFunc(func(r Run) Step { return Step{Next: r.Planned.Add(10 * time.Hour)} })} {
+	for name, s := range map[string]Scheduler{"Every": Every(10 * time.Hour), "course": asCourse{Every(10 * time.Hour)}} {
 		tw := startWheel(t, Options{Tick: time.Hour, Shards: 1})
 		sh := tw.engine.shards[0]
 		var ran atomic.Bool

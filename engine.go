@@ -19,7 +19,7 @@ import (
 type job[T any] struct {
 	perCall int               // largest number of payloads of one call of run
 	run     func([]T)         // runs one batch
-	callee  func([]T) uintptr // returns the address of the code that a batch runs
+	callee  func([]T) uintptr // returns the code that a batch runs; see also shardOf.callees
 }
 
 // engine is the shards of one wheel: what [TimingWheel] and [Timeouts] have in common.
@@ -28,7 +28,7 @@ type engine[T any] struct {
 	shards    []*shardOf[T]
 	routes    *routes       // nil if there is one shard
 	executor  Executor      // nil: pooled
-	job       job[T]        // with OnPanic and ProfileLabels
+	job       job[T]        // with OnPanic
 	watch     *watch.Watch  // nil: the time of callbacks is not measured
 	panics    atomic.Uint64 // that OnPanic was told of
 	name      string        // Options.Name
@@ -66,8 +66,8 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 	return e, nil
 }
 
-// wrapJob wraps the job for OnPanic and ProfileLabels, and sets up labels and watch. It chooses
-// once, so an option that is not set costs nothing later.
+// wrapJob wraps the job for OnPanic, and sets up labels and watch. It chooses once, so an option
+// that is not set costs nothing later.
 func (e *engine[T]) wrapJob(opts Options, j job[T]) job[T] {
 	if run := j.run; opts.OnPanic != nil {
 		report := func(value any, stack []byte) {
@@ -78,13 +78,15 @@ func (e *engine[T]) wrapJob(opts Options, j job[T]) job[T] {
 	}
 	if opts.ProfileLabels {
 		e.labels = watch.NewLabels(opts.Name, opts.ProfileContext, opts.ownGoroutines())
-		j.run = labelled(e.labels, j)
 	}
 	if opts.SlowAfter > 0 {
 		e.watch = newWatch(opts)
 	}
 	return j
 }
+
+// observed reports whether callbacks are measured or labelled, and so have to have names.
+func (e *engine[T]) observed() bool { return e.watch != nil || e.labels != nil }
 
 // newWatch returns the Watch that the options ask for.
 func newWatch(opts Options) *watch.Watch {
@@ -96,15 +98,6 @@ func newWatch(opts Options) *watch.Watch {
 		}
 	}
 	return watch.New(c)
-}
-
-// labelled returns the run of a job with the pprof labels of its callback.
-func labelled[T any](l *watch.Labels, j job[T]) func([]T) {
-	return func(items []T) {
-		defer l.End()
-		l.Begin(j.callee(items))
-		j.run(items)
-	}
 }
 
 // guard calls f and reports a panic. runtime.Goexit passes through.
@@ -133,7 +126,30 @@ type shardOf[T any] struct {
 	buffer      []T        // wheelMu: the buffer of the worker that ended last, for the next one
 	collected   []entry    // wheelMu: buffer of claimDue
 	spareWorker *worker[T] // wheelMu: the worker that ended last, for reuse
+
+	// callees has the code of the user's functions that plans and FuncTimers call, by slot, if the
+	// engine is observed. Their payloads are methods of this package. armMu guards the writes. The
+	// worker that has claimed the slot reads its entry.
+	callees arena.Table[[arena.PageSize]uintptr]
 }
+
+// setCallee names the function that the payload of slot i calls. armMu is held since the slot was
+// armed, so no worker has claimed it.
+func (s *shardOf[T]) setCallee(i uint32, f any) {
+	if !s.engine.observed() {
+		return
+	}
+	p := i >> arena.PageShift
+	codes := s.callees.At(p)
+	if codes == nil {
+		codes = new([arena.PageSize]uintptr)
+		s.callees.Set(int(p), codes)
+	}
+	codes[i&arena.PageMask] = codeOf(f)
+}
+
+// codeOf returns the address of a function's code.
+func codeOf(f any) uintptr { return reflect.ValueOf(f).Pointer() }
 
 // page is a page of slots, one of payloads, and what handles refer to. If payloads hold no pointers
 // they are one object, because the garbage collector marks each object.
@@ -157,6 +173,9 @@ func (s *shardOf[T]) newPage() *page[T] {
 
 func (s *shardOf[T]) closePage(p int) {
 	s.values.Set(p, nil)
+	if s.callees.At(uint32(p)) != nil {
+		s.callees.Set(p, nil)
+	}
 	s.homes[p].page.Store(nil)
 	if s.order != nil {
 		s.order.stamps.Set(p, nil)
@@ -173,6 +192,7 @@ func (s *shardOf[T]) drop(i uint32) {
 
 func (s *shardOf[T]) clear() {
 	s.values.Clear()
+	s.callees.Clear()
 	for _, h := range s.homes {
 		h.page.Store(nil)
 	}

@@ -63,12 +63,13 @@ func ExampleScheduler() {
 	// attempt after 15s
 }
 
-// ScheduleRun tells the function which run it is: a report is for the hour for which it was planned, however late it comes.
+// The function learns which run it is: a report is for the hour for which it was planned, however
+// late it comes.
 func ExampleTimingWheel_ScheduleRun() {
 	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
 	tw, pass := newManual(timingwheel.Options{Start: start})
 
-	tw.ScheduleRun(timingwheel.Every(time.Hour), func(r timingwheel.Run) {
+	tw.ScheduleRun(timingwheel.Every(time.Hour), func(r *timingwheel.Run) {
 		fmt.Printf("report %d, of %s, made at %s\n", r.N, r.Planned.Format(time.TimeOnly), r.Started.Format(time.TimeOnly))
 	})
 	pass(time.Hour)
@@ -80,30 +81,44 @@ func ExampleTimingWheel_ScheduleRun() {
 	// report 3, of 15:00:00, made at 15:00:00
 }
 
-// polling looks for work each minute and, as long as there is some, each second.
-type polling struct {
-	timingwheel.Scheduler // never asked, as it is a Planner
-	work                  func() int
-}
+// A run ends its own plan. Stop returns true because a further attempt was planned.
+func ExampleRun_Stop() {
+	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
+	tw, pass := newManual(timingwheel.Options{Start: start})
 
-func (p polling) Plan() timingwheel.Follower { return p }
-
-func (p polling) Follow(r timingwheel.Run) timingwheel.Step {
-	ended := r.N > 0 && !r.Finished.IsZero()
-	if ended && p.work() > 0 {
-		return timingwheel.Step{Next: r.Finished.Add(time.Second)}
+	tw.ScheduleRun(timingwheel.Every(time.Second), func(r *timingwheel.Run) {
+		succeeded := r.N == 3
+		fmt.Println("attempt", r.N)
+		if succeeded {
+			fmt.Println("stopped:", r.Stop())
+		}
+	})
+	for range 10 {
+		pass(time.Second)
 	}
-	return timingwheel.Step{Next: r.Started.Add(time.Minute)} // before a run it says only that the plan goes on
+	// Output:
+	// attempt 1
+	// attempt 2
+	// attempt 3
+	// stopped: true
 }
 
-func ExampleFollower() {
+// If the next time depends on the result of a run, a FuncTimer is the simplest plan: it is reset in
+// its own function. This one looks for work each minute and, as long as there is some, each second.
+func ExampleFuncTimer_Reset() {
 	start := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
 	tw, pass := newManual(timingwheel.Options{Start: start})
 
 	work := 3
-	tw.ScheduleFunc(polling{work: func() int { return work }}, func() {
+	var poll timingwheel.FuncTimer
+	poll.Init(tw, time.Minute, func() {
 		work = max(work-1, 0)
 		fmt.Println(tw.Now().Format(time.TimeOnly), "left:", work)
+		if work > 0 {
+			poll.Reset(time.Second)
+		} else {
+			poll.Reset(time.Minute)
+		}
 	})
 	for range 180 {
 		pass(time.Second)

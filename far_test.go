@@ -567,7 +567,7 @@ func TestAPlanKeepsItsPhaseOverALeap(t *testing.T) {
 	for _, leap := range []time.Duration{13 * time.Hour, 16 * time.Hour, 20 * time.Hour, 50 * time.Hour, 100 * 24 * time.Hour} {
 		tw := startWheel(t, Options{Tick: time.Microsecond, Manual: true, Start: modelStart})
 		var planned []time.Duration
-		tw.ScheduleRun(Every(time.Hour), func(r Run) { planned = append(planned, r.Planned.Sub(modelStart)) })
+		tw.ScheduleRun(Every(time.Hour), func(r *Run) { planned = append(planned, r.Planned.Sub(modelStart)) })
 		tw.AfterFunc(leap+30*time.Minute, func() {})
 		tw.Advance(modelStart.Add(leap + time.Minute))
 		tw.Advance(modelStart.Add(leap + time.Hour + time.Minute))

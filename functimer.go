@@ -258,6 +258,7 @@ func (t *FuncTimer) placeLocked(deadline, now int64, was bool) {
 		}
 	}
 	t.place = s.armLocked(deadline, now, t.run, arena.Plan).index + 1
+	s.setCallee(t.place-1, t.f)
 }
 
 // look is the payload: the timer's slot is Running, because its tick has come or was flushed. look

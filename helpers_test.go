@@ -23,6 +23,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
+	"github.com/timingwheel-go/timingwheel/internal/course"
 )
 
 // patience turns a hang into a failure. It says nothing of how fast anything has to be.
@@ -203,12 +204,45 @@ type nextFunc func(time.Time) time.Time
 
 func (f nextFunc) Next(t time.Time) time.Time { return f(t) }
 
-// followFunc is a Planner and its Follower.
-type followFunc func(Run) Step
+// question is what a plan asks its course: for the first run, where N is 0, before a run, or after
+// it.
+type question struct {
+	course.Run
+	finished time.Time // the zero time before a run
+}
 
-func (f followFunc) Next(time.Time) time.Time { panic("Next of a Planner") }
-func (f followFunc) Plan() Follower           { return f }
-func (f followFunc) Follow(r Run) Step        { return f(r) }
+// courseFunc is a Scheduler whose courses answer by a function. The answer is used as it is, also if
+// its time has passed.
+type courseFunc func(q question) course.Step
+
+func (f courseFunc) Next(time.Time) time.Time { panic("Next of a Starter") }
+func (f courseFunc) Begin() course.Course     { return &funcCourse{f: f} }
+
+type funcCourse struct {
+	f   courseFunc
+	run course.Run // the last one
+}
+
+func (c *funcCourse) First(now time.Time) time.Time {
+	return c.f(question{course.Run{Planned: now, Started: now}, now}).Next
+}
+
+func (c *funcCourse) Before(r course.Run) course.Step {
+	c.run = r
+	return c.f(question{Run: r})
+}
+
+func (c *funcCourse) After(_, finished time.Time) time.Time {
+	return c.f(question{c.run, finished}).Next
+}
+func (c *funcCourse) Missed(missed, _ time.Time) time.Time { return missed }
+
+// asCourse is a Scheduler that makes a course of its own for what another one plans.
+type asCourse struct{ Scheduler }
+
+func (s asCourse) Begin() course.Course {
+	return &struct{ course.Plain }{course.Plain{Scheduler: s.Scheduler}}
+}
 
 const (
 	day     = 24 * time.Hour

@@ -159,6 +159,43 @@ func TestIdiomOfHeartbeats(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
+// A retry ends its own repetition: with package time a goroutine leaves its ticker, here a run stops
+// its plan. There is no variable that the first run could find unset.
+func TestIdiomOfRetries(t *testing.T) {
+	t.Parallel()
+	const succeeds = 4
+	var want, got []entry
+	inBubble(t, func(*timingwheel.TimingWheel) {
+		d := &diary{begun: time.Now()}
+		retry := time.NewTicker(20 * ms)
+		go func() {
+			defer retry.Stop()
+			for n := 1; ; n++ {
+				<-retry.C
+				if d.note("attempt", n == succeeds); n == succeeds {
+					return
+				}
+			}
+		}()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		want = d.lines
+	})
+	inBubble(t, func(tw *timingwheel.TimingWheel) {
+		d := &diary{begun: time.Now()}
+		tw.ScheduleRun(timingwheel.Every(20*ms), func(r *timingwheel.Run) {
+			if d.note("attempt", r.N == succeeds); r.N == succeeds {
+				r.Stop()
+			}
+		})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		got = d.lines
+	})
+	assert.Len(t, want, succeeds)
+	assert.Equal(t, want, got)
+}
+
 // The channel of a timer holds nothing stale once Stop or Reset has returned, so nobody drains it.
 func TestIdiomOfChannels(t *testing.T) {
 	t.Parallel()

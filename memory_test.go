@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 	"weak"
 
 	"github.com/stretchr/testify/assert"
@@ -180,6 +181,33 @@ func TestNothingIsAllocatedPerOperation(t *testing.T) {
 	} {
 		assert.Zero(t, testing.AllocsPerRun(2000, op), name)
 	}
+}
+
+// A run of ScheduleFunc allocates nothing, and one of ScheduleRun its Run.
+func TestPlansStaySmall(t *testing.T) {
+	if underInvariants {
+		t.Skip("verify allocates")
+	}
+	every := Every(ms)
+	for name, row := range map[string]struct {
+		start  func(tw *TimingWheel) Timer
+		allocs float64
+	}{
+		"Every":      {func(tw *TimingWheel) Timer { return tw.ScheduleFunc(every, func() {}) }, 0},
+		"Scheduler":  {func(tw *TimingWheel) Timer { return tw.ScheduleFunc(nextFunc(every.Next), func() {}) }, 0},
+		"course":     {func(tw *TimingWheel) Timer { return tw.ScheduleFunc(asCourse{every}, func() {}) }, 0},
+		"with a Run": {func(tw *TimingWheel) Timer { return tw.ScheduleRun(every, func(*Run) {}) }, 1},
+	} {
+		tw := startWheel(t, Options{Manual: true})
+		plan := row.start(tw)
+		runs := tw.Stats().Armed
+		step := func() { tw.Advance(tw.Now().Add(ms)) }
+		assert.LessOrEqual(t, testing.AllocsPerRun(2000, step), row.allocs, name)
+		assert.Greater(t, tw.Stats().Armed, runs+2000, name)
+		assert.True(t, plan.Stop())
+	}
+	assert.LessOrEqual(t, unsafe.Sizeof(plan{}), uintptr(80), "a class of the allocator")
+	assert.LessOrEqual(t, unsafe.Sizeof(timedPlan{}), uintptr(96), "a class of the allocator")
 }
 
 // However many goroutines a burst takes, they end with it.
@@ -375,7 +403,7 @@ func TestForgottenWheelIsCollected(t *testing.T) {
 			last := &lastRun{period: ms}
 			last.left.Store(2)
 			tw.ScheduleFunc(last, func() {})
-			tw.ScheduleRun(overlapping(2), func(Run) {})
+			tw.ScheduleRun(overlapping(2), func(*Run) {})
 			assert.NoError(t, drainWheel(tw))
 		},
 		"timers and tickers with a channel": func(tw *TimingWheel) {

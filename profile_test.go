@@ -7,12 +7,16 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/internal/course"
 )
 
 // Every kind of callback is named after the user's function.
@@ -48,25 +52,112 @@ func TestCallbackNames(t *testing.T) {
 		}
 		for name, f := range map[string]func(){here + "napOneSecond": napOneSecond, here + "(*napper).sleep": s.sleep} {
 			checkPlan(name, tw.ScheduleFunc(Every(time.Hour), f))
-			checkPlan(name, tw.ScheduleFunc(hourly{Every(time.Hour)}, f))
+			checkPlan(name, tw.ScheduleFunc(asCourse{Every(time.Hour)}, f))
 		}
 		checkPlan(here+"napInRun", tw.ScheduleRun(Every(time.Hour), napInRun))
-		checkPlan(here+"napInRun", tw.ScheduleRun(hourly{Every(time.Hour)}, napInRun))
+		checkPlan(here+"napInRun", tw.ScheduleRun(asCourse{Every(time.Hour)}, napInRun))
+
+		timer := tw.NewFuncTimer(time.Hour, s.sleep)
+		for range 2 {
+			time.Sleep(2 * time.Hour)
+			synctest.Wait()
+			calls := log.take()
+			require.Len(t, calls, 2)
+			require.Equal(t, here+"(*napper).sleep", calls[1].Func, "a FuncTimer is its function")
+			timer.Reset(time.Hour)
+		}
 	})
 }
 
-func napInRun(Run) { napOneSecond() }
+func napInRun(*Run) { napOneSecond() }
 
-// hourly is a Planner.
-type hourly struct{ Scheduler }
+// census counts the calls of functions by their names.
+type census struct{ timer, plan, run, again atomic.Int64 }
 
-func (h hourly) Plan() Follower { return &plain{scheduler: h.Scheduler} }
+func (c *census) ofTimer()     { c.timer.Add(1) }
+func (c *census) ofPlan()      { c.plan.Add(1) }
+func (c *census) ofRun(*Run)   { c.run.Add(1) }
+func (c *census) ofFuncTimer() { c.again.Add(1) }
 
-// The compiler makes function values of methods as callee expects it. Where this fails callbacks
-// still run, and plans are named after their method.
-func TestMethodsAreKnown(t *testing.T) {
+// Timers, plans and FuncTimers are due together, and use each other's slots one after the other. Each
+// call is named after its own function, on each executor and in Manual mode.
+func TestCallbackNamesAreNotMixedUp(t *testing.T) {
 	t.Parallel()
-	require.True(t, methodsAreKnown())
+	for name, executor := range executors {
+		for mode, manual := range map[string]bool{"": false, " manual": true} {
+			t.Run(name+mode, func(t *testing.T) {
+				t.Parallel()
+				var mu sync.Mutex
+				named := map[string]int64{}
+				tw := startWheel(t, Options{
+					Shards: 1, Executor: executor(t), Manual: manual, SlowAfter: 1,
+					OnSlow: func(c SlowCallback) {
+						if !c.Running {
+							mu.Lock()
+							defer mu.Unlock()
+							named[c.Func]++
+						}
+					},
+				})
+				var c census
+				var again [40]FuncTimer
+				for i := range again {
+					again[i].InitStopped(tw, c.ofFuncTimer)
+				}
+				for range 5 {
+					at := tw.Now().Add(20 * ms)
+					for i := range again {
+						tw.AtFunc(at, c.ofTimer)
+						tw.ScheduleFunc(course1(at), c.ofPlan)
+						tw.ScheduleRun(course1(at), c.ofRun)
+						again[i].Reset(20 * ms)
+						tw.AtFunc(at.Add(time.Hour), c.ofTimer).Stop()
+					}
+					if manual {
+						tw.Advance(at)
+					}
+					await(t, "all are over", func() bool { st := tw.Stats(); return st.Pending+st.Running == 0 })
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				const of = "github.com/timingwheel-go/timingwheel.(*census)."
+				require.Equal(t, map[string]int64{
+					of + "ofTimer": c.timer.Load(), of + "ofPlan": c.plan.Load(),
+					of + "ofRun": c.run.Load(), of + "ofFuncTimer": c.again.Load(),
+				}, named)
+				require.EqualValues(t, 200, c.plan.Load())
+				require.EqualValues(t, 200, c.again.Load())
+			})
+		}
+	}
+}
+
+// course1 plans one run.
+func course1(at time.Time) Scheduler {
+	return courseFunc(func(q question) course.Step {
+		if q.N > 0 {
+			return course.Step{}
+		}
+		return course.Step{Next: at}
+	})
+}
+
+// A wheel whose callbacks are not observed keeps no names.
+func TestNamesCostNothingUnlessObserved(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		opts Options
+		want bool
+	}{{Options{}, false}, {Options{SlowAfter: time.Second}, true}, {Options{ProfileLabels: true}, true}} {
+		tw := startWheel(t, row.opts)
+		tw.ScheduleFunc(Every(time.Hour), func() {})
+		tw.NewFuncTimer(time.Hour, func() {})
+		pages := 0
+		for _, s := range tw.engine.shards {
+			pages += s.callees.Cap()
+		}
+		require.Equal(t, row.want, pages > 0)
+	}
 }
 
 // Tests that read labels from the goroutine profile of the whole process do not run beside others.
@@ -212,9 +303,13 @@ func TestWorkersDoNotInheritLabels(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHolder()
 			tw := startWheel(t, Options{Executor: executor, Shards: 1, Name: "w1", ProfileLabels: true})
-			tw.engine.job.run = func(f []func()) { f[0]() } // so the callback has what its goroutine has
-			pprof.Do(context.Background(), pprof.Labels("request", "1"), func(context.Context) { tw.AfterFunc(0, h.hold) })
-			receive(t, h.entered, "the callback")
+			code := tw.engine.job.callee
+			tw.engine.job.callee = func(f []func()) uintptr { // the worker asks before it sets labels
+				h.hold()
+				return code(f)
+			}
+			pprof.Do(context.Background(), pprof.Labels("request", "1"), func(context.Context) { tw.AfterFunc(0, func() {}) })
+			receive(t, h.entered, "the worker")
 			require.Equal(t, []string{`{"timingwheel":"w1"}`}, labelsWithin(t, "(*holder).hold"))
 			h.end(t, tw)
 		})

@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -11,36 +12,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-)
 
-// The first run after now stands at a multiple of d after the one that was missed, however large
-// the numbers are.
-func TestEverySkipsMissedRuns(t *testing.T) {
-	t.Parallel()
-	const year = 365 * 24 * time.Hour
-	missed := time.Date(2030, time.March, 1, 0, 0, 0, 0, time.UTC)
-	for _, row := range []struct{ d, late, want time.Duration }{
-		{10, 0, 10},
-		{10, 9, 10},
-		{10, 10, 20},
-		{10, 35, 40},
-		{1, 604_800e9, 604_800e9 + 1},
-		{1, math.MaxInt64 - 1, math.MaxInt64},
-		{math.MaxInt64, 0, math.MaxInt64},
-		{200 * year, 100 * year, 200 * year},
-	} {
-		s := Every(row.d).(Skipper)
-		assert.Equal(t, missed.Add(row.want), s.Skip(missed, missed.Add(row.late)), "every %v, %v late", row.d, row.late)
-	}
-	for _, d := range []time.Duration{150 * year, 200 * year, math.MaxInt64} {
-		now := missed.Add(250 * year).Add(50 * year) // more than a Duration holds
-		next := Every(d).(Skipper).Skip(missed, now)
-		assert.True(t, next.After(now), "every %v: %v", d, next)
-		now = missed.Add(250 * year)
-		next = Every(d).(Skipper).Skip(missed, now)
-		assert.True(t, next.After(now), "every %v: %v", d, next)
-	}
-}
+	"github.com/timingwheel-go/timingwheel/internal/course"
+)
 
 // On 32 bits a run each millisecond counts to the end of int in 25 days.
 func TestRunsAreNotCountedBeyondInt(t *testing.T) {
@@ -48,15 +22,12 @@ func TestRunsAreNotCountedBeyondInt(t *testing.T) {
 	tw, err := New(Options{Manual: true})
 	require.NoError(t, err)
 	defer tw.Stop()
-	first := tw.Now().Add(ms)
 	var numbers []int
-	p := &followed{
-		plan:     plan{wheel: tw, planned: first},
-		follower: followFunc(func(r Run) Step { return at(r.Planned, 1) }),
-		f:        func(r Run) { numbers = append(numbers, r.N) },
-		n:        math.MaxInt - 1,
+	p := &timedPlan{
+		plan:    plan{course: course.Every(ms), n: math.MaxInt - 1},
+		withRun: func(r *Run) { numbers = append(numbers, r.N) },
 	}
-	p.start(p.run)
+	p.start(tw.engine, p.run, p.withRun)
 	for range 3 {
 		tw.Advance(tw.Now().Add(ms))
 	}
@@ -424,10 +395,7 @@ func TestStopAndRescheduleBeforeAClaimedRunBegins(t *testing.T) {
 	} {
 		for kind, planned := range map[string]func(nextFunc) Scheduler{
 			"Scheduler": func(next nextFunc) Scheduler { return next },
-			"Planner": func(next nextFunc) Scheduler {
-				p := &plain{scheduler: next}
-				return followFunc(p.Follow)
-			},
+			"Starter":   func(next nextFunc) Scheduler { return asCourse{next} },
 		} {
 			bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 				var plan handle
@@ -454,7 +422,7 @@ func TestStopAndRescheduleBeforeAClaimedRunBegins(t *testing.T) {
 	}
 }
 
-// The same between the claim and the question to the Scheduler, and by the Stop of the wheel, then
+// The same between the claim and the question to the course, and by the Stop of the wheel, then
 // and while that is asked.
 func TestPlanIsEndedOrMovedRightAfterAClaim(t *testing.T) {
 	t.Parallel()
@@ -475,7 +443,7 @@ func TestPlanIsEndedOrMovedRightAfterAClaim(t *testing.T) {
 	} {
 		for kind, planned := range map[string]func(nextFunc) Scheduler{
 			"Scheduler": func(next nextFunc) Scheduler { return next },
-			"Planner":   func(next nextFunc) Scheduler { p := &plain{scheduler: next}; return followFunc(p.Follow) },
+			"Starter":   func(next nextFunc) Scheduler { return asCourse{next} },
 		} {
 			for _, when := range []string{"claimed", "asked"} {
 				start := time.Date(2030, time.March, 1, 0, 0, 0, 0, time.UTC)
@@ -802,9 +770,9 @@ func TestEveryPlanGivesItsSlotBack(t *testing.T) {
 						case 1:
 							plan = tw.ScheduleFunc(last, f)
 						case 2:
-							plan = tw.ScheduleRun(last, func(Run) { f() })
+							plan = tw.ScheduleRun(last, func(*Run) { f() })
 						case 3:
-							plan = tw.ScheduleRun(overlapping(3), func(Run) { f() })
+							plan = tw.ScheduleRun(overlapping(3), func(*Run) { f() })
 						}
 						close(written)
 						spin(rand.N(200 * time.Microsecond))
@@ -829,5 +797,613 @@ func TestEveryPlanGivesItsSlotBack(t *testing.T) {
 				return used == len(s.inbox.free)+len(s.owner.freed)
 			})
 		})
+	}
+}
+
+// at is a step to so many ms after the time.
+func at(t time.Time, after int) course.Step {
+	return course.Step{Next: t.Add(time.Duration(after) * ms)}
+}
+
+// What a course is asked, and when, is part of the contract.
+func TestCourseIsAskedAsDocumented(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		w := newStopwatch()
+		since := func(t time.Time) int {
+			if t.IsZero() {
+				return -1
+			}
+			return int(t.Sub(w.start) / ms)
+		}
+		type row struct{ n, planned, started, finished int }
+		var asked []row
+		said := []int{10, 25, 20, 30, 44, 50, 0}
+		s := courseFunc(func(q question) course.Step {
+			asked = append(asked, row{q.N, since(q.Planned), since(q.Started), since(q.finished)})
+			answer := said[0]
+			said = said[1:]
+			if answer == 0 {
+				return course.Step{}
+			}
+			return at(w.start, answer)
+		})
+		pass(3 * ms)
+		plan := tw.ScheduleFunc(s, func() {
+			w.note()
+			time.Sleep(12 * ms)
+		})
+		pass(200 * ms)
+		assert.Equal(t, []row{
+			{0, 3, 3, 3},    // the first run: 10
+			{1, 10, 10, -1}, // 25
+			{1, 10, 10, 22}, // after the run: 20, which has passed, so it starts at once
+			{2, 20, 22, -1}, // 30
+			{2, 20, 22, 34}, // 44
+			{3, 44, 44, -1}, // 50
+			{3, 44, 44, 56}, // none after all
+		}, asked)
+		assert.Equal(t, []int{10, 22, 44}, w.times)
+		requireEnded(t, tw, plan)
+	})
+}
+
+func TestScheduleRunTellsOfTheRun(t *testing.T) {
+	for name, s := range map[string]Scheduler{
+		"Every":     Every(10 * ms),
+		"Scheduler": nextFunc(Every(10 * ms).Next),
+		"Starter":   courseFunc(func(q question) course.Step { return at(q.Started, 10) }),
+	} {
+		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+			start := time.Now()
+			var runs []*Run
+			plan := tw.ScheduleRun(s, func(r *Run) { runs = append(runs, r) })
+			pass(25 * ms)
+			require.Len(t, runs, 2, name)
+			for i, r := range runs {
+				due := start.Add(time.Duration(10*(i+1)) * ms)
+				assert.Equal(t, i+1, r.N, name)
+				assert.True(t, r.Planned.Equal(due), "%s: %v", name, r.Planned)
+				assert.True(t, r.Started.Equal(due), "%s: %v", name, r.Started)
+			}
+			require.True(t, plan.Reschedule(8*ms))
+			pass(8 * ms)
+			require.Len(t, runs, 3, name)
+			assert.True(t, runs[2].Planned.Equal(start.Add(33*ms)), "%s: where Reschedule has moved it", name)
+		})
+	}
+}
+
+// A Scheduler that is no Starter does the same in both methods.
+func TestScheduleRunSkipsMissedRuns(t *testing.T) {
+	for name, s := range map[string]Scheduler{"Every": Every(10 * ms), "Scheduler": nextFunc(Every(10 * ms).Next)} {
+		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+			a, b := newStopwatch(), newStopwatch()
+			tw.ScheduleFunc(s, func() {
+				a.note()
+				time.Sleep(35 * ms)
+			})
+			tw.ScheduleRun(s, func(*Run) {
+				b.note()
+				time.Sleep(35 * ms)
+			})
+			pass(200 * ms)
+			require.NotEmpty(t, a.times)
+			assert.Equal(t, a.times, b.times, name)
+		})
+	}
+}
+
+// A run may stop its plan, also the first one while ScheduleRun has not returned: the retry of the
+// documentation. The run that has stopped the plan is its last.
+func TestRaceRunStopsItsPlanFromTheFirstRunOn(t *testing.T) {
+	t.Parallel()
+	for name, executor := range executors {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tw := startWheel(t, Options{Tick: time.Microsecond, Shards: 1, Executor: executor(t)})
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					for i := range max(scaled(2000), 200) {
+						last := 1 + i%3
+						stopped := make(chan bool, 1)
+						var runs atomic.Int64
+						plan := tw.ScheduleRun(Every(time.Microsecond), func(r *Run) {
+							runs.Add(1)
+							if r.N == last {
+								stopped <- r.Stop()
+							}
+						})
+						if !receive(t, stopped, "the run that stops its plan") {
+							t.Error("Stop returned false though a further run was planned")
+						}
+						if plan.Stop() || runs.Load() != int64(last) {
+							t.Errorf("%d runs of a plan that was stopped in run %d", runs.Load(), last)
+						}
+					}
+				})
+			}
+			all.Wait()
+			require.NoError(t, drainWheel(tw))
+			verifyShards(t, tw.engine)
+		})
+	}
+}
+
+// Stop of a Run is that of its plan: it tells whether it prevented further runs, during the run and
+// afterwards.
+func TestStopOfARun(t *testing.T) {
+	for _, runs := range []int{1, 2, 5} {
+		for stopIn := 1; stopIn <= runs; stopIn++ {
+			for _, later := range []bool{false, true} {
+				bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+					s := &lastRun{period: 10 * ms}
+					s.left.Store(int32(runs))
+					var kept []*Run
+					tw.ScheduleRun(s, func(r *Run) {
+						if kept = append(kept, r); r.N == stopIn && !later {
+							assert.Equal(t, stopIn < runs, r.Stop(), "run %d of %d", stopIn, runs)
+							assert.False(t, r.Stop(), "once")
+						}
+					})
+					pass(time.Duration(10*stopIn+5) * ms)
+					require.Len(t, kept, stopIn)
+					if later {
+						assert.Equal(t, stopIn < runs, kept[0].Stop(), "the first run, after run %d of %d", stopIn, runs)
+					}
+					pass(100 * ms)
+					require.Len(t, kept, stopIn)
+					for i, r := range kept {
+						assert.Equal(t, i+1, r.N, "a Run stays as it was")
+						assert.False(t, r.Stop())
+					}
+					assert.Zero(t, tw.Len())
+					verifyShards(t, tw.engine)
+				})
+			}
+		}
+	}
+	assert.False(t, new(Run).Stop(), "the zero Run has no plan")
+}
+
+func TestCourseWithoutRuns(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		w := newStopwatch()
+		assert.Equal(t, Timer{}, tw.ScheduleFunc(courseFunc(func(question) course.Step { return course.Step{} }), w.note))
+		pass(ms)
+		assert.Empty(t, w.times)
+		assert.Zero(t, tw.Len())
+	})
+}
+
+func TestScheduleRunOfNil(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		assert.Panics(t, func() { tw.ScheduleRun(nil, func(*Run) {}) })
+		assert.Panics(t, func() { tw.ScheduleRun(Every(ms), nil) })
+	})
+}
+
+// A run that is omitted does not take place and keeps its number for the next.
+func TestOmittedRuns(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		w := newStopwatch()
+		var numbers []int
+		asked := 0
+		tw.ScheduleRun(courseFunc(func(q question) course.Step {
+			asked++
+			step := at(q.Planned, 10)
+			step.Omit = w.elapsed()%20 == 0 && w.elapsed() > 0 && q.finished.IsZero()
+			if w.elapsed() == 80 {
+				step.Next = time.Time{} // and the plan ends with a run that is omitted
+			}
+			return step
+		}), func(r *Run) {
+			w.note()
+			numbers = append(numbers, r.N)
+		})
+		pass(200 * ms)
+		assert.Equal(t, []int{10, 30, 50, 70}, w.times)
+		assert.Equal(t, []int{1, 2, 3, 4}, numbers)
+		assert.Equal(t, 1+4*2+4, asked, "once for a run that is omitted")
+		assert.Zero(t, tw.Len())
+		verifyShards(t, tw.engine)
+	})
+}
+
+// overlapping plans a run each 10 ms, armed before the one before begins.
+func overlapping(last int) courseFunc {
+	return func(q question) course.Step {
+		if q.N == last {
+			return course.Step{Overlap: true}
+		}
+		return course.Step{Next: q.Planned.Add(10 * ms), Overlap: true}
+	}
+}
+
+func TestOverlappingRuns(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		w := newStopwatch()
+		plan := tw.ScheduleFunc(overlapping(7), func() {
+			w.note()
+			assert.LessOrEqual(t, tw.Len(), 1, "the plan is pending while it runs")
+			time.Sleep(35 * ms)
+		})
+		pass(45 * ms)
+		assert.Equal(t, 3, tw.Stats().Running)
+		assert.Equal(t, 1, tw.Len())
+		due, ok := plan.Deadline()
+		require.True(t, ok)
+		assert.Equal(t, 50*ms, due.Sub(w.start))
+		pass(100 * ms)
+		assert.Equal(t, []int{10, 20, 30, 40, 50, 60, 70}, w.times)
+		requireEnded(t, tw, plan)
+	})
+}
+
+// Stop ends the plan, whatever runs. Reschedule moves the next run. Flush starts it.
+func TestStopRescheduleAndFlushOfOverlappingRuns(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		w := newStopwatch()
+		plan := tw.ScheduleFunc(overlapping(-1), func() {
+			w.note()
+			time.Sleep(35 * ms)
+		})
+		pass(25 * ms)
+		require.True(t, plan.Reschedule(12*ms))
+		pass(18 * ms)
+		assert.Equal(t, []int{10, 20, 37}, w.noted())
+		assert.Equal(t, 1, tw.Flush())
+		pass(0)
+		assert.Equal(t, []int{10, 20, 37, 43}, w.noted())
+		pass(15 * ms)
+		assert.Equal(t, []int{10, 20, 37, 43, 57}, w.noted(), "47 was flushed")
+		assert.True(t, plan.Stop())
+		assert.False(t, plan.Stop())
+		assert.NotZero(t, tw.Stats().Running)
+		pass(100 * ms)
+		assert.Len(t, w.noted(), 5)
+		requireEnded(t, tw, plan)
+	})
+}
+
+// Stop within a run: true while there is a further one, false in the last.
+func TestStopDuringAnOverlappingRun(t *testing.T) {
+	for stopIn := 1; stopIn <= 3; stopIn++ {
+		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+			var plan handle
+			var runs atomic.Int32
+			plan.set(tw.ScheduleRun(overlapping(3), func(r *Run) {
+				runs.Add(1)
+				if r.N == stopIn {
+					assert.Equal(t, stopIn < 3, plan.get().Stop())
+				}
+			}))
+			pass(100 * ms)
+			assert.EqualValues(t, stopIn, runs.Load())
+			requireEnded(t, tw, plan.get())
+		})
+	}
+}
+
+// Runs that end in a panic or in Goexit take nothing of the others with them.
+func TestOverlappingRunsOverPanicAndGoexit(t *testing.T) {
+	for _, leave := range []func(){boom, runtime.Goexit} {
+		for _, executor := range []Executor{nil, Goroutines} {
+			bubble(t, Options{OnPanic: func(any, []byte) {}, Executor: executor}, func(t *testing.T, tw *TimingWheel) {
+				w := newStopwatch()
+				var ended atomic.Int32
+				tw.ScheduleRun(overlapping(6), func(r *Run) {
+					w.note()
+					time.Sleep(15 * ms)
+					if r.N%2 == 0 {
+						leave()
+					}
+					ended.Add(1)
+				})
+				pass(100 * ms)
+				assert.Equal(t, []int{10, 20, 30, 40, 50, 60}, w.times)
+				assert.EqualValues(t, 3, ended.Load())
+				assert.Zero(t, tw.Stats().Running)
+			})
+		}
+	}
+}
+
+// On the driver's goroutine runs come in their time but one after the other.
+func TestOverlappingRunsInline(t *testing.T) {
+	bubble(t, Options{Executor: Inline}, func(t *testing.T, tw *TimingWheel) {
+		w := newStopwatch()
+		tw.ScheduleRun(overlapping(4), func(r *Run) {
+			w.note()
+			if r.N == 1 {
+				time.Sleep(25 * ms)
+			}
+		})
+		pass(100 * ms)
+		assert.Equal(t, []int{10, 35, 35, 40}, w.times)
+	})
+}
+
+// A course that panics ends its plan: the run for which it was asked does not take place, and
+// nothing is left.
+func TestCoursePanics(t *testing.T) {
+	for name, row := range map[string]struct{ panicsIn, runs int }{
+		"ScheduleFunc": {1, 0}, "before a run": {2, 0}, "after a run": {3, 1}, "before the second": {4, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var reported []any
+			bubble(t, Options{OnPanic: func(v any, _ []byte) { reported = append(reported, v) }}, func(t *testing.T, tw *TimingWheel) {
+				calls := 0
+				s := courseFunc(func(q question) course.Step {
+					if calls++; calls == row.panicsIn {
+						boom()
+					}
+					return at(q.Started, 10)
+				})
+				w := newStopwatch()
+				if row.panicsIn == 1 {
+					assert.PanicsWithValue(t, "boom", func() { tw.ScheduleFunc(s, w.note) })
+					assert.Zero(t, tw.Len())
+					return
+				}
+				plan := tw.ScheduleFunc(s, w.note)
+				pass(100 * ms)
+				assert.Equal(t, []any{"boom"}, reported)
+				assert.Len(t, w.times, row.runs)
+				requireEnded(t, tw, plan)
+			})
+		})
+	}
+}
+
+// A course reschedules the plan before it panics or ends the plan. The run takes place at the new
+// time only.
+func TestCourseReschedules(t *testing.T) {
+	for name, row := range map[string]struct {
+		then func() // after the Reschedule
+		want []int
+	}{
+		"and panics": {boom, []int{15}},
+		"and ends":   {func() {}, []int{15}},
+	} {
+		bubble(t, Options{OnPanic: func(any, []byte) {}}, func(t *testing.T, tw *TimingWheel) {
+			var plan handle
+			calls := 0
+			w := newStopwatch()
+			plan.set(tw.ScheduleFunc(courseFunc(func(q question) course.Step {
+				if calls++; calls == 2 {
+					assert.True(t, plan.get().Reschedule(5*ms))
+					row.then()
+				}
+				if calls >= 2 {
+					return course.Step{}
+				}
+				return at(q.Planned, 10)
+			}), w.note))
+			pass(100 * ms)
+			assert.Equal(t, row.want, w.times, name)
+			requireEnded(t, tw, plan.get())
+		})
+	}
+}
+
+// Stop and Reschedule during a run decide. The course is not asked again.
+func TestCourseIsNotAskedAfterStopOrReschedule(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		var plan handle
+		afterwards := 0
+		w := newStopwatch()
+		plan.set(tw.ScheduleRun(courseFunc(func(q question) course.Step {
+			if !q.finished.IsZero() && q.N > 0 {
+				afterwards++
+			}
+			return at(q.Started, 10)
+		}), func(r *Run) {
+			w.note()
+			switch r.N {
+			case 1:
+				assert.True(t, plan.get().Reschedule(3*ms))
+			case 3:
+				assert.True(t, plan.get().Stop())
+			}
+		}))
+		pass(100 * ms)
+		assert.Equal(t, []int{10, 13, 23}, w.times)
+		assert.Equal(t, 1, afterwards, "after the second run only")
+		requireEnded(t, tw, plan.get())
+	})
+}
+
+// The wheel is stopped while runs overlap: Shutdown waits for all of them.
+func TestShutdownWaitsForOverlappingRuns(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		var begun, ended atomic.Int32
+		tw.ScheduleFunc(overlapping(-1), func() {
+			begun.Add(1)
+			time.Sleep(35 * ms)
+			ended.Add(1)
+		})
+		pass(45 * ms)
+		require.NoError(t, tw.Shutdown(context.Background()))
+		assert.EqualValues(t, 4, begun.Load())
+		assert.EqualValues(t, 4, ended.Load())
+	})
+}
+
+// strict is a course that notices when it is asked twice at once, or out of order. Runs may overlap
+// or be left out.
+type strict struct {
+	t       testing.TB
+	overlap bool
+	inside  atomic.Int32
+	last    course.Run // no lock: the questions follow each other
+	asked   int
+}
+
+func (s *strict) answer(q question) course.Step {
+	if s.inside.Add(1) != 1 {
+		s.t.Error("a course is asked twice at once")
+	}
+	defer s.inside.Add(-1)
+	runtime.Gosched()
+	s.asked++
+	if q.finished.IsZero() && q.N != s.last.N+1 || !q.finished.IsZero() && q.N != s.last.N {
+		s.t.Errorf("asked for run %d after run %d", q.N, s.last.N)
+	}
+	step := course.Step{Next: q.Started.Add(rand.N(20*time.Microsecond) - 5*time.Microsecond)}
+	if q.finished.IsZero() {
+		step.Overlap = s.overlap
+		step.Omit = s.asked%7 == 0
+		if step.Omit {
+			q.N--
+		}
+	}
+	s.last = q.Run
+	return step
+}
+
+// numbered notes the numbers of runs, which come once each.
+type numbered struct {
+	mu     sync.Mutex
+	seen   map[int]bool
+	twice  bool
+	inside int
+	most   int
+}
+
+func (n *numbered) begin(r *Run) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.twice = n.twice || n.seen[r.N]
+	n.seen[r.N] = true
+	n.inside++
+	n.most = max(n.most, n.inside)
+}
+
+func (n *numbered) end() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.inside--
+}
+
+func (n *numbered) count() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.seen)
+}
+
+// Plans are rescheduled and flushed, and their runs are slow, panic or exit. Each run takes place
+// once and has a number of its own, and the course is asked one question at a time.
+func TestRaceCourses(t *testing.T) {
+	t.Parallel()
+	for name, executor := range executors {
+		for how, overlap := range map[string]bool{"serial": false, "overlapping": true} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				t.Parallel()
+				tw := startWheel(t, Options{
+					WheelSize: 4, Levels: 2, Tick: 10 * time.Microsecond, Shards: 1, Executor: executor(t),
+					OnPanic: func(any, []byte) {},
+				})
+				s := &strict{t: t, overlap: overlap}
+				n := numbered{seen: map[int]bool{}}
+				plan := tw.ScheduleRun(courseFunc(s.answer), func(r *Run) {
+					n.begin(r)
+					defer n.end()
+					spin(rand.N(50 * time.Microsecond))
+					switch r.N % 50 {
+					case 17:
+						boom()
+					case 18:
+						runtime.Goexit()
+					}
+				})
+				var all sync.WaitGroup
+				for range 4 {
+					all.Go(func() {
+						for range max(scaled(200), 30) {
+							assert.True(t, plan.Reschedule(rand.N(100*time.Microsecond)), "the plan has no end")
+							spin(rand.N(20 * time.Microsecond))
+							tw.Flush()
+						}
+					})
+				}
+				all.Wait()
+				runs := n.count()
+				await(t, "the plan goes on", func() bool { return n.count() > runs })
+				assert.True(t, plan.Stop())
+				require.NoError(t, drainWheel(tw))
+				assert.False(t, n.twice, "a run came twice")
+				assert.Zero(t, n.inside)
+				if !overlap {
+					assert.Equal(t, 1, n.most, "runs overlapped")
+				}
+				verifyShards(t, tw.engine)
+			})
+		}
+	}
+}
+
+// A Stop at any moment ends a plan whose runs overlap: one run may have been claimed before it and
+// begin after it.
+func TestRaceStopOfOverlappingRunsSticks(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{WheelSize: 8, Levels: 2, Tick: time.Microsecond, Shards: 2})
+	var ran atomic.Int64
+	for range max(scaled(300), 30) {
+		var runs atomic.Int64
+		plan := tw.ScheduleFunc(overlappingEvery(3*time.Microsecond), func() {
+			runs.Add(1)
+			spin(10 * time.Microsecond)
+		})
+		spin(rand.N(40 * time.Microsecond))
+		require.True(t, plan.Stop(), "an endless plan can always be stopped")
+		stoppedAt := runs.Load()
+		require.NoError(t, drainWheel(tw))
+		// Each run arms the next before it begins, so several may be on their way to their
+		// callbacks.
+		require.False(t, plan.Stop())
+		ended := runs.Load()
+		ran.Add(ended)
+		runtime.Gosched()
+		require.Equal(t, ended, runs.Load(), "%d runs when stopped", stoppedAt)
+	}
+	assert.NotZero(t, ran.Load(), "no plan ran: the test tests nothing")
+	verifyShards(t, tw.engine)
+}
+
+// overlappingEvery plans a run each d that is armed before the one before begins.
+func overlappingEvery(d time.Duration) courseFunc {
+	return func(q question) course.Step { return course.Step{Next: q.Started.Add(d), Overlap: true} }
+}
+
+// The wheel is stopped in the middle: Shutdown waits for every run, and none begins afterwards.
+func TestRaceShutdownOfOverlappingRuns(t *testing.T) {
+	t.Parallel()
+	for range max(scaled(60), 10) {
+		tw, err := New(Options{Tick: time.Microsecond, Shards: 2})
+		require.NoError(t, err)
+		var inside, runs atomic.Int64
+		plans := make([]Timer, 4)
+		for i := range plans {
+			plans[i] = tw.ScheduleFunc(overlappingEvery(5*time.Microsecond), func() {
+				inside.Add(1)
+				runs.Add(1)
+				spin(20 * time.Microsecond)
+				inside.Add(-1)
+			})
+		}
+		var all sync.WaitGroup
+		all.Go(func() { tw.Flush() })
+		all.Go(func() { plans[0].Reschedule(0) })
+		spin(rand.N(100 * time.Microsecond))
+		require.NoError(t, tw.Shutdown(context.Background()))
+		require.Zero(t, inside.Load(), "Shutdown has returned")
+		ended := runs.Load()
+		all.Wait()
+		for _, plan := range plans {
+			require.False(t, plan.Stop())
+			require.False(t, plan.Reschedule(0))
+		}
+		require.Equal(t, ended, runs.Load())
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
+	"time"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
@@ -130,6 +131,15 @@ func (s *shard) reading() int64 {
 		return s.now.Load()
 	}
 	return s.Read()
+}
+
+// today returns the present for plans, contexts and channels. Outside Manual mode it reads both
+// clocks anew, because a plan may be one of dates and the wall clock may have been set since New.
+func (s *shard) today() time.Time {
+	if s.Manual {
+		return s.TimeAt(s.now.Load())
+	}
+	return s.Date()
 }
 
 // release clears the payload of slot i, whose timer the caller has stopped.

@@ -86,7 +86,7 @@ var layers = [][]string{
 	{"engine.go", "worker.go", "executor.go", "manual.go"},
 	{"stats.go"},
 	{"timeouts.go"},
-	{"timingwheel.go", "scheduler.go", "functimer.go", "profile.go", "context.go"},
+	{"timingwheel.go", "scheduler.go", "functimer.go", "context.go"},
 	{"channel.go"},
 	{"occupancy.go"},
 	{"delayqueue.go"},

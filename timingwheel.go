@@ -79,7 +79,7 @@ func newWheelAt(opts Options, origin int64) (*TimingWheel, error) {
 	e, err := newEngine(opts, origin, job[func()]{
 		perCall: 1,
 		run:     func(f []func()) { f[0]() },
-		callee:  func(f []func()) uintptr { return callee(f[0]) },
+		callee:  func(f []func()) uintptr { return codeOf(f[0]) },
 	})
 	if err != nil {
 		return nil, err
@@ -231,14 +231,8 @@ func (tw *TimingWheel) Shutdown(ctx context.Context) error {
 	return tw.engine.shutdown(ctx)
 }
 
-// today returns the present for plans, contexts and channels. Outside Manual mode it reads both
-// clocks anew, because a plan may be one of dates and the wall clock may have been set since New.
-func (tw *TimingWheel) today() time.Time {
-	if tw.engine.Manual {
-		return tw.Now()
-	}
-	return tw.engine.Date()
-}
+// today returns the present for contexts and channels.
+func (tw *TimingWheel) today() time.Time { return tw.engine.shards[0].today() }
 
 // Now returns the time on the wheel's clock, which steps of the wall clock since New do not move.
 // In Manual mode it is the time of the last Advance.

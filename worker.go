@@ -24,6 +24,7 @@ type worker[T any] struct {
 	s           *shardOf[T]
 	exec        func([]T)     // runs one callback, or one batch of payloads
 	record      *watch.Record // of what exec runs; nil: not watched
+	planSlot    uint32        // plus 1: of the plan or FuncTimer that exec runs; 0: another callback
 	parent      *worker[T]    // whose spare it is, until it begins
 	spareComing bool          // its spare has not begun
 	stuck       bool          // counted in crew.stuck
@@ -234,6 +235,9 @@ func (w *worker[T]) runOne(limit int64) int {
 		s.yield()
 		return 0
 	}
+	if s.perCall == 1 {
+		w.planSlot = planSlot(&s.collected[0])
+	}
 	o.crew.launches++
 	w.leave(w.serving && !w.stuck && (o.due.ready > 0 || o.backlog()))
 	run := !s.closed.Load()
@@ -303,6 +307,7 @@ func (w *worker[T]) runBatch() {
 			late = max(0, now-s.ticks.Begin(tick)) // a plan that was flushed is early
 		}
 		one[0] = v
+		w.planSlot = planSlot(e)
 		w.exec(one)
 	}
 	w.back()
@@ -412,17 +417,41 @@ func (w *worker[T]) begin() {
 	e := w.s.engine
 	w.values, w.s.buffer = w.s.buffer, nil
 	w.exec = e.job.run
+	if e.observed() {
+		w.exec = w.observe
+	}
 	if e.watch != nil {
 		w.record = e.watch.Join()
-		w.exec = w.measure
 	}
 }
 
-// measure runs a callback or a batch and measures it, also if it panics or exits.
-func (w *worker[T]) measure(items []T) {
-	w.record.Begin(w.s.engine.job.callee(items), len(items))
-	defer w.record.End()
-	w.s.engine.job.run(items)
+// observe runs a callback or a batch under the name of its function. It measures the call and sets
+// the profile labels, also if the call panics or exits.
+func (w *worker[T]) observe(items []T) {
+	e := w.s.engine
+	pc := e.job.callee(items)
+	if i := w.planSlot - 1; w.planSlot > 0 {
+		if codes := w.s.callees.At(i >> arena.PageShift); codes != nil { // else the wheel was stopped
+			pc = codes[i&arena.PageMask]
+		}
+	}
+	if w.record != nil {
+		w.record.Begin(pc, len(items))
+		defer w.record.End()
+	}
+	if e.labels != nil {
+		defer e.labels.End()
+		e.labels.Begin(pc)
+	}
+	e.job.run(items)
+}
+
+// planSlot returns the worker's planSlot for an entry.
+func planSlot(e *entry) uint32 {
+	if e.word.Has(arena.Plan) {
+		return e.index + 1
+	}
+	return 0
 }
 
 // end leaves the lock and the shard in order, also if a callback has called runtime.Goexit, or

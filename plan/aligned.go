@@ -7,28 +7,32 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// Aligned plans a run whenever the clock on the wall in loc shows a multiple of d: with 15 minutes at :00, :15, :30 and
-// :45, with 24 hours at midnight, with 7 days on Monday at midnight. Multiples are those of [time.Time.Truncate], that
-// is of Monday, January 1 of year 1, in local time. So a d that neither divides a day nor is made of whole days, such as
-// 7 hours, comes at other times each day.
+// Aligned plans a run whenever the wall clock in loc shows a multiple of d: with 15 minutes at :00,
+// :15, :30 and :45, with 24 hours at midnight, with 7 days on Monday at midnight. Multiples are
+// those of [time.Time.Truncate], which count from Monday, January 1 of year 1, in local time. If d
+// neither divides a day nor is made of whole days, such as 7 hours, runs come at other times each
+// day.
 //
-// Where the clock is put forward and boundaries fall into the gap, there is one run for them, at the moment of the
-// change. Where it is put back, boundaries come twice: each time if d is at most what the clock is put back by, so
-// that no pause is longer than d, and otherwise the first time only, so that a daily run stays one run a day.
+// If the clock is put forward and boundaries fall into the gap, there is one run for them, at the
+// moment of the change. If the clock is put back, boundaries come twice. A run takes place each time
+// if d is at most the time by which the clock is put back, so that no pause is longer than d.
+// Otherwise it takes place the first time only, so that a daily run stays one run a day.
 //
-// A run is planned by the wall clock as it stands then. Where that is stepped later, the run keeps its distance and the
-// one that follows it is planned by the new wall clock. It panics where d is not positive or loc nil.
+// A run is planned by the wall clock of that moment. If the wall clock is stepped later, the run
+// keeps its distance, and the next run is planned by the new wall clock. Aligned panics if d is not
+// positive or loc is nil.
 func Aligned(d time.Duration, loc *time.Location) timingwheel.Scheduler { return AlignedAt(d, 0, loc) }
 
-// AlignedAt is Aligned with boundaries that come offset later: with a d of 24 hours and an offset of 2½ every day at
-// 02:30. It panics where offset is negative or not less than d.
+// AlignedAt is Aligned with boundaries that come offset later. A d of 24 hours and an offset of 2½
+// hours mean every day at 02:30. AlignedAt also panics if offset is negative or not less than d.
 func AlignedAt(d, offset time.Duration, loc *time.Location) timingwheel.Scheduler {
 	mustBePositive("Aligned: d", d)
 	if offset < 0 || offset >= d {
-		panic(fmt.Sprintf("plan: AlignedAt: offset is %v; accepted is from 0 to less than d, which is %v", offset, d))
+		panic(fmt.Sprintf(
+			"plan: AlignedAt: offset is %v; accepted is from 0 to less than d, which is %v", offset, d))
 	}
 	if loc == nil {
-		panic("plan: Aligned: loc is nil; accepted are time.Local, time.UTC and what time.LoadLocation returns")
+		panic("plan: Aligned: loc is nil; accepted are time.Local, time.UTC and results of time.LoadLocation")
 	}
 	return aligned{d, offset, loc}
 }
@@ -38,8 +42,8 @@ type aligned struct {
 	loc       *time.Location
 }
 
-// Next looks at one stretch of time after the other in which the clocks of the zone are not changed. A stretch rarely
-// lasts less than d, so these are few.
+// Next looks at one stretch of time after the other in which the clocks of the zone are not changed.
+// A stretch rarely lasts less than d, so these are few.
 func (a aligned) Next(t time.Time) time.Time {
 	t = t.Round(0).In(a.loc)
 	for {
@@ -65,13 +69,14 @@ func (a aligned) Next(t time.Time) time.Time {
 	}
 }
 
-// boundaryAfter is the first boundary after the reading.
+// boundaryAfter returns the first boundary after the reading.
 func (a aligned) boundaryAfter(reading time.Time) time.Time {
 	return reading.Add(-a.offset).Truncate(a.d).Add(a.d).Add(a.offset)
 }
 
-// stretch is a time in which clocks are a fixed offset ahead of UTC. What they show, a reading, is written as if it were UTC.
-// The clocks need not be changed at its ends: by rules that a zone repeats each year, a stretch ends with the year.
+// stretch is a time in which clocks are a fixed offset ahead of UTC. A reading of these clocks is
+// written as if it were UTC. The clocks need not be changed at the ends of a stretch: if a zone
+// repeats its rules each year, a stretch ends with the year.
 type stretch struct {
 	start, end     time.Time // the zero time: it has no start, no end
 	before, offset time.Duration
@@ -81,7 +86,8 @@ func stretchAt(t time.Time) stretch {
 	var w stretch
 	w.start, w.end = t.ZoneBounds()
 	for !w.end.IsZero() && !w.end.After(t) {
-		w.end = w.end.Add(24 * time.Hour) // ZoneBounds takes every year to have 365 days: December 31 lies beyond its end
+		// ZoneBounds takes every year to have 365 days, so a December 31 may lie beyond its end.
+		w.end = w.end.Add(24 * time.Hour)
 	}
 	w.offset = offsetAt(t)
 	w.before = w.offset
@@ -100,8 +106,10 @@ func (w stretch) reading(t time.Time) time.Time { return t.UTC().Add(w.offset) }
 
 func (w stretch) instant(reading time.Time) time.Time { return reading.Add(-w.offset) }
 
-// repeated is by how much the clocks were put back when the stretch began, negative where they were put forward.
+// repeated returns by how much the clocks were put back when the stretch began. It is negative if
+// they were put forward.
 func (w stretch) repeated() time.Duration { return w.before - w.offset }
 
-// seen is the reading at which the stretch before it ended: clocks that were put back have shown all until then.
+// seen returns the reading at which the stretch before w ended. Clocks that were put back have shown
+// all readings until then.
 func (w stretch) seen() time.Time { return w.start.UTC().Add(w.before) }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/course"
 )
 
 func zone(t testing.TB, name string) *time.Location {
@@ -173,20 +174,20 @@ func TestAlignedAfterAStepOfTheWallClock(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
 	for name, row := range map[string]struct {
-		policy Misfire
-		start  time.Time // what the clock shows when the run of 12:00 starts
+		policy func(timingwheel.Scheduler) timingwheel.Scheduler
+		start  time.Time // the reading of the clock when the run of 12:00 starts
 		want   time.Time
 	}{
-		"on time":               {RunOnce, noon, noon.Add(15 * time.Minute)},
-		"put back by an hour":   {RunOnce, noon.Add(-time.Hour), noon.Add(15 * time.Minute)},
-		"put forward by 40 min": {RunOnce, noon.Add(40 * time.Minute), noon.Add(45 * time.Minute)},
-		"put forward, run all":  {RunAll, noon.Add(40 * time.Minute), noon.Add(15 * time.Minute)},
+		"on time":               {runOnce, noon, noon.Add(15 * time.Minute)},
+		"put back by an hour":   {runOnce, noon.Add(-time.Hour), noon.Add(15 * time.Minute)},
+		"put forward by 40 min": {runOnce, noon.Add(40 * time.Minute), noon.Add(45 * time.Minute)},
+		"put forward, run all":  {runAll, noon.Add(40 * time.Minute), noon.Add(15 * time.Minute)},
 	} {
-		f := of("", WithMisfire(Aligned(15*time.Minute, time.UTC), row.policy)).Plan()
-		r := timingwheel.Run{N: 1, Planned: noon, Started: row.start}
-		require.Equal(t, noon.Add(15*time.Minute), f.Follow(r).Next, name)
-		r.Finished = row.start.Add(time.Second)
-		assert.Equal(t, row.want, f.Follow(r).Next, name)
+		c := course.Of(row.policy(Aligned(15*time.Minute, time.UTC)))
+		r := course.Run{N: 1, Planned: noon, Started: row.start}
+		next := c.Before(r).Next
+		require.Equal(t, noon.Add(15*time.Minute), next, name)
+		assert.Equal(t, row.want, ended(c, next, row.start.Add(time.Second)), name)
 	}
 }
 

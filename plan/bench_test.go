@@ -7,14 +7,15 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// BenchmarkRun is one run of each of 1,000 plans on a wheel in Manual mode: claim, questions, callback, arming.
+// BenchmarkRun is one run of each of 1,000 plans on a wheel in Manual mode: claim, questions,
+// callback, arming.
 func BenchmarkRun(b *testing.B) {
-	rate := FixedRate(ms)
+	rate := timingwheel.Every(ms)
 	for _, c := range []struct {
 		name string
 		s    timingwheel.Scheduler
 	}{
-		{"FixedRate", rate},
+		{"Every", rate},
 		{"FixedDelay", FixedDelay(ms)},
 		{"Aligned", Aligned(ms, time.UTC)},
 		{"Limit", Limit(rate, 1<<30)},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/course"
 )
 
 const ms = time.Millisecond
@@ -58,7 +59,7 @@ type diary struct {
 	runs  []begun
 }
 
-func (d *diary) note(r timingwheel.Run) {
+func (d *diary) note(r *timingwheel.Run) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.runs = append(d.runs, begun{int(r.Planned.Sub(d.start) / ms), int(r.Started.Sub(d.start) / ms)})
@@ -70,4 +71,48 @@ func (d *diary) started() (times []int) {
 		times = append(times, r.started)
 	}
 	return times
+}
+
+// ended returns the time of the further run, as a plan of the wheel asks for it when a run has ended.
+// next is the answer of Before.
+func ended(c course.Course, next, finished time.Time) time.Time {
+	next = c.After(next, finished)
+	if passed(next, finished) {
+		next = c.Missed(next, finished)
+	}
+	return next
+}
+
+// The pairs of policies for late runs.
+func runOnce(s timingwheel.Scheduler) timingwheel.Scheduler { return WithMisfire(s, RunOnce) }
+func runAll(s timingwheel.Scheduler) timingwheel.Scheduler  { return WithMisfire(s, RunAll) }
+
+func runOnceUnless(late time.Duration) func(timingwheel.Scheduler) timingwheel.Scheduler {
+	return func(s timingwheel.Scheduler) timingwheel.Scheduler { return MaxLate(runOnce(s), late) }
+}
+
+func runAllUnless(late time.Duration) func(timingwheel.Scheduler) timingwheel.Scheduler {
+	return func(s timingwheel.Scheduler) timingwheel.Scheduler { return runAll(MaxLate(s, late)) }
+}
+
+// counting is a fixed rate that counts how often it is asked.
+type counting struct {
+	course.Every
+	calls int
+}
+
+func (c *counting) Next(t time.Time) time.Time {
+	c.calls++
+	return c.Every.Next(t)
+}
+
+func (c *counting) First(now time.Time) time.Time { return c.Next(now) }
+
+func (c *counting) Before(r course.Run) course.Step {
+	return course.Step{Next: c.Next(r.Planned)}
+}
+
+func (c *counting) Missed(missed, now time.Time) time.Time {
+	c.calls++
+	return c.Every.Missed(missed, now)
 }

@@ -12,8 +12,8 @@ import (
 
 var start = time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// newWheel returns a wheel whose clock stands at start, and a function that lets time pass as if the process ran. A
-// program makes a wheel without Manual, and time passes by itself.
+// newWheel returns a wheel whose clock stands at start, and a function that lets time pass as if the
+// process ran. A program makes a wheel without Manual, and time passes by itself.
 func newWheel() (tw *timingwheel.TimingWheel, pass func(d time.Duration)) {
 	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
 	if err != nil {
@@ -46,7 +46,8 @@ func Example() {
 	// 18:15:00
 }
 
-// A retry: pauses of 1, 2, 4 and then 5 seconds, ten attempts at most, and none after one that succeeds.
+// A retry: pauses of 1, 2, 4 and then 5 seconds, ten attempts at most, and none after one that
+// succeeds.
 func ExampleBackoff() {
 	tw, pass := newWheel()
 	attempt := func(n int) error {
@@ -55,12 +56,11 @@ func ExampleBackoff() {
 		}
 		return nil
 	}
-	var retry timingwheel.Timer
-	retry = tw.ScheduleRun(plan.Limit(plan.Backoff(time.Second, 5*time.Second), 10), func(r timingwheel.Run) {
+	tw.ScheduleRun(plan.Limit(plan.Backoff(time.Second, 5*time.Second), 10), func(r *timingwheel.Run) {
 		err := attempt(r.N)
 		fmt.Println(tw.Now().Sub(start), err)
 		if err == nil {
-			retry.Stop()
+			r.Stop()
 		}
 	})
 	pass(time.Minute)
@@ -72,7 +72,7 @@ func ExampleBackoff() {
 	// 17s <nil>
 }
 
-// A daily run at 02:30. On March 31, 2030 the clocks in Berlin show 03:00 where 02:00 was to come.
+// A daily run at 02:30. On March 31, 2030 the clocks in Berlin show 03:00 instead of 02:00.
 func ExampleAlignedAt() {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -90,16 +90,21 @@ func ExampleAlignedAt() {
 	// Apr 1 02:30 CEST
 }
 
-// The process stands still from 12:00:25 to 12:01:02. What becomes of the runs of that time?
+// The process stands still from 12:00:25 to 12:01:02. The policies differ in the runs of that time.
 func ExampleWithMisfire() {
+	every := timingwheel.Every(10 * time.Second)
 	for _, policy := range []struct {
-		name    string
-		misfire plan.Misfire
-	}{{"run once", plan.RunOnce}, {"run all", plan.RunAll}, {"skip", plan.Skip(time.Second)}} {
+		name string
+		s    timingwheel.Scheduler
+	}{
+		{"run once", every},
+		{"run all", plan.WithMisfire(every, plan.RunAll)},
+		{"run once, at most 1 s late", plan.MaxLate(every, time.Second)},
+		{"run all, at most 15 s late", plan.MaxLate(plan.WithMisfire(every, plan.RunAll), 15*time.Second)},
+	} {
 		tw, pass := newWheel()
-		s := plan.WithMisfire(plan.FixedRate(10*time.Second), policy.misfire)
 		fmt.Print(policy.name, ":")
-		tw.ScheduleRun(s, func(r timingwheel.Run) {
+		tw.ScheduleRun(policy.s, func(r *timingwheel.Run) {
 			fmt.Print(" ", r.Planned.Second())
 			if late := r.Started.Sub(r.Planned); late > 0 {
 				fmt.Print("+", late.Seconds())
@@ -114,10 +119,12 @@ func ExampleWithMisfire() {
 	// Output:
 	// run once: 10 20 30+32 10
 	// run all: 10 20 30+32 40+22 50+12 0+2 10
-	// skip: 10 20 10
+	// run once, at most 1 s late: 10 20 10
+	// run all, at most 15 s late: 10 20 50+12 0+2 10
 }
 
-// A cache is filled again ten seconds after it was filled, however long that takes, until the end of the day.
+// A cache is filled again ten seconds after it was filled, however long that takes, until the end of
+// the day.
 func ExampleFixedDelay() {
 	tw, pass := newWheel()
 	endOfDay := start.Truncate(24 * time.Hour).Add(24 * time.Hour)

@@ -2,22 +2,24 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/course"
 )
 
-// A model of a wheel with random stalls, slow runs and resets drives random chains of wrappers, and holds what they say
-// against the rules.
+// A model of a wheel with random stalls and slow runs drives random chains of wrappers, and holds
+// their answers against the rules.
 
-// chain is a random plan and what is known of it.
+// chain is a random plan and its parameters.
 type chain struct {
 	name   string
 	s      timingwheel.Scheduler
-	calls  *counting // the Scheduler at the bottom
+	calls  *int // questions to the Scheduler at the bottom; nil: not counted
 	period time.Duration
 	phased bool // runs stand at multiples of the period after origin
 	origin time.Time
@@ -29,19 +31,22 @@ type chain struct {
 }
 
 type misfire struct {
-	Misfire
-	name string
+	all     bool
+	maxLate time.Duration
 }
 
+var lateness = []misfire{{false, math.MaxInt64}, {true, math.MaxInt64}, {false, 20 * ms}, {true, 70 * ms}}
+
 func randomChain(rng *rand.Rand) *chain {
-	c := &chain{period: time.Duration(1+rng.IntN(50)) * ms, phased: true, origin: midnight, misfire: misfire{RunOnce, "RunOnce"}}
+	c := &chain{period: time.Duration(1+rng.IntN(50)) * ms, phased: true, origin: midnight, misfire: lateness[0]}
 	switch rng.IntN(4) {
 	case 0:
-		c.calls, c.name = &counting{Scheduler: FixedRate(c.period)}, "FixedRate"
-		c.s = c.calls
+		rate := &counting{Every: course.Every(c.period)}
+		c.s, c.calls, c.name = rate, &rate.calls, "Every"
 	case 1:
-		c.calls, c.name = &counting{Scheduler: Aligned(c.period, time.UTC)}, "Aligned"
-		c.s, c.origin = nextOnly{c.calls}, midnight.Truncate(c.period)
+		dates := &countingNext{Scheduler: Aligned(c.period, time.UTC)}
+		c.s, c.calls, c.name = dates, &dates.calls, "Aligned"
+		c.origin = midnight.Truncate(c.period)
 	case 2:
 		c.s, c.name, c.phased = FixedDelay(c.period), "FixedDelay", false
 	case 3:
@@ -54,10 +59,16 @@ func randomChain(rng *rand.Rand) *chain {
 	return c
 }
 
-// nextOnly hides the method Skip.
-type nextOnly struct{ c *counting }
+// countingNext counts how often a Scheduler is asked.
+type countingNext struct {
+	timingwheel.Scheduler
+	calls int
+}
 
-func (n nextOnly) Next(t time.Time) time.Time { return n.c.Next(t) }
+func (c *countingNext) Next(t time.Time) time.Time {
+	c.calls++
+	return c.Scheduler.Next(t)
+}
 
 func (c *chain) wrap(rng *rand.Rand) {
 	switch rng.IntN(5) {
@@ -85,42 +96,46 @@ func (c *chain) wrap(rng *rand.Rand) {
 		}
 		c.name = fmt.Sprintf("Until(%s, %v)", c.name, t.Sub(midnight))
 	case 3:
-		c.misfire = []misfire{{RunOnce, "RunOnce"}, {RunAll, "RunAll"}, {Skip(20 * ms), "Skip"}, {CatchUp(70 * ms), "CatchUp"}}[rng.IntN(4)]
-		c.s = WithMisfire(c.s, c.Misfire)
-		c.name = fmt.Sprintf("WithMisfire(%s, %s)", c.name, c.misfire.name)
+		c.misfire = lateness[rng.IntN(4)]
+		policy := RunOnce
+		if c.all {
+			policy = RunAll
+		}
+		c.s = MaxLate(WithMisfire(c.s, policy), c.maxLate)
+		c.name = fmt.Sprintf("MaxLate(WithMisfire(%s, %v), %v)", c.name, policy, c.maxLate)
 	case 4:
 		c.overlap = Overlap(rng.IntN(3))
 		c.s = WithOverlap(c.s, c.overlap)
-		c.name = fmt.Sprintf("WithOverlap(%s, %d)", c.name, c.overlap)
+		c.name = fmt.Sprintf("WithOverlap(%s, %v)", c.name, c.overlap)
 	}
 }
 
 // model is a wheel with one plan.
 type model struct {
-	t    *testing.T
-	rng  *rand.Rand
-	c    *chain
-	f    timingwheel.Follower
+	t   *testing.T
+	rng *rand.Rand
+	c   *chain
+	course.Course
 	now  time.Time
-	last timingwheel.Run // the run before
+	last course.Run // the run before
+	end  time.Time  // of that run; zero: the next one was armed before
 	runs int
-	mark int // c.calls before the present question
 }
 
-func (m *model) ask(r timingwheel.Run) timingwheel.Step {
-	if m.c.calls != nil {
-		m.mark = m.c.calls.calls
+// ask asks the course, and counts the questions to the Scheduler at the bottom.
+func ask[A any](m *model, question func() A) A {
+	if m.c.calls == nil {
+		return question()
 	}
-	step := m.f.Follow(r)
-	if m.c.calls != nil {
-		require.LessOrEqual(m.t, m.c.calls.calls-m.mark, 4, "%s: questions behind one question", m.c.name)
-	}
-	return step
+	before := *m.c.calls
+	answer := question()
+	require.LessOrEqual(m.t, *m.c.calls-before, 4, "%s: questions behind one question", m.c.name)
+	return answer
 }
 
 // run lets the plan run up to 100 times.
 func (m *model) run() {
-	next := m.ask(call(m.now)).Next
+	next := ask(m, func() time.Time { return m.First(m.now) })
 	for n := 0; n < 100 && !next.IsZero(); n++ {
 		if next.After(m.now) {
 			m.now = next
@@ -133,30 +148,28 @@ func (m *model) run() {
 }
 
 func (m *model) one(planned time.Time) time.Time {
-	r := timingwheel.Run{N: m.runs + 1, Planned: planned, Started: m.now}
-	step := m.ask(r)
-	if step.Skip {
+	r := course.Run{N: m.runs + 1, Planned: planned, Started: m.now}
+	step := ask(m, func() course.Step { return m.Before(r) })
+	if step.Omit {
 		late := r.Started.Sub(r.Planned)
-		require.True(m.t, m.c.limited, "%s: nothing is left out", m.c.name)
-		require.Greater(m.t, late, m.c.grace, "%s: left out", m.c.name)
+		require.Greater(m.t, late, m.c.maxLate, "%s: left out", m.c.name)
 		return step.Next
 	}
 	m.runs++
 	m.check(r)
-	next := step.Next
-	if !step.Overlap && !next.IsZero() {
-		if m.rng.IntN(4) == 0 {
-			m.now = m.now.Add(time.Duration(m.rng.IntN(120)) * ms)
-		}
-		r.Finished = m.now
-		next = m.ask(r).Next
+	m.last, m.end = r, time.Time{}
+	if step.Overlap || step.Next.IsZero() {
+		return step.Next
 	}
-	m.last = r
-	return next
+	if m.rng.IntN(4) == 0 {
+		m.now = m.now.Add(time.Duration(m.rng.IntN(120)) * ms)
+	}
+	m.end = m.now
+	return ask(m, func() time.Time { return ended(m.Course, step.Next, m.now) })
 }
 
 // check holds a run that takes place against the rules.
-func (m *model) check(r timingwheel.Run) {
+func (m *model) check(r course.Run) {
 	c, t := m.c, m.t
 	require.False(t, r.Started.Before(r.Planned), "%s: early", c.name)
 	if c.limit > 0 {
@@ -173,13 +186,13 @@ func (m *model) check(r timingwheel.Run) {
 	}
 	require.True(t, r.Planned.After(m.last.Planned), "%s: %v after %v", c.name, r.Planned, m.last.Planned)
 	switch {
-	case m.last.Finished.IsZero() || c.all:
+	case m.end.IsZero() || c.all:
 	case !c.phased:
-		require.False(t, r.Planned.Before(m.last.Finished.Add(c.period)), "%s: the pause was too short", c.name)
+		require.False(t, r.Planned.Before(m.end.Add(c.period)), "%s: the pause was too short", c.name)
 	case c.overlap == QueueOne:
 		require.True(t, r.Planned.After(m.last.Started), "%s: missed before it started", c.name)
-	case !c.limited: // else it was due when a run that was left out was
-		require.True(t, r.Planned.After(m.last.Finished), "%s: missed", c.name)
+	case c.maxLate == math.MaxInt64: // else it was due when a run was that was left out
+		require.True(t, r.Planned.After(m.end), "%s: missed", c.name)
 	}
 }
 
@@ -191,14 +204,15 @@ func TestModelOfRandomChains(t *testing.T) {
 	total := 0
 	for range 400 {
 		c := randomChain(rng)
-		m := &model{t: t, rng: rng, c: c, f: of("", c.s).Plan(), now: midnight}
+		m := &model{t: t, rng: rng, c: c, Course: course.Of(c.s), now: midnight}
 		m.run()
 		total += m.runs
 	}
 	require.Greater(t, total, 2000, "the test tests nothing")
 }
 
-// RunAll loses no run and runs none twice, whatever stalls; and a jitter moves each by no more than it may.
+// RunAll loses no run and runs none twice, whatever stalls. A jitter moves each by no more than it
+// may.
 func TestModelRunAllIsComplete(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -206,9 +220,9 @@ func TestModelRunAllIsComplete(t *testing.T) {
 	t.Logf("seed %d", seed)
 	for range 200 {
 		max := time.Duration(rng.IntN(10)) * ms
-		f := of("", Jitter(WithMisfire(FixedRate(10*ms), RunAll), max)).Plan()
+		c := course.Of(Jitter(WithMisfire(timingwheel.Every(10*ms), RunAll), max))
 		now := midnight
-		next := f.Follow(call(now)).Next
+		next := c.First(now)
 		for n := 1; n <= 100; n++ {
 			nominal := midnight.Add(time.Duration(n) * 10 * ms)
 			require.WithinRange(t, next, nominal, nominal.Add(max))
@@ -218,10 +232,8 @@ func TestModelRunAllIsComplete(t *testing.T) {
 			if rng.IntN(5) == 0 {
 				now = now.Add(time.Duration(rng.IntN(300)) * ms)
 			}
-			r := timingwheel.Run{N: n, Planned: next, Started: now}
-			f.Follow(r)
-			r.Finished = now
-			next = f.Follow(r).Next
+			r := course.Run{N: n, Planned: next, Started: now}
+			next = ended(c, c.Before(r).Next, now)
 		}
 	}
 }

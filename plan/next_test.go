@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"math"
 	"sync"
 	"testing"
@@ -28,18 +29,17 @@ func TestNextOfEachWrapper(t *testing.T) {
 		s    timingwheel.Scheduler
 		want []int
 	}{
-		"fixed rate":  {FixedRate(10 * ms), []int{10, 20, 30, 40}},
+		"fixed rate":  {timingwheel.Every(10 * ms), []int{10, 20, 30, 40}},
 		"fixed delay": {FixedDelay(10 * ms), []int{10, 20, 30, 40}},
 		"aligned":     {Aligned(10*ms, time.UTC), []int{10, 20, 30, 40}},
 		"backoff":     {Backoff(10*ms, 35*ms), []int{10, 30, 65, 100}},
-		"jitter":      {jitter(FixedRate(10*ms), draws(5, 1)), []int{15, 21, 35, 41}},
-		"limit":       {Limit(FixedRate(10*ms), 2), []int{10, 20}},
-		"limit of 0":  {Limit(FixedRate(10*ms), 0), nil},
-		"until":       {Until(FixedRate(10*ms), midnight.Add(30*ms)), []int{10, 20, 30}},
-		"misfire":     {WithMisfire(FixedRate(10*ms), RunAll), []int{10, 20, 30, 40}},
-		"overlap":     {WithOverlap(FixedRate(10*ms), Allow), []int{10, 20, 30, 40}},
+		"jitter":      {jitter(timingwheel.Every(10*ms), draws(5, 1)), []int{15, 21, 35, 41}},
+		"limit":       {Limit(timingwheel.Every(10*ms), 2), []int{10, 20}},
+		"limit of 0":  {Limit(timingwheel.Every(10*ms), 0), nil},
+		"until":       {Until(timingwheel.Every(10*ms), midnight.Add(30*ms)), []int{10, 20, 30}},
+		"misfire":     {WithMisfire(timingwheel.Every(10*ms), RunAll), []int{10, 20, 30, 40}},
+		"overlap":     {WithOverlap(timingwheel.Every(10*ms), Allow), []int{10, 20, 30, 40}},
 		"chain":       {Limit(Until(Backoff(10*ms, 35*ms), midnight.Add(time.Hour)), 3), []int{10, 30, 65}},
-		"foreign":     {Limit(asap{}, 3), []int{3, 3, 3}},
 	} {
 		assert.Equal(t, row.want, nexts(row.s, 4), name)
 		if len(row.want) < 4 {
@@ -52,7 +52,7 @@ func TestNextOfEachWrapper(t *testing.T) {
 func TestNextAfterAPause(t *testing.T) {
 	t.Parallel()
 	at := func(d time.Duration) time.Time { return midnight.Add(d * ms) }
-	s := Limit(FixedRate(10*ms), 4)
+	s := Limit(timingwheel.Every(10*ms), 4)
 	assert.Equal(t, at(13), s.Next(at(3)))
 	assert.Equal(t, at(53), s.Next(at(48)))
 	assert.Equal(t, at(63), s.Next(at(53)))
@@ -60,19 +60,10 @@ func TestNextAfterAPause(t *testing.T) {
 	assert.Zero(t, s.Next(at(67)))
 }
 
-// A foreign Follower is not asked about the end of runs that it leaves out, nor do these count.
-func TestNextOfAPlannerThatLeavesOutRuns(t *testing.T) {
-	t.Parallel()
-	var ended []int
-	s := Limit(everyOther{ended: &ended}, 3)
-	assert.Equal(t, []int{10, 20, 30, 40, 50, 60}, nexts(s, 10), "20, 40 and 60 take place")
-	assert.Equal(t, []int{20, 40}, ended, "at the start of that of 60 it is clear that there is no other")
-}
-
 // In the hands of a foreign wrapper a value is one plan; its own plans count for themselves.
 func TestNextAndPlansAreApart(t *testing.T) {
 	t.Parallel()
-	s := Limit(FixedRate(10*ms), 2)
+	s := Limit(timingwheel.Every(10*ms), 2)
 	assert.Equal(t, []int{10, 20}, nexts(s, 5))
 	tw := manual(t)
 	runs := 0
@@ -85,7 +76,7 @@ func TestNextAndPlansAreApart(t *testing.T) {
 
 func TestNextFromSeveralGoroutines(t *testing.T) {
 	t.Parallel()
-	s := Limit(Jitter(FixedRate(10*ms), ms), 1000)
+	s := Limit(Jitter(timingwheel.Every(10*ms), ms), 1000)
 	var all sync.WaitGroup
 	counts := make([]int, 8)
 	for i := range counts {
@@ -105,32 +96,42 @@ func TestNextFromSeveralGoroutines(t *testing.T) {
 
 func TestBadArgumentsPanic(t *testing.T) {
 	t.Parallel()
-	ok := FixedRate(time.Second)
+	ok := timingwheel.Every(time.Second)
 	for want, f := range map[string]func(){
-		"plan: FixedRate: d is 0s; accepted is a positive duration":                                       func() { FixedRate(0) },
-		"plan: FixedDelay: d is -1s; accepted is a positive duration":                                     func() { FixedDelay(-time.Second) },
-		"plan: Aligned: d is 0s; accepted is a positive duration":                                         func() { Aligned(0, time.UTC) },
-		"plan: Aligned: loc is nil; accepted are time.Local, time.UTC and what time.LoadLocation returns": func() { Aligned(time.Hour, nil) },
-		"plan: AlignedAt: offset is 1h0m0s; accepted is from 0 to less than d, which is 1h0m0s":           func() { AlignedAt(time.Hour, time.Hour, time.UTC) },
-		"plan: AlignedAt: offset is -1ns; accepted is from 0 to less than d, which is 1h0m0s":             func() { AlignedAt(time.Hour, -1, time.UTC) },
-		"plan: Backoff: first is 0s; accepted is a positive duration":                                     func() { Backoff(0, time.Second) },
-		"plan: Backoff: max is 1s; accepted is first, which is 2s, or more":                               func() { Backoff(2*time.Second, time.Second) },
-		"plan: BackoffBy: factor is 0.5; accepted is a finite number from 1":                              func() { BackoffBy(0.5, 1, 2) },
-		"plan: BackoffBy: factor is NaN; accepted is a finite number from 1":                              func() { BackoffBy(math.NaN(), 1, 2) },
-		"plan: BackoffBy: factor is +Inf; accepted is a finite number from 1":                             func() { BackoffBy(math.Inf(1), 1, 2) },
-		"plan: Jitter: max is -1ns; accepted is zero or a positive duration":                              func() { Jitter(ok, -1) },
-		"plan: Jitter of a nil Scheduler":                                                                 func() { Jitter(nil, 1) },
-		"plan: Limit: n is -1; accepted is zero or a positive number":                                     func() { Limit(ok, -1) },
-		"plan: Limit of a nil Scheduler":                                                                  func() { Limit(nil, 1) },
-		"plan: Until: t is the zero time; accepted is any other":                                          func() { Until(ok, time.Time{}) },
-		"plan: Until of a nil Scheduler":                                                                  func() { Until(nil, midnight) },
-		"plan: WithMisfire of a nil Scheduler":                                                            func() { WithMisfire(nil, RunAll) },
-		"plan: WithOverlap of a nil Scheduler":                                                            func() { WithOverlap(nil, Allow) },
-		"plan: WithOverlap: policy is 3; accepted are SkipIfRunning, QueueOne and Allow":                  func() { WithOverlap(ok, 3) },
-		"plan: WithOverlap: policy is -1; accepted are SkipIfRunning, QueueOne and Allow":                 func() { WithOverlap(ok, -1) },
-		"plan: Skip: grace is -1ns; accepted is zero or a positive duration":                              func() { Skip(-1) },
-		"plan: CatchUp: window is -1s; accepted is zero or a positive duration":                           func() { CatchUp(-time.Second) },
+		"plan: FixedDelay: d is -1s; accepted is a positive duration":                                   func() { FixedDelay(-time.Second) },
+		"plan: Aligned: d is 0s; accepted is a positive duration":                                       func() { Aligned(0, time.UTC) },
+		"plan: Aligned: loc is nil; accepted are time.Local, time.UTC and results of time.LoadLocation": func() { Aligned(time.Hour, nil) },
+		"plan: AlignedAt: offset is 1h0m0s; accepted is from 0 to less than d, which is 1h0m0s":         func() { AlignedAt(time.Hour, time.Hour, time.UTC) },
+		"plan: AlignedAt: offset is -1ns; accepted is from 0 to less than d, which is 1h0m0s":           func() { AlignedAt(time.Hour, -1, time.UTC) },
+		"plan: Backoff: first is 0s; accepted is a positive duration":                                   func() { Backoff(0, time.Second) },
+		"plan: Backoff: max is 1s; accepted is first, which is 2s, or more":                             func() { Backoff(2*time.Second, time.Second) },
+		"plan: BackoffBy: factor is 0.5; accepted is a finite number from 1":                            func() { BackoffBy(0.5, 1, 2) },
+		"plan: BackoffBy: factor is NaN; accepted is a finite number from 1":                            func() { BackoffBy(math.NaN(), 1, 2) },
+		"plan: BackoffBy: factor is +Inf; accepted is a finite number from 1":                           func() { BackoffBy(math.Inf(1), 1, 2) },
+		"plan: Jitter: max is -1ns; accepted is zero or a positive duration":                            func() { Jitter(ok, -1) },
+		"plan: Jitter of a nil Scheduler":                                                               func() { Jitter(nil, 1) },
+		"plan: Limit: n is -1; accepted is zero or a positive number":                                   func() { Limit(ok, -1) },
+		"plan: Limit of a nil Scheduler":                                                                func() { Limit(nil, 1) },
+		"plan: Until: t is the zero time; accepted is any other":                                        func() { Until(ok, time.Time{}) },
+		"plan: Until of a nil Scheduler":                                                                func() { Until(nil, midnight) },
+		"plan: WithMisfire of a nil Scheduler":                                                          func() { WithMisfire(nil, RunAll) },
+		"plan: WithOverlap of a nil Scheduler":                                                          func() { WithOverlap(nil, Allow) },
+		"plan: WithOverlap: policy is Overlap(3); accepted are SkipIfRunning, QueueOne and Allow":       func() { WithOverlap(ok, 3) },
+		"plan: WithOverlap: policy is Overlap(-1); accepted are SkipIfRunning, QueueOne and Allow":      func() { WithOverlap(ok, -1) },
+		"plan: MaxLate: d is -1ns; accepted is zero or a positive duration":                             func() { MaxLate(ok, -1) },
+		"plan: MaxLate of a nil Scheduler":                                                              func() { MaxLate(nil, 0) },
+		"plan: WithMisfire: policy is Misfire(2); accepted are RunOnce and RunAll":                      func() { WithMisfire(ok, 2) },
 	} {
 		assert.PanicsWithValue(t, want, f)
+	}
+}
+
+func TestPoliciesHaveNames(t *testing.T) {
+	t.Parallel()
+	for want, policy := range map[string]any{
+		"RunOnce": RunOnce, "RunAll": RunAll, "Misfire(2)": Misfire(2), "Misfire(-1)": Misfire(-1),
+		"SkipIfRunning": SkipIfRunning, "QueueOne": QueueOne, "Allow": Allow, "Overlap(3)": Overlap(3),
+	} {
+		assert.Equal(t, want, fmt.Sprint(policy))
 	}
 }

@@ -2,87 +2,167 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/course"
 )
 
-// Misfire is a policy for runs that could not start in time, see [WithMisfire]. The zero value is [RunOnce].
-type Misfire struct {
-	all     bool          // each takes place, not one for all
-	limited bool          // none takes place that is later than grace
-	grace   time.Duration // 0 where it is not limited
-}
+// Misfire is a policy for runs that could not start in time, see [WithMisfire].
+type Misfire int
 
-var (
-	// RunOnce runs what was held up at once, however late, and leaves out the others that have misfired by then: one
-	// late run stands for all of them, and the plan goes on in its phase. It is the default.
-	RunOnce = Misfire{}
+const (
+	// RunOnce starts the run that was held up as soon as possible, however late, and leaves out the
+	// others that have misfired by then. One late run stands for all of them, and the plan continues
+	// in its phase. RunOnce is the default.
+	RunOnce Misfire = iota
 
-	// RunAll runs each of them, back to back, with its own planned time (see [timingwheel.TimingWheel.ScheduleRun]),
-	// however many there are. While a plan is behind, runs that come due during a run are among them. In Manual
-	// mode each takes an Advance of its own.
-	RunAll = Misfire{all: true}
+	// RunAll starts each of them, back to back, with its own planned time (see
+	// [timingwheel.Run.Planned]), however many there are. While a plan is behind, runs that come due
+	// during a run are among them. In Manual mode each takes an Advance of its own.
+	RunAll
 )
 
-// Skip leaves out runs that start more than grace after their planned time, and runs once for those that are not so
-// late. In the real world every run is a little late, so a grace of less than some ticks of the wheel leaves out
-// good runs. Zero is accepted, for wheels in Manual mode. It panics where grace is negative.
-func Skip(grace time.Duration) Misfire {
-	return Misfire{limited: true, grace: notNegative("Skip", "grace", grace)}
-}
+// String returns the name of the constant.
+func (m Misfire) String() string { return name("Misfire", int(m), "RunOnce", "RunAll") }
 
-// CatchUp is RunAll for runs that are at most window late; those that are later are left out. It panics where window
-// is negative.
-func CatchUp(window time.Duration) Misfire {
-	return Misfire{all: true, limited: true, grace: notNegative("CatchUp", "window", window)}
-}
-
-func notNegative(caller, name string, d time.Duration) time.Duration {
-	if d < 0 {
-		panic(fmt.Sprintf("plan: %s: %s is %v; accepted is zero or a positive duration", caller, name, d))
-	}
-	return d
-}
-
-// WithMisfire returns s with the policy for runs that could not start in time: [RunOnce], [RunAll], [Skip] or
-// [CatchUp]. A run that is left out counts neither for [Limit] nor for [Backoff].
-//
-// The policy has no effect where s is, or wraps, a [timingwheel.Planner] that is not of this package. It panics
-// where s is nil.
+// WithMisfire returns s with a policy for runs that could not start in time. A run that is left out
+// counts neither for [Limit] nor for [Backoff]. WithMisfire panics if s is nil or the policy is
+// neither RunOnce nor RunAll.
 func WithMisfire(s timingwheel.Scheduler, policy Misfire) timingwheel.Scheduler {
+	if policy < RunOnce || policy > RunAll {
+		panic(fmt.Sprintf("plan: WithMisfire: policy is %v; accepted are RunOnce and RunAll", policy))
+	}
 	c := of("WithMisfire", s).copy()
-	c.misfire = policy
+	c.policies.misfire = policy
 	return c
 }
 
-// Overlap is a policy for runs that come due while the run before them is under way, see [WithOverlap].
+// MaxLate returns s without the runs that start more than d after their planned time. It composes
+// with both policies of [WithMisfire]: with RunOnce, one run stands for all that are not too late;
+// with RunAll, each of those takes place. A run that is left out counts neither for [Limit] nor for
+// [Backoff].
+//
+// In practice every run is a little late, so a d of less than some ticks of the wheel leaves out
+// good runs. Zero is accepted, for wheels in Manual mode. MaxLate panics if s is nil or d is
+// negative.
+func MaxLate(s timingwheel.Scheduler, d time.Duration) timingwheel.Scheduler {
+	mustNotBeNegative("MaxLate: d", d)
+	c := of("MaxLate", s).copy()
+	c.policies.maxLate = d
+	return c
+}
+
+// Overlap is a policy for runs that come due while the run before them is under way, see
+// [WithOverlap].
 type Overlap int
 
 const (
 	// SkipIfRunning leaves them out. It is the default.
 	SkipIfRunning Overlap = iota
 
-	// QueueOne makes up for all of them with one run, which starts when the run under way has ended. It has the
-	// planned time of the first of them. Then the plan goes on in its phase.
+	// QueueOne makes up for all of them with one run, which starts when the run under way has ended.
+	// It has the planned time of the first of them. Then the plan continues in its phase.
 	QueueOne
 
-	// Allow starts them beside the run under way: the next run is armed before a run begins. With RunAll, all that have
-	// misfired start together. With [FixedDelay] and [Backoff], whose next run is planned when one has ended, it
-	// changes nothing. On an executor that runs one callback after the other, as [timingwheel.Inline] does, no two
-	// runs are under way at once.
+	// Allow starts them beside the run under way: the next run is armed before a run begins. With
+	// RunAll, all that have misfired start together. Allow changes nothing for [FixedDelay] and
+	// [Backoff], whose next run is planned when one has ended. On an executor that runs one callback
+	// after the other, as [timingwheel.Inline] does, no two runs are under way at once.
 	Allow
 )
 
-// WithOverlap returns s with the policy for runs that come due while the run before them is under way.
-//
-// The policy has no effect where s is, or wraps, a [timingwheel.Planner] that is not of this package. It panics
-// where s is nil or the policy none of the three.
+// String returns the name of the constant.
+func (o Overlap) String() string {
+	return name("Overlap", int(o), "SkipIfRunning", "QueueOne", "Allow")
+}
+
+// name returns the name of constant i of a type.
+func name(of string, i int, names ...string) string {
+	if i < 0 || i >= len(names) {
+		return fmt.Sprintf("%s(%d)", of, i)
+	}
+	return names[i]
+}
+
+// WithOverlap returns s with a policy for runs that come due while the run before them is under way.
+// It panics if s is nil or the policy is none of SkipIfRunning, QueueOne and Allow.
 func WithOverlap(s timingwheel.Scheduler, policy Overlap) timingwheel.Scheduler {
 	if policy < SkipIfRunning || policy > Allow {
-		panic(fmt.Sprintf("plan: WithOverlap: policy is %d; accepted are SkipIfRunning, QueueOne and Allow", policy))
+		panic(fmt.Sprintf("plan: WithOverlap: policy is %v; accepted are SkipIfRunning, QueueOne and Allow", policy))
 	}
 	c := of("WithOverlap", s).copy()
-	c.overlap = policy
+	c.policies.overlap = policy
 	return c
+}
+
+// policies are those of one plan.
+type policies struct {
+	misfire Misfire
+	overlap Overlap
+	maxLate time.Duration
+}
+
+// defaults are what a plan does by itself.
+var defaults = policies{maxLate: math.MaxInt64} // no run is so late
+
+// policed is the course of a plan with policies. It is the outermost one.
+type policed struct {
+	course.Course
+	policies
+
+	started time.Time // of the run under way
+
+	// If the run to come was queued, it stands for all that were missed until queued. Otherwise
+	// queued is the zero time.
+	queued time.Time
+}
+
+func (p *policed) Before(r course.Run) course.Step {
+	p.started = r.Started
+	until := p.queued
+	p.queued = time.Time{}
+	if p.tooLate(r, until) {
+		// Next is the first run that is not too late, though its time may have come as well. A run
+		// that is late by just maxLate is not too late.
+		return course.Step{Next: p.Course.Missed(r.Planned, r.Started.Add(-p.maxLate-1)), Omit: true}
+	}
+	step := p.Course.Before(r)
+	if !until.IsZero() && passed(step.Next, until) {
+		step.Next = p.Course.Missed(step.Next, until)
+	}
+	if p.overlap == Allow {
+		step.Overlap = true
+		if passed(step.Next, r.Started) {
+			step.Next = p.Missed(step.Next, r.Started)
+		}
+	}
+	return step
+}
+
+// tooLate reports whether r starts so late that it is left out. A run that was queued is not late
+// while it waits.
+func (p *policed) tooLate(r course.Run, until time.Time) bool {
+	due := r.Planned
+	if until.After(due) {
+		due = until
+	}
+	return r.Started.Sub(due) > p.maxLate
+}
+
+func (p *policed) Missed(missed, now time.Time) time.Time {
+	misfired := !missed.After(p.started)
+	switch {
+	case misfired && p.misfire == RunAll:
+		return missed
+	case p.overlap != QueueOne:
+		return p.Course.Missed(missed, now)
+	case misfired:
+		if missed = p.Course.Missed(missed, p.started); !passed(missed, now) {
+			return missed
+		}
+	}
+	p.queued = now
+	return missed
 }

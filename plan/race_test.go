@@ -22,13 +22,13 @@ func TestRaceOfPlansThatShareAValue(t *testing.T) {
 			t.Parallel()
 			tw, err := timingwheel.New(timingwheel.Options{Tick: 10 * time.Microsecond, Shards: 2})
 			require.NoError(t, err)
-			s := WithOverlap(Limit(Jitter(FixedRate(20*time.Microsecond), 10*time.Microsecond), n), policy)
+			s := WithOverlap(Limit(Jitter(timingwheel.Every(20*time.Microsecond), 10*time.Microsecond), n), policy)
 			var runs [8]atomic.Int64
 			var last sync.WaitGroup
 			last.Add(n * len(runs))
 			var all sync.WaitGroup
 			for i := range runs {
-				plan := tw.ScheduleRun(s, func(r timingwheel.Run) {
+				plan := tw.ScheduleRun(s, func(r *timingwheel.Run) {
 					runs[i].Add(1)
 					if r.N%10 == 0 {
 						time.Sleep(50 * time.Microsecond)
@@ -62,7 +62,7 @@ func TestRaceStopOfALimit(t *testing.T) {
 	stopped := map[*atomic.Int64]bool{} // plans by their runs
 	for range 500 {
 		runs, over := new(atomic.Int64), new(atomic.Int64)
-		plan := tw.ScheduleFunc(Limit(FixedRate(20*time.Microsecond), n), func() {
+		plan := tw.ScheduleFunc(Limit(timingwheel.Every(20*time.Microsecond), n), func() {
 			if runs.Add(1) > n {
 				over.Add(1)
 			}
@@ -91,7 +91,7 @@ func TestRaceRescheduleOfALimit(t *testing.T) {
 	require.NoError(t, err)
 	all := make([]atomic.Int64, 1000)
 	for i := range all {
-		plan := tw.ScheduleFunc(Limit(FixedRate(5*time.Microsecond), 1), func() { all[i].Add(1) })
+		plan := tw.ScheduleFunc(Limit(timingwheel.Every(5*time.Microsecond), 1), func() { all[i].Add(1) })
 		for range 20 {
 			plan.Reschedule(rand.N(5 * time.Microsecond))
 		}

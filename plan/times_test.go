@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/course"
 )
 
 // runsOf are the starts of a plan's runs in d of fake time, in ms. Run n takes takes[n-1], the rest nothing.
@@ -16,7 +17,7 @@ func runsOf(t *testing.T, s timingwheel.Scheduler, d time.Duration, takes ...tim
 	t.Helper()
 	bubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
 		log := diary{start: time.Now()}
-		tw.ScheduleRun(s, func(r timingwheel.Run) {
+		tw.ScheduleRun(s, func(r *timingwheel.Run) {
 			log.note(r)
 			if r.N <= len(takes) {
 				time.Sleep(takes[r.N-1])
@@ -28,8 +29,8 @@ func runsOf(t *testing.T, s timingwheel.Scheduler, d time.Duration, takes ...tim
 	return times
 }
 
-func TestFixedRate(t *testing.T) {
-	assert.Equal(t, []int{10, 20, 30, 40}, runsOf(t, FixedRate(10*ms), 45*ms, 0, 5*ms, 9*ms))
+func TestEvery(t *testing.T) {
+	assert.Equal(t, []int{10, 20, 30, 40}, runsOf(t, timingwheel.Every(10*ms), 45*ms, 0, 5*ms, 9*ms))
 }
 
 func TestFixedDelayCountsFromTheEndOfARun(t *testing.T) {
@@ -70,13 +71,11 @@ func TestBackoff(t *testing.T) {
 func TestBackoffReachesItsMaximumAndStaysThere(t *testing.T) {
 	t.Parallel()
 	for _, max := range []time.Duration{time.Second, time.Hour, math.MaxInt64} {
-		f := of("", Backoff(time.Nanosecond, max)).follower()
+		c := course.Of(Backoff(time.Nanosecond, max))
 		last := time.Duration(0)
 		for _, n := range []int{1, 2, 3, 30, 62, 63, 64, 1000, math.MaxInt32} {
-			r := timingwheel.Run{N: n, Planned: midnight, Started: midnight}
-			f.Follow(r)
-			r.Finished = midnight
-			pause := f.Follow(r).Next.Sub(midnight)
+			r := course.Run{N: n, Planned: midnight}
+			pause := ended(c, c.Before(r).Next, midnight).Sub(midnight)
 			assert.GreaterOrEqual(t, pause, last, "pause %d", n)
 			assert.LessOrEqual(t, pause, max, "pause %d", n)
 			last = pause
@@ -85,15 +84,14 @@ func TestBackoffReachesItsMaximumAndStaysThere(t *testing.T) {
 	}
 }
 
-// Who retries stops the plan when it has succeeded.
+// A retry ends its plan when it has succeeded.
 func TestBackoffEndsWithSuccess(t *testing.T) {
 	tw := manual(t)
-	var plan timingwheel.Timer
 	var at []time.Duration
-	plan = tw.ScheduleFunc(Limit(Backoff(10*ms, time.Second), 10), func() {
+	tw.ScheduleRun(Limit(Backoff(10*ms, time.Second), 10), func(r *timingwheel.Run) {
 		at = append(at, tw.Now().Sub(midnight))
 		if len(at) == 3 {
-			assert.True(t, plan.Stop())
+			assert.True(t, r.Stop())
 		}
 	})
 	for next, ok := tw.Next(); ok; next, ok = tw.Next() {
@@ -103,20 +101,20 @@ func TestBackoffEndsWithSuccess(t *testing.T) {
 }
 
 func TestLimit(t *testing.T) {
-	assert.Equal(t, []int{10, 20, 30}, runsOf(t, Limit(FixedRate(10*ms), 3), time.Second))
-	assert.Equal(t, []int{10, 20}, runsOf(t, Limit(Limit(FixedRate(10*ms), 2), 3), time.Second))
-	assert.Equal(t, []int{10, 20}, runsOf(t, Limit(Limit(FixedRate(10*ms), 3), 2), time.Second))
-	assert.Empty(t, runsOf(t, Limit(FixedRate(10*ms), 0), time.Second))
+	assert.Equal(t, []int{10, 20, 30}, runsOf(t, Limit(timingwheel.Every(10*ms), 3), time.Second))
+	assert.Equal(t, []int{10, 20}, runsOf(t, Limit(Limit(timingwheel.Every(10*ms), 2), 3), time.Second))
+	assert.Equal(t, []int{10, 20}, runsOf(t, Limit(Limit(timingwheel.Every(10*ms), 3), 2), time.Second))
+	assert.Empty(t, runsOf(t, Limit(timingwheel.Every(10*ms), 0), time.Second))
 	// A run that takes too long uses up one, and what it makes the plan miss none.
-	assert.Equal(t, []int{10, 50, 60}, runsOf(t, Limit(FixedRate(10*ms), 3), time.Second, 35*ms))
+	assert.Equal(t, []int{10, 50, 60}, runsOf(t, Limit(timingwheel.Every(10*ms), 3), time.Second, 35*ms))
 }
 
 // Runs that are left out do not count.
 func TestLimitCountsRunsThatTakePlace(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]timingwheel.Scheduler{
-		"outside": Limit(WithMisfire(FixedRate(10*ms), Skip(0)), 2),
-		"inside":  WithMisfire(Limit(FixedRate(10*ms), 2), Skip(0)),
+		"outside": Limit(MaxLate(timingwheel.Every(10*ms), 0), 2),
+		"inside":  MaxLate(Limit(timingwheel.Every(10*ms), 2), 0),
 	} {
 		tw := manual(t)
 		d := diary{start: midnight}
@@ -130,22 +128,28 @@ func TestLimitCountsRunsThatTakePlace(t *testing.T) {
 	}
 }
 
-// Stop during the last run says that there was nothing to stop, and during any other that there was.
+// Stop during the last run returns false, and during any other true, from the run and from its
+// handle.
 func TestStopDuringTheRunsOfALimit(t *testing.T) {
 	t.Parallel()
 	for stopIn := 1; stopIn <= 3; stopIn++ {
-		tw := manual(t)
-		runs := 0
-		var plan timingwheel.Timer
-		plan = tw.ScheduleFunc(Limit(FixedRate(10*ms), 3), func() {
-			if runs++; runs == stopIn {
-				assert.Equal(t, stopIn < 3, plan.Stop(), "run %d of 3", runs)
+		for name, stop := range map[string]func(timingwheel.Timer, *timingwheel.Run) bool{
+			"plan": func(plan timingwheel.Timer, _ *timingwheel.Run) bool { return plan.Stop() },
+			"run":  func(_ timingwheel.Timer, r *timingwheel.Run) bool { return r.Stop() },
+		} {
+			tw := manual(t)
+			runs := 0
+			var plan timingwheel.Timer
+			plan = tw.ScheduleRun(Limit(timingwheel.Every(10*ms), 3), func(r *timingwheel.Run) {
+				if runs++; runs == stopIn {
+					assert.Equal(t, stopIn < 3, stop(plan, r), "%s in run %d of 3", name, runs)
+				}
+			})
+			for at := 10 * ms; at < 100*ms; at += 10 * ms {
+				advance(tw, at)
 			}
-		})
-		for at := 10 * ms; at < 100*ms; at += 10 * ms {
-			advance(tw, at)
+			assert.Equal(t, stopIn, runs)
 		}
-		assert.Equal(t, stopIn, runs)
 	}
 }
 
@@ -157,12 +161,12 @@ func TestUntil(t *testing.T) {
 		steps []time.Duration
 		want  []begun
 	}{
-		"before the first run": {9, FixedRate(10 * ms), []time.Duration{10, 20}, nil},
-		"to the moment":        {20, FixedRate(10 * ms), []time.Duration{10, 20, 30}, []begun{{10, 10}, {20, 20}}},
-		"in between":           {29, FixedRate(10 * ms), []time.Duration{10, 20, 30}, []begun{{10, 10}, {20, 20}}},
-		"late but planned":     {20, FixedRate(10 * ms), []time.Duration{10, 38, 40}, []begun{{10, 10}, {20, 38}}},
-		"skipped to the end":   {50, WithMisfire(FixedRate(10*ms), Skip(0)), []time.Duration{10, 55, 60}, []begun{{10, 10}}},
-		"all that were missed": {30, WithMisfire(FixedRate(10*ms), RunAll), []time.Duration{10, 55, 60}, []begun{{10, 10}, {20, 55}, {30, 55}}},
+		"before the first run": {9, timingwheel.Every(10 * ms), []time.Duration{10, 20}, nil},
+		"to the moment":        {20, timingwheel.Every(10 * ms), []time.Duration{10, 20, 30}, []begun{{10, 10}, {20, 20}}},
+		"in between":           {29, timingwheel.Every(10 * ms), []time.Duration{10, 20, 30}, []begun{{10, 10}, {20, 20}}},
+		"late but planned":     {20, timingwheel.Every(10 * ms), []time.Duration{10, 38, 40}, []begun{{10, 10}, {20, 38}}},
+		"skipped to the end":   {50, MaxLate(timingwheel.Every(10*ms), 0), []time.Duration{10, 55, 60}, []begun{{10, 10}}},
+		"all that were missed": {30, WithMisfire(timingwheel.Every(10*ms), RunAll), []time.Duration{10, 55, 60}, []begun{{10, 10}, {20, 55}, {30, 55}}},
 		"delay":                {34, FixedDelay(10 * ms), []time.Duration{10, 25, 40}, []begun{{10, 10}, {20, 25}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -190,19 +194,19 @@ func draws(d ...time.Duration) func() time.Duration {
 }
 
 func TestJitterDoesNotAddUp(t *testing.T) {
-	assert.Equal(t, []int{13, 20, 39, 41, 53}, runsOf(t, jitter(FixedRate(10*ms), draws(3, 0, 9, 1)), 55*ms))
+	assert.Equal(t, []int{13, 20, 39, 41, 53}, runsOf(t, jitter(timingwheel.Every(10*ms), draws(3, 0, 9, 1)), 55*ms))
 }
 
 // A run ends after the time for which the next one was planned, but before the one to which it is delayed: nothing was missed.
 func TestJitteredRunIsNotMissedBeforeItsTime(t *testing.T) {
-	assert.Equal(t, []int{10, 28, 30}, runsOf(t, jitter(FixedRate(10*ms), draws(0, 8, 0)), 35*ms, 15*ms))
+	assert.Equal(t, []int{10, 28, 30}, runsOf(t, jitter(timingwheel.Every(10*ms), draws(0, 8, 0)), 35*ms, 15*ms))
 }
 
 func TestJitterOfMissedRuns(t *testing.T) {
 	// 10+2 takes until 42; 20+2 was missed. With a delay of 2 the first run after 42 is that of 50, at 52.
-	assert.Equal(t, []int{12, 52, 62}, runsOf(t, jitter(FixedRate(10*ms), draws(2)), 65*ms, 30*ms))
+	assert.Equal(t, []int{12, 52, 62}, runsOf(t, jitter(timingwheel.Every(10*ms), draws(2)), 65*ms, 30*ms))
 	// The same up to 41: with 2, that of 40 is still to come.
-	assert.Equal(t, []int{12, 42, 52}, runsOf(t, jitter(FixedRate(10*ms), draws(2)), 55*ms, 29*ms))
+	assert.Equal(t, []int{12, 42, 52}, runsOf(t, jitter(timingwheel.Every(10*ms), draws(2)), 55*ms, 29*ms))
 }
 
 func TestJitterOfADelay(t *testing.T) {
@@ -213,7 +217,7 @@ func TestJitterOfADelay(t *testing.T) {
 func TestJitterAfterReschedule(t *testing.T) {
 	bubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
 		d := diary{start: time.Now()}
-		plan := tw.ScheduleRun(jitter(FixedRate(10*ms), draws(1)), d.note)
+		plan := tw.ScheduleRun(jitter(timingwheel.Every(10*ms), draws(1)), d.note)
 		require.True(t, plan.Reschedule(5*ms))
 		pass(40 * ms)
 		assert.Equal(t, []int{5, 16, 26, 36}, d.started(), "a run that was moved has no jitter")
@@ -223,24 +227,24 @@ func TestJitterAfterReschedule(t *testing.T) {
 func TestJitterOfWholeRange(t *testing.T) {
 	t.Parallel()
 	for range 100 {
-		next := Jitter(FixedRate(time.Second), math.MaxInt64).Next(midnight)
+		next := Jitter(timingwheel.Every(time.Second), math.MaxInt64).Next(midnight)
 		assert.False(t, next.Before(midnight.Add(time.Second)))
 	}
-	assert.Equal(t, midnight.Add(time.Second), Jitter(FixedRate(time.Second), 0).Next(midnight))
+	assert.Equal(t, midnight.Add(time.Second), Jitter(timingwheel.Every(time.Second), 0).Next(midnight))
 }
 
 func TestChains(t *testing.T) {
 	until := time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC) // when bubbles begin
 	assert.Equal(t, []int{11, 22, 33},
-		runsOf(t, Limit(jitter(Until(FixedRate(10*ms), until.Add(time.Hour)), draws(1, 2, 3, 4)), 3), time.Second))
+		runsOf(t, Limit(jitter(Until(timingwheel.Every(10*ms), until.Add(time.Hour)), draws(1, 2, 3, 4)), 3), time.Second))
 	assert.Equal(t, []int{11, 22},
-		runsOf(t, Limit(jitter(Until(FixedRate(10*ms), until.Add(25*ms)), draws(1, 2, 3, 4)), 3), time.Second))
+		runsOf(t, Limit(jitter(Until(timingwheel.Every(10*ms), until.Add(25*ms)), draws(1, 2, 3, 4)), 3), time.Second))
 	// Jitter inside: the run of 30 would be at 33.
 	assert.Equal(t, []int{11, 22},
-		runsOf(t, Until(jitter(FixedRate(10*ms), draws(1, 2, 3, 4)), until.Add(32*ms)), time.Second))
+		runsOf(t, Until(jitter(timingwheel.Every(10*ms), draws(1, 2, 3, 4)), until.Add(32*ms)), time.Second))
 	// Two jitters.
 	assert.Equal(t, []int{13, 26, 33},
-		runsOf(t, jitter(jitter(FixedRate(10*ms), draws(1, 2)), draws(2, 4)), 40*ms))
+		runsOf(t, jitter(jitter(timingwheel.Every(10*ms), draws(1, 2)), draws(2, 4)), 40*ms))
 }
 
 // One value, several plans at the same time: each counts for itself.
@@ -270,7 +274,7 @@ func TestStatefulSchedulerInAWrapper(t *testing.T) {
 		} {
 			list := &list{time.Now(), []time.Duration{10, 20, 30, 70, 80}}
 			d := diary{start: time.Now()}
-			tw.ScheduleRun(wrap(list), func(r timingwheel.Run) {
+			tw.ScheduleRun(wrap(list), func(r *timingwheel.Run) {
 				d.note(r)
 				if r.N == 2 {
 					time.Sleep(45 * ms) // 30 is missed: asked for once more

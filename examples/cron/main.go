@@ -55,7 +55,7 @@ func run(w io.Writer, start, end time.Time) error {
 	if err != nil {
 		return err
 	}
-	tw.ScheduleRun(plan.Limit(mornings, 3), func(r timingwheel.Run) {
+	tw.ScheduleRun(plan.Limit(mornings, 3), func(r *timingwheel.Run) {
 		fmt.Fprintf(w, "%s  reminder %d\n", r.Planned.Format(layout), r.N)
 	})
 	for next, ok := tw.Next(); ok && next.Before(end); next, ok = tw.Next() {

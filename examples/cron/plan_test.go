@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,7 +16,7 @@ import (
 )
 
 // What package plan makes is a cron.Schedule as well, so it can run on a cron.Cron.
-var _ cron.Schedule = plan.Limit(plan.FixedRate(time.Hour), 1)
+var _ cron.Schedule = plan.Limit(timingwheel.Every(time.Hour), 1)
 
 // What the parser's schedules do where the clocks are changed: a time in the gap is left out on that day, and one that
 // comes twice runs twice. On Lord Howe, where they are changed by half an hour, it errs. docs/plans.md has this table beside that of plan.AlignedAt.
@@ -71,7 +72,7 @@ func runs(t *testing.T, s timingwheel.Scheduler, start time.Time, loc *time.Loca
 	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start, Tick: time.Second})
 	require.NoError(t, err)
 	defer tw.Stop()
-	tw.ScheduleRun(plan.Limit(s, n), func(r timingwheel.Run) {
+	tw.ScheduleRun(plan.Limit(s, n), func(r *timingwheel.Run) {
 		assert.True(t, r.Started.Equal(r.Planned), "%v at %v", r.Planned, r.Started)
 		runs = append(runs, r.Started.In(loc).Format("02 15:04 MST"))
 	})
@@ -87,12 +88,13 @@ func TestCronAfterAWeek(t *testing.T) {
 	start := time.Date(2030, time.March, 1, 0, 0, 0, 0, time.UTC)
 	week := 7 * 24 * time.Hour
 	for name, row := range map[string]struct {
-		policy plan.Misfire
-		want   []time.Duration
+		policy  plan.Misfire
+		maxLate time.Duration
+		want    []time.Duration
 	}{
-		"run once": {plan.RunOnce, []time.Duration{time.Second}},
-		"skip":     {plan.Skip(500 * time.Millisecond), []time.Duration{week}},
-		"catch up": {plan.CatchUp(2 * time.Second), []time.Duration{week - 2*time.Second, week - time.Second, week}},
+		"run once":           {plan.RunOnce, math.MaxInt64, []time.Duration{time.Second}},
+		"run once, not late": {plan.RunOnce, 500 * time.Millisecond, []time.Duration{week}},
+		"run all, not late":  {plan.RunAll, 2 * time.Second, []time.Duration{week - 2*time.Second, week - time.Second, week}},
 	} {
 		schedule, err := cron.ParseStandard("@every 1s")
 		require.NoError(t, err)
@@ -100,7 +102,8 @@ func TestCronAfterAWeek(t *testing.T) {
 		tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start})
 		require.NoError(t, err)
 		var ran []time.Duration
-		tw.ScheduleRun(plan.WithMisfire(asked, row.policy), func(r timingwheel.Run) { ran = append(ran, r.Planned.Sub(start)) })
+		s := plan.MaxLate(plan.WithMisfire(asked, row.policy), row.maxLate)
+		tw.ScheduleRun(s, func(r *timingwheel.Run) { ran = append(ran, r.Planned.Sub(start)) })
 		for tw.Advance(start.Add(week)) > 0 {
 		}
 		assert.Equal(t, row.want, ran, name)

@@ -9,7 +9,7 @@
 //	go run ./examples/retries -jobs 200000 -arrive 10s -down 3s
 //
 // Read retrier.go and backoff.go, which are made to be copied. For a few things that are tried again, without a budget or contexts, package plan is
-// enough: plan.Limit(plan.Jitter(plan.Backoff(first, max), first), n) is a plan for ScheduleFunc, to be stopped when it has succeeded.
+// enough: plan.Limit(plan.Jitter(plan.Backoff(first, max), first), n) is a Scheduler for ScheduleRun, whose function calls Run.Stop when it has succeeded.
 package main
 
 import (

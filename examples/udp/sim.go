@@ -96,13 +96,12 @@ func (sim simulation) feed(tw *timingwheel.TimingWheel, client *node, f flow, fo
 		return nil, err
 	}
 	i := 0
-	var feeding timingwheel.Timer
-	feeding = tw.ScheduleFunc(timingwheel.Every(sim.every), func() {
+	tw.ScheduleRun(timingwheel.Every(sim.every), func(r *timingwheel.Run) {
 		if err := s.send(message(f.id, i)); err != nil {
 			found.Add("flow %d: message %d: %v", f.id, i, err)
 		}
 		if i++; i == sim.messages {
-			feeding.Stop()
+			r.Stop()
 			s.finish()
 		}
 	})
