@@ -43,6 +43,7 @@ type worker[T any] struct {
 	running  bool   // a callback, or a batch, is being run
 	serving  bool   // counted in crew.serving
 	placed   bool   // it has one of places
+	served   bool   // it has run something since it got its place, or since it last kept it
 	unlocked bool   // it does not hold wheelMu
 }
 
@@ -372,7 +373,7 @@ func (w *worker[T]) back() {
 	s.wheelMu.Lock()
 	s.claims.returning.Add(-1)
 	w.waiting.Store(false)
-	w.unlocked = false
+	w.unlocked, w.served = false, true
 	w.finish()
 }
 
@@ -603,7 +604,8 @@ func (s *shardOf[T]) returnMoved(e *entry) {
 
 // places are what the workers of a wheel take before they claim anything, if [Options.MaxRunning]
 // limits the callbacks that run at once. A worker keeps its place until it ends, or until it comes
-// back from a callback while another shard stands in line. Invariants, whenever mu is free:
+// back from a callback, or a batch, while another shard stands in line. Invariants, whenever mu is
+// free:
 //
 //	R1  free is MaxRunning less the places that workers hold or are about to get
 //	R2  if a shard stands in line, free is 0
@@ -718,10 +720,11 @@ func (w *worker[T]) ready() bool {
 		return false
 	case p == nil:
 		return true
-	case w.placed:
+	case !w.placed:
+		w.served, w.placed = false, p.take(s)
+	case w.served:
+		w.served = false
 		p.pass(w)
-	default:
-		w.placed = p.take(s)
 	}
 	return w.placed
 }
