@@ -219,18 +219,18 @@ func TestBatchGoesOnInAnotherPlace(t *testing.T) {
 	t.Parallel()
 	for blocker := range batchSize {
 		batchBubble(t, Options{MaxRunning: 2}, func(t *testing.T, tw *TimingWheel, _ *shardOf[func()]) {
-			ran := 0
+			var ran atomic.Int32
 			at := tw.Now().Add(ms)
 			for k := range batchSize {
 				tw.AtFunc(at, func() {
-					if ran++; k == blocker {
+					if ran.Add(1); k == blocker {
 						time.Sleep(time.Hour)
 					}
 				})
 			}
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			require.Equal(t, batchSize, ran)
+			require.EqualValues(t, batchSize, ran.Load())
 			require.Zero(t, tw.Len())
 			time.Sleep(time.Hour)
 			placesReturn(t, tw.engine, 2)
@@ -243,12 +243,12 @@ func TestBatchGoesOnInAnotherPlace(t *testing.T) {
 func TestBatchIsDueAgainIfItsSpareFindsNoPlace(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{MaxRunning: 2}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
-		ran := 0
+		var ran atomic.Int32
 		at := tw.Now().Add(ms)
 		timers := make([]Timer, batchSize)
 		for k := range timers {
 			timers[k] = tw.AtFunc(at, func() {
-				if ran++; ran == 1 {
+				if ran.Add(1) == 1 {
 					assert.True(t, tw.engine.places.take(nil), "the other place")
 					time.Sleep(time.Hour)
 				}
@@ -256,7 +256,7 @@ func TestBatchIsDueAgainIfItsSpareFindsNoPlace(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Equal(t, 1, ran)
+		require.EqualValues(t, 1, ran.Load())
 		st := tw.Stats()
 		require.Equal(t, []int{batchSize - 1, batchSize - 1, 1}, []int{st.Pending, st.Due, st.Workers})
 		verifyShards(t, tw.engine)
@@ -270,7 +270,7 @@ func TestBatchIsDueAgainIfItsSpareFindsNoPlace(t *testing.T) {
 
 		s.own(func() { tw.engine.places.give(s) })
 		synctest.Wait()
-		require.Equal(t, batchSize-stopped, ran, "while the first one still blocks")
+		require.EqualValues(t, batchSize-stopped, ran.Load(), "while the first one still blocks")
 		require.Zero(t, tw.Len())
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -342,8 +342,8 @@ func TestStopWithShardsInLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw, err := New(Options{Shards: 4, MaxRunning: 2})
 		require.NoError(t, err)
-		began := 0
-		armSpread(tw, 100, ms, func() { began++; time.Sleep(time.Hour) })
+		var began atomic.Int32
+		armSpread(tw, 100, ms, func() { began.Add(1); time.Sleep(time.Hour) })
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.NoError(t, tw.engine.verifyPlaces())
@@ -351,7 +351,7 @@ func TestStopWithShardsInLine(t *testing.T) {
 		require.Zero(t, tw.Len())
 		require.EqualValues(t, 98, tw.Stats().Discarded)
 		require.NoError(t, tw.Shutdown(t.Context()))
-		require.Equal(t, 2, began)
+		require.EqualValues(t, 2, began.Load())
 		synctest.Wait()
 		require.Equal(t, 2, tw.engine.places.left(nil))
 	})
