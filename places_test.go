@@ -238,6 +238,93 @@ func TestBatchGoesOnInAnotherPlace(t *testing.T) {
 	}
 }
 
+// A place that another shard gives back serves a shard whose own worker blocks.
+func TestPlaceOfAnotherShardServesWhatIsDue(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{Shards: 2, MaxRunning: 2}, func(t *testing.T, tw *TimingWheel) {
+		a, b := tw.engine.shards[0], tw.engine.shards[1]
+		armOn(b, 0, func() { time.Sleep(time.Hour) })
+		synctest.Wait()
+		var ran atomic.Int32
+		at := a.reading() + int64(ms)
+		for range 10 {
+			armOn(a, at, func() {
+				if ran.Add(1) == 1 {
+					time.Sleep(2 * time.Hour)
+				}
+			})
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.EqualValues(t, 1, ran.Load())
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.EqualValues(t, 10, ran.Load())
+		require.Equal(t, 1, tw.Stats().Running)
+		time.Sleep(time.Hour)
+		placesReturn(t, tw.engine, 2)
+	})
+}
+
+// The callback in the only place blocks before the driver has taken everything off the wheel. A
+// spare does the rest of its work.
+func TestSpareDoesTheDriversWorkWithoutAPlace(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{MaxRunning: 1, WheelSize: 1024}, func(t *testing.T, tw *TimingWheel) {
+		const n = 3 * quantum
+		for k := range n { // a bucket each, all in the past
+			tw.AfterFunc(time.Hour+time.Duration(k)*ms, func() { time.Sleep(time.Hour) })
+		}
+		s := &tw.engine.shards[0].shard
+		s.own(func() {
+			s.settleAll()
+			s.skip(time.Hour + n*ms)
+			s.alarm.summon()
+		})
+		synctest.Wait()
+		st := tw.Stats()
+		require.Equal(t, []int{n - 1, n - 1, 1, 1}, []int{st.Pending, st.Due, st.Running, st.Workers})
+		require.EqualValues(t, never, s.alarm.at.Load())
+		tw.Stop()
+	})
+}
+
+// pass gives the place to the first other shard in line, and puts the worker's shard behind.
+func TestPassPutsTheShardAtTheEndOfTheLine(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{Shards: 3, MaxRunning: 1}, func(t *testing.T, tw *TimingWheel) {
+		p, s := tw.engine.places, tw.engine.shards
+		inLine := func() (names []int) {
+			for _, waiting := range p.line {
+				names = append(names, slices.Index(s, waiting))
+			}
+			return names
+		}
+		require.True(t, p.take(s[0]))
+		w := &worker[func()]{s: s[0], placed: true, replaced: true}
+		p.pass(w)
+		require.True(t, w.placed && w.replaced, "no shard stands in line")
+		require.False(t, p.take(s[0]))
+		require.False(t, p.take(s[1]))
+		require.False(t, p.take(s[0]))
+		require.Zero(t, p.left(s[2]))
+		require.Equal(t, []int{0, 1, 2}, inLine())
+		p.pass(w)
+		require.True(t, w.placed, "its own turn")
+		require.False(t, w.replaced)
+		require.Equal(t, []int{1, 2, 0}, inLine())
+		s[1].own(func() {
+			p.pass(w)
+			require.False(t, w.placed)
+			require.Equal(t, []int{2, 0}, inLine())
+			require.NoError(t, tw.engine.verifyPlaces())
+		})
+		synctest.Wait() // nothing is due, so the place goes through the line
+		require.Empty(t, p.line)
+		require.Equal(t, 1, p.free)
+	})
+}
+
 // The last place is lost to another shard after a worker has taken a batch. The spare makes the
 // rest of the batch due again, and the next place that is free serves it.
 func TestBatchIsDueAgainIfItsSpareFindsNoPlace(t *testing.T) {
@@ -268,7 +355,7 @@ func TestBatchIsDueAgainIfItsSpareFindsNoPlace(t *testing.T) {
 		}
 		require.GreaterOrEqual(t, stopped, batchSize/2-1)
 
-		s.own(func() { tw.engine.places.give(s) })
+		tw.engine.places.give()
 		synctest.Wait()
 		require.EqualValues(t, batchSize-stopped, ran.Load(), "while the first one still blocks")
 		require.Zero(t, tw.Len())

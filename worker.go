@@ -462,7 +462,7 @@ func (w *worker[T]) end() {
 	}
 	if w.placed {
 		w.placed = false
-		s.engine.places.give(s)
+		s.engine.places.give()
 	}
 	if w.serving {
 		c.serving--
@@ -662,14 +662,9 @@ func (p *places[T]) pass(w *worker[T]) {
 	}
 }
 
-// give takes the place of a worker of s that ends. The first shard in line gets it. s leaves the
-// line if it has nothing due.
-func (p *places[T]) give(s *shardOf[T]) {
+// give takes a place back. The first shard in line gets it.
+func (p *places[T]) give() {
 	p.mu.Lock()
-	if s.inLine && s.owner.due.ready == 0 {
-		p.line = slices.DeleteFunc(p.line, func(t *shardOf[T]) bool { return t == s })
-		s.inLine = false
-	}
 	first := p.next()
 	if first == nil {
 		p.free++
@@ -690,15 +685,13 @@ func (p *places[T]) join(s *shardOf[T]) {
 
 // next takes the first shard out of the line, or returns nil. mu is held.
 func (p *places[T]) next() *shardOf[T] {
-	for len(p.line) > 0 {
-		s := p.line[0]
-		p.line = slices.Delete(p.line, 0, 1)
-		s.inLine = false
-		if !s.closed.Load() {
-			return s
-		}
+	if len(p.line) == 0 {
+		return nil
 	}
-	return nil
+	s := p.line[0]
+	p.line = slices.Delete(p.line, 0, 1)
+	s.inLine = false
+	return s
 }
 
 // runPlaced runs a worker that has got a place.
