@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -47,6 +48,25 @@ func BenchmarkBurstBlocking(b *testing.B) {
 	eachArming(b, "10k", func(b *testing.B, after func(time.Duration, func())) {
 		drain(b, 10_000, 200*time.Millisecond, after, func() { time.Sleep(time.Millisecond) })
 	})
+}
+
+// BenchmarkMaxRunning has a million empty callbacks due at one instant, and 10,000 that sleep for a
+// millisecond, with and without a limit.
+func BenchmarkMaxRunning(b *testing.B) {
+	for _, limit := range []int{0, 1, 2, 100, 10_000} {
+		arming := func(b *testing.B) func(time.Duration, func()) {
+			tw := newBenchWheel(b, Options{MaxRunning: limit})
+			return func(d time.Duration, f func()) { tw.AfterFunc(d, f) }
+		}
+		b.Run(fmt.Sprintf("work=none/limit=%d", limit), func(b *testing.B) {
+			drain(b, 1_000_000, 2*time.Second, arming(b), nil)
+		})
+		if limit == 0 || limit >= 100 {
+			b.Run(fmt.Sprintf("work=sleep/limit=%d", limit), func(b *testing.B) {
+				drain(b, 10_000, 200*time.Millisecond, arming(b), func() { time.Sleep(time.Millisecond) })
+			})
+		}
+	}
 }
 
 // drain arms n callbacks for one instant and reports the time from then until all have run.

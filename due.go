@@ -52,16 +52,18 @@ type dueList struct {
 	deferred bool       // Manual mode: single timers go to fresh
 }
 
-// add makes a bucket due that has left its slot.
+// add makes a bucket due that has left its slot. Single timers that become due later do not go
+// before it.
 func (d *dueList) add(b *bucket) {
 	b.state = bucketDue
 	d.buckets.push(b)
+	d.prompt = nil
 	d.ready += b.live
 }
 
 // put makes a single timer due. tick is the current tick. The bucket that takes the timer is closed
-// once its first timer is taken, so a chain of zero delays queues up behind everything else that is
-// due.
+// once its first timer is taken or another bucket is due behind it, so a chain of zero delays queues
+// up behind everything else that is due.
 func (d *dueList) put(i uint32, tick int64) {
 	b := d.prompt
 	if b == nil {

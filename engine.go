@@ -28,6 +28,7 @@ type engine[T any] struct {
 	shards    []*shardOf[T]
 	routes    *routes       // nil if there is one shard
 	executor  Executor      // nil: pooled
+	places    *places[T]    // nil: no limit
 	job       job[T]        // with OnPanic
 	watch     *watch.Watch  // nil: the time of callbacks is not measured
 	panics    atomic.Uint64 // that OnPanic was told of
@@ -52,6 +53,9 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 	e.scanned = holdsPointers(reflect.TypeFor[T]())
 	e.Start()
 	e.job = e.wrapJob(opts, j)
+	if opts.MaxRunning > 0 {
+		e.places = &places[T]{free: opts.MaxRunning}
+	}
 	e.shards = make([]*shardOf[T], opts.Shards)
 	if opts.Shards > 1 {
 		e.routes = newRoutes(opts.Shards)
@@ -126,6 +130,7 @@ type shardOf[T any] struct {
 	buffer      []T        // wheelMu: the buffer of the worker that ended last, for the next one
 	collected   []entry    // wheelMu: buffer of claimDue
 	spareWorker *worker[T] // wheelMu: the worker that ended last, for reuse
+	inLine      bool       // places.mu: it is in places.line
 
 	// callees has the code of the user's functions that plans and FuncTimers call, by slot, if the
 	// engine is observed. Their payloads are methods of this package. armMu guards the writes. The

@@ -46,7 +46,7 @@ func scaled(n int) int {
 // startWheel returns a wheel that the end of the test stops.
 func startWheel(tb testing.TB, opts Options) *TimingWheel {
 	tb.Helper()
-	tw, err := New(opts)
+	tw, err := New(withLimit(opts))
 	require.NoError(tb, err)
 	tb.Cleanup(tw.Stop)
 	return tw
@@ -86,6 +86,39 @@ func verifyShards[T any](t *testing.T, e *engine[T]) {
 	for _, s := range e.shards {
 		verified(t, &s.shard)
 	}
+	if e.places != nil {
+		require.NoError(t, e.verifyPlaces())
+	}
+}
+
+// verifyPlaces checks the invariants of places that hold in full swing. It returns the first that
+// is broken.
+func (e *engine[T]) verifyPlaces() error {
+	p := e.places
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	inLine := 0
+	for _, s := range e.shards {
+		if s.inLine {
+			inLine++
+		}
+	}
+	switch {
+	case p.free < 0:
+		return fmt.Errorf("R1: %d places are free", p.free)
+	case p.free > 0 && inLine > 0:
+		return fmt.Errorf("R2: %d places are free and %d shards stand in line", p.free, inLine)
+	case inLine != len(p.line):
+		return fmt.Errorf("a line of %d shards, of which %d know", len(p.line), inLine)
+	}
+	return nil
+}
+
+// placesReturn waits until all n places of a wheel are free.
+func placesReturn[T any](t *testing.T, e *engine[T], n int) {
+	t.Helper()
+	await(t, "all places are free", func() bool { return e.places.left(nil) == n })
+	require.NoError(t, e.verifyPlaces())
 }
 
 // spin waits awake: time.Sleep would sleep for far too long.
@@ -258,6 +291,7 @@ var shapes = []Options{
 	{WheelSize: 256, Levels: 2, Tick: 100 * ms, Shards: 3},
 	{WheelSize: 64, Levels: 3, Tick: ms, Executor: Goroutines},
 	{WheelSize: 64, Levels: 3, Tick: ms, Executor: Inline},
+	{WheelSize: 64, Levels: 3, Tick: ms, MaxRunning: 1},
 }
 
 func tickOf(opts Options) time.Duration {
@@ -332,9 +366,24 @@ func (h *held) release() int {
 	return len(calls)
 }
 
+// limit stands for the default executor with a limit, among other executors.
+type limit int
+
+func (limit) Go(func()) { panic("it is an option: see withLimit") }
+
+// withLimit returns the options that opts stands for if its executor is a limit.
+func withLimit(opts Options) Options {
+	if n, ok := opts.Executor.(limit); ok {
+		opts.Executor, opts.MaxRunning = nil, int(n)
+	}
+	return opts
+}
+
 // executors are those that run a callback on their own accord.
 var executors = map[string]func(testing.TB) Executor{
 	"default":    func(testing.TB) Executor { return nil },
+	"limit 1":    func(testing.TB) Executor { return limit(1) },
+	"limit 3":    func(testing.TB) Executor { return limit(3) },
 	"Goroutines": func(testing.TB) Executor { return Goroutines },
 	"Inline":     func(testing.TB) Executor { return Inline },
 	"WaitGroup":  func(testing.TB) Executor { return new(sync.WaitGroup) },
@@ -485,11 +534,13 @@ var tiny = []Options{
 	{WheelSize: 8, Levels: 3, Tick: 50 * time.Microsecond, Shards: 1, Executor: Goroutines},
 	{WheelSize: 16, Levels: 3, Tick: 100 * time.Microsecond, Shards: 1, Executor: Inline},
 	{WheelSize: 16, Levels: 1, Tick: time.Millisecond, Shards: 4},
+	{WheelSize: 8, Levels: 3, Tick: 50 * time.Microsecond, Shards: 4, MaxRunning: 2},
 	{WheelSize: 2, Levels: 3, Tick: time.Millisecond, Shards: 1},
 }
 
 func optionName(o Options) string {
-	return fmt.Sprintf("size=%d,levels=%d,tick=%v,shards=%d,executor=%T", o.WheelSize, o.Levels, o.Tick, o.Shards, o.Executor)
+	return fmt.Sprintf("size=%d,levels=%d,tick=%v,shards=%d,executor=%T,limit=%d",
+		o.WheelSize, o.Levels, o.Tick, o.Shards, o.Executor, o.MaxRunning)
 }
 
 var modelStart = time.Unix(1_000_000_000, 0).UTC()

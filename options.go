@@ -42,6 +42,12 @@ type Options struct {
 	// that blocks delays no other timer. In Manual mode it defaults to Inline.
 	Executor Executor
 
+	// MaxRunning limits how many callbacks, or batches of [Timeouts], the default executor runs at
+	// once. The others stay due: they are pending, and can be stopped and moved. Callbacks that
+	// wait for others may deadlock at the limit. Defaults to 0, no limit. With an Executor and in
+	// Manual mode it must be 0.
+	MaxRunning int
+
 	// OnPanic gets the value and the stack of a callback's panic. Defaults to nil: a panic crashes the
 	// program, or in Manual mode with Inline unwinds to the caller of Advance.
 	OnPanic func(value any, stack []byte)
@@ -171,6 +177,10 @@ func (o Options) validate() (Options, error) {
 		return o, badOption("Levels", o.Levels, "from 1 to 16, or 0 for the default")
 	case o.Shards < 1 || o.Shards > maxShards:
 		return o, badOption("Shards", o.Shards, "from 1 to 1024, or 0 for the default")
+	case o.MaxRunning < 0:
+		return o, badOption("MaxRunning", o.MaxRunning, "a positive number, or 0 for no limit")
+	case o.MaxRunning > 0 && o.Executor != nil:
+		return o, badOption("MaxRunning", o.MaxRunning, "0 with an Executor or in Manual mode")
 	case o.SlowAfter < 0:
 		return o, badOption("SlowAfter", o.SlowAfter, "a positive duration, or 0 for the default")
 	case !o.Manual && !o.Start.IsZero():

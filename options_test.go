@@ -16,12 +16,13 @@ import (
 func TestBadOptions(t *testing.T) {
 	t.Parallel()
 	ranges := map[string][]string{
-		"Tick":      {"1µs", "1h"},
-		"WheelSize": {"power of two", "2", "65536"},
-		"Levels":    {"1", "16"},
-		"Shards":    {"1", "1024"},
-		"SlowAfter": {"positive", "0"},
-		"Start":     {"zero", "Manual"},
+		"Tick":       {"1µs", "1h"},
+		"WheelSize":  {"power of two", "2", "65536"},
+		"Levels":     {"1", "16"},
+		"Shards":     {"1", "1024"},
+		"SlowAfter":  {"positive", "0"},
+		"MaxRunning": {"0"},
+		"Start":      {"zero", "Manual"},
 	}
 	for _, c := range []struct {
 		field, value string
@@ -48,6 +49,9 @@ func TestBadOptions(t *testing.T) {
 		{"Shards", "1025", Options{Shards: 1025}},
 		{"SlowAfter", "-1ns", Options{SlowAfter: -1}},
 		{"SlowAfter", "-1s", Options{SlowAfter: -time.Second, OnSlow: func(SlowCallback) {}}},
+		{"MaxRunning", "-1", Options{MaxRunning: -1}},
+		{"MaxRunning", "3", Options{MaxRunning: 3, Executor: Goroutines}},
+		{"MaxRunning", "3", Options{MaxRunning: 3, Executor: Inline, OnSlow: func(SlowCallback) {}}},
 		{"Start", "2001-09-09", Options{Start: modelStart}},
 	} {
 		for _, manual := range []bool{false, true} {
@@ -99,6 +103,8 @@ func TestDefaultsOfOptions(t *testing.T) {
 	require.Equal(t, Options{Tick: o.Tick, WheelSize: defaultWheelSize, Levels: defaultLevels, Shards: o.Shards}, o)
 	require.GreaterOrEqual(t, o.Shards, min(runtime.GOMAXPROCS(0), maxShards))
 	require.LessOrEqual(t, o.Shards, maxShards)
+	_, err = Options{Manual: true, MaxRunning: 1}.validate()
+	require.ErrorContains(t, err, "MaxRunning is 1; accepted is 0")
 	o, err = Options{Manual: true}.validate()
 	require.NoError(t, err)
 	require.Equal(t, 1, o.Shards)

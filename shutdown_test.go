@@ -114,7 +114,7 @@ func TestNothingRunsAfterShutdown(t *testing.T) {
 			t.Parallel()
 			e := executor(t)
 			for range max(scaled(100), 5) {
-				tw, err := New(Options{Executor: e, Shards: 2, Tick: 10 * time.Microsecond})
+				tw, err := New(withLimit(Options{Executor: e, Shards: 2, Tick: 10 * time.Microsecond}))
 				require.NoError(t, err)
 				var running, ran atomic.Int32
 				for range 200 {
@@ -145,7 +145,7 @@ func TestNothingIsClaimedAfterStop(t *testing.T) {
 			t.Parallel()
 			e := executor(t)
 			for range max(scaled(30), 5) {
-				tw, err := New(Options{Executor: e, Shards: 2, Tick: 10 * time.Microsecond})
+				tw, err := New(withLimit(Options{Executor: e, Shards: 2, Tick: 10 * time.Microsecond}))
 				require.NoError(t, err)
 				var link func()
 				link = func() { tw.AfterFunc(0, link) }

@@ -15,7 +15,7 @@ import (
 
 func startTimeouts[T any](tb testing.TB, opts Options, expire func([]T)) *Timeouts[T] {
 	tb.Helper()
-	w, err := NewTimeouts(opts, expire)
+	w, err := NewTimeouts(withLimit(opts), expire)
 	require.NoError(tb, err)
 	tb.Cleanup(w.Stop)
 	return w

@@ -158,7 +158,7 @@ func TestSeveralWheelsInOneBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var wheels []*TimingWheel
-		var ran [7]atomic.Int32
+		ran := make([]atomic.Int32, len(shapes))
 		for i, opts := range shapes {
 			tw := startWheel(t, opts)
 			wheels = append(wheels, tw)

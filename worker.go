@@ -1,7 +1,10 @@
 package timingwheel
 
 import (
+	"math"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,6 +43,8 @@ type worker[T any] struct {
 	taken    uint64 // counters.taken at that time
 	running  bool   // a callback, or a batch, is being run
 	serving  bool   // counted in crew.serving
+	placed   bool   // it has one of places
+	served   bool   // it has run something since it got its place, or since it last kept it
 	unlocked bool   // it does not hold wheelMu
 }
 
@@ -115,31 +120,36 @@ func (w *worker[T]) takeOverFromParent() {
 	}
 	c := &s.owner.crew
 	w.parent, p.spareComing = nil, false
+	placed := w.takePlace()
 	if p.running && !p.stuck {
-		p.replaced, p.stuck = true, true
+		p.replaced, p.stuck = placed, true
 		c.stuck++
 		c.size = max(1, c.size/2)
 	}
 	if b := p.batch; b != nil && b.listed && !b.returned {
-		w.takeOver(b)
+		w.takeOver(p, placed)
 	}
 	if s.owner.counters.taken > w.taken || s.Read()-w.started < int64(lateSpare) {
 		c.crowd = crowdMin
 		return
 	}
-	s.hire(min(s.owner.batchesDue(), c.crowd) - c.coming)
+	s.hire(min(s.owner.batchesDue(), c.crowd, s.engine.places.left(nil)) - c.coming)
 	c.crowd = min(c.crowd*crowdGrowth, crowdMax)
 }
 
 // takeOver lets a spare go on with the batch of its parent. If all entries are claimed, only
-// counting them is left.
-func (w *worker[T]) takeOver(b *batch) {
-	c := &w.s.owner.crew
+// counting them is left. A spare without a place makes them due again.
+func (w *worker[T]) takeOver(p *worker[T], placed bool) {
+	c, b := &w.s.owner.crew, p.batch
 	if b.unclaimed() == 0 {
 		if !b.open() {
 			w.s.owner.countBatch(b)
 			c.unlist(b)
 		}
+		return
+	}
+	if !placed {
+		p.putBack()
 		return
 	}
 	w.batch, w.backward = b, true
@@ -163,19 +173,20 @@ func (w *worker[T]) serve() {
 		w.runBatch()
 	}
 	for !s.closed.Load() {
+		ready := w.ready()
 		switch {
 		case w.replaced && o.crew.crowded(s.procs):
 			// Others go on in its place. Quick callbacks need no more workers.
-			if o.due.ready == 0 || o.crew.size > 1 || s.claims.returning.Load() > returningMax {
+			if !ready || o.crew.size > 1 || s.claims.returning.Load() > returningMax {
 				return
 			}
 			w.runExtra()
-		case o.backlog() && (o.due.ready == 0 || o.crew.unmoved >= 16):
+		case o.backlog() && (!ready || o.crew.unmoved >= 16):
 			o.crew.unmoved = 0
 			o.cascadeQuantum()
 			s.yield()
 			w.overtake()
-		case o.due.ready > 0:
+		case ready:
 			if w.takeBatch() {
 				w.runBatch()
 			} else {
@@ -202,7 +213,7 @@ func (w *worker[T]) overtake() bool {
 func (w *worker[T]) takeBatch() bool {
 	s := w.s
 	o := &s.owner
-	if s.perCall > 1 || o.crew.size == 1 || o.due.ready == 1 {
+	if s.perCall > 1 || o.crew.size == 1 || o.due.ready == 1 || s.engine.places.left(nil) == 0 {
 		return false
 	}
 	b := o.crew.newBatch()
@@ -224,7 +235,7 @@ func (w *worker[T]) takeBatch() bool {
 func (w *worker[T]) runOne(limit int64) int {
 	s := w.s
 	o := &s.owner
-	begun, extra := o.crew.begun, w.stuck
+	begun := o.crew.begun
 	fired := o.counters.fired
 	w.values = s.claimDue(w.values[:0], limit)
 	fired = o.counters.fired - fired // without plans
@@ -239,7 +250,7 @@ func (w *worker[T]) runOne(limit int64) int {
 		w.planSlot = planSlot(&s.collected[0])
 	}
 	o.crew.launches++
-	w.leave(w.serving && !w.stuck && (o.due.ready > 0 || o.backlog()))
+	alone := w.leave(w.serving && !w.stuck && (o.due.ready > 0 || o.backlog()))
 	run := !s.closed.Load()
 	if !run { // the wheel is being stopped, and halt waits for launched
 		s.claims.dropped.Add(fired)
@@ -251,7 +262,7 @@ func (w *worker[T]) runOne(limit int64) int {
 	w.back()
 	clear(w.values)
 	w.values = w.values[:0]
-	if !extra { // an extra callback has no spare that could have begun
+	if !alone { // else it has no spare that could have begun
 		o.crew.ran(begun)
 	}
 	return n
@@ -322,8 +333,9 @@ func (w *worker[T]) runBatch() {
 // leave releases the lock to run callbacks. more says that something waits behind them. In this
 // case leave starts a spare, unless one is coming or enough workers are on their way, and workers
 // for processors that have none. It starts the spare last, so that the spare stands next in the
-// processor's queue.
-func (w *worker[T]) leave(more bool) {
+// processor's queue. If no place is left for a spare, the worker counts as stuck from the
+// beginning, like one that runs an extra callback. leave reports whether that is so.
+func (w *worker[T]) leave(more bool) (alone bool) {
 	s := w.s
 	c := &s.owner.crew
 	c.running++
@@ -332,23 +344,30 @@ func (w *worker[T]) leave(more bool) {
 	others, spare := 0, (*worker[T])(nil)
 	// If the worker has a batch it needs a spare of its own, because the spares of others do not
 	// serve this batch.
-	if more && !w.spareComing && (w.batch != nil || c.coming <= s.owner.batchesDue()) {
-		others = s.owner.workersToStart()
+	switch {
+	case !more || w.spareComing || w.batch == nil && c.coming > s.owner.batchesDue():
+	case w.batch == nil && !s.owner.backlog() && s.engine.places.left(s) == 0:
+		w.stuck = true
+		c.stuck++
+	default:
+		others = max(0, min(s.owner.workersToStart(), s.engine.places.left(nil)-1))
 		spare = s.newWorker()
 		spare.parent, spare.taken = w, s.owner.counters.taken
 		w.spareComing = true
 		c.coming += 1 + others
 	}
+	alone = w.stuck
 	s.unlock()
 	w.unlocked = true
 	if spare == nil {
-		return
+		return alone
 	}
 	for range others {
 		go s.runWorker()
 	}
 	spare.started = s.Read()
 	go spare.runSpare()
+	return alone
 }
 
 // back takes the lock again after callbacks have run.
@@ -359,7 +378,7 @@ func (w *worker[T]) back() {
 	s.wheelMu.Lock()
 	s.claims.returning.Add(-1)
 	w.waiting.Store(false)
-	w.unlocked = false
+	w.unlocked, w.served = false, true
 	w.finish()
 }
 
@@ -469,6 +488,10 @@ func (w *worker[T]) end() {
 			}
 			w.leaveBatch()
 		}
+	}
+	if w.placed {
+		w.placed = false
+		s.engine.places.give()
 	}
 	if w.serving {
 		c.serving--
@@ -606,4 +629,134 @@ func (s *shardOf[T]) returnMoved(e *entry) {
 			return
 		}
 	}
+}
+
+// places are what the workers of a wheel take before they claim anything, if [Options.MaxRunning]
+// limits the callbacks that run at once. A worker keeps its place until it ends, or until it comes
+// back from a callback, or a batch, while another shard stands in line. Invariants, whenever mu is
+// free:
+//
+//	R1  free is MaxRunning less the places that workers hold or are about to get
+//	R2  if a shard stands in line, free is 0
+//
+// A worker that finds due timers and no place puts its shard in line. So no due timer waits while
+// a place is free. Order of locks: wheelMu, then mu.
+type places[T any] struct {
+	mu   sync.Mutex
+	free int
+	line []*shardOf[T] // those with inLine
+}
+
+// take takes a place. If none is free and s is not nil, it puts s in line.
+func (p *places[T]) take(s *shardOf[T]) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.free > 0 {
+		p.free--
+		return true
+	}
+	if s != nil {
+		p.join(s)
+	}
+	return false
+}
+
+// left returns the number of free places. If it is 0 and s is not nil, left puts s in line. A nil p
+// stands for no limit.
+func (p *places[T]) left(s *shardOf[T]) int {
+	if p == nil {
+		return math.MaxInt
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.free == 0 && s != nil {
+		p.join(s)
+	}
+	return p.free
+}
+
+// pass is called for a worker with a place whose shard has more due. If another shard is first in
+// line, it gets the place, and the worker's shard goes to the end.
+func (p *places[T]) pass(w *worker[T]) {
+	p.mu.Lock()
+	first := p.next()
+	if first != nil {
+		p.join(w.s)
+		w.placed = first == w.s
+		w.replaced = false // the workers in its place are too few
+	}
+	p.mu.Unlock()
+	if !w.placed {
+		go first.runPlaced()
+	}
+}
+
+// give takes a place back. The first shard in line gets it.
+func (p *places[T]) give() {
+	p.mu.Lock()
+	first := p.next()
+	if first == nil {
+		p.free++
+	}
+	p.mu.Unlock()
+	if first != nil {
+		go first.runPlaced()
+	}
+}
+
+// join puts a shard at the end of the line, unless it is in line. mu is held.
+func (p *places[T]) join(s *shardOf[T]) {
+	if !s.inLine {
+		s.inLine = true
+		p.line = append(p.line, s)
+	}
+}
+
+// next takes the first shard out of the line, or returns nil. mu is held.
+func (p *places[T]) next() *shardOf[T] {
+	if len(p.line) == 0 {
+		return nil
+	}
+	s := p.line[0]
+	p.line = slices.Delete(p.line, 0, 1)
+	s.inLine = false
+	return s
+}
+
+// runPlaced runs a worker that has got a place.
+func (s *shardOf[T]) runPlaced() {
+	s.wheelMu.Lock()
+	w := s.newWorker()
+	w.placed = true
+	s.owner.crew.coming++
+	w.run()
+}
+
+// ready reports whether something is due and w has a place to run it in. If w has none, its shard
+// is in line.
+func (w *worker[T]) ready() bool {
+	s := w.s
+	p := s.engine.places
+	switch {
+	case s.owner.due.ready == 0:
+		return false
+	case p == nil:
+		return true
+	case !w.placed:
+		w.served, w.placed = false, p.take(s)
+	case w.served:
+		w.served = false
+		p.pass(w)
+	}
+	return w.placed
+}
+
+// takePlace takes a place for a spare, and reports whether it may run callbacks.
+func (w *worker[T]) takePlace() bool {
+	p := w.s.engine.places
+	if p == nil {
+		return true
+	}
+	w.placed = p.take(nil)
+	return w.placed
 }

@@ -1271,7 +1271,7 @@ func TestBatchStaysListedWhileATimerMayComeBack(t *testing.T) {
 					spare.s, spare.batch = s, w.batch
 					spare.leaveBatch()
 				} else {
-					spare.takeOver(w.batch)
+					spare.takeOver(w, true)
 				}
 				require.Nil(t, spare.batch)
 				s.settleAll()

@@ -1,0 +1,605 @@
+package timingwheel
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/internal/bench"
+)
+
+// gauge counts what runs at once.
+type gauge struct{ now, most atomic.Int32 }
+
+func (g *gauge) enter() {
+	n := g.now.Add(1)
+	for m := g.most.Load(); n > m && !g.most.CompareAndSwap(m, n); {
+		m = g.most.Load()
+	}
+}
+
+func (g *gauge) leave() { g.now.Add(-1) }
+
+// armSpread arms n timers on all shards in turn.
+func armSpread(tw *TimingWheel, n int, d time.Duration, f func()) []Timer {
+	timers := make([]Timer, n)
+	for i := range timers {
+		s := tw.engine.shards[i%len(tw.engine.shards)]
+		timers[i] = armOn(s, s.reading()+int64(d), f)
+	}
+	return timers
+}
+
+func TestAtMostMaxRunningCallbacksRunAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, shards := range []int{1, 4} {
+		for _, n := range []int{1, 2, 7, 100} {
+			t.Run(fmt.Sprintf("shards=%d,n=%d", shards, n), func(t *testing.T) {
+				t.Parallel()
+				tw := startWheel(t, Options{Shards: shards, MaxRunning: n})
+				var g gauge
+				gate := make(chan struct{})
+				var ran atomic.Int32
+				armSpread(tw, 20*n, ms, func() {
+					g.enter()
+					defer g.leave()
+					<-gate
+					ran.Add(1)
+				})
+				await(t, "all places are taken", func() bool { return int(g.now.Load()) == n })
+				await(t, "all are due", func() bool { return tw.Stats().Due == 19*n })
+				assert.Equal(t, 19*n, tw.Len())
+				verifyShards(t, tw.engine)
+				close(gate)
+				require.NoError(t, drainWheel(tw))
+				assert.EqualValues(t, 20*n, ran.Load())
+				assert.EqualValues(t, n, g.most.Load())
+				placesReturn(t, tw.engine, n)
+			})
+		}
+	}
+}
+
+// The batches of Timeouts take places as callbacks do.
+func TestAtMostMaxRunningBatchesRunAtOnce(t *testing.T) {
+	t.Parallel()
+	var g gauge
+	var seen atomic.Int32
+	gate := make(chan struct{})
+	w := startTimeouts(t, Options{Shards: 2, MaxRunning: 3}, func(batch []int) {
+		g.enter()
+		defer g.leave()
+		<-gate
+		seen.Add(int32(len(batch)))
+	})
+	const n = 20 * perCallMax
+	for id := range n {
+		armOn(w.engine.shards[id%2], w.engine.reading()+int64(ms), id)
+	}
+	await(t, "all places are taken", func() bool { return g.now.Load() == 3 })
+	await(t, "all others are due", func() bool { st := w.Stats(); return st.Due == st.Pending })
+	assert.GreaterOrEqual(t, w.Len(), n-3*perCallMax)
+	close(gate)
+	await(t, "everything is claimed", drained(w))
+	assert.EqualValues(t, n, seen.Load())
+	assert.EqualValues(t, 3, g.most.Load())
+	placesReturn(t, w.engine, 3)
+}
+
+// What finds no place is pending like any other timer.
+func TestDueWithoutAPlaceCanBeStoppedMovedAndFlushed(t *testing.T) {
+	t.Parallel()
+	for _, shards := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			tw, err := New(Options{Shards: shards, MaxRunning: 2})
+			require.NoError(t, err)
+			defer tw.Stop()
+			start := time.Now()
+			gate := make(chan struct{})
+			armSpread(tw, 2, ms, func() { <-gate })
+			synctest.Wait()
+			time.Sleep(2 * ms)
+			synctest.Wait()
+			require.Equal(t, 2, tw.Stats().Running)
+
+			var at stopwatch
+			at.start = start
+			timers := armSpread(tw, 50, ms, at.note)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			st := tw.Stats()
+			require.Equal(t, []int{50, 50, 2, 2}, []int{st.Pending, st.Due, st.Running, st.Workers})
+			require.Greater(t, st.Overdue, 900*ms)
+			next, ok := tw.Next()
+			require.True(t, ok)
+			require.False(t, next.After(tw.Now()))
+
+			requireAllStop(t, timers[:10])
+			for _, e := range timers[10:20] {
+				require.True(t, e.Reschedule(time.Minute))
+			}
+			for _, e := range timers[20:30] {
+				require.True(t, e.Reschedule(time.Minute))
+				require.True(t, e.Reschedule(0))
+				_, ok := e.Deadline()
+				require.True(t, ok)
+			}
+			require.Equal(t, 40, tw.Len())
+			require.Equal(t, 40, tw.Flush())
+			for _, e := range timers[10:20] {
+				require.True(t, e.Reschedule(time.Minute), "a flushed timer can be moved again")
+			}
+			synctest.Wait()
+			require.Equal(t, 40, tw.Len())
+			require.Empty(t, at.noted())
+			verifyShards(t, tw.engine)
+
+			close(gate)
+			synctest.Wait()
+			require.Len(t, at.noted(), 30)
+			require.Equal(t, 10, tw.Len())
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			require.Len(t, at.noted(), 40)
+			require.GreaterOrEqual(t, at.noted()[30], 61_000)
+			placesReturn(t, tw.engine, 2)
+			verifyShards(t, tw.engine)
+		})
+	}
+}
+
+// With one place and one shard, what is due runs in order of ticks.
+func TestOnePlaceRunsWhatIsDueInOrderOfTicks(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 0))
+			tw, err := New(Options{Shards: 1, MaxRunning: 1, WheelSize: 8, Levels: 3})
+			require.NoError(t, err)
+			defer tw.Stop()
+			tw.AfterFunc(ms, func() { time.Sleep(10 * time.Second) })
+			var ran []time.Duration // ticks
+			for range 1000 {
+				d := 2*ms + rand.N(8*time.Second)
+				tw.AfterFunc(d, func() {
+					ran = append(ran, (d+ms-1)/ms)
+					if rng.IntN(50) == 0 {
+						time.Sleep(time.Second)
+					}
+				})
+			}
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			require.Len(t, ran, 1000)
+			require.True(t, slices.IsSorted(ran))
+		})
+	}
+}
+
+// While all places are taken, the wheel goes on: timers arrive, move between levels and become due.
+func TestWheelGoesOnWhileAllPlacesAreTaken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tw, err := New(Options{Shards: 1, MaxRunning: 1, WheelSize: 8, Levels: 3})
+		require.NoError(t, err)
+		defer tw.Stop()
+		gate := make(chan struct{})
+		tw.AfterFunc(0, func() { <-gate })
+		var ran int
+		const n = 5 * quantum
+		for k := range n { // more than a driver handles at once, so that it has to come back
+			tw.AfterFunc(time.Duration(1+k%5)*time.Second, func() { ran++ })
+		}
+		for k := range 5 {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			time.Sleep(2 * ms)
+			synctest.Wait()
+			st := tw.Stats()
+			require.Equal(t, []int{n, (k + 1) * quantum, 1}, []int{st.Pending, st.Due, st.Workers})
+			verifyShards(t, tw.engine)
+		}
+		close(gate)
+		synctest.Wait()
+		require.Equal(t, n, ran)
+	})
+}
+
+// The rest of a batch runs in other places while a callback of it blocks.
+func TestBatchGoesOnInAnotherPlace(t *testing.T) {
+	t.Parallel()
+	for blocker := range batchSize {
+		batchBubble(t, Options{MaxRunning: 2}, func(t *testing.T, tw *TimingWheel, _ *shardOf[func()]) {
+			var ran atomic.Int32
+			at := tw.Now().Add(ms)
+			for k := range batchSize {
+				tw.AtFunc(at, func() {
+					if ran.Add(1); k == blocker {
+						time.Sleep(time.Hour)
+					}
+				})
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			require.EqualValues(t, batchSize, ran.Load())
+			require.Zero(t, tw.Len())
+			time.Sleep(time.Hour)
+			placesReturn(t, tw.engine, 2)
+		})
+	}
+}
+
+// A place that another shard gives back serves a shard whose own worker blocks.
+func TestPlaceOfAnotherShardServesWhatIsDue(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{Shards: 2, MaxRunning: 2}, func(t *testing.T, tw *TimingWheel) {
+		a, b := tw.engine.shards[0], tw.engine.shards[1]
+		armOn(b, 0, func() { time.Sleep(time.Hour) })
+		synctest.Wait()
+		var ran atomic.Int32
+		at := a.reading() + int64(ms)
+		for range 10 {
+			armOn(a, at, func() {
+				if ran.Add(1) == 1 {
+					time.Sleep(2 * time.Hour)
+				}
+			})
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.EqualValues(t, 1, ran.Load())
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.EqualValues(t, 10, ran.Load())
+		require.Equal(t, 1, tw.Stats().Running)
+		time.Sleep(time.Hour)
+		placesReturn(t, tw.engine, 2)
+	})
+}
+
+// The callback in the only place blocks before the driver has taken everything off the wheel. A
+// spare does the rest of its work.
+func TestSpareDoesTheDriversWorkWithoutAPlace(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{MaxRunning: 1, WheelSize: 1024}, func(t *testing.T, tw *TimingWheel) {
+		const n = 3 * quantum
+		for k := range n { // a bucket each, all in the past
+			tw.AfterFunc(time.Hour+time.Duration(k)*ms, func() { time.Sleep(time.Hour) })
+		}
+		s := &tw.engine.shards[0].shard
+		s.own(func() {
+			s.settleAll()
+			s.skip(time.Hour + n*ms)
+			s.alarm.summon()
+		})
+		synctest.Wait()
+		st := tw.Stats()
+		require.Equal(t, []int{n - 1, n - 1, 1, 1}, []int{st.Pending, st.Due, st.Running, st.Workers})
+		require.Equal(t, int64(never), s.alarm.at.Load())
+		tw.Stop()
+	})
+}
+
+// pass gives the place to the first other shard in line, and puts the worker's shard behind.
+func TestPassPutsTheShardAtTheEndOfTheLine(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{Shards: 3, MaxRunning: 1}, func(t *testing.T, tw *TimingWheel) {
+		p, s := tw.engine.places, tw.engine.shards
+		inLine := func() (names []int) {
+			for _, waiting := range p.line {
+				names = append(names, slices.Index(s, waiting))
+			}
+			return names
+		}
+		require.True(t, p.take(s[0]))
+		w := &worker[func()]{s: s[0], placed: true, replaced: true}
+		p.pass(w)
+		require.True(t, w.placed && w.replaced, "no shard stands in line")
+		require.False(t, p.take(s[0]))
+		require.False(t, p.take(s[1]))
+		require.False(t, p.take(s[0]))
+		require.Zero(t, p.left(s[2]))
+		require.Equal(t, []int{0, 1, 2}, inLine())
+		p.pass(w)
+		require.True(t, w.placed, "its own turn")
+		require.False(t, w.replaced)
+		require.Equal(t, []int{1, 2, 0}, inLine())
+		s[1].own(func() {
+			p.pass(w)
+			require.False(t, w.placed)
+			require.Equal(t, []int{2, 0}, inLine())
+			require.NoError(t, tw.engine.verifyPlaces())
+		})
+		synctest.Wait() // nothing is due, so the place goes through the line
+		require.Empty(t, p.line)
+		require.Equal(t, 1, p.free)
+	})
+}
+
+// The last place is lost to another shard after a worker has taken a batch. The spare makes the
+// rest of the batch due again, and the next place that is free serves it.
+func TestBatchIsDueAgainIfItsSpareFindsNoPlace(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{MaxRunning: 2}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+		var ran atomic.Int32
+		at := tw.Now().Add(ms)
+		timers := make([]Timer, batchSize)
+		for k := range timers {
+			timers[k] = tw.AtFunc(at, func() {
+				if ran.Add(1) == 1 {
+					assert.True(t, tw.engine.places.take(nil), "the other place")
+					time.Sleep(time.Hour)
+				}
+			})
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.EqualValues(t, 1, ran.Load())
+		st := tw.Stats()
+		require.Equal(t, []int{batchSize - 1, batchSize - 1, 1}, []int{st.Pending, st.Due, st.Workers})
+		verifyShards(t, tw.engine)
+		stopped := 0
+		for _, e := range timers[:batchSize/2] {
+			if e.Stop() {
+				stopped++
+			}
+		}
+		require.GreaterOrEqual(t, stopped, batchSize/2-1)
+
+		tw.engine.places.give()
+		synctest.Wait()
+		require.EqualValues(t, batchSize-stopped, ran.Load(), "while the first one still blocks")
+		require.Zero(t, tw.Len())
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.EqualValues(t, batchSize-stopped, tw.Stats().Fired)
+		placesReturn(t, tw.engine, 2)
+		verifyShards(t, tw.engine)
+	})
+}
+
+// A worker that comes back from its callback goes on with a batch that was made due again.
+func TestWorkerFinishesABatchThatIsDueAgain(t *testing.T) {
+	t.Parallel()
+	batchBubble(t, Options{MaxRunning: 1}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
+		s.own(func() { tw.engine.places.free++ }) // so that the worker takes a batch
+		ran := 0
+		at := tw.Now().Add(ms)
+		for range batchSize {
+			tw.AtFunc(at, func() {
+				if ran++; ran == 1 {
+					assert.True(t, tw.engine.places.take(nil))
+				}
+				time.Sleep(time.Second)
+			})
+		}
+		time.Sleep(10*time.Second + 2*ms)
+		synctest.Wait()
+		require.Equal(t, 11, ran, "one after the other")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Equal(t, batchSize, ran)
+		require.EqualValues(t, batchSize, tw.Stats().Fired)
+		placesReturn(t, tw.engine, 1)
+		verifyShards(t, tw.engine)
+	})
+}
+
+// Shards take turns: one that always has something due does not keep the places.
+func TestShardsTakeTurnsInOnePlace(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Shards: 4, MaxRunning: 1})
+	var end atomic.Bool
+	var link func()
+	link = func() {
+		if !end.Load() {
+			armOn(tw.engine.shards[0], 0, link)
+		}
+	}
+	for range 100 {
+		link()
+	}
+	for range scaled(100) {
+		ran := make(chan struct{}, 3)
+		for _, s := range tw.engine.shards[1:] {
+			armOn(s, s.reading(), func() { ran <- struct{}{} })
+		}
+		for range 3 {
+			receive(t, ran, "a callback of another shard")
+		}
+	}
+	end.Store(true)
+	require.NoError(t, drainWheel(tw))
+	placesReturn(t, tw.engine, 1)
+}
+
+// The wheel's Stop leaves shards in line behind. No callback begins any more, Shutdown waits for
+// those that run, and no goroutine is left.
+func TestStopWithShardsInLine(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tw, err := New(Options{Shards: 4, MaxRunning: 2})
+		require.NoError(t, err)
+		var began atomic.Int32
+		armSpread(tw, 100, ms, func() { began.Add(1); time.Sleep(time.Hour) })
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.NoError(t, tw.engine.verifyPlaces())
+		tw.Stop()
+		require.Zero(t, tw.Len())
+		require.EqualValues(t, 98, tw.Stats().Discarded)
+		require.NoError(t, tw.Shutdown(t.Context()))
+		require.EqualValues(t, 2, began.Load())
+		synctest.Wait()
+		require.Equal(t, 2, tw.engine.places.left(nil))
+	})
+}
+
+// A million callbacks that block hold as many goroutines as there are places.
+func TestMillionBlockedCallbacksHoldNoMoreGoroutinesThanPlaces(t *testing.T) {
+	const n = 100
+	all := scaled(1_000_000)
+	before := runtime.NumGoroutine()
+	tw := startWheel(t, Options{MaxRunning: n})
+	gate := make(chan struct{})
+	var g gauge
+	var ran atomic.Int32
+	for range all {
+		tw.AfterFunc(ms, func() {
+			g.enter()
+			<-gate
+			g.leave()
+			ran.Add(1)
+		})
+	}
+	most := 0
+	await(t, "all that find no place are due", func() bool {
+		most = max(most, runtime.NumGoroutine())
+		return tw.Stats().Due == all-n
+	})
+	assert.EqualValues(t, n, g.now.Load())
+	assert.LessOrEqual(t, runtime.NumGoroutine(), before+n+5)
+	// The spares of workers, and drivers, come and go.
+	assert.LessOrEqual(t, most, before+2*n+4*len(tw.engine.shards)*runtime.GOMAXPROCS(0))
+	t.Logf("%d goroutines at rest, at most %d seen, %d before", runtime.NumGoroutine(), most, before)
+	close(gate)
+	require.NoError(t, drainWheel(tw))
+	assert.EqualValues(t, all, ran.Load())
+	assert.EqualValues(t, n, g.most.Load())
+	placesReturn(t, tw.engine, n)
+	goroutinesReturnTo(t, before)
+}
+
+// Callbacks sleep, return or end their goroutines, and timers are stopped and moved, beside
+// goroutines that keep all processors busy. Nothing is lost while a place is free.
+func TestNoTimerIsLostBesideBusyProcessors(t *testing.T) {
+	for _, spinning := range []int{0, 4, 16} {
+		for _, n := range []int{1, 3, 50} {
+			t.Run(fmt.Sprintf("spinning=%d,n=%d", spinning, n), func(t *testing.T) {
+				defer bench.Spin(spinning)()
+				tw := startWheel(t, Options{Shards: 2, MaxRunning: n})
+				var g gauge
+				var ran atomic.Int32
+				const all = 200
+				timers := armSpread(tw, all, 5*ms, func() {
+					g.enter()
+					defer g.leave()
+					ran.Add(1)
+					switch rand.IntN(20) { // each sleep waits for a turn of the run queue
+					case 0:
+						time.Sleep(rand.N(2 * ms))
+					case 1:
+						runtime.Goexit()
+					}
+				})
+				stopped := 0
+				for k, e := range timers {
+					switch {
+					case k%7 == 0 && e.Stop():
+						stopped++
+					case k%7 == 1:
+						e.Reschedule(rand.N(10 * ms))
+					}
+				}
+				require.NoError(t, drainWheel(tw))
+				assert.EqualValues(t, all-stopped, ran.Load())
+				assert.LessOrEqual(t, int(g.most.Load()), n)
+				placesReturn(t, tw.engine, n)
+			})
+		}
+	}
+}
+
+// Goroutines arm, stop, move and flush timers whose callbacks block until another goroutine lets
+// them go. Whenever a callback has been let go a place is free, so all of them run in the end.
+func TestRaceTimersThatBlockInPlaces(t *testing.T) {
+	t.Parallel()
+	for _, opts := range []Options{
+		{Shards: 1, MaxRunning: 1},
+		{Shards: 1, MaxRunning: 2, WheelSize: 2, Levels: 2, Tick: 10 * time.Microsecond},
+		{Shards: 3, MaxRunning: 2, WheelSize: 8, Levels: 3, Tick: 50 * time.Microsecond},
+		{Shards: 4, MaxRunning: 5},
+		{Shards: 2, MaxRunning: 40, Tick: 100 * time.Microsecond},
+	} {
+		t.Run(optionName(opts), func(t *testing.T) {
+			t.Parallel()
+			opts.OnPanic = func(any, []byte) {}
+			tw := startWheel(t, opts)
+			l := newLedger()
+			l.hasty = true
+			var g gauge
+			doors := make(chan chan struct{}, 100) // of callbacks that block
+			opened := make(chan struct{})
+			go func() {
+				defer close(opened)
+				for door := range doors {
+					spin(rand.N(30 * time.Microsecond))
+					close(door)
+				}
+			}()
+			block := func() {
+				door := make(chan struct{})
+				doors <- door
+				<-door
+			}
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					var own []*record
+					for range max(scaled(3000), 300) {
+						switch k := rand.IntN(8); {
+						case k < 4:
+							r := &record{}
+							note := l.callback(r)
+							kind := rand.IntN(8)
+							r.timer = tw.AfterFunc(rand.N(2*ms), func() {
+								g.enter()
+								defer g.leave()
+								note()
+								switch kind {
+								case 0, 1:
+									block()
+								case 2:
+									panic("reported")
+								case 3:
+									runtime.Goexit()
+								case 4:
+									runtime.Gosched()
+								}
+							})
+							own = append(own, l.enter(r))
+						case len(own) == 0:
+						case k < 6:
+							own[rand.IntN(len(own))].stop()
+						case k == 6:
+							l.reset(own[rand.IntN(len(own))], rand.N(2*ms))
+						case rand.IntN(50) == 0:
+							tw.Flush()
+						}
+					}
+				})
+			}
+			beside(func() {
+				verifyShards(t, tw.engine)
+				tw.Len()
+				time.Sleep(ms)
+			}, all.Wait)
+			require.NoError(t, drainWheel(tw))
+			l.settleAll(t, tw)
+			close(doors)
+			<-opened
+			assert.LessOrEqual(t, int(g.most.Load()), opts.MaxRunning)
+			placesReturn(t, tw.engine, opts.MaxRunning)
+			verifyShards(t, tw.engine)
+		})
+	}
+}
