@@ -81,9 +81,8 @@ type Options struct {
 	// Goroutines that the callback starts inherit them. Defaults to false.
 	ProfileLabels bool
 
-	// ProfileRate makes [TimingWheel.WriteProfile] work: one of this many timers that are armed, on
-	// average, is sampled with the stack that arms it. 512 costs about 2% of an arm and stop; 1
-	// samples each timer. Up to 2^30. Defaults to 0: no timer is sampled, at no cost.
+	// ProfileRate samples one of this many timers, at random, for [TimingWheel.WriteProfile]. 512
+	// costs 2% of an arm and stop. Up to 2^30. Defaults to 0: no profile, at no cost.
 	ProfileRate int
 
 	// ProfileContext has the labels that ProfileLabels adds to. A goroutine that is not the

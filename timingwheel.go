@@ -152,10 +152,8 @@ func (tw *TimingWheel) Len() int { return tw.engine.pending() }
 // O(shards), amortised over arms and stops.
 func (tw *TimingWheel) Stats() Stats { return tw.engine.stats() }
 
-// WriteProfile writes a profile of the pending timers, by the stack that armed them, in the format
-// of go tool pprof. Counts are scaled up from the sample that [Options.ProfileRate] has taken; at 0
-// WriteProfile returns an error. Labels say how long ago the timers were armed and when they
-// expire, in two digits. O(samples).
+// WriteProfile writes a profile of the pending timers by the stack that armed them, for go tool
+// pprof, with age and time to expiry as labels. It fails without [Options.ProfileRate]. O(samples).
 func (tw *TimingWheel) WriteProfile(w io.Writer) error { return tw.engine.writeProfile(w) }
 
 // Flush makes every callback that is pending at the call due now, whatever its deadline, and
