@@ -182,16 +182,18 @@ func TestProfileFollowsTouchedTimers(t *testing.T) {
 	tw := startWheel(t, Options{ProfileRate: 1})
 	var timer FuncTimer
 	timer.InitStopped(tw, func() {})
-	resetsTimer(&timer, 50*time.Millisecond)
-	before := tw.Stats().Postponed
-	for end := time.Now().Add(patience); tw.Stats().Postponed < before+3; {
-		require.True(t, time.Now().Before(end), "the wheel does not look")
-		if !timer.Touch() {
-			resetsTimer(&timer, 50*time.Millisecond) // the machine has stood still
+	touched := func() bool { // false: the machine has stood still, and the timer has fired
+		resetsTimer(&timer, 50*time.Millisecond)
+		for before := tw.Stats().Postponed; tw.Stats().Postponed < before+3; time.Sleep(time.Millisecond) {
+			if !timer.Touch() {
+				return false
+			}
 		}
-		time.Sleep(time.Millisecond)
+		return timer.Reset(time.Hour)
 	}
-	timer.Reset(time.Hour)
+	for end := time.Now().Add(patience); !touched(); timer.Stop() {
+		require.True(t, time.Now().Before(end), "the machine is too busy")
+	}
 	require.Equal(t, map[string]int{"resetsTimer": 1}, holdersOf(tw.engine))
 	timer.Stop()
 	require.Empty(t, holdersOf(tw.engine))
