@@ -156,6 +156,22 @@ func BenchmarkArmStop(b *testing.B) {
 	}
 }
 
+// BenchmarkArmStopProfile is BenchmarkArmStop with a profile of the pending timers, and without.
+func BenchmarkArmStopProfile(b *testing.B) {
+	f := func() {}
+	for _, rate := range []int{0, 512} {
+		b.Run(fmt.Sprintf("rate=%d", rate), func(b *testing.B) {
+			tw := newBenchWheel(b, Options{ProfileRate: rate})
+			fillWheel(tw, 1000)
+			eachProcs(b, func(pb *testing.PB) {
+				for pb.Next() {
+					tw.AfterFunc(30*time.Second, f).Stop()
+				}
+			})
+		})
+	}
+}
+
 // settle collects the garbage of the preparation and starts the clock.
 func settle(b *testing.B) {
 	b.Helper()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/internal/clock"
+	"github.com/timingwheel-go/timingwheel/internal/holders"
 )
 
 // ChannelTimer is a [time.Timer] on a wheel: when it fires, it sends the time on C. As with
@@ -178,6 +179,8 @@ type emitter struct {
 type rhythm struct {
 	period int64 // ns, positive
 	next   int64 // ns on the wheel's clock: the tick that is armed
+
+	origin *holders.Origin // of the timer that the user has armed, if it was sampled
 }
 
 // skipTo moves on to the first tick after now. If a Flush has fired the timer early, it moves on by
@@ -225,6 +228,9 @@ func (e *emitter) start(tw *TimingWheel, d time.Duration) {
 // arm sets a relay, unless the wheel is stopped. The emitter is idle. mu is held.
 func (e *emitter) arm(deadline, now int64) {
 	e.armRelay(newRelay(e), deadline, now)
+	if e.rhythm != nil {
+		e.rhythm.origin = e.timer.origin()
+	}
 }
 
 // armRelay arms a timer for a relay, which is new or has just fired. mu is held.
@@ -260,6 +266,7 @@ func (e *emitter) fire(r *relay) {
 	now, _ := e.wheel.engine.Instant(date)
 	e.rhythm.skipTo(now)
 	e.armRelay(r, e.rhythm.next, now)
+	e.timer.sampleAs(e.rhythm.origin)
 }
 
 // stop makes the emitter idle and empties the channel. It returns true if a value was still to be

@@ -187,6 +187,10 @@ func (s *shardOf[T]) closePage(p int) {
 	}
 }
 
+func (s *shardOf[T]) pageOf(i uint32) *atomic.Pointer[arena.Page] {
+	return &s.homes[i>>arena.PageShift].page
+}
+
 // drop clears the payload of slot i.
 func (s *shardOf[T]) drop(i uint32) {
 	if values := s.values.At(i >> arena.PageShift); values != nil {

@@ -285,6 +285,9 @@ func (t *FuncTimer) look() {
 			// would take the timer for one that was postponed and return it to the inbox, even after
 			// a Flush.
 			c.stageAt(w, w.Renewed(), max(u, s.noteReading(clock.Unread)), s.ticks.Ceil(u))
+			if s.table != nil {
+				s.table.Renew(c.index, w.Gen(), w.Renewed().Gen())
+			}
 			s.unlockArm()
 			return
 		}

@@ -26,11 +26,15 @@ const (
 //	B2  No timer of staged is due before first.
 //	B3  free holds no slot that anything else names.
 type inbox struct {
-	staged  []uint32 // in the order of arming
-	free    []uint32 // for the next timers; the last goes first
-	first   int64    // no staged timer is due before this tick
-	sweepAt int      // length of staged at which it is swept
-	now     int64    // ns: the latest reading of the clock that an arming caller has passed
+	staged []uint32 // in the order of arming
+	free   []uint32 // for the next timers; the last goes first
+	first  int64    // no staged timer is due before this tick
+	now    int64    // ns: the latest reading of the clock that an arming caller has passed
+
+	// A caller that adds to staged compares its length with lookAt alone, the lesser of the two.
+	lookAt   int
+	sweepAt  int   // length of staged at which it is swept
+	sampleAt int64 // length of staged at which its last timer is sampled; about never without samples
 
 	armed       uint64 // timers
 	stopped     uint64 // timers that were stopped while staged and whose slots are back
@@ -38,7 +42,19 @@ type inbox struct {
 	rejected    uint64
 }
 
-func (ib *inbox) init() { ib.first, ib.sweepAt = never, inboxSize }
+func (ib *inbox) init() {
+	ib.first, ib.sampleAt = never, never
+	ib.restage(nil, inboxSize)
+}
+
+// restage replaces staged by a slice that lacks some of its timers.
+func (ib *inbox) restage(staged []uint32, sweepAt int) {
+	ib.sampleAt -= int64(len(ib.staged) - len(staged))
+	ib.staged, ib.sweepAt = staged, sweepAt
+	ib.setLookAt()
+}
+
+func (ib *inbox) setLookAt() { ib.lookAt = int(min(int64(ib.sweepAt), ib.sampleAt)) }
 
 // takeFree takes a free slot. There must be one.
 func (ib *inbox) takeFree() uint32 {
@@ -81,12 +97,11 @@ func (ib *inbox) sweep(slots *arena.Slots) (crowded bool) {
 		}
 		ib.free = append(ib.free, i)
 	}
-	ib.staged = kept
-	crowded = len(kept) > inboxSize/2
-	ib.sweepAt = inboxSize
-	if crowded {
-		ib.sweepAt = max(inboxSize, 2*len(kept))
+	sweepAt := inboxSize
+	if crowded = len(kept) > inboxSize/2; crowded {
+		sweepAt = max(inboxSize, 2*len(kept))
 	}
+	ib.restage(kept, sweepAt)
 	return crowded
 }
 
@@ -98,8 +113,30 @@ func (ib *inbox) sweepIfFull(slots *arena.Slots) bool {
 // take hands the staged timers over and takes an empty slice in their place.
 func (ib *inbox) take(empty []uint32) (staged []uint32, first int64) {
 	staged, first = ib.staged, ib.first
-	ib.staged, ib.first, ib.sweepAt = empty[:0], never, inboxSize
+	ib.first = never
+	ib.restage(empty[:0], inboxSize)
 	return staged, first
+}
+
+// sample returns the last slot of staged if it is the turn of this slot to be sampled, and if its
+// timer was armed just now. Timers that were moved or come back take their turn and are not
+// sampled. distance draws the number of turns to the next sample.
+func (ib *inbox) sample(slots *arena.Slots, distance func() int64) (i uint32, w arena.Word, ok bool) {
+	n := int64(len(ib.staged))
+	if ib.sampleAt > n {
+		return 0, 0, false
+	}
+	for ib.sampleAt < n {
+		ib.sampleAt += distance()
+	}
+	if ib.sampleAt == n {
+		ib.sampleAt += distance()
+		i = ib.staged[n-1]
+		w = loadWord(&slots.Pages, i)
+		ok = w.Kind() == arena.Staged && !w.Has(arena.Moved)
+	}
+	ib.setLookAt()
+	return i, w, ok
 }
 
 // arrivals holds the timers that the owner has taken out of the inbox and not placed yet.

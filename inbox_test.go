@@ -2,6 +2,7 @@ package timingwheel
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -115,6 +116,53 @@ func TestCrowdedInboxIsSweptLessOften(t *testing.T) {
 	ib.take(nil)
 	require.Equal(t, inboxSize, ib.sweepAt)
 	require.Equal(t, int64(never), ib.first)
+}
+
+// One of five turns is sampled, however often the inbox is swept or taken in between. A timer that
+// was moved takes its turn and is not sampled.
+func TestInboxSamplesEachTurnOnce(t *testing.T) {
+	t.Parallel()
+	ib, slots := newInbox()
+	distance := func() int64 { return 5 }
+	ib.sampleAt = distance()
+	ib.setLookAt()
+	rng := rand.New(rand.NewPCG(1, 2))
+	for turn := 1; turn <= 10_000; turn++ {
+		i := armInbox(ib, slots, 5)
+		moved := rng.IntN(4) == 0
+		if moved {
+			setKind(slots, i, arena.Staged, arena.Moved)
+		}
+		require.Equal(t, turn%5 == 0, int64(len(ib.staged)) >= ib.sampleAt)
+		if len(ib.staged) >= ib.lookAt {
+			got, w, ok := ib.sample(slots, distance)
+			require.Equal(t, turn%5 == 0 && !moved, ok, turn)
+			if ok {
+				require.Equal(t, i, got)
+				require.Equal(t, loadWord(&slots.Pages, i), w)
+			}
+			ib.sweepIfFull(slots)
+		}
+		require.EqualValues(t, min(int64(ib.sweepAt), ib.sampleAt), ib.lookAt)
+		require.Less(t, len(ib.staged), ib.lookAt)
+		if rng.IntN(3) > 0 {
+			setKind(slots, i, arena.Ended, 0)
+		}
+		if rng.IntN(100) == 0 {
+			taken, _ := ib.take(nil)
+			for _, i := range taken {
+				slots.Put(i)
+			}
+		}
+	}
+	ib.add(armInbox(ib, slots, 5), 5) // the last of several turns that nobody has looked at
+	ib.sampleAt = int64(len(ib.staged)) - 3
+	_, _, ok := ib.sample(slots, func() int64 { return 1 })
+	require.True(t, ok, "each turn is sampled, so the last one is")
+	ib.sampleAt = int64(len(ib.staged)) - 3
+	_, _, ok = ib.sample(slots, func() int64 { return 2 })
+	require.False(t, ok, "the turns were the last but two and the next one")
+	require.EqualValues(t, len(ib.staged)+1, ib.sampleAt)
 }
 
 func TestInboxKnowsItsFirstTick(t *testing.T) {

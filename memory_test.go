@@ -91,6 +91,58 @@ func TestPostponingInALoopGrowsNothing(t *testing.T) {
 	verifyShards(t, tw.engine)
 }
 
+// capture returns a callback that refers to 1 KB.
+func capture(i int) func() {
+	block := new([1024]byte)
+	return func() { block[i&1023]++ }
+}
+
+// stopAll arms n timers, stops them in random order, and returns the bytes that are held after one
+// collection before and after the stops, handles apart. If keep is false the handles are dropped
+// with the stops.
+func stopAll[H interface{ Stop() bool }](tb testing.TB, n int, keep bool, arm func(d time.Duration, f func()) H) (pending, stopped int64) {
+	tb.Helper()
+	collect := func() int64 {
+		runtime.GC() // once
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	handles := make([]H, n)
+	before := heapNow()
+	for i := range handles {
+		handles[i] = arm(time.Minute+time.Duration(rng.Int64N(int64(time.Hour))), capture(i))
+	}
+	pending = collect() - before
+	rng.Shuffle(n, func(i, k int) { handles[i], handles[k] = handles[k], handles[i] })
+	var none H
+	for i, h := range handles {
+		if !h.Stop() {
+			tb.Fatal("a pending timer was lost")
+		}
+		if !keep {
+			handles[i] = none
+		}
+	}
+	stopped = collect() - before
+	runtime.KeepAlive(handles)
+	return pending, stopped
+}
+
+// A Stop releases what the callback refers to: a million timers hold a gigabyte, and when they are
+// stopped a single collection frees it, although the wheel goes on, handles are kept, and some
+// timers were sampled.
+func TestStopReleasesCaptures(t *testing.T) {
+	n := scaled(1_000_000)
+	tw := startWheel(t, Options{ProfileRate: 512})
+	pending, stopped := stopAll(t, n, true, tw.AfterFunc)
+	t.Logf("%.0f bytes a pending timer, and %.1f when stopped", float64(pending)/float64(n), float64(stopped)/float64(n))
+	assert.Greater(t, pending, int64(n)<<10, "the callbacks are held until then")
+	assert.Less(t, stopped, int64(n)*20+slack, "of 1,024 bytes each")
+	assert.Zero(t, tw.Len())
+}
+
 // After a spike at least 80% of its memory is back, in whatever order the timers are stopped, and
 // also if all of them fire.
 func TestMemoryComesBackAfterASpike(t *testing.T) {

@@ -16,13 +16,14 @@ import (
 func TestBadOptions(t *testing.T) {
 	t.Parallel()
 	ranges := map[string][]string{
-		"Tick":       {"1µs", "1h"},
-		"WheelSize":  {"power of two", "2", "65536"},
-		"Levels":     {"1", "16"},
-		"Shards":     {"1", "1024"},
-		"SlowAfter":  {"positive", "0"},
-		"MaxRunning": {"0"},
-		"Start":      {"zero", "Manual"},
+		"Tick":        {"1µs", "1h"},
+		"WheelSize":   {"power of two", "2", "65536"},
+		"Levels":      {"1", "16"},
+		"Shards":      {"1", "1024"},
+		"SlowAfter":   {"positive", "0"},
+		"MaxRunning":  {"0"},
+		"ProfileRate": {"1", "2^30", "0"},
+		"Start":       {"zero", "Manual"},
 	}
 	for _, c := range []struct {
 		field, value string
@@ -52,6 +53,8 @@ func TestBadOptions(t *testing.T) {
 		{"MaxRunning", "-1", Options{MaxRunning: -1}},
 		{"MaxRunning", "3", Options{MaxRunning: 3, Executor: Goroutines}},
 		{"MaxRunning", "3", Options{MaxRunning: 3, Executor: Inline, OnSlow: func(SlowCallback) {}}},
+		{"ProfileRate", "-1", Options{ProfileRate: -1}},
+		{"ProfileRate", "1073741825", Options{ProfileRate: 1<<30 + 1}},
 		{"Start", "2001-09-09", Options{Start: modelStart}},
 	} {
 		for _, manual := range []bool{false, true} {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
+	"github.com/timingwheel-go/timingwheel/internal/holders"
 )
 
 // callerQuantum is the largest number of timers that a caller places, and removes, in one call. It
@@ -17,10 +18,11 @@ const callerQuantum = 4 * inboxSize
 
 // host is the typed part of a shard: it holds the payloads and runs them.
 type host interface {
-	drop(i uint32)   // clears the payload of slot i
-	closePage(p int) // drops the payloads of a page that was given back
-	clear()          // drops all payloads and all pages
-	drive()          // runs a driver; called with wheelMu held, returns without it
+	drop(i uint32)                               // clears the payload of slot i
+	pageOf(i uint32) *atomic.Pointer[arena.Page] // what handles of slot i refer to; armMu is held
+	closePage(p int)                             // drops the payloads of a page that was given back
+	clear()                                      // drops all payloads and all pages
+	drive()                                      // runs a driver; called with wheelMu held, returns without it
 }
 
 // shard is one independent wheel with its driver and its workers. The locks are the shard's, and it
@@ -56,8 +58,9 @@ type shard struct {
 	_     [64]byte
 	armMu sync.Mutex
 	inbox inbox
-	slots arena.Slots // its pages are read without the lock
-	order *armOrder   // Manual mode; else nil
+	slots arena.Slots    // its pages are read without the lock
+	order *armOrder      // Manual mode; else nil
+	table *holders.Table // with ProfileRate; else nil
 
 	_       [64]byte
 	wheelMu sync.Mutex
@@ -84,6 +87,11 @@ func (s *shard) init(c config, h host) {
 	s.now.Store(c.Origin)
 	s.inbox.init()
 	s.inbox.now = c.Origin
+	if c.profileRate > 0 {
+		s.table = holders.New(c.profileRate)
+		s.inbox.sampleAt = s.table.Distance()
+		s.inbox.setLookAt()
+	}
 	s.alarm.shard = s
 	s.alarm.at.Store(never)
 	o := &s.owner
@@ -158,8 +166,31 @@ func (s *shard) release(i uint32) {
 // unlockArm unlocks armMu after a timer was put into the inbox. If the inbox is full, the caller
 // offers to place its timers.
 func (s *shard) unlockArm() {
+	if len(s.inbox.staged) < s.inbox.lookAt {
+		s.armMu.Unlock()
+		return
+	}
+	s.lookAndUnlock()
+}
+
+// lookAndUnlock is unlockArm if the inbox has to be swept or its last timer to be sampled.
+func (s *shard) lookAndUnlock() {
+	var sampled holders.Timer
+	if s.table != nil {
+		if i, w, ok := s.inbox.sample(&s.slots, s.table.Distance); ok {
+			sampled = holders.Timer{Page: s.host.pageOf(i), Index: i, Gen: w.Gen()}
+		}
+	}
 	crowded := s.inbox.sweepIfFull(&s.slots)
 	s.armMu.Unlock()
+	if sampled.Page != nil {
+		origin := holders.Here(s.reading())
+		s.armMu.Lock()
+		if !s.closed.Load() {
+			s.table.Set(sampled, origin)
+		}
+		s.armMu.Unlock()
+	}
 	if crowded {
 		s.tend()
 	}
@@ -371,7 +402,7 @@ func (s *shard) halt() {
 	s.alarm.off()
 	s.slots.Clear()
 	s.inbox.staged, s.inbox.free = nil, nil
-	s.order, o.order = nil, nil
+	s.order, o.order, s.table = nil, nil, nil
 	s.host.clear()
 	s.armMu.Unlock()
 	o.arrivals = arrivals{first: never}

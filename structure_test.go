@@ -85,6 +85,7 @@ var layers = [][]string{
 	{"timer.go"},
 	{"engine.go", "worker.go", "executor.go", "manual.go"},
 	{"stats.go"},
+	{"holders.go"},
 	{"timeouts.go"},
 	{"timingwheel.go", "scheduler.go", "functimer.go", "context.go"},
 	{"channel.go"},

@@ -2,6 +2,7 @@ package timingwheel
 
 import (
 	"context"
+	"io"
 	"reflect"
 	"time"
 )
@@ -65,6 +66,9 @@ func (w *Timeouts[T]) Len() int { return w.engine.pending() }
 
 // Stats is [TimingWheel.Stats].
 func (w *Timeouts[T]) Stats() Stats { return w.engine.stats() }
+
+// WriteProfile is [TimingWheel.WriteProfile].
+func (w *Timeouts[T]) WriteProfile(to io.Writer) error { return w.engine.writeProfile(to) }
 
 // Stop is [TimingWheel.Stop].
 func (w *Timeouts[T]) Stop() { w.engine.stop() }

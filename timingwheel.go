@@ -2,6 +2,7 @@ package timingwheel
 
 import (
 	"context"
+	"io"
 	"sync"
 	"time"
 
@@ -201,6 +202,10 @@ func (tw *TimingWheel) Len() int { return tw.engine.pending() }
 
 // Stats returns a snapshot. Like Len it may wait. O(shards) amortised.
 func (tw *TimingWheel) Stats() Stats { return tw.engine.stats() }
+
+// WriteProfile writes a profile of the pending timers by the stack that armed them, for go tool
+// pprof, with age and time to expiry as labels. It fails without [Options.ProfileRate]. O(samples).
+func (tw *TimingWheel) WriteProfile(w io.Writer) error { return tw.engine.writeProfile(w) }
 
 // Flush makes every callback that is pending at the call due now, and returns their number. It
 // waits for none; in Manual mode with [Inline] it runs them. A plan runs once and goes on. Flush

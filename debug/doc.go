@@ -10,7 +10,7 @@
 // # Exposure
 //
 // Nothing that a callback or a payload holds is shown: only counts, times, options of the wheels and the names given to
-// [Handler.Add]. There is nothing to click that changes a wheel. Still, like net/http/pprof this is meant for those who run a
+// [Handler.Add]. The profile of a wheel with [github.com/timingwheel-go/timingwheel.Options].ProfileRate has the names of functions and files of the program. There is nothing to click that changes a wheel. Still, like net/http/pprof this is meant for those who run a
 // program and not for those who use it: the load of a service is its own business. Mount it on an address that is not public, or
 // behind whatever guards your other debug pages; the handler asks nobody who he is.
 //

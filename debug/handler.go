@@ -16,7 +16,8 @@ import (
 )
 
 // Source is what a Handler asks of a wheel: [timingwheel.TimingWheel] and [timingwheel.Timeouts] are sources. Its methods are called
-// on the goroutine of a request, for one wheel by one goroutine at a time.
+// on the goroutine of a request, for one wheel by one goroutine at a time. A Source that also has the method WriteProfile, as they
+// have, is asked for its profile; this may be at the same time as the other methods.
 type Source interface {
 	Len() int
 	Stats() timingwheel.Stats
@@ -30,6 +31,8 @@ type Source interface {
 //	?wheel=NAME            the page, with that wheel chosen; without a name it is the first one that was added
 //	?format=json           the wheel as JSON, see [Document]; also where the Accept header prefers application/json
 //	?format=html           the page, whatever the Accept header says
+//	?format=pprof          who holds the timers, for go tool pprof; takes &wheel=NAME, see
+//	                       [timingwheel.Options.ProfileRate]
 //
 // All methods may be called at any time from any goroutine. A Handler must not be copied.
 type Handler struct {
@@ -120,8 +123,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serveJSON(w, r, query.Get("wheel"))
 	case format == "", format == "html":
 		serveAsset(w, r, pageName)
+	case format == "pprof":
+		h.serveProfile(w, r, query.Get("wheel"))
 	default:
-		http.Error(w, fmt.Sprintf("format %q: accepted are html and json", format), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("format %q: accepted are html, json and pprof", format), http.StatusBadRequest)
 	}
 }
 

@@ -1,11 +1,15 @@
 package debug
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -110,7 +114,7 @@ func TestUnknownAssets(t *testing.T) {
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
-	for _, target := range []string{"/", "/?format=json", "/?asset=page.js", "/?asset=none", "/?format=xml", "/?format=json&wheel=none"} {
+	for _, target := range []string{"/", "/?format=json", "/?asset=page.js", "/?asset=none", "/?format=xml", "/?format=json&wheel=none", "/?format=pprof", "/?format=pprof&wheel=none"} {
 		header := request(h, http.MethodGet, target).Header()
 		policy := header.Get("Content-Security-Policy")
 		assert.Contains(t, policy, "default-src 'none'", target)
@@ -146,7 +150,7 @@ func TestUnknownFormat(t *testing.T) {
 	t.Parallel()
 	w := request(&Handler{}, http.MethodGet, "/?format=xml")
 	assert.Equal(t, http.StatusBadRequest, w.Code)
-	assert.Contains(t, w.Body.String(), `format "xml": accepted are html and json`)
+	assert.Contains(t, w.Body.String(), `format "xml": accepted are html, json and pprof`)
 }
 
 func TestNoWheels(t *testing.T) {
@@ -241,6 +245,50 @@ func TestBadNames(t *testing.T) {
 	require.ErrorIs(t, h.Add("twice", tw), ErrName)
 	require.EqualError(t, h.Add("twice", tw), `timingwheel/debug: bad name of a wheel: "twice" is in use; accepted is a name that is not, or was removed`)
 	assert.Len(t, document(t, h, "/?format=json", http.StatusOK).Wheels, 2)
+}
+
+// The profile is that of the wheel that was asked for, in the format of pprof.
+func TestProfile(t *testing.T) {
+	t.Parallel()
+	h := &Handler{}
+	w := request(h, http.MethodGet, "/?format=pprof")
+	assert.Equal(t, http.StatusNotFound, w.Code)
+	assert.Contains(t, w.Body.String(), `no wheel ""`)
+
+	sampled := manual(t, timingwheel.Options{ProfileRate: 1, Name: "label"})
+	sampled.AfterFunc(time.Hour, nothing)
+	require.NoError(t, h.Add("plain", manual(t, timingwheel.Options{})))
+	require.NoError(t, h.Add("sampled", sampled))
+	require.NoError(t, h.Add("other", struct{ Source }{sampled}))
+	for target, want := range map[string]string{
+		"/?format=pprof":             `wheel "plain": timingwheel: bad option: Options.ProfileRate is 0`,
+		"/?format=pprof&wheel=none":  `no wheel "none"`,
+		"/?format=pprof&wheel=other": `wheel "other" has no profile: struct { debug.Source } has no method WriteProfile`,
+	} {
+		w := request(h, http.MethodGet, target)
+		assert.Equal(t, http.StatusNotFound, w.Code, target)
+		assert.Contains(t, w.Body.String(), want, target)
+	}
+
+	const target = "/?format=pprof&wheel=sampled"
+	w = request(h, http.MethodGet, target, "Accept", "application/json")
+	require.Equal(t, http.StatusOK, w.Code)
+	assert.Equal(t, "application/octet-stream", w.Header().Get("Content-Type"))
+	assert.Equal(t, `attachment; filename="timers.pb.gz"`, w.Header().Get("Content-Disposition"))
+	assert.Equal(t, "no-store", w.Header().Get("Cache-Control"))
+	data := w.Body.Bytes()
+	assert.Equal(t, strconv.Itoa(len(data)), w.Header().Get("Content-Length"))
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	require.NoError(t, err)
+	profile, err := io.ReadAll(z)
+	require.NoError(t, err)
+	for _, text := range []string{"timers", "debug.TestProfile", "handler_test.go", "expires", "label"} {
+		assert.Contains(t, string(profile), text)
+	}
+	assert.Equal(t, data, request(h, http.MethodGet, target).Body.Bytes(), "viewers share one")
+	head := request(h, http.MethodHead, target)
+	assert.Empty(t, head.Body.Bytes())
+	assert.Equal(t, strconv.Itoa(len(data)), head.Header().Get("Content-Length"))
 }
 
 func TestStoppedWheel(t *testing.T) {

@@ -1,12 +1,17 @@
 package debug
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel"
 )
 
 // maxAge is how long an answer is good. It is shorter than the second after which a page asks again, so that one viewer always gets a new
@@ -17,22 +22,22 @@ const maxAge = 500 * time.Millisecond
 // milliseconds, and must not keep a processor busy.
 const patience = 20
 
-// cache holds JSON for a while. Whoever finds it too old makes it anew, and the others wait for that: there is one look at a time.
+// cache holds an answer for a while. Whoever finds it too old makes it anew, and the others wait for that: there is one look at a time.
 type cache struct {
 	mu    sync.Mutex
 	until time.Time
-	data  json.RawMessage
+	data  []byte
 }
 
 // fresh returns what is cached or, where that is too old, what look returns.
-func (c *cache) fresh(look func() any) (json.RawMessage, error) {
+func (c *cache) fresh(look func() ([]byte, error)) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.data != nil && time.Now().Before(c.until) {
 		return c.data, nil
 	}
 	began := time.Now()
-	data, err := json.Marshal(look())
+	data, err := look()
 	if err != nil {
 		return nil, err
 	}
@@ -53,6 +58,42 @@ type watched struct {
 	name   string
 	source Source
 	json   cache
+	timers cache // the profile
+}
+
+// profiled is a Source that can tell who holds its timers, see
+// [timingwheel.TimingWheel.WriteProfile].
+type profiled interface{ WriteProfile(w io.Writer) error }
+
+// serveProfile answers with the profile of the wheel of that name, or without a name of the first
+// one.
+func (h *Handler) serveProfile(w http.ResponseWriter, r *http.Request, name string) {
+	chosen := choose(h.all(), name)
+	if chosen == nil {
+		http.Error(w, fmt.Sprintf("no wheel %q", name), http.StatusNotFound)
+		return
+	}
+	p, ok := chosen.source.(profiled)
+	if !ok {
+		http.Error(w, fmt.Sprintf("wheel %q has no profile: %T has no method WriteProfile", chosen.name, chosen.source), http.StatusNotFound)
+		return
+	}
+	data, err := chosen.timers.fresh(func() ([]byte, error) {
+		var out bytes.Buffer
+		err := p.WriteProfile(&out)
+		return out.Bytes(), err
+	})
+	if errors.Is(err, timingwheel.ErrOption) {
+		http.Error(w, fmt.Sprintf("wheel %q: %v", chosen.name, err), http.StatusNotFound)
+		return
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Disposition", `attachment; filename="timers.pb.gz"`)
+	send(w, r, http.StatusOK, data)
 }
 
 // serveJSON answers with the list and the wheel of that name, or without a name the first one.
@@ -63,6 +104,11 @@ func (h *Handler) serveJSON(w http.ResponseWriter, r *http.Request, name string)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	send(w, r, status, data)
+}
+
+// send sends an answer that no cache may store.
+func send(w http.ResponseWriter, r *http.Request, status int, data []byte) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	w.WriteHeader(status)
@@ -73,7 +119,7 @@ func (h *Handler) serveJSON(w http.ResponseWriter, r *http.Request, name string)
 
 func (h *Handler) document(name string) (data []byte, status int, err error) {
 	// What there is, is asked within fresh: what was asked before would outlive a Remove or an Add meanwhile.
-	wheels, err := h.list.fresh(func() any { return list(h.all()) })
+	wheels, err := h.list.fresh(func() ([]byte, error) { return json.Marshal(list(h.all())) })
 	if err != nil {
 		return nil, 0, err
 	}
@@ -87,7 +133,7 @@ func (h *Handler) document(name string) (data []byte, status int, err error) {
 		data, err = assemble(missing, wheels, json.RawMessage("null"))
 		return data, status, err
 	}
-	wheel, err := w.json.fresh(func() any { return look(w.name, w.source) })
+	wheel, err := w.json.fresh(func() ([]byte, error) { return json.Marshal(look(w.name, w.source)) })
 	if err != nil {
 		return nil, 0, err
 	}

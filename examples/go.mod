@@ -8,6 +8,7 @@ require (
 	github.com/alitto/pond/v2 v2.7.1
 	github.com/dustin/go-humanize v1.1.0
 	github.com/gammazero/workerpool v1.2.1
+	github.com/google/pprof v0.0.0-20260115054156-294ebfa9ad83
 	github.com/hashicorp/golang-lru/v2 v2.0.7
 	github.com/jedib0t/go-pretty/v6 v6.8.3
 	github.com/panjf2000/ants/v2 v2.12.1
@@ -27,6 +28,7 @@ require (
 	github.com/gammazero/deque v1.2.1 // indirect
 	github.com/mattn/go-runewidth v0.0.16 // indirect
 	github.com/pbnjay/memory v0.0.0-20210728143218-7b4eea64cf58 // indirect
+	github.com/puzpuzpuz/xsync/v4 v4.5.0 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
 	go.uber.org/multierr v1.9.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"time"
 
@@ -73,6 +74,9 @@ func (h *Heartbeats[K]) Shutdown(ctx context.Context) error { return h.keys.Shut
 
 // Stats is [Keys.Stats].
 func (h *Heartbeats[K]) Stats() timingwheel.Stats { return h.keys.Stats() }
+
+// WriteProfile is [Keys.WriteProfile].
+func (h *Heartbeats[K]) WriteProfile(w io.Writer) error { return h.keys.WriteProfile(w) }
 
 // Occupancy is [Keys.Occupancy].
 func (h *Heartbeats[K]) Occupancy() timingwheel.Occupancy { return h.keys.Occupancy() }

@@ -2,6 +2,7 @@ package keyed
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
@@ -30,6 +31,9 @@ func (k *Keys[K]) Shutdown(ctx context.Context) error {
 // Stats returns a snapshot of the counters of the wheel, see [timingwheel.Stats]. Fired counts all timers that were claimed, also
 // those whose keys were set, touched or deleted right afterwards and not reported. Bytes leaves out the map.
 func (k *Keys[K]) Stats() timingwheel.Stats { return k.wheel.Stats() }
+
+// WriteProfile is [timingwheel.TimingWheel.WriteProfile]. The timers are those of the keys.
+func (k *Keys[K]) WriteProfile(w io.Writer) error { return k.wheel.WriteProfile(w) }
 
 // Occupancy tells where the keys' timers stand on the wheel, see [timingwheel.Timeouts.Occupancy]. With it, Len and Stats a set can be
 // shown by package debug, as a wheel can.

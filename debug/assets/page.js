@@ -88,6 +88,8 @@ const page = {
 		document.title = `${wheel.name}: ${compact(wheel.pending)} pending`;
 		const query = new URLSearchParams({ format: 'json', wheel: wheel.name });
 		byId('json').href = `?${query}`;
+		query.set('format', 'pprof');
+		byId('holders').href = `?${query}`;
 		drawTiles(byId('tiles'), wheel, past);
 		write(byId('wheel-options'), sayOptions(wheel));
 		write(byId('beside'), sayBeside(wheel));

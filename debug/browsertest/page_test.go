@@ -143,6 +143,9 @@ func TestDeepLink(t *testing.T) {
 	p := open(t, wheels("one", still(t, timingwheel.Options{}), "orders & more", orders(t)), chosen("orders & more"))
 	p.live("orders & more")
 	p.showsPending("9")
+	for id, format := range map[string]string{"json": "json", "holders": "pprof"} {
+		assert.Equal(t, "?format="+format+"&wheel=orders+%26+more", eval[string](p, "new URL(document.getElementById('"+id+"').href).search"))
+	}
 }
 
 func TestWithoutWheels(t *testing.T) {
@@ -364,13 +367,13 @@ func TestKeyboard(t *testing.T) {
 	p := open(t, wheels("orders", orders(t), "empty", still(t, timingwheel.Options{})), "")
 	p.live("orders")
 	var order []string
-	for range 11 {
+	for range 12 {
 		p.do(chromedp.KeyEvent(kb.Tab))
 		order = append(order, eval[string](p, `(() => { const e = document.activeElement; return e.id || e.dataset.level || e.className || e.textContent; })()`))
 		outline := eval[string](p, "getComputedStyle(document.activeElement).outlineStyle + getComputedStyle(document.activeElement).outlineWidth")
 		assert.Equal(t, "solid3px", outline, "focus on %s", order[len(order)-1])
 	}
-	assert.Equal(t, []string{"skip", "pause", "theme", "json", "orders9", "empty0", "0", "1", "2", "scroll", "The slots as a table"}, order)
+	assert.Equal(t, []string{"skip", "pause", "theme", "json", "holders", "orders9", "empty0", "0", "1", "2", "scroll", "The slots as a table"}, order)
 
 	p.do(chromedp.Focus(chromedp.CSS(`.strip[data-level="0"]`)))
 	value := func() string { return eval[string](p, `document.activeElement.getAttribute('aria-valuetext')`) }

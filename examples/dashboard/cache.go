@@ -26,7 +26,7 @@ type cache struct {
 }
 
 func newCache(cfg config) (*cache, error) {
-	w, err := timingwheel.NewTimeouts(timingwheel.Options{Tick: 10 * time.Millisecond}, func([]uint32) {})
+	w, err := timingwheel.NewTimeouts(timingwheel.Options{Tick: 10 * time.Millisecond, ProfileRate: 512}, func([]uint32) {})
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ const (
 type jobs struct{ wheel *timingwheel.TimingWheel }
 
 func newJobs() (*jobs, error) {
-	tw, err := timingwheel.New(timingwheel.Options{Tick: 5 * time.Millisecond, WheelSize: 64, Levels: 5})
+	tw, err := timingwheel.New(timingwheel.Options{Tick: 5 * time.Millisecond, WheelSize: 64, Levels: 5, ProfileRate: 512})
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ type connection struct{ idle, age timingwheel.Timer }
 type call struct{ hedge, timeout timingwheel.Timer }
 
 func newServer(cfg config, j *jobs) (*server, error) {
-	tw, err := timingwheel.New(timingwheel.Options{})
+	tw, err := timingwheel.New(timingwheel.Options{ProfileRate: 512})
 	if err != nil {
 		return nil, err
 	}

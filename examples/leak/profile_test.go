@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/keyed"
+)
+
+// Tests of the library's profile, which pprof's own parser reads here.
+
+type profiled interface{ WriteProfile(w io.Writer) error }
+
+func parsed(t *testing.T, w profiled) *profile.Profile {
+	t.Helper()
+	var out bytes.Buffer
+	require.NoError(t, w.WriteProfile(&out))
+	p, err := profile.ParseData(out.Bytes())
+	require.NoError(t, err)
+	require.NoError(t, p.CheckValid())
+	return p
+}
+
+// stack returns the functions of a sample, without their package, from the innermost to the first
+// that is not of this test.
+func stack(s *profile.Sample) (names []string) {
+	for _, l := range s.Location {
+		name := l.Line[0].Function.Name
+		if strings.HasPrefix(name, "testing.") || strings.HasPrefix(name, "runtime.") {
+			return names
+		}
+		names = append(names, strings.TrimPrefix(name, "github.com/timingwheel-go/timingwheel/examples/"))
+	}
+	return names
+}
+
+//go:noinline
+func outer(arm func()) { arm() }
+
+func TestProfileBeginsAtTheCaller(t *testing.T) {
+	t.Parallel()
+	opts := timingwheel.Options{ProfileRate: 1, Manual: true, Name: "calls"}
+	tw, err := timingwheel.New(opts)
+	require.NoError(t, err)
+	defer tw.Stop()
+	timeouts, err := timingwheel.NewTimeouts(opts, func([]int) {})
+	require.NoError(t, err)
+	defer timeouts.Stop()
+	keys, err := keyed.New(opts, func([]string) {})
+	require.NoError(t, err)
+	defer keys.Stop()
+	inTime := time.Hour
+
+	for _, c := range []struct {
+		name  string
+		wheel profiled
+		arm   func() (stop func())
+	}{
+		{"AfterFunc", tw, func() func() { timer := tw.AfterFunc(inTime, func() {}); return func() { timer.Stop() } }},
+		{"FuncTimer", tw, func() func() { timer := tw.NewFuncTimer(inTime, func() {}); return func() { timer.Stop() } }},
+		{"a plan", tw, func() func() {
+			plan := tw.ScheduleFunc(timingwheel.Every(inTime), func() {})
+			return func() { plan.Stop() }
+		}},
+		{"a context", tw, func() func() { _, cancel := tw.WithTimeout(context.Background(), inTime); return cancel }},
+		{"a ticker", tw, func() func() { ticker := tw.NewTicker(inTime); return ticker.Stop }},
+		{"Timeouts", timeouts, func() func() { timer := timeouts.Add(inTime, 1); return func() { timer.Stop() } }},
+		{"keyed", keys, func() func() { keys.Set("key", inTime); return func() { keys.Delete("key") } }},
+	} {
+		var stop func()
+		outer(func() { stop = c.arm() })
+		p := parsed(t, c.wheel)
+		require.Len(t, p.Sample, 1, c.name)
+		s := p.Sample[0]
+		require.Equal(t, []int64{1}, s.Value, c.name)
+		names := stack(s)
+		require.Len(t, names, 4, "%s: %v", c.name, names)
+		require.Contains(t, names[0], "leak.TestProfileBeginsAtTheCaller.func", c.name)
+		require.Contains(t, names[1], "leak.TestProfileBeginsAtTheCaller.func", c.name)
+		require.Equal(t, "leak.outer", names[2], c.name)
+		require.Equal(t, "leak.TestProfileBeginsAtTheCaller", names[3], c.name)
+		require.Equal(t, map[string][]string{"wheel": {"calls"}}, s.Label, c.name)
+		require.Equal(t, map[string][]int64{"age": {0}, "expires": {int64(inTime)}}, s.NumLabel, c.name)
+		stop()
+		require.Empty(t, parsed(t, c.wheel).Sample, c.name)
+	}
+}
+
+// Timers of one stack are one line for each pair of labels, and all lines together are what is
+// pending.
+func TestProfileGroupsAndScales(t *testing.T) {
+	t.Parallel()
+	const rate, n = 8, 40_000
+	tw, err := timingwheel.New(timingwheel.Options{ProfileRate: rate, Manual: true})
+	require.NoError(t, err)
+	defer tw.Stop()
+	for range n {
+		tw.AfterFunc(90*time.Minute, func() {})
+	}
+	tw.Advance(tw.Now().Add(30 * time.Minute))
+	for range n {
+		tw.AfterFunc(-time.Minute, func() {}) // overdue
+	}
+	p := parsed(t, tw)
+	require.Len(t, p.SampleType, 1)
+	require.Equal(t, profile.ValueType{Type: "timers", Unit: "count"}, *p.SampleType[0])
+	require.EqualValues(t, rate, p.Period)
+	require.Equal(t, *p.SampleType[0], *p.PeriodType)
+	require.WithinDuration(t, time.Now(), time.Unix(0, p.TimeNanos), time.Hour)
+	require.Len(t, p.Sample, 2)
+	total := int64(0)
+	for _, s := range p.Sample {
+		require.Zero(t, s.Value[0]%rate)
+		require.InEpsilon(t, n, s.Value[0], 0.1) // 7 standard deviations
+		require.Equal(t, map[string][]string{"age": {"nanoseconds"}, "expires": {"nanoseconds"}}, s.NumUnit)
+		total += s.Value[0]
+	}
+	require.Equal(t, []int64{int64(30 * time.Minute)}, p.Sample[0].NumLabel["age"])
+	require.Equal(t, []int64{int64(3600 * time.Second)}, p.Sample[0].NumLabel["expires"])
+	require.Equal(t, []int64{0}, p.Sample[1].NumLabel["age"])
+	require.InEpsilon(t, tw.Len(), total, 0.1)
+}
+
+// The tool itself reads the profile, and needs no binary to name functions, files and lines.
+func TestGoToolPprof(t *testing.T) {
+	t.Parallel()
+	gotool, err := exec.LookPath("go")
+	if err != nil {
+		t.Skip("no go command")
+	}
+	file := filepath.Join(t.TempDir(), "timers.pb.gz")
+	require.NoError(t, run(file, io.Discard))
+	for _, c := range []struct{ args, want string }{
+		{"-top -lines", `leak\.\(\*proxy\)\.cached .*main\.go:\d+`},
+		{"-top -tagfocus=wheel=proxy -tagfocus=expires=60s:", `leak\.\(\*proxy\)\.cached`},
+		{"-tags", `(?s)age: Total.*expires: Total .*wheel: Total `},
+	} {
+		cmd := exec.Command(gotool, append(append([]string{"tool", "pprof"}, strings.Fields(c.args)...), file)...)
+		cmd.Env = append(cmd.Environ(), "PPROF_TMPDIR="+t.TempDir())
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s: %s", c.args, out)
+		require.Regexp(t, c.want, string(out), c.args)
+	}
+}

@@ -1,0 +1,102 @@
+package timingwheel
+
+import (
+	"fmt"
+	"io"
+	"reflect"
+
+	"github.com/timingwheel-go/timingwheel/internal/arena"
+	"github.com/timingwheel-go/timingwheel/internal/holders"
+)
+
+// writeProfile is [TimingWheel.WriteProfile].
+func (e *engine[T]) writeProfile(w io.Writer) error {
+	if e.profileRate == 0 {
+		return fmt.Errorf("%w: Options.ProfileRate is 0, so there is no profile; accepted is from 1 to 2^30", ErrOption)
+	}
+	p := holders.NewProfile(reflect.TypeFor[Timer]().PkgPath(), e.name, e.profileRate)
+	e.eachSample(p.Add)
+	return p.Write(w)
+}
+
+// eachSample calls yield for the samples of pending timers, with the time since the timer was armed
+// and the time until it expires, in ns.
+func (e *engine[T]) eachSample(yield func(o *holders.Origin, age, expires int64)) {
+	for _, s := range e.shards {
+		eachSampleOf(&s.shard, yield)
+	}
+}
+
+// eachSampleOf holds armMu for a quantum of samples at a time, and calls yield without it.
+func eachSampleOf(s *shard, yield func(o *holders.Origin, age, expires int64)) {
+	type found struct {
+		origin *holders.Origin
+		tick   int64
+	}
+	now := s.reading()
+	all := make([]found, 0, quantum)
+	note := func(o *holders.Origin, pg *arena.Page, w arena.Word, i uint32) {
+		for w.Kind() == arena.Staged || w.Kind() == arena.Placed { // not a run of a plan
+			tick, ok := s.decode(w, s.ticks.Floor(s.now.Load()))
+			was := w
+			if w = pg.Load(i); ok && w == was { // else the clock may have left the word behind
+				all = append(all, found{o, tick})
+				return
+			}
+			if !w.SameGen(was) {
+				return
+			}
+		}
+	}
+	for from, more := 0, true; more; {
+		s.armMu.Lock()
+		if s.table == nil { // the wheel is stopped
+			s.armMu.Unlock()
+			return
+		}
+		from, more = s.table.Each(from, quantum, note)
+		s.armMu.Unlock()
+		for _, f := range all {
+			yield(f.origin, now-f.origin.Armed, s.ticks.Begin(f.tick)-now)
+		}
+		all = all[:0]
+	}
+}
+
+// sampled returns how holders know the timer, and false if its wheel takes no samples.
+func (t Timer) sampled() (holders.Timer, bool) {
+	if t.home == nil || t.home.shard.profileRate == 0 {
+		return holders.Timer{}, false
+	}
+	return holders.Timer{Page: &t.home.page, Index: t.index, Gen: t.gen}, true
+}
+
+// origin returns the origin of the timer if it was sampled, or else nil.
+func (t Timer) origin() *holders.Origin {
+	sampled, ok := t.sampled()
+	if !ok {
+		return nil
+	}
+	s := t.home.shard
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	if s.closed.Load() {
+		return nil
+	}
+	return s.table.Origin(sampled)
+}
+
+// sampleAs makes the timer count as armed where o was. A nil o drops its sample. A ticker, which
+// arms a timer for each tick, is thus sampled as a whole.
+func (t Timer) sampleAs(o *holders.Origin) {
+	sampled, ok := t.sampled()
+	if !ok {
+		return
+	}
+	s := t.home.shard
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	if !s.closed.Load() {
+		s.table.Set(sampled, o)
+	}
+}
