@@ -21,7 +21,7 @@ type contender struct {
 	limit   func(http.Handler) http.Handler
 }
 
-// run tries the three ways one after the other, prints what they did, and returns an error if one was wrong.
+// run tries the three ways one after the other, and then the idle timeout. It prints what they did, and returns an error if one was wrong.
 func run(ctx context.Context, cfg config, w io.Writer) error {
 	tw, err := timingwheel.New(timingwheel.Options{})
 	if err != nil {
@@ -46,8 +46,18 @@ func run(ctx context.Context, cfg config, w io.Writer) error {
 		}
 		t.AppendRow(l.row(c.name))
 	}
-	faults.Check(tw.Len() == 0, "%d deadlines are pending though all requests have been answered", tw.Len())
 	t.Render()
+	if ctx.Err() == nil {
+		u, err := tryUploads(ctx, cfg, idleBy(tw, cfg.timeout), faults)
+		if err != nil {
+			return fmt.Errorf("uploads: %w", err)
+		}
+		if ctx.Err() == nil {
+			u.compare(faults, cfg.clients)
+			u.show(w, cfg.clients)
+		}
+	}
+	faults.Check(tw.Len() == 0, "%d deadlines are pending though all requests have been answered", tw.Len())
 	if err := faults.Err(); err != nil {
 		return err
 	}
@@ -55,7 +65,7 @@ func run(ctx context.Context, cfg config, w io.Writer) error {
 		fmt.Fprintln(w, "interrupted: what the clients had seen by then was right")
 		return nil
 	}
-	fmt.Fprintf(w, "RIGHT: each request has one answer, each slow one that the wheel limits a 503, and none of these came before %v\n", cfg.timeout)
+	fmt.Fprintf(w, "RIGHT: each request has one answer, each slow one that the wheel limits a 503, and none of these came before %v; uploads that stall were cut, none before %v without a byte\n", cfg.timeout, cfg.timeout)
 	return nil
 }
 

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel"
+)
+
+// pipe is a listener with one connection, which lives in a bubble as sockets do not.
+type pipe struct {
+	conn chan net.Conn
+	done chan struct{}
+}
+
+func (p pipe) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conn:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p pipe) Close() error   { close(p.done); return nil }
+func (p pipe) Addr() net.Addr { return &net.UnixAddr{} }
+
+// exchange serves one connection with an idle timeout of a second, in a bubble.
+func exchange(t *testing.T, handler http.HandlerFunc, client func(c net.Conn)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		tw, err := timingwheel.New(timingwheel.Options{})
+		require.NoError(t, err)
+		defer tw.Stop()
+		l := pipe{make(chan net.Conn), make(chan struct{})}
+		server := &http.Server{Handler: idle(tw, time.Second, handler), ReadHeaderTimeout: time.Hour}
+		go server.Serve(l)
+		ours, theirs := net.Pipe()
+		l.conn <- theirs
+		client(ours)
+		require.NoError(t, ours.Close())
+		require.NoError(t, server.Shutdown(context.Background()))
+		assert.Zero(t, tw.Len(), "a timer was left behind")
+	})
+}
+
+const upload = "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 10\r\n\r\n"
+
+func TestSlowUploadIsNotIdle(t *testing.T) {
+	t.Parallel()
+	exchange(t, func(w http.ResponseWriter, r *http.Request) {
+		data, err := io.ReadAll(r.Body)
+		assert.NoError(t, err)
+		assert.NoError(t, r.Context().Err())
+		w.Write(data)
+	}, func(c net.Conn) {
+		begin := time.Now()
+		io.WriteString(c, upload)
+		for range 10 {
+			time.Sleep(time.Second - 2*time.Millisecond)
+			io.WriteString(c, "x")
+		}
+		answer, err := io.ReadAll(c)
+		assert.NoError(t, err)
+		assert.Contains(t, string(answer), "xxxxxxxxxx")
+		assert.Greater(t, time.Since(begin), 9*time.Second)
+	})
+}
+
+func TestIdleUploadIsCut(t *testing.T) {
+	t.Parallel()
+	exchange(t, func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.ReadAll(r.Body)
+		assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		assert.ErrorIs(t, context.Cause(r.Context()), errIdle)
+		_, err = io.WriteString(w, strings.Repeat("x", 1<<20))
+		assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	}, func(c net.Conn) {
+		io.WriteString(c, upload)
+		time.Sleep(700 * time.Millisecond)
+		io.WriteString(c, "xx")
+		begin := time.Now()
+		answer, err := io.ReadAll(c)
+		assert.NoError(t, err)
+		assert.Empty(t, answer)
+		assert.InDelta(t, time.Second, time.Since(begin), float64(time.Millisecond), "a tick at most")
+		assert.GreaterOrEqual(t, time.Since(begin), time.Second)
+	})
+}
+
+func TestSlowDownloadIsNotIdle(t *testing.T) {
+	t.Parallel()
+	exchange(t, func(w http.ResponseWriter, r *http.Request) {
+		for range 10 {
+			time.Sleep(900 * time.Millisecond) // a slow source
+			_, err := io.WriteString(w, "x")
+			assert.NoError(t, err)
+		}
+		for range 10 {
+			time.Sleep(900 * time.Millisecond)
+			assert.NoError(t, http.NewResponseController(w).Flush())
+		}
+		assert.NoError(t, r.Context().Err())
+	}, func(c net.Conn) {
+		go io.WriteString(c, "GET / HTTP/1.0\r\n\r\n")
+		answer, err := io.ReadAll(c)
+		assert.NoError(t, err)
+		assert.True(t, strings.HasSuffix(string(answer), "\r\n\r\nxxxxxxxxxx"), "%q", answer)
+	})
+}
+
+func TestClientThatDoesNotReadIsCut(t *testing.T) {
+	t.Parallel()
+	exchange(t, func(w http.ResponseWriter, r *http.Request) {
+		begin := time.Now()
+		_, err := io.WriteString(w, strings.Repeat("x", 1<<20))
+		assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		assert.ErrorIs(t, context.Cause(r.Context()), errIdle)
+		assert.InDelta(t, time.Second, time.Since(begin), float64(time.Millisecond))
+	}, func(c net.Conn) {
+		io.WriteString(c, "GET / HTTP/1.0\r\n\r\n")
+		time.Sleep(time.Minute)
+	})
+}
+
+// An answer of which the server has a part only must not look whole, also if the handler has noticed nothing.
+func TestCutAnswerIsAborted(t *testing.T) {
+	t.Parallel()
+	exchange(t, func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "half")
+		time.Sleep(time.Minute)
+	}, func(c net.Conn) {
+		go io.WriteString(c, "GET / HTTP/1.0\r\n\r\n")
+		answer, err := io.ReadAll(c)
+		assert.NoError(t, err)
+		assert.Empty(t, answer, "what was buffered is not sent")
+	})
+}
+
+func TestHijackedConnectionIsNotCut(t *testing.T) {
+	t.Parallel()
+	exchange(t, func(w http.ResponseWriter, _ *http.Request) {
+		c, _, err := http.NewResponseController(w).Hijack()
+		if !assert.NoError(t, err) {
+			return
+		}
+		defer c.Close()
+		time.Sleep(time.Minute)
+		_, err = io.WriteString(c, "at last")
+		assert.NoError(t, err)
+	}, func(c net.Conn) {
+		go io.WriteString(c, "GET / HTTP/1.0\r\n\r\n")
+		answer, err := io.ReadAll(c)
+		assert.NoError(t, err)
+		assert.Equal(t, "at last", string(answer))
+	})
+}
+
+// cut and end race: the timer fires while the handler returns. A connection whose handler has returned belongs to the next request.
+func TestCutAfterTheEndDoesNothing(t *testing.T) {
+	t.Parallel()
+	c := &connection{ResponseRecorder: httptest.NewRecorder()}
+	m := &motion{ResponseWriter: c, cancel: func(error) { t.Error("cancelled") }}
+	assert.False(t, m.end())
+	m.cut()
+	assert.False(t, c.cut)
+	assert.False(t, m.end())
+
+	var cause error
+	m = &motion{ResponseWriter: c, cancel: func(err error) { cause = err }}
+	m.cut()
+	assert.True(t, c.cut)
+	assert.True(t, m.end())
+	assert.True(t, errors.Is(cause, errIdle))
+	_, _, err := m.Hijack()
+	assert.ErrorIs(t, err, errIdle)
+}
