@@ -43,6 +43,19 @@ func BenchmarkFill(b *testing.B) {
 				tw = newBenchWheel(b, Options{})
 			})
 		})
+		b.Run("impl=functimer/pending="+size.name, func(b *testing.B) {
+			tw := newBenchWheel(b, Options{})
+			var timers []FuncTimer
+			fill(b, size.n, func(i int, d time.Duration) {
+				if i == 0 {
+					timers = make([]FuncTimer, size.n) // they count, as fields of connections would
+				}
+				timers[i].Init(tw, d, fs[i])
+			}, func() {
+				tw.Stop()
+				tw = newBenchWheel(b, Options{})
+			})
+		})
 		b.Run("impl=timeouts/pending="+size.name, func(b *testing.B) { fillTimeouts(b, size.n) })
 	}
 	b.Run("impl=timeouts/pending=100M", func(b *testing.B) {
