@@ -82,6 +82,7 @@ func (m *dueModel) addBucket(n int) {
 	}
 	m.add(b)
 	m.buckets = append(m.buckets, &slots)
+	m.open = nil // closed
 }
 
 func (m *dueModel) end(slots []uint32) {
@@ -116,21 +117,24 @@ func (m *dueModel) check() {
 }
 
 // Entries that were put back go first, then what has expired first. A bucket that takes single
-// timers is closed when its first timer is taken.
+// timers is closed when its first timer is taken, or when another bucket is due behind it.
 func TestDueTimersAreTakenInOrder(t *testing.T) {
 	t.Parallel()
 	m := newDueModel(t, 1000)
-	first, late := m.slot(), m.slot()
-	m.put(first, 5)
+	late := m.slot()
+	var slots [5]uint32
+	for k := range slots {
+		slots[k] = m.slot()
+	}
+	m.put(slots[0], 5)
 	expired := m.store.newBucket()
-	second := m.slot()
-	m.store.append(expired, second)
+	m.store.append(expired, slots[1])
 	m.add(expired)
-	third := m.slot()
-	m.put(third, 5)
-	back := []entry{m.entryOf(late)}
-	m.putBack(back)
-	require.Equal(t, 4, m.ready)
+	require.Nil(t, m.prompt, "closed: what becomes due now waits behind the others")
+	m.put(slots[2], 6)
+	m.put(slots[3], 6)
+	m.putBack([]entry{m.entryOf(late)})
+	require.Equal(t, 5, m.ready)
 
 	e, ok := m.takeEntry()
 	require.True(t, ok)
@@ -138,16 +142,16 @@ func TestDueTimersAreTakenInOrder(t *testing.T) {
 	_, ok = m.takeEntry()
 	require.False(t, ok)
 	var to [chunkSize]uint32
-	require.Equal(t, 1, m.takeSlots(&to, 1))
-	require.Equal(t, first, to[0])
+	for k := range 3 {
+		require.Equal(t, 1, m.takeSlots(&to, 1))
+		require.Equal(t, slots[k], to[0])
+	}
 	require.Nil(t, m.prompt, "closed: what is armed with no delay now waits behind the others")
-	m.put(first, 5)
-	require.Equal(t, 1, m.takeSlots(&to, 32))
-	require.Equal(t, third, to[0], "the rest of its bucket")
-	require.Equal(t, 1, m.takeSlots(&to, 32))
-	require.Equal(t, second, to[0])
-	require.Equal(t, 1, m.takeSlots(&to, 32))
-	require.Equal(t, first, to[0])
+	m.put(slots[4], 6)
+	for _, i := range slots[3:] { // the rest of its bucket, and then the new one
+		require.Equal(t, 1, m.takeSlots(&to, 32))
+		require.Equal(t, i, to[0])
+	}
 	require.Zero(t, m.takeSlots(&to, 32))
 	require.Zero(t, m.ready)
 	require.False(t, m.waiting())
