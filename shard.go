@@ -19,6 +19,7 @@ type host interface {
 	drop(i uint32)   // clears the payload of slot i
 	closePage(p int) // drops the payloads of a page that was given back
 	clear()          // drops all payloads and all pages
+	moveSurvivors()  // gives the runtime what survives the wheel's Stop
 	drive()          // runs a driver; called with wheelMu held, returns without it
 }
 
@@ -349,6 +350,9 @@ func (s *shard) halt() {
 		}
 		runtime.Gosched()
 	}
+	s.armMu.Lock()
+	s.host.moveSurvivors()
+	s.armMu.Unlock()
 	for _, b := range o.crew.batches {
 		b.revoke()
 	}

@@ -65,7 +65,6 @@ type TimingWheel struct {
 	engine *engine[func()]
 	shared bool // the wheel of Default
 
-	families families  // of parents of contexts
 	sleepers sync.Pool // of *sleeper; one for each wheel, because a channel belongs to its bubble
 }
 
@@ -81,6 +80,12 @@ func newWheelAt(opts Options, origin int64) (*TimingWheel, error) {
 		perCall: 1,
 		run:     func(f []func()) { f[0]() },
 		callee:  func(f []func()) uintptr { return callee(f[0]) },
+		survive: func(f func()) func() {
+			if outlivesStop(f) {
+				return f
+			}
+			return nil
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -177,11 +182,6 @@ func (tw *TimingWheel) Stop() {
 func (tw *TimingWheel) Shutdown(ctx context.Context) error {
 	tw.mustOwn("Shutdown")
 	mustHaveContext(ctx)
-	if t, ok := ctx.Deadline(); ok && !tw.engine.Manual { // Stop discards deadlines of this wheel
-		withTimer, cancel := context.WithDeadline(ctx, t)
-		defer cancel()
-		ctx = withTimer
-	}
 	return tw.engine.shutdown(ctx)
 }
 
