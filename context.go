@@ -80,19 +80,32 @@ func (tw *TimingWheel) withDeadline(parent context.Context, t time.Time, left ti
 		c.deadline = earlier
 	} else if left <= 0 {
 		c.finish(late, true)
-	} else if parent.Err() == nil {
+	} else if !knownEnded(parent) {
 		c.arm(tw, cancel, left, late)
-		if _, ok := parent.(afterFuncer); ok {
-			c.Done() // a context of a third package may rely on that to tell of its end
+		if tellsItself(parent) {
+			c.Done()
 		}
 	}
 	return c, cancel
 }
 
-// afterFuncer is a context by which package context is told of the end without a goroutine. It has
-// no method of a deadlineContext.
-type afterFuncer interface {
-	AfterFunc(f func()) (stop func() bool)
+// knownEnded reports whether a timer below parent would be useless. It does not ask all
+// deadlineContexts above one, as Err does.
+func knownEnded(parent context.Context) bool {
+	if p, own := parent.(*deadlineContext); own {
+		return p.phase.Load().ended()
+	}
+	return parent.Err() != nil
+}
+
+// tellsItself reports whether parent is of a third package and tells of its end by functions. It
+// may rely on having one for each child.
+func tellsItself(parent context.Context) bool {
+	if _, own := parent.(*deadlineContext); own {
+		return false
+	}
+	_, ok := parent.(interface{ AfterFunc(f func()) func() bool })
+	return ok
 }
 
 // deadlineContext is a context with a timer of a wheel.
@@ -277,16 +290,11 @@ func (c *deadlineContext) Deadline() (time.Time, bool) { return c.deadline, true
 
 // Done implements context.Context.
 func (c *deadlineContext) Done() <-chan struct{} {
-	p := c.phase.Load()
-	if p == nil {
+	switch p := c.phase.Load(); {
+	case p == nil:
 		c.watch()
-		p = c.phase.Load()
-	}
-	if d, ok := c.line.(doneChan); ok {
-		if p.err == nil && c.parent.Err() != nil { // which may not have told it yet
-			c.end()
-		}
-		return d
+	case p.err == nil && c.above() != nil: // and perhaps nothing has told it yet
+		c.end()
 	}
 	return c.line.Done()
 }
@@ -361,6 +369,15 @@ func (c *deadlineContext) watch() {
 		} else {
 			c.end()
 		}
+	} else if line.Err() != nil {
+		c.end()
+	}
+}
+
+// watching makes the line unless there is one.
+func (c *deadlineContext) watching() {
+	if c.phase.Load() == nil {
+		c.watch()
 	}
 }
 
@@ -369,8 +386,10 @@ func ownParent(parent context.Context, done <-chan struct{}) *deadlineContext {
 	if done == nil {
 		return nil
 	}
-	if p, ok := parent.Value(&ownKey).(*deadlineContext); ok && p.Done() == done {
-		return p
+	if p, ok := parent.Value(&ownKey).(*deadlineContext); ok {
+		if p.watching(); p.line.Done() == done {
+			return p
+		}
 	}
 	return nil
 }
@@ -409,7 +428,7 @@ func (c *deadlineContext) AfterFunc(f func()) (stop func() bool) {
 
 // hang adds a dependent. It returns nil if the context has ended.
 func (c *deadlineContext) hang(f func()) *dependent {
-	c.Done()
+	c.watching()
 	c.mu.Lock()
 	p := c.phase.Load()
 	if p.ended() {

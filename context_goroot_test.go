@@ -69,6 +69,14 @@ var internals = map[string]string{
 // insideTests are tests that look into the types of package context.
 var insideTests = regexp.MustCompile(`(?m)^func Test\w+\(t \*testing\.T\) \{\n\tXTest.*\n\}\n`)
 
+// differences are what a context of another package cannot do like one of package context, whatever
+// it is: its children in package context have another name, and are told of the end of a context of
+// that package above it asynchronously.
+var differences = map[string]string{
+	`"context.Background."; !strings.HasPrefix`:          `"context."; !strings.HasPrefix`,
+	"default:\n\t\t\terrorf(\"ctx should be canceled\")": "case <-time.After(time.Minute):\n\t\t\terrorf(\"ctx should be canceled\")",
+}
+
 // copyTests copies the files of a package of GOROOT that match pattern, for a module that has the
 // shim.
 func copyTests(t *testing.T, module, pkg, pattern string) {
@@ -87,6 +95,12 @@ func copyTests(t *testing.T, module, pkg, pattern string) {
 		text = bytes.ReplaceAll(text, []byte(`"context"`), []byte(`"shim/context"`))
 		text = bytes.ReplaceAll(text, []byte(`"internal/`), []byte(`"shim/`))
 		text = insideTests.ReplaceAll(text, nil)
+		if filepath.Base(file) == "x_test.go" {
+			for old, replacement := range differences {
+				require.Equal(t, 1, bytes.Count(text, []byte(old)), old)
+				text = bytes.Replace(text, []byte(old), []byte(replacement), 1)
+			}
+		}
 		require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(file)), text, 0o644))
 	}
 }
@@ -101,7 +115,6 @@ func TestGoTestsPassWithContextsOfTheWheel(t *testing.T) {
 	root, err := filepath.Abs(".")
 	require.NoError(t, err)
 	module := t.TempDir()
-	if d := os.Getenv("SHIMDIR"); d != "" { module = d }
 	write := func(name, text string) {
 		name = filepath.Join(module, name)
 		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))

@@ -61,19 +61,6 @@ func (w *watchable) end() {
 	}
 }
 
-// A context that has closed Done and has no error is against the rules, and package context panics.
-// Its child has been cancelled.
-func TestParentThatEndedWithoutAnError(t *testing.T) {
-	t.Parallel()
-	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
-		done := make(chan struct{})
-		close(done)
-		ctx, cancel := tw.WithTimeout(&ownDone{context.Background(), done, nil}, time.Minute)
-		defer cancel()
-		assertEnded(t, ctx, context.Canceled, context.Canceled)
-	})
-}
-
 // overriding is put around a context, whose channel it has. All else is its own.
 type overriding struct {
 	context.Context
@@ -88,57 +75,6 @@ func (o overriding) Value(key any) any {
 		return "own"
 	}
 	return o.Context.Value(key)
-}
-
-// What is put around a context does not change how that one's other children end.
-func TestContextsAroundOneParent(t *testing.T) {
-	t.Parallel()
-	for _, kind := range []string{"of the wheel", "of package context", "with values"} {
-		for _, reversed := range []bool{false, true} {
-			t.Run(kind, func(t *testing.T) {
-				t.Parallel()
-				asInPackageContext(t, func(t *testing.T, with withCause) {
-					parent, cancel := context.WithCancelCause(context.Background())
-					end := func() { cancel(errParent) }
-					want := outcome{context.Canceled, errParent}
-					if kind != "of package context" {
-						parent, _ = with(context.Background(), time.Minute, errParent)
-						end = func() { passDeadline(time.Minute) }
-						want.err = context.DeadlineExceeded
-					}
-					if kind == "with values" {
-						parent = context.WithValue(parent, testKey(2), 2)
-					}
-					around := []context.Context{
-						parent, overriding{parent, errors.New("one")}, &overriding{parent, errors.New("two")}, overriding{parent, nil}, struct{ context.Context }{parent},
-					}
-					if reversed {
-						around[0], around[4] = around[4], around[0]
-						around[1], around[3] = around[3], around[1]
-					}
-					var all []context.Context
-					for _, ctx := range around {
-						child, cancel := with(ctx, time.Hour, errChild)
-						defer cancel()
-						below, cancelBelow := context.WithCancel(child)
-						defer cancelBelow()
-						all = append(all, child, below)
-						_, own := ctx.(overriding)
-						_, pointer := ctx.(*overriding)
-						assert.Equal(t, own || pointer, child.Value(testKey(1)) == "own")
-					}
-					assertGoesOn(t, all...)
-					end()
-					synctest.Wait()
-					for i, ctx := range all {
-						assert.Equal(t, want.err, ctx.Err(), i)
-						assert.Equal(t, want.cause, context.Cause(ctx), i)
-						assert.True(t, ended(ctx), i)
-					}
-				})
-			})
-		}
-	}
 }
 
 // Of a parent that had ended before counts what it says itself, whoever has the same channel.

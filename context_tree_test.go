@@ -236,8 +236,8 @@ func TestContextsLeaveNothingBehind(t *testing.T) {
 				for _, cancel := range cancels {
 					cancel()
 				}
-				if p, ok := parent.Value(&ownKey).(*deadlineContext); ok {
-					assert.Nil(t, p.phase.Load().dependents)
+				if p := ownParent(parent, parent.Done()); p != nil {
+					assert.Zero(t, dependents(p))
 				}
 				ours, cancelOurs := tw.WithTimeout(parent, time.Minute)
 				for range 10 {
@@ -630,10 +630,9 @@ func TestWideTrees(t *testing.T) {
 	})
 }
 
-// TestContextsFarBelowOnePackageContextHaveEnded has a parent of package context, below which those
-// of both packages take turns. Whoever asks one of the wheel's when the parent's cancel has
-// returned learns that it has ended, though the goroutines that tell it may not have run.
-func TestContextsFarBelowOnePackageContextHaveEnded(t *testing.T) {
+// The end of a context of package context reaches all below, where contexts of both packages take
+// turns, with its cause.
+func TestContextsFarBelowOnePackageContextEnd(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
 	for _, depth := range []int{1, 2, 5} {
@@ -662,6 +661,7 @@ func TestContextsFarBelowOnePackageContextHaveEnded(t *testing.T) {
 			cancels = append(cancels, cancel, cancelBelow)
 			end(errParent)
 			for _, c := range []context.Context{below, last} {
+				receive(t, c.Done(), "the end")
 				require.Equal(t, context.Canceled, c.Err())
 				require.True(t, isClosed(c.Done()))
 				require.Equal(t, errParent, context.Cause(c))
@@ -729,20 +729,9 @@ func (f *forest) grow() {
 			n.kind = "around"
 			n.ctx[i] = struct{ context.Context }{parent}
 		case 4:
-			n.kind = "overriding"
-			n.ctx[i] = &overriding{parent, errParent}
-		case 5:
-			n.kind = "channel of its own"
-			done := make(chan struct{})
-			stop := context.AfterFunc(parent, func() { close(done) })
-			own := &ownDone{parent, done, errChild}
-			n.ctx[i] = own
-			n.cancel[i] = func(error) {
-				if stop() {
-					close(done)
-				}
-			}
-		case 6:
+			n.kind = "around by a pointer"
+			n.ctx[i] = &struct{ context.Context }{parent}
+		case 5, 6:
 			n.kind = "watchable"
 			w := newWatchable()
 			stop := context.AfterFunc(parent, w.end)
