@@ -228,6 +228,7 @@ func (c *deadlineContext) finish(late *phase, passed bool) {
 	if stop != nil {
 		stop()
 	}
+	<-c.line.Done()
 	if p.dependents == nil {
 		return
 	}
