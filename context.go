@@ -9,17 +9,15 @@ import (
 	"time"
 )
 
-// WithTimeout is [context.WithTimeout] by a timer of the wheel: the context ends when d has passed,
-// up to one tick later and never earlier, when it is cancelled, or when parent ends. It is cheaper
-// than package context for many contexts that live briefly.
+// WithTimeout is [context.WithTimeout] with a timer of the wheel: the context ends when d has
+// passed, up to one tick later and never earlier, when it is cancelled, or when parent ends. Use
+// package context instead if other code derives contexts by WithValue from this one and then
+// contexts of package context from those: each of the latter costs a goroutine. docs/contexts.md has
+// all differences.
 //
-// Use package context instead if other code derives contexts from this one by WithValue and then by
-// package context, because each of those costs a goroutine, as below every context that is not of
-// that package. docs/contexts.md compares the two.
-//
-// The wheel's Stop keeps all deadlines: the runtime's timers take them over, also those of contexts
-// that are made later. In Manual mode the deadline is one of the wheel's clock. What then is left of
-// it at Stop passes in real time. [TimingWheel.Flush] ends the contexts of the wheel.
+// The wheel's Stop hands the deadline to the runtime's timers, which also keep those of contexts
+// that are made later. In Manual mode the deadline is one of the wheel's clock; what is left of it
+// at Stop passes in real time. Flush ends the context.
 //
 // WithTimeout panics if parent is nil. O(1), apart from parent's methods.
 func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
@@ -110,12 +108,14 @@ func tellsItself(parent context.Context) bool {
 
 // deadlineContext is a context with a timer of a wheel.
 //
-// A context that nobody has asked for Done knows nothing of its parent's children, and its parent
-// nothing of it: Err asks the parent. The first call of Done makes the line, whose channel is
-// closed with the parent's.
+// Before the first call of Done the parent does not know the context, and Err asks the parent. The
+// first call of Done makes the line, whose channel is closed with the parent's.
 //
-// Package context hangs its contexts on this one by the method AfterFunc, and reads the cause from
-// a context of its own that Value returns after the end.
+// Package context hangs its contexts on this one by the method AfterFunc. It reads the cause from a
+// context of its own, which Value returns after the end.
+//
+// A context of package context that is cancelled calls no foreign code. So above asks whether the
+// parent has ended, although nothing may have told the context yet.
 type deadlineContext struct {
 	parent   context.Context
 	deadline time.Time
@@ -129,11 +129,11 @@ type deadlineContext struct {
 	stop  func() // ends the watch over the parent; nil if there is none
 }
 
-// phase is whether and how a context has ended. It is immutable but for the dependents.
+// phase tells whether and how a context has ended. Only dependents changes.
 type phase struct {
 	err        error           // nil while the context goes on
 	cause      context.Context // a context of package context with the cause; nil: the parent has it
-	dependents *dependent      // deadlineContext.mu: to be ended with the context
+	dependents *dependent      // deadlineContext.mu: until the end
 }
 
 var (
@@ -145,7 +145,7 @@ var (
 )
 
 // causeContext returns a context of package context that has ended with a cause. Its Value returns
-// the cause's carrier for the key of package context, and nil for all others.
+// something only for the key by which package context looks for causes.
 func causeContext(cause error) context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(cause)
@@ -212,9 +212,9 @@ func outlivesStop(f func()) bool {
 	return pc == contextEnd || pc == contextCausedEnd
 }
 
-// finish ends the context and what depends on it, unless another goroutine has begun that. In any
-// case everything has ended when finish returns. late is the phase at the deadline. passed says
-// that the deadline has passed.
+// finish ends the context and what depends on it. Everything has ended when finish returns, also if
+// another goroutine was first. late is the phase at the deadline. If passed is false, the timer
+// tells whether the deadline has passed.
 func (c *deadlineContext) finish(late *phase, passed bool) {
 	above := c.above()
 	c.mu.Lock()
@@ -228,7 +228,7 @@ func (c *deadlineContext) finish(late *phase, passed bool) {
 	if stop != nil {
 		stop()
 	}
-	<-c.line.Done()
+	<-c.line.Done() // another goroutine may be about to close it
 	if p.dependents == nil {
 		return
 	}

@@ -300,9 +300,9 @@ func (s *shardOf[T]) openPage() {
 	s.nextPage = nil
 }
 
-// moveSurvivors gives the runtime the pending payloads that survive the wheel's Stop. For that it makes
-// the words of all pending timers Dead, so that their payloads are its own. The wheel is closed,
-// survivors.mu, wheelMu and armMu are held, and the inbox is empty.
+// moveSurvivors gives the runtime the pending payloads that survive the wheel's Stop. It makes the
+// words of all pending timers Dead before it reads their payloads, so no Stop and no claim does
+// the same. The wheel is closed, the inbox is empty, and survivors.mu, wheelMu and armMu are held.
 func (s *shardOf[T]) moveSurvivors() {
 	all := &s.engine.survivors
 	if s.engine.job.survive == nil || !all.some.Load() {
@@ -334,13 +334,15 @@ func (s *shardOf[T]) moveSurvivors() {
 	}
 }
 
-// surviveDrop is moveSurvivors for payloads that were claimed and then dropped.
-func (s *shardOf[T]) surviveDrop(values []T) {
+// moveDropped is moveSurvivors for payloads that were claimed and are not run.
+func (s *shardOf[T]) moveDropped(values []T) {
+	survive := s.engine.job.survive
+	if survive == nil {
+		return
+	}
 	for _, v := range values {
-		if survive := s.engine.job.survive; survive != nil {
-			if f := survive(v); f != nil {
-				time.AfterFunc(0, f)
-			}
+		if f := survive(v); f != nil {
+			time.AfterFunc(0, f)
 		}
 	}
 }

@@ -20,7 +20,7 @@ func TestSizesOfHandles(t *testing.T) {
 	require.EqualValues(t, 8+word, unsafe.Sizeof(Timer{}))
 	require.LessOrEqual(t, unsafe.Sizeof(Timer{}), uintptr(16))
 	if word == 8 {
-		require.LessOrEqual(t, unsafe.Sizeof(deadlineContext{}), uintptr(112), "a size class of the allocator")
+		require.LessOrEqual(t, unsafe.Sizeof(deadlineContext{}), uintptr(96), "a size class of the allocator")
 	}
 }
 

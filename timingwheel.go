@@ -166,8 +166,9 @@ func (tw *TimingWheel) Flush() int {
 	return tw.engine.flush()
 }
 
-// Stop stops the wheel and discards what is pending. Callbacks that have started go on, and no
-// callback starts once Stop has returned. Handles stay valid and inert, and every later call
+// Stop stops the wheel and discards what is pending, except for the deadlines of contexts, which the
+// runtime's timers keep. Callbacks that have started go on, and no callback starts once Stop has
+// returned. Handles stay valid and inert, and every later call
 // returns at once with its documented result. Stop may wait for a driver or worker, and for no
 // callback. It is idempotent. It panics on [Default]. O(pending timers).
 func (tw *TimingWheel) Stop() {
