@@ -30,9 +30,6 @@ func contextBubble(t *testing.T, body func(t *testing.T, tw *TimingWheel)) {
 		body(t, tw)
 		synctest.Wait()
 		assert.Zero(t, tw.Len(), "timers are left")
-		for i := range tw.families.stripes {
-			assert.Nil(t, tw.families.stripes[i].by, "families are left, or the map of those that were there")
-		}
 	})
 }
 
@@ -299,32 +296,6 @@ func TestContextOfAManualWheel(t *testing.T) {
 	assertEnded(t, past, context.DeadlineExceeded, context.DeadlineExceeded)
 }
 
-// A deadline is kept where the wheel was stopped before, and discarded where it is stopped later.
-func TestContextOfAStoppedWheel(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		tw := startWheel(t, Options{})
-		before, cancelBefore := tw.WithTimeout(t.Context(), time.Second)
-		defer cancelBefore()
-		tw.Stop()
-		ctx, cancel := tw.WithTimeoutCause(t.Context(), time.Second, errCause)
-		defer cancel()
-		assertGoesOn(t, ctx)
-		time.Sleep(time.Second)
-		synctest.Wait()
-		assertEnded(t, ctx, context.DeadlineExceeded, errCause)
-		assertGoesOn(t, before)
-		cancelBefore()
-		assertEnded(t, before, context.Canceled, context.Canceled)
-	})
-	manual := startWheel(t, Options{Manual: true})
-	manual.Stop()
-	ctx, cancel := manual.WithTimeout(t.Context(), time.Nanosecond)
-	assertGoesOn(t, ctx)
-	cancel()
-	assertEnded(t, ctx, context.Canceled, context.Canceled)
-}
-
 func TestContextOfValues(t *testing.T) {
 	t.Parallel()
 	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
@@ -416,9 +387,6 @@ func TestNamesOfContexts(t *testing.T) {
 		deadline, _ := ctx.Deadline()
 		want := name + ".WithDeadline(" + deadline.String() + ")"
 		assert.Equal(t, want, fmt.Sprint(ctx))
-		child, cancelChild := context.WithCancel(ctx)
-		assert.Equal(t, want+".WithCancel", fmt.Sprint(child))
-		cancelChild()
 		cancel()
 		assert.Equal(t, want, fmt.Sprint(ctx), "also afterwards")
 	}
@@ -427,107 +395,6 @@ func TestNamesOfContexts(t *testing.T) {
 type namedKey struct{}
 
 func (namedKey) String() string { return "the key" }
-
-// The channel of a context that has ended costs nothing, and is the one that it keeps.
-func TestDoneAfterTheEnd(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{})
-	parent, end := context.WithCancel(context.Background())
-	for _, question := range []func(ctx context.Context){
-		func(ctx context.Context) { assert.Equal(t, context.Canceled, context.Cause(ctx)) },
-		func(ctx context.Context) { context.AfterFunc(ctx, func() {}) },
-		func(ctx context.Context) { ctx.(*deadlineContext).AfterFunc(func() {}) },
-		func(ctx context.Context) { _, cancel := context.WithCancel(ctx); cancel() },
-	} {
-		ctx, cancel := tw.WithTimeout(parent, time.Hour)
-		cancel()
-		done := ctx.Done()
-		receive(t, done, "the end")
-		require.Nil(t, ctx.(*deadlineContext).standIn.Load())
-		question(ctx)
-		assert.Equal(t, done, ctx.Done())
-	}
-	ctx, cancel := tw.WithTimeout(parent, time.Hour)
-	defer cancel()
-	end()
-	receive(t, ctx.Done(), "the parent's end")
-	assert.Nil(t, ctx.(*deadlineContext).standIn.Load())
-}
-
-// askedWhenAsked is a parent that has ended. Somebody gets the channel of its child while the
-// parent is asked how.
-type askedWhenAsked struct {
-	context.Context
-	child *deadlineContext
-	done  <-chan struct{}
-}
-
-func (a *askedWhenAsked) Err() error {
-	if a.done == nil {
-		a.done = a.child.standing().ctx.Done()
-	}
-	return context.Canceled
-}
-
-// Whoever finds out that the context has ended has the channel of those who asked for it just
-// before.
-func TestDoneAfterOneThatCameBeforeTheEnd(t *testing.T) {
-	t.Parallel()
-	c := &deadlineContext{parent: context.Background()}
-	parent := &askedWhenAsked{Context: context.Background(), child: c}
-	c.tie = &tie{to: parent, done: closed, forget: stay, known: new(families)}
-	require.True(t, c.made(&tiedAlone))
-	done := c.Done()
-	require.NotNil(t, parent.done)
-	assert.Equal(t, parent.done, done)
-	assert.True(t, isClosed(done))
-}
-
-// Two have found that the context goes on, and then it ends. One of them has made the stand-in, and
-// has not let it follow yet. The other has the channel of those who came in between, and it is
-// closed, as they may have told that the context has ended.
-func TestDoneOfOneThatComesLateAfterTheEnd(t *testing.T) {
-	t.Parallel()
-	c := &deadlineContext{parent: context.Background()}
-	require.True(t, c.made(&endless))
-	c.endWith(&cancelled)
-	between := c.Done()
-	require.Error(t, c.Err())
-	s := c.standing()
-	late := c.channel(nil)
-	assert.True(t, isClosed(late))
-	assert.Equal(t, between, late)
-	s.follow()
-	assert.Equal(t, between, c.Done())
-}
-
-// Some ask for the channel while the context ends: all have the same.
-func TestDoneWhileTheContextEnds(t *testing.T) {
-	t.Parallel()
-	tw := startWheel(t, Options{})
-	for i := range scaled(5000) {
-		ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
-		var channels [3]<-chan struct{}
-		together(len(channels)+1, func(k int) {
-			for n := 0; n < i%50*k; n++ { // so that each moment has its turn
-				_ = ctx.(*deadlineContext).end.Load()
-			}
-			switch {
-			case k == len(channels):
-				cancel()
-			case k == 0 && i%2 == 0:
-				ctx.(*deadlineContext).AfterFunc(func() {})
-				channels[k] = ctx.Done()
-			default:
-				channels[k] = ctx.Done()
-			}
-		})
-		for _, done := range channels {
-			require.Equal(t, ctx.Done(), done)
-			require.True(t, isClosed(done))
-		}
-	}
-}
 
 // There is one channel, whoever asks first.
 func TestFirstCallsOfDoneAtTheSameTime(t *testing.T) {
@@ -573,14 +440,12 @@ func TestAllocationsOfQuestions(t *testing.T) {
 	}
 	assert.Zero(t, testing.AllocsPerRun(100, ask))
 	end()
-	assert.Zero(t, testing.AllocsPerRun(100, func() { endOf(parent) }))
 	assert.Zero(t, testing.AllocsPerRun(100, ask))
 }
 
 // The ways to hang a function onto a context of the wheel.
 var afterFuncs = map[string]func(ctx context.Context, f func()) (stop func() bool){
 	"context.AfterFunc": context.AfterFunc,
-	"its method":        func(ctx context.Context, f func()) func() bool { return ctx.(*deadlineContext).AfterFunc(f) },
 	"below a value": func(ctx context.Context, f func()) func() bool {
 		return context.AfterFunc(context.WithValue(ctx, testKey(1), 1), f)
 	},
@@ -775,54 +640,6 @@ func TestCausesOfAManualWheel(t *testing.T) {
 	}
 }
 
-// Contexts outlive the wheel: all but their deadlines works after Stop, for those that were made
-// before and for those that come later.
-func TestContextsAfterStop(t *testing.T) {
-	t.Parallel()
-	for name, newParent := range parents {
-		for _, manual := range []bool{false, true} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					tw := startWheel(t, Options{Manual: manual})
-					parent, end, cause := newParent(tw)
-					defer end()
-					var all []context.Context
-					var cancels []func()
-					add := func() {
-						for range 3 {
-							ctx, cancel := tw.WithTimeout(parent, 30*time.Minute)
-							child, cancelChild := context.WithCancel(ctx)
-							left, leave := tw.WithTimeout(parent, 30*time.Minute)
-							leave()
-							assertEnded(t, left, context.Canceled, context.Canceled)
-							cancels = append(cancels, cancel, cancelChild)
-							all = append(all, ctx, child)
-						}
-					}
-					add()
-					tw.Stop()
-					add()
-					for _, ctx := range all {
-						assertGoesOn(t, ctx)
-					}
-					end()
-					synctest.Wait()
-					for _, ctx := range all {
-						assertEnded(t, ctx, context.Canceled, cause)
-					}
-					for _, cancel := range cancels {
-						cancel()
-					}
-					for i := range tw.families.stripes {
-						assert.Empty(t, tw.families.stripes[i].by)
-					}
-				})
-			})
-		}
-	}
-}
-
 // Parent and child may be of different wheels: each keeps its own deadline.
 func TestContextsOfTwoWheels(t *testing.T) {
 	t.Parallel()
@@ -896,9 +713,6 @@ func TestFlushEndsContexts(t *testing.T) {
 			assertEnded(t, ctx, context.DeadlineExceeded, errCause)
 		}
 		assertGoesOn(t, std)
-		known, notes := familiesOf(tw)
-		assert.Zero(t, known)
-		assert.Zero(t, notes)
 		later, cancel := tw.WithTimeout(std, time.Hour)
 		assertGoesOn(t, later)
 		cancel()

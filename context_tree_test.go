@@ -236,11 +236,8 @@ func TestContextsLeaveNothingBehind(t *testing.T) {
 				for _, cancel := range cancels {
 					cancel()
 				}
-				if p := above(parent).ours; p != nil {
-					assert.Nil(t, p.familyOfChildren().members)
-				}
-				for i := range tw.families.stripes {
-					assert.Empty(t, tw.families.stripes[i].by)
+				if p := ownParent(parent, parent.Done()); p != nil {
+					assert.Zero(t, dependents(p))
 				}
 				ours, cancelOurs := tw.WithTimeout(parent, time.Minute)
 				for range 10 {
@@ -345,14 +342,6 @@ func TestContextsEndAtTheSameTime(t *testing.T) {
 		end(nil)
 	}
 	await(t, "timers are gone", func() bool { return tw.Len() == 0 })
-	for i := range tw.families.stripes {
-		s := &tw.families.stripes[i]
-		await(t, "families are gone", func() bool {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return len(s.by) == 0
-		})
-	}
 }
 
 // Many goroutines ask one context while it ends: whoever has seen one sign of the end sees all.
@@ -516,94 +505,6 @@ func TestEarlierDeadlineNeedsNoTimer(t *testing.T) {
 	})
 }
 
-// childrenInPackageContext is how many children a context of package context has. It looks into
-// that package's context, whose map has been there under this name since Go 1.7.
-func childrenInPackageContext(t *testing.T, ctx context.Context) int {
-	t.Helper()
-	own, ok := ctx.Value(cancelKey).(context.Context)
-	require.True(t, ok)
-	children := reflect.ValueOf(own).Elem().FieldByName("children")
-	if !children.IsValid() {
-		t.Skip("this Go has its children elsewhere")
-	}
-	lock := func() { // the map's lock is taken where a child comes and goes
-		_, cancel := context.WithCancel(own)
-		cancel()
-	}
-	lock()
-	defer lock()
-	return children.Len()
-}
-
-// Whoever ends leaves the parent at once, in whichever way it ends.
-func TestChildrenLeaveTheirParent(t *testing.T) {
-	t.Parallel()
-	for name, leave := range map[string]func(ctx context.Context, cancel func()){
-		"cancel":   func(_ context.Context, cancel func()) { cancel() },
-		"deadline": func(context.Context, func()) { passDeadline(time.Minute) },
-		"asked first": func(ctx context.Context, cancel func()) {
-			ctx.Done()
-			cancel()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			contextBubble(t, func(t *testing.T, tw *TimingWheel) {
-				parent, end := context.WithCancel(context.Background())
-				defer end()
-				for _, siblings := range []int{0, 3} {
-					var cancels []func()
-					for range siblings {
-						_, cancel := tw.WithTimeout(parent, time.Hour)
-						cancels = append(cancels, cancel)
-					}
-					watches := childrenInPackageContext(t, parent)
-					assert.Equal(t, min(siblings, 2), watches, "one alone, and one for the family")
-					ctx, cancel := tw.WithTimeout(parent, time.Minute)
-					defer cancel()
-					assert.Equal(t, min(siblings+1, 2), childrenInPackageContext(t, parent))
-					leave(ctx, cancel)
-					assert.Equal(t, watches, childrenInPackageContext(t, parent))
-					for _, cancel := range cancels {
-						cancel()
-					}
-					assert.Zero(t, childrenInPackageContext(t, parent))
-				}
-			})
-		})
-	}
-}
-
-// Children in package context leave a context of the wheel as they leave one of their own.
-func TestChildrenOfPackageContextLeave(t *testing.T) {
-	t.Parallel()
-	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
-		ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
-		defer cancel()
-		around := context.WithValue(struct{ context.Context }{ctx}, testKey(1), 1)
-		_, cancelChild := context.WithCancel(around)
-		_, cancelTimeout := context.WithTimeout(around, time.Minute)
-		stop := context.AfterFunc(around, func() {})
-		late, cancelLate := context.WithTimeout(ctx, time.Second)
-		defer cancelLate()
-		assert.Equal(t, 4, childrenInPackageContext(t, ctx))
-		cancelChild()
-		cancelTimeout()
-		assert.Equal(t, 2, childrenInPackageContext(t, ctx))
-		assert.True(t, stop())
-		passDeadline(time.Second)
-		assert.Error(t, late.Err())
-		assert.Zero(t, childrenInPackageContext(t, ctx))
-	})
-}
-
-// waitersInPackageContext counts the goroutines that package context has started, in the bubble of
-// the caller.
-func waitersInPackageContext(t *testing.T) int {
-	t.Helper()
-	return goroutinesInBubble(t, "propagateCancel")
-}
-
 // goroutinesInBubble counts those in the bubble of the caller whose stack shows something.
 func goroutinesInBubble(t *testing.T, something string) int {
 	t.Helper()
@@ -625,54 +526,6 @@ func goroutinesInBubble(t *testing.T, something string) int {
 		}
 	}
 	return count
-}
-
-// The test of the next one: a context of a third package does cost a goroutine.
-func TestAGoroutineWaitsForAThirdPackage(t *testing.T) {
-	t.Parallel()
-	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
-		parent := newPlainContext()
-		for i := range 10 {
-			_, cancel := tw.WithTimeout(parent, time.Hour)
-			defer cancel()
-			assert.Equal(t, min(i+1, 2), waitersInPackageContext(t), "one for the first, one for all others")
-		}
-	})
-}
-
-// No goroutine waits for the end of a context of the wheel, whatever hangs onto it.
-func TestNoGoroutineWaitsForAContext(t *testing.T) {
-	t.Parallel()
-	const many = 1000
-	for name, around := range map[string]func(ctx context.Context) context.Context{
-		"directly":   func(ctx context.Context) context.Context { return ctx },
-		"a value":    func(ctx context.Context) context.Context { return context.WithValue(ctx, testKey(1), 1) },
-		"a struct":   func(ctx context.Context) context.Context { return struct{ context.Context }{ctx} },
-		"overriding": func(ctx context.Context) context.Context { return overriding{ctx, nil} },
-		"all of these": func(ctx context.Context) context.Context {
-			return context.WithValue(overriding{struct{ context.Context }{context.WithValue(ctx, testKey(1), 1)}, nil}, testKey(2), 2)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			contextBubble(t, func(t *testing.T, tw *TimingWheel) {
-				ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
-				defer cancel()
-				var all []context.Context
-				for i := range many {
-					child, cancelChild := children[[]string{"of package context", "of the wheel", "with a deadline of package context"}[i%3]](tw, around(ctx))
-					defer cancelChild()
-					all = append(all, child)
-				}
-				context.AfterFunc(around(ctx), func() {})
-				assert.Zero(t, waitersInPackageContext(t))
-				cancel()
-				for _, child := range all {
-					require.Equal(t, context.Canceled, child.Err())
-				}
-			})
-		})
-	}
 }
 
 func TestLongChains(t *testing.T) {
@@ -722,35 +575,6 @@ func TestLongChains(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A context has a stand-in where somebody has asked for Done, and not before. It is as the context
-// is.
-func TestStandIns(t *testing.T) {
-	t.Parallel()
-	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
-		ctx, cancel := tw.WithTimeout(context.WithValue(context.Background(), testKey(1), "one"), time.Hour)
-		c := ctx.(*deadlineContext)
-		_, cancelChild := tw.WithTimeout(ctx, time.Minute)
-		cancelChild()
-		assert.NoError(t, c.Err())
-		assert.NoError(t, context.Cause(context.WithValue(ctx, testKey(2), "two")))
-		assert.Equal(t, context.Canceled, context.Cause(overriding{ctx, context.Canceled}))
-		assert.Nil(t, c.standIn.Load())
-		done := c.Done()
-		theirs := c.Value(cancelKey).(context.Context)
-		assert.Equal(t, done, theirs.Done())
-		want, _ := c.Deadline()
-		deadline, ok := theirs.Deadline()
-		assert.True(t, ok)
-		assert.Equal(t, want, deadline)
-		assert.Equal(t, "one", theirs.Value(testKey(1)))
-		assert.Same(t, c, theirs.Value(deadlineKey))
-		assertGoesOn(t, theirs)
-		cancel()
-		assertEnded(t, theirs, context.Canceled, context.Canceled)
-		assert.Nil(t, c.standIn.Load().Value(cancelKey), "who has no cause needs nothing that holds it")
-	})
 }
 
 // From one package to the other, and back: contexts of the wheel have ended when cancel returns,
@@ -806,10 +630,9 @@ func TestWideTrees(t *testing.T) {
 	})
 }
 
-// TestContextsFarBelowOnePackageContextHaveEnded has a parent of package context, below which those
-// of both packages take turns. Whoever asks one of the wheel's when the parent's cancel has
-// returned learns that it has ended, though the goroutines that tell it may not have run.
-func TestContextsFarBelowOnePackageContextHaveEnded(t *testing.T) {
+// The end of a context of package context reaches all below, where contexts of both packages take
+// turns, with its cause.
+func TestContextsFarBelowOnePackageContextEnd(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
 	for _, depth := range []int{1, 2, 5} {
@@ -838,6 +661,7 @@ func TestContextsFarBelowOnePackageContextHaveEnded(t *testing.T) {
 			cancels = append(cancels, cancel, cancelBelow)
 			end(errParent)
 			for _, c := range []context.Context{below, last} {
+				receive(t, c.Done(), "the end")
 				require.Equal(t, context.Canceled, c.Err())
 				require.True(t, isClosed(c.Done()))
 				require.Equal(t, errParent, context.Cause(c))
@@ -905,20 +729,9 @@ func (f *forest) grow() {
 			n.kind = "around"
 			n.ctx[i] = struct{ context.Context }{parent}
 		case 4:
-			n.kind = "overriding"
-			n.ctx[i] = &overriding{parent, errParent}
-		case 5:
-			n.kind = "channel of its own"
-			done := make(chan struct{})
-			stop := context.AfterFunc(parent, func() { close(done) })
-			own := &ownDone{parent, done, errChild}
-			n.ctx[i] = own
-			n.cancel[i] = func(error) {
-				if stop() {
-					close(done)
-				}
-			}
-		case 6:
+			n.kind = "around by a pointer"
+			n.ctx[i] = &struct{ context.Context }{parent}
+		case 5, 6:
 			n.kind = "watchable"
 			w := newWatchable()
 			stop := context.AfterFunc(parent, w.end)
@@ -1045,5 +858,139 @@ func TestContextsDoWhatPackageContextDoes(t *testing.T) {
 			}
 			f.compare(t, fmt.Sprintf("seed %d, at the end", seed))
 		})
+	}
+}
+
+// waitersInPackageContext counts the goroutines that package context has started, in the bubble of
+// the caller.
+func waitersInPackageContext(t *testing.T) int {
+	t.Helper()
+	return goroutinesInBubble(t, "propagateCancel")
+}
+
+// childrenInPackageContext returns the number of children of a context of package context.
+func childrenInPackageContext(t *testing.T, ctx context.Context) int {
+	t.Helper()
+	children := reflect.ValueOf(ctx).Elem().FieldByName("children")
+	if !children.IsValid() {
+		t.Skip("this Go has the children elsewhere")
+	}
+	lock := func() { // the map's lock is taken for a child that comes and goes
+		_, cancel := context.WithCancel(ctx)
+		cancel()
+	}
+	lock()
+	defer lock()
+	return children.Len()
+}
+
+// dependents returns the number of functions and contexts that end with a context of the wheel.
+func dependents(ctx context.Context) (n int) {
+	c := ctx.(*deadlineContext)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.phase.Load(); p != nil {
+		for d := p.dependents; d != nil; d = d.next {
+			n++
+		}
+	}
+	return n
+}
+
+// A context stands among its parent's children from the first call of Done until its end.
+func TestContextLeavesItsParent(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(cancel func()){
+		"cancel":   func(cancel func()) { cancel() },
+		"deadline": func(func()) { passDeadline(time.Minute) },
+	} {
+		contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+			theirs, endTheirs := context.WithCancel(context.Background())
+			defer endTheirs()
+			ours, endOurs := tw.WithTimeout(theirs, time.Hour)
+			defer endOurs()
+			for range 3 {
+				below, cancelBelow := tw.WithTimeout(theirs, time.Minute)
+				child, cancelChild := tw.WithTimeout(ours, time.Minute)
+				assert.NoError(t, below.Err())
+				assert.NoError(t, child.Err())
+				assert.Zero(t, dependents(ours), name)
+				below.Done()
+				child.Done()
+				assert.Equal(t, 1, dependents(ours), name)
+				assert.NotZero(t, childrenInPackageContext(t, theirs), name)
+				end(func() { cancelBelow(); cancelChild() })
+				assert.Zero(t, dependents(ours), name)
+			}
+			endOurs()
+			assert.Zero(t, childrenInPackageContext(t, theirs), name)
+		})
+	}
+}
+
+// Contexts and functions of package context leave a context of the wheel one by one.
+func TestChildrenOfPackageContextLeave(t *testing.T) {
+	t.Parallel()
+	contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+		ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		_, cancelChild := context.WithCancel(ctx)
+		_, cancelTimeout := context.WithTimeout(ctx, time.Minute)
+		stop := context.AfterFunc(ctx, func() {})
+		late, cancelLate := context.WithTimeout(ctx, time.Second)
+		defer cancelLate()
+		assert.Equal(t, 4, dependents(ctx))
+		cancelTimeout()
+		cancelChild()
+		assert.Equal(t, 2, dependents(ctx))
+		assert.True(t, stop())
+		passDeadline(time.Second)
+		assert.Error(t, late.Err())
+		assert.Zero(t, dependents(ctx))
+	})
+}
+
+// Package context starts a goroutine for each of its contexts below a value below a context of the
+// wheel, as the documents say, and for no other context.
+func TestGoroutinesThatWaitForAContext(t *testing.T) {
+	t.Parallel()
+	const many = 100
+	value := func(ctx context.Context) context.Context { return context.WithValue(ctx, testKey(1), 1) }
+	for name, c := range map[string]struct {
+		kind  string
+		below func(ctx context.Context) context.Context
+		want  int
+	}{
+		"ours":                 {"of the wheel", func(ctx context.Context) context.Context { return ctx }, 0},
+		"theirs":               {"of package context", func(ctx context.Context) context.Context { return ctx }, 0},
+		"theirs with deadline": {"with a deadline of package context", func(ctx context.Context) context.Context { return ctx }, 0},
+		"ours below a value":   {"of the wheel", value, 0},
+		"theirs below a value": {"of package context", value, many},
+	} {
+		for _, cancellable := range []bool{false, true} {
+			contextBubble(t, func(t *testing.T, tw *TimingWheel) {
+				parent := context.Background()
+				if cancellable {
+					ctx, cancel := context.WithCancel(parent)
+					defer cancel()
+					parent = ctx
+				}
+				ctx, cancel := tw.WithTimeout(parent, time.Hour)
+				defer cancel()
+				var all []context.Context
+				for range many {
+					child, cancelChild := children[c.kind](tw, c.below(ctx))
+					defer cancelChild()
+					child.Done()
+					all = append(all, child)
+				}
+				assert.Equal(t, c.want, waitersInPackageContext(t), name)
+				cancel()
+				if c.want > 0 {
+					synctest.Wait()
+				}
+				assertAllEnded(t, all, context.Canceled, context.Canceled)
+			})
+		}
 	}
 }

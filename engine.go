@@ -20,6 +20,10 @@ type job[T any] struct {
 	perCall int               // largest number of payloads of one call of run
 	run     func([]T)         // runs one batch
 	callee  func([]T) uintptr // returns the code that a batch runs; see also shardOf.callees
+
+	// survive returns the function that the runtime calls at the deadline of a payload although the
+	// wheel was stopped, or nil. survive itself may be nil.
+	survive func(T) func()
 }
 
 // engine is the shards of one wheel: what [TimingWheel] and [Timeouts] have in common.
@@ -37,6 +41,24 @@ type engine[T any] struct {
 	advancing atomic.Bool   // an Advance is under way
 	halt      sync.Once     // closes halted
 	halted    chan struct{} // closed when the wheel is stopped
+	survivors survivors
+}
+
+// survivors are the timers that the runtime takes over from a stopped wheel.
+type survivors struct {
+	some atomic.Bool // payloads that survive have been armed
+
+	mu     sync.Mutex // held while the wheel is being stopped
+	timers map[Timer]*time.Timer
+}
+
+// stop stops a survivor. It returns false if the timer has fired or is none.
+func (s *survivors) stop(t Timer) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.timers[t]
+	delete(s.timers, t)
+	return r != nil && r.Stop()
 }
 
 // newEngine makes the shards for options that may be invalid. origin is the first reading of the
@@ -307,6 +329,53 @@ func (s *shardOf[T]) openPage() {
 	s.nextPage = nil
 }
 
+// moveSurvivors gives the runtime the pending payloads that survive the wheel's Stop. It makes the
+// words of all pending timers Dead before it reads their payloads, so no Stop and no claim does
+// the same. The wheel is closed, the inbox is empty, and survivors.mu, wheelMu and armMu are held.
+func (s *shardOf[T]) moveSurvivors() {
+	all := &s.engine.survivors
+	if s.engine.job.survive == nil || !all.some.Load() {
+		return
+	}
+	if all.timers == nil {
+		all.timers = make(map[Timer]*time.Timer)
+	}
+	now := s.reading()
+	for p := range s.pages.Cap() {
+		pg, values := s.pages.At(uint32(p)), s.values.At(uint32(p))
+		if pg == nil || values == nil {
+			continue
+		}
+		for k := range uint32(arena.PageSize) {
+			i := uint32(p)<<arena.PageShift | k
+			w := pg.Load(i)
+			for w.Kind() == arena.Placed && !pg.Swap(i, w, w.With(arena.Dead)) {
+				w = pg.Load(i)
+			}
+			if w.Kind() != arena.Placed {
+				continue
+			}
+			if f := s.engine.job.survive(values[k]); f != nil {
+				tick, _ := s.decode(w, s.ticks.Floor(s.now.Load()))
+				all.timers[Timer{s.homes[p], i, w.Gen()}] = time.AfterFunc(time.Duration(s.ticks.Begin(tick)-now), f)
+			}
+		}
+	}
+}
+
+// moveDropped is moveSurvivors for payloads that were claimed and are not run.
+func (s *shardOf[T]) moveDropped(values []T) {
+	survive := s.engine.job.survive
+	if survive == nil {
+		return
+	}
+	for _, v := range values {
+		if f := survive(v); f != nil {
+			time.AfterFunc(0, f)
+		}
+	}
+}
+
 // removeAll takes all pending timers and returns their payloads. O(pending). It holds wheelMu
 // throughout.
 func (s *shardOf[T]) removeAll() []T {
@@ -463,6 +532,8 @@ func (e *engine[T]) flush() (n int) {
 }
 
 func (e *engine[T]) stop() {
+	e.survivors.mu.Lock()
+	defer e.survivors.mu.Unlock()
 	for _, s := range e.shards {
 		s.halt()
 	}

@@ -22,6 +22,7 @@ type host interface {
 	pageOf(i uint32) *atomic.Pointer[arena.Page] // what handles of slot i refer to; armMu is held
 	closePage(p int)                             // drops the payloads of a page that was given back
 	clear()                                      // drops all payloads and all pages
+	moveSurvivors()                              // gives the runtime what survives the wheel's Stop
 	drive()                                      // runs a driver; called with wheelMu held, returns without it
 }
 
@@ -390,6 +391,9 @@ func (s *shard) halt() {
 		}
 		runtime.Gosched()
 	}
+	s.armMu.Lock()
+	s.host.moveSurvivors()
+	s.armMu.Unlock()
 	for _, b := range o.crew.batches {
 		b.revoke()
 	}

@@ -67,7 +67,6 @@ type TimingWheel struct {
 	engine *engine[func()]
 	use    use // private, stopped or the default
 
-	families families  // of parents of contexts
 	sleepers sync.Pool // of *sleeper; one for each wheel, because a channel belongs to its bubble
 }
 
@@ -81,6 +80,12 @@ func newWheelAt(opts Options, origin int64) (*TimingWheel, error) {
 		perCall: 1,
 		run:     func(f []func()) { f[0]() },
 		callee:  func(f []func()) uintptr { return codeOf(f[0]) },
+		survive: func(f func()) func() {
+			if outlivesStop(f) {
+				return f
+			}
+			return nil
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -215,8 +220,9 @@ func (tw *TimingWheel) Flush() int {
 	return tw.engine.flush()
 }
 
-// Stop discards what is pending. Callbacks that have started go on, and none starts once Stop has
-// returned. Stop panics on [Default]. O(pending timers).
+// Stop discards what is pending, except for the deadlines of contexts, which the runtime's timers
+// keep. Callbacks that have started go on, and none starts once Stop has returned. Stop panics on
+// [Default]. O(pending timers).
 func (tw *TimingWheel) Stop() {
 	tw.use.mustEnd("Stop")
 	tw.engine.stop()
@@ -228,11 +234,6 @@ func (tw *TimingWheel) Stop() {
 func (tw *TimingWheel) Shutdown(ctx context.Context) error {
 	mustHaveContext(ctx)
 	tw.use.mustEnd("Shutdown")
-	if t, ok := ctx.Deadline(); ok && !tw.engine.Manual { // Stop discards deadlines of this wheel
-		withTimer, cancel := context.WithDeadline(ctx, t)
-		defer cancel()
-		ctx = withTimer
-	}
 	return tw.engine.shutdown(ctx)
 }
 

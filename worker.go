@@ -254,6 +254,7 @@ func (w *worker[T]) runOne(limit int64) int {
 	run := !s.closed.Load()
 	if !run { // the wheel is being stopped, and halt waits for launched
 		s.claims.dropped.Add(fired)
+		s.moveDropped(w.values)
 	}
 	s.claims.launched.Add(1)
 	if run {

@@ -1,0 +1,243 @@
+package timingwheel
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Contexts of a wheel that is stopped: the runtime's timers keep the deadlines.
+
+// stoppedFamily is a context of a wheel with everything that may hang on it.
+type stoppedFamily struct {
+	all     []context.Context
+	cancels []context.CancelFunc
+}
+
+func (f *stoppedFamily) add(ctx context.Context, cancel context.CancelFunc) context.Context {
+	f.all, f.cancels = append(f.all, ctx), append(f.cancels, cancel)
+	return ctx
+}
+
+func (f *stoppedFamily) cancel() {
+	for _, cancel := range f.cancels {
+		cancel()
+	}
+}
+
+// newStoppedFamily makes contexts of both packages that all end d from now, with errCause.
+func newStoppedFamily(tw *TimingWheel, parent context.Context, d time.Duration) *stoppedFamily {
+	f := new(stoppedFamily)
+	ctx := f.add(tw.WithTimeoutCause(parent, d, errCause))
+	f.add(context.WithCancel(ctx))
+	f.add(context.WithTimeout(ctx, d+time.Hour))
+	f.add(context.WithTimeout(context.WithValue(ctx, testKey(1), 1), d+time.Hour))
+	f.add(tw.WithTimeout(ctx, d+time.Hour))
+	f.add(tw.WithTimeout(context.WithValue(ctx, testKey(1), 1), d+time.Hour))
+	f.add(tw.WithTimeoutCause(parent, d, errCause)) // nobody asks it for Done before
+	return f
+}
+
+// Pending deadlines outlive the wheel, also that of a Manual one, and so do those of contexts that
+// are made later. Package context relies on them: it makes no timer below an earlier deadline.
+func TestDeadlinesOutliveTheWheel(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string]Options{
+		"pooled":     {Shards: 3},
+		"inline":     {Executor: Inline},
+		"goroutines": {Executor: Goroutines},
+		"manual":     {Manual: true, Start: time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC)},
+	} {
+		for parentName, newParent := range parents {
+			t.Run(name+"/"+parentName, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					tw, other := startWheel(t, opts), startWheel(t, Options{})
+					parent, end, _ := newParent(other)
+					defer end()
+					before := newStoppedFamily(tw, parent, 10*time.Minute)
+					left := newStoppedFamily(tw, parent, 10*time.Minute)
+					tw.Stop()
+					after := newStoppedFamily(tw, parent, 20*time.Minute)
+					assertGoesOn(t, before.all...)
+					assertGoesOn(t, after.all...)
+					left.cancel()
+					synctest.Wait()
+					assertAllEnded(t, left.all, context.Canceled, context.Canceled)
+
+					time.Sleep(10*time.Minute - 1)
+					assertGoesOn(t, before.all...)
+					passDeadline(1)
+					assertAllEnded(t, before.all, context.DeadlineExceeded, errCause)
+					assertGoesOn(t, after.all...)
+					passDeadline(10 * time.Minute)
+					assertAllEnded(t, after.all, context.DeadlineExceeded, errCause)
+					assertAllEnded(t, left.all, context.Canceled, context.Canceled)
+					assert.Empty(t, tw.engine.survivors.timers)
+					before.cancel()
+					after.cancel()
+					assertAllEnded(t, before.all, context.DeadlineExceeded, errCause)
+				})
+			})
+		}
+	}
+}
+
+// The clock of a Manual wheel may be anywhere, and package context compares its deadlines with
+// those of the machine's clock. Stop keeps what is left by the wheel's clock.
+func TestDeadlineOfAManualWheelPassesInRealTimeAfterStop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, start := range []time.Time{
+			time.Date(1971, 1, 1, 0, 0, 0, 0, time.UTC), time.Now(), time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC),
+		} {
+			tw := startWheel(t, Options{Manual: true, Start: start})
+			hour, cancelHour := tw.WithTimeout(context.Background(), time.Hour)
+			defer cancelHour()
+			tw.Advance(start.Add(50 * time.Minute))
+			tw.Stop()
+			minute, cancelMinute := tw.WithTimeout(hour, time.Minute)
+			defer cancelMinute()
+			long, cancelLong := tw.WithTimeout(hour, time.Hour)
+			defer cancelLong()
+			at, _ := minute.Deadline()
+			assert.True(t, at.Equal(start.Add(51*time.Minute)), "by the wheel's clock, which has stood still since Stop")
+			at, _ = long.Deadline()
+			assert.True(t, at.Equal(start.Add(time.Hour)), "the parent's")
+			time.Sleep(time.Minute - 1)
+			assertGoesOn(t, minute)
+			passDeadline(1)
+			assertEnded(t, minute, context.DeadlineExceeded, context.DeadlineExceeded)
+			assertGoesOn(t, hour, long)
+			passDeadline(9 * time.Minute)
+			assertEnded(t, hour, context.DeadlineExceeded, context.DeadlineExceeded)
+			assertEnded(t, long, context.DeadlineExceeded, context.DeadlineExceeded)
+		}
+	})
+}
+
+// What is due and not claimed at Stop ends all the same.
+func TestDueDeadlineOutlivesTheWheel(t *testing.T) {
+	t.Parallel()
+	for _, kept := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var calls []func()
+			tw := startWheel(t, Options{Executor: ExecutorFunc(func(f func()) {
+				if kept {
+					calls = append(calls, f) // a pool that is full
+				}
+			})})
+			ctx, cancel := tw.WithTimeoutCause(context.Background(), time.Minute, errCause)
+			defer cancel()
+			passDeadline(time.Minute)
+			assert.NoError(t, ctx.Err())
+			tw.Stop()
+			synctest.Wait()
+			time.Sleep(1)
+			synctest.Wait()
+			for _, f := range calls {
+				f()
+			}
+			assertEnded(t, ctx, context.DeadlineExceeded, errCause)
+		})
+	}
+}
+
+// Stop comes at the moment of the deadlines, and of cancels: each context ends once, as by the
+// earliest of them, whoever handles it.
+func TestRaceStopWithDeadlinesAndCancels(t *testing.T) {
+	t.Parallel()
+	for _, opts := range []Options{{}, {Executor: Inline}, {Executor: Goroutines}, {Shards: 1}} {
+		opts.Tick = 50 * time.Microsecond
+		for round := range scaled(100) {
+			tw := startWheel(t, opts)
+			var all, early []context.Context
+			var cancels []context.CancelFunc
+			for i := range 300 {
+				ctx, cancel := tw.WithTimeoutCause(context.Background(), time.Duration(i%30)*20*time.Microsecond, errCause)
+				below, cancelBelow := context.WithTimeout(ctx, time.Hour)
+				defer cancelBelow()
+				all = append(all, ctx, below)
+				late, cancelLate := tw.WithTimeout(context.Background(), time.Hour)
+				early, cancels = append(early, late), append(cancels, cancelLate)
+				defer cancel()
+			}
+			var group sync.WaitGroup
+			group.Go(func() {
+				time.Sleep(time.Duration(round%10) * 60 * time.Microsecond)
+				tw.Stop()
+			})
+			group.Go(func() {
+				for _, cancel := range cancels {
+					cancel()
+				}
+			})
+			for _, ctx := range all {
+				receive(t, ctx.Done(), "the deadline")
+				require.Equal(t, context.DeadlineExceeded, ctx.Err())
+				require.Equal(t, errCause, context.Cause(ctx))
+			}
+			group.Wait()
+			for _, ctx := range early {
+				require.Equal(t, context.Canceled, ctx.Err())
+			}
+			tw.engine.survivors.mu.Lock()
+			require.Empty(t, tw.engine.survivors.timers)
+			tw.engine.survivors.mu.Unlock()
+		}
+	}
+}
+
+// A wheel that is stopped under live contexts leaves neither goroutines nor timers once they are
+// cancelled.
+func TestStopUnderLiveContextsLeavesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tw := startWheel(t, Options{})
+		before := goroutinesInBubble(t, "")
+		var cancels []context.CancelFunc
+		for i := range 1000 {
+			ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
+			_, cancelBelow := context.WithCancel(ctx)
+			cancels = append(cancels, cancel, cancelBelow)
+			if i == 500 {
+				tw.Stop()
+			}
+		}
+		assert.Equal(t, before, goroutinesInBubble(t, ""))
+		assert.Len(t, tw.engine.survivors.timers, 501)
+		for _, cancel := range cancels {
+			cancel()
+		}
+		assert.Empty(t, tw.engine.survivors.timers)
+		assert.Equal(t, before, goroutinesInBubble(t, ""))
+		runtime.KeepAlive(tw)
+	})
+}
+
+// Callbacks of other kinds do not outlive the wheel.
+func TestOnlyContextsOutliveTheWheel(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tw := startWheel(t, Options{})
+		ctx, cancel := tw.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		never := func() { assert.Fail(t, "a callback of a stopped wheel") }
+		tw.AfterFunc(time.Minute, never)
+		tw.AfterFunc(time.Hour, func() { cancel() })
+		tw.ScheduleFunc(Every(time.Minute), never)
+		tw.NewFuncTimer(time.Minute, never)
+		tw.Stop()
+		s := tw.Stats()
+		assert.EqualValues(t, 5, s.Discarded)
+		passDeadline(time.Minute)
+		assertEnded(t, ctx, context.DeadlineExceeded, context.DeadlineExceeded)
+		time.Sleep(time.Hour)
+	})
+}
