@@ -138,14 +138,25 @@ func TestClientThatDoesNotReadIsCut(t *testing.T) {
 // An answer of which the server has a part only must not look whole, also if the handler has noticed nothing.
 func TestCutAnswerIsAborted(t *testing.T) {
 	t.Parallel()
-	exchange(t, func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, "half")
-		time.Sleep(time.Minute)
-	}, func(c net.Conn) {
-		go io.WriteString(c, "GET / HTTP/1.0\r\n\r\n")
-		answer, err := io.ReadAll(c)
-		assert.NoError(t, err)
-		assert.Empty(t, answer, "what was buffered is not sent")
+	synctest.Test(t, func(t *testing.T) {
+		tw, err := timingwheel.New(timingwheel.Options{})
+		require.NoError(t, err)
+		defer tw.Stop()
+		for _, took := range []time.Duration{time.Millisecond, time.Minute} {
+			c := &connection{ResponseRecorder: httptest.NewRecorder()}
+			serve := func() {
+				idle(tw, time.Second, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					io.WriteString(w, "half")
+					time.Sleep(took)
+				})).ServeHTTP(c, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+			}
+			if took == time.Minute {
+				assert.PanicsWithValue(t, http.ErrAbortHandler, serve)
+			} else {
+				assert.NotPanics(t, serve)
+			}
+			assert.Equal(t, took == time.Minute, c.cut)
+		}
 	})
 }
 
