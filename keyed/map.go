@@ -22,6 +22,7 @@ import (
 // Nothing limits the number of entries, and none is evicted before its time.
 type Map[K comparable, V any] struct {
 	table[K, mortal[V]]
+	manual  bool
 	begin   time.Time // by the wheel's clock
 	ttl     time.Duration
 	expire  func(key K, value V)
@@ -55,11 +56,19 @@ func NewMap[K comparable, V any](opts timingwheel.Options, ttl time.Duration, ex
 	if expire != nil {
 		callback = expire
 	}
-	if err := m.init(opts, callback, m.sweep); err != nil {
+	if err := m.start(opts, callback, m.sweep); err != nil {
 		return nil, err
 	}
-	m.begin = m.wheel.Now()
 	return m, nil
+}
+
+// start lets tests see batches before they are swept.
+func (m *Map[K, V]) start(opts timingwheel.Options, callback any, sweep func([]K)) error {
+	if err := m.init(opts, callback, sweep); err != nil {
+		return err
+	}
+	m.manual, m.begin = opts.Manual, m.wheel.Now()
+	return nil
 }
 
 // TTL returns the time to live of entries that were stored without one of their own.
@@ -228,14 +237,12 @@ func (m *Map[K, V]) inTime(e mapEntry[V], now time.Time) (deadline time.Time, ok
 }
 
 // present reports whether an entry that was found in the map is in time. It mostly looks at the
-// clock only.
-func (m *Map[K, V]) present(e mapEntry[V]) bool { return m.presentAt(e, m.wheel.Now()) }
-
-func (m *Map[K, V]) presentAt(e mapEntry[V], now time.Time) bool {
-	if now.Sub(m.begin) < e.value.least {
+// clock only, and then needs no time.Time.
+func (m *Map[K, V]) present(e mapEntry[V]) bool {
+	if !m.manual && time.Since(m.begin) < e.value.least {
 		return true
 	}
-	_, ok := m.inTime(e, now)
+	_, ok := m.inTime(e, m.wheel.Now())
 	return ok
 }
 
@@ -258,7 +265,8 @@ func (m *Map[K, V]) find(entries *entriesOf[K, mortal[V]], key K) (found mapEntr
 // reschedule gives an entry its whole ttl, unless its deadline has passed. The map's lock for the
 // key is held, as it is for replace and expel.
 func (m *Map[K, V]) reschedule(e mapEntry[V], ttl time.Duration, now time.Time) bool {
-	return m.presentAt(e, now) && e.timer.RescheduleAt(now.Add(ttl))
+	_, ok := m.inTime(e, now)
+	return ok && e.timer.RescheduleAt(now.Add(ttl))
 }
 
 // replace arms a timer for a new entry. An old one is expelled.

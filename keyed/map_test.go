@@ -269,8 +269,7 @@ func holdMap(tb testing.TB) *heldMap {
 	h := &heldMap{}
 	h.Map = &Map[string, int]{ttl: time.Second, expire: func(_ string, value int) { h.reported = append(h.reported, value) }}
 	opts := timingwheel.Options{Manual: true, Start: time.Unix(1_700_000_000, 0)}
-	require.NoError(tb, h.init(opts, nil, func(claimed []string) { h.batches = append(h.batches, slices.Clone(claimed)) }))
-	h.begin = h.Now()
+	require.NoError(tb, h.Map.start(opts, nil, func(claimed []string) { h.batches = append(h.batches, slices.Clone(claimed)) }))
 	tb.Cleanup(h.Stop)
 	return h
 }
@@ -647,13 +646,12 @@ func raceMap(t *testing.T, opts timingwheel.Options, drive func(m *Map[int, int]
 		}
 	}}
 	opts.OnPanic = func(any, []byte) {}
-	require.NoError(t, r.m.init(opts, nil, func(claimed []int) {
+	require.NoError(t, r.m.start(opts, nil, func(claimed []int) {
 		if rand.IntN(4) == 0 {
 			runtime.Gosched()
 		}
 		r.m.sweep(claimed)
 	}))
-	r.m.begin = r.m.Now()
 	t.Cleanup(r.m.Stop)
 
 	over, driven := make(chan struct{}), make(chan struct{})
