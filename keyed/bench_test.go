@@ -9,12 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/puzpuzpuz/xsync/v4"
+
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// Benchmarks of docs/keyed.md, named BenchmarkX/impl=…/pending=…/key=…/procs=… so that benchstat can pivot on them. Their impls are
-// this package ("keyed"), a Go map with a mutex and a time.AfterFunc for each key ("std"), and, where it makes sense, the wheel's
-// timers alone, whose handles a slice holds ("reschedule").
+// Benchmarks of docs/keyed.md, named BenchmarkX/impl=…/pending=…/key=…/procs=… so that benchstat can
+// pivot on them. Their impls are Keys ("keyed"), a Map with values of 8 bytes ("map"), a Go map with
+// a mutex and a time.AfterFunc for each key ("std"), a FuncTimer for each key ("functimer"), which
+// was rejected, and in BenchmarkTouch the wheel's timers alone, whose handles a slice holds
+// ("reschedule").
 
 // stdKeys is what one writes with the standard library.
 type stdKeys[K comparable] struct {
@@ -85,11 +89,89 @@ func (s *stdKeys[K]) Stop() {
 	clear(s.timers)
 }
 
-// setter is what both have in common.
+func (s *stdKeys[K]) Has(key K) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.timers[key] != nil
+}
+
+// funcKeys has a FuncTimer for each key, in an object to which the map points.
+type funcKeys[K comparable] struct {
+	wheel   *timingwheel.TimingWheel
+	expire  func(key K)
+	members *xsync.Map[K, *member[K]]
+}
+
+type member[K comparable] struct {
+	set   *funcKeys[K]
+	key   K
+	timer timingwheel.FuncTimer
+}
+
+func newFuncKeys[K comparable](b *testing.B, expire func(K)) *funcKeys[K] {
+	b.Helper()
+	tw, err := timingwheel.New(timingwheel.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return &funcKeys[K]{tw, expire, xsync.NewMap[K, *member[K]]()}
+}
+
+func (s *funcKeys[K]) Set(key K, d time.Duration) {
+	s.members.Compute(key, func(m *member[K], present bool) (*member[K], xsync.ComputeOp) {
+		if present {
+			m.timer.Reset(d)
+			return m, xsync.CancelOp
+		}
+		m = &member[K]{set: s, key: key}
+		m.timer.Init(s.wheel, d, m.over)
+		return m, xsync.UpdateOp
+	})
+}
+
+func (m *member[K]) over() {
+	expired := false
+	m.set.members.Compute(m.key, func(now *member[K], _ bool) (*member[K], xsync.ComputeOp) {
+		if _, armed := m.timer.Deadline(); now != m || armed {
+			return now, xsync.CancelOp
+		}
+		expired = true
+		return nil, xsync.DeleteOp
+	})
+	if expired {
+		m.set.expire(m.key)
+	}
+}
+
+func (s *funcKeys[K]) Touch(key K, d time.Duration) bool {
+	m, ok := s.members.Load(key)
+	if !ok {
+		return false
+	}
+	if d != touched { // FuncTimer.Touch has no argument
+		return m.timer.Reset(d)
+	}
+	return m.timer.Touch()
+}
+
+func (s *funcKeys[K]) Delete(key K) bool {
+	m, ok := s.members.LoadAndDelete(key)
+	return ok && m.timer.Stop()
+}
+
+func (s *funcKeys[K]) Has(key K) bool {
+	_, ok := s.members.Load(key)
+	return ok
+}
+
+func (s *funcKeys[K]) Stop() { s.wheel.Stop() }
+
+// setter is what all of them have in common.
 type setter[K comparable] interface {
 	Set(key K, d time.Duration)
 	Touch(key K, d time.Duration) bool
 	Delete(key K) bool
+	Has(key K) bool
 	Stop()
 }
 
@@ -98,12 +180,36 @@ type keysSetter[K comparable] struct{ *Keys[K] }
 
 func (k keysSetter[K]) Set(key K, d time.Duration) { k.Keys.Set(key, d) }
 
-var impls = []string{"keyed", "std"}
+// mapSetter ignores the time of a Touch: that of the entry is as good.
+type mapSetter[K comparable] struct{ m *Map[K, uint64] }
+
+func (s mapSetter[K]) Set(key K, d time.Duration) { s.m.StoreFor(key, 1, d) }
+func (s mapSetter[K]) Delete(key K) bool          { return s.m.Delete(key) }
+func (s mapSetter[K]) Has(key K) bool             { _, ok := s.m.Load(key); return ok }
+func (s mapSetter[K]) Stop()                      { s.m.Stop() }
+func (s mapSetter[K]) Touch(key K, d time.Duration) bool {
+	if d != touched {
+		s.m.StoreFor(key, 1, d)
+		return true
+	}
+	return s.m.Touch(key)
+}
+
+var impls = []string{"keyed", "map", "std", "functimer"}
 
 func newSetter[K comparable](b *testing.B, impl string, expired func(n int)) setter[K] {
 	b.Helper()
-	if impl == "std" {
+	switch impl {
+	case "std":
 		return newStdKeys(func(K) { expired(1) })
+	case "functimer":
+		return newFuncKeys(b, func(K) { expired(1) })
+	case "map":
+		m, err := NewMap(timingwheel.Options{}, touched, func(K, uint64) { expired(1) })
+		if err != nil {
+			b.Fatal(err)
+		}
+		return mapSetter[K]{m}
 	}
 	k, err := New(timingwheel.Options{}, func(keys []K) { expired(len(keys)) })
 	if err != nil {
@@ -126,6 +232,9 @@ func many[K comparable](n int, nth func(int) K) func() []K {
 		return keys
 	})
 }
+
+// touched is the time that BenchmarkTouch gives.
+const touched = 3 * time.Hour
 
 // far is a deadline of the population.
 func far() time.Duration { return time.Hour + rand.N(time.Hour) }
@@ -185,7 +294,7 @@ func BenchmarkTouch(b *testing.B) {
 }
 
 func benchTouch[K comparable](b *testing.B, size, kind string, all func() []K) {
-	benchCalls(b, size, kind, all, func(s setter[K], key K) { s.Touch(key, 3*time.Hour) })
+	benchCalls(b, size, kind, all, func(s setter[K], key K) { s.Touch(key, touched) })
 	b.Run(fmt.Sprintf("impl=reschedule/pending=%s/key=%s", size, kind), func(b *testing.B) {
 		keys := all()
 		w, err := timingwheel.NewTimeouts(timingwheel.Options{}, func([]K) {})
@@ -197,8 +306,20 @@ func benchTouch[K comparable](b *testing.B, size, kind string, all func() []K) {
 		for i, key := range keys {
 			timers[i] = w.Add(far(), key)
 		}
-		eachProcs(b, len(keys), func(i int) { timers[i].Reschedule(3 * time.Hour) })
+		eachProcs(b, len(keys), func(i int) { timers[i].Reschedule(touched) })
 	})
+}
+
+// BenchmarkLoad looks a random key up: Load of a Map, Has of the others.
+func BenchmarkLoad(b *testing.B) {
+	for _, size := range sizes {
+		benchLoad(b, size.name, "uint64", many(size.n, number))
+		benchLoad(b, size.name, "string", many(size.n, name))
+	}
+}
+
+func benchLoad[K comparable](b *testing.B, size, kind string, all func() []K) {
+	benchCalls(b, size, kind, all, func(s setter[K], key K) { s.Has(key) })
 }
 
 // BenchmarkDeleteSet deletes a random key and sets it anew: a connection goes, another one comes.

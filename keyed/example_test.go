@@ -2,6 +2,7 @@ package keyed_test
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -40,6 +41,43 @@ func ExampleKeys() {
 	// cat comes too late: false
 	// ended: [ann]
 	// left: 0
+}
+
+// Connections that are closed when they have not been used for a minute. Load does not extend an
+// entry's time, Touch does.
+func ExampleMap() {
+	conns, err := keyed.NewMap(timingwheel.Options{Manual: true}, time.Minute, func(host string, conn io.Closer) {
+		fmt.Println("idle:", host)
+		conn.Close()
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer conns.Stop()
+	begin := conns.Now()
+	second := func(s int) { conns.Advance(begin.Add(time.Duration(s) * time.Second)) }
+
+	conns.Store("north", io.NopCloser(nil))
+	conns.StoreFor("south", io.NopCloser(nil), 2*time.Minute) // has a time of its own
+	second(45)
+	fmt.Println("north is used:", conns.Touch("north"))
+	second(90)
+	_, ok := conns.Load("north")
+	fmt.Println("north is open:", ok)
+	second(120)
+	for host := range conns.Range {
+		fmt.Println("open:", host)
+	}
+	// A deleted entry is not given to the function.
+	if conn, ok := conns.LoadAndDelete("north"); ok {
+		conn.Close()
+	}
+	// Output:
+	// north is used: true
+	// north is open: true
+	// idle: north
+	// idle: south
 }
 
 // Set says whether the key is new: so the first message of a burst starts the wait, and the last one decides when it ends.

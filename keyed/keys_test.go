@@ -238,7 +238,7 @@ func TestBadInput(t *testing.T) {
 	require.ErrorIs(t, err, timingwheel.ErrOption)
 	for _, timeout := range []time.Duration{0, -time.Second} {
 		_, err = NewHeartbeats(timingwheel.Options{}, timeout, expire)
-		require.ErrorIs(t, err, ErrTimeout)
+		require.ErrorIs(t, err, ErrBadTimeout)
 		assert.ErrorContains(t, err, timeout.String())
 	}
 	assert.PanicsWithValue(t, "keyed: New with a nil function", func() { _, _ = New[int](timingwheel.Options{}, nil) })

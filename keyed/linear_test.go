@@ -169,7 +169,7 @@ func raceLinear(t *testing.T, opts timingwheel.Options, drive func(k *Keys[int],
 		}
 	}}
 	opts.OnPanic = func(any, []byte) {}
-	require.NoError(t, k.start(opts, func(claimed []int) {
+	require.NoError(t, k.init(opts, nil, func(claimed []int) {
 		begins.Store(&claimed[0], now())
 		if rand.IntN(4) == 0 {
 			runtime.Gosched()

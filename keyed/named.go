@@ -10,35 +10,28 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// The wheel knows the sweep as the function that takes its batches, and that is the same for all sets of the program. So what the
-// wheel tells of its callbacks is told of the expire function instead.
-
-// namedSlow gives reports of slow batches the name and place of expire.
-func namedSlow[K comparable](expire func(keys []K), onSlow func(timingwheel.SlowCallback)) func(timingwheel.SlowCallback) {
-	f := funcOf(expire)
-	file, line := f.FileLine(f.Entry())
-	return func(c timingwheel.SlowCallback) {
-		c.Func, c.File, c.Line = nameOf(f), file, line
-		onSlow(c)
+// named makes the wheel tell of the user's callback. The wheel knows only the sweep, which is the
+// same for all sets of a program.
+func named[K comparable](opts timingwheel.Options, callback any, sweep func([]K)) (timingwheel.Options, func([]K)) {
+	f := runtime.FuncForPC(reflect.ValueOf(callback).Pointer())
+	name := strings.TrimSuffix(f.Name(), "-fm") // as in stack traces; of a method value the method
+	if onSlow := opts.OnSlow; onSlow != nil {
+		file, line := f.FileLine(f.Entry())
+		opts.OnSlow = func(c timingwheel.SlowCallback) {
+			c.Func, c.File, c.Line = name, file, line
+			onSlow(c)
+		}
 	}
-}
-
-// labelled runs expire under the labels that the wheel would give it. The wheel takes them away afterwards.
-func labelled[K comparable](opts timingwheel.Options, expire func(keys []K)) func(keys []K) {
+	if !opts.ProfileLabels {
+		return opts, sweep
+	}
 	base := opts.ProfileContext
 	if base == nil {
 		base = context.Background()
 	}
-	labels := pprof.WithLabels(base, pprof.Labels("timingwheel", opts.Name, "callback", nameOf(funcOf(expire))))
-	return func(keys []K) {
-		pprof.SetGoroutineLabels(labels)
-		expire(keys)
+	labels := pprof.WithLabels(base, pprof.Labels("timingwheel", opts.Name, "callback", name))
+	return opts, func(claimed []K) {
+		pprof.SetGoroutineLabels(labels) // the wheel takes them away afterwards
+		sweep(claimed)
 	}
 }
-
-func funcOf[K comparable](expire func(keys []K)) *runtime.Func {
-	return runtime.FuncForPC(reflect.ValueOf(expire).Pointer())
-}
-
-// nameOf is the name of f as stack traces have it; of a method value it is the method.
-func nameOf(f *runtime.Func) string { return strings.TrimSuffix(f.Name(), "-fm") }

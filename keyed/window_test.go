@@ -34,7 +34,7 @@ func hold(tb testing.TB) *held {
 		h.reported = append(h.reported, keys...)
 	}}
 	opts := timingwheel.Options{Manual: true, Start: time.Unix(1_700_000_000, 0)}
-	require.NoError(tb, h.start(opts, func(claimed []string) { h.batches = append(h.batches, slices.Clone(claimed)) }))
+	require.NoError(tb, h.init(opts, nil, func(claimed []string) { h.batches = append(h.batches, slices.Clone(claimed)) }))
 	return h
 }
 
@@ -183,9 +183,10 @@ func TestStopDuringSweep(t *testing.T) {
 	h.Set("k", 0)
 	h.pass(0)
 	require.False(t, h.Set("k", time.Hour))
-	m := h.timers.Load()
+	m := h.entries.Load()
 	h.Stop()
-	assert.False(t, h.take(m, "k"))
+	_, taken := h.take(m, "k")
+	assert.False(t, taken)
 }
 
 // The same with sweeps at every moment of a Stop that takes long, as it has many shards to stop.
@@ -195,19 +196,19 @@ func TestSweepsDuringStop(t *testing.T) {
 		k := &Keys[string]{}
 		var claimed []string
 		opts := timingwheel.Options{Manual: true, Shards: 256}
-		require.NoError(t, k.start(opts, func(keys []string) { claimed = append(claimed, keys...) }))
+		require.NoError(t, k.init(opts, nil, func(keys []string) { claimed = append(claimed, keys...) }))
 		k.Set("k", 0)
 		k.Advance(k.Now())
 		require.Equal(t, []string{"k"}, claimed)
 		require.True(t, k.Touch("k", time.Hour))
-		m := k.timers.Load()
+		m := k.entries.Load()
 		sweeping := make(chan struct{})
 		var group sync.WaitGroup
 		group.Go(func() {
 			close(sweeping)
 			for stopped := false; !stopped; {
-				stopped = k.timers.Load() == nil
-				if k.take(m, "k") {
+				stopped = k.entries.Load() == nil
+				if _, taken := k.take(m, "k"); taken {
 					t.Error("a key is taken out before its time")
 					return
 				}
@@ -222,15 +223,15 @@ func TestSweepsDuringStop(t *testing.T) {
 // A Set, Touch or Delete that found the map before Stop took it away is harmless.
 func TestStopDuringCalls(t *testing.T) {
 	t.Parallel()
-	for name, call := range map[string]func(h *held, m *timersOf[string]) bool{
-		"put new":     func(h *held, m *timersOf[string]) bool { return h.put(m, "new", moment{}) },
-		"put present": func(h *held, m *timersOf[string]) bool { return h.put(m, "k", moment{}) },
-		"save":        func(h *held, m *timersOf[string]) bool { return h.save(m, "k", moment{}) },
-		"save absent": func(h *held, m *timersOf[string]) bool { return h.save(m, "new", moment{}) },
+	for name, call := range map[string]func(h *held, m *entriesOf[string, struct{}]) bool{
+		"add new":     func(h *held, m *entriesOf[string, struct{}]) bool { return h.add(m, "new", moment{}) },
+		"add present": func(h *held, m *entriesOf[string, struct{}]) bool { return h.add(m, "k", moment{}) },
+		"save":        func(h *held, m *entriesOf[string, struct{}]) bool { return h.save(m, "k", moment{}) },
+		"save absent": func(h *held, m *entriesOf[string, struct{}]) bool { return h.save(m, "new", moment{}) },
 	} {
 		h := hold(t)
 		h.Set("k", time.Hour)
-		m := h.timers.Load()
+		m := h.entries.Load()
 		h.Stop()
 		assert.False(t, call(h, m), name)
 		assert.Zero(t, h.Len())
@@ -242,8 +243,8 @@ func TestStopDuringCalls(t *testing.T) {
 func TestSlowPathMovesAPendingTimer(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(h *held) bool{
-		"put":  func(h *held) bool { return !h.put(h.timers.Load(), "k", moment{after: time.Second}) },
-		"save": func(h *held) bool { return h.save(h.timers.Load(), "k", moment{after: time.Second}) },
+		"add":  func(h *held) bool { return !h.add(h.entries.Load(), "k", moment{after: time.Second}) },
+		"save": func(h *held) bool { return h.save(h.entries.Load(), "k", moment{after: time.Second}) },
 	} {
 		h := hold(t)
 		h.Set("k", time.Hour)

@@ -7,8 +7,8 @@
 //	go run ./examples/cache
 //	go run ./examples/cache -keys 5000000 -size 4000000 -ttl 10s -duration 30s
 //
-// Read cache.go for the cache, which is made to be copied, and load.go for what counts as right. Where only the times of keys matter, and their values
-// are kept elsewhere, package keyed has that ready.
+// Read cache.go for the cache, which is made to be copied, and load.go for what counts as right. If
+// no bound on the number of values is needed, Map of package keyed does the same.
 package main
 
 import (

@@ -1,0 +1,958 @@
+package keyed
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+	"weak"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/debug"
+)
+
+var _ debug.Source = (*Map[string, int])(nil)
+
+func startMap[K comparable, V any](tb testing.TB, opts timingwheel.Options, ttl time.Duration, expire func(K, V)) *Map[K, V] {
+	tb.Helper()
+	m, err := NewMap(opts, ttl, expire)
+	require.NoError(tb, err)
+	tb.Cleanup(m.Stop)
+	return m
+}
+
+// manualMap is a map in Manual mode that notes the entries that expire.
+type manualMap struct {
+	*Map[string, int]
+	expired map[string][]int
+}
+
+func newManualMap(tb testing.TB, ttl time.Duration) *manualMap {
+	tb.Helper()
+	m := &manualMap{expired: map[string][]int{}}
+	m.Map = startMap(tb, timingwheel.Options{Manual: true}, ttl, func(key string, value int) {
+		m.expired[key] = append(m.expired[key], value)
+	})
+	return m
+}
+
+func (m *manualMap) pass(d time.Duration) { m.Advance(m.Now().Add(d)) }
+
+func load(m *Map[string, int], key string) int {
+	if value, ok := m.Load(key); ok {
+		return value
+	}
+	return -1
+}
+
+// An entry is absent once its deadline has passed, whether or not it was touched.
+func TestMapEntriesExpireOneByOne(t *testing.T) {
+	t.Parallel()
+	m := newManualMap(t, 10*time.Second)
+	assert.Equal(t, 10*time.Second, m.TTL())
+	m.Store("a", 1)
+	m.StoreFor("b", 2, 4*time.Second)
+	m.pass(3 * time.Second)
+	m.Store("c", 3)
+	assert.Equal(t, 1, load(m.Map, "a"))
+	assert.True(t, m.Touch("b"))
+	assert.False(t, m.Touch("d"))
+	m.pass(4*time.Second - 1)
+	assert.Equal(t, 2, load(m.Map, "b"), "Touch gave it its own four seconds again")
+	m.pass(1)
+	assert.Equal(t, -1, load(m.Map, "b"))
+	assert.Equal(t, map[string][]int{"b": {2}}, m.expired)
+	m.pass(3 * time.Second)
+	assert.Equal(t, map[string][]int{"a": {1}, "b": {2}}, m.expired, "Load does not extend")
+	deadline, ok := m.Deadline("c")
+	assert.True(t, ok)
+	assert.True(t, deadline.Equal(m.Now().Add(3*time.Second)))
+	assert.Equal(t, map[string]int{"c": 3}, maps.Collect(m.Range))
+	assert.Equal(t, 1, m.Len())
+	assert.True(t, m.Delete("c"))
+	m.pass(time.Hour)
+	assert.NotContains(t, m.expired, "c")
+	assert.Zero(t, m.Len())
+}
+
+// The results of each call on an entry that is absent, present, due but not swept yet, and on a
+// stopped map.
+func TestMapCalls(t *testing.T) {
+	t.Parallel()
+	states := map[string]func(*manualMap){
+		"absent":  func(*manualMap) {},
+		"present": func(m *manualMap) { m.Store("k", 1) },
+		"due":     func(m *manualMap) { m.StoreFor("k", 1, 0) },
+		"expired": func(m *manualMap) { m.StoreFor("k", 1, 0); m.pass(0) },
+		"stopped": func(m *manualMap) { m.Store("k", 1); m.Stop() },
+	}
+	for state, prepare := range states {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			was, stopped := state == "present", state == "stopped"
+			value := func(v int) int { // of the entry, or none
+				if was {
+					return v
+				}
+				return 0
+			}
+			for name, call := range map[string]func(t *testing.T, m *manualMap) (now int){
+				"Load": func(t *testing.T, m *manualMap) int {
+					v, ok := m.Load("k")
+					assert.Equal(t, was, ok)
+					assert.Equal(t, value(1), v)
+					return value(1)
+				},
+				"Store": func(_ *testing.T, m *manualMap) int { m.Store("k", 2); return 2 },
+				"Swap": func(t *testing.T, m *manualMap) int {
+					v, ok := m.Swap("k", 2)
+					assert.Equal(t, was, ok)
+					assert.Equal(t, value(1), v)
+					return 2
+				},
+				"LoadOrStore": func(t *testing.T, m *manualMap) int {
+					v, ok := m.LoadOrStore("k", 2)
+					assert.Equal(t, was, ok)
+					assert.Equal(t, 2-value(1), v)
+					return v
+				},
+				"Touch": func(t *testing.T, m *manualMap) int { assert.Equal(t, was, m.Touch("k")); return value(1) },
+				"Delete": func(t *testing.T, m *manualMap) int {
+					assert.Equal(t, was, m.Delete("k"))
+					assert.False(t, m.Delete("k"))
+					return 0
+				},
+				"LoadAndDelete": func(t *testing.T, m *manualMap) int {
+					v, ok := m.LoadAndDelete("k")
+					assert.Equal(t, was, ok)
+					assert.Equal(t, value(1), v)
+					return 0
+				},
+				"Deadline": func(t *testing.T, m *manualMap) int {
+					at, ok := m.Deadline("k")
+					assert.Equal(t, was, ok)
+					assert.Equal(t, was, at.Equal(m.Now().Add(time.Second)))
+					return value(1)
+				},
+				"Range": func(t *testing.T, m *manualMap) int {
+					assert.Equal(t, was, maps.Collect(m.Range)["k"] == 1)
+					return value(1)
+				},
+			} {
+				t.Run(name, func(t *testing.T) {
+					m := newManualMap(t, time.Second)
+					prepare(m)
+					now := call(t, m)
+					if stopped {
+						assert.Equal(t, -1, load(m.Map, "k"))
+						assert.Zero(t, m.Len())
+						m.pass(time.Hour)
+						assert.Empty(t, m.expired)
+						return
+					}
+					want := []int(nil)
+					if state == "due" || state == "expired" {
+						want = []int{1}
+					}
+					if now != 0 {
+						assert.Equal(t, now, load(m.Map, "k"))
+						m.pass(ms)
+						assert.Equal(t, want, m.expired["k"], "the old deadline removes no new entry")
+						assert.Equal(t, now, load(m.Map, "k"))
+						want = append(want, now)
+					}
+					m.pass(2 * time.Second)
+					assert.Equal(t, want, m.expired["k"])
+					assert.Zero(t, m.Len())
+				})
+			}
+		})
+	}
+}
+
+func TestMapEveryTTL(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ ttl, at time.Duration }{
+		{math.MinInt64, 0}, {-1, 0}, {0, 0}, {1, ms}, {ms, ms}, {ms + 1, 2 * ms}, {400 * 24 * time.Hour, 400 * 24 * time.Hour}, {math.MaxInt64, -1},
+	} {
+		for name, store := range map[string]func(*manualMap){
+			"new":      func(m *manualMap) { m.StoreFor("k", 1, c.ttl) },
+			"replaced": func(m *manualMap) { m.Store("k", 0); m.StoreFor("k", 1, c.ttl) },
+			"touched":  func(m *manualMap) { m.StoreFor("k", 1, c.ttl); m.Touch("k") },
+			"longer":   func(m *manualMap) { m.StoreFor("k", 0, math.MaxInt64); m.StoreFor("k", 1, c.ttl) },
+		} {
+			m := newManualMap(t, time.Hour)
+			m.pass(5 * ms)
+			store(m)
+			if c.at < 0 {
+				m.pass(250 * 365 * 24 * time.Hour)
+				assert.Equal(t, 1, load(m.Map, "k"), "%s %v", name, c.ttl)
+				assert.Empty(t, m.expired)
+				continue
+			}
+			if c.at > 0 {
+				m.pass(c.at - 1)
+				assert.Equal(t, 1, load(m.Map, "k"), "%s %v", name, c.ttl)
+				assert.Empty(t, m.expired)
+				m.pass(1)
+			}
+			assert.Equal(t, -1, load(m.Map, "k"), "%s %v", name, c.ttl)
+			m.pass(0)
+			assert.Equal(t, []int{1}, m.expired["k"], "%s %v", name, c.ttl)
+		}
+	}
+}
+
+func TestMapBadInput(t *testing.T) {
+	t.Parallel()
+	for _, ttl := range []time.Duration{0, -time.Second} {
+		_, err := NewMap[int, int](timingwheel.Options{}, ttl, nil)
+		require.ErrorIs(t, err, ErrBadTimeout)
+		assert.ErrorContains(t, err, ttl.String())
+	}
+	_, err := NewMap[int, int](timingwheel.Options{Tick: -1}, time.Second, nil)
+	require.ErrorIs(t, err, timingwheel.ErrOption)
+
+	m := startMap[float64, int](t, timingwheel.Options{Manual: true}, time.Second, nil)
+	nan := math.NaN()
+	assert.Panics(t, func() { m.Store(nan, 1) })
+	assert.Panics(t, func() { m.LoadOrStore(nan, 1) })
+	_, ok := m.Load(nan)
+	assert.False(t, ok || m.Touch(nan) || m.Delete(nan))
+	assert.Zero(t, m.Stats().Armed)
+}
+
+// Without an expire function entries leave the map all the same, expelled ones included.
+func TestMapWithoutAFunction(t *testing.T) {
+	t.Parallel()
+	m := startMap[int, string](t, timingwheel.Options{Manual: true, OnSlow: func(timingwheel.SlowCallback) {}, ProfileLabels: true}, time.Second, nil)
+	for i := range 1000 {
+		m.Store(i, "value")
+		m.StoreFor(-i-1, "value", 0)
+		_, ok := m.Load(-i - 1)
+		assert.False(t, ok)
+	}
+	m.Advance(m.Now().Add(time.Second))
+	assert.Zero(t, m.Len())
+	assert.Nil(t, m.expired.items)
+}
+
+// Entries are as small as the time of each allows, and the keys of Keys carry nothing.
+func TestEntriesStaySmall(t *testing.T) {
+	t.Parallel()
+	timer := unsafe.Sizeof(timingwheel.Timer{})
+	assert.Equal(t, timer, unsafe.Sizeof(entry[struct{}]{}))
+	assert.Equal(t, timer+24, unsafe.Sizeof(mapEntry[uint64]{}))
+}
+
+// heldMap is a map in Manual mode whose claimed batches wait until the test sweeps them.
+type heldMap struct {
+	*Map[string, int]
+	batches  [][]string
+	reported []int
+}
+
+func holdMap(tb testing.TB) *heldMap {
+	tb.Helper()
+	h := &heldMap{}
+	h.Map = &Map[string, int]{ttl: time.Second, expire: func(_ string, value int) { h.reported = append(h.reported, value) }}
+	opts := timingwheel.Options{Manual: true, Start: time.Unix(1_700_000_000, 0)}
+	require.NoError(tb, h.Map.start(opts, nil, func(claimed []string) { h.batches = append(h.batches, slices.Clone(claimed)) }))
+	tb.Cleanup(h.Stop)
+	return h
+}
+
+func (h *heldMap) sweepOne(i int) {
+	batch := h.batches[i]
+	h.batches = slices.Delete(h.batches, i, i+1)
+	h.sweep(batch)
+}
+
+// mapModel is the reference: a plain map with a deadline for each key.
+type mapModel struct {
+	t       *testing.T
+	h       *heldMap
+	n       int // values are numbers
+	entries map[string]mapReference
+	expired map[int]bool // values whose time is up, and whether they have been reported
+	seen    int          // of h.reported
+}
+
+type mapReference struct {
+	value    int
+	ttl      time.Duration
+	deadline time.Time // rounded up to a tick
+}
+
+func newMapModel(t *testing.T) *mapModel {
+	return &mapModel{t: t, h: holdMap(t), entries: map[string]mapReference{}, expired: map[int]bool{}}
+}
+
+func (m *mapModel) deadline(ttl time.Duration) time.Time {
+	d := m.h.Now().Sub(m.h.begin) + max(ttl, 0)
+	if ttl <= 0 {
+		return m.h.Now()
+	}
+	return m.h.begin.Add((d + ms - 1) / ms * ms)
+}
+
+func (m *mapModel) expireByClock() {
+	for key, r := range m.entries {
+		if !m.h.Now().Before(r.deadline) {
+			m.expired[r.value] = false
+			delete(m.entries, key)
+		}
+	}
+}
+
+func (m *mapModel) store(key string, ttl time.Duration) {
+	m.n++
+	if r, present := m.entries[key]; m.n%3 == 0 && ttl == m.h.ttl {
+		previous, loaded := m.h.Swap(key, m.n)
+		assert.Equal(m.t, present, loaded)
+		assert.Equal(m.t, r.value, previous)
+	} else {
+		m.h.StoreFor(key, m.n, ttl)
+	}
+	m.entries[key] = mapReference{m.n, ttl, m.deadline(ttl)}
+	m.check()
+}
+
+func (m *mapModel) loadOrStore(key string) {
+	m.n++
+	r, present := m.entries[key]
+	actual, loaded := m.h.LoadOrStore(key, m.n)
+	assert.Equal(m.t, present, loaded, "LoadOrStore")
+	if !present {
+		r = mapReference{m.n, m.h.ttl, m.deadline(m.h.ttl)}
+		m.entries[key] = r
+	}
+	assert.Equal(m.t, r.value, actual)
+	m.check()
+}
+
+func (m *mapModel) touch(key string) {
+	r, present := m.entries[key]
+	assert.Equal(m.t, present, m.h.Touch(key), "Touch")
+	if present {
+		r.deadline = m.deadline(r.ttl)
+		m.entries[key] = r
+	}
+	m.check()
+}
+
+func (m *mapModel) remove(key string) {
+	r, present := m.entries[key]
+	value, loaded := m.h.LoadAndDelete(key)
+	assert.Equal(m.t, present, loaded, "LoadAndDelete")
+	assert.Equal(m.t, r.value, value)
+	delete(m.entries, key)
+	m.check()
+}
+
+func (m *mapModel) look(key string) {
+	r, present := m.entries[key]
+	value, ok := m.h.Load(key)
+	assert.Equal(m.t, present, ok, "Load")
+	assert.Equal(m.t, r.value, value)
+	deadline, ok := m.h.Deadline(key)
+	assert.Equal(m.t, present, ok)
+	assert.True(m.t, r.deadline.Equal(deadline), "%v instead of %v", deadline, r.deadline)
+}
+
+func (m *mapModel) all() {
+	want := map[string]int{}
+	for key, r := range m.entries {
+		want[key] = r.value
+	}
+	assert.Equal(m.t, want, maps.Collect(m.h.Range))
+}
+
+func (m *mapModel) pass(d time.Duration) {
+	m.h.Advance(m.h.Now().Add(d))
+	m.check()
+}
+
+func (m *mapModel) sweep(last bool) {
+	if n := len(m.h.batches); n > 0 {
+		i := 0
+		if last {
+			i = n - 1
+		}
+		m.h.sweepOne(i)
+		assert.Nil(m.t, m.h.expired.items, "a sweep reports what was expelled")
+	}
+	m.check()
+}
+
+// check looks at what each step must keep. It looks at no entry, since that would expel it.
+func (m *mapModel) check() {
+	m.expireByClock()
+	for ; m.seen < len(m.h.reported); m.seen++ {
+		value := m.h.reported[m.seen]
+		reported, ok := m.expired[value]
+		assert.True(m.t, ok, "%d is reported before its time, or was deleted or replaced", value)
+		assert.False(m.t, reported, "%d is reported twice", value)
+		m.expired[value] = true
+	}
+	assert.GreaterOrEqual(m.t, m.h.Len(), len(m.entries))
+}
+
+func (m *mapModel) finish() {
+	m.all()
+	for range 2 {
+		m.pass(3 * time.Hour)
+		for len(m.h.batches) > 0 {
+			m.sweep(true)
+		}
+	}
+	for value, reported := range m.expired {
+		assert.True(m.t, reported, "%d is lost", value)
+	}
+	assert.Zero(m.t, m.h.Len())
+	assert.Zero(m.t, m.h.Stats().Pending)
+	clear(m.expired)
+}
+
+var mapSteps = []struct {
+	name string
+	do   func(m *mapModel, key string)
+}{
+	{"StoreFor 0", func(m *mapModel, key string) { m.store(key, 0) }},
+	{"StoreFor 1s", func(m *mapModel, key string) { m.store(key, time.Second) }},
+	{"Touch", func(m *mapModel, key string) { m.touch(key) }},
+	{"LoadAndDelete", func(m *mapModel, key string) { m.remove(key) }},
+	{"Load", func(m *mapModel, key string) { m.look(key) }},
+	{"claim", func(m *mapModel, _ string) { m.pass(0) }},
+	{"a second", func(m *mapModel, _ string) { m.pass(time.Second) }},
+	{"sweep the oldest", func(m *mapModel, _ string) { m.sweep(false) }},
+	{"sweep the newest", func(m *mapModel, _ string) { m.sweep(true) }},
+	{"LoadOrStore", func(m *mapModel, key string) { m.loadOrStore(key) }},
+	{"Range", func(m *mapModel, _ string) { m.all() }},
+	{"StoreFor 1.5ms", func(m *mapModel, key string) { m.store(key, 1500*time.Microsecond) }},
+	{"300µs", func(m *mapModel, _ string) { m.pass(300 * time.Microsecond) }},
+	{"7ms", func(m *mapModel, _ string) { m.pass(7 * ms) }},
+	{"StoreFor 1h", func(m *mapModel, key string) { m.store(key, time.Hour) }},
+}
+
+// Every sequence of a few steps on one key, beside the reference.
+func TestMapEverySequence(t *testing.T) {
+	t.Parallel()
+	const choices = 10 // the first ones of mapSteps
+	length := 5
+	switch {
+	case underRace: // these tests have one goroutine
+		length = 3
+	case testing.Short():
+		length = 4
+	}
+	m := newMapModel(t)
+	for n := range int(math.Pow(choices, float64(length))) {
+		var names []string
+		for rest, i := n, 0; i < length; rest, i = rest/choices, i+1 {
+			step := mapSteps[rest%choices]
+			names = append(names, step.name)
+			step.do(m, "k")
+		}
+		m.finish()
+		if t.Failed() {
+			t.Fatalf("the steps were %q", names)
+		}
+	}
+}
+
+func TestMapRandomSequences(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	for run := range uint64(scaled(60)) {
+		rng := rand.New(rand.NewPCG(seed, run))
+		input := make([]byte, 600)
+		for i := range input {
+			input[i] = byte(rng.Uint32())
+		}
+		runMapModel(t, input)
+		if t.Failed() {
+			t.Fatalf("seed %d, run %d", seed, run)
+		}
+	}
+}
+
+// FuzzMap runs a Map against a plain map.
+func FuzzMap(f *testing.F) {
+	f.Add([]byte{0, 5, 1, 7, 6, 7})
+	f.Add([]byte("0123456789 store, claim, load, store again, sweep the newest and then the oldest"))
+	f.Fuzz(func(t *testing.T, input []byte) { runMapModel(t, input[:min(len(input), 2000)]) })
+}
+
+// runMapModel takes two bytes for each step: the step, and the key.
+func runMapModel(t *testing.T, input []byte) {
+	m := newMapModel(t)
+	for ; len(input) >= 2; input = input[2:] {
+		mapSteps[int(input[0])%len(mapSteps)].do(m, string('a'+rune(input[1]%6)))
+	}
+	m.finish()
+}
+
+// mapRace has the histories of keys and the fates of values. A value is a number and names its key.
+type mapRace struct {
+	m         *Map[int, int]
+	base      time.Time
+	histories []history
+	values    []mapFate // by value
+	stored    atomic.Int64
+}
+
+type mapFate struct {
+	begin, least time.Duration // of the call that stored it; when it may expire
+	ends         atomic.Int32
+}
+
+func (r *mapRace) now() time.Duration { return time.Since(r.base) }
+
+// state of a key for the checker: absent, or a value that is soon or late.
+func mapState(value int, late bool) int {
+	if late {
+		return 2*value + 1
+	}
+	return 2 * value
+}
+
+// call does something with the key, and records the result.
+func (r *mapRace) call(key int) event {
+	late := rand.IntN(3) == 0
+	ttl := time.Hour
+	if !late {
+		ttl = rand.N(60 * time.Microsecond)
+	}
+	e := event{begin: r.now(), answer: true}
+	// found makes the answer of a call that found value, or 0.
+	found := func(name string, value int, next func(state int) int) {
+		e.name = fmt.Sprint(name, " finds ", value)
+		e.next = func(state int) (int, bool) { return next(state), state/2 == value }
+	}
+	same := func(state int) int { return state }
+	switch rand.IntN(7) {
+	case 0, 1, 2:
+		value := int(r.stored.Add(1))
+		r.values[value].begin, r.values[value].least = e.begin, e.begin+ttl
+		if late {
+			previous, _ := r.m.Swap(key, value)
+			r.end(previous)
+			found(fmt.Sprint("Swap ", value), previous, func(int) int { return mapState(value, true) })
+			break
+		}
+		previous, _ := r.m.swap(key, value, ttl)
+		r.end(previous)
+		found(fmt.Sprint("Swap ", value, " for ", ttl), previous, func(int) int { return mapState(value, false) })
+	case 3:
+		touched := r.m.Touch(key)
+		e.answer, e.name = touched, "Touch"
+		e.next = func(state int) (int, bool) { return state, state != 0 }
+	case 4:
+		value, _ := r.m.LoadAndDelete(key)
+		r.end(value)
+		found("LoadAndDelete", value, func(int) int { return 0 })
+	case 5:
+		value := 0
+		if rand.IntN(20) > 0 {
+			value, _ = r.m.Load(key)
+			found("Load", value, same)
+			break
+		}
+		r.m.Range(func(k, v int) bool {
+			if k == key {
+				value = v
+			}
+			return k != key
+		})
+		found("Range", value, same)
+	default:
+		deadline, ok := r.m.Deadline(key)
+		e.answer = ok && deadline.After(r.m.Now().Add(time.Minute))
+		e.name = "Deadline"
+		e.next = func(state int) (int, bool) { return state, state%2 == 1 }
+	}
+	e.end = r.now()
+	return e
+}
+
+func (r *mapRace) load(key int) int {
+	value, _ := r.m.Load(key)
+	return value
+}
+
+func (r *mapRace) end(value int) {
+	if value != 0 {
+		r.values[value].ends.Add(1)
+	}
+}
+
+// Goroutines store, touch, delete and load the same keys while these expire. For each key there is
+// an order of the calls and of the moments at which its values expired in which each result is
+// right. Each value ends once, and none before its time.
+func TestMapRaceIsLinear(t *testing.T) {
+	t.Parallel()
+	for name, opts := range executors {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			raceMap(t, opts, func(_ *Map[int, int], over <-chan struct{}) { <-over })
+		})
+	}
+	t.Run("manual", func(t *testing.T) {
+		t.Parallel()
+		opts := timingwheel.Options{Manual: true, Tick: 20 * time.Microsecond, WheelSize: 4, Shards: 3}
+		raceMap(t, opts, func(m *Map[int, int], over <-chan struct{}) {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+					m.Advance(m.Now().Add(10 * time.Microsecond))
+					runtime.Gosched()
+				}
+			}
+		})
+	})
+}
+
+func raceMap(t *testing.T, opts timingwheel.Options, drive func(m *Map[int, int], over <-chan struct{})) {
+	const goroutines, calls = 3, 4
+	n := scaled(2000)
+	r := &mapRace{base: time.Now(), histories: make([]history, n), values: make([]mapFate, n*goroutines*calls+1)}
+	r.m = &Map[int, int]{ttl: time.Hour, expire: func(key, value int) {
+		fate := &r.values[value]
+		now := r.now()
+		if !opts.Manual && now < fate.least {
+			t.Errorf("value %d expires %v early", value, fate.least-now)
+		}
+		r.end(value)
+		r.histories[key].add(event{fate.begin, now, fmt.Sprint("expiry of ", value), true, func(state int) (int, bool) {
+			return 0, state == mapState(value, false)
+		}})
+		if rand.IntN(20) == 0 {
+			panic("it loses nothing")
+		}
+	}}
+	opts.OnPanic = func(any, []byte) {}
+	require.NoError(t, r.m.start(opts, nil, func(claimed []int) {
+		if rand.IntN(4) == 0 {
+			runtime.Gosched()
+		}
+		r.m.sweep(claimed)
+	}))
+	t.Cleanup(r.m.Stop)
+
+	over, driven := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(driven)
+		drive(r.m, over)
+	}()
+	var arrived atomic.Int64
+	var group sync.WaitGroup
+	for range goroutines {
+		group.Go(func() {
+			for key := range n {
+				for arrived.Add(1); arrived.Load() < int64(goroutines*(key+1)); {
+					runtime.Gosched()
+				}
+				for range calls {
+					r.histories[key].add(r.call(key))
+				}
+			}
+		})
+	}
+	group.Wait()
+	require.Eventually(t, func() bool {
+		late := 0
+		for key := range n {
+			if deadline, ok := r.m.Deadline(key); ok {
+				if deadline.Before(r.m.Now().Add(time.Minute)) {
+					return false
+				}
+				late++
+			}
+		}
+		st := r.m.Stats()
+		_, expelled := r.m.expired.first()
+		return st.Running == 0 && st.Pending == late && r.m.Len() == late && !expelled
+	}, time.Minute, 5*ms, "an entry is lost")
+	close(over)
+	<-driven
+	r.check(t)
+}
+
+func (r *mapRace) check(t *testing.T) {
+	t.Helper()
+	for key := range r.histories {
+		last := r.load(key)
+		r.end(last)
+		if events := r.histories[key].events; !linear(events, func(state int) bool { return state/2 == last }) {
+			slices.SortFunc(events, func(a, b event) int { return cmp.Compare(a.begin, b.begin) })
+			for _, e := range events {
+				t.Logf("%v to %v: %s: %v", e.begin, e.end, e.name, e.answer)
+			}
+			t.Fatalf("key %d: these have no order, with %d at the end", key, last)
+		}
+	}
+	for value := 1; value <= int(r.stored.Load()); value++ {
+		if ends := r.values[value].ends.Load(); ends != 1 {
+			t.Fatalf("value %d ended %d times", value, ends)
+		}
+	}
+}
+
+// In a bubble, with the default executor: entries expire when they should, and no goroutine is
+// left, or the bubble would not end.
+func TestMapInABubble(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		begin, at := time.Now(), map[string]time.Duration{}
+		m := startMap(t, timingwheel.Options{}, time.Minute, func(key string, value int) {
+			mu.Lock()
+			defer mu.Unlock()
+			at[key] = time.Since(begin)
+		})
+		m.Store("a", 1)
+		m.StoreFor("b", 1, time.Hour)
+		m.Store("touched", 1)
+		m.Store("replaced", 1)
+		m.Store("deleted", 1)
+		time.Sleep(time.Minute - 1)
+		assert.Equal(t, 1, load(m, "a"))
+		assert.True(t, m.Touch("touched"))
+		m.Store("replaced", 2)
+		assert.True(t, m.Delete("deleted"))
+		time.Sleep(1 + ms) // by then the deadline, rounded up to a tick, has passed
+		assert.Equal(t, -1, load(m, "a"))
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		for key, want := range map[string]time.Duration{"a": time.Minute, "b": time.Hour, "touched": 2*time.Minute - 1, "replaced": 2*time.Minute - 1} {
+			assert.GreaterOrEqual(t, at[key], want, key)
+			assert.LessOrEqual(t, at[key], want+ms, key)
+		}
+		assert.Len(t, at, 4)
+		m.Stop()
+	})
+}
+
+// While the wheel is held up, here by an Inline callback, Load finds no entry whose deadline has
+// passed. Store then adds a new entry, and both values are reported, each once.
+func TestMapIsExactWhileTheWheelIsLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var values []int
+		reported := func() []int {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(values)
+		}
+		gate := make(chan struct{})
+		m := startMap(t, timingwheel.Options{Executor: timingwheel.Inline, Shards: 1}, time.Minute, func(_ string, value int) {
+			if value == 0 {
+				<-gate
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			values = append(values, value)
+		})
+		m.StoreFor("blocks", 0, time.Second)
+		m.StoreFor("k", 1, 2*time.Second)
+		time.Sleep(2*time.Second - 1)
+		assert.Equal(t, 1, load(m, "k"))
+		time.Sleep(1)
+		assert.Equal(t, -1, load(m, "k"))
+		assert.False(t, m.Touch("k"))
+		assert.False(t, m.Delete("k"))
+		m.Store("k", 2)
+		assert.Equal(t, 2, load(m, "k"))
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		assert.Empty(t, reported())
+		close(gate)
+		synctest.Wait()
+		assert.Equal(t, []int{0, 1}, reported())
+		assert.Equal(t, 2, load(m, "k"))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Equal(t, []int{0, 1, 2}, reported())
+		m.Stop()
+	})
+}
+
+// A panic or Goexit in the expire function loses no other entry of its batch.
+func TestMapPanicLosesNoOtherEntry(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(){"panic": func() { panic("boom") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const n = 1000
+				var reported [n]atomic.Int32
+				m := startMap(t, timingwheel.Options{OnPanic: func(any, []byte) {}}, time.Second, func(key, _ int) {
+					reported[key].Add(1)
+					if key%3 == 0 {
+						leave()
+					}
+				})
+				for key := range n {
+					m.Store(key, 1)
+				}
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				for key := range n {
+					assert.EqualValues(t, 1, reported[key].Load(), key)
+				}
+				assert.Zero(t, m.Len())
+				m.Stop()
+			})
+		})
+	}
+}
+
+// The expire function calls everything.
+func TestMapFromExpire(t *testing.T) {
+	t.Parallel()
+	var m *Map[string, int]
+	var reported []int
+	m = startMap(t, timingwheel.Options{Manual: true}, time.Second, func(key string, value int) {
+		reported = append(reported, value)
+		assert.Equal(t, -1, load(m, key))
+		if value == 1 {
+			assert.Equal(t, -1, load(m, "b"), "its time is up as well")
+		}
+		assert.False(t, m.Delete(key))
+		switch {
+		case value < 3:
+			m.Store(key, value+2)
+		case value == 4:
+			m.Stop()
+			m.Store(key, 5)
+			assert.Equal(t, -1, load(m, key))
+		}
+	})
+	m.Store("a", 1)
+	m.Store("b", 2)
+	m.Advance(m.Now().Add(time.Second))
+	assert.ElementsMatch(t, []int{1, 2}, reported, "the one that Load expelled is reported by the same Advance")
+	assert.Equal(t, 2, m.Len())
+	m.Advance(m.Now().Add(time.Second))
+	assert.Subset(t, reported, []int{1, 2, 4})
+	assert.Zero(t, m.Len())
+}
+
+// Load, Touch, Range, Delete and expiry allocate nothing. A Store takes one allocation.
+func TestMapAllocs(t *testing.T) {
+	if underRace {
+		t.Skip("the race detector allocates")
+	}
+	const n = 1000
+	for _, manual := range []bool{false, true} {
+		m := startMap(t, timingwheel.Options{Manual: manual}, time.Hour, func(string, [4]uint64) {})
+		keys := make([]string, n)
+		for i := range keys {
+			keys[i] = fmt.Sprint("connection ", i)
+			m.Store(keys[i], [4]uint64{})
+		}
+		i := 0
+		for name, c := range map[string]struct {
+			f    func(key string)
+			want float64
+		}{
+			"Load":             {func(key string) { m.Load(key) }, 0},
+			"Touch":            {func(key string) { m.Touch(key) }, 0},
+			"Deadline":         {func(key string) { m.Deadline(key) }, 0},
+			"LoadOrStore":      {func(key string) { m.LoadOrStore(key, [4]uint64{}) }, 0},
+			"Store":            {func(key string) { m.Store(key, [4]uint64{}) }, 1},
+			"Delete and Store": {func(key string) { m.Delete(key); m.Store(key, [4]uint64{}) }, 1},
+		} {
+			assert.Equal(t, c.want, testing.AllocsPerRun(n, func() { c.f(keys[i%n]); i++ }), "%s, manual=%v", name, manual)
+		}
+	}
+	m := startMap(t, timingwheel.Options{Manual: true}, time.Hour, func(int, int) {})
+	for i := range 20_000 {
+		m.StoreFor(i, i, time.Duration(i/50+1)*ms)
+	}
+	step := func() { m.Advance(m.Now().Add(ms)) }
+	for range 10 {
+		step()
+	}
+	assert.Zero(t, testing.AllocsPerRun(100, step), "expiry")
+	assert.Less(t, m.Len(), 15_000)
+}
+
+// A value that was replaced, deleted, reported or discarded is not reachable any more.
+func TestMapValuesThatHaveGoneAreCollected(t *testing.T) {
+	t.Parallel()
+	const n = 700
+	for name, end := range map[string]func(m *Map[int, *object], key int){
+		"deleted":  func(m *Map[int, *object], key int) { m.Delete(key) },
+		"replaced": func(m *Map[int, *object], key int) { m.Store(key, nil) },
+		"expired":  func(m *Map[int, *object], key int) { m.StoreFor(key, &object{}, 0) },
+		"expelled": func(m *Map[int, *object], key int) {
+			m.StoreFor(key, &object{}, 0)
+			m.Load(key)
+		},
+		"stopped": func(m *Map[int, *object], _ int) { m.Stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := startMap(t, timingwheel.Options{}, time.Hour, func(int, *object) {})
+			refs := func() []weak.Pointer[object] {
+				refs := make([]weak.Pointer[object], n)
+				for i := range refs {
+					o := &object{}
+					refs[i] = weak.Make(o)
+					m.Store(i, o)
+				}
+				for i := range refs {
+					end(m, i)
+				}
+				return refs
+			}()
+			require.Eventually(t, func() bool {
+				runtime.GC()
+				return !slices.ContainsFunc(refs, func(ref weak.Pointer[object]) bool { return ref.Value() != nil })
+			}, time.Minute, 5*ms, "some values are still reachable")
+			runtime.KeepAlive(m)
+		})
+	}
+}
+
+// Entries come and go for long: the memory is that of those that are present.
+func TestMapMemoryAfterChurn(t *testing.T) {
+	// Not parallel: it measures the heap.
+	const present = 10_000
+	m := startMap(t, timingwheel.Options{Manual: true}, time.Second, func(int, [8]uint64) {})
+	churn := func(rounds int) {
+		for range rounds {
+			for key := range present {
+				m.Store(key, [8]uint64{})
+				m.Store(key, [8]uint64{})
+			}
+			for key := range present / 2 {
+				m.Delete(key)
+			}
+			m.Advance(m.Now().Add(2 * time.Second))
+		}
+	}
+	churn(3)
+	before := heapInUse()
+	churn(scaled(60))
+	after := heapInUse()
+	assert.Zero(t, m.Len())
+	assert.Less(t, int64(after)-int64(before), int64(present*50), "from %d to %d bytes", before, after)
+}
