@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"context"
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
 	"unsafe"
@@ -36,9 +37,13 @@ type FuncTimer struct {
 	//	    calls f.
 	place uint32
 
-	// epoch is shard.epoch as of the last time that the timer was armed, or moved under armMu. A
-	// Flush since then makes look call f whatever the deadline is.
-	epoch atomic.Uint32
+	// marks is shard.epoch as of the last time that the timer was armed, or moved under armMu, and
+	// two flags. A Flush since then makes look call f whatever the deadline is.
+	//
+	//	calling  a call of f is under way
+	//	listed   shard.underWay has the timer: there are further calls, or a StopWait waits. Both
+	//	         flags then change under armMu only.
+	marks atomic.Uint32
 
 	// The fields above are those of a Touch, side by side in 32 bytes.
 
@@ -48,6 +53,13 @@ type FuncTimer struct {
 
 // unarmed is the until of a timer that is not armed.
 const unarmed = clock.Unread
+
+// Bits of FuncTimer.marks.
+const (
+	calling   = 1 << 31
+	listed    = 1 << 30
+	epochMask = listed - 1
+)
 
 // NewFuncTimer returns a timer that calls f once, d from now or up to one tick later, never
 // earlier. A zero or negative d means at once. [TimingWheel.AfterFunc] says where f runs.
@@ -103,7 +115,7 @@ func (t *FuncTimer) Reset(d time.Duration) bool {
 	if !s.Manual {
 		for {
 			u := t.until.Load()
-			if u == unarmed || u > deadline || t.epoch.Load() != s.epoch.Load() {
+			if u == unarmed || u > deadline || t.outdated() {
 				break
 			}
 			if t.until.CompareAndSwap(u, deadline) {
@@ -147,7 +159,7 @@ func (t *FuncTimer) touch(now int64) bool {
 		switch {
 		case u == unarmed:
 			return false
-		case t.epoch.Load() != s.epoch.Load() || s.Manual && u < deadline:
+		case t.outdated() || s.Manual && u < deadline:
 			return t.set(deadline, now, false)
 		case u >= deadline || s.ticks.Ceil(u) == s.ticks.Ceil(deadline):
 			return true // nothing changes
@@ -161,11 +173,16 @@ func (t *FuncTimer) touch(now int64) bool {
 // not refer to f any more. It returns false if the timer has fired or was stopped, or if its wheel
 // was. Stop does not wait for a call of f that is under way. O(1) amortised.
 func (t *FuncTimer) Stop() bool {
-	s := t.shard
-	if s == nil {
+	if t.shard == nil {
 		return false
 	}
-	s.armMu.Lock()
+	t.shard.armMu.Lock()
+	return t.stop()
+}
+
+// stop is Stop. It is called with armMu held and returns without it.
+func (t *FuncTimer) stop() bool {
+	s := t.shard
 	if t.until.Swap(unarmed) == unarmed || s.closed.Load() {
 		s.armMu.Unlock()
 		return false
@@ -186,6 +203,35 @@ func (t *FuncTimer) Stop() bool {
 			return true
 		}
 	}
+}
+
+// StopWait stops the timer and waits until no call of f is under way. If it returns nil, f does not
+// run any more until a later Reset: a Reset that comes while StopWait waits, even one by f, is
+// stopped too, or its call is awaited. If ctx ends first, StopWait returns ctx.Err(). The timer has
+// been stopped then, but f may be running, and a Reset during StopWait may have armed the timer.
+//
+// In f itself StopWait waits for the end of ctx.
+func (t *FuncTimer) StopWait(ctx context.Context) error {
+	if ctx == nil {
+		panic("timingwheel: StopWait with a nil context")
+	}
+	for t.shard != nil {
+		t.shard.armMu.Lock()
+		u := t.list()
+		if u == nil {
+			t.stop()
+			break
+		}
+		if u.ended == nil {
+			u.ended = make(chan struct{})
+		}
+		ended := u.ended
+		t.stop()
+		if err := waitFor(ctx, ended); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Deadline returns the deadline, rounded up to a tick. It returns the zero time and false if the
@@ -227,7 +273,7 @@ func (t *FuncTimer) set(deadline, now int64, always bool) (was bool) {
 			deadline = max(clock.Later(now, t.timeout.Load()), u) // another Touch may have come first
 		}
 		if t.until.CompareAndSwap(u, deadline) {
-			t.epoch.Store(s.epoch.Load())
+			t.renew()
 			t.placeLocked(deadline, now, was)
 			break
 		}
@@ -271,7 +317,7 @@ func (t *FuncTimer) look() {
 	}
 	c := t.cell()
 	w := c.load()
-	flushed := t.epoch.Load() != s.epoch.Load()
+	flushed := t.outdated()
 	fires := false
 	for !fires {
 		u := t.until.Load()
@@ -291,6 +337,7 @@ func (t *FuncTimer) look() {
 	}
 	if fires {
 		s.claims.runs.Add(1)
+		t.noteCall()
 	}
 	dead := (w.With(arena.Dead) | arena.Moved) &^ arena.Far
 	s.replace(c.page, c.index, w, dead)
@@ -302,7 +349,82 @@ func (t *FuncTimer) look() {
 		s.tend()
 	}
 	if fires {
-		t.f()
+		t.call()
+	}
+}
+
+// call calls f and notes the end of the call, also if f panics or calls runtime.Goexit.
+func (t *FuncTimer) call() {
+	defer t.noteEnd()
+	t.f()
+}
+
+// noteCall notes that a call of f begins. armMu is held.
+func (t *FuncTimer) noteCall() {
+	if u := t.list(); u != nil {
+		u.more++
+		return
+	}
+	t.marks.Or(calling)
+}
+
+// noteEnd notes that a call of f has ended. It takes armMu only if the timer is listed.
+func (t *FuncTimer) noteEnd() {
+	for m := t.marks.Load(); m&listed == 0; m = t.marks.Load() {
+		if t.marks.CompareAndSwap(m, m&^calling) {
+			return
+		}
+	}
+	s := t.shard
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	u := s.underWay[&t.marks]
+	if u.more > 0 {
+		u.more--
+		return
+	}
+	t.marks.And(epochMask)
+	if delete(s.underWay, &t.marks); len(s.underWay) == 0 {
+		s.underWay = nil // a map does not shrink
+	}
+	if u.ended != nil {
+		close(u.ended)
+	}
+}
+
+// list lists the timer and returns its entry, or nil if no call of f is under way. armMu is held.
+func (t *FuncTimer) list() *underWay {
+	for {
+		m := t.marks.Load()
+		if m&calling == 0 {
+			return nil
+		}
+		if t.marks.CompareAndSwap(m, m|listed) {
+			break
+		}
+	}
+	s := t.shard
+	u := s.underWay[&t.marks]
+	if u == nil {
+		if s.underWay == nil {
+			s.underWay = make(map[*atomic.Uint32]*underWay)
+		}
+		u = new(underWay)
+		s.underWay[&t.marks] = u
+	}
+	return u
+}
+
+// outdated reports whether a Flush, or the Stop of the wheel, has come since the timer was armed.
+func (t *FuncTimer) outdated() bool {
+	return (t.marks.Load()^t.shard.epoch.Load())&epochMask != 0
+}
+
+// renew brings the timer into the epoch of the shard. armMu is held.
+func (t *FuncTimer) renew() {
+	for t.outdated() {
+		m := t.marks.Load()
+		t.marks.CompareAndSwap(m, m&^epochMask|t.shard.epoch.Load()&epochMask)
 	}
 }
 

@@ -44,7 +44,7 @@ type shard struct {
 	host   host
 	funcs  *arena.Table[[arena.PageSize]func()] // the payloads, if callbacks: saves a call of host
 	closed atomic.Bool                          // no arm, Stop, Reschedule or claim succeeds any more
-	epoch  atomic.Uint32                        // Flushes, and the Stop of the wheel; see FuncTimer
+	epoch  atomic.Uint32                        // Flushes, and the Stop of the wheel; see FuncTimer.marks
 	wanted atomic.Bool                          // a caller asks the owner to tend the shard
 	alarm  alarm
 	words
@@ -57,6 +57,8 @@ type shard struct {
 	inbox inbox
 	slots arena.Slots // its pages are read without the lock
 	order *armOrder   // Manual mode; else nil
+	// underWay has the FuncTimers that are listed, by FuncTimer.marks.
+	underWay map[*atomic.Uint32]*underWay
 
 	_       [64]byte
 	wheelMu sync.Mutex
@@ -73,6 +75,12 @@ type claims struct {
 	dropped  atomic.Uint64 // timers that were claimed and not run, because the wheel was stopped
 
 	returning atomic.Int32 // workers that have run callbacks and wait for wheelMu
+}
+
+// underWay is what a shard knows of the calls of one FuncTimer.
+type underWay struct {
+	more  int           // calls under way besides the first
+	ended chan struct{} // for StopWait: closed when no call is under way any more
 }
 
 // init prepares a shard that was allocated as part of its typed form.
