@@ -269,12 +269,14 @@ func (t *FuncTimer) set(deadline, now int64, always bool) (was bool) {
 		if was = u != unarmed; !was && !always {
 			break
 		}
+		reading := now
 		if !always {
 			deadline = max(clock.Later(now, t.timeout.Load()), u) // another Touch may have come first
+			reading = clock.Unread                                // now may lie ahead of the clock
 		}
 		if t.until.CompareAndSwap(u, deadline) {
 			t.renew()
-			t.placeLocked(deadline, now, was)
+			t.placeLocked(deadline, reading, was)
 			break
 		}
 	}
@@ -287,7 +289,8 @@ func (t *FuncTimer) set(deadline, now int64, always bool) (was bool) {
 func (t *FuncTimer) placeLocked(deadline, now int64, was bool) {
 	s := t.shard
 	now = max(now, s.now.Load()) // the caller may have stood still since it read the clock
-	deadline = max(deadline, now)
+	// The end of the tick, even if the deadline has passed within the tick: look waits for that.
+	deadline = max(s.ticks.Begin(s.ticks.Ceil(deadline)), now)
 	tick := s.tickOf(deadline, now)
 	for t.place != 0 {
 		c := t.cell()

@@ -307,6 +307,24 @@ func TestTouchedFuncTimersRunInOrder(t *testing.T) {
 	assert.Equal(t, "b a c", s.to(20*ms))
 }
 
+// The wheel looks at a touched timer at the end of its tick and not before. Otherwise Advance would
+// count a timer that does not run.
+func TestTouchWithoutATimeoutLooksOnce(t *testing.T) {
+	t.Parallel()
+	for name, touch := range map[string]func(s *story, ft *FuncTimer){
+		"in the middle of a tick": func(_ *story, ft *FuncTimer) { ft.Touch() },
+		"ahead of the clock":      func(s *story, ft *FuncTimer) { ft.TouchAt(s.Now().Add(ms / 4)) },
+	} {
+		s := newStory(t, Options{}, 0)
+		s.to(10*ms + ms/2)
+		ft := s.NewFuncTimer(0, s.note("ran"))
+		touch(s, ft)
+		assert.Empty(t, s.to(10*ms+ms/2), name)
+		assert.Empty(t, s.to(11*ms-1), name)
+		assert.Equal(t, "ran", s.to(11*ms), name)
+	}
+}
+
 // A zero delay means at once, also in the middle of a tick.
 func TestFuncTimerWithoutDelayInTheMiddleOfATick(t *testing.T) {
 	t.Parallel()
