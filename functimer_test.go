@@ -641,3 +641,23 @@ func TestFuncTimerAllocatesNothingLater(t *testing.T) {
 	}
 	assert.LessOrEqual(t, unsafe.Sizeof(FuncTimer{}), uintptr(48))
 }
+
+// A timer takes at most 90 bytes in all, besides the closure that the program makes.
+func TestMemoryOfAFuncTimer(t *testing.T) {
+	if underRace || underInvariants || unsafe.Sizeof(uintptr(0)) < 8 {
+		t.Skip("sizes are those of an ordinary build on 64 bits")
+	}
+	const n = 1_000_000
+	tw := startWheel(t, Options{Shards: 1})
+	f := func() {}
+	before := heapNow()
+	timers := make([]FuncTimer, n)
+	for k := range timers {
+		timers[k].Init(tw, time.Hour+time.Duration(k)*ms, f)
+	}
+	tw.Len() // places them all
+	each := float64(heapNow()-before) / n
+	t.Logf("%.1f bytes a timer", each)
+	assert.LessOrEqual(t, each, 90+float64(slack)/n)
+	runtime.KeepAlive(timers)
+}

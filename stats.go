@@ -95,6 +95,8 @@ func (s *shardOf[T]) addStats(st *Stats, now int64) {
 	}
 	s.armMu.Lock()
 	ib, runs := s.inbox, s.claims.runs.Load()
+	ib.stopped += s.again.stopped.Load()
+	ib.armed += s.again.armed.Load()
 	s.armMu.Unlock()
 	if !closed {
 		s.addPending(st, now)
