@@ -74,6 +74,24 @@ func TestFuncTimersDoNotWaitForArmMu(t *testing.T) {
 	})
 }
 
+// A Reset after a Flush takes the timer out of it, also without the lock.
+func TestResetWithoutArmMuAfterAFlush(t *testing.T) {
+	t.Parallel()
+	calls := new(held)
+	bubble(t, Options{Executor: calls}, func(t *testing.T, tw *TimingWheel) {
+		watch := newStopwatch()
+		ft := tw.NewFuncTimer(time.Hour, watch.note)
+		assert.Equal(t, 1, tw.Flush())
+		synctest.Wait()
+		contended(t, tw, func() { assert.True(t, ft.Reset(20*ms)) })
+		calls.release()
+		assert.Empty(t, watch.noted())
+		pass(20 * ms)
+		calls.release()
+		assert.Equal(t, []int{20}, watch.noted())
+	})
+}
+
 // Calls that follow before the requests of others are served see what these have done.
 func TestFuncTimerBeforeItsRequestIsServed(t *testing.T) {
 	t.Parallel()

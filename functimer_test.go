@@ -647,7 +647,7 @@ func TestMemoryOfAFuncTimer(t *testing.T) {
 	if underRace || underInvariants || unsafe.Sizeof(uintptr(0)) < 8 {
 		t.Skip("sizes are those of an ordinary build on 64 bits")
 	}
-	const n = 1_000_000
+	const n = 200_000
 	tw := startWheel(t, Options{Shards: 1})
 	f := func() {}
 	before := heapNow()

@@ -129,6 +129,18 @@ func (a *rearmings) serve(closed *atomic.Bool) {
 	}
 }
 
+// counts returns the numbers of timers that were armed and stopped without armMu, as of one moment. A
+// timer whose arming is under way may count as armed.
+func (a *rearmings) counts() (armed, stopped uint64) {
+	for {
+		stopped = a.stopped.Load()
+		armed = a.armed.Load()
+		if a.stopped.Load() == stopped {
+			return armed, stopped
+		}
+	}
+}
+
 // underWay is what a shard knows of the calls of one FuncTimer.
 type underWay struct {
 	more  int           // calls under way besides the first
@@ -357,9 +369,9 @@ func (s *shard) takeArrivals() {
 // pending returns the number of pending timers. wheelMu is held and everything is settled.
 func (s *shard) pending() int {
 	s.armMu.Lock()
-	stopped := s.inbox.stopped + s.again.stopped.Load() // before armed, so that none is armed only afterwards
 	runs := s.claims.runs.Load()
-	armed := s.inbox.armed + s.again.armed.Load()
+	armed, stopped := s.again.counts()
+	armed, stopped = armed+s.inbox.armed, stopped+s.inbox.stopped
 	s.armMu.Unlock()
 	o := &s.owner
 	for _, b := range o.crew.batches { // the claims of workers that have not come back for the lock
