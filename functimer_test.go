@@ -362,7 +362,7 @@ func TestTouchedWithinATick(t *testing.T) {
 	})
 }
 
-// A Touch that moves nothing to another tick writes nothing, and Deadline does not tell.
+// A Touch that does not reach another tick leaves Deadline as it is.
 func TestDeadlineAfterATouchWithinATick(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Tick: time.Second}, func(t *testing.T, tw *TimingWheel) {
@@ -482,8 +482,8 @@ func TestRaceTouchesAndTheCall(t *testing.T) {
 	}
 }
 
-// Resets, Stops, Touches, Flushes and the expiry race. Each arming, which is a Reset that returned false,
-// ends in one call or in one Stop that returned true.
+// Resets, Stops, Touches, Flushes and the expiry race. Each arming, which is a Reset that returned
+// false, ends in one call or in one Stop that returned true.
 func TestRaceFuncTimerIsExact(t *testing.T) {
 	t.Parallel()
 	for _, opts := range tiny {
