@@ -37,6 +37,20 @@ func openWheel(time.Duration, func(uint64)) (bench.Timers[Timer], error) {
 	return wheelTimers{tw}, err
 }
 
+type funcTimers struct{ tw *TimingWheel }
+
+func (w funcTimers) After(d time.Duration, _ uint64, f func()) *FuncTimer {
+	return w.tw.NewFuncTimer(d, f)
+}
+func (funcTimers) Stop(t *FuncTimer) bool                   { return t.Stop() }
+func (funcTimers) Reset(t *FuncTimer, d time.Duration) bool { return t.Reset(d) }
+func (w funcTimers) Close()                                 { w.tw.Stop() }
+
+func openFuncTimers(time.Duration, func(uint64)) (bench.Timers[*FuncTimer], error) {
+	tw, err := New(Options{})
+	return funcTimers{tw}, err
+}
+
 // busyWorkload is a workload of internal/bench.
 type busyWorkload[H any] func(bench.Open[H], bench.Config) ([]bench.Figure, error)
 
@@ -76,6 +90,25 @@ func BenchmarkBusyCalls(b *testing.B) {
 			runBusy(b, "std", v.name, c, openStd, busyCalls[*time.Timer](v.calls))
 			runBusy(b, "wheel", v.name, c, openWheel, busyCalls[Timer](v.calls))
 			runBusy(b, "none", v.name, c, openStd, busyCalls[*time.Timer](none))
+		}
+	}
+}
+
+// BenchmarkBusyFuncTimers is BenchmarkBusyCalls for FuncTimers, whose Stop and Reset wait for the
+// lock of one shard. impl=wheel is a Timer: Stop and AfterFunc, or Reschedule.
+func BenchmarkBusyFuncTimers(b *testing.B) {
+	for _, busy := range busyLevels {
+		for _, operation := range []struct {
+			name      string
+			timer, of bench.Operation
+		}{{"restart", bench.Rearm, bench.Restart}, {"hasten", bench.Hasten, bench.Hasten}} {
+			c := bench.Config{N: shorter(1_000_000), Busy: busy}
+			k := bench.Calls{Operation: operation.of, Callers: 16, Rate: 1_000_000}
+			name := "/call=" + operation.name + "/callers=16"
+			runBusy(b, "std", name, c, openStd, busyCalls[*time.Timer](k))
+			runBusy(b, "functimer", name, c, openFuncTimers, busyCalls[*FuncTimer](k))
+			k.Operation = operation.timer
+			runBusy(b, "wheel", name, c, openWheel, busyCalls[Timer](k))
 		}
 	}
 }

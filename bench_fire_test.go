@@ -381,3 +381,34 @@ func heldInAll() float64 {
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc) + float64(m.StackInuse)
 }
+
+// BenchmarkRearm has a thousand timers that are armed and fire again and again, in Manual mode: the
+// time of one arming and one call, without goroutines.
+func BenchmarkRearm(b *testing.B) {
+	const n = 1000
+	manual := func(b *testing.B) (*TimingWheel, func()) {
+		tw := newBenchWheel(b, Options{Manual: true, Start: modelStart})
+		return tw, func() { tw.Advance(tw.Now().Add(time.Millisecond)) }
+	}
+	b.Run("impl=timer", func(b *testing.B) {
+		tw, advance := manual(b)
+		f := closure(1)
+		for i := 0; b.Loop(); i++ {
+			if tw.AfterFunc(time.Millisecond, f); i%n == n-1 {
+				advance()
+			}
+		}
+	})
+	b.Run("impl=functimer", func(b *testing.B) {
+		tw, advance := manual(b)
+		timers := make([]FuncTimer, n)
+		for i := range timers {
+			timers[i].InitStopped(tw, closure(i))
+		}
+		for i := 0; b.Loop(); i++ {
+			if timers[i%n].Reset(time.Millisecond); i%n == n-1 {
+				advance()
+			}
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"context"
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
 	"unsafe"
@@ -9,36 +10,39 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
-// FuncTimer calls a function once a timeout has passed, and can be armed again and again. It has
-// the semantics of the [time.Timer] of [time.AfterFunc]: Reset also arms a timer that has fired or
-// was stopped, from any goroutine and from the function itself. Touch gives the timer its whole
-// timeout again, for the price of one atomic operation: that is what a heartbeat needs.
+// FuncTimer has the semantics of the [time.Timer] of [time.AfterFunc]: Reset also arms a timer that
+// has fired or was stopped, from any goroutine and from the function itself. Touch is the operation
+// for heartbeats.
 //
-// Make one with [TimingWheel.NewFuncTimer], or have it as a field and call Init. A FuncTimer must
-// not be copied. All methods except Init and InitStopped may be called at any time from any
-// goroutine.
-//
-// A [Timer] is smaller and is the better choice for a timeout that is armed once.
+// NewFuncTimer makes a timer, and Init prepares one that is a field. A FuncTimer must not be copied.
+// All methods except Init and InitStopped may be called at any time from any goroutine. A [Timer] is
+// smaller and suffices for a timeout that is armed once.
 type FuncTimer struct {
 	shard *shardOf[func()]
 
 	// until is the deadline, a reading of the clock, or unarmed. The goroutine that replaces a
-	// deadline by unarmed has the timer: a Stop, or the worker that calls f. Moving the deadline
-	// later takes no lock. Everything else is done under the shard's armMu.
+	// deadline by unarmed has the timer: a Stop, or the worker that calls f. Touch, and a Reset to a
+	// later deadline, replace until and nothing else. Stop and every other Reset replace until under
+	// the shard's armMu, which guards the slot. If the lock is taken for long, they replace until
+	// without it and leave a request, which makes the slot agree with until afterwards.
 	until   atomic.Int64
 	timeout atomic.Int64 // ns: of the last Reset or Init
 
 	// place is the slot of the timer plus 1, or 0 if the timer has none. armMu guards it.
 	//
-	//	F1  A timer with a deadline has a slot. The slot is Staged or Placed for a tick that is not
-	//	    after the deadline's, or it is Running.
+	//	F1  A timer with a deadline has a slot or a request. The slot is Staged or Placed for a tick
+	//	    that is not after the deadline's, or it is Running, or there is a request.
 	//	F2  A Running slot belongs to look, which restores F1, or gives the slot back, before it
 	//	    calls f.
 	place uint32
 
-	// epoch is shard.epoch as of the last time that the timer was armed, or moved under armMu. A
-	// Flush since then makes look call f whatever the deadline is.
-	epoch atomic.Uint32
+	// marks is shard.epoch as of the last time that the deadline was set or confirmed, and two flags.
+	// A Flush since then makes look call f whatever the deadline is.
+	//
+	//	calling  a call of f is under way
+	//	listed   shard.again has the timer: there are further calls, or a StopWait waits. Then both
+	//	         flags change under armMu only.
+	marks atomic.Uint32
 
 	// The fields above are those of a Touch, side by side in 32 bytes.
 
@@ -48,6 +52,17 @@ type FuncTimer struct {
 
 // unarmed is the until of a timer that is not armed.
 const unarmed = clock.Unread
+
+// armTries is how often a caller tries to lock armMu before it leaves a request. If the lock is not
+// free by then, its holder has probably been preempted.
+const armTries = 200
+
+// Bits of FuncTimer.marks.
+const (
+	calling   = 1 << 31
+	listed    = 1 << 30
+	epochMask = listed - 1
+)
 
 // NewFuncTimer returns a timer that calls f once, d from now or up to one tick later, never
 // earlier. A zero or negative d means at once. [TimingWheel.AfterFunc] says where f runs.
@@ -61,9 +76,9 @@ func (tw *TimingWheel) NewFuncTimer(d time.Duration, f func()) *FuncTimer {
 // NewFuncTimer calls [TimingWheel.NewFuncTimer] on [Default].
 func NewFuncTimer(d time.Duration, f func()) *FuncTimer { return Default().NewFuncTimer(d, f) }
 
-// Init is [TimingWheel.NewFuncTimer] in place, for a timer that is a field. It panics if the timer
-// was initialised before: Reset arms it again. The wheel may refer to a timer for a moment after
-// Stop has returned, so its memory must not be overwritten, for example when it goes to a pool.
+// Init is [TimingWheel.NewFuncTimer] for a timer that is a field. It panics if the timer was
+// initialised before: Reset arms it again. The wheel may refer to a stopped timer for a moment, so
+// its memory must not be overwritten.
 func (t *FuncTimer) Init(tw *TimingWheel, d time.Duration, f func()) {
 	t.InitStopped(tw, f)
 	t.Reset(d)
@@ -87,8 +102,7 @@ func (t *FuncTimer) InitStopped(tw *TimingWheel, f func()) {
 // does not wait for it.
 //
 // On a stopped wheel Reset arms nothing and returns false. It panics if the timer was not
-// initialised. A Reset of an armed timer to a later deadline is one atomic operation, except in
-// Manual mode. Any other is O(1) amortised, like [TimingWheel.AfterFunc].
+// initialised. O(1) amortised; to a later deadline it is one atomic operation, except in Manual mode.
 func (t *FuncTimer) Reset(d time.Duration) bool {
 	s := t.shard
 	if s == nil {
@@ -100,15 +114,18 @@ func (t *FuncTimer) Reset(d time.Duration) bool {
 		deadline = s.ticks.Begin(s.ticks.Floor(now)) // whose tick has come
 	}
 	t.timeout.Store(int64(d))
-	if !s.Manual {
-		for {
-			u := t.until.Load()
-			if u == unarmed || u > deadline || t.epoch.Load() != s.epoch.Load() {
-				break
-			}
-			if t.until.CompareAndSwap(u, deadline) {
-				return true
-			}
+	for !s.Manual {
+		u := t.until.Load()
+		if u == unarmed || u > deadline || !t.renew() {
+			break
+		}
+		if t.until.CompareAndSwap(u, deadline) {
+			return true
+		}
+	}
+	for !t.tryLock() {
+		if was, ok := t.setUnlocked(deadline); ok {
+			return was
 		}
 	}
 	return t.set(deadline, now, true)
@@ -119,8 +136,7 @@ func (t *FuncTimer) Reset(d time.Duration) bool {
 // false and arms nothing if the timer has fired or was stopped, or if its wheel was. Touch never
 // makes a deadline earlier.
 //
-// Touch reads the clock and then writes to the timer alone. The wheel looks at the timer when the
-// old deadline comes up. In Manual mode a Touch is a Reset.
+// Touch reads the clock once and writes to the timer alone, except in Manual mode.
 func (t *FuncTimer) Touch() bool {
 	s := t.shard
 	if s == nil {
@@ -129,8 +145,8 @@ func (t *FuncTimer) Touch() bool {
 	return t.touch(s.reading())
 }
 
-// TouchAt is Touch with a reading of the clock that the caller has already, such as the time at
-// which a packet came in. A time without a monotonic reading takes one reading more.
+// TouchAt is Touch with a time that the caller has read already, such as that of a packet. A time
+// without a monotonic reading costs one reading of the clock.
 func (t *FuncTimer) TouchAt(now time.Time) bool {
 	if t.shard == nil {
 		return false
@@ -147,8 +163,13 @@ func (t *FuncTimer) touch(now int64) bool {
 		switch {
 		case u == unarmed:
 			return false
-		case t.epoch.Load() != s.epoch.Load() || s.Manual && u < deadline:
+		case s.Manual && (u < deadline || t.outdated()):
+			s.armMu.Lock()
 			return t.set(deadline, now, false)
+		case t.outdated():
+			if !t.renew() {
+				return false
+			}
 		case u >= deadline || s.ticks.Ceil(u) == s.ticks.Ceil(deadline):
 			return true // nothing changes
 		case t.until.CompareAndSwap(u, deadline):
@@ -157,18 +178,48 @@ func (t *FuncTimer) touch(now int64) bool {
 	}
 }
 
-// Stop prevents the call of f. It returns true if this call prevented it, and then the wheel does
-// not refer to f any more. It returns false if the timer has fired or was stopped, or if its wheel
-// was. Stop does not wait for a call of f that is under way. O(1) amortised.
+// Stop prevents the call of f and returns true. It returns false if the timer has fired or was
+// stopped, or if its wheel was. Stop does not wait for a call of f that is under way. O(1) amortised.
 func (t *FuncTimer) Stop() bool {
 	s := t.shard
 	if s == nil {
 		return false
 	}
+	for !t.tryLock() {
+		if stopped, ok := t.stopUnlocked(); ok {
+			return stopped
+		}
+	}
+	return t.stop()
+}
+
+// tryLock locks armMu. It returns false if another goroutine holds the lock for long, unless the
+// wheel is stopped or Manual.
+func (t *FuncTimer) tryLock() bool {
+	s := t.shard
+	for range armTries {
+		if s.armMu.TryLock() {
+			return true
+		}
+	}
+	if !s.Manual && !s.closed.Load() {
+		return false
+	}
 	s.armMu.Lock()
+	return true
+}
+
+// stop is Stop. It is called with armMu held and returns without it.
+func (t *FuncTimer) stop() bool {
+	s := t.shard
 	if t.until.Swap(unarmed) == unarmed || s.closed.Load() {
 		s.armMu.Unlock()
 		return false
+	}
+	if t.place == 0 { // its request is not served yet
+		s.inbox.stopped++
+		s.armMu.Unlock()
+		return true
 	}
 	c := t.cell()
 	for {
@@ -188,6 +239,33 @@ func (t *FuncTimer) Stop() bool {
 	}
 }
 
+// StopWait stops the timer and waits until no call of f is under way. After it has returned nil, f
+// does not run until a later Reset: a Reset while StopWait waits, even one by f, is stopped too, or
+// its call is awaited. If ctx ends first, StopWait returns ctx.Err(). Then f may still be running,
+// and a Reset during StopWait may have armed the timer. Called by f, StopWait waits until ctx ends.
+func (t *FuncTimer) StopWait(ctx context.Context) error {
+	if ctx == nil {
+		panic("timingwheel: StopWait with a nil context")
+	}
+	for t.shard != nil {
+		t.shard.armMu.Lock()
+		u := t.list()
+		if u == nil {
+			t.stop()
+			break
+		}
+		if u.ended == nil {
+			u.ended = make(chan struct{})
+		}
+		ended := u.ended
+		t.stop()
+		if err := waitFor(ctx, ended); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Deadline returns the deadline, rounded up to a tick. It returns the zero time and false if the
 // timer is not armed. A Flush does not change the deadline. O(1).
 func (t *FuncTimer) Deadline() (time.Time, bool) {
@@ -202,12 +280,12 @@ func (t *FuncTimer) Deadline() (time.Time, bool) {
 	return s.TimeAt(s.ticks.Begin(s.ticks.Ceil(u))), true
 }
 
-// set gives the timer any deadline and reports whether it was armed. If always is false it is for a
-// Touch: it does nothing to a timer that is not armed, and makes no deadline earlier. now is a
-// reading of the clock that is not later than the call, or for a Touch the caller's.
+// set gives the timer any deadline and reports whether it was armed. If always is false, set is for
+// a Touch in Manual mode: it does nothing to a timer that is not armed, and makes no deadline
+// earlier. now is a reading of the clock that is not later than the call, or for a Touch the
+// caller's. set is called with armMu held and returns without it.
 func (t *FuncTimer) set(deadline, now int64, always bool) (was bool) {
 	s := t.shard
-	s.armMu.Lock()
 	if always && t.place == 0 && len(s.inbox.free) == 0 {
 		s.refill() // releases the lock for a while
 	}
@@ -223,12 +301,14 @@ func (t *FuncTimer) set(deadline, now int64, always bool) (was bool) {
 		if was = u != unarmed; !was && !always {
 			break
 		}
+		reading := now
 		if !always {
 			deadline = max(clock.Later(now, t.timeout.Load()), u) // another Touch may have come first
+			reading = clock.Unread                                // now may lie ahead of the clock
 		}
 		if t.until.CompareAndSwap(u, deadline) {
-			t.epoch.Store(s.epoch.Load())
-			t.placeLocked(deadline, now, was)
+			t.renew()
+			t.placeLocked(deadline, reading, was)
 			break
 		}
 	}
@@ -236,29 +316,107 @@ func (t *FuncTimer) set(deadline, now int64, always bool) (was bool) {
 	return was
 }
 
-// placeLocked sees to F1 for a new deadline. armMu is held. If the timer has no slot, the inbox has
-// a free one.
+// placeLocked restores F1 for a deadline, and counts the timer as armed if it was not. armMu is
+// held. If the timer has no slot, the inbox has a free one.
 func (t *FuncTimer) placeLocked(deadline, now int64, was bool) {
 	s := t.shard
 	now = max(now, s.now.Load()) // the caller may have stood still since it read the clock
-	deadline = max(deadline, now)
+	// The end of the tick, even if the deadline has passed within the tick: look waits for that.
+	deadline = max(s.ticks.Begin(s.ticks.Ceil(deadline)), now)
 	tick := s.tickOf(deadline, now)
 	for t.place != 0 {
 		c := t.cell()
 		w := c.load()
-		if w.Kind() == arena.Running { // look comes next
+		ok := w.Kind() == arena.Running // look comes next
+		if !ok {
+			var old int64
+			old, ok = s.decode(w, s.ticks.Floor(s.now.Load()))
+			ok = ok && (old <= tick && !s.Manual || c.moveLocked(w, deadline, tick))
+		}
+		if ok {
 			if !was {
 				s.inbox.armed++
 			}
 			return
 		}
-		old, ok := s.decode(w, s.ticks.Floor(s.now.Load()))
-		if ok && (old <= tick && !s.Manual || c.moveLocked(w, deadline, tick)) {
-			return
+	}
+	if h := s.armLocked(deadline, now, t.run, arena.Plan); h.home != nil { // else the wheel is stopped
+		t.place = h.index + 1
+		s.setCallee(h.index, t.f)
+		if was {
+			s.inbox.armed-- // it is counted already
 		}
 	}
-	t.place = s.armLocked(deadline, now, t.run, arena.Plan).index + 1
-	s.setCallee(t.place-1, t.f)
+}
+
+// setUnlocked is set for a Reset that has found armMu taken. ok is false if the wheel is stopped.
+func (t *FuncTimer) setUnlocked(deadline int64) (was, ok bool) {
+	s := t.shard
+	ok = s.claims.unless(&s.closed, func() {
+		t.renew() // first, or else look might call f although this call moves the deadline
+		for done := false; !done; {
+			u := t.until.Load()
+			was = u != unarmed
+			if !was {
+				s.again.armed.Add(1) // first, or else Len might be negative
+			}
+			done = t.until.CompareAndSwap(u, deadline)
+			if !done && !was {
+				s.again.armed.Add(^uint64(0))
+			}
+		}
+	})
+	if ok {
+		t.request()
+	}
+	return was, ok
+}
+
+// stopUnlocked is stop for a caller that has found armMu taken. ok is false if the wheel is stopped.
+func (t *FuncTimer) stopUnlocked() (stopped, ok bool) {
+	s := t.shard
+	ok = s.claims.unless(&s.closed, func() {
+		if stopped = t.until.Swap(unarmed) != unarmed; stopped {
+			s.again.stopped.Add(1)
+		}
+	})
+	if stopped {
+		t.request()
+	}
+	return stopped, ok
+}
+
+// request leaves a request to call settle. The next owner serves it, or a goroutine that waits for
+// armMu.
+func (t *FuncTimer) request() {
+	s := t.shard
+	if !s.again.leave(t.settle) {
+		return
+	}
+	go func() {
+		s.engine.labels.Own()
+		s.armMu.Lock()
+		s.again.coming.Store(false)
+		s.again.serve(&s.closed)
+		s.unlockArm()
+	}()
+}
+
+// settle makes the slot agree with until: it restores F1 after setUnlocked. After stopUnlocked it
+// moves the slot to the current tick, so that look comes and gives the slot back. armMu is held.
+func (t *FuncTimer) settle() {
+	s := t.shard
+	if t.place == 0 && len(s.inbox.free) == 0 && !s.refill() {
+		return
+	}
+	u := t.until.Load()
+	if u == unarmed {
+		if t.place == 0 {
+			return
+		}
+		u = s.now.Load()
+	}
+	t.placeLocked(u, clock.Unread, true)
 }
 
 // look is the payload: the timer's slot is Running, because its tick has come or was flushed. look
@@ -272,7 +430,7 @@ func (t *FuncTimer) look() {
 	}
 	c := t.cell()
 	w := c.load()
-	flushed := t.epoch.Load() != s.epoch.Load()
+	flushed := t.outdated()
 	fires := false
 	for !fires {
 		u := t.until.Load()
@@ -295,6 +453,7 @@ func (t *FuncTimer) look() {
 	}
 	if fires {
 		s.claims.runs.Add(1)
+		t.noteCall()
 	}
 	dead := (w.With(arena.Dead) | arena.Moved) &^ arena.Far
 	s.replace(c.page, c.index, w, dead)
@@ -306,7 +465,90 @@ func (t *FuncTimer) look() {
 		s.tend()
 	}
 	if fires {
-		t.f()
+		t.call()
+	}
+}
+
+// call calls f and notes the end of the call, also if f panics or calls runtime.Goexit.
+func (t *FuncTimer) call() {
+	defer t.noteEnd()
+	t.f()
+}
+
+// noteCall notes that a call of f begins. armMu is held.
+func (t *FuncTimer) noteCall() {
+	if u := t.list(); u != nil {
+		u.more++
+		return
+	}
+	t.marks.Or(calling)
+}
+
+// noteEnd notes that a call of f has ended. It takes armMu only if the timer is listed.
+func (t *FuncTimer) noteEnd() {
+	for m := t.marks.Load(); m&listed == 0; m = t.marks.Load() {
+		if t.marks.CompareAndSwap(m, m&^calling) {
+			return
+		}
+	}
+	s := t.shard
+	s.armMu.Lock()
+	defer s.armMu.Unlock()
+	u := s.again.underWay[&t.marks]
+	if u.more > 0 {
+		u.more--
+		return
+	}
+	t.marks.And(epochMask)
+	if delete(s.again.underWay, &t.marks); len(s.again.underWay) == 0 {
+		s.again.underWay = nil // a map does not shrink
+	}
+	if u.ended != nil {
+		close(u.ended)
+	}
+}
+
+// list lists the timer and returns its entry, or nil if no call of f is under way. armMu is held.
+func (t *FuncTimer) list() *underWay {
+	for {
+		m := t.marks.Load()
+		if m&calling == 0 {
+			return nil
+		}
+		if t.marks.CompareAndSwap(m, m|listed) {
+			break
+		}
+	}
+	s := t.shard
+	u := s.again.underWay[&t.marks]
+	if u == nil {
+		if s.again.underWay == nil {
+			s.again.underWay = make(map[*atomic.Uint32]*underWay)
+		}
+		u = new(underWay)
+		s.again.underWay[&t.marks] = u
+	}
+	return u
+}
+
+// outdated reports whether a Flush, or the Stop of the wheel, has come since the timer was armed.
+func (t *FuncTimer) outdated() bool {
+	return (t.marks.Load()^t.shard.epoch.Load())&epochMask != 0
+}
+
+// renew brings the timer into the epoch of the shard, so that it does not belong to a Flush any
+// more. It returns false if the wheel is stopped.
+func (t *FuncTimer) renew() bool {
+	s := t.shard
+	for {
+		m := t.marks.Load() // before epoch, so that no newer one is replaced
+		epoch := s.epoch.Load() & epochMask
+		if s.closed.Load() { // after epoch, which the wheel's Stop counts up afterwards
+			return false
+		}
+		if m&epochMask == epoch || t.marks.CompareAndSwap(m, m&^epochMask|epoch) {
+			return true
+		}
 	}
 }
 

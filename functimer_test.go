@@ -307,6 +307,24 @@ func TestTouchedFuncTimersRunInOrder(t *testing.T) {
 	assert.Equal(t, "b a c", s.to(20*ms))
 }
 
+// The wheel looks at a touched timer at the end of its tick and not before. Otherwise Advance would
+// count a timer that does not run.
+func TestTouchWithoutATimeoutLooksOnce(t *testing.T) {
+	t.Parallel()
+	for name, touch := range map[string]func(s *story, ft *FuncTimer){
+		"in the middle of a tick": func(_ *story, ft *FuncTimer) { ft.Touch() },
+		"ahead of the clock":      func(s *story, ft *FuncTimer) { ft.TouchAt(s.Now().Add(ms / 4)) },
+	} {
+		s := newStory(t, Options{}, 0)
+		s.to(10*ms + ms/2)
+		ft := s.NewFuncTimer(0, s.note("ran"))
+		touch(s, ft)
+		assert.Empty(t, s.to(10*ms+ms/2), name)
+		assert.Empty(t, s.to(11*ms-1), name)
+		assert.Equal(t, "ran", s.to(11*ms), name)
+	}
+}
+
 // A zero delay means at once, also in the middle of a tick.
 func TestFuncTimerWithoutDelayInTheMiddleOfATick(t *testing.T) {
 	t.Parallel()
@@ -344,7 +362,7 @@ func TestTouchedWithinATick(t *testing.T) {
 	})
 }
 
-// A Touch that moves nothing to another tick writes nothing, and Deadline does not tell.
+// A Touch that does not reach another tick leaves Deadline as it is.
 func TestDeadlineAfterATouchWithinATick(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Tick: time.Second}, func(t *testing.T, tw *TimingWheel) {
@@ -464,8 +482,8 @@ func TestRaceTouchesAndTheCall(t *testing.T) {
 	}
 }
 
-// Resets, Stops, Touches, Flushes and the expiry race. Each arming, which is a Reset that returned false,
-// ends in one call or in one Stop that returned true.
+// Resets, Stops, Touches, Flushes and the expiry race. Each arming, which is a Reset that returned
+// false, ends in one call or in one Stop that returned true.
 func TestRaceFuncTimerIsExact(t *testing.T) {
 	t.Parallel()
 	for _, opts := range tiny {
@@ -622,4 +640,24 @@ func TestFuncTimerAllocatesNothingLater(t *testing.T) {
 		assert.Zero(t, testing.AllocsPerRun(1000, f), name)
 	}
 	assert.LessOrEqual(t, unsafe.Sizeof(FuncTimer{}), uintptr(48))
+}
+
+// A timer takes at most 90 bytes in all, besides the closure that the program makes.
+func TestMemoryOfAFuncTimer(t *testing.T) {
+	if underRace || underInvariants || unsafe.Sizeof(uintptr(0)) < 8 {
+		t.Skip("sizes are those of an ordinary build on 64 bits")
+	}
+	const n = 200_000
+	tw := startWheel(t, Options{Shards: 1})
+	f := func() {}
+	before := heapNow()
+	timers := make([]FuncTimer, n)
+	for k := range timers {
+		timers[k].Init(tw, time.Hour+time.Duration(k)*ms, f)
+	}
+	tw.Len() // places them all
+	each := float64(heapNow()-before) / n
+	t.Logf("%.1f bytes a timer", each)
+	assert.LessOrEqual(t, each, 90+float64(slack)/n)
+	runtime.KeepAlive(timers)
 }

@@ -133,7 +133,7 @@ func TestIdiomsOfPackageTime(t *testing.T) {
 	}
 }
 
-// A heartbeat resets its timer; here a Touch will do.
+// A heartbeat that resets a time.Timer touches a FuncTimer.
 func TestIdiomOfHeartbeats(t *testing.T) {
 	t.Parallel()
 	heartbeat := func(d *diary, beat func() bool) []entry {
@@ -196,7 +196,8 @@ func TestIdiomOfRetries(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-// The channel of a timer holds nothing stale once Stop or Reset has returned, so nobody drains it.
+// The channel of a timer holds nothing stale after Stop or Reset has returned, so it need not be
+// drained.
 func TestIdiomOfChannels(t *testing.T) {
 	t.Parallel()
 	wait := func(d *diary, c <-chan time.Time, timer funcTimer) []entry {

@@ -55,7 +55,10 @@ type subject struct {
 	stats   func() Stats
 	stop    func()
 	now     func() time.Time
-	verify  func() error
+
+	initFunc func(shard int, ft *FuncTimer, f func()) // nil: Timeouts have no FuncTimers
+
+	verify func() error
 
 	occupancy       func(step, slots int) Occupancy
 	verifyOccupancy func(Occupancy) error
@@ -65,11 +68,12 @@ type subject struct {
 type modelTimer struct {
 	id, shard int
 	handle    Timer
-	due       int64 // the deadline, a reading of the clock
-	tick      int64 // at which it is due: rounded up, or the clock's own for what was due when armed
-	seq       int   // order of arming
-	at        int   // index in pending; -1 when it is not
-	collected bool  // an Advance or a Flush has taken it; it runs before that returns
+	due       int64      // the deadline, a reading of the clock
+	tick      int64      // at which it is due: rounded up, or the clock's own for what was due when armed
+	seq       int        // order of arming
+	at        int        // index in pending; -1 when it is not
+	collected bool       // an Advance or a Flush has taken it; it runs before that returns
+	fn        *modelFunc // of a FuncTimer; else nil
 }
 
 type model struct {
@@ -89,6 +93,8 @@ type model struct {
 	ran     []int        // how many timers ran, for each Advance or Flush under way
 	stopped bool
 	quiet   bool // callbacks do nothing
+	funcs   bool // most timers are FuncTimers
+	flushes int
 	step    int
 	want    Stats
 
@@ -159,14 +165,18 @@ func (m *model) forget(e *modelTimer) {
 
 func (m *model) stopTimer(e *modelTimer) {
 	pending := e.at >= 0
-	if got := e.handle.Stop(); got != pending {
+	stop := e.handle.Stop
+	if e.fn != nil {
+		stop = e.fn.Stop
+	}
+	if got := stop(); got != pending {
 		m.failf("Stop of timer %d: %v", e.id, got)
 	}
 	if pending {
 		m.forget(e)
 		m.want.Stopped++
 	}
-	if e.handle.Stop() {
+	if stop() {
 		m.failf("a second Stop of timer %d: true", e.id)
 	}
 }
@@ -184,11 +194,15 @@ func (m *model) reschedule(e *modelTimer, due int64, move func(Timer) bool) {
 }
 
 func (m *model) checkDeadline(e *modelTimer) {
-	at, ok := e.handle.Deadline()
+	tick, deadline := e.tick, e.handle.Deadline
+	if e.fn != nil {
+		tick, deadline = m.funcTick(e), e.fn.Deadline
+	}
+	at, ok := deadline()
 	switch {
 	case ok != (e.at >= 0):
 		m.failf("Deadline of timer %d: %v", e.id, ok)
-	case ok && !at.Equal(m.time(satMul(e.tick, int64(m.cfg.tick)))):
+	case ok && !at.Equal(m.time(satMul(tick, int64(m.cfg.tick)))):
 		m.failf("Deadline of timer %d: %v, want that of tick %d", e.id, at, e.tick)
 	}
 }
@@ -321,6 +335,7 @@ func (m *model) advance(to int64) {
 func (m *model) flush() {
 	want := len(m.pending)
 	m.loose = true
+	m.flushes++
 	m.collect(func(*modelTimer) bool { return true })
 	again := m.unwound
 	m.unwound = true // as in advance
@@ -605,6 +620,10 @@ func newWheelModel(tb testing.TB, cfg modelConfig, pick choices) *model {
 	}
 	m.sut = subjectOf(tw.engine, func(id int) func() { return func() { m.callback([]int{id}) } })
 	m.sut.flush = tw.Flush
+	m.sut.initFunc = func(shard int, ft *FuncTimer, f func()) {
+		ft.InitStopped(tw, f)
+		ft.shard = tw.engine.shards[shard] // and not by its address
+	}
 	return m
 }
 
@@ -641,6 +660,14 @@ func (m *model) act() {
 		e = m.pending[m.pick.below(len(m.pending))]
 	} else if len(m.all) > 0 {
 		e = m.all[m.pick.below(len(m.all))]
+	}
+	if e != nil && e.fn != nil {
+		m.actOnFunc(e, shard)
+		return
+	}
+	if m.sut.initFunc != nil && (m.funcs && m.pick.below(4) > 0 || m.pick.below(16) == 1) {
+		m.actOnFunc(nil, shard)
+		return
 	}
 	op := m.pick.below(10)
 	switch d := m.delay(); {
@@ -683,6 +710,10 @@ func (m *model) inside(shard int) {
 	case 3:
 		if e := m.head(shard); e != nil {
 			d := m.delay()
+			if e.fn != nil {
+				m.resetFunc(e, d)
+				return
+			}
 			m.reschedule(e, m.delayed(d), func(t Timer) bool { return t.Reschedule(d) })
 		}
 	case 4, 5, 6:

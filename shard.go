@@ -31,7 +31,7 @@ type host interface {
 // does, belongs to it.
 //
 // A timer's state is the word of its slot. Every step is one compare-and-swap of that word, so
-// callers need a lock only to arm a timer or to move it to an earlier deadline, and to stop a
+// callers need a lock only to arm a timer or to move it to an earlier deadline, and for the slot of a
 // FuncTimer:
 //
 //	armMu    guards the inbox, the free slots and the alarm. It is held for tens of nanoseconds.
@@ -48,7 +48,7 @@ type shard struct {
 	host   host
 	funcs  *arena.Table[[arena.PageSize]func()] // the payloads, if callbacks: saves a call of host
 	closed atomic.Bool                          // no arm, Stop, Reschedule or claim succeeds any more
-	epoch  atomic.Uint32                        // Flushes, and the Stop of the wheel; see FuncTimer
+	epoch  atomic.Uint32                        // Flushes, and the Stop of the wheel; see FuncTimer.marks
 	wanted atomic.Bool                          // a caller asks the owner to tend the shard
 	alarm  alarm
 	words
@@ -61,6 +61,7 @@ type shard struct {
 	inbox inbox
 	slots arena.Slots    // its pages are read without the lock
 	order *armOrder      // Manual mode; else nil
+	again rearmings      // of FuncTimers
 	table *holders.Table // with ProfileRate; else nil
 
 	_       [64]byte
@@ -73,11 +74,82 @@ type claims struct {
 	_        [64]byte
 	planEnds atomic.Uint64 // Stops of plans during a run
 	runs     atomic.Uint64 // runs of plans and calls of FuncTimers that have begun
-	counting atomic.Int64  // runs of plans that may not be in runs yet
+	counting atomic.Int64  // calls of unless under way
 	launched atomic.Uint64 // of crew.launches, those whose callbacks have begun or were dropped
 	dropped  atomic.Uint64 // timers that were claimed and not run, because the wheel was stopped
 
 	returning atomic.Int32 // workers that have run callbacks and wait for wheelMu
+}
+
+// unless calls f, which does without a lock what halt has to count, unless the wheel is stopped.
+// halt waits for it. unless reports whether it has called f.
+func (c *claims) unless(closed *atomic.Bool, f func()) bool {
+	c.counting.Add(1)
+	defer c.counting.Add(-1)
+	if closed.Load() {
+		return false
+	}
+	f()
+	return true
+}
+
+// rearmings is what a shard has for its FuncTimers.
+type rearmings struct {
+	// underWay has the FuncTimers that are listed, by FuncTimer.marks. armMu guards it.
+	underWay map[*atomic.Uint32]*underWay
+
+	// requests is a stack of what callers that found armMu taken have left for its next holders.
+	requests atomic.Pointer[request]
+	coming   atomic.Bool   // a goroutine is about to serve the requests
+	armed    atomic.Uint64 // timers that were armed without armMu
+	stopped  atomic.Uint64 // timers that were stopped without armMu
+}
+
+// request is a function to be called under armMu, unless the wheel is stopped by then.
+type request struct {
+	do   func()
+	next *request
+}
+
+// leave adds a request. It reports whether the caller has to start a goroutine that serves it.
+func (a *rearmings) leave(do func()) bool {
+	r := &request{do: do}
+	for {
+		r.next = a.requests.Load()
+		if a.requests.CompareAndSwap(r.next, r) {
+			return a.coming.CompareAndSwap(false, true)
+		}
+	}
+}
+
+// serve serves all requests. armMu is held, and released while memory is allocated.
+func (a *rearmings) serve(closed *atomic.Bool) {
+	if a.requests.Load() == nil {
+		return
+	}
+	for r := a.requests.Swap(nil); r != nil; r = r.next {
+		if !closed.Load() {
+			r.do()
+		}
+	}
+}
+
+// counts returns the numbers of timers that were armed and stopped without armMu, as of one moment. A
+// timer whose arming is under way may count as armed.
+func (a *rearmings) counts() (armed, stopped uint64) {
+	for {
+		stopped = a.stopped.Load()
+		armed = a.armed.Load()
+		if a.stopped.Load() == stopped {
+			return armed, stopped
+		}
+	}
+}
+
+// underWay is what a shard knows of the calls of one FuncTimer.
+type underWay struct {
+	more  int           // calls under way besides the first
+	ended chan struct{} // for StopWait: closed when no call is under way any more
 }
 
 // init prepares a shard that was allocated as part of its typed form.
@@ -326,6 +398,7 @@ func (s *shard) takeArrivals() {
 		return
 	}
 	s.armMu.Lock()
+	s.again.serve(&s.closed)
 	a.slots, a.first = s.inbox.take(a.slots[:0])
 	now := s.inbox.now
 	s.armMu.Unlock()
@@ -338,7 +411,9 @@ func (s *shard) takeArrivals() {
 // pending returns the number of pending timers. wheelMu is held and everything is settled.
 func (s *shard) pending() int {
 	s.armMu.Lock()
-	armed, stopped, runs := s.inbox.armed, s.inbox.stopped, s.claims.runs.Load()
+	runs := s.claims.runs.Load()
+	armed, stopped := s.again.counts()
+	armed, stopped = armed+s.inbox.armed, stopped+s.inbox.stopped
 	s.armMu.Unlock()
 	o := &s.owner
 	for _, b := range o.crew.batches { // the claims of workers that have not come back for the lock
@@ -418,14 +493,8 @@ func (s *shard) halt() {
 	s.far.clear()
 }
 
-// countRun counts a run of a plan that begins, unless the wheel is stopped. halt waits for counting.
-func (s *shard) countRun() {
-	s.claims.counting.Add(1)
-	if !s.closed.Load() {
-		s.claims.runs.Add(1)
-	}
-	s.claims.counting.Add(-1)
-}
+// countRun counts a run of a plan that begins, unless the wheel is stopped.
+func (s *shard) countRun() { s.claims.unless(&s.closed, func() { s.claims.runs.Add(1) }) }
 
 // nextDue returns, in ns, when the shard has something to do.
 func (s *shard) nextDue() (int64, bool) {

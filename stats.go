@@ -82,6 +82,8 @@ func (s *shardOf[T]) addStats(st *Stats, now int64) {
 	}
 	s.armMu.Lock()
 	ib, runs := s.inbox, s.claims.runs.Load()
+	armed, stopped := s.again.counts()
+	ib.armed, ib.stopped = ib.armed+armed, ib.stopped+stopped
 	s.armMu.Unlock()
 	if !closed {
 		s.addPending(st, now)

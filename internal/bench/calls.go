@@ -14,6 +14,8 @@ type Operation int
 const (
 	Reschedule Operation = iota // Reset of a random timer to a minute from now
 	Rearm                       // Stop of a random timer, and After for another one
+	Restart                     // Stop of a random timer that can be armed again, and Reset
+	Hasten                      // Reset of a random timer, in half of the calls to an earlier deadline
 	Nothing                     // a computation as long as a Rearm on a quiet machine; it takes no lock
 )
 
@@ -53,8 +55,8 @@ const (
 // that takes no lock.
 //
 // The callers go on until the last of the c.N timers has expired. Calls before the first timer is
-// due do not count either. The figures are the share of long calls, the longest call, the number of
-// calls that count, and how many timers expired in a second. An implementation that cannot keep up
+// due do not count either. The figures are the share of long calls, the 99.9th percentile, the longest
+// call, the number of calls that count, and how many timers expired in a second. An implementation that cannot keep up
 // with the rate leaves its callers little time; the number of calls shows that.
 func BusyCalls[H any](open Open[H], c Config, k Calls) ([]Figure, error) {
 	length := time.Duration(0)
@@ -94,6 +96,7 @@ func callFigures(callers []caller) []Figure {
 	short, _ := slices.BinarySearch(all, tooLong+1)
 	return []Figure{
 		{100 * float64(len(all)-short) / float64(len(all)), "over-1ms-%"},
+		milliseconds(Quantile(all, 0.999), "p99.9-ms"),
 		milliseconds(Quantile(all, 1), "worst-ms"),
 		{float64(len(all)), "calls"},
 	}
@@ -160,6 +163,14 @@ func (o *owned[H]) operation(what Operation, length time.Duration) func() {
 	switch what {
 	case Reschedule:
 		return func() { o.timers.Reset(*o.pick(), farAhead) }
+	case Restart:
+		return func() {
+			h := *o.pick()
+			o.timers.Stop(h)
+			o.timers.Reset(h, farAhead)
+		}
+	case Hasten:
+		return func() { o.timers.Reset(*o.pick(), farAhead-time.Duration(o.random.Int64N(int64(farAhead/2)))) }
 	case Rearm:
 		return func() {
 			h := o.pick()

@@ -1,0 +1,135 @@
+package timingwheel
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/internal/clock"
+)
+
+// FuncTimers in the model of model_test.go. They have callbacks, flushes, executors and panics in
+// common with the other timers, and can be armed again when they have fired or were stopped.
+
+// modelFunc is what the reference knows of a FuncTimer besides.
+type modelFunc struct {
+	FuncTimer
+	timeout int64
+	until   int64 // the deadline before it is rounded up
+	epoch   int   // model.flushes at the last time that it was armed or moved
+	calls   int   // under way
+}
+
+// addFuncTimer makes a FuncTimer that is not armed.
+func (m *model) addFuncTimer(shard int) *modelTimer {
+	e := &modelTimer{id: len(m.all), shard: shard, at: -1, fn: new(modelFunc)}
+	m.all = append(m.all, e)
+	m.sut.initFunc(shard, &e.fn.FuncTimer, func() {
+		e.fn.calls++
+		defer func() { e.fn.calls-- }()
+		m.callback([]int{e.id})
+	})
+	return e
+}
+
+// actOnFunc does anything to a FuncTimer, or makes one.
+func (m *model) actOnFunc(e *modelTimer, shard int) {
+	op := m.pick.below(12)
+	switch d := m.delay(); {
+	case e == nil || op < 1:
+		m.resetFunc(m.addFuncTimer(shard), d)
+	case op < 4:
+		m.resetFunc(e, d)
+	case op < 6:
+		m.stopTimer(e)
+	case op < 8:
+		m.touchFunc(e, m.now, e.fn.Touch)
+	case op < 10:
+		at := m.readingNear(d)
+		m.touchFunc(e, at, func() bool { return e.fn.TouchAt(m.time(at)) })
+	case op < 11:
+		m.stopWaitFunc(e)
+	default:
+		m.checkDeadline(e)
+	}
+}
+
+func (m *model) resetFunc(e *modelTimer, d time.Duration) {
+	pending := e.at >= 0
+	if got := e.fn.Reset(d); got != pending {
+		m.failf("Reset of FuncTimer %d: %v", e.id, got)
+	}
+	e.fn.timeout = int64(d)
+	if m.stopped {
+		return
+	}
+	if pending {
+		m.want.Postponed++
+	} else {
+		m.want.Armed++
+		e.at = len(m.pending)
+		m.pending = append(m.pending, e)
+	}
+	m.armed(e, m.delayed(d))
+	e.fn.until, e.fn.epoch = e.due, m.flushes
+	if d <= 0 {
+		e.fn.until = m.tickOf() * int64(m.cfg.tick)
+	}
+}
+
+// touchFunc touches e with the reading of the clock at. touch calls Touch or TouchAt.
+func (m *model) touchFunc(e *modelTimer, at int64, touch func() bool) {
+	if got := touch(); got != (e.at >= 0) {
+		m.failf("Touch of FuncTimer %d: %v", e.id, got)
+	}
+	deadline := clock.Saturated(at, max(e.fn.timeout, 0))
+	if e.at < 0 || e.fn.epoch == m.flushes && e.fn.until >= deadline {
+		return
+	}
+	e.fn.until, e.fn.epoch = max(deadline, e.fn.until), m.flushes
+	m.want.Postponed++
+	m.armed(e, e.fn.until)
+	e.tick = max(m.funcTick(e), m.tickOf()) // also if the deadline has passed within this tick
+}
+
+// funcTick returns the tick to which the deadline of a FuncTimer is rounded up.
+func (m *model) funcTick(e *modelTimer) int64 {
+	tick := e.fn.until / int64(m.cfg.tick)
+	if e.fn.until%int64(m.cfg.tick) != 0 {
+		tick++
+	}
+	return tick
+}
+
+// stopWaitFunc calls StopWait, which may not wait here: if a call is under way, this is inside it.
+func (m *model) stopWaitFunc(e *modelTimer) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := e.fn.StopWait(ctx); (err != nil) != (e.fn.calls > 0) {
+		m.failf("StopWait of FuncTimer %d with %d calls under way: %v", e.id, e.fn.calls, err)
+	}
+	if e.at >= 0 {
+		m.forget(e)
+		m.want.Stopped++
+	}
+}
+
+// Many short runs, in which most timers are FuncTimers.
+func TestModelFuncTimers(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(scaled(1_000)) {
+		pick := newSeeded(seed, 40)
+		m := newWheelModel(t, modelChoice(pick), pick)
+		m.funcs = true
+		m.play()
+	}
+}
+
+// FuzzFuncTimers is FuzzEngine with FuncTimers for the most part.
+func FuzzFuncTimers(f *testing.F) {
+	fuzzModel(f, func(t *testing.T, c modelConfig, pick choices) {
+		m := newWheelModel(t, c, pick)
+		m.funcs = true
+		m.play()
+	})
+}

@@ -1,0 +1,404 @@
+package timingwheel
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// stopWait is StopWait without an end. In a bubble it fails the test if it waits for ever.
+func stopWait(t *testing.T, ft *FuncTimer) {
+	t.Helper()
+	require.NoError(t, ft.StopWait(context.Background()))
+}
+
+// requireNoneUnderWay checks that the wheel has forgotten all calls of functions.
+func requireNoneUnderWay(t *testing.T, tw *TimingWheel) {
+	t.Helper()
+	for _, s := range tw.engine.shards {
+		s.armMu.Lock()
+		n := len(s.again.underWay)
+		s.armMu.Unlock()
+		require.Zero(t, n)
+	}
+}
+
+// A timer whose function does not run is stopped at once, even if the context has ended.
+func TestStopWaitWithoutACallReturnsAtOnce(t *testing.T) {
+	t.Parallel()
+	ended, end := context.WithCancel(context.Background())
+	end()
+	require.NoError(t, new(FuncTimer).StopWait(ended), "not initialised")
+	calls := new(held)
+	for name, prepare := range map[string]func(tw *TimingWheel, ft *FuncTimer){
+		"never armed":     func(*TimingWheel, *FuncTimer) {},
+		"armed":           func(_ *TimingWheel, ft *FuncTimer) { ft.Reset(time.Hour) },
+		"stopped":         func(_ *TimingWheel, ft *FuncTimer) { ft.Reset(time.Hour); ft.Stop() },
+		"due":             func(_ *TimingWheel, ft *FuncTimer) { ft.Reset(ms); pass(2 * ms) },
+		"flushed":         func(tw *TimingWheel, ft *FuncTimer) { ft.Reset(time.Hour); tw.Flush() },
+		"stopped wheel":   func(tw *TimingWheel, ft *FuncTimer) { ft.Reset(time.Hour); tw.Stop() },
+		"on the wheel":    func(tw *TimingWheel, ft *FuncTimer) { ft.Reset(time.Hour); tw.Len() },
+		"touched and due": func(_ *TimingWheel, ft *FuncTimer) { ft.Reset(2 * ms); pass(ms); ft.Touch(); pass(2 * ms) },
+	} {
+		bubble(t, Options{Executor: calls}, func(t *testing.T, tw *TimingWheel) {
+			ft := new(FuncTimer)
+			ft.InitStopped(tw, boom)
+			prepare(tw, ft)
+			assert.NoError(t, ft.StopWait(ended), name)
+			pass(2 * time.Hour)
+			calls.release()
+			assert.Zero(t, tw.Len(), name)
+		})
+	}
+	assert.PanicsWithValue(t, "timingwheel: StopWait with a nil context", func() {
+		_ = new(FuncTimer).StopWait(nil) //nolint:staticcheck // that is what is tested
+	})
+}
+
+// StopWait is a durable wait of synctest, so fake time passes until the call has ended.
+func TestStopWaitReturnsWhenTheCallHasEnded(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(){"return": func() {}, "panic": boom, "Goexit": runtime.Goexit} {
+		for _, executor := range []Executor{nil, Goroutines, Inline} {
+			opts := Options{Executor: executor, OnPanic: func(any, []byte) {}}
+			bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
+				watch := newStopwatch()
+				ft := tw.NewFuncTimer(10*ms, func() { time.Sleep(50 * ms); watch.note(); leave() })
+				pass(20 * ms)
+				stopWait(t, ft)
+				assert.Equal(t, []int{60}, watch.noted(), name)
+				assert.Equal(t, 60, watch.elapsed(), name)
+				requireNoneUnderWay(t, tw)
+				assert.False(t, ft.Reset(5*ms))
+				pass(5 * ms)
+				assert.True(t, tw.Stats().Running > 0, "a later Reset arms as ever")
+				stopWait(t, ft)
+				assert.Equal(t, []int{60, 115}, watch.noted(), name)
+			})
+		}
+	}
+}
+
+func TestStopWaitAwaitsOverlappingCalls(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		ended := newStopwatch()
+		var calls atomic.Int64
+		ft := tw.NewFuncTimer(0, func() {
+			time.Sleep(time.Duration(100-10*calls.Add(1)) * ms) // the first takes longest
+			ended.note()
+		})
+		for range 5 {
+			pass(ms)
+			assert.False(t, ft.Reset(0))
+		}
+		pass(ms) // calls began at 0, 1, 2, 3, 4 and 5 ms
+		assert.Equal(t, 6, tw.Stats().Running)
+		var all sync.WaitGroup
+		for range 3 { // several callers
+			all.Go(func() {
+				stopWait(t, ft)
+				assert.Equal(t, 90, ended.elapsed())
+			})
+		}
+		all.Wait()
+		assert.Len(t, ended.noted(), 6)
+		requireNoneUnderWay(t, tw)
+		pass(time.Hour)
+		assert.Len(t, ended.noted(), 6)
+	})
+}
+
+func TestStopWaitReturnsTheErrorOfItsContext(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		watch := newStopwatch()
+		ft := tw.NewFuncTimer(10*ms, func() { watch.note(); time.Sleep(100 * ms) })
+		pass(20 * ms)
+		ft.Reset(50 * ms)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*ms)
+		defer cancel()
+		require.ErrorIs(t, ft.StopWait(ctx), context.DeadlineExceeded)
+		assert.Equal(t, 50, watch.elapsed())
+		assert.False(t, ft.Stop(), "it was stopped")
+		stopWait(t, ft)
+		assert.Equal(t, 110, watch.elapsed())
+		assert.Equal(t, []int{10}, watch.noted())
+		requireNoneUnderWay(t, tw)
+	})
+}
+
+func TestStopWaitInItsOwnFunctionWaitsForItsContext(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		watch := newStopwatch()
+		var ft FuncTimer
+		ft.InitStopped(tw, func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 40*ms)
+			defer cancel()
+			ft.Reset(ms)
+			assert.ErrorIs(t, ft.StopWait(ctx), context.DeadlineExceeded)
+			watch.note()
+		})
+		ft.Reset(10 * ms)
+		pass(time.Hour)
+		assert.Equal(t, []int{50}, watch.noted(), "the Reset before StopWait was undone")
+		requireNoneUnderWay(t, tw)
+	})
+}
+
+// A function that arms its own timer again does not outlive StopWait.
+func TestStopWaitEndsAFunctionThatRearmsItsTimer(t *testing.T) {
+	t.Parallel()
+	for _, d := range []time.Duration{0, ms, time.Hour} {
+		bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+			watch := newStopwatch()
+			var ft FuncTimer
+			ft.InitStopped(tw, func() {
+				time.Sleep(30 * ms)
+				watch.note()
+				ft.Reset(d)
+			})
+			ft.Reset(10 * ms)
+			pass(20 * ms)
+			stopWait(t, &ft)
+			assert.False(t, ft.Stop())
+			ran := len(watch.noted())
+			pass(2 * time.Hour)
+			assert.Len(t, watch.noted(), ran)
+		})
+	}
+}
+
+// If each call begins before the one before has ended, there is always one to wait for.
+func TestStopWaitDuringCallsWithoutAGap(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		var ft FuncTimer
+		var enough atomic.Bool
+		ft.InitStopped(tw, func() {
+			time.Sleep(30 * ms)
+			if !enough.Load() {
+				ft.Reset(0)
+			}
+			time.Sleep(ms)
+		})
+		ft.Reset(10 * ms)
+		pass(20 * ms)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		assert.ErrorIs(t, ft.StopWait(ctx), context.DeadlineExceeded)
+		enough.Store(true)
+		stopWait(t, &ft)
+		requireNoneUnderWay(t, tw)
+	})
+}
+
+// A Reset by another goroutine while StopWait waits is stopped, or its call is awaited.
+func TestResetDuringStopWait(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		watch := newStopwatch()
+		ft := tw.NewFuncTimer(10*ms, func() { time.Sleep(100 * ms); watch.note() })
+		pass(20 * ms)
+		var all sync.WaitGroup
+		all.Go(func() {
+			stopWait(t, ft)
+			assert.Equal(t, 135, watch.elapsed())
+			assert.Equal(t, []int{110, 135}, watch.noted())
+		})
+		pass(10 * ms)
+		ft.Reset(5 * ms) // runs from 35 to 135 ms
+		pass(10 * ms)
+		ft.Reset(time.Hour) // is stopped
+		all.Wait()
+		pass(2 * time.Hour)
+		assert.Len(t, watch.noted(), 2)
+	})
+}
+
+// StopWait also waits for a call that goes on after the wheel's Stop.
+func TestStopWaitAfterTheWheelsStop(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		watch := newStopwatch()
+		ft := tw.NewFuncTimer(10*ms, func() { time.Sleep(100 * ms); watch.note() })
+		pass(20 * ms)
+		tw.Stop()
+		stopWait(t, ft)
+		assert.Equal(t, []int{110}, watch.noted())
+		requireNoneUnderWay(t, tw)
+	})
+}
+
+func TestStopWaitBesideAnExecutorThatRunsLater(t *testing.T) {
+	t.Parallel()
+	calls := new(held)
+	bubble(t, Options{Executor: calls}, func(t *testing.T, tw *TimingWheel) {
+		watch := newStopwatch()
+		ft := tw.NewFuncTimer(10*ms, func() { time.Sleep(50 * ms); watch.note() })
+		pass(20 * ms)
+		assert.Equal(t, 1, calls.len())
+		stopWait(t, ft) // the call has not begun
+		calls.release()
+		assert.Empty(t, watch.noted())
+		ft.Reset(10 * ms)
+		pass(10 * ms)
+		go calls.release()
+		synctest.Wait()
+		stopWait(t, ft)
+		assert.Equal(t, []int{80}, watch.noted())
+	})
+}
+
+func TestStopWaitInManualMode(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{Manual: true}, func(t *testing.T, tw *TimingWheel) {
+		watch := newStopwatch()
+		ft := tw.NewFuncTimer(10*ms, func() { time.Sleep(50 * ms); watch.note() })
+		other := tw.NewFuncTimer(10*ms, func() { watch.note() })
+		go tw.Advance(tw.Now().Add(time.Second))
+		synctest.Wait()
+		stopWait(t, other) // is due and has not begun
+		stopWait(t, ft)
+		assert.Equal(t, []int{50}, watch.noted())
+		synctest.Wait()
+		assert.Len(t, watch.noted(), 1)
+	})
+}
+
+// After StopWait has returned, the function neither runs nor begins, whatever it and other
+// goroutines do meanwhile: Touches, Flushes, overlapping calls, calls that arm the timer again.
+func TestRaceStopWaitIsExact(t *testing.T) {
+	t.Parallel()
+	for _, opts := range tiny {
+		tw := startWheel(t, opts)
+		const timers = 4
+		type subject struct {
+			FuncTimer
+			running, calls atomic.Int64
+			may            atomic.Bool // the function may arm its timer
+		}
+		subjects := make([]subject, timers)
+		for k := range subjects {
+			s := &subjects[k]
+			s.InitStopped(tw, func() {
+				s.running.Add(1)
+				defer s.running.Add(-1)
+				n := s.calls.Add(1)
+				if s.may.Load() {
+					s.Reset(time.Duration(n%3) * opts.Tick)
+				}
+				if n%4 == 0 {
+					runtime.Gosched()
+				}
+				if n%16 == 1 && opts.Executor != Inline {
+					runtime.Goexit()
+				}
+			})
+		}
+		var touching atomic.Bool
+		var touches, owners sync.WaitGroup
+		touching.Store(true)
+		touches.Go(func() {
+			for k := 0; touching.Load(); k++ {
+				subjects[k%timers].Touch()
+				if k%64 == 0 {
+					tw.Flush()
+				}
+				runtime.Gosched()
+			}
+		})
+		wrong := make(chan string, timers)
+		for k := range subjects {
+			s := &subjects[k]
+			owners.Go(func() {
+				rng := rand.New(rand.NewPCG(uint64(k), 5))
+				for round := range scaled(500) {
+					s.may.Store(true)
+					s.Reset(time.Duration(rng.IntN(4)) * opts.Tick)
+					if rng.IntN(2) == 0 {
+						spin(time.Duration(rng.IntN(4)) * opts.Tick / 2)
+					}
+					if rng.IntN(4) == 0 {
+						s.Reset(0)
+					}
+					s.may.Store(rng.IntN(8) > 0) // else a Reset may come after the last Stop
+					if err := s.StopWait(context.Background()); err != nil {
+						wrong <- err.Error()
+						return
+					}
+					before := s.calls.Load()
+					running := s.running.Load()
+					if rng.IntN(16) == 0 {
+						spin(2 * opts.Tick)
+					}
+					runtime.Gosched()
+					if after := s.calls.Load(); running != 0 || after != before {
+						wrong <- fmt.Sprintf("round %d: %d calls run, %d have begun since", round, running, after-before)
+						return
+					}
+				}
+			})
+		}
+		owners.Wait()
+		touching.Store(false)
+		touches.Wait()
+		close(wrong)
+		for w := range wrong {
+			t.Errorf("%s: %s", optionName(opts), w)
+		}
+		require.NoError(t, drainWheel(tw))
+		requireNoneUnderWay(t, tw)
+		for k := range subjects {
+			assert.Zero(t, subjects[k].marks.Load()&(calling|listed))
+		}
+		verifyShards(t, tw.engine)
+	}
+}
+
+// Several goroutines wait for one timer, some with contexts that end, while the wheel is stopped.
+func TestRaceStopWaitsAndTheWheelsStop(t *testing.T) {
+	t.Parallel()
+	for range scaled(200) {
+		tw := startWheel(t, Options{Tick: time.Microsecond, Shards: 1})
+		var running atomic.Int64
+		var fts [4]FuncTimer
+		for k := range fts {
+			fts[k].InitStopped(tw, func() {
+				running.Add(1)
+				spin(10 * time.Microsecond)
+				running.Add(-1)
+			})
+			fts[k].Reset(time.Duration(k) * 10 * time.Microsecond)
+		}
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(100))*time.Microsecond)
+				defer cancel()
+				for k := range fts {
+					_ = fts[k].StopWait(ctx)
+					fts[k].Reset(0)
+				}
+			})
+		}
+		spin(time.Duration(rand.IntN(100)) * time.Microsecond)
+		tw.Stop()
+		all.Wait()
+		for k := range fts {
+			assert.NoError(t, fts[k].StopWait(context.Background()))
+		}
+		assert.Zero(t, running.Load())
+		requireNoneUnderWay(t, tw)
+	}
+}
