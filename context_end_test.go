@@ -222,6 +222,39 @@ func TestCauseWhileTheContextEnds(t *testing.T) {
 	}
 }
 
+// Each goroutine that cancels may rely on the channel being closed.
+func TestSecondCancelWaitsForTheChannel(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{})
+	for range scaled(20_000) {
+		parent, end := context.WithCancel(context.Background())
+		ctx, cancel := tw.WithTimeout(parent, time.Hour)
+		done := ctx.Done()
+		together(2, func(int) {
+			cancel()
+			assert.True(t, isClosed(done), "the channel is open after cancel")
+		})
+		end()
+	}
+}
+
+// A second cancel returns when the first has called what depends on the context, not earlier.
+func TestSecondCancelWaitsForDependents(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{})
+	ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
+	begun, proceed := make(chan struct{}), make(chan struct{})
+	ctx.(*deadlineContext).AfterFunc(func() { // as slow as a million children
+		close(begun)
+		<-proceed
+	})
+	go cancel()
+	receive(t, begun, "the first cancel")
+	time.AfterFunc(20*time.Millisecond, func() { close(proceed) })
+	cancel()
+	assert.True(t, isClosed(proceed))
+}
+
 // Each goroutine that cancels may rely on the children in package context having ended.
 func TestCancelsAtTheSameTime(t *testing.T) {
 	t.Parallel()

@@ -45,12 +45,6 @@ func (w *watchable) AfterFunc(f func()) (stop func() bool) {
 	}
 }
 
-func (w *watchable) counts() (watching, came, left int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.watchers), w.came, w.left
-}
-
 func (w *watchable) end() {
 	w.plainContext.end()
 	w.mu.Lock()

@@ -139,7 +139,7 @@ func TestDueDeadlineOutlivesTheWheel(t *testing.T) {
 			assert.NoError(t, ctx.Err())
 			tw.Stop()
 			synctest.Wait()
-			time.Sleep(1)
+			time.Sleep(time.Millisecond)
 			synctest.Wait()
 			for _, f := range calls {
 				f()
