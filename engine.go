@@ -26,6 +26,19 @@ type job[T any] struct {
 	survive func(T) func()
 }
 
+// drop is called for payloads that were claimed and are not run, because the wheel was stopped.
+// Those that survive run on the runtime's timers.
+func (j *job[T]) drop(values []T) {
+	if j.survive == nil {
+		return
+	}
+	for _, v := range values {
+		if f := j.survive(v); f != nil {
+			time.AfterFunc(0, f)
+		}
+	}
+}
+
 // engine is the shards of one wheel: what [TimingWheel] and [Timeouts] have in common.
 type engine[T any] struct {
 	config
@@ -84,6 +97,7 @@ func newEngine[T any](opts Options, origin int64, j job[T]) (*engine[T], error) 
 	}
 	for i := range e.shards {
 		s := &shardOf[T]{engine: e}
+		s.callees.on = e.observed()
 		s.call = s.runCall
 		s.funcs, _ = any(&s.values).(*arena.Table[[arena.PageSize]func()])
 		s.init(e.config, s)
@@ -154,25 +168,40 @@ type shardOf[T any] struct {
 	spareWorker *worker[T] // wheelMu: the worker that ended last, for reuse
 	inLine      bool       // places.mu: it is in places.line
 
-	// callees has the code of the user's functions that plans and FuncTimers call, by slot, if the
-	// engine is observed. Their payloads are methods of this package. armMu guards the writes. The
-	// worker that has claimed the slot reads its entry.
-	callees arena.Table[[arena.PageSize]uintptr]
+	callees callees
 }
 
-// setCallee names the function that the payload of slot i calls. armMu is held since the slot was
-// armed, so no worker has claimed it.
-func (s *shardOf[T]) setCallee(i uint32, f any) {
-	if !s.engine.observed() {
+// callees has the code of the user's functions that plans and FuncTimers call, by slot, if
+// callbacks are observed. Their payloads are methods of this package. armMu guards the writes. The
+// worker that has claimed a slot reads its entry.
+type callees struct {
+	on    bool
+	codes arena.Table[[arena.PageSize]uintptr]
+}
+
+// set names the function that the payload of slot i calls. armMu is held since the slot was armed,
+// so no worker has claimed it.
+func (c *callees) set(i uint32, f any) {
+	if !c.on {
 		return
 	}
 	p := i >> arena.PageShift
-	codes := s.callees.At(p)
+	codes := c.codes.At(p)
 	if codes == nil {
 		codes = new([arena.PageSize]uintptr)
-		s.callees.Set(int(p), codes)
+		c.codes.Set(int(p), codes)
 	}
 	codes[i&arena.PageMask] = codeOf(f)
+}
+
+// of returns the code of the function that the payload of slot i calls. It returns false if the
+// wheel was stopped.
+func (c *callees) of(i uint32) (pc uintptr, ok bool) {
+	codes := c.codes.At(i >> arena.PageShift)
+	if codes == nil {
+		return 0, false
+	}
+	return codes[i&arena.PageMask], true
 }
 
 // codeOf returns the address of a function's code.
@@ -200,8 +229,8 @@ func (s *shardOf[T]) newPage() *page[T] {
 
 func (s *shardOf[T]) closePage(p int) {
 	s.values.Set(p, nil)
-	if s.callees.At(uint32(p)) != nil {
-		s.callees.Set(p, nil)
+	if s.callees.codes.At(uint32(p)) != nil {
+		s.callees.codes.Set(p, nil)
 	}
 	s.homes[p].page.Store(nil)
 	if s.order != nil {
@@ -223,7 +252,7 @@ func (s *shardOf[T]) drop(i uint32) {
 
 func (s *shardOf[T]) clear() {
 	s.values.Clear()
-	s.callees.Clear()
+	s.callees.codes.Clear()
 	for _, h := range s.homes {
 		h.page.Store(nil)
 	}
@@ -359,19 +388,6 @@ func (s *shardOf[T]) moveSurvivors() {
 				tick, _ := s.decode(w, s.ticks.Floor(s.now.Load()))
 				all.timers[Timer{s.homes[p], i, w.Gen()}] = time.AfterFunc(time.Duration(s.ticks.Begin(tick)-now), f)
 			}
-		}
-	}
-}
-
-// moveDropped is moveSurvivors for payloads that were claimed and are not run.
-func (s *shardOf[T]) moveDropped(values []T) {
-	survive := s.engine.job.survive
-	if survive == nil {
-		return
-	}
-	for _, v := range values {
-		if f := survive(v); f != nil {
-			time.AfterFunc(0, f)
 		}
 	}
 }

@@ -342,7 +342,7 @@ func (t *FuncTimer) placeLocked(deadline, now int64, was bool) {
 	}
 	if h := s.armLocked(deadline, now, t.run, arena.Plan); h.home != nil { // else the wheel is stopped
 		t.place = h.index + 1
-		s.setCallee(h.index, t.f)
+		s.callees.set(h.index, t.f)
 		if was {
 			s.inbox.armed-- // it is counted already
 		}
@@ -443,8 +443,8 @@ func (t *FuncTimer) look() {
 			// would take the timer for one that was postponed and return it to the inbox, even after
 			// a Flush.
 			c.stageAt(w, w.Renewed(), max(u, s.noteReading(clock.Unread)), s.ticks.Ceil(u))
-			if s.table != nil {
-				s.table.Renew(c.index, w.Gen(), w.Renewed().Gen())
+			if s.inbox.samples != nil {
+				s.inbox.samples.Renew(c.index, w.Gen(), w.Renewed().Gen())
 			}
 			s.unlockArm()
 			return

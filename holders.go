@@ -50,11 +50,11 @@ func eachSampleOf(s *shard, yield func(o *holders.Origin, age, expires int64)) {
 	}
 	for from, more := 0, true; more; {
 		s.armMu.Lock()
-		if s.table == nil { // the wheel is stopped
+		if s.inbox.samples == nil { // the wheel is stopped
 			s.armMu.Unlock()
 			return
 		}
-		from, more = s.table.Each(from, quantum, note)
+		from, more = s.inbox.samples.Each(from, quantum, note)
 		s.armMu.Unlock()
 		for _, f := range all {
 			yield(f.origin, now-f.origin.Armed, s.ticks.Begin(f.tick)-now)
@@ -83,7 +83,7 @@ func (t Timer) origin() *holders.Origin {
 	if s.closed.Load() {
 		return nil
 	}
-	return s.table.Origin(sampled)
+	return s.inbox.samples.Origin(sampled)
 }
 
 // sampleAs makes the timer count as armed where o was. A nil o drops its sample. A ticker, which
@@ -97,6 +97,6 @@ func (t Timer) sampleAs(o *holders.Origin) {
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
 	if !s.closed.Load() {
-		s.table.Set(sampled, o)
+		s.inbox.samples.Set(sampled, o)
 	}
 }

@@ -171,7 +171,7 @@ func TestProfileFollowsTimers(t *testing.T) {
 	armsOne(tw, time.Hour)
 	tw.Stop()
 	requireHeld(map[string]int{})
-	require.Nil(t, tw.engine.shards[0].table, "samples are released")
+	require.Nil(t, tw.engine.shards[0].inbox.samples, "samples are released")
 	require.NoError(t, tw.WriteProfile(new(bytes.Buffer)))
 }
 
@@ -276,7 +276,7 @@ func TestProfileForgetsWhatHasEnded(t *testing.T) {
 	loop(scaled(200_000))
 	assert.Less(t, heapNow()-before, int64(slack))
 	most := 0
-	table := tw.engine.shards[0].table
+	table := tw.engine.shards[0].inbox.samples
 	for from, more := 0, true; more; {
 		from, more = table.Each(from, quantum, func(*holders.Origin, *arena.Page, arena.Word, uint32) {})
 		most = from

@@ -5,6 +5,7 @@ import (
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
+	"github.com/timingwheel-go/timingwheel/internal/holders"
 )
 
 const (
@@ -33,8 +34,9 @@ type inbox struct {
 
 	// A caller that adds to staged compares its length with lookAt alone, the lesser of the two.
 	lookAt   int
-	sweepAt  int   // length of staged at which it is swept
-	sampleAt int64 // length of staged at which its last timer is sampled; about never without samples
+	sweepAt  int            // length of staged at which it is swept
+	sampleAt int64          // length of staged at which its last timer is sampled; about never without samples
+	samples  *holders.Table // with ProfileRate; else nil
 
 	armed       uint64 // timers
 	stopped     uint64 // timers that were stopped while staged and whose slots are back
@@ -45,6 +47,13 @@ type inbox struct {
 func (ib *inbox) init() {
 	ib.first, ib.sampleAt = never, never
 	ib.restage(nil, inboxSize)
+}
+
+// sampleEvery makes the inbox sample one of rate timers.
+func (ib *inbox) sampleEvery(rate int) {
+	ib.samples = holders.New(rate)
+	ib.sampleAt = ib.samples.Distance()
+	ib.setLookAt()
 }
 
 // restage replaces staged by a slice that lacks some of its timers.

@@ -109,7 +109,7 @@ func (p *plan) start(e *engine[func()], run func(), f any) Timer {
 	p.timer = t // before the lock is free, and so before the first run
 	if t.home != nil {
 		p.at = p.tick()
-		s.setCallee(t.index, f)
+		s.callees.set(t.index, f)
 	}
 	s.unlockArm()
 	return t
@@ -127,7 +127,8 @@ func (p *timedPlan) run() {
 
 // begin returns the run that begins now, untimed.
 func (p *plan) begin() course.Run {
-	p.timer.home.shard.countRun()
+	s := p.timer.home.shard
+	s.claims.countRun(&s.closed)
 	p.takeRescheduled()
 	return course.Run{N: max(p.n+1, p.n), Planned: p.planned}
 }

@@ -59,10 +59,9 @@ type shard struct {
 	_     [64]byte
 	armMu sync.Mutex
 	inbox inbox
-	slots arena.Slots    // its pages are read without the lock
-	order *armOrder      // Manual mode; else nil
-	again rearmings      // of FuncTimers
-	table *holders.Table // with ProfileRate; else nil
+	slots arena.Slots // its pages are read without the lock
+	order *armOrder   // Manual mode; else nil
+	again rearmings   // of FuncTimers
 
 	_       [64]byte
 	wheelMu sync.Mutex
@@ -92,6 +91,9 @@ func (c *claims) unless(closed *atomic.Bool, f func()) bool {
 	f()
 	return true
 }
+
+// countRun counts a run of a plan that begins, unless the wheel is stopped.
+func (c *claims) countRun(closed *atomic.Bool) { c.unless(closed, func() { c.runs.Add(1) }) }
 
 // rearmings is what a shard has for its FuncTimers.
 type rearmings struct {
@@ -161,9 +163,7 @@ func (s *shard) init(c config, h host) {
 	s.inbox.init()
 	s.inbox.now = c.Origin
 	if c.profileRate > 0 {
-		s.table = holders.New(c.profileRate)
-		s.inbox.sampleAt = s.table.Distance()
-		s.inbox.setLookAt()
+		s.inbox.sampleEvery(c.profileRate)
 	}
 	s.alarm.shard = s
 	s.alarm.at.Store(never)
@@ -249,8 +249,8 @@ func (s *shard) unlockArm() {
 // lookAndUnlock is unlockArm if the inbox has to be swept or its last timer to be sampled.
 func (s *shard) lookAndUnlock() {
 	var sampled holders.Timer
-	if s.table != nil {
-		if i, w, ok := s.inbox.sample(&s.slots, s.table.Distance); ok {
+	if table := s.inbox.samples; table != nil {
+		if i, w, ok := s.inbox.sample(&s.slots, table.Distance); ok {
 			sampled = holders.Timer{Page: s.host.pageOf(i), Index: i, Gen: w.Gen()}
 		}
 	}
@@ -260,7 +260,7 @@ func (s *shard) lookAndUnlock() {
 		origin := holders.Here(s.reading())
 		s.armMu.Lock()
 		if !s.closed.Load() {
-			s.table.Set(sampled, origin)
+			s.inbox.samples.Set(sampled, origin)
 		}
 		s.armMu.Unlock()
 	}
@@ -481,7 +481,7 @@ func (s *shard) halt() {
 	s.alarm.off()
 	s.slots.Clear()
 	s.inbox.staged, s.inbox.free = nil, nil
-	s.order, o.order, s.table = nil, nil, nil
+	s.order, o.order, s.inbox.samples = nil, nil, nil
 	s.host.clear()
 	s.armMu.Unlock()
 	o.arrivals = arrivals{first: never}
@@ -492,9 +492,6 @@ func (s *shard) halt() {
 	o.crew.batches = nil
 	s.far.clear()
 }
-
-// countRun counts a run of a plan that begins, unless the wheel is stopped.
-func (s *shard) countRun() { s.claims.unless(&s.closed, func() { s.claims.runs.Add(1) }) }
 
 // nextDue returns, in ns, when the shard has something to do.
 func (s *shard) nextDue() (int64, bool) {

@@ -254,7 +254,7 @@ func (w *worker[T]) runOne(limit int64) int {
 	run := !s.closed.Load()
 	if !run { // the wheel is being stopped, and halt waits for launched
 		s.claims.dropped.Add(fired)
-		s.moveDropped(w.values)
+		s.engine.job.drop(w.values)
 	}
 	s.claims.launched.Add(1)
 	if run {
@@ -451,8 +451,8 @@ func (w *worker[T]) observe(items []T) {
 	e := w.s.engine
 	pc := e.job.callee(items)
 	if i := w.planSlot - 1; w.planSlot > 0 {
-		if codes := w.s.callees.At(i >> arena.PageShift); codes != nil { // else the wheel was stopped
-			pc = codes[i&arena.PageMask]
+		if code, ok := w.s.callees.of(i); ok {
+			pc = code
 		}
 	}
 	if w.record != nil {
@@ -688,7 +688,7 @@ func (p *places[T]) pass(w *worker[T]) {
 	}
 	p.mu.Unlock()
 	if !w.placed {
-		go first.runPlaced()
+		go p.run(first)
 	}
 }
 
@@ -701,7 +701,7 @@ func (p *places[T]) give() {
 	}
 	p.mu.Unlock()
 	if first != nil {
-		go first.runPlaced()
+		go p.run(first)
 	}
 }
 
@@ -724,8 +724,8 @@ func (p *places[T]) next() *shardOf[T] {
 	return s
 }
 
-// runPlaced runs a worker that has got a place.
-func (s *shardOf[T]) runPlaced() {
+// run runs a worker of a shard that has got a place.
+func (p *places[T]) run(s *shardOf[T]) {
 	s.wheelMu.Lock()
 	w := s.newWorker()
 	w.placed = true
