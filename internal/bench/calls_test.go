@@ -126,5 +126,5 @@ func TestCallFigures(t *testing.T) {
 	t.Parallel()
 	ms := time.Millisecond
 	callers := []caller{{took: []time.Duration{1, 2 * ms, ms}}, {took: []time.Duration{1}}}
-	assert.Equal(t, []Figure{{25, "over-1ms-%"}, {2, "worst-ms"}, {4, "calls"}}, callFigures(callers))
+	assert.Equal(t, []Figure{{25, "over-1ms-%"}, {1, "p99.9-ms"}, {2, "worst-ms"}, {4, "calls"}}, callFigures(callers))
 }
