@@ -170,10 +170,10 @@ func (t *FuncTimer) touch(now int64) bool {
 			if !t.renew() {
 				return false
 			}
-		case u >= deadline || s.ticks.Ceil(u) == s.ticks.Ceil(deadline):
-			return true // nothing changes
-		case t.until.CompareAndSwap(u, deadline):
+		case u >= deadline:
 			return true
+		case t.until.CompareAndSwap(u, s.ticks.Begin(s.ticks.Ceil(deadline))):
+			return true // further calls within the tick change nothing
 		}
 	}
 }
