@@ -372,11 +372,11 @@ func TestWorkerFinishesABatchThatIsDueAgain(t *testing.T) {
 	t.Parallel()
 	batchBubble(t, Options{MaxRunning: 1}, func(t *testing.T, tw *TimingWheel, s *shardOf[func()]) {
 		s.own(func() { tw.engine.places.free++ }) // so that the worker takes a batch
-		ran := 0
+		var ran atomic.Int64
 		at := tw.Now().Add(ms)
 		for range batchSize {
 			tw.AtFunc(at, func() {
-				if ran++; ran == 1 {
+				if ran.Add(1) == 1 {
 					assert.True(t, tw.engine.places.take(nil))
 				}
 				time.Sleep(time.Second)
@@ -384,10 +384,10 @@ func TestWorkerFinishesABatchThatIsDueAgain(t *testing.T) {
 		}
 		time.Sleep(10*time.Second + 2*ms)
 		synctest.Wait()
-		require.Equal(t, 11, ran, "one after the other")
+		require.EqualValues(t, 11, ran.Load(), "one after the other")
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		require.Equal(t, batchSize, ran)
+		require.EqualValues(t, batchSize, ran.Load())
 		require.EqualValues(t, batchSize, tw.Stats().Fired)
 		placesReturn(t, tw.engine, 1)
 		verifyShards(t, tw.engine)
