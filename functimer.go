@@ -2,12 +2,14 @@ package timingwheel
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
 	"unsafe"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
+	"github.com/timingwheel-go/timingwheel/internal/holders"
 )
 
 // FuncTimer has the semantics of the [time.Timer] of [time.AfterFunc]: Reset also arms a timer that
@@ -336,6 +338,7 @@ func (t *FuncTimer) placeLocked(deadline, now int64, was bool) {
 		if ok {
 			if !was {
 				s.inbox.armed++
+				t.sampleAs(nil) // the slot is that of an earlier arming
 			}
 			return
 		}
@@ -366,8 +369,16 @@ func (t *FuncTimer) setUnlocked(deadline int64) (was, ok bool) {
 			}
 		}
 	})
-	if ok {
-		t.request()
+	switch {
+	case !ok:
+	case was || s.profileRate == 0:
+		t.request(t.settle)
+	default:
+		var origin *holders.Origin
+		if rand.IntN(s.profileRate) == 0 {
+			origin = holders.Here(s.reading())
+		}
+		t.request(func() { t.settle(); t.sampleAs(origin) })
 	}
 	return was, ok
 }
@@ -381,16 +392,15 @@ func (t *FuncTimer) stopUnlocked() (stopped, ok bool) {
 		}
 	})
 	if stopped {
-		t.request()
+		t.request(t.settle)
 	}
 	return stopped, ok
 }
 
-// request leaves a request to call settle. The next owner serves it, or a goroutine that waits for
-// armMu.
-func (t *FuncTimer) request() {
+// request leaves a request. The next owner serves it, or a goroutine that waits for armMu.
+func (t *FuncTimer) request(do func()) {
 	s := t.shard
-	if !s.again.leave(t.settle) {
+	if !s.again.leave(do) {
 		return
 	}
 	go func() {
@@ -417,6 +427,17 @@ func (t *FuncTimer) settle() {
 		u = s.now.Load()
 	}
 	t.placeLocked(u, clock.Unread, true)
+	s.inbox.pass() // the caller of Reset has drawn for itself
+}
+
+// sampleAs is [Timer.sampleAs] under armMu.
+func (t *FuncTimer) sampleAs(o *holders.Origin) {
+	s := t.shard
+	if t.place == 0 || s.inbox.samples == nil {
+		return
+	}
+	i := t.place - 1
+	s.inbox.samples.Set(holders.Timer{Page: s.host.pageOf(i), Index: i, Gen: t.cell().load().Gen()}, o)
 }
 
 // look is the payload: the timer's slot is Running, because its tick has come or was flushed. look

@@ -296,3 +296,30 @@ func TestRaceFuncTimersWithoutArmMuAndTheWheelsStop(t *testing.T) {
 		assert.EqualValues(t, stopped.Load(), st.Stopped)
 	}
 }
+
+// A server of requests releases armMu while it allocates. A server that comes meanwhile sees all
+// timers that are armed: those that the first one has not come to, and the one that it allocates for.
+func TestRequestsAreSeenWhileMemoryIsAllocated(t *testing.T) {
+	t.Parallel()
+	var a rearmings
+	var closed atomic.Bool
+	served := map[int]bool{}
+	nested := false
+	for k := range 3 {
+		a.leave(func() {
+			if !nested { // as if the lock were released here
+				nested = true
+				a.serve(&closed)
+				assert.Len(t, served, 3)
+			}
+			served[k] = true
+		})
+	}
+	a.serve(&closed)
+	assert.Nil(t, a.taken)
+	assert.Nil(t, a.requests.Load())
+	served = map[int]bool{}
+	a.leave(func() { served[0] = true })
+	a.serve(&closed)
+	assert.Len(t, served, 1)
+}
