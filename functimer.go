@@ -409,25 +409,34 @@ func (t *FuncTimer) request(do func()) {
 		s.again.coming.Store(false)
 		s.again.serve(&s.closed)
 		s.unlockArm()
+		if s.wanted.Load() {
+			s.tend()
+		}
 	}()
 }
 
-// settle makes the slot agree with until: it restores F1 after setUnlocked. After stopUnlocked it
-// moves the slot to the current tick, so that look comes and gives the slot back. armMu is held.
+// settle makes the slot agree with until: it restores F1 after setUnlocked, and gives the slot back
+// after stopUnlocked. armMu is held.
 func (t *FuncTimer) settle() {
 	s := t.shard
-	if t.place == 0 && len(s.inbox.free) == 0 && !s.refill() {
+	for {
+		u := t.until.Load()
+		switch {
+		case u == unarmed:
+			if t.place != 0 && t.cell().endCounted() {
+				t.place = 0
+			}
+			return
+		case t.place == 0 && len(s.inbox.free) == 0:
+			if !s.refill() {
+				return
+			}
+			continue // the lock was free meanwhile
+		}
+		t.placeLocked(u, clock.Unread, true)
+		s.inbox.pass() // the caller of Reset has drawn for itself
 		return
 	}
-	u := t.until.Load()
-	if u == unarmed {
-		if t.place == 0 {
-			return
-		}
-		u = s.now.Load()
-	}
-	t.placeLocked(u, clock.Unread, true)
-	s.inbox.pass() // the caller of Reset has drawn for itself
 }
 
 // sampleAs is [Timer.sampleAs] under armMu.

@@ -140,6 +140,59 @@ func TestStopWithoutArmMuGivesTheSlotBack(t *testing.T) {
 	})
 }
 
+// No callback has to end for that, and the wheel does not wake up.
+func TestStopWithoutArmMuNeedsNoWorker(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string]Options{
+		"no place is free":       {MaxRunning: 1},
+		"an executor that waits": {Executor: new(held)},
+	} {
+		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
+			s := &tw.engine.shards[0].shard
+			release := make(chan struct{})
+			defer close(release)
+			tw.AfterFunc(0, func() { <-release })
+			synctest.Wait()
+			for _, place := range []func(){func() {}, s.placeAll} { // in the inbox, on the wheel
+				ft := tw.NewFuncTimer(time.Hour, boom)
+				slot := ft.place - 1
+				place()
+				before := tw.Stats()
+				contended(t, tw, func() { assert.True(t, ft.Stop()) })
+				synctest.Wait()
+				assert.Nil(t, tw.engine.shards[0].values.At(0)[slot], name)
+				verifyShards(t, tw.engine)
+				after := tw.Stats()
+				assert.Equal(t, before.Pending-1, after.Pending)
+				assert.Equal(t, before.Stopped+1, after.Stopped)
+				assert.Equal(t, before.Postponed, after.Postponed)
+				assert.Equal(t, before.Wakeups, after.Wakeups)
+				assert.Equal(t, after.Armed, after.Fired+after.Stopped+uint64(after.Pending))
+				s.placeAll()
+				assert.True(t, s.slotIsFree(slot), name)
+				assert.False(t, ft.Reset(time.Hour))
+				assert.True(t, ft.Stop())
+			}
+		})
+	}
+}
+
+// A timer that is forgotten by all but its wheel after a Stop without the lock does not keep an idle
+// wheel's alarm set.
+func TestStopWithoutArmMuSwitchesTheAlarmOff(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		s := &tw.engine.shards[0].shard
+		for _, place := range []func(){func() {}, s.placeAll} {
+			ft := tw.NewFuncTimer(time.Hour, boom)
+			place()
+			contended(t, tw, func() { assert.True(t, ft.Stop()) })
+			pass(linger + ms)
+			assert.EqualValues(t, int64(never), s.alarm.at.Load())
+		}
+	})
+}
+
 // Resets, Stops and Touches race with each other, with the expiry, with Flushes and with a goroutine
 // that holds armMu much of the time. Each arming ends in one call or in one Stop.
 func TestRaceFuncTimersAndAHeldArmMu(t *testing.T) {
