@@ -224,6 +224,15 @@ func TestTurnsWithoutALookAreNotSampled(t *testing.T) {
 			require.True(t, timer.Reschedule(2*time.Hour))
 			s.returnMoved(&entry{pg, w, timer.index})
 		},
+		"about to be stopped": func(t *testing.T, tw *TimingWheel) {
+			s := tw.engine.shards[0]
+			timer := armsOne(tw, time.Hour)
+			pg, w, _ := timer.load()
+			pg.Store(timer.index, w.With(arena.Ending))
+			s.placeAll()
+			verifyShards(t, tw.engine)
+			pg.Store(timer.index, w.With(arena.Ended))
+		},
 	} {
 		bubble(t, Options{ProfileRate: 1}, func(t *testing.T, tw *TimingWheel) {
 			ft := new(FuncTimer)
