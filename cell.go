@@ -63,6 +63,35 @@ func (c cell) ended(w, to arena.Word) {
 	s.forget(w)
 }
 
+// endCounted ends a pending timer whose Stop is counted already, and leaves the rest to the owner. It
+// returns false if the timer is Running. armMu is held.
+func (c cell) endCounted() bool {
+	s := c.shard
+	for {
+		w := c.load()
+		to, _ := c.ending(w)
+		switch w.Kind() {
+		case arena.Running:
+			return false
+		case arena.Placed:
+			to |= arena.Moved
+		}
+		if !c.page.Swap(c.index, w, to) {
+			continue
+		}
+		s.forget(w)
+		s.release(c.index)
+		if w.Kind() == arena.Staged {
+			c.page.Store(c.index, to.With(arena.Ended))
+			s.inbox.stopped-- // it will be counted with the others of its kind
+		} else {
+			s.removals.push(c.page, c.index, to)
+		}
+		s.wanted.Store(true)
+		return true
+	}
+}
+
 // bury releases the payload of a slot whose word is Dead and pushes the slot. If there are enough
 // removals, it offers to carry them out.
 func (c cell) bury(dead arena.Word) {

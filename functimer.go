@@ -2,12 +2,14 @@ package timingwheel
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync/atomic" // its 64-bit types are aligned on 32-bit platforms
 	"time"
 	"unsafe"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
 	"github.com/timingwheel-go/timingwheel/internal/clock"
+	"github.com/timingwheel-go/timingwheel/internal/holders"
 )
 
 // FuncTimer has the semantics of the [time.Timer] of [time.AfterFunc]: Reset also arms a timer that
@@ -336,6 +338,7 @@ func (t *FuncTimer) placeLocked(deadline, now int64, was bool) {
 		if ok {
 			if !was {
 				s.inbox.armed++
+				t.sampleAs(nil) // the slot is that of an earlier arming
 			}
 			return
 		}
@@ -366,8 +369,16 @@ func (t *FuncTimer) setUnlocked(deadline int64) (was, ok bool) {
 			}
 		}
 	})
-	if ok {
-		t.request()
+	switch {
+	case !ok:
+	case was || s.profileRate == 0:
+		t.request(t.settle)
+	default:
+		var origin *holders.Origin
+		if rand.IntN(s.profileRate) == 0 {
+			origin = holders.Here(s.reading())
+		}
+		t.request(func() { t.settle(); t.sampleAs(origin) })
 	}
 	return was, ok
 }
@@ -381,16 +392,15 @@ func (t *FuncTimer) stopUnlocked() (stopped, ok bool) {
 		}
 	})
 	if stopped {
-		t.request()
+		t.request(t.settle)
 	}
 	return stopped, ok
 }
 
-// request leaves a request to call settle. The next owner serves it, or a goroutine that waits for
-// armMu.
-func (t *FuncTimer) request() {
+// request leaves a request. The next owner serves it, or a goroutine that waits for armMu.
+func (t *FuncTimer) request(do func()) {
 	s := t.shard
-	if !s.again.leave(t.settle) {
+	if !s.again.leave(do) {
 		return
 	}
 	go func() {
@@ -399,24 +409,44 @@ func (t *FuncTimer) request() {
 		s.again.coming.Store(false)
 		s.again.serve(&s.closed)
 		s.unlockArm()
+		if s.wanted.Load() {
+			s.tend()
+		}
 	}()
 }
 
-// settle makes the slot agree with until: it restores F1 after setUnlocked. After stopUnlocked it
-// moves the slot to the current tick, so that look comes and gives the slot back. armMu is held.
+// settle makes the slot agree with until: it restores F1 after setUnlocked, and gives the slot back
+// after stopUnlocked. armMu is held.
 func (t *FuncTimer) settle() {
 	s := t.shard
-	if t.place == 0 && len(s.inbox.free) == 0 && !s.refill() {
+	for {
+		u := t.until.Load()
+		switch {
+		case u == unarmed:
+			if t.place != 0 && t.cell().endCounted() {
+				t.place = 0
+			}
+			return
+		case t.place == 0 && len(s.inbox.free) == 0:
+			if !s.refill() {
+				return
+			}
+			continue // the lock was free meanwhile
+		}
+		t.placeLocked(u, clock.Unread, true)
+		s.inbox.pass() // the caller of Reset has drawn for itself
 		return
 	}
-	u := t.until.Load()
-	if u == unarmed {
-		if t.place == 0 {
-			return
-		}
-		u = s.now.Load()
+}
+
+// sampleAs is [Timer.sampleAs] under armMu.
+func (t *FuncTimer) sampleAs(o *holders.Origin) {
+	s := t.shard
+	if t.place == 0 || s.inbox.samples == nil {
+		return
 	}
-	t.placeLocked(u, clock.Unread, true)
+	i := t.place - 1
+	s.inbox.samples.Set(holders.Timer{Page: s.host.pageOf(i), Index: i, Gen: t.cell().load().Gen()}, o)
 }
 
 // look is the payload: the timer's slot is Running, because its tick has come or was flushed. look

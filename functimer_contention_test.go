@@ -140,6 +140,59 @@ func TestStopWithoutArmMuGivesTheSlotBack(t *testing.T) {
 	})
 }
 
+// No callback has to end for that, and the wheel does not wake up.
+func TestStopWithoutArmMuNeedsNoWorker(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string]Options{
+		"no place is free":       {MaxRunning: 1},
+		"an executor that waits": {Executor: new(held)},
+	} {
+		bubble(t, opts, func(t *testing.T, tw *TimingWheel) {
+			s := &tw.engine.shards[0].shard
+			release := make(chan struct{})
+			defer close(release)
+			tw.AfterFunc(0, func() { <-release })
+			synctest.Wait()
+			for _, place := range []func(){func() {}, s.placeAll} { // in the inbox, on the wheel
+				ft := tw.NewFuncTimer(time.Hour, boom)
+				slot := ft.place - 1
+				place()
+				before := tw.Stats()
+				contended(t, tw, func() { assert.True(t, ft.Stop()) })
+				synctest.Wait()
+				assert.Nil(t, tw.engine.shards[0].values.At(0)[slot], name)
+				verifyShards(t, tw.engine)
+				after := tw.Stats()
+				assert.Equal(t, before.Pending-1, after.Pending)
+				assert.Equal(t, before.Stopped+1, after.Stopped)
+				assert.Equal(t, before.Postponed, after.Postponed)
+				assert.Equal(t, before.Wakeups, after.Wakeups)
+				assert.Equal(t, after.Armed, after.Fired+after.Stopped+uint64(after.Pending))
+				s.placeAll()
+				assert.True(t, s.slotIsFree(slot), name)
+				assert.False(t, ft.Reset(time.Hour))
+				assert.True(t, ft.Stop())
+			}
+		})
+	}
+}
+
+// A timer that is forgotten by all but its wheel after a Stop without the lock does not keep an idle
+// wheel's alarm set.
+func TestStopWithoutArmMuSwitchesTheAlarmOff(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
+		s := &tw.engine.shards[0].shard
+		for _, place := range []func(){func() {}, s.placeAll} {
+			ft := tw.NewFuncTimer(time.Hour, boom)
+			place()
+			contended(t, tw, func() { assert.True(t, ft.Stop()) })
+			pass(linger + ms)
+			assert.EqualValues(t, int64(never), s.alarm.at.Load())
+		}
+	})
+}
+
 // Resets, Stops and Touches race with each other, with the expiry, with Flushes and with a goroutine
 // that holds armMu much of the time. Each arming ends in one call or in one Stop.
 func TestRaceFuncTimersAndAHeldArmMu(t *testing.T) {
@@ -295,4 +348,31 @@ func TestRaceFuncTimersWithoutArmMuAndTheWheelsStop(t *testing.T) {
 		assert.EqualValues(t, called.Load(), st.Fired)
 		assert.EqualValues(t, stopped.Load(), st.Stopped)
 	}
+}
+
+// A server of requests releases armMu while it allocates. A server that comes meanwhile sees all
+// timers that are armed: those that the first one has not come to, and the one that it allocates for.
+func TestRequestsAreSeenWhileMemoryIsAllocated(t *testing.T) {
+	t.Parallel()
+	var a rearmings
+	var closed atomic.Bool
+	served := map[int]bool{}
+	nested := false
+	for k := range 3 {
+		a.leave(func() {
+			if !nested { // as if the lock were released here
+				nested = true
+				a.serve(&closed)
+				assert.Len(t, served, 3)
+			}
+			served[k] = true
+		})
+	}
+	a.serve(&closed)
+	assert.Nil(t, a.taken)
+	assert.Nil(t, a.requests.Load())
+	served = map[int]bool{}
+	a.leave(func() { served[0] = true })
+	a.serve(&closed)
+	assert.Len(t, served, 1)
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -58,6 +59,9 @@ func schedules(tw *TimingWheel, d time.Duration, f func()) Timer { return tw.Sch
 
 //go:noinline
 func resetsTimer(t *FuncTimer, d time.Duration) { t.Reset(d) }
+
+//go:noinline
+func resetsAgain(t *FuncTimer, d time.Duration) { t.Reset(d) }
 
 // A timer is held by the function that armed it, whichever call did, until it is stopped.
 func TestProfileKnowsEachCallThatArms(t *testing.T) {
@@ -197,6 +201,110 @@ func TestProfileFollowsTouchedTimers(t *testing.T) {
 	require.Equal(t, map[string]int{"resetsTimer": 1}, holdersOf(tw.engine))
 	timer.Stop()
 	require.Empty(t, holdersOf(tw.engine))
+}
+
+// Turns to be sampled that come while nobody looks belong to nobody: a request that another goroutine
+// serves, or a postponed timer that a worker returns. The next caller, which may have added nothing,
+// must not take one for its own.
+func TestTurnsWithoutALookAreNotSampled(t *testing.T) {
+	t.Parallel()
+	for name, add := range map[string]func(t *testing.T, tw *TimingWheel){
+		"request": func(t *testing.T, tw *TimingWheel) {
+			ft := new(FuncTimer)
+			ft.InitStopped(tw, func() {})
+			ft.shard.again.coming.Store(true) // no goroutine comes
+			contended(t, tw, func() { resetsTimer(ft, time.Hour) })
+			ft.shard.again.coming.Store(false)
+		},
+		"postponed in a batch": func(t *testing.T, tw *TimingWheel) {
+			s := tw.engine.shards[0]
+			timer := armsOne(tw, time.Hour)
+			s.placeAll()
+			pg, w, _ := timer.load()
+			require.True(t, timer.Reschedule(2*time.Hour))
+			s.returnMoved(&entry{pg, w, timer.index})
+		},
+		"about to be stopped": func(t *testing.T, tw *TimingWheel) {
+			s := tw.engine.shards[0]
+			timer := armsOne(tw, time.Hour)
+			pg, w, _ := timer.load()
+			pg.Store(timer.index, w.With(arena.Ending))
+			s.placeAll()
+			verifyShards(t, tw.engine)
+			pg.Store(timer.index, w.With(arena.Ended))
+		},
+	} {
+		bubble(t, Options{ProfileRate: 1}, func(t *testing.T, tw *TimingWheel) {
+			ft := new(FuncTimer)
+			ft.InitStopped(tw, func() {})
+			resetsTimer(ft, time.Hour)
+			s := tw.engine.shards[0]
+			s.placeAll()
+			pass(10 * time.Minute)
+			require.True(t, ft.Touch())
+			add(t, tw)
+			verifyShards(t, tw.engine)
+			s.placeAll()
+			require.True(t, ft.Reset(55*time.Minute), name) // its slot stays where it is
+			verifyShards(t, tw.engine)
+		})
+	}
+}
+
+// The holder of a FuncTimer whose Reset has found armMu taken is the caller of Reset, and neither
+// the goroutine that serves the request nor the caller of an earlier Reset.
+func TestProfileKnowsTimersThatOthersPlace(t *testing.T) {
+	t.Parallel()
+	for name, serve := range map[string]func(s *shard){
+		"goroutine": nil,
+		"owner":     (*shard).placeAll,
+	} {
+		bubble(t, Options{ProfileRate: 1}, func(t *testing.T, tw *TimingWheel) {
+			ft := new(FuncTimer)
+			ft.InitStopped(tw, func() {})
+			s := &ft.shard.shard
+			requireHolder := func(want string) {
+				t.Helper()
+				if serve != nil {
+					serve(s)
+				}
+				synctest.Wait()
+				s.again.coming.Store(false)
+				require.Equal(t, map[string]int{want: 1}, holdersOf(tw.engine), name)
+				verifyShards(t, tw.engine)
+			}
+			s.again.coming.Store(serve != nil)
+			contended(t, tw, func() { resetsTimer(ft, time.Hour) })
+			requireHolder("resetsTimer")
+			ft.Stop()
+			resetsAgain(ft, time.Hour)
+			requireHolder("resetsAgain")
+			s.again.coming.Store(serve != nil)
+			contended(t, tw, func() { ft.Stop(); resetsTimer(ft, time.Hour) }) // in the same slot
+			requireHolder("resetsTimer")
+		})
+	}
+}
+
+// A FuncTimer that is armed while the wheel still has its slot has not the holder of before.
+func TestProfileForgetsTheHolderOfAStoppedTimer(t *testing.T) {
+	t.Parallel()
+	bubble(t, Options{ProfileRate: 1}, func(t *testing.T, tw *TimingWheel) {
+		ft := new(FuncTimer)
+		ft.InitStopped(tw, func() {})
+		resetsTimer(ft, time.Hour)
+		s := ft.shard
+		s.armMu.Lock() // a worker has claimed the timer, and its look waits
+		pg, slot := s.pages.At(0), ft.place-1
+		pg.Store(slot, pg.Load(slot).With(arena.Placed))
+		pg.Store(slot, pg.Load(slot).With(arena.Running))
+		s.inbox.take(nil)
+		s.armMu.Unlock()
+		require.True(t, ft.Stop())
+		require.False(t, ft.Reset(2*time.Hour))
+		ft.look()
+		require.Empty(t, holdersOf(tw.engine))
+	})
 }
 
 // A callback that arms a timer is its holder, and not the worker that runs the callback.

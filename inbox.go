@@ -26,6 +26,8 @@ const (
 //	    in the arrivals that the owner has taken out, exactly once.
 //	B2  No timer of staged is due before first.
 //	B3  free holds no slot that anything else names.
+//	B4  Whenever the arm lock is free, staged is shorter than sampleAt. So a caller that finds that
+//	    it is not has just added the last timer.
 type inbox struct {
 	staged []uint32 // in the order of arming
 	free   []uint32 // for the next timers; the last goes first
@@ -37,6 +39,7 @@ type inbox struct {
 	sweepAt  int            // length of staged at which it is swept
 	sampleAt int64          // length of staged at which its last timer is sampled; about never without samples
 	samples  *holders.Table // with ProfileRate; else nil
+	distance func() int64   // with ProfileRate: draws the number of turns to the next sample
 
 	armed       uint64 // timers
 	stopped     uint64 // timers that were stopped while staged and whose slots are back
@@ -52,7 +55,17 @@ func (ib *inbox) init() {
 // sampleEvery makes the inbox sample one of rate timers.
 func (ib *inbox) sampleEvery(rate int) {
 	ib.samples = holders.New(rate)
-	ib.sampleAt = ib.samples.Distance()
+	ib.distance = ib.samples.Distance
+	ib.sampleAt = 0
+	ib.pass()
+}
+
+// pass lets the timers of staged take their turns, unsampled. It is called after each that is added
+// and that the calling goroutine has not armed.
+func (ib *inbox) pass() {
+	for n := int64(len(ib.staged)); ib.sampleAt <= n; {
+		ib.sampleAt += ib.distance()
+	}
 	ib.setLookAt()
 }
 
@@ -129,23 +142,15 @@ func (ib *inbox) take(empty []uint32) (staged []uint32, first int64) {
 
 // sample returns the last slot of staged if it is the turn of this slot to be sampled, and if its
 // timer was armed just now. Timers that were moved or come back take their turn and are not
-// sampled. distance draws the number of turns to the next sample.
-func (ib *inbox) sample(slots *arena.Slots, distance func() int64) (i uint32, w arena.Word, ok bool) {
-	n := int64(len(ib.staged))
-	if ib.sampleAt > n {
+// sampled.
+func (ib *inbox) sample(slots *arena.Slots) (i uint32, w arena.Word, ok bool) {
+	if ib.sampleAt > int64(len(ib.staged)) {
 		return 0, 0, false
 	}
-	for ib.sampleAt < n {
-		ib.sampleAt += distance()
-	}
-	if ib.sampleAt == n {
-		ib.sampleAt += distance()
-		i = ib.staged[n-1]
-		w = loadWord(&slots.Pages, i)
-		ok = w.Kind() == arena.Staged && !w.Has(arena.Moved)
-	}
-	ib.setLookAt()
-	return i, w, ok
+	ib.pass()
+	i = ib.staged[len(ib.staged)-1]
+	w = loadWord(&slots.Pages, i)
+	return i, w, w.Kind() == arena.Staged && !w.Has(arena.Moved)
 }
 
 // arrivals holds the timers that the owner has taken out of the inbox and not placed yet.

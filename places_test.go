@@ -1,7 +1,9 @@
 package timingwheel
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -601,5 +603,133 @@ func TestRaceTimersThatBlockInPlaces(t *testing.T) {
 			placesReturn(t, tw.engine, opts.MaxRunning)
 			verifyShards(t, tw.engine)
 		})
+	}
+}
+
+// FuncTimers in few places: armed, touched, stopped with and without waiting, and flushed, while
+// functions block, panic, exit and arm themselves, while armMu is held now and then, and with
+// samples and labels. Every arming ends in one call or one Stop, and after a StopWait none runs. If
+// the wheel is stopped meanwhile, each is accounted for as well.
+func TestRaceFuncTimersInPlaces(t *testing.T) {
+	t.Parallel()
+	for _, opts := range []Options{
+		{Shards: 1, MaxRunning: 1},
+		{Shards: 1, MaxRunning: 2, WheelSize: 2, Levels: 2, Tick: 10 * time.Microsecond},
+		{Shards: 4, MaxRunning: 1, Tick: 50 * time.Microsecond},
+		{Shards: 4, MaxRunning: 3, Tick: 100 * time.Microsecond},
+	} {
+		for _, stops := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s,stops=%v", optionName(opts), stops), func(t *testing.T) {
+				t.Parallel()
+				opts := opts
+				opts.OnPanic = func(any, []byte) {}
+				opts.ProfileRate = 2
+				opts.ProfileLabels = true
+				tw := startWheel(t, opts)
+				var g gauge
+				const timers = 6
+				type subject struct {
+					FuncTimer
+					running, calls, armed atomic.Int64
+				}
+				var subjects [3][timers]subject
+				arm := func(s *subject, d time.Duration) {
+					if !s.Reset(d) {
+						s.armed.Add(1)
+					}
+				}
+				for k := range subjects {
+					for j := range subjects[k] {
+						s := &subjects[k][j]
+						s.InitStopped(tw, func() {
+							s.running.Add(1)
+							g.enter()
+							defer g.leave()
+							defer s.running.Add(-1)
+							s.calls.Add(1)
+							switch rand.IntN(24) {
+							case 0:
+								time.Sleep(rand.N(200 * time.Microsecond))
+							case 1:
+								panic("reported")
+							case 2:
+								runtime.Goexit()
+							case 3:
+								runtime.Gosched()
+							case 4, 5:
+								arm(s, rand.N(100*time.Microsecond))
+							}
+						})
+					}
+				}
+				var all sync.WaitGroup
+				for k := range subjects {
+					own := &subjects[k]
+					all.Go(func() {
+						rng := rand.New(rand.NewPCG(uint64(k), 9))
+						for range max(scaled(3000), 300) {
+							s := &own[rng.IntN(timers)]
+							switch rng.IntN(8) {
+							case 0, 1, 2:
+								arm(s, time.Duration(rng.IntN(1000))*time.Microsecond)
+							case 3:
+								s.Touch()
+							case 4:
+								s.Stop()
+							case 5:
+								ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(2000))*time.Microsecond)
+								if err := s.StopWait(ctx); err == nil && s.running.Load() != 0 {
+									t.Error("it runs after StopWait")
+								}
+								cancel()
+							case 6:
+								runtime.Gosched()
+							default:
+								if rng.IntN(50) == 0 {
+									tw.Flush()
+								}
+							}
+						}
+					})
+				}
+				rounds := 0
+				beside(func() {
+					holdArmMu(tw)
+					if rounds++; rounds%32 == 0 {
+						verifyShards(t, tw.engine)
+						assert.GreaterOrEqual(t, tw.Len(), 0)
+						assert.NoError(t, tw.WriteProfile(io.Discard))
+					}
+					if stops && rounds == 50 {
+						tw.Stop()
+					}
+				}, all.Wait)
+				if stops {
+					tw.Stop()
+					require.NoError(t, tw.Shutdown(t.Context()))
+				} else {
+					require.NoError(t, drainWheel(tw))
+				}
+				st := tw.Stats()
+				assert.Equal(t, st.Armed, st.Fired+st.Stopped+st.Discarded)
+				var calls, armed int64
+				for k := range subjects {
+					for j := range subjects[k] {
+						s := &subjects[k][j]
+						calls, armed = calls+s.calls.Load(), armed+s.armed.Load()
+						assert.Zero(t, s.running.Load())
+						assert.Zero(t, s.marks.Load()&(calling|listed))
+					}
+				}
+				assert.EqualValues(t, st.Fired, calls)
+				assert.LessOrEqual(t, int(g.most.Load()), opts.MaxRunning)
+				placesReturn(t, tw.engine, opts.MaxRunning)
+				if !stops {
+					assert.EqualValues(t, armed, st.Armed)
+					assert.Empty(t, holdersOf(tw.engine))
+				}
+				verifyShards(t, tw.engine)
+			})
+		}
 	}
 }

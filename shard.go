@@ -102,12 +102,13 @@ type rearmings struct {
 
 	// requests is a stack of what callers that found armMu taken have left for its next holders.
 	requests atomic.Pointer[request]
+	taken    *request      // armMu: requests that were taken off the stack and are not served
 	coming   atomic.Bool   // a goroutine is about to serve the requests
 	armed    atomic.Uint64 // timers that were armed without armMu
 	stopped  atomic.Uint64 // timers that were stopped without armMu
 }
 
-// request is a function to be called under armMu, unless the wheel is stopped by then.
+// request is a function to be called under armMu, perhaps twice, unless the wheel is stopped by then.
 type request struct {
 	do   func()
 	next *request
@@ -124,14 +125,22 @@ func (a *rearmings) leave(do func()) bool {
 	}
 }
 
-// serve serves all requests. armMu is held, and released while memory is allocated.
+// serve serves all requests. armMu is held, and released while memory is allocated. Another server
+// may come meanwhile. It must not miss a request, so one that is under way stays in taken.
 func (a *rearmings) serve(closed *atomic.Bool) {
-	if a.requests.Load() == nil {
-		return
-	}
-	for r := a.requests.Swap(nil); r != nil; r = r.next {
+	for {
+		if a.taken == nil {
+			if a.requests.Load() == nil {
+				return
+			}
+			a.taken = a.requests.Swap(nil)
+		}
+		r := a.taken
 		if !closed.Load() {
 			r.do()
+		}
+		if a.taken == r {
+			a.taken = r.next
 		}
 	}
 }
@@ -250,7 +259,7 @@ func (s *shard) unlockArm() {
 func (s *shard) lookAndUnlock() {
 	var sampled holders.Timer
 	if table := s.inbox.samples; table != nil {
-		if i, w, ok := s.inbox.sample(&s.slots, table.Distance); ok {
+		if i, w, ok := s.inbox.sample(&s.slots); ok {
 			sampled = holders.Timer{Page: s.host.pageOf(i), Index: i, Gen: w.Gen()}
 		}
 	}
@@ -388,6 +397,7 @@ func (s *shard) reclaim() {
 	for _, i := range o.ending {
 		s.inbox.add(i, never)
 	}
+	s.inbox.pass()
 	o.freed, o.ending = o.freed[:0], o.ending[:0]
 }
 
@@ -481,7 +491,8 @@ func (s *shard) halt() {
 	s.alarm.off()
 	s.slots.Clear()
 	s.inbox.staged, s.inbox.free = nil, nil
-	s.order, o.order, s.inbox.samples = nil, nil, nil
+	s.order, o.order = nil, nil
+	s.inbox.samples, s.inbox.distance, s.inbox.sampleAt = nil, nil, never
 	s.host.clear()
 	s.armMu.Unlock()
 	o.arrivals = arrivals{first: never}

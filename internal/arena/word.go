@@ -42,7 +42,7 @@ const (
 	Plan  Word = 1 << 3 // the slot belongs to a plan or a FuncTimer
 	Far   Word = 1 << 4 // the deadline bits are a ticket of the table of far deadlines
 	Moved Word = 1 << 5 // Staged, Ending, Ended: a bucket may have the slot as well.
-	// Running: Reschedule has set the next run. Dead: the slot was Running.
+	// Running: Reschedule has set the next run. Dead: the slot was Running, or its Stop is counted.
 
 	kindMask Word = 1<<3 - 1
 )
