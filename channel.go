@@ -104,7 +104,7 @@ func (t *Ticker) Reset(d time.Duration) {
 }
 
 // Ticks returns an iterator over ticks at multiples of d, until the wheel is stopped. Each loop has
-// a ticker of its own. Ticks panics if d is not positive.
+// its own ticker. Ticks panics if d is not positive.
 func (tw *TimingWheel) Ticks(d time.Duration) iter.Seq[time.Time] {
 	mustBePositive("Ticks", d)
 	return func(yield func(time.Time) bool) {
@@ -340,10 +340,9 @@ func (e *emitter) home() *shard {
 // ErrStopped is returned by [TimingWheel.Sleep] if the wheel is stopped.
 var ErrStopped = errors.New("timingwheel: the wheel is stopped")
 
-// Sleep returns nil once d has passed, or at once if d is not positive. It returns ctx.Err() if ctx
-// ends first, and [ErrStopped] if the wheel is stopped. A Flush ends a Sleep. Sleep must not be
-// called in a callback of a Manual or [Inline] wheel, because it would block the wheel. It panics
-// if ctx is nil.
+// Sleep returns nil once d has passed, ctx.Err() if ctx ends first, and [ErrStopped] if the wheel
+// is stopped. A Flush ends a Sleep. In a callback of a Manual or [Inline] wheel, Sleep would block
+// the wheel. It panics if ctx is nil.
 func (tw *TimingWheel) Sleep(ctx context.Context, d time.Duration) error {
 	if ctx == nil {
 		panic("timingwheel: Sleep with a nil context")

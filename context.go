@@ -10,27 +10,24 @@ import (
 )
 
 // WithTimeout is [context.WithTimeout] with a timer of the wheel: the context ends when d has
-// passed, up to one tick later and never earlier, when it is cancelled, or when parent ends. Use
-// package context instead if other code derives contexts by WithValue from this one and then
-// contexts of package context from those: each of the latter costs a goroutine. docs/contexts.md has
-// all differences.
+// passed or up to one tick later, when it is cancelled, or when parent ends. Use package context
+// instead if other code derives contexts by WithValue from this one and then contexts of package
+// context from those: each of the latter costs a goroutine. docs/contexts.md has all differences.
 //
-// The wheel's Stop hands the deadline to the runtime's timers, which also keep those of contexts
-// that are made later. In Manual mode the deadline is one of the wheel's clock; what is left of it
-// at Stop passes in real time. Flush ends the context.
-//
-// WithTimeout panics if parent is nil. O(1), apart from parent's methods.
+// Flush ends the context. Once the wheel is stopped, the runtime's timers keep the deadlines, also
+// of contexts that are made later. In Manual mode the deadline is one of the wheel's clock, and
+// what is left of it at Stop passes in real time. WithTimeout panics if parent is nil.
 func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return tw.withDeadline(parent, tw.today().Add(d), d, nil)
 }
 
-// WithTimeoutCause is WithTimeout with a cause for [context.Cause], for the case that the time has
-// passed. The cancel function does not set the cause.
+// WithTimeoutCause is WithTimeout with a cause for [context.Cause] if the context ends because d
+// has passed. The cancel function sets no cause.
 func (tw *TimingWheel) WithTimeoutCause(parent context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
 	return tw.withDeadline(parent, tw.today().Add(d), d, cause)
 }
 
-// WithDeadline is WithTimeout for a point in time. See [TimingWheel.AtFunc].
+// WithDeadline is WithTimeout for a point in time.
 func (tw *TimingWheel) WithDeadline(parent context.Context, t time.Time) (context.Context, context.CancelFunc) {
 	return tw.withDeadline(parent, t, t.Sub(tw.today()), nil)
 }

@@ -11,12 +11,11 @@ import (
 )
 
 // FuncTimer has the semantics of the [time.Timer] of [time.AfterFunc]: Reset also arms a timer that
-// has fired or was stopped, from any goroutine and from the function itself. Touch is the operation
-// for heartbeats.
+// has fired or was stopped, and f may call it. Touch is the operation for heartbeats. A [Timer] is
+// smaller and suffices for one timeout.
 //
-// NewFuncTimer makes a timer, and Init prepares one that is a field. A FuncTimer must not be copied.
-// All methods except Init and InitStopped may be called at any time from any goroutine. A [Timer] is
-// smaller and suffices for a timeout that is armed once.
+// NewFuncTimer makes a timer. Init prepares one that is a field, before any other method is called.
+// A FuncTimer must not be copied.
 type FuncTimer struct {
 	shard *shardOf[func()]
 
@@ -64,9 +63,8 @@ const (
 	epochMask = listed - 1
 )
 
-// NewFuncTimer returns a timer that calls f once, d from now or up to one tick later, never
-// earlier. A zero or negative d means at once. [TimingWheel.AfterFunc] says where f runs.
-// NewFuncTimer panics if f is nil.
+// NewFuncTimer returns a timer that calls f once, d from now or up to one tick later.
+// [TimingWheel.AfterFunc] says where f runs. It panics if f is nil.
 func (tw *TimingWheel) NewFuncTimer(d time.Duration, f func()) *FuncTimer {
 	t := new(FuncTimer)
 	t.Init(tw, d, f)
@@ -77,8 +75,8 @@ func (tw *TimingWheel) NewFuncTimer(d time.Duration, f func()) *FuncTimer {
 func NewFuncTimer(d time.Duration, f func()) *FuncTimer { return Default().NewFuncTimer(d, f) }
 
 // Init is [TimingWheel.NewFuncTimer] for a timer that is a field. It panics if the timer was
-// initialised before: Reset arms it again. The wheel may refer to a stopped timer for a moment, so
-// its memory must not be overwritten.
+// initialised before. The memory of a stopped timer must not be overwritten, because the wheel may
+// refer to it for a moment.
 func (t *FuncTimer) Init(tw *TimingWheel, d time.Duration, f func()) {
 	t.InitStopped(tw, f)
 	t.Reset(d)
@@ -96,13 +94,10 @@ func (t *FuncTimer) InitStopped(tw *TimingWheel, f func()) {
 	t.until.Store(unarmed)
 }
 
-// Reset arms the timer to call f once, d from now. A zero or negative d means at once. It returns
-// true if the timer was armed, and then f is not called for the old deadline. It returns false if
-// the timer had fired or was stopped. In this case f may still be running, and the next call of f
-// does not wait for it.
-//
-// On a stopped wheel Reset arms nothing and returns false. It panics if the timer was not
-// initialised. O(1) amortised; to a later deadline it is one atomic operation, except in Manual mode.
+// Reset arms the timer to call f once, d from now. It returns true if the timer was armed, and then
+// f is not called for the old deadline. If it returns false, f may still be running, and the next
+// call does not wait for it. Reset panics if the timer was not initialised. To a later deadline it
+// is one atomic operation, except in Manual mode.
 func (t *FuncTimer) Reset(d time.Duration) bool {
 	s := t.shard
 	if s == nil {
@@ -131,12 +126,9 @@ func (t *FuncTimer) Reset(d time.Duration) bool {
 	return t.set(deadline, now, true)
 }
 
-// Touch gives an armed timer its whole timeout again: the d of the last Reset or Init, from now. It
-// returns true if the timer is armed, and then f is not called before the new deadline. It returns
-// false and arms nothing if the timer has fired or was stopped, or if its wheel was. Touch never
-// makes a deadline earlier.
-//
-// Touch reads the clock once and writes to the timer alone, except in Manual mode.
+// Touch moves the deadline of an armed timer to the d of the last Reset or Init from now, but never
+// to an earlier time, and returns true: f is not called before then. Otherwise it returns false and
+// arms nothing. It reads the clock once and writes to the timer alone, except in Manual mode.
 func (t *FuncTimer) Touch() bool {
 	s := t.shard
 	if s == nil {
@@ -145,8 +137,7 @@ func (t *FuncTimer) Touch() bool {
 	return t.touch(s.reading())
 }
 
-// TouchAt is Touch with a time that the caller has read already, such as that of a packet. A time
-// without a monotonic reading costs one reading of the clock.
+// TouchAt is Touch with a time that the caller has read, such as a packet's.
 func (t *FuncTimer) TouchAt(now time.Time) bool {
 	if t.shard == nil {
 		return false
@@ -178,8 +169,8 @@ func (t *FuncTimer) touch(now int64) bool {
 	}
 }
 
-// Stop prevents the call of f and returns true. It returns false if the timer has fired or was
-// stopped, or if its wheel was. Stop does not wait for a call of f that is under way. O(1) amortised.
+// Stop returns true if it prevented the call of f, and false if the timer was not armed. It does
+// not wait for a call that is under way.
 func (t *FuncTimer) Stop() bool {
 	s := t.shard
 	if s == nil {
@@ -240,9 +231,9 @@ func (t *FuncTimer) stop() bool {
 }
 
 // StopWait stops the timer and waits until no call of f is under way. After it has returned nil, f
-// does not run until a later Reset: a Reset while StopWait waits, even one by f, is stopped too, or
-// its call is awaited. If ctx ends first, StopWait returns ctx.Err(). Then f may still be running,
-// and a Reset during StopWait may have armed the timer. Called by f, StopWait waits until ctx ends.
+// does not run until a later Reset: a Reset while StopWait waits is stopped too, or its call is
+// awaited. If ctx ends first, StopWait returns ctx.Err(). Then f may be running, and the timer may
+// be armed by such a Reset. Called by f, StopWait waits until ctx ends.
 func (t *FuncTimer) StopWait(ctx context.Context) error {
 	if ctx == nil {
 		panic("timingwheel: StopWait with a nil context")
@@ -266,8 +257,8 @@ func (t *FuncTimer) StopWait(ctx context.Context) error {
 	return nil
 }
 
-// Deadline returns the deadline, rounded up to a tick. It returns the zero time and false if the
-// timer is not armed. A Flush does not change the deadline. O(1).
+// Deadline returns the deadline, rounded up to a tick, or false if the timer is not armed. A Flush
+// does not change it. O(1).
 func (t *FuncTimer) Deadline() (time.Time, bool) {
 	s := t.shard
 	if s == nil || s.closed.Load() {
