@@ -20,10 +20,10 @@ type FuncTimer struct {
 	shard *shardOf[func()]
 
 	// until is the deadline, a reading of the clock, or unarmed. The goroutine that replaces a
-	// deadline by unarmed has the timer: a Stop, or the worker that calls f. Touch, and a Reset to a
-	// later deadline, replace until and nothing else. Stop and every other Reset replace until under
-	// the shard's armMu, which guards the slot. If the lock is taken for long, they replace until
-	// without it and leave a request, which makes the slot agree with until afterwards.
+	// deadline by unarmed has won the timer: a Stop, or the worker that calls f. Touch, and a Reset
+	// to a later deadline, replace until and nothing else. Stop and every other Reset replace until
+	// under the shard's armMu, which guards the slot. If the lock is taken for long, they replace
+	// until without it and leave a request, which makes the slot agree with until afterwards.
 	until   atomic.Int64
 	timeout atomic.Int64 // ns: of the last Reset or Init
 
@@ -35,15 +35,15 @@ type FuncTimer struct {
 	//	    calls f.
 	place uint32
 
-	// marks is shard.epoch as of the last time that the deadline was set or confirmed, and two flags.
-	// A Flush since then makes look call f whatever the deadline is.
+	// marks is shard.epoch as of the last time that the deadline was set or confirmed, and two
+	// flags. A Flush since then makes look call f whatever the deadline is.
 	//
 	//	calling  a call of f is under way
-	//	listed   shard.again has the timer: there are further calls, or a StopWait waits. Then both
+	//	listed   shard.funcTimers has the timer: there are further calls, or a StopWait waits. Then both
 	//	         flags change under armMu only.
 	marks atomic.Uint32
 
-	// The fields above are those of a Touch, side by side in 32 bytes.
+	// A Touch uses the fields above, which stand side by side in 32 bytes.
 
 	f   func()
 	run func() // the payload: look
@@ -215,7 +215,7 @@ func (t *FuncTimer) stop() bool {
 	c := t.cell()
 	for {
 		w := c.load()
-		if w.Kind() == arena.Running { // look finds out, and gives the slot back
+		if w.Kind() == arena.Running { // look finds unarmed and gives the slot back
 			s.inbox.stopped++
 			s.armMu.Unlock()
 			return true
@@ -274,7 +274,7 @@ func (t *FuncTimer) Deadline() (time.Time, bool) {
 // set gives the timer any deadline and reports whether it was armed. If always is false, set is for
 // a Touch in Manual mode: it does nothing to a timer that is not armed, and makes no deadline
 // earlier. now is a reading of the clock that is not later than the call, or for a Touch the
-// caller's. set is called with armMu held and returns without it.
+// time that its caller has passed. set is called with armMu held and returns without it.
 func (t *FuncTimer) set(deadline, now int64, always bool) (was bool) {
 	s := t.shard
 	if always && t.place == 0 && len(s.inbox.free) == 0 {
@@ -311,7 +311,7 @@ func (t *FuncTimer) set(deadline, now int64, always bool) (was bool) {
 // held. If the timer has no slot, the inbox has a free one.
 func (t *FuncTimer) placeLocked(deadline, now int64, was bool) {
 	s := t.shard
-	now = max(now, s.now.Load()) // the caller may have stood still since it read the clock
+	now = max(now, s.now.Load()) // the caller may have been preempted since it read the clock
 	// The end of the tick, even if the deadline has passed within the tick: look waits for that.
 	deadline = max(s.ticks.Begin(s.ticks.Ceil(deadline)), now)
 	tick := s.tickOf(deadline, now)
@@ -349,11 +349,11 @@ func (t *FuncTimer) setUnlocked(deadline int64) (was, ok bool) {
 			u := t.until.Load()
 			was = u != unarmed
 			if !was {
-				s.again.armed.Add(1) // first, or else Len might be negative
+				s.funcTimers.armed.Add(1) // first, or else Len might be negative
 			}
 			done = t.until.CompareAndSwap(u, deadline)
 			if !done && !was {
-				s.again.armed.Add(^uint64(0))
+				s.funcTimers.armed.Add(^uint64(0))
 			}
 		}
 	})
@@ -363,12 +363,13 @@ func (t *FuncTimer) setUnlocked(deadline int64) (was, ok bool) {
 	return was, ok
 }
 
-// stopUnlocked is stop for a caller that has found armMu taken. ok is false if the wheel is stopped.
+// stopUnlocked is stop for a caller that has found armMu taken. ok is false if the wheel is
+// stopped.
 func (t *FuncTimer) stopUnlocked() (stopped, ok bool) {
 	s := t.shard
 	ok = s.claims.unless(&s.closed, func() {
 		if stopped = t.until.Swap(unarmed) != unarmed; stopped {
-			s.again.stopped.Add(1)
+			s.funcTimers.stopped.Add(1)
 		}
 	})
 	if stopped {
@@ -381,14 +382,14 @@ func (t *FuncTimer) stopUnlocked() (stopped, ok bool) {
 // armMu.
 func (t *FuncTimer) request() {
 	s := t.shard
-	if !s.again.leave(t.settle) {
+	if !s.funcTimers.leave(t.settle) {
 		return
 	}
 	go func() {
 		s.engine.labels.Own()
 		s.armMu.Lock()
-		s.again.coming.Store(false)
-		s.again.serve(&s.closed)
+		s.funcTimers.coming.Store(false)
+		s.funcTimers.serve(&s.closed)
 		s.unlockArm()
 	}()
 }
@@ -430,9 +431,9 @@ func (t *FuncTimer) look() {
 		}
 		if !flushed && !t.reached(u) {
 			s.inbox.rescheduled++
-			// The next generation, because other workers may still have the batch of this claim. They
-			// would take the timer for one that was postponed and return it to the inbox, even after
-			// a Flush.
+			// The next generation, because other workers may still have the batch of this claim.
+			// They would take the timer for one that was postponed and return it to the inbox, even
+			// after a Flush.
 			c.stageAt(w, w.Renewed(), max(u, s.noteReading(clock.Unread)), s.ticks.Ceil(u))
 			if s.inbox.samples != nil {
 				s.inbox.samples.Renew(c.index, w.Gen(), w.Renewed().Gen())
@@ -485,14 +486,14 @@ func (t *FuncTimer) noteEnd() {
 	s := t.shard
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
-	u := s.again.underWay[&t.marks]
+	u := s.funcTimers.underWay[&t.marks]
 	if u.more > 0 {
 		u.more--
 		return
 	}
 	t.marks.And(epochMask)
-	if delete(s.again.underWay, &t.marks); len(s.again.underWay) == 0 {
-		s.again.underWay = nil // a map does not shrink
+	if delete(s.funcTimers.underWay, &t.marks); len(s.funcTimers.underWay) == 0 {
+		s.funcTimers.underWay = nil // a map does not shrink
 	}
 	if u.ended != nil {
 		close(u.ended)
@@ -511,13 +512,13 @@ func (t *FuncTimer) list() *underWay {
 		}
 	}
 	s := t.shard
-	u := s.again.underWay[&t.marks]
+	u := s.funcTimers.underWay[&t.marks]
 	if u == nil {
-		if s.again.underWay == nil {
-			s.again.underWay = make(map[*atomic.Uint32]*underWay)
+		if s.funcTimers.underWay == nil {
+			s.funcTimers.underWay = make(map[*atomic.Uint32]*underWay)
 		}
 		u = new(underWay)
-		s.again.underWay[&t.marks] = u
+		s.funcTimers.underWay[&t.marks] = u
 	}
 	return u
 }

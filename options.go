@@ -46,8 +46,8 @@ type Options struct {
 	// Defaults to 0, no limit. It must be 0 with an Executor and in Manual mode.
 	MaxRunning int
 
-	// OnPanic gets the value and the stack of a callback's panic. Defaults to nil: a panic crashes the
-	// program, or in Manual mode with Inline unwinds to the caller of Advance.
+	// OnPanic gets the value and the stack of a callback's panic. Defaults to nil: a panic crashes
+	// the program, or in Manual mode with Inline unwinds to the caller of Advance.
 	OnPanic func(value any, stack []byte)
 
 	// OnSlow is called for callbacks that take SlowAfter or longer; see [SlowCallback]. SlowAfter
@@ -55,8 +55,9 @@ type Options struct {
 	OnSlow    func(SlowCallback)
 	SlowAfter time.Duration
 
-	// ProfileLabels sets labels of runtime/pprof while a callback runs: "timingwheel", the Name, and
-	// "callback", its function, beside those of ProfileContext. Goroutines that it starts inherit them.
+	// ProfileLabels sets labels of runtime/pprof while a callback runs: "timingwheel", the Name,
+	// and "callback", its function, beside those of ProfileContext. Goroutines that it starts
+	// inherit them.
 	ProfileLabels  bool
 	ProfileContext context.Context
 

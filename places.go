@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// places keeps the callbacks of a wheel that run at once within [Options.MaxRunning]. A worker takes
-// a place before it claims anything. It keeps the place until it ends, or until it comes back from a
-// callback, or a batch, while another shard is in line. Invariants, whenever mu is free:
+// places keeps the callbacks of a wheel that run at once within [Options.MaxRunning]. A worker
+// takes a place before it claims anything. It keeps the place until it ends, or until it comes back
+// from a callback, or a batch, while another shard is in line. Invariants, whenever mu is free:
 //
 //	R1  free is MaxRunning less the places that workers hold or are about to get
 //	R2  if a shard is in line, free is 0

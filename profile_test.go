@@ -79,8 +79,8 @@ func (c *census) ofPlan()      { c.plan.Add(1) }
 func (c *census) ofRun(*Run)   { c.run.Add(1) }
 func (c *census) ofFuncTimer() { c.again.Add(1) }
 
-// Timers, plans and FuncTimers are due together, and use each other's slots one after the other. Each
-// call is named after its own function, on each executor and in Manual mode.
+// Timers, plans and FuncTimers are due together, and use each other's slots one after the other.
+// Each call is named after its own function, on each executor and in Manual mode.
 func TestCallbackNamesAreNotMixedUp(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {

@@ -84,8 +84,7 @@ type plan struct {
 }
 
 // timedPlan is a plan that reads the clock before each run, for its course or its function. It is a
-// type of its own, so that the plans of most callers of ScheduleFunc are spared the reading and the
-// word.
+// type of its own, so that most plans of ScheduleFunc save the reading and a word of memory.
 type timedPlan struct {
 	plan
 	withRun func(*Run) // nil: f is the function
@@ -130,8 +129,8 @@ func (p *plan) begin() course.Run {
 	return course.Run{N: max(p.n+1, p.n), Planned: p.planned}
 }
 
-// once is run r. Whether there is a further run is settled before the function starts, so that Stop
-// can tell during the run.
+// once makes run r. It settles whether there is a further run before the function starts, so that
+// Stop can tell during the run.
 func (p *plan) once(r course.Run, withRun func(*Run)) {
 	step, off := p.before(r)
 	switch {

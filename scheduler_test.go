@@ -478,7 +478,8 @@ func TestPlanIsEndedOrMovedRightAfterAClaim(t *testing.T) {
 	}
 }
 
-// A Scheduler that names the past for ever runs its plan without a pause, and holds up no other timer.
+// A Scheduler that names the past for ever runs its plan without a pause, and holds up no other
+// timer.
 func TestPlanThatIsAlwaysLate(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {

@@ -22,7 +22,7 @@ type host interface {
 	pageOf(i uint32) *atomic.Pointer[arena.Page] // what handles of slot i refer to; armMu is held
 	closePage(p int)                             // drops the payloads of a page that was given back
 	clear()                                      // drops all payloads and all pages
-	moveSurvivors()                              // gives the runtime what survives the wheel's Stop
+	moveSurvivors()                              // hands the timers that survive the wheel's Stop to the runtime
 	drive()                                      // runs a driver; called with wheelMu held, returns without it
 }
 
@@ -31,8 +31,8 @@ type host interface {
 // does, belongs to it.
 //
 // A timer's state is the word of its slot. Every step is one compare-and-swap of that word, so
-// callers need a lock only to arm a timer or to move it to an earlier deadline, and for the slot of a
-// FuncTimer:
+// callers need a lock only to arm a timer or to move it to an earlier deadline, and for the slot of
+// a FuncTimer:
 //
 //	armMu    guards the inbox, the free slots and the alarm. It is held for tens of nanoseconds.
 //	         An arming caller that finds it taken goes on to the next shard.
@@ -56,12 +56,12 @@ type shard struct {
 	claims   claims
 	removals removals
 
-	_     [64]byte
-	armMu sync.Mutex
-	inbox inbox
-	slots arena.Slots // its pages are read without the lock
-	order *armOrder   // Manual mode; else nil
-	again rearmings   // of FuncTimers
+	_          [64]byte
+	armMu      sync.Mutex
+	inbox      inbox
+	slots      arena.Slots // its pages are read without the lock
+	order      *armOrder   // Manual mode; else nil
+	funcTimers funcTimerState
 
 	_       [64]byte
 	wheelMu sync.Mutex
@@ -80,8 +80,8 @@ type claims struct {
 	returning atomic.Int32 // workers that have run callbacks and wait for wheelMu
 }
 
-// unless calls f, which does without a lock what halt has to count, unless the wheel is stopped.
-// halt waits for it. unless reports whether it has called f.
+// unless calls f if the wheel is not stopped, and reports whether it has. f changes counters
+// without a lock, so halt waits for calls that are under way.
 func (c *claims) unless(closed *atomic.Bool, f func()) bool {
 	c.counting.Add(1)
 	defer c.counting.Add(-1)
@@ -95,12 +95,13 @@ func (c *claims) unless(closed *atomic.Bool, f func()) bool {
 // countRun counts a run of a plan that begins, unless the wheel is stopped.
 func (c *claims) countRun(closed *atomic.Bool) { c.unless(closed, func() { c.runs.Add(1) }) }
 
-// rearmings is what a shard has for its FuncTimers.
-type rearmings struct {
+// funcTimerState is the state that a shard keeps for its FuncTimers.
+type funcTimerState struct {
 	// underWay has the FuncTimers that are listed, by FuncTimer.marks. armMu guards it.
 	underWay map[*atomic.Uint32]*underWay
 
-	// requests is a stack of what callers that found armMu taken have left for its next holders.
+	// requests is a stack. Callers that found armMu taken have pushed them, and a later holder of
+	// armMu serves them.
 	requests atomic.Pointer[request]
 	coming   atomic.Bool   // a goroutine is about to serve the requests
 	armed    atomic.Uint64 // timers that were armed without armMu
@@ -114,41 +115,41 @@ type request struct {
 }
 
 // leave adds a request. It reports whether the caller has to start a goroutine that serves it.
-func (a *rearmings) leave(do func()) bool {
+func (f *funcTimerState) leave(do func()) bool {
 	r := &request{do: do}
 	for {
-		r.next = a.requests.Load()
-		if a.requests.CompareAndSwap(r.next, r) {
-			return a.coming.CompareAndSwap(false, true)
+		r.next = f.requests.Load()
+		if f.requests.CompareAndSwap(r.next, r) {
+			return f.coming.CompareAndSwap(false, true)
 		}
 	}
 }
 
 // serve serves all requests. armMu is held, and released while memory is allocated.
-func (a *rearmings) serve(closed *atomic.Bool) {
-	if a.requests.Load() == nil {
+func (f *funcTimerState) serve(closed *atomic.Bool) {
+	if f.requests.Load() == nil {
 		return
 	}
-	for r := a.requests.Swap(nil); r != nil; r = r.next {
+	for r := f.requests.Swap(nil); r != nil; r = r.next {
 		if !closed.Load() {
 			r.do()
 		}
 	}
 }
 
-// counts returns the numbers of timers that were armed and stopped without armMu, as of one moment. A
-// timer whose arming is under way may count as armed.
-func (a *rearmings) counts() (armed, stopped uint64) {
+// counts returns the numbers of timers that were armed and stopped without armMu, as of one moment.
+// A timer whose arming is under way may count as armed.
+func (f *funcTimerState) counts() (armed, stopped uint64) {
 	for {
-		stopped = a.stopped.Load()
-		armed = a.armed.Load()
-		if a.stopped.Load() == stopped {
+		stopped = f.stopped.Load()
+		armed = f.armed.Load()
+		if f.stopped.Load() == stopped {
 			return armed, stopped
 		}
 	}
 }
 
-// underWay is what a shard knows of the calls of one FuncTimer.
+// underWay describes the calls of one FuncTimer that are under way.
 type underWay struct {
 	more  int           // calls under way besides the first
 	ended chan struct{} // for StopWait: closed when no call is under way any more
@@ -203,7 +204,7 @@ func (s *shard) noteReading(now int64) int64 {
 		now = s.Read()
 	}
 	ib.now = max(ib.now, now)
-	return max(now, s.now.Load()) // the caller may have stood still since it read the clock
+	return max(now, s.now.Load()) // the caller may have been preempted since it read the clock
 }
 
 // reading reads the wheel's clock.
@@ -398,7 +399,7 @@ func (s *shard) takeArrivals() {
 		return
 	}
 	s.armMu.Lock()
-	s.again.serve(&s.closed)
+	s.funcTimers.serve(&s.closed)
 	a.slots, a.first = s.inbox.take(a.slots[:0])
 	now := s.inbox.now
 	s.armMu.Unlock()
@@ -412,7 +413,7 @@ func (s *shard) takeArrivals() {
 func (s *shard) pending() int {
 	s.armMu.Lock()
 	runs := s.claims.runs.Load()
-	armed, stopped := s.again.counts()
+	armed, stopped := s.funcTimers.counts()
 	armed, stopped = armed+s.inbox.armed, stopped+s.inbox.stopped
 	s.armMu.Unlock()
 	o := &s.owner
