@@ -39,7 +39,7 @@ type FuncTimer struct {
 	// flags. A Flush since then makes look call f whatever the deadline is.
 	//
 	//	calling  a call of f is under way
-	//	listed   shard.funcTimers has the timer: there are further calls, or a StopWait waits. Then both
+	//	listed   shard.again has the timer: there are further calls, or a StopWait waits. Then both
 	//	         flags change under armMu only.
 	marks atomic.Uint32
 
@@ -349,11 +349,11 @@ func (t *FuncTimer) setUnlocked(deadline int64) (was, ok bool) {
 			u := t.until.Load()
 			was = u != unarmed
 			if !was {
-				s.funcTimers.armed.Add(1) // first, or else Len might be negative
+				s.again.armed.Add(1) // first, or else Len might be negative
 			}
 			done = t.until.CompareAndSwap(u, deadline)
 			if !done && !was {
-				s.funcTimers.armed.Add(^uint64(0))
+				s.again.armed.Add(^uint64(0))
 			}
 		}
 	})
@@ -369,7 +369,7 @@ func (t *FuncTimer) stopUnlocked() (stopped, ok bool) {
 	s := t.shard
 	ok = s.claims.unless(&s.closed, func() {
 		if stopped = t.until.Swap(unarmed) != unarmed; stopped {
-			s.funcTimers.stopped.Add(1)
+			s.again.stopped.Add(1)
 		}
 	})
 	if stopped {
@@ -382,14 +382,14 @@ func (t *FuncTimer) stopUnlocked() (stopped, ok bool) {
 // armMu.
 func (t *FuncTimer) request() {
 	s := t.shard
-	if !s.funcTimers.leave(t.settle) {
+	if !s.again.leave(t.settle) {
 		return
 	}
 	go func() {
 		s.engine.labels.Own()
 		s.armMu.Lock()
-		s.funcTimers.coming.Store(false)
-		s.funcTimers.serve(&s.closed)
+		s.again.coming.Store(false)
+		s.again.serve(&s.closed)
 		s.unlockArm()
 	}()
 }
@@ -486,14 +486,14 @@ func (t *FuncTimer) noteEnd() {
 	s := t.shard
 	s.armMu.Lock()
 	defer s.armMu.Unlock()
-	u := s.funcTimers.underWay[&t.marks]
+	u := s.again.underWay[&t.marks]
 	if u.more > 0 {
 		u.more--
 		return
 	}
 	t.marks.And(epochMask)
-	if delete(s.funcTimers.underWay, &t.marks); len(s.funcTimers.underWay) == 0 {
-		s.funcTimers.underWay = nil // a map does not shrink
+	if delete(s.again.underWay, &t.marks); len(s.again.underWay) == 0 {
+		s.again.underWay = nil // a map does not shrink
 	}
 	if u.ended != nil {
 		close(u.ended)
@@ -512,13 +512,13 @@ func (t *FuncTimer) list() *underWay {
 		}
 	}
 	s := t.shard
-	u := s.funcTimers.underWay[&t.marks]
+	u := s.again.underWay[&t.marks]
 	if u == nil {
-		if s.funcTimers.underWay == nil {
-			s.funcTimers.underWay = make(map[*atomic.Uint32]*underWay)
+		if s.again.underWay == nil {
+			s.again.underWay = make(map[*atomic.Uint32]*underWay)
 		}
 		u = new(underWay)
-		s.funcTimers.underWay[&t.marks] = u
+		s.again.underWay[&t.marks] = u
 	}
 	return u
 }

@@ -108,10 +108,10 @@ func TestFuncTimerBeforeItsRequestIsServed(t *testing.T) {
 			var calls atomic.Int64
 			ft := new(FuncTimer)
 			ft.InitStopped(tw, func() { calls.Add(1) })
-			ft.shard.funcTimers.coming.Store(true) // no goroutine comes
+			ft.shard.again.coming.Store(true) // no goroutine comes
 			contended(t, tw, func() { ft.Reset(time.Hour) })
 			after(t, tw, ft)
-			ft.shard.funcTimers.coming.Store(false)
+			ft.shard.again.coming.Store(false)
 			pass(2 * time.Hour)
 			st := tw.Stats()
 			assert.Equal(t, uint64(1), st.Armed, name)
@@ -140,8 +140,8 @@ func TestStopWithoutArmMuGivesTheSlotBack(t *testing.T) {
 	})
 }
 
-// Resets, Stops and Touches race with each other, with the expiry, with Flushes and with a
-// goroutine that holds armMu much of the time. Each arming ends in one call or in one Stop.
+// Resets, Stops and Touches race with each other, with the expiry, with Flushes and with a goroutine
+// that holds armMu much of the time. Each arming ends in one call or in one Stop.
 func TestRaceFuncTimersAndAHeldArmMu(t *testing.T) {
 	t.Parallel()
 	for _, opts := range tiny {

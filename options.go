@@ -56,8 +56,7 @@ type Options struct {
 	SlowAfter time.Duration
 
 	// ProfileLabels sets labels of runtime/pprof while a callback runs: "timingwheel", the Name,
-	// and "callback", its function, beside those of ProfileContext. Goroutines that it starts
-	// inherit them.
+	// and "callback", its function, beside those of ProfileContext. Its goroutines inherit them.
 	ProfileLabels  bool
 	ProfileContext context.Context
 

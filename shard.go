@@ -56,12 +56,12 @@ type shard struct {
 	claims   claims
 	removals removals
 
-	_          [64]byte
-	armMu      sync.Mutex
-	inbox      inbox
-	slots      arena.Slots // its pages are read without the lock
-	order      *armOrder   // Manual mode; else nil
-	funcTimers funcTimerState
+	_     [64]byte
+	armMu sync.Mutex
+	inbox inbox
+	slots arena.Slots // its pages are read without the lock
+	order *armOrder   // Manual mode; else nil
+	again rearmings   // of FuncTimers
 
 	_       [64]byte
 	wheelMu sync.Mutex
@@ -95,8 +95,8 @@ func (c *claims) unless(closed *atomic.Bool, f func()) bool {
 // countRun counts a run of a plan that begins, unless the wheel is stopped.
 func (c *claims) countRun(closed *atomic.Bool) { c.unless(closed, func() { c.runs.Add(1) }) }
 
-// funcTimerState is the state that a shard keeps for its FuncTimers.
-type funcTimerState struct {
+// rearmings is the state that a shard keeps for its FuncTimers.
+type rearmings struct {
 	// underWay has the FuncTimers that are listed, by FuncTimer.marks. armMu guards it.
 	underWay map[*atomic.Uint32]*underWay
 
@@ -115,22 +115,22 @@ type request struct {
 }
 
 // leave adds a request. It reports whether the caller has to start a goroutine that serves it.
-func (f *funcTimerState) leave(do func()) bool {
+func (a *rearmings) leave(do func()) bool {
 	r := &request{do: do}
 	for {
-		r.next = f.requests.Load()
-		if f.requests.CompareAndSwap(r.next, r) {
-			return f.coming.CompareAndSwap(false, true)
+		r.next = a.requests.Load()
+		if a.requests.CompareAndSwap(r.next, r) {
+			return a.coming.CompareAndSwap(false, true)
 		}
 	}
 }
 
 // serve serves all requests. armMu is held, and released while memory is allocated.
-func (f *funcTimerState) serve(closed *atomic.Bool) {
-	if f.requests.Load() == nil {
+func (a *rearmings) serve(closed *atomic.Bool) {
+	if a.requests.Load() == nil {
 		return
 	}
-	for r := f.requests.Swap(nil); r != nil; r = r.next {
+	for r := a.requests.Swap(nil); r != nil; r = r.next {
 		if !closed.Load() {
 			r.do()
 		}
@@ -139,11 +139,11 @@ func (f *funcTimerState) serve(closed *atomic.Bool) {
 
 // counts returns the numbers of timers that were armed and stopped without armMu, as of one moment.
 // A timer whose arming is under way may count as armed.
-func (f *funcTimerState) counts() (armed, stopped uint64) {
+func (a *rearmings) counts() (armed, stopped uint64) {
 	for {
-		stopped = f.stopped.Load()
-		armed = f.armed.Load()
-		if f.stopped.Load() == stopped {
+		stopped = a.stopped.Load()
+		armed = a.armed.Load()
+		if a.stopped.Load() == stopped {
 			return armed, stopped
 		}
 	}
@@ -399,7 +399,7 @@ func (s *shard) takeArrivals() {
 		return
 	}
 	s.armMu.Lock()
-	s.funcTimers.serve(&s.closed)
+	s.again.serve(&s.closed)
 	a.slots, a.first = s.inbox.take(a.slots[:0])
 	now := s.inbox.now
 	s.armMu.Unlock()
@@ -413,7 +413,7 @@ func (s *shard) takeArrivals() {
 func (s *shard) pending() int {
 	s.armMu.Lock()
 	runs := s.claims.runs.Load()
-	armed, stopped := s.funcTimers.counts()
+	armed, stopped := s.again.counts()
 	armed, stopped = armed+s.inbox.armed, stopped+s.inbox.stopped
 	s.armMu.Unlock()
 	o := &s.owner

@@ -41,9 +41,8 @@ type Stats struct {
 	Levels      int    // levels in use, of the shard with the most
 	Bytes       uint64 // memory held for timers, payloads, buckets and slots
 
-	// Lateness is the time from the tick to which the deadline was rounded up, to the claim. Of
-	// single callbacks about one in 16 or fewer is measured, and in Manual mode and with Timeouts
-	// each.
+	// Lateness is the time from the tick to which the deadline was rounded up, to the claim. About
+	// one in 16 or fewer single callbacks is measured; in Manual mode and with Timeouts, each.
 	Lateness Histogram
 }
 
@@ -83,7 +82,7 @@ func (s *shardOf[T]) addStats(st *Stats, now int64) {
 	}
 	s.armMu.Lock()
 	ib, runs := s.inbox, s.claims.runs.Load()
-	armed, stopped := s.funcTimers.counts()
+	armed, stopped := s.again.counts()
 	ib.armed, ib.stopped = ib.armed+armed, ib.stopped+stopped
 	s.armMu.Unlock()
 	if !closed {

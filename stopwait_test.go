@@ -26,7 +26,7 @@ func requireNoneUnderWay(t *testing.T, tw *TimingWheel) {
 	t.Helper()
 	for _, s := range tw.engine.shards {
 		s.armMu.Lock()
-		n := len(s.funcTimers.underWay)
+		n := len(s.again.underWay)
 		s.armMu.Unlock()
 		require.Zero(t, n)
 	}
