@@ -264,7 +264,7 @@ func TestLabelsOfPlansAndBatches(t *testing.T) {
 	require.Contains(t, got, `"timingwheel":"w2"`)
 }
 
-// What a callback, or the arming goroutine, has for labels is not seen in the samples of the next
+// Labels of a callback, or of the arming goroutine, are not seen in the samples of the next
 // callback, and a worker between two callbacks has those of the wheel alone.
 func TestLabelsDoNotLeakIntoOtherCallbacks(t *testing.T) {
 	for name, executor := range executors {

@@ -85,7 +85,7 @@ func TestLongRunIsFollowedByOneRun(t *testing.T) {
 	})
 }
 
-// What Next is called with, and when, is part of the contract.
+// The arguments of Next, and the moments of its calls, are part of the contract.
 func TestNextIsCalledAsDocumented(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
@@ -806,7 +806,7 @@ func at(t time.Time, after int) course.Step {
 	return course.Step{Next: t.Add(time.Duration(after) * ms)}
 }
 
-// What a course is asked, and when, is part of the contract.
+// The questions to a course, and their moments, are part of the contract.
 func TestCourseIsAskedAsDocumented(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
