@@ -29,8 +29,8 @@ func eachChannels(b *testing.B, std func(b *testing.B), wheel func(b *testing.B,
 	}
 }
 
-// BenchmarkNewTimerStop stops a timer on which no goroutine has waited. Package time puts a timer into
-// its heap only when a goroutine waits.
+// BenchmarkNewTimerStop stops a timer on which no goroutine has waited. Package time puts a timer
+// into its heap only when a goroutine waits.
 func BenchmarkNewTimerStop(b *testing.B) {
 	eachChannels(b, func(b *testing.B) {
 		for b.Loop() {

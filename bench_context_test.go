@@ -9,8 +9,8 @@ import (
 
 // BenchmarkContext makes and cancels a context with a timeout while others are live, on the wheel
 // and with package context. Parents are the background, one that all share and that can be
-// cancelled, or one for each. With "awaited" somebody asks for Done, with the background as parent,
-// with "request" as well, with a parent for each. Memory is that of one that lives.
+// cancelled, or one for each. With "awaited" the benchmark calls Done, with the background as
+// parent, with "request" as well, with a parent for each. Memory is that of one that lives.
 func BenchmarkContext(b *testing.B) {
 	tw := startWheel(b, Options{})
 	for _, live := range []int{1000, 1_000_000} {

@@ -287,8 +287,8 @@ func churnWheel(b *testing.B, n int) {
 
 // BenchmarkTouch is a heartbeat: Touch of a random FuncTimer, beside Reset of a timer of package
 // time. FuncTimers are elements of a slice, as fields of connections would be; package time has
-// pointers. impl=touchat has a reading of the clock, a new one for each 256 calls, as a loop over many
-// packets has.
+// pointers. impl=touchat has a reading of the clock, a new one for each 256 calls, as a loop over
+// many packets has.
 func BenchmarkTouch(b *testing.B) {
 	for _, size := range sizes[:3] {
 		b.Run("impl=std/pending="+size.name, func(b *testing.B) {

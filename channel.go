@@ -69,8 +69,8 @@ func NewTimer(d time.Duration) *ChannelTimer { return Default().NewTimer(d) }
 type Ticker struct {
 	C <-chan time.Time // has room for one tick; never replaced, never closed
 
-	emitter emitter
-	rhythm  rhythm
+	emitter  emitter
+	periodic periodic
 }
 
 // NewTicker returns a ticker that sends the time at multiples of d from now, or up to one tick of
@@ -79,8 +79,8 @@ type Ticker struct {
 func (tw *TimingWheel) NewTicker(d time.Duration) *Ticker {
 	mustBePositive("NewTicker", d)
 	t := new(Ticker)
-	t.rhythm.period = int64(d)
-	t.emitter.rhythm = &t.rhythm
+	t.periodic.period = int64(d)
+	t.emitter.periodic = &t.periodic
 	t.emitter.start(tw, d)
 	t.C = t.emitter.c
 	return t
@@ -104,7 +104,7 @@ func (t *Ticker) Reset(d time.Duration) {
 }
 
 // Ticks returns an iterator over ticks at multiples of d, until the wheel is stopped. Each loop has
-// a ticker of its own. Ticks panics if d is not positive.
+// its own ticker. Ticks panics if d is not positive.
 func (tw *TimingWheel) Ticks(d time.Duration) iter.Seq[time.Time] {
 	mustBePositive("Ticks", d)
 	return func(yield func(time.Time) bool) {
@@ -169,14 +169,14 @@ type emitter struct {
 	wheel *TimingWheel // nil: not made by a constructor
 	c     chan time.Time
 
-	mu     sync.Mutex
-	relay  *relay // the one that may send; nil: idle
-	timer  Timer  // of relay
-	rhythm *rhythm
+	mu       sync.Mutex
+	relay    *relay // the one that may send; nil: idle
+	timer    Timer  // of relay
+	periodic *periodic
 }
 
-// rhythm holds the ticks of a [Ticker]. An emitter without a rhythm fires once.
-type rhythm struct {
+// periodic holds the times of the ticks of a [Ticker]. An emitter without one fires once.
+type periodic struct {
 	period int64 // ns, positive
 	next   int64 // ns on the wheel's clock: the tick that is armed
 
@@ -185,7 +185,7 @@ type rhythm struct {
 
 // skipTo moves on to the first tick after now. If a Flush has fired the timer early, it moves on by
 // one period.
-func (r *rhythm) skipTo(now int64) {
+func (r *periodic) skipTo(now int64) {
 	missed := max(now-r.next, 0) / r.period
 	r.next = clock.Saturated(r.next+missed*r.period, r.period)
 }
@@ -228,15 +228,15 @@ func (e *emitter) start(tw *TimingWheel, d time.Duration) {
 // arm sets a relay, unless the wheel is stopped. The emitter is idle. mu is held.
 func (e *emitter) arm(deadline, now int64) {
 	e.armRelay(newRelay(e), deadline, now)
-	if e.rhythm != nil {
-		e.rhythm.origin = e.timer.origin()
+	if e.periodic != nil {
+		e.periodic.origin = e.timer.origin()
 	}
 }
 
 // armRelay arms a timer for a relay, which is new or has just fired. mu is held.
 func (e *emitter) armRelay(r *relay, deadline, now int64) {
-	if e.rhythm != nil {
-		e.rhythm.next = deadline
+	if e.periodic != nil {
+		e.periodic.next = deadline
 	}
 	e.relay, e.timer = r, e.wheel.engine.armAt(deadline, now, r.run)
 	if e.timer == (Timer{}) {
@@ -258,15 +258,15 @@ func (e *emitter) fire(r *relay) {
 	case e.c <- date:
 	default: // the receiver of ticks is slow
 	}
-	if e.rhythm == nil {
+	if e.periodic == nil {
 		e.relay = nil
 		r.recycle()
 		return
 	}
 	now, _ := e.wheel.engine.Instant(date)
-	e.rhythm.skipTo(now)
-	e.armRelay(r, e.rhythm.next, now)
-	e.timer.sampleAs(e.rhythm.origin)
+	e.periodic.skipTo(now)
+	e.armRelay(r, e.periodic.next, now)
+	e.timer.sampleAs(e.periodic.origin)
 }
 
 // stop makes the emitter idle and empties the channel. It returns true if a value was still to be
@@ -277,7 +277,7 @@ func (e *emitter) stop() bool {
 	return e.stopLocked()
 }
 
-// reset makes the emitter fire d from now. If the emitter has a rhythm, d is its new period as
+// reset makes the emitter fire d from now. If the emitter has a periodic, d is its new period as
 // well. reset returns true if a value was still to be received.
 func (e *emitter) reset(d time.Duration) bool {
 	e.mu.Lock()
@@ -288,12 +288,12 @@ func (e *emitter) reset(d time.Duration) bool {
 func (e *emitter) resetLocked(d time.Duration) bool {
 	now := e.wheel.engine.reading()
 	deadline := clock.Later(now, int64(d))
-	if e.rhythm != nil {
-		e.rhythm.period = int64(d)
+	if e.periodic != nil {
+		e.periodic.period = int64(d)
 	}
 	if e.relay != nil && e.timer.rescheduleTo(deadline, now) {
-		if e.rhythm != nil {
-			e.rhythm.next = deadline
+		if e.periodic != nil {
+			e.periodic.next = deadline
 			e.empty()
 		}
 		return true
@@ -340,10 +340,9 @@ func (e *emitter) home() *shard {
 // ErrStopped is returned by [TimingWheel.Sleep] if the wheel is stopped.
 var ErrStopped = errors.New("timingwheel: the wheel is stopped")
 
-// Sleep returns nil once d has passed, or at once if d is not positive. It returns ctx.Err() if ctx
-// ends first, and [ErrStopped] if the wheel is stopped. A Flush ends a Sleep. Sleep must not be
-// called in a callback of a Manual or [Inline] wheel, because it would block the wheel. It panics
-// if ctx is nil.
+// Sleep returns nil once d has passed, ctx.Err() if ctx ends first, and [ErrStopped] if the wheel
+// is stopped. A Flush ends a Sleep. In a callback of a Manual or [Inline] wheel, Sleep would block
+// the wheel. It panics if ctx is nil.
 func (tw *TimingWheel) Sleep(ctx context.Context, d time.Duration) error {
 	if ctx == nil {
 		panic("timingwheel: Sleep with a nil context")

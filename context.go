@@ -10,27 +10,24 @@ import (
 )
 
 // WithTimeout is [context.WithTimeout] with a timer of the wheel: the context ends when d has
-// passed, up to one tick later and never earlier, when it is cancelled, or when parent ends. Use
-// package context instead if other code derives contexts by WithValue from this one and then
-// contexts of package context from those: each of the latter costs a goroutine. docs/contexts.md has
-// all differences.
+// passed or up to one tick later, when it is cancelled, or when parent ends. Use package context
+// instead if other code derives contexts by WithValue from this one and then contexts of package
+// context from those: each of the latter costs a goroutine. docs/contexts.md has all differences.
 //
-// The wheel's Stop hands the deadline to the runtime's timers, which also keep those of contexts
-// that are made later. In Manual mode the deadline is one of the wheel's clock; what is left of it
-// at Stop passes in real time. Flush ends the context.
-//
-// WithTimeout panics if parent is nil. O(1), apart from parent's methods.
+// Flush ends the context. Once the wheel is stopped, the runtime's timers keep the deadlines, also
+// of contexts that are made later. In Manual mode the deadline is one of the wheel's clock, and
+// what is left of it at Stop passes in real time. WithTimeout panics if parent is nil.
 func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return tw.withDeadline(parent, tw.today().Add(d), d, nil)
 }
 
-// WithTimeoutCause is WithTimeout with a cause for [context.Cause], for the case that the time has
-// passed. The cancel function does not set the cause.
+// WithTimeoutCause is WithTimeout with a cause for [context.Cause] if the context ends because d
+// has passed. The cancel function sets no cause.
 func (tw *TimingWheel) WithTimeoutCause(parent context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
 	return tw.withDeadline(parent, tw.today().Add(d), d, cause)
 }
 
-// WithDeadline is WithTimeout for a point in time. See [TimingWheel.AtFunc].
+// WithDeadline is WithTimeout for a point in time.
 func (tw *TimingWheel) WithDeadline(parent context.Context, t time.Time) (context.Context, context.CancelFunc) {
 	return tw.withDeadline(parent, t, t.Sub(tw.today()), nil)
 }
@@ -80,15 +77,15 @@ func (tw *TimingWheel) withDeadline(parent context.Context, t time.Time, left ti
 		c.finish(late, true)
 	} else if !knownEnded(parent) {
 		c.arm(tw, cancel, left, late)
-		if tellsItself(parent) {
+		if hasAfterFunc(parent) {
 			c.Done()
 		}
 	}
 	return c, cancel
 }
 
-// knownEnded reports whether a timer below parent would be useless. It does not ask all
-// deadlineContexts above one, as Err does.
+// knownEnded reports whether parent has ended, so that a timer below it would be useless. Unlike
+// Err it does not ask the parents of a deadlineContext.
 func knownEnded(parent context.Context) bool {
 	if p, own := parent.(*deadlineContext); own {
 		return p.phase.Load().ended()
@@ -96,9 +93,9 @@ func knownEnded(parent context.Context) bool {
 	return parent.Err() != nil
 }
 
-// tellsItself reports whether parent is of a third package and tells of its end by functions. It
-// may rely on having one for each child.
-func tellsItself(parent context.Context) bool {
+// hasAfterFunc reports whether parent is of a third package and has the method AfterFunc. Such a
+// context may expect a call for each child, so the child makes one at once.
+func hasAfterFunc(parent context.Context) bool {
 	if _, own := parent.(*deadlineContext); own {
 		return false
 	}
@@ -108,28 +105,28 @@ func tellsItself(parent context.Context) bool {
 
 // deadlineContext is a context with a timer of a wheel.
 //
-// Before the first call of Done the parent does not know the context, and Err asks the parent. The
-// first call of Done makes the line, whose channel is closed with the parent's.
+// Before the first call of Done nothing is registered with the parent, and Err asks the parent. The
+// first call of Done makes the signal, whose channel is closed with the parent's.
 //
-// Package context hangs its contexts on this one by the method AfterFunc. It reads the cause from a
-// context of its own, which Value returns after the end.
+// Package context registers its contexts with this one by the method AfterFunc. It reads the cause
+// from a context of its own, which Value returns after the end.
 //
-// A context of package context that is cancelled calls no foreign code. So above asks whether the
-// parent has ended, although nothing may have told the context yet.
+// A context of package context that is cancelled calls no foreign code. parentErr therefore asks
+// the parent, although the context may not have been notified yet.
 type deadlineContext struct {
 	parent   context.Context
 	deadline time.Time
 
-	// phase is nil until the first call of Done. It is written under mu, after line.
-	phase atomic.Pointer[phase]
-	line  context.Context // has the channel; a doneChan, or a child of parent in package context
+	// phase is nil until the first call of Done. It is written under mu, after signal.
+	phase  atomic.Pointer[phase]
+	signal context.Context // has the channel: a doneChan, or a child of parent in package context
 
 	mu    sync.Mutex
 	timer Timer  // zero if there is none, and after the end
-	stop  func() // ends the watch over the parent; nil if there is none
+	stop  func() // removes the context from its parent; nil if it is not registered there
 }
 
-// phase tells whether and how a context has ended. Only dependents changes.
+// phase says whether and how a context has ended. Only dependents changes.
 type phase struct {
 	err        error           // nil while the context goes on
 	cause      context.Context // a context of package context with the cause; nil: the parent has it
@@ -137,11 +134,11 @@ type phase struct {
 }
 
 var (
-	open           phase // for all contexts without dependents
-	cancelled      = phase{err: context.Canceled, cause: causeContext(context.Canceled)}
-	timedOut       = phase{err: context.DeadlineExceeded, cause: causeContext(context.DeadlineExceeded)}
-	aboveCancelled = phase{err: context.Canceled}
-	aboveTimedOut  = phase{err: context.DeadlineExceeded}
+	open            phase // for all contexts without dependents
+	cancelled       = phase{err: context.Canceled, cause: causeContext(context.Canceled)}
+	timedOut        = phase{err: context.DeadlineExceeded, cause: causeContext(context.DeadlineExceeded)}
+	parentCancelled = phase{err: context.Canceled}
+	parentTimedOut  = phase{err: context.DeadlineExceeded}
 )
 
 // causeContext returns a context of package context that has ended with a cause. Its Value returns
@@ -155,7 +152,7 @@ func causeContext(cause error) context.Context {
 // ended reports whether p is a phase after the end.
 func (p *phase) ended() bool { return p != nil && p.err != nil }
 
-// doneChan is the line of a context whose parent never ends or is a deadlineContext.
+// doneChan is the signal of a context whose parent never ends or is a deadlineContext.
 type doneChan chan struct{}
 
 func (d doneChan) Done() <-chan struct{}         { return d }
@@ -163,8 +160,8 @@ func (doneChan) Err() error                      { return nil }
 func (doneChan) Value(any) any                   { return nil }
 func (doneChan) Deadline() (_ time.Time, _ bool) { return }
 
-// closedLine is the line of contexts that have ended before the first call of Done.
-var closedLine = func() doneChan {
+// closedSignal is the signal of contexts that have ended before the first call of Done.
+var closedSignal = func() doneChan {
 	d := make(doneChan)
 	close(d)
 	return d
@@ -183,13 +180,13 @@ func (c *deadlineContext) arm(tw *TimingWheel, end func(), left time.Duration, l
 		return
 	}
 	t := time.AfterFunc(left, func() { c.finish(late, true) })
-	if c.hang(func() { t.Stop() }) == nil {
+	if c.addDependent(func() { t.Stop() }) == nil {
 		t.Stop()
 	}
 }
 
-// end is the cancel function and the callback of the timer in one, which saves an allocation. The
-// timer tells them apart: it is pending if the call is a cancel.
+// end is both the cancel function and the callback of the timer, which saves an allocation. The
+// timer tells the two calls apart: it is pending if the call is a cancel.
 func (c *deadlineContext) end() { c.finish(&timedOut, false) }
 
 // causedEnd is end for a context with a cause.
@@ -200,7 +197,7 @@ type causedEnd struct {
 
 func (e *causedEnd) end() { e.c.finish(&e.late, false) }
 
-// The code of the callbacks of all timers of contexts.
+// Code of the callbacks of deadlines.
 var (
 	contextEnd       = reflect.ValueOf((*deadlineContext)(nil).end).Pointer()
 	contextCausedEnd = reflect.ValueOf((*causedEnd)(nil).end).Pointer()
@@ -212,23 +209,23 @@ func outlivesStop(f func()) bool {
 	return pc == contextEnd || pc == contextCausedEnd
 }
 
-// finish ends the context and what depends on it. Everything has ended when finish returns, also if
-// another goroutine was first. late is the phase at the deadline. If passed is false, the timer
-// tells whether the deadline has passed.
+// finish ends the context and its dependents. All of them have ended when finish returns, also if
+// another goroutine was first. late is the phase after the deadline. If passed is false, the timer
+// says whether the deadline has passed.
 func (c *deadlineContext) finish(late *phase, passed bool) {
-	above := c.above()
+	parentErr := c.parentErr()
 	c.mu.Lock()
 	p := c.phase.Load()
 	var stop func()
 	if !p.ended() {
-		p, stop = c.settle(p, above, late, passed), c.stop
+		p, stop = c.settle(p, parentErr, late, passed), c.stop
 		c.stop = nil
 	}
 	c.mu.Unlock()
 	if stop != nil {
 		stop()
 	}
-	<-c.line.Done() // another goroutine may be about to close it
+	<-c.signal.Done() // another goroutine may be about to close it
 	if p.dependents == nil {
 		return
 	}
@@ -241,29 +238,29 @@ func (c *deadlineContext) finish(late *phase, passed bool) {
 }
 
 // settle decides how the context ends and returns its last phase. mu is held.
-func (c *deadlineContext) settle(p *phase, above error, late *phase, passed bool) *phase {
+func (c *deadlineContext) settle(p *phase, parentErr error, late *phase, passed bool) *phase {
 	had := c.timer != Timer{}
 	pending := c.timer.Stop() || had && c.timer.stopSurvivor()
 	c.timer = Timer{} // it would keep the wheel
 	next := &cancelled
 	switch {
-	case above == context.Canceled:
-		next = &aboveCancelled
-	case above == context.DeadlineExceeded:
-		next = &aboveTimedOut
-	case above != nil:
-		next = &phase{err: above}
+	case parentErr == context.Canceled:
+		next = &parentCancelled
+	case parentErr == context.DeadlineExceeded:
+		next = &parentTimedOut
+	case parentErr != nil:
+		next = &phase{err: parentErr}
 	case passed || had && !pending:
 		next = late
 	}
 	if p != nil && p.dependents != nil {
 		next = &phase{err: next.err, cause: next.cause, dependents: p.dependents}
 	}
-	if c.line == nil {
-		c.line = closedLine
+	if c.signal == nil {
+		c.signal = closedSignal
 	}
 	c.phase.Store(next)
-	if d, ok := c.line.(doneChan); ok && d != closedLine {
+	if d, ok := c.signal.(doneChan); ok && d != closedSignal {
 		close(d)
 	}
 	return next
@@ -275,12 +272,12 @@ func (t Timer) stopSurvivor() bool {
 	return ok && s.closed.Load() && s.engine.survivors.stop(t)
 }
 
-// above returns the error of the parent if it has ended. A line in package context has it as well,
-// and asking that does not call the parent.
-func (c *deadlineContext) above() error {
+// parentErr returns the error of the parent if the parent has ended. A signal of package context
+// has ended with the parent, and asking the signal calls no method of the parent.
+func (c *deadlineContext) parentErr() error {
 	if c.phase.Load() != nil {
-		if _, ok := c.line.(doneChan); !ok {
-			return c.line.Err()
+		if _, ok := c.signal.(doneChan); !ok {
+			return c.signal.Err()
 		}
 	}
 	return c.parent.Err()
@@ -294,23 +291,23 @@ func (c *deadlineContext) Done() <-chan struct{} {
 	switch p := c.phase.Load(); {
 	case p == nil:
 		c.watch()
-	case p.err == nil && c.above() != nil: // and perhaps nothing has told it yet
+	case p.err == nil && c.parentErr() != nil: // and the context may not have been notified yet
 		c.end()
 	}
-	return c.line.Done()
+	return c.signal.Done()
 }
 
 // Err implements context.Context.
 func (c *deadlineContext) Err() error {
 	p := c.phase.Load()
 	if !p.ended() {
-		if c.above() == nil {
+		if c.parentErr() == nil {
 			return nil
 		}
 		c.end()
 		p = c.phase.Load()
 	}
-	<-c.line.Done() // the goroutine that ends the context is about to close it
+	<-c.signal.Done() // the goroutine that ends the context is about to close it
 	return p.err
 }
 
@@ -325,7 +322,7 @@ func (c *deadlineContext) Value(key any) any {
 	if p := c.phase.Load(); p.ended() {
 		from := p.cause
 		if from == nil {
-			from = c.line
+			from = c.signal
 		}
 		if v := from.Value(key); v != nil {
 			return v
@@ -342,16 +339,16 @@ func (c *deadlineContext) String() string {
 	return name + ".WithDeadline(" + c.deadline.String() + ")"
 }
 
-// watch makes the line and has the context told of its parent's end.
+// watch makes the signal and registers the context with its parent.
 func (c *deadlineContext) watch() {
-	var line context.Context
+	var signal context.Context
 	var stop func()
 	done := c.parent.Done()
 	own := ownParent(c.parent, done)
 	if done == nil || own != nil {
-		line = make(doneChan)
+		signal = make(doneChan)
 	} else {
-		line, stop = context.WithCancel(c.parent)
+		signal, stop = context.WithCancel(c.parent)
 	}
 	c.mu.Lock()
 	if c.phase.Load() != nil { // another goroutine was first, or the context has ended
@@ -361,21 +358,21 @@ func (c *deadlineContext) watch() {
 		}
 		return
 	}
-	c.line, c.stop = line, stop
+	c.signal, c.stop = signal, stop
 	c.phase.Store(&open)
 	c.mu.Unlock()
 	if own != nil {
-		if d := own.hang(c.end); d != nil {
+		if d := own.addDependent(c.end); d != nil {
 			c.watched(func() { d.drop() })
 		} else {
 			c.end()
 		}
-	} else if line.Err() != nil {
+	} else if signal.Err() != nil {
 		c.end()
 	}
 }
 
-// watching makes the line unless there is one.
+// watching calls watch unless there is a signal.
 func (c *deadlineContext) watching() {
 	if c.phase.Load() == nil {
 		c.watch()
@@ -388,14 +385,15 @@ func ownParent(parent context.Context, done <-chan struct{}) *deadlineContext {
 		return nil
 	}
 	if p, ok := parent.Value(&ownKey).(*deadlineContext); ok {
-		if p.watching(); p.line.Done() == done {
+		if p.watching(); p.signal.Done() == done {
 			return p
 		}
 	}
 	return nil
 }
 
-// watched notes how to end the watch over the parent, or ends it if the context has ended.
+// watched notes stop, which removes the context from its parent, or calls stop if the context has
+// ended.
 func (c *deadlineContext) watched(stop func()) {
 	c.mu.Lock()
 	over := c.phase.Load().ended()
@@ -416,19 +414,19 @@ type dependent struct {
 	once       sync.Once  // a second goroutine that ends the context waits here
 }
 
-// AfterFunc is the method by which package context hangs its contexts on this one. f is called on
-// the goroutine that ends the context, so that it has returned when cancel returns. The functions of
+// AfterFunc is the method by which package context registers its contexts with this one. The
+// goroutine that ends the context calls f, so f has returned when cancel returns. The functions of
 // package context never block.
 func (c *deadlineContext) AfterFunc(f func()) (stop func() bool) {
-	if d := c.hang(f); d != nil {
+	if d := c.addDependent(f); d != nil {
 		return d.drop
 	}
 	go f() // the caller may hold a lock that f wants
 	return func() bool { return false }
 }
 
-// hang adds a dependent. It returns nil if the context has ended.
-func (c *deadlineContext) hang(f func()) *dependent {
+// addDependent adds a dependent. It returns nil if the context has ended.
+func (c *deadlineContext) addDependent(f func()) *dependent {
 	c.watching()
 	c.mu.Lock()
 	p := c.phase.Load()
@@ -448,8 +446,8 @@ func (c *deadlineContext) hang(f func()) *dependent {
 	p.dependents = d
 	stop := c.stop
 	c.mu.Unlock()
-	if _, own := c.line.(doneChan); first && !own {
-		forget := context.AfterFunc(c.line, c.end)
+	if _, own := c.signal.(doneChan); first && !own {
+		forget := context.AfterFunc(c.signal, c.end)
 		c.watched(func() { forget(); stop() })
 	}
 	return d

@@ -313,7 +313,7 @@ func TestContextOfValues(t *testing.T) {
 	})
 }
 
-// Whoever finds an error finds Done closed, also by a channel that was taken long before.
+// A goroutine that finds an error finds Done closed, also by a channel that was taken long before.
 func TestErrIsNilUntilDoneIsClosed(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Tick: 50 * time.Microsecond})
@@ -396,7 +396,7 @@ type namedKey struct{}
 
 func (namedKey) String() string { return "the key" }
 
-// There is one channel, whoever asks first.
+// There is one channel, whichever goroutine asks first.
 func TestFirstCallsOfDoneAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{})
@@ -564,7 +564,7 @@ func TestAfterFuncsAreIndependent(t *testing.T) {
 	})
 }
 
-// The method is told of the end of a parent as well, whoever asks first.
+// The method is told of the end of a parent as well, whichever goroutine asks first.
 func TestAfterFuncAfterTheParentsEnd(t *testing.T) {
 	t.Parallel()
 	for name, after := range afterFuncs {

@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The default can be set once in a process, and other tests use it. So the cases run in a process of
-// their own: the test binary once more, with this variable set. In between they take the default away.
+// The default can be set once in a process, and other tests use it. So the cases run in a process
+// of their own: the test binary once more, with this variable set. In between they take the default
+// away.
 const ofItsOwn = "TIMINGWHEEL_PROCESS_OF_ITS_OWN"
 
 const lateSetDefault = "timingwheel: SetDefault after Default was used or set: call it once, at the start of main, " +
@@ -119,8 +120,8 @@ func setDefaultRefusesBadWheels(t *testing.T) {
 	require.True(t, tw == Default(), "neither the bad ones nor a Shutdown that panics are in the way")
 }
 
-// rounds runs f again and again, each time without a default. f passes to race what is to run at the
-// same time.
+// rounds runs f again and again, each time without a default. f passes to race what is to run at
+// the same time.
 func rounds(f func(round int, race func(...func()))) {
 	for round := range 200 {
 		defaultWheel.Store(nil)

@@ -62,8 +62,8 @@ func (d *dueList) add(b *bucket) {
 }
 
 // put makes a single timer due. tick is the current tick. The bucket that takes the timer is closed
-// once its first timer is taken or another bucket is due behind it, so a chain of zero delays queues
-// up behind everything else that is due.
+// once its first timer is taken or another bucket is due behind it, so a chain of zero delays
+// queues up behind everything else that is due.
 func (d *dueList) put(i uint32, tick int64) {
 	b := d.prompt
 	if b == nil {

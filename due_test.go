@@ -283,7 +283,7 @@ func FuzzDueList(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { playDue(t, &scripted{data[:min(len(data), 1024)]}) })
 }
 
-// What is armed with no delay after a Flush waits behind it.
+// Timers that are armed with no delay after a Flush wait behind it.
 func TestTimerWithoutDelayWaitsBehindAFlush(t *testing.T) {
 	t.Parallel()
 	h := &held{}

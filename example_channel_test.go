@@ -17,7 +17,7 @@ func ExampleTimingWheel_After() {
 	}
 	defer tw.Stop()
 
-	answer := make(chan string) // of somebody who takes too long
+	answer := make(chan string) // of a server that takes too long
 	select {
 	case a := <-answer:
 		fmt.Println(a)

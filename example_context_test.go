@@ -19,7 +19,7 @@ func ExampleTimingWheel_WithTimeout() {
 	ctx, cancel := tw.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
 
-	answer := make(chan string) // of somebody who takes too long
+	answer := make(chan string) // of a server that takes too long
 	select {
 	case a := <-answer:
 		fmt.Println(a)

@@ -571,9 +571,9 @@ func TestGoexitChain(t *testing.T) {
 	}
 }
 
-// A callback that blocks holds a goroutine. Its stack is no larger than with time.AfterFunc, where the
-// runtime's smallest stack is enough. The test runs in a process of its own, in which the runtime does
-// not begin with larger stacks after a collection.
+// A callback that blocks holds a goroutine. Its stack is no larger than with time.AfterFunc, where
+// the runtime's smallest stack is enough. The test runs in a process of its own, in which the
+// runtime does not begin with larger stacks after a collection.
 func TestBlockedCallbackHoldsNoMoreStackThanAnAfterFunc(t *testing.T) {
 	const fixed = "GODEBUG=adaptivestackstart=0"
 	if underRace {

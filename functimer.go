@@ -13,20 +13,19 @@ import (
 )
 
 // FuncTimer has the semantics of the [time.Timer] of [time.AfterFunc]: Reset also arms a timer that
-// has fired or was stopped, from any goroutine and from the function itself. Touch is the operation
-// for heartbeats.
+// has fired or was stopped, and f may call it. Touch is the operation for heartbeats. A [Timer] is
+// smaller and suffices for one timeout.
 //
-// NewFuncTimer makes a timer, and Init prepares one that is a field. A FuncTimer must not be copied.
-// All methods except Init and InitStopped may be called at any time from any goroutine. A [Timer] is
-// smaller and suffices for a timeout that is armed once.
+// NewFuncTimer makes a timer. Init prepares one that is a field, before any other method is called.
+// A FuncTimer must not be copied.
 type FuncTimer struct {
 	shard *shardOf[func()]
 
 	// until is the deadline, a reading of the clock, or unarmed. The goroutine that replaces a
-	// deadline by unarmed has the timer: a Stop, or the worker that calls f. Touch, and a Reset to a
-	// later deadline, replace until and nothing else. Stop and every other Reset replace until under
-	// the shard's armMu, which guards the slot. If the lock is taken for long, they replace until
-	// without it and leave a request, which makes the slot agree with until afterwards.
+	// deadline by unarmed has won the timer: a Stop, or the worker that calls f. Touch, and a Reset
+	// to a later deadline, replace until and nothing else. Stop and every other Reset replace until
+	// under the shard's armMu, which guards the slot. If the lock is taken for long, they replace
+	// until without it and leave a request, which makes the slot agree with until afterwards.
 	until   atomic.Int64
 	timeout atomic.Int64 // ns: of the last Reset or Init
 
@@ -38,15 +37,15 @@ type FuncTimer struct {
 	//	    calls f.
 	place uint32
 
-	// marks is shard.epoch as of the last time that the deadline was set or confirmed, and two flags.
-	// A Flush since then makes look call f whatever the deadline is.
+	// marks is shard.epoch as of the last time that the deadline was set or confirmed, and two
+	// flags. A Flush since then makes look call f whatever the deadline is.
 	//
 	//	calling  a call of f is under way
 	//	listed   shard.again has the timer: there are further calls, or a StopWait waits. Then both
 	//	         flags change under armMu only.
 	marks atomic.Uint32
 
-	// The fields above are those of a Touch, side by side in 32 bytes.
+	// A Touch uses the fields above, which stand side by side in 32 bytes.
 
 	f   func()
 	run func() // the payload: look
@@ -66,9 +65,8 @@ const (
 	epochMask = listed - 1
 )
 
-// NewFuncTimer returns a timer that calls f once, d from now or up to one tick later, never
-// earlier. A zero or negative d means at once. [TimingWheel.AfterFunc] says where f runs.
-// NewFuncTimer panics if f is nil.
+// NewFuncTimer returns a timer that calls f once, d from now or up to one tick later.
+// [TimingWheel.AfterFunc] says where f runs. It panics if f is nil.
 func (tw *TimingWheel) NewFuncTimer(d time.Duration, f func()) *FuncTimer {
 	t := new(FuncTimer)
 	t.Init(tw, d, f)
@@ -79,8 +77,8 @@ func (tw *TimingWheel) NewFuncTimer(d time.Duration, f func()) *FuncTimer {
 func NewFuncTimer(d time.Duration, f func()) *FuncTimer { return Default().NewFuncTimer(d, f) }
 
 // Init is [TimingWheel.NewFuncTimer] for a timer that is a field. It panics if the timer was
-// initialised before: Reset arms it again. The wheel may refer to a stopped timer for a moment, so
-// its memory must not be overwritten.
+// initialised before. The memory of a stopped timer must not be overwritten, because the wheel may
+// refer to it for a moment.
 func (t *FuncTimer) Init(tw *TimingWheel, d time.Duration, f func()) {
 	t.InitStopped(tw, f)
 	t.Reset(d)
@@ -98,13 +96,10 @@ func (t *FuncTimer) InitStopped(tw *TimingWheel, f func()) {
 	t.until.Store(unarmed)
 }
 
-// Reset arms the timer to call f once, d from now. A zero or negative d means at once. It returns
-// true if the timer was armed, and then f is not called for the old deadline. It returns false if
-// the timer had fired or was stopped. In this case f may still be running, and the next call of f
-// does not wait for it.
-//
-// On a stopped wheel Reset arms nothing and returns false. It panics if the timer was not
-// initialised. O(1) amortised; to a later deadline it is one atomic operation, except in Manual mode.
+// Reset arms the timer to call f once, d from now. It returns true if the timer was armed, and then
+// f is not called for the old deadline. If it returns false, f may still be running, and the next
+// call does not wait for it. Reset panics if the timer was not initialised. To a later deadline it
+// is one atomic operation, except in Manual mode.
 func (t *FuncTimer) Reset(d time.Duration) bool {
 	s := t.shard
 	if s == nil {
@@ -133,12 +128,9 @@ func (t *FuncTimer) Reset(d time.Duration) bool {
 	return t.set(deadline, now, true)
 }
 
-// Touch gives an armed timer its whole timeout again: the d of the last Reset or Init, from now. It
-// returns true if the timer is armed, and then f is not called before the new deadline. It returns
-// false and arms nothing if the timer has fired or was stopped, or if its wheel was. Touch never
-// makes a deadline earlier.
-//
-// Touch reads the clock once and writes to the timer alone, except in Manual mode.
+// Touch moves the deadline of an armed timer to the d of the last Reset or Init from now, but never
+// to an earlier time, and returns true: f is not called before then. Otherwise it returns false and
+// arms nothing. It reads the clock once and writes to the timer alone, except in Manual mode.
 func (t *FuncTimer) Touch() bool {
 	s := t.shard
 	if s == nil {
@@ -147,8 +139,7 @@ func (t *FuncTimer) Touch() bool {
 	return t.touch(s.reading())
 }
 
-// TouchAt is Touch with a time that the caller has read already, such as that of a packet. A time
-// without a monotonic reading costs one reading of the clock.
+// TouchAt is Touch with a time that the caller has read, such as a packet's.
 func (t *FuncTimer) TouchAt(now time.Time) bool {
 	if t.shard == nil {
 		return false
@@ -180,8 +171,8 @@ func (t *FuncTimer) touch(now int64) bool {
 	}
 }
 
-// Stop prevents the call of f and returns true. It returns false if the timer has fired or was
-// stopped, or if its wheel was. Stop does not wait for a call of f that is under way. O(1) amortised.
+// Stop returns true if it prevented the call of f, and false if the timer was not armed. It does
+// not wait for a call that is under way.
 func (t *FuncTimer) Stop() bool {
 	s := t.shard
 	if s == nil {
@@ -226,7 +217,7 @@ func (t *FuncTimer) stop() bool {
 	c := t.cell()
 	for {
 		w := c.load()
-		if w.Kind() == arena.Running { // look finds out, and gives the slot back
+		if w.Kind() == arena.Running { // look finds unarmed and gives the slot back
 			s.inbox.stopped++
 			s.armMu.Unlock()
 			return true
@@ -242,9 +233,9 @@ func (t *FuncTimer) stop() bool {
 }
 
 // StopWait stops the timer and waits until no call of f is under way. After it has returned nil, f
-// does not run until a later Reset: a Reset while StopWait waits, even one by f, is stopped too, or
-// its call is awaited. If ctx ends first, StopWait returns ctx.Err(). Then f may still be running,
-// and a Reset during StopWait may have armed the timer. Called by f, StopWait waits until ctx ends.
+// does not run until a later Reset: a Reset while StopWait waits is stopped too, or its call is
+// awaited. If ctx ends first, StopWait returns ctx.Err(). Then f may be running, and the timer may
+// be armed by such a Reset. Called by f, StopWait waits until ctx ends.
 func (t *FuncTimer) StopWait(ctx context.Context) error {
 	if ctx == nil {
 		panic("timingwheel: StopWait with a nil context")
@@ -268,8 +259,8 @@ func (t *FuncTimer) StopWait(ctx context.Context) error {
 	return nil
 }
 
-// Deadline returns the deadline, rounded up to a tick. It returns the zero time and false if the
-// timer is not armed. A Flush does not change the deadline. O(1).
+// Deadline returns the deadline, rounded up to a tick, or false if the timer is not armed. A Flush
+// does not change it. O(1).
 func (t *FuncTimer) Deadline() (time.Time, bool) {
 	s := t.shard
 	if s == nil || s.closed.Load() {
@@ -285,7 +276,7 @@ func (t *FuncTimer) Deadline() (time.Time, bool) {
 // set gives the timer any deadline and reports whether it was armed. If always is false, set is for
 // a Touch in Manual mode: it does nothing to a timer that is not armed, and makes no deadline
 // earlier. now is a reading of the clock that is not later than the call, or for a Touch the
-// caller's. set is called with armMu held and returns without it.
+// time that its caller has passed. set is called with armMu held and returns without it.
 func (t *FuncTimer) set(deadline, now int64, always bool) (was bool) {
 	s := t.shard
 	if always && t.place == 0 && len(s.inbox.free) == 0 {
@@ -322,7 +313,7 @@ func (t *FuncTimer) set(deadline, now int64, always bool) (was bool) {
 // held. If the timer has no slot, the inbox has a free one.
 func (t *FuncTimer) placeLocked(deadline, now int64, was bool) {
 	s := t.shard
-	now = max(now, s.now.Load()) // the caller may have stood still since it read the clock
+	now = max(now, s.now.Load()) // the caller may have been preempted since it read the clock
 	// The end of the tick, even if the deadline has passed within the tick: look waits for that.
 	deadline = max(s.ticks.Begin(s.ticks.Ceil(deadline)), now)
 	tick := s.tickOf(deadline, now)
@@ -383,7 +374,8 @@ func (t *FuncTimer) setUnlocked(deadline int64) (was, ok bool) {
 	return was, ok
 }
 
-// stopUnlocked is stop for a caller that has found armMu taken. ok is false if the wheel is stopped.
+// stopUnlocked is stop for a caller that has found armMu taken. ok is false if the wheel is
+// stopped.
 func (t *FuncTimer) stopUnlocked() (stopped, ok bool) {
 	s := t.shard
 	ok = s.claims.unless(&s.closed, func() {
@@ -469,9 +461,9 @@ func (t *FuncTimer) look() {
 		}
 		if !flushed && !t.reached(u) {
 			s.inbox.rescheduled++
-			// The next generation, because other workers may still have the batch of this claim. They
-			// would take the timer for one that was postponed and return it to the inbox, even after
-			// a Flush.
+			// The next generation, because other workers may still have the batch of this claim.
+			// They would take the timer for one that was postponed and return it to the inbox, even
+			// after a Flush.
 			c.stageAt(w, w.Renewed(), max(u, s.noteReading(clock.Unread)), s.ticks.Ceil(u))
 			if s.inbox.samples != nil {
 				s.inbox.samples.Renew(c.index, w.Gen(), w.Renewed().Gen())

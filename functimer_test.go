@@ -347,8 +347,8 @@ func TestFuncTimerWithoutDelayInTheMiddleOfATick(t *testing.T) {
 	assert.Empty(t, s.to(10*ms+ms/2))
 }
 
-// A deadline that was touched to a later moment of the tick in which the wheel looks at it costs one
-// more look.
+// A deadline that was touched to a later moment of the tick in which the wheel looks at it costs
+// one more look.
 func TestTouchedWithinATick(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Tick: time.Second}, func(t *testing.T, tw *TimingWheel) {

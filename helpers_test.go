@@ -244,8 +244,8 @@ type question struct {
 	finished time.Time // the zero time before a run
 }
 
-// courseFunc is a Scheduler whose courses answer by a function. The answer is used as it is, also if
-// its time has passed.
+// courseFunc is a Scheduler whose courses answer by a function. The answer is used as it is, also
+// if its time has passed.
 type courseFunc func(q question) course.Step
 
 func (f courseFunc) Next(time.Time) time.Time { panic("Next of a Starter") }
@@ -738,8 +738,8 @@ func (t Timer) swapWord(change func(w arena.Word) arena.Word) {
 	pg.Store(t.index, change(pg.Load(t.index)))
 }
 
-// slotIsFree reports whether a slot is free: no timer, list or batch names it. Slots that were claimed
-// a moment ago are given back first.
+// slotIsFree reports whether a slot is free: no timer, list or batch names it. Slots that were
+// claimed a moment ago are given back first.
 func (s *shard) slotIsFree(i uint32) bool {
 	s.wheelMu.Lock()
 	defer s.wheelMu.Unlock()

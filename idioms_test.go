@@ -159,8 +159,8 @@ func TestIdiomOfHeartbeats(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-// A retry ends its own repetition: with package time a goroutine leaves its ticker, here a run stops
-// its plan. There is no variable that the first run could find unset.
+// A retry ends its own repetition: with package time a goroutine leaves its ticker, here a run
+// stops its plan. There is no variable that the first run could find unset.
 func TestIdiomOfRetries(t *testing.T) {
 	t.Parallel()
 	const succeeds = 4

@@ -279,8 +279,8 @@ func TestGoroutinesEndAfterABurst(t *testing.T) {
 	}
 }
 
-// The garbage collector takes what a callback or payload refers to, and a wheel that is not used any
-// more.
+// The garbage collector takes what a callback or payload refers to, and a wheel that is not used
+// any more.
 
 // held by nothing but a timer: noinline keeps the callers' frames from referring to it.
 //

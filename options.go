@@ -39,19 +39,15 @@ type Options struct {
 	Name      string        // in Stats, in a SlowCallback and in profiles; defaults to none
 	Manual    bool          // no goroutine runs, and the caller moves the clock with Advance
 	Start     time.Time     // first reading of a Manual wheel's clock; defaults to the time of New
-
-	// Executor decides where callbacks run. Defaults to goroutines that the wheel reuses: a callback
-	// that blocks delays no other timer. In Manual mode it defaults to Inline.
-	Executor Executor
+	Executor  Executor      // where callbacks run; defaults to goroutines of the wheel, or to Inline if Manual
 
 	// MaxRunning limits how many callbacks, or batches of [Timeouts], the default executor runs at
-	// once. The others stay due: they are pending, and can be stopped and moved. Callbacks that
-	// wait for others may deadlock at the limit. Defaults to 0, no limit. With an Executor and in
-	// Manual mode it must be 0.
+	// once. The others stay pending. Callbacks that wait for others may deadlock at the limit.
+	// Defaults to 0, no limit. It must be 0 with an Executor and in Manual mode.
 	MaxRunning int
 
-	// OnPanic gets the value and the stack of a callback's panic. Defaults to nil: a panic crashes the
-	// program, or in Manual mode with Inline unwinds to the caller of Advance.
+	// OnPanic gets the value and the stack of a callback's panic. Defaults to nil: a panic crashes
+	// the program, or in Manual mode with Inline unwinds to the caller of Advance.
 	OnPanic func(value any, stack []byte)
 
 	// OnSlow is called for callbacks that take SlowAfter or longer; see [SlowCallback]. SlowAfter
@@ -59,27 +55,24 @@ type Options struct {
 	OnSlow    func(SlowCallback)
 	SlowAfter time.Duration
 
-	// ProfileLabels sets labels of runtime/pprof while a callback runs: "timingwheel", the Name, and
-	// "callback", its function, beside those of ProfileContext. Goroutines that it starts inherit them.
+	// ProfileLabels sets labels of runtime/pprof while a callback runs: "timingwheel", the Name,
+	// and "callback", its function, beside those of ProfileContext. Its goroutines inherit them.
 	ProfileLabels  bool
 	ProfileContext context.Context
 
 	// ProfileRate samples one of this many timers, at random, for [TimingWheel.WriteProfile]. 512
-	// costs 2% of an arm and stop. Up to 2^30. Defaults to 0: no profile, at no cost.
+	// costs 2% of an arm and stop. Accepted is up to 2^30. Defaults to 0, no profile.
 	ProfileRate int
 }
 
-// Executor decides where callbacks run.
+// Executor decides where callbacks run. A *sync.WaitGroup is an Executor, and [ExecutorFunc] adapts
+// most pools.
 //
-// Go is called without a lock on the driver's goroutine, once for each callback that is due (for
-// each batch with [Timeouts]). In Manual mode it is called on the goroutine of Advance or Flush. Go
-// must not block for long. It must call f exactly once, now or later, on any goroutine. f claims a
-// callback that is due and runs it. Until then the timer is pending and can be stopped. If nothing
-// is due any more, f does nothing. Calls of Go may still be under way when the wheel's Stop
-// returns, but not once Shutdown has returned nil.
-//
-// *sync.WaitGroup satisfies the interface as it is. The method of most pools has another name or a
-// result: see [ExecutorFunc].
+// The driver's goroutine calls Go without a lock, once for each callback that is due (for each
+// batch with [Timeouts]). In Manual mode the goroutine of Advance or Flush does. Go must not block
+// for long. It must call f exactly once, now or later, on any goroutine. f claims a callback that
+// is due and runs it, or does nothing if none is. Calls of Go may be under way when the wheel's
+// Stop returns, but not once Shutdown has returned nil.
 type Executor interface{ Go(f func()) }
 
 // ExecutorFunc is an Executor by a function, such as the method of a pool:
@@ -90,8 +83,8 @@ type ExecutorFunc func(f func())
 // Go calls e.
 func (e ExecutorFunc) Go(f func()) { e(f) }
 
-// Inline runs callbacks on the driver's goroutine, one after the other in each shard. It is meant
-// for tiny callbacks that never block. A callback that blocks delays all other timers of its shard.
+// Inline runs callbacks on the driver's goroutine, one after the other in each shard. A callback
+// that blocks delays all other timers of the shard.
 var Inline Executor = inline{}
 
 // Goroutines starts a new goroutine for each callback, as time.AfterFunc does.

@@ -46,8 +46,8 @@ func TestStopAndRescheduleBetweenInboxAndWheel(t *testing.T) {
 	require.Equal(t, 1, s.Len())
 }
 
-// A timer is rescheduled while the owner of a running wheel has taken it out of the inbox and has not
-// placed it. A later time only changes the word, and an earlier one sets the alarm.
+// A timer is rescheduled while the owner of a running wheel has taken it out of the inbox and has
+// not placed it. A later time only changes the word, and an earlier one sets the alarm.
 func TestRescheduleBetweenInboxAndWheelFiresOnTime(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
@@ -133,7 +133,8 @@ func (s *shard) sweepInbox() {
 	s.inbox.sweep(&s.slots)
 }
 
-// A timer was moved to an earlier time, and its old bucket expires before the owner takes the inbox.
+// A timer was moved to an earlier time, and its old bucket expires before the owner takes the
+// inbox.
 func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{WheelSize: 4, Levels: 3}, func(t *testing.T, tw *TimingWheel) {
@@ -165,8 +166,8 @@ func TestOldBucketOfAMovedTimerExpires(t *testing.T) {
 	})
 }
 
-// A Stop takes effect before its entry leaves the bucket: the handle is inert, the callback released
-// and Len exact. The slot is reused only after the entry has left.
+// A Stop takes effect before its entry leaves the bucket: the handle is inert, the callback
+// released and Len exact. The slot is reused only after the entry has left.
 func TestStoppedTimerOnTheWheelIsInertAtOnce(t *testing.T) {
 	t.Parallel()
 	s, sh := newShardStory(t, Options{})
@@ -245,8 +246,8 @@ func TestBacklogOfRemovalsShrinks(t *testing.T) {
 	}
 }
 
-// A timer is armed after a long idleness, while removals are outstanding. The owner places it by the
-// present clock.
+// A timer is armed after a long idleness, while removals are outstanding. The owner places it by
+// the present clock.
 func TestClockCatchesUpBeforePlacing(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{Tick: time.Hour, WheelSize: 8, Levels: 4}, func(t *testing.T, tw *TimingWheel) {
@@ -370,8 +371,8 @@ func TestEarlyBucketDoesNotTakeTheClockPastOthers(t *testing.T) {
 	})
 }
 
-// The driver finds a backlog of arrivals. It must not place all of them before it serves a timer that
-// is due already, and a callback that blocks must not hold up the rest.
+// The driver finds a backlog of arrivals. It must not place all of them before it serves a timer
+// that is due already, and a callback that blocks must not hold up the rest.
 func TestDueTimersDoNotWaitForABacklogOfArrivals(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {

@@ -97,7 +97,7 @@ func TestAtMostMaxRunningBatchesRunAtOnce(t *testing.T) {
 	placesReturn(t, w.engine, 3)
 }
 
-// What finds no place is pending like any other timer.
+// A timer that finds no place is pending like any other.
 func TestDueWithoutAPlaceCanBeStoppedMovedAndFlushed(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 2} {

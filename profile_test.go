@@ -79,8 +79,8 @@ func (c *census) ofPlan()      { c.plan.Add(1) }
 func (c *census) ofRun(*Run)   { c.run.Add(1) }
 func (c *census) ofFuncTimer() { c.again.Add(1) }
 
-// Timers, plans and FuncTimers are due together, and use each other's slots one after the other. Each
-// call is named after its own function, on each executor and in Manual mode.
+// Timers, plans and FuncTimers are due together, and use each other's slots one after the other.
+// Each call is named after its own function, on each executor and in Manual mode.
 func TestCallbackNamesAreNotMixedUp(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
@@ -264,7 +264,7 @@ func TestLabelsOfPlansAndBatches(t *testing.T) {
 	require.Contains(t, got, `"timingwheel":"w2"`)
 }
 
-// What a callback, or the arming goroutine, has for labels is not seen in the samples of the next
+// Labels of a callback, or of the arming goroutine, are not seen in the samples of the next
 // callback, and a worker between two callbacks has those of the wheel alone.
 func TestLabelsDoNotLeakIntoOtherCallbacks(t *testing.T) {
 	for name, executor := range executors {

@@ -799,7 +799,7 @@ func TestAfterIsKeptAndAStoppedTimerIsNot(t *testing.T) {
 	})
 }
 
-// What the recipes show is what runs here, so that they cannot go out of date.
+// The recipes show the code that runs here, so they cannot go out of date.
 func TestRecipesOfTheDocumentRunHere(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("docs/migrating.md")

@@ -15,12 +15,11 @@ import (
 // A plan calls Next without a lock and never concurrently: first with the time of the call of
 // [TimingWheel.ScheduleFunc], and then, before each run, with the time for which that run was
 // planned. If the result has passed when the run returns, the plan calls Next once more, with the
-// current time. Missed runs are therefore skipped and not replayed.
+// current time, and so skips the runs that it has missed.
 type Scheduler interface{ Next(time.Time) time.Time }
 
-// Every returns a Scheduler that runs at a fixed rate of one run for each d. It keeps its phase:
-// runs stay at multiples of d after the first, even if some were missed. Every panics if d is not
-// positive.
+// Every returns a Scheduler with a fixed rate: runs stay at multiples of d after the first, even if
+// some were missed. It panics if d is not positive.
 func Every(d time.Duration) Scheduler {
 	if d <= 0 {
 		panic(fmt.Sprintf("timingwheel: Every(%v): accepted is a positive duration", d))
@@ -37,16 +36,14 @@ type Run struct {
 	plan Timer
 }
 
-// Stop ends the plan, as [Timer.Stop] of its handle does, and returns true if this call prevented
-// further runs. The run itself may call it, also before ScheduleRun has returned.
+// Stop is [Timer.Stop] of the plan's handle. The run itself may call it, also before ScheduleRun
+// has returned.
 func (r *Run) Stop() bool { return r.plan.Stop() }
 
 // ScheduleFunc runs f at the times that s plans and returns one handle for the whole plan. It
-// returns the zero Timer, and never runs f, if s plans no run or if the wheel is stopped.
-//
-// Runs never overlap, unless a Scheduler of package plan allows it: the next one is armed when f has
-// returned, panicked or called runtime.Goexit. Stop during a run returns true if and only if a
-// further run was planned. Reschedule moves the next run, and the plan continues from there.
+// returns the zero Timer if s plans no run or the wheel is stopped. Runs never overlap, unless a
+// Scheduler of package plan allows it: the next one is armed when f has returned, panicked or
+// called runtime.Goexit. After [Timer.Reschedule] the plan continues from the new time.
 // ScheduleFunc panics if s or f is nil.
 func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func()) Timer {
 	if s == nil || f == nil {
@@ -87,8 +84,7 @@ type plan struct {
 }
 
 // timedPlan is a plan that reads the clock before each run, for its course or its function. It is a
-// type of its own, so that the plans of most callers of ScheduleFunc are spared the reading and the
-// word.
+// type of its own, so that most plans of ScheduleFunc save the reading and a word of memory.
 type timedPlan struct {
 	plan
 	withRun func(*Run) // nil: f is the function
@@ -133,8 +129,8 @@ func (p *plan) begin() course.Run {
 	return course.Run{N: max(p.n+1, p.n), Planned: p.planned}
 }
 
-// once is run r. Whether there is a further run is settled before the function starts, so that Stop
-// can tell during the run.
+// once makes run r. It settles whether there is a further run before the function starts, so that
+// Stop can tell during the run.
 func (p *plan) once(r course.Run, withRun func(*Run)) {
 	step, off := p.before(r)
 	switch {

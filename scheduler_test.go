@@ -85,7 +85,7 @@ func TestLongRunIsFollowedByOneRun(t *testing.T) {
 	})
 }
 
-// What Next is called with, and when, is part of the contract.
+// The arguments of Next, and the moments of its calls, are part of the contract.
 func TestNextIsCalledAsDocumented(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()
@@ -478,7 +478,8 @@ func TestPlanIsEndedOrMovedRightAfterAClaim(t *testing.T) {
 	}
 }
 
-// A Scheduler that names the past for ever runs its plan without a pause, and holds up no other timer.
+// A Scheduler that names the past for ever runs its plan without a pause, and holds up no other
+// timer.
 func TestPlanThatIsAlwaysLate(t *testing.T) {
 	t.Parallel()
 	for name, executor := range executors {
@@ -805,7 +806,7 @@ func at(t time.Time, after int) course.Step {
 	return course.Step{Next: t.Add(time.Duration(after) * ms)}
 }
 
-// What a course is asked, and when, is part of the contract.
+// The questions to a course, and their moments, are part of the contract.
 func TestCourseIsAskedAsDocumented(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {
 		w := newStopwatch()

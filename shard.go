@@ -22,7 +22,7 @@ type host interface {
 	pageOf(i uint32) *atomic.Pointer[arena.Page] // what handles of slot i refer to; armMu is held
 	closePage(p int)                             // drops the payloads of a page that was given back
 	clear()                                      // drops all payloads and all pages
-	moveSurvivors()                              // gives the runtime what survives the wheel's Stop
+	moveSurvivors()                              // hands the timers that survive the wheel's Stop to the runtime
 	drive()                                      // runs a driver; called with wheelMu held, returns without it
 }
 
@@ -31,8 +31,8 @@ type host interface {
 // does, belongs to it.
 //
 // A timer's state is the word of its slot. Every step is one compare-and-swap of that word, so
-// callers need a lock only to arm a timer or to move it to an earlier deadline, and for the slot of a
-// FuncTimer:
+// callers need a lock only to arm a timer or to move it to an earlier deadline, and for the slot of
+// a FuncTimer:
 //
 //	armMu    guards the inbox, the free slots and the alarm. It is held for tens of nanoseconds.
 //	         An arming caller that finds it taken goes on to the next shard.
@@ -80,8 +80,8 @@ type claims struct {
 	returning atomic.Int32 // workers that have run callbacks and wait for wheelMu
 }
 
-// unless calls f, which does without a lock what halt has to count, unless the wheel is stopped.
-// halt waits for it. unless reports whether it has called f.
+// unless calls f if the wheel is not stopped, and reports whether it has. f changes counters
+// without a lock, so halt waits for calls that are under way.
 func (c *claims) unless(closed *atomic.Bool, f func()) bool {
 	c.counting.Add(1)
 	defer c.counting.Add(-1)
@@ -95,12 +95,13 @@ func (c *claims) unless(closed *atomic.Bool, f func()) bool {
 // countRun counts a run of a plan that begins, unless the wheel is stopped.
 func (c *claims) countRun(closed *atomic.Bool) { c.unless(closed, func() { c.runs.Add(1) }) }
 
-// rearmings is what a shard has for its FuncTimers.
+// rearmings is the state that a shard keeps for its FuncTimers.
 type rearmings struct {
 	// underWay has the FuncTimers that are listed, by FuncTimer.marks. armMu guards it.
 	underWay map[*atomic.Uint32]*underWay
 
-	// requests is a stack of what callers that found armMu taken have left for its next holders.
+	// requests is a stack. Callers that found armMu taken have pushed them, and a later holder of
+	// armMu serves them.
 	requests atomic.Pointer[request]
 	taken    *request      // armMu: requests that were taken off the stack and are not served
 	coming   atomic.Bool   // a goroutine is about to serve the requests
@@ -145,8 +146,8 @@ func (a *rearmings) serve(closed *atomic.Bool) {
 	}
 }
 
-// counts returns the numbers of timers that were armed and stopped without armMu, as of one moment. A
-// timer whose arming is under way may count as armed.
+// counts returns the numbers of timers that were armed and stopped without armMu, as of one moment.
+// A timer whose arming is under way may count as armed.
 func (a *rearmings) counts() (armed, stopped uint64) {
 	for {
 		stopped = a.stopped.Load()
@@ -157,7 +158,7 @@ func (a *rearmings) counts() (armed, stopped uint64) {
 	}
 }
 
-// underWay is what a shard knows of the calls of one FuncTimer.
+// underWay describes the calls of one FuncTimer that are under way.
 type underWay struct {
 	more  int           // calls under way besides the first
 	ended chan struct{} // for StopWait: closed when no call is under way any more
@@ -212,7 +213,7 @@ func (s *shard) noteReading(now int64) int64 {
 		now = s.Read()
 	}
 	ib.now = max(ib.now, now)
-	return max(now, s.now.Load()) // the caller may have stood still since it read the clock
+	return max(now, s.now.Load()) // the caller may have been preempted since it read the clock
 }
 
 // reading reads the wheel's clock.

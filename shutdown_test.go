@@ -164,7 +164,8 @@ func TestNothingIsClaimedAfterStop(t *testing.T) {
 	}
 }
 
-// Stop waits for a claim that is under way, so each timer is counted once: as fired or as discarded.
+// Stop waits for a claim that is under way, so each timer is counted once: as fired or as
+// discarded.
 func TestStopWaitsForAClaimUnderWay(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -367,8 +368,8 @@ func TestNoGoroutineIsLeftBehind(t *testing.T) {
 	}
 }
 
-// When the wheel's Stop returns, the fate of each timer is settled: no claim, no discard and no drop
-// comes later, whichever goroutine was preempted.
+// When the wheel's Stop returns, the fate of each timer is settled: no claim, no discard and no
+// drop comes later, whichever goroutine was preempted.
 func TestCountsAreFinalWhenStopReturns(t *testing.T) {
 	// Not parallel: it keeps every processor busy.
 	busy(t)

@@ -41,8 +41,8 @@ type Stats struct {
 	Levels      int    // levels in use, of the shard with the most
 	Bytes       uint64 // memory held for timers, payloads, buckets and slots
 
-	// Lateness is the time from the tick to which the deadline was rounded up, to the claim. Of single
-	// callbacks about one in 16 or fewer is measured, and in Manual mode and with Timeouts each.
+	// Lateness is the time from the tick to which the deadline was rounded up, to the claim. About
+	// one in 16 or fewer single callbacks is measured; in Manual mode and with Timeouts, each.
 	Lateness Histogram
 }
 
@@ -119,8 +119,8 @@ func (s *shardOf[T]) addCounters(st *Stats, ib *inbox, runs uint64) {
 	st.Lateness.add(&c.lateness)
 }
 
-// addPending adds how the shard is now, apart from the number of pending timers, and counts the claims
-// of all batches. wheelMu is held and everything is settled.
+// addPending adds how the shard is now, apart from the number of pending timers, and counts the
+// claims of all batches. wheelMu is held and everything is settled.
 func (s *shard) addPending(st *Stats, now int64) {
 	o := &s.owner
 	st.Due += o.due.ready
@@ -187,8 +187,8 @@ func (o *owner) earliest(b *bucket) int64 {
 	return first
 }
 
-// bytes returns the memory held for the timers of the shard, apart from the shard itself. wheelMu is
-// held.
+// bytes returns the memory held for the timers of the shard, apart from the shard itself. wheelMu
+// is held.
 func (s *shardOf[T]) bytes() uint64 {
 	o := &s.owner
 	s.armMu.Lock()

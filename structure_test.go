@@ -83,7 +83,7 @@ var layers = [][]string{
 	{"shard.go", "driver.go", "verify.go", "invariants_off.go"},
 	{"cell.go"},
 	{"timer.go"},
-	{"engine.go", "worker.go", "executor.go", "manual.go"},
+	{"engine.go", "worker.go", "places.go", "executor.go", "manual.go"},
 	{"stats.go"},
 	{"holders.go"},
 	{"timeouts.go"},

@@ -253,7 +253,7 @@ func TestRhythmSkipsWhatWasMissed(t *testing.T) {
 		{end - 5, 10, end - 5, end},
 		{5, end - 5, end - 1, end},
 	} {
-		r := rhythm{period: c.period, next: c.next}
+		r := periodic{period: c.period, next: c.next}
 		r.skipTo(c.now)
 		assert.Equal(t, c.want, r.next, "%+v", c)
 	}

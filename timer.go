@@ -90,7 +90,7 @@ func (t Timer) RescheduleAt(at time.Time) bool {
 // later than the call, or clock.Unread. t is not the zero Timer.
 func (t Timer) rescheduleTo(deadline, now int64) bool {
 	s := t.home.shard
-	now = max(now, s.now.Load()) // the caller may have stood still since it read the clock
+	now = max(now, s.now.Load()) // the caller may have been preempted since it read the clock
 	deadline = max(deadline, now)
 	tick := s.tickOf(deadline, now)
 	for {
@@ -100,7 +100,7 @@ func (t Timer) rescheduleTo(deadline, now int64) bool {
 		}
 		switch w.Kind() {
 		case arena.Placed, arena.Staged:
-			// If the clock is past the deadline, the caller has stood still, and move looks again.
+			// If the clock is past the deadline, the caller was preempted, and move looks again.
 			near := uint64(deadline-s.now.Load()) < uint64(s.near)
 			if near && !s.Manual && !w.Has(arena.Far) && w.NotAfter(tick) {
 				if w.Kind() == arena.Staged && w.Bits() == arena.LowBits(s.alarm.at.Load()) {

@@ -180,9 +180,9 @@ func AtFunc(t time.Time, f func()) Timer { return Default().AtFunc(t, f) }
 // ScheduleFunc calls [TimingWheel.ScheduleFunc] on [Default].
 func ScheduleFunc(s Scheduler, f func()) Timer { return Default().ScheduleFunc(s, f) }
 
-// AfterFunc runs f once, d from now or up to one tick later. [Options.Executor] decides where. On a
-// stopped wheel AfterFunc returns the zero Timer. It panics if f is nil, or if a shard has 2^29
-// timers. As a rule it allocates nothing.
+// AfterFunc runs f once, d from now or up to one tick later. [Options.Executor] decides where. It
+// returns the zero Timer on a stopped wheel. It panics if f is nil, or if a shard has 2^29 timers.
+// As a rule it allocates nothing.
 func (tw *TimingWheel) AfterFunc(d time.Duration, f func()) Timer {
 	if f == nil {
 		panic("timingwheel: AfterFunc of a nil function")

@@ -1165,8 +1165,8 @@ func TestWorkerWhoseSpareHasEndedStartsAnother(t *testing.T) {
 	})
 }
 
-// A worker waits for the lock after its callbacks only, not while the next one runs: its spare would
-// end, and a callback that blocks would hold up the others.
+// A worker waits for the lock after its callbacks only, not while the next one runs: its spare
+// would end, and a callback that blocks would hold up the others.
 func TestWorkerThatRunsACallbackIsNotWaiting(t *testing.T) {
 	t.Parallel()
 	bubble(t, Options{}, func(t *testing.T, tw *TimingWheel) {

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// prefersJSON reports whether the Accept headers ask for application/json rather than for text/html. Of two with the same
-// quality the one that is named more exactly counts; without a header it is the page.
+// prefersJSON reports whether the Accept headers ask for application/json rather than for
+// text/html. Of two with the same quality the one that is named more exactly counts; without a
+// header it is the page.
 func prefersJSON(accept []string) bool {
 	jsonQuality, jsonExact := quality(accept, "application/json")
 	htmlQuality, htmlExact := quality(accept, "text/html")
@@ -17,8 +18,9 @@ func prefersJSON(accept []string) bool {
 	return jsonQuality > 0 && jsonExact > htmlExact
 }
 
-// quality is what the Accept headers say of a media type: that of the most exact range that holds it, and how exact that is: 3 for the
-// type itself, 2 for its kind, 1 for everything, 0 for nothing.
+// quality is what the Accept headers say of a media type: that of the most exact range that holds
+// it, and how exact that is: 3 for the type itself, 2 for its kind, 1 for everything, 0 for
+// nothing.
 func quality(accept []string, media string) (q float64, exact int) {
 	kind, _, _ := strings.Cut(media, "/")
 	for _, header := range accept {

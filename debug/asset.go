@@ -42,8 +42,8 @@ var etags = sync.OnceValue(func() map[string]string {
 	return tags
 })
 
-// serveAsset serves a part of the page. Browsers ask each time whether theirs is still good, so that a page never meets the
-// script of another release.
+// serveAsset serves a part of the page. Browsers ask each time whether theirs is still good, so
+// that a page never meets the script of another release.
 func serveAsset(w http.ResponseWriter, r *http.Request, name string) {
 	etag, ok := etags()[name]
 	if !ok {

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// themes are the colours of the page by name: the light ones and the dark ones, which stand in the style sheet twice.
+// themes are the colours of the page by name: the light ones and the dark ones, which stand in the
+// style sheet twice.
 func themes(t *testing.T) (found []map[string]string) {
 	t.Helper()
 	css, err := assets.ReadFile("assets/page.css")
@@ -70,7 +71,8 @@ func TestContrast(t *testing.T) {
 	}
 }
 
-// The heat can be told apart by lightness alone, so by everybody: each class is well lighter, or well darker, than the one before.
+// The heat can be told apart by lightness alone, so by everybody: each class is well lighter, or
+// well darker, than the one before.
 func TestHeatIsReadableWithoutHue(t *testing.T) {
 	t.Parallel()
 	for _, theme := range themes(t) {

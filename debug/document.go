@@ -7,16 +7,17 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/metrics"
 )
 
-// Schema is the version of the JSON. A field may be added without a new version; none is renamed, removed or given another meaning.
+// Schema is the version of the JSON. A field may be added without a new version; none is renamed,
+// removed or given another meaning.
 const Schema = 1
 
-// Document is the JSON: what there is, and one wheel. Durations are nanoseconds and end in ns, times are RFC 3339, all other numbers are
-// counts.
+// Document is the JSON: the list of wheels, and one wheel. Durations are nanoseconds and end in ns,
+// times are RFC 3339, all other numbers are counts.
 type Document struct {
 	Schema int     `json:"schema"`          // [Schema]
 	Error  string  `json:"error,omitempty"` // with status 404: there is no wheel of that name
 	Wheels []Entry `json:"wheels"`          // in the order of [Handler.Add]
-	Wheel  *Wheel  `json:"wheel"`           // the one that was asked for; null where there is none
+	Wheel  *Wheel  `json:"wheel"`           // the one that was asked for; null if there is none
 }
 
 // Entry is a wheel in the list.
@@ -25,7 +26,8 @@ type Entry struct {
 	Pending int    `json:"pending"` // timers
 }
 
-// Wheel is one wheel at one moment, for which it stands half a second, or longer where looking takes long.
+// Wheel is one wheel at one moment, which is good for half a second, or longer if looking takes
+// long.
 type Wheel struct {
 	Name    string    `json:"name"`
 	Taken   time.Time `json:"taken"` // when the wheel was looked at, by the clock on the wall
@@ -67,7 +69,8 @@ type Level struct {
 	Cells        []int `json:"cells"`          // timers, beginning at the hand
 }
 
-// Expiration is what the wheel looks at next: at level 0 timers run, at others they move to a finer level.
+// Expiration is a bucket that the wheel comes to next: at level 0 its timers run, at others they
+// move to a finer level.
 type Expiration struct {
 	At     time.Time `json:"at"`    // on the wheel's clock
 	InNs   int64     `json:"in_ns"` // from now on; negative: overdue
@@ -75,7 +78,8 @@ type Expiration struct {
 	Timers int       `json:"timers"`
 }
 
-// Lateness is how long after their deadlines timers were claimed; of single callbacks a sample, see [timingwheel.Stats].
+// Lateness is how long after their deadlines timers were claimed; of single callbacks a sample, see
+// [timingwheel.Stats].
 type Lateness struct {
 	Count   uint64   `json:"count"`
 	MeanNs  int64    `json:"mean_ns"`
@@ -87,14 +91,15 @@ type Lateness struct {
 	Buckets []Bucket `json:"buckets"` // those that are not empty, in order
 }
 
-// Bucket counts what was later than FromNs, or as late, and earlier than ToNs. The last of all has the largest duration as ToNs.
+// Bucket counts the timers that were at least FromNs and less than ToNs late. The last of all has
+// the largest duration as ToNs.
 type Bucket struct {
 	FromNs int64  `json:"from_ns"`
 	ToNs   int64  `json:"to_ns"`
 	Count  uint64 `json:"count"`
 }
 
-// look asks a wheel for everything.
+// look reads all figures of a wheel.
 func look(name string, source Source) *Wheel {
 	st, o := source.Stats(), source.Occupancy()
 	w := &Wheel{

@@ -16,7 +16,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/metrics"
 )
 
-// The schema is what machines rely on: the file changes only by additions. What depends on the machine is put right first.
+// The schema is what machines rely on: the file changes only by additions. What depends on the
+// machine is put right first.
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	tw := manual(t, timingwheel.Options{Tick: time.Second, WheelSize: 8, Levels: 3})
@@ -95,8 +96,8 @@ func TestDocumentAddsUp(t *testing.T) {
 	}
 }
 
-// What an operator looks for first, each number under its name: panics, slow and stuck callbacks, timers that are overdue, flushed,
-// rejected or discarded.
+// What an operator looks for first, each number under its name: panics, slow and stuck callbacks,
+// timers that are overdue, flushed, rejected or discarded.
 func TestDocumentShowsTrouble(t *testing.T) {
 	t.Parallel()
 	tw := manual(t, timingwheel.Options{SlowAfter: 1, OnPanic: func(any, []byte) {}})
@@ -147,7 +148,8 @@ func TestLateness(t *testing.T) {
 	assert.Greater(t, l.Buckets[0].ToNs, l.MaxNs)
 }
 
-// BenchmarkLook is what one look costs, cache apart; BenchmarkServe what a request costs that is answered from the cache.
+// BenchmarkLook is what one look costs, cache apart; BenchmarkServe what a request costs that is
+// answered from the cache.
 func BenchmarkLook(b *testing.B) {
 	for name, opts := range map[string]timingwheel.Options{
 		"default":                 {},

@@ -15,23 +15,25 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/source"
 )
 
-// Source is what a Handler asks of a wheel: [timingwheel.TimingWheel] and [timingwheel.Timeouts] are sources. Its methods are called
-// on the goroutine of a request, for one wheel by one goroutine at a time. A Source that also has the method WriteProfile, as they
-// have, is asked for its profile; this may be at the same time as the other methods.
+// Source is what a Handler asks of a wheel: [timingwheel.TimingWheel] and [timingwheel.Timeouts]
+// are sources. Its methods are called on the goroutine of a request, for one wheel by one goroutine
+// at a time. A Source may also have the method WriteProfile, as these two have. It may be called at
+// the same time as the other methods.
 type Source interface {
 	Len() int
 	Stats() timingwheel.Stats
 	Occupancy() timingwheel.Occupancy
 }
 
-// Handler serves the page and the JSON of the wheels that were added. Its zero value has none and is ready to use. It may be mounted at
-// any path and needs no [http.StripPrefix]: it looks at the query only.
+// Handler serves the page and the JSON of the wheels that were added. Its zero value has none and
+// is ready to use. It may be mounted at any path and needs no [http.StripPrefix]: it looks at the
+// query only.
 //
 //	?                      the page
 //	?wheel=NAME            the page, with that wheel chosen; without a name it is the first one that was added
-//	?format=json           the wheel as JSON, see [Document]; also where the Accept header prefers application/json
+//	?format=json           the wheel as JSON, see [Document]; also if the Accept header prefers application/json
 //	?format=html           the page, whatever the Accept header says
-//	?format=pprof          who holds the timers, for go tool pprof; takes &wheel=NAME, see
+//	?format=pprof          the profile of pending timers, for go tool pprof; takes &wheel=NAME, see
 //	                       [timingwheel.Options.ProfileRate]
 //
 // All methods may be called at any time from any goroutine. A Handler must not be copied.
@@ -47,9 +49,11 @@ const maxName = 128
 // ErrName is wrapped by the errors of [Handler.Add].
 var ErrName = errors.New("timingwheel/debug: bad name of a wheel")
 
-// Add shows the wheel under the name, behind those that are there. A name that is empty, longer than 128 bytes, not UTF-8 or in use gives an
-// error that wraps [ErrName], and changes nothing; a nil source, also a nil pointer, panics. A wheel that was stopped may be added, and one that is
-// stopped later stays: what it has counted can still be seen. The handler keeps it alive until Remove.
+// Add shows the wheel under the name, behind those that are there. A name that is empty, longer
+// than 128 bytes, not UTF-8 or in use gives an error that wraps [ErrName], and changes nothing; a
+// nil source, also a nil pointer, panics. A wheel that was stopped may be added, and one that is
+// stopped later stays: what it has counted can still be seen. The handler keeps it alive until
+// Remove.
 func (h *Handler) Add(name string, w Source) error {
 	if source.Missing(w) {
 		panic(fmt.Sprintf("timingwheel/debug: Add of a nil %T as wheel %q", w, name))
@@ -74,7 +78,8 @@ func (h *Handler) add(w *watched) bool {
 	return true
 }
 
-// Remove takes the wheel of that name off the page and reports whether there was one. Requests that are under way may still look at it.
+// Remove takes the wheel of that name off the page and reports whether there was one. Requests that
+// are under way may still look at it.
 func (h *Handler) Remove(name string) bool {
 	removed := h.remove(name)
 	h.list.forget()
@@ -92,12 +97,12 @@ func (h *Handler) remove(name string) bool {
 	return true
 }
 
-// index is where the wheel of that name stands, -1 if there is none. mu is held.
+// index returns the index of the wheel of that name, or -1 if there is none. mu is held.
 func (h *Handler) index(name string) int {
 	return slices.IndexFunc(h.wheels, func(w *watched) bool { return w.name == name })
 }
 
-// all is what there is, in a slice of its own.
+// all returns the wheels in a new slice.
 func (h *Handler) all() []*watched {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,7 +135,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// guard sets what keeps other sites out: they may neither frame the page, nor read its data, nor get a script into it.
+// guard sets the headers that keep other sites out: they may neither frame the page, nor read its
+// data, nor get a script into it.
 func guard(h http.Header, trustworthy bool) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "+
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
@@ -143,7 +149,8 @@ func guard(h http.Header, trustworthy bool) {
 	}
 }
 
-// trustworthy reports whether a browser is sure where the page comes from: by encryption, here or at a proxy, or as it is its own machine.
+// trustworthy reports whether a browser is sure where the page comes from: by encryption, here or
+// at a proxy, or as it is its own machine.
 func trustworthy(r *http.Request) bool {
 	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
 		return true

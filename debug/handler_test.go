@@ -160,8 +160,9 @@ func TestNoWheels(t *testing.T) {
 	assert.JSONEq(t, `{"schema": 1, "wheels": [], "wheel": null}`, w.Body.String())
 }
 
-// Where a browser is not sure who has sent the page it would write a complaint about this header for each load. Elsewhere it is there: also
-// where a proxy does the encryption, and on one's own machine, where most look at the page.
+// Where a browser is not sure who has sent the page it would write a complaint about this header
+// for each load. Elsewhere it is there: also where a proxy does the encryption, and on one's own
+// machine, where most look at the page.
 func TestOpenerPolicy(t *testing.T) {
 	t.Parallel()
 	for target, want := range map[string]string{
@@ -376,7 +377,8 @@ func (s slow) Len() int {
 	return s.Source.Len()
 }
 
-// What takes long to find out is good for longer, so that looking never takes more than a twentieth of a processor.
+// What takes long to find out is good for longer, so that looking never takes more than a twentieth
+// of a processor.
 func TestSlowAnswersAreKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -435,7 +437,8 @@ func (y yielding) Len() int {
 	return y.Source.Len()
 }
 
-// Once Remove has returned, no list names the wheel, whatever was asked before and is answered later.
+// Once Remove has returned, no list names the wheel, whatever was asked before and is answered
+// later.
 func TestRemovedIsOffTheList(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}

@@ -14,22 +14,24 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// maxAge is how long an answer is good. It is shorter than the second after which a page asks again, so that one viewer always gets a new
-// one, and bounds what any number of them costs.
+// maxAge is how long an answer is good. It is shorter than the second after which a page asks
+// again, so that one viewer always gets a new one, and bounds what any number of them costs.
 const maxAge = 500 * time.Millisecond
 
-// patience is for how many times as long as it took an answer is good at least: to look at a wheel of very many slots may take tens of
-// milliseconds, and must not keep a processor busy.
+// patience bounds the load: an answer is good for at least this many times the time that it took. A
+// look at a wheel of very many slots may take tens of milliseconds, and must not keep a processor
+// busy.
 const patience = 20
 
-// cache holds an answer for a while. Whoever finds it too old makes it anew, and the others wait for that: there is one look at a time.
+// cache holds an answer for a while. A caller that finds the answer too old makes a new one, and
+// the others wait for it: there is one look at a time.
 type cache struct {
 	mu    sync.Mutex
 	until time.Time
 	data  []byte
 }
 
-// fresh returns what is cached or, where that is too old, what look returns.
+// fresh returns the cached answer or, if that is too old, the result of look.
 func (c *cache) fresh(look func() ([]byte, error)) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,7 +48,7 @@ func (c *cache) fresh(look func() ([]byte, error)) ([]byte, error) {
 	return data, nil
 }
 
-// forget lets the next one look anew.
+// forget makes the next caller look anew.
 func (c *cache) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,12 +115,13 @@ func send(w http.ResponseWriter, r *http.Request, status int, data []byte) {
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(data) // nobody is left to tell
+		_, _ = w.Write(data) // the client is gone
 	}
 }
 
 func (h *Handler) document(name string) (data []byte, status int, err error) {
-	// What there is, is asked within fresh: what was asked before would outlive a Remove or an Add meanwhile.
+	// The list of wheels is read within fresh. A list that was read before would outlive a Remove
+	// or an Add meanwhile.
 	wheels, err := h.list.fresh(func() ([]byte, error) { return json.Marshal(list(h.all())) })
 	if err != nil {
 		return nil, 0, err
@@ -141,8 +144,8 @@ func (h *Handler) document(name string) (data []byte, status int, err error) {
 	return data, http.StatusOK, err
 }
 
-// assemble makes a [Document] of parts that are JSON already. To have them encoded once more, and so looked through, would be most of the
-// cost of a request.
+// assemble makes a [Document] of parts that are JSON already. To have them encoded once more, and
+// so looked through, would be most of the cost of a request.
 func assemble(missing string, wheels, wheel json.RawMessage) ([]byte, error) {
 	data := make([]byte, 0, len(wheels)+len(wheel)+64)
 	data = fmt.Appendf(data, `{"schema":%d,`, Schema)

@@ -4,8 +4,9 @@
 //	…
 //	err = expvars.Publish("timers", tw)
 //
-// The variable is an object with the fields of [timingwheel.Stats] in snake case; times are in seconds, and the histogram of
-// lateness is given by quantiles. It is made anew whenever it is read, at the cost of Stats.
+// The variable is an object with the fields of [timingwheel.Stats] in snake case; times are in
+// seconds, and the histogram of lateness is given by quantiles. It is made anew whenever it is
+// read, at the cost of Stats.
 //
 // It is a package of its own since importing expvar adds a handler to [net/http.DefaultServeMux].
 package expvars
@@ -20,7 +21,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/source"
 )
 
-// Source is what a variable shows: a *[timingwheel.TimingWheel], a *[timingwheel.Timeouts], or what wraps one.
+// Source is what a variable shows: a *[timingwheel.TimingWheel], a *[timingwheel.Timeouts], or what
+// wraps one.
 type Source interface{ Stats() timingwheel.Stats }
 
 // ErrName is wrapped by the errors of [Publish].
@@ -29,10 +31,10 @@ var ErrName = errors.New("expvars: name in use")
 // publishing makes looking for a name and taking it one step.
 var publishing sync.Mutex
 
-// Publish shows the source under the name. A name that a variable has already, of this package or another, gives an error that wraps
-// [ErrName]: expvar knows no way to replace or remove a variable. For wheels that come and go put [Var] into an
-// [expvar.Map]. A nil source panics. The source is kept for as long as the program runs; a wheel that
-// is stopped keeps its counters.
+// Publish shows the source under the name. A name that a variable has already, of this package or
+// another, gives an error that wraps [ErrName]: expvar knows no way to replace or remove a
+// variable. For wheels that come and go put [Var] into an [expvar.Map]. A nil source panics. The
+// source is kept for as long as the program runs; a wheel that is stopped keeps its counters.
 func Publish(name string, s Source) error {
 	v := Var(s)
 	publishing.Lock()
@@ -44,7 +46,8 @@ func Publish(name string, s Source) error {
 	return nil
 }
 
-// Var returns the source as a variable that is not published. It panics where s is nil, or a nil pointer: else each request would.
+// Var returns the source as a variable that is not published. It panics where s is nil, or a nil
+// pointer: else each request would.
 func Var(s Source) expvar.Func {
 	if source.Missing(s) {
 		panic(fmt.Sprintf("expvars: the Source is a nil %T", s))

@@ -20,7 +20,7 @@ func show(st timingwheel.Stats) map[string]any {
 	return object
 }
 
-// lateness is its histogram in seconds, as upper bounds of quantiles.
+// lateness is the histogram Stats.Lateness in seconds, as upper bounds of quantiles.
 type lateness struct {
 	Samples uint64  `json:"samples"`
 	Mean    float64 `json:"mean_seconds"`

@@ -19,7 +19,8 @@ type pair struct {
 	port uint16
 }
 
-// Touch, Set of a present key, Beat, all that only looks, and expiry allocate nothing, whatever the type of the key.
+// Touch, Set of a present key, Beat, all that only looks, and expiry allocate nothing, whatever the
+// type of the key.
 func TestAllocs(t *testing.T) {
 	if underRace {
 		t.Skip("the race detector allocates")

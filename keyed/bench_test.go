@@ -14,10 +14,10 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// Benchmarks of docs/keyed.md, named BenchmarkX/impl=…/pending=…/key=…/procs=… so that benchstat can
-// pivot on them. Their impls are Keys ("keyed"), a Map with values of 8 bytes ("map"), a Go map with
-// a mutex and a time.AfterFunc for each key ("std"), a FuncTimer for each key ("functimer"), which
-// was rejected, and in BenchmarkTouch the wheel's timers alone, whose handles a slice holds
+// Benchmarks of docs/keyed.md, named BenchmarkX/impl=…/pending=…/key=…/procs=… so that benchstat
+// can pivot on them. Their impls are Keys ("keyed"), a Map with values of 8 bytes ("map"), a Go map
+// with a mutex and a time.AfterFunc for each key ("std"), a FuncTimer for each key ("functimer"),
+// which was rejected, and in BenchmarkTouch the wheel's timers alone, whose handles a slice holds
 // ("reschedule").
 
 // stdKeys is what one writes with the standard library.
@@ -337,8 +337,8 @@ func benchDeleteSet[K comparable](b *testing.B, size, kind string, all func() []
 	})
 }
 
-// BenchmarkFill sets so many keys, on an empty set. One iteration is all of them; B/key is the growth of the heap without the keys
-// themselves.
+// BenchmarkFill sets so many keys, on an empty set. One iteration is all of them; B/key is the
+// growth of the heap without the keys themselves.
 func BenchmarkFill(b *testing.B) {
 	for _, size := range sizes {
 		benchFill(b, size.name, "uint64", many(size.n, number))
@@ -375,8 +375,9 @@ func heapInUse() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkExpire lets so many keys expire, which are all due when they are set for the last time, and waits for the reports. One
-// iteration is all of them; the time of the processors includes moving the keys to the deadline.
+// BenchmarkExpire lets so many keys expire, which are all due when they are set for the last time,
+// and waits for the reports. One iteration is all of them; the time of the processors includes
+// moving the keys to the deadline.
 func BenchmarkExpire(b *testing.B) {
 	for _, size := range sizes {
 		benchExpire(b, size.name, "uint64", many(size.n, number))

@@ -33,7 +33,8 @@ func (r *reports) add(keys []string) {
 	}
 }
 
-// In a bubble, with the default executor: each key expires when it should, and no goroutine is left, or the bubble would not end.
+// In a bubble, with the default executor: each key expires when it should, and no goroutine is
+// left, or the bubble would not end.
 func TestInABubble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -63,7 +64,8 @@ func TestInABubble(t *testing.T) {
 	})
 }
 
-// Hundreds of members beat at their own pace; those who fall silent are reported, each once, and nobody else.
+// Hundreds of members beat at their own pace; those who fall silent are reported, each once, and
+// nobody else.
 func TestHeartbeatsInABubble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -130,7 +132,8 @@ func TestBlockedExpire(t *testing.T) {
 	})
 }
 
-// The expire function calls everything: it sets its own keys again, deletes others and stops the wheel.
+// The expire function calls everything: it sets its own keys again, deletes others and stops the
+// wheel.
 func TestFromExpire(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]timingwheel.Options{
@@ -167,7 +170,8 @@ func TestFromExpire(t *testing.T) {
 	}
 }
 
-// A panic, or a Goexit, loses the rest of its slice at most: those keys are gone and can be set again, and all others are reported.
+// A panic, or a Goexit, loses the rest of its slice at most: those keys are gone and can be set
+// again, and all others are reported.
 func TestPanicInExpire(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(){"panic": func() { panic("boom") }, "Goexit": runtime.Goexit} {

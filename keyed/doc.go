@@ -13,14 +13,14 @@
 //
 // [Map] has a value for each key, and a time to live. [Keys] has no values and takes a timeout with
 // each call. [Heartbeats] is Keys with one timeout for all of them. They stand on
-// [timingwheel.Timeouts], whose guarantees they keep: never early, at most a tick late, no goroutine
-// while nothing is due.
+// [timingwheel.Timeouts], whose guarantees they keep: never early, at most a tick late, no
+// goroutine while nothing is due.
 //
 // # When not to use it
 //
 // If the program has an object for each key anyway, a [timingwheel.FuncTimer] in that object does
-// the same without the map. If the least used entries are to go when there are too many, a cache
-// library is the better choice: nothing here limits the number of keys.
+// the same without the map. If the least used entries have to be evicted when there are too many,
+// a cache library is the better choice: nothing here limits the number of keys.
 //
 // # Guarantees
 //
@@ -28,17 +28,17 @@
 // each key the calls behave as if they happened one after the other.
 //
 //   - Each Set that returned true has exactly one end: the key is reported to the expire function
-//     once, or one Delete returned true, or the set was stopped. Each value that was stored in a Map
-//     has exactly one end: it is reported once, deleted, replaced, or discarded by Stop.
+//     once, or one Delete returned true, or the set was stopped. Each value that was stored in a
+//     Map has exactly one end: it is reported once, deleted, replaced, or discarded by Stop.
 //   - A key has been taken out when the expire function sees it. The function may set it again.
 //   - A Delete that returned false came too late, or there was no such key. A Delete that returned
 //     true prevented the report.
 //   - No lock is held while the expire function runs. It may call everything here, Stop included.
 //
-// The two differ in the moment at which the time of a key is up. In a Map the clock decides: from
-// the deadline on, rounded up to a tick, no call finds the entry, however late the wheel is. In Keys
-// and Heartbeats the wheel decides: a Set, Touch or Beat that comes when the time is up, and before
-// the key has been taken out, is in time, and the key is not reported.
+// Map and Keys differ in the moment at which the time of a key is up. In a Map the clock decides:
+// from the deadline on, rounded up to a tick, no call finds the entry, however late the wheel is.
+// In Keys and Heartbeats the wheel decides: a Set, Touch or Beat that comes when the time is up,
+// and before the key has been taken out, is in time, and the key is not reported.
 //
 // # Cost
 //

@@ -164,8 +164,8 @@ func (k *Keys[K]) All() iter.Seq2[K, time.Time] {
 	}
 }
 
-// put is Set, or without add Touch, if the key was not found or its timer has been claimed. It
-// reports whether the key was present, and whether it has the deadline.
+// put is Set, or Touch if add is false, for a key that was not found or whose timer has been
+// claimed. It reports whether the key was present, and whether it has the new deadline.
 func (k *Keys[K]) put(entries *entriesOf[K, struct{}], key K, when moment, add bool) (was, done bool) {
 	if add {
 		mustEqualItself(key)
@@ -175,7 +175,7 @@ func (k *Keys[K]) put(entries *entriesOf[K, struct{}], key K, when moment, add b
 		if !present && !add {
 			return e, xsync.CancelOp
 		}
-		if present && when.move(e.timer) { // another call was faster
+		if present && when.move(e.timer) { // another call has armed it meanwhile
 			done = true
 			return e, xsync.CancelOp
 		}

@@ -173,7 +173,8 @@ func TestDeadlinesLenAndAll(t *testing.T) {
 	assert.False(t, next.After(begin.Add(4*time.Minute)))
 }
 
-// The memory of a deleted key's timer is used again at once, and a key that is set again and again has one timer.
+// The memory of a deleted key's timer is used again at once, and a key that is set again and again
+// has one timer.
 func TestOneTimerForEachKey(t *testing.T) {
 	t.Parallel()
 	r := record(t)
@@ -272,7 +273,8 @@ func TestKeysThatDoNotEqualThemselves(t *testing.T) {
 	assert.Zero(t, k.Len())
 }
 
-// Keys whose dynamic types are not comparable panic in each call, as those of a Go map do, and leave no lock behind.
+// Keys whose dynamic types are not comparable panic in each call, as those of a Go map do, and
+// leave no lock behind.
 func TestKeysThatAreNotComparable(t *testing.T) {
 	t.Parallel()
 	k := start(t, timingwheel.Options{Manual: true}, func([]any) {})

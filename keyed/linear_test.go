@@ -25,7 +25,8 @@ const (
 	late
 )
 
-// event is a call, or an expiry, and what it told. It took effect somewhere between its begin and its end.
+// event is a call, or an expiry, and what it told. It took effect somewhere between its begin and
+// its end.
 type event struct {
 	begin, end time.Duration
 	name       string
@@ -33,8 +34,8 @@ type event struct {
 	next       func(state int) (after int, answer bool) // what it would have done and told in that state
 }
 
-// linear reports whether there is an order of the events, not against their times, in which each of them tells what it told, and
-// after which the key is in a state that is wanted.
+// linear reports whether there is an order of the events, not against their times, in which each of
+// them tells what it told, and after which the key is in a state that is wanted.
 func linear(events []event, wanted func(state int) bool) bool {
 	type position struct {
 		done  uint64
@@ -126,8 +127,9 @@ func call(k *Keys[int], key int, now func() time.Duration) event {
 	return e
 }
 
-// Goroutines do this and that with the same keys while these expire. For each key there is an order of the calls and its expiries in
-// which each answer is right, nothing expires early, and what was to expire soon has done so: that is all of the guarantees at once.
+// Goroutines do this and that with the same keys while these expire. For each key there is an order
+// of the calls and its expiries in which each answer is right, nothing expires early, and what was
+// to expire soon has done so: that is all of the guarantees at once.
 func TestRaceIsLinear(t *testing.T) {
 	t.Parallel()
 	for name, opts := range executors {
@@ -213,7 +215,8 @@ func raceLinear(t *testing.T, opts timingwheel.Options, drive func(k *Keys[int],
 	}
 }
 
-// callAll has goroutines call something for one key after the other, all of them for the same key at a time.
+// callAll has goroutines call something for one key after the other, all of them for the same key
+// at a time.
 func callAll(k *Keys[int], histories []history, now func() time.Duration) {
 	const goroutines, calls = 3, 4
 	var arrived atomic.Int64

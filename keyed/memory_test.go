@@ -16,8 +16,9 @@ import (
 // object is what a key points to.
 type object struct{ _ [100]byte }
 
-// A key that was deleted, reported, or discarded by Stop is not reachable any more, by whichever buffer of the wheel or the map it has
-// gone through, while the set lives on. Neither is one whose expire function panicked or left its goroutine.
+// A key that was deleted, reported, or discarded by Stop is not reachable any more, by whichever
+// buffer of the wheel or the map it has gone through, while the set lives on. Neither is one whose
+// expire function panicked or left its goroutine.
 func TestKeysThatHaveGoneAreCollected(t *testing.T) {
 	t.Parallel()
 	const n = 700 // some batches
@@ -100,8 +101,8 @@ func fillAndEnd(k *Keys[*object], n int, end func(*Keys[*object], []*object)) []
 	return refs
 }
 
-// Very many keys expire at once, and the memory that they took, the map's included, goes back, whereas the set lives on: what is left is
-// next to nothing.
+// Very many keys expire at once, and the memory that they took, the map's included, goes back,
+// whereas the set lives on: what is left is next to nothing.
 func TestMemoryGoesBack(t *testing.T) {
 	// Not parallel: it measures the heap.
 	n := scaled(400_000)

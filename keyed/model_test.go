@@ -55,8 +55,8 @@ func (m *model) remove(key string) {
 	m.check()
 }
 
-// pass lets time pass: what must be claimed is, and what must not be is not. Between the deadline and the end of its tick the wheel
-// may do either.
+// pass lets time pass: what must be claimed is, and what must not be is not. Between the deadline
+// and the end of its tick the wheel may do either.
 func (m *model) pass(d time.Duration) {
 	before := len(m.h.batches)
 	m.h.pass(d)
@@ -97,7 +97,8 @@ func (m *model) sweepLast() {
 	}
 }
 
-// sweepAt sweeps a batch: those of its keys that have been claimed, for whichever of their timers, are reported.
+// sweepAt sweeps a batch: those of its keys that have been claimed, for whichever of their timers,
+// are reported.
 func (m *model) sweepAt(i int) {
 	var want []string
 	for _, key := range m.h.batches[i] {
@@ -119,7 +120,8 @@ func (m *model) check() {
 		deadline, ok := m.h.Deadline(key)
 		assert.Equal(m.t, !r.claimed, ok)
 		if ok {
-			// It is rounded up to a tick; one that had passed when the timer was armed is the tick of then.
+			// It is rounded up to a tick; one that had passed when the timer was armed is the tick
+			// of then.
 			assert.Less(m.t, deadline.Sub(r.deadline).Abs(), time.Millisecond, "%s: %v instead of %v", key, deadline, r.deadline)
 			pending[key] = deadline
 			continue

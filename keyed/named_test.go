@@ -40,7 +40,8 @@ type sessions struct{ within func() }
 
 func (s *sessions) expire([]string) { s.within() }
 
-// A slow batch is reported under the name of the expire function, not of the sweep that all sets have in common.
+// A slow batch is reported under the name of the expire function, not of the sweep that all sets
+// have in common.
 func TestSlowExpireIsNamed(t *testing.T) {
 	t.Parallel()
 	var told []timingwheel.SlowCallback
@@ -63,7 +64,8 @@ func TestSlowExpireIsNamed(t *testing.T) {
 	}
 }
 
-// A profile tells which expire function burns the processor, beside the labels that all of the wheel's have, which are back afterwards.
+// A profile tells which expire function burns the processor, beside the labels that all of the
+// wheel's have, which are back afterwards.
 func TestExpireHasLabels(t *testing.T) {
 	for name, c := range map[string]struct {
 		base          context.Context
@@ -87,8 +89,8 @@ func TestExpireHasLabels(t *testing.T) {
 	}
 }
 
-// labelsOfMine are the labels of the goroutine that calls it, "" where it has none, from the goroutine profile, which other tests do not share as they are
-// not in this function.
+// labelsOfMine are the labels of the goroutine that calls it, "" where it has none, from the
+// goroutine profile, which other tests do not share as they are not in this function.
 //
 //go:noinline
 func labelsOfMine(t *testing.T) string {

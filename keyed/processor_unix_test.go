@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// processorTime is the user and system time of the process: unlike the time that passes, others on the machine hardly move it.
+// processorTime is the user and system time of the process: unlike the time that passes, others on
+// the machine hardly move it.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

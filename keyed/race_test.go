@@ -16,7 +16,8 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// executors are the ways in which expire may be run, with small wheels, so that much happens at once.
+// executors are the ways in which expire may be run, with small wheels, so that much happens at
+// once.
 var executors = map[string]timingwheel.Options{
 	"default":    {Tick: 20 * time.Microsecond, WheelSize: 4},
 	"one shard":  {Tick: 20 * time.Microsecond, WheelSize: 4, Shards: 1},
@@ -51,8 +52,9 @@ type fates struct {
 	added, reported, deleted atomic.Int64
 }
 
-// Goroutines set, touch and delete the same few keys, with delays from none to a tick or two, while they expire. Each Set that added a
-// key has exactly one end; whatever replaces or touches adds none.
+// Goroutines set, touch and delete the same few keys, with delays from none to a tick or two, while
+// they expire. Each Set that added a key has exactly one end; whatever replaces or touches adds
+// none.
 func TestRaceEachSetHasOneEnd(t *testing.T) {
 	t.Parallel()
 	for name, opts := range executors {
@@ -166,8 +168,8 @@ func TestRaceFromExpire(t *testing.T) {
 	assert.Zero(t, k.Len())
 }
 
-// Each key is set once and then, about when it expires, deleted, touched or set for an hour: what the call answers is what happens.
-// Nothing is early.
+// Each key is set once and then, about when it expires, deleted, touched or set for an hour: what
+// the call answers is what happens. Nothing is early.
 func TestRaceAnswersAreExact(t *testing.T) {
 	t.Parallel()
 	for name, opts := range executors {
@@ -244,8 +246,8 @@ func raceAnswers(t *testing.T, opts timingwheel.Options, call string) {
 	t.Logf("%s was in time for %d of %d", call, yes, n)
 }
 
-// Stop comes while everything goes on: each Set has at most one end, at most one for each key has none, and nothing is reported after
-// Shutdown.
+// Stop comes while everything goes on: each Set has at most one end, at most one for each key has
+// none, and nothing is reported after Shutdown.
 func TestRaceStop(t *testing.T) {
 	t.Parallel()
 	for name, opts := range executors {

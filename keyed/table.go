@@ -12,7 +12,8 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// Why no key is lost, and none is reported twice, early, or after a Delete that returned true.
+// This comment proves that no key is lost, and that none is reported twice, early, or after a
+// Delete that returned true.
 //
 // The map of entries is the truth: a key is present while it has an entry, and an entry holds one
 // timer. The timer's payload is the key alone. The wheel claims timers in batches. From then on
@@ -91,7 +92,8 @@ type entry[V any] struct {
 	timer timingwheel.Timer
 }
 
-// init makes the wheel. callback is the user's function, by which the wheel is to name the sweep.
+// init makes the wheel. callback is the user's function, whose name the wheel reports for the
+// sweep.
 func (t *table[K, V]) init(opts timingwheel.Options, callback any, sweep func([]K)) error {
 	if callback != nil {
 		opts, sweep = named(opts, callback, sweep)

@@ -15,8 +15,8 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// held is keys in Manual mode whose claimed batches wait until the test sweeps them: the window between the claim and the sweep, which
-// in earnest is open for a microsecond.
+// held is keys in Manual mode whose claimed batches wait until the test sweeps them: the window
+// between the claim and the sweep, which in earnest is open for a microsecond.
 type held struct {
 	*Keys[string]
 	batches  [][]string
@@ -125,7 +125,8 @@ func TestBetweenClaimAndSweep(t *testing.T) {
 	}
 }
 
-// Two timers of one key have been claimed: whichever batch is swept first reports it, the other one does not.
+// Two timers of one key have been claimed: whichever batch is swept first reports it, the other one
+// does not.
 func TestTwoClaimsOfOneKey(t *testing.T) {
 	t.Parallel()
 	for first := range 2 {
@@ -147,8 +148,8 @@ func TestTwoClaimsOfOneKey(t *testing.T) {
 	}
 }
 
-// Keys are saved while All looks, and the map grows meanwhile, so that it shows entries of before: no key that stays is missed or seen
-// twice.
+// Keys are saved while All looks, and the map grows meanwhile, so that it shows entries of before:
+// no key that stays is missed or seen twice.
 func TestAllSeesWhatIsSavedMeanwhile(t *testing.T) {
 	t.Parallel()
 	const n = 300
@@ -175,8 +176,8 @@ func TestAllSeesWhatIsSavedMeanwhile(t *testing.T) {
 	}
 }
 
-// Stop comes while a batch is being swept: the key got another timer, which Stop discards. It is not due, and not reported for its old
-// timer's sake.
+// Stop comes while a batch is being swept: the key got another timer, which Stop discards. It is
+// not due, and not reported for its old timer's sake.
 func TestStopDuringSweep(t *testing.T) {
 	t.Parallel()
 	h := hold(t)
@@ -239,7 +240,8 @@ func TestStopDuringCalls(t *testing.T) {
 	}
 }
 
-// Whoever comes under the lock and finds a pending timer there, since another call was faster, moves it and adds none.
+// Whoever comes under the lock and finds a pending timer there, since another call was faster,
+// moves it and adds none.
 func TestSlowPathMovesAPendingTimer(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(h *held) bool{

@@ -14,8 +14,8 @@ import (
 // day.
 //
 // If the clock is put forward and boundaries fall into the gap, there is one run for them, at the
-// moment of the change. If the clock is put back, boundaries come twice. A run takes place each time
-// if d is at most the time by which the clock is put back, so that no pause is longer than d.
+// moment of the change. If the clock is put back, boundaries come twice. A run takes place each
+// time if d is at most the time by which the clock is put back, so that no pause is longer than d.
 // Otherwise it takes place the first time only, so that a daily run stays one run a day.
 //
 // A run is planned by the wall clock of that moment. If the wall clock is stepped later, the run
@@ -42,8 +42,8 @@ type aligned struct {
 	loc       *time.Location
 }
 
-// Next looks at one stretch of time after the other in which the clocks of the zone are not changed.
-// A stretch rarely lasts less than d, so these are few.
+// Next looks at one stretch of time after the other in which the clocks of the zone are not
+// changed. A stretch rarely lasts less than d, so these are few.
 func (a aligned) Next(t time.Time) time.Time {
 	t = t.Round(0).In(a.loc)
 	for {
@@ -110,6 +110,6 @@ func (w stretch) instant(reading time.Time) time.Time { return reading.Add(-w.of
 // they were put forward.
 func (w stretch) repeated() time.Duration { return w.before - w.offset }
 
-// seen returns the reading at which the stretch before w ended. Clocks that were put back have shown
-// all readings until then.
+// seen returns the reading at which the stretch before w ended. Clocks that were put back have
+// shown all readings until then.
 func (w stretch) seen() time.Time { return w.start.UTC().Add(w.before) }

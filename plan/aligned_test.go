@@ -22,7 +22,8 @@ func zone(t testing.TB, name string) *time.Location {
 
 const day = 24 * time.Hour
 
-// Each row begins shortly before a change of the clocks. The names of zones tell the two passes of an hour apart.
+// Each row begins shortly before a change of the clocks. The names of zones tell the two passes of
+// an hour apart.
 var changes = []struct {
 	zone string
 	d    time.Duration
@@ -50,7 +51,8 @@ var changes = []struct {
 	{"America/New_York", 20 * time.Minute, "2030-03-10 06:30", []string{"01:40 EST", "03:00 EDT", "03:20 EDT"}},
 	{"America/New_York", 30 * time.Minute, "2030-11-03 05:10", []string{"01:30 EDT", "01:00 EST", "01:30 EST", "02:00 EST"}},
 	{"America/New_York", 12 * time.Hour, "2030-11-02 17:00", []string{"00:00 EDT", "12:00 EST", "00:00 EST"}},
-	// Lord Howe puts its clocks forward and back by half an hour: October 6 2030 at 02:00, April 7 2030 at 02:00.
+	// Lord Howe puts its clocks forward and back by half an hour: October 6 2030 at 02:00, April 7
+	// 2030 at 02:00.
 	{"Australia/Lord_Howe", 15 * time.Minute, "2030-10-05 15:10", []string{"01:45 +1030", "02:30 +11", "02:45 +11"}},
 	{"Australia/Lord_Howe", time.Hour, "2030-10-05 14:00", []string{"01:00 +1030", "02:30 +11", "03:00 +11"}},
 	{"Australia/Lord_Howe", 30 * time.Minute, "2030-04-06 14:10", []string{"01:30 +11", "01:30 +1030", "02:00 +1030"}},
@@ -65,7 +67,8 @@ var changes = []struct {
 	// Samoa left out December 30 2011.
 	{"Pacific/Apia", day, "2011-12-28 12:00", []string{"29 00:00 -10", "31 00:00 +14", "01 00:00 +14"}},
 	{"Pacific/Apia", 7 * day, "2011-12-20 12:00", []string{"26 00:00 -10", "02 00:00 +14"}},
-	// The last day of a leap year: for package time the years of a zone's rule have 365 days, and end before it.
+	// The last day of a leap year: for package time the years of a zone's rule have 365 days, and
+	// end before it.
 	{"Europe/London", day, "2040-12-29 12:00", []string{"30 00:00 GMT", "31 00:00 GMT", "01 00:00 GMT"}},
 	{"Europe/Berlin", 12 * time.Hour, "2040-12-30 20:00", []string{"31 00:00 CET", "31 12:00 CET", "01 00:00 CET"}},
 	{"America/New_York", 15 * time.Minute, "2040-12-31 23:40", []string{"18:45 EST", "19:00 EST", "19:15 EST"}},
@@ -97,8 +100,9 @@ func TestAlignedOverChangesOfTheClocks(t *testing.T) {
 	}
 }
 
-// What Aligned promises, held against a search minute by minute: there is a run where the clock, for the first time,
-// shows or has jumped over a multiple of d, and where it shows one again if d is no longer than what is repeated.
+// What Aligned promises, held against a search minute by minute: there is a run where the clock,
+// for the first time, shows or has jumped over a multiple of d, and where it shows one again if d
+// is no longer than what is repeated.
 func TestAlignedMeetsItsDefinition(t *testing.T) {
 	t.Parallel()
 	steps := []time.Duration{5 * time.Minute, 45 * time.Minute, time.Hour, 90 * time.Minute, 2 * time.Hour, 7 * time.Hour, day}

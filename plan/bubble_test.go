@@ -73,8 +73,8 @@ func (d *diary) started() (times []int) {
 	return times
 }
 
-// ended returns the time of the further run, as a plan of the wheel asks for it when a run has ended.
-// next is the answer of Before.
+// ended returns the time of the further run, as a plan of the wheel asks for it when a run has
+// ended. next is the answer of Before.
 func ended(c course.Course, next, finished time.Time) time.Time {
 	next = c.After(next, finished)
 	if passed(next, finished) {

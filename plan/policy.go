@@ -14,13 +14,13 @@ type Misfire int
 
 const (
 	// RunOnce starts the run that was held up as soon as possible, however late, and leaves out the
-	// others that have misfired by then. One late run stands for all of them, and the plan continues
-	// in its phase. RunOnce is the default.
+	// others that have misfired by then. One late run stands for all of them, and the plan
+	// continues in its phase. RunOnce is the default.
 	RunOnce Misfire = iota
 
 	// RunAll starts each of them, back to back, with its own planned time (see
-	// [timingwheel.Run.Planned]), however many there are. While a plan is behind, runs that come due
-	// during a run are among them. In Manual mode each takes an Advance of its own.
+	// [timingwheel.Run.Planned]), however many there are. While a plan is behind, runs that come
+	// due during a run are among them. In Manual mode each takes an Advance of its own.
 	RunAll
 )
 
@@ -62,14 +62,14 @@ const (
 	// SkipIfRunning leaves them out. It is the default.
 	SkipIfRunning Overlap = iota
 
-	// QueueOne makes up for all of them with one run, which starts when the run under way has ended.
-	// It has the planned time of the first of them. Then the plan continues in its phase.
+	// QueueOne makes up for all of them with one run, which starts when the run under way has
+	// ended. It has the planned time of the first of them. Then the plan continues in its phase.
 	QueueOne
 
 	// Allow starts them beside the run under way: the next run is armed before a run begins. With
 	// RunAll, all that have misfired start together. Allow changes nothing for [FixedDelay] and
-	// [Backoff], whose next run is planned when one has ended. On an executor that runs one callback
-	// after the other, as [timingwheel.Inline] does, no two runs are under way at once.
+	// [Backoff], whose next run is planned when one has ended. On an executor that runs one
+	// callback after the other, as [timingwheel.Inline] does, no two runs are under way at once.
 	Allow
 )
 
@@ -86,8 +86,8 @@ func name(of string, i int, names ...string) string {
 	return names[i]
 }
 
-// WithOverlap returns s with a policy for runs that come due while the run before them is under way.
-// It panics if s is nil or the policy is none of SkipIfRunning, QueueOne and Allow.
+// WithOverlap returns s with a policy for runs that come due while the run before them is under
+// way. It panics if s is nil or the policy is none of SkipIfRunning, QueueOne and Allow.
 func WithOverlap(s timingwheel.Scheduler, policy Overlap) timingwheel.Scheduler {
 	if policy < SkipIfRunning || policy > Allow {
 		panic(fmt.Sprintf("plan: WithOverlap: policy is %v; accepted are SkipIfRunning, QueueOne and Allow", policy))

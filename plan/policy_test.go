@@ -10,7 +10,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/course"
 )
 
-// A plan of one run each 10 ms that is held up from 12 to 47: the run of 20 starts at 47, those of 30 and 40 were missed.
+// A plan of one run each 10 ms that is held up from 12 to 47: the run of 20 starts at 47, those of
+// 30 and 40 were missed.
 func TestMisfirePolicies(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -40,8 +41,8 @@ func TestMisfirePolicies(t *testing.T) {
 	}
 }
 
-// In a step of a week each Advance of RunAll runs one run, so that none goes on for long; and what is skipped costs
-// nothing, however much it is.
+// In a step of a week each Advance of RunAll runs one run, so that none goes on for long; and what
+// is skipped costs nothing, however much it is.
 func TestMisfireOfAWeek(t *testing.T) {
 	t.Parallel()
 	week := 7 * day

@@ -13,7 +13,8 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// Plans of one and the same value on a real wheel, while others reset and flush them: each has its runs, all of them, and no more.
+// Plans of one and the same value on a real wheel, while others reset and flush them: each has its
+// runs, all of them, and no more.
 func TestRaceOfPlansThatShareAValue(t *testing.T) {
 	t.Parallel()
 	const n = 200

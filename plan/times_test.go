@@ -12,7 +12,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/course"
 )
 
-// runsOf are the starts of a plan's runs in d of fake time, in ms. Run n takes takes[n-1], the rest nothing.
+// runsOf are the starts of a plan's runs in d of fake time, in ms. Run n takes takes[n-1], the rest
+// nothing.
 func runsOf(t *testing.T, s timingwheel.Scheduler, d time.Duration, takes ...time.Duration) (times []int) {
 	t.Helper()
 	bubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
@@ -197,20 +198,23 @@ func TestJitterDoesNotAddUp(t *testing.T) {
 	assert.Equal(t, []int{13, 20, 39, 41, 53}, runsOf(t, jitter(timingwheel.Every(10*ms), draws(3, 0, 9, 1)), 55*ms))
 }
 
-// A run ends after the time for which the next one was planned, but before the one to which it is delayed: nothing was missed.
+// A run ends after the time for which the next one was planned, but before the one to which it is
+// delayed: nothing was missed.
 func TestJitteredRunIsNotMissedBeforeItsTime(t *testing.T) {
 	assert.Equal(t, []int{10, 28, 30}, runsOf(t, jitter(timingwheel.Every(10*ms), draws(0, 8, 0)), 35*ms, 15*ms))
 }
 
 func TestJitterOfMissedRuns(t *testing.T) {
-	// 10+2 takes until 42; 20+2 was missed. With a delay of 2 the first run after 42 is that of 50, at 52.
+	// 10+2 takes until 42; 20+2 was missed. With a delay of 2 the first run after 42 is that of 50,
+	// at 52.
 	assert.Equal(t, []int{12, 52, 62}, runsOf(t, jitter(timingwheel.Every(10*ms), draws(2)), 65*ms, 30*ms))
 	// The same up to 41: with 2, that of 40 is still to come.
 	assert.Equal(t, []int{12, 42, 52}, runsOf(t, jitter(timingwheel.Every(10*ms), draws(2)), 55*ms, 29*ms))
 }
 
 func TestJitterOfADelay(t *testing.T) {
-	// 10+1 takes until 16, 26+2 no time, 38+3. The second draw is for a run at 21, which comes later in the end.
+	// 10+1 takes until 16, 26+2 no time, 38+3. The second draw is for a run at 21, which comes
+	// later in the end.
 	assert.Equal(t, []int{11, 28, 41}, runsOf(t, jitter(FixedDelay(10*ms), draws(1, 0, 2, 3)), 45*ms, 5*ms))
 }
 
@@ -261,8 +265,8 @@ func TestOneValueServesSeveralPlans(t *testing.T) {
 	})
 }
 
-// A Scheduler of somebody's own, with state, is asked as often as without a wrapper: to begin, once for each run, and
-// once more after a miss.
+// A Scheduler of somebody's own, with state, is asked as often as without a wrapper: to begin, once
+// for each run, and once more after a miss.
 func TestStatefulSchedulerInAWrapper(t *testing.T) {
 	bubble(t, func(t *testing.T, tw *timingwheel.TimingWheel) {
 		for name, wrap := range map[string]func(timingwheel.Scheduler) timingwheel.Scheduler{

@@ -79,8 +79,8 @@ func (b *bounded) Missed(missed, now time.Time) time.Time {
 // Jitter delays each run of s by a random time from 0 to max, both included. A run never comes
 // before its time. Delays do not add up, because the next run is planned from the time that s has
 // given. max should be less than the interval of s. Otherwise a run may be planned before the run
-// that it follows, and then counts as missed. Jitter panics if s is nil or max is negative. A max of
-// zero changes nothing.
+// that it follows, and then counts as missed. Jitter panics if s is nil or max is negative. A max
+// of zero changes nothing.
 func Jitter(s timingwheel.Scheduler, max time.Duration) timingwheel.Scheduler {
 	mustNotBeNegative("Jitter: max", max)
 	draw := func() time.Duration { return time.Duration(rand.Uint64N(uint64(max) + 1)) }

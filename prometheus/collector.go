@@ -14,25 +14,26 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/source"
 )
 
-// Source is what a collector asks: a *[timingwheel.TimingWheel], a *[timingwheel.Timeouts], or what wraps one. Stats is called
-// by each scrape, and by several at once.
+// Source is what a collector asks: a *[timingwheel.TimingWheel], a *[timingwheel.Timeouts], or what
+// wraps one. Stats is called by each scrape, and by several at once.
 type Source interface{ Stats() timingwheel.Stats }
 
 // Options configures a collector. The zero value is ready to use.
 type Options struct {
-	// ConstLabels are labels that all series have, such as the name of a service. The label wheel is not among them.
-	// Defaults to none.
+	// ConstLabels are labels that all series have, such as the name of a service. The label wheel
+	// is not among them. Defaults to none.
 	ConstLabels prometheus.Labels
 
-	// ClassicOnly leaves the native histogram out. Defaults to false: a scraper that asks for protobuf gets both.
+	// ClassicOnly leaves the native histogram out. Defaults to false: a scraper that asks for
+	// protobuf gets both.
 	ClassicOnly bool
 }
 
 // ErrName is wrapped by the errors of [Collector.Add].
 var ErrName = errors.New("timingwheelprom: bad name of a wheel")
 
-// Collector is a [prometheus.Collector] of any number of wheels. Make one with [NewCollector]. All methods may be called at
-// any time from any goroutine.
+// Collector is a [prometheus.Collector] of any number of wheels. Make one with [NewCollector]. All
+// methods may be called at any time from any goroutine.
 type Collector struct {
 	numbers  []metric
 	lateness *latenessDesc
@@ -61,9 +62,10 @@ func NewCollector(opts Options) *Collector {
 	return c
 }
 
-// Add shows a wheel from the next scrape on. The name, which becomes the label wheel, may be empty. A name that is in use or no UTF-8 gives an error
-// that wraps [ErrName]; a nil source, also a nil pointer, panics. A wheel that is stopped stays until it is removed: its counters are still
-// true. The collector keeps the wheel in memory until then.
+// Add shows a wheel from the next scrape on. The name, which becomes the label wheel, may be empty.
+// A name that is in use or no UTF-8 gives an error that wraps [ErrName]; a nil source, also a nil
+// pointer, panics. A wheel that is stopped stays until it is removed: its counters are still true.
+// The collector keeps the wheel in memory until then.
 func (c *Collector) Add(name string, s Source) error {
 	if source.Missing(s) {
 		panic(fmt.Sprintf("timingwheelprom: Add of a nil %T as wheel %q", s, name))
@@ -80,7 +82,8 @@ func (c *Collector) Add(name string, s Source) error {
 	return nil
 }
 
-// Remove takes a wheel out and reports whether it was there. A scrape that is under way may still show it.
+// Remove takes a wheel out and reports whether it was there. A scrape that is under way may still
+// show it.
 func (c *Collector) Remove(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +100,8 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- c.lateness.desc
 }
 
-// Collect sends the metrics of all wheels; see [prometheus.Collector]. No lock is held while the wheels are asked.
+// Collect sends the metrics of all wheels; see [prometheus.Collector]. No lock is held while the
+// wheels are asked.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	c.mu.RLock()
 	wheels := maps.Clone(c.wheels)

@@ -77,7 +77,8 @@ func (s *server) get(accept string) ([]byte, http.Header) {
 	return body, resp.Header
 }
 
-// scrape returns the metrics of a scrape by name. The text formats are read as text, OpenMetrics apart.
+// scrape returns the metrics of a scrape by name. The text formats are read as text, OpenMetrics
+// apart.
 func (s *server) scrape(accept string) map[string]*dto.MetricFamily {
 	s.t.Helper()
 	body, header := s.get(accept)
@@ -180,7 +181,8 @@ func TestOpenMetrics(t *testing.T) {
 	require.Regexp(t, "# EOF\n$", text)
 }
 
-// Two wheels have series of their own; one that is stopped keeps its counters, one that is removed is gone.
+// Two wheels have series of their own; one that is stopped keeps its counters, one that is removed
+// is gone.
 func TestWheelsComeAndGo(t *testing.T) {
 	t.Parallel()
 	a, pass := manualWheel(t, timingwheel.Options{})
@@ -238,7 +240,8 @@ func TestBadNames(t *testing.T) {
 	require.Len(t, serve(t, c).scrape(acceptText)["timingwheel_buckets"].Metric, 2)
 }
 
-// While timers are armed, stopped and fired, scrapes see counters that never go back, and wheels may come and go.
+// While timers are armed, stopped and fired, scrapes see counters that never go back, and wheels
+// may come and go.
 func TestCountersNeverGoBack(t *testing.T) {
 	t.Parallel()
 	tw, err := timingwheel.New(timingwheel.Options{Shards: 4, SlowAfter: time.Nanosecond})

@@ -44,8 +44,8 @@ func newLatenessDesc(desc *prometheus.Desc, classic bool) *latenessDesc {
 	return l
 }
 
-// nativeIndex is the index of the native bucket that a duration falls in: that of the first bound, a power of
-// 2^(1/4) s, that is not below it.
+// nativeIndex is the index of the native bucket that a duration falls in: that of the first bound,
+// a power of 2^(1/4) s, that is not below it.
 func nativeIndex(d time.Duration) int {
 	return int(math.Ceil(math.Log2(d.Seconds()) * (1 << schema)))
 }
@@ -67,8 +67,8 @@ func (l *latenessDesc) metric(h *timingwheel.Histogram, wheel string) prometheus
 	return both{native, classic}
 }
 
-// below is how many durations lie below each classic bound. Prometheus counts those that equal it as well; the wheel
-// knows them as part of the next bucket.
+// below is how many durations lie below each classic bound. Prometheus counts those that equal it
+// as well; the wheel knows them as part of the next bucket.
 func (l *latenessDesc) below(h *timingwheel.Histogram) map[float64]uint64 {
 	all := make(map[float64]uint64, len(l.bounds))
 	n, i := uint64(0), 0
@@ -81,7 +81,8 @@ func (l *latenessDesc) below(h *timingwheel.Histogram) map[float64]uint64 {
 	return all
 }
 
-// both is a native histogram with classic buckets: one format of a scrape shows the former, the others the latter.
+// both is a native histogram with classic buckets: one format of a scrape shows the former, the
+// others the latter.
 type both struct{ native, classic prometheus.Metric }
 
 func (b both) Desc() *prometheus.Desc { return b.native.Desc() }

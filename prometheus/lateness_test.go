@@ -53,7 +53,8 @@ func TestBucketsMapOneToOne(t *testing.T) {
 	require.Equal(t, l.native[last-1]+1, l.native[last])
 }
 
-// Over HTTP, a scraper that asks for protobuf gets the counts of the wheel in native buckets, and classic ones beside them.
+// Over HTTP, a scraper that asks for protobuf gets the counts of the wheel in native buckets, and
+// classic ones beside them.
 func TestLatenessOverHTTP(t *testing.T) {
 	t.Parallel()
 	var st fixed

@@ -10,8 +10,8 @@
 //
 // The interface returns *clock.Timer and *clock.Ticker, and only that package can make them: they
 // belong either to package time or to a Mock. The timers of a [Clock] are therefore those of its
-// Mock, with all of its semantics, and no timers of the wheel. For the same reason there is no Clock
-// on a running wheel: clock.New of that package serves there.
+// Mock, with all of its semantics, and no timers of the wheel. For the same reason there is no
+// Clock on a running wheel: clock.New of that package serves there.
 package benbjohnson
 
 import (

@@ -13,9 +13,9 @@
 // A program passes [NewClock] of a running wheel to code that takes a clockwork.Clock. Its timers
 // then cost what timers of the wheel cost.
 //
-// [clockwork.WithDeadline] and [clockwork.WithTimeout] know only clockwork's own FakeClock. With any
-// other Clock, such as these two, their deadlines are those of package time. The contexts of the
-// wheel follow its clock: [timingwheel.TimingWheel.WithTimeout].
+// [clockwork.WithDeadline] and [clockwork.WithTimeout] know only clockwork's own FakeClock. With
+// any other Clock, such as these two, their deadlines are those of package time. The contexts of
+// the wheel follow its clock: [timingwheel.TimingWheel.WithTimeout].
 package jonboulle
 
 import (

@@ -253,8 +253,8 @@ func TestResetOfARunningTicker(t *testing.T) {
 	assert.Zero(t, c.waiters)
 }
 
-// Timers of the clock and of the wheel are due in one order, and each sees its own time. Timers that
-// are armed by a callback fire in the same Advance.
+// Timers of the clock and of the wheel are due in one order, and each sees its own time. Timers
+// that are armed by a callback fire in the same Advance.
 func TestOneClockForTheWheelAndTheClock(t *testing.T) {
 	t.Parallel()
 	tw := newWheel(t, timingwheel.Options{Manual: true, Start: start})

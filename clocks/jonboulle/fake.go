@@ -21,8 +21,8 @@ import (
 //     the last one not received.
 //
 // Three things differ. Deadlines are rounded up to a tick of the wheel, so a test that looks at
-// fractions of a millisecond sets [timingwheel.Options.Tick]. Ticker.Reset panics if its duration is
-// not positive, as that of package time does. And a ticker that is reset while it runs has one
+// fractions of a millisecond sets [timingwheel.Options.Tick]. Ticker.Reset panics if its duration
+// is not positive, as that of package time does. And a ticker that is reset while it runs has one
 // period, whereas clockwork's then ticks twice and goes on after a Stop.
 //
 // All methods may be called at any time from any goroutine.
@@ -48,7 +48,7 @@ var _ clockwork.Clock = (*FakeClock)(nil)
 func NewFakeClock(tw *timingwheel.TimingWheel) *FakeClock { return &FakeClock{tw: tw} }
 
 // Advance moves the wheel's clock by d. It stops at each moment at which something is due, timers
-// of the wheel that others have armed included, and runs that: Now is then this moment. Timers that
+// that were armed on the wheel itself included, and runs it. Now is then this moment. Timers that
 // are armed meanwhile fire in the same Advance if they are due by its end. An Advance by a negative
 // d does not move the clock. Advance must not be called by a callback of the wheel.
 //

@@ -26,7 +26,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/debug"
 )
 
-// patience is for a machine with other things to do: what is waited for mostly comes within a second.
+// patience is for a machine with other things to do: what is waited for mostly comes within a
+// second.
 const patience = 90 * time.Second
 
 // path is where the page is mounted: with a prefix, as in a program.

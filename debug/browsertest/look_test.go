@@ -79,7 +79,8 @@ func (c crowd) Stats() timingwheel.Stats {
 	return st
 }
 
-// On small and large screens nothing is wider than the screen, whatever is shown, and nothing that can be pressed is too small.
+// On small and large screens nothing is wider than the screen, whatever is shown, and nothing that
+// can be pressed is too small.
 func TestFitsScreens(t *testing.T) {
 	t.Parallel()
 	deep := still(t, timingwheel.Options{WheelSize: 16, Levels: 16, Shards: 4})
@@ -112,7 +113,8 @@ func TestFitsScreens(t *testing.T) {
 	}
 }
 
-// The drawing stays small, however many slots there are: it is what the browser has to do each second.
+// The drawing stays small, however many slots there are: it is what the browser has to do each
+// second.
 func TestDrawingIsBounded(t *testing.T) {
 	t.Parallel()
 	tw := still(t, timingwheel.Options{WheelSize: 65536, Levels: 16})

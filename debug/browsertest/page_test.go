@@ -68,7 +68,8 @@ func TestShowsTheCounts(t *testing.T) {
 	assert.Equal(t, []string{"0", "2", "+2\u00a0s to +3\u00a0s", "4"},
 		eval[[]string](p, `[...document.querySelectorAll('#slots tbody tr:first-child td')].map((e) => e.textContent)`))
 
-	// Each strip is coloured exactly where the timers are: a path has one piece for cells side by side.
+	// Each strip is coloured exactly where the timers are: a path has one piece for cells side by
+	// side.
 	assert.Equal(t, []string{"M2 0H3V1H2Z", "M7 0H8V1H7Z"},
 		eval[[]string](p, `[...document.querySelectorAll('.strip[data-level="0"] path')].map((e) => e.getAttribute('d')).filter(Boolean).sort()`))
 }
@@ -278,7 +279,8 @@ func TestChosenSlotOfAnotherWheel(t *testing.T) {
 	assert.Contains(t, p.text("#readout"), "slot 1: 0 timers")
 }
 
-// One that the other wheel has as well is marked there, on the strip and on the rings, as wide as it is.
+// One that the other wheel has as well is marked there, on the strip and on the rings, as wide as
+// it is.
 func TestChosenSlotThatAnotherWheelHas(t *testing.T) {
 	t.Parallel()
 	small, large := still(t, timingwheel.Options{WheelSize: 8}), still(t, timingwheel.Options{WheelSize: 64})
@@ -296,7 +298,8 @@ func TestChosenSlotThatAnotherWheelHas(t *testing.T) {
 	assert.Equal(t, mark("small"), mark("large"))
 }
 
-// What was remembered of another wheel of the name, or of a process before, is no part of a rate. Nor is a rate told that is not known.
+// What was remembered of another wheel of the name, or of a process before, is no part of a rate.
+// Nor is a rate told that is not known.
 func TestPastIsOfOneWheel(t *testing.T) {
 	t.Parallel()
 	p := open(t, wheels("orders", orders(t)), "")

@@ -25,8 +25,8 @@ import (
 // pictureLimit keeps the repository small.
 const pictureLimit = 200 << 10
 
-// TestScreenshots writes the pictures of the documentation, of a wheel under a load like that of examples/dashboard, where
-// TIMINGWHEEL_SCREENSHOTS names a directory.
+// TestScreenshots writes the pictures of the documentation, of a wheel under a load like that of
+// examples/dashboard, where TIMINGWHEEL_SCREENSHOTS names a directory.
 func TestScreenshots(t *testing.T) {
 	directory := os.Getenv("TIMINGWHEEL_SCREENSHOTS")
 	if directory == "" {
@@ -47,7 +47,8 @@ func TestScreenshots(t *testing.T) {
 	}
 }
 
-// compressed is a PNG made smaller, with at most 256 colours: the others are shades at the edges of letters.
+// compressed is a PNG made smaller, with at most 256 colours: the others are shades at the edges of
+// letters.
 func compressed(t *testing.T, data []byte) []byte {
 	picture, err := png.Decode(bytes.NewReader(data))
 	require.NoError(t, err)

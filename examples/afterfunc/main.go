@@ -1,5 +1,5 @@
-// Afterfunc is a first look at the library: functions that run later, one that is stopped, one that is
-// postponed, and one that runs again and again.
+// Afterfunc is a first look at the library: functions that run later, one that is stopped, one that
+// is postponed, and one that runs again and again.
 package main
 
 import (

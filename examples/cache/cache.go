@@ -14,12 +14,14 @@ import (
 // shards is how many locks share the keys.
 const shards = 16
 
-// Cache holds values each of which has its own time to live. It holds no more than so many of them, and drops the one that was not used for
-// longest where another one comes. Make one with [New]; all methods may be called from any goroutine.
+// Cache holds values each of which has its own time to live. It holds no more than so many of them,
+// and drops the one that was not used for longest where another one comes. Make one with [New]; all
+// methods may be called from any goroutine.
 //
-// Each entry has a timer on a [timingwheel.Timeouts], whose payload is a key and a number: no closure for each entry, and one call for many that
-// expire together. The timers give memory back in time; they are not what makes an entry expire. That is its deadline, to which Get looks, so
-// it never returns a value that is too old, however late a busy machine runs the timers.
+// Each entry has a timer on a [timingwheel.Timeouts], whose payload is a key and a number: no
+// closure for each entry, and one call for many that expire together. The timers give memory back
+// in time; they are not what makes an entry expire. That is its deadline, to which Get looks, so it
+// never returns a value that is too old, however late a busy machine runs the timers.
 type Cache[K comparable, V any] struct {
 	timeouts *timingwheel.Timeouts[lease[K]]
 	seed     maphash.Seed
@@ -39,8 +41,8 @@ const (
 	Reasons // how many there are
 )
 
-// lease is the payload of a timer: an entry at one stage of its life. A key alone would not do: a timer that has been claimed cannot be stopped
-// any more, and might find another entry of its key.
+// lease is the payload of a timer: an entry at one stage of its life. A key alone would not do: a
+// timer that has been claimed cannot be stopped any more, and might find another entry of its key.
 type lease[K comparable] struct {
 	key    K
 	number uint64
@@ -61,8 +63,9 @@ type shard[K comparable, V any] struct {
 	numbers uint64 // the last lease's number
 }
 
-// New returns an empty cache for about size values, but for one for each shard at least, which is rounded up to a multiple of the number of shards.
-// onEnd is called for each value that leaves the cache, without a lock; it may be nil. The cache needs a Close.
+// New returns an empty cache for about size values, but for one for each shard at least, which is
+// rounded up to a multiple of the number of shards. onEnd is called for each value that leaves the
+// cache, without a lock; it may be nil. The cache needs a Close.
 func New[K comparable, V any](size int, onEnd func(K, V, Reason)) (*Cache[K, V], error) {
 	c := &Cache[K, V]{seed: maphash.MakeSeed(), onEnd: onEnd}
 	for i := range c.shards {
@@ -86,8 +89,8 @@ func (c *Cache[K, V]) shard(key K) *shard[K, V] {
 	return &c.shards[maphash.Comparable(c.seed, key)%shards]
 }
 
-// Set stores a value for ttl, in the place of the key's value if there is one. Where ttl is not positive the value expires at once: it is
-// not stored, and the key has no value afterwards.
+// Set stores a value for ttl, in the place of the key's value if there is one. Where ttl is not
+// positive the value expires at once: it is not stored, and the key has no value afterwards.
 func (c *Cache[K, V]) Set(key K, value V, ttl time.Duration) {
 	s := c.shard(key)
 	s.mu.Lock()
@@ -111,7 +114,8 @@ func (c *Cache[K, V]) put(s *shard[K, V], key K, value V, now time.Time, ttl tim
 	if e, ok := s.entries.Get(key); ok {
 		ended = append(ended, e.end(key, Replaced, now))
 		e.value, e.deadline = value, deadline
-		// The commonest case, and the cheapest: a timer that is moved to later stays where it is, and allocates nothing.
+		// The commonest case, and the cheapest: a timer that is moved to later stays where it is,
+		// and allocates nothing.
 		if !e.timer.RescheduleAt(deadline) {
 			c.arm(s, key, e) // it has been claimed, and waits for the lock; it will find another number
 		}
@@ -175,7 +179,8 @@ func (s *shard[K, V]) remove(key K) (*entry[K, V], bool) {
 	return e, true
 }
 
-// shrink makes a new map where the old one has become empty: a map of Go never gives back what it once needed. s.mu is held.
+// shrink makes a new map where the old one has become empty: a map of Go never gives back what it
+// once needed. s.mu is held.
 func (s *shard[K, V]) shrink() {
 	if s.entries.Len() == 0 && s.most > 64 {
 		s.entries, s.most = newEntries[K, V](s.size), 0
@@ -204,7 +209,8 @@ type ending[K comparable, V any] struct {
 	reason Reason
 }
 
-// end says how an entry has ended that is about to end for a reason: if its deadline has passed it had expired before that.
+// end says how an entry has ended that is about to end for a reason: if its deadline has passed it
+// had expired before that.
 func (e *entry[K, V]) end(key K, r Reason, now time.Time) ending[K, V] {
 	if !now.Before(e.deadline) {
 		r = Expired
@@ -233,10 +239,12 @@ func (c *Cache[K, V]) Len() int {
 	return n
 }
 
-// Pending returns how many timers there are: as many as entries, but for those that are on their way.
+// Pending returns how many timers there are: as many as entries, but for those that are on their
+// way.
 func (c *Cache[K, V]) Pending() int { return c.timeouts.Len() }
 
-// Close ends the timers and waits for calls of onEnd that they make; onEnd must not call it. Entries still expire for Get, but keep their memory.
+// Close ends the timers and waits for calls of onEnd that they make; onEnd must not call it.
+// Entries still expire for Get, but keep their memory.
 func (c *Cache[K, V]) Close() {
 	_ = c.timeouts.Shutdown(context.Background()) // whose context does not end, and so it has no error
 }

@@ -155,7 +155,8 @@ func TestBoundedSize(t *testing.T) {
 	})
 }
 
-// A timer that has been claimed cannot be stopped any more. What it finds is not what it was meant for.
+// A timer that has been claimed cannot be stopped any more. What it finds is not what it was meant
+// for.
 func TestLateTimerSparesTheNextValue(t *testing.T) {
 	inBubble(t, 1000, func(t *testing.T, c *Cache[int, string], e *endings) {
 		c.Set(1, "a", time.Minute)

@@ -147,8 +147,8 @@ func (w *worker) remove(key int) {
 	}
 }
 
-// isEvicted reports whether the value was dropped to make room. The cache tells that without a lock, so possibly after it can be seen that the
-// value is not there any more.
+// isEvicted reports whether the value was dropped to make room. The cache tells that without a
+// lock, so possibly after it can be seen that the value is not there any more.
 func (w *worker) isEvicted(v *item) bool {
 	for wait := time.Millisecond; wait < 10*time.Second; wait *= 2 {
 		if v.evicted.Load() {

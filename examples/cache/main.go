@@ -1,8 +1,10 @@
-// Cache is a cache each of whose values has its own time to live, kept by the timing wheel, and the workers that try it out.
+// Cache is a cache each of whose values has its own time to live, kept by the timing wheel, and the
+// workers that try it out.
 //
-// Each worker has keys of its own, and so knows what it must find: the last value that it set, until its time is over, and nothing from then on. At
-// the end everything has expired, each value has ended in exactly one way, none before its time, and the memory has been given back. The program
-// exits with 1 where that is not so.
+// Each worker has keys of its own, and so knows what it must find: the last value that it set,
+// until its time is over, and nothing from then on. At the end everything has expired, each value
+// has ended in exactly one way, none before its time, and the memory has been given back. The
+// program exits with 1 where that is not so.
 //
 //	go run ./examples/cache
 //	go run ./examples/cache -keys 5000000 -size 4000000 -ttl 10s -duration 30s

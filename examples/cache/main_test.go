@@ -106,7 +106,8 @@ func TestBrokenCachesAreFound(t *testing.T) {
 	}
 }
 
-// The same worker finds nothing wrong with a cache that is right, and in fake time its times are exact.
+// The same worker finds nothing wrong with a cache that is right, and in fake time its times are
+// exact.
 func TestWorkerInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoad()

@@ -14,7 +14,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/figures"
 )
 
-// run works with a cache until everything has expired, prints what has happened, and returns an error if something was wrong.
+// run works with a cache until everything has expired, prints what has happened, and returns an
+// error if something was wrong.
 func run(ctx context.Context, cfg config, w io.Writer) error {
 	atFirst := heap()
 	l := newLoad()
@@ -71,7 +72,8 @@ func (l *load) checkSums(left int) {
 	l.faults.Check(l.deleted.Load() == l.ended[Deleted].Load(), "%d deleted, %d ended so", l.deleted.Load(), l.ended[Deleted].Load())
 }
 
-// checkMemory checks that what the values held has been given back. What is left over is the runtime's, and of no fixed size.
+// checkMemory checks that what the values held has been given back. What is left over is the
+// runtime's, and of no fixed size.
 func (l *load) checkMemory(atFirst, atMost, atLast uint64) {
 	const slack = 2 << 20
 	limit := atFirst + slack

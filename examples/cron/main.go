@@ -1,8 +1,8 @@
-// Cron runs plans written as cron expressions. The wheel knows nothing of cron: a plan is anything with a
-// method Next(time.Time) time.Time, and so is each Schedule of github.com/robfig/cron/v3.
+// Cron runs plans written as cron expressions. The wheel knows nothing of cron: a plan is anything
+// with a method Next(time.Time) time.Time, and so is each Schedule of github.com/robfig/cron/v3.
 //
-// Fifteen days pass in no time here, as the wheel is driven by hand; without Manual the same plans would run at
-// their hours.
+// Fifteen days pass in no time here, as the wheel is driven by hand; without Manual the same plans
+// would run at their hours.
 package main
 
 import (
@@ -39,8 +39,8 @@ func run(w io.Writer, start, end time.Time) error {
 		{"invoice", "0 0 1,15 * *"},   // the first and the 15th
 		{"cleanup", "@every 100h"},    // from the start
 
-		// 09:30 on working days in New York. The clocks there are put forward on March 10, so that in UTC it comes an
-		// hour earlier from then on.
+		// 09:30 on working days in New York. The clocks there are put forward on March 10, so that
+		// in UTC it comes an hour earlier from then on.
 		{"opening", "CRON_TZ=America/New_York 30 9 * * MON-FRI"},
 	} {
 		schedule, err := cron.ParseStandard(task.when)

@@ -18,8 +18,9 @@ import (
 // What package plan makes is a cron.Schedule as well, so it can run on a cron.Cron.
 var _ cron.Schedule = plan.Limit(timingwheel.Every(time.Hour), 1)
 
-// What the parser's schedules do where the clocks are changed: a time in the gap is left out on that day, and one that
-// comes twice runs twice. On Lord Howe, where they are changed by half an hour, it errs. docs/plans.md has this table beside that of plan.AlignedAt.
+// What the parser's schedules do where the clocks are changed: a time in the gap is left out on
+// that day, and one that comes twice runs twice. On Lord Howe, where they are changed by half an
+// hour, it errs. docs/plans.md has this table beside that of plan.AlignedAt.
 var changes = []struct {
 	expression, zone string
 	start            string // UTC
@@ -123,7 +124,8 @@ func (a *asked) Next(t time.Time) time.Time {
 	return a.Schedule.Next(t)
 }
 
-// On a wheel that drives itself: a jitter spreads the runs of a cron expression and does not add up.
+// On a wheel that drives itself: a jitter spreads the runs of a cron expression and does not add
+// up.
 func TestCronWithJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		schedule, err := cron.ParseStandard("CRON_TZ=America/New_York 30 1 * * *")

@@ -14,7 +14,8 @@ const (
 	hitsEvery = 50              // a hit for so many entries in a second makes one live longer
 )
 
-// cache has a time to live for each of its entries, which are numbers here: a wheel of theirs holds no pointer.
+// cache has a time to live for each of its entries, which are numbers here: a wheel of theirs holds
+// no pointer.
 type cache struct {
 	armed   atomic.Uint64 // first, where 32-bit systems align it
 	wheel   *timingwheel.Timeouts[uint32]
@@ -37,8 +38,8 @@ func newCache(cfg config) (*cache, error) {
 	return c, nil
 }
 
-// insert adds an entry. Lifetimes are exponential, so that those of a full cache look like those of new entries; one in a hundred lives for
-// hours.
+// insert adds an entry. Lifetimes are exponential, so that those of a full cache look like those of
+// new entries; one in a hundred lives for hours.
 func (c *cache) insert() {
 	ttl := time.Duration(rand.ExpFloat64() * float64(lifetime))
 	if rand.IntN(100) == 0 {

@@ -15,7 +15,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/debug"
 )
 
-// check asks the page for each of its wheels and compares what it says with what the loads have counted. It returns a line for each wheel.
+// check asks the page for each of its wheels and compares what it says with what the loads have
+// counted. It returns a line for each wheel.
 func check(page string, armed map[string]*atomic.Uint64) (lines []string, err error) {
 	client := &http.Client{Timeout: 10 * time.Second}
 	least := make(map[string]uint64)

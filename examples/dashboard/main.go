@@ -2,12 +2,14 @@
 //
 //	go run ./examples/dashboard
 //
-// and then http://localhost:8080/debug/timingwheel/ in a browser. Three wheels turn: one for the connections of a server, with an idle
-// timeout that each heartbeat postpones and a timeout for each request, most of which are answered in time; one for jobs, with retries that
-// back off and plans written as cron expressions; and one for the entries of a cache.
+// and then http://localhost:8080/debug/timingwheel/ in a browser. Three wheels turn: one for the
+// connections of a server, with an idle timeout that each heartbeat postpones and a timeout for
+// each request, most of which are answered in time; one for jobs, with retries that back off and
+// plans written as cron expressions; and one for the entries of a cache.
 //
-// With -for it ends by itself, with Ctrl-C at once. In the end it asks its own page for the JSON and compares that with what it has done: it
-// exits with 1 where the page was wrong, and with 2 for options it does not accept.
+// With -for it ends by itself, with Ctrl-C at once. In the end it asks its own page for the JSON
+// and compares that with what it has done: it exits with 1 where the page was wrong, and with 2 for
+// options it does not accept.
 //
 // Read serve.go for how the page is mounted, and the file of each load for how it uses its wheel.
 package main

@@ -20,7 +20,8 @@ type site struct {
 	ended  chan error
 }
 
-// serve serves the page. A service has other things beside it, and mounts it where only those come who run the service.
+// serve serves the page. A service has other things beside it, and mounts it where only those come
+// who run the service.
 func serve(addr string, wheels *debug.Handler) (*site, error) {
 	mux := http.NewServeMux()
 	mux.Handle(path, wheels)
@@ -38,7 +39,8 @@ func serve(addr string, wheels *debug.Handler) (*site, error) {
 	return p, nil
 }
 
-// reachable is an address at which this machine's browser finds what listens at addr: of all addresses it takes one.
+// reachable is an address at which this machine's browser finds what listens at addr: of all
+// addresses it takes one.
 func reachable(addr net.Addr) string {
 	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		return net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))

@@ -20,8 +20,9 @@ const (
 	neverAnswered  = 0.01
 )
 
-// server has an idle timeout for each of its connections, which heartbeats postpone, and a greatest age, which they do not. Each request that
-// is under way has a timeout, and a timer for a second try beside the first.
+// server has an idle timeout for each of its connections, which heartbeats postpone, and a greatest
+// age, which they do not. Each request that is under way has a timeout, and a timer for a second
+// try beside the first.
 type server struct {
 	armed atomic.Uint64 // first, where 32-bit systems align it
 	cfg   config
@@ -61,7 +62,8 @@ func (s *server) connect(i int, idle time.Duration) {
 	s.conns[i] = connection{idle: s.arm(idle, again), age: s.arm(rand.N(oldest)+time.Minute, again)}
 }
 
-// arm counts what it arms, to be compared with the page: before, or the page might know of a timer that is not counted yet.
+// arm counts what it arms, to be compared with the page: before, or the page might know of a timer
+// that is not counted yet.
 func (s *server) arm(d time.Duration, f func()) timingwheel.Timer {
 	s.armed.Inc()
 	t := s.wheel.AfterFunc(d, f)
@@ -84,7 +86,8 @@ func (s *server) step(seconds float64) {
 	}
 }
 
-// beat postpones an idle timeout. One that is due at this moment cannot be postponed: the connection is cut.
+// beat postpones an idle timeout. One that is due at this moment cannot be postponed: the
+// connection is cut.
 func (s *server) beat(i int) {
 	if rand.Float64() < goesSilent {
 		return

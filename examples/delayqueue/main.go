@@ -1,5 +1,6 @@
-// Delayqueue runs jobs that become due one after the other. Producers push jobs with a delay, workers take
-// those that are due, and a job that fails is pushed once more, with a longer delay each time.
+// Delayqueue runs jobs that become due one after the other. Producers push jobs with a delay,
+// workers take those that are due, and a job that fails is pushed once more, with a longer delay
+// each time.
 package main
 
 import (

@@ -1,7 +1,7 @@
-// Eventloop simulates a day at a coffee bar without waiting for it. In Manual mode the wheel starts no
-// goroutine and reads no clock: the loop asks it when the next timer is due and advances its clock to that
-// moment. All callbacks run inside Advance, one after the other, so that nothing here needs a lock; an event
-// loop or a game would do the same with its own clock.
+// Eventloop simulates a day at a coffee bar without waiting for it. In Manual mode the wheel starts
+// no goroutine and reads no clock: the loop asks it when the next timer is due and advances its
+// clock to that moment. All callbacks run inside Advance, one after the other, so that nothing here
+// needs a lock; an event loop or a game would do the same with its own clock.
 package main
 
 import (
@@ -97,8 +97,9 @@ func (b *bar) serve() {
 	if b.busy || len(b.queue) == 0 {
 		return
 	}
-	// The guest's patience may end at this very moment. It is pending nevertheless until its callback
-	// begins, and Stop prevents that; else the callback would take another guest out of the queue.
+	// The guest's patience may end at this very moment. It is pending nevertheless until its
+	// callback begins, and Stop prevents that; else the callback would take another guest out of
+	// the queue.
 	if !b.queue[0].Stop() {
 		b.unstoppable++
 	}

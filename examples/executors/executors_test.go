@@ -175,8 +175,8 @@ func TestEachCallbackRunsOnce(t *testing.T) {
 	})
 }
 
-// Shutdown waits for a callback that runs, and for a call of Go that waits. Timers that the pool has
-// not begun are discarded.
+// Shutdown waits for a callback that runs, and for a call of Go that waits. Timers that the pool
+// has not begun are discarded.
 func TestShutdownWaitsForCallbacks(t *testing.T) {
 	eachAdapter(t, func(t *testing.T, a adapter) {
 		e, closePool := a.open(t)

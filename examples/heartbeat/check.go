@@ -29,10 +29,10 @@ type evidence struct {
 	stalls         []span // as merged returns them
 }
 
-// check judges every client. Two things excuse the server, both measured: for a silent client, the time
-// for which the machine stalled while the server was to read its last beat or to cut it; for a live one,
-// that by its own clock it beat far too late: a client that is to beat after a quarter of the timeout at
-// the latest and was held up for three quarters cannot be told from a silent one.
+// check judges every client. Two things excuse the server, both measured: for a silent client, the
+// time for which the machine stalled while the server was to read its last beat or to cut it; for a
+// live one, that by its own clock it beat far too late: a client that is to beat after a quarter of
+// the timeout at the latest and was held up for three quarters cannot be told from a silent one.
 func check(ev evidence) verdict {
 	var v verdict
 	for _, a := range ev.accounts {
@@ -95,8 +95,8 @@ func (v *verdict) judgeCut(ev evidence, a account) {
 	v.fault(a, "was cut though it beat at least every %v", a.longestGap)
 }
 
-// heldUp reports whether the client, by its own clock, once failed to beat for so long that the server
-// may have cut it.
+// heldUp reports whether the client, by its own clock, once failed to beat for so long that the
+// server may have cut it.
 func (a account) heldUp(timeout time.Duration) bool { return a.longestGap >= timeout/4*3 }
 
 func (v *verdict) judgeLeft(a account, e ending) {

@@ -10,7 +10,8 @@ import (
 
 var someAddr = netip.MustParseAddrPort("127.0.0.1:4000")
 
-// The cases have a timeout of 1000 ms and a bound of 100 ms; the last beat is sent at 0 and read at 1.
+// The cases have a timeout of 1000 ms and a bound of 100 ms; the last beat is sent at 0 and read at
+// 1.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	wentSilent := account{fate: silent, acted: true, lastBeat: at(0), cutAt: at(1002), leftAt: at(1002), longestGap: 200 * time.Millisecond}

@@ -66,15 +66,16 @@ func (c *client) run(ctx context.Context) {
 		c.act(ctx)
 	}
 	c.account.leftAt = time.Now()
-	// Its address stands for the client: as long as others connect it must not become one of theirs.
+	// Its address stands for the client: as long as others connect it must not become one of
+	// theirs.
 	for c.started.Load().IsZero() && ctx.Err() == nil {
 		time.Sleep(10 * time.Millisecond)
 	}
 	_ = c.conn.Close()
 }
 
-// live beats until the time to act has come, and reports whether it has: false if the server cut the
-// connection or ctx ended.
+// live beats until the time to act has come, and reports whether it has: false if the server cut
+// the connection or ctx ended.
 func (c *client) live(ctx context.Context) bool {
 	for !c.over(ctx) {
 		wake, act := c.next()
@@ -111,7 +112,8 @@ func (c *client) act(ctx context.Context) {
 	case silent:
 		c.beat() // so that it knows when its idle time began
 		c.sleep(ctx, c.account.lastBeat.Add(c.cfg.timeout+c.cfg.bound))
-		// In small steps: a machine that stands still must not use up all of the server's time at once.
+		// In small steps: a machine that stands still must not use up all of the server's time at
+		// once.
 		const step = 50 * time.Millisecond
 		for n := c.cfg.patience / step; n > 0 && !c.over(ctx); n-- {
 			c.sleep(ctx, time.Now().Add(step))

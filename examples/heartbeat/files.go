@@ -7,12 +7,12 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/figures"
 )
 
-// filesBeside is how many files this process needs beside those of its connections: the standard ones,
-// the poller's, the listener, and some room.
+// filesBeside is how many files this process needs beside those of its connections: the standard
+// ones, the poller's, the listener, and some room.
 const filesBeside = 32
 
-// fitFiles raises the limit of open files as far as the connections need it, and makes do with fewer
-// connections if it cannot.
+// fitFiles raises the limit of open files as far as the connections need it, and makes do with
+// fewer connections if it cannot.
 func fitFiles(cfg *config, w io.Writer) error {
 	need := filesFor(cfg.conns)
 	got, err := raiseFiles(need)
@@ -32,7 +32,8 @@ func fitFiles(cfg *config, w io.Writer) error {
 	return nil
 }
 
-// filesFor returns how many files so many connections need: two each, the server's and the client's.
+// filesFor returns how many files so many connections need: two each, the server's and the
+// client's.
 func filesFor(conns int) uint64 { return 2*uint64(conns) + filesBeside }
 
 // connsFor is the inverse of filesFor.

@@ -43,8 +43,8 @@ func defaults() config {
 	}
 }
 
-// parse reads the command line; args[0] is the program's name. It returns false if there is nothing to run
-// since the help was asked for, and printed.
+// parse reads the command line; args[0] is the program's name. It returns false if there is nothing
+// to run since the help was asked for, and printed.
 func parse(args []string, help io.Writer) (cfg config, ok bool, err error) {
 	cfg = defaults()
 	ok, err = option.Command{

@@ -18,9 +18,9 @@ type timers interface {
 	stop()
 }
 
-// timer is one armed timer. Its Touch keeps the contract of [timingwheel.FuncTimer]. It returns true
-// if the timer was armed and now fires its whole timeout from now, and false if it has fired and
-// nothing is armed.
+// timer is one armed timer. Its Touch keeps the contract of [timingwheel.FuncTimer]. It returns
+// true if the timer was armed and now fires its whole timeout from now, and false if it has fired
+// and nothing is armed.
 type timer interface {
 	Touch() bool
 	Stop() bool
@@ -95,7 +95,8 @@ func (t stdTimer) Touch() bool {
 }
 
 // guard is one arming of a session's idle timeout: from its AfterFunc until it fires or is stopped.
-// A guard that fired is replaced, never revived, so that a late callback finds its own deadline here.
+// A guard that fired is replaced, never revived, so that a late callback finds its own deadline
+// here.
 type guard struct {
 	due     atomic.Duration // deadline, on the server's clock; first for its alignment on 32-bit systems
 	srv     *server
@@ -113,8 +114,8 @@ func newGuard(srv *server, conn *net.TCPConn, d time.Duration) *guard {
 
 // postpone gives the guard its whole timeout again. It returns false if another guard has to take
 // its place: it has fired, or its timeout was one for a stall. The deadline is read off the clock
-// before the timer reads it, so that no correct timer can ever seem early. It is published only once
-// the timer has moved: a callback that was on its way already must find the old one.
+// before the timer reads it, so that no correct timer can ever seem early. It is published only
+// once the timer has moved: a callback that was on its way already must find the old one.
 func (g *guard) postpone() bool {
 	if g.timeout != g.srv.timeout {
 		g.timer.Stop()
@@ -128,8 +129,8 @@ func (g *guard) postpone() bool {
 	return true
 }
 
-// expire does not cut the connection, it only wakes the goroutine that reads from it: that one alone
-// knows whether a beat arrived meanwhile.
+// expire does not cut the connection, it only wakes the goroutine that reads from it: that one
+// alone knows whether a beat arrived meanwhile.
 func (g *guard) expire() {
 	g.srv.noteFired(g.srv.now() - g.due.Load())
 	_ = g.conn.SetReadDeadline(longAgo) // fails only on a closed connection

@@ -9,9 +9,10 @@ import (
 	"syscall"
 )
 
-// readHeld reads what the kernel holds of a connection and does not wait for more: 0 and no error if
-// there is nothing, io.EOF if the client has closed. It must be called by the goroutine that reads from the
-// connection, without a read deadline in the past: with one, package net does not ask the kernel at all.
+// readHeld reads what the kernel holds of a connection and does not wait for more: 0 and no error
+// if there is nothing, io.EOF if the client has closed. It must be called by the goroutine that
+// reads from the connection, without a read deadline in the past: with one, package net does not
+// ask the kernel at all.
 func readHeld(_ *net.TCPConn, raw syscall.RawConn, buf []byte) (n int, err error) {
 	waited := raw.Read(func(fd uintptr) bool {
 		for {

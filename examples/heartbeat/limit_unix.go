@@ -4,8 +4,8 @@ package main
 
 import "syscall"
 
-// raiseFiles raises the number of files this process may open towards need, and returns what it got.
-// Beyond the hard limit only a privileged process gets more.
+// raiseFiles raises the number of files this process may open towards need, and returns what it
+// got. Beyond the hard limit only a privileged process gets more.
 func raiseFiles(need uint64) (uint64, error) {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {

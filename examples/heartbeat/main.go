@@ -1,17 +1,18 @@
-// Heartbeat is a TCP server that keeps an idle timeout for each of its connections on the timing wheel,
-// together with the clients that try it out, all on the loopback interface.
+// Heartbeat is a TCP server that keeps an idle timeout for each of its connections on the timing
+// wheel, together with the clients that try it out, all on the loopback interface.
 //
-// Every client sends a beat at random intervals of at most a quarter of the timeout. As time passes, some
-// of the clients close, some crash (the connection is reset), and some go silent without closing, as a
-// machine does that lost its network. The server must cut exactly the silent ones, each within its timeout
-// plus a small bound, and never a live one. At the end the program compares what the server did with what
-// the clients know and exits with 1 if the server was wrong, and with 2 for options it does not accept.
+// Every client sends a beat at random intervals of at most a quarter of the timeout. As time
+// passes, some of the clients close, some crash (the connection is reset), and some go silent
+// without closing, as a machine does that lost its network. The server must cut exactly the silent
+// ones, each within its timeout plus a small bound, and never a live one. At the end the program
+// compares what the server did with what the clients know and exits with 1 if the server was wrong,
+// and with 2 for options it does not accept.
 //
 //	go run ./examples/heartbeat
 //	go run ./examples/heartbeat -conns 2000 -timeout 1s -duration 8s -impl std
 //
-// Read guard.go for the use of the library, server.go for how a connection is cut without a race against
-// its last beat, and check.go for what counts as right.
+// Read guard.go for the use of the library, server.go for how a connection is cut without a race
+// against its last beat, and check.go for what counts as right.
 package main
 
 import (

@@ -27,9 +27,9 @@ type plan struct {
 	at   time.Duration // after the moment that all are connected
 }
 
-// newPlans deals out the fates: as many of each as the shares say, to connections and at times that the
-// seed decides. A client may carry out its plan late by one interval between beats; those that go silent
-// do it early enough to be cut before the end nevertheless.
+// newPlans deals out the fates: as many of each as the shares say, to connections and at times that
+// the seed decides. A client may carry out its plan late by one interval between beats; those that
+// go silent do it early enough to be cut before the end nevertheless.
 func newPlans(cfg config) []plan {
 	rng := rand.New(rand.NewPCG(cfg.seed, 0))
 	plans := make([]plan, cfg.conns)
@@ -61,8 +61,8 @@ func countFates(plans []plan) (n [fates]int) {
 // longestInterval is the longest time a live client lets pass between two beats, by its plan.
 func longestInterval(timeout time.Duration) time.Duration { return timeout / 4 }
 
-// interval draws a time between two beats. The shortest is a quarter of the longest, which keeps the
-// number of beats in proportion to the number of connections.
+// interval draws a time between two beats. The shortest is a quarter of the longest, which keeps
+// the number of beats in proportion to the number of connections.
 func interval(rng *rand.Rand, timeout time.Duration) time.Duration {
 	most := longestInterval(timeout)
 	least := most / 4

@@ -27,8 +27,9 @@ type outcome struct {
 	summary     string // of the timers
 }
 
-// run lets the clients loose on the server, waits for their end, and judges the server. An error means that
-// there was nothing to judge. When ctx ends everything ends at once, and what had happened by then is judged.
+// run lets the clients loose on the server, waits for their end, and judges the server. An error
+// means that there was nothing to judge. When ctx ends everything ends at once, and what had
+// happened by then is judged.
 func run(ctx context.Context, cfg config, show display) (*outcome, error) {
 	if cfg.seed == 0 {
 		cfg.seed = uint64(time.Now().UnixNano())
@@ -99,7 +100,8 @@ func newField(cfg config, srv *server) *field {
 	return f
 }
 
-// play connects the clients, starts the clock of their plans, and returns when all of them have left.
+// play connects the clients, starts the clock of their plans, and returns when all of them have
+// left.
 func (f *field) play(parent context.Context) error {
 	ctx, fail := context.WithCancelCause(parent)
 	defer fail(nil)
@@ -122,8 +124,8 @@ func (f *field) play(parent context.Context) error {
 // kernel's queue, which holds 128 on some systems.
 const connectAtOnce = 100
 
-// connect connects the clients and starts each at once, since the server's timeouts run from then on. It
-// returns when the server has accepted all of them, or early when ctx ends.
+// connect connects the clients and starts each at once, since the server's timeouts run from then
+// on. It returns when the server has accepted all of them, or early when ctx ends.
 func (f *field) connect(ctx context.Context, fail context.CancelCauseFunc, playing *sync.WaitGroup) {
 	to := f.srv.listener.Addr().(*net.TCPAddr)
 	accepted := func(least int) bool {

@@ -74,8 +74,9 @@ func (b broken) afterFunc(d time.Duration, f func()) timer {
 
 func (t brokenTimer) Touch() bool { return t.of.deaf || t.timer.Touch() }
 
-// An example that cannot fail shows nothing: whatever is broken in the cutting must be found. Where the machine stood still and a run
-// excused something for that, it may have excused what was to be found as well; then there is another one.
+// An example that cannot fail shows nothing: whatever is broken in the cutting must be found. Where
+// the machine stood still and a run excused something for that, it may have excused what was to be
+// found as well; then there is another one.
 func TestBrokenCuttingIsFound(t *testing.T) {
 	for name, tt := range map[string]struct {
 		broken   broken

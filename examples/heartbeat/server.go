@@ -32,8 +32,8 @@ type ending struct {
 	read time.Time // when the server read the last beat, or accepted the connection
 }
 
-// server accepts connections and cuts those that are idle for the timeout. Clients send beats of one byte
-// and expect no answer.
+// server accepts connections and cuts those that are idle for the timeout. Clients send beats of
+// one byte and expect no answer.
 type server struct {
 	counters // first: its 64-bit words need the alignment of an allocation on 32-bit systems
 
@@ -119,8 +119,9 @@ func (s *server) late(percentiles ...float64) (fired int64, late []time.Duration
 	return fired, late
 }
 
-// session is the server's side of one connection. The goroutine in run alone reads from the connection
-// and alone decides about it; the timer's callback and a beat can therefore not overtake each other.
+// session is the server's side of one connection. The goroutine in run alone reads from the
+// connection and alone decides about it; the timer's callback and a beat can therefore not overtake
+// each other.
 type session struct {
 	srv   *server
 	conn  *net.TCPConn
@@ -179,12 +180,13 @@ func (s *session) beat(n int) {
 	}
 }
 
-// suspect decides about a connection whose timer has fired. The timer may have fired while a beat waited
-// in the kernel, or in this goroutine for a processor; only a connection of which the kernel holds nothing
-// once the deadline has passed is idle.
+// suspect decides about a connection whose timer has fired. The timer may have fired while a beat
+// waited in the kernel, or in this goroutine for a processor; only a connection of which the kernel
+// holds nothing once the deadline has passed is idle.
 //
-// The read deadline is lifted before the clock is read. The other way round, the alarm of the current
-// guard could be lifted along with a late one of the guard before, and the connection would stay for ever.
+// The read deadline is lifted before the clock is read. The other way round, the alarm of the
+// current guard could be lifted along with a late one of the guard before, and the connection would
+// stay for ever.
 func (s *session) suspect() how {
 	_ = s.conn.SetReadDeadline(time.Time{})
 	if s.srv.now() < s.guard.due.Load() {
@@ -204,8 +206,9 @@ func (s *session) suspect() how {
 	return s.after(n, err)
 }
 
-// stalled reports whether the connection may be silent only because the machine stood still: the client,
-// if it is on the same one, is about to catch up, and gets some time to do so, once for each stall.
+// stalled reports whether the connection may be silent only because the machine stood still: the
+// client, if it is on the same one, is about to catch up, and gets some time to do so, once for
+// each stall.
 func (s *session) stalled() bool {
 	return s.srv.stalls.worstSince(s.srv.start.Add(s.fresh), time.Now()) > s.srv.timeout/4
 }
@@ -229,8 +232,8 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }
 
-// settle waits until so many connections were accepted and all have ended, their timers included, and
-// reports whether they have. It gives up after so much time, of which a stall uses up little.
+// settle waits until so many connections were accepted and all have ended, their timers included,
+// and reports whether they have. It gives up after so much time, of which a stall uses up little.
 func (s *server) settle(conns int, patience time.Duration) bool {
 	const step = 20 * time.Millisecond
 	for n := patience / step; n > 0; n-- {

@@ -17,16 +17,16 @@ const (
 // span is a time during which a goroutine that was to run did not.
 type span struct{ from, to time.Time }
 
-// stalls measures the machine: goroutines that do nothing but sleep note how much later than planned they
-// run. What they could not do in that time the server could not do either.
+// stalls measures the machine: goroutines that do nothing but sleep note how much later than
+// planned they run. What they could not do in that time the server could not do either.
 type stalls struct {
 	mu    sync.Mutex
 	spans []span    // overlapping, in the order in which they ended
 	ran   time.Time // when one of the goroutines last ran
 }
 
-// measureStalls measures until ctx ends. There is a goroutine for each processor: one processor may stall,
-// with what was running on it, while another goes on.
+// measureStalls measures until ctx ends. There is a goroutine for each processor: one processor may
+// stall, with what was running on it, while another goes on.
 func measureStalls(ctx context.Context) *stalls {
 	s := &stalls{ran: time.Now()}
 	for range runtime.GOMAXPROCS(0) {
@@ -53,8 +53,8 @@ func (s *stalls) note(planned, now time.Time) {
 	}
 }
 
-// worstSince returns the longest stall after from, or part of one, including one that goes on at now: after
-// a stall other goroutines may run before those that measure it.
+// worstSince returns the longest stall after from, or part of one, including one that goes on at
+// now: after a stall other goroutines may run before those that measure it.
 func (s *stalls) worstSince(from, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,8 +90,8 @@ func merge(spans []span) []span {
 	return out
 }
 
-// stalledWithin returns for how much of the time between from and to the machine was stalled; the spans
-// are those of merged.
+// stalledWithin returns for how much of the time between from and to the machine was stalled; the
+// spans are those of merged.
 func stalledWithin(spans []span, from, to time.Time) (sum time.Duration) {
 	first, _ := slices.BinarySearchFunc(spans, from, func(sp span, t time.Time) int {
 		return cmp.Or(sp.to.Compare(t), -1) // the first that ends after from

@@ -66,7 +66,8 @@ func (w *watch) run() {
 		case <-w.stop:
 			return
 		case <-tick.C:
-			// After a stall ticks come close together, with too little in between to measure a rate.
+			// After a stall ticks come close together, with too little in between to measure a
+			// rate.
 			if time.Since(w.at) >= w.show.every()/2 {
 				w.show.update(w.sample())
 			}

@@ -27,8 +27,9 @@ const (
 	ended                  // the handler has returned
 )
 
-// answer is the ResponseWriter that the handler sees. The handler and the deadline write to the one below it from two goroutines: whoever
-// holds mu may, and state says what is left to be said. The handler has a header map of its own, as it may change that without a lock.
+// answer is the ResponseWriter that the handler sees. The handler and the deadline write to the one
+// below it from two goroutines: whoever holds mu may, and state says what is left to be said. The
+// handler has a header map of its own, as it may change that without a lock.
 type answer struct {
 	w       http.ResponseWriter
 	header  http.Header
@@ -50,7 +51,8 @@ var (
 // Header implements [http.ResponseWriter].
 func (a *answer) Header() http.Header { return a.header }
 
-// WriteHeader implements [http.ResponseWriter]. Of several final codes the first counts; informational ones are sent at once.
+// WriteHeader implements [http.ResponseWriter]. Of several final codes the first counts;
+// informational ones are sent at once.
 func (a *answer) WriteHeader(code int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -130,7 +132,8 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// Unwrap gives [http.ResponseController] the read and write deadlines of the connection and full duplex.
+// Unwrap gives [http.ResponseController] the read and write deadlines of the connection and full
+// duplex.
 func (a *answer) Unwrap() http.ResponseWriter { return a.w }
 
 // errLocked is why the handler must not write any more, nil where it may.
@@ -172,7 +175,8 @@ func (a *answer) sendLocked() error {
 	return err
 }
 
-// expire is called when the context has ended. Where that was not the deadline the client has gone, and nobody waits for an answer.
+// expire is called when the context has ended. Where that was not the deadline the client has gone,
+// and nobody waits for an answer.
 func (a *answer) expire(err error) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return
@@ -193,7 +197,8 @@ func (a *answer) expire(err error) {
 	}
 }
 
-// refuseLocked writes the 503. Of the handler's headers nothing must be in it: they describe another answer.
+// refuseLocked writes the 503. Of the handler's headers nothing must be in it: they describe
+// another answer.
 func (a *answer) refuseLocked() {
 	a.state, a.body = refused, nil
 	h := a.w.Header()

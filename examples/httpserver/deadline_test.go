@@ -18,7 +18,8 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// serve runs a handler with a deadline of a second in a bubble, and returns what was written and how long it took.
+// serve runs a handler with a deadline of a second in a bubble, and returns what was written and
+// how long it took.
 func serve(t *testing.T, handler http.HandlerFunc) (*httptest.ResponseRecorder, time.Duration) {
 	t.Helper()
 	tw, err := timingwheel.New(timingwheel.Options{})
@@ -194,7 +195,8 @@ func TestTrailers(t *testing.T) {
 	assert.Equal(t, "4", response.Trailer.Get("Sum"))
 }
 
-// A handler that waits for the rest of an upload holds the request's body; the 503 must not wait for that.
+// A handler that waits for the rest of an upload holds the request's body; the 503 must not wait
+// for that.
 func TestUploadThatStalls(t *testing.T) {
 	t.Parallel()
 	read := make(chan error, 1)
@@ -216,7 +218,8 @@ func TestUploadThatStalls(t *testing.T) {
 	assert.Error(t, <-read)
 }
 
-// Over a real connection the 503 is there at the deadline, and not when the handler returns; and a cut answer is seen to be one.
+// Over a real connection the 503 is there at the deadline, and not when the handler returns; and a
+// cut answer is seen to be one.
 func TestOverAConnection(t *testing.T) {
 	t.Parallel()
 	tw, err := timingwheel.New(timingwheel.Options{})
@@ -270,7 +273,8 @@ func TestOverAConnection(t *testing.T) {
 	response.Body.Close()
 }
 
-// A client that does not read holds up the handler in a Write, where it sees neither its context nor an error.
+// A client that does not read holds up the handler in a Write, where it sees neither its context
+// nor an error.
 func TestClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(w http.ResponseWriter){

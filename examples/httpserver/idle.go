@@ -13,18 +13,21 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// errIdle is the cause of the end of a request's context when no byte has come or gone for too long.
+// errIdle is the cause of the end of a request's context when no byte has come or gone for too
+// long.
 var errIdle = errors.New("httpserver: no byte of the request or the answer has moved for too long")
 
-// idle is middleware that breaks off each request in which nothing moves for d: the handler reads no byte of the body and writes none of the
-// answer. A deadline has to be long enough for the largest upload on the slowest line. An idle timeout need not know how long a request takes.
+// idle is middleware that breaks off each request in which nothing moves for d: the handler reads
+// no byte of the body and writes none of the answer. A deadline has to be long enough for the
+// largest upload on the slowest line. An idle timeout need not know how long a request takes.
 //
-// The request's context then ends with errIdle as its cause, reads of the body and writes of the answer fail, and the connection closes when
-// the handler returns. A handler that only computes moves nothing either: d is for requests that are limited by the client's line, and deadline
-// for the others. The two can be combined.
+// The request's context then ends with errIdle as its cause, reads of the body and writes of the
+// answer fail, and the connection closes when the handler returns. A handler that only computes
+// moves nothing either: d is for requests that are limited by the client's line, and deadline for
+// the others. The two can be combined.
 //
-// The timer is a field, so it costs no allocation of its own. Each read and write touches it, which is one look at the clock and one atomic
-// operation, whatever the number of requests.
+// The timer is a field, so it costs no allocation of its own. Each read and write touches it, which
+// is one look at the clock and one atomic operation, whatever the number of requests.
 func idle(tw *timingwheel.TimingWheel, d time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancelCause(r.Context())
@@ -41,7 +44,8 @@ func idle(tw *timingwheel.TimingWheel, d time.Duration, next http.Handler) http.
 	})
 }
 
-// motion is the ResponseWriter that the handler sees, and the timer that everything that moves touches.
+// motion is the ResponseWriter that the handler sees, and the timer that everything that moves
+// touches.
 type motion struct {
 	http.ResponseWriter
 	body   io.ReadCloser
@@ -58,7 +62,8 @@ var (
 	_ http.Hijacker = (*motion)(nil)
 )
 
-// cut runs when the timer fires. The handler may be in the middle of a read or a write, which fails.
+// cut runs when the timer fires. The handler may be in the middle of a read or a write, which
+// fails.
 func (m *motion) cut() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,7 +77,8 @@ func (m *motion) cut() {
 	_ = control.SetWriteDeadline(now)
 }
 
-// end stops the timer, and reports whether it has cut the request. Stop does not wait for cut, so mu decides which of the two came first.
+// end stops the timer, and reports whether it has cut the request. Stop does not wait for cut, so
+// mu decides which of the two came first.
 func (m *motion) end() (cut bool) {
 	m.timer.Stop()
 	m.mu.Lock()

@@ -135,7 +135,8 @@ func TestClientThatDoesNotReadIsCut(t *testing.T) {
 	})
 }
 
-// An answer of which the server has a part only must not look whole, also if the handler has noticed nothing.
+// An answer of which the server has a part only must not look whole, also if the handler has
+// noticed nothing.
 func TestCutAnswerIsAborted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -179,7 +180,8 @@ func TestHijackedConnectionIsNotCut(t *testing.T) {
 	})
 }
 
-// cut and end race: the timer fires while the handler returns. A connection whose handler has returned belongs to the next request.
+// cut and end race: the timer fires while the handler returns. A connection whose handler has
+// returned belongs to the next request.
 func TestCutAfterTheEndDoesNothing(t *testing.T) {
 	t.Parallel()
 	c := &connection{ResponseRecorder: httptest.NewRecorder()}

@@ -32,7 +32,8 @@ type load struct {
 	faults  *fault.List
 }
 
-// send sends the requests, all clients at the same time, and returns when each has its answer, or ctx ends.
+// send sends the requests, all clients at the same time, and returns when each has its answer, or
+// ctx ends.
 func send(ctx context.Context, cfg config, url string, lenient bool, faults *fault.List) *load {
 	l := &load{lenient: lenient, url: url, timeout: cfg.timeout, client: newClient(cfg.clients), quick: latency.New(), late: latency.New(), faults: faults}
 	defer l.client.CloseIdleConnections()
@@ -87,7 +88,8 @@ func (l *load) request(ctx context.Context, k kind, id string) {
 	l.judge(k, id, response.StatusCode, string(body), took)
 }
 
-// judge checks an answer. The client's clock begins before the server's, so a 503 that it sees early is early.
+// judge checks an answer. The client's clock begins before the server's, so a 503 that it sees
+// early is early.
 func (l *load) judge(k kind, id string, code int, body string, took time.Duration) {
 	switch {
 	case code == http.StatusServiceUnavailable && body != refusal:

@@ -1,19 +1,23 @@
-// Httpserver is an HTTP server whose request deadlines come from the timing wheel, and its clients, on the loopback interface.
+// Httpserver is an HTTP server whose request deadlines come from the timing wheel, and its clients,
+// on the loopback interface.
 //
-// Some of the handlers are too slow on purpose: one waits for its context, one calls a second server with it that does not answer in time, and
-// one is deaf and ignores it. All of these requests must be answered with a 503, none of them before the deadline, and each other one by its
-// handler. The same is done once more with context.WithTimeout in the place of the wheel, and with http.TimeoutHandler. Then each client sends one
-// slow upload, which takes longer than the timeout: uploads that go on must be answered, and those that stall must be cut. The program exits with 1
+// Some of the handlers are too slow on purpose: one waits for its context, one calls a second
+// server with it that does not answer in time, and one is deaf and ignores it. All of these
+// requests must be answered with a 503, none of them before the deadline, and each other one by its
+// handler. The same is done once more with context.WithTimeout in the place of the wheel, and with
+// http.TimeoutHandler. Then each client sends one slow upload, which takes longer than the timeout:
+// uploads that go on must be answered, and those that stall must be cut. The program exits with 1
 // if a request was answered wrongly, early or not at all, or if a timer was left behind.
 //
 //	go run ./examples/httpserver
 //	go run ./examples/httpserver -clients 1000 -requests 100000 -timeout 500ms
 //
-// Clients and servers share the processors, so that the times in the table are mostly those of waiting for one: they show that nothing is early or lost,
-// and not which way is the quickest.
+// Clients and servers share the processors, so that the times in the table are mostly those of
+// waiting for one: they show that nothing is early or lost, and not which way is the quickest.
 //
-// Read deadline.go, answer.go and stream.go for the middleware, which is made to be copied, and server.go for how it is used. idle.go has a second
-// middleware, for requests that may take as long as they like if only they go on.
+// Read deadline.go, answer.go and stream.go for the middleware, which is made to be copied, and
+// server.go for how it is used. idle.go has a second middleware, for requests that may take as long
+// as they like if only they go on.
 package main
 
 import (

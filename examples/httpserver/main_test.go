@@ -63,8 +63,8 @@ func TestBrokenDeadlinesAreFound(t *testing.T) {
 	}
 }
 
-// Handlers give up at some time, so that nothing hangs where no deadline comes, but not before it has come, and been seen on a machine that stands still
-// for seconds.
+// Handlers give up at some time, so that nothing hangs where no deadline comes, but not before it
+// has come, and been seen on a machine that stands still for seconds.
 func TestPatientHandlersOutlastTheDeadline(t *testing.T) {
 	t.Parallel()
 	cfg := small()
@@ -118,7 +118,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// What may let a late answer pass may do so for each handler that is too slow, but not before the deadline.
+// What may let a late answer pass may do so for each handler that is too slow, but not before the
+// deadline.
 func TestJudgeLenient(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -21,7 +21,8 @@ type contender struct {
 	limit   func(http.Handler) http.Handler
 }
 
-// run tries the three ways one after the other, and then the idle timeout. It prints what they did, and returns an error if one was wrong.
+// run tries the three ways one after the other, and then the idle timeout. It prints what they did,
+// and returns an error if one was wrong.
 func run(ctx context.Context, cfg config, w io.Writer) error {
 	tw, err := timingwheel.New(timingwheel.Options{})
 	if err != nil {
@@ -90,7 +91,8 @@ func try(ctx context.Context, cfg config, c contender, faults *fault.List) (*loa
 	return l, nil
 }
 
-// settle waits for handlers that http.TimeoutHandler has left behind: on a busy machine one may not even have begun when its client has the 503.
+// settle waits for handlers that http.TimeoutHandler has left behind: on a busy machine one may not
+// even have begun when its client has the 503.
 func (l *load) settle(ctx context.Context, s *server) {
 	for ctx.Err() == nil && (s.handled() != l.total() || s.told.Load() != s.waited()) {
 		time.Sleep(time.Millisecond)
@@ -114,15 +116,17 @@ func (s *server) handled() (begun int64) {
 // waited is how many handlers have waited for their deadline, or are about to.
 func (s *server) waited() int64 { return s.begun[patient].Load() + s.begun[upstream].Load() }
 
-// compare checks that no request was lost, or served twice, between the clients and the handlers, and that deadlines reached all who
-// ought to know. What the machine held up may have ended before it could wait, so the last two are bounds.
+// compare checks that no request was lost, or served twice, between the clients and the handlers,
+// and that deadlines reached all who ought to know. What the machine held up may have ended before
+// it could wait, so the last two are bounds.
 func (l *load) compare(name string, s *server) {
 	for k := range kinds {
 		l.faults.Check(s.begun[k].Load() == l.sent[k].Load(), "%s, %v: %d requests sent, %d handled", name, k, l.sent[k].Load(), s.begun[k].Load())
 	}
 	l.faults.Check(l.answered.Load()+l.tooLate.Load()+l.refused.Load() == l.total(), "%s: %d requests, but %d answered, %d too late, and %d refused",
 		name, l.total(), l.answered.Load(), l.tooLate.Load(), l.refused.Load())
-	// A busy machine may be too late for some, or for all of a few; but where none of very many is in time it is the deadline that is wrong.
+	// A busy machine may be too late for some, or for all of a few; but where none of very many is
+	// in time it is the deadline that is wrong.
 	l.faults.Check(l.heldUp.Load() < l.sent[quick].Load() || l.sent[quick].Load() < 50, "%s: none of %d quick requests was answered", name, l.heldUp.Load())
 	waited := s.waited()
 	l.faults.Check(s.told.Load() == waited, "%s: %d handlers waited for their deadline, %d have seen it", name, waited, s.told.Load())

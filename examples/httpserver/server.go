@@ -44,7 +44,8 @@ type server struct {
 	next    string // the second's
 }
 
-// start serves both on the loopback interface. limit wraps the handlers of the first. Where ctx ends, handlers end as well.
+// start serves both on the loopback interface. limit wraps the handlers of the first. Where ctx
+// ends, handlers end as well.
 func start(ctx context.Context, cfg config, limit func(http.Handler) http.Handler) (*server, error) {
 	s := &server{timeout: cfg.timeout, enough: cfg.timeout + cfg.enough, over: ctx.Done(), client: newClient(cfg.clients)}
 	first, err := net.Listen("tcp", "127.0.0.1:0")
@@ -63,7 +64,8 @@ func start(ctx context.Context, cfg config, limit func(http.Handler) http.Handle
 	mux.HandleFunc("GET "+upstream.path(), s.upstream)
 	s.first = &http.Server{Handler: limit(mux), ReadHeaderTimeout: time.Minute}
 	s.second = &http.Server{Handler: http.HandlerFunc(s.unhurried), ReadHeaderTimeout: time.Minute}
-	// Serve returns when close is called. If it fails before that, requests fail, and the clients say so.
+	// Serve returns when close is called. If it fails before that, requests fail, and the clients
+	// say so.
 	go func() { _ = s.first.Serve(first) }()
 	go func() { _ = s.second.Serve(second) }()
 	return s, nil
@@ -88,7 +90,8 @@ func (s *server) patient(w http.ResponseWriter, r *http.Request) {
 	answerTo(w, r) // in vain: the deadline has passed
 }
 
-// waitFor waits for the end of the request, and for so long at most that nothing hangs where no deadline comes.
+// waitFor waits for the end of the request, and for so long at most that nothing hangs where no
+// deadline comes.
 func (s *server) waitFor(r *http.Request) {
 	enough := time.NewTimer(s.enough)
 	defer enough.Stop()
@@ -131,7 +134,8 @@ func (s *server) upstream(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, "the second server answered: "+response.Status, http.StatusBadGateway)
 }
 
-// unhurried is the second server's handler. Its context has no deadline: it ends when the first one hangs up.
+// unhurried is the second server's handler. Its context has no deadline: it ends when the first one
+// hangs up.
 func (s *server) unhurried(w http.ResponseWriter, r *http.Request) {
 	enough := time.NewTimer(s.enough)
 	defer enough.Stop()

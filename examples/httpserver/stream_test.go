@@ -51,7 +51,8 @@ func TestDeadlineCutsStreamsOnly(t *testing.T) {
 	}
 }
 
-// A write that the deadline has made fail leaves a part of an answer, also where the handler returns before the deadline's goroutine goes on.
+// A write that the deadline has made fail leaves a part of an answer, also where the handler
+// returns before the deadline's goroutine goes on.
 func TestCutStreamIsAborted(t *testing.T) {
 	t.Parallel()
 	_, a := newConnection()

@@ -27,7 +27,8 @@ const (
 	stallAt = 2  // pieces of an upload that stalls
 )
 
-// uploads is what clients saw that send slowly: most go on, which takes longer than the idle timeout, and some stall.
+// uploads is what clients saw that send slowly: most go on, which takes longer than the idle
+// timeout, and some stall.
 type uploads struct {
 	answered atomic.Int64
 	cut      atomic.Int64
@@ -63,7 +64,8 @@ func receive(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, n)
 }
 
-// send sends one upload, piece by piece, and judges what becomes of it. An [http.Client] would wait for a body that stalls.
+// send sends one upload, piece by piece, and judges what becomes of it. An [http.Client] would wait
+// for a body that stalls.
 func (u *uploads) send(ctx context.Context, cfg config, address string, stalls bool, faults *fault.List) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", address)
@@ -108,9 +110,10 @@ func answerOf(c net.Conn) ([]byte, error) {
 	return io.ReadAll(response.Body)
 }
 
-// judge checks what became of an upload. took is the time from its beginning to its end, quiet that from its last piece. The client's clock begins
-// before the server's, so a cut that it sees before the timeout is early. On a machine that stands still the server may have read nothing but
-// the head, so a cut is early for certain only if all of it took less than the timeout.
+// judge checks what became of an upload. took is the time from its beginning to its end, quiet that
+// from its last piece. The client's clock begins before the server's, so a cut that it sees before
+// the timeout is early. On a machine that stands still the server may have read nothing but the
+// head, so a cut is early for certain only if all of it took less than the timeout.
 func (u *uploads) judge(timeout time.Duration, stalls bool, took, quiet time.Duration, answer string, err error, faults *fault.List) {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -149,7 +152,8 @@ func (u *uploads) show(w io.Writer, n int) {
 func (u *uploads) compare(faults *fault.List, n int) {
 	faults.Check(u.answered.Load()+u.cut.Load()+u.heldUp.Load() == int64(n), "%d uploads, but %d answered, %d cut and %d held up",
 		n, u.answered.Load(), u.cut.Load(), u.heldUp.Load())
-	// A busy machine may be too late for some. If it is for all of very many, the idle timeout is wrong.
+	// A busy machine may be too late for some. If it is for all of very many, the idle timeout is
+	// wrong.
 	faults.Check(u.heldUp.Load() < int64(n) || n < 50, "each of %d uploads was cut while the client still sent", n)
 	faults.Check(u.answered.Load() > 0 || n < 50, "none of %d uploads was answered", n)
 }

@@ -27,7 +27,8 @@ func newCollectorWatch() *collectorWatch {
 	return w
 }
 
-// since returns the pauses since the call before. The runtime remembers those of the last 256 collections.
+// since returns the pauses since the call before. The runtime remembers those of the last 256
+// collections.
 func (w *collectorWatch) since() (p pauses) {
 	var st debug.GCStats
 	debug.ReadGCStats(&st)
@@ -59,8 +60,8 @@ func held() uint64 {
 	return measure("/memory/classes/total:bytes") - measure("/memory/classes/heap/released:bytes")
 }
 
-// measure reads one number from the runtime. Unlike runtime.ReadMemStats it does not stop the program,
-// which would disturb what is measured.
+// measure reads one number from the runtime. Unlike runtime.ReadMemStats it does not stop the
+// program, which would disturb what is measured.
 func measure(name string) uint64 {
 	ms := []metrics.Sample{{Name: name}}
 	metrics.Read(ms)

@@ -17,7 +17,8 @@ type display interface {
 	end(ph *phase, line string)
 }
 
-// newDisplay returns a progress bar for each phase if w is a terminal, else one that prints line after line.
+// newDisplay returns a progress bar for each phase if w is a terminal, else one that prints line
+// after line.
 func newDisplay(w io.Writer) display {
 	if columns, ok := live.Width(w); ok {
 		return &bars{w: w, columns: columns}

@@ -50,8 +50,8 @@ func defaults() config {
 	}
 }
 
-// parse reads the command line; args[0] is the program's name. It returns false if there is nothing to run
-// since the help was asked for, and printed.
+// parse reads the command line; args[0] is the program's name. It returns false if there is nothing
+// to run since the help was asked for, and printed.
 func parse(args []string, help io.Writer) (cfg config, ok bool, err error) {
 	cfg = defaults()
 	ok, err = option.Command{
@@ -92,8 +92,8 @@ func (cfg config) validate() error {
 // handled is the share of the timers of which a handle is kept.
 func (cfg config) handled() float64 { return (cfg.beat + cfg.stop) / 100 }
 
-// expireWindow is the time in which timers expire: half a million in each second leaves two processors
-// some air.
+// expireWindow is the time in which timers expire: half a million in each second leaves two
+// processors some air.
 func (cfg config) expireWindow() time.Duration {
 	if cfg.window > 0 {
 		return cfg.window
@@ -102,10 +102,10 @@ func (cfg config) expireWindow() time.Duration {
 	return max(2*time.Second, time.Duration(float64(cfg.n)*cfg.expire/100*each))
 }
 
-// leadFor is the time until the first deadline, given what arming one timer of a small wheel takes: in a
-// large one it may take twice as long, and to shuffle and beat one four times that; the rest is for a machine
-// that has other things to do. If the time is too short after all, what is due before it is beaten expires.
-// That is right, but is not what is to be shown.
+// leadFor is the time until the first deadline, given what arming one timer of a small wheel takes:
+// in a large one it may take twice as long, and to shuffle and beat one four times that; the rest
+// is for a machine that has other things to do. If the time is too short after all, what is due
+// before it is beaten expires. That is right, but is not what is to be shown.
 func (cfg config) leadFor(each time.Duration) time.Duration {
 	if cfg.lead > 0 {
 		return cfg.lead

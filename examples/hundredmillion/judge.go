@@ -19,8 +19,8 @@ func (c *comparison) merge(o comparison) {
 	c.wrong.merge(o.wrong)
 }
 
-// compare goes through the numbers from up to to. What was refused a beat was due by then: it must have
-// expired like those that nobody touched.
+// compare goes through the numbers from up to to. What was refused a beat was due by then: it must
+// have expired like those that nobody touched.
 func compare(p *population, from, to int) (c comparison) {
 	for id := uint64(from); id < uint64(to); id++ {
 		f, _ := p.plan.of(id)

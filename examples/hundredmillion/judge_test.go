@@ -9,7 +9,8 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// faultless is the evidence of a run of 1,000 timers of which 100 expired, 50 were stopped, 200 beaten.
+// faultless is the evidence of a run of 1,000 timers of which 100 expired, 50 were stopped, 200
+// beaten.
 func faultless() evidence {
 	var sum checksum
 	for id := range uint64(100) {

@@ -68,8 +68,8 @@ func memorySources() []memorySource {
 	}
 }
 
-// fitMemory says how much memory the run needs and how much there is, and returns an error if that is less:
-// the system would begin to swap, or end some process.
+// fitMemory says how much memory the run needs and how much there is, and returns an error if that
+// is less: the system would begin to swap, or end some process.
 func fitMemory(cfg config, sources []memorySource, w io.Writer) error {
 	need, have, name := memoryFor(cfg), uint64(math.MaxUint64), ""
 	for _, s := range sources {

@@ -10,8 +10,8 @@ import (
 
 const memoryOfMachine = "three quarters of the machine's"
 
-// machineMemory stands in for the memory that can be had without swapping, which each system tells in
-// another way, if at all: a quarter is left to the system and to other programs.
+// machineMemory stands in for the memory that can be had without swapping, which each system tells
+// in another way, if at all: a quarter is left to the system and to other programs.
 func machineMemory() (uint64, error) {
 	total, err := memlimit.FromSystem()
 	return total / 4 * 3, err

@@ -39,8 +39,8 @@ type phase struct {
 // chunk is how many operations are done between two looks at the context.
 const chunk = 4096
 
-// each has every worker do its items in chunks; sizes tells how many items a worker has. It returns early if
-// ctx ends.
+// each has every worker do its items in chunks; sizes tells how many items a worker has. It returns
+// early if ctx ends.
 func (ph *phase) each(ctx context.Context, sizes []int, do func(worker, from, to int)) {
 	var working sync.WaitGroup
 	for w, size := range sizes {

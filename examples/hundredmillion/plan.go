@@ -19,8 +19,8 @@ const (
 // Timers that are not to expire lie this far behind the window, spread over as long again.
 const farAhead = time.Hour
 
-// plan says what becomes of each timer and when it is due, from its number and the seed alone. So nothing
-// of a hundred million timers has to be remembered, and who checks need not ask the wheel.
+// plan says what becomes of each timer and when it is due, from its number and the seed alone. So
+// nothing of a hundred million timers has to be remembered, and who checks need not ask the wheel.
 type plan struct {
 	seed          uint64
 	upTo          [expires]uint64 // of 2^32: below upTo[0] a timer is beaten, below upTo[1] stopped, and so on

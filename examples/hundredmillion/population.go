@@ -20,8 +20,8 @@ type wheel interface {
 
 type makeWheel func(expire func([]uint64)) (wheel, error)
 
-// handle is what is kept of a timer that will be beaten or stopped. It holds a pointer, so the garbage
-// collector reads all of them, which it does not do with the timers themselves.
+// handle is what is kept of a timer that will be beaten or stopped. It holds a pointer, so the
+// garbage collector reads all of them, which it does not do with the timers themselves.
 type handle struct {
 	timer timingwheel.Timer
 	id    uint64
@@ -29,8 +29,8 @@ type handle struct {
 
 const handleBytes = 24
 
-// population is a wheel and its timers. Each worker arms numbers of its own, one after the other, and
-// later beats and stops those, in random order.
+// population is a wheel and its timers. Each worker arms numbers of its own, one after the other,
+// and later beats and stops those, in random order.
 type population struct {
 	plan    plan
 	n       int
@@ -67,7 +67,8 @@ func newPopulation(cfg config, n int, p plan) (*population, error) {
 	return pop, err
 }
 
-// expected is room for a share that is drawn at random: more than six standard deviations above the mean.
+// expected is room for a share that is drawn at random: more than six standard deviations above the
+// mean.
 func expected(n int, percent float64) int {
 	if percent == 0 {
 		return 0
@@ -101,8 +102,8 @@ func (p *population) arm(w, from, to int) {
 	p.toExpire.Add(int64(toExpire))
 }
 
-// shuffle brings the handles of worker w into random order. In the order of arming the next timer to be
-// beaten would mostly be in the processor's cache already, which it is not in practice.
+// shuffle brings the handles of worker w into random order. In the order of arming the next timer
+// to be beaten would mostly be in the processor's cache already, which it is not in practice.
 func (p *population) shuffle(w int) {
 	rng := rand.New(rand.NewPCG(p.plan.seed, uint64(w)))
 	for _, hs := range [][]handle{p.beats[w], p.stops[w]} {
@@ -110,7 +111,8 @@ func (p *population) shuffle(w int) {
 	}
 }
 
-// beatRange beats some of the timers of worker w: the timeout that begins anew ends long after the window.
+// beatRange beats some of the timers of worker w: the timeout that begins anew ends long after the
+// window.
 func (p *population) beatRange(w, from, to int) {
 	done, timeout := 0, p.plan.opens+p.plan.window+farAhead
 	for _, h := range p.beats[w][from:to] {
@@ -136,7 +138,8 @@ func (p *population) stopRange(w, from, to int) {
 	p.stopped.Add(int64(done))
 }
 
-// refuse notes a timer that is not pending any more. If it was due that is right, and it must have expired.
+// refuse notes a timer that is not pending any more. If it was due that is right, and it must have
+// expired.
 func (p *population) refuse(id uint64) {
 	p.refused.add(id)
 	p.late.Add(1)

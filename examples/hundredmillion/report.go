@@ -46,8 +46,8 @@ func (o *outcome) printPhases(w io.Writer) {
 	o.printComparison(w)
 }
 
-// printComparison says what the size of the wheel costs. Of the two ratios that of the CPU time is the one to
-// trust on a machine that does other things meanwhile.
+// printComparison says what the size of the wheel costs. Of the two ratios that of the CPU time is
+// the one to trust on a machine that does other things meanwhile.
 func (o *outcome) printComparison(w io.Writer) {
 	small, large := o.trial, o.arm
 	if large.done.Load() < int64(large.total) || small.nanos() == 0 {

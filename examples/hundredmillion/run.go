@@ -46,8 +46,8 @@ type runner struct {
 	out  *outcome
 }
 
-// run does everything, and judges. An error means that there was nothing to judge. When ctx ends everything
-// ends at once.
+// run does everything, and judges. An error means that there was nothing to judge. When ctx ends
+// everything ends at once.
 func run(ctx context.Context, cfg config, show display) (*outcome, error) {
 	begin := time.Now()
 	if cfg.seed == 0 {
@@ -81,8 +81,8 @@ func (r *runner) printPlan(lead, window time.Duration) {
 		lead.Round(time.Millisecond), window.Round(time.Millisecond))
 }
 
-// try fills a small wheel some times: to compare the large one with it, and to learn how much time to leave
-// until the first deadline. The median counts.
+// try fills a small wheel some times: to compare the large one with it, and to learn how much time
+// to leave until the first deadline. The median counts.
 func (r *runner) try() error {
 	n := min(r.cfg.n, r.cfg.calibrant)
 	var trials []*phase
@@ -139,8 +139,8 @@ func (r *runner) handle() {
 	r.out.refused = pop.late.Load()
 }
 
-// rest measures a full collection with everything pending, and waits for the first deadline. With a long
-// wait the wheel has work to do: the timers of the window have to move to finer levels.
+// rest measures a full collection with everything pending, and waits for the first deadline. With a
+// long wait the wheel has work to do: the timers of the window have to move to finer levels.
 func (r *runner) rest() {
 	if r.ctx.Err() != nil {
 		return
@@ -161,8 +161,8 @@ func (r *runner) rest() {
 	r.out.phases = append(r.out.phases, moves)
 }
 
-// expire waits until the window is over and everything that was to expire has done so, or is overdue by too
-// much. It waits a moment longer, for what is not to expire and does.
+// expire waits until the window is over and everything that was to expire has done so, or is
+// overdue by too much. It waits a moment longer, for what is not to expire and does.
 func (r *runner) expire() {
 	pop := r.pop
 	ph := r.newPhase("expire", clocked, int(pop.toExpire.Load()))

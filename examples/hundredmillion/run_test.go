@@ -12,8 +12,8 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// small is a run that takes a moment. In a bubble its window passes at once, and nothing is late for
-// want of a processor.
+// small is a run that takes a moment. In a bubble its window passes at once, and nothing is late
+// for want of a processor.
 func small() config {
 	cfg := defaults()
 	cfg.n, cfg.calibrant, cfg.workers, cfg.seed = 20_000, 1_000, 3, 1
@@ -197,7 +197,8 @@ func breakAll(t *testing.T, cfg config, breakIt func(*broken)) makeWheel {
 	}
 }
 
-// On a machine that is too slow deadlines pass before the beats come. What expires then does so rightly.
+// On a machine that is too slow deadlines pass before the beats come. What expires then does so
+// rightly.
 func TestTooSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := small()
@@ -212,8 +213,8 @@ func TestTooSlow(t *testing.T) {
 		})
 		o, out := play(t, context.Background(), cfg)
 		assert.Empty(t, o.faults, out)
-		// Half of those to be beaten or stopped have expired, but of the quarter that is armed after the break, late
-		// already, some are beaten before a worker comes for them.
+		// Half of those to be beaten or stopped have expired, but of the quarter that is armed
+		// after the break, late already, some are beaten before a worker comes for them.
 		assert.InDelta(t, 20_000*0.25/2*7/8, o.refused, 500)
 		assert.Contains(t, out, "too slow: the first deadline came 1s before the last beat")
 		assert.Contains(t, out, " expired before a beat or a stop came")

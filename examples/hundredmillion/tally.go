@@ -8,7 +8,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// checksum is of a set of timers. Neither the order nor the grouping in which they are added matters.
+// checksum is of a set of timers. Neither the order nor the grouping in which they are added
+// matters.
 type checksum struct {
 	count    uint64
 	sum, xor uint64 // of two different mixtures of the numbers
@@ -26,7 +27,8 @@ func (c *checksum) merge(o checksum) {
 	c.xor ^= o.xor
 }
 
-// tally is what the timers that expire leave behind. The wheel calls it from several goroutines at once.
+// tally is what the timers that expire leave behind. The wheel calls it from several goroutines at
+// once.
 type tally struct {
 	plan  *plan
 	start time.Time // that the plan's deadlines count from

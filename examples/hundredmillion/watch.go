@@ -15,14 +15,15 @@ func (r *runner) finish(ph *phase) {
 	r.look(ph)
 }
 
-// look takes the figures that are not counted anywhere else: what the runtime forgets, and the highest.
+// look takes the figures that are not counted anywhere else: what the runtime forgets, and the
+// highest.
 func (r *runner) look(ph *phase) {
 	ph.pauses.merge(r.gc.since())
 	r.out.peak, r.out.peakSampled = max(r.out.peak, held()), true
 }
 
-// watched does a phase's work and shows how it goes. Nothing else looks at the phase meanwhile but through
-// its atomic count.
+// watched does a phase's work and shows how it goes. Nothing else looks at the phase meanwhile but
+// through its atomic count.
 func (r *runner) watched(ph *phase, work func()) {
 	if r.ctx.Err() != nil {
 		return

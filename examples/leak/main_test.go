@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The profile names the function that forgets its timers, the one that holds some by right, and no other.
+// The profile names the function that forgets its timers, the one that holds some by right, and no
+// other.
 func TestRunFindsTheLeak(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "timers.pb.gz")

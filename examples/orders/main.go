@@ -1,6 +1,7 @@
-// Orders cancels the orders of a shop that are not paid in time. Placing an order arms a timer, paying it
-// stops the timer, and the timer's function cancels the order. As Stop says exactly whether it came first,
-// no order is both paid and cancelled, however close the two come: the shop needs no lock for it.
+// Orders cancels the orders of a shop that are not paid in time. Placing an order arms a timer,
+// paying it stops the timer, and the timer's function cancels the order. As Stop says exactly
+// whether it came first, no order is both paid and cancelled, however close the two come: the shop
+// needs no lock for it.
 //
 // In a real shop the time to pay would be half an hour; here it is half a second.
 package main
@@ -31,7 +32,8 @@ func main() {
 	}
 }
 
-// order is written by whoever decides about it: by pay if that stopped the timer, else by the timer.
+// order is written by whoever decides about it: by pay if that stopped the timer, else by the
+// timer.
 type order struct {
 	placed    time.Time
 	timer     timingwheel.Timer
@@ -74,8 +76,8 @@ func run(w io.Writer) error {
 	return check(w, all, int(s.refused.Load()))
 }
 
-// trade places the orders and returns when their customers have done what they will. Of ten customers six
-// pay in time, one at the last moment, one too late, and two never.
+// trade places the orders and returns when their customers have done what they will. Of ten
+// customers six pay in time, one at the last moment, one too late, and two never.
 func trade(s *shop) []*order {
 	var customers sync.WaitGroup
 	all := make([]*order, orders)

@@ -19,7 +19,8 @@ var (
 	errRefuse = errors.New("the request is malformed")
 )
 
-// callTimeout is how long one call may take. A hanging server must not keep a job for ever: backoff is no substitute for that.
+// callTimeout is how long one call may take. A hanging server must not keep a job for ever: backoff
+// is no substitute for that.
 const callTimeout = 50 * time.Millisecond
 
 // backend is the server, and what it has seen.

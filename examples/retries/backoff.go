@@ -26,8 +26,9 @@ func (p Policy) validate() error {
 	return nil
 }
 
-// wait draws how long to wait after so many attempts, of which all have failed: anything from zero to the bound, "full jitter". Clients that failed
-// together, as they do when a server goes down, would otherwise come back together, time after time.
+// wait draws how long to wait after so many attempts, of which all have failed: anything from zero
+// to the bound, "full jitter". Clients that failed together, as they do when a server goes down,
+// would otherwise come back together, time after time.
 func (p Policy) wait(attempts int, rng *rand.Rand) time.Duration {
 	return time.Duration(rng.Int64N(int64(p.bound(attempts)) + 1))
 }
@@ -44,9 +45,11 @@ func (p Policy) bound(attempts int) time.Duration {
 	return min(d, p.Cap)
 }
 
-// Budget bounds the share of retries in what a server has to bear. Backoff only spreads them: with five attempts each, a server that is down gets five
-// times the load at the moment when it can bear least. A token bucket begins full; a failure takes a token out, a success puts a part of one in, and
-// while it is half empty or worse nothing is tried again. Share one among all jobs for a server. All methods may be called from any goroutine.
+// Budget bounds the share of retries in what a server has to bear. Backoff only spreads them: with
+// five attempts each, a server that is down gets five times the load at the moment when it can bear
+// least. A token bucket begins full; a failure takes a token out, a success puts a part of one in,
+// and while it is half empty or worse nothing is tried again. Share one among all jobs for a
+// server. All methods may be called from any goroutine.
 type Budget struct {
 	mu     sync.Mutex
 	tokens float64
@@ -54,8 +57,9 @@ type Budget struct {
 	refill float64
 }
 
-// NewBudget returns a full bucket of so many tokens, where each success gives refill of one back: 0.1 allows one retry for ten successes in the
-// long run. It panics where size is not positive or refill is negative.
+// NewBudget returns a full bucket of so many tokens, where each success gives refill of one back:
+// 0.1 allows one retry for ten successes in the long run. It panics where size is not positive or
+// refill is negative.
 func NewBudget(size int, refill float64) *Budget {
 	if size <= 0 || !(refill >= 0) {
 		panic(fmt.Sprintf("retries: NewBudget(%d, %v): accepted are a positive size and a refill of at least 0", size, refill))

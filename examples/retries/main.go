@@ -1,15 +1,19 @@
-// Retries tries jobs again and again, with exponential backoff, jitter, a cap and a budget. The jobs wait on the timing wheel, and so cost no
-// goroutine while they do.
+// Retries tries jobs again and again, with exponential backoff, jitter, a cap and a budget. The
+// jobs wait on the timing wheel, and so cost no goroutine while they do.
 //
-// The server that they call is flaky: some calls fail, some hang, some are refused for good, and for a while it is down altogether. Some of the callers
-// lose patience, or have a deadline. Each job must end exactly once, and as the server has seen it. All of it is done twice: without a budget, and with
-// one, which keeps the retries from burdening the server while it is down. The program exits with 1 if something was wrong.
+// The server that they call is flaky: some calls fail, some hang, some are refused for good, and
+// for a while it is down altogether. Some of the callers lose patience, or have a deadline. Each
+// job must end exactly once, and as the server has seen it. All of it is done twice: without a
+// budget, and with one, which keeps the retries from burdening the server while it is down. The
+// program exits with 1 if something was wrong.
 //
 //	go run ./examples/retries
 //	go run ./examples/retries -jobs 200000 -arrive 10s -down 3s
 //
-// Read retrier.go and backoff.go, which are made to be copied. For a few things that are tried again, without a budget or contexts, package plan is
-// enough: plan.Limit(plan.Jitter(plan.Backoff(first, max), first), n) is a Scheduler for ScheduleRun, whose function calls Run.Stop when it has succeeded.
+// Read retrier.go and backoff.go, which are made to be copied. For a few things that are tried
+// again, without a budget or contexts, package plan is enough:
+// plan.Limit(plan.Jitter(plan.Backoff(first, max), first), n) is a Scheduler for ScheduleRun, whose
+// function calls Run.Stop when it has succeeded.
 package main
 
 import (

@@ -25,7 +25,8 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// The budget must bound the load on a server that is down, and the server must do without it once it is up.
+// The budget must bound the load on a server that is down, and the server must do without it once
+// it is up.
 func TestBudgetSparesTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := defaults()

@@ -11,21 +11,24 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// Errors with which a job may end, beside those of its attempts. They wrap the error of the last attempt.
+// Errors with which a job may end, beside those of its attempts. They wrap the error of the last
+// attempt.
 var (
 	ErrAttempts = errors.New("retries: attempts used up")
 	ErrBudget   = errors.New("retries: budget used up")
 )
 
-// Permanent marks an error after which trying again makes no sense, such as a request that is malformed.
+// Permanent marks an error after which trying again makes no sense, such as a request that is
+// malformed.
 func Permanent(err error) error { return permanent{err} }
 
 type permanent struct{ error }
 
 func (p permanent) Unwrap() error { return p.error }
 
-// Retrier tries jobs until they succeed. A job that waits for its next attempt is a timer and some hundred bytes, not a goroutine. Make one
-// with [NewRetrier]; all methods may be called from any goroutine.
+// Retrier tries jobs until they succeed. A job that waits for its next attempt is a timer and some
+// hundred bytes, not a goroutine. Make one with [NewRetrier]; all methods may be called from any
+// goroutine.
 type Retrier struct {
 	tw     *timingwheel.TimingWheel
 	policy Policy
@@ -35,8 +38,9 @@ type Retrier struct {
 	rng *rand.Rand
 }
 
-// NewRetrier returns a Retrier whose attempts run where the wheel runs its callbacks: with the default executor they may take as long as they want, and
-// delay no other timer. budget may be nil: no bound. It returns an error that names what is not accepted.
+// NewRetrier returns a Retrier whose attempts run where the wheel runs its callbacks: with the
+// default executor they may take as long as they want, and delay no other timer. budget may be nil:
+// no bound. It returns an error that names what is not accepted.
 func NewRetrier(tw *timingwheel.TimingWheel, p Policy, budget *Budget, rng *rand.Rand) (*Retrier, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
@@ -50,10 +54,12 @@ type Result struct {
 	Err      error // nil: the last attempt succeeded
 }
 
-// Do begins with the attempts of a job and returns at once. done is called exactly once, when an attempt has returned nil or a [Permanent] error, when the
-// attempts or the budget are used up, or with the context's cause when it has ended: at once where the job waits, else when the attempt that is under
-// way returns; what that one returns counts, if it is a success. Once the wheel is stopped nothing is called any more: end the contexts first. An
-// attempt that panics ends the program, or goes to the wheel's OnPanic; done is not called for it.
+// Do begins with the attempts of a job and returns at once. done is called exactly once, when an
+// attempt has returned nil or a [Permanent] error, when the attempts or the budget are used up, or
+// with the context's cause when it has ended: at once where the job waits, else when the attempt
+// that is under way returns; what that one returns counts, if it is a success. Once the wheel is
+// stopped nothing is called any more: end the contexts first. An attempt that panics ends the
+// program, or goes to the wheel's OnPanic; done is not called for it.
 func (r *Retrier) Do(ctx context.Context, attempt func(context.Context) error, done func(Result)) {
 	j := &job{retrier: r, ctx: ctx, attempt: attempt, done: done}
 	j.mu.Lock()
@@ -68,8 +74,9 @@ func (r *Retrier) wait(attempts int) time.Duration {
 	return r.policy.wait(attempts, r.rng)
 }
 
-// job belongs to its timer while it waits. Whoever takes the timer away has the job: the wheel does when it calls run, and cancel does where
-// Stop says true. So done is called once, without a flag that says whether it was.
+// job belongs to its timer while it waits. Whoever takes the timer away has the job: the wheel does
+// when it calls run, and cancel does where Stop says true. So done is called once, without a flag
+// that says whether it was.
 type job struct {
 	retrier *Retrier
 	ctx     context.Context
@@ -121,7 +128,8 @@ func (j *job) success() {
 	j.end(nil)
 }
 
-// sleep gives the job back to the timer. A context that has ended before is seen here; one that ends later finds the timer.
+// sleep gives the job back to the timer. A context that has ended before is seen here; one that
+// ends later finds the timer.
 func (j *job) sleep() {
 	wait := j.retrier.wait(j.attempts)
 	j.mu.Lock()

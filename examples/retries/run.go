@@ -40,7 +40,8 @@ type outcome struct {
 	waiting, goroutines                             int // at most, at the same time
 }
 
-// run does the jobs without and with a budget, prints what has happened, and returns an error if something was wrong.
+// run does the jobs without and with a budget, prints what has happened, and returns an error if
+// something was wrong.
 func run(ctx context.Context, cfg config, w io.Writer) error {
 	faults := &fault.List{}
 	t := figures.Table(w, 2, 11, "budget", "succeeded", "refused", "gave up", "no budget", "cancelled", "calls", "while down", "retries", "timers", "goroutines")
@@ -59,7 +60,8 @@ func run(ctx context.Context, cfg config, w io.Writer) error {
 			return err
 		}
 		if limited {
-			// What is taken out above one half of the bucket was in it at first, or has been put in since.
+			// What is taken out above one half of the bucket was in it at first, or has been put in
+			// since.
 			bound := float64(cfg.size)/2 + cfg.refill*float64(o.succeeded)
 			faults.Check(float64(o.retries) <= bound+1e-6, "%d retries with a budget for %v", o.retries, bound)
 		}
@@ -107,7 +109,8 @@ func do(ctx context.Context, cfg config, budget *Budget, faults *fault.List) (*o
 	return o, nil
 }
 
-// newTasks makes the jobs: of a hundred, two are malformed, and ten have a caller who does not wait for long.
+// newTasks makes the jobs: of a hundred, two are malformed, and ten have a caller who does not wait
+// for long.
 func newTasks(cfg config, rng *rand.Rand) []*task {
 	tasks := make([]*task, cfg.jobs)
 	for i := range tasks {
@@ -119,7 +122,8 @@ func newTasks(cfg config, rng *rand.Rand) []*task {
 	return tasks
 }
 
-// begin begins the jobs, one after the other, and returns when all have ended. That a job arrives is a timer as well.
+// begin begins the jobs, one after the other, and returns when all have ended. That a job arrives
+// is a timer as well.
 func (o *outcome) begin(ctx context.Context, cfg config, tasks []*task, tw *timingwheel.TimingWheel, do func(context.Context, *task, func())) {
 	var jobs sync.WaitGroup
 	arrivals := make([]timingwheel.Timer, len(tasks))
@@ -177,7 +181,8 @@ func (o *outcome) judge(t *task, cfg config, faults *fault.List) {
 	}
 }
 
-// watch notes how many timers and goroutines there are, until the function that it returns is called. Goroutines that were there before do not count.
+// watch notes how many timers and goroutines there are, until the function that it returns is
+// called. Goroutines that were there before do not count.
 func (o *outcome) watch(tw *timingwheel.TimingWheel, before int) (end func()) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {

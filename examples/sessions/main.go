@@ -1,13 +1,16 @@
-// Sessions are those of a web server: they end when their user is idle for too long, or logs out, and after a fixed time in any case. Each has a
-// limited rate of requests. One timer on the timing wheel for each of them does it, which every request moves.
+// Sessions are those of a web server: they end when their user is idle for too long, or logs out,
+// and after a fixed time in any case. Each has a limited rate of requests. One timer on the timing
+// wheel for each of them does it, which every request moves.
 //
-// Users of several kinds try it out: some stay active, some go away, some log out, and some hammer. Each session must end in one way only, and
-// that the right one; no request may succeed after the end, and none be refused before. The program exits with 1 where that is not so.
+// Users of several kinds try it out: some stay active, some go away, some log out, and some hammer.
+// Each session must end in one way only, and that the right one; no request may succeed after the
+// end, and none be refused before. The program exits with 1 where that is not so.
 //
 //	go run ./examples/sessions
 //	go run ./examples/sessions -users 20000 -idle 2s -lifetime 10s
 //
-// Read store.go, which is made to be copied. That it can be tested without waiting is seen in store_test.go.
+// Read store.go, which is made to be copied. That it can be tested without waiting is seen in
+// store_test.go.
 package main
 
 import (

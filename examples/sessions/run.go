@@ -13,7 +13,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/latency"
 )
 
-// run lets users loose on a store until all sessions have ended, prints what has happened, and returns an error if something was wrong.
+// run lets users loose on a store until all sessions have ended, prints what has happened, and
+// returns an error if something was wrong.
 func run(ctx context.Context, cfg config, w io.Writer) error {
 	tw, err := timingwheel.New(timingwheel.Options{})
 	if err != nil {

@@ -53,14 +53,17 @@ func (l Limits) validate() error {
 	return nil
 }
 
-// Store holds the sessions of a server. Each has one timer, which every request moves: that writes the new deadline and does nothing else, so
-// a session that is used costs no more than one that is not. Make one with [NewStore]; all methods may be called from any goroutine.
+// Store holds the sessions of a server. Each has one timer, which every request moves: that writes
+// the new deadline and does nothing else, so a session that is used costs no more than one that is
+// not. Make one with [NewStore]; all methods may be called from any goroutine.
 //
-// Where it is enough that a session ends when it is idle, package keyed does all of this: Set at login, Touch for each request, and a function that
-// is called with the names of those that have ended.
+// Where it is enough that a session ends when it is idle, package keyed does all of this: Set at
+// login, Touch for each request, and a function that is called with the names of those that have
+// ended.
 //
-// The time is the wheel's, which must not be stopped before Close: its timers are lost then, and sessions keep their memory. With a wheel in Manual
-// mode a test decides what time it is, for the limits of the rate as well.
+// The time is the wheel's, which must not be stopped before Close: its timers are lost then, and
+// sessions keep their memory. With a wheel in Manual mode a test decides what time it is, for the
+// limits of the rate as well.
 type Store struct {
 	tw     *timingwheel.TimingWheel
 	limits Limits
@@ -70,8 +73,9 @@ type Store struct {
 	sessions map[string]*session
 }
 
-// session is a session from login to its end. Its timer may be late, on a busy machine, so the deadline counts and not whether the timer has
-// fired: what the timer does in any case is that the session's memory is given back.
+// session is a session from login to its end. Its timer may be late, on a busy machine, so the
+// deadline counts and not whether the timer has fired: what the timer does in any case is that the
+// session's memory is given back.
 type session struct {
 	id, user string
 	end      time.Time // of its lifetime
@@ -83,8 +87,8 @@ type session struct {
 	timer    timingwheel.FuncTimer
 }
 
-// NewStore returns a store without sessions. onEnd is called once for each session that ends, without a lock; it may be nil. It returns an error that names the
-// limit that is not accepted.
+// NewStore returns a store without sessions. onEnd is called once for each session that ends,
+// without a lock; it may be nil. It returns an error that names the limit that is not accepted.
 func NewStore(tw *timingwheel.TimingWheel, l Limits, onEnd func(id, user string, e Ending)) (*Store, error) {
 	if err := l.validate(); err != nil {
 		return nil, err
@@ -108,8 +112,9 @@ func (st *Store) Login(user string) (id string) {
 	return s.id
 }
 
-// Request notes a request of a session and returns its user, or [ErrNoSession], or [ErrTooMany] where the session is over its rate. That it is so
-// does not keep it alive: what hammers with a stolen name must not win time by it.
+// Request notes a request of a session and returns its user, or [ErrNoSession], or [ErrTooMany]
+// where the session is over its rate. That it is so does not keep it alive: what hammers with a
+// stolen name must not win time by it.
 func (st *Store) Request(id string) (user string, err error) {
 	s := st.lookup(id)
 	if s == nil {
@@ -132,7 +137,8 @@ func (st *Store) Request(id string) (user string, err error) {
 	return s.user, nil
 }
 
-// Logout ends a session. Of several calls, and of a call and the session's own end, exactly one ends it; only then it returns true.
+// Logout ends a session. Of several calls, and of a call and the session's own end, exactly one
+// ends it; only then it returns true.
 func (st *Store) Logout(id string) bool {
 	s := st.lookup(id)
 	if s == nil {
@@ -150,8 +156,8 @@ func (st *Store) Logout(id string) bool {
 	return true
 }
 
-// expire is called by the timer. A request may have been faster to the lock: it came in time by the clock that it read, or the deadline is that of
-// a moment ago. Then the session goes on.
+// expire is called by the timer. A request may have been faster to the lock: it came in time by the
+// clock that it read, or the deadline is that of a moment ago. Then the session goes on.
 func (st *Store) expire(s *session) {
 	s.mu.Lock()
 	if s.ended {

@@ -126,7 +126,8 @@ func TestHammeringWinsNoTime(t *testing.T) {
 	assert.Equal(t, []string{"ann: idle"}, c.ended)
 }
 
-// A timer that is late, or was claimed just when a request moved the deadline, must not end what lives, nor revive what does not.
+// A timer that is late, or was claimed just when a request moved the deadline, must not end what
+// lives, nor revive what does not.
 func TestDeadlineCountsAndNotTheTimer(t *testing.T) {
 	t.Parallel()
 	c := newClocked(t, limits)

@@ -32,7 +32,8 @@ func (k kind) String() string {
 // limitOf is a time in seconds, as rates are in requests per second.
 func limitOf(d time.Duration) rate.Limit { return rate.Limit(d.Seconds()) }
 
-// user is one session from its user's point of view. What happens at the server lies between two readings of the user's clock.
+// user is one session from its user's point of view. What happens at the server lies between two
+// readings of the user's clock.
 type user struct {
 	name string
 	kind kind
@@ -148,7 +149,8 @@ func (c *crowd) request(u *user) bool {
 	return true
 }
 
-// judge checks how a session has ended. What the machine has held up may have ended otherwise than its user meant, but never before its time.
+// judge checks how a session has ended. What the machine has held up may have ended otherwise than
+// its user meant, but never before its time.
 func (c *crowd) judge(u *user) {
 	if u.id == "" {
 		return // interrupted before the login

@@ -8,7 +8,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/fault"
 )
 
-// message is the i-th message of a flow. Whoever knows the flow and i can tell it from every other, and from a damaged one.
+// message is the i-th message of a flow. Whoever knows the flow and i can tell it from every other,
+// and from a damaged one.
 func message(id uint32, i int) []byte {
 	var name [12]byte
 	binary.BigEndian.PutUint32(name[:], id)

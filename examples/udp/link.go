@@ -16,8 +16,8 @@ type faults struct {
 	jitter    time.Duration // up to this much more, drawn for each packet: so they overtake each other
 }
 
-// link is a bad network. A packet on its way is a timer on the wheel, so that packets, timeouts and whatever else happens in a simulation have one
-// clock and one order.
+// link is a bad network. A packet on its way is a timer on the wheel, so that packets, timeouts and
+// whatever else happens in a simulation have one clock and one order.
 type link struct {
 	tw     *timingwheel.TimingWheel
 	rng    *rand.Rand
@@ -47,7 +47,8 @@ func (l *link) carry(to netip.AddrPort, packet []byte) {
 	if l.faults.jitter > 0 {
 		delay += time.Duration(l.rng.Int64N(int64(l.faults.jitter)))
 	}
-	// Also without a delay: the answer must not come back while the sender is in the middle of something.
+	// Also without a delay: the answer must not come back while the sender is in the middle of
+	// something.
 	l.tw.AfterFunc(delay, func() { l.out(to, packet) })
 }
 

@@ -12,8 +12,9 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// loop is a node on a real socket. One goroutine reads packets and runs timers, so that the node needs no lock: it waits for whichever comes first, as
-// the time at which the wheel has something to do is the deadline of the next read.
+// loop is a node on a real socket. One goroutine reads packets and runs timers, so that the node
+// needs no lock: it waits for whichever comes first, as the time at which the wheel has something
+// to do is the deadline of the next read.
 type loop struct {
 	conn *net.UDPConn
 	tw   *timingwheel.TimingWheel
@@ -21,7 +22,8 @@ type loop struct {
 	node *node
 }
 
-// listen opens a socket on the loopback interface and makes a node on it. What it sends goes through a link with these faults.
+// listen opens a socket on the loopback interface and makes a node on it. What it sends goes
+// through a link with these faults.
 func listen(cfg protocol, f faults, rng *rand.Rand, deliver func(flow, []byte)) (*loop, error) {
 	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Tick: cfg.tick})
 	if err != nil {
@@ -71,8 +73,9 @@ func (l *loop) run(ctx context.Context, over func() bool) error {
 	return nil
 }
 
-// until is how long to wait for packets: the zero time, for ever, where there are no timers. It never lies in the past, as a read then fails without
-// a look at the socket, and on a busy machine timers would let no packet through. They are late by a tick for that at most.
+// until is how long to wait for packets: the zero time, for ever, where there are no timers. It
+// never lies in the past, as a read then fails without a look at the socket, and on a busy machine
+// timers would let no packet through. They are late by a tick for that at most.
 func (l *loop) until() time.Time {
 	next, ok := l.tw.Next()
 	if !ok {

@@ -15,9 +15,10 @@ type protocol struct {
 	flows  int // how many flows a node receives at most
 }
 
-// node is one end of the protocol: all flows that begin or end there. It knows neither sockets nor clocks. Packets come in through receive and go out
-// through send, and what time it is says the wheel, which is in Manual mode. So it runs on a real socket as it does in a test, where an hour takes
-// a moment. Everything happens on the goroutine that advances the wheel.
+// node is one end of the protocol: all flows that begin or end there. It knows neither sockets nor
+// clocks. Packets come in through receive and go out through send, and what time it is says the
+// wheel, which is in Manual mode. So it runs on a real socket as it does in a test, where an hour
+// takes a moment. Everything happens on the goroutine that advances the wheel.
 type node struct {
 	tw      *timingwheel.TimingWheel
 	cfg     protocol
@@ -38,7 +39,8 @@ func newNode(tw *timingwheel.TimingWheel, cfg protocol, send func(netip.AddrPort
 	return &node{tw: tw, cfg: cfg, send: send, deliver: deliver, senders: make(map[flow]*sender), receivers: make(map[flow]*receiver)}
 }
 
-// open begins a flow. ended is called once: with nil when all messages have got through after finish, or with an error that wraps errGone.
+// open begins a flow. ended is called once: with nil when all messages have got through after
+// finish, or with an error that wraps errGone.
 func (n *node) open(f flow, ended func(error)) (*sender, error) {
 	if n.senders[f] != nil {
 		return nil, fmt.Errorf("udp: flow %d to %v is open already", f.id, f.peer)
@@ -81,8 +83,9 @@ func (n *node) receive(from netip.AddrPort, b []byte) {
 // standstill is how long the machine of a sender may stand still, which is no time for the sender.
 const standstill = time.Minute
 
-// receiver returns the receiving side of a flow, a new one for a new flow, and nil where there are too many. It is forgotten when nothing has come for
-// so long that the sender must have given up. Sooner would be wrong: a repeated message would begin the flow anew, and be delivered twice.
+// receiver returns the receiving side of a flow, a new one for a new flow, and nil where there are
+// too many. It is forgotten when nothing has come for so long that the sender must have given up.
+// Sooner would be wrong: a repeated message would begin the flow anew, and be delivered twice.
 func (n *node) receiver(f flow) *receiver {
 	r := n.receivers[f]
 	if r == nil {

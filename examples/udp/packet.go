@@ -2,8 +2,9 @@ package main
 
 import "encoding/binary"
 
-// A packet is a data packet, with a number and a message, or an acknowledgement, with the number of the data packet that it answers and the number
-// of the first one that is missing still. The first names what got through, so that what is lost can be told from it; the second makes up for
+// A packet is a data packet, with a number and a message, or an acknowledgement, with the number of
+// the data packet that it answers and the number of the first one that is missing still. The first
+// names what got through, so that what is lost can be told from it; the second makes up for
 // acknowledgements that are lost themselves. Numbers wrap around.
 //
 //	data: kind, flow (4 bytes), seq (4 bytes), message
@@ -26,7 +27,8 @@ const (
 const (
 	headerSize = 9
 	ackSize    = headerSize + 4
-	// maxMessage keeps a packet below what every path carries in one piece: a fragment lost is a packet lost.
+	// maxMessage keeps a packet below what every path carries in one piece: a fragment lost is a
+	// packet lost.
 	maxMessage = 1200 - headerSize
 )
 

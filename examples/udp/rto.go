@@ -14,7 +14,8 @@ type timing struct {
 // giveUpAfter is an upper bound of how long a message is tried.
 func (t timing) giveUpAfter() time.Duration { return t.most * time.Duration(t.tries+1) }
 
-// rtoEstimator computes the retransmission timeout from measured round trips, as RFC 6298 says: the mean and four times the mean deviation, both smoothed.
+// rtoEstimator computes the retransmission timeout from measured round trips, as RFC 6298 says: the
+// mean and four times the mean deviation, both smoothed.
 type rtoEstimator struct {
 	timing
 	smoothed  time.Duration
@@ -25,9 +26,10 @@ type rtoEstimator struct {
 
 func newEstimator(t timing) rtoEstimator { return rtoEstimator{timing: t, rto: t.initial} }
 
-// sample takes a measured round trip of a message that was sent once. One that was sent twice says nothing: nobody knows which of the two was
-// answered (Karn). Until there is a sample, the timeout stays as long as it has become: else a path on which every round trip takes longer than
-// the timeout would have everything sent twice, and never be measured.
+// sample takes a measured round trip of a message that was sent once. One that was sent twice says
+// nothing: nobody knows which of the two was answered (Karn). Until there is a sample, the timeout
+// stays as long as it has become: else a path on which every round trip takes longer than the
+// timeout would have everything sent twice, and never be measured.
 func (e *rtoEstimator) sample(r time.Duration) {
 	if !e.measured {
 		e.measured = true

@@ -14,7 +14,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/figures"
 )
 
-// run simulates an hour, sends messages over real sockets, prints what both have cost, and returns an error if something was wrong.
+// run simulates an hour, sends messages over real sockets, prints what both have cost, and returns
+// an error if something was wrong.
 func run(ctx context.Context, cfg config, w io.Writer) error {
 	found := &fault.List{}
 	begin := time.Now()

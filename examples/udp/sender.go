@@ -11,12 +11,14 @@ import (
 // errGone is how a flow ends whose other side does not answer any more.
 var errGone = errors.New("udp: no answer")
 
-// reordered is how many messages that were sent later must have got through before one counts as lost without a timeout. It must be overdue besides: on
-// a path that shuffles packets any number may overtake it.
+// reordered is how many messages that were sent later must have got through before one counts as
+// lost without a timeout. It must be overdue besides: on a path that shuffles packets any number
+// may overtake it.
 const reordered = 3
 
-// sender is the sending side of a flow. Like everything that a [node] owns it belongs to the goroutine that advances the wheel: its timer's callback runs
-// there as well, so nothing is locked, and an acknowledgement cannot meet a timeout half-way.
+// sender is the sending side of a flow. Like everything that a [node] owns it belongs to the
+// goroutine that advances the wheel: its timer's callback runs there as well, so nothing is locked,
+// and an acknowledgement cannot meet a timeout half-way.
 type sender struct {
 	tw    *timingwheel.TimingWheel
 	flow  uint32
@@ -95,8 +97,9 @@ func (s *sender) transmit(i int) {
 	s.out(packet{kind: data, flow: s.flow, seq: s.first + uint32(i), message: m.message})
 }
 
-// timeout is called when nothing was acknowledged for as long as the retransmission timeout says. Only the first message is sent again: as likely as not
-// the path is overloaded, and what is lost beside it shows when that is answered.
+// timeout is called when nothing was acknowledged for as long as the retransmission timeout says.
+// Only the first message is sent again: as likely as not the path is overloaded, and what is lost
+// beside it shows when that is answered.
 func (s *sender) timeout() {
 	s.timeouts++
 	if s.timeouts > s.rto.tries {
@@ -135,7 +138,8 @@ func (s *sender) acknowledge(p packet) {
 	s.fill()
 }
 
-// arrived notes that the i-th message of the window has got through, and reports whether that is new.
+// arrived notes that the i-th message of the window has got through, and reports whether that is
+// new.
 func (s *sender) arrived(i int) bool {
 	m := &s.window[i]
 	if m.acked {
@@ -148,7 +152,8 @@ func (s *sender) arrived(i int) bool {
 	}
 	order := m.order
 	for k := range s.window {
-		// By the order of sending and not by number: so a repeated message that is lost again is noticed as well.
+		// By the order of sending and not by number: so a repeated message that is lost again is
+		// noticed as well.
 		if o := &s.window[k]; !o.acked && o.order < order {
 			if o.passed++; o.passed >= reordered && now.Sub(o.at) > s.rto.usual() {
 				s.transmit(k)

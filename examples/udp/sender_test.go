@@ -120,7 +120,8 @@ func TestAnswerStopsTheTimer(t *testing.T) {
 	assert.Equal(t, seconds(0), b.sentAt[0])
 }
 
-// Karn: the answer to a repeated message is no measure, and the timeout stays long until there is one.
+// Karn: the answer to a repeated message is no measure, and the timeout stays long until there is
+// one.
 func TestRepeatedMessageIsNoSample(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 8)

@@ -17,7 +17,8 @@ type tally struct {
 	trace                                               uint64 // of a simulation: of what was delivered when
 }
 
-// simulation is an hour on a bad line: each flow has a message to send every second, and in the middle the line is dead for five minutes.
+// simulation is an hour on a bad line: each flow has a message to send every second, and in the
+// middle the line is dead for five minutes.
 type simulation struct {
 	protocol
 	faults
@@ -43,7 +44,8 @@ func newSimulation() simulation {
 	}
 }
 
-// run runs the simulation, or as much of it as ctx leaves time for. The same seed gives the same run, to the microsecond, on every machine.
+// run runs the simulation, or as much of it as ctx leaves time for. The same seed gives the same
+// run, to the microsecond, on every machine.
 func (sim simulation) run(ctx context.Context, seed uint64, found *fault.List) (tally, error) {
 	start := time.Date(2030, time.March, 1, 0, 0, 0, 0, time.UTC)
 	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start, Tick: sim.tick})

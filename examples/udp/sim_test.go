@@ -136,7 +136,8 @@ func TestPackets(t *testing.T) {
 	}
 }
 
-// Whatever comes from the network, a node neither falls over nor delivers anything but what was sent, and it sends nothing that it cannot read.
+// Whatever comes from the network, a node neither falls over nor delivers anything but what was
+// sent, and it sends nothing that it cannot read.
 func FuzzNode(f *testing.F) {
 	f.Add(packet{kind: ack, seq: 1, next: 2}.bytes(), packet{kind: data, seq: 0, message: []byte("x")}.bytes(), uint16(1000))
 	f.Add(packet{kind: ack, seq: 3, next: 1<<32 - 1}.bytes(), packet{kind: data, seq: 1 << 31}.bytes(), uint16(0))

@@ -55,9 +55,10 @@ const (
 // that takes no lock.
 //
 // The callers go on until the last of the c.N timers has expired. Calls before the first timer is
-// due do not count either. The figures are the share of long calls, the 99.9th percentile, the longest
-// call, the number of calls that count, and how many timers expired in a second. An implementation that cannot keep up
-// with the rate leaves its callers little time; the number of calls shows that.
+// due do not count either. The figures are the share of long calls, the 99.9th percentile, the
+// longest call, the number of calls that count, and how many timers expired in a second. An
+// implementation that cannot keep up with the rate leaves its callers little time; the number of
+// calls shows that.
 func BusyCalls[H any](open Open[H], c Config, k Calls) ([]Figure, error) {
 	length := time.Duration(0)
 	if k.Operation == Nothing {

@@ -58,8 +58,8 @@ func check(t *testing.T, table *Table, want map[Timer]*Origin) {
 	}
 }
 
-// playTable makes random changes. After each round Each must give exactly the samples of the timers
-// that have not ended.
+// TestTableModel makes random changes. After each round Each must give exactly the samples of the
+// timers that have not ended.
 func TestTableModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {

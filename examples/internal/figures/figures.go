@@ -12,7 +12,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// Table returns an empty table whose Render prints to w. Columns from first to last are aligned right.
+// Table returns an empty table whose Render prints to w. Columns from first to last are aligned
+// right.
 func Table(w io.Writer, first, last int, header ...any) table.Writer {
 	t := table.NewWriter()
 	t.SetOutputMirror(w)

@@ -8,8 +8,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Recorder is a histogram of durations, in microseconds up to an hour, with three significant digits. Make one with [New]; all methods may
-// be called from any goroutine.
+// Recorder is a histogram of durations, in microseconds up to an hour, with three significant
+// digits. Make one with [New]; all methods may be called from any goroutine.
 type Recorder struct {
 	mu        sync.Mutex
 	histogram *hdrhistogram.Histogram

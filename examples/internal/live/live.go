@@ -1,4 +1,5 @@
-// Package live shows a run under way on a terminal, as a line that is rewritten, with a progress bar.
+// Package live shows a run under way on a terminal, as a line that is rewritten, with a progress
+// bar.
 package live
 
 import (
@@ -10,8 +11,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Width reports how many columns w has, and false where w is no terminal or one that cannot rewrite a line:
-// control characters have no place there.
+// Width reports how many columns w has, and false where w is no terminal or one that cannot rewrite
+// a line: control characters have no place there.
 func Width(w io.Writer) (columns int, ok bool) {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {

@@ -1,5 +1,5 @@
-// Package option makes command-line options that say what they accept: in the help, and where a value is
-// refused.
+// Package option makes command-line options that say what they accept: in the help, and where a
+// value is refused.
 package option
 
 import (
@@ -22,9 +22,9 @@ type Command struct {
 	Flags []cli.Flag
 }
 
-// Parse reads the command line; args[0] is the program's name. It returns false if there is nothing to run
-// since the help was asked for, and printed, or for an error, which is printed nowhere. Validate checks what
-// no option can know alone.
+// Parse reads the command line; args[0] is the program's name. It returns false if there is nothing
+// to run since the help was asked for, and printed, or for an error, which is printed nowhere.
+// Validate checks what no option can know alone.
 func (c Command) Parse(args []string, help io.Writer, validate func() error) (ok bool, err error) {
 	cmd := &cli.Command{
 		Name:            c.Name,
@@ -56,8 +56,9 @@ const (
 	ExitUsage
 )
 
-// Run is a whole program: it reads the command line, calls program, and returns the exit code. An error of program is printed and exits with
-// [ExitWrong]; options that are not accepted exit with [ExitUsage].
+// Run is a whole program: it reads the command line, calls program, and returns the exit code. An
+// error of program is printed and exits with [ExitWrong]; options that are not accepted exit with
+// [ExitUsage].
 func (c Command) Run(args []string, stdout, stderr io.Writer, validate, program func() error) int {
 	ok, err := c.Parse(args, stdout, validate)
 	if err != nil {
@@ -74,7 +75,8 @@ func (c Command) Run(args []string, stdout, stderr io.Writer, validate, program 
 	return ExitRight
 }
 
-// New makes an option whose help says what it accepts; the backquoted word in usage stands for its value.
+// New makes an option whose help says what it accepts; the backquoted word in usage stands for its
+// value.
 func New[T any](name, usage string, v *Value[T]) cli.Flag {
 	return &cli.GenericFlag{Name: name, Usage: usage + " (" + v.accepted + ")", Value: v}
 }

@@ -13,8 +13,8 @@ import (
 // Program is what program.Main runs.
 type Program func(ctx context.Context, args []string, stdout, stderr io.Writer) int
 
-// Refusal is a command line that must be refused, and what the message must name: the value, the option and what is
-// accepted.
+// Refusal is a command line that must be refused, and what the message must name: the value, the
+// option and what is accepted.
 type Refusal = struct {
 	Args []string
 	Want []string

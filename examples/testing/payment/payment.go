@@ -1,4 +1,5 @@
-// Package payment is the code that docs/testing.md tests: orders that are cancelled where they are not paid in half an hour.
+// Package payment is the code that docs/testing.md tests: orders that are cancelled where they are
+// not paid in half an hour.
 package payment
 
 import (
@@ -10,7 +11,8 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// Timers is what the service needs of a wheel. A *timingwheel.TimingWheel is one; which one, the caller decides.
+// Timers is the part of a wheel that the service needs. A *timingwheel.TimingWheel is one. The caller
+// decides which.
 type Timers interface {
 	AfterFunc(d time.Duration, f func()) timingwheel.Timer
 	Now() time.Time
@@ -58,7 +60,8 @@ type order struct {
 	timeout  timingwheel.Timer
 }
 
-// New returns a service without orders. notify is called for each change that time brings, on the goroutine of the timer; nil: nobody is told.
+// New returns a service without orders. notify is called for each change that time brings, on the
+// goroutine of the timer; nil: nobody is told.
 func New(timers Timers, notify func(Event)) *Service {
 	if notify == nil {
 		notify = func(Event) {}
@@ -106,7 +109,8 @@ func (s *Service) State(id string) State {
 	return ""
 }
 
-// change is called by the timers. A reminder that has started when the order is paid, or cancelled, comes too late.
+// change is called by the timers. A reminder that has started when the order is paid, or cancelled,
+// comes too late.
 func (s *Service) change(id string, o *order, to State) {
 	s.mu.Lock()
 	late := o.state == Paid || o.state == Cancelled
