@@ -62,8 +62,9 @@ import (
 //
 //	M1  An entry in expired is followed by a sweep, which empties the list after it has taken the
 //	    keys of its batch. If T was pending, T is due, or will be with the next tick (an entry
-//	    without a ttl), and nothing refers to it any more, so the wheel will claim it. If T was claimed, its sweep has not looked at the key yet: otherwise
-//	    the sweep would have removed the entry.
+//	    without a ttl), and nothing refers to it any more, so the wheel will claim it. If T was
+//	    claimed, its sweep has not looked at the key yet: otherwise the sweep would have removed
+//	    the entry.
 //	M2  If the function panics, the sweep's remaining entries go to expired, and a timer is armed
 //	    for M1.
 //
