@@ -259,6 +259,20 @@ func TestMapStopEndsRange(t *testing.T) {
 	assert.Equal(t, 1, seen)
 }
 
+// A call that began before Stop and looks at its entry afterwards does not hand it to a sweep: the
+// timer is not pending because it was stopped, and not because it was claimed.
+func TestMapStopDuringCall(t *testing.T) {
+	t.Parallel()
+	m := newManualMap(t, time.Hour)
+	m.Store("k", 1)
+	entries := m.entries.Load()
+	m.Stop()
+	_, _, ok := m.find(entries, "k")
+	assert.False(t, ok)
+	_, expelled := m.Map.expired.first()
+	assert.False(t, expelled)
+}
+
 // A Map or Keys that was not made by a constructor has nothing that could expire what is stored.
 func TestZeroValuesSayWhatIsMissing(t *testing.T) {
 	t.Parallel()
