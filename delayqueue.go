@@ -190,7 +190,10 @@ func (q *DelayQueue[T]) Len() int {
 // holds one element, which counts as taken and returns to its place if ctx ends first.
 func (q *DelayQueue[T]) Channel(ctx context.Context, size int) <-chan T {
 	if size < 0 {
-		panic("timingwheel: DelayQueue.Channel: size is " + strconv.Itoa(size) + ", want 0 or more")
+		panic("timingwheel: DelayQueue.Channel: size is " + strconv.Itoa(size) + "; accepted is 0 or more")
+	}
+	if ctx == nil {
+		panic("timingwheel: DelayQueue.Channel with a nil context")
 	}
 	ch := make(chan T, size)
 	go q.feed(ctx, ch)

@@ -593,7 +593,9 @@ func TestDelayQueueChannel(t *testing.T) {
 		_, open := <-ch
 		require.False(t, open)
 		require.Equal(t, 1, q.Len())
-		require.PanicsWithValue(t, "timingwheel: DelayQueue.Channel: size is -3, want 0 or more", func() { q.Channel(ctx, -3) })
+		require.PanicsWithValue(t, "timingwheel: DelayQueue.Channel: size is -3; accepted is 0 or more", func() { q.Channel(ctx, -3) })
+		var none context.Context
+		require.PanicsWithValue(t, "timingwheel: DelayQueue.Channel with a nil context", func() { q.Channel(none, 1) }, "here, and not in the feeder")
 		time.Sleep(ms)
 		_, open = <-q.Channel(ctx, 8)
 		require.False(t, open, "the context has ended before the call")

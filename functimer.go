@@ -483,11 +483,11 @@ func (t *FuncTimer) look() {
 	s.release(c.index)
 	tend := s.removals.push(c.page, c.index, dead) >= int(s.removals.offerAt.Load())
 	s.armMu.Unlock()
-	if tend {
-		s.tend()
-	}
-	if fires {
+	switch {
+	case fires: // at once, because the wheel's Stop waits for the claim and not for tend
 		t.call()
+	case tend:
+		s.tend()
 	}
 }
 

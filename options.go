@@ -169,7 +169,10 @@ func (o Options) validate() (Options, error) {
 	if o.OnSlow != nil && o.SlowAfter == 0 {
 		o.SlowAfter = defaultSlow
 	}
+	f, isFunc := o.Executor.(ExecutorFunc)
 	switch {
+	case isFunc && f == nil:
+		return o, badOption("Executor", "ExecutorFunc(nil)", "one of a function, or nil for the default")
 	case o.Tick < minTick || o.Tick > maxTick:
 		return o, badOption("Tick", o.Tick, "from 1µs to 1h, or 0 for 1ms")
 	case o.WheelSize < minWheelSize || o.WheelSize > maxWheelSize || o.WheelSize&(o.WheelSize-1) != 0:

@@ -22,6 +22,7 @@ func TestBadOptions(t *testing.T) {
 		"Shards":      {"1", "1024"},
 		"SlowAfter":   {"positive", "0"},
 		"MaxRunning":  {"0"},
+		"Executor":    {"function", "nil"},
 		"ProfileRate": {"1", "2^30", "0"},
 		"Start":       {"zero", "Manual"},
 	}
@@ -53,6 +54,7 @@ func TestBadOptions(t *testing.T) {
 		{"MaxRunning", "-1", Options{MaxRunning: -1}},
 		{"MaxRunning", "3", Options{MaxRunning: 3, Executor: Goroutines}},
 		{"MaxRunning", "3", Options{MaxRunning: 3, Executor: Inline, OnSlow: func(SlowCallback) {}}},
+		{"Executor", "ExecutorFunc(nil)", Options{Executor: ExecutorFunc(nil)}},
 		{"ProfileRate", "-1", Options{ProfileRate: -1}},
 		{"ProfileRate", "1073741825", Options{ProfileRate: 1<<30 + 1}},
 		{"Start", "2001-09-09", Options{Start: modelStart}},

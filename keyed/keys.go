@@ -49,6 +49,7 @@ func New[K comparable](opts timingwheel.Options, expire func(keys []K)) (*Keys[K
 func (k *Keys[K]) Set(key K, d time.Duration) bool {
 	entries := k.entries.Load()
 	if entries == nil {
+		k.mustBeMade()
 		return false
 	}
 	if e, ok := entries.Load(key); ok && e.timer.Reschedule(d) {
@@ -61,6 +62,7 @@ func (k *Keys[K]) Set(key K, d time.Duration) bool {
 func (k *Keys[K]) SetAt(key K, t time.Time) bool {
 	entries := k.entries.Load()
 	if entries == nil {
+		k.mustBeMade()
 		return false
 	}
 	if e, ok := entries.Load(key); ok && e.timer.RescheduleAt(t) {

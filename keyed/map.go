@@ -104,6 +104,7 @@ func (m *Map[K, V]) Swap(key K, value V) (previous V, loaded bool) { return m.sw
 func (m *Map[K, V]) swap(key K, value V, ttl time.Duration) (previous V, loaded bool) {
 	entries := m.entries.Load()
 	if entries == nil {
+		m.mustBeMade()
 		return previous, false
 	}
 	mustEqualItself(key)
@@ -127,6 +128,7 @@ func (m *Map[K, V]) LoadOrStore(key K, value V) (actual V, loaded bool) {
 	}
 	entries := m.entries.Load()
 	if entries == nil {
+		m.mustBeMade()
 		return value, false
 	}
 	mustEqualItself(key)
@@ -220,7 +222,7 @@ func (m *Map[K, V]) Range(f func(key K, value V) bool) {
 		if !ok { // the map may show an entry of before, which has been replaced
 			e, _, ok = m.find(entries, key)
 		}
-		if ok && !f(key, e.value.value) {
+		if m.entries.Load() == nil || ok && !f(key, e.value.value) {
 			return
 		}
 	}
@@ -228,9 +230,10 @@ func (m *Map[K, V]) Range(f func(key K, value V) bool) {
 
 type mapEntry[V any] = entry[mortal[V]]
 
-// inTime returns the deadline of an entry if it is after now.
+// inTime returns the deadline of an entry if it is after now. The deadline of an entry without a ttl
+// may be, because it is rounded up to a tick.
 func (m *Map[K, V]) inTime(e mapEntry[V], now time.Time) (deadline time.Time, ok bool) {
-	if deadline, ok = e.timer.Deadline(); !ok || !now.Before(deadline) {
+	if deadline, ok = e.timer.Deadline(); !ok || e.value.ttl <= 0 || !now.Before(deadline) {
 		return time.Time{}, false
 	}
 	return deadline, true

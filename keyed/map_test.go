@@ -215,6 +215,90 @@ func TestMapEveryTTL(t *testing.T) {
 	}
 }
 
+// Without a time to live an entry is never seen, also between two ticks: the deadline of its timer is
+// rounded up to the next one.
+func TestMapNeverShowsAnEntryWithoutTime(t *testing.T) {
+	t.Parallel()
+	for _, ttl := range []time.Duration{math.MinInt64, -time.Hour, -1, 0} {
+		for name, store := range map[string]func(*manualMap){
+			"new":      func(m *manualMap) { m.StoreFor("k", 1, ttl) },
+			"replaced": func(m *manualMap) { m.Store("k", 0); m.StoreFor("k", 1, ttl) },
+		} {
+			for call, sees := range map[string]func(*manualMap) bool{
+				"Load":          func(m *manualMap) bool { return load(m.Map, "k") >= 0 },
+				"Deadline":      func(m *manualMap) bool { _, ok := m.Deadline("k"); return ok },
+				"Range":         func(m *manualMap) bool { return len(maps.Collect(m.Range)) > 0 },
+				"Touch":         func(m *manualMap) bool { return m.Touch("k") },
+				"LoadAndDelete": func(m *manualMap) bool { _, ok := m.LoadAndDelete("k"); return ok },
+				"Swap":          func(m *manualMap) bool { _, ok := m.Swap("k", 2); return ok },
+				"LoadOrStore":   func(m *manualMap) bool { _, ok := m.LoadOrStore("k", 2); return ok },
+			} {
+				m := newManualMap(t, time.Hour)
+				m.pass(ms / 3)
+				store(m)
+				assert.False(t, sees(m), "%s %v, %s", name, ttl, call)
+				m.pass(ms)
+				assert.Equal(t, []int{1}, m.expired["k"], "%s %v, %s", name, ttl, call)
+			}
+		}
+	}
+}
+
+// Range shows nothing more once Stop has returned.
+func TestMapStopEndsRange(t *testing.T) {
+	t.Parallel()
+	m := startMap[int, int](t, timingwheel.Options{}, time.Hour, nil)
+	for i := range 100 {
+		m.Store(i, i)
+	}
+	seen := 0
+	for range m.Range {
+		seen++
+		m.Stop()
+	}
+	assert.Equal(t, 1, seen)
+}
+
+// A call that began before Stop and looks at its entry afterwards does not hand it to a sweep: the
+// timer is not pending because it was stopped, and not because it was claimed.
+func TestMapStopDuringCall(t *testing.T) {
+	t.Parallel()
+	m := newManualMap(t, time.Hour)
+	m.Store("k", 1)
+	entries := m.entries.Load()
+	m.Stop()
+	_, _, ok := m.find(entries, "k")
+	assert.False(t, ok)
+	_, expelled := m.Map.expired.first()
+	assert.False(t, expelled)
+}
+
+// A Map or Keys that was not made by a constructor has nothing that could expire what is stored.
+func TestZeroValuesSayWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	var m Map[string, int]
+	var k Keys[string]
+	for name, call := range map[string]func(){
+		"Store":        func() { m.Store("a", 1) },
+		"Swap":         func() { m.Swap("a", 1) },
+		"LoadOrStore":  func() { m.LoadOrStore("a", 1) },
+		"Set":          func() { k.Set("a", time.Hour) },
+		"SetAt":        func() { k.SetAt("a", time.Now()) },
+		"Stop":         m.Stop,
+		"Stop of Keys": k.Stop,
+	} {
+		assert.PanicsWithValue(t, "keyed: a Map or Keys that was not made by NewMap or New", call, name)
+	}
+}
+
+// Printing a Map or Keys tells of them, and reads nothing that others may write.
+func TestString(t *testing.T) {
+	t.Parallel()
+	m := startMap[int, int](t, timingwheel.Options{Name: "sessions"}, time.Hour, nil)
+	m.Store(1, 1)
+	assert.Contains(t, fmt.Sprint(m), `Timeouts "sessions": 1 pending, `)
+}
+
 func TestMapBadInput(t *testing.T) {
 	t.Parallel()
 	for _, ttl := range []time.Duration{0, -time.Second} {

@@ -62,9 +62,10 @@ import (
 // looks without the lock and takes the lock only if the entry is overdue.
 //
 //	M1  An entry in expired is followed by a sweep, which empties the list after it has taken the
-//	    keys of its batch. If T was pending, T is due, and nothing refers to it any more, so the
-//	    wheel will claim it. If T was claimed, its sweep has not looked at the key yet: otherwise
-//	    the sweep would have removed the entry.
+//	    keys of its batch. If T was pending, T is due, or will be with the next tick (an entry
+//	    without a ttl), and nothing refers to it any more, so the wheel will claim it. If T was
+//	    claimed, its sweep has not looked at the key yet: otherwise the sweep would have removed
+//	    the entry.
 //	M2  If the function panics, the sweep's remaining entries go to expired, and a timer is armed
 //	    for M1.
 //
@@ -129,6 +130,14 @@ func mustEqualItself[K comparable](key K) {
 	}
 }
 
+// mustBeMade panics if the table is a zero value and not a stopped one, so that what a program adds
+// is not lost in silence.
+func (t *table[K, V]) mustBeMade() {
+	if t.wheel == nil {
+		panic("keyed: a Map or Keys that was not made by NewMap or New")
+	}
+}
+
 // Len returns the number of keys that are present, 0 after Stop. It is exact if nothing else is
 // going on. It adds at most 32 counters.
 //
@@ -149,6 +158,7 @@ func (t *table[K, V]) Len() int {
 // be called from the expire function. After it, every call returns at once and finds no key.
 // O(shards).
 func (t *table[K, V]) Stop() {
+	t.mustBeMade()
 	t.entries.Store(nil) // before the wheel, see above
 	t.wheel.Stop()
 }
@@ -163,6 +173,9 @@ func (t *table[K, V]) Shutdown(ctx context.Context) error {
 	t.Stop()
 	return t.wheel.Shutdown(ctx)
 }
+
+// String is [timingwheel.TimingWheel.String] of the keys' timers.
+func (t *table[K, V]) String() string { return t.wheel.String() }
 
 // Stats returns a snapshot of the counters of the wheel, see [timingwheel.Stats]. Fired counts all
 // timers that were claimed, also those of keys that were set, touched or deleted right afterwards

@@ -51,8 +51,10 @@ func (c *Clock) Add(d time.Duration) {
 
 // Set moves both clocks to t. They stop together at each moment at which something is due on the
 // wheel. In between, the timers of the Mock fire one after the other, each at its time, while the
-// wheel's clock shows the moment before. Set panics if t is before the present, because a wheel
-// does not go back. Set and Add must not be called by a callback of the wheel.
+// wheel's clock shows the moment before. What they arm on the wheel counts from that moment. If a
+// call of [timingwheel.Options.Executor] has not run by then, the wheel goes to t in one step. Set
+// panics if t is before the present, because a wheel does not go back. Set and Add must not be
+// called by a callback of the wheel.
 //
 // The Mock sleeps for a millisecond after each of its timers and at each of these moments, so that
 // other goroutines come to run.
@@ -66,13 +68,21 @@ func (c *Clock) set(t time.Time) {
 	if now := c.Now(); t.Before(now) {
 		panic(fmt.Sprintf("benbjohnson: Set to %v, before the present, %v; a wheel does not go back", t, now))
 	}
-	for next, pending := c.tw.Next(); pending && !next.After(t); next, pending = c.tw.Next() {
-		if next.After(c.Now()) {
-			c.Mock.Set(next)
+	for {
+		next, pending := c.tw.Next()
+		if !pending || next.After(t) {
+			next = t
 		}
-		c.tw.Advance(next)
+		if next.After(c.Now()) {
+			c.Mock.Set(next) // its timers may arm timers of the wheel that are due before next
+			continue
+		}
+		before := c.tw.Now()
+		if c.tw.Advance(next) == 0 && !c.tw.Now().After(before) {
+			break // the end, or an Executor has yet to run what is due
+		}
 	}
-	c.Mock.Set(t)
+	c.Mock.Set(t) // also if it stands there: a timer of no duration fires then
 	c.tw.Advance(t)
 }
 

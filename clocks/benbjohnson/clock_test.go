@@ -3,6 +3,7 @@ package benbjohnson
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -212,4 +213,40 @@ func TestAWheelThatRunsIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	defer tw.Stop()
 	assert.Panics(t, func() { New(tw).Add(time.Second) })
+}
+
+// A function of the Mock arms timers of the wheel. They fire one after the other in the same Add,
+// and a plan misses no run.
+func TestTimersThatTheMockArms(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { // the Mock then waits for its function
+		c, tw := newClock(t)
+		var runs []time.Duration // callbacks run in Add
+		c.AfterFunc(time.Second, func() {
+			tw.ScheduleFunc(timingwheel.Every(2*time.Second), func() { runs = append(runs, tw.Now().Sub(start)) })
+		})
+		c.Add(7 * time.Second)
+		assert.Equal(t, []time.Duration{2 * time.Second, 4 * time.Second, 6 * time.Second}, runs)
+	})
+}
+
+// Add ends although a timer stays pending: its call waits in a queue, or is never due.
+func TestAddEnds(t *testing.T) {
+	t.Parallel()
+	var queue []func()
+	later := timingwheel.ExecutorFunc(func(f func()) { queue = append(queue, f) })
+	tw, err := timingwheel.New(timingwheel.Options{Manual: true, Start: start, Executor: later})
+	require.NoError(t, err)
+	defer tw.Stop()
+	c := New(tw)
+	fired := false
+	tw.AfterFunc(time.Second, func() { fired = true })
+	tw.AfterFunc(math.MaxInt64, func() {})
+	c.Add(time.Minute)
+	for _, f := range queue {
+		f()
+	}
+	assert.True(t, fired)
+	c.Add(math.MaxInt64)
+	assert.Equal(t, 1, tw.Len())
 }

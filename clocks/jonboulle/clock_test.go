@@ -3,6 +3,7 @@ package jonboulle
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -409,4 +410,21 @@ func TestSleepOnAStoppedWheel(t *testing.T) {
 		NewClock(tw).Sleep(time.Minute)
 		assert.Equal(t, 2*time.Minute, time.Since(begin))
 	})
+}
+
+// Advance ends although a timer stays pending: its call waits in a queue, or is never due.
+func TestAdvanceEnds(t *testing.T) {
+	t.Parallel()
+	var queue []func()
+	later := timingwheel.ExecutorFunc(func(f func()) { queue = append(queue, f) })
+	c := NewFakeClock(newWheel(t, timingwheel.Options{Manual: true, Start: start, Executor: later}))
+	timer := c.NewTimer(time.Second)
+	c.NewTicker(math.MaxInt64)
+	c.Advance(time.Minute)
+	for _, f := range queue {
+		f()
+	}
+	assert.Len(t, timer.Chan(), 1)
+	c.Advance(math.MaxInt64)
+	assert.Equal(t, 1, c.tw.Len())
 }

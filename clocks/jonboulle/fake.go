@@ -49,8 +49,10 @@ func NewFakeClock(tw *timingwheel.TimingWheel) *FakeClock { return &FakeClock{tw
 
 // Advance moves the wheel's clock by d. It stops at each moment at which something is due, timers
 // that were armed on the wheel itself included, and runs it. Now is then this moment. Timers that
-// are armed meanwhile fire in the same Advance if they are due by its end. An Advance by a negative
-// d does not move the clock. Advance must not be called by a callback of the wheel.
+// are armed meanwhile fire in the same Advance if they are due by its end. If a call of
+// [timingwheel.Options.Executor] has not run by then, the clock goes to the end in one step. An
+// Advance by a negative d does not move the clock. Advance must not be called by a callback of the
+// wheel.
 //
 // [timingwheel.TimingWheel.Advance] moves the clock as well, but in one step: all values that are
 // sent are then the time of its end, and a ticker ticks once at most.
@@ -59,7 +61,10 @@ func (c *FakeClock) Advance(d time.Duration) {
 	defer c.advancing.Unlock()
 	end := c.tw.Now().Add(d)
 	for next, pending := c.tw.Next(); pending && !next.After(end); next, pending = c.tw.Next() {
-		c.tw.Advance(next)
+		before := c.tw.Now()
+		if c.tw.Advance(next) == 0 && !c.tw.Now().After(before) {
+			break // an Executor has yet to run what is due, or the clock is at the end of its range
+		}
 	}
 	c.tw.Advance(end)
 }
