@@ -3,7 +3,6 @@ package timingwheel
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -172,11 +171,8 @@ var closedLine = func() doneChan {
 
 // arm sets the timer. On a stopped wheel that is one of the runtime.
 func (c *deadlineContext) arm(tw *TimingWheel, end func(), left time.Duration, late *phase) {
-	if s := &tw.engine.survivors; !s.some.Load() {
-		s.some.Store(true)
-	}
 	c.mu.Lock() // the timer may fire at once
-	c.timer = tw.engine.at(c.deadline, end)
+	c.timer = tw.engine.lastingAt(c.deadline, end)
 	stopped := c.timer == Timer{}
 	c.mu.Unlock()
 	if !stopped {
@@ -199,18 +195,6 @@ type causedEnd struct {
 }
 
 func (e *causedEnd) end() { e.c.finish(&e.late, false) }
-
-// The code of the callbacks of all timers of contexts.
-var (
-	contextEnd       = reflect.ValueOf((*deadlineContext)(nil).end).Pointer()
-	contextCausedEnd = reflect.ValueOf((*causedEnd)(nil).end).Pointer()
-)
-
-// outlivesStop reports whether f is called at its deadline although the wheel was stopped.
-func outlivesStop(f func()) bool {
-	pc := reflect.ValueOf(f).Pointer()
-	return pc == contextEnd || pc == contextCausedEnd
-}
 
 // finish ends the context and what depends on it. Everything has ended when finish returns, also if
 // another goroutine was first. late is the phase at the deadline. If passed is false, the timer

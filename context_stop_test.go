@@ -287,3 +287,56 @@ func TestDroppedClaimOutlivesTheWheel(t *testing.T) {
 		})
 	}
 }
+
+// A cancel function may itself be the callback of a timer. That timer is none of a context, so the
+// wheel's Stop discards it.
+func TestStopDiscardsACancelFunctionAsCallback(t *testing.T) {
+	t.Parallel()
+	for name, cause := range map[string]error{"plain": nil, "with a cause": errCause} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				tw, other := startWheel(t, Options{}), startWheel(t, Options{})
+				own, cancel := tw.WithTimeoutCause(context.Background(), time.Hour, cause)
+				defer cancel()
+				foreign, cancelForeign := other.WithTimeoutCause(context.Background(), 2*time.Hour, cause)
+				defer cancelForeign()
+				tw.AfterFunc(time.Minute, cancel)
+				tw.AtFunc(tw.Now().Add(time.Minute), cancelForeign)
+				tw.Stop()
+				assert.Len(t, tw.engine.survivors.timers, 1)
+				passDeadline(time.Minute)
+				assertGoesOn(t, own, foreign)
+				passDeadline(time.Hour)
+				assert.Equal(t, context.DeadlineExceeded, own.Err())
+				assertGoesOn(t, foreign)
+				assert.Empty(t, tw.engine.survivors.timers)
+			})
+		})
+	}
+}
+
+// A Shutdown may be bounded by a context of the wheel that it stops, also if a callback blocks the
+// only place.
+func TestShutdownWithAContextOfTheWheel(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, opts := range []Options{{}, {MaxRunning: 1}, {MaxRunning: 1, Shards: 3}, {Executor: Goroutines}} {
+			tw := startWheel(t, opts)
+			blocked := make(chan struct{})
+			tw.AfterFunc(0, func() { <-blocked })
+			passDeadline(time.Second)
+			ctx, cancel := tw.WithTimeout(context.Background(), time.Minute)
+			due, cancelDue := tw.WithTimeout(context.Background(), time.Second)
+			_ = due.Done()
+			passDeadline(time.Second)
+			assert.Equal(t, context.DeadlineExceeded, tw.Shutdown(ctx))
+			synctest.Wait()
+			assert.Equal(t, context.DeadlineExceeded, due.Err())
+			assert.Empty(t, tw.engine.survivors.timers)
+			cancel()
+			cancelDue()
+			close(blocked)
+		}
+	})
+}
