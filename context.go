@@ -3,7 +3,6 @@ package timingwheel
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -169,11 +168,8 @@ var closedSignal = func() doneChan {
 
 // arm sets the timer. On a stopped wheel that is one of the runtime.
 func (c *deadlineContext) arm(tw *TimingWheel, end func(), left time.Duration, late *phase) {
-	if s := &tw.engine.survivors; !s.some.Load() {
-		s.some.Store(true)
-	}
 	c.mu.Lock() // the timer may fire at once
-	c.timer = tw.engine.at(c.deadline, end)
+	c.timer = tw.engine.lastingAt(c.deadline, end)
 	stopped := c.timer == Timer{}
 	c.mu.Unlock()
 	if !stopped {
@@ -196,18 +192,6 @@ type causedEnd struct {
 }
 
 func (e *causedEnd) end() { e.c.finish(&e.late, false) }
-
-// Code of the callbacks of deadlines.
-var (
-	contextEnd       = reflect.ValueOf((*deadlineContext)(nil).end).Pointer()
-	contextCausedEnd = reflect.ValueOf((*causedEnd)(nil).end).Pointer()
-)
-
-// outlivesStop reports whether f is called at its deadline although the wheel was stopped.
-func outlivesStop(f func()) bool {
-	pc := reflect.ValueOf(f).Pointer()
-	return pc == contextEnd || pc == contextCausedEnd
-}
 
 // finish ends the context and its dependents. All of them have ended when finish returns, also if
 // another goroutine was first. late is the phase after the deadline. If passed is false, the timer
@@ -416,7 +400,7 @@ type dependent struct {
 
 // AfterFunc is the method by which package context registers its contexts with this one. The
 // goroutine that ends the context calls f, so f has returned when cancel returns. The functions of
-// package context never block.
+// package context never block. An f that calls cancel itself would wait for itself.
 func (c *deadlineContext) AfterFunc(f func()) (stop func() bool) {
 	if d := c.addDependent(f); d != nil {
 		return d.drop

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/timingwheel-go/timingwheel/internal/arena"
 )
 
 // Contexts of a wheel that is stopped: the runtime's timers keep the deadlines.
@@ -239,5 +240,103 @@ func TestOnlyContextsOutliveTheWheel(t *testing.T) {
 		passDeadline(time.Minute)
 		assertEnded(t, ctx, context.DeadlineExceeded, context.DeadlineExceeded)
 		time.Sleep(time.Hour)
+	})
+}
+
+// A worker has claimed a deadline under the lock and has not called it when Stop comes: the call is
+// dropped, and the runtime makes it.
+func TestDroppedClaimOutlivesTheWheel(t *testing.T) {
+	t.Parallel()
+	for name, cause := range map[string]error{"plain": nil, "with a cause": errCause} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			start := time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC)
+			tw := startWheel(t, Options{Manual: true, Start: start})
+			s := tw.engine.shards[0]
+			for range removalsMax - 2 {
+				tw.AfterFunc(time.Second, func() {})
+			}
+			// With the next claim, the worker wants armMu before it unlocks wheelMu.
+			tw.AfterFunc(time.Second, func() { s.armMu.Lock() })
+			ctx, cancel := tw.WithTimeoutCause(context.Background(), time.Second, cause)
+			defer cancel()
+			below, cancelBelow := context.WithCancel(ctx)
+			defer cancelBelow()
+			advanced, stopped := make(chan struct{}), make(chan struct{})
+			go func() { tw.Advance(start.Add(time.Second)); close(advanced) }()
+			await(t, "the claim", func() bool {
+				w := s.slots.Pages.At(ctx.(*deadlineContext).timer.index >> arena.PageShift).Load(ctx.(*deadlineContext).timer.index)
+				return w.Kind() == arena.Spent
+			})
+			go func() { tw.Stop(); close(stopped) }()
+			await(t, "Stop", s.closed.Load)
+			s.armMu.Unlock()
+			receive(t, advanced, "the end of Advance")
+			receive(t, stopped, "the end of Stop")
+			assert.EqualValues(t, 1, s.claims.dropped.Load(), "or the test tests nothing")
+			receive(t, below.Done(), "the deadline")
+			want := cause
+			if want == nil {
+				want = context.DeadlineExceeded
+			}
+			assertEnded(t, ctx, context.DeadlineExceeded, want)
+			assertEnded(t, below, context.DeadlineExceeded, want)
+			st := tw.Stats()
+			assert.EqualValues(t, removalsMax-1, st.Fired)
+			assert.EqualValues(t, 1, st.Discarded)
+		})
+	}
+}
+
+// A cancel function may itself be the callback of a timer. That timer is none of a context, so the
+// wheel's Stop discards it.
+func TestStopDiscardsACancelFunctionAsCallback(t *testing.T) {
+	t.Parallel()
+	for name, cause := range map[string]error{"plain": nil, "with a cause": errCause} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				tw, other := startWheel(t, Options{}), startWheel(t, Options{})
+				own, cancel := tw.WithTimeoutCause(context.Background(), time.Hour, cause)
+				defer cancel()
+				foreign, cancelForeign := other.WithTimeoutCause(context.Background(), 2*time.Hour, cause)
+				defer cancelForeign()
+				tw.AfterFunc(time.Minute, cancel)
+				tw.AtFunc(tw.Now().Add(time.Minute), cancelForeign)
+				tw.Stop()
+				assert.Len(t, tw.engine.survivors.timers, 1)
+				passDeadline(time.Minute)
+				assertGoesOn(t, own, foreign)
+				passDeadline(time.Hour)
+				assert.Equal(t, context.DeadlineExceeded, own.Err())
+				assertGoesOn(t, foreign)
+				assert.Empty(t, tw.engine.survivors.timers)
+			})
+		})
+	}
+}
+
+// A Shutdown may be bounded by a context of the wheel that it stops, also if a callback blocks the
+// only place.
+func TestShutdownWithAContextOfTheWheel(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, opts := range []Options{{}, {MaxRunning: 1}, {MaxRunning: 1, Shards: 3}, {Executor: Goroutines}} {
+			tw := startWheel(t, opts)
+			blocked := make(chan struct{})
+			tw.AfterFunc(0, func() { <-blocked })
+			passDeadline(time.Second)
+			ctx, cancel := tw.WithTimeout(context.Background(), time.Minute)
+			due, cancelDue := tw.WithTimeout(context.Background(), time.Second)
+			_ = due.Done()
+			passDeadline(time.Second)
+			assert.Equal(t, context.DeadlineExceeded, tw.Shutdown(ctx))
+			synctest.Wait()
+			assert.Equal(t, context.DeadlineExceeded, due.Err())
+			assert.Empty(t, tw.engine.survivors.timers)
+			cancel()
+			cancelDue()
+			close(blocked)
+		}
 	})
 }

@@ -20,23 +20,6 @@ type job[T any] struct {
 	perCall int               // largest number of payloads of one call of run
 	run     func([]T)         // runs one batch
 	callee  func([]T) uintptr // returns the code that a batch runs; see also shardOf.callees
-
-	// survive returns the function that the runtime calls at the deadline of a payload although the
-	// wheel was stopped, or nil. survive itself may be nil.
-	survive func(T) func()
-}
-
-// drop is called for payloads that were claimed and are not run, because the wheel was stopped.
-// Those that survive run on the runtime's timers.
-func (j *job[T]) drop(values []T) {
-	if j.survive == nil {
-		return
-	}
-	for _, v := range values {
-		if f := j.survive(v); f != nil {
-			time.AfterFunc(0, f)
-		}
-	}
 }
 
 // engine is the shards of one wheel: what [TimingWheel] and [Timeouts] have in common.
@@ -59,8 +42,6 @@ type engine[T any] struct {
 
 // survivors are the timers that the runtime takes over from a stopped wheel.
 type survivors struct {
-	some atomic.Bool // payloads that survive have been armed
-
 	mu     sync.Mutex // held while the wheel is being stopped
 	timers map[Timer]*time.Timer
 }
@@ -169,6 +150,30 @@ type shardOf[T any] struct {
 	inLine      bool       // places.mu: it is in places.line
 
 	callees callees
+	lasting lasting
+}
+
+// lasting has the generations of the timers that survive the wheel's Stop, by slot, plus 1. armMu
+// guards the writes. A claim and the wheel's Stop read the entry of a timer that they have won.
+type lasting struct {
+	gens arena.Table[[arena.PageSize]uint32]
+}
+
+// set marks the timer of slot i. armMu is held since the slot was armed.
+func (l *lasting) set(i, gen uint32) {
+	p := i >> arena.PageShift
+	gens := l.gens.At(p)
+	if gens == nil {
+		gens = new([arena.PageSize]uint32)
+		l.gens.Set(int(p), gens)
+	}
+	gens[i&arena.PageMask] = gen + 1
+}
+
+// has reports whether a timer is marked.
+func (l *lasting) has(i, gen uint32) bool {
+	gens := l.gens.At(i >> arena.PageShift)
+	return gens != nil && gens[i&arena.PageMask] == gen+1
 }
 
 // callees has the code of the user's functions that plans and FuncTimers call, by slot, if
@@ -232,6 +237,9 @@ func (s *shardOf[T]) closePage(p int) {
 	if s.callees.codes.At(uint32(p)) != nil {
 		s.callees.codes.Set(p, nil)
 	}
+	if s.lasting.gens.At(uint32(p)) != nil {
+		s.lasting.gens.Set(p, nil)
+	}
 	s.homes[p].page.Store(nil)
 	if s.order != nil {
 		s.order.stamps.Set(p, nil)
@@ -253,6 +261,7 @@ func (s *shardOf[T]) drop(i uint32) {
 func (s *shardOf[T]) clear() {
 	s.values.Clear()
 	s.callees.codes.Clear()
+	s.lasting.gens.Clear()
 	for _, h := range s.homes {
 		h.page.Store(nil)
 	}
@@ -358,19 +367,22 @@ func (s *shardOf[T]) openPage() {
 	s.nextPage = nil
 }
 
-// moveSurvivors gives the runtime the pending payloads that survive the wheel's Stop. It makes the
-// words of all pending timers Dead before it reads their payloads, so no Stop and no claim does
+// moveSurvivors gives the runtime the pending payloads that survive the wheel's Stop. It makes their
+// words Dead before it reads the payloads, so no Stop and no claim does
 // the same. The wheel is closed, the inbox is empty, and survivors.mu, wheelMu and armMu are held.
 func (s *shardOf[T]) moveSurvivors() {
-	all := &s.engine.survivors
-	if s.engine.job.survive == nil || !all.some.Load() {
+	if s.lasting.gens.Cap() == 0 {
 		return
 	}
+	all := &s.engine.survivors
 	if all.timers == nil {
 		all.timers = make(map[Timer]*time.Timer)
 	}
 	now := s.reading()
-	for p := range s.pages.Cap() {
+	for p := range s.lasting.gens.Cap() {
+		if s.lasting.gens.At(uint32(p)) == nil {
+			continue
+		}
 		pg, values := s.pages.At(uint32(p)), s.values.At(uint32(p))
 		if pg == nil || values == nil {
 			continue
@@ -378,16 +390,18 @@ func (s *shardOf[T]) moveSurvivors() {
 		for k := range uint32(arena.PageSize) {
 			i := uint32(p)<<arena.PageShift | k
 			w := pg.Load(i)
+			if !s.lasting.has(i, w.Gen()) {
+				continue
+			}
 			for w.Kind() == arena.Placed && !pg.Swap(i, w, w.With(arena.Dead)) {
 				w = pg.Load(i)
 			}
 			if w.Kind() != arena.Placed {
 				continue
 			}
-			if f := s.engine.job.survive(values[k]); f != nil {
-				tick, _ := s.decode(w, s.ticks.Floor(s.now.Load()))
-				all.timers[Timer{s.homes[p], i, w.Gen()}] = time.AfterFunc(time.Duration(s.ticks.Begin(tick)-now), f)
-			}
+			tick, _ := s.decode(w, s.ticks.Floor(s.now.Load()))
+			f := any(values[k]).(func())
+			all.timers[Timer{s.homes[p], i, w.Gen()}] = time.AfterFunc(time.Duration(s.ticks.Begin(tick)-now), f)
 		}
 	}
 }
@@ -499,6 +513,18 @@ func (e *engine[T]) after(d time.Duration, v T) Timer {
 func (e *engine[T]) at(t time.Time, v T) Timer {
 	deadline, now := e.Instant(t)
 	return e.armAt(deadline, now, v)
+}
+
+// lastingAt is at for a timer that survives the wheel's Stop. The payload is a func().
+func (e *engine[T]) lastingAt(t time.Time, v T) Timer {
+	deadline, now := e.Instant(t)
+	s := e.pick()
+	timer := s.armLocked(deadline, now, v, 0)
+	if timer.home != nil {
+		s.lasting.set(timer.index, timer.gen)
+	}
+	s.unlockArm()
+	return timer
 }
 
 // armAt arms a timer for a reading of the clock. now is a reading that is not later than the call,

@@ -80,12 +80,6 @@ func newWheelAt(opts Options, origin int64) (*TimingWheel, error) {
 		perCall: 1,
 		run:     func(f []func()) { f[0]() },
 		callee:  func(f []func()) uintptr { return codeOf(f[0]) },
-		survive: func(f func()) func() {
-			if outlivesStop(f) {
-				return f
-			}
-			return nil
-		},
 	})
 	if err != nil {
 		return nil, err

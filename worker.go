@@ -243,15 +243,20 @@ func (w *worker[T]) runOne(limit int64) int {
 		s.yield()
 		return 0
 	}
+	lasting := false
 	if s.perCall == 1 {
-		w.planSlot = planSlot(&s.collected[0])
+		e := &s.collected[0]
+		w.planSlot = planSlot(e)
+		lasting = s.lasting.has(e.index, e.word.Gen())
 	}
 	o.crew.launches++
 	alone := w.leave(w.serving && !w.stuck && (o.due.ready > 0 || o.backlog()))
 	run := !s.closed.Load()
 	if !run { // the wheel is being stopped, and halt waits for launched
 		s.claims.dropped.Add(fired)
-		s.engine.job.drop(w.values)
+		if lasting { // the runtime makes the call
+			time.AfterFunc(0, any(w.values[0]).(func()))
+		}
 	}
 	s.claims.launched.Add(1)
 	if run {
