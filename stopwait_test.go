@@ -59,8 +59,9 @@ func TestStopWaitWithoutACallReturnsAtOnce(t *testing.T) {
 			assert.Zero(t, tw.Len(), name)
 		})
 	}
+	var none context.Context
 	assert.PanicsWithValue(t, "timingwheel: StopWait with a nil context", func() {
-		_ = new(FuncTimer).StopWait(nil) //nolint:staticcheck // that is what is tested
+		_ = new(FuncTimer).StopWait(none)
 	})
 }
 

@@ -857,7 +857,7 @@ func TestMapIsExactWhileTheWheelIsLate(t *testing.T) {
 		m.StoreFor("k", 1, 2*time.Second)
 		time.Sleep(2*time.Second - 1)
 		assert.Equal(t, 1, load(m, "k"))
-		time.Sleep(1)
+		time.Sleep(1 * time.Nanosecond)
 		assert.Equal(t, -1, load(m, "k"))
 		assert.False(t, m.Touch("k"))
 		assert.False(t, m.Delete("k"))
