@@ -127,6 +127,16 @@ func (ib *inbox) sweep(slots *arena.Slots) (crowded bool) {
 	return crowded
 }
 
+// ended returns the number of stopped timers that are still in staged, and so not in stopped yet.
+func (ib *inbox) ended(slots *arena.Slots) (n uint64) {
+	for _, i := range ib.staged {
+		if w := loadWord(&slots.Pages, i); w.Kind() == arena.Ended {
+			n++
+		}
+	}
+	return n
+}
+
 // sweepIfFull sweeps a full inbox. It reports whether the owner should place what is left.
 func (ib *inbox) sweepIfFull(slots *arena.Slots) bool {
 	return len(ib.staged) >= ib.sweepAt && ib.sweep(slots)

@@ -146,14 +146,16 @@ func (a *rearmings) serve(closed *atomic.Bool) {
 	}
 }
 
-// counts returns the numbers of timers that were armed and stopped without armMu, as of one moment.
-// A timer whose arming is under way may count as armed.
-func (a *rearmings) counts() (armed, stopped uint64) {
+// counts returns how many timers were armed and stopped, with and without armMu, as of one moment. A
+// timer whose arming is under way may count as armed. Stopped timers that are still in the inbox
+// count as well: the count of a Stop without armMu moves there when its request is served. armMu is
+// held.
+func (a *rearmings) counts(ib *inbox, slots *arena.Slots) (armed, stopped uint64) {
 	for {
 		stopped = a.stopped.Load()
 		armed = a.armed.Load()
 		if a.stopped.Load() == stopped {
-			return armed, stopped
+			return armed + ib.armed, stopped + ib.stopped + ib.ended(slots)
 		}
 	}
 }
@@ -423,8 +425,7 @@ func (s *shard) takeArrivals() {
 func (s *shard) pending() int {
 	s.armMu.Lock()
 	runs := s.claims.runs.Load()
-	armed, stopped := s.again.counts()
-	armed, stopped = armed+s.inbox.armed, stopped+s.inbox.stopped
+	armed, stopped := s.again.counts(&s.inbox, &s.slots)
 	s.armMu.Unlock()
 	o := &s.owner
 	for _, b := range o.crew.batches { // the claims of workers that have not come back for the lock
@@ -490,6 +491,7 @@ func (s *shard) halt() {
 	o.counters.discarded += uint64(s.pending())
 	s.armMu.Lock()
 	s.alarm.off()
+	s.inbox.stopped += s.inbox.ended(&s.slots)
 	s.slots.Clear()
 	s.inbox.staged, s.inbox.free = nil, nil
 	s.order, o.order = nil, nil

@@ -82,8 +82,7 @@ func (s *shardOf[T]) addStats(st *Stats, now int64) {
 	}
 	s.armMu.Lock()
 	ib, runs := s.inbox, s.claims.runs.Load()
-	armed, stopped := s.again.counts()
-	ib.armed, ib.stopped = ib.armed+armed, ib.stopped+stopped
+	ib.armed, ib.stopped = s.again.counts(&s.inbox, &s.slots)
 	s.armMu.Unlock()
 	if !closed {
 		s.addPending(st, now)
