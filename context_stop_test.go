@@ -340,3 +340,22 @@ func TestShutdownWithAContextOfTheWheel(t *testing.T) {
 		}
 	})
 }
+
+// Contexts, plans and FuncTimers stand in tables by slot, which begin with the first of them, in
+// whatever page that is.
+func TestFirstContextAndFirstPlanInALatePage(t *testing.T) {
+	t.Parallel()
+	tw := startWheel(t, Options{Shards: 1, SlowAfter: time.Hour})
+	for range 8 * arena.PageSize {
+		tw.AfterFunc(time.Hour, func() {})
+	}
+	ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	plan := tw.ScheduleFunc(Every(time.Hour), func() {})
+	require.NoError(t, ctx.Err())
+	require.Equal(t, 8*arena.PageSize+2, tw.Len())
+	require.True(t, plan.Stop())
+	tw.Stop()
+	_, survives := tw.engine.survivors.timers[ctx.(*deadlineContext).timer]
+	require.True(t, survives)
+}

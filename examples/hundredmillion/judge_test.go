@@ -41,22 +41,25 @@ func TestFaults(t *testing.T) {
 			ev.got.early.add(7)
 			ev.got.earliest = time.Millisecond
 		}, "1 timer expired early, by up to 1ms, number 7", true},
-		"count":           {func(ev *evidence) { ev.got.count++ }, "count and checksums", false},
-		"sum":             {func(ev *evidence) { ev.got.sum++ }, "count and checksums", false},
-		"xor":             {func(ev *evidence) { ev.got.xor ^= 1 }, "count and checksums", false},
-		"Len":             {func(ev *evidence) { ev.length-- }, "Len is 849 at the end, and should be 850", false},
-		"Stats.Armed":     {func(ev *evidence) { ev.stats.Armed-- }, "Stats.Armed is 999, and should be 1000", false},
-		"Stats.Fired":     {func(ev *evidence) { ev.stats.Fired++ }, "Stats.Fired is 101, and should be 100", false},
-		"Stats.Stopped":   {func(ev *evidence) { ev.stats.Stopped++ }, "Stats.Stopped is 51, and should be 50", false},
-		"Stats.Postponed": {func(ev *evidence) { ev.stats.Postponed-- }, "Stats.Postponed is 199, and should be 200", false},
-		"Stats.Pending":   {func(ev *evidence) { ev.stats.Pending++ }, "Stats.Pending is 851, and should be 850", false},
-		"Stats.Lateness":  {func(ev *evidence) { ev.stats.Lateness.Counts[3]-- }, "Stats.Lateness.Count is 99, and should be 100", false},
+		"count":                     {func(ev *evidence) { ev.got.count++ }, "count and checksums", false},
+		"sum":                       {func(ev *evidence) { ev.got.sum++ }, "count and checksums", false},
+		"xor":                       {func(ev *evidence) { ev.got.xor ^= 1 }, "count and checksums", false},
+		"Len":                       {func(ev *evidence) { ev.length-- }, "Len is 849 at the end, and should be 850", false},
+		"Stats.Armed":               {func(ev *evidence) { ev.stats.Armed-- }, "Stats.Armed is 999, and should be 1000", false},
+		"Stats.Fired":               {func(ev *evidence) { ev.stats.Fired++ }, "Stats.Fired is 101, and should be 100", false},
+		"Stats.Stopped":             {func(ev *evidence) { ev.stats.Stopped++ }, "Stats.Stopped is 51, and should be 50", false},
+		"Stats.Postponed":           {func(ev *evidence) { ev.stats.Postponed-- }, "Stats.Postponed is 199, and should be 200", false},
+		"Stats.Postponed, too many": {func(ev *evidence) { ev.stats.Postponed++ }, "Stats.Postponed is 201, and should be 200", false},
+		"Stats.Pending":             {func(ev *evidence) { ev.stats.Pending++ }, "Stats.Pending is 851, and should be 850", false},
+		"Stats.Lateness":            {func(ev *evidence) { ev.stats.Lateness.Counts[3]-- }, "Stats.Lateness.Count is 99, and should be 100", false},
 	} {
 		ev := faultless()
 		tt.change(&ev)
 		faults := ev.faults()
 		require.Len(t, faults, 1, name)
 		assert.Contains(t, faults[0], tt.want, name)
+		ev.overran = true
+		assert.Equal(t, name != "Stats.Postponed", len(ev.faults()) == 1, name)
 		ev.complete = false
 		assert.Equal(t, tt.always, len(ev.faults()) == 1, name)
 	}

@@ -200,7 +200,7 @@ func (r *runner) end() {
 	out.interrupted = r.ctx.Err() != nil
 
 	ev := evidence{
-		n: pop.n, complete: !out.interrupted, got: pop.tally.result(), refusedEarly: pop.refusedEarly.Load(),
+		n: pop.n, complete: !out.interrupted, overran: out.overran > 0, got: pop.tally.result(), refusedEarly: pop.refusedEarly.Load(),
 		beat: pop.beat.Load(), stopped: pop.stopped.Load(), stats: out.stats, length: out.length,
 	}
 	if !out.interrupted {

@@ -63,12 +63,9 @@ func (t *Table[P]) At(p uint32) *P {
 // Set sets page p; nil removes it. A reader that began before may still see the old page.
 func (t *Table[P]) Set(p int, pg *P) {
 	old := t.pages.Load()
-	if old == nil || p >= len(*old) {
-		var pages []atomic.Pointer[P]
-		if old == nil {
-			pages = make([]atomic.Pointer[P], 4)
-		} else {
-			pages = make([]atomic.Pointer[P], max(2*len(*old), p+1))
+	if p >= t.Cap() {
+		pages := make([]atomic.Pointer[P], max(4, 2*t.Cap(), p+1))
+		if old != nil {
 			for i := range *old {
 				pages[i].Store((*old)[i].Load())
 			}

@@ -178,25 +178,28 @@ func TestSwapOfAChangedWordFails(t *testing.T) {
 
 func TestTableGrowsAndForgets(t *testing.T) {
 	t.Parallel()
-	var table Table[int]
-	require.Nil(t, table.At(0))
-	require.Nil(t, table.At(math.MaxUint32))
-	require.Zero(t, table.Cap())
-	pages := map[int]*int{}
-	for _, p := range []int{0, 3, 4, 2, 1000, 77} {
-		pages[p] = new(int)
-		table.Set(p, pages[p])
-		for i := range 2000 {
-			require.Same(t, pages[i], table.At(uint32(i)), "page %d after page %d", i, p)
+	for _, order := range [][]int{{0, 3, 4, 2, 1000, 77}, {4, 0}, {1000, 3, 77}} {
+		var table Table[int]
+		require.Nil(t, table.At(0))
+		require.Nil(t, table.At(math.MaxUint32))
+		require.Zero(t, table.Cap())
+		pages := map[int]*int{}
+		for _, p := range order {
+			pages[p] = new(int)
+			table.Set(p, pages[p])
+			for i := range 2000 {
+				require.Same(t, pages[i], table.At(uint32(i)), "page %d after page %d", i, p)
+			}
+			require.Greater(t, table.Cap(), p)
 		}
-		require.Greater(t, table.Cap(), p)
+		first, second := order[0], order[1]
+		table.Set(second, nil)
+		require.Nil(t, table.At(uint32(second)))
+		require.Same(t, pages[first], table.At(uint32(first)))
+		table.Clear()
+		require.Nil(t, table.At(uint32(first)))
+		require.Zero(t, table.Cap())
 	}
-	table.Set(4, nil)
-	require.Nil(t, table.At(4))
-	require.Same(t, pages[3], table.At(3))
-	table.Clear()
-	require.Nil(t, table.At(3))
-	require.Zero(t, table.Cap())
 }
 
 // Readers see each page that was set before they began to look, while the table grows under them.
