@@ -1,6 +1,10 @@
 package durable
 
-import "time"
+import (
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
 
 // beginPatience is how long the messages of a partition that begin may keep takers from those of others. It is long for a call, and short for whoever
 // waits for a message.
@@ -8,8 +12,8 @@ const beginPatience = 100 * time.Millisecond
 
 // watched is flush for the messages of a partition that begin. Where it takes long, as one master of a Cluster is away, the partition stands aside: its
 // messages take no taker's turn, so those of other partitions begin.
-func (c *consumer) watched(p *consumed, flush func([]Change) ([]answer, error)) func([]Change) ([]answer, error) {
-	return func(changes []Change) ([]answer, error) {
+func (c *consumer) watched(p *consumed, flush func([]driver.Change) ([]answer, error)) func([]driver.Change) ([]answer, error) {
+	return func(changes []driver.Change) ([]answer, error) {
 		c.mu.Lock()
 		p.call++
 		call := p.call

@@ -13,23 +13,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
 // awayBackend is a Cluster of which one master can be away: that of partition away.
 type awayBackend struct {
-	durable.Backend
+	driver.Backend
 	away *atomic.Int64
 }
 
-func (b awayBackend) Claim(ctx context.Context, c durable.Claim) (durable.Claimed, error) {
+func (b awayBackend) Claim(ctx context.Context, c driver.Claim) (driver.Claimed, error) {
 	if int64(c.Partition) == b.away.Load() {
-		return durable.Claimed{}, errDown
+		return driver.Claimed{}, errDown
 	}
 	return b.Backend.Claim(ctx, c)
 }
 
-func (b awayBackend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Outcome, error) {
+func (b awayBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
 	if int64(batch.Partition) == b.away.Load() {
 		return nil, errDown
 	}
@@ -43,7 +44,7 @@ func TestPartitionThatIsAwayHoldsUpNoOther(t *testing.T) {
 		var away atomic.Int64
 		away.Store(-1)
 		st := memstore.New(memstore.Options{})
-		q := open(t, wrapped{st, func(b durable.Backend) durable.Backend { return awayBackend{b, &away} }}, durable.Options{Partitions: 2, OnError: func(error) {}})
+		q := open(t, wrapped{st, func(b driver.Backend) driver.Backend { return awayBackend{b, &away} }}, durable.Options{Partitions: 2, OnError: func(error) {}})
 		var late atomic.Int64
 		var n [2]atomic.Int64
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
@@ -75,12 +76,12 @@ func TestPartitionThatIsAwayHoldsUpNoOther(t *testing.T) {
 
 // slowBackend answers now and then late where a message is to begin.
 type slowBackend struct {
-	durable.Backend
+	driver.Backend
 	calls *atomic.Int64
 }
 
-func (b slowBackend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Outcome, error) {
-	if batch.Op == durable.OpBegin && b.calls.Add(1)%5 == 0 {
+func (b slowBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
+	if batch.Op == driver.OpBegin && b.calls.Add(1)%5 == 0 {
 		time.Sleep(300 * time.Millisecond)
 	}
 	return b.Backend.Apply(ctx, batch)
@@ -92,7 +93,7 @@ func TestSlowPartitionKeepsItsOrder(t *testing.T) {
 	for _, concurrency := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			st := memstore.New(memstore.Options{})
-			q := open(t, wrapped{st, func(b durable.Backend) durable.Backend { return slowBackend{b, new(atomic.Int64)} }}, durable.Options{Partitions: 2})
+			q := open(t, wrapped{st, func(b driver.Backend) driver.Backend { return slowBackend{b, new(atomic.Int64)} }}, durable.Options{Partitions: 2})
 			const messages = 500
 			for i := range messages {
 				enqueue(t, q, fmt.Sprint(i), time.Second+time.Duration(i)*4*time.Millisecond)
@@ -124,13 +125,13 @@ func TestSlowPartitionKeepsItsOrder(t *testing.T) {
 
 // slowBeginBackend takes long for messages of one partition that begin by a call of their own.
 type slowBeginBackend struct {
-	durable.Backend
+	driver.Backend
 	partition int
 	slow      time.Duration
 }
 
-func (b slowBeginBackend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Outcome, error) {
-	if batch.Partition == b.partition && batch.Op == durable.OpBegin {
+func (b slowBeginBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
+	if batch.Partition == b.partition && batch.Op == driver.OpBegin {
 		time.Sleep(b.slow)
 	}
 	return b.Backend.Apply(ctx, batch)
@@ -148,7 +149,7 @@ func idOf(part, i int) string {
 // A partition that stands aside keeps no other one from being granted takers.
 func TestPartitionThatIsAwayIsNotFedFirst(t *testing.T) {
 	t.Parallel()
-	slow := func(b durable.Backend) durable.Backend { return slowBeginBackend{b, 1, 20 * time.Second} }
+	slow := func(b driver.Backend) driver.Backend { return slowBeginBackend{b, 1, 20 * time.Second} }
 	bubbleOf(t, slow, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue) {
 		got := make(chan string, 30_000)
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {

@@ -6,13 +6,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // maxBatchBytes is the size of a batch of bodies, so that a store is not held up for long; one larger message goes alone.
 const maxBatchBytes = 1 << 20
 
 // batcher makes few calls of many: what is asked for while a call is under way goes together in the next one, up to
-// [MaxBatch] at once. So one caller alone waits for nobody, and many share a round trip or an fsync. One call is under way at a time.
+// [driver.MaxBatch] at once. So one caller alone waits for nobody, and many share a round trip or an fsync. One call is under way at a time.
 //
 // It is group commit as databases have it, with the call under way in place of a timer.
 type batcher[Q, R any] struct {
@@ -98,7 +100,7 @@ func (b *batcher[Q, R]) add(calls ...*call[Q, R]) {
 
 // run makes calls until nothing waits.
 func (b *batcher[Q, R]) run() {
-	batch, keys := make([]*call[Q, R], 0, MaxBatch), make(map[string]struct{})
+	batch, keys := make([]*call[Q, R], 0, driver.MaxBatch), make(map[string]struct{})
 	for {
 		clear(keys)
 		batch = b.take(batch[:0], keys)
@@ -142,7 +144,7 @@ func (c *call[Q, R]) end(result R, err error) {
 func (b *batcher[Q, R]) take(batch []*call[Q, R], keys map[string]struct{}) []*call[Q, R] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for bytes := 0; b.waiting.len() > 0 && len(batch) < MaxBatch; {
+	for bytes := 0; b.waiting.len() > 0 && len(batch) < driver.MaxBatch; {
 		c := b.waiting.first()
 		if c.left.Load() {
 			b.waiting.pop()

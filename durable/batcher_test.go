@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // counted is a batcher whose calls take a second, and what was called.
@@ -49,9 +50,9 @@ func TestBatcherGathersWhatComesDuringACall(t *testing.T) {
 		all.Wait()
 		require.Len(t, calls, 4)
 		assert.Len(t, calls[0], 1, "whoever comes alone does not wait")
-		assert.Len(t, calls[1], MaxBatch)
-		assert.Len(t, calls[2], MaxBatch)
-		assert.Len(t, calls[3], 600-1-2*MaxBatch)
+		assert.Len(t, calls[1], driver.MaxBatch)
+		assert.Len(t, calls[2], driver.MaxBatch)
+		assert.Len(t, calls[3], 600-1-2*driver.MaxBatch)
 		next := 0
 		for _, c := range calls {
 			for _, request := range c {
@@ -148,7 +149,7 @@ func TestServerClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var c serverClock
-		assert.LessOrEqual(t, c.until(Never), 292*365*24*time.Hour)
+		assert.LessOrEqual(t, c.until(driver.Never), 292*365*24*time.Hour)
 		server := func() time.Time { return time.Now().Add(5 * time.Minute) } // which is ahead of ours
 		for i := range 100 {
 			sent, reading := time.Now(), server()
@@ -160,9 +161,9 @@ func TestServerClock(t *testing.T) {
 			}
 			time.Sleep(300 * time.Millisecond)
 		}
-		due := InstantOf(server().Add(time.Second))
+		due := driver.InstantOf(server().Add(time.Second))
 		assert.InDelta(t, 1.010, c.until(due).Seconds(), 0.002)
-		assert.Negative(t, c.until(InstantOf(server().Add(-time.Second))))
+		assert.Negative(t, c.until(driver.InstantOf(server().Add(-time.Second))))
 
 		for _, back := range []time.Duration{-5 * time.Minute, -5*time.Minute - 20*time.Millisecond} { // it is set back, by much and by little
 			sent, reading := time.Now(), time.Now().Add(back)

@@ -3,6 +3,8 @@ package durable
 import (
 	"sync"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // serverClock tells what a store's clock has reached at least, by the monotonic clock of this process. A reading of the store's clock
@@ -48,7 +50,7 @@ func (c *serverClock) observe(reading, sent time.Time) {
 }
 
 // until is how long it takes at most until the store's clock reaches an instant; 0 or less if it has. Where no reading has come, 0.
-func (c *serverClock) until(i Instant) time.Duration {
+func (c *serverClock) until(i driver.Instant) time.Duration {
 	c.mu.Lock()
 	ahead, known := c.ahead()
 	c.mu.Unlock()
@@ -78,7 +80,7 @@ func (c *serverClock) ahead() (time.Duration, bool) {
 }
 
 // saturatedSub is the time from now, since 1970, to an instant, at most 290 years.
-func saturatedSub(i Instant, now time.Duration) time.Duration {
+func saturatedSub(i driver.Instant, now time.Duration) time.Duration {
 	if i > maxNanoInstant {
 		i = maxNanoInstant
 	}
@@ -86,4 +88,4 @@ func saturatedSub(i Instant, now time.Duration) time.Duration {
 }
 
 // maxNanoInstant is the last instant that nanoseconds since 1970 can tell, less a year for sums.
-const maxNanoInstant = Instant((1<<63-1)/int64(time.Millisecond)) - 365*24*3600*1000
+const maxNanoInstant = driver.Instant((1<<63-1)/int64(time.Millisecond)) - 365*24*3600*1000

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // Handler is called for each delivery. Nil acknowledges it. An error, or a panic, is a failed attempt: the message comes again after
@@ -110,7 +112,7 @@ func (c *consumer) handle(handler Handler, d *Delivery) (err error) {
 
 // settle does what the result of a handler asks for, without waiting. It reports false where the handler has done that itself.
 func (c *consumer) settle(d *Delivery, err error, done func()) bool {
-	op, change := OpAck, Change{}
+	op, change := driver.OpAck, driver.Change{}
 	if err != nil {
 		op, change = c.failed(d, err)
 	}
@@ -135,23 +137,23 @@ func (c *consumer) giveUp(d *Delivery) {
 }
 
 // failed decides what becomes of a message whose handler has failed.
-func (c *consumer) failed(d *Delivery, err error) (op Op, change Change) {
+func (c *consumer) failed(d *Delivery, err error) (op driver.Op, change driver.Change) {
 	defer func() { // the error, which may be a nil pointer, and Backoff are the user's
 		if v := recover(); v != nil {
-			op, change = OpRetry, Change{Delay: time.Second, Reason: fmt.Sprintf("panic in the handler's error or in Backoff: %v", v)}
+			op, change = driver.OpRetry, driver.Change{Delay: time.Second, Reason: fmt.Sprintf("panic in the handler's error or in Backoff: %v", v)}
 			if d.last() {
-				op = OpBury
+				op = driver.OpBury
 			}
 		}
 	}()
 	var retry *retryError
 	switch {
 	case errors.Is(err, errRejected) || d.last():
-		return OpBury, Change{Reason: err.Error()}
+		return driver.OpBury, driver.Change{Reason: err.Error()}
 	case errors.As(err, &retry):
-		return OpRetry, Change{Delay: retry.after, Reason: err.Error()}
+		return driver.OpRetry, driver.Change{Delay: retry.after, Reason: err.Error()}
 	default:
-		return OpRetry, Change{Delay: max(0, c.opts.Backoff(d.Attempts+1)), Reason: err.Error()}
+		return driver.OpRetry, driver.Change{Delay: max(0, c.opts.Backoff(d.Attempts+1)), Reason: err.Error()}
 	}
 }
 

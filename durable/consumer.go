@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // consumer claims messages ahead of their due times, waits for these in a timing wheel of its own, and begins those that are due
@@ -50,7 +51,7 @@ type consumer struct {
 // consumed is a consumer's share in a partition.
 type consumed struct {
 	*pump
-	begins  batcher[Change, answer]
+	begins  batcher[driver.Change, answer]
 	clock   serverClock   // of the server that keeps the partition: those of a Cluster need not agree
 	unbegun int           // mu of the consumer: messages claimed and not begun
 	bytes   int           // mu: of these
@@ -94,8 +95,8 @@ func (q *Queue) newConsumer(opts ConsumerOptions) (*consumer, error) {
 }
 
 // beginAll tells the store of messages that begin. Their leases are moved only where one of them would be too short.
-func (p *consumed) beginAll(changes []Change) ([]answer, error) {
-	batch := Batch{Partition: p.part, Op: OpBegin, Lead: beginLead, Changes: changes}
+func (p *consumed) beginAll(changes []driver.Change) ([]answer, error) {
+	batch := driver.Batch{Partition: p.part, Op: driver.OpBegin, Lead: beginLead, Changes: changes}
 	for i := range changes {
 		batch.Visibility = max(batch.Visibility, changes[i].Delay)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // Delivery is a message that has begun. Whoever has it from [Queue.Take] calls one of Ack, Nack and Bury; if he does not, the message is
@@ -30,7 +32,7 @@ type Delivery struct {
 
 // ending is a call of the store that ends a delivery. The mutex of the consumer guards it.
 type ending struct {
-	op     Op
+	op     driver.Op
 	over   bool
 	done   chan struct{} // closed when the call is over; made by the first who waits for that
 	err    error         // of a call that is over
@@ -51,20 +53,22 @@ func (c *consumer) delivery(h *held) *Delivery {
 // Ack ends the message: it was delivered. [ErrLeaseLost] says that the lease had ended, so that it may be delivered again. To acknowledge, or
 // to give back, a delivery a second time is ErrLeaseLost, too. After any other error, be it that the store could not be reached or that ctx has
 // ended, the call may be repeated: it then has the result of the first, where that goes on or has taken place.
-func (d *Delivery) Ack(ctx context.Context) error { return d.settle(ctx, OpAck, Change{}) }
+func (d *Delivery) Ack(ctx context.Context) error {
+	return d.settle(ctx, driver.OpAck, driver.Change{})
+}
 
 // Nack gives the message back as failed. It is due again after delay, rounded up to milliseconds; or it becomes a dead letter
 // where it has had its attempts.
 func (d *Delivery) Nack(ctx context.Context, delay time.Duration) error {
 	if d.last() {
-		return d.settle(ctx, OpBury, Change{})
+		return d.settle(ctx, driver.OpBury, driver.Change{})
 	}
-	return d.settle(ctx, OpRetry, Change{Delay: max(0, delay)})
+	return d.settle(ctx, driver.OpRetry, driver.Change{Delay: max(0, delay)})
 }
 
 // Bury makes the message a dead letter.
 func (d *Delivery) Bury(ctx context.Context, reason string) error {
-	return d.settle(ctx, OpBury, Change{Reason: reason})
+	return d.settle(ctx, driver.OpBury, driver.Change{Reason: reason})
 }
 
 // Extend lets the lease end dur after now on the store's clock, or after the due time if that is later.
@@ -79,7 +83,7 @@ func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 	}
 	d.c.mu.Unlock()
 	done := make(chan error, 1)
-	d.c.q.parts[d.h.part].changes[OpExtend].send(change, func(a answer, err error) {
+	d.c.q.parts[d.h.part].changes[driver.OpExtend].send(change, func(a answer, err error) {
 		if err == nil {
 			err = checkHolder(a.Status)
 		}
@@ -100,7 +104,7 @@ func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 func (d *Delivery) last() bool { return d.Attempts+1 >= d.MaxAttempts }
 
 // settle ends the delivery.
-func (d *Delivery) settle(ctx context.Context, op Op, change Change) error {
+func (d *Delivery) settle(ctx context.Context, op driver.Op, change driver.Change) error {
 	if err := d.end(ctx, op, change); err != nil {
 		return fmt.Errorf("durable: message %q: %w", d.ID, err)
 	}
@@ -108,7 +112,7 @@ func (d *Delivery) settle(ctx context.Context, op Op, change Change) error {
 }
 
 // end waits for the call that ends the delivery: its own, or one before that was given up. Where that fails its own follows.
-func (d *Delivery) end(ctx context.Context, op Op, change Change) error {
+func (d *Delivery) end(ctx context.Context, op driver.Op, change driver.Change) error {
 	for {
 		e, own := d.send(op, change, func(error) {})
 		select {
@@ -137,7 +141,7 @@ func (d *Delivery) over(e *ending) <-chan struct{} {
 
 // result is that of a call that is over, for the first who asks for it. For all others the delivery has been ended by somebody else. It also reports
 // whether the call may be made again.
-func (d *Delivery) result(e *ending, op Op) (err error, again bool) {
+func (d *Delivery) result(e *ending, op driver.Op) (err error, again bool) {
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
 	if e.told || e.op != op {
@@ -157,7 +161,7 @@ func await(ctx context.Context, done <-chan error) error {
 }
 
 // send asks for the end of the delivery. Where that was done before, and has not failed, it returns that call and false.
-func (d *Delivery) send(op Op, change Change, then func(error)) (e *ending, own bool) {
+func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (e *ending, own bool) {
 	d.c.mu.Lock()
 	if d.ending != nil && !d.ending.failed {
 		defer d.c.mu.Unlock()
@@ -185,7 +189,7 @@ func (d *Delivery) ended(e *ending, a answer, err error) error {
 		d.c.forget(d.h)
 	}
 	d.h.ending = false
-	if err == nil && !(a.Status == StatusNotFound && kept) { // not there, and nobody else can have taken it: a call before has done it
+	if err == nil && !(a.Status == driver.StatusNotFound && kept) { // not there, and nobody else can have taken it: a call before has done it
 		err = checkHolder(a.Status)
 	}
 	e.err, e.over = err, true
@@ -196,8 +200,8 @@ func (d *Delivery) ended(e *ending, a answer, err error) error {
 	return err
 }
 
-func checkHolder(s Status) error {
-	if s == StatusDone {
+func checkHolder(s driver.Status) error {
+	if s == driver.StatusDone {
 		return nil
 	}
 	return ErrLeaseLost

@@ -16,7 +16,7 @@
 // A lease is extended while the handler runs. Where that fails, the handler's context is cancelled before the lease ends and somebody else may have the
 // message. Tokens rise with each claim, and the store refuses whoever comes with an old one.
 //
-// What many goroutines ask for at the same time goes to the store together: a round trip, or an fsync, is shared by up to [MaxBatch] of them.
+// What many goroutines ask for at the same time goes to the store together: a round trip, or an fsync, is shared by up to [driver.MaxBatch] of them.
 //
 // docs/durable.md in the repository says what is guaranteed, what a failure can cost with each store, and how to operate a queue.
 package durable

@@ -1,20 +1,24 @@
 package durable
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
 
 // Errors that callers tell apart with errors.Is. What is returned mostly wraps one of these and names the value that was refused
 // or the operation that failed.
 var (
 	ErrDuplicate   = errors.New("a message with this id is queued already")
-	ErrNotFound    = errors.New("no such message")
+	ErrNotFound    = driver.ErrNotFound
 	ErrFiring      = errors.New("the message is being delivered")
 	ErrLeaseLost   = errors.New("the lease of the message has ended, it belongs to somebody else")
-	ErrClosed      = errors.New("closed")
-	ErrInvalid     = errors.New("invalid")                                            // an argument or an option
-	ErrPartitions  = errors.New("the queue exists with another number of partitions") // see Options.Partitions
-	ErrVersion     = errors.New("not a queue of this version")                        // written by a newer version, or no queue at all
-	ErrLocked      = errors.New("another process has the file open")
-	ErrFull        = errors.New("the store is out of memory or space") // nothing of the call was stored; what is queued may be taken and acknowledged
-	ErrUnsafe      = errors.New("the store may lose messages as it is set up")
-	ErrUnavailable = errors.New("the store cannot be reached") // for now; what was asked for may have taken place
+	ErrClosed      = driver.ErrClosed
+	ErrInvalid     = driver.ErrInvalid    // an argument or an option
+	ErrPartitions  = driver.ErrPartitions // see Options.Partitions
+	ErrVersion     = driver.ErrVersion    // written by a newer version, or no queue at all
+	ErrLocked      = driver.ErrLocked
+	ErrFull        = driver.ErrFull // nothing of the call was stored; what is queued may be taken and acknowledged
+	ErrUnsafe      = driver.ErrUnsafe
+	ErrUnavailable = driver.ErrUnavailable // for now; what was asked for may have taken place
 )

@@ -183,7 +183,7 @@ func ExampleQueue_Reschedule() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("ends at", r.Due.Time().UTC().Format(time.TimeOnly))
+	fmt.Println("ends at", r.Due.UTC().Format(time.TimeOnly))
 	// Output:
 	// true <nil>
 	// ends at 12:50:00
@@ -273,7 +273,7 @@ func ExampleMessage() {
 		at = at.Add(time.Hour)
 	}
 	r, err := q.Get(ctx, "backup")
-	fmt.Println(r.Due.Time().UTC().Format(time.TimeOnly), err)
+	fmt.Println(r.Due.UTC().Format(time.TimeOnly), err)
 	// Output:
 	// duplicate: false
 	// duplicate: true

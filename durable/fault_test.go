@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
@@ -23,7 +24,7 @@ type faulty struct {
 	calls sync.Map // name → *atomic.Int64
 }
 
-func (f *faulty) Open(ctx context.Context, config durable.Config) (durable.Backend, error) {
+func (f *faulty) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
 	b, err := f.Store.Open(ctx, config)
 	return &faultyBackend{b, f}, err
 }
@@ -36,7 +37,7 @@ func (f *faulty) count(call string) int64 {
 }
 
 type faultyBackend struct {
-	durable.Backend
+	driver.Backend
 	f *faulty
 }
 
@@ -58,29 +59,29 @@ func during[R any](b *faultyBackend, name string, call func() (R, error)) (r R, 
 	return r, err
 }
 
-func (b *faultyBackend) Put(ctx context.Context, put durable.Put) ([]durable.Status, error) {
-	return during(b, "Put", func() ([]durable.Status, error) { return b.Backend.Put(ctx, put) })
+func (b *faultyBackend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {
+	return during(b, "Put", func() ([]driver.Status, error) { return b.Backend.Put(ctx, put) })
 }
 
-func (b *faultyBackend) Claim(ctx context.Context, claim durable.Claim) (durable.Claimed, error) {
-	return during(b, "Claim", func() (durable.Claimed, error) { return b.Backend.Claim(ctx, claim) })
+func (b *faultyBackend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
+	return during(b, "Claim", func() (driver.Claimed, error) { return b.Backend.Claim(ctx, claim) })
 }
 
-func (b *faultyBackend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Outcome, error) {
-	return during(b, opNames[batch.Op], func() ([]durable.Outcome, error) { return b.Backend.Apply(ctx, batch) })
+func (b *faultyBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
+	return during(b, opNames[batch.Op], func() ([]driver.Outcome, error) { return b.Backend.Apply(ctx, batch) })
 }
 
 func (b *faultyBackend) Heartbeat(ctx context.Context, member string, ttl time.Duration) ([]string, error) {
 	return during(b, "Heartbeat", func() ([]string, error) { return b.Backend.Heartbeat(ctx, member, ttl) })
 }
 
-func (b *faultyBackend) Watch(ctx context.Context) (<-chan durable.Hint, error) {
-	return during(b, "Watch", func() (<-chan durable.Hint, error) { return b.Backend.Watch(ctx) })
+func (b *faultyBackend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
+	return during(b, "Watch", func() (<-chan driver.Hint, error) { return b.Backend.Watch(ctx) })
 }
 
-var opNames = map[durable.Op]string{
-	durable.OpBegin: "Begin", durable.OpAck: "Ack", durable.OpRetry: "Retry", durable.OpBury: "Bury", durable.OpRelease: "Release",
-	durable.OpExtend: "Extend", durable.OpCancel: "Cancel", durable.OpReschedule: "Reschedule", durable.OpReplay: "Replay", durable.OpPurge: "Purge",
+var opNames = map[driver.Op]string{
+	driver.OpBegin: "Begin", driver.OpAck: "Ack", driver.OpRetry: "Retry", driver.OpBury: "Bury", driver.OpRelease: "Release",
+	driver.OpExtend: "Extend", driver.OpCancel: "Cancel", driver.OpReschedule: "Reschedule", driver.OpReplay: "Replay", driver.OpPurge: "Purge",
 }
 
 // faultyBubble is bubble with a store that can be made to fail.

@@ -1,6 +1,10 @@
 package durable
 
-import "time"
+import (
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
 
 // A message that is due when it is claimed may begin with the claim. That saves the call by which it would begin, about a third of the store's work, and
 // half of the time that a message without a delay waits. It is done where there is somebody to handle it: a claim is granted a number of the takers
@@ -22,7 +26,7 @@ func (c *consumer) least() int {
 	if !c.quick() {
 		return 1
 	}
-	return max(1, min(MaxBatch/2, (c.waiting+c.pace.ahead)/4))
+	return max(1, min(driver.MaxBatch/2, (c.waiting+c.pace.ahead)/4))
 }
 
 // grant puts takers aside for the next claim of a partition, unless messages that it has claimed before are about to begin: these come first. mu is held.
@@ -34,7 +38,7 @@ func (c *consumer) grant(p *consumed) {
 	if !c.quick() {
 		n = (n + 1) / 2 // others may need takers, too
 	}
-	p.granted = min(n, MaxBatch)
+	p.granted = min(n, driver.MaxBatch)
 	c.beginning += p.granted
 }
 
@@ -46,7 +50,7 @@ func (c *consumer) ungrant(p *consumed) {
 
 // expect notes that there is an earlier message, which may be overdue when a claim comes to the store. That decides it; the clock here may be
 // behind by a call's time.
-func (c *consumer) expect(p *consumed, due Instant) {
+func (c *consumer) expect(p *consumed, due driver.Instant) {
 	left := p.clock.until(due)
 	c.mu.Lock()
 	p.overdue = p.overdue || left <= p.trip
@@ -55,10 +59,10 @@ func (c *consumer) expect(p *consumed, due Instant) {
 
 // plan is what the next claim of a partition may take, and false where it has to wait for a grant. What is stale has not been claimed from for long: it
 // does not wait, as the claim also ends leases.
-func (c *consumer) plan(p *consumed, stale bool) (claim Claim, ok bool) {
+func (c *consumer) plan(p *consumed, stale bool) (claim driver.Claim, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	claim = Claim{Partition: p.part, Visibility: c.opts.Visibility + c.slack(), MaxCrashes: c.opts.MaxCrashes}
+	claim = driver.Claim{Partition: p.part, Visibility: c.opts.Visibility + c.slack(), MaxCrashes: c.opts.MaxCrashes}
 	claim.Max, claim.MaxBytes, claim.Horizon = c.room(p)
 	if c.hungry.len() == 0 && (claim.Max > 0 || c.quick()) { // else others come first
 		c.grant(p)
@@ -79,7 +83,7 @@ func (c *consumer) plan(p *consumed, stale bool) (claim Claim, ok bool) {
 		return claim, false
 	}
 	c.sated(p)
-	claim.Max, claim.MaxBytes = min(claim.Max, MaxBatch), min(claim.MaxBytes, maxBatchBytes)
+	claim.Max, claim.MaxBytes = min(claim.Max, driver.MaxBatch), min(claim.MaxBytes, maxBatchBytes)
 	return claim, true
 }
 

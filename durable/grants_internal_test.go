@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // planning is a consumer of two partitions, the first of which is overdue, with takers that wait and others that are expected.
@@ -30,7 +31,7 @@ func TestPlanOfAnOverduePartition(t *testing.T) {
 		{"the only one", 1, 0, 0, 1, true, false},
 		{"all of them, where they are quick", 0, 200, 50, 150, true, true},
 		{"no fewer than a quarter", 0, 400, 350, 0, false, false},
-		{"no more than a batch", 0, 1000, 0, MaxBatch, true, true},
+		{"no more than a batch", 0, 1000, 0, driver.MaxBatch, true, true},
 	} {
 		c, p := planning(t, test.waiting, test.ahead, test.beginning)
 		claim, ok := c.plan(p, false)

@@ -11,17 +11,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // watchedBackend counts what begins, with a claim and by itself, and takes its time for each call.
 type watchedBackend struct {
-	durable.Backend
+	driver.Backend
 	*watchedCalls
 }
 
 type watchedCalls struct {
-	trip time.Duration                     // of each call
-	slow func(durable.Claim) time.Duration // and of some claims
+	trip time.Duration                    // of each call
+	slow func(driver.Claim) time.Duration // and of some claims
 
 	mu         sync.Mutex
 	claimed    int // messages that began with the claim
@@ -31,7 +32,7 @@ type watchedCalls struct {
 	moved      int // leases that were moved by a begin
 }
 
-func (b watchedBackend) Claim(ctx context.Context, c durable.Claim) (durable.Claimed, error) {
+func (b watchedBackend) Claim(ctx context.Context, c driver.Claim) (driver.Claimed, error) {
 	claimed, err := b.Backend.Claim(ctx, c)
 	b.mu.Lock()
 	for _, r := range claimed.Records {
@@ -49,20 +50,20 @@ func (b watchedBackend) Claim(ctx context.Context, c durable.Claim) (durable.Cla
 	return claimed, err
 }
 
-func (b watchedBackend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Outcome, error) {
+func (b watchedBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
 	time.Sleep(b.trip / 2)
 	outcomes, err := b.Backend.Apply(ctx, batch)
 	b.mu.Lock()
 	for _, o := range outcomes {
 		switch {
-		case o.Status != durable.StatusDone:
-		case batch.Op == durable.OpBegin:
+		case o.Status != driver.StatusDone:
+		case batch.Op == driver.OpBegin:
 			b.began++
 			b.firing++
 			if o.Lease > 0 {
 				b.moved++
 			}
-		case batch.Op == durable.OpAck:
+		case batch.Op == driver.OpAck:
 			b.firing--
 		}
 	}
@@ -75,7 +76,7 @@ func (b watchedBackend) Apply(ctx context.Context, batch durable.Batch) ([]durab
 // watch runs a test on a store that is watched.
 func watch(t *testing.T, calls *watchedCalls, partitions int, body func(t *testing.T, q *durable.Queue)) {
 	t.Helper()
-	bubbleOf(t, func(b durable.Backend) durable.Backend { return watchedBackend{b, calls} }, durable.Options{Partitions: partitions}, body)
+	bubbleOf(t, func(b driver.Backend) driver.Backend { return watchedBackend{b, calls} }, durable.Options{Partitions: partitions}, body)
 }
 
 // A message without a delay begins with the claim where somebody waits for it.
@@ -157,7 +158,7 @@ func TestSlowHandlersAreGrantedNoMoreThanTheyTake(t *testing.T) {
 // A claim that takes long keeps the takers that it was granted for a moment only.
 func TestSlowClaimGivesItsGrantBack(t *testing.T) {
 	t.Parallel()
-	calls := &watchedCalls{slow: func(c durable.Claim) time.Duration {
+	calls := &watchedCalls{slow: func(c driver.Claim) time.Duration {
 		if c.Partition == 1 && c.Begin > 0 {
 			return 20 * time.Second
 		}
@@ -196,7 +197,7 @@ func TestSlowClaimGivesItsGrantBack(t *testing.T) {
 // What a claim has begun while the consumer ends is given back, without a crash.
 func TestEndGivesBackWhatItsClaimHasBegun(t *testing.T) {
 	t.Parallel()
-	calls := &watchedCalls{slow: func(c durable.Claim) time.Duration {
+	calls := &watchedCalls{slow: func(c driver.Claim) time.Duration {
 		if c.Begin > 0 {
 			return 300 * time.Millisecond
 		}
@@ -228,7 +229,7 @@ func TestEndGivesBackWhatItsClaimHasBegun(t *testing.T) {
 // What begins with its claim does not overtake what was claimed before and is about to begin.
 func TestClaimDoesNotOvertakeWhatBegins(t *testing.T) {
 	t.Parallel()
-	slow := func(b durable.Backend) durable.Backend { return slowBeginBackend{b, 0, 50 * time.Millisecond} }
+	slow := func(b driver.Backend) driver.Backend { return slowBeginBackend{b, 0, 50 * time.Millisecond} }
 	bubbleOf(t, slow, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
 		var got deliveries
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error { got.add(d.Due, d); return nil }, durable.ConsumerOptions{})

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // held is a message that this process has claimed. The consumer's mu guards it.
 type held struct {
-	record Record
+	record driver.Record
 	part   int
 	state  heldState
 	timer  timingwheel.Timer       // armed
@@ -38,7 +39,7 @@ const (
 func (h *held) unbegun() bool { return h.state <= heldBeginning }
 
 // hold takes in what was claimed by a call that began at sent, nothing where it failed. mu is not held.
-func (c *consumer) hold(part int, claimed Claimed, sent time.Time) {
+func (c *consumer) hold(part int, claimed driver.Claimed, sent time.Time) {
 	p := c.parts[part]
 	if !claimed.Now.IsZero() {
 		p.clock.observe(claimed.Now, sent)
@@ -55,7 +56,7 @@ func (c *consumer) hold(part int, claimed Claimed, sent time.Time) {
 		h := &held{record: claimed.Records[i], part: part}
 		h.until = sent.Add(h.record.LeaseEnd.Time().Sub(claimed.Now))
 		c.held[h] = struct{}{}
-		if h.record.State == StateFiring {
+		if h.record.State == driver.StateFiring {
 			c.give(h)
 			continue
 		}
@@ -72,7 +73,7 @@ func (c *consumer) slack() time.Duration {
 }
 
 // begin is the change by which a message begins. Delay is the new lease, where what is left of the old one is not long enough.
-func (c *consumer) begin(h *held, now time.Time) Change {
+func (c *consumer) begin(h *held, now time.Time) driver.Change {
 	change := h.change()
 	if h.until.Sub(now) < c.opts.Visibility {
 		change.Delay = c.opts.Visibility
@@ -189,7 +190,7 @@ func (c *consumer) release(part int) {
 // giveBack tells the store. Where that fails, the message comes back when its lease ends. mu is held.
 func (c *consumer) giveBack(h *held) {
 	c.pending++
-	c.q.parts[h.part].changes[OpRelease].send(h.change(), func(_ answer, err error) {
+	c.q.parts[h.part].changes[driver.OpRelease].send(h.change(), func(_ answer, err error) {
 		c.mu.Lock()
 		defer c.unlock()
 		c.done()
@@ -199,4 +200,4 @@ func (c *consumer) giveBack(h *held) {
 	})
 }
 
-func (h *held) change() Change { return Change{ID: h.record.ID, Token: h.record.Token} }
+func (h *held) change() driver.Change { return driver.Change{ID: h.record.ID, Token: h.record.Token} }

@@ -7,14 +7,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 func TestInstantsOfFarTimes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		at   time.Time
-		want durable.Instant
+		want driver.Instant
 	}{
 		"1970":                      {time.Unix(0, 0), 0},
 		"a nanosecond later":        {time.Unix(0, 1), 1},
@@ -22,12 +22,12 @@ func TestInstantsOfFarTimes(t *testing.T) {
 		"the zero time":             {time.Time{}, 0},
 		"long before the year 1":    {time.Unix(math.MinInt64/1000-1, 0), 0},
 		"as long ago as it goes":    {time.Unix(math.MinInt64/2, 0), 0},
-		"the last":                  {durable.Never.Time(), durable.Never},
-		"a nanosecond after that":   {durable.Never.Time().Add(1), durable.Never},
-		"as far ahead as it goes":   {time.Unix(math.MaxInt64/2, 0), durable.Never},
-		"a millisecond before that": {durable.Never.Time().Add(-time.Millisecond), durable.Never - 1},
+		"the last":                  {driver.Never.Time(), driver.Never},
+		"a nanosecond after that":   {driver.Never.Time().Add(1), driver.Never},
+		"as far ahead as it goes":   {time.Unix(math.MaxInt64/2, 0), driver.Never},
+		"a millisecond before that": {driver.Never.Time().Add(-time.Millisecond), driver.Never - 1},
 	} {
-		assert.Equal(t, c.want, durable.InstantOf(c.at), name)
+		assert.Equal(t, c.want, driver.InstantOf(c.at), name)
 	}
 }
 
@@ -39,7 +39,7 @@ func FuzzInstant(f *testing.F) {
 	f.Add(int64(math.MaxInt64), int64(math.MaxInt64))
 	f.Fuzz(func(t *testing.T, at, delay int64) {
 		start, d := time.Unix(0, at), time.Duration(delay)
-		i := durable.InstantOf(start)
+		i := driver.InstantOf(start)
 		if at > 0 {
 			assert.False(t, i.Time().Before(start))
 			assert.True(t, i.Time().Before(start.Add(time.Millisecond)))
@@ -53,7 +53,7 @@ func FuzzInstant(f *testing.F) {
 		}
 		assert.False(t, sum.Time().Before(i.Time().Add(d)))
 		assert.True(t, sum.Time().Before(i.Time().Add(d).Add(time.Millisecond)))
-		assert.Equal(t, durable.Never, (durable.Never - 1).Add(max(d, time.Millisecond)))
-		assert.Equal(t, durable.Never, durable.Never.Add(d))
+		assert.Equal(t, driver.Never, (driver.Never - 1).Add(max(d, time.Millisecond)))
+		assert.Equal(t, driver.Never, driver.Never.Add(d))
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
@@ -58,12 +59,12 @@ func TestDueMessageKeepsItsLeaseWhileItWaits(t *testing.T) {
 
 // lateBackend begins nothing for a while.
 type lateBackend struct {
-	durable.Backend
+	driver.Backend
 	until time.Time
 }
 
-func (b lateBackend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Outcome, error) {
-	if batch.Op == durable.OpBegin && time.Now().Before(b.until) {
+func (b lateBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
+	if batch.Op == driver.OpBegin && time.Now().Before(b.until) {
 		return nil, durable.ErrUnavailable
 	}
 	return b.Backend.Apply(ctx, batch)
@@ -72,7 +73,7 @@ func (b lateBackend) Apply(ctx context.Context, batch durable.Batch) ([]durable.
 // A message that has begun late has its lease all the same.
 func TestMessageThatBeginsLateHasItsLease(t *testing.T) {
 	t.Parallel()
-	late := func(b durable.Backend) durable.Backend { return lateBackend{b, time.Now().Add(10 * time.Second)} }
+	late := func(b driver.Backend) driver.Backend { return lateBackend{b, time.Now().Add(10 * time.Second)} }
 	bubbleOf(t, late, durable.Options{RetryFor: time.Minute, OnError: func(error) {}}, func(t *testing.T, q *durable.Queue) {
 		require.NoError(t, q.SetTakeOptions(durable.ConsumerOptions{Visibility: 30 * time.Second}))
 		enqueue(t, q, "a", time.Second)
@@ -81,7 +82,7 @@ func TestMessageThatBeginsLateHasItsLease(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		r, err := q.Get(t.Context(), "a")
 		require.NoError(t, err)
-		assert.GreaterOrEqual(t, time.Until(r.LeaseEnd.Time()), 29*time.Second)
+		assert.GreaterOrEqual(t, time.Until(r.LeaseEnd), 29*time.Second)
 		require.NoError(t, d.Ack(t.Context()))
 	})
 }
@@ -96,7 +97,7 @@ func TestShortLeaseIsMoved(t *testing.T) {
 		stop := consume(t, q, func(ctx context.Context, d *durable.Delivery) error {
 			r, err := q.Get(ctx, d.ID)
 			assert.NoError(t, err)
-			left = append(left, time.Until(r.LeaseEnd.Time()))
+			left = append(left, time.Until(r.LeaseEnd))
 			time.Sleep(3 * time.Second)
 			return nil
 		}, durable.ConsumerOptions{Concurrency: 1, Visibility: visibility})

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"iter"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // List iterates over the messages in one state, partition by partition, and in each in the order of their times. It reads a page at a time; what changes
@@ -25,13 +27,13 @@ func (q *Queue) List(ctx context.Context, state State) iter.Seq2[Record, error] 
 
 func (q *Queue) listPart(ctx context.Context, part int, state State, yield func(Record, error) bool) bool {
 	for cursor := ""; ; {
-		records, next, err := q.backend.List(ctx, part, state, cursor, MaxBatch)
+		records, next, err := q.backend.List(ctx, part, state, cursor, driver.MaxBatch)
 		if err != nil {
 			yield(Record{}, fmt.Errorf("durable: list partition %d: %w", part, err))
 			return false
 		}
-		for _, r := range records {
-			if !yield(r, nil) {
+		for i := range records {
+			if !yield(newRecord(&records[i]), nil) {
 				return false
 			}
 		}
@@ -42,21 +44,23 @@ func (q *Queue) listPart(ctx context.Context, part int, state State, yield func(
 }
 
 // Dead iterates over the dead letters. It is [Queue.List] of [StateDead].
-func (q *Queue) Dead(ctx context.Context) iter.Seq2[Record, error] { return q.List(ctx, StateDead) }
+func (q *Queue) Dead(ctx context.Context) iter.Seq2[Record, error] {
+	return q.List(ctx, StateDead)
+}
 
 // Replay schedules a dead letter again, delay from now, as if it had never been delivered. [ErrNotFound] says that there is none with this id.
 func (q *Queue) Replay(ctx context.Context, id string, delay time.Duration) error {
-	return q.exhume(ctx, OpReplay, Change{ID: id, Delay: max(0, delay)})
+	return q.exhume(ctx, driver.OpReplay, driver.Change{ID: id, Delay: max(0, delay)})
 }
 
 // Purge removes a dead letter. [ErrNotFound] says that there is none with this id.
 func (q *Queue) Purge(ctx context.Context, id string) error {
-	return q.exhume(ctx, OpPurge, Change{ID: id})
+	return q.exhume(ctx, driver.OpPurge, driver.Change{ID: id})
 }
 
-func (q *Queue) exhume(ctx context.Context, op Op, c Change) error {
+func (q *Queue) exhume(ctx context.Context, op driver.Op, c driver.Change) error {
 	o, err := q.change(ctx, op, c)
-	if err == nil && o.Status != StatusDone && !(o.repeated && op == OpPurge) {
+	if err == nil && o.Status != driver.StatusDone && !(o.repeated && op == driver.OpPurge) {
 		err = ErrNotFound
 	}
 	if err != nil {
@@ -67,15 +71,15 @@ func (q *Queue) exhume(ctx context.Context, op Op, c Change) error {
 
 // ReplayAll replays the dead letters that are there now, and returns how many.
 func (q *Queue) ReplayAll(ctx context.Context, delay time.Duration) (int, error) {
-	return q.exhumeAll(ctx, OpReplay, Change{Delay: max(0, delay)})
+	return q.exhumeAll(ctx, driver.OpReplay, driver.Change{Delay: max(0, delay)})
 }
 
 // PurgeAll removes the dead letters that are there now, and returns how many.
 func (q *Queue) PurgeAll(ctx context.Context) (int, error) {
-	return q.exhumeAll(ctx, OpPurge, Change{})
+	return q.exhumeAll(ctx, driver.OpPurge, driver.Change{})
 }
 
-func (q *Queue) exhumeAll(ctx context.Context, op Op, change Change) (n int, err error) {
+func (q *Queue) exhumeAll(ctx context.Context, op driver.Op, change driver.Change) (n int, err error) {
 	if err := q.usable(ctx); err != nil {
 		return 0, err
 	}
@@ -94,9 +98,9 @@ func (q *Queue) exhumeAll(ctx context.Context, op Op, change Change) (n int, err
 }
 
 // exhumeSome takes up to most dead letters, the oldest first: so those that die anew meanwhile are not taken again and again.
-func (p *part) exhumeSome(ctx context.Context, op Op, change Change, most int64) (n int, err error) {
+func (p *part) exhumeSome(ctx context.Context, op driver.Op, change driver.Change, most int64) (n int, err error) {
 	for most > 0 {
-		records, _, err := p.q.backend.List(ctx, p.index, StateDead, "", int(min(most, MaxBatch)))
+		records, _, err := p.q.backend.List(ctx, p.index, driver.StateDead, "", int(min(most, driver.MaxBatch)))
 		if err != nil {
 			return n, fmt.Errorf("durable: dead letters of partition %d: %w", p.index, err)
 		}
@@ -110,11 +114,11 @@ func (p *part) exhumeSome(ctx context.Context, op Op, change Change, most int64)
 	return n, nil
 }
 
-func (p *part) exhume(ctx context.Context, op Op, change Change, records []Record) (n int, err error) {
-	calls := make([]*call[Change, answer], len(records))
+func (p *part) exhume(ctx context.Context, op driver.Op, change driver.Change, records []driver.Record) (n int, err error) {
+	calls := make([]*call[driver.Change, answer], len(records))
 	for i, r := range records {
 		change.ID = r.ID
-		calls[i] = newCall[Change, answer](change)
+		calls[i] = newCall[driver.Change, answer](change)
 	}
 	p.changes[op].add(calls...)
 	for _, c := range calls {
@@ -122,7 +126,7 @@ func (p *part) exhume(ctx context.Context, op Op, change Change, records []Recor
 		if err != nil {
 			return n, fmt.Errorf("durable: dead letter %q: %w", c.request.ID, err)
 		}
-		if o.Status == StatusDone || o.repeated && op == OpPurge {
+		if o.Status == driver.StatusDone || o.repeated && op == driver.OpPurge {
 			n++
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/dgryski/go-rendezvous"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // membership keeps the consumer among the members of the queue, and starts and stops its pumps as members come and go. Each partition belongs to
@@ -117,14 +118,14 @@ func (c *consumer) extend(h *held) {
 	change := h.change()
 	change.Delay = c.opts.Visibility
 	c.pending++
-	c.q.parts[h.part].changes[OpExtend].send(change, func(a answer, err error) {
+	c.q.parts[h.part].changes[driver.OpExtend].send(change, func(a answer, err error) {
 		c.mu.Lock()
 		defer c.unlock()
 		c.done()
 		h.asked = false
 		switch {
 		case h.state == heldGone || err != nil:
-		case a.Status == StatusDone:
+		case a.Status == driver.StatusDone:
 			h.extended(a)
 		case h.ending: // it has been settled, and the answer is on its way
 		default:

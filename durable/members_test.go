@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
@@ -125,14 +126,14 @@ func TestBacklogComesInOrder(t *testing.T) {
 
 // hangingBackend does not answer claims while it hangs.
 type hangingBackend struct {
-	durable.Backend
+	driver.Backend
 	hangs *atomic.Bool
 }
 
-func (b hangingBackend) Claim(ctx context.Context, c durable.Claim) (durable.Claimed, error) {
+func (b hangingBackend) Claim(ctx context.Context, c driver.Claim) (driver.Claimed, error) {
 	if b.hangs.Load() {
 		<-ctx.Done()
-		return durable.Claimed{}, ctx.Err()
+		return driver.Claimed{}, ctx.Err()
 	}
 	return b.Backend.Claim(ctx, c)
 }
@@ -143,11 +144,11 @@ func TestSignsOfLifeWhilePartitionsAreHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(memstore.Options{})
 		var hangs atomic.Bool
-		q := open(t, wrapped{st, func(b durable.Backend) durable.Backend { return hangingBackend{b, &hangs} }}, durable.Options{Partitions: 64, OnError: func(error) {}})
+		q := open(t, wrapped{st, func(b driver.Backend) driver.Backend { return hangingBackend{b, &hangs} }}, durable.Options{Partitions: 64, OnError: func(error) {}})
 		stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
 		time.Sleep(3 * time.Second)
 		hangs.Store(true)
-		b, err := st.Open(t.Context(), durable.Config{Queue: "default", DeadLimit: 1, DeadAge: time.Hour})
+		b, err := st.Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadAge: time.Hour})
 		require.NoError(t, err)
 		for range 40 {
 			members, err := b.Heartbeat(t.Context(), "other", 5*time.Second)

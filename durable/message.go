@@ -6,6 +6,8 @@ import (
 	"math"
 	"time"
 	"unicode/utf8"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // Message is what is enqueued. It is due Delay after the store's clock, or at At if that is not the zero time.
@@ -53,11 +55,11 @@ func checkID(id string) error {
 }
 
 // item checks a message and makes of it what a store takes.
-func (q *Queue) item(m *Message) (PutItem, error) {
+func (q *Queue) item(m *Message) (driver.PutItem, error) {
 	if err := checkID(m.ID); err != nil {
-		return PutItem{}, err
+		return driver.PutItem{}, err
 	}
-	item := PutItem{ID: m.ID, Delay: max(0, m.Delay), MaxAttempts: m.MaxAttempts}
+	item := driver.PutItem{ID: m.ID, Delay: max(0, m.Delay), MaxAttempts: m.MaxAttempts}
 	switch {
 	case len(m.Body) > q.options.MaxBody:
 		return item, fmt.Errorf("%w body of message %q: it has %d bytes; up to %d are accepted (Options.MaxBody)",
@@ -73,7 +75,7 @@ func (q *Queue) item(m *Message) (PutItem, error) {
 		item.MaxAttempts = q.options.MaxAttempts
 	}
 	if !m.At.IsZero() {
-		item.At, item.Delay = max(1, InstantOf(m.At)), 0
+		item.At, item.Delay = max(1, driver.InstantOf(m.At)), 0
 	}
 	return item, nil
 }

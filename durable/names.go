@@ -2,32 +2,12 @@ package durable
 
 import "strconv"
 
-var (
-	resultNames = []string{"Cancelled", "Rescheduled", "Firing", "NotFound"}
-	stateNames  = []string{"Scheduled", "Leased", "Firing", "Dead"}
-	opNames     = []string{"Begin", "Ack", "Retry", "Bury", "Release", "Extend", "Cancel", "Reschedule", "Replay", "Purge"}
-	statusNames = []string{"Done", "Duplicate", "Firing", "NotFound", "LeaseLost", "Early"}
-)
+var resultNames = []string{"Cancelled", "Rescheduled", "Firing", "NotFound"}
 
 // String returns the name of the result, or its number if it is none of those declared.
-func (r Result) String() string { return nameOf("Result", resultNames, uint8(r)) }
-
-// String returns the name of the state without its prefix, or its number if it is none of those
-// declared.
-func (s State) String() string { return nameOf("State", stateNames, uint8(s)) }
-
-// String returns the name of the transition without its prefix, or its number if it is none of those
-// declared.
-func (o Op) String() string { return nameOf("Op", opNames, uint8(o)) }
-
-// String returns the name of the status without its prefix, or its number if it is none of those
-// declared.
-func (s Status) String() string { return nameOf("Status", statusNames, uint8(s)) }
-
-// nameOf returns the name of a value of a type whose declared values begin with 1.
-func nameOf(kind string, names []string, n uint8) string {
-	if n == 0 || int(n) > len(names) {
-		return kind + "(" + strconv.Itoa(int(n)) + ")"
+func (r Result) String() string {
+	if r == 0 || int(r) > len(resultNames) {
+		return "Result(" + strconv.Itoa(int(r)) + ")"
 	}
-	return names[n-1]
+	return resultNames[r-1]
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 func TestNamesOfValues(t *testing.T) {
@@ -22,14 +23,14 @@ func TestNamesOfValues(t *testing.T) {
 		"Leased":      durable.StateLeased,
 		"Dead":        durable.StateDead,
 		"State(5)":    durable.StateDead + 1,
-		"Begin":       durable.OpBegin,
-		"Cancel":      durable.OpCancel,
-		"Purge":       durable.OpPurge,
-		"Op(11)":      durable.OpPurge + 1,
-		"Done":        durable.StatusDone,
-		"Early":       durable.StatusEarly,
-		"LeaseLost":   durable.StatusLeaseLost,
-		"Status(255)": durable.Status(255),
+		"Begin":       driver.OpBegin,
+		"Cancel":      driver.OpCancel,
+		"Purge":       driver.OpPurge,
+		"Op(11)":      driver.OpPurge + 1,
+		"Done":        driver.StatusDone,
+		"Early":       driver.StatusEarly,
+		"LeaseLost":   driver.StatusLeaseLost,
+		"Status(255)": driver.Status(255),
 	} {
 		assert.Equal(t, want, value.String())
 	}

@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// DefaultPartitions is the number of partitions of a new queue where Options.Partitions is 0.
-const DefaultPartitions = 8
-
-// MaxPartitions is the largest number of partitions.
-const MaxPartitions = 1024
+// The numbers of partitions of a queue.
+const (
+	DefaultPartitions = driver.DefaultPartitions // of a new queue if Options.Partitions is 0
+	MaxPartitions     = driver.MaxPartitions
+)
 
 // Options are those of [Open]. The zero value of each field stands for its default.
 type Options struct {
@@ -47,7 +49,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Queue == "" {
 		o.Queue = "default"
 	}
-	if err := checkQueueName(o.Queue); err != nil {
+	if err := driver.CheckQueueName(o.Queue); err != nil {
 		return o, err
 	}
 	for _, f := range []struct {
@@ -74,33 +76,6 @@ func (o Options) withDefaults() (Options, error) {
 		o.OnError = func(error) {}
 	}
 	return o, nil
-}
-
-func checkQueueName(name string) error {
-	ok := len(name) >= 1 && len(name) <= 128
-	for _, r := range name {
-		ok = ok && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-')
-	}
-	if !ok {
-		return fmt.Errorf("%w queue name %.140q: 1 to 128 letters, digits, '.', '_' and '-' are accepted", ErrInvalid, name)
-	}
-	return nil
-}
-
-// Check is [ErrInvalid] where a value is not accepted. Stores call it in Open.
-func (c Config) Check() error {
-	if err := checkQueueName(c.Queue); err != nil {
-		return err
-	}
-	switch {
-	case c.Partitions < 0 || c.Partitions > MaxPartitions:
-		return fmt.Errorf("%w number of partitions %d: 1 to %d are accepted, and 0 for those that are there", ErrInvalid, c.Partitions, MaxPartitions)
-	case c.DeadLimit <= 0:
-		return fmt.Errorf("%w DeadLimit %d: 1 or more is accepted", ErrInvalid, c.DeadLimit)
-	case c.DeadAge <= 0:
-		return fmt.Errorf("%w DeadAge %v: more than 0 is accepted", ErrInvalid, c.DeadAge)
-	}
-	return nil
 }
 
 // setInt gives an option its default, and checks that it is from 1 to most.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // pump claims the near future of one partition while the consumer owns it.
@@ -92,7 +94,7 @@ func (p *pump) claim(ctx context.Context) {
 			p.over = time.Now().Add(max(0, p.c.parts[p.part].clock.until(claimed.Lease)) + time.Millisecond)
 			p.sooner(p.over)
 		}
-		if claimed.Next > 0 && claimed.Next <= InstantOf(claimed.Now).Add(claim.Horizon) && len(claimed.Records) > 0 {
+		if claimed.Next > 0 && claimed.Next <= driver.InstantOf(claimed.Now).Add(claim.Horizon) && len(claimed.Records) > 0 {
 			if claimed.Next.Time().Sub(claimed.Now) > p.c.urgent() {
 				p.sooner(time.Now().Add(claimPause))
 				return
@@ -107,9 +109,9 @@ func (p *pump) claim(ctx context.Context) {
 }
 
 // call claims. A call that is under way goes on for a moment when ctx ends, as otherwise its messages might be leased to nobody.
-func (p *pump) call(ctx context.Context, claim Claim) (Claimed, error) {
+func (p *pump) call(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
 	if ctx.Err() != nil {
-		return Claimed{}, context.Cause(ctx)
+		return driver.Claimed{}, context.Cause(ctx)
 	}
 	if claim.Begin > 0 {
 		defer p.c.patient(p.c.parts[p.part]).Stop()
@@ -124,7 +126,7 @@ func (p *pump) call(ctx context.Context, claim Claim) (Claimed, error) {
 }
 
 // lead is how long from now the store should be asked for a message.
-func (c *consumer) lead(part int, due Instant) time.Duration {
+func (c *consumer) lead(part int, due driver.Instant) time.Duration {
 	switch left := c.parts[part].clock.until(due); {
 	case left <= c.urgent():
 		return 0
@@ -160,7 +162,7 @@ func (c *consumer) room(p *consumed) (messages, bytes int, horizon time.Duration
 }
 
 // hint lets the pump look at the partition in time for a message that has become its earliest.
-func (p *pump) hint(due Instant) {
+func (p *pump) hint(due driver.Instant) {
 	next := time.Now()
 	if due > 0 {
 		next = next.Add(p.c.lead(p.part, due))

@@ -10,13 +10,14 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/oklog/ulid/v2"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // Queue is a queue of delayed messages in a store. Its methods may be called from many goroutines; what they ask for at the same time
 // shares round trips to a server, or an fsync of a file. A process opens a queue once.
 type Queue struct {
 	options Options
-	backend Backend
+	backend driver.Backend
 	parts   []*part
 	ctx     context.Context // ends with Close
 	cancel  context.CancelCauseFunc
@@ -36,13 +37,13 @@ type Queue struct {
 type part struct {
 	q       *Queue
 	index   int
-	puts    batcher[putRequest, Status]
-	seq     uint64                               // of the last put; touched by the batcher's goroutine only
-	changes [OpPurge + 1]batcher[Change, answer] // but for OpBegin: each consumer has its own
+	puts    batcher[putRequest, driver.Status]
+	seq     uint64                                             // of the last put; touched by the batcher's goroutine only
+	changes [driver.OpPurge + 1]batcher[driver.Change, answer] // but for OpBegin: each consumer has its own
 }
 
 type putRequest struct {
-	item    PutItem
+	item    driver.PutItem
 	replace bool
 }
 
@@ -53,7 +54,7 @@ func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("durable: open: %w", err)
 	}
-	backend, err := store.Open(ctx, Config{Queue: o.Queue, Partitions: o.Partitions, DeadLimit: o.DeadLimit, DeadAge: o.DeadAge})
+	backend, err := store.Open(ctx, driver.Config{Queue: o.Queue, Partitions: o.Partitions, DeadLimit: o.DeadLimit, DeadAge: o.DeadAge})
 	if err != nil {
 		return nil, fmt.Errorf("durable: open queue %q: %w", o.Queue, err)
 	}
@@ -73,27 +74,27 @@ func newPart(q *Queue, index int, producer string) *part {
 	p.puts.key = func(r putRequest) string { return r.item.ID }
 	p.puts.size = func(r putRequest) int { return len(r.item.Body) }
 	p.puts.alike = func(a, b putRequest) bool { return a.replace == b.replace }
-	p.puts.flush = func(requests []putRequest) ([]Status, error) { return p.put(producer, requests) }
-	for op := OpAck; op <= OpPurge; op++ {
-		p.gather(&p.changes[op], func(changes []Change) ([]answer, error) {
-			return p.apply(Batch{Partition: p.index, Op: op, Changes: changes})
+	p.puts.flush = func(requests []putRequest) ([]driver.Status, error) { return p.put(producer, requests) }
+	for op := driver.OpAck; op <= driver.OpPurge; op++ {
+		p.gather(&p.changes[op], func(changes []driver.Change) ([]answer, error) {
+			return p.apply(driver.Batch{Partition: p.index, Op: op, Changes: changes})
 		})
 	}
 	return p
 }
 
 // gather sets up a batcher of changes.
-func (p *part) gather(b *batcher[Change, answer], flush func([]Change) ([]answer, error)) {
+func (p *part) gather(b *batcher[driver.Change, answer], flush func([]driver.Change) ([]answer, error)) {
 	b.patience = p.q.options.RetryFor
-	b.key = func(c Change) string { return c.ID }
+	b.key = func(c driver.Change) string { return c.ID }
 	b.flush = flush
 }
 
 // put makes one call of the store, again and again while that cannot be reached: with the same number, so that
 // what has taken place is not done twice.
-func (p *part) put(producer string, requests []putRequest) (statuses []Status, err error) {
+func (p *part) put(producer string, requests []putRequest) (statuses []driver.Status, err error) {
 	p.seq++
-	put := Put{Partition: p.index, Producer: producer, Seq: p.seq, Replace: requests[0].replace, Items: make([]PutItem, len(requests))}
+	put := driver.Put{Partition: p.index, Producer: producer, Seq: p.seq, Replace: requests[0].replace, Items: make([]driver.PutItem, len(requests))}
 	for i, r := range requests {
 		put.Items[i] = r.item
 	}
@@ -106,7 +107,7 @@ func (p *part) put(producer string, requests []putRequest) (statuses []Status, e
 
 // answer is what a store says of a change.
 type answer struct {
-	Outcome
+	driver.Outcome
 	sent     time.Time // when the call began that brought it
 	repeated bool      // an earlier call for it got no answer, and may have taken place
 }
@@ -114,7 +115,7 @@ type answer struct {
 // until is when the lease ends at the earliest, on the clock of this process: the store read its clock after the call began.
 func (a *answer) until() time.Time { return a.sent.Add(a.Lease.Time().Sub(a.Now)) }
 
-func (p *part) apply(batch Batch) (answers []answer, err error) {
+func (p *part) apply(batch driver.Batch) (answers []answer, err error) {
 	repeated := false
 	err = p.q.retry(func(ctx context.Context) error {
 		sent, before := time.Now(), repeated
@@ -130,7 +131,7 @@ func (p *part) apply(batch Batch) (answers []answer, err error) {
 }
 
 // change makes one transition of a message.
-func (q *Queue) change(ctx context.Context, op Op, c Change) (answer, error) {
+func (q *Queue) change(ctx context.Context, op driver.Op, c driver.Change) (answer, error) {
 	if err := q.usable(ctx); err != nil {
 		return answer{}, err
 	}
@@ -176,14 +177,14 @@ func (q *Queue) Enqueue(ctx context.Context, m Message) (id string, err error) {
 	return m.ID, putError(m.ID, status, err)
 }
 
-func putError(id string, status Status, err error) error {
+func putError(id string, status driver.Status, err error) error {
 	switch {
 	case err != nil:
-	case status == StatusDone:
+	case status == driver.StatusDone:
 		return nil
-	case status == StatusDuplicate:
+	case status == driver.StatusDuplicate:
 		err = ErrDuplicate
-	case status == StatusFiring:
+	case status == driver.StatusFiring:
 		err = ErrFiring
 	default:
 		err = fmt.Errorf("the store answers with status %d", status)
@@ -197,7 +198,7 @@ func (q *Queue) EnqueueBatch(ctx context.Context, messages []Message) (ids []str
 	if err := q.usable(ctx); err != nil {
 		return nil, err
 	}
-	items := make([]PutItem, len(messages))
+	items := make([]driver.PutItem, len(messages))
 	ids = make([]string, len(messages))
 	for i := range messages {
 		m := messages[i]
@@ -213,11 +214,11 @@ func (q *Queue) EnqueueBatch(ctx context.Context, messages []Message) (ids []str
 }
 
 // putAll gives each partition its messages at once, so that they share calls.
-func (q *Queue) putAll(ctx context.Context, messages []Message, items []PutItem) error {
-	byPart := make([][]*call[putRequest, Status], len(q.parts))
-	calls := make([]*call[putRequest, Status], len(items))
+func (q *Queue) putAll(ctx context.Context, messages []Message, items []driver.PutItem) error {
+	byPart := make([][]*call[putRequest, driver.Status], len(q.parts))
+	calls := make([]*call[putRequest, driver.Status], len(items))
 	for i := range items {
-		calls[i] = newCall[putRequest, Status](putRequest{items[i], messages[i].Replace})
+		calls[i] = newCall[putRequest, driver.Status](putRequest{items[i], messages[i].Replace})
 		p := PartitionOf(items[i].ID, len(q.parts))
 		byPart[p] = append(byPart[p], calls[i])
 	}
@@ -252,29 +253,29 @@ const (
 // in between: then a handler has been called before. Where a reply of the store was lost and the message is gone when the call is repeated, nobody knows: that is
 // [ErrUnavailable].
 func (q *Queue) Cancel(ctx context.Context, id string) (Result, error) {
-	return q.move(ctx, OpCancel, Cancelled, Change{ID: id})
+	return q.move(ctx, driver.OpCancel, Cancelled, driver.Change{ID: id})
 }
 
 // Reschedule gives a message that has not begun another due time: d from now on the store's clock, rounded up to milliseconds; 0 or less is
 // due at once. What was said of [Queue.Cancel] goes for its answers.
 func (q *Queue) Reschedule(ctx context.Context, id string, d time.Duration) (Result, error) {
-	return q.move(ctx, OpReschedule, Rescheduled, Change{ID: id, Delay: max(0, d)})
+	return q.move(ctx, driver.OpReschedule, Rescheduled, driver.Change{ID: id, Delay: max(0, d)})
 }
 
 // RescheduleAt is [Queue.Reschedule] to a time on the store's clock.
 func (q *Queue) RescheduleAt(ctx context.Context, id string, t time.Time) (Result, error) {
-	return q.move(ctx, OpReschedule, Rescheduled, Change{ID: id, At: max(1, InstantOf(t))})
+	return q.move(ctx, driver.OpReschedule, Rescheduled, driver.Change{ID: id, At: max(1, driver.InstantOf(t))})
 }
 
-func (q *Queue) move(ctx context.Context, op Op, done Result, c Change) (Result, error) {
+func (q *Queue) move(ctx context.Context, op driver.Op, done Result, c driver.Change) (Result, error) {
 	outcome, err := q.change(ctx, op, c)
 	if err != nil {
 		return 0, fmt.Errorf("durable: message %q: %w", c.ID, err)
 	}
 	switch outcome.Status {
-	case StatusDone:
+	case driver.StatusDone:
 		return done, nil
-	case StatusFiring:
+	case driver.StatusFiring:
 		return Firing, nil
 	}
 	if outcome.repeated {
@@ -284,15 +285,17 @@ func (q *Queue) move(ctx context.Context, op Op, done Result, c Change) (Result,
 }
 
 // Get returns a message, or [ErrNotFound].
-func (q *Queue) Get(ctx context.Context, id string) (r Record, err error) {
-	if err = q.usable(ctx); err == nil {
+func (q *Queue) Get(ctx context.Context, id string) (Record, error) {
+	err := q.usable(ctx)
+	if err == nil {
 		err = checkID(id)
 	}
+	var r driver.Record
 	if err == nil {
 		r, err = q.backend.Get(ctx, q.part(id).index, id)
 	}
 	if err != nil {
 		return Record{}, fmt.Errorf("durable: get message %q: %w", id, err)
 	}
-	return r, nil
+	return newRecord(&r), nil
 }

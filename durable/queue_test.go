@@ -13,17 +13,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
 // bubble runs a test on a clock that moves by itself when nobody has anything to do, with a queue in memory.
 func bubble(t *testing.T, options durable.Options, body func(t *testing.T, q *durable.Queue)) {
 	t.Helper()
-	bubbleOf(t, func(b durable.Backend) durable.Backend { return b }, options, body)
+	bubbleOf(t, func(b driver.Backend) driver.Backend { return b }, options, body)
 }
 
 // bubbleOf is bubble on a store whose backends are wrapped.
-func bubbleOf(t *testing.T, wrap func(durable.Backend) durable.Backend, options durable.Options, body func(t *testing.T, q *durable.Queue)) {
+func bubbleOf(t *testing.T, wrap func(driver.Backend) driver.Backend, options durable.Options, body func(t *testing.T, q *durable.Queue)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
@@ -39,7 +40,7 @@ func TestClockSetBackDoesNotSpin(t *testing.T) {
 // the masters of a Cluster do not have the same clock.
 type skewedStore struct{ a, b *memstore.Store }
 
-func (s skewedStore) Open(ctx context.Context, c durable.Config) (durable.Backend, error) {
+func (s skewedStore) Open(ctx context.Context, c driver.Config) (driver.Backend, error) {
 	a, err := s.a.Open(ctx, c)
 	if err != nil {
 		return nil, err
@@ -51,30 +52,30 @@ func (s skewedStore) Open(ctx context.Context, c durable.Config) (durable.Backen
 func (s skewedStore) Close() error { return errors.Join(s.a.Close(), s.b.Close()) }
 
 type skewedBackend struct {
-	durable.Backend
-	b durable.Backend
+	driver.Backend
+	b driver.Backend
 }
 
-func (s skewedBackend) of(part int) durable.Backend {
+func (s skewedBackend) of(part int) driver.Backend {
 	if part == 1 {
 		return s.b
 	}
 	return s.Backend
 }
 
-func (s skewedBackend) Put(ctx context.Context, p durable.Put) ([]durable.Status, error) {
+func (s skewedBackend) Put(ctx context.Context, p driver.Put) ([]driver.Status, error) {
 	return s.of(p.Partition).Put(ctx, p)
 }
 
-func (s skewedBackend) Claim(ctx context.Context, c durable.Claim) (durable.Claimed, error) {
+func (s skewedBackend) Claim(ctx context.Context, c driver.Claim) (driver.Claimed, error) {
 	return s.of(c.Partition).Claim(ctx, c)
 }
 
-func (s skewedBackend) Apply(ctx context.Context, b durable.Batch) ([]durable.Outcome, error) {
+func (s skewedBackend) Apply(ctx context.Context, b driver.Batch) ([]driver.Outcome, error) {
 	return s.of(b.Partition).Apply(ctx, b)
 }
 
-func (s skewedBackend) Count(ctx context.Context, p int) (durable.Counts, error) {
+func (s skewedBackend) Count(ctx context.Context, p int) (driver.Counts, error) {
 	return s.of(p).Count(ctx, p)
 }
 
@@ -104,15 +105,15 @@ func TestServersWithDifferentClocks(t *testing.T) {
 }
 
 // The claim under way when Consume ends has taken place, and its reply is not waited for.
-type slowClaimsBackend struct{ durable.Backend }
+type slowClaimsBackend struct{ driver.Backend }
 
-func (s slowClaimsBackend) Claim(ctx context.Context, c durable.Claim) (durable.Claimed, error) {
+func (s slowClaimsBackend) Claim(ctx context.Context, c driver.Claim) (driver.Claimed, error) {
 	r, err := s.Backend.Claim(ctx, c)
 	select { // as over a network, with a driver that heeds contexts
 	case <-time.After(10 * time.Millisecond):
 		return r, err
 	case <-ctx.Done():
-		return durable.Claimed{}, ctx.Err()
+		return driver.Claimed{}, ctx.Err()
 	}
 }
 
@@ -121,7 +122,7 @@ func TestClaimUnderWayIsNotAbandoned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(memstore.Options{})
-		q := open(t, wrapped{st, func(b durable.Backend) durable.Backend { return slowClaimsBackend{b} }}, durable.Options{Partitions: 1})
+		q := open(t, wrapped{st, func(b driver.Backend) driver.Backend { return slowClaimsBackend{b} }}, durable.Options{Partitions: 1})
 		stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
 		time.Sleep(5*time.Second + 500*time.Millisecond)
 		enqueue(t, q, "m", 0)
@@ -137,18 +138,18 @@ func TestClaimUnderWayIsNotAbandoned(t *testing.T) {
 
 // far is a store behind a network: 0.4 ms there and 0.4 ms back.
 func far(s durable.Store) wrapped {
-	return wrapped{s, func(b durable.Backend) durable.Backend { return farBackend{b} }}
+	return wrapped{s, func(b driver.Backend) driver.Backend { return farBackend{b} }}
 }
 
-type farBackend struct{ durable.Backend }
+type farBackend struct{ driver.Backend }
 
-func (s farBackend) Claim(ctx context.Context, c durable.Claim) (durable.Claimed, error) {
+func (s farBackend) Claim(ctx context.Context, c driver.Claim) (driver.Claimed, error) {
 	time.Sleep(400 * time.Microsecond)
 	defer time.Sleep(400 * time.Microsecond)
 	return s.Backend.Claim(ctx, c)
 }
 
-func (s farBackend) Apply(ctx context.Context, b durable.Batch) ([]durable.Outcome, error) {
+func (s farBackend) Apply(ctx context.Context, b driver.Batch) ([]driver.Outcome, error) {
 	time.Sleep(400 * time.Microsecond)
 	defer time.Sleep(400 * time.Microsecond)
 	return s.Backend.Apply(ctx, b)

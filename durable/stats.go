@@ -64,8 +64,8 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 		if err != nil {
 			return Stats{}, fmt.Errorf("durable: stats of partition %d: %w", i, err)
 		}
-		s.Partitions = append(s.Partitions, c)
-		s.Counts.add(c)
+		s.Partitions = append(s.Partitions, newCounts(c))
+		s.Counts.add(newCounts(c))
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -81,26 +81,8 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	return s, nil
 }
 
-// add sums up.
-func (c *Counts) add(o Counts) {
-	c.Now = max(c.Now, o.Now)
-	c.Scheduled += o.Scheduled
-	c.Due += o.Due
-	c.InFlight += o.InFlight
-	c.Dead += o.Dead
-	if o.NextDue != 0 && (c.NextDue == 0 || o.NextDue < c.NextDue) {
-		c.NextDue = o.NextDue
-	}
-	c.Enqueued += o.Enqueued
-	c.Acked += o.Acked
-	c.Retried += o.Retried
-	c.Buried += o.Buried
-	c.Cancelled += o.Cancelled
-	c.Crashed += o.Crashed
-}
-
 // Audit looks through all partitions for what a fault may have left behind, such as a key that somebody has deleted, and repairs it if told to:
-// see [Backend]. It takes time in proportion to the queue, in small steps; the queue may be in use meanwhile.
+// see [driver.Backend]. It takes time in proportion to the queue, in small steps; the queue may be in use meanwhile.
 func (q *Queue) Audit(ctx context.Context, repair bool) (AuditReport, error) {
 	var sum AuditReport
 	if err := q.usable(ctx); err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // taker is somebody who waits for a message.
@@ -87,7 +89,7 @@ func (c *consumer) onBegin(h *held, a answer, err error) {
 	c.mu.Lock()
 	defer c.unlock()
 	c.parts[h.part].asked--
-	if err == nil && a.Status == StatusDone && h.state != heldGone {
+	if err == nil && a.Status == driver.StatusDone && h.state != heldGone {
 		c.began(h)
 		c.beganUntil(h, a)
 		if wait := a.Due.Time().Sub(a.Now); wait > 0 { // the store read its clock before now
@@ -106,16 +108,16 @@ func (c *consumer) onBegin(h *held, a answer, err error) {
 func (c *consumer) notBegun(h *held, a answer, err error) {
 	switch {
 	case h.state == heldGone: // given up meanwhile, as no answer came
-		if err == nil && a.Status == StatusDone {
+		if err == nil && a.Status == driver.StatusDone {
 			c.giveBack(h)
 		}
 	case err != nil:
 		c.forget(h)
 		c.told = append(c.told, fmt.Errorf("begin message %q: %w", h.record.ID, err))
-	case a.Status == StatusEarly && c.ctx.Err() == nil: // the store's clock was set back
+	case a.Status == driver.StatusEarly && c.ctx.Err() == nil: // the store's clock was set back
 		h.record.Due, h.state = a.Due, heldArmed
 		h.timer = c.wheel.Add(max(a.Due.Time().Sub(a.Now)-beginLead, time.Millisecond), h)
-	case a.Status == StatusEarly: // all others have been given back already
+	case a.Status == driver.StatusEarly: // all others have been given back already
 		c.forget(h)
 		c.giveBack(h)
 	default: // it was cancelled or rescheduled, or its lease has ended

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // TestDamageIsNotShared damages a page of one partition. Who uses another one in the same group of the committer does not notice.
@@ -27,7 +27,7 @@ func TestDamageIsNotShared(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range calls {
 		wg.Go(func() {
-			_, errs[i] = q.Put(t.Context(), durable.Put{Partition: i % 2, Items: []durable.PutItem{{ID: fmt.Sprint("new", i)}}})
+			_, errs[i] = q.Put(t.Context(), driver.Put{Partition: i % 2, Items: []driver.PutItem{{ID: fmt.Sprint("new", i)}}})
 		})
 		if i == 0 {
 			underWay(t, q, 0)

@@ -3,27 +3,27 @@ package boltstore
 import (
 	"context"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // apply makes a transition of each message, in a transaction.
-func (w *partitionWriter) apply(b *durable.Batch, limits deadLimits) ([]durable.Outcome, error) {
-	outcomes := make([]durable.Outcome, len(b.Changes))
+func (w *partitionWriter) apply(b *driver.Batch, limits deadLimits) ([]driver.Outcome, error) {
+	outcomes := make([]driver.Outcome, len(b.Changes))
 	for i := range b.Changes {
 		c := &b.Changes[i]
 		step := w.exhume
 		switch b.Op {
-		case durable.OpAck, durable.OpRetry, durable.OpBury, durable.OpRelease:
+		case driver.OpAck, driver.OpRetry, driver.OpBury, driver.OpRelease:
 			step = w.end
-		case durable.OpCancel, durable.OpReschedule:
+		case driver.OpCancel, driver.OpReschedule:
 			step = w.intervene
 		}
 		status, err := step(b.Op, c, w.get(c.ID))
 		if err != nil {
 			return nil, err
 		}
-		outcomes[i] = durable.Outcome{Status: status, Now: w.now}
+		outcomes[i] = driver.Outcome{Status: status, Now: w.now}
 	}
 	return outcomes, w.trimDead(limits)
 }
@@ -45,16 +45,16 @@ func (w *partitionWriter) isFiring(id string) bool {
 }
 
 // end ends the lease of a message that has begun, as its holder wishes.
-func (w *partitionWriter) end(op durable.Op, c *durable.Change, r *record) (durable.Status, error) {
+func (w *partitionWriter) end(op driver.Op, c *driver.Change, r *record) (driver.Status, error) {
 	switch {
-	case op == durable.OpAck && (r == nil || r.State != durable.StateScheduled):
-		return durable.StatusNotFound, nil
+	case op == driver.OpAck && (r == nil || r.State != driver.StateScheduled):
+		return driver.StatusNotFound, nil
 	case w.isRepeated(op, c, r):
-		return durable.StatusDone, nil
+		return driver.StatusDone, nil
 	}
 	l, ok := w.leaseOf(c.ID)
-	if !ok || r == nil || r.State != durable.StateScheduled || c.Token == 0 || l.token != c.Token || !l.firing && op != durable.OpRelease {
-		return durable.StatusLeaseLost, nil
+	if !ok || r == nil || r.State != driver.StateScheduled || c.Token == 0 || l.token != c.Token || !l.firing && op != driver.OpRelease {
+		return driver.StatusLeaseLost, nil
 	}
 	if err := w.begun.Delete([]byte(c.ID)); err != nil {
 		return 0, err
@@ -62,25 +62,25 @@ func (w *partitionWriter) end(op durable.Op, c *durable.Change, r *record) (dura
 	is := *r
 	is.Token, is.last, is.suspect = c.Token, op, false
 	switch op {
-	case durable.OpAck:
+	case driver.OpAck:
 		w.state.acked++
-		return durable.StatusDone, w.move(r, nil, effect{})
-	case durable.OpRetry:
+		return driver.StatusDone, w.move(r, nil, effect{})
+	case driver.OpRetry:
 		w.state.retried++
-		is.Attempts, is.Reason, is.Due = counted(is.Attempts), durable.CutReason(c.Reason), local.After(w.now, c.Delay)
-	case durable.OpBury:
-		is.Attempts, is.Reason = counted(is.Attempts), durable.CutReason(c.Reason)
+		is.Attempts, is.Reason, is.Due = counted(is.Attempts), driver.CutReason(c.Reason), local.After(w.now, c.Delay)
+	case driver.OpBury:
+		is.Attempts, is.Reason = counted(is.Attempts), driver.CutReason(c.Reason)
 		w.die(&is)
-	case durable.OpRelease:
+	case driver.OpRelease:
 		w.dirty = true
 		w.effects = append(w.effects, effect{id: c.ID, was: r.Due, is: r.Due, released: former{c.Token, op}})
-		return durable.StatusDone, nil
+		return driver.StatusDone, nil
 	}
-	return durable.StatusDone, w.move(r, &is, effect{})
+	return driver.StatusDone, w.move(r, &is, effect{})
 }
 
 // isRepeated reports whether a transition has taken place already, and nothing after it.
-func (w *partitionWriter) isRepeated(op durable.Op, c *durable.Change, r *record) bool {
+func (w *partitionWriter) isRepeated(op driver.Op, c *driver.Change, r *record) bool {
 	w.p.mu.Lock()
 	defer w.p.mu.Unlock()
 	if r == nil || c.Token == 0 || w.p.leases[c.ID] != nil && w.p.leases[c.ID].due == r.Due {
@@ -94,48 +94,48 @@ func (w *partitionWriter) isRepeated(op durable.Op, c *durable.Change, r *record
 
 // die makes a record that of a dead letter.
 func (w *partitionWriter) die(r *record) {
-	r.State, r.Died, r.suspect, r.replayed = durable.StateDead, local.Floor(w.now), false, false
+	r.State, r.Died, r.suspect, r.replayed = driver.StateDead, local.Floor(w.now), false, false
 	w.state.buried++
 }
 
 // intervene cancels or reschedules a message that has not begun. Who has claimed it loses his lease.
-func (w *partitionWriter) intervene(op durable.Op, c *durable.Change, r *record) (durable.Status, error) {
+func (w *partitionWriter) intervene(op driver.Op, c *driver.Change, r *record) (driver.Status, error) {
 	switch {
-	case r == nil || r.State != durable.StateScheduled:
-		return durable.StatusNotFound, nil
+	case r == nil || r.State != driver.StateScheduled:
+		return driver.StatusNotFound, nil
 	case w.isFiring(c.ID):
-		return durable.StatusFiring, nil
-	case op == durable.OpCancel:
+		return driver.StatusFiring, nil
+	case op == driver.OpCancel:
 		w.state.cancelled++
-		return durable.StatusDone, w.move(r, nil, effect{})
+		return driver.StatusDone, w.move(r, nil, effect{})
 	}
 	is := *r
 	is.last, is.Due = 0, local.DueAt(w.now, c.At, c.Delay)
 	if l, ok := w.leaseOf(c.ID); ok {
 		is.Token = l.token
 	}
-	return durable.StatusDone, w.move(r, &is, effect{})
+	return driver.StatusDone, w.move(r, &is, effect{})
 }
 
 // exhume replays or purges a dead letter.
-func (w *partitionWriter) exhume(op durable.Op, c *durable.Change, r *record) (durable.Status, error) {
+func (w *partitionWriter) exhume(op driver.Op, c *driver.Change, r *record) (driver.Status, error) {
 	switch {
-	case r != nil && r.replayed && op == durable.OpReplay:
-		return durable.StatusDone, nil // a repetition, be it that the message has been claimed since
-	case r == nil || r.State != durable.StateDead:
-		return durable.StatusNotFound, nil
-	case op == durable.OpPurge:
-		return durable.StatusDone, w.move(r, nil, effect{})
+	case r != nil && r.replayed && op == driver.OpReplay:
+		return driver.StatusDone, nil // a repetition, be it that the message has been claimed since
+	case r == nil || r.State != driver.StateDead:
+		return driver.StatusNotFound, nil
+	case op == driver.OpPurge:
+		return driver.StatusDone, w.move(r, nil, effect{})
 	}
 	is := *r
-	is.State, is.Due, is.Died = durable.StateScheduled, local.After(w.now, c.Delay), 0
+	is.State, is.Due, is.Died = driver.StateScheduled, local.After(w.now, c.Delay), 0
 	is.Attempts, is.Crashes, is.last, is.replayed = 0, 0, 0, true
-	return durable.StatusDone, w.move(r, &is, effect{})
+	return driver.StatusDone, w.move(r, &is, effect{})
 }
 
 // applyInMemory makes transitions that need no commit. It is not done where there is one that does: a release of what
 // has begun.
-func (b *backend) applyInMemory(ctx context.Context, p *partition, batch *durable.Batch) (outcomes []durable.Outcome, done bool, err error) {
+func (b *backend) applyInMemory(ctx context.Context, p *partition, batch *driver.Batch) (outcomes []driver.Outcome, done bool, err error) {
 	for {
 		p.mu.Lock()
 		wait := p.busyWith(batch.Changes)
@@ -157,14 +157,14 @@ func (b *backend) applyInMemory(ctx context.Context, p *partition, batch *durabl
 	p.hint(head)
 	noted := len(p.notes) > 0
 	p.mu.Unlock()
-	if noted && batch.Op == durable.OpBegin {
+	if noted && batch.Op == driver.OpBegin {
 		b.store.commits.note(p)
 	}
 	return outcomes, done, nil
 }
 
 // busyWith is closed when the commit is over that touches one of the messages; nil if there is none.
-func (p *partition) busyWith(changes []durable.Change) <-chan struct{} {
+func (p *partition) busyWith(changes []driver.Change) <-chan struct{} {
 	for i := range changes {
 		if _, busy := p.busy[changes[i].ID]; busy {
 			if p.settled == nil {

@@ -4,14 +4,14 @@ import (
 	"context"
 	"slices"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	bolt "go.etcd.io/bbolt"
 )
 
 // Audit walks over records and sets in steps of a thousand, each of which sees one moment, so that other calls go on. It is O(n log n). What looks
 // wrong is looked at again in the transaction that repairs it. A damaged record counts as one in no set, and is left alone: it may be all
 // that tells what was lost.
-func (b *backend) Audit(ctx context.Context, partition int, repair bool) (report durable.AuditReport, err error) {
+func (b *backend) Audit(ctx context.Context, partition int, repair bool) (report driver.AuditReport, err error) {
 	a := audit{b: b, partition: partition, repair: repair}
 	for _, s := range []sweep{
 		{a.readmit, recordsOf, recordID, orphan, &report.Orphans, &report.Records},
@@ -20,7 +20,7 @@ func (b *backend) Audit(ctx context.Context, partition int, repair bool) (report
 		{a.dropNote, begunOf, recordID, strayNote, &report.Strays, nil},
 	} {
 		if err := a.walk(ctx, s, &report.Repaired); err != nil {
-			return durable.AuditReport{}, err
+			return driver.AuditReport{}, err
 		}
 	}
 	return report, a.walkLeases(ctx, &report)
@@ -64,7 +64,7 @@ func (a *audit) walk(ctx context.Context, s sweep, repaired *int64) error {
 		err := a.b.view(ctx, a.partition, func(_ *partition, parts buckets) error {
 			c := s.bucket(parts).Cursor()
 			k, v := c.Seek(from)
-			for n := 0; k != nil && n < auditStep && len(faults) < durable.MaxBatch; n++ {
+			for n := 0; k != nil && n < auditStep && len(faults) < driver.MaxBatch; n++ {
 				if s.seen != nil {
 					*s.seen++
 				}
@@ -127,7 +127,7 @@ func (w *partitionWriter) damaged(s sweep, k, v []byte) bool {
 
 // setKey is where a record must stand.
 func setKey(parts buckets, r *record) (set *bolt.Bucket, k key) {
-	if r.State == durable.StateDead {
+	if r.State == driver.StateDead {
 		return parts.dead, key{r.Died, r.ID}
 	}
 	return parts.index, key{r.Due, r.ID}
@@ -142,10 +142,10 @@ func orphan(parts buckets, id, value []byte) bool {
 	return set.Get(k.bytes()) == nil
 }
 
-func strayIndex(parts buckets, k, _ []byte) bool { return stray(parts, k, durable.StateScheduled) }
-func strayDead(parts buckets, k, _ []byte) bool  { return stray(parts, k, durable.StateDead) }
+func strayIndex(parts buckets, k, _ []byte) bool { return stray(parts, k, driver.StateScheduled) }
+func strayDead(parts buckets, k, _ []byte) bool  { return stray(parts, k, driver.StateDead) }
 
-func stray(parts buckets, b []byte, state durable.State) bool {
+func stray(parts buckets, b []byte, state driver.State) bool {
 	k, ok := parseKey(b)
 	if !ok {
 		return true
@@ -168,7 +168,7 @@ func strayNote(parts buckets, id, _ []byte) bool { return parts.records.Get(id) 
 func (a *audit) readmit(w *partitionWriter, id []byte) error {
 	r := w.get(string(id))
 	set, k := setKey(w.buckets, r)
-	if r.State == durable.StateScheduled {
+	if r.State == driver.StateScheduled {
 		w.effects = append(w.effects, effect{id: r.ID, is: r.Due})
 	}
 	return set.Put(k.bytes(), empty)
@@ -196,7 +196,7 @@ func (a *audit) dropDead(w *partitionWriter, b []byte) error {
 func (a *audit) dropNote(w *partitionWriter, id []byte) error { return w.begun.Delete(id) }
 
 // walkLeases finds leases of messages that are gone.
-func (a *audit) walkLeases(ctx context.Context, report *durable.AuditReport) error {
+func (a *audit) walkLeases(ctx context.Context, report *driver.AuditReport) error {
 	return a.b.view(ctx, a.partition, func(p *partition, parts buckets) error {
 		for id := range p.leases {
 			if parts.records.Get([]byte(id)) != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // TestAuditCounts removes records behind the back of the store, of a scheduled message, a leased one and a dead one: the repair takes
@@ -21,8 +21,8 @@ func TestAuditCounts(t *testing.T) {
 	q := openQueue(t, s, 1)
 	put(t, q, "dead", 0)
 	c := changesOf(claim(t, q, 1))
-	done(t, q, durable.OpBegin, c...)
-	done(t, q, durable.OpBury, c...)
+	done(t, q, driver.OpBegin, c...)
+	done(t, q, driver.OpBury, c...)
 	put(t, q, "leased", 0)
 	claim(t, q, 1)
 	put(t, q, "scheduled", time.Hour)
@@ -36,7 +36,7 @@ func TestAuditCounts(t *testing.T) {
 	assert.Equal(t, [4]int64{}, [4]int64{n.Scheduled, n.Due, n.InFlight, n.Dead})
 	report, err := q.Audit(t.Context(), 0, false)
 	require.NoError(t, err)
-	assert.Equal(t, durable.AuditReport{}, report)
+	assert.Equal(t, driver.AuditReport{}, report)
 }
 
 // TestAuditFindsLeases has a lease whose message and key are gone.
@@ -50,7 +50,7 @@ func TestAuditFindsLeases(t *testing.T) {
 		b, err := q.(*backend).queue.buckets(tx, 0)
 		return errors.Join(err, b.records.Delete([]byte(r.ID)), b.index.Delete(key{r.Due, r.ID}.bytes()))
 	}))
-	for _, want := range []durable.AuditReport{{Strays: 1, Repaired: 1}, {}} {
+	for _, want := range []driver.AuditReport{{Strays: 1, Repaired: 1}, {}} {
 		report, err := q.Audit(t.Context(), 0, true)
 		require.NoError(t, err)
 		assert.Equal(t, want, report)
@@ -71,6 +71,6 @@ func TestAuditKeepsLease(t *testing.T) {
 	}))
 	report, err := q.Audit(t.Context(), 0, true)
 	require.NoError(t, err)
-	assert.Equal(t, durable.AuditReport{Records: 1, Strays: 1, Repaired: 1}, report)
-	done(t, q, durable.OpBegin, c...)
+	assert.Equal(t, driver.AuditReport{Records: 1, Strays: 1, Repaired: 1}, report)
+	done(t, q, driver.OpBegin, c...)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // backend is a queue as one of those sees it who have opened it.
@@ -15,7 +16,7 @@ type backend struct {
 	limits deadLimits
 }
 
-var _ durable.Backend = (*backend)(nil)
+var _ driver.Backend = (*backend)(nil)
 
 func (b *backend) Partitions() int { return len(b.queue.partitions) }
 
@@ -25,32 +26,32 @@ func (b *backend) enter(ctx context.Context, index int) (*partition, error) {
 		return nil, err
 	}
 	if index < 0 || index >= len(b.queue.partitions) {
-		return nil, fmt.Errorf("boltstore: %w partition %d: 0 to %d are accepted", durable.ErrInvalid, index, len(b.queue.partitions)-1)
+		return nil, fmt.Errorf("boltstore: %w partition %d: 0 to %d are accepted", driver.ErrInvalid, index, len(b.queue.partitions)-1)
 	}
 	return b.queue.partitions[index], nil
 }
 
 func checkSize(what string, n int) error {
-	if n > durable.MaxBatch {
-		return fmt.Errorf("boltstore: %w %s of %d messages: up to %d are accepted", durable.ErrInvalid, what, n, durable.MaxBatch)
+	if n > driver.MaxBatch {
+		return fmt.Errorf("boltstore: %w %s of %d messages: up to %d are accepted", driver.ErrInvalid, what, n, driver.MaxBatch)
 	}
 	return nil
 }
 
 // Put waits for a commit, which all that is put, acknowledged and so on at the same time shares. It is O(log n) for each message. Where the file
-// cannot grow it is [durable.ErrFull].
-func (b *backend) Put(ctx context.Context, put durable.Put) ([]durable.Status, error) {
+// cannot grow it is [driver.ErrFull].
+func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {
 	if err := checkSize("put", len(put.Items)); err != nil {
 		return nil, err
 	}
 	for i := range put.Items {
 		if n := len(put.Items[i].ID); n < 1 || n > durable.MaxID {
 			return nil, fmt.Errorf("boltstore: %w id %.40q: it has %d bytes; 1 to %d are accepted",
-				durable.ErrInvalid, put.Items[i].ID, n, durable.MaxID)
+				driver.ErrInvalid, put.Items[i].ID, n, durable.MaxID)
 		}
 	}
 	if n := len(put.Producer); n > maxProducer {
-		return nil, fmt.Errorf("boltstore: %w producer %.40q…: it has %d bytes; up to %d are accepted", durable.ErrInvalid, put.Producer, n, maxProducer)
+		return nil, fmt.Errorf("boltstore: %w producer %.40q…: it has %d bytes; up to %d are accepted", driver.ErrInvalid, put.Producer, n, maxProducer)
 	}
 	p, err := b.enter(ctx, put.Partition)
 	if err != nil || len(put.Items) == 0 {
@@ -61,7 +62,7 @@ func (b *backend) Put(ctx context.Context, put durable.Put) ([]durable.Status, e
 		r.ids[i] = put.Items[i].ID
 		r.bytes += len(put.Items[i].Body)
 	}
-	var statuses []durable.Status
+	var statuses []driver.Status
 	r.run = func(w *partitionWriter) (err error) {
 		statuses, r.refused, err = w.put(&put)
 		return err
@@ -74,9 +75,9 @@ func (b *backend) Put(ctx context.Context, put durable.Put) ([]durable.Status, e
 
 // Apply waits for a commit as [backend.Put] does, but for Begin, Extend, and Release of what has not begun: these wait only where a
 // commit of the same message is under way.
-func (b *backend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Outcome, error) {
-	if batch.Op < durable.OpBegin || batch.Op > durable.OpPurge {
-		return nil, fmt.Errorf("boltstore: %w transition %d: %d to %d are accepted", durable.ErrInvalid, batch.Op, durable.OpBegin, durable.OpPurge)
+func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
+	if batch.Op < driver.OpBegin || batch.Op > driver.OpPurge {
+		return nil, fmt.Errorf("boltstore: %w transition %d: %d to %d are accepted", driver.ErrInvalid, batch.Op, driver.OpBegin, driver.OpPurge)
 	}
 	if err := checkSize(fmt.Sprintf("transition %d", batch.Op), len(batch.Changes)); err != nil {
 		return nil, err
@@ -86,17 +87,17 @@ func (b *backend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Out
 		return nil, err
 	}
 	switch batch.Op {
-	case durable.OpBegin, durable.OpExtend, durable.OpRelease:
+	case driver.OpBegin, driver.OpExtend, driver.OpRelease:
 		outcomes, done, err := b.applyInMemory(ctx, p, &batch)
 		if done || err != nil {
 			return outcomes, err
 		}
 	}
-	r := &request{p: p, ids: make([]string, len(batch.Changes)), grows: batch.Op == durable.OpReplay}
+	r := &request{p: p, ids: make([]string, len(batch.Changes)), grows: batch.Op == driver.OpReplay}
 	for i := range batch.Changes {
 		r.ids[i] = batch.Changes[i].ID
 	}
-	var outcomes []durable.Outcome
+	var outcomes []driver.Outcome
 	r.run = func(w *partitionWriter) (err error) {
 		outcomes, err = w.apply(&batch, b.limits)
 		return err
@@ -116,7 +117,7 @@ func (b *backend) Heartbeat(ctx context.Context, member string, ttl time.Duratio
 }
 
 // Watch keeps 256 hints that nobody has received; others are lost.
-func (b *backend) Watch(ctx context.Context) (<-chan durable.Hint, error) {
+func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err
 	}

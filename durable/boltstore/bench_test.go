@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/storetest"
 )
 
@@ -43,7 +44,7 @@ func BenchmarkPut(b *testing.B) {
 }
 
 // putConcurrently puts n messages one by one, from several goroutines.
-func putConcurrently(tb testing.TB, q durable.Backend, producers, n int) {
+func putConcurrently(tb testing.TB, q driver.Backend, producers, n int) {
 	tb.Helper()
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -56,9 +57,9 @@ func putConcurrently(tb testing.TB, q durable.Backend, producers, n int) {
 					return
 				}
 				id := "message-" + strconv.Itoa(i)
-				items := []durable.PutItem{{ID: id, Body: body, Delay: time.Duration(i%1000) * time.Millisecond, MaxAttempts: 1}}
-				statuses, err := q.Put(tb.Context(), durable.Put{Partition: durable.PartitionOf(id, q.Partitions()), Items: items})
-				if !assert.NoError(tb, err) || !assert.Equal(tb, []durable.Status{durable.StatusDone}, statuses) {
+				items := []driver.PutItem{{ID: id, Body: body, Delay: time.Duration(i%1000) * time.Millisecond, MaxAttempts: 1}}
+				statuses, err := q.Put(tb.Context(), driver.Put{Partition: durable.PartitionOf(id, q.Partitions()), Items: items})
+				if !assert.NoError(tb, err) || !assert.Equal(tb, []driver.Status{driver.StatusDone}, statuses) {
 					return
 				}
 			}
@@ -82,16 +83,16 @@ func BenchmarkDrain(b *testing.B) {
 }
 
 // fill puts n messages in batches, due at once.
-func fill(tb testing.TB, q durable.Backend, n int) {
+func fill(tb testing.TB, q driver.Backend, n int) {
 	tb.Helper()
 	body := make([]byte, 128)
 	var wg sync.WaitGroup
 	for p := range q.Partitions() {
 		wg.Go(func() {
 			for i := p; i < n; {
-				put := durable.Put{Partition: p}
-				for ; i < n && len(put.Items) < durable.MaxBatch; i += q.Partitions() {
-					put.Items = append(put.Items, durable.PutItem{ID: fmt.Sprintf("message-%09d", i), Body: body, MaxAttempts: 1})
+				put := driver.Put{Partition: p}
+				for ; i < n && len(put.Items) < driver.MaxBatch; i += q.Partitions() {
+					put.Items = append(put.Items, driver.PutItem{ID: fmt.Sprintf("message-%09d", i), Body: body, MaxAttempts: 1})
 				}
 				_, err := q.Put(tb.Context(), put)
 				assert.NoError(tb, err)
@@ -102,21 +103,21 @@ func fill(tb testing.TB, q durable.Backend, n int) {
 }
 
 // drain delivers until nothing is scheduled.
-func drain(tb testing.TB, q durable.Backend) {
+func drain(tb testing.TB, q driver.Backend) {
 	tb.Helper()
 	var wg sync.WaitGroup
 	for i := range 2 * q.Partitions() {
 		wg.Go(func() {
 			p := i / 2
 			for {
-				c, err := q.Claim(tb.Context(), durable.Claim{
-					Partition: p, Horizon: time.Second, Max: durable.MaxBatch, MaxBytes: 1 << 20, Visibility: time.Minute,
+				c, err := q.Claim(tb.Context(), driver.Claim{
+					Partition: p, Horizon: time.Second, Max: driver.MaxBatch, MaxBytes: 1 << 20, Visibility: time.Minute,
 				})
 				if !assert.NoError(tb, err) || len(c.Records) == 0 {
 					return
 				}
-				for _, op := range []durable.Op{durable.OpBegin, durable.OpAck} {
-					_, err := q.Apply(tb.Context(), durable.Batch{
+				for _, op := range []driver.Op{driver.OpBegin, driver.OpAck} {
+					_, err := q.Apply(tb.Context(), driver.Batch{
 						Partition: p, Op: op, Visibility: time.Minute, Lead: time.Second, Changes: changesOf(c.Records),
 					})
 					assert.NoError(tb, err)
@@ -127,10 +128,10 @@ func drain(tb testing.TB, q durable.Backend) {
 	wg.Wait()
 }
 
-func changesOf(records []durable.Record) []durable.Change {
-	changes := make([]durable.Change, len(records))
+func changesOf(records []driver.Record) []driver.Change {
+	changes := make([]driver.Change, len(records))
 	for i, r := range records {
-		changes[i] = durable.Change{ID: r.ID, Token: r.Token}
+		changes[i] = driver.Change{ID: r.ID, Token: r.Token}
 	}
 	return changes
 }
@@ -147,9 +148,9 @@ func BenchmarkReopen(b *testing.B) {
 		s, err := Open(path, Options{})
 		require.NoError(b, err)
 		q := openQueue(b, s, 0)
-		c, err := q.Claim(b.Context(), durable.Claim{Max: durable.MaxBatch, MaxBytes: 1 << 20, Visibility: time.Minute})
+		c, err := q.Claim(b.Context(), driver.Claim{Max: driver.MaxBatch, MaxBytes: 1 << 20, Visibility: time.Minute})
 		require.NoError(b, err)
-		require.Len(b, c.Records, durable.MaxBatch)
+		require.Len(b, c.Records, driver.MaxBatch)
 		require.NoError(b, s.Close())
 	}
 }

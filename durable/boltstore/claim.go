@@ -9,33 +9,33 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// Claim ends at most [durable.MaxBatch] leases. Where more are over, Claimed.Lease is not later than Claimed.Now, and the next call goes on. It
+// Claim ends at most [driver.MaxBatch] leases. Where more are over, Claimed.Lease is not later than Claimed.Now, and the next call goes on. It
 // waits for a commit where something that had begun has crashed, or dead letters are to go; otherwise it writes nothing, and waits at most for a
 // commit under way. It is O(log n) for each lease that it ends and each message that it claims, however many are leased.
 //
 // Where the disk is full, claiming goes on: what needs a commit is done by a later claim, and Claimed.Lease is at least a second away.
-func (b *backend) Claim(ctx context.Context, claim durable.Claim) (durable.Claimed, error) {
-	if claim.Max < 0 || claim.Max > durable.MaxBatch {
-		return durable.Claimed{}, fmt.Errorf("boltstore: %w Claim.Max %d: 0 to %d are accepted", durable.ErrInvalid, claim.Max, durable.MaxBatch)
+func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
+	if claim.Max < 0 || claim.Max > driver.MaxBatch {
+		return driver.Claimed{}, fmt.Errorf("boltstore: %w Claim.Max %d: 0 to %d are accepted", driver.ErrInvalid, claim.Max, driver.MaxBatch)
 	}
 	p, err := b.enter(ctx, claim.Partition)
 	if err != nil {
-		return durable.Claimed{}, err
+		return driver.Claimed{}, err
 	}
 	p.mu.Lock()
 	now := b.store.options.Now()
 	head := p.head
 	firing := p.endLeases(now)
-	write := len(firing) > 0 || p.state.tokens-p.token <= durable.MaxBatch || p.tooManyDead(now, b.limits)
+	write := len(firing) > 0 || p.state.tokens-p.token <= driver.MaxBatch || p.tooManyDead(now, b.limits)
 	p.mu.Unlock()
-	least := durable.Instant(1)
+	least := driver.Instant(1)
 	if write {
 		if least, err = b.judge(ctx, p, firing, claim.MaxCrashes); err != nil {
-			return durable.Claimed{}, err
+			return driver.Claimed{}, err
 		}
 	}
 	claimed, suspects, err := b.take(ctx, p, now, &claim, head)
@@ -47,7 +47,7 @@ func (b *backend) Claim(ctx context.Context, claim durable.Claim) (durable.Claim
 		}
 	}
 	if err != nil {
-		return durable.Claimed{}, err
+		return driver.Claimed{}, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,19 +61,19 @@ func (b *backend) Claim(ctx context.Context, claim durable.Claim) (durable.Claim
 const fullPause = time.Second
 
 // judge makes the request that counts crashes and trims dead letters. Where the disk is full it is put off, until the instant that is returned.
-func (b *backend) judge(ctx context.Context, p *partition, ids []string, maxCrashes int) (durable.Instant, error) {
+func (b *backend) judge(ctx context.Context, p *partition, ids []string, maxCrashes int) (driver.Instant, error) {
 	r := &request{p: p, ids: ids}
 	r.run = func(w *partitionWriter) error { return w.judge(ids, maxCrashes, b.limits) }
 	err := b.store.commits.do(ctx, r)
-	if errors.Is(err, durable.ErrFull) {
+	if errors.Is(err, driver.ErrFull) {
 		return local.After(b.store.options.Now(), fullPause), nil
 	}
 	return 1, err
 }
 
 // take leases messages. Those that are dead now, as they have crashed the process too often, are leased to nobody and returned.
-func (b *backend) take(ctx context.Context, p *partition, now time.Time, claim *durable.Claim, head durable.Instant) (
-	claimed durable.Claimed, suspects []string, err error,
+func (b *backend) take(ctx context.Context, p *partition, now time.Time, claim *driver.Claim, head driver.Instant) (
+	claimed driver.Claimed, suspects []string, err error,
 ) {
 	err = b.store.read(ctx, func(tx *bolt.Tx) error {
 		parts, err := p.q.buckets(tx, p.index)
@@ -85,10 +85,10 @@ func (b *backend) take(ctx context.Context, p *partition, now time.Time, claim *
 		t := taking{p: p, now: now, claim: claim, buckets: parts, scan: scan{p: p, index: parts.index}}
 		t.run()
 		p.hint(head)
-		claimed, suspects = durable.Claimed{Records: t.records, Now: now, Next: p.head}, t.suspects
+		claimed, suspects = driver.Claimed{Records: t.records, Now: now, Next: p.head}, t.suspects
 		return nil
 	})
-	if slices.ContainsFunc(claimed.Records, func(r durable.Record) bool { return r.State == durable.StateFiring }) {
+	if slices.ContainsFunc(claimed.Records, func(r driver.Record) bool { return r.State == driver.StateFiring }) {
 		b.store.commits.note(p)
 	}
 	return claimed, suspects, err
@@ -98,10 +98,10 @@ func (b *backend) take(ctx context.Context, p *partition, now time.Time, claim *
 type taking struct {
 	p        *partition
 	now      time.Time
-	claim    *durable.Claim
+	claim    *driver.Claim
 	buckets  buckets
 	scan     scan
-	records  []durable.Record
+	records  []driver.Record
 	size     int
 	suspects []string
 }
@@ -114,7 +114,7 @@ func (t *taking) run() {
 			break
 		}
 		r, err := decode(k.id, t.buckets.records.Get([]byte(k.id)))
-		if err != nil || r.State != durable.StateScheduled || r.Due != k.at {
+		if err != nil || r.State != driver.StateScheduled || r.Due != k.at {
 			t.scan.pass(k) // damaged, or a key without a record: Audit tells
 			continue
 		}

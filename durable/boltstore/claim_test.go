@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
@@ -21,19 +21,19 @@ func TestClaimBesideSuspect(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{Now: clock.Now})
 	q := openQueue(t, s, 1)
 	put(t, q, "poison", 0)
-	done(t, q, durable.OpBegin, changesOf(claim(t, q, 1))...)
+	done(t, q, driver.OpBegin, changesOf(claim(t, q, 1))...)
 	s = openStore(t, crash(t, s), Options{Now: clock.Now})
 	q = openQueue(t, s, 0)
 	put(t, q, "good", 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	s.writing.Lock() // the commit waits here
 	type result struct {
-		claimed durable.Claimed
+		claimed driver.Claimed
 		err     error
 	}
 	results := make(chan result, 1)
 	go func() {
-		c, err := q.Claim(ctx, durable.Claim{Max: 10, MaxBytes: 1 << 20, Visibility: time.Hour, MaxCrashes: 1})
+		c, err := q.Claim(ctx, driver.Claim{Max: 10, MaxBytes: 1 << 20, Visibility: time.Hour, MaxCrashes: 1})
 		results <- result{c, err}
 	}()
 	underWay(t, q, 0)
@@ -50,15 +50,15 @@ func TestCrashOnFullDisk(t *testing.T) {
 	clock := newClock()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{Now: clock.Now, reserve: 1})
 	q := openQueue(t, s, 1)
-	items := []durable.PutItem{{ID: "large", Body: make([]byte, 1<<20)}}
-	_, err := q.Put(t.Context(), durable.Put{Items: items})
+	items := []driver.PutItem{{ID: "large", Body: make([]byte, 1<<20)}}
+	_, err := q.Put(t.Context(), driver.Put{Items: items})
 	require.NoError(t, err)
-	done(t, q, durable.OpBegin, changesOf(claim(t, q, 1))...)
+	done(t, q, driver.OpBegin, changesOf(claim(t, q, 1))...)
 	clock.Advance(2 * time.Hour)
 	s.writing.Lock()
 	s.db.MaxSize = 1
 	s.writing.Unlock()
-	c, err := q.Claim(t.Context(), durable.Claim{Max: 10, MaxBytes: 1 << 20, Visibility: time.Hour})
+	c, err := q.Claim(t.Context(), driver.Claim{Max: 10, MaxBytes: 1 << 20, Visibility: time.Hour})
 	require.NoError(t, err)
 	assert.Empty(t, idsOf(c.Records))
 	assert.Greater(t, c.Lease, local.Floor(clock.Now()))
@@ -71,7 +71,7 @@ func TestCrashOfWhatAClaimHasBegun(t *testing.T) {
 		s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{})
 		q := openQueue(t, s, 1)
 		put(t, q, "a", 0)
-		c, err := q.Claim(t.Context(), durable.Claim{Max: 1, MaxBytes: 1, Visibility: time.Hour, Begin: begin})
+		c, err := q.Claim(t.Context(), driver.Claim{Max: 1, MaxBytes: 1, Visibility: time.Hour, Begin: begin})
 		require.NoError(t, err)
 		require.Len(t, c.Records, 1)
 		q = openQueue(t, openStore(t, crash(t, s), Options{}), 0)

@@ -7,7 +7,7 @@ import (
 	"runtime"
 	"sync"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -30,7 +30,7 @@ type committer struct {
 
 // A group has at most so many messages, and so many bytes of bodies unless one request alone has more.
 const (
-	groupMessages = 16 * durable.MaxBatch
+	groupMessages = 16 * driver.MaxBatch
 	groupBytes    = 16 << 20
 )
 
@@ -210,7 +210,7 @@ func (c *committer) commit(group []*request, notes []*partition) {
 // it and for nobody else.
 func (c *committer) try(group []*request, notes []*partition) {
 	err := c.transact(group, notes)
-	full := errors.Is(err, durable.ErrFull)
+	full := errors.Is(err, driver.ErrFull)
 	if full {
 		rest := withoutGrowth(group, err)
 		if len(rest)+len(notes) == 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // TestGroupCommit counts the transactions of many producers.
@@ -37,16 +37,16 @@ func TestGroupsByHand(t *testing.T) {
 	before := transactions(t, s)
 	s.writing.Lock() // the first group waits here, and all others for it
 	var wg sync.WaitGroup
-	send := func(p durable.Put, want error) {
+	send := func(p driver.Put, want error) {
 		wg.Go(func() {
 			_, err := q.Put(t.Context(), p)
 			assert.ErrorIs(t, err, want)
 		})
 	}
-	item := func(id string) []durable.PutItem { return []durable.PutItem{{ID: id}} }
-	send(durable.Put{Producer: "p", Seq: 1, Items: item("first")}, nil)
+	item := func(id string) []driver.PutItem { return []driver.PutItem{{ID: id}} }
+	send(driver.Put{Producer: "p", Seq: 1, Items: item("first")}, nil)
 	underWay(t, q, 0)
-	for i, p := range []durable.Put{
+	for i, p := range []driver.Put{
 		{Producer: "p", Seq: 7, Items: item("a")},
 		{Items: item("b")},
 		{Partition: 1, Items: item("b")},
@@ -60,7 +60,7 @@ func TestGroupsByHand(t *testing.T) {
 	assert.Equal(t, 2, transactions(t, s)-before, "the last group has nothing to write, as its message is a duplicate")
 	assert.Equal(t, uint64(4), count(t, q).Enqueued)
 	before = transactions(t, s)
-	send(durable.Put{Producer: "p", Seq: 1, Items: item("late")}, durable.ErrInvalid)
+	send(driver.Put{Producer: "p", Seq: 1, Items: item("late")}, driver.ErrInvalid)
 	wg.Wait()
 	assert.Equal(t, before, transactions(t, s), "what is refused writes nothing")
 }
@@ -74,9 +74,9 @@ func TestFull(t *testing.T) {
 	stored := 0
 	for ; ; stored++ {
 		require.Less(t, stored, 1000)
-		items := []durable.PutItem{{ID: fmt.Sprintf("m%03d", stored), Body: body}}
-		if _, err := q.Put(t.Context(), durable.Put{Items: items}); err != nil {
-			require.ErrorIs(t, err, durable.ErrFull)
+		items := []driver.PutItem{{ID: fmt.Sprintf("m%03d", stored), Body: body}}
+		if _, err := q.Put(t.Context(), driver.Put{Items: items}); err != nil {
+			require.ErrorIs(t, err, driver.ErrFull)
 			assert.ErrorContains(t, err, s.path)
 			break
 		}
@@ -86,12 +86,12 @@ func TestFull(t *testing.T) {
 	assert.Equal(t, int64(stored), c.Scheduled)
 	assert.Equal(t, uint64(stored), c.Enqueued)
 	_, err := q.Get(t.Context(), 0, fmt.Sprintf("m%03d", stored))
-	require.ErrorIs(t, err, durable.ErrNotFound)
+	require.ErrorIs(t, err, driver.ErrNotFound)
 	for n := 0; n < stored; {
 		changes := changesOf(claim(t, q, 16))
 		require.NotEmpty(t, changes)
-		done(t, q, durable.OpBegin, changes...)
-		done(t, q, durable.OpAck, changes...)
+		done(t, q, driver.OpBegin, changes...)
+		done(t, q, driver.OpAck, changes...)
 		n += len(changes)
 	}
 	put(t, q, "again", 0)
@@ -105,35 +105,35 @@ func TestCancelAgainstBegin(t *testing.T) {
 	q := openQueue(t, s, 1)
 	var begun, cancelled atomic.Int64
 	for round := range 60 {
-		var put durable.Put
+		var put driver.Put
 		for i := range 32 {
-			put.Items = append(put.Items, durable.PutItem{ID: fmt.Sprintf("%d-%d", round, i)})
+			put.Items = append(put.Items, driver.PutItem{ID: fmt.Sprintf("%d-%d", round, i)})
 		}
 		_, err := q.Put(t.Context(), put)
 		require.NoError(t, err)
-		outcome := make([][2]durable.Status, len(put.Items))
+		outcome := make([][2]driver.Status, len(put.Items))
 		var wg sync.WaitGroup
 		for i := range put.Items {
-			wg.Go(func() { outcome[i][0] = apply(t, q, durable.OpCancel, durable.Change{ID: put.Items[i].ID})[0].Status })
+			wg.Go(func() { outcome[i][0] = apply(t, q, driver.OpCancel, driver.Change{ID: put.Items[i].ID})[0].Status })
 		}
 		wg.Go(func() {
-			for _, c := range changesOf(claim(t, q, durable.MaxBatch)) {
+			for _, c := range changesOf(claim(t, q, driver.MaxBatch)) {
 				wg.Go(func() {
 					var i int
 					_, err := fmt.Sscanf(c.ID, fmt.Sprint(round)+"-%d", &i)
 					assert.NoError(t, err)
-					outcome[i][1] = apply(t, q, durable.OpBegin, c)[0].Status
+					outcome[i][1] = apply(t, q, driver.OpBegin, c)[0].Status
 				})
 			}
 		})
 		wg.Wait()
 		for i, o := range outcome {
-			if o[0] == durable.StatusDone {
+			if o[0] == driver.StatusDone {
 				cancelled.Add(1)
-				require.NotEqual(t, durable.StatusDone, o[1], "message %d of round %d was cancelled and has begun", i, round)
+				require.NotEqual(t, driver.StatusDone, o[1], "message %d of round %d was cancelled and has begun", i, round)
 				continue
 			}
-			require.Equal(t, [2]durable.Status{durable.StatusFiring, durable.StatusDone}, o)
+			require.Equal(t, [2]driver.Status{driver.StatusFiring, driver.StatusDone}, o)
 			begun.Add(1)
 		}
 	}
@@ -165,7 +165,7 @@ func TestEverythingAtOnce(t *testing.T) {
 			for p := range 2 {
 				_, err := q.Count(t.Context(), p)
 				assert.NoError(t, err)
-				_, _, err = q.List(t.Context(), p, durable.StateScheduled, "", 10)
+				_, _, err = q.List(t.Context(), p, driver.StateScheduled, "", 10)
 				assert.NoError(t, err)
 				report, err := q.Audit(t.Context(), p, false)
 				assert.NoError(t, err)
@@ -185,36 +185,36 @@ func TestEverythingAtOnce(t *testing.T) {
 }
 
 // deliverSome claims a few messages, retries, releases and reschedules some, and acknowledges or cancels the others.
-func deliverSome(t *testing.T, q durable.Backend, partition int, left *atomic.Int64) {
+func deliverSome(t *testing.T, q driver.Backend, partition int, left *atomic.Int64) {
 	t.Helper()
-	c, err := q.Claim(t.Context(), durable.Claim{Partition: partition, Horizon: 2 * time.Second, Max: 20, MaxBytes: 1 << 20, Visibility: time.Hour})
+	c, err := q.Claim(t.Context(), driver.Claim{Partition: partition, Horizon: 2 * time.Second, Max: 20, MaxBytes: 1 << 20, Visibility: time.Hour})
 	assert.NoError(t, err)
-	run := func(op durable.Op, changes []durable.Change) {
-		outcomes, err := q.Apply(t.Context(), durable.Batch{
+	run := func(op driver.Op, changes []driver.Change) {
+		outcomes, err := q.Apply(t.Context(), driver.Batch{
 			Partition: partition, Op: op, Visibility: time.Hour, Lead: 2 * time.Second, Changes: changes,
 		})
 		assert.NoError(t, err)
 		for _, o := range outcomes {
-			assert.Equal(t, durable.StatusDone, o.Status)
+			assert.Equal(t, driver.StatusDone, o.Status)
 		}
 	}
 	for i, c := range changesOf(c.Records) {
-		change := []durable.Change{c}
+		change := []driver.Change{c}
 		switch i % 5 {
 		case 0:
-			run(durable.OpCancel, change)
+			run(driver.OpCancel, change)
 			left.Add(-1)
 		case 1:
-			run(durable.OpRelease, change)
+			run(driver.OpRelease, change)
 		case 2:
-			run(durable.OpReschedule, change)
+			run(driver.OpReschedule, change)
 		default:
-			run(durable.OpBegin, change)
+			run(driver.OpBegin, change)
 			if i%5 == 3 && left.Load() > 10 {
-				run(durable.OpRetry, change)
+				run(driver.OpRetry, change)
 				continue
 			}
-			run(durable.OpAck, change)
+			run(driver.OpAck, change)
 			left.Add(-1)
 		}
 	}

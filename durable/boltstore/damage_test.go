@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 const damagedMessages = 1500
@@ -39,13 +39,13 @@ func use(t *testing.T, path string) (messages int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	q, err := s.Open(t.Context(), durable.Config{Queue: "orders", DeadLimit: 10, DeadAge: time.Hour})
+	q, err := s.Open(t.Context(), driver.Config{Queue: "orders", DeadLimit: 10, DeadAge: time.Hour})
 	if err != nil {
 		return 0, err
 	}
 	for p := range q.Partitions() {
 		for more := true; more; {
-			c, err := q.Claim(t.Context(), durable.Claim{Partition: p, Max: durable.MaxBatch, MaxBytes: 1 << 20, Visibility: time.Hour})
+			c, err := q.Claim(t.Context(), driver.Claim{Partition: p, Max: driver.MaxBatch, MaxBytes: 1 << 20, Visibility: time.Hour})
 			if err != nil {
 				return messages, err
 			}
@@ -58,7 +58,7 @@ func use(t *testing.T, path string) (messages int, err error) {
 		if _, err = q.Audit(t.Context(), p, true); err != nil {
 			return messages, err
 		}
-		if _, err = q.Put(t.Context(), durable.Put{Partition: p, Items: []durable.PutItem{{ID: "new", Delay: time.Hour}}}); err != nil {
+		if _, err = q.Put(t.Context(), driver.Put{Partition: p, Items: []driver.PutItem{{ID: "new", Delay: time.Hour}}}); err != nil {
 			return messages, err
 		}
 	}
@@ -80,7 +80,7 @@ func TestTruncatedFile(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, content[:n], 0o600))
 		messages, err := use(t, path)
 		if err != nil {
-			require.True(t, errors.Is(err, ErrCorrupt) || errors.Is(err, durable.ErrVersion), "cut at %d: %v", n, err)
+			require.True(t, errors.Is(err, ErrCorrupt) || errors.Is(err, driver.ErrVersion), "cut at %d: %v", n, err)
 			continue
 		}
 		require.Equal(t, damagedMessages, messages, "cut at %d", n)
@@ -113,7 +113,7 @@ func TestDamagedPages(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "queue.db")
 		require.NoError(t, os.WriteFile(path, broken, 0o600))
 		if _, err := use(t, path); err != nil {
-			require.True(t, errors.Is(err, ErrCorrupt) || isAny(err, durable.ErrVersion, durable.ErrUnavailable, durable.ErrFull),
+			require.True(t, errors.Is(err, ErrCorrupt) || isAny(err, driver.ErrVersion, driver.ErrUnavailable, driver.ErrFull),
 				"round %d: %v", i, err)
 			damaged++
 		}
@@ -164,11 +164,11 @@ func TestDecodeNeverPanics(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(5, 6))
 	good := record{
-		Record: durable.Record{
-			ID: "a", Body: []byte("body"), Enqueued: 1, Due: durable.Never, MaxAttempts: 25, Attempts: 2, Crashes: 3,
-			State: durable.StateDead, Token: 1 << 60, Died: 9, Reason: "why",
+		Record: driver.Record{
+			ID: "a", Body: []byte("body"), Enqueued: 1, Due: driver.Never, MaxAttempts: 25, Attempts: 2, Crashes: 3,
+			State: driver.StateDead, Token: 1 << 60, Died: 9, Reason: "why",
 		},
-		last: durable.OpBury, suspect: true, replayed: true,
+		last: driver.OpBury, suspect: true, replayed: true,
 	}
 	encoded := good.encode()
 	got, err := decode("a", encoded)
@@ -184,7 +184,7 @@ func TestDecodeNeverPanics(t *testing.T) {
 			b[random.IntN(len(b))] = byte(random.Uint32())
 		}
 		if r, err := decode("a", b[:random.IntN(len(b)+1)]); err == nil {
-			require.LessOrEqual(t, r.Due, durable.Never)
+			require.LessOrEqual(t, r.Due, driver.Never)
 			require.GreaterOrEqual(t, r.Attempts, 0)
 		}
 	}
@@ -200,8 +200,8 @@ func TestAudit(t *testing.T) {
 	}
 	put(t, q, "dead", 0)
 	c := changesOf(claim(t, q, 1))
-	done(t, q, durable.OpBegin, c...)
-	done(t, q, durable.OpBury, c...)
+	done(t, q, driver.OpBegin, c...)
+	done(t, q, driver.OpBury, c...)
 	parts := func(tx *bolt.Tx) buckets {
 		b, err := q.(*backend).queue.buckets(tx, 0)
 		require.NoError(t, err)
@@ -219,7 +219,7 @@ func TestAudit(t *testing.T) {
 			b.records.Put([]byte("f"), []byte{recordVersion}), // damaged
 		)
 	}))
-	broken := durable.AuditReport{Records: 6, Orphans: 4, Strays: 5}
+	broken := driver.AuditReport{Records: 6, Orphans: 4, Strays: 5}
 	report, err := q.Audit(t.Context(), 0, false)
 	require.NoError(t, err)
 	assert.Equal(t, broken, report)
@@ -229,10 +229,10 @@ func TestAudit(t *testing.T) {
 	assert.Equal(t, broken, report)
 	report, err = q.Audit(t.Context(), 0, true)
 	require.NoError(t, err)
-	assert.Equal(t, durable.AuditReport{Records: 6, Orphans: 1}, report, "the damaged record is left alone")
-	claimed, err := q.Claim(t.Context(), durable.Claim{Horizon: 2 * time.Hour, Max: 10, MaxBytes: 1000, Visibility: time.Hour})
+	assert.Equal(t, driver.AuditReport{Records: 6, Orphans: 1}, report, "the damaged record is left alone")
+	claimed, err := q.Claim(t.Context(), driver.Claim{Horizon: 2 * time.Hour, Max: 10, MaxBytes: 1000, Visibility: time.Hour})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a", "b", "d", "e"}, idsOf(claimed.Records))
-	done(t, q, durable.OpReplay, durable.Change{ID: "dead"})
+	done(t, q, driver.OpReplay, driver.Change{ID: "dead"})
 	assert.Equal(t, []string{"dead"}, idsOf(claim(t, q, 10)))
 }

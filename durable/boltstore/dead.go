@@ -3,7 +3,7 @@ package boltstore
 import (
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
@@ -24,7 +24,7 @@ func (w *partitionWriter) judge(ids []string, maxCrashes int, limits deadLimits)
 	for _, id := range ids {
 		r := w.get(id)
 		l, ok := w.leaseOf(id)
-		if !ok || l.end > local.Floor(w.now) || r == nil || r.State != durable.StateScheduled {
+		if !ok || l.end > local.Floor(w.now) || r == nil || r.State != driver.StateScheduled {
 			continue // it was extended, or is gone
 		}
 		is := *r
@@ -56,7 +56,7 @@ func (w *partitionWriter) trimDead(limits deadLimits) error {
 	}
 	var old []key
 	c := w.buckets.dead.Cursor()
-	for b, _ := c.First(); b != nil && len(old) < 2*durable.MaxBatch; b, _ = c.Next() {
+	for b, _ := c.First(); b != nil && len(old) < 2*driver.MaxBatch; b, _ = c.Next() {
 		k, ok := parseKey(b)
 		if !ok || int64(len(old)) >= excess && k.at.Add(limits.age) > now {
 			break
@@ -73,7 +73,7 @@ func (w *partitionWriter) trimDead(limits deadLimits) error {
 
 // dropDead drops a dead letter, or a key without one.
 func (w *partitionWriter) dropDead(k key) error {
-	if r := w.get(k.id); r != nil && r.State == durable.StateDead && r.Died == k.at {
+	if r := w.get(k.id); r != nil && r.State == driver.StateDead && r.Died == k.at {
 		return w.move(r, nil, effect{})
 	}
 	w.dirty, w.dead = true, true

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 )
@@ -28,9 +28,9 @@ func openFile(path string, o Options) (db *bolt.DB, file *os.File, err error) {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.IsDir():
-		return nil, nil, fmt.Errorf("%w path: it is a directory; a file is accepted", durable.ErrInvalid)
+		return nil, nil, fmt.Errorf("%w path: it is a directory; a file is accepted", driver.ErrInvalid)
 	case err == nil && !info.Mode().IsRegular():
-		return nil, nil, fmt.Errorf("%w path: it is of the kind %v; a regular file is accepted", durable.ErrInvalid, info.Mode().Type())
+		return nil, nil, fmt.Errorf("%w path: it is of the kind %v; a regular file is accepted", driver.ErrInvalid, info.Mode().Type())
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err := os.Stat(filepath.Dir(path)); err != nil {
 			return nil, nil, fmt.Errorf("the directory of the file: %w", err)
@@ -78,7 +78,7 @@ func inspect(path string, timeout time.Duration) error {
 	return fmt.Errorf("%w: %w", ErrCorrupt, err)
 }
 
-func lockedError(err error) error { return fmt.Errorf("%w: %w", durable.ErrLocked, err) }
+func lockedError(err error) error { return fmt.Errorf("%w: %w", driver.ErrLocked, err) }
 
 // openLocked opens the file for writing.
 //
@@ -183,7 +183,7 @@ func checkVersion(tx *bolt.Tx) (fresh bool, err error) {
 	meta := tx.Bucket(bucketMeta)
 	if meta == nil {
 		if first, _ := tx.Cursor().First(); first != nil {
-			return false, fmt.Errorf("%w: it is a bbolt file of another program, with a bucket %.40q", durable.ErrVersion, first)
+			return false, fmt.Errorf("%w: it is a bbolt file of another program, with a bucket %.40q", driver.ErrVersion, first)
 		}
 		return true, nil
 	}
@@ -192,7 +192,7 @@ func checkVersion(tx *bolt.Tx) (fresh bool, err error) {
 		return false, fmt.Errorf("%w: its version has %d bytes, 8 are expected", ErrCorrupt, len(b))
 	}
 	if v := binary.BigEndian.Uint64(b); v != formatVersion {
-		return false, fmt.Errorf("%w: the file is of version %d, this program reads and writes version %d", durable.ErrVersion, v, formatVersion)
+		return false, fmt.Errorf("%w: the file is of version %d, this program reads and writes version %d", driver.ErrVersion, v, formatVersion)
 	}
 	if tx.Bucket(bucketQueues) == nil {
 		return false, fmt.Errorf("%w: %s: %w", ErrCorrupt, bucketQueues, errNoBucket)
@@ -203,13 +203,13 @@ func checkVersion(tx *bolt.Tx) (fresh bool, err error) {
 // classify gives an error of a commit its kind: no space, a damaged file where bbolt finds keys that nobody has stored, or else
 // one of the system, which may be gone later. What has a kind keeps it.
 func classify(err error) error {
-	kind := durable.ErrUnavailable
+	kind := driver.ErrUnavailable
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, berrors.ErrMaxSizeReached) || noSpace(err):
-		kind = durable.ErrFull
-	case isAny(err, ErrCorrupt, durable.ErrPartitions, durable.ErrVersion):
+		kind = driver.ErrFull
+	case isAny(err, ErrCorrupt, driver.ErrPartitions, driver.ErrVersion):
 		return err
 	case isAny(err, berrors.ErrKeyTooLarge, berrors.ErrKeyRequired, berrors.ErrValueTooLarge, berrors.ErrIncompatibleValue):
 		kind = ErrCorrupt

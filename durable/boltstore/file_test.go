@@ -15,7 +15,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 func TestSecondOpenerIsLockedOut(t *testing.T) {
@@ -25,7 +25,7 @@ func TestSecondOpenerIsLockedOut(t *testing.T) {
 	require.NoError(t, err)
 	for _, timeout := range []time.Duration{-1, 10 * time.Millisecond, 200 * time.Millisecond} {
 		_, err = Open(path, Options{LockTimeout: timeout})
-		require.ErrorIs(t, err, durable.ErrLocked)
+		require.ErrorIs(t, err, driver.ErrLocked)
 		assert.ErrorContains(t, err, path)
 	}
 	require.NoError(t, first.Close())
@@ -63,13 +63,13 @@ func TestOpenRefuses(t *testing.T) {
 		options    Options
 		is         error
 	}{
-		{dir, "is a directory", Options{}, durable.ErrInvalid},
+		{dir, "is a directory", Options{}, driver.ErrInvalid},
 		{filepath.Join(dir, "missing", "queue.db"), "directory of the file", Options{}, fs.ErrNotExist},
-		{text, "no bbolt file", Options{}, durable.ErrVersion},
-		{short, "no bbolt file", Options{}, durable.ErrVersion},
-		{other, `another program, with a bucket "users"`, Options{}, durable.ErrVersion},
-		{filepath.Join(dir, "mode.db"), "FileMode", Options{FileMode: 0o400}, durable.ErrInvalid},
-		{filepath.Join(dir, "mode.db"), "FileMode", Options{FileMode: fs.ModeDir | 0o600}, durable.ErrInvalid},
+		{text, "no bbolt file", Options{}, driver.ErrVersion},
+		{short, "no bbolt file", Options{}, driver.ErrVersion},
+		{other, `another program, with a bucket "users"`, Options{}, driver.ErrVersion},
+		{filepath.Join(dir, "mode.db"), "FileMode", Options{FileMode: 0o400}, driver.ErrInvalid},
+		{filepath.Join(dir, "mode.db"), "FileMode", Options{FileMode: fs.ModeDir | 0o600}, driver.ErrInvalid},
 	} {
 		_, err := Open(c.path, c.options)
 		require.ErrorIs(t, err, c.is, c.path)
@@ -91,7 +91,7 @@ func TestOpenRefusesNewerVersion(t *testing.T) {
 		return tx.Bucket(bucketMeta).Put(keyVersion, binary.BigEndian.AppendUint64(nil, formatVersion+1))
 	})
 	_, err = Open(path, Options{})
-	require.ErrorIs(t, err, durable.ErrVersion)
+	require.ErrorIs(t, err, driver.ErrVersion)
 	assert.ErrorContains(t, err, "version 2, this program reads and writes version 1")
 }
 
@@ -117,7 +117,7 @@ func TestEmptyFileIsNew(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "queue.db")
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
-	assert.Equal(t, durable.DefaultPartitions, openQueue(t, openStore(t, path, Options{}), 0).Partitions())
+	assert.Equal(t, driver.DefaultPartitions, openQueue(t, openStore(t, path, Options{}), 0).Partitions())
 }
 
 func TestClosedStore(t *testing.T) {
@@ -127,12 +127,12 @@ func TestClosedStore(t *testing.T) {
 	q := openQueue(t, s, 1)
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close())
-	_, err = s.Open(t.Context(), durable.Config{Queue: "orders", DeadLimit: 1, DeadAge: 1})
-	require.ErrorIs(t, err, durable.ErrClosed)
-	_, err = q.Put(t.Context(), durable.Put{Items: []durable.PutItem{{ID: "a"}}})
-	require.ErrorIs(t, err, durable.ErrClosed)
+	_, err = s.Open(t.Context(), driver.Config{Queue: "orders", DeadLimit: 1, DeadAge: 1})
+	require.ErrorIs(t, err, driver.ErrClosed)
+	_, err = q.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "a"}}})
+	require.ErrorIs(t, err, driver.ErrClosed)
 	_, err = q.Count(t.Context(), 0)
-	require.ErrorIs(t, err, durable.ErrClosed)
+	require.ErrorIs(t, err, driver.ErrClosed)
 }
 
 func TestFailedStoreSaysSo(t *testing.T) {
@@ -143,12 +143,12 @@ func TestFailedStoreSaysSo(t *testing.T) {
 	q := openQueue(t, s, 1)
 	put(t, q, "a", 0)
 	s.fail(fs.ErrInvalid)
-	_, err = q.Put(t.Context(), durable.Put{Items: []durable.PutItem{{ID: "b"}}})
-	require.ErrorIs(t, err, durable.ErrUnavailable)
+	_, err = q.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "b"}}})
+	require.ErrorIs(t, err, driver.ErrUnavailable)
 	require.ErrorIs(t, err, fs.ErrInvalid)
 	assert.ErrorContains(t, err, path)
-	_, err = q.Claim(t.Context(), durable.Claim{Max: 1})
-	require.ErrorIs(t, err, durable.ErrUnavailable)
+	_, err = q.Claim(t.Context(), driver.Claim{Max: 1})
+	require.ErrorIs(t, err, driver.ErrUnavailable)
 	require.NoError(t, s.Close())
 	q = openQueue(t, openStore(t, path, Options{}), 1)
 	assert.Equal(t, int64(1), count(t, q).Scheduled)
@@ -172,9 +172,9 @@ func TestFileTooLargeIsFull(t *testing.T) {
 		fmt.Errorf("file resize error: %s", syscall.EFBIG),
 		&fs.PathError{Op: "write", Path: "queue.db", Err: syscall.ENOSPC},
 	} {
-		require.ErrorIs(t, classify(err), durable.ErrFull)
+		require.ErrorIs(t, classify(err), driver.ErrFull)
 	}
-	require.ErrorIs(t, classify(syscall.EIO), durable.ErrUnavailable)
+	require.ErrorIs(t, classify(syscall.EIO), driver.ErrUnavailable)
 }
 
 // TestOpenAloneSeesTruncation cuts off the end of a file: Open says so, before anything reads what is lost.
@@ -200,6 +200,6 @@ func TestOpenRefusesFileWithoutFreelist(t *testing.T) {
 	}))
 	require.NoError(t, db.Close())
 	_, err = Open(path, Options{})
-	require.ErrorIs(t, err, durable.ErrVersion)
+	require.ErrorIs(t, err, driver.ErrVersion)
 	assert.ErrorContains(t, err, "without a list of free pages")
 }

@@ -6,17 +6,17 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // FuzzFormats reads what may be left of a damaged file. What is read without an error is what would be written.
 func FuzzFormats(f *testing.F) {
-	full := record{Record: durable.Record{
-		ID: "a", State: durable.StateDead, Enqueued: 1, Due: durable.Never, Died: 300, MaxAttempts: 5, Attempts: 2, Crashes: 1, Token: 1 << 60,
+	full := record{Record: driver.Record{
+		ID: "a", State: driver.StateDead, Enqueued: 1, Due: driver.Never, Died: 300, MaxAttempts: 5, Attempts: 2, Crashes: 1, Token: 1 << 60,
 		Reason: "for the test", Body: []byte("body"),
-	}, last: durable.OpBury, suspect: true, replayed: true}
+	}, last: driver.OpBury, suspect: true, replayed: true}
 	f.Add(full.encode())
-	f.Add((&record{Record: durable.Record{State: durable.StateScheduled}}).encode())
+	f.Add((&record{Record: driver.Record{State: driver.StateScheduled}}).encode())
 	f.Add(key{1 << 40, "id"}.bytes())
 	f.Add((&state{tokens: 1 << 63, records: 3, crashed: 7}).encode())
 	f.Add([]byte{})
@@ -42,8 +42,8 @@ func fuzzRecord(t *testing.T, b []byte) {
 		assert.ErrorContains(t, err, `"id"`)
 		return
 	}
-	for _, i := range []durable.Instant{r.Enqueued, r.Due, r.Died} {
-		assert.True(t, i >= 0 && i <= durable.Never, "%d", i)
+	for _, i := range []driver.Instant{r.Enqueued, r.Due, r.Died} {
+		assert.True(t, i >= 0 && i <= driver.Never, "%d", i)
 	}
 	assert.GreaterOrEqual(t, min(r.MaxAttempts, r.Attempts, r.Crashes), 0)
 	again, err := decode("id", r.encode())

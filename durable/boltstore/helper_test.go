@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // openStore opens a file until the test ends.
@@ -23,59 +23,59 @@ func openStore(tb testing.TB, path string, o Options) *Store {
 }
 
 // openQueue opens the queue of the tests.
-func openQueue(tb testing.TB, s *Store, partitions int) durable.Backend {
+func openQueue(tb testing.TB, s *Store, partitions int) driver.Backend {
 	tb.Helper()
-	q, err := s.Open(tb.Context(), durable.Config{Queue: "orders", Partitions: partitions, DeadLimit: 1000, DeadAge: time.Hour})
+	q, err := s.Open(tb.Context(), driver.Config{Queue: "orders", Partitions: partitions, DeadLimit: 1000, DeadAge: time.Hour})
 	require.NoError(tb, err)
 	return q
 }
 
 // put stores one message in partition 0.
-func put(tb testing.TB, q durable.Backend, id string, delay time.Duration) {
+func put(tb testing.TB, q driver.Backend, id string, delay time.Duration) {
 	tb.Helper()
-	statuses, err := q.Put(tb.Context(), durable.Put{Items: []durable.PutItem{{ID: id, Delay: delay, Body: []byte(id), MaxAttempts: 1}}})
+	statuses, err := q.Put(tb.Context(), driver.Put{Items: []driver.PutItem{{ID: id, Delay: delay, Body: []byte(id), MaxAttempts: 1}}})
 	require.NoError(tb, err)
-	require.Equal(tb, []durable.Status{durable.StatusDone}, statuses)
+	require.Equal(tb, []driver.Status{driver.StatusDone}, statuses)
 }
 
 // claim leases up to n messages of partition 0 for an hour, and buries what has crashed twice.
-func claim(tb testing.TB, q durable.Backend, n int) []durable.Record {
+func claim(tb testing.TB, q driver.Backend, n int) []driver.Record {
 	tb.Helper()
-	c, err := q.Claim(tb.Context(), durable.Claim{Max: n, MaxBytes: 1 << 20, Visibility: time.Hour, MaxCrashes: 2})
+	c, err := q.Claim(tb.Context(), driver.Claim{Max: n, MaxBytes: 1 << 20, Visibility: time.Hour, MaxCrashes: 2})
 	require.NoError(tb, err)
 	return c.Records
 }
 
-func apply(tb testing.TB, q durable.Backend, op durable.Op, changes ...durable.Change) []durable.Outcome {
+func apply(tb testing.TB, q driver.Backend, op driver.Op, changes ...driver.Change) []driver.Outcome {
 	tb.Helper()
-	outcomes, err := q.Apply(tb.Context(), durable.Batch{Op: op, Visibility: time.Hour, Changes: changes})
+	outcomes, err := q.Apply(tb.Context(), driver.Batch{Op: op, Visibility: time.Hour, Changes: changes})
 	require.NoError(tb, err)
 	return outcomes
 }
 
 // done makes a transition that must take place.
-func done(tb testing.TB, q durable.Backend, op durable.Op, changes ...durable.Change) {
+func done(tb testing.TB, q driver.Backend, op driver.Op, changes ...driver.Change) {
 	tb.Helper()
 	for i, o := range apply(tb, q, op, changes...) {
-		require.Equal(tb, durable.StatusDone, o.Status, changes[i].ID)
+		require.Equal(tb, driver.StatusDone, o.Status, changes[i].ID)
 	}
 }
 
-func count(tb testing.TB, q durable.Backend) durable.Counts {
+func count(tb testing.TB, q driver.Backend) driver.Counts {
 	tb.Helper()
 	c, err := q.Count(tb.Context(), 0)
 	require.NoError(tb, err)
 	return c
 }
 
-func get(tb testing.TB, q durable.Backend, id string) durable.Record {
+func get(tb testing.TB, q driver.Backend, id string) driver.Record {
 	tb.Helper()
 	r, err := q.Get(tb.Context(), 0, id)
 	require.NoError(tb, err)
 	return r
 }
 
-func idsOf(records []durable.Record) []string {
+func idsOf(records []driver.Record) []string {
 	ids := []string{}
 	for _, r := range records {
 		ids = append(ids, r.ID)
@@ -95,7 +95,7 @@ func transactions(tb testing.TB, s *Store) int {
 }
 
 // underWay waits until requests of a partition are in the group that the committer has.
-func underWay(tb testing.TB, q durable.Backend, partition int) {
+func underWay(tb testing.TB, q driver.Backend, partition int) {
 	tb.Helper()
 	p := q.(*backend).queue.partitions[partition]
 	require.Eventually(tb, func() bool {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/boltstore"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // childFile is the environment variable that makes the test binary a child of the kill test; it names the file.
@@ -109,15 +110,15 @@ func (k *killer) check(t *testing.T) {
 		switch word {
 		case "put":
 			if err != nil {
-				require.ErrorIs(t, err, durable.ErrNotFound)
+				require.ErrorIs(t, err, driver.ErrNotFound)
 				lost++
 			}
 		case "ending":
 			if err != nil {
-				require.ErrorIs(t, err, durable.ErrNotFound)
+				require.ErrorIs(t, err, driver.ErrNotFound)
 			}
 		default:
-			require.ErrorIs(t, err, durable.ErrNotFound, "%s was %s", id, word)
+			require.ErrorIs(t, err, driver.ErrNotFound, "%s was %s", id, word)
 		}
 	}
 	// A child says "put" once that is safe and "ending" before it asks for the end, so nothing can be lost without a word.
@@ -133,7 +134,7 @@ func (k *killer) check(t *testing.T) {
 	}
 }
 
-var childConfig = durable.Config{Queue: "orders", Partitions: 2, DeadLimit: 100, DeadAge: time.Hour}
+var childConfig = driver.Config{Queue: "orders", Partitions: 2, DeadLimit: 100, DeadAge: time.Hour}
 
 // runChild puts, delivers and cancels until it is killed, and says what is safe.
 func runChild(path, round string) error {
@@ -161,12 +162,12 @@ func runChild(path, round string) error {
 	return <-errs
 }
 
-func childPuts(q durable.Backend, prefix string, say func(string)) error {
+func childPuts(q driver.Backend, prefix string, say func(string)) error {
 	ctx := context.Background()
 	for i := 0; ; i++ {
 		id := prefix + "-" + strconv.Itoa(i)
 		p := durable.PartitionOf(id, q.Partitions())
-		if _, err := q.Put(ctx, durable.Put{Partition: p, Items: []durable.PutItem{{ID: id, Delay: time.Duration(i%3) * time.Hour}}}); err != nil {
+		if _, err := q.Put(ctx, driver.Put{Partition: p, Items: []driver.PutItem{{ID: id, Delay: time.Duration(i%3) * time.Hour}}}); err != nil {
 			return err
 		}
 		if i%3 == 0 {
@@ -177,27 +178,27 @@ func childPuts(q durable.Backend, prefix string, say func(string)) error {
 			continue
 		}
 		say("ending " + id)
-		if _, err := q.Apply(ctx, durable.Batch{Partition: p, Op: durable.OpCancel, Changes: []durable.Change{{ID: id}}}); err != nil {
+		if _, err := q.Apply(ctx, driver.Batch{Partition: p, Op: driver.OpCancel, Changes: []driver.Change{{ID: id}}}); err != nil {
 			return err
 		}
 		say("cancelled " + id)
 	}
 }
 
-func childDelivers(q durable.Backend, p int, say func(string)) error {
+func childDelivers(q driver.Backend, p int, say func(string)) error {
 	ctx := context.Background()
 	for {
-		c, err := q.Claim(ctx, durable.Claim{Partition: p, Max: 8, MaxBytes: 1 << 20, Visibility: time.Hour})
+		c, err := q.Claim(ctx, driver.Claim{Partition: p, Max: 8, MaxBytes: 1 << 20, Visibility: time.Hour})
 		if err != nil {
 			return err
 		}
-		var changes []durable.Change
+		var changes []driver.Change
 		for _, r := range c.Records {
-			changes = append(changes, durable.Change{ID: r.ID, Token: r.Token})
+			changes = append(changes, driver.Change{ID: r.ID, Token: r.Token})
 			say("token " + strconv.Itoa(p) + " " + strconv.FormatUint(r.Token, 10))
 		}
-		for _, op := range []durable.Op{durable.OpBegin, durable.OpAck} {
-			if _, err := q.Apply(ctx, durable.Batch{Partition: p, Op: op, Visibility: time.Hour, Changes: changes}); err != nil {
+		for _, op := range []driver.Op{driver.OpBegin, driver.OpAck} {
+			if _, err := q.Apply(ctx, driver.Batch{Partition: p, Op: op, Visibility: time.Hour, Changes: changes}); err != nil {
 				return err
 			}
 		}

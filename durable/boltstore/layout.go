@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -46,7 +46,7 @@ const formatVersion = 1
 
 // key is a place in an order by time and then by id.
 type key struct {
-	at durable.Instant
+	at driver.Instant
 	id string
 }
 
@@ -67,10 +67,10 @@ func parseKey(b []byte) (key, bool) {
 		return key{}, false
 	}
 	at := binary.BigEndian.Uint64(b)
-	if at > uint64(durable.Never) {
+	if at > uint64(driver.Never) {
 		return key{}, false
 	}
-	return key{durable.Instant(at), string(b[8:])}, true
+	return key{driver.Instant(at), string(b[8:])}, true
 }
 
 // state is what a partition counts, and its tokens.

@@ -3,27 +3,27 @@ package boltstore
 import (
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // leaseChanges begins, extends or releases. It changes nothing and is false where a release needs a commit.
-func (p *partition) leaseChanges(now time.Time, b *durable.Batch) ([]durable.Outcome, bool) {
-	if b.Op == durable.OpRelease && p.needsCommit(b.Changes) {
+func (p *partition) leaseChanges(now time.Time, b *driver.Batch) ([]driver.Outcome, bool) {
+	if b.Op == driver.OpRelease && p.needsCommit(b.Changes) {
 		return nil, false
 	}
-	outcomes := make([]durable.Outcome, len(b.Changes))
+	outcomes := make([]driver.Outcome, len(b.Changes))
 	for i := range b.Changes {
 		c, o := &b.Changes[i], &outcomes[i]
-		o.Now, o.Status = now, durable.StatusDone
+		o.Now, o.Status = now, driver.StatusDone
 		l := p.holds(c)
 		switch {
-		case l == nil && b.Op == durable.OpRelease && c.Token != 0 && p.former[c.ID] == former{c.Token, b.Op}:
+		case l == nil && b.Op == driver.OpRelease && c.Token != 0 && p.former[c.ID] == former{c.Token, b.Op}:
 		case l == nil:
-			o.Status = durable.StatusLeaseLost
-		case b.Op == durable.OpBegin:
+			o.Status = driver.StatusLeaseLost
+		case b.Op == driver.OpBegin:
 			p.begin(now, b, l, o)
-		case b.Op == durable.OpExtend:
+		case b.Op == driver.OpExtend:
 			l.end = local.LeaseEnd(now, l.due, c.Delay)
 			p.ends.fix(l)
 			o.Lease = l.end
@@ -35,7 +35,7 @@ func (p *partition) leaseChanges(now time.Time, b *durable.Batch) ([]durable.Out
 }
 
 // needsCommit reports whether one of the messages has begun, so that the file may have a note of it.
-func (p *partition) needsCommit(changes []durable.Change) bool {
+func (p *partition) needsCommit(changes []driver.Change) bool {
 	for i := range changes {
 		if l := p.holds(&changes[i]); l != nil && l.firing {
 			return true
@@ -44,10 +44,10 @@ func (p *partition) needsCommit(changes []durable.Change) bool {
 	return false
 }
 
-func (p *partition) begin(now time.Time, b *durable.Batch, l *lease, o *durable.Outcome) {
+func (p *partition) begin(now time.Time, b *driver.Batch, l *lease, o *driver.Outcome) {
 	o.Due = l.due
 	if !l.firing && l.due > local.Floor(now).Add(b.Lead) {
-		o.Status = durable.StatusEarly
+		o.Status = driver.StatusEarly
 		return
 	}
 	if !l.firing {
@@ -65,7 +65,7 @@ func (p *partition) begin(now time.Time, b *durable.Batch, l *lease, o *durable.
 // that needs a commit. What the committer is at work on is left alone.
 func (p *partition) endLeases(now time.Time) (firing []string) {
 	var kept []*lease
-	for range durable.MaxBatch {
+	for range driver.MaxBatch {
 		if p.ends.len() == 0 || p.ends.first().end > local.Floor(now) {
 			break
 		}

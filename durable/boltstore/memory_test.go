@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
@@ -24,7 +24,7 @@ func TestClockForwards(t *testing.T) {
 	q := openQueue(t, openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{Now: clock.Now}), 1)
 	put(t, q, "firing", 0)
 	begun := changesOf(claim(t, q, 1))
-	done(t, q, durable.OpBegin, begun...)
+	done(t, q, driver.OpBegin, begun...)
 	put(t, q, "later", 5*time.Hour)
 	put(t, q, "last", 20*time.Hour)
 	assert.Empty(t, claim(t, q, 10))
@@ -32,7 +32,7 @@ func TestClockForwards(t *testing.T) {
 	records := claim(t, q, 10)
 	assert.Equal(t, []string{"firing", "later"}, idsOf(records))
 	assert.Equal(t, 1, records[0].Crashes)
-	assert.Equal(t, durable.StatusLeaseLost, apply(t, q, durable.OpAck, begun...)[0].Status)
+	assert.Equal(t, driver.StatusLeaseLost, apply(t, q, driver.OpAck, begun...)[0].Status)
 }
 
 // TestClockBackwards sets the clock back: nothing is claimed or begun before the clock shows its time, and leases last longer.
@@ -44,16 +44,16 @@ func TestClockBackwards(t *testing.T) {
 	put(t, q, "waiting", time.Minute)
 	prefetched := changesOf(claim(t, q, 1))
 	clock.Advance(-time.Hour)
-	assert.Equal(t, durable.StatusEarly, apply(t, q, durable.OpBegin, prefetched...)[0].Status)
+	assert.Equal(t, driver.StatusEarly, apply(t, q, driver.OpBegin, prefetched...)[0].Status)
 	assert.Empty(t, claim(t, q, 10))
 	assert.Zero(t, count(t, q).Due)
 	put(t, q, "new", 0)
 	assert.Equal(t, []string{"new"}, idsOf(claim(t, q, 10)), "what comes now is due by the new time")
-	done(t, q, durable.OpCancel, durable.Change{ID: "new"})
+	done(t, q, driver.OpCancel, driver.Change{ID: "new"})
 	clock.Advance(time.Hour - time.Millisecond)
-	assert.Equal(t, durable.StatusEarly, apply(t, q, durable.OpBegin, prefetched...)[0].Status)
+	assert.Equal(t, driver.StatusEarly, apply(t, q, driver.OpBegin, prefetched...)[0].Status)
 	clock.Advance(time.Millisecond)
-	done(t, q, durable.OpBegin, prefetched...)
+	done(t, q, driver.OpBegin, prefetched...)
 	assert.Empty(t, claim(t, q, 10))
 	clock.Advance(time.Minute + time.Millisecond) // due times are rounded up
 	assert.Equal(t, []string{"waiting"}, idsOf(claim(t, q, 10)))
@@ -81,7 +81,7 @@ func TestFront(t *testing.T) {
 		q := openQueue(t, s, 1)
 		p := q.(*backend).queue.partitions[0]
 		random := rand.New(rand.NewPCG(7, uint64(kept)))
-		due, leased := make(map[string]durable.Instant), make(map[string]durable.Change)
+		due, leased := make(map[string]driver.Instant), make(map[string]driver.Change)
 		for i := range 400 {
 			id := fmt.Sprintf("m%03d", i)
 			put(t, q, id, time.Duration(random.IntN(1000))*time.Second)
@@ -89,14 +89,14 @@ func TestFront(t *testing.T) {
 			if i%10 != 9 {
 				continue
 			}
-			c, err := q.Claim(t.Context(), durable.Claim{Horizon: time.Hour, Max: 6, MaxBytes: 1 << 20, Visibility: time.Hour})
+			c, err := q.Claim(t.Context(), driver.Claim{Horizon: time.Hour, Max: 6, MaxBytes: 1 << 20, Visibility: time.Hour})
 			require.NoError(t, err)
 			require.Equal(t, earliest(due, leased, 6), idsOf(c.Records), "limit %d, after %d messages", kept, i)
 			for _, c := range changesOf(c.Records) {
 				leased[c.ID] = c
 			}
 			release := changesOf(c.Records[:2])
-			done(t, q, durable.OpRelease, release...)
+			done(t, q, driver.OpRelease, release...)
 			delete(leased, release[0].ID)
 			delete(leased, release[1].ID)
 			assert.LessOrEqual(t, p.free.len(), kept)
@@ -108,7 +108,7 @@ func TestFront(t *testing.T) {
 }
 
 // earliest are the first n messages that are not leased.
-func earliest(due map[string]durable.Instant, leased map[string]durable.Change, n int) []string {
+func earliest(due map[string]driver.Instant, leased map[string]driver.Change, n int) []string {
 	var keys []key
 	for id, at := range due {
 		if _, ok := leased[id]; !ok {
@@ -135,7 +135,7 @@ func TestTally(t *testing.T) {
 	for i := range 150 {
 		put(t, q, fmt.Sprint("m", i), time.Duration(random.IntN(60))*time.Second)
 		if i%4 == 3 {
-			done(t, q, durable.OpCancel, durable.Change{ID: fmt.Sprint("m", i-random.IntN(3))})
+			done(t, q, driver.OpCancel, driver.Change{ID: fmt.Sprint("m", i-random.IntN(3))})
 		}
 		clock.Advance(start.Add(time.Duration(random.IntN(60)) * time.Second).Sub(clock.Now()))
 		now := local.Floor(clock.Now())
@@ -146,7 +146,7 @@ func TestTally(t *testing.T) {
 			return nil
 		}))
 		c := count(t, q)
-		records, _, err := q.List(t.Context(), 0, durable.StateScheduled, "", 1000)
+		records, _, err := q.List(t.Context(), 0, driver.StateScheduled, "", 1000)
 		require.NoError(t, err)
 		want := sort.Search(len(records), func(i int) bool { return records[i].Due > now })
 		require.Equal(t, [2]int{want, len(records)}, [2]int{int(c.Due), int(c.Scheduled)}, "step %d", i)
@@ -160,15 +160,15 @@ func TestProducersAreForgotten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "queue.db")
 	s := openStore(t, path, Options{NoSync: true, Now: clock.Now})
 	q := openQueue(t, s, 1)
-	call := func(i int) []durable.Status {
-		statuses, err := q.Put(t.Context(), durable.Put{Producer: fmt.Sprint("p", i), Seq: 1, Items: []durable.PutItem{{ID: "same", Delay: time.Hour}}})
+	call := func(i int) []driver.Status {
+		statuses, err := q.Put(t.Context(), driver.Put{Producer: fmt.Sprint("p", i), Seq: 1, Items: []driver.PutItem{{ID: "same", Delay: time.Hour}}})
 		require.NoError(t, err)
 		return statuses
 	}
 	for i := range producersKept + 100 {
 		call(i)
 	}
-	assert.Equal(t, []durable.Status{durable.StatusDone}, call(0), "a day has not passed")
+	assert.Equal(t, []driver.Status{driver.StatusDone}, call(0), "a day has not passed")
 	clock.Advance(producerAge + time.Minute)
 	for i := range 400 {
 		call(10_000 + i)
@@ -176,7 +176,7 @@ func TestProducersAreForgotten(t *testing.T) {
 	p := q.(*backend).queue.partitions[0]
 	assert.Less(t, p.known.producers, producersKept+100)
 	assert.GreaterOrEqual(t, p.known.producers, producersKept-4)
-	assert.Equal(t, []durable.Status{durable.StatusDuplicate}, call(10_000))
+	assert.Equal(t, []driver.Status{driver.StatusDuplicate}, call(10_000))
 }
 
 // TestCutOffWhileOpen truncates the file behind the back of the store: that is an error, and not the end of the process.
@@ -189,9 +189,9 @@ func TestCutOffWhileOpen(t *testing.T) {
 	q := openQueue(t, s, 1)
 	fill(t, q, 2000)
 	require.NoError(t, os.Truncate(s.path, 8192))
-	_, err := q.Claim(t.Context(), durable.Claim{Max: 10, MaxBytes: 1000})
+	_, err := q.Claim(t.Context(), driver.Claim{Max: 10, MaxBytes: 1000})
 	require.ErrorIs(t, err, ErrCorrupt)
-	_, err = q.Put(t.Context(), durable.Put{Items: []durable.PutItem{{ID: "new"}}})
+	_, err = q.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "new"}}})
 	require.Error(t, err)
 }
 
@@ -211,12 +211,12 @@ func TestEmptiedWhileOpen(t *testing.T) {
 		go func() {
 			defer close(over)
 			for range 2 {
-				_, err := q.Claim(t.Context(), durable.Claim{Max: 10, MaxBytes: 1000})
+				_, err := q.Claim(t.Context(), driver.Claim{Max: 10, MaxBytes: 1000})
 				assert.ErrorIs(t, err, ErrCorrupt)
-				_, err = q.Put(t.Context(), durable.Put{Items: []durable.PutItem{{ID: "new"}}})
+				_, err = q.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "new"}}})
 				assert.ErrorIs(t, err, ErrCorrupt)
 			}
-			_, err := s.Open(t.Context(), durable.Config{Queue: "another", DeadLimit: 1, DeadAge: time.Hour})
+			_, err := s.Open(t.Context(), driver.Config{Queue: "another", DeadLimit: 1, DeadAge: time.Hour})
 			assert.ErrorIs(t, err, ErrCorrupt)
 			assert.NoError(t, s.Close())
 		}()
@@ -235,7 +235,7 @@ func TestProducersOfFailedCommits(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true, Now: clock.Now, maxSize: 16 << 20})
 	q := openQueue(t, s, 1)
 	call := func(producer string, body []byte) error {
-		_, err := q.Put(t.Context(), durable.Put{Producer: producer, Seq: 1, Items: []durable.PutItem{{ID: producer, Delay: time.Hour, Body: body}}})
+		_, err := q.Put(t.Context(), driver.Put{Producer: producer, Seq: 1, Items: []driver.PutItem{{ID: producer, Delay: time.Hour, Body: body}}})
 		return err
 	}
 	for i := range producersKept {
@@ -244,7 +244,7 @@ func TestProducersOfFailedCommits(t *testing.T) {
 	clock.Advance(producerAge + time.Minute)
 	p := q.(*backend).queue.partitions[0]
 	for range 3 {
-		require.ErrorIs(t, call("large", make([]byte, 16<<20)), durable.ErrFull)
+		require.ErrorIs(t, call("large", make([]byte, 16<<20)), driver.ErrFull)
 	}
 	assert.Equal(t, producersKept, p.known.producers)
 }

@@ -6,7 +6,7 @@ import (
 	"hash/fnv"
 	"os"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // A bbolt file begins with two pages of meta data, of which the one with the higher transaction counts if it is whole. Behind the
@@ -75,15 +75,15 @@ func checkMeta(path string) error {
 	}
 	switch {
 	case !first.found && !second.found:
-		return fmt.Errorf("%w: it is no bbolt file", durable.ErrVersion)
+		return fmt.Errorf("%w: it is no bbolt file", driver.ErrVersion)
 	case !m.whole && max(first.version, second.version) > metaVersion && max(first.version, second.version) < 1<<8:
-		return fmt.Errorf("%w: it is a bbolt file of version %d, %d is accepted", durable.ErrVersion, max(first.version, second.version), metaVersion)
+		return fmt.Errorf("%w: it is a bbolt file of version %d, %d is accepted", driver.ErrVersion, max(first.version, second.version), metaVersion)
 	case !m.whole:
 		return fmt.Errorf("%w: both of its meta pages are", ErrCorrupt)
 	case m.used > uint64(info.Size())/uint64(m.page):
 		return fmt.Errorf("%w: it has %d bytes, of %d pages of %d bytes that are in use", ErrCorrupt, info.Size(), m.used, m.page)
 	case m.freelist == noFreelist:
-		return fmt.Errorf("%w: it is a bbolt file of another program, without a list of free pages", durable.ErrVersion)
+		return fmt.Errorf("%w: it is a bbolt file of another program, without a list of free pages", driver.ErrVersion)
 	case m.root >= m.used || m.freelist >= m.used:
 		return fmt.Errorf("%w: its meta page leads to page %d of %d", ErrCorrupt, max(m.root, m.freelist), m.used)
 	}

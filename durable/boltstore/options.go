@@ -5,7 +5,7 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // Options are those of [Open]. The zero value of each field stands for its default.
@@ -46,7 +46,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.FileMode&^fs.ModePerm != 0 || o.FileMode&0o600 != 0o600 {
 		return o, fmt.Errorf("%w FileMode %v: permission bits that let the owner read and write are accepted, and 0 for 0600",
-			durable.ErrInvalid, o.FileMode)
+			driver.ErrInvalid, o.FileMode)
 	}
 	return o, nil
 }

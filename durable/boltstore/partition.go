@@ -6,7 +6,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // partition is what the memory holds of a partition: what is claimed, and how far the index on disk has been claimed. Everything
@@ -35,9 +35,9 @@ type partition struct {
 	settled chan struct{}       // closed when busy has been emptied; nil: nobody waits
 	notes   map[string]struct{} // begun since the last commit
 
-	head       durable.Instant // the earliest due time of what is scheduled; 0: nothing is
-	headKnown  bool            // false only within a critical section
-	oldestDead durable.Instant // time of the first death; 0: there is none
+	head       driver.Instant // the earliest due time of what is scheduled; 0: nothing is
+	headKnown  bool           // false only within a critical section
+	oldestDead driver.Instant // time of the first death; 0: there is none
 	due        tally
 
 	known known // of the committer only
@@ -59,18 +59,18 @@ const maxFormer = 1 << 16
 // lease is a claimed message.
 type lease struct {
 	id     string
-	due    durable.Instant
-	end    durable.Instant
+	due    driver.Instant
+	end    driver.Instant
 	token  uint64
 	firing bool
 	index  int
 }
 
-func (l *lease) state() durable.State {
+func (l *lease) state() driver.State {
 	if l.firing {
-		return durable.StateFiring
+		return driver.StateFiring
 	}
-	return durable.StateLeased
+	return driver.StateLeased
 }
 
 func (l *lease) before(o *lease) bool { return l.end < o.end || l.end == o.end && l.id < o.id }
@@ -88,7 +88,7 @@ func (f *freeKey) place() *int            { return &f.index }
 // former is a lease that has ended: by which transition of its holder, 0 if by none.
 type former struct {
 	token uint64
-	op    durable.Op
+	op    driver.Op
 }
 
 func (q *queue) loadPartition(tx *bolt.Tx, i int) (*partition, error) {
@@ -119,14 +119,14 @@ func (q *queue) loadPartition(tx *bolt.Tx, i int) (*partition, error) {
 const tokenRange = 1 << 32
 
 // firstTime is that of the first key of a bucket, 0 where it is empty.
-func firstTime(b *bolt.Bucket) durable.Instant {
+func firstTime(b *bolt.Bucket) driver.Instant {
 	first, _ := b.Cursor().First()
 	k, _ := parseKey(first)
 	return k.at
 }
 
 // holds is the lease that a change is made by, nil if it has ended.
-func (p *partition) holds(c *durable.Change) *lease {
+func (p *partition) holds(c *driver.Change) *lease {
 	if l := p.leases[c.ID]; l != nil && c.Token != 0 && l.token == c.Token {
 		return l
 	}
@@ -159,7 +159,7 @@ func (p *partition) dropFree(id string) {
 }
 
 // endLease makes a leased message scheduled again, in memory only.
-func (p *partition) endLease(l *lease, op durable.Op) {
+func (p *partition) endLease(l *lease, op driver.Op) {
 	p.dropLease(l.id)
 	if len(p.former) >= maxFormer {
 		clear(p.former) // a Release that is repeated after that finds its lease lost
@@ -199,7 +199,7 @@ func (p *partition) unschedule(k key) {
 // effect is what a commit means for the memory: a key that has left the index, and one that has come; 0 for none.
 type effect struct {
 	id       string
-	was, is  durable.Instant
+	was, is  driver.Instant
 	released former // of a release
 
 	keepsLease bool // the key was a wrong one
@@ -227,8 +227,8 @@ func (p *partition) apply(e effect) {
 }
 
 // hint tells the watchers if what is the earliest now is earlier than it was before.
-func (p *partition) hint(before durable.Instant) {
+func (p *partition) hint(before driver.Instant) {
 	if p.head != 0 && (before == 0 || p.head < before) {
-		p.q.hints.Send(durable.Hint{Partition: p.index, Due: p.head})
+		p.q.hints.Send(driver.Hint{Partition: p.index, Due: p.head})
 	}
 }

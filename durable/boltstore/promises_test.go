@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // TestCommitsAreSynced is what all promises stand on: only NoSync leaves out the fsync.
@@ -30,8 +30,8 @@ func TestOldDeadLettersGoWithClaims(t *testing.T) {
 	put(t, q, "dead", 0)
 	put(t, q, "later", 100*time.Hour)
 	c := changesOf(claim(t, q, 1))
-	done(t, q, durable.OpBegin, c...)
-	done(t, q, durable.OpBury, c...)
+	done(t, q, driver.OpBegin, c...)
+	done(t, q, driver.OpBury, c...)
 	clock.Advance(59 * time.Minute)
 	claim(t, q, 1)
 	assert.Equal(t, int64(1), count(t, q).Dead)
@@ -48,13 +48,13 @@ func TestTokensBeyondTheirRange(t *testing.T) {
 	fill(t, q, 600)
 	p := q.(*backend).queue.partitions[0]
 	p.mu.Lock()
-	p.token = p.state.tokens - durable.MaxBatch - 10
+	p.token = p.state.tokens - driver.MaxBatch - 10
 	p.mu.Unlock()
 	last := uint64(0)
 	for range 2 {
-		records := claim(t, q, durable.MaxBatch)
-		require.Len(t, records, durable.MaxBatch)
-		last = records[durable.MaxBatch-1].Token
+		records := claim(t, q, driver.MaxBatch)
+		require.Len(t, records, driver.MaxBatch)
+		last = records[driver.MaxBatch-1].Token
 	}
 	q = openQueue(t, openStore(t, crash(t, s), Options{}), 0)
 	assert.Greater(t, claim(t, q, 1)[0].Token, last)
@@ -69,14 +69,14 @@ func TestUnknownCommit(t *testing.T) {
 	q := openQueue(t, s, 1)
 	err = s.commits.do(t.Context(), &request{p: q.(*backend).queue.partitions[0], run: func(w *partitionWriter) error {
 		w.tx.OnCommit(func() { panic("too late") })
-		_, err := w.putOne(&durable.PutItem{ID: "a"}, false)
+		_, err := w.putOne(&driver.PutItem{ID: "a"}, false)
 		return err
 	}})
-	require.ErrorIs(t, err, durable.ErrUnavailable)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
 	_, err = q.Get(t.Context(), 0, "a")
-	require.ErrorIs(t, err, durable.ErrUnavailable)
-	_, err = q.Put(t.Context(), durable.Put{Items: []durable.PutItem{{ID: "b"}}})
-	require.ErrorIs(t, err, durable.ErrUnavailable)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	_, err = q.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "b"}}})
+	require.ErrorIs(t, err, driver.ErrUnavailable)
 	require.NoError(t, s.Close())
 	q = openQueue(t, openStore(t, path, Options{}), 0)
 	assert.Equal(t, []string{"a"}, idsOf(claim(t, q, 10)), "it has taken place")

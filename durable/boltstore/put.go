@@ -7,16 +7,16 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // put stores messages one after the other: of two with the same id the second is a duplicate.
-func (w *partitionWriter) put(put *durable.Put) (statuses []durable.Status, refused, err error) {
+func (w *partitionWriter) put(put *driver.Put) (statuses []driver.Status, refused, err error) {
 	if statuses, refused = repeated(w.producers, put); statuses != nil || refused != nil {
 		return statuses, refused, nil
 	}
-	statuses = make([]durable.Status, len(put.Items))
+	statuses = make([]driver.Status, len(put.Items))
 	for i := range put.Items {
 		if statuses[i], err = w.putOne(&put.Items[i], put.Replace); err != nil {
 			return nil, nil, err
@@ -25,26 +25,26 @@ func (w *partitionWriter) put(put *durable.Put) (statuses []durable.Status, refu
 	return statuses, nil, w.remember(put, statuses)
 }
 
-func (w *partitionWriter) putOne(item *durable.PutItem, replace bool) (durable.Status, error) {
+func (w *partitionWriter) putOne(item *driver.PutItem, replace bool) (driver.Status, error) {
 	old := w.get(item.ID)
 	if old != nil {
 		switch {
 		case !replace:
-			return durable.StatusDuplicate, nil
+			return driver.StatusDuplicate, nil
 		case w.isFiring(item.ID):
-			return durable.StatusFiring, nil
+			return driver.StatusFiring, nil
 		}
 	}
-	r := &record{Record: durable.Record{
+	r := &record{Record: driver.Record{
 		ID:          item.ID,
 		Body:        item.Body,
 		Enqueued:    local.Floor(w.now),
 		Due:         local.DueAt(w.now, item.At, item.Delay),
 		MaxAttempts: item.MaxAttempts,
-		State:       durable.StateScheduled,
+		State:       driver.StateScheduled,
 	}}
 	w.state.enqueued++
-	return durable.StatusDone, w.move(old, r, effect{})
+	return driver.StatusDone, w.move(old, r, effect{})
 }
 
 // Producers that have not put anything for producerAge are forgotten, as long as there are more than producersKept: no call is
@@ -59,7 +59,7 @@ const (
 const producerHeader = 16
 
 // repeated returns the results of a put that has taken place, nil if it has not. One before the last is refused: its results are gone.
-func repeated(producers *bolt.Bucket, put *durable.Put) ([]durable.Status, error) {
+func repeated(producers *bolt.Bucket, put *driver.Put) ([]driver.Status, error) {
 	if put.Producer == "" {
 		return nil, nil
 	}
@@ -73,20 +73,20 @@ func repeated(producers *bolt.Bucket, put *durable.Put) ([]durable.Status, error
 		return nil, nil
 	case put.Seq < last:
 		return nil, fmt.Errorf("boltstore: %w sequence number %d of producer %q: %d and more are accepted, as its last one was %d",
-			durable.ErrInvalid, put.Seq, put.Producer, last, last)
+			driver.ErrInvalid, put.Seq, put.Producer, last, last)
 	case len(put.Items) != len(statuses):
 		return nil, fmt.Errorf("boltstore: %w repetition of put %d of producer %q: it has %d messages, the first had %d",
-			durable.ErrInvalid, put.Seq, put.Producer, len(put.Items), len(statuses))
+			driver.ErrInvalid, put.Seq, put.Producer, len(put.Items), len(statuses))
 	}
-	results := make([]durable.Status, len(statuses))
+	results := make([]driver.Status, len(statuses))
 	for i, s := range statuses {
-		results[i] = durable.Status(s)
+		results[i] = driver.Status(s)
 	}
 	return results, nil
 }
 
 // remember keeps the results of a put. A producer that is new makes it look for some that are old, from a place that moves on.
-func (w *partitionWriter) remember(put *durable.Put, statuses []durable.Status) error {
+func (w *partitionWriter) remember(put *driver.Put, statuses []driver.Status) error {
 	if put.Producer == "" {
 		return nil
 	}
@@ -120,8 +120,8 @@ func (w *partitionWriter) forget() error {
 		k, v = c.First()
 	}
 	for n := 0; n < looks && k != nil; n++ {
-		oldest := local.Floor(w.now) - durable.Instant(producerAge/time.Millisecond)
-		if len(v) < producerHeader || durable.Instant(binary.BigEndian.Uint64(v[8:])) < oldest {
+		oldest := local.Floor(w.now) - driver.Instant(producerAge/time.Millisecond)
+		if len(v) < producerHeader || driver.Instant(binary.BigEndian.Uint64(v[8:])) < oldest {
 			old = append(old, append([]byte(nil), k...))
 		}
 		k, v = c.Next()

@@ -6,7 +6,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
@@ -54,7 +54,7 @@ func (q *queue) load(partitions int) error {
 func (q *queue) create(tx *bolt.Tx, partitions int) (int, error) {
 	if b := queueBucket(tx, q.name); b != nil {
 		n := b.Get(keyPartitions)
-		if len(n) != 8 || binary.BigEndian.Uint64(n)-1 >= durable.MaxPartitions {
+		if len(n) != 8 || binary.BigEndian.Uint64(n)-1 >= driver.MaxPartitions {
 			return 0, fmt.Errorf("%w: the number of partitions is %x", ErrCorrupt, n)
 		}
 		has := int(binary.BigEndian.Uint64(n))
@@ -64,7 +64,7 @@ func (q *queue) create(tx *bolt.Tx, partitions int) (int, error) {
 		return has, nil
 	}
 	if partitions == 0 {
-		partitions = durable.DefaultPartitions
+		partitions = driver.DefaultPartitions
 	}
 	b, err := tx.Bucket(bucketQueues).CreateBucket([]byte(q.name))
 	if err == nil {
@@ -111,7 +111,7 @@ func (q *queue) countCrashes(tx *bolt.Tx, partitions int) (more bool, err error)
 		for k, _ := c.First(); k != nil && !more; k, _ = c.First() {
 			id := string(k)
 			written += crashCost
-			if r, err := decode(id, b.records.Get(k)); err == nil && r.State == durable.StateScheduled {
+			if r, err := decode(id, b.records.Get(k)); err == nil && r.State == driver.StateScheduled {
 				r.Crashes, r.last, r.suspect = counted(r.Crashes), 0, true
 				s.crashed++
 				written += len(r.Body)

@@ -10,7 +10,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
@@ -32,11 +32,11 @@ func (b *backend) view(ctx context.Context, index int, f func(p *partition, part
 }
 
 // Get is O(log n). It waits for a commit under way, as all that reads the file does.
-func (b *backend) Get(ctx context.Context, index int, id string) (r durable.Record, err error) {
+func (b *backend) Get(ctx context.Context, index int, id string) (r driver.Record, err error) {
 	err = b.view(ctx, index, func(p *partition, parts buckets) error {
 		value := parts.records.Get([]byte(id))
 		if value == nil {
-			return fmt.Errorf("boltstore: %w with id %q in partition %d", durable.ErrNotFound, id, index)
+			return fmt.Errorf("boltstore: %w with id %q in partition %d", driver.ErrNotFound, id, index)
 		}
 		stored, err := decode(id, value)
 		if err != nil {
@@ -49,40 +49,40 @@ func (b *backend) Get(ctx context.Context, index int, id string) (r durable.Reco
 }
 
 // present adds to a record what only the memory knows.
-func (p *partition) present(stored *record) durable.Record {
+func (p *partition) present(stored *record) driver.Record {
 	r := stored.export()
 	if f, ok := p.former[r.ID]; ok {
 		r.Token = f.token
 	}
-	if l := p.leases[r.ID]; l != nil && r.State == durable.StateScheduled && l.token != 0 {
+	if l := p.leases[r.ID]; l != nil && r.State == driver.StateScheduled && l.token != 0 {
 		r.State, r.Token, r.LeaseEnd = l.state(), l.token, l.end
 	}
 	return r
 }
 
 // List is O(log n) for each message of the page and for each leased one that it passes; of leased ones O(n log n) for those in flight.
-func (b *backend) List(ctx context.Context, index int, state durable.State, cursor string, limit int) (
-	records []durable.Record, next string, err error,
+func (b *backend) List(ctx context.Context, index int, state driver.State, cursor string, limit int) (
+	records []driver.Record, next string, err error,
 ) {
 	if limit < 1 {
-		return nil, "", fmt.Errorf("boltstore: %w limit %d of a list: 1 or more is accepted", durable.ErrInvalid, limit)
+		return nil, "", fmt.Errorf("boltstore: %w limit %d of a list: 1 or more is accepted", driver.ErrInvalid, limit)
 	}
 	from, err := parseCursor(cursor)
 	if err != nil {
 		return nil, "", err
 	}
 	err = b.view(ctx, index, func(p *partition, parts buckets) error {
-		page := page{p: p, records: parts.records, limit: limit, out: []durable.Record{}}
+		page := page{p: p, records: parts.records, limit: limit, out: []driver.Record{}}
 		switch state {
-		case durable.StateScheduled:
+		case driver.StateScheduled:
 			page.walk(parts.index, from, func(id string) bool { return p.leases[id] == nil })
-		case durable.StateDead:
+		case driver.StateDead:
 			page.walk(parts.dead, from, func(string) bool { return true })
-		case durable.StateLeased:
+		case driver.StateLeased:
 			page.leased(from)
 		default:
 			return fmt.Errorf("boltstore: %w state %d of a list: %d (scheduled), %d (leased and firing) and %d (dead) are accepted",
-				durable.ErrInvalid, state, durable.StateScheduled, durable.StateLeased, durable.StateDead)
+				driver.ErrInvalid, state, driver.StateScheduled, driver.StateLeased, driver.StateDead)
 		}
 		records, next = page.out, page.next
 		return nil
@@ -96,7 +96,7 @@ type page struct {
 	records *bolt.Bucket
 	limit   int
 	last    key
-	out     []durable.Record
+	out     []driver.Record
 	next    string // the cursor behind last, once something follows it
 }
 
@@ -151,14 +151,14 @@ func parseCursor(cursor string) (key, error) {
 	number, id, found := strings.Cut(cursor, ":")
 	at, err := strconv.ParseInt(number, 10, 64)
 	if !found || err != nil || at < 0 {
-		return key{}, fmt.Errorf("boltstore: %w cursor %.40q: the one that came with the last page is accepted", durable.ErrInvalid, cursor)
+		return key{}, fmt.Errorf("boltstore: %w cursor %.40q: the one that came with the last page is accepted", driver.ErrInvalid, cursor)
 	}
-	return key{durable.Instant(at), id}.next(), nil
+	return key{driver.Instant(at), id}.next(), nil
 }
 
 // Count is O(1) but for the messages that have become due since the last Count, which it visits, and those in flight. The first one after the queue
 // was opened visits all that are due, tens of thousands at a time and those of one millisecond together, with other calls in between.
-func (b *backend) Count(ctx context.Context, index int) (c durable.Counts, err error) {
+func (b *backend) Count(ctx context.Context, index int) (c driver.Counts, err error) {
 	for done := false; !done && err == nil; {
 		err = b.view(ctx, index, func(p *partition, parts buckets) error {
 			now := local.Floor(b.store.options.Now())
@@ -173,9 +173,9 @@ func (b *backend) Count(ctx context.Context, index int) (c durable.Counts, err e
 
 const countStep = 1 << 15
 
-func (p *partition) counts(now durable.Instant) durable.Counts {
+func (p *partition) counts(now driver.Instant) driver.Counts {
 	s := &p.state
-	c := durable.Counts{
+	c := driver.Counts{
 		Now: now, Scheduled: s.records - s.dead - int64(len(p.leases)), Due: p.due.n, InFlight: int64(len(p.leases)), Dead: s.dead, NextDue: p.head,
 		Enqueued: s.enqueued, Acked: s.acked, Retried: s.retried, Buried: s.buried, Cancelled: s.cancelled, Crashed: s.crashed,
 	}

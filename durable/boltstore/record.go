@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // record is a message as the file holds it: scheduled or dead. Token is that of the last transition with one.
 type record struct {
-	durable.Record
-	last    durable.Op // the transition that has written it, so that it may be repeated; 0: a put or another one
-	suspect bool       // it had begun when the process crashed, so that the next claim looks at its crashes
+	driver.Record
+	last    driver.Op // the transition that has written it, so that it may be repeated; 0: a put or another one
+	suspect bool      // it had begun when the process crashed, so that the next claim looks at its crashes
 
 	replayed bool // since it was dead
 }
@@ -58,9 +58,9 @@ func decode(id string, b []byte) (r record, err error) {
 	if b[0] != recordVersion {
 		return damaged(fmt.Sprintf("its version is %d, %d is expected", b[0], recordVersion))
 	}
-	r.ID, r.State, r.last = id, durable.State(b[1]), durable.Op(b[2])
+	r.ID, r.State, r.last = id, driver.State(b[1]), driver.Op(b[2])
 	r.suspect, r.replayed = b[3]&flagSuspect != 0, b[3]&flagReplayed != 0
-	if r.State != durable.StateScheduled && r.State != durable.StateDead {
+	if r.State != driver.StateScheduled && r.State != driver.StateDead {
 		return damaged(fmt.Sprintf("its state is %d", r.State))
 	}
 	b = b[4:]
@@ -72,17 +72,17 @@ func decode(id string, b []byte) (r record, err error) {
 		}
 		b = b[n:]
 	}
-	if max(v[0], v[1], v[6]) > uint64(durable.Never) || max(v[2], v[3], v[4]) > math.MaxInt32 || v[7] > uint64(len(b)) {
+	if max(v[0], v[1], v[6]) > uint64(driver.Never) || max(v[2], v[3], v[4]) > math.MaxInt32 || v[7] > uint64(len(b)) {
 		return damaged("a number is out of range")
 	}
-	r.Enqueued, r.Due, r.Died = durable.Instant(v[0]), durable.Instant(v[1]), durable.Instant(v[6])
+	r.Enqueued, r.Due, r.Died = driver.Instant(v[0]), driver.Instant(v[1]), driver.Instant(v[6])
 	r.MaxAttempts, r.Attempts, r.Crashes, r.Token = int(v[2]), int(v[3]), int(v[4]), v[5]
 	r.Reason, r.Body = string(b[:v[7]]), b[v[7]:]
 	return r, nil
 }
 
 // export is the record for a caller, who keeps it longer than the transaction.
-func (r *record) export() durable.Record {
+func (r *record) export() driver.Record {
 	out := r.Record
 	out.Body = append(make([]byte, 0, len(r.Body)), r.Body...)
 	return out

@@ -3,7 +3,7 @@ package boltstore
 import (
 	"errors"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -32,7 +32,7 @@ func (s *Store) spendReserve() error {
 // insist is update, which takes from the reserve where space has run out.
 func (s *Store) insist(f func(tx *bolt.Tx) error) error {
 	err := s.update(f)
-	if errors.Is(err, durable.ErrFull) && s.spendReserve() == nil {
+	if errors.Is(err, driver.ErrFull) && s.spendReserve() == nil {
 		err = s.update(f)
 	}
 	return err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // TestFullOfSmall fills a file with small messages, so that nearly no page is free. What is there can be claimed and acknowledged all the
@@ -33,12 +33,12 @@ func TestFullOfSmall(t *testing.T) {
 }
 
 // fillUp puts small messages until the file has been full several times.
-func fillUp(t *testing.T, q durable.Backend) (stored int) {
+func fillUp(t *testing.T, q driver.Backend) (stored int) {
 	t.Helper()
 	for i, refused := 0, 0; refused < 20; i++ {
-		items := []durable.PutItem{{ID: fmt.Sprintf("m%06d", i), Body: make([]byte, 20)}}
-		if _, err := q.Put(t.Context(), durable.Put{Partition: i % q.Partitions(), Items: items}); err != nil {
-			require.ErrorIs(t, err, durable.ErrFull)
+		items := []driver.PutItem{{ID: fmt.Sprintf("m%06d", i), Body: make([]byte, 20)}}
+		if _, err := q.Put(t.Context(), driver.Put{Partition: i % q.Partitions(), Items: items}); err != nil {
+			require.ErrorIs(t, err, driver.ErrFull)
 			refused++
 			continue
 		}
@@ -48,17 +48,17 @@ func fillUp(t *testing.T, q durable.Backend) (stored int) {
 }
 
 // drainBy claims and acknowledges everything, so many at a time.
-func drainBy(t *testing.T, q durable.Backend, batch int) (n int) {
+func drainBy(t *testing.T, q driver.Backend, batch int) (n int) {
 	t.Helper()
 	for p := 0; p < q.Partitions(); {
-		c, err := q.Claim(t.Context(), durable.Claim{Partition: p, Max: batch, MaxBytes: 1 << 20, Visibility: time.Hour})
+		c, err := q.Claim(t.Context(), driver.Claim{Partition: p, Max: batch, MaxBytes: 1 << 20, Visibility: time.Hour})
 		require.NoError(t, err)
 		if len(c.Records) == 0 {
 			p++
 			continue
 		}
-		for _, op := range []durable.Op{durable.OpBegin, durable.OpAck} {
-			_, err := q.Apply(t.Context(), durable.Batch{Partition: p, Op: op, Visibility: time.Hour, Changes: changesOf(c.Records)})
+		for _, op := range []driver.Op{driver.OpBegin, driver.OpAck} {
+			_, err := q.Apply(t.Context(), driver.Batch{Partition: p, Op: op, Visibility: time.Hour, Changes: changesOf(c.Records)})
 			require.NoError(t, err, "after %d", n)
 		}
 		n += len(c.Records)

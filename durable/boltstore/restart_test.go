@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // TestRestartEndsLeases restarts with messages that were claimed: they are scheduled again at once.
@@ -24,17 +24,17 @@ func TestRestartEndsLeases(t *testing.T) {
 		put(t, q, fmt.Sprint("m", i), 0)
 	}
 	leased := changesOf(claim(t, q, 4))
-	done(t, q, durable.OpBegin, leased[:2]...)
-	done(t, q, durable.OpAck, leased[0])
+	done(t, q, driver.OpBegin, leased[:2]...)
+	done(t, q, driver.OpAck, leased[0])
 	require.NoError(t, s.Close())
 
 	q = openQueue(t, openStore(t, path, Options{Now: clock.Now}), 0)
 	c := count(t, q)
 	assert.Equal(t, [3]int64{3, 3, 0}, [3]int64{c.Scheduled, c.Due, c.InFlight})
-	for _, o := range apply(t, q, durable.OpBegin, leased[1:]...) {
-		assert.Equal(t, durable.StatusLeaseLost, o.Status)
+	for _, o := range apply(t, q, driver.OpBegin, leased[1:]...) {
+		assert.Equal(t, driver.StatusLeaseLost, o.Status)
 	}
-	assert.Equal(t, durable.StatusNotFound, apply(t, q, durable.OpAck, leased[0])[0].Status)
+	assert.Equal(t, driver.StatusNotFound, apply(t, q, driver.OpAck, leased[0])[0].Status)
 	again := claim(t, q, 10)
 	require.Equal(t, []string{"m1", "m2", "m3"}, idsOf(again))
 	for _, r := range again {
@@ -55,15 +55,15 @@ func TestCrashCounts(t *testing.T) {
 		records := claim(t, q, 10)
 		require.Equal(t, []string{"good", "leased", "poison"}, idsOf(records))
 		assert.Equal(t, [3]int{0, 0, crashes}, [3]int{records[0].Crashes, records[1].Crashes, records[2].Crashes})
-		done(t, q, durable.OpBegin, changesOf([]durable.Record{records[0], records[2]})...)
-		done(t, q, durable.OpRelease, changesOf(records[:1])...)
+		done(t, q, driver.OpBegin, changesOf([]driver.Record{records[0], records[2]})...)
+		done(t, q, driver.OpRelease, changesOf(records[:1])...)
 		s = openStore(t, crash(t, s), Options{Now: clock.Now})
 		q = openQueue(t, s, 0)
 		assert.Equal(t, crashes+1, get(t, q, "poison").Crashes)
-		assert.Equal(t, durable.StateScheduled, get(t, q, "poison").State, "only a claim says how many are too many")
+		assert.Equal(t, driver.StateScheduled, get(t, q, "poison").State, "only a claim says how many are too many")
 	}
 	assert.Equal(t, []string{"good", "leased"}, idsOf(claim(t, q, 10)))
-	assert.Equal(t, durable.StateDead, get(t, q, "poison").State)
+	assert.Equal(t, driver.StateDead, get(t, q, "poison").State)
 	c := count(t, q)
 	assert.Equal(t, [2]uint64{2, 1}, [2]uint64{c.Crashed, c.Buried})
 	assert.Equal(t, [3]int64{0, 2, 1}, [3]int64{c.Scheduled, c.InFlight, c.Dead})
@@ -79,14 +79,14 @@ func TestManyCrashes(t *testing.T) {
 	const messages = crashBytes/crashCost + 500
 	fill(t, q, messages)
 	for n := 0; n < messages; {
-		c := changesOf(claim(t, q, durable.MaxBatch))
-		done(t, q, durable.OpBegin, c...)
+		c := changesOf(claim(t, q, driver.MaxBatch))
+		done(t, q, driver.OpBegin, c...)
 		n += len(c)
 	}
 	require.NoError(t, s.Close())
 	q = openQueue(t, openStore(t, path, Options{NoSync: true}), 0)
 	assert.Equal(t, uint64(messages), count(t, q).Crashed)
-	for _, r := range claim(t, q, durable.MaxBatch) {
+	for _, r := range claim(t, q, driver.MaxBatch) {
 		assert.Equal(t, 1, r.Crashes)
 	}
 }
@@ -100,18 +100,18 @@ func TestCrashForgetsNotes(t *testing.T) {
 		put(t, q, id, 0)
 	}
 	changes := changesOf(claim(t, q, 4))
-	done(t, q, durable.OpBegin, changes...)
+	done(t, q, driver.OpBegin, changes...)
 	crash(t, s) // so that the notes are written
-	done(t, q, durable.OpAck, changes[0])
-	done(t, q, durable.OpBury, changes[1])
-	done(t, q, durable.OpRelease, changes[2])
-	done(t, q, durable.OpRetry, changes[3])
+	done(t, q, driver.OpAck, changes[0])
+	done(t, q, driver.OpBury, changes[1])
+	done(t, q, driver.OpRelease, changes[2])
+	done(t, q, driver.OpRetry, changes[3])
 	q = openQueue(t, openStore(t, crash(t, s), Options{}), 0)
 	assert.Equal(t, []string{"released", "retried"}, idsOf(claim(t, q, 10)))
 	assert.Zero(t, count(t, q).Crashed)
 	report, err := q.Audit(t.Context(), 0, false)
 	require.NoError(t, err)
-	assert.Equal(t, durable.AuditReport{Records: 3}, report)
+	assert.Equal(t, driver.AuditReport{Records: 3}, report)
 }
 
 // TestCrashCountsBesideDuplicate crashes after a message has begun whose note met a put of the same id in one group of the committer. That put writes
@@ -123,18 +123,18 @@ func TestCrashCountsBesideDuplicate(t *testing.T) {
 	put(t, q, "poison", 0)
 	changes := changesOf(claim(t, q, 1))
 	var wg sync.WaitGroup
-	send := func(p durable.Put) {
+	send := func(p driver.Put) {
 		wg.Go(func() {
 			_, err := q.Put(t.Context(), p)
 			assert.NoError(t, err)
 		})
 	}
 	s.writing.Lock() // the first group waits here, and all others for it
-	send(durable.Put{Partition: 1, Items: []durable.PutItem{{ID: "first"}}})
+	send(driver.Put{Partition: 1, Items: []driver.PutItem{{ID: "first"}}})
 	underWay(t, q, 1)
-	send(durable.Put{Items: []durable.PutItem{{ID: "poison"}}})
+	send(driver.Put{Items: []driver.PutItem{{ID: "poison"}}})
 	inLine(t, s, 1)
-	done(t, q, durable.OpBegin, changes...)
+	done(t, q, driver.OpBegin, changes...)
 	s.writing.Unlock()
 	wg.Wait()
 	q = openQueue(t, openStore(t, crash(t, s), Options{}), 0)
@@ -156,7 +156,7 @@ func TestTokensRiseOverClocks(t *testing.T) {
 			require.Len(t, c, 1)
 			require.Greater(t, c[0].Token, last)
 			last = c[0].Token
-			done(t, q, durable.OpCancel, c...)
+			done(t, q, driver.OpCancel, c...)
 		}
 		require.NoError(t, s.Close())
 		clock.Advance(-365 * 24 * time.Hour)

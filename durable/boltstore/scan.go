@@ -1,7 +1,7 @@
 package boltstore
 
 import (
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -57,17 +57,17 @@ func (p *partition) findHead(b buckets) {
 // tally counts the keys of the index up to a time. It is brought up to date by those who ask, and kept by commits, so that each key is
 // walked over once.
 type tally struct {
-	until durable.Instant
+	until driver.Instant
 	n     int64
 }
 
-func (t *tally) add(at durable.Instant) {
+func (t *tally) add(at driver.Instant) {
 	if at <= t.until {
 		t.n++
 	}
 }
 
-func (t *tally) remove(at durable.Instant) {
+func (t *tally) remove(at driver.Instant) {
 	if at <= t.until {
 		t.n--
 	}
@@ -75,13 +75,13 @@ func (t *tally) remove(at durable.Instant) {
 
 // advance counts the keys up to an instant, at most limit of them, and reports whether it has reached that. Where the clock was set back it
 // begins anew.
-func (t *tally) advance(index *bolt.Bucket, to durable.Instant, limit int) bool {
+func (t *tally) advance(index *bolt.Bucket, to driver.Instant, limit int) bool {
 	if to < t.until {
 		*t = tally{}
 	}
 	c := index.Cursor()
 	k, _ := c.Seek(key{at: t.until + 1}.bytes())
-	var last durable.Instant
+	var last driver.Instant
 	for n := 0; k != nil; n++ {
 		at, ok := parseKey(k)
 		if at.at > to {

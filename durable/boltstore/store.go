@@ -10,7 +10,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // Store is a file of queues. All who open the same queue of it share it.
@@ -34,10 +34,10 @@ type Store struct {
 	queues map[string]*queue
 }
 
-var _ durable.Store = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
 // Open opens the file of a store, and makes it if there is none; its directory must exist. A file that another process or another Store has open is
-// [durable.ErrLocked]; one of another kind, or written by a newer version, [durable.ErrVersion]; a damaged one [ErrCorrupt].
+// [driver.ErrLocked]; one of another kind, or written by a newer version, [driver.ErrVersion]; a damaged one [ErrCorrupt].
 func Open(path string, options Options) (*Store, error) {
 	o, err := options.withDefaults()
 	if err != nil {
@@ -88,12 +88,12 @@ func (s *Store) usable(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-func errClosed() error { return fmt.Errorf("boltstore: the store is %w", durable.ErrClosed) }
+func errClosed() error { return fmt.Errorf("boltstore: the store is %w", driver.ErrClosed) }
 
 // fail ends all use of the store: the file and the memory may differ.
 func (s *Store) fail(cause error) {
 	err := fmt.Errorf("boltstore: %w: file %q must be closed and opened again, as it is unknown whether a commit has taken place: %w",
-		durable.ErrUnavailable, s.path, cause)
+		driver.ErrUnavailable, s.path, cause)
 	s.failed.CompareAndSwap(nil, &err)
 }
 
@@ -119,10 +119,10 @@ func (s *Store) update(f func(tx *bolt.Tx) error) error {
 	})
 }
 
-// Open makes a queue or joins one that exists, see [durable.Store]. The limits of dead letters in config hold for what is done through this
+// Open makes a queue or joins one that exists, see [driver.Store]. The limits of dead letters in config hold for what is done through this
 // backend. What had begun when a process crashed counts one crash more when its queue is opened. Takes a few commits where the queue is not open
 // yet, and time for each of its partitions and for each message that had begun, none for others.
-func (s *Store) Open(ctx context.Context, config durable.Config) (durable.Backend, error) {
+func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
 	if err := config.Check(); err != nil {
 		return nil, fmt.Errorf("boltstore: %w", err)
 	}
@@ -146,5 +146,5 @@ func (s *Store) Open(ctx context.Context, config durable.Config) (durable.Backen
 }
 
 func partitionsError(queue string, has, asked int) error {
-	return fmt.Errorf("%w: queue %q has %d, %d were asked for", durable.ErrPartitions, queue, has, asked)
+	return fmt.Errorf("%w: queue %q has %d, %d were asked for", driver.ErrPartitions, queue, has, asked)
 }

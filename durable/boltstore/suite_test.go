@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/storetest"
 )
 
@@ -51,7 +51,7 @@ func newFixture(t testing.TB) storetest.Fixture {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, current.Close()) })
 	fixture := storetest.Fixture{Store: current, Embedded: true, Advance: clock.Advance}
-	fixture.Reopen = func(t testing.TB) durable.Store {
+	fixture.Reopen = func(t testing.TB) driver.Store {
 		t.Helper()
 		require.NoError(t, current.Close())
 		current, err = Open(path, options)

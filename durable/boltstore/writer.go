@@ -3,7 +3,7 @@ package boltstore
 import (
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -176,7 +176,7 @@ func (w *partitionWriter) get(id string) *record {
 	}
 	r, err := decode(id, b)
 	if err != nil {
-		return &record{Record: durable.Record{ID: id}}
+		return &record{Record: driver.Record{ID: id}}
 	}
 	return &r
 }
@@ -206,10 +206,10 @@ func (w *partitionWriter) move(was, is *record, e effect) error {
 func (w *partitionWriter) leave(r *record, e *effect) error {
 	w.state.records--
 	switch r.State {
-	case durable.StateScheduled:
+	case driver.StateScheduled:
 		e.was = r.Due
 		return w.index.Delete(key{r.Due, r.ID}.bytes())
-	case durable.StateDead:
+	case driver.StateDead:
 		w.state.dead--
 		w.dead = true
 		return w.buckets.dead.Delete(key{r.Died, r.ID}.bytes())
@@ -219,7 +219,7 @@ func (w *partitionWriter) leave(r *record, e *effect) error {
 
 func (w *partitionWriter) enter(r *record, e *effect) error {
 	w.state.records++
-	if r.State == durable.StateScheduled {
+	if r.State == driver.StateScheduled {
 		e.is = r.Due
 		return w.index.Put(key{r.Due, r.ID}.bytes(), empty)
 	}

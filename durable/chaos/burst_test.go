@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
@@ -68,7 +69,7 @@ func (r *run) enqueueAt(at time.Time, n int) {
 		messages, done := make([]durable.Message, batch), make([]checker.Event, batch)
 		for i := range messages {
 			messages[i] = durable.Message{ID: fmt.Sprint("m", first+i), Body: make([]byte, 128), At: at}
-			done[i] = checker.Event{Kind: checker.Enqueued, ID: messages[i].ID, Due: int64(durable.InstantOf(at))}
+			done[i] = checker.Event{Kind: checker.Enqueued, ID: messages[i].ID, Due: int64(driver.InstantOf(at))}
 		}
 		_, err := q.EnqueueBatch(r.t.Context(), messages)
 		require.NoError(r.t, err)

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/atomic"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
@@ -71,7 +72,7 @@ const prefetchAfter = 128
 func enqueueAhead(t *testing.T, q *durable.Queue, h *checker.History, n int) {
 	t.Helper()
 	messages, events := make([]durable.Message, n), make([]checker.Event, n)
-	now := durable.InstantOf(time.Now())
+	now := driver.InstantOf(time.Now())
 	for i := range messages {
 		messages[i] = durable.Message{ID: fmt.Sprint("m", i), Delay: time.Duration(i*7919%1000) * time.Millisecond}
 		events[i] = checker.Event{Kind: checker.Enqueued, ID: messages[i].ID, Due: int64(now.Add(messages[i].Delay)) - 1}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
@@ -92,7 +93,7 @@ func joinsAgain(t *testing.T, client *redis.Client) {
 	require.NoError(t, err)
 	defer store.Close()
 	open := func(n int) (int, error) {
-		backend, err := store.Open(t.Context(), durable.Config{Queue: "chaos", Partitions: n, DeadLimit: 10, DeadAge: time.Hour})
+		backend, err := store.Open(t.Context(), driver.Config{Queue: "chaos", Partitions: n, DeadLimit: 10, DeadAge: time.Hour})
 		if err != nil {
 			return 0, err
 		}
@@ -114,7 +115,7 @@ func fill(t *testing.T, q *durable.Queue, h *checker.History, lossy bool, member
 	t.Helper()
 	for i := range 100 {
 		m := durable.Message{ID: fmt.Sprint("old", i), Delay: time.Duration(i%4) * 600 * time.Millisecond, MaxAttempts: 1}
-		e := checker.Event{Kind: checker.Enqueued, ID: m.ID, Due: int64(durable.InstantOf(time.Now()).Add(m.Delay)) - 1}
+		e := checker.Event{Kind: checker.Enqueued, ID: m.ID, Due: int64(driver.InstantOf(time.Now()).Add(m.Delay)) - 1}
 		if lossy && durable.PartitionOf(m.ID, partitions) == 1 {
 			e.Kind = checker.MaybeEnqueued
 		}

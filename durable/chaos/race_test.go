@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
@@ -71,7 +72,7 @@ func raceAgainstFire(t *testing.T, tg target) {
 // race enqueues a message and moves or cancels it about when it fires.
 func race(ctx context.Context, q *durable.Queue, h *checker.History, id string) error {
 	delay := time.Duration(rand.IntN(20)) * time.Millisecond
-	due := func(d time.Duration) int64 { return int64(durable.InstantOf(time.Now()).Add(d)) - 1 }
+	due := func(d time.Duration) int64 { return int64(driver.InstantOf(time.Now()).Add(d)) - 1 }
 	enqueued := checker.Event{Kind: checker.Enqueued, ID: id, Due: due(delay)}
 	if _, err := q.Enqueue(ctx, durable.Message{ID: id, Delay: delay}); err != nil {
 		return err

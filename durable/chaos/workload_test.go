@@ -13,6 +13,7 @@ import (
 	"go.uber.org/atomic"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 )
 
@@ -28,7 +29,7 @@ func (r *role) produce(ctx context.Context, q *durable.Queue, events checker.Rec
 			delay := r.MaxDelay * time.Duration(n%97) / 97
 			batch[i] = durable.Message{ID: fmt.Sprintf("%s-%d", r.Name, n), Body: []byte(fmt.Sprint(n)), Delay: delay}
 			maybe[i] = checker.Event{
-				Kind: checker.MaybeEnqueued, ID: batch[i].ID, Due: int64(durable.InstantOf(now).Add(delay)) - 1, Clock: now.UnixMilli(),
+				Kind: checker.MaybeEnqueued, ID: batch[i].ID, Due: int64(driver.InstantOf(now).Add(delay)) - 1, Clock: now.UnixMilli(),
 			}
 		}
 		if err := events.Record(maybe...); err != nil {

@@ -4,26 +4,26 @@ import (
 	"strings"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // apply makes a transition of each message.
-func (p *partition) apply(now time.Time, b *durable.Batch, limits deadLimits) []durable.Outcome {
-	outcomes := make([]durable.Outcome, len(b.Changes))
+func (p *partition) apply(now time.Time, b *driver.Batch, limits deadLimits) []driver.Outcome {
+	outcomes := make([]driver.Outcome, len(b.Changes))
 	for i := range b.Changes {
 		o := &outcomes[i]
 		o.Now = now
 		c := &b.Changes[i]
 		e := p.entries[c.ID]
 		switch b.Op {
-		case durable.OpBegin:
+		case driver.OpBegin:
 			p.begin(now, b, c, e, o)
-		case durable.OpExtend:
+		case driver.OpExtend:
 			p.extend(now, c, e, o)
-		case durable.OpAck, durable.OpRetry, durable.OpBury, durable.OpRelease:
+		case driver.OpAck, driver.OpRetry, driver.OpBury, driver.OpRelease:
 			o.Status = p.end(now, b.Op, c, e)
-		case durable.OpCancel, durable.OpReschedule:
+		case driver.OpCancel, driver.OpReschedule:
 			o.Status = p.intervene(now, b.Op, c, e)
 		default:
 			o.Status = p.exhume(now, b.Op, c, e)
@@ -35,18 +35,18 @@ func (p *partition) apply(now time.Time, b *durable.Batch, limits deadLimits) []
 }
 
 // holds reports whether the change comes from the one who has the lease of a message.
-func (e *entry) holds(c *durable.Change) bool {
-	return e != nil && e.Token == c.Token && (e.State == durable.StateLeased || e.State == durable.StateFiring)
+func (e *entry) holds(c *driver.Change) bool {
+	return e != nil && e.Token == c.Token && (e.State == driver.StateLeased || e.State == driver.StateFiring)
 }
 
-func (p *partition) begin(now time.Time, b *durable.Batch, c *durable.Change, e *entry, o *durable.Outcome) {
+func (p *partition) begin(now time.Time, b *driver.Batch, c *driver.Change, e *entry, o *driver.Outcome) {
 	if !e.holds(c) {
-		o.Status = durable.StatusLeaseLost
+		o.Status = driver.StatusLeaseLost
 		return
 	}
 	o.Due = e.Due
-	if e.State == durable.StateLeased && e.Due > local.Floor(now).Add(b.Lead) {
-		o.Status = durable.StatusEarly
+	if e.State == driver.StateLeased && e.Due > local.Floor(now).Add(b.Lead) {
+		o.Status = driver.StatusEarly
 		return
 	}
 	end := e.LeaseEnd
@@ -54,78 +54,78 @@ func (p *partition) begin(now time.Time, b *durable.Batch, c *durable.Change, e 
 		end = local.After(now, b.Visibility)
 		o.Lease = end
 	}
-	p.lease(e, durable.StateFiring, end)
-	o.Status = durable.StatusDone
+	p.lease(e, driver.StateFiring, end)
+	o.Status = driver.StatusDone
 }
 
-func (p *partition) extend(now time.Time, c *durable.Change, e *entry, o *durable.Outcome) {
+func (p *partition) extend(now time.Time, c *driver.Change, e *entry, o *driver.Outcome) {
 	if !e.holds(c) {
-		o.Status = durable.StatusLeaseLost
+		o.Status = driver.StatusLeaseLost
 		return
 	}
 	p.lease(e, e.State, local.LeaseEnd(now, e.Due, c.Delay))
-	o.Status, o.Lease = durable.StatusDone, e.LeaseEnd
+	o.Status, o.Lease = driver.StatusDone, e.LeaseEnd
 }
 
 // end ends a lease as its holder wishes. Of a message that has not begun it can only be released.
-func (p *partition) end(now time.Time, op durable.Op, c *durable.Change, e *entry) durable.Status {
+func (p *partition) end(now time.Time, op driver.Op, c *driver.Change, e *entry) driver.Status {
 	switch {
-	case op == durable.OpAck && (e == nil || e.State == durable.StateDead):
-		return durable.StatusNotFound
+	case op == driver.OpAck && (e == nil || e.State == driver.StateDead):
+		return driver.StatusNotFound
 	case e != nil && e.Token == c.Token && e.last == op:
-		return durable.StatusDone // a repetition, be it that others have moved the message since
-	case !e.holds(c) || e.State == durable.StateLeased && op != durable.OpRelease:
-		return durable.StatusLeaseLost
+		return driver.StatusDone // a repetition, be it that others have moved the message since
+	case !e.holds(c) || e.State == driver.StateLeased && op != driver.OpRelease:
+		return driver.StatusLeaseLost
 	}
 	e.last = op
 	switch op {
-	case durable.OpAck:
+	case driver.OpAck:
 		p.seen.Acked++
 		p.drop(e)
-	case durable.OpRetry:
+	case driver.OpRetry:
 		e.Attempts++
-		e.Reason = strings.Clone(durable.CutReason(c.Reason)) // the rest is not kept
+		e.Reason = strings.Clone(driver.CutReason(c.Reason)) // the rest is not kept
 		p.seen.Retried++
 		p.schedule(e, local.After(now, c.Delay))
-	case durable.OpBury:
+	case driver.OpBury:
 		e.Attempts++
-		e.Reason = strings.Clone(durable.CutReason(c.Reason)) // the rest is not kept
+		e.Reason = strings.Clone(driver.CutReason(c.Reason)) // the rest is not kept
 		p.bury(now, e)
-	case durable.OpRelease:
+	case driver.OpRelease:
 		p.schedule(e, e.Due)
 	}
-	return durable.StatusDone
+	return driver.StatusDone
 }
 
 // intervene cancels or reschedules a message that has not begun. Who has claimed it loses his lease.
-func (p *partition) intervene(now time.Time, op durable.Op, c *durable.Change, e *entry) durable.Status {
+func (p *partition) intervene(now time.Time, op driver.Op, c *driver.Change, e *entry) driver.Status {
 	switch {
-	case e == nil || e.State == durable.StateDead:
-		return durable.StatusNotFound
-	case e.State == durable.StateFiring:
-		return durable.StatusFiring
-	case op == durable.OpCancel:
+	case e == nil || e.State == driver.StateDead:
+		return driver.StatusNotFound
+	case e.State == driver.StateFiring:
+		return driver.StatusFiring
+	case op == driver.OpCancel:
 		p.seen.Cancelled++
 		p.drop(e)
 	default:
 		p.schedule(e, local.DueAt(now, c.At, c.Delay))
 	}
-	return durable.StatusDone
+	return driver.StatusDone
 }
 
 // exhume replays or purges a dead letter.
-func (p *partition) exhume(now time.Time, op durable.Op, c *durable.Change, e *entry) durable.Status {
+func (p *partition) exhume(now time.Time, op driver.Op, c *driver.Change, e *entry) driver.Status {
 	switch {
-	case e != nil && e.replayed && op == durable.OpReplay:
-		return durable.StatusDone // a repetition, be it that the message has been claimed since
-	case e == nil || e.State != durable.StateDead:
-		return durable.StatusNotFound
-	case op == durable.OpPurge:
+	case e != nil && e.replayed && op == driver.OpReplay:
+		return driver.StatusDone // a repetition, be it that the message has been claimed since
+	case e == nil || e.State != driver.StateDead:
+		return driver.StatusNotFound
+	case op == driver.OpPurge:
 		p.drop(e)
 	default:
 		e.Attempts, e.Crashes = 0, 0
 		e.replayed = true
 		p.schedule(e, local.After(now, c.Delay))
 	}
-	return durable.StatusDone
+	return driver.StatusDone
 }

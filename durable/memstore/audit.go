@@ -1,11 +1,11 @@
 package memstore
 
-import "github.com/timingwheel-go/timingwheel/durable"
+import "github.com/timingwheel-go/timingwheel/durable/driver"
 
 // audit verifies that each entry stands in the set of its state, with the right key and at the position that it knows, and that the sets hold
 // nothing else.
-func (p *partition) audit(now durable.Instant, repair bool) durable.AuditReport {
-	report := durable.AuditReport{Records: int64(len(p.entries))}
+func (p *partition) audit(now driver.Instant, repair bool) driver.AuditReport {
+	report := driver.AuditReport{Records: int64(len(p.entries))}
 	for _, e := range p.entries {
 		if p.sound(e) {
 			continue
@@ -43,12 +43,12 @@ func (p *partition) sound(e *entry) bool {
 }
 
 // readmit schedules an entry that has lost its place, at its due time or now; a dead one stays dead.
-func (p *partition) readmit(e *entry, now durable.Instant) {
+func (p *partition) readmit(e *entry, now driver.Instant) {
 	if e.set == nil || e.index < 0 || e.index >= len(e.set.heap) || e.set.heap[e.index] != e {
 		e.set = nil
 	}
-	if e.State == durable.StateDead {
-		p.move(e, durable.StateDead)
+	if e.State == driver.StateDead {
+		p.move(e, driver.StateDead)
 		return
 	}
 	if e.Due == 0 {

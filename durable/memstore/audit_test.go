@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-func openOne(t *testing.T, now func() time.Time, limits durable.Config) (*backend, *partition) {
+func openOne(t *testing.T, now func() time.Time, limits driver.Config) (*backend, *partition) {
 	t.Helper()
 	s := New(Options{Now: now})
 	t.Cleanup(func() { _ = s.Close() })
@@ -20,30 +20,30 @@ func openOne(t *testing.T, now func() time.Time, limits durable.Config) (*backen
 	return b.(*backend), b.(*backend).queue.partitions[0]
 }
 
-func oneConfig() durable.Config {
-	return durable.Config{Queue: "q", Partitions: 1, DeadLimit: 10, DeadAge: time.Hour}
+func oneConfig() driver.Config {
+	return driver.Config{Queue: "q", Partitions: 1, DeadLimit: 10, DeadAge: time.Hour}
 }
 
 // TestAuditRepairs breaks the structures of a partition in each way that an audit knows, and has it repaired.
 func TestAuditRepairs(t *testing.T) {
 	t.Parallel()
 	b, p := openOne(t, nil, oneConfig())
-	var put durable.Put
+	var put driver.Put
 	for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
-		put.Items = append(put.Items, durable.PutItem{ID: id, Delay: time.Hour})
+		put.Items = append(put.Items, driver.PutItem{ID: id, Delay: time.Hour})
 	}
 	_, err := b.Put(t.Context(), put)
 	require.NoError(t, err)
 
 	p.scheduled.remove(p.entries["a"])            // in no set
-	p.entries["b"].State = durable.StateFiring    // in the set of another state
+	p.entries["b"].State = driver.StateFiring     // in the set of another state
 	p.entries["c"].Due++                          // with another key
 	delete(p.entries, "d")                        // without a record
-	p.entries["e"].State = durable.StateDead      // dead, and in the set of those that are scheduled
+	p.entries["e"].State = driver.StateDead       // dead, and in the set of those that are scheduled
 	p.entries["e"].Died = local.Floor(time.Now()) //
 	p.leased.heap = append(p.leased.heap, nil)    // room for one
 	p.leased.heap[0] = &entry{set: &p.leased}     // never was a record
-	want := durable.AuditReport{Records: 5, Orphans: 4, Strays: 2}
+	want := driver.AuditReport{Records: 5, Orphans: 4, Strays: 2}
 	got, err := b.Audit(t.Context(), 0, false)
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
@@ -54,12 +54,12 @@ func TestAuditRepairs(t *testing.T) {
 	assert.Equal(t, want, got)
 	got, err = b.Audit(t.Context(), 0, false)
 	require.NoError(t, err)
-	assert.Equal(t, durable.AuditReport{Records: 5}, got)
+	assert.Equal(t, driver.AuditReport{Records: 5}, got)
 
 	c, err := b.Count(t.Context(), 0)
 	require.NoError(t, err)
 	assert.Equal(t, [3]int64{4, 0, 1}, [3]int64{c.Scheduled, c.InFlight, c.Dead})
-	claimed, err := b.Claim(t.Context(), durable.Claim{Horizon: 2 * time.Hour, Max: 10, MaxBytes: 1, Visibility: time.Hour})
+	claimed, err := b.Claim(t.Context(), driver.Claim{Horizon: 2 * time.Hour, Max: 10, MaxBytes: 1, Visibility: time.Hour})
 	require.NoError(t, err)
 	assert.Len(t, claimed.Records, 4)
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
@@ -24,7 +24,7 @@ func (b *backend) enter(ctx context.Context, index int) (*partition, time.Time, 
 		return nil, time.Time{}, err
 	}
 	if index < 0 || index >= len(b.queue.partitions) {
-		return nil, time.Time{}, fmt.Errorf("memstore: %w partition %d: 0 to %d are accepted", durable.ErrInvalid, index, len(b.queue.partitions)-1)
+		return nil, time.Time{}, fmt.Errorf("memstore: %w partition %d: 0 to %d are accepted", driver.ErrInvalid, index, len(b.queue.partitions)-1)
 	}
 	p := b.queue.partitions[index]
 	p.mu.Lock()
@@ -32,7 +32,7 @@ func (b *backend) enter(ctx context.Context, index int) (*partition, time.Time, 
 }
 
 // Put is O(log n) for each message.
-func (b *backend) Put(ctx context.Context, put durable.Put) ([]durable.Status, error) {
+func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {
 	if err := checkSize("put", len(put.Items)); err != nil {
 		return nil, err
 	}
@@ -46,22 +46,22 @@ func (b *backend) Put(ctx context.Context, put durable.Put) ([]durable.Status, e
 
 // Claim is O(log n) for each lease that it ends, 256 at most, and for each message that it claims. Where more leases are over,
 // Claimed.Lease is not later than Claimed.Now, and the next call goes on.
-func (b *backend) Claim(ctx context.Context, claim durable.Claim) (durable.Claimed, error) {
-	if claim.Max < 0 || claim.Max > durable.MaxBatch {
-		return durable.Claimed{}, fmt.Errorf("memstore: %w Claim.Max %d: 0 to %d are accepted", durable.ErrInvalid, claim.Max, durable.MaxBatch)
+func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
+	if claim.Max < 0 || claim.Max > driver.MaxBatch {
+		return driver.Claimed{}, fmt.Errorf("memstore: %w Claim.Max %d: 0 to %d are accepted", driver.ErrInvalid, claim.Max, driver.MaxBatch)
 	}
 	p, now, err := b.enter(ctx, claim.Partition)
 	if err != nil {
-		return durable.Claimed{}, err
+		return driver.Claimed{}, err
 	}
 	defer p.mu.Unlock()
 	return p.claim(now, &claim, b.limits), nil
 }
 
 // Apply is O(log n) for each change.
-func (b *backend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Outcome, error) {
-	if batch.Op < durable.OpBegin || batch.Op > durable.OpPurge {
-		return nil, fmt.Errorf("memstore: %w transition %d: %d to %d are accepted", durable.ErrInvalid, batch.Op, durable.OpBegin, durable.OpPurge)
+func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
+	if batch.Op < driver.OpBegin || batch.Op > driver.OpPurge {
+		return nil, fmt.Errorf("memstore: %w transition %d: %d to %d are accepted", driver.ErrInvalid, batch.Op, driver.OpBegin, driver.OpPurge)
 	}
 	if err := checkSize(fmt.Sprintf("transition %d", batch.Op), len(batch.Changes)); err != nil {
 		return nil, err
@@ -75,40 +75,40 @@ func (b *backend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Out
 }
 
 func checkSize(what string, n int) error {
-	if n > durable.MaxBatch {
-		return fmt.Errorf("memstore: %w %s of %d messages: up to %d are accepted", durable.ErrInvalid, what, n, durable.MaxBatch)
+	if n > driver.MaxBatch {
+		return fmt.Errorf("memstore: %w %s of %d messages: up to %d are accepted", driver.ErrInvalid, what, n, driver.MaxBatch)
 	}
 	return nil
 }
 
 // Get is O(1).
-func (b *backend) Get(ctx context.Context, partition int, id string) (durable.Record, error) {
+func (b *backend) Get(ctx context.Context, partition int, id string) (driver.Record, error) {
 	p, _, err := b.enter(ctx, partition)
 	if err != nil {
-		return durable.Record{}, err
+		return driver.Record{}, err
 	}
 	defer p.mu.Unlock()
 	e := p.entries[id]
 	if e == nil {
-		return durable.Record{}, fmt.Errorf("memstore: %w with id %q in partition %d", durable.ErrNotFound, id, partition)
+		return driver.Record{}, fmt.Errorf("memstore: %w with id %q in partition %d", driver.ErrNotFound, id, partition)
 	}
 	return e.copy(), nil
 }
 
 // Count is O(1) but for the messages that are due and not claimed, which it visits.
-func (b *backend) Count(ctx context.Context, partition int) (durable.Counts, error) {
+func (b *backend) Count(ctx context.Context, partition int) (driver.Counts, error) {
 	p, now, err := b.enter(ctx, partition)
 	if err != nil {
-		return durable.Counts{}, err
+		return driver.Counts{}, err
 	}
 	defer p.mu.Unlock()
 	return p.count(local.Floor(now)), nil
 }
 
 // List is O(n log n) for n messages in the state, for each page: an order that can be walked is not kept.
-func (b *backend) List(ctx context.Context, partition int, state durable.State, cursor string, limit int) ([]durable.Record, string, error) {
+func (b *backend) List(ctx context.Context, partition int, state driver.State, cursor string, limit int) ([]driver.Record, string, error) {
 	if limit < 1 {
-		return nil, "", fmt.Errorf("memstore: %w limit %d of a list: 1 or more is accepted", durable.ErrInvalid, limit)
+		return nil, "", fmt.Errorf("memstore: %w limit %d of a list: 1 or more is accepted", driver.ErrInvalid, limit)
 	}
 	after, err := parseCursor(cursor)
 	if err != nil {
@@ -123,10 +123,10 @@ func (b *backend) List(ctx context.Context, partition int, state durable.State, 
 }
 
 // Audit is O(n). What it finds can only be a mistake of this package, as nothing else touches the memory.
-func (b *backend) Audit(ctx context.Context, partition int, repair bool) (durable.AuditReport, error) {
+func (b *backend) Audit(ctx context.Context, partition int, repair bool) (driver.AuditReport, error) {
 	p, now, err := b.enter(ctx, partition)
 	if err != nil {
-		return durable.AuditReport{}, err
+		return driver.AuditReport{}, err
 	}
 	defer p.mu.Unlock()
 	return p.audit(local.Floor(now), repair), nil
@@ -141,7 +141,7 @@ func (b *backend) Heartbeat(ctx context.Context, member string, ttl time.Duratio
 }
 
 // Watch keeps 256 hints that nobody has received; others are lost.
-func (b *backend) Watch(ctx context.Context) (<-chan durable.Hint, error) {
+func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err
 	}

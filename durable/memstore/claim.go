@@ -3,15 +3,15 @@ package memstore
 import (
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // claim ends leases and gives new ones.
-func (p *partition) claim(now time.Time, c *durable.Claim, limits deadLimits) durable.Claimed {
+func (p *partition) claim(now time.Time, c *driver.Claim, limits deadLimits) driver.Claimed {
 	p.endLeases(now, c.MaxCrashes)
 	p.trimDead(now, limits)
-	claimed := durable.Claimed{Now: now}
+	claimed := driver.Claimed{Now: now}
 	horizon, size := local.Floor(now).Add(c.Horizon), 0
 	for len(claimed.Records) < c.Max {
 		e := p.scheduled.first()
@@ -24,9 +24,9 @@ func (p *partition) claim(now time.Time, c *durable.Claim, limits deadLimits) du
 		}
 		p.token++
 		e.Token, e.last = p.token, 0
-		state := durable.StateLeased
+		state := driver.StateLeased
 		if len(claimed.Records) < c.Begin && e.Due <= local.Floor(now) {
-			state = durable.StateFiring
+			state = driver.StateFiring
 		}
 		p.lease(e, state, local.LeaseEnd(now, e.Due, c.Visibility))
 		claimed.Records = append(claimed.Records, e.copy())
@@ -38,12 +38,12 @@ func (p *partition) claim(now time.Time, c *durable.Claim, limits deadLimits) du
 
 // endLeases ends leases that are over, at most a batch.
 func (p *partition) endLeases(now time.Time, maxCrashes int) {
-	for range durable.MaxBatch {
+	for range driver.MaxBatch {
 		e := p.leased.first()
 		if e == nil || e.LeaseEnd > local.Floor(now) {
 			return
 		}
-		if e.State == durable.StateFiring {
+		if e.State == driver.StateFiring {
 			e.Crashes++
 			p.seen.Crashed++
 			if maxCrashes > 0 && e.Crashes >= maxCrashes {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
@@ -18,17 +18,17 @@ func TestProducersAreForgotten(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	b, p := openOne(t, func() time.Time { return now }, oneConfig())
-	put := func(producer string, seq uint64) durable.Status {
+	put := func(producer string, seq uint64) driver.Status {
 		t.Helper()
-		items := []durable.PutItem{{ID: producer}}
-		statuses, err := b.Put(t.Context(), durable.Put{Producer: producer, Seq: seq, Items: items})
+		items := []driver.PutItem{{ID: producer}}
+		statuses, err := b.Put(t.Context(), driver.Put{Producer: producer, Seq: seq, Items: items})
 		require.NoError(t, err)
 		return statuses[0]
 	}
 	for i := range 3 * producersKept {
-		assert.Equal(t, durable.StatusDone, put(fmt.Sprint("p", i), 1))
+		assert.Equal(t, driver.StatusDone, put(fmt.Sprint("p", i), 1))
 	}
-	assert.Equal(t, durable.StatusDone, put("p0", 1), "nobody has been silent for long")
+	assert.Equal(t, driver.StatusDone, put("p0", 1), "nobody has been silent for long")
 	assert.Len(t, p.producers.byName, 3*producersKept)
 	now = now.Add(producerAge)
 	for i := range 2 * producersKept {
@@ -36,26 +36,26 @@ func TestProducersAreForgotten(t *testing.T) {
 	}
 	assert.Len(t, p.producers.byName, producersKept)
 	assert.Equal(t, producersKept, p.producers.byUse.Len())
-	assert.Equal(t, durable.StatusDuplicate, put("busy", 2*producersKept), "its last put, which was one")
-	assert.Equal(t, durable.StatusDuplicate, put("p0", 1), "forgotten: this is another put")
+	assert.Equal(t, driver.StatusDuplicate, put("busy", 2*producersKept), "its last put, which was one")
+	assert.Equal(t, driver.StatusDuplicate, put("p0", 1), "forgotten: this is another put")
 }
 
 // TestPutOutOfOrder repeats what cannot be repeated any more.
 func TestPutOutOfOrder(t *testing.T) {
 	t.Parallel()
 	b, _ := openOne(t, nil, oneConfig())
-	put := durable.Put{Producer: "p", Seq: 7, Items: []durable.PutItem{{ID: "a"}}}
+	put := driver.Put{Producer: "p", Seq: 7, Items: []driver.PutItem{{ID: "a"}}}
 	_, err := b.Put(t.Context(), put)
 	require.NoError(t, err)
 	put.Seq = 6
 	_, err = b.Put(t.Context(), put)
-	require.ErrorIs(t, err, durable.ErrInvalid)
+	require.ErrorIs(t, err, driver.ErrInvalid)
 	assert.Contains(t, err.Error(), "6")
-	put.Seq, put.Items = 7, []durable.PutItem{{ID: "b"}, {ID: "c"}}
+	put.Seq, put.Items = 7, []driver.PutItem{{ID: "b"}, {ID: "c"}}
 	_, err = b.Put(t.Context(), put)
-	require.ErrorIs(t, err, durable.ErrInvalid)
+	require.ErrorIs(t, err, driver.ErrInvalid)
 	_, err = b.Get(t.Context(), 0, "b")
-	require.ErrorIs(t, err, durable.ErrNotFound)
+	require.ErrorIs(t, err, driver.ErrNotFound)
 }
 
 // TestLimitsOfDead opens a queue again with a smaller limit: what is too much goes with the next claims, a bounded number at a time.
@@ -65,20 +65,20 @@ func TestLimitsOfDead(t *testing.T) {
 	config.DeadLimit = 5000
 	b, p := openOne(t, nil, config)
 	for batch := range 8 {
-		put := durable.Put{}
-		for i := range durable.MaxBatch {
-			put.Items = append(put.Items, durable.PutItem{ID: fmt.Sprint(batch, "-", i)})
+		put := driver.Put{}
+		for i := range driver.MaxBatch {
+			put.Items = append(put.Items, driver.PutItem{ID: fmt.Sprint(batch, "-", i)})
 		}
 		_, err := b.Put(t.Context(), put)
 		require.NoError(t, err)
-		c, err := b.Claim(t.Context(), durable.Claim{Horizon: time.Second, Max: durable.MaxBatch, MaxBytes: 1, Visibility: time.Hour})
+		c, err := b.Claim(t.Context(), driver.Claim{Horizon: time.Second, Max: driver.MaxBatch, MaxBytes: 1, Visibility: time.Hour})
 		require.NoError(t, err)
-		changes := make([]durable.Change, len(c.Records))
+		changes := make([]driver.Change, len(c.Records))
 		for i, r := range c.Records {
-			changes[i] = durable.Change{ID: r.ID, Token: r.Token}
+			changes[i] = driver.Change{ID: r.ID, Token: r.Token}
 		}
-		for _, op := range []durable.Op{durable.OpBegin, durable.OpBury} {
-			_, err = b.Apply(t.Context(), durable.Batch{Op: op, Visibility: time.Hour, Changes: changes})
+		for _, op := range []driver.Op{driver.OpBegin, driver.OpBury} {
+			_, err = b.Apply(t.Context(), driver.Batch{Op: op, Visibility: time.Hour, Changes: changes})
 			require.NoError(t, err)
 		}
 	}
@@ -87,7 +87,7 @@ func TestLimitsOfDead(t *testing.T) {
 	smaller, err := b.store.Open(t.Context(), config)
 	require.NoError(t, err)
 	for _, want := range []int{1536, 1024, 512, 10, 10} {
-		_, err = smaller.Claim(t.Context(), durable.Claim{})
+		_, err = smaller.Claim(t.Context(), driver.Claim{})
 		require.NoError(t, err)
 		assert.Equal(t, want, p.dead.len())
 	}
@@ -98,17 +98,17 @@ func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	b, _ := openOne(t, func() time.Time { return now }, oneConfig())
-	_, err := b.Put(t.Context(), durable.Put{Items: []durable.PutItem{{ID: "a"}}})
+	_, err := b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "a"}}})
 	require.NoError(t, err)
-	claim := durable.Claim{Max: 1, MaxBytes: 1, Visibility: time.Minute}
+	claim := driver.Claim{Max: 1, MaxBytes: 1, Visibility: time.Minute}
 	first, err := b.Claim(t.Context(), claim)
 	require.NoError(t, err)
 	require.Len(t, first.Records, 1)
 	now = now.Add(-time.Hour)
-	begin := durable.Batch{Op: durable.OpBegin, Visibility: time.Minute, Changes: []durable.Change{{ID: "a", Token: first.Records[0].Token}}}
+	begin := driver.Batch{Op: driver.OpBegin, Visibility: time.Minute, Changes: []driver.Change{{ID: "a", Token: first.Records[0].Token}}}
 	outcomes, err := b.Apply(t.Context(), begin)
 	require.NoError(t, err)
-	assert.Equal(t, durable.StatusEarly, outcomes[0].Status)
+	assert.Equal(t, driver.StatusEarly, outcomes[0].Status)
 	now = now.Add(time.Hour + 2*time.Minute)
 	second, err := b.Claim(t.Context(), claim)
 	require.NoError(t, err)
@@ -126,13 +126,13 @@ func TestHints(t *testing.T) {
 	hints, err := b.Watch(ctx)
 	require.NoError(t, err)
 	for i := range 2 * local.HintBuffer {
-		items := []durable.PutItem{{ID: fmt.Sprint(i), Delay: time.Duration(1000-i) * time.Hour}}
-		_, err := b.Put(t.Context(), durable.Put{Items: items})
+		items := []driver.PutItem{{ID: fmt.Sprint(i), Delay: time.Duration(1000-i) * time.Hour}}
+		_, err := b.Put(t.Context(), driver.Put{Items: items})
 		require.NoError(t, err)
 	}
 	assert.Len(t, hints, local.HintBuffer)
 	assert.Equal(t, p.entries["0"].Due, (<-hints).Due)
-	_, err = b.Put(t.Context(), durable.Put{Items: []durable.PutItem{{ID: "later", Delay: 2000 * time.Hour}}})
+	_, err = b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "later", Delay: 2000 * time.Hour}}})
 	require.NoError(t, err)
 	assert.Len(t, hints, local.HintBuffer-1, "it is not the earliest")
 	require.NoError(t, b.store.Close())
@@ -153,21 +153,21 @@ func TestHints(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	b, _ := openOne(t, nil, oneConfig())
-	_, _, err := b.List(t.Context(), 0, durable.StateScheduled, "", 0)
-	require.ErrorIs(t, err, durable.ErrInvalid)
-	_, _, err = b.List(t.Context(), 0, durable.StateFiring, "", 1)
-	require.ErrorIs(t, err, durable.ErrInvalid)
+	_, _, err := b.List(t.Context(), 0, driver.StateScheduled, "", 0)
+	require.ErrorIs(t, err, driver.ErrInvalid)
+	_, _, err = b.List(t.Context(), 0, driver.StateFiring, "", 1)
+	require.ErrorIs(t, err, driver.ErrInvalid)
 	for _, cursor := range []string{"x", "12", ":a", "9999999999999999999999:a"} {
-		_, _, err = b.List(t.Context(), 0, durable.StateScheduled, cursor, 1)
-		require.ErrorIs(t, err, durable.ErrInvalid)
+		_, _, err = b.List(t.Context(), 0, driver.StateScheduled, cursor, 1)
+		require.ErrorIs(t, err, driver.ErrInvalid)
 		assert.Contains(t, err.Error(), cursor)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(assert.AnError)
-	_, err = b.Put(ctx, durable.Put{Items: []durable.PutItem{{ID: "a"}}})
+	_, err = b.Put(ctx, driver.Put{Items: []driver.PutItem{{ID: "a"}}})
 	require.ErrorIs(t, err, assert.AnError)
 	_, err = b.Get(t.Context(), 0, "a")
-	require.ErrorIs(t, err, durable.ErrNotFound)
+	require.ErrorIs(t, err, driver.ErrNotFound)
 	require.NoError(t, b.store.Close())
 	require.NoError(t, b.store.Close(), "again")
 }

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
@@ -29,7 +29,7 @@ type Store struct {
 	queues map[string]*queue
 }
 
-var _ durable.Store = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
 // New makes an empty store.
 func New(options Options) *Store {
@@ -39,9 +39,9 @@ func New(options Options) *Store {
 	return &Store{now: options.Now, queues: make(map[string]*queue)}
 }
 
-// Open makes a queue or joins one that exists, see [durable.Store]. The limits of dead letters in config hold for what is done through this
-// backend. A config that is out of range is [durable.ErrInvalid].
-func (s *Store) Open(ctx context.Context, config durable.Config) (durable.Backend, error) {
+// Open makes a queue or joins one that exists, see [driver.Store]. The limits of dead letters in config hold for what is done through this
+// backend. A config that is out of range is [driver.ErrInvalid].
+func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
@@ -57,12 +57,12 @@ func (s *Store) Open(ctx context.Context, config durable.Config) (durable.Backen
 	case q == nil:
 		n := config.Partitions
 		if n == 0 {
-			n = durable.DefaultPartitions
+			n = driver.DefaultPartitions
 		}
 		q = newQueue(n)
 		s.queues[config.Queue] = q
 	case config.Partitions != 0 && config.Partitions != len(q.partitions):
-		return nil, fmt.Errorf("memstore: %w: queue %q has %d, %d were asked for", durable.ErrPartitions,
+		return nil, fmt.Errorf("memstore: %w: queue %q has %d, %d were asked for", driver.ErrPartitions,
 			config.Queue, len(q.partitions), config.Partitions)
 	}
 	return &backend{store: s, queue: q, limits: deadLimits{count: config.DeadLimit, age: config.DeadAge}}, nil
@@ -88,7 +88,7 @@ func (s *Store) usable(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-func errClosed() error { return fmt.Errorf("memstore: the store is %w", durable.ErrClosed) }
+func errClosed() error { return fmt.Errorf("memstore: the store is %w", driver.ErrClosed) }
 
 // queue is what all backends of one queue share.
 type queue struct {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 	"github.com/timingwheel-go/timingwheel/durable/storetest"
 )
@@ -38,7 +38,7 @@ func fixture(t testing.TB) storetest.Fixture {
 	c := newClock()
 	s := memstore.New(memstore.Options{Now: c.Now})
 	t.Cleanup(func() { _ = s.Close() })
-	return storetest.Fixture{Store: s, Reopen: func(testing.TB) durable.Store { return s }, Advance: c.Advance}
+	return storetest.Fixture{Store: s, Reopen: func(testing.TB) driver.Store { return s }, Advance: c.Advance}
 }
 
 func wallFixture(t testing.TB) storetest.Fixture {

@@ -1,6 +1,6 @@
 package memstore
 
-import "github.com/timingwheel-go/timingwheel/durable"
+import "github.com/timingwheel-go/timingwheel/durable/driver"
 
 // ordered is a set of entries by their keys, at and then id: a binary heap in which each entry knows its position. The earliest is known
 // in O(1); to add and to remove any entry is O(log n), and O(1) for one that is added behind all others.
@@ -19,7 +19,7 @@ func (o *ordered) first() *entry {
 }
 
 // firstAt is the key of the earliest entry, 0 if there is none.
-func (o *ordered) firstAt() durable.Instant {
+func (o *ordered) firstAt() driver.Instant {
 	if len(o.heap) == 0 {
 		return 0
 	}
@@ -94,7 +94,7 @@ func (o *ordered) down(i int) bool {
 }
 
 // until is the number of entries whose key is not after t. It visits these, and at most as many more plus one.
-func (o *ordered) until(t durable.Instant) int64 {
+func (o *ordered) until(t driver.Instant) int64 {
 	var n int64
 	if len(o.heap) == 0 {
 		return 0

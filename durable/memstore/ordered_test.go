@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // TestOrdered adds and removes at random, and compares with a sorted slice.
@@ -20,7 +20,7 @@ func TestOrdered(t *testing.T) {
 	var all []*entry
 	for step := range 5000 {
 		if grow := step < 2500; len(all) == 0 || random.IntN(3) == 0 != grow {
-			e := &entry{Record: durable.Record{ID: fmt.Sprint(step)}, at: durable.Instant(1 + random.IntN(50))}
+			e := &entry{Record: driver.Record{ID: fmt.Sprint(step)}, at: driver.Instant(1 + random.IntN(50))}
 			set.add(e)
 			all = append(all, e)
 		} else {
@@ -68,11 +68,11 @@ func TestOrderedShrinks(t *testing.T) {
 	t.Parallel()
 	var set ordered
 	for i := range 100_000 {
-		set.add(&entry{at: durable.Instant(i)})
+		set.add(&entry{at: driver.Instant(i)})
 	}
 	for set.len() > 10 {
 		set.remove(set.first())
 	}
 	assert.Less(t, cap(set.heap), 2048)
-	assert.Equal(t, durable.Instant(99_990), set.firstAt())
+	assert.Equal(t, driver.Instant(99_990), set.firstAt())
 }

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
@@ -19,11 +19,11 @@ type partition struct {
 	dead      ordered // by death
 	token     uint64  // the last one given
 	producers producers
-	seen      durable.Counts // the sums since the queue was made
+	seen      driver.Counts // the sums since the queue was made
 
 	index  int
 	hints  *local.Hints
-	hinted durable.Instant // due time of the earliest as of the end of the last transition; 0: there was none
+	hinted driver.Instant // due time of the earliest as of the end of the last transition; 0: there was none
 }
 
 func newPartition(index int, h *local.Hints) *partition {
@@ -32,13 +32,13 @@ func newPartition(index int, h *local.Hints) *partition {
 
 // entry is a message in its set.
 type entry struct {
-	durable.Record
-	at    durable.Instant // the key: due, end of the lease, or death
+	driver.Record
+	at    driver.Instant // the key: due, end of the lease, or death
 	set   *ordered
 	index int
 
-	last     durable.Op // by which the holder of the last lease has ended it, so that he can repeat the call; 0: he has not
-	replayed bool       // since it was dead
+	last     driver.Op // by which the holder of the last lease has ended it, so that he can repeat the call; 0: he has not
+	replayed bool      // since it was dead
 }
 
 func (e *entry) before(other *entry) bool {
@@ -49,22 +49,22 @@ func (e *entry) before(other *entry) bool {
 }
 
 // copy is the record for a caller, with a body of its own.
-func (e *entry) copy() durable.Record {
+func (e *entry) copy() driver.Record {
 	r := e.Record
 	r.Body = bytes.Clone(r.Body)
 	return r
 }
 
 // move brings an entry to another state.
-func (p *partition) move(e *entry, s durable.State) {
+func (p *partition) move(e *entry, s driver.State) {
 	if e.set != nil {
 		e.set.remove(e)
 	}
 	e.State = s
-	if s != durable.StateLeased && s != durable.StateFiring {
+	if s != driver.StateLeased && s != driver.StateFiring {
 		e.LeaseEnd = 0
 	}
-	if s != durable.StateDead {
+	if s != driver.StateDead {
 		e.Died = 0
 	}
 	set := p.place(e)
@@ -74,10 +74,10 @@ func (p *partition) move(e *entry, s durable.State) {
 // place sets the key of an entry by its state, and returns its set.
 func (p *partition) place(e *entry) *ordered {
 	switch e.State {
-	case durable.StateScheduled:
+	case driver.StateScheduled:
 		e.at = e.Due
 		return &p.scheduled
-	case durable.StateDead:
+	case driver.StateDead:
 		e.at = e.Died
 		return &p.dead
 	default:
@@ -87,13 +87,13 @@ func (p *partition) place(e *entry) *ordered {
 }
 
 // schedule makes an entry due at an instant.
-func (p *partition) schedule(e *entry, due durable.Instant) {
+func (p *partition) schedule(e *entry, due driver.Instant) {
 	e.Due = due
-	p.move(e, durable.StateScheduled)
+	p.move(e, driver.StateScheduled)
 }
 
 // lease gives an entry, leased or firing, a lease that ends at an instant.
-func (p *partition) lease(e *entry, s durable.State, end durable.Instant) {
+func (p *partition) lease(e *entry, s driver.State, end driver.Instant) {
 	e.LeaseEnd = end
 	p.move(e, s)
 }
@@ -114,13 +114,13 @@ type deadLimits struct {
 func (p *partition) bury(now time.Time, e *entry) {
 	e.Died, e.replayed = local.Floor(now), false
 	p.seen.Buried++
-	p.move(e, durable.StateDead)
+	p.move(e, driver.StateDead)
 }
 
 // trimDead drops the dead letters that are too many or too old, the oldest first and at most two batches in a call. A call
 // adds at most one batch, so that a backlog shrinks with each.
 func (p *partition) trimDead(now time.Time, limits deadLimits) {
-	for range 2 * durable.MaxBatch {
+	for range 2 * driver.MaxBatch {
 		e := p.dead.first()
 		if e == nil || p.dead.len() <= limits.count && e.Died.Add(limits.age) > local.Floor(now) {
 			return
@@ -133,7 +133,7 @@ func (p *partition) trimDead(now time.Time, limits deadLimits) {
 func (p *partition) hint() {
 	earliest := p.scheduled.firstAt()
 	if earliest != 0 && (p.hinted == 0 || earliest < p.hinted) {
-		p.hints.Send(durable.Hint{Partition: p.index, Due: earliest})
+		p.hints.Send(driver.Hint{Partition: p.index, Due: earliest})
 	}
 	p.hinted = earliest
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // Producers that have not put anything for producerAge are forgotten, as long as there are more than producersKept: no call is
@@ -26,11 +26,11 @@ type lastPut struct {
 	producer string
 	seq      uint64
 	used     time.Time
-	statuses []durable.Status
+	statuses []driver.Status
 }
 
 // repeated returns the results of a put that has taken place, nil if it has not. One before the last is an error: its results are gone.
-func (ps *producers) repeated(put *durable.Put) ([]durable.Status, error) {
+func (ps *producers) repeated(put *driver.Put) ([]driver.Status, error) {
 	element := ps.byName[put.Producer]
 	if put.Producer == "" || element == nil {
 		return nil, nil
@@ -41,16 +41,16 @@ func (ps *producers) repeated(put *durable.Put) ([]durable.Status, error) {
 		return nil, nil
 	case put.Seq < last.seq:
 		return nil, fmt.Errorf("memstore: %w sequence number %d of producer %q: %d and more are accepted, as its last one was %d",
-			durable.ErrInvalid, put.Seq, put.Producer, last.seq, last.seq)
+			driver.ErrInvalid, put.Seq, put.Producer, last.seq, last.seq)
 	case len(put.Items) != len(last.statuses):
 		return nil, fmt.Errorf("memstore: %w repetition of put %d of producer %q: it has %d messages, the first had %d",
-			durable.ErrInvalid, put.Seq, put.Producer, len(put.Items), len(last.statuses))
+			driver.ErrInvalid, put.Seq, put.Producer, len(put.Items), len(last.statuses))
 	}
-	return append(make([]durable.Status, 0, len(last.statuses)), last.statuses...), nil
+	return append(make([]driver.Status, 0, len(last.statuses)), last.statuses...), nil
 }
 
 // remember keeps the results of a put, and forgets at most two producers.
-func (ps *producers) remember(now time.Time, put *durable.Put, statuses []durable.Status) {
+func (ps *producers) remember(now time.Time, put *driver.Put, statuses []driver.Status) {
 	if put.Producer == "" {
 		return
 	}

@@ -4,16 +4,16 @@ import (
 	"bytes"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // put stores messages one after the other: of two with the same id the second is a duplicate.
-func (p *partition) put(now time.Time, put *durable.Put) ([]durable.Status, error) {
+func (p *partition) put(now time.Time, put *driver.Put) ([]driver.Status, error) {
 	if statuses, err := p.producers.repeated(put); statuses != nil || err != nil {
 		return statuses, err
 	}
-	statuses := make([]durable.Status, len(put.Items))
+	statuses := make([]driver.Status, len(put.Items))
 	for i := range put.Items {
 		statuses[i] = p.putOne(now, &put.Items[i], put.Replace)
 	}
@@ -22,17 +22,17 @@ func (p *partition) put(now time.Time, put *durable.Put) ([]durable.Status, erro
 	return statuses, nil
 }
 
-func (p *partition) putOne(now time.Time, item *durable.PutItem, replace bool) durable.Status {
+func (p *partition) putOne(now time.Time, item *driver.PutItem, replace bool) driver.Status {
 	if old := p.entries[item.ID]; old != nil {
 		switch {
 		case !replace:
-			return durable.StatusDuplicate
-		case old.State == durable.StateFiring:
-			return durable.StatusFiring
+			return driver.StatusDuplicate
+		case old.State == driver.StateFiring:
+			return driver.StatusFiring
 		}
 		p.drop(old)
 	}
-	e := &entry{Record: durable.Record{
+	e := &entry{Record: driver.Record{
 		ID:          item.ID,
 		Body:        bytes.Clone(item.Body),
 		Enqueued:    local.Floor(now),
@@ -41,5 +41,5 @@ func (p *partition) putOne(now time.Time, item *durable.PutItem, replace bool) d
 	p.entries[e.ID] = e
 	p.schedule(e, local.DueAt(now, item.At, item.Delay))
 	p.seen.Enqueued++
-	return durable.StatusDone
+	return driver.StatusDone
 }

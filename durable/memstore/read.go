@@ -6,10 +6,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-func (p *partition) count(now durable.Instant) durable.Counts {
+func (p *partition) count(now driver.Instant) driver.Counts {
 	c := p.seen
 	c.Now = now
 	c.Scheduled = int64(p.scheduled.len())
@@ -21,18 +21,18 @@ func (p *partition) count(now durable.Instant) durable.Counts {
 }
 
 // list returns the entries behind a position.
-func (p *partition) list(state durable.State, position *entry, limit int) ([]durable.Record, string, error) {
+func (p *partition) list(state driver.State, position *entry, limit int) ([]driver.Record, string, error) {
 	var set *ordered
 	switch state {
-	case durable.StateScheduled:
+	case driver.StateScheduled:
 		set = &p.scheduled
-	case durable.StateLeased:
+	case driver.StateLeased:
 		set = &p.leased
-	case durable.StateDead:
+	case driver.StateDead:
 		set = &p.dead
 	default:
 		return nil, "", fmt.Errorf("memstore: %w state %d of a list: %d (scheduled), %d (leased and firing) and %d (dead) are accepted",
-			durable.ErrInvalid, state, durable.StateScheduled, durable.StateLeased, durable.StateDead)
+			driver.ErrInvalid, state, driver.StateScheduled, driver.StateLeased, driver.StateDead)
 	}
 	var rest []*entry
 	for _, e := range set.heap {
@@ -47,7 +47,7 @@ func (p *partition) list(state durable.State, position *entry, limit int) ([]dur
 		return 1
 	})
 	page := rest[:min(limit, len(rest))]
-	records := make([]durable.Record, len(page))
+	records := make([]driver.Record, len(page))
 	for i, e := range page {
 		records[i] = e.copy()
 	}
@@ -68,7 +68,7 @@ func parseCursor(cursor string) (*entry, error) {
 	number, id, found := strings.Cut(cursor, ":")
 	at, err := strconv.ParseInt(number, 10, 64)
 	if !found || err != nil {
-		return nil, fmt.Errorf("memstore: %w cursor %.40q: the one that came with the last page is accepted", durable.ErrInvalid, cursor)
+		return nil, fmt.Errorf("memstore: %w cursor %.40q: the one that came with the last page is accepted", driver.ErrInvalid, cursor)
 	}
-	return &entry{Record: durable.Record{ID: id}, at: durable.Instant(at)}, nil
+	return &entry{Record: driver.Record{ID: id}, at: driver.Instant(at)}, nil
 }

@@ -5,16 +5,16 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Apply implements [durable.Backend]. It takes O(log n) for each message in a partition of n.
-func (b *backend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Outcome, error) {
+// Apply implements [driver.Backend]. It takes O(log n) for each message in a partition of n.
+func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
 	if err := b.check(ctx, batch.Partition); err != nil {
 		return nil, err
 	}
-	if batch.Op < durable.OpBegin || batch.Op > durable.OpPurge {
-		return nil, fmt.Errorf("redisstore: %w transition %d: %d to %d are accepted", durable.ErrInvalid, batch.Op, durable.OpBegin, durable.OpPurge)
+	if batch.Op < driver.OpBegin || batch.Op > driver.OpPurge {
+		return nil, fmt.Errorf("redisstore: %w transition %d: %d to %d are accepted", driver.ErrInvalid, batch.Op, driver.OpBegin, driver.OpPurge)
 	}
 	if err := checkBatch("batch", len(batch.Changes)); err != nil {
 		return nil, err
@@ -35,14 +35,14 @@ func (b *backend) Apply(ctx context.Context, batch durable.Batch) ([]durable.Out
 }
 
 // applyLine has the arguments that the file of the transition's script tells.
-func (b *backend) applyLine(batch durable.Batch) []any {
+func (b *backend) applyLine(batch driver.Batch) []any {
 	args := b.line(batch.Partition, 2+argsOf(batch.Op)*len(batch.Changes))
 	switch batch.Op {
-	case durable.OpBegin:
+	case driver.OpBegin:
 		args = append(args, millis(batch.Visibility), int64(floor(batch.Lead, time.Microsecond)))
-	case durable.OpRetry, durable.OpRelease, durable.OpReschedule, durable.OpReplay:
+	case driver.OpRetry, driver.OpRelease, driver.OpReschedule, driver.OpReplay:
 		args = append(args, b.hinting(batch.Partition)...)
-	case durable.OpBury:
+	case driver.OpBury:
 		args = append(args, b.deadBounds()...)
 	}
 	for i := range batch.Changes {
@@ -52,31 +52,31 @@ func (b *backend) applyLine(batch durable.Batch) []any {
 }
 
 // argsOf is the number of arguments for each change.
-func argsOf(op durable.Op) int {
+func argsOf(op driver.Op) int {
 	switch op {
-	case durable.OpRetry:
+	case driver.OpRetry:
 		return 4
-	case durable.OpBury, durable.OpExtend:
+	case driver.OpBury, driver.OpExtend:
 		return 3
 	default:
 		return 2
 	}
 }
 
-func appendChange(args []any, op durable.Op, c *durable.Change) []any {
+func appendChange(args []any, op driver.Op, c *driver.Change) []any {
 	args = append(args, c.ID)
 	switch op {
-	case durable.OpBegin, durable.OpAck, durable.OpRelease:
+	case driver.OpBegin, driver.OpAck, driver.OpRelease:
 		return append(args, packToken(c.Token))
-	case durable.OpRetry:
-		return append(args, packToken(c.Token), when(0, c.Delay), durable.CutReason(c.Reason))
-	case durable.OpBury:
-		return append(args, packToken(c.Token), durable.CutReason(c.Reason))
-	case durable.OpExtend:
+	case driver.OpRetry:
+		return append(args, packToken(c.Token), when(0, c.Delay), driver.CutReason(c.Reason))
+	case driver.OpBury:
+		return append(args, packToken(c.Token), driver.CutReason(c.Reason))
+	case driver.OpExtend:
 		return append(args, packToken(c.Token), millis(c.Delay))
-	case durable.OpReschedule:
+	case driver.OpReschedule:
 		return append(args, when(c.At, c.Delay))
-	case durable.OpReplay:
+	case driver.OpReplay:
 		return append(args, when(0, c.Delay))
 	default:
 		return args
@@ -92,7 +92,7 @@ func floor(d, unit time.Duration) time.Duration {
 	return n
 }
 
-func readOutcomes(r *reply, n int) ([]durable.Outcome, error) {
+func readOutcomes(r *reply, n int) ([]driver.Outcome, error) {
 	now := r.time()
 	text, dues, leases := r.column(n, 1), r.column(n, width), r.column(n, width)
 	if r.err == nil && len(text) != n {
@@ -101,9 +101,9 @@ func readOutcomes(r *reply, n int) ([]durable.Outcome, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	outcomes := make([]durable.Outcome, n)
+	outcomes := make([]driver.Outcome, n)
 	for i := range outcomes {
-		o := durable.Outcome{Status: durable.Status(text[i] - '0'), Now: now}
+		o := driver.Outcome{Status: driver.Status(text[i] - '0'), Now: now}
 		if dues != "" {
 			o.Due = unpackInstant(dues[i*width:])
 		}

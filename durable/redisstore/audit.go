@@ -3,7 +3,7 @@ package redisstore
 import (
 	"context"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // Bounds of one step of an audit: ids, and bytes of records, which the server reads together with the ids.
@@ -12,11 +12,11 @@ const (
 	auditBytes = 1 << 20
 )
 
-// Audit implements [durable.Backend]. It goes through the partition in small steps, between which others may work; what is moved at the
+// Audit implements [driver.Backend]. It goes through the partition in small steps, between which others may work; what is moved at the
 // same time may be counted twice. Members and states without a record are counted one by one. A dead letter whose state was
 // lost counts as an orphan; it stays dead, without what had become of it. It takes O(n log n) in a partition of n.
-func (b *backend) Audit(ctx context.Context, part int, repair bool) (durable.AuditReport, error) {
-	var report durable.AuditReport
+func (b *backend) Audit(ctx context.Context, part int, repair bool) (driver.AuditReport, error) {
+	var report driver.AuditReport
 	if err := b.auditRecords(ctx, part, repair, &report); err != nil {
 		return report, err
 	}
@@ -29,7 +29,7 @@ func (b *backend) Audit(ctx context.Context, part int, repair bool) (durable.Aud
 }
 
 // auditRecords looks for orphans. The size of a step follows that of the records that the last one has met.
-func (b *backend) auditRecords(ctx context.Context, part int, repair bool, report *durable.AuditReport) error {
+func (b *backend) auditRecords(ctx context.Context, part int, repair bool, report *driver.AuditReport) error {
 	cursor, step := "0", 8
 	for {
 		if err := b.check(ctx, part); err != nil {
@@ -61,7 +61,7 @@ func (b *backend) auditRecords(ctx context.Context, part int, repair bool, repor
 }
 
 // auditStrays looks for members of a set, or for states, without a record.
-func (b *backend) auditStrays(ctx context.Context, part, key int, repair bool, report *durable.AuditReport) error {
+func (b *backend) auditStrays(ctx context.Context, part, key int, repair bool, report *driver.AuditReport) error {
 	cursor := "0"
 	for {
 		if err := b.check(ctx, part); err != nil {

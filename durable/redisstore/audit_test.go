@@ -9,35 +9,35 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
 // mixed is a queue with 300 messages each that are scheduled, rescheduled, leased, firing and dead.
-func mixed(t *testing.T, client *redis.Client, prefix string) durable.Backend {
+func mixed(t *testing.T, client *redis.Client, prefix string) driver.Backend {
 	t.Helper()
 	q := openQueue(t, client, redisstore.Options{Prefix: prefix})
 	const n = 100
 	for i := range 3 {
-		batch := func(name string, delay time.Duration) []durable.PutItem {
+		batch := func(name string, delay time.Duration) []driver.PutItem {
 			return items(fmt.Sprintf("%s%d", name, i), n, 100, delay)
 		}
 		put(t, q, batch("dead", 0))
 		c := changes(claim(t, q, n))
-		apply(t, q, durable.OpBegin, c...)
-		apply(t, q, durable.OpBury, c...)
+		apply(t, q, driver.OpBegin, c...)
+		apply(t, q, driver.OpBury, c...)
 		put(t, q, batch("firing", 0))
-		apply(t, q, durable.OpBegin, changes(claim(t, q, n))...)
+		apply(t, q, driver.OpBegin, changes(claim(t, q, n))...)
 		put(t, q, batch("leased", 0))
 		claim(t, q, n)
 		put(t, q, batch("scheduled", time.Hour))
 		put(t, q, batch("rescheduled", time.Minute))
-		var later []durable.Change
+		var later []driver.Change
 		for _, m := range batch("rescheduled", 0) {
-			later = append(later, durable.Change{ID: m.ID, Delay: 2 * time.Hour})
+			later = append(later, driver.Change{ID: m.ID, Delay: 2 * time.Hour})
 		}
-		apply(t, q, durable.OpReschedule, later...)
+		apply(t, q, driver.OpReschedule, later...)
 	}
 	return q
 }
@@ -49,7 +49,7 @@ const mixedMessages = 1500
 func TestAuditAfterLoss(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
-	for key, want := range map[string]durable.AuditReport{
+	for key, want := range map[string]driver.AuditReport{
 		"m": {Strays: 1500 + 1200},                  // members of sets, and states
 		"s": {Records: mixedMessages, Orphans: 300}, // dead ones that nobody could replay
 		"d": {Records: mixedMessages, Orphans: 600},
@@ -62,7 +62,7 @@ func TestAuditAfterLoss(t *testing.T) {
 	}
 }
 
-func auditAfterLoss(t *testing.T, client *redis.Client, key string, want durable.AuditReport) {
+func auditAfterLoss(t *testing.T, client *redis.Client, key string, want driver.AuditReport) {
 	t.Helper()
 	q := mixed(t, client, "audit"+key)
 	before, err := q.Count(t.Context(), 0)
@@ -81,7 +81,7 @@ func auditAfterLoss(t *testing.T, client *redis.Client, key string, want durable
 	audit(false, "not repaired")
 	want.Repaired = want.Orphans + want.Strays
 	audit(true, "repaired")
-	want = durable.AuditReport{Records: want.Records}
+	want = driver.AuditReport{Records: want.Records}
 	audit(true, "after the repair")
 
 	after, err := q.Count(t.Context(), 0)
@@ -96,16 +96,16 @@ func auditAfterLoss(t *testing.T, client *redis.Client, key string, want durable
 	require.NoError(t, err)
 	assert.Equal(t, due.Due, r.Due, "%s: the time to which it was moved", key)
 	if key == "s" {
-		dead, _, err := q.List(t.Context(), 0, durable.StateDead, "", 3)
+		dead, _, err := q.List(t.Context(), 0, driver.StateDead, "", 3)
 		require.NoError(t, err)
-		assert.Equal(t, durable.StateDead, dead[0].State)
+		assert.Equal(t, driver.StateDead, dead[0].State)
 		assert.Positive(t, dead[0].Died)
-		apply(t, q, durable.OpReplay, changes(dead[:1])...)
-		apply(t, q, durable.OpPurge, changes(dead[1:])...)
+		apply(t, q, driver.OpReplay, changes(dead[:1])...)
+		apply(t, q, driver.OpPurge, changes(dead[1:])...)
 	}
 	if key == "l" {
 		assert.Equal(t, int64(1200), after.Scheduled, "what was in flight is delivered again")
-		require.Len(t, claim(t, q, durable.MaxBatch), durable.MaxBatch)
+		require.Len(t, claim(t, q, driver.MaxBatch), driver.MaxBatch)
 	}
 }
 
@@ -116,21 +116,21 @@ func TestLivingAmongTheDead(t *testing.T) {
 	q := openQueue(t, client, redisstore.Options{})
 	put(t, q, items("a", 2, 10, 0))
 	dead := changes(claim(t, q, 2))
-	apply(t, q, durable.OpBegin, dead...)
-	apply(t, q, durable.OpBury, dead...)
+	apply(t, q, driver.OpBegin, dead...)
+	apply(t, q, driver.OpBury, dead...)
 	require.NoError(t, client.Del(t.Context(), "tw:{orders:0}:s").Err())
 
-	statuses, err := q.Put(t.Context(), durable.Put{Replace: true, Items: items("a", 1, 20, time.Hour)})
+	statuses, err := q.Put(t.Context(), driver.Put{Replace: true, Items: items("a", 1, 20, time.Hour)})
 	require.NoError(t, err)
-	require.Equal(t, []durable.Status{durable.StatusDone}, statuses)
-	apply(t, q, durable.OpReschedule, durable.Change{ID: dead[1].ID, Delay: time.Hour})
+	require.Equal(t, []driver.Status{driver.StatusDone}, statuses)
+	apply(t, q, driver.OpReschedule, driver.Change{ID: dead[1].ID, Delay: time.Hour})
 
 	c := config()
 	c.DeadAge = time.Millisecond
 	strict, err := newStore(t, client, redisstore.Options{}).Open(t.Context(), c)
 	require.NoError(t, err)
 	time.Sleep(5 * time.Millisecond) // they are too old now
-	_, err = strict.Claim(t.Context(), durable.Claim{})
+	_, err = strict.Claim(t.Context(), driver.Claim{})
 	require.NoError(t, err)
 	for _, m := range dead {
 		_, err := q.Get(t.Context(), 0, m.ID)
@@ -150,7 +150,7 @@ func TestLostRecords(t *testing.T) {
 	put(t, q, items("a", 200, 10, 0))
 	require.NoError(t, client.Del(t.Context(), "tw:{orders:0}:m").Err())
 	put(t, q, items("b", 3, 10, 0))
-	var got []durable.Record
+	var got []driver.Record
 	for range 3 {
 		got = append(got, claim(t, q, 101)...)
 	}
@@ -167,18 +167,18 @@ func TestLostStatesOfMoved(t *testing.T) {
 	q := openQueue(t, client, redisstore.Options{})
 	put(t, q, items("a", 1, 10, 0))
 	id := items("a", 1, 0, 0)[0].ID
-	apply(t, q, durable.OpReschedule, durable.Change{ID: id, Delay: time.Hour})
+	apply(t, q, driver.OpReschedule, driver.Change{ID: id, Delay: time.Hour})
 	want, err := q.Get(t.Context(), 0, id)
 	require.NoError(t, err)
 	require.NoError(t, client.Del(t.Context(), "tw:{orders:0}:s").Err())
 
-	c, err := q.Claim(t.Context(), durable.Claim{Horizon: 2 * time.Hour, Max: 1, MaxBytes: 1 << 20, Visibility: time.Hour})
+	c, err := q.Claim(t.Context(), driver.Claim{Horizon: 2 * time.Hour, Max: 1, MaxBytes: 1 << 20, Visibility: time.Hour})
 	require.NoError(t, err)
 	require.Len(t, c.Records, 1)
 	assert.Equal(t, want.Due, c.Records[0].Due)
-	outcomes, err := q.Apply(t.Context(), durable.Batch{Op: durable.OpBegin, Visibility: time.Hour, Changes: changes(c.Records)})
+	outcomes, err := q.Apply(t.Context(), driver.Batch{Op: driver.OpBegin, Visibility: time.Hour, Changes: changes(c.Records)})
 	require.NoError(t, err)
-	assert.Equal(t, durable.StatusEarly, outcomes[0].Status)
+	assert.Equal(t, driver.StatusEarly, outcomes[0].Status)
 }
 
 // TestLostCountersKeepClaimsSmall deletes the counters, with which the size of the largest body is forgotten.
@@ -189,7 +189,7 @@ func TestLostCountersKeepClaimsSmall(t *testing.T) {
 	put(t, q, items("large", 20, 10_000, 0))
 	require.NoError(t, client.Del(t.Context(), "tw:{orders:0}:c").Err())
 	put(t, q, items("small", 1, 1, time.Minute))
-	small := durable.Claim{Max: 20, MaxBytes: 25_000, Horizon: time.Second, Visibility: time.Hour}
+	small := driver.Claim{Max: 20, MaxBytes: 25_000, Horizon: time.Second, Visibility: time.Hour}
 	c, err := q.Claim(t.Context(), small)
 	require.NoError(t, err)
 	assert.Less(t, len(c.Records), 3, "two of 10,000 bytes fit into 25,000")
@@ -200,19 +200,19 @@ func TestListGoesOn(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})
-	at := durable.InstantOf(time.Now().Add(time.Hour))
+	at := driver.InstantOf(time.Now().Add(time.Hour))
 	want := make([]string, 0, 100)
-	batch := make([]durable.PutItem, 0, 100)
+	batch := make([]driver.PutItem, 0, 100)
 	for i := range 100 {
 		id := fmt.Sprintf("%c%02d", "Aaz~é"[i/20], i) // the last ones begin with a byte that is no character of its own
 		want = append(want, id)
-		batch = append(batch, durable.PutItem{ID: id, At: at, Body: make([]byte, 10)})
+		batch = append(batch, driver.PutItem{ID: id, At: at, Body: make([]byte, 10)})
 	}
 	put(t, q, batch)
 	var got []string
 	cursor := ""
 	for range 100 {
-		records, next, err := q.List(t.Context(), 0, durable.StateScheduled, cursor, 7)
+		records, next, err := q.List(t.Context(), 0, driver.StateScheduled, cursor, 7)
 		require.NoError(t, err)
 		for _, r := range records {
 			got = append(got, r.ID)
@@ -221,11 +221,11 @@ func TestListGoesOn(t *testing.T) {
 		if cursor = next; cursor == "" {
 			break
 		}
-		apply(t, q, durable.OpCancel, durable.Change{ID: records[len(records)-1].ID})
+		apply(t, q, driver.OpCancel, driver.Change{ID: records[len(records)-1].ID})
 	}
 	assert.Equal(t, want, got)
 	for _, cursor := range []string{"x", "1", "-1:a", "99999999999999999999:a", "1e3:a"} {
-		_, _, err := q.List(t.Context(), 0, durable.StateScheduled, cursor, 7)
-		require.ErrorIs(t, err, durable.ErrInvalid, cursor)
+		_, _, err := q.List(t.Context(), 0, driver.StateScheduled, cursor, 7)
+		require.ErrorIs(t, err, driver.ErrInvalid, cursor)
 	}
 }

@@ -5,20 +5,21 @@ import (
 	"fmt"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // backend is one queue.
 type backend struct {
 	store      *Store
-	config     durable.Config
+	config     driver.Config
 	partitions []partition
 	publish    string // the command by which the scripts give hints
 	members    string
 }
 
-var _ durable.Backend = (*backend)(nil)
+var _ driver.Backend = (*backend)(nil)
 
-func newBackend(s *Store, config durable.Config, sharded bool) *backend {
+func newBackend(s *Store, config driver.Config, sharded bool) *backend {
 	b := &backend{store: s, config: config, publish: "PUBLISH", members: membersKey(s.options.Prefix, config.Queue)}
 	if sharded {
 		b.publish = "SPUBLISH"
@@ -29,7 +30,7 @@ func newBackend(s *Store, config durable.Config, sharded bool) *backend {
 	return b
 }
 
-// Partitions implements [durable.Backend].
+// Partitions implements [driver.Backend].
 func (b *backend) Partitions() int { return len(b.partitions) }
 
 // check is the reason for which a call of a partition must not be made.
@@ -39,15 +40,15 @@ func (b *backend) check(ctx context.Context, part int) error {
 	}
 	if part < 0 || part >= len(b.partitions) {
 		return fmt.Errorf("redisstore: %w partition %d of queue %q: 0 to %d are accepted",
-			durable.ErrInvalid, part, b.config.Queue, len(b.partitions)-1)
+			driver.ErrInvalid, part, b.config.Queue, len(b.partitions)-1)
 	}
 	return nil
 }
 
 // checkBatch checks the number of messages in a batch.
 func checkBatch(what string, n int) error {
-	if n > durable.MaxBatch {
-		return fmt.Errorf("redisstore: %w %s of %d messages: 0 to %d are accepted", durable.ErrInvalid, what, n, durable.MaxBatch)
+	if n > driver.MaxBatch {
+		return fmt.Errorf("redisstore: %w %s of %d messages: 0 to %d are accepted", driver.ErrInvalid, what, n, driver.MaxBatch)
 	}
 	return nil
 }
@@ -58,11 +59,11 @@ func checkIDs(what string, n int, id func(int) string) error {
 	seen := make(map[string]struct{}, n)
 	for i := range n {
 		if id(i) == "" {
-			return fmt.Errorf("redisstore: %w %s: id %d of %d is empty; 1 to %d bytes are accepted", durable.ErrInvalid, what, i, n, durable.MaxID)
+			return fmt.Errorf("redisstore: %w %s: id %d of %d is empty; 1 to %d bytes are accepted", driver.ErrInvalid, what, i, n, durable.MaxID)
 		}
 		seen[id(i)] = struct{}{}
 		if len(seen) <= i {
-			return fmt.Errorf("redisstore: %w %s: message %.40q is there twice; different ids are accepted", durable.ErrInvalid, what, id(i))
+			return fmt.Errorf("redisstore: %w %s: message %.40q is there twice; different ids are accepted", driver.ErrInvalid, what, id(i))
 		}
 	}
 	return nil

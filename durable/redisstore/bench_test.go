@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
@@ -19,7 +19,7 @@ import (
 const bodySize = 128
 
 // benchQueue is a queue with several partitions on a fresh server.
-func benchQueue(b *testing.B, o redistest.Options) durable.Backend {
+func benchQueue(b *testing.B, o redistest.Options) driver.Backend {
 	b.Helper()
 	client := redis.NewClient(&redis.Options{Addr: redistest.Start(b, o).Addr()})
 	b.Cleanup(func() { _ = client.Close() })
@@ -31,15 +31,15 @@ func benchQueue(b *testing.B, o redistest.Options) durable.Backend {
 }
 
 // eachPartition works on all partitions at the same time, until n messages are done with.
-func eachPartition(b *testing.B, q durable.Backend, work func(partition, batch, n int) error) {
+func eachPartition(b *testing.B, q driver.Backend, work func(partition, batch, n int) error) {
 	b.Helper()
 	var left atomic.Int64
 	left.Store(int64(b.N))
 	var wg sync.WaitGroup
 	for p := range q.Partitions() {
 		wg.Go(func() {
-			for batch := 0; left.Add(-durable.MaxBatch) > -durable.MaxBatch; batch++ {
-				if err := work(p, batch, durable.MaxBatch); err != nil {
+			for batch := 0; left.Add(-driver.MaxBatch) > -driver.MaxBatch; batch++ {
+				if err := work(p, batch, driver.MaxBatch); err != nil {
 					b.Error(err)
 					return
 				}
@@ -50,9 +50,9 @@ func eachPartition(b *testing.B, q durable.Backend, work func(partition, batch, 
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
 }
 
-func benchPut(b *testing.B, q durable.Backend, delay time.Duration) func(partition, batch, n int) error {
+func benchPut(b *testing.B, q driver.Backend, delay time.Duration) func(partition, batch, n int) error {
 	return func(partition, batch, n int) error {
-		_, err := q.Put(b.Context(), durable.Put{
+		_, err := q.Put(b.Context(), driver.Put{
 			Partition: partition, Producer: "bench", Seq: uint64(batch + 1), //nolint:gosec // not negative
 			Items: items(fmt.Sprintf("%05d", batch), n, bodySize, delay),
 		})
@@ -79,12 +79,12 @@ func BenchmarkDeliver(b *testing.B) {
 			eachPartition(b, q, benchPut(b, q, 0))
 			b.ResetTimer()
 			eachPartition(b, q, func(partition, _, n int) error {
-				c, err := q.Claim(b.Context(), durable.Claim{
+				c, err := q.Claim(b.Context(), driver.Claim{
 					Partition: partition, Max: n, MaxBytes: 1 << 28, Visibility: time.Hour, Horizon: time.Second,
 				})
-				for _, op := range []durable.Op{durable.OpBegin, durable.OpAck} {
+				for _, op := range []driver.Op{driver.OpBegin, driver.OpAck} {
 					if err == nil && len(c.Records) > 0 {
-						_, err = q.Apply(b.Context(), durable.Batch{Partition: partition, Op: op, Visibility: time.Hour, Changes: changes(c.Records)})
+						_, err = q.Apply(b.Context(), driver.Batch{Partition: partition, Op: op, Visibility: time.Hour, Changes: changes(c.Records)})
 					}
 				}
 				return err

@@ -8,22 +8,22 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
 // batches puts and claims n full batches.
-func batches(t *testing.T, q durable.Backend, n int, visibility time.Duration) []durable.Record {
+func batches(t *testing.T, q driver.Backend, n int, visibility time.Duration) []driver.Record {
 	t.Helper()
-	var records []durable.Record
+	var records []driver.Record
 	for i := range n {
-		put(t, q, items(fmt.Sprint(i), durable.MaxBatch, 1, 0))
-		c, err := q.Claim(t.Context(), durable.Claim{Horizon: time.Second, Max: durable.MaxBatch, MaxBytes: 1 << 20, Visibility: visibility})
+		put(t, q, items(fmt.Sprint(i), driver.MaxBatch, 1, 0))
+		c, err := q.Claim(t.Context(), driver.Claim{Horizon: time.Second, Max: driver.MaxBatch, MaxBytes: 1 << 20, Visibility: visibility})
 		require.NoError(t, err)
 		records = append(records, c.Records...)
 	}
-	require.Len(t, records, n*durable.MaxBatch)
+	require.Len(t, records, n*driver.MaxBatch)
 	return records
 }
 
@@ -32,12 +32,12 @@ func TestClaimEndsLeasesInSteps(t *testing.T) {
 	t.Parallel()
 	q := openQueue(t, newClient(t, redistest.Start(t, redistest.Options{}).Addr()), redisstore.Options{})
 	records := batches(t, q, 3, time.Hour)
-	for i := 0; i < len(records); i += durable.MaxBatch {
-		apply(t, q, durable.OpExtend, changes(records[i:i+durable.MaxBatch])...) // to now
+	for i := 0; i < len(records); i += driver.MaxBatch {
+		apply(t, q, driver.OpExtend, changes(records[i:i+driver.MaxBatch])...) // to now
 	}
 	time.Sleep(5 * time.Millisecond)
-	for left := int64(2 * durable.MaxBatch); left >= 0; left -= durable.MaxBatch {
-		_, err := q.Claim(t.Context(), durable.Claim{})
+	for left := int64(2 * driver.MaxBatch); left >= 0; left -= driver.MaxBatch {
+		_, err := q.Claim(t.Context(), driver.Claim{})
 		require.NoError(t, err)
 		counts, err := q.Count(t.Context(), 0)
 		require.NoError(t, err)
@@ -51,24 +51,24 @@ func TestDeadLettersGoInSteps(t *testing.T) {
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})
 	records := batches(t, q, 3, time.Hour)
-	for i := 0; i < len(records); i += durable.MaxBatch {
-		apply(t, q, durable.OpBegin, changes(records[i:i+durable.MaxBatch])...)
-		apply(t, q, durable.OpBury, changes(records[i:i+durable.MaxBatch])...)
+	for i := 0; i < len(records); i += driver.MaxBatch {
+		apply(t, q, driver.OpBegin, changes(records[i:i+driver.MaxBatch])...)
+		apply(t, q, driver.OpBury, changes(records[i:i+driver.MaxBatch])...)
 	}
 	c := config()
-	c.DeadLimit = durable.MaxBatch
+	c.DeadLimit = driver.MaxBatch
 	strict, err := newStore(t, client, redisstore.Options{}).Open(t.Context(), c)
 	require.NoError(t, err)
 	for _, want := range []int64{2, 1, 1} {
-		_, err := strict.Claim(t.Context(), durable.Claim{})
+		_, err := strict.Claim(t.Context(), driver.Claim{})
 		require.NoError(t, err)
 		counts, err := q.Count(t.Context(), 0)
 		require.NoError(t, err)
-		require.Equal(t, want*durable.MaxBatch, counts.Dead)
+		require.Equal(t, want*driver.MaxBatch, counts.Dead)
 	}
 	report, err := q.Audit(t.Context(), 0, false)
 	require.NoError(t, err)
-	assert.Equal(t, durable.AuditReport{Records: durable.MaxBatch}, report)
+	assert.Equal(t, driver.AuditReport{Records: driver.MaxBatch}, report)
 }
 
 // TestHintOfEndedLease has a claim that leases nothing bring a message back, which is the earliest then.
@@ -78,9 +78,9 @@ func TestHintOfEndedLease(t *testing.T) {
 	records := batches(t, q, 1, time.Hour)
 	hints, err := q.Watch(t.Context())
 	require.NoError(t, err)
-	apply(t, q, durable.OpExtend, changes(records)...)
+	apply(t, q, driver.OpExtend, changes(records)...)
 	time.Sleep(5 * time.Millisecond)
-	_, err = q.Claim(t.Context(), durable.Claim{})
+	_, err = q.Claim(t.Context(), driver.Claim{})
 	require.NoError(t, err)
 	assert.Contains(t, hintsOf(t, hints, 1), 0)
 }
@@ -90,10 +90,10 @@ func TestPagesEndWithTheirBytes(t *testing.T) {
 	t.Parallel()
 	q := openQueue(t, newClient(t, redistest.Start(t, redistest.Options{}).Addr()), redisstore.Options{})
 	put(t, q, items("a", 7, 1<<20, time.Hour))
-	first, cursor, err := q.List(t.Context(), 0, durable.StateScheduled, "", 7)
+	first, cursor, err := q.List(t.Context(), 0, driver.StateScheduled, "", 7)
 	require.NoError(t, err)
 	assert.Less(t, len(first), 7)
-	rest, cursor, err := q.List(t.Context(), 0, durable.StateScheduled, cursor, 7)
+	rest, cursor, err := q.List(t.Context(), 0, driver.StateScheduled, cursor, 7)
 	require.NoError(t, err)
 	assert.Empty(t, cursor)
 	assert.Equal(t, 7, len(first)+len(rest))

@@ -4,45 +4,45 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Claim implements [durable.Backend]. A call ends at most 256 leases; if more are over, Claimed.Lease is in the past. It also
+// Claim implements [driver.Backend]. A call ends at most 256 leases; if more are over, Claimed.Lease is in the past. It also
 // removes dead letters that are too old or too many, at most 256. What is claimed by a call whose reply was lost comes
 // back when its lease ends.
-func (b *backend) Claim(ctx context.Context, claim durable.Claim) (durable.Claimed, error) {
+func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
 	if err := b.check(ctx, claim.Partition); err != nil {
-		return durable.Claimed{}, err
+		return driver.Claimed{}, err
 	}
 	if claim.Max < 0 {
-		return durable.Claimed{}, fmt.Errorf("redisstore: %w claim of %d messages: 0 to %d are accepted",
-			durable.ErrInvalid, claim.Max, durable.MaxBatch)
+		return driver.Claimed{}, fmt.Errorf("redisstore: %w claim of %d messages: 0 to %d are accepted",
+			driver.ErrInvalid, claim.Max, driver.MaxBatch)
 	}
 	if err := checkBatch("claim", claim.Max); err != nil {
-		return durable.Claimed{}, err
+		return driver.Claimed{}, err
 	}
 	args := append(b.hinting(claim.Partition),
 		millis(claim.Horizon), claim.Max, max(0, claim.MaxBytes), millis(claim.Visibility), max(0, claim.MaxCrashes))
 	v, err := b.run(ctx, claim.Partition, claimScript, append(append(args, b.deadBounds()...), max(0, claim.Begin))...)
 	if err != nil {
-		return durable.Claimed{}, err
+		return driver.Claimed{}, err
 	}
 	claimed, err := readClaimed(newReply(v))
 	return claimed, b.failure(ctx, claim.Partition, claimScript, err)
 }
 
-func readClaimed(r *reply) (durable.Claimed, error) {
-	claimed := durable.Claimed{Now: r.time(), Next: r.instant(), Lease: r.instant()}
+func readClaimed(r *reply) (driver.Claimed, error) {
+	claimed := driver.Claimed{Now: r.time(), Next: r.instant(), Lease: r.instant()}
 	leases := r.text()
 	n := len(leases) / width
 	if r.err == nil && len(r.values) != 3*n {
 		r.err = fmt.Errorf("%w: %d values for %d messages", errReply, len(r.values), n)
 	}
 	if r.err != nil {
-		return durable.Claimed{}, r.err
+		return driver.Claimed{}, r.err
 	}
 	if n > 0 {
-		claimed.Records = make([]durable.Record, n)
+		claimed.Records = make([]driver.Record, n)
 	}
 	for i := range claimed.Records {
 		record, err := decodeRecord(r.text(), r.text(), r.text())
@@ -50,7 +50,7 @@ func readClaimed(r *reply) (durable.Claimed, error) {
 			err = r.err
 		}
 		if err != nil {
-			return durable.Claimed{}, err
+			return driver.Claimed{}, err
 		}
 		record.LeaseEnd = unpackInstant(leases[i*width:])
 		claimed.Records[i] = record

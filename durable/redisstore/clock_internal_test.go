@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // narrow makes %d what it is on a server of 32 bits.
@@ -31,7 +31,7 @@ func TestServerOf32Bits(t *testing.T) {
 	for _, shim := range []string{"", narrow} {
 		v, err := client.Eval(t.Context(), shim+string(clock)+"\nreturn { decimal(NEVER), decimal(-NEVER), decimal(0) }", []string{"k"}).StringSlice()
 		require.NoError(t, err)
-		never := strconv.FormatInt(int64(durable.Never), 10)
+		never := strconv.FormatInt(int64(driver.Never), 10)
 		assert.Equal(t, []string{never, "-" + never, "0"}, v)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // Lengths of the fixed parts of a record and of a state; partition.lua tells what they are made of.
@@ -20,13 +20,13 @@ const (
 // recordVersion is that of records that this package reads and writes.
 const recordVersion = 1
 
-// millis is a duration in milliseconds, rounded up; at most the one that leads to [durable.Never] from any instant. A negative one is 0.
-func millis(d time.Duration) int64 { return int64(durable.Instant(0).Add(d)) }
+// millis is a duration in milliseconds, rounded up; at most the one that leads to [driver.Never] from any instant. A negative one is 0.
+func millis(d time.Duration) int64 { return int64(driver.Instant(0).Add(d)) }
 
 // when is a time as the scripts take it: positive it is absolute, and else a delay with its sign turned.
-func when(at durable.Instant, delay time.Duration) string {
+func when(at driver.Instant, delay time.Duration) string {
 	if at > 0 {
-		return strconv.FormatInt(int64(min(at, durable.Never)), 10)
+		return strconv.FormatInt(int64(min(at, driver.Never)), 10)
 	}
 	return strconv.FormatInt(-millis(delay), 10)
 }
@@ -50,8 +50,8 @@ func unpack(s string) uint64 {
 
 // unpackInstant reads a time. One that no script has written is taken for the last there is: a record that somebody
 // else has changed must not keep others from being claimed.
-func unpackInstant(s string) durable.Instant {
-	return durable.Instant(min(unpack(s), uint64(durable.Never))) //nolint:gosec // bounded
+func unpackInstant(s string) driver.Instant {
+	return driver.Instant(min(unpack(s), uint64(driver.Never))) //nolint:gosec // bounded
 }
 
 // unpack4 reads a count, at most 2^31-1.
@@ -60,18 +60,18 @@ func unpack4(s string) int {
 }
 
 // packItem is what is stored of an item, apart from the times.
-func packItem(item *durable.PutItem) []byte {
+func packItem(item *driver.PutItem) []byte {
 	b := make([]byte, 4, 4+len(item.Body))
 	binary.BigEndian.PutUint32(b, uint32(min(max(0, item.MaxAttempts), math.MaxInt32))) //nolint:gosec // bounded
 	return append(b, item.Body...)
 }
 
 // decodeRecord reads a message. The state is empty where there is none; then the message is scheduled.
-func decodeRecord(id, record, state string) (durable.Record, error) {
-	r := durable.Record{ID: id, State: durable.StateScheduled}
+func decodeRecord(id, record, state string) (driver.Record, error) {
+	r := driver.Record{ID: id, State: driver.StateScheduled}
 	if len(record) < recordHeader || record[0] != recordVersion {
 		return r, fmt.Errorf("%w: the record of message %q has %d bytes that begin with %.1q; version %d is accepted",
-			durable.ErrVersion, id, len(record), record, recordVersion)
+			driver.ErrVersion, id, len(record), record, recordVersion)
 	}
 	r.Enqueued = unpackInstant(record[1:])
 	r.Due = unpackInstant(record[8:])
@@ -81,15 +81,15 @@ func decodeRecord(id, record, state string) (durable.Record, error) {
 		return r, nil
 	}
 	if len(state) < stateHeader {
-		return r, fmt.Errorf("%w: the state of message %q has %d bytes; %d or more are accepted", durable.ErrVersion, id, len(state), stateHeader)
+		return r, fmt.Errorf("%w: the state of message %q has %d bytes; %d or more are accepted", driver.ErrVersion, id, len(state), stateHeader)
 	}
 	switch state[0] {
 	case 'L':
-		r.State = durable.StateLeased
+		r.State = driver.StateLeased
 	case 'F':
-		r.State = durable.StateFiring
+		r.State = driver.StateFiring
 	case 'X', 'D':
-		r.State = durable.StateDead
+		r.State = driver.StateDead
 		r.Died = unpackInstant(state[23:])
 	}
 	r.Token = unpack(state[1:])

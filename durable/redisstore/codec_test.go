@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 func TestScriptsSayWhatTheyTake(t *testing.T) {
@@ -28,7 +28,7 @@ func TestScriptsSayWhatTheyTake(t *testing.T) {
 		assert.Contains(t, header, "ARGV", f.Name())
 	}
 	for op, s := range opScripts {
-		assert.Equal(t, op >= int(durable.OpBegin), s != nil, "transition %d", op)
+		assert.Equal(t, op >= int(driver.OpBegin), s != nil, "transition %d", op)
 	}
 }
 
@@ -68,18 +68,18 @@ func TestTimesOfScripts(t *testing.T) {
 
 func TestReasonsAreCutBetweenCharacters(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, "short", durable.CutReason("short"))
-	assert.Len(t, durable.CutReason(strings.Repeat("x", 5000)), durable.MaxReason)
+	assert.Equal(t, "short", driver.CutReason("short"))
+	assert.Len(t, driver.CutReason(strings.Repeat("x", 5000)), driver.MaxReason)
 	for _, s := range []string{
 		strings.Repeat("é", 400), "x" + strings.Repeat("é", 400), strings.Repeat("😀", 200), "xyz" + strings.Repeat("😀", 200),
 	} {
-		cut := durable.CutReason(s)
+		cut := driver.CutReason(s)
 		assert.True(t, utf8.ValidString(cut))
-		assert.Greater(t, len(cut), durable.MaxReason-utf8.UTFMax)
-		assert.LessOrEqual(t, len(cut), durable.MaxReason)
+		assert.Greater(t, len(cut), driver.MaxReason-utf8.UTFMax)
+		assert.LessOrEqual(t, len(cut), driver.MaxReason)
 	}
 	broken := strings.Repeat("\x80", 5000)
-	assert.NotEmpty(t, durable.CutReason(broken), "what is no UTF-8 is cut as well")
+	assert.NotEmpty(t, driver.CutReason(broken), "what is no UTF-8 is cut as well")
 }
 
 func TestBrokenRecords(t *testing.T) {
@@ -89,11 +89,11 @@ func TestBrokenRecords(t *testing.T) {
 	require.NoError(t, err)
 	for _, record := range []string{"", "\x01", whole[:recordHeader-1], "\x02" + whole[1:]} {
 		_, err := decodeRecord("a", record, "")
-		require.ErrorIs(t, err, durable.ErrVersion, "%q", record)
+		require.ErrorIs(t, err, driver.ErrVersion, "%q", record)
 		assert.Contains(t, err.Error(), `"a"`)
 	}
 	_, err = decodeRecord("a", whole, "S")
-	require.ErrorIs(t, err, durable.ErrVersion)
+	require.ErrorIs(t, err, driver.ErrVersion)
 }
 
 func TestBrokenReplies(t *testing.T) {
@@ -104,7 +104,7 @@ func TestBrokenReplies(t *testing.T) {
 	} {
 		_, err := readClaimed(newReply(v))
 		require.ErrorIs(t, err, errReply, name)
-		assert.False(t, errors.Is(failure(t.Context(), "claim", err), durable.ErrUnavailable), "to ask again does not help")
+		assert.False(t, errors.Is(failure(t.Context(), "claim", err), driver.ErrUnavailable), "to ask again does not help")
 	}
 	for name, v := range map[string]any{
 		"no statuses": []any{"1", "2", "", "", ""}, "too many": []any{"1", "2", "111", "", ""}, "due": []any{"1", "2", "11", "1234567", ""},

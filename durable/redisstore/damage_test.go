@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
@@ -25,12 +25,12 @@ func TestDamagedRecords(t *testing.T) {
 
 		records := claim(t, q, 10)
 		require.Len(t, records, 2, name)
-		apply(t, q, durable.OpBegin, changes(records)...)
+		apply(t, q, driver.OpBegin, changes(records)...)
 		_, err := q.Get(t.Context(), 0, batch[1].ID)
 		require.Error(t, err, name)
 		report, err := q.Audit(t.Context(), 0, true)
 		require.NoError(t, err, name)
-		assert.Equal(t, durable.AuditReport{Records: 3, Orphans: 1}, report, name)
+		assert.Equal(t, driver.AuditReport{Records: 3, Orphans: 1}, report, name)
 	}
 }
 
@@ -41,7 +41,7 @@ func TestDamagedStates(t *testing.T) {
 	q := openQueue(t, client, redisstore.Options{})
 	batch := items("a", 3, 10, 0)
 	put(t, q, batch)
-	briefly := durable.Claim{Max: 10, MaxBytes: 1 << 20, Horizon: time.Second, Visibility: time.Millisecond}
+	briefly := driver.Claim{Max: 10, MaxBytes: 1 << 20, Horizon: time.Second, Visibility: time.Millisecond}
 	c, err := q.Claim(t.Context(), briefly)
 	require.NoError(t, err)
 	require.Len(t, c.Records, 3)

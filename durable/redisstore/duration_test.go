@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
@@ -50,21 +50,21 @@ func TestScriptDurations(t *testing.T) {
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})
 	for i := range 50 {
-		put(t, q, items(fmt.Sprintf("later%03d", i), durable.MaxBatch, 128, time.Hour))
+		put(t, q, items(fmt.Sprintf("later%03d", i), driver.MaxBatch, 128, time.Hour))
 	}
 	s := &scriptTimes{t: t, client: client, taken: make(map[string][]time.Duration)}
 	for i := range 7 {
-		s.cycle(q, items(fmt.Sprintf("now%05d", i), durable.MaxBatch, 128, 0), i > 0)
+		s.cycle(q, items(fmt.Sprintf("now%05d", i), driver.MaxBatch, 128, 0), i > 0)
 	}
 	for name, taken := range s.taken {
 		slices.Sort(taken)
-		t.Logf("%-10s %d messages: fastest %v, slowest %v", name, durable.MaxBatch, taken[0], taken[len(taken)-1])
+		t.Logf("%-10s %d messages: fastest %v, slowest %v", name, driver.MaxBatch, taken[0], taken[len(taken)-1])
 		assert.Less(t, taken[0], longestScript, name)
 	}
 }
 
 // cycle brings a batch through all transitions. Each script has to be known to the server before it is measured.
-func (s *scriptTimes) cycle(q durable.Backend, batch []durable.PutItem, measured bool) {
+func (s *scriptTimes) cycle(q driver.Backend, batch []driver.PutItem, measured bool) {
 	of := func(name string, transition func()) {
 		if measured {
 			s.of(name, transition)
@@ -72,43 +72,43 @@ func (s *scriptTimes) cycle(q durable.Backend, batch []durable.PutItem, measured
 			transition()
 		}
 	}
-	ids := make([]durable.Change, len(batch))
+	ids := make([]driver.Change, len(batch))
 	for i, m := range batch {
-		ids[i] = durable.Change{ID: m.ID}
+		ids[i] = driver.Change{ID: m.ID}
 	}
-	var held []durable.Change
-	claimAll := func() { held = changes(claim(s.t, q, durable.MaxBatch)) }
-	do := func(op durable.Op) func() { return func() { apply(s.t, q, op, held...) } }
-	anyone := func(op durable.Op) func() { return func() { apply(s.t, q, op, ids...) } }
+	var held []driver.Change
+	claimAll := func() { held = changes(claim(s.t, q, driver.MaxBatch)) }
+	do := func(op driver.Op) func() { return func() { apply(s.t, q, op, held...) } }
+	anyone := func(op driver.Op) func() { return func() { apply(s.t, q, op, ids...) } }
 
 	of("put", func() { put(s.t, q, batch) })
 	of("claim", claimAll)
-	of("release", do(durable.OpRelease))
+	of("release", do(driver.OpRelease))
 	of("claim again", claimAll)
-	of("begin", do(durable.OpBegin))
-	of("extend", do(durable.OpExtend))
-	of("retry", do(durable.OpRetry))
+	of("begin", do(driver.OpBegin))
+	of("extend", do(driver.OpExtend))
+	of("retry", do(driver.OpRetry))
 	claimAll()
-	do(durable.OpBegin)()
-	of("bury", do(durable.OpBury))
-	of("replay", anyone(durable.OpReplay))
-	of("reschedule", anyone(durable.OpReschedule))
+	do(driver.OpBegin)()
+	of("bury", do(driver.OpBury))
+	of("replay", anyone(driver.OpReplay))
+	of("reschedule", anyone(driver.OpReschedule))
 	claimAll()
-	do(durable.OpBegin)()
-	of("ack", do(durable.OpAck))
+	do(driver.OpBegin)()
+	of("ack", do(driver.OpAck))
 	put(s.t, q, batch)
-	of("cancel", anyone(durable.OpCancel))
+	of("cancel", anyone(driver.OpCancel))
 	put(s.t, q, batch)
-	_, err := q.Claim(s.t.Context(), durable.Claim{Max: durable.MaxBatch, MaxBytes: 1 << 28, Horizon: time.Second})
+	_, err := q.Claim(s.t.Context(), driver.Claim{Max: driver.MaxBatch, MaxBytes: 1 << 28, Horizon: time.Second})
 	require.NoError(s.t, err)
 	time.Sleep(10 * time.Millisecond) // the leases end
 	of("expire", func() { s.expire(q) })
-	anyone(durable.OpCancel)()
+	anyone(driver.OpCancel)()
 }
 
-func (s *scriptTimes) expire(q durable.Backend) {
+func (s *scriptTimes) expire(q driver.Backend) {
 	s.t.Helper()
-	_, err := q.Claim(s.t.Context(), durable.Claim{})
+	_, err := q.Claim(s.t.Context(), driver.Claim{})
 	require.NoError(s.t, err)
 	counts, err := q.Count(s.t.Context(), 0)
 	require.NoError(s.t, err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // errReply is the error of a server that answers something else than the script returns.
@@ -46,33 +46,33 @@ var replies = []struct {
 	begins string
 	kind   error
 }{
-	{"OOM ", durable.ErrFull},
-	{"WRONGTYPE ", durable.ErrVersion}, // the key is none of a queue
-	{"LOADING ", durable.ErrUnavailable},
-	{"READONLY ", durable.ErrUnavailable}, // the old master after a failover
-	{"MASTERDOWN ", durable.ErrUnavailable},
-	{"CLUSTERDOWN ", durable.ErrUnavailable},
-	{"TRYAGAIN ", durable.ErrUnavailable}, // a slot is being moved
-	{"MOVED ", durable.ErrUnavailable},
-	{"ASK ", durable.ErrUnavailable},
-	{"NOREPLICAS ", durable.ErrUnavailable},
-	{"MISCONF ", durable.ErrUnavailable}, // the disk is full, say
-	{"BUSY ", durable.ErrUnavailable},    // somebody's script runs for too long
-	{"NOSCRIPT ", durable.ErrUnavailable},
-	{"UNBLOCKED ", durable.ErrUnavailable},
-	{"ERR max number of clients", durable.ErrUnavailable},
+	{"OOM ", driver.ErrFull},
+	{"WRONGTYPE ", driver.ErrVersion}, // the key is none of a queue
+	{"LOADING ", driver.ErrUnavailable},
+	{"READONLY ", driver.ErrUnavailable}, // the old master after a failover
+	{"MASTERDOWN ", driver.ErrUnavailable},
+	{"CLUSTERDOWN ", driver.ErrUnavailable},
+	{"TRYAGAIN ", driver.ErrUnavailable}, // a slot is being moved
+	{"MOVED ", driver.ErrUnavailable},
+	{"ASK ", driver.ErrUnavailable},
+	{"NOREPLICAS ", driver.ErrUnavailable},
+	{"MISCONF ", driver.ErrUnavailable}, // the disk is full, say
+	{"BUSY ", driver.ErrUnavailable},    // somebody's script runs for too long
+	{"NOSCRIPT ", driver.ErrUnavailable},
+	{"UNBLOCKED ", driver.ErrUnavailable},
+	{"ERR max number of clients", driver.ErrUnavailable},
 }
 
 // kindOf is the error of package durable for one of the client, nil where none fits.
 func kindOf(err error) error {
 	var reply redis.Error
 	switch {
-	case errors.Is(err, errReply), errors.Is(err, durable.ErrPartitions), errors.Is(err, durable.ErrVersion), errors.Is(err, durable.ErrUnsafe):
+	case errors.Is(err, errReply), errors.Is(err, driver.ErrPartitions), errors.Is(err, driver.ErrVersion), errors.Is(err, driver.ErrUnsafe):
 		return nil // it says what it is
 	case errors.Is(err, redis.ErrClosed):
-		return durable.ErrClosed
+		return driver.ErrClosed
 	case !errors.As(err, &reply):
-		return durable.ErrUnavailable // of the network, or the pool
+		return driver.ErrUnavailable // of the network, or the pool
 	}
 	text := reply.Error()
 	for _, r := range replies {
@@ -87,7 +87,7 @@ func kindOf(err error) error {
 // when a node does not answer any more: then it would go on asking that one until its next regular look, a minute later. It is done in the
 // background, and seldom however often it is asked for.
 func (s *Store) lookForSlots(ctx context.Context, err error) {
-	if client, ok := s.client.(*redis.ClusterClient); ok && err != nil && errors.Is(kindOf(err), durable.ErrUnavailable) {
+	if client, ok := s.client.(*redis.ClusterClient); ok && err != nil && errors.Is(kindOf(err), driver.ErrUnavailable) {
 		client.ReloadState(ctx)
 	}
 }

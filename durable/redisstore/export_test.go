@@ -3,14 +3,14 @@ package redisstore
 import (
 	"context"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // WatchStart is how long Watch waits for the subscription.
 const WatchStart = watchStart
 
 // OpenUnsharded opens a queue as on a Cluster of servers before 7.0, which have no channels of shards.
-func OpenUnsharded(ctx context.Context, s *Store, config durable.Config) (durable.Backend, error) {
+func OpenUnsharded(ctx context.Context, s *Store, config driver.Config) (driver.Backend, error) {
 	if _, err := s.Open(ctx, config); err != nil {
 		return nil, err
 	}

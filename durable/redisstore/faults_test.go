@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
@@ -32,15 +33,15 @@ func TestScriptFlush(t *testing.T) {
 		flush()
 		records := claim(t, q, 100)
 		require.Len(t, records, 10)
-		for _, op := range []durable.Op{durable.OpExtend, durable.OpBegin, durable.OpAck} {
+		for _, op := range []driver.Op{driver.OpExtend, driver.OpBegin, driver.OpAck} {
 			flush()
 			apply(t, q, op, changes(records)...)
 		}
 	}
 	waiting := openQueue(t, client, redisstore.Options{Wait: 1, WaitTimeout: time.Millisecond})
 	flush()
-	_, err := waiting.Put(t.Context(), durable.Put{Items: items("w", 1, 1, 0)})
-	require.ErrorIs(t, err, durable.ErrUnavailable, "there are no replicas")
+	_, err := waiting.Put(t.Context(), driver.Put{Items: items("w", 1, 1, 0)})
+	require.ErrorIs(t, err, driver.ErrUnavailable, "there are no replicas")
 	require.Len(t, claim(t, q, 100), 1, "but it is stored")
 }
 
@@ -48,20 +49,20 @@ func TestScriptFlush(t *testing.T) {
 func TestReplies(t *testing.T) {
 	t.Parallel()
 	for reply, kind := range map[string]error{
-		"OOM command not allowed when used memory > 'maxmemory'.":                                                    durable.ErrFull,
-		"ERR Error running script (call to f_12): @user_script:1: -OOM command not allowed when used memory":         durable.ErrFull,
-		"LOADING Redis is loading the dataset in memory":                                                             durable.ErrUnavailable,
-		"READONLY You can't write against a read only replica.":                                                      durable.ErrUnavailable,
-		"ERR Error running script (call to f_12): @user_script:1: -READONLY You can't write against a read only one": durable.ErrUnavailable,
-		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.":                           durable.ErrUnavailable,
-		"CLUSTERDOWN The cluster is down":                                                                            durable.ErrUnavailable,
-		"TRYAGAIN Multiple keys request during rehashing of slot":                                                    durable.ErrUnavailable,
-		"MOVED 3999 127.0.0.1:1":                                            durable.ErrUnavailable,
-		"NOREPLICAS Not enough good replicas to write.":                     durable.ErrUnavailable,
-		"MISCONF Redis is configured to save RDB snapshots":                 durable.ErrUnavailable,
-		"BUSY Redis is busy running a script.":                              durable.ErrUnavailable,
-		"ERR max number of clients reached":                                 durable.ErrUnavailable,
-		"WRONGTYPE Operation against a key holding the wrong kind of value": durable.ErrVersion,
+		"OOM command not allowed when used memory > 'maxmemory'.":                                                    driver.ErrFull,
+		"ERR Error running script (call to f_12): @user_script:1: -OOM command not allowed when used memory":         driver.ErrFull,
+		"LOADING Redis is loading the dataset in memory":                                                             driver.ErrUnavailable,
+		"READONLY You can't write against a read only replica.":                                                      driver.ErrUnavailable,
+		"ERR Error running script (call to f_12): @user_script:1: -READONLY You can't write against a read only one": driver.ErrUnavailable,
+		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.":                           driver.ErrUnavailable,
+		"CLUSTERDOWN The cluster is down":                                                                            driver.ErrUnavailable,
+		"TRYAGAIN Multiple keys request during rehashing of slot":                                                    driver.ErrUnavailable,
+		"MOVED 3999 127.0.0.1:1":                                            driver.ErrUnavailable,
+		"NOREPLICAS Not enough good replicas to write.":                     driver.ErrUnavailable,
+		"MISCONF Redis is configured to save RDB snapshots":                 driver.ErrUnavailable,
+		"BUSY Redis is busy running a script.":                              driver.ErrUnavailable,
+		"ERR max number of clients reached":                                 driver.ErrUnavailable,
+		"WRONGTYPE Operation against a key holding the wrong kind of value": driver.ErrVersion,
 		"NOPERM this user has no permissions":                               nil,
 		"ERR something else":                                                nil,
 	} {
@@ -72,7 +73,7 @@ func TestReplies(t *testing.T) {
 		m.SetError(reply)
 		_, err := q.Count(t.Context(), 0)
 		require.Error(t, err, reply)
-		for _, k := range []error{durable.ErrFull, durable.ErrUnavailable, durable.ErrVersion, durable.ErrClosed, durable.ErrInvalid} {
+		for _, k := range []error{driver.ErrFull, driver.ErrUnavailable, driver.ErrVersion, driver.ErrClosed, driver.ErrInvalid} {
 			assert.Equal(t, errors.Is(kind, k), errors.Is(err, k), "%s: %v", reply, k) //nolint:testifylint // kind may be nil
 		}
 		assert.Contains(t, err.Error(), "orders", "the error names the queue")
@@ -91,20 +92,20 @@ func TestServerGone(t *testing.T) {
 
 	server.Pause() // it is there, and does not answer
 	_, err := hurried.Count(t.Context(), 0)
-	require.ErrorIs(t, err, durable.ErrUnavailable)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	_, err = hurried.Count(ctx, 0)
-	if !errors.Is(err, durable.ErrUnavailable) { // the client is not bound to look at the context while it reads
+	if !errors.Is(err, driver.ErrUnavailable) { // the client is not bound to look at the context while it reads
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	}
 	server.Continue()
 
 	server.Kill()
-	_, err = hurried.Put(t.Context(), durable.Put{Items: items("b", 1, 1, 0)})
-	require.ErrorIs(t, err, durable.ErrUnavailable)
+	_, err = hurried.Put(t.Context(), driver.Put{Items: items("b", 1, 1, 0)})
+	require.ErrorIs(t, err, driver.ErrUnavailable)
 	_, err = newStore(t, impatient, redisstore.Options{}).Open(t.Context(), config())
-	require.ErrorIs(t, err, durable.ErrUnavailable)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
 	server.Restart()
 	require.Eventually(t, func() bool {
 		c, err := q.Count(t.Context(), 0)
@@ -115,14 +116,14 @@ func TestServerGone(t *testing.T) {
 	cancel()
 	_, err = q.Count(canceled, 0)
 	require.ErrorIs(t, err, context.Canceled)
-	require.NotErrorIs(t, err, durable.ErrUnavailable)
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
 	require.NoError(t, client.Close())
 	_, err = q.Count(t.Context(), 0)
-	require.ErrorIs(t, err, durable.ErrClosed, "of the client")
+	require.ErrorIs(t, err, driver.ErrClosed, "of the client")
 }
 
 // openInTime opens a queue, as often as it takes: a server may be slower than the client waits.
-func openInTime(t *testing.T, impatient redis.UniversalClient) (q durable.Backend) {
+func openInTime(t *testing.T, impatient redis.UniversalClient) (q driver.Backend) {
 	t.Helper()
 	store := newStore(t, impatient, redisstore.Options{})
 	require.Eventually(t, func() bool {
@@ -177,16 +178,16 @@ func TestLostRepliesToRemovals(t *testing.T) {
 	q := openQueue(t, client, redisstore.Options{})
 	put(t, q, items("a", 6, 1, 0))
 	dead := changes(claim(t, q, 4))
-	apply(t, q, durable.OpBegin, dead...)
-	apply(t, q, durable.OpBury, dead[:2]...)
-	for op, change := range map[durable.Op][]durable.Change{
-		durable.OpPurge: dead[:2], durable.OpAck: dead[2:],
-		durable.OpCancel: {{ID: items("a", 6, 1, 0)[4].ID}, {ID: items("a", 6, 1, 0)[5].ID}},
+	apply(t, q, driver.OpBegin, dead...)
+	apply(t, q, driver.OpBury, dead[:2]...)
+	for op, change := range map[driver.Op][]driver.Change{
+		driver.OpPurge: dead[:2], driver.OpAck: dead[2:],
+		driver.OpCancel: {{ID: items("a", 6, 1, 0)[4].ID}, {ID: items("a", 6, 1, 0)[5].ID}},
 	} {
 		apply(t, q, op, change[0]) // the script is known from here on
 		lose.Store(1)
-		_, err := q.Apply(t.Context(), durable.Batch{Op: op, Changes: change[1:]})
-		require.ErrorIs(t, err, durable.ErrUnavailable, "transition %d", op)
+		_, err := q.Apply(t.Context(), driver.Batch{Op: op, Changes: change[1:]})
+		require.ErrorIs(t, err, driver.ErrUnavailable, "transition %d", op)
 	}
 }
 
@@ -207,7 +208,7 @@ func TestCancelIsExact(t *testing.T) {
 	require.Equal(t, durable.Cancelled, result)
 	lose.Store(1)
 	_, err = q.Cancel(t.Context(), "b")
-	require.ErrorIs(t, err, durable.ErrUnavailable, "it was there, so that it is not there must not be the answer")
+	require.ErrorIs(t, err, driver.ErrUnavailable, "it was there, so that it is not there must not be the answer")
 }
 
 // TestLostReplies loses replies of calls that have taken place. The client or the caller repeats them.
@@ -219,17 +220,17 @@ func TestLostReplies(t *testing.T) {
 	put(t, q, items("known", 1, 1, time.Hour)) // the script is known from here on
 
 	lose.Store(2)
-	statuses, err := q.Put(t.Context(), durable.Put{Producer: "p", Seq: 1, Items: items("a", 2, 10, 0)})
+	statuses, err := q.Put(t.Context(), driver.Put{Producer: "p", Seq: 1, Items: items("a", 2, 10, 0)})
 	require.NoError(t, err, "the client has repeated it")
-	require.Equal(t, []durable.Status{durable.StatusDone, durable.StatusDone}, statuses)
+	require.Equal(t, []driver.Status{driver.StatusDone, driver.StatusDone}, statuses)
 
 	lose.Store(1)
-	_, err = q.Put(t.Context(), durable.Put{Items: items("b", 1, 10, 0)})
-	require.ErrorIs(t, err, durable.ErrUnavailable, "without a producer the client must not repeat it")
+	_, err = q.Put(t.Context(), driver.Put{Items: items("b", 1, 10, 0)})
+	require.ErrorIs(t, err, driver.ErrUnavailable, "without a producer the client must not repeat it")
 	lose.Store(0)
 	records := claim(t, q, 10)
 	require.Len(t, records, 3, "each was stored once")
-	for _, op := range []durable.Op{durable.OpBegin, durable.OpRetry} {
+	for _, op := range []driver.Op{driver.OpBegin, driver.OpRetry} {
 		apply(t, q, op, changes(records)...)
 		lose.Store(1)
 		apply(t, q, op, changes(records)...)
@@ -264,7 +265,7 @@ func TestProducersAreForgotten(t *testing.T) {
 	m.SetTime(now)
 	q := openQueue(t, newClient(t, m.Addr()), redisstore.Options{})
 	for i := range 40 {
-		p := durable.Put{Producer: fmt.Sprint("p", i), Seq: 1, Items: items(fmt.Sprint(i), 1, 1, time.Hour)}
+		p := driver.Put{Producer: fmt.Sprint("p", i), Seq: 1, Items: items(fmt.Sprint(i), 1, 1, time.Hour)}
 		_, err := q.Put(t.Context(), p)
 		require.NoError(t, err)
 	}
@@ -285,15 +286,15 @@ func TestProducersAreForgotten(t *testing.T) {
 	for seq := range uint64(100) { // one that is active for two days
 		m.SetTime(now.Add(time.Duration(seq) * 30 * time.Minute))
 		for range 2 {
-			statuses, err := q.Put(t.Context(), durable.Put{Producer: "last", Seq: seq + 1, Items: items(fmt.Sprint("x", seq), 1, 1, 0)})
+			statuses, err := q.Put(t.Context(), driver.Put{Producer: "last", Seq: seq + 1, Items: items(fmt.Sprint("x", seq), 1, 1, 0)})
 			require.NoError(t, err)
-			require.Equal(t, []durable.Status{durable.StatusDone}, statuses, "it is remembered")
+			require.Equal(t, []driver.Status{driver.StatusDone}, statuses, "it is remembered")
 		}
 		if seq == 48 {
 			require.Equal(t, 41, remembered(), "after a day")
 		}
 	}
 	require.Equal(t, 1, remembered())
-	_, err := q.Put(t.Context(), durable.Put{Producer: "last", Seq: 3, Items: items("x", 1, 1, 0)})
-	require.ErrorIs(t, err, durable.ErrInvalid, "an older number than the last")
+	_, err := q.Put(t.Context(), driver.Put{Producer: "last", Seq: 3, Items: items("x", 1, 1, 0)})
+	require.ErrorIs(t, err, driver.ErrInvalid, "an older number than the last")
 }

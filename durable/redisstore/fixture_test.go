@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 	"github.com/timingwheel-go/timingwheel/durable/storetest"
@@ -36,12 +36,12 @@ func newClient(t testing.TB, addr string) *redis.Client {
 }
 
 // config is the queue of most tests here.
-func config() durable.Config {
-	return durable.Config{Queue: "orders", Partitions: 2, DeadLimit: 1000, DeadAge: 24 * time.Hour}
+func config() driver.Config {
+	return driver.Config{Queue: "orders", Partitions: 2, DeadLimit: 1000, DeadAge: 24 * time.Hour}
 }
 
 // openQueue opens a queue on a server.
-func openQueue(t testing.TB, client redis.UniversalClient, o redisstore.Options) durable.Backend {
+func openQueue(t testing.TB, client redis.UniversalClient, o redisstore.Options) driver.Backend {
 	t.Helper()
 	b, err := newStore(t, client, o).Open(t.Context(), config())
 	require.NoError(t, err)
@@ -49,48 +49,48 @@ func openQueue(t testing.TB, client redis.UniversalClient, o redisstore.Options)
 }
 
 // items are n messages with bodies of a size, due after a delay.
-func items(prefix string, n, size int, delay time.Duration) []durable.PutItem {
-	all := make([]durable.PutItem, n)
+func items(prefix string, n, size int, delay time.Duration) []driver.PutItem {
+	all := make([]driver.PutItem, n)
 	for i := range all {
-		all[i] = durable.PutItem{ID: fmt.Sprintf("%s%021d", prefix, i), Body: make([]byte, size), Delay: delay, MaxAttempts: 25}
+		all[i] = driver.PutItem{ID: fmt.Sprintf("%s%021d", prefix, i), Body: make([]byte, size), Delay: delay, MaxAttempts: 25}
 	}
 	return all
 }
 
 // changes are those of claimed messages.
-func changes(records []durable.Record) []durable.Change {
-	all := make([]durable.Change, len(records))
+func changes(records []driver.Record) []driver.Change {
+	all := make([]driver.Change, len(records))
 	for i, r := range records {
-		all[i] = durable.Change{ID: r.ID, Token: r.Token}
+		all[i] = driver.Change{ID: r.ID, Token: r.Token}
 	}
 	return all
 }
 
 // put stores messages, all of which must be new.
-func put(t testing.TB, b durable.Backend, items []durable.PutItem) {
+func put(t testing.TB, b driver.Backend, items []driver.PutItem) {
 	t.Helper()
-	statuses, err := b.Put(t.Context(), durable.Put{Items: items})
+	statuses, err := b.Put(t.Context(), driver.Put{Items: items})
 	require.NoError(t, err)
 	for i, s := range statuses {
-		require.Equal(t, durable.StatusDone, s, items[i].ID)
+		require.Equal(t, driver.StatusDone, s, items[i].ID)
 	}
 }
 
 // claim claims up to n messages that are due.
-func claim(t testing.TB, b durable.Backend, n int) []durable.Record {
+func claim(t testing.TB, b driver.Backend, n int) []driver.Record {
 	t.Helper()
-	c, err := b.Claim(t.Context(), durable.Claim{Horizon: time.Second, Max: n, MaxBytes: 1 << 28, Visibility: time.Hour})
+	c, err := b.Claim(t.Context(), driver.Claim{Horizon: time.Second, Max: n, MaxBytes: 1 << 28, Visibility: time.Hour})
 	require.NoError(t, err)
 	return c.Records
 }
 
 // apply makes a transition that must take place.
-func apply(t testing.TB, b durable.Backend, op durable.Op, changes ...durable.Change) {
+func apply(t testing.TB, b driver.Backend, op driver.Op, changes ...driver.Change) {
 	t.Helper()
-	outcomes, err := b.Apply(t.Context(), durable.Batch{Op: op, Visibility: time.Hour, Changes: changes})
+	outcomes, err := b.Apply(t.Context(), driver.Batch{Op: op, Visibility: time.Hour, Changes: changes})
 	require.NoError(t, err)
 	for i, o := range outcomes {
-		require.Equal(t, durable.StatusDone, o.Status, changes[i].ID)
+		require.Equal(t, driver.StatusDone, o.Status, changes[i].ID)
 	}
 }
 
@@ -100,7 +100,7 @@ func miniFixture(t testing.TB) storetest.Fixture {
 	store := newStore(t, newClient(t, m.Addr()), redisstore.Options{})
 	f := storetest.Fixture{
 		Store: store,
-		Reopen: func(t testing.TB) durable.Store {
+		Reopen: func(t testing.TB) driver.Store {
 			_ = store.Close()
 			return newStore(t, newClient(t, m.Addr()), redisstore.Options{})
 		},
@@ -128,7 +128,7 @@ func fixtureOn(t testing.TB, client redis.UniversalClient) storetest.Fixture {
 	store := newStore(t, client, o)
 	return storetest.Fixture{
 		Store: store,
-		Reopen: func(t testing.TB) durable.Store {
+		Reopen: func(t testing.TB) driver.Store {
 			_ = store.Close()
 			return newStore(t, client, o)
 		},

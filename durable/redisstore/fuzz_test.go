@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // FuzzRecord reads what may be left of a record and of a state if somebody writes to their keys.
@@ -22,12 +22,12 @@ func FuzzRecord(f *testing.F) {
 		r, err := decodeRecord("id", record, state)
 		assert.Equal(t, "id", r.ID)
 		if err != nil {
-			require.ErrorIs(t, err, durable.ErrVersion)
+			require.ErrorIs(t, err, driver.ErrVersion)
 			assert.ErrorContains(t, err, `"id"`)
 			return
 		}
-		for _, i := range []durable.Instant{r.Enqueued, r.Due, r.Died} {
-			assert.True(t, i >= 0 && i <= durable.Never, "%d", i)
+		for _, i := range []driver.Instant{r.Enqueued, r.Due, r.Died} {
+			assert.True(t, i >= 0 && i <= driver.Never, "%d", i)
 		}
 		assert.GreaterOrEqual(t, min(r.MaxAttempts, r.Attempts, r.Crashes), 0)
 		assert.Equal(t, record[recordHeader:], string(r.Body))
@@ -49,9 +49,9 @@ func FuzzReplies(f *testing.F) {
 		if err == nil {
 			assert.Len(t, values, 5+3*len(claimed.Records))
 		} else {
-			assert.True(t, errors.Is(err, errReply) || errors.Is(err, durable.ErrVersion), "%v", err)
+			assert.True(t, errors.Is(err, errReply) || errors.Is(err, driver.ErrVersion), "%v", err)
 		}
-		n = max(0, min(n, durable.MaxBatch))
+		n = max(0, min(n, driver.MaxBatch))
 		outcomes, err := readOutcomes(newReply(values), n)
 		if err != nil {
 			require.ErrorIs(t, err, errReply)

@@ -6,19 +6,19 @@ import (
 	"slices"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Heartbeat implements [durable.Backend]. An empty name and a negative ttl are [durable.ErrInvalid]. It takes O(m) for m members.
+// Heartbeat implements [driver.Backend]. An empty name and a negative ttl are [driver.ErrInvalid]. It takes O(m) for m members.
 func (b *backend) Heartbeat(ctx context.Context, member string, ttl time.Duration) ([]string, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err
 	}
 	switch {
 	case member == "":
-		return nil, fmt.Errorf("redisstore: heartbeat: %w member: its name is empty; 1 byte or more is accepted", durable.ErrInvalid)
+		return nil, fmt.Errorf("redisstore: heartbeat: %w member: its name is empty; 1 byte or more is accepted", driver.ErrInvalid)
 	case ttl < 0:
-		return nil, fmt.Errorf("redisstore: heartbeat: %w ttl %v: 0 or more is accepted", durable.ErrInvalid, ttl)
+		return nil, fmt.Errorf("redisstore: heartbeat: %w ttl %v: 0 or more is accepted", driver.ErrInvalid, ttl)
 	}
 	v, err := heartbeatScript.run(ctx, b.store.client, false, append(newLine([]any{b.members}, 2), member, millis(ttl)))
 	what := fmt.Sprintf("heartbeat in queue %q", b.config.Queue)

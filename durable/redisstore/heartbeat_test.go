@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
@@ -39,7 +39,7 @@ func TestHeartbeatFindsNewMaster(t *testing.T) {
 	begun := time.Now()
 	require.Eventually(t, func() bool {
 		members, err := q.Heartbeat(t.Context(), "m", time.Hour)
-		require.True(t, err == nil || errors.Is(err, durable.ErrUnavailable), "%v", err)
+		require.True(t, err == nil || errors.Is(err, driver.ErrUnavailable), "%v", err)
 		return err == nil && len(members) == 1
 	}, 30*time.Second, 20*time.Millisecond, "the client looks by itself only once a minute")
 	t.Log("found after", time.Since(begun))

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
@@ -33,20 +33,20 @@ func TestMemory(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})
-	put(t, q, items("warm:", durable.MaxBatch, 128, time.Hour))
+	put(t, q, items("warm:", driver.MaxBatch, 128, time.Hour))
 	before := memoryOf(t, client)
 	const batches = 100
 	for i := range batches {
-		put(t, q, items(fmt.Sprintf("%05d", i), durable.MaxBatch, 128, 0))
+		put(t, q, items(fmt.Sprintf("%05d", i), driver.MaxBatch, 128, 0))
 	}
-	scheduled := float64(memoryOf(t, client)-before) / (batches * durable.MaxBatch)
+	scheduled := float64(memoryOf(t, client)-before) / (batches * driver.MaxBatch)
 	for range batches {
-		claim(t, q, durable.MaxBatch)
+		claim(t, q, driver.MaxBatch)
 	}
 	counts, err := q.Count(t.Context(), 0)
 	require.NoError(t, err)
-	require.Equal(t, int64(batches*durable.MaxBatch), counts.InFlight)
-	leased := float64(memoryOf(t, client)-before) / (batches * durable.MaxBatch)
+	require.Equal(t, int64(batches*driver.MaxBatch), counts.InFlight)
+	leased := float64(memoryOf(t, client)-before) / (batches * driver.MaxBatch)
 	t.Logf("scheduled: %.0f bytes for each message, leased: %.0f", scheduled, leased)
 	assert.Less(t, scheduled, 400.0)
 	assert.Greater(t, scheduled, 128.0, "what was measured cannot be right")
@@ -67,21 +67,21 @@ func TestOutOfMemory(t *testing.T) {
 	makeAllTransitions(t, q)
 	report, err := q.Audit(t.Context(), 0, true)
 	require.NoError(t, err)
-	assert.Equal(t, durable.AuditReport{Records: int64(stored - 25)}, report)
+	assert.Equal(t, driver.AuditReport{Records: int64(stored - 25)}, report)
 
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	put(t, q, items("again", 1, 1024, 0))
 }
 
 // fill puts messages until the server has no room, and returns how many it has taken.
-func fill(t *testing.T, q durable.Backend) (stored int) {
+func fill(t *testing.T, q driver.Backend) (stored int) {
 	t.Helper()
 	for seq := range uint64(1000) {
-		p := durable.Put{Producer: "p", Seq: seq + 1, Items: items(fmt.Sprintf("%05d", seq), 64, 1024, 0)}
+		p := driver.Put{Producer: "p", Seq: seq + 1, Items: items(fmt.Sprintf("%05d", seq), 64, 1024, 0)}
 		if _, err := q.Put(t.Context(), p); err != nil {
-			require.ErrorIs(t, err, durable.ErrFull)
+			require.ErrorIs(t, err, driver.ErrFull)
 			_, err = q.Put(t.Context(), p)
-			require.ErrorIs(t, err, durable.ErrFull, "again")
+			require.ErrorIs(t, err, driver.ErrFull, "again")
 			require.Positive(t, stored)
 			return stored
 		}
@@ -92,21 +92,21 @@ func fill(t *testing.T, q durable.Backend) (stored int) {
 }
 
 // makeAllTransitions makes each transition but Put. Of 40 messages 25 are gone then.
-func makeAllTransitions(t *testing.T, q durable.Backend) {
+func makeAllTransitions(t *testing.T, q driver.Backend) {
 	t.Helper()
 	records := claim(t, q, 40)
 	require.Len(t, records, 40)
 	c := changes(records)
-	apply(t, q, durable.OpExtend, c...)
-	apply(t, q, durable.OpRelease, c[30:]...)
-	apply(t, q, durable.OpBegin, c[:30]...)
-	apply(t, q, durable.OpRetry, c[20:30]...)
-	apply(t, q, durable.OpBury, c[:10]...)
-	apply(t, q, durable.OpReplay, c[:5]...)
-	apply(t, q, durable.OpPurge, c[5:10]...)
-	apply(t, q, durable.OpReschedule, c[20:]...)
-	apply(t, q, durable.OpCancel, c[30:]...)
-	apply(t, q, durable.OpAck, c[10:20]...)
+	apply(t, q, driver.OpExtend, c...)
+	apply(t, q, driver.OpRelease, c[30:]...)
+	apply(t, q, driver.OpBegin, c[:30]...)
+	apply(t, q, driver.OpRetry, c[20:30]...)
+	apply(t, q, driver.OpBury, c[:10]...)
+	apply(t, q, driver.OpReplay, c[:5]...)
+	apply(t, q, driver.OpPurge, c[5:10]...)
+	apply(t, q, driver.OpReschedule, c[20:]...)
+	apply(t, q, driver.OpCancel, c[30:]...)
+	apply(t, q, driver.OpAck, c[10:20]...)
 	members, err := q.Heartbeat(t.Context(), "m", time.Minute)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"m"}, members)

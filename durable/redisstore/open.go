@@ -8,15 +8,15 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // formatVersion is that of the keys and their contents.
 const formatVersion = 1
 
-// Open implements [durable.Store]. An older server than Redis 6.2 is [durable.ErrVersion], and one that may evict keys
-// [durable.ErrUnsafe], which says what to set. Of a Cluster all masters are looked at.
-func (s *Store) Open(ctx context.Context, config durable.Config) (durable.Backend, error) {
+// Open implements [driver.Store]. An older server than Redis 6.2 is [driver.ErrVersion], and one that may evict keys
+// [driver.ErrUnsafe], which says what to set. Of a Cluster all masters are looked at.
+func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (s *Store) Open(ctx context.Context, config durable.Config) (durable.Backen
 
 // checkMeta makes sure that a queue whose meta key was lost is not made anew with another number of partitions, as messages would be looked for in
 // the wrong ones. Whoever names the number makes the key again.
-func (s *Store) checkMeta(ctx context.Context, config durable.Config) error {
+func (s *Store) checkMeta(ctx context.Context, config driver.Config) error {
 	if config.Partitions != 0 {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (s *Store) checkMeta(ctx context.Context, config durable.Config) error {
 		return err
 	}
 	return fmt.Errorf("%w: the key %q is missing, and there are keys of its partitions; open the queue once with the Partitions that it had",
-		durable.ErrVersion, key)
+		driver.ErrVersion, key)
 }
 
 func (s *Store) exists(ctx context.Context, key string) (bool, error) {
@@ -65,7 +65,7 @@ func (s *Store) exists(ctx context.Context, key string) (bool, error) {
 // key of each: several would be refused while their slot moves.
 func (s *Store) anyPartition(ctx context.Context, queue string) (bool, error) {
 	pipe := s.client.Pipeline()
-	all := make([]*redis.IntCmd, durable.MaxPartitions)
+	all := make([]*redis.IntCmd, driver.MaxPartitions)
 	for p := range all {
 		all[p] = pipe.Exists(ctx, newPartition(s.options.Prefix, queue, p).records)
 	}
@@ -76,9 +76,9 @@ func (s *Store) anyPartition(ctx context.Context, queue string) (bool, error) {
 }
 
 // join makes the queue or finds it, and returns the number of its partitions.
-func (s *Store) join(ctx context.Context, config durable.Config) (int, error) {
+func (s *Store) join(ctx context.Context, config driver.Config) (int, error) {
 	key := metaKey(s.options.Prefix, config.Queue)
-	v, err := openScript.run(ctx, s.client, false, append(newLine([]any{key}, 3), formatVersion, config.Partitions, durable.DefaultPartitions))
+	v, err := openScript.run(ctx, s.client, false, append(newLine([]any{key}, 3), formatVersion, config.Partitions, driver.DefaultPartitions))
 	if err != nil {
 		return 0, err
 	}
@@ -88,17 +88,17 @@ func (s *Store) join(ctx context.Context, config durable.Config) (int, error) {
 		return 0, r.err
 	}
 	if before != "none" && before != "hash" {
-		return 0, fmt.Errorf("%w: the key %q is a %s; a hash is accepted", durable.ErrVersion, key, before)
+		return 0, fmt.Errorf("%w: the key %q is a %s; a hash is accepted", driver.ErrVersion, key, before)
 	}
 	if n, err := strconv.Atoi(version); err != nil || n != formatVersion {
-		return 0, fmt.Errorf("%w: the key %q has version %.20q; %d is accepted", durable.ErrVersion, key, version, formatVersion)
+		return 0, fmt.Errorf("%w: the key %q has version %.20q; %d is accepted", driver.ErrVersion, key, version, formatVersion)
 	}
 	n, err := strconv.Atoi(partitions)
-	if err != nil || n < 1 || n > durable.MaxPartitions {
-		return 0, fmt.Errorf("%w: the key %q has %.20q partitions; 1 to %d are accepted", durable.ErrVersion, key, partitions, durable.MaxPartitions)
+	if err != nil || n < 1 || n > driver.MaxPartitions {
+		return 0, fmt.Errorf("%w: the key %q has %.20q partitions; 1 to %d are accepted", driver.ErrVersion, key, partitions, driver.MaxPartitions)
 	}
 	if config.Partitions != 0 && config.Partitions != n {
-		return 0, fmt.Errorf("%w: it has %d, asked for were %d; 0 takes what is there", durable.ErrPartitions, n, config.Partitions)
+		return 0, fmt.Errorf("%w: it has %d, asked for were %d; 0 takes what is there", driver.ErrPartitions, n, config.Partitions)
 	}
 	return n, nil
 }

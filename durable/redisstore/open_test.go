@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
@@ -23,9 +23,9 @@ func TestNewRefuses(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // New does no I/O
 	defer func() { _ = client.Close() }()
 	_, err := redisstore.New(nil, redisstore.Options{})
-	require.ErrorIs(t, err, durable.ErrInvalid)
+	require.ErrorIs(t, err, driver.ErrInvalid)
 	_, err = redisstore.New((*redis.Client)(nil), redisstore.Options{})
-	require.ErrorIs(t, err, durable.ErrInvalid)
+	require.ErrorIs(t, err, driver.ErrInvalid)
 	for name, o := range map[string]redisstore.Options{
 		`"a{b"`:  {Prefix: "a{b"},
 		`"a}b"`:  {Prefix: "a}b"},
@@ -37,7 +37,7 @@ func TestNewRefuses(t *testing.T) {
 		`"\x00"`: {Prefix: "\x00"},
 	} {
 		_, err := redisstore.New(client, o)
-		require.ErrorIs(t, err, durable.ErrInvalid, name)
+		require.ErrorIs(t, err, driver.ErrInvalid, name)
 		assert.Contains(t, err.Error(), name, "the error names the value")
 	}
 	s, err := redisstore.New(client, redisstore.Options{Prefix: "my:app_1.x-"})
@@ -69,7 +69,7 @@ func TestOpenChecksVersion(t *testing.T) {
 			require.NoError(t, err, version)
 			continue
 		}
-		require.ErrorIs(t, err, durable.ErrVersion, version)
+		require.ErrorIs(t, err, driver.ErrVersion, version)
 		assert.Contains(t, err.Error(), version)
 		assert.Contains(t, err.Error(), "6.2")
 		assert.Empty(t, m.Keys(), "nothing was made")
@@ -87,7 +87,7 @@ func TestOpenProbes(t *testing.T) {
 		return cmd == "ZMSCORE"
 	})
 	_, err := newStore(t, newClient(t, m.Addr()), redisstore.Options{}).Open(t.Context(), config())
-	require.ErrorIs(t, err, durable.ErrVersion)
+	require.ErrorIs(t, err, driver.ErrVersion)
 	assert.Empty(t, m.Keys())
 }
 
@@ -96,7 +96,7 @@ func TestOpenRefusesEviction(t *testing.T) {
 	server := redistest.Start(t, redistest.Options{MaxMemory: 64 << 20, ExtraArgs: []string{"--maxmemory-policy", "allkeys-lru"}})
 	client := newClient(t, server.Addr())
 	_, err := newStore(t, client, redisstore.Options{}).Open(t.Context(), config())
-	require.ErrorIs(t, err, durable.ErrUnsafe)
+	require.ErrorIs(t, err, driver.ErrUnsafe)
 	assert.Contains(t, err.Error(), "allkeys-lru")
 	assert.Contains(t, err.Error(), "noeviction")
 	assert.Zero(t, client.DBSize(t.Context()).Val(), "nothing was made")
@@ -126,19 +126,19 @@ func TestRestrictedUser(t *testing.T) {
 		return c
 	}
 	_, err := newStore(t, setUser("informed", "+info"), redisstore.Options{}).Open(t.Context(), config())
-	require.ErrorIs(t, err, durable.ErrUnsafe, "the policy stands in INFO")
+	require.ErrorIs(t, err, driver.ErrUnsafe, "the policy stands in INFO")
 
 	q := openQueue(t, setUser("blind"), redisstore.Options{}) // neither version nor policy can be known, nor hints given
 	put(t, q, items("a", 3, 10, 0))
 	records := claim(t, q, 10)
 	require.Len(t, records, 3)
-	apply(t, q, durable.OpBegin, changes(records)...)
-	apply(t, q, durable.OpRetry, changes(records)...)
+	apply(t, q, driver.OpBegin, changes(records)...)
+	apply(t, q, driver.OpRetry, changes(records)...)
 	_, err = q.Heartbeat(t.Context(), "m", time.Minute)
 	require.NoError(t, err)
 	report, err := q.Audit(t.Context(), 0, true)
 	require.NoError(t, err)
-	assert.Equal(t, durable.AuditReport{Records: 3}, report)
+	assert.Equal(t, driver.AuditReport{Records: 3}, report)
 }
 
 func TestOpenRefusesOtherKeys(t *testing.T) {
@@ -151,7 +151,7 @@ func TestOpenRefusesOtherKeys(t *testing.T) {
 	}
 	key := "tw:{orders}:meta"
 	require.NoError(t, m.Set(key, "x"))
-	require.ErrorIs(t, open(), durable.ErrVersion, "a string")
+	require.ErrorIs(t, open(), driver.ErrVersion, "a string")
 	m.Del(key)
 	for version, fields := range map[string][]string{
 		"2":   {"version", "2", "partitions", "2"},
@@ -161,15 +161,15 @@ func TestOpenRefusesOtherKeys(t *testing.T) {
 	} {
 		m.HSet(key, fields...)
 		err := open()
-		require.ErrorIs(t, err, durable.ErrVersion)
+		require.ErrorIs(t, err, driver.ErrVersion)
 		assert.Contains(t, err.Error(), version)
 		m.Del(key)
 	}
 	require.NoError(t, open())
 	require.NoError(t, m.Set("tw:{orders:0}:d", "x"))
 	q := openQueue(t, client, redisstore.Options{})
-	_, err := q.Put(t.Context(), durable.Put{Items: items("a", 1, 1, 0)})
-	require.ErrorIs(t, err, durable.ErrVersion, "a key of another type")
+	_, err := q.Put(t.Context(), driver.Put{Items: items("a", 1, 1, 0)})
+	require.ErrorIs(t, err, driver.ErrVersion, "a key of another type")
 }
 
 // A queue whose meta key was deleted is not made anew with the default number of partitions, but with that which its owner names.
@@ -180,16 +180,16 @@ func TestMissingMetaKey(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	store, err := redisstore.New(client, redisstore.Options{})
 	require.NoError(t, err)
-	config := durable.Config{Queue: "q", Partitions: 1, DeadLimit: 10, DeadAge: time.Hour}
+	config := driver.Config{Queue: "q", Partitions: 1, DeadLimit: 10, DeadAge: time.Hour}
 	backend, err := store.Open(t.Context(), config)
 	require.NoError(t, err)
-	_, err = backend.Put(t.Context(), durable.Put{Items: []durable.PutItem{{ID: "m", MaxAttempts: 1}}})
+	_, err = backend.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "m", MaxAttempts: 1}}})
 	require.NoError(t, err)
 	mini.Del("tw:{q}:meta")
 
 	config.Partitions = 0
 	_, err = store.Open(t.Context(), config)
-	require.ErrorIs(t, err, durable.ErrVersion)
+	require.ErrorIs(t, err, driver.ErrVersion)
 	require.ErrorContains(t, err, `"tw:{q}:meta" is missing`)
 	config.Partitions = 1
 	_, err = store.Open(t.Context(), config)
@@ -206,16 +206,16 @@ func TestMissingMetaKeyOfLaterPartition(t *testing.T) {
 	mini := miniredis.RunT(t)
 	store := newStore(t, newClient(t, mini.Addr()), redisstore.Options{})
 	c := config()
-	c.Partitions = durable.MaxPartitions
+	c.Partitions = driver.MaxPartitions
 	q, err := store.Open(t.Context(), c)
 	require.NoError(t, err)
-	_, err = q.Put(t.Context(), durable.Put{Partition: durable.MaxPartitions - 1, Items: items("a", 1, 10, 0)})
+	_, err = q.Put(t.Context(), driver.Put{Partition: driver.MaxPartitions - 1, Items: items("a", 1, 10, 0)})
 	require.NoError(t, err)
 	mini.Del("tw:{orders}:meta")
 
 	c.Partitions = 0
 	_, err = store.Open(t.Context(), c)
-	require.ErrorIs(t, err, durable.ErrVersion, "the message would never be claimed from a queue with fewer partitions")
+	require.ErrorIs(t, err, driver.ErrVersion, "the message would never be claimed from a queue with fewer partitions")
 	assert.False(t, mini.Exists("tw:{orders}:meta"))
 }
 
@@ -248,12 +248,12 @@ func TestQueueThatSomebodyElseMakesMeanwhile(t *testing.T) {
 	client.AddHook(&pipelineHook{before: func() {
 		other, err := newStore(t, newClient(t, mini.Addr()), redisstore.Options{}).Open(t.Context(), c)
 		require.NoError(t, err)
-		_, err = other.Put(t.Context(), durable.Put{Items: items("a", 1, 10, 0)})
+		_, err = other.Put(t.Context(), driver.Put{Items: items("a", 1, 10, 0)})
 		require.NoError(t, err)
 		made = true
 	}})
 	q, err := newStore(t, client, redisstore.Options{}).Open(t.Context(), c)
 	require.NoError(t, err)
 	assert.True(t, made)
-	assert.Equal(t, durable.DefaultPartitions, q.Partitions())
+	assert.Equal(t, driver.DefaultPartitions, q.Partitions())
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // Options are those of [New]. The zero value of each field stands for its default.
@@ -18,7 +18,7 @@ type Options struct {
 	AllowEviction bool
 
 	// Wait is the number of replicas that each Put waits for, by WAIT on the same connection. Where fewer have it within WaitTimeout the call
-	// is [durable.ErrUnavailable], though the messages are stored. This makes it less likely that a failover loses what was
+	// is [driver.ErrUnavailable], though the messages are stored. This makes it less likely that a failover loses what was
 	// acknowledged; it is no consensus: a master that is cut off may have its replicas promoted without the last writes all the same.
 	// 0: none. Negative is an error.
 	Wait int
@@ -39,11 +39,11 @@ func (o Options) withDefaults() (Options, error) {
 	switch {
 	case !validPrefix(o.Prefix):
 		return o, fmt.Errorf("%w Options.Prefix %.140q: 1 to %d letters, digits, '.', '_', '-' and ':' are accepted",
-			durable.ErrInvalid, o.Prefix, maxPrefix)
+			driver.ErrInvalid, o.Prefix, maxPrefix)
 	case o.Wait < 0:
-		return o, fmt.Errorf("%w Options.Wait %d: 0 or more replicas are accepted", durable.ErrInvalid, o.Wait)
+		return o, fmt.Errorf("%w Options.Wait %d: 0 or more replicas are accepted", driver.ErrInvalid, o.Wait)
 	case o.WaitTimeout < time.Millisecond: // WAIT takes 0 for no end
-		return o, fmt.Errorf("%w Options.WaitTimeout %v: 1ms or more is accepted, and 0 for one second", durable.ErrInvalid, o.WaitTimeout)
+		return o, fmt.Errorf("%w Options.WaitTimeout %v: 1ms or more is accepted, and 0 for one second", driver.ErrInvalid, o.WaitTimeout)
 	}
 	return o, nil
 }

@@ -7,17 +7,17 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // forgetProducer is how long the last call of a producer is remembered: much longer than anyone goes on repeating it.
 const forgetProducer = 24 * time.Hour
 
-// Put implements [durable.Backend]. A producer is remembered for a day after its last call. A number that is below the last one
-// of its producer is [durable.ErrInvalid]. Where the server is out of memory it is [durable.ErrFull].
+// Put implements [driver.Backend]. A producer is remembered for a day after its last call. A number that is below the last one
+// of its producer is [driver.ErrInvalid]. Where the server is out of memory it is [driver.ErrFull].
 //
 // It takes O(log n) for each message in a partition of n.
-func (b *backend) Put(ctx context.Context, put durable.Put) ([]durable.Status, error) {
+func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {
 	if err := b.check(ctx, put.Partition); err != nil {
 		return nil, err
 	}
@@ -38,17 +38,17 @@ func (b *backend) Put(ctx context.Context, put durable.Put) ([]durable.Status, e
 	if !ok {
 		last := newReply(v).number()
 		return nil, fmt.Errorf("redisstore: put: %w number %d of producer %q: its last call has number %d; that one or later ones are accepted",
-			durable.ErrInvalid, put.Seq, put.Producer, last)
+			driver.ErrInvalid, put.Seq, put.Producer, last)
 	}
 	if len(text) != len(put.Items) {
 		return nil, fmt.Errorf("redisstore: put: %w number %d of producer %q: it stands for a call with %d messages, this one has %d",
-			durable.ErrInvalid, put.Seq, put.Producer, len(text), len(put.Items))
+			driver.ErrInvalid, put.Seq, put.Producer, len(text), len(put.Items))
 	}
 	return statuses(text), nil
 }
 
 // putLine has the arguments that the script's file tells.
-func (b *backend) putLine(put durable.Put) []any {
+func (b *backend) putLine(put driver.Put) []any {
 	line := b.line(put.Partition, 6+3*len(put.Items))
 	line = append(line, b.publish, b.partitions[put.Partition].channel,
 		put.Producer, put.Seq, flag(put.Replace), forgetProducer.Milliseconds())
@@ -61,7 +61,7 @@ func (b *backend) putLine(put durable.Put) []any {
 
 // runPut runs the script, and waits for replicas if the store shall. Without a producer nobody could tell a repetition, so the client
 // must not make one by itself.
-func (b *backend) runPut(ctx context.Context, put durable.Put) (any, error) {
+func (b *backend) runPut(ctx context.Context, put driver.Put) (any, error) {
 	line, once := b.putLine(put), put.Producer == ""
 	if b.store.options.Wait == 0 {
 		return putScript.run(ctx, b.store.client, once, line)
@@ -99,7 +99,7 @@ func (s *Store) enough(wait *redis.Cmd) error {
 	n, err := wait.Int()
 	if err == nil && n < s.options.Wait {
 		err = fmt.Errorf("%w: %d of %d replicas have the messages after %v; they are stored",
-			durable.ErrUnavailable, n, s.options.Wait, s.options.WaitTimeout)
+			driver.ErrUnavailable, n, s.options.Wait, s.options.WaitTimeout)
 	}
 	return err
 }
@@ -117,10 +117,10 @@ func (s *Store) node(ctx context.Context, key string) (redis.Cmdable, error) {
 }
 
 // statuses are those that a script has returned as digits.
-func statuses(text string) []durable.Status {
-	all := make([]durable.Status, len(text))
+func statuses(text string) []driver.Status {
+	all := make([]driver.Status, len(text))
 	for i := range all {
-		all[i] = durable.Status(text[i] - '0')
+		all[i] = driver.Status(text[i] - '0')
 	}
 	return all
 }

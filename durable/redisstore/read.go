@@ -6,45 +6,45 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Get implements [durable.Backend].
-func (b *backend) Get(ctx context.Context, part int, id string) (durable.Record, error) {
+// Get implements [driver.Backend].
+func (b *backend) Get(ctx context.Context, part int, id string) (driver.Record, error) {
 	if err := b.check(ctx, part); err != nil {
-		return durable.Record{}, err
+		return driver.Record{}, err
 	}
 	if err := checkIDs("get", 1, func(int) string { return id }); err != nil {
-		return durable.Record{}, err
+		return driver.Record{}, err
 	}
 	v, err := b.run(ctx, part, getScript, id)
 	if err != nil {
-		return durable.Record{}, err
+		return driver.Record{}, err
 	}
 	r := newReply(v)
 	body, state, due, lease := r.text(), r.text(), r.text(), r.text()
 	if r.err == nil && body == "" {
-		return durable.Record{}, fmt.Errorf("redisstore: get %q: %w", id, durable.ErrNotFound)
+		return driver.Record{}, fmt.Errorf("redisstore: get %q: %w", id, driver.ErrNotFound)
 	}
 	if r.err != nil {
-		return durable.Record{}, b.failure(ctx, part, getScript, r.err)
+		return driver.Record{}, b.failure(ctx, part, getScript, r.err)
 	}
 	record, err := readRecord(id, body, state, due, lease)
 	return record, b.failure(ctx, part, getScript, err)
 }
 
 // readRecord reads a message with its scores in the sets of scheduled and leased ones, which are empty where it is in none.
-func readRecord(id, body, state, due, lease string) (durable.Record, error) {
+func readRecord(id, body, state, due, lease string) (driver.Record, error) {
 	r, err := decodeRecord(id, body, state)
 	if err != nil {
 		return r, err
 	}
 	switch r.State {
-	case durable.StateScheduled:
+	case driver.StateScheduled:
 		if due != "" {
 			r.Due, err = parseInstant(due)
 		}
-	case durable.StateLeased, durable.StateFiring:
+	case driver.StateLeased, driver.StateFiring:
 		if lease != "" {
 			r.LeaseEnd, err = parseInstant(lease)
 		}
@@ -52,40 +52,40 @@ func readRecord(id, body, state, due, lease string) (durable.Record, error) {
 	return r, err
 }
 
-func parseInstant(text string) (durable.Instant, error) {
+func parseInstant(text string) (driver.Instant, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %.20q instead of a time", errReply, text)
 	}
-	return durable.Instant(n), nil
+	return driver.Instant(n), nil
 }
 
 // pageBytes is the size of records at which a page ends before its limit.
 const pageBytes = 4 << 20
 
-// List implements [durable.Backend]. A page has at most [durable.MaxBatch] messages, and ends when it has 4 MiB. A limit below 1 and a cursor
-// that did not come from List are [durable.ErrInvalid].
+// List implements [driver.Backend]. A page has at most [driver.MaxBatch] messages, and ends when it has 4 MiB. A limit below 1 and a cursor
+// that did not come from List are [driver.ErrInvalid].
 //
 // It takes O(log² n) for the first message of a page that is not the first, in a partition of n.
-func (b *backend) List(ctx context.Context, part int, state durable.State, cursor string, limit int) ([]durable.Record, string, error) {
+func (b *backend) List(ctx context.Context, part int, state driver.State, cursor string, limit int) ([]driver.Record, string, error) {
 	if err := b.check(ctx, part); err != nil {
 		return nil, "", err
 	}
-	set, ok := map[durable.State]int{
-		durable.StateScheduled: keyScheduled, durable.StateLeased: keyLeased, durable.StateFiring: keyLeased, durable.StateDead: keyDead,
+	set, ok := map[driver.State]int{
+		driver.StateScheduled: keyScheduled, driver.StateLeased: keyLeased, driver.StateFiring: keyLeased, driver.StateDead: keyDead,
 	}[state]
 	if !ok {
 		return nil, "", fmt.Errorf("redisstore: list: %w state %d: %d to %d are accepted",
-			durable.ErrInvalid, state, durable.StateScheduled, durable.StateDead)
+			driver.ErrInvalid, state, driver.StateScheduled, driver.StateDead)
 	}
 	if limit < 1 {
-		return nil, "", fmt.Errorf("redisstore: list: %w limit %d: 1 or more is accepted", durable.ErrInvalid, limit)
+		return nil, "", fmt.Errorf("redisstore: list: %w limit %d: 1 or more is accepted", driver.ErrInvalid, limit)
 	}
 	score, id, err := parseCursor(cursor)
 	if err != nil {
 		return nil, "", err
 	}
-	v, err := b.run(ctx, part, listScript, set, score, id, min(limit, durable.MaxBatch), pageBytes)
+	v, err := b.run(ctx, part, listScript, set, score, id, min(limit, driver.MaxBatch), pageBytes)
 	if err != nil {
 		return nil, "", err
 	}
@@ -99,13 +99,13 @@ func parseCursor(cursor string) (score, id string, err error) {
 		return "", "", nil
 	}
 	score, id, ok := strings.Cut(cursor, ":")
-	if n, err := strconv.ParseUint(score, 10, 64); !ok || err != nil || n > uint64(durable.Never) {
-		return "", "", fmt.Errorf("redisstore: list: %w cursor %.60q: what List has returned is accepted", durable.ErrInvalid, cursor)
+	if n, err := strconv.ParseUint(score, 10, 64); !ok || err != nil || n > uint64(driver.Never) {
+		return "", "", fmt.Errorf("redisstore: list: %w cursor %.60q: what List has returned is accepted", driver.ErrInvalid, cursor)
 	}
 	return score, id, nil
 }
 
-func readPage(r *reply, set int) (records []durable.Record, next string, err error) {
+func readPage(r *reply, set int) (records []driver.Record, next string, err error) {
 	if more, score, id := r.text(), r.text(), r.text(); more == "1" {
 		next = score + ":" + id
 	}
@@ -133,22 +133,22 @@ func readPage(r *reply, set int) (records []durable.Record, next string, err err
 	return records, next, nil
 }
 
-// Count implements [durable.Backend]. It takes O(log n) in a partition of n.
-func (b *backend) Count(ctx context.Context, part int) (durable.Counts, error) {
+// Count implements [driver.Backend]. It takes O(log n) in a partition of n.
+func (b *backend) Count(ctx context.Context, part int) (driver.Counts, error) {
 	if err := b.check(ctx, part); err != nil {
-		return durable.Counts{}, err
+		return driver.Counts{}, err
 	}
 	v, err := b.run(ctx, part, countScript)
 	if err != nil {
-		return durable.Counts{}, err
+		return driver.Counts{}, err
 	}
 	r := newReply(v)
-	c := durable.Counts{Now: r.instant(), Scheduled: r.number(), Due: r.number(), InFlight: r.number(), Dead: r.number(), NextDue: r.instant()}
+	c := driver.Counts{Now: r.instant(), Scheduled: r.number(), Due: r.number(), InFlight: r.number(), Dead: r.number(), NextDue: r.instant()}
 	for _, counter := range []*uint64{&c.Enqueued, &c.Acked, &c.Retried, &c.Buried, &c.Cancelled, &c.Crashed} {
 		*counter = uint64(r.number()) //nolint:gosec // counters only rise
 	}
 	if r.err != nil {
-		return durable.Counts{}, b.failure(ctx, part, countScript, r.err)
+		return driver.Counts{}, b.failure(ctx, part, countScript, r.err)
 	}
 	return c, nil
 }

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // reply reads the list that a script has returned, from the first value on. The first value that is not what was asked for
@@ -59,7 +59,7 @@ func (r *reply) number() int64 {
 	return n
 }
 
-func (r *reply) instant() durable.Instant { return durable.Instant(r.number()) }
+func (r *reply) instant() driver.Instant { return driver.Instant(r.number()) }
 
 // time reads the two values of TIME.
 func (r *reply) time() time.Time {

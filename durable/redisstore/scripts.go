@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 //go:embed lua/*.lua
@@ -30,16 +30,16 @@ var (
 	auditStraysScript  = newScript("audit_strays", "clock", "partition")
 
 	opScripts = [...]*script{
-		durable.OpBegin:      newScript("begin", "clock", "partition", "numbers", "times", "writes"),
-		durable.OpAck:        newScript("ack", "clock", "partition").unrepeated(),
-		durable.OpRetry:      newScript("retry", "clock", "partition", "numbers", "times", "writes", "head", "schedule"),
-		durable.OpBury:       newScript("bury", "clock", "partition", "numbers", "writes", "dead"),
-		durable.OpRelease:    newScript("release", "clock", "partition", "numbers", "writes", "head", "schedule"),
-		durable.OpExtend:     newScript("extend", "clock", "partition", "numbers", "times", "writes"),
-		durable.OpCancel:     newScript("cancel", "clock", "partition").unrepeated(),
-		durable.OpReschedule: newScript("reschedule", "clock", "partition", "numbers", "sound", "times", "writes", "head", "schedule"),
-		durable.OpReplay:     newScript("replay", "clock", "partition", "numbers", "times", "writes", "head", "schedule"),
-		durable.OpPurge:      newScript("purge", "clock", "partition").unrepeated(),
+		driver.OpBegin:      newScript("begin", "clock", "partition", "numbers", "times", "writes"),
+		driver.OpAck:        newScript("ack", "clock", "partition").unrepeated(),
+		driver.OpRetry:      newScript("retry", "clock", "partition", "numbers", "times", "writes", "head", "schedule"),
+		driver.OpBury:       newScript("bury", "clock", "partition", "numbers", "writes", "dead"),
+		driver.OpRelease:    newScript("release", "clock", "partition", "numbers", "writes", "head", "schedule"),
+		driver.OpExtend:     newScript("extend", "clock", "partition", "numbers", "times", "writes"),
+		driver.OpCancel:     newScript("cancel", "clock", "partition").unrepeated(),
+		driver.OpReschedule: newScript("reschedule", "clock", "partition", "numbers", "sound", "times", "writes", "head", "schedule"),
+		driver.OpReplay:     newScript("replay", "clock", "partition", "numbers", "times", "writes", "head", "schedule"),
+		driver.OpPurge:      newScript("purge", "clock", "partition").unrepeated(),
 	}
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // The oldest server, as ZMSCORE came with it, and the oldest one that has SPUBLISH.
@@ -92,14 +92,14 @@ func checkVersion(ctx context.Context, c redis.Cmdable, text, probeKey string) (
 				return version{}, err
 			}
 			return version{}, fmt.Errorf("%w: the server does not tell its version, and lacks what is needed of Redis %d.%d: %w",
-				durable.ErrVersion, leastVersion.major, leastVersion.minor, err)
+				driver.ErrVersion, leastVersion.major, leastVersion.minor, err)
 		}
 		return version{}, nil
 	}
 	v, ok := parseVersion(text)
 	if !ok || v.before(leastVersion) {
 		return v, fmt.Errorf("%w: the server is Redis %.20q; %d.%d or later is accepted",
-			durable.ErrVersion, text, leastVersion.major, leastVersion.minor)
+			driver.ErrVersion, text, leastVersion.major, leastVersion.minor)
 	}
 	return v, nil
 }
@@ -132,5 +132,5 @@ func checkPolicy(ctx context.Context, c redis.Cmdable, policy string) error {
 	}
 	return fmt.Errorf("%w: the server's maxmemory-policy is %q, by which it may remove messages when its memory is full; "+
 		"set it to noeviction (CONFIG SET maxmemory-policy noeviction, and in the server's configuration), or set Options.AllowEviction",
-		durable.ErrUnsafe, policy)
+		driver.ErrUnsafe, policy)
 }

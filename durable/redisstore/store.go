@@ -23,7 +23,7 @@
 //
 // # What the server must be set up for
 //
-//   - maxmemory-policy noeviction: Open checks it, see [Options.AllowEviction]. When the memory is full, Put is [durable.ErrFull] and
+//   - maxmemory-policy noeviction: Open checks it, see [Options.AllowEviction]. When the memory is full, Put is [driver.ErrFull] and
 //     stores nothing; all other transitions go on, so that what is queued can be worked off. Where the server does
 //     not tell its policy to the user of the client, it is not checked.
 //   - appendonly yes: with appendfsync always nothing that was acknowledged is lost in a crash, with everysec up to two seconds are.
@@ -42,10 +42,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Store is a [durable.Store] on Redis. Its methods may be called from many goroutines.
+// Store is a [driver.Store] on Redis. Its methods may be called from many goroutines.
 type Store struct {
 	client  redis.UniversalClient
 	options Options
@@ -53,16 +53,16 @@ type Store struct {
 	cancel  context.CancelFunc
 }
 
-var _ durable.Store = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
 // New returns a store that works through a client, which the caller keeps and closes after the store. It does no I/O. Without a client or
-// with invalid options it is [durable.ErrInvalid].
+// with invalid options it is [driver.ErrInvalid].
 //
 // The client may retry commands by itself (MaxRetries): every transition may be repeated. Where a repetition would get another answer,
 // as with Cancel, the client is told not to. Its ReadTimeout bounds how long a server that does not answer holds up a call.
 func New(client redis.UniversalClient, options Options) (*Store, error) {
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, fmt.Errorf("redisstore: %w client: it is nil", durable.ErrInvalid)
+		return nil, fmt.Errorf("redisstore: %w client: it is nil", driver.ErrInvalid)
 	}
 	o, err := options.withDefaults()
 	if err != nil {
@@ -73,7 +73,7 @@ func New(client redis.UniversalClient, options Options) (*Store, error) {
 	return s, nil
 }
 
-// Close ends the watches of the store and makes all later calls [durable.ErrClosed]. Calls under way end as they would. The client stays
+// Close ends the watches of the store and makes all later calls [driver.ErrClosed]. Calls under way end as they would. The client stays
 // open. A second Close does nothing.
 func (s *Store) Close() error {
 	s.cancel()
@@ -83,7 +83,7 @@ func (s *Store) Close() error {
 // usable is the reason for which a call must not be made.
 func (s *Store) usable(ctx context.Context) error {
 	if s.ctx.Err() != nil {
-		return fmt.Errorf("redisstore: the store is %w", durable.ErrClosed)
+		return fmt.Errorf("redisstore: the store is %w", driver.ErrClosed)
 	}
 	return ctx.Err()
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
@@ -20,7 +20,7 @@ func TestRepeatedPutWrites(t *testing.T) {
 	q := openQueue(t, client, redisstore.Options{})
 	changed := regexp.MustCompile(`rdb_changes_since_last_save:\d+`)
 	writes := func() string { return changed.FindString(client.Info(t.Context(), "persistence").Val()) }
-	p := durable.Put{Producer: "p", Seq: 1, Items: items("a", 2, 10, time.Hour)}
+	p := driver.Put{Producer: "p", Seq: 1, Items: items("a", 2, 10, time.Hour)}
 	first, err := q.Put(t.Context(), p)
 	require.NoError(t, err)
 	before := writes()
@@ -37,5 +37,5 @@ func TestRepeatedPutWrites(t *testing.T) {
 	require.Equal(t, first, again)
 	p.Seq++
 	_, err = q.Put(t.Context(), p)
-	require.ErrorIs(t, err, durable.ErrFull)
+	require.ErrorIs(t, err, driver.ErrFull)
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 const (
@@ -18,19 +18,19 @@ const (
 	watchLong  = 2 * time.Second
 )
 
-// Watch implements [durable.Backend]. It returns when it is subscribed, or after two seconds; it never fails because the server
+// Watch implements [driver.Backend]. It returns when it is subscribed, or after two seconds; it never fails because the server
 // cannot be reached, but goes on trying. After an interruption it sends a hint with Due 0 for each partition, as hints may have been
 // lost. Hints that nobody receives are put together, one for each partition.
 //
 // It takes a connection of its own; on a Cluster one to each node with partitions.
-func (b *backend) Watch(ctx context.Context) (<-chan durable.Hint, error) {
+func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(b.store.ctx, cancel)
-	w := &watch{backend: b, hints: make(chan durable.Hint), started: make(chan struct{}), confirmed: make([]bool, len(b.partitions))}
-	out := make(chan durable.Hint)
+	w := &watch{backend: b, hints: make(chan driver.Hint), started: make(chan struct{}), confirmed: make([]bool, len(b.partitions))}
+	out := make(chan driver.Hint)
 	listening := make(chan struct{})
 	go func() {
 		defer close(listening)
@@ -57,7 +57,7 @@ func (b *backend) Watch(ctx context.Context) (<-chan durable.Hint, error) {
 // watch is one call of Watch.
 type watch struct {
 	backend *backend
-	hints   chan durable.Hint // from the subscriptions
+	hints   chan driver.Hint // from the subscriptions
 
 	mu        sync.Mutex
 	once      sync.Once
@@ -69,14 +69,14 @@ type watch struct {
 func (w *watch) start() { w.once.Do(func() { close(w.started) }) }
 
 // deliver sends hints to whoever watches. Those that wait are one for each partition, the earliest.
-func (w *watch) deliver(ctx context.Context, out chan<- durable.Hint) {
-	due := make(map[int]durable.Instant)
+func (w *watch) deliver(ctx context.Context, out chan<- driver.Hint) {
+	due := make(map[int]driver.Instant)
 	var order []int
 	for {
-		var sink chan<- durable.Hint
-		var next durable.Hint
+		var sink chan<- driver.Hint
+		var next driver.Hint
 		if len(order) > 0 {
-			sink, next = out, durable.Hint{Partition: order[0], Due: due[order[0]]}
+			sink, next = out, driver.Hint{Partition: order[0], Due: due[order[0]]}
 		}
 		select {
 		case h := <-w.hints:
@@ -96,7 +96,7 @@ func (w *watch) deliver(ctx context.Context, out chan<- durable.Hint) {
 }
 
 // hint hands a hint to deliver.
-func (w *watch) hint(ctx context.Context, h durable.Hint) {
+func (w *watch) hint(ctx context.Context, h driver.Hint) {
 	select {
 	case w.hints <- h:
 	case <-ctx.Done():
@@ -159,7 +159,7 @@ func (w *watch) receive(ctx context.Context, f *redis.PubSub) {
 		case *redis.Message:
 			if p, ok := partitions[m.Channel]; ok {
 				due, _ := strconv.ParseInt(m.Payload, 10, 64) // what is no number is 0, "look yourself"
-				w.hint(ctx, durable.Hint{Partition: p, Due: durable.Instant(due)})
+				w.hint(ctx, driver.Hint{Partition: p, Due: driver.Instant(due)})
 			}
 		case *redis.Subscription:
 			if m.Kind != "subscribe" && m.Kind != "ssubscribe" {
@@ -188,7 +188,7 @@ func (w *watch) subscribed(ctx context.Context, p int) {
 	default:
 	}
 	if again {
-		w.hint(ctx, durable.Hint{Partition: p})
+		w.hint(ctx, driver.Hint{Partition: p})
 	}
 	if all {
 		w.start()

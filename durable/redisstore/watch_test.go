@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
@@ -20,9 +20,9 @@ import (
 const patience = 30 * time.Second
 
 // hintsOf are the hints of one partition each that have come before the patience ends.
-func hintsOf(t *testing.T, hints <-chan durable.Hint, n int) map[int]durable.Instant {
+func hintsOf(t *testing.T, hints <-chan driver.Hint, n int) map[int]driver.Instant {
 	t.Helper()
-	got := make(map[int]durable.Instant)
+	got := make(map[int]driver.Instant)
 	timeout := time.After(patience)
 	for len(got) < n {
 		select {
@@ -37,13 +37,13 @@ func hintsOf(t *testing.T, hints <-chan durable.Hint, n int) map[int]durable.Ins
 }
 
 // nextHead puts a message into each partition that is earlier than those before.
-func nextHead(t *testing.T, q durable.Backend, round int) map[int]durable.Instant {
+func nextHead(t *testing.T, q driver.Backend, round int) map[int]driver.Instant {
 	t.Helper()
-	at := durable.InstantOf(time.Now().Add(24 * time.Hour).Add(-time.Duration(round) * time.Minute))
-	want := make(map[int]durable.Instant)
+	at := driver.InstantOf(time.Now().Add(24 * time.Hour).Add(-time.Duration(round) * time.Minute))
+	want := make(map[int]driver.Instant)
 	for p := range q.Partitions() {
-		m := durable.PutItem{ID: fmt.Sprint("head", round), At: at}
-		_, err := q.Put(t.Context(), durable.Put{Partition: p, Items: []durable.PutItem{m}})
+		m := driver.PutItem{ID: fmt.Sprint("head", round), At: at}
+		_, err := q.Put(t.Context(), driver.Put{Partition: p, Items: []driver.PutItem{m}})
 		require.NoError(t, err)
 		want[p] = at
 	}
@@ -51,7 +51,7 @@ func nextHead(t *testing.T, q durable.Backend, round int) map[int]durable.Instan
 }
 
 // watchInTime watches from before it returns. On an overloaded machine Watch may return earlier, and is called again.
-func watchInTime(t *testing.T, q durable.Backend) <-chan durable.Hint {
+func watchInTime(t *testing.T, q driver.Backend) <-chan driver.Hint {
 	t.Helper()
 	for range 10 {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -69,16 +69,16 @@ func watchInTime(t *testing.T, q durable.Backend) <-chan durable.Hint {
 }
 
 // eventuallyHinted puts heads until a hint comes for each partition: while a subscription is made anew, hints are lost.
-func eventuallyHinted(t *testing.T, q durable.Backend, hints <-chan durable.Hint, from int) {
+func eventuallyHinted(t *testing.T, q driver.Backend, hints <-chan driver.Hint, from int) {
 	t.Helper()
 	missing := make(map[int]bool)
 	for p := range q.Partitions() {
 		missing[p] = true
 	}
-	known := make(map[durable.Hint]bool)
+	known := make(map[driver.Hint]bool)
 	for round, end := from, time.Now().Add(patience); time.Now().Before(end) && len(missing) > 0; round++ {
 		for p, due := range nextHead(t, q, round) {
-			known[durable.Hint{Partition: p, Due: due}] = true
+			known[driver.Hint{Partition: p, Due: due}] = true
 		}
 		for quiet := time.After(500 * time.Millisecond); quiet != nil; {
 			select {
@@ -158,7 +158,7 @@ func TestWatchEndsWithStore(t *testing.T) {
 }
 
 // clusterConfig has partitions on all masters.
-func clusterConfig() durable.Config {
+func clusterConfig() driver.Config {
 	c := config()
 	c.Partitions = 12
 	return c
@@ -190,14 +190,14 @@ func TestClusterFaults(t *testing.T) {
 	}
 	require.NotEqual(t, from, cluster.Master(slot))
 	eventuallyHinted(t, q, hints, 1)
-	c, err := q.Claim(t.Context(), durable.Claim{Max: 10, MaxBytes: 1 << 20, Horizon: 48 * time.Hour, Visibility: time.Hour})
+	c, err := q.Claim(t.Context(), driver.Claim{Max: 10, MaxBytes: 1 << 20, Horizon: 48 * time.Hour, Visibility: time.Hour})
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, len(c.Records), 2, "all have moved")
 
 	waiting, err := newStore(t, client, redisstore.Options{Wait: 1, WaitTimeout: 20 * time.Second}).Open(t.Context(), clusterConfig())
 	require.NoError(t, err)
 	for p := range waiting.Partitions() {
-		_, err = waiting.Put(t.Context(), durable.Put{Partition: p, Producer: "w", Seq: 1, Items: items("w", 2, 10, 72*time.Hour)})
+		_, err = waiting.Put(t.Context(), driver.Put{Partition: p, Producer: "w", Seq: 1, Items: items("w", 2, 10, 72*time.Hour)})
 		require.NoError(t, err, "each master has a replica")
 	}
 
@@ -225,15 +225,15 @@ func TestSentinelFailover(t *testing.T) {
 	require.NoError(t, err)
 	put(t, q, items("a", 100, 10, time.Hour)) // one replica has them
 	_, err = openQueue(t, client, redisstore.Options{Wait: 9, WaitTimeout: 10 * time.Millisecond}).
-		Put(t.Context(), durable.Put{Producer: "p", Seq: 1, Items: items("b", 1, 1, time.Hour)})
-	require.ErrorIs(t, err, durable.ErrUnavailable, "there are no nine replicas")
+		Put(t.Context(), driver.Put{Producer: "p", Seq: 1, Items: items("b", 1, 1, time.Hour)})
+	require.ErrorIs(t, err, driver.ErrUnavailable, "there are no nine replicas")
 	assert.Contains(t, err.Error(), "9")
 
 	old := sentinel.KillMaster()
 	sentinel.WaitFailover(old)
 	require.Eventually(t, func() bool {
 		counts, err := q.Count(t.Context(), 0)
-		require.True(t, err == nil || errors.Is(err, durable.ErrUnavailable), "%v", err)
+		require.True(t, err == nil || errors.Is(err, driver.ErrUnavailable), "%v", err)
 		return err == nil && counts.Scheduled >= 100
 	}, time.Minute, 20*time.Millisecond)
 	for p, due := range hintsOf(t, hints, q.Partitions()) {

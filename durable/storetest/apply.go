@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 var applyTests = []test{
@@ -33,20 +33,20 @@ func applyMixed(t *testing.T, newStore Factory) {
 	q.put(items("m", 3)...)
 	q.put(item("later", far))
 	r := changesOf(q.claim(3))
-	wrong := durable.Change{ID: r[1].ID, Token: r[1].Token + 1000}
-	outcomes := q.apply(durable.OpBegin, r[0], wrong, durable.Change{ID: "absent", Token: r[2].Token}, r[2], durable.Change{ID: "later"})
-	lost, done := durable.StatusLeaseLost, durable.StatusDone
-	assert.Equal(t, []durable.Status{done, lost, lost, done, lost}, statusesOf(outcomes))
-	outcomes = q.apply(durable.OpCancel, r[0], r[1], durable.Change{ID: "absent"}, durable.Change{ID: "later"})
-	assert.Equal(t, []durable.Status{durable.StatusFiring, done, durable.StatusNotFound, done}, statusesOf(outcomes))
+	wrong := driver.Change{ID: r[1].ID, Token: r[1].Token + 1000}
+	outcomes := q.apply(driver.OpBegin, r[0], wrong, driver.Change{ID: "absent", Token: r[2].Token}, r[2], driver.Change{ID: "later"})
+	lost, done := driver.StatusLeaseLost, driver.StatusDone
+	assert.Equal(t, []driver.Status{done, lost, lost, done, lost}, statusesOf(outcomes))
+	outcomes = q.apply(driver.OpCancel, r[0], r[1], driver.Change{ID: "absent"}, driver.Change{ID: "later"})
+	assert.Equal(t, []driver.Status{driver.StatusFiring, done, driver.StatusNotFound, done}, statusesOf(outcomes))
 	c := q.count()
 	assert.Equal(t, int64(2), c.InFlight)
 	assert.Zero(t, c.Scheduled)
 	assert.Equal(t, uint64(2), c.Cancelled)
 }
 
-func statusesOf(outcomes []durable.Outcome) []durable.Status {
-	statuses := make([]durable.Status, len(outcomes))
+func statusesOf(outcomes []driver.Outcome) []driver.Status {
+	statuses := make([]driver.Status, len(outcomes))
 	for i, o := range outcomes {
 		statuses[i] = o.Status
 	}
@@ -56,61 +56,61 @@ func statusesOf(outcomes []durable.Outcome) []durable.Status {
 // applyBatch makes each transition of as many messages as one may have.
 func applyBatch(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
-	q.put(items("m", durable.MaxBatch)...)
-	leased := func() []durable.Change {
+	q.put(items("m", driver.MaxBatch)...)
+	leased := func() []driver.Change {
 		t.Helper()
-		records := q.claim(durable.MaxBatch)
-		require.Len(t, records, durable.MaxBatch)
+		records := q.claim(driver.MaxBatch)
+		require.Len(t, records, driver.MaxBatch)
 		return changesOf(records)
 	}
-	q.done(durable.OpReschedule, leased()...)
-	q.done(durable.OpRelease, leased()...)
+	q.done(driver.OpReschedule, leased()...)
+	q.done(driver.OpRelease, leased()...)
 	changes := leased()
-	q.done(durable.OpExtend, changes...)
-	q.done(durable.OpBegin, changes...)
-	q.done(durable.OpRetry, changes...)
+	q.done(driver.OpExtend, changes...)
+	q.done(driver.OpBegin, changes...)
+	q.done(driver.OpRetry, changes...)
 	changes = leased()
-	q.done(durable.OpBegin, changes...)
-	q.done(durable.OpBury, changes...)
-	q.done(durable.OpReplay, changes...)
+	q.done(driver.OpBegin, changes...)
+	q.done(driver.OpBury, changes...)
+	q.done(driver.OpReplay, changes...)
 	changes = leased()
-	q.done(durable.OpBegin, changes...)
-	q.done(durable.OpAck, changes[:128]...)
-	q.done(durable.OpBury, changes[128:]...)
-	q.done(durable.OpPurge, changes[128:]...)
+	q.done(driver.OpBegin, changes...)
+	q.done(driver.OpAck, changes[:128]...)
+	q.done(driver.OpBury, changes[128:]...)
+	q.done(driver.OpPurge, changes[128:]...)
 	c := q.count()
 	assert.Zero(t, c.Scheduled+c.InFlight+c.Dead)
-	assert.Empty(t, q.apply(durable.OpAck), "an empty batch")
+	assert.Empty(t, q.apply(driver.OpAck), "an empty batch")
 }
 
 // beginEarly begins messages before they are due.
 func beginEarly(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", far))
-	claimed := q.claimWith(durable.Claim{Horizon: 2 * far, Max: 1, Visibility: far})
+	claimed := q.claimWith(driver.Claim{Horizon: 2 * far, Max: 1, Visibility: far})
 	require.Len(t, claimed.Records, 1)
 	change := changesOf(claimed.Records)[0]
 	before := q.get("a")
 	for _, lead := range []time.Duration{0, time.Second, -2 * far} {
-		o := q.batch(durable.Batch{Op: durable.OpBegin, Visibility: far, Lead: lead, Changes: []durable.Change{change}})[0]
-		assert.Equal(t, durable.StatusEarly, o.Status, "lead %v", lead)
+		o := q.batch(driver.Batch{Op: driver.OpBegin, Visibility: far, Lead: lead, Changes: []driver.Change{change}})[0]
+		assert.Equal(t, driver.StatusEarly, o.Status, "lead %v", lead)
 		assert.Equal(t, before.Due, o.Due, "when it is due")
 	}
 	assert.Equal(t, before, q.get("a"), "an early one stays as it was")
-	o := q.batch(durable.Batch{Op: durable.OpBegin, Visibility: far, Lead: far + soon, Changes: []durable.Change{change}})[0]
-	assert.Equal(t, durable.StatusDone, o.Status)
-	assert.Equal(t, durable.StateFiring, q.get("a").State)
-	assert.Equal(t, durable.StatusDone, q.status(durable.OpBegin, change), "a repetition is not early: it has begun")
+	o := q.batch(driver.Batch{Op: driver.OpBegin, Visibility: far, Lead: far + soon, Changes: []driver.Change{change}})[0]
+	assert.Equal(t, driver.StatusDone, o.Status)
+	assert.Equal(t, driver.StateFiring, q.get("a").State)
+	assert.Equal(t, driver.StatusDone, q.status(driver.OpBegin, change), "a repetition is not early: it has begun")
 
 	q.put(item("b", q.short()))
-	change = changesOf(q.claimWith(durable.Claim{Horizon: far, Max: 1, Visibility: far}).Records)[0]
+	change = changesOf(q.claimWith(driver.Claim{Horizon: far, Max: 1, Visibility: far}).Records)[0]
 	due := q.get("b").Due
 	for range 1000 { // as the reply of a store with a running clock may come when the message is due already
-		o = q.apply(durable.OpBegin, change)[0]
-		if o.Status == durable.StatusDone {
+		o = q.apply(driver.OpBegin, change)[0]
+		if o.Status == driver.StatusDone {
 			break
 		}
-		require.Equal(t, durable.StatusEarly, o.Status)
+		require.Equal(t, driver.StatusEarly, o.Status)
 		assert.True(t, o.Now.Before(due.Time()), "early at %v, due at %v", o.Now, due.Time())
 		q.pass()
 	}
@@ -124,9 +124,9 @@ func beginLease(t *testing.T, newStore Factory) {
 	change := changesOf(q.claim(1))[0]
 	for _, visibility := range []time.Duration{2 * far, 3*far + 1, 4 * far} { // the second is a repetition
 		before := q.now()
-		o := q.batch(durable.Batch{Op: durable.OpBegin, Visibility: visibility, Changes: []durable.Change{change}})[0]
+		o := q.batch(driver.Batch{Op: driver.OpBegin, Visibility: visibility, Changes: []driver.Change{change}})[0]
 		after := q.now()
-		require.Equal(t, durable.StatusDone, o.Status)
+		require.Equal(t, driver.StatusDone, o.Status)
 		assertLease(t, before, after, visibility, o.Lease)
 		assert.False(t, o.Now.Before(before) || o.Now.After(after), "Outcome.Now")
 		r := q.get("a")
@@ -141,52 +141,52 @@ func beginLeavesLease(t *testing.T, newStore Factory) {
 	q.put(item("a", 0))
 	claimed := q.claim(1)
 	for range 2 { // the second is a repetition
-		o := q.batch(durable.Batch{Op: durable.OpBegin, Changes: changesOf(claimed)})[0]
-		require.Equal(t, durable.StatusDone, o.Status)
+		o := q.batch(driver.Batch{Op: driver.OpBegin, Changes: changesOf(claimed)})[0]
+		require.Equal(t, driver.StatusDone, o.Status)
 		assert.Zero(t, o.Lease)
 		r := q.get("a")
-		assert.Equal(t, durable.StateFiring, r.State)
+		assert.Equal(t, driver.StateFiring, r.State)
 		assert.Equal(t, claimed[0].LeaseEnd, r.LeaseEnd)
-		assert.Equal(t, claimed[0].LeaseEnd, q.claimWith(durable.Claim{}).Lease)
+		assert.Equal(t, claimed[0].LeaseEnd, q.claimWith(driver.Claim{}).Lease)
 	}
 }
 
 // assertLease asserts that a lease ends a while after some moment from before to after. It may end a millisecond early or late.
-func assertLease(t *testing.T, before, after time.Time, visibility time.Duration, end durable.Instant) {
+func assertLease(t *testing.T, before, after time.Time, visibility time.Duration, end driver.Instant) {
 	t.Helper()
-	assert.GreaterOrEqual(t, end, durable.Instant(before.Add(visibility).UnixMilli()))
-	assert.LessOrEqual(t, end, durable.InstantOf(after.Add(visibility))+1)
+	assert.GreaterOrEqual(t, end, driver.Instant(before.Add(visibility).UnixMilli()))
+	assert.LessOrEqual(t, end, driver.InstantOf(after.Add(visibility))+1)
 }
 
 func extend(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 0), item("later", 5*far))
-	claimed := q.claimWith(durable.Claim{Horizon: 6 * far, Max: 2, Visibility: far})
+	claimed := q.claimWith(driver.Claim{Horizon: 6 * far, Max: 2, Visibility: far})
 	changes := changesOf(claimed.Records)
 	require.Len(t, changes, 2)
 	changes[0].Delay, changes[1].Delay = 2*far, 2*far
 	before := q.now()
-	outcomes := q.done(durable.OpExtend, changes...)
+	outcomes := q.done(driver.OpExtend, changes...)
 	after := q.now()
 	assertLease(t, before, after, 2*far, outcomes[0].Lease)
 	due := q.get("later").Due
 	assertLease(t, due.Time(), due.Time(), 2*far, outcomes[1].Lease)
 	for i, c := range changes {
 		r := q.get(c.ID)
-		assert.Equal(t, durable.StateLeased, r.State)
+		assert.Equal(t, driver.StateLeased, r.State)
 		assert.Equal(t, outcomes[i].Lease, r.LeaseEnd)
 		assert.Equal(t, c.Token, r.Token, "the token stays")
 	}
-	q.done(durable.OpBegin, changes[0])
+	q.done(driver.OpBegin, changes[0])
 	changes[0].Delay = 3 * far
 	before = q.now()
-	o := q.done(durable.OpExtend, changes[0])[0]
+	o := q.done(driver.OpExtend, changes[0])[0]
 	assertLease(t, before, q.now(), 3*far, o.Lease)
 	r := q.get("a")
-	assert.Equal(t, durable.StateFiring, r.State)
+	assert.Equal(t, driver.StateFiring, r.State)
 	assert.Equal(t, o.Lease, r.LeaseEnd)
 	assert.Equal(t, o.Lease, q.expire(0).Lease, "the first lease to end")
-	q.done(durable.OpAck, changes[0])
+	q.done(driver.OpAck, changes[0])
 }
 
 func retry(t *testing.T, newStore Factory) {
@@ -195,9 +195,9 @@ func retry(t *testing.T, newStore Factory) {
 	enqueued := q.get("a").Enqueued
 	for attempt := 1; attempt <= 3; attempt++ {
 		c.Reason, c.Delay = "failed "+strings.Repeat("again ", attempt), 0
-		q.done(durable.OpRetry, c)
+		q.done(driver.OpRetry, c)
 		r := q.get("a")
-		assert.Equal(t, durable.StateScheduled, r.State)
+		assert.Equal(t, driver.StateScheduled, r.State)
 		assert.Equal(t, attempt, r.Attempts)
 		assert.Equal(t, c.Reason, r.Reason)
 		assert.Equal(t, enqueued, r.Enqueued)
@@ -206,11 +206,11 @@ func retry(t *testing.T, newStore Factory) {
 		require.Len(t, records, 1)
 		assert.Equal(t, attempt, records[0].Attempts)
 		assert.Equal(t, c.Reason, records[0].Reason)
-		assert.Equal(t, durable.StatusLeaseLost, q.status(durable.OpRetry, c), "the claim after it has ended that lease")
+		assert.Equal(t, driver.StatusLeaseLost, q.status(driver.OpRetry, c), "the claim after it has ended that lease")
 		q.begin(records...)
 		c = changesOf(records)[0]
 	}
-	q.done(durable.OpAck, c)
+	q.done(driver.OpAck, c)
 	counts := q.count()
 	assert.Equal(t, uint64(3), counts.Retried)
 	assert.Equal(t, uint64(1), counts.Acked)
@@ -219,24 +219,24 @@ func retry(t *testing.T, newStore Factory) {
 // retryReason cuts long reasons, also those that are not ASCII.
 func retryReason(t *testing.T, newStore Factory) {
 	for name, reason := range map[string]string{
-		"ascii":   strings.Repeat("x", durable.MaxReason+1),
+		"ascii":   strings.Repeat("x", driver.MaxReason+1),
 		"long":    strings.Repeat("0123456789", 10_000),
-		"unicode": "a" + strings.Repeat("語", durable.MaxReason),
-		"exact":   strings.Repeat("y", durable.MaxReason),
+		"unicode": "a" + strings.Repeat("語", driver.MaxReason),
+		"exact":   strings.Repeat("y", driver.MaxReason),
 		"empty":   "",
 		"special": "line\nbreak\x00 \"quoted\" {} %s 😀",
 	} {
 		q := open(t, newStore)
-		for id, op := range map[string]durable.Op{"retry": durable.OpRetry, "bury": durable.OpBury} {
+		for id, op := range map[string]driver.Op{"retry": driver.OpRetry, "bury": driver.OpBury} {
 			c := q.deliver(id)
 			c.Reason, c.Delay = reason, far
 			q.done(op, c)
 			got := q.get(id).Reason
 			assert.True(t, strings.HasPrefix(reason, got), name)
-			assert.LessOrEqual(t, len(got), durable.MaxReason, name)
-			assert.Greater(t, len(got)+utf8.UTFMax, min(len(reason), durable.MaxReason), name)
+			assert.LessOrEqual(t, len(got), driver.MaxReason, name)
+			assert.Greater(t, len(got)+utf8.UTFMax, min(len(reason), driver.MaxReason), name)
 			if name != "unicode" {
-				assert.Len(t, got, min(len(reason), durable.MaxReason), name)
+				assert.Len(t, got, min(len(reason), driver.MaxReason), name)
 			}
 		}
 	}
@@ -254,13 +254,13 @@ func release(t *testing.T, newStore Factory) {
 		}
 		c := changesOf(records)[0]
 		c.Delay, c.Reason = far, "ignored"
-		q.done(durable.OpRelease, c)
+		q.done(driver.OpRelease, c)
 		r := q.get("a")
 		r.Token = was.Token
 		assert.Equal(t, was, r, "scheduled as it was")
-		for op := durable.OpBegin; op <= durable.OpExtend; op++ {
-			if op != durable.OpRelease && op != durable.OpRetry {
-				assert.Equal(t, durable.StatusLeaseLost, q.status(op, c), opName(op))
+		for op := driver.OpBegin; op <= driver.OpExtend; op++ {
+			if op != driver.OpRelease && op != driver.OpRetry {
+				assert.Equal(t, driver.StatusLeaseLost, q.status(op, c), opName(op))
 			}
 		}
 	}
@@ -272,13 +272,13 @@ func release(t *testing.T, newStore Factory) {
 func reschedule(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 2*far), item("b", 3*far))
-	q.done(durable.OpReschedule, durable.Change{ID: "a", Delay: 4 * far})
+	q.done(driver.OpReschedule, driver.Change{ID: "a", Delay: 4 * far})
 	assert.Equal(t, q.get("b").Due, q.count().NextDue, "the other one is the earliest now")
-	q.done(durable.OpReschedule, durable.Change{ID: "a"})
+	q.done(driver.OpReschedule, driver.Change{ID: "a"})
 	assert.Equal(t, []string{"a"}, idsOf(q.claim(2)))
-	q.done(durable.OpReschedule, durable.Change{ID: "a", Delay: 5 * far})
+	q.done(driver.OpReschedule, driver.Change{ID: "a", Delay: 5 * far})
 	c := q.count()
 	assert.Equal(t, [2]int64{2, 0}, [2]int64{c.Scheduled, c.InFlight})
 	assert.Empty(t, q.claim(2))
-	assert.Equal(t, []string{"b", "a"}, idsOf(q.claimWith(durable.Claim{Horizon: 6 * far, Max: 2, Visibility: far}).Records))
+	assert.Equal(t, []string{"b", "a"}, idsOf(q.claimWith(driver.Claim{Horizon: 6 * far, Max: 2, Visibility: far}).Records))
 }

@@ -6,22 +6,22 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Bench measures a store with batches of [durable.MaxBatch] messages that have bodies of 128 bytes: to put them, and to claim, begin and
+// Bench measures a store with batches of [driver.MaxBatch] messages that have bodies of 128 bytes: to put them, and to claim, begin and
 // acknowledge them. One operation is one message.
 func Bench(b *testing.B, newStore Factory) {
 	b.Run("Put", func(b *testing.B) {
 		backend := benchQueue(b, newStore)
 		for done, seq := 0, uint64(1); done < b.N; seq++ {
-			done += benchPut(b, backend, seq, min(durable.MaxBatch, b.N-done))
+			done += benchPut(b, backend, seq, min(driver.MaxBatch, b.N-done))
 		}
 	})
 	b.Run("ClaimBeginAck", func(b *testing.B) {
 		backend := benchQueue(b, newStore)
 		for done, seq := 0, uint64(1); done < b.N; seq++ {
-			done += benchPut(b, backend, seq, min(durable.MaxBatch, b.N-done))
+			done += benchPut(b, backend, seq, min(driver.MaxBatch, b.N-done))
 		}
 		b.ResetTimer()
 		for done := 0; done < b.N; {
@@ -30,7 +30,7 @@ func Bench(b *testing.B, newStore Factory) {
 	})
 }
 
-func benchQueue(b *testing.B, newStore Factory) durable.Backend {
+func benchQueue(b *testing.B, newStore Factory) driver.Backend {
 	b.Helper()
 	c := config()
 	c.Partitions = 1
@@ -41,12 +41,12 @@ func benchQueue(b *testing.B, newStore Factory) durable.Backend {
 	return backend
 }
 
-func benchPut(b *testing.B, backend durable.Backend, seq uint64, n int) int {
+func benchPut(b *testing.B, backend driver.Backend, seq uint64, n int) int {
 	b.Helper()
-	put := durable.Put{Producer: "bench", Seq: seq, Items: make([]durable.PutItem, n)}
+	put := driver.Put{Producer: "bench", Seq: seq, Items: make([]driver.PutItem, n)}
 	body := make([]byte, 128)
 	for i := range put.Items {
-		put.Items[i] = durable.PutItem{ID: fmt.Sprintf("message-%d-%d", seq, i), Body: body, MaxAttempts: 25}
+		put.Items[i] = driver.PutItem{ID: fmt.Sprintf("message-%d-%d", seq, i), Body: body, MaxAttempts: 25}
 	}
 	_, err := backend.Put(b.Context(), put)
 	require.NoError(b, err)
@@ -54,15 +54,15 @@ func benchPut(b *testing.B, backend durable.Backend, seq uint64, n int) int {
 }
 
 // benchConsume takes one batch through its deliveries, and returns how many messages it was.
-func benchConsume(b *testing.B, backend durable.Backend) int {
+func benchConsume(b *testing.B, backend driver.Backend) int {
 	b.Helper()
-	c, err := backend.Claim(b.Context(), durable.Claim{Horizon: soon, Max: durable.MaxBatch, MaxBytes: manyBytes, Visibility: far})
+	c, err := backend.Claim(b.Context(), driver.Claim{Horizon: soon, Max: driver.MaxBatch, MaxBytes: manyBytes, Visibility: far})
 	require.NoError(b, err)
 	require.NotEmpty(b, c.Records)
-	for _, op := range []durable.Op{durable.OpBegin, durable.OpAck} {
-		outcomes, err := backend.Apply(b.Context(), durable.Batch{Op: op, Visibility: far, Changes: changesOf(c.Records)})
+	for _, op := range []driver.Op{driver.OpBegin, driver.OpAck} {
+		outcomes, err := backend.Apply(b.Context(), driver.Batch{Op: op, Visibility: far, Changes: changesOf(c.Records)})
 		require.NoError(b, err)
-		require.Equal(b, durable.StatusDone, outcomes[0].Status)
+		require.Equal(b, driver.StatusDone, outcomes[0].Status)
 	}
 	return len(c.Records)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 var claimTests = []test{
@@ -29,10 +29,10 @@ var claimTests = []test{
 
 func claimRecord(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
-	q.put(durable.PutItem{ID: "a", Body: []byte("body"), MaxAttempts: 9})
+	q.put(driver.PutItem{ID: "a", Body: []byte("body"), MaxAttempts: 9})
 	was := q.get("a")
 	before := q.now()
-	c := q.claimWith(durable.Claim{Horizon: soon, Max: 10, Visibility: far})
+	c := q.claimWith(driver.Claim{Horizon: soon, Max: 10, Visibility: far})
 	after := q.now()
 	require.Len(t, c.Records, 1)
 	r := c.Records[0]
@@ -47,8 +47,8 @@ func claimRecord(t *testing.T, newStore Factory) {
 
 func claimEmpty(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
-	for _, limit := range []int{0, 1, durable.MaxBatch} {
-		c := q.claimWith(durable.Claim{Horizon: far, Max: limit, Visibility: far, MaxCrashes: 1})
+	for _, limit := range []int{0, 1, driver.MaxBatch} {
+		c := q.claimWith(driver.Claim{Horizon: far, Max: limit, Visibility: far, MaxCrashes: 1})
 		assert.Empty(t, c.Records)
 		assert.Zero(t, c.Next)
 		assert.Zero(t, c.Lease)
@@ -59,11 +59,11 @@ func claimEmpty(t *testing.T, newStore Factory) {
 // claimOrder claims by due time and id, in portions.
 func claimOrder(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
-	base := durable.InstantOf(q.now().Add(far))
-	var messages []durable.PutItem
+	base := driver.InstantOf(q.now().Add(far))
+	var messages []driver.PutItem
 	for i := range 200 {
 		m := item(fmt.Sprintf("%c%d", "abcABC09~ é語"[i%11], i*7919%200), 0)
-		m.At = base + durable.Instant(i*31%17)
+		m.At = base + driver.Instant(i*31%17)
 		messages = append(messages, m)
 	}
 	q.put(messages[:100]...)
@@ -74,7 +74,7 @@ func claimOrder(t *testing.T, newStore Factory) {
 	})
 	var got []string
 	for range 200 {
-		records := q.claimWith(durable.Claim{Horizon: 2 * far, Max: 7, Visibility: far}).Records
+		records := q.claimWith(driver.Claim{Horizon: 2 * far, Max: 7, Visibility: far}).Records
 		if len(records) == 0 {
 			break
 		}
@@ -87,8 +87,8 @@ func claimHorizon(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("now", 0), item("1h", far), item("2h", 2*far), item("3h", 3*far))
 	half := far / 2
-	claim := func(horizon time.Duration) durable.Claimed {
-		return q.claimWith(durable.Claim{Horizon: horizon, Max: 10, Visibility: far})
+	claim := func(horizon time.Duration) driver.Claimed {
+		return q.claimWith(driver.Claim{Horizon: horizon, Max: 10, Visibility: far})
 	}
 	assert.Equal(t, []string{"now"}, idsOf(claim(half).Records))
 	assert.Empty(t, claim(half).Records)
@@ -103,7 +103,7 @@ func claimDue(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", q.short()), item("b", far))
 	q.pass()
-	c := q.claimWith(durable.Claim{Max: 10, Visibility: far})
+	c := q.claimWith(driver.Claim{Max: 10, Visibility: far})
 	assert.Equal(t, []string{"a"}, idsOf(c.Records))
 	assert.Equal(t, q.get("b").Due, c.Next)
 }
@@ -114,8 +114,8 @@ func claimMax(t *testing.T, newStore Factory) {
 	assert.Empty(t, q.claim(0))
 	assert.Equal(t, []string{"m000"}, idsOf(q.claim(1)))
 	assert.Len(t, q.claim(6), 6)
-	assert.Equal(t, []string{"m007", "m008", "m009"}, idsOf(q.claim(durable.MaxBatch)))
-	assert.Empty(t, q.claim(durable.MaxBatch))
+	assert.Equal(t, []string{"m007", "m008", "m009"}, idsOf(q.claim(driver.MaxBatch)))
+	assert.Empty(t, q.claim(driver.MaxBatch))
 }
 
 // claimMaxBytes stops before the sum of the bodies is above the limit, but not before the first message.
@@ -126,10 +126,10 @@ func claimMaxBytes(t *testing.T, newStore Factory) {
 		m.Body = bytes.Repeat([]byte("x"), size)
 		q.put(m)
 		base := q.now()
-		q.done(durable.OpReschedule, durable.Change{ID: m.ID, At: durable.InstantOf(base.Add(far)) + durable.Instant(i*1000)})
+		q.done(driver.OpReschedule, driver.Change{ID: m.ID, At: driver.InstantOf(base.Add(far)) + driver.Instant(i*1000)})
 	}
 	claim := func(limit int) []string {
-		return idsOf(q.claimWith(durable.Claim{Horizon: 2 * far, Max: 10, MaxBytes: limit, Visibility: far}).Records)
+		return idsOf(q.claimWith(driver.Claim{Horizon: 2 * far, Max: 10, MaxBytes: limit, Visibility: far}).Records)
 	}
 	assert.Equal(t, []string{"0", "1"}, claim(299))
 	assert.Equal(t, []string{"2"}, claim(100))
@@ -141,13 +141,13 @@ func claimMaxBytes(t *testing.T, newStore Factory) {
 func claimNextAndLease(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 0), item("b", 0), item("c", 4*far))
-	c := q.claimWith(durable.Claim{Horizon: soon, Max: 1, Visibility: 3 * far})
+	c := q.claimWith(driver.Claim{Horizon: soon, Max: 1, Visibility: 3 * far})
 	assert.Equal(t, q.get("b").Due, c.Next)
 	assert.Equal(t, q.get("a").LeaseEnd, c.Lease)
-	c = q.claimWith(durable.Claim{Horizon: soon, Max: 5, Visibility: far})
+	c = q.claimWith(driver.Claim{Horizon: soon, Max: 5, Visibility: far})
 	assert.Equal(t, q.get("c").Due, c.Next)
 	assert.Equal(t, q.get("b").LeaseEnd, c.Lease, "the lease of this claim ends first")
-	c = q.claimWith(durable.Claim{Horizon: 5 * far, Max: 5, Visibility: far})
+	c = q.claimWith(driver.Claim{Horizon: 5 * far, Max: 5, Visibility: far})
 	assert.Equal(t, []string{"c"}, idsOf(c.Records))
 	assert.Zero(t, c.Next)
 	assert.Equal(t, q.get("b").LeaseEnd, c.Lease, "an older lease ends first")
@@ -161,7 +161,7 @@ func claimLeaseEnd(t *testing.T, newStore Factory) {
 		q.put(item("due", 0), item("later", far))
 		q.pass()
 		before := q.now()
-		records := q.claimWith(durable.Claim{Horizon: 2 * far, Max: 2, Visibility: visibility}).Records
+		records := q.claimWith(driver.Claim{Horizon: 2 * far, Max: 2, Visibility: visibility}).Records
 		after := q.now()
 		require.Len(t, records, 2)
 		assertLease(t, before, after, visibility, records[0].LeaseEnd)
@@ -174,7 +174,7 @@ func claimLeaseEnd(t *testing.T, newStore Factory) {
 func claimTokens(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	var last uint64
-	rise := func(records []durable.Record) []durable.Change {
+	rise := func(records []driver.Record) []driver.Change {
 		t.Helper()
 		require.NotEmpty(t, records)
 		highest := last
@@ -189,18 +189,18 @@ func claimTokens(t *testing.T, newStore Factory) {
 	for range 4 {
 		rise(q.claim(4))
 	}
-	q.done(durable.OpRelease, rise(q.claim(4))...)
+	q.done(driver.OpRelease, rise(q.claim(4))...)
 	changes := rise(q.claim(4))
-	q.done(durable.OpBegin, changes...)
-	q.done(durable.OpRetry, changes...)
+	q.done(driver.OpBegin, changes...)
+	q.done(driver.OpRetry, changes...)
 	changes = rise(q.claimShort(4))
 	q.pass()
 	changes = rise(q.claim(len(changes)))
-	q.done(durable.OpBegin, changes...)
-	q.done(durable.OpAck, changes...)
+	q.done(driver.OpBegin, changes...)
+	q.done(driver.OpAck, changes...)
 	q.put(item("new", 0))
 	changes = rise(q.claim(1))
-	q.done(durable.OpCancel, changes...)
+	q.done(driver.OpCancel, changes...)
 	q.put(item("new", 0))
 	rise(q.claim(1))
 }
@@ -211,26 +211,26 @@ func claimBegins(t *testing.T, newStore Factory) {
 	q.put(item("a", 0), item("b", 0), item("c", 0), item("later", far))
 	for _, c := range []struct {
 		begin, most int
-		want        []durable.State
+		want        []driver.State
 	}{
-		{-1, 1, []durable.State{durable.StateLeased}},
-		{1, 2, []durable.State{durable.StateFiring, durable.StateLeased}},
-		{9, 9, []durable.State{durable.StateLeased}},
+		{-1, 1, []driver.State{driver.StateLeased}},
+		{1, 2, []driver.State{driver.StateFiring, driver.StateLeased}},
+		{9, 9, []driver.State{driver.StateLeased}},
 	} {
-		claimed := q.claimWith(durable.Claim{Horizon: 2 * far, Max: c.most, Visibility: far, Begin: c.begin})
-		states := []durable.State{}
+		claimed := q.claimWith(driver.Claim{Horizon: 2 * far, Max: c.most, Visibility: far, Begin: c.begin})
+		states := []driver.State{}
 		for _, r := range claimed.Records {
 			assert.Equal(t, q.get(r.ID), r)
 			states = append(states, r.State)
 		}
 		assert.Equal(t, c.want, states, "Begin %d", c.begin)
 	}
-	assert.Equal(t, durable.StatusFiring, q.status(durable.OpCancel, durable.Change{ID: "b"}))
-	assert.Equal(t, durable.StatusDone, q.status(durable.OpCancel, durable.Change{ID: "c"}))
+	assert.Equal(t, driver.StatusFiring, q.status(driver.OpCancel, driver.Change{ID: "b"}))
+	assert.Equal(t, driver.StatusDone, q.status(driver.OpCancel, driver.Change{ID: "c"}))
 
 	q.put(item("d", 0))
-	d := q.claimWith(durable.Claim{Max: 1, Visibility: far, Begin: 1}).Records
+	d := q.claimWith(driver.Claim{Max: 1, Visibility: far, Begin: 1}).Records
 	require.Len(t, d, 1)
-	q.done(durable.OpAck, changesOf(d)...)
-	assert.Equal(t, durable.StatusNotFound, q.status(durable.OpAck, changesOf(d)[0]))
+	q.done(driver.OpAck, changesOf(d)...)
+	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpAck, changesOf(d)[0]))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 var deadTests = []test{
@@ -25,10 +25,10 @@ func bury(t *testing.T, newStore Factory) {
 	c := q.deliver("a")
 	c.Reason = "hopeless"
 	before := q.now()
-	q.done(durable.OpBury, c)
+	q.done(driver.OpBury, c)
 	after := q.now()
 	r := q.get("a")
-	assert.Equal(t, durable.StateDead, r.State)
+	assert.Equal(t, driver.StateDead, r.State)
 	assert.Equal(t, 1, r.Attempts)
 	assert.Zero(t, r.Crashes)
 	assert.Equal(t, "hopeless", r.Reason)
@@ -48,17 +48,17 @@ func replay(t *testing.T, newStore Factory) {
 	for range 2 {
 		records := q.claim(1)
 		q.begin(records...)
-		q.done(durable.OpRetry, changesOf(records)...)
+		q.done(driver.OpRetry, changesOf(records)...)
 	}
 	records := q.claim(1)
 	q.begin(records...)
-	q.done(durable.OpBury, changesOf(records)...)
+	q.done(driver.OpBury, changesOf(records)...)
 	require.Equal(t, 3, q.get("a").Attempts)
 	before := q.now()
-	q.done(durable.OpReplay, durable.Change{ID: "a", Delay: far})
+	q.done(driver.OpReplay, driver.Change{ID: "a", Delay: far})
 	r := q.get("a")
 	assertDelay(t, before, q.now(), far, r.Due)
-	assert.Equal(t, durable.StateScheduled, r.State)
+	assert.Equal(t, driver.StateScheduled, r.State)
 	assert.Equal(t, "body", string(r.Body))
 	assert.Equal(t, 3, r.MaxAttempts)
 	assert.Zero(t, r.Attempts)
@@ -66,22 +66,22 @@ func replay(t *testing.T, newStore Factory) {
 	assert.Zero(t, r.Died)
 	c := q.count()
 	assert.Equal(t, [3]int64{1, 0, 0}, [3]int64{c.Scheduled, c.InFlight, c.Dead})
-	assert.Equal(t, durable.StatusNotFound, q.status(durable.OpPurge, durable.Change{ID: "a"}))
-	again := q.claimWith(durable.Claim{Horizon: 2 * far, Max: 1, Visibility: far}).Records
+	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpPurge, driver.Change{ID: "a"}))
+	again := q.claimWith(driver.Claim{Horizon: 2 * far, Max: 1, Visibility: far}).Records
 	require.Len(t, again, 1)
 	assert.Greater(t, again[0].Token, records[0].Token)
 }
 
 func purge(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
-	q.done(durable.OpBury, q.deliver("a"))
-	q.done(durable.OpBury, q.deliver("b"))
-	q.done(durable.OpPurge, durable.Change{ID: "a"})
+	q.done(driver.OpBury, q.deliver("a"))
+	q.done(driver.OpBury, q.deliver("b"))
+	q.done(driver.OpPurge, driver.Change{ID: "a"})
 	q.gone("a")
 	assert.Equal(t, int64(1), q.count().Dead)
 	q.put(item("a", 0))
-	assert.Equal(t, durable.StateScheduled, q.get("a").State)
-	assert.Equal(t, durable.StatusNotFound, q.status(durable.OpPurge, durable.Change{ID: "a"}))
+	assert.Equal(t, driver.StateScheduled, q.get("a").State)
+	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpPurge, driver.Change{ID: "a"}))
 }
 
 // deadLimit buries more than the limit: the oldest go.
@@ -90,23 +90,23 @@ func deadLimit(t *testing.T, newStore Factory) {
 	c.DeadLimit = 3
 	q := openAs(t, newStore(t), c)
 	for i := range 8 {
-		q.done(durable.OpBury, q.deliver(fmt.Sprint("m", 9-i))) // ids against the order of the deaths
+		q.done(driver.OpBury, q.deliver(fmt.Sprint("m", 9-i))) // ids against the order of the deaths
 		q.pass()
 	}
 	assert.Equal(t, int64(3), q.count().Dead)
-	records, cursor, err := q.List(t.Context(), 0, durable.StateDead, "", 10)
+	records, cursor, err := q.List(t.Context(), 0, driver.StateDead, "", 10)
 	require.NoError(t, err)
 	assert.Empty(t, cursor)
 	assert.Equal(t, []string{"m4", "m3", "m2"}, idsOf(records))
 	q.gone("m9")
 	q.gone("m5")
-	assert.Equal(t, durable.StatusNotFound, q.status(durable.OpReplay, durable.Change{ID: "m9"}))
+	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpReplay, driver.Change{ID: "m9"}))
 	assert.Equal(t, uint64(8), q.count().Buried)
 
-	q.put(items("batch", durable.MaxBatch)...)
-	claimed := q.claim(durable.MaxBatch)
+	q.put(items("batch", driver.MaxBatch)...)
+	claimed := q.claim(driver.MaxBatch)
 	q.begin(claimed...)
-	q.done(durable.OpBury, changesOf(claimed)...)
+	q.done(driver.OpBury, changesOf(claimed)...)
 	assert.Equal(t, int64(3), q.count().Dead, "a batch that is larger than the limit")
 	q.gone("m2")
 }
@@ -117,7 +117,7 @@ func deadLimitOfCrashes(t *testing.T, newStore Factory) {
 	c.DeadLimit = 2
 	q := openAs(t, newStore(t), c)
 	q.put(items("m", 10)...)
-	q.batch(durable.Batch{Op: durable.OpBegin, Visibility: q.short(), Changes: changesOf(q.claimShort(10))})
+	q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(q.claimShort(10))})
 	q.pass()
 	q.expire(1)
 	counts := q.count()
@@ -134,19 +134,19 @@ func deadAge(t *testing.T, newStore Factory) {
 		c.DeadAge = 250 * time.Millisecond
 	}
 	q := openAs(t, f, c)
-	q.done(durable.OpBury, q.deliver("a"))
-	q.done(durable.OpBury, q.deliver("b"))
+	q.done(driver.OpBury, q.deliver("a"))
+	q.done(driver.OpBury, q.deliver("b"))
 	if f.Advance == nil {
 		time.Sleep(c.DeadAge + 10*time.Millisecond)
 	} else {
 		f.Advance(c.DeadAge + time.Second)
 	}
-	q.done(durable.OpBury, q.deliver("c"))
+	q.done(driver.OpBury, q.deliver("c"))
 	q.expire(0)
 	q.gone("a")
 	q.gone("b")
 	assert.LessOrEqual(t, q.count().Dead, int64(1))
 	if f.Advance != nil {
-		assert.Equal(t, durable.StateDead, q.get("c").State)
+		assert.Equal(t, driver.StateDead, q.get("c").State)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 var delayTests = []test{
@@ -22,13 +22,13 @@ var delayTests = []test{
 
 // assertDelay asserts that an instant is a delay after some moment from before to after, rounded up to milliseconds. One millisecond more
 // is let pass. A delay of 0 is rounded down: it is the instant that the clock shows.
-func assertDelay(t *testing.T, before, after time.Time, delay time.Duration, got durable.Instant, args ...any) {
+func assertDelay(t *testing.T, before, after time.Time, delay time.Duration, got driver.Instant, args ...any) {
 	t.Helper()
 	least := before.Add(delay)
 	if delay <= 0 {
 		least, delay = before.Truncate(time.Millisecond), 0
 	}
-	most := durable.InstantOf(after.Add(delay)) + 1
+	most := driver.InstantOf(after.Add(delay)) + 1
 	assert.False(t, got.Time().Before(least), "%v is early: %v or later was expected %v", got.Time(), least, args)
 	assert.LessOrEqual(t, got, most, "%v is late: %v or earlier was expected %v", got.Time(), most.Time(), args)
 }
@@ -66,27 +66,27 @@ func delaySaturated(t *testing.T, newStore Factory) {
 	before := q.now()
 	longest := item("longest", math.MaxInt64)
 	never := item("never", 0)
-	never.At = durable.Never
+	never.At = driver.Never
 	later := item("later", 0)
-	later.At = durable.Never + 1
+	later.At = driver.Never + 1
 	last := item("last", 0)
 	last.At = math.MaxInt64
 	almost := item("almost", 0)
-	almost.At = durable.Never - 1
+	almost.At = driver.Never - 1
 	q.put(longest, never, later, last, almost)
 	assertDelay(t, before, q.now(), math.MaxInt64, q.get("longest").Due)
 	for _, id := range []string{"never", "later", "last"} {
-		assert.Equal(t, durable.Never, q.get(id).Due, id)
+		assert.Equal(t, driver.Never, q.get(id).Due, id)
 	}
-	assert.Equal(t, durable.Never-1, q.get("almost").Due)
+	assert.Equal(t, driver.Never-1, q.get("almost").Due)
 	assert.Empty(t, q.claim(10))
-	c := q.claimWith(durable.Claim{Horizon: math.MaxInt64 - time.Hour, Max: 10, Visibility: math.MaxInt64})
+	c := q.claimWith(driver.Claim{Horizon: math.MaxInt64 - time.Hour, Max: 10, Visibility: math.MaxInt64})
 	assert.Empty(t, c.Records)
 	assert.Equal(t, q.get("longest").Due, c.Next)
-	c = q.claimWith(durable.Claim{Horizon: math.MaxInt64, Max: 10, Visibility: math.MaxInt64})
+	c = q.claimWith(driver.Claim{Horizon: math.MaxInt64, Max: 10, Visibility: math.MaxInt64})
 	for _, r := range c.Records {
 		assert.Equal(t, "longest", r.ID)
-		assert.LessOrEqual(t, r.LeaseEnd, durable.Never)
+		assert.LessOrEqual(t, r.LeaseEnd, driver.Never)
 		assert.Greater(t, r.LeaseEnd, r.Due)
 	}
 }
@@ -94,13 +94,13 @@ func delaySaturated(t *testing.T, newStore Factory) {
 func delayAt(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	before := q.now()
-	soonest := durable.InstantOf(before.Add(far))
-	at := func(id string, at durable.Instant) durable.PutItem {
+	soonest := driver.InstantOf(before.Add(far))
+	at := func(id string, at driver.Instant) driver.PutItem {
 		m := item(id, 0)
 		m.At = at
 		return m
 	}
-	q.put(at("first", 1), at("past", soonest-durable.Instant(2*far/time.Millisecond)), at("exact", soonest), at("next", soonest+1))
+	q.put(at("first", 1), at("past", soonest-driver.Instant(2*far/time.Millisecond)), at("exact", soonest), at("next", soonest+1))
 	after := q.now()
 	assertDelay(t, before, after, 0, q.get("first").Due)
 	assertDelay(t, before, after, 0, q.get("past").Due)
@@ -108,11 +108,11 @@ func delayAt(t *testing.T, newStore Factory) {
 	assert.Equal(t, soonest+1, q.get("next").Due)
 	assert.Equal(t, []string{"first", "past"}, idsOf(q.claim(10)))
 
-	q.done(durable.OpReschedule, durable.Change{ID: "exact", At: 1}, durable.Change{ID: "next", At: soonest + 7},
-		durable.Change{ID: "first", At: durable.Never + 9})
+	q.done(driver.OpReschedule, driver.Change{ID: "exact", At: 1}, driver.Change{ID: "next", At: soonest + 7},
+		driver.Change{ID: "first", At: driver.Never + 9})
 	assertDelay(t, after, q.now(), 0, q.get("exact").Due)
 	assert.Equal(t, soonest+7, q.get("next").Due)
-	assert.Equal(t, durable.Never, q.get("first").Due)
+	assert.Equal(t, driver.Never, q.get("first").Due)
 }
 
 // delayTransitions gives delays to the transitions that take one.
@@ -121,17 +121,17 @@ func delayTransitions(t *testing.T, newStore Factory) {
 		q := open(t, newStore)
 		retried := q.deliver("retry")
 		replayed := q.deliver("replay")
-		q.done(durable.OpBury, replayed)
+		q.done(driver.OpBury, replayed)
 		q.put(item("reschedule", 0))
 		retried.Delay, replayed.Delay = delay, delay
 		before := q.now()
-		q.done(durable.OpRetry, retried)
-		q.done(durable.OpReplay, replayed)
-		q.done(durable.OpReschedule, durable.Change{ID: "reschedule", Delay: delay})
+		q.done(driver.OpRetry, retried)
+		q.done(driver.OpReplay, replayed)
+		q.done(driver.OpReschedule, driver.Change{ID: "reschedule", Delay: delay})
 		after := q.now()
 		for _, id := range []string{"retry", "replay", "reschedule"} {
 			r := q.get(id)
-			require.Equal(t, durable.StateScheduled, r.State, id)
+			require.Equal(t, driver.StateScheduled, r.State, id)
 			assertDelay(t, before, after, delay, r.Due, id, delay)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // Durations of the tests. What is soon is within a claim's horizon and what is far is not, however slow the machine is.
@@ -20,16 +20,16 @@ const (
 const manyBytes = 256 << 20
 
 // config is the queue that most tests work with.
-func config() durable.Config {
-	return durable.Config{Queue: "orders", Partitions: 2, DeadLimit: 1000, DeadAge: 24 * time.Hour}
+func config() driver.Config {
+	return driver.Config{Queue: "orders", Partitions: 2, DeadLimit: 1000, DeadAge: 24 * time.Hour}
 }
 
 // queue is a queue under test. Its methods fail the test where the store returns an error; they work on partition 0.
 type queue struct {
 	t       *testing.T
 	fixture Fixture
-	config  durable.Config
-	durable.Backend
+	config  driver.Config
+	driver.Backend
 }
 
 func open(t *testing.T, newStore Factory) *queue {
@@ -37,7 +37,7 @@ func open(t *testing.T, newStore Factory) *queue {
 	return openAs(t, newStore(t), config())
 }
 
-func openAs(t *testing.T, f Fixture, c durable.Config) *queue {
+func openAs(t *testing.T, f Fixture, c driver.Config) *queue {
 	t.Helper()
 	b, err := f.Store.Open(t.Context(), c)
 	require.NoError(t, err)
@@ -72,20 +72,20 @@ func (q *queue) pass() {
 // now is the store's clock. It is read by a claim of partition 1, which these tests leave empty.
 func (q *queue) now() time.Time {
 	q.t.Helper()
-	c, err := q.Claim(q.t.Context(), durable.Claim{Partition: 1})
+	c, err := q.Claim(q.t.Context(), driver.Claim{Partition: 1})
 	require.NoError(q.t, err)
 	require.False(q.t, c.Now.IsZero(), "Claimed.Now")
 	return c.Now
 }
 
 // item is a message without a body.
-func item(id string, delay time.Duration) durable.PutItem {
-	return durable.PutItem{ID: id, Delay: delay, MaxAttempts: 25}
+func item(id string, delay time.Duration) driver.PutItem {
+	return driver.PutItem{ID: id, Delay: delay, MaxAttempts: 25}
 }
 
 // items are n messages that are due at once: prefix000, prefix001 and so on.
-func items(prefix string, n int) []durable.PutItem {
-	all := make([]durable.PutItem, n)
+func items(prefix string, n int) []driver.PutItem {
+	all := make([]driver.PutItem, n)
 	for i := range all {
 		all[i] = item(fmt.Sprintf("%s%03d", prefix, i), 0)
 		all[i].Body = []byte(all[i].ID)
@@ -94,14 +94,14 @@ func items(prefix string, n int) []durable.PutItem {
 }
 
 // put stores new messages.
-func (q *queue) put(items ...durable.PutItem) {
+func (q *queue) put(items ...driver.PutItem) {
 	q.t.Helper()
-	for i, s := range q.statuses(durable.Put{Items: items}) {
-		require.Equal(q.t, durable.StatusDone, s, "put %q", items[i].ID)
+	for i, s := range q.statuses(driver.Put{Items: items}) {
+		require.Equal(q.t, driver.StatusDone, s, "put %q", items[i].ID)
 	}
 }
 
-func (q *queue) statuses(p durable.Put) []durable.Status {
+func (q *queue) statuses(p driver.Put) []driver.Status {
 	q.t.Helper()
 	statuses, err := q.Put(q.t.Context(), p)
 	require.NoError(q.t, err)
@@ -110,19 +110,19 @@ func (q *queue) statuses(p durable.Put) []durable.Status {
 }
 
 // claim leases what is due, at most n messages, for a long time.
-func (q *queue) claim(n int) []durable.Record {
+func (q *queue) claim(n int) []driver.Record {
 	q.t.Helper()
-	return q.claimWith(durable.Claim{Horizon: soon, Max: n, Visibility: far}).Records
+	return q.claimWith(driver.Claim{Horizon: soon, Max: n, Visibility: far}).Records
 }
 
 // claimShort leases what is due, at most n messages, for a short time.
-func (q *queue) claimShort(n int) []durable.Record {
+func (q *queue) claimShort(n int) []driver.Record {
 	q.t.Helper()
-	return q.claimWith(durable.Claim{Horizon: soon, Max: n, Visibility: q.short()}).Records
+	return q.claimWith(driver.Claim{Horizon: soon, Max: n, Visibility: q.short()}).Records
 }
 
 // claimWith claims without a limit of bytes where there is none given.
-func (q *queue) claimWith(c durable.Claim) durable.Claimed {
+func (q *queue) claimWith(c driver.Claim) driver.Claimed {
 	q.t.Helper()
 	if c.MaxBytes == 0 {
 		c.MaxBytes = manyBytes
@@ -131,9 +131,9 @@ func (q *queue) claimWith(c durable.Claim) durable.Claimed {
 	require.NoError(q.t, err)
 	require.LessOrEqual(q.t, len(claimed.Records), c.Max)
 	for i, r := range claimed.Records {
-		state := durable.StateLeased
-		if i < c.Begin && r.Due <= durable.Instant(claimed.Now.UnixMilli()) {
-			state = durable.StateFiring
+		state := driver.StateLeased
+		if i < c.Begin && r.Due <= driver.Instant(claimed.Now.UnixMilli()) {
+			state = driver.StateFiring
 		}
 		require.Equal(q.t, state, r.State, "state of %q in the claim", r.ID)
 		require.NotZero(q.t, r.Token, "token of %q", r.ID)
@@ -142,18 +142,18 @@ func (q *queue) claimWith(c durable.Claim) durable.Claimed {
 }
 
 // expire claims nothing: it only ends leases.
-func (q *queue) expire(maxCrashes int) durable.Claimed {
+func (q *queue) expire(maxCrashes int) driver.Claimed {
 	q.t.Helper()
-	return q.claimWith(durable.Claim{MaxCrashes: maxCrashes})
+	return q.claimWith(driver.Claim{MaxCrashes: maxCrashes})
 }
 
 // apply makes a transition of messages, with a far end of the lease.
-func (q *queue) apply(op durable.Op, changes ...durable.Change) []durable.Outcome {
+func (q *queue) apply(op driver.Op, changes ...driver.Change) []driver.Outcome {
 	q.t.Helper()
-	return q.batch(durable.Batch{Op: op, Visibility: far, Changes: changes})
+	return q.batch(driver.Batch{Op: op, Visibility: far, Changes: changes})
 }
 
-func (q *queue) batch(b durable.Batch) []durable.Outcome {
+func (q *queue) batch(b driver.Batch) []driver.Outcome {
 	q.t.Helper()
 	outcomes, err := q.Apply(q.t.Context(), b)
 	require.NoError(q.t, err)
@@ -167,29 +167,29 @@ func (q *queue) batch(b durable.Batch) []durable.Outcome {
 }
 
 // done makes a transition that must take place.
-func (q *queue) done(op durable.Op, changes ...durable.Change) []durable.Outcome {
+func (q *queue) done(op driver.Op, changes ...driver.Change) []driver.Outcome {
 	q.t.Helper()
 	outcomes := q.apply(op, changes...)
 	for i, o := range outcomes {
-		require.Equal(q.t, durable.StatusDone, o.Status, "%s of %q", opName(op), changes[i].ID)
+		require.Equal(q.t, driver.StatusDone, o.Status, "%s of %q", opName(op), changes[i].ID)
 	}
 	return outcomes
 }
 
 // status is what becomes of one change.
-func (q *queue) status(op durable.Op, c durable.Change) durable.Status {
+func (q *queue) status(op driver.Op, c driver.Change) driver.Status {
 	q.t.Helper()
 	return q.apply(op, c)[0].Status
 }
 
 // begin begins claimed messages, for a long time.
-func (q *queue) begin(records ...durable.Record) {
+func (q *queue) begin(records ...driver.Record) {
 	q.t.Helper()
-	q.done(durable.OpBegin, changesOf(records)...)
+	q.done(driver.OpBegin, changesOf(records)...)
 }
 
 // deliver puts a message and brings it to firing.
-func (q *queue) deliver(id string) durable.Change {
+func (q *queue) deliver(id string) driver.Change {
 	q.t.Helper()
 	q.put(item(id, 0))
 	records := q.claim(1)
@@ -200,15 +200,15 @@ func (q *queue) deliver(id string) durable.Change {
 }
 
 // changesOf are changes of records, with the tokens that these have.
-func changesOf(records []durable.Record) []durable.Change {
-	changes := make([]durable.Change, len(records))
+func changesOf(records []driver.Record) []driver.Change {
+	changes := make([]driver.Change, len(records))
 	for i, r := range records {
-		changes[i] = durable.Change{ID: r.ID, Token: r.Token}
+		changes[i] = driver.Change{ID: r.ID, Token: r.Token}
 	}
 	return changes
 }
 
-func idsOf(records []durable.Record) []string {
+func idsOf(records []driver.Record) []string {
 	ids := make([]string, len(records))
 	for i, r := range records {
 		ids[i] = r.ID
@@ -216,7 +216,7 @@ func idsOf(records []durable.Record) []string {
 	return ids
 }
 
-func itemIDs(items []durable.PutItem) []string {
+func itemIDs(items []driver.PutItem) []string {
 	ids := make([]string, len(items))
 	for i, m := range items {
 		ids[i] = m.ID
@@ -225,7 +225,7 @@ func itemIDs(items []durable.PutItem) []string {
 }
 
 // get returns a message that must be there.
-func (q *queue) get(id string) durable.Record {
+func (q *queue) get(id string) driver.Record {
 	q.t.Helper()
 	r, err := q.Get(q.t.Context(), 0, id)
 	require.NoError(q.t, err, "get %q", id)
@@ -237,10 +237,10 @@ func (q *queue) get(id string) durable.Record {
 func (q *queue) gone(id string) {
 	q.t.Helper()
 	_, err := q.Get(q.t.Context(), 0, id)
-	require.ErrorIs(q.t, err, durable.ErrNotFound, "get %q", id)
+	require.ErrorIs(q.t, err, driver.ErrNotFound, "get %q", id)
 }
 
-func (q *queue) count() durable.Counts {
+func (q *queue) count() driver.Counts {
 	q.t.Helper()
 	c, err := q.Count(q.t.Context(), 0)
 	require.NoError(q.t, err)
@@ -248,7 +248,7 @@ func (q *queue) count() durable.Counts {
 }
 
 // opName is the name of a transition, for messages of tests.
-func opName(op durable.Op) string {
+func opName(op driver.Op) string {
 	names := []string{"", "Begin", "Ack", "Retry", "Bury", "Release", "Extend", "Cancel", "Reschedule", "Replay", "Purge"}
 	if int(op) < len(names) {
 		return names[op]

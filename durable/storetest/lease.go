@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 var leaseTests = []test{
@@ -36,11 +36,11 @@ func leaseEndsLeased(t *testing.T, newStore Factory) {
 	r := q.get("a")
 	r.Token = was.Token
 	assert.Equal(t, was, r)
-	assert.Equal(t, durable.StatusLeaseLost, q.status(durable.OpBegin, changesOf(records)[0]))
+	assert.Equal(t, driver.StatusLeaseLost, q.status(driver.OpBegin, changesOf(records)[0]))
 	again := q.claim(1)
 	require.Len(t, again, 1, "what a claim frees, the same claim or the next one gets")
 	assert.Greater(t, again[0].Token, records[0].Token)
-	assert.Equal(t, durable.StatusLeaseLost, q.status(durable.OpBegin, changesOf(records)[0]))
+	assert.Equal(t, driver.StatusLeaseLost, q.status(driver.OpBegin, changesOf(records)[0]))
 	assert.Zero(t, q.count().Crashed, "it had not begun")
 }
 
@@ -50,22 +50,22 @@ func leaseEndsFiring(t *testing.T, newStore Factory) {
 	q.put(item("a", 0))
 	was := q.get("a")
 	first := q.claim(1)
-	begin := durable.Batch{Op: durable.OpBegin, Visibility: q.short(), Changes: changesOf(first)}
-	assert.Equal(t, durable.StatusDone, q.batch(begin)[0].Status)
+	begin := driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(first)}
+	assert.Equal(t, driver.StatusDone, q.batch(begin)[0].Status)
 	q.pass()
-	c := q.claimWith(durable.Claim{Horizon: soon, Max: 10, Visibility: far, MaxCrashes: 10})
+	c := q.claimWith(driver.Claim{Horizon: soon, Max: 10, Visibility: far, MaxCrashes: 10})
 	require.Len(t, c.Records, 1)
 	r := c.Records[0]
 	assert.Equal(t, 1, r.Crashes)
 	assert.Zero(t, r.Attempts, "a crash is no failed attempt")
 	assert.Equal(t, was.Due, r.Due)
 	assert.Greater(t, r.Token, first[0].Token)
-	for op := durable.OpBegin; op <= durable.OpExtend; op++ {
-		assert.Equal(t, durable.StatusLeaseLost, q.status(op, begin.Changes[0]), opName(op))
+	for op := driver.OpBegin; op <= driver.OpExtend; op++ {
+		assert.Equal(t, driver.StatusLeaseLost, q.status(op, begin.Changes[0]), opName(op))
 	}
 	assert.Equal(t, r, q.get("a"), "the late holder has changed nothing")
 	q.begin(r)
-	q.done(durable.OpAck, changesOf(c.Records)...)
+	q.done(driver.OpAck, changesOf(c.Records)...)
 	assert.Equal(t, uint64(1), q.count().Crashed)
 }
 
@@ -75,31 +75,31 @@ func leaseCrashes(t *testing.T, newStore Factory) {
 	q.put(item("a", 0))
 	const most = 3
 	for crash := 1; crash <= most; crash++ {
-		records := q.claimWith(durable.Claim{Horizon: soon, Max: 1, Visibility: q.short(), MaxCrashes: most}).Records
+		records := q.claimWith(driver.Claim{Horizon: soon, Max: 1, Visibility: q.short(), MaxCrashes: most}).Records
 		require.Len(t, records, 1)
 		assert.Equal(t, crash-1, records[0].Crashes)
-		q.batch(durable.Batch{Op: durable.OpBegin, Visibility: q.short(), Changes: changesOf(records)})
+		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(records)})
 		before := q.now()
 		q.pass()
 		q.expire(most)
 		r := q.get("a")
 		assert.Equal(t, crash, r.Crashes)
 		if crash < most {
-			assert.Equal(t, durable.StateScheduled, r.State)
+			assert.Equal(t, driver.StateScheduled, r.State)
 			continue
 		}
-		assert.Equal(t, durable.StateDead, r.State)
-		assert.GreaterOrEqual(t, r.Died, durable.InstantOf(before))
-		assert.LessOrEqual(t, r.Died, durable.InstantOf(q.now()))
+		assert.Equal(t, driver.StateDead, r.State)
+		assert.GreaterOrEqual(t, r.Died, driver.InstantOf(before))
+		assert.LessOrEqual(t, r.Died, driver.InstantOf(q.now()))
 	}
 	assert.Empty(t, q.claim(1))
 	c := q.count()
 	assert.Equal(t, uint64(most), c.Crashed)
 	assert.Equal(t, [3]int64{0, 0, 1}, [3]int64{c.Scheduled, c.InFlight, c.Dead})
-	q.done(durable.OpReplay, durable.Change{ID: "a"})
+	q.done(driver.OpReplay, driver.Change{ID: "a"})
 	r := q.get("a")
 	assert.Zero(t, r.Crashes)
-	assert.Equal(t, durable.StateScheduled, r.State)
+	assert.Equal(t, driver.StateScheduled, r.State)
 	assert.Zero(t, r.Died)
 }
 
@@ -110,7 +110,7 @@ func leaseCrashesUnlimited(t *testing.T, newStore Factory) {
 		records := q.claimShort(1)
 		require.Len(t, records, 1)
 		assert.Equal(t, crash, records[0].Crashes)
-		q.batch(durable.Batch{Op: durable.OpBegin, Visibility: q.short(), Changes: changesOf(records)})
+		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(records)})
 		q.pass()
 	}
 	assert.Equal(t, 4, q.claim(1)[0].Crashes)
@@ -121,17 +121,17 @@ func leaseNotNoticed(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(items("m", 6)...)
 	changes := changesOf(q.claimShort(6))
-	q.batch(durable.Batch{Op: durable.OpBegin, Visibility: q.short(), Changes: changes[:4]})
+	q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changes[:4]})
 	q.pass()
 	assert.Equal(t, int64(6), q.count().InFlight)
-	assert.Equal(t, durable.StatusFiring, q.status(durable.OpCancel, changes[0]))
-	q.done(durable.OpAck, changes[0])
-	q.done(durable.OpRetry, changes[1])
-	q.done(durable.OpBury, changes[2])
+	assert.Equal(t, driver.StatusFiring, q.status(driver.OpCancel, changes[0]))
+	q.done(driver.OpAck, changes[0])
+	q.done(driver.OpRetry, changes[1])
+	q.done(driver.OpBury, changes[2])
 	changes[3].Delay = far
-	q.done(durable.OpExtend, changes[3])
-	q.done(durable.OpBegin, changes[4])
-	q.done(durable.OpCancel, changes[5])
+	q.done(driver.OpExtend, changes[3])
+	q.done(driver.OpBegin, changes[4])
+	q.done(driver.OpCancel, changes[5])
 	assert.Zero(t, q.expire(1).Records)
 	c := q.count()
 	assert.Zero(t, c.Crashed)
@@ -142,36 +142,36 @@ func leaseExtended(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(items("m", 3)...)
 	changes := changesOf(q.claimShort(3))
-	q.batch(durable.Batch{Op: durable.OpBegin, Visibility: q.short(), Changes: changes[1:2]})
+	q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changes[1:2]})
 	for i := range changes {
 		changes[i].Delay = far
 	}
-	q.done(durable.OpExtend, changes[:2]...)
+	q.done(driver.OpExtend, changes[:2]...)
 	q.pass()
 	c := q.expire(1)
-	assert.Equal(t, []durable.State{durable.StateLeased, durable.StateFiring, durable.StateScheduled},
-		[]durable.State{q.get("m000").State, q.get("m001").State, q.get("m002").State})
+	assert.Equal(t, []driver.State{driver.StateLeased, driver.StateFiring, driver.StateScheduled},
+		[]driver.State{q.get("m000").State, q.get("m001").State, q.get("m002").State})
 	assert.Equal(t, min(q.get("m000").LeaseEnd, q.get("m001").LeaseEnd), c.Lease)
 }
 
 // leaseBatch lets more leases end at once than one claim may handle: they all end, after some claims at most.
 func leaseBatch(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
-	const n = 2*durable.MaxBatch + 10
+	const n = 2*driver.MaxBatch + 10
 	for i := 0; i < n; i += 58 {
 		q.put(items(string(rune('a'+i/58)), min(58, n-i))...)
 	}
-	var changes []durable.Change
-	for range n/durable.MaxBatch + 1 {
-		changes = append(changes, changesOf(q.claim(durable.MaxBatch))...)
+	var changes []driver.Change
+	for range n/driver.MaxBatch + 1 {
+		changes = append(changes, changesOf(q.claim(driver.MaxBatch))...)
 	}
 	for i := range changes {
 		changes[i].Delay = q.short()
 	}
 	for i := 0; i < n; i += n / 6 {
 		batch := changes[i : i+n/6]
-		q.batch(durable.Batch{Op: durable.OpBegin, Visibility: q.short(), Changes: batch[:len(batch)/2]})
-		q.done(durable.OpExtend, batch[len(batch)/2:]...)
+		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: batch[:len(batch)/2]})
+		q.done(driver.OpExtend, batch[len(batch)/2:]...)
 	}
 	require.Equal(t, int64(n), q.count().InFlight)
 	q.pass()
@@ -180,14 +180,14 @@ func leaseBatch(t *testing.T, newStore Factory) {
 		if c.Lease == 0 {
 			break
 		}
-		assert.LessOrEqual(t, c.Lease, durable.InstantOf(c.Now), "what is left is over, too")
+		assert.LessOrEqual(t, c.Lease, driver.InstantOf(c.Now), "what is left is over, too")
 	}
 	c := q.count()
 	assert.Equal(t, [2]int64{n, 0}, [2]int64{c.Scheduled, c.InFlight})
 	assert.Equal(t, uint64(6*(n/6/2)), c.Crashed)
 	got := 0
-	for range n/durable.MaxBatch + 1 {
-		got += len(q.claim(durable.MaxBatch))
+	for range n/driver.MaxBatch + 1 {
+		got += len(q.claim(driver.MaxBatch))
 	}
 	assert.Equal(t, n, got)
 }
@@ -196,10 +196,10 @@ func leaseBatch(t *testing.T, newStore Factory) {
 func leaseAhead(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", far))
-	records := q.claimWith(durable.Claim{Horizon: 2 * far, Max: 1, Visibility: q.short()}).Records
+	records := q.claimWith(driver.Claim{Horizon: 2 * far, Max: 1, Visibility: q.short()}).Records
 	require.Len(t, records, 1)
 	q.pass()
 	assert.Equal(t, records[0].LeaseEnd, q.expire(1).Lease)
-	assert.Equal(t, durable.StateLeased, q.get("a").State)
-	q.done(durable.OpExtend, durable.Change{ID: "a", Token: records[0].Token, Delay: far})
+	assert.Equal(t, driver.StateLeased, q.get("a").State)
+	q.done(driver.OpExtend, driver.Change{ID: "a", Token: records[0].Token, Delay: far})
 }

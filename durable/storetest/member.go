@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 var memberTests = []test{
@@ -67,5 +67,5 @@ func manyMembers(t *testing.T, newStore Factory) {
 	other := q.in("other")
 	assert.Equal(t, []string{"x"}, other.beat("x", far), "members of another queue")
 	assert.Equal(t, want, q.beat("m00", far))
-	assert.Equal(t, durable.Counts{}.Scheduled, q.count().Scheduled, "members are no messages")
+	assert.Equal(t, driver.Counts{}.Scheduled, q.count().Scheduled, "members are no messages")
 }

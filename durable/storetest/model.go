@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 var modelTests = []test{
@@ -66,8 +66,8 @@ type model struct {
 	tokens  map[string][]uint64 // all that a message has had
 	what    string              // the last step, for messages of failed tests
 
-	lastPut      durable.Put
-	lastStatuses []durable.Status
+	lastPut      driver.Put
+	lastStatuses []driver.Status
 }
 
 func (m *model) step() {
@@ -144,7 +144,7 @@ func (m *model) settle() time.Time {
 		now := m.now()
 		near := false
 		for _, r := range m.messages {
-			near = near || r.inFlight() && r.record.LeaseEnd > durable.Instant(now.UnixMilli()) && r.record.LeaseEnd.Time().Before(now.Add(time.Second))
+			near = near || r.inFlight() && r.record.LeaseEnd > driver.Instant(now.UnixMilli()) && r.record.LeaseEnd.Time().Before(now.Add(time.Second))
 		}
 		if !near {
 			return now
@@ -159,18 +159,18 @@ func (m *model) settle() time.Time {
 
 func (m *model) stepPut() {
 	before := m.now()
-	p := durable.Put{Producer: "model", Seq: m.lastPut.Seq + 1, Replace: m.random.IntN(3) == 0}
+	p := driver.Put{Producer: "model", Seq: m.lastPut.Seq + 1, Replace: m.random.IntN(3) == 0}
 	for _, id := range m.pick(4) {
-		p.Items = append(p.Items, durable.PutItem{
+		p.Items = append(p.Items, driver.PutItem{
 			ID: id, Body: make([]byte, m.random.IntN(40)), Delay: m.delay(), MaxAttempts: 1 + m.random.IntN(9),
 		})
 		last := &p.Items[len(p.Items)-1]
 		if m.random.IntN(5) == 0 {
-			last.At, last.Delay = durable.InstantOf(before.Add(m.delay()-time.Minute)), 0
+			last.At, last.Delay = driver.InstantOf(before.Add(m.delay()-time.Minute)), 0
 		}
 	}
 	m.what = fmt.Sprintf("put %+v", p)
-	want := make([]durable.Status, len(p.Items))
+	want := make([]driver.Status, len(p.Items))
 	for i, it := range p.Items {
 		want[i] = m.putStatus(it.ID, p.Replace)
 	}
@@ -178,23 +178,23 @@ func (m *model) stepPut() {
 	after := m.now()
 	require.Equal(m.t, want, got, m.what)
 	for i, it := range p.Items {
-		if got[i] != durable.StatusDone {
+		if got[i] != driver.StatusDone {
 			continue
 		}
 		m.sums.Enqueued++
 		r := m.get(it.ID)
 		assertDelay(m.t, before, after, 0, r.Enqueued, m.what)
 		m.assertDue(before, after, it.At, it.Delay, r.Due)
-		m.messages[it.ID] = &refMessage{record: durable.Record{
-			ID: it.ID, Body: it.Body, MaxAttempts: it.MaxAttempts, Enqueued: r.Enqueued, Due: r.Due, State: durable.StateScheduled,
+		m.messages[it.ID] = &refMessage{record: driver.Record{
+			ID: it.ID, Body: it.Body, MaxAttempts: it.MaxAttempts, Enqueued: r.Enqueued, Due: r.Due, State: driver.StateScheduled,
 		}}
 	}
 	m.lastPut, m.lastStatuses = p, got
 }
 
-func (m *model) assertDue(before, after time.Time, at durable.Instant, delay time.Duration, got durable.Instant) {
+func (m *model) assertDue(before, after time.Time, at driver.Instant, delay time.Duration, got driver.Instant) {
 	m.t.Helper()
-	if at > durable.InstantOf(after) {
+	if at > driver.InstantOf(after) {
 		require.Equal(m.t, at, got, m.what)
 		return
 	}
@@ -210,13 +210,13 @@ func (m *model) stepRepeatPut() {
 }
 
 func (m *model) stepClaim() {
-	c := durable.Claim{
+	c := driver.Claim{
 		Horizon: m.horizon(), Max: m.random.IntN(6), MaxBytes: 1 + m.random.IntN(100), Visibility: m.visibility(), MaxCrashes: m.random.IntN(4),
 		Begin: max(0, m.random.IntN(8)-4),
 	}
 	m.what = fmt.Sprintf("claim %+v", c)
 	before := m.settle()
-	now := durable.Instant(before.UnixMilli())
+	now := driver.Instant(before.UnixMilli())
 	m.endLeases(now, c.MaxCrashes)
 	want := m.claimable(now.Add(c.Horizon), c.Max, c.MaxBytes)
 	claimed := m.claimWith(c)
@@ -240,7 +240,7 @@ func (m *model) stepClaim() {
 }
 
 // assertLease asserts that a lease ends a while after now or, if it is later, after the due time.
-func (m *model) assertLease(before, after time.Time, due durable.Instant, visibility time.Duration, end durable.Instant) {
+func (m *model) assertLease(before, after time.Time, due driver.Instant, visibility time.Duration, end driver.Instant) {
 	m.t.Helper()
 	if due.Time().After(before) {
 		before = due.Time()
@@ -252,21 +252,21 @@ func (m *model) assertLease(before, after time.Time, due durable.Instant, visibi
 }
 
 func (m *model) stepApply() {
-	b := durable.Batch{Op: durable.OpBegin + durable.Op(m.random.IntN(int(durable.OpPurge))), Visibility: m.visibility(), Lead: m.lead()}
+	b := driver.Batch{Op: driver.OpBegin + driver.Op(m.random.IntN(int(driver.OpPurge))), Visibility: m.visibility(), Lead: m.lead()}
 	if m.random.IntN(3) == 0 {
-		b.Op = durable.OpBegin // much is possible only with messages that have begun
+		b.Op = driver.OpBegin // much is possible only with messages that have begun
 	}
 	if m.random.IntN(2) == 0 {
 		b.Visibility = 0 // leases of what begins stay
 	}
 	before := m.now()
 	for _, id := range m.pick(4) {
-		c := durable.Change{ID: id, Token: m.someToken(id), Delay: m.delay(), Reason: fmt.Sprint("reason ", m.random.IntN(100))}
+		c := driver.Change{ID: id, Token: m.someToken(id), Delay: m.delay(), Reason: fmt.Sprint("reason ", m.random.IntN(100))}
 		switch {
-		case b.Op == durable.OpExtend:
+		case b.Op == driver.OpExtend:
 			c.Delay = m.visibility()
-		case b.Op == durable.OpReschedule && m.random.IntN(3) == 0:
-			c.At, c.Delay = durable.InstantOf(before.Add(m.delay()-time.Minute)), 0
+		case b.Op == driver.OpReschedule && m.random.IntN(3) == 0:
+			c.At, c.Delay = driver.InstantOf(before.Add(m.delay()-time.Minute)), 0
 		}
 		b.Changes = append(b.Changes, c)
 	}
@@ -274,9 +274,9 @@ func (m *model) stepApply() {
 	outcomes := m.batch(b)
 	after := m.now()
 	for i, c := range b.Changes {
-		want := m.verdict(b.Op, c, durable.Instant(before.UnixMilli()).Add(b.Lead))
+		want := m.verdict(b.Op, c, driver.Instant(before.UnixMilli()).Add(b.Lead))
 		require.Contains(m.t, want, outcomes[i].Status, "%q: %s", c.ID, m.what)
-		if outcomes[i].Status == durable.StatusDone {
+		if outcomes[i].Status == driver.StatusDone {
 			m.learn(before, after, b, c, outcomes[i])
 		}
 	}
@@ -300,14 +300,14 @@ func (m *model) someToken(id string) uint64 {
 }
 
 // learn makes a transition in the model, and takes the times that it has set from the store.
-func (m *model) learn(before, after time.Time, b durable.Batch, c durable.Change, o durable.Outcome) {
+func (m *model) learn(before, after time.Time, b driver.Batch, c driver.Change, o driver.Outcome) {
 	m.t.Helper()
 	if !m.transition(b.Op, c) {
 		return
 	}
 	ref := m.messages[c.ID]
 	switch b.Op {
-	case durable.OpBegin:
+	case driver.OpBegin:
 		require.Equal(m.t, ref.record.Due, o.Due, m.what)
 		if b.Visibility == 0 {
 			require.Zero(m.t, o.Lease, m.what)
@@ -315,22 +315,22 @@ func (m *model) learn(before, after time.Time, b durable.Batch, c durable.Change
 		}
 		assertLease(m.t, before, after, b.Visibility, o.Lease)
 		ref.record.LeaseEnd = o.Lease
-	case durable.OpExtend:
+	case driver.OpExtend:
 		if o.Lease != ref.record.LeaseEnd { // to let a lease that is longer as it was is all right
 			m.assertLease(before, after, ref.record.Due, c.Delay, o.Lease)
 		}
 		ref.record.LeaseEnd = o.Lease
-	case durable.OpRetry, durable.OpReplay, durable.OpReschedule:
+	case driver.OpRetry, driver.OpReplay, driver.OpReschedule:
 		ref.record.Due = m.get(c.ID).Due
 		m.assertDue(before, after, c.At, c.Delay, ref.record.Due)
 	}
 }
 
 // same compares a record of the store with that of the model.
-func (m *model) same(ref *refMessage, got durable.Record) {
+func (m *model) same(ref *refMessage, got driver.Record) {
 	m.t.Helper()
 	want := ref.record
-	require.Equal(m.t, want.State == durable.StateDead, got.Died != 0, "%q died at %d: %s", want.ID, got.Died, m.what)
+	require.Equal(m.t, want.State == driver.StateDead, got.Died != 0, "%q died at %d: %s", want.ID, got.Died, m.what)
 	want.Died = got.Died
 	if !ref.inFlight() {
 		want.Token = got.Token
@@ -350,7 +350,7 @@ func (m *model) compare(what string) {
 		ref := m.messages[id]
 		if ref == nil {
 			_, err := m.Get(m.t.Context(), 0, id)
-			require.ErrorIs(m.t, err, durable.ErrNotFound, "%q: %s", id, what)
+			require.ErrorIs(m.t, err, driver.ErrNotFound, "%q: %s", id, what)
 			continue
 		}
 		m.same(ref, m.get(id))
@@ -362,13 +362,13 @@ func (m *model) compare(what string) {
 // compareLists compares the lists and audits.
 func (m *model) compareLists() {
 	m.t.Helper()
-	for state, at := range map[durable.State]func(*refMessage) durable.Instant{
-		durable.StateScheduled: func(r *refMessage) durable.Instant { return r.record.Due },
-		durable.StateLeased:    func(r *refMessage) durable.Instant { return r.record.LeaseEnd },
+	for state, at := range map[driver.State]func(*refMessage) driver.Instant{
+		driver.StateScheduled: func(r *refMessage) driver.Instant { return r.record.Due },
+		driver.StateLeased:    func(r *refMessage) driver.Instant { return r.record.LeaseEnd },
 	} {
 		var want, got []string
 		for _, r := range m.sorted(func(r *refMessage) bool {
-			return r.record.State == state || state == durable.StateLeased && r.inFlight()
+			return r.record.State == state || state == driver.StateLeased && r.inFlight()
 		}, at) {
 			want = append(want, r.record.ID)
 		}
@@ -382,5 +382,5 @@ func (m *model) compareLists() {
 	}
 	report, err := m.Audit(m.t.Context(), 0, m.random.IntN(2) == 0)
 	require.NoError(m.t, err)
-	require.Equal(m.t, durable.AuditReport{Records: int64(len(m.messages))}, report)
+	require.Equal(m.t, driver.AuditReport{Records: int64(len(m.messages))}, report)
 }

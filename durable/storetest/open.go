@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 var openTests = []test{
@@ -23,7 +23,7 @@ func openPartitions(t *testing.T, newStore Factory) {
 	for _, c := range []struct {
 		queue string
 		n     int
-	}{{"one", 1}, {"seven-7", 7}, {"MOST_.-9", durable.MaxPartitions}} {
+	}{{"one", 1}, {"seven-7", 7}, {"MOST_.-9", driver.MaxPartitions}} {
 		config := config()
 		config.Queue, config.Partitions = c.queue, c.n
 		assert.Equal(t, c.n, openAs(t, f, config).Partitions(), c.queue)
@@ -35,7 +35,7 @@ func openPartitions(t *testing.T, newStore Factory) {
 func openDefaultPartitions(t *testing.T, newStore Factory) {
 	c := config()
 	c.Partitions = 0
-	assert.Equal(t, durable.DefaultPartitions, openAs(t, newStore(t), c).Partitions())
+	assert.Equal(t, driver.DefaultPartitions, openAs(t, newStore(t), c).Partitions())
 }
 
 func openOtherPartitions(t *testing.T, newStore Factory) {
@@ -44,8 +44,8 @@ func openOtherPartitions(t *testing.T, newStore Factory) {
 	c := config()
 	c.Partitions = 5
 	_, err := q.fixture.Store.Open(t.Context(), c)
-	require.ErrorIs(t, err, durable.ErrPartitions)
-	require.NotErrorIs(t, err, durable.ErrUnavailable)
+	require.ErrorIs(t, err, driver.ErrPartitions)
+	require.NotErrorIs(t, err, driver.ErrUnavailable)
 	assert.Contains(t, err.Error(), "2", "the error names the number that is there")
 	assert.Contains(t, err.Error(), "5", "the error names the number that was asked for")
 	assert.Equal(t, int64(1), openAs(t, q.fixture, config()).count().Scheduled)
@@ -53,19 +53,19 @@ func openOtherPartitions(t *testing.T, newStore Factory) {
 
 func openInvalid(t *testing.T, newStore Factory) {
 	f := newStore(t)
-	for name, spoil := range map[string]func(*durable.Config){
-		"no queue":             func(c *durable.Config) { c.Queue = "" },
-		"negative partitions":  func(c *durable.Config) { c.Partitions = -1 },
-		"too many partitions":  func(c *durable.Config) { c.Partitions = durable.MaxPartitions + 1 },
-		"no DeadLimit":         func(c *durable.Config) { c.DeadLimit = 0 },
-		"negative DeadLimit":   func(c *durable.Config) { c.DeadLimit = -3 },
-		"no DeadAge":           func(c *durable.Config) { c.DeadAge = 0 },
-		"negative age of dead": func(c *durable.Config) { c.DeadAge = -time.Second },
+	for name, spoil := range map[string]func(*driver.Config){
+		"no queue":             func(c *driver.Config) { c.Queue = "" },
+		"negative partitions":  func(c *driver.Config) { c.Partitions = -1 },
+		"too many partitions":  func(c *driver.Config) { c.Partitions = driver.MaxPartitions + 1 },
+		"no DeadLimit":         func(c *driver.Config) { c.DeadLimit = 0 },
+		"negative DeadLimit":   func(c *driver.Config) { c.DeadLimit = -3 },
+		"no DeadAge":           func(c *driver.Config) { c.DeadAge = 0 },
+		"negative age of dead": func(c *driver.Config) { c.DeadAge = -time.Second },
 	} {
 		c := config()
 		spoil(&c)
 		_, err := f.Store.Open(t.Context(), c)
-		assert.ErrorIs(t, err, durable.ErrInvalid, name)
+		assert.ErrorIs(t, err, driver.ErrInvalid, name)
 	}
 }
 
@@ -75,23 +75,23 @@ func closed(t *testing.T, newStore Factory) {
 	require.NoError(t, q.fixture.Store.Close())
 	ctx := t.Context()
 	_, err := q.fixture.Store.Open(ctx, config())
-	assert.ErrorIs(t, err, durable.ErrClosed, "Open")
-	_, err = q.Put(ctx, durable.Put{Items: items("b", 1)})
-	assert.ErrorIs(t, err, durable.ErrClosed, "Put")
-	_, err = q.Claim(ctx, durable.Claim{Max: 1, MaxBytes: 1, Visibility: far})
-	assert.ErrorIs(t, err, durable.ErrClosed, "Claim")
-	_, err = q.Apply(ctx, durable.Batch{Op: durable.OpCancel, Changes: []durable.Change{{ID: "a"}}})
-	assert.ErrorIs(t, err, durable.ErrClosed, "Apply")
+	assert.ErrorIs(t, err, driver.ErrClosed, "Open")
+	_, err = q.Put(ctx, driver.Put{Items: items("b", 1)})
+	assert.ErrorIs(t, err, driver.ErrClosed, "Put")
+	_, err = q.Claim(ctx, driver.Claim{Max: 1, MaxBytes: 1, Visibility: far})
+	assert.ErrorIs(t, err, driver.ErrClosed, "Claim")
+	_, err = q.Apply(ctx, driver.Batch{Op: driver.OpCancel, Changes: []driver.Change{{ID: "a"}}})
+	assert.ErrorIs(t, err, driver.ErrClosed, "Apply")
 	_, err = q.Get(ctx, 0, "a")
-	assert.ErrorIs(t, err, durable.ErrClosed, "Get")
-	_, _, err = q.List(ctx, 0, durable.StateScheduled, "", 1)
-	assert.ErrorIs(t, err, durable.ErrClosed, "List")
+	assert.ErrorIs(t, err, driver.ErrClosed, "Get")
+	_, _, err = q.List(ctx, 0, driver.StateScheduled, "", 1)
+	assert.ErrorIs(t, err, driver.ErrClosed, "List")
 	_, err = q.Count(ctx, 0)
-	assert.ErrorIs(t, err, durable.ErrClosed, "Count")
+	assert.ErrorIs(t, err, driver.ErrClosed, "Count")
 	_, err = q.Audit(ctx, 0, false)
-	assert.ErrorIs(t, err, durable.ErrClosed, "Audit")
+	assert.ErrorIs(t, err, driver.ErrClosed, "Audit")
 	_, err = q.Heartbeat(ctx, "m", time.Second)
-	assert.ErrorIs(t, err, durable.ErrClosed, "Heartbeat")
+	assert.ErrorIs(t, err, driver.ErrClosed, "Heartbeat")
 	_, err = q.Watch(ctx)
-	assert.ErrorIs(t, err, durable.ErrClosed, "Watch")
+	assert.ErrorIs(t, err, driver.ErrClosed, "Watch")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 var putTests = []test{
@@ -28,11 +29,11 @@ var putTests = []test{
 func putRecord(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	before := q.now()
-	q.put(durable.PutItem{ID: "a", Body: []byte("body"), Delay: far, MaxAttempts: 7})
+	q.put(driver.PutItem{ID: "a", Body: []byte("body"), Delay: far, MaxAttempts: 7})
 	after := q.now()
 	r := q.get("a")
 	assert.Equal(t, []byte("body"), r.Body)
-	assert.Equal(t, durable.StateScheduled, r.State)
+	assert.Equal(t, driver.StateScheduled, r.State)
 	assert.Equal(t, 7, r.MaxAttempts)
 	assert.Zero(t, r.Attempts)
 	assert.Zero(t, r.Crashes)
@@ -43,7 +44,7 @@ func putRecord(t *testing.T, newStore Factory) {
 	assertDelay(t, before, after, far, r.Due)
 	q.gone("b")
 	_, err := q.Get(t.Context(), 1, "a")
-	assert.ErrorIs(t, err, durable.ErrNotFound, "in another partition")
+	assert.ErrorIs(t, err, driver.ErrNotFound, "in another partition")
 }
 
 func putBodies(t *testing.T, newStore Factory) {
@@ -85,7 +86,7 @@ func putBodiesCopied(t *testing.T, newStore Factory) {
 	got := q.get("a").Body
 	assert.Equal(t, "body", string(got), "the caller's slice was kept")
 	got[0] = 'Y'
-	listed, _, err := q.List(t.Context(), 0, durable.StateScheduled, "", 1)
+	listed, _, err := q.List(t.Context(), 0, driver.StateScheduled, "", 1)
 	require.NoError(t, err)
 	require.Len(t, listed, 1)
 	assert.Equal(t, "body", string(listed[0].Body), "Get gave away the store's slice")
@@ -115,7 +116,7 @@ func putIDs(t *testing.T, newStore Factory) {
 	records := q.claim(len(ids))
 	assert.ElementsMatch(t, ids, idsOf(records))
 	q.begin(records...)
-	q.done(durable.OpAck, changesOf(records)...)
+	q.done(driver.OpAck, changesOf(records)...)
 	for _, id := range ids {
 		q.gone(id)
 	}
@@ -124,19 +125,19 @@ func putIDs(t *testing.T, newStore Factory) {
 func putBatch(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put()
-	batch := items("m", durable.MaxBatch)
+	batch := items("m", driver.MaxBatch)
 	q.put(batch...)
-	assert.Equal(t, int64(durable.MaxBatch), q.count().Scheduled)
-	records := q.claim(durable.MaxBatch)
+	assert.Equal(t, int64(driver.MaxBatch), q.count().Scheduled)
+	records := q.claim(driver.MaxBatch)
 	assert.Equal(t, itemIDs(batch), idsOf(records), "what is due at one moment is in the order of the ids")
 	for i, r := range records {
 		assert.Equal(t, batch[i].Body, r.Body)
 	}
 	q.begin(records...)
-	q.done(durable.OpAck, changesOf(records)...)
+	q.done(driver.OpAck, changesOf(records)...)
 	c := q.count()
 	assert.Zero(t, c.Scheduled+c.InFlight+c.Dead)
-	assert.Equal(t, uint64(durable.MaxBatch), c.Acked)
+	assert.Equal(t, uint64(driver.MaxBatch), c.Acked)
 }
 
 // putDuplicate puts a message again in each of its states.
@@ -146,9 +147,9 @@ func putDuplicate(t *testing.T, newStore Factory) {
 		arranged := q.in(s).arrange(s, []string{s})
 		p := arranged.queue
 		before := p.get(s)
-		other := durable.PutItem{ID: s, Body: []byte("other"), Delay: far, MaxAttempts: 3}
-		statuses := p.statuses(durable.Put{Items: []durable.PutItem{other, item("new", far)}})
-		assert.Equal(t, []durable.Status{durable.StatusDuplicate, durable.StatusDone}, statuses, s)
+		other := driver.PutItem{ID: s, Body: []byte("other"), Delay: far, MaxAttempts: 3}
+		statuses := p.statuses(driver.Put{Items: []driver.PutItem{other, item("new", far)}})
+		assert.Equal(t, []driver.Status{driver.StatusDuplicate, driver.StatusDone}, statuses, s)
 		assert.Equal(t, before, p.get(s), s)
 	}
 }
@@ -159,32 +160,32 @@ func putReplace(t *testing.T, newStore Factory) {
 	for _, s := range []string{absent, scheduled, leased, expired, dead} {
 		arranged := q.in(s).arrange(s, []string{s})
 		p := arranged.queue
-		other := durable.PutItem{ID: s, Body: []byte("other"), Delay: far, MaxAttempts: 3}
-		assert.Equal(t, []durable.Status{durable.StatusDone}, p.statuses(durable.Put{Replace: true, Items: []durable.PutItem{other}}), s)
+		other := driver.PutItem{ID: s, Body: []byte("other"), Delay: far, MaxAttempts: 3}
+		assert.Equal(t, []driver.Status{driver.StatusDone}, p.statuses(driver.Put{Replace: true, Items: []driver.PutItem{other}}), s)
 		r := p.get(s)
 		assert.Equal(t, "other", string(r.Body), s)
-		assert.Equal(t, durable.StateScheduled, r.State, s)
+		assert.Equal(t, driver.StateScheduled, r.State, s)
 		assert.Equal(t, 3, r.MaxAttempts, s)
 		assert.Zero(t, r.Attempts, s)
 		assert.Zero(t, r.Crashes, s)
-		assert.Greater(t, r.Due, durable.InstantOf(p.now()), s)
-		assert.Equal(t, durable.StatusLeaseLost, p.status(durable.OpBegin, durable.Change{ID: s, Token: arranged.right[s]}), s)
-		assert.Equal(t, durable.StatusLeaseLost, p.status(durable.OpRelease, durable.Change{ID: s, Token: arranged.right[s]}), s)
+		assert.Greater(t, r.Due, driver.InstantOf(p.now()), s)
+		assert.Equal(t, driver.StatusLeaseLost, p.status(driver.OpBegin, driver.Change{ID: s, Token: arranged.right[s]}), s)
+		assert.Equal(t, driver.StatusLeaseLost, p.status(driver.OpRelease, driver.Change{ID: s, Token: arranged.right[s]}), s)
 		c := p.count()
 		assert.Equal(t, [3]int64{1, 0, 0}, [3]int64{c.Scheduled, c.InFlight, c.Dead}, s)
 	}
 	p := q.in(firing).arrange(firing, []string{firing}).queue
 	before := p.get(firing)
-	statuses := p.statuses(durable.Put{Replace: true, Items: []durable.PutItem{item(firing, far), item("new", far)}})
-	assert.Equal(t, []durable.Status{durable.StatusFiring, durable.StatusDone}, statuses)
+	statuses := p.statuses(driver.Put{Replace: true, Items: []driver.PutItem{item(firing, far), item("new", far)}})
+	assert.Equal(t, []driver.Status{driver.StatusFiring, driver.StatusDone}, statuses)
 	assert.Equal(t, before, p.get(firing))
 }
 
 func putRepeated(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("there", 0))
-	put := durable.Put{Producer: "p", Seq: 1, Items: []durable.PutItem{item("a", 0), item("there", 0), item("b", 0)}}
-	want := []durable.Status{durable.StatusDone, durable.StatusDuplicate, durable.StatusDone}
+	put := driver.Put{Producer: "p", Seq: 1, Items: []driver.PutItem{item("a", 0), item("there", 0), item("b", 0)}}
+	want := []driver.Status{driver.StatusDone, driver.StatusDuplicate, driver.StatusDone}
 	for range 3 {
 		assert.Equal(t, want, q.statuses(put))
 	}
@@ -192,24 +193,24 @@ func putRepeated(t *testing.T, newStore Factory) {
 	assert.Equal(t, int64(3), c.Scheduled)
 	assert.Equal(t, uint64(3), c.Enqueued, "what is repeated is counted once")
 	put.Seq = 2
-	duplicate := durable.StatusDuplicate
-	assert.Equal(t, []durable.Status{duplicate, duplicate, duplicate}, q.statuses(put), "another number is another call")
+	duplicate := driver.StatusDuplicate
+	assert.Equal(t, []driver.Status{duplicate, duplicate, duplicate}, q.statuses(put), "another number is another call")
 	put.Seq, put.Replace = 3, true
-	assert.Equal(t, []durable.Status{durable.StatusDone, durable.StatusDone, durable.StatusDone}, q.statuses(put))
+	assert.Equal(t, []driver.Status{driver.StatusDone, driver.StatusDone, driver.StatusDone}, q.statuses(put))
 }
 
 // putRepeatedLater repeats a put when its messages are gone: that must not bring them back.
 func putRepeatedLater(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
-	batch := items("m", durable.MaxBatch)
-	put := durable.Put{Producer: "p", Seq: 1, Items: batch}
+	batch := items("m", driver.MaxBatch)
+	put := driver.Put{Producer: "p", Seq: 1, Items: batch}
 	first := q.statuses(put)
-	assert.Len(t, first, durable.MaxBatch)
-	records := q.claim(durable.MaxBatch)
+	assert.Len(t, first, driver.MaxBatch)
+	records := q.claim(driver.MaxBatch)
 	assert.Equal(t, first, q.statuses(put), "leased")
 	q.begin(records...)
 	assert.Equal(t, first, q.statuses(put), "firing")
-	q.done(durable.OpAck, changesOf(records)...)
+	q.done(driver.OpAck, changesOf(records)...)
 	assert.Equal(t, first, q.statuses(put), "acknowledged")
 	c := q.count()
 	assert.Zero(t, c.Scheduled+c.InFlight+c.Dead)
@@ -218,28 +219,28 @@ func putRepeatedLater(t *testing.T, newStore Factory) {
 	put.Replace, put.Seq = true, 2
 	put.Items = batch[:1]
 	q.statuses(put)
-	q.done(durable.OpCancel, durable.Change{ID: batch[0].ID})
-	assert.Equal(t, []durable.Status{durable.StatusDone}, q.statuses(put))
+	q.done(driver.OpCancel, driver.Change{ID: batch[0].ID})
+	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put))
 	q.gone(batch[0].ID)
 }
 
 func putProducers(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
-	put := func(partition int, producer string, seq uint64) durable.Status {
+	put := func(partition int, producer string, seq uint64) driver.Status {
 		t.Helper()
-		return q.statuses(durable.Put{Partition: partition, Producer: producer, Seq: seq, Items: items("a", 1)})[0]
+		return q.statuses(driver.Put{Partition: partition, Producer: producer, Seq: seq, Items: items("a", 1)})[0]
 	}
-	assert.Equal(t, durable.StatusDone, put(0, "p", 1))
-	assert.Equal(t, durable.StatusDuplicate, put(0, "q", 1), "another producer with the same number")
-	assert.Equal(t, durable.StatusDone, put(1, "p", 1), "the same in another partition")
-	assert.Equal(t, durable.StatusDuplicate, put(0, "", 1), "no producer: nothing is a repetition")
-	assert.Equal(t, durable.StatusDuplicate, put(0, "", 1), "no producer: nothing is a repetition")
-	assert.Equal(t, durable.StatusDone, put(0, "p", 1))
-	assert.Equal(t, durable.StatusDuplicate, put(0, "p", 9), "a call that never arrived leaves a gap")
+	assert.Equal(t, driver.StatusDone, put(0, "p", 1))
+	assert.Equal(t, driver.StatusDuplicate, put(0, "q", 1), "another producer with the same number")
+	assert.Equal(t, driver.StatusDone, put(1, "p", 1), "the same in another partition")
+	assert.Equal(t, driver.StatusDuplicate, put(0, "", 1), "no producer: nothing is a repetition")
+	assert.Equal(t, driver.StatusDuplicate, put(0, "", 1), "no producer: nothing is a repetition")
+	assert.Equal(t, driver.StatusDone, put(0, "p", 1))
+	assert.Equal(t, driver.StatusDuplicate, put(0, "p", 9), "a call that never arrived leaves a gap")
 	for i := range 50 {
 		name := fmt.Sprintf("other%d", i)
-		assert.Equal(t, durable.StatusDuplicate, put(0, name, 1), name)
+		assert.Equal(t, driver.StatusDuplicate, put(0, name, 1), name)
 	}
-	assert.Equal(t, durable.StatusDuplicate, put(0, "q", 1), "remembered beside the others")
-	assert.Equal(t, durable.StatusDone, put(1, "p", 1))
+	assert.Equal(t, driver.StatusDuplicate, put(0, "q", 1), "remembered beside the others")
+	assert.Equal(t, driver.StatusDone, put(1, "p", 1))
 }

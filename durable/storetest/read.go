@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 var readTests = []test{
@@ -33,9 +33,9 @@ func get(t *testing.T, newStore Factory) {
 		r := a.get("m")
 		assert.Equal(t, stateAfter(state), r.State, state)
 		assert.Equal(t, "body of m", string(r.Body), state)
-		inFlight := r.State == durable.StateLeased || r.State == durable.StateFiring
+		inFlight := r.State == driver.StateLeased || r.State == driver.StateFiring
 		assert.Equal(t, inFlight, r.LeaseEnd != 0, "%s: end of the lease %d", state, r.LeaseEnd)
-		assert.Equal(t, r.State == durable.StateDead, r.Died != 0, "%s: died at %d", state, r.Died)
+		assert.Equal(t, r.State == driver.StateDead, r.Died != 0, "%s: died at %d", state, r.Died)
 		if inFlight {
 			assert.Equal(t, a.right["m"], r.Token, state)
 		}
@@ -46,30 +46,30 @@ func get(t *testing.T, newStore Factory) {
 func listPages(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	const n = 40
-	base := durable.InstantOf(q.now().Add(far))
+	base := driver.InstantOf(q.now().Add(far))
 	messages := items("m", n)
 	for i := range messages {
-		messages[i].At = base + durable.Instant(i/3) // several at one moment
+		messages[i].At = base + driver.Instant(i/3) // several at one moment
 	}
 	q.put(messages...)
 	want := itemIDs(messages)
-	assertPages(q, durable.StateScheduled, want)
-	records := q.claimWith(durable.Claim{Horizon: 2 * far, Max: n, Visibility: far}).Records
+	assertPages(q, driver.StateScheduled, want)
+	records := q.claimWith(driver.Claim{Horizon: 2 * far, Max: n, Visibility: far}).Records
 	require.Len(t, records, n)
-	assertPages(q, durable.StateLeased, want)
-	begin := durable.Batch{Op: durable.OpBegin, Lead: 2 * far, Visibility: far, Changes: changesOf(records)}
+	assertPages(q, driver.StateLeased, want)
+	begin := driver.Batch{Op: driver.OpBegin, Lead: 2 * far, Visibility: far, Changes: changesOf(records)}
 	q.batch(begin)
-	assertPages(q, durable.StateLeased, want)
-	q.done(durable.OpBury, begin.Changes...)
-	assertPages(q, durable.StateDead, want)
-	assertPages(q, durable.StateScheduled, nil)
-	assertPages(q, durable.StateLeased, nil)
+	assertPages(q, driver.StateLeased, want)
+	q.done(driver.OpBury, begin.Changes...)
+	assertPages(q, driver.StateDead, want)
+	assertPages(q, driver.StateScheduled, nil)
+	assertPages(q, driver.StateLeased, nil)
 }
 
 // assertPages asserts that the pages of a state, whatever their size, hold these messages in this order.
-func assertPages(q *queue, state durable.State, want []string) {
+func assertPages(q *queue, state driver.State, want []string) {
 	q.t.Helper()
-	for _, limit := range []int{1, 7, 8, len(want), 100, durable.MaxBatch} {
+	for _, limit := range []int{1, 7, 8, len(want), 100, driver.MaxBatch} {
 		var got []string
 		cursor, pages := "", 0
 		for limit > 0 {
@@ -96,34 +96,34 @@ func assertPages(q *queue, state durable.State, want []string) {
 
 func listEmpty(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
-	for _, state := range []durable.State{durable.StateScheduled, durable.StateLeased, durable.StateDead} {
+	for _, state := range []driver.State{driver.StateScheduled, driver.StateLeased, driver.StateDead} {
 		records, cursor, err := q.List(t.Context(), 0, state, "", 10)
 		require.NoError(t, err)
 		assert.Empty(t, records)
 		assert.Empty(t, cursor)
 	}
-	for _, state := range []durable.State{0, 99} {
+	for _, state := range []driver.State{0, 99} {
 		_, _, err := q.List(t.Context(), 0, state, "", 10)
-		assert.ErrorIs(t, err, durable.ErrInvalid, "state %d", state)
+		assert.ErrorIs(t, err, driver.ErrInvalid, "state %d", state)
 	}
 }
 
 // listStates has messages in all states at the same time: each list shows its own, as Get does.
 func listStates(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
-	q.done(durable.OpBury, q.deliver("dead"))
+	q.done(driver.OpBury, q.deliver("dead"))
 	q.deliver("firing")
 	q.put(item("leased", 0))
 	q.claim(1)
 	q.put(item("b", 2*far), item("a", 2*far), item("c", far))
-	for state, want := range map[durable.State][]string{
-		durable.StateScheduled: {"c", "a", "b"},
-		durable.StateLeased:    {"firing", "leased"},
-		durable.StateDead:      {"dead"},
+	for state, want := range map[driver.State][]string{
+		driver.StateScheduled: {"c", "a", "b"},
+		driver.StateLeased:    {"firing", "leased"},
+		driver.StateDead:      {"dead"},
 	} {
 		records, _, err := q.List(t.Context(), 0, state, "", 10)
 		require.NoError(t, err)
-		if state == durable.StateLeased {
+		if state == driver.StateLeased {
 			assert.ElementsMatch(t, want, idsOf(records))
 		} else {
 			assert.Equal(t, want, idsOf(records))
@@ -137,7 +137,7 @@ func listStates(t *testing.T, newStore Factory) {
 // counter compares the counts of a queue with those that it should have.
 type counter struct {
 	*queue
-	want durable.Counts // the sums; what the queue holds is given to each check
+	want driver.Counts // the sums; what the queue holds is given to each check
 }
 
 func (c *counter) check(what string, scheduled, inFlight, dead int64) {
@@ -156,28 +156,28 @@ func count(t *testing.T, newStore Factory) {
 	q.put(items("m", 6)...)
 	q.want.Enqueued = 6
 	q.check("Put", 6, 0, 0)
-	q.statuses(durable.Put{Items: items("m", 2)})
+	q.statuses(driver.Put{Items: items("m", 2)})
 	q.check("duplicates", 6, 0, 0)
 	changes := changesOf(q.claim(5))
 	q.check("Claim", 1, 5, 0)
-	q.done(durable.OpBegin, changes[:4]...)
+	q.done(driver.OpBegin, changes[:4]...)
 	q.check("Begin", 1, 5, 0)
-	q.done(durable.OpAck, changes[0])
+	q.done(driver.OpAck, changes[0])
 	q.want.Acked = 1
 	q.check("Ack", 1, 4, 0)
-	q.apply(durable.OpAck, changes[0])
+	q.apply(driver.OpAck, changes[0])
 	q.check("Ack again", 1, 4, 0)
-	q.done(durable.OpRetry, changes[1])
+	q.done(driver.OpRetry, changes[1])
 	q.want.Retried = 1
 	q.check("Retry", 2, 3, 0)
-	q.done(durable.OpBury, changes[2])
+	q.done(driver.OpBury, changes[2])
 	q.want.Buried = 1
 	q.check("Bury", 2, 2, 1)
-	q.done(durable.OpRelease, changes[3])
+	q.done(driver.OpRelease, changes[3])
 	q.check("Release", 3, 1, 1)
-	q.done(durable.OpReschedule, changes[4])
+	q.done(driver.OpReschedule, changes[4])
 	q.check("Reschedule", 4, 0, 1)
-	q.done(durable.OpCancel, changes[4])
+	q.done(driver.OpCancel, changes[4])
 	q.want.Cancelled = 1
 	q.check("Cancel", 3, 0, 1)
 	other, err := q.Count(t.Context(), 1)
@@ -190,7 +190,7 @@ func count(t *testing.T, newStore Factory) {
 func countDead(t *testing.T, newStore Factory) {
 	q := &counter{queue: open(t, newStore)}
 	bury := func(id string) {
-		q.done(durable.OpBury, q.deliver(id))
+		q.done(driver.OpBury, q.deliver(id))
 		q.want.Enqueued++
 		q.want.Buried++
 	}
@@ -198,15 +198,15 @@ func countDead(t *testing.T, newStore Factory) {
 	bury("purged")
 	bury("replaced")
 	q.check("Bury", 0, 0, 3)
-	q.done(durable.OpReplay, durable.Change{ID: "replayed", Delay: far})
+	q.done(driver.OpReplay, driver.Change{ID: "replayed", Delay: far})
 	q.check("Replay", 1, 0, 2)
-	q.done(durable.OpPurge, durable.Change{ID: "purged"})
+	q.done(driver.OpPurge, driver.Change{ID: "purged"})
 	q.check("Purge", 1, 0, 1)
-	q.statuses(durable.Put{Replace: true, Items: []durable.PutItem{item("replaced", 0)}})
+	q.statuses(driver.Put{Replace: true, Items: []driver.PutItem{item("replaced", 0)}})
 	q.want.Enqueued++
 	q.check("Put that replaces", 2, 0, 0)
 	records := q.claim(1)
-	q.batch(durable.Batch{Op: durable.OpBegin, Visibility: q.short(), Changes: changesOf(records)})
+	q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(records)})
 	q.pass()
 	q.check("the lease is over", 1, 1, 0)
 	q.expire(1)
@@ -221,8 +221,8 @@ func countDue(t *testing.T, newStore Factory) {
 	assert.Zero(t, q.count().NextDue)
 	q.put(item("later", far), item("last", 2*far))
 	c := q.count()
-	assert.GreaterOrEqual(t, c.Now, durable.Instant(before.UnixMilli()))
-	assert.LessOrEqual(t, c.Now, durable.InstantOf(q.now()))
+	assert.GreaterOrEqual(t, c.Now, driver.Instant(before.UnixMilli()))
+	assert.LessOrEqual(t, c.Now, driver.InstantOf(q.now()))
 	assert.Zero(t, c.Due)
 	assert.Equal(t, q.get("later").Due, c.NextDue)
 	q.put(item("short", q.short()))
@@ -242,7 +242,7 @@ func countDue(t *testing.T, newStore Factory) {
 // auditHealthy audits a queue with messages in all states: there is nothing to repair, and nothing changes.
 func auditHealthy(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
-	q.done(durable.OpBury, q.deliver("dead"))
+	q.done(driver.OpBury, q.deliver("dead"))
 	q.deliver("firing")
 	q.put(item("leased", 0))
 	q.claim(1)
@@ -252,7 +252,7 @@ func auditHealthy(t *testing.T, newStore Factory) {
 	for _, repair := range []bool{false, true, true} {
 		report, err := q.Audit(t.Context(), 0, repair)
 		require.NoError(t, err)
-		assert.Equal(t, durable.AuditReport{Records: 104}, report, "repair: %v", repair)
+		assert.Equal(t, driver.AuditReport{Records: 104}, report, "repair: %v", repair)
 	}
 	after := q.count()
 	before.Now, before.Due, after.Now, after.Due = 0, 0, 0, 0

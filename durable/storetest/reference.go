@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // reference is what a partition should hold, in the simplest form: a map of messages, and no order. Times come from the store, as
@@ -12,15 +12,15 @@ import (
 type reference struct {
 	messages map[string]*refMessage
 	token    uint64 // the highest that was given
-	sums     durable.Counts
+	sums     driver.Counts
 }
 
 type refMessage struct {
-	record durable.Record
+	record driver.Record
 
-	good  bool       // the token is that of a lease that nobody else has ended
-	last  durable.Op // by which the holder has ended his lease; 0: he has not
-	moved bool       // rescheduled or replayed since the holder has ended his lease
+	good  bool      // the token is that of a lease that nobody else has ended
+	last  driver.Op // by which the holder has ended his lease; 0: he has not
+	moved bool      // rescheduled or replayed since the holder has ended his lease
 
 	replayed     bool // since it was dead
 	justReplayed bool // and nothing has happened to it since
@@ -31,11 +31,11 @@ type refMessage struct {
 func (m *refMessage) touch() { m.justReplayed = false }
 
 func (m *refMessage) inFlight() bool {
-	return m.record.State == durable.StateLeased || m.record.State == durable.StateFiring
+	return m.record.State == driver.StateLeased || m.record.State == driver.StateFiring
 }
 
 func (m *refMessage) schedule() {
-	m.record.State, m.record.LeaseEnd, m.record.Died = durable.StateScheduled, 0, 0
+	m.record.State, m.record.LeaseEnd, m.record.Died = driver.StateScheduled, 0, 0
 }
 
 // lose ends the lease of a message from outside, if its holder has not ended it.
@@ -45,27 +45,27 @@ func (m *refMessage) lose() {
 }
 
 // putStatus says what becomes of a put of one message, and whether it takes place.
-func (r *reference) putStatus(id string, replace bool) durable.Status {
+func (r *reference) putStatus(id string, replace bool) driver.Status {
 	m := r.messages[id]
 	switch {
 	case m == nil:
-		return durable.StatusDone
+		return driver.StatusDone
 	case !replace:
-		return durable.StatusDuplicate
-	case m.record.State == durable.StateFiring:
-		return durable.StatusFiring
+		return driver.StatusDuplicate
+	case m.record.State == driver.StateFiring:
+		return driver.StatusFiring
 	default:
-		return durable.StatusDone
+		return driver.StatusDone
 	}
 }
 
 // endLeases ends those leases that are over.
-func (r *reference) endLeases(now durable.Instant, maxCrashes int) {
+func (r *reference) endLeases(now driver.Instant, maxCrashes int) {
 	for _, m := range r.messages {
 		if !m.inFlight() || m.record.LeaseEnd > now {
 			continue
 		}
-		wasFiring := m.record.State == durable.StateFiring
+		wasFiring := m.record.State == driver.StateFiring
 		m.lose()
 		m.touch()
 		m.schedule()
@@ -76,16 +76,16 @@ func (r *reference) endLeases(now durable.Instant, maxCrashes int) {
 		m.reasonOpen = true
 		r.sums.Crashed++
 		if maxCrashes > 0 && m.record.Crashes >= maxCrashes {
-			m.record.State, m.replayed = durable.StateDead, false
+			m.record.State, m.replayed = driver.StateDead, false
 			r.sums.Buried++
 		}
 	}
 }
 
 // claimable are the ids that a claim should get.
-func (r *reference) claimable(until durable.Instant, limit, maxBytes int) []string {
-	due := r.sorted(func(m *refMessage) bool { return m.record.State == durable.StateScheduled && m.record.Due <= until },
-		func(m *refMessage) durable.Instant { return m.record.Due })
+func (r *reference) claimable(until driver.Instant, limit, maxBytes int) []string {
+	due := r.sorted(func(m *refMessage) bool { return m.record.State == driver.StateScheduled && m.record.Due <= until },
+		func(m *refMessage) driver.Instant { return m.record.Due })
 	ids := []string{}
 	size := 0
 	for _, m := range due {
@@ -99,7 +99,7 @@ func (r *reference) claimable(until durable.Instant, limit, maxBytes int) []stri
 }
 
 // sorted are some messages in the order of a time and the ids.
-func (r *reference) sorted(which func(*refMessage) bool, at func(*refMessage) durable.Instant) []*refMessage {
+func (r *reference) sorted(which func(*refMessage) bool, at func(*refMessage) driver.Instant) []*refMessage {
 	var some []*refMessage
 	for _, m := range r.messages {
 		if which(m) {
@@ -113,92 +113,92 @@ func (r *reference) sorted(which func(*refMessage) bool, at func(*refMessage) du
 }
 
 // verdict is what may come of a transition that is not yet done, by the contract. until is up to when Begin is not early.
-func (r *reference) verdict(op durable.Op, c durable.Change, until durable.Instant) []durable.Status {
+func (r *reference) verdict(op driver.Op, c driver.Change, until driver.Instant) []driver.Status {
 	m := r.messages[c.ID]
-	isDead := m != nil && m.record.State == durable.StateDead
+	isDead := m != nil && m.record.State == driver.StateDead
 	switch op {
-	case durable.OpCancel, durable.OpReschedule:
+	case driver.OpCancel, driver.OpReschedule:
 		switch {
 		case m == nil || isDead:
-			return []durable.Status{durable.StatusNotFound}
-		case m.record.State == durable.StateFiring:
-			return []durable.Status{durable.StatusFiring}
+			return []driver.Status{driver.StatusNotFound}
+		case m.record.State == driver.StateFiring:
+			return []driver.Status{driver.StatusFiring}
 		}
-		return []durable.Status{durable.StatusDone}
-	case durable.OpReplay:
+		return []driver.Status{driver.StatusDone}
+	case driver.OpReplay:
 		switch {
 		case isDead || m != nil && m.justReplayed:
-			return []durable.Status{durable.StatusDone}
+			return []driver.Status{driver.StatusDone}
 		case m != nil && m.replayed: // a late repetition, or a mistake: nobody can tell
-			return []durable.Status{durable.StatusDone, durable.StatusNotFound}
+			return []driver.Status{driver.StatusDone, driver.StatusNotFound}
 		}
-		return []durable.Status{durable.StatusNotFound}
-	case durable.OpPurge:
+		return []driver.Status{driver.StatusNotFound}
+	case driver.OpPurge:
 		if isDead {
-			return []durable.Status{durable.StatusDone}
+			return []driver.Status{driver.StatusDone}
 		}
-		return []durable.Status{durable.StatusNotFound}
-	case durable.OpAck:
+		return []driver.Status{driver.StatusNotFound}
+	case driver.OpAck:
 		if m == nil {
-			return []durable.Status{durable.StatusNotFound}
+			return []driver.Status{driver.StatusNotFound}
 		}
 		if isDead {
-			return []durable.Status{durable.StatusNotFound, durable.StatusLeaseLost}
+			return []driver.Status{driver.StatusNotFound, driver.StatusLeaseLost}
 		}
 	}
 	return m.verdictOfHolder(op, c, until)
 }
 
 // verdictOfHolder is verdict for the transitions that need a token.
-func (m *refMessage) verdictOfHolder(op durable.Op, c durable.Change, until durable.Instant) []durable.Status {
+func (m *refMessage) verdictOfHolder(op driver.Op, c driver.Change, until driver.Instant) []driver.Status {
 	holds := m != nil && m.good && c.Token != 0 && c.Token == m.record.Token
 	switch {
 	case !holds:
-	case m.record.State == durable.StateScheduled && m.last != 0 && (op == durable.OpRetry || op == durable.OpRelease) && op != m.last:
-		return []durable.Status{durable.StatusLeaseLost, durable.StatusDone}
+	case m.record.State == driver.StateScheduled && m.last != 0 && (op == driver.OpRetry || op == driver.OpRelease) && op != m.last:
+		return []driver.Status{driver.StatusLeaseLost, driver.StatusDone}
 	case m.last == op && m.moved: // it has taken place, and the message was moved since: both answers are true
-		return []durable.Status{durable.StatusLeaseLost, durable.StatusDone}
+		return []driver.Status{driver.StatusLeaseLost, driver.StatusDone}
 	case m.last == op:
-		return []durable.Status{durable.StatusDone}
+		return []driver.Status{driver.StatusDone}
 	case !m.inFlight():
-	case op == durable.OpBegin && m.record.State == durable.StateLeased && m.record.Due > until:
-		return []durable.Status{durable.StatusEarly}
-	case op == durable.OpBegin || op == durable.OpExtend || op == durable.OpRelease || m.record.State == durable.StateFiring:
-		return []durable.Status{durable.StatusDone}
+	case op == driver.OpBegin && m.record.State == driver.StateLeased && m.record.Due > until:
+		return []driver.Status{driver.StatusEarly}
+	case op == driver.OpBegin || op == driver.OpExtend || op == driver.OpRelease || m.record.State == driver.StateFiring:
+		return []driver.Status{driver.StatusDone}
 	}
-	return []durable.Status{durable.StatusLeaseLost}
+	return []driver.Status{driver.StatusLeaseLost}
 }
 
 // transition makes one that has taken place. It reports whether something has changed: a repetition changes nothing.
-func (r *reference) transition(op durable.Op, c durable.Change) bool {
+func (r *reference) transition(op driver.Op, c driver.Change) bool {
 	m := r.messages[c.ID]
 	state := m.record.State
 	switch {
-	case op == durable.OpReplay && state != durable.StateDead:
+	case op == driver.OpReplay && state != driver.StateDead:
 		return false
-	case (op == durable.OpRetry || op == durable.OpRelease || op == durable.OpBury) && !m.inFlight():
+	case (op == driver.OpRetry || op == driver.OpRelease || op == driver.OpBury) && !m.inFlight():
 		return false
 	}
 	m.touch()
 	switch op {
-	case durable.OpBegin:
-		m.record.State = durable.StateFiring
-	case durable.OpAck, durable.OpCancel, durable.OpPurge:
+	case driver.OpBegin:
+		m.record.State = driver.StateFiring
+	case driver.OpAck, driver.OpCancel, driver.OpPurge:
 		delete(r.messages, c.ID)
-	case durable.OpRetry, durable.OpBury:
+	case driver.OpRetry, driver.OpBury:
 		m.record.Attempts++
 		m.record.Reason, m.reasonOpen = c.Reason, false
 		fallthrough
-	case durable.OpRelease:
+	case driver.OpRelease:
 		m.last = op
 		m.schedule()
-		if op == durable.OpBury {
-			m.record.State, m.replayed = durable.StateDead, false
+		if op == driver.OpBury {
+			m.record.State, m.replayed = driver.StateDead, false
 		}
-	case durable.OpReschedule:
+	case driver.OpReschedule:
 		m.lose()
 		m.schedule()
-	case durable.OpReplay:
+	case driver.OpReplay:
 		m.lose()
 		m.schedule()
 		m.record.Attempts, m.record.Crashes = 0, 0
@@ -209,28 +209,28 @@ func (r *reference) transition(op durable.Op, c durable.Change) bool {
 }
 
 // tally counts a transition.
-func (r *reference) tally(op durable.Op) {
+func (r *reference) tally(op driver.Op) {
 	switch op {
-	case durable.OpAck:
+	case driver.OpAck:
 		r.sums.Acked++
-	case durable.OpRetry:
+	case driver.OpRetry:
 		r.sums.Retried++
-	case durable.OpBury:
+	case driver.OpBury:
 		r.sums.Buried++
-	case durable.OpCancel:
+	case driver.OpCancel:
 		r.sums.Cancelled++
 	}
 }
 
 // counts are those of a moment.
-func (r *reference) counts(now durable.Instant) durable.Counts {
+func (r *reference) counts(now driver.Instant) driver.Counts {
 	c := r.sums
 	c.Now = now
 	for _, m := range r.messages {
 		switch {
 		case m.inFlight():
 			c.InFlight++
-		case m.record.State == durable.StateDead:
+		case m.record.State == driver.StateDead:
 			c.Dead++
 		default:
 			c.Scheduled++
@@ -246,8 +246,8 @@ func (r *reference) counts(now durable.Instant) durable.Counts {
 }
 
 // firstLease is when the first lease ends, 0 if there is none.
-func (r *reference) firstLease() durable.Instant {
-	var first durable.Instant
+func (r *reference) firstLease() driver.Instant {
+	var first driver.Instant
 	for _, m := range r.messages {
 		if m.inFlight() && (first == 0 || m.record.LeaseEnd < first) {
 			first = m.record.LeaseEnd

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 var restartTests = []test{
@@ -33,10 +33,10 @@ func restartStates(t *testing.T, newStore Factory) {
 	q := openKept(t, newStore)
 	c := q.deliver("retried")
 	c.Delay, c.Reason = far, "once"
-	q.done(durable.OpRetry, c)
+	q.done(driver.OpRetry, c)
 	c = q.deliver("dead")
 	c.Reason = "too often"
-	q.done(durable.OpBury, c)
+	q.done(driver.OpBury, c)
 	q.deliver("firing")
 	m := item("leased", 0)
 	m.Body = []byte{0, 1, 255}
@@ -45,7 +45,7 @@ func restartStates(t *testing.T, newStore Factory) {
 	m = item("scheduled", 2*far)
 	m.Body, m.MaxAttempts = make([]byte, 100_000), 3
 	q.put(m, item("due", 0), item("never", 1<<63-1))
-	before := make(map[string]durable.Record)
+	before := make(map[string]driver.Record)
 	for _, id := range []string{"retried", "dead", "firing", "leased", "scheduled", "due", "never"} {
 		before[id] = q.get(id)
 	}
@@ -55,7 +55,7 @@ func restartStates(t *testing.T, newStore Factory) {
 }
 
 // compareRestarted compares what is there after a restart with what was there before.
-func (q *queue) compareRestarted(before map[string]durable.Record, counts durable.Counts) {
+func (q *queue) compareRestarted(before map[string]driver.Record, counts driver.Counts) {
 	t := q.t
 	t.Helper()
 	for id, r := range before {
@@ -77,7 +77,7 @@ func (q *queue) compareRestarted(before map[string]durable.Record, counts durabl
 	assert.Equal(t, counts, after)
 	report, err := q.Audit(t.Context(), 0, false)
 	require.NoError(t, err)
-	assert.Equal(t, durable.AuditReport{Records: int64(len(before))}, report)
+	assert.Equal(t, driver.AuditReport{Records: int64(len(before))}, report)
 	claimed := idsOf(q.claim(10))
 	if q.fixture.Embedded {
 		assert.ElementsMatch(t, []string{"due", "leased", "firing"}, claimed)
@@ -87,9 +87,9 @@ func (q *queue) compareRestarted(before map[string]durable.Record, counts durabl
 }
 
 // withoutLease is a record as it is when its lease has ended. Whether the restart counts as a crash is left to the store.
-func withoutLease(r durable.Record) durable.Record {
-	if r.State == durable.StateLeased || r.State == durable.StateFiring {
-		r.State = durable.StateScheduled
+func withoutLease(r driver.Record) driver.Record {
+	if r.State == driver.StateLeased || r.State == driver.StateFiring {
+		r.State = driver.StateScheduled
 	}
 	r.Token, r.LeaseEnd, r.Crashes = 0, 0, 0
 	return r
@@ -100,19 +100,19 @@ func restartAcked(t *testing.T, newStore Factory) {
 	q := openKept(t, newStore)
 	q.put(items("m", 100)...)
 	changes := changesOf(q.claim(100))
-	q.done(durable.OpCancel, changes[90:]...)
-	q.done(durable.OpBegin, changes[:90]...)
-	q.done(durable.OpAck, changes[:80]...)
-	q.done(durable.OpBury, changes[80:90]...)
-	q.done(durable.OpPurge, changes[80:90]...)
+	q.done(driver.OpCancel, changes[90:]...)
+	q.done(driver.OpBegin, changes[:90]...)
+	q.done(driver.OpAck, changes[:80]...)
+	q.done(driver.OpBury, changes[80:90]...)
+	q.done(driver.OpPurge, changes[80:90]...)
 	q = q.reopen()
 	for _, c := range changes {
 		q.gone(c.ID)
 	}
-	assert.Empty(t, q.claimWith(durable.Claim{Horizon: far, Max: 100, Visibility: far}).Records)
+	assert.Empty(t, q.claimWith(driver.Claim{Horizon: far, Max: 100, Visibility: far}).Records)
 	c := q.count()
 	assert.Zero(t, c.Scheduled+c.InFlight+c.Dead)
-	assert.Equal(t, durable.StatusNotFound, q.status(durable.OpAck, changes[0]), "the repetition of an acknowledgement")
+	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpAck, changes[0]), "the repetition of an acknowledgement")
 }
 
 // restartLeases restarts while messages are leased: the token is still good, and when the lease ends they come back.
@@ -120,36 +120,36 @@ func restartLeases(t *testing.T, newStore Factory) {
 	q := openKept(t, newStore)
 	q.put(items("m", 4)...)
 	changes := changesOf(q.claim(4))
-	q.done(durable.OpBegin, changes[:2]...)
+	q.done(driver.OpBegin, changes[:2]...)
 	q = q.reopen()
 	if q.fixture.Embedded {
 		q.checkLost(changes)
 		return
 	}
-	q.done(durable.OpBegin, changes[3])
-	q.done(durable.OpAck, changes[0], changes[3])
+	q.done(driver.OpBegin, changes[3])
+	q.done(driver.OpAck, changes[0], changes[3])
 	left := changes[1:3]
 	for i := range left {
 		left[i].Delay = q.short()
 	}
-	q.done(durable.OpExtend, left...)
+	q.done(driver.OpExtend, left...)
 	q.pass()
 	q = q.reopen()
-	records := q.claimWith(durable.Claim{Horizon: soon, Max: 10, Visibility: far, MaxCrashes: 10}).Records
+	records := q.claimWith(driver.Claim{Horizon: soon, Max: 10, Visibility: far, MaxCrashes: 10}).Records
 	require.Equal(t, []string{"m001", "m002"}, idsOf(records))
 	assert.Equal(t, [2]int{1, 0}, [2]int{records[0].Crashes, records[1].Crashes})
 	for i, r := range records {
 		assert.Greater(t, r.Token, left[i].Token)
-		assert.Equal(t, durable.StatusLeaseLost, q.status(durable.OpAck, left[i]))
+		assert.Equal(t, driver.StatusLeaseLost, q.status(driver.OpAck, left[i]))
 	}
 }
 
 // checkLost asserts that leases have ended with a restart, and that their messages can be claimed at once.
-func (q *queue) checkLost(changes []durable.Change) {
+func (q *queue) checkLost(changes []driver.Change) {
 	q.t.Helper()
-	for _, op := range []durable.Op{durable.OpBegin, durable.OpAck, durable.OpExtend} {
+	for _, op := range []driver.Op{driver.OpBegin, driver.OpAck, driver.OpExtend} {
 		for _, o := range q.apply(op, changes...) {
-			assert.Equal(q.t, durable.StatusLeaseLost, o.Status, opName(op))
+			assert.Equal(q.t, driver.StatusLeaseLost, o.Status, opName(op))
 		}
 	}
 	records := q.claim(10)
@@ -169,7 +169,7 @@ func restartTokens(t *testing.T, newStore Factory) {
 		c := q.deliver("a")
 		require.Greater(t, c.Token, last)
 		last = c.Token
-		q.done(durable.OpAck, c)
+		q.done(driver.OpAck, c)
 		q = q.reopen()
 	}
 }
@@ -181,21 +181,21 @@ func restartRepetition(t *testing.T, newStore Factory) {
 		t.Skip("who could repeat a call has ended with the store")
 	}
 	q.put(item("there", far))
-	put := durable.Put{Producer: "p", Seq: 1, Items: []durable.PutItem{item("a", 0), item("there", 0)}}
+	put := driver.Put{Producer: "p", Seq: 1, Items: []driver.PutItem{item("a", 0), item("there", 0)}}
 	want := q.statuses(put)
 	q = q.reopen()
 	assert.Equal(t, want, q.statuses(put))
 	changes := changesOf(q.claim(5))
 	require.Len(t, changes, 1)
-	q.done(durable.OpBegin, changes...)
+	q.done(driver.OpBegin, changes...)
 	q = q.reopen()
 	assert.Equal(t, want, q.statuses(put))
-	q.done(durable.OpBegin, changes...)
-	q.done(durable.OpRetry, changes...)
+	q.done(driver.OpBegin, changes...)
+	q.done(driver.OpRetry, changes...)
 	q = q.reopen()
-	q.done(durable.OpRetry, changes...)
+	q.done(driver.OpRetry, changes...)
 	assert.Equal(t, 1, q.get("a").Attempts)
-	q.done(durable.OpCancel, changes...)
+	q.done(driver.OpCancel, changes...)
 	q = q.reopen()
 	assert.Equal(t, want, q.statuses(put))
 	q.gone("a")
@@ -208,7 +208,7 @@ func restartPartitions(t *testing.T, newStore Factory) {
 	c := q.config
 	c.Partitions = 7
 	_, err := f.Store.Open(t.Context(), c)
-	require.ErrorIs(t, err, durable.ErrPartitions)
+	require.ErrorIs(t, err, driver.ErrPartitions)
 	c.Partitions = 0
 	assert.Equal(t, 2, openAs(t, f, c).Partitions())
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 var sharingTests = []test{
@@ -26,15 +26,15 @@ func twoBackends(t *testing.T, newStore Factory) {
 	b := openAs(t, a.fixture, a.config)
 	a.put(item("m", 0))
 	assert.Equal(t, a.get("m"), b.get("m"))
-	put := durable.Put{Producer: "p", Seq: 1, Items: items("x", 1)}
+	put := driver.Put{Producer: "p", Seq: 1, Items: items("x", 1)}
 	assert.Equal(t, a.statuses(put), b.statuses(put), "a repetition through another backend")
-	b.done(durable.OpCancel, durable.Change{ID: "x000"})
+	b.done(driver.OpCancel, driver.Change{ID: "x000"})
 	records := b.claim(1)
 	require.Len(t, records, 1)
 	assert.Empty(t, a.claim(1), "the other one has claimed it")
 	a.begin(records...)
-	assert.Equal(t, durable.StatusFiring, b.status(durable.OpCancel, durable.Change{ID: "m"}))
-	a.done(durable.OpRetry, changesOf(records)...)
+	assert.Equal(t, driver.StatusFiring, b.status(driver.OpCancel, driver.Change{ID: "m"}))
+	a.done(driver.OpRetry, changesOf(records)...)
 	again := a.claim(1)
 	require.Len(t, again, 1)
 	assert.Greater(t, again[0].Token, records[0].Token)
@@ -51,11 +51,11 @@ func separateQueues(t *testing.T, newStore Factory) {
 	for _, q := range []*queue{a, b} {
 		q.put(item("m", 0))
 	}
-	put := durable.Put{Producer: "p", Seq: 1, Items: items("x", 1)}
-	assert.Equal(t, []durable.Status{durable.StatusDone}, a.statuses(put))
-	assert.Equal(t, []durable.Status{durable.StatusDone}, b.statuses(put))
+	put := driver.Put{Producer: "p", Seq: 1, Items: items("x", 1)}
+	assert.Equal(t, []driver.Status{driver.StatusDone}, a.statuses(put))
+	assert.Equal(t, []driver.Status{driver.StatusDone}, b.statuses(put))
 	assert.Equal(t, int64(2), b.count().Scheduled)
-	a.done(durable.OpCancel, durable.Change{ID: "m"})
+	a.done(driver.OpCancel, driver.Change{ID: "m"})
 	b.get("m")
 	assert.Len(t, b.claim(5), 2)
 	assert.Len(t, a.claim(5), 1)
@@ -72,18 +72,18 @@ func separatePartitions(t *testing.T, newStore Factory) {
 	for p := range 2 {
 		m := item("m", 0)
 		m.Body = []byte{byte(p)}
-		assert.Equal(t, []durable.Status{durable.StatusDone}, q.statuses(durable.Put{Partition: p, Items: []durable.PutItem{m}}))
+		assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(driver.Put{Partition: p, Items: []driver.PutItem{m}}))
 	}
 	assert.Equal(t, []byte{0}, q.claim(5)[0].Body)
-	claimed := q.claimWith(durable.Claim{Partition: 1, Horizon: soon, Max: 5, Visibility: far})
+	claimed := q.claimWith(driver.Claim{Partition: 1, Horizon: soon, Max: 5, Visibility: far})
 	require.Len(t, claimed.Records, 1)
 	assert.Equal(t, []byte{1}, claimed.Records[0].Body)
-	outcomes := q.batch(durable.Batch{Partition: 1, Op: durable.OpCancel, Changes: []durable.Change{{ID: "m"}}})
-	assert.Equal(t, durable.StatusDone, outcomes[0].Status)
+	outcomes := q.batch(driver.Batch{Partition: 1, Op: driver.OpCancel, Changes: []driver.Change{{ID: "m"}}})
+	assert.Equal(t, driver.StatusDone, outcomes[0].Status)
 	_, err := q.Get(ctx, 1, "m")
-	require.ErrorIs(t, err, durable.ErrNotFound)
+	require.ErrorIs(t, err, driver.ErrNotFound)
 	q.get("m")
-	records, _, err := q.List(ctx, 0, durable.StateLeased, "", 10)
+	records, _, err := q.List(ctx, 0, driver.StateLeased, "", 10)
 	require.NoError(t, err)
 	assert.Len(t, records, 1)
 }
@@ -108,7 +108,7 @@ func concurrentClaims(t *testing.T, newStore Factory) {
 	tokens := make(map[string]uint64)
 	parallel(8, func(int) {
 		for {
-			c, err := q.Claim(t.Context(), durable.Claim{Horizon: soon, Max: 7, MaxBytes: manyBytes, Visibility: far})
+			c, err := q.Claim(t.Context(), driver.Claim{Horizon: soon, Max: 7, MaxBytes: manyBytes, Visibility: far})
 			if !assert.NoError(t, err) || len(c.Records) == 0 {
 				return
 			}
@@ -134,7 +134,7 @@ func concurrentLifecycle(t *testing.T, newStore Factory) {
 	parallel(2*producers, func(worker int) {
 		if worker < producers {
 			for i := range batches {
-				put := durable.Put{Producer: fmt.Sprint("p", worker), Seq: uint64(i + 1), Items: items(fmt.Sprintf("%d-%d-", worker, i), size)}
+				put := driver.Put{Producer: fmt.Sprint("p", worker), Seq: uint64(i + 1), Items: items(fmt.Sprintf("%d-%d-", worker, i), size)}
 				_, err := q.Put(t.Context(), put)
 				assert.NoError(t, err)
 			}
@@ -171,18 +171,18 @@ func concurrentLifecycle(t *testing.T, newStore Factory) {
 // consume claims, begins and acknowledges messages once, and returns the ids of those that it has acknowledged.
 func (q *queue) consume(t *testing.T, limit int) (ids []string, err error) {
 	t.Helper()
-	c, err := q.Claim(t.Context(), durable.Claim{Horizon: soon, Max: limit, MaxBytes: manyBytes, Visibility: far})
+	c, err := q.Claim(t.Context(), driver.Claim{Horizon: soon, Max: limit, MaxBytes: manyBytes, Visibility: far})
 	if err != nil || len(c.Records) == 0 {
 		return nil, err
 	}
-	b := durable.Batch{Op: durable.OpBegin, Visibility: far, Lead: soon, Changes: changesOf(c.Records)}
+	b := driver.Batch{Op: driver.OpBegin, Visibility: far, Lead: soon, Changes: changesOf(c.Records)}
 	if _, err = q.Apply(t.Context(), b); err != nil {
 		return nil, err
 	}
-	b.Op = durable.OpAck
+	b.Op = driver.OpAck
 	outcomes, err := q.Apply(t.Context(), b)
 	for i, o := range outcomes {
-		if o.Status == durable.StatusDone {
+		if o.Status == driver.StatusDone {
 			ids = append(ids, b.Changes[i].ID)
 		}
 	}
@@ -195,12 +195,12 @@ func cancelAgainstBegin(t *testing.T, newStore Factory) {
 	for range 5 {
 		q.put(items("m", 40)...)
 		changes := changesOf(q.claim(40))
-		var begun, cancelled [40]durable.Status
+		var begun, cancelled [40]driver.Status
 		parallel(2, func(worker int) {
 			for i := range changes {
-				b := durable.Batch{Op: durable.OpBegin, Visibility: far, Changes: changes[i : i+1]}
+				b := driver.Batch{Op: driver.OpBegin, Visibility: far, Changes: changes[i : i+1]}
 				if worker == 1 {
-					b.Op = durable.OpCancel
+					b.Op = driver.OpCancel
 				}
 				outcomes, err := q.Apply(t.Context(), b)
 				if !assert.NoError(t, err) {
@@ -214,11 +214,11 @@ func cancelAgainstBegin(t *testing.T, newStore Factory) {
 			}
 		})
 		for i := range changes {
-			got := [2]durable.Status{begun[i], cancelled[i]}
-			won, lost := [2]durable.Status{durable.StatusDone, durable.StatusFiring}, [2]durable.Status{durable.StatusLeaseLost, durable.StatusDone}
+			got := [2]driver.Status{begun[i], cancelled[i]}
+			won, lost := [2]driver.Status{driver.StatusDone, driver.StatusFiring}, [2]driver.Status{driver.StatusLeaseLost, driver.StatusDone}
 			assert.True(t, got == won || got == lost, "begin and cancel: %v", got)
 		}
-		q.apply(durable.OpAck, changes...)
+		q.apply(driver.OpAck, changes...)
 		c := q.count()
 		require.Zero(t, c.Scheduled+c.InFlight)
 	}

@@ -3,7 +3,7 @@ package storetest
 import (
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // Where a message may be, and how it got there.
@@ -49,7 +49,7 @@ func (q *queue) arrange(state string, ids []string) arranged {
 	if state == absent {
 		return a
 	}
-	messages := make([]durable.PutItem, len(ids))
+	messages := make([]driver.PutItem, len(ids))
 	for i, id := range ids {
 		messages[i] = item(id, 0)
 		messages[i].Body = []byte("body of " + id)
@@ -59,7 +59,7 @@ func (q *queue) arrange(state string, ids []string) arranged {
 		return a
 	}
 	first := q.claim(len(ids))
-	q.done(durable.OpRelease, changesOf(first)...)
+	q.done(driver.OpRelease, changesOf(first)...)
 	claim := q.claim
 	if state == expired || state == crashed || state == deadByCrash {
 		claim = q.claimShort
@@ -77,21 +77,21 @@ func (q *queue) arrange(state string, ids []string) arranged {
 }
 
 // proceed brings messages that were just claimed to a state.
-func (q *queue) proceed(state string, records []durable.Record) {
+func (q *queue) proceed(state string, records []driver.Record) {
 	q.t.Helper()
 	changes := changesOf(records)
 	switch state {
 	case leased:
 		return
 	case rescheduled:
-		q.done(durable.OpReschedule, changes...)
+		q.done(driver.OpReschedule, changes...)
 		return
 	case expired:
 		q.pass()
 		q.expire(0)
 		return
 	case crashed, deadByCrash:
-		q.batch(durable.Batch{Op: durable.OpBegin, Visibility: q.short(), Changes: changes})
+		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changes})
 		q.pass()
 		q.expire(map[string]int{crashed: 2, deadByCrash: 1}[state])
 		return
@@ -99,29 +99,29 @@ func (q *queue) proceed(state string, records []durable.Record) {
 	q.begin(records...)
 	switch state {
 	case released:
-		q.done(durable.OpRelease, changes...)
+		q.done(driver.OpRelease, changes...)
 	case retried:
-		q.done(durable.OpRetry, changes...)
+		q.done(driver.OpRetry, changes...)
 	case dead:
-		q.done(durable.OpBury, changes...)
+		q.done(driver.OpBury, changes...)
 	case replayed:
-		q.done(durable.OpBury, changes...)
-		q.done(durable.OpReplay, changes...)
+		q.done(driver.OpBury, changes...)
+		q.done(driver.OpReplay, changes...)
 	}
 }
 
 // stateAfter is the state that Get shows.
-func stateAfter(state string) durable.State {
+func stateAfter(state string) driver.State {
 	switch state {
 	case absent:
 		return 0
 	case leased:
-		return durable.StateLeased
+		return driver.StateLeased
 	case firing:
-		return durable.StateFiring
+		return driver.StateFiring
 	case dead, deadByCrash:
-		return durable.StateDead
+		return driver.StateDead
 	default:
-		return durable.StateScheduled
+		return driver.StateScheduled
 	}
 }

@@ -1,4 +1,4 @@
-// Package storetest is the conformance suite of the stores of a durable queue: what [durable.Store] and [durable.Backend] promise,
+// Package storetest is the conformance suite of the stores of a durable queue: what [driver.Store] and [driver.Backend] promise,
 // as tests. A store passes when Run does:
 //
 //	func TestStore(t *testing.T) {
@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // Factory makes a fresh, empty store, and closes it by t.Cleanup, where the test has not closed it already. It is called several times for
@@ -19,11 +19,11 @@ type Factory func(t testing.TB) Fixture
 
 // Fixture is a store that is to be tested, and what the suite may do with it.
 type Fixture struct {
-	Store durable.Store
+	Store driver.Store
 
 	// Reopen closes the store that was opened last and opens one on the same data, as a restart of the process would, and of the server if
 	// there is one; the new one is closed by t.Cleanup, too. Nil where data is not kept: then the suite skips the tests of restarts.
-	Reopen func(t testing.TB) durable.Store
+	Reopen func(t testing.TB) driver.Store
 
 	// Embedded says that the store ends with the process of its callers: after Reopen no lease is left, as nobody can hold it, and no call can
 	// be repeated, as nobody can have sent it. What was claimed is scheduled again then.

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // Kinds of tokens.
@@ -20,81 +20,81 @@ const (
 
 var tokenKinds = []string{rightToken, staleToken, wrongToken, zeroToken}
 
-const gone = durable.State(0)
+const gone = driver.State(0)
 
 // verdict is what may come of a transition. Where it is done the message is in the state then; otherwise nothing has changed.
 type verdict struct {
-	statuses []durable.Status
-	then     durable.State
+	statuses []driver.Status
+	then     driver.State
 }
 
-func only(s durable.Status) verdict { return verdict{statuses: []durable.Status{s}} }
+func only(s driver.Status) verdict { return verdict{statuses: []driver.Status{s}} }
 
-func doneTo(then durable.State) verdict { return verdict{[]durable.Status{durable.StatusDone}, then} }
+func doneTo(then driver.State) verdict { return verdict{[]driver.Status{driver.StatusDone}, then} }
 
 // expect is the verdict on a transition, by the state of the message and the kind of the token.
-func expect(state string, op durable.Op, token string) verdict {
+func expect(state string, op driver.Op, token string) verdict {
 	isDead := state == dead || state == deadByCrash
 	switch op {
-	case durable.OpCancel, durable.OpReschedule, durable.OpReplay, durable.OpPurge:
+	case driver.OpCancel, driver.OpReschedule, driver.OpReplay, driver.OpPurge:
 		return expectOfAnyone(state, op)
-	case durable.OpAck:
+	case driver.OpAck:
 		switch {
 		case state == absent:
-			return only(durable.StatusNotFound)
+			return only(driver.StatusNotFound)
 		case isDead: // both say the truth
-			return verdict{statuses: []durable.Status{durable.StatusNotFound, durable.StatusLeaseLost}}
+			return verdict{statuses: []driver.Status{driver.StatusNotFound, driver.StatusLeaseLost}}
 		}
 	}
 	if token == rightToken {
 		return expectOfHolder(state, op)
 	}
-	return only(durable.StatusLeaseLost)
+	return only(driver.StatusLeaseLost)
 }
 
 // expectOfAnyone is expect for the transitions that need no token.
-func expectOfAnyone(state string, op durable.Op) verdict {
+func expectOfAnyone(state string, op driver.Op) verdict {
 	isDead := state == dead || state == deadByCrash
 	switch {
-	case op == durable.OpReplay && (isDead || state == replayed):
-		return doneTo(durable.StateScheduled)
-	case op == durable.OpPurge && isDead:
+	case op == driver.OpReplay && (isDead || state == replayed):
+		return doneTo(driver.StateScheduled)
+	case op == driver.OpPurge && isDead:
 		return doneTo(gone)
-	case op == durable.OpReplay || op == durable.OpPurge || isDead || state == absent:
-		return only(durable.StatusNotFound)
+	case op == driver.OpReplay || op == driver.OpPurge || isDead || state == absent:
+		return only(driver.StatusNotFound)
 	case state == firing:
-		return only(durable.StatusFiring)
-	case op == durable.OpCancel:
+		return only(driver.StatusFiring)
+	case op == driver.OpCancel:
 		return doneTo(gone)
 	default:
-		return doneTo(durable.StateScheduled)
+		return doneTo(driver.StateScheduled)
 	}
 }
 
 // expectOfHolder is expect for the token of the last claim.
-func expectOfHolder(state string, op durable.Op) verdict {
-	repetition := map[string]durable.Op{released: durable.OpRelease, retried: durable.OpRetry, dead: durable.OpBury}
+func expectOfHolder(state string, op driver.Op) verdict {
+	repetition := map[string]driver.Op{released: driver.OpRelease, retried: driver.OpRetry, dead: driver.OpBury}
 	live := state == leased || state == firing
 	switch {
 	case repetition[state] == op:
 		return doneTo(stateAfter(state))
-	case (state == released || state == retried) && (op == durable.OpRelease || op == durable.OpRetry):
+	case (state == released || state == retried) && (op == driver.OpRelease || op == driver.OpRetry):
 		// No holder does both; a store need not remember which of them it was.
-		return verdict{[]durable.Status{durable.StatusLeaseLost, durable.StatusDone}, durable.StateScheduled}
-	case state == replayed && op == durable.OpBury: // it has taken place, and the message was moved since: both answers are true
-		return verdict{[]durable.Status{durable.StatusLeaseLost, durable.StatusDone}, durable.StateScheduled}
-	case live && op == durable.OpBegin:
-		return doneTo(durable.StateFiring)
-	case live && op == durable.OpExtend:
+		return verdict{[]driver.Status{driver.StatusLeaseLost, driver.StatusDone}, driver.StateScheduled}
+	case state == replayed && op == driver.OpBury: // it has taken place, and the message was moved since: both answers are true
+		return verdict{[]driver.Status{driver.StatusLeaseLost, driver.StatusDone}, driver.StateScheduled}
+	case live && op == driver.OpBegin:
+		return doneTo(driver.StateFiring)
+	case live && op == driver.OpExtend:
 		return doneTo(stateAfter(state))
-	case live && op == durable.OpRelease, state == firing && op == durable.OpRetry:
-		return doneTo(durable.StateScheduled)
-	case state == firing && op == durable.OpAck:
+	case live && op == driver.OpRelease, state == firing && op == driver.OpRetry:
+		return doneTo(driver.StateScheduled)
+	case state == firing && op == driver.OpAck:
 		return doneTo(gone)
-	case state == firing && op == durable.OpBury:
-		return doneTo(durable.StateDead)
+	case state == firing && op == driver.OpBury:
+		return doneTo(driver.StateDead)
 	default:
-		return only(durable.StatusLeaseLost)
+		return only(driver.StatusLeaseLost)
 	}
 }
 
@@ -102,14 +102,14 @@ func expectOfHolder(state string, op durable.Op) verdict {
 func transitionTable(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	var ids []string
-	for op := durable.OpBegin; op <= durable.OpPurge; op++ {
+	for op := driver.OpBegin; op <= driver.OpPurge; op++ {
 		for _, kind := range tokenKinds {
 			ids = append(ids, opName(op)+"-"+kind)
 		}
 	}
 	for _, state := range allStates {
 		a := q.in(state).arrange(state, ids)
-		for op := durable.OpBegin; op <= durable.OpPurge; op++ {
+		for op := driver.OpBegin; op <= driver.OpPurge; op++ {
 			a.checkTransition(state, op)
 		}
 		report, err := a.Audit(t.Context(), 0, false)
@@ -119,17 +119,17 @@ func transitionTable(t *testing.T, newStore Factory) {
 }
 
 // checkTransition makes one transition of the messages that were made for it.
-func (a arranged) checkTransition(state string, op durable.Op) {
+func (a arranged) checkTransition(state string, op driver.Op) {
 	t := a.t
-	var changes []durable.Change
-	var before []durable.Record
+	var changes []driver.Change
+	var before []driver.Record
 	for _, kind := range tokenKinds {
 		id := opName(op) + "-" + kind
 		token := map[string]uint64{rightToken: a.right[id], staleToken: a.stale[id], wrongToken: a.right[id] + 1_000_000, zeroToken: 0}[kind]
-		changes = append(changes, durable.Change{ID: id, Token: token, Delay: 2 * far})
+		changes = append(changes, driver.Change{ID: id, Token: token, Delay: 2 * far})
 		r, err := a.Get(t.Context(), 0, id)
 		if state == absent {
-			require.ErrorIs(t, err, durable.ErrNotFound)
+			require.ErrorIs(t, err, driver.ErrNotFound)
 		} else {
 			require.NoError(t, err)
 			require.Equal(t, stateAfter(state), r.State, "%s arranged", state)
@@ -144,9 +144,9 @@ func (a arranged) checkTransition(state string, op durable.Op) {
 		}
 		after, err := a.Get(t.Context(), 0, changes[i].ID)
 		switch {
-		case o.Status == durable.StatusDone && v.then == gone:
-			assert.ErrorIs(t, err, durable.ErrNotFound, "%s, %s", state, changes[i].ID)
-		case o.Status == durable.StatusDone:
+		case o.Status == driver.StatusDone && v.then == gone:
+			assert.ErrorIs(t, err, driver.ErrNotFound, "%s, %s", state, changes[i].ID)
+		case o.Status == driver.StatusDone:
 			assert.Equal(t, v.then, after.State, "%s, %s", state, changes[i].ID)
 			assert.Equal(t, before[i].Body, after.Body)
 		default:
@@ -158,10 +158,10 @@ func (a arranged) checkTransition(state string, op durable.Op) {
 // repetition repeats each transition at once: that changes nothing any more but times.
 func repetition(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
-	again := func(state string, op durable.Op, want durable.Status) {
+	again := func(state string, op driver.Op, want driver.Status) {
 		t.Helper()
 		a := q.in(state+opName(op)).arrange(state, []string{"m"})
-		c := durable.Change{ID: "m", Token: a.right["m"], Delay: far, Reason: "why"}
+		c := driver.Change{ID: "m", Token: a.right["m"], Delay: far, Reason: "why"}
 		a.done(op, c)
 		after := a.count()
 		for range 3 {
@@ -171,18 +171,18 @@ func repetition(t *testing.T, newStore Factory) {
 		then.Now, then.NextDue = after.Now, after.NextDue
 		assert.Equal(t, after, then, "%s of %s again", opName(op), state)
 	}
-	again(leased, durable.OpBegin, durable.StatusDone)
-	again(firing, durable.OpAck, durable.StatusNotFound)
-	again(firing, durable.OpRetry, durable.StatusDone)
-	again(firing, durable.OpBury, durable.StatusDone)
-	again(firing, durable.OpRelease, durable.StatusDone)
-	again(leased, durable.OpRelease, durable.StatusDone)
-	again(leased, durable.OpExtend, durable.StatusDone)
-	again(firing, durable.OpExtend, durable.StatusDone)
-	again(scheduled, durable.OpCancel, durable.StatusNotFound)
-	again(leased, durable.OpCancel, durable.StatusNotFound)
-	again(scheduled, durable.OpReschedule, durable.StatusDone)
-	again(leased, durable.OpReschedule, durable.StatusDone)
-	again(dead, durable.OpReplay, durable.StatusDone)
-	again(dead, durable.OpPurge, durable.StatusNotFound)
+	again(leased, driver.OpBegin, driver.StatusDone)
+	again(firing, driver.OpAck, driver.StatusNotFound)
+	again(firing, driver.OpRetry, driver.StatusDone)
+	again(firing, driver.OpBury, driver.StatusDone)
+	again(firing, driver.OpRelease, driver.StatusDone)
+	again(leased, driver.OpRelease, driver.StatusDone)
+	again(leased, driver.OpExtend, driver.StatusDone)
+	again(firing, driver.OpExtend, driver.StatusDone)
+	again(scheduled, driver.OpCancel, driver.StatusNotFound)
+	again(leased, driver.OpCancel, driver.StatusNotFound)
+	again(scheduled, driver.OpReschedule, driver.StatusDone)
+	again(leased, driver.OpReschedule, driver.StatusDone)
+	again(dead, driver.OpReplay, driver.StatusDone)
+	again(dead, driver.OpPurge, driver.StatusNotFound)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 var watchTests = []test{
@@ -25,9 +25,9 @@ const patience = 15 * time.Second
 
 // hinted makes heads until a hint of one of them comes. As hints may be lost, and a store may need a moment to subscribe, one is not enough.
 // Each head must be earlier than all before it. Hints of other messages, which may be late, are passed over, and so are those that ask to look.
-func hinted(t *testing.T, hints <-chan durable.Hint, partition int, makeHead func(try int) durable.Instant) {
+func hinted(t *testing.T, hints <-chan driver.Hint, partition int, makeHead func(try int) driver.Instant) {
 	t.Helper()
-	known := make(map[durable.Instant]bool)
+	known := make(map[driver.Instant]bool)
 	deadline := time.Now().Add(patience)
 	for try := 0; time.Now().Before(deadline); try++ {
 		known[makeHead(try)] = true
@@ -45,11 +45,11 @@ func hinted(t *testing.T, hints <-chan durable.Hint, partition int, makeHead fun
 }
 
 // head puts a message that is earlier than those of the tries before.
-func (q *queue) head(partition, try int) durable.Instant {
+func (q *queue) head(partition, try int) driver.Instant {
 	q.t.Helper()
 	m := item(fmt.Sprintf("head%d", try), 0)
-	m.At = durable.InstantOf(q.now().Add(100*far)) - durable.Instant(try)*durable.Instant(far/time.Millisecond/10)
-	assert.Equal(q.t, []durable.Status{durable.StatusDone}, q.statuses(durable.Put{Partition: partition, Items: []durable.PutItem{m}}))
+	m.At = driver.InstantOf(q.now().Add(100*far)) - driver.Instant(try)*driver.Instant(far/time.Millisecond/10)
+	assert.Equal(q.t, []driver.Status{driver.StatusDone}, q.statuses(driver.Put{Partition: partition, Items: []driver.PutItem{m}}))
 	return m.At
 }
 
@@ -60,12 +60,12 @@ func watchPut(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	hints, err := q.Watch(t.Context())
 	require.NoError(t, err)
-	hinted(t, hints, 0, func(try int) durable.Instant { return q.head(0, try) })
-	hinted(t, hints, 1, func(try int) durable.Instant { return q.head(1, others+try) })
+	hinted(t, hints, 0, func(try int) driver.Instant { return q.head(0, try) })
+	hinted(t, hints, 1, func(try int) driver.Instant { return q.head(1, others+try) })
 }
 
 // drain takes what has come already.
-func drain(hints <-chan durable.Hint) {
+func drain(hints <-chan driver.Hint) {
 	for {
 		select {
 		case <-hints:
@@ -77,22 +77,22 @@ func drain(hints <-chan durable.Hint) {
 
 // watchTransitions makes a new head by other means than Put.
 func watchTransitions(t *testing.T, newStore Factory) {
-	for _, op := range []durable.Op{durable.OpRetry, durable.OpRelease, durable.OpReschedule, durable.OpReplay} {
+	for _, op := range []driver.Op{driver.OpRetry, driver.OpRelease, driver.OpReschedule, driver.OpReplay} {
 		q := open(t, newStore)
 		hints, err := q.Watch(t.Context())
 		require.NoError(t, err)
-		hinted(t, hints, 0, func(try int) durable.Instant { return q.head(0, try) })
-		hinted(t, hints, 0, func(try int) durable.Instant {
+		hinted(t, hints, 0, func(try int) driver.Instant { return q.head(0, try) })
+		hinted(t, hints, 0, func(try int) driver.Instant {
 			if try > 0 { // it may be due, and would be delivered first
-				q.done(durable.OpCancel, durable.Change{ID: fmt.Sprintf("m%d", try-1)})
+				q.done(driver.OpCancel, driver.Change{ID: fmt.Sprintf("m%d", try-1)})
 			}
 			c := q.deliver(fmt.Sprintf("m%d", try))
 			switch op {
-			case durable.OpReplay:
-				q.done(durable.OpBury, c)
-			case durable.OpReschedule:
+			case driver.OpReplay:
+				q.done(driver.OpBury, c)
+			case driver.OpReschedule:
 				c.Delay = 200 * far
-				q.done(durable.OpRetry, c)
+				q.done(driver.OpRetry, c)
 			}
 			drain(hints)
 			c.Delay = far - time.Duration(try)*time.Minute/10
@@ -111,8 +111,8 @@ func watchSeveral(t *testing.T, newStore Factory) {
 	require.NoError(t, err)
 	other, err := q.in("other").Watch(t.Context())
 	require.NoError(t, err)
-	hinted(t, one, 0, func(try int) durable.Instant { return q.head(0, try) })
-	hinted(t, two, 0, func(try int) durable.Instant { return q.head(0, others+try) })
+	hinted(t, one, 0, func(try int) driver.Instant { return q.head(0, try) })
+	hinted(t, two, 0, func(try int) driver.Instant { return q.head(0, others+try) })
 	for quiet := time.After(50 * time.Millisecond); quiet != nil; {
 		select {
 		case h, open := <-other:
@@ -141,7 +141,7 @@ func watchEnd(t *testing.T, newStore Factory) {
 			require.Fail(t, "the channel was not closed when its context ended")
 		}
 	}
-	hinted(t, staying, 0, func(try int) durable.Instant { return q.head(0, try) })
+	hinted(t, staying, 0, func(try int) driver.Instant { return q.head(0, try) })
 }
 
 // watchUnread has a watcher that receives nothing: that holds up nobody.

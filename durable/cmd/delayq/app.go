@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/storeurl"
 )
 
@@ -159,7 +160,7 @@ func (a *app) check() error {
 	if err := storeurl.Check(a.store); err != nil {
 		return err
 	}
-	return durable.Config{Queue: a.queue, DeadLimit: keepDead, DeadAge: keepAge}.Check()
+	return driver.Config{Queue: a.queue, DeadLimit: keepDead, DeadAge: keepAge}.Check()
 }
 
 // explainWaiting says after Ctrl-C what is waited for, until the function is called that it returns. Where commands run, consume says that.

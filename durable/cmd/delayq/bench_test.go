@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
@@ -77,9 +78,9 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 // faulty is a store whose audits find faults.
 type faulty struct{ durable.Store }
 
-type faultyBackend struct{ durable.Backend }
+type faultyBackend struct{ driver.Backend }
 
-func (f faulty) Open(ctx context.Context, c durable.Config) (durable.Backend, error) {
+func (f faulty) Open(ctx context.Context, c driver.Config) (driver.Backend, error) {
 	b, err := f.Store.Open(ctx, c)
 	return faultyBackend{b}, err
 }
@@ -115,17 +116,17 @@ func TestAudit(t *testing.T) {
 // discarding is a store that keeps no messages.
 type discarding struct{ durable.Store }
 
-type discardingBackend struct{ durable.Backend }
+type discardingBackend struct{ driver.Backend }
 
-func (d discarding) Open(ctx context.Context, c durable.Config) (durable.Backend, error) {
+func (d discarding) Open(ctx context.Context, c driver.Config) (driver.Backend, error) {
 	b, err := d.Store.Open(ctx, c)
 	return discardingBackend{b}, err
 }
 
-func (d discardingBackend) Put(_ context.Context, p durable.Put) ([]durable.Status, error) {
-	statuses := make([]durable.Status, len(p.Items))
+func (d discardingBackend) Put(_ context.Context, p driver.Put) ([]driver.Status, error) {
+	statuses := make([]driver.Status, len(p.Items))
 	for i := range statuses {
-		statuses[i] = durable.StatusDone
+		statuses[i] = driver.StatusDone
 	}
 	return statuses, nil
 }

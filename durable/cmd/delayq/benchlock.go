@@ -76,7 +76,7 @@ func (a *app) unmark(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if _, file := storeurl.Path(a.store); !file && r.Due > stats.Now {
+	if _, file := storeurl.Path(a.store); !file && r.Due.After(stats.Now) {
 		return markedBy(s)
 	}
 	_, err = s.Cancel(ctx, benchMark)

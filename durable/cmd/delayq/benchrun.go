@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // benchRun sends messages through a queue.
@@ -76,7 +77,7 @@ func (b *benchRun) lateness(ctx context.Context, r *benchResult) (err error) {
 func (b *benchRun) enqueue(ctx context.Context, delay func() time.Duration) error {
 	g, ctx := errgroup.WithContext(ctx)
 	var next atomic.Int64
-	step := atOnce(durable.MaxBatch, b.o.size, b.o.producers)
+	step := atOnce(driver.MaxBatch, b.o.size, b.o.producers)
 	for range b.o.producers {
 		g.Go(func() error {
 			for ctx.Err() == nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 type consumeOptions struct {
@@ -104,7 +105,7 @@ func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 	}
 	r.failed.Add(1)
 	if stderr.last != "" {
-		err = fmt.Errorf("%w: %s", err, preview(stderr.last, durable.MaxReason/2))
+		err = fmt.Errorf("%w: %s", err, preview(stderr.last, driver.MaxReason/2))
 	}
 	r.app.complaints.add(fmt.Errorf("message %q: %w", d.ID, err))
 	r.stopIfUseless(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
@@ -85,7 +86,7 @@ func TestConsume_127Later(t *testing.T) {
 func TestTake_GivesBackMany(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(memstore.Options{})
-	const n = 2*durable.MaxBatch + 10
+	const n = 2*driver.MaxBatch + 10
 	args := []string{"-partitions", "1", "enqueue", "-id", "a", "-body", "x", "-n", strconv.Itoa(n)}
 	require.NoError(t, onMemory(t.Context(), store, io.Discard, io.Discard, args...))
 	require.NoError(t, onMemory(t.Context(), store, io.Discard, io.Discard, "take", "-wait", "1m", "-n", strconv.Itoa(n)))
@@ -114,11 +115,11 @@ func TestTake_CtrlC(t *testing.T) {
 func TestBench_ClearsLeased(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(memstore.Options{})
-	b, err := store.Open(t.Context(), durable.Config{Queue: "default.bench", Partitions: 1, DeadLimit: 1, DeadAge: time.Hour})
+	b, err := store.Open(t.Context(), driver.Config{Queue: "default.bench", Partitions: 1, DeadLimit: 1, DeadAge: time.Hour})
 	require.NoError(t, err)
-	_, err = b.Put(t.Context(), durable.Put{Items: []durable.PutItem{{ID: benchPrefix + "old", MaxAttempts: 1}}})
+	_, err = b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: benchPrefix + "old", MaxAttempts: 1}}})
 	require.NoError(t, err)
-	claimed, err := b.Claim(t.Context(), durable.Claim{Max: 1, MaxBytes: 1, Visibility: time.Hour})
+	claimed, err := b.Claim(t.Context(), driver.Claim{Max: 1, MaxBytes: 1, Visibility: time.Hour})
 	require.NoError(t, err)
 	require.Len(t, claimed.Records, 1)
 	require.NoError(t, onMemory(t.Context(), store, io.Discard, io.Discard, "bench", "-n", "10", "-spread", "10ms"))
@@ -158,18 +159,18 @@ func (zeros) Read(p []byte) (int, error) {
 type away struct{ durable.Store }
 
 type awayBackend struct {
-	durable.Backend
+	driver.Backend
 	calls *int
 }
 
-func (a away) Open(ctx context.Context, c durable.Config) (durable.Backend, error) {
+func (a away) Open(ctx context.Context, c driver.Config) (driver.Backend, error) {
 	b, err := a.Store.Open(ctx, c)
 	return awayBackend{b, new(int)}, err
 }
 
-func (a awayBackend) Count(ctx context.Context, partition int) (durable.Counts, error) {
+func (a awayBackend) Count(ctx context.Context, partition int) (driver.Counts, error) {
 	if *a.calls++; *a.calls == 2 {
-		return durable.Counts{}, durable.ErrUnavailable
+		return driver.Counts{}, durable.ErrUnavailable
 	}
 	return a.Backend.Count(ctx, partition)
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // takeVisibility is the lease of messages that were taken. It is extended while they are held.
@@ -109,19 +110,19 @@ func (h *held) releaseAll(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
-	backend, err := h.s.store.Open(ctx, durable.Config{Queue: h.s.name, DeadLimit: keepDead, DeadAge: keepAge})
+	backend, err := h.s.store.Open(ctx, driver.Config{Queue: h.s.name, DeadLimit: keepDead, DeadAge: keepAge})
 	if err != nil {
 		return err
 	}
-	changes := make([][]durable.Change, backend.Partitions())
+	changes := make([][]driver.Change, backend.Partitions())
 	for _, d := range all {
 		p := durable.PartitionOf(d.ID, len(changes))
-		changes[p] = append(changes[p], durable.Change{ID: d.ID, Token: d.Token})
+		changes[p] = append(changes[p], driver.Change{ID: d.ID, Token: d.Token})
 	}
 	for p, list := range changes {
 		for len(list) > 0 {
-			n := min(len(list), durable.MaxBatch)
-			if _, err := backend.Apply(ctx, durable.Batch{Partition: p, Op: durable.OpRelease, Changes: list[:n]}); err != nil {
+			n := min(len(list), driver.MaxBatch)
+			if _, err := backend.Apply(ctx, driver.Batch{Partition: p, Op: driver.OpRelease, Changes: list[:n]}); err != nil {
 				return fmt.Errorf("give back messages of partition %d, which come again when their leases end: %w", p, err)
 			}
 			list = list[n:]

@@ -56,10 +56,10 @@ func describe(r *durable.Record, partition int) string {
 		{"enqueued", moment(r.Enqueued)}, {"due", moment(r.Due)},
 		{"attempts", fmt.Sprintf("%d failed of %d", r.Attempts, r.MaxAttempts)}, {"crashes", r.Crashes}, {"token", r.Token},
 	}
-	if r.LeaseEnd != 0 {
+	if !r.LeaseEnd.IsZero() {
 		rows = append(rows, table.Row{"lease ends", moment(r.LeaseEnd)})
 	}
-	if r.Died != 0 {
+	if !r.Died.IsZero() {
 		rows = append(rows, table.Row{"died", moment(r.Died)})
 	}
 	if r.Reason != "" {
@@ -108,7 +108,7 @@ func (a *app) list(ctx context.Context, s *session, state durable.State, n int) 
 		if a.json {
 			return a.printJSON(recordJSON(r))
 		}
-		at := map[durable.State]durable.Instant{durable.StateScheduled: r.Due, durable.StateLeased: r.LeaseEnd, durable.StateDead: r.Died}[state]
+		at := map[durable.State]time.Time{durable.StateScheduled: r.Due, durable.StateLeased: r.LeaseEnd, durable.StateDead: r.Died}[state]
 		t.AppendRow(table.Row{
 			preview(r.ID, durable.MaxID), stateName(r.State), moment(at), fmt.Sprintf("%d of %d", r.Attempts, r.MaxAttempts), r.Crashes,
 			len(r.Body), preview(string(r.Body), previewBytes), preview(r.Reason, previewBytes),

@@ -15,6 +15,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/boltstore"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
@@ -223,7 +224,7 @@ func TestFarTimes(t *testing.T) {
 		assert.Contains(t, out.String(), "9999-12-31T23:59:59.999Z", args)
 	}
 	east := time.FixedZone("east", 9*60*60)
-	for _, at := range []time.Time{time.Date(9999, 12, 31, 23, 0, 0, 0, time.UTC).In(east), durable.Never.Time().In(east)} {
+	for _, at := range []time.Time{time.Date(9999, 12, 31, 23, 0, 0, 0, time.UTC).In(east), driver.Never.Time().In(east)} {
 		_, err := json.Marshal(timeJSON(at))
 		require.NoError(t, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // newTable makes a table with a header. Numbers are aligned to the right by themselves, columns of texts that are to be so are named.
@@ -81,19 +82,19 @@ func (m *messageJSON) setBody(body []byte) {
 
 func recordJSON(r *durable.Record) messageJSON {
 	m := messageJSON{
-		ID: r.ID, State: stateName(r.State), Enqueued: timeJSON(r.Enqueued.Time()), Due: timeJSON(r.Due.Time()),
+		ID: r.ID, State: stateName(r.State), Enqueued: timeJSON(r.Enqueued), Due: timeJSON(r.Due),
 		Attempts: r.Attempts, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts, Token: r.Token, Reason: r.Reason,
-		LeaseEnd: instantJSON(r.LeaseEnd), Died: instantJSON(r.Died),
+		LeaseEnd: optionalJSON(r.LeaseEnd), Died: optionalJSON(r.Died),
 	}
 	m.setBody(r.Body)
 	return m
 }
 
-func instantJSON(i durable.Instant) *time.Time {
-	if i == 0 {
+func optionalJSON(t time.Time) *time.Time {
+	if t.IsZero() {
 		return nil
 	}
-	t := timeJSON(i.Time())
+	t = timeJSON(t)
 	return &t
 }
 
@@ -131,15 +132,14 @@ func stateName(s durable.State) string {
 	return fmt.Sprintf("state %d", s)
 }
 
-// moment is an instant for people. Relative times are from now on the clock of this machine.
-func moment(i durable.Instant) string {
+// moment formats a time for people. Relative times are from now on the clock of this machine.
+func moment(t time.Time) string {
 	switch {
-	case i == 0:
+	case t.IsZero():
 		return "-"
-	case i >= durable.Never:
+	case !t.Before(driver.Never.Time()):
 		return "never"
 	}
-	t := i.Time()
 	return t.Format("2006-01-02 15:04:05.000 MST") + " (" + relative(time.Until(t)) + ")"
 }
 

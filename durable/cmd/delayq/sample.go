@@ -9,6 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // rates are what a queue, or a partition of it, has done in each second since the look before.
@@ -50,22 +51,22 @@ func (s *sample) rates() (rates, []rates) {
 // overdue is how long the earliest message that nobody has claimed has been due, and nextIn how long it takes until it is. Both are on the
 // clock of the store.
 func overdue(c *durable.Counts) time.Duration {
-	if c.NextDue == 0 || c.NextDue > c.Now {
+	if c.NextDue.IsZero() || c.NextDue.After(c.Now) {
 		return 0
 	}
-	return c.Now.Time().Sub(c.NextDue.Time())
+	return c.Now.Sub(c.NextDue)
 }
 
 func nextIn(c *durable.Counts) string {
 	switch {
-	case c.NextDue == 0:
+	case c.NextDue.IsZero():
 		return "-"
-	case c.NextDue >= durable.Never:
+	case !c.NextDue.Before(driver.Never.Time()):
 		return "never"
-	case c.NextDue <= c.Now:
+	case !c.NextDue.After(c.Now):
 		return "now"
 	}
-	return rounded(c.NextDue.Time().Sub(c.Now.Time()))
+	return rounded(c.NextDue.Sub(c.Now))
 }
 
 // table is a sample for a terminal.
@@ -87,7 +88,7 @@ func (s *sample) table(partitions bool) string {
 	}
 	c := s.stats.Counts
 	return fmt.Sprintf("queue %s, %d partitions, %s by the store's clock\n%s\n",
-		s.queue, len(s.stats.Partitions), c.Now.Time().Format("2006-01-02 15:04:05"), t.Render()) +
+		s.queue, len(s.stats.Partitions), c.Now.Format("2006-01-02 15:04:05"), t.Render()) +
 		fmt.Sprintf("in all: %d enqueued, %d acked, %d retried, %d dead, %d cancelled, %d crashed",
 			c.Enqueued, c.Acked, c.Retried, c.Buried, c.Cancelled, c.Crashed)
 }
@@ -108,7 +109,7 @@ func (s *sample) lines(partitions bool) string {
 			fmt.Sprintf("enqueued %s/s, acked %s/s, retried %s/s, dead %s/s",
 				rate(r.Enqueued), rate(r.Acked), rate(r.Retried), rate(r.Buried))
 	}
-	lines := []string{s.stats.Now.Time().Format("15:04:05") + " " + line(&s.stats.Counts, all)}
+	lines := []string{s.stats.Now.Format("15:04:05") + " " + line(&s.stats.Counts, all)}
 	if partitions {
 		for i := range parts {
 			lines = append(lines, fmt.Sprintf("  partition %d: %s", i, line(&s.stats.Partitions[i], parts[i])))
@@ -136,7 +137,7 @@ type countsJSON struct {
 
 func countsToJSON(c *durable.Counts, r rates) countsJSON {
 	return countsJSON{
-		c.Scheduled, c.Due, c.InFlight, c.Dead, instantJSON(c.NextDue), overdue(c).Milliseconds(),
+		c.Scheduled, c.Due, c.InFlight, c.Dead, optionalJSON(c.NextDue), overdue(c).Milliseconds(),
 		c.Enqueued, c.Acked, c.Retried, c.Buried, c.Cancelled, c.Crashed, r,
 	}
 }
@@ -150,7 +151,7 @@ type sampleJSON struct {
 
 func (s *sample) json(partitions bool) sampleJSON {
 	all, parts := s.rates()
-	j := sampleJSON{Queue: s.queue, Now: s.stats.Now.Time(), countsJSON: countsToJSON(&s.stats.Counts, all)}
+	j := sampleJSON{Queue: s.queue, Now: s.stats.Now, countsJSON: countsToJSON(&s.stats.Counts, all)}
 	if partitions {
 		for i := range parts {
 			j.Partitions = append(j.Partitions, countsToJSON(&s.stats.Partitions[i], parts[i]))

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
@@ -50,11 +51,11 @@ func TestWatch_Unprintable(t *testing.T) {
 
 // sampleOf is a look at a queue with two partitions, ten seconds after another one.
 func sampleOf() *sample {
-	const now = durable.Instant(1_800_000_000_000)
+	now := time.UnixMilli(1_800_000_000_000)
 	part := durable.Counts{
-		Now: now, Scheduled: 7, Due: 3, InFlight: 2, Dead: 1, NextDue: now - 2500, Enqueued: 1000, Acked: 500, Retried: 5, Buried: 1,
+		Now: now, Scheduled: 7, Due: 3, InFlight: 2, Dead: 1, NextDue: now.Add(-2500 * time.Millisecond), Enqueued: 1000, Acked: 500, Retried: 5, Buried: 1,
 	}
-	rest := durable.Counts{Now: now, NextDue: durable.Never, Enqueued: 10}
+	rest := durable.Counts{Now: now, NextDue: driver.Never.Time(), Enqueued: 10}
 	all := part
 	all.Enqueued += rest.Enqueued
 	before := &look{at: time.Unix(0, 0), stats: durable.Stats{Partitions: make([]durable.Counts, 2)}}

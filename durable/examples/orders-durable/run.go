@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/storeurl"
 	"golang.org/x/sync/errgroup"
 )
@@ -149,7 +149,7 @@ func (o *outcome) leave(b book, finished bool) error {
 // takeBack cancels the messages of all orders, many at a time, so that they share calls of the store.
 func takeBack(ctx context.Context, q direct, b book) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(durable.MaxBatch)
+	g.SetLimit(driver.MaxBatch)
 	for id := range b.orders {
 		g.Go(func() error {
 			_, err := q.Cancel(ctx, id)

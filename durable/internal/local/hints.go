@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // HintBuffer is the number of hints that wait for a watcher.
@@ -13,15 +13,15 @@ const HintBuffer = 256
 // Hints hands hints to all watchers of a queue. Its lock is taken under that of a partition. The zero value is ready.
 type Hints struct {
 	mu       sync.Mutex
-	watchers map[chan durable.Hint]struct{}
+	watchers map[chan driver.Hint]struct{}
 }
 
 // Watch makes a watcher, which ends with ctx.
-func (h *Hints) Watch(ctx context.Context) <-chan durable.Hint {
-	c := make(chan durable.Hint, HintBuffer)
+func (h *Hints) Watch(ctx context.Context) <-chan driver.Hint {
+	c := make(chan driver.Hint, HintBuffer)
 	h.mu.Lock()
 	if h.watchers == nil {
-		h.watchers = make(map[chan durable.Hint]struct{})
+		h.watchers = make(map[chan driver.Hint]struct{})
 	}
 	h.watchers[c] = struct{}{}
 	h.mu.Unlock()
@@ -35,7 +35,7 @@ func (h *Hints) Watch(ctx context.Context) <-chan durable.Hint {
 }
 
 // Send never blocks: a watcher that does not keep up loses the hint.
-func (h *Hints) Send(hint durable.Hint) {
+func (h *Hints) Send(hint driver.Hint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for c := range h.watchers {

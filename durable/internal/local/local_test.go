@@ -10,19 +10,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 func TestClock(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 123_456_789) // a part of a millisecond has passed
-	const floor durable.Instant = 1_700_000_000_123
+	const floor driver.Instant = 1_700_000_000_123
 	assert.Equal(t, floor, Floor(now))
-	assert.Equal(t, durable.Instant(1), Floor(time.Unix(0, 0)), "0 stands for none")
-	assert.Equal(t, durable.Instant(1), Floor(time.Unix(-5, 0)))
+	assert.Equal(t, driver.Instant(1), Floor(time.Unix(0, 0)), "0 stands for none")
+	assert.Equal(t, driver.Instant(1), Floor(time.Unix(-5, 0)))
 	for name, c := range map[string]struct {
 		d    time.Duration
-		want durable.Instant
+		want driver.Instant
 	}{
 		"no delay":             {0, floor},
 		"a negative one":       {math.MinInt64, floor},
@@ -41,10 +41,10 @@ func TestClock(t *testing.T) {
 	}
 	assert.Equal(t, floor, DueAt(now, 5, time.Hour), "what is past is due now")
 	assert.Equal(t, floor+5, DueAt(now, floor+5, time.Hour), "an instant and no delay")
-	assert.Equal(t, durable.Never, DueAt(now, math.MaxInt64, 0))
+	assert.Equal(t, driver.Never, DueAt(now, math.MaxInt64, 0))
 	assert.Equal(t, floor+1001, LeaseEnd(now, floor-50, time.Second), "after now")
 	assert.Equal(t, floor+6000, LeaseEnd(now, floor+5000, time.Second), "after the due time")
-	assert.Equal(t, durable.Never, LeaseEnd(now, durable.Never, math.MaxInt64))
+	assert.Equal(t, driver.Never, LeaseEnd(now, driver.Never, math.MaxInt64))
 }
 
 func TestMembers(t *testing.T) {
@@ -64,21 +64,21 @@ func TestHints(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var h Hints
-		h.Send(durable.Hint{Partition: 1}) // nobody is there
+		h.Send(driver.Hint{Partition: 1}) // nobody is there
 		first, leave := context.WithCancel(t.Context())
 		a, b := h.Watch(first), h.Watch(t.Context())
-		h.Send(durable.Hint{Partition: 2})
-		assert.Equal(t, durable.Hint{Partition: 2}, <-a)
-		assert.Equal(t, durable.Hint{Partition: 2}, <-b)
+		h.Send(driver.Hint{Partition: 2})
+		assert.Equal(t, driver.Hint{Partition: 2}, <-a)
+		assert.Equal(t, driver.Hint{Partition: 2}, <-b)
 		leave()
 		_, open := <-a
 		assert.False(t, open)
 		for i := range HintBuffer + 10 { // more than wait for b, which is not reading
-			h.Send(durable.Hint{Partition: i})
+			h.Send(driver.Hint{Partition: i})
 		}
 		require.Len(t, b, HintBuffer)
 		h.Stop()
-		h.Send(durable.Hint{Partition: 3})
+		h.Send(driver.Hint{Partition: 3})
 		assert.Len(t, b, HintBuffer, "it was sent to nobody")
 		c := h.Watch(first)
 		_, open = <-c

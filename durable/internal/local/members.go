@@ -6,13 +6,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // Members are the consumers of a queue that have given a sign of life. The zero value is ready.
 type Members struct {
 	mu   sync.Mutex
-	ends map[string]durable.Instant // until when each one counts
+	ends map[string]driver.Instant // until when each one counts
 }
 
 // Beat enters a member for another ttl, or takes it out where that is 0 or less, and returns all that are there.
@@ -20,7 +20,7 @@ func (m *Members) Beat(now time.Time, member string, ttl time.Duration) []string
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ends == nil {
-		m.ends = make(map[string]durable.Instant)
+		m.ends = make(map[string]driver.Instant)
 	}
 	delete(m.ends, member)
 	if ttl > 0 {
