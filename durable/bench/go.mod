@@ -5,6 +5,9 @@ go 1.25.0
 replace (
 	github.com/timingwheel-go/timingwheel => ../../
 	github.com/timingwheel-go/timingwheel/durable => ../
+	github.com/timingwheel-go/timingwheel/durable/boltstore => ../boltstore
+	github.com/timingwheel-go/timingwheel/durable/internal/redistest => ../internal/redistest
+	github.com/timingwheel-go/timingwheel/durable/redisstore => ../redisstore
 )
 
 require (
@@ -13,6 +16,9 @@ require (
 	github.com/jedib0t/go-pretty/v6 v6.8.3
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/timingwheel-go/timingwheel/durable v0.0.0
+	github.com/timingwheel-go/timingwheel/durable/boltstore v0.0.0
+	github.com/timingwheel-go/timingwheel/durable/internal/redistest v0.0.0
+	github.com/timingwheel-go/timingwheel/durable/redisstore v0.0.0
 	github.com/urfave/cli/v3 v3.14.0
 )
 
