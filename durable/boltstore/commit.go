@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	bolt "go.etcd.io/bbolt"
@@ -26,6 +27,7 @@ type committer struct {
 	closed  bool
 	last    int // requests of the last group
 	done    chan struct{}
+	stalled chan struct{} // closed when a commit has taken longer than Options.stall
 }
 
 // A group has at most so many messages, and so many bytes of bodies unless one request alone has more.
@@ -50,20 +52,26 @@ type request struct {
 }
 
 func (c *committer) start(s *Store) {
-	c.store, c.noting, c.done = s, make(map[*partition]struct{}), make(chan struct{})
+	c.store, c.noting, c.done, c.stalled = s, make(map[*partition]struct{}), make(chan struct{}), make(chan struct{})
 	c.wake.L = &c.mu
 	go c.run()
 }
 
-func (c *committer) stop() {
+// stop waits for what was asked. It is an error if a commit has stalled.
+func (c *committer) stop() error {
 	c.mu.Lock()
 	c.closed = true
 	c.wake.Signal()
 	c.mu.Unlock()
-	c.wait()
+	select {
+	case <-c.done:
+		return nil
+	case <-c.stalled:
+		return errStalled
+	}
 }
 
-func (c *committer) wait() { <-c.done }
+var errStalled = fmt.Errorf("%w: a commit does not end", driver.ErrBroken)
 
 // do waits until a request is safe, or was refused. Where ctx ends before, it may take place all the same.
 func (c *committer) do(ctx context.Context, r *request) error {
@@ -79,6 +87,8 @@ func (c *committer) do(ctx context.Context, r *request) error {
 	select {
 	case <-r.done:
 		return errors.Join(r.refused, r.err)
+	case <-c.stalled:
+		return *c.store.failed.Load()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -106,11 +116,17 @@ func (c *committer) noteLeft(notes []*partition) {
 
 func (c *committer) run() {
 	defer close(c.done)
-	for {
+	stall := c.store.options.stall
+	watch := time.AfterFunc(stall, func() {
+		c.store.fail(fmt.Errorf("%w for %v", errStalled, stall))
+		close(c.stalled)
+	})
+	for watch.Stop() {
 		group, notes, ok := c.gather()
 		if !ok {
 			return
 		}
+		watch.Reset(stall)
 		c.commit(group, notes)
 	}
 }
@@ -256,7 +272,9 @@ func withoutGrowth(group []*request, full error) (rest []*request) {
 	return rest
 }
 
-// transact runs a group in one transaction. It fails as a whole: then neither file nor memory have changed, or the store has failed.
+// transact runs a group in one transaction. It fails as a whole: then neither file nor memory have changed,
+// or the store has failed. Damage that the group has met while nothing was written yet is an error of the
+// group alone. An error of the system, such as EIO, ends the use of the store, except for [driver.ErrFull].
 func (c *committer) transact(group []*request, notes []*partition) error {
 	s := c.store
 	if err := s.failed.Load(); err != nil {
@@ -264,16 +282,8 @@ func (c *committer) transact(group []*request, notes []*partition) error {
 	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	var tx *bolt.Tx
-	id := 0
-	err := guard("write", func() (err error) {
-		if err = s.meta(); err != nil {
-			return err
-		}
-		if tx, err = s.db.Begin(true); err != nil {
-			return err
-		}
-		id = tx.ID()
+	met := true // by the group
+	id, err := s.file.update(func(tx *bolt.Tx) error {
 		w := newWriter(s, tx)
 		if err := w.run(group, notes); err != nil {
 			return err
@@ -282,32 +292,34 @@ func (c *committer) transact(group []*request, notes []*partition) error {
 			c.noteLeft(notes)
 			return tx.Rollback()
 		}
+		met = false
 		return w.commit()
 	})
 	if err == nil {
 		return nil
 	}
-	if tx != nil {
-		if again := guard("roll back", func() error { _ = tx.Rollback(); return nil }); again != nil {
-			s.fail(errors.Join(err, again))
-		}
+	err = fmt.Errorf("boltstore: commit to %q: %w", s.path, classify(err))
+	switch {
+	case s.file.stuck.Load():
+		s.fail(err)
+	case errors.Is(err, driver.ErrFull) || met && id > 0 || errors.Is(err, ErrCorrupt) && met:
+		c.verify(id, err)
+	default:
+		s.fail(err)
 	}
-	c.verify(id, err)
 	if failed := s.failed.Load(); failed != nil {
 		return *failed
 	}
-	return fmt.Errorf("boltstore: commit to %q: %w", s.path, classify(err))
+	return err
 }
 
 // verify ends the use of the store if a transaction that has failed can be seen: it may or may not be safe.
 func (c *committer) verify(id int, cause error) {
-	err := guard("read", func() error {
-		return c.store.see(func(tx *bolt.Tx) error {
-			if tx.ID() >= id {
-				return cause
-			}
-			return nil
-		})
+	err := c.store.file.view(func(tx *bolt.Tx) error {
+		if id > 0 && tx.ID() >= id {
+			return cause
+		}
+		return nil
 	})
 	if err != nil {
 		c.store.fail(errors.Join(cause, err))

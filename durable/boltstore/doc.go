@@ -34,9 +34,13 @@
 //
 // # Damaged files
 //
-// [Open] compares the size of the file with what its meta pages say, reads the list of free pages and the version, and opening a
-// queue reads its heads: a truncated file either has lost nothing or is [ErrCorrupt]. The pages of the file have no checksums. Damage inside of it shows when
-// the page is read, as ErrCorrupt of that call; a page that is well-formed and wrong does not show. A file that is cut off by somebody
-// else while it is open gives the same error where the operating system reports the access as a fault, and it should be closed.
-// An empty file is a new one.
+// [Open] compares the size of the file with its meta pages and then reads the pages, see
+// Options.SkipCheck. A file that is cut off, or whose tree of pages is damaged, is [ErrCorrupt], and is
+// neither open nor locked afterwards. The pages have no checksums: a value that was changed, and nothing
+// else, is found when the record is read, as ErrCorrupt of that call, or not at all. An empty file is a
+// new one.
+//
+// A store whose file can no longer be written or read, because the disk is gone, another program has
+// changed the file, or a commit has not ended within a minute, has failed: all calls return
+// [driver.ErrBroken] at once. Close the store and open the file again, in a new process if it stays locked.
 package boltstore

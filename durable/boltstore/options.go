@@ -23,9 +23,15 @@ type Options struct {
 	// FileMode is that of a file that is made. Defaults to 0600.
 	FileMode fs.FileMode
 
-	maxSize int // of the file in bytes, for tests of a full disk; 0: no limit
-	maxFree int // see the constant
-	reserve int // bytes of the reserve, see the constant
+	// SkipCheck leaves out the check of the pages in Open, which reads the file once: about 0.1 s for a million
+	// messages that the system has in memory, otherwise as long as the disk takes for the file. Without the check
+	// damage may end the process (bbolt recurses until the stack overflows) or take all of its memory.
+	SkipCheck bool
+
+	stall   time.Duration // after which a commit has failed, see stallTimeout
+	maxSize int           // of the file in bytes, for tests of a full disk; 0: no limit
+	maxFree int           // see the constant
+	reserve int           // bytes of the reserve, see the constant
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -41,6 +47,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.maxFree == 0 {
 		o.maxFree = maxFree
 	}
+	if o.stall == 0 {
+		o.stall = stallTimeout
+	}
 	if o.reserve == 0 {
 		o.reserve = reserveBytes
 	}
@@ -50,3 +59,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	return o, nil
 }
+
+// stallTimeout is how long calls wait for a commit that is under way. A disk that takes longer has failed.
+const stallTimeout = time.Minute

@@ -116,7 +116,7 @@ func TestReserveIsSpentInSteps(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true})
 	values := func() (n int) {
-		require.NoError(t, s.see(func(tx *bolt.Tx) error {
+		require.NoError(t, s.file.view(func(tx *bolt.Tx) error {
 			if b := tx.Bucket(bucketReserve); b != nil {
 				n = b.Stats().KeyN
 			}
@@ -149,7 +149,7 @@ func TestReserveIsSpentInSteps(t *testing.T) {
 // freePages returns the number of free pages of a file, and that of the most that are adjacent.
 func freePages(t *testing.T, s *Store) (free, adjacent int) {
 	t.Helper()
-	require.NoError(t, s.see(func(tx *bolt.Tx) error {
+	require.NoError(t, s.file.view(func(tx *bolt.Tx) error {
 		run := 0
 		for i := 0; ; i++ {
 			page, err := tx.Page(i)

@@ -84,7 +84,7 @@ func (t *tally) advance(index *bolt.Bucket, to driver.Instant, limit int) bool {
 	var last driver.Instant
 	for n := 0; k != nil; n++ {
 		at, ok := parseKey(k)
-		if at.at > to {
+		if at.at > to || ok && at.at < last { // a damaged file has keys that are out of order
 			break
 		}
 		if n >= limit && at.at != last { // between two times, so that until tells what was counted

@@ -2,8 +2,8 @@ package boltstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -17,18 +17,16 @@ import (
 type Store struct {
 	path    string
 	options Options
-	db      *bolt.DB
-	file    *os.File // that db has open
-	metaEnd int64    // where its pages of meta data end
+	file    *file
 	commits committer
 
-	// view is held for reading by those who read file and memory together, and for writing while a commit changes both.
-	// It is taken before partition.mu.
-	view sync.RWMutex
+	// view is entered by those who read file and memory together, and held by a commit while it changes
+	// both. It is taken before partition.mu.
+	view gate
 
 	writing sync.Mutex // held for a write transaction, and for finding out whether one that has failed can be seen
 	closed  atomic.Bool
-	failed  atomic.Pointer[error] // what has made the state of the file unknown; it does not change any more
+	failed  atomic.Pointer[error] // why the store cannot be used any more; it does not change
 
 	mu     sync.Mutex
 	queues map[string]*queue
@@ -36,8 +34,12 @@ type Store struct {
 
 var _ driver.Store = (*Store)(nil)
 
-// Open opens the file of a store, and makes it if there is none; its directory must exist. A file that another process or another Store has open is
-// [driver.ErrLocked]; one of another kind, or written by a newer version, [driver.ErrVersion]; a damaged one [ErrCorrupt].
+// Open opens the file of a store, and makes it if there is none; its directory must exist. A path that no
+// file of a store can have is [driver.ErrInvalid], one that another process or another Store has open
+// [driver.ErrLocked], a file of another kind, or written by a newer version, [driver.ErrVersion], and a
+// damaged one [ErrCorrupt]. After an error the file is neither open nor locked.
+//
+// Open reads the pages of an existing file, see Options.SkipCheck. It is O(n) in the pages that are in use.
 func Open(path string, options Options) (*Store, error) {
 	o, err := options.withDefaults()
 	if err != nil {
@@ -46,36 +48,44 @@ func Open(path string, options Options) (*Store, error) {
 	if absolute, err := filepath.Abs(path); err == nil {
 		path = absolute // errors name it, and the working directory may change
 	}
-	db, file, err := openFile(path, o)
+	f, err := openFile(path, o)
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: open %q: %w", path, err)
 	}
-	s := &Store{path: path, options: o, db: db, file: file, metaEnd: 2 * int64(db.Info().PageSize), queues: make(map[string]*queue)}
+	s := &Store{path: path, options: o, file: f, queues: make(map[string]*queue)}
 	s.commits.start(s)
 	return s, nil
 }
 
-// Close waits for the commit under way and what waits for the next one, and closes the file. What was claimed is free again when it is
-// opened the next time. To close a store again does nothing.
+// Close waits for the commit under way and what waits for the next one, and closes the file. What was
+// claimed is free again when the file is opened the next time. To close a store again does nothing.
+//
+// Close does not wait for a commit that has been under way for a minute, or for a call that reads and does
+// not end. It returns [driver.ErrBroken] then, and the file stays locked until the process ends.
 func (s *Store) Close() error {
-	if s.closed.Swap(true) {
-		s.commits.wait()
+	again := s.closed.Swap(true)
+	stopped := s.commits.stop()
+	if again {
 		return nil
 	}
-	s.commits.stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, q := range s.queues {
 		q.hints.Stop()
 	}
-	s.view.Lock() // no reader is left
-	defer s.view.Unlock()
-	err := guard("close", s.db.Close)
-	if err != nil {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), s.options.stall, errReading)
+	defer cancel()
+	if err := errors.Join(stopped, s.view.lock(ctx)); err != nil { // no reader is left
+		return fmt.Errorf("boltstore: close %q: %w; the file stays locked until the process ends", s.path, err)
+	}
+	defer s.view.unlock()
+	if err := s.file.close(); err != nil {
 		return fmt.Errorf("boltstore: close %q: %w", s.path, err)
 	}
 	return nil
 }
+
+var errReading = fmt.Errorf("%w: a call that reads does not end", driver.ErrBroken)
 
 // usable tells why nothing can be done, if that is so.
 func (s *Store) usable(ctx context.Context) error {
@@ -90,33 +100,47 @@ func (s *Store) usable(ctx context.Context) error {
 
 func errClosed() error { return fmt.Errorf("boltstore: the store is %w", driver.ErrClosed) }
 
-// fail ends all use of the store: the file and the memory may differ.
+// fail ends all use of the store: the file and the memory may differ, or the file cannot be written.
 func (s *Store) fail(cause error) {
-	err := fmt.Errorf("boltstore: %w: file %q must be closed and opened again, as it is unknown whether a commit has taken place: %w",
-		driver.ErrUnavailable, s.path, cause)
+	err := fmt.Errorf("boltstore: %w: close the store and open %q again, in a new process if it stays locked: %w",
+		driver.ErrBroken, s.path, cause)
 	s.failed.CompareAndSwap(nil, &err)
 }
 
 // read makes a transaction that sees the file as of the last commit that is safe, and the memory at the same moment.
 func (s *Store) read(ctx context.Context, f func(tx *bolt.Tx) error) error {
-	s.view.RLock()
-	defer s.view.RUnlock()
+	if err := s.view.enter(ctx, s.commits.stalled); err != nil {
+		return errors.Join(s.usable(ctx), err)
+	}
+	defer s.view.leave()
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	return guard("read", func() error { return s.see(f) })
+	err := s.file.view(f)
+	if s.file.stuck.Load() {
+		s.fail(err)
+	}
+	return err
 }
 
-// update makes a transaction of its own, without the committer; for what is not under way yet.
+// update makes a transaction of its own, without the committer; for what is not under way yet. An error of f
+// is returned; every other one but [driver.ErrFull] ends the use of the store, unless the file is damaged.
 func (s *Store) update(f func(tx *bolt.Tx) error) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	return guard("write", func() error {
-		if err := s.meta(); err != nil {
-			return err
+	var refused error
+	_, err := s.file.update(func(tx *bolt.Tx) error {
+		if refused = f(tx); refused != nil {
+			return refused
 		}
-		return classify(s.db.Update(f))
+		return tx.Commit()
 	})
+	err = classify(err)
+	if broken := errors.Is(err, driver.ErrBroken) && !errors.Is(err, ErrCorrupt) && refused == nil; broken || s.file.stuck.Load() {
+		s.fail(err)
+		return *s.failed.Load()
+	}
+	return err
 }
 
 // Open makes a queue or joins one that exists, see [driver.Store]. The limits of dead letters in config hold for what is done through this
@@ -147,4 +171,70 @@ func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend,
 
 func partitionsError(queue string, has, asked int) error {
 	return fmt.Errorf("%w: queue %q has %d, %d were asked for", driver.ErrPartitions, queue, has, asked)
+}
+
+// gate is a lock that readers share, and that a reader waits for no longer than its context. The zero
+// value is open.
+type gate struct {
+	mu      sync.Mutex
+	readers int
+	writer  chan struct{} // closed by unlock; nil: the gate is open
+	empty   chan struct{} // closed when the last reader leaves; nil: no writer waits for it
+}
+
+// enter enters as a reader, which leave ends. It is an error if ctx ends, or the writer has stalled.
+func (g *gate) enter(ctx context.Context, stalled <-chan struct{}) error {
+	for {
+		g.mu.Lock()
+		writer := g.writer
+		if writer == nil {
+			g.readers++
+			g.mu.Unlock()
+			return nil
+		}
+		g.mu.Unlock()
+		select {
+		case <-writer:
+		case <-stalled:
+			return errStalled
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.readers--; g.readers == 0 && g.empty != nil {
+		close(g.empty)
+		g.empty = nil
+	}
+}
+
+// lock closes the gate and waits until all readers have left; unlock opens it. One goroutine at a time may
+// lock. If ctx ends before, the gate stays closed.
+func (g *gate) lock(ctx context.Context) error {
+	g.mu.Lock()
+	g.writer = make(chan struct{})
+	empty := make(chan struct{})
+	if g.readers == 0 {
+		g.mu.Unlock()
+		return nil
+	}
+	g.empty = empty
+	g.mu.Unlock()
+	select {
+	case <-empty:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (g *gate) unlock() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.writer)
+	g.writer = nil
 }
