@@ -22,6 +22,7 @@ type Handler func(ctx context.Context, d *Delivery) error
 
 // Consume claims messages and calls the handler for each that is due, until ctx ends or the queue is closed. Then it gives back what it has not
 // begun, waits for the handlers that run and for what they have asked of the store, and returns: nil where ctx has ended, or [ErrClosed].
+// If the store is broken Consume ends in the same way, and returns [ErrBroken].
 //
 // Any number of calls, in any number of processes, share the queue's partitions.
 func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOptions) error {
@@ -46,6 +47,9 @@ func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOp
 	}
 	workers.Wait()
 	c.stop()
+	if err := c.failure(); err != nil {
+		return fmt.Errorf("durable: consume: %w", err)
+	}
 	if ctx.Err() == nil || q.ctx.Err() != nil { // it was closed, or is being shut down
 		return fmt.Errorf("durable: consume: %w", ErrClosed)
 	}

@@ -24,6 +24,7 @@ func (c *consumer) membership() {
 			c.own(members)
 		case c.ctx.Err() == nil:
 			c.q.report("heartbeat: %w", err)
+			c.fail(err)
 		}
 		pause(c.ctx, c.opts.Membership/3)
 	}

@@ -87,6 +87,7 @@ func (p *pump) claim(ctx context.Context) {
 			if ctx.Err() == nil {
 				p.c.q.report("claim from partition %d: %w", p.part, err)
 			}
+			p.c.fail(err)
 			p.sooner(sent.Add(failurePause))
 			return
 		}

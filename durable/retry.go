@@ -41,6 +41,23 @@ func (q *Queue) retryAfter(first error, start time.Time, call func(ctx context.C
 	return err
 }
 
+// fail ends the consumer with err, unless the store may work again. The calls of Consume and Take then
+// return err.
+func (c *consumer) fail(err error) {
+	if errors.Is(err, ErrBroken) || errors.Is(err, ErrClosed) && c.ctx.Err() == nil {
+		c.cancel(err)
+		go c.retire()
+	}
+}
+
+// failure is the error that has ended the consumer, nil if there was none.
+func (c *consumer) failure() error {
+	if err := context.Cause(c.ctx); err != ErrClosed { //nolint:errorlint // this very error ends a consumer that has not failed
+		return err
+	}
+	return nil
+}
+
 // Exponential is a backoff that begins with least and doubles with each attempt up to most, each time multiplied by a random
 // number from 0.5 to 1.5, so that what failed together is not tried again together; never more than most.
 func Exponential(least, most time.Duration) func(attempts int) time.Duration {

@@ -34,7 +34,7 @@ func (c *consumer) take(ctx context.Context, t *taker) (*held, error) {
 	case <-ctx.Done():
 		return c.leave(t, context.Cause(ctx))
 	case <-c.ctx.Done():
-		return c.leave(t, ErrClosed)
+		return c.leave(t, context.Cause(c.ctx))
 	}
 }
 
@@ -175,7 +175,8 @@ func (c *consumer) taken(h *held) {
 // [Queue.Consume] does, with the options of [Queue.SetTakeOptions]. Its lease is not extended by itself: see [Delivery.Extend].
 //
 // Messages are claimed ahead for the calls to come, and one that has begun when its call's ctx ends is kept for the next call; where none comes for as
-// long as ConsumerOptions.Membership they are given back. Take fails when ctx ends, or with [ErrClosed].
+// long as ConsumerOptions.Membership they are given back. Take fails when ctx ends, with [ErrClosed], or with [ErrBroken]
+// if the store is broken.
 func (q *Queue) Take(ctx context.Context) (*Delivery, error) {
 	for {
 		c, err := q.takingConsumer()
@@ -186,7 +187,7 @@ func (q *Queue) Take(ctx context.Context) (*Delivery, error) {
 		switch {
 		case err == nil:
 			return c.delivery(h), nil
-		case ctx.Err() != nil:
+		case ctx.Err() != nil || c.failure() != nil:
 			return nil, fmt.Errorf("durable: take: %w", err)
 		}
 		// The consumer has ended, as nobody called for a while, or the queue was closed.

@@ -117,11 +117,15 @@ func (s *Store) read(ctx context.Context, f func(tx *bolt.Tx) error) error {
 		return err
 	}
 	err := s.file.view(f)
-	if s.file.stuck.Load() {
+	if s.file.stuck.Load() || ofSystem(err) {
 		s.fail(err)
+		return *s.failed.Load()
 	}
 	return err
 }
+
+// ofSystem reports whether the system has refused to read or write the file, for another reason than space.
+func ofSystem(err error) bool { return errors.Is(err, driver.ErrBroken) && !errors.Is(err, ErrCorrupt) }
 
 // update makes a transaction of its own, without the committer; for what is not under way yet. An error of f
 // is returned; every other one but [driver.ErrFull] ends the use of the store, unless the file is damaged.
@@ -136,7 +140,7 @@ func (s *Store) update(f func(tx *bolt.Tx) error) error {
 		return tx.Commit()
 	})
 	err = classify(err)
-	if broken := errors.Is(err, driver.ErrBroken) && !errors.Is(err, ErrCorrupt) && refused == nil; broken || s.file.stuck.Load() {
+	if s.file.stuck.Load() || refused == nil && ofSystem(err) {
 		s.fail(err)
 		return *s.failed.Load()
 	}

@@ -53,7 +53,8 @@ type Config struct {
 //
 // A store that ends with the process of its callers may end all leases when it is opened again, with a crash for what was firing.
 //
-// Errors are [ErrUnavailable] where the same call may succeed later. It may then have taken place all the same, so
+// Errors are [ErrBroken] where no call will succeed any more, as the store must be opened again or its data restored: a queue
+// then tells its callers at once, and its consumers end. They are [ErrUnavailable] where the same call may succeed later. It may then have taken place all the same, so
 // each transition may be repeated: see the notes there.
 type Backend interface {
 	// Partitions is the number of partitions, fixed when the queue was made.
