@@ -37,7 +37,8 @@ func (q *Queue) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Close ends the queue at once: contexts of handlers are cancelled, calls that change something and are under way fail with [ErrClosed], as all later ones do, and what this
+// Close ends the queue at once: contexts of handlers are cancelled, calls that change something and are under way fail with [ErrClosed], unless the store has
+// them already; all later ones do; and what this
 // process had claimed is delivered again when its leases end. It does not wait. A second call does nothing.
 func (q *Queue) Close() {
 	q.mu.Lock()

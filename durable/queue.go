@@ -75,12 +75,38 @@ func newPart(q *Queue, index int, producer string) *part {
 	p.puts.size = func(r putRequest) int { return len(r.item.Body) }
 	p.puts.alike = func(a, b putRequest) bool { return a.replace == b.replace }
 	p.puts.flush = func(requests []putRequest) ([]driver.Status, error) { return p.put(producer, requests) }
+	_, groups := q.backend.(driver.Grouper)
+	if groups {
+		p.puts.alone = p.putOne
+	}
 	for op := driver.OpAck; op <= driver.OpPurge; op++ {
 		p.gather(&p.changes[op], func(changes []driver.Change) ([]answer, error) {
 			return p.apply(driver.Batch{Partition: p.index, Op: op, Changes: changes})
 		})
+		if groups {
+			p.changes[op].alone = func(ctx context.Context, c driver.Change) (answer, error) { return p.changeOne(ctx, op, c) }
+		}
 	}
 	return p
+}
+
+// putOne stores a message in a store that groups calls.
+func (p *part) putOne(ctx context.Context, r putRequest) (driver.Status, error) {
+	statuses, err := p.q.backend.Put(ctx, driver.Put{Partition: p.index, Replace: r.replace, Items: []driver.PutItem{r.item}})
+	if err != nil {
+		return 0, err
+	}
+	return statuses[0], nil
+}
+
+// changeOne makes one transition in a store that groups calls.
+func (p *part) changeOne(ctx context.Context, op driver.Op, c driver.Change) (answer, error) {
+	sent := time.Now()
+	outcomes, err := p.q.backend.Apply(ctx, driver.Batch{Partition: p.index, Op: op, Changes: []driver.Change{c}})
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{outcomes[0], sent, false}, nil
 }
 
 // gather sets up a batcher of changes.

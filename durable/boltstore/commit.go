@@ -168,17 +168,18 @@ func (c *committer) gather() (group []*request, notes []*partition, ok bool) {
 	return group, notes, true
 }
 
-// linger lets those run who were woken by the last commit and are about to ask again; otherwise the next group would be
-// the first of them alone, and all others would wait for two commits.
+// linger lets the callers run that the last commit has woken and that are about to ask again. Otherwise the next
+// group would be the first of them alone, and all others would wait for two commits. It ends when as many wait as
+// the last group had, and no more come.
 func (c *committer) linger() {
 	for range lingerTurns {
 		before := len(c.waiting)
-		if before >= c.last {
-			return
-		}
 		c.mu.Unlock()
 		runtime.Gosched()
 		c.mu.Lock()
+		if n := len(c.waiting); n == before && n >= c.last {
+			return
+		}
 	}
 }
 

@@ -96,6 +96,11 @@ type Backend interface {
 	Watch(ctx context.Context) (<-chan Hint, error)
 }
 
+// Grouper is a [Backend] that gathers concurrent calls into one commit by itself. A queue then makes a call of its own
+// for each caller that waits: if both gathered, half of the callers would miss each commit. The answer of a Grouper cannot
+// get lost, so its errors are never [ErrUnavailable] and its calls are not repeated.
+type Grouper interface{ GroupsCalls() }
+
 // MaxBatch is the number of messages in one transition.
 const MaxBatch = 256
 
