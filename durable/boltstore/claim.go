@@ -51,8 +51,8 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ends.len() > 0 {
-		claimed.Lease = max(least, p.ends.first().end)
+	if p.ends.Len() > 0 {
+		claimed.Lease = max(least, p.ends.First().end)
 	}
 	return claimed, nil
 }

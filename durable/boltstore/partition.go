@@ -7,6 +7,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // partition is what the memory holds of a partition: what is claimed, and how far the index on disk has been claimed. Everything
@@ -25,9 +26,9 @@ type partition struct {
 	state  state  // as of the last commit
 	token  uint64 // the last one given; below state.tokens
 	leases map[string]*lease
-	ends   indexedHeap[*lease] // all leases, by their ends
+	ends   local.Heap[*lease] // all leases, by their ends
 	front  key
-	free   indexedHeap[*freeKey]
+	free   local.Heap[*freeKey]
 	freed  map[string]*freeKey // of free, by id
 	former map[string]former   // leases that have ended in memory only
 
@@ -73,8 +74,8 @@ func (l *lease) state() driver.State {
 	return driver.StateLeased
 }
 
-func (l *lease) before(o *lease) bool { return l.end < o.end || l.end == o.end && l.id < o.id }
-func (l *lease) place() *int          { return &l.index }
+func (l *lease) Before(o *lease) bool { return l.end < o.end || l.end == o.end && l.id < o.id }
+func (l *lease) Place() *int          { return &l.index }
 
 // freeKey is a scheduled message before the front.
 type freeKey struct {
@@ -82,8 +83,8 @@ type freeKey struct {
 	index int
 }
 
-func (f *freeKey) before(o *freeKey) bool { return f.key.before(o.key) }
-func (f *freeKey) place() *int            { return &f.index }
+func (f *freeKey) Before(o *freeKey) bool { return f.key.before(o.key) }
+func (f *freeKey) Place() *int            { return &f.index }
 
 // former is a lease that has ended: by which transition of its holder, 0 if by none.
 type former struct {
@@ -138,7 +139,7 @@ func (p *partition) addLease(l *lease) {
 	p.dropFree(l.id)
 	delete(p.former, l.id)
 	p.leases[l.id] = l
-	p.ends.push(l)
+	p.ends.Add(l)
 }
 
 // dropLease forgets a lease and what is said of it.
@@ -146,14 +147,14 @@ func (p *partition) dropLease(id string) {
 	delete(p.notes, id)
 	delete(p.former, id)
 	if l := p.leases[id]; l != nil {
-		p.ends.remove(l)
+		p.ends.Remove(l)
 		delete(p.leases, id)
 	}
 }
 
 func (p *partition) dropFree(id string) {
 	if f := p.freed[id]; f != nil {
-		p.free.remove(f)
+		p.free.Remove(f)
 		delete(p.freed, id)
 	}
 }
@@ -178,10 +179,10 @@ func (p *partition) schedule(k key) {
 	}
 	f := &freeKey{key: k}
 	p.freed[k.id] = f
-	p.free.push(f)
-	if p.free.len() > p.q.store.options.maxFree {
-		p.front = p.free.first().key
-		p.free.clear()
+	p.free.Add(f)
+	if p.free.Len() > p.q.store.options.maxFree {
+		p.front = p.free.First().key
+		p.free.Clear()
 		clear(p.freed)
 	}
 }

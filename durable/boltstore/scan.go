@@ -17,8 +17,8 @@ type scan struct {
 // first is the earliest message, false where there is none. What is free comes first, as all of that is before the front.
 func (s *scan) first() (key, bool) {
 	p := s.p
-	if p.free.len() > 0 {
-		return p.free.first().key, true
+	if p.free.Len() > 0 {
+		return p.free.First().key, true
 	}
 	if s.cursor == nil {
 		s.cursor = s.index.Cursor()

@@ -41,11 +41,51 @@ type entry struct {
 	replayed bool      // since it was dead
 }
 
-func (e *entry) before(other *entry) bool {
-	if e.at != other.at {
-		return e.at < other.at
+// Before and Place are for the heap of a set.
+func (e *entry) Before(other *entry) bool {
+	return e.at < other.at || e.at == other.at && e.ID < other.ID
+}
+
+func (e *entry) Place() *int { return &e.index }
+
+// ordered is a set of entries in the order of their keys, at and then id.
+type ordered struct{ local.Heap[*entry] }
+
+// first is the earliest entry, nil if there is none.
+func (o *ordered) first() *entry {
+	if o.Len() == 0 {
+		return nil
 	}
-	return e.ID < other.ID
+	return o.First()
+}
+
+// firstAt is the key of the earliest entry, 0 if there is none.
+func (o *ordered) firstAt() driver.Instant {
+	if o.Len() == 0 {
+		return 0
+	}
+	return o.First().at
+}
+
+func (o *ordered) add(e *entry) {
+	e.set = o
+	o.Add(e)
+}
+
+func (o *ordered) remove(e *entry) {
+	o.Remove(e)
+	e.set = nil
+}
+
+// until is the number of entries whose key is not after t. It visits these, and at most as many more plus one.
+func (o *ordered) until(t driver.Instant) (n int64) {
+	o.Walk(func(e *entry) bool {
+		if e.at <= t {
+			n++
+		}
+		return e.at <= t
+	})
+	return n
 }
 
 // copy is the record for a caller, with a body of its own.
@@ -122,7 +162,7 @@ func (p *partition) bury(now time.Time, e *entry) {
 func (p *partition) trimDead(now time.Time, limits deadLimits) {
 	for range 2 * driver.MaxBatch {
 		e := p.dead.first()
-		if e == nil || p.dead.len() <= limits.count && e.Died.Add(limits.age) > local.Floor(now) {
+		if e == nil || p.dead.Len() <= limits.count && e.Died.Add(limits.age) > local.Floor(now) {
 			return
 		}
 		p.drop(e)
