@@ -23,4 +23,5 @@ for i, id in ipairs(ids) do
 end
 
 schedule_all(DEAD, gone)
+subtract_dead(gone)
 return { sec, usec, table.concat(statuses), '', '' }
