@@ -105,4 +105,3 @@ func TestWrongTypeNamesKey(t *testing.T) {
 		require.NoError(t, client.Del(t.Context(), key).Err())
 	}
 }
-

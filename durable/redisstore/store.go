@@ -17,7 +17,7 @@
 //	tw:{orders:3}:p   sorted set: producers by the time of their last call, to within an hour
 //	tw:{orders:3}:h   channel of hints
 //	tw:{orders}:meta      hash: version, partitions
-//	tw:{orders}:members   sorted set: consumers by the time at which they are gone
+//	tw:{orders}:members   sorted set: consumers by the time at which they are gone; '' by the time of the last heartbeat
 //
 // No key has a time to live.
 //
