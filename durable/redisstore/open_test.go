@@ -26,6 +26,8 @@ func TestNewRefuses(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrInvalid)
 	_, err = redisstore.New((*redis.Client)(nil), redisstore.Options{})
 	require.ErrorIs(t, err, driver.ErrInvalid)
+	_, err = new(redisstore.Store).Open(t.Context(), config())
+	require.ErrorIs(t, err, driver.ErrInvalid, "a store that New has not made")
 	for name, o := range map[string]redisstore.Options{
 		`"a{b"`:  {Prefix: "a{b"},
 		`"a}b"`:  {Prefix: "a}b"},
