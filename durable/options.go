@@ -32,6 +32,10 @@ type Options struct {
 	// DeadLimit is the number of dead letters that each partition keeps. The oldest go first. Defaults to 100,000.
 	DeadLimit int
 
+	// DeadBytes is the number of bytes that the bodies of the dead letters of each partition may take. The oldest go first, and the newest stays
+	// however large it is. Defaults to 64 MiB.
+	DeadBytes int64
+
 	// DeadAge is how long a dead letter is kept. Defaults to 30 days.
 	DeadAge time.Duration
 
@@ -65,6 +69,12 @@ func (o Options) withDefaults() (Options, error) {
 		if err := setInt(f.name, f.value, f.standard, f.max); err != nil {
 			return o, err
 		}
+	}
+	if o.DeadBytes == 0 {
+		o.DeadBytes = 64 << 20
+	}
+	if o.DeadBytes < 0 {
+		return o, fmt.Errorf("%w DeadBytes %d: 1 or more is accepted, and 0 for the default", ErrInvalid, o.DeadBytes)
 	}
 	if err := setDuration("DeadAge", &o.DeadAge, 30*24*time.Hour, time.Millisecond); err != nil {
 		return o, err
@@ -100,7 +110,7 @@ func setDuration(name string, value *time.Duration, standard, least time.Duratio
 	return nil
 }
 
-// ConsumerOptions are those of [Queue.Consume] and of [Queue.Take]. The zero value of each field stands for its default.
+// ConsumerOptions are those of [Queue.Consume] and of [Queue.Receiver]. The zero value of each field stands for its default.
 type ConsumerOptions struct {
 	// Concurrency is the number of handlers at the same time. Defaults to 64.
 	Concurrency int
@@ -131,8 +141,11 @@ type ConsumerOptions struct {
 	// the message is a dead letter. Defaults to 10.
 	MaxCrashes int
 
-	// Backoff is the pause after a failed delivery, from the number of those that failed so far, from 1. Defaults to [Exponential] of one second and one hour.
-	Backoff func(attempts int) time.Duration
+	// Backoff returns the pause after a failed delivery, from the delivery and the handler's error, or
+	// a [*PanicError] after a panic. The number of failed deliveries is d.Attempts+1. A negative pause
+	// counts as 0. It is called on the goroutine of the handler. Defaults to [Exponential] of one second
+	// and one hour.
+	Backoff func(d *Delivery, err error) time.Duration
 }
 
 func (o ConsumerOptions) withDefaults() (ConsumerOptions, error) {
