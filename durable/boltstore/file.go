@@ -48,7 +48,7 @@ func openFile(path string, o Options) (*file, error) {
 			return nil, err
 		}
 	}
-	f, err := openLocked(path, o, lockTimeout(deadline))
+	f, err := openLocked(path, o, size, lockTimeout(deadline))
 	if err != nil {
 		return nil, err
 	}
@@ -112,11 +112,11 @@ func isOfBolt(err error) bool {
 //
 // The list of free pages is written with each commit. Without the list, opening would read the whole file
 // once more.
-func openLocked(path string, o Options, timeout time.Duration) (*file, error) {
+func openLocked(path string, o Options, size int64, timeout time.Duration) (*file, error) {
 	options := &bolt.Options{Timeout: timeout, FreelistType: bolt.FreelistMapType, NoSync: o.NoSync, MaxSize: o.maxSize}
 	if strconv.IntSize == 64 && runtime.GOOS != "windows" {
-		// Address space, no memory. While the file fits in it a writer that needs a larger map does not wait for readers.
-		options.InitialMmapSize = 1 << 30
+		// Address space, no memory. A writer that needs a larger map waits for readers, such as a backup.
+		options.InitialMmapSize = 1<<30 + int(2*max(0, size))
 	}
 	return openRecovered(path, o.FileMode, options)
 }

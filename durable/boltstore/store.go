@@ -24,6 +24,8 @@ type Store struct {
 	// both. It is taken before partition.mu.
 	view gate
 
+	copies gate // entered by backups, and held by Close
+
 	writing sync.Mutex // held for a write transaction, and for finding out whether one that has failed can be seen
 	closed  atomic.Bool
 	failed  atomic.Pointer[error] // why the store cannot be used any more; it does not change
@@ -60,8 +62,8 @@ func Open(path string, options Options) (*Store, error) {
 // Close waits for the commit under way and what waits for the next one, and closes the file. What was
 // claimed is free again when the file is opened the next time. To close a store again does nothing.
 //
-// Close does not wait for a commit that has been under way for a minute, or for a call that reads and does
-// not end. It returns [driver.ErrBroken] then, and the file stays locked until the process ends.
+// Close does not wait for a commit that has been under way for a minute, or for a call that reads, such as
+// Backup, and does not end within a minute. It returns [driver.ErrBroken] then, and the file stays locked until the process ends.
 func (s *Store) Close() error {
 	again := s.closed.Swap(true)
 	stopped := s.commits.stop()
@@ -75,7 +77,7 @@ func (s *Store) Close() error {
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), s.options.stall, errReading)
 	defer cancel()
-	if err := errors.Join(stopped, s.view.lock(ctx)); err != nil { // no reader is left
+	if err := errors.Join(stopped, s.view.lock(ctx), s.copies.lock(ctx)); err != nil { // no reader is left
 		return fmt.Errorf("boltstore: close %q: %w; the file stays locked until the process ends", s.path, err)
 	}
 	defer s.view.unlock()
