@@ -28,6 +28,11 @@ type Options struct {
 	// damage may end the process (bbolt recurses until the stack overflows) or take all of its memory.
 	SkipCheck bool
 
+	// Socket serves the queues to other processes on a Unix socket, whose path is that of the file and ".sock", with
+	// the permissions of FileMode. delayq uses it for a file that is in use, and programs use it with [Connect]. The
+	// system bounds the length of the path to about 100 bytes.
+	Socket bool
+
 	stall   time.Duration // after which a commit has failed, see stallTimeout
 	maxSize int           // of the file in bytes, for tests of a full disk; 0: no limit
 	maxFree int           // see the constant

@@ -19,6 +19,7 @@ type Store struct {
 	options Options
 	file    *file
 	commits committer
+	server  *server // nil without Options.Socket
 
 	// view is entered by those who read file and memory together, and held by a commit while it changes
 	// both. It is taken before partition.mu.
@@ -56,6 +57,11 @@ func Open(path string, options Options) (*Store, error) {
 	}
 	s := &Store{path: path, options: o, file: f, queues: make(map[string]*queue)}
 	s.commits.start(s)
+	if o.Socket {
+		if s.server, err = listen(s); err != nil {
+			return nil, fmt.Errorf("boltstore: open %q: %w", path, errors.Join(err, s.Close()))
+		}
+	}
 	return s, nil
 }
 
@@ -66,6 +72,9 @@ func Open(path string, options Options) (*Store, error) {
 // Backup, and does not end within a minute. It returns [driver.ErrBroken] then, and the file stays locked until the process ends.
 func (s *Store) Close() error {
 	again := s.closed.Swap(true)
+	if s.server != nil {
+		s.server.close()
+	}
 	stopped := s.commits.stop()
 	if again {
 		return nil
