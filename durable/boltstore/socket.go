@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -18,8 +17,8 @@ import (
 )
 
 // A store with Options.Socket serves its queues to other processes on a Unix socket beside the file, so that
-// tools can work on a file that is in use. A connection carries one call: the client sends a call, the
-// server answers with a reply. A backup has several, the last of which has no content; a watch has one, and
+// tools can work on a file that is in use. A connection carries one call after another: the client sends a
+// call, the server answers with a reply. A backup has several, the last of which has no content; a watch has one, and
 // one more for each hint. The messages are in encoding/gob.
 
 // call is a call of a [driver.Backend], or a backup.
@@ -171,23 +170,43 @@ func (v *server) accept() {
 	}
 }
 
-// serve answers the call of a connection. The call's context ends with the connection.
+// serve answers the calls of a connection, one after another. Their contexts end with the connection.
 func (v *server) serve(conn net.Conn) {
 	ctx, cancel := context.WithCancel(v.ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	defer conn.Close() //nolint:errcheck // the client has its answer or has left
-	_ = conn.SetReadDeadline(time.Now().Add(callTimeout))
-	var c call
-	if err := gob.NewDecoder(conn).Decode(&c); err != nil {
-		return
-	}
-	_ = conn.SetReadDeadline(time.Time{})
-	go func() { // the client sends nothing more, and closes when it gives up
-		_, _ = conn.Read(make([]byte, 1))
-		cancel()
+	defer conn.Close() //nolint:errcheck // the client has its answers or has left
+	calls := make(chan *call)
+	go func() { // it also notices that the client has left
+		defer cancel()
+		in := gob.NewDecoder(conn)
+		for {
+			c := new(call)
+			if in.Decode(c) != nil {
+				return
+			}
+			select {
+			case calls <- c:
+			case <-ctx.Done():
+				return
+			}
+		}
 	}()
 	out := gob.NewEncoder(conn)
+	for {
+		select {
+		case c := <-calls:
+			if v.reply(ctx, c, out) != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// reply makes a call and sends what comes of it.
+func (v *server) reply(ctx context.Context, c *call, out *gob.Encoder) error {
 	var r reply
 	switch c.Method {
 	case callBackup:
@@ -196,11 +215,11 @@ func (v *server) serve(conn net.Conn) {
 		}))
 		r.fail(err)
 	case callWatch:
-		r.fail(v.watch(ctx, &c, out))
+		r.fail(v.watch(ctx, c, out))
 	default:
-		r.fail(v.answer(ctx, &c, &r))
+		r.fail(v.answer(ctx, c, &r))
 	}
-	_ = out.Encode(&r)
+	return out.Encode(&r)
 }
 
 // watch sends hints until ctx ends.
@@ -223,9 +242,6 @@ func (v *server) watch(ctx context.Context, c *call, out *gob.Encoder) error {
 	}
 	return err
 }
-
-// callTimeout is how long a server waits for the call of a connection.
-const callTimeout = 10 * time.Second
 
 type writeFunc func([]byte) (int, error)
 
@@ -264,11 +280,21 @@ func (v *server) answer(ctx context.Context, c *call, r *reply) (err error) {
 }
 
 // Remote is a store whose file another process has open, with Options.Socket. It implements [driver.Store]: its
-// queues may be used as those of the process that has the file open. A call costs a connection. If the process
-// ends, calls fail with [driver.ErrUnavailable] until a process has opened the file again.
+// queues may be used as those of the process that has the file open. If that process ends, calls fail with
+// [driver.ErrUnavailable] until a process has opened the file again.
 type Remote struct {
-	path   string
-	closed atomic.Bool
+	path string
+
+	mu     sync.Mutex
+	idle   []*link // connections without a call
+	closed bool
+}
+
+// link is a connection with its codecs.
+type link struct {
+	conn net.Conn
+	out  *gob.Encoder
+	in   *gob.Decoder
 }
 
 var _ driver.Store = (*Remote)(nil)
@@ -277,72 +303,131 @@ var _ driver.Store = (*Remote)(nil)
 // no process serves the file.
 func Connect(path string) (*Remote, error) {
 	r := &Remote{path: path}
-	conn, err := r.dial(context.Background())
+	l, err := r.link(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	return r, conn.Close()
+	r.keep(l)
+	return r, nil
 }
 
 // Close makes later calls fail with [driver.ErrClosed]. Calls under way go on.
 func (r *Remote) Close() error {
-	r.closed.Store(true)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	r.drop()
 	return nil
 }
 
-func (r *Remote) dial(ctx context.Context) (net.Conn, error) {
+// drop closes the connections that have no call. r.mu is held.
+func (r *Remote) drop() {
+	for _, l := range r.idle {
+		_ = l.conn.Close()
+	}
+	r.idle = nil
+}
+
+// link returns a connection for a call.
+func (r *Remote) link(ctx context.Context) (*link, error) {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil, errClosed()
+	}
+	if last := len(r.idle) - 1; last >= 0 {
+		l := r.idle[last]
+		r.idle = r.idle[:last]
+		r.mu.Unlock()
+		return l, nil
+	}
+	r.mu.Unlock()
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socketPath(r.path))
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: %w: no process with Options.Socket has %q open: %w", driver.ErrUnavailable, r.path, err)
 	}
-	return conn, nil
+	return &link{conn, gob.NewEncoder(conn), gob.NewDecoder(conn)}, nil
 }
+
+// keep keeps a connection whose call is over.
+func (r *Remote) keep(l *link) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || len(r.idle) >= maxIdle {
+		_ = l.conn.Close()
+		return
+	}
+	r.idle = append(r.idle, l)
+}
+
+// maxIdle is the number of connections that wait for calls.
+const maxIdle = 16
 
 // do makes a call, and hands each reply to next, which returns false for the last one.
 func (r *Remote) do(ctx context.Context, c *call, next func(*reply) (bool, error)) error {
-	switch {
-	case r.closed.Load():
-		return errClosed()
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	conn, err := r.dial(ctx)
+	l, err := r.link(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.Close() //nolint:errcheck // the answer is there
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	if err = gob.NewEncoder(conn).Encode(c); err == nil {
-		in := gob.NewDecoder(conn)
-		for more := true; more && err == nil; {
-			var answer reply
-			if err = in.Decode(&answer); err != nil {
-				break
-			}
-			if err := answer.err(); err != nil {
-				return err
-			}
-			if more, err = next(&answer); err != nil {
-				return err
-			}
-		}
+	stop := context.AfterFunc(ctx, func() { _ = l.conn.Close() })
+	answered, err := l.do(c, next)
+	if stop() && answered {
+		r.keep(l)
+		return err
 	}
+	_ = l.conn.Close()
 	switch {
-	case err == nil:
-		return nil
+	case answered:
+		return err
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
+	r.mu.Lock()
+	r.drop() // they are as old
+	r.mu.Unlock()
 	return fmt.Errorf("boltstore: %w: the process that has %q open does not answer: %w", driver.ErrUnavailable, r.path, err)
+}
+
+// do reports whether the last reply has come, and returns its error or that of the connection.
+func (l *link) do(c *call, next func(*reply) (bool, error)) (answered bool, err error) {
+	if err := l.out.Encode(c); err != nil {
+		return false, err
+	}
+	for {
+		var answer reply
+		if err := l.in.Decode(&answer); err != nil {
+			return false, err
+		}
+		if err := answer.err(); err != nil {
+			return true, err
+		}
+		if more, err := next(&answer); err != nil || !more {
+			return err == nil, err
+		}
+	}
 }
 
 // Backup is [Store.Backup] of the process that has the file open.
 func (r *Remote) Backup(ctx context.Context, w io.Writer) (n int64, err error) {
+	if w == nil {
+		return 0, fmt.Errorf("boltstore: backup: %w writer nil: a writer is accepted", driver.ErrInvalid)
+	}
+	var failed error // of w
 	err = r.do(ctx, &call{Method: callBackup}, func(answer *reply) (bool, error) {
+		if len(answer.Content) == 0 {
+			return false, nil
+		}
 		written, err := w.Write(answer.Content)
 		n += int64(written)
-		return len(answer.Content) > 0, err
+		failed = err
+		return true, err
 	})
+	if failed != nil {
+		err = fmt.Errorf("boltstore: backup of %q: %w", r.path, failed)
+	}
 	return n, err
 }
 
