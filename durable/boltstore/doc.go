@@ -8,6 +8,8 @@
 // last call of each producer. After a crash or a restart there is no lease to wait for: every message that was claimed is scheduled
 // again as soon as the queue is open, at the due time it had.
 //
+// Other processes use the file through the process that has it open, see Options.Socket and [Connect].
+//
 // # What a call that has returned promises
 //
 // Put, and each transition that changes what must survive, returns after an fsync. Calls that arrive while a commit is under way share the
@@ -29,7 +31,7 @@
 //
 // The file grows to what the largest number of messages took, and never shrinks: what is free is used again. Each commit writes the list of free
 // pages, 8 bytes for each, so after a peak commits write more: 2.8 MB where 1.4 GB are free. To make the file small again let the queues run
-// empty and begin with a new file, or copy it with "bbolt compact" while it is closed. Where an int has 32 bits a file ends at 2 GiB, or earlier
+// empty and begin with a new file, or copy it with [Compact] while it is closed. Where an int has 32 bits a file ends at 2 GiB, or earlier
 // where there is no room for its map.
 //
 // # Damaged files
