@@ -375,6 +375,10 @@ func newTaker() *taker { return &taker{ready: make(chan *held, 1)} }
 // be used again.
 func (d *dispatcher) take(ctx context.Context, t *taker) (*held, error) {
 	d.mu.Lock()
+	if d.ctx.Err() != nil { // what has begun is being given back
+		d.mu.Unlock()
+		return nil, ErrClosed
+	}
 	if h := d.takeBegun(); h != nil {
 		d.match()
 		d.mu.Unlock()
