@@ -14,8 +14,8 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
-	"github.com/timingwheel-go/timingwheel/durable/internal/storeurl"
 )
 
 // app is one run of the program.
@@ -37,10 +37,11 @@ type app struct {
 // maxBody is the largest body that a queue may be made for, so that none is refused here that others have accepted.
 const maxBody = 64 << 20
 
-// How many dead letters are kept, and how long, where a command only looks into a queue: its consumers say what is too many or too old.
+// The bounds of dead letters where a command only looks into a queue: its consumers say what is too many, too large or too old.
 const (
-	keepDead = 1 << 30
-	keepAge  = 100 * 365 * day
+	keepDead  = 1 << 30
+	keepBytes = 1 << 60
+	keepAge   = 100 * 365 * day
 )
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
@@ -90,7 +91,7 @@ func (a *app) globals() []cli.Flag {
 func (a *app) commands() []*cli.Command {
 	return []*cli.Command{
 		a.enqueueCommand(), a.takeCommand(), a.consumeCommand(), a.watchCommand(), a.inspectCommand(), a.listCommand(),
-		a.cancelCommand(), a.rescheduleCommand(), a.deadCommand(), a.auditCommand(), a.benchCommand(),
+		a.cancelCommand(), a.rescheduleCommand(), a.deadCommand(), a.auditCommand(),
 	}
 }
 
@@ -137,11 +138,7 @@ func (a *app) with(ctx context.Context, f func(s *session) error) error {
 }
 
 // make is with for commands that may make the file of a store.
-func (a *app) make(ctx context.Context, f func(s *session) error) error {
-	return a.withStore(ctx, func(store durable.Store) error { return a.use(ctx, store, a.queue, f) })
-}
-
-func (a *app) withStore(ctx context.Context, f func(store durable.Store) error) (err error) {
+func (a *app) make(ctx context.Context, f func(s *session) error) (err error) {
 	if err := a.check(); err != nil {
 		return err
 	}
@@ -151,7 +148,20 @@ func (a *app) withStore(ctx context.Context, f func(store durable.Store) error) 
 		return explain(err)
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
-	return f(store)
+	o := durable.Options{Queue: a.queue, Partitions: a.partitions, MaxBody: maxBody, OnError: a.complaints.add}
+	if !a.drops {
+		o.DeadLimit, o.DeadBytes, o.DeadAge = keepDead, keepBytes, keepAge
+	}
+	q, err := durable.Open(ctx, store, o)
+	if err != nil {
+		return explain(err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		defer cancel()
+		err = errors.Join(err, q.Shutdown(ctx))
+	}()
+	return explain(f(&session{q, store, a.queue}))
 }
 
 // check refuses names that no store has to be opened for. An empty name of a queue would be the default one to some calls
@@ -160,7 +170,7 @@ func (a *app) check() error {
 	if err := storeurl.Check(a.store); err != nil {
 		return err
 	}
-	return driver.Config{Queue: a.queue, DeadLimit: keepDead, DeadAge: keepAge}.Check()
+	return driver.Config{Queue: a.queue, DeadLimit: keepDead, DeadBytes: keepBytes, DeadAge: keepAge}.Check()
 }
 
 // explainWaiting says after Ctrl-C what is waited for, until the function is called that it returns. Where commands run, consume says that.
@@ -190,24 +200,6 @@ func (a *app) explainWaiting(ctx context.Context) (end func()) {
 	}
 }
 
-// use opens a queue of a store for f and closes it afterwards.
-func (a *app) use(ctx context.Context, store durable.Store, queue string, f func(s *session) error) (err error) {
-	o := durable.Options{Queue: queue, Partitions: a.partitions, MaxBody: maxBody, OnError: a.complaints.add}
-	if !a.drops {
-		o.DeadLimit, o.DeadAge = keepDead, keepAge
-	}
-	q, err := durable.Open(ctx, store, o)
-	if err != nil {
-		return explain(err)
-	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
-		defer cancel()
-		err = errors.Join(err, q.Shutdown(ctx))
-	}()
-	return explain(f(&session{q, store, queue}))
-}
-
 // mustExist refuses a file that is not there: a command that only finds something in it would make an empty one, and a
 // wrong path would look like an empty queue.
 func (a *app) mustExist() error {
@@ -216,7 +208,7 @@ func (a *app) mustExist() error {
 		return nil
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("store %q: there is no such file; delayq enqueue and delayq bench make one, other commands do not: %w", a.store, err)
+		return fmt.Errorf("store %q: there is no such file; delayq enqueue makes one, other commands do not: %w", a.store, err)
 	}
 	return nil
 }
