@@ -45,7 +45,9 @@ func (q *Queue) retryAfter(first error, start time.Time, call func(ctx context.C
 // each time multiplied by a random number from 0.5 to 1.5, so that messages that failed together do
 // not come again together; never more than most. It looks at d.Attempts only.
 func Exponential(least, most time.Duration) func(d *Delivery, err error) time.Duration {
-	return func(d *Delivery, _ error) time.Duration { return exponential(least, most, min(max(0, d.Attempts), 63)+1) }
+	return func(d *Delivery, _ error) time.Duration {
+		return exponential(least, most, min(max(0, d.Attempts), 63)+1)
+	}
 }
 
 // exponential returns the pause after a number of attempts.
