@@ -20,7 +20,7 @@ type partition struct {
 func newPartition(prefix, queue string, p int) partition {
 	base := fmt.Sprintf("%s:{%s:%d}:", prefix, queue, p)
 	k := partition{channel: base + "h"}
-	for _, name := range "msdlxcp" {
+	for _, name := range "msdlxc" {
 		k.keys = append(k.keys, base+string(name))
 	}
 	k.records = base + "m"

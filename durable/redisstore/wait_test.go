@@ -20,7 +20,7 @@ func TestRepeatedPutWrites(t *testing.T) {
 	q := openQueue(t, client, redisstore.Options{})
 	changed := regexp.MustCompile(`rdb_changes_since_last_save:\d+`)
 	writes := func() string { return changed.FindString(client.Info(t.Context(), "persistence").Val()) }
-	p := driver.Put{Producer: "p", Seq: 1, Items: items("a", 2, 10, time.Hour)}
+	p := driver.Put{Call: calling("p", 1), Items: items("a", 2, 10, time.Hour)}
 	first, err := q.Put(t.Context(), p)
 	require.NoError(t, err)
 	before := writes()
@@ -35,7 +35,7 @@ func TestRepeatedPutWrites(t *testing.T) {
 	again, err = q.Put(t.Context(), p)
 	require.NoError(t, err, "what is stored is stored, also when the memory is full")
 	require.Equal(t, first, again)
-	p.Seq++
+	p.Call.Seq++
 	_, err = q.Put(t.Context(), p)
 	require.ErrorIs(t, err, driver.ErrFull)
 }
