@@ -42,16 +42,23 @@ func (b *backend) line(part, room int) []any {
 	return newLine(b.partitions[part].keys, room)
 }
 
+// runLine runs a script, and waits for replicas if the store has to.
 func (b *backend) runLine(ctx context.Context, part int, s *script, line []any) (any, error) {
-	v, err := s.run(ctx, b.store.client, line)
+	v, err := within(ctx, func() (any, error) {
+		if s.promise && b.store.options.Wait > 0 {
+			return b.store.runAndWait(ctx, s, b.partitions[part].records, line)
+		}
+		return s.run(ctx, b.store.client, line)
+	})
 	return v, b.failure(ctx, part, s, err)
 }
 
 func (b *backend) failure(ctx context.Context, part int, s *script, err error) error {
-	b.store.lookForSlots(ctx, err)
 	if err == nil {
 		return nil
 	}
+	b.store.lookForSlots(ctx, err)
+	err = b.store.nameWrongKey(ctx, err, b.partitions[part].keys, partitionTypes)
 	return failure(ctx, b.naming(s, part), err)
 }
 
@@ -69,4 +76,6 @@ func (b *backend) calling(part int, c *driver.Call) []any {
 }
 
 // deadBounds are the arguments of scripts that make dead letters.
-func (b *backend) deadBounds() []any { return []any{b.config.DeadLimit, millis(b.config.DeadAge)} }
+func (b *backend) deadBounds() []any {
+	return []any{b.config.DeadLimit, millis(b.config.DeadAge), b.config.DeadBytes}
+}

@@ -3,6 +3,8 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -16,9 +18,9 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 	if err := b.store.usable(ctx); err != nil || len(put.Items) == 0 {
 		return nil, err
 	}
-	v, err := b.runPut(ctx, put)
+	v, err := b.runLine(ctx, put.Partition, putScript, b.putLine(put))
 	if err != nil {
-		return nil, b.failure(ctx, put.Partition, putScript, err)
+		return nil, err
 	}
 	r, err := b.calledReply(put.Partition, putScript, v)
 	if err != nil {
@@ -35,18 +37,21 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 	return statuses(text), nil
 }
 
+// late is what a script without a token says of a copy that came too late.
+const late = "late"
+
 // calledReply is the reply to a script without tokens, unless it is that of a copy that came too late.
 func (b *backend) calledReply(part int, s *script, v any) (*reply, error) {
 	r := newReply(v)
-	if len(r.values) == 0 || r.values[0] != "late" {
+	if len(r.values) == 0 || r.values[0] != late {
 		return r, nil
 	}
 	r.text()
-	late := &driver.LateError{Now: r.instant(), Unknown: r.text() == "1"}
+	refused := &driver.LateError{Now: r.instant(), Unknown: r.text() == "1"}
 	if r.err != nil {
 		return r, nil
 	}
-	return nil, fmt.Errorf("redisstore: %s: %w", b.naming(s, part), late)
+	return nil, fmt.Errorf("redisstore: %s: %w", b.naming(s, part), refused)
 }
 
 // putLine has the arguments that the script's file tells.
@@ -60,17 +65,8 @@ func (b *backend) putLine(put driver.Put) []any {
 	return line
 }
 
-// runPut runs the script, and waits for replicas if the store shall.
-func (b *backend) runPut(ctx context.Context, put driver.Put) (any, error) {
-	line := b.putLine(put)
-	if b.store.options.Wait == 0 {
-		return putScript.run(ctx, b.store.client, line)
-	}
-	return b.store.runAndWait(ctx, putScript, b.partitions[put.Partition].records, line)
-}
-
-// runAndWait runs a script and WAIT in one pipeline: WAIT is about the writes of its own connection. So a Put that is repeated
-// writes too.
+// runAndWait runs a script and WAIT in one pipeline: WAIT is about the writes of its own connection. So a call that is
+// repeated writes too. A call that has changed nothing has nothing to wait for.
 func (s *Store) runAndWait(ctx context.Context, script *script, key string, line []any) (any, error) {
 	node, err := s.node(ctx, key)
 	if err != nil {
@@ -87,6 +83,8 @@ func (s *Store) runAndWait(ctx context.Context, script *script, key string, line
 			continue
 		case cmd.Err() != nil:
 			return nil, cmd.Err()
+		case !changed(cmd.Val()):
+			return cmd.Val(), nil
 		case err != nil:
 			return nil, err
 		}
@@ -94,11 +92,20 @@ func (s *Store) runAndWait(ctx context.Context, script *script, key string, line
 	}
 }
 
+// changed reports whether one of the statuses that a script has returned is StatusDone.
+func changed(v any) bool {
+	if values, ok := v.([]any); ok && len(values) > 2 && values[0] != late {
+		v = values[2]
+	}
+	text, _ := v.(string)
+	return strings.Contains(text, strconv.Itoa(int(driver.StatusDone)))
+}
+
 // enough checks the number of replicas that WAIT has returned.
 func (s *Store) enough(wait *redis.Cmd) error {
 	n, err := wait.Int()
 	if err == nil && n < s.options.Wait {
-		err = fmt.Errorf("%w: %d of %d replicas have the messages after %v; they are stored",
+		err = fmt.Errorf("%w: %d of %d replicas have the change after %v; it has taken place on the master",
 			driver.ErrUnavailable, n, s.options.Wait, s.options.WaitTimeout)
 	}
 	return err

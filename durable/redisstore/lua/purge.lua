@@ -18,6 +18,7 @@ end
 statuses = table.concat(statuses)
 allow_growth()
 many('ZREM', DEAD, gone)
+subtract_dead(gone)
 many('HDEL', RECORDS, gone)
 many('HDEL', STATES, gone)
 remember(statuses, {})

@@ -6,7 +6,7 @@
 
 local ids = column(7, 2)
 local states = call('HMGET', STATES, unpack(ids))
-local statuses, gone = {}, {}
+local statuses, gone, rewritten = {}, {}, {}
 for i, id in ipairs(ids) do
   local s = states[i]
   local k = s and kind(s)
@@ -21,6 +21,7 @@ for i, id in ipairs(ids) do
 end
 
 schedule_all(DEAD, gone)
+subtract_dead(gone)
 statuses = table.concat(statuses)
 remember(statuses, {})
 return { sec, usec, statuses, '', '' }
