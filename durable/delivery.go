@@ -8,36 +8,40 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Delivery is a message that has begun. Whoever has it from [Queue.Take] calls one of Ack, Nack and Bury; if he does not, the message is
-// delivered again when its lease has ended. In a handler of [Queue.Consume] the returned error does that, and these
-// methods are for those that want to know its result.
+// Delivery is a message that has begun. Exactly one of Ack, Nack, Bury and Release settles it. The
+// caller of [Receiver.Take] calls one of them, else the message is delivered again when its lease has
+// ended. A handler of [Queue.Consume] returns an error or nil instead, or calls one of them if it
+// needs to know the result. The methods may be called from several goroutines.
 type Delivery struct {
 	ID       string
-	Body     []byte // the receiver's own
+	Body     []byte // the caller may change it
 	Enqueued time.Time
 	Due      time.Time // on the store's clock, as Enqueued
 
-	// Attempts is the number of deliveries before that ended in an error, and Crashes that of those whose lease ended, as the process crashed or
-	// hung.
+	// Attempts is the number of earlier deliveries that ended in an error. Crashes is the number of those
+	// whose lease ended, because the process crashed or hung.
 	Attempts, Crashes, MaxAttempts int
 
-	// Token rises with each delivery of the message: a system that remembers the highest can refuse whoever comes late.
+	// Token rises with each delivery of the message. A system that remembers the highest token can refuse
+	// a consumer that was delayed past the end of its lease.
 	Token uint64
 
-	from   *dispatcher
-	h      *held
-	ending *ending // the last call that was to end it. The dispatcher's mutex guards it
-	first  ending  // mostly the only one
+	from *dispatcher
+	h    *held
+
+	ending     *ending // the last call that was to end it. The dispatcher's mutex guards the rest
+	first      ending  // mostly the only one
+	unanswered bool    // an Ack has failed, and may have taken place
 }
 
 // ending is a call of the store that ends a delivery. The dispatcher's mutex guards it.
 type ending struct {
 	op     driver.Op
 	over   bool
-	done   chan struct{} // closed when the call is over; made by the first who waits for that
+	done   chan struct{} // closed when the call is over; made by the first caller that waits
 	err    error         // of a call that is over
 	failed bool          // it is over and has no answer: it may be repeated
-	told   bool          // whoever has asked for it knows its result
+	told   bool          // a caller has its result
 }
 
 // delivery is the delivery of a message that was taken, and records how late it is.
@@ -50,28 +54,47 @@ func (d *dispatcher) delivery(h *held) *Delivery {
 	}
 }
 
-// Ack ends the message: it was delivered. [ErrLeaseLost] says that the lease had ended, so that it may be delivered again. To acknowledge, or
-// to give back, a delivery a second time is ErrLeaseLost, too. After any other error, be it that the store could not be reached or that ctx has
-// ended, the call may be repeated: it then has the result of the first, where that goes on or has taken place.
+// Ack ends the message: it was delivered. [ErrLeaseLost] says that the lease had ended, so that the
+// message was delivered again or will be, or that the delivery was settled before. After any other
+// error, because the store could not be reached or ctx has ended, the call may be repeated: it then
+// has the result of the first if that goes on or has taken place.
+//
+// One answer cannot be exact. If the reply to an Ack was lost, and the message is gone when the call
+// is repeated, then either the first call has taken place, or another consumer has taken the message
+// over and acknowledged it. Ack returns nil if by the clock of this process the lease cannot have
+// ended, else ErrLeaseLost. So nil is wrong if in that moment the store's clock was also set ahead,
+// or this machine was suspended, for longer than the lease.
 func (d *Delivery) Ack(ctx context.Context) error {
 	return d.settle(ctx, driver.OpAck, driver.Change{})
 }
 
-// Nack gives the message back as failed. It is due again after delay, rounded up to milliseconds; or it becomes a dead letter
-// where it has had its attempts.
-func (d *Delivery) Nack(ctx context.Context, delay time.Duration) error {
+// Nack gives the message back as failed, because of cause, which may be nil. The message is due again
+// after delay, rounded up to milliseconds (0 or less: at once). After its last attempt it becomes a
+// dead letter. The text of cause is kept with the message, up to [driver.MaxReason] bytes: see
+// [Record]. Errors are those of Ack.
+func (d *Delivery) Nack(ctx context.Context, delay time.Duration, cause error) error {
+	reason := reasonOf(cause)
 	if d.last() {
-		return d.settle(ctx, driver.OpBury, driver.Change{})
+		return d.settle(ctx, driver.OpBury, driver.Change{Reason: reason})
 	}
-	return d.settle(ctx, driver.OpRetry, driver.Change{Delay: max(0, delay)})
+	return d.settle(ctx, driver.OpRetry, driver.Change{Delay: max(0, delay), Reason: reason})
 }
 
-// Bury makes the message a dead letter.
+// Release gives the message back as it was: it is due at once, and neither an attempt nor a crash is
+// counted. A program that ends releases what it has taken and not handled. Errors are those of Ack.
+func (d *Delivery) Release(ctx context.Context) error {
+	return d.settle(ctx, driver.OpRelease, driver.Change{})
+}
+
+// Bury makes the message a dead letter. The reason is kept with it, up to [driver.MaxReason] bytes.
+// Errors are those of Ack.
 func (d *Delivery) Bury(ctx context.Context, reason string) error {
 	return d.settle(ctx, driver.OpBury, driver.Change{Reason: reason})
 }
 
-// Extend lets the lease end dur after now on the store's clock, or after the due time if that is later.
+// Extend lets the lease end dur after now on the store's clock, or after the due time if that is
+// later. A dur of 0 or less is [ErrInvalid]. In a handler, whose lease is extended by itself, Extend
+// does not shorten it below ConsumerOptions.Visibility. Other errors are those of Ack.
 func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 	if dur <= 0 {
 		return fmt.Errorf("durable: extend message %q: %w duration %v: more than 0 is accepted", d.ID, ErrInvalid, dur)
@@ -79,7 +102,7 @@ func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 	change := d.h.change()
 	d.from.mu.Lock()
 	if change.Delay = dur; d.h.renew {
-		change.Delay = max(dur, d.from.opts.Visibility) // what is extended by itself is not shortened
+		change.Delay = max(dur, d.from.opts.Visibility)
 	}
 	d.from.mu.Unlock()
 	done := make(chan error, 1)
@@ -111,7 +134,8 @@ func (d *Delivery) settle(ctx context.Context, op driver.Op, change driver.Chang
 	return nil
 }
 
-// end waits for the call that ends the delivery: its own, or one before that was given up. Where that fails its own follows.
+// end waits for the call that ends the delivery: its own, or an earlier one whose caller did not wait
+// for the result. If the earlier one fails its own follows.
 func (d *Delivery) end(ctx context.Context, op driver.Op, change driver.Change) error {
 	for {
 		e, own := d.send(op, change, func(error) {})
@@ -126,7 +150,7 @@ func (d *Delivery) end(ctx context.Context, op driver.Op, change driver.Change) 
 	}
 }
 
-// over is closed when a call is over.
+// over returns a channel that is closed when a call is over.
 func (d *Delivery) over(e *ending) <-chan struct{} {
 	d.from.mu.Lock()
 	defer d.from.mu.Unlock()
@@ -139,8 +163,8 @@ func (d *Delivery) over(e *ending) <-chan struct{} {
 	return e.done
 }
 
-// result is that of a call that is over, for the first who asks for it. For all others the delivery has been ended by somebody else. It also reports
-// whether the call may be made again.
+// result is the result of a call that is over, for the first caller that asks for the same transition.
+// For all others the delivery was settled before. It also reports whether a call may be made again.
 func (d *Delivery) result(e *ending, op driver.Op) (err error, again bool) {
 	d.from.mu.Lock()
 	defer d.from.mu.Unlock()
@@ -160,7 +184,8 @@ func await(ctx context.Context, done <-chan error) error {
 	}
 }
 
-// send asks for the end of the delivery. Where that was done before, and has not failed, it returns that call and false.
+// send asks the store to end the delivery. If that was done before, and has not failed, it returns the
+// earlier call and false.
 func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (e *ending, own bool) {
 	d.from.mu.Lock()
 	if d.ending != nil && !d.ending.failed {
@@ -169,7 +194,7 @@ func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (e
 	}
 	e = &d.first
 	if d.ending != nil {
-		e = new(ending) // somebody may still wait for the one before
+		e = new(ending) // a caller may still wait for the one before
 	}
 	e.op, d.ending = op, e
 	d.h.ending = true
@@ -180,16 +205,19 @@ func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (e
 	return e, true
 }
 
-// ended notes what the store has answered. Where it has not, the lease is kept for another try.
+// ended notes the answer of the store. If there is none, the lease is kept for another try. NotFound
+// is the success of an Ack that was repeated without an answer, and of no other call.
 func (d *Delivery) ended(e *ending, a answer, err error) error {
 	d.from.mu.Lock()
 	defer d.from.mu.Unlock()
-	kept := time.Now().Before(d.h.until)
-	if e.failed = err != nil; !e.failed {
+	repeated := (a.repeated || d.unanswered) && time.Now().Before(d.h.until)
+	if e.failed = err != nil; e.failed {
+		d.unanswered = d.unanswered || e.op == driver.OpAck
+	} else {
 		d.from.forget(d.h)
 	}
 	d.h.ending = false
-	if err == nil && !(a.Status == driver.StatusNotFound && kept) { // not there, and nobody else can have taken it: a call before has done it
+	if err == nil && !(a.Status == driver.StatusNotFound && repeated) { // else an Ack before has done it
 		err = checkHolder(a.Status)
 	}
 	e.err, e.over = err, true

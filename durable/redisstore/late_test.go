@@ -275,7 +275,7 @@ func TestRepeatedCallSaysWhatTheFirstSaid(t *testing.T) {
 				require.NoError(t, err)
 				_ = ask[call](h.late, t, "another") // the script is known from here on
 				got := loseFirst(h, id, func() outcome { return ask[call](h.late, t, id) }, func() {
-					require.NoError(t, d.Nack(t.Context(), time.Hour)) // it could be cancelled now
+					require.NoError(t, d.Nack(t.Context(), time.Hour, nil)) // it could be cancelled now
 				})
 				require.NoError(t, got.err)
 				assert.Equal(t, durable.Firing, got.result, "the call has said so when it took place")
