@@ -63,14 +63,23 @@ type Counts struct {
 	Dead      int64
 	NextDue   time.Time // zero if nothing is scheduled
 
+	// Unreadable is the number of scheduled messages that a consumer has met and that this version of the program
+	// cannot read: a newer version has enqueued them, or they are damaged. They stay in the queue, for a newer
+	// version to deliver, do not hold up other messages, and are not among Scheduled.
+	Unreadable int64
+
 	Enqueued, Acked, Retried, Buried, Cancelled, Crashed uint64
+
+	// Lost is the number of messages whose records are gone, because a Redis server has evicted them or someone has
+	// deleted them: those that consumers and audits have removed from the queue, and those that have not been.
+	Lost uint64
 }
 
 func newCounts(c driver.Counts) Counts {
 	return Counts{
 		Now: c.Now.Time(), Scheduled: c.Scheduled, Due: c.Due, InFlight: c.InFlight, Dead: c.Dead,
 		NextDue: timeOf(c.NextDue), Enqueued: c.Enqueued, Acked: c.Acked, Retried: c.Retried,
-		Buried: c.Buried, Cancelled: c.Cancelled, Crashed: c.Crashed,
+		Buried: c.Buried, Cancelled: c.Cancelled, Crashed: c.Crashed, Unreadable: c.Unreadable, Lost: c.Lost,
 	}
 }
 
@@ -93,6 +102,8 @@ func (c *Counts) add(o Counts) {
 	c.Buried += o.Buried
 	c.Cancelled += o.Cancelled
 	c.Crashed += o.Crashed
+	c.Unreadable += o.Unreadable
+	c.Lost += o.Lost
 }
 
 // AuditReport is what an audit has found.

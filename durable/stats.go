@@ -93,6 +93,7 @@ func (q *Queue) Audit(ctx context.Context, repair bool) (AuditReport, error) {
 		sum.Records += r.Records
 		sum.Orphans += r.Orphans
 		sum.Strays += r.Strays
+		sum.Unreadable += r.Unreadable
 		sum.Repaired += r.Repaired
 		if err != nil {
 			return sum, fmt.Errorf("durable: audit of partition %d: %w", i, err)

@@ -111,10 +111,11 @@ func (a *app) auditCommand() *cli.Command {
 }
 
 type auditJSON struct {
-	Records  int64 `json:"records"`
-	Orphans  int64 `json:"orphans"`
-	Strays   int64 `json:"strays"`
-	Repaired int64 `json:"repaired"`
+	Records    int64 `json:"records"`
+	Orphans    int64 `json:"orphans"`
+	Strays     int64 `json:"strays"`
+	Unreadable int64 `json:"unreadable"`
+	Repaired   int64 `json:"repaired"`
 }
 
 // audit fails where faults are left, so that a script notices.
@@ -127,7 +128,8 @@ func (a *app) audit(ctx context.Context, s *session, repair bool) error {
 		err = a.printJSON(auditJSON(r))
 	} else {
 		err = a.print(pairs(table.Row{"messages looked at", r.Records}, table.Row{"messages in no set", r.Orphans},
-			table.Row{"members of sets without a message", r.Strays}, table.Row{"repaired", r.Repaired}))
+			table.Row{"members of sets without a message", r.Strays},
+			table.Row{"messages that cannot be read", r.Unreadable}, table.Row{"repaired", r.Repaired}))
 	}
 	if left := r.Orphans + r.Strays - r.Repaired; left > 0 && err == nil {
 		err = fmt.Errorf("%d faults are left; delayq audit -repair repairs them", left)

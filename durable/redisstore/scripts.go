@@ -22,20 +22,20 @@ var (
 	heartbeatScript = newScript("heartbeat", "clock")
 
 	putScript          = newScript("put", "clock", "partition", "numbers", "times", "writes", "head")
-	claimScript        = newScript("claim", "clock", "partition", "numbers", "sound", "times", "writes", "head", "dead")
+	claimScript        = newScript("claim", "clock", "partition", "numbers", "sound", "times", "writes", "head", "dead").unrepeated()
 	getScript          = newScript("get", "clock", "partition")
-	listScript         = newScript("list", "clock", "partition", "numbers")
+	listScript         = newScript("list", "clock", "partition", "numbers", "sound")
 	countScript        = newScript("count", "clock", "partition", "head")
 	auditRecordsScript = newScript("audit_records", "clock", "partition", "numbers", "sound", "writes", "head")
 	auditStraysScript  = newScript("audit_strays", "clock", "partition")
 
 	opScripts = [...]*script{
-		driver.OpBegin:      newScript("begin", "clock", "partition", "numbers", "times", "writes"),
+		driver.OpBegin:      newScript("begin", "clock", "partition", "numbers", "sound", "times", "writes"),
 		driver.OpAck:        newScript("ack", "clock", "partition").unrepeated(),
 		driver.OpRetry:      newScript("retry", "clock", "partition", "numbers", "times", "writes", "head", "schedule"),
 		driver.OpBury:       newScript("bury", "clock", "partition", "numbers", "writes", "dead"),
 		driver.OpRelease:    newScript("release", "clock", "partition", "numbers", "writes", "head", "schedule"),
-		driver.OpExtend:     newScript("extend", "clock", "partition", "numbers", "times", "writes"),
+		driver.OpExtend:     newScript("extend", "clock", "partition", "numbers", "sound", "times", "writes"),
 		driver.OpCancel:     newScript("cancel", "clock", "partition").unrepeated(),
 		driver.OpReschedule: newScript("reschedule", "clock", "partition", "numbers", "sound", "times", "writes", "head", "schedule"),
 		driver.OpReplay:     newScript("replay", "clock", "partition", "numbers", "times", "writes", "head", "schedule"),
@@ -65,8 +65,9 @@ func newScript(name string, parts ...string) *script {
 	return &script{name: name, source: source.String(), hash: hex.EncodeToString(sum[:])}
 }
 
-// unrepeated says that the client must not run the script again by itself where a reply was lost. The second answer would be
-// that there is no such message, and the caller could not know that the first call has removed it.
+// unrepeated says that the client must not run the script again by itself if a reply was lost. The second answer would be
+// that there is no such message, and the caller could not know that the first call has removed it. A claim may be repeated by
+// its consumer, see [driver.Claim]; the client's own repetitions would only keep the consumer from noticing.
 func (s *script) unrepeated() *script {
 	s.once = true
 	return s

@@ -32,3 +32,11 @@ func DueAt(now time.Time, at driver.Instant, delay time.Duration) driver.Instant
 func LeaseEnd(now time.Time, due driver.Instant, d time.Duration) driver.Instant {
 	return max(After(now, d), due.Add(d))
 }
+
+// ClaimedUntil is the end of the lease that a claim gives to a message in a state, leased or firing.
+func ClaimedUntil(now time.Time, c *driver.Claim, state driver.State, due driver.Instant) driver.Instant {
+	if state == driver.StateLeased && c.Hold > 0 {
+		return LeaseEnd(now, due, c.Hold)
+	}
+	return LeaseEnd(now, due, c.Visibility)
+}

@@ -9,7 +9,7 @@ local states = call('HMGET', STATES, unpack(ids))
 local statuses, ends, leases = {}, {}, {}
 for i, id in ipairs(ids) do
   local s = states[i]
-  local k = s and holds(s, ARGV[3 * i - 1]) and kind(s)
+  local k = sound_state(s) and holds(s, ARGV[3 * i - 1]) and kind(s)
   if k == 'L' or k == 'F' then
     local lease = lease_end(due(s), tonumber(ARGV[3 * i]))
     statuses[i], ends[i] = DONE, pack7(lease)
