@@ -62,7 +62,7 @@ func (c *consumer) expect(p *consumed, due driver.Instant) {
 func (c *consumer) plan(p *consumed, stale bool) (claim driver.Claim, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	claim = driver.Claim{Partition: p.part, Visibility: c.opts.Visibility + c.slack(), MaxCrashes: c.opts.MaxCrashes}
+	claim = driver.Claim{Partition: p.part, Visibility: c.opts.Visibility, Hold: c.holdTime(), MaxCrashes: c.opts.MaxCrashes}
 	claim.Max, claim.MaxBytes, claim.Horizon = c.room(p)
 	if c.hungry.len() == 0 && (claim.Max > 0 || c.quick()) { // else others come first
 		c.grant(p)

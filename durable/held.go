@@ -3,7 +3,6 @@ package durable
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
@@ -18,6 +17,7 @@ type held struct {
 	timer  timingwheel.Timer       // armed
 	until  time.Time               // the lease ends no earlier, on the clock of this process
 	asked  bool                    // its lease is being extended
+	cross  bool                    // it begins while its lease is extended by holdTime: see beganUntil
 	renew  bool                    // its lease is extended by itself also when it has been taken
 	ending bool                    // the store has been asked to end its delivery, and may have done so
 	cancel context.CancelCauseFunc // of its handler's context; nil: none runs
@@ -67,10 +67,9 @@ func (c *consumer) hold(part int, claimed driver.Claimed, sent time.Time) {
 	c.match()
 }
 
-// slack is by how much the lease of a claim is longer than Visibility, so that it need not be moved when the message begins soon after its due time.
-func (c *consumer) slack() time.Duration {
-	return min(c.opts.Visibility/8, 500*time.Millisecond, math.MaxInt64-c.opts.Visibility)
-}
+// holdTime is the lease of a message that was claimed ahead and has not begun. It is short, so that others soon get what a
+// consumer that was killed had claimed ahead, and costs no crash when it ends.
+func (c *consumer) holdTime() time.Duration { return min(c.opts.Membership, c.opts.Visibility) }
 
 // begin is the change by which a message begins. Delay is the new lease, where what is left of the old one is not long enough.
 func (c *consumer) begin(h *held, now time.Time) driver.Change {
@@ -84,11 +83,15 @@ func (c *consumer) begin(h *held, now time.Time) driver.Change {
 // extended notes a new end of the lease. mu is held.
 func (h *held) extended(a answer) { h.until, h.record.LeaseEnd = a.until(), a.Lease }
 
-// beganUntil notes the lease of a message that has begun. Where it was left as it was, and the call took long, or the store's clock was set ahead, it is
-// extended. mu is held.
+// beganUntil notes the lease of a message that has begun. If it was left as it was, and the call took long, or the store's clock was set ahead, it is
+// extended. If an extension by the shorter holdTime crossed the begin, the store may have made it after that: so the lease counts as the shorter one until it has been extended once more. mu is held.
 func (c *consumer) beganUntil(h *held, a answer) {
 	left := min(time.Until(h.until), h.record.LeaseEnd.Time().Sub(a.Now))
 	switch {
+	case h.cross && !h.asked:
+		h.asked = true
+		c.extend(h)
+	case h.cross: // it is extended when that extension is answered
 	case a.Lease > 0:
 		h.extended(a)
 	case left < c.opts.Visibility/8*7 && !h.asked:

@@ -72,29 +72,39 @@ func (c *consumer) disown() {
 // renewal extends leases in good time: of handlers that run, and of messages that are due and have to wait for one. Where it fails,
 // the context of the handler is cancelled before the lease ends.
 func (c *consumer) renewal() {
-	period := c.opts.Visibility / 8
 	for c.life.Err() == nil {
-		pause(c.life, period)
-		c.renew(time.Now(), period)
+		pause(c.life, c.holdTime()/8)
+		c.renew(time.Now())
 	}
 }
 
+// leaseTime is how long the lease of a message is when it is extended.
+func (c *consumer) leaseTime(h *held) time.Duration {
+	if h.unbegun() {
+		return c.holdTime()
+	}
+	return c.opts.Visibility
+}
+
 // renew looks at all leases. They are extended when a third has passed, which leaves time for several attempts.
-func (c *consumer) renew(now time.Time, period time.Duration) {
+func (c *consumer) renew(now time.Time) {
 	c.mu.Lock()
 	defer c.unlock()
 	for h := range c.held {
-		left := h.until.Sub(now)
+		left, lease := h.until.Sub(now), c.leaseTime(h)
+		if h.cross {
+			lease = c.holdTime()
+		}
 		switch {
 		case h.state == heldArmed:
 		case h.state == heldTaken && !h.renew: // of Take
 			if left <= 0 {
 				c.forget(h)
 			}
-		case left < 2*period:
+		case left < lease/4:
 			c.lose(h)
-		case left < c.opts.Visibility*2/3 && !h.asked:
-			h.asked = true
+		case left < lease*2/3 && !h.asked:
+			h.asked, h.cross = true, h.cross || h.state == heldBeginning
 			c.extend(h)
 		}
 	}
@@ -115,8 +125,8 @@ func (c *consumer) lose(h *held) {
 }
 
 func (c *consumer) extend(h *held) {
-	change := h.change()
-	change.Delay = c.opts.Visibility
+	change, begun := h.change(), !h.unbegun()
+	change.Delay = c.leaseTime(h)
 	c.pending++
 	c.q.parts[h.part].changes[driver.OpExtend].send(change, func(a answer, err error) {
 		c.mu.Lock()
@@ -127,6 +137,12 @@ func (c *consumer) extend(h *held) {
 		case h.state == heldGone || err != nil:
 		case a.Status == driver.StatusDone:
 			h.extended(a)
+			if begun {
+				h.cross = false
+			} else if h.cross && !h.unbegun() {
+				h.asked = true
+				c.extend(h)
+			}
 		case h.ending: // it has been settled, and the answer is on its way
 		default:
 			c.lose(h)

@@ -18,8 +18,13 @@ type pump struct {
 	cancel context.CancelFunc // nil: the partition is not owned. Touched by the membership's goroutine only
 	done   chan struct{}
 
-	claimed time.Time // when it asked the store last. Touched by run only, as is over
-	over    time.Time // when the first lease is over, zero: there is none
+	// Touched by run only.
+	claimed    time.Time // when it asked the store last
+	over       time.Time // when the first lease is over, zero: there is none
+	seen       uint64    // the highest token that it has received
+	unanswered bool      // the last claim was not answered, and may have taken place
+	lost       int       // messages without a record that were not reported yet
+	reported   time.Time // when lost and unreadable messages were reported last
 
 	mu     sync.Mutex
 	next   time.Time     // when it looks at the partition again
@@ -68,6 +73,9 @@ func (p *pump) run(ctx context.Context) {
 		p.claim(ctx)
 		p.wait(ctx)
 	}
+	if p.unanswered {
+		p.claimUnseen()
+	}
 	p.c.starve(p.c.parts[p.part])
 }
 
@@ -83,6 +91,7 @@ func (p *pump) claim(ctx context.Context) {
 		p.claimed, p.over = sent, time.Time{}
 		claimed, err := p.call(ctx, claim)
 		p.c.hold(p.part, claimed, sent)
+		p.report(claimed)
 		if err != nil {
 			if ctx.Err() == nil {
 				p.c.q.report("claim from partition %d: %w", p.part, err)
@@ -122,7 +131,51 @@ func (p *pump) call(ctx context.Context, claim driver.Claim) (driver.Claimed, er
 		pause(longer, leaveTime)
 		cancel()
 	})()
-	return p.c.q.backend.Claim(longer, claim)
+	return p.send(longer, claim)
+}
+
+// send claims, and keeps account of what the consumer has received. The store gives it again what it has not.
+func (p *pump) send(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
+	claim.Consumer, claim.Seen = p.c.name, p.seen
+	claimed, err := p.c.q.backend.Claim(ctx, claim)
+	p.unanswered = err != nil
+	for i := range claimed.Records {
+		p.seen = max(p.seen, claimed.Records[i].Token)
+	}
+	return claimed, err
+}
+
+// claimUnseen takes over what a claim has given whose answer was lost, when no other claim follows. It is given back with
+// all else that has not begun; otherwise it would count crashes when its leases end.
+func (p *pump) claimUnseen() {
+	ctx, cancel := context.WithTimeout(p.c.life, leaveTime)
+	defer cancel()
+	sent := time.Now()
+	claim := driver.Claim{Partition: p.part, Visibility: p.c.opts.Visibility, Hold: p.c.holdTime(), MaxCrashes: p.c.opts.MaxCrashes}
+	claimed, err := p.send(ctx, claim)
+	p.c.hold(p.part, claimed, sent)
+	if err != nil && p.c.q.ctx.Err() == nil {
+		p.c.q.report("claim from partition %d: %w", p.part, err)
+	}
+}
+
+// reportPeriod is the least time between two reports of a partition's lost and unreadable messages.
+const reportPeriod = time.Minute
+
+// report reports messages that were lost or cannot be read: at once, and then as often as reportPeriod says.
+func (p *pump) report(claimed driver.Claimed) {
+	p.lost += claimed.Lost
+	if p.lost == 0 && claimed.Unreadable == 0 || !p.reported.IsZero() && time.Since(p.reported) < reportPeriod {
+		return
+	}
+	if p.lost > 0 {
+		p.c.q.report("partition %d: %d messages are lost: their records are gone, as the server has evicted them or someone has deleted them", p.part, p.lost)
+	}
+	if claimed.Unreadable > 0 {
+		p.c.q.report("partition %d: %d messages cannot be read: a newer version has written them, or they are damaged; they stay in the queue: %w",
+			p.part, claimed.Unreadable, ErrVersion)
+	}
+	p.lost, p.reported = 0, time.Now()
 }
 
 // lead is how long from now the store should be asked for a message.

@@ -72,7 +72,7 @@ func (c *consumer) match() {
 			p.parked.push(h)
 			continue
 		}
-		h.state = heldBeginning
+		h.state, h.cross = heldBeginning, h.asked
 		c.beginning++
 		c.pending++
 		p.asked++
