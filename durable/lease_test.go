@@ -168,10 +168,10 @@ func TestMessagesClaimedAheadHaveAShortLease(t *testing.T) {
 			return nil
 		}, options)
 		time.Sleep(visibility + time.Minute)
+		stop()
 		assert.Equal(t, 100, n)
 		assert.Equal(t, 1, crashes)
 		assert.LessOrEqual(t, last, membership*4/3+time.Second)
-		stop()
 		stopDead()
 		live.Close()
 		dead.Close()

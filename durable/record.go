@@ -61,6 +61,7 @@ type Counts struct {
 	Due       int64     // scheduled, and their time has come
 	InFlight  int64     // leased or firing
 	Dead      int64
+	DeadBytes int64     // of the bodies of dead letters
 	NextDue   time.Time // zero if nothing is scheduled
 
 	// Unreadable is the number of scheduled messages that a consumer has met and that this version of the program
@@ -70,16 +71,21 @@ type Counts struct {
 
 	Enqueued, Acked, Retried, Buried, Cancelled, Crashed uint64
 
-	// Lost is the number of messages whose records are gone, because a Redis server has evicted them or someone has
-	// deleted them: those that consumers and audits have removed from the queue, and those that have not been.
+	// Trimmed counts the dead letters that were dropped because of [Options].DeadLimit, DeadBytes or DeadAge.
+	Trimmed uint64
+
+	// Lost is the number of messages whose records are gone, because a Redis server has evicted
+	// them or someone has deleted them: those that consumers and audits have removed from the
+	// queue, and those that have not been removed yet.
 	Lost uint64
 }
 
 func newCounts(c driver.Counts) Counts {
 	return Counts{
 		Now: c.Now.Time(), Scheduled: c.Scheduled, Due: c.Due, InFlight: c.InFlight, Dead: c.Dead,
-		NextDue: timeOf(c.NextDue), Enqueued: c.Enqueued, Acked: c.Acked, Retried: c.Retried,
-		Buried: c.Buried, Cancelled: c.Cancelled, Crashed: c.Crashed, Unreadable: c.Unreadable, Lost: c.Lost,
+		DeadBytes: c.DeadBytes, NextDue: timeOf(c.NextDue), Enqueued: c.Enqueued, Acked: c.Acked,
+		Retried: c.Retried, Buried: c.Buried, Cancelled: c.Cancelled, Crashed: c.Crashed, Trimmed: c.Trimmed,
+		Unreadable: c.Unreadable, Lost: c.Lost,
 	}
 }
 
@@ -93,6 +99,7 @@ func (c *Counts) add(o Counts) {
 	c.Due += o.Due
 	c.InFlight += o.InFlight
 	c.Dead += o.Dead
+	c.DeadBytes += o.DeadBytes
 	if c.NextDue.IsZero() || !o.NextDue.IsZero() && o.NextDue.Before(c.NextDue) {
 		c.NextDue = o.NextDue
 	}
@@ -102,6 +109,7 @@ func (c *Counts) add(o Counts) {
 	c.Buried += o.Buried
 	c.Cancelled += o.Cancelled
 	c.Crashed += o.Crashed
+	c.Trimmed += o.Trimmed
 	c.Unreadable += o.Unreadable
 	c.Lost += o.Lost
 }

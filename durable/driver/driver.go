@@ -27,6 +27,7 @@ type Config struct {
 	Queue      string        // 1 to 128 letters, digits, '.', '_' or '-'
 	Partitions int           // 1 to 1024; 0: see Store.Open
 	DeadLimit  int           // dead letters that a partition keeps; the oldest go first. Positive
+	DeadBytes  int64         // bytes of bodies of dead letters that a partition keeps, but the newest in any case. Positive
 	DeadAge    time.Duration // how long a dead letter is kept. Positive
 }
 
@@ -90,7 +91,7 @@ type Backend interface {
 	Count(ctx context.Context, partition int) (Counts, error)
 
 	// Audit looks for records that stand in no set and for members of sets that have no record, and repairs them if told
-	// so: the former are scheduled (dead ones stay dead), the latter go.
+	// so: the former are scheduled (dead ones stay dead), the latter go. It compares Counts.DeadBytes with the dead letters as well.
 	Audit(ctx context.Context, partition int, repair bool) (AuditReport, error)
 
 	// Heartbeat says that a member of the queue's consumers is there for another ttl, and returns all that are, sorted. A
@@ -219,7 +220,7 @@ const (
 	OpRetry                    // Done, LeaseLost. Due after Delay, with Reason
 	OpBury                     // Done, LeaseLost. With Reason
 	OpRelease                  // Done, LeaseLost. Of a firing one, too, whose handler has not been called
-	OpExtend                   // Done, LeaseLost. To Delay after now, or after the due time if that is later
+	OpExtend                   // Done, LeaseLost. To Delay after now, or after the due time if that is later; see Begun
 	OpCancel                   // Done, Firing, NotFound
 	OpReschedule               // Done, Firing, NotFound. To At or, where that is 0, after Delay
 	OpReplay                   // Done, NotFound. Due after Delay. Repeated after the message has moved on it may be NotFound
@@ -240,6 +241,7 @@ type Change struct {
 	ID     string
 	Token  uint64
 	Delay  time.Duration
+	Begun  time.Duration // Extend: in place of Delay if the message has begun; 0: Delay
 	At     Instant
 	Reason string
 }
@@ -272,13 +274,18 @@ type Counts struct {
 	Due        int64 // scheduled, and their time has come
 	InFlight   int64 // leased or firing
 	Dead       int64
-	Unreadable int64   // scheduled messages that a claim has met whose record this version cannot read: a newer version wrote it, or it is damaged
+	DeadBytes  int64   // of the bodies of dead letters
+	Unreadable int64   // scheduled messages that a claim has met and this version cannot read
 	NextDue    Instant // 0: nothing is scheduled
 
 	Enqueued, Acked, Retried, Buried, Cancelled, Crashed uint64
 
-	// Lost is the number of messages whose records were found to be gone, as a server has evicted them or someone has deleted
-	// them: those that claims and audits have removed from the sets, and those that the sets still hold.
+	// Trimmed counts the dead letters that were dropped because of DeadLimit, DeadBytes or DeadAge.
+	Trimmed uint64
+
+	// Lost counts the messages whose records are gone, as a server has evicted them or someone has
+	// deleted them: those that claims and audits have removed from the sets, and those that the
+	// sets still hold.
 	Lost uint64
 }
 
@@ -288,6 +295,7 @@ type AuditReport struct {
 	Orphans    int64 // records in no set
 	Strays     int64 // members of sets, or states, without a record
 	Unreadable int64 // records of a newer version, or damaged ones; they are left as they are
+	Wrong      int64 // sums that were not those of what is there, such as Counts.DeadBytes
 	Repaired   int64
 }
 

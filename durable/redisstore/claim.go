@@ -8,10 +8,11 @@ import (
 )
 
 // Claim implements [driver.Backend]. A call ends at most 256 leases; if more are over, Claimed.Lease is in the past. It also
-// removes dead letters that are too old or too many, at most 256. The client does not repeat it by itself.
+// removes dead letters that are too old, too many or too large, at most 256. The client does not
+// repeat it by itself.
 //
-// It takes O(log n) for each message in a partition of n. To find what a lost answer gave, it also reads the messages whose
-// leases end at the same time as those, at most all in flight.
+// It takes O(log n) for each message in a partition of n. To find what a lost answer gave, it also
+// reads the messages whose leases end at the same time as those, at most all in flight.
 func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
 	if err := b.check(ctx, claim.Partition); err != nil {
 		return driver.Claimed{}, err
@@ -29,8 +30,9 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 	}
 	args := append(b.hinting(claim.Partition),
 		millis(claim.Horizon), claim.Max, max(0, claim.MaxBytes), millis(claim.Visibility), max(0, claim.MaxCrashes))
-	args = append(append(args, b.deadBounds()...),
-		max(0, claim.Begin), millis(hold), claim.Consumer, claim.Seen, driver.ClaimConsumers)
+	bounds := b.deadBounds()
+	args = append(args, bounds[0], bounds[1], max(0, claim.Begin), bounds[2],
+		millis(hold), claim.Consumer, claim.Seen, driver.ClaimConsumers)
 	v, err := b.run(ctx, claim.Partition, claimScript, args...)
 	if err != nil {
 		return driver.Claimed{}, err

@@ -308,6 +308,9 @@ func (m *model) stepApply() {
 		switch {
 		case b.Op == driver.OpExtend:
 			c.Delay = m.visibility()
+			if m.random.IntN(2) == 0 {
+				c.Begun = m.visibility()
+			}
 		case b.Op == driver.OpReschedule && m.random.IntN(3) == 0:
 			c.At, c.Delay = driver.InstantOf(before.Add(m.delay()-time.Minute)), 0
 		}
@@ -362,8 +365,12 @@ func (m *model) learn(before, after time.Time, b driver.Batch, c driver.Change, 
 		assertLease(m.t, before, after, b.Visibility, o.Lease)
 		ref.record.LeaseEnd = o.Lease
 	case driver.OpExtend:
+		delay := c.Delay
+		if c.Begun > 0 && ref.record.State == driver.StateFiring {
+			delay = c.Begun
+		}
 		if o.Lease != ref.record.LeaseEnd { // to let a lease that is longer as it was is all right
-			m.assertLease(before, after, ref.record.Due, c.Delay, o.Lease)
+			m.assertLease(before, after, ref.record.Due, delay, o.Lease)
 		}
 		ref.record.LeaseEnd = o.Lease
 	case driver.OpRetry, driver.OpReplay, driver.OpReschedule:

@@ -40,3 +40,11 @@ func ClaimedUntil(now time.Time, c *driver.Claim, state driver.State, due driver
 	}
 	return LeaseEnd(now, due, c.Visibility)
 }
+
+// Extension is how long OpExtend makes the lease of a message in a state.
+func Extension(c *driver.Change, state driver.State) time.Duration {
+	if state == driver.StateFiring && c.Begun > 0 {
+		return c.Begun
+	}
+	return c.Delay
+}

@@ -3,10 +3,12 @@
 -- KEYS: those of partition.lua.
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, 3 horizon in ms, 4 number of messages, 5 bytes of bodies, 6 visibility in ms,
 --       7 crashes after which a message is dead (0: none), 8 dead letters that are kept, 9 and how long in ms, 10 number of messages that
---       begin at once if they are due, 11 lease in ms of those that do not, 12 consumer or '', 13 the highest token that it has seen,
---       14 number of consumers that are remembered.
--- Result: sec, usec, the next due time or '0', the end of the first lease or '0', the ends of leases (7 bytes each), members
---         without a record that were removed, messages that stand aside; then for each message: id, record, state.
+--       begin at once if they are due, 11 bytes of bodies of dead letters that are kept, 12 lease in
+--       ms of those that do not begin, 13 consumer or '', 14 the highest token that it has seen,
+--       15 number of consumers that are remembered.
+-- Result: sec, usec, the next due time or '0', the end of the first lease or '0', the ends of
+--         leases (7 bytes each), members without a record that were removed, messages that stand
+--         aside; then for each message: id, record, state.
 -- Runs under OOM: each part removes something before it adds.
 --
 -- A scheduled message whose record cannot be read stands aside: it stays in the set of scheduled ones, with its score negated. So
@@ -17,8 +19,8 @@
 -- the latest end of a lease, 7 bytes each. The counter 'consumers' lists the names.
 
 local before, aside = head()
-local max, visibility, hold = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[11])
-local consumer, seen = ARGV[12], tonumber(ARGV[13])
+local max, visibility, hold = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[12])
+local consumer, seen = ARGV[13], tonumber(ARGV[14])
 local known = call('HMGET', COUNTERS, 'largest', 'token', 'aside', 'k:' .. consumer)
 local result = { sec, usec, '0', '0', '', '0', '0' }
 local lost = {} -- members without a record
@@ -60,7 +62,7 @@ local function remember(fields, first, last, lo, hi)
     if name ~= consumer then names[#names + 1] = name end
   end
   names[#names + 1] = consumer
-  while #names > tonumber(ARGV[14]) do
+  while #names > tonumber(ARGV[15]) do
     call('HDEL', COUNTERS, 'k:' .. table.remove(names, 1))
   end
   fields[#fields + 1] = 'consumers'
@@ -155,12 +157,12 @@ if #over > 0 then
   many('ZREM', LEASED, over)
   store(STATES, fresh)
   many('ZADD', SCHEDULED, back)
-  many('ZADD', DEAD, dead)
+  add_dead(dead)
   stand_aside(unread)
   count('crashed', crashed)
   count('buried', buried)
 end
-bound_dead(tonumber(ARGV[8]), tonumber(ARGV[9]))
+bound_dead(tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[11]))
 
 -- Those that are due come without their scores, which cost the server more than all else of them.
 local ids, dues = {}, {} -- no due time: it is over
