@@ -3,7 +3,6 @@ package boltstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -19,9 +18,6 @@ import (
 //
 // Where the disk is full, claiming goes on: what needs a commit is done by a later claim, and Claimed.Lease is at least a second away.
 func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
-	if claim.Max < 0 || claim.Max > driver.MaxBatch {
-		return driver.Claimed{}, fmt.Errorf("boltstore: %w Claim.Max %d: 0 to %d are accepted", driver.ErrInvalid, claim.Max, driver.MaxBatch)
-	}
 	p, err := b.enter(ctx, claim.Partition)
 	if err != nil {
 		return driver.Claimed{}, err
@@ -85,7 +81,8 @@ func (p *partition) renewUnseen(now time.Time, claim *driver.Claim) (held []driv
 	return held
 }
 
-// take leases messages, or returns the unseen ones again. Those that are dead now, as they have crashed the process too often, are leased to nobody and returned.
+// take leases messages, or returns the unseen ones again. Messages that are dead now, as they have
+// crashed the process too often, are leased to no consumer and returned as suspects.
 func (b *backend) take(ctx context.Context, p *partition, now time.Time, claim *driver.Claim, unseen []driver.Change, head driver.Instant) (
 	claimed driver.Claimed, suspects []string, err error,
 ) {
@@ -167,8 +164,8 @@ func (t *taking) run() {
 	}
 }
 
-// passed notes a key that is left where it is, as its message cannot be claimed: its record is missing or unreadable, or it is
-// that of another key.
+// passed notes a key that is left where it is, as its message cannot be claimed: its record is
+// missing or unreadable, or it is that of another key.
 func (t *taking) passed(k key, missing, unreadable bool) {
 	switch _, known := t.p.strays[k]; {
 	case missing && !known:

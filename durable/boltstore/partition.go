@@ -42,18 +42,11 @@ type partition struct {
 	oldestDead driver.Instant // time of the first death; 0: there is none
 	due        tally
 
-	// What claims have met in the index and passed over. It is in memory only, so each opening meets it anew.
+	// What claims have met in the index and passed over. It is in memory only, so each opening
+	// meets it anew.
 	strays     map[key]struct{} // keys without a record
 	unreadable map[key]struct{} // keys of records that cannot be read
 	lost       uint64           // strays so far
-
-	known known // of the committer only
-}
-
-// known is what the committer knows of the producers of a partition, as of the last commit.
-type known struct {
-	producers  int    // that are remembered; at least producersKept where it is no less
-	forgetFrom []byte // where it looks for old ones next
 }
 
 // maxFree is the length of free at which it is given up, so that it does not grow when much is put that nobody claims: the front goes back to
@@ -115,10 +108,6 @@ func (q *queue) loadPartition(tx *bolt.Tx, i int) (*partition, error) {
 	p.strays, p.unreadable = make(map[key]struct{}), make(map[key]struct{})
 	p.oldestDead = firstTime(b.dead)
 	p.findHead(b)
-	c := b.producers.Cursor()
-	for k, _ := c.First(); k != nil && p.known.producers < producersKept; k, _ = c.Next() {
-		p.known.producers++
-	}
 	return p, b.root.Put(keyState, s.encode())
 }
 

@@ -14,14 +14,7 @@ import (
 // It takes O(log n) for each message in a partition of n. To find what a lost answer gave, it also
 // reads the messages whose leases end at the same time as those, at most all in flight.
 func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
-	if err := b.check(ctx, claim.Partition); err != nil {
-		return driver.Claimed{}, err
-	}
-	if claim.Max < 0 {
-		return driver.Claimed{}, fmt.Errorf("redisstore: %w claim of %d messages: 0 to %d are accepted",
-			driver.ErrInvalid, claim.Max, driver.MaxBatch)
-	}
-	if err := checkBatch("claim", claim.Max); err != nil {
+	if err := b.store.usable(ctx); err != nil {
 		return driver.Claimed{}, err
 	}
 	hold := claim.Hold

@@ -1,5 +1,6 @@
--- Ends leases that are over, at most 256 of them, and leases messages in the order of due times and ids. If the answer of the
--- consumer's last claim was lost, it renews the leases that this one gave and returns its messages again, and leases no others.
+-- Ends leases that are over, at most 256 of them, and leases messages in the order of due times and
+-- ids. If the answer of the consumer's last claim was lost, it renews the leases that that claim gave,
+-- returns its messages again, and leases no others.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, 3 horizon in ms, 4 number of messages, 5 bytes of bodies, 6 visibility in ms,
 --       7 crashes after which a message is dead (0: none), 8 dead letters that are kept, 9 and how long in ms, 10 number of messages that
@@ -11,12 +12,12 @@
 --         aside; then for each message: id, record, state.
 -- Runs under OOM: each part removes something before it adds.
 --
--- A scheduled message whose record cannot be read stands aside: it stays in the set of scheduled ones, with its score negated. So
--- it costs later claims nothing, and a script of a newer version, which knows that by the counter 'aside', puts it back. The
--- counter is the lowest VERSION of the scripts that have put messages aside.
+-- A scheduled message whose record cannot be read stands aside: it stays in the set of scheduled ones,
+-- with its score negated. So it costs later claims nothing, and a script of a newer version puts it
+-- back. The counter 'aside' is the lowest VERSION of the scripts that have let messages stand aside.
 --
--- The counter 'k:' and a consumer's name holds what its last claim gave: the first and the last token, and the earliest and
--- the latest end of a lease, 7 bytes each. The counter 'consumers' lists the names.
+-- The counter 'k:' and a consumer's name holds what its last claim gave: the first and the last token,
+-- and the earliest and the latest end of a lease, 7 bytes each. The counter 'consumers' lists the names.
 
 local before, aside = head()
 local max, visibility, hold = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[12])
@@ -69,8 +70,8 @@ local function remember(fields, first, last, lo, hi)
   fields[#fields + 1] = table.concat(names, '\n')
 end
 
--- unseen are the messages of the consumer's last claim that it has not seen and still holds, as token, id and state. Their
--- leases are as that claim made them, so only leases that end within its bounds are looked at.
+-- unseen are the messages of the consumer's last claim that it has not seen and still holds, as token,
+-- id and state. Their leases are as that claim made them, so only leases within its bounds are read.
 local function unseen()
   local first, last = math.max(unpack7(known[4], 1), seen + 1), unpack7(known[4], 8)
   local lo, hi = decimal(unpack7(known[4], 15)), decimal(unpack7(known[4], 22))
@@ -128,7 +129,7 @@ if #over > 0 then
   for i, id in ipairs(over) do
     local s = sound_state(states[i])
     local k = s and kind(s)
-    if k ~= 'L' and k ~= 'F' then -- the state was lost or damaged: what the record says is the best there is
+    if k ~= 'L' and k ~= 'F' then -- the state was lost or damaged: the record is the best there is
       local record = call('HGET', RECORDS, id)
       if not record then
         lost[#lost + 1] = id
