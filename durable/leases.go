@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"context"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
@@ -13,12 +12,12 @@ type held struct {
 	record driver.Record
 	part   *consumerPart
 	state  heldState
-	timer  timingwheel.Timer       // of an armed or waiting message
-	until  time.Time               // the lease ends no earlier, on the clock of this process
-	asked  bool                    // an extension of the lease is under way
-	renew  bool                    // a handler runs: the lease is extended though the message is taken
-	ending bool                    // the store was asked to end the delivery, and may have done so
-	cancel context.CancelCauseFunc // of the handler's context; nil: no handler runs
+	timer  timingwheel.Timer // of an armed or waiting message
+	until  time.Time         // the lease ends no earlier, on the clock of this process
+	asked  bool              // an extension of the lease is under way
+	renew  bool              // the lease is extended though the message is taken: a handler runs
+	ending bool              // the store was asked to end the delivery, and may have done so
+	run    *run              // the handler's call; nil: no handler was called
 }
 
 // heldState is the state of a held message. The dispatcher makes all transitions.
@@ -37,7 +36,7 @@ type held struct {
 //	           the wheel for its due time                   gone: lease lost
 //	begun      waits for a taker                            taken: take
 //	                                                        gone: released, lease lost
-//	taken      is in the hands of a handler or receiver     gone: settled, lease lost
+//	taken      is in the hands of a handler or receiver     gone: settled, released, lease lost
 //	gone       is not held any more
 //
 // Armed, ready and beginning messages count as claimed and not begun (see admission.claimed).
@@ -127,7 +126,6 @@ func (l *leases) extend(h *held) driver.Change {
 // extended notes the answer to an extension. A begin that took place after it may have been answered
 // before, with a later end of the lease.
 func (l *leases) extended(h *held, a answer) {
-	h.asked = false
 	if a.until().After(h.until) {
 		h.extended(a)
 	}
