@@ -14,8 +14,9 @@ import (
 // formatVersion is that of the keys and their contents.
 const formatVersion = 1
 
-// Open implements [driver.Store]. An older server than Redis 6.2 is [driver.ErrVersion], and one that may evict keys
-// [driver.ErrUnsafe], which says what to set. Of a Cluster all masters are looked at.
+// Open implements [driver.Store]. An older server than Redis 6.2 is [driver.ErrVersion]. One that may evict keys, or loses
+// more than two seconds in a crash, is [driver.ErrUnsafe]; the error names each such master and replica, what to set, and
+// the option that accepts it.
 func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err

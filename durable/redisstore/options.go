@@ -12,10 +12,18 @@ type Options struct {
 	// Prefix is what all keys and channels begin with, 1 to 128 letters, digits, '.', '_', '-' or ':'. Defaults to "tw".
 	Prefix string
 
-	// AllowEviction lets Open go on where the server's maxmemory-policy is not noeviction. With a policy for all keys the server may then remove
-	// whole partitions when its memory is full. Keys of a queue never have a time to live, so a policy whose name begins
-	// with "volatile" leaves them alone.
+	// AllowEviction lets Open go on if the maxmemory-policy of a server is one for all keys ("allkeys-lru" and others). The
+	// server may then remove whole partitions when its memory is full. Keys of a queue never have a time to live, so a
+	// policy whose name begins with "volatile" leaves them alone and is accepted without this option.
 	AllowEviction bool
+
+	// AllowLossOnCrash lets Open go on if a crash of a server loses more than the last two seconds. Without an append-only
+	// file (appendonly no) a crash loses what was stored since the last snapshot, or everything if there are no snapshots.
+	// With appendfsync no, a crash of the machine loses what the system has not written yet.
+	//
+	// Set it for tests, and for managed servers that keep messages safe by other means but tell that they have no
+	// append-only file.
+	AllowLossOnCrash bool
 
 	// Wait is the number of replicas that must have a change before the caller gets its answer, by WAIT on the same
 	// connection. It covers the changes whose answer is a promise: Put, Cancel, Reschedule and Replay. If fewer replicas
