@@ -58,7 +58,9 @@ func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("durable: open: %w", err)
 	}
-	backend, err := store.Open(ctx, driver.Config{Queue: o.Queue, Partitions: o.Partitions, DeadLimit: o.DeadLimit, DeadAge: o.DeadAge})
+	backend, err := store.Open(ctx, driver.Config{
+		Queue: o.Queue, Partitions: o.Partitions, DeadLimit: o.DeadLimit, DeadBytes: o.DeadBytes, DeadAge: o.DeadAge,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("durable: open queue %q: %w", o.Queue, err)
 	}

@@ -70,13 +70,9 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for c := range q.claiming {
-		c.mu.Lock()
-		for _, p := range c.parts {
-			s.Prefetched += p.unbegun
-			s.Begun -= p.unbegun
-		}
-		s.Begun += len(c.held)
-		c.mu.Unlock()
+		unbegun, begun := c.dispatcher.holds()
+		s.Prefetched += unbegun
+		s.Begun += begun
 	}
 	return s, nil
 }
@@ -93,6 +89,7 @@ func (q *Queue) Audit(ctx context.Context, repair bool) (AuditReport, error) {
 		sum.Records += r.Records
 		sum.Orphans += r.Orphans
 		sum.Strays += r.Strays
+		sum.Wrong += r.Wrong
 		sum.Repaired += r.Repaired
 		if err != nil {
 			return sum, fmt.Errorf("durable: audit of partition %d: %w", i, err)

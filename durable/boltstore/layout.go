@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	bolt "go.etcd.io/bbolt"
@@ -80,15 +81,23 @@ type state struct {
 	dead    int64
 
 	enqueued, acked, retried, buried, cancelled, crashed uint64
+
+	deadBytes int64 // of the bodies of dead letters
+	trimmed   uint64
 }
 
-const stateSize = 9 * 8
+// A state without its last two numbers was written before there were these. An audit finds that deadBytes is wrong.
+const (
+	stateSize    = 11 * 8
+	oldStateSize = 9 * 8
+)
 
 func (s *state) encode() []byte {
 	b := make([]byte, 0, stateSize)
 	for _, v := range []uint64{
 		s.tokens, uint64(s.records), uint64(s.dead),
 		s.enqueued, s.acked, s.retried, s.buried, s.cancelled, s.crashed,
+		uint64(s.deadBytes), s.trimmed,
 	} {
 		b = binary.BigEndian.AppendUint64(b, v)
 	}
@@ -96,6 +105,9 @@ func (s *state) encode() []byte {
 }
 
 func decodeState(b []byte) (s state, err error) {
+	if len(b) == oldStateSize {
+		b = append(slices.Clone(b), make([]byte, stateSize-oldStateSize)...)
+	}
 	if len(b) != stateSize {
 		return s, fmt.Errorf("%w: the counters have %d bytes, %d are expected", ErrCorrupt, len(b), stateSize)
 	}
@@ -106,6 +118,7 @@ func decodeState(b []byte) (s state, err error) {
 	}
 	s.tokens, s.records, s.dead = u(), int64(u()), int64(u())
 	s.enqueued, s.acked, s.retried, s.buried, s.cancelled, s.crashed = u(), u(), u(), u(), u(), u()
+	s.deadBytes, s.trimmed = int64(u()), u()
 	return s, nil
 }
 

@@ -110,7 +110,7 @@ func (h *held) releaseAll(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
-	backend, err := h.s.store.Open(ctx, driver.Config{Queue: h.s.name, DeadLimit: keepDead, DeadAge: keepAge})
+	backend, err := h.s.store.Open(ctx, driver.Config{Queue: h.s.name, DeadLimit: keepDead, DeadBytes: keepBytes, DeadAge: keepAge})
 	if err != nil {
 		return err
 	}

@@ -107,4 +107,6 @@ func (b *backend) failure(ctx context.Context, part int, s *script, err error) e
 func (b *backend) hinting(part int) []any { return []any{b.publish, b.partitions[part].channel} }
 
 // deadBounds are the arguments of scripts that make dead letters.
-func (b *backend) deadBounds() []any { return []any{b.config.DeadLimit, millis(b.config.DeadAge)} }
+func (b *backend) deadBounds() []any {
+	return []any{b.config.DeadLimit, millis(b.config.DeadAge), b.config.DeadBytes}
+}

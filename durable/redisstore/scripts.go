@@ -28,6 +28,7 @@ var (
 	countScript        = newScript("count", "clock", "partition", "head")
 	auditRecordsScript = newScript("audit_records", "clock", "partition", "numbers", "sound", "writes", "head")
 	auditStraysScript  = newScript("audit_strays", "clock", "partition")
+	auditDeadScript    = newScript("audit_dead", "clock", "partition", "dead")
 
 	opScripts = [...]*script{
 		driver.OpBegin:      newScript("begin", "clock", "partition", "numbers", "times", "writes"),
@@ -38,8 +39,8 @@ var (
 		driver.OpExtend:     newScript("extend", "clock", "partition", "numbers", "times", "writes"),
 		driver.OpCancel:     newScript("cancel", "clock", "partition").unrepeated().promises(),
 		driver.OpReschedule: newScript("reschedule", "clock", "partition", "numbers", "sound", "times", "writes", "head", "schedule").promises(),
-		driver.OpReplay:     newScript("replay", "clock", "partition", "numbers", "times", "writes", "head", "schedule").promises(),
-		driver.OpPurge:      newScript("purge", "clock", "partition").unrepeated(),
+		driver.OpReplay:     newScript("replay", "clock", "partition", "numbers", "times", "writes", "head", "schedule", "dead").promises(),
+		driver.OpPurge:      newScript("purge", "clock", "partition", "dead").unrepeated(),
 	}
 )
 

@@ -25,5 +25,6 @@ for i, id in ipairs(ids) do
 end
 
 schedule_all(DEAD, gone)
+subtract_dead(gone)
 many('HSET', STATES, rewritten)
 return { sec, usec, table.concat(statuses), '', '' }
