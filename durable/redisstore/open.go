@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -42,7 +43,27 @@ func (s *Store) open(ctx context.Context, config driver.Config) (*backend, error
 	if config.Partitions, err = s.join(ctx, config); err != nil {
 		return nil, err
 	}
-	return newBackend(s, config, sharded), nil
+	b := newBackend(s, config, sharded)
+	return b, s.create(ctx, b)
+}
+
+// create makes the keys of all partitions that are missing: see create.lua. A partition whose slot is being moved or whose
+// server has no memory left is made complete by another Open.
+func (s *Store) create(ctx context.Context, b *backend) error {
+	pipe := s.client.Pipeline()
+	made := make([]*redis.Cmd, len(b.partitions))
+	for i, p := range b.partitions {
+		made[i] = createScript.command(ctx, true, newLine(p.keys, 0)) // by its text: a pipeline cannot fall back to it
+		_ = pipe.Process(ctx, made[i])                                // only queued
+	}
+	_, _ = pipe.Exec(ctx) // the error is that of the first command
+	for i, cmd := range made {
+		err := cmd.Err()
+		if kind := kindOf(err); err != nil && !errors.Is(kind, driver.ErrUnavailable) && !errors.Is(kind, driver.ErrFull) {
+			return s.nameWrongKey(ctx, err, b.partitions[i].keys, partitionTypes)
+		}
+	}
+	return nil
 }
 
 // checkMeta makes sure that a queue whose meta key was lost is not made anew with another number of partitions, as messages would be looked for in

@@ -25,6 +25,16 @@ type Options struct {
 	// append-only file.
 	AllowLossOnCrash bool
 
+	// PartitionMessages is the number of messages, dead letters included, at which a partition takes no more: Put is
+	// [driver.ErrFull] then. A partition is moved between the nodes of a Cluster as a whole, and blocks both meanwhile.
+	// Defaults to 500,000. A queue that has to hold more has to have more partitions.
+	PartitionMessages int
+
+	// PartitionBytes is likewise the sum of the bytes of its records, which are a body and 19 bytes each. It is estimated
+	// from a sample of 128 records, unless all bodies are so small that the sum is less anyway. A single message may have
+	// more. Defaults to 128 MiB.
+	PartitionBytes int64
+
 	// Wait is the number of replicas that must have a change before the caller gets its answer, by WAIT on the same
 	// connection. It covers the changes whose answer is a promise: Put, Cancel, Reschedule and Replay. If fewer replicas
 	// have the change within WaitTimeout, the call is [driver.ErrUnavailable], though it has taken place on the master.
@@ -40,7 +50,11 @@ type Options struct {
 	WaitTimeout time.Duration
 }
 
-const maxPrefix = 128
+const (
+	maxPrefix                = 128
+	defaultPartitionMessages = 500_000
+	defaultPartitionBytes    = 128 << 20
+)
 
 func (o Options) withDefaults() (Options, error) {
 	if o.Prefix == "" {
@@ -49,7 +63,19 @@ func (o Options) withDefaults() (Options, error) {
 	if o.WaitTimeout == 0 {
 		o.WaitTimeout = time.Second
 	}
+	if o.PartitionMessages == 0 {
+		o.PartitionMessages = defaultPartitionMessages
+	}
+	if o.PartitionBytes == 0 {
+		o.PartitionBytes = defaultPartitionBytes
+	}
 	switch {
+	case o.PartitionMessages < 0:
+		return o, fmt.Errorf("%w Options.PartitionMessages %d: 1 or more are accepted, and 0 for %d",
+			driver.ErrInvalid, o.PartitionMessages, defaultPartitionMessages)
+	case o.PartitionBytes < 0:
+		return o, fmt.Errorf("%w Options.PartitionBytes %d: 1 or more are accepted, and 0 for %d",
+			driver.ErrInvalid, o.PartitionBytes, defaultPartitionBytes)
 	case !validPrefix(o.Prefix):
 		return o, fmt.Errorf("%w Options.Prefix %.140q: 1 to %d letters, digits, '.', '_', '-' and ':' are accepted",
 			driver.ErrInvalid, o.Prefix, maxPrefix)

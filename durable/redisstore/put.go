@@ -16,7 +16,8 @@ import (
 const forgetProducer = 24 * time.Hour
 
 // Put implements [driver.Backend]. A producer is remembered for a day after its last call. A number that is below the last one
-// of its producer is [driver.ErrInvalid]. Where the server is out of memory it is [driver.ErrFull].
+// of its producer is [driver.ErrInvalid]. If the server is out of memory, or the partition has as many messages as
+// [Options.PartitionMessages] or as many bytes as [Options.PartitionBytes], it is [driver.ErrFull] and stores nothing.
 //
 // It takes O(log n) for each message in a partition of n.
 func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {
@@ -52,14 +53,14 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 
 // putLine has the arguments that the script's file tells.
 func (b *backend) putLine(put driver.Put) []any {
-	line := b.line(put.Partition, 6+3*len(put.Items))
+	line := b.line(put.Partition, 8+3*len(put.Items))
 	line = append(line, b.publish, b.partitions[put.Partition].channel,
 		put.Producer, put.Seq, flag(put.Replace), forgetProducer.Milliseconds())
 	for i := range put.Items {
 		item := &put.Items[i]
 		line = append(line, item.ID, when(item.At, item.Delay), packItem(item))
 	}
-	return line
+	return append(line, b.store.options.PartitionMessages, b.store.options.PartitionBytes)
 }
 
 // runAndWait runs a script and WAIT in one pipeline: WAIT is about the writes of its own connection. So a call that is

@@ -20,8 +20,9 @@ var (
 	openScript      = newScript("open", "clock")
 	probeScript     = newScript("probe", "clock")
 	heartbeatScript = newScript("heartbeat", "clock")
+	createScript    = newScript("create", "clock", "partition", "writes")
 
-	putScript          = newScript("put", "clock", "partition", "numbers", "times", "writes", "head").promises()
+	putScript          = newScript("put", "clock", "partition", "numbers", "times", "writes", "size", "head").promises()
 	claimScript        = newScript("claim", "clock", "partition", "numbers", "sound", "times", "writes", "head", "dead")
 	getScript          = newScript("get", "clock", "partition")
 	listScript         = newScript("list", "clock", "partition", "numbers")

@@ -19,7 +19,11 @@
 //	tw:{orders}:meta      hash: version, partitions
 //	tw:{orders}:members   sorted set: consumers by the time at which they are gone; '' by the time of the last heartbeat
 //
-// No key has a time to live.
+// No key has a time to live. The keys of a partition are made by Open and are never empty: each hash has a field, and each
+// set a member, that is no message. So a Cluster does not refuse scripts for missing keys while a slot moves.
+//
+// A partition is moved between the nodes of a Cluster as a whole, and blocks both meanwhile. [Options.PartitionMessages] and
+// [Options.PartitionBytes] bound it.
 //
 // # What the server must be set up for
 //

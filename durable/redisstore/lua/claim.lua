@@ -127,5 +127,5 @@ local after = head()
 hint(before, after)
 if after then result[3] = decimal(after) end
 local first = call('ZRANGE', LEASED, 0, 0, 'WITHSCORES')
-if first[2] then result[4] = decimal(tonumber(first[2])) end
+if first[2] and first[1] ~= '' then result[4] = decimal(tonumber(first[2])) end
 return result

@@ -6,8 +6,8 @@
 
 local first = head()
 local result = {
-  decimal(now), decimal(call('ZCARD', SCHEDULED)), decimal(call('ZCOUNT', SCHEDULED, '-inf', decimal(now))),
-  decimal(call('ZCARD', LEASED)), decimal(call('ZCARD', DEAD)), first and decimal(first) or '0',
+  decimal(now), decimal(cardinality(SCHEDULED)), decimal(call('ZCOUNT', SCHEDULED, '-inf', decimal(now))),
+  decimal(cardinality(LEASED)), decimal(cardinality(DEAD)), first and decimal(first) or '0',
 }
 local counters = call('HMGET', COUNTERS, 'enqueued', 'acked', 'retried', 'buried', 'cancelled', 'crashed', 'trimmed', 'dead_bytes')
 for i = 1, 8 do result[6 + i] = counters[i] or '0' end

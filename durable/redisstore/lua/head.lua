@@ -4,7 +4,7 @@
 -- head is the earliest due time, nil where nothing is scheduled.
 local function head()
   local first = call('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')
-  return first[2] and tonumber(first[2])
+  return first[1] and first[1] ~= '' and tonumber(first[2])
 end
 
 -- hint tells those who watch that the head has moved to an earlier time than before. A server that refuses it costs a hint.

@@ -3,6 +3,7 @@
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, 3 producer or '', 4 its sequence number, 5 '1' to replace,
 --       6 milliseconds after which a producer is forgotten; then for each message: id, time (see instant), attempts (4 bytes) and body.
 -- Result: the statuses as a string, a digit for each message; or a list with the last number of the producer, which is higher.
+--         If the partition is too large (size.lua), the error PARTITIONFULL.
 -- Under OOM nothing is stored: the first write is one that the server refuses then.
 
 local producer, replace, age = ARGV[3], ARGV[5] == '1', tonumber(ARGV[6])
@@ -64,6 +65,8 @@ for i, id in ipairs(ids) do
   end
 end
 
+local full = beyond(records, largest)
+if full then return full end
 local stored = #records / 2
 store(RECORDS, records)
 many('ZADD', SCHEDULED, members)
