@@ -39,7 +39,7 @@ func Run(t *testing.T, newStore Factory) {
 	t.Helper()
 	for _, group := range [][]test{
 		openTests, putTests, delayTests, claimTests, leaseTests, applyTests, deadTests, readTests, memberTests, watchTests, refusalTests,
-		sharingTests, restartTests, modelTests,
+		sharingTests, restartTests, modelTests, consumerTests,
 	} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
