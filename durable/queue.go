@@ -63,7 +63,7 @@ func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("durable: open queue %q: %w", o.Queue, err)
 	}
-	q := &Queue{options: o, backend: backend, claiming: make(map[*consumer]struct{}), lateness: newLateness()}
+	q := &Queue{options: o, backend: backend, claiming: make(map[*consumer]struct{}), lateness: new(lateness)}
 	q.ids = &ulid.LockedMonotonicReader{MonotonicReader: ulid.Monotonic(rand.Reader, 0)}
 	q.ctx, q.cancel = context.WithCancelCause(context.Background())
 	if q.receiver, err = q.Receiver(ConsumerOptions{}); err != nil {

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"time"
-
-	"github.com/cenkalti/backoff/v5"
 )
 
 // retry makes a call of the store until it succeeds or fails for good, for Options.RetryFor at most.
@@ -24,20 +24,20 @@ func (q *Queue) retry(call func(ctx context.Context) error) error {
 
 // retryAfter goes on after a first call, which began at start and has failed.
 func (q *Queue) retryAfter(first error, start time.Time, call func(ctx context.Context) error) error {
-	b := backoff.NewExponentialBackOff()
-	b.InitialInterval, b.MaxInterval = 10*time.Millisecond, time.Second
-	_, err := backoff.Retry(q.ctx, func() (struct{}, error) {
-		err := first
-		if first = nil; err == nil {
-			err = call(q.ctx)
+	err := first
+	for attempts := 1; errors.Is(err, ErrUnavailable); attempts++ {
+		pause := exponential(10*time.Millisecond, time.Second, attempts)
+		if time.Since(start)+pause > q.options.RetryFor {
+			break
 		}
-		if err != nil && !errors.Is(err, ErrUnavailable) {
-			err = backoff.Permanent(err)
-		}
-		return struct{}{}, err
-	}, backoff.WithBackOff(b), backoff.WithMaxElapsedTime(max(1, q.options.RetryFor-time.Since(start))), backoff.WithNotify(func(err error, pause time.Duration) {
 		q.options.OnError(fmt.Errorf("durable: queue %q: %w; next try in %v", q.options.Queue, err, pause))
-	}))
+		select {
+		case <-time.After(pause):
+			err = call(q.ctx)
+		case <-q.ctx.Done():
+			return context.Cause(q.ctx)
+		}
+	}
 	return err
 }
 
@@ -45,16 +45,15 @@ func (q *Queue) retryAfter(first error, start time.Time, call func(ctx context.C
 // each time multiplied by a random number from 0.5 to 1.5, so that messages that failed together do
 // not come again together; never more than most. It looks at d.Attempts only.
 func Exponential(least, most time.Duration) func(d *Delivery, err error) time.Duration {
-	return func(d *Delivery, _ error) time.Duration {
-		b := &backoff.ExponentialBackOff{InitialInterval: least, MaxInterval: most, Multiplier: 2, RandomizationFactor: 0.5}
-		b.Reset()
-		pause := least
-		for range min(max(0, d.Attempts), 63) + 1 {
-			pause = b.NextBackOff()
-		}
-		if pause < 0 { // it does not fit
-			pause = most
-		}
-		return min(pause, most)
+	return func(d *Delivery, _ error) time.Duration { return exponential(least, most, min(max(0, d.Attempts), 63)+1) }
+}
+
+// exponential returns the pause after a number of attempts.
+func exponential(least, most time.Duration, attempts int) time.Duration {
+	pause := math.Ldexp(float64(least), min(attempts, 64)-1)
+	pause = min(pause, float64(most)) * (0.5 + rand.Float64())
+	if pause >= float64(most) {
+		return most
 	}
+	return time.Duration(pause)
 }
