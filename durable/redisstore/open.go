@@ -13,7 +13,7 @@ import (
 )
 
 // formatVersion is that of the keys and their contents.
-const formatVersion = 1
+const formatVersion = 2
 
 // Open implements [driver.Store]. An older server than Redis 6.2 is [driver.ErrVersion]. One that may evict keys, or loses
 // more than two seconds in a crash, is [driver.ErrUnsafe]; the error names each such master and replica, what to set, and
@@ -108,7 +108,7 @@ func (s *Store) anyPartition(ctx context.Context, queue string) (bool, error) {
 // join makes the queue or finds it, and returns the number of its partitions.
 func (s *Store) join(ctx context.Context, config driver.Config) (int, error) {
 	key := metaKey(s.options.Prefix, config.Queue)
-	v, err := openScript.run(ctx, s.client, false, append(newLine([]any{key}, 3), formatVersion, config.Partitions, driver.DefaultPartitions))
+	v, err := openScript.run(ctx, s.client, append(newLine([]any{key}, 3), formatVersion, config.Partitions, driver.DefaultPartitions))
 	if err != nil {
 		return 0, err
 	}

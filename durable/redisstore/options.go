@@ -36,11 +36,12 @@ type Options struct {
 	PartitionBytes int64
 
 	// Wait is the number of replicas that must have a change before the caller gets its answer, by WAIT on the same
-	// connection. It covers the changes whose answer is a promise: Put, Cancel, Reschedule and Replay. If fewer replicas
-	// have the change within WaitTimeout, the call is [driver.ErrUnavailable], though it has taken place on the master.
+	// connection. It covers the changes whose answer is a promise: Put, Cancel, Reschedule, Replay and Purge. If fewer
+	// replicas have the change within WaitTimeout, the call is [driver.ErrUnavailable], though it has taken place on the
+	// master. The queue repeats such a call, which waits again.
 	//
-	// The other changes do not wait, and a failover may undo them: a claim, a beginning, an acknowledgement, a retry, a
-	// dead letter, or the purge of one. Their messages are delivered again, or are dead letters again.
+	// The other changes do not wait, and a failover may undo them: a claim, a beginning, an acknowledgement, a retry or a
+	// dead letter. Their messages are delivered again.
 	//
 	// Wait makes it less likely that a failover loses what was answered. It is no consensus: a master that is cut off may
 	// still be replaced by a replica without the last writes. 0: no replicas. Negative is an error.
