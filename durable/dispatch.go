@@ -377,7 +377,7 @@ func (d *dispatcher) take(ctx context.Context, t *taker) (*held, error) {
 	d.mu.Lock()
 	if d.ctx.Err() != nil { // what has begun is being given back
 		d.mu.Unlock()
-		return nil, ErrClosed
+		return nil, context.Cause(d.ctx)
 	}
 	if h := d.takeBegun(); h != nil {
 		d.match()
@@ -394,7 +394,7 @@ func (d *dispatcher) take(ctx context.Context, t *taker) (*held, error) {
 	case <-ctx.Done():
 		return d.leave(t, context.Cause(ctx))
 	case <-d.ctx.Done():
-		return d.leave(t, ErrClosed)
+		return d.leave(t, context.Cause(d.ctx))
 	}
 }
 

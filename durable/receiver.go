@@ -103,7 +103,10 @@ func (r *Receiver) watch(c *consumer) {
 	}
 	c.retire()
 	r.q.consumers.Done()
-	for !c.dispatcher.empty() && !endsIn(c.aborted, c.dispatcher.leases.period(), c.life.Done()) && c.life.Err() == nil {
+	for !c.dispatcher.empty() && c.life.Err() == nil {
+		if endsIn(c.aborted, c.dispatcher.leases.period(), c.life.Done()) {
+			break
+		}
 	}
 	c.dispatcher.releaseTaken()
 	c.stop()
