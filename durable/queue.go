@@ -76,7 +76,32 @@ func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 	for i := range backend.Partitions() {
 		q.parts = append(q.parts, newPart(q, i, name))
 	}
+	if checker, ok := backend.(driver.Checker); ok {
+		go q.check(checker)
+	}
 	return q, nil
+}
+
+// checkInterval is how often a store is checked that may be set up anew at any time.
+const checkInterval = time.Minute
+
+// check tells OnError when the store is not safe any more, and again when it is unsafe in another way.
+func (q *Queue) check(checker driver.Checker) {
+	for told := ""; ; {
+		pause(q.ctx, checkInterval)
+		if q.ctx.Err() != nil {
+			return
+		}
+		err := checker.Check(q.ctx)
+		switch {
+		case err == nil:
+			told = ""
+		case errors.Is(err, ErrUnavailable) || q.ctx.Err() != nil || err.Error() == told:
+		default:
+			told = err.Error()
+			q.report("%w", err)
+		}
+	}
 }
 
 func newPart(q *Queue, index int, name string) *part {

@@ -106,6 +106,14 @@ type Backend interface {
 	Watch(ctx context.Context) (<-chan Hint, error)
 }
 
+// Checker is what a [Backend] may be as well, if the safety of its messages depends on how others have set up the store.
+// The queue calls Check about once a minute, and tells Options.OnError of what it has not told last time.
+type Checker interface {
+	// Check returns nil if the store is still set up as Open demands, and an error that wraps [ErrUnsafe] if it may lose
+	// messages. If the store cannot be reached the error is [ErrUnavailable], which is not told: other calls do that.
+	Check(ctx context.Context) error
+}
+
 // MaxBatch is the number of messages in one transition.
 const MaxBatch = 256
 
