@@ -54,7 +54,7 @@ const wheelTick = 250 * time.Microsecond
 func newDispatcher(ctx context.Context, q *Queue, opts *ConsumerOptions) (*dispatcher, error) {
 	d := &dispatcher{q: q, opts: opts, ctx: ctx, idleSince: time.Now()}
 	d.admission.opts = opts
-	d.leases = leases{visibility: opts.Visibility, held: make(map[*held]struct{})}
+	d.leases = leases{visibility: opts.Visibility, hold: min(opts.Membership, opts.Visibility), held: make(map[*held]struct{})}
 	wheel, err := timingwheel.NewTimeouts(timingwheel.Options{Tick: wheelTick, Shards: 1}, d.expire)
 	if err != nil {
 		return nil, err
@@ -125,8 +125,15 @@ func (d *dispatcher) plan(p *consumerPart, stale bool) (driver.Claim, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	claim, ok := d.admission.plan(&p.share, stale)
-	claim.Visibility = d.opts.Visibility + d.leases.slack()
+	claim.Visibility, claim.Hold = d.leases.visibility, d.leases.hold
 	return claim, ok
+}
+
+// emptyClaim is a claim of no messages.
+func (d *dispatcher) emptyClaim(p *consumerPart) driver.Claim {
+	return driver.Claim{
+		Partition: p.index, Visibility: d.leases.visibility, Hold: d.leases.hold, MaxCrashes: d.opts.MaxCrashes,
+	}
 }
 
 // expect notes that a message may be overdue when the next claim comes to the store. The store
@@ -375,6 +382,10 @@ func newTaker() *taker { return &taker{ready: make(chan *held, 1)} }
 // be used again.
 func (d *dispatcher) take(ctx context.Context, t *taker) (*held, error) {
 	d.mu.Lock()
+	if d.ctx.Err() != nil { // what has begun is being given back
+		d.mu.Unlock()
+		return nil, context.Cause(d.ctx)
+	}
 	if h := d.takeBegun(); h != nil {
 		d.match()
 		d.mu.Unlock()
@@ -506,17 +517,14 @@ func (d *dispatcher) renew(now time.Time) {
 	}
 }
 
-// extend extends a lease by Visibility. mu is held.
+// extend extends a lease. mu is held.
 func (d *dispatcher) extend(h *held) {
-	h.asked = true
-	change := h.change()
-	change.Delay = d.opts.Visibility
-	d.send(h, driver.OpExtend, change, func(a answer, err error) {
+	d.send(h, driver.OpExtend, d.leases.extend(h), func(a answer, err error) {
 		h.asked = false
 		switch {
 		case h.state == heldGone || err != nil:
 		case a.Status == driver.StatusDone:
-			h.extended(a)
+			d.leases.extended(h, a)
 		case h.ending: // the message was settled, and the answer is on its way
 		default:
 			d.lose(h)
@@ -534,8 +542,8 @@ func (d *dispatcher) lose(h *held) {
 	if begun && !h.ending { // else the call that settles the message reports its result
 		d.told = append(d.told, fmt.Errorf("message %q: %w", h.record.ID, ErrLeaseLost))
 	}
-	if h.cancel != nil {
-		h.cancel(ErrLeaseLost)
+	if h.run != nil {
+		h.run.cancel(ErrLeaseLost)
 	}
 }
 
@@ -549,16 +557,40 @@ func (d *dispatcher) holds() (unbegun, begun int) {
 	return unbegun, len(d.leases.held) - unbegun
 }
 
-// handle notes that a handler runs for a message: the lease is extended, and cancel is called if it
-// is lost.
-func (d *dispatcher) handle(h *held, cancel context.CancelCauseFunc) {
+// handle notes that a handler is called for a message: the lease is extended, and the handler's
+// context cancelled if the lease is lost.
+func (d *dispatcher) handle(h *held, r *run) {
 	d.mu.Lock()
-	h.renew, h.cancel = true, cancel
+	h.renew, h.run = true, r
 	lost := h.state == heldGone || !time.Now().Before(h.until) // the process may have slept meanwhile
 	d.mu.Unlock()
 	if lost {
-		cancel(ErrLeaseLost)
+		r.cancel(ErrLeaseLost)
 	}
+}
+
+// releaseTaken gives back the messages that handlers and receivers have and did not settle, because
+// the consumer is forced to end. A message whose handler has just returned is settled by its worker.
+func (d *dispatcher) releaseTaken() {
+	d.mu.Lock()
+	defer d.unlock()
+	for h := range d.leases.held {
+		if h.state != heldTaken || h.ending || h.run != nil && h.run.returned() {
+			continue
+		}
+		if h.run != nil {
+			d.told = append(d.told, fmt.Errorf("message %q is given back, because the consumer ends and the handler still runs", h.record.ID))
+		}
+		d.forget(h)
+		d.giveBack(h)
+	}
+}
+
+// empty reports whether no message is held.
+func (d *dispatcher) empty() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.leases.held) == 0
 }
 
 // letEnd ends the extensions of a lease, because the message is not settled any more.

@@ -39,9 +39,17 @@ type Options struct {
 	// DeadAge is how long a dead letter is kept. Defaults to 30 days.
 	DeadAge time.Duration
 
-	// RetryFor is how long a call that changes something goes on trying where the store cannot be reached, if its context lets it. Those that
-	// only read, such as Get, List, Stats and Audit, fail at once. Defaults to one minute.
+	// RetryFor is how long a call that changes something goes on trying if the store cannot be reached and its context lets it. Calls that
+	// only read, such as Get, List, Stats and Audit, fail at once. Defaults to one minute, at most one hour.
 	RetryFor time.Duration
+
+	// MaxWaiting is the number of calls of Enqueue, EnqueueBatch (each of its messages), Cancel, Reschedule, Replay and Purge that wait for
+	// the store or are under way at a time. Further calls wait for room until their context ends or RetryFor is over, and are
+	// [ErrBusy] then. While the store has not been reached for a second they are ErrBusy at once. Defaults to 65,536.
+	MaxWaiting int
+
+	// MaxWaitingBytes is the sum of the bodies in these calls; one larger message is accepted if it is alone. Defaults to 64 MiB.
+	MaxWaitingBytes int
 
 	// OnError is told of what goes wrong in the background: the store cannot be reached, a lease was lost. It is called from several goroutines at
 	// the same time, on which other calls wait. So it must not block, nor wait for a call that changes something in this queue: that may
@@ -65,6 +73,8 @@ func (o Options) withDefaults() (Options, error) {
 		{"MaxBody", &o.MaxBody, 1 << 20, 64 << 20},
 		{"MaxAttempts", &o.MaxAttempts, 25, math.MaxInt32},
 		{"DeadLimit", &o.DeadLimit, 100_000, math.MaxInt32},
+		{"MaxWaiting", &o.MaxWaiting, 1 << 16, math.MaxInt32},
+		{"MaxWaitingBytes", &o.MaxWaitingBytes, 64 << 20, math.MaxInt32},
 	} {
 		if err := setInt(f.name, f.value, f.standard, f.max); err != nil {
 			return o, err
@@ -81,6 +91,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if err := setDuration("RetryFor", &o.RetryFor, time.Minute, time.Millisecond); err != nil {
 		return o, err
+	}
+	if o.RetryFor > maxRetryFor {
+		return o, fmt.Errorf("%w RetryFor %v: up to %v is accepted", ErrInvalid, o.RetryFor, maxRetryFor)
 	}
 	if o.OnError == nil {
 		o.OnError = func(error) {}
@@ -117,7 +130,7 @@ type ConsumerOptions struct {
 
 	// Visibility is how long a message that was begun is kept from others without a sign of life. The lease is extended while the handler runs,
 	// so this is not the time that a handler may take, but the time after which what a crashed process had begun is
-	// delivered again: up to an eighth of it longer, at most half a second. Defaults to 30 s, at least 100 ms.
+	// delivered again. Defaults to 30 s, at least 100 ms.
 	Visibility time.Duration
 
 	// Horizon is how far ahead of their due times messages are claimed into the wheel of this process. Defaults to 500 ms, at least 10 ms.
@@ -133,13 +146,24 @@ type ConsumerOptions struct {
 	// Fallback is how often an owned partition is looked at where no hint comes. Defaults to one second, at least 500 ms.
 	Fallback time.Duration
 
-	// Membership is how long a consumer that gives no sign of life keeps its partitions. Defaults to half of Visibility, but 500 ms to 5 s: so
-	// others own its partitions when its leases end. At least 500 ms.
+	// Membership is how long a consumer that gives no sign of life keeps its partitions, and the messages that it has claimed ahead and not
+	// begun, if Visibility is not shorter. Defaults to half of Visibility, but 500 ms to 5 s. At least 500 ms.
 	Membership time.Duration
 
 	// MaxCrashes is the number of deliveries that may end with the lease, as the process that had begun them has crashed or hung, before
 	// the message is a dead letter. Defaults to 10.
 	MaxCrashes int
+
+	// HandlerTimeout is how long a handler may take. Then its context ends. If the handler has not
+	// returned a second later, its lease is not extended any more, Options.OnError is told, and another
+	// message is handled in its place; its message comes again when the lease ends, which counts a
+	// crash. 0: handlers may take as long as they like.
+	HandlerTimeout time.Duration
+
+	// Grace is how long Consume waits for running handlers when it ends, before it cancels their
+	// contexts. Defaults to 20 s, which leaves Kubernetes' default of 30 s enough for the rest. At
+	// least 1 ms.
+	Grace time.Duration
 
 	// Backoff returns the pause after a failed delivery, from the delivery and the handler's error, or
 	// a [*PanicError] after a panic. The number of failed deliveries is d.Attempts+1. A negative pause
@@ -173,11 +197,15 @@ func (o ConsumerOptions) withDefaults() (ConsumerOptions, error) {
 	}{
 		{"Horizon", &o.Horizon, 500 * time.Millisecond, 10 * time.Millisecond},
 		{"Fallback", &o.Fallback, time.Second, 500 * time.Millisecond},
+		{"Grace", &o.Grace, 20 * time.Second, time.Millisecond},
 		{"Membership", &o.Membership, max(500*time.Millisecond, min(o.Visibility/2, 5*time.Second)), 500 * time.Millisecond},
 	} {
 		if err := setDuration(f.name, f.value, f.standard, f.least); err != nil {
 			return o, err
 		}
+	}
+	if o.HandlerTimeout < 0 {
+		return o, fmt.Errorf("%w HandlerTimeout %v: 0 or more is accepted, and 0 for no limit", ErrInvalid, o.HandlerTimeout)
 	}
 	if o.Backoff == nil {
 		o.Backoff = Exponential(time.Second, time.Hour)

@@ -2,6 +2,7 @@ package durable_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -39,7 +40,11 @@ func bubbleOf(t *testing.T, wrap func(driver.Backend) driver.Backend, options du
 func open(t *testing.T, store durable.Store, options durable.Options) *durable.Queue {
 	t.Helper()
 	if options.OnError == nil {
-		options.OnError = func(err error) { t.Errorf("in the background: %v", err) }
+		options.OnError = func(err error) {
+			if panicked := (*durable.PanicError)(nil); !errors.As(err, &panicked) { // those are meant
+				t.Errorf("in the background: %v", err)
+			}
+		}
 	}
 	q, err := durable.Open(t.Context(), store, options)
 	require.NoError(t, err)
@@ -168,4 +173,56 @@ func TestOpenRefusesNilStore(t *testing.T) {
 		require.ErrorIs(t, err, durable.ErrInvalid)
 		require.ErrorContains(t, err, "store nil")
 	}
+}
+
+// checkedBackend is a backend whose store may be set up anew.
+type checkedBackend struct {
+	driver.Backend
+	mu    *sync.Mutex
+	state *error
+}
+
+func (c checkedBackend) Check(context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return *c.state
+}
+
+// A store that has become unsafe is told once, and once more after it was safe in between, or if it is unsafe in another way.
+func TestUnsafeStoreIsToldOnce(t *testing.T) {
+	t.Parallel()
+	var (
+		mu    sync.Mutex
+		state error
+		told  []string
+	)
+	options := durable.Options{Partitions: 1, OnError: func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		assert.ErrorIs(t, err, durable.ErrUnsafe)
+		told = append(told, err.Error())
+	}}
+	bubbleOf(t, func(b driver.Backend) driver.Backend { return checkedBackend{b, &mu, &state} }, options, func(t *testing.T, _ *durable.Queue) {
+		for _, step := range []struct {
+			err  error
+			want int
+		}{
+			{nil, 0},
+			{fmt.Errorf("%w: evicts", durable.ErrUnsafe), 1},
+			{fmt.Errorf("%w: evicts", durable.ErrUnsafe), 1},
+			{fmt.Errorf("%w: no longer there", durable.ErrUnavailable), 1},
+			{fmt.Errorf("%w: evicts", durable.ErrUnsafe), 1},
+			{fmt.Errorf("%w: keeps nothing", durable.ErrUnsafe), 2},
+			{nil, 2},
+			{fmt.Errorf("%w: keeps nothing", durable.ErrUnsafe), 3},
+		} {
+			mu.Lock()
+			state = step.err
+			mu.Unlock()
+			time.Sleep(time.Minute + time.Second)
+			mu.Lock()
+			require.Len(t, told, step.want, "%v", step.err)
+			mu.Unlock()
+		}
+	})
 }

@@ -64,9 +64,6 @@ func (p *partition) present(stored *record) driver.Record {
 func (b *backend) List(ctx context.Context, index int, state driver.State, cursor string, limit int) (
 	records []driver.Record, next string, err error,
 ) {
-	if limit < 1 {
-		return nil, "", fmt.Errorf("boltstore: %w limit %d of a list: 1 or more is accepted", driver.ErrInvalid, limit)
-	}
 	from, err := parseCursor(cursor)
 	if err != nil {
 		return nil, "", err
@@ -80,9 +77,6 @@ func (b *backend) List(ctx context.Context, index int, state driver.State, curso
 			page.walk(parts.dead, from, func(string) bool { return true })
 		case driver.StateLeased:
 			page.leased(from)
-		default:
-			return fmt.Errorf("boltstore: %w state %d of a list: %d (scheduled), %d (leased and firing) and %d (dead) are accepted",
-				driver.ErrInvalid, state, driver.StateScheduled, driver.StateLeased, driver.StateDead)
 		}
 		records, next = page.out, page.next
 		return nil
@@ -156,8 +150,11 @@ func parseCursor(cursor string) (key, error) {
 	return key{driver.Instant(at), id}.next(), nil
 }
 
-// Count is O(1) but for the messages that have become due since the last Count, which it visits, and those in flight. The first one after the queue
-// was opened visits all that are due, tens of thousands at a time and those of one millisecond together, with other calls in between.
+// Count tells of Unreadable and Lost what claims have met since the store was opened.
+//
+// It is O(1) but for the messages that have become due since the last Count, which it visits, and
+// those in flight. The first one after the queue was opened visits all that are due, tens of
+// thousands at a time and those of one millisecond together, with other calls in between.
 func (b *backend) Count(ctx context.Context, index int) (c driver.Counts, err error) {
 	for done := false; !done && err == nil; {
 		err = b.view(ctx, index, func(p *partition, parts buckets) error {
@@ -184,6 +181,15 @@ func (p *partition) counts(now driver.Instant) driver.Counts {
 	for _, l := range p.leases {
 		if l.due <= now {
 			c.Due--
+		}
+	}
+	c.Unreadable, c.Lost = int64(len(p.unreadable)), p.lost
+	for _, passed := range []map[key]struct{}{p.unreadable, p.strays} {
+		c.Scheduled -= int64(len(passed))
+		for k := range passed {
+			if k.at <= now {
+				c.Due--
+			}
 		}
 	}
 	return c

@@ -281,7 +281,8 @@ func (v *server) answer(ctx context.Context, c *call, r *reply) (err error) {
 
 // Remote is a store whose file another process has open, with Options.Socket. It implements [driver.Store]: its
 // queues may be used as those of the process that has the file open. If that process ends, calls fail with
-// [driver.ErrUnavailable] until a process has opened the file again.
+// [driver.ErrUnavailable] until a process has opened the file again; a change that was under way fails with
+// another error, as it may have taken place.
 type Remote struct {
 	path string
 
@@ -388,6 +389,9 @@ func (r *Remote) do(ctx context.Context, c *call, next func(*reply) (bool, error
 	r.mu.Lock()
 	r.drop() // they are as old
 	r.mu.Unlock()
+	if c.Method == callPut || c.Method == callApply { // repeated, it might take place twice
+		return fmt.Errorf("boltstore: the process that has %q open does not answer, and the call may have taken place: %w", r.path, err)
+	}
 	return fmt.Errorf("boltstore: %w: the process that has %q open does not answer: %w", driver.ErrUnavailable, r.path, err)
 }
 

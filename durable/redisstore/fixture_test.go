@@ -18,8 +18,15 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/storetest"
 )
 
-// newStore makes a store that ends with the test.
+// newStore makes a store that ends with the test, on a server that need not keep anything.
 func newStore(t testing.TB, client redis.UniversalClient, o redisstore.Options) *redisstore.Store {
+	t.Helper()
+	o.AllowLossOnCrash = true
+	return newSafeStore(t, client, o)
+}
+
+// newSafeStore makes a store that ends with the test.
+func newSafeStore(t testing.TB, client redis.UniversalClient, o redisstore.Options) *redisstore.Store {
 	t.Helper()
 	s, err := redisstore.New(client, o)
 	require.NoError(t, err)
@@ -66,6 +73,11 @@ func changes(records []driver.Record) []driver.Change {
 	return all
 }
 
+// calling is a call that may take place for an hour, by the clock of this process.
+func calling(caller string, seq uint64) driver.Call {
+	return driver.Call{Caller: caller, Seq: seq, NotAfter: driver.InstantOf(time.Now()).Add(time.Hour)}
+}
+
 // put stores messages, all of which must be new.
 func put(t testing.TB, b driver.Backend, items []driver.PutItem) {
 	t.Helper()
@@ -99,7 +111,8 @@ func miniFixture(t testing.TB) storetest.Fixture {
 	m := miniredis.RunT(t)
 	store := newStore(t, newClient(t, m.Addr()), redisstore.Options{})
 	f := storetest.Fixture{
-		Store: store,
+		Store:  store,
+		Remote: true,
 		Reopen: func(t testing.TB) driver.Store {
 			_ = store.Close()
 			return newStore(t, newClient(t, m.Addr()), redisstore.Options{})
@@ -127,7 +140,8 @@ func fixtureOn(t testing.TB, client redis.UniversalClient) storetest.Fixture {
 	o := redisstore.Options{Prefix: fmt.Sprintf("test%d", prefixes.Add(1))}
 	store := newStore(t, client, o)
 	return storetest.Fixture{
-		Store: store,
+		Store:  store,
+		Remote: true,
 		Reopen: func(t testing.TB) driver.Store {
 			_ = store.Close()
 			return newStore(t, client, o)

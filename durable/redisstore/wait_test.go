@@ -27,7 +27,7 @@ func TestRepeatedPutWrites(t *testing.T) {
 	q := openQueue(t, client, redisstore.Options{})
 	changed := regexp.MustCompile(`rdb_changes_since_last_save:\d+`)
 	writes := func() string { return changed.FindString(client.Info(t.Context(), "persistence").Val()) }
-	p := driver.Put{Producer: "p", Seq: 1, Items: items("a", 2, 10, time.Hour)}
+	p := driver.Put{Call: calling("p", 1), Items: items("a", 2, 10, time.Hour)}
 	first, err := q.Put(t.Context(), p)
 	require.NoError(t, err)
 	before := writes()
@@ -42,29 +42,35 @@ func TestRepeatedPutWrites(t *testing.T) {
 	again, err = q.Put(t.Context(), p)
 	require.NoError(t, err, "what is stored is stored, also when the memory is full")
 	require.Equal(t, first, again)
-	p.Seq++
+	p.Call.Seq++
 	_, err = q.Put(t.Context(), p)
 	require.ErrorIs(t, err, driver.ErrFull)
 }
 
-// TestRepeatedReplayWrites repeats a Replay and a Reschedule: see TestRepeatedPutWrites.
-func TestRepeatedReplayWrites(t *testing.T) {
+// TestRepeatedCallsWrite repeats the other calls that Wait covers: see TestRepeatedPutWrites.
+func TestRepeatedCallsWrite(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})
 	changed := regexp.MustCompile(`rdb_changes_since_last_save:\d+`)
 	writes := func() string { return changed.FindString(client.Info(t.Context(), "persistence").Val()) }
-	put(t, q, items("a", 2, 10, 0))
-	dead := changes(claim(t, q, 1))
+	put(t, q, items("a", 4, 10, 0))
+	dead := changes(claim(t, q, 2))
 	apply(t, q, driver.OpBegin, dead...)
 	apply(t, q, driver.OpBury, dead...)
 	for op, change := range map[driver.Op]driver.Change{
 		driver.OpReplay:     {ID: dead[0].ID, Delay: time.Hour},
-		driver.OpReschedule: {ID: items("a", 2, 10, 0)[1].ID, Delay: time.Hour},
+		driver.OpPurge:      {ID: dead[1].ID},
+		driver.OpReschedule: {ID: items("a", 4, 10, 0)[2].ID, Delay: time.Hour},
+		driver.OpCancel:     {ID: items("a", 4, 10, 0)[3].ID},
 	} {
-		apply(t, q, op, change)
+		b := driver.Batch{Op: op, Call: calling(op.String(), 1), Changes: []driver.Change{change}}
+		_, err := q.Apply(t.Context(), b)
+		require.NoError(t, err)
 		before := writes()
-		apply(t, q, op, change)
+		outcomes, err := q.Apply(t.Context(), b)
+		require.NoError(t, err)
+		require.Equal(t, driver.StatusDone, outcomes[0].Status, op)
 		require.NotEqual(t, before, writes(), op)
 	}
 }
@@ -80,7 +86,7 @@ func TestCancelledSurvivesFailover(t *testing.T) {
 	}
 	s := redistest.StartSentinel(t, redistest.SentinelOptions{})
 	store := newStore(t, s.Client(t), redisstore.Options{Wait: 1, WaitTimeout: 500 * time.Millisecond})
-	q, err := durable.Open(t.Context(), store, durable.Options{Partitions: 2})
+	q, err := durable.Open(t.Context(), store, durable.Options{Partitions: 2, RetryFor: 2 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(q.Close)
 

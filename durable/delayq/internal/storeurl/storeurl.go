@@ -110,7 +110,8 @@ func openFile(path string) (durable.Store, func() error, error) {
 const maxSocketPath = 90
 
 func openRedis(client redis.UniversalClient) (durable.Store, func() error, error) {
-	store, err := redisstore.New(client, redisstore.Options{})
+	// An operator works with the servers that there are, however they are set up.
+	store, err := redisstore.New(client, redisstore.Options{AllowEviction: true, AllowLossOnCrash: true})
 	if err != nil {
 		return nil, nil, errors.Join(err, client.Close())
 	}
