@@ -39,7 +39,7 @@ type part struct {
 	index   int
 	puts    batcher[putRequest, driver.Status]
 	seq     uint64                                             // of the last put; touched by the batcher's goroutine only
-	changes [driver.OpPurge + 1]batcher[driver.Change, answer] // but for OpBegin: each consumer has its own
+	changes [driver.OpExpire + 1]batcher[driver.Change, answer] // but for OpBegin: each consumer has its own
 }
 
 type putRequest struct {
@@ -75,7 +75,7 @@ func newPart(q *Queue, index int, producer string) *part {
 	p.puts.size = func(r putRequest) int { return len(r.item.Body) }
 	p.puts.alike = func(a, b putRequest) bool { return a.replace == b.replace }
 	p.puts.flush = func(requests []putRequest) ([]driver.Status, error) { return p.put(producer, requests) }
-	for op := driver.OpAck; op <= driver.OpPurge; op++ {
+	for op := driver.OpAck; op <= driver.OpExpire; op++ {
 		p.gather(&p.changes[op], func(changes []driver.Change) ([]answer, error) {
 			return p.apply(driver.Batch{Partition: p.index, Op: op, Changes: changes})
 		})

@@ -63,14 +63,14 @@ type Counts struct {
 	Dead      int64
 	NextDue   time.Time // zero if nothing is scheduled
 
-	Enqueued, Acked, Retried, Buried, Cancelled, Crashed uint64
+	Enqueued, Acked, Retried, Buried, Cancelled, Crashed, Expired uint64
 }
 
 func newCounts(c driver.Counts) Counts {
 	return Counts{
 		Now: c.Now.Time(), Scheduled: c.Scheduled, Due: c.Due, InFlight: c.InFlight, Dead: c.Dead,
 		NextDue: timeOf(c.NextDue), Enqueued: c.Enqueued, Acked: c.Acked, Retried: c.Retried,
-		Buried: c.Buried, Cancelled: c.Cancelled, Crashed: c.Crashed,
+		Buried: c.Buried, Cancelled: c.Cancelled, Crashed: c.Crashed, Expired: c.Expired,
 	}
 }
 
@@ -93,6 +93,7 @@ func (c *Counts) add(o Counts) {
 	c.Buried += o.Buried
 	c.Cancelled += o.Cancelled
 	c.Crashed += o.Crashed
+	c.Expired += o.Expired
 }
 
 // AuditReport is what an audit has found.

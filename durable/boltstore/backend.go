@@ -76,8 +76,8 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 // Apply waits for a commit as [backend.Put] does, but for Begin, Extend, and Release of what has not begun: these wait only where a
 // commit of the same message is under way.
 func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
-	if batch.Op < driver.OpBegin || batch.Op > driver.OpPurge {
-		return nil, fmt.Errorf("boltstore: %w transition %d: %d to %d are accepted", driver.ErrInvalid, batch.Op, driver.OpBegin, driver.OpPurge)
+	if batch.Op < driver.OpBegin || batch.Op > driver.OpExpire {
+		return nil, fmt.Errorf("boltstore: %w transition %d: %d to %d are accepted", driver.ErrInvalid, batch.Op, driver.OpBegin, driver.OpExpire)
 	}
 	if err := checkSize(fmt.Sprintf("transition %d", batch.Op), len(batch.Changes)); err != nil {
 		return nil, err

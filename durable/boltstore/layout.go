@@ -79,16 +79,21 @@ type state struct {
 	records int64
 	dead    int64
 
-	enqueued, acked, retried, buried, cancelled, crashed uint64
+	enqueued, acked, retried, buried, cancelled, crashed, expired uint64
 }
 
-const stateSize = 9 * 8
+// A state is a list of numbers of 64 bits, big-endian. A new counter is added at the end, and a
+// state that ends before it was written when the counter was not known yet: the counter is 0.
+const (
+	stateSize    = 10 * 8
+	minStateSize = 9 * 8
+)
 
 func (s *state) encode() []byte {
 	b := make([]byte, 0, stateSize)
 	for _, v := range []uint64{
 		s.tokens, uint64(s.records), uint64(s.dead),
-		s.enqueued, s.acked, s.retried, s.buried, s.cancelled, s.crashed,
+		s.enqueued, s.acked, s.retried, s.buried, s.cancelled, s.crashed, s.expired,
 	} {
 		b = binary.BigEndian.AppendUint64(b, v)
 	}
@@ -96,16 +101,19 @@ func (s *state) encode() []byte {
 }
 
 func decodeState(b []byte) (s state, err error) {
-	if len(b) != stateSize {
+	if len(b) < minStateSize || len(b) > stateSize || len(b)%8 != 0 {
 		return s, fmt.Errorf("%w: the counters have %d bytes, %d are expected", ErrCorrupt, len(b), stateSize)
 	}
 	u := func() uint64 {
+		if len(b) == 0 {
+			return 0
+		}
 		v := binary.BigEndian.Uint64(b)
 		b = b[8:]
 		return v
 	}
 	s.tokens, s.records, s.dead = u(), int64(u()), int64(u())
-	s.enqueued, s.acked, s.retried, s.buried, s.cancelled, s.crashed = u(), u(), u(), u(), u(), u()
+	s.enqueued, s.acked, s.retried, s.buried, s.cancelled, s.crashed, s.expired = u(), u(), u(), u(), u(), u(), u()
 	return s, nil
 }
 

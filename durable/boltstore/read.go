@@ -177,7 +177,7 @@ func (p *partition) counts(now driver.Instant) driver.Counts {
 	s := &p.state
 	c := driver.Counts{
 		Now: now, Scheduled: s.records - s.dead - int64(len(p.leases)), Due: p.due.n, InFlight: int64(len(p.leases)), Dead: s.dead, NextDue: p.head,
-		Enqueued: s.enqueued, Acked: s.acked, Retried: s.retried, Buried: s.buried, Cancelled: s.cancelled, Crashed: s.crashed,
+		Enqueued: s.enqueued, Acked: s.acked, Retried: s.retried, Buried: s.buried, Cancelled: s.cancelled, Crashed: s.crashed, Expired: s.expired,
 	}
 	for _, l := range p.leases {
 		if l.due <= now {

@@ -60,8 +60,8 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 
 // Apply is O(log n) for each change.
 func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
-	if batch.Op < driver.OpBegin || batch.Op > driver.OpPurge {
-		return nil, fmt.Errorf("memstore: %w transition %d: %d to %d are accepted", driver.ErrInvalid, batch.Op, driver.OpBegin, driver.OpPurge)
+	if batch.Op < driver.OpBegin || batch.Op > driver.OpExpire {
+		return nil, fmt.Errorf("memstore: %w transition %d: %d to %d are accepted", driver.ErrInvalid, batch.Op, driver.OpBegin, driver.OpExpire)
 	}
 	if err := checkSize(fmt.Sprintf("transition %d", batch.Op), len(batch.Changes)); err != nil {
 		return nil, err

@@ -13,8 +13,8 @@ func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outco
 	if err := b.check(ctx, batch.Partition); err != nil {
 		return nil, err
 	}
-	if batch.Op < driver.OpBegin || batch.Op > driver.OpPurge {
-		return nil, fmt.Errorf("redisstore: %w transition %d: %d to %d are accepted", driver.ErrInvalid, batch.Op, driver.OpBegin, driver.OpPurge)
+	if batch.Op < driver.OpBegin || batch.Op > driver.OpExpire {
+		return nil, fmt.Errorf("redisstore: %w transition %d: %d to %d are accepted", driver.ErrInvalid, batch.Op, driver.OpBegin, driver.OpExpire)
 	}
 	if err := checkBatch("batch", len(batch.Changes)); err != nil {
 		return nil, err
@@ -40,6 +40,10 @@ func (b *backend) applyLine(batch driver.Batch) []any {
 	switch batch.Op {
 	case driver.OpBegin:
 		args = append(args, millis(batch.Visibility), int64(floor(batch.Lead, time.Microsecond)))
+	case driver.OpAck:
+		args = append(args, "acked")
+	case driver.OpExpire:
+		args = append(args, "expired")
 	case driver.OpRetry, driver.OpRelease, driver.OpReschedule, driver.OpReplay:
 		args = append(args, b.hinting(batch.Partition)...)
 	case driver.OpBury:
@@ -66,7 +70,7 @@ func argsOf(op driver.Op) int {
 func appendChange(args []any, op driver.Op, c *driver.Change) []any {
 	args = append(args, c.ID)
 	switch op {
-	case driver.OpBegin, driver.OpAck, driver.OpRelease:
+	case driver.OpBegin, driver.OpAck, driver.OpExpire, driver.OpRelease:
 		return append(args, packToken(c.Token))
 	case driver.OpRetry:
 		return append(args, packToken(c.Token), when(0, c.Delay), driver.CutReason(c.Reason))

@@ -40,6 +40,7 @@ var (
 		driver.OpReschedule: newScript("reschedule", "clock", "partition", "numbers", "sound", "times", "writes", "head", "schedule"),
 		driver.OpReplay:     newScript("replay", "clock", "partition", "numbers", "times", "writes", "head", "schedule"),
 		driver.OpPurge:      newScript("purge", "clock", "partition").unrepeated(),
+		driver.OpExpire:     newScript("ack", "clock", "partition").unrepeated(),
 	}
 )
 

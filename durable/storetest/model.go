@@ -252,7 +252,7 @@ func (m *model) assertLease(before, after time.Time, due driver.Instant, visibil
 }
 
 func (m *model) stepApply() {
-	b := driver.Batch{Op: driver.OpBegin + driver.Op(m.random.IntN(int(driver.OpPurge))), Visibility: m.visibility(), Lead: m.lead()}
+	b := driver.Batch{Op: driver.OpBegin + driver.Op(m.random.IntN(int(driver.OpExpire))), Visibility: m.visibility(), Lead: m.lead()}
 	if m.random.IntN(3) == 0 {
 		b.Op = driver.OpBegin // much is possible only with messages that have begun
 	}

@@ -69,7 +69,7 @@ func refuseOp(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	c := q.deliver("a")
 	before := q.get("a")
-	for _, op := range []driver.Op{0, driver.OpPurge + 1, 255} {
+	for _, op := range []driver.Op{0, driver.OpExpire + 1, 255} {
 		_, err := q.Apply(t.Context(), driver.Batch{Op: op, Changes: []driver.Change{c}})
 		assert.ErrorIs(t, err, driver.ErrInvalid, "op %d", op)
 	}
