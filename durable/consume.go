@@ -63,9 +63,11 @@ func (c *consumer) work(ctx context.Context, handler Handler, tokens chan struct
 		if err != nil {
 			return
 		}
-		c.deliver(handler, c.delivery(h), tokens, func() {
-			workers.Go(func() { c.work(ctx, handler, tokens, workers) })
-		})
+		if d := c.delivery(h); d != nil {
+			c.deliver(handler, d, tokens, func() {
+				workers.Go(func() { c.work(ctx, handler, tokens, workers) })
+			})
+		}
 	}
 }
 
@@ -116,6 +118,11 @@ func (c *consumer) settle(d *Delivery, err error, done func()) bool {
 	if err != nil {
 		op, change = c.failed(d, err)
 	}
+	return c.settleBy(d, op, change, done)
+}
+
+// settleBy is settle by a transition.
+func (c *consumer) settleBy(d *Delivery, op driver.Op, change driver.Change, done func()) bool {
 	_, own := d.send(op, change, func(failure error) {
 		if failure != nil {
 			c.giveUp(d)

@@ -13,9 +13,11 @@ import (
 // methods are for those that want to know its result.
 type Delivery struct {
 	ID       string
-	Body     []byte // the receiver's own
+	Body     []byte            // the receiver's own
+	Headers  map[string]string // the receiver's own; nil if there are none
 	Enqueued time.Time
 	Due      time.Time // on the store's clock, as Enqueued
+	ExpireAt time.Time // on the store's clock; zero if the message does not expire
 
 	// Attempts is the number of deliveries before that ended in an error, and Crashes that of those whose lease ended, as the process crashed or
 	// hung.
@@ -40,14 +42,29 @@ type ending struct {
 	told   bool          // whoever has asked for it knows its result
 }
 
-// delivery is a message for whoever has taken it, and notes how late that is.
+// delivery returns a message that has begun for its receiver, and records how late it is. It returns
+// nil for a message that must not be received, after it has asked the store to end its delivery: as
+// expired, or as failed if this program cannot read its content.
 func (c *consumer) delivery(h *held) *Delivery {
 	r := &h.record
-	c.q.lateness.record(c.parts[h.part].clock.now().Sub(r.Due.Time()))
-	return &Delivery{
-		ID: r.ID, Body: r.Body, Enqueued: r.Enqueued.Time(), Due: r.Due.Time(),
+	content, err := decodeEnvelope(r.Body)
+	d := &Delivery{
+		ID: r.ID, Body: content.body, Headers: content.headers, Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), ExpireAt: timeOf(content.expire),
 		Attempts: r.Attempts, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts, Token: r.Token, c: c, h: h,
 	}
+	now := c.parts[h.part].clock.now()
+	switch {
+	case err != nil:
+		c.q.report("message %q: %w", d.ID, err)
+		op, change := c.failed(d, err)
+		c.settleBy(d, op, change, func() {})
+	case content.expired(now):
+		c.settleBy(d, driver.OpExpire, driver.Change{}, func() {})
+	default:
+		c.q.lateness.record(now.Sub(r.Due.Time()))
+		return d
+	}
+	return nil
 }
 
 // Ack ends the message: it was delivered. [ErrLeaseLost] says that the lease had ended, so that it may be delivered again. To acknowledge, or

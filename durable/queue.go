@@ -38,7 +38,7 @@ type part struct {
 	q       *Queue
 	index   int
 	puts    batcher[putRequest, driver.Status]
-	seq     uint64                                             // of the last put; touched by the batcher's goroutine only
+	seq     uint64                                              // of the last put; touched by the batcher's goroutine only
 	changes [driver.OpExpire + 1]batcher[driver.Change, answer] // but for OpBegin: each consumer has its own
 }
 

@@ -185,7 +185,9 @@ func (q *Queue) Take(ctx context.Context) (*Delivery, error) {
 		h, err := c.take(ctx, newTaker())
 		switch {
 		case err == nil:
-			return c.delivery(h), nil
+			if d := c.delivery(h); d != nil {
+				return d, nil
+			}
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("durable: take: %w", err)
 		}
