@@ -39,112 +39,105 @@ func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOp
 		return fmt.Errorf("durable: consume: %w", err)
 	}
 	defer context.AfterFunc(ctx, c.retire)()
-	var workers sync.WaitGroup
-	tokens := make(chan struct{}, ackWindow)
+	w := &workers{c: c, handler: handler, acks: make(chan struct{}, ackWindow)}
+	w.base = context.WithValue(q.ctx, handling{q}, true)
 	for range opts.Concurrency {
-		workers.Go(func() { c.work(ctx, handler, tokens, &workers) })
+		w.start(ctx)
 	}
-	workers.Wait()
+	w.all.Wait()
 	c.stop()
-	if ctx.Err() == nil || q.ctx.Err() != nil { // it was closed, or is being shut down
+	if ctx.Err() == nil || q.ctx.Err() != nil { // the queue was closed, or is being shut down
 		return fmt.Errorf("durable: consume: %w", ErrClosed)
 	}
 	return nil
 }
 
-// ackWindow is the number of acknowledgements that may be under way at the same time.
+// workers are the goroutines of a call of Consume, each of which handles one message after another.
+type workers struct {
+	c       *consumer
+	handler Handler
+	base    context.Context // parent of the handlers' contexts
+	acks    chan struct{}   // holds a token for each result that the store has not answered
+	all     sync.WaitGroup
+}
+
+// ackWindow is the number of results of handlers that may be under way to the store.
 const ackWindow = 4096
 
-// work takes and handles one message after the other.
-func (c *consumer) work(ctx context.Context, handler Handler, tokens chan struct{}, workers *sync.WaitGroup) {
+// handling is the key of a value that contexts of a queue's handlers have.
+type handling struct{ q *Queue }
+
+func (w *workers) start(ctx context.Context) { w.all.Go(func() { w.work(ctx) }) }
+
+// work takes and handles messages until ctx or the consumer ends.
+func (w *workers) work(ctx context.Context) {
 	t := newTaker()
 	for {
-		h, err := c.take(ctx, t)
+		h, err := w.c.dispatcher.take(ctx, t)
 		if err != nil {
 			return
 		}
-		if d := c.delivery(h); d != nil {
-			c.deliver(handler, d, tokens, func() {
-				workers.Go(func() { c.work(ctx, handler, tokens, workers) })
-			})
+		if d := w.c.dispatcher.delivery(h); d != nil {
+			w.deliver(ctx, d)
 		}
 	}
 }
 
-// deliver calls the handler and settles the message, also where the handler ends the goroutine (runtime.Goexit, or FailNow of a test): then another
-// worker replaces this one.
-func (c *consumer) deliver(handler Handler, d *Delivery, tokens chan struct{}, replace func()) {
+// deliver calls the handler and settles the message. If the handler ends its goroutine (by
+// runtime.Goexit, or FailNow of a test), another worker replaces this one.
+func (w *workers) deliver(ctx context.Context, d *Delivery) {
 	err, returned := errGoexit, false
 	defer func() {
-		tokens <- struct{}{}
-		if !c.settle(d, err, func() { <-tokens }) {
-			<-tokens
+		w.acks <- struct{}{}
+		if !w.settle(d, err, func() { <-w.acks }) {
+			<-w.acks
 		}
 		if !returned {
-			replace()
+			w.start(ctx)
 		}
 	}()
-	err = c.handle(handler, d)
+	err = w.handle(d)
 	returned = true
 }
 
 var errGoexit = errors.New("the handler has ended its goroutine")
 
-// handling is the key of a value that contexts of a queue's handlers have.
-type handling struct{ q *Queue }
-
-// handle calls the handler. Its lease is extended meanwhile.
-func (c *consumer) handle(handler Handler, d *Delivery) (err error) {
-	ctx, cancel := context.WithCancelCause(c.handling)
+// handle calls the handler. The lease is extended meanwhile.
+func (w *workers) handle(d *Delivery) (err error) {
+	ctx, cancel := context.WithCancelCause(w.base)
 	defer cancel(nil)
-	c.mu.Lock()
-	d.h.renew, d.h.cancel = true, cancel
-	lost := d.h.state == heldGone || !time.Now().Before(d.h.until) // the process may have slept since it began
-	c.mu.Unlock()
-	if lost {
-		cancel(ErrLeaseLost)
-	}
+	w.c.dispatcher.handle(d.h, cancel)
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
 		}
 	}()
-	return handler(ctx, d)
+	return w.handler(ctx, d)
 }
 
-// settle does what the result of a handler asks for, without waiting. It reports false where the handler has done that itself.
-func (c *consumer) settle(d *Delivery, err error, done func()) bool {
+// settle does what the result of a handler asks for. It calls done when the store has answered, and
+// does not wait for that. It reports false, and does not call done, if the handler has settled the
+// message itself.
+func (w *workers) settle(d *Delivery, err error, done func()) bool {
 	op, change := driver.OpAck, driver.Change{}
 	if err != nil {
-		op, change = c.failed(d, err)
+		op, change = w.failed(d, err)
 	}
-	return c.settleBy(d, op, change, done)
-}
-
-// settleBy is settle by a transition.
-func (c *consumer) settleBy(d *Delivery, op driver.Op, change driver.Change, done func()) bool {
 	_, own := d.send(op, change, func(failure error) {
 		if failure != nil {
-			c.giveUp(d)
-			c.q.options.OnError(fmt.Errorf("durable: message %q: %w", d.ID, failure))
+			w.c.dispatcher.letEnd(d.h)
+			w.c.q.options.OnError(fmt.Errorf("durable: message %q: %w", d.ID, failure))
 		}
 		done()
 	})
 	if !own {
-		c.giveUp(d)
+		w.c.dispatcher.letEnd(d.h)
 	}
 	return own
 }
 
-// giveUp ends the extensions of a lease, as nobody will settle the message any more.
-func (c *consumer) giveUp(d *Delivery) {
-	c.mu.Lock()
-	d.h.renew = false
-	c.mu.Unlock()
-}
-
 // failed decides what becomes of a message whose handler has failed.
-func (c *consumer) failed(d *Delivery, err error) (op driver.Op, change driver.Change) {
+func (w *workers) failed(d *Delivery, err error) (op driver.Op, change driver.Change) {
 	defer func() { // the error, which may be a nil pointer, and Backoff are the user's
 		if v := recover(); v != nil {
 			op, change = driver.OpRetry, driver.Change{Delay: time.Second, Reason: fmt.Sprintf("panic in the handler's error or in Backoff: %v", v)}
@@ -160,7 +153,7 @@ func (c *consumer) failed(d *Delivery, err error) (op driver.Op, change driver.C
 	case errors.As(err, &retry):
 		return driver.OpRetry, driver.Change{Delay: retry.after, Reason: err.Error()}
 	default:
-		return driver.OpRetry, driver.Change{Delay: max(0, c.opts.Backoff(d.Attempts+1)), Reason: err.Error()}
+		return driver.OpRetry, driver.Change{Delay: max(0, w.c.opts.Backoff(d.Attempts+1)), Reason: err.Error()}
 	}
 }
 

@@ -26,13 +26,13 @@ type Delivery struct {
 	// Token rises with each delivery of the message: a system that remembers the highest can refuse whoever comes late.
 	Token uint64
 
-	c      *consumer
+	from   *dispatcher
 	h      *held
-	ending *ending // mu of the consumer: the last call that was to end it
+	ending *ending // the last call that was to end it. The dispatcher's mutex guards it
 	first  ending  // mostly the only one
 }
 
-// ending is a call of the store that ends a delivery. The mutex of the consumer guards it.
+// ending is a call of the store that ends a delivery. The dispatcher's mutex guards it.
 type ending struct {
 	op     driver.Op
 	over   bool
@@ -42,29 +42,44 @@ type ending struct {
 	told   bool          // whoever has asked for it knows its result
 }
 
-// delivery returns a message that has begun for its receiver, and records how late it is. It returns
+// delivery returns a message that was taken for its receiver, and records how late it is. It returns
 // nil for a message that must not be received, after it has asked the store to end its delivery: as
 // expired, or as failed if this program cannot read its content.
-func (c *consumer) delivery(h *held) *Delivery {
+func (d *dispatcher) delivery(h *held) *Delivery {
 	r := &h.record
 	content, err := decodeEnvelope(r.Body)
-	d := &Delivery{
+	m := &Delivery{
 		ID: r.ID, Body: content.body, Headers: content.headers, Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), ExpireAt: timeOf(content.expire),
-		Attempts: r.Attempts, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts, Token: r.Token, c: c, h: h,
+		Attempts: r.Attempts, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts, Token: r.Token, from: d, h: h,
 	}
-	now := c.parts[h.part].clock.now()
+	now := h.part.clock.now()
 	switch {
 	case err != nil:
-		c.q.report("message %q: %w", d.ID, err)
-		op, change := c.failed(d, err)
-		c.settleBy(d, op, change, func() {})
+		d.q.report("message %q: %w", m.ID, err)
+		m.refuse(driver.OpRetry, driver.Change{Delay: unreadablePause, Reason: err.Error()})
 	case content.expired(now):
-		c.settleBy(d, driver.OpExpire, driver.Change{}, func() {})
+		m.refuse(driver.OpExpire, driver.Change{})
 	default:
-		c.q.lateness.record(now.Sub(r.Due.Time()))
-		return d
+		d.q.lateness.record(now.Sub(r.Due.Time()))
+		return m
 	}
 	return nil
+}
+
+// unreadablePause is the pause between two attempts to deliver a message whose content this program
+// cannot read. With the default of 25 attempts a rolling upgrade has 25 minutes.
+const unreadablePause = time.Minute
+
+// refuse ends a delivery without a receiver.
+func (d *Delivery) refuse(op driver.Op, change driver.Change) {
+	if op == driver.OpRetry && d.last() {
+		op = driver.OpBury
+	}
+	d.send(op, change, func(err error) {
+		if err != nil {
+			d.from.q.report("message %q: %w", d.ID, err)
+		}
+	})
 }
 
 // Ack ends the message: it was delivered. [ErrLeaseLost] says that the lease had ended, so that it may be delivered again. To acknowledge, or
@@ -94,20 +109,20 @@ func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 		return fmt.Errorf("durable: extend message %q: %w duration %v: more than 0 is accepted", d.ID, ErrInvalid, dur)
 	}
 	change := d.h.change()
-	d.c.mu.Lock()
+	d.from.mu.Lock()
 	if change.Delay = dur; d.h.renew {
-		change.Delay = max(dur, d.c.opts.Visibility) // what is extended by itself is not shortened
+		change.Delay = max(dur, d.from.opts.Visibility) // what is extended by itself is not shortened
 	}
-	d.c.mu.Unlock()
+	d.from.mu.Unlock()
 	done := make(chan error, 1)
-	d.c.q.parts[d.h.part].changes[driver.OpExtend].send(change, func(a answer, err error) {
+	d.h.part.changes[driver.OpExtend].send(change, func(a answer, err error) {
 		if err == nil {
 			err = checkHolder(a.Status)
 		}
 		if err == nil { // noted here, in the order in which the store has done it
-			d.c.mu.Lock()
+			d.from.mu.Lock()
 			d.h.extended(a)
-			d.c.mu.Unlock()
+			d.from.mu.Unlock()
 		}
 		done <- err
 	})
@@ -145,8 +160,8 @@ func (d *Delivery) end(ctx context.Context, op driver.Op, change driver.Change) 
 
 // over is closed when a call is over.
 func (d *Delivery) over(e *ending) <-chan struct{} {
-	d.c.mu.Lock()
-	defer d.c.mu.Unlock()
+	d.from.mu.Lock()
+	defer d.from.mu.Unlock()
 	if e.done == nil {
 		e.done = make(chan struct{})
 		if e.over {
@@ -159,8 +174,8 @@ func (d *Delivery) over(e *ending) <-chan struct{} {
 // result is that of a call that is over, for the first who asks for it. For all others the delivery has been ended by somebody else. It also reports
 // whether the call may be made again.
 func (d *Delivery) result(e *ending, op driver.Op) (err error, again bool) {
-	d.c.mu.Lock()
-	defer d.c.mu.Unlock()
+	d.from.mu.Lock()
+	defer d.from.mu.Unlock()
 	if e.told || e.op != op {
 		return ErrLeaseLost, e.failed
 	}
@@ -179,9 +194,9 @@ func await(ctx context.Context, done <-chan error) error {
 
 // send asks for the end of the delivery. Where that was done before, and has not failed, it returns that call and false.
 func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (e *ending, own bool) {
-	d.c.mu.Lock()
+	d.from.mu.Lock()
 	if d.ending != nil && !d.ending.failed {
-		defer d.c.mu.Unlock()
+		defer d.from.mu.Unlock()
 		return d.ending, false
 	}
 	e = &d.first
@@ -190,20 +205,20 @@ func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (e
 	}
 	e.op, d.ending = op, e
 	d.h.ending = true
-	d.c.pending++
-	d.c.mu.Unlock()
+	d.from.pending++
+	d.from.mu.Unlock()
 	change.ID, change.Token = d.h.record.ID, d.h.record.Token
-	d.c.q.parts[d.h.part].changes[op].send(change, func(a answer, err error) { then(d.ended(e, a, err)) })
+	d.h.part.changes[op].send(change, func(a answer, err error) { then(d.ended(e, a, err)) })
 	return e, true
 }
 
 // ended notes what the store has answered. Where it has not, the lease is kept for another try.
 func (d *Delivery) ended(e *ending, a answer, err error) error {
-	d.c.mu.Lock()
-	defer d.c.mu.Unlock()
+	d.from.mu.Lock()
+	defer d.from.mu.Unlock()
 	kept := time.Now().Before(d.h.until)
 	if e.failed = err != nil; !e.failed {
-		d.c.forget(d.h)
+		d.from.forget(d.h)
 	}
 	d.h.ending = false
 	if err == nil && !(a.Status == driver.StatusNotFound && kept) { // not there, and nobody else can have taken it: a call before has done it
@@ -213,7 +228,7 @@ func (d *Delivery) ended(e *ending, a answer, err error) error {
 	if e.done != nil {
 		close(e.done)
 	}
-	d.c.done()
+	d.from.done()
 	return err
 }
 

@@ -179,13 +179,13 @@ func TestContentOfNewerVersionIsNotLost(t *testing.T) {
 		"Consume": func(t *testing.T, q *durable.Queue) []string {
 			var got deliveries
 			stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error { got.add(time.Now(), d); return nil },
-				durable.ConsumerOptions{Backoff: func(int) time.Duration { return time.Second }})
-			time.Sleep(time.Minute)
+				durable.ConsumerOptions{})
+			time.Sleep(5 * time.Minute)
 			stop()
 			return got.ids()
 		},
 		"Take": func(t *testing.T, q *durable.Queue) (ids []string) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			for {
 				d, err := q.Take(ctx)

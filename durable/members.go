@@ -1,14 +1,11 @@
 package durable
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/dgryski/go-rendezvous"
-	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // membership keeps the consumer among the members of the queue, and starts and stops its pumps as members come and go. Each partition belongs to
@@ -35,101 +32,36 @@ func (c *consumer) own(members []string) {
 		members = append(slices.Clone(members), c.name)
 	}
 	table := rendezvous.New(members, xxhash.Sum64String)
-	mine := make([]bool, len(c.parts))
+	parts := c.dispatcher.parts
+	mine := make([]bool, len(parts))
 	owned := 0
-	for i := range c.parts {
+	for i := range parts {
 		if mine[i] = table.Lookup(strconv.Itoa(i)) == c.name; mine[i] {
 			owned++
 		}
 	}
-	c.mu.Lock()
-	c.owned = owned
-	c.mu.Unlock()
-	for i, p := range c.parts { // all at once: each may wait for a call that is under way, and signs of life wait for all
-		if !mine[i] && p.cancel != nil {
-			p.cancel()
+	c.dispatcher.setOwned(owned)
+	for i, p := range parts { // all at once: each may wait for a call that is under way, and heartbeats wait for all
+		if !mine[i] && p.pump.cancel != nil {
+			p.pump.cancel()
 		}
 	}
-	for i, p := range c.parts {
+	for i, p := range parts {
 		switch {
-		case mine[i] && p.cancel == nil:
-			p.start()
-		case !mine[i] && p.cancel != nil:
-			p.stop()
+		case mine[i] && p.pump.cancel == nil:
+			p.pump.start()
+		case !mine[i] && p.pump.cancel != nil:
+			p.pump.stop()
 		}
 	}
 }
 
+// disown ends the pumps. Their messages are released by retire.
 func (c *consumer) disown() {
-	for _, p := range c.parts {
-		if p.cancel != nil {
-			p.cancel()
-			<-p.done
+	for _, p := range c.dispatcher.parts {
+		if p.pump.cancel != nil {
+			p.pump.cancel()
+			<-p.pump.done
 		}
 	}
-}
-
-// renewal extends leases in good time: of handlers that run, and of messages that are due and have to wait for one. Where it fails,
-// the context of the handler is cancelled before the lease ends.
-func (c *consumer) renewal() {
-	period := c.opts.Visibility / 8
-	for c.life.Err() == nil {
-		pause(c.life, period)
-		c.renew(time.Now(), period)
-	}
-}
-
-// renew looks at all leases. They are extended when a third has passed, which leaves time for several attempts.
-func (c *consumer) renew(now time.Time, period time.Duration) {
-	c.mu.Lock()
-	defer c.unlock()
-	for h := range c.held {
-		left := h.until.Sub(now)
-		switch {
-		case h.state == heldArmed:
-		case h.state == heldTaken && !h.renew: // of Take
-			if left <= 0 {
-				c.forget(h)
-			}
-		case left < 2*period:
-			c.lose(h)
-		case left < c.opts.Visibility*2/3 && !h.asked:
-			h.asked = true
-			c.extend(h)
-		}
-	}
-}
-
-// lose gives up a message whose lease is about to end, or has ended.
-func (c *consumer) lose(h *held) {
-	begun := h.state == heldBegun || h.state == heldTaken // what has not begun may simply have been cancelled
-	if !c.forget(h) {
-		return
-	}
-	if begun && !h.ending { // else whoever settles it is told what has become of it
-		c.told = append(c.told, fmt.Errorf("message %q: %w", h.record.ID, ErrLeaseLost))
-	}
-	if h.cancel != nil {
-		h.cancel(ErrLeaseLost)
-	}
-}
-
-func (c *consumer) extend(h *held) {
-	change := h.change()
-	change.Delay = c.opts.Visibility
-	c.pending++
-	c.q.parts[h.part].changes[driver.OpExtend].send(change, func(a answer, err error) {
-		c.mu.Lock()
-		defer c.unlock()
-		c.done()
-		h.asked = false
-		switch {
-		case h.state == heldGone || err != nil:
-		case a.Status == driver.StatusDone:
-			h.extended(a)
-		case h.ending: // it has been settled, and the answer is on its way
-		default:
-			c.lose(h)
-		}
-	})
 }

@@ -10,32 +10,31 @@ import (
 
 // pump claims the near future of one partition while the consumer owns it.
 //
-// It looks at the partition when the next message that it knows of comes near, when a hint says that an earlier one has come,
-// when there is room again after there was none, and otherwise once in each Fallback, when it also ends the leases that are over.
+// A pump looks at the partition when the next message that it knows of comes near, when a hint says
+// that an earlier one has come, when there is room again or a grant, and otherwise once in each
+// Fallback, when the claim also ends expired leases.
+//
+// Messages are claimed about nine tenths of the horizon ahead, and at most ten times in a horizon
+// while none is urgent: many messages share a claim, but no claim is so large that other calls of
+// the store wait long for it. A message that is due within a fifth of the horizon is urgent.
 type pump struct {
 	c      *consumer
-	part   int
-	cancel context.CancelFunc // nil: the partition is not owned. Touched by the membership's goroutine only
+	part   *consumerPart
+	cancel context.CancelFunc // nil: the partition is not owned. Used by membership only
 	done   chan struct{}
 
-	claimed time.Time // when it asked the store last. Touched by run only, as is over
-	over    time.Time // when the first lease is over, zero: there is none
+	claimed time.Time // when it asked the store last. Used by run only, as is over
+	over    time.Time // when the first lease ends; zero: there is none
 
 	mu     sync.Mutex
 	next   time.Time     // when it looks at the partition again
 	kicked chan struct{} // of capacity one: next has come nearer
 }
 
-// A pump looks so that messages are claimed about nine tenths of the horizon ahead, and at most ten times in a horizon while nothing is
-// urgent: so many are claimed together, but not so many that other calls of the store have to wait for it. What is due within a fifth of
-// the horizon is claimed at once.
-func (c *consumer) step() time.Duration   { return c.opts.Horizon / 10 }
-func (c *consumer) urgent() time.Duration { return c.opts.Horizon / 5 }
-
-// claimPause is what other calls of the store get between two claims that are not urgent.
+// claimPause is the time between two claims that are not urgent, for other calls of the store.
 const claimPause = 2 * time.Millisecond
 
-func newPump(c *consumer, part int) *pump {
+func newPump(c *consumer, part *consumerPart) *pump {
 	return &pump{c: c, part: part, kicked: make(chan struct{}, 1)}
 }
 
@@ -48,12 +47,12 @@ func (p *pump) start() {
 	}()
 }
 
-// stop ends the claiming and gives back what has not begun.
+// stop ends the claiming and gives back the messages that no taker has.
 func (p *pump) stop() {
 	p.cancel()
 	<-p.done
 	p.cancel = nil
-	p.c.release(p.part)
+	p.c.dispatcher.release(p.part)
 }
 
 func (p *pump) run(ctx context.Context) {
@@ -68,53 +67,54 @@ func (p *pump) run(ctx context.Context) {
 		p.claim(ctx)
 		p.wait(ctx)
 	}
-	p.c.starve(p.c.parts[p.part])
+	p.c.dispatcher.disowned(p.part)
 }
 
-// claim claims what there is room for, and sees to it that the pump looks again in time for more.
+// claim claims as much as there is room for, and schedules the next look.
 func (p *pump) claim(ctx context.Context) {
 	for again := false; ; again = true {
 		sent := time.Now()
 		stale := sent.Sub(p.claimed) >= p.c.opts.Fallback || !p.over.IsZero() && !sent.Before(p.over)
-		claim, ok := p.c.plan(p.c.parts[p.part], stale)
+		claim, ok := p.c.dispatcher.plan(p.part, stale)
 		if !ok || claim.Max == 0 && again {
-			return // whoever makes room, or grants takers, wakes the pump
+			return // room or a grant wakes the pump
 		}
 		p.claimed, p.over = sent, time.Time{}
 		claimed, err := p.call(ctx, claim)
-		p.c.hold(p.part, claimed, sent)
+		p.c.dispatcher.hold(p.part, claimed, sent)
 		if err != nil {
 			if ctx.Err() == nil {
-				p.c.q.report("claim from partition %d: %w", p.part, err)
+				p.c.q.report("claim from partition %d: %w", p.part.index, err)
 			}
 			p.sooner(sent.Add(failurePause))
 			return
 		}
 		if claimed.Lease > 0 {
-			p.over = time.Now().Add(max(0, p.c.parts[p.part].clock.until(claimed.Lease)) + time.Millisecond)
+			p.over = time.Now().Add(max(0, p.part.clock.until(claimed.Lease)) + time.Millisecond)
 			p.sooner(p.over)
 		}
 		if claimed.Next > 0 && claimed.Next <= driver.InstantOf(claimed.Now).Add(claim.Horizon) && len(claimed.Records) > 0 {
-			if claimed.Next.Time().Sub(claimed.Now) > p.c.urgent() {
+			if claimed.Next.Time().Sub(claimed.Now) > p.c.opts.urgent() {
 				p.sooner(time.Now().Add(claimPause))
 				return
 			}
 			continue
 		}
 		if claimed.Next > 0 && claim.Max > 0 {
-			p.sooner(time.Now().Add(p.c.lead(p.part, claimed.Next)))
+			p.sooner(time.Now().Add(p.lead(claimed.Next)))
 		}
 		return
 	}
 }
 
-// call claims. A call that is under way goes on for a moment when ctx ends, as otherwise its messages might be leased to nobody.
+// call claims. When ctx ends, a call that is under way gets another moment: if it were abandoned, its
+// messages might be leased to no consumer.
 func (p *pump) call(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
 	if ctx.Err() != nil {
 		return driver.Claimed{}, context.Cause(ctx)
 	}
 	if claim.Begin > 0 {
-		defer p.c.patient(p.c.parts[p.part]).Stop()
+		defer p.c.dispatcher.ungrantSlow(p.part).Stop()
 	}
 	longer, cancel := context.WithCancel(p.c.life)
 	defer cancel()
@@ -126,54 +126,34 @@ func (p *pump) call(ctx context.Context, claim driver.Claim) (driver.Claimed, er
 }
 
 // lead is how long from now the store should be asked for a message.
-func (c *consumer) lead(part int, due driver.Instant) time.Duration {
-	switch left := c.parts[part].clock.until(due); {
-	case left <= c.urgent():
+func (p *pump) lead(due driver.Instant) time.Duration {
+	horizon := p.c.opts.Horizon
+	switch left := p.part.clock.until(due); {
+	case left <= p.c.opts.urgent():
 		return 0
-	case left <= c.opts.Horizon:
-		return c.step()
+	case left <= horizon:
+		return horizon / 10
 	default:
-		return left - c.opts.Horizon + c.step()
+		return left - horizon + horizon/10
 	}
 }
 
-// failurePause is how long a pump waits where the store cannot be reached.
+// failurePause is how long a pump waits if the store cannot be reached.
 const failurePause = 250 * time.Millisecond
 
-// quota is the number of messages that each owned partition may have claimed and not begun.
-func (c *consumer) quota() int { return max(1, c.opts.Prefetch/max(1, c.owned)) }
-
-// quotaBytes is how many bytes of them.
-func (c *consumer) quotaBytes() int { return max(1, c.opts.PrefetchBytes/max(1, c.owned)) }
-
-// room is how many messages, and bytes of them, a partition may claim, and how far ahead. A quarter is kept for what is due soon, so that it
-// need not wait until there is room among what is due later. mu is held.
-func (c *consumer) room(p *consumed) (messages, bytes int, horizon time.Duration) {
-	most := c.quotaBytes()
-	messages, bytes = c.quota()-p.unbegun, most-p.bytes
-	p.starved = messages <= 0 || bytes <= 0
-	if p.starved {
-		return 0, 1, c.opts.Horizon
-	}
-	if m, b := messages-c.quota()/4, bytes-most/4; m > 0 && b > 0 {
-		return m, b, c.opts.Horizon
-	}
-	return messages, bytes, 2 * c.urgent()
-}
-
-// hint lets the pump look at the partition in time for a message that has become its earliest.
+// hint makes the pump look at the partition in time for a message that has become its earliest.
 func (p *pump) hint(due driver.Instant) {
 	next := time.Now()
 	if due > 0 {
-		next = next.Add(p.c.lead(p.part, due))
-		p.c.expect(p.c.parts[p.part], due)
+		next = next.Add(p.lead(due))
+		p.c.dispatcher.expect(p.part, due)
 	}
 	p.sooner(next)
 }
 
 func (p *pump) wake() { p.sooner(time.Now()) }
 
-// sooner lets the pump look no later than at next.
+// sooner makes the pump look no later than at next.
 func (p *pump) sooner(next time.Time) {
 	p.mu.Lock()
 	earlier := next.Before(p.next)

@@ -70,13 +70,9 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for c := range q.claiming {
-		c.mu.Lock()
-		for _, p := range c.parts {
-			s.Prefetched += p.unbegun
-			s.Begun -= p.unbegun
-		}
-		s.Begun += len(c.held)
-		c.mu.Unlock()
+		unbegun, begun := c.dispatcher.holds()
+		s.Prefetched += unbegun
+		s.Begun += begun
 	}
 	return s, nil
 }

@@ -1,0 +1,105 @@
+package durable
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// planning is the admission of two partitions that are overdue, with takers that wait and others
+// that are expected.
+func planning(t *testing.T, waiting, ahead, beginning int) (a *admission, first, second *share) {
+	t.Helper()
+	opts, err := ConsumerOptions{}.withDefaults()
+	require.NoError(t, err)
+	a = &admission{opts: &opts, owned: 2, waiting: waiting, beginning: beginning}
+	a.pace.ahead = ahead
+	return a, &share{partition: 0, overdue: true, wake: func() {}}, &share{partition: 1, overdue: true, wake: func() {}}
+}
+
+func TestPlanOfAnOverduePartition(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		what                      string
+		waiting, ahead, beginning int
+		begin                     int
+		ok, ahead0                bool
+	}{
+		{"half of the takers, if they are slow", 10, 0, 0, 5, true, false},
+		{"the only one", 1, 0, 0, 1, true, false},
+		{"all of them, if they are quick", 0, 200, 50, 150, true, true},
+		{"no fewer than a quarter", 0, 400, 350, 0, false, false},
+		{"no more than a batch", 0, 1000, 0, driver.MaxBatch, true, true},
+	} {
+		a, s, _ := planning(t, test.waiting, test.ahead, test.beginning)
+		claim, ok := a.plan(s, false)
+		assert.Equal(t, test.ok, ok, test.what)
+		assert.Equal(t, test.begin, claim.Begin, test.what)
+		if test.ahead0 {
+			assert.Equal(t, test.begin, claim.Max, test.what)
+			assert.Zero(t, claim.Horizon, "nothing is claimed ahead")
+		}
+		if !ok {
+			_, ok = a.plan(s, true)
+			assert.True(t, ok, "the partition is stale")
+		}
+	}
+}
+
+func TestPartitionsAreFedInTurn(t *testing.T) {
+	t.Parallel()
+	a, first, second := planning(t, 0, 200, 200)
+	_, ok := a.plan(first, false)
+	assert.False(t, ok)
+	a.beginning = 0
+	claim, ok := a.plan(second, false)
+	assert.False(t, ok, "the other one comes first")
+	assert.Zero(t, claim.Begin)
+	a.feed()
+	assert.Equal(t, 200, first.granted)
+	assert.Zero(t, second.granted)
+	a.disowned(first)
+	a.feed()
+	assert.False(t, first.overdue)
+	assert.Zero(t, first.granted)
+	assert.Equal(t, 200, second.granted, "its turn has come")
+	assert.Zero(t, a.free())
+}
+
+func TestPartitionThatEndsIsNotFed(t *testing.T) {
+	t.Parallel()
+	a, s, _ := planning(t, 0, 200, 200)
+	_, ok := a.plan(s, false)
+	assert.False(t, ok)
+	a.disowned(s)
+	assert.Zero(t, a.hungry.len())
+}
+
+func TestPartitionWithoutRoomIsGrantedNothingIfTakersAreSlow(t *testing.T) {
+	t.Parallel()
+	a, s, _ := planning(t, 10, 0, 0)
+	s.unbegun = a.quota()
+	claim, ok := a.plan(s, true)
+	assert.True(t, ok)
+	assert.Zero(t, claim.Max)
+	assert.Zero(t, claim.Begin)
+	assert.Zero(t, a.beginning)
+}
+
+// A claim that is made without a grant, because its partition is stale, is given none while it is
+// under way: it could not use the grant, and would keep it for as long as the claim takes.
+func TestClaimWithoutAGrantIsGivenNoneLater(t *testing.T) {
+	t.Parallel()
+	a, s, _ := planning(t, 0, 200, 200)
+	_, ok := a.plan(s, false)
+	assert.False(t, ok, "it waits for a grant")
+	claim, ok := a.plan(s, true)
+	assert.True(t, ok, "it is stale")
+	assert.Zero(t, claim.Begin)
+	a.beginning = 0
+	a.feed()
+	assert.Zero(t, s.granted)
+	assert.Equal(t, 200, a.free())
+}

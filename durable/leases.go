@@ -1,0 +1,146 @@
+package durable
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// held is a message that this process has claimed. The dispatcher's mutex guards it.
+type held struct {
+	record driver.Record
+	part   *consumerPart
+	state  heldState
+	timer  timingwheel.Timer       // of an armed or waiting message
+	until  time.Time               // the lease ends no earlier, on the clock of this process
+	asked  bool                    // an extension of the lease is under way
+	renew  bool                    // a handler runs: the lease is extended though the message is taken
+	ending bool                    // the store was asked to end the delivery, and may have done so
+	cancel context.CancelCauseFunc // of the handler's context; nil: no handler runs
+}
+
+// heldState is the state of a held message. The dispatcher makes all transitions.
+//
+//	state      the message                                  next state, and the event
+//	-          is in the store                              armed, ready: claimed ahead
+//	                                                        begun, taken: begun with its claim
+//	armed      waits in the wheel until it may begin        ready: wheel
+//	                                                        gone: released
+//	ready      is due and waits for a free taker            beginning: match
+//	                                                        gone: released, lease lost
+//	beginning  was sent to the store, which has not         waiting, begun, taken: begun
+//	           answered that it has begun                   armed: the store's clock was set back
+//	                                                        gone: cancelled, rescheduled, lease lost
+//	waiting    has begun a moment ahead, and waits in       begun, taken: wheel
+//	           the wheel for its due time                   gone: lease lost
+//	begun      waits for a taker                            taken: take
+//	                                                        gone: released, lease lost
+//	taken      is in the hands of a handler or receiver     gone: settled, lease lost
+//	gone       is not held any more
+//
+// Armed, ready and beginning messages count as claimed and not begun (see admission.claimed).
+// Beginning and waiting messages occupy a taker (see admission.beginning).
+type heldState uint8
+
+const (
+	heldArmed heldState = iota
+	heldReady
+	heldBeginning
+	heldWaiting
+	heldBegun
+	heldTaken
+	heldGone
+)
+
+// unbegun reports whether the message has not begun.
+func (h *held) unbegun() bool { return h.state <= heldBeginning }
+
+// releasable reports whether the message can be given back to the store without a crash.
+func (h *held) releasable() bool {
+	return h.state == heldArmed || h.state == heldReady || h.state == heldBegun
+}
+
+// change is a change of the message, with its token.
+func (h *held) change() driver.Change { return driver.Change{ID: h.record.ID, Token: h.record.Token} }
+
+// extended notes a new end of the lease.
+func (h *held) extended(a answer) { h.until, h.record.LeaseEnd = a.until(), a.Lease }
+
+// leases is the set of held messages, and knows when each lease has to be extended. It has no lock
+// and no clock. The dispatcher's mutex guards it.
+type leases struct {
+	visibility time.Duration
+	held       map[*held]struct{}
+}
+
+// renewals is how often leases are looked at during Visibility.
+const renewals = 8
+
+func (l *leases) period() time.Duration { return l.visibility / renewals }
+
+// slack is the time by which the lease of a claim is longer than Visibility, so that the lease need
+// not be moved if the message begins soon after its due time.
+func (l *leases) slack() time.Duration {
+	return min(l.visibility/8, 500*time.Millisecond, math.MaxInt64-l.visibility)
+}
+
+// add holds a message that was claimed by a call that began at sent and read the store's clock.
+func (l *leases) add(h *held, sent, read time.Time) {
+	h.until = sent.Add(h.record.LeaseEnd.Time().Sub(read))
+	l.held[h] = struct{}{}
+}
+
+// remove ends the holding of a message.
+func (l *leases) remove(h *held) { delete(l.held, h) }
+
+// begin is the change by which a message begins. Delay is the new lease if the rest of the old one
+// is shorter than Visibility.
+func (l *leases) begin(h *held, now time.Time) driver.Change {
+	change := h.change()
+	if h.until.Sub(now) < l.visibility {
+		change.Delay = l.visibility
+	}
+	return change
+}
+
+// began notes the lease of a message that has begun. It reports whether the lease has to be
+// extended: the begin call left it as it was, and took long, or the store's clock was set ahead.
+func (l *leases) began(h *held, a answer, now time.Time) (extend bool) {
+	if a.Lease > 0 {
+		h.extended(a)
+		return false
+	}
+	left := min(h.until.Sub(now), h.record.LeaseEnd.Time().Sub(a.Now))
+	return left < l.visibility/8*7 && !h.asked
+}
+
+// leaseAction is what has to be done about a lease.
+type leaseAction uint8
+
+const (
+	leaseKeep   leaseAction = iota
+	leaseExtend             // a third has passed, which leaves time for several attempts
+	leaseLose               // it is about to end
+	leaseForget             // it has ended, and the receiver that has the message settles it or does not
+)
+
+// action is what has to be done about the lease of a message. Leases of armed messages last beyond
+// their due times. A receiver extends the leases of its messages itself.
+func (l *leases) action(h *held, now time.Time) leaseAction {
+	left := h.until.Sub(now)
+	switch {
+	case h.state == heldArmed:
+	case h.state == heldTaken && !h.renew:
+		if left <= 0 {
+			return leaseForget
+		}
+	case left < 2*l.period():
+		return leaseLose
+	case left < l.visibility*2/3 && !h.asked:
+		return leaseExtend
+	}
+	return leaseKeep
+}
