@@ -163,3 +163,48 @@ func TestSignsOfLifeWhilePartitionsAreHandedOver(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// No consumer owns more than one partition above another, whether consumers join or leave.
+func TestConsumersHaveEvenSharesOfThePartitions(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{Partitions: 32}, func(t *testing.T, q *durable.Queue) {
+		var owners [32]atomic.Int64 // of partitions: the number of the last consumer
+		var stops []func()
+		shares := func(consumers int) {
+			t.Helper()
+			time.Sleep(5 * time.Second) // for the assignment
+			var messages []durable.Message
+			for i := range 2000 { // some for each partition
+				messages = append(messages, durable.Message{ID: fmt.Sprint(len(stops), "-", i)})
+			}
+			_, err := q.EnqueueBatch(t.Context(), messages)
+			require.NoError(t, err)
+			time.Sleep(5 * time.Second)
+			load := make(map[int64]int)
+			for p := range owners {
+				load[owners[p].Load()]++
+			}
+			least, most := 32, 0
+			for _, n := range load {
+				least, most = min(least, n), max(most, n)
+			}
+			assert.Len(t, load, consumers, "consumers with partitions")
+			assert.LessOrEqual(t, most-least, 1, "%d consumers: %v", consumers, load)
+		}
+		for k := range 9 {
+			stops = append(stops, consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+				owners[durable.PartitionOf(d.ID, 32)].Store(int64(k))
+				return nil
+			}, durable.ConsumerOptions{Membership: time.Second}))
+			if k >= 7 {
+				shares(k + 1)
+			}
+		}
+		stops[4]()
+		stops = append(stops[:4], stops[5:]...)
+		shares(8)
+		for _, stop := range stops {
+			stop()
+		}
+	})
+}

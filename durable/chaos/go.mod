@@ -24,7 +24,6 @@ require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
-	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
 	github.com/oklog/ulid/v2 v2.1.2 // indirect
 	github.com/timingwheel-go/timingwheel v0.0.0 // indirect
 	go.etcd.io/bbolt v1.5.0 // indirect
