@@ -126,7 +126,7 @@ func (w *workers) settle(d *Delivery, err error, done func()) bool {
 	_, own := d.send(op, change, func(failure error) {
 		if failure != nil {
 			w.c.dispatcher.letEnd(d.h)
-			w.c.q.options.OnError(fmt.Errorf("durable: message %q: %w", d.ID, failure))
+			w.c.q.reportFault(w.c.q.faultOf(d.ID, failure))
 		}
 		done()
 	})

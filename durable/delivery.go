@@ -55,12 +55,13 @@ func (d *dispatcher) delivery(h *held) *Delivery {
 	now := h.part.clock.now()
 	switch {
 	case err != nil:
-		d.q.report("message %q: %w", m.ID, err)
+		d.q.reportFault(d.q.faultOf(m.ID, err))
 		m.refuse(driver.OpRetry, driver.Change{Delay: unreadablePause, Reason: err.Error()})
 	case content.expired(now):
 		m.refuse(driver.OpExpire, driver.Change{})
 	default:
 		d.q.lateness.record(now.Sub(r.Due.Time()))
+		d.emitOf(EventDelivered, h, time.Time{})
 		return m
 	}
 	return nil
@@ -77,7 +78,7 @@ func (d *Delivery) refuse(op driver.Op, change driver.Change) {
 	}
 	d.send(op, change, func(err error) {
 		if err != nil {
-			d.from.q.report("message %q: %w", d.ID, err)
+			d.from.q.reportFault(d.from.q.faultOf(d.ID, err))
 		}
 	})
 }
@@ -208,7 +209,13 @@ func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (e
 	d.from.pending++
 	d.from.mu.Unlock()
 	change.ID, change.Token = d.h.record.ID, d.h.record.Token
-	d.h.part.changes[op].send(change, func(a answer, err error) { then(d.ended(e, a, err)) })
+	start := time.Now()
+	d.h.part.changes[op].send(change, func(a answer, err error) {
+		if err = d.ended(e, a, err); err == nil {
+			d.from.emitOf(settlements[op], d.h, start)
+		}
+		then(err)
+	})
 	return e, true
 }
 

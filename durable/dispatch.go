@@ -34,7 +34,7 @@ type dispatcher struct {
 	idleSince time.Time     // when a taker waited last
 	pending   int           // messages and calls of the store that drain waits for
 	drained   chan struct{} // closed when pending becomes 0; made by drain
-	told      []error       // to be reported when mu is unlocked
+	told      []fault       // to be reported when mu is unlocked
 }
 
 // consumerPart is what a consumer has of a partition.
@@ -74,8 +74,8 @@ func (d *dispatcher) unlock() {
 	told := d.told
 	d.told = nil
 	d.mu.Unlock()
-	for _, err := range told {
-		d.q.report("%w", err)
+	for _, f := range told {
+		d.q.reportFault(f)
 	}
 }
 
@@ -171,11 +171,15 @@ func (d *dispatcher) hold(p *consumerPart, claimed driver.Claimed, sent time.Tim
 		trip = time.Since(sent)
 	}
 	overdue := claimed.Next > 0 && !claimed.Next.Time().After(claimed.Now)
+	messages := make([]*held, len(claimed.Records))
+	for i := range claimed.Records {
+		messages[i] = &held{record: claimed.Records[i], part: p}
+	}
+	d.emitClaims(messages, sent)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.admission.claimEnded(&p.share, trip, overdue)
-	for i := range claimed.Records {
-		h := &held{record: claimed.Records[i], part: p}
+	for _, h := range messages {
 		d.leases.add(h, sent, claimed.Now)
 		if h.record.State == driver.StateFiring {
 			d.give(h)
@@ -284,6 +288,9 @@ func (d *dispatcher) comeBack(p *consumerPart) {
 func (d *dispatcher) onBegin(h *held, a answer, err error) {
 	if err == nil {
 		h.part.clock.observe(a.Now, a.sent)
+		if a.Status == driver.StatusDone {
+			d.emitOf(EventBegun, h, a.sent)
+		}
 	}
 	d.mu.Lock()
 	defer d.unlock()
@@ -314,7 +321,7 @@ func (d *dispatcher) notBegun(h *held, a answer, err error) {
 		}
 	case err != nil:
 		d.forget(h)
-		d.told = append(d.told, fmt.Errorf("begin message %q: %w", h.record.ID, err))
+		d.told = append(d.told, d.q.faultOf(h.record.ID, fmt.Errorf("begin: %w", err)))
 	case a.Status == driver.StatusEarly && d.ctx.Err() == nil: // the store's clock was set back
 		h.record.Due, h.state = a.Due, heldArmed
 		h.timer = d.wheel.Add(max(a.Due.Time().Sub(a.Now)-beginLead, time.Millisecond), h)
@@ -484,7 +491,7 @@ func (d *dispatcher) release(p *consumerPart) {
 func (d *dispatcher) giveBack(h *held) {
 	d.send(h, driver.OpRelease, h.change(), func(_ answer, err error) {
 		if err != nil && d.q.ctx.Err() == nil {
-			d.told = append(d.told, fmt.Errorf("release message %q: %w", h.record.ID, err))
+			d.told = append(d.told, d.q.faultOf(h.record.ID, fmt.Errorf("release: %w", err)))
 		}
 	})
 }
@@ -532,7 +539,7 @@ func (d *dispatcher) lose(h *held) {
 		return
 	}
 	if begun && !h.ending { // else the call that settles the message reports its result
-		d.told = append(d.told, fmt.Errorf("message %q: %w", h.record.ID, ErrLeaseLost))
+		d.told = append(d.told, d.q.faultOf(h.record.ID, ErrLeaseLost))
 	}
 	if h.cancel != nil {
 		h.cancel(ErrLeaseLost)

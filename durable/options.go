@@ -2,6 +2,7 @@ package durable
 
 import (
 	"fmt"
+	"log/slog"
 	"math"
 	"time"
 
@@ -39,9 +40,20 @@ type Options struct {
 	// only read, such as Get, List, Stats and Audit, fail at once. Defaults to one minute.
 	RetryFor time.Duration
 
-	// OnError is told of what goes wrong in the background: the store cannot be reached, a lease was lost. It is called from several goroutines at
-	// the same time, on which other calls wait. So it must not block, nor wait for a call that changes something in this queue: that may
-	// wait for the one whose failure is told. Nil: nobody is told.
+	// Logger gets a record of each fault in the background, with the attributes queue, partition, id
+	// and err as far as they apply. The level is Warn if the store cannot be reached, of which there
+	// is at most one record a second, or if a lease was lost, and else Error. Nil stands for
+	// [slog.Default] as of Open; use [slog.DiscardHandler] for silence.
+	Logger *slog.Logger
+
+	// OnEvent is called for each [Event], for tests, traces and other tools. It is called from
+	// several goroutines at the same time, on which other calls wait: so it must not block, nor wait
+	// for a call that changes something in this queue. Events of one delivery come in their order,
+	// all others may not. Nil costs nothing.
+	OnEvent func(Event)
+
+	// OnError is called with the Err of each EventError and EventLeaseLost, under the same
+	// conditions as OnEvent. Programs that want more than the error use OnEvent.
 	OnError func(error)
 }
 
@@ -72,8 +84,8 @@ func (o Options) withDefaults() (Options, error) {
 	if err := setDuration("RetryFor", &o.RetryFor, time.Minute, time.Millisecond); err != nil {
 		return o, err
 	}
-	if o.OnError == nil {
-		o.OnError = func(error) {}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
 	}
 	return o, nil
 }

@@ -24,6 +24,7 @@ type Queue struct {
 	ids     *ulid.LockedMonotonicReader
 
 	lateness *lateness
+	outages  outages
 
 	mu        sync.Mutex
 	closing   bool

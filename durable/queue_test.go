@@ -3,6 +3,7 @@ package durable_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -40,6 +41,9 @@ func open(t *testing.T, store durable.Store, options durable.Options) *durable.Q
 	t.Helper()
 	if options.OnError == nil {
 		options.OnError = func(err error) { t.Errorf("in the background: %v", err) }
+	}
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
 	}
 	q, err := durable.Open(t.Context(), store, options)
 	require.NoError(t, err)

@@ -36,7 +36,7 @@ func (q *Queue) retryAfter(first error, start time.Time, call func(ctx context.C
 		}
 		return struct{}{}, err
 	}, backoff.WithBackOff(b), backoff.WithMaxElapsedTime(max(1, q.options.RetryFor-time.Since(start))), backoff.WithNotify(func(err error, pause time.Duration) {
-		q.options.OnError(fmt.Errorf("durable: queue %q: %w; next try in %v", q.options.Queue, err, pause))
+		q.report("%w; next try in %v", err, pause)
 	}))
 	return err
 }

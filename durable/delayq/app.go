@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"strings"
 	"syscall"
@@ -192,7 +193,7 @@ func (a *app) explainWaiting(ctx context.Context) (end func()) {
 
 // use opens a queue of a store for f and closes it afterwards.
 func (a *app) use(ctx context.Context, store durable.Store, queue string, f func(s *session) error) (err error) {
-	o := durable.Options{Queue: queue, Partitions: a.partitions, MaxBody: maxBody, OnError: a.complaints.add}
+	o := durable.Options{Queue: queue, Partitions: a.partitions, MaxBody: maxBody, OnError: a.complaints.add, Logger: slog.New(slog.DiscardHandler)}
 	if !a.drops {
 		o.DeadLimit, o.DeadAge = keepDead, keepAge
 	}
