@@ -218,7 +218,7 @@ func TestExponentialDoesNotOverflow(t *testing.T) {
 	t.Parallel()
 	b := durable.Exponential(time.Second, 1<<63-1)
 	for n := range 64 {
-		assert.Positive(t, b(n), "attempt %d", n)
+		assert.Positive(t, b(&durable.Delivery{Attempts: n}, assert.AnError), "attempt %d", n)
 	}
 }
 

@@ -138,9 +138,11 @@ func (w *workers) settle(d *Delivery, err error, done func()) bool {
 
 // failed decides what becomes of a message whose handler has failed.
 func (w *workers) failed(d *Delivery, err error) (op driver.Op, change driver.Change) {
-	defer func() { // the error, which may be a nil pointer, and Backoff are the user's
+	change.Reason = reasonOf(err)
+	defer func() { // the methods of the error, and Backoff, are the user's
 		if v := recover(); v != nil {
-			op, change = driver.OpRetry, driver.Change{Delay: time.Second, Reason: fmt.Sprintf("panic in the handler's error or in Backoff: %v", v)}
+			op, change.Delay = driver.OpRetry, time.Second
+			change.Reason = fmt.Sprintf("panic in the handler's error or in Backoff: %v", v)
 			if d.last() {
 				op = driver.OpBury
 			}
@@ -149,12 +151,27 @@ func (w *workers) failed(d *Delivery, err error) (op driver.Op, change driver.Ch
 	var retry *retryError
 	switch {
 	case errors.Is(err, errRejected) || d.last():
-		return driver.OpBury, driver.Change{Reason: err.Error()}
+		return driver.OpBury, change
 	case errors.As(err, &retry):
-		return driver.OpRetry, driver.Change{Delay: retry.after, Reason: err.Error()}
+		change.Delay = retry.after
 	default:
-		return driver.OpRetry, driver.Change{Delay: max(0, w.c.opts.Backoff(d.Attempts+1)), Reason: err.Error()}
+		change.Delay = max(0, w.c.opts.Backoff(d, err))
 	}
+	return driver.OpRetry, change
+}
+
+// reasonOf is the text of an error, or empty for nil. An error may be a nil pointer whose method
+// panics.
+func reasonOf(err error) (reason string) {
+	defer func() {
+		if v := recover(); v != nil {
+			reason = fmt.Sprintf("panic in the error's method: %v", v)
+		}
+	}()
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 var errRejected = errors.New("rejected")

@@ -25,7 +25,7 @@ func TestFailedMessageComesAgainAndDies(t *testing.T) {
 			}
 			return fmt.Errorf("failure %d", n)
 		}
-		stop := consume(t, q, handler, durable.ConsumerOptions{Backoff: func(n int) time.Duration { return time.Duration(n) * time.Minute }})
+		stop := consume(t, q, handler, durable.ConsumerOptions{Backoff: func(d *durable.Delivery, _ error) time.Duration { return time.Duration(d.Attempts+1) * time.Minute }})
 		enqueue(t, q, "m", time.Second)
 		time.Sleep(time.Hour)
 		require.Len(t, got.list(), 3)

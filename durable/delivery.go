@@ -90,16 +90,26 @@ func (d *Delivery) Ack(ctx context.Context) error {
 	return d.settle(ctx, driver.OpAck, driver.Change{})
 }
 
-// Nack gives the message back as failed. It is due again after delay, rounded up to milliseconds; or it becomes a dead letter
-// where it has had its attempts.
-func (d *Delivery) Nack(ctx context.Context, delay time.Duration) error {
+// Nack gives the message back as failed, because of cause, which may be nil. The message is due again
+// after delay, rounded up to milliseconds (0 or less: at once). After its last attempt it becomes a
+// dead letter. The text of cause is kept with the message, up to [driver.MaxReason] bytes: see
+// [Record]. Errors are those of Ack.
+func (d *Delivery) Nack(ctx context.Context, delay time.Duration, cause error) error {
+	reason := reasonOf(cause)
 	if d.last() {
-		return d.settle(ctx, driver.OpBury, driver.Change{})
+		return d.settle(ctx, driver.OpBury, driver.Change{Reason: reason})
 	}
-	return d.settle(ctx, driver.OpRetry, driver.Change{Delay: max(0, delay)})
+	return d.settle(ctx, driver.OpRetry, driver.Change{Delay: max(0, delay), Reason: reason})
 }
 
-// Bury makes the message a dead letter.
+// Release gives the message back as it was: it is due at once, and neither an attempt nor a crash is
+// counted. A program that ends releases what it has taken and not handled. Errors are those of Ack.
+func (d *Delivery) Release(ctx context.Context) error {
+	return d.settle(ctx, driver.OpRelease, driver.Change{})
+}
+
+// Bury makes the message a dead letter. The reason is kept with it, up to [driver.MaxReason] bytes.
+// Errors are those of Ack.
 func (d *Delivery) Bury(ctx context.Context, reason string) error {
 	return d.settle(ctx, driver.OpBury, driver.Change{Reason: reason})
 }

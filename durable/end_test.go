@@ -83,10 +83,10 @@ func TestConsumeEndsInAnOutage(t *testing.T) {
 func TestUnsettledDeliveriesAreForgotten(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1, OnError: func(error) {}}, func(t *testing.T, q *durable.Queue) {
-		require.NoError(t, q.SetTakeOptions(durable.ConsumerOptions{Visibility: time.Second, MaxCrashes: 1 << 30}))
+		r := receiver(t, q, durable.ConsumerOptions{Visibility: time.Second, MaxCrashes: 1 << 30})
 		enqueue(t, q, "m", 0)
 		for range 100 {
-			_, err := q.Take(t.Context())
+			_, err := r.Take(t.Context())
 			require.NoError(t, err)
 		}
 		s, err := q.Stats(t.Context())
@@ -133,13 +133,13 @@ func TestNilPointerAsAnError(t *testing.T) {
 func TestAckWhileTheTakerEnds(t *testing.T) {
 	t.Parallel()
 	q := open(t, memstore.New(memstore.Options{}), durable.Options{Partitions: 1, OnError: func(error) {}})
-	require.NoError(t, q.SetTakeOptions(durable.ConsumerOptions{Membership: 500 * time.Millisecond}))
+	r := receiver(t, q, durable.ConsumerOptions{Membership: 500 * time.Millisecond})
 	var ds []*durable.Delivery
 	for i := range 40 {
 		enqueue(t, q, fmt.Sprint(i), 0)
 	}
 	for range 40 {
-		d, err := q.Take(t.Context())
+		d, err := r.Take(t.Context())
 		require.NoError(t, err)
 		ds = append(ds, d)
 	}

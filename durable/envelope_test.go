@@ -57,7 +57,7 @@ func TestHeadersTravelWithTheMessage(t *testing.T) {
 			assert.Equal(t, "body", string(d.Body))
 			assert.True(t, expire.Equal(d.ExpireAt))
 			d.Headers["added"] = "by the receiver"
-			require.NoError(t, d.Nack(t.Context(), 0))
+			require.NoError(t, d.Nack(t.Context(), 0, nil))
 		}
 		for r, err := range q.Dead(t.Context()) {
 			require.NoError(t, err)

@@ -109,7 +109,7 @@ func ExampleDelivery_Nack() {
 		}
 		fmt.Println(d.ID, "has failed", d.Attempts, "times")
 		if d.Attempts == 0 {
-			err = d.Nack(ctx, 0) // 0: it is due again at once
+			err = d.Nack(ctx, 0, errors.New("busy")) // 0: it is due again at once
 		} else {
 			err = d.Ack(ctx)
 		}

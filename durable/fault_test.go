@@ -101,6 +101,11 @@ func faultyBubble(t *testing.T, options durable.Options, body func(t *testing.T,
 	})
 }
 
+// fixed is a backoff that does not change.
+func fixed(pause time.Duration) func(*durable.Delivery, error) time.Duration {
+	return func(*durable.Delivery, error) time.Duration { return pause }
+}
+
 var errDown = fmt.Errorf("connection refused: %w", durable.ErrUnavailable)
 
 // Every third call fails, one half of them after it has taken place. Nothing is lost and nothing comes twice.
@@ -134,7 +139,7 @@ func TestRepliesAreLost(t *testing.T) {
 						time.Sleep(5 * time.Second)
 					}
 					return nil
-				}, durable.ConsumerOptions{Visibility: 3 * time.Second, Backoff: func(int) time.Duration { return time.Second }})
+				}, durable.ConsumerOptions{Visibility: 3 * time.Second, Backoff: fixed(time.Second)})
 				for i := range 30 {
 					id := string("ardl"[i%4]) + fmt.Sprint(i)
 					_, err := q.Enqueue(t.Context(), durable.Message{ID: id, Delay: time.Duration(i) * 100 * time.Millisecond})

@@ -75,9 +75,8 @@ func TestMessageThatBeginsLateHasItsLease(t *testing.T) {
 	t.Parallel()
 	late := func(b driver.Backend) driver.Backend { return lateBackend{b, time.Now().Add(10 * time.Second)} }
 	bubbleOf(t, late, durable.Options{RetryFor: time.Minute, OnError: func(error) {}}, func(t *testing.T, q *durable.Queue) {
-		require.NoError(t, q.SetTakeOptions(durable.ConsumerOptions{Visibility: 30 * time.Second}))
 		enqueue(t, q, "a", time.Second)
-		d, err := q.Take(t.Context())
+		d, err := receiver(t, q, durable.ConsumerOptions{Visibility: 30 * time.Second}).Take(t.Context())
 		require.NoError(t, err)
 		time.Sleep(time.Millisecond)
 		r, err := q.Get(t.Context(), "a")

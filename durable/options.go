@@ -112,7 +112,7 @@ func setDuration(name string, value *time.Duration, standard, least time.Duratio
 	return nil
 }
 
-// ConsumerOptions are those of [Queue.Consume] and of [Queue.Take]. The zero value of each field stands for its default.
+// ConsumerOptions are those of [Queue.Consume] and of [Queue.Receiver]. The zero value of each field stands for its default.
 type ConsumerOptions struct {
 	// Concurrency is the number of handlers at the same time. Defaults to 64.
 	Concurrency int
@@ -143,8 +143,11 @@ type ConsumerOptions struct {
 	// the message is a dead letter. Defaults to 10.
 	MaxCrashes int
 
-	// Backoff is the pause after a failed delivery, from the number of those that failed so far, from 1. Defaults to [Exponential] of one second and one hour.
-	Backoff func(attempts int) time.Duration
+	// Backoff returns the pause after a failed delivery, from the delivery and the handler's error, or
+	// a [*PanicError] after a panic. The number of failed deliveries is d.Attempts+1. A negative pause
+	// counts as 0. It is called on the goroutine of the handler. Defaults to [Exponential] of one second
+	// and one hour.
+	Backoff func(d *Delivery, err error) time.Duration
 }
 
 func (o ConsumerOptions) withDefaults() (ConsumerOptions, error) {

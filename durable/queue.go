@@ -25,13 +25,12 @@ type Queue struct {
 
 	lateness *lateness
 	outages  outages
+	receiver *Receiver // of Take
 
 	mu        sync.Mutex
 	closing   bool
 	consumers sync.WaitGroup         // Add with mu held and closing not set
 	claiming  map[*consumer]struct{} // these
-	taker     *consumer              // of Take; nil: nobody has called it for a while
-	taking    ConsumerOptions
 }
 
 // part is a partition with what is to be written to it.
@@ -62,6 +61,9 @@ func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 	q := &Queue{options: o, backend: backend, claiming: make(map[*consumer]struct{}), lateness: newLateness()}
 	q.ids = &ulid.LockedMonotonicReader{MonotonicReader: ulid.Monotonic(rand.Reader, 0)}
 	q.ctx, q.cancel = context.WithCancelCause(context.Background())
+	if q.receiver, err = q.Receiver(ConsumerOptions{}); err != nil {
+		return nil, err
+	}
 	producer := newID(q)
 	for i := range backend.Partitions() {
 		q.parts = append(q.parts, newPart(q, i, producer))

@@ -43,8 +43,9 @@ func TestRandomEnds(t *testing.T) {
 const randomMessages = 300
 
 type randomEnds struct {
-	t *testing.T
-	q *durable.Queue
+	t        *testing.T
+	q        *durable.Queue
+	receiver *durable.Receiver
 
 	mu        sync.Mutex
 	random    *rand.Rand
@@ -62,8 +63,7 @@ func (r *randomEnds) n(most int) int {
 func (r *randomEnds) pause(most time.Duration) { time.Sleep(time.Duration(r.n(int(most)))) }
 
 func (r *randomEnds) run() {
-	err := r.q.SetTakeOptions(durable.ConsumerOptions{Visibility: time.Duration(1+r.n(20)) * time.Second, Membership: 500 * time.Millisecond})
-	assert.NoError(r.t, err)
+	r.receiver = receiver(r.t, r.q, durable.ConsumerOptions{Visibility: time.Duration(1+r.n(20)) * time.Second, Membership: 500 * time.Millisecond})
 	var all sync.WaitGroup
 	for _, f := range []func(){r.enqueue, r.consumers, r.consumers, r.takes, r.changes} {
 		all.Go(f)
@@ -119,7 +119,7 @@ func (r *randomEnds) handle(ctx context.Context, d *durable.Delivery) error {
 		assert.NoError(r.t, d.Ack(ctx))
 		return assert.AnError // it counts for nothing
 	case 6:
-		assert.NoError(r.t, d.Nack(ctx, time.Second))
+		assert.NoError(r.t, d.Nack(ctx, time.Second, nil))
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func (r *randomEnds) consumers() {
 	for range 5 {
 		stop := consume(r.t, r.q, r.handle, durable.ConsumerOptions{
 			Concurrency: 1 + r.n(8), Visibility: time.Duration(1+r.n(10)) * time.Second, Membership: 500 * time.Millisecond, Prefetch: 1 + r.n(100),
-			Backoff: func(int) time.Duration { return time.Second },
+			Backoff: fixed(time.Second),
 		})
 		r.pause(2 * time.Second)
 		stop()
@@ -138,7 +138,7 @@ func (r *randomEnds) consumers() {
 func (r *randomEnds) takes() {
 	for range 50 {
 		ctx, cancel := context.WithTimeout(r.t.Context(), time.Duration(r.n(int(100*time.Millisecond))))
-		d, err := r.q.Take(ctx)
+		d, err := r.receiver.Take(ctx)
 		cancel()
 		if err == nil {
 			r.see(d)

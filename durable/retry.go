@@ -41,14 +41,15 @@ func (q *Queue) retryAfter(first error, start time.Time, call func(ctx context.C
 	return err
 }
 
-// Exponential is a backoff that begins with least and doubles with each attempt up to most, each time multiplied by a random
-// number from 0.5 to 1.5, so that what failed together is not tried again together; never more than most.
-func Exponential(least, most time.Duration) func(attempts int) time.Duration {
-	return func(attempts int) time.Duration {
+// Exponential is a backoff for ConsumerOptions that begins with least and doubles with each attempt,
+// each time multiplied by a random number from 0.5 to 1.5, so that messages that failed together do
+// not come again together; never more than most. It looks at d.Attempts only.
+func Exponential(least, most time.Duration) func(d *Delivery, err error) time.Duration {
+	return func(d *Delivery, _ error) time.Duration {
 		b := &backoff.ExponentialBackOff{InitialInterval: least, MaxInterval: most, Multiplier: 2, RandomizationFactor: 0.5}
 		b.Reset()
 		pause := least
-		for range min(max(1, attempts), 64) {
+		for range min(max(0, d.Attempts), 63) + 1 {
 			pause = b.NextBackOff()
 		}
 		if pause < 0 { // it does not fit

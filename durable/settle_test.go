@@ -22,10 +22,10 @@ func TestAckIsRepeated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			faultyBubble(t, durable.Options{RetryFor: 5 * time.Second}, func(t *testing.T, q *durable.Queue, f *faulty) {
-				require.NoError(t, q.SetTakeOptions(durable.ConsumerOptions{Visibility: time.Minute}))
+				r := receiver(t, q, durable.ConsumerOptions{Visibility: time.Minute})
 				for _, patience := range []time.Duration{time.Second, time.Hour} { // less and more than RetryFor
 					enqueue(t, q, "m", 0)
-					d := take(t, q)
+					d := take(t, r)
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
 					f.set(fault)
 					require.Error(t, d.Ack(ctx))
@@ -33,7 +33,7 @@ func TestAckIsRepeated(t *testing.T) {
 					f.set(func(string) (error, error) { return nil, nil })
 					require.NoError(t, d.Ack(t.Context()))
 					require.ErrorIs(t, d.Ack(t.Context()), durable.ErrLeaseLost, "it is settled")
-					require.ErrorIs(t, d.Nack(t.Context(), 0), durable.ErrLeaseLost)
+					require.ErrorIs(t, d.Nack(t.Context(), 0, nil), durable.ErrLeaseLost)
 					_, err := q.Get(t.Context(), "m")
 					require.ErrorIs(t, err, durable.ErrNotFound)
 				}

@@ -123,12 +123,13 @@ func fill(t *testing.T, q *durable.Queue, h *checker.History, lossy bool, member
 		require.NoError(t, err)
 		require.NoError(t, h.Record(e))
 	}
-	require.NoError(t, q.SetTakeOptions(durable.ConsumerOptions{
+	receiver, err := q.Receiver(durable.ConsumerOptions{
 		Visibility: 4 * time.Second, Horizon: 100 * time.Millisecond, Membership: membership,
-	}))
+	})
+	require.NoError(t, err)
 	var buried, held [partitions]int
 	for slices.Min(buried[:]) == 0 || slices.Min(held[:]) == 0 {
-		d, err := q.Take(t.Context())
+		d, err := receiver.Take(t.Context())
 		require.NoError(t, err)
 		if p := durable.PartitionOf(d.ID, partitions); buried[p] <= held[p] {
 			buried[p]++

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // takeVisibility is the lease of messages that were taken. It is extended while they are held.
@@ -18,7 +17,6 @@ const takeVisibility = 30 * time.Second
 
 // held are messages that were taken and not settled. Their leases are extended, be it that a pipe to which they are printed is slow.
 type held struct {
-	s    *session
 	stop context.CancelFunc
 	done chan struct{}
 
@@ -27,9 +25,9 @@ type held struct {
 }
 
 // hold begins to hold messages, until end.
-func hold(s *session) *held {
+func hold() *held {
 	ctx, cancel := context.WithCancel(context.Background())
-	h := &held{s: s, stop: cancel, done: make(chan struct{}), all: make(map[*durable.Delivery]struct{})}
+	h := &held{stop: cancel, done: make(chan struct{}), all: make(map[*durable.Delivery]struct{})}
 	go h.extend(ctx)
 	return h
 }
@@ -91,42 +89,23 @@ func (h *held) settle(ctx context.Context, d *durable.Delivery, f func(context.C
 	return err
 }
 
-func (h *held) nackAll(ctx context.Context, delay time.Duration) error {
+// settleAll ends all deliveries that are held.
+func (h *held) settleAll(ctx context.Context, f func(context.Context, *durable.Delivery) error) error {
 	var g errgroup.Group
 	g.SetLimit(settleAtOnce)
 	for _, d := range h.list() {
 		g.Go(func() error {
-			return h.settle(ctx, d, func(ctx context.Context) error { return d.Nack(ctx, delay) })
+			return h.settle(ctx, d, func(ctx context.Context) error { return f(ctx, d) })
 		})
 	}
 	return g.Wait()
 }
 
-// releaseAll gives back what is held as it was, which counts as no attempt. A queue has no call for that, its store has.
+func (h *held) nackAll(ctx context.Context, delay time.Duration) error {
+	return h.settleAll(ctx, func(ctx context.Context, d *durable.Delivery) error { return d.Nack(ctx, delay, nil) })
+}
+
+// releaseAll gives the messages back as they were, which counts as no attempt.
 func (h *held) releaseAll(ctx context.Context) error {
-	all := h.list()
-	if len(all) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
-	defer cancel()
-	backend, err := h.s.store.Open(ctx, driver.Config{Queue: h.s.name, DeadLimit: keepDead, DeadAge: keepAge})
-	if err != nil {
-		return err
-	}
-	changes := make([][]driver.Change, backend.Partitions())
-	for _, d := range all {
-		p := durable.PartitionOf(d.ID, len(changes))
-		changes[p] = append(changes[p], driver.Change{ID: d.ID, Token: d.Token})
-	}
-	for p, list := range changes {
-		for len(list) > 0 {
-			n := min(len(list), driver.MaxBatch)
-			if _, err := backend.Apply(ctx, driver.Batch{Partition: p, Op: driver.OpRelease, Changes: list[:n]}); err != nil {
-				return fmt.Errorf("give back messages of partition %d, which come again when their leases end: %w", p, err)
-			}
-			list = list[n:]
-		}
-	}
-	return nil
+	return h.settleAll(ctx, func(ctx context.Context, d *durable.Delivery) error { return d.Release(ctx) })
 }

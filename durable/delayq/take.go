@@ -55,16 +55,18 @@ const settleAtOnce = 256
 // take prints messages. Each is settled after it was printed, so that what could not be printed is not lost. Those
 // that are given back are so at the end: they would be taken again and again.
 func (a *app) take(ctx context.Context, s *session, o takeOptions) (err error) {
-	if err := s.SetTakeOptions(durable.ConsumerOptions{Visibility: takeVisibility, Prefetch: o.n}); err != nil {
+	r, err := s.Receiver(durable.ConsumerOptions{Visibility: takeVisibility, Prefetch: o.n})
+	if err != nil {
 		return err
 	}
-	h := hold(s)
+	defer r.Close()
+	h := hold()
 	defer h.end()
 	var acks errgroup.Group
 	acks.SetLimit(settleAtOnce)
 	taken := 0
 	for ; taken < o.n; taken++ {
-		d, failure := next(ctx, s, o.wait)
+		d, failure := next(ctx, r, o.wait)
 		if failure != nil {
 			err = a.noneLeft(ctx, failure, taken, o)
 			break
@@ -86,13 +88,13 @@ func (a *app) take(ctx context.Context, s *session, o takeOptions) (err error) {
 }
 
 // next waits for a message, for a bounded time or as long as it takes.
-func next(ctx context.Context, s *session, wait time.Duration) (*durable.Delivery, error) {
+func next(ctx context.Context, r *durable.Receiver, wait time.Duration) (*durable.Delivery, error) {
 	if wait > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, wait)
 		defer cancel()
 	}
-	return s.Take(ctx)
+	return r.Take(ctx)
 }
 
 // noneLeft tells whether it is an error that no further message came: it is where none came at all.

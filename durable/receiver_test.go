@@ -3,6 +3,7 @@ package durable_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +17,19 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-func take(t *testing.T, q *durable.Queue) *durable.Delivery {
+// taker is a receiver, or a queue with its own one.
+type taker interface {
+	Take(ctx context.Context) (*durable.Delivery, error)
+}
+
+func receiver(t *testing.T, q *durable.Queue, options durable.ConsumerOptions) *durable.Receiver {
+	t.Helper()
+	r, err := q.Receiver(options)
+	require.NoError(t, err)
+	return r
+}
+
+func take(t *testing.T, q taker) *durable.Delivery {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
@@ -33,16 +46,20 @@ func TestTakeAckNackBury(t *testing.T) {
 		d := take(t, q)
 		assert.Equal(t, "m", d.ID)
 		assert.InDelta(t, 1, time.Since(start).Seconds(), 0.05)
-		require.NoError(t, d.Nack(t.Context(), time.Minute))
+		require.NoError(t, d.Nack(t.Context(), time.Minute, errors.New("busy")))
 		assert.ErrorIs(t, d.Ack(t.Context()), durable.ErrLeaseLost, "it was given back before")
 
 		d = take(t, q)
 		assert.InDelta(t, 61, time.Since(start).Seconds(), 0.05)
 		assert.Equal(t, 1, d.Attempts)
-		require.NoError(t, d.Nack(t.Context(), 0))
 		r, err := q.Get(t.Context(), "m")
 		require.NoError(t, err)
+		assert.Equal(t, "busy", r.Reason)
+		require.NoError(t, d.Nack(t.Context(), 0, errors.New("still busy")))
+		r, err = q.Get(t.Context(), "m")
+		require.NoError(t, err)
 		assert.Equal(t, durable.StateDead, r.State, "it has had its two attempts")
+		assert.Equal(t, "still busy", r.Reason)
 
 		n, err := q.ReplayAll(t.Context(), 0)
 		require.NoError(t, err)
@@ -66,12 +83,12 @@ func TestTakeAckNackBury(t *testing.T) {
 func TestLeaseOfTakeEnds(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{OnError: func(error) {}}, func(t *testing.T, q *durable.Queue) {
-		require.NoError(t, q.SetTakeOptions(durable.ConsumerOptions{Visibility: 10 * time.Second, MaxCrashes: 2}))
+		r := receiver(t, q, durable.ConsumerOptions{Visibility: 10 * time.Second, MaxCrashes: 2})
 		enqueue(t, q, "m", 0)
-		first := take(t, q)
+		first := take(t, r)
 		require.NoError(t, first.Extend(t.Context(), time.Minute))
 		start := time.Now()
-		second := take(t, q)
+		second := take(t, r)
 		assert.InDelta(t, 60, time.Since(start).Seconds(), 1.1, "not before the extended lease has ended")
 		assert.Equal(t, 1, second.Crashes)
 		assert.Zero(t, second.Attempts)
@@ -81,16 +98,16 @@ func TestLeaseOfTakeEnds(t *testing.T) {
 		require.NoError(t, second.Ack(t.Context()))
 
 		enqueue(t, q, "poison", 0)
-		take(t, q)
-		take(t, q)
+		take(t, r)
+		take(t, r)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, err := q.Take(ctx)
+		_, err := r.Take(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		r, err := q.Get(t.Context(), "poison")
+		dead, err := q.Get(t.Context(), "poison")
 		require.NoError(t, err)
-		assert.Equal(t, durable.StateDead, r.State)
-		assert.Equal(t, 2, r.Crashes)
+		assert.Equal(t, durable.StateDead, dead.State)
+		assert.Equal(t, 2, dead.Crashes)
 	})
 }
 
@@ -114,11 +131,11 @@ func TestTakeIsGivenUp(t *testing.T) {
 func TestIdleTakerGivesBack(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
-		require.NoError(t, q.SetTakeOptions(durable.ConsumerOptions{Visibility: time.Hour}))
+		r := receiver(t, q, durable.ConsumerOptions{Visibility: time.Hour})
 		for _, id := range []string{"a", "b", "c", "d"} {
 			enqueue(t, q, id, 0)
 		}
-		require.NoError(t, take(t, q).Ack(t.Context()))
+		require.NoError(t, take(t, r).Ack(t.Context()))
 		time.Sleep(time.Minute)
 		stats, err := q.Stats(t.Context())
 		require.NoError(t, err)
@@ -225,5 +242,81 @@ func TestTakesShorterThanARoundTrip(t *testing.T) {
 		q.Close()
 		_ = st.Close()
 		synctest.Wait()
+	})
+}
+
+// Each receiver has its own options, and a closed one gives back what no call has taken.
+func TestReceiverIsClosed(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
+		r := receiver(t, q, durable.ConsumerOptions{Visibility: time.Hour})
+		waits := make(chan error)
+		for _, id := range []string{"a", "b", "c"} {
+			enqueue(t, q, id, 0)
+		}
+		d := take(t, r)
+		other := receiver(t, q, durable.ConsumerOptions{})
+		go func() {
+			_, err := other.Take(t.Context())
+			waits <- err
+		}()
+		time.Sleep(time.Second)
+		r.Close()
+		r.Close()
+		require.NoError(t, <-waits, "the other receiver has one")
+		_, err := r.Take(t.Context())
+		require.ErrorIs(t, err, durable.ErrClosed)
+		require.NoError(t, d.Ack(t.Context()), "it was taken before")
+		go func() {
+			for {
+				if _, err := other.Take(t.Context()); err != nil {
+					waits <- err
+					return
+				}
+			}
+		}()
+		time.Sleep(time.Second)
+		other.Close()
+		require.ErrorIs(t, <-waits, durable.ErrClosed)
+	})
+}
+
+// A message that is released comes again as it was.
+func TestReleaseCountsNothing(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{MaxAttempts: 1}, func(t *testing.T, q *durable.Queue) {
+		enqueue(t, q, "m", 0)
+		for range 5 {
+			d := take(t, q)
+			assert.Zero(t, d.Attempts+d.Crashes)
+			require.NoError(t, d.Release(t.Context()))
+			require.ErrorIs(t, d.Ack(t.Context()), durable.ErrLeaseLost)
+		}
+		require.NoError(t, take(t, q).Ack(t.Context()))
+	})
+}
+
+// Backoff sees the delivery and the error.
+func TestBackoffSeesTheError(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+		start := time.Now()
+		var got deliveries
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+			if got.add(start, d) > 1 {
+				return nil
+			}
+			return fmt.Errorf("rate limit: %w", assert.AnError)
+		}, durable.ConsumerOptions{Backoff: func(d *durable.Delivery, err error) time.Duration {
+			assert.Equal(t, "m", d.ID)
+			assert.Zero(t, d.Attempts)
+			assert.ErrorIs(t, err, assert.AnError)
+			return 7 * time.Minute
+		}})
+		enqueue(t, q, "m", 0)
+		time.Sleep(time.Hour)
+		stop()
+		require.Len(t, got.list(), 2)
+		assert.InDelta(t, 7*60, got.list()[1].at.Seconds(), 0.1)
 	})
 }

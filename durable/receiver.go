@@ -1,0 +1,107 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Receiver takes messages one at a time, in place of a handler. Any number of goroutines may call
+// Take. A receiver shares the queue's partitions with other receivers, with calls of
+// [Queue.Consume], and with other processes.
+//
+// A receiver claims messages ahead for the calls to come. A message that has begun when its call's
+// context ends is kept for the next call. If no call comes for ConsumerOptions.Membership these
+// messages are given back; the next call claims again.
+type Receiver struct {
+	q    *Queue
+	opts ConsumerOptions
+
+	consumer *consumer // q.mu guards it, and closed; nil: no call has come for a while
+	closed   bool
+}
+
+// Receiver returns a receiver with options of its own. Concurrency, Backoff, Grace and
+// HandlerTimeout have no meaning for it. Invalid options are [ErrInvalid].
+func (q *Queue) Receiver(options ConsumerOptions) (*Receiver, error) {
+	opts, err := options.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("durable: receiver: %w", err)
+	}
+	return &Receiver{q: q, opts: opts}, nil
+}
+
+// Take waits for a message with a receiver of default options: see [Queue.Receiver] and
+// [Receiver.Take].
+func (q *Queue) Take(ctx context.Context) (*Delivery, error) { return q.receiver.Take(ctx) }
+
+// Take waits for a message that is due, and begins it. The caller settles the message with one of
+// the methods of [Delivery] within ConsumerOptions.Visibility, or calls [Delivery.Extend]: unlike
+// that of a handler, the lease is not extended by itself. Take fails if ctx ends, and with
+// [ErrClosed] if the receiver or the queue is closed.
+func (r *Receiver) Take(ctx context.Context) (*Delivery, error) {
+	if ctx == nil {
+		return nil, fmt.Errorf("durable: take: %w context nil", ErrInvalid)
+	}
+	for {
+		c, err := r.claiming()
+		if err != nil {
+			return nil, fmt.Errorf("durable: take: %w", err)
+		}
+		h, err := c.dispatcher.take(ctx, newTaker())
+		switch {
+		case err == nil:
+			if d := c.dispatcher.delivery(h); d != nil {
+				return d, nil
+			}
+		case ctx.Err() != nil || !errors.Is(err, ErrClosed):
+			return nil, fmt.Errorf("durable: take: %w", err)
+		}
+		// The consumer has ended, because no call came for a while or because of Close.
+	}
+}
+
+// Close ends the receiver: calls of Take that wait, and later ones, fail with [ErrClosed], and
+// messages that no call has taken are given back. Messages that were taken can still be settled. A
+// second call does nothing.
+func (r *Receiver) Close() {
+	r.q.mu.Lock()
+	c := r.consumer
+	r.closed, r.consumer = true, nil
+	r.q.mu.Unlock()
+	if c != nil {
+		c.retire()
+	}
+}
+
+// claiming returns the consumer of the receiver, and starts one if there is none.
+func (r *Receiver) claiming() (*consumer, error) {
+	r.q.mu.Lock()
+	defer r.q.mu.Unlock()
+	if r.closed {
+		return nil, ErrClosed
+	}
+	if r.consumer != nil && r.consumer.ctx.Err() == nil {
+		return r.consumer, nil
+	}
+	c, err := r.q.newConsumer(r.opts)
+	if err != nil {
+		return nil, err
+	}
+	c.dispatcher.admission.pace.fixed = true // a call of Take may be the last
+	r.consumer = c
+	go c.watchIdle()
+	return c, nil
+}
+
+// watchIdle ends the consumer of a receiver when no call of Take has waited for a while, or when it
+// is retired.
+func (c *consumer) watchIdle() {
+	for c.ctx.Err() == nil {
+		pause(c.ctx, c.opts.Membership/2)
+		if c.dispatcher.idle(c.opts.Membership) {
+			break
+		}
+	}
+	c.stop()
+}
