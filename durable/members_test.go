@@ -148,7 +148,7 @@ func TestSignsOfLifeWhilePartitionsAreHandedOver(t *testing.T) {
 		stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
 		time.Sleep(3 * time.Second)
 		hangs.Store(true)
-		b, err := st.Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadAge: time.Hour})
+		b, err := st.Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1 << 30, DeadAge: time.Hour})
 		require.NoError(t, err)
 		for range 40 {
 			members, err := b.Heartbeat(t.Context(), "other", 5*time.Second)

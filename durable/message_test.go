@@ -61,6 +61,7 @@ func TestBadOptions(t *testing.T) {
 		{durable.Options{MaxBody: -5}, []string{"MaxBody -5"}},
 		{durable.Options{MaxAttempts: -1}, []string{"MaxAttempts -1"}},
 		{durable.Options{DeadLimit: -1}, []string{"DeadLimit -1"}},
+		{durable.Options{DeadBytes: -1}, []string{"DeadBytes -1", "1 or more"}},
 		{durable.Options{DeadAge: -time.Second}, []string{"DeadAge -1s"}},
 		{durable.Options{RetryFor: -time.Second}, []string{"RetryFor -1s"}},
 	} {

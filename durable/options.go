@@ -33,6 +33,10 @@ type Options struct {
 	// DeadLimit is the number of dead letters that each partition keeps. The oldest go first. Defaults to 100,000.
 	DeadLimit int
 
+	// DeadBytes is the number of bytes that the bodies of the dead letters of each partition may take. The oldest go first, and the newest stays
+	// however large it is. Defaults to 64 MiB.
+	DeadBytes int64
+
 	// DeadAge is how long a dead letter is kept. Defaults to 30 days.
 	DeadAge time.Duration
 
@@ -77,6 +81,12 @@ func (o Options) withDefaults() (Options, error) {
 		if err := setInt(f.name, f.value, f.standard, f.max); err != nil {
 			return o, err
 		}
+	}
+	if o.DeadBytes == 0 {
+		o.DeadBytes = 64 << 20
+	}
+	if o.DeadBytes < 0 {
+		return o, fmt.Errorf("%w DeadBytes %d: 1 or more is accepted, and 0 for the default", ErrInvalid, o.DeadBytes)
 	}
 	if err := setDuration("DeadAge", &o.DeadAge, 30*24*time.Hour, time.Millisecond); err != nil {
 		return o, err

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -47,14 +48,19 @@ type putRequest struct {
 	replace bool
 }
 
-// Open makes a queue in a store or joins one that exists. Invalid options are [ErrInvalid]; see [Store] for other errors.
-// The store must stay open until [Queue.Close] has returned.
+// Open makes a queue in a store or joins one that exists. A nil store and invalid options are [ErrInvalid]; see
+// [Store] for other errors. The store must stay open until [Queue.Close] has returned.
 func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
+	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, fmt.Errorf("durable: open: %w store nil: one that New or Open of a store's package returned is accepted", ErrInvalid)
+	}
 	o, err := options.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("durable: open: %w", err)
 	}
-	backend, err := store.Open(ctx, driver.Config{Queue: o.Queue, Partitions: o.Partitions, DeadLimit: o.DeadLimit, DeadAge: o.DeadAge})
+	backend, err := store.Open(ctx, driver.Config{
+		Queue: o.Queue, Partitions: o.Partitions, DeadLimit: o.DeadLimit, DeadBytes: o.DeadBytes, DeadAge: o.DeadAge,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("durable: open queue %q: %w", o.Queue, err)
 	}

@@ -163,3 +163,13 @@ func enqueue(t *testing.T, q *durable.Queue, id string, delay time.Duration) {
 	_, err := q.Enqueue(t.Context(), durable.Message{ID: id, Delay: delay})
 	require.NoError(t, err)
 }
+
+// A queue without a store is refused, also where the nil has a type.
+func TestOpenRefusesNilStore(t *testing.T) {
+	t.Parallel()
+	for _, store := range []durable.Store{nil, (*memstore.Store)(nil)} {
+		_, err := durable.Open(t.Context(), store, durable.Options{})
+		require.ErrorIs(t, err, durable.ErrInvalid)
+		require.ErrorContains(t, err, "store nil")
+	}
+}

@@ -72,16 +72,20 @@ type Counts struct {
 	Due       int64     // scheduled, and their time has come
 	InFlight  int64     // leased or firing
 	Dead      int64
+	DeadBytes int64     // of the bodies of dead letters
 	NextDue   time.Time // zero if nothing is scheduled
 
 	Enqueued, Acked, Retried, Buried, Cancelled, Crashed, Expired uint64
+
+	// Trimmed counts the dead letters that were dropped because of [Options].DeadLimit, DeadBytes or DeadAge.
+	Trimmed uint64
 }
 
 func newCounts(c driver.Counts) Counts {
 	return Counts{
 		Now: c.Now.Time(), Scheduled: c.Scheduled, Due: c.Due, InFlight: c.InFlight, Dead: c.Dead,
-		NextDue: timeOf(c.NextDue), Enqueued: c.Enqueued, Acked: c.Acked, Retried: c.Retried,
-		Buried: c.Buried, Cancelled: c.Cancelled, Crashed: c.Crashed, Expired: c.Expired,
+		DeadBytes: c.DeadBytes, NextDue: timeOf(c.NextDue), Enqueued: c.Enqueued, Acked: c.Acked,
+		Retried: c.Retried, Buried: c.Buried, Cancelled: c.Cancelled, Crashed: c.Crashed, Expired: c.Expired, Trimmed: c.Trimmed,
 	}
 }
 
@@ -95,6 +99,7 @@ func (c *Counts) add(o Counts) {
 	c.Due += o.Due
 	c.InFlight += o.InFlight
 	c.Dead += o.Dead
+	c.DeadBytes += o.DeadBytes
 	if c.NextDue.IsZero() || !o.NextDue.IsZero() && o.NextDue.Before(c.NextDue) {
 		c.NextDue = o.NextDue
 	}
@@ -105,6 +110,7 @@ func (c *Counts) add(o Counts) {
 	c.Cancelled += o.Cancelled
 	c.Crashed += o.Crashed
 	c.Expired += o.Expired
+	c.Trimmed += o.Trimmed
 }
 
 // AuditReport is what an audit has found.

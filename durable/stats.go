@@ -115,6 +115,7 @@ func (q *Queue) Audit(ctx context.Context, repair bool) (AuditReport, error) {
 		sum.Records += r.Records
 		sum.Orphans += r.Orphans
 		sum.Strays += r.Strays
+		sum.Wrong += r.Wrong
 		sum.Repaired += r.Repaired
 		if err != nil {
 			return sum, fmt.Errorf("durable: audit of partition %d: %w", i, err)

@@ -16,6 +16,8 @@ require (
 	github.com/sourcegraph/conc v0.3.0
 	github.com/stretchr/testify v1.12.1
 	github.com/timingwheel-go/timingwheel v0.0.0
+	github.com/timingwheel-go/timingwheel/durable v0.0.0
+	github.com/timingwheel-go/timingwheel/durable/boltstore v0.0.0
 	github.com/urfave/cli/v3 v3.14.0
 	go.uber.org/atomic v1.12.0
 	go.uber.org/goleak v1.3.0
@@ -25,15 +27,24 @@ require (
 )
 
 require (
+	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
 	github.com/gammazero/deque v1.2.1 // indirect
 	github.com/mattn/go-runewidth v0.0.16 // indirect
+	github.com/oklog/ulid/v2 v2.1.2 // indirect
 	github.com/pbnjay/memory v0.0.0-20210728143218-7b4eea64cf58 // indirect
 	github.com/puzpuzpuz/xsync/v4 v4.5.0 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
+	go.etcd.io/bbolt v1.5.0 // indirect
 	go.uber.org/multierr v1.9.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/text v0.22.0 // indirect
 )
 
-replace github.com/timingwheel-go/timingwheel => ../
+replace (
+	github.com/timingwheel-go/timingwheel => ../
+	github.com/timingwheel-go/timingwheel/durable => ../durable
+	github.com/timingwheel-go/timingwheel/durable/boltstore => ../durable/boltstore
+)

@@ -23,6 +23,9 @@ func (b *backend) Audit(ctx context.Context, partition int, repair bool) (report
 			return driver.AuditReport{}, err
 		}
 	}
+	if err := a.sumDead(ctx, &report); err != nil {
+		return driver.AuditReport{}, err
+	}
 	return report, a.walkLeases(ctx, &report)
 }
 
@@ -194,6 +197,72 @@ func (a *audit) dropDead(w *partitionWriter, b []byte) error {
 }
 
 func (a *audit) dropNote(w *partitionWriter, id []byte) error { return w.begun.Delete(id) }
+
+// sumDead compares Counts.DeadBytes with the dead letters. It walks in steps too, and begins again if dead letters have come or gone between
+// two steps; it gives up where that goes on.
+func (a *audit) sumDead(ctx context.Context, report *driver.AuditReport) error {
+	for range 3 {
+		at, sum, ok, err := a.walkDead(ctx)
+		if err != nil || ok && sum == at.bytes {
+			return err
+		}
+		if ok && !a.repair {
+			report.Wrong++
+			return nil
+		}
+		if !ok {
+			continue
+		}
+		r := &request{p: a.b.queue.partitions[a.partition]}
+		r.run = func(w *partitionWriter) error {
+			if ok = w.state.deadAt() == at; ok {
+				w.dirty, w.state.deadBytes = true, sum
+			}
+			return nil
+		}
+		if err := a.b.store.commits.do(ctx, r); err != nil {
+			return err
+		}
+		if ok {
+			report.Wrong++
+			report.Repaired++
+			return nil
+		}
+	}
+	return nil
+}
+
+// deadAt is equal at two moments if no dead letter has come or gone between them, or only such as leave no difference.
+type deadAt struct {
+	n, bytes        int64
+	buried, trimmed uint64
+}
+
+func (s *state) deadAt() deadAt { return deadAt{s.dead, s.deadBytes, s.buried, s.trimmed} }
+
+// walkDead sums up the bodies of dead letters, false if the dead letters have changed meanwhile.
+func (a *audit) walkDead(ctx context.Context) (at deadAt, sum int64, ok bool, err error) {
+	var from []byte
+	for first := true; first || ok && from != nil && err == nil; first = false {
+		err = a.b.view(ctx, a.partition, func(p *partition, parts buckets) error {
+			if first {
+				at = p.state.deadAt()
+			}
+			ok = p.state.deadAt() == at
+			c := parts.dead.Cursor()
+			k, _ := c.Seek(from)
+			for n := 0; k != nil && n < auditStep; n++ {
+				if r, err := decode(keyID(k), parts.records.Get([]byte(keyID(k)))); err == nil && r.State == driver.StateDead {
+					sum += int64(len(r.Body))
+				}
+				k, _ = c.Next()
+			}
+			from = slices.Clone(k)
+			return nil
+		})
+	}
+	return at, sum, ok, err
+}
 
 // walkLeases finds leases of messages that are gone.
 func (a *audit) walkLeases(ctx context.Context, report *driver.AuditReport) error {

@@ -19,10 +19,8 @@ func TestAuditCounts(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true})
 	q := openQueue(t, s, 1)
-	put(t, q, "dead", 0)
-	c := changesOf(claim(t, q, 1))
-	done(t, q, driver.OpBegin, c...)
-	done(t, q, driver.OpBury, c...)
+	bury(t, q, "dead", "body")
+	bury(t, q, "another", "two")
 	put(t, q, "leased", 0)
 	claim(t, q, 1)
 	put(t, q, "scheduled", time.Hour)
@@ -30,13 +28,48 @@ func TestAuditCounts(t *testing.T) {
 		b, err := q.(*backend).queue.buckets(tx, 0)
 		return errors.Join(err, b.records.Delete([]byte("dead")), b.records.Delete([]byte("leased")), b.records.Delete([]byte("scheduled")))
 	}))
-	_, err := q.Audit(t.Context(), 0, true)
-	require.NoError(t, err)
+	assert.EqualValues(t, 7, count(t, q).DeadBytes)
+	for _, repair := range []bool{false, true} {
+		report, err := q.Audit(t.Context(), 0, repair)
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, report.Wrong)
+	}
 	n := count(t, q)
-	assert.Equal(t, [4]int64{}, [4]int64{n.Scheduled, n.Due, n.InFlight, n.Dead})
+	assert.Equal(t, [5]int64{0, 0, 0, 1, 3}, [5]int64{n.Scheduled, n.Due, n.InFlight, n.Dead, n.DeadBytes})
 	report, err := q.Audit(t.Context(), 0, false)
 	require.NoError(t, err)
-	assert.Equal(t, driver.AuditReport{}, report)
+	assert.Equal(t, driver.AuditReport{Records: 1}, report)
+}
+
+// TestAuditOldState opens a file of a version that did not sum up the bodies of dead letters.
+func TestAuditOldState(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "queue.db")
+	s := openStore(t, path, Options{NoSync: true})
+	q := openQueue(t, s, 1)
+	bury(t, q, "dead", "body")
+	require.NoError(t, s.update(func(tx *bolt.Tx) error {
+		b, err := q.(*backend).queue.buckets(tx, 0)
+		return errors.Join(err, b.root.Put(keyState, b.root.Get(keyState)[:oldStateSize]))
+	}))
+	require.NoError(t, s.Close())
+	q = openQueue(t, openStore(t, path, Options{NoSync: true}), 1)
+	n := count(t, q)
+	assert.Equal(t, [2]int64{1, 0}, [2]int64{n.Dead, n.DeadBytes})
+	report, err := q.Audit(t.Context(), 0, true)
+	require.NoError(t, err)
+	assert.Equal(t, driver.AuditReport{Records: 1, Wrong: 1, Repaired: 1}, report)
+	assert.EqualValues(t, 4, count(t, q).DeadBytes)
+}
+
+// bury makes a dead letter.
+func bury(t *testing.T, q driver.Backend, id, body string) {
+	t.Helper()
+	_, err := q.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: id, Body: []byte(body), MaxAttempts: 1}}})
+	require.NoError(t, err)
+	c := changesOf(claim(t, q, 1))
+	done(t, q, driver.OpBegin, c...)
+	done(t, q, driver.OpBury, c...)
 }
 
 // TestAuditFindsLeases has a lease whose message and key are gone.

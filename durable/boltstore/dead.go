@@ -10,12 +10,18 @@ import (
 // deadLimits bound the dead letters of a partition.
 type deadLimits struct {
 	count int
+	bytes int64
 	age   time.Duration
+}
+
+// exceeded reports whether the oldest of n dead letters is to be dropped, of which the bodies have so many bytes.
+func (l deadLimits) exceeded(n, bytes int64, oldest, now driver.Instant) bool {
+	return n > int64(l.count) || bytes > l.bytes && n > 1 || oldest != 0 && oldest.Add(l.age) <= now
 }
 
 // tooManyDead reports whether there are dead letters to drop.
 func (p *partition) tooManyDead(now time.Time, limits deadLimits) bool {
-	return p.state.dead > int64(limits.count) || p.oldestDead != 0 && p.oldestDead.Add(limits.age) <= local.Floor(now)
+	return limits.exceeded(p.state.dead, p.state.deadBytes, p.oldestDead, local.Floor(now))
 }
 
 // judge counts a crash of each message that was firing when its lease ended, and buries those that had too many.
@@ -47,23 +53,19 @@ func (w *partitionWriter) judge(ids []string, maxCrashes int, limits deadLimits)
 	return w.trimDead(limits)
 }
 
-// trimDead drops the dead letters that are too many or too old, the oldest first and at most two batches: a request adds at most one, so
-// that a backlog shrinks with each.
+// trimDead drops the dead letters that are too many, too large or too old, the oldest first and at most two batches: a request adds at most
+// one, so that a backlog shrinks with each.
 func (w *partitionWriter) trimDead(limits deadLimits) error {
-	excess, now := w.state.dead-int64(limits.count), local.Floor(w.now)
-	if excess <= 0 && !w.dead && (w.p.oldestDead == 0 || w.p.oldestDead.Add(limits.age) > now) {
+	now := local.Floor(w.now)
+	if !w.dead && !limits.exceeded(w.state.dead, w.state.deadBytes, w.p.oldestDead, now) {
 		return nil
 	}
-	var old []key
-	c := w.buckets.dead.Cursor()
-	for b, _ := c.First(); b != nil && len(old) < 2*driver.MaxBatch; b, _ = c.Next() {
+	for range 2 * driver.MaxBatch {
+		b, _ := w.buckets.dead.Cursor().First()
 		k, ok := parseKey(b)
-		if !ok || int64(len(old)) >= excess && k.at.Add(limits.age) > now {
-			break
+		if !ok || !limits.exceeded(w.state.dead, w.state.deadBytes, k.at, now) {
+			return nil
 		}
-		old = append(old, k)
-	}
-	for _, k := range old {
 		if err := w.dropDead(k); err != nil {
 			return err
 		}
@@ -74,6 +76,7 @@ func (w *partitionWriter) trimDead(limits deadLimits) error {
 // dropDead drops a dead letter, or a key without one.
 func (w *partitionWriter) dropDead(k key) error {
 	if r := w.get(k.id); r != nil && r.State == driver.StateDead && r.Died == k.at {
+		w.state.trimmed++
 		return w.move(r, nil, effect{})
 	}
 	w.dirty, w.dead = true, true

@@ -127,7 +127,7 @@ func TestClosedStore(t *testing.T) {
 	q := openQueue(t, s, 1)
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close())
-	_, err = s.Open(t.Context(), driver.Config{Queue: "orders", DeadLimit: 1, DeadAge: 1})
+	_, err = s.Open(t.Context(), driver.Config{Queue: "orders", DeadLimit: 1, DeadBytes: 1 << 30, DeadAge: 1})
 	require.ErrorIs(t, err, driver.ErrClosed)
 	_, err = q.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "a"}}})
 	require.ErrorIs(t, err, driver.ErrClosed)

@@ -18,7 +18,8 @@ func FuzzFormats(f *testing.F) {
 	f.Add(full.encode())
 	f.Add((&record{Record: driver.Record{State: driver.StateScheduled}}).encode())
 	f.Add(key{1 << 40, "id"}.bytes())
-	f.Add((&state{tokens: 1 << 63, records: 3, crashed: 7}).encode())
+	f.Add((&state{tokens: 1 << 63, records: 3, crashed: 7, deadBytes: 5, trimmed: 2}).encode())
+	f.Add((&state{tokens: 1 << 63, records: 3, crashed: 7}).encode()[:oldStateSize])
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		fuzzRecord(t, b)
@@ -29,7 +30,8 @@ func FuzzFormats(f *testing.F) {
 		if s, err := decodeState(b); err != nil {
 			require.ErrorIs(t, err, ErrCorrupt)
 		} else {
-			require.Equal(t, b, s.encode())
+			require.Equal(t, b, s.encode()[:len(b)])
+			require.True(t, len(b) >= oldStateSize && len(b) <= stateSize && len(b)%8 == 0)
 		}
 	})
 }

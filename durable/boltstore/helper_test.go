@@ -25,7 +25,7 @@ func openStore(tb testing.TB, path string, o Options) *Store {
 // openQueue opens the queue of the tests.
 func openQueue(tb testing.TB, s *Store, partitions int) driver.Backend {
 	tb.Helper()
-	q, err := s.Open(tb.Context(), driver.Config{Queue: "orders", Partitions: partitions, DeadLimit: 1000, DeadAge: time.Hour})
+	q, err := s.Open(tb.Context(), driver.Config{Queue: "orders", Partitions: partitions, DeadLimit: 1000, DeadBytes: 1 << 30, DeadAge: time.Hour})
 	require.NoError(tb, err)
 	return q
 }

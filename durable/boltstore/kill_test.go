@@ -134,7 +134,7 @@ func (k *killer) check(t *testing.T) {
 	}
 }
 
-var childConfig = driver.Config{Queue: "orders", Partitions: 2, DeadLimit: 100, DeadAge: time.Hour}
+var childConfig = driver.Config{Queue: "orders", Partitions: 2, DeadLimit: 100, DeadBytes: 1 << 30, DeadAge: time.Hour}
 
 // runChild puts, delivers and cancels until it is killed, and says what is safe.
 func runChild(path, round string) error {

@@ -79,21 +79,27 @@ type state struct {
 	records int64
 	dead    int64
 
-	enqueued, acked, retried, buried, cancelled, crashed, expired uint64
+	enqueued, acked, retried, buried, cancelled, crashed uint64
+
+	deadBytes int64 // of the bodies of dead letters
+	trimmed   uint64
+	expired   uint64
 }
 
-// A state is a list of numbers of 64 bits, big-endian. A new counter is added at the end, and a
-// state that ends before it was written when the counter was not known yet: the counter is 0.
+// A state is a list of numbers of 64 bits, big-endian. A new number is added at the end, and a state
+// that ends before it was written when the number was not known yet: the number is 0. An audit finds
+// that deadBytes is wrong then.
 const (
-	stateSize    = 10 * 8
-	minStateSize = 9 * 8
+	stateSize    = 12 * 8
+	oldStateSize = 9 * 8
 )
 
 func (s *state) encode() []byte {
 	b := make([]byte, 0, stateSize)
 	for _, v := range []uint64{
 		s.tokens, uint64(s.records), uint64(s.dead),
-		s.enqueued, s.acked, s.retried, s.buried, s.cancelled, s.crashed, s.expired,
+		s.enqueued, s.acked, s.retried, s.buried, s.cancelled, s.crashed,
+		uint64(s.deadBytes), s.trimmed, s.expired,
 	} {
 		b = binary.BigEndian.AppendUint64(b, v)
 	}
@@ -101,7 +107,7 @@ func (s *state) encode() []byte {
 }
 
 func decodeState(b []byte) (s state, err error) {
-	if len(b) < minStateSize || len(b) > stateSize || len(b)%8 != 0 {
+	if len(b) < oldStateSize || len(b) > stateSize || len(b)%8 != 0 {
 		return s, fmt.Errorf("%w: the counters have %d bytes, %d are expected", ErrCorrupt, len(b), stateSize)
 	}
 	u := func() uint64 {
@@ -113,7 +119,8 @@ func decodeState(b []byte) (s state, err error) {
 		return v
 	}
 	s.tokens, s.records, s.dead = u(), int64(u()), int64(u())
-	s.enqueued, s.acked, s.retried, s.buried, s.cancelled, s.crashed, s.expired = u(), u(), u(), u(), u(), u(), u()
+	s.enqueued, s.acked, s.retried, s.buried, s.cancelled, s.crashed = u(), u(), u(), u(), u(), u()
+	s.deadBytes, s.trimmed, s.expired = int64(u()), u(), u()
 	return s, nil
 }
 

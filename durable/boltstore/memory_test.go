@@ -216,7 +216,7 @@ func TestEmptiedWhileOpen(t *testing.T) {
 				_, err = q.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "new"}}})
 				assert.ErrorIs(t, err, ErrCorrupt)
 			}
-			_, err := s.Open(t.Context(), driver.Config{Queue: "another", DeadLimit: 1, DeadAge: time.Hour})
+			_, err := s.Open(t.Context(), driver.Config{Queue: "another", DeadLimit: 1, DeadBytes: 1 << 30, DeadAge: time.Hour})
 			assert.ErrorIs(t, err, ErrCorrupt)
 			assert.NoError(t, s.Close())
 		}()

@@ -176,8 +176,10 @@ const countStep = 1 << 15
 func (p *partition) counts(now driver.Instant) driver.Counts {
 	s := &p.state
 	c := driver.Counts{
-		Now: now, Scheduled: s.records - s.dead - int64(len(p.leases)), Due: p.due.n, InFlight: int64(len(p.leases)), Dead: s.dead, NextDue: p.head,
-		Enqueued: s.enqueued, Acked: s.acked, Retried: s.retried, Buried: s.buried, Cancelled: s.cancelled, Crashed: s.crashed, Expired: s.expired,
+		Now: now, Scheduled: s.records - s.dead - int64(len(p.leases)), Due: p.due.n, InFlight: int64(len(p.leases)), Dead: s.dead,
+		DeadBytes: max(0, s.deadBytes), NextDue: p.head,
+		Enqueued: s.enqueued, Acked: s.acked, Retried: s.retried, Buried: s.buried, Cancelled: s.cancelled, Crashed: s.crashed,
+		Trimmed: s.trimmed, Expired: s.expired,
 	}
 	for _, l := range p.leases {
 		if l.due <= now {

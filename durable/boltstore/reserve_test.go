@@ -2,12 +2,15 @@ package boltstore
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	bolt "go.etcd.io/bbolt"
 
+	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
@@ -64,4 +67,105 @@ func drainBy(t *testing.T, q driver.Backend, batch int) (n int) {
 		n += len(c.Records)
 	}
 	return n
+}
+
+// TestFullWithScatteredPages frees many pages of a full file, few of which are adjacent. The reserve
+// fits in them, so a message is stored again.
+func TestFullWithScatteredPages(t *testing.T) {
+	t.Parallel()
+	page := os.Getpagesize()
+	const pages = 64 // of the reserve
+	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true, maxSize: 256 * page, reserve: 1})
+	q := openQueue(t, s, 1)
+	put(t, q, "first", 0)
+	filler, value := []byte("filler"), make([]byte, page*3/8) // two values to a page
+	name := func(i int) []byte { return fmt.Appendf(nil, "%06d", i) }
+	n := 0
+	for err := error(nil); err == nil; n++ {
+		err = s.update(func(tx *bolt.Tx) error {
+			b, err := tx.CreateBucketIfNotExists(filler)
+			if err != nil {
+				return err
+			}
+			return b.Put(name(n), value)
+		})
+		if err != nil {
+			require.ErrorIs(t, err, durable.ErrFull)
+		}
+	}
+	for from := 0; from+24 < n; from += 24 { // keeps 8 of 24
+		require.NoError(t, s.update(func(tx *bolt.Tx) (err error) {
+			for i := from; i < from+16 && err == nil; i++ {
+				err = tx.Bucket(filler).Delete(name(i))
+			}
+			return err
+		}))
+	}
+	require.NoError(t, s.spendReserve())
+	free, adjacent := freePages(t, s)
+	require.Greater(t, free, 2*pages, "otherwise there is no room")
+	require.Less(t, adjacent, pages, "otherwise the reserve would fit in adjacent pages")
+	s.options.reserve = pages * page
+	put(t, q, "again", 0)
+	left, _ := freePages(t, s)
+	require.LessOrEqual(t, left, free-pages, "the reserve is there again")
+}
+
+// TestReserveIsSpentInSteps spends the whole reserve. If one step freed many pages, the list of free
+// pages would need adjacent pages before it gives any, so a full file could not use its reserve.
+func TestReserveIsSpentInSteps(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true})
+	values := func() (n int) {
+		require.NoError(t, s.see(func(tx *bolt.Tx) error {
+			if b := tx.Bucket(bucketReserve); b != nil {
+				n = b.Stats().KeyN
+			}
+			return nil
+		}))
+		return n
+	}
+	const whole = (reserveBytes + reserveValue - 1) / reserveValue
+	q := openQueue(t, s, 1)
+	put(t, q, "first", 0)
+	require.Equal(t, whole, values())
+	before, _ := freePages(t, s)
+	require.NoError(t, s.spendReserve())
+	free, _ := freePages(t, s)
+	require.Greater(t, free, before)
+	require.Less(t, free, 256, "the list is far from a second page")
+	require.Equal(t, whole-reserveStep, values())
+	put(t, q, "second", 0)
+	require.Equal(t, whole, values(), "what was spent is there again")
+	for values() > 0 {
+		require.NoError(t, s.spendReserve())
+	}
+	free, _ = freePages(t, s)
+	require.GreaterOrEqual(t, free, reserveBytes/os.Getpagesize())
+	require.Error(t, s.spendReserve(), "nothing is left")
+	put(t, q, "third", 0)
+	require.Equal(t, whole, values())
+}
+
+// freePages returns the number of free pages of a file, and that of the most that are adjacent.
+func freePages(t *testing.T, s *Store) (free, adjacent int) {
+	t.Helper()
+	require.NoError(t, s.see(func(tx *bolt.Tx) error {
+		run := 0
+		for i := 0; ; i++ {
+			page, err := tx.Page(i)
+			if err != nil || page == nil {
+				return err
+			}
+			if page.Type != "free" {
+				run = 0
+				i += page.OverflowCount
+				continue
+			}
+			free++
+			run++
+			adjacent = max(adjacent, run)
+		}
+	}))
+	return free, adjacent
 }

@@ -142,7 +142,7 @@ func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend,
 	if n := len(q.partitions); config.Partitions != 0 && config.Partitions != n {
 		return nil, partitionsError(config.Queue, n, config.Partitions)
 	}
-	return &backend{store: s, queue: q, limits: deadLimits{config.DeadLimit, config.DeadAge}}, nil
+	return &backend{store: s, queue: q, limits: deadLimits{config.DeadLimit, config.DeadBytes, config.DeadAge}}, nil
 }
 
 func partitionsError(queue string, has, asked int) error {

@@ -211,6 +211,7 @@ func (w *partitionWriter) leave(r *record, e *effect) error {
 		return w.index.Delete(key{r.Due, r.ID}.bytes())
 	case driver.StateDead:
 		w.state.dead--
+		w.state.deadBytes -= int64(len(r.Body))
 		w.dead = true
 		return w.buckets.dead.Delete(key{r.Died, r.ID}.bytes())
 	}
@@ -224,6 +225,7 @@ func (w *partitionWriter) enter(r *record, e *effect) error {
 		return w.index.Put(key{r.Due, r.ID}.bytes(), empty)
 	}
 	w.state.dead++
+	w.state.deadBytes += int64(len(r.Body))
 	w.dead = true
 	return w.buckets.dead.Put(key{r.Died, r.ID}.bytes(), empty)
 }

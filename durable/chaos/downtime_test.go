@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/atomic"
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -117,8 +117,8 @@ func (b *bounded) consume(t *testing.T, q *durable.Queue) {
 }
 
 func (b *bounded) handle(_ context.Context, d *durable.Delivery) error {
-	running := b.running.Inc()
-	defer b.running.Dec()
+	running := b.running.Add(1)
+	defer b.running.Add(-1)
 	for most := b.most.Load(); running > most && !b.most.CompareAndSwap(most, running); {
 		most = b.most.Load()
 	}

@@ -14,13 +14,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/atomic"
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
@@ -93,7 +93,7 @@ type child struct {
 // start starts a process in a role.
 func (r *run) start(ro role) *child {
 	r.t.Helper()
-	ro.Target, ro.Name = r.target, fmt.Sprintf("p%d", children.Inc())
+	ro.Target, ro.Name = r.target, fmt.Sprintf("p%d", children.Add(1))
 	ro.Events = r.newFile(ro.Name, ro.Messages > 0)
 	ro.Batch = max(1, ro.Batch)
 	text, err := json.Marshal(ro)

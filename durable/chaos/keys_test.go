@@ -93,7 +93,7 @@ func joinsAgain(t *testing.T, client *redis.Client) {
 	require.NoError(t, err)
 	defer store.Close()
 	open := func(n int) (int, error) {
-		backend, err := store.Open(t.Context(), driver.Config{Queue: "chaos", Partitions: n, DeadLimit: 10, DeadAge: time.Hour})
+		backend, err := store.Open(t.Context(), driver.Config{Queue: "chaos", Partitions: n, DeadLimit: 10, DeadBytes: 1 << 30, DeadAge: time.Hour})
 		if err != nil {
 			return 0, err
 		}

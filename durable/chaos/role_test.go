@@ -40,6 +40,10 @@ type role struct {
 	MaxDelay time.Duration // delays are spread from 0 to this
 	Pace     time.Duration // the pause after each call
 
+	// CancelEvery makes the producer cancel one of so many of its messages at about their due times. 0: none. Consumers of these messages
+	// have the same Visibility.
+	CancelEvery int
+
 	// A consumer.
 	Consume     bool
 	Concurrency int           // 0: 16

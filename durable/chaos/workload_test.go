@@ -7,10 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"sync"
+	"sync/atomic"
 	"time"
-
-	"go.uber.org/atomic"
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -20,6 +21,8 @@ import (
 // produce enqueues the messages of the role. Each is recorded as perhaps enqueued before the call, as the process may be killed before it can
 // record that the call has succeeded. The events tell when it began, and when it had succeeded.
 func (r *role) produce(ctx context.Context, q *durable.Queue, events checker.Recorder) error {
+	var cancels sync.WaitGroup
+	defer cancels.Wait()
 	for first := 0; first < r.Messages && ctx.Err() == nil; first += r.Batch {
 		batch := make([]durable.Message, min(r.Batch, r.Messages-first))
 		maybe := make([]checker.Event, len(batch))
@@ -37,6 +40,15 @@ func (r *role) produce(ctx context.Context, q *durable.Queue, events checker.Rec
 		}
 		if err := r.enqueue(ctx, q, events, batch, maybe); err != nil {
 			return err
+		}
+		for i := range batch {
+			if r.CancelEvery > 0 && (first+i)%r.CancelEvery == 0 {
+				cancels.Go(func() {
+					if err := r.cancel(ctx, q, events, batch[i].ID, now.Add(batch[i].Delay)); err != nil {
+						panic(err)
+					}
+				})
+			}
 		}
 		time.Sleep(r.Pace)
 	}
@@ -61,6 +73,28 @@ func (r *role) enqueue(ctx context.Context, q *durable.Queue, events checker.Rec
 	return events.Record(done...)
 }
 
+// cancel cancels a message at about its due time, which is not before due. That is recorded before the call too, as this process may be
+// killed during it.
+func (r *role) cancel(ctx context.Context, q *durable.Queue, events checker.Recorder, id string, due time.Time) error {
+	time.Sleep(time.Until(due) - 5*time.Millisecond + rand.N(15*time.Millisecond))
+	if err := events.Record(checker.Event{Kind: checker.MaybeCancelled, ID: id}); err != nil {
+		return err
+	}
+	result, err := q.Cancel(ctx, id)
+	now := time.Now()
+	switch {
+	case ctx.Err() != nil || errors.Is(err, durable.ErrUnavailable):
+		return nil
+	case err != nil:
+		return err
+	case result != durable.Cancelled:
+		return events.Record(checker.Event{Kind: checker.Kept, ID: id})
+	case now.Sub(due) >= r.Visibility:
+		return nil // a consumer may have handled the message and been killed, and its lease may have ended
+	}
+	return events.Record(checker.Event{Kind: checker.Cancelled, ID: id, Clock: now.UnixMilli()})
+}
+
 // consume handles messages until ctx ends.
 func (r *role) consume(ctx context.Context, q *durable.Queue, events checker.Recorder) error {
 	var count atomic.Int64
@@ -72,7 +106,7 @@ func (r *role) consume(ctx context.Context, q *durable.Queue, events checker.Rec
 		if ctx.Err() != nil { // the process has slept since the message began, and others may have it by now
 			return context.Cause(ctx)
 		}
-		n := int(count.Inc())
+		n := int(count.Add(1))
 		if err := events.Record(e); err != nil {
 			panic(err)
 		}

@@ -38,10 +38,11 @@ type app struct {
 // maxBody is the largest body that a queue may be made for, so that none is refused here that others have accepted.
 const maxBody = 64 << 20
 
-// How many dead letters are kept, and how long, where a command only looks into a queue: its consumers say what is too many or too old.
+// The bounds of dead letters where a command only looks into a queue: its consumers say what is too many, too large or too old.
 const (
-	keepDead = 1 << 30
-	keepAge  = 100 * 365 * day
+	keepDead  = 1 << 30
+	keepBytes = 1 << 60
+	keepAge   = 100 * 365 * day
 )
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
@@ -161,7 +162,7 @@ func (a *app) check() error {
 	if err := storeurl.Check(a.store); err != nil {
 		return err
 	}
-	return driver.Config{Queue: a.queue, DeadLimit: keepDead, DeadAge: keepAge}.Check()
+	return driver.Config{Queue: a.queue, DeadLimit: keepDead, DeadBytes: keepBytes, DeadAge: keepAge}.Check()
 }
 
 // explainWaiting says after Ctrl-C what is waited for, until the function is called that it returns. Where commands run, consume says that.
@@ -195,7 +196,7 @@ func (a *app) explainWaiting(ctx context.Context) (end func()) {
 func (a *app) use(ctx context.Context, store durable.Store, queue string, f func(s *session) error) (err error) {
 	o := durable.Options{Queue: queue, Partitions: a.partitions, MaxBody: maxBody, OnError: a.complaints.add, Logger: slog.New(slog.DiscardHandler)}
 	if !a.drops {
-		o.DeadLimit, o.DeadAge = keepDead, keepAge
+		o.DeadLimit, o.DeadBytes, o.DeadAge = keepDead, keepBytes, keepAge
 	}
 	q, err := durable.Open(ctx, store, o)
 	if err != nil {

@@ -86,9 +86,9 @@ func (f faulty) Open(ctx context.Context, c driver.Config) (driver.Backend, erro
 }
 
 func (f faultyBackend) Audit(_ context.Context, _ int, repair bool) (durable.AuditReport, error) {
-	r := durable.AuditReport{Records: 10, Orphans: 2, Strays: 1}
+	r := durable.AuditReport{Records: 10, Orphans: 2, Strays: 1, Wrong: 1}
 	if repair {
-		r.Repaired = 3
+		r.Repaired = 4
 	}
 	return r, nil
 }
@@ -106,8 +106,8 @@ func TestAudit(t *testing.T) {
 	_, err := audit(sound)
 	require.NoError(t, err)
 	out, err := audit(faulty{sound}, "-json")
-	require.ErrorContains(t, err, "6 faults are left; delayq audit -repair")
-	assert.JSONEq(t, `{"records":20,"orphans":4,"strays":2,"repaired":0}`, out)
+	require.ErrorContains(t, err, "8 faults are left; delayq audit -repair")
+	assert.JSONEq(t, `{"records":20,"orphans":4,"strays":2,"wrong":2,"repaired":0}`, out)
 	out, err = audit(faulty{sound}, "-repair")
 	require.NoError(t, err)
 	assert.Contains(t, out, "repaired")

@@ -114,6 +114,7 @@ type auditJSON struct {
 	Records  int64 `json:"records"`
 	Orphans  int64 `json:"orphans"`
 	Strays   int64 `json:"strays"`
+	Wrong    int64 `json:"wrong"`
 	Repaired int64 `json:"repaired"`
 }
 
@@ -127,9 +128,9 @@ func (a *app) audit(ctx context.Context, s *session, repair bool) error {
 		err = a.printJSON(auditJSON(r))
 	} else {
 		err = a.print(pairs(table.Row{"messages looked at", r.Records}, table.Row{"messages in no set", r.Orphans},
-			table.Row{"members of sets without a message", r.Strays}, table.Row{"repaired", r.Repaired}))
+			table.Row{"members of sets without a message", r.Strays}, table.Row{"wrong sums", r.Wrong}, table.Row{"repaired", r.Repaired}))
 	}
-	if left := r.Orphans + r.Strays - r.Repaired; left > 0 && err == nil {
+	if left := r.Orphans + r.Strays + r.Wrong - r.Repaired; left > 0 && err == nil {
 		err = fmt.Errorf("%d faults are left; delayq audit -repair repairs them", left)
 	}
 	return err

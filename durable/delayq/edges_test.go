@@ -115,7 +115,7 @@ func TestTake_CtrlC(t *testing.T) {
 func TestBench_ClearsLeased(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(memstore.Options{})
-	b, err := store.Open(t.Context(), driver.Config{Queue: "default.bench", Partitions: 1, DeadLimit: 1, DeadAge: time.Hour})
+	b, err := store.Open(t.Context(), driver.Config{Queue: "default.bench", Partitions: 1, DeadLimit: 1, DeadBytes: 1 << 30, DeadAge: time.Hour})
 	require.NoError(t, err)
 	_, err = b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: benchPrefix + "old", MaxAttempts: 1}}})
 	require.NoError(t, err)

@@ -124,8 +124,8 @@ Examples:
    delayq dead purge -all`
 
 const auditHelp = `Looks through all messages for those that are in no set, so that nobody would deliver them, and for
-entries without a message. A key that somebody has deleted leaves such faults. With -repair the former are scheduled again, and
-the latter removed. It is an error if faults are left. The queue may be in use meanwhile.
+entries without a message, and compares sums with what is there. A key that somebody has deleted leaves such faults. With
+-repair the former are scheduled again, the latter removed, and sums corrected. It is an error if faults are left. The queue may be in use meanwhile.
 
 Examples:
    delayq audit

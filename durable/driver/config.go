@@ -30,6 +30,8 @@ func (c Config) Check() error {
 		return fmt.Errorf("%w number of partitions %d: 1 to %d are accepted, and 0 for those that are there", ErrInvalid, c.Partitions, MaxPartitions)
 	case c.DeadLimit <= 0:
 		return fmt.Errorf("%w DeadLimit %d: 1 or more is accepted", ErrInvalid, c.DeadLimit)
+	case c.DeadBytes <= 0:
+		return fmt.Errorf("%w DeadBytes %d: 1 or more is accepted", ErrInvalid, c.DeadBytes)
 	case c.DeadAge <= 0:
 		return fmt.Errorf("%w DeadAge %v: more than 0 is accepted", ErrInvalid, c.DeadAge)
 	}

@@ -27,6 +27,7 @@ type Config struct {
 	Queue      string        // 1 to 128 letters, digits, '.', '_' or '-'
 	Partitions int           // 1 to 1024; 0: see Store.Open
 	DeadLimit  int           // dead letters that a partition keeps; the oldest go first. Positive
+	DeadBytes  int64         // bytes of bodies of dead letters that a partition keeps, but the newest in any case. Positive
 	DeadAge    time.Duration // how long a dead letter is kept. Positive
 }
 
@@ -84,7 +85,7 @@ type Backend interface {
 	Count(ctx context.Context, partition int) (Counts, error)
 
 	// Audit looks for records that stand in no set and for members of sets that have no record, and repairs them if told
-	// so: the former are scheduled (dead ones stay dead), the latter go.
+	// so: the former are scheduled (dead ones stay dead), the latter go. It compares Counts.DeadBytes with the dead letters as well.
 	Audit(ctx context.Context, partition int, repair bool) (AuditReport, error)
 
 	// Heartbeat says that a member of the queue's consumers is there for another ttl, and returns all that are, sorted. A
@@ -244,9 +245,13 @@ type Counts struct {
 	Due       int64 // scheduled, and their time has come
 	InFlight  int64 // leased or firing
 	Dead      int64
+	DeadBytes int64   // of the bodies of dead letters
 	NextDue   Instant // 0: nothing is scheduled
 
 	Enqueued, Acked, Retried, Buried, Cancelled, Crashed, Expired uint64
+
+	// Trimmed counts the dead letters that were dropped because of DeadLimit, DeadBytes or DeadAge.
+	Trimmed uint64
 }
 
 // AuditReport is what an audit has found.
@@ -254,6 +259,7 @@ type AuditReport struct {
 	Records  int64 // that were looked at
 	Orphans  int64 // records in no set
 	Strays   int64 // members of sets, or states, without a record
+	Wrong    int64 // sums that were not those of what is there, such as Counts.DeadBytes
 	Repaired int64
 }
 

@@ -3,7 +3,7 @@ package memstore
 import "github.com/timingwheel-go/timingwheel/durable/driver"
 
 // audit verifies that each entry stands in the set of its state, with the right key and at the position that it knows, and that the sets hold
-// nothing else.
+// nothing else. The sum of the bodies of dead letters must be right.
 func (p *partition) audit(now driver.Instant, repair bool) driver.AuditReport {
 	report := driver.AuditReport{Records: int64(len(p.entries))}
 	for _, e := range p.entries {
@@ -26,6 +26,17 @@ func (p *partition) audit(now driver.Instant, repair bool) driver.AuditReport {
 				set.remove(e)
 				report.Repaired++
 			}
+		}
+	}
+	sum := int64(0)
+	for _, e := range p.dead.heap {
+		sum += int64(len(e.Body))
+	}
+	if sum != p.deadBytes {
+		report.Wrong++
+		if repair {
+			p.deadBytes = sum
+			report.Repaired++
 		}
 	}
 	p.hint()

@@ -21,7 +21,7 @@ func openOne(t *testing.T, now func() time.Time, limits driver.Config) (*backend
 }
 
 func oneConfig() driver.Config {
-	return driver.Config{Queue: "q", Partitions: 1, DeadLimit: 10, DeadAge: time.Hour}
+	return driver.Config{Queue: "q", Partitions: 1, DeadLimit: 10, DeadBytes: 1 << 30, DeadAge: time.Hour}
 }
 
 // TestAuditRepairs breaks the structures of a partition in each way that an audit knows, and has it repaired.
@@ -43,12 +43,13 @@ func TestAuditRepairs(t *testing.T) {
 	p.entries["e"].Died = local.Floor(time.Now()) //
 	p.leased.heap = append(p.leased.heap, nil)    // room for one
 	p.leased.heap[0] = &entry{set: &p.leased}     // never was a record
-	want := driver.AuditReport{Records: 5, Orphans: 4, Strays: 2}
+	p.deadBytes = 7                               // there is no dead letter
+	want := driver.AuditReport{Records: 5, Orphans: 4, Strays: 2, Wrong: 1}
 	got, err := b.Audit(t.Context(), 0, false)
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
 
-	want.Repaired = 6
+	want.Repaired = 7
 	got, err = b.Audit(t.Context(), 0, true)
 	require.NoError(t, err)
 	assert.Equal(t, want, got)

@@ -19,6 +19,7 @@ type partition struct {
 	dead      ordered // by death
 	token     uint64  // the last one given
 	producers producers
+	deadBytes int64         // of the bodies of dead letters
 	seen      driver.Counts // the sums since the queue was made
 
 	index  int
@@ -57,9 +58,7 @@ func (e *entry) copy() driver.Record {
 
 // move brings an entry to another state.
 func (p *partition) move(e *entry, s driver.State) {
-	if e.set != nil {
-		e.set.remove(e)
-	}
+	p.leave(e)
 	e.State = s
 	if s != driver.StateLeased && s != driver.StateFiring {
 		e.LeaseEnd = 0
@@ -69,6 +68,20 @@ func (p *partition) move(e *entry, s driver.State) {
 	}
 	set := p.place(e)
 	set.add(e)
+	if set == &p.dead {
+		p.deadBytes += int64(len(e.Body))
+	}
+}
+
+// leave takes an entry out of its set, if it is in one.
+func (p *partition) leave(e *entry) {
+	if e.set == nil {
+		return
+	}
+	if e.set == &p.dead {
+		p.deadBytes -= int64(len(e.Body))
+	}
+	e.set.remove(e)
 }
 
 // place sets the key of an entry by its state, and returns its set.
@@ -100,13 +113,14 @@ func (p *partition) lease(e *entry, s driver.State, end driver.Instant) {
 
 // drop takes an entry out of the partition.
 func (p *partition) drop(e *entry) {
-	e.set.remove(e)
+	p.leave(e)
 	delete(p.entries, e.ID)
 }
 
 // deadLimits bound the dead letters of a partition.
 type deadLimits struct {
 	count int
+	bytes int64
 	age   time.Duration
 }
 
@@ -117,14 +131,19 @@ func (p *partition) bury(now time.Time, e *entry) {
 	p.move(e, driver.StateDead)
 }
 
-// trimDead drops the dead letters that are too many or too old, the oldest first and at most two batches in a call. A call
-// adds at most one batch, so that a backlog shrinks with each.
+// trimDead drops the dead letters that are too many, too large or too old, the oldest first and at most two batches in a
+// call. A call adds at most one batch, so that a backlog shrinks with each.
 func (p *partition) trimDead(now time.Time, limits deadLimits) {
 	for range 2 * driver.MaxBatch {
 		e := p.dead.first()
-		if e == nil || p.dead.len() <= limits.count && e.Died.Add(limits.age) > local.Floor(now) {
+		if e == nil {
 			return
 		}
+		large := p.deadBytes > limits.bytes && p.dead.len() > 1
+		if p.dead.len() <= limits.count && !large && e.Died.Add(limits.age) > local.Floor(now) {
+			return
+		}
+		p.seen.Trimmed++
 		p.drop(e)
 	}
 }

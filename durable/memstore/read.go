@@ -16,6 +16,7 @@ func (p *partition) count(now driver.Instant) driver.Counts {
 	c.Due = p.scheduled.until(now)
 	c.InFlight = int64(p.leased.len())
 	c.Dead = int64(p.dead.len())
+	c.DeadBytes = p.deadBytes
 	c.NextDue = p.scheduled.firstAt()
 	return c
 }

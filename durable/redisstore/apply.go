@@ -26,7 +26,7 @@ func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outco
 		return nil, nil
 	}
 	s := opScripts[batch.Op]
-	v, err := b.runLine(ctx, batch.Partition, s, b.applyLine(batch))
+	v, err := b.runLine(ctx, batch.Partition, s, false, b.applyLine(batch))
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
@@ -14,7 +15,8 @@ const (
 
 // Audit implements [driver.Backend]. It goes through the partition in small steps, between which others may work; what is moved at the
 // same time may be counted twice. Members and states without a record are counted one by one. A dead letter whose state was
-// lost counts as an orphan; it stays dead, without what had become of it. It takes O(n log n) in a partition of n.
+// lost counts as an orphan; it stays dead, without what had become of it. The sum of the bodies of dead letters is not compared if dead letters
+// come and go all the time. It takes O(n log n) in a partition of n.
 func (b *backend) Audit(ctx context.Context, part int, repair bool) (driver.AuditReport, error) {
 	var report driver.AuditReport
 	if err := b.auditRecords(ctx, part, repair, &report); err != nil {
@@ -25,7 +27,7 @@ func (b *backend) Audit(ctx context.Context, part int, repair bool) (driver.Audi
 			return report, err
 		}
 	}
-	return report, nil
+	return report, b.auditDead(ctx, part, repair, &report)
 }
 
 // auditRecords looks for orphans. The size of a step follows that of the records that the last one has met.
@@ -82,4 +84,63 @@ func (b *backend) auditStrays(ctx context.Context, part, key int, repair bool, r
 			return nil
 		}
 	}
+}
+
+// auditDead compares Counts.DeadBytes with the dead letters. It begins again if dead letters have come or gone between two steps, and gives up
+// where that goes on.
+func (b *backend) auditDead(ctx context.Context, part int, repair bool, report *driver.AuditReport) error {
+	for range 3 {
+		var sum, rank int64
+		var at string
+		for {
+			step, err := b.stepDead(ctx, part, rank, "", "")
+			if err != nil {
+				return err
+			}
+			if rank > 0 && step.at != at {
+				break
+			}
+			at, sum, rank = step.at, sum+step.sum, rank+step.n
+			switch {
+			case step.n == auditIDs:
+				continue
+			case step.counter == sum:
+				return nil
+			case !repair:
+				report.Wrong++
+				return nil
+			}
+			if step, err = b.stepDead(ctx, part, 0, strconv.FormatInt(sum, 10), at); err != nil {
+				return err
+			}
+			if step.set {
+				report.Wrong++
+				report.Repaired++
+				return nil
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// deadStep is a result of the script.
+type deadStep struct {
+	sum, n  int64
+	at      string
+	counter int64
+	set     bool
+}
+
+func (b *backend) stepDead(ctx context.Context, part int, rank int64, sum, at string) (s deadStep, err error) {
+	if err := b.check(ctx, part); err != nil {
+		return s, err
+	}
+	v, err := b.run(ctx, part, auditDeadScript, rank, auditIDs, sum, at)
+	if err != nil {
+		return s, err
+	}
+	r := newReply(v)
+	s = deadStep{sum: r.number(), n: r.number(), at: r.text(), counter: r.number(), set: r.text() == "1"}
+	return s, b.failure(ctx, part, auditDeadScript, r.err)
 }

@@ -71,7 +71,7 @@ func checkIDs(what string, n int, id func(int) string) error {
 
 // run runs a script on the keys of a partition. Its errors are those of package durable.
 func (b *backend) run(ctx context.Context, part int, s *script, args ...any) (any, error) {
-	return b.runLine(ctx, part, s, append(b.line(part, len(args)), args...))
+	return b.runLine(ctx, part, s, false, append(b.line(part, len(args)), args...))
 }
 
 // line is the beginning of a command line for a partition, with room for arguments.
@@ -79,16 +79,24 @@ func (b *backend) line(part, room int) []any {
 	return newLine(b.partitions[part].keys, room)
 }
 
-func (b *backend) runLine(ctx context.Context, part int, s *script, line []any) (any, error) {
-	v, err := s.run(ctx, b.store.client, false, line)
+// runLine runs a script, and waits for replicas if the store has to. If once is set, the client does not repeat the
+// call by itself when a reply was lost.
+func (b *backend) runLine(ctx context.Context, part int, s *script, once bool, line []any) (any, error) {
+	v, err := within(ctx, func() (any, error) {
+		if s.promise && b.store.options.Wait > 0 {
+			return b.store.runAndWait(ctx, s, once, b.partitions[part].records, line)
+		}
+		return s.run(ctx, b.store.client, once, line)
+	})
 	return v, b.failure(ctx, part, s, err)
 }
 
 func (b *backend) failure(ctx context.Context, part int, s *script, err error) error {
-	b.store.lookForSlots(ctx, err)
 	if err == nil {
 		return nil
 	}
+	b.store.lookForSlots(ctx, err)
+	err = b.store.nameWrongKey(ctx, err, b.partitions[part].keys, partitionTypes)
 	return failure(ctx, fmt.Sprintf("%s in queue %q, partition %d", s.name, b.config.Queue, part), err)
 }
 
@@ -96,4 +104,6 @@ func (b *backend) failure(ctx context.Context, part int, s *script, err error) e
 func (b *backend) hinting(part int) []any { return []any{b.publish, b.partitions[part].channel} }
 
 // deadBounds are the arguments of scripts that make dead letters.
-func (b *backend) deadBounds() []any { return []any{b.config.DeadLimit, millis(b.config.DeadAge)} }
+func (b *backend) deadBounds() []any {
+	return []any{b.config.DeadLimit, millis(b.config.DeadAge), b.config.DeadBytes}
+}

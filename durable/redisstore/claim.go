@@ -8,7 +8,7 @@ import (
 )
 
 // Claim implements [driver.Backend]. A call ends at most 256 leases; if more are over, Claimed.Lease is in the past. It also
-// removes dead letters that are too old or too many, at most 256. What is claimed by a call whose reply was lost comes
+// removes dead letters that are too old, too many or too large, at most 256. What is claimed by a call whose reply was lost comes
 // back when its lease ends.
 func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
 	if err := b.check(ctx, claim.Partition); err != nil {
@@ -23,7 +23,9 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 	}
 	args := append(b.hinting(claim.Partition),
 		millis(claim.Horizon), claim.Max, max(0, claim.MaxBytes), millis(claim.Visibility), max(0, claim.MaxCrashes))
-	v, err := b.run(ctx, claim.Partition, claimScript, append(append(args, b.deadBounds()...), max(0, claim.Begin))...)
+	bounds := b.deadBounds()
+	args = append(args, bounds[0], bounds[1], max(0, claim.Begin), bounds[2])
+	v, err := b.run(ctx, claim.Partition, claimScript, args...)
 	if err != nil {
 		return driver.Claimed{}, err
 	}

@@ -83,6 +83,31 @@ func kindOf(err error) error {
 	return nil
 }
 
+// nameWrongKey adds to an error of a server that found a key of a wrong type which of the keys it is: the server does
+// not say. The types are those of keys in a queue.
+func (s *Store) nameWrongKey(ctx context.Context, err error, keys []any, types []string) error {
+	if !strings.Contains(err.Error(), "WRONGTYPE ") {
+		return err
+	}
+	found, typeErr := within(ctx, func() ([]redis.Cmder, error) {
+		return s.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			for _, key := range keys {
+				pipe.Type(ctx, fmt.Sprint(key))
+			}
+			return nil
+		})
+	})
+	if typeErr != nil {
+		return err
+	}
+	for i, cmd := range found {
+		if t, ok := cmd.(*redis.StatusCmd); ok && t.Val() != types[i] && t.Val() != "none" {
+			return fmt.Errorf("the key %q is a %s and no %s: %w", keys[i], t.Val(), types[i], err)
+		}
+	}
+	return err
+}
+
 // lookForSlots has the client of a Cluster ask where the slots are now. By itself it does so when a node says that a slot has moved, but not
 // when a node does not answer any more: then it would go on asking that one until its next regular look, a minute later. It is done in the
 // background, and seldom however often it is asked for.

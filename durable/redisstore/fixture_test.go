@@ -37,7 +37,7 @@ func newClient(t testing.TB, addr string) *redis.Client {
 
 // config is the queue of most tests here.
 func config() driver.Config {
-	return driver.Config{Queue: "orders", Partitions: 2, DeadLimit: 1000, DeadAge: 24 * time.Hour}
+	return driver.Config{Queue: "orders", Partitions: 2, DeadLimit: 1000, DeadBytes: 1 << 30, DeadAge: 24 * time.Hour}
 }
 
 // openQueue opens a queue on a server.

@@ -20,10 +20,14 @@ func (b *backend) Heartbeat(ctx context.Context, member string, ttl time.Duratio
 	case ttl < 0:
 		return nil, fmt.Errorf("redisstore: heartbeat: %w ttl %v: 0 or more is accepted", driver.ErrInvalid, ttl)
 	}
-	v, err := heartbeatScript.run(ctx, b.store.client, false, append(newLine([]any{b.members}, 2), member, millis(ttl)))
+	keys := []any{b.members}
+	v, err := within(ctx, func() (any, error) {
+		return heartbeatScript.run(ctx, b.store.client, false, append(newLine(keys, 2), member, millis(ttl)))
+	})
 	what := fmt.Sprintf("heartbeat in queue %q", b.config.Queue)
 	if err != nil {
 		b.store.lookForSlots(ctx, err)
+		err = b.store.nameWrongKey(ctx, err, keys, []string{"zset"})
 		return nil, failure(ctx, what, err)
 	}
 	r := newReply(v)

@@ -1,13 +1,17 @@
 package redisstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
@@ -43,4 +47,116 @@ func TestHeartbeatFindsNewMaster(t *testing.T) {
 		return err == nil && len(members) == 1
 	}, 30*time.Second, 20*time.Millisecond, "the client looks by itself only once a minute")
 	t.Log("found after", time.Since(begun))
+}
+
+// TestHeartbeatsMoveWithClock sets the clock of the server while there are members, and lets time pass by it. A member
+// that gives no sign of life any more is gone after its ttl, and the interval between two calls; one that does stays.
+func TestHeartbeatsMoveWithClock(t *testing.T) {
+	t.Parallel()
+	const ttl, beat = 5 * time.Second, 1500 * time.Millisecond
+	clock := redistest.NewClock(t)
+	client := newClient(t, redistest.Start(t, redistest.Options{Clock: clock}).Addr())
+	for _, step := range []time.Duration{0, -time.Second, -time.Minute, -24 * time.Hour, time.Second, time.Minute, 24 * time.Hour} {
+		q := openQueue(t, client, redisstore.Options{Prefix: fmt.Sprint("step", step.Milliseconds())})
+		members := func(name string, ttl time.Duration) []string {
+			t.Helper()
+			all, err := q.Heartbeat(t.Context(), name, ttl)
+			require.NoError(t, err)
+			return all
+		}
+		offset := time.Duration(0)
+		pass := func(d time.Duration) {
+			offset += d
+			clock.Set(offset)
+		}
+		pass(0)
+		members("gone", ttl)
+		members("slow", 2*ttl)
+		require.Equal(t, []string{"alive", "gone", "slow"}, members("alive", ttl))
+		pass(beat)
+		pass(step)
+		members("slow", 2*ttl)
+		for passed := beat; passed < ttl+beat; passed += beat {
+			require.Contains(t, members("alive", ttl), "slow", "step %v, %v later", step, passed)
+			pass(beat)
+		}
+		require.Equal(t, []string{"alive", "slow"}, members("alive", ttl), "step %v", step)
+		require.Equal(t, []string{"slow"}, members("alive", 0), "step %v", step)
+	}
+}
+
+// TestPartitionsOfMemberThatIsGone sets the server's clock back by an hour, when a consumer has just been killed. The
+// other one gets the partitions.
+func TestPartitionsOfMemberThatIsGone(t *testing.T) {
+	t.Parallel()
+	clock := redistest.NewClock(t)
+	store := newStore(t, newClient(t, redistest.Start(t, redistest.Options{Clock: clock}).Addr()), redisstore.Options{})
+	q, err := durable.Open(t.Context(), store, durable.Options{Partitions: 16})
+	require.NoError(t, err)
+	t.Cleanup(q.Close)
+	other, err := store.Open(t.Context(), driver.Config{Queue: "default", Partitions: 16, DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})
+	require.NoError(t, err)
+	_, err = other.Heartbeat(t.Context(), "killed", time.Second)
+	require.NoError(t, err)
+	clock.Set(-time.Hour)
+	for i := range 100 {
+		_, err := q.Enqueue(t.Context(), durable.Message{ID: fmt.Sprint(i)})
+		require.NoError(t, err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var handled atomic.Int64
+	consumed := make(chan error, 1)
+	go func() {
+		consumed <- q.Consume(ctx, func(context.Context, *durable.Delivery) error { handled.Add(1); return nil },
+			durable.ConsumerOptions{Membership: 500 * time.Millisecond})
+	}()
+	assert.Eventually(t, func() bool { return handled.Load() == 100 }, 30*time.Second, 10*time.Millisecond)
+	t.Logf("%d of 100 messages were handled", handled.Load())
+	stop()
+	require.NoError(t, <-consumed)
+}
+
+// TestLeasesWhenClockIsSetAhead sets the server's clock ahead while a handler runs. The message is delivered once more,
+// as its lease is over by that clock, and a crash is counted. The first handler is told within half of its visibility
+// that the message is not its own any more, and cannot acknowledge it.
+func TestLeasesWhenClockIsSetAhead(t *testing.T) {
+	t.Parallel()
+	const visibility = 4 * time.Second
+	clock := redistest.NewClock(t)
+	store := newStore(t, newClient(t, redistest.Start(t, redistest.Options{Clock: clock}).Addr()), redisstore.Options{})
+	q, err := durable.Open(t.Context(), store, durable.Options{Partitions: 1})
+	require.NoError(t, err)
+	t.Cleanup(q.Close)
+	_, err = q.Enqueue(t.Context(), durable.Message{ID: "m"})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var deliveries atomic.Int64
+	refused, crashes := make(chan error, 1), make(chan int, 1)
+	consumed := make(chan error, 1)
+	go func() {
+		consumed <- q.Consume(ctx, func(ctx context.Context, d *durable.Delivery) error {
+			if deliveries.Add(1) > 1 {
+				crashes <- d.Crashes
+				assert.ErrorIs(t, <-refused, durable.ErrLeaseLost, "the acknowledgement of the first")
+				return nil
+			}
+			clock.Set(time.Minute)
+			set := time.Now()
+			<-ctx.Done()
+			assert.ErrorIs(t, context.Cause(ctx), durable.ErrLeaseLost)
+			assert.Less(t, time.Since(set), visibility, "it is told before the lease would have ended by itself")
+			refused <- d.Ack(context.WithoutCancel(ctx))
+			return nil
+		}, durable.ConsumerOptions{Visibility: visibility})
+	}()
+	require.Equal(t, 1, <-crashes)
+	require.Eventually(t, func() bool {
+		counts, err := q.Stats(t.Context())
+		return err == nil && counts.Acked == 1
+	}, time.Minute, 10*time.Millisecond)
+	stop()
+	require.NoError(t, <-consumed)
+	require.EqualValues(t, 2, deliveries.Load())
 }

@@ -10,6 +10,9 @@ const (
 	keyDead      = 5
 )
 
+// partitionTypes are the types of the keys of a partition, in their order.
+var partitionTypes = []string{"hash", "hash", "zset", "zset", "zset", "hash", "zset"}
+
 // partition is what belongs to one partition of a queue. All of it has one hash tag.
 type partition struct {
 	records string // its first key

@@ -23,15 +23,23 @@ func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend,
 	if err := config.Check(); err != nil {
 		return nil, fmt.Errorf("redisstore: %w", err)
 	}
-	sharded, err := s.checkServers(ctx, membersKey(s.options.Prefix, config.Queue))
+	b, err := within(ctx, func() (*backend, error) { return s.open(ctx, config) })
 	if err != nil {
 		return nil, failure(ctx, fmt.Sprintf("open queue %q", config.Queue), err)
 	}
+	return b, nil
+}
+
+func (s *Store) open(ctx context.Context, config driver.Config) (*backend, error) {
+	sharded, err := s.checkServers(ctx, membersKey(s.options.Prefix, config.Queue))
+	if err != nil {
+		return nil, err
+	}
 	if err := s.checkMeta(ctx, config); err != nil {
-		return nil, failure(ctx, fmt.Sprintf("open queue %q", config.Queue), err)
+		return nil, err
 	}
 	if config.Partitions, err = s.join(ctx, config); err != nil {
-		return nil, failure(ctx, fmt.Sprintf("open queue %q", config.Queue), err)
+		return nil, err
 	}
 	return newBackend(s, config, sharded), nil
 }

@@ -26,6 +26,8 @@ func TestNewRefuses(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrInvalid)
 	_, err = redisstore.New((*redis.Client)(nil), redisstore.Options{})
 	require.ErrorIs(t, err, driver.ErrInvalid)
+	_, err = new(redisstore.Store).Open(t.Context(), config())
+	require.ErrorIs(t, err, driver.ErrInvalid, "a store that New has not made")
 	for name, o := range map[string]redisstore.Options{
 		`"a{b"`:  {Prefix: "a{b"},
 		`"a}b"`:  {Prefix: "a}b"},
@@ -180,7 +182,7 @@ func TestMissingMetaKey(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	store, err := redisstore.New(client, redisstore.Options{})
 	require.NoError(t, err)
-	config := driver.Config{Queue: "q", Partitions: 1, DeadLimit: 10, DeadAge: time.Hour}
+	config := driver.Config{Queue: "q", Partitions: 1, DeadLimit: 10, DeadBytes: 1 << 30, DeadAge: time.Hour}
 	backend, err := store.Open(t.Context(), config)
 	require.NoError(t, err)
 	_, err = backend.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "m", MaxAttempts: 1}}})

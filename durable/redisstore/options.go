@@ -17,10 +17,15 @@ type Options struct {
 	// with "volatile" leaves them alone.
 	AllowEviction bool
 
-	// Wait is the number of replicas that each Put waits for, by WAIT on the same connection. Where fewer have it within WaitTimeout the call
-	// is [driver.ErrUnavailable], though the messages are stored. This makes it less likely that a failover loses what was
-	// acknowledged; it is no consensus: a master that is cut off may have its replicas promoted without the last writes all the same.
-	// 0: none. Negative is an error.
+	// Wait is the number of replicas that must have a change before the caller gets its answer, by WAIT on the same
+	// connection. It covers the changes whose answer is a promise: Put, Cancel, Reschedule and Replay. If fewer replicas
+	// have the change within WaitTimeout, the call is [driver.ErrUnavailable], though it has taken place on the master.
+	//
+	// The other changes do not wait, and a failover may undo them: a claim, a beginning, an acknowledgement, a retry, a
+	// dead letter, or the purge of one. Their messages are delivered again, or are dead letters again.
+	//
+	// Wait makes it less likely that a failover loses what was answered. It is no consensus: a master that is cut off may
+	// still be replaced by a replica without the last writes. 0: no replicas. Negative is an error.
 	Wait int
 
 	// WaitTimeout bounds that waiting. It has to be shorter than the ReadTimeout of the client. Defaults to one second, at least a millisecond.

@@ -3,6 +3,8 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,8 +32,9 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 	if len(put.Items) == 0 {
 		return nil, nil
 	}
-	v, err := b.runPut(ctx, put)
-	if err := b.failure(ctx, put.Partition, putScript, err); err != nil {
+	// Without a producer nobody could tell a repetition, so the client must not make one by itself.
+	v, err := b.runLine(ctx, put.Partition, putScript, put.Producer == "", b.putLine(put))
+	if err != nil {
 		return nil, err
 	}
 	text, ok := v.(string)
@@ -59,18 +62,8 @@ func (b *backend) putLine(put driver.Put) []any {
 	return line
 }
 
-// runPut runs the script, and waits for replicas if the store shall. Without a producer nobody could tell a repetition, so the client
-// must not make one by itself.
-func (b *backend) runPut(ctx context.Context, put driver.Put) (any, error) {
-	line, once := b.putLine(put), put.Producer == ""
-	if b.store.options.Wait == 0 {
-		return putScript.run(ctx, b.store.client, once, line)
-	}
-	return b.store.runAndWait(ctx, putScript, once, b.partitions[put.Partition].records, line)
-}
-
-// runAndWait runs a script and WAIT in one pipeline: WAIT is about the writes of its own connection. So a Put that is repeated
-// writes too.
+// runAndWait runs a script and WAIT in one pipeline: WAIT is about the writes of its own connection. So a call that is
+// repeated writes too. A call that has changed nothing has nothing to wait for.
 func (s *Store) runAndWait(ctx context.Context, script *script, once bool, key string, line []any) (any, error) {
 	node, err := s.node(ctx, key)
 	if err != nil {
@@ -79,7 +72,7 @@ func (s *Store) runAndWait(ctx context.Context, script *script, once bool, key s
 	for whole := false; ; whole = true {
 		cmd := script.command(ctx, whole, line)
 		pipe := node.Pipeline()
-		_ = process(ctx, pipe, cmd, once) // only queued
+		_ = process(ctx, pipe, cmd, once || script.once) // only queued
 		wait := pipe.Do(ctx, "wait", s.options.Wait, s.options.WaitTimeout.Milliseconds())
 		_, err := pipe.Exec(ctx)
 		switch {
@@ -87,6 +80,8 @@ func (s *Store) runAndWait(ctx context.Context, script *script, once bool, key s
 			continue
 		case cmd.Err() != nil:
 			return nil, cmd.Err()
+		case !changed(cmd.Val()):
+			return cmd.Val(), nil
 		case err != nil:
 			return nil, err
 		}
@@ -94,11 +89,20 @@ func (s *Store) runAndWait(ctx context.Context, script *script, once bool, key s
 	}
 }
 
+// changed reports whether one of the statuses that a script has returned is StatusDone.
+func changed(v any) bool {
+	if values, ok := v.([]any); ok && len(values) > 2 {
+		v = values[2]
+	}
+	text, _ := v.(string)
+	return strings.Contains(text, strconv.Itoa(int(driver.StatusDone)))
+}
+
 // enough checks the number of replicas that WAIT has returned.
 func (s *Store) enough(wait *redis.Cmd) error {
 	n, err := wait.Int()
 	if err == nil && n < s.options.Wait {
-		err = fmt.Errorf("%w: %d of %d replicas have the messages after %v; they are stored",
+		err = fmt.Errorf("%w: %d of %d replicas have the change after %v; it has taken place on the master",
 			driver.ErrUnavailable, n, s.options.Wait, s.options.WaitTimeout)
 	}
 	return err

@@ -21,13 +21,14 @@ var (
 	probeScript     = newScript("probe", "clock")
 	heartbeatScript = newScript("heartbeat", "clock")
 
-	putScript          = newScript("put", "clock", "partition", "numbers", "times", "writes", "head")
+	putScript          = newScript("put", "clock", "partition", "numbers", "times", "writes", "head").promises()
 	claimScript        = newScript("claim", "clock", "partition", "numbers", "sound", "times", "writes", "head", "dead")
 	getScript          = newScript("get", "clock", "partition")
 	listScript         = newScript("list", "clock", "partition", "numbers")
 	countScript        = newScript("count", "clock", "partition", "head")
 	auditRecordsScript = newScript("audit_records", "clock", "partition", "numbers", "sound", "writes", "head")
 	auditStraysScript  = newScript("audit_strays", "clock", "partition")
+	auditDeadScript    = newScript("audit_dead", "clock", "partition", "dead")
 
 	opScripts = [...]*script{
 		driver.OpBegin:      newScript("begin", "clock", "partition", "numbers", "times", "writes"),
@@ -36,20 +37,21 @@ var (
 		driver.OpBury:       newScript("bury", "clock", "partition", "numbers", "writes", "dead"),
 		driver.OpRelease:    newScript("release", "clock", "partition", "numbers", "writes", "head", "schedule"),
 		driver.OpExtend:     newScript("extend", "clock", "partition", "numbers", "times", "writes"),
-		driver.OpCancel:     newScript("cancel", "clock", "partition").unrepeated(),
-		driver.OpReschedule: newScript("reschedule", "clock", "partition", "numbers", "sound", "times", "writes", "head", "schedule"),
-		driver.OpReplay:     newScript("replay", "clock", "partition", "numbers", "times", "writes", "head", "schedule"),
-		driver.OpPurge:      newScript("purge", "clock", "partition").unrepeated(),
+		driver.OpCancel:     newScript("cancel", "clock", "partition").unrepeated().promises(),
+		driver.OpReschedule: newScript("reschedule", "clock", "partition", "numbers", "sound", "times", "writes", "head", "schedule").promises(),
+		driver.OpReplay:     newScript("replay", "clock", "partition", "numbers", "times", "writes", "head", "schedule", "dead").promises(),
+		driver.OpPurge:      newScript("purge", "clock", "partition", "dead").unrepeated(),
 		driver.OpExpire:     newScript("ack", "clock", "partition").unrepeated(),
 	}
 )
 
 // script is a script with the parts that are read before it.
 type script struct {
-	name   string
-	source string
-	hash   string
-	once   bool // see unrepeated
+	name    string
+	source  string
+	hash    string
+	once    bool // see unrepeated
+	promise bool // see promises
 }
 
 func newScript(name string, parts ...string) *script {
@@ -70,6 +72,13 @@ func newScript(name string, parts ...string) *script {
 // that there is no such message, and the caller could not know that the first call has removed it.
 func (s *script) unrepeated() *script {
 	s.once = true
+	return s
+}
+
+// promises says that the answer of the script promises something that a failover must not undo: [Options.Wait] covers
+// it. A script that promises writes something whenever it answers StatusDone, also where an earlier call has done it.
+func (s *script) promises() *script {
+	s.promise = true
 	return s
 }
 
@@ -109,6 +118,39 @@ func (s *script) command(ctx context.Context, whole bool, line []any) *redis.Cmd
 	cmd := redis.NewCmd(ctx, line...)
 	cmd.SetFirstKeyPos(lineKeys)
 	return cmd
+}
+
+// within makes a call of the client, and returns when the call is over or ctx ends, whichever comes first. By itself
+// the client heeds the deadline of a context only with its option ContextTimeoutEnabled, and a cancellation not at all
+// once a command is on its way.
+//
+// A call that outlasts ctx goes on in the background until the server answers or the ReadTimeout of the client is over.
+// It must not touch what belongs to the caller.
+func within[R any](ctx context.Context, call func() (R, error)) (R, error) {
+	if ctx.Done() == nil {
+		return call()
+	}
+	type result struct {
+		value R
+		err   error
+	}
+	over := make(chan result, 1)
+	go func() {
+		v, err := call()
+		over <- result{v, err}
+	}()
+	select {
+	case r := <-over:
+		return r.value, r.err
+	case <-ctx.Done():
+	}
+	select {
+	case r := <-over: // both have happened
+		return r.value, r.err
+	default:
+		var zero R
+		return zero, ctx.Err()
+	}
 }
 
 func process(ctx context.Context, r runner, cmd *redis.Cmd, once bool) error {

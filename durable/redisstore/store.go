@@ -17,7 +17,7 @@
 //	tw:{orders:3}:p   sorted set: producers by the time of their last call, to within an hour
 //	tw:{orders:3}:h   channel of hints
 //	tw:{orders}:meta      hash: version, partitions
-//	tw:{orders}:members   sorted set: consumers by the time at which they are gone
+//	tw:{orders}:members   sorted set: consumers by the time at which they are gone; '' by the time of the last heartbeat
 //
 // No key has a time to live.
 //
@@ -27,8 +27,8 @@
 //     stores nothing; all other transitions go on, so that what is queued can be worked off. Where the server does
 //     not tell its policy to the user of the client, it is not checked.
 //   - appendonly yes: with appendfsync always nothing that was acknowledged is lost in a crash, with everysec up to two seconds are.
-//   - A failover may lose the last writes of the old master, as replication is asynchronous; see [Options.Wait]. Tokens are taken
-//     from the clock, so they rise all the same.
+//   - A failover may lose the last writes of the old master, as replication is asynchronous; [Options.Wait] tells what a
+//     failover may undo. Tokens are taken from the clock, so they rise all the same.
 //
 // A user of the client who is restricted by ACL needs the commands EVAL, EVALSHA, EXISTS, TYPE, TIME and those on hashes and sorted sets; INFO,
 // without which version and policy cannot be checked; WAIT if it is used; and for hints SUBSCRIBE and PUBLISH (SSUBSCRIBE and
@@ -60,6 +60,9 @@ var _ driver.Store = (*Store)(nil)
 //
 // The client may retry commands by itself (MaxRetries): every transition may be repeated. Where a repetition would get another answer,
 // as with Cancel, the client is told not to. Its ReadTimeout bounds how long a server that does not answer holds up a call.
+//
+// A call returns when its context ends, whether the client has ContextTimeoutEnabled or not. The connection of a call that
+// was left behind stays in use until the server answers or the ReadTimeout is over.
 func New(client redis.UniversalClient, options Options) (*Store, error) {
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("redisstore: %w client: it is nil", driver.ErrInvalid)
@@ -76,12 +79,17 @@ func New(client redis.UniversalClient, options Options) (*Store, error) {
 // Close ends the watches of the store and makes all later calls [driver.ErrClosed]. Calls under way end as they would. The client stays
 // open. A second Close does nothing.
 func (s *Store) Close() error {
-	s.cancel()
+	if s.cancel != nil {
+		s.cancel()
+	}
 	return nil
 }
 
 // usable is the reason for which a call must not be made.
 func (s *Store) usable(ctx context.Context) error {
+	if s.ctx == nil {
+		return fmt.Errorf("redisstore: %w store: it was not made by New", driver.ErrInvalid)
+	}
 	if s.ctx.Err() != nil {
 		return fmt.Errorf("redisstore: the store is %w", driver.ErrClosed)
 	}

@@ -1,12 +1,19 @@
 package redisstore_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
 	"regexp"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
@@ -38,4 +45,149 @@ func TestRepeatedPutWrites(t *testing.T) {
 	p.Seq++
 	_, err = q.Put(t.Context(), p)
 	require.ErrorIs(t, err, driver.ErrFull)
+}
+
+// TestRepeatedReplayWrites repeats a Replay and a Reschedule: see TestRepeatedPutWrites.
+func TestRepeatedReplayWrites(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	q := openQueue(t, client, redisstore.Options{})
+	changed := regexp.MustCompile(`rdb_changes_since_last_save:\d+`)
+	writes := func() string { return changed.FindString(client.Info(t.Context(), "persistence").Val()) }
+	put(t, q, items("a", 2, 10, 0))
+	dead := changes(claim(t, q, 1))
+	apply(t, q, driver.OpBegin, dead...)
+	apply(t, q, driver.OpBury, dead...)
+	for op, change := range map[driver.Op]driver.Change{
+		driver.OpReplay:     {ID: dead[0].ID, Delay: time.Hour},
+		driver.OpReschedule: {ID: items("a", 2, 10, 0)[1].ID, Delay: time.Hour},
+	} {
+		apply(t, q, op, change)
+		before := writes()
+		apply(t, q, op, change)
+		require.NotEqual(t, before, writes(), op)
+	}
+}
+
+// TestCancelledSurvivesFailover cancels messages before each failover of Sentinel: half of them while the replica
+// follows, and half while it does not. None that was answered with Cancelled runs afterwards.
+func TestCancelledSurvivesFailover(t *testing.T) {
+	t.Parallel()
+	const perRound = 50
+	rounds := 1
+	if os.Getenv("TIMINGWHEEL_CHAOS") == "full" {
+		rounds = 20
+	}
+	s := redistest.StartSentinel(t, redistest.SentinelOptions{})
+	store := newStore(t, s.Client(t), redisstore.Options{Wait: 1, WaitTimeout: 500 * time.Millisecond})
+	q, err := durable.Open(t.Context(), store, durable.Options{Partitions: 2})
+	require.NoError(t, err)
+	t.Cleanup(q.Close)
+
+	cancelled, unknown := make(map[string]bool), 0
+	for round := range rounds {
+		ids := make([]string, perRound)
+		for i := range ids {
+			ids[i] = fmt.Sprintf("%d-%d", round, i)
+			enqueueUntilDone(t, q, durable.Message{ID: ids[i], Delay: time.Hour})
+		}
+		for id, result := range cancelAll(t, q, ids[:perRound/2]) {
+			if result == durable.Cancelled {
+				cancelled[id] = true
+			} else { // the replica was too slow, on a busy machine
+				unknown++
+			}
+		}
+		first := s.Master()
+		for _, server := range s.Servers() {
+			if server != first {
+				server.Pause()
+				defer server.Continue()
+			}
+		}
+		require.NoError(t, first.Client(t).Do(t.Context(), "CLIENT", "KILL", "TYPE", "replica").Err())
+		for id, result := range cancelAll(t, q, ids[perRound/2:]) {
+			unknown++
+			if !assert.NotEqual(t, durable.Cancelled, result, "no replica follows") {
+				cancelled[id] = true
+			}
+		}
+		s.KillMaster()
+		for _, server := range s.Servers() {
+			if server != first {
+				server.Continue()
+			}
+		}
+		s.WaitFailover(first)
+		first.Restart()
+		s.WaitReplica()
+	}
+	t.Logf("%d were cancelled, of %d it is not known", len(cancelled), unknown)
+	require.NotEmpty(t, cancelled)
+	assertNoneRuns(t, q, cancelled, unknown)
+}
+
+// enqueueUntilDone enqueues a message. The client may have connections to a master that is gone.
+func enqueueUntilDone(t *testing.T, q *durable.Queue, m durable.Message) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_, err := q.Enqueue(t.Context(), m)
+		return err == nil || errors.Is(err, durable.ErrDuplicate)
+	}, time.Minute, time.Millisecond)
+}
+
+// cancelAll cancels messages side by side, and returns the results; 0 stands for an error.
+func cancelAll(t *testing.T, q *durable.Queue, ids []string) map[string]durable.Result {
+	t.Helper()
+	var mu sync.Mutex
+	results := make(map[string]durable.Result)
+	var all sync.WaitGroup
+	for _, id := range ids {
+		all.Go(func() {
+			result, err := q.Cancel(t.Context(), id)
+			assert.True(t, err == nil || errors.Is(err, durable.ErrUnavailable), "%v", err)
+			mu.Lock()
+			defer mu.Unlock()
+			results[id] = result
+		})
+	}
+	all.Wait()
+	return results
+}
+
+// assertNoneRuns makes all messages due that are there, which are left in number, and handles them.
+func assertNoneRuns(t *testing.T, q *durable.Queue, cancelled map[string]bool, left int) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var mu sync.Mutex
+	ran := make(map[string]bool)
+	consumed := make(chan error, 1)
+	go func() {
+		consumed <- q.Consume(ctx, func(_ context.Context, d *durable.Delivery) error {
+			mu.Lock()
+			defer mu.Unlock()
+			ran[d.ID] = true
+			assert.False(t, cancelled[d.ID], "message %s was cancelled and runs", d.ID)
+			return nil
+		}, durable.ConsumerOptions{})
+	}()
+	var there []string
+	for record, err := range q.List(t.Context(), durable.StateScheduled) {
+		require.NoError(t, err)
+		there = append(there, record.ID)
+	}
+	for _, id := range there {
+		result, err := q.Reschedule(t.Context(), id, 0)
+		require.NoError(t, err)
+		require.Equal(t, durable.Rescheduled, result)
+	}
+	require.Eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(ran) == len(there)
+	}, time.Minute, 10*time.Millisecond)
+	stop()
+	require.NoError(t, <-consumed)
+	assert.LessOrEqual(t, len(there), left, "only messages whose fate was unknown are left")
 }

@@ -31,17 +31,12 @@ func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 	stop := context.AfterFunc(b.store.ctx, cancel)
 	w := &watch{backend: b, hints: make(chan driver.Hint), started: make(chan struct{}), confirmed: make([]bool, len(b.partitions))}
 	out := make(chan driver.Hint)
-	listening := make(chan struct{})
+	go w.listen(ctx)
 	go func() {
-		defer close(listening)
-		w.listen(ctx)
-	}()
-	go func() {
-		defer close(out)
+		defer close(out) // without waiting for listen: the client may still be connecting to a server that does not answer
+		defer cancel()
+		defer stop()
 		w.deliver(ctx, out)
-		stop()
-		cancel()
-		<-listening
 	}()
 	timeout := time.NewTimer(watchStart)
 	defer timeout.Stop()

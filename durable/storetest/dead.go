@@ -18,6 +18,9 @@ var deadTests = []test{
 	{"Dead/Limit", deadLimit},
 	{"Dead/LimitOfCrashes", deadLimitOfCrashes},
 	{"Dead/Age", deadAge},
+	{"Dead/Bytes", deadBytes},
+	{"Dead/BytesOfCrashes", deadBytesOfCrashes},
+	{"Dead/BytesOfLargeOnes", deadBytesOfLargeOnes},
 }
 
 func bury(t *testing.T, newStore Factory) {
@@ -102,12 +105,14 @@ func deadLimit(t *testing.T, newStore Factory) {
 	q.gone("m5")
 	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpReplay, driver.Change{ID: "m9"}))
 	assert.Equal(t, uint64(8), q.count().Buried)
+	assert.Equal(t, uint64(5), q.count().Trimmed)
 
 	q.put(items("batch", driver.MaxBatch)...)
 	claimed := q.claim(driver.MaxBatch)
 	q.begin(claimed...)
 	q.done(driver.OpBury, changesOf(claimed)...)
 	assert.Equal(t, int64(3), q.count().Dead, "a batch that is larger than the limit")
+	assert.Equal(t, uint64(5+driver.MaxBatch), q.count().Trimmed)
 	q.gone("m2")
 }
 
@@ -123,6 +128,7 @@ func deadLimitOfCrashes(t *testing.T, newStore Factory) {
 	counts := q.count()
 	assert.Equal(t, [3]int64{0, 0, 2}, [3]int64{counts.Scheduled, counts.InFlight, counts.Dead})
 	assert.Equal(t, uint64(10), counts.Crashed)
+	assert.Equal(t, uint64(8), counts.Trimmed)
 }
 
 // deadAge lets dead letters grow too old. They need not go before the next claim and the next death.
@@ -148,5 +154,91 @@ func deadAge(t *testing.T, newStore Factory) {
 	assert.LessOrEqual(t, q.count().Dead, int64(1))
 	if f.Advance != nil {
 		assert.Equal(t, driver.StateDead, q.get("c").State)
+		assert.Equal(t, uint64(2), q.count().Trimmed)
 	}
+}
+
+// buried enqueues a message with a body of so many bytes and buries it.
+func (q *queue) buried(id string, size int) {
+	q.t.Helper()
+	m := item(id, 0)
+	m.Body = make([]byte, size)
+	q.put(m)
+	records := q.claim(1)
+	q.begin(records...)
+	q.done(driver.OpBury, changesOf(records)...)
+	q.pass()
+}
+
+func (q *queue) assertDead(bytes int64, trimmed uint64, ids ...string) {
+	q.t.Helper()
+	counts := q.count()
+	assert.Equal(q.t, [2]int64{int64(len(ids)), bytes}, [2]int64{counts.Dead, counts.DeadBytes})
+	assert.Equal(q.t, trimmed, counts.Trimmed)
+	records, _, err := q.List(q.t.Context(), 0, driver.StateDead, "", 10)
+	require.NoError(q.t, err)
+	assert.Equal(q.t, ids, idsOf(records))
+}
+
+// deadBytes buries, replays, purges and replaces dead letters of which the bodies are bounded. The sum is exact all the time.
+func deadBytes(t *testing.T, newStore Factory) {
+	c := config()
+	c.DeadBytes = 1000
+	q := openAs(t, newStore(t), c)
+	for i := range 4 {
+		q.buried(fmt.Sprint("m", 9-i), 250) // ids against the order of the deaths
+	}
+	q.assertDead(1000, 0, "m9", "m8", "m7", "m6")
+	q.buried("n", 1)
+	q.assertDead(751, 1, "m8", "m7", "m6", "n")
+	q.done(driver.OpPurge, driver.Change{ID: "m8"})
+	q.assertDead(501, 1, "m7", "m6", "n")
+	q.done(driver.OpReplay, driver.Change{ID: "m7", Delay: far})
+	q.assertDead(251, 1, "m6", "n")
+	q.done(driver.OpReplay, driver.Change{ID: "m7", Delay: far}) // once more, which changes nothing
+	q.assertDead(251, 1, "m6", "n")
+	again := item("m6", far)
+	again.Body = make([]byte, 300)
+	require.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(driver.Put{Replace: true, Items: []driver.PutItem{again}}))
+	q.assertDead(1, 1, "n")
+	q.buried("o", 999)
+	q.assertDead(1000, 1, "n", "o")
+	q.buried("p", 0)
+	q.assertDead(1000, 1, "n", "o", "p")
+	q.buried("q", 2)
+	q.assertDead(2, 3, "p", "q") // n leaves a byte too many
+	report, err := q.Audit(t.Context(), 0, true)
+	require.NoError(t, err)
+	assert.Equal(t, driver.AuditReport{Records: 4}, report)
+}
+
+// deadBytesOfCrashes has messages die in a claim.
+func deadBytesOfCrashes(t *testing.T, newStore Factory) {
+	c := config()
+	c.DeadBytes = 1000
+	q := openAs(t, newStore(t), c)
+	batch := items("m", 10)
+	for i := range batch {
+		batch[i].Body = make([]byte, 300)
+	}
+	q.put(batch...)
+	q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(q.claimShort(10))})
+	q.pass()
+	q.expire(1)
+	counts := q.count()
+	assert.Equal(t, [4]int64{0, 0, 3, 900}, [4]int64{counts.Scheduled, counts.InFlight, counts.Dead, counts.DeadBytes})
+	assert.Equal(t, [2]uint64{10, 7}, [2]uint64{counts.Buried, counts.Trimmed})
+}
+
+// deadBytesOfLargeOnes buries messages that are larger than the bound. The newest one stays, so that none goes unseen.
+func deadBytesOfLargeOnes(t *testing.T, newStore Factory) {
+	c := config()
+	c.DeadBytes = 1000
+	q := openAs(t, newStore(t), c)
+	q.buried("a", 5000)
+	q.assertDead(5000, 0, "a")
+	q.buried("b", 0)
+	q.assertDead(0, 1, "b")
+	q.buried("c", 2000)
+	q.assertDead(2000, 2, "c")
 }

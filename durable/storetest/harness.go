@@ -21,7 +21,7 @@ const manyBytes = 256 << 20
 
 // config is the queue that most tests work with.
 func config() driver.Config {
-	return driver.Config{Queue: "orders", Partitions: 2, DeadLimit: 1000, DeadAge: 24 * time.Hour}
+	return driver.Config{Queue: "orders", Partitions: 2, DeadLimit: 1000, DeadBytes: 1 << 30, DeadAge: 24 * time.Hour}
 }
 
 // queue is a queue under test. Its methods fail the test where the store returns an error; they work on partition 0.

@@ -59,6 +59,8 @@ func openInvalid(t *testing.T, newStore Factory) {
 		"too many partitions":  func(c *driver.Config) { c.Partitions = driver.MaxPartitions + 1 },
 		"no DeadLimit":         func(c *driver.Config) { c.DeadLimit = 0 },
 		"negative DeadLimit":   func(c *driver.Config) { c.DeadLimit = -3 },
+		"no DeadBytes":         func(c *driver.Config) { c.DeadBytes = 0 },
+		"negative DeadBytes":   func(c *driver.Config) { c.DeadBytes = -3 },
 		"no DeadAge":           func(c *driver.Config) { c.DeadAge = 0 },
 		"negative age of dead": func(c *driver.Config) { c.DeadAge = -time.Second },
 	} {

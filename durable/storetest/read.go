@@ -171,7 +171,7 @@ func count(t *testing.T, newStore Factory) {
 	q.want.Retried = 1
 	q.check("Retry", 2, 3, 0)
 	q.done(driver.OpBury, changes[2])
-	q.want.Buried = 1
+	q.want.Buried, q.want.DeadBytes = 1, int64(len(q.get(changes[2].ID).Body))
 	q.check("Bury", 2, 2, 1)
 	q.done(driver.OpRelease, changes[3])
 	q.check("Release", 3, 1, 1)

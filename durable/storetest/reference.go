@@ -234,6 +234,7 @@ func (r *reference) counts(now driver.Instant) driver.Counts {
 			c.InFlight++
 		case m.record.State == driver.StateDead:
 			c.Dead++
+			c.DeadBytes += int64(len(m.record.Body))
 		default:
 			c.Scheduled++
 			if m.record.Due <= now {

@@ -102,7 +102,11 @@ func (h *History) judgeCancel(r *Report, id string, m *message) {
 		return
 	}
 	for _, s := range m.starts {
-		if s.at > m.cancelled || !h.options.Crashes && !slices.Contains(m.failures, s.token) {
+		after := s.at > m.cancelled
+		if m.cancelClock != 0 {
+			after = s.clock > m.cancelClock
+		}
+		if after || !h.options.Crashes && !slices.Contains(m.failures, s.token) {
 			r.CancelledRun.add("%q: cancelled, and started with token %d", id, s.token)
 			return
 		}

@@ -51,6 +51,13 @@ var rules = []struct {
 	{"dead", Options{}, []Event{enq("a", 10), ev(Dead, "a")}, violations{}},
 	{"dead, replayed and acked", Options{}, []Event{enq("a", 1), ev(Dead, "a"), started("a", 7, 10), with(Acked, "a", 7)}, violations{}},
 	{"cancelled", Options{}, []Event{enq("a", 10), ev(Cancelled, "a")}, violations{}},
+	{"kept and lost", Options{}, []Event{enq("a", 10), ev(MaybeCancelled, "a"), ev(Kept, "a")}, violations{"lost": 1}},
+	{"started before the cancel, recorded later", Options{Crashes: true},
+		[]Event{enq("a", 10), {Kind: Cancelled, ID: "a", Clock: 12}, started("a", 1, 12), with(Failed, "a", 1)},
+		violations{}},
+	{"started after the cancel, recorded before", Options{Crashes: true},
+		[]Event{enq("a", 10), started("a", 1, 13), with(Failed, "a", 1), {Kind: Cancelled, ID: "a", Clock: 12}},
+		violations{"cancelled and run": 1}},
 	{"perhaps cancelled", Options{}, []Event{enq("a", 10), ev(MaybeCancelled, "a")}, violations{}},
 	{"perhaps enqueued and not there", Options{}, []Event{{Kind: MaybeEnqueued, ID: "a", Due: 10}}, violations{}},
 

@@ -25,19 +25,20 @@ const (
 	Handled                          // a handler has done its work, and the acknowledgement follows. Token
 	Acked                            // an acknowledgement has succeeded. Token
 	Dead                             // the message was found to be a dead letter
-	Cancelled                        // a cancel has answered that it is cancelled
+	Cancelled                        // a cancel has answered that it is cancelled. Clock may tell when: see [History]
 	MaybeCancelled                   // a cancel has failed, and may have taken place
 	Rescheduled                      // a reschedule has answered that it is rescheduled. Due
 	MaybeRescheduled                 // a reschedule has failed, and may have taken place. Due
+	Kept                             // a cancel has answered that it changed nothing, so that MaybeCancelled before it does not count
 )
 
 // letters are the kinds in a line of a file.
-const letters = " EeSFHADCcRr"
+const letters = " EeSFHADCcRrK"
 
 func (k Kind) String() string {
 	names := []string{
 		"none", "enqueued", "maybe enqueued", "started", "failed", "handled", "acked", "dead", "cancelled",
-		"maybe cancelled", "rescheduled", "maybe rescheduled",
+		"maybe cancelled", "rescheduled", "maybe rescheduled", "kept",
 	}
 	if int(k) < len(names) {
 		return names[k]
@@ -59,8 +60,8 @@ type Event struct {
 var ErrEvent = errors.New("checker: not an event")
 
 func (e Event) check() error {
-	if e.Kind < Enqueued || e.Kind > MaybeRescheduled {
-		return fmt.Errorf("%w: kind %d; %d to %d are accepted", ErrEvent, e.Kind, Enqueued, MaybeRescheduled)
+	if e.Kind < Enqueued || e.Kind > Kept {
+		return fmt.Errorf("%w: kind %d; %d to %d are accepted", ErrEvent, e.Kind, Enqueued, Kept)
 	}
 	if e.ID == "" || strings.ContainsAny(e.ID, "\n\r") {
 		return fmt.Errorf("%w: id %q; one that is not empty and has no line ends is accepted", ErrEvent, e.ID)

@@ -23,6 +23,9 @@ type Options struct {
 
 // History is what was seen of the messages of a queue. Its methods may be called from many goroutines. It takes about 250
 // bytes for each message, and constant time for each event.
+//
+// A start after a cancel is a violation. "After" means recorded later or, if the cancel has a Clock, a later Clock. The
+// latter holds for a start that stands in the file of another process.
 type History struct {
 	options Options
 	seed    maphash.Seed
@@ -42,6 +45,7 @@ type message struct {
 	failed, acked   int32
 	ends            uint8 // bits of kinds: handled, acked, dead, cancelled, maybe cancelled
 	cancelled       int64 // when that was recorded first; 0: never
+	cancelClock     int64 // its Clock; 0: it has none
 	starts          []start
 	dues            []due
 	failures        []uint64 // tokens
@@ -113,8 +117,10 @@ func (m *message) record(e Event, at int64) {
 		m.finished = append(m.finished, e.Token)
 	case Cancelled:
 		if m.cancelled == 0 {
-			m.cancelled = at
+			m.cancelled, m.cancelClock = at, e.Clock
 		}
+	case Kept:
+		m.ends &^= 1 << (MaybeCancelled - Handled)
 	}
 	switch e.Kind {
 	case Handled, Acked, Dead, Cancelled, MaybeCancelled:

@@ -1,21 +1,21 @@
 -- Firing messages become dead letters, with one attempt more.
 -- KEYS: those of partition.lua.
--- ARGV: 1 dead letters that are kept, 2 and how long in ms; then for each message: id, token (7 bytes), reason.
+-- ARGV: 1 dead letters that are kept, 2 and how long in ms, 3 bytes of their bodies; then for each message: id, token (7 bytes), reason.
 -- Result: sec, usec, statuses, '', ''.
 -- Runs under OOM.
 
-local ids = column(3, 3)
+local ids = column(4, 3)
 local states = call('HMGET', STATES, unpack(ids))
 local statuses, gone, fresh, members = {}, {}, {}, {}
 local died, score = pack7(now), decimal(now)
 for i, id in ipairs(ids) do
   local s = states[i]
-  local k = s and holds(s, ARGV[1 + 3 * i]) and kind(s)
+  local k = s and holds(s, ARGV[2 + 3 * i]) and kind(s)
   if k == 'F' then
     statuses[i] = DONE
     local n = #fresh
     fresh[n + 1] = id
-    fresh[n + 2] = 'D' .. sub(s, 2, 15) .. pack4(unpack4(s, 16) + 1) .. sub(s, 20, 23) .. died .. ARGV[2 + 3 * i]
+    fresh[n + 2] = 'D' .. sub(s, 2, 15) .. pack4(unpack4(s, 16) + 1) .. sub(s, 20, 23) .. died .. ARGV[3 + 3 * i]
     members[n + 1], members[n + 2] = score, id
     gone[#gone + 1] = id
   elseif k == 'D' then
@@ -28,7 +28,7 @@ end
 allow_growth()
 many('ZREM', LEASED, gone)
 store(STATES, fresh)
-many('ZADD', DEAD, members)
+add_dead(members)
 count('buried', #gone)
-bound_dead(tonumber(ARGV[1]), tonumber(ARGV[2]))
+bound_dead(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]))
 return { sec, usec, table.concat(statuses), '', '' }

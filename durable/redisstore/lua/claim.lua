@@ -2,7 +2,7 @@
 -- KEYS: those of partition.lua.
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, 3 horizon in ms, 4 number of messages, 5 bytes of bodies, 6 visibility in ms,
 --       7 crashes after which a message is dead (0: none), 8 dead letters that are kept, 9 and how long in ms, 10 number of messages that
---       begin at once if they are due.
+--       begin at once if they are due, 11 bytes of bodies of dead letters that are kept.
 -- Result: sec, usec, the next due time or '0', the end of the first lease or '0', the ends of leases (7 bytes each);
 --         then for each message: id, record, state.
 -- Runs under OOM: each part removes something before it adds.
@@ -38,11 +38,11 @@ if #over > 0 then
   many('ZREM', LEASED, over)
   store(STATES, fresh)
   many('ZADD', SCHEDULED, back)
-  many('ZADD', DEAD, dead)
+  add_dead(dead)
   count('crashed', crashed)
   count('buried', buried)
 end
-bound_dead(tonumber(ARGV[8]), tonumber(ARGV[9]))
+bound_dead(tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[11]))
 
 local result = { sec, usec, '0', '0', '' }
 local max = tonumber(ARGV[4])

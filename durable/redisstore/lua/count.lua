@@ -2,13 +2,14 @@
 -- KEYS: those of partition.lua.
 -- ARGV: none.
 -- Result: now, scheduled, due, leased, dead, next due time or '0', then the counters enqueued, acked, retried, buried, cancelled, crashed,
---         expired.
+--         trimmed, expired, dead_bytes.
 
 local first = head()
 local result = {
   decimal(now), decimal(call('ZCARD', SCHEDULED)), decimal(call('ZCOUNT', SCHEDULED, '-inf', decimal(now))),
   decimal(call('ZCARD', LEASED)), decimal(call('ZCARD', DEAD)), first and decimal(first) or '0',
 }
-local counters = call('HMGET', COUNTERS, 'enqueued', 'acked', 'retried', 'buried', 'cancelled', 'crashed', 'expired')
-for i = 1, 7 do result[6 + i] = counters[i] or '0' end
+local counters = call('HMGET', COUNTERS, 'enqueued', 'acked', 'retried', 'buried', 'cancelled', 'crashed', 'trimmed', 'expired',
+  'dead_bytes')
+for i = 1, 9 do result[6 + i] = counters[i] or '0' end
 return result

@@ -1,13 +1,42 @@
--- Read before the scripts that make dead letters: the bounds of their number and age.
+-- Read before the scripts that change which messages are dead letters: the sum of their bodies, and the bounds of their number, bytes and age.
 -- KEYS: those of partition.lua. ARGV: those of the script.
 
--- bound_dead removes the oldest dead letters beyond limit, and those older than age in milliseconds: up to 256 in a call.
-local function bound_dead(limit, age)
-  local gone = call('ZRANGEBYSCORE', DEAD, '-inf', decimal(now - age), 'LIMIT', 0, 256)
-  local over = math.min(256, call('ZCARD', DEAD) - limit)
-  if over > #gone then gone = call('ZRANGE', DEAD, 0, over - 1) end
-  if #gone == 0 then return end
+-- body_bytes is the sum of the bodies of messages, which are every step-th value from the first on.
+local function body_bytes(values, first, step)
+  local bytes = 0
+  for i = first, #values, step do bytes = bytes + math.max(0, call('HSTRLEN', RECORDS, values[i]) - 19) end
+  return bytes
+end
+
+-- add_dead adds scores and ids to the dead letters.
+local function add_dead(members)
+  many('ZADD', DEAD, members)
+  count('dead_bytes', body_bytes(members, 2, 2))
+end
+
+-- subtract_dead notes that messages, of which the records are still there, are no dead letters any more.
+local function subtract_dead(ids)
+  local bytes = body_bytes(ids, 1, 1)
+  if bytes > 0 then call('HINCRBY', COUNTERS, 'dead_bytes', -bytes) end
+end
+
+-- bound_dead removes the oldest dead letters beyond limit, those older than age in milliseconds, and the oldest as long as the bodies have more
+-- than most bytes, but for the newest: up to 256 in a call.
+local function bound_dead(limit, age, most)
+  local n = call('ZCARD', DEAD)
+  if n == 0 then return end
+  local over = math.max(n - limit, call('ZCOUNT', DEAD, '-inf', decimal(now - age)))
+  local bytes = tonumber(call('HGET', COUNTERS, 'dead_bytes') or 0)
+  if over <= 0 and (bytes <= most or n == 1) then return end
+  local gone = {}
+  for i, id in ipairs(call('ZRANGE', DEAD, 0, 255)) do
+    if i > over and (bytes <= most or i == n) then break end
+    gone[i] = id
+    bytes = bytes - body_bytes(gone, i, 1)
+  end
   call('ZREM', DEAD, unpack(gone))
+  subtract_dead(gone)
+  count('trimmed', #gone)
 
   -- Where a key was lost, a message may be among the dead that has been put or rescheduled since: its record stays.
   local scheduled, leased = call('ZMSCORE', SCHEDULED, unpack(gone)), call('ZMSCORE', LEASED, unpack(gone))

@@ -15,6 +15,7 @@ for i, id in ipairs(ARGV) do
 end
 
 many('ZREM', DEAD, gone)
+subtract_dead(gone)
 many('HDEL', RECORDS, gone)
 many('HDEL', STATES, gone)
 return { sec, usec, table.concat(statuses), '', '' }

@@ -37,7 +37,7 @@ end
 
 local states = replace and call('HMGET', STATES, unpack(ids))
 local before, earliest = head(), nil
-local records, members, replaced, most = {}, {}, {}, 0
+local records, members, replaced, most, freed = {}, {}, {}, 0, 0
 local enqueued = pack7(now)
 local time, at, score, prefix -- those of the last message: most have the same delay
 statuses = {}
@@ -60,6 +60,7 @@ for i, id in ipairs(ids) do
     most = math.max(most, #ARGV[6 + 3 * i])
     members[n + 1], members[n + 2] = score, id
     if replace then replaced[#replaced + 1] = id end -- also without a state, which may have been lost
+    if state and is_dead(kind(state)) then freed = freed + math.max(0, call('HSTRLEN', RECORDS, id) - 19) end
   end
 end
 
@@ -69,6 +70,7 @@ many('ZADD', SCHEDULED, members)
 many('HDEL', STATES, replaced)
 many('ZREM', LEASED, replaced)
 many('ZREM', DEAD, replaced)
+if freed > 0 then call('HINCRBY', COUNTERS, 'dead_bytes', -freed) end
 
 -- Claim asks for the largest size. Where the counters were lost while there were messages, it stays unknown until the partition is empty.
 local fresh = { 'enqueued', decimal((tonumber(counters[1]) or 0) + stored) }

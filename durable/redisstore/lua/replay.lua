@@ -6,7 +6,7 @@
 
 local ids = column(3, 2)
 local states = call('HMGET', STATES, unpack(ids))
-local statuses, gone = {}, {}
+local statuses, gone, rewritten = {}, {}, {}
 for i, id in ipairs(ids) do
   local s = states[i]
   local k = s and kind(s)
@@ -17,10 +17,14 @@ for i, id in ipairs(ids) do
     gone[#gone + 1] = id
   elseif k == 'P' then
     statuses[i] = DONE -- a call before this one has done it
+    rewritten[#rewritten + 1] = id -- WAIT waits for the last write of its connection: see put.lua
+    rewritten[#rewritten + 1] = s
   else
     statuses[i] = NOT_FOUND
   end
 end
 
 schedule_all(DEAD, gone)
+subtract_dead(gone)
+many('HSET', STATES, rewritten)
 return { sec, usec, table.concat(statuses), '', '' }

@@ -1,0 +1,15 @@
+-- Sums up the bodies of some dead letters, or sets the counter of that sum if no dead letter has come or gone since.
+-- KEYS: those of partition.lua.
+-- ARGV: 1 rank of the first one, 2 how many, 3 '' or the sum to be set, 4 the third result of the call that began the sum; not read if 3 is ''.
+-- Result: the sum of these, how many there were, what changes with the dead letters, the counter, '1' if it was set.
+
+local counters = call('HMGET', COUNTERS, 'dead_bytes', 'buried', 'trimmed')
+local before = tonumber(counters[1] or 0)
+local at = table.concat({ call('ZCARD', DEAD), decimal(before), counters[2] or '0', counters[3] or '0' }, ' ')
+if ARGV[3] ~= '' then
+  if at ~= ARGV[4] then return { 0, 0, at, decimal(before), '0' } end
+  call('HSET', COUNTERS, 'dead_bytes', ARGV[3])
+  return { 0, 0, at, ARGV[3], '1' }
+end
+local ids = call('ZRANGE', DEAD, ARGV[1], ARGV[1] + ARGV[2] - 1)
+return { decimal(body_bytes(ids, 1, 1)), #ids, at, decimal(before), '0' }
