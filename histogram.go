@@ -22,8 +22,8 @@ type Histogram struct {
 	Max    time.Duration
 }
 
-// record counts d. A negative d counts as 0.
-func (h *Histogram) record(d time.Duration) {
+// Record counts d. A negative d counts as 0. It is O(1), and not safe for concurrent use.
+func (h *Histogram) Record(d time.Duration) {
 	d = max(d, 0)
 	h.Counts[histogramBucket(d)]++
 	h.Sum = time.Duration(clock.Later(int64(h.Sum), int64(d)))

@@ -511,7 +511,7 @@ func (o *owner) fill(b []entry, most int, limit int64) (filled []entry, looked i
 // measured.
 func (o *owner) noteClaim(e *entry, tick, now int64) {
 	if now >= 0 {
-		o.counters.lateness.record(time.Duration(now - o.ticks.Begin(tick)))
+		o.counters.lateness.Record(time.Duration(now - o.ticks.Begin(tick)))
 	}
 	if e.word.Has(arena.Plan) {
 		return

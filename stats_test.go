@@ -44,7 +44,7 @@ func TestHistogramBuckets(t *testing.T) {
 	t.Parallel()
 	check := func(d time.Duration) {
 		var h Histogram
-		h.record(d)
+		h.Record(d)
 		i := slices.Index(h.Counts[:], 1)
 		if low := d < 0 || i > 0 && d < h.Bound(i-1); low || d >= h.Bound(i) && d != math.MaxInt64 {
 			t.Fatalf("%d is in bucket %d, which ends at %d", d, i, h.Bound(i))
@@ -70,7 +70,7 @@ func TestHistogramOfNothing(t *testing.T) {
 	require.Zero(t, h.Count())
 	require.Zero(t, h.Mean())
 	require.Zero(t, h.Quantile(0.5))
-	h.record(-time.Second)
+	h.Record(-time.Second)
 	require.Equal(t, Histogram{Counts: [histogramBuckets]uint64{1}}, h, "a negative duration counts as 0")
 }
 
@@ -84,7 +84,7 @@ func TestHistogramQuantiles(t *testing.T) {
 		var sum time.Duration
 		for i := range all {
 			all[i] = time.Duration(rng.Int64N(1 << (8 + rng.IntN(38))))
-			h.record(all[i])
+			h.Record(all[i])
 			sum += all[i]
 		}
 		slices.Sort(all)
@@ -110,11 +110,11 @@ func TestHistogramAdd(t *testing.T) {
 	for i := range 1000 {
 		d := time.Duration(i*i*i) * time.Microsecond
 		if i%3 == 0 {
-			a.record(d)
+			a.Record(d)
 		} else {
-			b.record(d)
+			b.Record(d)
 		}
-		both.record(d)
+		both.Record(d)
 	}
 	a.add(&b)
 	require.Equal(t, both, a)
@@ -125,8 +125,8 @@ func TestHistogramSumSaturates(t *testing.T) {
 	t.Parallel()
 	var h, o Histogram
 	for range 3 {
-		h.record(math.MaxInt64 / 2)
-		o.record(math.MaxInt64 / 2)
+		h.Record(math.MaxInt64 / 2)
+		o.Record(math.MaxInt64 / 2)
 	}
 	require.Equal(t, time.Duration(math.MaxInt64), h.Sum)
 	h.add(&o)

@@ -326,7 +326,7 @@ func (w *worker[T]) runBatch() {
 	}
 	w.back()
 	if late >= 0 {
-		o.counters.lateness.record(time.Duration(late))
+		o.counters.lateness.Record(time.Duration(late))
 	}
 	clear(one)
 	w.leaveBatch()

@@ -1,10 +1,11 @@
 package durable
 
 import (
+	"container/list"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -27,29 +28,48 @@ type batcher[Q, R any] struct {
 
 	mu      sync.Mutex
 	waiting fifo[*call[Q, R]]
+	left    int // calls of waiting whose callers have given up
 	flying  bool
 }
 
+// call is a request on its way. Its state changes under batcher.mu:
+//
+//	waiting ──take──▶ sent ──end──▶ over
+//	   └──── the caller gives up ────▶ over
 type call[Q, R any] struct {
 	request Q
 	then    func(R, error)
 	waiting *outcome[R]   // instead of then
 	asked   time.Duration // since processStart
-	left    atomic.Bool   // nobody waits any more
+	sent    bool
+	left    bool  // the caller has given up before it was sent
+	room    *room // where it has a place until it is over; nil: none
+	bytes   int   // that it takes up there
 }
 
-// outcome is that of a call that somebody waits for.
+// outcome is that of a call whose caller waits.
 type outcome[R any] struct {
 	result R
 	err    error
 	done   chan struct{}
 }
 
-// do waits for the result of a request. Where ctx ends before, the request may still take place.
-func (b *batcher[Q, R]) do(ctx context.Context, request Q) (R, error) {
+// do waits for the result of a request, which has a place in a room unless that is nil. If ctx ends before the request is sent, it
+// is not sent; if ctx ends later, it may still take place.
+func (b *batcher[Q, R]) do(ctx context.Context, room *room, request Q) (R, error) {
 	c := newCall[Q, R](request)
+	if room != nil {
+		if b.size != nil {
+			c.bytes = b.size(request)
+		}
+		if err := room.enter(ctx, c.bytes); err != nil {
+			var zero R
+			return zero, err
+		}
+		c.room = room
+	}
 	b.add(c)
-	return c.wait(ctx)
+	return b.wait(ctx, c)
 }
 
 func newCall[Q, R any](request Q) *call[Q, R] {
@@ -61,7 +81,8 @@ func newCall[Q, R any](request Q) *call[Q, R] {
 	return &c.call
 }
 
-func (c *call[Q, R]) wait(ctx context.Context) (R, error) {
+// wait waits until a call of newCall that was added is over, or ctx ends.
+func (b *batcher[Q, R]) wait(ctx context.Context, c *call[Q, R]) (R, error) {
 	o := c.waiting
 	select {
 	case <-o.done:
@@ -72,9 +93,33 @@ func (c *call[Q, R]) wait(ctx context.Context) (R, error) {
 			return o.result, o.err
 		default:
 		}
-		c.left.Store(true)
+		b.leave(c)
 		var zero R
 		return zero, context.Cause(ctx)
+	}
+}
+
+// leave takes a call out of those that wait, unless it has been sent. What has left stays in the array until half of that has.
+func (b *batcher[Q, R]) leave(c *call[Q, R]) {
+	b.mu.Lock()
+	if c.sent || c.left {
+		b.mu.Unlock()
+		return
+	}
+	var none Q
+	c.left, c.request = true, none
+	b.left++
+	if b.left > 32 && b.left > b.waiting.len()/2 {
+		b.waiting.keep(func(c *call[Q, R]) bool { return !c.left })
+		b.left = 0
+	}
+	b.mu.Unlock()
+	c.leaveRoom()
+}
+
+func (c *call[Q, R]) leaveRoom() {
+	if c.room != nil {
+		c.room.leave(c.bytes)
 	}
 }
 
@@ -121,7 +166,9 @@ func (b *batcher[Q, R]) fail(err error) {
 	var over []*call[Q, R]
 	b.mu.Lock()
 	for b.waiting.len() > 0 && time.Since(processStart)-b.waiting.first().asked > b.patience/2 {
-		over = append(over, b.waiting.pop())
+		if c := b.pop(); c != nil {
+			over = append(over, c)
+		}
 	}
 	b.mu.Unlock()
 	for _, c := range over {
@@ -130,8 +177,9 @@ func (b *batcher[Q, R]) fail(err error) {
 	}
 }
 
-// end tells whoever waits.
+// end tells the caller.
 func (c *call[Q, R]) end(result R, err error) {
+	c.leaveRoom()
 	if c.then != nil {
 		c.then(result, err)
 		return
@@ -146,8 +194,8 @@ func (b *batcher[Q, R]) take(batch []*call[Q, R], keys map[string]struct{}) []*c
 	defer b.mu.Unlock()
 	for bytes := 0; b.waiting.len() > 0 && len(batch) < driver.MaxBatch; {
 		c := b.waiting.first()
-		if c.left.Load() {
-			b.waiting.pop()
+		if c.left {
+			b.pop()
 			continue
 		}
 		if b.alike != nil && len(batch) > 0 && !b.alike(batch[0].request, c.request) {
@@ -163,13 +211,23 @@ func (b *batcher[Q, R]) take(batch []*call[Q, R], keys map[string]struct{}) []*c
 			break
 		}
 		keys[key] = struct{}{}
-		batch = append(batch, c)
-		b.waiting.pop()
+		batch = append(batch, b.pop())
 	}
 	if len(batch) == 0 {
 		b.flying = false
 	}
 	return batch
+}
+
+// pop takes the first call that waits, nil if its caller has given up.
+func (b *batcher[Q, R]) pop() *call[Q, R] {
+	c := b.waiting.pop()
+	if c.left {
+		b.left--
+		return nil
+	}
+	c.sent = true
+	return c
 }
 
 func (b *batcher[Q, R]) fly(batch []*call[Q, R]) error {
@@ -186,4 +244,131 @@ func (b *batcher[Q, R]) fly(batch []*call[Q, R]) error {
 		c.end(result, err)
 	}
 	return err
+}
+
+// room bounds the calls of producers that wait for the store or are under way, in number and in bytes. A call that finds no room waits
+// for it, in the order of arrival. One call may be larger than the room, if it is alone.
+type room struct {
+	calls, bytes int           // at most
+	patience     time.Duration // how long a call waits for room
+
+	mu        sync.Mutex
+	usedCalls int
+	usedBytes int
+	outages   int       // calls of the store that have failed for outageAfter; while there is one, no call waits for room
+	waiting   list.List // of *roomWaiter
+}
+
+// outageAfter is how long the store has to be unreachable before calls that find no room fail at once.
+const outageAfter = time.Second
+
+type roomWaiter struct {
+	bytes int
+	ready chan error // gets nil when the place is taken for it
+}
+
+// enter takes a place for a call. It waits until there is room, but no longer than ctx and the room's patience.
+func (r *room) enter(ctx context.Context, bytes int) error {
+	r.mu.Lock()
+	if r.waiting.Len() == 0 && r.fits(bytes) {
+		r.take(bytes)
+		r.mu.Unlock()
+		return nil
+	}
+	if r.outages > 0 {
+		defer r.mu.Unlock()
+		return r.busy()
+	}
+	w := &roomWaiter{bytes: bytes, ready: make(chan error, 1)}
+	element := r.waiting.PushBack(w)
+	r.mu.Unlock()
+	timeout := time.NewTimer(r.patience)
+	defer timeout.Stop()
+	select {
+	case err := <-w.ready:
+		return err
+	case <-ctx.Done():
+		return r.giveUp(element, context.Cause(ctx))
+	case <-timeout.C:
+		return r.giveUp(element, nil)
+	}
+}
+
+// tryEnter takes a place for a call if there is room.
+func (r *room) tryEnter(bytes int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.waiting.Len() > 0 || !r.fits(bytes) {
+		return false
+	}
+	r.take(bytes)
+	return true
+}
+
+// giveUp ends the waiting of a call, with ErrBusy if err is nil. A place that was taken for it meanwhile is kept.
+func (r *room) giveUp(element *list.Element, err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := element.Value.(*roomWaiter)
+	select {
+	case told := <-w.ready:
+		return told
+	default:
+	}
+	r.waiting.Remove(element)
+	r.admit() // it may have been larger than those behind it
+	if err == nil {
+		err = r.busy()
+	}
+	return err
+}
+
+func (r *room) fits(bytes int) bool {
+	return r.usedCalls == 0 || r.usedCalls < r.calls && r.usedBytes+bytes <= r.bytes
+}
+
+func (r *room) take(bytes int) {
+	r.usedCalls++
+	r.usedBytes += bytes
+}
+
+// leave gives back the place of a call.
+func (r *room) leave(bytes int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.usedCalls--
+	r.usedBytes -= bytes
+	r.admit()
+}
+
+// admit takes places for those that wait.
+func (r *room) admit() {
+	for e := r.waiting.Front(); e != nil; e = r.waiting.Front() {
+		w := e.Value.(*roomWaiter)
+		if !r.fits(w.bytes) {
+			return
+		}
+		r.take(w.bytes)
+		r.waiting.Remove(e)
+		w.ready <- nil
+	}
+}
+
+// outage says that a call of the store has failed for outageAfter, 1, or that it is over, -1.
+func (r *room) outage(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.outages += n; r.outages == 0 {
+		return
+	}
+	for e := r.waiting.Front(); e != nil; e = r.waiting.Front() {
+		r.waiting.Remove(e)
+		e.Value.(*roomWaiter).ready <- r.busy()
+	}
+}
+
+// busy is the error of a call that finds no room.
+func (r *room) busy() error {
+	return fmt.Errorf("%w: %d calls with %d bytes; up to %d calls and %d bytes are accepted (Options.MaxWaiting, MaxWaitingBytes); nothing was sent",
+		ErrBusy, r.usedCalls, r.usedBytes, r.calls, r.bytes)
 }

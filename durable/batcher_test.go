@@ -38,7 +38,7 @@ func TestBatcherGathersWhatComesDuringACall(t *testing.T) {
 		var all sync.WaitGroup
 		ask := func(request int) {
 			all.Go(func() {
-				result, err := b.do(t.Context(), request)
+				result, err := b.do(t.Context(), nil, request)
 				assert.NoError(t, err)
 				assert.Equal(t, strconv.Itoa(request), result)
 			})
@@ -106,7 +106,7 @@ func TestBatcherTellsAllOfAFailure(t *testing.T) {
 		broken := errors.New("broken")
 		b := &batcher[int, string]{key: strconv.Itoa, flush: func([]int) ([]string, error) { return nil, broken }}
 		for i := range 10 {
-			_, err := b.do(t.Context(), i)
+			_, err := b.do(t.Context(), nil, i)
 			require.ErrorIs(t, err, broken)
 		}
 		slow := &batcher[int, string]{key: strconv.Itoa, flush: func(r []int) ([]string, error) {
@@ -115,7 +115,7 @@ func TestBatcherTellsAllOfAFailure(t *testing.T) {
 		}}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := slow.do(ctx, 1)
+		_, err := slow.do(ctx, nil, 1)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		time.Sleep(2 * time.Hour)
 	})

@@ -26,10 +26,12 @@ type Delivery struct {
 	// Token rises with each delivery of the message: a system that remembers the highest can refuse whoever comes late.
 	Token uint64
 
-	from   *dispatcher
-	h      *held
-	ending *ending // the last call that was to end it. The dispatcher's mutex guards it
-	first  ending  // mostly the only one
+	from *dispatcher
+	h    *held
+
+	ending     *ending // the last call that was to end it. The dispatcher's mutex guards the rest
+	first      ending  // mostly the only one
+	unanswered bool    // an Ack has failed, and may have taken place
 }
 
 // ending is a call of the store that ends a delivery. The dispatcher's mutex guards it.
@@ -83,9 +85,16 @@ func (d *Delivery) refuse(op driver.Op, change driver.Change) {
 	})
 }
 
-// Ack ends the message: it was delivered. [ErrLeaseLost] says that the lease had ended, so that it may be delivered again. To acknowledge, or
-// to give back, a delivery a second time is ErrLeaseLost, too. After any other error, be it that the store could not be reached or that ctx has
-// ended, the call may be repeated: it then has the result of the first, where that goes on or has taken place.
+// Ack ends the message: it was delivered. [ErrLeaseLost] says that the lease had ended, so that the
+// message was delivered again or will be, or that the delivery was settled before. After any other
+// error, because the store could not be reached or ctx has ended, the call may be repeated: it then
+// has the result of the first if that goes on or has taken place.
+//
+// One answer cannot be exact. If the reply to an Ack was lost, and the message is gone when the call
+// is repeated, then either the first call has taken place, or another consumer has taken the message
+// over and acknowledged it. Ack returns nil if by the clock of this process the lease cannot have
+// ended, else ErrLeaseLost. So nil is wrong if in that moment the store's clock was also set ahead,
+// or this machine was suspended, for longer than the lease.
 func (d *Delivery) Ack(ctx context.Context) error {
 	return d.settle(ctx, driver.OpAck, driver.Change{})
 }
@@ -229,16 +238,19 @@ func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (e
 	return e, true
 }
 
-// ended notes what the store has answered. Where it has not, the lease is kept for another try.
+// ended notes the answer of the store. If there is none, the lease is kept for another try. NotFound
+// is the success of an Ack that was repeated without an answer, and of no other call.
 func (d *Delivery) ended(e *ending, a answer, err error) error {
 	d.from.mu.Lock()
 	defer d.from.mu.Unlock()
-	kept := time.Now().Before(d.h.until)
-	if e.failed = err != nil; !e.failed {
+	repeated := (a.repeated || d.unanswered) && time.Now().Before(d.h.until)
+	if e.failed = err != nil; e.failed {
+		d.unanswered = d.unanswered || e.op == driver.OpAck
+	} else {
 		d.from.forget(d.h)
 	}
 	d.h.ending = false
-	if err == nil && !(a.Status == driver.StatusNotFound && kept) { // not there, and nobody else can have taken it: a call before has done it
+	if err == nil && !(a.Status == driver.StatusNotFound && repeated) { // else an Ack before has done it
 		err = checkHolder(a.Status)
 	}
 	e.err, e.over = err, true

@@ -13,6 +13,7 @@ var (
 	ErrNotFound    = driver.ErrNotFound
 	ErrFiring      = errors.New("the message is being delivered")
 	ErrLeaseLost   = errors.New("the lease of the message has ended, it belongs to somebody else")
+	ErrBusy        = errors.New("too many calls wait for the store") // nothing was sent: see Options.MaxWaiting
 	ErrClosed      = driver.ErrClosed
 	ErrInvalid     = driver.ErrInvalid    // an argument or an option
 	ErrPartitions  = driver.ErrPartitions // see Options.Partitions

@@ -9,11 +9,17 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// List iterates over the messages in one state, partition by partition, and in each in the order of their times. It reads a page at a time; what changes
-// meanwhile may be missed or seen twice. An error ends it.
+// List iterates over the messages in one state, partition by partition, and in each in the order of their times. [StateLeased] stands for
+// leased and firing messages; [StateFiring] is [ErrInvalid]. List reads a page at a time; what changes meanwhile may be missed or
+// seen twice. An error ends it.
 func (q *Queue) List(ctx context.Context, state State) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		if err := q.usable(ctx); err != nil {
+		err := q.usable(ctx)
+		if err == nil && state != StateScheduled && state != StateLeased && state != StateDead {
+			err = fmt.Errorf("durable: list: %w state %v: %v, %v (firing messages too) and %v are accepted",
+				ErrInvalid, state, StateScheduled, StateLeased, StateDead)
+		}
+		if err != nil {
 			yield(Record{}, err)
 			return
 		}
@@ -60,7 +66,7 @@ func (q *Queue) Purge(ctx context.Context, id string) error {
 
 func (q *Queue) exhume(ctx context.Context, op driver.Op, c driver.Change) error {
 	o, err := q.change(ctx, op, c)
-	if err == nil && o.Status != driver.StatusDone && !(o.repeated && op == driver.OpPurge) {
+	if err == nil && o.Status != driver.StatusDone {
 		err = ErrNotFound
 	}
 	if err != nil {
@@ -122,11 +128,11 @@ func (p *part) exhume(ctx context.Context, op driver.Op, change driver.Change, r
 	}
 	p.changes[op].add(calls...)
 	for _, c := range calls {
-		o, err := c.wait(ctx)
+		o, err := p.changes[op].wait(ctx, c)
 		if err != nil {
 			return n, fmt.Errorf("durable: dead letter %q: %w", c.request.ID, err)
 		}
-		if o.Status == driver.StatusDone || o.repeated && op == driver.OpPurge {
+		if o.Status == driver.StatusDone {
 			n++
 		}
 	}

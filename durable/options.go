@@ -40,9 +40,17 @@ type Options struct {
 	// DeadAge is how long a dead letter is kept. Defaults to 30 days.
 	DeadAge time.Duration
 
-	// RetryFor is how long a call that changes something goes on trying where the store cannot be reached, if its context lets it. Those that
-	// only read, such as Get, List, Stats and Audit, fail at once. Defaults to one minute.
+	// RetryFor is how long a call that changes something goes on trying if the store cannot be reached and its context lets it. Calls that
+	// only read, such as Get, List, Stats and Audit, fail at once. Defaults to one minute, at most one hour.
 	RetryFor time.Duration
+
+	// MaxWaiting is the number of calls of Enqueue, EnqueueBatch (each of its messages), Cancel, Reschedule, Replay and Purge that wait for
+	// the store or are under way at a time. Further calls wait for room until their context ends or RetryFor is over, and are
+	// [ErrBusy] then. While the store has not been reached for a second they are ErrBusy at once. Defaults to 65,536.
+	MaxWaiting int
+
+	// MaxWaitingBytes is the sum of the bodies in these calls; one larger message is accepted if it is alone. Defaults to 64 MiB.
+	MaxWaitingBytes int
 
 	// Logger gets a record of each fault in the background, with the attributes queue, partition, id
 	// and err as far as they apply. The level is Warn if the store cannot be reached, of which there
@@ -77,6 +85,8 @@ func (o Options) withDefaults() (Options, error) {
 		{"MaxBody", &o.MaxBody, 1 << 20, 64 << 20},
 		{"MaxAttempts", &o.MaxAttempts, 25, math.MaxInt32},
 		{"DeadLimit", &o.DeadLimit, 100_000, math.MaxInt32},
+		{"MaxWaiting", &o.MaxWaiting, 1 << 16, math.MaxInt32},
+		{"MaxWaitingBytes", &o.MaxWaitingBytes, 64 << 20, math.MaxInt32},
 	} {
 		if err := setInt(f.name, f.value, f.standard, f.max); err != nil {
 			return o, err
@@ -93,6 +103,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if err := setDuration("RetryFor", &o.RetryFor, time.Minute, time.Millisecond); err != nil {
 		return o, err
+	}
+	if o.RetryFor > maxRetryFor {
+		return o, fmt.Errorf("%w RetryFor %v: up to %v is accepted", ErrInvalid, o.RetryFor, maxRetryFor)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -24,6 +25,7 @@ type Queue struct {
 	cancel  context.CancelCauseFunc
 	ids     *ulid.LockedMonotonicReader
 
+	room     *room
 	lateness *lateness
 	outages  outages
 	receiver *Receiver // of Take
@@ -38,8 +40,8 @@ type Queue struct {
 type part struct {
 	q       *Queue
 	index   int
+	clock   atomic.Pointer[clockReading] // nil: the store has not told
 	puts    batcher[putRequest, driver.Status]
-	seq     uint64                                              // of the last put; touched by the batcher's goroutine only
 	changes [driver.OpExpire + 1]batcher[driver.Change, answer] // but for OpBegin: each consumer has its own
 }
 
@@ -64,29 +66,36 @@ func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("durable: open queue %q: %w", o.Queue, err)
 	}
-	q := &Queue{options: o, backend: backend, claiming: make(map[*consumer]struct{}), lateness: newLateness()}
+	q := &Queue{options: o, backend: backend, claiming: make(map[*consumer]struct{}), lateness: new(lateness)}
+	q.room = &room{calls: o.MaxWaiting, bytes: o.MaxWaitingBytes, patience: o.RetryFor}
 	q.ids = &ulid.LockedMonotonicReader{MonotonicReader: ulid.Monotonic(rand.Reader, 0)}
 	q.ctx, q.cancel = context.WithCancelCause(context.Background())
 	if q.receiver, err = q.Receiver(ConsumerOptions{}); err != nil {
 		return nil, err
 	}
-	producer := newID(q)
+	name := newID(q)
 	for i := range backend.Partitions() {
-		q.parts = append(q.parts, newPart(q, i, producer))
+		q.parts = append(q.parts, newPart(q, i, name))
 	}
 	return q, nil
 }
 
-func newPart(q *Queue, index int, producer string) *part {
+func newPart(q *Queue, index int, name string) *part {
 	p := &part{q: q, index: index}
 	p.puts.patience = q.options.RetryFor
 	p.puts.key = func(r putRequest) string { return r.item.ID }
 	p.puts.size = func(r putRequest) int { return len(r.item.Body) }
 	p.puts.alike = func(a, b putRequest) bool { return a.replace == b.replace }
+	producer := &caller{p: p, name: name}
 	p.puts.flush = func(requests []putRequest) ([]driver.Status, error) { return p.put(producer, requests) }
 	for op := driver.OpAck; op <= driver.OpExpire; op++ {
+		apply := p.apply
+		if op >= driver.OpCancel && op <= driver.OpPurge {
+			once := &caller{p: p, name: name + ":" + op.String()}
+			apply = func(batch driver.Batch) ([]answer, error) { return p.applyOnce(once, batch) }
+		}
 		p.gather(&p.changes[op], func(changes []driver.Change) ([]answer, error) {
-			return p.apply(driver.Batch{Partition: p.index, Op: op, Changes: changes})
+			return apply(driver.Batch{Partition: p.index, Op: op, Changes: changes})
 		})
 	}
 	return p
@@ -99,31 +108,46 @@ func (p *part) gather(b *batcher[driver.Change, answer], flush func([]driver.Cha
 	b.flush = flush
 }
 
-// put makes one call of the store, again and again while that cannot be reached: with the same number, so that
-// what has taken place is not done twice.
-func (p *part) put(producer string, requests []putRequest) (statuses []driver.Status, err error) {
-	p.seq++
-	put := driver.Put{Partition: p.index, Producer: producer, Seq: p.seq, Replace: requests[0].replace, Items: make([]driver.PutItem, len(requests))}
+// put stores messages.
+func (p *part) put(producer *caller, requests []putRequest) (statuses []driver.Status, err error) {
+	put := driver.Put{Partition: p.index, Replace: requests[0].replace, Items: make([]driver.PutItem, len(requests))}
 	for i, r := range requests {
 		put.Items[i] = r.item
 	}
-	err = p.q.retry(func(ctx context.Context) error {
+	err = producer.call(func(ctx context.Context, call driver.Call) (err error) {
+		put.Call = call
 		statuses, err = p.q.backend.Put(ctx, put)
 		return err
 	})
 	return statuses, err
 }
 
+// applyOnce makes a transition that needs no token.
+func (p *part) applyOnce(c *caller, batch driver.Batch) (answers []answer, err error) {
+	var outcomes []driver.Outcome
+	err = c.call(func(ctx context.Context, call driver.Call) (err error) {
+		batch.Call = call
+		outcomes, err = p.q.backend.Apply(ctx, batch)
+		return err
+	})
+	answers = make([]answer, len(outcomes))
+	for i, o := range outcomes {
+		answers[i].Outcome = o
+	}
+	return answers, err
+}
+
 // answer is what a store says of a change.
 type answer struct {
 	driver.Outcome
 	sent     time.Time // when the call began that brought it
-	repeated bool      // an earlier call for it got no answer, and may have taken place
+	repeated bool      // an earlier call with the token got no answer, and may have taken place
 }
 
 // until is when the lease ends at the earliest, on the clock of this process: the store read its clock after the call began.
 func (a *answer) until() time.Time { return a.sent.Add(a.Lease.Time().Sub(a.Now)) }
 
+// apply makes a transition that needs a token, or one that is idempotent.
 func (p *part) apply(batch driver.Batch) (answers []answer, err error) {
 	repeated := false
 	err = p.q.retry(func(ctx context.Context) error {
@@ -147,7 +171,7 @@ func (q *Queue) change(ctx context.Context, op driver.Op, c driver.Change) (answ
 	if err := checkID(c.ID); err != nil {
 		return answer{}, err
 	}
-	return q.part(c.ID).changes[op].do(ctx, c)
+	return q.part(c.ID).changes[op].do(ctx, q.room, c)
 }
 
 // part is the partition of a message.
@@ -168,9 +192,10 @@ func (q *Queue) usable(ctx context.Context) error {
 // Enqueue stores a message and returns its id when it is safe, as far as the store is: see there. A message whose
 // id is queued already is [ErrDuplicate], with the id.
 //
-// Where the store cannot be reached the call goes on trying for Options.RetryFor, and stores the message once however often it tries. If it
-// gives up, or ctx ends, the message may have been stored all the same; to enqueue it once more with the same id is safe
-// as long as it has not been delivered.
+// If the store cannot be reached the call goes on trying for Options.RetryFor, and stores the message once however often it tries. If it gives up
+// with [ErrUnavailable], or ctx ends, the message may have been stored, or may be until RetryFor (at least ten seconds) has passed
+// on the store's clock. To enqueue it once more with the same id is safe as long as it has not been delivered. [ErrBusy] says that too
+// many calls wait for the store (Options.MaxWaiting); then nothing was stored. A call whose ctx ends before it was sent is not sent.
 func (q *Queue) Enqueue(ctx context.Context, m Message) (id string, err error) {
 	if err := q.usable(ctx); err != nil {
 		return "", err
@@ -182,7 +207,7 @@ func (q *Queue) Enqueue(ctx context.Context, m Message) (id string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("durable: enqueue: %w", err)
 	}
-	status, err := q.part(m.ID).puts.do(ctx, putRequest{item, m.Replace})
+	status, err := q.part(m.ID).puts.do(ctx, q.room, putRequest{item, m.Replace})
 	return m.ID, putError(m.ID, status, err)
 }
 
@@ -201,8 +226,9 @@ func putError(id string, status driver.Status, err error) error {
 	return fmt.Errorf("durable: enqueue message %q: %w", id, err)
 }
 
-// EnqueueBatch stores messages and returns their ids, in the same order. It is not one transaction: each message is stored on its own,
-// and the error joins those of the messages that were not, each with its id. Where any message is invalid none is stored.
+// EnqueueBatch stores messages and returns their ids, in the same order. It is not one transaction: each message is stored on its own. If
+// any was not, the error is a [*BatchError], which has the error of each message; ids has all of them even then. If any message is
+// invalid, none is stored and ids is nil. Errors and contexts are those of [Queue.Enqueue].
 func (q *Queue) EnqueueBatch(ctx context.Context, messages []Message) (ids []string, err error) {
 	if err := q.usable(ctx); err != nil {
 		return nil, err
@@ -222,28 +248,74 @@ func (q *Queue) EnqueueBatch(ctx context.Context, messages []Message) (ids []str
 	return ids, q.putAll(ctx, messages, items)
 }
 
-// putAll gives each partition its messages at once, so that they share calls.
-func (q *Queue) putAll(ctx context.Context, messages []Message, items []driver.PutItem) error {
-	byPart := make([][]*call[putRequest, driver.Status], len(q.parts))
-	calls := make([]*call[putRequest, driver.Status], len(items))
-	for i := range items {
-		calls[i] = newCall[putRequest, driver.Status](putRequest{items[i], messages[i].Replace})
-		p := PartitionOf(items[i].ID, len(q.parts))
-		byPart[p] = append(byPart[p], calls[i])
+// BatchError says which messages of [Queue.EnqueueBatch] were not stored. errors.Is and errors.As find what any of them has met.
+type BatchError struct {
+	// Errors has an error for each message, in the order of the messages: nil for one that was stored. Each names the id.
+	Errors []error
+}
+
+// Error has the errors of the messages, one in each line, and says how many there are beyond the first ten.
+func (e *BatchError) Error() string {
+	const most = 10
+	failed := e.Unwrap()
+	text := errors.Join(failed[:min(most, len(failed))]...)
+	if len(failed) > most {
+		return fmt.Sprintf("%v\nand %d more of %d messages were not enqueued", text, len(failed)-most, len(e.Errors))
 	}
-	for p, cs := range byPart {
-		if len(cs) > 0 {
-			q.parts[p].puts.add(cs...)
-		}
-	}
+	return fmt.Sprint(text)
+}
+
+// Unwrap returns the errors of the messages that were not stored.
+func (e *BatchError) Unwrap() []error {
 	var failed []error
-	for i, c := range calls {
-		status, err := c.wait(ctx)
-		if err := putError(items[i].ID, status, err); err != nil {
+	for _, err := range e.Errors {
+		if err != nil {
 			failed = append(failed, err)
 		}
 	}
-	return errors.Join(failed...)
+	return failed
+}
+
+// putAll gives each partition as many messages at once as there is room for, so that they share calls.
+func (q *Queue) putAll(ctx context.Context, messages []Message, items []driver.PutItem) error {
+	calls := make([]*call[putRequest, driver.Status], len(items))
+	errs := make([]error, len(items))
+	for next := 0; next < len(items); {
+		byPart := make([][]*call[putRequest, driver.Status], len(q.parts))
+		err := q.room.enter(ctx, len(items[next].Body))
+		if err != nil {
+			for i := next; i < len(items); i++ {
+				errs[i] = err
+			}
+			break
+		}
+		for entered := true; entered; entered = next < len(items) && q.room.tryEnter(len(items[next].Body)) {
+			c := newCall[putRequest, driver.Status](putRequest{items[next], messages[next].Replace})
+			c.room, c.bytes = q.room, len(items[next].Body)
+			p := PartitionOf(items[next].ID, len(q.parts))
+			calls[next], byPart[p] = c, append(byPart[p], c)
+			next++
+		}
+		for p, cs := range byPart {
+			if len(cs) > 0 {
+				q.parts[p].puts.add(cs...)
+			}
+		}
+	}
+	failed := false
+	for i, c := range calls {
+		var status driver.Status
+		err := errs[i]
+		if c != nil {
+			status, err = q.part(items[i].ID).puts.wait(ctx, c)
+		}
+		errs[i] = putError(items[i].ID, status, err)
+		failed = failed || errs[i] != nil
+	}
+	if !failed {
+		return nil
+	}
+	return &BatchError{errs}
 }
 
 // Result is what became of a message that was to be cancelled or rescheduled.
@@ -257,10 +329,12 @@ const (
 	NotFound                      // there is no such message; or it has been delivered, or is a dead letter
 )
 
-// Cancel takes a message out of the queue that has not begun, be it claimed ahead by a consumer or not. The answer is exact: after Cancelled no
-// handler is called any more; after [Firing] one is, unless its process ends. A message that comes again, after an error or a crash, can be cancelled
-// in between: then a handler has been called before. Where a reply of the store was lost and the message is gone when the call is repeated, nobody knows: that is
-// [ErrUnavailable].
+// Cancel takes a message out of the queue that has not begun, be it claimed ahead by a consumer or not. The answer is exact, also if a reply of
+// the store was lost and the call was repeated: after Cancelled no handler is called any more; after [Firing] one is, unless its
+// process ends. A message that comes again, after an error or a crash, can be cancelled in between: then a handler has been called before.
+//
+// If the call gives up with [ErrUnavailable], or ctx ends, it may have taken place, or may until Options.RetryFor (at least ten seconds) has
+// passed on the store's clock. A call that has returned an answer touches nothing later, such as a new message with the same id.
 func (q *Queue) Cancel(ctx context.Context, id string) (Result, error) {
 	return q.move(ctx, driver.OpCancel, Cancelled, driver.Change{ID: id})
 }
@@ -286,9 +360,6 @@ func (q *Queue) move(ctx context.Context, op driver.Op, done Result, c driver.Ch
 		return done, nil
 	case driver.StatusFiring:
 		return Firing, nil
-	}
-	if outcome.repeated {
-		return 0, fmt.Errorf("durable: message %q: %w: the reply to a call was lost, and it is gone now: the call has taken place, or it had been delivered before", c.ID, ErrUnavailable)
 	}
 	return NotFound, nil
 }

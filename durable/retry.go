@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // retry makes a call of the store until it succeeds or fails for good, for Options.RetryFor at most.
@@ -24,21 +26,88 @@ func (q *Queue) retry(call func(ctx context.Context) error) error {
 
 // retryAfter goes on after a first call, which began at start and has failed.
 func (q *Queue) retryAfter(first error, start time.Time, call func(ctx context.Context) error) error {
-	b := backoff.NewExponentialBackOff()
-	b.InitialInterval, b.MaxInterval = 10*time.Millisecond, time.Second
-	_, err := backoff.Retry(q.ctx, func() (struct{}, error) {
-		err := first
-		if first = nil; err == nil {
-			err = call(q.ctx)
+	err, outage := first, false
+	for attempts := 1; errors.Is(err, ErrUnavailable); attempts++ {
+		pause := exponential(10*time.Millisecond, time.Second, attempts)
+		if time.Since(start)+pause > q.options.RetryFor {
+			break
 		}
-		if err != nil && !errors.Is(err, ErrUnavailable) {
-			err = backoff.Permanent(err)
+		if !outage && time.Since(start) >= outageAfter {
+			outage = true
+			q.room.outage(1)
 		}
-		return struct{}{}, err
-	}, backoff.WithBackOff(b), backoff.WithMaxElapsedTime(max(1, q.options.RetryFor-time.Since(start))), backoff.WithNotify(func(err error, pause time.Duration) {
 		q.report("%w; next try in %v", err, pause)
-	}))
+		select {
+		case <-time.After(pause):
+			err = call(q.ctx)
+		case <-q.ctx.Done():
+			err = context.Cause(q.ctx)
+		}
+	}
+	if outage {
+		q.room.outage(-1)
+	}
 	return err
+}
+
+// caller makes calls of one kind that have no token, one at a time, so that each takes place once: see [driver.Call]. It has a
+// batcher's goroutine to itself.
+type caller struct {
+	p    *part
+	name string
+	seq  uint64 // of the last call
+}
+
+// A call may take place up to callWindow, or RetryFor if that is longer, after it was sent for the last time: long enough for a copy that is on
+// its way and for what this process does not know of the store's clock.
+const (
+	callWindow  = 10 * time.Second
+	maxRetryFor = driver.MaxAhead / 2
+)
+
+// call makes a call of the store, again and again while that cannot be reached. The answer is that of the copy which has taken place.
+func (c *caller) call(do func(ctx context.Context, call driver.Call) error) error {
+	c.seq++
+	call := driver.Call{Caller: c.name, Seq: c.seq, NotAfter: c.p.notAfter()}
+	unanswered, unknown := false, false
+	err := c.p.q.retry(func(ctx context.Context) error {
+		err := do(ctx, call)
+		var late *driver.LateError
+		for tries := 0; errors.As(err, &late); tries++ {
+			if unknown = unanswered && late.Unknown; unknown {
+				return err
+			}
+			if tries == 3 {
+				return fmt.Errorf("%w: its clock is ahead again after each call (%w)", ErrUnavailable, err)
+			}
+			// No copy has taken place. The guess of the store's clock was wrong, or the clock was set.
+			c.p.clock.Store(&clockReading{late.Now, time.Now()})
+			call.NotAfter = c.p.notAfter()
+			err = do(ctx, call)
+		}
+		unanswered = unanswered || errors.Is(err, ErrUnavailable)
+		return err
+	})
+	if unknown {
+		return fmt.Errorf("%w: the reply to a call was lost, and its clock was set ahead since: the call may have taken place (%w)", ErrUnavailable, err)
+	}
+	return err
+}
+
+// clockReading is what a store's clock has shown at a moment of this process.
+type clockReading struct {
+	now driver.Instant
+	at  time.Time
+}
+
+// notAfter is the last instant for a call that begins now, by what is known of the store's clock. The first call goes by the clock of
+// this process; if that is wrong, the store says what its own clock shows.
+func (p *part) notAfter() driver.Instant {
+	window := max(callWindow, p.q.options.RetryFor)
+	if r := p.clock.Load(); r != nil {
+		return r.now.Add(time.Since(r.at)).Add(window)
+	}
+	return driver.InstantOf(time.Now()).Add(window)
 }
 
 // Exponential is a backoff for ConsumerOptions that begins with least and doubles with each attempt,
@@ -46,15 +115,16 @@ func (q *Queue) retryAfter(first error, start time.Time, call func(ctx context.C
 // not come again together; never more than most. It looks at d.Attempts only.
 func Exponential(least, most time.Duration) func(d *Delivery, err error) time.Duration {
 	return func(d *Delivery, _ error) time.Duration {
-		b := &backoff.ExponentialBackOff{InitialInterval: least, MaxInterval: most, Multiplier: 2, RandomizationFactor: 0.5}
-		b.Reset()
-		pause := least
-		for range min(max(0, d.Attempts), 63) + 1 {
-			pause = b.NextBackOff()
-		}
-		if pause < 0 { // it does not fit
-			pause = most
-		}
-		return min(pause, most)
+		return exponential(least, most, min(max(0, d.Attempts), 63)+1)
 	}
+}
+
+// exponential returns the pause after a number of attempts.
+func exponential(least, most time.Duration, attempts int) time.Duration {
+	pause := math.Ldexp(float64(least), min(attempts, 64)-1)
+	pause = min(pause, float64(most)) * (0.5 + rand.Float64())
+	if pause >= float64(most) {
+		return most
+	}
+	return time.Duration(pause)
 }

@@ -6,61 +6,37 @@ import (
 	"sync"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/timingwheel-go/timingwheel"
 )
 
 // lateness is how late this process has delivered.
 type lateness struct {
-	mu  sync.Mutex
-	h   *hdrhistogram.Histogram // in µs
-	sum time.Duration
-}
-
-// mostLate is where the histogram ends: an hour. What is later counts as that.
-const mostLate = time.Hour
-
-func newLateness() *lateness {
-	return &lateness{h: hdrhistogram.New(1, mostLate.Microseconds(), 2)}
+	mu sync.Mutex
+	h  timingwheel.Histogram
 }
 
 func (l *lateness) record(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d = min(max(d, 0), mostLate)
-	_ = l.h.RecordValue(d.Microseconds()) // which is in range
-	l.sum += d
+	l.h.Record(d)
 }
 
 // Lateness is a summary of how long after their due times this process has delivered messages: when their handlers were called, or Take
-// returned. It is measured on the store's clock as this process knows it, so it may be too small by the time of a round trip.
+// returned. It is measured on the store's clock as this process knows it, so it may be too small by the time of a round trip. The
+// quantiles P50, P99 and P999 are upper bounds, at most a quarter too high: see [timingwheel.Histogram.Quantile].
 type Lateness struct {
 	Count               int64
-	Sum                 time.Duration
 	P50, P99, P999, Max time.Duration
-	Buckets             []LatenessBucket // those with deliveries, in order
-}
-
-// LatenessBucket is a number of deliveries with about the same lateness: at most UpTo, and later
-// than UpTo of the bucket before. A bucket is 1 µs or less than 1% of UpTo wide, up to an hour; what
-// is later counts as an hour late.
-type LatenessBucket struct {
-	UpTo  time.Duration
-	Count int64
+	Histogram           timingwheel.Histogram // of all deliveries; its Max is that above
 }
 
 func (l *lateness) summary() Lateness {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	at := func(q float64) time.Duration { return time.Duration(l.h.ValueAtQuantile(q)) * time.Microsecond }
-	s := Lateness{
-		Count: l.h.TotalCount(), Sum: l.sum, P50: at(50), P99: at(99), P999: at(99.9), Max: time.Duration(l.h.Max()) * time.Microsecond,
+	h := l.h
+	l.mu.Unlock()
+	return Lateness{
+		Count: int64(h.Count()), P50: h.Quantile(0.5), P99: h.Quantile(0.99), P999: h.Quantile(0.999), Max: h.Max, Histogram: h,
 	}
-	for _, bar := range l.h.Distribution() {
-		if bar.Count > 0 {
-			s.Buckets = append(s.Buckets, LatenessBucket{time.Duration(bar.To) * time.Microsecond, bar.Count})
-		}
-	}
-	return s
 }
 
 // Stats is the state of a queue.

@@ -11,7 +11,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// The buckets of lateness hold each delivery, in order, and Stats counts the consumers of all
+// The histogram of lateness has each delivery, and Stats counts the consumers of all
 // processes.
 func TestStatsOfLatenessAndConsumers(t *testing.T) {
 	t.Parallel()
@@ -25,7 +25,7 @@ func TestStatsOfLatenessAndConsumers(t *testing.T) {
 		stats, err := q.Stats(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, stats.Consumers)
-		require.Empty(t, stats.Lateness.Buckets)
+		require.Zero(t, stats.Lateness.Histogram.Count())
 		handler := func(context.Context, *durable.Delivery) error { return nil }
 		stops := []func(){consume(t, q, handler, durable.ConsumerOptions{}), consume(t, q, handler, durable.ConsumerOptions{})}
 		time.Sleep(time.Minute)
@@ -34,15 +34,9 @@ func TestStatsOfLatenessAndConsumers(t *testing.T) {
 		require.Equal(t, 2, stats.Consumers)
 		l := stats.Lateness
 		require.EqualValues(t, 5, l.Count)
-		assert.InDelta(t, (time.Hour + 121*time.Second).Seconds(), l.Sum.Seconds(), 1, "3 hours count as one")
-		sum, last := int64(0), time.Duration(-1)
-		for _, b := range l.Buckets {
-			require.Positive(t, b.Count)
-			require.Greater(t, b.UpTo, last)
-			sum, last = sum+b.Count, b.UpTo
-		}
-		require.EqualValues(t, 5, sum)
-		require.InEpsilon(t, time.Hour, last, 0.01)
+		assert.InDelta(t, (3*time.Hour + 121*time.Second).Seconds(), l.Histogram.Sum.Seconds(), 1)
+		require.EqualValues(t, 5, l.Histogram.Count())
+		require.InDelta(t, (3 * time.Hour).Seconds(), l.Max.Seconds(), 1)
 		for _, stop := range stops {
 			stop()
 		}

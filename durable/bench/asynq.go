@@ -87,7 +87,7 @@ func asynqLateness(ctx context.Context, srv *server, s settings, r *results) err
 	const perSec = 5_000
 	client := asynq.NewClient(asynq.RedisClientOpt{Addr: srv.addr, PoolSize: callers})
 	defer client.Close()
-	l := newLateness()
+	l := new(lateness)
 	var left atomic.Int64
 	left.Store(int64(perSec * s.seconds))
 	err := beside(ctx, func(ctx context.Context) error {
@@ -114,7 +114,7 @@ func asynqLateness(ctx context.Context, srv *server, s settings, r *results) err
 	if err != nil {
 		return err
 	}
-	r.note(fmt.Sprintf("asynq: lateness at %dk/s, p50, p99, p99.9", perSec/1000), fmt.Sprintf("%.0f, %.0f, %.0f ms", l.ms(50), l.ms(99), l.ms(99.9)))
+	r.note(fmt.Sprintf("asynq: lateness at %dk/s, p50, p99, p99.9", perSec/1000), fmt.Sprintf("%.0f, %.0f, %.0f ms", l.ms(0.5), l.ms(0.99), l.ms(0.999)))
 	r.note("asynq: early, and by how much", fmt.Sprintf("%d, %v", l.early, l.worst.Round(time.Millisecond)))
 	return nil
 }

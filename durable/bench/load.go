@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/timingwheel-go/timingwheel/durable"
 )
@@ -102,12 +102,10 @@ func drain(ctx context.Context, q *durable.Queue, n int, handle func(d *durable.
 // lateness is what was measured of deliveries.
 type lateness struct {
 	mu    sync.Mutex
-	h     *hdrhistogram.Histogram // µs
+	all   []time.Duration
 	early int
 	worst time.Duration // earliness
 }
-
-func newLateness() *lateness { return &lateness{h: hdrhistogram.New(1, 3_600_000_000, 3)} }
 
 func (l *lateness) add(late time.Duration) {
 	l.mu.Lock()
@@ -117,11 +115,19 @@ func (l *lateness) add(late time.Duration) {
 		l.worst = max(l.worst, -late)
 		late = 0
 	}
-	_ = l.h.RecordValue(min(late.Microseconds(), 3_600_000_000)) // in range
+	l.all = append(l.all, late)
 }
 
-func (l *lateness) ms(quantile float64) float64 {
-	return float64(l.h.ValueAtQuantile(quantile)) / 1000
+// ms returns the smallest lateness that is not exceeded by a share of all deliveries, in milliseconds, and 0 if there was none.
+func (l *lateness) ms(share float64) float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.all) == 0 {
+		return 0
+	}
+	slices.Sort(l.all)
+	rank := int(math.Ceil(share * float64(len(l.all))))
+	return float64(l.all[max(rank, 1)-1]) / float64(time.Millisecond)
 }
 
 // steady enqueues rate messages a second for some seconds, due one second later, through the caller.

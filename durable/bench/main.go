@@ -8,6 +8,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -18,10 +20,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"text/tabwriter"
 	"time"
-
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/urfave/cli/v3"
 )
 
 func main() {
@@ -44,34 +44,32 @@ type settings struct {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	app := &cli.Command{
-		Name: "bench", Usage: "measure the durable queue against its targets", Writer: stdout, ErrWriter: stderr,
-		HideHelpCommand: true,
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "redis", Usage: "`ADDRESS` of a server that may be emptied; empty: start one"},
-			&cli.IntFlag{Name: "messages", Value: 200_000, Usage: "of each throughput, 1,000 to 10,000,000"},
-			&cli.IntFlag{Name: "seconds", Value: 10, Usage: "that lateness and idling are measured for, 1 to 600"},
-			&cli.IntFlag{Name: "reopen", Value: 1_000_000, Usage: "messages in the file that is reopened, 1,000 to 10,000,000"},
-			&cli.StringSliceFlag{Name: "skip", Usage: "`PART` to leave out: redis, aof, asynq, file"},
-		},
-		Action: func(ctx context.Context, c *cli.Command) error {
-			if c.Args().Present() {
-				return fmt.Errorf("unexpected argument %q: there are only options", c.Args().First())
-			}
-			s := settings{
-				redis: c.String("redis"), messages: c.Int("messages"), seconds: c.Int("seconds"), reopen: c.Int("reopen"),
-				skip: make(map[string]bool), progress: stderr,
-			}
-			for _, part := range c.StringSlice("skip") {
-				s.skip[part] = true
-			}
-			if err := s.check(); err != nil {
-				return err
-			}
-			return measure(ctx, s, stdout)
-		},
+	s := settings{skip: make(map[string]bool), progress: stderr}
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.StringVar(&s.redis, "redis", "", "`address` of a server that may be emptied; empty: start one")
+	f.IntVar(&s.messages, "messages", 200_000, "messages of each throughput, 1,000 to 10,000,000")
+	f.IntVar(&s.seconds, "seconds", 10, "seconds that lateness and idling are measured for, 1 to 600")
+	f.IntVar(&s.reopen, "reopen", 1_000_000, "messages in the file that is reopened, 1,000 to 10,000,000")
+	f.Func("skip", "`parts` to leave out, separated by commas: redis, aof, asynq, file", func(parts string) error {
+		for part := range strings.SplitSeq(parts, ",") {
+			s.skip[part] = true
+		}
+		return nil
+	})
+	if err := f.Parse(args[1:]); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil
+		}
+		return err
 	}
-	return app.Run(ctx, args)
+	if f.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q: there are only options", f.Arg(0))
+	}
+	if err := s.check(); err != nil {
+		return err
+	}
+	return measure(ctx, s, stdout)
 }
 
 func (s *settings) check() error {
@@ -121,14 +119,13 @@ func (r *results) put(w row) {
 	fmt.Fprintf(r.progress, "%-60s %14s %s\n", w.name, w.figure, w.verdict)
 }
 
-func (r *results) write(out io.Writer) {
-	t := table.NewWriter()
-	t.SetStyle(table.StyleLight)
-	t.AppendHeader(table.Row{"figure", "target", "measured", "verdict"})
+func (r *results) write(out io.Writer) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "figure\ttarget\tmeasured\tverdict")
 	for _, w := range r.rows {
-		t.AppendRow(table.Row{w.name, w.target, w.figure, w.verdict})
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", w.name, w.target, w.figure, w.verdict)
 	}
-	fmt.Fprintln(out, t.Render())
+	return t.Flush()
 }
 
 func perSecond(f float64) string { return fmt.Sprintf("%.1fk/s", f/1000) }
@@ -151,8 +148,7 @@ func measure(ctx context.Context, s settings, stdout io.Writer) error {
 		}
 	}
 	fmt.Fprintf(stdout, "%s/%s, %d processors, %s, commit %s, %s\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), commit(), time.Now().Format(time.DateOnly))
-	r.write(stdout)
-	return nil
+	return r.write(stdout)
 }
 
 // commit is that of the program, or of the working directory: go run, which is started in a clone, does not note it in the program.

@@ -66,7 +66,7 @@ func figures(t *testing.T, skipped ...string) string {
 
 func TestRun_File(t *testing.T) {
 	t.Parallel()
-	if n := strings.Count(figures(t, "redis", "aof"), "│ file: "); n != 3 {
+	if n := strings.Count(figures(t, "redis", "aof"), "\nfile: "); n != 3 {
 		t.Errorf("%d figures of the file, want 3", n)
 	}
 }
@@ -75,10 +75,10 @@ func TestRun_Redis(t *testing.T) {
 	t.Parallel()
 	redistest.Require(t)
 	out := figures(t, "file")
-	if n := strings.Count(out, "│ Redis"); n != 12 {
+	if n := strings.Count(out, "\nRedis"); n != 12 {
 		t.Errorf("%d figures of Redis, want 12", n)
 	}
-	if n := strings.Count(out, "│ asynq: "); n != 4 {
+	if n := strings.Count(out, "\nasynq: "); n != 4 {
 		t.Errorf("%d figures of asynq, want 4", n)
 	}
 }
@@ -140,5 +140,24 @@ func TestResults(t *testing.T) {
 		if r.rows[i] != want[i] {
 			t.Errorf("%v, want %v", r.rows[i], want[i])
 		}
+	}
+}
+
+func TestLateness(t *testing.T) {
+	t.Parallel()
+	var l lateness
+	if got := l.ms(0.5); got != 0 {
+		t.Errorf("%v ms without a delivery", got)
+	}
+	for _, late := range []int{5, -3, 1, 2, 4, 3, 10, 9, 8, 7} {
+		l.add(time.Duration(late) * time.Millisecond)
+	}
+	for share, want := range map[float64]float64{0: 0, 0.1: 0, 0.5: 4, 0.9: 9, 0.999: 10, 1: 10} {
+		if got := l.ms(share); got != want {
+			t.Errorf("%v of all: %v ms, want %v", share, got, want)
+		}
+	}
+	if l.early != 1 || l.worst != 3*time.Millisecond {
+		t.Errorf("%d early, by %v", l.early, l.worst)
 	}
 }

@@ -118,7 +118,7 @@ func steadyLateness(ctx context.Context, s settings, r *results, srv *server, st
 		return err
 	}
 	defer q.Close()
-	l := newLateness()
+	l := new(lateness)
 	err = beside(ctx, func(ctx context.Context) error {
 		return drain(ctx, q, perSec*s.seconds, func(d *durable.Delivery) { l.add(time.Since(d.Due)) })
 	}, func(ctx context.Context) error {
@@ -133,9 +133,9 @@ func steadyLateness(ctx context.Context, s settings, r *results, srv *server, st
 	if err != nil {
 		return err
 	}
-	r.add("Redis: lateness at 10k/s, p50", l.ms(50), 1, true, millis)
-	r.add("Redis: lateness at 10k/s, p99", l.ms(99), 5, true, millis)
-	r.add("Redis: lateness at 10k/s, p99.9", l.ms(99.9), 20, true, millis)
+	r.add("Redis: lateness at 10k/s, p50", l.ms(0.5), 1, true, millis)
+	r.add("Redis: lateness at 10k/s, p99", l.ms(0.99), 5, true, millis)
+	r.add("Redis: lateness at 10k/s, p99.9", l.ms(0.999), 20, true, millis)
 	r.add("Redis: early", float64(l.early), 0, true, plain)
 	if s.skip["asynq"] {
 		return nil

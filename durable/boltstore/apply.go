@@ -97,7 +97,7 @@ func (w *partitionWriter) isRepeated(op driver.Op, c *driver.Change, r *record) 
 
 // die makes a record that of a dead letter.
 func (w *partitionWriter) die(r *record) {
-	r.State, r.Died, r.suspect, r.replayed = driver.StateDead, local.Floor(w.now), false, false
+	r.State, r.Died, r.suspect = driver.StateDead, local.Floor(w.now), false
 	w.state.buried++
 }
 
@@ -123,8 +123,6 @@ func (w *partitionWriter) intervene(op driver.Op, c *driver.Change, r *record) (
 // exhume replays or purges a dead letter.
 func (w *partitionWriter) exhume(op driver.Op, c *driver.Change, r *record) (driver.Status, error) {
 	switch {
-	case r != nil && r.replayed && op == driver.OpReplay:
-		return driver.StatusDone, nil // a repetition, be it that the message has been claimed since
 	case r == nil || r.State != driver.StateDead:
 		return driver.StatusNotFound, nil
 	case op == driver.OpPurge:
@@ -132,7 +130,7 @@ func (w *partitionWriter) exhume(op driver.Op, c *driver.Change, r *record) (dri
 	}
 	is := *r
 	is.State, is.Due, is.Died = driver.StateScheduled, local.After(w.now, c.Delay), 0
-	is.Attempts, is.Crashes, is.last, is.replayed = 0, 0, 0, true
+	is.Attempts, is.Crashes, is.last = 0, 0, 0
 	return driver.StatusDone, w.move(r, &is, effect{})
 }
 

@@ -2,10 +2,8 @@ package boltstore
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
@@ -25,34 +23,12 @@ func (b *backend) enter(ctx context.Context, index int) (*partition, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err
 	}
-	if index < 0 || index >= len(b.queue.partitions) {
-		return nil, fmt.Errorf("boltstore: %w partition %d: 0 to %d are accepted", driver.ErrInvalid, index, len(b.queue.partitions)-1)
-	}
 	return b.queue.partitions[index], nil
-}
-
-func checkSize(what string, n int) error {
-	if n > driver.MaxBatch {
-		return fmt.Errorf("boltstore: %w %s of %d messages: up to %d are accepted", driver.ErrInvalid, what, n, driver.MaxBatch)
-	}
-	return nil
 }
 
 // Put waits for a commit, which all that is put, acknowledged and so on at the same time shares. It is O(log n) for each message. Where the file
 // cannot grow it is [driver.ErrFull].
 func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {
-	if err := checkSize("put", len(put.Items)); err != nil {
-		return nil, err
-	}
-	for i := range put.Items {
-		if n := len(put.Items[i].ID); n < 1 || n > durable.MaxID {
-			return nil, fmt.Errorf("boltstore: %w id %.40q: it has %d bytes; 1 to %d are accepted",
-				driver.ErrInvalid, put.Items[i].ID, n, durable.MaxID)
-		}
-	}
-	if n := len(put.Producer); n > maxProducer {
-		return nil, fmt.Errorf("boltstore: %w producer %.40q…: it has %d bytes; up to %d are accepted", driver.ErrInvalid, put.Producer, n, maxProducer)
-	}
 	p, err := b.enter(ctx, put.Partition)
 	if err != nil || len(put.Items) == 0 {
 		return nil, err
@@ -64,7 +40,7 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 	}
 	var statuses []driver.Status
 	r.run = func(w *partitionWriter) (err error) {
-		statuses, r.refused, err = w.put(&put)
+		statuses, err = w.put(&put)
 		return err
 	}
 	if err := b.store.commits.do(ctx, r); err != nil {
@@ -76,12 +52,6 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 // Apply waits for a commit as [backend.Put] does, but for Begin, Extend, and Release of what has not begun: these wait only where a
 // commit of the same message is under way.
 func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
-	if batch.Op < driver.OpBegin || batch.Op > driver.OpExpire {
-		return nil, fmt.Errorf("boltstore: %w transition %d: %d to %d are accepted", driver.ErrInvalid, batch.Op, driver.OpBegin, driver.OpExpire)
-	}
-	if err := checkSize(fmt.Sprintf("transition %d", batch.Op), len(batch.Changes)); err != nil {
-		return nil, err
-	}
 	p, err := b.enter(ctx, batch.Partition)
 	if err != nil || len(batch.Changes) == 0 {
 		return nil, err

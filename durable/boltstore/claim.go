@@ -3,7 +3,6 @@ package boltstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -19,9 +18,6 @@ import (
 //
 // Where the disk is full, claiming goes on: what needs a commit is done by a later claim, and Claimed.Lease is at least a second away.
 func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
-	if claim.Max < 0 || claim.Max > driver.MaxBatch {
-		return driver.Claimed{}, fmt.Errorf("boltstore: %w Claim.Max %d: 0 to %d are accepted", driver.ErrInvalid, claim.Max, driver.MaxBatch)
-	}
 	p, err := b.enter(ctx, claim.Partition)
 	if err != nil {
 		return driver.Claimed{}, err

@@ -41,12 +41,10 @@ type request struct {
 	bytes int
 	grows bool // it stores something new, so it is what is refused first where there is no space
 
-	// run makes the change, in a transaction. It may run more than once. What it refuses goes to refused before it has written anything; an error
-	// is one of the transaction.
-	run     func(w *partitionWriter) error
-	refused error
-	err     error
-	done    chan struct{}
+	// run makes the change, in a transaction. It may run more than once. An error is one of the transaction.
+	run  func(w *partitionWriter) error
+	err  error
+	done chan struct{}
 }
 
 func (c *committer) start(s *Store) {
@@ -65,7 +63,7 @@ func (c *committer) stop() {
 
 func (c *committer) wait() { <-c.done }
 
-// do waits until a request is safe, or was refused. Where ctx ends before, it may take place all the same.
+// do waits until a request is safe, or has failed. Where ctx ends before, it may take place all the same.
 func (c *committer) do(ctx context.Context, r *request) error {
 	r.done = make(chan struct{})
 	c.mu.Lock()
@@ -78,7 +76,7 @@ func (c *committer) do(ctx context.Context, r *request) error {
 	c.mu.Unlock()
 	select {
 	case <-r.done:
-		return errors.Join(r.refused, r.err)
+		return r.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

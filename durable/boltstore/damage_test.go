@@ -168,7 +168,7 @@ func TestDecodeNeverPanics(t *testing.T) {
 			ID: "a", Body: []byte("body"), Enqueued: 1, Due: driver.Never, MaxAttempts: 25, Attempts: 2, Crashes: 3,
 			State: driver.StateDead, Token: 1 << 60, Died: 9, Reason: "why",
 		},
-		last: driver.OpBury, suspect: true, replayed: true,
+		last: driver.OpBury, suspect: true,
 	}
 	encoded := good.encode()
 	got, err := decode("a", encoded)

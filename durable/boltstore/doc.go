@@ -4,8 +4,8 @@
 // # One process
 //
 // The file is locked by the process that has it open, so what is true of a running process only lives in memory: leases, tokens in use,
-// what is firing, members. The file holds what must survive: messages with their attempts and crashes, dead letters, counters, and the
-// last call of each producer. After a crash or a restart there is no lease to wait for: every message that was claimed is scheduled
+// what is firing, members. The file holds what must survive: messages with their attempts and crashes, dead letters, and
+// counters. After a crash or a restart there is no lease to wait for: every message that was claimed is scheduled
 // again as soon as the queue is open, at the due time it had.
 //
 // # What a call that has returned promises

@@ -92,7 +92,7 @@ func TestOpenRefusesNewerVersion(t *testing.T) {
 	})
 	_, err = Open(path, Options{})
 	require.ErrorIs(t, err, driver.ErrVersion)
-	assert.ErrorContains(t, err, "version 2, this program reads and writes version 1")
+	assert.ErrorContains(t, err, fmt.Sprintf("version %d, this program reads and writes version %d", formatVersion+1, formatVersion))
 }
 
 func TestOpenRefusesReadOnlyFile(t *testing.T) {

@@ -14,7 +14,7 @@ func FuzzFormats(f *testing.F) {
 	full := record{Record: driver.Record{
 		ID: "a", State: driver.StateDead, Enqueued: 1, Due: driver.Never, Died: 300, MaxAttempts: 5, Attempts: 2, Crashes: 1, Token: 1 << 60,
 		Reason: "for the test", Body: []byte("body"),
-	}, last: driver.OpBury, suspect: true, replayed: true}
+	}, last: driver.OpBury, suspect: true}
 	f.Add(full.encode())
 	f.Add((&record{Record: driver.Record{State: driver.StateScheduled}}).encode())
 	f.Add(key{1 << 40, "id"}.bytes())

@@ -16,21 +16,19 @@ import (
 //	index      due ‖ id            → nothing. Scheduled ones, those that are leased in memory included
 //	dead       time of death ‖ id  → nothing
 //	begun      id                  → nothing. See committer.note
-//	producers  name                → number and statuses of the last call, see producerEntry
 //	state                          → counters, see state
 //
 // Beside "queues" there is "reserve", see reserveBytes.
 //
 // Times are eight bytes of milliseconds, big-endian, so that the order of keys is that of times and then ids.
 var (
-	bucketMeta      = []byte("timingwheel durable queues")
-	bucketQueues    = []byte("queues")
-	bucketReserve   = []byte("reserve")
-	bucketRecords   = []byte("records")
-	bucketIndex     = []byte("index")
-	bucketDead      = []byte("dead")
-	bucketBegun     = []byte("begun")
-	bucketProducers = []byte("producers")
+	bucketMeta    = []byte("timingwheel durable queues")
+	bucketQueues  = []byte("queues")
+	bucketReserve = []byte("reserve")
+	bucketRecords = []byte("records")
+	bucketIndex   = []byte("index")
+	bucketDead    = []byte("dead")
+	bucketBegun   = []byte("begun")
 
 	keyVersion    = []byte("version")
 	keyPartitions = []byte("partitions")
@@ -42,7 +40,7 @@ var (
 var empty = []byte{}
 
 // formatVersion is the version of the layout. It rises where an older program would misunderstand a file.
-const formatVersion = 1
+const formatVersion = 2
 
 // key is a place in an order by time and then by id.
 type key struct {
@@ -126,7 +124,7 @@ func decodeState(b []byte) (s state, err error) {
 
 // buckets are those of a partition in one transaction.
 type buckets struct {
-	root, records, index, dead, begun, producers *bolt.Bucket
+	root, records, index, dead, begun *bolt.Bucket
 }
 
 var errNoBucket = errors.New("a bucket is missing")
@@ -155,7 +153,7 @@ type namedBucket struct {
 
 func (b *buckets) all() []namedBucket {
 	return []namedBucket{
-		{bucketRecords, &b.records}, {bucketIndex, &b.index}, {bucketDead, &b.dead}, {bucketBegun, &b.begun}, {bucketProducers, &b.producers},
+		{bucketRecords, &b.records}, {bucketIndex, &b.index}, {bucketDead, &b.dead}, {bucketBegun, &b.begun},
 	}
 }
 

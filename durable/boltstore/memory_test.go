@@ -153,32 +153,6 @@ func TestTally(t *testing.T) {
 	}
 }
 
-// TestProducersAreForgotten has many producers: those of long ago go as new ones come.
-func TestProducersAreForgotten(t *testing.T) {
-	t.Parallel()
-	clock := newClock()
-	path := filepath.Join(t.TempDir(), "queue.db")
-	s := openStore(t, path, Options{NoSync: true, Now: clock.Now})
-	q := openQueue(t, s, 1)
-	call := func(i int) []driver.Status {
-		statuses, err := q.Put(t.Context(), driver.Put{Producer: fmt.Sprint("p", i), Seq: 1, Items: []driver.PutItem{{ID: "same", Delay: time.Hour}}})
-		require.NoError(t, err)
-		return statuses
-	}
-	for i := range producersKept + 100 {
-		call(i)
-	}
-	assert.Equal(t, []driver.Status{driver.StatusDone}, call(0), "a day has not passed")
-	clock.Advance(producerAge + time.Minute)
-	for i := range 400 {
-		call(10_000 + i)
-	}
-	p := q.(*backend).queue.partitions[0]
-	assert.Less(t, p.known.producers, producersKept+100)
-	assert.GreaterOrEqual(t, p.known.producers, producersKept-4)
-	assert.Equal(t, []driver.Status{driver.StatusDuplicate}, call(10_000))
-}
-
 // TestCutOffWhileOpen truncates the file behind the back of the store: that is an error, and not the end of the process.
 func TestCutOffWhileOpen(t *testing.T) {
 	t.Parallel()
@@ -226,25 +200,4 @@ func TestEmptiedWhileOpen(t *testing.T) {
 			require.Fail(t, "a call, or Close, does not return")
 		}
 	}
-}
-
-// TestProducersOfFailedCommits has commits fail: the producers of their puts do not count, and none counts as forgotten.
-func TestProducersOfFailedCommits(t *testing.T) {
-	t.Parallel()
-	clock := newClock()
-	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true, Now: clock.Now, maxSize: 16 << 20})
-	q := openQueue(t, s, 1)
-	call := func(producer string, body []byte) error {
-		_, err := q.Put(t.Context(), driver.Put{Producer: producer, Seq: 1, Items: []driver.PutItem{{ID: producer, Delay: time.Hour, Body: body}}})
-		return err
-	}
-	for i := range producersKept {
-		require.NoError(t, call(fmt.Sprint("p", i), nil))
-	}
-	clock.Advance(producerAge + time.Minute)
-	p := q.(*backend).queue.partitions[0]
-	for range 3 {
-		require.ErrorIs(t, call("large", make([]byte, 16<<20)), driver.ErrFull)
-	}
-	assert.Equal(t, producersKept, p.known.producers)
 }

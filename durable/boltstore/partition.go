@@ -39,14 +39,6 @@ type partition struct {
 	headKnown  bool           // false only within a critical section
 	oldestDead driver.Instant // time of the first death; 0: there is none
 	due        tally
-
-	known known // of the committer only
-}
-
-// known is what the committer knows of the producers of a partition, as of the last commit.
-type known struct {
-	producers  int    // that are remembered; at least producersKept where it is no less
-	forgetFrom []byte // where it looks for old ones next
 }
 
 // maxFree is the length of free at which it is given up, so that it does not grow when much is put that nobody claims: the front goes back to
@@ -107,10 +99,6 @@ func (q *queue) loadPartition(tx *bolt.Tx, i int) (*partition, error) {
 	p.busy, p.notes = make(map[string]struct{}), make(map[string]struct{})
 	p.oldestDead = firstTime(b.dead)
 	p.findHead(b)
-	c := b.producers.Cursor()
-	for k, _ := c.First(); k != nil && p.known.producers < producersKept; k, _ = c.Next() {
-		p.known.producers++
-	}
 	return p, b.root.Put(keyState, s.encode())
 }
 

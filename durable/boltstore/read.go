@@ -64,9 +64,6 @@ func (p *partition) present(stored *record) driver.Record {
 func (b *backend) List(ctx context.Context, index int, state driver.State, cursor string, limit int) (
 	records []driver.Record, next string, err error,
 ) {
-	if limit < 1 {
-		return nil, "", fmt.Errorf("boltstore: %w limit %d of a list: 1 or more is accepted", driver.ErrInvalid, limit)
-	}
 	from, err := parseCursor(cursor)
 	if err != nil {
 		return nil, "", err
@@ -80,9 +77,6 @@ func (b *backend) List(ctx context.Context, index int, state driver.State, curso
 			page.walk(parts.dead, from, func(string) bool { return true })
 		case driver.StateLeased:
 			page.leased(from)
-		default:
-			return fmt.Errorf("boltstore: %w state %d of a list: %d (scheduled), %d (leased and firing) and %d (dead) are accepted",
-				driver.ErrInvalid, state, driver.StateScheduled, driver.StateLeased, driver.StateDead)
 		}
 		records, next = page.out, page.next
 		return nil

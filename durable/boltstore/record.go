@@ -13,17 +13,12 @@ type record struct {
 	driver.Record
 	last    driver.Op // the transition that has written it, so that it may be repeated; 0: a put or another one
 	suspect bool      // it had begun when the process crashed, so that the next claim looks at its crashes
-
-	replayed bool // since it was dead
 }
 
 // recordVersion is the first byte of a record.
 const recordVersion = 1
 
-const (
-	flagSuspect = 1 << iota
-	flagReplayed
-)
+const flagSuspect = 1
 
 // encode makes of a record: its version, state, last transition and flags, then as varints its times, numbers and the length of the
 // reason; then the reason and the body. The id is the key.
@@ -32,9 +27,6 @@ func (r *record) encode() []byte {
 	flags := byte(0)
 	if r.suspect {
 		flags |= flagSuspect
-	}
-	if r.replayed {
-		flags |= flagReplayed
 	}
 	b = append(b, recordVersion, byte(r.State), byte(r.last), flags)
 	for _, v := range []uint64{
@@ -59,7 +51,7 @@ func decode(id string, b []byte) (r record, err error) {
 		return damaged(fmt.Sprintf("its version is %d, %d is expected", b[0], recordVersion))
 	}
 	r.ID, r.State, r.last = id, driver.State(b[1]), driver.Op(b[2])
-	r.suspect, r.replayed = b[3]&flagSuspect != 0, b[3]&flagReplayed != 0
+	r.suspect = b[3]&flagSuspect != 0
 	if r.State != driver.StateScheduled && r.State != driver.StateDead {
 		return damaged(fmt.Sprintf("its state is %d", r.State))
 	}

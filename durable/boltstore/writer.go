@@ -25,7 +25,6 @@ type partitionWriter struct {
 	noted   []string
 	dirty   bool
 	dead    bool // the set of dead letters has changed
-	known   known
 }
 
 func newWriter(s *Store, tx *bolt.Tx) *writer {
@@ -41,7 +40,7 @@ func (w *writer) partition(p *partition) (*partitionWriter, error) {
 		return nil, err
 	}
 	p.mu.Lock()
-	pw := &partitionWriter{writer: w, p: p, buckets: b, state: p.state, known: p.known}
+	pw := &partitionWriter{writer: w, p: p, buckets: b, state: p.state}
 	p.mu.Unlock()
 	w.parts[p] = pw
 	return pw, nil
@@ -59,7 +58,6 @@ func (w *writer) run(group []*request, notes []*partition) error {
 				return err
 			}
 		}
-		r.refused = nil
 		if err := r.run(pw); err != nil {
 			return err
 		}
@@ -142,7 +140,7 @@ func (w *partitionWriter) settle() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	head := p.head
-	p.state, p.known = w.state, w.known
+	p.state = w.state
 	for _, id := range w.noted {
 		delete(p.notes, id)
 	}

@@ -71,6 +71,32 @@ func TestServerClockIsSet(t *testing.T) {
 	}
 }
 
+// A message is taken over and acknowledged after the server's clock was set ahead, past the end of a
+// lease that has not ended on the clock of its holder. The holder's acknowledgement is refused.
+func TestAckAfterTheServerClockWasSet(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	clock := redistest.NewClock(t)
+	tg := target{Redis: redistest.Start(t, redistest.Options{Clock: clock}).Addr()}
+	take := func(q *durable.Queue) *durable.Delivery {
+		r, err := q.Receiver(durable.ConsumerOptions{Visibility: time.Minute, Membership: 500 * time.Millisecond})
+		require.NoError(t, err)
+		defer r.Close()
+		d, err := r.Take(t.Context())
+		require.NoError(t, err)
+		return d
+	}
+	holder, other := openHere(t, tg), openHere(t, tg)
+	_, err := holder.Enqueue(t.Context(), durable.Message{ID: "m"})
+	require.NoError(t, err)
+	late := take(holder)
+	clock.Set(10 * time.Minute)
+	d := take(other)
+	require.Equal(t, "m", d.ID)
+	require.NoError(t, d.Ack(t.Context()))
+	require.ErrorIs(t, late.Ack(t.Context()), durable.ErrLeaseLost)
+}
+
 // underSteps enqueues and delivers messages, and sets the clock in between.
 func underSteps(t *testing.T, q *durable.Queue, clock *serverClock, step func()) {
 	t.Helper()

@@ -26,7 +26,7 @@ func TestKeysAreDeleted(t *testing.T) {
 	brief(t)
 	t.Parallel()
 	for _, key := range []string{
-		"{chaos:1}:m", "{chaos:1}:s", "{chaos:1}:d", "{chaos:1}:l", "{chaos:1}:x", "{chaos:1}:c", "{chaos:1}:p", "{chaos}:members", "{chaos}:meta",
+		"{chaos:1}:m", "{chaos:1}:s", "{chaos:1}:d", "{chaos:1}:l", "{chaos:1}:x", "{chaos:1}:c", "{chaos}:members", "{chaos}:meta",
 	} {
 		t.Run(strings.NewReplacer("{", "", "}", "").Replace(key), func(t *testing.T) {
 			t.Parallel()

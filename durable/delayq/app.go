@@ -15,8 +15,8 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/delayq/internal/storeurl"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
-	"github.com/timingwheel-go/timingwheel/durable/internal/storeurl"
 )
 
 // app is one run of the program.
@@ -92,7 +92,7 @@ func (a *app) globals() []cli.Flag {
 func (a *app) commands() []*cli.Command {
 	return []*cli.Command{
 		a.enqueueCommand(), a.takeCommand(), a.consumeCommand(), a.watchCommand(), a.inspectCommand(), a.listCommand(),
-		a.cancelCommand(), a.rescheduleCommand(), a.deadCommand(), a.auditCommand(), a.benchCommand(),
+		a.cancelCommand(), a.rescheduleCommand(), a.deadCommand(), a.auditCommand(),
 	}
 }
 
@@ -139,11 +139,7 @@ func (a *app) with(ctx context.Context, f func(s *session) error) error {
 }
 
 // make is with for commands that may make the file of a store.
-func (a *app) make(ctx context.Context, f func(s *session) error) error {
-	return a.withStore(ctx, func(store durable.Store) error { return a.use(ctx, store, a.queue, f) })
-}
-
-func (a *app) withStore(ctx context.Context, f func(store durable.Store) error) (err error) {
+func (a *app) make(ctx context.Context, f func(s *session) error) (err error) {
 	if err := a.check(); err != nil {
 		return err
 	}
@@ -153,7 +149,20 @@ func (a *app) withStore(ctx context.Context, f func(store durable.Store) error) 
 		return explain(err)
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
-	return f(store)
+	o := durable.Options{Queue: a.queue, Partitions: a.partitions, MaxBody: maxBody, OnError: a.complaints.add, Logger: slog.New(slog.DiscardHandler)}
+	if !a.drops {
+		o.DeadLimit, o.DeadBytes, o.DeadAge = keepDead, keepBytes, keepAge
+	}
+	q, err := durable.Open(ctx, store, o)
+	if err != nil {
+		return explain(err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		defer cancel()
+		err = errors.Join(err, q.Shutdown(ctx))
+	}()
+	return explain(f(&session{q, store, a.queue}))
 }
 
 // check refuses names that no store has to be opened for. An empty name of a queue would be the default one to some calls
@@ -192,24 +201,6 @@ func (a *app) explainWaiting(ctx context.Context) (end func()) {
 	}
 }
 
-// use opens a queue of a store for f and closes it afterwards.
-func (a *app) use(ctx context.Context, store durable.Store, queue string, f func(s *session) error) (err error) {
-	o := durable.Options{Queue: queue, Partitions: a.partitions, MaxBody: maxBody, OnError: a.complaints.add, Logger: slog.New(slog.DiscardHandler)}
-	if !a.drops {
-		o.DeadLimit, o.DeadBytes, o.DeadAge = keepDead, keepBytes, keepAge
-	}
-	q, err := durable.Open(ctx, store, o)
-	if err != nil {
-		return explain(err)
-	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
-		defer cancel()
-		err = errors.Join(err, q.Shutdown(ctx))
-	}()
-	return explain(f(&session{q, store, queue}))
-}
-
 // mustExist refuses a file that is not there: a command that only finds something in it would make an empty one, and a
 // wrong path would look like an empty queue.
 func (a *app) mustExist() error {
@@ -218,7 +209,7 @@ func (a *app) mustExist() error {
 		return nil
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("store %q: there is no such file; delayq enqueue and delayq bench make one, other commands do not: %w", a.store, err)
+		return fmt.Errorf("store %q: there is no such file; delayq enqueue makes one, other commands do not: %w", a.store, err)
 	}
 	return nil
 }

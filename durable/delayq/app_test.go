@@ -120,7 +120,7 @@ func TestHelp_Examples(t *testing.T) {
 	t.Parallel()
 	helps := []string{
 		rootHelp, enqueueHelp, takeHelp, consumeHelp, watchHelp, inspectHelp,
-		listHelp, cancelHelp, rescheduleHelp, deadHelp, auditHelp, benchHelp,
+		listHelp, cancelHelp, rescheduleHelp, deadHelp, auditHelp,
 	}
 	n := 0
 	for _, help := range helps {
@@ -170,7 +170,7 @@ var refusals = []struct {
 	args string
 	want []string
 }{
-	{"nonsense", []string{`"nonsense"`, "enqueue", "bench"}},
+	{"nonsense", []string{`"nonsense"`, "enqueue", "audit"}},
 	{"-nonsense", []string{"-nonsense", "delayq -help"}},
 	{"-partitions 1025 list", []string{`"1025"`, "0 to 1024"}},
 	{"-queue= list", []string{`queue name ""`, "letters"}},
@@ -214,8 +214,6 @@ var refusals = []struct {
 	{"dead purge", []string{"-all"}},
 	{"dead purge a -all", []string{`"a"`, "not both"}},
 	{"audit extra", []string{`"extra"`}},
-	{"bench -n 0", []string{`"0"`, "1 to 10000000"}},
-	{"bench -spread 2h", []string{`"2h"`, "1h0m0s"}},
 }
 
 func TestRun_Refused(t *testing.T) {
@@ -323,3 +321,16 @@ func TestRun_SaysWhatIsWaitedFor(t *testing.T) {
 	_ = a.run(ctx, []string{"delayq", "-store", "memory:", "watch"})
 	assert.Equal(t, "delayq: waiting for the store, up to a minute if it does not answer; Ctrl-C again ends at once\n", stderr.String())
 }
+
+func countsOf(t *testing.T, store durable.Store, queue string) durable.Counts {
+	q, err := durable.Open(t.Context(), store, durable.Options{Queue: queue})
+	require.NoError(t, err)
+	defer q.Close()
+	stats, err := q.Stats(t.Context())
+	require.NoError(t, err)
+	return stats.Counts
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

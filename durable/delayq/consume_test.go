@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	flags "flag"
 	"io"
 	"os"
 	"os/exec"
@@ -210,6 +211,14 @@ func TestMain(m *testing.M) {
 	if os.Getenv("DELAYQ_TEST_MAIN") != "" {
 		main()
 		os.Exit(0)
+	}
+	flags.Parse()
+	given := false
+	flags.Visit(func(f *flags.Flag) { given = given || f.Name == "test.parallel" })
+	if !given { // the tests mostly wait
+		if err := flags.Set("test.parallel", "8"); err != nil {
+			panic(err)
+		}
 	}
 	os.Exit(m.Run())
 }

@@ -112,18 +112,39 @@ func TestTake_CtrlC(t *testing.T) {
 	}
 }
 
-func TestBench_ClearsLeased(t *testing.T) {
+// discarding is a store that keeps no messages.
+type discarding struct{ durable.Store }
+
+type discardingBackend struct{ driver.Backend }
+
+func (d discarding) Open(ctx context.Context, c driver.Config) (driver.Backend, error) {
+	b, err := d.Store.Open(ctx, c)
+	return discardingBackend{b}, err
+}
+
+func (d discardingBackend) Put(_ context.Context, p driver.Put) ([]driver.Status, error) {
+	statuses := make([]driver.Status, len(p.Items))
+	for i := range statuses {
+		statuses[i] = driver.StatusDone
+	}
+	return statuses, nil
+}
+
+// TestEnqueue_LargeBodies counts the calls of the queue, which copies the bodies of each, by what is printed after them.
+func TestEnqueue_LargeBodies(t *testing.T) {
 	t.Parallel()
-	store := memstore.New(memstore.Options{})
-	b, err := store.Open(t.Context(), driver.Config{Queue: "default.bench", Partitions: 1, DeadLimit: 1, DeadBytes: 1 << 30, DeadAge: time.Hour})
-	require.NoError(t, err)
-	_, err = b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: benchPrefix + "old", MaxAttempts: 1}}})
-	require.NoError(t, err)
-	claimed, err := b.Claim(t.Context(), driver.Claim{Max: 1, MaxBytes: 1, Visibility: time.Hour})
-	require.NoError(t, err)
-	require.Len(t, claimed.Records, 1)
-	require.NoError(t, onMemory(t.Context(), store, io.Discard, io.Discard, "bench", "-n", "10", "-spread", "10ms"))
-	assert.Zero(t, countsOf(t, store, "default.bench").InFlight)
+	calls := 0
+	stdout := writerFunc(func(p []byte) (int, error) {
+		calls++
+		assert.LessOrEqual(t, strings.Count(string(p), "\n"), 16, "64 MiB in a call")
+		return len(p), nil
+	})
+	a := newApp(strings.NewReader(strings.Repeat("x", 4<<20)), stdout, io.Discard)
+	a.open = func(string) (durable.Store, func() error, error) {
+		return discarding{memstore.New(memstore.Options{})}, func() error { return nil }, nil
+	}
+	require.NoError(t, a.run(t.Context(), []string{"delayq", "-store", "memory:", "enqueue", "-n", "20"}))
+	assert.Equal(t, 2, calls)
 }
 
 func TestEnqueue_CtrlCWhileTyping(t *testing.T) {

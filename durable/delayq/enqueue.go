@@ -58,11 +58,6 @@ const (
 	enqueueMemory = 64 << 20
 )
 
-// atOnce is how many messages with bodies of this size are given to the queue together, by one of several goroutines.
-func atOnce(most, size, goroutines int) int {
-	return max(1, min(most, enqueueMemory/max(1, size)/goroutines))
-}
-
 // enqueue reads the body before it opens the store, so that a file is not held while somebody types. What can be refused without the
 // store is refused before that.
 func (a *app) enqueue(ctx context.Context, o enqueueOptions, given bool) error {
@@ -77,7 +72,7 @@ func (a *app) enqueue(ctx context.Context, o enqueueOptions, given bool) error {
 		}
 	}
 	return a.make(ctx, func(s *session) error {
-		step := atOnce(enqueueAtOnce, len(body), 1)
+		step := max(1, min(enqueueAtOnce, enqueueMemory/max(1, len(body))))
 		for first := 1; first <= o.n; first += step {
 			messages := make([]durable.Message, min(step, o.n-first+1))
 			for i := range messages {

@@ -7,7 +7,6 @@ replace (
 	github.com/timingwheel-go/timingwheel/durable => ../
 	github.com/timingwheel-go/timingwheel/durable/boltstore => ../boltstore
 	github.com/timingwheel-go/timingwheel/durable/internal/redistest => ../internal/redistest
-	github.com/timingwheel-go/timingwheel/durable/internal/storeurl => ../internal/storeurl
 	github.com/timingwheel-go/timingwheel/durable/redisstore => ../redisstore
 )
 
@@ -18,21 +17,19 @@ require (
 	github.com/stretchr/testify v1.12.1
 	github.com/timingwheel-go/timingwheel/durable v0.0.0
 	github.com/timingwheel-go/timingwheel/durable/boltstore v0.0.0
-	github.com/timingwheel-go/timingwheel/durable/internal/storeurl v0.0.0
+	github.com/timingwheel-go/timingwheel/durable/internal/redistest v0.0.0
+	github.com/timingwheel-go/timingwheel/durable/redisstore v0.0.0
 	github.com/urfave/cli/v3 v3.14.0
 	golang.org/x/sync v0.20.0
 	golang.org/x/term v0.29.0
 )
 
 require (
-	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
-	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/mattn/go-runewidth v0.0.16 // indirect
 	github.com/oklog/ulid/v2 v2.1.2 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
 	github.com/timingwheel-go/timingwheel v0.0.0 // indirect
-	github.com/timingwheel-go/timingwheel/durable/redisstore v0.0.0 // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
 	go.etcd.io/bbolt v1.5.0 // indirect
 	go.uber.org/atomic v1.12.0 // indirect

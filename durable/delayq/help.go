@@ -10,7 +10,7 @@ The store is one of these URLs (-store, or the environment variable DELAYQ_STORE
    redis://user:password@localhost:6379/0              a Redis server; any number of processes
    redis-cluster://host:7000,host:7001                 a Redis Cluster
    redis-sentinel://host:26379,host:26380/mymaster     a Redis master by its Sentinels
-   memory:                                             this process only, to try bench
+   memory:                                             this process only, to try a command
 rediss in place of redis uses TLS. A password is better kept in DELAYQ_STORE than on the command line.
 
 A store holds several queues, which differ by their names (-queue, or DELAYQ_QUEUE). A name that is new makes a new,
@@ -130,13 +130,3 @@ entries without a message, and compares sums with what is there. A key that some
 Examples:
    delayq audit
    delayq audit -repair`
-
-const benchHelp = `Measures in a queue of its own, whose name is that of -queue with .bench after it; what is in your queue is left
-alone. In the first part messages are enqueued that are due at once, and then delivered. In the second part they are
-due over some time, and the lateness is how long after its due time each is delivered. An empty queue stays behind.
-A second bench of the same queue is refused while one runs.
-
-Examples:
-   delayq -store file:/tmp/bench.db bench
-   delayq -store redis://localhost:6379/0 -partitions 16 bench -n 200000 -size 512
-   delayq -store memory: bench -spread 1s -json`

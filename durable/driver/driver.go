@@ -55,22 +55,25 @@ type Config struct {
 //
 // A store that ends with the process of its callers may end all leases when it is opened again, with a crash for what was firing.
 //
-// Errors are [ErrUnavailable] where the same call may succeed later. It may then have taken place all the same, so
-// each transition may be repeated: see the notes there.
+// Arguments are valid: package durable checks them, once for all stores. Partitions are those of the queue, batches have at most
+// [MaxBatch] messages with different ids of 1 to 255 bytes, transitions are those declared.
+//
+// Errors are [ErrUnavailable] if the same call may succeed later. A store behind a network cannot know whether such a call has taken
+// place, so each call may be repeated. The transitions with a token are idempotent: see the notes there. Those without a token have a
+// [Call], which makes them take place once. A store whose ErrUnavailable says that nothing has taken place, such as a file or the
+// memory, has no use for it and ignores it.
 type Backend interface {
 	// Partitions is the number of partitions, fixed when the queue was made.
 	Partitions() int
 
-	// Put stores messages. A call that is repeated with the same producer and sequence number gives the results
-	// of the first, whatever has become of its messages since; a producer has one call for each partition under way at a time, and
-	// its numbers rise by one from 1.
+	// Put stores messages. It takes place once: see [Call].
 	Put(ctx context.Context, put Put) ([]Status, error)
 
 	// Claim ends the leases that are over, and leases messages in the order of their due times. Where its answer is lost they come back when
 	// their leases end; what has begun counts a crash then.
 	Claim(ctx context.Context, claim Claim) (Claimed, error)
 
-	// Apply makes a transition of each of the messages, which are different ones.
+	// Apply makes a transition of each of the messages. Cancel, Reschedule, Replay and Purge take place once: see [Call].
 	Apply(ctx context.Context, batch Batch) ([]Outcome, error)
 
 	// Get returns a message, [ErrNotFound] where there is none with this id.
@@ -142,11 +145,44 @@ func CutReason(reason string) string {
 	return reason[:n]
 }
 
+// Call makes a call without a token take place at most once, however often copies of it are sent and however late they arrive. A
+// caller sends a copy when the reply to the one before was lost: the connection may still deliver the earlier copy later.
+//
+// A store keeps the number and the statuses of each caller's last call at least until its NotAfter has passed. A copy of that call
+// changes nothing and returns the same statuses, whatever has become of the messages since. The store refuses with a [LateError] and
+// changes nothing if
+//
+//   - NotAfter has passed on its clock, or is not later than that of a call that it has forgotten,
+//   - NotAfter lies more than [MaxAhead] ahead, or
+//   - the number is lower than that of the caller's last call.
+//
+// These rules are exact even if the store's clock is set ahead or back: a call that is forgotten cannot take place any more. All copies
+// of a call have the same number and the same messages. NotAfter may differ.
+type Call struct {
+	Caller   string // unique among the callers of a partition; each has one call under way at a time. Empty: there are no copies
+	Seq      uint64 // rises with each call of the caller
+	NotAfter Instant
+}
+
+// MaxAhead is how far ahead of the store's clock [Call.NotAfter] may lie. So what a store remembers is bounded even if a caller's
+// idea of the clock is wrong.
+const MaxAhead = 2 * time.Hour
+
+// LateError says that a store has refused a copy of a [Call], which has changed nothing.
+type LateError struct {
+	Now     Instant // of the store's clock, or what it has shown: NotAfter has to be later
+	Unknown bool    // an earlier copy may have taken place and been forgotten; otherwise none has
+}
+
+// Error implements error.
+func (e *LateError) Error() string {
+	return "the call came too late: the store's clock shows " + e.Now.Time().UTC().Format(time.RFC3339Nano)
+}
+
 // Put is up to [MaxBatch] messages with different ids for one partition.
 type Put struct {
 	Partition int
-	Producer  string // unique; empty: calls of this one are never repeated
-	Seq       uint64
+	Call      Call
 	Replace   bool // a message with the same id that has not begun is replaced, a dead one too
 	Items     []PutItem
 }
@@ -183,8 +219,9 @@ type Claimed struct {
 type Op uint8
 
 // The transitions of [Backend.Apply], each with the statuses that its outcomes may have. Begin, Ack, Retry, Bury, Release,
-// Extend and Expire need the token of the claim. To repeat a call that has taken place gives Done again, but for Ack, Cancel,
-// Purge and Expire: there it is NotFound. Files hold these numbers, so a new transition is added at the end.
+// Extend and Expire need the token of the claim. To repeat one of these that has taken place gives Done again, but for Ack and
+// Expire: there it is NotFound. Cancel, Reschedule, Replay and Purge have a [Call] instead. Files hold these numbers, so a new
+// transition is added at the end.
 const (
 	OpBegin      Op = iota + 1 // Done, Early, LeaseLost. Repeated, it extends the lease, but with Visibility 0
 	OpAck                      // Done, LeaseLost, NotFound
@@ -194,7 +231,7 @@ const (
 	OpExtend                   // Done, LeaseLost. To Delay after now, or after the due time if that is later
 	OpCancel                   // Done, Firing, NotFound
 	OpReschedule               // Done, Firing, NotFound. To At or, where that is 0, after Delay
-	OpReplay                   // Done, NotFound. Due after Delay. Repeated after the message has moved on it may be NotFound
+	OpReplay                   // Done, NotFound. Due after Delay
 	OpPurge                    // Done, NotFound
 	OpExpire                   // Done, LeaseLost, NotFound. OpAck of a message that came too late for its handler: it is counted apart
 )
@@ -203,6 +240,7 @@ const (
 type Batch struct {
 	Partition  int
 	Op         Op
+	Call       Call          // of Cancel, Reschedule, Replay and Purge
 	Visibility time.Duration // Begin: the lease ends so long after now; 0: when it would have ended
 	Lead       time.Duration // Begin: this long before the due time is not early
 	Changes    []Change

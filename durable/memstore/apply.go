@@ -119,15 +119,12 @@ func (p *partition) intervene(now time.Time, op driver.Op, c *driver.Change, e *
 // exhume replays or purges a dead letter.
 func (p *partition) exhume(now time.Time, op driver.Op, c *driver.Change, e *entry) driver.Status {
 	switch {
-	case e != nil && e.replayed && op == driver.OpReplay:
-		return driver.StatusDone // a repetition, be it that the message has been claimed since
 	case e == nil || e.State != driver.StateDead:
 		return driver.StatusNotFound
 	case op == driver.OpPurge:
 		p.drop(e)
 	default:
 		e.Attempts, e.Crashes = 0, 0
-		e.replayed = true
 		p.schedule(e, local.After(now, c.Delay))
 	}
 	return driver.StatusDone

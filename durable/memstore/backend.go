@@ -23,9 +23,6 @@ func (b *backend) enter(ctx context.Context, index int) (*partition, time.Time, 
 	if err := b.store.usable(ctx); err != nil {
 		return nil, time.Time{}, err
 	}
-	if index < 0 || index >= len(b.queue.partitions) {
-		return nil, time.Time{}, fmt.Errorf("memstore: %w partition %d: 0 to %d are accepted", driver.ErrInvalid, index, len(b.queue.partitions)-1)
-	}
 	p := b.queue.partitions[index]
 	p.mu.Lock()
 	return p, b.store.now(), nil // read under the lock, so that transitions of a partition see the clock in their order
@@ -33,23 +30,17 @@ func (b *backend) enter(ctx context.Context, index int) (*partition, time.Time, 
 
 // Put is O(log n) for each message.
 func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {
-	if err := checkSize("put", len(put.Items)); err != nil {
-		return nil, err
-	}
 	p, now, err := b.enter(ctx, put.Partition)
 	if err != nil {
 		return nil, err
 	}
 	defer p.mu.Unlock()
-	return p.put(now, &put)
+	return p.put(now, &put), nil
 }
 
 // Claim is O(log n) for each lease that it ends, 256 at most, and for each message that it claims. Where more leases are over,
 // Claimed.Lease is not later than Claimed.Now, and the next call goes on.
 func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
-	if claim.Max < 0 || claim.Max > driver.MaxBatch {
-		return driver.Claimed{}, fmt.Errorf("memstore: %w Claim.Max %d: 0 to %d are accepted", driver.ErrInvalid, claim.Max, driver.MaxBatch)
-	}
 	p, now, err := b.enter(ctx, claim.Partition)
 	if err != nil {
 		return driver.Claimed{}, err
@@ -60,25 +51,12 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 
 // Apply is O(log n) for each change.
 func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
-	if batch.Op < driver.OpBegin || batch.Op > driver.OpExpire {
-		return nil, fmt.Errorf("memstore: %w transition %d: %d to %d are accepted", driver.ErrInvalid, batch.Op, driver.OpBegin, driver.OpExpire)
-	}
-	if err := checkSize(fmt.Sprintf("transition %d", batch.Op), len(batch.Changes)); err != nil {
-		return nil, err
-	}
 	p, now, err := b.enter(ctx, batch.Partition)
 	if err != nil {
 		return nil, err
 	}
 	defer p.mu.Unlock()
 	return p.apply(now, &batch, b.limits), nil
-}
-
-func checkSize(what string, n int) error {
-	if n > driver.MaxBatch {
-		return fmt.Errorf("memstore: %w %s of %d messages: up to %d are accepted", driver.ErrInvalid, what, n, driver.MaxBatch)
-	}
-	return nil
 }
 
 // Get is O(1).
@@ -107,9 +85,6 @@ func (b *backend) Count(ctx context.Context, partition int) (driver.Counts, erro
 
 // List is O(n log n) for n messages in the state, for each page: an order that can be walked is not kept.
 func (b *backend) List(ctx context.Context, partition int, state driver.State, cursor string, limit int) ([]driver.Record, string, error) {
-	if limit < 1 {
-		return nil, "", fmt.Errorf("memstore: %w limit %d of a list: 1 or more is accepted", driver.ErrInvalid, limit)
-	}
 	after, err := parseCursor(cursor)
 	if err != nil {
 		return nil, "", err
@@ -119,7 +94,8 @@ func (b *backend) List(ctx context.Context, partition int, state driver.State, c
 		return nil, "", err
 	}
 	defer p.mu.Unlock()
-	return p.list(state, after, limit)
+	records, next := p.list(state, after, limit)
+	return records, next, nil
 }
 
 // Audit is O(n). What it finds can only be a mistake of this package, as nothing else touches the memory.

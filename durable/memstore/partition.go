@@ -14,11 +14,10 @@ import (
 type partition struct {
 	mu        sync.Mutex
 	entries   map[string]*entry
-	scheduled ordered // by due time
-	leased    ordered // leased and firing, by the end of the lease
-	dead      ordered // by death
-	token     uint64  // the last one given
-	producers producers
+	scheduled ordered       // by due time
+	leased    ordered       // leased and firing, by the end of the lease
+	dead      ordered       // by death
+	token     uint64        // the last one given
 	deadBytes int64         // of the bodies of dead letters
 	seen      driver.Counts // the sums since the queue was made
 
@@ -38,8 +37,7 @@ type entry struct {
 	set   *ordered
 	index int
 
-	last     driver.Op // by which the holder of the last lease has ended it, so that he can repeat the call; 0: he has not
-	replayed bool      // since it was dead
+	last driver.Op // by which the holder of the last lease has ended it, so that he can repeat the call; 0: he has not
 }
 
 func (e *entry) before(other *entry) bool {
@@ -126,7 +124,7 @@ type deadLimits struct {
 
 // bury makes a dead letter.
 func (p *partition) bury(now time.Time, e *entry) {
-	e.Died, e.replayed = local.Floor(now), false
+	e.Died = local.Floor(now)
 	p.seen.Buried++
 	p.move(e, driver.StateDead)
 }

@@ -8,18 +8,14 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// put stores messages one after the other: of two with the same id the second is a duplicate.
-func (p *partition) put(now time.Time, put *driver.Put) ([]driver.Status, error) {
-	if statuses, err := p.producers.repeated(put); statuses != nil || err != nil {
-		return statuses, err
-	}
+// put stores messages.
+func (p *partition) put(now time.Time, put *driver.Put) []driver.Status {
 	statuses := make([]driver.Status, len(put.Items))
 	for i := range put.Items {
 		statuses[i] = p.putOne(now, &put.Items[i], put.Replace)
 	}
-	p.producers.remember(now, put, statuses)
 	p.hint()
-	return statuses, nil
+	return statuses
 }
 
 func (p *partition) putOne(now time.Time, item *driver.PutItem, replace bool) driver.Status {

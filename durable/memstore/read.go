@@ -22,19 +22,10 @@ func (p *partition) count(now driver.Instant) driver.Counts {
 }
 
 // list returns the entries behind a position.
-func (p *partition) list(state driver.State, position *entry, limit int) ([]driver.Record, string, error) {
-	var set *ordered
-	switch state {
-	case driver.StateScheduled:
-		set = &p.scheduled
-	case driver.StateLeased:
-		set = &p.leased
-	case driver.StateDead:
-		set = &p.dead
-	default:
-		return nil, "", fmt.Errorf("memstore: %w state %d of a list: %d (scheduled), %d (leased and firing) and %d (dead) are accepted",
-			driver.ErrInvalid, state, driver.StateScheduled, driver.StateLeased, driver.StateDead)
-	}
+func (p *partition) list(state driver.State, position *entry, limit int) ([]driver.Record, string) {
+	set := map[driver.State]*ordered{
+		driver.StateScheduled: &p.scheduled, driver.StateLeased: &p.leased, driver.StateDead: &p.dead,
+	}[state]
 	var rest []*entry
 	for _, e := range set.heap {
 		if position == nil || position.before(e) {
@@ -53,9 +44,9 @@ func (p *partition) list(state driver.State, position *entry, limit int) ([]driv
 		records[i] = e.copy()
 	}
 	if len(page) == len(rest) {
-		return records, "", nil
+		return records, ""
 	}
-	return records, cursorOf(page[len(page)-1]), nil
+	return records, cursorOf(page[len(page)-1])
 }
 
 // cursorOf is the position behind an entry: its key and its id.

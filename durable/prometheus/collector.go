@@ -170,7 +170,7 @@ func (c *Collector) send(out chan<- prometheus.Metric, name string, stats *durab
 			m.send(out, &stats.Partitions[i], name, strconv.Itoa(i))
 		}
 	}
-	out <- latenessMetric(c.lateness, &stats.Lateness, c.opts.ClassicOnly, name)
+	out <- latenessMetric(c.lateness, &stats.Lateness.Histogram, c.opts.ClassicOnly, name)
 }
 
 var errBusy = errors.New("durableprom: the call of the last scrape is still under way")

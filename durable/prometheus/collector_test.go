@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -194,7 +195,7 @@ func TestScrapeOfQueueInUse(t *testing.T) {
 	assert.EqualValues(t, 6, h.GetSampleCount())
 	assert.EqualValues(t, schema, h.GetSchema())
 	assert.NotEmpty(t, h.PositiveSpan)
-	assert.Len(t, h.Bucket, len(classicBounds))
+	assert.Len(t, h.Bucket, classicLast-classicFirst+1)
 	cancel()
 	require.NoError(t, <-done)
 
@@ -264,36 +265,48 @@ func TestQueuesComeAndGo(t *testing.T) {
 // Each lateness is in the native bucket, and below the classic bounds, that it belongs to.
 func TestLatenessBuckets(t *testing.T) {
 	t.Parallel()
-	l := durable.Lateness{Count: 10, Sum: 2 * time.Hour, Buckets: []durable.LatenessBucket{
-		{UpTo: 0, Count: 1}, {UpTo: time.Microsecond, Count: 2}, {UpTo: time.Millisecond, Count: 3}, {UpTo: time.Second, Count: 1}, {UpTo: 3601 * time.Second, Count: 3},
-	}}
+	var l durable.Lateness
+	for d, n := range map[time.Duration]int{0: 1, 999 * time.Microsecond: 2, time.Second: 1, 20 * time.Minute: 3} {
+		for range n {
+			l.Histogram.Record(d)
+		}
+	}
 	c := NewCollector(Options{})
 	require.NoError(t, c.Add("q", &fixed{Lateness: l}))
 	h := scrape(t, acceptProtobuf, c).series("lateness_seconds", nil)[0].Histogram
-	require.EqualValues(t, 10, h.GetSampleCount())
-	require.EqualValues(t, 7200, h.GetSampleSum())
+	require.EqualValues(t, 7, h.GetSampleCount())
+	require.InDelta(t, 3601, h.GetSampleSum(), 1)
 	require.EqualValues(t, 1, h.GetZeroCount())
-	native := map[int32]int64{}
+	native := map[float64]int64{} // by upper bound
 	index, n := int32(0), int64(0)
 	for i, next := 0, 0; i < len(h.PositiveSpan); i++ {
 		index += h.PositiveSpan[i].GetOffset()
 		for range h.PositiveSpan[i].GetLength() {
-			n += h.PositiveDelta[next]
-			if n > 0 {
-				native[index] = n
+			if n += h.PositiveDelta[next]; n > 0 {
+				native[math.Exp2(float64(index)/4)] = n
 			}
 			index, next = index+1, next+1
 		}
 	}
-	require.Equal(t, map[int32]int64{-159: 2, -79: 3, 0: 1, 95: 3}, native)
+	require.Len(t, native, 3)
+	for late, want := range map[float64]int64{0.000999: 2, 1: 1, 1200: 3} {
+		found := int64(0)
+		for bound, n := range native {
+			if bound >= late && bound < 1.6*late {
+				found = n
+			}
+		}
+		require.Equal(t, want, found, "%v s: %v", late, native)
+	}
 	classic := map[float64]uint64{}
 	for _, b := range h.Bucket {
 		classic[b.GetUpperBound()] = b.GetCumulativeCount()
 	}
-	require.EqualValues(t, 3, classic[0.0005])
-	require.EqualValues(t, 6, classic[0.001])
-	require.EqualValues(t, 7, classic[1])
-	require.EqualValues(t, 7, classic[3600])
+	bound := func(e int) float64 { return (time.Duration(1) << e).Seconds() }
+	require.EqualValues(t, 1, classic[bound(19)])
+	require.EqualValues(t, 3, classic[bound(20)])
+	require.EqualValues(t, 4, classic[bound(30)])
+	require.EqualValues(t, 4, classic[bound(36)])
 
 	c = NewCollector(Options{ClassicOnly: true})
 	require.NoError(t, c.Add("q", &fixed{Lateness: l}))

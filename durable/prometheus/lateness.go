@@ -7,55 +7,50 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel"
 )
 
-// A native bucket of schema 3 is 9% wide. Each bucket of Stats, which is less than 1% wide, goes to
-// the native bucket that its upper bound is in, so a lateness is never shown too small.
-const (
-	schema    = 3
-	zeroIndex = -160 // the zero bucket ends where this bucket ends: 0.95 µs
-)
+// A native histogram of schema 2 has four buckets for each power of two of seconds, and a
+// [timingwheel.Histogram] four for each power of two of nanoseconds. Each bucket goes to the native
+// bucket that its upper bound is in, so a lateness is never shown too small.
+const schema = 2
 
-var zeroThreshold = math.Exp2(float64(zeroIndex) / (1 << schema))
-
-// classicBounds are those of the classic buckets.
-var classicBounds = []time.Duration{
-	500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond,
-	50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond,
-	5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour,
-}
+// Classic bounds are powers of two of nanoseconds, from 16 µs to 69 s.
+const classicFirst, classicLast = 14, 36
 
 // nativeIndex returns the index of the native bucket that a lateness is in.
 func nativeIndex(d time.Duration) int {
-	return max(zeroIndex+1, int(math.Ceil(math.Log2(d.Seconds())*(1<<schema))))
+	return int(math.Ceil(math.Log2(d.Seconds()) * (1 << schema)))
 }
 
 // latenessMetric returns the histogram: native with classic buckets, or classic.
-func latenessMetric(desc *prometheus.Desc, l *durable.Lateness, classicOnly bool, queue string) prometheus.Metric {
-	count, sum := uint64(l.Count), l.Sum.Seconds()
-	classic := prometheus.MustNewConstHistogram(desc, count, sum, below(l.Buckets), queue)
+func latenessMetric(desc *prometheus.Desc, h *timingwheel.Histogram, classicOnly bool, queue string) prometheus.Metric {
+	count, sum := h.Count(), h.Sum.Seconds()
+	classic := prometheus.MustNewConstHistogram(desc, count, sum, below(h), queue)
 	if classicOnly {
 		return classic
 	}
-	zero, native := uint64(0), map[int]int64{}
-	for _, b := range l.Buckets {
-		if b.UpTo <= 0 {
-			zero += uint64(b.Count)
-			continue
+	native, last := map[int]int64{}, len(h.Counts)-1
+	for i := 1; i < last; i++ {
+		if h.Counts[i] > 0 {
+			native[nativeIndex(h.Bound(i))] += int64(h.Counts[i])
 		}
-		native[nativeIndex(b.UpTo)] += b.Count
 	}
-	return both{prometheus.MustNewConstNativeHistogram(desc, count, sum, native, nil, zero, schema, zeroThreshold, time.Time{}, queue), classic}
+	if n := h.Counts[last]; n > 0 { // it has no upper bound
+		native[nativeIndex(h.Bound(last-1))+1] += int64(n)
+	}
+	all := prometheus.MustNewConstNativeHistogram(desc, count, sum, native, nil, h.Counts[0], schema, h.Bound(0).Seconds(), time.Time{}, queue)
+	return both{all, classic}
 }
 
-// below returns how many deliveries were late by at most each classic bound.
-func below(buckets []durable.LatenessBucket) map[float64]uint64 {
-	all := make(map[float64]uint64, len(classicBounds))
+// below returns how many deliveries were late by less than each classic bound.
+func below(h *timingwheel.Histogram) map[float64]uint64 {
+	all := make(map[float64]uint64, classicLast-classicFirst+1)
 	n, i := uint64(0), 0
-	for _, bound := range classicBounds {
-		for ; i < len(buckets) && buckets[i].UpTo <= bound; i++ {
-			n += uint64(buckets[i].Count)
+	for e := classicFirst; e <= classicLast; e++ {
+		bound := time.Duration(1) << e
+		for ; h.Bound(i) <= bound; i++ {
+			n += h.Counts[i]
 		}
 		all[bound.Seconds()] = n
 	}

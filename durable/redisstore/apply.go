@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -10,33 +9,25 @@ import (
 
 // Apply implements [driver.Backend]. It takes O(log n) for each message in a partition of n.
 func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
-	if err := b.check(ctx, batch.Partition); err != nil {
+	if err := b.store.usable(ctx); err != nil || len(batch.Changes) == 0 {
 		return nil, err
-	}
-	if batch.Op < driver.OpBegin || batch.Op > driver.OpExpire {
-		return nil, fmt.Errorf("redisstore: %w transition %d: %d to %d are accepted", driver.ErrInvalid, batch.Op, driver.OpBegin, driver.OpExpire)
-	}
-	if err := checkBatch("batch", len(batch.Changes)); err != nil {
-		return nil, err
-	}
-	if err := checkIDs("batch", len(batch.Changes), func(i int) string { return batch.Changes[i].ID }); err != nil {
-		return nil, err
-	}
-	if len(batch.Changes) == 0 {
-		return nil, nil
 	}
 	s := opScripts[batch.Op]
-	v, err := b.runLine(ctx, batch.Partition, s, false, b.applyLine(batch))
+	v, err := b.runLine(ctx, batch.Partition, s, b.applyLine(batch))
 	if err != nil {
 		return nil, err
 	}
-	outcomes, err := readOutcomes(newReply(v), len(batch.Changes))
+	r, err := b.calledReply(batch.Partition, s, v)
+	if err != nil {
+		return nil, err
+	}
+	outcomes, err := readOutcomes(r, len(batch.Changes))
 	return outcomes, b.failure(ctx, batch.Partition, s, err)
 }
 
 // applyLine has the arguments that the file of the transition's script tells.
 func (b *backend) applyLine(batch driver.Batch) []any {
-	args := b.line(batch.Partition, 2+argsOf(batch.Op)*len(batch.Changes))
+	args := b.line(batch.Partition, 6+argsOf(batch.Op)*len(batch.Changes))
 	switch batch.Op {
 	case driver.OpBegin:
 		args = append(args, millis(batch.Visibility), int64(floor(batch.Lead, time.Microsecond)))
@@ -44,7 +35,9 @@ func (b *backend) applyLine(batch driver.Batch) []any {
 		args = append(args, "acked")
 	case driver.OpExpire:
 		args = append(args, "expired")
-	case driver.OpRetry, driver.OpRelease, driver.OpReschedule, driver.OpReplay:
+	case driver.OpCancel, driver.OpReschedule, driver.OpReplay, driver.OpPurge:
+		args = append(args, b.calling(batch.Partition, &batch.Call)...)
+	case driver.OpRetry, driver.OpRelease:
 		args = append(args, b.hinting(batch.Partition)...)
 	case driver.OpBury:
 		args = append(args, b.deadBounds()...)
@@ -100,7 +93,7 @@ func readOutcomes(r *reply, n int) ([]driver.Outcome, error) {
 	now := r.time()
 	text, dues, leases := r.column(n, 1), r.column(n, width), r.column(n, width)
 	if r.err == nil && len(text) != n {
-		r.err = fmt.Errorf("%w: no statuses", errReply)
+		r.err = errNoStatuses
 	}
 	if r.err != nil {
 		return nil, r.err

@@ -34,7 +34,7 @@ func (b *backend) Audit(ctx context.Context, part int, repair bool) (driver.Audi
 func (b *backend) auditRecords(ctx context.Context, part int, repair bool, report *driver.AuditReport) error {
 	cursor, step := "0", 8
 	for {
-		if err := b.check(ctx, part); err != nil {
+		if err := b.store.usable(ctx); err != nil {
 			return err
 		}
 		args := append(b.hinting(part), cursor, step, flag(repair))
@@ -66,7 +66,7 @@ func (b *backend) auditRecords(ctx context.Context, part int, repair bool, repor
 func (b *backend) auditStrays(ctx context.Context, part, key int, repair bool, report *driver.AuditReport) error {
 	cursor := "0"
 	for {
-		if err := b.check(ctx, part); err != nil {
+		if err := b.store.usable(ctx); err != nil {
 			return err
 		}
 		v, err := b.run(ctx, part, auditStraysScript, key, cursor, auditIDs, flag(repair))
@@ -133,7 +133,7 @@ type deadStep struct {
 }
 
 func (b *backend) stepDead(ctx context.Context, part int, rank int64, sum, at string) (s deadStep, err error) {
-	if err := b.check(ctx, part); err != nil {
+	if err := b.store.usable(ctx); err != nil {
 		return s, err
 	}
 	v, err := b.run(ctx, part, auditDeadScript, rank, auditIDs, sum, at)

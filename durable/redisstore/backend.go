@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
@@ -33,45 +32,9 @@ func newBackend(s *Store, config driver.Config, sharded bool) *backend {
 // Partitions implements [driver.Backend].
 func (b *backend) Partitions() int { return len(b.partitions) }
 
-// check is the reason for which a call of a partition must not be made.
-func (b *backend) check(ctx context.Context, part int) error {
-	if err := b.store.usable(ctx); err != nil {
-		return err
-	}
-	if part < 0 || part >= len(b.partitions) {
-		return fmt.Errorf("redisstore: %w partition %d of queue %q: 0 to %d are accepted",
-			driver.ErrInvalid, part, b.config.Queue, len(b.partitions)-1)
-	}
-	return nil
-}
-
-// checkBatch checks the number of messages in a batch.
-func checkBatch(what string, n int) error {
-	if n > driver.MaxBatch {
-		return fmt.Errorf("redisstore: %w %s of %d messages: 0 to %d are accepted", driver.ErrInvalid, what, n, driver.MaxBatch)
-	}
-	return nil
-}
-
-// checkIDs refuses a batch that has an id twice, as the scripts make each transition from what there was before the batch. The empty id is
-// not one of a message: see writes.lua.
-func checkIDs(what string, n int, id func(int) string) error {
-	seen := make(map[string]struct{}, n)
-	for i := range n {
-		if id(i) == "" {
-			return fmt.Errorf("redisstore: %w %s: id %d of %d is empty; 1 to %d bytes are accepted", driver.ErrInvalid, what, i, n, durable.MaxID)
-		}
-		seen[id(i)] = struct{}{}
-		if len(seen) <= i {
-			return fmt.Errorf("redisstore: %w %s: message %.40q is there twice; different ids are accepted", driver.ErrInvalid, what, id(i))
-		}
-	}
-	return nil
-}
-
 // run runs a script on the keys of a partition. Its errors are those of package durable.
 func (b *backend) run(ctx context.Context, part int, s *script, args ...any) (any, error) {
-	return b.runLine(ctx, part, s, false, append(b.line(part, len(args)), args...))
+	return b.runLine(ctx, part, s, append(b.line(part, len(args)), args...))
 }
 
 // line is the beginning of a command line for a partition, with room for arguments.
@@ -79,14 +42,13 @@ func (b *backend) line(part, room int) []any {
 	return newLine(b.partitions[part].keys, room)
 }
 
-// runLine runs a script, and waits for replicas if the store has to. If once is set, the client does not repeat the
-// call by itself when a reply was lost.
-func (b *backend) runLine(ctx context.Context, part int, s *script, once bool, line []any) (any, error) {
+// runLine runs a script, and waits for replicas if the store has to.
+func (b *backend) runLine(ctx context.Context, part int, s *script, line []any) (any, error) {
 	v, err := within(ctx, func() (any, error) {
 		if s.promise && b.store.options.Wait > 0 {
-			return b.store.runAndWait(ctx, s, once, b.partitions[part].records, line)
+			return b.store.runAndWait(ctx, s, b.partitions[part].records, line)
 		}
-		return s.run(ctx, b.store.client, once, line)
+		return s.run(ctx, b.store.client, line)
 	})
 	return v, b.failure(ctx, part, s, err)
 }
@@ -97,11 +59,21 @@ func (b *backend) failure(ctx context.Context, part int, s *script, err error) e
 	}
 	b.store.lookForSlots(ctx, err)
 	err = b.store.nameWrongKey(ctx, err, b.partitions[part].keys, partitionTypes)
-	return failure(ctx, fmt.Sprintf("%s in queue %q, partition %d", s.name, b.config.Queue, part), err)
+	return failure(ctx, b.naming(s, part), err)
+}
+
+// naming names a script and what it works on.
+func (b *backend) naming(s *script, part int) string {
+	return fmt.Sprintf("%s in queue %q, partition %d", s.name, b.config.Queue, part)
 }
 
 // hinting are the first arguments of scripts that give hints.
 func (b *backend) hinting(part int) []any { return []any{b.publish, b.partitions[part].channel} }
+
+// calling are the first arguments of scripts without tokens: see call.lua.
+func (b *backend) calling(part int, c *driver.Call) []any {
+	return append(b.hinting(part), c.Caller, c.Seq, int64(c.NotAfter), driver.MaxAhead.Milliseconds())
+}
 
 // deadBounds are the arguments of scripts that make dead letters.
 func (b *backend) deadBounds() []any {

@@ -53,8 +53,9 @@ func eachPartition(b *testing.B, q driver.Backend, work func(partition, batch, n
 func benchPut(b *testing.B, q driver.Backend, delay time.Duration) func(partition, batch, n int) error {
 	return func(partition, batch, n int) error {
 		_, err := q.Put(b.Context(), driver.Put{
-			Partition: partition, Producer: "bench", Seq: uint64(batch + 1), //nolint:gosec // not negative
-			Items: items(fmt.Sprintf("%05d", batch), n, bodySize, delay),
+			Partition: partition,
+			Call:      calling("bench", uint64(batch+1)), //nolint:gosec // not negative
+			Items:     items(fmt.Sprintf("%05d", batch), n, bodySize, delay),
 		})
 		return err
 	}

@@ -11,14 +11,7 @@ import (
 // removes dead letters that are too old, too many or too large, at most 256. What is claimed by a call whose reply was lost comes
 // back when its lease ends.
 func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
-	if err := b.check(ctx, claim.Partition); err != nil {
-		return driver.Claimed{}, err
-	}
-	if claim.Max < 0 {
-		return driver.Claimed{}, fmt.Errorf("redisstore: %w claim of %d messages: 0 to %d are accepted",
-			driver.ErrInvalid, claim.Max, driver.MaxBatch)
-	}
-	if err := checkBatch("claim", claim.Max); err != nil {
+	if err := b.store.usable(ctx); err != nil {
 		return driver.Claimed{}, err
 	}
 	args := append(b.hinting(claim.Partition),

@@ -15,6 +15,8 @@ import (
 // errReply is the error of a server that answers something else than the script returns.
 var errReply = errors.New("the server has answered something else than expected")
 
+var errNoStatuses = fmt.Errorf("%w: no statuses", errReply)
+
 // failure makes an error of what the client returned. The end of ctx comes back as it is.
 func failure(ctx context.Context, what string, err error) error {
 	if err == nil {

@@ -66,6 +66,11 @@ func changes(records []driver.Record) []driver.Change {
 	return all
 }
 
+// calling is a call that may take place for an hour, by the clock of this process.
+func calling(caller string, seq uint64) driver.Call {
+	return driver.Call{Caller: caller, Seq: seq, NotAfter: driver.InstantOf(time.Now()).Add(time.Hour)}
+}
+
 // put stores messages, all of which must be new.
 func put(t testing.TB, b driver.Backend, items []driver.PutItem) {
 	t.Helper()
@@ -99,7 +104,8 @@ func miniFixture(t testing.TB) storetest.Fixture {
 	m := miniredis.RunT(t)
 	store := newStore(t, newClient(t, m.Addr()), redisstore.Options{})
 	f := storetest.Fixture{
-		Store: store,
+		Store:  store,
+		Remote: true,
 		Reopen: func(t testing.TB) driver.Store {
 			_ = store.Close()
 			return newStore(t, newClient(t, m.Addr()), redisstore.Options{})
@@ -127,7 +133,8 @@ func fixtureOn(t testing.TB, client redis.UniversalClient) storetest.Fixture {
 	o := redisstore.Options{Prefix: fmt.Sprintf("test%d", prefixes.Add(1))}
 	store := newStore(t, client, o)
 	return storetest.Fixture{
-		Store: store,
+		Store:  store,
+		Remote: true,
 		Reopen: func(t testing.TB) driver.Store {
 			_ = store.Close()
 			return newStore(t, client, o)

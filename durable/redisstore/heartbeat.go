@@ -22,7 +22,7 @@ func (b *backend) Heartbeat(ctx context.Context, member string, ttl time.Duratio
 	}
 	keys := []any{b.members}
 	v, err := within(ctx, func() (any, error) {
-		return heartbeatScript.run(ctx, b.store.client, false, append(newLine(keys, 2), member, millis(ttl)))
+		return heartbeatScript.run(ctx, b.store.client, append(newLine(keys, 2), member, millis(ttl)))
 	})
 	what := fmt.Sprintf("heartbeat in queue %q", b.config.Queue)
 	if err != nil {

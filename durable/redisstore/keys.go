@@ -11,7 +11,7 @@ const (
 )
 
 // partitionTypes are the types of the keys of a partition, in their order.
-var partitionTypes = []string{"hash", "hash", "zset", "zset", "zset", "hash", "zset"}
+var partitionTypes = []string{"hash", "hash", "zset", "zset", "zset", "hash"}
 
 // partition is what belongs to one partition of a queue. All of it has one hash tag.
 type partition struct {
@@ -23,7 +23,7 @@ type partition struct {
 func newPartition(prefix, queue string, p int) partition {
 	base := fmt.Sprintf("%s:{%s:%d}:", prefix, queue, p)
 	k := partition{channel: base + "h"}
-	for _, name := range "msdlxcp" {
+	for _, name := range "msdlxc" {
 		k.keys = append(k.keys, base+string(name))
 	}
 	k.records = base + "m"

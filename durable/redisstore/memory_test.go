@@ -77,7 +77,7 @@ func TestOutOfMemory(t *testing.T) {
 func fill(t *testing.T, q driver.Backend) (stored int) {
 	t.Helper()
 	for seq := range uint64(1000) {
-		p := driver.Put{Producer: "p", Seq: seq + 1, Items: items(fmt.Sprintf("%05d", seq), 64, 1024, 0)}
+		p := driver.Put{Call: calling("p", seq+1), Items: items(fmt.Sprintf("%05d", seq), 64, 1024, 0)}
 		if _, err := q.Put(t.Context(), p); err != nil {
 			require.ErrorIs(t, err, driver.ErrFull)
 			_, err = q.Put(t.Context(), p)

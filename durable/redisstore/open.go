@@ -12,7 +12,7 @@ import (
 )
 
 // formatVersion is that of the keys and their contents.
-const formatVersion = 1
+const formatVersion = 2
 
 // Open implements [driver.Store]. An older server than Redis 6.2 is [driver.ErrVersion], and one that may evict keys
 // [driver.ErrUnsafe], which says what to set. Of a Cluster all masters are looked at.
@@ -86,7 +86,7 @@ func (s *Store) anyPartition(ctx context.Context, queue string) (bool, error) {
 // join makes the queue or finds it, and returns the number of its partitions.
 func (s *Store) join(ctx context.Context, config driver.Config) (int, error) {
 	key := metaKey(s.options.Prefix, config.Queue)
-	v, err := openScript.run(ctx, s.client, false, append(newLine([]any{key}, 3), formatVersion, config.Partitions, driver.DefaultPartitions))
+	v, err := openScript.run(ctx, s.client, append(newLine([]any{key}, 3), formatVersion, config.Partitions, driver.DefaultPartitions))
 	if err != nil {
 		return 0, err
 	}

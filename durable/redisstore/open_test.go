@@ -156,10 +156,10 @@ func TestOpenRefusesOtherKeys(t *testing.T) {
 	require.ErrorIs(t, open(), driver.ErrVersion, "a string")
 	m.Del(key)
 	for version, fields := range map[string][]string{
-		"2":   {"version", "2", "partitions", "2"},
+		"3":   {"version", "3", "partitions", "2"},
 		`""`:  {"partitions", "2"},
-		`"x"`: {"version", "1", "partitions", "x"},
-		`"0"`: {"version", "1", "partitions", "0"},
+		`"x"`: {"version", "2", "partitions", "x"},
+		`"0"`: {"version", "2", "partitions", "0"},
 	} {
 		m.HSet(key, fields...)
 		err := open()

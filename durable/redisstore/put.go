@@ -5,56 +5,59 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// forgetProducer is how long the last call of a producer is remembered: much longer than anyone goes on repeating it.
-const forgetProducer = 24 * time.Hour
-
-// Put implements [driver.Backend]. A producer is remembered for a day after its last call. A number that is below the last one
-// of its producer is [driver.ErrInvalid]. Where the server is out of memory it is [driver.ErrFull].
+// Put implements [driver.Backend]. If the server is out of memory it is [driver.ErrFull].
 //
 // It takes O(log n) for each message in a partition of n.
 func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {
-	if err := b.check(ctx, put.Partition); err != nil {
+	if err := b.store.usable(ctx); err != nil || len(put.Items) == 0 {
 		return nil, err
 	}
-	if err := checkBatch("put", len(put.Items)); err != nil {
-		return nil, err
-	}
-	if err := checkIDs("put", len(put.Items), func(i int) string { return put.Items[i].ID }); err != nil {
-		return nil, err
-	}
-	if len(put.Items) == 0 {
-		return nil, nil
-	}
-	// Without a producer nobody could tell a repetition, so the client must not make one by itself.
-	v, err := b.runLine(ctx, put.Partition, putScript, put.Producer == "", b.putLine(put))
+	v, err := b.runLine(ctx, put.Partition, putScript, b.putLine(put))
 	if err != nil {
 		return nil, err
 	}
-	text, ok := v.(string)
-	if !ok {
-		last := newReply(v).number()
-		return nil, fmt.Errorf("redisstore: put: %w number %d of producer %q: its last call has number %d; that one or later ones are accepted",
-			driver.ErrInvalid, put.Seq, put.Producer, last)
+	r, err := b.calledReply(put.Partition, putScript, v)
+	if err != nil {
+		return nil, err
 	}
-	if len(text) != len(put.Items) {
-		return nil, fmt.Errorf("redisstore: put: %w number %d of producer %q: it stands for a call with %d messages, this one has %d",
-			driver.ErrInvalid, put.Seq, put.Producer, len(text), len(put.Items))
+	r.time()
+	text := r.column(len(put.Items), 1)
+	if r.err == nil && text == "" {
+		r.err = errNoStatuses
+	}
+	if r.err != nil {
+		return nil, b.failure(ctx, put.Partition, putScript, r.err)
 	}
 	return statuses(text), nil
 }
 
+// late is what a script without a token says of a copy that came too late.
+const late = "late"
+
+// calledReply is the reply to a script without tokens, unless it is that of a copy that came too late.
+func (b *backend) calledReply(part int, s *script, v any) (*reply, error) {
+	r := newReply(v)
+	if len(r.values) == 0 || r.values[0] != late {
+		return r, nil
+	}
+	r.text()
+	refused := &driver.LateError{Now: r.instant(), Unknown: r.text() == "1"}
+	if r.err != nil {
+		return r, nil
+	}
+	return nil, fmt.Errorf("redisstore: %s: %w", b.naming(s, part), refused)
+}
+
 // putLine has the arguments that the script's file tells.
 func (b *backend) putLine(put driver.Put) []any {
-	line := b.line(put.Partition, 6+3*len(put.Items))
-	line = append(line, b.publish, b.partitions[put.Partition].channel,
-		put.Producer, put.Seq, flag(put.Replace), forgetProducer.Milliseconds())
+	line := b.line(put.Partition, 7+3*len(put.Items))
+	line = append(append(line, b.calling(put.Partition, &put.Call)...), flag(put.Replace))
 	for i := range put.Items {
 		item := &put.Items[i]
 		line = append(line, item.ID, when(item.At, item.Delay), packItem(item))
@@ -64,7 +67,7 @@ func (b *backend) putLine(put driver.Put) []any {
 
 // runAndWait runs a script and WAIT in one pipeline: WAIT is about the writes of its own connection. So a call that is
 // repeated writes too. A call that has changed nothing has nothing to wait for.
-func (s *Store) runAndWait(ctx context.Context, script *script, once bool, key string, line []any) (any, error) {
+func (s *Store) runAndWait(ctx context.Context, script *script, key string, line []any) (any, error) {
 	node, err := s.node(ctx, key)
 	if err != nil {
 		return nil, err
@@ -72,7 +75,7 @@ func (s *Store) runAndWait(ctx context.Context, script *script, once bool, key s
 	for whole := false; ; whole = true {
 		cmd := script.command(ctx, whole, line)
 		pipe := node.Pipeline()
-		_ = process(ctx, pipe, cmd, once || script.once) // only queued
+		_ = script.process(ctx, pipe, cmd) // only queued
 		wait := pipe.Do(ctx, "wait", s.options.Wait, s.options.WaitTimeout.Milliseconds())
 		_, err := pipe.Exec(ctx)
 		switch {
@@ -91,7 +94,7 @@ func (s *Store) runAndWait(ctx context.Context, script *script, once bool, key s
 
 // changed reports whether one of the statuses that a script has returned is StatusDone.
 func changed(v any) bool {
-	if values, ok := v.([]any); ok && len(values) > 2 {
+	if values, ok := v.([]any); ok && len(values) > 2 && values[0] != late {
 		v = values[2]
 	}
 	text, _ := v.(string)

@@ -11,10 +11,7 @@ import (
 
 // Get implements [driver.Backend].
 func (b *backend) Get(ctx context.Context, part int, id string) (driver.Record, error) {
-	if err := b.check(ctx, part); err != nil {
-		return driver.Record{}, err
-	}
-	if err := checkIDs("get", 1, func(int) string { return id }); err != nil {
+	if err := b.store.usable(ctx); err != nil {
 		return driver.Record{}, err
 	}
 	v, err := b.run(ctx, part, getScript, id)
@@ -63,29 +60,22 @@ func parseInstant(text string) (driver.Instant, error) {
 // pageBytes is the size of records at which a page ends before its limit.
 const pageBytes = 4 << 20
 
-// List implements [driver.Backend]. A page has at most [driver.MaxBatch] messages, and ends when it has 4 MiB. A limit below 1 and a cursor
-// that did not come from List are [driver.ErrInvalid].
+// List implements [driver.Backend]. A page ends when it has 4 MiB. A cursor that did not come from
+// List is [driver.ErrInvalid].
 //
 // It takes O(log² n) for the first message of a page that is not the first, in a partition of n.
 func (b *backend) List(ctx context.Context, part int, state driver.State, cursor string, limit int) ([]driver.Record, string, error) {
-	if err := b.check(ctx, part); err != nil {
+	if err := b.store.usable(ctx); err != nil {
 		return nil, "", err
 	}
-	set, ok := map[driver.State]int{
-		driver.StateScheduled: keyScheduled, driver.StateLeased: keyLeased, driver.StateFiring: keyLeased, driver.StateDead: keyDead,
+	set := map[driver.State]int{
+		driver.StateScheduled: keyScheduled, driver.StateLeased: keyLeased, driver.StateDead: keyDead,
 	}[state]
-	if !ok {
-		return nil, "", fmt.Errorf("redisstore: list: %w state %d: %d to %d are accepted",
-			driver.ErrInvalid, state, driver.StateScheduled, driver.StateDead)
-	}
-	if limit < 1 {
-		return nil, "", fmt.Errorf("redisstore: list: %w limit %d: 1 or more is accepted", driver.ErrInvalid, limit)
-	}
 	score, id, err := parseCursor(cursor)
 	if err != nil {
 		return nil, "", err
 	}
-	v, err := b.run(ctx, part, listScript, set, score, id, min(limit, driver.MaxBatch), pageBytes)
+	v, err := b.run(ctx, part, listScript, set, score, id, limit, pageBytes)
 	if err != nil {
 		return nil, "", err
 	}
@@ -135,7 +125,7 @@ func readPage(r *reply, set int) (records []driver.Record, next string, err erro
 
 // Count implements [driver.Backend]. It takes O(log n) in a partition of n.
 func (b *backend) Count(ctx context.Context, part int) (driver.Counts, error) {
-	if err := b.check(ctx, part); err != nil {
+	if err := b.store.usable(ctx); err != nil {
 		return driver.Counts{}, err
 	}
 	v, err := b.run(ctx, part, countScript)

@@ -21,7 +21,7 @@ var (
 	probeScript     = newScript("probe", "clock")
 	heartbeatScript = newScript("heartbeat", "clock")
 
-	putScript          = newScript("put", "clock", "partition", "numbers", "times", "writes", "head").promises()
+	putScript          = newScript("put", "clock", "partition", "numbers", "times", "writes", "head", "call").unrepeated().promises()
 	claimScript        = newScript("claim", "clock", "partition", "numbers", "sound", "times", "writes", "head", "dead")
 	getScript          = newScript("get", "clock", "partition")
 	listScript         = newScript("list", "clock", "partition", "numbers")
@@ -37,10 +37,10 @@ var (
 		driver.OpBury:       newScript("bury", "clock", "partition", "numbers", "writes", "dead"),
 		driver.OpRelease:    newScript("release", "clock", "partition", "numbers", "writes", "head", "schedule"),
 		driver.OpExtend:     newScript("extend", "clock", "partition", "numbers", "times", "writes"),
-		driver.OpCancel:     newScript("cancel", "clock", "partition").unrepeated().promises(),
-		driver.OpReschedule: newScript("reschedule", "clock", "partition", "numbers", "sound", "times", "writes", "head", "schedule").promises(),
-		driver.OpReplay:     newScript("replay", "clock", "partition", "numbers", "times", "writes", "head", "schedule", "dead").promises(),
-		driver.OpPurge:      newScript("purge", "clock", "partition", "dead").unrepeated(),
+		driver.OpCancel:     newScript("cancel", "clock", "partition", "writes", "call").unrepeated().promises(),
+		driver.OpReschedule: newScript("reschedule", "clock", "partition", "numbers", "sound", "times", "writes", "call", "head", "schedule").unrepeated().promises(),
+		driver.OpReplay:     newScript("replay", "clock", "partition", "numbers", "times", "writes", "call", "head", "schedule", "dead").unrepeated().promises(),
+		driver.OpPurge:      newScript("purge", "clock", "partition", "writes", "call", "dead").unrepeated(),
 		driver.OpExpire:     newScript("ack", "clock", "partition").unrepeated(),
 	}
 )
@@ -68,8 +68,9 @@ func newScript(name string, parts ...string) *script {
 	return &script{name: name, source: source.String(), hash: hex.EncodeToString(sum[:])}
 }
 
-// unrepeated says that the client must not run the script again by itself where a reply was lost. The second answer would be
-// that there is no such message, and the caller could not know that the first call has removed it.
+// unrepeated says that the client must not send the script again by itself if a reply was lost, as the caller has to know that there are
+// two copies. The second answer to Ack would be that there is no such message. For the scripts without tokens the queue looks after
+// the copies: see driver.Call.
 func (s *script) unrepeated() *script {
 	s.once = true
 	return s
@@ -87,15 +88,13 @@ type runner interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// run runs the script by its hash and, where the server does not know that, once more by its text, which makes it known. If once
-// is set, the client does not repeat it by itself when a reply was lost.
-func (s *script) run(ctx context.Context, r runner, once bool, line []any) (any, error) {
-	once = once || s.once
+// run runs the script by its hash and, if the server does not know that, once more by its text, which makes it known.
+func (s *script) run(ctx context.Context, r runner, line []any) (any, error) {
 	cmd := s.command(ctx, false, line)
-	err := process(ctx, r, cmd, once)
+	err := s.process(ctx, r, cmd)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		cmd = s.command(ctx, true, line)
-		err = process(ctx, r, cmd, once)
+		err = s.process(ctx, r, cmd)
 	}
 	return cmd.Val(), err
 }
@@ -153,8 +152,8 @@ func within[R any](ctx context.Context, call func() (R, error)) (R, error) {
 	}
 }
 
-func process(ctx context.Context, r runner, cmd *redis.Cmd, once bool) error {
-	if once {
+func (s *script) process(ctx context.Context, r runner, cmd *redis.Cmd) error {
+	if s.once {
 		return r.Process(ctx, onceCmd{cmd})
 	}
 	return r.Process(ctx, cmd)

@@ -13,8 +13,7 @@
 //	tw:{orders:3}:d   sorted set: scheduled messages by due time
 //	tw:{orders:3}:l   sorted set: leased and firing messages by the end of the lease
 //	tw:{orders:3}:x   sorted set: dead letters by the time of death
-//	tw:{orders:3}:c   hash: counters, the last token, the last call of each producer
-//	tw:{orders:3}:p   sorted set: producers by the time of their last call, to within an hour
+//	tw:{orders:3}:c   hash: counters, the last token, the last call of each producer that may come again
 //	tw:{orders:3}:h   channel of hints
 //	tw:{orders}:meta      hash: version, partitions
 //	tw:{orders}:members   sorted set: consumers by the time at which they are gone; '' by the time of the last heartbeat
@@ -58,8 +57,9 @@ var _ driver.Store = (*Store)(nil)
 // New returns a store that works through a client, which the caller keeps and closes after the store. It does no I/O. Without a client or
 // with invalid options it is [driver.ErrInvalid].
 //
-// The client may retry commands by itself (MaxRetries): every transition may be repeated. Where a repetition would get another answer,
-// as with Cancel, the client is told not to. Its ReadTimeout bounds how long a server that does not answer holds up a call.
+// The client may retry commands by itself (MaxRetries): every transition with a token may be repeated. Of the others, and Ack, the client is
+// told not to: the queue repeats them itself and knows how many copies there are. Its ReadTimeout bounds how long a server that does not
+// answer holds up a call.
 //
 // A call returns when its context ends, whether the client has ContextTimeoutEnabled or not. The connection of a call that
 // was left behind stays in use until the server answers or the ReadTimeout is over.

@@ -27,7 +27,7 @@ func TestRepeatedPutWrites(t *testing.T) {
 	q := openQueue(t, client, redisstore.Options{})
 	changed := regexp.MustCompile(`rdb_changes_since_last_save:\d+`)
 	writes := func() string { return changed.FindString(client.Info(t.Context(), "persistence").Val()) }
-	p := driver.Put{Producer: "p", Seq: 1, Items: items("a", 2, 10, time.Hour)}
+	p := driver.Put{Call: calling("p", 1), Items: items("a", 2, 10, time.Hour)}
 	first, err := q.Put(t.Context(), p)
 	require.NoError(t, err)
 	before := writes()
@@ -42,7 +42,7 @@ func TestRepeatedPutWrites(t *testing.T) {
 	again, err = q.Put(t.Context(), p)
 	require.NoError(t, err, "what is stored is stored, also when the memory is full")
 	require.Equal(t, first, again)
-	p.Seq++
+	p.Call.Seq++
 	_, err = q.Put(t.Context(), p)
 	require.ErrorIs(t, err, driver.ErrFull)
 }
@@ -62,9 +62,13 @@ func TestRepeatedReplayWrites(t *testing.T) {
 		driver.OpReplay:     {ID: dead[0].ID, Delay: time.Hour},
 		driver.OpReschedule: {ID: items("a", 2, 10, 0)[1].ID, Delay: time.Hour},
 	} {
-		apply(t, q, op, change)
+		b := driver.Batch{Op: op, Call: calling(op.String(), 1), Changes: []driver.Change{change}}
+		_, err := q.Apply(t.Context(), b)
+		require.NoError(t, err)
 		before := writes()
-		apply(t, q, op, change)
+		outcomes, err := q.Apply(t.Context(), b)
+		require.NoError(t, err)
+		require.Equal(t, driver.StatusDone, outcomes[0].Status, op)
 		require.NotEqual(t, before, writes(), op)
 	}
 }
@@ -80,7 +84,7 @@ func TestCancelledSurvivesFailover(t *testing.T) {
 	}
 	s := redistest.StartSentinel(t, redistest.SentinelOptions{})
 	store := newStore(t, s.Client(t), redisstore.Options{Wait: 1, WaitTimeout: 500 * time.Millisecond})
-	q, err := durable.Open(t.Context(), store, durable.Options{Partitions: 2})
+	q, err := durable.Open(t.Context(), store, durable.Options{Partitions: 2, RetryFor: 2 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(q.Close)
 

@@ -197,7 +197,7 @@ func TestClusterFaults(t *testing.T) {
 	waiting, err := newStore(t, client, redisstore.Options{Wait: 1, WaitTimeout: 20 * time.Second}).Open(t.Context(), clusterConfig())
 	require.NoError(t, err)
 	for p := range waiting.Partitions() {
-		_, err = waiting.Put(t.Context(), driver.Put{Partition: p, Producer: "w", Seq: 1, Items: items("w", 2, 10, 72*time.Hour)})
+		_, err = waiting.Put(t.Context(), driver.Put{Partition: p, Call: calling("w", 1), Items: items("w", 2, 10, 72*time.Hour)})
 		require.NoError(t, err, "each master has a replica")
 	}
 
@@ -225,7 +225,7 @@ func TestSentinelFailover(t *testing.T) {
 	require.NoError(t, err)
 	put(t, q, items("a", 100, 10, time.Hour)) // one replica has them
 	_, err = openQueue(t, client, redisstore.Options{Wait: 9, WaitTimeout: 10 * time.Millisecond}).
-		Put(t.Context(), driver.Put{Producer: "p", Seq: 1, Items: items("b", 1, 1, time.Hour)})
+		Put(t.Context(), driver.Put{Call: calling("p", 1), Items: items("b", 1, 1, time.Hour)})
 	require.ErrorIs(t, err, driver.ErrUnavailable, "there are no nine replicas")
 	assert.Contains(t, err.Error(), "9")
 

@@ -43,7 +43,7 @@ func benchQueue(b *testing.B, newStore Factory) driver.Backend {
 
 func benchPut(b *testing.B, backend driver.Backend, seq uint64, n int) int {
 	b.Helper()
-	put := driver.Put{Producer: "bench", Seq: seq, Items: make([]driver.PutItem, n)}
+	put := driver.Put{Items: make([]driver.PutItem, n)}
 	body := make([]byte, 128)
 	for i := range put.Items {
 		put.Items[i] = driver.PutItem{ID: fmt.Sprintf("message-%d-%d", seq, i), Body: body, MaxAttempts: 25}

@@ -195,7 +195,7 @@ func deadBytes(t *testing.T, newStore Factory) {
 	q.assertDead(501, 1, "m7", "m6", "n")
 	q.done(driver.OpReplay, driver.Change{ID: "m7", Delay: far})
 	q.assertDead(251, 1, "m6", "n")
-	q.done(driver.OpReplay, driver.Change{ID: "m7", Delay: far}) // once more, which changes nothing
+	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpReplay, driver.Change{ID: "m7", Delay: far}), "once more, which changes nothing")
 	q.assertDead(251, 1, "m6", "n")
 	again := item("m6", far)
 	again.Body = make([]byte, 300)

@@ -66,8 +66,11 @@ type model struct {
 	tokens  map[string][]uint64 // all that a message has had
 	what    string              // the last step, for messages of failed tests
 
+	seq          uint64 // of the last call
 	lastPut      driver.Put
 	lastStatuses []driver.Status
+	lastBatch    driver.Batch // of those without a token
+	lastOutcomes []driver.Outcome
 }
 
 func (m *model) step() {
@@ -75,7 +78,7 @@ func (m *model) step() {
 	case n < 20:
 		m.stepPut()
 	case n < 25:
-		m.stepRepeatPut()
+		m.stepRepeat()
 	case n < 45:
 		m.stepClaim()
 	case n < 92:
@@ -159,7 +162,7 @@ func (m *model) settle() time.Time {
 
 func (m *model) stepPut() {
 	before := m.now()
-	p := driver.Put{Producer: "model", Seq: m.lastPut.Seq + 1, Replace: m.random.IntN(3) == 0}
+	p := driver.Put{Call: m.nextCall("puts"), Replace: m.random.IntN(3) == 0}
 	for _, id := range m.pick(4) {
 		p.Items = append(p.Items, driver.PutItem{
 			ID: id, Body: make([]byte, m.random.IntN(40)), Delay: m.delay(), MaxAttempts: 1 + m.random.IntN(9),
@@ -201,12 +204,58 @@ func (m *model) assertDue(before, after time.Time, at driver.Instant, delay time
 	assertDelay(m.t, before, after, delay, got, m.what)
 }
 
-func (m *model) stepRepeatPut() {
-	if m.lastPut.Seq == 0 {
+// nextCall is a call that has not been made.
+func (m *model) nextCall(caller string) driver.Call {
+	m.seq++
+	return driver.Call{Caller: caller, Seq: m.seq, NotAfter: driver.InstantOf(m.now()).Add(2 * time.Minute)}
+}
+
+// stepRepeat makes the last call without a token again, or an older one than that.
+func (m *model) stepRepeat() {
+	if !m.fixture.Remote {
 		return
 	}
-	m.what = "put again"
-	require.Equal(m.t, m.lastStatuses, m.statuses(m.lastPut))
+	older := m.random.IntN(4) == 0
+	if m.random.IntN(2) == 0 {
+		put := m.lastPut
+		if older {
+			put.Call.Seq--
+		}
+		m.what = fmt.Sprintf("put again %+v", put)
+		statuses, err := m.Put(m.t.Context(), put)
+		m.repeated(older, put.Call, err)
+		if err == nil && len(put.Items) > 0 {
+			require.Equal(m.t, m.lastStatuses, statuses, m.what)
+		}
+		return
+	}
+	b := m.lastBatch
+	if older {
+		b.Call.Seq--
+	}
+	m.what = fmt.Sprintf("%s again %+v", opName(b.Op), b)
+	outcomes, err := m.Apply(m.t.Context(), b)
+	m.repeated(older, b.Call, err)
+	for i, o := range outcomes {
+		require.Equal(m.t, m.lastOutcomes[i].Status, o.Status, m.what)
+	}
+}
+
+// repeated checks the error of a call that was repeated. One that may have been forgotten, or is older than the last one, is late.
+func (m *model) repeated(older bool, c driver.Call, err error) {
+	m.t.Helper()
+	if c.Caller == "" {
+		return // there was none yet
+	}
+	if err == nil {
+		require.False(m.t, older, "a call that is older than the last one: %s", m.what)
+		return
+	}
+	var late *driver.LateError
+	require.ErrorAs(m.t, err, &late, m.what)
+	if !older {
+		require.Less(m.t, c.NotAfter, driver.InstantOf(m.now()), "it has not been remembered: %s", m.what)
+	}
 }
 
 func (m *model) stepClaim() {
@@ -228,7 +277,6 @@ func (m *model) stepClaim() {
 		highest = max(highest, r.Token)
 		m.assertLease(before, after, r.Due, c.Visibility, r.LeaseEnd)
 		ref := m.messages[r.ID]
-		ref.touch()
 		ref.good, ref.last, ref.moved = true, 0, false
 		ref.record.State, ref.record.Token, ref.record.LeaseEnd = r.State, r.Token, r.LeaseEnd
 		m.tokens[r.ID] = append(m.tokens[r.ID], r.Token)
@@ -259,6 +307,9 @@ func (m *model) stepApply() {
 	if m.random.IntN(2) == 0 {
 		b.Visibility = 0 // leases of what begins stay
 	}
+	if b.Op >= driver.OpCancel {
+		b.Call = m.nextCall("changes")
+	}
 	before := m.now()
 	for _, id := range m.pick(4) {
 		c := driver.Change{ID: id, Token: m.someToken(id), Delay: m.delay(), Reason: fmt.Sprint("reason ", m.random.IntN(100))}
@@ -272,6 +323,9 @@ func (m *model) stepApply() {
 	}
 	m.what = fmt.Sprintf("%s %+v", opName(b.Op), b)
 	outcomes := m.batch(b)
+	if b.Op >= driver.OpCancel {
+		m.lastBatch, m.lastOutcomes = b, outcomes
+	}
 	after := m.now()
 	for i, c := range b.Changes {
 		want := m.verdict(b.Op, c, driver.Instant(before.UnixMilli()).Add(b.Lead))

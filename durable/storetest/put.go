@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"bytes"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -21,9 +20,6 @@ var putTests = []test{
 	{"Put/Batch", putBatch},
 	{"Put/Duplicate", putDuplicate},
 	{"Put/Replace", putReplace},
-	{"Put/Repeated", putRepeated},
-	{"Put/RepeatedLater", putRepeatedLater},
-	{"Put/Producers", putProducers},
 }
 
 func putRecord(t *testing.T, newStore Factory) {
@@ -179,68 +175,4 @@ func putReplace(t *testing.T, newStore Factory) {
 	statuses := p.statuses(driver.Put{Replace: true, Items: []driver.PutItem{item(firing, far), item("new", far)}})
 	assert.Equal(t, []driver.Status{driver.StatusFiring, driver.StatusDone}, statuses)
 	assert.Equal(t, before, p.get(firing))
-}
-
-func putRepeated(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
-	q.put(item("there", 0))
-	put := driver.Put{Producer: "p", Seq: 1, Items: []driver.PutItem{item("a", 0), item("there", 0), item("b", 0)}}
-	want := []driver.Status{driver.StatusDone, driver.StatusDuplicate, driver.StatusDone}
-	for range 3 {
-		assert.Equal(t, want, q.statuses(put))
-	}
-	c := q.count()
-	assert.Equal(t, int64(3), c.Scheduled)
-	assert.Equal(t, uint64(3), c.Enqueued, "what is repeated is counted once")
-	put.Seq = 2
-	duplicate := driver.StatusDuplicate
-	assert.Equal(t, []driver.Status{duplicate, duplicate, duplicate}, q.statuses(put), "another number is another call")
-	put.Seq, put.Replace = 3, true
-	assert.Equal(t, []driver.Status{driver.StatusDone, driver.StatusDone, driver.StatusDone}, q.statuses(put))
-}
-
-// putRepeatedLater repeats a put when its messages are gone: that must not bring them back.
-func putRepeatedLater(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
-	batch := items("m", driver.MaxBatch)
-	put := driver.Put{Producer: "p", Seq: 1, Items: batch}
-	first := q.statuses(put)
-	assert.Len(t, first, driver.MaxBatch)
-	records := q.claim(driver.MaxBatch)
-	assert.Equal(t, first, q.statuses(put), "leased")
-	q.begin(records...)
-	assert.Equal(t, first, q.statuses(put), "firing")
-	q.done(driver.OpAck, changesOf(records)...)
-	assert.Equal(t, first, q.statuses(put), "acknowledged")
-	c := q.count()
-	assert.Zero(t, c.Scheduled+c.InFlight+c.Dead)
-	assert.Empty(t, q.claim(1))
-
-	put.Replace, put.Seq = true, 2
-	put.Items = batch[:1]
-	q.statuses(put)
-	q.done(driver.OpCancel, driver.Change{ID: batch[0].ID})
-	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put))
-	q.gone(batch[0].ID)
-}
-
-func putProducers(t *testing.T, newStore Factory) {
-	q := open(t, newStore)
-	put := func(partition int, producer string, seq uint64) driver.Status {
-		t.Helper()
-		return q.statuses(driver.Put{Partition: partition, Producer: producer, Seq: seq, Items: items("a", 1)})[0]
-	}
-	assert.Equal(t, driver.StatusDone, put(0, "p", 1))
-	assert.Equal(t, driver.StatusDuplicate, put(0, "q", 1), "another producer with the same number")
-	assert.Equal(t, driver.StatusDone, put(1, "p", 1), "the same in another partition")
-	assert.Equal(t, driver.StatusDuplicate, put(0, "", 1), "no producer: nothing is a repetition")
-	assert.Equal(t, driver.StatusDuplicate, put(0, "", 1), "no producer: nothing is a repetition")
-	assert.Equal(t, driver.StatusDone, put(0, "p", 1))
-	assert.Equal(t, driver.StatusDuplicate, put(0, "p", 9), "a call that never arrived leaves a gap")
-	for i := range 50 {
-		name := fmt.Sprintf("other%d", i)
-		assert.Equal(t, driver.StatusDuplicate, put(0, name, 1), name)
-	}
-	assert.Equal(t, driver.StatusDuplicate, put(0, "q", 1), "remembered beside the others")
-	assert.Equal(t, driver.StatusDone, put(1, "p", 1))
 }

@@ -22,13 +22,8 @@ type refMessage struct {
 	last  driver.Op // by which the holder has ended his lease; 0: he has not
 	moved bool      // rescheduled or replayed since the holder has ended his lease
 
-	replayed     bool // since it was dead
-	justReplayed bool // and nothing has happened to it since
-	reasonOpen   bool // the contract does not say what the reason is now
+	reasonOpen bool // the contract does not say what the reason is now
 }
-
-// touch notes that something happens to a message.
-func (m *refMessage) touch() { m.justReplayed = false }
 
 func (m *refMessage) inFlight() bool {
 	return m.record.State == driver.StateLeased || m.record.State == driver.StateFiring
@@ -67,7 +62,6 @@ func (r *reference) endLeases(now driver.Instant, maxCrashes int) {
 		}
 		wasFiring := m.record.State == driver.StateFiring
 		m.lose()
-		m.touch()
 		m.schedule()
 		if !wasFiring {
 			continue
@@ -76,7 +70,7 @@ func (r *reference) endLeases(now driver.Instant, maxCrashes int) {
 		m.reasonOpen = true
 		r.sums.Crashed++
 		if maxCrashes > 0 && m.record.Crashes >= maxCrashes {
-			m.record.State, m.replayed = driver.StateDead, false
+			m.record.State = driver.StateDead
 			r.sums.Buried++
 		}
 	}
@@ -125,15 +119,7 @@ func (r *reference) verdict(op driver.Op, c driver.Change, until driver.Instant)
 			return []driver.Status{driver.StatusFiring}
 		}
 		return []driver.Status{driver.StatusDone}
-	case driver.OpReplay:
-		switch {
-		case isDead || m != nil && m.justReplayed:
-			return []driver.Status{driver.StatusDone}
-		case m != nil && m.replayed: // a late repetition, or a mistake: nobody can tell
-			return []driver.Status{driver.StatusDone, driver.StatusNotFound}
-		}
-		return []driver.Status{driver.StatusNotFound}
-	case driver.OpPurge:
+	case driver.OpReplay, driver.OpPurge:
 		if isDead {
 			return []driver.Status{driver.StatusDone}
 		}
@@ -172,14 +158,9 @@ func (m *refMessage) verdictOfHolder(op driver.Op, c driver.Change, until driver
 // transition makes one that has taken place. It reports whether something has changed: a repetition changes nothing.
 func (r *reference) transition(op driver.Op, c driver.Change) bool {
 	m := r.messages[c.ID]
-	state := m.record.State
-	switch {
-	case op == driver.OpReplay && state != driver.StateDead:
-		return false
-	case (op == driver.OpRetry || op == driver.OpRelease || op == driver.OpBury) && !m.inFlight():
+	if (op == driver.OpRetry || op == driver.OpRelease || op == driver.OpBury) && !m.inFlight() {
 		return false
 	}
-	m.touch()
 	switch op {
 	case driver.OpBegin:
 		m.record.State = driver.StateFiring
@@ -193,7 +174,7 @@ func (r *reference) transition(op driver.Op, c driver.Change) bool {
 		m.last = op
 		m.schedule()
 		if op == driver.OpBury {
-			m.record.State, m.replayed = driver.StateDead, false
+			m.record.State = driver.StateDead
 		}
 	case driver.OpReschedule:
 		m.lose()
@@ -202,7 +183,7 @@ func (r *reference) transition(op driver.Op, c driver.Change) bool {
 		m.lose()
 		m.schedule()
 		m.record.Attempts, m.record.Crashes = 0, 0
-		m.replayed, m.justReplayed, m.reasonOpen = true, true, true
+		m.reasonOpen = true
 	}
 	r.tally(op)
 	return true

@@ -25,9 +25,12 @@ type Fixture struct {
 	// there is one; the new one is closed by t.Cleanup, too. Nil where data is not kept: then the suite skips the tests of restarts.
 	Reopen func(t testing.TB) driver.Store
 
-	// Embedded says that the store ends with the process of its callers: after Reopen no lease is left, as nobody can hold it, and no call can
-	// be repeated, as nobody can have sent it. What was claimed is scheduled again then.
+	// Embedded says that the store ends with the process of its callers: after Reopen no lease is left, as nobody can hold it. What was
+	// claimed is scheduled again then.
 	Embedded bool
+
+	// Remote says that copies of a call may arrive late and more than once, as over a network: the store honours [driver.Call].
+	Remote bool
 
 	// Advance moves the clock of this store ahead, also after it was reopened. The clock may stand still in between or run. Nil: the suite
 	// waits for real, some tens of milliseconds at a time, so that a store which can move its clock is tested better.
@@ -38,8 +41,8 @@ type Fixture struct {
 func Run(t *testing.T, newStore Factory) {
 	t.Helper()
 	for _, group := range [][]test{
-		openTests, putTests, delayTests, claimTests, leaseTests, applyTests, deadTests, readTests, memberTests, watchTests, refusalTests,
-		sharingTests, restartTests, modelTests,
+		openTests, putTests, callTests, delayTests, claimTests, leaseTests, applyTests, deadTests, readTests, memberTests, watchTests,
+		sharingTests, restartTests, modelTests, consumerTests,
 	} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {

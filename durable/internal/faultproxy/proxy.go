@@ -34,6 +34,8 @@ type Proxy struct {
 	dropped  int
 	accepted int
 	resumed  chan struct{} // closed unless stalled
+	holding  []byte        // the pattern of Hold; nil: none
+	held     []*link       // whose requests are held back
 }
 
 // link is a connection of a client and that to the server.
@@ -43,6 +45,7 @@ type link struct {
 	mu      sync.Mutex
 	recent  []byte // the end of the request, as long as the pattern may begin in it
 	matches bool   // the request since the last reply has the pattern in it
+	held    []byte // what Release is to send; nil: nothing is held back
 }
 
 // Start starts a proxy to target, an address, which ends with the test. The target need not be there yet.
@@ -75,6 +78,10 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
+	for _, l := range p.held {
+		l.cut()
+	}
+	p.held = nil
 	p.mu.Unlock()
 	_ = p.listener.Close()
 	p.Resume()
@@ -117,7 +124,7 @@ func (p *Proxy) connect(client net.Conn) {
 	}
 	defer p.remove(l)
 	var wg sync.WaitGroup
-	wg.Go(func() { p.forward(l, client, server, func(b []byte) bool { p.note(l, b); return true }) })
+	wg.Go(func() { p.forward(l, client, server, func(b []byte) bool { p.note(l, b); return !p.holds(l, b) }) })
 	wg.Go(func() { p.forward(l, server, client, func([]byte) bool { return !p.drops(l) }) })
 	wg.Wait()
 }
@@ -148,9 +155,10 @@ func (l *link) cut() {
 	}
 }
 
-// forward copies from one side to the other what pass lets through. When one side ends, or pass refuses, the link is cut.
+// forward copies from one side to the other what pass lets through. When one side ends, or pass refuses, the link is cut, but
+// for one whose request is held back.
 func (p *Proxy) forward(l *link, from io.Reader, to io.Writer, pass func([]byte) bool) {
-	defer l.cut()
+	defer l.cutUnlessHeld()
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)

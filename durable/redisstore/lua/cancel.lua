@@ -1,12 +1,13 @@
 -- Messages that have not begun are removed.
 -- KEYS: those of partition.lua.
--- ARGV: for each message: id.
+-- ARGV: 1 to 6 as in call.lua; then for each message: id.
 -- Result: sec, usec, statuses, '', ''.
--- Runs under OOM: it only removes, but for a counter.
+-- Runs under OOM: it only removes, but for counters.
 
-local states = call('HMGET', STATES, unpack(ARGV))
+local ids = column(7, 1)
+local states = call('HMGET', STATES, unpack(ids))
 local statuses, gone = {}, {}
-for i, id in ipairs(ARGV) do
+for i, id in ipairs(ids) do
   local k = states[i] and kind(states[i])
   if k == 'F' then
     statuses[i] = FIRING
@@ -18,8 +19,11 @@ for i, id in ipairs(ARGV) do
   end
 end
 
+statuses = table.concat(statuses)
+allow_growth()
 many('HDEL', STATES, gone)
 many('ZREM', SCHEDULED, gone)
 many('ZREM', LEASED, gone)
 count('cancelled', #gone)
-return { sec, usec, table.concat(statuses), '', '' }
+remember(statuses, {})
+return { sec, usec, statuses, '', '' }

@@ -1,16 +1,16 @@
 -- Read before each script of a partition: its keys, and the form of what stands in them. What only some scripts need is in other files, as each
 -- call makes all functions of its script anew.
--- KEYS: 1 records, 2 states, 3 scheduled, 4 leased, 5 dead, 6 counters, 7 producers. ARGV: those of the script.
+-- KEYS: 1 records, 2 states, 3 scheduled, 4 leased, 5 dead, 6 counters. ARGV: those of the script.
 --
 -- record: version (1 byte), enqueued (7 bytes), first due time (7), largest number of attempts (4), body
 -- state:  kind (1), token (7), due (7), attempts (4), crashes (4), time of death (7), reason
 --
 -- Numbers are big-endian. 7 bytes hold what a double does. A kind is one of
---   S scheduled   R scheduled by Retry   B scheduled by Release   P scheduled by Replay   L leased   F firing   X dead   D dead by Bury
--- R, B, P and D say which call has brought the message there: whoever repeats that call is told the same again.
+--   S scheduled   R scheduled by Retry   B scheduled by Release   L leased   F firing   X dead   D dead by Bury
+-- R, B and D say which call has brought the message there: whoever repeats that call is told the same again.
 -- A message without a state has never been claimed or moved; its due time is the score in the set.
 
-local RECORDS, STATES, SCHEDULED, LEASED, DEAD, COUNTERS, PRODUCERS = unpack(KEYS)
+local RECORDS, STATES, SCHEDULED, LEASED, DEAD, COUNTERS = unpack(KEYS)
 local sub = string.sub
 
 local DONE, DUPLICATE, FIRING, NOT_FOUND, LEASE_LOST, EARLY = '1', '2', '3', '4', '5', '6'

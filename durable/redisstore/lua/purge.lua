@@ -1,12 +1,13 @@
 -- Dead letters are removed.
 -- KEYS: those of partition.lua.
--- ARGV: for each message: id.
+-- ARGV: 1 to 6 as in call.lua; then for each message: id.
 -- Result: sec, usec, statuses, '', ''.
--- Runs under OOM: it only removes.
+-- Runs under OOM: it only removes, but for a counter.
 
-local states = call('HMGET', STATES, unpack(ARGV))
+local ids = column(7, 1)
+local states = call('HMGET', STATES, unpack(ids))
 local statuses, gone = {}, {}
-for i, id in ipairs(ARGV) do
+for i, id in ipairs(ids) do
   statuses[i] = NOT_FOUND
   if states[i] and is_dead(kind(states[i])) then
     statuses[i] = DONE
@@ -14,8 +15,11 @@ for i, id in ipairs(ARGV) do
   end
 end
 
+statuses = table.concat(statuses)
+allow_growth()
 many('ZREM', DEAD, gone)
 subtract_dead(gone)
 many('HDEL', RECORDS, gone)
 many('HDEL', STATES, gone)
-return { sec, usec, table.concat(statuses), '', '' }
+remember(statuses, {})
+return { sec, usec, statuses, '', '' }

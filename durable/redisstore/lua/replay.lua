@@ -1,10 +1,10 @@
 -- Dead letters are scheduled again, with no attempts and no crashes.
 -- KEYS: those of partition.lua.
--- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints; then for each message: id, time (see instant).
+-- ARGV: 1 to 6 as in call.lua; then for each message: id, time (see instant).
 -- Result: sec, usec, statuses, '', ''.
 -- Runs under OOM.
 
-local ids = column(3, 2)
+local ids = column(7, 2)
 local states = call('HMGET', STATES, unpack(ids))
 local statuses, gone, rewritten = {}, {}, {}
 for i, id in ipairs(ids) do
@@ -12,13 +12,9 @@ for i, id in ipairs(ids) do
   local k = s and kind(s)
   if is_dead(k) and call('HEXISTS', RECORDS, id) == 1 then
     statuses[i] = DONE
-    local at = instant(ARGV[2 + 2 * i])
-    schedule(id, 'P' .. sub(s, 2, 8) .. pack7(at) .. ZERO4 .. ZERO4 .. ZERO7 .. sub(s, 31), at)
+    local at = instant(ARGV[6 + 2 * i])
+    schedule(id, 'S' .. sub(s, 2, 8) .. pack7(at) .. ZERO4 .. ZERO4 .. ZERO7 .. sub(s, 31), at)
     gone[#gone + 1] = id
-  elseif k == 'P' then
-    statuses[i] = DONE -- a call before this one has done it
-    rewritten[#rewritten + 1] = id -- WAIT waits for the last write of its connection: see put.lua
-    rewritten[#rewritten + 1] = s
   else
     statuses[i] = NOT_FOUND
   end
@@ -26,5 +22,6 @@ end
 
 schedule_all(DEAD, gone)
 subtract_dead(gone)
-many('HSET', STATES, rewritten)
-return { sec, usec, table.concat(statuses), '', '' }
+statuses = table.concat(statuses)
+remember(statuses, {})
+return { sec, usec, statuses, '', '' }

@@ -1,10 +1,10 @@
 -- Messages that have not begun are due at another time.
 -- KEYS: those of partition.lua.
--- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints; then for each message: id, time (see instant).
+-- ARGV: 1 to 6 as in call.lua; then for each message: id, time (see instant).
 -- Result: sec, usec, statuses, '', ''.
 -- Runs under OOM. The new time stands in the state too, where an audit finds it if the set is lost.
 
-local ids = column(3, 2)
+local ids = column(7, 2)
 local states = call('HMGET', STATES, unpack(ids))
 local statuses, gone = {}, {}
 for i, id in ipairs(ids) do
@@ -16,11 +16,13 @@ for i, id in ipairs(ids) do
     statuses[i] = NOT_FOUND
   else
     statuses[i] = DONE
-    local at = instant(ARGV[2 + 2 * i])
+    local at = instant(ARGV[6 + 2 * i])
     schedule(id, moved(s, 'S', at), at)
     if k == 'L' then gone[#gone + 1] = id end
   end
 end
 
 schedule_all(LEASED, gone)
-return { sec, usec, table.concat(statuses), '', '' }
+statuses = table.concat(statuses)
+remember(statuses, {})
+return { sec, usec, statuses, '', '' }

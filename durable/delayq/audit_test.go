@@ -1,0 +1,53 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+)
+
+// faulty is a store whose audits find faults.
+type faulty struct{ durable.Store }
+
+type faultyBackend struct{ driver.Backend }
+
+func (f faulty) Open(ctx context.Context, c driver.Config) (driver.Backend, error) {
+	b, err := f.Store.Open(ctx, c)
+	return faultyBackend{b}, err
+}
+
+func (f faultyBackend) Audit(_ context.Context, _ int, repair bool) (durable.AuditReport, error) {
+	r := durable.AuditReport{Records: 10, Orphans: 2, Strays: 1, Wrong: 1}
+	if repair {
+		r.Repaired = 4
+	}
+	return r, nil
+}
+
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	audit := func(store durable.Store, args ...string) (string, error) {
+		var out bytes.Buffer
+		a := newApp(nil, &out, io.Discard)
+		a.open = func(string) (durable.Store, func() error, error) { return store, func() error { return nil }, nil }
+		err := a.run(t.Context(), append([]string{"delayq", "-store", "memory:", "-partitions", "2", "audit"}, args...))
+		return out.String(), err
+	}
+	sound := memstore.New(memstore.Options{})
+	_, err := audit(sound)
+	require.NoError(t, err)
+	out, err := audit(faulty{sound}, "-json")
+	require.ErrorContains(t, err, "8 faults are left; delayq audit -repair")
+	assert.JSONEq(t, `{"records":20,"orphans":4,"strays":2,"wrong":2,"repaired":0}`, out)
+	out, err = audit(faulty{sound}, "-repair")
+	require.NoError(t, err)
+	assert.Contains(t, out, "repaired")
+}

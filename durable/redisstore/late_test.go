@@ -1,0 +1,305 @@
+package redisstore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/faultproxy"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+	"github.com/timingwheel-go/timingwheel/durable/redisstore"
+)
+
+// heldQueue is a queue as two processes see it: one whose connections go through a proxy, and another one.
+type heldQueue struct {
+	t           *testing.T
+	proxy       *faultproxy.Proxy
+	late, other *durable.Queue
+}
+
+func newHeldQueue(t *testing.T, addr string) *heldQueue {
+	t.Helper()
+	h := &heldQueue{t: t, proxy: faultproxy.Start(t, addr)}
+	h.late, h.other = h.open(h.proxy.Addr()), h.open(addr)
+	return h
+}
+
+func (h *heldQueue) open(addr string) *durable.Queue {
+	h.t.Helper()
+	store := newStore(h.t, newClient(h.t, addr), redisstore.Options{})
+	q, err := durable.Open(h.t.Context(), store, durable.Options{Queue: "held", Partitions: 1})
+	require.NoError(h.t, err)
+	h.t.Cleanup(q.Close)
+	return q
+}
+
+// onServers runs a test on a real server, and on a simulated one.
+func onServers(t *testing.T, test func(t *testing.T, addr string)) {
+	t.Helper()
+	t.Run("server", func(t *testing.T) {
+		t.Parallel()
+		test(t, redistest.Start(t, redistest.Options{}).Addr())
+	})
+	t.Run("simulated", func(t *testing.T) {
+		t.Parallel()
+		test(t, miniredis.RunT(t).Addr())
+	})
+}
+
+func (h *heldQueue) enqueue(q *durable.Queue, id, body string, delay time.Duration, replace bool) {
+	h.t.Helper()
+	_, err := q.Enqueue(h.t.Context(), durable.Message{ID: id, Body: []byte(body), Delay: delay, Replace: replace})
+	require.NoError(h.t, err)
+}
+
+// deliver takes a message that is due, and ends its delivery.
+func (h *heldQueue) deliver(id string, end func(d *durable.Delivery) error) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), 20*time.Second)
+	defer cancel()
+	d, err := h.other.Take(ctx)
+	require.NoError(h.t, err)
+	require.Equal(h.t, id, d.ID)
+	require.NoError(h.t, end(d))
+}
+
+func (h *heldQueue) bury(id string) {
+	h.t.Helper()
+	h.deliver(id, func(d *durable.Delivery) error { return d.Bury(h.t.Context(), "enough") })
+}
+
+func (h *heldQueue) ack(id string) {
+	h.t.Helper()
+	h.deliver(id, func(d *durable.Delivery) error { return d.Ack(h.t.Context()) })
+}
+
+// lateCalls are the calls that have no token, each with what a process asks for and gets although its first attempt is held back, with what
+// another process does after that, and with the state of the message then. The first attempt must not change that when it comes.
+var lateCalls = []struct {
+	name           string
+	arrange        func(h *heldQueue, id string)
+	call           func(h *heldQueue, id string)
+	then           func(h *heldQueue, id string)
+	state          durable.State // 0: there is no message
+	body           string
+	earliest, last time.Duration // when it is due, from the beginning of the test; last 0: not looked at
+}{
+	{
+		name:    "Cancel",
+		arrange: func(h *heldQueue, id string) { h.enqueue(h.other, id, "old", time.Hour, false) },
+		call: func(h *heldQueue, id string) {
+			r, err := h.late.Cancel(h.t.Context(), id)
+			require.NoError(h.t, err)
+			require.Equal(h.t, durable.Cancelled, r)
+		},
+		then:  func(h *heldQueue, id string) { h.enqueue(h.other, id, "new", time.Hour, false) },
+		state: durable.StateScheduled, body: "new",
+	},
+	{
+		name:    "Reschedule",
+		arrange: func(h *heldQueue, id string) { h.enqueue(h.other, id, "old", time.Hour, false) },
+		call: func(h *heldQueue, id string) {
+			r, err := h.late.Reschedule(h.t.Context(), id, 2*time.Hour)
+			require.NoError(h.t, err)
+			require.Equal(h.t, durable.Rescheduled, r)
+		},
+		then: func(h *heldQueue, id string) {
+			r, err := h.other.Reschedule(h.t.Context(), id, 5*time.Hour)
+			require.NoError(h.t, err)
+			require.Equal(h.t, durable.Rescheduled, r)
+		},
+		state: durable.StateScheduled, body: "old", earliest: 5 * time.Hour, last: 6 * time.Hour,
+	},
+	{
+		name: "Replay",
+		arrange: func(h *heldQueue, id string) {
+			h.enqueue(h.other, id, "old", 0, false)
+			h.bury(id)
+		},
+		call:  func(h *heldQueue, id string) { require.NoError(h.t, h.late.Replay(h.t.Context(), id, 0)) },
+		then:  func(h *heldQueue, id string) { h.bury(id) },
+		state: durable.StateDead, body: "old",
+	},
+	{
+		name: "Purge",
+		arrange: func(h *heldQueue, id string) {
+			h.enqueue(h.other, id, "old", 0, false)
+			h.bury(id)
+		},
+		call: func(h *heldQueue, id string) { require.NoError(h.t, h.late.Purge(h.t.Context(), id)) },
+		then: func(h *heldQueue, id string) {
+			h.enqueue(h.other, id, "new", 0, false)
+			h.bury(id)
+		},
+		state: durable.StateDead, body: "new",
+	},
+	{
+		name:    "Enqueue",
+		arrange: func(*heldQueue, string) {},
+		call:    func(h *heldQueue, id string) { h.enqueue(h.late, id, "old", 0, false) },
+		then:    func(h *heldQueue, id string) { h.ack(id) },
+	},
+	{
+		name:    "Replace",
+		arrange: func(h *heldQueue, id string) { h.enqueue(h.other, id, "oldest", time.Hour, false) },
+		call:    func(h *heldQueue, id string) { h.enqueue(h.late, id, "old", time.Hour, true) },
+		then:    func(h *heldQueue, id string) { h.enqueue(h.other, id, "new", 2*time.Hour, true) },
+		state:   durable.StateScheduled, body: "new", earliest: 2 * time.Hour, last: 3 * time.Hour,
+	},
+}
+
+// A call whose first attempt hangs in a dead connection takes place by its repetition. When the attempt comes after all, it must not touch what
+// has become of the message since: neither at once nor when the server has forgotten the call.
+func TestLateAttemptTouchesNothing(t *testing.T) {
+	t.Parallel()
+	for _, c := range lateCalls {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			held := func(t *testing.T, addr string, before func()) {
+				h := newHeldQueue(t, addr)
+				const id = "the-message"
+				start := time.Now().Add(-time.Minute)
+				c.arrange(h, id)
+				h.proxy.Hold(id)
+				c.call(h, id)
+				require.Equal(t, 1, h.proxy.Held(), "the first attempt")
+				c.then(h, id)
+				before()
+				_, err := h.proxy.Release()
+				require.NoError(t, err)
+				r, err := h.other.Get(t.Context(), id)
+				if c.state == 0 {
+					require.ErrorIs(t, err, durable.ErrNotFound, "the late attempt has brought it back")
+					return
+				}
+				require.NoError(t, err, "the late attempt has removed it")
+				assert.Equal(t, c.state, r.State)
+				assert.Equal(t, c.body, string(r.Body))
+				if c.last > 0 {
+					assert.WithinRange(t, r.Due, start.Add(c.earliest), start.Add(c.last))
+				}
+			}
+			onServers(t, func(t *testing.T, addr string) { held(t, addr, func() {}) })
+			t.Run("forgotten", func(t *testing.T) {
+				t.Parallel()
+				m := miniredis.RunT(t)
+				now := time.Now()
+				m.SetTime(now)
+				held(t, m.Addr(), func() {
+					m.SetTime(now.Add(27 * time.Hour))
+					client := newClient(t, m.Addr())
+					for range 40 { // other producers come, and what is old goes
+						q, err := durable.Open(t.Context(), newStore(t, client, redisstore.Options{}), durable.Options{Queue: "held"})
+						require.NoError(t, err)
+						_, err = q.Enqueue(t.Context(), durable.Message{Delay: 1000 * time.Hour})
+						require.NoError(t, err)
+						q.Close()
+					}
+				})
+			})
+		})
+	}
+}
+
+// A call whose first reply was lost says what that reply said, though the message has moved on since. The client's own repetitions are
+// below the proxy's loss, so that neither the client nor the queue knows which attempt has taken place.
+func TestRepeatedCallSaysWhatTheFirstSaid(t *testing.T) {
+	t.Parallel()
+	type outcome struct {
+		result durable.Result
+		err    error
+	}
+	ask := map[string]func(q *durable.Queue, t *testing.T, id string) outcome{
+		"Cancel": func(q *durable.Queue, t *testing.T, id string) outcome {
+			r, err := q.Cancel(t.Context(), id)
+			return outcome{r, err}
+		},
+		"Reschedule": func(q *durable.Queue, t *testing.T, id string) outcome {
+			r, err := q.Reschedule(t.Context(), id, 0)
+			return outcome{r, err}
+		},
+		"Replay": func(q *durable.Queue, t *testing.T, id string) outcome {
+			return outcome{0, q.Replay(t.Context(), id, 0)}
+		},
+		"Purge": func(q *durable.Queue, t *testing.T, id string) outcome {
+			return outcome{0, q.Purge(t.Context(), id)}
+		},
+	}
+	none := func(*heldQueue, string) {}
+	scheduled := func(h *heldQueue, id string) { h.enqueue(h.other, id, "", time.Hour, false) }
+	dead := func(h *heldQueue, id string) { h.enqueue(h.other, id, "", 0, false); h.bury(id) }
+	for name, c := range map[string]struct {
+		call           string
+		arrange, while func(h *heldQueue, id string) // before, and between the attempts
+		want           outcome
+	}{
+		"cancelled":                 {"Cancel", scheduled, none, outcome{result: durable.Cancelled}},
+		"cancelled, enqueued again": {"Cancel", scheduled, scheduled, outcome{result: durable.Cancelled}},
+		"cancel of none, enqueued":  {"Cancel", none, scheduled, outcome{result: durable.NotFound}},
+		"rescheduled":               {"Reschedule", scheduled, none, outcome{result: durable.Rescheduled}},
+		"rescheduled, delivered": {
+			"Reschedule", scheduled, func(h *heldQueue, id string) { h.ack(id) },
+			outcome{result: durable.Rescheduled},
+		},
+		"reschedule of none, enqueued": {"Reschedule", none, scheduled, outcome{result: durable.NotFound}},
+		"replayed, delivered":          {"Replay", dead, func(h *heldQueue, id string) { h.ack(id) }, outcome{}},
+		"purged, enqueued again":       {"Purge", dead, scheduled, outcome{}},
+		"purge of none":                {"Purge", none, none, outcome{err: durable.ErrNotFound}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onServers(t, func(t *testing.T, addr string) {
+				h := newHeldQueue(t, addr)
+				const id = "the-message"
+				c.arrange(h, id)
+				_ = ask[c.call](h.late, t, "another") // the script is known from here on
+				got := loseFirst(h, id, func() outcome { return ask[c.call](h.late, t, id) }, func() { c.while(h, id) })
+				assert.Equal(t, c.want.result, got.result)
+				require.ErrorIs(t, got.err, c.want.err) //nolint:testifylint // it may be nil
+			})
+		})
+	}
+	for _, call := range []string{"Cancel", "Reschedule"} {
+		t.Run(call+" of what is being delivered", func(t *testing.T) {
+			t.Parallel()
+			onServers(t, func(t *testing.T, addr string) {
+				h := newHeldQueue(t, addr)
+				const id = "the-message"
+				h.enqueue(h.other, id, "", 0, false)
+				d, err := h.other.Take(t.Context())
+				require.NoError(t, err)
+				_ = ask[call](h.late, t, "another") // the script is known from here on
+				got := loseFirst(h, id, func() outcome { return ask[call](h.late, t, id) }, func() {
+					require.NoError(t, d.Nack(t.Context(), time.Hour, nil)) // it could be cancelled now
+				})
+				require.NoError(t, got.err)
+				assert.Equal(t, durable.Firing, got.result, "the call has said so when it took place")
+			})
+		})
+	}
+}
+
+// loseFirst makes a call whose first reply is lost, and does something before it is repeated.
+func loseFirst[R any](h *heldQueue, id string, call func() R, while func()) R {
+	h.t.Helper()
+	h.proxy.Match(id)
+	h.proxy.DropNext(1)
+	done := make(chan R, 1)
+	go func() { done <- call() }()
+	require.Eventually(h.t, func() bool { return h.proxy.Dropped() == 1 }, time.Minute, time.Millisecond)
+	h.proxy.Refuse(true)
+	while()
+	h.proxy.Refuse(false)
+	select {
+	case r := <-done:
+		return r
+	case <-time.After(time.Minute):
+		require.Fail(h.t, "the call does not return")
+		panic("unreachable")
+	}
+}

@@ -1,0 +1,57 @@
+-- Read before each script without tokens: it takes place once, however often copies of the call are sent and however late they arrive.
+-- KEYS: those of partition.lua.
+-- ARGV: 1 and 2 as in head.lua, 3 caller or '' for a call without copies, 4 its number, 5 the instant after which it must not take place,
+--       6 how far ahead that may lie in ms; and those of the script.
+-- Result of a copy of the caller's last call: what that has returned, but for the clock. Result of a copy that is refused: 'late', the
+-- instant that 5 has to be after, '1' if a call that has taken place may have been forgotten.
+--
+-- The field p:caller of the counters has the number of the caller's last call, its last instant, and the statuses. It goes some time after that
+-- instant has passed. The field forgotten is the latest of such instants: a call up to it is refused, so a clock that is set back
+-- does not let one take place again.
+
+local field = 'p:' .. ARGV[3]
+local counters = call('HMGET', COUNTERS, 'enqueued', 'largest', 'forgotten', field)
+local forgotten = tonumber(counters[3]) or 0
+
+if ARGV[3] ~= '' then
+  local number, statuses
+  if counters[4] then number, statuses = string.match(counters[4], '^(%d+) %d+ (%d*)$') end
+  if number == ARGV[4] then
+    -- WAIT waits for the last write of its connection, and this may be another one than that of the first copy.
+    allow_growth()
+    call('HSET', COUNTERS, field, counters[4])
+    return { sec, usec, statuses, '', '' }
+  end
+  local after, last = math.max(now, forgotten), tonumber(ARGV[5])
+  if last <= after or last > after + tonumber(ARGV[6]) or number and tonumber(number) > tonumber(ARGV[4]) then
+    return { 'late', decimal(after), forgotten >= last and '1' or '0' }
+  end
+end
+
+-- forget removes what is kept of calls whose last instant has passed. It looks at a few callers, chosen at random, for each new one, and
+-- for every 16th call of others. So of all that are kept about a quarter have passed.
+local function forget()
+  local some, gone = call('HRANDFIELD', COUNTERS, -4, 'WITHVALUES'), {}
+  for i = 1, #some, 2 do
+    if sub(some[i], 1, 2) == 'p:' then
+      local last = tonumber(string.match(some[i + 1], '^%d+ (%d+) ') or 0)
+      if last < now then
+        gone[#gone + 1] = some[i]
+        forgotten = math.max(forgotten, last)
+      end
+    end
+  end
+  if #gone > 0 then
+    call('HDEL', COUNTERS, unpack(gone))
+    call('HSET', COUNTERS, 'forgotten', decimal(forgotten))
+  end
+end
+
+-- remember keeps the statuses of this call, and writes other fields of the counters with them.
+local function remember(statuses, fields)
+  if ARGV[3] ~= '' then
+    fields[#fields + 1], fields[#fields + 2] = field, ARGV[4] .. ' ' .. ARGV[5] .. ' ' .. statuses
+  end
+  if #fields > 0 then call('HSET', COUNTERS, unpack(fields)) end
+  if ARGV[3] ~= '' and (not counters[4] or tonumber(ARGV[4]) % 16 == 0) then forget() end
+end

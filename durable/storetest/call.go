@@ -1,0 +1,220 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// callTests are for stores that honour driver.Call; others skip them.
+var callTests = []test{
+	{"Call/Put", callPut},
+	{"Call/PutLater", callPutLater},
+	{"Call/Apply", callApply},
+	{"Call/Callers", callers},
+	{"Call/Late", callLate},
+	{"Call/TooFarAhead", callTooFarAhead},
+	{"Call/Forgotten", callForgotten},
+}
+
+// openRemote is open for stores to which copies of a call may come.
+func openRemote(t *testing.T, newStore Factory) *queue {
+	t.Helper()
+	q := open(t, newStore)
+	if !q.fixture.Remote {
+		t.Skip("no copies of a call come to this store")
+	}
+	return q
+}
+
+// as is a call that may take place for a short time, and a minute where the clock cannot be moved.
+func (q *queue) as(caller string, seq uint64) driver.Call {
+	q.t.Helper()
+	return driver.Call{Caller: caller, Seq: seq, NotAfter: driver.InstantOf(q.now()).Add(time.Minute)}
+}
+
+// call makes an unfenced transition of one message.
+func (q *queue) call(op driver.Op, c driver.Call, id string, delay time.Duration) driver.Status {
+	q.t.Helper()
+	return q.batch(driver.Batch{Op: op, Call: c, Changes: []driver.Change{{ID: id, Delay: delay}}})[0].Status
+}
+
+// late asserts that a put is refused, and returns how.
+func (q *queue) late(put driver.Put) *driver.LateError {
+	q.t.Helper()
+	before := q.count()
+	_, err := q.Put(q.t.Context(), put)
+	var late *driver.LateError
+	require.ErrorAs(q.t, err, &late)
+	require.NotErrorIs(q.t, err, driver.ErrUnavailable, "it is certain")
+	after := q.count()
+	before.Now, after.Now, before.Due, after.Due = 0, 0, 0, 0
+	require.Equal(q.t, before, after)
+	return late
+}
+
+func callPut(t *testing.T, newStore Factory) {
+	q := openRemote(t, newStore)
+	q.put(item("there", 0))
+	put := driver.Put{Call: q.as("p", 1), Items: []driver.PutItem{item("a", 0), item("there", 0), item("b", 0)}}
+	want := []driver.Status{driver.StatusDone, driver.StatusDuplicate, driver.StatusDone}
+	for range 3 {
+		assert.Equal(t, want, q.statuses(put))
+		put.Call.NotAfter = put.Call.NotAfter.Add(time.Second) // copies may have different ones
+	}
+	c := q.count()
+	assert.Equal(t, int64(3), c.Scheduled)
+	assert.Equal(t, uint64(3), c.Enqueued, "what is repeated is counted once")
+	put.Call.Seq = 2
+	duplicate := driver.StatusDuplicate
+	assert.Equal(t, []driver.Status{duplicate, duplicate, duplicate}, q.statuses(put), "another number is another call")
+	put.Call.Seq, put.Replace = 4, true
+	assert.Equal(t, []driver.Status{driver.StatusDone, driver.StatusDone, driver.StatusDone}, q.statuses(put), "a call that never came leaves a gap")
+	put.Call.Seq = 3
+	q.late(put)
+}
+
+// callPutLater repeats a put when its messages are gone: that must not bring them back.
+func callPutLater(t *testing.T, newStore Factory) {
+	q := openRemote(t, newStore)
+	batch := items("m", driver.MaxBatch)
+	put := driver.Put{Call: q.as("p", 1), Items: batch}
+	first := q.statuses(put)
+	assert.Len(t, first, driver.MaxBatch)
+	records := q.claim(driver.MaxBatch)
+	assert.Equal(t, first, q.statuses(put), "leased")
+	q.begin(records...)
+	assert.Equal(t, first, q.statuses(put), "firing")
+	q.done(driver.OpAck, changesOf(records)...)
+	assert.Equal(t, first, q.statuses(put), "acknowledged")
+	c := q.count()
+	assert.Zero(t, c.Scheduled+c.InFlight+c.Dead)
+	assert.Empty(t, q.claim(1))
+
+	put.Replace, put.Call.Seq = true, 2
+	put.Items = batch[:1]
+	q.statuses(put)
+	q.done(driver.OpCancel, driver.Change{ID: batch[0].ID})
+	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put))
+	q.gone(batch[0].ID)
+}
+
+// callApply repeats each transition without a token when its message has moved on: the answer is the same, and nothing changes.
+func callApply(t *testing.T, newStore Factory) {
+	q := openRemote(t, newStore)
+	for op := driver.OpCancel; op <= driver.OpPurge; op++ {
+		for _, state := range allStates {
+			a := q.in(opName(op)+state).arrange(state, []string{"m"})
+			c := a.as("caller", 7)
+			first := a.call(op, c, "m", far)
+			a.put0("m")
+			record, counts := a.get("m"), a.count()
+			for range 2 {
+				assert.Equal(t, first, a.call(op, c, "m", far), "%s of %s again", opName(op), state)
+			}
+			after := a.count()
+			after.Now, after.Due = counts.Now, counts.Due
+			assert.Equal(t, counts, after, "%s of %s again", opName(op), state)
+			assert.Equal(t, record, a.get("m"), "%s of %s again", opName(op), state)
+		}
+	}
+}
+
+// put0 makes sure that a message is there, whatever state it is in.
+func (q *queue) put0(id string) {
+	q.t.Helper()
+	q.statuses(driver.Put{Items: []driver.PutItem{item(id, 0)}})
+}
+
+// callers are remembered one by one, each with its last call.
+func callers(t *testing.T, newStore Factory) {
+	q := openRemote(t, newStore)
+	put := func(partition int, caller string, seq uint64) driver.Status {
+		t.Helper()
+		return q.statuses(driver.Put{Partition: partition, Call: q.as(caller, seq), Items: items("a", 1)})[0]
+	}
+	assert.Equal(t, driver.StatusDone, put(0, "p", 1))
+	assert.Equal(t, driver.StatusDuplicate, put(0, "q", 1), "another caller with the same number")
+	assert.Equal(t, driver.StatusDone, put(1, "p", 1), "the same in another partition")
+	assert.Equal(t, driver.StatusDuplicate, put(0, "", 1), "no caller: there are no copies")
+	assert.Equal(t, driver.StatusDone, put(0, "p", 1))
+	for i := range 50 {
+		name := fmt.Sprintf("other%d", i)
+		assert.Equal(t, driver.StatusDuplicate, put(0, name, 1), name)
+	}
+	assert.Equal(t, driver.StatusDone, put(0, "p", 1), "remembered beside the others")
+	assert.Equal(t, driver.StatusDone, put(1, "p", 1))
+}
+
+// callLate makes calls whose last instant has passed.
+func callLate(t *testing.T, newStore Factory) {
+	q := openRemote(t, newStore)
+	now := driver.InstantOf(q.now())
+	put := driver.Put{Call: driver.Call{Caller: "p", Seq: 1, NotAfter: now - 1000}, Items: items("a", 1)}
+	late := q.late(put)
+	assert.GreaterOrEqual(t, late.Now, now-1)
+	assert.False(t, late.Unknown, "nothing has been forgotten")
+	q.gone("a000")
+	put.Call.NotAfter = late.Now.Add(time.Minute)
+	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put), "the same number: it has not taken place before")
+	for op := driver.OpCancel; op <= driver.OpPurge; op++ {
+		b := driver.Batch{Op: op, Call: driver.Call{Caller: "c", Seq: 1, NotAfter: 1}, Changes: []driver.Change{{ID: "a000"}}}
+		_, err := q.Apply(t.Context(), b)
+		require.ErrorAs(t, err, &late, opName(op))
+		assert.Equal(t, driver.StateScheduled, q.get("a000").State)
+	}
+}
+
+// callTooFarAhead makes a call that would have to be remembered for too long.
+func callTooFarAhead(t *testing.T, newStore Factory) {
+	q := openRemote(t, newStore)
+	put := driver.Put{Call: driver.Call{Caller: "p", Seq: 1, NotAfter: driver.InstantOf(q.now()).Add(driver.MaxAhead + time.Hour)}, Items: items("a", 1)}
+	q.late(put)
+	put.Call.NotAfter = driver.InstantOf(q.now()).Add(driver.MaxAhead - time.Minute)
+	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put))
+}
+
+// callForgotten has callers whose calls cannot come any more: what is kept of them goes as others come, and a copy of such a call is refused
+// and not taken for a new one.
+func callForgotten(t *testing.T, newStore Factory) {
+	q := openRemote(t, newStore)
+	if q.fixture.Advance == nil {
+		t.Skip("it would take a minute")
+	}
+	var calls []driver.Put
+	for i := range 40 {
+		put := driver.Put{Call: q.as(fmt.Sprint("p", i), 1), Items: items(fmt.Sprint(i, "-"), 1)}
+		assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put))
+		calls = append(calls, put)
+	}
+	records := q.claim(driver.MaxBatch)
+	q.begin(records...)
+	q.done(driver.OpAck, changesOf(records)...)
+	q.fixture.Advance(2 * time.Minute)
+	for i := range 400 {
+		q.statuses(driver.Put{Call: q.as(fmt.Sprint("new", i), 1), Items: items("same", 1)})
+	}
+	unknown := 0
+	for _, put := range calls {
+		_, err := q.Put(t.Context(), put)
+		var late *driver.LateError
+		if err == nil {
+			continue // it is remembered still
+		}
+		require.ErrorAs(t, err, &late)
+		if late.Unknown {
+			unknown++
+		}
+	}
+	assert.Greater(t, unknown, 20, "most have been forgotten")
+	assert.False(t, slices.ContainsFunc(calls, func(put driver.Put) bool {
+		_, err := q.Get(t.Context(), 0, put.Items[0].ID)
+		return err == nil
+	}), "none has taken place again")
+}

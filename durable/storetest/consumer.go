@@ -1,0 +1,66 @@
+package storetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// consumerTests are about what a queue promises to its consumers on every store.
+var consumerTests = []test{
+	{"Consumer/LateAck", consumerLateAck},
+}
+
+// openQueue opens the queue of a fixture once more, as another process would.
+func openQueue(t *testing.T, f Fixture) *durable.Queue {
+	t.Helper()
+	q, err := durable.Open(t.Context(), f.Store, durable.Options{Queue: "orders", Partitions: 1, OnError: func(error) {}})
+	require.NoError(t, err)
+	t.Cleanup(q.Close)
+	return q
+}
+
+// takeOne takes a message with a receiver of its own.
+func takeOne(ctx context.Context, t *testing.T, q *durable.Queue) *durable.Delivery {
+	t.Helper()
+	r, err := q.Receiver(durable.ConsumerOptions{Visibility: time.Minute, Membership: 500 * time.Millisecond})
+	require.NoError(t, err)
+	defer r.Close()
+	d, err := r.Take(ctx)
+	require.NoError(t, err)
+	return d
+}
+
+// consumerLateAck acknowledges a message that another consumer has taken over and acknowledged,
+// while the lease has not ended on the clock of the first: the store's clock was set ahead, or the
+// machine was suspended.
+func consumerLateAck(t *testing.T, newStore Factory) {
+	f := newStore(t)
+	if f.Advance == nil {
+		t.Skip("the clock of the store does not move")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	first, second := openQueue(t, f), openQueue(t, f)
+	for name, settle := range map[string]func(d *durable.Delivery) error{
+		"ack":  func(d *durable.Delivery) error { return d.Ack(ctx) },
+		"nack": func(d *durable.Delivery) error { return d.Nack(ctx, 0, nil) },
+		"bury": func(d *durable.Delivery) error { return d.Bury(ctx, "late") },
+	} {
+		_, err := first.Enqueue(ctx, durable.Message{ID: name})
+		require.NoError(t, err)
+		late := takeOne(ctx, t, first)
+		f.Advance(2 * time.Minute)
+		d := takeOne(ctx, t, second)
+		assert.Equal(t, late.ID, d.ID)
+		assert.Equal(t, 1, d.Crashes)
+		require.NoError(t, d.Ack(ctx))
+		require.ErrorIs(t, settle(late), durable.ErrLeaseLost, name)
+		require.ErrorIs(t, settle(late), durable.ErrLeaseLost, "%s, repeated", name)
+	}
+}
