@@ -12,6 +12,7 @@ import (
 // delivered again when its lease has ended. In a handler of [Queue.Consume] the returned error does that, and these
 // methods are for those that want to know its result.
 type Delivery struct {
+	Queue    string // its name
 	ID       string
 	Body     []byte            // the receiver's own
 	Headers  map[string]string // the receiver's own; nil if there are none
@@ -51,7 +52,7 @@ func (d *dispatcher) delivery(h *held) *Delivery {
 	r := &h.record
 	content, err := decodeEnvelope(r.Body)
 	m := &Delivery{
-		ID: r.ID, Body: content.body, Headers: content.headers, Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), ExpireAt: timeOf(content.expire),
+		Queue: d.q.options.Queue, ID: r.ID, Body: content.body, Headers: content.headers, Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), ExpireAt: timeOf(content.expire),
 		Attempts: r.Attempts, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts, Token: r.Token, from: d, h: h,
 	}
 	now := h.part.clock.now()

@@ -174,6 +174,9 @@ func (q *Queue) change(ctx context.Context, op driver.Op, c driver.Change) (answ
 	return q.part(c.ID).changes[op].do(ctx, q.room, c)
 }
 
+// Name returns the name of the queue: Options.Queue.
+func (q *Queue) Name() string { return q.options.Queue }
+
 // part is the partition of a message.
 func (q *Queue) part(id string) *part { return q.parts[PartitionOf(id, len(q.parts))] }
 
