@@ -4,29 +4,58 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Handler is called for each delivery. Nil acknowledges it. An error, or a panic, is a failed attempt: the message comes again after
-// ConsumerOptions.Backoff, or after what [RetryAfter] says, until it has had its attempts; then, or at once after [Reject], it is a dead letter.
-// Where the handler has itself called Ack, Nack or Bury, what it returns counts for nothing.
+// Handler is called for each delivery. Nil acknowledges it. An error, or a panic (see [PanicError]),
+// is a failed attempt: the message comes again after ConsumerOptions.Backoff, or after what
+// [RetryAfter] says, until it has had its attempts; then, or at once after [Reject], it is a dead
+// letter. If the handler has itself called a method of d that settles the message, its result has no
+// effect.
 //
-// A message may be delivered more than once: where a process crashes, where the lease ends as the store could not be reached, and where an
-// acknowledgement is lost. So a handler has to be idempotent. Its context is cancelled, with [ErrLeaseLost] as the cause, before the message is given to
-// somebody else, and when the queue is closed; not when the context of Consume ends.
+// A message may be delivered more than once: if a process crashes, if the lease ends because the
+// store could not be reached, and if an acknowledgement is lost. So a handler has to be idempotent.
+//
+// The handler's context has the values of the context of Consume, but does not end with it. It is
+// cancelled, and its cause is
+//
+//   - [ErrLeaseLost] before the message may be given to another consumer,
+//   - [context.DeadlineExceeded] after ConsumerOptions.HandlerTimeout,
+//   - [ErrClosed] if ConsumerOptions.Grace is over after the end of Consume, and when the queue is
+//     closed. An error that the handler returns then gives the message back without an attempt,
+//     except Reject and RetryAfter.
 type Handler func(ctx context.Context, d *Delivery) error
 
-// Consume claims messages and calls the handler for each that is due, until ctx ends or the queue is closed. Then it gives back what it has not
-// begun, waits for the handlers that run and for what they have asked of the store, and returns: nil where ctx has ended, or [ErrClosed].
+// Consume claims messages and calls the handler for each that is due, until ctx ends or the queue is
+// closed. It ends in steps:
+//
+//  1. It claims and begins no more messages, gives back those that no handler has, and leaves the
+//     partitions to other consumers.
+//  2. It waits for the handlers that run, for ConsumerOptions.Grace at most.
+//  3. It cancels their contexts and waits for another second.
+//  4. It gives back the messages of the handlers that still run, and reports them to
+//     Options.OnError. Such a handler goes on, and what it asks for its message is [ErrLeaseLost].
+//
+// Messages that are given back count neither an attempt nor a crash. Then Consume waits until the
+// store has answered (if the store cannot be reached, for Options.RetryFor), and returns nil if ctx
+// has ended, or [ErrClosed]. A nil ctx or handler and invalid options are [ErrInvalid].
 //
 // Any number of calls, in any number of processes, share the queue's partitions.
 func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOptions) error {
 	opts, err := options.withDefaults()
-	if err == nil && handler == nil {
+	switch {
+	case err != nil:
+	case ctx == nil:
+		err = fmt.Errorf("%w context nil", ErrInvalid)
+	case handler == nil:
 		err = fmt.Errorf("%w handler nil", ErrInvalid)
 	}
 	if err != nil {
@@ -38,13 +67,10 @@ func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOp
 	if err != nil {
 		return fmt.Errorf("durable: consume: %w", err)
 	}
+	defer q.consumers.Done()
 	defer context.AfterFunc(ctx, c.retire)()
-	w := &workers{c: c, handler: handler, acks: make(chan struct{}, ackWindow)}
-	w.base = context.WithValue(q.ctx, handling{q}, true)
-	for range opts.Concurrency {
-		w.start(ctx)
-	}
-	w.all.Wait()
+	w := newWorkers(ctx, c, handler)
+	w.wait()
 	c.stop()
 	if ctx.Err() == nil || q.ctx.Err() != nil { // the queue was closed, or is being shut down
 		return fmt.Errorf("durable: consume: %w", ErrClosed)
@@ -52,67 +78,200 @@ func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOp
 	return nil
 }
 
-// workers are the goroutines of a call of Consume, each of which handles one message after another.
+// workers are the goroutines of a call of Consume. Each has a place, of which there are Concurrency,
+// and handles one message after another. If a handler ends its goroutine, or does not return after
+// its deadline, another worker gets the place.
 type workers struct {
 	c       *consumer
+	ctx     context.Context // of Consume
 	handler Handler
 	base    context.Context // parent of the handlers' contexts
-	acks    chan struct{}   // holds a token for each result that the store has not answered
-	all     sync.WaitGroup
+	cancel  context.CancelCauseFunc
+	acks    chan struct{} // holds a token for each result that the store has not answered
+	places  sync.WaitGroup
 }
 
 // ackWindow is the number of results of handlers that may be under way to the store.
 const ackWindow = 4096
 
+// settleTime is how long handlers have to settle their messages after their contexts have ended.
+const settleTime = time.Second
+
 // handling is the key of a value that contexts of a queue's handlers have.
 type handling struct{ q *Queue }
 
-func (w *workers) start(ctx context.Context) { w.all.Go(func() { w.work(ctx) }) }
+// newWorkers starts the workers.
+func newWorkers(ctx context.Context, c *consumer, handler Handler) *workers {
+	w := &workers{c: c, ctx: ctx, handler: handler, acks: make(chan struct{}, ackWindow)}
+	base := context.WithValue(context.WithoutCancel(ctx), handling{c.q}, true)
+	w.base, w.cancel = context.WithCancelCause(base)
+	w.places.Add(c.opts.Concurrency)
+	for range c.opts.Concurrency {
+		go w.work()
+	}
+	return w
+}
 
-// work takes and handles messages until ctx or the consumer ends.
-func (w *workers) work(ctx context.Context) {
+// wait waits until the consumer ends and its handlers have returned, or were given up.
+func (w *workers) wait() {
+	defer w.cancel(ErrClosed)
+	ended := make(chan struct{})
+	go func() {
+		w.places.Wait()
+		close(ended)
+	}()
+	<-w.c.ctx.Done()
+	if endsIn(ended, w.c.opts.Grace, w.c.aborted) {
+		return
+	}
+	w.cancel(ErrClosed)
+	if !endsIn(ended, settleTime, nil) {
+		w.c.dispatcher.releaseTaken()
+	}
+}
+
+// endsIn waits until ended is closed, and reports true, or until d has passed or cut is closed.
+func endsIn(ended <-chan struct{}, d time.Duration, cut <-chan struct{}) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ended:
+		return true
+	case <-t.C:
+	case <-cut:
+	}
+	return false
+}
+
+// work takes and handles messages until Consume ends, or another worker has got the place.
+func (w *workers) work() {
 	t := newTaker()
 	for {
-		h, err := w.c.dispatcher.take(ctx, t)
+		h, err := w.c.dispatcher.take(w.ctx, t)
 		if err != nil {
+			w.places.Done()
 			return
 		}
-		if d := w.c.dispatcher.delivery(h); d != nil {
-			w.deliver(ctx, d)
+		if d := w.c.dispatcher.delivery(h); d != nil && !w.deliver(d) {
+			return
 		}
 	}
 }
 
-// deliver calls the handler and settles the message. If the handler ends its goroutine (by
-// runtime.Goexit, or FailNow of a test), another worker replaces this one.
-func (w *workers) deliver(ctx context.Context, d *Delivery) {
-	err, returned := errGoexit, false
+// run is a call of a handler.
+type run struct {
+	cancel context.CancelCauseFunc // of its context
+	state  atomic.Uint32           // runRuns; then runReturned or runOverran
+}
+
+const (
+	runRuns     = iota
+	runReturned // and the message is about to be settled
+	runOverran  // it has not returned after its deadline, and its place was given to another worker
+)
+
+// returned reports whether the handler has returned.
+func (r *run) returned() bool { return r.state.Load() == runReturned }
+
+// deliver calls the handler and settles the message. It reports whether the worker still has its
+// place.
+func (w *workers) deliver(d *Delivery) (place bool) {
+	r := new(run)
+	err, exited := errGoexit, true
 	defer func() {
+		place = r.state.CompareAndSwap(runRuns, runReturned)
 		w.acks <- struct{}{}
 		if !w.settle(d, err, func() { <-w.acks }) {
 			<-w.acks
 		}
-		if !returned {
-			w.start(ctx)
+		if place && exited {
+			go w.work() // this goroutine ends: runtime.Goexit, or FailNow of a test
 		}
 	}()
-	err = w.handle(d)
-	returned = true
+	err = w.handle(d, r)
+	exited = false
+	return place
 }
 
 var errGoexit = errors.New("the handler has ended its goroutine")
 
 // handle calls the handler. The lease is extended meanwhile.
-func (w *workers) handle(d *Delivery) (err error) {
+func (w *workers) handle(d *Delivery, r *run) (err error) {
 	ctx, cancel := context.WithCancelCause(w.base)
 	defer cancel(nil)
-	w.c.dispatcher.handle(d.h, cancel)
+	r.cancel = cancel
+	if timeout := w.c.opts.HandlerTimeout; timeout > 0 {
+		var end context.CancelFunc
+		ctx, end = context.WithTimeout(ctx, timeout)
+		defer end()
+		defer time.AfterFunc(saturatedAdd(timeout, settleTime), func() { w.overrun(d, r) }).Stop()
+	}
+	w.c.dispatcher.handle(d.h, r)
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+			p := newPanicError(v)
+			w.c.q.reportFault(w.c.q.faultOf(d.ID, fmt.Errorf("%w\n%s", p, p.Stack)))
+			err = p
 		}
 	}()
 	return w.handler(ctx, d)
+}
+
+// overrun gives the place of a handler that has not returned after its deadline to another worker.
+// Its lease is not extended any more.
+func (w *workers) overrun(d *Delivery, r *run) {
+	if !r.state.CompareAndSwap(runRuns, runOverran) {
+		return
+	}
+	w.c.dispatcher.letEnd(d.h)
+	w.c.q.reportFault(w.c.q.faultOf(d.ID,
+		fmt.Errorf("the handler still runs %v after its HandlerTimeout of %v; the message comes again when its lease ends, which counts a crash",
+			settleTime, w.c.opts.HandlerTimeout)))
+	w.work()
+}
+
+func saturatedAdd(a, b time.Duration) time.Duration {
+	if sum := a + b; sum > a {
+		return sum
+	}
+	return a
+}
+
+// PanicError is the error of a handler that has panicked. ConsumerOptions.Backoff gets it, and
+// Options.OnError an error that wraps it and has the whole stack in its text. The message keeps the
+// text of Error.
+type PanicError struct {
+	Value any    // the argument of panic
+	Place string // of the function that has panicked: the last two elements of the file, and the line
+	Stack []byte // of the goroutine, as from [debug.Stack]
+}
+
+// Error returns the place of the panic and the first line of its value.
+func (e *PanicError) Error() string {
+	line, _, _ := strings.Cut(fmt.Sprint(e.Value), "\n")
+	return fmt.Sprintf("panic at %s: %s", e.Place, line)
+}
+
+// newPanicError is called by the function that has recovered v.
+func newPanicError(v any) *PanicError {
+	e := &PanicError{Value: v, Place: "unknown place", Stack: debug.Stack()}
+	callers := make([]uintptr, 64)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers)])
+	panicking := false
+	for {
+		f, more := frames.Next()
+		switch {
+		case f.Function == "runtime.gopanic":
+			panicking = true
+		case panicking && !strings.HasPrefix(f.Function, "runtime."): // else sigpanic and the like
+			dir, file := filepath.Split(f.File)
+			e.Place = fmt.Sprintf("%s/%s:%d", filepath.Base(dir), file, f.Line)
+			return e
+		}
+		if !more {
+			return e
+		}
+	}
 }
 
 // settle does what the result of a handler asks for. It calls done when the store has answered, and
@@ -149,7 +308,10 @@ func (w *workers) failed(d *Delivery, err error) (op driver.Op, change driver.Ch
 		}
 	}()
 	var retry *retryError
+	var panicked *PanicError
 	switch {
+	case w.base.Err() != nil && !errors.Is(err, errRejected) && !errors.As(err, &retry) && !errors.As(err, &panicked):
+		return driver.OpRelease, driver.Change{} // mostly because its context was cancelled
 	case errors.Is(err, errRejected) || d.last():
 		return driver.OpBury, change
 	case errors.As(err, &retry):

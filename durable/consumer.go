@@ -29,17 +29,22 @@ type consumer struct {
 	life     context.Context // ends when no handler runs any more
 	end      context.CancelFunc
 	retiring sync.Once
-	retired  chan struct{}  // closed when retire is done
+	retired  chan struct{} // closed when retire is done
+	aborting sync.Once
+	aborted  chan struct{}  // closed by abort
+	stopped  chan struct{}  // closed when stop is done
 	claims   sync.WaitGroup // goroutines that end with ctx
 	tasks    sync.WaitGroup // goroutines that end with life
 }
 
-// newConsumer starts a consumer if the queue has not been closed. q.mu is held.
+// newConsumer starts a consumer if the queue has not been closed. q.mu is held. The caller calls
+// stop, and q.consumers.Done when Shutdown need not wait for the consumer any more.
 func (q *Queue) newConsumer(opts ConsumerOptions) (*consumer, error) {
 	if q.closing {
 		return nil, ErrClosed
 	}
-	c := &consumer{q: q, opts: opts, name: newID(q), retired: make(chan struct{})}
+	c := &consumer{q: q, opts: opts, name: newID(q)}
+	c.retired, c.aborted, c.stopped = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	c.life, c.end = context.WithCancel(q.ctx)
 	c.ctx, c.cancel = context.WithCancelCause(c.life)
 	d, err := newDispatcher(c.ctx, q, &c.opts)
@@ -64,8 +69,14 @@ func (c *consumer) start() {
 	c.tasks.Go(c.renewal)
 }
 
-// retire ends the claiming and gives back the messages that no taker has. It may be called several
-// times; each call returns when this is done.
+// A consumer ends in steps. Each may be called several times and from several goroutines, and
+// returns when it is done:
+//
+//	retire  ends the claiming, gives back the messages that no taker has, and leaves the members.
+//	        Takers settle what they have, and their leases are kept.
+//	abort   lets the owner of the consumer (Consume or a Receiver) not wait for its takers any more.
+//	stop    ends the leases and the consumer. The owner calls it when no taker has a message.
+
 func (c *consumer) retire() {
 	c.retiring.Do(func() {
 		go func() {
@@ -73,28 +84,37 @@ func (c *consumer) retire() {
 			c.cancel(ErrClosed)
 			c.claims.Wait() // the pumps among them
 			c.dispatcher.release(nil)
+			c.leave()
 		}()
 	})
 	<-c.retired
 }
 
-// stop retires, waits for calls of the store that are under way, and leaves. No handler runs any
-// more.
+func (c *consumer) abort() {
+	c.aborting.Do(func() { close(c.aborted) })
+	c.retire()
+	<-c.stopped
+}
+
 func (c *consumer) stop() {
 	c.retire()
 	c.end()
 	c.tasks.Wait()
 	c.dispatcher.drain()
 	c.dispatcher.wheel.Stop()
+	c.q.mu.Lock()
+	delete(c.q.claiming, c)
+	c.q.mu.Unlock()
+	close(c.stopped)
+}
+
+// leave tells the other consumers, which take over the partitions.
+func (c *consumer) leave() {
 	ctx, cancel := context.WithTimeout(c.q.ctx, leaveTime)
 	defer cancel()
 	if _, err := c.q.backend.Heartbeat(ctx, c.name, 0); err != nil && c.q.ctx.Err() == nil {
 		c.q.report("leave the consumers: %w", err)
 	}
-	c.q.mu.Lock()
-	delete(c.q.claiming, c)
-	c.q.mu.Unlock()
-	c.q.consumers.Done()
 }
 
 // leaveTime is how long a consumer that ends tries to tell the others. If that fails they notice

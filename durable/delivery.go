@@ -8,23 +8,25 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Delivery is a message that has begun. Whoever has it from [Queue.Take] calls one of Ack, Nack and Bury; if he does not, the message is
-// delivered again when its lease has ended. In a handler of [Queue.Consume] the returned error does that, and these
-// methods are for those that want to know its result.
+// Delivery is a message that has begun. Exactly one of Ack, Nack, Bury and Release settles it. The
+// caller of [Receiver.Take] calls one of them, else the message is delivered again when its lease has
+// ended. A handler of [Queue.Consume] returns an error or nil instead, or calls one of them if it
+// needs to know the result. The methods may be called from several goroutines.
 type Delivery struct {
 	Queue    string // its name
 	ID       string
-	Body     []byte            // the receiver's own
-	Headers  map[string]string // the receiver's own; nil if there are none
+	Body     []byte            // the caller may change it
+	Headers  map[string]string // the caller may change it; nil if there are none
 	Enqueued time.Time
 	Due      time.Time // on the store's clock, as Enqueued
 	ExpireAt time.Time // on the store's clock; zero if the message does not expire
 
-	// Attempts is the number of deliveries before that ended in an error, and Crashes that of those whose lease ended, as the process crashed or
-	// hung.
+	// Attempts is the number of earlier deliveries that ended in an error. Crashes is the number of those
+	// whose lease ended, because the process crashed or hung.
 	Attempts, Crashes, MaxAttempts int
 
-	// Token rises with each delivery of the message: a system that remembers the highest can refuse whoever comes late.
+	// Token rises with each delivery of the message. A system that remembers the highest token can refuse
+	// a consumer that was delayed past the end of its lease.
 	Token uint64
 
 	from *dispatcher
@@ -39,10 +41,10 @@ type Delivery struct {
 type ending struct {
 	op     driver.Op
 	over   bool
-	done   chan struct{} // closed when the call is over; made by the first who waits for that
+	done   chan struct{} // closed when the call is over; made by the first caller that waits
 	err    error         // of a call that is over
 	failed bool          // it is over and has no answer: it may be repeated
-	told   bool          // whoever has asked for it knows its result
+	told   bool          // a caller has its result
 }
 
 // delivery returns a message that was taken for its receiver, and records how late it is. It returns
@@ -124,7 +126,9 @@ func (d *Delivery) Bury(ctx context.Context, reason string) error {
 	return d.settle(ctx, driver.OpBury, driver.Change{Reason: reason})
 }
 
-// Extend lets the lease end dur after now on the store's clock, or after the due time if that is later.
+// Extend lets the lease end dur after now on the store's clock, or after the due time if that is
+// later. A dur of 0 or less is [ErrInvalid]. In a handler, whose lease is extended by itself, Extend
+// does not shorten it below ConsumerOptions.Visibility. Other errors are those of Ack.
 func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 	if dur <= 0 {
 		return fmt.Errorf("durable: extend message %q: %w duration %v: more than 0 is accepted", d.ID, ErrInvalid, dur)
@@ -132,7 +136,7 @@ func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 	change := d.h.change()
 	d.from.mu.Lock()
 	if change.Delay = dur; d.h.renew {
-		change.Delay = max(dur, d.from.opts.Visibility) // what is extended by itself is not shortened
+		change.Delay = max(dur, d.from.opts.Visibility)
 	}
 	d.from.mu.Unlock()
 	done := make(chan error, 1)
@@ -164,7 +168,8 @@ func (d *Delivery) settle(ctx context.Context, op driver.Op, change driver.Chang
 	return nil
 }
 
-// end waits for the call that ends the delivery: its own, or one before that was given up. Where that fails its own follows.
+// end waits for the call that ends the delivery: its own, or an earlier one whose caller did not wait
+// for the result. If the earlier one fails its own follows.
 func (d *Delivery) end(ctx context.Context, op driver.Op, change driver.Change) error {
 	for {
 		e, own := d.send(op, change, func(error) {})
@@ -179,7 +184,7 @@ func (d *Delivery) end(ctx context.Context, op driver.Op, change driver.Change) 
 	}
 }
 
-// over is closed when a call is over.
+// over returns a channel that is closed when a call is over.
 func (d *Delivery) over(e *ending) <-chan struct{} {
 	d.from.mu.Lock()
 	defer d.from.mu.Unlock()
@@ -192,8 +197,8 @@ func (d *Delivery) over(e *ending) <-chan struct{} {
 	return e.done
 }
 
-// result is that of a call that is over, for the first who asks for it. For all others the delivery has been ended by somebody else. It also reports
-// whether the call may be made again.
+// result is the result of a call that is over, for the first caller that asks for the same transition.
+// For all others the delivery was settled before. It also reports whether a call may be made again.
 func (d *Delivery) result(e *ending, op driver.Op) (err error, again bool) {
 	d.from.mu.Lock()
 	defer d.from.mu.Unlock()
@@ -213,7 +218,8 @@ func await(ctx context.Context, done <-chan error) error {
 	}
 }
 
-// send asks for the end of the delivery. Where that was done before, and has not failed, it returns that call and false.
+// send asks the store to end the delivery. If that was done before, and has not failed, it returns the
+// earlier call and false.
 func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (e *ending, own bool) {
 	d.from.mu.Lock()
 	if d.ending != nil && !d.ending.failed {
@@ -222,7 +228,7 @@ func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (e
 	}
 	e = &d.first
 	if d.ending != nil {
-		e = new(ending) // somebody may still wait for the one before
+		e = new(ending) // a caller may still wait for the one before
 	}
 	e.op, d.ending = op, e
 	d.h.ending = true

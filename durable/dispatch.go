@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -382,6 +383,10 @@ func newTaker() *taker { return &taker{ready: make(chan *held, 1)} }
 // be used again.
 func (d *dispatcher) take(ctx context.Context, t *taker) (*held, error) {
 	d.mu.Lock()
+	if d.ctx.Err() != nil { // what has begun is being given back
+		d.mu.Unlock()
+		return nil, context.Cause(d.ctx)
+	}
 	if h := d.takeBegun(); h != nil {
 		d.match()
 		d.mu.Unlock()
@@ -397,7 +402,7 @@ func (d *dispatcher) take(ctx context.Context, t *taker) (*held, error) {
 	case <-ctx.Done():
 		return d.leave(t, context.Cause(ctx))
 	case <-d.ctx.Done():
-		return d.leave(t, ErrClosed)
+		return d.leave(t, context.Cause(d.ctx))
 	}
 }
 
@@ -541,8 +546,8 @@ func (d *dispatcher) lose(h *held) {
 	if begun && !h.ending { // else the call that settles the message reports its result
 		d.told = append(d.told, d.q.faultOf(h.record.ID, ErrLeaseLost))
 	}
-	if h.cancel != nil {
-		h.cancel(ErrLeaseLost)
+	if h.run != nil {
+		h.run.cancel(ErrLeaseLost)
 	}
 }
 
@@ -556,16 +561,40 @@ func (d *dispatcher) holds() (unbegun, begun int) {
 	return unbegun, len(d.leases.held) - unbegun
 }
 
-// handle notes that a handler runs for a message: the lease is extended, and cancel is called if it
-// is lost.
-func (d *dispatcher) handle(h *held, cancel context.CancelCauseFunc) {
+// handle notes that a handler is called for a message: the lease is extended, and the handler's
+// context cancelled if the lease is lost.
+func (d *dispatcher) handle(h *held, r *run) {
 	d.mu.Lock()
-	h.renew, h.cancel = true, cancel
+	h.renew, h.run = true, r
 	lost := h.state == heldGone || !time.Now().Before(h.until) // the process may have slept meanwhile
 	d.mu.Unlock()
 	if lost {
-		cancel(ErrLeaseLost)
+		r.cancel(ErrLeaseLost)
 	}
+}
+
+// releaseTaken gives back the messages that handlers and receivers have and did not settle, because
+// the consumer is forced to end. A message whose handler has just returned is settled by its worker.
+func (d *dispatcher) releaseTaken() {
+	d.mu.Lock()
+	defer d.unlock()
+	for h := range d.leases.held {
+		if h.state != heldTaken || h.ending || h.run != nil && h.run.returned() {
+			continue
+		}
+		if h.run != nil {
+			d.told = append(d.told, d.q.faultOf(h.record.ID, errors.New("it is given back, because the consumer ends and the handler still runs")))
+		}
+		d.forget(h)
+		d.giveBack(h)
+	}
+}
+
+// empty reports whether no message is held.
+func (d *dispatcher) empty() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.leases.held) == 0
 }
 
 // letEnd ends the extensions of a lease, because the message is not settled any more.

@@ -67,7 +67,40 @@ func Example() {
 	// ended: <nil>
 }
 
-// Take is for those who want to wait for one message at a time.
+// A receiver takes one message at a time, with options of its own. A program that ends releases what
+// it has not handled; the message comes again as it was.
+func ExampleReceiver() {
+	ctx := context.Background()
+	q := newExampleQueue()
+	defer q.Close()
+	if _, err := q.Enqueue(ctx, durable.Message{ID: "invoice-7"}); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	for _, handle := range []func(d *durable.Delivery) error{
+		func(d *durable.Delivery) error { return d.Release(ctx) },
+		func(d *durable.Delivery) error { return d.Ack(ctx) },
+	} {
+		r, err := q.Receiver(durable.ConsumerOptions{Visibility: time.Minute})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		d, err := r.Take(ctx)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(d.ID, "failed deliveries:", d.Attempts, "crashes:", d.Crashes, "settled:", handle(d))
+		r.Close()
+	}
+	// Output:
+	// invoice-7 failed deliveries: 0 crashes: 0 settled: <nil>
+	// invoice-7 failed deliveries: 0 crashes: 0 settled: <nil>
+}
+
+// Take waits for one message at a time.
 func ExampleQueue_Take() {
 	ctx := context.Background()
 	q := newExampleQueue()

@@ -10,12 +10,12 @@ func (f *fifo[T]) len() int { return len(f.items) - f.head }
 
 func (f *fifo[T]) push(items ...T) { f.items = append(f.items, items...) }
 
-// rest is what has not been taken, for a caller who is done with it before the next call.
+// rest is the items that have not been taken. It is valid until the next call.
 func (f *fifo[T]) rest() []T { return f.items[f.head:] }
 
 func (f *fifo[T]) first() T { return f.items[f.head] }
 
-// pop takes the first item. What was taken is given up when half of the array is empty.
+// pop takes the first item. The array is compacted when half of it is empty.
 func (f *fifo[T]) pop() T {
 	var zero T
 	item := f.items[f.head]

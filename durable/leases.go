@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"context"
 	"math"
 	"time"
 
@@ -15,12 +14,12 @@ type held struct {
 	part    *consumerPart
 	headers map[string]string // for events; nil without OnEvent
 	state   heldState
-	timer   timingwheel.Timer       // of an armed or waiting message
-	until   time.Time               // the lease ends no earlier, on the clock of this process
-	asked   bool                    // an extension of the lease is under way
-	renew   bool                    // a handler runs: the lease is extended though the message is taken
-	ending  bool                    // the store was asked to end the delivery, and may have done so
-	cancel  context.CancelCauseFunc // of the handler's context; nil: no handler runs
+	timer   timingwheel.Timer // of an armed or waiting message
+	until   time.Time         // the lease ends no earlier, on the clock of this process
+	asked   bool              // an extension of the lease is under way
+	renew   bool              // the lease is extended though the message is taken: a handler runs
+	ending  bool              // the store was asked to end the delivery, and may have done so
+	run     *run              // the handler's call; nil: no handler was called
 }
 
 // heldState is the state of a held message. The dispatcher makes all transitions.
@@ -39,7 +38,7 @@ type held struct {
 //	           the wheel for its due time                   gone: lease lost
 //	begun      waits for a taker                            taken: take
 //	                                                        gone: released, lease lost
-//	taken      is in the hands of a handler or receiver     gone: settled, lease lost
+//	taken      is in the hands of a handler or receiver     gone: settled, released, lease lost
 //	gone       is not held any more
 //
 // Armed, ready and beginning messages count as claimed and not begun (see admission.claimed).

@@ -166,6 +166,17 @@ type ConsumerOptions struct {
 	// the message is a dead letter. Defaults to 10.
 	MaxCrashes int
 
+	// HandlerTimeout is how long a handler may take. Then its context ends. If the handler has not
+	// returned a second later, its lease is not extended any more, Options.OnError is told, and another
+	// message is handled in its place; its message comes again when the lease ends, which counts a
+	// crash. 0: handlers may take as long as they like.
+	HandlerTimeout time.Duration
+
+	// Grace is how long Consume waits for running handlers when it ends, before it cancels their
+	// contexts. Defaults to 20 s, which leaves Kubernetes' default of 30 s enough for the rest. At
+	// least 1 ms.
+	Grace time.Duration
+
 	// Backoff returns the pause after a failed delivery, from the delivery and the handler's error, or
 	// a [*PanicError] after a panic. The number of failed deliveries is d.Attempts+1. A negative pause
 	// counts as 0. It is called on the goroutine of the handler. Defaults to [Exponential] of one second
@@ -198,11 +209,15 @@ func (o ConsumerOptions) withDefaults() (ConsumerOptions, error) {
 	}{
 		{"Horizon", &o.Horizon, 500 * time.Millisecond, 10 * time.Millisecond},
 		{"Fallback", &o.Fallback, time.Second, 500 * time.Millisecond},
+		{"Grace", &o.Grace, 20 * time.Second, time.Millisecond},
 		{"Membership", &o.Membership, max(500*time.Millisecond, min(o.Visibility/2, 5*time.Second)), 500 * time.Millisecond},
 	} {
 		if err := setDuration(f.name, f.value, f.standard, f.least); err != nil {
 			return o, err
 		}
+	}
+	if o.HandlerTimeout < 0 {
+		return o, fmt.Errorf("%w HandlerTimeout %v: 0 or more is accepted, and 0 for no limit", ErrInvalid, o.HandlerTimeout)
 	}
 	if o.Backoff == nil {
 		o.Backoff = Exponential(time.Second, time.Hour)

@@ -90,18 +90,26 @@ func (r *Receiver) claiming() (*consumer, error) {
 	}
 	c.dispatcher.admission.pace.fixed = true // a call of Take may be the last
 	r.consumer = c
-	go c.watchIdle()
+	go r.watch(c)
 	return c, nil
 }
 
-// watchIdle ends the consumer of a receiver when no call of Take has waited for a while, or when it
-// is retired.
-func (c *consumer) watchIdle() {
+// watch retires a consumer when no call of Take has waited for a while, and stops it when each
+// message that was taken has been settled or has lost its lease, or when the queue is closed.
+func (r *Receiver) watch(c *consumer) {
 	for c.ctx.Err() == nil {
 		pause(c.ctx, c.opts.Membership/2)
 		if c.dispatcher.idle(c.opts.Membership) {
 			break
 		}
 	}
+	c.retire()
+	r.q.consumers.Done()
+	for !c.dispatcher.empty() && c.life.Err() == nil {
+		if endsIn(c.aborted, c.dispatcher.leases.period(), c.life.Done()) {
+			break
+		}
+	}
+	c.dispatcher.releaseTaken()
 	c.stop()
 }

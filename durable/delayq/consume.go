@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"strconv"
@@ -56,7 +57,10 @@ func (a *app) consume(ctx context.Context, s *session, o consumeOptions) error {
 		}
 	})()
 	r := &runner{app: a, options: o, stop: stop}
-	err := s.Consume(running, r.handle, durable.ConsumerOptions{Concurrency: o.concurrency, Visibility: o.visibility})
+	err := s.Consume(running, r.handle, durable.ConsumerOptions{
+		Concurrency: o.concurrency, Visibility: o.visibility,
+		Grace: math.MaxInt64, // commands are waited for, until a second Ctrl-C
+	})
 	if cause := context.Cause(running); err == nil && ctx.Err() == nil {
 		err = cause // the runner has stopped it
 	}

@@ -227,7 +227,7 @@ const (
 	OpAck                      // Done, LeaseLost, NotFound
 	OpRetry                    // Done, LeaseLost. Due after Delay, with Reason
 	OpBury                     // Done, LeaseLost. With Reason
-	OpRelease                  // Done, LeaseLost. Of a firing one, too, whose handler has not been called
+	OpRelease                  // Done, LeaseLost. Also of a firing one, if its consumer ends
 	OpExtend                   // Done, LeaseLost. To Delay after now, or after the due time if that is later
 	OpCancel                   // Done, Firing, NotFound
 	OpReschedule               // Done, Firing, NotFound. To At or, where that is 0, after Delay

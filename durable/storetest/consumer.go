@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 // consumerTests are about what a queue promises to its consumers on every store.
 var consumerTests = []test{
 	{"Consumer/LateAck", consumerLateAck},
+	{"Consumer/ForcedEnd", consumerForcedEnd},
 }
 
 // openQueue opens the queue of a fixture once more, as another process would.
@@ -63,4 +65,69 @@ func consumerLateAck(t *testing.T, newStore Factory) {
 		require.ErrorIs(t, settle(late), durable.ErrLeaseLost, name)
 		require.ErrorIs(t, settle(late), durable.ErrLeaseLost, "%s, repeated", name)
 	}
+}
+
+// consumerForcedEnd closes a queue several times while a message was taken, handlers run, and
+// messages were claimed ahead. None counts a crash or an attempt, not even when the leases would have
+// ended.
+func consumerForcedEnd(t *testing.T, newStore Factory) {
+	const visibility = time.Second
+	f := newStore(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ids := []string{"taken", "heeds", "ignores", "ahead"}
+	release := make(chan struct{})
+	var late sync.WaitGroup
+	for range 2 {
+		q := openQueue(t, f)
+		for _, id := range ids { // the first time
+			if _, err := q.Enqueue(ctx, durable.Message{ID: id}); err != nil {
+				require.ErrorIs(t, err, durable.ErrDuplicate)
+			}
+		}
+		taken := takeOne(ctx, t, q)
+		assert.Zero(t, taken.Crashes+taken.Attempts)
+		running := make(chan struct{}, len(ids))
+		done := make(chan error, 1)
+		go func() {
+			done <- q.Consume(ctx, func(ctx context.Context, d *durable.Delivery) error {
+				assert.Zero(t, d.Crashes+d.Attempts, d.ID)
+				running <- struct{}{}
+				if len(running) == 1 {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				late.Add(1)
+				defer late.Done()
+				<-release
+				return nil
+			}, durable.ConsumerOptions{Concurrency: 2, Visibility: visibility, Membership: 500 * time.Millisecond})
+		}()
+		for range 2 {
+			select {
+			case <-running:
+			case <-ctx.Done():
+				require.NoError(t, context.Cause(ctx), "handlers do not run")
+			}
+		}
+		q.Close()
+		require.ErrorIs(t, <-done, durable.ErrClosed)
+	}
+	if f.Advance != nil {
+		f.Advance(time.Hour)
+	} else {
+		time.Sleep(visibility + visibility/4)
+	}
+	q := openQueue(t, f)
+	for range ids {
+		d := takeOne(ctx, t, q)
+		assert.Zero(t, d.Crashes+d.Attempts, d.ID)
+		assert.NoError(t, d.Ack(ctx), d.ID)
+	}
+	s, err := q.Stats(ctx)
+	require.NoError(t, err)
+	assert.Zero(t, s.Crashed)
+	assert.Zero(t, s.Scheduled+s.InFlight+s.Dead)
+	close(release)
+	late.Wait()
 }

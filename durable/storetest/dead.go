@@ -21,6 +21,7 @@ var deadTests = []test{
 	{"Dead/Bytes", deadBytes},
 	{"Dead/BytesOfCrashes", deadBytesOfCrashes},
 	{"Dead/BytesOfLargeOnes", deadBytesOfLargeOnes},
+	{"Dead/BytesWhileAudited", deadBytesWhileAudited},
 }
 
 func bury(t *testing.T, newStore Factory) {
@@ -158,8 +159,14 @@ func deadAge(t *testing.T, newStore Factory) {
 	}
 }
 
-// buried enqueues a message with a body of so many bytes and buries it.
+// buried enqueues a message with a body of so many bytes and buries it. The next one dies later.
 func (q *queue) buried(id string, size int) {
+	q.t.Helper()
+	q.buriedNow(id, size)
+	q.pass()
+}
+
+func (q *queue) buriedNow(id string, size int) {
 	q.t.Helper()
 	m := item(id, 0)
 	m.Body = make([]byte, size)
@@ -167,7 +174,6 @@ func (q *queue) buried(id string, size int) {
 	records := q.claim(1)
 	q.begin(records...)
 	q.done(driver.OpBury, changesOf(records)...)
-	q.pass()
 }
 
 func (q *queue) assertDead(bytes int64, trimmed uint64, ids ...string) {
@@ -241,4 +247,50 @@ func deadBytesOfLargeOnes(t *testing.T, newStore Factory) {
 	q.assertDead(0, 1, "b")
 	q.buried("c", 2000)
 	q.assertDead(2000, 2, "c")
+}
+
+// deadBytesWhileAudited has dead letters come and go while audits sum them up, of which there are more than one step of an audit looks at.
+// No audit takes a sum for wrong that is right, or sets a wrong one.
+func deadBytesWhileAudited(t *testing.T, newStore Factory) {
+	c := config()
+	c.DeadLimit = 2000
+	q := openAs(t, newStore(t), c)
+	for n := range 5 {
+		batch := items(fmt.Sprint("old", n), driver.MaxBatch)
+		for i := range batch {
+			batch[i].Body = make([]byte, 10)
+		}
+		q.put(batch...)
+		records := q.claim(driver.MaxBatch)
+		q.begin(records...)
+		q.done(driver.OpBury, changesOf(records)...)
+	}
+	stop, audited := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			report, err := q.Audit(t.Context(), 0, true)
+			if err == nil && report.Wrong+report.Repaired > 0 {
+				err = fmt.Errorf("an audit has found %+v", report)
+			}
+			if err != nil {
+				audited <- err
+				return
+			}
+			select {
+			case <-stop:
+				audited <- nil
+				return
+			default:
+			}
+		}
+	}()
+	for i := range 40 {
+		q.buriedNow(fmt.Sprint("new", i), i)
+		if i%2 == 0 {
+			q.done(driver.OpPurge, driver.Change{ID: fmt.Sprint("new", i)})
+		}
+	}
+	close(stop)
+	require.NoError(t, <-audited)
+	assert.EqualValues(t, 5*driver.MaxBatch*10+400, q.count().DeadBytes) // 1 + 3 + … + 39
 }

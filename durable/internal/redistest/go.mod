@@ -2,11 +2,6 @@ module github.com/timingwheel-go/timingwheel/durable/internal/redistest
 
 go 1.25.0
 
-replace (
-	github.com/timingwheel-go/timingwheel => ../../../
-	github.com/timingwheel-go/timingwheel/durable => ../../
-)
-
 require (
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/stretchr/testify v1.12.1

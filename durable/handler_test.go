@@ -1,0 +1,204 @@
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// A handler that heeds its deadline has failed, and its message comes again after the backoff.
+func TestHandlerTimeout(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{MaxAttempts: 2}, func(t *testing.T, q *durable.Queue) {
+		var got deliveries
+		start := time.Now()
+		stop := consume(t, q, func(ctx context.Context, d *durable.Delivery) error {
+			got.add(start, d)
+			deadline, ok := ctx.Deadline()
+			assert.True(t, ok)
+			assert.Equal(t, time.Minute, time.Until(deadline))
+			<-ctx.Done()
+			return ctx.Err()
+		}, durable.ConsumerOptions{HandlerTimeout: time.Minute, Visibility: time.Second, Backoff: fixed(time.Hour)})
+		enqueue(t, q, "m", 0)
+		time.Sleep(3 * time.Hour)
+		stop()
+		require.Len(t, got.list(), 2)
+		assert.InDelta(t, 3660, got.list()[1].at.Seconds(), 0.1)
+		assert.Zero(t, got.list()[1].crashes)
+		r, err := q.Get(t.Context(), "m")
+		require.NoError(t, err)
+		assert.Equal(t, durable.StateDead, r.State)
+		assert.Equal(t, context.DeadlineExceeded.Error(), r.Reason)
+	})
+}
+
+// Handlers that ignore their deadlines are reported and lose their messages when the leases end.
+// Other messages are handled in their places.
+func TestStuckHandlersAreReplaced(t *testing.T) {
+	t.Parallel()
+	var errs told
+	bubble(t, durable.Options{Partitions: 1, OnError: errs.add}, func(t *testing.T, q *durable.Queue) {
+		var got deliveries
+		start := time.Now()
+		wake := make(chan struct{})
+		late := make(chan error, 1)
+		var running, most atomic.Int64
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+			got.add(start, d)
+			if d.ID == "stuck" && d.Crashes == 0 {
+				<-wake
+				late <- d.Ack(context.Background())
+				return errors.New("too late")
+			}
+			most.Store(max(most.Load(), running.Add(1)))
+			time.Sleep(time.Second)
+			running.Add(-1)
+			return nil
+		}, durable.ConsumerOptions{Concurrency: 1, HandlerTimeout: 10 * time.Second, Visibility: 4 * time.Second})
+		enqueue(t, q, "stuck", 0)
+		for _, id := range []string{"a", "b", "c"} {
+			enqueue(t, q, id, time.Second)
+		}
+		time.Sleep(10500 * time.Millisecond)
+		assert.Equal(t, []string{"stuck"}, got.ids(), "the only place is taken")
+		assert.NotContains(t, errs.text(), "still runs")
+		time.Sleep(time.Second)
+		assert.Contains(t, errs.text(), `message "stuck": the handler still runs 1s after its HandlerTimeout of 10s`)
+		assert.Len(t, got.list(), 2, "the place is free")
+		time.Sleep(20 * time.Second)
+		require.ElementsMatch(t, []string{"stuck", "a", "b", "c", "stuck"}, got.ids())
+		for i, d := range got.list() {
+			if i > 0 && d.id == "stuck" {
+				assert.Equal(t, 1, d.crashes)
+				assert.Less(t, d.at, 18*time.Second, "when its lease has ended")
+			}
+		}
+		close(wake)
+		require.ErrorIs(t, <-late, durable.ErrLeaseLost)
+		for _, id := range []string{"d", "e", "f"} {
+			enqueue(t, q, id, 0)
+		}
+		time.Sleep(10 * time.Second)
+		assert.Len(t, got.list(), 8)
+		assert.EqualValues(t, 1, most.Load(), "the worker of the stuck handler has not come back beside the other")
+		stop()
+		s, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 7, s.Acked)
+		assert.EqualValues(t, 1, s.Crashed)
+		assert.Zero(t, s.InFlight+s.Scheduled+s.Dead)
+	})
+}
+
+// A handler that returns in the second after its deadline settles its message.
+func TestHandlerSettlesAfterItsDeadline(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+		stop := consume(t, q, func(ctx context.Context, _ *durable.Delivery) error {
+			<-ctx.Done()
+			time.Sleep(900 * time.Millisecond)
+			return nil
+		}, durable.ConsumerOptions{HandlerTimeout: 5 * time.Second, Visibility: 500 * time.Millisecond})
+		enqueue(t, q, "m", 0)
+		time.Sleep(time.Minute)
+		stop()
+		s, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, s.Acked)
+		assert.Zero(t, s.Crashed)
+	})
+}
+
+// A handler's context has the values of the context of Consume, and does not end with it.
+func TestHandlerContextHasTheValuesOfConsume(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+		type key struct{}
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "trace"))
+		enqueue(t, q, "m", 0)
+		var got any
+		require.NoError(t, q.Consume(ctx, func(ctx context.Context, _ *durable.Delivery) error {
+			got = ctx.Value(key{})
+			cancel()
+			time.Sleep(time.Second)
+			return ctx.Err()
+		}, durable.ConsumerOptions{}))
+		assert.Equal(t, "trace", got)
+		_, err := q.Get(t.Context(), "m")
+		require.ErrorIs(t, err, durable.ErrNotFound, "its context has not ended")
+	})
+}
+
+// Without a context Consume and Take fail before they have told the store anything.
+func TestConsumeWithoutAContext(t *testing.T) {
+	t.Parallel()
+	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		var none context.Context
+		err := q.Consume(none, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
+		require.ErrorIs(t, err, durable.ErrInvalid)
+		require.EqualError(t, err, "durable: consume: invalid context nil")
+		_, err = q.Take(none)
+		require.ErrorIs(t, err, durable.ErrInvalid)
+		require.EqualError(t, err, "durable: take: invalid context nil")
+		require.ErrorIs(t, q.Shutdown(none), durable.ErrInvalid)
+		time.Sleep(10 * time.Second)
+		assert.Zero(t, f.count("Heartbeat")+f.count("Claim")+f.count("Watch"))
+		require.NoError(t, q.Shutdown(t.Context()))
+	})
+}
+
+// deepPanic panics below some frames, so that the stack is longer than what a record keeps.
+func deepPanic(depth int, items []string) string {
+	if depth == 0 {
+		return items[3] // a panic of the runtime
+	}
+	return deepPanic(depth-1, items)
+}
+
+// A panic reaches OnError with its whole stack. The message keeps the first line and the place.
+func TestPanicOfAHandler(t *testing.T) {
+	t.Parallel()
+	var errs told
+	bubble(t, durable.Options{MaxAttempts: 1, OnError: errs.add}, func(t *testing.T, q *durable.Queue) {
+		var backoff atomic.Value
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+			if d.ID == "runtime" {
+				deepPanic(30, nil)
+			}
+			panic("first line\n" + strings.Repeat("second line\n", 100))
+		}, durable.ConsumerOptions{Backoff: func(_ *durable.Delivery, err error) time.Duration { backoff.Store(err); return time.Minute }})
+		_, err := q.Enqueue(t.Context(), durable.Message{ID: "value", MaxAttempts: 2})
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		var panicked *durable.PanicError
+		err, _ = backoff.Load().(error)
+		require.ErrorAs(t, err, &panicked)
+		assert.Contains(t, panicked.Value, "second line")
+		assert.Contains(t, string(panicked.Stack), "TestPanicOfAHandler")
+		enqueue(t, q, "runtime", 0)
+		time.Sleep(time.Hour)
+		stop()
+
+		r, err := q.Get(t.Context(), "value")
+		require.NoError(t, err)
+		assert.Regexp(t, `^panic at durable/handler_test\.go:\d+: first line$`, r.Reason)
+		r, err = q.Get(t.Context(), "runtime")
+		require.NoError(t, err)
+		assert.Regexp(t, `^panic at durable/handler_test\.go:\d+: runtime error: index out of range \[3\] with length 0$`, r.Reason)
+		assert.Equal(t, 31, strings.Count(errs.text(), "deepPanic("), "frames of the recursion")
+		assert.Contains(t, errs.text(), `message "runtime": panic at`)
+		errs.mu.Lock()
+		defer errs.mu.Unlock()
+		require.Len(t, errs.errs, 3)
+		require.ErrorAs(t, errs.errs[0], &panicked)
+	})
+}

@@ -1,0 +1,66 @@
+package durable
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+func TestLeaseActions(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	l := leases{visibility: 24 * time.Second} // looked at every 3 s
+	for _, test := range []struct {
+		what        string
+		state       heldState
+		left        time.Duration
+		asked, runs bool
+		want        leaseAction
+	}{
+		{"armed messages have leases beyond their due times", heldArmed, time.Second, false, false, leaseKeep},
+		{"two thirds are left", heldReady, 16 * time.Second, false, false, leaseKeep},
+		{"less than two thirds are left", heldReady, 16*time.Second - 1, false, false, leaseExtend},
+		{"it is being extended", heldReady, 10 * time.Second, true, false, leaseKeep},
+		{"the next look may be too late", heldReady, 6*time.Second - 1, true, false, leaseLose},
+		{"beginning", heldBeginning, 10 * time.Second, false, false, leaseExtend},
+		{"waiting", heldWaiting, 10 * time.Second, false, false, leaseExtend},
+		{"begun", heldBegun, 10 * time.Second, false, false, leaseExtend},
+		{"a handler runs", heldTaken, 10 * time.Second, false, true, leaseExtend},
+		{"a handler runs and loses its lease", heldTaken, 5 * time.Second, false, true, leaseLose},
+		{"a receiver has it", heldTaken, 1, false, false, leaseKeep},
+		{"the receiver's time is over", heldTaken, 0, false, false, leaseForget},
+	} {
+		h := &held{state: test.state, until: now.Add(test.left), asked: test.asked, renew: test.runs}
+		assert.Equal(t, test.want, l.action(h, now), test.what)
+	}
+}
+
+// A message begins without a new lease if the rest of the one of its claim is long enough.
+func TestLeaseOfABegin(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	l := leases{visibility: 8 * time.Second, held: make(map[*held]struct{})}
+	assert.Equal(t, 500*time.Millisecond, l.slack())
+	assert.Equal(t, 100*time.Millisecond, (&leases{visibility: 800 * time.Millisecond}).slack())
+	assert.Zero(t, (&leases{visibility: 1<<63 - 1}).slack(), "it does not overflow")
+
+	h := &held{record: driver.Record{ID: "m", Token: 7, LeaseEnd: driver.InstantOf(now) + 8000}}
+	l.add(h, now, driver.InstantOf(now).Time())
+	assert.Equal(t, now.Add(8*time.Second), h.until)
+	assert.Equal(t, driver.Change{ID: "m", Token: 7}, l.begin(h, now))
+	assert.Equal(t, driver.Change{ID: "m", Token: 7, Delay: 8 * time.Second}, l.begin(h, now.Add(1)))
+
+	a := answer{Outcome: driver.Outcome{Now: driver.InstantOf(now).Time()}, sent: now}
+	assert.False(t, l.began(h, a, now), "all of it is left")
+	assert.True(t, l.began(h, a, now.Add(1100*time.Millisecond)), "the call took long")
+	a.Now = a.Now.Add(2 * time.Second)
+	assert.True(t, l.began(h, a, now), "the store's clock was set ahead")
+	a.Lease = driver.InstantOf(a.Now) + 8000
+	assert.False(t, l.began(h, a, now), "it was moved")
+	assert.Equal(t, now.Add(8*time.Second), h.until)
+	l.remove(h)
+	assert.Empty(t, l.held)
+}
