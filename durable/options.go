@@ -49,7 +49,7 @@ type Options struct {
 	// [ErrBusy] then. While the store has not been reached for a second they are ErrBusy at once. Defaults to 65,536.
 	MaxWaiting int
 
-	// MaxWaitingBytes is the sum of the bodies in these calls; one larger message is accepted if it is alone. Defaults to 64 MiB.
+	// MaxWaitingBytes is the sum of the bodies and headers in these calls; one larger message is accepted if it is alone. Defaults to 64 MiB.
 	MaxWaitingBytes int
 
 	// Logger gets a record of each fault in the background, with the attributes queue, partition, id
@@ -142,7 +142,7 @@ type ConsumerOptions struct {
 
 	// Visibility is how long a message that was begun is kept from others without a sign of life. The lease is extended while the handler runs,
 	// so this is not the time that a handler may take, but the time after which what a crashed process had begun is
-	// delivered again: up to an eighth of it longer, at most half a second. Defaults to 30 s, at least 100 ms.
+	// delivered again. Defaults to 30 s, at least 100 ms.
 	Visibility time.Duration
 
 	// Horizon is how far ahead of their due times messages are claimed into the wheel of this process. Defaults to 500 ms, at least 10 ms.
@@ -158,8 +158,8 @@ type ConsumerOptions struct {
 	// Fallback is how often an owned partition is looked at where no hint comes. Defaults to one second, at least 500 ms.
 	Fallback time.Duration
 
-	// Membership is how long a consumer that gives no sign of life keeps its partitions. Defaults to half of Visibility, but 500 ms to 5 s: so
-	// others own its partitions when its leases end. At least 500 ms.
+	// Membership is how long a consumer that gives no sign of life keeps its partitions, and the messages that it has claimed ahead and not
+	// begun, if Visibility is not shorter. Defaults to half of Visibility, but 500 ms to 5 s. At least 500 ms.
 	Membership time.Duration
 
 	// MaxCrashes is the number of deliveries that may end with the lease, as the process that had begun them has crashed or hung, before

@@ -84,7 +84,7 @@ func newPart(q *Queue, index int, name string) *part {
 	p := &part{q: q, index: index}
 	p.puts.patience = q.options.RetryFor
 	p.puts.key = func(r putRequest) string { return r.item.ID }
-	p.puts.size = func(r putRequest) int { return len(r.item.Body) }
+	p.puts.size = func(r putRequest) int { return len(r.item.Body) - 1 } // without the version of the envelope
 	p.puts.alike = func(a, b putRequest) bool { return a.replace == b.replace }
 	producer := &caller{p: p, name: name}
 	p.puts.flush = func(requests []putRequest) ([]driver.Status, error) { return p.put(producer, requests) }

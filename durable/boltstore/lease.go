@@ -24,7 +24,7 @@ func (p *partition) leaseChanges(now time.Time, b *driver.Batch) ([]driver.Outco
 		case b.Op == driver.OpBegin:
 			p.begin(now, b, l, o)
 		case b.Op == driver.OpExtend:
-			l.end = local.LeaseEnd(now, l.due, c.Delay)
+			l.end = local.LeaseEnd(now, l.due, local.Extension(c, l.state()))
 			p.ends.fix(l)
 			o.Lease = l.end
 		default:

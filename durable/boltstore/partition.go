@@ -7,6 +7,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // partition is what the memory holds of a partition: what is claimed, and how far the index on disk has been claimed. Everything
@@ -24,6 +25,7 @@ type partition struct {
 	mu     sync.Mutex
 	state  state  // as of the last commit
 	token  uint64 // the last one given; below state.tokens
+	grants local.Grants
 	leases map[string]*lease
 	ends   indexedHeap[*lease] // all leases, by their ends
 	front  key
@@ -39,6 +41,12 @@ type partition struct {
 	headKnown  bool           // false only within a critical section
 	oldestDead driver.Instant // time of the first death; 0: there is none
 	due        tally
+
+	// What claims have met in the index and passed over. It is in memory only, so each opening
+	// meets it anew.
+	strays     map[key]struct{} // keys without a record
+	unreadable map[key]struct{} // keys of records that cannot be read
+	lost       uint64           // strays so far
 }
 
 // maxFree is the length of free at which it is given up, so that it does not grow when much is put that nobody claims: the front goes back to
@@ -97,6 +105,7 @@ func (q *queue) loadPartition(tx *bolt.Tx, i int) (*partition, error) {
 	p.state = s
 	p.leases, p.freed, p.former = make(map[string]*lease), make(map[string]*freeKey), make(map[string]former)
 	p.busy, p.notes = make(map[string]struct{}), make(map[string]struct{})
+	p.strays, p.unreadable = make(map[key]struct{}), make(map[key]struct{})
 	p.oldestDead = firstTime(b.dead)
 	p.findHead(b)
 	return p, b.root.Put(keyState, s.encode())
@@ -191,6 +200,7 @@ type effect struct {
 	released former // of a release
 
 	keepsLease bool // the key was a wrong one
+	lost       bool // the key had no record
 }
 
 // apply makes memory what the file is.
@@ -200,6 +210,11 @@ func (p *partition) apply(e effect) {
 		p.dropLease(e.id)
 	}
 	if e.was != 0 {
+		if _, known := p.strays[key{e.was, e.id}]; e.lost && !known {
+			p.lost++
+		}
+		delete(p.strays, key{e.was, e.id})
+		delete(p.unreadable, key{e.was, e.id})
 		p.due.remove(e.was)
 		if !leased {
 			p.unschedule(key{e.was, e.id})

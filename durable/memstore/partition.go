@@ -18,6 +18,7 @@ type partition struct {
 	leased    ordered       // leased and firing, by the end of the lease
 	dead      ordered       // by death
 	token     uint64        // the last one given
+	grants    local.Grants  // by claims
 	deadBytes int64         // of the bodies of dead letters
 	seen      driver.Counts // the sums since the queue was made
 

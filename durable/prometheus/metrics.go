@@ -35,6 +35,8 @@ var countMetrics = []metric[*durable.Counts]{
 	{"overdue_seconds", gauge, "For how long the first scheduled message has been due; 0 if none is.", overdue},
 	{"messages_leased", gauge, "Messages that consumers have claimed or that run.",
 		func(c *durable.Counts) float64 { return float64(c.InFlight) }},
+	{"messages_unreadable", gauge, "Scheduled messages that consumers have met and that their version cannot read; they stay in the queue.",
+		func(c *durable.Counts) float64 { return float64(c.Unreadable) }},
 	{"messages_dead", gauge, "Dead letters.",
 		func(c *durable.Counts) float64 { return float64(c.Dead) }},
 	{"dead_bytes", gauge, "Bytes of the bodies of dead letters.",
@@ -53,6 +55,8 @@ var countMetrics = []metric[*durable.Counts]{
 		func(c *durable.Counts) float64 { return float64(c.Expired) }},
 	{"dead_trimmed_total", counter, "Dead letters that were dropped because of the bounds of their number, bytes or age.",
 		func(c *durable.Counts) float64 { return float64(c.Trimmed) }},
+	{"messages_lost_total", counter, "Messages whose record is missing in the store, as eviction or a deleted key leaves them.",
+		func(c *durable.Counts) float64 { return float64(c.Lost) }},
 	{"crashes_total", counter, "Deliveries that ended with their leases.",
 		func(c *durable.Counts) float64 { return float64(c.Crashed) }},
 }

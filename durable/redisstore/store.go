@@ -10,10 +10,11 @@
 //
 //	tw:{orders:3}:m   hash: id → record, which never changes: times, limit of attempts, body
 //	tw:{orders:3}:s   hash: id → state, of messages that were ever claimed, moved or buried
-//	tw:{orders:3}:d   sorted set: scheduled messages by due time
+//	tw:{orders:3}:d   sorted set: scheduled messages by due time, negative for those that cannot be read
 //	tw:{orders:3}:l   sorted set: leased and firing messages by the end of the lease
 //	tw:{orders:3}:x   sorted set: dead letters by the time of death
-//	tw:{orders:3}:c   hash: counters, the last token, the last call of each producer that may come again
+//	tw:{orders:3}:c   hash: counters, the last token, the last call of each producer that may come
+//	                  again, the last claim of up to 16 consumers
 //	tw:{orders:3}:h   channel of hints
 //	tw:{orders}:meta      hash: version, partitions
 //	tw:{orders}:members   sorted set: consumers by the time at which they are gone; '' by the time of the last heartbeat

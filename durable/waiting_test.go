@@ -1,0 +1,242 @@
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// down fails all calls of the store, working none.
+func down(string) (before, after error)    { return errDown, nil }
+func working(string) (before, after error) { return nil, nil }
+
+// While the store is away, no more calls wait for it than are accepted. Others are told at once, and nothing of them is sent.
+func TestOutageDoesNotGatherCallsWithoutBound(t *testing.T) {
+	t.Parallel()
+	const accepted = 100
+	faultyBubble(t, durable.Options{Partitions: 4, MaxWaiting: accepted}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		f.set(down)
+		start := time.Now()
+		var all sync.WaitGroup
+		var busy, unavailable atomic.Int64
+		for i := range 1000 {
+			all.Go(func() {
+				_, err := q.Enqueue(t.Context(), durable.Message{ID: strconv.Itoa(i)})
+				switch {
+				case errors.Is(err, durable.ErrBusy):
+					assert.NotErrorIs(t, err, durable.ErrUnavailable, "it is certain that nothing was stored")
+					assert.Less(t, time.Since(start), 10*time.Second)
+					busy.Add(1)
+				case errors.Is(err, durable.ErrUnavailable):
+					unavailable.Add(1)
+				default:
+					assert.NoError(t, err)
+				}
+			})
+		}
+		time.Sleep(10 * time.Second)
+		assert.EqualValues(t, 1000-accepted, busy.Load())
+		_, err := q.Cancel(t.Context(), "x")
+		require.ErrorIs(t, err, durable.ErrBusy)
+		assert.ErrorContains(t, err, "100 calls")
+		all.Wait()
+		assert.EqualValues(t, accepted, unavailable.Load())
+		f.set(working)
+		enqueue(t, q, "after", 0)
+		s, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, s.Scheduled)
+	})
+}
+
+// While the store works, calls wait for room, in the order in which they came.
+func TestCallsWaitForRoom(t *testing.T) {
+	t.Parallel()
+	faultyBubble(t, durable.Options{Partitions: 1, MaxWaiting: 10}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		f.set(func(string) (error, error) { time.Sleep(time.Second); return nil, nil })
+		start := time.Now()
+		var all sync.WaitGroup
+		for i := range 100 {
+			all.Go(func() {
+				_, err := q.Enqueue(t.Context(), durable.Message{ID: strconv.Itoa(i)})
+				assert.NoError(t, err)
+			})
+		}
+		all.Wait()
+		assert.GreaterOrEqual(t, time.Since(start), 10*time.Second, "no call of the store has more than ten")
+		assert.LessOrEqual(t, time.Since(start), 25*time.Second)
+	})
+}
+
+// A call that waits for room or for its turn ends with its context, and is not sent. One that waits for room too long is told so.
+func TestWaitingCallsEndWithTheirContexts(t *testing.T) {
+	t.Parallel()
+	for _, room := range []int{1, 1000} {
+		faultyBubble(t, durable.Options{Partitions: 1, MaxWaiting: room, RetryFor: 10 * time.Second}, func(t *testing.T, q *durable.Queue, f *faulty) {
+			f.set(func(string) (error, error) { time.Sleep(time.Minute); return nil, nil })
+			var all sync.WaitGroup
+			all.Go(func() { enqueue(t, q, "first", 0) })
+			time.Sleep(time.Second)
+			for i := range 100 {
+				all.Go(func() {
+					ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, assert.AnError)
+					defer cancel()
+					start := time.Now()
+					_, err := q.Enqueue(ctx, durable.Message{ID: strconv.Itoa(i)})
+					assert.ErrorIs(t, err, assert.AnError)
+					assert.Equal(t, time.Second, time.Since(start))
+				})
+			}
+			if room == 1 {
+				all.Go(func() {
+					start := time.Now()
+					_, err := q.Enqueue(t.Context(), durable.Message{ID: "patient"})
+					assert.ErrorIs(t, err, durable.ErrBusy)
+					assert.Equal(t, 10*time.Second, time.Since(start), "RetryFor")
+				})
+			}
+			all.Wait()
+			time.Sleep(time.Hour)
+			assert.EqualValues(t, 1, f.count("Put"), "what has left is not sent")
+			f.set(working)
+			s, err := q.Stats(t.Context())
+			require.NoError(t, err)
+			assert.EqualValues(t, 1, s.Scheduled)
+			enqueue(t, q, "last", 0)
+		})
+	}
+}
+
+// Bodies are bounded by their bytes. One that is larger than all may be goes alone.
+func TestWaitingBytesAreBounded(t *testing.T) {
+	t.Parallel()
+	faultyBubble(t, durable.Options{Partitions: 1, MaxWaitingBytes: 1000}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		f.set(down)
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				_, err := q.Enqueue(t.Context(), durable.Message{Body: make([]byte, 300)})
+				assert.ErrorIs(t, err, durable.ErrUnavailable)
+			})
+		}
+		time.Sleep(5 * time.Second)
+		_, err := q.Enqueue(t.Context(), durable.Message{Body: make([]byte, 200)})
+		require.ErrorIs(t, err, durable.ErrBusy)
+		all.Go(func() {
+			_, err := q.Enqueue(t.Context(), durable.Message{Body: make([]byte, 100)})
+			assert.ErrorIs(t, err, durable.ErrUnavailable, "it fits")
+		})
+		all.Wait()
+		f.set(working)
+		_, err = q.Enqueue(t.Context(), durable.Message{Body: make([]byte, 5000)})
+		require.NoError(t, err)
+	})
+}
+
+// EnqueueBatch says what has become of each message, and takes more messages than may wait at a time.
+func TestBatchErrorHasEachMessage(t *testing.T) {
+	t.Parallel()
+	faultyBubble(t, durable.Options{Partitions: 3, MaxWaiting: 7, RetryFor: 5 * time.Second}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		enqueue(t, q, "m3", time.Hour)
+		enqueue(t, q, "m30", time.Hour)
+		messages := make([]durable.Message, 50)
+		for i := range messages {
+			messages[i] = durable.Message{ID: fmt.Sprint("m", i), Delay: time.Hour}
+		}
+		ids, err := q.EnqueueBatch(t.Context(), messages)
+		require.Len(t, ids, 50)
+		var batch *durable.BatchError
+		require.ErrorAs(t, err, &batch)
+		require.Len(t, batch.Errors, 50)
+		for i, err := range batch.Errors {
+			if i == 3 || i == 30 {
+				require.ErrorIs(t, err, durable.ErrDuplicate)
+				assert.ErrorContains(t, err, strconv.Quote(ids[i]))
+			} else {
+				require.NoError(t, err)
+			}
+		}
+		assert.ErrorIs(t, err, durable.ErrDuplicate)
+		assert.Len(t, batch.Unwrap(), 2)
+
+		f.set(down)
+		for i := range messages {
+			messages[i].ID = fmt.Sprint("n", i)
+		}
+		_, err = q.EnqueueBatch(t.Context(), messages)
+		require.ErrorAs(t, err, &batch)
+		require.ErrorIs(t, err, durable.ErrBusy)
+		for i, err := range batch.Errors {
+			if i < 7 {
+				require.ErrorIs(t, err, durable.ErrUnavailable, "message %d", i)
+			} else {
+				require.ErrorIs(t, err, durable.ErrBusy, "message %d", i)
+			}
+		}
+		assert.ErrorContains(t, err, "and 40 more of 50 messages")
+		f.set(working)
+		ids, err = q.EnqueueBatch(t.Context(), nil)
+		require.NoError(t, err)
+		assert.Empty(t, ids)
+	})
+}
+
+// A call that the store refuses as late is made again by the store's clock. If an earlier copy was not answered and the store does not
+// remember it, the answer is not known, and the call says so at once.
+func TestLateCallIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	late := func(unknown bool) error {
+		return fmt.Errorf("refused: %w", &driver.LateError{Now: driver.InstantOf(time.Now()).Add(time.Hour), Unknown: unknown})
+	}
+	for name, c := range map[string]struct {
+		faults [][2]error // before and after each call of the store
+		known  bool
+	}{
+		"late":                                       {[][2]error{{late(false), nil}}, true},
+		"late, but nothing was sent before":          {[][2]error{{late(true), nil}}, true},
+		"late, and the copy before did not arrive":   {[][2]error{{errDown, nil}, {late(false), nil}}, true},
+		"late, and the copy before may have arrived": {[][2]error{{nil, errDown}, {late(true), nil}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
+				enqueue(t, q, "m", time.Hour)
+				n := 0
+				f.set(func(string) (error, error) {
+					n++
+					if n > len(c.faults) {
+						return nil, nil
+					}
+					return c.faults[n-1][0], c.faults[n-1][1]
+				})
+				start := time.Now()
+				result, err := q.Cancel(t.Context(), "m")
+				if c.known {
+					require.NoError(t, err)
+					assert.Equal(t, durable.Cancelled, result)
+					assert.Equal(t, len(c.faults)+1, n)
+				} else {
+					require.ErrorIs(t, err, durable.ErrUnavailable)
+					assert.ErrorContains(t, err, "may have taken place")
+				}
+				assert.Less(t, time.Since(start), 5*time.Second)
+			})
+		})
+	}
+	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		f.set(func(string) (error, error) { return late(false), nil }) // a clock that is always ahead
+		_, err := q.Enqueue(t.Context(), durable.Message{})
+		require.ErrorIs(t, err, durable.ErrUnavailable)
+	})
+}
