@@ -350,7 +350,7 @@ func (m *model) stepApply() {
 	if m.random.IntN(2) == 0 {
 		b.Visibility = 0 // leases of what begins stay
 	}
-	if b.Op >= driver.OpCancel {
+	if b.Op >= driver.OpCancel && b.Op <= driver.OpPurge {
 		b.Call = m.nextCall("changes")
 	}
 	before := m.now()
@@ -369,7 +369,7 @@ func (m *model) stepApply() {
 	}
 	m.what = fmt.Sprintf("%s %+v", opName(b.Op), b)
 	outcomes := m.batch(b)
-	if b.Op >= driver.OpCancel {
+	if b.Op >= driver.OpCancel && b.Op <= driver.OpPurge {
 		m.lastBatch, m.lastOutcomes = b, outcomes
 	}
 	after := m.now()
