@@ -156,7 +156,7 @@ func (w *workers) work() {
 			w.places.Done()
 			return
 		}
-		if !w.deliver(w.c.dispatcher.delivery(h)) {
+		if d := w.c.dispatcher.delivery(h); d != nil && !w.deliver(d) {
 			return
 		}
 	}
@@ -214,7 +214,7 @@ func (w *workers) handle(d *Delivery, r *run) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			p := newPanicError(v)
-			w.c.q.report("message %q: %w\n%s", d.ID, p, p.Stack)
+			w.c.q.reportFault(w.c.q.faultOf(d.ID, fmt.Errorf("%w\n%s", p, p.Stack)))
 			err = p
 		}
 	}()
@@ -228,8 +228,9 @@ func (w *workers) overrun(d *Delivery, r *run) {
 		return
 	}
 	w.c.dispatcher.letEnd(d.h)
-	w.c.q.report("message %q: the handler still runs %v after its HandlerTimeout of %v; the message comes again when its lease ends, which counts a crash",
-		d.ID, settleTime, w.c.opts.HandlerTimeout)
+	w.c.q.reportFault(w.c.q.faultOf(d.ID,
+		fmt.Errorf("the handler still runs %v after its HandlerTimeout of %v; the message comes again when its lease ends, which counts a crash",
+			settleTime, w.c.opts.HandlerTimeout)))
 	w.work()
 }
 
@@ -288,7 +289,7 @@ func (w *workers) settle(d *Delivery, err error, done func()) bool {
 	_, own := d.send(op, change, func(failure error) {
 		if failure != nil {
 			w.c.dispatcher.letEnd(d.h)
-			w.c.q.options.OnError(fmt.Errorf("durable: message %q: %w", d.ID, failure))
+			w.c.q.reportFault(w.c.q.faultOf(d.ID, failure))
 		}
 		done()
 	})

@@ -162,7 +162,3 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	}
 }
-
-func (q *Queue) report(format string, args ...any) {
-	q.options.OnError(fmt.Errorf("durable: queue %q: "+format, append([]any{q.options.Queue}, args...)...))
-}

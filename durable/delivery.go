@@ -13,10 +13,13 @@ import (
 // ended. A handler of [Queue.Consume] returns an error or nil instead, or calls one of them if it
 // needs to know the result. The methods may be called from several goroutines.
 type Delivery struct {
+	Queue    string // its name
 	ID       string
-	Body     []byte // the caller may change it
+	Body     []byte            // the caller may change it
+	Headers  map[string]string // the caller may change it; nil if there are none
 	Enqueued time.Time
 	Due      time.Time // on the store's clock, as Enqueued
+	ExpireAt time.Time // on the store's clock; zero if the message does not expire
 
 	// Attempts is the number of earlier deliveries that ended in an error. Crashes is the number of those
 	// whose lease ended, because the process crashed or hung.
@@ -44,14 +47,45 @@ type ending struct {
 	told   bool          // a caller has its result
 }
 
-// delivery is the delivery of a message that was taken, and records how late it is.
+// delivery returns a message that was taken for its receiver, and records how late it is. It returns
+// nil for a message that must not be received, after it has asked the store to end its delivery: as
+// expired, or as failed if this program cannot read its content.
 func (d *dispatcher) delivery(h *held) *Delivery {
 	r := &h.record
-	d.q.lateness.record(h.part.clock.now().Sub(r.Due.Time()))
-	return &Delivery{
-		ID: r.ID, Body: r.Body, Enqueued: r.Enqueued.Time(), Due: r.Due.Time(),
+	content, err := decodeEnvelope(r.Body)
+	m := &Delivery{
+		Queue: d.q.options.Queue, ID: r.ID, Body: content.body, Headers: content.headers, Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), ExpireAt: timeOf(content.expire),
 		Attempts: r.Attempts, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts, Token: r.Token, from: d, h: h,
 	}
+	now := h.part.clock.now()
+	switch {
+	case err != nil:
+		d.q.reportFault(d.q.faultOf(m.ID, err))
+		m.refuse(driver.OpRetry, driver.Change{Delay: unreadablePause, Reason: err.Error()})
+	case content.expired(now):
+		m.refuse(driver.OpExpire, driver.Change{})
+	default:
+		d.q.lateness.record(now.Sub(r.Due.Time()))
+		d.emitOf(EventDelivered, h, time.Time{})
+		return m
+	}
+	return nil
+}
+
+// unreadablePause is the pause between two attempts to deliver a message whose content this program
+// cannot read. With the default of 25 attempts a rolling upgrade has 25 minutes.
+const unreadablePause = time.Minute
+
+// refuse ends a delivery without a receiver.
+func (d *Delivery) refuse(op driver.Op, change driver.Change) {
+	if op == driver.OpRetry && d.last() {
+		op = driver.OpBury
+	}
+	d.send(op, change, func(err error) {
+		if err != nil {
+			d.from.q.reportFault(d.from.q.faultOf(d.ID, err))
+		}
+	})
 }
 
 // Ack ends the message: it was delivered. [ErrLeaseLost] says that the lease had ended, so that the
@@ -201,7 +235,13 @@ func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (e
 	d.from.pending++
 	d.from.mu.Unlock()
 	change.ID, change.Token = d.h.record.ID, d.h.record.Token
-	d.h.part.changes[op].send(change, func(a answer, err error) { then(d.ended(e, a, err)) })
+	start := time.Now()
+	d.h.part.changes[op].send(change, func(a answer, err error) {
+		if err = d.ended(e, a, err); err == nil {
+			d.from.emitOf(settlements[op], d.h, start)
+		}
+		then(err)
+	})
 	return e, true
 }
 

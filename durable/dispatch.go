@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -34,7 +35,7 @@ type dispatcher struct {
 	idleSince time.Time     // when a taker waited last
 	pending   int           // messages and calls of the store that drain waits for
 	drained   chan struct{} // closed when pending becomes 0; made by drain
-	told      []error       // to be reported when mu is unlocked
+	told      []fault       // to be reported when mu is unlocked
 }
 
 // consumerPart is what a consumer has of a partition.
@@ -74,8 +75,8 @@ func (d *dispatcher) unlock() {
 	told := d.told
 	d.told = nil
 	d.mu.Unlock()
-	for _, err := range told {
-		d.q.report("%w", err)
+	for _, f := range told {
+		d.q.reportFault(f)
 	}
 }
 
@@ -178,11 +179,15 @@ func (d *dispatcher) hold(p *consumerPart, claimed driver.Claimed, sent time.Tim
 		trip = time.Since(sent)
 	}
 	overdue := claimed.Next > 0 && !claimed.Next.Time().After(claimed.Now)
+	messages := make([]*held, len(claimed.Records))
+	for i := range claimed.Records {
+		messages[i] = &held{record: claimed.Records[i], part: p}
+	}
+	d.emitClaims(messages, sent)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.admission.claimEnded(&p.share, trip, overdue)
-	for i := range claimed.Records {
-		h := &held{record: claimed.Records[i], part: p}
+	for _, h := range messages {
 		d.leases.add(h, sent, claimed.Now)
 		if h.record.State == driver.StateFiring {
 			d.give(h)
@@ -291,6 +296,9 @@ func (d *dispatcher) comeBack(p *consumerPart) {
 func (d *dispatcher) onBegin(h *held, a answer, err error) {
 	if err == nil {
 		h.part.clock.observe(a.Now, a.sent)
+		if a.Status == driver.StatusDone {
+			d.emitOf(EventBegun, h, a.sent)
+		}
 	}
 	d.mu.Lock()
 	defer d.unlock()
@@ -321,7 +329,7 @@ func (d *dispatcher) notBegun(h *held, a answer, err error) {
 		}
 	case err != nil:
 		d.forget(h)
-		d.told = append(d.told, fmt.Errorf("begin message %q: %w", h.record.ID, err))
+		d.told = append(d.told, d.q.faultOf(h.record.ID, fmt.Errorf("begin: %w", err)))
 	case a.Status == driver.StatusEarly && d.ctx.Err() == nil: // the store's clock was set back
 		h.record.Due, h.state = a.Due, heldArmed
 		h.timer = d.wheel.Add(max(a.Due.Time().Sub(a.Now)-beginLead, time.Millisecond), h)
@@ -495,7 +503,7 @@ func (d *dispatcher) release(p *consumerPart) {
 func (d *dispatcher) giveBack(h *held) {
 	d.send(h, driver.OpRelease, h.change(), func(_ answer, err error) {
 		if err != nil && d.q.ctx.Err() == nil {
-			d.told = append(d.told, fmt.Errorf("release message %q: %w", h.record.ID, err))
+			d.told = append(d.told, d.q.faultOf(h.record.ID, fmt.Errorf("release: %w", err)))
 		}
 	})
 }
@@ -540,7 +548,7 @@ func (d *dispatcher) lose(h *held) {
 		return
 	}
 	if begun && !h.ending { // else the call that settles the message reports its result
-		d.told = append(d.told, fmt.Errorf("message %q: %w", h.record.ID, ErrLeaseLost))
+		d.told = append(d.told, d.q.faultOf(h.record.ID, ErrLeaseLost))
 	}
 	if h.run != nil {
 		h.run.cancel(ErrLeaseLost)
@@ -579,7 +587,7 @@ func (d *dispatcher) releaseTaken() {
 			continue
 		}
 		if h.run != nil {
-			d.told = append(d.told, fmt.Errorf("message %q is given back, because the consumer ends and the handler still runs", h.record.ID))
+			d.told = append(d.told, d.q.faultOf(h.record.ID, errors.New("it is given back, because the consumer ends and the handler still runs")))
 		}
 		d.forget(h)
 		d.giveBack(h)

@@ -106,6 +106,7 @@ func (b *faultyBackend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 var opNames = map[driver.Op]string{
 	driver.OpBegin: "Begin", driver.OpAck: "Ack", driver.OpRetry: "Retry", driver.OpBury: "Bury", driver.OpRelease: "Release",
 	driver.OpExtend: "Extend", driver.OpCancel: "Cancel", driver.OpReschedule: "Reschedule", driver.OpReplay: "Replay", driver.OpPurge: "Purge",
+	driver.OpExpire: "Expire",
 }
 
 // faultyBubble is bubble with a store that can be made to fail.
@@ -113,7 +114,9 @@ func faultyBubble(t *testing.T, options durable.Options, body func(t *testing.T,
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := &faulty{Store: memstore.New(memstore.Options{})}
-		options.OnError = func(error) {}
+		if options.OnError == nil {
+			options.OnError = func(error) {}
+		}
 		q := open(t, f, options)
 		body(t, q, f)
 		q.Close()
@@ -179,6 +182,7 @@ func TestRepliesAreLost(t *testing.T) {
 				}
 				assert.Equal(t, want, times)
 				assert.Positive(t, f.count(call), "the call was made")
+				f.set(func(string) (error, error) { return nil, nil })
 				stats, err := q.Stats(t.Context())
 				require.NoError(t, err)
 				assert.EqualValues(t, 30, stats.Enqueued)

@@ -9,15 +9,16 @@ import (
 
 // held is a message that this process has claimed. The dispatcher's mutex guards it.
 type held struct {
-	record driver.Record
-	part   *consumerPart
-	state  heldState
-	timer  timingwheel.Timer // of an armed or waiting message
-	until  time.Time         // the lease ends no earlier, on the clock of this process
-	asked  bool              // an extension of the lease is under way
-	renew  bool              // the lease is extended though the message is taken: a handler runs
-	ending bool              // the store was asked to end the delivery, and may have done so
-	run    *run              // the handler's call; nil: no handler was called
+	record  driver.Record
+	part    *consumerPart
+	headers map[string]string // for events; nil without OnEvent
+	state   heldState
+	timer   timingwheel.Timer // of an armed or waiting message
+	until   time.Time         // the lease ends no earlier, on the clock of this process
+	asked   bool              // an extension of the lease is under way
+	renew   bool              // the lease is extended though the message is taken: a handler runs
+	ending  bool              // the store was asked to end the delivery, and may have done so
+	run     *run              // the handler's call; nil: no handler was called
 }
 
 // heldState is the state of a held message. The dispatcher makes all transitions.

@@ -3,6 +3,7 @@ package durable
 import (
 	"encoding/binary"
 	"slices"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -33,6 +34,7 @@ func (c *consumer) own(members []string) {
 	if !slices.Contains(members, c.name) {
 		members = append(slices.Clone(members), c.name)
 	}
+	defer c.rebalanced(c.owns())
 	parts := c.dispatcher.parts
 	mine := make([]bool, len(parts))
 	owned := 0
@@ -57,12 +59,31 @@ func (c *consumer) own(members []string) {
 	}
 }
 
+// owns returns the partitions that the consumer owns.
+func (c *consumer) owns() (partitions []int) {
+	for i, p := range c.dispatcher.parts {
+		if p.pump.cancel != nil {
+			partitions = append(partitions, i)
+		}
+	}
+	return partitions
+}
+
+// rebalanced calls OnEvent if the consumer owns other partitions than before.
+func (c *consumer) rebalanced(before []int) {
+	if now := c.owns(); c.q.options.OnEvent != nil && !slices.Equal(before, now) {
+		c.q.emit(Event{Kind: EventRebalanced, Partition: -1, Time: time.Now(), Owned: now})
+	}
+}
+
 // disown ends the pumps. Their messages are released by retire.
 func (c *consumer) disown() {
+	defer c.rebalanced(c.owns())
 	for _, p := range c.dispatcher.parts {
 		if p.pump.cancel != nil {
 			p.pump.cancel()
 			<-p.pump.done
+			p.pump.cancel = nil
 		}
 	}
 }

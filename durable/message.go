@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"time"
@@ -19,11 +18,28 @@ type Message struct {
 	// Body is up to Options.MaxBody bytes, which are copied. It may be empty.
 	Body []byte
 
+	// Headers are texts about the message that come back with its deliveries, such as the context
+	// of a trace: up to [MaxHeaders], with up to [MaxHeaderBytes] bytes in all keys and values. Keys
+	// and values are UTF-8, and keys are not empty. The map is copied. Headers do not count for
+	// Options.MaxBody.
+	Headers map[string]string
+
 	// Delay is rounded up to milliseconds. 0 or less is due at once; whatever lies beyond the year 140,000 is never due.
 	Delay time.Duration
 
 	// At is the due time on the store's clock, rounded up to milliseconds. In the past it is due at once. Give At or Delay, not both.
 	At time.Time
+
+	// ExpireAt is the time on the store's clock, rounded down to milliseconds, after which the
+	// message is not delivered any more, be it for the first time or after a failure. The consumer
+	// notices it at the delivery: instead of calling the handler it removes the message, which
+	// [Counts].Expired counts. A handler that runs at that time is not interrupted, and a dead letter
+	// stays until it is replayed. The zero time: the message does not expire.
+	//
+	// An ExpireAt that is not after At is [ErrInvalid]. A Delay is not compared, because only the
+	// store's clock says when it ends: a message that is due too late expires, as one does that
+	// was rescheduled beyond its ExpireAt.
+	ExpireAt time.Time
 
 	// MaxAttempts is the number of deliveries that may end in an error before the message is a dead letter.
 	// 0: Options.MaxAttempts.
@@ -61,21 +77,22 @@ func (q *Queue) item(m *Message) (driver.PutItem, error) {
 	}
 	item := driver.PutItem{ID: m.ID, Delay: max(0, m.Delay), MaxAttempts: m.MaxAttempts}
 	switch {
-	case len(m.Body) > q.options.MaxBody:
-		return item, fmt.Errorf("%w body of message %q: it has %d bytes; up to %d are accepted (Options.MaxBody)",
-			ErrInvalid, m.ID, len(m.Body), q.options.MaxBody)
 	case m.MaxAttempts < 0 || m.MaxAttempts > math.MaxInt32:
 		return item, fmt.Errorf("%w MaxAttempts %d of message %q: 1 to %d are accepted, and 0 for that of the queue",
 			ErrInvalid, m.MaxAttempts, m.ID, math.MaxInt32)
 	case !m.At.IsZero() && m.Delay != 0:
 		return item, fmt.Errorf("%w message %q: it has both a Delay (%v) and a time At (%v)", ErrInvalid, m.ID, m.Delay, m.At)
 	}
-	item.Body = bytes.Clone(m.Body)
 	if m.MaxAttempts == 0 {
 		item.MaxAttempts = q.options.MaxAttempts
 	}
 	if !m.At.IsZero() {
 		item.At, item.Delay = max(1, driver.InstantOf(m.At)), 0
 	}
+	c, err := q.content(m, item.At)
+	if err != nil {
+		return item, err
+	}
+	item.Body = c.encode()
 	return item, nil
 }

@@ -2,6 +2,7 @@ package durable
 
 import (
 	"fmt"
+	"log/slog"
 	"math"
 	"time"
 
@@ -48,12 +49,23 @@ type Options struct {
 	// [ErrBusy] then. While the store has not been reached for a second they are ErrBusy at once. Defaults to 65,536.
 	MaxWaiting int
 
-	// MaxWaitingBytes is the sum of the bodies in these calls; one larger message is accepted if it is alone. Defaults to 64 MiB.
+	// MaxWaitingBytes is the sum of the bodies and headers in these calls; one larger message is accepted if it is alone. Defaults to 64 MiB.
 	MaxWaitingBytes int
 
-	// OnError is told of what goes wrong in the background: the store cannot be reached, a lease was lost. It is called from several goroutines at
-	// the same time, on which other calls wait. So it must not block, nor wait for a call that changes something in this queue: that may
-	// wait for the one whose failure is told. Nil: nobody is told.
+	// Logger gets a record of each fault in the background, with the attributes queue, partition, id
+	// and err as far as they apply. The level is Warn if the store cannot be reached, of which there
+	// is at most one record a second, or if a lease was lost, and else Error. Nil stands for
+	// [slog.Default] as of Open; use [slog.DiscardHandler] for silence.
+	Logger *slog.Logger
+
+	// OnEvent is called for each [Event], for tests, traces and other tools. It is called from
+	// several goroutines at the same time, on which other calls wait: so it must not block, nor wait
+	// for a call that changes something in this queue. Events of one delivery come in their order,
+	// all others may not. Nil costs nothing.
+	OnEvent func(Event)
+
+	// OnError is called with the Err of each EventError and EventLeaseLost, under the same
+	// conditions as OnEvent. Programs that want more than the error use OnEvent.
 	OnError func(error)
 }
 
@@ -95,8 +107,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.RetryFor > maxRetryFor {
 		return o, fmt.Errorf("%w RetryFor %v: up to %v is accepted", ErrInvalid, o.RetryFor, maxRetryFor)
 	}
-	if o.OnError == nil {
-		o.OnError = func(error) {}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
 	}
 	return o, nil
 }

@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -93,7 +94,7 @@ func (p *pump) claim(ctx context.Context) {
 		p.report(claimed)
 		if err != nil {
 			if ctx.Err() == nil {
-				p.c.q.report("claim from partition %d: %w", p.part.index, err)
+				p.c.q.reportFault(fault{partition: p.part.index, err: fmt.Errorf("claim: %w", err)})
 			}
 			p.c.fail(err)
 			p.sooner(sent.Add(failurePause))

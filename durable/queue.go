@@ -27,6 +27,7 @@ type Queue struct {
 
 	room     *room
 	lateness *lateness
+	outages  outages
 	receiver *Receiver // of Take
 
 	mu        sync.Mutex
@@ -41,7 +42,7 @@ type part struct {
 	index   int
 	clock   atomic.Pointer[clockReading] // nil: the store has not told
 	puts    batcher[putRequest, driver.Status]
-	changes [driver.OpPurge + 1]batcher[driver.Change, answer] // but for OpBegin: each consumer has its own
+	changes [driver.OpExpire + 1]batcher[driver.Change, answer] // but for OpBegin: each consumer has its own
 }
 
 type putRequest struct {
@@ -108,7 +109,7 @@ func newPart(q *Queue, index int, name string) *part {
 	p := &part{q: q, index: index}
 	p.puts.patience = q.options.RetryFor
 	p.puts.key = func(r putRequest) string { return r.item.ID }
-	p.puts.size = func(r putRequest) int { return len(r.item.Body) }
+	p.puts.size = func(r putRequest) int { return len(r.item.Body) - 1 } // without the version of the envelope
 	p.puts.alike = func(a, b putRequest) bool { return a.replace == b.replace }
 	producer := &caller{p: p, name: name}
 	p.puts.flush = func(requests []putRequest) ([]driver.Status, error) { return p.put(producer, requests) }
@@ -116,9 +117,9 @@ func newPart(q *Queue, index int, name string) *part {
 	if groups {
 		p.puts.alone = p.putOne
 	}
-	for op := driver.OpAck; op <= driver.OpPurge; op++ {
+	for op := driver.OpAck; op <= driver.OpExpire; op++ {
 		apply := p.apply
-		if op >= driver.OpCancel {
+		if op >= driver.OpCancel && op <= driver.OpPurge {
 			once := &caller{p: p, name: name + ":" + op.String()}
 			apply = func(batch driver.Batch) ([]answer, error) { return p.applyOnce(once, batch) }
 		}
@@ -223,6 +224,9 @@ func (q *Queue) change(ctx context.Context, op driver.Op, c driver.Change) (answ
 	}
 	return q.part(c.ID).changes[op].do(ctx, q.room, c)
 }
+
+// Name returns the name of the queue: Options.Queue.
+func (q *Queue) Name() string { return q.options.Queue }
 
 // part is the partition of a message.
 func (q *Queue) part(id string) *part { return q.parts[PartitionOf(id, len(q.parts))] }

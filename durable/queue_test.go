@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -45,6 +46,9 @@ func open(t *testing.T, store durable.Store, options durable.Options) *durable.Q
 				t.Errorf("in the background: %v", err)
 			}
 		}
+	}
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
 	}
 	q, err := durable.Open(t.Context(), store, options)
 	require.NoError(t, err)

@@ -51,7 +51,9 @@ func (r *Receiver) Take(ctx context.Context) (*Delivery, error) {
 		h, err := c.dispatcher.take(ctx, newTaker())
 		switch {
 		case err == nil:
-			return c.dispatcher.delivery(h), nil
+			if d := c.dispatcher.delivery(h); d != nil {
+				return d, nil
+			}
 		case ctx.Err() != nil || !errors.Is(err, ErrClosed) || c.failure() != nil:
 			return nil, fmt.Errorf("durable: take: %w", err)
 		}

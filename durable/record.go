@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -25,7 +26,9 @@ const (
 // Record is a message as the store holds it. Times are those of the store's clock, in milliseconds.
 type Record struct {
 	ID          string
-	Body        []byte
+	Body        []byte            // nil if Err is set
+	Headers     map[string]string // nil if there are none
+	ExpireAt    time.Time         // zero if the message does not expire
 	Enqueued    time.Time
 	Due         time.Time // of its next delivery
 	MaxAttempts int       // deliveries that end in an error before it is dead
@@ -36,11 +39,19 @@ type Record struct {
 	LeaseEnd    time.Time // of a leased or firing message, else zero
 	Died        time.Time // of a dead letter, else zero
 	Reason      string    // the last error, at most [driver.MaxReason] bytes
+
+	// Err is [ErrVersion] if this program cannot read the message's content, because a newer version
+	// has written it or because it is damaged. Body, Headers and ExpireAt are then unknown.
+	Err error
 }
 
 func newRecord(r *driver.Record) Record {
+	c, err := decodeEnvelope(r.Body)
+	if err != nil {
+		err = fmt.Errorf("durable: message %q: %w", r.ID, err)
+	}
 	return Record{
-		ID: r.ID, Body: r.Body, Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), MaxAttempts: r.MaxAttempts,
+		ID: r.ID, Body: c.body, Headers: c.headers, ExpireAt: timeOf(c.expire), Err: err, Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), MaxAttempts: r.MaxAttempts,
 		Attempts: r.Attempts, Crashes: r.Crashes, State: r.State, Token: r.Token,
 		LeaseEnd: timeOf(r.LeaseEnd), Died: timeOf(r.Died), Reason: r.Reason,
 	}
@@ -69,7 +80,7 @@ type Counts struct {
 	// version to deliver, do not hold up other messages, and are not among Scheduled.
 	Unreadable int64
 
-	Enqueued, Acked, Retried, Buried, Cancelled, Crashed uint64
+	Enqueued, Acked, Retried, Buried, Cancelled, Crashed, Expired uint64
 
 	// Trimmed counts the dead letters that were dropped because of [Options].DeadLimit, DeadBytes or DeadAge.
 	Trimmed uint64
@@ -84,7 +95,7 @@ func newCounts(c driver.Counts) Counts {
 	return Counts{
 		Now: c.Now.Time(), Scheduled: c.Scheduled, Due: c.Due, InFlight: c.InFlight, Dead: c.Dead,
 		DeadBytes: c.DeadBytes, NextDue: timeOf(c.NextDue), Enqueued: c.Enqueued, Acked: c.Acked,
-		Retried: c.Retried, Buried: c.Buried, Cancelled: c.Cancelled, Crashed: c.Crashed, Trimmed: c.Trimmed,
+		Retried: c.Retried, Buried: c.Buried, Cancelled: c.Cancelled, Crashed: c.Crashed, Expired: c.Expired, Trimmed: c.Trimmed,
 		Unreadable: c.Unreadable, Lost: c.Lost,
 	}
 }
@@ -109,6 +120,7 @@ func (c *Counts) add(o Counts) {
 	c.Buried += o.Buried
 	c.Cancelled += o.Cancelled
 	c.Crashed += o.Crashed
+	c.Expired += o.Expired
 	c.Trimmed += o.Trimmed
 	c.Unreadable += o.Unreadable
 	c.Lost += o.Lost

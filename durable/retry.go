@@ -36,7 +36,7 @@ func (q *Queue) retryAfter(first error, start time.Time, call func(ctx context.C
 			outage = true
 			q.room.outage(1)
 		}
-		q.options.OnError(fmt.Errorf("durable: queue %q: %w; next try in %v", q.options.Queue, err, pause))
+		q.report("%w; next try in %v", err, pause)
 		select {
 		case <-time.After(pause):
 			err = call(q.ctx)

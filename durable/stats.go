@@ -27,6 +27,7 @@ func (l *lateness) record(d time.Duration) {
 type Lateness struct {
 	Count               int64
 	P50, P99, P999, Max time.Duration
+	Histogram           timingwheel.Histogram // of all deliveries; its Max is that above
 }
 
 func (l *lateness) summary() Lateness {
@@ -34,7 +35,7 @@ func (l *lateness) summary() Lateness {
 	h := l.h
 	l.mu.Unlock()
 	return Lateness{
-		Count: int64(h.Count()), P50: h.Quantile(0.5), P99: h.Quantile(0.99), P999: h.Quantile(0.999), Max: h.Max,
+		Count: int64(h.Count()), P50: h.Quantile(0.5), P99: h.Quantile(0.99), P999: h.Quantile(0.999), Max: h.Max, Histogram: h,
 	}
 }
 
@@ -44,10 +45,12 @@ type Stats struct {
 	Partitions []Counts
 	Prefetched int      // messages that this process has claimed and not begun
 	Begun      int      // that it has begun and not settled
+	Consumers  int      // of all processes, that have given a sign of life within their Membership
 	Lateness   Lateness // of this process
 }
 
-// Stats reads the counts of all partitions, one after the other, so they are not of one moment. It costs a call of the store for each.
+// Stats reads the counts of all partitions, one after the other, so they are not of one moment. It costs a call of the store for each,
+// and one more.
 func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	if err := q.usable(ctx); err != nil {
 		return Stats{}, err
@@ -61,6 +64,11 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 		s.Partitions = append(s.Partitions, newCounts(c))
 		s.Counts.add(newCounts(c))
 	}
+	members, err := q.backend.Heartbeat(ctx, "stats", 0) // no consumer has this name
+	if err != nil {
+		return Stats{}, fmt.Errorf("durable: stats of the consumers: %w", err)
+	}
+	s.Consumers = len(members)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for c := range q.claiming {

@@ -14,7 +14,7 @@ func (w *partitionWriter) apply(b *driver.Batch, limits deadLimits) ([]driver.Ou
 		c := &b.Changes[i]
 		step := w.exhume
 		switch b.Op {
-		case driver.OpAck, driver.OpRetry, driver.OpBury, driver.OpRelease:
+		case driver.OpAck, driver.OpExpire, driver.OpRetry, driver.OpBury, driver.OpRelease:
 			step = w.end
 		case driver.OpCancel, driver.OpReschedule:
 			step = w.intervene
@@ -47,7 +47,7 @@ func (w *partitionWriter) isFiring(id string) bool {
 // end ends the lease of a message that has begun, as its holder wishes.
 func (w *partitionWriter) end(op driver.Op, c *driver.Change, r *record) (driver.Status, error) {
 	switch {
-	case op == driver.OpAck && (r == nil || r.State != driver.StateScheduled):
+	case (op == driver.OpAck || op == driver.OpExpire) && (r == nil || r.State != driver.StateScheduled):
 		return driver.StatusNotFound, nil
 	case w.isRepeated(op, c, r):
 		return driver.StatusDone, nil
@@ -64,6 +64,9 @@ func (w *partitionWriter) end(op driver.Op, c *driver.Change, r *record) (driver
 	switch op {
 	case driver.OpAck:
 		w.state.acked++
+		return driver.StatusDone, w.move(r, nil, effect{})
+	case driver.OpExpire:
+		w.state.expired++
 		return driver.StatusDone, w.move(r, nil, effect{})
 	case driver.OpRetry:
 		w.state.retried++

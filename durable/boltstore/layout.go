@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	bolt "go.etcd.io/bbolt"
@@ -82,11 +81,14 @@ type state struct {
 
 	deadBytes int64 // of the bodies of dead letters
 	trimmed   uint64
+	expired   uint64
 }
 
-// A state without its last two numbers was written before there were these. An audit finds that deadBytes is wrong.
+// A state is a list of numbers of 64 bits, big-endian. A new number is added at the end, and a state
+// that ends before it was written when the number was not known yet: the number is 0. An audit finds
+// that deadBytes is wrong then.
 const (
-	stateSize    = 11 * 8
+	stateSize    = 12 * 8
 	oldStateSize = 9 * 8
 )
 
@@ -95,7 +97,7 @@ func (s *state) encode() []byte {
 	for _, v := range []uint64{
 		s.tokens, uint64(s.records), uint64(s.dead),
 		s.enqueued, s.acked, s.retried, s.buried, s.cancelled, s.crashed,
-		uint64(s.deadBytes), s.trimmed,
+		uint64(s.deadBytes), s.trimmed, s.expired,
 	} {
 		b = binary.BigEndian.AppendUint64(b, v)
 	}
@@ -103,20 +105,20 @@ func (s *state) encode() []byte {
 }
 
 func decodeState(b []byte) (s state, err error) {
-	if len(b) == oldStateSize {
-		b = append(slices.Clone(b), make([]byte, stateSize-oldStateSize)...)
-	}
-	if len(b) != stateSize {
+	if len(b) < oldStateSize || len(b) > stateSize || len(b)%8 != 0 {
 		return s, fmt.Errorf("%w: the counters have %d bytes, %d are expected", ErrCorrupt, len(b), stateSize)
 	}
 	u := func() uint64 {
+		if len(b) == 0 {
+			return 0
+		}
 		v := binary.BigEndian.Uint64(b)
 		b = b[8:]
 		return v
 	}
 	s.tokens, s.records, s.dead = u(), int64(u()), int64(u())
 	s.enqueued, s.acked, s.retried, s.buried, s.cancelled, s.crashed = u(), u(), u(), u(), u(), u()
-	s.deadBytes, s.trimmed = int64(u()), u()
+	s.deadBytes, s.trimmed, s.expired = int64(u()), u(), u()
 	return s, nil
 }
 

@@ -176,7 +176,7 @@ func (p *partition) counts(now driver.Instant) driver.Counts {
 		Now: now, Scheduled: s.records - s.dead - int64(len(p.leases)), Due: p.due.n, InFlight: int64(len(p.leases)), Dead: s.dead,
 		DeadBytes: max(0, s.deadBytes), NextDue: p.head,
 		Enqueued: s.enqueued, Acked: s.acked, Retried: s.retried, Buried: s.buried, Cancelled: s.cancelled, Crashed: s.crashed,
-		Trimmed: s.trimmed,
+		Trimmed: s.trimmed, Expired: s.expired,
 	}
 	for _, l := range p.leases {
 		if l.due <= now {

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -96,7 +97,7 @@ func (tg target) openQueue(ctx context.Context, onError func(error)) (*durable.Q
 	if err != nil {
 		return nil, nil, err
 	}
-	q, err := durable.Open(ctx, store, durable.Options{Queue: cmp.Or(tg.Queue, "chaos"), Partitions: partitions, MaxAttempts: 5, OnError: onError})
+	q, err := durable.Open(ctx, store, durable.Options{Queue: cmp.Or(tg.Queue, "chaos"), Partitions: partitions, MaxAttempts: 5, OnError: onError, Logger: slog.New(slog.DiscardHandler)})
 	return q, store, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"strings"
 	"syscall"
@@ -148,7 +149,7 @@ func (a *app) make(ctx context.Context, f func(s *session) error) (err error) {
 		return explain(err)
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
-	o := durable.Options{Queue: a.queue, Partitions: a.partitions, MaxBody: maxBody, OnError: a.complaints.add}
+	o := durable.Options{Queue: a.queue, Partitions: a.partitions, MaxBody: maxBody, OnError: a.complaints.add, Logger: slog.New(slog.DiscardHandler)}
 	if !a.drops {
 		o.DeadLimit, o.DeadBytes, o.DeadAge = keepDead, keepBytes, keepAge
 	}

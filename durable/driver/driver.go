@@ -40,6 +40,7 @@ type Config struct {
 //	Claim      scheduled     → leased, or firing if it is told so, with a token that is higher than any before in its partition
 //	Begin      leased        → firing, unless it is not due on the store's clock
 //	Ack        firing        → gone
+//	Expire     firing        → gone
 //	Retry      firing        → scheduled, one attempt more
 //	Bury       firing        → dead, one attempt more
 //	Release    leased/firing → scheduled, as it was
@@ -267,9 +268,10 @@ type Claimed struct {
 // Op is a transition.
 type Op uint8
 
-// The transitions of [Backend.Apply], each with the statuses that its outcomes may have. Begin, Ack, Retry, Bury, Release and
-// Extend need the token of the claim. To repeat one of these that has taken place gives Done again, but for Ack: there it is NotFound.
-// Cancel, Reschedule, Replay and Purge have a [Call] instead.
+// The transitions of [Backend.Apply], each with the statuses that its outcomes may have. Begin, Ack, Retry, Bury, Release,
+// Extend and Expire need the token of the claim. To repeat one of these that has taken place gives Done again, but for Ack and
+// Expire: there it is NotFound. Cancel, Reschedule, Replay and Purge have a [Call] instead. Files hold these numbers, so a new
+// transition is added at the end.
 const (
 	OpBegin      Op = iota + 1 // Done, Early, LeaseLost. Repeated, it extends the lease, but with Visibility 0
 	OpAck                      // Done, LeaseLost, NotFound
@@ -281,6 +283,7 @@ const (
 	OpReschedule               // Done, Firing, NotFound. To At or, where that is 0, after Delay
 	OpReplay                   // Done, NotFound. Due after Delay
 	OpPurge                    // Done, NotFound
+	OpExpire                   // Done, LeaseLost, NotFound. OpAck of a message that came too late for its handler: it is counted apart
 )
 
 // Batch is one transition of up to [MaxBatch] different messages of a partition.
@@ -335,7 +338,7 @@ type Counts struct {
 	Unreadable int64   // scheduled messages that a claim has met and this version cannot read
 	NextDue    Instant // 0: nothing is scheduled
 
-	Enqueued, Acked, Retried, Buried, Cancelled, Crashed uint64
+	Enqueued, Acked, Retried, Buried, Cancelled, Crashed, Expired uint64
 
 	// Trimmed counts the dead letters that were dropped because of DeadLimit, DeadBytes or DeadAge.
 	Trimmed uint64

@@ -4,7 +4,7 @@ import "strconv"
 
 var (
 	stateNames  = []string{"Scheduled", "Leased", "Firing", "Dead"}
-	opNames     = []string{"Begin", "Ack", "Retry", "Bury", "Release", "Extend", "Cancel", "Reschedule", "Replay", "Purge"}
+	opNames     = []string{"Begin", "Ack", "Retry", "Bury", "Release", "Extend", "Cancel", "Reschedule", "Replay", "Purge", "Expire"}
 	statusNames = []string{"Done", "Duplicate", "Firing", "NotFound", "LeaseLost", "Early"}
 )
 

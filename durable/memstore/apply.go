@@ -21,7 +21,7 @@ func (p *partition) apply(now time.Time, b *driver.Batch, limits deadLimits) []d
 			p.begin(now, b, c, e, o)
 		case driver.OpExtend:
 			p.extend(now, c, e, o)
-		case driver.OpAck, driver.OpRetry, driver.OpBury, driver.OpRelease:
+		case driver.OpAck, driver.OpExpire, driver.OpRetry, driver.OpBury, driver.OpRelease:
 			o.Status = p.end(now, b.Op, c, e)
 		case driver.OpCancel, driver.OpReschedule:
 			o.Status = p.intervene(now, b.Op, c, e)
@@ -70,7 +70,7 @@ func (p *partition) extend(now time.Time, c *driver.Change, e *entry, o *driver.
 // end ends a lease as its holder wishes. Of a message that has not begun it can only be released.
 func (p *partition) end(now time.Time, op driver.Op, c *driver.Change, e *entry) driver.Status {
 	switch {
-	case op == driver.OpAck && (e == nil || e.State == driver.StateDead):
+	case (op == driver.OpAck || op == driver.OpExpire) && (e == nil || e.State == driver.StateDead):
 		return driver.StatusNotFound
 	case e != nil && e.Token == c.Token && e.last == op:
 		return driver.StatusDone // a repetition, be it that others have moved the message since
@@ -81,6 +81,9 @@ func (p *partition) end(now time.Time, op driver.Op, c *driver.Change, e *entry)
 	switch op {
 	case driver.OpAck:
 		p.seen.Acked++
+		p.drop(e)
+	case driver.OpExpire:
+		p.seen.Expired++
 		p.drop(e)
 	case driver.OpRetry:
 		e.Attempts++

@@ -31,6 +31,10 @@ func (b *backend) applyLine(batch driver.Batch) []any {
 	switch batch.Op {
 	case driver.OpBegin:
 		args = append(args, millis(batch.Visibility), int64(floor(batch.Lead, time.Microsecond)))
+	case driver.OpAck:
+		args = append(args, "acked")
+	case driver.OpExpire:
+		args = append(args, "expired")
 	case driver.OpCancel, driver.OpReschedule, driver.OpReplay, driver.OpPurge:
 		args = append(args, b.calling(batch.Partition, &batch.Call)...)
 	case driver.OpRetry, driver.OpRelease:
@@ -59,7 +63,7 @@ func argsOf(op driver.Op) int {
 func appendChange(args []any, op driver.Op, c *driver.Change) []any {
 	args = append(args, c.ID)
 	switch op {
-	case driver.OpBegin, driver.OpAck, driver.OpRelease:
+	case driver.OpBegin, driver.OpAck, driver.OpExpire, driver.OpRelease:
 		return append(args, packToken(c.Token))
 	case driver.OpRetry:
 		return append(args, packToken(c.Token), when(0, c.Delay), driver.CutReason(c.Reason))

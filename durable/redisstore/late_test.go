@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -32,7 +33,7 @@ func newHeldQueue(t *testing.T, addr string) *heldQueue {
 func (h *heldQueue) open(addr string) *durable.Queue {
 	h.t.Helper()
 	store := newStore(h.t, newClient(h.t, addr), redisstore.Options{})
-	q, err := durable.Open(h.t.Context(), store, durable.Options{Queue: "held", Partitions: 1})
+	q, err := durable.Open(h.t.Context(), store, durable.Options{Logger: slog.New(slog.DiscardHandler), Queue: "held", Partitions: 1})
 	require.NoError(h.t, err)
 	h.t.Cleanup(q.Close)
 	return q
@@ -194,7 +195,7 @@ func TestLateAttemptTouchesNothing(t *testing.T) {
 					m.SetTime(now.Add(27 * time.Hour))
 					client := newClient(t, m.Addr())
 					for range 40 { // other producers come, and what is old goes
-						q, err := durable.Open(t.Context(), newStore(t, client, redisstore.Options{}), durable.Options{Queue: "held"})
+						q, err := durable.Open(t.Context(), newStore(t, client, redisstore.Options{}), durable.Options{Logger: slog.New(slog.DiscardHandler), Queue: "held"})
 						require.NoError(t, err)
 						_, err = q.Enqueue(t.Context(), durable.Message{Delay: 1000 * time.Hour})
 						require.NoError(t, err)

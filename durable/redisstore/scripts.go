@@ -42,6 +42,7 @@ var (
 		driver.OpReschedule: newScript("reschedule", "clock", "partition", "numbers", "sound", "times", "writes", "call", "head", "schedule").unrepeated().promises(),
 		driver.OpReplay:     newScript("replay", "clock", "partition", "numbers", "times", "writes", "call", "head", "schedule", "dead").unrepeated().promises(),
 		driver.OpPurge:      newScript("purge", "clock", "partition", "writes", "call", "dead").unrepeated().promises(),
+		driver.OpExpire:     newScript("ack", "clock", "partition").unrepeated(),
 	}
 )
 

@@ -22,6 +22,7 @@ var applyTests = []test{
 	{"Begin/SameLease", beginLeavesLease},
 	{"Extend", extend},
 	{"Extend/ByState", extendByState},
+	{"Expire", expire},
 	{"Retry", retry},
 	{"Retry/Reason", retryReason},
 	{"Release", release},
@@ -188,6 +189,24 @@ func extend(t *testing.T, newStore Factory) {
 	assert.Equal(t, o.Lease, r.LeaseEnd)
 	assert.Equal(t, o.Lease, q.expire(0).Lease, "the first lease to end")
 	q.done(driver.OpAck, changes[0])
+}
+
+// expire counts a message that came too late apart from those that were handled.
+func expire(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	c := q.deliver("late")
+	q.done(driver.OpExpire, c)
+	q.gone("late")
+	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpExpire, c), "a repetition")
+	acked := q.deliver("in time")
+	assert.Equal(t, driver.StatusLeaseLost, q.status(driver.OpExpire, driver.Change{ID: "in time", Token: c.Token}))
+	q.done(driver.OpAck, acked)
+	if q.fixture.Reopen != nil {
+		q = q.reopen()
+	}
+	n := q.count()
+	assert.Equal(t, [3]uint64{2, 1, 1}, [3]uint64{n.Enqueued, n.Acked, n.Expired})
+	assert.Zero(t, n.Scheduled+n.InFlight+n.Dead)
 }
 
 func retry(t *testing.T, newStore Factory) {

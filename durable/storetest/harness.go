@@ -249,7 +249,7 @@ func (q *queue) count() driver.Counts {
 
 // opName is the name of a transition, for messages of tests.
 func opName(op driver.Op) string {
-	names := []string{"", "Begin", "Ack", "Retry", "Bury", "Release", "Extend", "Cancel", "Reschedule", "Replay", "Purge"}
+	names := []string{"", "Begin", "Ack", "Retry", "Bury", "Release", "Extend", "Cancel", "Reschedule", "Replay", "Purge", "Expire"}
 	if int(op) < len(names) {
 		return names[op]
 	}

@@ -343,14 +343,14 @@ func (m *model) assertLease(before, after time.Time, due driver.Instant, visibil
 }
 
 func (m *model) stepApply() {
-	b := driver.Batch{Op: driver.OpBegin + driver.Op(m.random.IntN(int(driver.OpPurge))), Visibility: m.visibility(), Lead: m.lead()}
+	b := driver.Batch{Op: driver.OpBegin + driver.Op(m.random.IntN(int(driver.OpExpire))), Visibility: m.visibility(), Lead: m.lead()}
 	if m.random.IntN(3) == 0 {
 		b.Op = driver.OpBegin // much is possible only with messages that have begun
 	}
 	if m.random.IntN(2) == 0 {
 		b.Visibility = 0 // leases of what begins stay
 	}
-	if b.Op >= driver.OpCancel {
+	if b.Op >= driver.OpCancel && b.Op <= driver.OpPurge {
 		b.Call = m.nextCall("changes")
 	}
 	before := m.now()
@@ -369,7 +369,7 @@ func (m *model) stepApply() {
 	}
 	m.what = fmt.Sprintf("%s %+v", opName(b.Op), b)
 	outcomes := m.batch(b)
-	if b.Op >= driver.OpCancel {
+	if b.Op >= driver.OpCancel && b.Op <= driver.OpPurge {
 		m.lastBatch, m.lastOutcomes = b, outcomes
 	}
 	after := m.now()

@@ -142,7 +142,7 @@ func (r *reference) verdict(op driver.Op, c driver.Change, until driver.Instant)
 			return []driver.Status{driver.StatusDone}
 		}
 		return []driver.Status{driver.StatusNotFound}
-	case driver.OpAck:
+	case driver.OpAck, driver.OpExpire:
 		if m == nil {
 			return []driver.Status{driver.StatusNotFound}
 		}
@@ -182,7 +182,7 @@ func (r *reference) transition(op driver.Op, c driver.Change) bool {
 	switch op {
 	case driver.OpBegin:
 		m.record.State = driver.StateFiring
-	case driver.OpAck, driver.OpCancel, driver.OpPurge:
+	case driver.OpAck, driver.OpExpire, driver.OpCancel, driver.OpPurge:
 		delete(r.messages, c.ID)
 	case driver.OpRetry, driver.OpBury:
 		m.record.Attempts++
@@ -212,6 +212,8 @@ func (r *reference) tally(op driver.Op) {
 	switch op {
 	case driver.OpAck:
 		r.sums.Acked++
+	case driver.OpExpire:
+		r.sums.Expired++
 	case driver.OpRetry:
 		r.sums.Retried++
 	case driver.OpBury:

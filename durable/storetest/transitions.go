@@ -38,7 +38,7 @@ func expect(state string, op driver.Op, token string) verdict {
 	switch op {
 	case driver.OpCancel, driver.OpReschedule, driver.OpReplay, driver.OpPurge:
 		return expectOfAnyone(state, op)
-	case driver.OpAck:
+	case driver.OpAck, driver.OpExpire:
 		switch {
 		case state == absent:
 			return only(driver.StatusNotFound)
@@ -89,7 +89,7 @@ func expectOfHolder(state string, op driver.Op) verdict {
 		return doneTo(stateAfter(state))
 	case live && op == driver.OpRelease, state == firing && op == driver.OpRetry:
 		return doneTo(driver.StateScheduled)
-	case state == firing && op == driver.OpAck:
+	case state == firing && (op == driver.OpAck || op == driver.OpExpire):
 		return doneTo(gone)
 	case state == firing && op == driver.OpBury:
 		return doneTo(driver.StateDead)
@@ -102,14 +102,14 @@ func expectOfHolder(state string, op driver.Op) verdict {
 func transitionTable(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	var ids []string
-	for op := driver.OpBegin; op <= driver.OpPurge; op++ {
+	for op := driver.OpBegin; op <= driver.OpExpire; op++ {
 		for _, kind := range tokenKinds {
 			ids = append(ids, opName(op)+"-"+kind)
 		}
 	}
 	for _, state := range allStates {
 		a := q.in(state).arrange(state, ids)
-		for op := driver.OpBegin; op <= driver.OpPurge; op++ {
+		for op := driver.OpBegin; op <= driver.OpExpire; op++ {
 			a.checkTransition(state, op)
 		}
 		report, err := a.Audit(t.Context(), 0, false)
@@ -173,6 +173,7 @@ func repetition(t *testing.T, newStore Factory) {
 	}
 	again(leased, driver.OpBegin, driver.StatusDone)
 	again(firing, driver.OpAck, driver.StatusNotFound)
+	again(firing, driver.OpExpire, driver.StatusNotFound)
 	again(firing, driver.OpRetry, driver.StatusDone)
 	again(firing, driver.OpBury, driver.StatusDone)
 	again(firing, driver.OpRelease, driver.StatusDone)

@@ -1,15 +1,15 @@
--- Firing messages are done with.
+-- Firing messages are done with: they were handled, or have expired.
 -- KEYS: those of partition.lua.
--- ARGV: for each message: id, token (7 bytes).
+-- ARGV: 1 the counter, acked or expired; then for each message: id, token (7 bytes).
 -- Result: sec, usec, statuses, '', ''.
 -- Runs under OOM: it only removes, but for a counter.
 
-local ids = column(1, 2)
+local ids = column(2, 2)
 local states = call('HMGET', STATES, unpack(ids))
 local statuses, gone = {}, {}
 for i, id in ipairs(ids) do
   local s = states[i]
-  if s and kind(s) == 'F' and holds(s, ARGV[2 * i]) then
+  if s and kind(s) == 'F' and holds(s, ARGV[1 + 2 * i]) then
     statuses[i] = DONE
     gone[#gone + 1] = id
   elseif call('HEXISTS', RECORDS, id) == 1 then
@@ -22,5 +22,5 @@ end
 many('HDEL', RECORDS, gone)
 many('HDEL', STATES, gone)
 many('ZREM', LEASED, gone)
-count('acked', #gone)
+count(ARGV[1], #gone)
 return { sec, usec, table.concat(statuses), '', '' }

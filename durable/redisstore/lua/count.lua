@@ -2,7 +2,7 @@
 -- KEYS: those of partition.lua.
 -- ARGV: none.
 -- Result: now, scheduled, due, leased, dead, messages that stand aside, next due time or '0', then
---         the counters enqueued, acked, retried, buried, cancelled, crashed, trimmed, lost, dead_bytes.
+--         the counters enqueued, acked, retried, buried, cancelled, crashed, trimmed, lost, expired, dead_bytes.
 
 local aside, all = call('ZCOUNT', SCHEDULED, '-inf', '(0'), cardinality(SCHEDULED)
 local leased, dead = cardinality(LEASED), cardinality(DEAD)
@@ -12,8 +12,9 @@ local result = {
   decimal(leased), decimal(dead), decimal(aside), first and decimal(first) or '0',
 }
 local counters = call('HMGET', COUNTERS,
-  'enqueued', 'acked', 'retried', 'buried', 'cancelled', 'crashed', 'trimmed', 'lost', 'dead_bytes')
-for i = 1, 9 do result[7 + i] = counters[i] or '0' end
+  'enqueued', 'acked', 'retried', 'buried', 'cancelled', 'crashed', 'trimmed', 'lost', 'expired',
+  'dead_bytes')
+for i = 1, 10 do result[7 + i] = counters[i] or '0' end
 
 -- Each record stands in one set, so members beyond the records are such as have lost theirs.
 local records = call('HLEN', RECORDS) - call('HEXISTS', RECORDS, '') -- without the filler

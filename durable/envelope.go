@@ -1,0 +1,189 @@
+package durable
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// A store keeps an envelope as the body of a message, and knows nothing of what is in it:
+//
+//	1 byte   version in the upper four bits, and below them flags: has an expiry, has headers
+//	uvarint  the expiry in milliseconds since 1970, if the flag is set
+//	uvarint  the number of headers, if the flag is set; then for each, in the order of the keys:
+//	         uvarint length and bytes of the key, uvarint length and bytes of the value
+//	         the body, up to the end
+//
+// So a message without headers and expiry costs one byte.
+const (
+	envelopeVersion = 1
+
+	envelopeExpiry  = 1 << 0
+	envelopeHeaders = 1 << 1
+)
+
+// The bounds of the headers of a message.
+const (
+	MaxHeaders     = 64      // number of headers
+	MaxHeaderBytes = 8 << 10 // bytes of all keys and values together
+)
+
+// content is what the envelope of a message holds.
+type content struct {
+	headers map[string]string // nil if there are none
+	expire  driver.Instant    // the last instant at which the message may begin; 0: there is none
+	body    []byte
+}
+
+// expired reports whether the store's clock is past the expiry.
+func (c *content) expired(now time.Time) bool {
+	return c.expire != 0 && now.UnixMilli() > int64(c.expire)
+}
+
+// encode returns the envelope. It copies the body.
+func (c *content) encode() []byte {
+	flags, size := byte(0), 1+len(c.body)
+	if c.expire != 0 {
+		flags |= envelopeExpiry
+		size += binary.MaxVarintLen64
+	}
+	if len(c.headers) > 0 {
+		flags |= envelopeHeaders
+		size += 2 + 4*len(c.headers) + headerBytes(c.headers)
+	}
+	b := append(make([]byte, 0, size), envelopeVersion<<4|flags)
+	if c.expire != 0 {
+		b = binary.AppendUvarint(b, uint64(c.expire))
+	}
+	if len(c.headers) > 0 {
+		b = binary.AppendUvarint(b, uint64(len(c.headers)))
+		for _, key := range slices.Sorted(maps.Keys(c.headers)) {
+			for _, text := range []string{key, c.headers[key]} {
+				b = binary.AppendUvarint(b, uint64(len(text)))
+				b = append(b, text...)
+			}
+		}
+	}
+	return append(b, c.body...)
+}
+
+// decodeEnvelope reads an envelope. The body is a part of b. An envelope of another version, or
+// damaged, is [ErrVersion].
+func decodeEnvelope(b []byte) (c content, err error) {
+	if len(b) == 0 {
+		return c, fmt.Errorf("%w: its content has no version", ErrVersion)
+	}
+	version, flags := b[0]>>4, b[0]&0xf
+	if version != envelopeVersion || flags&^(envelopeExpiry|envelopeHeaders) != 0 {
+		return c, fmt.Errorf("%w: its content is of version %d with flags %d; version %d with flags up to %d is accepted",
+			ErrVersion, version, flags, envelopeVersion, envelopeExpiry|envelopeHeaders)
+	}
+	r := envelopeReader{rest: b[1:]}
+	if flags&envelopeExpiry != 0 {
+		c.expire = driver.Instant(r.number(uint64(driver.Never)))
+	}
+	if flags&envelopeHeaders != 0 {
+		n := r.number(uint64(len(r.rest)))
+		c.headers = make(map[string]string, min(n, MaxHeaders))
+		for i := uint64(0); i < n && !r.damaged; i++ {
+			key := r.text()
+			c.headers[key] = r.text()
+		}
+	}
+	if r.damaged {
+		return content{}, fmt.Errorf("%w: the beginning of its content, %d bytes in all, is damaged", ErrVersion, len(b))
+	}
+	c.body = r.rest
+	return c, nil
+}
+
+// envelopeReader reads numbers and texts, up to the first that is damaged.
+type envelopeReader struct {
+	rest    []byte
+	damaged bool
+}
+
+// number reads a number of at most limit.
+func (r *envelopeReader) number(limit uint64) uint64 {
+	v, n := binary.Uvarint(r.rest)
+	if n <= 0 || v > limit {
+		r.damaged, r.rest = true, nil
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+func (r *envelopeReader) text() string {
+	n := r.number(math.MaxUint64)
+	if n > uint64(len(r.rest)) {
+		r.damaged, r.rest = true, nil
+		return ""
+	}
+	text := string(r.rest[:n])
+	r.rest = r.rest[n:]
+	return text
+}
+
+func headerBytes(headers map[string]string) int {
+	n := 0
+	for key, value := range headers {
+		n += len(key) + len(value)
+	}
+	return n
+}
+
+// checkHeaders returns an error for headers that a message may not have.
+func checkHeaders(id string, headers map[string]string) error {
+	if len(headers) > MaxHeaders {
+		return fmt.Errorf("%w headers of message %q: there are %d; up to %d are accepted", ErrInvalid, id, len(headers), MaxHeaders)
+	}
+	if n := headerBytes(headers); n > MaxHeaderBytes {
+		return fmt.Errorf("%w headers of message %q: their keys and values have %d bytes; up to %d are accepted", ErrInvalid, id, n, MaxHeaderBytes)
+	}
+	for key, value := range headers {
+		switch {
+		case key == "":
+			return fmt.Errorf("%w headers of message %q: a key is empty; 1 byte or more is accepted", ErrInvalid, id)
+		case !utf8.ValidString(key):
+			return fmt.Errorf("%w headers of message %q: the key %.40q is not UTF-8", ErrInvalid, id, key)
+		case !utf8.ValidString(value):
+			return fmt.Errorf("%w headers of message %q: the value of %.40q, %.40q, is not UTF-8", ErrInvalid, id, key, value)
+		}
+	}
+	return nil
+}
+
+// content checks the parts of a message that its envelope holds. due is the instant of Message.At,
+// or 0.
+func (q *Queue) content(m *Message, due driver.Instant) (content, error) {
+	c := content{headers: m.Headers, body: m.Body}
+	if len(m.Body) > q.options.MaxBody {
+		return c, fmt.Errorf("%w body of message %q: it has %d bytes; up to %d are accepted (Options.MaxBody)",
+			ErrInvalid, m.ID, len(m.Body), q.options.MaxBody)
+	}
+	if err := checkHeaders(m.ID, m.Headers); err != nil || m.ExpireAt.IsZero() {
+		return c, err
+	}
+	c.expire = expiryOf(m.ExpireAt)
+	if due >= c.expire {
+		return c, fmt.Errorf("%w message %q: ExpireAt (%v) is not after At (%v), in whole milliseconds, so it could never be delivered",
+			ErrInvalid, m.ID, m.ExpireAt, m.At)
+	}
+	return c, nil
+}
+
+// expiryOf returns the last instant that is not after t, and at least 1, because 0 stands for none.
+func expiryOf(t time.Time) driver.Instant {
+	i := driver.InstantOf(t)
+	if i > 0 && i < driver.Never && i.Time().After(t) {
+		i--
+	}
+	return max(1, i)
+}

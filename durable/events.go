@@ -1,0 +1,194 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// EventKind says what has happened.
+type EventKind uint8
+
+// The kinds of events. A message that is handled without a fault is claimed, begun, delivered and
+// acked.
+const (
+	EventClaimed    EventKind = iota + 1 // a message was claimed ahead; one that is due may begin with its claim
+	EventBegun                           // a message has begun: Cancel answers Firing from now on
+	EventDelivered                       // a message was received: its handler is about to be called, or Take returns
+	EventAcked                           // the store has removed a message that was handled
+	EventRetried                         // the store has scheduled a message again after a failed attempt
+	EventBuried                          // the store has made a message a dead letter after a failed attempt
+	EventExpired                         // the store has removed a message after its ExpireAt, which was not delivered
+	EventLeaseLost                       // the lease of a message that was begun has ended, or is about to. Err is set
+	EventRebalanced                      // this consumer owns other partitions than before: see Event.Owned
+	EventError                           // something went wrong in the background. Err is set
+)
+
+var eventNames = []string{
+	"Claimed", "Begun", "Delivered", "Acked", "Retried", "Buried", "Expired", "LeaseLost", "Rebalanced", "Error",
+}
+
+// String returns the name of the kind, or its number if it is none of those declared.
+func (k EventKind) String() string {
+	if k == 0 || int(k) > len(eventNames) {
+		return "EventKind(" + strconv.Itoa(int(k)) + ")"
+	}
+	return eventNames[k-1]
+}
+
+// Event is something that a consumer of this process has done or met. Crashes of other processes
+// and calls such as Cancel are not events.
+type Event struct {
+	Kind      EventKind
+	Queue     string
+	Partition int           // -1: the event concerns the whole queue
+	Time      time.Time     // when it happened or, if it has a Duration, when it began; on this process's clock
+	Duration  time.Duration // of the call of the store, for EventClaimed, EventBegun and those that settle a message
+
+	// The message, if the event is about one; else ID is empty. Headers must not be changed.
+	ID       string
+	Token    uint64
+	Attempts int // deliveries before this one that ended in an error
+	Headers  map[string]string
+
+	Owned []int // EventRebalanced: the partitions that the consumer owns now
+	Err   error // EventError and EventLeaseLost
+}
+
+// emit calls OnEvent.
+func (q *Queue) emit(e Event) {
+	e.Queue = q.options.Queue
+	q.options.OnEvent(e)
+}
+
+// emitOf calls OnEvent for a message, if there is such a function, with the time since start as its
+// duration if that is not zero. No lock is held.
+func (d *dispatcher) emitOf(kind EventKind, h *held, start time.Time) {
+	if d.q.options.OnEvent == nil {
+		return
+	}
+	e := Event{
+		Kind: kind, Partition: h.part.index, Time: start, ID: h.record.ID, Token: h.record.Token, Attempts: h.record.Attempts, Headers: h.headers,
+	}
+	if now := time.Now(); start.IsZero() {
+		e.Time = now
+	} else {
+		e.Duration = now.Sub(start)
+	}
+	d.q.emit(e)
+}
+
+// emitClaims calls OnEvent for messages that were claimed by a call that began at sent.
+func (d *dispatcher) emitClaims(messages []*held, sent time.Time) {
+	if d.q.options.OnEvent == nil {
+		return
+	}
+	for _, h := range messages {
+		if c, err := decodeEnvelope(h.record.Body); err == nil { // else delivery reports the error
+			h.headers = c.headers
+		}
+		d.emitOf(EventClaimed, h, sent)
+		if h.record.State == driver.StateFiring {
+			d.emitOf(EventBegun, h, sent)
+		}
+	}
+}
+
+// settlements are the events of the transitions that settle a message.
+var settlements = map[driver.Op]EventKind{
+	driver.OpAck: EventAcked, driver.OpRetry: EventRetried, driver.OpBury: EventBuried, driver.OpExpire: EventExpired,
+}
+
+// fault is an error in the background that concerns a partition, or one of its messages.
+type fault struct {
+	partition int    // -1: the whole queue
+	id        string // empty: no message
+	err       error
+}
+
+// faultOf returns a fault of a message.
+func (q *Queue) faultOf(id string, err error) fault { return fault{q.part(id).index, id, err} }
+
+// report is reportFault for the whole queue.
+func (q *Queue) report(format string, args ...any) {
+	q.reportFault(fault{partition: -1, err: fmt.Errorf(format, args...)})
+}
+
+// reportFault tells the log, OnError and OnEvent of a fault. No lock is held: these functions are the
+// user's.
+func (q *Queue) reportFault(f fault) {
+	kind, level := EventError, slog.LevelError
+	switch {
+	case errors.Is(f.err, ErrLeaseLost):
+		kind, level = EventLeaseLost, slog.LevelWarn
+	case errors.Is(f.err, ErrUnavailable):
+		level = slog.LevelWarn
+	}
+	err := f.err
+	if f.id != "" {
+		err = fmt.Errorf("message %q: %w", f.id, err)
+	} else if f.partition >= 0 {
+		err = fmt.Errorf("partition %d: %w", f.partition, err)
+	}
+	err = fmt.Errorf("durable: queue %q: %w", q.options.Queue, err)
+	q.log(level, kind, f)
+	if q.options.OnError != nil {
+		q.options.OnError(err)
+	}
+	if q.options.OnEvent != nil {
+		q.emit(Event{Kind: kind, Partition: f.partition, Time: time.Now(), ID: f.id, Err: err})
+	}
+}
+
+// outages bounds the log records of a store that cannot be reached: many calls fail then, each again
+// and again.
+type outages struct {
+	mu      sync.Mutex
+	logged  time.Time
+	skipped int // records since then
+}
+
+// outagePause is the least time between two log records of a store that cannot be reached.
+const outagePause = time.Second
+
+// admit reports whether a record is to be written, and how many were skipped before it.
+func (o *outages) admit(now time.Time) (skipped int, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.logged.IsZero() && now.Sub(o.logged) < outagePause {
+		o.skipped++
+		return 0, false
+	}
+	skipped, o.skipped, o.logged = o.skipped, 0, now
+	return skipped, true
+}
+
+func (q *Queue) log(level slog.Level, kind EventKind, f fault) {
+	attrs := []slog.Attr{slog.String("queue", q.options.Queue)}
+	if f.partition >= 0 {
+		attrs = append(attrs, slog.Int("partition", f.partition))
+	}
+	if f.id != "" {
+		attrs = append(attrs, slog.String("id", f.id))
+	}
+	attrs = append(attrs, slog.Any("err", f.err))
+	text := "durable: background call failed"
+	switch {
+	case kind == EventLeaseLost:
+		text = "durable: lease lost"
+	case errors.Is(f.err, ErrUnavailable):
+		skipped, ok := q.outages.admit(time.Now())
+		if !ok {
+			return
+		}
+		text = "durable: store cannot be reached"
+		attrs = append(attrs, slog.Int("skipped", skipped))
+	}
+	q.options.Logger.LogAttrs(context.Background(), level, text, attrs...)
+}

@@ -1,0 +1,254 @@
+package durable_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+)
+
+// events are those of a queue.
+type events struct {
+	mu  sync.Mutex
+	all []durable.Event
+}
+
+func (es *events) add(e durable.Event) {
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	es.all = append(es.all, e)
+}
+
+// of returns the events that ok is true for.
+func (es *events) of(ok func(durable.Event) bool) (some []durable.Event) {
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	for _, e := range es.all {
+		if ok(e) {
+			some = append(some, e)
+		}
+	}
+	return some
+}
+
+// kinds returns the names of the events of a message.
+func (es *events) kinds(id string) (names []string) {
+	for _, e := range es.of(func(e durable.Event) bool { return e.ID == id }) {
+		names = append(names, e.Kind.String())
+	}
+	return names
+}
+
+// Each way that a message may go has its events, in order, with what they say of the message.
+func TestEventsOfEachDelivery(t *testing.T) {
+	t.Parallel()
+	var es events
+	bubble(t, durable.Options{Queue: "orders", Partitions: 3, OnEvent: es.add}, func(t *testing.T, q *durable.Queue) {
+		start := time.Now()
+		for _, m := range []durable.Message{
+			{ID: "acked"}, {ID: "ahead", Delay: time.Hour}, {ID: "retried", Delay: time.Second}, {ID: "buried", Delay: time.Second},
+			{ID: "expired", Delay: time.Second, ExpireAt: start},
+		} {
+			m.Headers = map[string]string{"of": m.ID}
+			_, err := q.Enqueue(t.Context(), m)
+			require.NoError(t, err)
+		}
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+			d.Headers["of"] = "changed by the handler"
+			switch {
+			case d.ID == "retried" && d.Attempts == 0:
+				return errors.New("again")
+			case d.ID == "buried":
+				return durable.Reject(nil)
+			}
+			return nil
+		}, durable.ConsumerOptions{})
+		time.Sleep(2 * time.Hour)
+		stop()
+		whole := []string{"Claimed", "Begun", "Delivered"}
+		for id, want := range map[string][]string{
+			"acked": append(slices.Clone(whole), "Acked"), "ahead": append(slices.Clone(whole), "Acked"),
+			"retried": append(append(append(slices.Clone(whole), "Retried"), whole...), "Acked"), "buried": append(slices.Clone(whole), "Buried"),
+			"expired": {"Claimed", "Begun", "Expired"},
+		} {
+			assert.Equal(t, want, es.kinds(id), id)
+		}
+		part := func(id string) int { return durable.PartitionOf(id, 3) }
+		for _, e := range es.of(func(e durable.Event) bool { return e.ID != "" }) {
+			assert.Equal(t, "orders", e.Queue)
+			assert.Equal(t, part(e.ID), e.Partition)
+			assert.Equal(t, map[string]string{"of": e.ID}, e.Headers, e.Kind)
+			assert.NotZero(t, e.Token)
+			assert.False(t, e.Time.Before(start) || e.Duration < 0)
+			assert.NoError(t, e.Err)
+		}
+		rebalanced := es.of(func(e durable.Event) bool { return e.Kind == durable.EventRebalanced })
+		require.Len(t, rebalanced, 2)
+		assert.Equal(t, []int{0, 1, 2}, rebalanced[0].Owned)
+		assert.Empty(t, rebalanced[1].Owned, "it has left")
+	})
+	require.Equal(t, "EventKind(0)", durable.EventKind(0).String())
+	require.Equal(t, "Error", durable.EventError.String())
+	require.Equal(t, "EventKind(11)", (durable.EventError + 1).String())
+}
+
+// logged are log records as JSON.
+type logged struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+func (l *logged) logger() *slog.Logger { return slog.New(slog.NewJSONHandler(l, nil)) }
+
+func (l *logged) records(t *testing.T) (records []map[string]any) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for d := json.NewDecoder(bytes.NewReader(l.buf.Bytes())); d.More(); {
+		var r map[string]any
+		require.NoError(t, d.Decode(&r))
+		records = append(records, r)
+	}
+	return records
+}
+
+// A fault is logged with what it concerns, and OnError and OnEvent get the same error. A store that
+// is away is logged once a second, however many calls fail.
+func TestFaultsAreLogged(t *testing.T) {
+	t.Parallel()
+	var es events
+	var log logged
+	var mu sync.Mutex
+	var errs []error
+	options := durable.Options{
+		Queue: "orders", Partitions: 16, OnEvent: es.add, Logger: log.logger(), OnError: func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+		},
+	}
+	faultyBubble(t, options, func(t *testing.T, q *durable.Queue, f *faulty) {
+		stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
+		time.Sleep(time.Minute)
+		require.Empty(t, log.records(t))
+		f.set(func(string) (error, error) { return errDown, nil })
+		time.Sleep(10 * time.Second)
+		f.set(func(string) (error, error) { return nil, nil })
+		time.Sleep(time.Minute)
+		stop()
+	})
+	records := log.records(t)
+	require.Greater(t, len(errs), 100)
+	require.LessOrEqual(t, len(records), 12)
+	require.GreaterOrEqual(t, len(records), 9)
+	skipped := 0.0
+	for _, r := range records {
+		assert.Equal(t, "WARN", r["level"])
+		assert.Equal(t, "durable: store cannot be reached", r["msg"])
+		assert.Equal(t, "orders", r["queue"])
+		assert.Contains(t, r["err"], errDown.Error())
+		skipped += r["skipped"].(float64)
+	}
+	require.InDelta(t, len(errs), int(skipped)+len(records), 200, "what follows the last record is not counted in one")
+	faults := es.of(func(e durable.Event) bool { return e.Kind == durable.EventError })
+	require.Len(t, faults, len(errs))
+	for _, e := range faults {
+		require.ErrorIs(t, e.Err, durable.ErrUnavailable)
+		require.ErrorContains(t, e.Err, `durable: queue "orders": `)
+	}
+}
+
+// A lost lease, and a call that fails for good, are logged with the message.
+func TestFaultsOfMessagesAreLogged(t *testing.T) {
+	t.Parallel()
+	var es events
+	var log logged
+	errBroken := errors.New("broken for good")
+	faultyBubble(t, durable.Options{Partitions: 4, OnEvent: es.add, OnError: func(error) {}, Logger: log.logger()},
+		func(t *testing.T, q *durable.Queue, f *faulty) {
+			enqueue(t, q, "m", 0)
+			stop := consume(t, q, func(ctx context.Context, d *durable.Delivery) error {
+				if d.Crashes == 0 {
+					f.set(func(call string) (error, error) {
+						if call == "Extend" {
+							return errBroken, nil
+						}
+						return nil, nil
+					})
+					<-ctx.Done()
+					f.set(func(string) (error, error) { return nil, nil })
+					time.Sleep(10 * time.Second) // until another handler has the message
+					return nil
+				}
+				f.set(func(call string) (error, error) {
+					if call == "Ack" {
+						f.set(func(string) (error, error) { return nil, nil })
+						return errBroken, nil
+					}
+					return nil, nil
+				})
+				return nil
+			}, durable.ConsumerOptions{Visibility: time.Second, MaxCrashes: 2})
+			time.Sleep(time.Minute)
+			stop()
+		})
+	var seen []string
+	for _, r := range log.records(t) {
+		require.Equal(t, "m", r["id"], r)
+		require.EqualValues(t, durable.PartitionOf("m", 4), r["partition"])
+		seen = append(seen, fmt.Sprint(r["level"], " ", r["msg"]))
+	}
+	require.Contains(t, seen, "WARN durable: lease lost")
+	require.Contains(t, seen, "ERROR durable: background call failed")
+	kinds := es.kinds("m")
+	require.Contains(t, kinds, "LeaseLost")
+	require.Contains(t, kinds, "Error")
+}
+
+// Two consumers say which partitions they own, and together they own all.
+func TestRebalancedEvents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New(memstore.Options{})
+		var es [2]events
+		var stops []func()
+		var owned [2][]int
+		for i := range es {
+			q := open(t, wrapped{st, func(b driver.Backend) driver.Backend { return b }}, durable.Options{Partitions: 8, OnEvent: es[i].add})
+			defer q.Close()
+			stops = append(stops, consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{}))
+			time.Sleep(time.Minute)
+		}
+		for i := range es {
+			rebalanced := es[i].of(func(e durable.Event) bool { return e.Kind == durable.EventRebalanced })
+			owned[i] = rebalanced[len(rebalanced)-1].Owned
+			require.NotEmpty(t, owned[i])
+		}
+		all := append(slices.Clone(owned[0]), owned[1]...)
+		slices.Sort(all)
+		require.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7}, all)
+		for _, stop := range stops {
+			stop()
+		}
+	})
+}

@@ -1,0 +1,192 @@
+// Package durableotel traces the messages of durable queues with OpenTelemetry: one trace from
+// Enqueue over restarts of the process and its store to the handler.
+//
+//	tracer := durableotel.New(durableotel.Options{})
+//	q, err := durable.Open(ctx, store, durable.Options{Queue: "orders", OnEvent: tracer.OnEvent})
+//	…
+//	id, err := tracer.Enqueue(ctx, q, durable.Message{Delay: 30 * time.Minute})
+//	err = q.Consume(ctx, tracer.Handler(handler), durable.ConsumerOptions{})
+//
+// The context of the trace travels in the headers of the message, as the propagator writes it: with
+// the default of W3C trace context in the header traceparent. The spans follow the semantic
+// conventions for messaging, version 1.43:
+//
+//	send orders      PRODUCER  Enqueue. It is the creation context of the message
+//	claim orders     CLIENT    the claim of the message by a consumer: operation type receive
+//	process orders   CONSUMER  the handler; its context is that of the handler
+//	ack orders       CLIENT    the store ends the delivery: operation type settle. Also retry, bury, expire
+//
+// All spans of a message belong to one trace: the send span is the parent of the others, which also
+// link to it, as the conventions ask. Each delivery of the message has its own claim, process and
+// settle spans. A message that was enqueued without a tracer has a trace for each span.
+package durableotel
+
+import (
+	"context"
+	"maps"
+	"strconv"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// Options configures a tracer. The zero value uses the global provider and the global propagator.
+type Options struct {
+	// TracerProvider makes the spans. Nil stands for otel.GetTracerProvider() as of each span.
+	TracerProvider trace.TracerProvider
+
+	// Propagator writes the context of a trace into headers and reads it. Nil stands for
+	// otel.GetTextMapPropagator() as of each call, which does nothing unless the program has set one:
+	// then each span is a trace of its own.
+	Propagator propagation.TextMapPropagator
+}
+
+// Tracer makes the spans of any number of queues. Its methods may be called from many goroutines.
+type Tracer struct{ opts Options }
+
+// New returns a tracer.
+func New(opts Options) *Tracer { return &Tracer{opts: opts} }
+
+const scope = "github.com/timingwheel-go/timingwheel/durable/otel"
+
+func (t *Tracer) tracer() trace.Tracer {
+	p := t.opts.TracerProvider
+	if p == nil {
+		p = otel.GetTracerProvider()
+	}
+	return p.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL))
+}
+
+func (t *Tracer) propagator() propagation.TextMapPropagator {
+	if t.opts.Propagator != nil {
+		return t.opts.Propagator
+	}
+	return otel.GetTextMapPropagator()
+}
+
+// attributes are those that all spans have.
+func attributes(queue, name string, kind attribute.KeyValue, more ...attribute.KeyValue) trace.SpanStartEventOption {
+	return trace.WithAttributes(append(more, semconv.MessagingSystemKey.String("timingwheel"), semconv.MessagingDestinationName(queue),
+		semconv.MessagingOperationName(name), kind)...)
+}
+
+// failed sets the status of a span whose operation has failed.
+func failed(span trace.Span, err error) {
+	span.RecordError(err)
+	span.SetStatus(codes.Error, err.Error())
+	span.SetAttributes(semconv.ErrorType(err))
+}
+
+// Enqueue is [durable.Queue.Enqueue] in a span whose context the message carries. The headers of m
+// are copied, and those of the propagator are set.
+func (t *Tracer) Enqueue(ctx context.Context, q *durable.Queue, m durable.Message) (id string, err error) {
+	ctx, span := t.tracer().Start(ctx, "send "+q.Name(), trace.WithSpanKind(trace.SpanKindProducer),
+		attributes(q.Name(), "send", semconv.MessagingOperationTypeSend, semconv.MessagingMessageBodySize(len(m.Body))))
+	defer span.End()
+	t.inject(ctx, &m)
+	id, err = q.Enqueue(ctx, m)
+	if id != "" {
+		span.SetAttributes(semconv.MessagingMessageID(id))
+	}
+	if err != nil {
+		failed(span, err)
+	}
+	return id, err
+}
+
+// EnqueueBatch is [durable.Queue.EnqueueBatch] in a span. Each message carries the context of that
+// span.
+func (t *Tracer) EnqueueBatch(ctx context.Context, q *durable.Queue, messages []durable.Message) (ids []string, err error) {
+	ctx, span := t.tracer().Start(ctx, "send "+q.Name(), trace.WithSpanKind(trace.SpanKindProducer),
+		attributes(q.Name(), "send", semconv.MessagingOperationTypeSend, semconv.MessagingBatchMessageCount(len(messages))))
+	defer span.End()
+	traced := make([]durable.Message, len(messages))
+	for i, m := range messages {
+		t.inject(ctx, &m)
+		traced[i] = m
+	}
+	if ids, err = q.EnqueueBatch(ctx, traced); err != nil {
+		failed(span, err)
+	}
+	return ids, err
+}
+
+// inject adds the context of a trace to the headers of a message.
+func (t *Tracer) inject(ctx context.Context, m *durable.Message) {
+	headers := maps.Clone(m.Headers)
+	if headers == nil {
+		headers = map[string]string{}
+	}
+	t.propagator().Inject(ctx, propagation.MapCarrier(headers))
+	m.Headers = headers
+}
+
+// extract returns ctx with the context of the trace that a message carries, and a link to it.
+func (t *Tracer) extract(ctx context.Context, headers map[string]string) (context.Context, trace.SpanStartOption) {
+	ctx = t.propagator().Extract(ctx, propagation.MapCarrier(headers))
+	if creation := trace.SpanContextFromContext(ctx); creation.IsRemote() {
+		return ctx, trace.WithLinks(trace.Link{SpanContext: creation})
+	}
+	return trace.ContextWithSpanContext(ctx, trace.SpanContext{}), trace.WithLinks() // not a part of what Consume was called in
+}
+
+// Handler returns a handler that calls h in a span. The span is the parent of those that h starts
+// with its context, and ends when h returns: with an error if h does, or if h panics.
+func (t *Tracer) Handler(h durable.Handler) durable.Handler {
+	if h == nil {
+		return nil // Consume returns the error
+	}
+	return func(ctx context.Context, d *durable.Delivery) (err error) {
+		ctx, span := t.Process(ctx, d)
+		panicked := true
+		defer func() {
+			switch {
+			case panicked:
+				span.SetStatus(codes.Error, "the handler has panicked or ended its goroutine")
+				span.SetAttributes(semconv.ErrorTypeKey.String("panic"))
+			case err != nil:
+				failed(span, err)
+			}
+			span.End()
+		}()
+		err = h(ctx, d)
+		panicked = false
+		return err
+	}
+}
+
+// Process starts the span of a message that Take has returned. The caller ends it when the message is
+// handled, before or after it is settled.
+func (t *Tracer) Process(ctx context.Context, d *durable.Delivery) (context.Context, trace.Span) {
+	ctx, link := t.extract(ctx, d.Headers)
+	return t.tracer().Start(ctx, "process "+d.Queue, trace.WithSpanKind(trace.SpanKindConsumer), link,
+		attributes(d.Queue, "process", semconv.MessagingOperationTypeProcess,
+			semconv.MessagingMessageID(d.ID), semconv.MessagingMessageBodySize(len(d.Body))))
+}
+
+// settlements are the names of the operations that settle a message.
+var settlements = map[durable.EventKind]string{
+	durable.EventAcked: "ack", durable.EventRetried: "retry", durable.EventBuried: "bury", durable.EventExpired: "expire",
+}
+
+// OnEvent makes the spans of claims and of the calls that settle messages. It is to be
+// Options.OnEvent of the queue, or is called by that.
+func (t *Tracer) OnEvent(e durable.Event) {
+	name, kind := settlements[e.Kind], semconv.MessagingOperationTypeSettle
+	if e.Kind == durable.EventClaimed {
+		name, kind = "claim", semconv.MessagingOperationTypeReceive
+	}
+	if name == "" {
+		return
+	}
+	ctx, link := t.extract(context.Background(), e.Headers)
+	_, span := t.tracer().Start(ctx, name+" "+e.Queue, trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(e.Time), link,
+		attributes(e.Queue, name, kind, semconv.MessagingMessageID(e.ID), semconv.MessagingDestinationPartitionID(strconv.Itoa(e.Partition))))
+	span.End(trace.WithTimestamp(e.Time.Add(e.Duration)))
+}

@@ -1,0 +1,53 @@
+package durableprom
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the table into docs/durable.md")
+
+const (
+	tableBegin = "<!-- The table is generated: go test ./durable/prometheus -update -->\n"
+	tableEnd   = "<!-- End of the table. -->\n"
+)
+
+// docs/durable.md has the table of metrics as it is in the program.
+func TestDocumentationHasTheMetrics(t *testing.T) {
+	path := filepath.Join("..", "..", "docs", "durable.md")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	before, rest, found := strings.Cut(string(text), tableBegin)
+	require.True(t, found, tableBegin)
+	got, after, found := strings.Cut(rest, tableEnd)
+	require.True(t, found, tableEnd)
+	want := "\n" + table() + "\n"
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(before+tableBegin+want+tableEnd+after), 0o644))
+		return
+	}
+	require.Equal(t, want, got, "go test ./durable/prometheus -update writes it")
+}
+
+func table() string {
+	var b strings.Builder
+	b.WriteString("| metric, without `timingwheel_durable_` | | meaning |\n|---|---|---|\n")
+	row := func(name, kind, help string) { fmt.Fprintf(&b, "| `%s` | %s | %s |\n", name, kind, help) }
+	kind := map[prometheus.ValueType]string{counter: "C", gauge: "G"}
+	row(upName, "G", upHelp)
+	for _, m := range countMetrics {
+		row(m.name, kind[m.kind], m.help)
+	}
+	row(latenessName, "histogram", latenessHelp)
+	for _, m := range queueMetrics {
+		row(m.name, kind[m.kind], m.help)
+	}
+	return b.String()
+}

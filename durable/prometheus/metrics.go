@@ -1,0 +1,119 @@
+package durableprom
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+const (
+	namespace      = "timingwheel"
+	subsystem      = "durable"
+	queueLabel     = "queue"
+	partitionLabel = "partition"
+)
+
+// metric is a number that a scrape reads from T.
+type metric[T any] struct {
+	name  string
+	kind  prometheus.ValueType
+	help  string
+	value func(T) float64
+}
+
+const (
+	counter = prometheus.CounterValue
+	gauge   = prometheus.GaugeValue
+)
+
+// countMetrics are of the whole queue or, with Options.Partitions, of each partition.
+var countMetrics = []metric[*durable.Counts]{
+	{"messages_pending", gauge, "Messages that are scheduled, those that are due included.",
+		func(c *durable.Counts) float64 { return float64(c.Scheduled) }},
+	{"messages_due", gauge, "Scheduled messages whose time has come and that no consumer has claimed.",
+		func(c *durable.Counts) float64 { return float64(c.Due) }},
+	{"overdue_seconds", gauge, "For how long the first scheduled message has been due; 0 if none is.", overdue},
+	{"messages_leased", gauge, "Messages that consumers have claimed or that run.",
+		func(c *durable.Counts) float64 { return float64(c.InFlight) }},
+	{"messages_unreadable", gauge, "Scheduled messages that consumers have met and that their version cannot read; they stay in the queue.",
+		func(c *durable.Counts) float64 { return float64(c.Unreadable) }},
+	{"messages_dead", gauge, "Dead letters.",
+		func(c *durable.Counts) float64 { return float64(c.Dead) }},
+	{"dead_bytes", gauge, "Bytes of the bodies of dead letters.",
+		func(c *durable.Counts) float64 { return float64(c.DeadBytes) }},
+	{"messages_enqueued_total", counter, "Messages that were stored.",
+		func(c *durable.Counts) float64 { return float64(c.Enqueued) }},
+	{"messages_acked_total", counter, "Messages that were handled and removed.",
+		func(c *durable.Counts) float64 { return float64(c.Acked) }},
+	{"messages_retried_total", counter, "Deliveries that failed and were scheduled again.",
+		func(c *durable.Counts) float64 { return float64(c.Retried) }},
+	{"messages_buried_total", counter, "Messages that became dead letters.",
+		func(c *durable.Counts) float64 { return float64(c.Buried) }},
+	{"messages_cancelled_total", counter, "Messages that were cancelled.",
+		func(c *durable.Counts) float64 { return float64(c.Cancelled) }},
+	{"messages_expired_total", counter, "Messages that were removed after their ExpireAt and not delivered.",
+		func(c *durable.Counts) float64 { return float64(c.Expired) }},
+	{"dead_trimmed_total", counter, "Dead letters that were dropped because of the bounds of their number, bytes or age.",
+		func(c *durable.Counts) float64 { return float64(c.Trimmed) }},
+	{"messages_lost_total", counter, "Messages whose record is missing in the store, as eviction or a deleted key leaves them.",
+		func(c *durable.Counts) float64 { return float64(c.Lost) }},
+	{"crashes_total", counter, "Deliveries that ended with their leases.",
+		func(c *durable.Counts) float64 { return float64(c.Crashed) }},
+}
+
+func overdue(c *durable.Counts) float64 {
+	if c.Due == 0 || c.NextDue.IsZero() {
+		return 0
+	}
+	return max(0, c.Now.Sub(c.NextDue).Seconds())
+}
+
+// queueMetrics are of the whole queue only, the last two of this process.
+var queueMetrics = []metric[*durable.Stats]{
+	{"partitions", gauge, "Partitions.",
+		func(s *durable.Stats) float64 { return float64(len(s.Partitions)) }},
+	{"partitions_unowned", gauge, "Partitions that no consumer claims: all of them if no consumer of any process gives a sign of life.", unowned},
+	{"consumers", gauge, "Consumers of all processes that give signs of life.",
+		func(s *durable.Stats) float64 { return float64(s.Consumers) }},
+	{"messages_prefetched", gauge, "Messages that this process has claimed and not begun.",
+		func(s *durable.Stats) float64 { return float64(s.Prefetched) }},
+	{"messages_running", gauge, "Messages that this process has begun and not settled.",
+		func(s *durable.Stats) float64 { return float64(s.Begun) }},
+}
+
+// unowned relies on the assignment: all consumers that are there share all partitions.
+func unowned(s *durable.Stats) float64 {
+	if s.Consumers > 0 {
+		return 0
+	}
+	return float64(len(s.Partitions))
+}
+
+const (
+	upName, upHelp             = "up", "1 if the store has answered this scrape in time, else 0; then there are no other series."
+	latenessName, latenessHelp = "lateness_seconds", "How long after its due time this process has delivered a message."
+)
+
+// desc describes a metric with the label queue and others.
+func desc(name, help string, constant prometheus.Labels, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(prometheus.BuildFQName(namespace, subsystem, name), help, append([]string{queueLabel}, labels...), constant)
+}
+
+// described is a metric with its description.
+type described[T any] struct {
+	metric[T]
+	desc *prometheus.Desc
+}
+
+func describeAll[T any](metrics []metric[T], constant prometheus.Labels, labels ...string) []described[T] {
+	all := make([]described[T], len(metrics))
+	for i, m := range metrics {
+		all[i] = described[T]{m, desc(m.name, m.help, constant, labels...)}
+	}
+	return all
+}
+
+// send reads the metric from a value.
+func (d *described[T]) send(out chan<- prometheus.Metric, from T, labels ...string) {
+	out <- prometheus.MustNewConstMetric(d.desc, d.kind, d.value(from), labels...)
+}

@@ -1,0 +1,131 @@
+// Package typed is a queue of values: a durable queue whose bodies are encoded and decoded by a
+// codec, as JSON by default.
+//
+//	orders := typed.New[Order](q, nil)
+//	id, err := orders.Enqueue(ctx, typed.Message[Order]{Body: order, Delay: 30 * time.Minute})
+//	err = orders.Consume(ctx, func(ctx context.Context, d *typed.Delivery[Order]) error {
+//		return cancelUnlessPaid(ctx, d.Body)
+//	}, durable.ConsumerOptions{})
+//
+// All else is done with the durable queue itself.
+package typed
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// Codec turns values into bodies and back. Its methods are called from many goroutines at the same
+// time. Decode must not keep the body, and must be able to read what earlier versions of the
+// program have encoded.
+type Codec[T any] interface {
+	Encode(value T) ([]byte, error)
+	Decode(body []byte) (T, error)
+}
+
+// JSON is the default codec, with the rules of encoding/json: Decode ignores fields that T does not
+// have, and leaves fields at their zero values that the body does not have.
+type JSON[T any] struct{}
+
+// Encode returns the value as JSON.
+func (JSON[T]) Encode(value T) ([]byte, error) { return json.Marshal(value) }
+
+// Decode reads one value of JSON.
+func (JSON[T]) Decode(body []byte) (value T, err error) {
+	err = json.Unmarshal(body, &value)
+	return value, err
+}
+
+// Queue is a durable queue of values. Its methods may be called from many goroutines.
+type Queue[T any] struct {
+	queue *durable.Queue
+	codec Codec[T]
+}
+
+// New returns q as a queue of values. A nil codec stands for [JSON].
+func New[T any](q *durable.Queue, codec Codec[T]) *Queue[T] {
+	if codec == nil {
+		codec = JSON[T]{}
+	}
+	return &Queue[T]{q, codec}
+}
+
+// Message is a [durable.Message] with a value as its body. See there for the other fields.
+type Message[T any] struct {
+	ID          string
+	Body        T
+	Headers     map[string]string
+	Delay       time.Duration
+	At          time.Time
+	ExpireAt    time.Time
+	MaxAttempts int
+	Replace     bool
+}
+
+// Enqueue encodes the body and stores the message: see [durable.Queue.Enqueue]. An error of the
+// codec is [durable.ErrInvalid] and wraps the codec's; nothing is stored then.
+func (q *Queue[T]) Enqueue(ctx context.Context, m Message[T]) (id string, err error) {
+	body, err := q.codec.Encode(m.Body)
+	if err != nil {
+		return "", fmt.Errorf("typed: %w body of message %q: %T cannot be encoded: %w", durable.ErrInvalid, m.ID, m.Body, err)
+	}
+	return q.queue.Enqueue(ctx, durable.Message{
+		ID: m.ID, Body: body, Headers: m.Headers, Delay: m.Delay, At: m.At, ExpireAt: m.ExpireAt,
+		MaxAttempts: m.MaxAttempts, Replace: m.Replace,
+	})
+}
+
+// Delivery is a [durable.Delivery] with a value as its body. The encoded body is Delivery.Body.
+type Delivery[T any] struct {
+	*durable.Delivery
+	Body T
+}
+
+// decode reads the body of a delivery.
+func (q *Queue[T]) decode(d *durable.Delivery) (*Delivery[T], error) {
+	value, err := q.codec.Decode(d.Body)
+	if err != nil {
+		return nil, fmt.Errorf("typed: the body of message %q cannot be decoded as %T: %w", d.ID, value, err)
+	}
+	return &Delivery[T]{d, value}, nil
+}
+
+// Consume calls the handler for each message that is due: see [durable.Queue.Consume]. A message
+// whose body cannot be decoded becomes a dead letter at once, with the codec's error as its reason,
+// because another attempt would fail as well.
+func (q *Queue[T]) Consume(ctx context.Context, handler func(ctx context.Context, d *Delivery[T]) error, options durable.ConsumerOptions) error {
+	if handler == nil {
+		return q.queue.Consume(ctx, nil, options)
+	}
+	return q.queue.Consume(ctx, func(ctx context.Context, d *durable.Delivery) error {
+		typed, err := q.decode(d)
+		if err != nil {
+			return durable.Reject(err)
+		}
+		return handler(ctx, typed)
+	}, options)
+}
+
+// Take waits for a message that is due: see [durable.Queue.Take]. A message whose body cannot be
+// decoded becomes a dead letter, as in [Queue.Consume], and Take waits for the next one. If the
+// store does not confirm that, Take returns the error, and the message comes again when its lease
+// ends.
+func (q *Queue[T]) Take(ctx context.Context) (*Delivery[T], error) {
+	for {
+		d, err := q.queue.Take(ctx)
+		if err != nil {
+			return nil, err
+		}
+		typed, err := q.decode(d)
+		if err == nil {
+			return typed, nil
+		}
+		if lost := d.Bury(ctx, err.Error()); lost != nil {
+			return nil, fmt.Errorf("%w: %w", err, lost)
+		}
+	}
+}

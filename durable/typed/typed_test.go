@@ -1,0 +1,214 @@
+package typed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+	"github.com/timingwheel-go/timingwheel/durable/typed"
+)
+
+type order struct {
+	Number int
+	Items  []string
+}
+
+// bubble runs a test on a queue in memory, with a clock that moves by itself.
+func bubble(t *testing.T, body func(t *testing.T, q *durable.Queue)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Options{})
+		q, err := durable.Open(t.Context(), store, durable.Options{Partitions: 1})
+		require.NoError(t, err)
+		body(t, q)
+		q.Close()
+		require.NoError(t, store.Close())
+	})
+}
+
+// consume runs a consumer for a while.
+func consume[T any](t *testing.T, q *typed.Queue[T], handler func(context.Context, *typed.Delivery[T]) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	require.NoError(t, q.Consume(ctx, handler, durable.ConsumerOptions{}))
+}
+
+// A value comes as it was enqueued, with all that belongs to its message, and again after an error.
+func TestValuesComeAsTheyWereEnqueued(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, q *durable.Queue) {
+		orders := typed.New[order](q, nil)
+		body := order{42, []string{"a", "ß"}}
+		id, err := orders.Enqueue(t.Context(), typed.Message[order]{
+			ID: "m", Body: body, Headers: map[string]string{"k": "v"}, Delay: time.Minute, ExpireAt: time.Now().Add(time.Hour), MaxAttempts: 7,
+		})
+		require.NoError(t, err)
+		require.Equal(t, "m", id)
+		n := 0
+		consume(t, orders, func(_ context.Context, d *typed.Delivery[order]) error {
+			n++
+			assert.Equal(t, body, d.Body)
+			assert.JSONEq(t, `{"Number":42,"Items":["a","ß"]}`, string(d.Delivery.Body))
+			assert.Equal(t, "v", d.Headers["k"])
+			assert.Equal(t, 7, d.MaxAttempts)
+			assert.False(t, d.ExpireAt.IsZero())
+			assert.Equal(t, n-1, d.Attempts)
+			if n < 3 {
+				return errors.New("again")
+			}
+			return nil
+		})
+		require.Equal(t, 3, n)
+		stats, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 1, stats.Acked)
+	})
+}
+
+// A message has each field of a durable message, and Enqueue passes all of them on.
+func TestMessageHasAllFields(t *testing.T) {
+	t.Parallel()
+	want, got := reflect.TypeFor[durable.Message](), reflect.TypeFor[typed.Message[int]]()
+	require.Equal(t, want.NumField(), got.NumField())
+	for i := range want.NumField() {
+		f, ok := got.FieldByName(want.Field(i).Name)
+		require.True(t, ok, want.Field(i).Name)
+		if f.Name != "Body" {
+			require.Equal(t, want.Field(i).Type, f.Type, f.Name)
+		}
+	}
+	bubble(t, func(t *testing.T, q *durable.Queue) {
+		at := time.Now().Add(time.Hour).Truncate(time.Millisecond)
+		ints := typed.New[int](q, nil)
+		_, err := ints.Enqueue(t.Context(), typed.Message[int]{ID: "m", Body: 1, At: at})
+		require.NoError(t, err)
+		_, err = ints.Enqueue(t.Context(), typed.Message[int]{ID: "m", Body: 2})
+		require.ErrorIs(t, err, durable.ErrDuplicate)
+		_, err = ints.Enqueue(t.Context(), typed.Message[int]{ID: "m", Body: 2, At: at, Replace: true})
+		require.NoError(t, err)
+		r, err := q.Get(t.Context(), "m")
+		require.NoError(t, err)
+		require.Equal(t, "2", string(r.Body))
+		require.True(t, at.Equal(r.Due))
+	})
+}
+
+// What cannot be decoded is a dead letter at once, with the cause; the handler sees the others.
+func TestBodyThatCannotBeDecodedIsBuried(t *testing.T) {
+	t.Parallel()
+	for name, receive := range map[string]func(t *testing.T, q *typed.Queue[order]) (numbers []int){
+		"Consume": func(t *testing.T, q *typed.Queue[order]) (numbers []int) {
+			consume(t, q, func(_ context.Context, d *typed.Delivery[order]) error {
+				numbers = append(numbers, d.Body.Number)
+				return nil
+			})
+			return numbers
+		},
+		"Take": func(t *testing.T, q *typed.Queue[order]) (numbers []int) {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+			defer cancel()
+			for {
+				d, err := q.Take(ctx)
+				if err != nil {
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					return numbers
+				}
+				require.NoError(t, d.Ack(ctx))
+				numbers = append(numbers, d.Body.Number)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(t *testing.T, q *durable.Queue) {
+				for i, body := range []string{`{"Number":1}`, `{"Number":"one"}`, "", `{"Number":2}`} {
+					_, err := q.Enqueue(t.Context(), durable.Message{ID: fmt.Sprint(i), Body: []byte(body)})
+					require.NoError(t, err)
+				}
+				numbers := receive(t, typed.New[order](q, nil))
+				slices.Sort(numbers)
+				require.Equal(t, []int{1, 2}, numbers)
+				reasons := map[string]string{}
+				for r, err := range q.Dead(t.Context()) {
+					require.NoError(t, err)
+					assert.Equal(t, 1, r.Attempts)
+					reasons[r.ID] = r.Reason
+				}
+				require.Len(t, reasons, 2)
+				require.Contains(t, reasons["1"], "typed_test.order")
+				require.Contains(t, reasons["1"], "string into Go struct field")
+				require.Contains(t, reasons["2"], "unexpected end of JSON input")
+			})
+		})
+	}
+}
+
+// upper is a codec of one's own.
+type upper struct{}
+
+func (upper) Encode(s string) ([]byte, error) {
+	if s == "" {
+		return nil, errEmpty
+	}
+	return []byte(strings.ToUpper(s)), nil
+}
+func (upper) Decode(b []byte) (string, error) { return strings.ToLower(string(b)), nil }
+
+var errEmpty = errors.New("it is empty")
+
+func TestOwnCodec(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, q *durable.Queue) {
+		words := typed.New[string](q, upper{})
+		_, err := words.Enqueue(t.Context(), typed.Message[string]{ID: "m"})
+		require.ErrorIs(t, err, errEmpty)
+		require.ErrorIs(t, err, durable.ErrInvalid)
+		require.ErrorContains(t, err, `"m"`)
+		_, err = words.Enqueue(t.Context(), typed.Message[string]{Body: "word"})
+		require.NoError(t, err)
+		d, err := words.Take(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "word", d.Body)
+		require.Equal(t, "WORD", string(d.Delivery.Body))
+		require.NoError(t, d.Ack(t.Context()))
+		require.ErrorIs(t, words.Consume(t.Context(), nil, durable.ConsumerOptions{}), durable.ErrInvalid)
+	})
+}
+
+func ExampleQueue() {
+	ctx := context.Background()
+	q, err := durable.Open(ctx, memstore.New(memstore.Options{}), durable.Options{Queue: "orders"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer q.Close()
+	type Order struct{ Number int }
+	orders := typed.New[Order](q, nil)
+	if _, err := orders.Enqueue(ctx, typed.Message[Order]{Body: Order{42}, Delay: 10 * time.Millisecond}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	d, err := orders.Take(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("order", d.Body.Number)
+	fmt.Println(d.Ack(ctx))
+	// Output:
+	// order 42
+	// <nil>
+}
