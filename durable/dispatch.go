@@ -54,7 +54,7 @@ const wheelTick = 250 * time.Microsecond
 func newDispatcher(ctx context.Context, q *Queue, opts *ConsumerOptions) (*dispatcher, error) {
 	d := &dispatcher{q: q, opts: opts, ctx: ctx, idleSince: time.Now()}
 	d.admission.opts = opts
-	d.leases = leases{visibility: opts.Visibility, held: make(map[*held]struct{})}
+	d.leases = leases{visibility: opts.Visibility, hold: min(opts.Membership, opts.Visibility), held: make(map[*held]struct{})}
 	wheel, err := timingwheel.NewTimeouts(timingwheel.Options{Tick: wheelTick, Shards: 1}, d.expire)
 	if err != nil {
 		return nil, err
@@ -125,8 +125,15 @@ func (d *dispatcher) plan(p *consumerPart, stale bool) (driver.Claim, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	claim, ok := d.admission.plan(&p.share, stale)
-	claim.Visibility = d.opts.Visibility + d.leases.slack()
+	claim.Visibility, claim.Hold = d.leases.visibility, d.leases.hold
 	return claim, ok
+}
+
+// emptyClaim is a claim of no messages.
+func (d *dispatcher) emptyClaim(p *consumerPart) driver.Claim {
+	return driver.Claim{
+		Partition: p.index, Visibility: d.leases.visibility, Hold: d.leases.hold, MaxCrashes: d.opts.MaxCrashes,
+	}
 }
 
 // expect notes that a message may be overdue when the next claim comes to the store. The store
@@ -377,7 +384,7 @@ func (d *dispatcher) take(ctx context.Context, t *taker) (*held, error) {
 	d.mu.Lock()
 	if d.ctx.Err() != nil { // what has begun is being given back
 		d.mu.Unlock()
-		return nil, ErrClosed
+		return nil, context.Cause(d.ctx)
 	}
 	if h := d.takeBegun(); h != nil {
 		d.match()
@@ -394,7 +401,7 @@ func (d *dispatcher) take(ctx context.Context, t *taker) (*held, error) {
 	case <-ctx.Done():
 		return d.leave(t, context.Cause(ctx))
 	case <-d.ctx.Done():
-		return d.leave(t, ErrClosed)
+		return d.leave(t, context.Cause(d.ctx))
 	}
 }
 
@@ -510,17 +517,14 @@ func (d *dispatcher) renew(now time.Time) {
 	}
 }
 
-// extend extends a lease by Visibility. mu is held.
+// extend extends a lease. mu is held.
 func (d *dispatcher) extend(h *held) {
-	h.asked = true
-	change := h.change()
-	change.Delay = d.opts.Visibility
-	d.send(h, driver.OpExtend, change, func(a answer, err error) {
+	d.send(h, driver.OpExtend, d.leases.extend(h), func(a answer, err error) {
 		h.asked = false
 		switch {
 		case h.state == heldGone || err != nil:
 		case a.Status == driver.StatusDone:
-			h.extended(a)
+			d.leases.extended(h, a)
 		case h.ending: // the message was settled, and the answer is on its way
 		default:
 			d.lose(h)

@@ -1,7 +1,6 @@
 package durable
 
 import (
-	"math"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
@@ -70,21 +69,20 @@ func (h *held) extended(a answer) { h.until, h.record.LeaseEnd = a.until(), a.Le
 
 // leases is the set of held messages, and knows when each lease has to be extended. It has no lock
 // and no clock. The dispatcher's mutex guards it.
+//
+// A message that was claimed ahead has a lease of hold, which is short: if the consumer is killed,
+// other consumers soon get the message, and it counts no crash. The lease is extended by hold while
+// the message waits for a taker. When the message begins it gets a lease of visibility.
 type leases struct {
 	visibility time.Duration
+	hold       time.Duration // at most visibility
 	held       map[*held]struct{}
 }
 
-// renewals is how often leases are looked at during Visibility.
+// renewals is how often leases are looked at during the shortest of them.
 const renewals = 8
 
-func (l *leases) period() time.Duration { return l.visibility / renewals }
-
-// slack is the time by which the lease of a claim is longer than Visibility, so that the lease need
-// not be moved if the message begins soon after its due time.
-func (l *leases) slack() time.Duration {
-	return min(l.visibility/8, 500*time.Millisecond, math.MaxInt64-l.visibility)
-}
+func (l *leases) period() time.Duration { return l.hold / renewals }
 
 // add holds a message that was claimed by a call that began at sent and read the store's clock.
 func (l *leases) add(h *held, sent, read time.Time) {
@@ -116,6 +114,23 @@ func (l *leases) began(h *held, a answer, now time.Time) (extend bool) {
 	return left < l.visibility/8*7 && !h.asked
 }
 
+// extend is the change by which the lease of a message is extended. The store knows whether the
+// message has begun when the change takes place.
+func (l *leases) extend(h *held) driver.Change {
+	h.asked = true
+	change := h.change()
+	change.Delay, change.Begun = l.hold, l.visibility
+	return change
+}
+
+// extended notes the answer to an extension. A begin that took place after it may have been answered
+// before, with a later end of the lease.
+func (l *leases) extended(h *held, a answer) {
+	if a.until().After(h.until) {
+		h.extended(a)
+	}
+}
+
 // leaseAction is what has to be done about a lease.
 type leaseAction uint8
 
@@ -129,16 +144,19 @@ const (
 // action is what has to be done about the lease of a message. Leases of armed messages last beyond
 // their due times. A receiver extends the leases of its messages itself.
 func (l *leases) action(h *held, now time.Time) leaseAction {
-	left := h.until.Sub(now)
+	left, length := h.until.Sub(now), l.visibility
+	if h.unbegun() {
+		length = l.hold
+	}
 	switch {
 	case h.state == heldArmed:
 	case h.state == heldTaken && !h.renew:
 		if left <= 0 {
 			return leaseForget
 		}
-	case left < 2*l.period():
+	case left < length/4:
 		return leaseLose
-	case left < l.visibility*2/3 && !h.asked:
+	case left < length*2/3 && !h.asked:
 		return leaseExtend
 	}
 	return leaseKeep

@@ -12,7 +12,7 @@ import (
 func TestLeaseActions(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	l := leases{visibility: 24 * time.Second} // looked at every 3 s
+	l := leases{visibility: 24 * time.Second, hold: 12 * time.Second} // looked at every 1.5 s
 	for _, test := range []struct {
 		what        string
 		state       heldState
@@ -21,11 +21,12 @@ func TestLeaseActions(t *testing.T) {
 		want        leaseAction
 	}{
 		{"armed messages have leases beyond their due times", heldArmed, time.Second, false, false, leaseKeep},
-		{"two thirds are left", heldReady, 16 * time.Second, false, false, leaseKeep},
-		{"less than two thirds are left", heldReady, 16*time.Second - 1, false, false, leaseExtend},
-		{"it is being extended", heldReady, 10 * time.Second, true, false, leaseKeep},
-		{"the next look may be too late", heldReady, 6*time.Second - 1, true, false, leaseLose},
-		{"beginning", heldBeginning, 10 * time.Second, false, false, leaseExtend},
+		{"two thirds are left", heldReady, 8 * time.Second, false, false, leaseKeep},
+		{"less than two thirds are left", heldReady, 8*time.Second - 1, false, false, leaseExtend},
+		{"it is being extended", heldReady, 5 * time.Second, true, false, leaseKeep},
+		{"the next look may be too late", heldReady, 3*time.Second - 1, true, false, leaseLose},
+		{"beginning", heldBeginning, 5 * time.Second, false, false, leaseExtend},
+		{"begun, and two thirds are left", heldBegun, 16 * time.Second, false, false, leaseKeep},
 		{"waiting", heldWaiting, 10 * time.Second, false, false, leaseExtend},
 		{"begun", heldBegun, 10 * time.Second, false, false, leaseExtend},
 		{"a handler runs", heldTaken, 10 * time.Second, false, true, leaseExtend},
@@ -43,10 +44,6 @@ func TestLeaseOfABegin(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	l := leases{visibility: 8 * time.Second, held: make(map[*held]struct{})}
-	assert.Equal(t, 500*time.Millisecond, l.slack())
-	assert.Equal(t, 100*time.Millisecond, (&leases{visibility: 800 * time.Millisecond}).slack())
-	assert.Zero(t, (&leases{visibility: 1<<63 - 1}).slack(), "it does not overflow")
-
 	h := &held{record: driver.Record{ID: "m", Token: 7, LeaseEnd: driver.InstantOf(now) + 8000}}
 	l.add(h, now, driver.InstantOf(now).Time())
 	assert.Equal(t, now.Add(8*time.Second), h.until)
@@ -63,4 +60,23 @@ func TestLeaseOfABegin(t *testing.T) {
 	assert.Equal(t, now.Add(8*time.Second), h.until)
 	l.remove(h)
 	assert.Empty(t, l.held)
+}
+
+// A message begins while its lease is extended. The store has extended it first, by the shorter lease, and answers last.
+func TestExtensionThatCrossesABegin(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	l := leases{visibility: 8 * time.Second, hold: 2 * time.Second, held: make(map[*held]struct{})}
+	h := &held{state: heldReady, record: driver.Record{ID: "m", Token: 7, LeaseEnd: driver.InstantOf(now) + 1000}}
+	l.add(h, now, driver.InstantOf(now).Time())
+	assert.Equal(t, driver.Change{ID: "m", Token: 7, Delay: 2 * time.Second, Begun: 8 * time.Second}, l.extend(h))
+	assert.True(t, h.asked)
+	end := func(length driver.Instant) answer {
+		return answer{Outcome: driver.Outcome{Now: driver.InstantOf(now).Time(), Lease: driver.InstantOf(now) + length}, sent: now}
+	}
+	assert.False(t, l.began(h, end(8000), now))
+	l.extended(h, end(2000))
+	assert.Equal(t, now.Add(8*time.Second), h.until)
+	l.extended(h, end(9000))
+	assert.Equal(t, now.Add(9*time.Second), h.until)
 }

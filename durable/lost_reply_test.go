@@ -3,13 +3,13 @@ package durable_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
@@ -99,5 +99,71 @@ func TestPurgeAllWhoseReplyIsLost(t *testing.T) {
 		removed, err := q.PurgeAll(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, 1, removed)
+	})
+}
+
+// The answers of a consumer's claims are lost for a while, after the store has made them. Its messages are delivered when it is
+// answered again, and none counts a crash, though handlers wait for them and they begin with the claims.
+func TestClaimsWhoseAnswersAreLost(t *testing.T) {
+	t.Parallel()
+	faultyBubble(t, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		var n, crashes atomic.Int64
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+			n.Add(1)
+			crashes.Add(int64(d.Crashes))
+			return nil
+		}, durable.ConsumerOptions{})
+		start := time.Now()
+		f.set(func(name string) (error, error) {
+			if name == "Claim" && time.Since(start) < 12*time.Second {
+				return nil, errDown
+			}
+			return nil, nil
+		})
+		for i := range 100 {
+			enqueue(t, q, fmt.Sprint(i), time.Duration(i)*50*time.Millisecond)
+		}
+		time.Sleep(13 * time.Second)
+		assert.EqualValues(t, 100, n.Load(), "soon after the fault")
+		time.Sleep(time.Minute)
+		assert.EqualValues(t, 100, n.Load(), "and not again")
+		s, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.Zero(t, s.Crashed)
+		assert.Zero(t, crashes.Load())
+		assert.Zero(t, s.Scheduled+s.InFlight)
+		stop()
+	})
+}
+
+// A consumer ends when the answer of its last claim was lost. It gives back what that has given, or still handles it: no lease
+// is left that ends later and may count a crash.
+func TestLastClaimWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		handled := false
+		stop := consume(t, q, func(context.Context, *durable.Delivery) error { handled = true; return nil }, durable.ConsumerOptions{})
+		time.Sleep(5 * time.Second)
+		f.set(func(name string) (error, error) {
+			if name == "Claim" {
+				return nil, errDown
+			}
+			return nil, nil
+		})
+		enqueue(t, q, "m", 0)
+		synctest.Wait()
+		f.set(func(string) (error, error) { return nil, nil })
+		r, err := q.Get(t.Context(), "m")
+		require.NoError(t, err)
+		require.NotEqual(t, durable.StateScheduled, r.State)
+		stop()
+		r, err = q.Get(t.Context(), "m")
+		if handled {
+			require.ErrorIs(t, err, durable.ErrNotFound)
+			return
+		}
+		require.NoError(t, err)
+		assert.Equal(t, durable.StateScheduled, r.State)
+		assert.Zero(t, r.Crashes)
 	})
 }

@@ -130,7 +130,7 @@ type ConsumerOptions struct {
 
 	// Visibility is how long a message that was begun is kept from others without a sign of life. The lease is extended while the handler runs,
 	// so this is not the time that a handler may take, but the time after which what a crashed process had begun is
-	// delivered again: up to an eighth of it longer, at most half a second. Defaults to 30 s, at least 100 ms.
+	// delivered again. Defaults to 30 s, at least 100 ms.
 	Visibility time.Duration
 
 	// Horizon is how far ahead of their due times messages are claimed into the wheel of this process. Defaults to 500 ms, at least 10 ms.
@@ -146,8 +146,8 @@ type ConsumerOptions struct {
 	// Fallback is how often an owned partition is looked at where no hint comes. Defaults to one second, at least 500 ms.
 	Fallback time.Duration
 
-	// Membership is how long a consumer that gives no sign of life keeps its partitions. Defaults to half of Visibility, but 500 ms to 5 s: so
-	// others own its partitions when its leases end. At least 500 ms.
+	// Membership is how long a consumer that gives no sign of life keeps its partitions, and the messages that it has claimed ahead and not
+	// begun, if Visibility is not shorter. Defaults to half of Visibility, but 500 ms to 5 s. At least 500 ms.
 	Membership time.Duration
 
 	// MaxCrashes is the number of deliveries that may end with the lease, as the process that had begun them has crashed or hung, before

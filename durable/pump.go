@@ -23,8 +23,13 @@ type pump struct {
 	cancel context.CancelFunc // nil: the partition is not owned. Used by membership only
 	done   chan struct{}
 
-	claimed time.Time // when it asked the store last. Used by run only, as is over
-	over    time.Time // when the first lease ends; zero: there is none
+	// Used by run only.
+	claimed    time.Time // when it asked the store last
+	over       time.Time // when the first lease ends; zero: there is none
+	seen       uint64    // the highest token that it has received
+	unanswered bool      // the last claim was not answered, and may have taken place
+	lost       int       // messages without a record that were not reported yet
+	reported   time.Time // when lost and unreadable messages were reported last
 
 	mu     sync.Mutex
 	next   time.Time     // when it looks at the partition again
@@ -67,6 +72,9 @@ func (p *pump) run(ctx context.Context) {
 		p.claim(ctx)
 		p.wait(ctx)
 	}
+	if p.unanswered {
+		p.claimUnseen()
+	}
 	p.c.dispatcher.disowned(p.part)
 }
 
@@ -82,10 +90,12 @@ func (p *pump) claim(ctx context.Context) {
 		p.claimed, p.over = sent, time.Time{}
 		claimed, err := p.call(ctx, claim)
 		p.c.dispatcher.hold(p.part, claimed, sent)
+		p.report(claimed)
 		if err != nil {
 			if ctx.Err() == nil {
 				p.c.q.report("claim from partition %d: %w", p.part.index, err)
 			}
+			p.c.fail(err)
 			p.sooner(sent.Add(failurePause))
 			return
 		}
@@ -108,7 +118,7 @@ func (p *pump) claim(ctx context.Context) {
 }
 
 // call claims. When ctx ends, a call that is under way gets another moment: if it were abandoned, its
-// messages might be leased to no consumer.
+// messages might have to be claimed again.
 func (p *pump) call(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
 	if ctx.Err() != nil {
 		return driver.Claimed{}, context.Cause(ctx)
@@ -122,7 +132,53 @@ func (p *pump) call(ctx context.Context, claim driver.Claim) (driver.Claimed, er
 		pause(longer, leaveTime)
 		cancel()
 	})()
-	return p.c.q.backend.Claim(longer, claim)
+	return p.send(longer, claim)
+}
+
+// send claims, and notes what the consumer has received. The store returns the messages again that
+// it has not received.
+func (p *pump) send(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
+	claim.Consumer, claim.Seen = p.c.name, p.seen
+	claimed, err := p.c.q.backend.Claim(ctx, claim)
+	p.unanswered = err != nil
+	for i := range claimed.Records {
+		p.seen = max(p.seen, claimed.Records[i].Token)
+	}
+	return claimed, err
+}
+
+// claimUnseen holds the messages of a claim whose answer was lost, if no other claim follows. They
+// are then released with the others; otherwise those that have begun would count a crash when their
+// leases end.
+func (p *pump) claimUnseen() {
+	ctx, cancel := context.WithTimeout(p.c.life, leaveTime)
+	defer cancel()
+	sent := time.Now()
+	claimed, err := p.send(ctx, p.c.dispatcher.emptyClaim(p.part))
+	p.c.dispatcher.hold(p.part, claimed, sent)
+	if err != nil && p.c.q.ctx.Err() == nil {
+		p.c.q.report("claim from partition %d: %w", p.part.index, err)
+	}
+}
+
+// reportPeriod is the least time between two reports of a partition's lost and unreadable messages.
+const reportPeriod = time.Minute
+
+// report reports messages that are lost or cannot be read: at once, and then once in reportPeriod.
+func (p *pump) report(claimed driver.Claimed) {
+	p.lost += claimed.Lost
+	if p.lost == 0 && claimed.Unreadable == 0 || !p.reported.IsZero() && time.Since(p.reported) < reportPeriod {
+		return
+	}
+	if p.lost > 0 {
+		p.c.q.report("partition %d: %d messages are lost: their records are gone, as the server has evicted them or someone has deleted them",
+			p.part.index, p.lost)
+	}
+	if claimed.Unreadable > 0 {
+		p.c.q.report("partition %d: %d messages cannot be read: a newer version has written them, or they are damaged; they stay in the queue: %w",
+			p.part.index, claimed.Unreadable, ErrVersion)
+	}
+	p.lost, p.reported = 0, time.Now()
 }
 
 // lead is how long from now the store should be asked for a message.

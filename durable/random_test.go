@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,7 +17,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// Consumers come and go, calls of Take are given up, handlers end in each way that there is, and messages are cancelled and rescheduled, over a store
+// Consumers come and go, half of the time by force, calls of Take are given up, handlers end in each way that there is, and messages are cancelled and rescheduled, over a store
 // that takes time. No message is lost, early, or run after it was cancelled; none counts a crash; and nothing is left behind.
 func TestRandomEnds(t *testing.T) {
 	t.Parallel()
@@ -26,7 +27,15 @@ func TestRandomEnds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &randomEnds{t: t, random: rand.New(rand.NewPCG(seed, 1)), seen: make(map[string]bool), cancelled: make(map[string]bool)}
 				store := memstore.New(memstore.Options{})
-				r.q = open(t, far(store), durable.Options{Partitions: 1 + r.n(4)})
+				options := durable.Options{Partitions: 1 + r.n(4)}
+				if r.forced = seed%2 == 1; r.forced {
+					options.OnError = func(err error) {
+						if !strings.Contains(err.Error(), "is given back") && !strings.Contains(err.Error(), "panic at") {
+							assert.ErrorIs(t, err, durable.ErrLeaseLost, "in the background")
+						}
+					}
+				}
+				r.q = open(t, far(store), options)
 				r.run()
 				if r.n(2) == 0 {
 					assert.NoError(t, r.q.Shutdown(t.Context()))
@@ -45,6 +54,7 @@ const randomMessages = 300
 type randomEnds struct {
 	t        *testing.T
 	q        *durable.Queue
+	forced   bool // consumers end without waiting for their handlers
 	receiver *durable.Receiver
 
 	mu        sync.Mutex
@@ -116,19 +126,33 @@ func (r *randomEnds) handle(ctx context.Context, d *durable.Delivery) error {
 	case 4:
 		panic("for the test")
 	case 5:
-		assert.NoError(r.t, d.Ack(ctx))
-		return assert.AnError // it counts for nothing
+		r.settled(d.Ack(ctx))
+		return assert.AnError // it has no effect
 	case 6:
-		assert.NoError(r.t, d.Nack(ctx, time.Second, nil))
+		r.settled(d.Nack(ctx, time.Second, nil))
 	}
 	return nil
 }
 
+// settled checks the error of a call that settles a message. If the consumer was forced to end, the
+// handler's context may have ended.
+func (r *randomEnds) settled(err error) {
+	if err != nil && r.forced {
+		assert.ErrorIs(r.t, err, durable.ErrClosed)
+		return
+	}
+	assert.NoError(r.t, err)
+}
+
 func (r *randomEnds) consumers() {
 	for range 5 {
+		grace := time.Hour
+		if r.forced {
+			grace = time.Duration(1+r.n(1000)) * time.Millisecond
+		}
 		stop := consume(r.t, r.q, r.handle, durable.ConsumerOptions{
 			Concurrency: 1 + r.n(8), Visibility: time.Duration(1+r.n(10)) * time.Second, Membership: 500 * time.Millisecond, Prefetch: 1 + r.n(100),
-			Backoff: fixed(time.Second),
+			Backoff: fixed(time.Second), Grace: grace,
 		})
 		r.pause(2 * time.Second)
 		stop()

@@ -38,7 +38,7 @@ func (q *Queue) Take(ctx context.Context) (*Delivery, error) { return q.receiver
 // Take waits for a message that is due, and begins it. The caller settles the message with one of
 // the methods of [Delivery] within ConsumerOptions.Visibility, or calls [Delivery.Extend]: unlike
 // that of a handler, the lease is not extended by itself. Take fails if ctx ends, and with
-// [ErrClosed] if the receiver or the queue is closed.
+// [ErrClosed] if the receiver or the queue is closed, or [ErrBroken] if the store is broken.
 func (r *Receiver) Take(ctx context.Context) (*Delivery, error) {
 	if ctx == nil {
 		return nil, fmt.Errorf("durable: take: %w context nil", ErrInvalid)
@@ -52,7 +52,7 @@ func (r *Receiver) Take(ctx context.Context) (*Delivery, error) {
 		switch {
 		case err == nil:
 			return c.dispatcher.delivery(h), nil
-		case ctx.Err() != nil || !errors.Is(err, ErrClosed):
+		case ctx.Err() != nil || !errors.Is(err, ErrClosed) || c.failure() != nil:
 			return nil, fmt.Errorf("durable: take: %w", err)
 		}
 		// The consumer has ended, because no call came for a while or because of Close.
@@ -103,7 +103,10 @@ func (r *Receiver) watch(c *consumer) {
 	}
 	c.retire()
 	r.q.consumers.Done()
-	for !c.dispatcher.empty() && !endsIn(c.aborted, c.dispatcher.leases.period(), c.life.Done()) && c.life.Err() == nil {
+	for !c.dispatcher.empty() && c.life.Err() == nil {
+		if endsIn(c.aborted, c.dispatcher.leases.period(), c.life.Done()) {
+			break
+		}
 	}
 	c.dispatcher.releaseTaken()
 	c.stop()

@@ -64,10 +64,20 @@ type Counts struct {
 	DeadBytes int64     // of the bodies of dead letters
 	NextDue   time.Time // zero if nothing is scheduled
 
+	// Unreadable is the number of scheduled messages that a consumer has met and that this version of the program
+	// cannot read: a newer version has enqueued them, or they are damaged. They stay in the queue, for a newer
+	// version to deliver, do not hold up other messages, and are not among Scheduled.
+	Unreadable int64
+
 	Enqueued, Acked, Retried, Buried, Cancelled, Crashed uint64
 
 	// Trimmed counts the dead letters that were dropped because of [Options].DeadLimit, DeadBytes or DeadAge.
 	Trimmed uint64
+
+	// Lost is the number of messages whose records are gone, because a Redis server has evicted
+	// them or someone has deleted them: those that consumers and audits have removed from the
+	// queue, and those that have not been removed yet.
+	Lost uint64
 }
 
 func newCounts(c driver.Counts) Counts {
@@ -75,6 +85,7 @@ func newCounts(c driver.Counts) Counts {
 		Now: c.Now.Time(), Scheduled: c.Scheduled, Due: c.Due, InFlight: c.InFlight, Dead: c.Dead,
 		DeadBytes: c.DeadBytes, NextDue: timeOf(c.NextDue), Enqueued: c.Enqueued, Acked: c.Acked,
 		Retried: c.Retried, Buried: c.Buried, Cancelled: c.Cancelled, Crashed: c.Crashed, Trimmed: c.Trimmed,
+		Unreadable: c.Unreadable, Lost: c.Lost,
 	}
 }
 
@@ -99,6 +110,8 @@ func (c *Counts) add(o Counts) {
 	c.Cancelled += o.Cancelled
 	c.Crashed += o.Crashed
 	c.Trimmed += o.Trimmed
+	c.Unreadable += o.Unreadable
+	c.Lost += o.Lost
 }
 
 // AuditReport is what an audit has found.

@@ -83,6 +83,7 @@ func (q *Queue) Audit(ctx context.Context, repair bool) (AuditReport, error) {
 		sum.Records += r.Records
 		sum.Orphans += r.Orphans
 		sum.Strays += r.Strays
+		sum.Unreadable += r.Unreadable
 		sum.Wrong += r.Wrong
 		sum.Repaired += r.Repaired
 		if err != nil {

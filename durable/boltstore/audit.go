@@ -1,7 +1,9 @@
 package boltstore
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -9,12 +11,12 @@ import (
 )
 
 // Audit walks over records and sets in steps of a thousand, each of which sees one moment, so that other calls go on. It is O(n log n). What looks
-// wrong is looked at again in the transaction that repairs it. A damaged record counts as one in no set, and is left alone: it may be all
-// that tells what was lost.
+// wrong is looked at again in the transaction that repairs it. A record that cannot be read is left alone: a newer
+// version may have written it, or it is all that tells what was lost.
 func (b *backend) Audit(ctx context.Context, partition int, repair bool) (report driver.AuditReport, err error) {
 	a := audit{b: b, partition: partition, repair: repair}
 	for _, s := range []sweep{
-		{a.readmit, recordsOf, recordID, orphan, &report.Orphans, &report.Records},
+		{a.readmit, recordsOf, recordID, orphan, &report.Orphans, &report},
 		{a.dropIndex, indexOf, keyID, strayIndex, &report.Strays, nil},
 		{a.dropDead, deadOf, keyID, strayDead, &report.Strays, nil},
 		{a.dropNote, begunOf, recordID, strayNote, &report.Strays, nil},
@@ -45,7 +47,14 @@ type sweep struct {
 	id     func(k []byte) string // of the message of a key
 	wrong  func(parts buckets, k, v []byte) bool
 	found  *int64
-	seen   *int64 // nil: of no interest
+	report *driver.AuditReport // of a walk over records, which it counts
+}
+
+func countRecord(report *driver.AuditReport, id, value []byte) {
+	report.Records++
+	if _, err := decode(string(id), value); err != nil {
+		report.Unreadable++
+	}
 }
 
 func recordsOf(b buckets) *bolt.Bucket { return b.records }
@@ -68,13 +77,16 @@ func (a *audit) walk(ctx context.Context, s sweep, repaired *int64) error {
 			c := s.bucket(parts).Cursor()
 			k, v := c.Seek(from)
 			for n := 0; k != nil && n < auditStep && len(faults) < driver.MaxBatch; n++ {
-				if s.seen != nil {
-					*s.seen++
+				if s.report != nil {
+					countRecord(s.report, k, v)
 				}
 				if s.wrong(parts, k, v) {
 					faults = append(faults, slices.Clone(k))
 				}
 				k, v = c.Next()
+			}
+			if k != nil && bytes.Compare(k, from) <= 0 {
+				return fmt.Errorf("boltstore: %w: the keys of partition %d are out of order", ErrCorrupt, a.partition)
 			}
 			from, more = slices.Clone(k), k != nil
 			return nil
@@ -139,7 +151,7 @@ func setKey(parts buckets, r *record) (set *bolt.Bucket, k key) {
 func orphan(parts buckets, id, value []byte) bool {
 	r, err := decode(string(id), value)
 	if err != nil {
-		return true
+		return false // it may stand in a set
 	}
 	set, k := setKey(parts, &r)
 	return set.Get(k.bytes()) == nil
@@ -159,7 +171,7 @@ func stray(parts buckets, b []byte, state driver.State) bool {
 	}
 	r, err := decode(k.id, value)
 	if err != nil {
-		return false // counted as an orphan
+		return false // counted as unreadable
 	}
 	_, right := setKey(parts, &r)
 	return r.State != state || right != k
@@ -183,7 +195,7 @@ func (a *audit) dropIndex(w *partitionWriter, b []byte) error {
 		if !kept {
 			w.state.records-- // it was counted
 		}
-		w.effects = append(w.effects, effect{id: k.id, was: k.at, keepsLease: kept})
+		w.effects = append(w.effects, effect{id: k.id, was: k.at, keepsLease: kept, lost: !kept})
 	}
 	return w.index.Delete(b)
 }

@@ -107,3 +107,32 @@ func TestAuditKeepsLease(t *testing.T) {
 	assert.Equal(t, driver.AuditReport{Records: 1, Strays: 1, Repaired: 1}, report)
 	done(t, q, driver.OpBegin, c...)
 }
+
+// TestUnreadableAndLostAreCounted has records of a newer version and keys without a record in front of all others. Claims pass
+// over them, once, and they count.
+func TestUnreadableAndLostAreCounted(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true})
+	q := openQueue(t, s, 1)
+	for _, id := range []string{"a", "b", "c", "d", "e"} {
+		put(t, q, id, 0)
+	}
+	require.NoError(t, s.update(func(tx *bolt.Tx) error {
+		b, err := q.(*backend).queue.buckets(tx, 0)
+		newer := append([]byte{recordVersion + 1}, b.records.Get([]byte("a"))[1:]...)
+		return errors.Join(err, b.records.Put([]byte("a"), newer), b.records.Put([]byte("b"), newer), b.records.Delete([]byte("c")))
+	}))
+	for i, lost := range []int{1, 0} {
+		c, err := q.Claim(t.Context(), driver.Claim{Horizon: time.Second, Max: 1, MaxBytes: 1000, Visibility: time.Hour})
+		require.NoError(t, err)
+		assert.Equal(t, []string{[]string{"d", "e"}[i]}, idsOf(c.Records))
+		assert.Equal(t, [2]int{lost, 2}, [2]int{c.Lost, c.Unreadable})
+	}
+	n := count(t, q)
+	assert.Equal(t, [5]int64{0, 0, 2, 2, 1}, [5]int64{n.Scheduled, n.Due, n.InFlight, n.Unreadable, int64(n.Lost)}) //nolint:gosec // small
+	report, err := q.Audit(t.Context(), 0, true)
+	require.NoError(t, err)
+	assert.Equal(t, driver.AuditReport{Records: 4, Strays: 1, Unreadable: 2, Repaired: 1}, report)
+	n = count(t, q)
+	assert.Equal(t, [3]int64{0, 2, 1}, [3]int64{n.Scheduled, n.Unreadable, int64(n.Lost)}) //nolint:gosec // small
+}

@@ -25,6 +25,7 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 	p.mu.Lock()
 	now := b.store.options.Now()
 	head := p.head
+	unseen := p.renewUnseen(now, &claim)
 	firing := p.endLeases(now)
 	write := len(firing) > 0 || p.state.tokens-p.token <= driver.MaxBatch || p.tooManyDead(now, b.limits)
 	p.mu.Unlock()
@@ -34,7 +35,7 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 			return driver.Claimed{}, err
 		}
 	}
-	claimed, suspects, err := b.take(ctx, p, now, &claim, head)
+	claimed, suspects, err := b.take(ctx, p, now, &claim, unseen, head)
 	if err == nil && len(suspects) > 0 {
 		until, failed := b.judge(ctx, p, suspects, claim.MaxCrashes)
 		least = max(least, until)
@@ -47,8 +48,8 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ends.len() > 0 {
-		claimed.Lease = max(least, p.ends.first().end)
+	if p.ends.Len() > 0 {
+		claimed.Lease = max(least, p.ends.First().end)
 	}
 	return claimed, nil
 }
@@ -67,8 +68,22 @@ func (b *backend) judge(ctx context.Context, p *partition, ids []string, maxCras
 	return 1, err
 }
 
-// take leases messages. Those that are dead now, as they have crashed the process too often, are leased to nobody and returned.
-func (b *backend) take(ctx context.Context, p *partition, now time.Time, claim *driver.Claim, head driver.Instant) (
+// renewUnseen renews the leases of the messages that the consumer's last claim has given if it has not seen them, and
+// returns their ids and tokens.
+func (p *partition) renewUnseen(now time.Time, claim *driver.Claim) (held []driver.Change) {
+	for _, c := range p.grants.Unseen(claim.Consumer, claim.Seen) {
+		if l := p.holds(&c); l != nil {
+			l.end = local.ClaimedUntil(now, claim, l.state(), l.due)
+			p.ends.Fix(l)
+			held = append(held, c)
+		}
+	}
+	return held
+}
+
+// take leases messages, or returns the unseen ones again. Messages that are dead now, as they have
+// crashed the process too often, are leased to no consumer and returned as suspects.
+func (b *backend) take(ctx context.Context, p *partition, now time.Time, claim *driver.Claim, unseen []driver.Change, head driver.Instant) (
 	claimed driver.Claimed, suspects []string, err error,
 ) {
 	err = b.store.read(ctx, func(tx *bolt.Tx) error {
@@ -79,9 +94,11 @@ func (b *backend) take(ctx context.Context, p *partition, now time.Time, claim *
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		t := taking{p: p, now: now, claim: claim, buckets: parts, scan: scan{p: p, index: parts.index}}
+		t.again(unseen)
 		t.run()
 		p.hint(head)
-		claimed, suspects = driver.Claimed{Records: t.records, Now: now, Next: p.head}, t.suspects
+		claimed = driver.Claimed{Records: t.records, Now: now, Next: p.head, Lost: t.lost, Unreadable: len(p.unreadable)}
+		suspects = t.suspects
 		return nil
 	})
 	if slices.ContainsFunc(claimed.Records, func(r driver.Record) bool { return r.State == driver.StateFiring }) {
@@ -100,18 +117,40 @@ type taking struct {
 	records  []driver.Record
 	size     int
 	suspects []string
+	lost     int // keys without a record that no claim has met before
 }
 
+// again takes the unseen messages that are still leased.
+func (t *taking) again(unseen []driver.Change) {
+	for i := range unseen {
+		l := t.p.holds(&unseen[i])
+		if l == nil {
+			continue // its cancellation was committed meanwhile
+		}
+		if r, err := decode(l.id, t.buckets.records.Get([]byte(l.id))); err == nil {
+			t.records = append(t.records, l.claimed(&r))
+		}
+	}
+}
+
+// run takes messages in the order of their due times, unless there are unseen ones. Either way it finds the head.
 func (t *taking) run() {
+	most := t.claim.Max
+	if len(t.records) > 0 {
+		most = 0
+	}
+	first := t.p.token + 1
 	horizon := local.Floor(t.now).Add(t.claim.Horizon)
-	for len(t.records)+len(t.suspects) < t.claim.Max {
+	for len(t.records)+len(t.suspects) < most {
 		k, ok := t.scan.first()
 		if !ok || k.at > horizon {
 			break
 		}
-		r, err := decode(k.id, t.buckets.records.Get([]byte(k.id)))
+		value := t.buckets.records.Get([]byte(k.id))
+		r, err := decode(k.id, value)
 		if err != nil || r.State != driver.StateScheduled || r.Due != k.at {
-			t.scan.pass(k) // damaged, or a key without a record: Audit tells
+			t.scan.pass(k)
+			t.passed(k, value == nil, err != nil)
 			continue
 		}
 		if !t.take(k, &r) {
@@ -120,6 +159,30 @@ func (t *taking) run() {
 	}
 	k, _ := t.scan.first()
 	t.p.head, t.p.headKnown = k.at, true
+	if t.p.token >= first {
+		t.p.grants.Note(t.claim.Consumer, first, recordIDs(t.records))
+	}
+}
+
+// passed notes a key that is left where it is, as its message cannot be claimed: its record is
+// missing or unreadable, or it is that of another key.
+func (t *taking) passed(k key, missing, unreadable bool) {
+	switch _, known := t.p.strays[k]; {
+	case missing && !known:
+		t.p.strays[k] = struct{}{}
+		t.p.lost++
+		t.lost++
+	case unreadable && !missing:
+		t.p.unreadable[k] = struct{}{}
+	}
+}
+
+func recordIDs(records []driver.Record) []string {
+	ids := make([]string, len(records))
+	for i := range records {
+		ids[i] = records[i].ID
+	}
+	return ids
 }
 
 // take leases one message, false if it is too large for this claim.
@@ -137,14 +200,20 @@ func (t *taking) take(k key, r *record) bool {
 	}
 	t.scan.pass(k)
 	p.token++
-	l := &lease{id: k.id, due: k.at, token: p.token, end: local.LeaseEnd(t.now, k.at, t.claim.Visibility)}
+	l := &lease{id: k.id, due: k.at, token: p.token}
 	if _, busy := p.busy[l.id]; !busy && len(t.records) < t.claim.Begin && k.at <= local.Floor(t.now) {
 		l.firing = true
 		p.notes[l.id] = struct{}{}
 	}
+	l.end = local.ClaimedUntil(t.now, t.claim, l.state(), l.due)
 	p.addLease(l)
+	t.records = append(t.records, l.claimed(r))
+	return true
+}
+
+// claimed is a record as the holder of its lease gets it.
+func (l *lease) claimed(r *record) driver.Record {
 	out := r.export()
 	out.State, out.Token, out.LeaseEnd = l.state(), l.token, l.end
-	t.records = append(t.records, out)
-	return true
+	return out
 }

@@ -150,8 +150,11 @@ func parseCursor(cursor string) (key, error) {
 	return key{driver.Instant(at), id}.next(), nil
 }
 
-// Count is O(1) but for the messages that have become due since the last Count, which it visits, and those in flight. The first one after the queue
-// was opened visits all that are due, tens of thousands at a time and those of one millisecond together, with other calls in between.
+// Count tells of Unreadable and Lost what claims have met since the store was opened.
+//
+// It is O(1) but for the messages that have become due since the last Count, which it visits, and
+// those in flight. The first one after the queue was opened visits all that are due, tens of
+// thousands at a time and those of one millisecond together, with other calls in between.
 func (b *backend) Count(ctx context.Context, index int) (c driver.Counts, err error) {
 	for done := false; !done && err == nil; {
 		err = b.view(ctx, index, func(p *partition, parts buckets) error {
@@ -178,6 +181,15 @@ func (p *partition) counts(now driver.Instant) driver.Counts {
 	for _, l := range p.leases {
 		if l.due <= now {
 			c.Due--
+		}
+	}
+	c.Unreadable, c.Lost = int64(len(p.unreadable)), p.lost
+	for _, passed := range []map[key]struct{}{p.unreadable, p.strays} {
+		c.Scheduled -= int64(len(passed))
+		for k := range passed {
+			if k.at <= now {
+				c.Due--
+			}
 		}
 	}
 	return c

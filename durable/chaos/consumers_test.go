@@ -3,13 +3,16 @@
 package chaos
 
 import (
+	"context"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/atomic"
 
+	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
@@ -98,6 +101,49 @@ func TestConsumerDiesWithClaims(t *testing.T) {
 	report := r.check(checker.Options{Crashes: true}, nil)
 	assert.Equal(t, messages, report.Handled)
 	assert.Zero(t, report.Dead)
+}
+
+// A consumer is killed whose handler is busy, with all else claimed ahead. What it has not begun is delivered when others own its
+// partitions, long before Visibility is over, and counts no crash.
+func TestConsumerDiesWithMessagesClaimedAhead(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	r := newRun(t, target{Redis: redistest.Start(t, redistest.Options{}).Addr()})
+	const messages, visibility = 400, 2 * time.Minute
+	membership := scaled(time.Second, 5*time.Second)
+	r.start(role{Messages: messages, Batch: 100}).wait()
+	first := r.start(role{Consume: true, Visibility: visibility, Membership: membership, Concurrency: 1, Handle: time.Hour})
+	q := openHere(t, r.target)
+	require.Eventually(t, func() bool {
+		s, err := q.Stats(t.Context())
+		return err == nil && s.InFlight == messages
+	}, patience, 5*time.Millisecond)
+	time.Sleep(2 * membership) // its leases have been renewed
+	first.kill()
+	killed := time.Now()
+
+	var handled, crashes atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- q.Consume(ctx, func(_ context.Context, d *durable.Delivery) error {
+			crashes.Add(int64(d.Crashes))
+			handled.Inc()
+			return nil
+		}, durable.ConsumerOptions{Visibility: visibility, Membership: membership})
+	}()
+	busy := int64(1) // the message that was being handled, and what had begun ahead of it
+	require.Eventually(t, func() bool { return handled.Load() >= messages-busy }, visibility/2, 5*time.Millisecond)
+	took := time.Since(killed)
+	t.Logf("%d messages that a killed consumer had claimed ahead were delivered after %v, with a membership of %v", messages-busy, took, membership)
+	assert.Less(t, took, scaled(30*time.Second, 2*membership)+time.Second)
+	assert.Zero(t, crashes.Load())
+	cancel()
+	require.NoError(t, <-ended)
+	s, err := q.Stats(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, busy, s.InFlight)
+	assert.Zero(t, s.Crashed)
 }
 
 // A consumer sleeps past its leases and goes on. Others have its messages by then, and its acknowledgements change nothing.

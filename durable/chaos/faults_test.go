@@ -5,6 +5,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,6 +48,72 @@ func openHere(t *testing.T, tg target) *durable.Queue {
 		assert.NoError(t, store.Close())
 	})
 	return q
+}
+
+// The server stands still for longer than the client waits, again and again. Each claim that it was sent meanwhile it makes when it
+// goes on, for connections that nobody reads any more. No message counts a crash for that, and all are delivered soon.
+func TestServerStandsStill(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{})
+	tg := target{Redis: server.Addr(), ReadTimeout: scaled(200*time.Millisecond, 3*time.Second)}
+	stall, stalls := scaled(1500*time.Millisecond, 12*time.Second), scaled(2, 10)
+	const visibility = 30 * time.Second
+	q := openHere(t, tg)
+	var mu sync.Mutex
+	handled := map[string]int{} // with its crashes
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- q.Consume(ctx, func(_ context.Context, d *durable.Delivery) error {
+			time.Sleep(2 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			handled[d.ID] = d.Crashes
+			return nil
+		}, durable.ConsumerOptions{Visibility: visibility, Prefetch: 64}) // so that most claims begin messages
+	}()
+	reached := func(n int) func() bool {
+		return func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(handled) >= n
+		}
+	}
+	total := 0
+	for i := range stalls {
+		var batch []durable.Message
+		for n := range 5000 { // a tenth becomes due from now until it goes on, and handlers are at work on the others
+			m := durable.Message{ID: fmt.Sprintf("%d-%d", i, n)}
+			if n%10 == 0 {
+				m.Delay = time.Duration(n) * stall / 5000
+			}
+			batch = append(batch, m)
+		}
+		_, err := q.EnqueueBatch(t.Context(), batch)
+		require.NoError(t, err)
+		require.Eventually(t, reached(total+500), patience, time.Millisecond)
+		total += len(batch)
+		server.Pause()
+		time.Sleep(stall)
+		server.Continue()
+		goesOn := time.Now()
+		require.Eventually(t, reached(total), patience, 5*time.Millisecond)
+		took := time.Since(goesOn)
+		t.Logf("all are delivered %v after the server goes on", took)
+		assert.Less(t, took, visibility*2/3, "before any lease ends")
+	}
+	cancel()
+	require.NoError(t, <-ended)
+	crashed := 0
+	for _, crashes := range handled {
+		crashed += crashes
+	}
+	assert.Zero(t, crashed, "crashes of all messages")
+	s, err := q.Stats(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, s.Crashed)
+	assert.Zero(t, s.Scheduled+s.InFlight+s.Dead)
 }
 
 // The server's memory is full. Nothing more can be enqueued, and what is there is delivered, after which there is room again.

@@ -46,7 +46,7 @@ func TestAudit(t *testing.T) {
 	require.NoError(t, err)
 	out, err := audit(faulty{sound}, "-json")
 	require.ErrorContains(t, err, "8 faults are left; delayq audit -repair")
-	assert.JSONEq(t, `{"records":20,"orphans":4,"strays":2,"wrong":2,"repaired":0}`, out)
+	assert.JSONEq(t, `{"records":20,"orphans":4,"strays":2,"unreadable":0,"wrong":2,"repaired":0}`, out)
 	out, err = audit(faulty{sound}, "-repair")
 	require.NoError(t, err)
 	assert.Contains(t, out, "repaired")

@@ -111,11 +111,12 @@ func (a *app) auditCommand() *cli.Command {
 }
 
 type auditJSON struct {
-	Records  int64 `json:"records"`
-	Orphans  int64 `json:"orphans"`
-	Strays   int64 `json:"strays"`
-	Wrong    int64 `json:"wrong"`
-	Repaired int64 `json:"repaired"`
+	Records    int64 `json:"records"`
+	Orphans    int64 `json:"orphans"`
+	Strays     int64 `json:"strays"`
+	Unreadable int64 `json:"unreadable"`
+	Wrong      int64 `json:"wrong"`
+	Repaired   int64 `json:"repaired"`
 }
 
 // audit fails where faults are left, so that a script notices.
@@ -128,7 +129,8 @@ func (a *app) audit(ctx context.Context, s *session, repair bool) error {
 		err = a.printJSON(auditJSON(r))
 	} else {
 		err = a.print(pairs(table.Row{"messages looked at", r.Records}, table.Row{"messages in no set", r.Orphans},
-			table.Row{"members of sets without a message", r.Strays}, table.Row{"wrong sums", r.Wrong}, table.Row{"repaired", r.Repaired}))
+			table.Row{"members of sets without a message", r.Strays}, table.Row{"messages that cannot be read", r.Unreadable},
+			table.Row{"wrong sums", r.Wrong}, table.Row{"repaired", r.Repaired}))
 	}
 	if left := r.Orphans + r.Strays + r.Wrong - r.Repaired; left > 0 && err == nil {
 		err = fmt.Errorf("%d faults are left; delayq audit -repair repairs them", left)

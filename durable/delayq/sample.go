@@ -89,8 +89,8 @@ func (s *sample) table(partitions bool) string {
 	c := s.stats.Counts
 	return fmt.Sprintf("queue %s, %d partitions, %s by the store's clock\n%s\n",
 		s.queue, len(s.stats.Partitions), c.Now.Format("2006-01-02 15:04:05"), t.Render()) +
-		fmt.Sprintf("in all: %d enqueued, %d acked, %d retried, %d dead, %d of them dropped, %d cancelled, %d crashed",
-			c.Enqueued, c.Acked, c.Retried, c.Buried, c.Trimmed, c.Cancelled, c.Crashed)
+		fmt.Sprintf("in all: %d enqueued, %d acked, %d retried, %d dead, %d of them dropped, %d cancelled, %d crashed, %d lost; %d cannot be read",
+			c.Enqueued, c.Acked, c.Retried, c.Buried, c.Trimmed, c.Cancelled, c.Crashed, c.Lost, c.Unreadable)
 }
 
 func rate(perSecond float64) string {
@@ -134,13 +134,17 @@ type countsJSON struct {
 	Cancelled uint64     `json:"cancelled"`
 	Crashed   uint64     `json:"crashed"`
 	Trimmed   uint64     `json:"trimmed"`
-	PerSecond rates      `json:"perSecond"`
+
+	Unreadable int64  `json:"unreadable"`
+	Lost       uint64 `json:"lost"`
+
+	PerSecond rates `json:"perSecond"`
 }
 
 func countsToJSON(c *durable.Counts, r rates) countsJSON {
 	return countsJSON{
 		c.Scheduled, c.Due, c.InFlight, c.Dead, c.DeadBytes, optionalJSON(c.NextDue), overdue(c).Milliseconds(),
-		c.Enqueued, c.Acked, c.Retried, c.Buried, c.Cancelled, c.Crashed, c.Trimmed, r,
+		c.Enqueued, c.Acked, c.Retried, c.Buried, c.Cancelled, c.Crashed, c.Trimmed, c.Unreadable, c.Lost, r,
 	}
 }
 

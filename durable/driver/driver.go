@@ -54,8 +54,14 @@ type Config struct {
 //
 // A store that ends with the process of its callers may end all leases when it is opened again, with a crash for what was firing.
 //
+// Errors are [ErrBroken] if no call will succeed any more, because the store must be opened again or its data restored. A queue then
+// tells its callers at once, and its consumers end.
+//
 // Arguments are valid: package durable checks them, once for all stores. Partitions are those of the queue, batches have at most
 // [MaxBatch] messages with different ids of 1 to 255 bytes, transitions are those declared.
+//
+// Errors are [ErrBroken] if no call will succeed any more, because the store must be opened again or its data restored: a queue
+// tells its callers at once, and its consumers end.
 //
 // Errors are [ErrUnavailable] if the same call may succeed later. A store behind a network cannot know whether such a call has taken
 // place, so each call may be repeated. The transitions with a token are idempotent: see the notes there. Those without a token have a
@@ -68,8 +74,15 @@ type Backend interface {
 	// Put stores messages. It takes place once: see [Call].
 	Put(ctx context.Context, put Put) ([]Status, error)
 
-	// Claim ends the leases that are over, and leases messages in the order of their due times. Where its answer is lost they come back when
-	// their leases end; what has begun counts a crash then.
+	// Claim ends the leases that are over, and leases messages in the order of their due times.
+	//
+	// A claim whose answer was lost may have taken place. The next claim of the same consumer shows that by its
+	// Claim.Seen, and gets the same messages again; see there. If the consumer does not claim again, the messages
+	// come back when their leases end, and a message that began with the claim counts a crash then.
+	//
+	// No message leaves a set without being counted. A member of a set that has no record is removed and counts in
+	// Counts.Lost. A message that this version cannot read stays scheduled, does not hold up the others, and counts
+	// in Counts.Unreadable.
 	Claim(ctx context.Context, claim Claim) (Claimed, error)
 
 	// Apply makes a transition of each of the messages. Cancel, Reschedule, Replay and Purge take place once: see [Call].
@@ -97,6 +110,19 @@ type Backend interface {
 	// Watch sends a hint whenever a message has become the earliest of its partition, until ctx ends; then it closes
 	// the channel. Hints may be lost, and come late: nothing may depend on them but the moment at which something is noticed.
 	Watch(ctx context.Context) (<-chan Hint, error)
+}
+
+// Grouper is a [Backend] that gathers concurrent calls into one commit by itself. A queue then makes a call of its own
+// for each caller that waits: if both gathered, half of the callers would miss each commit. The answer of a Grouper cannot
+// get lost, so its errors are never [ErrUnavailable] and its calls are not repeated.
+type Grouper interface{ GroupsCalls() }
+
+// Checker is what a [Backend] may be as well, if the safety of its messages depends on how others have set up the store.
+// The queue calls Check about once a minute, and tells Options.OnError of what it has not told last time.
+type Checker interface {
+	// Check returns nil if the store is still set up as Open demands, and an error that wraps [ErrUnsafe] if it may lose
+	// messages. If the store cannot be reached the error is [ErrUnavailable], which is not told: other calls do that.
+	Check(ctx context.Context) error
 }
 
 // MaxBatch is the number of messages in one transition.
@@ -201,17 +227,41 @@ type Claim struct {
 	Horizon    time.Duration // ahead: messages that are due before the store's clock plus Horizon
 	Max        int           // at most so many, 0 to MaxBatch. 0 only ends leases
 	MaxBytes   int           // at most so many bytes of bodies, but at least one message
-	Visibility time.Duration // the lease ends so long after the due time, or after now if that is later
+	Visibility time.Duration // the lease of a message that begins with the claim ends so long after now
+	Hold       time.Duration // the lease of any other ends so long after the later of now and its due time; 0: Visibility
 	Begin      int           // at most so many of the first, if they are due, begin at once, as with OpBegin
 	MaxCrashes int           // a firing message whose lease ends is dead when it has had so many; 0: never
+
+	// Consumer names the consumer, which has one claim of a partition under way at a time: 1 to [MaxConsumer] bytes
+	// without a line break. Seen is the highest token that it has received from this partition.
+	//
+	// If an earlier claim of the same consumer has given tokens above Seen, its answer was lost. Then this claim
+	// returns those of its messages that are still leased or firing, with the same tokens and new leases, and
+	// claims nothing else. Messages that the consumer has begun or extended need not be among them. Max,
+	// MaxBytes and Begin do not bound them. A lease of theirs that is over but has not been ended is renewed
+	// too, so a lost answer costs no crash as long as the consumer claims again.
+	//
+	// A store remembers this of the [ClaimConsumers] consumers of each partition that came last. An empty name
+	// asks for none of it.
+	Consumer string
+	Seen     uint64
 }
+
+// MaxConsumer is the length of Claim.Consumer in bytes.
+const MaxConsumer = 64
+
+// ClaimConsumers is the number of consumers of a partition whose last claim a store remembers. A partition has one
+// owner, and two for a moment when it changes hands.
+const ClaimConsumers = 16
 
 // Claimed is what a claim has got.
 type Claimed struct {
-	Records []Record
-	Now     time.Time // of the store's clock, as fine as it is, at some moment during the call
-	Next    Instant   // the earliest due time among those scheduled that were not claimed; 0: none is
-	Lease   Instant   // when the first lease ends, those of this claim included; 0: there is none
+	Records    []Record
+	Now        time.Time // of the store's clock, as fine as it is, at some moment during the call
+	Next       Instant   // the earliest due time among those scheduled that were not claimed and can be read; 0: none is
+	Lease      Instant   // when the first lease ends, those of this claim included; 0: there is none
+	Lost       int       // members of sets without a record that this claim has removed
+	Unreadable int       // scheduled messages that claims have met and cannot read, as in Counts
 }
 
 // Op is a transition.
@@ -226,7 +276,7 @@ const (
 	OpRetry                    // Done, LeaseLost. Due after Delay, with Reason
 	OpBury                     // Done, LeaseLost. With Reason
 	OpRelease                  // Done, LeaseLost. Also of a firing one, if its consumer ends
-	OpExtend                   // Done, LeaseLost. To Delay after now, or after the due time if that is later
+	OpExtend                   // Done, LeaseLost. To Delay after now, or after the due time if that is later; see Begun
 	OpCancel                   // Done, Firing, NotFound
 	OpReschedule               // Done, Firing, NotFound. To At or, where that is 0, after Delay
 	OpReplay                   // Done, NotFound. Due after Delay
@@ -248,6 +298,7 @@ type Change struct {
 	ID     string
 	Token  uint64
 	Delay  time.Duration
+	Begun  time.Duration // Extend: in place of Delay if the message has begun; 0: Delay
 	At     Instant
 	Reason string
 }
@@ -275,27 +326,34 @@ type Outcome struct {
 
 // Counts is what a partition holds, and what it has seen since it was made.
 type Counts struct {
-	Now       Instant
-	Scheduled int64 // due ones included
-	Due       int64 // scheduled, and their time has come
-	InFlight  int64 // leased or firing
-	Dead      int64
-	DeadBytes int64   // of the bodies of dead letters
-	NextDue   Instant // 0: nothing is scheduled
+	Now        Instant
+	Scheduled  int64 // due ones included, Unreadable ones not
+	Due        int64 // scheduled, and their time has come
+	InFlight   int64 // leased or firing
+	Dead       int64
+	DeadBytes  int64   // of the bodies of dead letters
+	Unreadable int64   // scheduled messages that a claim has met and this version cannot read
+	NextDue    Instant // 0: nothing is scheduled
 
 	Enqueued, Acked, Retried, Buried, Cancelled, Crashed uint64
 
 	// Trimmed counts the dead letters that were dropped because of DeadLimit, DeadBytes or DeadAge.
 	Trimmed uint64
+
+	// Lost counts the messages whose records are gone, as a server has evicted them or someone has
+	// deleted them: those that claims and audits have removed from the sets, and those that the
+	// sets still hold.
+	Lost uint64
 }
 
 // AuditReport is what an audit has found.
 type AuditReport struct {
-	Records  int64 // that were looked at
-	Orphans  int64 // records in no set
-	Strays   int64 // members of sets, or states, without a record
-	Wrong    int64 // sums that were not those of what is there, such as Counts.DeadBytes
-	Repaired int64
+	Records    int64 // that were looked at
+	Orphans    int64 // records in no set
+	Strays     int64 // members of sets, or states, without a record
+	Unreadable int64 // records of a newer version, or damaged ones; they are left as they are
+	Wrong      int64 // sums that were not those of what is there, such as Counts.DeadBytes
+	Repaired   int64
 }
 
 // Hint says that a message of a partition is due at Due, earlier than all others that were scheduled.

@@ -63,7 +63,7 @@ func (p *partition) extend(now time.Time, c *driver.Change, e *entry, o *driver.
 		o.Status = driver.StatusLeaseLost
 		return
 	}
-	p.lease(e, e.State, local.LeaseEnd(now, e.Due, c.Delay))
+	p.lease(e, e.State, local.LeaseEnd(now, e.Due, local.Extension(c, e.State)))
 	o.Status, o.Lease = driver.StatusDone, e.LeaseEnd
 }
 

@@ -7,33 +7,59 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// claim ends leases and gives new ones.
+// claim ends leases and gives new ones, or gives again what the consumer has not seen.
 func (p *partition) claim(now time.Time, c *driver.Claim, limits deadLimits) driver.Claimed {
+	claimed := driver.Claimed{Now: now, Records: p.giveAgain(now, c)}
 	p.endLeases(now, c.MaxCrashes)
 	p.trimDead(now, limits)
-	claimed := driver.Claimed{Now: now}
+	if len(claimed.Records) == 0 {
+		claimed.Records = p.give(now, c)
+	}
+	claimed.Next, claimed.Lease = p.scheduled.firstAt(), p.leased.firstAt()
+	p.hint()
+	return claimed
+}
+
+// giveAgain renews the leases of the messages that the consumer's last claim has given if it has not seen them.
+func (p *partition) giveAgain(now time.Time, c *driver.Claim) (records []driver.Record) {
+	for _, unseen := range p.grants.Unseen(c.Consumer, c.Seen) {
+		if e := p.entries[unseen.ID]; e.holds(&unseen) {
+			p.lease(e, e.State, claimedUntil(now, c, e))
+			records = append(records, e.copy())
+		}
+	}
+	return records
+}
+
+// give leases messages in the order of their due times.
+func (p *partition) give(now time.Time, c *driver.Claim) (records []driver.Record) {
 	horizon, size := local.Floor(now).Add(c.Horizon), 0
-	for len(claimed.Records) < c.Max {
+	var ids []string
+	for len(records) < c.Max {
 		e := p.scheduled.first()
 		if e == nil || e.Due > horizon {
 			break
 		}
 		size += len(e.Body)
-		if size > c.MaxBytes && len(claimed.Records) > 0 {
+		if size > c.MaxBytes && len(records) > 0 {
 			break
 		}
 		p.token++
-		e.Token, e.last = p.token, 0
-		state := driver.StateLeased
-		if len(claimed.Records) < c.Begin && e.Due <= local.Floor(now) {
-			state = driver.StateFiring
+		e.Token, e.last, e.State = p.token, 0, driver.StateLeased
+		if len(records) < c.Begin && e.Due <= local.Floor(now) {
+			e.State = driver.StateFiring
 		}
-		p.lease(e, state, local.LeaseEnd(now, e.Due, c.Visibility))
-		claimed.Records = append(claimed.Records, e.copy())
+		p.lease(e, e.State, claimedUntil(now, c, e))
+		records = append(records, e.copy())
+		ids = append(ids, e.ID)
 	}
-	claimed.Next, claimed.Lease = p.scheduled.firstAt(), p.leased.firstAt()
-	p.hint()
-	return claimed
+	p.grants.Note(c.Consumer, p.token-uint64(len(ids))+1, ids)
+	return records
+}
+
+// claimedUntil is the end of the lease that a claim gives to a message, leased or firing.
+func claimedUntil(now time.Time, c *driver.Claim, e *entry) driver.Instant {
+	return local.ClaimedUntil(now, c, e.State, e.Due)
 }
 
 // endLeases ends leases that are over, at most a batch.

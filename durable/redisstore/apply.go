@@ -47,9 +47,9 @@ func (b *backend) applyLine(batch driver.Batch) []any {
 // argsOf is the number of arguments for each change.
 func argsOf(op driver.Op) int {
 	switch op {
-	case driver.OpRetry:
+	case driver.OpRetry, driver.OpExtend:
 		return 4
-	case driver.OpBury, driver.OpExtend:
+	case driver.OpBury:
 		return 3
 	default:
 		return 2
@@ -66,7 +66,11 @@ func appendChange(args []any, op driver.Op, c *driver.Change) []any {
 	case driver.OpBury:
 		return append(args, packToken(c.Token), driver.CutReason(c.Reason))
 	case driver.OpExtend:
-		return append(args, packToken(c.Token), millis(c.Delay))
+		begun := c.Begun
+		if begun <= 0 {
+			begun = c.Delay
+		}
+		return append(args, packToken(c.Token), millis(c.Delay), millis(begun))
 	case driver.OpReschedule:
 		return append(args, when(c.At, c.Delay))
 	case driver.OpReplay:

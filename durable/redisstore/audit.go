@@ -46,6 +46,7 @@ func (b *backend) auditRecords(ctx context.Context, part int, repair bool, repor
 		cursor = r.text()
 		report.Records += r.number()
 		report.Orphans += r.number()
+		report.Unreadable += r.number()
 		report.Repaired += r.number()
 		bytes := r.number()
 		if r.err != nil {

@@ -1,13 +1,18 @@
 package redisstore_test
 
 import (
+	"context"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
@@ -30,7 +35,7 @@ func TestDamagedRecords(t *testing.T) {
 		require.Error(t, err, name)
 		report, err := q.Audit(t.Context(), 0, true)
 		require.NoError(t, err, name)
-		assert.Equal(t, driver.AuditReport{Records: 3, Orphans: 1}, report, name)
+		assert.Equal(t, driver.AuditReport{Records: 3, Unreadable: 1}, report, name)
 	}
 }
 
@@ -50,4 +55,192 @@ func TestDamagedStates(t *testing.T) {
 	}
 	time.Sleep(20 * time.Millisecond) // the leases end
 	require.Len(t, claim(t, q, 10), 3, "the records are whole")
+}
+
+func counts(t testing.TB, b driver.Backend) driver.Counts {
+	t.Helper()
+	c, err := b.Count(t.Context(), 0)
+	require.NoError(t, err)
+	return c
+}
+
+// setVersion makes the records of messages such as another version writes.
+func setVersion(t testing.TB, client *redis.Client, batch []driver.PutItem, version byte) {
+	t.Helper()
+	pipe := client.Pipeline()
+	for i := range batch {
+		record, err := client.HGet(t.Context(), "tw:{orders:0}:m", batch[i].ID).Result()
+		require.NoError(t, err)
+		pipe.HSet(t.Context(), "tw:{orders:0}:m", batch[i].ID, string(rune(version))+record[1:])
+	}
+	_, err := pipe.Exec(t.Context())
+	require.NoError(t, err)
+}
+
+// TestUnreadableMessagesStandAside has messages of a newer version in front of all others: scheduled ones, and one whose lease
+// ends. They stay and count, the others are claimed, and the newer version gets them all.
+func TestUnreadableMessagesStandAside(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	q := openQueue(t, client, redisstore.Options{})
+	newer, leased := items("a", 600, 10, 0), items("b", 2, 10, 0)
+	put(t, q, leased)
+	_, err := q.Claim(t.Context(), driver.Claim{Max: 10, MaxBytes: 1 << 20, Visibility: time.Millisecond})
+	require.NoError(t, err)
+	for i := 0; i < len(newer); i += 200 {
+		put(t, q, newer[i:i+200])
+	}
+	setVersion(t, client, newer, 9)
+	setVersion(t, client, leased[:1], 9)
+	require.NoError(t, client.HDel(t.Context(), "tw:{orders:0}:s", leased[0].ID).Err())
+	put(t, q, items("c", 3, 10, 0))
+	time.Sleep(5 * time.Millisecond) // the leases end
+
+	var got []driver.Record
+	for range 8 {
+		got = append(got, claim(t, q, 100)...)
+	}
+	require.Len(t, got, 4)
+	c := counts(t, q)
+	assert.Equal(t, [5]int64{0, 0, 4, 601, 0}, [5]int64{c.Scheduled, c.Due, c.InFlight, c.Unreadable, int64(c.Lost)}) //nolint:gosec // small
+	assert.Zero(t, c.NextDue)
+	for _, repair := range []bool{true, false} {
+		report, err := q.Audit(t.Context(), 0, repair)
+		require.NoError(t, err)
+		assert.Equal(t, driver.AuditReport{Records: 605, Unreadable: 601}, report)
+	}
+	listed, next, err := q.List(t.Context(), 0, driver.StateScheduled, "", 10)
+	require.NoError(t, err)
+	assert.Empty(t, listed)
+	assert.Empty(t, next)
+	apply(t, q, driver.OpCancel, driver.Change{ID: newer[0].ID})
+	apply(t, q, driver.OpAck, changes(func() []driver.Record { apply(t, q, driver.OpBegin, changes(got)...); return got }())...)
+
+	// A newer version is one whose scripts have a higher number than those that have put the messages aside.
+	setVersion(t, client, newer[1:], 1)
+	setVersion(t, client, leased[:1], 1)
+	require.NoError(t, client.HSet(t.Context(), "tw:{orders:0}:c", "aside", 0).Err())
+	got = nil
+	for range 8 {
+		got = append(got, claim(t, q, 100)...)
+	}
+	require.Len(t, got, 600)
+	for _, r := range got {
+		assert.LessOrEqual(t, r.Due, c.Now)
+		assert.Positive(t, r.Due)
+	}
+	c = counts(t, q)
+	assert.Equal(t, [3]int64{0, 600, 0}, [3]int64{c.Scheduled, c.InFlight, c.Unreadable})
+	assert.Zero(t, client.HExists(t.Context(), "tw:{orders:0}:c", "aside").Val())
+}
+
+// TestLostRecordsAreCounted deletes records of scheduled, leased and firing messages, and then all of them, as a server does that
+// evicts keys. They count at once, and no more when they are met.
+func TestLostRecordsAreCounted(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	q := openQueue(t, client, redisstore.Options{})
+	batch := items("a", 10, 10, 0)
+	put(t, q, batch)
+	c, err := q.Claim(t.Context(), driver.Claim{Max: 4, MaxBytes: 1 << 20, Visibility: time.Millisecond, Begin: 2})
+	require.NoError(t, err)
+	require.Len(t, c.Records, 4)
+	for _, i := range []int{0, 2, 4, 5} {
+		require.NoError(t, client.HDel(t.Context(), "tw:{orders:0}:m", batch[i].ID).Err())
+	}
+	require.NoError(t, client.HDel(t.Context(), "tw:{orders:0}:s", batch[0].ID).Err())
+	assert.EqualValues(t, 4, counts(t, q).Lost)
+	time.Sleep(5 * time.Millisecond)
+	c, err = q.Claim(t.Context(), driver.Claim{Max: 10, MaxBytes: 1 << 20, Visibility: time.Hour})
+	require.NoError(t, err)
+	assert.Len(t, c.Records, 6)
+	assert.Equal(t, 4, c.Lost)
+	assert.EqualValues(t, 4, counts(t, q).Lost)
+	report, err := q.Audit(t.Context(), 0, false)
+	require.NoError(t, err)
+	assert.Equal(t, driver.AuditReport{Records: 6}, report)
+
+	put(t, q, items("b", 5, 10, 0))
+	require.NoError(t, client.Del(t.Context(), "tw:{orders:0}:m").Err())
+	assert.EqualValues(t, 15, counts(t, q).Lost)
+	_, err = q.Audit(t.Context(), 0, true)
+	require.NoError(t, err)
+	n := counts(t, q)
+	assert.EqualValues(t, 15, n.Lost)
+	assert.Equal(t, [2]int64{}, [2]int64{n.Scheduled, n.InFlight})
+}
+
+// TestConsumerAmongUnreadableMessages has a consumer whose partition begins with thousands of messages that it cannot read, and
+// some that are lost. It delivers the others, tells of these, and does not ask the server again and again.
+func TestConsumerAmongUnreadableMessages(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	var unreadable, lost, others atomic.Int64
+	q, err := durable.Open(t.Context(), newStore(t, client, redisstore.Options{}), durable.Options{
+		Queue: "orders", Partitions: 1, OnError: func(err error) {
+			switch {
+			case strings.Contains(err.Error(), "lost"):
+				lost.Add(1)
+			case assert.ErrorIs(t, err, durable.ErrVersion):
+				unreadable.Add(1)
+			default:
+				others.Add(1)
+			}
+		},
+	})
+	require.NoError(t, err)
+	t.Cleanup(q.Close)
+	b, err := newStore(t, client, redisstore.Options{}).Open(t.Context(), driver.Config{Queue: "orders", Partitions: 1, DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})
+	require.NoError(t, err)
+	const n = 10_000
+	for i := 0; i < n; i += 200 {
+		batch := items(fmt.Sprintf("%05d", i), 200, 10, 0)
+		put(t, b, batch)
+		setVersion(t, client, batch, 9)
+		if i == 0 {
+			require.NoError(t, client.HDel(t.Context(), "tw:{orders:0}:m", batch[0].ID, batch[1].ID).Err())
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	got, ended := make(chan string, 10), make(chan error, 1)
+	go func() {
+		ended <- q.Consume(ctx, func(_ context.Context, d *durable.Delivery) error { got <- d.ID; return nil }, durable.ConsumerOptions{})
+	}()
+	deliver := func(id string) {
+		t.Helper()
+		_, err := q.Enqueue(t.Context(), durable.Message{ID: id})
+		require.NoError(t, err)
+		select {
+		case d := <-got:
+			assert.Equal(t, id, d)
+		case <-time.After(time.Minute):
+			require.Fail(t, "the messages that cannot be read hold up the others")
+		}
+	}
+	deliver("first")
+	require.Eventually(t, func() bool {
+		s, err := q.Stats(t.Context())
+		return err == nil && s.Unreadable == n-2 && s.Lost == 2 && s.Scheduled == 0
+	}, time.Minute, 10*time.Millisecond)
+	calls := func() (n int) {
+		for _, line := range strings.Split(client.Info(t.Context(), "commandstats").Val(), "\n") {
+			var calls int
+			if _, err := fmt.Sscanf(line, "cmdstat_evalsha:calls=%d", &calls); err == nil {
+				n = calls
+			}
+		}
+		return n
+	}
+	deliver("second")
+	before := calls()
+	assert.Greater(t, before, n/driver.MaxBatch)
+	time.Sleep(2 * time.Second)
+	assert.Less(t, calls()-before, 40, "scripts in two seconds, of which one in each is a claim")
+	deliver("third")
+	cancel()
+	require.NoError(t, <-ended)
+	assert.EqualValues(t, 1, unreadable.Load(), "once in a while")
+	assert.EqualValues(t, 1, lost.Load())
+	assert.Zero(t, others.Load())
 }

@@ -133,8 +133,8 @@ func (b *backend) Count(ctx context.Context, part int) (driver.Counts, error) {
 		return driver.Counts{}, err
 	}
 	r := newReply(v)
-	c := driver.Counts{Now: r.instant(), Scheduled: r.number(), Due: r.number(), InFlight: r.number(), Dead: r.number(), NextDue: r.instant()}
-	for _, counter := range []*uint64{&c.Enqueued, &c.Acked, &c.Retried, &c.Buried, &c.Cancelled, &c.Crashed, &c.Trimmed} {
+	c := driver.Counts{Now: r.instant(), Scheduled: r.number(), Due: r.number(), InFlight: r.number(), Dead: r.number(), Unreadable: r.number(), NextDue: r.instant()}
+	for _, counter := range []*uint64{&c.Enqueued, &c.Acked, &c.Retried, &c.Buried, &c.Cancelled, &c.Crashed, &c.Trimmed, &c.Lost} {
 		*counter = uint64(r.number()) //nolint:gosec // counters only rise
 	}
 	c.DeadBytes = max(0, r.number()) // below 0 where the counter was lost: an audit mends it

@@ -20,27 +20,28 @@ var (
 	openScript      = newScript("open", "clock")
 	probeScript     = newScript("probe", "clock")
 	heartbeatScript = newScript("heartbeat", "clock")
+	createScript    = newScript("create", "clock", "partition", "writes")
 
-	putScript          = newScript("put", "clock", "partition", "numbers", "times", "writes", "head", "call").unrepeated().promises()
-	claimScript        = newScript("claim", "clock", "partition", "numbers", "sound", "times", "writes", "head", "dead")
+	putScript          = newScript("put", "clock", "partition", "numbers", "times", "writes", "size", "head", "call").unrepeated().promises()
+	claimScript        = newScript("claim", "clock", "partition", "numbers", "sound", "times", "writes", "head", "dead").unrepeated()
 	getScript          = newScript("get", "clock", "partition")
-	listScript         = newScript("list", "clock", "partition", "numbers")
+	listScript         = newScript("list", "clock", "partition", "numbers", "sound")
 	countScript        = newScript("count", "clock", "partition", "head")
 	auditRecordsScript = newScript("audit_records", "clock", "partition", "numbers", "sound", "writes", "head")
 	auditStraysScript  = newScript("audit_strays", "clock", "partition")
 	auditDeadScript    = newScript("audit_dead", "clock", "partition", "dead")
 
 	opScripts = [...]*script{
-		driver.OpBegin:      newScript("begin", "clock", "partition", "numbers", "times", "writes"),
+		driver.OpBegin:      newScript("begin", "clock", "partition", "numbers", "sound", "times", "writes"),
 		driver.OpAck:        newScript("ack", "clock", "partition").unrepeated(),
 		driver.OpRetry:      newScript("retry", "clock", "partition", "numbers", "times", "writes", "head", "schedule"),
 		driver.OpBury:       newScript("bury", "clock", "partition", "numbers", "writes", "dead"),
 		driver.OpRelease:    newScript("release", "clock", "partition", "numbers", "writes", "head", "schedule"),
-		driver.OpExtend:     newScript("extend", "clock", "partition", "numbers", "times", "writes"),
+		driver.OpExtend:     newScript("extend", "clock", "partition", "numbers", "sound", "times", "writes"),
 		driver.OpCancel:     newScript("cancel", "clock", "partition", "writes", "call").unrepeated().promises(),
 		driver.OpReschedule: newScript("reschedule", "clock", "partition", "numbers", "sound", "times", "writes", "call", "head", "schedule").unrepeated().promises(),
 		driver.OpReplay:     newScript("replay", "clock", "partition", "numbers", "times", "writes", "call", "head", "schedule", "dead").unrepeated().promises(),
-		driver.OpPurge:      newScript("purge", "clock", "partition", "writes", "call", "dead").unrepeated(),
+		driver.OpPurge:      newScript("purge", "clock", "partition", "writes", "call", "dead").unrepeated().promises(),
 	}
 )
 
@@ -67,9 +68,10 @@ func newScript(name string, parts ...string) *script {
 	return &script{name: name, source: source.String(), hash: hex.EncodeToString(sum[:])}
 }
 
-// unrepeated says that the client must not send the script again by itself if a reply was lost, as the caller has to know that there are
-// two copies. The second answer to Ack would be that there is no such message. For the scripts without tokens the queue looks after
-// the copies: see driver.Call.
+// unrepeated says that the client must not send the script again by itself if a reply was lost, as the
+// caller has to know that there are two copies. The second answer to Ack would be that there is no
+// such message. A consumer repeats its claims itself: see driver.Claim. For the other scripts without
+// tokens the queue looks after the copies: see driver.Call.
 func (s *script) unrepeated() *script {
 	s.once = true
 	return s

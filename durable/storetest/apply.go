@@ -21,6 +21,7 @@ var applyTests = []test{
 	{"Begin/Lease", beginLease},
 	{"Begin/SameLease", beginLeavesLease},
 	{"Extend", extend},
+	{"Extend/ByState", extendByState},
 	{"Retry", retry},
 	{"Retry/Reason", retryReason},
 	{"Release", release},
@@ -281,4 +282,23 @@ func reschedule(t *testing.T, newStore Factory) {
 	assert.Equal(t, [2]int64{2, 0}, [2]int64{c.Scheduled, c.InFlight})
 	assert.Empty(t, q.claim(2))
 	assert.Equal(t, []string{"b", "a"}, idsOf(q.claimWith(driver.Claim{Horizon: 6 * far, Max: 2, Visibility: far}).Records))
+}
+
+// extendByState extends messages without knowing which of them have begun.
+func extendByState(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(item("a", 0), item("b", 0))
+	claimed := q.claimWith(driver.Claim{Horizon: soon, Max: 2, Visibility: far, Begin: 1}).Records
+	changes := changesOf(claimed)
+	for i := range changes {
+		changes[i].Delay, changes[i].Begun = 2*far, 4*far
+	}
+	before := q.now()
+	outcomes := q.done(driver.OpExtend, changes...)
+	after := q.now()
+	assertLease(t, before, after, 4*far, outcomes[0].Lease)
+	assertLease(t, before, after, 2*far, outcomes[1].Lease)
+	for i, c := range changes {
+		assert.Equal(t, outcomes[i].Lease, q.get(c.ID).LeaseEnd)
+	}
 }

@@ -25,6 +25,11 @@ var claimTests = []test{
 	{"Claim/LeaseEnd", claimLeaseEnd},
 	{"Claim/Tokens", claimTokens},
 	{"Claim/Begin", claimBegins},
+	{"Claim/Hold", claimHold},
+	{"Claim/LostAnswer", claimLostAnswer},
+	{"Claim/LostAnswerAndLeaseOver", claimLostAnswerLate},
+	{"Claim/LostAnswerOfNothingLeft", claimLostAnswerEmpty},
+	{"Claim/LostAnswersOfManyConsumers", claimLostAnswers},
 }
 
 func claimRecord(t *testing.T, newStore Factory) {
@@ -233,4 +238,122 @@ func claimBegins(t *testing.T, newStore Factory) {
 	require.Len(t, d, 1)
 	q.done(driver.OpAck, changesOf(d)...)
 	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpAck, changesOf(d)[0]))
+}
+
+// claimHold gives a message that begins with the claim another lease than one that does not.
+func claimHold(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(item("a", 0), item("b", 0), item("later", far))
+	before := q.now()
+	records := q.claimWith(driver.Claim{Horizon: 2 * far, Max: 3, Visibility: 5 * far, Hold: 3 * far, Begin: 1}).Records
+	after := q.now()
+	require.Len(t, records, 3)
+	assertLease(t, before, after, 5*far, records[0].LeaseEnd)
+	assertLease(t, before, after, 3*far, records[1].LeaseEnd)
+	due := records[2].Due.Time()
+	assertLease(t, due, due, 3*far, records[2].LeaseEnd)
+	for _, r := range records {
+		assert.Equal(t, q.get(r.ID), r)
+	}
+}
+
+// claimAs claims for a consumer whose last answer, as far as it knows, ended with the token seen.
+func (q *queue) claimAs(consumer string, seen uint64, most, begin int, visibility time.Duration) []driver.Record {
+	q.t.Helper()
+	c, err := q.Claim(q.t.Context(), driver.Claim{
+		Consumer: consumer, Seen: seen, Horizon: soon, Max: most, MaxBytes: manyBytes, Begin: begin, Visibility: visibility, MaxCrashes: 1,
+	})
+	require.NoError(q.t, err)
+	return c.Records
+}
+
+func lastToken(records []driver.Record) uint64 { return records[len(records)-1].Token }
+
+// claimLostAnswer loses the answer of a claim. The consumer's next claim returns the same messages and no others; that of
+// another consumer does not.
+func claimLostAnswer(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(items("m", 8)...)
+	lost := q.claimAs("a", 0, 4, 2, far)
+	require.Equal(t, []string{"m000", "m001", "m002", "m003"}, idsOf(lost))
+	other := q.claimAs("b", 0, 2, 0, far)
+	require.Equal(t, []string{"m004", "m005"}, idsOf(other))
+	q.done(driver.OpCancel, driver.Change{ID: "m003"})
+
+	before := q.now()
+	again := q.claimAs("a", 0, 0, 0, 2*far)
+	after := q.now()
+	require.Equal(t, idsOf(lost[:3]), idsOf(again), "Max does not bound them")
+	for i := range again {
+		assertLease(t, before, after, 2*far, again[i].LeaseEnd)
+		assert.Equal(t, q.get(again[i].ID), again[i])
+		lost[i].LeaseEnd = again[i].LeaseEnd
+	}
+	assert.Equal(t, lost[:3], again, "with the same tokens and states")
+	assert.Empty(t, q.claimAs("a", lastToken(again), 0, 0, far), "what was seen does not come again")
+
+	next := q.claimAs("a", lastToken(again), 1, 0, far)
+	require.Equal(t, []string{"m006"}, idsOf(next))
+	late := q.claimAs("a", 0, 9, 9, far)
+	assert.Equal(t, idsOf(next), idsOf(late), "a claim that a dead connection delivers late claims nothing")
+	assert.Equal(t, next[0].Token, late[0].Token)
+	assert.Equal(t, driver.StateLeased, late[0].State)
+
+	q.done(driver.OpAck, changesOf(again[:2])...)
+	q.begin(again[2], next[0])
+	q.begin(other...)
+	q.done(driver.OpAck, changesOf([]driver.Record{again[2], next[0], other[0], other[1]})...)
+	assert.Equal(t, []string{"m007"}, idsOf(q.claimAs("b", lastToken(other), 9, 0, far)))
+	assert.Zero(t, q.count().Crashed)
+}
+
+// claimLostAnswerLate repeats the claim when the leases of the first one are over. MaxCrashes is 1 there.
+func claimLostAnswerLate(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(items("m", 3)...)
+	lost := q.claimAs("a", 0, 3, 2, q.short())
+	require.Len(t, lost, 3)
+	q.pass()
+	again := q.claimAs("a", 0, 3, 2, far)
+	require.Equal(t, changesOf(lost), changesOf(again))
+	q.done(driver.OpAck, changesOf(again[:2])...)
+	assert.Zero(t, q.count().Crashed)
+
+	q.put(items("n", 2)...)
+	q.claimAs("a", lastToken(again), 2, 1, q.short())
+	q.pass()
+	assert.Equal(t, []string{"n001"}, idsOf(q.claimAs("b", 0, 2, 0, far)), "another consumer ends the leases: one crash, and MaxCrashes is 1")
+	assert.Equal(t, uint64(1), q.count().Crashed)
+	assert.Empty(t, q.claimAs("a", lastToken(again), 2, 0, far))
+}
+
+// claimLostAnswerEmpty loses an answer whose messages are all gone when the claim is repeated.
+func claimLostAnswerEmpty(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(items("m", 4)...)
+	require.Len(t, q.claimAs("a", 0, 2, 0, far), 2)
+	q.done(driver.OpCancel, driver.Change{ID: "m000"})
+	q.done(driver.OpReschedule, driver.Change{ID: "m001", Delay: far})
+	lost := q.claimAs("a", 0, 1, 0, far)
+	require.Equal(t, []string{"m002"}, idsOf(lost))
+	require.Equal(t, changesOf(lost), changesOf(q.claimAs("a", 0, 2, 0, far)))
+	q.done(driver.OpRelease, changesOf(lost)...)
+	assert.Equal(t, []string{"m002", "m003"}, idsOf(q.claimAs("a", 0, 2, 0, far)))
+}
+
+// claimLostAnswers loses the answers of as many consumers as a store remembers, and more.
+func claimLostAnswers(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	const n = driver.ClaimConsumers + 4
+	q.put(items("m", n+1)...)
+	var lost [][]driver.Record
+	for i := range n {
+		lost = append(lost, q.claimAs(fmt.Sprint("consumer", i), 0, 1, 1, far))
+		require.Len(t, lost[i], 1)
+	}
+	for i := n - driver.ClaimConsumers; i < n; i++ {
+		assert.Equal(t, changesOf(lost[i]), changesOf(q.claimAs(fmt.Sprint("consumer", i), 0, 1, 1, far)), "consumer %d", i)
+	}
+	require.Len(t, q.claimAs("", 0, 1, 0, far), 1)
+	assert.Empty(t, q.claimAs("", 0, 1, 0, far), "a consumer without a name is not remembered")
 }

@@ -40,8 +40,9 @@ func runModelOn(t *testing.T, f Fixture, source rand.Source, steps int) {
 	m := &model{
 		queue:     openAs(t, f, config()),
 		random:    rand.New(source), //nolint:gosec // not for secrets
-		reference: reference{messages: make(map[string]*refMessage)},
+		reference: reference{messages: make(map[string]*refMessage), grants: make(map[string][]driver.Change)},
 		tokens:    make(map[string][]uint64),
+		seen:      make(map[string]uint64),
 	}
 	m.movable = f.Advance != nil
 	for i := range 12 {
@@ -64,6 +65,7 @@ type model struct {
 	movable bool
 	ids     []string
 	tokens  map[string][]uint64 // all that a message has had
+	seen    map[string]uint64   // the highest token that a consumer has received
 	what    string              // the last step, for messages of failed tests
 
 	seq          uint64 // of the last call
@@ -261,30 +263,71 @@ func (m *model) repeated(older bool, c driver.Call, err error) {
 func (m *model) stepClaim() {
 	c := driver.Claim{
 		Horizon: m.horizon(), Max: m.random.IntN(6), MaxBytes: 1 + m.random.IntN(100), Visibility: m.visibility(), MaxCrashes: m.random.IntN(4),
-		Begin: max(0, m.random.IntN(8)-4),
+		Begin: max(0, m.random.IntN(8)-4), Consumer: []string{"", "a", "b"}[m.random.IntN(3)],
 	}
+	if m.random.IntN(2) == 0 {
+		c.Hold = m.visibility()
+	}
+	c.Seen = m.seen[c.Consumer]
 	m.what = fmt.Sprintf("claim %+v", c)
 	before := m.settle()
 	now := driver.Instant(before.UnixMilli())
-	m.endLeases(now, c.MaxCrashes)
-	want := m.claimable(now.Add(c.Horizon), c.Max, c.MaxBytes)
-	claimed := m.claimWith(c)
-	after := m.now()
-	require.Equal(m.t, want, idsOf(claimed.Records), m.what)
-	highest := m.token
-	for _, r := range claimed.Records {
-		require.Greater(m.t, r.Token, m.token, m.what)
-		highest = max(highest, r.Token)
-		m.assertLease(before, after, r.Due, c.Visibility, r.LeaseEnd)
-		ref := m.messages[r.ID]
-		ref.good, ref.last, ref.moved = true, 0, false
-		ref.record.State, ref.record.Token, ref.record.LeaseEnd = r.State, r.Token, r.LeaseEnd
-		m.tokens[r.ID] = append(m.tokens[r.ID], r.Token)
-		m.same(ref, r)
+	unseen := m.unseen(c.Consumer, c.Seen)
+	for _, ref := range unseen {
+		ref.record.LeaseEnd = driver.Never
 	}
-	m.token = highest
+	m.endLeases(now, c.MaxCrashes)
+	var claimed driver.Claimed
+	if len(unseen) > 0 {
+		claimed = m.claimAgain(c, unseen)
+	} else {
+		claimed = m.claimNew(c, now)
+	}
+	after := m.now()
+	for _, r := range claimed.Records {
+		lease := c.Visibility
+		if r.State == driver.StateLeased && c.Hold > 0 {
+			lease = c.Hold
+		}
+		m.assertLease(before, after, r.Due, lease, r.LeaseEnd)
+		ref := m.messages[r.ID]
+		ref.record.LeaseEnd = r.LeaseEnd
+		m.same(ref, r)
+		if c.Consumer != "" && m.random.IntN(2) == 0 { // else the answer is lost, from this message on
+			m.seen[c.Consumer] = max(m.seen[c.Consumer], r.Token)
+		}
+	}
 	require.Equal(m.t, m.counts(0).NextDue, claimed.Next, m.what)
 	require.Equal(m.t, m.firstLease(), claimed.Lease, m.what)
+}
+
+// claimNew claims messages that are scheduled.
+func (m *model) claimNew(c driver.Claim, now driver.Instant) driver.Claimed {
+	want := m.claimable(now.Add(c.Horizon), c.Max, c.MaxBytes)
+	claimed := m.claimWith(c)
+	require.Equal(m.t, want, idsOf(claimed.Records), m.what)
+	for _, r := range claimed.Records {
+		require.Greater(m.t, r.Token, m.token, m.what)
+		m.token = r.Token
+		ref := m.messages[r.ID]
+		ref.good, ref.last, ref.moved = true, 0, false
+		ref.record.State, ref.record.Token = r.State, r.Token
+		m.tokens[r.ID] = append(m.tokens[r.ID], r.Token)
+	}
+	m.grant(c.Consumer, claimed.Records)
+	return claimed
+}
+
+// claimAgain gets the messages of a lost answer.
+func (m *model) claimAgain(c driver.Claim, unseen []*refMessage) driver.Claimed {
+	claimed, err := m.Claim(m.t.Context(), c)
+	require.NoError(m.t, err)
+	var want []driver.Change
+	for _, ref := range unseen {
+		want = append(want, driver.Change{ID: ref.record.ID, Token: ref.record.Token})
+	}
+	require.Equal(m.t, want, changesOf(claimed.Records), m.what)
+	return claimed
 }
 
 // assertLease asserts that a lease ends a while after now or, if it is later, after the due time.
@@ -316,6 +359,9 @@ func (m *model) stepApply() {
 		switch {
 		case b.Op == driver.OpExtend:
 			c.Delay = m.visibility()
+			if m.random.IntN(2) == 0 {
+				c.Begun = m.visibility()
+			}
 		case b.Op == driver.OpReschedule && m.random.IntN(3) == 0:
 			c.At, c.Delay = driver.InstantOf(before.Add(m.delay()-time.Minute)), 0
 		}
@@ -360,6 +406,9 @@ func (m *model) learn(before, after time.Time, b driver.Batch, c driver.Change, 
 		return
 	}
 	ref := m.messages[c.ID]
+	if b.Op == driver.OpBegin || b.Op == driver.OpExtend {
+		m.received(c) // else its consumer could not have asked for that
+	}
 	switch b.Op {
 	case driver.OpBegin:
 		require.Equal(m.t, ref.record.Due, o.Due, m.what)
@@ -370,13 +419,26 @@ func (m *model) learn(before, after time.Time, b driver.Batch, c driver.Change, 
 		assertLease(m.t, before, after, b.Visibility, o.Lease)
 		ref.record.LeaseEnd = o.Lease
 	case driver.OpExtend:
+		delay := c.Delay
+		if c.Begun > 0 && ref.record.State == driver.StateFiring {
+			delay = c.Begun
+		}
 		if o.Lease != ref.record.LeaseEnd { // to let a lease that is longer as it was is all right
-			m.assertLease(before, after, ref.record.Due, c.Delay, o.Lease)
+			m.assertLease(before, after, ref.record.Due, delay, o.Lease)
 		}
 		ref.record.LeaseEnd = o.Lease
 	case driver.OpRetry, driver.OpReplay, driver.OpReschedule:
 		ref.record.Due = m.get(c.ID).Due
 		m.assertDue(before, after, c.At, c.Delay, ref.record.Due)
+	}
+}
+
+// received notes that a consumer has received the claim that has given a message.
+func (m *model) received(c driver.Change) {
+	for consumer, grant := range m.grants {
+		if slices.ContainsFunc(grant, func(g driver.Change) bool { return g.ID == c.ID && g.Token == c.Token }) {
+			m.seen[consumer] = grant[len(grant)-1].Token
+		}
 	}
 }
 

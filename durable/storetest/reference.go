@@ -13,6 +13,7 @@ type reference struct {
 	messages map[string]*refMessage
 	token    uint64 // the highest that was given
 	sums     driver.Counts
+	grants   map[string][]driver.Change // what the last claim of each consumer has given
 }
 
 type refMessage struct {
@@ -90,6 +91,23 @@ func (r *reference) claimable(until driver.Instant, limit, maxBytes int) []strin
 		ids = append(ids, m.record.ID)
 	}
 	return ids
+}
+
+// grant notes what a claim has given.
+func (r *reference) grant(consumer string, records []driver.Record) {
+	if consumer != "" && len(records) > 0 {
+		r.grants[consumer] = changesOf(records)
+	}
+}
+
+// unseen are the messages of the last claim of a consumer that are still leased or firing by it, and have tokens above seen.
+func (r *reference) unseen(consumer string, seen uint64) (unseen []*refMessage) {
+	for _, c := range r.grants[consumer] {
+		if m := r.messages[c.ID]; m != nil && m.inFlight() && m.record.Token == c.Token && c.Token > seen {
+			unseen = append(unseen, m)
+		}
+	}
+	return unseen
 }
 
 // sorted are some messages in the order of a time and the ids.

@@ -32,3 +32,19 @@ func DueAt(now time.Time, at driver.Instant, delay time.Duration) driver.Instant
 func LeaseEnd(now time.Time, due driver.Instant, d time.Duration) driver.Instant {
 	return max(After(now, d), due.Add(d))
 }
+
+// ClaimedUntil is the end of the lease that a claim gives to a message in a state, leased or firing.
+func ClaimedUntil(now time.Time, c *driver.Claim, state driver.State, due driver.Instant) driver.Instant {
+	if state == driver.StateLeased && c.Hold > 0 {
+		return LeaseEnd(now, due, c.Hold)
+	}
+	return LeaseEnd(now, due, c.Visibility)
+}
+
+// Extension is how long OpExtend makes the lease of a message in a state.
+func Extension(c *driver.Change, state driver.State) time.Duration {
+	if state == driver.StateFiring && c.Begun > 0 {
+		return c.Begun
+	}
+	return c.Delay
+}

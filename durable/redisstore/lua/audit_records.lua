@@ -2,19 +2,19 @@
 -- can replay or purge it.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, 3 cursor of HSCAN, 4 its COUNT, 5 '1' to repair.
--- Result: next cursor, records, orphans, repaired, bytes that were read.
+-- Result: next cursor, records, orphans, unreadable ones, repaired, bytes that were read.
 -- Runs under OOM.
 
 local scan = call('HSCAN', RECORDS, ARGV[3], 'COUNT', ARGV[4])
 local found, repair = scan[2], ARGV[5] == '1'
 local before = head()
-local records, orphans, repaired, bytes = 0, 0, 0, 0
+local records, orphans, unreadable, repaired, bytes = 0, 0, 0, 0, 0
 
--- put_back schedules an orphan, and puts a dead one back among the dead, where it may still have its time of death. A damaged one
--- stays where it is.
+-- put_back schedules an orphan, and puts a dead one back among the dead, where it may still have its time of death. One that cannot
+-- be read stays where it is, as its due time is not known.
 local function put_back(id, record, s, died)
   s = sound_state(s)
-  if not sound_record(record) then return end -- nobody could read it
+  if not sound_record(record) then return end
   allow_growth()
   if died then
     s = sub(moved(false, 'X', unpack7(record, 9)), 1, 23) .. pack7(tonumber(died))
@@ -43,6 +43,7 @@ for first = 1, #found, 256 do
   local dead, states = call('ZMSCORE', DEAD, unpack(ids)), call('HMGET', STATES, unpack(ids))
   for i, id in ipairs(ids) do
     records, bytes = records + 1, bytes + #values[i]
+    if not sound_record(values[i]) then unreadable = unreadable + 1 end
     if not (scheduled[i] or leased[i] or dead[i] and states[i]) then
       orphans = orphans + 1
       if repair then put_back(id, values[i], states[i], dead[i]) end
@@ -51,4 +52,4 @@ for first = 1, #found, 256 do
 end
 
 hint(before, head())
-return { scan[1], records, orphans, repaired, bytes }
+return { scan[1], records, orphans, unreadable, repaired, bytes }

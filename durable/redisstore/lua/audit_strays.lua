@@ -1,4 +1,5 @@
--- Looks at some members of a set, or at some states, for such as have no record, and removes them.
+-- Looks at some members of a set, or at some states, for such as have no record, and removes them. Members that
+-- it removes count as lost.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 number of the key in KEYS (2 for states), 2 cursor of ZSCAN or HSCAN, 3 its COUNT, 4 '1' to repair.
 -- Result: next cursor, strays, repaired.
@@ -16,4 +17,5 @@ for i = 1, #found[2], 2 do
     if ARGV[4] == '1' then repaired = repaired + call(remove, KEYS[number], id) end
   end
 end
+if number ~= 2 then count('lost', repaired) end
 return { found[1], strays, repaired }

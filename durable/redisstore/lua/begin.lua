@@ -16,7 +16,7 @@ end
 local statuses, dues, ends, fresh, leases = {}, {}, {}, {}, {}
 for i, id in ipairs(ids) do
   local s = states[i]
-  local k = s and holds(s, ARGV[2 + 2 * i]) and kind(s)
+  local k = sound_state(s) and holds(s, ARGV[2 + 2 * i]) and kind(s)
   dues[i] = ZERO7
   ends[i] = packed and ZERO7
   if k ~= 'L' and k ~= 'F' then

@@ -1,37 +1,157 @@
--- Ends leases that are over, at most 256 of them, and leases messages in the order of due times and ids.
+-- Ends leases that are over, at most 256 of them, and leases messages in the order of due times and
+-- ids. If the answer of the consumer's last claim was lost, it renews the leases that that claim gave,
+-- returns its messages again, and leases no others.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, 3 horizon in ms, 4 number of messages, 5 bytes of bodies, 6 visibility in ms,
 --       7 crashes after which a message is dead (0: none), 8 dead letters that are kept, 9 and how long in ms, 10 number of messages that
---       begin at once if they are due, 11 bytes of bodies of dead letters that are kept.
--- Result: sec, usec, the next due time or '0', the end of the first lease or '0', the ends of leases (7 bytes each);
---         then for each message: id, record, state.
+--       begin at once if they are due, 11 bytes of bodies of dead letters that are kept, 12 lease in
+--       ms of those that do not begin, 13 consumer or '', 14 the highest token that it has seen,
+--       15 number of consumers that are remembered.
+-- Result: sec, usec, the next due time or '0', the end of the first lease or '0', the ends of
+--         leases (7 bytes each), members without a record that were removed, messages that stand
+--         aside; then for each message: id, record, state.
 -- Runs under OOM: each part removes something before it adds.
+--
+-- A scheduled message whose record cannot be read stands aside: it stays in the set of scheduled ones,
+-- with its score negated. So it costs later claims nothing, and a script of a newer version puts it
+-- back. The counter 'aside' is the lowest VERSION of the scripts that have let messages stand aside.
+--
+-- The counter 'k:' and a consumer's name holds what its last claim gave: the first and the last token,
+-- and the earliest and the latest end of a lease, 7 bytes each. The counter 'consumers' lists the names.
 
-local before = head()
+local before, aside = head()
+local max, visibility, hold = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[12])
+local consumer, seen = ARGV[13], tonumber(ARGV[14])
+local known = call('HMGET', COUNTERS, 'largest', 'token', 'aside', 'k:' .. consumer)
+local result = { sec, usec, '0', '0', '', '0', '0' }
+local lost = {} -- members without a record
+
+-- stand_aside lets messages that cannot be read stand aside. members are scores and ids.
+local function stand_aside(members)
+  if #members == 0 then return end
+  many('ZADD', SCHEDULED, members)
+  aside = true
+  if not known[3] or tonumber(known[3]) > VERSION then call('HSET', COUNTERS, 'aside', VERSION) end
+end
+
+-- put_back puts back up to 256 messages that an older version has let stand aside.
+local function put_back()
+  local found = call('ZRANGEBYSCORE', SCHEDULED, '-inf', '(0', 'WITHSCORES', 'LIMIT', 0, 256)
+  local members = {}
+  for i = 1, #found, 2 do
+    members[i], members[i + 1] = decimal(-tonumber(found[i + 1])), found[i]
+  end
+  allow_growth()
+  many('ZADD', SCHEDULED, members)
+  if #found < 512 then
+    call('HDEL', COUNTERS, 'aside')
+    known[3] = false
+  end
+  before, aside = head()
+end
+
+if aside and tonumber(known[3] or 0) < VERSION then put_back() end
+
+-- remember notes the tokens of a claim and the bounds of its leases, as a field and its value.
+local function remember(fields, first, last, lo, hi)
+  if consumer == '' then return end
+  fields[#fields + 1] = 'k:' .. consumer
+  fields[#fields + 1] = pack7(first) .. pack7(last) .. pack7(lo) .. pack7(hi)
+  if known[4] then return end
+  local names = {}
+  for name in string.gmatch(call('HGET', COUNTERS, 'consumers') or '', '[^\n]+') do
+    if name ~= consumer then names[#names + 1] = name end
+  end
+  names[#names + 1] = consumer
+  while #names > tonumber(ARGV[15]) do
+    call('HDEL', COUNTERS, 'k:' .. table.remove(names, 1))
+  end
+  fields[#fields + 1] = 'consumers'
+  fields[#fields + 1] = table.concat(names, '\n')
+end
+
+-- unseen are the messages of the consumer's last claim that it has not seen and still holds, as token,
+-- id and state. Their leases are as that claim made them, so only leases within its bounds are read.
+local function unseen()
+  local first, last = math.max(unpack7(known[4], 1), seen + 1), unpack7(known[4], 8)
+  local lo, hi = decimal(unpack7(known[4], 15)), decimal(unpack7(known[4], 22))
+  local all, offset, found = {}, 0, nil
+  repeat
+    found = call('ZRANGEBYSCORE', LEASED, lo, hi, 'LIMIT', offset, 256)
+    offset = offset + 256
+    local states = #found > 0 and call('HMGET', STATES, unpack(found))
+    for i, id in ipairs(found) do
+      local s = sound_state(states[i])
+      local token = s and (kind(s) == 'L' or kind(s) == 'F') and unpack7(s, 2)
+      if token and token >= first and token <= last then all[#all + 1] = { token, id, s } end
+    end
+  until #found < 256
+  table.sort(all, function(a, b) return a[1] < b[1] end)
+  return all
+end
+
+-- give_again renews the leases of unseen messages and returns them.
+local function give_again()
+  local leases, ends, lo, hi = {}, {}, NEVER, 0
+  for _, m in ipairs(unseen()) do
+    local id, s = m[2], m[3]
+    local record = call('HGET', RECORDS, id)
+    if sound_record(record) then
+      local lease = kind(s) == 'F' and lease_end(now, visibility) or lease_end(due(s), hold)
+      lo, hi = math.min(lo, lease), math.max(hi, lease)
+      leases[#leases + 1], leases[#leases + 2] = decimal(lease), id
+      local n = #ends + 1
+      ends[n] = pack7(lease)
+      result[3 * n + 5], result[3 * n + 6], result[3 * n + 7] = id, record, s
+    end
+  end
+  if #ends == 0 then
+    call('HDEL', COUNTERS, 'k:' .. consumer) -- it stays among the names, which costs nothing
+    known[4] = false
+    return
+  end
+  max = 0
+  allow_growth()
+  many('ZADD', LEASED, leases)
+  result[5] = table.concat(ends)
+  local fields = {}
+  remember(fields, unpack7(known[4], 1), unpack7(known[4], 8), lo, hi)
+  call('HSET', COUNTERS, unpack(fields))
+end
+
+if consumer ~= '' and known[4] and unpack7(known[4], 8) > seen then give_again() end
 
 local over = call('ZRANGEBYSCORE', LEASED, '-inf', decimal(now), 'LIMIT', 0, 256)
 if #over > 0 then
   local limit, crashed, buried = tonumber(ARGV[7]), 0, 0
   local states = call('HMGET', STATES, unpack(over))
-  local fresh, back, dead = {}, {}, {}
+  local fresh, back, dead, unread = {}, {}, {}, {}
   for i, id in ipairs(over) do
     local s = sound_state(states[i])
-    if not s then -- the state was lost: what the record says is the best there is
+    local k = s and kind(s)
+    if k ~= 'L' and k ~= 'F' then -- the state was lost or damaged: the record is the best there is
       local record = call('HGET', RECORDS, id)
-      s = sound_record(record) and moved(false, 'L', unpack7(record, 9))
+      if not record then
+        lost[#lost + 1] = id
+      elseif not sound_record(record) then
+        unread[#unread + 1], unread[#unread + 2] = decimal(-now), id
+      elseif is_dead(k) then
+        dead[#dead + 1], dead[#dead + 2] = decimal(unpack7(s, 24)), id
+      else
+        s, k = s or moved(false, 'L', unpack7(record, 9)), 'L'
+      end
     end
-    if s and (kind(s) == 'L' or kind(s) == 'F') then
-      local crashes = unpack4(s, 20)
-      local k = 'S'
-      if kind(s) == 'F' then
+    if k == 'L' or k == 'F' then
+      local crashes, to = unpack4(s, 20), 'S'
+      if k == 'F' then
         crashes, crashed = crashes + 1, crashed + 1
-        if limit > 0 and crashes >= limit then k, buried = 'X', buried + 1 end
+        if limit > 0 and crashes >= limit then to, buried = 'X', buried + 1 end
       end
       local n = #fresh
       fresh[n + 1] = id
-      fresh[n + 2] = k .. sub(s, 2, 19) .. pack4(crashes) .. (k == 'X' and pack7(now) or ZERO7) .. sub(s, 31)
-      local set = k == 'X' and dead or back
-      set[#set + 1] = decimal(k == 'X' and now or due(s))
+      fresh[n + 2] = to .. sub(s, 2, 19) .. pack4(crashes) .. (to == 'X' and pack7(now) or ZERO7) .. sub(s, 31)
+      local set = to == 'X' and dead or back
+      set[#set + 1] = decimal(to == 'X' and now or due(s))
       set[#set + 1] = id
     end
   end
@@ -39,18 +159,16 @@ if #over > 0 then
   store(STATES, fresh)
   many('ZADD', SCHEDULED, back)
   add_dead(dead)
+  stand_aside(unread)
   count('crashed', crashed)
   count('buried', buried)
 end
 bound_dead(tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[11]))
 
-local result = { sec, usec, '0', '0', '' }
-local max = tonumber(ARGV[4])
-
 -- Those that are due come without their scores, which cost the server more than all else of them.
 local ids, dues = {}, {} -- no due time: it is over
 if max > 0 and (#over > 0 or before and before <= now) then
-  ids = call('ZRANGEBYSCORE', SCHEDULED, '-inf', decimal(now), 'LIMIT', 0, max)
+  ids = call('ZRANGEBYSCORE', SCHEDULED, 0, decimal(now), 'LIMIT', 0, max)
 end
 if #ids < max then
   local horizon = decimal(now + tonumber(ARGV[3]))
@@ -62,7 +180,7 @@ if #ids < max then
 end
 
 -- Lengths are asked for where the bodies might not fit, so that no more than what fits is copied.
-local room, known = tonumber(ARGV[5]), call('HMGET', COUNTERS, 'largest', 'token')
+local room = tonumber(ARGV[5])
 if not known[1] or tonumber(known[1]) * max > room then
   local fit = 0
   for i, id in ipairs(ids) do
@@ -79,15 +197,13 @@ if #ids > 0 then
   -- Tokens rise even where a failover has lost the last ones, unless the clock has been set back as well.
   local token = math.max(tonumber(known[2] or 0), tonumber(sec) * 1000000 + tonumber(usec) - 1)
   local prefix -- of the token: all but the last byte
-  local visibility, firing = tonumber(ARGV[6]), tonumber(ARGV[10])
-  local fresh, leases, ends, n = {}, {}, {}, 0
-  local last = now -- most leases end at the same time
-  local lease = lease_end(now, visibility)
-  local packed = pack7(lease)
-  lease = decimal(lease)
+  local firing = tonumber(ARGV[10])
+  local fresh, leases, ends, n, unread = {}, {}, {}, 0, {}
+  local k, last, lease, packed -- most leases end at the same time
+  local lo, hi = NEVER, 0
   for i, id in ipairs(ids) do
     local record, s = records[i], sound_state(states[i])
-    if sound_record(record) then -- else it is a stray, or damaged, and goes from the set: an audit tells of it
+    if sound_record(record) then
       local at, at7 = dues[i] or now, nil
       if dues[i] then
         -- The due time of the record is not asked for: the message may have been moved and its state lost.
@@ -96,16 +212,16 @@ if #ids > 0 then
         at7 = sub(s or record, 9, 15)
         if unpack7(at7, 1) > now then at7 = pack7(now) end -- the score has it
       end
-      if at ~= last then
-        local ending = lease_end(at, visibility)
-        last, lease, packed = at, decimal(ending), pack7(ending)
-      end
       n = n + 1
+      local state = n <= firing and not dues[i] and 'F' or 'L'
+      if at ~= last or state ~= k then
+        local ending = lease_end(at, state == 'F' and visibility or hold)
+        k, last, lease, packed = state, at, decimal(ending), pack7(ending)
+        lo, hi = math.min(lo, ending), math.max(hi, ending)
+      end
       ends[n] = packed
       local digit = (token + n) % 256
       if not prefix or digit == 0 then prefix = sub(pack7(token + n), 1, 6) end
-      local state = 'L'
-      if n <= firing and not dues[i] then state = 'F' end
       if s then
         state = state .. prefix .. char(digit) .. at7 .. sub(s, 16, 23) .. ZERO7 .. sub(s, 31)
       else
@@ -113,19 +229,35 @@ if #ids > 0 then
       end
       fresh[2 * n - 1], fresh[2 * n] = id, state
       leases[2 * n - 1], leases[2 * n] = lease, id
-      result[3 * n + 3], result[3 * n + 4], result[3 * n + 5] = id, record, state
+      result[3 * n + 5], result[3 * n + 6], result[3 * n + 7] = id, record, state
+    elseif record then
+      unread[#unread + 1], unread[#unread + 2] = decimal(-(dues[i] or tonumber(call('ZSCORE', SCHEDULED, id)))), id
+    else
+      lost[#lost + 1] = id
     end
   end
-  result[5] = table.concat(ends)
-  call('ZREMRANGEBYRANK', SCHEDULED, 0, #ids - 1) -- they are the first
-  store(STATES, fresh)
-  many('ZADD', LEASED, leases)
-  call('HSET', COUNTERS, 'token', decimal(token + n))
+  local first = aside and call('ZCOUNT', SCHEDULED, '-inf', '(0') or 0
+  call('ZREMRANGEBYRANK', SCHEDULED, first, first + #ids - 1) -- they are the first that do not stand aside
+  stand_aside(unread)
+  if n > 0 then
+    result[5] = table.concat(ends)
+    store(STATES, fresh)
+    many('ZADD', LEASED, leases)
+    local fields = { 'token', decimal(token + n) }
+    remember(fields, token + 1, token + n, lo, hi)
+    call('HSET', COUNTERS, unpack(fields))
+  end
 end
 
+if #lost > 0 then
+  many('HDEL', STATES, lost)
+  count('lost', #lost)
+  result[6] = decimal(#lost)
+end
 local after = head()
 hint(before, after)
 if after then result[3] = decimal(after) end
+if aside then result[7] = decimal(call('ZCOUNT', SCHEDULED, '-inf', '(0')) end
 local first = call('ZRANGE', LEASED, 0, 0, 'WITHSCORES')
-if first[2] then result[4] = decimal(tonumber(first[2])) end
+if first[2] and first[1] ~= '' then result[4] = decimal(tonumber(first[2])) end
 return result

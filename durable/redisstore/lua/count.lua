@@ -1,14 +1,22 @@
 -- Counts what a partition holds and has seen.
 -- KEYS: those of partition.lua.
 -- ARGV: none.
--- Result: now, scheduled, due, leased, dead, next due time or '0', then the counters enqueued, acked, retried, buried, cancelled, crashed,
---         trimmed, dead_bytes.
+-- Result: now, scheduled, due, leased, dead, messages that stand aside, next due time or '0', then
+--         the counters enqueued, acked, retried, buried, cancelled, crashed, trimmed, lost, dead_bytes.
 
+local aside, all = call('ZCOUNT', SCHEDULED, '-inf', '(0'), cardinality(SCHEDULED)
+local leased, dead = cardinality(LEASED), cardinality(DEAD)
 local first = head()
 local result = {
-  decimal(now), decimal(call('ZCARD', SCHEDULED)), decimal(call('ZCOUNT', SCHEDULED, '-inf', decimal(now))),
-  decimal(call('ZCARD', LEASED)), decimal(call('ZCARD', DEAD)), first and decimal(first) or '0',
+  decimal(now), decimal(all - aside), decimal(call('ZCOUNT', SCHEDULED, 0, decimal(now))),
+  decimal(leased), decimal(dead), decimal(aside), first and decimal(first) or '0',
 }
-local counters = call('HMGET', COUNTERS, 'enqueued', 'acked', 'retried', 'buried', 'cancelled', 'crashed', 'trimmed', 'dead_bytes')
-for i = 1, 8 do result[6 + i] = counters[i] or '0' end
+local counters = call('HMGET', COUNTERS,
+  'enqueued', 'acked', 'retried', 'buried', 'cancelled', 'crashed', 'trimmed', 'lost', 'dead_bytes')
+for i = 1, 9 do result[7 + i] = counters[i] or '0' end
+
+-- Each record stands in one set, so members beyond the records are such as have lost theirs.
+local records = call('HLEN', RECORDS) - call('HEXISTS', RECORDS, '') -- without the filler
+local missing = math.max(0, all + leased + dead - records)
+result[15] = decimal(tonumber(result[15]) + missing)
 return result

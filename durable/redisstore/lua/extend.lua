@@ -1,17 +1,17 @@
 -- The leases of leased and firing messages end later.
 -- KEYS: those of partition.lua.
--- ARGV: for each message: id, token (7 bytes), milliseconds.
+-- ARGV: for each message: id, token (7 bytes), milliseconds if it has not begun, and if it has.
 -- Result: sec, usec, statuses, '', ends of leases (7 bytes each).
 -- Runs under OOM.
 
-local ids = column(1, 3)
+local ids = column(1, 4)
 local states = call('HMGET', STATES, unpack(ids))
 local statuses, ends, leases = {}, {}, {}
 for i, id in ipairs(ids) do
   local s = states[i]
-  local k = s and holds(s, ARGV[3 * i - 1]) and kind(s)
+  local k = sound_state(s) and holds(s, ARGV[4 * i - 2]) and kind(s)
   if k == 'L' or k == 'F' then
-    local lease = lease_end(due(s), tonumber(ARGV[3 * i]))
+    local lease = lease_end(due(s), tonumber(ARGV[k == 'L' and 4 * i - 1 or 4 * i]))
     statuses[i], ends[i] = DONE, pack7(lease)
     leases[#leases + 1] = decimal(lease)
     leases[#leases + 1] = id

@@ -1,10 +1,13 @@
 -- Read before scripts that look at the earliest due time.
 -- KEYS: those of partition.lua. ARGV: for hint 1 PUBLISH or SPUBLISH, 2 channel of hints; and those of the script.
 
--- head is the earliest due time, nil where nothing is scheduled.
+-- head is the earliest due time, nil if nothing is scheduled, and whether messages stand aside: see claim.lua.
 local function head()
   local first = call('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')
-  return first[2] and tonumber(first[2])
+  local at = first[1] and first[1] ~= '' and tonumber(first[2])
+  if not at or at >= 0 then return at or nil, false end
+  first = call('ZRANGEBYSCORE', SCHEDULED, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  return first[1] and first[1] ~= '' and tonumber(first[2]) or nil, true
 end
 
 -- hint tells those who watch that the head has moved to an earlier time than before. A server that refuses it costs a hint.

@@ -1,4 +1,4 @@
--- Reads a page of a sorted set, with the records.
+-- Reads a page of a sorted set, with the records. Messages that stand aside, or whose records cannot be read, are left out.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 number of the set in KEYS, 2 and 3 score and id of the last message of the page before ('' and '' for the first page),
 --       4 length of the page, 5 bytes of records at which it ends before that.
@@ -17,7 +17,7 @@ end
 
 -- first is the rank of the first member after the cursor: a binary search among those with its score, as it may be gone.
 local function first()
-  if ARGV[2] == '' then return 0 end
+  if ARGV[2] == '' then return call('ZCOUNT', key, '-inf', '(0') end -- those that stand aside come before
   local low = call('ZCOUNT', key, '-inf', '(' .. ARGV[2])
   local high = low + call('ZCOUNT', key, ARGV[2], ARGV[2])
   while low < high do
@@ -32,14 +32,14 @@ local page = call('ZRANGE', key, rank, rank + limit - 1, 'WITHSCORES')
 local result = { '0', ARGV[2], ARGV[3] }
 for i = 1, #page, 2 do
   local id, score = page[i], decimal(tonumber(page[i + 1]))
-  local record = call('HGET', RECORDS, id)
+  local record = id ~= '' and call('HGET', RECORDS, id)
   result[2], result[3], rank = score, id, rank + 1
-  if record then
+  if sound_record(record) then
     local n = #result
     result[n + 1], result[n + 2], result[n + 3], result[n + 4] = id, record, call('HGET', STATES, id) or '', score
     room = room - #record
     if room <= 0 then break end
   end
 end
-if rank < call('ZCARD', key) then result[1] = '1' end
+if rank < cardinality(key) then result[1] = '1' end
 return result
