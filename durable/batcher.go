@@ -24,6 +24,8 @@ type batcher[Q, R any] struct {
 	size  func(Q) int       // bytes of a request; nil: they do not matter
 	alike func(a, b Q) bool // requests of one batch are; nil: all are
 
+	alone func(context.Context, Q) (R, error) // instead of flush for a caller who waits, if the store groups calls; nil: it does not
+
 	patience time.Duration // how long flush tries where the store cannot be reached
 
 	mu      sync.Mutex
@@ -57,6 +59,9 @@ type outcome[R any] struct {
 // do waits for the result of a request, which has a place in a room unless that is nil. If ctx ends before the request is sent, it
 // is not sent; if ctx ends later, it may still take place.
 func (b *batcher[Q, R]) do(ctx context.Context, room *room, request Q) (R, error) {
+	if b.alone != nil {
+		return b.alone(ctx, request)
+	}
 	c := newCall[Q, R](request)
 	if room != nil {
 		if b.size != nil {

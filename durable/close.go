@@ -46,7 +46,8 @@ const closeTime = 5 * time.Second
 // Close ends the queue. It ends the claiming, cancels the contexts of handlers with [ErrClosed] as the
 // cause, and waits a second for them. Then it gives back all messages that this process has and has
 // not settled, those of [Queue.Take] too, which counts neither an attempt nor a crash. Calls that
-// change something and are under way fail with ErrClosed, as all later ones do.
+// change something and are under way fail with ErrClosed, unless the store has them already; all later
+// ones do.
 //
 // Close returns at once if the queue has no messages, and after five seconds if the store cannot be
 // reached or does not answer; then the messages come again when their leases end, and a crash is

@@ -46,7 +46,8 @@ type Handler func(ctx context.Context, d *Delivery) error
 //
 // Messages that are given back count neither an attempt nor a crash. Then Consume waits until the
 // store has answered (if the store cannot be reached, for Options.RetryFor), and returns nil if ctx
-// has ended, or [ErrClosed]. A nil ctx or handler and invalid options are [ErrInvalid].
+// has ended, or [ErrClosed]. If the store is broken Consume ends in the same way, and returns [ErrBroken].
+// A nil ctx or handler and invalid options are [ErrInvalid].
 //
 // Any number of calls, in any number of processes, share the queue's partitions.
 func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOptions) error {
@@ -72,6 +73,9 @@ func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOp
 	w := newWorkers(ctx, c, handler)
 	w.wait()
 	c.stop()
+	if err := c.failure(); err != nil {
+		return fmt.Errorf("durable: consume: %w", err)
+	}
 	if ctx.Err() == nil || q.ctx.Err() != nil { // the queue was closed, or is being shut down
 		return fmt.Errorf("durable: consume: %w", ErrClosed)
 	}

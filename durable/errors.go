@@ -21,5 +21,6 @@ var (
 	ErrLocked      = driver.ErrLocked
 	ErrFull        = driver.ErrFull // nothing of the call was stored; what is queued may be taken and acknowledged
 	ErrUnsafe      = driver.ErrUnsafe
+	ErrBroken      = driver.ErrBroken      // for good: close the store and open it again, or restore its data
 	ErrUnavailable = driver.ErrUnavailable // for now; what was asked for may have taken place
 )

@@ -23,6 +23,7 @@ func (c *consumer) membership() {
 			known = members
 		case err != nil && c.ctx.Err() == nil:
 			c.q.report("heartbeat: %w", err)
+			c.fail(err)
 		}
 		pause(c.ctx, c.opts.Membership/3)
 	}

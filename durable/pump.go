@@ -96,6 +96,7 @@ func (p *pump) claim(ctx context.Context) {
 			if ctx.Err() == nil {
 				p.c.q.reportFault(fault{partition: p.part.index, err: fmt.Errorf("claim: %w", err)})
 			}
+			p.c.fail(err)
 			p.sooner(sent.Add(failurePause))
 			return
 		}

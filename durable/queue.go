@@ -77,7 +77,32 @@ func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 	for i := range backend.Partitions() {
 		q.parts = append(q.parts, newPart(q, i, name))
 	}
+	if checker, ok := backend.(driver.Checker); ok {
+		go q.check(checker)
+	}
 	return q, nil
+}
+
+// checkInterval is how often a store is checked that may be set up anew at any time.
+const checkInterval = time.Minute
+
+// check tells OnError when the store is not safe any more, and again when it is unsafe in another way.
+func (q *Queue) check(checker driver.Checker) {
+	for told := ""; ; {
+		pause(q.ctx, checkInterval)
+		if q.ctx.Err() != nil {
+			return
+		}
+		err := checker.Check(q.ctx)
+		switch {
+		case err == nil:
+			told = ""
+		case errors.Is(err, ErrUnavailable) || q.ctx.Err() != nil || err.Error() == told:
+		default:
+			told = err.Error()
+			q.report("%w", err)
+		}
+	}
 }
 
 func newPart(q *Queue, index int, name string) *part {
@@ -88,6 +113,10 @@ func newPart(q *Queue, index int, name string) *part {
 	p.puts.alike = func(a, b putRequest) bool { return a.replace == b.replace }
 	producer := &caller{p: p, name: name}
 	p.puts.flush = func(requests []putRequest) ([]driver.Status, error) { return p.put(producer, requests) }
+	_, groups := q.backend.(driver.Grouper)
+	if groups {
+		p.puts.alone = p.putOne
+	}
 	for op := driver.OpAck; op <= driver.OpExpire; op++ {
 		apply := p.apply
 		if op >= driver.OpCancel && op <= driver.OpPurge {
@@ -97,8 +126,30 @@ func newPart(q *Queue, index int, name string) *part {
 		p.gather(&p.changes[op], func(changes []driver.Change) ([]answer, error) {
 			return apply(driver.Batch{Partition: p.index, Op: op, Changes: changes})
 		})
+		if groups {
+			p.changes[op].alone = func(ctx context.Context, c driver.Change) (answer, error) { return p.changeOne(ctx, op, c) }
+		}
 	}
 	return p
+}
+
+// putOne stores a message in a store that groups calls.
+func (p *part) putOne(ctx context.Context, r putRequest) (driver.Status, error) {
+	statuses, err := p.q.backend.Put(ctx, driver.Put{Partition: p.index, Replace: r.replace, Items: []driver.PutItem{r.item}})
+	if err != nil {
+		return 0, err
+	}
+	return statuses[0], nil
+}
+
+// changeOne makes one transition in a store that groups calls.
+func (p *part) changeOne(ctx context.Context, op driver.Op, c driver.Change) (answer, error) {
+	sent := time.Now()
+	outcomes, err := p.q.backend.Apply(ctx, driver.Batch{Partition: p.index, Op: op, Changes: []driver.Change{c}})
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{outcomes[0], sent, false}, nil
 }
 
 // gather sets up a batcher of changes.

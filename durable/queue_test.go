@@ -178,3 +178,55 @@ func TestOpenRefusesNilStore(t *testing.T) {
 		require.ErrorContains(t, err, "store nil")
 	}
 }
+
+// checkedBackend is a backend whose store may be set up anew.
+type checkedBackend struct {
+	driver.Backend
+	mu    *sync.Mutex
+	state *error
+}
+
+func (c checkedBackend) Check(context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return *c.state
+}
+
+// A store that has become unsafe is told once, and once more after it was safe in between, or if it is unsafe in another way.
+func TestUnsafeStoreIsToldOnce(t *testing.T) {
+	t.Parallel()
+	var (
+		mu    sync.Mutex
+		state error
+		told  []string
+	)
+	options := durable.Options{Partitions: 1, OnError: func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		assert.ErrorIs(t, err, durable.ErrUnsafe)
+		told = append(told, err.Error())
+	}}
+	bubbleOf(t, func(b driver.Backend) driver.Backend { return checkedBackend{b, &mu, &state} }, options, func(t *testing.T, _ *durable.Queue) {
+		for _, step := range []struct {
+			err  error
+			want int
+		}{
+			{nil, 0},
+			{fmt.Errorf("%w: evicts", durable.ErrUnsafe), 1},
+			{fmt.Errorf("%w: evicts", durable.ErrUnsafe), 1},
+			{fmt.Errorf("%w: no longer there", durable.ErrUnavailable), 1},
+			{fmt.Errorf("%w: evicts", durable.ErrUnsafe), 1},
+			{fmt.Errorf("%w: keeps nothing", durable.ErrUnsafe), 2},
+			{nil, 2},
+			{fmt.Errorf("%w: keeps nothing", durable.ErrUnsafe), 3},
+		} {
+			mu.Lock()
+			state = step.err
+			mu.Unlock()
+			time.Sleep(time.Minute + time.Second)
+			mu.Lock()
+			require.Len(t, told, step.want, "%v", step.err)
+			mu.Unlock()
+		}
+	})
+}

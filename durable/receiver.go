@@ -38,7 +38,7 @@ func (q *Queue) Take(ctx context.Context) (*Delivery, error) { return q.receiver
 // Take waits for a message that is due, and begins it. The caller settles the message with one of
 // the methods of [Delivery] within ConsumerOptions.Visibility, or calls [Delivery.Extend]: unlike
 // that of a handler, the lease is not extended by itself. Take fails if ctx ends, and with
-// [ErrClosed] if the receiver or the queue is closed.
+// [ErrClosed] if the receiver or the queue is closed, or [ErrBroken] if the store is broken.
 func (r *Receiver) Take(ctx context.Context) (*Delivery, error) {
 	if ctx == nil {
 		return nil, fmt.Errorf("durable: take: %w context nil", ErrInvalid)
@@ -54,7 +54,7 @@ func (r *Receiver) Take(ctx context.Context) (*Delivery, error) {
 			if d := c.dispatcher.delivery(h); d != nil {
 				return d, nil
 			}
-		case ctx.Err() != nil || !errors.Is(err, ErrClosed):
+		case ctx.Err() != nil || !errors.Is(err, ErrClosed) || c.failure() != nil:
 			return nil, fmt.Errorf("durable: take: %w", err)
 		}
 		// The consumer has ended, because no call came for a while or because of Close.

@@ -50,6 +50,23 @@ func (q *Queue) retryAfter(first error, start time.Time, call func(ctx context.C
 	return err
 }
 
+// fail ends the consumer with err, unless the store may work again. The calls of Consume and Take then
+// return err.
+func (c *consumer) fail(err error) {
+	if errors.Is(err, ErrBroken) || errors.Is(err, ErrClosed) && c.ctx.Err() == nil {
+		c.cancel(err)
+		go c.retire()
+	}
+}
+
+// failure is the error that has ended the consumer, nil if there was none.
+func (c *consumer) failure() error {
+	if err := context.Cause(c.ctx); err != ErrClosed { //nolint:errorlint // this very error ends a consumer that has not failed
+		return err
+	}
+	return nil
+}
+
 // caller makes calls of one kind that have no token, one at a time, so that each takes place once: see [driver.Call]. It has a
 // batcher's goroutine to itself.
 type caller struct {

@@ -203,8 +203,8 @@ func TestLateCallIsMadeAgain(t *testing.T) {
 		faults [][2]error // before and after each call of the store
 		known  bool
 	}{
-		"late":                                       {[][2]error{{late(false), nil}}, true},
-		"late, but nothing was sent before":          {[][2]error{{late(true), nil}}, true},
+		"late":                              {[][2]error{{late(false), nil}}, true},
+		"late, but nothing was sent before": {[][2]error{{late(true), nil}}, true},
 		"late, and the copy before did not arrive":   {[][2]error{{errDown, nil}, {late(false), nil}}, true},
 		"late, and the copy before may have arrived": {[][2]error{{nil, errDown}, {late(true), nil}}, false},
 	} {

@@ -32,7 +32,7 @@ func withServer(ctx context.Context, named string, options []string, f func(srv 
 		return err
 	}
 	defer srv.close()
-	store, err := redisstore.New(srv.client, redisstore.Options{})
+	store, err := redisstore.New(srv.client, redisstore.Options{AllowLossOnCrash: true})
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func TestDamageIsNotShared(t *testing.T) {
 func damageRecords(t *testing.T, s *Store, q *queue, partition int) {
 	t.Helper()
 	var page int64
-	require.NoError(t, s.db.View(func(tx *bolt.Tx) error {
+	require.NoError(t, s.file.db.View(func(tx *bolt.Tx) error {
 		b, err := q.buckets(tx, partition)
 		page = int64(b.records.RootPage())
 		return err
@@ -59,7 +59,7 @@ func damageRecords(t *testing.T, s *Store, q *queue, partition int) {
 	require.Positive(t, page)
 	f, err := os.OpenFile(s.path, os.O_WRONLY, 0)
 	require.NoError(t, err)
-	size := int64(s.db.Info().PageSize)
+	size := int64(s.file.db.Info().PageSize)
 	_, err = f.WriteAt(make([]byte, size), page*size)
 	require.NoError(t, err)
 	require.NoError(t, f.Close())

@@ -1,7 +1,9 @@
 package boltstore
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -82,6 +84,9 @@ func (a *audit) walk(ctx context.Context, s sweep, repaired *int64) error {
 					faults = append(faults, slices.Clone(k))
 				}
 				k, v = c.Next()
+			}
+			if k != nil && bytes.Compare(k, from) <= 0 {
+				return fmt.Errorf("boltstore: %w: the keys of partition %d are out of order", ErrCorrupt, a.partition)
 			}
 			from, more = slices.Clone(k), k != nil
 			return nil

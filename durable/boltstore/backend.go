@@ -16,6 +16,9 @@ type backend struct {
 
 var _ driver.Backend = (*backend)(nil)
 
+// GroupsCalls says that calls share commits, see committer.
+func (b *backend) GroupsCalls() {}
+
 func (b *backend) Partitions() int { return len(b.queue.partitions) }
 
 // enter is what each call begins with.

@@ -157,6 +157,6 @@ func BenchmarkReopen(b *testing.B) {
 
 // pageWrites is the number of writes that commits have made so far.
 func pageWrites(s *Store) int64 {
-	stats := s.db.Stats()
+	stats := s.file.db.Stats()
 	return stats.TxStats.GetWrite()
 }

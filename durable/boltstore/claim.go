@@ -48,8 +48,8 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ends.len() > 0 {
-		claimed.Lease = max(least, p.ends.first().end)
+	if p.ends.Len() > 0 {
+		claimed.Lease = max(least, p.ends.First().end)
 	}
 	return claimed, nil
 }
@@ -74,7 +74,7 @@ func (p *partition) renewUnseen(now time.Time, claim *driver.Claim) (held []driv
 	for _, c := range p.grants.Unseen(claim.Consumer, claim.Seen) {
 		if l := p.holds(&c); l != nil {
 			l.end = local.ClaimedUntil(now, claim, l.state(), l.due)
-			p.ends.fix(l)
+			p.ends.Fix(l)
 			held = append(held, c)
 		}
 	}

@@ -56,7 +56,7 @@ func TestCrashOnFullDisk(t *testing.T) {
 	done(t, q, driver.OpBegin, changesOf(claim(t, q, 1))...)
 	clock.Advance(2 * time.Hour)
 	s.writing.Lock()
-	s.db.MaxSize = 1
+	s.file.db.MaxSize = 1
 	s.writing.Unlock()
 	c, err := q.Claim(t.Context(), driver.Claim{Max: 10, MaxBytes: 1 << 20, Visibility: time.Hour})
 	require.NoError(t, err)

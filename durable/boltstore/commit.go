@@ -2,13 +2,17 @@ package boltstore
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
 	"sync"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
-	bolt "go.etcd.io/bbolt"
 )
 
 // committer writes for all queues of a store. What arrives while a commit is under way goes together in the next one, so a commit
@@ -26,6 +30,7 @@ type committer struct {
 	closed  bool
 	last    int // requests of the last group
 	done    chan struct{}
+	stalled chan struct{} // closed when a commit has taken longer than Options.stall
 }
 
 // A group has at most so many messages, and so many bytes of bodies unless one request alone has more.
@@ -48,20 +53,26 @@ type request struct {
 }
 
 func (c *committer) start(s *Store) {
-	c.store, c.noting, c.done = s, make(map[*partition]struct{}), make(chan struct{})
+	c.store, c.noting, c.done, c.stalled = s, make(map[*partition]struct{}), make(chan struct{}), make(chan struct{})
 	c.wake.L = &c.mu
 	go c.run()
 }
 
-func (c *committer) stop() {
+// stop waits for what was asked. It is an error if a commit has stalled.
+func (c *committer) stop() error {
 	c.mu.Lock()
 	c.closed = true
 	c.wake.Signal()
 	c.mu.Unlock()
-	c.wait()
+	select {
+	case <-c.done:
+		return nil
+	case <-c.stalled:
+		return errStalled
+	}
 }
 
-func (c *committer) wait() { <-c.done }
+var errStalled = fmt.Errorf("%w: a commit does not end", driver.ErrBroken)
 
 // do waits until a request is safe, or has failed. Where ctx ends before, it may take place all the same.
 func (c *committer) do(ctx context.Context, r *request) error {
@@ -77,6 +88,8 @@ func (c *committer) do(ctx context.Context, r *request) error {
 	select {
 	case <-r.done:
 		return r.err
+	case <-c.stalled:
+		return *c.store.failed.Load()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -104,11 +117,17 @@ func (c *committer) noteLeft(notes []*partition) {
 
 func (c *committer) run() {
 	defer close(c.done)
-	for {
+	stall := c.store.options.stall
+	watch := time.AfterFunc(stall, func() {
+		c.store.fail(fmt.Errorf("%w for %v", errStalled, stall))
+		close(c.stalled)
+	})
+	for watch.Stop() {
 		group, notes, ok := c.gather()
 		if !ok {
 			return
 		}
+		watch.Reset(stall)
 		c.commit(group, notes)
 	}
 }
@@ -150,17 +169,18 @@ func (c *committer) gather() (group []*request, notes []*partition, ok bool) {
 	return group, notes, true
 }
 
-// linger lets those run who were woken by the last commit and are about to ask again; otherwise the next group would be
-// the first of them alone, and all others would wait for two commits.
+// linger lets the callers run that the last commit has woken and that are about to ask again. Otherwise the next
+// group would be the first of them alone, and all others would wait for two commits. It ends when as many wait as
+// the last group had, and no more come.
 func (c *committer) linger() {
 	for range lingerTurns {
 		before := len(c.waiting)
-		if before >= c.last {
-			return
-		}
 		c.mu.Unlock()
 		runtime.Gosched()
 		c.mu.Lock()
+		if n := len(c.waiting); n == before && n >= c.last {
+			return
+		}
 	}
 }
 
@@ -254,7 +274,9 @@ func withoutGrowth(group []*request, full error) (rest []*request) {
 	return rest
 }
 
-// transact runs a group in one transaction. It fails as a whole: then neither file nor memory have changed, or the store has failed.
+// transact runs a group in one transaction. It fails as a whole: then neither file nor memory have changed,
+// or the store has failed. Damage that the group has met while nothing was written yet is an error of the
+// group alone. An error of the system, such as EIO, ends the use of the store, except for [driver.ErrFull].
 func (c *committer) transact(group []*request, notes []*partition) error {
 	s := c.store
 	if err := s.failed.Load(); err != nil {
@@ -262,16 +284,8 @@ func (c *committer) transact(group []*request, notes []*partition) error {
 	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	var tx *bolt.Tx
-	id := 0
-	err := guard("write", func() (err error) {
-		if err = s.meta(); err != nil {
-			return err
-		}
-		if tx, err = s.db.Begin(true); err != nil {
-			return err
-		}
-		id = tx.ID()
+	met := true // by the group
+	id, err := s.file.update(func(tx *bolt.Tx) error {
 		w := newWriter(s, tx)
 		if err := w.run(group, notes); err != nil {
 			return err
@@ -280,34 +294,99 @@ func (c *committer) transact(group []*request, notes []*partition) error {
 			c.noteLeft(notes)
 			return tx.Rollback()
 		}
+		met = false
 		return w.commit()
 	})
 	if err == nil {
 		return nil
 	}
-	if tx != nil {
-		if again := guard("roll back", func() error { _ = tx.Rollback(); return nil }); again != nil {
-			s.fail(errors.Join(err, again))
-		}
+	err = fmt.Errorf("boltstore: commit to %q: %w", s.path, classify(err))
+	switch {
+	case s.file.stuck.Load():
+		s.fail(err)
+	case errors.Is(err, driver.ErrFull) || met && id > 0 || errors.Is(err, ErrCorrupt) && met:
+		c.verify(id, err)
+	default:
+		s.fail(err)
 	}
-	c.verify(id, err)
 	if failed := s.failed.Load(); failed != nil {
 		return *failed
 	}
-	return fmt.Errorf("boltstore: commit to %q: %w", s.path, classify(err))
+	return err
 }
 
 // verify ends the use of the store if a transaction that has failed can be seen: it may or may not be safe.
 func (c *committer) verify(id int, cause error) {
-	err := guard("read", func() error {
-		return c.store.see(func(tx *bolt.Tx) error {
-			if tx.ID() >= id {
-				return cause
-			}
-			return nil
-		})
+	err := c.store.file.view(func(tx *bolt.Tx) error {
+		if id > 0 && tx.ID() >= id {
+			return cause
+		}
+		return nil
 	})
 	if err != nil {
 		c.store.fail(errors.Join(cause, err))
 	}
+}
+
+// The reserve holds values that mean nothing. A transaction copies each page that it changes, so even
+// one that removes messages needs space. If there is none, part of the reserve is deleted, and its pages
+// serve the transactions that remove messages. A transaction that stores something new restores the
+// reserve first, so it is refused until there is room for both.
+//
+// The reserve must not need adjacent pages, as few of the free pages of a file that has been full are
+// adjacent. A value is therefore smaller than a page, since bbolt stores a larger one in adjacent pages.
+// The same holds for the list of free pages, which is written before a page on it can be used. The
+// values of one step therefore free so few pages that the list stays small while nothing else is free.
+const (
+	reserveBytes = 4 << 20
+	reserveValue = 1000 // with key and headers, four values fill a page of 4096 bytes
+	reserveStep  = 256  // values
+)
+
+// keepReserve makes what is missing of the reserve. Its first values go first, see spendReserve.
+func (w *writer) keepReserve() error {
+	b, err := w.tx.CreateBucketIfNotExists(bucketReserve)
+	if err != nil {
+		return err
+	}
+	b.FillPercent = 1
+	for at, size := 0, w.store.options.reserve; at < size; at += reserveValue {
+		k := binary.BigEndian.AppendUint32(nil, uint32(at))
+		if b.Get(k) != nil {
+			return nil
+		}
+		if err := b.Put(k, make([]byte, min(reserveValue, size-at))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spendReserve gives pages of the reserve to the transactions that follow. It is an error if nothing is left of the reserve.
+func (s *Store) spendReserve() error {
+	return s.update(func(tx *bolt.Tx) error {
+		b := tx.Bucket(bucketReserve)
+		if b == nil {
+			return berrors.ErrBucketNotFound
+		}
+		for range reserveStep {
+			k, _ := b.Cursor().First()
+			if k == nil {
+				return tx.DeleteBucket(bucketReserve)
+			}
+			if err := b.Delete(k); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// insist is update, which takes from the reserve where space has run out.
+func (s *Store) insist(f func(tx *bolt.Tx) error) error {
+	err := s.update(f)
+	for errors.Is(err, driver.ErrFull) && s.spendReserve() == nil {
+		err = s.update(f)
+	}
+	return err
 }

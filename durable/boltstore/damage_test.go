@@ -1,10 +1,13 @@
 package boltstore
 
 import (
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -90,35 +93,192 @@ func TestTruncatedFile(t *testing.T) {
 	assert.Less(t, whole, len(offsets))
 }
 
-// TestDamagedPages overwrites single pages: nothing panics, and errors are typed.
+// TestDamagedPages damages single pages at random: no call hangs or panics, errors are typed, and after each
+// of them the file can be repaired in place and opened again.
 func TestDamagedPages(t *testing.T) {
 	t.Parallel()
 	content := damageFile(t)
 	size, pages := livePages(t, content)
-	random := rand.New(rand.NewPCG(3, 4))
-	damaged := 0
-	for i := range 30 {
-		broken := append([]byte(nil), content...)
-		page := broken[size*pages[random.IntN(len(pages))]:][:size]
-		switch i % 3 {
+	rounds, damaged := 60, 0
+	if os.Getenv("TIMINGWHEEL_CHAOS") == "full" {
+		rounds = 3000
+	}
+	path := filepath.Join(t.TempDir(), "queue.db")
+	for seed := range rounds {
+		random := rand.New(rand.NewPCG(3, uint64(seed)))
+		broken := slices.Clone(content)
+		n := pages[random.IntN(len(pages))]
+		page := broken[size*n:][:size]
+		switch seed % 6 {
 		case 0:
 			clear(page)
 		case 1:
 			for j := range page {
 				page[j] = byte(random.Uint32())
 			}
-		default:
+		case 2:
 			page[random.IntN(64)] ^= 1 << random.IntN(8)
+		case 3:
+			page[random.IntN(size)] ^= 1 << random.IntN(8)
+		case 4:
+			at := random.IntN(size)
+			for j := range page[at:min(size, at+32)] {
+				page[at+j] = byte(random.Uint32())
+			}
+		default: // another page was written here, with the right number
+			copy(page[8:], content[size*pages[random.IntN(len(pages))]+8:][:size-8])
 		}
-		path := filepath.Join(t.TempDir(), "queue.db")
 		require.NoError(t, os.WriteFile(path, broken, 0o600))
-		if _, err := use(t, path); err != nil {
-			require.True(t, errors.Is(err, ErrCorrupt) || isAny(err, driver.ErrVersion, driver.ErrUnavailable, driver.ErrFull),
-				"round %d: %v", i, err)
-			damaged++
+		var err error
+		inTime(t, func() { _, err = use(t, path) })
+		if err == nil {
+			continue
+		}
+		damaged++
+		require.True(t, isAny(err, ErrCorrupt, driver.ErrVersion), "seed %d, page %d: %v", seed, n, err)
+		require.NoError(t, os.WriteFile(path, content, 0o600))
+		messages, err := use(t, path)
+		require.NoError(t, err, "seed %d, page %d: repaired", seed, n)
+		require.Equal(t, damagedMessages, messages)
+	}
+	assert.Greater(t, damaged, rounds/4)
+}
+
+// inTime fails if a call takes longer than a minute, with the stacks of all goroutines.
+func inTime(t *testing.T, call func()) {
+	t.Helper()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		call()
+	}()
+	select {
+	case <-over:
+	case <-time.After(time.Minute):
+		stacks := make([]byte, 1<<20)
+		require.Fail(t, "a call does not return", "%s", stacks[:runtime.Stack(stacks, true)])
+	}
+}
+
+// pageOf returns a page in use that has a certain kind and at least some elements, and its number.
+func pageOf(t *testing.T, content []byte, kind, elements int) (page []byte, number int) {
+	t.Helper()
+	size, pages := livePages(t, content)
+	for _, n := range pages[2:] {
+		page = content[size*n:][:size]
+		if int(binary.NativeEndian.Uint16(page[8:])) == kind && int(binary.NativeEndian.Uint16(page[10:])) >= elements {
+			return page, n
 		}
 	}
-	assert.Greater(t, damaged, 5)
+	require.Fail(t, "there is no such page")
+	return nil, 0
+}
+
+// TestOpenFindsDamage has damages that bbolt does not survive: it would recurse until the stack overflows, free
+// millions of pages, or panic while it holds its locks. Open finds them, and leaves the file unlocked.
+func TestOpenFindsDamage(t *testing.T) {
+	t.Parallel()
+	content := damageFile(t)
+	e := binary.NativeEndian
+	path := filepath.Join(t.TempDir(), "queue.db")
+	for _, c := range []struct {
+		name           string
+		kind, elements int
+		damage         func(page []byte, number int)
+		text           string
+	}{
+		{"a branch leads to itself", kindBranch, 2, func(p []byte, n int) { e.PutUint64(p[pageHeader+pageElement+8:], uint64(n)) }, "used twice"},
+		{"two children are one page", kindBranch, 2, func(p []byte, _ int) { copy(p[pageHeader+8:][:8], p[pageHeader+pageElement+8:][:8]) }, "page"},
+		{"a child is beyond the file", kindBranch, 2, func(p []byte, _ int) { e.PutUint64(p[pageHeader+8:], 1<<40) }, "in use"},
+		{"a branch without children", kindBranch, 2, func(p []byte, _ int) { e.PutUint16(p[10:], 0) }, "without children"},
+		{"a page with the number of another", kindLeaf, 2, func(p []byte, n int) { e.PutUint64(p, uint64(n+1)) }, "has the number"},
+		{"a kind that does not exist", kindLeaf, 2, func(p []byte, _ int) { e.PutUint16(p[8:], 3) }, "neither branch nor leaf"},
+		{"two billion overflow pages", kindLeaf, 2, func(p []byte, _ int) { e.PutUint32(p[12:], 1<<31) }, "in use"},
+		{"a key beyond its page", kindLeaf, 2, func(p []byte, _ int) { e.PutUint32(p[pageHeader+8:], 1<<31) }, "out of order"},
+		{"a value beyond its page", kindLeaf, 2, func(p []byte, _ int) { e.PutUint32(p[pageHeader+12:], 1<<31) }, "does not fit"},
+		{"more elements than fit", kindLeaf, 2, func(p []byte, _ int) { e.PutUint16(p[10:], 60_000) }, "do not fit"},
+		{"keys in the wrong order", kindLeaf, 2, func(p []byte, _ int) { p[pageHeader+int(e.Uint32(p[pageHeader+4:]))] = 0xFF }, "out of order"},
+		{"a list of free pages that is none", kindFreelist, 1, func(p []byte, _ int) { e.PutUint16(p[8:], kindLeaf) }, "no list"},
+		{"a page that is free twice", kindFreelist, 2, func(p []byte, _ int) { copy(p[pageHeader:][:8], p[pageHeader+8:]) }, "free and in use"},
+		{"a page that is free and in use", kindFreelist, 1, func(p []byte, n int) { e.PutUint64(p[pageHeader:], uint64(n)) }, "free and in use"},
+		{"a long list of free pages", kindFreelist, 1, func(p []byte, _ int) {
+			e.PutUint16(p[10:], 0xFFFF)
+			e.PutUint64(p[pageHeader:], 1<<36)
+		}, "do not fit"},
+	} {
+		broken := slices.Clone(content)
+		page, n := pageOf(t, broken, c.kind, c.elements)
+		c.damage(page, n)
+		require.NoError(t, os.WriteFile(path, broken, 0o600))
+		inTime(t, func() {
+			_, err := Open(path, Options{})
+			assert.ErrorIs(t, err, ErrCorrupt, c.name)
+			assert.ErrorContains(t, err, c.text, c.name)
+			assert.ErrorContains(t, err, path)
+		})
+		require.NoError(t, os.WriteFile(path, content, 0o600))
+		s, err := Open(path, Options{})
+		require.NoError(t, err, "%s: the file is repaired in place", c.name)
+		require.NoError(t, s.Close())
+	}
+}
+
+// TestCloseAfterPanicUnderLocks overwrites the meta pages of an open file: bbolt panics while it holds its
+// locks. All calls return, and so does Close, and the file is unlocked.
+func TestCloseAfterPanicUnderLocks(t *testing.T) {
+	t.Parallel()
+	content := damageFile(t)
+	path := filepath.Join(t.TempDir(), "queue.db")
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	s, err := Open(path, Options{})
+	require.NoError(t, err)
+	q := openQueue(t, s, 0)
+	broken := slices.Clone(content)
+	clear(broken[:2*os.Getpagesize()])
+	require.NoError(t, os.WriteFile(path, broken, 0o600))
+	inTime(t, func() {
+		_, err := q.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "new"}}})
+		assert.ErrorIs(t, err, ErrCorrupt)
+		assert.ErrorContains(t, err, "close the store and open")
+		_, err = s.Open(t.Context(), driver.Config{Queue: "another", DeadLimit: 10, DeadBytes: 1 << 20, DeadAge: time.Hour})
+		assert.ErrorIs(t, err, ErrCorrupt)
+		_, err = q.Count(t.Context(), 0)
+		assert.ErrorIs(t, err, ErrCorrupt)
+		assert.True(t, s.file.stuck.Load())
+		assert.NoError(t, s.Close())
+	})
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	_, err = use(t, path)
+	require.NoError(t, err)
+}
+
+// TestStalledCommit has a commit that does not end: calls, and Close, do not wait for it.
+func TestStalledCommit(t *testing.T) {
+	t.Parallel()
+	s, err := Open(filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true, stall: 2 * time.Second})
+	require.NoError(t, err)
+	q := openQueue(t, s, 1)
+	put(t, q, "a", 0)
+	release := make(chan struct{})
+	inTime(t, func() {
+		err := s.commits.do(t.Context(), &request{p: q.(*backend).queue.partitions[0], run: func(*partitionWriter) error {
+			<-release
+			return nil
+		}})
+		assert.ErrorIs(t, err, driver.ErrBroken)
+		assert.ErrorContains(t, err, "a commit does not end for 2s")
+		_, err = q.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "b"}}})
+		assert.ErrorIs(t, err, driver.ErrBroken)
+		_, err = q.Claim(t.Context(), driver.Claim{Max: 1})
+		assert.ErrorIs(t, err, driver.ErrBroken)
+		err = s.Close()
+		assert.ErrorIs(t, err, driver.ErrBroken)
+		assert.ErrorContains(t, err, "locked until the process ends")
+		assert.NoError(t, s.Close(), "again")
+	})
+	close(release)
+	<-s.commits.done
+	require.NoError(t, s.file.close())
 }
 
 // livePages are the pages of a file that are in use, and their size.

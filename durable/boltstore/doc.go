@@ -8,6 +8,8 @@
 // counters. After a crash or a restart there is no lease to wait for: every message that was claimed is scheduled
 // again as soon as the queue is open, at the due time it had.
 //
+// Other processes use the file through the process that has it open, see Options.Socket and [Connect].
+//
 // # What a call that has returned promises
 //
 // Put, and each transition that changes what must survive, returns after an fsync. Calls that arrive while a commit is under way share the
@@ -29,14 +31,18 @@
 //
 // The file grows to what the largest number of messages took, and never shrinks: what is free is used again. Each commit writes the list of free
 // pages, 8 bytes for each, so after a peak commits write more: 2.8 MB where 1.4 GB are free. To make the file small again let the queues run
-// empty and begin with a new file, or copy it with "bbolt compact" while it is closed. Where an int has 32 bits a file ends at 2 GiB, or earlier
+// empty and begin with a new file, or copy it with [Compact] while it is closed. Where an int has 32 bits a file ends at 2 GiB, or earlier
 // where there is no room for its map.
 //
 // # Damaged files
 //
-// [Open] compares the size of the file with what its meta pages say, reads the list of free pages and the version, and opening a
-// queue reads its heads: a truncated file either has lost nothing or is [ErrCorrupt]. The pages of the file have no checksums. Damage inside of it shows when
-// the page is read, as ErrCorrupt of that call; a page that is well-formed and wrong does not show. A file that is cut off by somebody
-// else while it is open gives the same error where the operating system reports the access as a fault, and it should be closed.
-// An empty file is a new one.
+// [Open] compares the size of the file with its meta pages and then reads the pages, see
+// Options.SkipCheck. A file that is cut off, or whose tree of pages is damaged, is [ErrCorrupt], and is
+// neither open nor locked afterwards. The pages have no checksums: a value that was changed, and nothing
+// else, is found when the record is read, as ErrCorrupt of that call, or not at all. An empty file is a
+// new one.
+//
+// A store whose file can no longer be written or read, because the disk is gone, another program has
+// changed the file, or a commit has not ended within a minute, has failed: all calls return
+// [driver.ErrBroken] at once. Close the store and open the file again, in a new process if it stays locked.
 package boltstore

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -20,101 +21,147 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// ErrCorrupt says that the file is damaged: cut off, or with pages that are not what they should be.
-var ErrCorrupt = errors.New("the file is damaged")
+// ErrCorrupt says that the file is damaged: cut off, or with pages that are not what they should be. It is a
+// [driver.ErrBroken].
+var ErrCorrupt = fmt.Errorf("%w: the file is damaged", driver.ErrBroken)
 
-// openFile opens, checks and locks a file, and makes it if there is none. It returns the descriptor, too, which belongs to the bolt.DB.
-func openFile(path string, o Options) (db *bolt.DB, file *os.File, err error) {
-	info, err := os.Stat(path)
-	switch {
-	case err == nil && info.IsDir():
-		return nil, nil, fmt.Errorf("%w path: it is a directory; a file is accepted", driver.ErrInvalid)
-	case err == nil && !info.Mode().IsRegular():
-		return nil, nil, fmt.Errorf("%w path: it is of the kind %v; a regular file is accepted", driver.ErrInvalid, info.Mode().Type())
-	case errors.Is(err, fs.ErrNotExist):
-		if _, err := os.Stat(filepath.Dir(path)); err != nil {
-			return nil, nil, fmt.Errorf("the directory of the file: %w", err)
-		}
-	case err != nil:
-		return nil, nil, err
+// file is an open bbolt file. It turns panics of bbolt, and faults of the mapped file, into errors.
+type file struct {
+	db      *bolt.DB
+	f       *os.File // that db has open
+	metaEnd int64    // where its meta pages end
+
+	// stuck is set when bbolt has panicked while it held its locks. A later transaction, and bolt.DB.Close,
+	// would wait for these locks for ever.
+	stuck atomic.Bool
+}
+
+// openFile opens, checks and locks a file, and makes it if there is none.
+func openFile(path string, o Options) (*file, error) {
+	size, err := sizeOf(path)
+	if err != nil {
+		return nil, err
 	}
 	deadline := time.Now().Add(o.LockTimeout)
-	if err == nil && info.Size() > 0 {
-		if err := inspect(path, lockTimeout(deadline)); err != nil {
-			return nil, nil, err
+	if size > 0 {
+		if err := inspect(path, lockTimeout(deadline), !o.SkipCheck); err != nil {
+			return nil, err
 		}
 	}
-	if db, file, err = openLocked(path, o, lockTimeout(deadline)); err != nil {
-		return nil, nil, err
+	f, err := openLocked(path, o, size, lockTimeout(deadline))
+	if err != nil {
+		return nil, err
 	}
-	if err := initialize(db); err != nil {
-		return nil, nil, errors.Join(err, db.Close())
+	if err := f.initialize(); err != nil {
+		return nil, errors.Join(err, f.close())
 	}
-	if info == nil {
+	if size < 0 {
 		syncDirectory(filepath.Dir(path))
 	}
-	return db, file, nil
+	return f, nil
+}
+
+// sizeOf is the size of the file at path, -1 if there is none. A path that cannot be that of a store's file
+// is [driver.ErrInvalid].
+func sizeOf(path string) (int64, error) {
+	refused := func(err error, accepted string) (int64, error) {
+		return 0, fmt.Errorf("%w path: %w; %s is accepted", driver.ErrInvalid, err, accepted)
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Stat(filepath.Dir(path)); err != nil {
+			return refused(err, "a file in a directory that exists")
+		}
+		return -1, nil
+	case err != nil:
+		return refused(err, "a file that this user may read and write")
+	case info.IsDir():
+		return refused(errors.New("it is a directory"), "a file")
+	case !info.Mode().IsRegular():
+		return refused(fmt.Errorf("it is of the kind %v", info.Mode().Type()), "a regular file")
+	}
+	return info.Size(), nil
 }
 
 // lockTimeout is what is left for waiting. bbolt takes 0 for ever, so it is never that.
 func lockTimeout(deadline time.Time) time.Duration { return max(time.Nanosecond, time.Until(deadline)) }
 
-// inspect checks the file before it is mapped as a whole, since access behind its end is a fault and no error. It holds
-// the lock that readers share meanwhile, so that nobody writes.
-func inspect(path string, timeout time.Duration) error {
-	db, _, err := openRecovered(path, 0, &bolt.Options{ReadOnly: true, Timeout: timeout})
-	if errors.Is(err, berrors.ErrTimeout) {
-		return lockedError(err)
+// inspect checks a file before bbolt reads its pages. Meanwhile it holds the lock that readers share, so no
+// process writes to the file.
+func inspect(path string, timeout time.Duration, pages bool) error {
+	f, err := openRecovered(path, 0, &bolt.Options{ReadOnly: true, Timeout: timeout})
+	if err == nil {
+		defer f.close() //nolint:errcheck // nothing was written
+	} else if !errors.Is(err, ErrCorrupt) && !isOfBolt(err) {
+		return err // not the file's fault: the lock, or a permission
 	}
-	if errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	if db != nil {
-		defer db.Close() //nolint:errcheck // nothing was written
-	}
-	if checked := checkMeta(path); checked != nil || err == nil {
+	if checked := checkFile(path, pages); checked != nil || err == nil {
 		return checked
 	}
 	return fmt.Errorf("%w: %w", ErrCorrupt, err)
 }
 
-func lockedError(err error) error { return fmt.Errorf("%w: %w", driver.ErrLocked, err) }
+// isOfBolt reports whether bolt.Open did not like what it has read.
+func isOfBolt(err error) bool {
+	return isAny(err, berrors.ErrInvalid, berrors.ErrChecksum, berrors.ErrVersionMismatch) ||
+		strings.Contains(err.Error(), "file size too small")
+}
 
 // openLocked opens the file for writing.
 //
-// The list of free pages is written with each commit. Without it, opening would read the whole file, which takes
-// minutes for a large one, and a damaged page in it would end the process from a goroutine of bbolt where nobody can recover.
-func openLocked(path string, o Options, timeout time.Duration) (*bolt.DB, *os.File, error) {
+// The list of free pages is written with each commit. Without the list, opening would read the whole file
+// once more.
+func openLocked(path string, o Options, size int64, timeout time.Duration) (*file, error) {
 	options := &bolt.Options{Timeout: timeout, FreelistType: bolt.FreelistMapType, NoSync: o.NoSync, MaxSize: o.maxSize}
 	if strconv.IntSize == 64 && runtime.GOOS != "windows" {
-		// Address space, no memory. While the file fits in it a writer that needs a larger map does not wait for readers.
-		options.InitialMmapSize = 1 << 30
+		// Address space, no memory. A writer that needs a larger map waits for readers, such as a backup.
+		options.InitialMmapSize = 1<<30 + int(2*max(0, size))
 	}
-	db, file, err := openRecovered(path, o.FileMode, options)
-	if errors.Is(err, berrors.ErrTimeout) {
-		return nil, nil, lockedError(err)
-	}
-	return db, file, err
+	return openRecovered(path, o.FileMode, options)
 }
 
-// openRecovered is bolt.Open, with an error where that panics on a damaged file.
-func openRecovered(path string, mode fs.FileMode, options *bolt.Options) (db *bolt.DB, file *os.File, err error) {
-	options.OpenFile = func(name string, flag int, perm os.FileMode) (f *os.File, err error) {
-		f, err = os.OpenFile(name, flag, perm)
-		file = f
-		return f, err
+// openRecovered is bolt.Open, with an error where that panics on a damaged file, and with errors that have a kind.
+func openRecovered(path string, mode fs.FileMode, options *bolt.Options) (*file, error) {
+	f := &file{}
+	options.OpenFile = func(name string, flag int, perm os.FileMode) (_ *os.File, err error) {
+		f.f, err = os.OpenFile(name, flag, perm)
+		return f.f, err
 	}
 	opened := false
-	err = guard("open", func() (err error) {
-		opened = false
-		db, err = bolt.Open(path, mode, options)
+	err := guard("open", func() (err error) {
+		f.db, err = bolt.Open(path, mode, options)
 		opened = true
 		return err
 	})
-	if !opened && file != nil {
-		_ = file.Close() // and with it the lock
+	switch {
+	case err == nil:
+		f.metaEnd = 2 * int64(f.db.Info().PageSize)
+		return f, nil
+	case !opened && f.f != nil:
+		f.abandon()
+	case errors.Is(err, berrors.ErrTimeout):
+		return nil, fmt.Errorf("%w: %w", driver.ErrLocked, err)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("%w path: %w; a file that this user may read and write is accepted", driver.ErrInvalid, err)
 	}
-	return db, file, err
+	return nil, classify(err)
+}
+
+// abandon unlocks and closes the file without bbolt, which has panicked. The map of the file stays, and
+// would keep the lock if that were not given up first.
+func (f *file) abandon() {
+	unlock(f.f)
+	_ = f.f.Close()
+}
+
+// close closes the file. It does not wait for transactions: there must be none, except one that is stuck.
+func (f *file) close() error {
+	if f.stuck.Load() {
+		f.abandon()
+		return nil
+	}
+	return guard("close", f.db.Close)
 }
 
 // guard turns panics of bbolt, and faults of the mapped file, into errors.
@@ -129,22 +176,68 @@ func guard(what string, f func() error) (err error) {
 	return f()
 }
 
-// meta is an error where the pages of meta data have been cut off. bbolt reads them when it begins a transaction, and where that faults
-// it keeps its locks: whoever comes later would wait for ever, Close as well.
-func (s *Store) meta() error {
-	info, err := s.file.Stat()
-	if err == nil && info.Size() < s.metaEnd {
+// usable is an error where bbolt would wait for ever, or where its meta pages have been cut off. bbolt reads
+// these when it begins a transaction, and keeps its locks where that faults.
+func (f *file) usable() error {
+	if f.stuck.Load() {
+		return fmt.Errorf("%w: bbolt has panicked", ErrCorrupt)
+	}
+	info, err := f.f.Stat()
+	if err == nil && info.Size() < f.metaEnd {
 		err = fmt.Errorf("%w: %d bytes of it are left", ErrCorrupt, info.Size())
 	}
-	return err
+	return classify(err)
 }
 
-// see reads in a transaction.
-func (s *Store) see(f func(tx *bolt.Tx) error) error {
-	if err := s.meta(); err != nil {
-		return err
+// view reads in a transaction.
+func (f *file) view(read func(tx *bolt.Tx) error) error {
+	return guard("read", func() error {
+		if err := f.usable(); err != nil {
+			return err
+		}
+		tx, err := f.begin(false)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() //nolint:errcheck // it only reads
+		return read(tx)
+	})
+}
+
+// update writes in a transaction, which write ends by Commit or Rollback if it returns no error. The caller
+// keeps other writers out. It returns the number of the transaction, 0 if there was none. Afterwards f may be stuck.
+func (f *file) update(write func(tx *bolt.Tx) error) (id int, err error) {
+	var tx *bolt.Tx
+	err = guard("write", func() (err error) {
+		if err = f.usable(); err != nil {
+			return err
+		}
+		if tx, err = f.begin(true); err != nil {
+			return err
+		}
+		id = tx.ID()
+		return write(tx)
+	})
+	if err != nil && tx != nil {
+		if again := guard("roll back", func() error { _ = tx.Rollback(); return nil }); again != nil {
+			f.stuck.Store(true)
+			err = errors.Join(err, again)
+		}
 	}
-	return s.db.View(f)
+	return id, err
+}
+
+// begin begins a transaction. If bbolt panics it keeps its locks.
+func (f *file) begin(writable bool) (*bolt.Tx, error) {
+	panics := true
+	defer func() {
+		if panics {
+			f.stuck.Store(true)
+		}
+	}()
+	tx, err := f.db.Begin(writable)
+	panics = false
+	return tx, err
 }
 
 // syncDirectory makes the name of a new file safe. Some systems cannot do that, and need not.
@@ -156,26 +249,28 @@ func syncDirectory(path string) {
 }
 
 // initialize checks the version of the layout, and writes it to a new file.
-func initialize(db *bolt.DB) error {
-	return guard("read the version", func() error {
-		fresh := false
-		if err := db.View(func(tx *bolt.Tx) (err error) {
-			fresh, err = checkVersion(tx)
-			return err
-		}); err != nil || !fresh {
-			return err
+func (f *file) initialize() error {
+	fresh := false
+	if err := f.view(func(tx *bolt.Tx) (err error) {
+		fresh, err = checkVersion(tx)
+		return err
+	}); err != nil || !fresh {
+		return err
+	}
+	_, err := f.update(func(tx *bolt.Tx) error {
+		meta, err := tx.CreateBucket(bucketMeta)
+		if err == nil {
+			_, err = tx.CreateBucket(bucketQueues)
 		}
-		return classify(db.Update(func(tx *bolt.Tx) error {
-			meta, err := tx.CreateBucket(bucketMeta)
-			if err == nil {
-				_, err = tx.CreateBucket(bucketQueues)
-			}
-			if err == nil {
-				err = meta.Put(keyVersion, binary.BigEndian.AppendUint64(nil, formatVersion))
-			}
-			return err
-		}))
+		if err == nil {
+			err = meta.Put(keyVersion, binary.BigEndian.AppendUint64(nil, formatVersion))
+		}
+		if err == nil {
+			err = tx.Commit()
+		}
+		return err
 	})
+	return classify(err)
 }
 
 // checkVersion reports whether the file is empty, an error if it is something else than a file of queues.
@@ -200,16 +295,17 @@ func checkVersion(tx *bolt.Tx) (fresh bool, err error) {
 	return false, nil
 }
 
-// classify gives an error of a commit its kind: no space, a damaged file where bbolt finds keys that nobody has stored, or else
-// one of the system, which may be gone later. What has a kind keeps it.
+// classify gives an error of bbolt or the system its kind: no space; a damaged file where bbolt finds keys
+// that were never stored; otherwise [driver.ErrBroken], as an input or output error of a disk does not go
+// away, and what was written before it may be lost. An error that has a kind keeps it.
 func classify(err error) error {
-	kind := driver.ErrUnavailable
+	kind := driver.ErrBroken
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, berrors.ErrMaxSizeReached) || noSpace(err):
 		kind = driver.ErrFull
-	case isAny(err, ErrCorrupt, driver.ErrPartitions, driver.ErrVersion):
+	case isAny(err, driver.ErrBroken, driver.ErrPartitions, driver.ErrVersion):
 		return err
 	case isAny(err, berrors.ErrKeyTooLarge, berrors.ErrKeyRequired, berrors.ErrValueTooLarge, berrors.ErrIncompatibleValue):
 		kind = ErrCorrupt

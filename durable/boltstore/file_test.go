@@ -64,9 +64,12 @@ func TestOpenRefuses(t *testing.T) {
 		is         error
 	}{
 		{dir, "is a directory", Options{}, driver.ErrInvalid},
-		{filepath.Join(dir, "missing", "queue.db"), "directory of the file", Options{}, fs.ErrNotExist},
+		{filepath.Join(dir, "missing", "queue.db"), "a file in a directory that exists is accepted", Options{}, driver.ErrInvalid},
+		{filepath.Join(dir, "missing", "queue.db"), "no such file", Options{}, fs.ErrNotExist},
+		{filepath.Join(text, "queue.db"), "not a directory", Options{}, driver.ErrInvalid},
 		{text, "no bbolt file", Options{}, driver.ErrVersion},
-		{short, "no bbolt file", Options{}, driver.ErrVersion},
+		{short, "it has 5 bytes", Options{}, ErrCorrupt},
+		{short, "restore it from a backup, or delete it", Options{}, driver.ErrBroken},
 		{other, `another program, with a bucket "users"`, Options{}, driver.ErrVersion},
 		{filepath.Join(dir, "mode.db"), "FileMode", Options{FileMode: 0o400}, driver.ErrInvalid},
 		{filepath.Join(dir, "mode.db"), "FileMode", Options{FileMode: fs.ModeDir | 0o600}, driver.ErrInvalid},
@@ -144,11 +147,11 @@ func TestFailedStoreSaysSo(t *testing.T) {
 	put(t, q, "a", 0)
 	s.fail(fs.ErrInvalid)
 	_, err = q.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "b"}}})
-	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.ErrorIs(t, err, driver.ErrBroken)
 	require.ErrorIs(t, err, fs.ErrInvalid)
 	assert.ErrorContains(t, err, path)
 	_, err = q.Claim(t.Context(), driver.Claim{Max: 1})
-	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.ErrorIs(t, err, driver.ErrBroken)
 	require.NoError(t, s.Close())
 	q = openQueue(t, openStore(t, path, Options{}), 1)
 	assert.Equal(t, int64(1), count(t, q).Scheduled)
@@ -174,7 +177,7 @@ func TestFileTooLargeIsFull(t *testing.T) {
 	} {
 		require.ErrorIs(t, classify(err), driver.ErrFull)
 	}
-	require.ErrorIs(t, classify(syscall.EIO), driver.ErrUnavailable)
+	require.ErrorIs(t, classify(syscall.EIO), driver.ErrBroken)
 }
 
 // TestOpenAloneSeesTruncation cuts off the end of a file: Open says so, before anything reads what is lost.

@@ -87,7 +87,7 @@ func idsOf(records []driver.Record) []string {
 func transactions(tb testing.TB, s *Store) int {
 	tb.Helper()
 	n := 0
-	require.NoError(tb, s.db.View(func(tx *bolt.Tx) error {
+	require.NoError(tb, s.file.db.View(func(tx *bolt.Tx) error {
 		n = tx.ID()
 		return nil
 	}))

@@ -25,7 +25,7 @@ func (p *partition) leaseChanges(now time.Time, b *driver.Batch) ([]driver.Outco
 			p.begin(now, b, l, o)
 		case b.Op == driver.OpExtend:
 			l.end = local.LeaseEnd(now, l.due, local.Extension(c, l.state()))
-			p.ends.fix(l)
+			p.ends.Fix(l)
 			o.Lease = l.end
 		default:
 			p.endLease(l, b.Op)
@@ -56,7 +56,7 @@ func (p *partition) begin(now time.Time, b *driver.Batch, l *lease, o *driver.Ou
 	}
 	if b.Visibility > 0 {
 		l.end = local.After(now, b.Visibility)
-		p.ends.fix(l)
+		p.ends.Fix(l)
 		o.Lease = l.end
 	}
 }
@@ -66,10 +66,10 @@ func (p *partition) begin(now time.Time, b *driver.Batch, l *lease, o *driver.Ou
 func (p *partition) endLeases(now time.Time) (firing []string) {
 	var kept []*lease
 	for range driver.MaxBatch {
-		if p.ends.len() == 0 || p.ends.first().end > local.Floor(now) {
+		if p.ends.Len() == 0 || p.ends.First().end > local.Floor(now) {
 			break
 		}
-		l := p.ends.first()
+		l := p.ends.First()
 		_, busy := p.busy[l.id]
 		switch {
 		case !busy && !l.firing:
@@ -78,11 +78,11 @@ func (p *partition) endLeases(now time.Time) (firing []string) {
 		case !busy:
 			firing = append(firing, l.id)
 		}
-		p.ends.remove(l)
+		p.ends.Remove(l)
 		kept = append(kept, l)
 	}
 	for _, l := range kept {
-		p.ends.push(l)
+		p.ends.Add(l)
 	}
 	return firing
 }

@@ -99,8 +99,8 @@ func TestFront(t *testing.T) {
 			done(t, q, driver.OpRelease, release...)
 			delete(leased, release[0].ID)
 			delete(leased, release[1].ID)
-			assert.LessOrEqual(t, p.free.len(), kept)
-			assert.Len(t, p.freed, p.free.len())
+			assert.LessOrEqual(t, p.free.Len(), kept)
+			assert.Len(t, p.freed, p.free.Len())
 			next := earliest(due, leased, 1)[0]
 			require.Equal(t, due[next], count(t, q).NextDue)
 		}

@@ -27,9 +27,9 @@ type partition struct {
 	token  uint64 // the last one given; below state.tokens
 	grants local.Grants
 	leases map[string]*lease
-	ends   indexedHeap[*lease] // all leases, by their ends
+	ends   local.Heap[*lease] // all leases, by their ends
 	front  key
-	free   indexedHeap[*freeKey]
+	free   local.Heap[*freeKey]
 	freed  map[string]*freeKey // of free, by id
 	former map[string]former   // leases that have ended in memory only
 
@@ -73,8 +73,8 @@ func (l *lease) state() driver.State {
 	return driver.StateLeased
 }
 
-func (l *lease) before(o *lease) bool { return l.end < o.end || l.end == o.end && l.id < o.id }
-func (l *lease) place() *int          { return &l.index }
+func (l *lease) Before(o *lease) bool { return l.end < o.end || l.end == o.end && l.id < o.id }
+func (l *lease) Place() *int          { return &l.index }
 
 // freeKey is a scheduled message before the front.
 type freeKey struct {
@@ -82,8 +82,8 @@ type freeKey struct {
 	index int
 }
 
-func (f *freeKey) before(o *freeKey) bool { return f.key.before(o.key) }
-func (f *freeKey) place() *int            { return &f.index }
+func (f *freeKey) Before(o *freeKey) bool { return f.key.before(o.key) }
+func (f *freeKey) Place() *int            { return &f.index }
 
 // former is a lease that has ended: by which transition of its holder, 0 if by none.
 type former struct {
@@ -135,7 +135,7 @@ func (p *partition) addLease(l *lease) {
 	p.dropFree(l.id)
 	delete(p.former, l.id)
 	p.leases[l.id] = l
-	p.ends.push(l)
+	p.ends.Add(l)
 }
 
 // dropLease forgets a lease and what is said of it.
@@ -143,14 +143,14 @@ func (p *partition) dropLease(id string) {
 	delete(p.notes, id)
 	delete(p.former, id)
 	if l := p.leases[id]; l != nil {
-		p.ends.remove(l)
+		p.ends.Remove(l)
 		delete(p.leases, id)
 	}
 }
 
 func (p *partition) dropFree(id string) {
 	if f := p.freed[id]; f != nil {
-		p.free.remove(f)
+		p.free.Remove(f)
 		delete(p.freed, id)
 	}
 }
@@ -175,10 +175,10 @@ func (p *partition) schedule(k key) {
 	}
 	f := &freeKey{key: k}
 	p.freed[k.id] = f
-	p.free.push(f)
-	if p.free.len() > p.q.store.options.maxFree {
-		p.front = p.free.first().key
-		p.free.clear()
+	p.free.Add(f)
+	if p.free.Len() > p.q.store.options.maxFree {
+		p.front = p.free.First().key
+		p.free.Clear()
 		clear(p.freed)
 	}
 }
@@ -234,4 +234,100 @@ func (p *partition) hint(before driver.Instant) {
 	if p.head != 0 && (before == 0 || p.head < before) {
 		p.q.hints.Send(driver.Hint{Partition: p.index, Due: p.head})
 	}
+}
+
+// scan visits what is scheduled in the order of due times, within one transaction and under partition.mu. What it has passed must be
+// leased, or is not visited again.
+type scan struct {
+	p      *partition
+	cursor *bolt.Cursor // of the index, at front; nil: not positioned
+	index  *bolt.Bucket
+	key    []byte // at the cursor
+}
+
+// first is the earliest message, false where there is none. What is free comes first, as all of that is before the front.
+func (s *scan) first() (key, bool) {
+	p := s.p
+	if p.free.Len() > 0 {
+		return p.free.First().key, true
+	}
+	if s.cursor == nil {
+		s.cursor = s.index.Cursor()
+		s.key, _ = s.cursor.Seek(p.front.bytes())
+	}
+	for s.key != nil {
+		k, ok := parseKey(s.key)
+		if l := p.leases[k.id]; ok && (l == nil || l.due != k.at) {
+			return k, true
+		}
+		if ok {
+			p.front = k.next()
+		}
+		s.key, _ = s.cursor.Next()
+	}
+	return key{}, false
+}
+
+// pass leaves the first message behind.
+func (s *scan) pass(k key) {
+	if s.p.freed[k.id] != nil && s.p.freed[k.id].key == k {
+		s.p.dropFree(k.id)
+		return
+	}
+	s.p.front = k.next()
+	s.key, _ = s.cursor.Next()
+}
+
+// findHead reads the earliest due time of what is scheduled.
+func (p *partition) findHead(b buckets) {
+	s := scan{p: p, index: b.index}
+	k, _ := s.first()
+	p.head, p.headKnown = k.at, true
+}
+
+// tally counts the keys of the index up to a time. It is brought up to date by those who ask, and kept by commits, so that each key is
+// walked over once.
+type tally struct {
+	until driver.Instant
+	n     int64
+}
+
+func (t *tally) add(at driver.Instant) {
+	if at <= t.until {
+		t.n++
+	}
+}
+
+func (t *tally) remove(at driver.Instant) {
+	if at <= t.until {
+		t.n--
+	}
+}
+
+// advance counts the keys up to an instant, at most limit of them, and reports whether it has reached that. Where the clock was set back it
+// begins anew.
+func (t *tally) advance(index *bolt.Bucket, to driver.Instant, limit int) bool {
+	if to < t.until {
+		*t = tally{}
+	}
+	c := index.Cursor()
+	k, _ := c.Seek(key{at: t.until + 1}.bytes())
+	var last driver.Instant
+	for n := 0; k != nil; n++ {
+		at, ok := parseKey(k)
+		if at.at > to || ok && at.at < last { // a damaged file has keys that are out of order
+			break
+		}
+		if n >= limit && at.at != last { // between two times, so that until tells what was counted
+			t.until = last
+			return false
+		}
+		if ok {
+			t.n++
+			last = at.at
+		}
+		k, _ = c.Next()
+	}
+	t.until = to
+	return true
 }

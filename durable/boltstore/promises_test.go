@@ -16,9 +16,9 @@ func TestCommitsAreSynced(t *testing.T) {
 	t.Parallel()
 	for _, noSync := range []bool{false, true} {
 		s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: noSync})
-		assert.Equal(t, noSync, s.db.NoSync)
-		assert.False(t, s.db.NoGrowSync)
-		assert.False(t, s.db.NoFreelistSync, "opening would read the whole file")
+		assert.Equal(t, noSync, s.file.db.NoSync)
+		assert.False(t, s.file.db.NoGrowSync)
+		assert.False(t, s.file.db.NoFreelistSync, "opening would read the whole file")
 	}
 }
 
@@ -72,11 +72,11 @@ func TestUnknownCommit(t *testing.T) {
 		_, err := w.putOne(&driver.PutItem{ID: "a"}, false)
 		return err
 	}})
-	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.ErrorIs(t, err, driver.ErrBroken)
 	_, err = q.Get(t.Context(), 0, "a")
-	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.ErrorIs(t, err, driver.ErrBroken)
 	_, err = q.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "b"}}})
-	require.ErrorIs(t, err, driver.ErrUnavailable)
+	require.ErrorIs(t, err, driver.ErrBroken)
 	require.NoError(t, s.Close())
 	q = openQueue(t, openStore(t, path, Options{}), 0)
 	assert.Equal(t, []string{"a"}, idsOf(claim(t, q, 10)), "it has taken place")

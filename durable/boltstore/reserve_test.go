@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
@@ -90,7 +89,7 @@ func TestFullWithScatteredPages(t *testing.T) {
 			return b.Put(name(n), value)
 		})
 		if err != nil {
-			require.ErrorIs(t, err, durable.ErrFull)
+			require.ErrorIs(t, err, driver.ErrFull)
 		}
 	}
 	for from := 0; from+24 < n; from += 24 { // keeps 8 of 24
@@ -117,7 +116,7 @@ func TestReserveIsSpentInSteps(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true})
 	values := func() (n int) {
-		require.NoError(t, s.see(func(tx *bolt.Tx) error {
+		require.NoError(t, s.file.view(func(tx *bolt.Tx) error {
 			if b := tx.Bucket(bucketReserve); b != nil {
 				n = b.Stats().KeyN
 			}
@@ -150,7 +149,7 @@ func TestReserveIsSpentInSteps(t *testing.T) {
 // freePages returns the number of free pages of a file, and that of the most that are adjacent.
 func freePages(t *testing.T, s *Store) (free, adjacent int) {
 	t.Helper()
-	require.NoError(t, s.see(func(tx *bolt.Tx) error {
+	require.NoError(t, s.file.view(func(tx *bolt.Tx) error {
 		run := 0
 		for i := 0; ; i++ {
 			page, err := tx.Page(i)

@@ -2,33 +2,38 @@ package boltstore
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // Store is a file of queues. All who open the same queue of it share it.
 type Store struct {
 	path    string
 	options Options
-	db      *bolt.DB
-	file    *os.File // that db has open
-	metaEnd int64    // where its pages of meta data end
+	file    *file
 	commits committer
+	server  *server // nil without Options.Socket
 
-	// view is held for reading by those who read file and memory together, and for writing while a commit changes both.
-	// It is taken before partition.mu.
-	view sync.RWMutex
+	// view is entered by those who read file and memory together, and held by a commit while it changes
+	// both. It is taken before partition.mu.
+	view gate
+
+	copies gate // entered by backups, and held by Close
 
 	writing sync.Mutex // held for a write transaction, and for finding out whether one that has failed can be seen
 	closed  atomic.Bool
-	failed  atomic.Pointer[error] // what has made the state of the file unknown; it does not change any more
+	failed  atomic.Pointer[error] // why the store cannot be used any more; it does not change
 
 	mu     sync.Mutex
 	queues map[string]*queue
@@ -36,8 +41,12 @@ type Store struct {
 
 var _ driver.Store = (*Store)(nil)
 
-// Open opens the file of a store, and makes it if there is none; its directory must exist. A file that another process or another Store has open is
-// [driver.ErrLocked]; one of another kind, or written by a newer version, [driver.ErrVersion]; a damaged one [ErrCorrupt].
+// Open opens the file of a store, and makes it if there is none; its directory must exist. A path that no
+// file of a store can have is [driver.ErrInvalid], one that another process or another Store has open
+// [driver.ErrLocked], a file of another kind, or written by a newer version, [driver.ErrVersion], and a
+// damaged one [ErrCorrupt]. After an error the file is neither open nor locked.
+//
+// Open reads the pages of an existing file, see Options.SkipCheck. It is O(n) in the pages that are in use.
 func Open(path string, options Options) (*Store, error) {
 	o, err := options.withDefaults()
 	if err != nil {
@@ -46,36 +55,52 @@ func Open(path string, options Options) (*Store, error) {
 	if absolute, err := filepath.Abs(path); err == nil {
 		path = absolute // errors name it, and the working directory may change
 	}
-	db, file, err := openFile(path, o)
+	f, err := openFile(path, o)
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: open %q: %w", path, err)
 	}
-	s := &Store{path: path, options: o, db: db, file: file, metaEnd: 2 * int64(db.Info().PageSize), queues: make(map[string]*queue)}
+	s := &Store{path: path, options: o, file: f, queues: make(map[string]*queue)}
 	s.commits.start(s)
+	if o.Socket {
+		if s.server, err = listen(s); err != nil {
+			return nil, fmt.Errorf("boltstore: open %q: %w", path, errors.Join(err, s.Close()))
+		}
+	}
 	return s, nil
 }
 
-// Close waits for the commit under way and what waits for the next one, and closes the file. What was claimed is free again when it is
-// opened the next time. To close a store again does nothing.
+// Close waits for the commit under way and what waits for the next one, and closes the file. What was
+// claimed is free again when the file is opened the next time. To close a store again does nothing.
+//
+// Close does not wait for a commit that has been under way for a minute, or for a call that reads, such as
+// Backup, and does not end within a minute. It returns [driver.ErrBroken] then, and the file stays locked until the process ends.
 func (s *Store) Close() error {
-	if s.closed.Swap(true) {
-		s.commits.wait()
+	again := s.closed.Swap(true)
+	if s.server != nil {
+		s.server.close()
+	}
+	stopped := s.commits.stop()
+	if again {
 		return nil
 	}
-	s.commits.stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, q := range s.queues {
 		q.hints.Stop()
 	}
-	s.view.Lock() // no reader is left
-	defer s.view.Unlock()
-	err := guard("close", s.db.Close)
-	if err != nil {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), s.options.stall, errReading)
+	defer cancel()
+	if err := errors.Join(stopped, s.view.lock(ctx), s.copies.lock(ctx)); err != nil { // no reader is left
+		return fmt.Errorf("boltstore: close %q: %w; the file stays locked until the process ends", s.path, err)
+	}
+	defer s.view.unlock()
+	if err := s.file.close(); err != nil {
 		return fmt.Errorf("boltstore: close %q: %w", s.path, err)
 	}
 	return nil
 }
+
+var errReading = fmt.Errorf("%w: a call that reads does not end", driver.ErrBroken)
 
 // usable tells why nothing can be done, if that is so.
 func (s *Store) usable(ctx context.Context) error {
@@ -90,33 +115,51 @@ func (s *Store) usable(ctx context.Context) error {
 
 func errClosed() error { return fmt.Errorf("boltstore: the store is %w", driver.ErrClosed) }
 
-// fail ends all use of the store: the file and the memory may differ.
+// fail ends all use of the store: the file and the memory may differ, or the file cannot be written.
 func (s *Store) fail(cause error) {
-	err := fmt.Errorf("boltstore: %w: file %q must be closed and opened again, as it is unknown whether a commit has taken place: %w",
-		driver.ErrUnavailable, s.path, cause)
+	err := fmt.Errorf("boltstore: %w: close the store and open %q again, in a new process if it stays locked: %w",
+		driver.ErrBroken, s.path, cause)
 	s.failed.CompareAndSwap(nil, &err)
 }
 
 // read makes a transaction that sees the file as of the last commit that is safe, and the memory at the same moment.
 func (s *Store) read(ctx context.Context, f func(tx *bolt.Tx) error) error {
-	s.view.RLock()
-	defer s.view.RUnlock()
+	if err := s.view.enter(ctx, s.commits.stalled); err != nil {
+		return errors.Join(s.usable(ctx), err)
+	}
+	defer s.view.leave()
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	return guard("read", func() error { return s.see(f) })
+	err := s.file.view(f)
+	if s.file.stuck.Load() || ofSystem(err) {
+		s.fail(err)
+		return *s.failed.Load()
+	}
+	return err
 }
 
-// update makes a transaction of its own, without the committer; for what is not under way yet.
+// ofSystem reports whether the system has refused to read or write the file, for another reason than space.
+func ofSystem(err error) bool { return errors.Is(err, driver.ErrBroken) && !errors.Is(err, ErrCorrupt) }
+
+// update makes a transaction of its own, without the committer; for what is not under way yet. An error of f
+// is returned; every other one but [driver.ErrFull] ends the use of the store, unless the file is damaged.
 func (s *Store) update(f func(tx *bolt.Tx) error) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	return guard("write", func() error {
-		if err := s.meta(); err != nil {
-			return err
+	var refused error
+	_, err := s.file.update(func(tx *bolt.Tx) error {
+		if refused = f(tx); refused != nil {
+			return refused
 		}
-		return classify(s.db.Update(f))
+		return tx.Commit()
 	})
+	err = classify(err)
+	if s.file.stuck.Load() || refused == nil && ofSystem(err) {
+		s.fail(err)
+		return *s.failed.Load()
+	}
+	return err
 }
 
 // Open makes a queue or joins one that exists, see [driver.Store]. The limits of dead letters in config hold for what is done through this
@@ -148,3 +191,260 @@ func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend,
 func partitionsError(queue string, has, asked int) error {
 	return fmt.Errorf("%w: queue %q has %d, %d were asked for", driver.ErrPartitions, queue, has, asked)
 }
+
+// gate is a lock that readers share, and that a reader waits for no longer than its context. The zero
+// value is open.
+type gate struct {
+	mu      sync.Mutex
+	readers int
+	writer  chan struct{} // closed by unlock; nil: the gate is open
+	empty   chan struct{} // closed when the last reader leaves; nil: no writer waits for it
+}
+
+// enter enters as a reader, which leave ends. It is an error if ctx ends, or the writer has stalled.
+func (g *gate) enter(ctx context.Context, stalled <-chan struct{}) error {
+	for {
+		g.mu.Lock()
+		writer := g.writer
+		if writer == nil {
+			g.readers++
+			g.mu.Unlock()
+			return nil
+		}
+		g.mu.Unlock()
+		select {
+		case <-writer:
+		case <-stalled:
+			return errStalled
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.readers--; g.readers == 0 && g.empty != nil {
+		close(g.empty)
+		g.empty = nil
+	}
+}
+
+// lock closes the gate and waits until all readers have left; unlock opens it. One goroutine at a time may
+// lock. If ctx ends before, the gate stays closed.
+func (g *gate) lock(ctx context.Context) error {
+	g.mu.Lock()
+	g.writer = make(chan struct{})
+	empty := make(chan struct{})
+	if g.readers == 0 {
+		g.mu.Unlock()
+		return nil
+	}
+	g.empty = empty
+	g.mu.Unlock()
+	select {
+	case <-empty:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (g *gate) unlock() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.writer)
+	g.writer = nil
+}
+
+// Options are those of [Open]. The zero value of each field stands for its default.
+type Options struct {
+	// Now is the clock, which may be called from many goroutines. Nil: time.Now.
+	Now func() time.Time
+
+	// LockTimeout is how long Open waits for another process that has the file open. Defaults to one second; negative: it does not wait.
+	LockTimeout time.Duration
+
+	// NoSync leaves out every fsync. It is unsafe: what was stored may be lost, and the file damaged beyond repair, when the machine stops. A crash
+	// of the process alone loses nothing. For tests.
+	NoSync bool
+
+	// FileMode is that of a file that is made. Defaults to 0600.
+	FileMode fs.FileMode
+
+	// SkipCheck leaves out the check of the pages in Open, which reads the file once: about 0.1 s for a million
+	// messages that the system has in memory, otherwise as long as the disk takes for the file. Without the check
+	// damage may end the process (bbolt recurses until the stack overflows) or take all of its memory.
+	SkipCheck bool
+
+	// Socket serves the queues to other processes on a Unix socket, whose path is that of the file and ".sock", with
+	// the permissions of FileMode. delayq uses it for a file that is in use, and programs use it with [Connect]. The
+	// system bounds the length of the path to about 100 bytes.
+	Socket bool
+
+	stall   time.Duration // after which a commit has failed, see stallTimeout
+	maxSize int           // of the file in bytes, for tests of a full disk; 0: no limit
+	maxFree int           // see the constant
+	reserve int           // bytes of the reserve, see the constant
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.LockTimeout == 0 {
+		o.LockTimeout = time.Second
+	}
+	if o.FileMode == 0 {
+		o.FileMode = 0o600
+	}
+	if o.maxFree == 0 {
+		o.maxFree = maxFree
+	}
+	if o.stall == 0 {
+		o.stall = stallTimeout
+	}
+	if o.reserve == 0 {
+		o.reserve = reserveBytes
+	}
+	if o.FileMode&^fs.ModePerm != 0 || o.FileMode&0o600 != 0o600 {
+		return o, fmt.Errorf("%w FileMode %v: permission bits that let the owner read and write are accepted, and 0 for 0600",
+			driver.ErrInvalid, o.FileMode)
+	}
+	return o, nil
+}
+
+// stallTimeout is how long calls wait for a commit that is under way. A disk that takes longer has failed.
+const stallTimeout = time.Minute
+
+// queue is what all backends of one queue share.
+type queue struct {
+	store      *Store
+	name       string
+	partitions []*partition
+	members    local.Members
+	hints      local.Hints
+}
+
+// load makes the queue in the file if it is not there, and reads what the memory holds of it.
+func (q *queue) load(partitions int) error {
+	n := 0
+	err := q.store.insist(func(tx *bolt.Tx) (err error) {
+		n, err = q.create(tx, partitions)
+		return err
+	})
+	for more := true; more && err == nil; {
+		err = q.store.insist(func(tx *bolt.Tx) (err error) {
+			more, err = q.countCrashes(tx, n)
+			return err
+		})
+	}
+	if err != nil {
+		return err
+	}
+	parts := make([]*partition, n)
+	err = q.store.insist(func(tx *bolt.Tx) error {
+		for i := range parts {
+			if parts[i], err = q.loadPartition(tx, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		q.partitions = parts
+	}
+	return err
+}
+
+// create makes the buckets of a queue, or finds how many partitions it has.
+func (q *queue) create(tx *bolt.Tx, partitions int) (int, error) {
+	if b := queueBucket(tx, q.name); b != nil {
+		n := b.Get(keyPartitions)
+		if len(n) != 8 || binary.BigEndian.Uint64(n)-1 >= driver.MaxPartitions {
+			return 0, fmt.Errorf("%w: the number of partitions is %x", ErrCorrupt, n)
+		}
+		has := int(binary.BigEndian.Uint64(n))
+		if partitions != 0 && partitions != has {
+			return 0, partitionsError(q.name, has, partitions)
+		}
+		return has, nil
+	}
+	if partitions == 0 {
+		partitions = driver.DefaultPartitions
+	}
+	b, err := tx.Bucket(bucketQueues).CreateBucket([]byte(q.name))
+	if err == nil {
+		err = b.Put(keyPartitions, binary.BigEndian.AppendUint64(nil, uint64(partitions)))
+	}
+	if err == nil {
+		err = b.Put(keyCreated, binary.BigEndian.AppendUint64(nil, uint64(local.Floor(q.store.options.Now()))))
+	}
+	for i := 0; i < partitions && err == nil; i++ {
+		err = createPartition(b, i)
+	}
+	return partitions, err
+}
+
+func createPartition(queue *bolt.Bucket, i int) error {
+	b, err := queue.CreateBucket(partitionName(i))
+	if err != nil {
+		return err
+	}
+	var parts buckets
+	for _, p := range parts.all() {
+		if _, err := b.CreateBucket(p.name); err != nil {
+			return err
+		}
+	}
+	return b.Put(keyState, (&state{tokens: 1}).encode())
+}
+
+// countCrashes counts a crash of what had begun, as noted in the file, and removes the notes. It stops after crashBytes, and reports
+// whether there is more. The next claim decides what had too many, see record.suspect.
+func (q *queue) countCrashes(tx *bolt.Tx, partitions int) (more bool, err error) {
+	written := 0
+	for i := range partitions {
+		b, err := q.buckets(tx, i)
+		if err != nil {
+			return false, err
+		}
+		s, err := decodeState(b.root.Get(keyState))
+		if err != nil {
+			return false, fmt.Errorf("partition %d: %w", i, err)
+		}
+		before := s.crashed
+		c := b.begun.Cursor()
+		for k, _ := c.First(); k != nil && !more; k, _ = c.First() {
+			id := string(k)
+			written += crashCost
+			if r, err := decode(id, b.records.Get(k)); err == nil && r.State == driver.StateScheduled {
+				r.Crashes, r.last, r.suspect = counted(r.Crashes), 0, true
+				s.crashed++
+				written += len(r.Body)
+				if err := b.records.Put([]byte(id), r.encode()); err != nil {
+					return false, err
+				}
+			}
+			if err := b.begun.Delete([]byte(id)); err != nil {
+				return false, err
+			}
+			more = written > crashBytes
+		}
+		if s.crashed != before {
+			err = b.root.Put(keyState, s.encode())
+		}
+		if err != nil || more {
+			return more, err
+		}
+	}
+	return false, nil
+}
+
+// A transaction of countCrashes ends after so many bytes. Each note counts as some, since what has been deleted in a transaction is walked over
+// again for each note that follows.
+const (
+	crashBytes = 32 << 20
+	crashCost  = 4 << 10
+)

@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"context"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -91,8 +92,10 @@ func (w *writer) wrote() bool {
 // commit makes the transaction safe, and then the memory what it says. Nobody reads meanwhile: what was written
 // could be seen before it is safe otherwise, and the memory would not fit it.
 func (w *writer) commit() error {
-	w.store.view.Lock()
-	defer w.store.view.Unlock()
+	if err := w.store.view.lock(context.Background()); err != nil {
+		return err
+	}
+	defer w.store.view.unlock()
 	if err := w.tx.Commit(); err != nil {
 		return err
 	}
@@ -154,7 +157,7 @@ func (w *partitionWriter) settle() error {
 		p.hint(head)
 		return nil
 	}
-	return w.store.see(func(tx *bolt.Tx) error {
+	return w.store.file.view(func(tx *bolt.Tx) error {
 		b, err := p.q.buckets(tx, p.index)
 		if err != nil {
 			return err

@@ -89,7 +89,7 @@ func repaired(t *testing.T, q *durable.Queue) {
 // joinsAgain opens the queue as a process does that comes later. What was lost of the queue itself is there again then.
 func joinsAgain(t *testing.T, client *redis.Client) {
 	t.Helper()
-	store, err := redisstore.New(client, redisstore.Options{})
+	store, err := redisstore.New(client, redisstore.Options{AllowLossOnCrash: true})
 	require.NoError(t, err)
 	defer store.Close()
 	open := func(n int) (int, error) {

@@ -86,7 +86,7 @@ func (tg target) open() (durable.Store, error) {
 			Addrs: tg.Cluster, DialTimeout: time.Second, ReadTimeout: timeout, ClusterStateReloadInterval: tg.Reload,
 		})
 	}
-	return redisstore.New(client, redisstore.Options{})
+	return redisstore.New(client, redisstore.Options{AllowLossOnCrash: true})
 }
 
 // partitions of the queues of these tests.

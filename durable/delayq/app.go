@@ -92,7 +92,7 @@ func (a *app) globals() []cli.Flag {
 func (a *app) commands() []*cli.Command {
 	return []*cli.Command{
 		a.enqueueCommand(), a.takeCommand(), a.consumeCommand(), a.watchCommand(), a.inspectCommand(), a.listCommand(),
-		a.cancelCommand(), a.rescheduleCommand(), a.deadCommand(), a.auditCommand(),
+		a.cancelCommand(), a.rescheduleCommand(), a.deadCommand(), a.auditCommand(), a.backupCommand(), a.compactCommand(),
 	}
 }
 
@@ -219,8 +219,8 @@ func explain(err error) error {
 	hint := ""
 	switch {
 	case errors.Is(err, durable.ErrLocked):
-		hint = "a file is used by one process at a time. End the other one, which may be a delayq watch or consume, " +
-			"or keep the queue on Redis, which many share"
+		hint = "the process that has the file open serves it to no other. End that process, open the file there with " +
+			"boltstore.Options.Socket, or keep the queue on Redis, which many share"
 	case errors.Is(err, durable.ErrPartitions):
 		hint = "leave out -partitions to take what is there"
 	case errors.Is(err, durable.ErrUnsafe):

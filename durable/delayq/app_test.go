@@ -256,7 +256,7 @@ func TestRun_LockedFile(t *testing.T) {
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	store, err := boltstore.Open(strings.TrimPrefix(d.store, "file:"), boltstore.Options{})
 	require.NoError(t, err)
-	require.ErrorIs(t, d.fails([]string{"list"}, "one process at a time", "Redis"), durable.ErrLocked)
+	require.ErrorIs(t, d.fails([]string{"list"}, "boltstore.Options.Socket", "Redis"), durable.ErrLocked)
 	require.NoError(t, store.Close())
 	d.ok("list")
 }

@@ -6,7 +6,8 @@ const rootHelp = `A delay queue holds messages until they are due and delivers e
 as it lies in a file or on Redis.
 
 The store is one of these URLs (-store, or the environment variable DELAYQ_STORE):
-   file:delayq.db                                      a file; one process at a time can use it
+   file:delayq.db                                      a file; while another process has it open it is used through
+                                                       the socket of that process (boltstore.Options.Socket)
    redis://user:password@localhost:6379/0              a Redis server; any number of processes
    redis-cluster://host:7000,host:7001                 a Redis Cluster
    redis-sentinel://host:26379,host:26380/mymaster     a Redis master by its Sentinels
@@ -75,8 +76,7 @@ const watchHelp = `The columns:
    overdue      how late the message is that has been due longest; more than a moment means that consumers are missing
    ...../s      what has happened since the last look
 
-On a terminal the table is redrawn; otherwise each look is a line, with -json an object. A file is locked
-meanwhile, so watching is for queues on Redis.
+On a terminal the table is redrawn; otherwise each look is a line, with -json an object.
 
 Examples:
    delayq watch
@@ -130,3 +130,16 @@ entries without a message, and compares sums with what is there. A key that some
 Examples:
    delayq audit
    delayq audit -repair`
+
+const backupHelp = `Writes a copy of a file store, as of one moment, to a new file. The store may be in use: then the process that
+has the file open makes the copy, if it has a socket. A copy that was not completed is removed. To restore it
+end all processes that use the store and put the copy in place of its file.
+
+Examples:
+   delayq -store file:queue.db backup queue-2030-01-31.db`
+
+const compactHelp = `Copies the file of a store to a new file without its free pages. The store must not be in use. A file never
+shrinks by itself; pages that are free are used again.
+
+Examples:
+   delayq -store file:queue.db compact small.db && mv small.db queue.db`

@@ -55,8 +55,14 @@ type Config struct {
 //
 // A store that ends with the process of its callers may end all leases when it is opened again, with a crash for what was firing.
 //
+// Errors are [ErrBroken] if no call will succeed any more, because the store must be opened again or its data restored. A queue then
+// tells its callers at once, and its consumers end.
+//
 // Arguments are valid: package durable checks them, once for all stores. Partitions are those of the queue, batches have at most
 // [MaxBatch] messages with different ids of 1 to 255 bytes, transitions are those declared.
+//
+// Errors are [ErrBroken] if no call will succeed any more, because the store must be opened again or its data restored: a queue
+// tells its callers at once, and its consumers end.
 //
 // Errors are [ErrUnavailable] if the same call may succeed later. A store behind a network cannot know whether such a call has taken
 // place, so each call may be repeated. The transitions with a token are idempotent: see the notes there. Those without a token have a
@@ -105,6 +111,19 @@ type Backend interface {
 	// Watch sends a hint whenever a message has become the earliest of its partition, until ctx ends; then it closes
 	// the channel. Hints may be lost, and come late: nothing may depend on them but the moment at which something is noticed.
 	Watch(ctx context.Context) (<-chan Hint, error)
+}
+
+// Grouper is a [Backend] that gathers concurrent calls into one commit by itself. A queue then makes a call of its own
+// for each caller that waits: if both gathered, half of the callers would miss each commit. The answer of a Grouper cannot
+// get lost, so its errors are never [ErrUnavailable] and its calls are not repeated.
+type Grouper interface{ GroupsCalls() }
+
+// Checker is what a [Backend] may be as well, if the safety of its messages depends on how others have set up the store.
+// The queue calls Check about once a minute, and tells Options.OnError of what it has not told last time.
+type Checker interface {
+	// Check returns nil if the store is still set up as Open demands, and an error that wraps [ErrUnsafe] if it may lose
+	// messages. If the store cannot be reached the error is [ErrUnavailable], which is not told: other calls do that.
+	Check(ctx context.Context) error
 }
 
 // MaxBatch is the number of messages in one transition.

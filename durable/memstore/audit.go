@@ -1,6 +1,10 @@
 package memstore
 
-import "github.com/timingwheel-go/timingwheel/durable/driver"
+import (
+	"slices"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
 
 // audit verifies that each entry stands in the set of its state, with the right key and at the position that it knows, and that the sets hold
 // nothing else. The sum of the bodies of dead letters must be right.
@@ -17,7 +21,7 @@ func (p *partition) audit(now driver.Instant, repair bool) driver.AuditReport {
 		}
 	}
 	for _, set := range []*ordered{&p.scheduled, &p.leased, &p.dead} {
-		for _, e := range append([]*entry(nil), set.heap...) {
+		for _, e := range slices.Clone(set.All()) {
 			if p.entries[e.ID] == e {
 				continue
 			}
@@ -29,7 +33,7 @@ func (p *partition) audit(now driver.Instant, repair bool) driver.AuditReport {
 		}
 	}
 	sum := int64(0)
-	for _, e := range p.dead.heap {
+	for _, e := range p.dead.All() {
 		sum += int64(len(e.Body))
 	}
 	if sum != p.deadBytes {
@@ -49,13 +53,12 @@ func (p *partition) sound(e *entry) bool {
 	set := p.place(e)
 	right := e.at == at
 	e.at = at
-	return right && e.set == set && e.index >= 0 && e.index < len(set.heap) && set.heap[e.index] == e &&
-		(e.index == 0 || !e.before(set.heap[(e.index-1)/2]))
+	return right && e.set == set && set.Has(e) && set.InOrder(e)
 }
 
 // readmit schedules an entry that has lost its place, at its due time or now; a dead one stays dead.
 func (p *partition) readmit(e *entry, now driver.Instant) {
-	if e.set == nil || e.index < 0 || e.index >= len(e.set.heap) || e.set.heap[e.index] != e {
+	if e.set != nil && !e.set.Has(e) {
 		e.set = nil
 	}
 	if e.State == driver.StateDead {

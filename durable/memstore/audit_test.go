@@ -41,8 +41,7 @@ func TestAuditRepairs(t *testing.T) {
 	delete(p.entries, "d")                        // without a record
 	p.entries["e"].State = driver.StateDead       // dead, and in the set of those that are scheduled
 	p.entries["e"].Died = local.Floor(time.Now()) //
-	p.leased.heap = append(p.leased.heap, nil)    // room for one
-	p.leased.heap[0] = &entry{set: &p.leased}     // never was a record
+	p.leased.add(&entry{})                        // never was a record
 	p.deadBytes = 7                               // there is no dead letter
 	want := driver.AuditReport{Records: 5, Orphans: 4, Strays: 2, Wrong: 1}
 	got, err := b.Audit(t.Context(), 0, false)

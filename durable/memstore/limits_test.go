@@ -37,14 +37,14 @@ func TestLimitsOfDead(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	require.Equal(t, 2048, p.dead.len())
+	require.Equal(t, 2048, p.dead.Len())
 	config.DeadLimit = 10
 	smaller, err := b.store.Open(t.Context(), config)
 	require.NoError(t, err)
 	for _, want := range []int{1536, 1024, 512, 10, 10} {
 		_, err = smaller.Claim(t.Context(), driver.Claim{})
 		require.NoError(t, err)
-		assert.Equal(t, want, p.dead.len())
+		assert.Equal(t, want, p.dead.Len())
 	}
 }
 

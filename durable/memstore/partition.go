@@ -41,11 +41,51 @@ type entry struct {
 	last driver.Op // by which the holder of the last lease has ended it, so that he can repeat the call; 0: he has not
 }
 
-func (e *entry) before(other *entry) bool {
-	if e.at != other.at {
-		return e.at < other.at
+// Before and Place are for the heap of a set.
+func (e *entry) Before(other *entry) bool {
+	return e.at < other.at || e.at == other.at && e.ID < other.ID
+}
+
+func (e *entry) Place() *int { return &e.index }
+
+// ordered is a set of entries in the order of their keys, at and then id.
+type ordered struct{ local.Heap[*entry] }
+
+// first is the earliest entry, nil if there is none.
+func (o *ordered) first() *entry {
+	if o.Len() == 0 {
+		return nil
 	}
-	return e.ID < other.ID
+	return o.First()
+}
+
+// firstAt is the key of the earliest entry, 0 if there is none.
+func (o *ordered) firstAt() driver.Instant {
+	if o.Len() == 0 {
+		return 0
+	}
+	return o.First().at
+}
+
+func (o *ordered) add(e *entry) {
+	e.set = o
+	o.Add(e)
+}
+
+func (o *ordered) remove(e *entry) {
+	o.Remove(e)
+	e.set = nil
+}
+
+// until is the number of entries whose key is not after t. It visits these, and at most as many more plus one.
+func (o *ordered) until(t driver.Instant) (n int64) {
+	o.Walk(func(e *entry) bool {
+		if e.at <= t {
+			n++
+		}
+		return e.at <= t
+	})
+	return n
 }
 
 // copy is the record for a caller, with a body of its own.
@@ -138,8 +178,8 @@ func (p *partition) trimDead(now time.Time, limits deadLimits) {
 		if e == nil {
 			return
 		}
-		large := p.deadBytes > limits.bytes && p.dead.len() > 1
-		if p.dead.len() <= limits.count && !large && e.Died.Add(limits.age) > local.Floor(now) {
+		large := p.deadBytes > limits.bytes && p.dead.Len() > 1
+		if p.dead.Len() <= limits.count && !large && e.Died.Add(limits.age) > local.Floor(now) {
 			return
 		}
 		p.seen.Trimmed++

@@ -12,10 +12,10 @@ import (
 func (p *partition) count(now driver.Instant) driver.Counts {
 	c := p.seen
 	c.Now = now
-	c.Scheduled = int64(p.scheduled.len())
+	c.Scheduled = int64(p.scheduled.Len())
 	c.Due = p.scheduled.until(now)
-	c.InFlight = int64(p.leased.len())
-	c.Dead = int64(p.dead.len())
+	c.InFlight = int64(p.leased.Len())
+	c.Dead = int64(p.dead.Len())
 	c.DeadBytes = p.deadBytes
 	c.NextDue = p.scheduled.firstAt()
 	return c
@@ -27,13 +27,13 @@ func (p *partition) list(state driver.State, position *entry, limit int) ([]driv
 		driver.StateScheduled: &p.scheduled, driver.StateLeased: &p.leased, driver.StateDead: &p.dead,
 	}[state]
 	var rest []*entry
-	for _, e := range set.heap {
-		if position == nil || position.before(e) {
+	for _, e := range set.All() {
+		if position == nil || position.Before(e) {
 			rest = append(rest, e)
 		}
 	}
 	slices.SortFunc(rest, func(a, b *entry) int {
-		if a.before(b) {
+		if a.Before(b) {
 			return -1
 		}
 		return 1

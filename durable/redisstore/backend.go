@@ -16,7 +16,10 @@ type backend struct {
 	members    string
 }
 
-var _ driver.Backend = (*backend)(nil)
+var (
+	_ driver.Backend = (*backend)(nil)
+	_ driver.Checker = (*backend)(nil)
+)
 
 func newBackend(s *Store, config driver.Config, sharded bool) *backend {
 	b := &backend{store: s, config: config, publish: "PUBLISH", members: membersKey(s.options.Prefix, config.Queue)}

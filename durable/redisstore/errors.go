@@ -49,7 +49,8 @@ var replies = []struct {
 	kind   error
 }{
 	{"OOM ", driver.ErrFull},
-	{"WRONGTYPE ", driver.ErrVersion}, // the key is none of a queue
+	{"PARTITIONFULL ", driver.ErrFull}, // see size.lua
+	{"WRONGTYPE ", driver.ErrVersion},  // the key is none of a queue
 	{"LOADING ", driver.ErrUnavailable},
 	{"READONLY ", driver.ErrUnavailable}, // the old master after a failover
 	{"MASTERDOWN ", driver.ErrUnavailable},

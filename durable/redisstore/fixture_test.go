@@ -18,8 +18,15 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/storetest"
 )
 
-// newStore makes a store that ends with the test.
+// newStore makes a store that ends with the test, on a server that need not keep anything.
 func newStore(t testing.TB, client redis.UniversalClient, o redisstore.Options) *redisstore.Store {
+	t.Helper()
+	o.AllowLossOnCrash = true
+	return newSafeStore(t, client, o)
+}
+
+// newSafeStore makes a store that ends with the test.
+func newSafeStore(t testing.TB, client redis.UniversalClient, o redisstore.Options) *redisstore.Store {
 	t.Helper()
 	s, err := redisstore.New(client, o)
 	require.NoError(t, err)

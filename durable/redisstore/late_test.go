@@ -285,6 +285,59 @@ func TestRepeatedCallSaysWhatTheFirstSaid(t *testing.T) {
 	}
 }
 
+// A process whose clock is wrong, by minutes or by years, asks once more and goes by the server's clock from then on. So does one
+// whose server's clock is set.
+func TestCallsGoByTheClockOfTheServer(t *testing.T) {
+	t.Parallel()
+	m := miniredis.RunT(t)
+	q, err := durable.Open(t.Context(), newStore(t, newClient(t, m.Addr()), redisstore.Options{}), durable.Options{Queue: "clock", Partitions: 1})
+	require.NoError(t, err)
+	t.Cleanup(q.Close)
+	for _, ahead := range []time.Duration{-time.Hour, 10 * time.Minute, 24 * 365 * time.Hour, 0, -24 * 365 * time.Hour, time.Minute} {
+		m.SetTime(time.Now().Add(ahead))
+		for range 20 {
+			_, err := q.Enqueue(t.Context(), durable.Message{ID: "m", Delay: time.Hour})
+			require.NoError(t, err, "%v ahead", ahead)
+			result, err := q.Cancel(t.Context(), "m")
+			require.NoError(t, err, "%v ahead", ahead)
+			require.Equal(t, durable.Cancelled, result)
+		}
+	}
+}
+
+// A call that gave up, since none of its attempts was answered, does not take place when RetryFor is over and one of them comes after all.
+func TestCallThatGaveUpDoesNotComeLater(t *testing.T) {
+	t.Parallel()
+	m := miniredis.RunT(t)
+	now := time.Now()
+	m.SetTime(now)
+	proxy := faultproxy.Start(t, m.Addr())
+	hurried, err := durable.Open(t.Context(), newStore(t, newClient(t, proxy.Addr()), redisstore.Options{}),
+		durable.Options{Queue: "held", Partitions: 1, RetryFor: 200 * time.Millisecond})
+	require.NoError(t, err)
+	t.Cleanup(hurried.Close)
+	other, err := durable.Open(t.Context(), newStore(t, newClient(t, m.Addr()), redisstore.Options{}), durable.Options{Queue: "held"})
+	require.NoError(t, err)
+	t.Cleanup(other.Close)
+	const id = "the-message"
+	_, err = other.Cancel(t.Context(), id) // the script is known from here on
+	require.NoError(t, err)
+	_, err = other.Enqueue(t.Context(), durable.Message{ID: id, Delay: time.Hour})
+	require.NoError(t, err)
+	proxy.Hold(id)
+	proxy.Refuse(true) // the connection that is open carries the first attempt, and others come to nothing
+	_, err = hurried.Cancel(t.Context(), id)
+	require.ErrorIs(t, err, durable.ErrUnavailable)
+	require.Equal(t, 1, proxy.Held())
+	m.SetTime(now.Add(11 * time.Second))
+	replies, err := proxy.Release()
+	require.NoError(t, err)
+	require.Len(t, replies, 1)
+	require.Contains(t, replies[0], "late")
+	_, err = other.Get(t.Context(), id)
+	require.NoError(t, err, "it has been cancelled by a call that gave up long before")
+}
+
 // loseFirst makes a call whose first reply is lost, and does something before it is repeated.
 func loseFirst[R any](h *heldQueue, id string, call func() R, while func()) R {
 	h.t.Helper()

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,8 +15,9 @@ import (
 // formatVersion is that of the keys and their contents.
 const formatVersion = 2
 
-// Open implements [driver.Store]. An older server than Redis 6.2 is [driver.ErrVersion], and one that may evict keys
-// [driver.ErrUnsafe], which says what to set. Of a Cluster all masters are looked at.
+// Open implements [driver.Store]. An older server than Redis 6.2 is [driver.ErrVersion]. One that may evict keys, or loses
+// more than two seconds in a crash, is [driver.ErrUnsafe]; the error names each such master and replica, what to set, and
+// the option that accepts it.
 func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -41,7 +43,27 @@ func (s *Store) open(ctx context.Context, config driver.Config) (*backend, error
 	if config.Partitions, err = s.join(ctx, config); err != nil {
 		return nil, err
 	}
-	return newBackend(s, config, sharded), nil
+	b := newBackend(s, config, sharded)
+	return b, s.create(ctx, b)
+}
+
+// create makes the keys of all partitions that are missing: see create.lua. A partition whose slot is being moved or whose
+// server has no memory left is made complete by another Open.
+func (s *Store) create(ctx context.Context, b *backend) error {
+	pipe := s.client.Pipeline()
+	made := make([]*redis.Cmd, len(b.partitions))
+	for i, p := range b.partitions {
+		made[i] = createScript.command(ctx, true, newLine(p.keys, 0)) // by its text: a pipeline cannot fall back to it
+		_ = pipe.Process(ctx, made[i])                                // only queued
+	}
+	_, _ = pipe.Exec(ctx) // the error is that of the first command
+	for i, cmd := range made {
+		err := cmd.Err()
+		if kind := kindOf(err); err != nil && !errors.Is(kind, driver.ErrUnavailable) && !errors.Is(kind, driver.ErrFull) {
+			return s.nameWrongKey(ctx, err, b.partitions[i].keys, partitionTypes)
+		}
+	}
+	return nil
 }
 
 // checkMeta makes sure that a queue whose meta key was lost is not made anew with another number of partitions, as messages would be looked for in

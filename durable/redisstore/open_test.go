@@ -35,6 +35,8 @@ func TestNewRefuses(t *testing.T) {
 		"xxx":    {Prefix: strings.Repeat("x", 129)},
 		"-1":     {Wait: -1},
 		"-1s":    {WaitTimeout: -time.Second},
+		"-2":     {PartitionMessages: -2},
+		"-3":     {PartitionBytes: -3},
 		"999µs":  {WaitTimeout: 999 * time.Microsecond},
 		`"\x00"`: {Prefix: "\x00"},
 	} {
@@ -167,11 +169,14 @@ func TestOpenRefusesOtherKeys(t *testing.T) {
 		assert.Contains(t, err.Error(), version)
 		m.Del(key)
 	}
-	require.NoError(t, open())
-	require.NoError(t, m.Set("tw:{orders:0}:d", "x"))
 	q := openQueue(t, client, redisstore.Options{})
+	m.Del("tw:{orders:0}:d")
+	require.NoError(t, m.Set("tw:{orders:0}:d", "x"))
 	_, err := q.Put(t.Context(), driver.Put{Items: items("a", 1, 1, 0)})
 	require.ErrorIs(t, err, driver.ErrVersion, "a key of another type")
+	err = open()
+	require.ErrorIs(t, err, driver.ErrVersion)
+	require.ErrorContains(t, err, `"tw:{orders:0}:d" is a string`)
 }
 
 // A queue whose meta key was deleted is not made anew with the default number of partitions, but with that which its owner names.

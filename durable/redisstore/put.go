@@ -11,7 +11,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Put implements [driver.Backend]. If the server is out of memory it is [driver.ErrFull].
+// Put implements [driver.Backend]. If the server is out of memory, or the partition has as many messages as
+// [Options.PartitionMessages] or as many bytes as [Options.PartitionBytes], it is [driver.ErrFull] and stores nothing.
 //
 // It takes O(log n) for each message in a partition of n.
 func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {
@@ -56,13 +57,13 @@ func (b *backend) calledReply(part int, s *script, v any) (*reply, error) {
 
 // putLine has the arguments that the script's file tells.
 func (b *backend) putLine(put driver.Put) []any {
-	line := b.line(put.Partition, 7+3*len(put.Items))
+	line := b.line(put.Partition, 9+3*len(put.Items))
 	line = append(append(line, b.calling(put.Partition, &put.Call)...), flag(put.Replace))
 	for i := range put.Items {
 		item := &put.Items[i]
 		line = append(line, item.ID, when(item.At, item.Delay), packItem(item))
 	}
-	return line
+	return append(line, b.store.options.PartitionMessages, b.store.options.PartitionBytes)
 }
 
 // runAndWait runs a script and WAIT in one pipeline: WAIT is about the writes of its own connection. So a call that is

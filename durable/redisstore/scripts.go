@@ -20,8 +20,9 @@ var (
 	openScript      = newScript("open", "clock")
 	probeScript     = newScript("probe", "clock")
 	heartbeatScript = newScript("heartbeat", "clock")
+	createScript    = newScript("create", "clock", "partition", "writes")
 
-	putScript          = newScript("put", "clock", "partition", "numbers", "times", "writes", "head", "call").unrepeated().promises()
+	putScript          = newScript("put", "clock", "partition", "numbers", "times", "writes", "size", "head", "call").unrepeated().promises()
 	claimScript        = newScript("claim", "clock", "partition", "numbers", "sound", "times", "writes", "head", "dead").unrepeated()
 	getScript          = newScript("get", "clock", "partition")
 	listScript         = newScript("list", "clock", "partition", "numbers", "sound")
@@ -40,7 +41,7 @@ var (
 		driver.OpCancel:     newScript("cancel", "clock", "partition", "writes", "call").unrepeated().promises(),
 		driver.OpReschedule: newScript("reschedule", "clock", "partition", "numbers", "sound", "times", "writes", "call", "head", "schedule").unrepeated().promises(),
 		driver.OpReplay:     newScript("replay", "clock", "partition", "numbers", "times", "writes", "call", "head", "schedule", "dead").unrepeated().promises(),
-		driver.OpPurge:      newScript("purge", "clock", "partition", "writes", "call", "dead").unrepeated(),
+		driver.OpPurge:      newScript("purge", "clock", "partition", "writes", "call", "dead").unrepeated().promises(),
 		driver.OpExpire:     newScript("ack", "clock", "partition").unrepeated(),
 	}
 )

@@ -4,9 +4,12 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -25,47 +28,138 @@ func (v version) before(w version) bool {
 	return v.major < w.major || v.major == w.major && v.minor < w.minor
 }
 
-// checkServers looks at all servers behind the client. It returns whether hints go over the channels of shards: over others
-// a Cluster would send each of them to all of its nodes.
-func (s *Store) checkServers(ctx context.Context, probeKey string) (sharded bool, err error) {
-	var mu sync.Mutex
-	oldest := version{1 << 30, 0}
-	each := func(ctx context.Context, c *redis.Client) error {
-		v, err := s.checkServer(ctx, c, probeKey)
-		mu.Lock()
-		defer mu.Unlock()
-		if v.before(oldest) {
-			oldest = v
-		}
+// Check implements [driver.Checker]: it looks at the servers as Open does. A server may have been set up anew since, or a
+// replica may have come that is not set up as its master is.
+func (b *backend) Check(ctx context.Context) error {
+	if err := b.store.usable(ctx); err != nil {
 		return err
 	}
+	_, err := within(ctx, func() (bool, error) { return b.store.checkServers(ctx, b.members) })
+	return failure(ctx, fmt.Sprintf("check the servers of queue %q", b.config.Queue), err)
+}
+
+// serverChecks gathers what is found on several servers at the same time.
+type serverChecks struct {
+	store    *Store
+	probeKey string
+
+	mu     sync.Mutex
+	oldest version
+	unsafe []string
+}
+
+// checkServers looks at all servers behind the client: at masters, and at replicas, which may become masters. It returns
+// whether hints go over the channels of shards: over others a Cluster would send each of them to all of its nodes.
+func (s *Store) checkServers(ctx context.Context, probeKey string) (sharded bool, err error) {
+	checks := &serverChecks{store: s, probeKey: probeKey, oldest: version{1 << 30, 0}}
 	switch client := s.client.(type) {
 	case *redis.ClusterClient:
-		err = client.ForEachMaster(ctx, each)
-		return err == nil && !oldest.before(shardedVersion), err
+		if err = client.ForEachMaster(ctx, checks.cluster); err == nil {
+			err = client.ForEachSlave(ctx, checks.replica)
+			sharded = err == nil && !checks.oldest.before(shardedVersion)
+		}
 	case *redis.Ring:
-		return false, client.ForEachShard(ctx, each)
+		err = client.ForEachShard(ctx, checks.master)
+	case *redis.Client:
+		err = checks.master(ctx, client)
 	default:
-		_, err = s.checkServer(ctx, client, probeKey)
-		return false, err
+		_, err = checks.server(ctx, "the server", client)
 	}
+	checks.mu.Lock() // a replica that was left behind may still answer
+	defer checks.mu.Unlock()
+	if err == nil && len(checks.unsafe) > 0 {
+		slices.Sort(checks.unsafe)
+		err = fmt.Errorf("%w: %s", driver.ErrUnsafe, strings.Join(checks.unsafe, "; "))
+	}
+	return sharded, err
 }
 
-// checkServer looks at one server. Its version is zero where it does not tell.
-func (s *Store) checkServer(ctx context.Context, c redis.Cmdable, probeKey string) (version, error) {
-	info, err := serverInfo(ctx, c)
+// cluster looks at a master of a Cluster, whose replicas the client knows.
+func (c *serverChecks) cluster(ctx context.Context, client *redis.Client) error {
+	_, err := c.server(ctx, "the master "+client.Options().Addr, client)
+	return err
+}
+
+// master looks at a server, and at the replicas that it tells of.
+func (c *serverChecks) master(ctx context.Context, client *redis.Client) error {
+	name := "the server " + client.Options().Addr
+	if behindSentinel(client) {
+		name = "the master"
+	}
+	info, err := c.server(ctx, name, client)
 	if err != nil {
-		return version{}, err
+		return err
 	}
-	v, err := checkVersion(ctx, c, info["redis_version"], probeKey)
-	if err != nil || s.options.AllowEviction {
-		return v, err
+	var replicas sync.WaitGroup
+	for i := range info.number("connected_slaves") {
+		host, port := info.replica(i)
+		if host == "" || port == "" {
+			continue
+		}
+		replicas.Go(func() {
+			client := replicaClient(client, net.JoinHostPort(host, port))
+			defer client.Close()
+			_ = c.replica(ctx, client) // it never fails
+		})
 	}
-	return v, checkPolicy(ctx, c, info["maxmemory_policy"])
+	replicas.Wait()
+	return nil
 }
 
-// serverInfo is what INFO tells, and nothing where the user of the client may not ask.
-func serverInfo(ctx context.Context, c redis.Cmdable) (map[string]string, error) {
+// replicaPatience is how long a replica has to answer.
+const replicaPatience = 2 * time.Second
+
+// replica looks at a replica. One that cannot be reached is left out: Sentinel and Cluster know its address as other
+// servers see it, and that may not be one for clients.
+func (c *serverChecks) replica(ctx context.Context, client *redis.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, replicaPatience)
+	defer cancel()
+	_, _ = within(ctx, func() (struct{}, error) {
+		if info, err := readInfo(ctx, client); err == nil {
+			_ = c.safety(ctx, "the replica "+client.Options().Addr, client, info)
+		}
+		return struct{}{}, nil
+	})
+	return nil
+}
+
+// replicaClient makes a client of a replica with the options of its master's client.
+func replicaClient(master *redis.Client, addr string) *redis.Client {
+	o := *master.Options()
+	if behindSentinel(master) {
+		o.Dialer = nil // it connects to the master, whatever the address is
+	}
+	o.Network, o.Addr = "tcp", addr
+	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxRetries, o.DialerRetries = 1, 0, 0, -1, 1
+	return redis.NewClient(&o)
+}
+
+// behindSentinel reports whether a client asks Sentinel for its server.
+func behindSentinel(client *redis.Client) bool { return client.Options().Addr == "FailoverClient" }
+
+// server looks at the version of a server that must answer, and at its safety.
+func (c *serverChecks) server(ctx context.Context, name string, client redis.Cmdable) (serverInfo, error) {
+	info, err := readInfo(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	v, err := checkVersion(ctx, client, info["redis_version"], c.probeKey)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	if v.before(c.oldest) {
+		c.oldest = v
+	}
+	c.mu.Unlock()
+	return info, c.safety(ctx, name, client, info)
+}
+
+// serverInfo is what INFO tells.
+type serverInfo map[string]string
+
+// readInfo asks a server. It returns nothing if the user of the client may not ask.
+func readInfo(ctx context.Context, c redis.Cmdable) (serverInfo, error) {
 	text, err := c.Info(ctx).Result()
 	if redis.IsPermissionError(err) {
 		return nil, nil
@@ -73,7 +167,7 @@ func serverInfo(ctx context.Context, c redis.Cmdable) (map[string]string, error)
 	if err != nil {
 		return nil, err
 	}
-	info := make(map[string]string)
+	info := make(serverInfo)
 	lines := bufio.NewScanner(strings.NewReader(text))
 	for lines.Scan() {
 		if name, value, ok := strings.Cut(lines.Text(), ":"); ok {
@@ -81,6 +175,24 @@ func serverInfo(ctx context.Context, c redis.Cmdable) (map[string]string, error)
 		}
 	}
 	return info, lines.Err()
+}
+
+func (i serverInfo) number(name string) int {
+	n, _ := strconv.Atoi(i[name]) // 0 where it is not told
+	return n
+}
+
+// replica is the address of a replica, from a line such as "slave0:ip=10.0.0.2,port=6379,state=online".
+func (i serverInfo) replica(n int) (host, port string) {
+	for _, field := range strings.Split(i["slave"+strconv.Itoa(n)], ",") {
+		switch name, value, _ := strings.Cut(field, "="); name {
+		case "ip":
+			host = value
+		case "port":
+			port = value
+		}
+	}
+	return host, port
 }
 
 // checkVersion checks a version that a server tells. One that tells none must have the youngest of the commands that are needed.
@@ -114,23 +226,87 @@ func parseVersion(text string) (version, bool) {
 	return version{major, minor}, err1 == nil && err2 == nil
 }
 
-// checkPolicy checks that the server evicts nothing. The policy comes from INFO or, where it is empty, from CONFIG; where the user
-// of the client may not ask for that, nothing is known and nothing is refused.
-func checkPolicy(ctx context.Context, c redis.Cmdable, policy string) error {
-	if policy == "" {
-		config, err := c.ConfigGet(ctx, "maxmemory-policy").Result()
-		if err != nil {
-			if kind := kindOf(err); kind != nil || ended(ctx) != nil {
-				return err
-			}
-			return nil
+// safety notes how a server may lose messages, unless the options allow it. A setting that neither INFO nor CONFIG tells
+// is unknown, and not refused.
+func (c *serverChecks) safety(ctx context.Context, name string, client redis.Cmdable, info serverInfo) error {
+	settings := &serverSettings{client: client, info: info}
+	var found []string
+	if !c.store.options.AllowEviction {
+		found = append(found, eviction(settings.get(ctx, "maxmemory_policy", "maxmemory-policy")))
+	}
+	if !c.store.options.AllowLossOnCrash {
+		found = append(found, lossOnCrash(ctx, settings))
+	}
+	if settings.err != nil {
+		return settings.err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, text := range found {
+		if text != "" {
+			c.unsafe = append(c.unsafe, name+" "+text)
 		}
-		policy = config["maxmemory-policy"]
 	}
-	if policy == "" || policy == "noeviction" {
-		return nil
+	return nil
+}
+
+// eviction tells what is wrong with a policy. No key of a queue has a time to live, so the policies that are for such keys
+// alone leave them alone.
+func eviction(policy string) string {
+	if !strings.HasPrefix(policy, "allkeys") {
+		return ""
 	}
-	return fmt.Errorf("%w: the server's maxmemory-policy is %q, by which it may remove messages when its memory is full; "+
-		"set it to noeviction (CONFIG SET maxmemory-policy noeviction, and in the server's configuration), or set Options.AllowEviction",
-		driver.ErrUnsafe, policy)
+	return fmt.Sprintf("has maxmemory-policy %q, by which it may remove messages when its memory is full; set it to noeviction "+
+		"(CONFIG SET maxmemory-policy noeviction, and in the server's configuration), or set Options.AllowEviction", policy)
+}
+
+// lossOnCrash tells what a server loses when it crashes, if that is more than the last two seconds.
+func lossOnCrash(ctx context.Context, settings *serverSettings) string {
+	const advice = "; set appendonly to yes (CONFIG SET appendonly yes, and in the server's configuration), or set Options.AllowLossOnCrash"
+	switch appendOnly := settings.get(ctx, "aof_enabled", "appendonly"); appendOnly {
+	case "0", "no":
+		snapshots, known := settings.config(ctx, "save")
+		switch {
+		case !known:
+			return "keeps no append-only file (appendonly no), so a crash loses what was stored since its last snapshot, if it makes any" + advice
+		case snapshots == "":
+			return `keeps neither an append-only file nor snapshots (appendonly no, save ""), so a crash or a restart loses all messages` + advice
+		default:
+			return fmt.Sprintf("keeps snapshots only (appendonly no, save %q), so a crash loses what was stored since the last one", snapshots) + advice
+		}
+	}
+	if fsync, _ := settings.config(ctx, "appendfsync"); fsync == "no" {
+		return "has appendfsync no, by which a crash of its machine loses what the system has not written yet, half a minute for instance; " +
+			"set it to everysec or always, or set Options.AllowLossOnCrash"
+	}
+	return ""
+}
+
+// serverSettings are those of one server, which are told by INFO or by CONFIG.
+type serverSettings struct {
+	client redis.Cmdable
+	info   serverInfo
+	err    error // the server cannot be asked
+}
+
+// get is a setting by its name for INFO and, if INFO does not have it, for CONFIG. It is empty if neither tells.
+func (s *serverSettings) get(ctx context.Context, info, config string) string {
+	if value := s.info[info]; value != "" {
+		return value
+	}
+	value, _ := s.config(ctx, config)
+	return value
+}
+
+// config is a setting that CONFIG tells. Managed servers do not have the command, and users may not be allowed to use it.
+func (s *serverSettings) config(ctx context.Context, name string) (value string, known bool) {
+	if s.err != nil {
+		return "", false
+	}
+	config, err := s.client.ConfigGet(ctx, name).Result()
+	if err != nil && (kindOf(err) != nil || ended(ctx) != nil) {
+		s.err = err
+	}
+	value, known = config[name]
+	return value, known
 }

@@ -19,19 +19,25 @@
 //	tw:{orders}:meta      hash: version, partitions
 //	tw:{orders}:members   sorted set: consumers by the time at which they are gone; '' by the time of the last heartbeat
 //
-// No key has a time to live.
+// No key has a time to live. The keys of a partition are made by Open and are never empty: each hash has a field, and each
+// set a member, that is no message. So a Cluster does not refuse scripts for missing keys while a slot moves.
+//
+// A partition is moved between the nodes of a Cluster as a whole, and blocks both meanwhile. [Options.PartitionMessages] and
+// [Options.PartitionBytes] bound it.
 //
 // # What the server must be set up for
 //
-//   - maxmemory-policy noeviction: Open checks it, see [Options.AllowEviction]. When the memory is full, Put is [driver.ErrFull] and
-//     stores nothing; all other transitions go on, so that what is queued can be worked off. Where the server does
-//     not tell its policy to the user of the client, it is not checked.
-//   - appendonly yes: with appendfsync always nothing that was acknowledged is lost in a crash, with everysec up to two seconds are.
+//   - maxmemory-policy noeviction, see [Options.AllowEviction]. When the memory is full, Put is [driver.ErrFull] and stores
+//     nothing; all other transitions go on, so that what is queued can be worked off.
+//   - appendonly yes, see [Options.AllowLossOnCrash]: with appendfsync always nothing that was acknowledged is lost in a
+//     crash, with everysec up to two seconds are.
+//   - Open checks both, on masters and replicas, and an open queue checks them once a minute. A setting that the server
+//     does not tell to the user of the client is not checked.
 //   - A failover may lose the last writes of the old master, as replication is asynchronous; [Options.Wait] tells what a
 //     failover may undo. Tokens are taken from the clock, so they rise all the same.
 //
-// A user of the client who is restricted by ACL needs the commands EVAL, EVALSHA, EXISTS, TYPE, TIME and those on hashes and sorted sets; INFO,
-// without which version and policy cannot be checked; WAIT if it is used; and for hints SUBSCRIBE and PUBLISH (SSUBSCRIBE and
+// A user of the client who is restricted by ACL needs the commands EVAL, EVALSHA, EXISTS, TYPE, TIME and those on hashes and sorted sets; INFO
+// and CONFIG GET, without which the servers cannot be checked; WAIT if it is used; and for hints SUBSCRIBE and PUBLISH (SSUBSCRIBE and
 // SPUBLISH on a Cluster) with the channels, and PING, without which a silent subscription is made anew every ten seconds.
 package redisstore
 

@@ -47,20 +47,22 @@ func TestRepeatedPutWrites(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrFull)
 }
 
-// TestRepeatedReplayWrites repeats a Replay and a Reschedule: see TestRepeatedPutWrites.
-func TestRepeatedReplayWrites(t *testing.T) {
+// TestRepeatedCallsWrite repeats the other calls that Wait covers: see TestRepeatedPutWrites.
+func TestRepeatedCallsWrite(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})
 	changed := regexp.MustCompile(`rdb_changes_since_last_save:\d+`)
 	writes := func() string { return changed.FindString(client.Info(t.Context(), "persistence").Val()) }
-	put(t, q, items("a", 2, 10, 0))
-	dead := changes(claim(t, q, 1))
+	put(t, q, items("a", 4, 10, 0))
+	dead := changes(claim(t, q, 2))
 	apply(t, q, driver.OpBegin, dead...)
 	apply(t, q, driver.OpBury, dead...)
 	for op, change := range map[driver.Op]driver.Change{
 		driver.OpReplay:     {ID: dead[0].ID, Delay: time.Hour},
-		driver.OpReschedule: {ID: items("a", 2, 10, 0)[1].ID, Delay: time.Hour},
+		driver.OpPurge:      {ID: dead[1].ID},
+		driver.OpReschedule: {ID: items("a", 4, 10, 0)[2].ID, Delay: time.Hour},
+		driver.OpCancel:     {ID: items("a", 4, 10, 0)[3].ID},
 	} {
 		b := driver.Batch{Op: op, Call: calling(op.String(), 1), Changes: []driver.Change{change}}
 		_, err := q.Apply(t.Context(), b)

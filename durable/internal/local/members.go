@@ -1,4 +1,5 @@
-// Package local is what the stores share whose consumers are all in one process: members, hints, and their clock in instants.
+// Package local is what the stores share whose consumers are all in one process: members, hints, their
+// clock in instants, and a heap.
 package local
 
 import (

@@ -259,5 +259,5 @@ hint(before, after)
 if after then result[3] = decimal(after) end
 if aside then result[7] = decimal(call('ZCOUNT', SCHEDULED, '-inf', '(0')) end
 local first = call('ZRANGE', LEASED, 0, 0, 'WITHSCORES')
-if first[2] then result[4] = decimal(tonumber(first[2])) end
+if first[2] and first[1] ~= '' then result[4] = decimal(tonumber(first[2])) end
 return result

@@ -4,8 +4,8 @@
 -- Result: now, scheduled, due, leased, dead, messages that stand aside, next due time or '0', then
 --         the counters enqueued, acked, retried, buried, cancelled, crashed, trimmed, lost, expired, dead_bytes.
 
-local aside, all = call('ZCOUNT', SCHEDULED, '-inf', '(0'), call('ZCARD', SCHEDULED)
-local leased, dead = call('ZCARD', LEASED), call('ZCARD', DEAD)
+local aside, all = call('ZCOUNT', SCHEDULED, '-inf', '(0'), cardinality(SCHEDULED)
+local leased, dead = cardinality(LEASED), cardinality(DEAD)
 local first = head()
 local result = {
   decimal(now), decimal(all - aside), decimal(call('ZCOUNT', SCHEDULED, 0, decimal(now))),

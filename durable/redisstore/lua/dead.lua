@@ -23,13 +23,13 @@ end
 -- bound_dead removes the oldest dead letters beyond limit, those older than age in milliseconds, and the oldest as long as the bodies have more
 -- than most bytes, but for the newest: up to 256 in a call.
 local function bound_dead(limit, age, most)
-  local n = call('ZCARD', DEAD)
+  local n = cardinality(DEAD)
   if n == 0 then return end
   local over = math.max(n - limit, call('ZCOUNT', DEAD, '-inf', decimal(now - age)))
   local bytes = tonumber(call('HGET', COUNTERS, 'dead_bytes') or 0)
   if over <= 0 and (bytes <= most or n == 1) then return end
   local gone = {}
-  for i, id in ipairs(call('ZRANGE', DEAD, 0, 255)) do
+  for i, id in ipairs(call('ZRANGE', DEAD, 0, math.min(256, n) - 1)) do
     if i > over and (bytes <= most or i == n) then break end
     gone[i] = id
     bytes = bytes - body_bytes(gone, i, 1)

@@ -4,10 +4,10 @@
 -- head is the earliest due time, nil if nothing is scheduled, and whether messages stand aside: see claim.lua.
 local function head()
   local first = call('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')
-  local at = first[2] and tonumber(first[2])
-  if not at or at >= 0 then return at, false end
+  local at = first[1] and first[1] ~= '' and tonumber(first[2])
+  if not at or at >= 0 then return at or nil, false end
   first = call('ZRANGEBYSCORE', SCHEDULED, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  return first[2] and tonumber(first[2]), true
+  return first[1] and first[1] ~= '' and tonumber(first[2]) or nil, true
 end
 
 -- hint tells those who watch that the head has moved to an earlier time than before. A server that refuses it costs a hint.

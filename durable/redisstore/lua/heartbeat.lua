@@ -9,8 +9,8 @@ call('ZREM', KEYS[1], '')
 
 -- If the clock was set back, all members move with it. Otherwise one that is gone would stay for as long as the step.
 if last > now then
-  local members = call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
-  for i = 1, #members, 2 do call('ZADD', KEYS[1], decimal(tonumber(members[i + 1]) + now - last), members[i]) end
+  local all = call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
+  for i = 1, #all, 2 do call('ZADD', KEYS[1], decimal(tonumber(all[i + 1]) + now - last), all[i]) end
 end
 
 call('ZREMRANGEBYSCORE', KEYS[1], '-inf', decimal(now))
@@ -19,5 +19,6 @@ if ARGV[2] == '0' then
 else
   call('ZADD', KEYS[1], decimal(math.min(NEVER, soon + tonumber(ARGV[2]))), ARGV[1])
 end
-call('ZADD', KEYS[1], decimal(now), '')
-return call('ZRANGEBYSCORE', KEYS[1], '(' .. decimal(now), '+inf')
+local members = call('ZRANGE', KEYS[1], 0, -1)
+if #members > 0 then call('ZADD', KEYS[1], decimal(now), '') end -- a queue without consumers has no such key
+return members

@@ -32,7 +32,7 @@ local page = call('ZRANGE', key, rank, rank + limit - 1, 'WITHSCORES')
 local result = { '0', ARGV[2], ARGV[3] }
 for i = 1, #page, 2 do
   local id, score = page[i], decimal(tonumber(page[i + 1]))
-  local record = call('HGET', RECORDS, id)
+  local record = id ~= '' and call('HGET', RECORDS, id)
   result[2], result[3], rank = score, id, rank + 1
   if sound_record(record) then
     local n = #result
@@ -41,5 +41,5 @@ for i = 1, #page, 2 do
     if room <= 0 then break end
   end
 end
-if rank < call('ZCARD', key) then result[1] = '1' end
+if rank < cardinality(key) then result[1] = '1' end
 return result

@@ -20,6 +20,12 @@ local function kind(s) return sub(s, 1, 1) end
 local function holds(s, token) return sub(s, 2, 8) == token end
 local function is_dead(k) return k == 'X' or k == 'D' end
 
+-- LAST is the score of the empty member that each set has (create.lua): later than all others.
+local LAST = 2 * NEVER
+
+-- cardinality is the number of messages in a set.
+local function cardinality(set) return call('ZCOUNT', set, '-inf', '(' .. decimal(LAST)) end
+
 -- column is each step-th argument from the first on.
 local function column(first, step)
   local values, n = {}, 0

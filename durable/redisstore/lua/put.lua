@@ -2,6 +2,7 @@
 -- KEYS: those of partition.lua.
 -- ARGV: 1 to 6 as in call.lua, 7 '1' to replace; then for each message: id, time (see instant), attempts (4 bytes) and body.
 -- Result: sec, usec, statuses, '', ''.
+--         If the partition is too large (size.lua), the error PARTITIONFULL.
 -- Under OOM nothing is stored: the first write is one that the server refuses then.
 
 local replace = ARGV[7] == '1'
@@ -48,6 +49,8 @@ for i, id in ipairs(ids) do
   end
 end
 
+local full = beyond(records, largest)
+if full then return full end
 local stored = #records / 2
 store(RECORDS, records)
 many('ZADD', SCHEDULED, members)

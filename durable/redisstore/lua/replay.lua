@@ -6,7 +6,7 @@
 
 local ids = column(7, 2)
 local states = call('HMGET', STATES, unpack(ids))
-local statuses, gone, rewritten = {}, {}, {}
+local statuses, gone = {}, {}
 for i, id in ipairs(ids) do
   local s = states[i]
   local k = s and kind(s)

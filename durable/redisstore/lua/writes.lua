@@ -18,8 +18,8 @@ local function store(key, values)
 end
 
 -- allow_growth lets the writes that follow through where the server is out of memory. It refuses a script whose first write
--- may need memory, so the first one here removes a member that no set has. What is queued can then be worked off.
-local function allow_growth() call('ZREM', LEASED, '') end
+-- may need memory, so the first one here removes a field that no hash of counters has. What is queued can then be worked off.
+local function allow_growth() call('HDEL', COUNTERS, '') end
 
 -- store_anyway is store as the first write of a script that is to go on where the server is out of memory.
 local function store_anyway(key, values)

@@ -32,7 +32,8 @@ const Accepted = "file:PATH, redis://[user:password@]host:port[/db], redis-clust
 // Open opens the store that a URL names. What it returns second closes the store, and the client that was made for it; it
 // is to be called once, when the queues of the store are closed.
 //
-// A URL of another form is [durable.ErrInvalid]. A file is opened at once, so that its errors are those of
+// A URL of another form is [durable.ErrInvalid]. A file that another process serves on a socket (boltstore.Options.Socket) is
+// used through it. Any other file is opened at once, so that its errors are those of
 // [boltstore.Open], such as [durable.ErrLocked]. A server is not reached before the first queue is opened. No error has a password in it.
 func Open(url string) (durable.Store, func() error, error) {
 	open, err := opener(url)
@@ -92,15 +93,25 @@ func openMemory() (durable.Store, func() error, error) {
 }
 
 func openFile(path string) (durable.Store, func() error, error) {
-	store, err := boltstore.Open(path, boltstore.Options{})
+	// Other programs can use the file meanwhile, unless the path is too long for a socket.
+	store, err := boltstore.Open(path, boltstore.Options{Socket: len(path) <= maxSocketPath})
+	if errors.Is(err, durable.ErrLocked) {
+		if remote, failed := boltstore.Connect(path); failed == nil {
+			return remote, remote.Close, nil
+		}
+	}
 	if err != nil {
 		return nil, nil, err
 	}
 	return store, store.Close, nil
 }
 
+// maxSocketPath is the length of a path that has a socket beside it on all systems.
+const maxSocketPath = 90
+
 func openRedis(client redis.UniversalClient) (durable.Store, func() error, error) {
-	store, err := redisstore.New(client, redisstore.Options{})
+	// An operator works with the servers that there are, however they are set up.
+	store, err := redisstore.New(client, redisstore.Options{AllowEviction: true, AllowLossOnCrash: true})
 	if err != nil {
 		return nil, nil, errors.Join(err, client.Close())
 	}

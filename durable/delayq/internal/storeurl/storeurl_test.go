@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/boltstore"
 )
 
 // passOne sends a message through the store of a URL.
@@ -51,13 +52,19 @@ func TestOpen_File(t *testing.T) {
 
 func TestOpen_FileInUse(t *testing.T) {
 	t.Parallel()
-	url := "file:" + filepath.Join(t.TempDir(), "q.db")
-	_, closeStore, err := Open(url)
-	require.NoError(t, err)
-	_, _, err = Open(url)
-	require.ErrorIs(t, err, durable.ErrLocked)
-	require.NoError(t, closeStore())
-	passOne(t, url)
+	path := filepath.Join(t.TempDir(), "q.db")
+	for _, served := range []bool{true, false} {
+		owner, err := boltstore.Open(path, boltstore.Options{Socket: served})
+		require.NoError(t, err)
+		if served {
+			passOne(t, "file:"+path)
+		} else {
+			_, _, err = Open("file:" + path)
+			require.ErrorIs(t, err, durable.ErrLocked)
+		}
+		require.NoError(t, owner.Close())
+		passOne(t, "file:"+path)
+	}
 }
 
 func TestOpen_Redis(t *testing.T) {

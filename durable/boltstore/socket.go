@@ -1,0 +1,545 @@
+package boltstore
+
+import (
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
+)
+
+// A store with Options.Socket serves its queues to other processes on a Unix socket beside the file, so that
+// tools can work on a file that is in use. A connection carries one call after another: the client sends a
+// call, the server answers with a reply. A backup has several, the last of which has no content; a watch has one, and
+// one more for each hint. The messages are in encoding/gob.
+
+// call is a call of a [driver.Backend], or a backup.
+type call struct {
+	Method    method
+	Config    driver.Config // of the queue
+	Partition int
+
+	Put    driver.Put
+	Claim  driver.Claim
+	Batch  driver.Batch
+	ID     string // Get, and the member of Heartbeat
+	State  driver.State
+	Cursor string
+	Limit  int
+	Repair bool
+	TTL    time.Duration
+}
+
+// method names a call.
+type method int
+
+const (
+	callOpen method = iota + 1
+	callPut
+	callClaim
+	callApply
+	callGet
+	callList
+	callCount
+	callAudit
+	callHeartbeat
+	callBackup
+	callWatch
+)
+
+// reply is the answer to a call.
+type reply struct {
+	Error string
+	Kind  int // of the error, in kinds
+
+	Partitions int
+	Statuses   []driver.Status
+	Claimed    driver.Claimed
+	Outcomes   []driver.Outcome
+	Records    []driver.Record
+	Next       string
+	Counts     driver.Counts
+	Report     driver.AuditReport
+	Members    []string
+	Content    []byte // of a backup
+	Hint       driver.Hint
+}
+
+// kinds are the errors that callers tell apart. The order is part of the protocol.
+var kinds = []error{
+	nil, driver.ErrNotFound, driver.ErrClosed, driver.ErrInvalid, driver.ErrPartitions, driver.ErrVersion, driver.ErrLocked,
+	driver.ErrFull, driver.ErrUnsafe, driver.ErrUnavailable, ErrCorrupt, driver.ErrBroken,
+}
+
+// remoteError is an error of the process that has the file open.
+type remoteError struct {
+	text string
+	kind error
+}
+
+func (e *remoteError) Error() string { return e.text }
+func (e *remoteError) Unwrap() error { return e.kind }
+
+func (r *reply) fail(err error) {
+	if err == nil {
+		return
+	}
+	r.Error = err.Error()
+	for i, kind := range kinds {
+		if kind != nil && errors.Is(err, kind) {
+			r.Kind = i
+			return
+		}
+	}
+}
+
+func (r *reply) err() error {
+	if r.Error == "" {
+		return nil
+	}
+	e := &remoteError{text: r.Error}
+	if r.Kind > 0 && r.Kind < len(kinds) {
+		e.kind = kinds[r.Kind]
+	}
+	return e
+}
+
+// socketPath is where the socket of a file is.
+func socketPath(path string) string { return path + ".sock" }
+
+// server serves the queues of a store.
+type server struct {
+	store    *Store
+	listener net.Listener
+	ctx      context.Context // ends with the store
+	cancel   context.CancelFunc
+	calls    sync.WaitGroup
+}
+
+// listen makes the socket of a store. The file is locked, so a socket that is there is of a process that has ended.
+func listen(s *Store) (*server, error) {
+	path := socketPath(s.path)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w socket: %w", driver.ErrInvalid, err)
+	}
+	l, err := net.Listen("unix", path)
+	if err == nil {
+		err = os.Chmod(path, s.options.FileMode)
+	}
+	if err != nil {
+		if l != nil {
+			_ = l.Close()
+		}
+		return nil, fmt.Errorf("%w socket: %w; a path of about 100 bytes in a directory for sockets is accepted", driver.ErrInvalid, err)
+	}
+	v := &server{store: s, listener: l}
+	v.ctx, v.cancel = context.WithCancel(context.Background())
+	v.calls.Go(v.accept)
+	return v, nil
+}
+
+// close removes the socket and waits for the calls under way, whose contexts end.
+func (v *server) close() {
+	v.cancel()
+	_ = v.listener.Close()
+	v.calls.Wait()
+}
+
+func (v *server) accept() {
+	for {
+		conn, err := v.listener.Accept()
+		switch {
+		case v.ctx.Err() != nil:
+			if err == nil {
+				_ = conn.Close()
+			}
+			return
+		case err != nil: // too many open files
+			time.Sleep(10 * time.Millisecond)
+		default:
+			v.calls.Go(func() { v.serve(conn) })
+		}
+	}
+}
+
+// serve answers the calls of a connection, one after another. Their contexts end with the connection.
+func (v *server) serve(conn net.Conn) {
+	ctx, cancel := context.WithCancel(v.ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	defer conn.Close() //nolint:errcheck // the client has its answers or has left
+	calls := make(chan *call)
+	go func() { // it also notices that the client has left
+		defer cancel()
+		in := gob.NewDecoder(conn)
+		for {
+			c := new(call)
+			if in.Decode(c) != nil {
+				return
+			}
+			select {
+			case calls <- c:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	out := gob.NewEncoder(conn)
+	for {
+		select {
+		case c := <-calls:
+			if v.reply(ctx, c, out) != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// reply makes a call and sends what comes of it.
+func (v *server) reply(ctx context.Context, c *call, out *gob.Encoder) error {
+	var r reply
+	switch c.Method {
+	case callBackup:
+		_, err := v.store.Backup(ctx, writeFunc(func(p []byte) (int, error) {
+			return len(p), out.Encode(&reply{Content: p})
+		}))
+		r.fail(err)
+	case callWatch:
+		r.fail(v.watch(ctx, c, out))
+	default:
+		r.fail(v.answer(ctx, c, &r))
+	}
+	return out.Encode(&r)
+}
+
+// watch sends hints until ctx ends.
+func (v *server) watch(ctx context.Context, c *call, out *gob.Encoder) error {
+	b, err := v.store.Open(ctx, c.Config)
+	if err != nil {
+		return err
+	}
+	hints, err := b.Watch(ctx)
+	if err == nil {
+		err = out.Encode(&reply{})
+	}
+	for err == nil {
+		select {
+		case h := <-hints:
+			err = out.Encode(&reply{Hint: h})
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	return err
+}
+
+type writeFunc func([]byte) (int, error)
+
+func (f writeFunc) Write(p []byte) (int, error) { return f(p) }
+
+// answer makes a call.
+func (v *server) answer(ctx context.Context, c *call, r *reply) (err error) {
+	b, err := v.store.Open(ctx, c.Config)
+	if err != nil {
+		return err
+	}
+	switch c.Method {
+	case callOpen:
+		r.Partitions = b.Partitions()
+	case callPut:
+		r.Statuses, err = b.Put(ctx, c.Put)
+	case callClaim:
+		r.Claimed, err = b.Claim(ctx, c.Claim)
+	case callApply:
+		r.Outcomes, err = b.Apply(ctx, c.Batch)
+	case callGet:
+		r.Records = make([]driver.Record, 1)
+		r.Records[0], err = b.Get(ctx, c.Partition, c.ID)
+	case callList:
+		r.Records, r.Next, err = b.List(ctx, c.Partition, c.State, c.Cursor, c.Limit)
+	case callCount:
+		r.Counts, err = b.Count(ctx, c.Partition)
+	case callAudit:
+		r.Report, err = b.Audit(ctx, c.Partition, c.Repair)
+	case callHeartbeat:
+		r.Members, err = b.Heartbeat(ctx, c.ID, c.TTL)
+	default:
+		err = fmt.Errorf("boltstore: %w call %d: the process that has the file open does not know it", driver.ErrVersion, c.Method)
+	}
+	return err
+}
+
+// Remote is a store whose file another process has open, with Options.Socket. It implements [driver.Store]: its
+// queues may be used as those of the process that has the file open. If that process ends, calls fail with
+// [driver.ErrUnavailable] until a process has opened the file again; a change that was under way fails with
+// another error, as it may have taken place.
+type Remote struct {
+	path string
+
+	mu     sync.Mutex
+	idle   []*link // connections without a call
+	closed bool
+}
+
+// link is a connection with its codecs.
+type link struct {
+	conn net.Conn
+	out  *gob.Encoder
+	in   *gob.Decoder
+}
+
+var _ driver.Store = (*Remote)(nil)
+
+// Connect returns a store for the file at path that another process has open. It is [driver.ErrUnavailable] if
+// no process serves the file.
+func Connect(path string) (*Remote, error) {
+	r := &Remote{path: path}
+	l, err := r.link(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	r.keep(l)
+	return r, nil
+}
+
+// Close makes later calls fail with [driver.ErrClosed]. Calls under way go on.
+func (r *Remote) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	r.drop()
+	return nil
+}
+
+// drop closes the connections that have no call. r.mu is held.
+func (r *Remote) drop() {
+	for _, l := range r.idle {
+		_ = l.conn.Close()
+	}
+	r.idle = nil
+}
+
+// link returns a connection for a call.
+func (r *Remote) link(ctx context.Context) (*link, error) {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil, errClosed()
+	}
+	if last := len(r.idle) - 1; last >= 0 {
+		l := r.idle[last]
+		r.idle = r.idle[:last]
+		r.mu.Unlock()
+		return l, nil
+	}
+	r.mu.Unlock()
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", socketPath(r.path))
+	if err != nil {
+		return nil, fmt.Errorf("boltstore: %w: no process with Options.Socket has %q open: %w", driver.ErrUnavailable, r.path, err)
+	}
+	return &link{conn, gob.NewEncoder(conn), gob.NewDecoder(conn)}, nil
+}
+
+// keep keeps a connection whose call is over.
+func (r *Remote) keep(l *link) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || len(r.idle) >= maxIdle {
+		_ = l.conn.Close()
+		return
+	}
+	r.idle = append(r.idle, l)
+}
+
+// maxIdle is the number of connections that wait for calls.
+const maxIdle = 16
+
+// do makes a call, and hands each reply to next, which returns false for the last one.
+func (r *Remote) do(ctx context.Context, c *call, next func(*reply) (bool, error)) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	l, err := r.link(ctx)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = l.conn.Close() })
+	answered, err := l.do(c, next)
+	if stop() && answered {
+		r.keep(l)
+		return err
+	}
+	_ = l.conn.Close()
+	switch {
+	case answered:
+		return err
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	r.mu.Lock()
+	r.drop() // they are as old
+	r.mu.Unlock()
+	if c.Method == callPut || c.Method == callApply { // repeated, it might take place twice
+		return fmt.Errorf("boltstore: the process that has %q open does not answer, and the call may have taken place: %w", r.path, err)
+	}
+	return fmt.Errorf("boltstore: %w: the process that has %q open does not answer: %w", driver.ErrUnavailable, r.path, err)
+}
+
+// do reports whether the last reply has come, and returns its error or that of the connection.
+func (l *link) do(c *call, next func(*reply) (bool, error)) (answered bool, err error) {
+	if err := l.out.Encode(c); err != nil {
+		return false, err
+	}
+	for {
+		var answer reply
+		if err := l.in.Decode(&answer); err != nil {
+			return false, err
+		}
+		if err := answer.err(); err != nil {
+			return true, err
+		}
+		if more, err := next(&answer); err != nil || !more {
+			return err == nil, err
+		}
+	}
+}
+
+// Backup is [Store.Backup] of the process that has the file open.
+func (r *Remote) Backup(ctx context.Context, w io.Writer) (n int64, err error) {
+	if w == nil {
+		return 0, fmt.Errorf("boltstore: backup: %w writer nil: a writer is accepted", driver.ErrInvalid)
+	}
+	var failed error // of w
+	err = r.do(ctx, &call{Method: callBackup}, func(answer *reply) (bool, error) {
+		if len(answer.Content) == 0 {
+			return false, nil
+		}
+		written, err := w.Write(answer.Content)
+		n += int64(written)
+		failed = err
+		return true, err
+	})
+	if failed != nil {
+		err = fmt.Errorf("boltstore: backup of %q: %w", r.path, failed)
+	}
+	return n, err
+}
+
+// Open opens a queue in the process that has the file open.
+func (r *Remote) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
+	b := &remoteBackend{remote: r, config: config}
+	answer, err := b.call(ctx, call{Method: callOpen})
+	if err != nil {
+		return nil, err
+	}
+	b.partitions = answer.Partitions
+	b.config.Partitions = answer.Partitions
+	return b, nil
+}
+
+// remoteBackend is a queue in another process.
+type remoteBackend struct {
+	remote     *Remote
+	config     driver.Config
+	partitions int
+}
+
+var _ driver.Backend = (*remoteBackend)(nil)
+
+func (b *remoteBackend) call(ctx context.Context, c call) (answer *reply, err error) {
+	c.Config = b.config
+	err = b.remote.do(ctx, &c, func(r *reply) (bool, error) {
+		answer = r
+		return false, nil
+	})
+	if err != nil {
+		return &reply{}, err
+	}
+	return answer, nil
+}
+
+func (b *remoteBackend) Partitions() int { return b.partitions }
+
+func (b *remoteBackend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {
+	r, err := b.call(ctx, call{Method: callPut, Put: put})
+	return r.Statuses, err
+}
+
+func (b *remoteBackend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
+	r, err := b.call(ctx, call{Method: callClaim, Claim: claim})
+	return r.Claimed, err
+}
+
+func (b *remoteBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
+	r, err := b.call(ctx, call{Method: callApply, Batch: batch})
+	return r.Outcomes, err
+}
+
+func (b *remoteBackend) Get(ctx context.Context, partition int, id string) (driver.Record, error) {
+	r, err := b.call(ctx, call{Method: callGet, Partition: partition, ID: id})
+	if err != nil {
+		return driver.Record{}, err
+	}
+	return r.Records[0], nil
+}
+
+func (b *remoteBackend) List(ctx context.Context, partition int, state driver.State, cursor string, limit int) (
+	[]driver.Record, string, error,
+) {
+	r, err := b.call(ctx, call{Method: callList, Partition: partition, State: state, Cursor: cursor, Limit: limit})
+	return r.Records, r.Next, err
+}
+
+func (b *remoteBackend) Count(ctx context.Context, partition int) (driver.Counts, error) {
+	r, err := b.call(ctx, call{Method: callCount, Partition: partition})
+	return r.Counts, err
+}
+
+func (b *remoteBackend) Audit(ctx context.Context, partition int, repair bool) (driver.AuditReport, error) {
+	r, err := b.call(ctx, call{Method: callAudit, Partition: partition, Repair: repair})
+	return r.Report, err
+}
+
+func (b *remoteBackend) Heartbeat(ctx context.Context, member string, ttl time.Duration) ([]string, error) {
+	r, err := b.call(ctx, call{Method: callHeartbeat, ID: member, TTL: ttl})
+	return r.Members, err
+}
+
+// Watch keeps 256 hints that were not received; others are lost. The channel is closed as well if the process that
+// has the file open ends.
+func (b *remoteBackend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
+	hints, ready := make(chan driver.Hint, local.HintBuffer), make(chan error, 1)
+	go func() {
+		defer close(hints)
+		watching := false
+		err := b.remote.do(ctx, &call{Method: callWatch, Config: b.config}, func(r *reply) (bool, error) {
+			if !watching {
+				watching = true
+				ready <- nil
+				return true, nil
+			}
+			select {
+			case hints <- r.Hint:
+			default:
+			}
+			return true, nil
+		})
+		if !watching {
+			ready <- err
+		}
+	}()
+	if err := <-ready; err != nil {
+		return nil, err
+	}
+	return hints, nil
+}

@@ -1,0 +1,121 @@
+package boltstore
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/storetest"
+)
+
+// socketFile is the path of a file whose socket has a path that is short enough.
+func socketFile(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "bolt")
+	require.NoError(tb, err)
+	tb.Cleanup(func() { assert.NoError(tb, os.RemoveAll(dir)) })
+	return filepath.Join(dir, "q.db")
+}
+
+// TestRemote runs the suite of all stores through the socket.
+func TestRemote(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t testing.TB) storetest.Fixture {
+		t.Helper()
+		clock := newClock()
+		path := socketFile(t)
+		var owner *Store
+		open := func() driver.Store {
+			var err error
+			owner, err = Open(path, Options{Now: clock.Now, NoSync: true, Socket: true})
+			require.NoError(t, err)
+			r, err := Connect(path)
+			require.NoError(t, err)
+			return r
+		}
+		t.Cleanup(func() { assert.NoError(t, owner.Close()) })
+		fixture := storetest.Fixture{Store: open(), Embedded: true, Advance: clock.Advance}
+		fixture.Reopen = func(t testing.TB) driver.Store {
+			t.Helper()
+			require.NoError(t, owner.Close())
+			return open()
+		}
+		return fixture
+	})
+}
+
+// TestSocket uses a file from its owner and through the socket at the same time.
+func TestSocket(t *testing.T) {
+	t.Parallel()
+	path := socketFile(t)
+	_, err := Connect(path)
+	require.ErrorIs(t, err, driver.ErrUnavailable)
+	assert.ErrorContains(t, err, path)
+	require.NoError(t, os.WriteFile(socketPath(path), nil, 0o600)) // of a process that was killed
+	s, err := Open(path, Options{Socket: true})
+	require.NoError(t, err)
+	info, err := os.Stat(socketPath(path))
+	require.NoError(t, err)
+	assert.Equal(t, fs.FileMode(0o600), info.Mode().Perm())
+	_, err = Open(path, Options{Socket: true, LockTimeout: -1})
+	require.ErrorIs(t, err, driver.ErrLocked, "and the socket is left alone")
+	q, err := durable.Open(t.Context(), s, durable.Options{Queue: "orders", Partitions: 2})
+	require.NoError(t, err)
+	defer q.Close()
+	_, err = q.Enqueue(t.Context(), durable.Message{ID: "a", Body: []byte("body"), Delay: time.Hour})
+	require.NoError(t, err)
+	r, err := Connect(path)
+	require.NoError(t, err)
+	other, err := durable.Open(t.Context(), r, durable.Options{Queue: "orders", RetryFor: time.Second, OnError: func(error) {}})
+	require.NoError(t, err)
+	defer other.Close()
+	record, err := other.Get(t.Context(), "a")
+	require.NoError(t, err)
+	assert.Equal(t, []byte("body"), record.Body)
+	_, err = other.Enqueue(t.Context(), durable.Message{ID: "a"})
+	require.ErrorIs(t, err, durable.ErrDuplicate)
+	_, err = other.Get(t.Context(), "b")
+	require.ErrorIs(t, err, durable.ErrNotFound)
+	_, err = durable.Open(t.Context(), r, durable.Options{Queue: "orders", Partitions: 3})
+	require.ErrorIs(t, err, durable.ErrPartitions)
+	var copied bytes.Buffer
+	n, err := r.Backup(t.Context(), &copied)
+	require.NoError(t, err)
+	assert.Equal(t, int64(copied.Len()), n)
+	restored, err := durable.Open(t.Context(), openCopy(t, copied.Bytes()), durable.Options{Queue: "orders"})
+	require.NoError(t, err)
+	defer restored.Close()
+	_, err = restored.Get(t.Context(), "a")
+	require.NoError(t, err)
+	result, err := other.Cancel(t.Context(), "a")
+	require.NoError(t, err)
+	assert.Equal(t, durable.Cancelled, result)
+
+	ctx, cancel := context.WithCancel(t.Context()) // a call that waits ends with the owner
+	defer cancel()
+	hints, err := mustOpen(t, r).Watch(ctx)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	_, open := <-hints
+	assert.False(t, open)
+	_, err = os.Stat(socketPath(path))
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	_, err = other.Get(t.Context(), "a")
+	require.ErrorIs(t, err, durable.ErrUnavailable)
+}
+
+func mustOpen(t *testing.T, s driver.Store) driver.Backend {
+	t.Helper()
+	b, err := s.Open(t.Context(), driver.Config{Queue: "orders", DeadLimit: 10, DeadBytes: 1 << 20, DeadAge: time.Hour})
+	require.NoError(t, err)
+	return b
+}

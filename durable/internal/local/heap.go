@@ -1,0 +1,129 @@
+package local
+
+// Heap is a binary heap whose items know their positions, so that any of them can be moved or removed. It
+// keeps one invariant: for each i > 0, items[i] is not before items[(i-1)/2], and *items[i].Place() is i.
+//
+// First is O(1). Add, Remove and Fix are O(log n), and Add is O(1) for an item that is behind all others.
+// The zero value is empty.
+type Heap[T Item[T]] struct{ items []T }
+
+// Item is an item of a heap.
+type Item[T any] interface {
+	Before(T) bool // a strict order
+	Place() *int   // where the heap keeps the position of the item
+}
+
+// Len returns the number of items.
+func (h *Heap[T]) Len() int { return len(h.items) }
+
+// First returns the least item. The heap must not be empty.
+func (h *Heap[T]) First() T { return h.items[0] }
+
+// Add adds an item that is in no heap.
+func (h *Heap[T]) Add(item T) {
+	h.items = append(h.items, item)
+	h.up(len(h.items) - 1)
+}
+
+// Remove removes an item of this heap. Its position is -1 then.
+func (h *Heap[T]) Remove(item T) {
+	i, last := *item.Place(), len(h.items)-1
+	h.place(i, h.items[last])
+	var zero T
+	h.items[last] = zero
+	h.items = h.items[:last]
+	if i < last {
+		h.Fix(h.items[i])
+	}
+	*item.Place() = -1
+	h.shrink()
+}
+
+// Fix restores the order after an item of this heap has changed.
+func (h *Heap[T]) Fix(item T) {
+	if i := *item.Place(); !h.down(i) {
+		h.up(i)
+	}
+}
+
+// Clear removes all items. Their positions stay as they are.
+func (h *Heap[T]) Clear() { h.items = nil }
+
+// Has reports whether the heap has an item at the position that the item knows.
+func (h *Heap[T]) Has(item T) bool {
+	i := *item.Place()
+	return i >= 0 && i < len(h.items) && h.items[i].Place() == item.Place()
+}
+
+// InOrder reports whether an item that the heap has is not before the one above it.
+func (h *Heap[T]) InOrder(item T) bool {
+	i := *item.Place()
+	return i == 0 || !item.Before(h.items[(i-1)/2])
+}
+
+// All returns the items in no order that means anything. The slice is valid until the heap changes.
+func (h *Heap[T]) All() []T { return h.items }
+
+// Walk calls visit for the least item, and for the two items below each one for which visit returns true.
+func (h *Heap[T]) Walk(visit func(T) bool) {
+	if len(h.items) == 0 {
+		return
+	}
+	for stack := []int{0}; len(stack) > 0; {
+		i := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		if !visit(h.items[i]) {
+			continue
+		}
+		for child := 2*i + 1; child <= 2*i+2 && child < len(h.items); child++ {
+			stack = append(stack, child)
+		}
+	}
+}
+
+// shrink gives memory back after a peak: the items are moved when a quarter of their array is in use.
+func (h *Heap[T]) shrink() {
+	const least = 1024
+	if n := len(h.items); cap(h.items) > least && n < cap(h.items)/4 {
+		h.items = append(make([]T, 0, cap(h.items)/2), h.items...)
+	}
+}
+
+func (h *Heap[T]) place(i int, item T) {
+	h.items[i] = item
+	*item.Place() = i
+}
+
+func (h *Heap[T]) up(i int) {
+	item := h.items[i]
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !item.Before(h.items[parent]) {
+			break
+		}
+		h.place(i, h.items[parent])
+		i = parent
+	}
+	h.place(i, item)
+}
+
+// down reports whether the item has moved.
+func (h *Heap[T]) down(i int) bool {
+	item, start := h.items[i], i
+	for {
+		child := 2*i + 1
+		if child >= len(h.items) {
+			break
+		}
+		if right := child + 1; right < len(h.items) && h.items[right].Before(h.items[child]) {
+			child = right
+		}
+		if !h.items[child].Before(item) {
+			break
+		}
+		h.place(i, h.items[child])
+		i = child
+	}
+	h.place(i, item)
+	return i > start
+}

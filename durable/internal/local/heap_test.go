@@ -1,0 +1,92 @@
+package local
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+type heapItem struct{ key, n, index int }
+
+func (i *heapItem) Before(o *heapItem) bool {
+	return cmp.Or(cmp.Compare(i.key, o.key), cmp.Compare(i.n, o.n)) < 0
+}
+func (i *heapItem) Place() *int { return &i.index }
+
+// TestHeap adds, moves and removes items at random, and compares with a sorted slice.
+func TestHeap(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	var h Heap[*heapItem]
+	var all []*heapItem
+	for step := range 1200 {
+		switch grow := step < 600; {
+		case len(all) == 0 || random.IntN(4) == 0 != grow:
+			item := &heapItem{key: 1 + random.IntN(50), n: step}
+			h.Add(item)
+			all = append(all, item)
+		case random.IntN(2) == 0:
+			item := all[random.IntN(len(all))]
+			item.key = 1 + random.IntN(50)
+			h.Fix(item)
+		default:
+			i := random.IntN(len(all))
+			h.Remove(all[i])
+			require.Equal(t, -1, all[i].index)
+			require.False(t, h.Has(all[i]))
+			all = slices.Delete(all, i, i+1)
+		}
+		checkHeap(t, &h, all)
+	}
+	slices.SortFunc(all, func(a, b *heapItem) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.n, b.n)) })
+	for _, item := range all {
+		require.Same(t, item, h.First())
+		h.Remove(item)
+	}
+	assert.Zero(t, h.Len())
+	h.Walk(func(*heapItem) bool {
+		assert.Fail(t, "it is empty")
+		return false
+	})
+}
+
+func checkHeap(t *testing.T, h *Heap[*heapItem], all []*heapItem) {
+	t.Helper()
+	require.Equal(t, len(all), h.Len())
+	require.Len(t, h.All(), len(all))
+	want, walked := 0, 0
+	for _, item := range all {
+		require.True(t, h.Has(item) && h.InOrder(item))
+		require.False(t, item.Before(h.First()))
+		if item.key <= 20 {
+			want++
+		}
+	}
+	h.Walk(func(item *heapItem) bool {
+		if item.key <= 20 {
+			walked++
+		}
+		return item.key <= 20
+	})
+	require.Equal(t, want, walked)
+}
+
+// TestHeapShrinks gives memory back after a peak.
+func TestHeapShrinks(t *testing.T) {
+	t.Parallel()
+	var h Heap[*heapItem]
+	for i := range 100_000 {
+		h.Add(&heapItem{key: i})
+	}
+	for h.Len() > 10 {
+		h.Remove(h.First())
+	}
+	assert.Less(t, cap(h.items), 2048)
+	assert.Equal(t, 99_990, h.First().key)
+	h.Clear()
+	assert.Zero(t, h.Len())
+}

@@ -1,0 +1,110 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+	"github.com/timingwheel-go/timingwheel/durable/redisstore"
+)
+
+// otherMaster is a master that does not have a slot.
+func otherMaster(c *redistest.Cluster, slot int) *redistest.Server {
+	if to := c.Nodes()[0]; to != c.Master(slot) {
+		return to
+	}
+	return c.Nodes()[1]
+}
+
+// TestCallsWhileSlotMoves makes calls of a partition while its slot moves: before any of its keys has moved, which may
+// take long, and when all have. None is refused, also if the partition has no leased, dead or scheduled messages.
+func TestCallsWhileSlotMoves(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, redistest.ClusterOptions{})
+	client := c.Client(t)
+	slot := int(client.ClusterKeySlot(t.Context(), "tw:{orders:0}:m").Val())
+	q := openQueue(t, client, redisstore.Options{})
+	looks := 0
+	calls := func() {
+		looks++
+		fresh := items(fmt.Sprint(looks, "-"), 3, 10, 0)
+		put(t, q, fresh)
+		apply(t, q, driver.OpCancel, driver.Change{ID: fresh[0].ID})
+		apply(t, q, driver.OpReschedule, driver.Change{ID: fresh[1].ID})
+		records := changes(claim(t, q, 10))
+		require.Len(t, records, 2)
+		apply(t, q, driver.OpBegin, records...)
+		apply(t, q, driver.OpBury, records[0])
+		apply(t, q, driver.OpAck, records[1])
+		apply(t, q, driver.OpPurge, driver.Change{ID: records[0].ID})
+		counts, err := q.Count(t.Context(), 0)
+		require.NoError(t, err)
+		require.Zero(t, counts.Scheduled+counts.InFlight+counts.Dead)
+		_, err = q.Audit(t.Context(), 0, true)
+		require.NoError(t, err)
+	}
+	for range 2 {
+		c.MigrateSlot(slot, otherMaster(c, slot), redistest.MigrateOptions{Halfway: calls})
+	}
+	require.Equal(t, 4, looks, "twice before the keys move, and twice after it")
+}
+
+// TestMessagesMoveWithSlots moves all partitions of a queue to other nodes, one after the other, while each of them is
+// used. The long version has a million messages.
+func TestMessagesMoveWithSlots(t *testing.T) {
+	t.Parallel()
+	partitions, each := 2, 2*driver.MaxBatch
+	if os.Getenv("TIMINGWHEEL_CHAOS") == "full" {
+		partitions, each = 16, 62_500
+	}
+	c := redistest.StartCluster(t, redistest.ClusterOptions{})
+	client := c.Client(t)
+	cfg := config()
+	cfg.Partitions = partitions
+	q, err := newStore(t, client, redisstore.Options{}).Open(t.Context(), cfg)
+	require.NoError(t, err)
+	for p := range partitions {
+		for i := 0; i < each; i += driver.MaxBatch {
+			_, err := q.Put(t.Context(), driver.Put{Partition: p, Items: items(fmt.Sprint(i, "-"), min(driver.MaxBatch, each-i), 128, time.Hour)})
+			require.NoError(t, err)
+		}
+	}
+	var moves, stalls []time.Duration
+	for p := range partitions {
+		ctx, cancel := context.WithCancel(t.Context())
+		var longest, refused atomic.Int64
+		used := make(chan struct{})
+		go func() {
+			defer close(used)
+			for last := time.Now(); ctx.Err() == nil; time.Sleep(time.Millisecond) {
+				if _, err := q.Claim(t.Context(), driver.Claim{Partition: p}); err != nil {
+					assert.ErrorIs(t, err, driver.ErrUnavailable)
+					refused.Add(1)
+					continue
+				}
+				longest.Store(max(longest.Load(), int64(time.Since(last))))
+				last = time.Now()
+			}
+		}()
+		slot := int(client.ClusterKeySlot(t.Context(), fmt.Sprintf("tw:{orders:%d}:m", p)).Val())
+		begun := time.Now()
+		c.MigrateSlot(slot, otherMaster(c, slot), redistest.MigrateOptions{Halfway: func() { time.Sleep(50 * time.Millisecond) }})
+		moves = append(moves, time.Since(begun)-100*time.Millisecond)
+		cancel()
+		<-used
+		stalls = append(stalls, time.Duration(longest.Load()))
+		assert.Zero(t, refused.Load(), "calls of partition %d", p)
+		counts, err := q.Count(t.Context(), p)
+		require.NoError(t, err)
+		assert.EqualValues(t, each, counts.Scheduled)
+	}
+	t.Logf("%d messages in %d partitions; moves took %v, longest time without an answer %v", partitions*each, partitions, moves, stalls)
+}

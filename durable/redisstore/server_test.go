@@ -1,0 +1,187 @@
+package redisstore_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+	"github.com/timingwheel-go/timingwheel/durable/redisstore"
+)
+
+// settings sets a server up.
+func settings(t *testing.T, client *redis.Client, pairs ...string) {
+	t.Helper()
+	for i := 0; i < len(pairs); i += 2 {
+		require.NoError(t, client.ConfigSet(t.Context(), pairs[i], pairs[i+1]).Err())
+	}
+}
+
+// TestOpenTellsUnsafeServersApart has servers that lose messages in different ways, or not at all.
+func TestOpenTellsUnsafeServersApart(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{AppendOnly: true, MaxMemory: 64 << 20}).Addr())
+	safe := []string{"appendonly", "yes", "appendfsync", "everysec", "save", "", "maxmemory-policy", "noeviction"}
+	for _, c := range []struct {
+		name     string
+		settings []string
+		says     []string // nothing: it is accepted
+		option   redisstore.Options
+	}{
+		{name: "everysec"},
+		{name: "always", settings: []string{"appendfsync", "always"}},
+		{
+			name: "nothing is kept", settings: []string{"appendonly", "no"},
+			says:   []string{`appendonly no, save ""`, "loses all messages", "CONFIG SET appendonly yes", "Options.AllowLossOnCrash"},
+			option: redisstore.Options{AllowLossOnCrash: true},
+		},
+		{
+			name: "snapshots", settings: []string{"appendonly", "no", "save", "3600 1 300 100"},
+			says:   []string{`snapshots only (appendonly no, save "3600 1 300 100")`, "Options.AllowLossOnCrash"},
+			option: redisstore.Options{AllowLossOnCrash: true},
+		},
+		{
+			name: "no fsync", settings: []string{"appendfsync", "no"},
+			says: []string{"appendfsync no", "everysec or always", "Options.AllowLossOnCrash"}, option: redisstore.Options{AllowLossOnCrash: true},
+		},
+		{
+			name: "all keys", settings: []string{"maxmemory-policy", "allkeys-lfu"},
+			says: []string{`maxmemory-policy "allkeys-lfu"`, "Options.AllowEviction"}, option: redisstore.Options{AllowEviction: true},
+		},
+		{name: "keys with a time to live", settings: []string{"maxmemory-policy", "volatile-lru"}},
+		{name: "the first to expire", settings: []string{"maxmemory-policy", "volatile-ttl"}},
+		{
+			name: "both", settings: []string{"maxmemory-policy", "allkeys-random", "appendonly", "no"},
+			says:   []string{"allkeys-random", "appendonly no"},
+			option: redisstore.Options{AllowEviction: true, AllowLossOnCrash: true},
+		},
+	} {
+		settings(t, client, append(safe, c.settings...)...)
+		_, err := newSafeStore(t, client, redisstore.Options{Prefix: "strict"}).Open(t.Context(), config())
+		if c.says == nil {
+			require.NoError(t, err, c.name)
+			require.NoError(t, client.FlushAll(t.Context()).Err())
+			continue
+		}
+		require.ErrorIs(t, err, driver.ErrUnsafe, c.name)
+		for _, text := range append(c.says, "the server "+client.Options().Addr) {
+			assert.ErrorContains(t, err, text, c.name)
+		}
+		assert.Zero(t, client.DBSize(t.Context()).Val(), "%s: nothing was made", c.name)
+		_, err = newSafeStore(t, client, c.option).Open(t.Context(), config())
+		require.NoError(t, err, "%s: the named option allows it", c.name)
+		require.NoError(t, client.FlushAll(t.Context()).Err())
+	}
+}
+
+// TestOpenChecksReplicas has safe masters, and a replica that keeps nothing. It may become the master.
+func TestOpenChecksReplicas(t *testing.T) {
+	t.Parallel()
+	open := func(t *testing.T, client redis.UniversalClient) error {
+		t.Helper()
+		_, err := newSafeStore(t, client, redisstore.Options{}).Open(t.Context(), config())
+		return err
+	}
+	unsafe := func(t *testing.T, client redis.UniversalClient, replica *redistest.Server) {
+		t.Helper()
+		require.NoError(t, open(t, client))
+		c := newClient(t, replica.Addr())
+		settings(t, c, "appendonly", "no")
+		err := open(t, client)
+		require.ErrorIs(t, err, driver.ErrUnsafe)
+		require.ErrorContains(t, err, "the replica "+replica.Addr()+" keeps neither")
+		require.NotContains(t, err.Error(), "master")
+		settings(t, c, "appendonly", "yes")
+		require.NoError(t, open(t, client))
+		if _, cluster := client.(*redis.ClusterClient); cluster {
+			return // the client may ask the replica itself where the slots are, and waits for its answer
+		}
+		replica.Pause() // one that does not answer is left out
+		defer replica.Continue()
+		require.NoError(t, open(t, client))
+	}
+	t.Run("server", func(t *testing.T) {
+		t.Parallel()
+		master := redistest.Start(t, redistest.Options{AppendOnly: true})
+		host, port, _ := strings.Cut(master.Addr(), ":")
+		replica := redistest.Start(t, redistest.Options{AppendOnly: true, ExtraArgs: []string{"--replicaof", host + " " + port}})
+		client := newClient(t, master.Addr())
+		require.Eventually(t, func() bool {
+			return strings.Contains(client.Info(t.Context(), "replication").Val(), "state=online")
+		}, time.Minute, 10*time.Millisecond)
+		unsafe(t, client, replica)
+	})
+	t.Run("sentinel", func(t *testing.T) {
+		t.Parallel()
+		s := redistest.StartSentinel(t, redistest.SentinelOptions{Options: redistest.Options{AppendOnly: true}})
+		unsafe(t, s.Client(t), s.Servers()[1])
+		settings(t, newClient(t, s.Servers()[0].Addr()), "appendonly", "no")
+		require.ErrorContains(t, open(t, s.Client(t)), "the master keeps neither")
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		c := redistest.StartCluster(t, redistest.ClusterOptions{Options: redistest.Options{AppendOnly: true}})
+		unsafe(t, c.Client(t), c.Nodes()[4])
+		settings(t, newClient(t, c.Nodes()[2].Addr()), "appendfsync", "no")
+		require.ErrorContains(t, open(t, c.Client(t)), "the master "+c.Nodes()[2].Addr()+" has appendfsync no")
+	})
+}
+
+// TestCheckNoticesChanges sets a server up anew while a queue is open.
+func TestCheckNoticesChanges(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{AppendOnly: true})
+	client := newClient(t, server.Addr())
+	b, err := newSafeStore(t, client, redisstore.Options{}).Open(t.Context(), config())
+	require.NoError(t, err)
+	allowing, err := newSafeStore(t, client, redisstore.Options{AllowEviction: true, AllowLossOnCrash: true}).Open(t.Context(), config())
+	require.NoError(t, err)
+	check := func(b driver.Backend) error { return b.(driver.Checker).Check(t.Context()) }
+
+	require.NoError(t, check(b))
+	settings(t, client, "maxmemory-policy", "allkeys-lru", "appendfsync", "no")
+	err = check(b)
+	require.ErrorIs(t, err, driver.ErrUnsafe)
+	require.ErrorContains(t, err, "allkeys-lru")
+	require.ErrorContains(t, err, "appendfsync no")
+	require.NoError(t, check(allowing))
+	settings(t, client, "maxmemory-policy", "noeviction", "appendfsync", "always")
+	require.NoError(t, check(b))
+	server.Kill()
+	require.ErrorIs(t, check(b), driver.ErrUnavailable)
+}
+
+// TestNoKeyHasTimeToLive makes every transition. Policies that evict keys with a time to live are accepted, as there is
+// none.
+func TestNoKeyHasTimeToLive(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	q := openQueue(t, client, redisstore.Options{})
+	all := items("a", 6, 1, 0)
+	_, err := q.Put(t.Context(), driver.Put{Call: calling("p", 1), Items: all})
+	require.NoError(t, err)
+	records := changes(claim(t, q, 5))
+	apply(t, q, driver.OpBegin, records...)
+	apply(t, q, driver.OpExtend, records...)
+	apply(t, q, driver.OpAck, records[0])
+	apply(t, q, driver.OpRetry, records[1])
+	apply(t, q, driver.OpRelease, records[2])
+	apply(t, q, driver.OpBury, records[3:]...)
+	apply(t, q, driver.OpReplay, records[3])
+	apply(t, q, driver.OpReschedule, driver.Change{ID: all[5].ID, Delay: time.Hour})
+	_, err = q.Heartbeat(t.Context(), "m", time.Minute)
+	require.NoError(t, err)
+	keys, err := client.Keys(t.Context(), "*").Result()
+	require.NoError(t, err)
+	require.Len(t, keys, 2*6+2, "those of two partitions, and of the queue: %q", keys)
+	for _, key := range keys {
+		ttl, err := client.PTTL(t.Context(), key).Result()
+		require.NoError(t, err)
+		require.Equal(t, time.Duration(-1), ttl, key)
+	}
+}

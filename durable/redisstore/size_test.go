@@ -1,0 +1,95 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+	"github.com/timingwheel-go/timingwheel/durable/redisstore"
+)
+
+// putUntilFull puts messages until the partition is full, and returns how many it has taken and the error.
+func putUntilFull(t *testing.T, q driver.Backend, prefix string, batch int, size func(i int) int) (n int, err error) {
+	t.Helper()
+	for ; ; n += batch {
+		require.Less(t, n, 100_000, "there is no bound")
+		all := items(fmt.Sprint(prefix, n, "-"), batch, 0, time.Hour)
+		for i := range all {
+			all[i].Body = make([]byte, size(n+i))
+		}
+		if _, err = q.Put(t.Context(), driver.Put{Items: all}); err != nil {
+			return n, err
+		}
+	}
+}
+
+// TestPartitionTakesNoMoreMessages fills a partition. It takes more when there is room again, and other partitions do so
+// all the time.
+func TestPartitionTakesNoMoreMessages(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	q := openQueue(t, client, redisstore.Options{PartitionMessages: 1000})
+	n, err := putUntilFull(t, q, "a", 8, func(int) int { return 10 })
+	require.ErrorIs(t, err, driver.ErrFull)
+	require.ErrorContains(t, err, "1000 messages, of 1000 that redisstore.Options.PartitionMessages accepts")
+	require.Equal(t, 1000, n)
+	counts, err := q.Count(t.Context(), 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 1000, counts.Scheduled, "nothing of the refused call was stored")
+
+	one := items("a0-", 1, 10, time.Hour)
+	statuses, err := q.Put(t.Context(), driver.Put{Items: one, Replace: true})
+	require.NoError(t, err, "one that replaces another takes no room")
+	require.Equal(t, []driver.Status{driver.StatusDone}, statuses)
+	statuses, err = q.Put(t.Context(), driver.Put{Items: one})
+	require.NoError(t, err)
+	require.Equal(t, []driver.Status{driver.StatusDuplicate}, statuses)
+	_, err = q.Put(t.Context(), driver.Put{Partition: 1, Items: one})
+	require.NoError(t, err)
+
+	apply(t, q, driver.OpCancel, driver.Change{ID: one[0].ID})
+	put(t, q, one)
+	_, err = q.Put(t.Context(), driver.Put{Items: items("b", 1, 10, 0)})
+	require.ErrorIs(t, err, driver.ErrFull)
+}
+
+// TestPartitionTakesNoMoreBytes fills partitions with bodies of different sizes, in different orders.
+func TestPartitionTakesNoMoreBytes(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	const most = 4 << 20
+	for name, size := range map[string]func(i int) int{
+		"equal":            func(int) int { return 1000 },
+		"each eighth":      func(i int) int { return 100 + (i%8/7)*2_000 },
+		"growing":          func(i int) int { return i },
+		"large ones first": func(i int) int { return max(100, 50_000-100*i) },
+		"large ones last":  func(i int) int { return 100 + i/1000*5_000 },
+		"huge":             func(int) int { return 1 << 20 },
+	} {
+		q := openQueue(t, client, redisstore.Options{PartitionBytes: most, Prefix: "size-" + strings.ReplaceAll(name, " ", "-")})
+		batch := 10
+		if name == "huge" {
+			batch = 1
+		}
+		n, err := putUntilFull(t, q, "a", batch, size)
+		require.ErrorIs(t, err, driver.ErrFull, name)
+		require.ErrorContains(t, err, fmt.Sprint(most, " that redisstore.Options.PartitionBytes accepts"))
+		bytes := 0
+		for i := range n {
+			bytes += size(i) + 19
+		}
+		t.Logf("%s: %d messages of %d bytes", name, n, bytes)
+		assert.InEpsilon(t, most, bytes, 0.6, name)
+		require.NoError(t, client.FlushAll(t.Context()).Err())
+	}
+	q := openQueue(t, client, redisstore.Options{PartitionBytes: 1000})
+	put(t, q, items("one", 1, 100_000, 0))
+	_, err := q.Put(t.Context(), driver.Put{Items: items("two", 1, 1, 0)})
+	require.ErrorIs(t, err, driver.ErrFull, "a large one may stand alone")
+}
