@@ -235,7 +235,10 @@ func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (e
 	d.from.pending++
 	d.from.mu.Unlock()
 	change.ID, change.Token = d.h.record.ID, d.h.record.Token
-	start := time.Now()
+	var start time.Time
+	if d.from.q.options.OnEvent != nil {
+		start = time.Now()
+	}
 	d.h.part.changes[op].send(change, func(a answer, err error) {
 		if err = d.ended(e, a, err); err == nil {
 			d.from.emitOf(settlements[op], d.h, start)
