@@ -59,20 +59,24 @@ type outcome[R any] struct {
 // do waits for the result of a request, which has a place in a room unless that is nil. If ctx ends before the request is sent, it
 // is not sent; if ctx ends later, it may still take place.
 func (b *batcher[Q, R]) do(ctx context.Context, room *room, request Q) (R, error) {
-	if b.alone != nil {
-		return b.alone(ctx, request)
+	bytes := 0
+	if b.size != nil {
+		bytes = b.size(request)
 	}
-	c := newCall[Q, R](request)
 	if room != nil {
-		if b.size != nil {
-			c.bytes = b.size(request)
-		}
-		if err := room.enter(ctx, c.bytes); err != nil {
+		if err := room.enter(ctx, bytes); err != nil {
 			var zero R
 			return zero, err
 		}
-		c.room = room
 	}
+	if b.alone != nil {
+		if room != nil {
+			defer room.leave(bytes)
+		}
+		return b.alone(ctx, request)
+	}
+	c := newCall[Q, R](request)
+	c.room, c.bytes = room, bytes
 	b.add(c)
 	return b.wait(ctx, c)
 }
