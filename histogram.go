@@ -22,7 +22,7 @@ type Histogram struct {
 	Max    time.Duration
 }
 
-// Record counts d. A negative d counts as 0. It is O(1), and not safe for concurrent use.
+// Record counts d, or 0 if d is negative. Calls must not be concurrent.
 func (h *Histogram) Record(d time.Duration) {
 	d = max(d, 0)
 	h.Counts[histogramBucket(d)]++
