@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -50,4 +51,15 @@ func table() string {
 		row(m.name, kind[m.kind], m.help)
 	}
 	return b.String()
+}
+
+// The alerts of docs/durable-operations.md are about metrics that the collector has.
+func TestAlertsAreAboutMetrics(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "durable-operations.md"))
+	require.NoError(t, err)
+	names := regexp.MustCompile(`timingwheel_durable_(\w+)`).FindAllStringSubmatch(string(text), -1)
+	require.Greater(t, len(names), 5)
+	for _, name := range names {
+		require.Contains(t, table(), "| `"+name[1]+"` |")
+	}
 }
