@@ -237,6 +237,9 @@ func PartitionOf(id string, n int) int { return int(xxhash.Sum64String(id) % uin
 func newID(q *Queue) string { return ulid.MustNew(ulid.Now(), q.ids).String() }
 
 func (q *Queue) usable(ctx context.Context) error {
+	if ctx == nil {
+		return fmt.Errorf("durable: queue %q: %w context: it is nil", q.options.Queue, ErrInvalid)
+	}
 	if q.ctx.Err() != nil {
 		return fmt.Errorf("durable: queue %q: %w", q.options.Queue, ErrClosed)
 	}

@@ -230,3 +230,34 @@ func TestUnsafeStoreIsToldOnce(t *testing.T) {
 		}
 	})
 }
+
+// A call with a nil context is refused before anything is asked of the store.
+func TestNilContextsAreRefused(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+		for name, call := range map[string]func(ctx context.Context) error{
+			"Enqueue":      func(ctx context.Context) error { _, err := q.Enqueue(ctx, durable.Message{}); return err },
+			"EnqueueBatch": func(ctx context.Context) error { _, err := q.EnqueueBatch(ctx, make([]durable.Message, 2)); return err },
+			"Cancel":       func(ctx context.Context) error { _, err := q.Cancel(ctx, "a"); return err },
+			"Reschedule":   func(ctx context.Context) error { _, err := q.Reschedule(ctx, "a", 0); return err },
+			"Get":          func(ctx context.Context) error { _, err := q.Get(ctx, "a"); return err },
+			"Stats":        func(ctx context.Context) error { _, err := q.Stats(ctx); return err },
+			"Audit":        func(ctx context.Context) error { _, err := q.Audit(ctx, false); return err },
+			"Replay":       func(ctx context.Context) error { return q.Replay(ctx, "a", 0) },
+			"ReplayAll":    func(ctx context.Context) error { _, err := q.ReplayAll(ctx, 0); return err },
+			"Purge":        func(ctx context.Context) error { return q.Purge(ctx, "a") },
+			"PurgeAll":     func(ctx context.Context) error { _, err := q.PurgeAll(ctx); return err },
+			"Dead": func(ctx context.Context) error {
+				for _, err := range q.Dead(ctx) {
+					return err
+				}
+				return nil
+			},
+		} {
+			require.ErrorIs(t, call(nil), durable.ErrInvalid, name)
+		}
+		stats, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, stats.Enqueued)
+	})
+}

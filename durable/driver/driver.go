@@ -1,3 +1,8 @@
+// Package driver is the contract between a durable queue and the stores that keep its messages. Programs
+// that use a queue need package durable and a store only.
+//
+// A store implements [Store] and [Backend]. Package durable calls them, and checks all arguments before.
+// Package storetest has the tests that each store passes.
 package driver
 
 import (
@@ -7,7 +12,7 @@ import (
 )
 
 // Store keeps queues: in memory ([memstore]), in a file ([boltstore]) or on Redis ([redisstore]). It is made by one
-// of these packages and given to [Open]; a store may hold several queues.
+// of these packages and given to Open of package durable. A store may hold several queues.
 //
 // [memstore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/memstore
 // [boltstore]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel/durable/boltstore
@@ -54,9 +59,6 @@ type Config struct {
 // a firing one too, with one crash more, or dead where it has had its number of crashes.
 //
 // A store that ends with the process of its callers may end all leases when it is opened again, with a crash for what was firing.
-//
-// Errors are [ErrBroken] if no call will succeed any more, because the store must be opened again or its data restored. A queue then
-// tells its callers at once, and its consumers end.
 //
 // Arguments are valid: package durable checks them, once for all stores. Partitions are those of the queue, batches have at most
 // [MaxBatch] messages with different ids of 1 to 255 bytes, transitions are those declared.
@@ -119,7 +121,7 @@ type Backend interface {
 type Grouper interface{ GroupsCalls() }
 
 // Checker is what a [Backend] may be as well, if the safety of its messages depends on how others have set up the store.
-// The queue calls Check about once a minute, and tells Options.OnError of what it has not told last time.
+// The queue calls Check about once a minute, and tells OnError, an option of package durable, of what it has not told last time.
 type Checker interface {
 	// Check returns nil if the store is still set up as Open demands, and an error that wraps [ErrUnsafe] if it may lose
 	// messages. If the store cannot be reached the error is [ErrUnavailable], which is not told: other calls do that.

@@ -59,7 +59,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 			<-ctx.Done()
 			for range hints {
 			}
-			return ctx.Err()
+			return context.Cause(ctx)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,9 +67,9 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			defer cancel()
 			require.ErrorIs(t, call(ctx), context.DeadlineExceeded)
-			ctx, cancel = context.WithCancel(t.Context())
-			time.AfterFunc(20*time.Millisecond, cancel)
-			require.ErrorIs(t, call(ctx), context.Canceled)
+			ctx, end := context.WithCancelCause(t.Context())
+			time.AfterFunc(20*time.Millisecond, func() { end(assert.AnError) })
+			require.ErrorIs(t, call(ctx), assert.AnError)
 			assert.Less(t, time.Since(begun), 30*time.Second)
 		})
 	}

@@ -33,8 +33,8 @@ func failure(ctx context.Context, what string, err error) error {
 
 // ended is the error of a context that has ended. A connection may notice the deadline a moment before the context does.
 func ended(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
 		return context.DeadlineExceeded

@@ -150,7 +150,7 @@ func within[R any](ctx context.Context, call func() (R, error)) (R, error) {
 		return r.value, r.err
 	default:
 		var zero R
-		return zero, ctx.Err()
+		return zero, context.Cause(ctx)
 	}
 }
 

@@ -100,5 +100,5 @@ func (s *Store) usable(ctx context.Context) error {
 	if s.ctx.Err() != nil {
 		return fmt.Errorf("redisstore: the store is %w", driver.ErrClosed)
 	}
-	return ctx.Err()
+	return context.Cause(ctx)
 }
