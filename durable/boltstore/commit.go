@@ -30,7 +30,8 @@ type committer struct {
 	closed  bool
 	last    int // requests of the last group
 	done    chan struct{}
-	stalled chan struct{} // closed when a commit has taken longer than Options.stall
+	stalled chan struct{} // closed when a transaction has taken longer than Options.stall
+	stall   func()        // closes it, once
 }
 
 // A group has at most so many messages, and so many bytes of bodies unless one request alone has more.
@@ -54,6 +55,10 @@ type request struct {
 
 func (c *committer) start(s *Store) {
 	c.store, c.noting, c.done, c.stalled = s, make(map[*partition]struct{}), make(chan struct{}), make(chan struct{})
+	c.stall = sync.OnceFunc(func() {
+		s.fail(fmt.Errorf("%w for %v", errStalled, s.options.stall))
+		close(c.stalled)
+	})
 	c.wake.L = &c.mu
 	go c.run()
 }
@@ -118,10 +123,7 @@ func (c *committer) noteLeft(notes []*partition) {
 func (c *committer) run() {
 	defer close(c.done)
 	stall := c.store.options.stall
-	watch := time.AfterFunc(stall, func() {
-		c.store.fail(fmt.Errorf("%w for %v", errStalled, stall))
-		close(c.stalled)
-	})
+	watch := time.AfterFunc(stall, c.stall)
 	for watch.Stop() {
 		group, notes, ok := c.gather()
 		if !ok {

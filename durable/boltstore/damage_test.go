@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -279,6 +281,61 @@ func TestStalledCommit(t *testing.T) {
 	close(release)
 	<-s.commits.done
 	require.NoError(t, s.file.close())
+}
+
+// TestStalledCommitHoldsUpNoOpening opens queues, here and through the socket, while a transaction does not end: that of a
+// commit, or of the opening itself. Each call ends with its context, and without an end, as Close, when the transaction has stalled.
+func TestStalledCommitHoldsUpNoOpening(t *testing.T) {
+	t.Parallel()
+	for name, ofCommit := range map[string]bool{"commit": true, "opening": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := socketFile(t)
+			s, err := Open(path, Options{NoSync: true, Socket: true, stall: 2 * time.Second})
+			require.NoError(t, err)
+			q := openQueue(t, s, 1)
+			r, err := Connect(path)
+			require.NoError(t, err)
+			hung, err := s.file.db.Begin(true) // all who write wait here, as for an fsync that does not end
+			require.NoError(t, err)
+			inTime(t, func() {
+				var calls sync.WaitGroup
+				defer calls.Wait()
+				if ofCommit {
+					calls.Go(func() {
+						_, err := q.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "a"}}})
+						assert.ErrorIs(t, err, driver.ErrBroken)
+					})
+					underWay(t, q, 0)
+				}
+				openAmidStall(t, &calls, s, r)
+				err := s.Close()
+				assert.ErrorIs(t, err, driver.ErrBroken)
+				assert.ErrorContains(t, err, "locked until the process ends")
+			})
+			require.NoError(t, hung.Rollback())
+			<-s.commits.done
+			require.NoError(t, s.copies.lock(t.Context()), "the opening ends")
+			require.NoError(t, s.file.close())
+		})
+	}
+}
+
+func openAmidStall(t *testing.T, calls *sync.WaitGroup, s *Store, r *Remote) {
+	t.Helper()
+	config := driver.Config{Queue: "other", DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour}
+	for _, store := range []driver.Store{s, r, s, r} { // the first one begins to load the queue
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, assert.AnError)
+		_, err := store.Open(ctx, config)
+		assert.ErrorIs(t, err, assert.AnError)
+		cancel()
+		calls.Go(func() {
+			_, err := store.Open(t.Context(), config)
+			assert.Error(t, err)
+		})
+	}
+	_, err := s.Open(t.Context(), driver.Config{Queue: "orders", DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})
+	assert.NoError(t, err, "a queue that is open needs no transaction")
 }
 
 // livePages are the pages of a file that are in use, and their size.

@@ -146,11 +146,22 @@ func listen(s *Store) (*server, error) {
 	return v, nil
 }
 
-// close removes the socket and waits for the calls under way, whose contexts end.
+// close removes the socket and waits for the calls under way, whose contexts end. A call that waits for the disk, which its
+// context does not end, is left behind after Options.stall.
 func (v *server) close() {
 	v.cancel()
 	_ = v.listener.Close()
-	v.calls.Wait()
+	over := make(chan struct{})
+	go func() {
+		v.calls.Wait()
+		close(over)
+	}()
+	timeout := time.NewTimer(v.store.options.stall)
+	defer timeout.Stop()
+	select {
+	case <-over:
+	case <-timeout.C:
+	}
 }
 
 func (v *server) accept() {

@@ -29,14 +29,21 @@ type Store struct {
 	// both. It is taken before partition.mu.
 	view gate
 
-	copies gate // entered by backups, and held by Close
+	copies gate // entered by backups and by queues that are opened, and held by Close
 
 	writing sync.Mutex // held for a write transaction, and for finding out whether one that has failed can be seen
 	closed  atomic.Bool
 	failed  atomic.Pointer[error] // why the store cannot be used any more; it does not change
 
-	mu     sync.Mutex
-	queues map[string]*queue
+	mu       sync.Mutex // no transaction is made under it
+	queues   map[string]*queue
+	openings map[string]*opening
+}
+
+// opening is the loading of a queue. It ends by itself, whatever becomes of those who wait for it.
+type opening struct {
+	done chan struct{}
+	err  error
 }
 
 var _ driver.Store = (*Store)(nil)
@@ -59,7 +66,7 @@ func Open(path string, options Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: open %q: %w", path, err)
 	}
-	s := &Store{path: path, options: o, file: f, queues: make(map[string]*queue)}
+	s := &Store{path: path, options: o, file: f, queues: make(map[string]*queue), openings: make(map[string]*opening)}
 	s.commits.start(s)
 	if o.Socket {
 		if s.server, err = listen(s); err != nil {
@@ -72,8 +79,9 @@ func Open(path string, options Options) (*Store, error) {
 // Close waits for the commit under way and what waits for the next one, and closes the file. What was
 // claimed is free again when the file is opened the next time. To close a store again does nothing.
 //
-// Close does not wait for a commit that has been under way for a minute, or for a call that reads, such as
-// Backup, and does not end within a minute. It returns [driver.ErrBroken] then, and the file stays locked until the process ends.
+// Close does not wait for a commit that has been under way for a minute, or for a call that reads or opens a queue, such
+// as Backup, and does not end within a minute. It returns [driver.ErrBroken] then, and the file stays locked until the
+// process ends.
 func (s *Store) Close() error {
 	again := s.closed.Swap(true)
 	if s.server != nil {
@@ -83,11 +91,11 @@ func (s *Store) Close() error {
 	if again {
 		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.mu.Lock() // from here on no opening begins
 	for _, q := range s.queues {
 		q.hints.Stop()
 	}
+	s.mu.Unlock()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), s.options.stall, errReading)
 	defer cancel()
 	if err := errors.Join(stopped, s.view.lock(ctx), s.copies.lock(ctx)); err != nil { // no reader is left
@@ -100,7 +108,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-var errReading = fmt.Errorf("%w: a call that reads does not end", driver.ErrBroken)
+var errReading = fmt.Errorf("%w: a call that reads or opens a queue does not end", driver.ErrBroken)
 
 // usable tells why nothing can be done, if that is so.
 func (s *Store) usable(ctx context.Context) error {
@@ -147,6 +155,7 @@ func ofSystem(err error) bool { return errors.Is(err, driver.ErrBroken) && !erro
 func (s *Store) update(f func(tx *bolt.Tx) error) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	defer time.AfterFunc(s.options.stall, s.commits.stall).Stop()
 	var refused error
 	_, err := s.file.update(func(tx *bolt.Tx) error {
 		if refused = f(tx); refused != nil {
@@ -162,30 +171,78 @@ func (s *Store) update(f func(tx *bolt.Tx) error) error {
 	return err
 }
 
-// Open makes a queue or joins one that exists, see [driver.Store]. The limits of dead letters in config hold for what is done through this
-// backend. What had begun when a process crashed counts one crash more when its queue is opened. Takes a few commits where the queue is not open
-// yet, and time for each of its partitions and for each message that had begun, none for others.
+// Open makes a queue or joins one that exists, see [driver.Store]. The limits of dead letters in config hold for what is
+// done through this backend. What had begun when a process crashed counts one crash more when its queue is opened. Open takes
+// a few commits where the queue is not open yet, and time for each of its partitions and for each message that had begun,
+// none for others. If ctx ends before, Open returns its cause, and the queue is loaded all the same.
 func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
 	if err := config.Check(); err != nil {
 		return nil, fmt.Errorf("boltstore: %w", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.usable(ctx); err != nil {
+	q, err := s.queue(ctx, config)
+	if err != nil {
 		return nil, err
-	}
-	q := s.queues[config.Queue]
-	if q == nil {
-		q = &queue{store: s, name: config.Queue}
-		if err := q.load(config.Partitions); err != nil {
-			return nil, fmt.Errorf("boltstore: open queue %q in %q: %w", config.Queue, s.path, err)
-		}
-		s.queues[config.Queue] = q
 	}
 	if n := len(q.partitions); config.Partitions != 0 && config.Partitions != n {
 		return nil, partitionsError(config.Queue, n, config.Partitions)
 	}
 	return &backend{store: s, queue: q, limits: deadLimits{config.DeadLimit, config.DeadBytes, config.DeadAge}}, nil
+}
+
+// queue returns a queue that is open, and opens it if it is not. Callers that ask for the same queue meanwhile wait for the
+// first one, and try themselves if it fails. The queue is loaded to the end if ctx ends before.
+func (s *Store) queue(ctx context.Context, config driver.Config) (*queue, error) {
+	for {
+		q, o, mine, err := s.join(ctx, config)
+		if q != nil || err != nil {
+			return q, err
+		}
+		select {
+		case <-o.done:
+		case <-s.commits.stalled:
+			return nil, *s.failed.Load()
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if mine && o.err != nil {
+			return nil, o.err
+		}
+	}
+}
+
+// join returns a queue that is open, or its opening, which it starts if there is none.
+func (s *Store) join(ctx context.Context, config driver.Config) (q *queue, o *opening, mine bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil {
+		return nil, nil, false, err
+	}
+	q, o = s.queues[config.Queue], s.openings[config.Queue]
+	if q != nil || o != nil {
+		return q, o, false, nil
+	}
+	if err := s.copies.enter(ctx, s.commits.stalled); err != nil { // the gate is open until s is closed
+		return nil, nil, false, err
+	}
+	o = &opening{done: make(chan struct{})}
+	s.openings[config.Queue] = o
+	go s.load(config, o)
+	return nil, o, true, nil
+}
+
+func (s *Store) load(config driver.Config, o *opening) {
+	defer s.copies.leave()
+	q := &queue{store: s, name: config.Queue}
+	err := q.load(config.Partitions)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		o.err = fmt.Errorf("boltstore: open queue %q in %q: %w", config.Queue, s.path, err)
+	} else {
+		s.queues[config.Queue] = q
+	}
+	delete(s.openings, config.Queue)
+	close(o.done)
 }
 
 func partitionsError(queue string, has, asked int) error {
@@ -330,12 +387,12 @@ type queue struct {
 // load makes the queue in the file if it is not there, and reads what the memory holds of it.
 func (q *queue) load(partitions int) error {
 	n := 0
-	err := q.store.insist(func(tx *bolt.Tx) (err error) {
+	err := q.step(func(tx *bolt.Tx) (err error) {
 		n, err = q.create(tx, partitions)
 		return err
 	})
 	for more := true; more && err == nil; {
-		err = q.store.insist(func(tx *bolt.Tx) (err error) {
+		err = q.step(func(tx *bolt.Tx) (err error) {
 			more, err = q.countCrashes(tx, n)
 			return err
 		})
@@ -344,7 +401,7 @@ func (q *queue) load(partitions int) error {
 		return err
 	}
 	parts := make([]*partition, n)
-	err = q.store.insist(func(tx *bolt.Tx) error {
+	err = q.step(func(tx *bolt.Tx) error {
 		for i := range parts {
 			if parts[i], err = q.loadPartition(tx, i); err != nil {
 				return err
@@ -356,6 +413,14 @@ func (q *queue) load(partitions int) error {
 		q.partitions = parts
 	}
 	return err
+}
+
+// step is a transaction of load, unless the store is closed meanwhile.
+func (q *queue) step(f func(tx *bolt.Tx) error) error {
+	if err := q.store.usable(context.Background()); err != nil {
+		return err
+	}
+	return q.store.insist(f)
 }
 
 // create makes the buckets of a queue, or finds how many partitions it has.
