@@ -70,15 +70,31 @@ func (b *batcher[Q, R]) do(ctx context.Context, room *room, request Q) (R, error
 		}
 	}
 	if b.alone != nil {
-		if room != nil {
-			defer room.leave(bytes)
-		}
-		return b.alone(ctx, request)
+		return b.doAlone(ctx, room, bytes, request)
 	}
 	c := newCall[Q, R](request)
 	c.room, c.bytes = room, bytes
 	b.add(c)
 	return b.wait(ctx, c)
+}
+
+// doAlone has the store group the call, which keeps its place in the room until the store is done with it.
+func (b *batcher[Q, R]) doAlone(ctx context.Context, room *room, bytes int, request Q) (R, error) {
+	r, err := b.alone(ctx, request)
+	var underWay *driver.UnderWayError
+	switch {
+	case err != nil && errors.As(err, &underWay):
+		err = underWay.Cause
+		if room != nil {
+			go func() {
+				<-underWay.Done
+				room.leave(bytes)
+			}()
+		}
+	case room != nil:
+		room.leave(bytes)
+	}
+	return r, err
 }
 
 func newCall[Q, R any](request Q) *call[Q, R] {

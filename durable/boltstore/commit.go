@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +27,7 @@ type committer struct {
 	mu      sync.Mutex
 	wake    sync.Cond
 	waiting []*request
+	left    int                     // requests of waiting whose callers have given up
 	noting  map[*partition]struct{} // those with notes
 	closed  bool
 	last    int // requests of the last group
@@ -51,6 +53,9 @@ type request struct {
 	run  func(w *partitionWriter) error
 	err  error
 	done chan struct{}
+
+	taken bool // it is or was in a group; under committer.mu, as left
+	left  bool // its caller has given up before
 }
 
 func (c *committer) start(s *Store) {
@@ -79,7 +84,8 @@ func (c *committer) stop() error {
 
 var errStalled = fmt.Errorf("%w: a commit does not end", driver.ErrBroken)
 
-// do waits until a request is safe, or has failed. Where ctx ends before, it may take place all the same.
+// do waits until a request is safe, or has failed. If ctx ends before the request is in a group, it does not take place; if ctx ends
+// later, it may, and the error is a [*driver.UnderWayError].
 func (c *committer) do(ctx context.Context, r *request) error {
 	r.done = make(chan struct{})
 	c.mu.Lock()
@@ -94,10 +100,30 @@ func (c *committer) do(ctx context.Context, r *request) error {
 	case <-r.done:
 		return r.err
 	case <-c.stalled:
+		c.leave(r)
 		return *c.store.failed.Load()
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		if c.leave(r) {
+			return context.Cause(ctx)
+		}
+		return &driver.UnderWayError{Cause: context.Cause(ctx), Done: r.done}
 	}
+}
+
+// leave takes a request out of those that wait, false if it is in a group. It stays in the slice, without its content, until half of
+// that has left.
+func (c *committer) leave(r *request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.taken {
+		return false
+	}
+	r.left, r.run, r.ids = true, nil, nil
+	if c.left++; c.left > 32 && c.left > len(c.waiting)/2 {
+		c.waiting = slices.DeleteFunc(c.waiting, func(r *request) bool { return r.left })
+		c.left = 0
+	}
+	return true
 }
 
 // note has the notes of a partition written with the next commit, or with one of its own.
@@ -148,6 +174,10 @@ func (c *committer) gather() (group []*request, notes []*partition, ok bool) {
 	rest := c.waiting[:0]
 	messages, bytes := 0, 0
 	for i, r := range c.waiting {
+		if r.left {
+			c.left--
+			continue
+		}
 		full := len(group) > 0 && (messages+len(r.ids) > groupMessages || bytes+r.bytes > groupBytes)
 		if full {
 			rest = append(rest, c.waiting[i:]...)
@@ -157,6 +187,7 @@ func (c *committer) gather() (group []*request, notes []*partition, ok bool) {
 			rest = append(rest, r)
 			continue
 		}
+		r.taken = true
 		group = append(group, r)
 		messages += len(r.ids)
 		bytes += r.bytes

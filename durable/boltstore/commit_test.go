@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
@@ -59,6 +61,71 @@ func TestGroupsByHand(t *testing.T) {
 	wg.Wait()
 	assert.Equal(t, 2, transactions(t, s)-before, "the last group has nothing to write, as its message is a duplicate")
 	assert.Equal(t, uint64(4), count(t, q).Enqueued)
+}
+
+// TestCallsThatEndLeaveTheCommitter has producers with short contexts while a commit is held up. What they give up before a group
+// has it does not take place and is not kept, and what a group has keeps its place among those that wait.
+func TestCallsThatEndLeaveTheCommitter(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{})
+	q, err := durable.Open(t.Context(), s, durable.Options{Queue: "orders", Partitions: 1, MaxWaiting: 10, RetryFor: time.Second})
+	require.NoError(t, err)
+	defer q.Close()
+	s.writing.Lock() // the first group waits here, and all others for it
+	locked := true
+	defer func() {
+		if locked {
+			s.writing.Unlock()
+		}
+	}()
+	var calls sync.WaitGroup
+	enqueue := func(ctx context.Context, id string, expected error) {
+		calls.Go(func() {
+			_, err := q.Enqueue(ctx, durable.Message{ID: id, Delay: time.Hour})
+			if expected == nil {
+				assert.NoError(t, err)
+			} else {
+				assert.ErrorIs(t, err, expected)
+			}
+		})
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enqueue(ctx, "first", assert.AnError)
+	underWay(t, openQueue(t, s, 1), 0)
+	cancel(assert.AnError)
+	calls.Wait()
+	for round := range 30 {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		for i := range 9 {
+			enqueue(ctx, fmt.Sprint(round, "-", i), assert.AnError)
+		}
+		require.Eventually(t, func() bool {
+			s.commits.mu.Lock()
+			defer s.commits.mu.Unlock()
+			return len(s.commits.waiting)-s.commits.left == 9
+		}, time.Minute, time.Millisecond)
+		if round == 0 {
+			patient, end := context.WithTimeout(t.Context(), 20*time.Second)
+			_, err := q.Enqueue(patient, durable.Message{})
+			end()
+			assert.ErrorIs(t, err, durable.ErrBusy, "the first call is under way still")
+		}
+		cancel(assert.AnError)
+		calls.Wait()
+	}
+	s.commits.mu.Lock()
+	assert.LessOrEqual(t, len(s.commits.waiting), 50)
+	assert.Len(t, s.commits.waiting, s.commits.left)
+	s.commits.mu.Unlock()
+	s.writing.Unlock()
+	locked = false
+	for i := range 10 {
+		enqueue(t.Context(), fmt.Sprint("after", i), nil)
+	}
+	calls.Wait()
+	stats, err := q.Stats(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 11, stats.Scheduled, "first and those after")
 }
 
 // TestFull fills a file up to its limit: what is there can be claimed and acknowledged, and then there is room again.

@@ -118,7 +118,20 @@ type Backend interface {
 // Grouper is a [Backend] that gathers concurrent calls into one commit by itself. A queue then makes a call of its own
 // for each caller that waits: if both gathered, half of the callers would miss each commit. The answer of a Grouper cannot
 // get lost, so its errors are never [ErrUnavailable] and its calls are not repeated.
+//
+// If the context of a call ends before a commit has begun with it, the call does not take place and leaves nothing behind in
+// memory. If it ends later, the error is an [*UnderWayError].
 type Grouper interface{ GroupsCalls() }
+
+// UnderWayError is the error of a call of a [Grouper] whose context has ended while its commit was under way. The call may take
+// place. The queue counts it among those that wait (Options.MaxWaiting) until Done is closed.
+type UnderWayError struct {
+	Cause error           // of the context's end
+	Done  <-chan struct{} // closed when the call is over, and its messages are no longer in memory for it
+}
+
+func (e *UnderWayError) Error() string { return e.Cause.Error() }
+func (e *UnderWayError) Unwrap() error { return e.Cause }
 
 // Checker is what a [Backend] may be as well, if the safety of its messages depends on how others have set up the store.
 // The queue calls Check about once a minute, and tells OnError, an option of package durable, of what it has not told last time.
