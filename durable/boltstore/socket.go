@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -119,6 +121,7 @@ func socketPath(path string) string { return path + ".sock" }
 type server struct {
 	store    *Store
 	listener net.Listener
+	remove   func()          // removes the socket, once
 	ctx      context.Context // ends with the store
 	cancel   context.CancelFunc
 	calls    sync.WaitGroup
@@ -127,29 +130,63 @@ type server struct {
 // listen makes the socket of a store. The file is locked, so a socket that is there is of a process that has ended.
 func listen(s *Store) (*server, error) {
 	path := socketPath(s.path)
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	switch info, err := os.Lstat(path); {
+	case err == nil && info.Mode()&fs.ModeSocket == 0:
+		return nil, fmt.Errorf("%w socket: %q is there, of the kind %v: a socket, or a path without a file, is accepted",
+			driver.ErrInvalid, path, info.Mode().Type())
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%w socket: %w", driver.ErrInvalid, err)
 	}
-	l, err := net.Listen("unix", path)
-	if err == nil {
-		err = os.Chmod(path, s.options.FileMode)
-	}
+	info, err := s.file.f.Stat()
 	if err != nil {
-		if l != nil {
-			_ = l.Close()
-		}
-		return nil, fmt.Errorf("%w socket: %w; a path of about 100 bytes in a directory for sockets is accepted", driver.ErrInvalid, err)
+		return nil, classify(err)
+	}
+	l, err := listenPrivately(path, info.Mode().Perm())
+	if err != nil {
+		return nil, fmt.Errorf("%w socket: %w; a path of about 90 bytes in a directory for sockets is accepted", driver.ErrInvalid, err)
 	}
 	v := &server{store: s, listener: l}
+	v.remove = sync.OnceFunc(func() { _ = os.Remove(path) }) // later it may be that of another process
 	v.ctx, v.cancel = context.WithCancel(context.Background())
 	v.calls.Go(v.accept)
 	return v, nil
+}
+
+// listenPrivately makes a socket in a directory that other users cannot enter, and moves it to its path when it has its mode. A
+// socket that is there is replaced. Windows has no such modes.
+func listenPrivately(path string, mode fs.FileMode) (_ net.Listener, err error) {
+	made := path
+	if runtime.GOOS != "windows" {
+		dir, err := os.MkdirTemp(filepath.Dir(path), ".s")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(dir) //nolint:errcheck // it is empty
+		made = filepath.Join(dir, "s")
+	} else if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: made, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false)
+	if made != path {
+		if err = os.Chmod(made, mode); err == nil {
+			err = os.Rename(made, path)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
 }
 
 // close removes the socket and waits for the calls under way, whose contexts end. A call that waits for the disk, which its
 // context does not end, is left behind after Options.stall.
 func (v *server) close() {
 	v.cancel()
+	v.remove()
 	_ = v.listener.Close()
 	over := make(chan struct{})
 	go func() {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -60,7 +61,7 @@ func TestSocket(t *testing.T) {
 	_, err := Connect(path)
 	require.ErrorIs(t, err, driver.ErrUnavailable)
 	assert.ErrorContains(t, err, path)
-	require.NoError(t, os.WriteFile(socketPath(path), nil, 0o600)) // of a process that was killed
+	leaveSocket(t, socketPath(path))
 	s, err := Open(path, Options{Socket: true})
 	require.NoError(t, err)
 	info, err := os.Stat(socketPath(path))
@@ -111,6 +112,58 @@ func TestSocket(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	_, err = other.Get(t.Context(), "a")
 	require.ErrorIs(t, err, durable.ErrUnavailable)
+}
+
+// leaveSocket leaves a socket behind, as a process does that is killed.
+func leaveSocket(t *testing.T, path string) {
+	t.Helper()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	require.NoError(t, err)
+	l.SetUnlinkOnClose(false)
+	require.NoError(t, l.Close())
+}
+
+// TestSocketReplacesSocketsOnly has a file of another kind where the socket belongs.
+func TestSocketReplacesSocketsOnly(t *testing.T) {
+	t.Parallel()
+	path := socketFile(t)
+	require.NoError(t, os.WriteFile(socketPath(path), []byte("notes"), 0o600))
+	s, err := Open(path, Options{Socket: true})
+	if err == nil {
+		require.NoError(t, s.Close())
+	}
+	require.ErrorIs(t, err, driver.ErrInvalid)
+	assert.ErrorContains(t, err, socketPath(path))
+	content, err := os.ReadFile(socketPath(path))
+	require.NoError(t, err)
+	assert.Equal(t, "notes", string(content))
+	openStore(t, path, Options{}) // it is not locked
+}
+
+// TestSocketHasModeOfFile opens a file whose mode is not that of the options, and leaves nothing else in its directory.
+func TestSocketHasModeOfFile(t *testing.T) {
+	t.Parallel()
+	path := socketFile(t)
+	for _, mode := range []fs.FileMode{0o600, 0o660, 0o666} {
+		s, err := Open(path, Options{})
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		require.NoError(t, os.Chmod(path, mode))
+		s, err = Open(path, Options{Socket: true, FileMode: 0o640})
+		require.NoError(t, err)
+		info, err := os.Lstat(socketPath(path))
+		require.NoError(t, err)
+		assert.Equal(t, mode|fs.ModeSocket, info.Mode())
+		entries, err := os.ReadDir(filepath.Dir(path))
+		require.NoError(t, err)
+		assert.Len(t, entries, 2)
+		require.NoError(t, s.Close())
+		_, err = os.Lstat(socketPath(path))
+		require.ErrorIs(t, err, fs.ErrNotExist)
+		leaveSocket(t, socketPath(path))
+		require.NoError(t, s.Close(), "again")
+		require.NoError(t, os.Remove(socketPath(path)), "it is not that of this store")
+	}
 }
 
 func mustOpen(t *testing.T, s driver.Store) driver.Backend {

@@ -336,8 +336,9 @@ type Options struct {
 	SkipCheck bool
 
 	// Socket serves the queues to other processes on a Unix socket, whose path is that of the file and ".sock", with
-	// the permissions of FileMode. delayq uses it for a file that is in use, and programs use it with [Connect]. The
-	// system bounds the length of the path to about 100 bytes.
+	// the permissions of the file. delayq uses it for a file that is in use, and programs use it with [Connect]. The
+	// system bounds the length of the path to about 90 bytes. A file at the socket's path that is no socket is
+	// [driver.ErrInvalid].
 	Socket bool
 
 	stall   time.Duration // after which a commit has failed, see stallTimeout
