@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -55,6 +56,9 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 // Apply waits for a commit as [backend.Put] does, but for Begin, Extend, and Release of what has not begun: these wait only where a
 // commit of the same message is under way.
 func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
+	if err := batch.Op.Check(); err != nil {
+		return nil, fmt.Errorf("boltstore: %w", err)
+	}
 	p, err := b.enter(ctx, batch.Partition)
 	if err != nil || len(batch.Changes) == 0 {
 		return nil, err

@@ -301,6 +301,11 @@ func (v *server) answer(ctx context.Context, c *call, r *reply) (err error) {
 	if err != nil {
 		return err
 	}
+	for _, p := range []int{c.Partition, c.Put.Partition, c.Claim.Partition, c.Batch.Partition} {
+		if p < 0 || p >= b.Partitions() {
+			return fmt.Errorf("boltstore: %w partition %d of queue %q: 0 to %d are accepted", driver.ErrInvalid, p, c.Config.Queue, b.Partitions()-1)
+		}
+	}
 	switch c.Method {
 	case callOpen:
 		r.Partitions = b.Partitions()

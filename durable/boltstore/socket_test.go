@@ -166,6 +166,29 @@ func TestSocketHasModeOfFile(t *testing.T) {
 	}
 }
 
+// TestSocketRefusesUnknownPartitions has a process ask for partitions that the queue does not have. The owner lives on.
+func TestSocketRefusesUnknownPartitions(t *testing.T) {
+	t.Parallel()
+	path := socketFile(t)
+	s := openStore(t, path, Options{Socket: true})
+	openQueue(t, s, 2)
+	r, err := Connect(path)
+	require.NoError(t, err)
+	b := mustOpen(t, r)
+	for _, p := range []int{-1, 2} {
+		_, errs := b.Put(t.Context(), driver.Put{Partition: p, Items: []driver.PutItem{{ID: "a"}}})
+		require.ErrorIs(t, errs, driver.ErrInvalid)
+		_, errs = b.Claim(t.Context(), driver.Claim{Partition: p, Max: 1})
+		require.ErrorIs(t, errs, driver.ErrInvalid)
+		_, errs = b.Apply(t.Context(), driver.Batch{Partition: p, Op: driver.OpCancel, Changes: []driver.Change{{ID: "a"}}})
+		require.ErrorIs(t, errs, driver.ErrInvalid)
+		_, errs = b.Get(t.Context(), p, "a")
+		require.ErrorIs(t, errs, driver.ErrInvalid)
+	}
+	_, err = b.Count(t.Context(), 1)
+	require.NoError(t, err)
+}
+
 func mustOpen(t *testing.T, s driver.Store) driver.Backend {
 	t.Helper()
 	b, err := s.Open(t.Context(), driver.Config{Queue: "orders", DeadLimit: 10, DeadBytes: 1 << 20, DeadAge: time.Hour})

@@ -7,6 +7,7 @@ package driver
 
 import (
 	"context"
+	"fmt"
 	"time"
 	"unicode/utf8"
 )
@@ -300,6 +301,15 @@ const (
 	OpPurge                    // Done, NotFound
 	OpExpire                   // Done, LeaseLost, NotFound. OpAck of a message that came too late for its handler: it is counted apart
 )
+
+// Check returns an error that wraps [ErrInvalid] for a transition that is not declared, as a process of a newer version may ask
+// for. Stores call it in Apply.
+func (o Op) Check() error {
+	if o < OpBegin || o > OpExpire {
+		return fmt.Errorf("%w transition %v: those of this version, %v to %v, are accepted", ErrInvalid, o, OpBegin, OpExpire)
+	}
+	return nil
+}
 
 // Batch is one transition of up to [MaxBatch] different messages of a partition.
 type Batch struct {

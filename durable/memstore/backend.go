@@ -51,6 +51,9 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 
 // Apply is O(log n) for each change.
 func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
+	if err := batch.Op.Check(); err != nil {
+		return nil, fmt.Errorf("memstore: %w", err)
+	}
 	p, now, err := b.enter(ctx, batch.Partition)
 	if err != nil {
 		return nil, err

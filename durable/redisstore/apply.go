@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -9,6 +10,9 @@ import (
 
 // Apply implements [driver.Backend]. It takes O(log n) for each message in a partition of n.
 func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
+	if err := batch.Op.Check(); err != nil {
+		return nil, fmt.Errorf("redisstore: %w", err)
+	}
 	if err := b.store.usable(ctx); err != nil || len(batch.Changes) == 0 {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ var applyTests = []test{
 	{"Apply/Repeated", repetition},
 	{"Apply/Mixed", applyMixed},
 	{"Apply/Batch", applyBatch},
+	{"Apply/Unknown", applyUnknown},
 	{"Begin/Early", beginEarly},
 	{"Begin/Lease", beginLease},
 	{"Begin/SameLease", beginLeavesLease},
@@ -27,6 +28,21 @@ var applyTests = []test{
 	{"Retry/Reason", retryReason},
 	{"Release", release},
 	{"Reschedule", reschedule},
+}
+
+// applyUnknown asks for transitions that do not exist: they change nothing.
+func applyUnknown(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(item("dead", 0))
+	c := changesOf(q.claim(1))
+	q.apply(driver.OpBegin, c...)
+	q.apply(driver.OpBury, c...)
+	for _, op := range []driver.Op{0, driver.OpExpire + 1, 255} {
+		_, err := q.Apply(t.Context(), driver.Batch{Op: op, Changes: c})
+		require.ErrorIs(t, err, driver.ErrInvalid)
+		assert.ErrorContains(t, err, op.String())
+	}
+	assert.Equal(t, int64(1), q.count().Dead)
 }
 
 // applyMixed has a batch whose messages fare differently.
