@@ -47,10 +47,14 @@ type ending struct {
 	told   bool          // a caller has its result
 }
 
-// delivery returns a message that was taken for its receiver, and records how late it is. It returns
-// nil for a message that must not be received, after it has asked the store to end its delivery: as
-// expired, or as failed if this program cannot read its content.
-func (d *dispatcher) delivery(h *held) *Delivery {
+// delivery returns a message that was taken, for its handler, for which the lease is extended
+// (renew), or for its receiver. It records how late the message is. It returns nil for a message
+// that must not be received: its lease is lost, or the store was asked to end its delivery, as
+// expired or as failed if this program cannot read its content.
+func (d *dispatcher) delivery(h *held, renew bool) *Delivery {
+	if !d.hand(h, renew) {
+		return nil
+	}
 	r := &h.record
 	content, err := decodeEnvelope(r.Body)
 	m := &Delivery{
@@ -83,6 +87,7 @@ func (d *Delivery) refuse(op driver.Op, change driver.Change) {
 	}
 	d.send(op, change, func(err error) {
 		if err != nil {
+			d.from.letEnd(d.h)
 			d.from.q.reportFault(d.from.q.faultOf(d.ID, err))
 		}
 	})
