@@ -156,7 +156,7 @@ func (w *workers) work() {
 			w.places.Done()
 			return
 		}
-		if d := w.c.dispatcher.delivery(h); d != nil && !w.deliver(d) {
+		if d := w.c.dispatcher.delivery(h, true); d != nil && !w.deliver(d) {
 			return
 		}
 	}
@@ -177,10 +177,15 @@ const (
 // returned reports whether the handler has returned.
 func (r *run) returned() bool { return r.state.Load() == runReturned }
 
-// deliver calls the handler and settles the message. It reports whether the worker still has its
-// place.
+// deliver calls the handler and settles the message, unless the lease is lost already. It reports
+// whether the worker still has its place.
 func (w *workers) deliver(d *Delivery) (place bool) {
-	r := new(run)
+	ctx, cancel := context.WithCancelCause(w.base)
+	r := &run{cancel: cancel}
+	if !w.c.dispatcher.handle(d.h, r) {
+		cancel(nil)
+		return true
+	}
 	err, exited := errGoexit, true
 	defer func() {
 		place = r.state.CompareAndSwap(runRuns, runReturned)
@@ -192,7 +197,7 @@ func (w *workers) deliver(d *Delivery) (place bool) {
 			go w.work() // this goroutine ends: runtime.Goexit, or FailNow of a test
 		}
 	}()
-	err = w.handle(d, r)
+	err = w.handle(ctx, d, r)
 	exited = false
 	return place
 }
@@ -200,17 +205,14 @@ func (w *workers) deliver(d *Delivery) (place bool) {
 var errGoexit = errors.New("the handler has ended its goroutine")
 
 // handle calls the handler. The lease is extended meanwhile.
-func (w *workers) handle(d *Delivery, r *run) (err error) {
-	ctx, cancel := context.WithCancelCause(w.base)
-	defer cancel(nil)
-	r.cancel = cancel
+func (w *workers) handle(ctx context.Context, d *Delivery, r *run) (err error) {
+	defer r.cancel(nil)
 	if timeout := w.c.opts.HandlerTimeout; timeout > 0 {
 		var end context.CancelFunc
 		ctx, end = context.WithTimeout(ctx, timeout)
 		defer end()
 		defer time.AfterFunc(saturatedAdd(timeout, settleTime), func() { w.overrun(d, r) }).Stop()
 	}
-	w.c.dispatcher.handle(d.h, r)
 	defer func() {
 		if v := recover(); v != nil {
 			p := newPanicError(v)

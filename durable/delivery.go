@@ -47,10 +47,14 @@ type ending struct {
 	told   bool          // a caller has its result
 }
 
-// delivery returns a message that was taken for its receiver, and records how late it is. It returns
-// nil for a message that must not be received, after it has asked the store to end its delivery: as
-// expired, or as failed if this program cannot read its content.
-func (d *dispatcher) delivery(h *held) *Delivery {
+// delivery returns a message that was taken, for its handler, for which the lease is extended
+// (renew), or for its receiver. It records how late the message is. It returns nil for a message
+// that must not be received: its lease is lost, or the store was asked to end its delivery, as
+// expired, or as to be tried again if this program cannot read its content.
+func (d *dispatcher) delivery(h *held, renew bool) *Delivery {
+	if !d.hand(h, renew) {
+		return nil
+	}
 	r := &h.record
 	content, err := decodeEnvelope(r.Body)
 	m := &Delivery{
@@ -61,7 +65,7 @@ func (d *dispatcher) delivery(h *held) *Delivery {
 	switch {
 	case err != nil:
 		d.q.reportFault(d.q.faultOf(m.ID, err))
-		m.refuse(driver.OpRetry, driver.Change{Delay: unreadablePause, Reason: err.Error()})
+		m.refuse(driver.OpRetry, driver.Change{Delay: unreadablePause, Reason: err.Error(), Uncounted: true})
 	case content.expired(now):
 		m.refuse(driver.OpExpire, driver.Change{})
 	default:
@@ -72,17 +76,15 @@ func (d *dispatcher) delivery(h *held) *Delivery {
 	return nil
 }
 
-// unreadablePause is the pause between two attempts to deliver a message whose content this program
-// cannot read. With the default of 25 attempts a rolling upgrade has 25 minutes.
+// unreadablePause is the pause between two looks at a message whose content this program cannot read.
+// They are no attempts, so a rolling upgrade may take as long as it likes.
 const unreadablePause = time.Minute
 
 // refuse ends a delivery without a receiver.
 func (d *Delivery) refuse(op driver.Op, change driver.Change) {
-	if op == driver.OpRetry && d.last() {
-		op = driver.OpBury
-	}
 	d.send(op, change, func(err error) {
 		if err != nil {
+			d.from.letEnd(d.h)
 			d.from.q.reportFault(d.from.q.faultOf(d.ID, err))
 		}
 	})

@@ -565,16 +565,36 @@ func (d *dispatcher) holds() (unbegun, begun int) {
 	return unbegun, len(d.leases.held) - unbegun
 }
 
-// handle notes that a handler is called for a message: the lease is extended, and the handler's
-// context cancelled if the lease is lost.
-func (d *dispatcher) handle(h *held, r *run) {
+// handle notes that a handler is about to be called for a message: the handler's context is
+// cancelled if the lease is lost. It returns false if the lease is lost already.
+func (d *dispatcher) handle(h *held, r *run) bool {
 	d.mu.Lock()
-	h.renew, h.run = true, r
-	lost := h.state == heldGone || !time.Now().Before(h.until) // the process may have slept meanwhile
-	d.mu.Unlock()
-	if lost {
-		r.cancel(ErrLeaseLost)
+	defer d.unlock()
+	h.run = r
+	return d.keeps(h)
+}
+
+// hand notes that a message that was taken is handed to the handler's worker, whose lease is
+// extended from now on, or to the receiver. It returns false if the lease is lost already.
+func (d *dispatcher) hand(h *held, renew bool) bool {
+	d.mu.Lock()
+	defer d.unlock()
+	if !d.keeps(h) {
+		return false
 	}
+	h.renew, h.handed = renew, true
+	return true
+}
+
+// keeps reports whether the lease of a message that was taken is not over. The process may have
+// been suspended since the message was taken, so that another consumer has the message, or it was
+// cancelled. A message that is lost is given up and reported. mu is held.
+func (d *dispatcher) keeps(h *held) bool {
+	if h.state != heldGone && time.Now().Before(h.until) {
+		return true
+	}
+	d.lose(h)
+	return false
 }
 
 // releaseTaken gives back the messages that handlers and receivers have and did not settle, because

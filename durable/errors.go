@@ -19,7 +19,7 @@ var (
 	ErrPartitions  = driver.ErrPartitions // see Options.Partitions
 	ErrVersion     = driver.ErrVersion    // written by a newer version, or no queue at all
 	ErrLocked      = driver.ErrLocked
-	ErrFull        = driver.ErrFull // nothing of the call was stored; what is queued may be taken and acknowledged
+	ErrFull        = driver.ErrFull // nothing was stored, unless the error is ErrUnavailable too; deliveries go on
 	ErrUnsafe      = driver.ErrUnsafe
 	ErrBroken      = driver.ErrBroken      // for good: close the store and open it again, or restore its data
 	ErrUnavailable = driver.ErrUnavailable // for now; what was asked for may have taken place

@@ -3,6 +3,7 @@ package durable_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -297,5 +298,47 @@ func TestIdleConsumerIsQuiet(t *testing.T) {
 		assert.LessOrEqual(t, f.count("Claim")+f.count("Heartbeat")-before, int64(2*4*100))
 		assert.LessOrEqual(t, f.count("Claim")+f.count("Heartbeat")-before, int64(4*101+100))
 		stop()
+	})
+}
+
+// A process stands still after it has taken a message, for longer than the lease, so that the message
+// is cancelled. No handler is called for it, although the process goes on.
+func TestHandlerIsNotCalledAfterItsLease(t *testing.T) {
+	t.Parallel()
+	var told told
+	var calls atomic.Int64
+	var cut atomic.Bool
+	options := durable.Options{Partitions: 1, OnError: told.add, OnEvent: func(e durable.Event) {
+		if e.Kind == durable.EventDelivered && e.ID == "m" {
+			cut.Store(true)
+			time.Sleep(30 * time.Second) // between the taking and the handler
+		}
+	}}
+	faultyBubble(t, options, func(t *testing.T, q *durable.Queue, f *faulty) {
+		f.set(func(name string) (before, after error) {
+			if name == "Extend" && cut.Load() {
+				return errDown, nil
+			}
+			return nil, nil
+		})
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+			if d.ID == "m" {
+				calls.Add(1)
+			}
+			return nil
+		}, durable.ConsumerOptions{Concurrency: 1, Visibility: 8 * time.Second, Backoff: fixed(time.Hour)})
+		enqueue(t, q, "m", 0)
+		time.Sleep(20 * time.Second)
+		r, err := q.Cancel(t.Context(), "m")
+		require.NoError(t, err)
+		require.Equal(t, durable.Cancelled, r)
+		enqueue(t, q, "next", 0)
+		time.Sleep(time.Minute)
+		stop()
+		assert.Zero(t, calls.Load(), "calls of the handler after Cancelled")
+		stats, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, stats.Acked, "the worker goes on with the next message")
+		assert.Equal(t, 1, strings.Count(told.text(), durable.ErrLeaseLost.Error()), told.text())
 	})
 }

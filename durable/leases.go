@@ -18,6 +18,7 @@ type held struct {
 	asked   bool              // an extension of the lease is under way
 	renew   bool              // the lease is extended though the message is taken: a handler runs
 	ending  bool              // the store was asked to end the delivery, and may have done so
+	handed  bool              // it was handed to the handler's worker, or to the receiver
 	run     *run              // the handler's call; nil: no handler was called
 }
 
@@ -138,7 +139,7 @@ type leaseAction uint8
 const (
 	leaseKeep   leaseAction = iota
 	leaseExtend             // a third has passed, which leaves time for several attempts
-	leaseLose               // it is about to end
+	leaseLose               // it is about to end, or has ended before the message was handed out
 	leaseForget             // it has ended, and the receiver that has the message settles it or does not
 )
 
@@ -152,8 +153,12 @@ func (l *leases) action(h *held, now time.Time) leaseAction {
 	switch {
 	case h.state == heldArmed:
 	case h.state == heldTaken && !h.renew:
-		if left <= 0 {
+		switch {
+		case left > 0:
+		case h.handed:
 			return leaseForget
+		default:
+			return leaseLose
 		}
 	case left < length/4:
 		return leaseLose

@@ -33,8 +33,9 @@ func TestLeaseActions(t *testing.T) {
 		{"a handler runs and loses its lease", heldTaken, 5 * time.Second, false, true, leaseLose},
 		{"a receiver has it", heldTaken, 1, false, false, leaseKeep},
 		{"the receiver's time is over", heldTaken, 0, false, false, leaseForget},
+		{"no receiver has got it", heldTaken, 0, false, false, leaseLose},
 	} {
-		h := &held{state: test.state, until: now.Add(test.left), asked: test.asked, renew: test.runs}
+		h := &held{state: test.state, until: now.Add(test.left), asked: test.asked, renew: test.runs, handed: test.what != "no receiver has got it"}
 		assert.Equal(t, test.want, l.action(h, now), test.what)
 	}
 }

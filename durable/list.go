@@ -75,12 +75,15 @@ func (q *Queue) exhume(ctx context.Context, op driver.Op, c driver.Change) error
 	return nil
 }
 
-// ReplayAll replays the dead letters that are there now, and returns how many.
+// ReplayAll replays the dead letters that are there now, and returns how many. After an error it
+// asks for no more of them. What was under way then may take place and is not counted. Errors are
+// those of [Queue.Cancel].
 func (q *Queue) ReplayAll(ctx context.Context, delay time.Duration) (int, error) {
 	return q.exhumeAll(ctx, driver.OpReplay, driver.Change{Delay: max(0, delay)})
 }
 
-// PurgeAll removes the dead letters that are there now, and returns how many.
+// PurgeAll removes the dead letters that are there now, and returns how many. Errors are as with
+// [Queue.ReplayAll].
 func (q *Queue) PurgeAll(ctx context.Context) (int, error) {
 	return q.exhumeAll(ctx, driver.OpPurge, driver.Change{})
 }
@@ -103,38 +106,57 @@ func (q *Queue) exhumeAll(ctx context.Context, op driver.Op, change driver.Chang
 	return n, nil
 }
 
-// exhumeSome takes up to most dead letters, the oldest first: so those that die anew meanwhile are not taken again and again.
+// exhumeSome takes up to most dead letters, the oldest first: so those that die anew meanwhile are
+// not taken again and again. A page may be empty although there is more, because its records cannot
+// be read.
 func (p *part) exhumeSome(ctx context.Context, op driver.Op, change driver.Change, most int64) (n int, err error) {
-	for most > 0 {
-		records, _, err := p.q.backend.List(ctx, p.index, driver.StateDead, "", int(min(most, driver.MaxBatch)))
+	for cursor := ""; most > 0; {
+		records, next, err := p.q.backend.List(ctx, p.index, driver.StateDead, cursor, int(min(most, driver.MaxBatch)))
 		if err != nil {
 			return n, fmt.Errorf("durable: dead letters of partition %d: %w", p.index, err)
 		}
-		done, err := p.exhume(ctx, op, change, records)
-		n += done
-		if err != nil || len(records) == 0 {
-			return n, err
+		for rest := records; len(rest) > 0; {
+			var done, asked int
+			done, asked, err = p.exhume(ctx, op, change, rest)
+			n += done
+			if err != nil {
+				return n, err
+			}
+			rest = rest[asked:]
 		}
 		most -= int64(len(records))
+		if cursor = next; cursor == "" {
+			break
+		}
 	}
 	return n, nil
 }
 
-func (p *part) exhume(ctx context.Context, op driver.Op, change driver.Change, records []driver.Record) (n int, err error) {
-	calls := make([]*call[driver.Change, answer], len(records))
-	for i, r := range records {
-		change.ID = r.ID
-		calls[i] = newCall[driver.Change, answer](change)
+// exhume takes the first of some dead letters, as many at once as there is room for. After an error
+// it leaves those that were not sent. It returns how many it has taken, and for how many it has asked.
+func (p *part) exhume(ctx context.Context, op driver.Op, change driver.Change, records []driver.Record) (n, asked int, err error) {
+	if err := p.q.room.enter(ctx, 0); err != nil {
+		return 0, 0, fmt.Errorf("durable: dead letter %q: %w", records[0].ID, err)
+	}
+	var calls []*call[driver.Change, answer]
+	for entered := true; entered; entered = len(calls) < len(records) && p.q.room.tryEnter(0) {
+		change.ID = records[len(calls)].ID
+		c := newCall[driver.Change, answer](change)
+		c.room = p.q.room
+		calls = append(calls, c)
 	}
 	p.changes[op].add(calls...)
-	for _, c := range calls {
-		o, err := p.changes[op].wait(ctx, c)
-		if err != nil {
-			return n, fmt.Errorf("durable: dead letter %q: %w", c.request.ID, err)
-		}
-		if o.Status == driver.StatusDone {
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	for i, c := range calls {
+		o, failure := p.changes[op].wait(ctx, c)
+		switch {
+		case failure == nil && o.Status == driver.StatusDone:
 			n++
+		case failure != nil && err == nil:
+			err = fmt.Errorf("durable: dead letter %q: %w", records[i].ID, failure)
+			leave()
 		}
 	}
-	return n, nil
+	return n, len(calls), err
 }

@@ -252,7 +252,8 @@ func (q *Queue) usable(ctx context.Context) error {
 // If the store cannot be reached the call goes on trying for Options.RetryFor, and stores the message once however often it tries. If it gives up
 // with [ErrUnavailable], or ctx ends, the message may have been stored, or may be until RetryFor (at least ten seconds) has passed
 // on the store's clock. To enqueue it once more with the same id is safe as long as it has not been delivered. [ErrBusy] says that too
-// many calls wait for the store (Options.MaxWaiting); then nothing was stored. A call whose ctx ends before it was sent is not sent.
+// many calls wait for the store (Options.MaxWaiting); then nothing was stored. [ErrFull] says that the store has no room. Nothing was
+// stored, unless the reply to an earlier copy of the call was lost: then the error is [ErrUnavailable] as well. A call whose ctx ends before it was sent is not sent.
 func (q *Queue) Enqueue(ctx context.Context, m Message) (id string, err error) {
 	if err := q.usable(ctx); err != nil {
 		return "", err

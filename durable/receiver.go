@@ -51,7 +51,7 @@ func (r *Receiver) Take(ctx context.Context) (*Delivery, error) {
 		h, err := c.dispatcher.take(ctx, newTaker())
 		switch {
 		case err == nil:
-			if d := c.dispatcher.delivery(h); d != nil {
+			if d := c.dispatcher.delivery(h, false); d != nil {
 				return d, nil
 			}
 		case ctx.Err() != nil || !errors.Is(err, ErrClosed) || c.failure() != nil:

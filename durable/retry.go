@@ -82,7 +82,10 @@ const (
 	maxRetryFor = driver.MaxAhead / 2
 )
 
-// call makes a call of the store, again and again while that cannot be reached. The answer is that of the copy which has taken place.
+// call makes a call of the store, again and again while that cannot be reached. The answer is that of
+// the copy which has taken place. A refusal without statuses, such as [ErrFull], is not remembered by
+// the store. If the reply to an earlier copy was lost, that copy may still arrive and take place, so
+// the error is [ErrUnavailable] as well.
 func (c *caller) call(do func(ctx context.Context, call driver.Call) error) error {
 	c.seq++
 	call := driver.Call{Caller: c.name, Seq: c.seq, NotAfter: c.p.notAfter()}
@@ -107,6 +110,10 @@ func (c *caller) call(do func(ctx context.Context, call driver.Call) error) erro
 	})
 	if unknown {
 		return fmt.Errorf("%w: the reply to a call was lost, and its clock was set ahead since: the call may have taken place (%w)", ErrUnavailable, err)
+	}
+	if err != nil && unanswered && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrClosed) {
+		return fmt.Errorf("%w (%w: the reply to an earlier copy of the call was lost, and that copy may take place until %v of the store's clock)",
+			err, ErrUnavailable, call.NotAfter.Time())
 	}
 	return err
 }

@@ -70,7 +70,10 @@ func (w *partitionWriter) end(op driver.Op, c *driver.Change, r *record) (driver
 		return driver.StatusDone, w.move(r, nil, effect{})
 	case driver.OpRetry:
 		w.state.retried++
-		is.Attempts, is.Reason, is.Due = counted(is.Attempts), driver.CutReason(c.Reason), local.After(w.now, c.Delay)
+		if !c.Uncounted {
+			is.Attempts = counted(is.Attempts)
+		}
+		is.Reason, is.Due = driver.CutReason(c.Reason), local.After(w.now, c.Delay)
 	case driver.OpBury:
 		is.Attempts, is.Reason = counted(is.Attempts), driver.CutReason(c.Reason)
 		w.die(&is)

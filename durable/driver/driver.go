@@ -47,7 +47,7 @@ type Config struct {
 //	Begin      leased        → firing, unless it is not due on the store's clock
 //	Ack        firing        → gone
 //	Expire     firing        → gone
-//	Retry      firing        → scheduled, one attempt more
+//	Retry      firing        → scheduled, one attempt more unless it is uncounted
 //	Bury       firing        → dead, one attempt more
 //	Release    leased/firing → scheduled, as it was
 //	Extend     leased/firing → the same with a later end of the lease
@@ -291,7 +291,7 @@ type Op uint8
 const (
 	OpBegin      Op = iota + 1 // Done, Early, LeaseLost. Repeated, it extends the lease, but with Visibility 0
 	OpAck                      // Done, LeaseLost, NotFound
-	OpRetry                    // Done, LeaseLost. Due after Delay, with Reason
+	OpRetry                    // Done, LeaseLost. Due after Delay, with Reason; see Uncounted
 	OpBury                     // Done, LeaseLost. With Reason
 	OpRelease                  // Done, LeaseLost. Also of a firing one, if its consumer ends
 	OpExtend                   // Done, LeaseLost. To Delay after now, or after the due time if that is later; see Begun
@@ -329,6 +329,8 @@ type Change struct {
 	Begun  time.Duration // Extend: in place of Delay if the message has begun; 0: Delay
 	At     Instant
 	Reason string
+
+	Uncounted bool // Retry: it is no attempt
 }
 
 // Status tells what became of one message in a batch.

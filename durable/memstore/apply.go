@@ -86,7 +86,9 @@ func (p *partition) end(now time.Time, op driver.Op, c *driver.Change, e *entry)
 		p.seen.Expired++
 		p.drop(e)
 	case driver.OpRetry:
-		e.Attempts++
+		if !c.Uncounted {
+			e.Attempts++
+		}
 		e.Reason = strings.Clone(driver.CutReason(c.Reason)) // the rest is not kept
 		p.seen.Retried++
 		p.schedule(e, local.After(now, c.Delay))

@@ -55,7 +55,9 @@ func (b *backend) applyLine(batch driver.Batch) []any {
 // argsOf is the number of arguments for each change.
 func argsOf(op driver.Op) int {
 	switch op {
-	case driver.OpRetry, driver.OpExtend:
+	case driver.OpRetry:
+		return 5
+	case driver.OpExtend:
 		return 4
 	case driver.OpBury:
 		return 3
@@ -70,7 +72,7 @@ func appendChange(args []any, op driver.Op, c *driver.Change) []any {
 	case driver.OpBegin, driver.OpAck, driver.OpExpire, driver.OpRelease:
 		return append(args, packToken(c.Token))
 	case driver.OpRetry:
-		return append(args, packToken(c.Token), when(0, c.Delay), driver.CutReason(c.Reason))
+		return append(args, packToken(c.Token), when(0, c.Delay), flag(!c.Uncounted), driver.CutReason(c.Reason))
 	case driver.OpBury:
 		return append(args, packToken(c.Token), driver.CutReason(c.Reason))
 	case driver.OpExtend:

@@ -19,20 +19,26 @@ import (
 // heldQueue is a queue as two processes see it: one whose connections go through a proxy, and another one.
 type heldQueue struct {
 	t           *testing.T
+	options     redisstore.Options
 	proxy       *faultproxy.Proxy
 	late, other *durable.Queue
 }
 
 func newHeldQueue(t *testing.T, addr string) *heldQueue {
 	t.Helper()
-	h := &heldQueue{t: t, proxy: faultproxy.Start(t, addr)}
+	return newHeldQueueOf(t, addr, redisstore.Options{})
+}
+
+func newHeldQueueOf(t *testing.T, addr string, options redisstore.Options) *heldQueue {
+	t.Helper()
+	h := &heldQueue{t: t, options: options, proxy: faultproxy.Start(t, addr)}
 	h.late, h.other = h.open(h.proxy.Addr()), h.open(addr)
 	return h
 }
 
 func (h *heldQueue) open(addr string) *durable.Queue {
 	h.t.Helper()
-	store := newStore(h.t, newClient(h.t, addr), redisstore.Options{})
+	store := newStore(h.t, newClient(h.t, addr), h.options)
 	q, err := durable.Open(h.t.Context(), store, durable.Options{Logger: slog.New(slog.DiscardHandler), Queue: "held", Partitions: 1})
 	require.NoError(h.t, err)
 	h.t.Cleanup(q.Close)
@@ -336,6 +342,36 @@ func TestCallThatGaveUpDoesNotComeLater(t *testing.T) {
 	require.Contains(t, replies[0], "late")
 	_, err = other.Get(t.Context(), id)
 	require.NoError(t, err, "it has been cancelled by a call that gave up long before")
+}
+
+// The first copy of an enqueue hangs in a dead connection, and the second finds the partition full.
+// The error says that the message may be stored all the same, and it is, because room appears before
+// the first copy arrives. Without a copy that was not answered the error says that nothing was stored.
+func TestRefusalIsDefiniteOnlyIfAllCopiesWereAnswered(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, addr string) {
+		h := newHeldQueueOf(t, addr, redisstore.Options{PartitionMessages: 1})
+		const id = "the-message"
+		h.enqueue(h.other, "another", "", time.Hour, false)
+		_, err := h.late.Enqueue(t.Context(), durable.Message{ID: id, Delay: time.Hour})
+		require.ErrorIs(t, err, durable.ErrFull)
+		require.NotErrorIs(t, err, durable.ErrUnavailable)
+
+		h.proxy.Hold(id)
+		_, err = h.late.Enqueue(t.Context(), durable.Message{ID: id, Delay: time.Hour})
+		require.Equal(t, 1, h.proxy.Held(), "the first copy")
+		require.ErrorIs(t, err, durable.ErrFull)
+		assert.ErrorIs(t, err, durable.ErrUnavailable, "an earlier copy may take place")
+		assert.ErrorContains(t, err, "may take place until")
+
+		r, err := h.other.Cancel(t.Context(), "another")
+		require.NoError(t, err)
+		require.Equal(t, durable.Cancelled, r)
+		_, err = h.proxy.Release()
+		require.NoError(t, err)
+		_, err = h.other.Get(t.Context(), id)
+		require.NoError(t, err, "the first copy has taken place")
+	})
 }
 
 // loseFirst makes a call whose first reply is lost, and does something before it is repeated.

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ var applyTests = []test{
 	{"Expire", expire},
 	{"Retry", retry},
 	{"Retry/Reason", retryReason},
+	{"Retry/Uncounted", retryUncounted},
 	{"Release", release},
 	{"Reschedule", reschedule},
 }
@@ -276,6 +278,35 @@ func retryReason(t *testing.T, newStore Factory) {
 			}
 		}
 	}
+}
+
+// retryUncounted has retries that count no attempt, between those that do.
+func retryUncounted(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(item("a", 0), item("b", 0))
+	attempts := map[string]int{}
+	for round := range 4 {
+		records := q.claim(2)
+		require.Len(t, records, 2)
+		q.begin(records...)
+		changes := changesOf(records)
+		for i := range changes {
+			c := &changes[i]
+			c.Reason = fmt.Sprint("round ", round)
+			if c.Uncounted = (round%2 == 0) == (c.ID == "a"); !c.Uncounted {
+				attempts[c.ID]++
+			}
+		}
+		q.done(driver.OpRetry, changes...)
+		q.done(driver.OpRetry, changes...) // once more, as after a lost reply
+		for _, c := range changes {
+			r := q.get(c.ID)
+			assert.Equal(t, attempts[c.ID], r.Attempts, c.ID)
+			assert.Equal(t, c.Reason, r.Reason)
+			assert.Equal(t, driver.StateScheduled, r.State)
+		}
+	}
+	assert.Equal(t, uint64(8), q.count().Retried)
 }
 
 func release(t *testing.T, newStore Factory) {

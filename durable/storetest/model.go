@@ -355,7 +355,7 @@ func (m *model) stepApply() {
 	}
 	before := m.now()
 	for _, id := range m.pick(4) {
-		c := driver.Change{ID: id, Token: m.someToken(id), Delay: m.delay(), Reason: fmt.Sprint("reason ", m.random.IntN(100))}
+		c := driver.Change{ID: id, Token: m.someToken(id), Delay: m.delay(), Reason: fmt.Sprint("reason ", m.random.IntN(100)), Uncounted: m.random.IntN(4) == 0}
 		switch {
 		case b.Op == driver.OpExtend:
 			c.Delay = m.visibility()

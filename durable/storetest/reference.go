@@ -185,7 +185,9 @@ func (r *reference) transition(op driver.Op, c driver.Change) bool {
 	case driver.OpAck, driver.OpExpire, driver.OpCancel, driver.OpPurge:
 		delete(r.messages, c.ID)
 	case driver.OpRetry, driver.OpBury:
-		m.record.Attempts++
+		if op == driver.OpBury || !c.Uncounted {
+			m.record.Attempts++
+		}
 		m.record.Reason, m.reasonOpen = c.Reason, false
 		fallthrough
 	case driver.OpRelease:

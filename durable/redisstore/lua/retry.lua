@@ -1,19 +1,20 @@
--- Firing messages are scheduled again, with one attempt more.
+-- Firing messages are scheduled again, mostly with one attempt more.
 -- KEYS: those of partition.lua.
--- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints; then for each message: id, token (7 bytes), time (see instant), reason.
+-- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints; then for each message: id, token (7 bytes), time (see instant), attempts
+--       (1, or 0 if it is not counted), reason.
 -- Result: sec, usec, statuses, '', ''.
 -- Runs under OOM.
 
-local ids = column(3, 4)
+local ids = column(3, 5)
 local states = call('HMGET', STATES, unpack(ids))
 local statuses, gone = {}, {}
 for i, id in ipairs(ids) do
-  local s, token = states[i], ARGV[4 * i]
+  local s, token = states[i], ARGV[5 * i - 1]
   local k = s and holds(s, token) and kind(s)
   if k == 'F' then
     statuses[i] = DONE
-    local at = instant(ARGV[4 * i + 1])
-    schedule(id, 'R' .. token .. pack7(at) .. pack4(unpack4(s, 16) + 1) .. sub(s, 20, 30) .. ARGV[4 * i + 2], at)
+    local at = instant(ARGV[5 * i])
+    schedule(id, 'R' .. token .. pack7(at) .. pack4(unpack4(s, 16) + tonumber(ARGV[5 * i + 1])) .. sub(s, 20, 30) .. ARGV[5 * i + 2], at)
     gone[#gone + 1] = id
   elseif k == 'R' then
     statuses[i] = DONE -- it was this call
