@@ -14,6 +14,7 @@ import (
 var memberTests = []test{
 	{"Heartbeat/JoinAndLeave", joinAndLeave},
 	{"Heartbeat/Expiry", memberExpiry},
+	{"Heartbeat/ClockSetBack", membersClockSetBack},
 	{"Heartbeat/Many", manyMembers},
 }
 
@@ -54,6 +55,23 @@ func memberExpiry(t *testing.T, newStore Factory) {
 	q.beat("long", q.short())
 	q.pass()
 	assert.Equal(t, []string{"renewed"}, q.beat("short", 0), "the last word counts, though it was for a shorter time")
+}
+
+// membersClockSetBack has a member that is gone when the clock is set back. It must not stay until the
+// clock has caught up, because its partitions would have no owner for so long.
+func membersClockSetBack(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	if q.fixture.Advance == nil {
+		t.Skip("the clock of this store cannot be set")
+	}
+	q.beat("killed", q.short())
+	q.beat("alive", 2*q.short())
+	q.fixture.Advance(-far)
+	assert.Equal(t, []string{"alive", "killed", "other"}, q.beat("other", far), "the time that is left stays the same")
+	q.pass()
+	assert.Equal(t, []string{"alive", "other"}, q.beat("other", far))
+	q.pass()
+	assert.Equal(t, []string{"other"}, q.beat("other", far))
 }
 
 func manyMembers(t *testing.T, newStore Factory) {

@@ -32,8 +32,9 @@ type Fixture struct {
 	// Remote says that copies of a call may arrive late and more than once, as over a network: the store honours [driver.Call].
 	Remote bool
 
-	// Advance moves the clock of this store ahead, also after it was reopened. The clock may stand still in between or run. Nil: the suite
-	// waits for real, some tens of milliseconds at a time, so that a store which can move its clock is tested better.
+	// Advance moves the clock of this store ahead, or back by a negative duration, also after the store was
+	// reopened. The clock may stand still in between or run. If Advance is nil the suite waits for real, some
+	// tens of milliseconds at a time, so a store that can move its clock is tested better.
 	Advance func(d time.Duration)
 }
 

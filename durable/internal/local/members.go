@@ -14,15 +14,24 @@ import (
 type Members struct {
 	mu   sync.Mutex
 	ends map[string]driver.Instant // until when each one counts
+	last driver.Instant            // of the last call
 }
 
-// Beat enters a member for another ttl, or takes it out where that is 0 or less, and returns all that are there.
+// Beat enters a member for another ttl, or removes it if ttl is 0 or less, and returns all that are
+// there, sorted. If the clock was set back since the last call, all members move with it: a member
+// whose process is gone would otherwise stay for as long as the step. Beat is O(m log m) for m members.
 func (m *Members) Beat(now time.Time, member string, ttl time.Duration) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ends == nil {
 		m.ends = make(map[string]driver.Instant)
 	}
+	if back := m.last - Floor(now); back > 0 {
+		for name := range m.ends {
+			m.ends[name] -= back
+		}
+	}
+	m.last = Floor(now)
 	delete(m.ends, member)
 	if ttl > 0 {
 		m.ends[member] = After(now, ttl)
