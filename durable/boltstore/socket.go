@@ -94,6 +94,9 @@ func (r *reply) fail(err error) {
 	if err == nil {
 		return
 	}
+	if errors.Is(err, driver.ErrClosed) { // nothing was done; another process may open the file
+		err = fmt.Errorf("boltstore: %w: the process that has the file open is closing it", driver.ErrUnavailable)
+	}
 	r.Error = err.Error()
 	for i, kind := range kinds {
 		if kind != nil && errors.Is(err, kind) {

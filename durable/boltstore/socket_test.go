@@ -189,6 +189,32 @@ func TestSocketRefusesUnknownPartitions(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestClosingOwnerIsUnavailable calls while the owner closes the file and answers still: remote callers try again, since their own
+// store is not closed.
+func TestClosingOwnerIsUnavailable(t *testing.T) {
+	t.Parallel()
+	path := socketFile(t)
+	s := openStore(t, path, Options{Socket: true})
+	openQueue(t, s, 1)
+	r, err := Connect(path)
+	require.NoError(t, err)
+	b := mustOpen(t, r)
+	s.closed.Store(true) // as Close begins
+	_, put := b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "a"}}})
+	_, opened := r.Open(t.Context(), driver.Config{Queue: "orders", DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})
+	_, backup := r.Backup(t.Context(), new(bytes.Buffer))
+	s.closed.Store(false)
+	for _, err := range []error{put, opened, backup} {
+		require.ErrorIs(t, err, driver.ErrUnavailable)
+		require.NotErrorIs(t, err, driver.ErrClosed)
+	}
+	_, err = b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "a"}}})
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	_, err = b.Get(t.Context(), 0, "a")
+	require.ErrorIs(t, err, driver.ErrClosed)
+}
+
 func mustOpen(t *testing.T, s driver.Store) driver.Backend {
 	t.Helper()
 	b, err := s.Open(t.Context(), driver.Config{Queue: "orders", DeadLimit: 10, DeadBytes: 1 << 20, DeadAge: time.Hour})
