@@ -39,8 +39,9 @@ func readClaimed(r *reply) (driver.Claimed, error) {
 	leases := r.text()
 	claimed.Lost, claimed.Unreadable = int(r.number()), int(r.number())
 	n := len(leases) / width
-	if r.err == nil && len(r.values) != 3*n {
-		r.err = fmt.Errorf("%w: %d values for %d messages", errReply, len(r.values), n)
+	if r.err == nil && (len(leases) != width*n || len(r.values) != 3*n) {
+		r.err = fmt.Errorf("%w: %d values and %d bytes of lease ends for %d messages", errReply, len(r.values),
+			len(leases), n)
 	}
 	if r.err != nil {
 		return driver.Claimed{}, r.err

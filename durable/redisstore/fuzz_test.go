@@ -37,8 +37,9 @@ func FuzzRecord(f *testing.F) {
 // FuzzReplies reads what no script returns: it is refused, or read as a whole.
 func FuzzReplies(f *testing.F) {
 	record := "\x01" + strings.Repeat("\x00", recordHeader-1)
-	f.Add("1\n2\n0\n0\n", 0)
-	f.Add("1\n2\n3\n4\n1234567\nid\n"+record+"\n", 1)
+	f.Add("1\n2\n0\n0\n\n0\n0", 0)
+	f.Add("1\n2\n3\n4\n1234567\n0\n0\nid\n"+record+"\n", 1)
+	f.Add("1\n2\n3\n4\n12345678\n0\n0\nid\n"+record+"\n", 1)
 	f.Add("1\n2\n01\n12345671234567\n", 2)
 	f.Fuzz(func(t *testing.T, text string, n int) {
 		var values []any
@@ -47,7 +48,7 @@ func FuzzReplies(f *testing.F) {
 		}
 		claimed, err := readClaimed(newReply(values))
 		if err == nil {
-			assert.Len(t, values, 5+3*len(claimed.Records))
+			assert.Len(t, values, 7+3*len(claimed.Records))
 		} else {
 			assert.True(t, errors.Is(err, errReply) || errors.Is(err, driver.ErrVersion), "%v", err)
 		}
