@@ -61,8 +61,9 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 		if err != nil {
 			return Stats{}, fmt.Errorf("durable: stats of partition %d: %w", i, err)
 		}
-		s.Partitions = append(s.Partitions, newCounts(c))
-		s.Counts.add(newCounts(c))
+		counts := newCounts(c)
+		s.Partitions = append(s.Partitions, counts)
+		s.Counts.add(counts)
 	}
 	members, err := q.backend.Heartbeat(ctx, "stats", 0) // no consumer has this name
 	if err != nil {

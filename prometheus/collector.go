@@ -36,7 +36,7 @@ var ErrName = errors.New("timingwheelprom: bad name of a wheel")
 // methods may be called at any time from any goroutine.
 type Collector struct {
 	numbers  []metric
-	lateness *latenessDesc
+	lateness *Lateness
 
 	mu     sync.RWMutex
 	wheels map[string]Source
@@ -51,7 +51,7 @@ func NewCollector(opts Options) *Collector {
 	numbers, lateness := describe(opts.ConstLabels)
 	c := &Collector{
 		numbers:  numbers,
-		lateness: newLatenessDesc(lateness, opts.ClassicOnly),
+		lateness: NewLateness(lateness, opts.ClassicOnly),
 		wheels:   map[string]Source{},
 	}
 	for _, m := range c.numbers {
@@ -97,7 +97,7 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, m := range c.numbers {
 		descs <- m.desc
 	}
-	descs <- c.lateness.desc
+	descs <- c.lateness.Desc()
 }
 
 // Collect sends the metrics of all wheels; see [prometheus.Collector]. No lock is held while the
@@ -111,6 +111,6 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 		for _, m := range c.numbers {
 			out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.Float(&st), name)
 		}
-		out <- c.lateness.metric(&st.Lateness, name)
+		out <- c.lateness.Metric(&st.Lateness, name)
 	}
 }

@@ -16,8 +16,9 @@ const (
 	classicLast  = 36 // classic bounds are powers of two of ns, from 16 µs to 69 s
 )
 
-// latenessDesc knows how the buckets of a wheel become those of Prometheus.
-type latenessDesc struct {
+// Lateness makes metrics of a [timingwheel.Histogram], for collectors: a native histogram with classic
+// buckets or, if it was made so, a classic one. A Lateness does not change and may be shared.
+type Lateness struct {
 	desc    *prometheus.Desc
 	native  []int           // index in schema 2 of each bucket but the first, which is the zero bucket
 	zero    float64         // s: the zero bucket's upper bound
@@ -25,13 +26,14 @@ type latenessDesc struct {
 	classic bool            // only that
 }
 
-func newLatenessDesc(desc *prometheus.Desc, classic bool) *latenessDesc {
+// NewLateness returns a Lateness for a description with one variable label.
+func NewLateness(desc *prometheus.Desc, classicOnly bool) *Lateness {
 	var h timingwheel.Histogram
-	l := &latenessDesc{
+	l := &Lateness{
 		desc:    desc,
 		native:  make([]int, len(h.Counts)),
 		zero:    h.Bound(0).Seconds(),
-		classic: classic,
+		classic: classicOnly,
 	}
 	last := len(h.Counts) - 1
 	for i := 1; i < last; i++ {
@@ -50,10 +52,14 @@ func nativeIndex(d time.Duration) int {
 	return int(math.Ceil(math.Log2(d.Seconds()) * (1 << schema)))
 }
 
-// metric makes one metric of what the wheel has counted.
-func (l *latenessDesc) metric(h *timingwheel.Histogram, wheel string) prometheus.Metric {
+// Desc returns the description.
+func (l *Lateness) Desc() *prometheus.Desc { return l.desc }
+
+// Metric returns the metric of h with a value of the label. It panics if the description does not
+// have one variable label.
+func (l *Lateness) Metric(h *timingwheel.Histogram, label string) prometheus.Metric {
 	count, sum := h.Count(), h.Sum.Seconds()
-	classic := prometheus.MustNewConstHistogram(l.desc, count, sum, l.below(h), wheel)
+	classic := prometheus.MustNewConstHistogram(l.desc, count, sum, l.below(h), label)
 	if l.classic {
 		return classic
 	}
@@ -63,13 +69,13 @@ func (l *latenessDesc) metric(h *timingwheel.Histogram, wheel string) prometheus
 			buckets[l.native[i]] += int64(n)
 		}
 	}
-	native := prometheus.MustNewConstNativeHistogram(l.desc, count, sum, buckets, nil, h.Counts[0], schema, l.zero, time.Time{}, wheel)
+	native := prometheus.MustNewConstNativeHistogram(l.desc, count, sum, buckets, nil, h.Counts[0], schema, l.zero, time.Time{}, label)
 	return both{native, classic}
 }
 
 // below is how many durations lie below each classic bound. Prometheus counts those that equal it
-// as well; the wheel knows them as part of the next bucket.
-func (l *latenessDesc) below(h *timingwheel.Histogram) map[float64]uint64 {
+// as well; the histogram has them in the next bucket.
+func (l *Lateness) below(h *timingwheel.Histogram) map[float64]uint64 {
 	all := make(map[float64]uint64, len(l.bounds))
 	n, i := uint64(0), 0
 	for _, bound := range l.bounds {
@@ -96,6 +102,6 @@ func (b both) Write(out *dto.Metric) error {
 		return err
 	}
 	out.Histogram.Bucket = classic.Histogram.Bucket
-	out.Histogram.CreatedTimestamp = nil // nobody knows
+	out.Histogram.CreatedTimestamp = nil // unknown
 	return nil
 }

@@ -36,7 +36,7 @@ func nativeBuckets(t *testing.T, h *dto.Histogram) map[float64]uint64 {
 // Each bucket of a wheel becomes one native bucket of its own, whose bounds lie a little above.
 func TestBucketsMapOneToOne(t *testing.T) {
 	t.Parallel()
-	l := newLatenessDesc(nil, false)
+	l := NewLateness(nil, false)
 	var h timingwheel.Histogram
 	last := len(h.Counts) - 1
 	for i := 1; i < last; i++ {

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	timingwheelprom "github.com/timingwheel-go/timingwheel/prometheus"
 )
 
 // Source is what a collector asks: a *[durable.Queue], or what wraps one.
@@ -50,7 +51,7 @@ type Collector struct {
 	counts   []described[*durable.Counts]
 	queue    []described[*durable.Stats]
 	up       *prometheus.Desc
-	lateness *prometheus.Desc
+	lateness *timingwheelprom.Lateness
 
 	mu      sync.RWMutex
 	sources map[string]*watched
@@ -81,12 +82,13 @@ func NewCollector(opts Options) *Collector {
 	if opts.Partitions {
 		partition = []string{partitionLabel}
 	}
+	lateness := desc(latenessName, latenessHelp, opts.ConstLabels)
 	c := &Collector{
 		opts:     opts,
 		counts:   describeAll(countMetrics, opts.ConstLabels, partition...),
 		queue:    describeAll(queueMetrics, opts.ConstLabels),
 		up:       desc(upName, upHelp, opts.ConstLabels),
-		lateness: desc(latenessName, latenessHelp, opts.ConstLabels),
+		lateness: timingwheelprom.NewLateness(lateness, opts.ClassicOnly),
 		sources:  map[string]*watched{},
 	}
 	if err := c.up.Err(); err != nil {
@@ -133,7 +135,7 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 		descs <- m.desc
 	}
 	descs <- c.up
-	descs <- c.lateness
+	descs <- c.lateness.Desc()
 }
 
 // Collect asks all queues at the same time and sends their metrics; see [prometheus.Collector]. It
@@ -170,7 +172,7 @@ func (c *Collector) send(out chan<- prometheus.Metric, name string, stats *durab
 			m.send(out, &stats.Partitions[i], name, strconv.Itoa(i))
 		}
 	}
-	out <- latenessMetric(c.lateness, &stats.Lateness.Histogram, c.opts.ClassicOnly, name)
+	out <- c.lateness.Metric(&stats.Lateness.Histogram, name)
 }
 
 var errBusy = errors.New("durableprom: the call of the last scrape is still under way")

@@ -193,9 +193,9 @@ func TestScrapeOfQueueInUse(t *testing.T) {
 	}
 	h := s.series("lateness_seconds", prometheus.Labels{"queue": "orders"})[0].Histogram
 	assert.EqualValues(t, 6, h.GetSampleCount())
-	assert.EqualValues(t, schema, h.GetSchema())
+	assert.EqualValues(t, 2, h.GetSchema())
 	assert.NotEmpty(t, h.PositiveSpan)
-	assert.Len(t, h.Bucket, classicLast-classicFirst+1)
+	assert.Len(t, h.Bucket, 23, "powers of two of nanoseconds from 16 µs to 69 s")
 	cancel()
 	require.NoError(t, <-done)
 
