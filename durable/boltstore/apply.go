@@ -8,7 +8,7 @@ import (
 )
 
 // apply makes a transition of each message, in a transaction.
-func (w *partitionWriter) apply(b *driver.Batch, limits deadLimits) ([]driver.Outcome, error) {
+func (w *partitionWriter) apply(b *driver.Batch, limits local.DeadLimits) ([]driver.Outcome, error) {
 	outcomes := make([]driver.Outcome, len(b.Changes))
 	for i := range b.Changes {
 		c := &b.Changes[i]

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
 // backend is a queue as one of those sees it who have opened it.
 type backend struct {
 	store  *Store
 	queue  *queue
-	limits deadLimits
+	limits local.DeadLimits
 }
 
 var _ driver.Backend = (*backend)(nil)

@@ -7,25 +7,13 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// deadLimits bound the dead letters of a partition.
-type deadLimits struct {
-	count int
-	bytes int64
-	age   time.Duration
-}
-
-// exceeded reports whether the oldest of n dead letters is to be dropped, of which the bodies have so many bytes.
-func (l deadLimits) exceeded(n, bytes int64, oldest, now driver.Instant) bool {
-	return n > int64(l.count) || bytes > l.bytes && n > 1 || oldest != 0 && oldest.Add(l.age) <= now
-}
-
 // tooManyDead reports whether there are dead letters to drop.
-func (p *partition) tooManyDead(now time.Time, limits deadLimits) bool {
-	return limits.exceeded(p.state.dead, p.state.deadBytes, p.oldestDead, local.Floor(now))
+func (p *partition) tooManyDead(now time.Time, limits local.DeadLimits) bool {
+	return limits.Exceeded(p.state.dead, p.state.deadBytes, p.oldestDead, local.Floor(now))
 }
 
 // judge counts a crash of each message that was firing when its lease ended, and buries those that had too many.
-func (w *partitionWriter) judge(ids []string, maxCrashes int, limits deadLimits) error {
+func (w *partitionWriter) judge(ids []string, maxCrashes int, limits local.DeadLimits) error {
 	w.dirty = true
 	for _, id := range ids {
 		r := w.get(id)
@@ -55,15 +43,15 @@ func (w *partitionWriter) judge(ids []string, maxCrashes int, limits deadLimits)
 
 // trimDead drops the dead letters that are too many, too large or too old, the oldest first and at most two batches: a request adds at most
 // one, so that a backlog shrinks with each.
-func (w *partitionWriter) trimDead(limits deadLimits) error {
+func (w *partitionWriter) trimDead(limits local.DeadLimits) error {
 	now := local.Floor(w.now)
-	if !w.dead && !limits.exceeded(w.state.dead, w.state.deadBytes, w.p.oldestDead, now) {
+	if !w.dead && !limits.Exceeded(w.state.dead, w.state.deadBytes, w.p.oldestDead, now) {
 		return nil
 	}
 	for range 2 * driver.MaxBatch {
 		b, _ := w.buckets.dead.Cursor().First()
 		k, ok := parseKey(b)
-		if !ok || !limits.exceeded(w.state.dead, w.state.deadBytes, k.at, now) {
+		if !ok || !limits.Exceeded(w.state.dead, w.state.deadBytes, k.at, now) {
 			return nil
 		}
 		if err := w.dropDead(k); err != nil {

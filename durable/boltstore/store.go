@@ -186,7 +186,7 @@ func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend,
 	if n := len(q.partitions); config.Partitions != 0 && config.Partitions != n {
 		return nil, partitionsError(config.Queue, n, config.Partitions)
 	}
-	return &backend{store: s, queue: q, limits: deadLimits{config.DeadLimit, config.DeadBytes, config.DeadAge}}, nil
+	return &backend{store: s, queue: q, limits: local.NewDeadLimits(&config)}, nil
 }
 
 // queue returns a queue that is open, and opens it if it is not. Callers that ask for the same queue meanwhile wait for the

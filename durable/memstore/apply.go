@@ -9,7 +9,7 @@ import (
 )
 
 // apply makes a transition of each message.
-func (p *partition) apply(now time.Time, b *driver.Batch, limits deadLimits) []driver.Outcome {
+func (p *partition) apply(now time.Time, b *driver.Batch, limits local.DeadLimits) []driver.Outcome {
 	outcomes := make([]driver.Outcome, len(b.Changes))
 	for i := range b.Changes {
 		o := &outcomes[i]

@@ -13,7 +13,7 @@ import (
 type backend struct {
 	store  *Store
 	queue  *queue
-	limits deadLimits
+	limits local.DeadLimits
 }
 
 func (b *backend) Partitions() int { return len(b.queue.partitions) }

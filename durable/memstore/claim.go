@@ -8,7 +8,7 @@ import (
 )
 
 // claim ends leases and gives new ones, or gives again what the consumer has not seen.
-func (p *partition) claim(now time.Time, c *driver.Claim, limits deadLimits) driver.Claimed {
+func (p *partition) claim(now time.Time, c *driver.Claim, limits local.DeadLimits) driver.Claimed {
 	claimed := driver.Claimed{Now: now, Records: p.giveAgain(now, c)}
 	p.endLeases(now, c.MaxCrashes)
 	p.trimDead(now, limits)
@@ -24,7 +24,7 @@ func (p *partition) claim(now time.Time, c *driver.Claim, limits deadLimits) dri
 func (p *partition) giveAgain(now time.Time, c *driver.Claim) (records []driver.Record) {
 	for _, unseen := range p.grants.Unseen(c.Consumer, c.Seen) {
 		if e := p.entries[unseen.ID]; e.holds(&unseen) {
-			p.lease(e, e.State, claimedUntil(now, c, e))
+			p.lease(e, e.State, local.ClaimedUntil(now, c, e.State, e.Due))
 			records = append(records, e.copy())
 		}
 	}
@@ -49,17 +49,12 @@ func (p *partition) give(now time.Time, c *driver.Claim) (records []driver.Recor
 		if len(records) < c.Begin && e.Due <= local.Floor(now) {
 			e.State = driver.StateFiring
 		}
-		p.lease(e, e.State, claimedUntil(now, c, e))
+		p.lease(e, e.State, local.ClaimedUntil(now, c, e.State, e.Due))
 		records = append(records, e.copy())
 		ids = append(ids, e.ID)
 	}
 	p.grants.Note(c.Consumer, p.token-uint64(len(ids))+1, ids)
 	return records
-}
-
-// claimedUntil is the end of the lease that a claim gives to a message, leased or firing.
-func claimedUntil(now time.Time, c *driver.Claim, e *entry) driver.Instant {
-	return local.ClaimedUntil(now, c, e.State, e.Due)
 }
 
 // endLeases ends leases that are over, at most a batch.

@@ -65,7 +65,7 @@ func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend,
 		return nil, fmt.Errorf("memstore: %w: queue %q has %d, %d were asked for", driver.ErrPartitions,
 			config.Queue, len(q.partitions), config.Partitions)
 	}
-	return &backend{store: s, queue: q, limits: deadLimits{config.DeadLimit, config.DeadBytes, config.DeadAge}}, nil
+	return &backend{store: s, queue: q, limits: local.NewDeadLimits(&config)}, nil
 }
 
 // Close drops all queues. To close a store again does nothing.

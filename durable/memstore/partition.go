@@ -156,13 +156,6 @@ func (p *partition) drop(e *entry) {
 	delete(p.entries, e.ID)
 }
 
-// deadLimits bound the dead letters of a partition.
-type deadLimits struct {
-	count int
-	bytes int64
-	age   time.Duration
-}
-
 // bury makes a dead letter.
 func (p *partition) bury(now time.Time, e *entry) {
 	e.Died = local.Floor(now)
@@ -172,14 +165,13 @@ func (p *partition) bury(now time.Time, e *entry) {
 
 // trimDead drops the dead letters that are too many, too large or too old, the oldest first and at most two batches in a
 // call. A call adds at most one batch, so that a backlog shrinks with each.
-func (p *partition) trimDead(now time.Time, limits deadLimits) {
+func (p *partition) trimDead(now time.Time, limits local.DeadLimits) {
 	for range 2 * driver.MaxBatch {
 		e := p.dead.first()
 		if e == nil {
 			return
 		}
-		large := p.deadBytes > limits.bytes && p.dead.Len() > 1
-		if p.dead.Len() <= limits.count && !large && e.Died.Add(limits.age) > local.Floor(now) {
+		if !limits.Exceeded(int64(p.dead.Len()), p.deadBytes, e.Died, local.Floor(now)) {
 			return
 		}
 		p.seen.Trimmed++
