@@ -16,7 +16,7 @@ import (
 func (b *backend) Audit(ctx context.Context, partition int, repair bool) (report driver.AuditReport, err error) {
 	a := audit{b: b, partition: partition, repair: repair}
 	for _, s := range []sweep{
-		{a.readmit, recordsOf, recordID, orphan, &report.Orphans, &report},
+		{a.restore, recordsOf, recordID, orphan, &report.Orphans, &report},
 		{a.dropIndex, indexOf, keyID, strayIndex, &report.Strays, nil},
 		{a.dropDead, deadOf, keyID, strayDead, &report.Strays, nil},
 		{a.dropNote, begunOf, recordID, strayNote, &report.Strays, nil},
@@ -42,7 +42,7 @@ type audit struct {
 
 // sweep is a walk over one bucket.
 type sweep struct {
-	mend   func(w *partitionWriter, k []byte) error
+	fix    func(w *partitionWriter, k []byte) error
 	bucket func(buckets) *bolt.Bucket
 	id     func(k []byte) string // of the message of a key
 	wrong  func(parts buckets, k, v []byte) bool
@@ -93,7 +93,7 @@ func (a *audit) walk(ctx context.Context, s sweep, repaired *int64) error {
 		})
 		*s.found += int64(len(faults))
 		if err == nil && a.repair && len(faults) > 0 {
-			err = a.mend(ctx, s, faults, repaired)
+			err = a.repairAll(ctx, s, faults, repaired)
 		}
 		if err != nil {
 			return err
@@ -102,8 +102,8 @@ func (a *audit) walk(ctx context.Context, s sweep, repaired *int64) error {
 	return nil
 }
 
-// mend repairs what is still wrong, in one transaction.
-func (a *audit) mend(ctx context.Context, s sweep, faults [][]byte, repaired *int64) error {
+// repairAll repairs what is still wrong, in one transaction.
+func (a *audit) repairAll(ctx context.Context, s sweep, faults [][]byte, repaired *int64) error {
 	r := &request{p: a.b.queue.partitions[a.partition]}
 	for _, k := range faults {
 		r.ids = append(r.ids, s.id(k))
@@ -117,7 +117,7 @@ func (a *audit) mend(ctx context.Context, s sweep, faults [][]byte, repaired *in
 				continue
 			}
 			w.dirty, w.dead = true, true
-			if err := s.mend(w, k); err != nil {
+			if err := s.fix(w, k); err != nil {
 				return err
 			}
 			n++
@@ -179,8 +179,8 @@ func stray(parts buckets, b []byte, state driver.State) bool {
 
 func strayNote(parts buckets, id, _ []byte) bool { return parts.records.Get(id) == nil }
 
-// readmit puts a record into its set.
-func (a *audit) readmit(w *partitionWriter, id []byte) error {
+// restore puts a record into its set.
+func (a *audit) restore(w *partitionWriter, id []byte) error {
 	r := w.get(string(id))
 	set, k := setKey(w.buckets, r)
 	if r.State == driver.StateScheduled {

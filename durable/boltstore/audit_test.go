@@ -41,8 +41,8 @@ func TestAuditCounts(t *testing.T) {
 	assert.Equal(t, driver.AuditReport{Records: 1}, report)
 }
 
-// TestAuditOldState opens a file of a version that did not sum up the bodies of dead letters.
-func TestAuditOldState(t *testing.T) {
+// TestAuditCorrectsSum finds a wrong number of bytes of dead letters, and repairs it.
+func TestAuditCorrectsSum(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "queue.db")
 	s := openStore(t, path, Options{NoSync: true})
@@ -50,7 +50,9 @@ func TestAuditOldState(t *testing.T) {
 	bury(t, q, "dead", "body")
 	require.NoError(t, s.update(func(tx *bolt.Tx) error {
 		b, err := q.(*backend).queue.buckets(tx, 0)
-		return errors.Join(err, b.root.Put(keyState, b.root.Get(keyState)[:oldStateSize]))
+		st, failed := decodeState(b.root.Get(keyState))
+		st.deadBytes = 0
+		return errors.Join(err, failed, b.root.Put(keyState, st.encode()))
 	}))
 	require.NoError(t, s.Close())
 	q = openQueue(t, openStore(t, path, Options{NoSync: true}), 1)

@@ -31,13 +31,13 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 	p.mu.Unlock()
 	least := driver.Instant(1)
 	if write {
-		if least, err = b.judge(ctx, p, firing, claim.MaxCrashes); err != nil {
+		if least, err = b.commitCrashes(ctx, p, firing, claim.MaxCrashes); err != nil {
 			return driver.Claimed{}, err
 		}
 	}
 	claimed, suspects, err := b.take(ctx, p, now, &claim, unseen, head)
 	if err == nil && len(suspects) > 0 {
-		until, failed := b.judge(ctx, p, suspects, claim.MaxCrashes)
+		until, failed := b.commitCrashes(ctx, p, suspects, claim.MaxCrashes)
 		least = max(least, until)
 		if len(claimed.Records) == 0 {
 			err = failed // otherwise nobody would know what has been leased; a later claim comes to the suspects again
@@ -57,10 +57,10 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 // fullPause is how long claims put off what the full disk does not let them do. Without it a consumer would claim again at once, for ever.
 const fullPause = time.Second
 
-// judge makes the request that counts crashes and trims dead letters. Where the disk is full it is put off, until the instant that is returned.
-func (b *backend) judge(ctx context.Context, p *partition, ids []string, maxCrashes int) (driver.Instant, error) {
+// commitCrashes makes the request that counts crashes and trims dead letters. Where the disk is full it is put off, until the instant that is returned.
+func (b *backend) commitCrashes(ctx context.Context, p *partition, ids []string, maxCrashes int) (driver.Instant, error) {
 	r := &request{p: p, ids: ids}
-	r.run = func(w *partitionWriter) error { return w.judge(ids, maxCrashes, b.limits) }
+	r.run = func(w *partitionWriter) error { return w.countCrashes(ids, maxCrashes, b.limits) }
 	err := b.store.commits.do(ctx, r)
 	if errors.Is(err, driver.ErrFull) {
 		return local.After(b.store.options.Now(), fullPause), nil
@@ -94,7 +94,7 @@ func (b *backend) take(ctx context.Context, p *partition, now time.Time, claim *
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		t := taking{p: p, now: now, claim: claim, buckets: parts, scan: scan{p: p, index: parts.index}}
-		t.again(unseen)
+		t.takeUnseen(unseen)
 		t.run()
 		p.hint(head)
 		claimed = driver.Claimed{Records: t.records, Now: now, Next: p.head, Lost: t.lost, Unreadable: len(p.unreadable)}
@@ -120,8 +120,8 @@ type taking struct {
 	lost     int // keys without a record that no claim has met before
 }
 
-// again takes the unseen messages that are still leased.
-func (t *taking) again(unseen []driver.Change) {
+// takeUnseen takes the unseen messages that are still leased.
+func (t *taking) takeUnseen(unseen []driver.Change) {
 	for i := range unseen {
 		l := t.p.holds(&unseen[i])
 		if l == nil {
@@ -150,7 +150,7 @@ func (t *taking) run() {
 		r, err := decode(k.id, value)
 		if err != nil || r.State != driver.StateScheduled || r.Due != k.at {
 			t.scan.pass(k)
-			t.passed(k, value == nil, err != nil)
+			t.countSkipped(k, value == nil, err != nil)
 			continue
 		}
 		if !t.take(k, &r) {
@@ -164,9 +164,9 @@ func (t *taking) run() {
 	}
 }
 
-// passed notes a key that is left where it is, as its message cannot be claimed: its record is
+// countSkipped notes a key that is left where it is, as its message cannot be claimed: its record is
 // missing or unreadable, or it is that of another key.
-func (t *taking) passed(k key, missing, unreadable bool) {
+func (t *taking) countSkipped(k key, missing, unreadable bool) {
 	switch _, known := t.p.strays[k]; {
 	case missing && !known:
 		t.p.strays[k] = struct{}{}

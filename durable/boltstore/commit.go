@@ -100,19 +100,19 @@ func (c *committer) do(ctx context.Context, r *request) error {
 	case <-r.done:
 		return r.err
 	case <-c.stalled:
-		c.leave(r)
+		c.withdraw(r)
 		return *c.store.failed.Load()
 	case <-ctx.Done():
-		if c.leave(r) {
+		if c.withdraw(r) {
 			return context.Cause(ctx)
 		}
 		return &driver.UnderWayError{Cause: context.Cause(ctx), Done: r.done}
 	}
 }
 
-// leave takes a request out of those that wait, false if it is in a group. It stays in the slice, without its content, until half of
+// withdraw takes a request out of those that wait, false if it is in a group. It stays in the slice, without its content, until half of
 // that has left.
-func (c *committer) leave(r *request) bool {
+func (c *committer) withdraw(r *request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r.taken {
@@ -134,8 +134,8 @@ func (c *committer) note(p *partition) {
 	c.mu.Unlock()
 }
 
-// noteLeft has notes written after all that were left out, as a request of the group touched their messages and wrote nothing.
-func (c *committer) noteLeft(notes []*partition) {
+// noteAgain has notes written after all that were left out, as a request of the group touched their messages and wrote nothing.
+func (c *committer) noteAgain(notes []*partition) {
 	for _, p := range notes {
 		p.mu.Lock()
 		left := len(p.notes) > 0
@@ -170,7 +170,7 @@ func (c *committer) gather() (group []*request, notes []*partition, ok bool) {
 		}
 		c.wake.Wait()
 	}
-	c.linger()
+	c.yieldToCallers()
 	rest := c.waiting[:0]
 	messages, bytes := 0, 0
 	for i, r := range c.waiting {
@@ -202,11 +202,11 @@ func (c *committer) gather() (group []*request, notes []*partition, ok bool) {
 	return group, notes, true
 }
 
-// linger lets the callers run that the last commit has woken and that are about to ask again. Otherwise the next
+// yieldToCallers lets the callers run that the last commit has woken and that are about to ask again. Otherwise the next
 // group would be the first of them alone, and all others would wait for two commits. It ends when as many wait as
 // the last group had, and no more come.
-func (c *committer) linger() {
-	for range lingerTurns {
+func (c *committer) yieldToCallers() {
+	for range maxYields {
 		before := len(c.waiting)
 		c.mu.Unlock()
 		runtime.Gosched()
@@ -217,7 +217,7 @@ func (c *committer) linger() {
 	}
 }
 
-const lingerTurns = 32
+const maxYields = 32
 
 // mark makes messages busy, false if one of them is.
 func (p *partition) mark(ids []string) bool {
@@ -273,7 +273,7 @@ func (c *committer) try(group []*request, notes []*partition) {
 		}
 	}
 	if (full || errors.Is(err, ErrCorrupt)) && len(group)+len(notes) > 1 {
-		c.apart(group, notes)
+		c.trySeparately(group, notes)
 		return
 	}
 	for _, r := range group {
@@ -281,8 +281,8 @@ func (c *committer) try(group []*request, notes []*partition) {
 	}
 }
 
-// apart tries the notes of each partition, for which nobody waits, and the halves of a group.
-func (c *committer) apart(group []*request, notes []*partition) {
+// trySeparately tries the notes of each partition, for which nobody waits, and the halves of a group.
+func (c *committer) trySeparately(group []*request, notes []*partition) {
 	for _, p := range notes {
 		_ = c.transact(nil, []*partition{p})
 	}
@@ -324,7 +324,7 @@ func (c *committer) transact(group []*request, notes []*partition) error {
 			return err
 		}
 		if !w.wrote() {
-			c.noteLeft(notes)
+			c.noteAgain(notes)
 			return tx.Rollback()
 		}
 		met = false
@@ -415,8 +415,8 @@ func (s *Store) spendReserve() error {
 	})
 }
 
-// insist is update, which takes from the reserve where space has run out.
-func (s *Store) insist(f func(tx *bolt.Tx) error) error {
+// updateWithReserve is update, which takes from the reserve where space has run out.
+func (s *Store) updateWithReserve(f func(tx *bolt.Tx) error) error {
 	err := s.update(f)
 	for errors.Is(err, driver.ErrFull) && s.spendReserve() == nil {
 		err = s.update(f)

@@ -86,13 +86,8 @@ type state struct {
 	expired   uint64
 }
 
-// A state is a list of numbers of 64 bits, big-endian. A new number is added at the end, and a state
-// that ends before it was written when the number was not known yet: the number is 0. An audit finds
-// that deadBytes is wrong then.
-const (
-	stateSize    = 12 * 8
-	oldStateSize = 9 * 8
-)
+// stateSize is the length of a state: a list of numbers of 64 bits, big-endian.
+const stateSize = 12 * 8
 
 func (s *state) encode() []byte {
 	b := make([]byte, 0, stateSize)
@@ -107,13 +102,10 @@ func (s *state) encode() []byte {
 }
 
 func decodeState(b []byte) (s state, err error) {
-	if len(b) < oldStateSize || len(b) > stateSize || len(b)%8 != 0 {
+	if len(b) != stateSize {
 		return s, fmt.Errorf("%w: the counters have %d bytes, %d are expected", ErrCorrupt, len(b), stateSize)
 	}
 	u := func() uint64 {
-		if len(b) == 0 {
-			return 0
-		}
 		v := binary.BigEndian.Uint64(b)
 		b = b[8:]
 		return v

@@ -123,8 +123,8 @@ func earliest(due map[string]driver.Instant, leased map[string]driver.Change, n 
 	return ids
 }
 
-// TestTally counts due messages in small steps and with a clock that goes to and fro, and compares.
-func TestTally(t *testing.T) {
+// TestDueCount counts due messages in small steps and with a clock that goes to and fro, and compares.
+func TestDueCount(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true, Now: clock.Now})

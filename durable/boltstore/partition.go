@@ -41,7 +41,7 @@ type partition struct {
 	head       driver.Instant // the earliest due time of what is scheduled; 0: nothing is
 	headKnown  bool           // false only within a critical section
 	oldestDead driver.Instant // time of the first death; 0: there is none
-	due        tally
+	due        dueCount
 
 	// What claims have met in the index and passed over. It is in memory only, so each opening
 	// meets it anew.
@@ -204,8 +204,8 @@ type effect struct {
 	lost       bool // the key had no record
 }
 
-// apply makes memory what the file is.
-func (p *partition) apply(e effect) {
+// applyEffect makes memory what the file is.
+func (p *partition) applyEffect(e effect) {
 	leased := p.leases[e.id] != nil // so it is neither the head nor free
 	if !e.keepsLease {
 		p.dropLease(e.id)
@@ -286,20 +286,20 @@ func (p *partition) findHead(b buckets) {
 	p.head, p.headKnown = k.at, true
 }
 
-// tally counts the keys of the index up to a time. It is brought up to date by those who ask, and kept by commits, so that each key is
+// dueCount counts the keys of the index up to a time. It is brought up to date by those who ask, and kept by commits, so that each key is
 // walked over once.
-type tally struct {
+type dueCount struct {
 	until driver.Instant
 	n     int64
 }
 
-func (t *tally) add(at driver.Instant) {
+func (t *dueCount) add(at driver.Instant) {
 	if at <= t.until {
 		t.n++
 	}
 }
 
-func (t *tally) remove(at driver.Instant) {
+func (t *dueCount) remove(at driver.Instant) {
 	if at <= t.until {
 		t.n--
 	}
@@ -307,9 +307,9 @@ func (t *tally) remove(at driver.Instant) {
 
 // advance counts the keys up to an instant, at most limit of them, and reports whether it has reached that. Where the clock was set back it
 // begins anew.
-func (t *tally) advance(index *bolt.Bucket, to driver.Instant, limit int) bool {
+func (t *dueCount) advance(index *bolt.Bucket, to driver.Instant, limit int) bool {
 	if to < t.until {
-		*t = tally{}
+		*t = dueCount{}
 	}
 	c := index.Cursor()
 	k, _ := c.Seek(key{at: t.until + 1}.bytes())

@@ -42,14 +42,14 @@ func (b *backend) Get(ctx context.Context, index int, id string) (r driver.Recor
 		if err != nil {
 			return fmt.Errorf("boltstore: partition %d: %w", index, err)
 		}
-		r = p.present(&stored)
+		r = p.withLease(&stored)
 		return nil
 	})
 	return r, err
 }
 
-// present adds to a record what only the memory knows.
-func (p *partition) present(stored *record) driver.Record {
+// withLease adds to a record what only the memory knows.
+func (p *partition) withLease(stored *record) driver.Record {
 	r := stored.export()
 	if f, ok := p.former[r.ID]; ok {
 		r.Token = f.token
@@ -109,7 +109,7 @@ func (g *page) add(k key) bool {
 		return false
 	}
 	g.last = k
-	g.out = append(g.out, g.p.present(&stored))
+	g.out = append(g.out, g.p.withLease(&stored))
 	return true
 }
 

@@ -140,15 +140,17 @@ func (s *Store) read(ctx context.Context, f func(tx *bolt.Tx) error) error {
 		return err
 	}
 	err := s.file.view(f)
-	if s.file.stuck.Load() || ofSystem(err) {
+	if s.file.stuck.Load() || isSystemError(err) {
 		s.fail(err)
 		return *s.failed.Load()
 	}
 	return err
 }
 
-// ofSystem reports whether the system has refused to read or write the file, for another reason than space.
-func ofSystem(err error) bool { return errors.Is(err, driver.ErrBroken) && !errors.Is(err, ErrCorrupt) }
+// isSystemError reports whether the system has refused to read or write the file, for another reason than space.
+func isSystemError(err error) bool {
+	return errors.Is(err, driver.ErrBroken) && !errors.Is(err, ErrCorrupt)
+}
 
 // update makes a transaction of its own, without the committer; for what is not under way yet. An error of f
 // is returned; every other one but [driver.ErrFull] ends the use of the store, unless the file is damaged.
@@ -164,7 +166,7 @@ func (s *Store) update(f func(tx *bolt.Tx) error) error {
 		return tx.Commit()
 	})
 	err = classify(err)
-	if s.file.stuck.Load() || refused == nil && ofSystem(err) {
+	if s.file.stuck.Load() || refused == nil && isSystemError(err) {
 		s.fail(err)
 		return *s.failed.Load()
 	}
@@ -394,7 +396,7 @@ func (q *queue) load(partitions int) error {
 	})
 	for more := true; more && err == nil; {
 		err = q.step(func(tx *bolt.Tx) (err error) {
-			more, err = q.countCrashes(tx, n)
+			more, err = q.countCrashesAtOpen(tx, n)
 			return err
 		})
 	}
@@ -421,7 +423,7 @@ func (q *queue) step(f func(tx *bolt.Tx) error) error {
 	if err := q.store.usable(context.Background()); err != nil {
 		return err
 	}
-	return q.store.insist(f)
+	return q.store.updateWithReserve(f)
 }
 
 // create makes the buckets of a queue, or finds how many partitions it has.
@@ -467,9 +469,9 @@ func createPartition(queue *bolt.Bucket, i int) error {
 	return b.Put(keyState, (&state{tokens: 1}).encode())
 }
 
-// countCrashes counts a crash of what had begun, as noted in the file, and removes the notes. It stops after crashBytes, and reports
+// countCrashesAtOpen counts a crash of what had begun, as noted in the file, and removes the notes. It stops after crashBytes, and reports
 // whether there is more. The next claim decides what had too many, see record.suspect.
-func (q *queue) countCrashes(tx *bolt.Tx, partitions int) (more bool, err error) {
+func (q *queue) countCrashesAtOpen(tx *bolt.Tx, partitions int) (more bool, err error) {
 	written := 0
 	for i := range partitions {
 		b, err := q.buckets(tx, i)
@@ -508,7 +510,7 @@ func (q *queue) countCrashes(tx *bolt.Tx, partitions int) (more bool, err error)
 	return false, nil
 }
 
-// A transaction of countCrashes ends after so many bytes. Each note counts as some, since what has been deleted in a transaction is walked over
+// A transaction of countCrashesAtOpen ends after so many bytes. Each note counts as some, since what has been deleted in a transaction is walked over
 // again for each note that follows.
 const (
 	crashBytes = 32 << 20

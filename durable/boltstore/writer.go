@@ -102,7 +102,7 @@ func (w *writer) commit() error {
 		return err
 	}
 	for _, pw := range w.parts {
-		if err := pw.settle(); err != nil {
+		if err := pw.updateMemory(); err != nil {
 			w.store.fail(err) // the file is right, but the memory does not know it
 			return err
 		}
@@ -139,8 +139,8 @@ func (w *partitionWriter) finish() error {
 	return w.root.Put(keyState, w.state.encode())
 }
 
-// settle makes the memory of a partition what was committed. The caller holds Store.view.
-func (w *partitionWriter) settle() error {
+// updateMemory makes the memory of a partition what was committed. The caller holds Store.view.
+func (w *partitionWriter) updateMemory() error {
 	p := w.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,7 +150,7 @@ func (w *partitionWriter) settle() error {
 		delete(p.notes, id)
 	}
 	for _, e := range w.effects {
-		p.apply(e)
+		p.applyEffect(e)
 	}
 	if len(p.notes) > 0 {
 		w.store.commits.note(p) // they were busy
@@ -189,7 +189,7 @@ func (w *partitionWriter) move(was, is *record, e effect) error {
 	w.dirty = true
 	if was != nil {
 		e.id = was.ID
-		if err := w.leave(was, &e); err != nil {
+		if err := w.removeKey(was, &e); err != nil {
 			return err
 		}
 	}
@@ -198,15 +198,15 @@ func (w *partitionWriter) move(was, is *record, e effect) error {
 		return w.records.Delete([]byte(e.id))
 	}
 	e.id = is.ID
-	if err := w.enter(is, &e); err != nil {
+	if err := w.addKey(is, &e); err != nil {
 		return err
 	}
 	w.effects = append(w.effects, e)
 	return w.records.Put([]byte(is.ID), is.encode())
 }
 
-// leave takes a record out of its index.
-func (w *partitionWriter) leave(r *record, e *effect) error {
+// removeKey takes a record out of its index.
+func (w *partitionWriter) removeKey(r *record, e *effect) error {
 	w.state.records--
 	switch r.State {
 	case driver.StateScheduled:
@@ -221,7 +221,7 @@ func (w *partitionWriter) leave(r *record, e *effect) error {
 	return nil // damaged
 }
 
-func (w *partitionWriter) enter(r *record, e *effect) error {
+func (w *partitionWriter) addKey(r *record, e *effect) error {
 	w.state.records++
 	if r.State == driver.StateScheduled {
 		e.is = r.Due
@@ -272,12 +272,12 @@ func (w *partitionWriter) apply(b *driver.Batch, limits local.DeadLimits) ([]dri
 	outcomes := make([]driver.Outcome, len(b.Changes))
 	for i := range b.Changes {
 		c := &b.Changes[i]
-		step := w.exhume
+		step := w.replayOrPurge
 		switch b.Op {
 		case driver.OpAck, driver.OpExpire, driver.OpRetry, driver.OpBury, driver.OpRelease:
-			step = w.end
+			step = w.endDelivery
 		case driver.OpCancel, driver.OpReschedule:
-			step = w.intervene
+			step = w.cancelOrReschedule
 		}
 		status, err := step(b.Op, c, w.get(c.ID))
 		if err != nil {
@@ -304,8 +304,8 @@ func (w *partitionWriter) isFiring(id string) bool {
 	return ok && l.firing
 }
 
-// end ends the lease of a message that has begun, as its holder wishes.
-func (w *partitionWriter) end(op driver.Op, c *driver.Change, r *record) (driver.Status, error) {
+// endDelivery ends the lease of a message that has begun, as its holder wishes.
+func (w *partitionWriter) endDelivery(op driver.Op, c *driver.Change, r *record) (driver.Status, error) {
 	switch {
 	case (op == driver.OpAck || op == driver.OpExpire) && (r == nil || r.State != driver.StateScheduled):
 		return driver.StatusNotFound, nil
@@ -336,7 +336,7 @@ func (w *partitionWriter) end(op driver.Op, c *driver.Change, r *record) (driver
 		is.Reason, is.Due = driver.CutReason(c.Reason), local.After(w.now, c.Delay)
 	case driver.OpBury:
 		is.Attempts, is.Reason = counted(is.Attempts), driver.CutReason(c.Reason)
-		w.die(&is)
+		w.bury(&is)
 	case driver.OpRelease:
 		w.dirty = true
 		w.effects = append(w.effects, effect{id: c.ID, was: r.Due, is: r.Due, released: former{c.Token, op}})
@@ -358,14 +358,14 @@ func (w *partitionWriter) isRepeated(op driver.Op, c *driver.Change, r *record) 
 	return r.Token == c.Token && r.last == op
 }
 
-// die makes a record that of a dead letter.
-func (w *partitionWriter) die(r *record) {
+// bury makes a record that of a dead letter.
+func (w *partitionWriter) bury(r *record) {
 	r.State, r.Died, r.suspect = driver.StateDead, local.Floor(w.now), false
 	w.state.buried++
 }
 
-// intervene cancels or reschedules a message that has not begun. Who has claimed it loses his lease.
-func (w *partitionWriter) intervene(op driver.Op, c *driver.Change, r *record) (driver.Status, error) {
+// cancelOrReschedule cancels or reschedules a message that has not begun. Who has claimed it loses his lease.
+func (w *partitionWriter) cancelOrReschedule(op driver.Op, c *driver.Change, r *record) (driver.Status, error) {
 	switch {
 	case r == nil || r.State != driver.StateScheduled:
 		return driver.StatusNotFound, nil
@@ -383,8 +383,8 @@ func (w *partitionWriter) intervene(op driver.Op, c *driver.Change, r *record) (
 	return driver.StatusDone, w.move(r, &is, effect{})
 }
 
-// exhume replays or purges a dead letter.
-func (w *partitionWriter) exhume(op driver.Op, c *driver.Change, r *record) (driver.Status, error) {
+// replayOrPurge replays or purges a dead letter.
+func (w *partitionWriter) replayOrPurge(op driver.Op, c *driver.Change, r *record) (driver.Status, error) {
 	switch {
 	case r == nil || r.State != driver.StateDead:
 		return driver.StatusNotFound, nil
@@ -445,8 +445,8 @@ func (p *partition) tooManyDead(now time.Time, limits local.DeadLimits) bool {
 	return limits.Exceeded(p.state.dead, p.state.deadBytes, p.oldestDead, local.Floor(now))
 }
 
-// judge counts a crash of each message that was firing when its lease ended, and buries those that had too many.
-func (w *partitionWriter) judge(ids []string, maxCrashes int, limits local.DeadLimits) error {
+// countCrashes counts a crash of each message that was firing when its lease ended, and buries those that had too many.
+func (w *partitionWriter) countCrashes(ids []string, maxCrashes int, limits local.DeadLimits) error {
 	w.dirty = true
 	for _, id := range ids {
 		r := w.get(id)
@@ -465,7 +465,7 @@ func (w *partitionWriter) judge(ids []string, maxCrashes int, limits local.DeadL
 			return err
 		}
 		if maxCrashes > 0 && is.Crashes >= maxCrashes {
-			w.die(&is)
+			w.bury(&is)
 		}
 		if err := w.move(r, &is, effect{}); err != nil {
 			return err
