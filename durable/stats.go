@@ -10,6 +10,67 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
+// Counts is what a partition or a queue holds, and what it has seen since it was made.
+type Counts struct {
+	Now       time.Time // of the store's clock
+	Scheduled int64     // due ones included
+	Due       int64     // scheduled, and their time has come
+	InFlight  int64     // leased or firing
+	Dead      int64
+	DeadBytes int64     // of the bodies of dead letters
+	NextDue   time.Time // zero if nothing is scheduled
+
+	// Unreadable is the number of scheduled messages that a consumer has met and that this version of the program
+	// cannot read: a newer version has enqueued them, or they are damaged. They stay in the queue, for a newer
+	// version to deliver, do not hold up other messages, and are not among Scheduled.
+	Unreadable int64
+
+	Enqueued, Acked, Retried, Buried, Cancelled, Crashed, Expired uint64
+
+	// Trimmed counts the dead letters that were dropped because of [Options].DeadLimit, DeadBytes or DeadAge.
+	Trimmed uint64
+
+	// Lost is the number of messages whose records are gone, because a Redis server has evicted
+	// them or someone has deleted them: those that consumers and audits have removed from the
+	// queue, and those that have not been removed yet.
+	Lost uint64
+}
+
+func newCounts(c driver.Counts) Counts {
+	return Counts{
+		Now: c.Now.Time(), Scheduled: c.Scheduled, Due: c.Due, InFlight: c.InFlight, Dead: c.Dead,
+		DeadBytes: c.DeadBytes, NextDue: timeOf(c.NextDue), Enqueued: c.Enqueued, Acked: c.Acked,
+		Retried: c.Retried, Buried: c.Buried, Cancelled: c.Cancelled, Crashed: c.Crashed, Expired: c.Expired, Trimmed: c.Trimmed,
+		Unreadable: c.Unreadable, Lost: c.Lost,
+	}
+}
+
+// add adds the counts of a partition to those of the queue. Now becomes the latest, NextDue the
+// earliest of all.
+func (c *Counts) add(o Counts) {
+	if o.Now.After(c.Now) {
+		c.Now = o.Now
+	}
+	c.Scheduled += o.Scheduled
+	c.Due += o.Due
+	c.InFlight += o.InFlight
+	c.Dead += o.Dead
+	c.DeadBytes += o.DeadBytes
+	if c.NextDue.IsZero() || !o.NextDue.IsZero() && o.NextDue.Before(c.NextDue) {
+		c.NextDue = o.NextDue
+	}
+	c.Enqueued += o.Enqueued
+	c.Acked += o.Acked
+	c.Retried += o.Retried
+	c.Buried += o.Buried
+	c.Cancelled += o.Cancelled
+	c.Crashed += o.Crashed
+	c.Expired += o.Expired
+	c.Trimmed += o.Trimmed
+	c.Unreadable += o.Unreadable
+	c.Lost += o.Lost
+}
+
 // lateness is how late this process has delivered.
 type lateness struct {
 	mu sync.Mutex
@@ -114,6 +175,9 @@ func (q *Queue) CountDue(ctx context.Context, within ...time.Duration) ([]int64,
 	}
 	return sums, nil
 }
+
+// AuditReport is what an audit has found.
+type AuditReport = driver.AuditReport
 
 // Audit looks through all partitions for what a fault may have left behind, such as a key that somebody has deleted, and repairs it if told to:
 // see [driver.Backend]. It takes time in proportion to the queue, in small steps; the queue may be in use meanwhile.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -48,23 +46,6 @@ func (q *Queue) retryAfter(first error, start time.Time, call func(ctx context.C
 		q.room.outage(-1)
 	}
 	return err
-}
-
-// fail ends the consumer with err, unless the store may work again. The calls of Consume and Take then
-// return err.
-func (c *consumer) fail(err error) {
-	if errors.Is(err, ErrBroken) || errors.Is(err, ErrClosed) && c.ctx.Err() == nil {
-		c.cancel(err)
-		go c.retire()
-	}
-}
-
-// failure is the error that has ended the consumer, nil if there was none.
-func (c *consumer) failure() error {
-	if err := context.Cause(c.ctx); err != ErrClosed { //nolint:errorlint // this very error ends a consumer that has not failed
-		return err
-	}
-	return nil
 }
 
 // caller makes calls of one kind that have no token, one at a time, so that each takes place once: see [driver.Call]. It has a
@@ -132,23 +113,4 @@ func (p *part) notAfter() driver.Instant {
 		return r.now.Add(time.Since(r.at)).Add(window)
 	}
 	return driver.InstantOf(time.Now()).Add(window)
-}
-
-// Exponential is a backoff for ConsumerOptions that begins with least and doubles with each attempt,
-// each time multiplied by a random number from 0.5 to 1.5, so that messages that failed together do
-// not come again together; never more than most. It looks at d.Attempts only.
-func Exponential(least, most time.Duration) func(d *Delivery, err error) time.Duration {
-	return func(d *Delivery, _ error) time.Duration {
-		return exponential(least, most, min(max(0, d.Attempts), 63)+1)
-	}
-}
-
-// exponential returns the pause after a number of attempts.
-func exponential(least, most time.Duration, attempts int) time.Duration {
-	pause := math.Ldexp(float64(least), min(attempts, 64)-1)
-	pause = min(pause, float64(most)) * (0.5 + rand.Float64())
-	if pause >= float64(most) {
-		return most
-	}
-	return time.Duration(pause)
 }
