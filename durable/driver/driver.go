@@ -103,6 +103,11 @@ type Backend interface {
 	// Count returns what a partition holds and has seen.
 	Count(ctx context.Context, partition int) (Counts, error)
 
+	// CountDue returns, for each duration, how many scheduled messages are due at most so long after the
+	// store's clock, rounded up to milliseconds. The durations are not negative and rise; there are 1 to
+	// [MaxWithin]. With 0 it is Counts.Due.
+	CountDue(ctx context.Context, partition int, within []time.Duration) ([]int64, error)
+
 	// Audit looks for records that stand in no set and for members of sets that have no record, and repairs them if told
 	// so: the former are scheduled (dead ones stay dead), the latter go. It compares Counts.DeadBytes with the dead letters as well.
 	Audit(ctx context.Context, partition int, repair bool) (AuditReport, error)
@@ -144,6 +149,9 @@ type Checker interface {
 
 // MaxBatch is the number of messages in one transition.
 const MaxBatch = 256
+
+// MaxWithin is the number of durations in a call of Backend.CountDue.
+const MaxWithin = 64
 
 // State is where a message is.
 type State uint8
