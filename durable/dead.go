@@ -168,8 +168,6 @@ func (p *pacer) wait(ctx context.Context, q *Queue, most int) (int, error) {
 	now := time.Now()
 	ahead := p.next.Sub(now)
 	switch {
-	case p.next.IsZero():
-		p.next = now
 	case ahead > 0:
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer context.AfterFunc(q.ctx, func() { cancel(ErrClosed) })()

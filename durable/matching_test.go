@@ -189,6 +189,34 @@ func TestCancelMatchingLeavesNewMessagesWithTheSameIDs(t *testing.T) {
 	})
 }
 
+// A message that begins between the list and its turn is counted once, although it is met in both states.
+func TestCancelMatchingCountsFiringOnce(t *testing.T) {
+	t.Parallel()
+	b := &betweenBackend{}
+	wrap := func(d driver.Backend) driver.Backend { b.Backend = d; return b }
+	bubbleOf(t, wrap, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
+		tagged(t, q, "m", 0, "tag", "x")
+		var d *durable.Delivery
+		b.between = func() {
+			b.between = nil
+			d = take(t, q)
+		}
+		report, err := q.CancelMatching(t.Context(), map[string]string{"tag": "x"})
+		require.NoError(t, err)
+		assert.Equal(t, durable.CancelReport{Firing: 1}, report)
+
+		b.between = func() { // the message is met while it is leased, and its delivery has failed at its turn
+			if d != nil {
+				require.NoError(t, d.Nack(t.Context(), time.Hour, nil))
+				d = nil
+			}
+		}
+		report, err = q.CancelMatching(t.Context(), map[string]string{"tag": "x"})
+		require.NoError(t, err)
+		assert.Equal(t, durable.CancelReport{Cancelled: 1}, report)
+	})
+}
+
 // Messages whose headers cannot be read are left and named, and do not end the scan.
 func TestCancelMatchingNamesWhatItCannotRead(t *testing.T) {
 	t.Parallel()
