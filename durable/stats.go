@@ -142,6 +142,40 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	return s, nil
 }
 
+// MaxWithin is the number of durations in a call of [Queue.CountDue].
+const MaxWithin = driver.MaxWithin
+
+// CountDue returns, for each duration, how many scheduled messages are due at most so long from now
+// on the store's clock; 0 stands for those that are due now. The durations must rise and not be
+// negative, and there must be 1 to [MaxWithin], else the error is [ErrInvalid]. It costs a call of the
+// store for each partition, one after the other, so the counts are not of one moment. On Redis a call
+// is O(log n) for each duration. A file or memory store visits the messages that are due within the
+// last one: about 0.1 s for a million in a file.
+func (q *Queue) CountDue(ctx context.Context, within ...time.Duration) ([]int64, error) {
+	if err := q.usable(ctx); err != nil {
+		return nil, err
+	}
+	if len(within) < 1 || len(within) > MaxWithin {
+		return nil, fmt.Errorf("durable: count due: %w number of durations %d: 1 to %d are accepted", ErrInvalid, len(within), MaxWithin)
+	}
+	for i, d := range within {
+		if d < 0 || i > 0 && d <= within[i-1] {
+			return nil, fmt.Errorf("durable: count due: %w durations %v: rising ones that are not negative are accepted", ErrInvalid, within)
+		}
+	}
+	sums := make([]int64, len(within))
+	for i := range q.parts {
+		counts, err := q.backend.CountDue(ctx, i, within)
+		if err != nil {
+			return nil, fmt.Errorf("durable: count due messages of partition %d: %w", i, err)
+		}
+		for j, n := range counts {
+			sums[j] += n
+		}
+	}
+	return sums, nil
+}
+
 // AuditReport is what an audit has found.
 type AuditReport = driver.AuditReport
 

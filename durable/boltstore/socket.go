@@ -38,6 +38,7 @@ type call struct {
 	Limit  int
 	Repair bool
 	TTL    time.Duration
+	Within []time.Duration
 }
 
 // method names a call.
@@ -55,6 +56,7 @@ const (
 	callHeartbeat
 	callBackup
 	callWatch
+	callCountDue
 )
 
 // reply is the answer to a call.
@@ -69,6 +71,7 @@ type reply struct {
 	Records    []driver.Record
 	Next       string
 	Counts     driver.Counts
+	Due        []int64
 	Report     driver.AuditReport
 	Members    []string
 	Content    []byte // of a backup
@@ -325,6 +328,8 @@ func (v *server) answer(ctx context.Context, c *call, r *reply) (err error) {
 		r.Records, r.Next, err = b.List(ctx, c.Partition, c.State, c.Cursor, c.Limit)
 	case callCount:
 		r.Counts, err = b.Count(ctx, c.Partition)
+	case callCountDue:
+		r.Due, err = b.CountDue(ctx, c.Partition, c.Within)
 	case callAudit:
 		r.Report, err = b.Audit(ctx, c.Partition, c.Repair)
 	case callHeartbeat:
@@ -559,6 +564,11 @@ func (b *remoteBackend) List(ctx context.Context, partition int, state driver.St
 func (b *remoteBackend) Count(ctx context.Context, partition int) (driver.Counts, error) {
 	r, err := b.call(ctx, call{Method: callCount, Partition: partition})
 	return r.Counts, err
+}
+
+func (b *remoteBackend) CountDue(ctx context.Context, partition int, within []time.Duration) ([]int64, error) {
+	r, err := b.call(ctx, call{Method: callCountDue, Partition: partition, Within: within})
+	return r.Due, err
 }
 
 func (b *remoteBackend) Audit(ctx context.Context, partition int, repair bool) (driver.AuditReport, error) {

@@ -103,6 +103,11 @@ type Backend interface {
 	// Count returns what a partition holds and has seen.
 	Count(ctx context.Context, partition int) (Counts, error)
 
+	// CountDue returns, for each duration, how many scheduled messages are due at most so long after the
+	// store's clock, rounded up to milliseconds. The durations are not negative and rise; there are 1 to
+	// [MaxWithin]. With 0 it is Counts.Due.
+	CountDue(ctx context.Context, partition int, within []time.Duration) ([]int64, error)
+
 	// Audit looks for records that stand in no set and for members of sets that have no record, and repairs them if told
 	// so: the former are scheduled (dead ones stay dead), the latter go. It compares Counts.DeadBytes with the dead letters as well.
 	Audit(ctx context.Context, partition int, repair bool) (AuditReport, error)
@@ -144,6 +149,9 @@ type Checker interface {
 
 // MaxBatch is the number of messages in one transition.
 const MaxBatch = 256
+
+// MaxWithin is the number of durations in a call of Backend.CountDue.
+const MaxWithin = 64
 
 // State is where a message is.
 type State uint8
@@ -331,7 +339,15 @@ type Change struct {
 	Reason string
 
 	Uncounted bool // Retry: it is no attempt
+
+	// Incarnation restricts Cancel to a message that was enqueued at this instant, and Replay and Purge to
+	// one that died at it. The status of any other message is NotFound. 0 means no restriction.
+	Incarnation Instant
 }
+
+// Meant reports whether the change is for an incarnation of the message that began at start: the
+// Enqueued of a message to be cancelled, the Died of a dead letter. Stores call it.
+func (c *Change) Meant(start Instant) bool { return c.Incarnation == 0 || c.Incarnation == start }
 
 // Status tells what became of one message in a batch.
 type Status uint8
@@ -341,7 +357,7 @@ const (
 	StatusDone      Status = iota + 1
 	StatusDuplicate        // Put: a message with this id is there
 	StatusFiring           // it has begun; also of a Put that replaces
-	StatusNotFound         // there is no such message, or it is dead (for Replay and Purge: it is not dead)
+	StatusNotFound         // there is no such message, or it is dead (for Replay and Purge: it is not dead); see Change.Incarnation
 	StatusLeaseLost        // the token is not that of the message, as its lease has ended, or it was rescheduled, cancelled or replaced
 	StatusEarly            // it is not due yet
 )

@@ -86,6 +86,16 @@ func (b *backend) Count(ctx context.Context, partition int) (driver.Counts, erro
 	return p.count(local.Floor(now)), nil
 }
 
+// CountDue is O(log d) for each of the messages that are due within the last of d durations.
+func (b *backend) CountDue(ctx context.Context, partition int, within []time.Duration) ([]int64, error) {
+	p, now, err := b.enter(ctx, partition)
+	if err != nil {
+		return nil, err
+	}
+	defer p.mu.Unlock()
+	return p.scheduled.countDue(local.Bounds(local.Floor(now), within)), nil
+}
+
 // List is O(n log n) for n messages in the state, for each page: an order that can be walked is not kept.
 func (b *backend) List(ctx context.Context, partition int, state driver.State, cursor string, limit int) ([]driver.Record, string, error) {
 	after, err := parseCursor(cursor)

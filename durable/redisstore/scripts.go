@@ -27,6 +27,7 @@ var (
 	getScript          = newScript("get", "clock", "partition")
 	listScript         = newScript("list", "clock", "partition", "numbers", "sound")
 	countScript        = newScript("count", "clock", "partition", "head")
+	countDueScript     = newScript("count_due", "clock", "partition")
 	auditRecordsScript = newScript("audit_records", "clock", "partition", "numbers", "sound", "writes", "head")
 	auditStraysScript  = newScript("audit_strays", "clock", "partition")
 	auditDeadScript    = newScript("audit_dead", "clock", "partition", "dead")
