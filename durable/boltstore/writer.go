@@ -367,7 +367,7 @@ func (w *partitionWriter) die(r *record) {
 // intervene cancels or reschedules a message that has not begun. Who has claimed it loses his lease.
 func (w *partitionWriter) intervene(op driver.Op, c *driver.Change, r *record) (driver.Status, error) {
 	switch {
-	case r == nil || r.State != driver.StateScheduled:
+	case r == nil || r.State != driver.StateScheduled || op == driver.OpCancel && !c.Meant(r.Enqueued):
 		return driver.StatusNotFound, nil
 	case w.isFiring(c.ID):
 		return driver.StatusFiring, nil
@@ -386,7 +386,7 @@ func (w *partitionWriter) intervene(op driver.Op, c *driver.Change, r *record) (
 // exhume replays or purges a dead letter.
 func (w *partitionWriter) exhume(op driver.Op, c *driver.Change, r *record) (driver.Status, error) {
 	switch {
-	case r == nil || r.State != driver.StateDead:
+	case r == nil || r.State != driver.StateDead || !c.Meant(r.Died):
 		return driver.StatusNotFound, nil
 	case op == driver.OpPurge:
 		return driver.StatusDone, w.move(r, nil, effect{})

@@ -339,7 +339,15 @@ type Change struct {
 	Reason string
 
 	Uncounted bool // Retry: it is no attempt
+
+	// Incarnation restricts Cancel to a message that was enqueued at this instant, and Replay and Purge to
+	// one that died at it. The status of any other message is NotFound. 0 means no restriction.
+	Incarnation Instant
 }
+
+// Meant reports whether the change is for an incarnation of the message that began at start: the
+// Enqueued of a message to be cancelled, the Died of a dead letter. Stores call it.
+func (c *Change) Meant(start Instant) bool { return c.Incarnation == 0 || c.Incarnation == start }
 
 // Status tells what became of one message in a batch.
 type Status uint8
@@ -349,7 +357,7 @@ const (
 	StatusDone      Status = iota + 1
 	StatusDuplicate        // Put: a message with this id is there
 	StatusFiring           // it has begun; also of a Put that replaces
-	StatusNotFound         // there is no such message, or it is dead (for Replay and Purge: it is not dead)
+	StatusNotFound         // there is no such message, or it is dead (for Replay and Purge: it is not dead); see Change.Incarnation
 	StatusLeaseLost        // the token is not that of the message, as its lease has ended, or it was rescheduled, cancelled or replaced
 	StatusEarly            // it is not due yet
 )
