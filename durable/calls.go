@@ -82,7 +82,7 @@ func (c *caller) call(do func(ctx context.Context, call driver.Call) error) erro
 				return fmt.Errorf("%w: its clock is ahead again after each call (%w)", ErrUnavailable, err)
 			}
 			// No copy has taken place. The guess of the store's clock was wrong, or the clock was set.
-			c.p.clock.Store(&clockReading{late.Now, time.Now()})
+			c.p.clock.refused(late.Now)
 			call.NotAfter = c.p.notAfter()
 			err = do(ctx, call)
 		}
@@ -99,18 +99,8 @@ func (c *caller) call(do func(ctx context.Context, call driver.Call) error) erro
 	return err
 }
 
-// clockReading is what a store's clock has shown at a moment of this process.
-type clockReading struct {
-	now driver.Instant
-	at  time.Time
-}
-
-// notAfter is the last instant for a call that begins now, by what is known of the store's clock. The first call goes by the clock of
-// this process; if that is wrong, the store says what its own clock shows.
+// notAfter is the last instant for a call that begins now. The first call goes by the clock of this
+// process. If that is wrong, the store refuses the call and tells its own clock.
 func (p *part) notAfter() driver.Instant {
-	window := max(callWindow, p.q.options.RetryFor)
-	if r := p.clock.Load(); r != nil {
-		return r.now.Add(time.Since(r.at)).Add(window)
-	}
-	return driver.InstantOf(time.Now()).Add(window)
+	return p.clock.callTime().Add(max(callWindow, p.q.options.RetryFor))
 }

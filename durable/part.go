@@ -2,7 +2,6 @@ package durable
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -12,7 +11,7 @@ import (
 type part struct {
 	q       *Queue
 	index   int
-	clock   atomic.Pointer[clockReading] // nil: the store has not told
+	clock   serverClock // of the server that keeps the partition; the servers of a Cluster may differ
 	puts    batcher[putRequest, driver.Status]
 	changes [driver.OpExpire + 1]batcher[driver.Change, answer] // but for OpBegin: each consumer has its own
 }
