@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -135,7 +137,7 @@ func TestQueueOnTheMove(t *testing.T) {
 			put(t, q, "later", 3, 5*24*time.Hour)
 			put(t, q, "bad", 1, 0)
 			p.tile("pending", "34messages")
-			p.tile("consumers", "0nothing is delivered")
+			p.tile("consumers", "0in all processes")
 			p.wait(`document.getElementById('notice').textContent === 'Messages are due, and there is no consumer.'`)
 			p.wait(`document.querySelectorAll('.band-labels b')[0].textContent === '21'`)
 			assert.Equal(t, []string{"21due", "101 h", "37 d"}, eval[[]string](p, `[...document.querySelectorAll('.band-labels span')]
@@ -152,7 +154,13 @@ func TestQueueOnTheMove(t *testing.T) {
 			p.tile("pending", "13messages")
 			p.figure("dead", "1")
 			p.wait(`document.querySelector('#tile-acked small').textContent === '20 in all'`)
-			p.wait(`document.querySelector('#tile-consumers').textContent === '1in all processes'`)
+			p.tile("consumers", "1in all processes")
+			host, err := os.Hostname()
+			require.NoError(t, err)
+			row := p.texts("#consumers tbody td")
+			require.Len(t, row, 5)
+			assert.Equal(t, []string{host, strconv.Itoa(os.Getpid()), "0\u20133"}, []string{row[0], row[1], row[3]})
+			assert.Contains(t, row[2], " ago")
 			p.wait(`document.querySelector('#notice').hidden`)
 			p.wait(`document.querySelector('#chart-lateness .keys').textContent.startsWith('all 21: ')`)
 			assert.NotEmpty(t, eval[string](p, `document.querySelector('#chart-lateness .bar-fill').getAttribute('d')`))
@@ -180,7 +188,9 @@ func TestQueuePurges(t *testing.T) {
 	t.Parallel()
 	q, other := openQueue(t, memory(), "orders"), openQueue(t, memory(), "other")
 	bury(t, q, "no", durable.Message{ID: "a"}, durable.Message{ID: "b"}, durable.Message{ID: "c"})
-	bury(t, other, "no", durable.Message{ID: "a"})
+	bury(t, other, "the card expired", durable.Message{ID: "a"})
+	bury(t, other, "no address", durable.Message{ID: "b"})
+	bury(t, other, "no such card", durable.Message{ID: "c"})
 	p := open(t, queues(&durabledebug.Handler{Actions: true}, "other", other, "orders", q), "?queue=orders")
 	p.live("orders")
 	p.figure("dead", "3")
@@ -197,9 +207,18 @@ func TestQueuePurges(t *testing.T) {
 	p.wait(`page.shown.pending + page.shown.in_flight === 2`) // the receiver of bury may have claimed them
 	p.do(chromedp.Click(chromedp.CSS("#queues button:first-child")))
 	p.live("other")
-	p.figure("dead", "1")
+	p.figure("dead", "3")
 	assert.Empty(t, p.text("#outcome"))
+	assert.Len(t, p.texts("#dead tbody tr:not([hidden])"), 3)
+	p.do(chromedp.SendKeys(chromedp.CSS("#reason"), "card"))
+	assert.ElementsMatch(t, []string{"the card expired", "no such card"}, p.texts("#dead tbody tr:not([hidden]) .reason"))
+	assert.Equal(t, "Purge all of this reason", p.text("#purge-all"))
 	p.do(chromedp.Click(chromedp.CSS("#purge-all")), chromedp.Click(chromedp.CSS("#purge-all")))
+	p.figure("dead", "1")
+	assert.Equal(t, "2 dead letters purged", p.text("#outcome"))
+	p.do(chromedp.Evaluate[chromedp.Void](`byId('reason').value = ''; byId('reason').dispatchEvent(new Event('input'))`))
+	assert.Equal(t, []string{"no address"}, p.texts("#dead tbody tr:not([hidden]) .reason"))
+	p.do(chromedp.Click(chromedp.CSS("#replay-all")))
 	p.figure("dead", "0")
 	assert.True(t, eval[bool](p, `document.getElementById('dead-all').hidden`))
 }

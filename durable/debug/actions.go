@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/internal/webpage"
@@ -17,7 +18,8 @@ type Outcome struct {
 	Error string `json:"error,omitempty"` // why not all were
 }
 
-// maxForm is the length of the form of an action in bytes. A name and an id fit, each byte as %XX.
+// maxForm is the length of the form of an action in bytes. A name, an id and a reason fit, each byte
+// as %XX.
 const maxForm = 4 << 10
 
 // sites refuses requests that a browser sends for another site. Programs that are no browsers pass.
@@ -61,18 +63,18 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request) {
 }
 
 // actions take the form of a request.
-var actions = map[string]func(ctx context.Context, q *durable.Queue, form map[string][]string) (int, error){
-	"replay": func(ctx context.Context, q *durable.Queue, form map[string][]string) (int, error) {
-		if id, one := form["id"]; one {
-			return single(q.Replay(ctx, id[0], 0))
+var actions = map[string]func(ctx context.Context, q *durable.Queue, form url.Values) (int, error){
+	"replay": func(ctx context.Context, q *durable.Queue, form url.Values) (int, error) {
+		if form.Has("id") {
+			return single(q.Replay(ctx, form.Get("id"), 0))
 		}
-		return q.ReplayAll(ctx, 0)
+		return q.ReplayAll(ctx, durable.DeadFilter{Reason: form.Get("reason")}, durable.ReplayOptions{})
 	},
-	"purge": func(ctx context.Context, q *durable.Queue, form map[string][]string) (int, error) {
-		if id, one := form["id"]; one {
-			return single(q.Purge(ctx, id[0]))
+	"purge": func(ctx context.Context, q *durable.Queue, form url.Values) (int, error) {
+		if form.Has("id") {
+			return single(q.Purge(ctx, form.Get("id")))
 		}
-		return q.PurgeAll(ctx)
+		return q.PurgeAll(ctx, durable.DeadFilter{Reason: form.Get("reason")})
 	},
 }
 

@@ -20,7 +20,7 @@
 // # Cost
 //
 // Without requests nothing runs. A request looks at a queue at most twice a second, and all requests
-// share the answer. A look takes two calls of the store for each partition and two more, and up to
+// share the answer. A look takes two calls of the store for each partition and three more, and up to
 // one for each partition whenever the dead letters have changed. A page that is hidden sends no
 // requests.
 package durabledebug

@@ -45,13 +45,14 @@ type Queue struct {
 
 	Prefetched int `json:"prefetched"` // claimed by this process and not begun
 	Running    int `json:"running"`    // begun by this process and not settled
-	Consumers  int `json:"consumers"`  // of all processes
+	Unowned    int `json:"unowned"`    // partitions that no consumer owns
 
 	// Counters are the numbers of [durable.Counts] that only grow, by their names in snake case.
 	Counters map[string]uint64 `json:"counters"`
 
 	Bands       []Band         `json:"bands"`        // pending messages by due time
 	Lateness    debug.Lateness `json:"lateness"`     // of this process
+	Consumers   []Consumer     `json:"consumers"`    // of all processes
 	Partitions  []Partition    `json:"partitions"`   // by their numbers
 	DeadLetters []DeadLetter   `json:"dead_letters"` // at most 100: of one partition after another, the oldest first
 }
@@ -71,6 +72,16 @@ type Partition struct {
 	OverdueNs int64 `json:"overdue_ns"`
 	InFlight  int64 `json:"in_flight"`
 	Dead      int64 `json:"dead"`
+}
+
+// Consumer is a consumer of any process as of its last heartbeat, see [durable.Consumer].
+type Consumer struct {
+	ID            string    `json:"id"`
+	Host          string    `json:"host"`
+	PID           int       `json:"pid"`
+	Partitions    []int     `json:"partitions"`
+	LastHeartbeat time.Time `json:"last_heartbeat"`
+	Expires       time.Time `json:"expires"`
 }
 
 // DeadLetter is a message that is not delivered any more.
@@ -108,18 +119,26 @@ func read(ctx context.Context, name string, q *durable.Queue) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
+	consumers, err := q.Consumers(ctx)
+	if err != nil {
+		return nil, err
+	}
 	d := &Queue{
 		Name: name, Taken: time.Now(), Now: st.Now,
 		Pending: st.Scheduled, Due: st.Due, OverdueNs: overdue(&st.Counts), InFlight: st.InFlight, Dead: st.Dead, DeadBytes: st.DeadBytes,
 		Unreadable: st.Unreadable, Lost: st.Lost,
-		Prefetched: st.Prefetched, Running: st.Begun, Consumers: st.Consumers,
+		Prefetched: st.Prefetched, Running: st.Begun, Unowned: st.Unowned,
 		Counters: map[string]uint64{
 			"enqueued": st.Enqueued, "acked": st.Acked, "retried": st.Retried, "buried": st.Buried, "cancelled": st.Cancelled,
 			"crashed": st.Crashed, "expired": st.Expired, "trimmed": st.Trimmed,
 		},
 		Bands:      make([]Band, len(bounds)),
 		Lateness:   debug.LatenessOf(&st.Lateness.Histogram),
+		Consumers:  make([]Consumer, len(consumers)),
 		Partitions: make([]Partition, len(st.Partitions)),
+	}
+	for i, c := range consumers {
+		d.Consumers[i] = Consumer(c)
 	}
 	for i, to := range bounds {
 		d.Bands[i] = Band{ToNs: int64(to), Messages: due[i]}

@@ -249,7 +249,10 @@ func TestActions(t *testing.T) {
 	longest := strings.Repeat("\u00fc", durable.MaxID/2)
 	bury(t, q, durable.Message{ID: longest}, "x")
 	bury(t, q, durable.Message{ID: "e"}, "x")
+	bury(t, q, durable.Message{ID: "f"}, "another")
 	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "id", longest), "fits into a form")
+	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "reason", "other"))
+	assert.Equal(t, Outcome{}, act(http.StatusOK, "action", "replay", "queue", "orders", "reason", "other"))
 	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders"))
 }
 

@@ -32,7 +32,7 @@ class QueuePage extends Live {
 		byId('main').hidden = false;
 		this.shown = queue;
 		this.draw(queue, this.past(queue), answer.actions);
-		return queue.consumers === 0 && queue.due > 0 ? 'Messages are due, and there is no consumer.' : '';
+		return queue.consumers.length === 0 && queue.due > 0 ? 'Messages are due, and there is no consumer.' : '';
 	}
 
 	draw(queue, past, actions) {
@@ -44,6 +44,7 @@ class QueuePage extends Live {
 		this.rates.draw(past.rates('enqueued', 'acked', 'cancelled'));
 		this.trouble.draw(past.rates('retried', 'buried', 'crashed'));
 		this.lateness.draw(queue.lateness, past.recent());
+		drawConsumers(byId('consumers').tBodies[0], queue);
 		this.dead.draw(queue, actions);
 		this.drawTable();
 	}
@@ -56,7 +57,7 @@ class QueuePage extends Live {
 	// act replays or purges one dead letter or, without an id, all of the queue that is shown.
 	async act(action, id) {
 		const form = new URLSearchParams({ action, queue: this.shown.name });
-		if (id !== null) form.set('id', id);
+		if (id !== null) form.set('id', id); else form.set('reason', byId('reason').value);
 		const what = id === null ? '' : ` \u201c${id}\u201d`, done = action === 'replay' ? 'replayed' : 'purged';
 		let text, failed = true;
 		try {

@@ -11,7 +11,7 @@ const TILES = [
 	['retried', 'Retried', (q, past) => rateAndTotal(q, past, 'retried')],
 	['crashed', 'Crashes', (q, past) => rateAndTotal(q, past, 'crashed')],
 	['dead', 'Dead letters', (q) => [roomy(q.dead), gone(q)]],
-	['consumers', 'Consumers', (q) => [roomy(q.consumers), q.consumers === 0 ? 'nothing is delivered' : 'in all processes']],
+	['consumers', 'Consumers', (q) => [roomy(q.consumers.length), q.consumers.length > 0 && q.unowned > 0 ? `${plural(q.unowned, 'partition')} without` : 'in all processes']],
 ];
 
 // gone names the messages that have left the queue without a delivery, or the size of the dead letters.
@@ -25,6 +25,25 @@ function gone(q) {
 // cell is a cell of a table. Ids and reasons may have any direction of writing, which must not change what stands beside them.
 function cell(text, name) {
 	return make('td', { class: name, ...(name === 'number' ? {} : { dir: 'auto' }) }, text);
+}
+
+// ranges writes numbers in rising order: 0–3, 7.
+function ranges(numbers) {
+	const found = [];
+	for (const n of numbers) {
+		const last = found[found.length - 1];
+		if (last && last[1] === n - 1) last[1] = n; else found.push([n, n]);
+	}
+	return found.map(([from, to]) => from === to ? String(from) : `${from}\u2013${to}`).join(', ');
+}
+
+function drawConsumers(body, queue) {
+	const now = Date.parse(queue.now), since = (time) => (now - Date.parse(time)) * 1e6;
+	const rows = queue.consumers.map((c) => make('tr', {}, cell(c.host || '\u2013', 'id'), cell(String(c.pid), ''),
+		cell(`${duration(Math.max(0, since(c.last_heartbeat)))} ago${since(c.expires) > 0 ? ', expired' : ''}`, ''),
+		cell(ranges(c.partitions || []) || 'none', 'parts'), cell(c.id, '')));
+	body.replaceChildren(...(rows.length ? rows : [emptyRow(5, 'There are none: nothing is delivered.')]));
+	write(byId('consumers-note'), rows.length > 0 && queue.unowned > 0 ? `${plural(queue.unowned, 'partition')} without a consumer.` : '');
 }
 
 const MOST_PARTITIONS = 256;
@@ -41,6 +60,7 @@ class DeadLetters {
 		this.act = act;
 		this.body = byId('dead').tBodies[0];
 		this.rows = new Map(); // by id and time of death
+		byId('reason').addEventListener('input', () => this.filter());
 		for (const action of ['replay', 'purge']) {
 			const button = byId(`${action}-all`);
 			button.addEventListener('click', () => { if (action === 'replay' || sure(button)) act(action, null); });
@@ -63,10 +83,19 @@ class DeadLetters {
 		const wanted = [...rows.values()];
 		if (wanted.length !== this.body.children.length || wanted.some((row, k) => row !== this.body.children[k])) this.body.replaceChildren(...wanted);
 		this.rows = rows;
+		this.filter();
+	}
+
+	// filter shows the letters whose reason contains the text. The buttons for all are for these.
+	filter() {
+		const text = byId('reason').value;
+		for (const row of this.body.children) row.hidden = !row.cells[1].firstChild.data.includes(text);
+		write(byId('replay-all'), text ? 'Replay all of this reason' : 'Replay all');
+		if (!byId('purge-all').dataset.text) write(byId('purge-all'), text ? 'Purge all of this reason' : 'Purge all');
 	}
 
 	row(letter, actions) {
-		const id = cell(letter.id, 'id'), reason = cell(letter.reason, 'reason'), buttons = cell('', '');
+		const id = cell(letter.id, 'id'), reason = cell(document.createTextNode(letter.reason), 'reason'), buttons = cell('', '');
 		if (letter.error) reason.append(make('div', { class: 'headers' }, letter.error));
 		for (const [name, value] of Object.entries(letter.headers || {})) id.append(make('div', { class: 'headers' }, `${name}: ${value}`));
 		for (const [action, text] of actions ? [['replay', 'Replay'], ['purge', 'Purge']] : []) {
