@@ -27,6 +27,7 @@ type pump struct {
 	// Used by run only.
 	claimed    time.Time // when it asked the store last
 	over       time.Time // when the first lease ends; zero: there is none
+	seq        uint64    // of the last claim
 	seen       uint64    // the highest token that it has received
 	unanswered bool      // the last claim was not answered, and may have taken place
 	lost       int       // messages without a record that were not reported yet
@@ -137,9 +138,10 @@ func (p *pump) call(ctx context.Context, claim driver.Claim) (driver.Claimed, er
 }
 
 // send claims, and notes what the consumer has received. The store returns the messages again that
-// it has not received.
+// the consumer has not received, and refuses claims without an answer that arrive later than this.
 func (p *pump) send(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
-	claim.Consumer, claim.Seen = p.c.name, p.seen
+	p.seq++
+	claim.Consumer, claim.Seen, claim.Seq, claim.Repeat = p.c.name, p.seen, p.seq, p.unanswered
 	claimed, err := p.c.q.backend.Claim(ctx, claim)
 	p.unanswered = err != nil
 	for i := range claimed.Records {

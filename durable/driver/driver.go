@@ -80,9 +80,10 @@ type Backend interface {
 
 	// Claim ends the leases that are over, and leases messages in the order of their due times.
 	//
-	// A claim whose answer was lost may have taken place. The next claim of the same consumer shows that by its
-	// Claim.Seen, and gets the same messages again; see there. If the consumer does not claim again, the messages
-	// come back when their leases end, and a message that began with the claim counts a crash then.
+	// A claim whose answer was lost may have taken place, or may take place later. The next claim of the
+	// same consumer shows the former by its Claim.Seen, and gets the same messages again. It prevents the
+	// latter by its Claim.Seq and Claim.Repeat. If the consumer does not claim again, the messages come back
+	// when their leases end, and a message that began with the claim counts a crash then.
 	//
 	// No message leaves a set without being counted. A member of a set that has no record is removed and counts in
 	// Counts.Lost. A message that this version cannot read stays scheduled, does not hold up the others, and counts
@@ -249,8 +250,8 @@ type Claim struct {
 	Begin      int           // at most so many of the first, if they are due, begin at once, as with OpBegin
 	MaxCrashes int           // a firing message whose lease ends is dead when it has had so many; 0: never
 
-	// Consumer names the consumer, which has one claim of a partition under way at a time: 1 to [MaxConsumer] bytes
-	// without a line break. Seen is the highest token that it has received from this partition.
+	// Consumer names the consumer, which has one claim of a partition under way at a time. The name has no
+	// line break. Seen is the highest token that the consumer has received from this partition.
 	//
 	// If an earlier claim of the same consumer has given tokens above Seen, its answer was lost. Then this claim
 	// returns those of its messages that are still leased or firing, with the same tokens and new leases, and
@@ -262,13 +263,20 @@ type Claim struct {
 	// asks for none of it.
 	Consumer string
 	Seen     uint64
+
+	// Seq rises with each claim of the consumer from this partition; 0: its claims have no numbers.
+	// Repeat says that the consumer has received no answer to its previous claim.
+	//
+	// A store keeps with what it remembers of a consumer the number of its last claim that gave messages or
+	// had Repeat. A claim with a lower number changes nothing and returns no messages: the consumer has
+	// received the answer to a later claim and does not know of this one any more. So an unanswered claim
+	// that a dead connection delivers late leases no messages once a claim with Repeat was answered.
+	Seq    uint64
+	Repeat bool
 }
 
-// MaxConsumer is the length of Claim.Consumer in bytes.
-const MaxConsumer = 64
-
-// ClaimConsumers is the number of consumers of a partition whose last claim a store remembers. A partition has one
-// owner, and two for a moment when it changes hands.
+// ClaimConsumers is the number of consumers of a partition whose last claim a store remembers. A
+// partition has one owner, and two for a moment when it moves to another consumer.
 const ClaimConsumers = 16
 
 // Claimed is what a claim has got.
