@@ -67,6 +67,11 @@ func (w *Timeouts[T]) Len() int { return w.engine.pending() }
 // Stats is [TimingWheel.Stats].
 func (w *Timeouts[T]) Stats() Stats { return w.engine.stats() }
 
+// Occupancy is [TimingWheel.Occupancy].
+func (w *Timeouts[T]) Occupancy() Occupancy {
+	return w.engine.occupancy(occupancyWhole, occupancySlots)
+}
+
 // WriteProfile is [TimingWheel.WriteProfile].
 func (w *Timeouts[T]) WriteProfile(to io.Writer) error { return w.engine.writeProfile(to) }
 

@@ -202,6 +202,12 @@ func (tw *TimingWheel) Len() int { return tw.engine.pending() }
 // Stats returns a snapshot. Like Len it may wait. O(shards) amortised.
 func (tw *TimingWheel) Stats() Stats { return tw.engine.stats() }
 
+// Occupancy returns where the pending timers stand. It is not meant for hot paths: O(shards ×
+// buckets), at most 2^18. It may wait like Len.
+func (tw *TimingWheel) Occupancy() Occupancy {
+	return tw.engine.occupancy(occupancyWhole, occupancySlots)
+}
+
 // WriteProfile writes a profile of the pending timers by the stack that armed them, for go tool
 // pprof, with age and time to expiry as labels. It fails without [Options.ProfileRate]. O(samples).
 func (tw *TimingWheel) WriteProfile(w io.Writer) error { return tw.engine.writeProfile(w) }

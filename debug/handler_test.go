@@ -21,6 +21,7 @@ import (
 	"go.uber.org/atomic"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/webpage"
 )
 
 var start = time.Date(2030, time.January, 1, 12, 0, 0, 0, time.UTC)
@@ -95,8 +96,8 @@ func TestPageIsWhole(t *testing.T) {
 		name, _, _ := strings.Cut(part, `"`)
 		assert.Equal(t, http.StatusOK, request(h, http.MethodGet, "/?asset="+name).Code, name)
 	}
-	assert.Equal(t, len(etags())-1, strings.Count(body, "?asset="), "every asset is used by the page")
-	for name := range etags() {
+	assert.Equal(t, len(assets())-1, strings.Count(body, "?asset="), "every asset is used by the page")
+	for name := range assets() {
 		asset := request(h, http.MethodGet, "/?asset="+name).Body.String()
 		for _, banned := range []string{"https://", "<script>", " style=", " onclick", "innerHTML", "eval("} {
 			assert.NotContains(t, asset, banned, name)
@@ -229,11 +230,11 @@ func TestBadNames(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
 	tw := manual(t, timingwheel.Options{})
-	require.NoError(t, h.Add(strings.Repeat("x", maxName), tw))
+	require.NoError(t, h.Add(strings.Repeat("x", webpage.MaxName), tw))
 	for name, want := range map[string]string{
-		"":                             `timingwheel/debug: bad name of a wheel: ""; accepted is UTF-8 of 1 to 128 bytes`,
-		strings.Repeat("x", maxName+1): "accepted is UTF-8 of 1 to 128 bytes",
-		"\xff":                         `"\xff"; accepted is UTF-8 of 1 to 128 bytes`,
+		"":                                     `timingwheel/debug: bad name of a wheel: ""; accepted is UTF-8 of 1 to 128 bytes`,
+		strings.Repeat("x", webpage.MaxName+1): "accepted is UTF-8 of 1 to 128 bytes",
+		"\xff":                                 `"\xff"; accepted is UTF-8 of 1 to 128 bytes`,
 	} {
 		err := h.Add(name, tw)
 		require.ErrorIs(t, err, ErrName)
@@ -460,5 +461,18 @@ func TestRemovedIsOffTheList(t *testing.T) {
 		require.Equal(t, []Entry{{"stays", 0}, {"goes", 0}}, document(t, h, "/?format=json", http.StatusOK).Wheels)
 		require.True(t, h.Remove("goes"))
 		require.Equal(t, []Entry{{"stays", 0}}, document(t, h, "/?format=json", http.StatusOK).Wheels)
+	}
+}
+
+// What a client accepts decides between the page and the JSON, unless the address does.
+func TestAccept(t *testing.T) {
+	t.Parallel()
+	for accept, want := range map[string]string{
+		"": "text/html; charset=utf-8", "*/*": "text/html; charset=utf-8", "application/json": "application/json",
+		"text/html, application/json;q=0.5": "text/html; charset=utf-8",
+	} {
+		assert.Equal(t, want, request(&Handler{}, http.MethodGet, "/", "Accept", accept).Header().Get("Content-Type"), accept)
+		page := request(&Handler{}, http.MethodGet, "/?format=html", "Accept", accept)
+		assert.Equal(t, "text/html; charset=utf-8", page.Header().Get("Content-Type"), accept)
 	}
 }

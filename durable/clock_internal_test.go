@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // What the readings of some seconds ago have promised is forgotten, also where a clock was set back by so little that no reading contradicts them.
@@ -29,5 +30,25 @@ func TestServerClockForgets(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		assert.False(t, c.now().After(server()))
+	})
+}
+
+// An instant that a refusal names is the one from which the next call counts, whether the guess of
+// this process was too late or too early. It is no reading of the store's clock: a clock that was
+// set back names an instant that it does not show any more.
+func TestRefusalMovesCallsButNotTheClock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var c serverClock
+		start := time.Now()
+		assert.Equal(t, driver.InstantOf(start), c.callTime(), "nothing is known")
+		c.observe(start.Add(time.Hour), start)
+		assert.Equal(t, driver.InstantOf(start.Add(time.Hour)), c.callTime())
+		for _, named := range []time.Duration{-3 * time.Hour, 3 * time.Hour} {
+			c.refused(driver.InstantOf(time.Now().Add(named)))
+			time.Sleep(time.Second)
+			assert.Equal(t, driver.InstantOf(time.Now().Add(named)), c.callTime())
+			assert.True(t, time.Now().Add(time.Hour).Equal(c.now()), "the readings count")
+		}
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -370,3 +372,22 @@ func RetryAfter(d time.Duration, err error) error {
 }
 
 var errRetry = errors.New("to be tried again")
+
+// Exponential is a backoff for ConsumerOptions that begins with least and doubles with each attempt,
+// each time multiplied by a random number from 0.5 to 1.5, so that messages that failed together do
+// not come again together; never more than most. It looks at d.Attempts only.
+func Exponential(least, most time.Duration) func(d *Delivery, err error) time.Duration {
+	return func(d *Delivery, _ error) time.Duration {
+		return exponential(least, most, min(max(0, d.Attempts), 63)+1)
+	}
+}
+
+// exponential returns the pause after a number of attempts.
+func exponential(least, most time.Duration, attempts int) time.Duration {
+	pause := math.Ldexp(float64(least), min(attempts, 64)-1)
+	pause = min(pause, float64(most)) * (0.5 + rand.Float64())
+	if pause >= float64(most) {
+		return most
+	}
+	return time.Duration(pause)
+}

@@ -2,9 +2,12 @@ package durable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // consumer is one call of Consume, or one Receiver: a member of the queue's consumers that claims
@@ -112,9 +115,26 @@ func (c *consumer) stop() {
 func (c *consumer) leave() {
 	ctx, cancel := context.WithTimeout(c.q.ctx, leaveTime)
 	defer cancel()
-	if _, err := c.q.backend.Heartbeat(ctx, c.name, 0); err != nil && c.q.ctx.Err() == nil {
+	if _, err := c.q.backend.Heartbeat(ctx, driver.Member{Name: c.name}, 0); err != nil && c.q.ctx.Err() == nil {
 		c.q.report("leave the consumers: %w", err)
 	}
+}
+
+// fail ends the consumer with err, unless the store may work again. The calls of Consume and Take then
+// return err.
+func (c *consumer) fail(err error) {
+	if errors.Is(err, ErrBroken) || errors.Is(err, ErrClosed) && c.ctx.Err() == nil {
+		c.cancel(err)
+		go c.retire()
+	}
+}
+
+// failure is the error that has ended the consumer, nil if there was none.
+func (c *consumer) failure() error {
+	if err := context.Cause(c.ctx); err != ErrClosed { //nolint:errorlint // this very error ends a consumer that has not failed
+		return err
+	}
+	return nil
 }
 
 // leaveTime is how long a consumer that ends tries to tell the others. If that fails they notice

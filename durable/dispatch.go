@@ -43,7 +43,6 @@ type consumerPart struct {
 	*part
 	pump   *pump
 	begins batcher[driver.Change, answer]
-	clock  serverClock // of the server that keeps the partition; the servers of a Cluster may differ
 	share  share       // dispatcher.mu guards it, and parked
 	parked fifo[*held] // ready messages that wait until the partition no longer stands aside
 }

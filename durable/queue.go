@@ -6,14 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/oklog/ulid/v2"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
+
+// Store keeps queues: in memory (package memstore), in a file (package boltstore) or on Redis
+// (package redisstore). One of these packages makes it, and [Open] takes it. A store may hold
+// several queues. What a store implements is described in package driver.
+type Store = driver.Store
 
 // Queue is a queue of delayed messages in a store. Its methods may be called from many goroutines; what they ask for at the same time
 // shares round trips to a server, or an fsync of a file. A process opens a queue once.
@@ -34,20 +39,6 @@ type Queue struct {
 	closing   bool
 	consumers sync.WaitGroup         // Add with mu held and closing not set
 	claiming  map[*consumer]struct{} // these
-}
-
-// part is a partition with what is to be written to it.
-type part struct {
-	q       *Queue
-	index   int
-	clock   atomic.Pointer[clockReading] // nil: the store has not told
-	puts    batcher[putRequest, driver.Status]
-	changes [driver.OpExpire + 1]batcher[driver.Change, answer] // but for OpBegin: each consumer has its own
-}
-
-type putRequest struct {
-	item    driver.PutItem
-	replace bool
 }
 
 // Open makes a queue in a store or joins one that exists. A nil store and invalid options are [ErrInvalid]; see
@@ -103,115 +94,6 @@ func (q *Queue) check(checker driver.Checker) {
 			q.report("%w", err)
 		}
 	}
-}
-
-func newPart(q *Queue, index int, name string) *part {
-	p := &part{q: q, index: index}
-	p.puts.patience = q.options.RetryFor
-	p.puts.key = func(r putRequest) string { return r.item.ID }
-	p.puts.size = func(r putRequest) int { return len(r.item.Body) - 1 } // without the version of the envelope
-	p.puts.alike = func(a, b putRequest) bool { return a.replace == b.replace }
-	producer := &caller{p: p, name: name}
-	p.puts.flush = func(requests []putRequest) ([]driver.Status, error) { return p.put(producer, requests) }
-	_, groups := q.backend.(driver.Grouper)
-	if groups {
-		p.puts.alone = p.putOne
-	}
-	for op := driver.OpAck; op <= driver.OpExpire; op++ {
-		apply := p.apply
-		if op >= driver.OpCancel && op <= driver.OpPurge {
-			once := &caller{p: p, name: name + ":" + op.String()}
-			apply = func(batch driver.Batch) ([]answer, error) { return p.applyOnce(once, batch) }
-		}
-		p.gather(&p.changes[op], func(changes []driver.Change) ([]answer, error) {
-			return apply(driver.Batch{Partition: p.index, Op: op, Changes: changes})
-		})
-		if groups {
-			p.changes[op].alone = func(ctx context.Context, c driver.Change) (answer, error) { return p.changeOne(ctx, op, c) }
-		}
-	}
-	return p
-}
-
-// putOne stores a message in a store that groups calls.
-func (p *part) putOne(ctx context.Context, r putRequest) (driver.Status, error) {
-	statuses, err := p.q.backend.Put(ctx, driver.Put{Partition: p.index, Replace: r.replace, Items: []driver.PutItem{r.item}})
-	if err != nil {
-		return 0, err
-	}
-	return statuses[0], nil
-}
-
-// changeOne makes one transition in a store that groups calls.
-func (p *part) changeOne(ctx context.Context, op driver.Op, c driver.Change) (answer, error) {
-	sent := time.Now()
-	outcomes, err := p.q.backend.Apply(ctx, driver.Batch{Partition: p.index, Op: op, Changes: []driver.Change{c}})
-	if err != nil {
-		return answer{}, err
-	}
-	return answer{outcomes[0], sent, false}, nil
-}
-
-// gather sets up a batcher of changes.
-func (p *part) gather(b *batcher[driver.Change, answer], flush func([]driver.Change) ([]answer, error)) {
-	b.patience = p.q.options.RetryFor
-	b.key = func(c driver.Change) string { return c.ID }
-	b.flush = flush
-}
-
-// put stores messages.
-func (p *part) put(producer *caller, requests []putRequest) (statuses []driver.Status, err error) {
-	put := driver.Put{Partition: p.index, Replace: requests[0].replace, Items: make([]driver.PutItem, len(requests))}
-	for i, r := range requests {
-		put.Items[i] = r.item
-	}
-	err = producer.call(func(ctx context.Context, call driver.Call) (err error) {
-		put.Call = call
-		statuses, err = p.q.backend.Put(ctx, put)
-		return err
-	})
-	return statuses, err
-}
-
-// applyOnce makes a transition that needs no token.
-func (p *part) applyOnce(c *caller, batch driver.Batch) (answers []answer, err error) {
-	var outcomes []driver.Outcome
-	err = c.call(func(ctx context.Context, call driver.Call) (err error) {
-		batch.Call = call
-		outcomes, err = p.q.backend.Apply(ctx, batch)
-		return err
-	})
-	answers = make([]answer, len(outcomes))
-	for i, o := range outcomes {
-		answers[i].Outcome = o
-	}
-	return answers, err
-}
-
-// answer is what a store says of a change.
-type answer struct {
-	driver.Outcome
-	sent     time.Time // when the call began that brought it
-	repeated bool      // an earlier call with the token got no answer, and may have taken place
-}
-
-// until is when the lease ends at the earliest, on the clock of this process: the store read its clock after the call began.
-func (a *answer) until() time.Time { return a.sent.Add(a.Lease.Time().Sub(a.Now)) }
-
-// apply makes a transition that needs a token, or one that is idempotent.
-func (p *part) apply(batch driver.Batch) (answers []answer, err error) {
-	repeated := false
-	err = p.q.retry(func(ctx context.Context) error {
-		sent, before := time.Now(), repeated
-		repeated = true
-		outcomes, err := p.q.backend.Apply(ctx, batch)
-		answers = make([]answer, len(outcomes))
-		for i, o := range outcomes {
-			answers[i] = answer{o, sent, before}
-		}
-		return err
-	})
-	return answers, err
 }
 
 // change makes one transition of a message.
@@ -387,6 +269,16 @@ const (
 	NotFound                      // there is no such message; or it has been delivered, or is a dead letter
 )
 
+var resultNames = []string{"Cancelled", "Rescheduled", "Firing", "NotFound"}
+
+// String returns the name of the result, or its number if it is none of those declared.
+func (r Result) String() string {
+	if r == 0 || int(r) > len(resultNames) {
+		return "Result(" + strconv.Itoa(int(r)) + ")"
+	}
+	return resultNames[r-1]
+}
+
 // Cancel takes a message out of the queue that has not begun, be it claimed ahead by a consumer or not. The answer is exact, also if a reply of
 // the store was lost and the call was repeated: after Cancelled no handler is called any more; after [Firing] one is, unless its
 // process ends. A message that comes again, after an error or a crash, can be cancelled in between: then a handler has been called before.
@@ -422,18 +314,76 @@ func (q *Queue) move(ctx context.Context, op driver.Op, done Result, c driver.Ch
 	return NotFound, nil
 }
 
-// Get returns a message, or [ErrNotFound].
-func (q *Queue) Get(ctx context.Context, id string) (Record, error) {
-	err := q.usable(ctx)
-	if err == nil {
-		err = checkID(id)
+// Shutdown ends the calls of [Queue.Consume] as the end of their contexts would, and the receivers,
+// waits until the handlers have returned and their messages are settled (see ConsumerOptions.Grace),
+// and closes the queue. If ctx ends before, Shutdown closes the queue all the same and returns the
+// cause of ctx. A deployment that is cut off by its deadline thus counts no crash: see [Queue.Close].
+//
+// A handler must not call Shutdown, as it would wait for itself. With the handler's context, or one
+// that is derived from it, that is [ErrInvalid] and nothing happens. A handler that wants to end the
+// queue starts Shutdown on another goroutine, with another context.
+func (q *Queue) Shutdown(ctx context.Context) error {
+	if ctx == nil {
+		return fmt.Errorf("durable: shut down queue %q: %w context nil", q.options.Queue, ErrInvalid)
 	}
-	var r driver.Record
-	if err == nil {
-		r, err = q.backend.Get(ctx, q.part(id).index, id)
+	if ctx.Value(handling{q}) != nil {
+		return fmt.Errorf("durable: shut down queue %q: %w context: it is that of a handler, for which Shutdown would wait; one from outside is accepted",
+			q.options.Queue, ErrInvalid)
 	}
-	if err != nil {
-		return Record{}, fmt.Errorf("durable: get message %q: %w", id, err)
+	for _, c := range q.endConsumers() {
+		go c.retire()
 	}
-	return newRecord(&r), nil
+	done := make(chan struct{})
+	go func() {
+		q.consumers.Wait()
+		close(done)
+	}()
+	var err error
+	select {
+	case <-done:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	q.Close()
+	return err
+}
+
+// closeTime is how long Close waits for handlers and the store. It is longer than settleTime.
+const closeTime = 5 * time.Second
+
+// Close ends the queue. It ends the claiming, cancels the contexts of handlers with [ErrClosed] as the
+// cause, and waits a second for them. Then it gives back all messages that this process has and has
+// not settled, those of [Queue.Take] too, which counts neither an attempt nor a crash. Calls that
+// change something and are under way fail with ErrClosed, unless the store has them already; all later
+// ones do.
+//
+// Close returns at once if the queue has no messages, and after five seconds if the store cannot be
+// reached or does not answer; then the messages come again when their leases end, and a crash is
+// counted for those that had begun. A second call does nothing. A handler may call Close; it waits in
+// vain for this handler to return. Options.OnError must not call it.
+func (q *Queue) Close() {
+	ended := make(chan struct{})
+	consumers := q.endConsumers()
+	go func() {
+		defer close(ended)
+		for _, c := range consumers {
+			go c.abort()
+		}
+		for _, c := range consumers {
+			<-c.stopped
+		}
+	}()
+	endsIn(ended, closeTime, q.ctx.Done())
+	q.cancel(ErrClosed)
+}
+
+// endConsumers lets no further consumer start, and returns those that are there.
+func (q *Queue) endConsumers() (consumers []*consumer) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closing = true
+	for c := range q.claiming {
+		consumers = append(consumers, c)
+	}
+	return consumers
 }

@@ -1,16 +1,13 @@
 package durable
 
 import (
+	"context"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
-
-// Store keeps queues: in memory (package memstore), in a file (package boltstore) or on Redis
-// (package redisstore). One of these packages makes it, and [Open] takes it. A store may hold
-// several queues. What a store implements is described in package driver.
-type Store = driver.Store
 
 // State is where a message is.
 type State = driver.State
@@ -65,66 +62,65 @@ func timeOf(i driver.Instant) time.Time {
 	return i.Time()
 }
 
-// Counts is what a partition or a queue holds, and what it has seen since it was made.
-type Counts struct {
-	Now       time.Time // of the store's clock
-	Scheduled int64     // due ones included
-	Due       int64     // scheduled, and their time has come
-	InFlight  int64     // leased or firing
-	Dead      int64
-	DeadBytes int64     // of the bodies of dead letters
-	NextDue   time.Time // zero if nothing is scheduled
-
-	// Unreadable is the number of scheduled messages that a consumer has met and that this version of the program
-	// cannot read: a newer version has enqueued them, or they are damaged. They stay in the queue, for a newer
-	// version to deliver, do not hold up other messages, and are not among Scheduled.
-	Unreadable int64
-
-	Enqueued, Acked, Retried, Buried, Cancelled, Crashed, Expired uint64
-
-	// Trimmed counts the dead letters that were dropped because of [Options].DeadLimit, DeadBytes or DeadAge.
-	Trimmed uint64
-
-	// Lost is the number of messages whose records are gone, because a Redis server has evicted
-	// them or someone has deleted them: those that consumers and audits have removed from the
-	// queue, and those that have not been removed yet.
-	Lost uint64
+// Get returns a message, or [ErrNotFound].
+func (q *Queue) Get(ctx context.Context, id string) (Record, error) {
+	err := q.usable(ctx)
+	if err == nil {
+		err = checkID(id)
+	}
+	var r driver.Record
+	if err == nil {
+		r, err = q.backend.Get(ctx, q.part(id).index, id)
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("durable: get message %q: %w", id, err)
+	}
+	return newRecord(&r), nil
 }
 
-func newCounts(c driver.Counts) Counts {
-	return Counts{
-		Now: c.Now.Time(), Scheduled: c.Scheduled, Due: c.Due, InFlight: c.InFlight, Dead: c.Dead,
-		DeadBytes: c.DeadBytes, NextDue: timeOf(c.NextDue), Enqueued: c.Enqueued, Acked: c.Acked,
-		Retried: c.Retried, Buried: c.Buried, Cancelled: c.Cancelled, Crashed: c.Crashed, Expired: c.Expired, Trimmed: c.Trimmed,
-		Unreadable: c.Unreadable, Lost: c.Lost,
+// List iterates over the messages in one state, partition by partition, and in each in the order of their times. [StateLeased] stands for
+// leased and firing messages; [StateFiring] is [ErrInvalid]. List reads a page at a time; what changes meanwhile may be missed or
+// seen twice. An error ends it.
+func (q *Queue) List(ctx context.Context, state State) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		err := q.usable(ctx)
+		if err == nil && state != StateScheduled && state != StateLeased && state != StateDead {
+			err = fmt.Errorf("durable: list: %w state %v: %v, %v (firing messages too) and %v are accepted",
+				ErrInvalid, state, StateScheduled, StateLeased, StateDead)
+		}
+		if err != nil {
+			yield(Record{}, err)
+			return
+		}
+		for _, p := range q.parts {
+			for records, err := range p.pages(ctx, state) {
+				if err != nil {
+					yield(Record{}, err)
+					return
+				}
+				for i := range records {
+					if !yield(newRecord(&records[i]), nil) {
+						return
+					}
+				}
+			}
+		}
 	}
 }
 
-// add adds the counts of a partition to those of the queue. Now becomes the latest, NextDue the
-// earliest of all.
-func (c *Counts) add(o Counts) {
-	if o.Now.After(c.Now) {
-		c.Now = o.Now
+// pages iterates over the messages of a partition in one state, a page at a time. A page may be empty
+// although more follow, because its records cannot be read. An error ends the iteration.
+func (p *part) pages(ctx context.Context, state State) iter.Seq2[[]driver.Record, error] {
+	return func(yield func([]driver.Record, error) bool) {
+		for cursor := ""; ; {
+			records, next, err := p.q.backend.List(ctx, p.index, state, cursor, driver.MaxBatch)
+			if err != nil {
+				yield(nil, fmt.Errorf("durable: list partition %d: %w", p.index, err))
+				return
+			}
+			if cursor = next; !yield(records, nil) || cursor == "" {
+				return
+			}
+		}
 	}
-	c.Scheduled += o.Scheduled
-	c.Due += o.Due
-	c.InFlight += o.InFlight
-	c.Dead += o.Dead
-	c.DeadBytes += o.DeadBytes
-	if c.NextDue.IsZero() || !o.NextDue.IsZero() && o.NextDue.Before(c.NextDue) {
-		c.NextDue = o.NextDue
-	}
-	c.Enqueued += o.Enqueued
-	c.Acked += o.Acked
-	c.Retried += o.Retried
-	c.Buried += o.Buried
-	c.Cancelled += o.Cancelled
-	c.Crashed += o.Crashed
-	c.Expired += o.Expired
-	c.Trimmed += o.Trimmed
-	c.Unreadable += o.Unreadable
-	c.Lost += o.Lost
 }
-
-// AuditReport is what an audit has found.
-type AuditReport = driver.AuditReport

@@ -45,3 +45,24 @@ func TestStatsOfLatenessAndConsumers(t *testing.T) {
 		require.Zero(t, stats.Consumers)
 	})
 }
+
+// CountDue adds the partitions up, and refuses durations that a store need not take.
+func TestCountDue(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{Partitions: 4}, func(t *testing.T, q *durable.Queue) {
+		for i := range 100 {
+			_, err := q.Enqueue(t.Context(), durable.Message{Delay: time.Duration(i) * time.Minute})
+			require.NoError(t, err)
+		}
+		n, err := q.CountDue(t.Context(), 0, 10*time.Minute, 90*time.Minute-1, 90*time.Minute, 1<<63-1)
+		require.NoError(t, err)
+		require.Equal(t, []int64{1, 11, 91, 91, 100}, n, "durations are rounded up")
+		for _, within := range [][]time.Duration{nil, {-1}, {time.Second, time.Second}, {2, 1}, make([]time.Duration, durable.MaxWithin+1)} {
+			_, err := q.CountDue(t.Context(), within...)
+			require.ErrorIs(t, err, durable.ErrInvalid, "%v", within)
+		}
+		q.Close()
+		_, err = q.CountDue(t.Context(), 0)
+		require.ErrorIs(t, err, durable.ErrClosed)
+	})
+}

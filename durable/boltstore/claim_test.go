@@ -80,3 +80,41 @@ func TestCrashOfWhatAClaimHasBegun(t *testing.T) {
 		assert.Equal(t, want, r.Crashes)
 	}
 }
+
+// TestOldDeadLettersGoWithClaims has a dead letter grow old while nothing else dies: the next claim drops it.
+func TestOldDeadLettersGoWithClaims(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	q := openQueue(t, openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true, Now: clock.Now}), 1)
+	put(t, q, "dead", 0)
+	put(t, q, "later", 100*time.Hour)
+	c := changesOf(claim(t, q, 1))
+	done(t, q, driver.OpBegin, c...)
+	done(t, q, driver.OpBury, c...)
+	clock.Advance(59 * time.Minute)
+	claim(t, q, 1)
+	assert.Equal(t, int64(1), count(t, q).Dead)
+	clock.Advance(2 * time.Minute)
+	claim(t, q, 1)
+	assert.Zero(t, count(t, q).Dead)
+}
+
+// TestTokensBeyondTheirRange claims where the tokens that the file allows are nearly used up: what is given out after a crash is higher.
+func TestTokensBeyondTheirRange(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{})
+	q := openQueue(t, s, 1)
+	fill(t, q, 600)
+	p := q.(*backend).queue.partitions[0]
+	p.mu.Lock()
+	p.token = p.state.tokens - driver.MaxBatch - 10
+	p.mu.Unlock()
+	last := uint64(0)
+	for range 2 {
+		records := claim(t, q, driver.MaxBatch)
+		require.Len(t, records, driver.MaxBatch)
+		last = records[driver.MaxBatch-1].Token
+	}
+	q = openQueue(t, openStore(t, crash(t, s), Options{}), 0)
+	assert.Greater(t, claim(t, q, 1)[0].Token, last)
+}

@@ -282,3 +282,36 @@ func deliverSome(t *testing.T, q driver.Backend, partition int, left *atomic.Int
 		}
 	}
 }
+
+// TestCommitsAreSynced is what all promises stand on: only NoSync leaves out the fsync.
+func TestCommitsAreSynced(t *testing.T) {
+	t.Parallel()
+	for _, noSync := range []bool{false, true} {
+		s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: noSync})
+		assert.Equal(t, noSync, s.file.db.NoSync)
+		assert.False(t, s.file.db.NoGrowSync)
+		assert.False(t, s.file.db.NoFreelistSync, "opening would read the whole file")
+	}
+}
+
+// TestUnknownCommit has a commit fail after its pages can be seen: the store must not go on with a memory that knows nothing of it.
+func TestUnknownCommit(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "queue.db")
+	s, err := Open(path, Options{})
+	require.NoError(t, err)
+	q := openQueue(t, s, 1)
+	err = s.commits.do(t.Context(), &request{p: q.(*backend).queue.partitions[0], run: func(w *partitionWriter) error {
+		w.tx.OnCommit(func() { panic("too late") })
+		_, err := w.putOne(&driver.PutItem{ID: "a"}, false)
+		return err
+	}})
+	require.ErrorIs(t, err, driver.ErrBroken)
+	_, err = q.Get(t.Context(), 0, "a")
+	require.ErrorIs(t, err, driver.ErrBroken)
+	_, err = q.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "b"}}})
+	require.ErrorIs(t, err, driver.ErrBroken)
+	require.NoError(t, s.Close())
+	q = openQueue(t, openStore(t, path, Options{}), 0)
+	assert.Equal(t, []string{"a"}, idsOf(claim(t, q, 10)), "it has taken place")
+}

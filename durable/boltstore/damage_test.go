@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
@@ -452,4 +454,112 @@ func TestAudit(t *testing.T) {
 	assert.Equal(t, []string{"a", "b", "d", "e"}, idsOf(claimed.Records))
 	done(t, q, driver.OpReplay, driver.Change{ID: "dead"})
 	assert.Equal(t, []string{"dead"}, idsOf(claim(t, q, 10)))
+}
+
+// TestDamageIsNotShared damages a page of one partition. Who uses another one in the same group of the committer does not notice.
+func TestDamageIsNotShared(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true})
+	q := openQueue(t, s, 2)
+	fill(t, q, 2000)
+	damageRecords(t, s, q.(*backend).queue, 1)
+	s.writing.Lock() // a first group waits here, and all others for it
+	const calls = 16
+	errs := make([]error, calls)
+	var wg sync.WaitGroup
+	for i := range calls {
+		wg.Go(func() {
+			_, errs[i] = q.Put(t.Context(), driver.Put{Partition: i % 2, Items: []driver.PutItem{{ID: fmt.Sprint("new", i)}}})
+		})
+		if i == 0 {
+			underWay(t, q, 0)
+		}
+	}
+	inLine(t, s, calls-1)
+	s.writing.Unlock()
+	wg.Wait()
+	for i, err := range errs {
+		if i%2 == 0 {
+			require.NoError(t, err)
+			get(t, q, fmt.Sprint("new", i))
+		} else {
+			require.ErrorIs(t, err, ErrCorrupt)
+		}
+	}
+	assert.Equal(t, uint64(1000+calls/2), count(t, q).Enqueued)
+}
+
+// damageRecords overwrites the root page of the records of a partition.
+func damageRecords(t *testing.T, s *Store, q *queue, partition int) {
+	t.Helper()
+	var page int64
+	require.NoError(t, s.file.db.View(func(tx *bolt.Tx) error {
+		b, err := q.buckets(tx, partition)
+		page = int64(b.records.RootPage())
+		return err
+	}))
+	require.Positive(t, page)
+	f, err := os.OpenFile(s.path, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	size := int64(s.file.db.Info().PageSize)
+	_, err = f.WriteAt(make([]byte, size), page*size)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+}
+
+// TestBrokenStoreIsTold takes the file away from a store in use, as a disk that is gone does. Calls of the queue
+// return that at once, and so do Consume and Take, which wait for messages.
+func TestBrokenStoreIsTold(t *testing.T) {
+	t.Parallel()
+	s, err := Open(filepath.Join(t.TempDir(), "queue.db"), Options{})
+	require.NoError(t, err)
+	q, err := durable.Open(t.Context(), s, durable.Options{Queue: "orders", Partitions: 2, OnError: func(error) {}})
+	require.NoError(t, err)
+	defer q.Close()
+	taker, err := durable.Open(t.Context(), s, durable.Options{Queue: "orders", OnError: func(error) {}})
+	require.NoError(t, err)
+	defer taker.Close()
+	consumed, taken := make(chan error, 1), make(chan error, 1)
+	handled := make(chan struct{}, 1)
+	go func() {
+		consumed <- q.Consume(t.Context(), func(context.Context, *durable.Delivery) error {
+			handled <- struct{}{}
+			return nil
+		}, durable.ConsumerOptions{})
+	}()
+	_, err = q.Enqueue(t.Context(), durable.Message{ID: "a"})
+	require.NoError(t, err)
+	<-handled
+	go func() {
+		_, err := taker.Take(t.Context())
+		taken <- err
+	}()
+	_, err = q.Enqueue(t.Context(), durable.Message{ID: "later", Delay: time.Hour})
+	require.NoError(t, err)
+	require.NoError(t, s.file.f.Close())
+	inTime := func(ctx context.Context, name string, err error) {
+		t.Helper()
+		require.NoError(t, ctx.Err(), name)
+		require.ErrorIs(t, err, durable.ErrBroken, name)
+		assert.ErrorContains(t, err, "close the store and open", name)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // far less than Options.RetryFor
+	defer cancel()
+	_, err = q.Enqueue(ctx, durable.Message{ID: "b"})
+	inTime(ctx, "Enqueue", err)
+	_, err = q.Cancel(ctx, "later")
+	inTime(ctx, "Cancel", err)
+	_, err = q.Reschedule(ctx, "later", time.Minute)
+	inTime(ctx, "Reschedule", err)
+	_, err = q.Get(ctx, "later")
+	inTime(ctx, "Get", err)
+	for name, returned := range map[string]chan error{"Consume": consumed, "Take": taken} {
+		select {
+		case err := <-returned:
+			inTime(ctx, name, err)
+		case <-ctx.Done():
+			require.Fail(t, "it does not return", name)
+		}
+	}
+	require.Error(t, s.Close(), "the file is gone")
 }

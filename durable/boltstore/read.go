@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -193,4 +194,51 @@ func (p *partition) counts(now driver.Instant) driver.Counts {
 		}
 	}
 	return c
+}
+
+// CountDue visits the messages that are due within the last duration, and those in flight, tens of
+// thousands at a time with other calls in between. So it does not count at one moment.
+func (b *backend) CountDue(ctx context.Context, index int, within []time.Duration) ([]int64, error) {
+	bounds := local.Bounds(local.Floor(b.store.options.Now()), within)
+	counts := make([]int64, len(within))
+	var from key
+	for done := false; !done; {
+		err := b.view(ctx, index, func(p *partition, parts buckets) error {
+			from, done = p.countDue(parts.index, from, bounds, counts)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return local.Sums(counts), nil
+}
+
+// countDue counts the scheduled messages from a key on by their bounds. It returns the key to go on
+// from, or true if it is done.
+func (p *partition) countDue(index *bolt.Bucket, from key, bounds local.DueBounds, counts []int64) (key, bool) {
+	c := index.Cursor()
+	b, _ := c.Seek(from.bytes())
+	for n := 0; b != nil; n++ {
+		k, ok := parseKey(b)
+		if ok && n >= countStep && from.before(k) { // a damaged file has keys that are out of order
+			return k, false
+		}
+		i := bounds.Find(k.at)
+		if i == len(bounds) {
+			break
+		}
+		if ok && p.scheduled(k) {
+			counts[i]++
+		}
+		b, _ = c.Next()
+	}
+	return key{}, true
+}
+
+// scheduled reports whether a key of the index counts as scheduled.
+func (p *partition) scheduled(k key) bool {
+	_, unreadable := p.unreadable[k]
+	_, stray := p.strays[k]
+	return p.leases[k.id] == nil && !unreadable && !stray
 }

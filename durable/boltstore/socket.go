@@ -32,12 +32,14 @@ type call struct {
 	Put    driver.Put
 	Claim  driver.Claim
 	Batch  driver.Batch
-	ID     string // Get, and the member of Heartbeat
+	ID     string // Get
+	Member driver.Member
 	State  driver.State
 	Cursor string
 	Limit  int
 	Repair bool
 	TTL    time.Duration
+	Within []time.Duration
 }
 
 // method names a call.
@@ -55,6 +57,8 @@ const (
 	callHeartbeat
 	callBackup
 	callWatch
+	callMembers
+	callCountDue
 )
 
 // reply is the answer to a call.
@@ -69,8 +73,10 @@ type reply struct {
 	Records    []driver.Record
 	Next       string
 	Counts     driver.Counts
+	Due        []int64
 	Report     driver.AuditReport
-	Members    []string
+	Names      []string
+	Members    []driver.Member
 	Content    []byte // of a backup
 	Hint       driver.Hint
 }
@@ -325,10 +331,14 @@ func (v *server) answer(ctx context.Context, c *call, r *reply) (err error) {
 		r.Records, r.Next, err = b.List(ctx, c.Partition, c.State, c.Cursor, c.Limit)
 	case callCount:
 		r.Counts, err = b.Count(ctx, c.Partition)
+	case callCountDue:
+		r.Due, err = b.CountDue(ctx, c.Partition, c.Within)
 	case callAudit:
 		r.Report, err = b.Audit(ctx, c.Partition, c.Repair)
 	case callHeartbeat:
-		r.Members, err = b.Heartbeat(ctx, c.ID, c.TTL)
+		r.Names, err = b.Heartbeat(ctx, c.Member, c.TTL)
+	case callMembers:
+		r.Members, err = b.Members(ctx)
 	default:
 		err = fmt.Errorf("boltstore: %w call %d: the process that has the file open does not know it", driver.ErrVersion, c.Method)
 	}
@@ -561,13 +571,23 @@ func (b *remoteBackend) Count(ctx context.Context, partition int) (driver.Counts
 	return r.Counts, err
 }
 
+func (b *remoteBackend) CountDue(ctx context.Context, partition int, within []time.Duration) ([]int64, error) {
+	r, err := b.call(ctx, call{Method: callCountDue, Partition: partition, Within: within})
+	return r.Due, err
+}
+
 func (b *remoteBackend) Audit(ctx context.Context, partition int, repair bool) (driver.AuditReport, error) {
 	r, err := b.call(ctx, call{Method: callAudit, Partition: partition, Repair: repair})
 	return r.Report, err
 }
 
-func (b *remoteBackend) Heartbeat(ctx context.Context, member string, ttl time.Duration) ([]string, error) {
-	r, err := b.call(ctx, call{Method: callHeartbeat, ID: member, TTL: ttl})
+func (b *remoteBackend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]string, error) {
+	r, err := b.call(ctx, call{Method: callHeartbeat, Member: member, TTL: ttl})
+	return r.Names, err
+}
+
+func (b *remoteBackend) Members(ctx context.Context) ([]driver.Member, error) {
+	r, err := b.call(ctx, call{Method: callMembers})
 	return r.Members, err
 }
 

@@ -104,13 +104,22 @@ type Backend interface {
 	// Count returns what a partition holds and has seen.
 	Count(ctx context.Context, partition int) (Counts, error)
 
+	// CountDue returns, for each duration, how many scheduled messages are due at most so long after the
+	// store's clock, rounded up to milliseconds. The durations are not negative and rise; there are 1 to
+	// [MaxWithin]. With 0 it is Counts.Due.
+	CountDue(ctx context.Context, partition int, within []time.Duration) ([]int64, error)
+
 	// Audit looks for records that stand in no set and for members of sets that have no record, and repairs them if told
 	// so: the former are scheduled (dead ones stay dead), the latter go. It compares Counts.DeadBytes with the dead letters as well.
 	Audit(ctx context.Context, partition int, repair bool) (AuditReport, error)
 
-	// Heartbeat says that a member of the queue's consumers is there for another ttl, and returns all that are, sorted. A
-	// ttl of 0 says that it leaves.
-	Heartbeat(ctx context.Context, member string, ttl time.Duration) ([]string, error)
+	// Heartbeat enters a consumer among the members of the queue for another ttl, and returns the names of all members,
+	// sorted. A ttl of 0 removes the consumer. The store sets Seen and Until of the member by its clock.
+	Heartbeat(ctx context.Context, member Member, ttl time.Duration) ([]string, error)
+
+	// Members returns the members of the queue as of their last heartbeats, sorted by name. If a store finds no more than
+	// the name of a member, the other fields are zero.
+	Members(ctx context.Context) ([]Member, error)
 
 	// Watch sends a hint whenever a message has become the earliest of its partition, until ctx ends; then it closes
 	// the channel. Hints may be lost, and come late: nothing may depend on them but the moment at which something is noticed.
@@ -145,6 +154,9 @@ type Checker interface {
 
 // MaxBatch is the number of messages in one transition.
 const MaxBatch = 256
+
+// MaxWithin is the number of durations in a call of Backend.CountDue.
+const MaxWithin = 64
 
 // State is where a message is.
 type State uint8
@@ -238,6 +250,19 @@ type PutItem struct {
 	At          Instant
 	MaxAttempts int
 }
+
+// Member is a consumer of a queue.
+type Member struct {
+	Name       string  // unique among the members: 1 to [MaxConsumer] bytes
+	Host       string  // the name of its machine, at most [MaxHost] bytes; empty: unknown
+	PID        int     // its process on the machine
+	Partitions []int   // that it owned at its last heartbeat, ascending
+	Seen       Instant // its last heartbeat; it moves with a clock that is set back
+	Until      Instant // when it is gone without another heartbeat
+}
+
+// MaxHost is the length of Member.Host in bytes.
+const MaxHost = 255
 
 // Claim asks for messages.
 type Claim struct {
@@ -339,7 +364,15 @@ type Change struct {
 	Reason string
 
 	Uncounted bool // Retry: it is no attempt
+
+	// Incarnation restricts Cancel to a message that was enqueued at this instant, and Replay and Purge to
+	// one that died at it. The status of any other message is NotFound. 0 means no restriction.
+	Incarnation Instant
 }
+
+// Meant reports whether the change is for an incarnation of the message that began at start: the
+// Enqueued of a message to be cancelled, the Died of a dead letter. Stores call it.
+func (c *Change) Meant(start Instant) bool { return c.Incarnation == 0 || c.Incarnation == start }
 
 // Status tells what became of one message in a batch.
 type Status uint8
@@ -349,7 +382,7 @@ const (
 	StatusDone      Status = iota + 1
 	StatusDuplicate        // Put: a message with this id is there
 	StatusFiring           // it has begun; also of a Put that replaces
-	StatusNotFound         // there is no such message, or it is dead (for Replay and Purge: it is not dead)
+	StatusNotFound         // there is no such message, or it is dead (for Replay and Purge: it is not dead); see Change.Incarnation
 	StatusLeaseLost        // the token is not that of the message, as its lease has ended, or it was rescheduled, cancelled or replaced
 	StatusEarly            // it is not due yet
 )

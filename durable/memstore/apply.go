@@ -105,7 +105,7 @@ func (p *partition) end(now time.Time, op driver.Op, c *driver.Change, e *entry)
 // intervene cancels or reschedules a message that has not begun. Who has claimed it loses his lease.
 func (p *partition) intervene(now time.Time, op driver.Op, c *driver.Change, e *entry) driver.Status {
 	switch {
-	case e == nil || e.State == driver.StateDead:
+	case e == nil || e.State == driver.StateDead || op == driver.OpCancel && !c.Meant(e.Enqueued):
 		return driver.StatusNotFound
 	case e.State == driver.StateFiring:
 		return driver.StatusFiring
@@ -121,7 +121,7 @@ func (p *partition) intervene(now time.Time, op driver.Op, c *driver.Change, e *
 // exhume replays or purges a dead letter.
 func (p *partition) exhume(now time.Time, op driver.Op, c *driver.Change, e *entry) driver.Status {
 	switch {
-	case e == nil || e.State != driver.StateDead:
+	case e == nil || e.State != driver.StateDead || !c.Meant(e.Died):
 		return driver.StatusNotFound
 	case op == driver.OpPurge:
 		p.drop(e)

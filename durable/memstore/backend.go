@@ -86,6 +86,16 @@ func (b *backend) Count(ctx context.Context, partition int) (driver.Counts, erro
 	return p.count(local.Floor(now)), nil
 }
 
+// CountDue is O(log d) for each of the messages that are due within the last of d durations.
+func (b *backend) CountDue(ctx context.Context, partition int, within []time.Duration) ([]int64, error) {
+	p, now, err := b.enter(ctx, partition)
+	if err != nil {
+		return nil, err
+	}
+	defer p.mu.Unlock()
+	return p.scheduled.countDue(local.Bounds(local.Floor(now), within)), nil
+}
+
 // List is O(n log n) for n messages in the state, for each page: an order that can be walked is not kept.
 func (b *backend) List(ctx context.Context, partition int, state driver.State, cursor string, limit int) ([]driver.Record, string, error) {
 	after, err := parseCursor(cursor)
@@ -112,11 +122,19 @@ func (b *backend) Audit(ctx context.Context, partition int, repair bool) (driver
 }
 
 // Heartbeat is O(m log m) for m members.
-func (b *backend) Heartbeat(ctx context.Context, member string, ttl time.Duration) ([]string, error) {
+func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]string, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err
 	}
 	return b.queue.members.Beat(b.store.now(), member, ttl), nil
+}
+
+// Members is O(m log m) for m members.
+func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
+	if err := b.store.usable(ctx); err != nil {
+		return nil, err
+	}
+	return b.queue.members.List(b.store.now()), nil
 }
 
 // Watch keeps 256 hints that nobody has received; others are lost.

@@ -88,6 +88,19 @@ func (o *ordered) until(t driver.Instant) (n int64) {
 	return n
 }
 
+// countDue returns how many entries have keys that are not after each of some rising bounds.
+func (o *ordered) countDue(bounds local.DueBounds) []int64 {
+	counts := make([]int64, len(bounds))
+	o.Walk(func(e *entry) bool {
+		i := bounds.Find(e.at)
+		if i < len(bounds) {
+			counts[i]++
+		}
+		return i < len(bounds)
+	})
+	return local.Sums(counts)
+}
+
 // copy is the record for a caller, with a body of its own.
 func (e *entry) copy() driver.Record {
 	r := e.Record

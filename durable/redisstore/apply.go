@@ -59,7 +59,7 @@ func argsOf(op driver.Op) int {
 		return 5
 	case driver.OpExtend:
 		return 4
-	case driver.OpBury:
+	case driver.OpBury, driver.OpReplay:
 		return 3
 	default:
 		return 2
@@ -84,9 +84,9 @@ func appendChange(args []any, op driver.Op, c *driver.Change) []any {
 	case driver.OpReschedule:
 		return append(args, when(c.At, c.Delay))
 	case driver.OpReplay:
-		return append(args, when(0, c.Delay))
-	default:
-		return args
+		return append(args, when(0, c.Delay), packIncarnation(c.Incarnation))
+	default: // Cancel, Purge
+		return append(args, packIncarnation(c.Incarnation))
 	}
 }
 

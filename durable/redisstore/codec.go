@@ -41,6 +41,14 @@ func packToken(token uint64) []byte {
 	return b[1:]
 }
 
+// packIncarnation returns an instant as records and states have it, and "" for 0.
+func packIncarnation(i driver.Instant) []byte {
+	if i == 0 {
+		return nil
+	}
+	return packToken(uint64(i)) //nolint:gosec // not negative
+}
+
 // unpack is the number in the first 7 bytes.
 func unpack(s string) uint64 {
 	var b [8]byte

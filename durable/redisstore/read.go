@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
@@ -142,4 +143,24 @@ func (b *backend) Count(ctx context.Context, part int) (driver.Counts, error) {
 		return driver.Counts{}, b.failure(ctx, part, countScript, r.err)
 	}
 	return c, nil
+}
+
+// CountDue implements [driver.Backend]. It takes O(log n) for each duration in a partition of n.
+func (b *backend) CountDue(ctx context.Context, part int, within []time.Duration) ([]int64, error) {
+	if err := b.store.usable(ctx); err != nil {
+		return nil, err
+	}
+	line := b.line(part, len(within))
+	for _, d := range within {
+		line = append(line, int64(driver.Instant(0).Add(d)))
+	}
+	v, err := b.runLine(ctx, part, countDueScript, line)
+	if err != nil {
+		return nil, err
+	}
+	r, counts := newReply(v), make([]int64, len(within))
+	for i := range counts {
+		counts[i] = r.number()
+	}
+	return counts, b.failure(ctx, part, countDueScript, r.err)
 }

@@ -20,6 +20,7 @@ var (
 	openScript      = newScript("open", "clock")
 	probeScript     = newScript("probe", "clock")
 	heartbeatScript = newScript("heartbeat", "clock")
+	membersScript   = newScript("members", "clock")
 	createScript    = newScript("create", "clock", "partition", "writes")
 
 	putScript          = newScript("put", "clock", "partition", "numbers", "times", "writes", "size", "head", "call").unrepeated().promises()
@@ -27,6 +28,7 @@ var (
 	getScript          = newScript("get", "clock", "partition")
 	listScript         = newScript("list", "clock", "partition", "numbers", "sound")
 	countScript        = newScript("count", "clock", "partition", "head")
+	countDueScript     = newScript("count_due", "clock", "partition")
 	auditRecordsScript = newScript("audit_records", "clock", "partition", "numbers", "sound", "writes", "head")
 	auditStraysScript  = newScript("audit_strays", "clock", "partition")
 	auditDeadScript    = newScript("audit_dead", "clock", "partition", "dead")

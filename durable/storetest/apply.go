@@ -30,6 +30,8 @@ var applyTests = []test{
 	{"Retry/Uncounted", retryUncounted},
 	{"Release", release},
 	{"Reschedule", reschedule},
+	{"Cancel/Incarnation", cancelIncarnation},
+	{"Dead/Incarnation", deadIncarnation},
 }
 
 // applyUnknown asks for transitions that do not exist: they change nothing.
@@ -348,6 +350,57 @@ func reschedule(t *testing.T, newStore Factory) {
 	assert.Equal(t, [2]int64{2, 0}, [2]int64{c.Scheduled, c.InFlight})
 	assert.Empty(t, q.claim(2))
 	assert.Equal(t, []string{"b", "a"}, idsOf(q.claimWith(driver.Claim{Horizon: 6 * far, Max: 2, Visibility: far}).Records))
+}
+
+// cancelIncarnation cancels messages that were enqueued at a certain instant only.
+func cancelIncarnation(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(items("m", 3)...)
+	first := q.get("m000").Enqueued
+	q.done(driver.OpCancel, driver.Change{ID: "m000"})
+	q.pass()
+	q.put(item("m000", far))
+	q.done(driver.OpReschedule, driver.Change{ID: "m001", Delay: far}) // it stays the same message
+	leased := changesOf(q.claim(1))
+	require.Equal(t, "m002", leased[0].ID)
+
+	outcomes := q.apply(driver.OpCancel, driver.Change{ID: "m000", Incarnation: first}, driver.Change{ID: "m001", Incarnation: first},
+		driver.Change{ID: "m002", Incarnation: first + 1}, driver.Change{ID: "absent", Incarnation: first})
+	none := driver.StatusNotFound
+	assert.Equal(t, []driver.Status{none, driver.StatusDone, none, none}, statusesOf(outcomes))
+	q.done(driver.OpBegin, leased...)
+	outcomes = q.apply(driver.OpCancel, driver.Change{ID: "m000", Incarnation: q.get("m000").Enqueued},
+		driver.Change{ID: "m002", Incarnation: first})
+	assert.Equal(t, []driver.Status{driver.StatusDone, driver.StatusFiring}, statusesOf(outcomes))
+	assert.Equal(t, uint64(3), q.count().Cancelled)
+
+	q.done(driver.OpRetry, leased...)
+	q.pass()
+	replaced := driver.Put{Replace: true, Items: []driver.PutItem{item("m002", far)}}
+	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(replaced))
+	assert.Equal(t, none, q.status(driver.OpCancel, driver.Change{ID: "m002", Incarnation: first}))
+}
+
+// deadIncarnation replays and purges dead letters that died at a certain instant only.
+func deadIncarnation(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	died := map[string]driver.Instant{}
+	for _, id := range []string{"a", "b"} {
+		q.done(driver.OpBury, q.deliver(id))
+		died[id] = q.get(id).Died
+		q.pass()
+	}
+	q.done(driver.OpReplay, driver.Change{ID: "a", Incarnation: died["a"]})
+	again := changesOf(q.claim(1))
+	q.done(driver.OpBegin, again...)
+	q.done(driver.OpBury, again...)
+	for _, op := range []driver.Op{driver.OpReplay, driver.OpPurge} {
+		assert.Equal(t, driver.StatusNotFound, q.status(op, driver.Change{ID: "a", Incarnation: died["a"]}), "it has died again since")
+		assert.Equal(t, driver.StatusNotFound, q.status(op, driver.Change{ID: "b", Incarnation: died["b"] + 1}))
+	}
+	outcomes := q.apply(driver.OpPurge, driver.Change{ID: "a", Incarnation: q.get("a").Died}, driver.Change{ID: "b", Incarnation: died["a"]})
+	assert.Equal(t, []driver.Status{driver.StatusDone, driver.StatusNotFound}, statusesOf(outcomes))
+	assert.Equal(t, int64(1), q.count().Dead)
 }
 
 // extendByState extends messages without knowing which of them have begun.

@@ -384,6 +384,12 @@ func (m *model) stepApply() {
 		case b.Op == driver.OpReschedule && m.random.IntN(3) == 0:
 			c.At, c.Delay = driver.InstantOf(before.Add(m.delay()-time.Minute)), 0
 		}
+		if r := m.messages[id]; r != nil && m.random.IntN(3) == 0 {
+			c.Incarnation = r.record.Enqueued
+			if m.random.IntN(2) == 0 {
+				c.Incarnation = r.record.Died
+			}
+		}
 		b.Changes = append(b.Changes, c)
 	}
 	m.what = fmt.Sprintf("%s %+v", opName(b.Op), b)

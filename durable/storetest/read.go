@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -18,6 +19,7 @@ var readTests = []test{
 	{"Count", count},
 	{"Count/Dead", countDead},
 	{"Count/Due", countDue},
+	{"CountDue", countDueWithin},
 	{"Audit", auditHealthy},
 }
 
@@ -233,6 +235,46 @@ func countDue(t *testing.T, newStore Factory) {
 	assert.Equal(t, int64(103), c.Scheduled)
 	q.claim(100)
 	assert.Equal(t, int64(1), q.count().Due)
+}
+
+// countDueWithin counts messages by their due times. Only scheduled ones count.
+func countDueWithin(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	within := []time.Duration{0, far, 2 * far, 4 * far, 1 << 62}
+	counts := func() []int64 {
+		n, err := q.CountDue(t.Context(), 0, within)
+		require.NoError(t, err)
+		return n
+	}
+	assert.Equal(t, []int64{0, 0, 0, 0, 0}, counts(), "an empty partition")
+	q.done(driver.OpBury, q.deliver("dead"))
+	q.deliver("firing")
+	q.put(item("leased", 0))
+	q.claim(1)
+	assert.Equal(t, []int64{0, 0, 0, 0, 0}, counts(), "in flight or dead")
+	q.put(items("now", 5)...)
+	q.put(item("soon", far/2), item("soon too", far/2), item("later", 3*far), item("old age", 1<<61), item("never", 1<<63-1))
+	assert.Equal(t, []int64{5, 7, 7, 8, 9}, counts())
+	records := q.claim(2)
+	assert.Equal(t, []int64{3, 5, 5, 6, 7}, counts(), "two of them were claimed")
+	q.done(driver.OpRelease, changesOf(records)...)
+	assert.Equal(t, []int64{5, 7, 7, 8, 9}, counts(), "and released")
+	q.done(driver.OpReschedule, driver.Change{ID: "later", Delay: far / 2})
+	q.done(driver.OpCancel, driver.Change{ID: "soon"})
+	assert.Equal(t, []int64{5, 7, 7, 7, 8}, counts())
+	other, err := q.CountDue(t.Context(), 1, within[:1])
+	require.NoError(t, err)
+	assert.Equal(t, []int64{0}, other, "the other partition")
+
+	at := q.now().Add(2 * far)
+	q.put(driver.PutItem{ID: "edge", At: driver.InstantOf(at), MaxAttempts: 1})
+	due := q.get("edge").Due
+	for range 3 { // its bound is exact to the millisecond: between two looks at the clock
+		before := q.count().Now
+		n, err := q.CountDue(t.Context(), 0, []time.Duration{far, due.Time().Sub(before.Time())})
+		require.NoError(t, err)
+		assert.Equal(t, int64(8), n[1])
+	}
 }
 
 // auditHealthy audits a queue with messages in all states: there is nothing to repair, and nothing changes.

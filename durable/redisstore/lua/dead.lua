@@ -1,6 +1,9 @@
 -- Read before the scripts that change which messages are dead letters: the sum of their bodies, and the bounds of their number, bytes and age.
 -- KEYS: those of partition.lua. ARGV: those of the script.
 
+-- meant tells whether a state is that of a dead letter which died at a time, '' for any.
+local function meant(state, died) return died == '' or sub(state, 24, 30) == died end
+
 -- body_bytes is the sum of the bodies of messages, which are every step-th value from the first on.
 local function body_bytes(values, first, step)
   local bytes = 0

@@ -1,0 +1,245 @@
+package boltstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// The buckets of a file. A queue has a bucket below "queues", which has one for each partition, named by its number as two
+// bytes, big-endian. What is below that:
+//
+//	records    id                  → record, see encode
+//	index      due ‖ id            → nothing. Scheduled ones, those that are leased in memory included
+//	dead       time of death ‖ id  → nothing
+//	begun      id                  → nothing. See committer.note
+//	state                          → counters, see state
+//
+// Beside "queues" there is "reserve", see reserveBytes.
+//
+// Times are eight bytes of milliseconds, big-endian, so that the order of keys is that of times and then ids.
+var (
+	bucketMeta    = []byte("timingwheel durable queues")
+	bucketQueues  = []byte("queues")
+	bucketReserve = []byte("reserve")
+	bucketRecords = []byte("records")
+	bucketIndex   = []byte("index")
+	bucketDead    = []byte("dead")
+	bucketBegun   = []byte("begun")
+
+	keyVersion    = []byte("version")
+	keyPartitions = []byte("partitions")
+	keyCreated    = []byte("created")
+	keyState      = []byte("state")
+)
+
+// empty is the value of keys that have none. A nil one could not be told from a missing key within its transaction.
+var empty = []byte{}
+
+// formatVersion is the version of the layout. It rises where an older program would misunderstand a file.
+const formatVersion = 2
+
+// key is a place in an order by time and then by id.
+type key struct {
+	at driver.Instant
+	id string
+}
+
+func (k key) before(o key) bool { return k.at < o.at || k.at == o.at && k.id < o.id }
+
+// next is the first key behind k.
+func (k key) next() key { return key{k.at, k.id + "\x00"} }
+
+func (k key) bytes() []byte {
+	b := make([]byte, 8, 8+len(k.id))
+	binary.BigEndian.PutUint64(b, uint64(k.at))
+	return append(b, k.id...)
+}
+
+// parseKey is false for what is no key.
+func parseKey(b []byte) (key, bool) {
+	if len(b) <= 8 {
+		return key{}, false
+	}
+	at := binary.BigEndian.Uint64(b)
+	if at > uint64(driver.Never) {
+		return key{}, false
+	}
+	return key{driver.Instant(at), string(b[8:])}, true
+}
+
+// state is what a partition counts, and its tokens.
+type state struct {
+	tokens  uint64 // tokens from here on were never given out, nor will be before a higher limit is safe
+	records int64
+	dead    int64
+
+	enqueued, acked, retried, buried, cancelled, crashed uint64
+
+	deadBytes int64 // of the bodies of dead letters
+	trimmed   uint64
+	expired   uint64
+}
+
+// A state is a list of numbers of 64 bits, big-endian. A new number is added at the end, and a state
+// that ends before it was written when the number was not known yet: the number is 0. An audit finds
+// that deadBytes is wrong then.
+const (
+	stateSize    = 12 * 8
+	oldStateSize = 9 * 8
+)
+
+func (s *state) encode() []byte {
+	b := make([]byte, 0, stateSize)
+	for _, v := range []uint64{
+		s.tokens, uint64(s.records), uint64(s.dead),
+		s.enqueued, s.acked, s.retried, s.buried, s.cancelled, s.crashed,
+		uint64(s.deadBytes), s.trimmed, s.expired,
+	} {
+		b = binary.BigEndian.AppendUint64(b, v)
+	}
+	return b
+}
+
+func decodeState(b []byte) (s state, err error) {
+	if len(b) < oldStateSize || len(b) > stateSize || len(b)%8 != 0 {
+		return s, fmt.Errorf("%w: the counters have %d bytes, %d are expected", ErrCorrupt, len(b), stateSize)
+	}
+	u := func() uint64 {
+		if len(b) == 0 {
+			return 0
+		}
+		v := binary.BigEndian.Uint64(b)
+		b = b[8:]
+		return v
+	}
+	s.tokens, s.records, s.dead = u(), int64(u()), int64(u())
+	s.enqueued, s.acked, s.retried, s.buried, s.cancelled, s.crashed = u(), u(), u(), u(), u(), u()
+	s.deadBytes, s.trimmed, s.expired = int64(u()), u(), u()
+	return s, nil
+}
+
+// buckets are those of a partition in one transaction.
+type buckets struct {
+	root, records, index, dead, begun *bolt.Bucket
+}
+
+var errNoBucket = errors.New("a bucket is missing")
+
+func (q *queue) buckets(tx *bolt.Tx, partition int) (b buckets, err error) {
+	if b.root = queueBucket(tx, q.name); b.root != nil {
+		b.root = b.root.Bucket(partitionName(partition))
+	}
+	if b.root == nil {
+		return b, fmt.Errorf("%w: queue %q, partition %d: %w", ErrCorrupt, q.name, partition, errNoBucket)
+	}
+	for _, p := range b.all() {
+		if *p.bucket = b.root.Bucket(p.name); *p.bucket == nil {
+			return b, fmt.Errorf("%w: queue %q, partition %d, %s: %w", ErrCorrupt, q.name, partition, p.name, errNoBucket)
+		}
+	}
+	// Ids and times mostly rise, so pages are rarely filled up later.
+	b.records.FillPercent, b.index.FillPercent, b.dead.FillPercent = 0.8, 0.8, 0.8
+	return b, nil
+}
+
+type namedBucket struct {
+	name   []byte
+	bucket **bolt.Bucket
+}
+
+func (b *buckets) all() []namedBucket {
+	return []namedBucket{
+		{bucketRecords, &b.records}, {bucketIndex, &b.index}, {bucketDead, &b.dead}, {bucketBegun, &b.begun},
+	}
+}
+
+func queueBucket(tx *bolt.Tx, name string) *bolt.Bucket {
+	queues := tx.Bucket(bucketQueues)
+	if queues == nil {
+		return nil
+	}
+	return queues.Bucket([]byte(name))
+}
+
+func partitionName(i int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(i)) }
+
+// record is a message as the file holds it: scheduled or dead. Token is that of the last transition with one.
+type record struct {
+	driver.Record
+	last    driver.Op // the transition that has written it, so that it may be repeated; 0: a put or another one
+	suspect bool      // it had begun when the process crashed, so that the next claim looks at its crashes
+}
+
+// recordVersion is the first byte of a record.
+const recordVersion = 1
+
+const flagSuspect = 1
+
+// encode makes of a record: its version, state, last transition and flags, then as varints its times, numbers and the length of the
+// reason; then the reason and the body. The id is the key.
+func (r *record) encode() []byte {
+	b := make([]byte, 0, 64+len(r.Reason)+len(r.Body))
+	flags := byte(0)
+	if r.suspect {
+		flags |= flagSuspect
+	}
+	b = append(b, recordVersion, byte(r.State), byte(r.last), flags)
+	for _, v := range []uint64{
+		uint64(r.Enqueued), uint64(r.Due), uint64(r.MaxAttempts), uint64(r.Attempts), uint64(r.Crashes),
+		r.Token, uint64(r.Died), uint64(len(r.Reason)),
+	} {
+		b = binary.AppendUvarint(b, v)
+	}
+	b = append(b, r.Reason...)
+	return append(b, r.Body...)
+}
+
+// decode reads a record. Its body is that of b, which belongs to the transaction.
+func decode(id string, b []byte) (r record, err error) {
+	damaged := func(what string) (record, error) {
+		return record{}, fmt.Errorf("%w: the record of message %q: %s", ErrCorrupt, id, what)
+	}
+	if len(b) < 4 {
+		return damaged("it is too short")
+	}
+	if b[0] != recordVersion {
+		return damaged(fmt.Sprintf("its version is %d, %d is expected", b[0], recordVersion))
+	}
+	r.ID, r.State, r.last = id, driver.State(b[1]), driver.Op(b[2])
+	r.suspect = b[3]&flagSuspect != 0
+	if r.State != driver.StateScheduled && r.State != driver.StateDead {
+		return damaged(fmt.Sprintf("its state is %d", r.State))
+	}
+	b = b[4:]
+	var v [8]uint64
+	for i := range v {
+		n := 0
+		if v[i], n = binary.Uvarint(b); n <= 0 {
+			return damaged("it is too short")
+		}
+		b = b[n:]
+	}
+	if max(v[0], v[1], v[6]) > uint64(driver.Never) || max(v[2], v[3], v[4]) > math.MaxInt32 || v[7] > uint64(len(b)) {
+		return damaged("a number is out of range")
+	}
+	r.Enqueued, r.Due, r.Died = driver.Instant(v[0]), driver.Instant(v[1]), driver.Instant(v[6])
+	r.MaxAttempts, r.Attempts, r.Crashes, r.Token = int(v[2]), int(v[3]), int(v[4]), v[5]
+	r.Reason, r.Body = string(b[:v[7]]), b[v[7]:]
+	return r, nil
+}
+
+// export is the record for a caller, who keeps it longer than the transaction.
+func (r *record) export() driver.Record {
+	out := r.Record
+	out.Body = append(make([]byte, 0, len(r.Body)), r.Body...)
+	return out
+}
+
+// counted is n+1 as far as a record can hold it.
+func counted(n int) int { return min(n+1, math.MaxInt32) }
