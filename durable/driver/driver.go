@@ -275,8 +275,8 @@ type Claim struct {
 	Begin      int           // at most so many of the first, if they are due, begin at once, as with OpBegin
 	MaxCrashes int           // a firing message whose lease ends is dead when it has had so many; 0: never
 
-	// Consumer names the consumer, which has one claim of a partition under way at a time. The name has no
-	// line break. Seen is the highest token that the consumer has received from this partition.
+	// Consumer names the consumer, which has one claim of a partition under way at a time: 1 to [MaxConsumer] bytes
+	// without a line break. Seen is the highest token that the consumer has received from this partition.
 	//
 	// If an earlier claim of the same consumer has given tokens above Seen, its answer was lost. Then this claim
 	// returns those of its messages that are still leased or firing, with the same tokens and new leases, and
@@ -299,6 +299,9 @@ type Claim struct {
 	Seq    uint64
 	Repeat bool
 }
+
+// MaxConsumer is the length of the name of a consumer in bytes.
+const MaxConsumer = 64
 
 // ClaimConsumers is the number of consumers of a partition whose last claim a store remembers. A
 // partition has one owner, and two for a moment when it moves to another consumer.
