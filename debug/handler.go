@@ -1,18 +1,17 @@
 package debug
 
 import (
+	"embed"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
-	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"unicode/utf8"
 
 	"github.com/timingwheel-go/timingwheel"
 	"github.com/timingwheel-go/timingwheel/internal/source"
+	"github.com/timingwheel-go/timingwheel/internal/webpage"
 )
 
 // Source is what a Handler asks of a wheel: [timingwheel.TimingWheel] and [timingwheel.Timeouts]
@@ -24,6 +23,12 @@ type Source interface {
 	Stats() timingwheel.Stats
 	Occupancy() timingwheel.Occupancy
 }
+
+//go:embed assets
+var own embed.FS
+
+// assets are the parts of the page.
+var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(own) })
 
 // Handler serves the page and the JSON of the wheels that were added. Its zero value has none and
 // is ready to use. It may be mounted at any path and needs no [http.StripPrefix]: it looks at the
@@ -111,7 +116,7 @@ func (h *Handler) all() []*watched {
 
 // ServeHTTP answers GET and HEAD, and refuses other methods.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	guard(w.Header(), trustworthy(r))
+	webpage.Guard(w, r)
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "method "+r.Method+": accepted are GET and HEAD", http.StatusMethodNotAllowed)
@@ -119,46 +124,18 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	query := r.URL.Query()
 	if query.Has("asset") {
-		serveAsset(w, r, query.Get("asset"))
+		assets().Serve(w, r, query.Get("asset"))
 		return
 	}
 	w.Header().Set("Vary", "Accept")
 	switch format := query.Get("format"); {
-	case format == "json", format == "" && prefersJSON(r.Header.Values("Accept")):
+	case format == "json", format == "" && webpage.PrefersJSON(r.Header.Values("Accept")):
 		h.serveJSON(w, r, query.Get("wheel"))
 	case format == "", format == "html":
-		serveAsset(w, r, pageName)
+		assets().Serve(w, r, webpage.Name)
 	case format == "pprof":
 		h.serveProfile(w, r, query.Get("wheel"))
 	default:
 		http.Error(w, fmt.Sprintf("format %q: accepted are html, json and pprof", format), http.StatusBadRequest)
 	}
-}
-
-// guard sets the headers that keep other sites out: they may neither frame the page, nor read its
-// data, nor get a script into it.
-func guard(h http.Header, trustworthy bool) {
-	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "+
-		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Frame-Options", "DENY")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	if trustworthy { // else browsers ignore it, and complain
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	}
-}
-
-// trustworthy reports whether a browser is sure where the page comes from: by encryption, here or
-// at a proxy, or as it is its own machine.
-func trustworthy(r *http.Request) bool {
-	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
-		return true
-	}
-	host := strings.ToLower((&url.URL{Host: r.Host}).Hostname())
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.IsLoopback()
 }

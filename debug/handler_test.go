@@ -95,8 +95,8 @@ func TestPageIsWhole(t *testing.T) {
 		name, _, _ := strings.Cut(part, `"`)
 		assert.Equal(t, http.StatusOK, request(h, http.MethodGet, "/?asset="+name).Code, name)
 	}
-	assert.Equal(t, len(etags())-1, strings.Count(body, "?asset="), "every asset is used by the page")
-	for name := range etags() {
+	assert.Equal(t, len(assets())-1, strings.Count(body, "?asset="), "every asset is used by the page")
+	for name := range assets() {
 		asset := request(h, http.MethodGet, "/?asset="+name).Body.String()
 		for _, banned := range []string{"https://", "<script>", " style=", " onclick", "innerHTML", "eval("} {
 			assert.NotContains(t, asset, banned, name)
@@ -460,5 +460,18 @@ func TestRemovedIsOffTheList(t *testing.T) {
 		require.Equal(t, []Entry{{"stays", 0}, {"goes", 0}}, document(t, h, "/?format=json", http.StatusOK).Wheels)
 		require.True(t, h.Remove("goes"))
 		require.Equal(t, []Entry{{"stays", 0}}, document(t, h, "/?format=json", http.StatusOK).Wheels)
+	}
+}
+
+// What a client accepts decides between the page and the JSON, unless the address does.
+func TestAccept(t *testing.T) {
+	t.Parallel()
+	for accept, want := range map[string]string{
+		"": "text/html; charset=utf-8", "*/*": "text/html; charset=utf-8", "application/json": "application/json",
+		"text/html, application/json;q=0.5": "text/html; charset=utf-8",
+	} {
+		assert.Equal(t, want, request(&Handler{}, http.MethodGet, "/", "Accept", accept).Header().Get("Content-Type"), accept)
+		page := request(&Handler{}, http.MethodGet, "/?format=html", "Accept", accept)
+		assert.Equal(t, "text/html; charset=utf-8", page.Header().Get("Content-Type"), accept)
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/webpage"
 )
 
 // maxAge is how long an answer is good. It is shorter than the second after which a page asks
@@ -93,9 +93,8 @@ func (h *Handler) serveProfile(w http.ResponseWriter, r *http.Request, name stri
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", `attachment; filename="timers.pb.gz"`)
-	send(w, r, http.StatusOK, data)
+	webpage.Send(w, r, http.StatusOK, "application/octet-stream", data)
 }
 
 // serveJSON answers with the list and the wheel of that name, or without a name the first one.
@@ -105,18 +104,7 @@ func (h *Handler) serveJSON(w http.ResponseWriter, r *http.Request, name string)
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	send(w, r, status, data)
-}
-
-// send sends an answer that no cache may store.
-func send(w http.ResponseWriter, r *http.Request, status int, data []byte) {
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
-	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(data) // the client is gone
-	}
+	webpage.Send(w, r, status, "application/json", data)
 }
 
 func (h *Handler) document(name string) (data []byte, status int, err error) {

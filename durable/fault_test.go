@@ -96,7 +96,7 @@ func (b *faultyBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver
 	})
 }
 
-func (b *faultyBackend) Heartbeat(ctx context.Context, member string, ttl time.Duration) ([]string, error) {
+func (b *faultyBackend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]string, error) {
 	return during(b, "Heartbeat", func() ([]string, error) { return b.Backend.Heartbeat(ctx, member, ttl) })
 }
 

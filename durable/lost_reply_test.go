@@ -96,7 +96,7 @@ func TestPurgeAllWhoseReplyIsLost(t *testing.T) {
 			}
 			return nil, nil
 		})
-		removed, err := q.PurgeAll(t.Context())
+		removed, err := q.PurgeAll(t.Context(), durable.DeadFilter{})
 		require.NoError(t, err)
 		assert.Equal(t, 1, removed)
 	})

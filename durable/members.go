@@ -1,12 +1,81 @@
 package durable
 
 import (
+	"context"
 	"encoding/binary"
+	"fmt"
+	"os"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
+
+// Consumer is a consumer of a queue, in any process: a call of [Queue.Consume] or a [Receiver].
+type Consumer struct {
+	ID            string    // unique among the consumers of the queue
+	Host          string    // the name of its machine, at most [driver.MaxHost] bytes; empty if it is unknown
+	PID           int       // its process on the machine
+	Partitions    []int     // that it owned at its last heartbeat, ascending
+	LastHeartbeat time.Time // on the store's clock
+	Expires       time.Time // when its partitions go to other consumers without another heartbeat
+}
+
+// Consumers returns the consumers of the queue in all processes as of their last heartbeats, sorted
+// by ID. A consumer gives a heartbeat three times in ConsumerOptions.Membership, and whenever it owns
+// other partitions than before. If it crashes or is suspended it stays until it expires. Two consumers
+// may name a partition that is changing hands. Consumers costs one call of the store.
+func (q *Queue) Consumers(ctx context.Context) ([]Consumer, error) {
+	if err := q.usable(ctx); err != nil {
+		return nil, err
+	}
+	members, err := q.backend.Members(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("durable: consumers: %w", err)
+	}
+	all := make([]Consumer, len(members))
+	for i, m := range members {
+		all[i] = Consumer{
+			ID: m.Name, Host: m.Host, PID: m.PID, Partitions: m.Partitions,
+			LastHeartbeat: timeOf(m.Seen), Expires: timeOf(m.Until),
+		}
+	}
+	return all, nil
+}
+
+// unowned is the number of partitions that none of the consumers owns.
+func unowned(consumers []Consumer, partitions int) int {
+	owned := make([]bool, partitions)
+	for _, c := range consumers {
+		for _, p := range c.Partitions {
+			if p >= 0 && p < partitions {
+				owned[p] = true
+			}
+		}
+	}
+	n := 0
+	for _, o := range owned {
+		if !o {
+			n++
+		}
+	}
+	return n
+}
+
+// hostname returns the name of this machine, empty if the system does not tell it.
+var hostname = sync.OnceValue(func() string {
+	name, _ := os.Hostname()
+	return strings.ToValidUTF8(name[:min(len(name), driver.MaxHost)], "")
+})
+
+// member is the consumer as the others see it.
+func (c *consumer) member() driver.Member {
+	return driver.Member{Name: c.name, Host: hostname(), PID: os.Getpid(), Partitions: c.owns()}
+}
 
 // membership keeps the consumer among the members of the queue, and starts and stops its pumps as
 // members come and go. All members compute the same assignment from the list of members alone.
@@ -16,11 +85,13 @@ func (c *consumer) membership() {
 	defer c.disown()
 	var known []string
 	for c.ctx.Err() == nil {
-		members, err := c.q.backend.Heartbeat(c.ctx, c.name, c.opts.Membership)
+		members, err := c.q.backend.Heartbeat(c.ctx, c.member(), c.opts.Membership)
 		switch {
 		case err == nil && !slices.Equal(members, known):
-			c.own(members)
 			known = members
+			if c.own(members) {
+				continue // the next heartbeat tells what the consumer owns
+			}
 		case err != nil && c.ctx.Err() == nil:
 			c.q.report("heartbeat: %w", err)
 			c.fail(err)
@@ -29,12 +100,12 @@ func (c *consumer) membership() {
 	}
 }
 
-// own starts and stops pumps.
-func (c *consumer) own(members []string) {
+// own starts and stops pumps. It reports whether the consumer owns other partitions than before.
+func (c *consumer) own(members []string) (changed bool) {
 	if !slices.Contains(members, c.name) {
 		members = append(slices.Clone(members), c.name)
 	}
-	defer c.rebalanced(c.owns())
+	before := c.owns()
 	parts := c.dispatcher.parts
 	mine := make([]bool, len(parts))
 	owned := 0
@@ -57,6 +128,7 @@ func (c *consumer) own(members []string) {
 			p.pump.stop()
 		}
 	}
+	return c.rebalanced(before)
 }
 
 // owns returns the partitions that the consumer owns.
@@ -69,11 +141,16 @@ func (c *consumer) owns() (partitions []int) {
 	return partitions
 }
 
-// rebalanced calls OnEvent if the consumer owns other partitions than before.
-func (c *consumer) rebalanced(before []int) {
-	if now := c.owns(); c.q.options.OnEvent != nil && !slices.Equal(before, now) {
+// rebalanced reports whether the consumer owns other partitions than before, and calls OnEvent if so.
+func (c *consumer) rebalanced(before []int) bool {
+	now := c.owns()
+	if slices.Equal(before, now) {
+		return false
+	}
+	if c.q.options.OnEvent != nil {
 		c.q.emit(Event{Kind: EventRebalanced, Partition: -1, Time: time.Now(), Owned: now})
 	}
+	return true
 }
 
 // disown ends the pumps. Their messages are released by retire.

@@ -3,6 +3,7 @@ package durable_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -151,7 +152,7 @@ func TestSignsOfLifeWhilePartitionsAreHandedOver(t *testing.T) {
 		b, err := st.Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1 << 30, DeadAge: time.Hour})
 		require.NoError(t, err)
 		for range 40 {
-			members, err := b.Heartbeat(t.Context(), "other", 5*time.Second)
+			members, err := b.Heartbeat(t.Context(), driver.Member{Name: "other"}, 5*time.Second)
 			require.NoError(t, err)
 			assert.Len(t, members, 2)
 			time.Sleep(time.Second)
@@ -206,5 +207,73 @@ func TestConsumersHaveEvenSharesOfThePartitions(t *testing.T) {
 		for _, stop := range stops {
 			stop()
 		}
+	})
+}
+
+// Consumers lists all consumers with the partitions that they own: right after they have come or
+// gone, and those of a consumer that gives no heartbeat any more until it expires. Stats counts the
+// partitions that no consumer has named.
+func TestConsumersAndUnownedPartitions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New(memstore.Options{})
+		q := open(t, st, durable.Options{Partitions: 8})
+		b, err := st.Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1 << 30, DeadAge: time.Hour})
+		require.NoError(t, err)
+		list := func(consumers, unowned int) (all []durable.Consumer) {
+			t.Helper()
+			all, err := q.Consumers(t.Context())
+			require.NoError(t, err)
+			assert.Len(t, all, consumers)
+			stats, err := q.Stats(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, consumers, stats.Consumers)
+			assert.Equal(t, unowned, stats.Unowned)
+			return all
+		}
+		list(0, 8)
+		handler := func(context.Context, *durable.Delivery) error { return nil }
+		options := durable.ConsumerOptions{Membership: 3 * time.Second}
+		stop := consume(t, q, handler, options)
+		time.Sleep(time.Millisecond) // less than the pause between two heartbeats
+		first := list(1, 0)[0]
+		host, err := os.Hostname()
+		require.NoError(t, err)
+		assert.Equal(t, host, first.Host)
+		assert.Equal(t, os.Getpid(), first.PID)
+		assert.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7}, first.Partitions)
+		assert.WithinDuration(t, time.Now(), first.LastHeartbeat, 2*time.Millisecond)
+		assert.Equal(t, options.Membership, first.Expires.Sub(first.LastHeartbeat))
+
+		leave := consume(t, q, handler, options)
+		time.Sleep(1100 * time.Millisecond) // the pause
+		named := make(map[int]string)
+		for _, c := range list(2, 0) {
+			assert.Len(t, c.Partitions, 4)
+			for _, p := range c.Partitions {
+				assert.Empty(t, named[p], "partition %d has two owners", p)
+				named[p] = c.ID
+			}
+		}
+		assert.Len(t, named, 8)
+		leave()
+		list(1, 4) // the other one has not taken over yet
+		time.Sleep(1100 * time.Millisecond)
+		assert.Equal(t, first.ID, list(1, 0)[0].ID)
+
+		// A consumer that takes part in the assignment and names no partition of this queue.
+		_, err = b.Heartbeat(t.Context(), driver.Member{Name: "hung", Partitions: []int{-1, 8, 1 << 30}}, time.Minute)
+		require.NoError(t, err)
+		time.Sleep(1100 * time.Millisecond)
+		list(2, 4)
+		time.Sleep(time.Minute)
+		list(1, 0)
+		stop()
+		list(0, 8)
+		q.Close()
+		_, err = q.Consumers(t.Context())
+		require.ErrorIs(t, err, durable.ErrClosed)
+		require.NoError(t, st.Close())
+		synctest.Wait()
 	})
 }

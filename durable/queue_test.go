@@ -244,9 +244,12 @@ func TestNilContextsAreRefused(t *testing.T) {
 			"Stats":        func(ctx context.Context) error { _, err := q.Stats(ctx); return err },
 			"Audit":        func(ctx context.Context) error { _, err := q.Audit(ctx, false); return err },
 			"Replay":       func(ctx context.Context) error { return q.Replay(ctx, "a", 0) },
-			"ReplayAll":    func(ctx context.Context) error { _, err := q.ReplayAll(ctx, 0); return err },
-			"Purge":        func(ctx context.Context) error { return q.Purge(ctx, "a") },
-			"PurgeAll":     func(ctx context.Context) error { _, err := q.PurgeAll(ctx); return err },
+			"ReplayAll": func(ctx context.Context) error {
+				_, err := q.ReplayAll(ctx, durable.DeadFilter{}, durable.ReplayOptions{})
+				return err
+			},
+			"Purge":    func(ctx context.Context) error { return q.Purge(ctx, "a") },
+			"PurgeAll": func(ctx context.Context) error { _, err := q.PurgeAll(ctx, durable.DeadFilter{}); return err },
 			"Dead": func(ctx context.Context) error {
 				for _, err := range q.Dead(ctx) {
 					return err

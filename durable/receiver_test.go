@@ -61,7 +61,7 @@ func TestTakeAckNackBury(t *testing.T) {
 		assert.Equal(t, durable.StateDead, r.State, "it has had its two attempts")
 		assert.Equal(t, "still busy", r.Reason)
 
-		n, err := q.ReplayAll(t.Context(), 0)
+		n, err := q.ReplayAll(t.Context(), durable.DeadFilter{}, durable.ReplayOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, 1, n)
 		require.NoError(t, take(t, q).Bury(t.Context(), "enough"))

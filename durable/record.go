@@ -92,28 +92,35 @@ func (q *Queue) List(ctx context.Context, state State) iter.Seq2[Record, error] 
 			yield(Record{}, err)
 			return
 		}
-		for i := range q.parts {
-			if !q.listPart(ctx, i, state, yield) {
-				return
+		for _, p := range q.parts {
+			for records, err := range p.pages(ctx, state) {
+				if err != nil {
+					yield(Record{}, err)
+					return
+				}
+				for i := range records {
+					if !yield(newRecord(&records[i]), nil) {
+						return
+					}
+				}
 			}
 		}
 	}
 }
 
-func (q *Queue) listPart(ctx context.Context, part int, state State, yield func(Record, error) bool) bool {
-	for cursor := ""; ; {
-		records, next, err := q.backend.List(ctx, part, state, cursor, driver.MaxBatch)
-		if err != nil {
-			yield(Record{}, fmt.Errorf("durable: list partition %d: %w", part, err))
-			return false
-		}
-		for i := range records {
-			if !yield(newRecord(&records[i]), nil) {
-				return false
+// pages iterates over the messages of a partition in one state, a page at a time. A page may be empty
+// although more follow, because its records cannot be read. An error ends the iteration.
+func (p *part) pages(ctx context.Context, state State) iter.Seq2[[]driver.Record, error] {
+	return func(yield func([]driver.Record, error) bool) {
+		for cursor := ""; ; {
+			records, next, err := p.q.backend.List(ctx, p.index, state, cursor, driver.MaxBatch)
+			if err != nil {
+				yield(nil, fmt.Errorf("durable: list partition %d: %w", p.index, err))
+				return
 			}
-		}
-		if cursor = next; cursor == "" {
-			return true
+			if cursor = next; !yield(records, nil) || cursor == "" {
+				return
+			}
 		}
 	}
 }

@@ -107,7 +107,8 @@ type Stats struct {
 	Partitions []Counts
 	Prefetched int      // messages that this process has claimed and not begun
 	Begun      int      // that it has begun and not settled
-	Consumers  int      // of all processes, that have given a sign of life within their Membership
+	Consumers  int      // of all processes, as in [Queue.Consumers]
+	Unowned    int      // partitions that none of the consumers owns, as of their last heartbeats
 	Lateness   Lateness // of this process
 }
 
@@ -127,11 +128,11 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 		s.Partitions = append(s.Partitions, counts)
 		s.Counts.add(counts)
 	}
-	members, err := q.backend.Heartbeat(ctx, "stats", 0) // no consumer has this name
+	consumers, err := q.Consumers(ctx)
 	if err != nil {
-		return Stats{}, fmt.Errorf("durable: stats of the consumers: %w", err)
+		return Stats{}, err
 	}
-	s.Consumers = len(members)
+	s.Consumers, s.Unowned = len(consumers), unowned(consumers, len(q.parts))
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for c := range q.claiming {

@@ -1,5 +1,5 @@
 'use strict';
-// What is text: the figures at the top, the tables, and what is to be said of a wheel.
+// What is text: the figures at the top, the tables, and notes on a wheel.
 
 const TILES = [
 	['pending', 'Pending', (w) => [roomy(w.pending), w.pending === 1 ? 'timer' : 'timers']],
@@ -13,11 +13,6 @@ const TILES = [
 	['running', 'Running', (w) => [roomy(w.running), running(w)]],
 	['memory', 'Memory', (w) => bytes(w.bytes)],
 ];
-
-function rateAndTotal(wheel, past, name) {
-	const rate = past.rate(name);
-	return [rate === null ? '\u2013' : `${compact(rate)}/s`, `${compact(wheel.counters[name])} in all`];
-}
 
 // What is wrong is told where one looks for it, and only where there is something.
 function waiting(wheel) {
@@ -34,27 +29,6 @@ function running(wheel) {
 	if (wheel.slow_running > 0) return `${compact(wheel.slow_running)} of them slow`;
 	if (wheel.counters.slow > 0) return `${compact(wheel.counters.slow)} were slow`;
 	return wheel.running === 1 ? 'callback' : 'callbacks';
-}
-
-// lateNow is the lateness of the last minute, or of all where nothing has run in that.
-function lateNow(wheel, past) {
-	const recent = past.recent();
-	if (wheel.lateness.count === 0) return ['\u2013', 'nothing has run'];
-	return recent && recent.count > 0 ? [duration(quantile(recent, 0.99)), 'last minute'] : [duration(wheel.lateness.p99_ns), 'of all'];
-}
-
-// roomy writes all digits of what fits into a tile.
-function roomy(n) { return n < 1e7 ? full(n) : compact(n); }
-
-function drawTiles(place, wheel, past) {
-	if (place.children.length !== TILES.length) {
-		place.replaceChildren(...TILES.map(([id, title]) => make('div', {}, make('dt', {}, title), make('dd', { id: `tile-${id}` }, make('span'), make('small')))));
-	}
-	TILES.forEach(([, , figures], k) => {
-		const [value, unit] = figures(wheel, past), dd = place.children[k].lastChild;
-		write(dd.firstChild, value);
-		write(dd.lastChild, unit);
-	});
 }
 
 function drawNext(body, wheel) {
@@ -89,8 +63,6 @@ function row(a, b, c, timers, e) {
 	return make('tr', {}, ...cells);
 }
 
-function emptyRow(columns, text) { return make('tr', {}, make('td', { colspan: columns }, text)); }
-
 function sayOptions(wheel) {
 	return `${plural(wheel.wheel_size, 'slot')} on each of ${plural(wheel.levels.length, 'level')}, ticks of ${duration(wheel.tick_ns)}, ${plural(wheel.shards, 'shard')}`;
 }
@@ -104,31 +76,15 @@ function sayBeside(wheel) {
 	return parts.length ? `On no level: ${parts.join('; ')}.` : '';
 }
 
-// drawWheels keeps the buttons that are there, so that the focus stays where it is.
-function drawWheels(place, wheels, chosen, onChoose) {
-	const names = wheels.map((w) => w.name);
-	const there = [...place.children].map((button) => button.firstChild.textContent);
-	if (names.length !== there.length || names.some((name, k) => name !== there[k])) {
-		place.replaceChildren(...names.map((name) => {
-			const button = make('button', { type: 'button' }, make('span', { dir: 'auto' }, name), make('span', { class: 'count' }));
-			button.addEventListener('click', () => onChoose(name));
-			return button;
-		}));
-	}
-	wheels.forEach((w, k) => {
-		const button = place.children[k];
-		write(button.lastChild, compact(w.pending));
-		button.lastChild.setAttribute('aria-label', plural(w.pending, 'pending timer'));
-		const isNew = w.name === chosen && button.getAttribute('aria-pressed') !== 'true';
-		button.setAttribute('aria-pressed', String(w.name === chosen));
-		if (isNew) reveal(place, button);
-	});
+// span says which time from now on a cell stands for.
+function span(level, cell) {
+	const ns = level.slot_ns * level.slots_per_cell;
+	return `${cell === 0 ? 'now' : '+' + duration(cell * ns)} to +${duration((cell + 1) * ns)}`;
 }
 
-// reveal scrolls a place to what is in it, and nothing else.
-function reveal(place, item) {
-	const room = 6; // for the mark of the focus
-	const top = item.offsetTop - place.offsetTop - room, bottom = top + item.offsetHeight + 2 * room;
-	if (top < place.scrollTop) place.scrollTop = top;
-	if (bottom > place.scrollTop + place.clientHeight) place.scrollTop = bottom - place.clientHeight;
+// slotNames are the numbers of the slots of a cell.
+function slotNames(level, cell) {
+	const size = level.cells.length * level.slots_per_cell;
+	const first = (level.hand + cell * level.slots_per_cell) % size;
+	return level.slots_per_cell === 1 ? String(first) : `${first}\u2013${(first + level.slots_per_cell - 1) % size}`;
 }

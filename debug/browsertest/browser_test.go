@@ -195,7 +195,7 @@ func (p *tab) wait(expression string) {
 // live waits until the page shows a wheel.
 func (p *tab) live(name string) {
 	p.Helper()
-	p.wait(`document.getElementById('state').dataset.state === 'live' && !document.getElementById('main').hidden && page.wheel.name === ` + strconv.Quote(name))
+	p.wait(`document.getElementById('state').dataset.state === 'live' && !document.getElementById('main').hidden && page.shown.name === ` + strconv.Quote(name))
 }
 
 // text is the text of the first element of a CSS selector.

@@ -51,7 +51,7 @@ func TestShowsTheCounts(t *testing.T) {
 	p.live("orders")
 	assert.Equal(t, "9timers", p.text("#tile-pending"))
 	assert.Equal(t, "9", p.text("#rings .total"))
-	assert.Equal(t, "\u20139 in all", eval[string](p, `rateAndTotal(page.wheel, new Past(), 'armed').join('')`), "a rate is not known at first")
+	assert.Equal(t, "\u20139 in all", eval[string](p, `rateAndTotal(page.shown, new Past(), 'armed').join('')`), "a rate is not known at first")
 	p.wait(`document.getElementById('tile-armed').textContent === '0/s9 in all'`)
 	assert.Equal(t, []string{
 		"5 timers \u00b7 a slot is 1\u00a0s", "3 timers \u00b7 a slot is 8\u00a0s", "1 timer, 1 of a later lap \u00b7 a slot is 1\u00a0min\u00a04\u00a0s",
@@ -198,7 +198,7 @@ func TestLossAndPause(t *testing.T) {
 	asked := r.asked.Load()
 	p.do(chromedp.Click(chromedp.CSS("#pause")))
 	p.live("orders")
-	p.wait("page.past.get('orders').points.length > 2")
+	p.wait("page.pasts.get('orders').points.length > 2")
 	assert.Greater(t, r.asked.Load(), asked)
 
 	hide := func(hidden bool) {
@@ -207,9 +207,9 @@ func TestLossAndPause(t *testing.T) {
 	}
 	hide(true) // as when another tab is chosen
 	rests()
-	points := eval[int](p, "page.past.get('orders').points.length")
+	points := eval[int](p, "page.pasts.get('orders').points.length")
 	hide(false)
-	p.wait(fmt.Sprintf("page.past.get('orders').points.length > %d", points))
+	p.wait(fmt.Sprintf("page.pasts.get('orders').points.length > %d", points))
 }
 
 // Each number is written in one way, and never as 1,000 of a unit that has a larger one.
@@ -393,7 +393,7 @@ func TestKeyboard(t *testing.T) {
 	p.do(chromedp.Focus(chromedp.CSS("#wheels button:nth-child(2)")))
 	press(kb.Enter)
 	p.live("empty")
-	p.wait("page.past.get('empty').points.length > 1")
+	p.wait("page.pasts.get('empty').points.length > 1")
 	assert.Equal(t, "empty0", eval[string](p, "document.activeElement.textContent"), "the focus stays while the page is updated")
 	assert.Equal(t, "SPAN", strings.ToUpper(eval[string](p, "document.activeElement.firstChild.tagName")))
 }

@@ -35,7 +35,7 @@ func TestScreenshots(t *testing.T) {
 	tw := busy(t)
 	p := open(t, wheels("connections", tw, "cache", filled(t, 200_000), "jobs", filled(t, 150)), "")
 	p.live("connections")
-	p.wait("page.past.get('connections').points.length > 40")
+	p.wait("page.pasts.get('connections').points.length > 40")
 	p.do(chromedp.EmulateViewport(1100, 1530))
 	for name, value := range map[string]string{"dashboard.png": "light", "dashboard-dark.png": "dark"} {
 		p.media(scheme(value))

@@ -32,7 +32,8 @@ type call struct {
 	Put    driver.Put
 	Claim  driver.Claim
 	Batch  driver.Batch
-	ID     string // Get, and the member of Heartbeat
+	ID     string // Get
+	Member driver.Member
 	State  driver.State
 	Cursor string
 	Limit  int
@@ -56,6 +57,7 @@ const (
 	callHeartbeat
 	callBackup
 	callWatch
+	callMembers
 	callCountDue
 )
 
@@ -73,7 +75,8 @@ type reply struct {
 	Counts     driver.Counts
 	Due        []int64
 	Report     driver.AuditReport
-	Members    []string
+	Names      []string
+	Members    []driver.Member
 	Content    []byte // of a backup
 	Hint       driver.Hint
 }
@@ -333,7 +336,9 @@ func (v *server) answer(ctx context.Context, c *call, r *reply) (err error) {
 	case callAudit:
 		r.Report, err = b.Audit(ctx, c.Partition, c.Repair)
 	case callHeartbeat:
-		r.Members, err = b.Heartbeat(ctx, c.ID, c.TTL)
+		r.Names, err = b.Heartbeat(ctx, c.Member, c.TTL)
+	case callMembers:
+		r.Members, err = b.Members(ctx)
 	default:
 		err = fmt.Errorf("boltstore: %w call %d: the process that has the file open does not know it", driver.ErrVersion, c.Method)
 	}
@@ -576,8 +581,13 @@ func (b *remoteBackend) Audit(ctx context.Context, partition int, repair bool) (
 	return r.Report, err
 }
 
-func (b *remoteBackend) Heartbeat(ctx context.Context, member string, ttl time.Duration) ([]string, error) {
-	r, err := b.call(ctx, call{Method: callHeartbeat, ID: member, TTL: ttl})
+func (b *remoteBackend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]string, error) {
+	r, err := b.call(ctx, call{Method: callHeartbeat, Member: member, TTL: ttl})
+	return r.Names, err
+}
+
+func (b *remoteBackend) Members(ctx context.Context) ([]driver.Member, error) {
+	r, err := b.call(ctx, call{Method: callMembers})
 	return r.Members, err
 }
 

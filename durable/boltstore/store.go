@@ -593,11 +593,19 @@ func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outco
 }
 
 // Heartbeat is O(m log m) for m members.
-func (b *backend) Heartbeat(ctx context.Context, member string, ttl time.Duration) ([]string, error) {
+func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]string, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err
 	}
 	return b.queue.members.Beat(b.store.options.Now(), member, ttl), nil
+}
+
+// Members is O(m log m) for m members.
+func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
+	if err := b.store.usable(ctx); err != nil {
+		return nil, err
+	}
+	return b.queue.members.List(b.store.options.Now()), nil
 }
 
 // Watch keeps 256 hints that nobody has received; others are lost.

@@ -4,13 +4,13 @@ package chaos
 
 import (
 	"context"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/atomic"
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
@@ -128,7 +128,7 @@ func TestConsumerDiesWithMessagesClaimedAhead(t *testing.T) {
 	go func() {
 		ended <- q.Consume(ctx, func(_ context.Context, d *durable.Delivery) error {
 			crashes.Add(int64(d.Crashes))
-			handled.Inc()
+			handled.Add(1)
 			return nil
 		}, durable.ConsumerOptions{Visibility: visibility, Membership: membership})
 	}()

@@ -17,7 +17,6 @@ require (
 	github.com/timingwheel-go/timingwheel/durable/boltstore v0.0.0
 	github.com/timingwheel-go/timingwheel/durable/internal/redistest v0.0.0
 	github.com/timingwheel-go/timingwheel/durable/redisstore v0.0.0
-	go.uber.org/atomic v1.12.0
 )
 
 require (
@@ -25,6 +24,7 @@ require (
 	github.com/oklog/ulid/v2 v2.1.2 // indirect
 	github.com/timingwheel-go/timingwheel v0.0.0 // indirect
 	go.etcd.io/bbolt v1.5.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 )

@@ -213,6 +213,16 @@ var refusals = []struct {
 	{"dead replay", []string{"-all"}},
 	{"dead purge", []string{"-all"}},
 	{"dead purge a -all", []string{`"a"`, "not both"}},
+	{"dead purge a -reason x", []string{`"a"`, "not both"}},
+	{"dead replay -reason=", []string{"-reason"}},
+	{"dead replay a -rate 5", []string{"-rate 5", "-since"}},
+	{"dead replay -all -rate -1", []string{`"-1"`, "0 to 100000"}},
+	{"dead replay -all -rate NaN", []string{`"NaN"`, "0 to 100000"}},
+	{"dead purge -since yesterday", []string{`"yesterday"`, "90m"}},
+	{"cancel a -header b=c", []string{`"a"`, "not both"}},
+	{"cancel -header b", []string{`"b"`, "key=value"}},
+	{"cancel -header =b", []string{`"=b"`, "key=value"}},
+	{"cancel -header b=c -header b=d", []string{`"b=d"`, "different keys"}},
 	{"audit extra", []string{`"extra"`}},
 }
 

@@ -19,6 +19,7 @@ type enqueueOptions struct {
 	n           int
 	replace     bool
 	maxAttempts int
+	headers     map[string]string
 }
 
 func (a *app) enqueueCommand() *cli.Command {
@@ -31,6 +32,7 @@ func (a *app) enqueueCommand() *cli.Command {
 		Name: "enqueue", Usage: "put messages into the queue", Description: enqueueHelp,
 		Flags: append(flags,
 			option("n", "enqueue `N` such messages; with -id X they are X-1, X-2 and so on", number(&o.n, 1, maxMessages)),
+			option("header", "give it this `header`", header(&o.headers)),
 			flag("replace", "replace a message with the same id that has not begun, or is dead", &o.replace),
 			option("max-attempts", "let `N` deliveries fail before it is a dead letter; 0 stands for 25",
 				number(&o.maxAttempts, 0, math.MaxInt32))),
@@ -78,6 +80,7 @@ func (a *app) enqueue(ctx context.Context, o enqueueOptions, given bool) error {
 			for i := range messages {
 				messages[i] = durable.Message{
 					ID: o.idOf(first + i), Body: body, Delay: o.due.delay, At: o.due.at, MaxAttempts: o.maxAttempts, Replace: o.replace,
+					Headers: o.headers,
 				}
 			}
 			ids, err := s.EnqueueBatch(ctx, messages)

@@ -35,6 +35,7 @@ Examples:
    delayq enqueue -body 'remind me' -delay 10m
    delayq enqueue -id meeting-7 -at 2030-01-31T09:00:00+01:00 < invitation.json
    delayq enqueue -id meeting-7 -at 2030-01-31T10:00:00+01:00 -replace < invitation.json
+   delayq enqueue -body 'remind me' -delay 10m -header customer=42 -header kind=reminder
    delayq enqueue -n 1000 -body test -delay 1d`
 
 const takeHelp = `Prints the body of each message, with the end of a line after it unless it has one; with -json
@@ -100,8 +101,12 @@ Examples:
 const cancelHelp = `Says of each message whether it was cancelled, is being delivered, or is not there. A message
 that was cancelled is never delivered. It is an error if not all of them were cancelled.
 
+With -header the command reads the whole queue and cancels the messages that have all headers that are given.
+Messages that are enqueued meanwhile, or that come back from a consumer, may be missed: run the command again.
+
 Examples:
    delayq cancel order-42
+   delayq cancel -header customer=42 -header kind=reminder
    delayq cancel order-42 order-43 -- -order-with-a-dash`
 
 const rescheduleHelp = `The new time counts from now, not from the old one. A message that is being delivered, or has been,
@@ -120,8 +125,10 @@ Examples:
    delayq dead list
    delayq dead replay order-42
    delayq dead replay -all -delay 10m
+   delayq dead replay -reason 'connection refused' -since 6h -rate 50
    delayq dead purge order-42
-   delayq dead purge -all`
+   delayq dead purge -all
+   delayq dead purge -until 7d -reason 'no such user'`
 
 const auditHelp = `Looks through all messages for those that are in no set, so that nobody would deliver them, and for
 entries without a message, and compares sums with what is there. A key that somebody has deleted leaves such faults. With

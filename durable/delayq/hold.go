@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
@@ -63,15 +61,14 @@ func (h *held) extend(ctx context.Context) {
 			return
 		case <-every.C:
 		}
-		var g errgroup.Group
-		g.SetLimit(settleAtOnce)
+		g := newTasks()
 		for _, d := range h.list() {
-			g.Go(func() error {
+			g.run(func() error {
 				_ = d.Extend(ctx, takeVisibility) // if the lease is lost, or settled just now, its settling says so
 				return nil
 			})
 		}
-		_ = g.Wait()
+		_ = g.wait()
 	}
 }
 
@@ -91,14 +88,13 @@ func (h *held) settle(ctx context.Context, d *durable.Delivery, f func(context.C
 
 // settleAll ends all deliveries that are held.
 func (h *held) settleAll(ctx context.Context, f func(context.Context, *durable.Delivery) error) error {
-	var g errgroup.Group
-	g.SetLimit(settleAtOnce)
+	g := newTasks()
 	for _, d := range h.list() {
-		g.Go(func() error {
+		g.run(func() error {
 			return h.settle(ctx, d, func(ctx context.Context) error { return f(ctx, d) })
 		})
 	}
-	return g.Wait()
+	return g.wait()
 }
 
 func (h *held) nackAll(ctx context.Context, delay time.Duration) error {
@@ -108,4 +104,31 @@ func (h *held) nackAll(ctx context.Context, delay time.Duration) error {
 // releaseAll gives the messages back as they were, which counts as no attempt.
 func (h *held) releaseAll(ctx context.Context) error {
 	return h.settleAll(ctx, func(ctx context.Context, d *durable.Delivery) error { return d.Release(ctx) })
+}
+
+// tasks runs functions, up to settleAtOnce at the same time, and keeps the first error.
+type tasks struct {
+	running sync.WaitGroup
+	slots   chan struct{}
+	first   sync.Once
+	err     error
+}
+
+func newTasks() *tasks { return &tasks{slots: make(chan struct{}, settleAtOnce)} }
+
+// run waits until f can start.
+func (t *tasks) run(f func() error) {
+	t.slots <- struct{}{}
+	t.running.Go(func() {
+		if err := f(); err != nil {
+			t.first.Do(func() { t.err = err })
+		}
+		<-t.slots
+	})
+}
+
+// wait waits for all functions and returns the first error.
+func (t *tasks) wait() error {
+	t.running.Wait()
+	return t.err
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -55,6 +57,9 @@ func describe(r *durable.Record, partition int) string {
 		{"id", preview(r.ID, durable.MaxID)}, {"state", stateName(r.State)}, {"partition", partition},
 		{"enqueued", moment(r.Enqueued)}, {"due", moment(r.Due)},
 		{"attempts", fmt.Sprintf("%d failed of %d", r.Attempts, r.MaxAttempts)}, {"crashes", r.Crashes}, {"token", r.Token},
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.Headers)) {
+		rows = append(rows, table.Row{"header " + preview(key, previewBytes), preview(r.Headers[key], 4*previewBytes)})
 	}
 	if !r.LeaseEnd.IsZero() {
 		rows = append(rows, table.Row{"lease ends", moment(r.LeaseEnd)})

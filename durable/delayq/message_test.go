@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -207,6 +208,86 @@ func TestDead(t *testing.T) {
 	c := d.counts()
 	assert.Zero(t, c.Dead)
 	assert.EqualValues(t, 1, c.Scheduled)
+}
+
+func TestCancel_Headers(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-n", "300", "-body", "x", "-delay", "1h", "-header", "customer=7", "-header", "kind=a=b, c")
+	d.ok("enqueue", "-id", "b", "-body", "x", "-delay", "1h", "-header", "customer=7")
+	d.ok("enqueue", "-id", "c", "-body", "x", "-delay", "1h", "-header", "customer=8")
+	assert.Equal(t, map[string]string{"customer": "7", "kind": "a=b, c"}, d.message("a-300").Headers)
+	assert.Contains(t, d.ok("inspect", "a-1"), "a=b, c")
+	assert.Equal(t, "300 messages cancelled\n", d.ok("cancel", "-header", "customer=7", "-header", "kind=a=b, c"))
+	assert.JSONEq(t, `{"cancelled":1,"delivering":0,"unreadable":0}`, d.ok("-json", "cancel", "-header", "customer=7"))
+	assert.Equal(t, "0 messages cancelled\n", d.ok("cancel", "-header", "customer=7"))
+	assert.EqualValues(t, 1, d.counts().Scheduled)
+}
+
+// besides opens a queue, and returns a function that runs the program on its store.
+func besides(t *testing.T) (*durable.Queue, func(args ...string) (string, error)) {
+	t.Helper()
+	t.Parallel()
+	store := memstore.New(memstore.Options{})
+	q, err := durable.Open(t.Context(), store, durable.Options{})
+	require.NoError(t, err)
+	t.Cleanup(q.Close)
+	return q, func(args ...string) (string, error) {
+		var stdout bytes.Buffer
+		err := onMemory(t.Context(), store, &stdout, io.Discard, args...)
+		return stdout.String(), err
+	}
+}
+
+// A message that is being delivered is an error for a script, and the others are cancelled.
+func TestCancel_HeadersOfADelivery(t *testing.T) {
+	q, run := besides(t)
+	for _, delay := range []time.Duration{0, time.Hour} {
+		_, err := q.Enqueue(t.Context(), durable.Message{Delay: delay, Headers: map[string]string{"a": "b"}})
+		require.NoError(t, err)
+	}
+	delivery, err := q.Take(t.Context())
+	require.NoError(t, err)
+	stdout, err := run("cancel", "-header", "a=b")
+	require.ErrorContains(t, err, "1 messages with these headers are being delivered")
+	assert.Equal(t, "1 messages cancelled\n", stdout)
+	require.NoError(t, delivery.Ack(t.Context()))
+}
+
+func TestDead_Selected(t *testing.T) {
+	q, run := besides(t)
+	var died []time.Time
+	for i, reason := range []string{"cannot connect", "no such user", "cannot connect to b", "cannot connect to c"} {
+		_, err := q.Enqueue(t.Context(), durable.Message{ID: fmt.Sprint(i)})
+		require.NoError(t, err)
+		d, err := q.Take(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, d.Bury(t.Context(), reason))
+		r, err := q.Get(t.Context(), d.ID)
+		require.NoError(t, err)
+		died = append(died, r.Died)
+		time.Sleep(5 * time.Millisecond)
+	}
+	for _, c := range []struct {
+		args   string
+		stdout string
+		left   int64
+	}{
+		{"dead purge -until 1h", "0 dead letters purged\n", 4},
+		{"dead replay -since 2100-01-01T00:00:00Z", "0 dead letters replayed\n", 4},
+		{"dead replay -delay 1h -reason connect -until " + died[2].Format(time.RFC3339Nano), "1 dead letters replayed\n", 3},
+		{"dead replay -delay 1h -rate 100 -reason connect -since 1h", "2 dead letters replayed\n", 1},
+		{"-json dead purge -since 1h", `{"purged":1}` + "\n", 0},
+	} {
+		stdout, err := run(strings.Fields(c.args)...)
+		require.NoError(t, err, c.args)
+		assert.Equal(t, c.stdout, stdout, c.args)
+		s, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, c.left, s.Dead, c.args)
+	}
+	r, err := q.Get(t.Context(), "0")
+	require.NoError(t, err)
+	assert.Equal(t, durable.StateScheduled, r.State)
 }
 
 // TestFarTimes has a message due in a year that JSON has no times for, as other programs may enqueue it.

@@ -49,7 +49,12 @@ func (c *checked[T]) String() string {
 	if c.to == nil {
 		return ""
 	}
-	if t, ok := any(*c.to).(time.Time); ok && t.IsZero() {
+	switch v := any(*c.to).(type) {
+	case time.Time:
+		if v.IsZero() {
+			return ""
+		}
+	case map[string]string:
 		return ""
 	}
 	return fmt.Sprint(*c.to)
@@ -92,6 +97,33 @@ func parseSpan(s string) (time.Duration, error) {
 		return time.Duration(n) * day, err
 	}
 	return time.ParseDuration(s)
+}
+
+// header collects headers, each given as key=value. A key may be given once.
+func header(to *map[string]string) *checked[map[string]string] {
+	*to = map[string]string{}
+	parse := func(s string) (map[string]string, error) {
+		key, value, ok := strings.Cut(s, "=")
+		if _, again := (*to)[key]; !ok || again || key == "" {
+			return nil, errors.New("no header")
+		}
+		(*to)[key] = value
+		return *to, nil
+	}
+	return &checked[map[string]string]{to, parse, func(map[string]string) bool { return true },
+		"key=value; several may be given, with different keys"}
+}
+
+// past accepts a time, or a duration before now.
+func past(to *time.Time) *checked[time.Time] {
+	parse := func(s string) (time.Time, error) {
+		if d, err := parseSpan(s); err == nil {
+			return time.Now().Add(-max(0, d)), nil
+		}
+		return time.Parse(time.RFC3339, s)
+	}
+	return &checked[time.Time]{to, parse, func(t time.Time) bool { return !t.IsZero() },
+		"a time with its zone, such as 2030-12-31T23:59:00Z, or how long ago, such as 90m or 2d"}
 }
 
 // due is the due time that a command line gives: a delay or a time, not both.

@@ -55,20 +55,21 @@ func (a *app) printJSON(v any) error {
 
 // messageJSON is a message for machines. The body is text, or base64 where it is not UTF-8.
 type messageJSON struct {
-	ID          string     `json:"id"`
-	State       string     `json:"state,omitempty"`
-	Partition   *int       `json:"partition,omitempty"`
-	Body        *string    `json:"body,omitempty"`
-	BodyBase64  []byte     `json:"bodyBase64,omitempty"`
-	Enqueued    time.Time  `json:"enqueued"`
-	Due         time.Time  `json:"due"`
-	Attempts    int        `json:"attempts"`
-	Crashes     int        `json:"crashes"`
-	MaxAttempts int        `json:"maxAttempts"`
-	Token       uint64     `json:"token"`
-	LeaseEnd    *time.Time `json:"leaseEnd,omitempty"`
-	Died        *time.Time `json:"died,omitempty"`
-	Reason      string     `json:"reason,omitempty"`
+	ID          string            `json:"id"`
+	State       string            `json:"state,omitempty"`
+	Partition   *int              `json:"partition,omitempty"`
+	Body        *string           `json:"body,omitempty"`
+	BodyBase64  []byte            `json:"bodyBase64,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	Enqueued    time.Time         `json:"enqueued"`
+	Due         time.Time         `json:"due"`
+	Attempts    int               `json:"attempts"`
+	Crashes     int               `json:"crashes"`
+	MaxAttempts int               `json:"maxAttempts"`
+	Token       uint64            `json:"token"`
+	LeaseEnd    *time.Time        `json:"leaseEnd,omitempty"`
+	Died        *time.Time        `json:"died,omitempty"`
+	Reason      string            `json:"reason,omitempty"`
 }
 
 func (m *messageJSON) setBody(body []byte) {
@@ -82,7 +83,7 @@ func (m *messageJSON) setBody(body []byte) {
 
 func recordJSON(r *durable.Record) messageJSON {
 	m := messageJSON{
-		ID: r.ID, State: stateName(r.State), Enqueued: timeJSON(r.Enqueued), Due: timeJSON(r.Due),
+		ID: r.ID, State: stateName(r.State), Headers: r.Headers, Enqueued: timeJSON(r.Enqueued), Due: timeJSON(r.Due),
 		Attempts: r.Attempts, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts, Token: r.Token, Reason: r.Reason,
 		LeaseEnd: optionalJSON(r.LeaseEnd), Died: optionalJSON(r.Died),
 	}
@@ -111,7 +112,7 @@ func timeJSON(t time.Time) time.Time {
 
 func deliveryJSON(d *durable.Delivery) messageJSON {
 	m := messageJSON{
-		ID: d.ID, Enqueued: timeJSON(d.Enqueued), Due: timeJSON(d.Due),
+		ID: d.ID, Headers: d.Headers, Enqueued: timeJSON(d.Enqueued), Due: timeJSON(d.Due),
 		Attempts: d.Attempts, Crashes: d.Crashes, MaxAttempts: d.MaxAttempts, Token: d.Token,
 	}
 	m.setBody(d.Body)

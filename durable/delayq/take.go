@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v3"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/timingwheel-go/timingwheel/durable"
 )
@@ -62,8 +61,7 @@ func (a *app) take(ctx context.Context, s *session, o takeOptions) (err error) {
 	defer r.Close()
 	h := hold()
 	defer h.end()
-	var acks errgroup.Group
-	acks.SetLimit(settleAtOnce)
+	acks := newTasks()
 	taken := 0
 	for ; taken < o.n; taken++ {
 		d, failure := next(ctx, r, o.wait)
@@ -77,10 +75,10 @@ func (a *app) take(ctx context.Context, s *session, o takeOptions) (err error) {
 			break
 		}
 		if o.ack {
-			acks.Go(func() error { return h.settle(ctx, d, d.Ack) })
+			acks.run(func() error { return h.settle(ctx, d, d.Ack) })
 		}
 	}
-	err = errors.Join(err, acks.Wait())
+	err = errors.Join(err, acks.wait())
 	if o.nack && err == nil {
 		return h.nackAll(ctx, o.delay)
 	}

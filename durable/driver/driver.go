@@ -112,9 +112,13 @@ type Backend interface {
 	// so: the former are scheduled (dead ones stay dead), the latter go. It compares Counts.DeadBytes with the dead letters as well.
 	Audit(ctx context.Context, partition int, repair bool) (AuditReport, error)
 
-	// Heartbeat says that a member of the queue's consumers is there for another ttl, and returns all that are, sorted. A
-	// ttl of 0 says that it leaves.
-	Heartbeat(ctx context.Context, member string, ttl time.Duration) ([]string, error)
+	// Heartbeat enters a consumer among the members of the queue for another ttl, and returns the names of all members,
+	// sorted. A ttl of 0 removes the consumer. The store sets Seen and Until of the member by its clock.
+	Heartbeat(ctx context.Context, member Member, ttl time.Duration) ([]string, error)
+
+	// Members returns the members of the queue as of their last heartbeats, sorted by name. If a store finds no more than
+	// the name of a member, the other fields are zero.
+	Members(ctx context.Context) ([]Member, error)
 
 	// Watch sends a hint whenever a message has become the earliest of its partition, until ctx ends; then it closes
 	// the channel. Hints may be lost, and come late: nothing may depend on them but the moment at which something is noticed.
@@ -245,6 +249,19 @@ type PutItem struct {
 	At          Instant
 	MaxAttempts int
 }
+
+// Member is a consumer of a queue.
+type Member struct {
+	Name       string  // unique among the members: 1 to [MaxConsumer] bytes
+	Host       string  // the name of its machine, at most [MaxHost] bytes; empty: unknown
+	PID        int     // its process on the machine
+	Partitions []int   // that it owned at its last heartbeat, ascending
+	Seen       Instant // its last heartbeat; it moves with a clock that is set back
+	Until      Instant // when it is gone without another heartbeat
+}
+
+// MaxHost is the length of Member.Host in bytes.
+const MaxHost = 255
 
 // Claim asks for messages.
 type Claim struct {

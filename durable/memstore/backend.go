@@ -122,11 +122,19 @@ func (b *backend) Audit(ctx context.Context, partition int, repair bool) (driver
 }
 
 // Heartbeat is O(m log m) for m members.
-func (b *backend) Heartbeat(ctx context.Context, member string, ttl time.Duration) ([]string, error) {
+func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]string, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err
 	}
 	return b.queue.members.Beat(b.store.now(), member, ttl), nil
+}
+
+// Members is O(m log m) for m members.
+func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
+	if err := b.store.usable(ctx); err != nil {
+		return nil, err
+	}
+	return b.queue.members.List(b.store.now()), nil
 }
 
 // Watch keeps 256 hints that nobody has received; others are lost.

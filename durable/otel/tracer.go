@@ -7,6 +7,8 @@
 //	id, err := tracer.Enqueue(ctx, q, durable.Message{Delay: 30 * time.Minute})
 //	err = q.Consume(ctx, tracer.Handler(handler), durable.ConsumerOptions{})
 //
+// A typed queue is traced through its Encode and Handler: see the example.
+//
 // The context of the trace travels in the headers of the message, as the propagator writes it: with
 // the default of W3C trace context in the header traceparent. The spans follow the semantic
 // conventions for messaging, version 1.43:

@@ -72,21 +72,14 @@ func overdue(c *durable.Counts) float64 {
 var queueMetrics = []metric[*durable.Stats]{
 	{"partitions", gauge, "Partitions.",
 		func(s *durable.Stats) float64 { return float64(len(s.Partitions)) }},
-	{"partitions_unowned", gauge, "Partitions that no consumer claims: all of them if no consumer of any process gives a sign of life.", unowned},
+	{"partitions_unowned", gauge, "Partitions that no consumer of any process owns, as of their last heartbeats.",
+		func(s *durable.Stats) float64 { return float64(s.Unowned) }},
 	{"consumers", gauge, "Consumers of all processes that give signs of life.",
 		func(s *durable.Stats) float64 { return float64(s.Consumers) }},
 	{"messages_prefetched", gauge, "Messages that this process has claimed and not begun.",
 		func(s *durable.Stats) float64 { return float64(s.Prefetched) }},
 	{"messages_running", gauge, "Messages that this process has begun and not settled.",
 		func(s *durable.Stats) float64 { return float64(s.Begun) }},
-}
-
-// unowned relies on the assignment: all consumers that are there share all partitions.
-func unowned(s *durable.Stats) float64 {
-	if s.Consumers > 0 {
-		return 0
-	}
-	return float64(len(s.Partitions))
 }
 
 const (

@@ -13,7 +13,7 @@ type backend struct {
 	config     driver.Config
 	partitions []partition
 	publish    string // the command by which the scripts give hints
-	members    string
+	members    []any  // the keys of the members, as a command takes them
 }
 
 var (
@@ -22,7 +22,8 @@ var (
 )
 
 func newBackend(s *Store, config driver.Config, sharded bool) *backend {
-	b := &backend{store: s, config: config, publish: "PUBLISH", members: membersKey(s.options.Prefix, config.Queue)}
+	b := &backend{store: s, config: config, publish: "PUBLISH"}
+	b.members = []any{membersKey(s.options.Prefix, config.Queue), hostsKey(s.options.Prefix, config.Queue)}
 	if sharded {
 		b.publish = "SPUBLISH"
 	}

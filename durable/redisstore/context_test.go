@@ -45,10 +45,13 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 			_, err := q.Apply(ctx, driver.Batch{Op: driver.OpCancel, Changes: []driver.Change{{ID: id}}})
 			return err
 		},
-		"get":       func(ctx context.Context) error { _, err := q.Get(ctx, 0, id); return err },
-		"count":     func(ctx context.Context) error { _, err := q.Count(ctx, 0); return err },
-		"audit":     func(ctx context.Context) error { _, err := q.Audit(ctx, 0, false); return err },
-		"heartbeat": func(ctx context.Context) error { _, err := q.Heartbeat(ctx, "m", time.Minute); return err },
+		"get":   func(ctx context.Context) error { _, err := q.Get(ctx, 0, id); return err },
+		"count": func(ctx context.Context) error { _, err := q.Count(ctx, 0); return err },
+		"audit": func(ctx context.Context) error { _, err := q.Audit(ctx, 0, false); return err },
+		"heartbeat": func(ctx context.Context) error {
+			_, err := q.Heartbeat(ctx, driver.Member{Name: "m"}, time.Minute)
+			return err
+		},
 		"list": func(ctx context.Context) error {
 			_, _, err := q.List(ctx, 0, driver.StateScheduled, "", 1)
 			return err
@@ -89,7 +92,11 @@ func TestWrongTypeNamesKey(t *testing.T) {
 		"tw:{orders:0}:s": func() error { _, err := q.Get(t.Context(), 0, "a"); return err },
 		"tw:{orders:0}:l": func() error { _, err := q.Claim(t.Context(), driver.Claim{}); return err },
 		"tw:{orders}:members": func() error {
-			_, err := q.Heartbeat(t.Context(), "m", time.Minute)
+			_, err := q.Heartbeat(t.Context(), driver.Member{Name: "m"}, time.Minute)
+			return err
+		},
+		"tw:{orders}:hosts": func() error {
+			_, err := q.Heartbeat(t.Context(), driver.Member{Name: "m"}, time.Minute)
 			return err
 		},
 		"tw:{orders}:meta": func() error {

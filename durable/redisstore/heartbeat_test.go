@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -36,13 +38,13 @@ func TestHeartbeatFindsNewMaster(t *testing.T) {
 	}
 	q, err := newStore(t, client, redisstore.Options{}).Open(t.Context(), c)
 	require.NoError(t, err)
-	_, err = q.Heartbeat(t.Context(), "m", time.Hour)
+	_, err = q.Heartbeat(t.Context(), driver.Member{Name: "m"}, time.Hour)
 	require.NoError(t, err)
 
 	cluster.WaitMaster(slot, cluster.KillMaster(slot))
 	begun := time.Now()
 	require.Eventually(t, func() bool {
-		members, err := q.Heartbeat(t.Context(), "m", time.Hour)
+		members, err := q.Heartbeat(t.Context(), driver.Member{Name: "m"}, time.Hour)
 		require.True(t, err == nil || errors.Is(err, driver.ErrUnavailable), "%v", err)
 		return err == nil && len(members) == 1
 	}, 30*time.Second, 20*time.Millisecond, "the client looks by itself only once a minute")
@@ -60,7 +62,7 @@ func TestHeartbeatsMoveWithClock(t *testing.T) {
 		q := openQueue(t, client, redisstore.Options{Prefix: fmt.Sprint("step", step.Milliseconds())})
 		members := func(name string, ttl time.Duration) []string {
 			t.Helper()
-			all, err := q.Heartbeat(t.Context(), name, ttl)
+			all, err := q.Heartbeat(t.Context(), driver.Member{Name: name}, ttl)
 			require.NoError(t, err)
 			return all
 		}
@@ -96,7 +98,7 @@ func TestPartitionsOfMemberThatIsGone(t *testing.T) {
 	t.Cleanup(q.Close)
 	other, err := store.Open(t.Context(), driver.Config{Queue: "default", Partitions: 16, DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})
 	require.NoError(t, err)
-	_, err = other.Heartbeat(t.Context(), "killed", time.Second)
+	_, err = other.Heartbeat(t.Context(), driver.Member{Name: "killed"}, time.Second)
 	require.NoError(t, err)
 	clock.Set(-time.Hour)
 	for i := range 100 {
@@ -159,4 +161,30 @@ func TestLeasesWhenClockIsSetAhead(t *testing.T) {
 	stop()
 	require.NoError(t, <-consumed)
 	require.EqualValues(t, 2, deliveries.Load())
+}
+
+// TestMembersWithoutDetails has members of which the store has the name only, as an older version has
+// kept them, others with details that cannot be read, and details without a member. The first are
+// listed by their names, and the last do not stay.
+func TestMembersWithoutDetails(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	q := openQueue(t, client, redisstore.Options{})
+	const members, hosts = "tw:{orders}:members", "tw:{orders}:hosts"
+	until := time.Now().Add(time.Hour).UnixMilli()
+	require.NoError(t, client.ZAdd(t.Context(), members, redis.Z{Score: float64(until), Member: "old"}, redis.Z{Score: float64(until), Member: "torn"}).Err())
+	require.NoError(t, client.HSet(t.Context(), hosts, "torn", `{"ttl":`, "gone", `{"ttl":1,"host":"h"}`, "gone too", "").Err())
+	list, err := q.Members(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []driver.Member{{Name: "old", Until: driver.Instant(until)}, {Name: "torn", Until: driver.Instant(until)}}, list)
+
+	names, err := q.Heartbeat(t.Context(), driver.Member{Name: "m", Host: "h", PID: 1, Partitions: []int{0}}, time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, []string{"m", "old", "torn"}, names)
+	require.Equal(t, []string{"m", "torn"}, slices.Sorted(slices.Values(client.HKeys(t.Context(), hosts).Val())))
+
+	require.NoError(t, client.Del(t.Context(), members).Err())
+	_, err = q.Heartbeat(t.Context(), driver.Member{Name: "m"}, 0)
+	require.NoError(t, err)
+	require.Zero(t, client.Exists(t.Context(), members, hosts).Val(), "a queue without consumers has no keys of them")
 }

@@ -35,3 +35,6 @@ func metaKey(prefix, queue string) string { return fmt.Sprintf("%s:{%s}:meta", p
 
 // membersKey is the key of the members of the queue's consumers.
 func membersKey(prefix, queue string) string { return fmt.Sprintf("%s:{%s}:members", prefix, queue) }
+
+// hostsKey is the key of what is known of the members besides their names.
+func hostsKey(prefix, queue string) string { return fmt.Sprintf("%s:{%s}:hosts", prefix, queue) }

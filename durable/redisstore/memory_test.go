@@ -107,7 +107,10 @@ func makeAllTransitions(t *testing.T, q driver.Backend) {
 	apply(t, q, driver.OpReschedule, c[20:]...)
 	apply(t, q, driver.OpCancel, c[30:]...)
 	apply(t, q, driver.OpAck, c[10:20]...)
-	members, err := q.Heartbeat(t.Context(), "m", time.Minute)
+	members, err := q.Heartbeat(t.Context(), driver.Member{Name: "m"}, time.Minute)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"m"}, members)
+	details, err := q.Members(t.Context())
+	require.NoError(t, err)
+	assert.Len(t, details, 1)
 }

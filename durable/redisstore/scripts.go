@@ -20,6 +20,7 @@ var (
 	openScript      = newScript("open", "clock")
 	probeScript     = newScript("probe", "clock")
 	heartbeatScript = newScript("heartbeat", "clock")
+	membersScript   = newScript("members", "clock")
 	createScript    = newScript("create", "clock", "partition", "writes")
 
 	putScript          = newScript("put", "clock", "partition", "numbers", "times", "writes", "size", "head", "call").unrepeated().promises()

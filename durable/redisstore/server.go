@@ -34,7 +34,9 @@ func (b *backend) Check(ctx context.Context) error {
 	if err := b.store.usable(ctx); err != nil {
 		return err
 	}
-	_, err := within(ctx, func() (bool, error) { return b.store.checkServers(ctx, b.members) })
+	_, err := within(ctx, func() (bool, error) {
+		return b.store.checkServers(ctx, membersKey(b.store.options.Prefix, b.config.Queue))
+	})
 	return failure(ctx, fmt.Sprintf("check the servers of queue %q", b.config.Queue), err)
 }
 

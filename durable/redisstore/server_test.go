@@ -174,11 +174,11 @@ func TestNoKeyHasTimeToLive(t *testing.T) {
 	apply(t, q, driver.OpBury, records[3:]...)
 	apply(t, q, driver.OpReplay, records[3])
 	apply(t, q, driver.OpReschedule, driver.Change{ID: all[5].ID, Delay: time.Hour})
-	_, err = q.Heartbeat(t.Context(), "m", time.Minute)
+	_, err = q.Heartbeat(t.Context(), driver.Member{Name: "m"}, time.Minute)
 	require.NoError(t, err)
 	keys, err := client.Keys(t.Context(), "*").Result()
 	require.NoError(t, err)
-	require.Len(t, keys, 2*6+2, "those of two partitions, and of the queue: %q", keys)
+	require.Len(t, keys, 2*6+3, "those of two partitions, and of the queue: %q", keys)
 	for _, key := range keys {
 		ttl, err := client.PTTL(t.Context(), key).Result()
 		require.NoError(t, err)

@@ -18,6 +18,7 @@
 //	tw:{orders:3}:h   channel of hints
 //	tw:{orders}:meta      hash: version, partitions
 //	tw:{orders}:members   sorted set: consumers by the time at which they are gone; '' by the time of the last heartbeat
+//	tw:{orders}:hosts     hash: consumer → host, process, partitions
 //
 // No key has a time to live. The keys of a partition are made by Open and are never empty: each hash has a field, and each
 // set a member, that is no message. So a Cluster does not refuse scripts for missing keys while a slot moves.

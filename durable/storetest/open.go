@@ -92,8 +92,10 @@ func closed(t *testing.T, newStore Factory) {
 	assert.ErrorIs(t, err, driver.ErrClosed, "Count")
 	_, err = q.Audit(ctx, 0, false)
 	assert.ErrorIs(t, err, driver.ErrClosed, "Audit")
-	_, err = q.Heartbeat(ctx, "m", time.Second)
+	_, err = q.Heartbeat(ctx, driver.Member{Name: "m"}, time.Second)
 	assert.ErrorIs(t, err, driver.ErrClosed, "Heartbeat")
+	_, err = q.Members(ctx)
+	assert.ErrorIs(t, err, driver.ErrClosed, "Members")
 	_, err = q.Watch(ctx)
 	assert.ErrorIs(t, err, driver.ErrClosed, "Watch")
 }

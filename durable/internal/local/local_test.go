@@ -51,13 +51,13 @@ func TestMembers(t *testing.T) {
 	t.Parallel()
 	var m Members
 	now := time.Unix(1_700_000_000, 0)
-	assert.Empty(t, m.Beat(now, "gone", 0), "who leaves need not have been there")
-	assert.Equal(t, []string{"b"}, m.Beat(now, "b", time.Second))
-	assert.Equal(t, []string{"a", "b"}, m.Beat(now, "a", 3*time.Second))
+	assert.Empty(t, m.Beat(now, driver.Member{Name: "gone"}, 0), "who leaves need not have been there")
+	assert.Equal(t, []string{"b"}, m.Beat(now, driver.Member{Name: "b"}, time.Second))
+	assert.Equal(t, []string{"a", "b"}, m.Beat(now, driver.Member{Name: "a"}, 3*time.Second))
 	now = now.Add(time.Second)
-	assert.Equal(t, []string{"a", "c"}, m.Beat(now, "c", time.Second), "b has not been seen for a second")
-	assert.Equal(t, []string{"c"}, m.Beat(now, "a", -1))
-	assert.Equal(t, []string{"b", "c"}, m.Beat(now, "b", time.Second), "it may come back")
+	assert.Equal(t, []string{"a", "c"}, m.Beat(now, driver.Member{Name: "c"}, time.Second), "b has not been seen for a second")
+	assert.Equal(t, []string{"c"}, m.Beat(now, driver.Member{Name: "a"}, -1))
+	assert.Equal(t, []string{"b", "c"}, m.Beat(now, driver.Member{Name: "b"}, time.Second), "it may come back")
 }
 
 func TestHints(t *testing.T) {

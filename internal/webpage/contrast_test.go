@@ -1,4 +1,4 @@
-package debug
+package webpage
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 // style sheet twice.
 func themes(t *testing.T) (found []map[string]string) {
 	t.Helper()
-	css, err := assets.ReadFile("assets/page.css")
+	css, err := shared.ReadFile("assets/common.css")
 	require.NoError(t, err)
 	variable := regexp.MustCompile(`--([a-z0-9]+): (#[0-9a-f]{6});`)
 	for block := range strings.SplitSeq(string(css), "color-scheme: ") {

@@ -1,4 +1,4 @@
-package debug
+package webpage
 
 import (
 	"mime"
@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// prefersJSON reports whether the Accept headers ask for application/json rather than for
+// PrefersJSON reports whether the Accept headers ask for application/json rather than for
 // text/html. Of two with the same quality the one that is named more exactly counts; without a
 // header it is the page.
-func prefersJSON(accept []string) bool {
+func PrefersJSON(accept []string) bool {
 	jsonQuality, jsonExact := quality(accept, "application/json")
 	htmlQuality, htmlExact := quality(accept, "text/html")
 	if jsonQuality != htmlQuality {

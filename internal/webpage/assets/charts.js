@@ -88,7 +88,9 @@ function octaves(lateness) {
 
 // LatenessChart shows the distribution of lateness: a bar for each power of two, and steps for the last minute.
 class LatenessChart {
-	constructor(place) {
+	// The noun says what is late.
+	constructor(place, noun) {
+		this.noun = noun;
 		this.bars = svg('path', { class: 'bar-fill' });
 		this.steps = svg('path', { class: 'two' });
 		this.high = make('span', { class: 'tick-label top' });
@@ -131,7 +133,7 @@ class LatenessChart {
 				`last minute: half \u2264 ${duration(quantile(recent, 0.5))}, 99 % \u2264 ${duration(quantile(recent, 0.99))}`);
 		}
 		this.keys.replaceChildren(...figures.map((text, k) => make('span', {}, ...(lateness.count ? [swatch(k)] : []), make('span', {}, text))));
-		this.image.setAttribute('aria-label', `How late timers began; ${figures.join('; ')}`);
+		this.image.setAttribute('aria-label', `How late ${this.noun} began; ${figures.join('; ')}`);
 	}
 }
 

@@ -1,5 +1,5 @@
 'use strict';
-// What the page remembers, for each wheel: the last five minutes of figures. The server remembers nothing.
+// What the page remembers of each wheel or queue: the last five minutes of figures. The server remembers nothing.
 
 const WINDOW = 300e3; // ms
 const RECENT = 60e3; // ms of what is called recent
@@ -8,12 +8,12 @@ const GAP = 15e3; // ms without figures that are a hole and not a line
 class Past {
 	constructor() { this.points = []; }
 
-	// add takes in a look at a wheel; one that is known already, or of another process or wheel before, is seen to.
-	add(wheel) {
-		const at = Date.parse(wheel.taken), last = this.points[this.points.length - 1];
+	// add takes in a look at a thing. A look that is known already changes nothing, and one of another process or thing begins anew.
+	add(thing) {
+		const at = Date.parse(thing.taken), last = this.points[this.points.length - 1];
 		if (last && at === last.at) return;
-		if (last && (at < last.at || Object.keys(wheel.counters).some((name) => wheel.counters[name] < last.counters[name]))) this.points = [];
-		this.points.push({ at, pending: wheel.pending, counters: wheel.counters, lateness: wheel.lateness });
+		if (last && (at < last.at || Object.keys(thing.counters).some((name) => thing.counters[name] < last.counters[name]))) this.points = [];
+		this.points.push({ at, pending: thing.pending, counters: thing.counters, lateness: thing.lateness });
 		while (at - this.points[0].at > WINDOW) this.points.shift();
 	}
 
@@ -27,7 +27,7 @@ class Past {
 		});
 	}
 
-	// recent is the lateness of the last minute or, at first, since the page looks at the wheel; null where nothing is known of that.
+	// recent is the lateness of the last minute or, at first, since the page looks at it; null where nothing is known of that.
 	recent() {
 		const last = this.points[this.points.length - 1];
 		const first = this.points.find((p) => last.at - p.at <= RECENT);

@@ -58,22 +58,9 @@ function clockTime(rfc3339) {
 	return m ? m[1] + ((m[2] || '.') + '000').slice(0, 4) : rfc3339;
 }
 
-// span says which time from now on a cell stands for.
-function span(level, cell) {
-	const ns = level.slot_ns * level.slots_per_cell;
-	return `${cell === 0 ? 'now' : '+' + duration(cell * ns)} to +${duration((cell + 1) * ns)}`;
-}
-
-// slotNames are the numbers of the slots of a cell.
-function slotNames(level, cell) {
-	const size = level.cells.length * level.slots_per_cell;
-	const first = (level.hand + cell * level.slots_per_cell) % size;
-	return level.slots_per_cell === 1 ? String(first) : `${first}\u2013${(first + level.slots_per_cell - 1) % size}`;
-}
-
 const SVG = 'http://www.w3.org/2000/svg';
 
-// make makes an element of the page, svg one of a drawing. Text is set as text: names of wheels are never read as HTML.
+// make makes an element of the page, svg one of a drawing. Text is set as text and never read as HTML.
 function make(tag, attributes = {}, ...children) { return fill(document.createElement(tag), attributes, children); }
 function svg(tag, attributes = {}, ...children) { return fill(document.createElementNS(SVG, tag), attributes, children); }
 
