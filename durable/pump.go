@@ -59,7 +59,7 @@ func (p *pump) stop() {
 	p.cancel()
 	<-p.done
 	p.cancel = nil
-	p.c.dispatcher.release(p.part)
+	p.c.dispatcher.release(func(h *held) bool { return h.part == p.part && h.releasable() })
 }
 
 func (p *pump) run(ctx context.Context) {
@@ -125,9 +125,6 @@ func (p *pump) call(ctx context.Context, claim driver.Claim) (driver.Claimed, er
 	if ctx.Err() != nil {
 		return driver.Claimed{}, context.Cause(ctx)
 	}
-	if claim.Begin > 0 {
-		defer p.c.dispatcher.ungrantSlow(p.part).Stop()
-	}
 	longer, cancel := context.WithCancel(p.c.life)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
@@ -157,7 +154,7 @@ func (p *pump) claimUnseen() {
 	ctx, cancel := context.WithTimeout(p.c.life, leaveTime)
 	defer cancel()
 	sent := time.Now()
-	claimed, err := p.send(ctx, p.c.dispatcher.emptyClaim(p.part))
+	claimed, err := p.send(ctx, p.c.dispatcher.admission.emptyClaim(&p.part.share))
 	p.c.dispatcher.hold(p.part, claimed, sent)
 	if err != nil && p.c.q.ctx.Err() == nil {
 		p.c.q.report("claim from partition %d: %w", p.part.index, err)

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"time"
 	"unicode/utf8"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // Store keeps queues: in memory ([memstore]), in a file ([boltstore]) or on Redis ([redisstore]). It is made by one
@@ -232,6 +234,12 @@ type LateError struct {
 // Error implements error.
 func (e *LateError) Error() string {
 	return "the call came too late: the store's clock shows " + e.Now.Time().UTC().Format(time.RFC3339Nano)
+}
+
+// PartitionOf returns the partition of a message in a queue that has the given number of them. The id
+// alone decides.
+func PartitionOf(id string, partitions int) int {
+	return int(xxhash.Sum64String(id) % uint64(partitions))
 }
 
 // Put is up to [MaxBatch] messages with different ids for one partition.
