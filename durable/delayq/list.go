@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // previewBytes is the length of a body or a reason in a table.
@@ -43,7 +44,7 @@ func (a *app) inspect(ctx context.Context, s *session, id string) error {
 	if err != nil {
 		return err
 	}
-	partition := durable.PartitionOf(id, len(stats.Partitions))
+	partition := driver.PartitionOf(id, len(stats.Partitions))
 	if a.json {
 		j := recordJSON(&r)
 		j.Partition = &partition
