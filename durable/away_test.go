@@ -48,7 +48,7 @@ func TestPartitionThatIsAwayHoldsUpNoOther(t *testing.T) {
 		var late atomic.Int64
 		var n [2]atomic.Int64
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
-			p := durable.PartitionOf(d.ID, 2)
+			p := driver.PartitionOf(d.ID, 2)
 			n[p].Add(1)
 			if p == 0 {
 				late.Store(max(late.Load(), int64(time.Since(d.Due))))
@@ -103,7 +103,7 @@ func TestSlowPartitionKeepsItsOrder(t *testing.T) {
 			n := 0
 			stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
 				mu.Lock()
-				p := durable.PartitionOf(d.ID, 2)
+				p := driver.PartitionOf(d.ID, 2)
 				if concurrency == 1 {
 					assert.False(t, d.Due.Before(last[p]), "message %s", d.ID)
 				}
@@ -140,7 +140,7 @@ func (b slowBeginBackend) Apply(ctx context.Context, batch driver.Batch) ([]driv
 // idOf is an id of a message of one partition of two.
 func idOf(part, i int) string {
 	for n := 0; ; n++ {
-		if id := fmt.Sprint(i, "-", n); durable.PartitionOf(id, 2) == part {
+		if id := fmt.Sprint(i, "-", n); driver.PartitionOf(id, 2) == part {
 			return id
 		}
 	}

@@ -27,8 +27,7 @@ type batcher[Q, R any] struct {
 	patience time.Duration // how long flush tries where the store cannot be reached
 
 	mu      sync.Mutex
-	waiting fifo[*call[Q, R]]
-	left    int // calls of waiting whose callers have given up
+	waiting lazyFifo[*call[Q, R]]
 	flying  bool
 }
 
@@ -122,7 +121,7 @@ func (b *batcher[Q, R]) wait(ctx context.Context, c *call[Q, R]) (R, error) {
 	}
 }
 
-// leave takes a call out of those that wait, unless it has been sent. What has left stays in the array until half of that has.
+// leave takes a call out of those that wait, unless it has been sent.
 func (b *batcher[Q, R]) leave(c *call[Q, R]) {
 	b.mu.Lock()
 	if c.sent || c.left {
@@ -131,14 +130,13 @@ func (b *batcher[Q, R]) leave(c *call[Q, R]) {
 	}
 	var none Q
 	c.left, c.request = true, none
-	b.left++
-	if b.left > 32 && b.left > b.waiting.len()/2 {
-		b.waiting.keep(func(c *call[Q, R]) bool { return !c.left })
-		b.left = 0
-	}
+	b.waiting.removed()
 	b.mu.Unlock()
 	c.leaveRoom()
 }
+
+// gone reports whether the caller has given up.
+func (c *call[Q, R]) gone() bool { return c.left }
 
 func (c *call[Q, R]) leaveRoom() {
 	if c.room != nil {
@@ -188,10 +186,13 @@ func (b *batcher[Q, R]) run() {
 func (b *batcher[Q, R]) fail(err error) {
 	var over []*call[Q, R]
 	b.mu.Lock()
-	for b.waiting.len() > 0 && time.Since(processStart)-b.waiting.first().asked > b.patience/2 {
-		if c := b.pop(); c != nil {
-			over = append(over, c)
+	for {
+		c, ok := b.waiting.first()
+		if !ok || time.Since(processStart)-c.asked <= b.patience/2 {
+			break
 		}
+		b.pop()
+		over = append(over, c)
 	}
 	b.mu.Unlock()
 	for _, c := range over {
@@ -215,11 +216,10 @@ func (c *call[Q, R]) end(result R, err error) {
 func (b *batcher[Q, R]) take(batch []*call[Q, R], keys map[string]struct{}) []*call[Q, R] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for bytes := 0; b.waiting.len() > 0 && len(batch) < driver.MaxBatch; {
-		c := b.waiting.first()
-		if c.left {
-			b.pop()
-			continue
+	for bytes := 0; len(batch) < driver.MaxBatch; {
+		c, ok := b.waiting.first()
+		if !ok {
+			break
 		}
 		if b.alike != nil && len(batch) > 0 && !b.alike(batch[0].request, c.request) {
 			break
@@ -234,7 +234,8 @@ func (b *batcher[Q, R]) take(batch []*call[Q, R], keys map[string]struct{}) []*c
 			break
 		}
 		keys[key] = struct{}{}
-		batch = append(batch, b.pop())
+		b.pop()
+		batch = append(batch, c)
 	}
 	if len(batch) == 0 {
 		b.flying = false
@@ -242,15 +243,11 @@ func (b *batcher[Q, R]) take(batch []*call[Q, R], keys map[string]struct{}) []*c
 	return batch
 }
 
-// pop takes the first call that waits, nil if its caller has given up.
-func (b *batcher[Q, R]) pop() *call[Q, R] {
-	c := b.waiting.pop()
-	if c.left {
-		b.left--
-		return nil
+// pop takes the first call that waits.
+func (b *batcher[Q, R]) pop() {
+	if c, ok := b.waiting.pop(); ok {
+		c.sent = true
 	}
-	c.sent = true
-	return c
 }
 
 func (b *batcher[Q, R]) fly(batch []*call[Q, R]) error {

@@ -139,7 +139,7 @@ func TestBatcherForgetsCallsThatHaveLeft(t *testing.T) {
 		}
 		all.Wait()
 		b.mu.Lock()
-		assert.Less(t, b.waiting.len(), 100, "calls that are kept")
+		assert.Less(t, b.waiting.size(), 100, "calls that are kept")
 		b.mu.Unlock()
 		assert.LessOrEqual(t, r.usedCalls, driver.MaxBatch, "those that were sent")
 		result, err := b.do(t.Context(), r, 42)

@@ -132,7 +132,7 @@ func (w *workers) wait() {
 	}
 	w.cancel(ErrClosed)
 	if !endsIn(ended, settleTime, nil) {
-		w.c.dispatcher.releaseTaken()
+		w.c.dispatcher.release((*held).unsettled)
 	}
 }
 
@@ -158,7 +158,7 @@ func (w *workers) work() {
 			w.places.Done()
 			return
 		}
-		if d := w.c.dispatcher.delivery(h, true); d != nil && !w.deliver(d) {
+		if d := newDelivery(w.c.dispatcher, h, true); d != nil && !w.deliver(d) {
 			return
 		}
 	}
@@ -184,7 +184,7 @@ func (r *run) returned() bool { return r.state.Load() == runReturned }
 func (w *workers) deliver(d *Delivery) (place bool) {
 	ctx, cancel := context.WithCancelCause(w.base)
 	r := &run{cancel: cancel}
-	if !w.c.dispatcher.handle(d.h, r) {
+	if !w.c.dispatcher.hand(d.h, true, r) {
 		cancel(nil)
 		return true
 	}
@@ -218,7 +218,7 @@ func (w *workers) handle(ctx context.Context, d *Delivery, r *run) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			p := newPanicError(v)
-			w.c.q.reportFault(w.c.q.faultOf(d.ID, fmt.Errorf("%w\n%s", p, p.Stack)))
+			w.c.q.reportFault(d.h.fault(fmt.Errorf("%w\n%s", p, p.Stack)))
 			err = p
 		}
 	}()
@@ -232,7 +232,7 @@ func (w *workers) overrun(d *Delivery, r *run) {
 		return
 	}
 	w.c.dispatcher.letEnd(d.h)
-	w.c.q.reportFault(w.c.q.faultOf(d.ID,
+	w.c.q.reportFault(d.h.fault(
 		fmt.Errorf("the handler still runs %v after its HandlerTimeout of %v; the message comes again when its lease ends, which counts a crash",
 			settleTime, w.c.opts.HandlerTimeout)))
 	w.work()
@@ -293,7 +293,7 @@ func (w *workers) settle(d *Delivery, err error, done func()) bool {
 	_, own := d.send(op, change, func(failure error) {
 		if failure != nil {
 			w.c.dispatcher.letEnd(d.h)
-			w.c.q.reportFault(w.c.q.faultOf(d.ID, failure))
+			w.c.q.reportFault(d.h.fault(failure))
 		}
 		done()
 	})

@@ -86,7 +86,7 @@ func (c *consumer) retire() {
 			defer close(c.retired)
 			c.cancel(ErrClosed)
 			c.claims.Wait() // the pumps among them
-			c.dispatcher.release(nil)
+			c.dispatcher.release((*held).releasable)
 			c.leave()
 		}()
 	})

@@ -47,12 +47,12 @@ type ending struct {
 	told   bool          // a caller has its result
 }
 
-// delivery returns a message that was taken, for its handler, for which the lease is extended
+// newDelivery returns a message that was taken, for its handler, for which the lease is extended
 // (renew), or for its receiver. It records how late the message is. It returns nil for a message
 // that must not be received: its lease is lost, or the store was asked to end its delivery, as
 // expired, or as to be tried again if this program cannot read its content.
-func (d *dispatcher) delivery(h *held, renew bool) *Delivery {
-	if !d.hand(h, renew) {
+func newDelivery(d *dispatcher, h *held, renew bool) *Delivery {
+	if !d.hand(h, renew, nil) {
 		return nil
 	}
 	r := &h.record
@@ -64,13 +64,13 @@ func (d *dispatcher) delivery(h *held, renew bool) *Delivery {
 	now := h.part.clock.now()
 	switch {
 	case err != nil:
-		d.q.reportFault(d.q.faultOf(m.ID, err))
+		d.q.reportFault(h.fault(err))
 		m.refuse(driver.OpRetry, driver.Change{Delay: unreadablePause, Reason: err.Error(), Uncounted: true})
 	case content.expired(now):
 		m.refuse(driver.OpExpire, driver.Change{})
 	default:
 		d.q.lateness.record(now.Sub(r.Due.Time()))
-		d.emitOf(EventDelivered, h, time.Time{})
+		h.emit(EventDelivered, time.Time{})
 		return m
 	}
 	return nil
@@ -85,7 +85,7 @@ func (d *Delivery) refuse(op driver.Op, change driver.Change) {
 	d.send(op, change, func(err error) {
 		if err != nil {
 			d.from.letEnd(d.h)
-			d.from.q.reportFault(d.from.q.faultOf(d.ID, err))
+			d.from.q.reportFault(d.h.fault(err))
 		}
 	})
 }
@@ -234,7 +234,7 @@ func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (e
 	}
 	e.op, d.ending = op, e
 	d.h.ending = true
-	d.from.pending++
+	d.from.pending.add()
 	d.from.mu.Unlock()
 	change.ID, change.Token = d.h.record.ID, d.h.record.Token
 	var start time.Time
@@ -243,7 +243,7 @@ func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (e
 	}
 	d.h.part.changes[op].send(change, func(a answer, err error) {
 		if err = d.ended(e, a, err); err == nil {
-			d.from.emitOf(settlements[op], d.h, start)
+			d.h.emit(settlements[op], start)
 		}
 		then(err)
 	})
@@ -269,7 +269,7 @@ func (d *Delivery) ended(e *ending, a answer, err error) error {
 	if e.done != nil {
 		close(e.done)
 	}
-	d.from.done()
+	d.from.pending.done()
 	return err
 }
 

@@ -67,10 +67,11 @@ func (q *Queue) emit(e Event) {
 	q.options.OnEvent(e)
 }
 
-// emitOf calls OnEvent for a message, if there is such a function, with the time since start as its
+// emit calls OnEvent for a message, if there is such a function, with the time since start as its
 // duration if that is not zero. No lock is held.
-func (d *dispatcher) emitOf(kind EventKind, h *held, start time.Time) {
-	if d.q.options.OnEvent == nil {
+func (h *held) emit(kind EventKind, start time.Time) {
+	q := h.part.q
+	if q.options.OnEvent == nil {
 		return
 	}
 	e := Event{
@@ -81,21 +82,21 @@ func (d *dispatcher) emitOf(kind EventKind, h *held, start time.Time) {
 	} else {
 		e.Duration = now.Sub(start)
 	}
-	d.q.emit(e)
+	q.emit(e)
 }
 
 // emitClaims calls OnEvent for messages that were claimed by a call that began at sent.
-func (d *dispatcher) emitClaims(messages []*held, sent time.Time) {
-	if d.q.options.OnEvent == nil {
+func (q *Queue) emitClaims(messages []*held, sent time.Time) {
+	if q.options.OnEvent == nil {
 		return
 	}
 	for _, h := range messages {
-		if c, err := decodeEnvelope(h.record.Body); err == nil { // else delivery reports the error
+		if c, err := decodeEnvelope(h.record.Body); err == nil { // else newDelivery reports the error
 			h.headers = c.headers
 		}
-		d.emitOf(EventClaimed, h, sent)
+		h.emit(EventClaimed, sent)
 		if h.record.State == driver.StateFiring {
-			d.emitOf(EventBegun, h, sent)
+			h.emit(EventBegun, sent)
 		}
 	}
 }
@@ -111,9 +112,6 @@ type fault struct {
 	id        string // empty: no message
 	err       error
 }
-
-// faultOf returns a fault of a message.
-func (q *Queue) faultOf(id string, err error) fault { return fault{q.part(id).index, id, err} }
 
 // report is reportFault for the whole queue.
 func (q *Queue) report(format string, args ...any) {

@@ -121,7 +121,7 @@ func TestOverdueMessagesComeInOrder(t *testing.T) {
 				time.Sleep(time.Duration(concurrency) * 10 * time.Microsecond)
 				mu.Lock()
 				defer mu.Unlock()
-				p := durable.PartitionOf(d.ID, 3)
+				p := driver.PartitionOf(d.ID, 3)
 				if concurrency == 1 {
 					assert.False(t, d.Due.Before(last[p]), "message %s", d.ID)
 				}
@@ -171,7 +171,7 @@ func TestSlowClaimGivesItsGrantBack(t *testing.T) {
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
 			mu.Lock()
 			defer mu.Unlock()
-			p := durable.PartitionOf(d.ID, 2)
+			p := driver.PartitionOf(d.ID, 2)
 			if n[p]++; p == 0 {
 				late = max(late, time.Since(d.Due))
 			}

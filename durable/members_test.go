@@ -194,7 +194,7 @@ func TestConsumersHaveEvenSharesOfThePartitions(t *testing.T) {
 		}
 		for k := range 9 {
 			stops = append(stops, consume(t, q, func(_ context.Context, d *durable.Delivery) error {
-				owners[durable.PartitionOf(d.ID, 32)].Store(int64(k))
+				owners[driver.PartitionOf(d.ID, 32)].Store(int64(k))
 				return nil
 			}, durable.ConsumerOptions{Membership: time.Second}))
 			if k >= 7 {

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
 	"github.com/oklog/ulid/v2"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
@@ -111,10 +110,7 @@ func (q *Queue) change(ctx context.Context, op driver.Op, c driver.Change) (answ
 func (q *Queue) Name() string { return q.options.Queue }
 
 // part is the partition of a message.
-func (q *Queue) part(id string) *part { return q.parts[PartitionOf(id, len(q.parts))] }
-
-// PartitionOf is the partition of a message in a queue with n of them.
-func PartitionOf(id string, n int) int { return int(xxhash.Sum64String(id) % uint64(n)) }
+func (q *Queue) part(id string) *part { return q.parts[driver.PartitionOf(id, len(q.parts))] }
 
 func newID(q *Queue) string { return ulid.MustNew(ulid.Now(), q.ids).String() }
 
@@ -232,7 +228,7 @@ func (q *Queue) putAll(ctx context.Context, messages []Message, items []driver.P
 		for entered := true; entered; entered = next < len(items) && q.room.tryEnter(len(items[next].Body)) {
 			c := newCall[putRequest, driver.Status](putRequest{items[next], messages[next].Replace})
 			c.room, c.bytes = q.room, len(items[next].Body)
-			p := PartitionOf(items[next].ID, len(q.parts))
+			p := driver.PartitionOf(items[next].ID, len(q.parts))
 			calls[next], byPart[p] = c, append(byPart[p], c)
 			next++
 		}

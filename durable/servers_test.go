@@ -165,7 +165,7 @@ func TestNotEarlyOnAnyServersClock(t *testing.T) {
 		var early, n atomic.Int64
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
 			n.Add(1)
-			if durable.PartitionOf(d.ID, 2) == 1 && slow().Before(d.Due) {
+			if driver.PartitionOf(d.ID, 2) == 1 && slow().Before(d.Due) {
 				early.Add(1)
 			}
 			return nil

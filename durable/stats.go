@@ -136,9 +136,9 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for c := range q.claiming {
-		unbegun, begun := c.dispatcher.holds()
-		s.Prefetched += unbegun
-		s.Begun += begun
+		load := c.dispatcher.load()
+		s.Prefetched += load.unbegun
+		s.Begun += load.begun
 	}
 	return s, nil
 }

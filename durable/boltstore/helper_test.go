@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
@@ -153,7 +152,7 @@ func putConcurrently(tb testing.TB, q driver.Backend, producers, n int) {
 				}
 				id := "message-" + strconv.Itoa(i)
 				items := []driver.PutItem{{ID: id, Body: body, Delay: time.Duration(i%1000) * time.Millisecond, MaxAttempts: 1}}
-				statuses, err := q.Put(tb.Context(), driver.Put{Partition: durable.PartitionOf(id, q.Partitions()), Items: items})
+				statuses, err := q.Put(tb.Context(), driver.Put{Partition: driver.PartitionOf(id, q.Partitions()), Items: items})
 				if !assert.NoError(tb, err) || !assert.Equal(tb, []driver.Status{driver.StatusDone}, statuses) {
 					return
 				}

@@ -123,7 +123,7 @@ func (b *bounded) handle(_ context.Context, d *durable.Delivery) error {
 		most = b.most.Load()
 	}
 	b.mu.Lock()
-	p := durable.PartitionOf(d.ID, partitions)
+	p := driver.PartitionOf(d.ID, partitions)
 	b.order[p] = append(b.order[p], d.Due)
 	b.mu.Unlock()
 	e := checker.Event{Kind: checker.Started, ID: d.ID, Token: d.Token, Attempt: d.Attempts + 1, Clock: time.Now().UnixMilli()}
@@ -142,7 +142,7 @@ func (b *bounded) look(t *testing.T, q *durable.Queue) {
 	for r, err := range q.List(t.Context(), durable.StateLeased) {
 		require.NoError(t, err)
 		if r.State == durable.StateLeased {
-			leased[durable.PartitionOf(r.ID, partitions)]++
+			leased[driver.PartitionOf(r.ID, partitions)]++
 		}
 	}
 	b.leased = max(b.leased, slices.Max(leased[:]))

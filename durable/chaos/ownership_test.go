@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
@@ -170,7 +170,7 @@ func (o *owners) starts() (starts []ownedStart) {
 		case checker.MaybeEnqueued:
 			due[e.ID] = e.Due
 		case checker.Started:
-			p := durable.PartitionOf(e.ID, partitions)
+			p := driver.PartitionOf(e.ID, partitions)
 			starts = append(starts, ownedStart{consumer: o.joined[file], partition: p, due: due[e.ID], clock: e.Clock})
 		}
 		return e
