@@ -346,7 +346,8 @@ func reasonOf(err error) (reason string) {
 
 var errRejected = errors.New("rejected")
 
-// Reject is an error for handlers: the message is a dead letter at once, however many attempts are left. A nil err is a rejection all the same.
+// Reject is an error for handlers. The message becomes a dead letter at once, however many attempts
+// are left, even if err is nil.
 func Reject(err error) error {
 	if err == nil {
 		return errRejected
@@ -362,8 +363,9 @@ type retryError struct {
 func (e *retryError) Error() string { return e.err.Error() }
 func (e *retryError) Unwrap() error { return e.err }
 
-// RetryAfter is an error for handlers: the message is due again after d, in place of what ConsumerOptions.Backoff would say. A nil err is a failed
-// attempt all the same.
+// RetryAfter is an error for handlers. The message is due again after d, in place of the pause of
+// ConsumerOptions.Backoff; a d of 0 or less is due at once. It counts as a failed attempt, even if
+// err is nil.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		err = errRetry
@@ -373,9 +375,10 @@ func RetryAfter(d time.Duration, err error) error {
 
 var errRetry = errors.New("to be tried again")
 
-// Exponential is a backoff for ConsumerOptions that begins with least and doubles with each attempt,
-// each time multiplied by a random number from 0.5 to 1.5, so that messages that failed together do
-// not come again together; never more than most. It looks at d.Attempts only.
+// Exponential returns a backoff for ConsumerOptions. The pause is least after the first attempt and
+// doubles with each further one, times a random number from 0.5 to 1.5, so that messages that
+// failed together do not come again together. It is never more than most, and 0 if least is 0 or
+// less. Exponential looks at d.Attempts only.
 func Exponential(least, most time.Duration) func(d *Delivery, err error) time.Duration {
 	return func(d *Delivery, _ error) time.Duration {
 		return exponential(least, most, min(max(0, d.Attempts), 63)+1)

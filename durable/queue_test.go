@@ -137,7 +137,7 @@ func TestMessagesComeAtTheirTimes(t *testing.T) {
 		assert.EqualValues(t, 9, stats.Acked)
 		assert.Zero(t, stats.Scheduled+stats.InFlight+stats.Dead)
 		assert.EqualValues(t, 9, stats.Lateness.Count)
-		assert.Zero(t, stats.Prefetched+stats.Begun)
+		assert.Zero(t, stats.Prefetched+stats.Firing)
 	})
 }
 

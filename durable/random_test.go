@@ -88,7 +88,7 @@ func (r *randomEnds) run() {
 	time.Sleep(10 * time.Second)
 	s, err = r.q.Stats(r.t.Context())
 	assert.NoError(r.t, err)
-	assert.Zero(r.t, s.InFlight+s.Scheduled+s.Dead+int64(s.Prefetched+s.Begun), "%+v", s)
+	assert.Zero(r.t, s.InFlight+s.Scheduled+s.Dead+int64(s.Prefetched+s.Firing), "%+v", s)
 	assert.EqualValues(r.t, randomMessages, s.Acked+s.Cancelled)
 	stop()
 	for i := range randomMessages {

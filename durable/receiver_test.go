@@ -237,7 +237,7 @@ func TestTakesShorterThanARoundTrip(t *testing.T) {
 		s, err := q.Stats(t.Context())
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, s.Due)
-		assert.Zero(t, s.InFlight+int64(s.Begun))
+		assert.Zero(t, s.InFlight+int64(s.Firing))
 		assert.Zero(t, s.Crashed)
 		q.Close()
 		_ = st.Close()

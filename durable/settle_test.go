@@ -70,7 +70,7 @@ func TestHandlerReturnsAfterAnAckThatFailed(t *testing.T) {
 				s, err := q.Stats(t.Context())
 				require.NoError(t, err)
 				assert.EqualValues(t, 1, s.Acked)
-				assert.Zero(t, s.InFlight+int64(s.Begun))
+				assert.Zero(t, s.InFlight+int64(s.Firing))
 				stop()
 			})
 		})
