@@ -9,7 +9,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// retry makes a call of the store until it succeeds or fails for good, for Options.RetryFor at most.
+// retry makes a call of the store until it succeeds or fails for good, for Options.RetryFor at
+// most.
 func (q *Queue) retry(call func(ctx context.Context) error) error {
 	start := time.Now()
 	err := call(q.ctx)
@@ -82,7 +83,8 @@ func (c *caller) call(do func(ctx context.Context, call driver.Call) error) erro
 			if tries == 3 {
 				return fmt.Errorf("%w: its clock is ahead again after each call (%w)", ErrUnavailable, err)
 			}
-			// No copy has taken place. The guess of the store's clock was wrong, or the clock was set.
+			// No copy has taken place. The guess of the store's clock was wrong, or the clock was
+			// set.
 			c.p.clock.refused(late.Now)
 			call.NotAfter = c.p.notAfter()
 			err = do(ctx, call)

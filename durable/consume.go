@@ -17,11 +17,11 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Handler is called for each delivery. Nil acknowledges it. An error, or a panic (see [PanicError]),
-// is a failed attempt: the message comes again after ConsumerOptions.Backoff, or after what
-// [RetryAfter] says, until it has had its attempts; then, or at once after [Reject], it is a dead
-// letter. If the handler has itself called a method of d that settles the message, its result has no
-// effect.
+// Handler is called for each delivery. Nil acknowledges it. An error, or a panic (see
+// [PanicError]), is a failed attempt: the message comes again after ConsumerOptions.Backoff, or
+// after what [RetryAfter] says, until it has had its attempts; then, or at once after [Reject], it
+// is a dead letter. If the handler has itself called a method of d that settles the message, its
+// result has no effect.
 //
 // A message may be delivered more than once: if a process crashes, if the lease ends because the
 // store could not be reached, and if an acknowledgement is lost. So a handler has to be idempotent.
@@ -36,8 +36,8 @@ import (
 //     except Reject and RetryAfter.
 type Handler func(ctx context.Context, d *Delivery) error
 
-// Consume claims messages and calls the handler for each that is due, until ctx ends or the queue is
-// closed. It ends in steps:
+// Consume claims messages and calls the handler for each that is due, until ctx ends or the queue
+// is closed. It ends in steps:
 //
 //  1. It claims and begins no more messages, gives back those that no handler has, and leaves the
 //     partitions to other consumers.
@@ -48,8 +48,8 @@ type Handler func(ctx context.Context, d *Delivery) error
 //
 // Messages that are given back count neither an attempt nor a crash. Then Consume waits until the
 // store has answered (if the store cannot be reached, for Options.RetryFor), and returns nil if ctx
-// has ended, or [ErrClosed]. If the store is broken Consume ends in the same way, and returns [ErrBroken].
-// A nil ctx or handler and invalid options are [ErrInvalid].
+// has ended, or [ErrClosed]. If the store is broken Consume ends in the same way, and returns
+// [ErrBroken]. A nil ctx or handler and invalid options are [ErrInvalid].
 //
 // Any number of calls, in any number of processes, share the queue's partitions.
 func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOptions) error {
@@ -84,9 +84,9 @@ func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOp
 	return nil
 }
 
-// workers are the goroutines of a call of Consume. Each has a place, of which there are Concurrency,
-// and handles one message after another. If a handler ends its goroutine, or does not return after
-// its deadline, another worker gets the place.
+// workers are the goroutines of a call of Consume. Each has a place, of which there are
+// Concurrency, and handles one message after another. If a handler ends its goroutine, or does not
+// return after its deadline, another worker gets the place.
 type workers struct {
 	c       *consumer
 	ctx     context.Context // of Consume

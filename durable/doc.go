@@ -1,12 +1,13 @@
-// Package durable is a queue of delayed messages that survive a crash: cancel the unpaid order after
-// 30 minutes, remind before the meeting, try a failed delivery again tomorrow. Messages are delivered
-// at least once and never early, at their due times and without polling. They can be cancelled and
-// rescheduled by id until they begin. Messages that fail again and again become dead letters.
+// Package durable is a queue of delayed messages that survive a crash: cancel the unpaid order
+// after 30 minutes, remind before the meeting, try a failed delivery again tomorrow. Messages are
+// delivered at least once and never early, at their due times and without polling. They can be
+// cancelled and rescheduled by id until they begin. Messages that fail again and again become dead
+// letters.
 //
 // A [Store] keeps the messages: package memstore in memory, package boltstore in one file, package
 // redisstore on Redis (a single server, Sentinel or Cluster). [Open] makes a [Queue] in a store, or
-// joins one. [Queue.Enqueue] adds a message. [Queue.Consume] calls a handler for each message that is
-// due, and [Queue.Take] returns one message at a time.
+// joins one. [Queue.Enqueue] adds a message. [Queue.Consume] calls a handler for each message that
+// is due, and [Queue.Take] returns one message at a time.
 //
 //	store, err := boltstore.Open("orders.db", boltstore.Options{})
 //	...
@@ -41,8 +42,8 @@
 //	dead       is kept as a dead letter                    scheduled: replayed
 //	                                                       gone: purged, or dropped by a bound
 //
-// A scheduled or leased message is also gone after Cancel, and scheduled with another due time after
-// Reschedule. The words of this package for what a message does are:
+// A scheduled or leased message is also gone after Cancel, and scheduled with another due time
+// after Reschedule. The words of this package for what a message does are:
 //
 //   - due: its due time has passed on the store's clock.
 //   - in flight: it is leased or firing.
@@ -72,15 +73,15 @@
 //
 // # How it works
 //
-// A queue has a fixed number of partitions. The id of a message decides its partition. Each consumer
-// owns some partitions; all consumers compute the same assignment from the list of those that have
-// sent a heartbeat lately. A consumer claims messages shortly before they are due, with a lease, into a
-// timing wheel of its own, and tells the store when a message begins. The store compares the token and
-// the clock. Ownership only keeps consumers from contending: a claim is atomic, so two owners of a
-// partition do no harm.
+// A queue has a fixed number of partitions. The id of a message decides its partition. Each
+// consumer owns some partitions; all consumers compute the same assignment from the list of those
+// that have sent a heartbeat lately. A consumer claims messages shortly before they are due, with a
+// lease, into a timing wheel of its own, and tells the store when a message begins. The store
+// compares the token and the clock. Ownership only keeps consumers from contending: a claim is
+// atomic, so two owners of a partition do no harm.
 //
-// The consumer extends a lease while the handler runs. If that fails, it cancels the handler's context
-// before the lease ends and another consumer may get the message.
+// The consumer extends a lease while the handler runs. If that fails, it cancels the handler's
+// context before the lease ends and another consumer may get the message.
 //
 // Calls that many goroutines make at the same time share a round trip or an fsync, up to
 // [driver.MaxBatch] of them. A single caller does not wait for others.

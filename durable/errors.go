@@ -6,8 +6,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Errors that callers tell apart with errors.Is. Errors that methods return wrap one of these and name
-// the value that was refused or the operation that failed.
+// Errors that callers tell apart with errors.Is. Errors that methods return wrap one of these and
+// name the value that was refused or the operation that failed.
 var (
 	// ErrDuplicate means that a message with this id is queued, or is a dead letter.
 	ErrDuplicate = errors.New("a message with this id is queued already")
@@ -22,7 +22,8 @@ var (
 	// delivered again, or it was settled before.
 	ErrLeaseLost = errors.New("the lease of the message has ended, or its delivery was settled before")
 
-	// ErrBusy means that too many calls wait for the store. Nothing was sent. See Options.MaxWaiting.
+	// ErrBusy means that too many calls wait for the store. Nothing was sent. See
+	// Options.MaxWaiting.
 	ErrBusy = errors.New("too many calls wait for the store")
 
 	// ErrClosed means that the queue, the receiver or the store is closed.
@@ -35,23 +36,25 @@ var (
 	// Options.Partitions.
 	ErrPartitions = driver.ErrPartitions
 
-	// ErrVersion means that a newer version has written the data, or that it is damaged or no queue.
+	// ErrVersion means that a newer version has written the data, or that it is damaged or no
+	// queue.
 	ErrVersion = driver.ErrVersion
 
 	// ErrLocked means that another process has the file.
 	ErrLocked = driver.ErrLocked
 
-	// ErrFull means that the store has no room. Nothing was stored, unless the error is ErrUnavailable
-	// as well. Messages are still delivered and settled.
+	// ErrFull means that the store has no room. Nothing was stored, unless the error is
+	// ErrUnavailable as well. Messages are still delivered and settled.
 	ErrFull = driver.ErrFull
 
 	// ErrUnsafe means that the store is set up so that it may lose messages.
 	ErrUnsafe = driver.ErrUnsafe
 
-	// ErrBroken means that the store has failed for good: close it and open it again, or restore its
-	// data.
+	// ErrBroken means that the store has failed for good: close it and open it again, or restore
+	// its data.
 	ErrBroken = driver.ErrBroken
 
-	// ErrUnavailable means that the store could not be reached for now. The call may have taken place.
+	// ErrUnavailable means that the store could not be reached for now. The call may have taken
+	// place.
 	ErrUnavailable = driver.ErrUnavailable
 )

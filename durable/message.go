@@ -20,9 +20,9 @@ type Message struct {
 	Body []byte
 
 	// Headers are texts about the message that come back with its deliveries, such as the context
-	// of a trace: up to [MaxHeaders], with up to [MaxHeaderBytes] bytes in all keys and values. Keys
-	// and values are UTF-8, and keys are not empty. The map is copied. Headers do not count for
-	// Options.MaxBody.
+	// of a trace: up to [MaxHeaders], with up to [MaxHeaderBytes] bytes in all keys and values.
+	// Keys and values are UTF-8, and keys are not empty. The map is copied. Headers do not count
+	// for Options.MaxBody.
 	Headers map[string]string
 
 	// Delay is rounded up to milliseconds. 0 or less is due at once. A due time after the year

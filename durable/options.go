@@ -34,8 +34,8 @@ type Options struct {
 	// letter, for messages without a MaxAttempts of their own. Defaults to 25.
 	MaxAttempts int
 
-	// DeadLimit is the number of dead letters that each partition keeps. The oldest are dropped first.
-	// Defaults to 100,000.
+	// DeadLimit is the number of dead letters that each partition keeps. The oldest are dropped
+	// first. Defaults to 100,000.
 	DeadLimit int
 
 	// DeadBytes is the number of bytes that the bodies of the dead letters of each partition may

@@ -207,7 +207,8 @@ func TestTakeOfAClosedQueue(t *testing.T) {
 	})
 }
 
-// Calls of Take that wait for less than a round trip get a message all the same; where no call comes any more it is given back.
+// Calls of Take that wait for less than a round trip get a message all the same; where no call
+// comes any more it is given back.
 func TestTakesShorterThanARoundTrip(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -37,8 +37,8 @@ type Record struct {
 	Died        time.Time // of a dead letter, else zero
 	Reason      string    // the last error, at most [driver.MaxReason] bytes
 
-	// Err is [ErrVersion] if this program cannot read the message's content, because a newer version
-	// has written it or because it is damaged. Body, Headers and ExpireAt are then unknown.
+	// Err is [ErrVersion] if this program cannot read the message's content, because a newer
+	// version has written it or because it is damaged. Body, Headers and ExpireAt are then unknown.
 	Err error
 }
 
@@ -113,8 +113,8 @@ func (q *Queue) List(ctx context.Context, state State) iter.Seq2[Record, error] 
 	}
 }
 
-// pages iterates over the messages of a partition in one state, a page at a time. A page may be empty
-// although more follow, because its records cannot be read. An error ends the iteration.
+// pages iterates over the messages of a partition in one state, a page at a time. A page may be
+// empty although more follow, because its records cannot be read. An error ends the iteration.
 func (p *part) pages(ctx context.Context, state State) iter.Seq2[[]driver.Record, error] {
 	return func(yield func([]driver.Record, error) bool) {
 		for cursor := ""; ; {

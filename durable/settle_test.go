@@ -12,7 +12,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// An Ack that has failed can be repeated, whether it has taken place or not; so can one whose context has ended.
+// An Ack that has failed can be repeated, whether it has taken place or not; so can one whose
+// context has ended.
 func TestAckIsRepeated(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(string) (error, error){

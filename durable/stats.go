@@ -21,9 +21,10 @@ type Counts struct {
 	DeadBytes int64     // bytes of the bodies of dead letters, with their envelopes
 	NextDue   time.Time // the earliest due time of a scheduled message; zero if there is none
 
-	// Unreadable is the number of scheduled messages that a consumer has met and that this version of
-	// the program cannot read: a newer version has enqueued them, or they are damaged. They stay in the
-	// queue for a newer version, do not hold up other messages, and are not counted in Scheduled.
+	// Unreadable is the number of scheduled messages that a consumer has met and that this version
+	// of the program cannot read: a newer version has enqueued them, or they are damaged. They stay
+	// in the queue for a newer version, do not hold up other messages, and are not counted in
+	// Scheduled.
 	Unreadable int64
 
 	// These count since the queue was made, and do not fall.
@@ -36,9 +37,9 @@ type Counts struct {
 	Expired   uint64 // messages that were removed after their ExpireAt instead of being delivered
 	Trimmed   uint64 // dead letters that were dropped because of Options.DeadLimit, DeadBytes or DeadAge
 
-	// Lost is the number of messages whose records are gone, because a Redis server has evicted them or
-	// their key was deleted. It counts those that consumers and audits have removed from the queue, and
-	// those that have not been removed yet.
+	// Lost is the number of messages whose records are gone, because a Redis server has evicted
+	// them or their key was deleted. It counts those that consumers and audits have removed from
+	// the queue, and those that have not been removed yet.
 	Lost uint64
 }
 
@@ -158,10 +159,10 @@ const MaxWithin = driver.MaxWithin
 
 // CountDue returns, for each duration, how many scheduled messages are due at most so long from now
 // on the store's clock; 0 stands for those that are due now. The durations must rise and not be
-// negative, and there must be 1 to [MaxWithin], else the error is [ErrInvalid]. It costs a call of the
-// store for each partition, one after the other, so the counts are not of one moment. On Redis a call
-// is O(log n) for each duration. A file or memory store visits the messages that are due within the
-// last one: about 0.1 s for a million in a file.
+// negative, and there must be 1 to [MaxWithin], else the error is [ErrInvalid]. It costs a call of
+// the store for each partition, one after the other, so the counts are not of one moment. On Redis
+// a call is O(log n) for each duration. A file or memory store visits the messages that are due
+// within the last one: about 0.1 s for a million in a file.
 func (q *Queue) CountDue(ctx context.Context, within ...time.Duration) ([]int64, error) {
 	if err := q.usable(ctx); err != nil {
 		return nil, err
