@@ -35,11 +35,12 @@ type app struct {
 	drops        bool // drop dead letters beyond the default bounds, as a consumer does
 }
 
-// maxBody is the largest body that any queue accepts, so delayq refuses none that a producer may enqueue.
+// maxBody is the largest body that any queue accepts, so delayq refuses none that a producer may
+// enqueue.
 const maxBody = 64 << 20
 
-// The bounds of dead letters for commands that are no consumers. They drop nothing: the consumers of
-// the queue set its bounds.
+// The bounds of dead letters for commands that are no consumers. They drop nothing: the consumers
+// of the queue set its bounds.
 const (
 	keepDead  = 1 << 30
 	keepBytes = 1 << 60
@@ -74,7 +75,7 @@ func (a *app) run(ctx context.Context, args []string) error {
 	}
 	prepare(root)
 	err := root.Run(ctx, args)
-	if err == nil && help.failed != nil && !errors.Is(help.failed, syscall.EPIPE) { // head has seen enough
+	if err == nil && help.failed != nil && !errors.Is(help.failed, syscall.EPIPE) { // as head closes it
 		err = fmt.Errorf("print the help: %w", help.failed)
 	}
 	return err

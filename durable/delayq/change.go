@@ -16,7 +16,7 @@ func (a *app) cancelCommand() *cli.Command {
 	return &cli.Command{
 		Name: "cancel", Usage: "take messages out of the queue that have not begun", ArgsUsage: "ID... or -header key=value",
 		Description: cancelHelp,
-		Flags:       []cli.Flag{option("header", "cancel the messages with this `header`, and all others that are given", header(&headers))},
+		Flags:       []cli.Flag{option("header", "cancel the messages with this `header`", header(&headers))},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if len(headers) > 0 {
 				if err := arguments(cmd, 0, 0, "ids or -header, not both, are accepted"); err != nil {

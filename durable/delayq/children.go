@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// children are the running commands. They do not get the signals of the terminal, so the first Ctrl-C
-// does not end them.
+// children are the running commands. They do not get the signals of the terminal, so the first
+// Ctrl-C does not end them.
 type children struct {
 	mu     sync.Mutex
 	all    map[*exec.Cmd]struct{}

@@ -47,8 +47,8 @@ func (a *app) consumeCommand() *cli.Command {
 	}
 }
 
-// consume runs the command for messages. It ends with ctx, or if the command cannot be run, or if its
-// output cannot be printed.
+// consume runs the command for messages. It ends with ctx, or if the command cannot be run, or if
+// its output cannot be printed.
 func (a *app) consume(ctx context.Context, s *session, o consumeOptions) error {
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -77,8 +77,8 @@ type runner struct {
 	succeeded, failed atomic.Int64
 }
 
-// commandGrace bounds the wait for the output of a command that has ended: a process that the command
-// left in the background may hold the output open.
+// commandGrace bounds the wait for the output of a command that has ended: a process that the
+// command left in the background may hold the output open.
 const commandGrace = 5 * time.Second
 
 var errNoCommand = errors.New("the command cannot be run")
@@ -103,7 +103,8 @@ func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 	}
 	if stdout.failed != nil {
 		err = fmt.Errorf("its output cannot be printed: %w", stdout.failed)
-		r.stop(fmt.Errorf("%w: message %q is tried again later", err, d.ID)) // other outputs would fail too
+		// Other outputs would fail as well.
+		r.stop(fmt.Errorf("%w: message %q is tried again later", err, d.ID))
 	}
 	if err == nil {
 		r.succeeded.Add(1)

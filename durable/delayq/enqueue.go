@@ -54,14 +54,15 @@ func (a *app) enqueueCommand() *cli.Command {
 // maxMessages is the largest number of messages of one command.
 const maxMessages = 100_000_000
 
-// The number of messages that are enqueued together, and of bytes of their bodies, which the queue copies.
+// The number of messages that are enqueued together, and of bytes of their bodies, which the queue
+// copies.
 const (
 	enqueueAtOnce = 4096
 	enqueueMemory = 64 << 20
 )
 
-// enqueue reads the body before it opens the store, so that a file is not locked while a user types. It
-// checks the options that need no store before it reads.
+// enqueue reads the body before it opens the store, so that a file is not locked while a user
+// types. It checks the options that need no store before it reads.
 func (a *app) enqueue(ctx context.Context, o enqueueOptions, given bool) error {
 	body := []byte(o.body)
 	if !given {

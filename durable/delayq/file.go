@@ -34,8 +34,8 @@ func (a *app) backupCommand() *cli.Command {
 	}
 }
 
-// filePath returns the path of the store's file. It returns an error if the store is no file, or if the
-// file does not exist.
+// filePath returns the path of the store's file. It returns an error if the store is no file, or if
+// the file does not exist.
 func (a *app) filePath() (string, error) {
 	if err := a.check(); err != nil {
 		return "", err

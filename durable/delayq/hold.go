@@ -13,8 +13,8 @@ import (
 // takeVisibility is the lease of taken messages. It is extended while they are held.
 const takeVisibility = 30 * time.Second
 
-// held are messages that were taken and not settled. Their leases are extended, because the output may
-// be slow.
+// held are messages that were taken and not settled. Their leases are extended, because the output
+// may be slow.
 type held struct {
 	stop context.CancelFunc
 	done chan struct{}

@@ -24,8 +24,8 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// unfailing ignores errors of writing: a command has not failed because its messages on stderr cannot
-// be printed.
+// unfailing ignores errors of writing: a command has not failed because its messages on stderr
+// cannot be printed.
 type unfailing struct{ w io.Writer }
 
 func (u unfailing) Write(p []byte) (int, error) {
@@ -33,7 +33,8 @@ func (u unfailing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// remembering keeps the first error of writing. Package cli ignores such errors when it prints a help.
+// remembering keeps the first error of writing. Package cli ignores such errors when it prints a
+// help.
 type remembering struct {
 	w      io.Writer
 	failed error
@@ -72,8 +73,8 @@ func isTerminal(r io.Reader) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// lineWriter passes on whole lines, so that lines of several commands do not mix. It remembers the last
-// line and the first error of writing.
+// lineWriter passes on whole lines, so that lines of several commands do not mix. It remembers the
+// last line and the first error of writing.
 type lineWriter struct {
 	to     io.Writer
 	part   []byte

@@ -1,5 +1,6 @@
-// Delayq looks into a durable delay queue and works on it from the command line: it enqueues, takes,
-// consumes, watches, lists, cancels, replays and audits messages, in a file, on Redis, or in memory.
+// Delayq looks into a durable delay queue and works on it from the command line: it enqueues,
+// takes, consumes, watches, lists, cancels, replays and audits messages, in a file, on Redis, or in
+// memory.
 //
 //	delayq enqueue -id order-42 -body 'cancel the order' -delay 30m
 //	delayq watch -interval 2s
@@ -8,9 +9,9 @@
 //
 // Every command has its own help: delayq enqueue -help.
 //
-// The exit code is 0 on success, also if the first Ctrl-C, SIGTERM or SIGHUP ends a command that runs
-// until then. Otherwise it is 1, and stderr has the error. A second Ctrl-C ends delayq and the commands
-// that consume runs at once, with exit code 130; their messages are delivered again.
+// The exit code is 0 on success, also if the first Ctrl-C, SIGTERM or SIGHUP ends a command that
+// runs until then. Otherwise it is 1, and stderr has the error. A second Ctrl-C ends delayq and the
+// commands that consume runs at once, with exit code 130; their messages are delivered again.
 package main
 
 import (
@@ -43,7 +44,7 @@ func main() {
 		<-signals
 		cancel()
 		for s := range signals {
-			if s != syscall.SIGHUP { // it comes twice when a terminal is closed: from the shell and from the system
+			if s != syscall.SIGHUP { // it comes twice for a closed terminal: from shell and system
 				a.children.kill()
 				os.Exit(exitForced)
 			}

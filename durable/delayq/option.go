@@ -15,8 +15,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// option makes a flag whose help names the accepted values. The backquoted word in usage stands for the
-// value.
+// option makes a flag whose help names the accepted values. The backquoted word in usage stands for
+// the value.
 func option[T any](name, usage string, v *checked[T]) cli.Flag {
 	return &cli.GenericFlag{Name: name, Usage: usage + " (" + v.accepted + ")", Value: v}
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// newTable makes a table with a header. The numbered columns are aligned to the right, as are numbers.
+// newTable makes a table with a header. The numbered columns are aligned to the right, as are
+// numbers.
 func newTable(header table.Row, right ...int) table.Writer {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
@@ -99,8 +100,8 @@ func optionalJSON(t time.Time) *time.Time {
 	return &t
 }
 
-// timeJSON returns a time that JSON can hold. Years end with 9999 there, and due times do not: a later
-// time becomes the end of that year.
+// timeJSON returns a time that JSON can hold. Years end with 9999 there, and due times do not: a
+// later time becomes the end of that year.
 func timeJSON(t time.Time) time.Time {
 	if t.Year() <= 9999 {
 		return t

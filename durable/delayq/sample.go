@@ -100,7 +100,8 @@ func rate(perSecond float64) string {
 	return strconv.FormatFloat(perSecond, 'f', 0, 64)
 }
 
-// lines formats a sample for an output that cannot be redrawn: one line, and one for each partition.
+// lines formats a sample for an output that cannot be redrawn: one line, and one for each
+// partition.
 func (s *sample) lines(partitions bool) string {
 	all, parts := s.rates()
 	line := func(c *durable.Counts, r rates) string {

@@ -45,8 +45,8 @@ func (a *app) takeCommand() *cli.Command {
 	}
 }
 
-// maxTake is the largest number of messages that one command takes. It holds those in memory that it has
-// not acknowledged.
+// maxTake is the largest number of messages that one command takes. It holds those in memory that
+// it has not acknowledged.
 const maxTake = 1_000_000
 
 // settleAtOnce is how many messages are settled at the same time.
@@ -96,8 +96,8 @@ func next(ctx context.Context, r *durable.Receiver, wait time.Duration) (*durabl
 	return r.Take(ctx)
 }
 
-// noneLeft returns the error of a Take that returned no message. It is nil after Ctrl-C, and if earlier
-// messages came before the wait was over.
+// noneLeft returns the error of a Take that returned no message. It is nil after Ctrl-C, and if
+// earlier messages came before the wait was over.
 func (a *app) noneLeft(ctx context.Context, err error, taken int, o takeOptions) error {
 	switch {
 	case ctx.Err() != nil: // Ctrl-C

@@ -52,8 +52,8 @@ type sample struct {
 	before *look // nil for the first look. A *sample would keep all earlier looks in memory
 }
 
-// watch looks at the queue once in each interval. It skips a look if the store cannot be reached, because
-// the next one may succeed.
+// watch looks at the queue once in each interval. It skips a look if the store cannot be reached,
+// because the next one may succeed.
 func (a *app) watch(ctx context.Context, s *session, o watchOptions) error {
 	show := a.viewer(o)
 	tick := time.NewTicker(o.interval)
@@ -86,8 +86,8 @@ func (a *app) watch(ctx context.Context, s *session, o watchOptions) error {
 	}
 }
 
-// viewer returns a function that shows samples: as a table that is redrawn on a terminal, as JSON, or as
-// lines.
+// viewer returns a function that shows samples: as a table that is redrawn on a terminal, as JSON,
+// or as lines.
 func (a *app) viewer(o watchOptions) func(*sample) error {
 	switch {
 	case a.json:
@@ -107,8 +107,8 @@ type painter struct {
 	drawn int
 }
 
-// paint draws a block over the previous one, cut to the screen: lines that have scrolled away cannot be
-// redrawn, and the terminal breaks a long line into two.
+// paint draws a block over the previous one, cut to the screen: lines that have scrolled away
+// cannot be redrawn, and the terminal breaks a long line into two.
 func (p *painter) paint(block string) error {
 	lines := strings.Split(block, "\n")
 	columns, rows := p.size()
