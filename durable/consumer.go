@@ -120,8 +120,8 @@ func (c *consumer) leave() {
 	}
 }
 
-// fail ends the consumer with err, unless the store may work again. The calls of Consume and Take then
-// return err.
+// fail ends the consumer with err, unless the store may work again. The calls of Consume and Take
+// then return err.
 func (c *consumer) fail(err error) {
 	if errors.Is(err, ErrBroken) || errors.Is(err, ErrClosed) && c.ctx.Err() == nil {
 		c.cancel(err)
@@ -141,8 +141,8 @@ func (c *consumer) failure() error {
 // after Membership.
 const leaveTime = time.Second
 
-// renewal extends leases in good time. If that fails, the context of the handler is cancelled before
-// the lease ends.
+// renewal extends leases in good time. If that fails, the context of the handler is cancelled
+// before the lease ends.
 func (c *consumer) renewal() {
 	for c.life.Err() == nil {
 		pause(c.life, c.dispatcher.leases.period())

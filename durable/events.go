@@ -118,8 +118,8 @@ func (q *Queue) report(format string, args ...any) {
 	q.reportFault(fault{partition: -1, err: fmt.Errorf(format, args...)})
 }
 
-// reportFault tells the log, OnError and OnEvent of a fault. No lock is held: these functions are the
-// user's.
+// reportFault tells the log, OnError and OnEvent of a fault. No lock is held: these functions are
+// the user's.
 func (q *Queue) reportFault(f fault) {
 	kind, level := EventError, slog.LevelError
 	switch {
@@ -144,8 +144,8 @@ func (q *Queue) reportFault(f fault) {
 	}
 }
 
-// outages bounds the log records of a store that cannot be reached: many calls fail then, each again
-// and again.
+// outages bounds the log records of a store that cannot be reached: many calls fail then, each
+// again and again.
 type outages struct {
 	mu      sync.Mutex
 	logged  time.Time

@@ -44,8 +44,8 @@ type held struct {
 //	taken      is in the hands of a handler or receiver     gone: settled, released, lease lost
 //	gone       is not held any more
 //
-// Armed, ready, parked and beginning messages count as claimed and not begun (see admission.claimed).
-// Beginning and waiting messages occupy a taker (see admission.beginning).
+// Armed, ready, parked and beginning messages count as claimed and not begun (see
+// admission.claimed). Beginning and waiting messages occupy a taker (see admission.beginning).
 type heldState uint8
 
 const (
@@ -97,8 +97,8 @@ const (
 	beginForgets                    // it did not begin: it was cancelled or rescheduled, its lease has ended, or the call failed
 )
 
-// afterBegin decides what follows from the store's answer to the begin of a message. ended says that
-// the consumer begins no messages any more.
+// afterBegin decides what follows from the store's answer to the begin of a message. ended says
+// that the consumer begins no messages any more.
 func (h *held) afterBegin(a answer, err error, ended bool) (next afterBegin, wait time.Duration) {
 	switch {
 	case err != nil:
@@ -181,8 +181,8 @@ func (l *leases) extend(h *held) driver.Change {
 	return change
 }
 
-// extended notes the answer to an extension. A begin that took place after it may have been answered
-// before, with a later end of the lease.
+// extended notes the answer to an extension. A begin that took place after it may have been
+// answered before, with a later end of the lease.
 func (l *leases) extended(h *held, a answer) {
 	if a.until().After(h.until) {
 		h.extended(a)
