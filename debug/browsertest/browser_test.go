@@ -74,7 +74,7 @@ func browser(t *testing.T) context.Context {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "4"); err != nil { // they mostly wait for the page, however few processors there are
+	if err := flag.Set("test.parallel", "8"); err != nil { // they mostly wait for the page, however few processors there are
 		panic(err)
 	}
 	code := m.Run()
