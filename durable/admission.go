@@ -42,6 +42,7 @@ type share struct {
 	bytes   int  // of their bodies
 	starved bool // the pump would claim more if there were fewer
 
+	paused  bool          // the last claim said so; nothing is claimed, begun or handed to a taker
 	overdue bool          // the store has messages that are due, as far as is known
 	granted int           // takers set aside for the claim under way
 	hungry  bool          // the share is in admission.hungry

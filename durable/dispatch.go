@@ -142,7 +142,7 @@ func (d *dispatcher) expect(p *consumerPart, due driver.Instant) {
 	left := p.clock.until(due)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p.share.overdue = p.share.overdue || left <= p.share.trip
+	p.share.overdue = p.share.overdue || left <= p.share.trip && !p.share.paused
 }
 
 // disowned ends a partition's part in the grants.
@@ -170,14 +170,15 @@ func (d *dispatcher) ungrantSlow(p *consumerPart) *time.Timer {
 	})
 }
 
-// hold takes in the messages of a claim that began at sent; a claim that failed has none.
+// hold takes in the messages of a claim that began at sent; a claim that failed has none. If the
+// partition is paused, hold gives back all of its messages that no taker has.
 func (d *dispatcher) hold(p *consumerPart, claimed driver.Claimed, sent time.Time) {
 	trip := time.Duration(-1)
 	if !claimed.Now.IsZero() {
 		p.clock.observe(claimed.Now, sent)
 		trip = time.Since(sent)
 	}
-	overdue := claimed.Next > 0 && !claimed.Next.Time().After(claimed.Now)
+	overdue := claimed.Next > 0 && !claimed.Next.Time().After(claimed.Now) && !claimed.Paused
 	messages := make([]*held, len(claimed.Records))
 	for i := range claimed.Records {
 		messages[i] = &held{record: claimed.Records[i], part: p}
@@ -186,7 +187,17 @@ func (d *dispatcher) hold(p *consumerPart, claimed driver.Claimed, sent time.Tim
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.admission.claimEnded(&p.share, trip, overdue)
+	if trip >= 0 && p.share.paused != claimed.Paused {
+		if p.share.paused = claimed.Paused; p.share.paused {
+			d.releaseHeld(p)
+		}
+	}
 	for _, h := range messages {
+		if p.share.paused {
+			h.state = heldGone
+			d.giveBack(h)
+			continue
+		}
 		d.leases.add(h, sent, claimed.Now)
 		if h.record.State == driver.StateFiring {
 			d.give(h)
@@ -335,6 +346,10 @@ func (d *dispatcher) notBegun(h *held, a answer, err error) {
 	case a.Status == driver.StatusEarly: // release has passed already
 		d.forget(h)
 		d.giveBack(h)
+	case a.Status == driver.StatusPaused:
+		d.forget(h)
+		d.giveBack(h)
+		h.part.share.wake() // the next claim says so for the whole partition
 	default: // the message was cancelled or rescheduled, or its lease has ended
 		d.forget(h)
 	}
@@ -350,10 +365,12 @@ func (d *dispatcher) arrived() {
 // give hands a message that has begun to a taker, or keeps it for the next one. A handler or
 // receiver comes again soon, and a message that is given back would come behind later ones. If
 // receivers had to wait when the store answers, a Take that waits for less than a round trip would
-// never get a message. If no taker comes, the message is given back when the consumer retires.
+// never get a message. If no taker comes, the message is given back when the consumer retires. A
+// message of a partition that is paused is given back at once.
 func (d *dispatcher) give(h *held) {
 	h.state = heldBegun
-	for d.takers.len() > 0 {
+	paused := h.part.share.paused
+	for !paused && d.takers.len() > 0 {
 		if t := d.takers.pop(); !t.left {
 			d.admission.waiting--
 			d.taken(h)
@@ -361,7 +378,7 @@ func (d *dispatcher) give(h *held) {
 			return
 		}
 	}
-	if d.ctx.Err() == nil {
+	if !paused && d.ctx.Err() == nil {
 		d.begun.push(h)
 		d.admission.begun = d.begun.len()
 		return
@@ -484,6 +501,11 @@ func (d *dispatcher) dropGone() {
 func (d *dispatcher) release(p *consumerPart) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.releaseHeld(p)
+}
+
+// releaseHeld is release with mu held.
+func (d *dispatcher) releaseHeld(p *consumerPart) {
 	var back []*held
 	for h := range d.leases.held {
 		if (p == nil || h.part == p) && h.releasable() {

@@ -13,6 +13,7 @@ type part struct {
 	index   int
 	clock   serverClock // of the server that keeps the partition; the servers of a Cluster may differ
 	puts    batcher[putRequest, driver.Status]
+	pauses  batcher[bool, struct{}]
 	changes [driver.OpExpire + 1]batcher[driver.Change, answer] // but for OpBegin: each consumer has its own
 }
 
@@ -33,6 +34,7 @@ func newPart(q *Queue, index int, name string) *part {
 	if groups {
 		p.puts.alone = p.putOne
 	}
+	p.gatherPauses(name)
 	for op := driver.OpAck; op <= driver.OpExpire; op++ {
 		apply := p.apply
 		if op >= driver.OpCancel && op <= driver.OpPurge {

@@ -97,7 +97,9 @@ func (b *backend) take(ctx context.Context, p *partition, now time.Time, claim *
 		t.again(unseen)
 		t.run()
 		p.hint(head)
-		claimed = driver.Claimed{Records: t.records, Now: now, Next: p.head, Lost: t.lost, Unreadable: len(p.unreadable)}
+		claimed = driver.Claimed{
+			Records: t.records, Now: now, Next: p.head, Lost: t.lost, Unreadable: len(p.unreadable), Paused: p.state.paused != 0,
+		}
 		suspects = t.suspects
 		return nil
 	})
@@ -136,7 +138,7 @@ func (t *taking) again(unseen []driver.Change) {
 // run takes messages in the order of their due times, unless there are unseen ones. Either way it finds the head.
 func (t *taking) run() {
 	most := t.claim.Max
-	if len(t.records) > 0 {
+	if len(t.records) > 0 || t.p.state.paused != 0 {
 		most = 0
 	}
 	first := t.p.token + 1

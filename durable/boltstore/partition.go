@@ -372,11 +372,15 @@ func (p *partition) needsCommit(changes []driver.Change) bool {
 
 func (p *partition) begin(now time.Time, b *driver.Batch, l *lease, o *driver.Outcome) {
 	o.Due = l.due
-	if !l.firing && l.due > local.Floor(now).Add(b.Lead) {
-		o.Status = driver.StatusEarly
-		return
-	}
 	if !l.firing {
+		switch {
+		case p.state.paused != 0:
+			o.Status = driver.StatusPaused
+			return
+		case l.due > local.Floor(now).Add(b.Lead):
+			o.Status = driver.StatusEarly
+			return
+		}
 		l.firing = true
 		p.notes[l.id] = struct{}{}
 	}
