@@ -165,7 +165,7 @@ func TestConsumerIsPaused(t *testing.T) {
 	time.Sleep(500 * time.Millisecond) // while a dozen messages are handled
 	sleeper.signal(syscall.SIGSTOP)
 	other := r.start(consumer)
-	require.Eventually(t, r.shared, patience, 100*time.Millisecond, "nobody has the sleeper's messages")
+	require.Eventually(t, r.shared, patience, 100*time.Millisecond, "no other consumer gets the sleeper's messages")
 	sleeper.signal(syscall.SIGCONT)
 	producer.wait()
 	r.drained()

@@ -40,7 +40,7 @@ func TestConsumersJoinAndLeave(t *testing.T) {
 	r.drained()
 	consumers[4].stop()
 	report := r.checkAll(messages, checker.Options{})
-	assert.Zero(t, report.Duplicates, "who leaves gives back what he has not begun, and finishes the rest")
+	assert.Zero(t, report.Duplicates, "a consumer that leaves gives back what has not begun, and finishes the rest")
 }
 
 // One consumer becomes five, and five become one: the others leave gracefully, or are killed. Each
@@ -229,6 +229,6 @@ func (o *owners) checkChange(c change, starts []ownedStart) {
 	// Two times the membership, and a margin for a busy machine.
 	assert.Less(o.t, took, 2*membership+scaled(18*time.Second, 2*time.Second))
 	for p, consumer := range owner {
-		assert.Contains(o.t, c.there, consumer, "partition %d is with one who is there", p)
+		assert.Contains(o.t, c.there, consumer, "partition %d is with a consumer that is there", p)
 	}
 }
