@@ -17,23 +17,24 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Handler is called for each delivery. Nil acknowledges it. An error, or a panic (see
+// Handler is called for each delivery. Nil acknowledges the message. An error, or a panic (see
 // [PanicError]), is a failed attempt: the message comes again after ConsumerOptions.Backoff, or
-// after what [RetryAfter] says, until it has had its attempts; then, or at once after [Reject], it
-// is a dead letter. If the handler has itself called a method of d that settles the message, its
-// result has no effect.
+// after the time of [RetryAfter]. After its last attempt, or at once after [Reject], it becomes a
+// dead letter. If the handler has called a method of d that settles the message, its result has no
+// effect.
 //
 // A message may be delivered more than once: if a process crashes, if the lease ends because the
-// store could not be reached, and if an acknowledgement is lost. So a handler has to be idempotent.
+// store could not be reached, and if the reply to an acknowledgement is lost. A handler has to be
+// idempotent.
 //
-// The handler's context has the values of the context of Consume, but does not end with it. It is
-// cancelled, and its cause is
+// The handler's context has the values of the context of Consume, but does not end with it. The
+// context is cancelled with one of these causes:
 //
 //   - [ErrLeaseLost] before the message may be given to another consumer,
 //   - [context.DeadlineExceeded] after ConsumerOptions.HandlerTimeout,
 //   - [ErrClosed] if ConsumerOptions.Grace is over after the end of Consume, and when the queue is
-//     closed. An error that the handler returns then gives the message back without an attempt,
-//     except Reject and RetryAfter.
+//     closed. If the handler then returns an error other than Reject and RetryAfter, the message is
+//     given back without an attempt.
 type Handler func(ctx context.Context, d *Delivery) error
 
 // Consume claims messages and calls the handler for each that is due, until ctx ends or the queue
@@ -44,7 +45,7 @@ type Handler func(ctx context.Context, d *Delivery) error
 //  2. It waits for the handlers that run, for ConsumerOptions.Grace at most.
 //  3. It cancels their contexts and waits for another second.
 //  4. It gives back the messages of the handlers that still run, and reports them to
-//     Options.OnError. Such a handler goes on, and what it asks for its message is [ErrLeaseLost].
+//     Options.OnError. Such a handler goes on, and its calls for the message return [ErrLeaseLost].
 //
 // Messages that are given back count neither an attempt nor a crash. Then Consume waits until the
 // store has answered (if the store cannot be reached, for Options.RetryFor), and returns nil if ctx
@@ -245,12 +246,12 @@ func saturatedAdd(a, b time.Duration) time.Duration {
 	return a
 }
 
-// PanicError is the error of a handler that has panicked. ConsumerOptions.Backoff gets it, and
-// Options.OnError an error that wraps it and has the whole stack in its text. The message keeps the
-// text of Error.
+// PanicError is the error of a handler that has panicked. ConsumerOptions.Backoff gets it.
+// Options.OnError gets an error that wraps it and has the whole stack in its text. The message
+// keeps the text of Error as its reason.
 type PanicError struct {
 	Value any    // the argument of panic
-	Place string // of the function that has panicked: the last two elements of the file, and the line
+	Place string // the last two elements of the file of the panic, and its line
 	Stack []byte // of the goroutine, as from [debug.Stack]
 }
 
@@ -282,9 +283,9 @@ func newPanicError(v any) *PanicError {
 	}
 }
 
-// settle does what the result of a handler asks for. It calls done when the store has answered, and
-// does not wait for that. It reports false, and does not call done, if the handler has settled the
-// message itself.
+// settle settles a delivery as the result of the handler says. It does not wait for the store, but
+// calls done when the store has answered. If the handler has settled the message itself, settle
+// returns false and does not call done.
 func (w *workers) settle(d *Delivery, err error, done func()) bool {
 	op, change := driver.OpAck, driver.Change{}
 	if err != nil {
@@ -303,7 +304,7 @@ func (w *workers) settle(d *Delivery, err error, done func()) bool {
 	return own
 }
 
-// failed decides what becomes of a message whose handler has failed.
+// failed decides what happens to a message whose handler has failed.
 func (w *workers) failed(d *Delivery, err error) (op driver.Op, change driver.Change) {
 	change.Reason = reasonOf(err)
 	defer func() { // the methods of the error, and Backoff, are the user's

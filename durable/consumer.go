@@ -111,7 +111,7 @@ func (c *consumer) stop() {
 	close(c.stopped)
 }
 
-// leave tells the other consumers, which take over the partitions.
+// leave tells the other consumers that this one ends, so that they take over its partitions.
 func (c *consumer) leave() {
 	ctx, cancel := context.WithTimeout(c.q.ctx, leaveTime)
 	defer cancel()
@@ -131,13 +131,13 @@ func (c *consumer) fail(err error) {
 
 // failure is the error that has ended the consumer, nil if there was none.
 func (c *consumer) failure() error {
-	if err := context.Cause(c.ctx); err != ErrClosed { //nolint:errorlint // this very error ends a consumer that has not failed
+	if err := context.Cause(c.ctx); err != ErrClosed { //nolint:errorlint // exactly this error ends a consumer that has not failed
 		return err
 	}
 	return nil
 }
 
-// leaveTime is how long a consumer that ends tries to tell the others. If that fails they notice
+// leaveTime is how long a consumer that ends tries to tell the others. If that fails, they notice
 // after Membership.
 const leaveTime = time.Second
 

@@ -464,7 +464,7 @@ func (d *dispatcher) extend(h *held) {
 // lose gives up a message whose lease is about to end, or has ended, and cancels the context of its
 // handler. mu is held.
 func (d *dispatcher) lose(h *held) {
-	begun := h.state == heldBegun || h.state == heldTaken // an armed or ready one may have been cancelled
+	begun := h.state == heldBegun || h.state == heldTaken // other messages may have been cancelled
 	if !d.forget(h) {
 		return
 	}

@@ -24,7 +24,7 @@
 //   - A timeout that may be lost with the process needs no store: use package timingwheel.
 //   - Messages are delivered in no particular order, and a handler may run twice. Use a log or a
 //     transaction if the order matters or handlers cannot be idempotent.
-//   - Bodies up to 1 MiB by default are accepted. Keep large data elsewhere, and its name in the message.
+//   - Bodies are small: up to 1 MiB by default. Keep large data elsewhere, and its name in the message.
 //   - Recurring jobs have no schedule here. A handler enqueues the next message itself.
 //
 // # States

@@ -136,7 +136,7 @@ func (c *canceller) failure() error {
 // changeMany changes messages of a partition, as many at once as find room and the pace allows, and
 // tells what became of each. The first error, which names a message, ends it: the calls that were
 // not sent are withdrawn.
-func (p *part) changeMany(ctx context.Context, op driver.Op, changes []driver.Change, pace *pacer, told func(id string, status driver.Status)) error {
+func (p *part) changeMany(ctx context.Context, op driver.Op, changes []driver.Change, pace *pacer, done func(id string, status driver.Status)) error {
 	for len(changes) > 0 {
 		n, err := pace.wait(ctx, p.q, len(changes))
 		if err == nil {
@@ -151,7 +151,7 @@ func (p *part) changeMany(ctx context.Context, op driver.Op, changes []driver.Ch
 			c.room = p.q.room
 			calls = append(calls, c)
 		}
-		if err := p.changeTogether(ctx, op, calls, changes, told); err != nil {
+		if err := p.changeTogether(ctx, op, calls, changes, done); err != nil {
 			return err
 		}
 		changes = changes[len(calls):]
@@ -160,7 +160,7 @@ func (p *part) changeMany(ctx context.Context, op driver.Op, changes []driver.Ch
 }
 
 // changeTogether makes calls that have room. After an error it withdraws those that were not sent.
-func (p *part) changeTogether(ctx context.Context, op driver.Op, calls []*call[driver.Change, answer], changes []driver.Change, told func(string, driver.Status)) (err error) {
+func (p *part) changeTogether(ctx context.Context, op driver.Op, calls []*call[driver.Change, answer], changes []driver.Change, done func(string, driver.Status)) (err error) {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	p.changes[op].add(calls...)
@@ -168,7 +168,7 @@ func (p *part) changeTogether(ctx context.Context, op driver.Op, calls []*call[d
 		o, failure := p.changes[op].wait(ctx, c)
 		switch {
 		case failure == nil:
-			told(changes[i].ID, o.Status)
+			done(changes[i].ID, o.Status)
 		case err == nil:
 			err = fmt.Errorf("durable: message %q: %w", changes[i].ID, failure)
 			leave()

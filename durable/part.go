@@ -9,11 +9,13 @@ import (
 
 // part is a partition, with the batchers of what is written to it.
 type part struct {
-	q       *Queue
-	index   int
-	clock   serverClock // of the server that keeps the partition; the servers of a Cluster may differ
-	puts    batcher[putRequest, driver.Status]
-	changes [driver.OpExpire + 1]batcher[driver.Change, answer] // by driver.Op. OpBegin is unused: each consumer has its own
+	q     *Queue
+	index int
+	clock serverClock // of the server that keeps the partition; the servers of a Cluster may differ
+	puts  batcher[putRequest, driver.Status]
+
+	// changes has a batcher for each driver.Op, except OpBegin: each consumer has its own of that.
+	changes [driver.OpExpire + 1]batcher[driver.Change, answer]
 }
 
 // putRequest is a message to be stored.

@@ -275,7 +275,7 @@ const (
 	Cancelled   Result = iota + 1 // it will not be delivered
 	Rescheduled                   // it will be delivered at the new time
 	Firing                        // it has begun, and may be delivered again if this delivery fails
-	NotFound                      // there is no such message: it was never there, is gone, or is a dead letter
+	NotFound                      // there is no such message, or it is a dead letter
 )
 
 var resultNames = []string{"Cancelled", "Rescheduled", "Firing", "NotFound"}

@@ -18,7 +18,7 @@ type room struct {
 	mu        sync.Mutex
 	usedCalls int
 	usedBytes int
-	outages   int       // calls of the store that have failed for outageAfter; if there is one, no call waits
+	outages   int       // calls that have failed for outageAfter; if there is one, no call waits
 	waiting   list.List // of *roomWaiter
 }
 

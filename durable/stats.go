@@ -35,7 +35,7 @@ type Counts struct {
 	Cancelled uint64 // messages that were cancelled
 	Crashed   uint64 // deliveries that ended with their leases
 	Expired   uint64 // messages that were removed after their ExpireAt instead of being delivered
-	Trimmed   uint64 // dead letters that were dropped because of Options.DeadLimit, DeadBytes or DeadAge
+	Trimmed   uint64 // dead letters that were dropped: see Options.DeadLimit, DeadBytes, DeadAge
 
 	// Lost is the number of messages whose records are gone, because a Redis server has evicted
 	// them or their key was deleted. It counts those that consumers and audits have removed from
@@ -113,7 +113,7 @@ func (l *lateness) summary() Lateness {
 
 // Stats is the state of a queue.
 type Stats struct {
-	Counts              // of the whole queue: sums, the earliest NextDue, and one of the partitions' Now
+	Counts              // sums; NextDue is the earliest, Now the latest of all partitions
 	Partitions []Counts // of each partition
 	Prefetched int      // messages that this process has claimed and not begun
 	Firing     int      // messages that this process has begun and not settled

@@ -52,7 +52,7 @@ func TestScreenshots(t *testing.T) {
 		p := open(t, queues(&durabledebug.Handler{Actions: true}, "orders", q, "mail", openQueue(t, memory(), "mail")), "")
 		p.live("orders")
 		p.wait("page.pasts.get('orders').points.length > 40")
-		p.do(chromedp.EmulateViewport(1100, 1560))
+		p.do(chromedp.EmulateViewport(1100, 1640))
 		p.save(filepath.Join(directory, "queues.png"), "light")
 	})
 }
@@ -102,7 +102,7 @@ func busyQueue(t *testing.T) *durable.Queue {
 			require.NoError(t, err)
 		}
 	}
-	reasons := []string{"the payment service answers 503 Service Unavailable", "rejected: the address is not known", "card expired"}
+	reasons := []string{"the payment service answers 503 Service Unavailable", "the address is not known", "the card has expired"}
 	consumeUntilEnd(t, q, func(ctx context.Context, d *durable.Delivery) error {
 		switch n := rand.IntN(200); {
 		case n == 0:
@@ -112,9 +112,10 @@ func busyQueue(t *testing.T) *durable.Queue {
 		}
 		select {
 		case <-time.After(time.Duration(rand.IntN(40)) * time.Millisecond):
+			return nil
 		case <-ctx.Done():
+			return ctx.Err()
 		}
-		return nil
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -124,7 +125,7 @@ func busyQueue(t *testing.T) *durable.Queue {
 		for step := 0; ctx.Err() == nil; step++ {
 			time.Sleep(10 * time.Millisecond)
 			for range 1 + rand.IntN(int(4+3*math.Sin(float64(step)/400))) {
-				_, _ = q.Enqueue(ctx, durable.Message{ID: fmt.Sprintf("order-%d", rand.Int32()), Delay: time.Duration(rand.ExpFloat64() * float64(10*time.Second))})
+				_, _ = q.Enqueue(ctx, durable.Message{ID: fmt.Sprintf("order-%d", rand.Int32()), Body: make([]byte, 40+rand.IntN(400)), Delay: time.Duration(rand.ExpFloat64() * float64(10*time.Second))})
 			}
 		}
 	}()
