@@ -111,7 +111,7 @@ func look(name string, source Source) *Wheel {
 		Running:  st.Running, SlowRunning: st.SlowRunning, Workers: st.Workers, Buckets: st.Buckets, Bytes: st.Bytes,
 		Levels:   make([]Level, len(o.Levels)),
 		Next:     make([]Expiration, len(o.Next)),
-		Lateness: lateness(&st.Lateness),
+		Lateness: LatenessOf(&st.Lateness),
 	}
 	for i, l := range o.Levels {
 		w.Levels[i] = Level{
@@ -136,7 +136,8 @@ func counters(st *timingwheel.Stats) map[string]uint64 {
 	return all
 }
 
-func lateness(h *timingwheel.Histogram) Lateness {
+// LatenessOf returns the figures of a histogram of lateness. It is for pages of other packages.
+func LatenessOf(h *timingwheel.Histogram) Lateness {
 	l := Lateness{
 		Count:   h.Count(),
 		MeanNs:  int64(h.Mean()),

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/timingwheel-go/timingwheel"
 	"github.com/timingwheel-go/timingwheel/internal/source"
@@ -43,13 +41,9 @@ var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(own
 //
 // All methods may be called at any time from any goroutine. A Handler must not be copied.
 type Handler struct {
-	mu     sync.Mutex
-	wheels []*watched // in the order of Add
-	list   cache      // of all names
+	wheels webpage.Registry[*watched]
+	list   cache // of all names
 }
-
-// maxName is the longest name of a wheel in bytes.
-const maxName = 128
 
 // ErrName is wrapped by the errors of [Handler.Add].
 var ErrName = errors.New("timingwheel/debug: bad name of a wheel")
@@ -63,55 +57,19 @@ func (h *Handler) Add(name string, w Source) error {
 	if source.Missing(w) {
 		panic(fmt.Sprintf("timingwheel/debug: Add of a nil %T as wheel %q", w, name))
 	}
-	if name == "" || len(name) > maxName || !utf8.ValidString(name) {
-		return fmt.Errorf("%w: %q; accepted is UTF-8 of 1 to %d bytes", ErrName, name, maxName)
-	}
-	if !h.add(&watched{name: name, source: w}) {
-		return fmt.Errorf("%w: %q is in use; accepted is a name that is not, or was removed", ErrName, name)
+	if err := h.wheels.Add(name, &watched{name: name, source: w}); err != nil {
+		return fmt.Errorf("%w: %w", ErrName, err)
 	}
 	h.list.forget()
 	return nil
 }
 
-func (h *Handler) add(w *watched) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.index(w.name) >= 0 {
-		return false
-	}
-	h.wheels = append(h.wheels, w)
-	return true
-}
-
 // Remove takes the wheel of that name off the page and reports whether there was one. Requests that
 // are under way may still look at it.
 func (h *Handler) Remove(name string) bool {
-	removed := h.remove(name)
+	removed := h.wheels.Remove(name)
 	h.list.forget()
 	return removed
-}
-
-func (h *Handler) remove(name string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	i := h.index(name)
-	if i < 0 {
-		return false
-	}
-	h.wheels = slices.Delete(h.wheels, i, i+1)
-	return true
-}
-
-// index returns the index of the wheel of that name, or -1 if there is none. mu is held.
-func (h *Handler) index(name string) int {
-	return slices.IndexFunc(h.wheels, func(w *watched) bool { return w.name == name })
-}
-
-// all returns the wheels in a new slice.
-func (h *Handler) all() []*watched {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.wheels)
 }
 
 // ServeHTTP answers GET and HEAD, and refuses other methods.

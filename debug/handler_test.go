@@ -21,6 +21,7 @@ import (
 	"go.uber.org/atomic"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/webpage"
 )
 
 var start = time.Date(2030, time.January, 1, 12, 0, 0, 0, time.UTC)
@@ -229,11 +230,11 @@ func TestBadNames(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
 	tw := manual(t, timingwheel.Options{})
-	require.NoError(t, h.Add(strings.Repeat("x", maxName), tw))
+	require.NoError(t, h.Add(strings.Repeat("x", webpage.MaxName), tw))
 	for name, want := range map[string]string{
-		"":                             `timingwheel/debug: bad name of a wheel: ""; accepted is UTF-8 of 1 to 128 bytes`,
-		strings.Repeat("x", maxName+1): "accepted is UTF-8 of 1 to 128 bytes",
-		"\xff":                         `"\xff"; accepted is UTF-8 of 1 to 128 bytes`,
+		"":                                     `timingwheel/debug: bad name of a wheel: ""; accepted is UTF-8 of 1 to 128 bytes`,
+		strings.Repeat("x", webpage.MaxName+1): "accepted is UTF-8 of 1 to 128 bytes",
+		"\xff":                                 `"\xff"; accepted is UTF-8 of 1 to 128 bytes`,
 	} {
 		err := h.Add(name, tw)
 		require.ErrorIs(t, err, ErrName)

@@ -70,11 +70,12 @@ type profiled interface{ WriteProfile(w io.Writer) error }
 // serveProfile answers with the profile of the wheel of that name, or without a name of the first
 // one.
 func (h *Handler) serveProfile(w http.ResponseWriter, r *http.Request, name string) {
-	chosen := choose(h.all(), name)
-	if chosen == nil {
+	entry, ok := h.wheels.Choose(name)
+	if !ok {
 		http.Error(w, fmt.Sprintf("no wheel %q", name), http.StatusNotFound)
 		return
 	}
+	chosen := entry.Thing
 	p, ok := chosen.source.(profiled)
 	if !ok {
 		http.Error(w, fmt.Sprintf("wheel %q has no profile: %T has no method WriteProfile", chosen.name, chosen.source), http.StatusNotFound)
@@ -110,12 +111,12 @@ func (h *Handler) serveJSON(w http.ResponseWriter, r *http.Request, name string)
 func (h *Handler) document(name string) (data []byte, status int, err error) {
 	// The list of wheels is read within fresh. A list that was read before would outlive a Remove
 	// or an Add meanwhile.
-	wheels, err := h.list.fresh(func() ([]byte, error) { return json.Marshal(list(h.all())) })
+	wheels, err := h.list.fresh(func() ([]byte, error) { return json.Marshal(list(h.wheels.All())) })
 	if err != nil {
 		return nil, 0, err
 	}
-	w := choose(h.all(), name)
-	if w == nil {
+	entry, ok := h.wheels.Choose(name)
+	if !ok {
 		missing := ""
 		status = http.StatusOK
 		if name != "" {
@@ -124,6 +125,7 @@ func (h *Handler) document(name string) (data []byte, status int, err error) {
 		data, err = assemble(missing, wheels, json.RawMessage("null"))
 		return data, status, err
 	}
+	w := entry.Thing
 	wheel, err := w.json.fresh(func() ([]byte, error) { return json.Marshal(look(w.name, w.source)) })
 	if err != nil {
 		return nil, 0, err
@@ -147,20 +149,10 @@ func assemble(missing string, wheels, wheel json.RawMessage) ([]byte, error) {
 	return fmt.Appendf(data, `"wheels":%s,"wheel":%s}`, wheels, wheel), nil
 }
 
-func list(all []*watched) []Entry {
+func list(all []webpage.Entry[*watched]) []Entry {
 	entries := make([]Entry, len(all))
-	for i, w := range all {
-		entries[i] = Entry{w.name, w.source.Len()}
+	for i, e := range all {
+		entries[i] = Entry{e.Name, e.Thing.source.Len()}
 	}
 	return entries
-}
-
-// choose is the wheel of that name, or the first one where there is no name; nil if there is none.
-func choose(all []*watched, name string) *watched {
-	for _, w := range all {
-		if name == "" || w.name == name {
-			return w
-		}
-	}
-	return nil
 }

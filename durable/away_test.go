@@ -38,7 +38,7 @@ func (b awayBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Ou
 }
 
 // A partition that cannot be reached does not hold up the others, and goes on when it is back.
-func TestPartitionThatIsAwayHoldsUpNoOther(t *testing.T) {
+func TestUnreachablePartitionDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var away atomic.Int64
@@ -48,7 +48,7 @@ func TestPartitionThatIsAwayHoldsUpNoOther(t *testing.T) {
 		var late atomic.Int64
 		var n [2]atomic.Int64
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
-			p := durable.PartitionOf(d.ID, 2)
+			p := driver.PartitionOf(d.ID, 2)
 			n[p].Add(1)
 			if p == 0 {
 				late.Store(max(late.Load(), int64(time.Since(d.Due))))
@@ -88,7 +88,7 @@ func (b slowBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Ou
 }
 
 // A partition that stands aside keeps its order.
-func TestSlowPartitionKeepsItsOrder(t *testing.T) {
+func TestStalledPartitionKeepsItsOrder(t *testing.T) {
 	t.Parallel()
 	for _, concurrency := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestSlowPartitionKeepsItsOrder(t *testing.T) {
 			n := 0
 			stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
 				mu.Lock()
-				p := durable.PartitionOf(d.ID, 2)
+				p := driver.PartitionOf(d.ID, 2)
 				if concurrency == 1 {
 					assert.False(t, d.Due.Before(last[p]), "message %s", d.ID)
 				}
@@ -140,14 +140,14 @@ func (b slowBeginBackend) Apply(ctx context.Context, batch driver.Batch) ([]driv
 // idOf is an id of a message of one partition of two.
 func idOf(part, i int) string {
 	for n := 0; ; n++ {
-		if id := fmt.Sprint(i, "-", n); durable.PartitionOf(id, 2) == part {
+		if id := fmt.Sprint(i, "-", n); driver.PartitionOf(id, 2) == part {
 			return id
 		}
 	}
 }
 
 // A partition that stands aside keeps no other one from being granted takers.
-func TestPartitionThatIsAwayIsNotFedFirst(t *testing.T) {
+func TestUnreachablePartitionTakesNoGrantsFromOthers(t *testing.T) {
 	t.Parallel()
 	slow := func(b driver.Backend) driver.Backend { return slowBeginBackend{b, 1, 20 * time.Second} }
 	bubbleOf(t, slow, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue) {

@@ -87,7 +87,7 @@ func TestEventsOfEachDelivery(t *testing.T) {
 		} {
 			assert.Equal(t, want, es.kinds(id), id)
 		}
-		part := func(id string) int { return durable.PartitionOf(id, 3) }
+		part := func(id string) int { return driver.PartitionOf(id, 3) }
 		for _, e := range es.of(func(e durable.Event) bool { return e.ID != "" }) {
 			assert.Equal(t, "orders", e.Queue)
 			assert.Equal(t, part(e.ID), e.Partition)
@@ -215,7 +215,7 @@ func TestFaultsOfMessagesAreLogged(t *testing.T) {
 	var seen []string
 	for _, r := range log.records(t) {
 		require.Equal(t, "m", r["id"], r)
-		require.EqualValues(t, durable.PartitionOf("m", 4), r["partition"])
+		require.EqualValues(t, driver.PartitionOf("m", 4), r["partition"])
 		seen = append(seen, fmt.Sprint(r["level"], " ", r["msg"]))
 	}
 	require.Contains(t, seen, "WARN durable: lease lost")
@@ -226,7 +226,7 @@ func TestFaultsOfMessagesAreLogged(t *testing.T) {
 }
 
 // Two consumers say which partitions they own, and together they own all.
-func TestRebalancedEvents(t *testing.T) {
+func TestRebalancedEventsNameAllPartitions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(memstore.Options{})

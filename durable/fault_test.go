@@ -140,8 +140,9 @@ func fixed(pause time.Duration) func(*durable.Delivery, error) time.Duration {
 
 var errDown = fmt.Errorf("connection refused: %w", durable.ErrUnavailable)
 
-// Every third call fails, one half of them after it has taken place. Nothing is lost and nothing comes twice.
-func TestRepliesAreLost(t *testing.T) {
+// Every third call fails, one half of them after it has taken place. Nothing is lost and nothing
+// comes twice.
+func TestLostRepliesNeitherLoseNorRepeatMessages(t *testing.T) {
 	t.Parallel()
 	for _, call := range []string{"Put", "Begin", "Ack", "Retry", "Bury", "Extend", "Heartbeat", "Watch"} {
 		t.Run(call, func(t *testing.T) {
@@ -201,7 +202,8 @@ func TestRepliesAreLost(t *testing.T) {
 	}
 }
 
-// A handler whose lease cannot be extended loses its context before anybody else may have the message.
+// A handler whose lease cannot be extended loses its context before anybody else may have the
+// message.
 func TestContextEndsBeforeTheLease(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -244,7 +246,7 @@ func TestContextEndsBeforeTheLease(t *testing.T) {
 }
 
 // While the store is away nothing is lost, and when it is back all goes on.
-func TestOutage(t *testing.T) {
+func TestOutageLosesNothing(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{RetryFor: time.Hour}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		var got deliveries
@@ -277,7 +279,7 @@ func TestOutage(t *testing.T) {
 }
 
 // Where the store stays away a call fails when its time is over, with an error that says so.
-func TestStoreStaysAway(t *testing.T) {
+func TestCallFailsAfterRetryFor(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{RetryFor: time.Minute}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		f.set(func(string) (before, after error) { return errDown, nil })
@@ -294,7 +296,7 @@ func TestStoreStaysAway(t *testing.T) {
 }
 
 // An idle consumer asks the store for each partition at most twice a second.
-func TestIdleConsumerIsQuiet(t *testing.T) {
+func TestIdleConsumerMakesFewCalls(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 4}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
@@ -308,8 +310,8 @@ func TestIdleConsumerIsQuiet(t *testing.T) {
 	})
 }
 
-// A process stands still after it has taken a message, for longer than the lease, so that the message
-// is cancelled. No handler is called for it, although the process goes on.
+// A process stands still after it has taken a message, for longer than the lease, so that the
+// message is cancelled. No handler is called for it, although the process goes on.
 func TestHandlerIsNotCalledAfterItsLease(t *testing.T) {
 	t.Parallel()
 	var told told

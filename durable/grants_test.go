@@ -101,8 +101,9 @@ func TestOverdueMessageBeginsWithItsClaim(t *testing.T) {
 	})
 }
 
-// What is overdue comes once, and in the order of due times within its partition; where handlers are quick most of it begins with its claim.
-func TestOverdueMessagesComeInOrder(t *testing.T) {
+// What is overdue comes once, and in the order of due times within its partition; where handlers
+// are quick most of it begins with its claim.
+func TestOverdueMessagesAreDeliveredOnceInOrder(t *testing.T) {
 	t.Parallel()
 	for _, concurrency := range []int{1, 64} {
 		calls := &watchedCalls{trip: time.Millisecond}
@@ -121,7 +122,7 @@ func TestOverdueMessagesComeInOrder(t *testing.T) {
 				time.Sleep(time.Duration(concurrency) * 10 * time.Microsecond)
 				mu.Lock()
 				defer mu.Unlock()
-				p := durable.PartitionOf(d.ID, 3)
+				p := driver.PartitionOf(d.ID, 3)
 				if concurrency == 1 {
 					assert.False(t, d.Due.Before(last[p]), "message %s", d.ID)
 				}
@@ -171,7 +172,7 @@ func TestSlowClaimGivesItsGrantBack(t *testing.T) {
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
 			mu.Lock()
 			defer mu.Unlock()
-			p := durable.PartitionOf(d.ID, 2)
+			p := driver.PartitionOf(d.ID, 2)
 			if n[p]++; p == 0 {
 				late = max(late, time.Since(d.Due))
 			}
@@ -195,7 +196,7 @@ func TestSlowClaimGivesItsGrantBack(t *testing.T) {
 }
 
 // What a claim has begun while the consumer ends is given back, without a crash.
-func TestEndGivesBackWhatItsClaimHasBegun(t *testing.T) {
+func TestEndGivesBackMessagesThatBeganWithAClaim(t *testing.T) {
 	t.Parallel()
 	calls := &watchedCalls{slow: func(c driver.Claim) time.Duration {
 		if c.Begin > 0 {
@@ -227,7 +228,7 @@ func TestEndGivesBackWhatItsClaimHasBegun(t *testing.T) {
 }
 
 // What begins with its claim does not overtake what was claimed before and is about to begin.
-func TestClaimDoesNotOvertakeWhatBegins(t *testing.T) {
+func TestClaimDoesNotOvertakeMessagesThatBegin(t *testing.T) {
 	t.Parallel()
 	slow := func(b driver.Backend) driver.Backend { return slowBeginBackend{b, 0, 50 * time.Millisecond} }
 	bubbleOf(t, slow, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {

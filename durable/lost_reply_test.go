@@ -16,8 +16,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// An acknowledgement that has taken place, and whose reply is lost for half of the lease, is no lost lease: neither where the handler has returned
-// nor where it has asked for it itself and waits.
+// An acknowledgement that has taken place, and whose reply is lost for half of the lease, is no
+// lost lease: neither where the handler has returned nor where it has asked for it itself and
+// waits.
 func TestLostReplyOfAnAckIsNoLostLease(t *testing.T) {
 	t.Parallel()
 	for name, own := range map[string]bool{"by returning": false, "by Ack": true} {
@@ -58,8 +59,9 @@ func TestLostReplyOfAnAckIsNoLostLease(t *testing.T) {
 	}
 }
 
-// A Reschedule whose reply is lost says what has become of it, also if its message was delivered at the new time meanwhile.
-func TestRescheduleWhoseReplyIsLost(t *testing.T) {
+// A Reschedule whose reply is lost says what has become of it, also if its message was delivered at
+// the new time meanwhile.
+func TestRescheduleIsExactIfItsReplyWasLost(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		var n atomic.Int64
@@ -84,7 +86,7 @@ func TestRescheduleWhoseReplyIsLost(t *testing.T) {
 }
 
 // PurgeAll counts what it has removed where a reply is lost.
-func TestPurgeAllWhoseReplyIsLost(t *testing.T) {
+func TestPurgeAllCountsOnceIfAReplyWasLost(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		enqueue(t, q, "m", 0)
@@ -96,15 +98,16 @@ func TestPurgeAllWhoseReplyIsLost(t *testing.T) {
 			}
 			return nil, nil
 		})
-		removed, err := q.PurgeAll(t.Context())
+		removed, err := q.PurgeAll(t.Context(), durable.DeadFilter{})
 		require.NoError(t, err)
 		assert.Equal(t, 1, removed)
 	})
 }
 
-// The answers of a consumer's claims are lost for a while, after the store has made them. Its messages are delivered when it is
-// answered again, and none counts a crash, though handlers wait for them and they begin with the claims.
-func TestClaimsWhoseAnswersAreLost(t *testing.T) {
+// The answers of a consumer's claims are lost for a while, after the store has made them. Its
+// messages are delivered when it is answered again, and none counts a crash, though handlers wait
+// for them and they begin with the claims.
+func TestLostAnswersOfClaimsCountNoCrash(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		var n, crashes atomic.Int64
@@ -136,9 +139,9 @@ func TestClaimsWhoseAnswersAreLost(t *testing.T) {
 	})
 }
 
-// A consumer ends when the answer of its last claim was lost. It gives back what that has given, or still handles it: no lease
-// is left that ends later and may count a crash.
-func TestLastClaimWhoseAnswerIsLost(t *testing.T) {
+// A consumer ends when the answer of its last claim was lost. It gives back what that has given, or
+// still handles it: no lease is left that ends later and may count a crash.
+func TestMessagesOfALostLastClaimAreGivenBack(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		handled := false

@@ -18,7 +18,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// One, five and again one consumer: each message comes once, whoever owns its partition, and all take part.
+// One, five and again one consumer: each message comes once, whoever owns its partition, and all
+// take part.
 func TestConsumersShareTheQueue(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 64}, func(t *testing.T, q *durable.Queue) {
@@ -97,7 +98,8 @@ func TestConcurrencyAndPrefetchAreBounded(t *testing.T) {
 	})
 }
 
-// Messages that have waited for a long time come in the order of their due times within a partition.
+// Messages that have waited for a long time come in the order of their due times within a
+// partition.
 func TestBacklogComesInOrder(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
@@ -140,7 +142,7 @@ func (b hangingBackend) Claim(ctx context.Context, c driver.Claim) (driver.Claim
 }
 
 // A consumer goes on giving signs of life while it hands over many partitions whose claims hang.
-func TestSignsOfLifeWhilePartitionsAreHandedOver(t *testing.T) {
+func TestHeartbeatsGoOnWhilePartitionsAreHandedOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(memstore.Options{})
@@ -194,7 +196,7 @@ func TestConsumersHaveEvenSharesOfThePartitions(t *testing.T) {
 		}
 		for k := range 9 {
 			stops = append(stops, consume(t, q, func(_ context.Context, d *durable.Delivery) error {
-				owners[durable.PartitionOf(d.ID, 32)].Store(int64(k))
+				owners[driver.PartitionOf(d.ID, 32)].Store(int64(k))
 				return nil
 			}, durable.ConsumerOptions{Membership: time.Second}))
 			if k >= 7 {

@@ -71,7 +71,7 @@ func (p *part) gatherPauses(name string) {
 		return make([]struct{}, 1), err
 	}
 	if _, groups := p.q.backend.(driver.Grouper); groups {
-		p.pauses.alone = func(ctx context.Context, paused bool) (struct{}, error) {
+		p.pauses.direct = func(ctx context.Context, paused bool) (struct{}, error) {
 			return struct{}{}, p.q.backend.Pause(ctx, driver.Pause{Partition: p.index, Paused: paused})
 		}
 	}

@@ -72,7 +72,7 @@ func TestPauseStopsDeliveryAndResumeContinuesIt(t *testing.T) {
 				require.NoError(t, err)
 				assert.True(t, stats.Paused)
 				assert.Zero(t, stats.InFlight, "what nobody handles was given back")
-				assert.Zero(t, stats.Prefetched+stats.Begun)
+				assert.Zero(t, stats.Prefetched+stats.Firing)
 				assert.Equal(t, int64(len(messages)+1-before), stats.Scheduled)
 				assert.Zero(t, stats.Crashed+stats.Retried)
 

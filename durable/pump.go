@@ -27,6 +27,7 @@ type pump struct {
 	// Used by run only.
 	claimed    time.Time // when it asked the store last
 	over       time.Time // when the first lease ends; zero: there is none
+	seq        uint64    // of the last claim
 	seen       uint64    // the highest token that it has received
 	unanswered bool      // the last claim was not answered, and may have taken place
 	lost       int       // messages without a record that were not reported yet
@@ -58,7 +59,7 @@ func (p *pump) stop() {
 	p.cancel()
 	<-p.done
 	p.cancel = nil
-	p.c.dispatcher.release(p.part)
+	p.c.dispatcher.release(func(h *held) bool { return h.part == p.part && h.releasable() })
 }
 
 func (p *pump) run(ctx context.Context) {
@@ -127,9 +128,6 @@ func (p *pump) call(ctx context.Context, claim driver.Claim) (driver.Claimed, er
 	if ctx.Err() != nil {
 		return driver.Claimed{}, context.Cause(ctx)
 	}
-	if claim.Begin > 0 {
-		defer p.c.dispatcher.ungrantSlow(p.part).Stop()
-	}
 	longer, cancel := context.WithCancel(p.c.life)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
@@ -140,9 +138,10 @@ func (p *pump) call(ctx context.Context, claim driver.Claim) (driver.Claimed, er
 }
 
 // send claims, and notes what the consumer has received. The store returns the messages again that
-// it has not received.
+// the consumer has not received, and refuses claims without an answer that arrive later than this.
 func (p *pump) send(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
-	claim.Consumer, claim.Seen = p.c.name, p.seen
+	p.seq++
+	claim.Consumer, claim.Seen, claim.Seq, claim.Repeat = p.c.name, p.seen, p.seq, p.unanswered
 	claimed, err := p.c.q.backend.Claim(ctx, claim)
 	p.unanswered = err != nil
 	for i := range claimed.Records {
@@ -158,7 +157,7 @@ func (p *pump) claimUnseen() {
 	ctx, cancel := context.WithTimeout(p.c.life, leaveTime)
 	defer cancel()
 	sent := time.Now()
-	claimed, err := p.send(ctx, p.c.dispatcher.emptyClaim(p.part))
+	claimed, err := p.send(ctx, p.c.dispatcher.admission.emptyClaim(&p.part.share))
 	p.c.dispatcher.hold(p.part, claimed, sent)
 	if err != nil && p.c.q.ctx.Err() == nil {
 		p.c.q.report("claim from partition %d: %w", p.part.index, err)

@@ -51,7 +51,7 @@ func (r *Receiver) Take(ctx context.Context) (*Delivery, error) {
 		h, err := c.dispatcher.take(ctx, newTaker())
 		switch {
 		case err == nil:
-			if d := c.dispatcher.delivery(h, false); d != nil {
+			if d := newDelivery(c.dispatcher, h, false); d != nil {
 				return d, nil
 			}
 		case ctx.Err() != nil || !errors.Is(err, ErrClosed) || c.failure() != nil:
@@ -99,17 +99,17 @@ func (r *Receiver) claiming() (*consumer, error) {
 func (r *Receiver) watch(c *consumer) {
 	for c.ctx.Err() == nil {
 		pause(c.ctx, c.opts.Membership/2)
-		if c.dispatcher.idle(c.opts.Membership) {
+		if c.dispatcher.load().idle > c.opts.Membership {
 			break
 		}
 	}
 	c.retire()
 	r.q.consumers.Done()
-	for !c.dispatcher.empty() && c.life.Err() == nil {
+	for c.dispatcher.load().held() > 0 && c.life.Err() == nil {
 		if endsIn(c.aborted, c.dispatcher.leases.period(), c.life.Done()) {
 			break
 		}
 	}
-	c.dispatcher.releaseTaken()
+	c.dispatcher.release((*held).unsettled)
 	c.stop()
 }

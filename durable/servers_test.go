@@ -80,7 +80,7 @@ func (s skewedBackend) Count(ctx context.Context, p int) (driver.Counts, error) 
 }
 
 // The masters of a Cluster need not agree about the time.
-func TestServersWithDifferentClocks(t *testing.T) {
+func TestServersWithDifferentClocksDeliverInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &faulty{Store: skewedStore{memstore.New(memstore.Options{}), memstore.New(memstore.Options{Now: func() time.Time { return time.Now().Add(-2 * time.Second) }})}}
@@ -155,7 +155,8 @@ func (s farBackend) Apply(ctx context.Context, b driver.Batch) ([]driver.Outcome
 	return s.Backend.Apply(ctx, b)
 }
 
-// Masters whose clocks differ by less than the lead: nothing is early by the clock of its own server.
+// Masters whose clocks differ by less than the lead: nothing is early by the clock of its own
+// server.
 func TestNotEarlyOnAnyServersClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -165,7 +166,7 @@ func TestNotEarlyOnAnyServersClock(t *testing.T) {
 		var early, n atomic.Int64
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
 			n.Add(1)
-			if durable.PartitionOf(d.ID, 2) == 1 && slow().Before(d.Due) {
+			if driver.PartitionOf(d.ID, 2) == 1 && slow().Before(d.Due) {
 				early.Add(1)
 			}
 			return nil

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"time"
 	"unicode/utf8"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // Store keeps queues: in memory ([memstore]), in a file ([boltstore]) or on Redis ([redisstore]). It is made by one
@@ -80,9 +82,10 @@ type Backend interface {
 
 	// Claim ends the leases that are over, and leases messages in the order of their due times.
 	//
-	// A claim whose answer was lost may have taken place. The next claim of the same consumer shows that by its
-	// Claim.Seen, and gets the same messages again; see there. If the consumer does not claim again, the messages
-	// come back when their leases end, and a message that began with the claim counts a crash then.
+	// A claim whose answer was lost may have taken place, or may take place later. The next claim of the
+	// same consumer shows the former by its Claim.Seen, and gets the same messages again. It prevents the
+	// latter by its Claim.Seq and Claim.Repeat. If the consumer does not claim again, the messages come back
+	// when their leases end, and a message that began with the claim counts a crash then.
 	//
 	// No message leaves a set without being counted. A member of a set that has no record is removed and counts in
 	// Counts.Lost. A message that this version cannot read stays scheduled, does not hold up the others, and counts
@@ -106,7 +109,8 @@ type Backend interface {
 
 	// List returns up to limit messages in one state, with their bodies, in the order of their times (due, end of the
 	// lease, or death) and ids. Leased stands for leased and firing ones. The cursor is empty for the first page and comes back
-	// empty with the last one. What changes between two calls may be missed or seen twice.
+	// empty with the last one. A page ends before limit when its bodies have [PageBytes] or more. What changes
+	// between two calls may be missed or seen twice.
 	List(ctx context.Context, partition int, state State, cursor string, limit int) ([]Record, string, error)
 
 	// Count returns what a partition holds and has seen.
@@ -162,6 +166,10 @@ type Checker interface {
 
 // MaxBatch is the number of messages in one transition.
 const MaxBatch = 256
+
+// PageBytes is the number of bytes of bodies that end a page of [Backend].List, so that a page of large
+// messages does not fill the memory.
+const PageBytes = 4 << 20
 
 // MaxWithin is the number of durations in a call of Backend.CountDue.
 const MaxWithin = 64
@@ -242,6 +250,12 @@ func (e *LateError) Error() string {
 	return "the call came too late: the store's clock shows " + e.Now.Time().UTC().Format(time.RFC3339Nano)
 }
 
+// PartitionOf returns the partition of a message in a queue that has the given number of them. The id
+// alone decides.
+func PartitionOf(id string, partitions int) int {
+	return int(xxhash.Sum64String(id) % uint64(partitions))
+}
+
 // Put is up to [MaxBatch] messages with different ids for one partition.
 type Put struct {
 	Partition int
@@ -291,7 +305,7 @@ type Claim struct {
 	MaxCrashes int           // a firing message whose lease ends is dead when it has had so many; 0: never
 
 	// Consumer names the consumer, which has one claim of a partition under way at a time: 1 to [MaxConsumer] bytes
-	// without a line break. Seen is the highest token that it has received from this partition.
+	// without a line break. Seen is the highest token that the consumer has received from this partition.
 	//
 	// If an earlier claim of the same consumer has given tokens above Seen, its answer was lost. Then this claim
 	// returns those of its messages that are still leased or firing, with the same tokens and new leases, and
@@ -303,13 +317,23 @@ type Claim struct {
 	// asks for none of it.
 	Consumer string
 	Seen     uint64
+
+	// Seq rises with each claim of the consumer from this partition; 0: its claims have no numbers.
+	// Repeat says that the consumer has received no answer to its previous claim.
+	//
+	// A store keeps with what it remembers of a consumer the number of its last claim that gave messages or
+	// had Repeat. A claim with a lower number changes nothing and returns no messages: the consumer has
+	// received the answer to a later claim and does not know of this one any more. So an unanswered claim
+	// that a dead connection delivers late leases no messages once a claim with Repeat was answered.
+	Seq    uint64
+	Repeat bool
 }
 
-// MaxConsumer is the length of Claim.Consumer in bytes.
+// MaxConsumer is the length of the name of a consumer in bytes.
 const MaxConsumer = 64
 
-// ClaimConsumers is the number of consumers of a partition whose last claim a store remembers. A partition has one
-// owner, and two for a moment when it changes hands.
+// ClaimConsumers is the number of consumers of a partition whose last claim a store remembers. A
+// partition has one owner, and two for a moment when it moves to another consumer.
 const ClaimConsumers = 16
 
 // Claimed is what a claim has got.

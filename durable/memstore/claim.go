@@ -9,6 +9,9 @@ import (
 
 // claim ends leases and gives new ones, or gives again what the consumer has not seen.
 func (p *partition) claim(now time.Time, c *driver.Claim, limits local.DeadLimits) driver.Claimed {
+	if !p.grants.Admit(c) {
+		return driver.Claimed{Now: now, Paused: p.paused}
+	}
 	claimed := driver.Claimed{Now: now, Records: p.giveAgain(now, c), Paused: p.paused}
 	p.endLeases(now, c.MaxCrashes)
 	p.trimDead(now, limits)
@@ -22,7 +25,7 @@ func (p *partition) claim(now time.Time, c *driver.Claim, limits local.DeadLimit
 
 // giveAgain renews the leases of the messages that the consumer's last claim has given if it has not seen them.
 func (p *partition) giveAgain(now time.Time, c *driver.Claim) (records []driver.Record) {
-	for _, unseen := range p.grants.Unseen(c.Consumer, c.Seen) {
+	for _, unseen := range p.grants.Unseen(c) {
 		if e := p.entries[unseen.ID]; e.holds(&unseen) {
 			p.lease(e, e.State, local.ClaimedUntil(now, c, e.State, e.Due))
 			records = append(records, e.copy())
@@ -53,7 +56,7 @@ func (p *partition) give(now time.Time, c *driver.Claim) (records []driver.Recor
 		records = append(records, e.copy())
 		ids = append(ids, e.ID)
 	}
-	p.grants.Note(c.Consumer, p.token-uint64(len(ids))+1, ids)
+	p.grants.Note(c, p.token-uint64(len(ids))+1, ids)
 	return records
 }
 

@@ -25,7 +25,7 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 		millis(claim.Horizon), claim.Max, max(0, claim.MaxBytes), millis(claim.Visibility), max(0, claim.MaxCrashes))
 	bounds := b.deadBounds()
 	args = append(args, bounds[0], bounds[1], max(0, claim.Begin), bounds[2],
-		millis(hold), claim.Consumer, claim.Seen, driver.ClaimConsumers)
+		millis(hold), claim.Consumer, claim.Seen, driver.ClaimConsumers, claim.Seq, flag(claim.Repeat))
 	v, err := b.run(ctx, claim.Partition, claimScript, args...)
 	if err != nil {
 		return driver.Claimed{}, err

@@ -393,3 +393,66 @@ func loseFirst[R any](h *heldQueue, id string, call func() R, while func()) R {
 		panic("unreachable")
 	}
 }
+
+// A claim that hangs in a dead connection leases nothing when it arrives after a later claim of the
+// consumer was answered, whether the consumer goes on or has ended. The consumer does not know of its
+// messages, and those that begin with it would count a crash.
+func TestLateClaimLeasesNothing(t *testing.T) {
+	t.Parallel()
+	for name, goesOn := range map[string]bool{"goes on": true, "has ended": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onServers(t, func(t *testing.T, addr string) { lateClaim(t, newHeldQueue(t, addr), goesOn) })
+		})
+	}
+}
+
+// lateClaim delivers a claim late whose consumer goes on, or has ended.
+func lateClaim(t *testing.T, h *heldQueue, goesOn bool) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	handled := make(chan string, 10)
+	go func() {
+		ended <- h.late.Consume(ctx, func(_ context.Context, d *durable.Delivery) error {
+			handled <- d.ID
+			return nil
+		}, durable.ConsumerOptions{Fallback: 500 * time.Millisecond})
+	}()
+	requireHandled := func(id string) {
+		t.Helper()
+		select {
+		case got := <-handled:
+			require.Equal(t, id, got)
+		case err := <-ended:
+			require.FailNow(t, "Consume has ended", "%v", err)
+		case <-time.After(time.Minute):
+			require.FailNow(t, "nothing was handled")
+		}
+	}
+	h.enqueue(h.other, "first", "", 0, false)
+	requireHandled("first")
+	h.proxy.Hold(redisstore.ClaimHash)
+	require.Eventually(t, func() bool { return h.proxy.Held() == 1 }, time.Minute, time.Millisecond)
+	if goesOn {
+		h.enqueue(h.other, "second", "", 0, false)
+		requireHandled("second") // by a later claim
+		h.proxy.Stall()          // so that the consumer itself does not claim the next message
+	} else {
+		stop()
+		require.NoError(t, <-ended)
+	}
+	h.enqueue(h.other, "third", "", 0, false)
+	_, err := h.proxy.Release()
+	require.NoError(t, err)
+	r, err := h.other.Get(t.Context(), "third")
+	require.NoError(t, err)
+	assert.Equal(t, durable.StateScheduled, r.State, "it is leased, and its consumer does not know of it")
+	h.proxy.Resume()
+	if goesOn {
+		requireHandled("third")
+		stop()
+		require.NoError(t, <-ended)
+	}
+}

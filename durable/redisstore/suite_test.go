@@ -1,12 +1,15 @@
 package redisstore_test
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 	"github.com/timingwheel-go/timingwheel/durable/storetest"
 )
 
@@ -41,4 +44,14 @@ func TestSuiteOnCluster(t *testing.T) {
 	t.Parallel()
 	client := redistest.StartCluster(t, redistest.ClusterOptions{}).Client(t)
 	storetest.Run(t, func(t testing.TB) storetest.Fixture { return fixtureOn(t, client) })
+}
+
+// BenchmarkStore has a server that writes nothing to the disk, and partitions without a bound.
+func BenchmarkStore(b *testing.B) {
+	client := newClient(b, redistest.Start(b, redistest.Options{}).Addr())
+	storetest.Bench(b, func(t testing.TB) storetest.Fixture {
+		t.Helper()
+		require.NoError(t, client.FlushAll(t.Context()).Err())
+		return storetest.Fixture{Store: newStore(t, client, redisstore.Options{PartitionMessages: math.MaxInt32, PartitionBytes: math.MaxInt32})}
+	})
 }

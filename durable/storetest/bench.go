@@ -9,8 +9,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Bench measures a store with batches of [driver.MaxBatch] messages that have bodies of 128 bytes: to put them, and to claim, begin and
-// acknowledge them. One operation is one message.
+// Bench measures a store with batches of [driver.MaxBatch] messages that have bodies of 128 bytes: to
+// put them, and to claim, begin and acknowledge them, from one goroutine. One operation is one message.
+// Module durable/bench measures the whole queue over each store.
 func Bench(b *testing.B, newStore Factory) {
 	b.Run("Put", func(b *testing.B) {
 		backend := benchQueue(b, newStore)

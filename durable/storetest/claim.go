@@ -30,6 +30,8 @@ var claimTests = []test{
 	{"Claim/LostAnswerAndLeaseOver", claimLostAnswerLate},
 	{"Claim/LostAnswerOfNothingLeft", claimLostAnswerEmpty},
 	{"Claim/LostAnswersOfManyConsumers", claimLostAnswers},
+	{"Claim/Late", claimLate},
+	{"Claim/LateEndsNoLease", claimLateEndsNoLease},
 }
 
 func claimRecord(t *testing.T, newStore Factory) {
@@ -356,4 +358,57 @@ func claimLostAnswers(t *testing.T, newStore Factory) {
 	}
 	require.Len(t, q.claimAs("", 0, 1, 0, far), 1)
 	assert.Empty(t, q.claimAs("", 0, 1, 0, far), "a consumer without a name is not remembered")
+}
+
+// claimLate delivers claims after a later claim of the same consumer was answered. They change nothing,
+// because the consumer does not know of their messages.
+func claimLate(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	var seen uint64
+	claim := func(seq uint64, repeat bool) []string {
+		claimed := q.claimWith(driver.Claim{
+			Consumer: "a", Seen: seen, Seq: seq, Repeat: repeat, Horizon: soon, Max: 1, Begin: 1, Visibility: far,
+		})
+		return idsOf(claimed.Records)
+	}
+	require.Empty(t, claim(2, true), "claim 1 was not answered")
+	q.put(items("m", 5)...)
+	assert.Empty(t, claim(1, false), "claim 2 has got nothing")
+	assert.EqualValues(t, 5, q.count().Scheduled)
+
+	require.Equal(t, []string{"m000"}, claim(3, false))
+	require.Equal(t, []string{"m000"}, claim(4, true), "the answer to claim 3 was lost")
+	first := q.get("m000")
+	q.done(driver.OpAck, driver.Change{ID: "m000", Token: first.Token})
+	assert.Empty(t, claim(3, false), "its message is gone")
+	assert.Empty(t, claim(1, false))
+	assert.EqualValues(t, 4, q.count().Scheduled)
+	require.Equal(t, []string{"m001"}, claim(5, true), "nothing is left of what claim 3 has given")
+
+	seen = q.get("m001").Token
+	assert.Equal(t, []string{"m002"}, claim(6, true), "an answer without messages was lost")
+	assert.Empty(t, claim(5, false), "its messages were seen")
+	seen = q.get("m002").Token
+	other := q.claimWith(driver.Claim{Consumer: "b", Seq: 1, Horizon: soon, Max: 1, Visibility: far})
+	assert.Equal(t, []string{"m003"}, idsOf(other.Records), "another consumer has its own numbers")
+	lease := q.get("m002").LeaseEnd
+	assert.Empty(t, claim(5, true))
+	assert.Equal(t, lease, q.get("m002").LeaseEnd)
+	assert.Equal(t, []string{"m004"}, claim(7, false))
+}
+
+// claimLateEndsNoLease has a claim that comes late when leases are over. The claims of other consumers
+// end them.
+func claimLateEndsNoLease(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(items("m", 1)...)
+	late := driver.Claim{Consumer: "a", Seq: 1, MaxCrashes: 9}
+	q.claimWith(driver.Claim{Consumer: "a", Seq: 2, Repeat: true})
+	require.Len(t, q.claimWith(driver.Claim{Consumer: "b", Max: 1, Begin: 1, Visibility: q.short()}).Records, 1)
+	q.pass()
+	q.claimWith(late)
+	assert.Zero(t, q.count().Crashed)
+	late.Seq = 3
+	q.claimWith(late)
+	assert.EqualValues(t, 1, q.count().Crashed)
 }

@@ -43,6 +43,8 @@ func runModelOn(t *testing.T, f Fixture, source rand.Source, steps int) {
 		reference: reference{messages: make(map[string]*refMessage), grants: make(map[string][]driver.Change)},
 		tokens:    make(map[string][]uint64),
 		seen:      make(map[string]uint64),
+		claims:    make(map[string]uint64),
+		noted:     make(map[string]uint64),
 	}
 	m.movable = f.Advance != nil
 	for i := range 12 {
@@ -66,6 +68,8 @@ type model struct {
 	ids     []string
 	tokens  map[string][]uint64 // all that a message has had
 	seen    map[string]uint64   // the highest token that a consumer has received
+	claims  map[string]uint64   // the number of a consumer's last claim
+	noted   map[string]uint64   // the number below which a consumer's claims are refused
 	what    string              // the last step, for messages of failed tests
 
 	seq          uint64 // of the last call
@@ -273,14 +277,26 @@ func (m *model) repeated(older bool, c driver.Call, err error) {
 func (m *model) stepClaim() {
 	c := driver.Claim{
 		Horizon: m.horizon(), Max: m.random.IntN(6), MaxBytes: 1 + m.random.IntN(100), Visibility: m.visibility(), MaxCrashes: m.random.IntN(4),
-		Begin: max(0, m.random.IntN(8)-4), Consumer: []string{"", "a", "b"}[m.random.IntN(3)],
+		Begin: max(0, m.random.IntN(8)-4), Consumer: []string{"", "a", "b"}[m.random.IntN(3)], Repeat: m.random.IntN(4) == 0,
 	}
+	m.claims[c.Consumer]++
+	c.Seq = m.claims[c.Consumer]
 	if m.random.IntN(2) == 0 {
 		c.Hold = m.visibility()
 	}
 	c.Seen = m.seen[c.Consumer]
+	late := c.Consumer != "" && m.noted[c.Consumer] > 1 && m.random.IntN(8) == 0
+	if late {
+		c.Seq = 1 + m.random.Uint64N(m.noted[c.Consumer]-1)
+	}
 	m.what = fmt.Sprintf("claim %+v", c)
 	before := m.settle()
+	if late {
+		claimed, err := m.Claim(m.t.Context(), c)
+		require.NoError(m.t, err, m.what)
+		require.Empty(m.t, claimed.Records, m.what)
+		return
+	}
 	now := driver.Instant(before.UnixMilli())
 	unseen := m.unseen(c.Consumer, c.Seen)
 	for _, ref := range unseen {
@@ -295,6 +311,9 @@ func (m *model) stepClaim() {
 	}
 	after := m.now()
 	require.Equal(m.t, m.paused, claimed.Paused, m.what)
+	if c.Repeat || len(claimed.Records) > 0 {
+		m.noted[c.Consumer] = c.Seq
+	}
 	for _, r := range claimed.Records {
 		lease := c.Visibility
 		if r.State == driver.StateLeased && c.Hold > 0 {

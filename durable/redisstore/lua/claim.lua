@@ -6,7 +6,8 @@
 --       7 crashes after which a message is dead (0: none), 8 dead letters that are kept, 9 and how long in ms, 10 number of messages that
 --       begin at once if they are due, 11 bytes of bodies of dead letters that are kept, 12 lease in
 --       ms of those that do not begin, 13 consumer or '', 14 the highest token that it has seen,
---       15 number of consumers that are remembered.
+--       15 number of consumers that are remembered, 16 number of the claim or '0', 17 '1' if the consumer
+--       has received no answer to its previous claim.
 -- Result: sec, usec, the next due time or '0', the end of the first lease or '0', the ends of
 --         leases (7 bytes each), members without a record that were removed, messages that stand
 --         aside, '1' if the partition is paused; then for each message: id, record, state.
@@ -17,13 +18,20 @@
 -- back. The counter 'aside' is the lowest VERSION of the scripts that have let messages stand aside.
 --
 -- The counter 'k:' and a consumer's name holds what its last claim gave: the first and the last token,
--- and the earliest and the latest end of a lease, 7 bytes each. The counter 'consumers' lists the names.
+-- the earliest and the latest end of a lease, and the number of the claim, 7 bytes each. Without messages
+-- the first four are 0. The counter 'consumers' lists the names.
 
 local before, aside = head()
 local max, visibility, hold = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[12])
 local consumer, seen = ARGV[13], tonumber(ARGV[14])
 local known = call('HMGET', COUNTERS, 'largest', 'token', 'aside', 'k:' .. consumer, 'paused')
 local result = { sec, usec, '0', '0', '', '0', '0', known[5] and '1' or '0' }
+local number, repeated = tonumber(ARGV[16]), ARGV[17] == '1'
+if known[4] and #known[4] ~= 35 then known[4] = false end -- damaged
+
+-- The consumer has received the answer to a later claim, and does not know of this one any more.
+if known[4] and number < unpack7(known[4], 29) then return result end
+
 local lost = {} -- members without a record
 
 -- stand_aside lets messages that cannot be read stand aside. members are scores and ids.
@@ -52,11 +60,12 @@ end
 
 if aside and tonumber(known[3] or 0) < VERSION then put_back() end
 
--- remember notes the tokens of a claim and the bounds of its leases, as a field and its value.
+-- remember notes the number of this claim, the tokens that the consumer may not have seen, and the
+-- bounds of their leases, as a field and its value.
 local function remember(fields, first, last, lo, hi)
   if consumer == '' then return end
   fields[#fields + 1] = 'k:' .. consumer
-  fields[#fields + 1] = pack7(first) .. pack7(last) .. pack7(lo) .. pack7(hi)
+  fields[#fields + 1] = pack7(first) .. pack7(last) .. pack7(lo) .. pack7(hi) .. pack7(number)
   if known[4] then return end
   local names = {}
   for name in string.gmatch(call('HGET', COUNTERS, 'consumers') or '', '[^\n]+') do
@@ -90,10 +99,11 @@ local function unseen()
   return all
 end
 
--- give_again renews the leases of unseen messages and returns them.
-local function give_again()
+-- give_again renews the leases of unseen messages and returns them. If there are none, it notes the
+-- number of this claim alone.
+local function give_again(messages)
   local leases, ends, lo, hi = {}, {}, NEVER, 0
-  for _, m in ipairs(unseen()) do
+  for _, m in ipairs(messages) do
     local id, s = m[2], m[3]
     local record = call('HGET', RECORDS, id)
     if sound_record(record) then
@@ -105,21 +115,22 @@ local function give_again()
       result[3 * n + 6], result[3 * n + 7], result[3 * n + 8] = id, record, s
     end
   end
-  if #ends == 0 then
-    call('HDEL', COUNTERS, 'k:' .. consumer) -- it stays among the names, which costs nothing
-    known[4] = false
-    return
-  end
-  max = 0
-  allow_growth()
-  many('ZADD', LEASED, leases)
-  result[5] = table.concat(ends)
   local fields = {}
-  remember(fields, unpack7(known[4], 1), unpack7(known[4], 8), lo, hi)
+  allow_growth()
+  if #ends == 0 then
+    remember(fields, 0, 0, 0, 0)
+  else
+    max = 0
+    many('ZADD', LEASED, leases)
+    result[5] = table.concat(ends)
+    remember(fields, unpack7(known[4], 1), unpack7(known[4], 8), lo, hi)
+  end
   call('HSET', COUNTERS, unpack(fields))
+  known[4] = known[4] or true -- the name is among the consumers now
 end
 
-if consumer ~= '' and known[4] and unpack7(known[4], 8) > seen then give_again() end
+local missed = known[4] and unpack7(known[4], 8) > seen
+if consumer ~= '' and (missed or repeated) then give_again(missed and unseen() or {}) end
 if known[5] then max = 0 end
 
 local over = call('ZRANGEBYSCORE', LEASED, '-inf', decimal(now), 'LIMIT', 0, 256)

@@ -29,9 +29,9 @@ func deadLetters(t *testing.T, q *durable.Queue) (n int64) {
 	return s.Dead
 }
 
-// A PurgeAll whose context ends while another call is under way sends nothing any more, and its error
-// names a dead letter.
-func TestPurgeAllThatGivesUpPurgesNoMore(t *testing.T) {
+// A PurgeAll whose context ends while another call is under way sends nothing any more, and its
+// error names a dead letter.
+func TestPurgeAllSendsNothingAfterItsContext(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		buryAll(t, q, 20)
@@ -46,7 +46,7 @@ func TestPurgeAllThatGivesUpPurgesNoMore(t *testing.T) {
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		n, err := q.PurgeAll(ctx)
+		n, err := q.PurgeAll(ctx, durable.DeadFilter{})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Zero(t, n)
 		assert.ErrorContains(t, err, `"00"`)
@@ -54,14 +54,14 @@ func TestPurgeAllThatGivesUpPurgesNoMore(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.EqualValues(t, 19, deadLetters(t, q), "only the other call has purged one")
 		assert.EqualValues(t, 1, f.count("Purge"))
-		n, err = q.PurgeAll(t.Context())
+		n, err = q.PurgeAll(t.Context(), durable.DeadFilter{})
 		require.NoError(t, err)
 		assert.Equal(t, 19, n)
 	})
 }
 
-// pagedBackend has dead letters at the beginning that cannot be read, which fill a page. It notes the
-// size of the largest batch.
+// pagedBackend has dead letters at the beginning that cannot be read, which fill a page. It notes
+// the size of the largest batch.
 type pagedBackend struct {
 	driver.Backend
 	largest int
@@ -82,16 +82,16 @@ func (b *pagedBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.
 	return b.Backend.Apply(ctx, batch)
 }
 
-// ReplayAll and PurgeAll go on behind a page of records that cannot be read, and take no more of the
-// room for calls than there is.
-func TestDeadLettersBehindUnreadableOnes(t *testing.T) {
+// ReplayAll and PurgeAll go on behind a page of records that cannot be read, and take no more of
+// the room for calls than there is.
+func TestUnreadablePageDoesNotStopReplayAllAndPurgeAll(t *testing.T) {
 	t.Parallel()
 	paged := &pagedBackend{}
 	wrap := func(b driver.Backend) driver.Backend { paged.Backend = b; return paged }
 	bubbleOf(t, wrap, durable.Options{Partitions: 1, MaxWaiting: 3}, func(t *testing.T, q *durable.Queue) {
 		buryAll(t, q, 20)
 		paged.largest = 0
-		n, err := q.ReplayAll(t.Context(), time.Hour)
+		n, err := q.ReplayAll(t.Context(), durable.DeadFilter{}, durable.ReplayOptions{Delay: time.Hour})
 		require.NoError(t, err)
 		assert.Equal(t, 20, n)
 		assert.Zero(t, deadLetters(t, q))
@@ -101,7 +101,7 @@ func TestDeadLettersBehindUnreadableOnes(t *testing.T) {
 			require.NoError(t, take(t, q).Bury(t.Context(), "enough"))
 		}
 		paged.largest = 0
-		n, err = q.PurgeAll(t.Context())
+		n, err = q.PurgeAll(t.Context(), durable.DeadFilter{})
 		require.NoError(t, err)
 		assert.Equal(t, 20, n)
 		assert.LessOrEqual(t, paged.largest, 3, "calls at once")
