@@ -13,8 +13,8 @@ import (
 //
 // A message that is due when it is claimed may begin with the claim. That saves the call by which
 // it would begin, about a third of the store's work, and half of the latency of a message without a
-// delay. A claim begins at most as many messages as it was granted takers. These takers are reserved
-// while the claim is under way.
+// delay. A claim begins at most as many messages as it was granted takers. These takers are
+// reserved while the claim is under way.
 //
 // If takers are many and quick, a partition with overdue messages claims only what it was granted,
 // because each other message would need a call of its own to begin. A partition that gets no grant
@@ -27,8 +27,8 @@ type admission struct {
 	waiting  fifo[*share] // the partitions that wait for a grant
 
 	// beginning counts the messages that the store was asked to begin and has not answered, those
-	// that have begun and wait for their due time, and the granted takers. Stalled partitions do not
-	// count.
+	// that have begun and wait for their due time, and the granted takers. Stalled partitions do
+	// not count.
 	beginning int
 }
 
@@ -106,8 +106,8 @@ func (a *admission) takers() int { return a.handover.takers.len() + a.pace.ahead
 // free is the number of takers for which no message has begun or begins.
 func (a *admission) free() int { return a.takers() - a.beginning - a.handover.begun.len() }
 
-// leastGrant is the smallest grant. If takers are quick it is a quarter of them, as a small claim costs
-// nearly as much as a large one.
+// leastGrant is the smallest grant. If takers are quick it is a quarter of them, as a small claim
+// costs nearly as much as a large one.
 func (a *admission) leastGrant() int {
 	if !a.quick() {
 		return 1

@@ -9,26 +9,27 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// maxBatchBytes is the size of a batch of bodies, so that a store is not held up for long; one larger message goes alone.
+// maxBatchBytes is the size of the bodies of a batch, so that it does not hold up the store for
+// long. One larger message goes alone.
 const maxBatchBytes = 1 << 20
 
-// batcher makes few calls of many: what is asked for while a call is under way goes together in the next one, up to
-// [driver.MaxBatch] at once. So one caller alone waits for nobody, and many share a round trip or an fsync. One call is under way at a time.
-//
-// It is group commit as databases have it, with the call under way in place of a timer.
+// batcher is a group commit: it combines many requests into few calls. Requests that come while a
+// call is under way go together in the next one, up to [driver.MaxBatch] of them. A single caller
+// does not wait, and many callers share a round trip or an fsync. One call is under way at a time.
 type batcher[Q, R any] struct {
 	flush func(requests []Q) ([]R, error)
 	key   func(Q) string    // requests of one batch have different keys
 	size  func(Q) int       // bytes of a request; nil: they do not matter
-	alike func(a, b Q) bool // requests of one batch are; nil: all are
+	alike func(a, b Q) bool // requests of one batch are alike; nil: all are
 
-	alone func(context.Context, Q) (R, error) // instead of flush for a caller who waits, if the store groups calls; nil: it does not
+	// direct is called in place of flush for a caller that waits, if the store groups calls itself.
+	direct func(context.Context, Q) (R, error)
 
-	patience time.Duration // how long flush tries where the store cannot be reached
+	patience time.Duration // how long flush tries if the store cannot be reached
 
 	mu      sync.Mutex
 	waiting lazyFifo[*call[Q, R]]
-	flying  bool
+	running bool // run is
 }
 
 // call is a request on its way. Its state changes under batcher.mu:
@@ -41,20 +42,20 @@ type call[Q, R any] struct {
 	waiting *outcome[R]   // instead of then
 	asked   time.Duration // since processStart
 	sent    bool
-	left    bool  // the caller has given up before it was sent
-	room    *room // where it has a place until it is over; nil: none
-	bytes   int   // that it takes up there
+	left    bool  // the caller gave up before it was sent
+	room    *room // in which it has a place until it is over; nil: none
+	bytes   int   // of its place
 }
 
-// outcome is that of a call whose caller waits.
+// outcome is the result of a call whose caller waits.
 type outcome[R any] struct {
 	result R
 	err    error
 	done   chan struct{}
 }
 
-// do waits for the result of a request, which has a place in a room unless that is nil. If ctx ends before the request is sent, it
-// is not sent; if ctx ends later, it may still take place.
+// do waits for the result of a request, which has a place in a room unless that is nil. If ctx ends
+// before the request is sent, it is not sent. If ctx ends later, it may still take place.
 func (b *batcher[Q, R]) do(ctx context.Context, room *room, request Q) (R, error) {
 	bytes := 0
 	if b.size != nil {
@@ -66,8 +67,8 @@ func (b *batcher[Q, R]) do(ctx context.Context, room *room, request Q) (R, error
 			return zero, err
 		}
 	}
-	if b.alone != nil {
-		return b.doAlone(ctx, room, bytes, request)
+	if b.direct != nil {
+		return b.doDirect(ctx, room, bytes, request)
 	}
 	c := newCall[Q, R](request)
 	c.room, c.bytes = room, bytes
@@ -75,9 +76,10 @@ func (b *batcher[Q, R]) do(ctx context.Context, room *room, request Q) (R, error
 	return b.wait(ctx, c)
 }
 
-// doAlone has the store group the call, which keeps its place in the room until the store is done with it.
-func (b *batcher[Q, R]) doAlone(ctx context.Context, room *room, bytes int, request Q) (R, error) {
-	r, err := b.alone(ctx, request)
+// doDirect lets the store group the call, which keeps its place in the room until the store is done
+// with it.
+func (b *batcher[Q, R]) doDirect(ctx context.Context, room *room, bytes int, request Q) (R, error) {
+	r, err := b.direct(ctx, request)
 	var underWay *driver.UnderWayError
 	switch {
 	case err != nil && errors.As(err, &underWay):
@@ -94,6 +96,7 @@ func (b *batcher[Q, R]) doAlone(ctx context.Context, room *room, bytes int, requ
 	return r, err
 }
 
+// newCall makes a call whose caller waits.
 func newCall[Q, R any](request Q) *call[Q, R] {
 	c := &struct {
 		call[Q, R]
@@ -149,6 +152,7 @@ func (b *batcher[Q, R]) send(request Q, then func(R, error)) {
 	b.add(&call[Q, R]{request: request, then: then})
 }
 
+// add adds calls, and starts run if it is not running.
 func (b *batcher[Q, R]) add(calls ...*call[Q, R]) {
 	now := time.Since(processStart)
 	for _, c := range calls {
@@ -156,8 +160,8 @@ func (b *batcher[Q, R]) add(calls ...*call[Q, R]) {
 	}
 	b.mu.Lock()
 	b.waiting.push(calls...)
-	start := !b.flying
-	b.flying = true
+	start := !b.running
+	b.running = true
 	b.mu.Unlock()
 	if start {
 		go b.run()
@@ -173,7 +177,7 @@ func (b *batcher[Q, R]) run() {
 		if len(batch) == 0 {
 			return
 		}
-		err := b.fly(batch)
+		err := b.flushBatch(batch)
 		clear(batch)
 		if errors.Is(err, ErrUnavailable) {
 			b.fail(err)
@@ -181,8 +185,8 @@ func (b *batcher[Q, R]) run() {
 	}
 }
 
-// fail ends what has waited, while the store could not be reached, for about as long as a call tries: otherwise what comes later would wait for as
-// long as all batches before it together.
+// fail ends the calls that have waited for at least half of patience while the store could not be
+// reached. Otherwise a call would wait as long as all batches before it together.
 func (b *batcher[Q, R]) fail(err error) {
 	var over []*call[Q, R]
 	b.mu.Lock()
@@ -201,7 +205,7 @@ func (b *batcher[Q, R]) fail(err error) {
 	}
 }
 
-// end tells the caller.
+// end hands the result to the caller.
 func (c *call[Q, R]) end(result R, err error) {
 	c.leaveRoom()
 	if c.then != nil {
@@ -212,7 +216,8 @@ func (c *call[Q, R]) end(result R, err error) {
 	close(c.waiting.done)
 }
 
-// take takes the next batch: in the order in which it was asked, up to a second request with the same key.
+// take takes the next batch, in the order of the requests, up to a second request with the same
+// key.
 func (b *batcher[Q, R]) take(batch []*call[Q, R], keys map[string]struct{}) []*call[Q, R] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -238,7 +243,7 @@ func (b *batcher[Q, R]) take(batch []*call[Q, R], keys map[string]struct{}) []*c
 		batch = append(batch, c)
 	}
 	if len(batch) == 0 {
-		b.flying = false
+		b.running = false
 	}
 	return batch
 }
@@ -250,7 +255,8 @@ func (b *batcher[Q, R]) pop() {
 	}
 }
 
-func (b *batcher[Q, R]) fly(batch []*call[Q, R]) error {
+// flushBatch makes the call of a batch, and ends the calls in it.
+func (b *batcher[Q, R]) flushBatch(batch []*call[Q, R]) error {
 	requests := make([]Q, len(batch))
 	for i, c := range batch {
 		requests[i] = c.request

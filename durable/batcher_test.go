@@ -121,7 +121,8 @@ func TestBatcherTellsAllOfAFailure(t *testing.T) {
 	})
 }
 
-// Calls whose callers have given up while the store does not answer are not kept, nor what they asked for, nor their place in the room.
+// Calls whose callers have given up while the store does not answer are not kept, nor what they
+// asked for, nor their place in the room.
 func TestBatcherForgetsCallsThatHaveLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -216,7 +217,8 @@ func TestFIFO(t *testing.T) {
 	}
 }
 
-// The clock never promises more than the server's clock shows, and comes as near as the quickest reply of the last seconds lets it.
+// The clock never promises more than the server's clock shows, and comes as near as the quickest
+// reply of the last seconds lets it.
 func TestServerClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

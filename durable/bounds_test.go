@@ -18,7 +18,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// A body is copied, so that a call that was given up does not store what its buffer is used for later.
+// A body is copied, so that a call that was given up does not store what its buffer is used for
+// later.
 func TestBodyIsCopied(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {

@@ -9,7 +9,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// retry makes a call of the store until it succeeds or fails for good, for Options.RetryFor at most.
+// retry makes a call of the store until it succeeds or fails for good, for Options.RetryFor at
+// most.
 func (q *Queue) retry(call func(ctx context.Context) error) error {
 	start := time.Now()
 	err := call(q.ctx)
@@ -48,25 +49,26 @@ func (q *Queue) retryAfter(first error, start time.Time, call func(ctx context.C
 	return err
 }
 
-// caller makes calls of one kind that have no token, one at a time, so that each takes place once: see [driver.Call]. It has a
-// batcher's goroutine to itself.
+// caller makes calls of one kind that have no token, one at a time, so that each takes place once:
+// see [driver.Call]. The goroutine of one batcher uses it.
 type caller struct {
 	p    *part
 	name string
 	seq  uint64 // of the last call
 }
 
-// A call may take place up to callWindow, or RetryFor if that is longer, after it was sent for the last time: long enough for a copy that is on
-// its way and for what this process does not know of the store's clock.
+// A call may take place until callWindow, or RetryFor if that is longer, after it was sent for the
+// last time. The window is longer than a copy takes to arrive, and than the error of this process's
+// idea of the store's clock.
 const (
 	callWindow  = 10 * time.Second
 	maxRetryFor = driver.MaxAhead / 2
 )
 
-// call makes a call of the store, again and again while that cannot be reached. The answer is that of
-// the copy which has taken place. A refusal without statuses, such as [ErrFull], is not remembered by
-// the store. If the reply to an earlier copy was lost, that copy may still arrive and take place, so
-// the error is [ErrUnavailable] as well.
+// call makes a call of the store, and repeats it while the store cannot be reached. The answer is
+// that of the copy that took place. The store does not remember a refusal without statuses, such as
+// [ErrFull]. If the reply to an earlier copy was lost, that copy may still arrive and take place,
+// so the error is [ErrUnavailable] as well.
 func (c *caller) call(do func(ctx context.Context, call driver.Call) error) error {
 	c.seq++
 	call := driver.Call{Caller: c.name, Seq: c.seq, NotAfter: c.p.notAfter()}
@@ -81,7 +83,8 @@ func (c *caller) call(do func(ctx context.Context, call driver.Call) error) erro
 			if tries == 3 {
 				return fmt.Errorf("%w: its clock is ahead again after each call (%w)", ErrUnavailable, err)
 			}
-			// No copy has taken place. The guess of the store's clock was wrong, or the clock was set.
+			// No copy has taken place. The guess of the store's clock was wrong, or the clock was
+			// set.
 			c.p.clock.refused(late.Now)
 			call.NotAfter = c.p.notAfter()
 			err = do(ctx, call)

@@ -29,7 +29,7 @@ type serverClock struct {
 // clockEpoch is what the readings of some seconds promise.
 type clockEpoch struct {
 	known bool
-	ahead time.Duration // the store's clock, since 1970, minus this process's clock, since processStart
+	ahead time.Duration // the store's clock since 1970, minus this process's since processStart
 }
 
 const clockEpochLength = 5 * time.Second

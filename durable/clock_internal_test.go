@@ -9,7 +9,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// What the readings of some seconds ago have promised is forgotten, also where a clock was set back by so little that no reading contradicts them.
+// What the readings of some seconds ago have promised is forgotten, also where a clock was set back
+// by so little that no reading contradicts them.
 func TestServerClockForgets(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

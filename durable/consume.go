@@ -17,39 +17,40 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Handler is called for each delivery. Nil acknowledges it. An error, or a panic (see [PanicError]),
-// is a failed attempt: the message comes again after ConsumerOptions.Backoff, or after what
-// [RetryAfter] says, until it has had its attempts; then, or at once after [Reject], it is a dead
-// letter. If the handler has itself called a method of d that settles the message, its result has no
+// Handler is called for each delivery. Nil acknowledges the message. An error, or a panic (see
+// [PanicError]), is a failed attempt: the message comes again after ConsumerOptions.Backoff, or
+// after the time of [RetryAfter]. After its last attempt, or at once after [Reject], it becomes a
+// dead letter. If the handler has called a method of d that settles the message, its result has no
 // effect.
 //
 // A message may be delivered more than once: if a process crashes, if the lease ends because the
-// store could not be reached, and if an acknowledgement is lost. So a handler has to be idempotent.
+// store could not be reached, and if the reply to an acknowledgement is lost. A handler has to be
+// idempotent.
 //
-// The handler's context has the values of the context of Consume, but does not end with it. It is
-// cancelled, and its cause is
+// The handler's context has the values of the context of Consume, but does not end with it. The
+// context is cancelled with one of these causes:
 //
 //   - [ErrLeaseLost] before the message may be given to another consumer,
 //   - [context.DeadlineExceeded] after ConsumerOptions.HandlerTimeout,
 //   - [ErrClosed] if ConsumerOptions.Grace is over after the end of Consume, and when the queue is
-//     closed. An error that the handler returns then gives the message back without an attempt,
-//     except Reject and RetryAfter.
+//     closed. If the handler then returns an error other than Reject and RetryAfter, the message is
+//     given back without an attempt.
 type Handler func(ctx context.Context, d *Delivery) error
 
-// Consume claims messages and calls the handler for each that is due, until ctx ends or the queue is
-// closed. It ends in steps:
+// Consume claims messages and calls the handler for each that is due, until ctx ends or the queue
+// is closed. It ends in steps:
 //
 //  1. It claims and begins no more messages, gives back those that no handler has, and leaves the
 //     partitions to other consumers.
 //  2. It waits for the handlers that run, for ConsumerOptions.Grace at most.
 //  3. It cancels their contexts and waits for another second.
 //  4. It gives back the messages of the handlers that still run, and reports them to
-//     Options.OnError. Such a handler goes on, and what it asks for its message is [ErrLeaseLost].
+//     Options.OnError. Such a handler goes on, and its calls for the message return [ErrLeaseLost].
 //
 // Messages that are given back count neither an attempt nor a crash. Then Consume waits until the
 // store has answered (if the store cannot be reached, for Options.RetryFor), and returns nil if ctx
-// has ended, or [ErrClosed]. If the store is broken Consume ends in the same way, and returns [ErrBroken].
-// A nil ctx or handler and invalid options are [ErrInvalid].
+// has ended, or [ErrClosed]. If the store is broken Consume ends in the same way, and returns
+// [ErrBroken]. A nil ctx or handler and invalid options are [ErrInvalid].
 //
 // Any number of calls, in any number of processes, share the queue's partitions.
 func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOptions) error {
@@ -84,9 +85,9 @@ func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOp
 	return nil
 }
 
-// workers are the goroutines of a call of Consume. Each has a place, of which there are Concurrency,
-// and handles one message after another. If a handler ends its goroutine, or does not return after
-// its deadline, another worker gets the place.
+// workers are the goroutines of a call of Consume. Each has a place, of which there are
+// Concurrency, and handles one message after another. If a handler ends its goroutine, or does not
+// return after its deadline, another worker gets the place.
 type workers struct {
 	c       *consumer
 	ctx     context.Context // of Consume
@@ -245,12 +246,12 @@ func saturatedAdd(a, b time.Duration) time.Duration {
 	return a
 }
 
-// PanicError is the error of a handler that has panicked. ConsumerOptions.Backoff gets it, and
-// Options.OnError an error that wraps it and has the whole stack in its text. The message keeps the
-// text of Error.
+// PanicError is the error of a handler that has panicked. ConsumerOptions.Backoff gets it.
+// Options.OnError gets an error that wraps it and has the whole stack in its text. The message
+// keeps the text of Error as its reason.
 type PanicError struct {
 	Value any    // the argument of panic
-	Place string // of the function that has panicked: the last two elements of the file, and the line
+	Place string // the last two elements of the file of the panic, and its line
 	Stack []byte // of the goroutine, as from [debug.Stack]
 }
 
@@ -282,9 +283,9 @@ func newPanicError(v any) *PanicError {
 	}
 }
 
-// settle does what the result of a handler asks for. It calls done when the store has answered, and
-// does not wait for that. It reports false, and does not call done, if the handler has settled the
-// message itself.
+// settle settles a delivery as the result of the handler says. It does not wait for the store, but
+// calls done when the store has answered. If the handler has settled the message itself, settle
+// returns false and does not call done.
 func (w *workers) settle(d *Delivery, err error, done func()) bool {
 	op, change := driver.OpAck, driver.Change{}
 	if err != nil {
@@ -303,7 +304,7 @@ func (w *workers) settle(d *Delivery, err error, done func()) bool {
 	return own
 }
 
-// failed decides what becomes of a message whose handler has failed.
+// failed decides what happens to a message whose handler has failed.
 func (w *workers) failed(d *Delivery, err error) (op driver.Op, change driver.Change) {
 	change.Reason = reasonOf(err)
 	defer func() { // the methods of the error, and Backoff, are the user's
@@ -346,7 +347,8 @@ func reasonOf(err error) (reason string) {
 
 var errRejected = errors.New("rejected")
 
-// Reject is an error for handlers: the message is a dead letter at once, however many attempts are left. A nil err is a rejection all the same.
+// Reject is an error for handlers. The message becomes a dead letter at once, however many attempts
+// are left, even if err is nil.
 func Reject(err error) error {
 	if err == nil {
 		return errRejected
@@ -362,8 +364,9 @@ type retryError struct {
 func (e *retryError) Error() string { return e.err.Error() }
 func (e *retryError) Unwrap() error { return e.err }
 
-// RetryAfter is an error for handlers: the message is due again after d, in place of what ConsumerOptions.Backoff would say. A nil err is a failed
-// attempt all the same.
+// RetryAfter is an error for handlers. The message is due again after d, in place of the pause of
+// ConsumerOptions.Backoff; a d of 0 or less is due at once. It counts as a failed attempt, even if
+// err is nil.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		err = errRetry
@@ -373,9 +376,10 @@ func RetryAfter(d time.Duration, err error) error {
 
 var errRetry = errors.New("to be tried again")
 
-// Exponential is a backoff for ConsumerOptions that begins with least and doubles with each attempt,
-// each time multiplied by a random number from 0.5 to 1.5, so that messages that failed together do
-// not come again together; never more than most. It looks at d.Attempts only.
+// Exponential returns a backoff for ConsumerOptions. The pause is least after the first attempt and
+// doubles with each further one, times a random number from 0.5 to 1.5, so that messages that
+// failed together do not come again together. It is never more than most, and 0 if least is 0 or
+// less. Exponential looks at d.Attempts only.
 func Exponential(least, most time.Duration) func(d *Delivery, err error) time.Duration {
 	return func(d *Delivery, _ error) time.Duration {
 		return exponential(least, most, min(max(0, d.Attempts), 63)+1)

@@ -155,7 +155,8 @@ func TestLongHandlerKeepsItsMessage(t *testing.T) {
 	})
 }
 
-// At the end of its context Consume gives back what it has claimed ahead, so that another consumer has it at once, and waits for its handlers.
+// At the end of its context Consume gives back what it has claimed ahead, so that another consumer
+// has it at once, and waits for its handlers.
 func TestConsumeEnds(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {

@@ -111,7 +111,7 @@ func (c *consumer) stop() {
 	close(c.stopped)
 }
 
-// leave tells the other consumers, which take over the partitions.
+// leave tells the other consumers that this one ends, so that they take over its partitions.
 func (c *consumer) leave() {
 	ctx, cancel := context.WithTimeout(c.q.ctx, leaveTime)
 	defer cancel()
@@ -120,8 +120,8 @@ func (c *consumer) leave() {
 	}
 }
 
-// fail ends the consumer with err, unless the store may work again. The calls of Consume and Take then
-// return err.
+// fail ends the consumer with err, unless the store may work again. The calls of Consume and Take
+// then return err.
 func (c *consumer) fail(err error) {
 	if errors.Is(err, ErrBroken) || errors.Is(err, ErrClosed) && c.ctx.Err() == nil {
 		c.cancel(err)
@@ -131,18 +131,18 @@ func (c *consumer) fail(err error) {
 
 // failure is the error that has ended the consumer, nil if there was none.
 func (c *consumer) failure() error {
-	if err := context.Cause(c.ctx); err != ErrClosed { //nolint:errorlint // this very error ends a consumer that has not failed
+	if err := context.Cause(c.ctx); err != ErrClosed { //nolint:errorlint // exactly this error ends a consumer that has not failed
 		return err
 	}
 	return nil
 }
 
-// leaveTime is how long a consumer that ends tries to tell the others. If that fails they notice
+// leaveTime is how long a consumer that ends tries to tell the others. If that fails, they notice
 // after Membership.
 const leaveTime = time.Second
 
-// renewal extends leases in good time. If that fails, the context of the handler is cancelled before
-// the lease ends.
+// renewal extends leases in good time. If that fails, the context of the handler is cancelled
+// before the lease ends.
 func (c *consumer) renewal() {
 	for c.life.Err() == nil {
 		pause(c.life, c.dispatcher.leases.period())

@@ -17,14 +17,14 @@ func (q *Queue) Dead(ctx context.Context) iter.Seq2[Record, error] {
 }
 
 // Replay schedules a dead letter again as if it had never been delivered. The message is due delay
-// after the store's clock; a delay of 0 or less is due at once. [ErrNotFound] means that no dead letter
-// has this id. Other errors are those of [Queue.Cancel].
+// after the store's clock; a delay of 0 or less is due at once. [ErrNotFound] means that no dead
+// letter has this id. Other errors are those of [Queue.Cancel].
 func (q *Queue) Replay(ctx context.Context, id string, delay time.Duration) error {
 	return q.changeDead(ctx, driver.OpReplay, driver.Change{ID: id, Delay: max(0, delay)})
 }
 
-// Purge removes a dead letter. [ErrNotFound] means that no dead letter has this id. Other errors are
-// those of [Queue.Cancel].
+// Purge removes a dead letter. [ErrNotFound] means that no dead letter has this id. Other errors
+// are those of [Queue.Cancel].
 func (q *Queue) Purge(ctx context.Context, id string) error {
 	return q.changeDead(ctx, driver.OpPurge, driver.Change{ID: id})
 }
@@ -43,40 +43,42 @@ func (q *Queue) changeDead(ctx context.Context, op driver.Op, c driver.Change) e
 
 // DeadFilter selects dead letters. The zero value selects all.
 type DeadFilter struct {
-	// Reason selects the letters whose reason contains it, with the same case. [Record].Reason has the
-	// first 512 bytes of the last error.
+	// Reason selects the letters whose reason contains it, with the same case. [Record].Reason has
+	// the first 512 bytes of the last error.
 	Reason string
 
-	// Since and Until select the letters that died at Since or later and before Until, on the store's
-	// clock, which has milliseconds. A zero time is no bound. An Until that is not after Since is [ErrInvalid].
+	// Since and Until select the letters that died at Since or later and before Until, on the
+	// store's clock, which has milliseconds. A zero time is no bound. An Until that is not after
+	// Since is [ErrInvalid].
 	Since, Until time.Time
 }
 
 // ReplayOptions says how [Queue.ReplayAll] replays. The zero value makes all messages due at once.
 type ReplayOptions struct {
-	// Delay is how long after its replay a message is due, rounded up to milliseconds. 0 or less is due
-	// at once.
+	// Delay is how long after its replay a message is due, rounded up to milliseconds. 0 or less is
+	// due at once.
 	Delay time.Duration
 
-	// Rate is how many messages are replayed in a second, so that a system that has just recovered is
-	// not overrun. The replays are spread evenly: those of 10 ms may go together, and time that was
-	// lost, because the store was slow, is not made up for. 0 replays as fast as the store takes
-	// them. A negative rate, an infinite one and NaN are [ErrInvalid].
+	// Rate is how many messages are replayed in a second, so that a system that has just recovered
+	// is not overrun. The replays are spread evenly: those of 10 ms may go together, and time that
+	// was lost, because the store was slow, is not made up for. 0 replays as fast as the store
+	// takes them. A negative rate, an infinite one and NaN are [ErrInvalid].
 	Rate float64
 }
 
-// ReplayAll replays the dead letters that filter selects, and returns how many were replayed. It goes
-// through the partitions one after the other, in each the oldest first. It takes the letters that died
-// before the call, so a message that dies again is not replayed again. If the store's clock was set
-// back, letters that died later than it shows now are left.
+// ReplayAll replays the dead letters that filter selects, and returns how many were replayed. It
+// goes through the partitions one after the other, in each the oldest first. It takes the letters
+// that died before the call, so a message that dies again is not replayed again. If the store's
+// clock was set back, letters that died later than it shows now are left.
 //
-// An invalid argument is [ErrInvalid]; other errors are those of [Queue.Cancel] and name a dead letter.
-// If the call fails or ctx ends, ReplayAll asks for no more replays. Those under way then may take place
-// and are not counted. To go on, call ReplayAll again: what was replayed is no dead letter any more.
+// An invalid argument is [ErrInvalid]; other errors are those of [Queue.Cancel] and name a dead
+// letter. If the call fails or ctx ends, ReplayAll asks for no more replays. Those under way then
+// may take place and are not counted. To go on, call ReplayAll again: what was replayed is no dead
+// letter any more.
 //
-// ReplayAll reads all dead letters up to filter.Until, a page of at most 256 at a time. A letter that
-// another caller replays or purges between the reading and its turn is left and not counted, even if it
-// has died again.
+// ReplayAll reads all dead letters up to filter.Until, a page of at most 256 at a time. A letter
+// that another caller replays or purges between the reading and its turn is left and not counted,
+// even if it has died again.
 func (q *Queue) ReplayAll(ctx context.Context, filter DeadFilter, options ReplayOptions) (int, error) {
 	if options.Rate < 0 || math.IsInf(options.Rate, 0) || math.IsNaN(options.Rate) {
 		return 0, fmt.Errorf("durable: replay: %w Rate %v: 0 and more messages a second are accepted", ErrInvalid, options.Rate)
@@ -84,8 +86,8 @@ func (q *Queue) ReplayAll(ctx context.Context, filter DeadFilter, options Replay
 	return q.changeAllDead(ctx, driver.OpReplay, filter, max(0, options.Delay), pacer{rate: options.Rate})
 }
 
-// PurgeAll removes the dead letters that filter selects for good, and returns how many were removed.
-// Everything said of [Queue.ReplayAll] holds.
+// PurgeAll removes the dead letters that filter selects for good, and returns how many were
+// removed. Everything said of [Queue.ReplayAll] holds.
 func (q *Queue) PurgeAll(ctx context.Context, filter DeadFilter) (int, error) {
 	return q.changeAllDead(ctx, driver.OpPurge, filter, 0, pacer{})
 }
@@ -118,7 +120,8 @@ func (q *Queue) changeAllDead(ctx context.Context, op driver.Op, filter DeadFilt
 	return n, nil
 }
 
-// changeDeadUntil changes the dead letters of a partition that died before end. It adds how many to n.
+// changeDeadUntil changes the dead letters of a partition that died before end. It adds how many to
+// n.
 func (p *part) changeDeadUntil(ctx context.Context, op driver.Op, filter DeadFilter, end driver.Instant, delay time.Duration, pace *pacer, n *int) error {
 	var since driver.Instant
 	if !filter.Since.IsZero() {
@@ -159,8 +162,8 @@ type pacer struct {
 // paceStep is the time whose messages go together, because shorter waits are not exact.
 const paceStep = 10 * time.Millisecond
 
-// wait waits until the next messages may go, and returns how many, 1 to most. A pacer that is late makes
-// up for one step at most. The end of ctx, and that of the queue, end the wait.
+// wait waits until the next messages may go, and returns how many, 1 to most. A pacer that is late
+// makes up for one step at most. The end of ctx, and that of the queue, end the wait.
 func (p *pacer) wait(ctx context.Context, q *Queue, most int) (int, error) {
 	if p.rate == 0 {
 		return most, nil

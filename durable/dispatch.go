@@ -11,10 +11,10 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// dispatcher hands messages that a consumer has claimed to takers. It lets a message wait in a timing
-// wheel for its due time, begins it when a taker is free, keeps its lease, and releases it if it does
-// not begin. The table of heldState shows the transitions. The pumps give it messages, and handlers
-// and receivers take them.
+// dispatcher hands messages that a consumer has claimed to takers. It lets a message wait in a
+// timing wheel for its due time, begins it when a taker is free, keeps its lease, and releases it
+// if it does not begin. The table of heldState shows the transitions. The pumps give it messages,
+// and handlers and receivers take them.
 //
 // The dispatcher owns the lock. Its parts have none and do not know the dispatcher: admission (how
 // much is claimed and begun), leases (what is held), readyQueue (messages that may begin) and
@@ -464,7 +464,7 @@ func (d *dispatcher) extend(h *held) {
 // lose gives up a message whose lease is about to end, or has ended, and cancels the context of its
 // handler. mu is held.
 func (d *dispatcher) lose(h *held) {
-	begun := h.state == heldBegun || h.state == heldTaken // an armed or ready one may have been cancelled
+	begun := h.state == heldBegun || h.state == heldTaken // other messages may have been cancelled
 	if !d.forget(h) {
 		return
 	}
@@ -481,9 +481,9 @@ func (d *dispatcher) lose(h *held) {
 // lease is extended from now on if renew is set. If r is not nil the handler is about to be called,
 // and r is cancelled if the lease is lost.
 //
-// hand returns false if the lease is over: the process may have been suspended since the message was
-// taken, so that another consumer has the message, or the message was cancelled. It is then given up
-// and reported.
+// hand returns false if the lease is over: the process may have been suspended since the message
+// was taken, so that another consumer has the message, or the message was cancelled. It is then
+// given up and reported.
 func (d *dispatcher) hand(h *held, renew bool, r *run) bool {
 	d.mu.Lock()
 	defer d.unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// A process stands still between taking a message and handing it to its receiver, for longer than the
-// lease. The receiver does not get it, and the loss is reported once, whether the keeper of the
+// A process stands still between taking a message and handing it to its receiver, for longer than
+// the lease. The receiver does not get it, and the loss is reported once, whether the keeper of the
 // leases has noticed it before or not.
 func TestMessageIsNotHandedOutAfterItsLease(t *testing.T) {
 	t.Parallel()
@@ -40,8 +40,8 @@ func TestMessageIsNotHandedOutAfterItsLease(t *testing.T) {
 	}
 }
 
-// What follows from the answer to a begin depends on the answer, on whether the message was given up
-// meanwhile, and on whether the consumer has ended.
+// What follows from the answer to a begin depends on the answer, on whether the message was given
+// up meanwhile, and on whether the consumer has ended.
 func TestAfterBegin(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_000_000)
@@ -75,7 +75,8 @@ func TestAfterBegin(t *testing.T) {
 	}
 }
 
-// Nothing waits any more when the last of what is pending is done, and later additions do not matter.
+// Nothing waits any more when the last of what is pending is done, and later additions do not
+// matter.
 func TestPendingIsOverWhenAllIsDone(t *testing.T) {
 	t.Parallel()
 	var p pending

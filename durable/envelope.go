@@ -12,7 +12,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// A store keeps an envelope as the body of a message, and knows nothing of what is in it:
+// A store keeps an envelope as the body of a message, and does not look into it:
 //
 //	1 byte   version in the upper four bits, and below them flags: has an expiry, has headers
 //	uvarint  the expiry in milliseconds since 1970, if the flag is set
@@ -20,7 +20,7 @@ import (
 //	         uvarint length and bytes of the key, uvarint length and bytes of the value
 //	         the body, up to the end
 //
-// So a message without headers and expiry costs one byte.
+// A message without headers and expiry thus costs one byte.
 const (
 	envelopeVersion = 1
 

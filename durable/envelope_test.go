@@ -110,8 +110,8 @@ func TestBadHeadersAndExpiry(t *testing.T) {
 	assert.NoError(t, err, "the most that is accepted; MaxBody bounds the body alone")
 }
 
-// A message that has expired is counted and no handler sees it, whether it was never delivered or is
-// to be retried; all others come.
+// A message that has expired is counted and no handler sees it, whether it was never delivered or
+// is to be retried; all others come.
 func TestExpiredMessagesAreCountedAndNotRun(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue) {

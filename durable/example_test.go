@@ -12,8 +12,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// exampleQueue is a queue in memory, whose clock these examples move by hand, so that nobody has to wait for half an hour. A program opens
-// a store that survives it, boltstore or redisstore; all else is the same.
+// exampleQueue is a queue in memory, whose clock these examples move by hand, so that nobody has to
+// wait for half an hour. A program opens a store that survives it, boltstore or redisstore; all
+// else is the same.
 type exampleQueue struct {
 	*durable.Queue
 	mu  sync.Mutex
@@ -67,8 +68,8 @@ func Example() {
 	// ended: <nil>
 }
 
-// A receiver takes one message at a time, with options of its own. A program that ends releases what
-// it has not handled; the message comes again as it was.
+// A receiver takes one message at a time, with options of its own. A program that ends releases
+// what it has not handled; the message comes again as it was.
 func ExampleReceiver() {
 	ctx := context.Background()
 	q := newExampleQueue()
@@ -156,7 +157,8 @@ func ExampleDelivery_Nack() {
 	// call-back has failed 1 times
 }
 
-// An order that is paid in time is not cancelled. The answer is exact: after Cancelled no handler is called.
+// An order that is paid in time is not cancelled. The answer is exact: after Cancelled no handler
+// is called.
 func ExampleQueue_Cancel() {
 	ctx := context.Background()
 	q := newExampleQueue()

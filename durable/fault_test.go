@@ -133,7 +133,8 @@ func fixed(pause time.Duration) func(*durable.Delivery, error) time.Duration {
 
 var errDown = fmt.Errorf("connection refused: %w", durable.ErrUnavailable)
 
-// Every third call fails, one half of them after it has taken place. Nothing is lost and nothing comes twice.
+// Every third call fails, one half of them after it has taken place. Nothing is lost and nothing
+// comes twice.
 func TestRepliesAreLost(t *testing.T) {
 	t.Parallel()
 	for _, call := range []string{"Put", "Begin", "Ack", "Retry", "Bury", "Extend", "Heartbeat", "Watch"} {
@@ -194,7 +195,8 @@ func TestRepliesAreLost(t *testing.T) {
 	}
 }
 
-// A handler whose lease cannot be extended loses its context before anybody else may have the message.
+// A handler whose lease cannot be extended loses its context before anybody else may have the
+// message.
 func TestContextEndsBeforeTheLease(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -301,8 +303,8 @@ func TestIdleConsumerIsQuiet(t *testing.T) {
 	})
 }
 
-// A process stands still after it has taken a message, for longer than the lease, so that the message
-// is cancelled. No handler is called for it, although the process goes on.
+// A process stands still after it has taken a message, for longer than the lease, so that the
+// message is cancelled. No handler is called for it, although the process goes on.
 func TestHandlerIsNotCalledAfterItsLease(t *testing.T) {
 	t.Parallel()
 	var told told

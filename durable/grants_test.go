@@ -101,7 +101,8 @@ func TestOverdueMessageBeginsWithItsClaim(t *testing.T) {
 	})
 }
 
-// What is overdue comes once, and in the order of due times within its partition; where handlers are quick most of it begins with its claim.
+// What is overdue comes once, and in the order of due times within its partition; where handlers
+// are quick most of it begins with its claim.
 func TestOverdueMessagesComeInOrder(t *testing.T) {
 	t.Parallel()
 	for _, concurrency := range []int{1, 64} {

@@ -16,7 +16,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// A message that was given up while the answers to its begin were lost is given back when one comes: nobody crashed.
+// A message that was given up while the answers to its begin were lost is given back when one
+// comes: nobody crashed.
 func TestBeginThatIsAnsweredTooLate(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -114,7 +115,8 @@ func TestLeaseIsMovedWhenTheMessageBegins(t *testing.T) {
 	})
 }
 
-// A message begins after the store's clock was set ahead, past the end of its lease: it is extended, and nobody else gets it.
+// A message begins after the store's clock was set ahead, past the end of its lease: it is
+// extended, and nobody else gets it.
 func TestClockIsSetAheadBeforeABegin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -135,8 +137,9 @@ func TestClockIsSetAheadBeforeABegin(t *testing.T) {
 	})
 }
 
-// A consumer is cut off with messages that it has claimed ahead. They are another's after Membership and not Visibility; the one
-// that had begun keeps its lease, and only it counts a crash.
+// A consumer is cut off with messages that it has claimed ahead. They are another's after
+// Membership and not Visibility; the one that had begun keeps its lease, and only it counts a
+// crash.
 func TestMessagesClaimedAheadHaveAShortLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -44,8 +44,8 @@ type held struct {
 //	taken      is in the hands of a handler or receiver     gone: settled, released, lease lost
 //	gone       is not held any more
 //
-// Armed, ready, parked and beginning messages count as claimed and not begun (see admission.claimed).
-// Beginning and waiting messages occupy a taker (see admission.beginning).
+// Armed, ready, parked and beginning messages count as claimed and not begun (see
+// admission.claimed). Beginning and waiting messages occupy a taker (see admission.beginning).
 type heldState uint8
 
 const (
@@ -94,23 +94,23 @@ const (
 	beginWaits                      // it is due after wait
 	beginRepeats                    // the store's clock was set back: it begins again after wait
 	beginReleases                   // it is given back, because it came too late for this consumer
-	beginForgets                    // it did not begin: it was cancelled or rescheduled, its lease has ended, or the call failed
+	beginForgets                    // it did not begin: it was cancelled, or its lease lost, or the call failed
 )
 
-// afterBegin decides what follows from the store's answer to the begin of a message. ended says that
-// the consumer begins no messages any more.
+// afterBegin decides what follows from the store's answer to the begin of a message. ended says
+// that the consumer begins no messages any more.
 func (h *held) afterBegin(a answer, err error, ended bool) (next afterBegin, wait time.Duration) {
 	switch {
 	case err != nil:
 		return beginForgets, 0
-	case a.Status == driver.StatusDone && h.state == heldGone: // given up meanwhile, because no answer came
+	case a.Status == driver.StatusDone && h.state == heldGone: // given up before the answer came
 		return beginReleases, 0
 	case a.Status == driver.StatusDone:
 		if wait = a.Due.Time().Sub(a.Now); wait > 0 { // the store read its clock before now
 			return beginWaits, wait
 		}
 		return beginGives, 0
-	case a.Status == driver.StatusEarly && h.state != heldGone && ended: // it was not released with the others
+	case a.Status == driver.StatusEarly && h.state != heldGone && ended: // the others were released
 		return beginReleases, 0
 	case a.Status == driver.StatusEarly && h.state != heldGone:
 		return beginRepeats, max(a.Due.Time().Sub(a.Now)-beginLead, time.Millisecond)
@@ -125,7 +125,7 @@ func (h *held) extended(a answer) { h.until, h.record.LeaseEnd = a.until(), a.Le
 // and no clock. The dispatcher's mutex guards it.
 //
 // A message that was claimed ahead has a lease of hold, which is short: if the consumer is killed,
-// other consumers soon get the message, and it counts no crash. The lease is extended by hold while
+// other consumers soon get the message, and no crash is counted. The lease is extended by hold while
 // the message waits for a taker. When the message begins it gets a lease of visibility.
 type leases struct {
 	visibility time.Duration
@@ -181,8 +181,8 @@ func (l *leases) extend(h *held) driver.Change {
 	return change
 }
 
-// extended notes the answer to an extension. A begin that took place after it may have been answered
-// before, with a later end of the lease.
+// extended notes the answer to an extension. A begin that took place after it may have been
+// answered before, with a later end of the lease.
 func (l *leases) extended(h *held, a answer) {
 	if a.until().After(h.until) {
 		h.extended(a)
@@ -196,7 +196,7 @@ const (
 	leaseKeep   leaseAction = iota
 	leaseExtend             // a third has passed, which leaves time for several attempts
 	leaseLose               // it is about to end, or has ended before the message was handed out
-	leaseForget             // it has ended, and the receiver that has the message settles it or does not
+	leaseForget             // it has ended; the receiver that has the message may still try to settle it
 )
 
 // action is what has to be done about the lease of a message. Leases of armed messages last beyond

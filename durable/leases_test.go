@@ -63,7 +63,8 @@ func TestLeaseOfABegin(t *testing.T) {
 	assert.Empty(t, l.held)
 }
 
-// A message begins while its lease is extended. The store has extended it first, by the shorter lease, and answers last.
+// A message begins while its lease is extended. The store has extended it first, by the shorter
+// lease, and answers last.
 func TestExtensionThatCrossesABegin(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

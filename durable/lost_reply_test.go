@@ -18,8 +18,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// An acknowledgement that has taken place, and whose reply is lost for half of the lease, is no lost lease: neither where the handler has returned
-// nor where it has asked for it itself and waits.
+// An acknowledgement that has taken place, and whose reply is lost for half of the lease, is no
+// lost lease: neither where the handler has returned nor where it has asked for it itself and
+// waits.
 func TestLostReplyOfAnAckIsNoLostLease(t *testing.T) {
 	t.Parallel()
 	for name, own := range map[string]bool{"by returning": false, "by Ack": true} {
@@ -60,7 +61,8 @@ func TestLostReplyOfAnAckIsNoLostLease(t *testing.T) {
 	}
 }
 
-// A Reschedule whose reply is lost says what has become of it, also if its message was delivered at the new time meanwhile.
+// A Reschedule whose reply is lost says what has become of it, also if its message was delivered at
+// the new time meanwhile.
 func TestRescheduleWhoseReplyIsLost(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -104,8 +106,9 @@ func TestPurgeAllWhoseReplyIsLost(t *testing.T) {
 	})
 }
 
-// The answers of a consumer's claims are lost for a while, after the store has made them. Its messages are delivered when it is
-// answered again, and none counts a crash, though handlers wait for them and they begin with the claims.
+// The answers of a consumer's claims are lost for a while, after the store has made them. Its
+// messages are delivered when it is answered again, and none counts a crash, though handlers wait
+// for them and they begin with the claims.
 func TestClaimsWhoseAnswersAreLost(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -138,8 +141,8 @@ func TestClaimsWhoseAnswersAreLost(t *testing.T) {
 	})
 }
 
-// A consumer ends when the answer of its last claim was lost. It gives back what that has given, or still handles it: no lease
-// is left that ends later and may count a crash.
+// A consumer ends when the answer of its last claim was lost. It gives back what that has given, or
+// still handles it: no lease is left that ends later and may count a crash.
 func TestLastClaimWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {

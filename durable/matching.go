@@ -13,35 +13,37 @@ type CancelReport struct {
 	Cancelled int // they will not be delivered
 	Firing    int // too late: they are being delivered, and may be again if that fails
 
-	// Unreadable counts the messages that may match or not, because this version of the program cannot
-	// read their headers. They stay as they are.
+	// Unreadable counts the messages that may match or not, because this version of the program
+	// cannot read their headers. They stay as they are.
 	Unreadable int
 }
 
-// CancelMatching cancels the messages that have all of these headers with these values, such as those
-// of one customer. Headers without any key are [ErrInvalid]. For each message that it reports,
-// CancelMatching is as exact as [Queue.Cancel]: after Cancelled no handler is called. Dead letters are
-// left: see [Queue.PurgeAll].
+// CancelMatching cancels the messages that have all of these headers with these values, such as
+// those of one customer. Headers without any key are [ErrInvalid]. For each message that it
+// reports, CancelMatching is as exact as [Queue.Cancel]: after Cancelled no handler is called. Dead
+// letters are left: see [Queue.PurgeAll].
 //
-// CancelMatching looks through the queue, partition by partition: first the scheduled messages, then those
-// that consumers have claimed or are delivering. The result is not that of one moment. A scan finds
-// each message that matches and stays as it is. It may miss a message that, meanwhile,
+// CancelMatching looks through the queue, partition by partition: first the scheduled messages,
+// then those that consumers have claimed or are delivering. The result is not that of one moment. A
+// scan finds each message that matches and stays as it is. It may miss a message that, meanwhile,
 //
 //   - is enqueued,
 //   - is rescheduled to an earlier time,
 //   - comes back after its delivery has failed.
 //
-// To call it again is safe. If producers of such messages have stopped and a second call finds none,
-// none is left. A message that was cancelled and enqueued again with the same id, or replaced, is
-// cancelled only if it matches as well, unless both were enqueued in the same millisecond.
+// To call it again is safe. If producers of such messages have stopped and a second call finds
+// none, none is left. A message that was cancelled and enqueued again with the same id, or
+// replaced, is cancelled only if it matches as well, unless both were enqueued in the same
+// millisecond.
 //
-// If the call fails, or ctx ends, the report has what was done up to then, and the error, which is one
-// of [Queue.Cancel], names a message. Calls that were under way may take place and are not counted.
-// If messages were Unreadable the call goes on, and its error wraps [ErrVersion] and names the first ten.
+// If the call fails, or ctx ends, the report has what was done up to then, and the error, which is
+// one of [Queue.Cancel], names a message. Calls that were under way may take place and are not
+// counted. If messages were Unreadable the call goes on, and its error wraps [ErrVersion] and names
+// the first ten.
 //
-// CancelMatching reads all messages with their bodies, because stores keep no index of headers: O(n) in
-// the number of pending messages, and at most 256 of them in memory. See docs/durable.md for figures. The
-// memory store, which is for tests, sorts its messages for each page.
+// CancelMatching reads all messages with their bodies, because stores keep no index of headers:
+// O(n) in the number of pending messages, and at most 256 of them in memory. See docs/durable.md
+// for figures. The memory store, which is for tests, sorts its messages for each page.
 func (q *Queue) CancelMatching(ctx context.Context, headers map[string]string) (CancelReport, error) {
 	if err := q.usable(ctx); err != nil {
 		return CancelReport{}, err
@@ -65,7 +67,8 @@ type canceller struct {
 	unreadable []string // the first ids
 }
 
-// cancel looks through a partition. Messages that are claimed meanwhile are met in the second state.
+// cancel looks through a partition. Messages that are claimed meanwhile are met in the second
+// state.
 func (c *canceller) cancel(ctx context.Context, p *part) error {
 	firing := make(map[string]struct{}) // a message may be met in both states
 	defer func() { c.report.Firing += len(firing) }()
@@ -130,10 +133,10 @@ func (c *canceller) failure() error {
 		ErrVersion, c.report.Unreadable, strings.Join(c.unreadable, ", "), more)
 }
 
-// changeMany changes messages of a partition, as many at once as find room and the pace allows, and tells
-// what became of each. The first error, which names a message, ends it: the calls that were not sent are
-// withdrawn.
-func (p *part) changeMany(ctx context.Context, op driver.Op, changes []driver.Change, pace *pacer, told func(id string, status driver.Status)) error {
+// changeMany changes messages of a partition, as many at once as find room and the pace allows, and
+// tells what became of each. The first error, which names a message, ends it: the calls that were
+// not sent are withdrawn.
+func (p *part) changeMany(ctx context.Context, op driver.Op, changes []driver.Change, pace *pacer, done func(id string, status driver.Status)) error {
 	for len(changes) > 0 {
 		n, err := pace.wait(ctx, p.q, len(changes))
 		if err == nil {
@@ -148,7 +151,7 @@ func (p *part) changeMany(ctx context.Context, op driver.Op, changes []driver.Ch
 			c.room = p.q.room
 			calls = append(calls, c)
 		}
-		if err := p.changeTogether(ctx, op, calls, changes, told); err != nil {
+		if err := p.changeTogether(ctx, op, calls, changes, done); err != nil {
 			return err
 		}
 		changes = changes[len(calls):]
@@ -157,7 +160,7 @@ func (p *part) changeMany(ctx context.Context, op driver.Op, changes []driver.Ch
 }
 
 // changeTogether makes calls that have room. After an error it withdraws those that were not sent.
-func (p *part) changeTogether(ctx context.Context, op driver.Op, calls []*call[driver.Change, answer], changes []driver.Change, told func(string, driver.Status)) (err error) {
+func (p *part) changeTogether(ctx context.Context, op driver.Op, calls []*call[driver.Change, answer], changes []driver.Change, done func(string, driver.Status)) (err error) {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	p.changes[op].add(calls...)
@@ -165,7 +168,7 @@ func (p *part) changeTogether(ctx context.Context, op driver.Op, calls []*call[d
 		o, failure := p.changes[op].wait(ctx, c)
 		switch {
 		case failure == nil:
-			told(changes[i].ID, o.Status)
+			done(changes[i].ID, o.Status)
 		case err == nil:
 			err = fmt.Errorf("durable: message %q: %w", changes[i].ID, failure)
 			leave()

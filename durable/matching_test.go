@@ -30,8 +30,8 @@ func tagged(t *testing.T, q *durable.Queue, id string, delay time.Duration, pair
 	require.NoError(t, err)
 }
 
-// CancelMatching cancels what has all the headers, be it scheduled or claimed ahead, reports what is
-// being delivered, and leaves all other messages and the dead letters.
+// CancelMatching cancels what has all the headers, be it scheduled or claimed ahead, reports what
+// is being delivered, and leaves all other messages and the dead letters.
 func TestCancelMatchingCancelsWhatHasAllHeaders(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 3}, func(t *testing.T, q *durable.Queue) {
@@ -189,7 +189,8 @@ func TestCancelMatchingLeavesNewMessagesWithTheSameIDs(t *testing.T) {
 	})
 }
 
-// A message that begins between the list and its turn is counted once, although it is met in both states.
+// A message that begins between the list and its turn is counted once, although it is met in both
+// states.
 func TestCancelMatchingCountsFiringOnce(t *testing.T) {
 	t.Parallel()
 	b := &betweenBackend{}
@@ -391,7 +392,8 @@ func TestReplayPace(t *testing.T) {
 	}
 }
 
-// A replay that is late, because the store does not answer for a while, does not make up for it in a burst.
+// A replay that is late, because the store does not answer for a while, does not make up for it in
+// a burst.
 func TestReplayPaceAfterAStall(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -417,7 +419,8 @@ func TestReplayPaceAfterAStall(t *testing.T) {
 	})
 }
 
-// A replay ends with its context, or with the queue, between two messages, and goes on when it is called again.
+// A replay ends with its context, or with the queue, between two messages, and goes on when it is
+// called again.
 func TestReplayGoesOnAfterItsContext(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
@@ -445,7 +448,8 @@ func TestReplayGoesOnAfterItsContext(t *testing.T) {
 	})
 }
 
-// Letters that die while a replay runs are not replayed by it: one that fails again and again would be.
+// Letters that die while a replay runs are not replayed by it: one that fails again and again would
+// be.
 func TestReplayAllTakesWhatHasDiedBefore(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 2, MaxAttempts: 1}, func(t *testing.T, q *durable.Queue) {
@@ -460,7 +464,8 @@ func TestReplayAllTakesWhatHasDiedBefore(t *testing.T) {
 	})
 }
 
-// A letter that another caller replays before its turn, and that dies again of another reason, is not purged.
+// A letter that another caller replays before its turn, and that dies again of another reason, is
+// not purged.
 func TestPurgeAllLeavesWhatHasDiedAgain(t *testing.T) {
 	t.Parallel()
 	b := &betweenBackend{}

@@ -18,7 +18,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// One, five and again one consumer: each message comes once, whoever owns its partition, and all take part.
+// One, five and again one consumer: each message comes once, whoever owns its partition, and all
+// take part.
 func TestConsumersShareTheQueue(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 64}, func(t *testing.T, q *durable.Queue) {
@@ -97,7 +98,8 @@ func TestConcurrencyAndPrefetchAreBounded(t *testing.T) {
 	})
 }
 
-// Messages that have waited for a long time come in the order of their due times within a partition.
+// Messages that have waited for a long time come in the order of their due times within a
+// partition.
 func TestBacklogComesInOrder(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {

@@ -7,20 +7,24 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// part is a partition with what is to be written to it.
+// part is a partition, with the batchers of what is written to it.
 type part struct {
-	q       *Queue
-	index   int
-	clock   serverClock // of the server that keeps the partition; the servers of a Cluster may differ
-	puts    batcher[putRequest, driver.Status]
-	changes [driver.OpExpire + 1]batcher[driver.Change, answer] // but for OpBegin: each consumer has its own
+	q     *Queue
+	index int
+	clock serverClock // of the server that keeps the partition; the servers of a Cluster may differ
+	puts  batcher[putRequest, driver.Status]
+
+	// changes has a batcher for each driver.Op, except OpBegin: each consumer has its own of that.
+	changes [driver.OpExpire + 1]batcher[driver.Change, answer]
 }
 
+// putRequest is a message to be stored.
 type putRequest struct {
 	item    driver.PutItem
 	replace bool
 }
 
+// newPart sets up the batchers of a partition. name is unique to this process and queue.
 func newPart(q *Queue, index int, name string) *part {
 	p := &part{q: q, index: index}
 	p.puts.patience = q.options.RetryFor
@@ -31,7 +35,7 @@ func newPart(q *Queue, index int, name string) *part {
 	p.puts.flush = func(requests []putRequest) ([]driver.Status, error) { return p.put(producer, requests) }
 	_, groups := q.backend.(driver.Grouper)
 	if groups {
-		p.puts.alone = p.putOne
+		p.puts.direct = p.putOne
 	}
 	for op := driver.OpAck; op <= driver.OpExpire; op++ {
 		apply := p.apply
@@ -43,7 +47,7 @@ func newPart(q *Queue, index int, name string) *part {
 			return apply(driver.Batch{Partition: p.index, Op: op, Changes: changes})
 		})
 		if groups {
-			p.changes[op].alone = func(ctx context.Context, c driver.Change) (answer, error) { return p.changeOne(ctx, op, c) }
+			p.changes[op].direct = func(ctx context.Context, c driver.Change) (answer, error) { return p.changeOne(ctx, op, c) }
 		}
 	}
 	return p
@@ -89,7 +93,8 @@ func (p *part) changeOne(ctx context.Context, op driver.Op, c driver.Change) (an
 	return answer{outcomes[0], sent, false}, nil
 }
 
-// applyOnce makes a transition that needs no token.
+// applyOnce makes transitions without a token. A caller numbers them, so that each takes place
+// once.
 func (p *part) applyOnce(c *caller, batch driver.Batch) (answers []answer, err error) {
 	var outcomes []driver.Outcome
 	err = c.call(func(ctx context.Context, call driver.Call) (err error) {
@@ -104,7 +109,7 @@ func (p *part) applyOnce(c *caller, batch driver.Batch) (answers []answer, err e
 	return answers, err
 }
 
-// apply makes a transition that needs a token, or one that is idempotent.
+// apply makes transitions with tokens, which may be repeated.
 func (p *part) apply(batch driver.Batch) (answers []answer, err error) {
 	repeated := false
 	err = p.q.retry(func(ctx context.Context) error {
@@ -120,12 +125,13 @@ func (p *part) apply(batch driver.Batch) (answers []answer, err error) {
 	return answers, err
 }
 
-// answer is what a store says of a change.
+// answer is the store's answer to a change.
 type answer struct {
 	driver.Outcome
-	sent     time.Time // when the call began that brought it
+	sent     time.Time // when the call began that returned the answer
 	repeated bool      // an earlier call with the token got no answer, and may have taken place
 }
 
-// until is when the lease ends at the earliest, on the clock of this process: the store read its clock after the call began.
+// until is when the lease ends at the earliest, on the clock of this process, because the store
+// read its clock after the call began.
 func (a *answer) until() time.Time { return a.sent.Add(a.Lease.Time().Sub(a.Now)) }

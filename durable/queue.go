@@ -19,8 +19,9 @@ import (
 // several queues. What a store implements is described in package driver.
 type Store = driver.Store
 
-// Queue is a queue of delayed messages in a store. Its methods may be called from many goroutines; what they ask for at the same time
-// shares round trips to a server, or an fsync of a file. A process opens a queue once.
+// Queue is a queue of delayed messages in a store. Its methods may be called from several
+// goroutines. Calls that are made at the same time share round trips to a server, or an fsync of a
+// file. A process opens a queue once.
 type Queue struct {
 	options Options
 	backend driver.Backend
@@ -42,8 +43,10 @@ type Queue struct {
 	recoveries sync.WaitGroup // of claims without an answer; consumers start them before they have stopped
 }
 
-// Open makes a queue in a store or joins one that exists. A nil store and invalid options are [ErrInvalid]; see
-// [Store] for other errors. The store must stay open until [Queue.Close] has returned.
+// Open makes a queue in a store, or joins one that exists. A nil store and invalid options are
+// [ErrInvalid]. A number of partitions other than that of the existing queue is [ErrPartitions].
+// Stores return [ErrVersion], [ErrUnsafe], [ErrUnavailable] and other errors: see the Open or New
+// of their packages. The store must stay open until [Queue.Close] has returned.
 func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("durable: open: %w store nil: one that New or Open of a store's package returned is accepted", ErrInvalid)
@@ -75,12 +78,14 @@ func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 	return q, nil
 }
 
-// checkInterval is how often a store is checked that may be set up anew at any time.
+// checkInterval is the time between two checks of how a server is set up, which may change at any
+// time.
 const checkInterval = time.Minute
 
-// check tells OnError when the store is not safe any more, and again when it is unsafe in another way.
+// check reports that the store is no longer set up safely, and reports again if it is unsafe in
+// another way.
 func (q *Queue) check(checker driver.Checker) {
-	for told := ""; ; {
+	for reported := ""; ; {
 		pause(q.ctx, checkInterval)
 		if q.ctx.Err() != nil {
 			return
@@ -88,10 +93,10 @@ func (q *Queue) check(checker driver.Checker) {
 		err := checker.Check(q.ctx)
 		switch {
 		case err == nil:
-			told = ""
-		case errors.Is(err, ErrUnavailable) || q.ctx.Err() != nil || err.Error() == told:
+			reported = ""
+		case errors.Is(err, ErrUnavailable) || q.ctx.Err() != nil || err.Error() == reported:
 		default:
-			told = err.Error()
+			reported = err.Error()
 			q.report("%w", err)
 		}
 	}
@@ -126,14 +131,20 @@ func (q *Queue) usable(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Enqueue stores a message and returns its id when it is safe, as far as the store is: see there. A message whose
-// id is queued already is [ErrDuplicate], with the id.
+// Enqueue stores a message and returns its id when the message is safe, as far as the store keeps
+// it safe. A message whose id is queued already, or is a dead letter, is [ErrDuplicate] (see
+// Message.Replace). An invalid message is [ErrInvalid]. The cost is a call of the store, which is
+// shared with calls that are made at the same time.
 //
-// If the store cannot be reached the call goes on trying for Options.RetryFor, and stores the message once however often it tries. If it gives up
-// with [ErrUnavailable], or ctx ends, the message may have been stored, or may be until RetryFor (at least ten seconds) has passed
-// on the store's clock. To enqueue it once more with the same id is safe as long as it has not been delivered. [ErrBusy] says that too
-// many calls wait for the store (Options.MaxWaiting); then nothing was stored. [ErrFull] says that the store has no room. Nothing was
-// stored, unless the reply to an earlier copy of the call was lost: then the error is [ErrUnavailable] as well. A call whose ctx ends before it was sent is not sent.
+// If the store cannot be reached the call tries again for Options.RetryFor. It stores the message
+// once, however often it tries. If it gives up with [ErrUnavailable], or ctx ends, the message may
+// have been stored, or may be stored until RetryFor (at least ten seconds) has passed on the
+// store's clock. It is safe to enqueue the message again with the same id as long as it has not
+// been delivered. A call whose ctx ends before it was sent is not sent.
+//
+// [ErrBusy] means that too many calls wait for the store (Options.MaxWaiting); nothing was stored.
+// [ErrFull] means that the store has no room; nothing was stored, unless the reply to an earlier
+// copy of the call was lost, in which case the error is [ErrUnavailable] as well.
 func (q *Queue) Enqueue(ctx context.Context, m Message) (id string, err error) {
 	if err := q.usable(ctx); err != nil {
 		return "", err
@@ -164,9 +175,10 @@ func putError(id string, status driver.Status, err error) error {
 	return fmt.Errorf("durable: enqueue message %q: %w", id, err)
 }
 
-// EnqueueBatch stores messages and returns their ids, in the same order. It is not one transaction: each message is stored on its own. If
-// any was not, the error is a [*BatchError], which has the error of each message; ids has all of them even then. If any message is
-// invalid, none is stored and ids is nil. Errors and contexts are those of [Queue.Enqueue].
+// EnqueueBatch stores messages and returns their ids, in the same order. It is not one transaction:
+// each message is stored on its own. If any message is invalid, none is stored and ids is nil. If
+// any message was not stored, the error is a [*BatchError], which has the error of each message,
+// and ids has all ids. Errors and contexts are those of [Queue.Enqueue].
 func (q *Queue) EnqueueBatch(ctx context.Context, messages []Message) (ids []string, err error) {
 	if err := q.usable(ctx); err != nil {
 		return nil, err
@@ -186,13 +198,14 @@ func (q *Queue) EnqueueBatch(ctx context.Context, messages []Message) (ids []str
 	return ids, q.putAll(ctx, messages, items)
 }
 
-// BatchError says which messages of [Queue.EnqueueBatch] were not stored. errors.Is and errors.As find what any of them has met.
+// BatchError has the errors of [Queue.EnqueueBatch]. errors.Is and errors.As look at each of them.
 type BatchError struct {
-	// Errors has an error for each message, in the order of the messages: nil for one that was stored. Each names the id.
+	// Errors has an error for each message, in the order of the messages. It is nil for a message
+	// that was stored. Each error names the id.
 	Errors []error
 }
 
-// Error has the errors of the messages, one in each line, and says how many there are beyond the first ten.
+// Error returns the first ten errors of messages, one on each line, and how many follow.
 func (e *BatchError) Error() string {
 	const most = 10
 	failed := e.Unwrap()
@@ -214,7 +227,7 @@ func (e *BatchError) Unwrap() []error {
 	return failed
 }
 
-// putAll gives each partition as many messages at once as there is room for, so that they share calls.
+// putAll gives each partition as many messages at once as find room, so that they share calls.
 func (q *Queue) putAll(ctx context.Context, messages []Message, items []driver.PutItem) error {
 	calls := make([]*call[putRequest, driver.Status], len(items))
 	errs := make([]error, len(items))
@@ -256,15 +269,15 @@ func (q *Queue) putAll(ctx context.Context, messages []Message, items []driver.P
 	return &BatchError{errs}
 }
 
-// Result is what became of a message that was to be cancelled or rescheduled.
+// Result is the result of [Queue.Cancel] and [Queue.Reschedule].
 type Result uint8
 
 // The results of [Queue.Cancel] and [Queue.Reschedule].
 const (
 	Cancelled   Result = iota + 1 // it will not be delivered
 	Rescheduled                   // it will be delivered at the new time
-	Firing                        // too late: it is being delivered, and may be again if that fails
-	NotFound                      // there is no such message; or it has been delivered, or is a dead letter
+	Firing                        // it has begun, and may be delivered again if this delivery fails
+	NotFound                      // there is no such message, or it is a dead letter
 )
 
 var resultNames = []string{"Cancelled", "Rescheduled", "Firing", "NotFound"}
@@ -277,23 +290,30 @@ func (r Result) String() string {
 	return resultNames[r-1]
 }
 
-// Cancel takes a message out of the queue that has not begun, be it claimed ahead by a consumer or not. The answer is exact, also if a reply of
-// the store was lost and the call was repeated: after Cancelled no handler is called any more; after [Firing] one is, unless its
-// process ends. A message that comes again, after an error or a crash, can be cancelled in between: then a handler has been called before.
+// Cancel removes a message that has not begun, whether a consumer has claimed it ahead or not.
+// After [Cancelled] no handler is called any more. After [Firing] a handler is called or was
+// called, unless its process ends. The answer is exact, even if a reply of the store was lost and
+// the call was repeated. A message that waits for another attempt, after an error or a crash, can
+// be cancelled: then a handler was called before.
 //
-// If the call gives up with [ErrUnavailable], or ctx ends, it may have taken place, or may until Options.RetryFor (at least ten seconds) has
-// passed on the store's clock. A call that has returned an answer touches nothing later, such as a new message with the same id.
+// If the call gives up with [ErrUnavailable], or ctx ends, it may have taken place, or may take
+// place until Options.RetryFor (at least ten seconds) has passed on the store's clock. A call that
+// has returned an answer does not affect a later message with the same id. Other errors are
+// [ErrInvalid] for an id that no message can have, [ErrBusy] (see Options.MaxWaiting) and
+// [ErrClosed].
 func (q *Queue) Cancel(ctx context.Context, id string) (Result, error) {
 	return q.move(ctx, driver.OpCancel, Cancelled, driver.Change{ID: id})
 }
 
-// Reschedule gives a message that has not begun another due time: d from now on the store's clock, rounded up to milliseconds; 0 or less is
-// due at once. What was said of [Queue.Cancel] goes for its answers.
+// Reschedule gives a message that has not begun another due time, which is d after the store's
+// clock, rounded up to milliseconds. A d of 0 or less is due at once. Answers and errors are those
+// of [Queue.Cancel], with [Rescheduled] in place of Cancelled.
 func (q *Queue) Reschedule(ctx context.Context, id string, d time.Duration) (Result, error) {
 	return q.move(ctx, driver.OpReschedule, Rescheduled, driver.Change{ID: id, Delay: max(0, d)})
 }
 
-// RescheduleAt is [Queue.Reschedule] to a time on the store's clock.
+// RescheduleAt is [Queue.Reschedule] to a time on the store's clock. A time in the past is due at
+// once.
 func (q *Queue) RescheduleAt(ctx context.Context, id string, t time.Time) (Result, error) {
 	return q.move(ctx, driver.OpReschedule, Rescheduled, driver.Change{ID: id, At: max(1, driver.InstantOf(t))})
 }
@@ -313,13 +333,14 @@ func (q *Queue) move(ctx context.Context, op driver.Op, done Result, c driver.Ch
 }
 
 // Shutdown ends the calls of [Queue.Consume] as the end of their contexts would, and the receivers,
-// waits until the handlers have returned and their messages are settled (see ConsumerOptions.Grace),
-// and closes the queue. If ctx ends before, Shutdown closes the queue all the same and returns the
-// cause of ctx. A deployment that is cut off by its deadline thus counts no crash: see [Queue.Close].
+// waits until the handlers have returned and their messages are settled (see
+// ConsumerOptions.Grace), and closes the queue. If ctx ends before, Shutdown closes the queue all
+// the same and returns the cause of ctx. A deployment that is cut off by its deadline thus counts
+// no crash: see [Queue.Close].
 //
 // A handler must not call Shutdown, as it would wait for itself. With the handler's context, or one
-// that is derived from it, that is [ErrInvalid] and nothing happens. A handler that wants to end the
-// queue starts Shutdown on another goroutine, with another context.
+// that is derived from it, that is [ErrInvalid] and nothing happens. A handler that wants to end
+// the queue starts Shutdown on another goroutine, with another context.
 func (q *Queue) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		return fmt.Errorf("durable: shut down queue %q: %w context nil", q.options.Queue, ErrInvalid)
@@ -349,16 +370,16 @@ func (q *Queue) Shutdown(ctx context.Context) error {
 // closeTime is how long Close waits for handlers and the store. It is longer than settleTime.
 const closeTime = 5 * time.Second
 
-// Close ends the queue. It ends the claiming, cancels the contexts of handlers with [ErrClosed] as the
-// cause, and waits a second for them. Then it gives back all messages that this process has and has
-// not settled, those of [Queue.Take] too, which counts neither an attempt nor a crash. Calls that
-// change something and are under way fail with ErrClosed, unless the store has them already; all later
-// ones do.
+// Close ends the queue. It ends the claiming, cancels the contexts of handlers with [ErrClosed] as
+// the cause, and waits a second for them. Then it gives back all messages that this process has and
+// has not settled, those of [Queue.Take] too, which counts neither an attempt nor a crash. Calls
+// that change something and are under way fail with ErrClosed, unless the store has them already;
+// all later ones do.
 //
 // Close returns at once if the queue has no messages, and after five seconds if the store cannot be
 // reached or does not answer; then the messages come again when their leases end, and a crash is
-// counted for those that had begun. A second call does nothing. A handler may call Close; it waits in
-// vain for this handler to return. Options.OnError must not call it.
+// counted for those that had begun. A second call does nothing. A handler may call Close; it waits
+// in vain for this handler to return. Options.OnError must not call it.
 func (q *Queue) Close() {
 	ended := make(chan struct{})
 	consumers := q.endConsumers()

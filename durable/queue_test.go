@@ -19,7 +19,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// bubble runs a test on a clock that moves by itself when nobody has anything to do, with a queue in memory.
+// bubble runs a test on a clock that moves by itself when nobody has anything to do, with a queue
+// in memory.
 func bubble(t *testing.T, options durable.Options, body func(t *testing.T, q *durable.Queue)) {
 	t.Helper()
 	bubbleOf(t, func(b driver.Backend) driver.Backend { return b }, options, body)
@@ -137,7 +138,7 @@ func TestMessagesComeAtTheirTimes(t *testing.T) {
 		assert.EqualValues(t, 9, stats.Acked)
 		assert.Zero(t, stats.Scheduled+stats.InFlight+stats.Dead)
 		assert.EqualValues(t, 9, stats.Lateness.Count)
-		assert.Zero(t, stats.Prefetched+stats.Begun)
+		assert.Zero(t, stats.Prefetched+stats.Firing)
 	})
 }
 
@@ -192,7 +193,8 @@ func (c checkedBackend) Check(context.Context) error {
 	return *c.state
 }
 
-// A store that has become unsafe is told once, and once more after it was safe in between, or if it is unsafe in another way.
+// A store that has become unsafe is told once, and once more after it was safe in between, or if it
+// is unsafe in another way.
 func TestUnsafeStoreIsToldOnce(t *testing.T) {
 	t.Parallel()
 	var (

@@ -17,8 +17,10 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// Consumers come and go, half of the time by force, calls of Take are given up, handlers end in each way that there is, and messages are cancelled and rescheduled, over a store
-// that takes time. No message is lost, early, or run after it was cancelled; none counts a crash; and nothing is left behind.
+// Consumers come and go, half of the time by force, calls of Take are given up, handlers end in
+// each way that there is, and messages are cancelled and rescheduled, over a store that takes time.
+// No message is lost, early, or run after it was cancelled; none counts a crash; and nothing is
+// left behind.
 func TestRandomEnds(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -88,7 +90,7 @@ func (r *randomEnds) run() {
 	time.Sleep(10 * time.Second)
 	s, err = r.q.Stats(r.t.Context())
 	assert.NoError(r.t, err)
-	assert.Zero(r.t, s.InFlight+s.Scheduled+s.Dead+int64(s.Prefetched+s.Begun), "%+v", s)
+	assert.Zero(r.t, s.InFlight+s.Scheduled+s.Dead+int64(s.Prefetched+s.Firing), "%+v", s)
 	assert.EqualValues(r.t, randomMessages, s.Acked+s.Cancelled)
 	stop()
 	for i := range randomMessages {

@@ -59,8 +59,8 @@ func (r *readyQueue) remove(h *held, state heldState) {
 }
 
 // handover brings messages that have begun and takers together, both in the order in which they
-// came. Either takers wait or messages do, never both. It has no lock and no clock. The dispatcher's
-// mutex guards it.
+// came. Either takers wait or messages do, never both. It has no lock and no clock. The
+// dispatcher's mutex guards it.
 type handover struct {
 	takers lazyFifo[*taker]
 	begun  lazyFifo[*held] // messages that have begun and wait for a taker

@@ -207,7 +207,8 @@ func TestTakeOfAClosedQueue(t *testing.T) {
 	})
 }
 
-// Calls of Take that wait for less than a round trip get a message all the same; where no call comes any more it is given back.
+// Calls of Take that wait for less than a round trip get a message all the same; where no call
+// comes any more it is given back.
 func TestTakesShorterThanARoundTrip(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -237,7 +238,7 @@ func TestTakesShorterThanARoundTrip(t *testing.T) {
 		s, err := q.Stats(t.Context())
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, s.Due)
-		assert.Zero(t, s.InFlight+int64(s.Begun))
+		assert.Zero(t, s.InFlight+int64(s.Firing))
 		assert.Zero(t, s.Crashed)
 		q.Close()
 		_ = st.Close()

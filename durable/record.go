@@ -9,18 +9,18 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// State is where a message is.
+// State is where the store has a message. The package comment has the transitions.
 type State = driver.State
 
 // The states of a message.
 const (
-	StateScheduled = driver.StateScheduled
-	StateLeased    = driver.StateLeased // claimed ahead of time by a consumer, which has not begun it
-	StateFiring    = driver.StateFiring // begun: its handler runs, or may
-	StateDead      = driver.StateDead   // kept as a dead letter
+	StateScheduled = driver.StateScheduled // waits for its due time, or is due and not claimed
+	StateLeased    = driver.StateLeased    // claimed ahead by a consumer, and not begun
+	StateFiring    = driver.StateFiring    // begun: a handler runs, or is about to
+	StateDead      = driver.StateDead      // kept as a dead letter
 )
 
-// Record is a message as the store holds it. Times are those of the store's clock, in milliseconds.
+// Record is a message as the store has it. Times are those of the store's clock, in milliseconds.
 type Record struct {
 	ID          string
 	Body        []byte            // nil if Err is set
@@ -37,11 +37,12 @@ type Record struct {
 	Died        time.Time // of a dead letter, else zero
 	Reason      string    // the last error, at most [driver.MaxReason] bytes
 
-	// Err is [ErrVersion] if this program cannot read the message's content, because a newer version
-	// has written it or because it is damaged. Body, Headers and ExpireAt are then unknown.
+	// Err is [ErrVersion] if this program cannot read the message's content, because a newer
+	// version has written it or because it is damaged. Body, Headers and ExpireAt are then unknown.
 	Err error
 }
 
+// newRecord converts a record of the store.
 func newRecord(r *driver.Record) Record {
 	c, err := decodeEnvelope(r.Body)
 	if err != nil {
@@ -62,7 +63,10 @@ func timeOf(i driver.Instant) time.Time {
 	return i.Time()
 }
 
-// Get returns a message, or [ErrNotFound].
+// Get returns a message as it is now, whether it is queued or a dead letter. [ErrNotFound] means
+// that there is no such message, [ErrInvalid] that no message can have this id. If the store cannot
+// be reached Get fails at once, with [ErrUnavailable]. The cost is a call of the store, which finds
+// the message in O(1), a file in O(log n).
 func (q *Queue) Get(ctx context.Context, id string) (Record, error) {
 	err := q.usable(ctx)
 	if err == nil {
@@ -78,9 +82,10 @@ func (q *Queue) Get(ctx context.Context, id string) (Record, error) {
 	return newRecord(&r), nil
 }
 
-// List iterates over the messages in one state, partition by partition, and in each in the order of their times. [StateLeased] stands for
-// leased and firing messages; [StateFiring] is [ErrInvalid]. List reads a page at a time; what changes meanwhile may be missed or
-// seen twice. An error ends it.
+// List iterates over the messages in one state, partition by partition, and within a partition in
+// the order of their times. [StateLeased] stands for leased and firing messages; [StateFiring] is
+// [ErrInvalid]. List reads pages of at most 256 messages. A message that changes its state or its
+// time meanwhile may be missed or seen twice. An error ends the iteration.
 func (q *Queue) List(ctx context.Context, state State) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		err := q.usable(ctx)
@@ -108,8 +113,8 @@ func (q *Queue) List(ctx context.Context, state State) iter.Seq2[Record, error] 
 	}
 }
 
-// pages iterates over the messages of a partition in one state, a page at a time. A page may be empty
-// although more follow, because its records cannot be read. An error ends the iteration.
+// pages iterates over the messages of a partition in one state, a page at a time. A page may be
+// empty although more follow, because its records cannot be read. An error ends the iteration.
 func (p *part) pages(ctx context.Context, state State) iter.Seq2[[]driver.Record, error] {
 	return func(yield func([]driver.Record, error) bool) {
 		for cursor := ""; ; {

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// room bounds the calls of producers that wait for the store or are under way, in number and in bytes. A call that finds no room waits
-// for it, in the order of arrival. One call may be larger than the room, if it is alone.
+// room bounds the calls of producers that wait for the store or are under way, in number and in
+// bytes. A call that finds no room waits for it, in the order of arrival. One call may be larger
+// than the room if no other call is in it.
 type room struct {
 	calls, bytes int           // at most
 	patience     time.Duration // how long a call waits for room
@@ -17,11 +18,12 @@ type room struct {
 	mu        sync.Mutex
 	usedCalls int
 	usedBytes int
-	outages   int       // calls of the store that have failed for outageAfter; while there is one, no call waits for room
+	outages   int       // calls that have failed for outageAfter; if there is one, no call waits
 	waiting   list.List // of *roomWaiter
 }
 
-// outageAfter is how long the store has to be unreachable before calls that find no room fail at once.
+// outageAfter is how long the store has to be unreachable before calls that find no room fail at
+// once.
 const outageAfter = time.Second
 
 type roomWaiter struct {
@@ -29,7 +31,8 @@ type roomWaiter struct {
 	ready chan error // gets nil when the place is taken for it
 }
 
-// enter takes a place for a call. It waits until there is room, but no longer than ctx and the room's patience.
+// enter takes a place for a call. It waits for room until ctx ends, and no longer than the patience
+// of the room.
 func (r *room) enter(ctx context.Context, bytes int) error {
 	r.mu.Lock()
 	if r.waiting.Len() == 0 && r.fits(bytes) {
@@ -67,14 +70,15 @@ func (r *room) tryEnter(bytes int) bool {
 	return true
 }
 
-// giveUp ends the waiting of a call, with ErrBusy if err is nil. A place that was taken for it meanwhile is kept.
+// giveUp ends the wait of a call, with ErrBusy if err is nil. If the call has got a place
+// meanwhile, it keeps the place.
 func (r *room) giveUp(element *list.Element, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := element.Value.(*roomWaiter)
 	select {
-	case told := <-w.ready:
-		return told
+	case err := <-w.ready:
+		return err
 	default:
 	}
 	r.waiting.Remove(element)
@@ -85,6 +89,7 @@ func (r *room) giveUp(element *list.Element, err error) error {
 	return err
 }
 
+// fits reports whether there is room.
 func (r *room) fits(bytes int) bool {
 	return r.usedCalls == 0 || r.usedCalls < r.calls && r.usedBytes+bytes <= r.bytes
 }
@@ -103,7 +108,7 @@ func (r *room) leave(bytes int) {
 	r.admit()
 }
 
-// admit takes places for those that wait.
+// admit takes places for calls that wait.
 func (r *room) admit() {
 	for e := r.waiting.Front(); e != nil; e = r.waiting.Front() {
 		w := e.Value.(*roomWaiter)
@@ -116,7 +121,7 @@ func (r *room) admit() {
 	}
 }
 
-// outage says that a call of the store has failed for outageAfter, 1, or that it is over, -1.
+// outage notes that a call of the store has failed for outageAfter (1), or that it is over (-1).
 func (r *room) outage(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

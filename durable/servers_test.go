@@ -155,7 +155,8 @@ func (s farBackend) Apply(ctx context.Context, b driver.Batch) ([]driver.Outcome
 	return s.Backend.Apply(ctx, b)
 }
 
-// Masters whose clocks differ by less than the lead: nothing is early by the clock of its own server.
+// Masters whose clocks differ by less than the lead: nothing is early by the clock of its own
+// server.
 func TestNotEarlyOnAnyServersClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

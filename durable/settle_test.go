@@ -12,7 +12,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// An Ack that has failed can be repeated, whether it has taken place or not; so can one whose context has ended.
+// An Ack that has failed can be repeated, whether it has taken place or not; so can one whose
+// context has ended.
 func TestAckIsRepeated(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(string) (error, error){
@@ -70,7 +71,7 @@ func TestHandlerReturnsAfterAnAckThatFailed(t *testing.T) {
 				s, err := q.Stats(t.Context())
 				require.NoError(t, err)
 				assert.EqualValues(t, 1, s.Acked)
-				assert.Zero(t, s.InFlight+int64(s.Begun))
+				assert.Zero(t, s.InFlight+int64(s.Firing))
 				stop()
 			})
 		})

@@ -36,9 +36,9 @@ func (t *told) text() string {
 	return fmt.Sprint(errors.Join(t.errs...))
 }
 
-// Ten deployments are cut off by their deadlines: each ends the queue while handlers run, one of which
-// heeds its context and one of which does not, and while a message was taken and others were claimed
-// ahead. No message counts a crash or an attempt.
+// Ten deployments are cut off by their deadlines: each ends the queue while handlers run, one of
+// which heeds its context and one of which does not, and while a message was taken and others were
+// claimed ahead. No message counts a crash or an attempt.
 func TestForcedShutdownsCountNoCrash(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(q *durable.Queue){
@@ -105,8 +105,8 @@ func TestForcedShutdownsCountNoCrash(t *testing.T) {
 	}
 }
 
-// After the Grace the contexts of handlers end. A handler that goes on keeps neither its message nor
-// Consume.
+// After the Grace the contexts of handlers end. A handler that goes on keeps neither its message
+// nor Consume.
 func TestConsumeEndsWithItsGrace(t *testing.T) {
 	t.Parallel()
 	var errs told

@@ -21,7 +21,8 @@ import (
 func down(string) (before, after error)    { return errDown, nil }
 func working(string) (before, after error) { return nil, nil }
 
-// While the store is away, no more calls wait for it than are accepted. Others are told at once, and nothing of them is sent.
+// While the store is away, no more calls wait for it than are accepted. Others are told at once,
+// and nothing of them is sent.
 func TestOutageDoesNotGatherCallsWithoutBound(t *testing.T) {
 	t.Parallel()
 	const accepted = 100
@@ -79,7 +80,8 @@ func TestCallsWaitForRoom(t *testing.T) {
 	})
 }
 
-// A call that waits for room or for its turn ends with its context, and is not sent. One that waits for room too long is told so.
+// A call that waits for room or for its turn ends with its context, and is not sent. One that waits
+// for room too long is told so.
 func TestWaitingCallsEndWithTheirContexts(t *testing.T) {
 	t.Parallel()
 	for _, room := range []int{1, 1000} {
@@ -144,7 +146,8 @@ func TestWaitingBytesAreBounded(t *testing.T) {
 	})
 }
 
-// EnqueueBatch says what has become of each message, and takes more messages than may wait at a time.
+// EnqueueBatch says what has become of each message, and takes more messages than may wait at a
+// time.
 func TestBatchErrorHasEachMessage(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 3, MaxWaiting: 7, RetryFor: 5 * time.Second}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -192,8 +195,9 @@ func TestBatchErrorHasEachMessage(t *testing.T) {
 	})
 }
 
-// A call that the store refuses as late is made again by the store's clock. If an earlier copy was not answered and the store does not
-// remember it, the answer is not known, and the call says so at once.
+// A call that the store refuses as late is made again by the store's clock. If an earlier copy was
+// not answered and the store does not remember it, the answer is not known, and the call says so at
+// once.
 func TestLateCallIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	late := func(unknown bool) error {

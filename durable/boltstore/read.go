@@ -70,7 +70,7 @@ func (b *backend) List(ctx context.Context, index int, state driver.State, curso
 		return nil, "", err
 	}
 	err = b.view(ctx, index, func(p *partition, parts buckets) error {
-		page := page{p: p, records: parts.records, limit: limit, out: []driver.Record{}}
+		page := page{p: p, records: parts.records, limit: limit, room: driver.PageBytes, out: []driver.Record{}}
 		switch state {
 		case driver.StateScheduled:
 			page.walk(parts.index, from, func(id string) bool { return p.leases[id] == nil })
@@ -90,6 +90,7 @@ type page struct {
 	p       *partition
 	records *bolt.Bucket
 	limit   int
+	room    int // bytes of bodies until the page is full
 	last    key
 	out     []driver.Record
 	next    string // the cursor behind last, once something follows it
@@ -105,12 +106,14 @@ func (g *page) add(k key) bool {
 	if err != nil {
 		return true
 	}
-	if len(g.out) == g.limit {
+	if len(g.out) == g.limit || g.room <= 0 {
 		g.next = strconv.FormatInt(int64(g.last.at), 10) + ":" + g.last.id
 		return false
 	}
 	g.last = k
-	g.out = append(g.out, g.p.present(&stored))
+	r := g.p.present(&stored)
+	g.room -= len(r.Body)
+	g.out = append(g.out, r)
 	return true
 }
 

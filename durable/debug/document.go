@@ -127,7 +127,7 @@ func read(ctx context.Context, name string, q *durable.Queue) (*Queue, error) {
 		Name: name, Taken: time.Now(), Now: st.Now,
 		Pending: st.Scheduled, Due: st.Due, OverdueNs: overdue(&st.Counts), InFlight: st.InFlight, Dead: st.Dead, DeadBytes: st.DeadBytes,
 		Unreadable: st.Unreadable, Lost: st.Lost,
-		Prefetched: st.Prefetched, Running: st.Begun, Unowned: st.Unowned,
+		Prefetched: st.Prefetched, Running: st.Firing, Unowned: st.Unowned,
 		Counters: map[string]uint64{
 			"enqueued": st.Enqueued, "acked": st.Acked, "retried": st.Retried, "buried": st.Buried, "cancelled": st.Cancelled,
 			"crashed": st.Crashed, "expired": st.Expired, "trimmed": st.Trimmed,

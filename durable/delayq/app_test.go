@@ -39,7 +39,7 @@ type result struct {
 	err            error
 }
 
-// patience is far longer than any command of the tests takes.
+// patience is far longer than any command of the tests.
 const patience = 2 * time.Minute
 
 // runIn runs the program with an input.
@@ -53,7 +53,7 @@ func (d tester) runIn(stdin string, args ...string) result {
 	return result{stdout.String(), stderr.String(), err}
 }
 
-// ok runs the program, which must succeed, and returns what it prints.
+// ok runs the program, which must succeed, and returns its output.
 func (d tester) ok(args ...string) string {
 	d.t.Helper()
 	r := d.runIn("", args...)
@@ -61,7 +61,7 @@ func (d tester) ok(args ...string) string {
 	return r.stdout
 }
 
-// fails runs the program, which must fail with these words.
+// fails runs the program, which must fail with an error that has these words.
 func (d tester) fails(args []string, words ...string) error {
 	d.t.Helper()
 	r := d.runIn("", args...)
@@ -140,7 +140,7 @@ func TestHelp_Examples(t *testing.T) {
 	assert.Greater(t, n, 30)
 }
 
-// example splits a line of the shell as far as examples need it.
+// example splits a line of the shell. It understands what the examples use.
 func example(line string) []string {
 	line, _, _ = strings.Cut(line, " < ")
 	line, _, _ = strings.Cut(line, " > ")
@@ -157,7 +157,7 @@ func example(line string) []string {
 
 var errNoStore = io.ErrNoProgress
 
-// onNothing runs the program where no store can be opened.
+// onNothing runs the program with stores that cannot be opened.
 func onNothing(t *testing.T, args ...string) error {
 	a := newApp(strings.NewReader(""), io.Discard, io.Discard)
 	a.open = func(string) (durable.Store, func() error, error) { return nil, nil, errNoStore }
@@ -165,7 +165,7 @@ func onNothing(t *testing.T, args ...string) error {
 	return err
 }
 
-// refusals are command lines that must be refused, and what the message must name.
+// refusals are command lines that must be refused, with words of the error.
 var refusals = []struct {
 	args string
 	want []string
@@ -289,7 +289,7 @@ func TestRun_Environment(t *testing.T) {
 	require.ErrorIs(t, d.fails([]string{"-queue", "default", "inspect", "a"}), durable.ErrNotFound)
 }
 
-// onMemory runs the program on a store in memory, which goes on after it.
+// onMemory runs the program on a memory store and leaves the store open.
 func onMemory(ctx context.Context, store *memstore.Store, stdout, stderr io.Writer, args ...string) error {
 	a := newApp(strings.NewReader(""), stdout, stderr)
 	a.open = func(string) (durable.Store, func() error, error) { return store, func() error { return nil }, nil }
@@ -306,7 +306,7 @@ func TestHelp_Unprintable(t *testing.T) {
 	}
 }
 
-// TestRun_SaysWhatIsWaitedFor has a store that does not close until somebody is told so.
+// TestRun_SaysWhatIsWaitedFor has a store that does not close before the user is told about it.
 func TestRun_SaysWhatIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	told := make(chan struct{})

@@ -16,7 +16,7 @@ func (a *app) cancelCommand() *cli.Command {
 	return &cli.Command{
 		Name: "cancel", Usage: "take messages out of the queue that have not begun", ArgsUsage: "ID... or -header key=value",
 		Description: cancelHelp,
-		Flags:       []cli.Flag{option("header", "cancel the messages with this `header`, and all others that are given", header(&headers))},
+		Flags:       []cli.Flag{option("header", "cancel the messages with this `header`", header(&headers))},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if len(headers) > 0 {
 				if err := arguments(cmd, 0, 0, "ids or -header, not both, are accepted"); err != nil {
@@ -93,8 +93,8 @@ func resultName(r durable.Result) string {
 	return "not there"
 }
 
-// changeAll changes one message after the other and prints what became of each. It is an error if not all were changed, and if
-// one fails the others are left alone.
+// changeAll changes messages one after the other and prints the result of each. It returns an error
+// unless all were changed. It stops at the first call that fails.
 func (a *app) changeAll(ids []string, done string, change func(id string) (result string, ok bool, err error)) error {
 	changed := 0
 	for _, id := range ids {

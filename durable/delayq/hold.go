@@ -10,10 +10,11 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// takeVisibility is the lease of messages that were taken. It is extended while they are held.
+// takeVisibility is the lease of taken messages. It is extended while they are held.
 const takeVisibility = 30 * time.Second
 
-// held are messages that were taken and not settled. Their leases are extended, be it that a pipe to which they are printed is slow.
+// held are messages that were taken and not settled. Their leases are extended, because the output
+// may be slow.
 type held struct {
 	stop context.CancelFunc
 	done chan struct{}
@@ -22,7 +23,7 @@ type held struct {
 	all map[*durable.Delivery]struct{}
 }
 
-// hold begins to hold messages, until end.
+// hold returns an empty set, which extends leases until end.
 func hold() *held {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &held{stop: cancel, done: make(chan struct{}), all: make(map[*durable.Delivery]struct{})}
@@ -64,7 +65,7 @@ func (h *held) extend(ctx context.Context) {
 		g := newTasks()
 		for _, d := range h.list() {
 			g.run(func() error {
-				_ = d.Extend(ctx, takeVisibility) // if the lease is lost, or settled just now, its settling says so
+				_ = d.Extend(ctx, takeVisibility) // settling the message reports a lost lease
 				return nil
 			})
 		}
@@ -72,7 +73,7 @@ func (h *held) extend(ctx context.Context) {
 	}
 }
 
-// settle ends a delivery, also after Ctrl-C.
+// settle ends a delivery, even after Ctrl-C.
 func (h *held) settle(ctx context.Context, d *durable.Delivery, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
@@ -86,7 +87,7 @@ func (h *held) settle(ctx context.Context, d *durable.Delivery, f func(context.C
 	return err
 }
 
-// settleAll ends all deliveries that are held.
+// settleAll ends all held deliveries.
 func (h *held) settleAll(ctx context.Context, f func(context.Context, *durable.Delivery) error) error {
 	g := newTasks()
 	for _, d := range h.list() {
@@ -101,7 +102,7 @@ func (h *held) nackAll(ctx context.Context, delay time.Duration) error {
 	return h.settleAll(ctx, func(ctx context.Context, d *durable.Delivery) error { return d.Nack(ctx, delay, nil) })
 }
 
-// releaseAll gives the messages back as they were, which counts as no attempt.
+// releaseAll gives the messages back unchanged. That counts as no attempt.
 func (h *held) releaseAll(ctx context.Context) error {
 	return h.settleAll(ctx, func(ctx context.Context, d *durable.Delivery) error { return d.Release(ctx) })
 }

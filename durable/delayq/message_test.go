@@ -290,7 +290,7 @@ func TestDead_Selected(t *testing.T) {
 	assert.Equal(t, durable.StateScheduled, r.State)
 }
 
-// TestFarTimes has a message due in a year that JSON has no times for, as other programs may enqueue it.
+// TestFarTimes has a message of another program, due in a year beyond the times of JSON.
 func TestFarTimes(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(memstore.Options{})
@@ -311,7 +311,7 @@ func TestFarTimes(t *testing.T) {
 	}
 }
 
-// TestTake_KeepsOldDeadLetters looks at a queue whose dead letters are kept for longer than by default.
+// TestTake_KeepsOldDeadLetters has a queue that keeps dead letters for longer than by default.
 func TestTake_KeepsOldDeadLetters(t *testing.T) {
 	d := onFile(t)
 	clock := func() time.Time { return time.Now().Add(-60 * day) }
@@ -343,7 +343,7 @@ func TestPreview(t *testing.T) {
 	assert.Equal(t, "in 292 years or more", relative(time.Until(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))))
 }
 
-// TestTake_Extends takes for longer than a lease lasts: what is held does not come a second time.
+// TestTake_Extends takes for longer than a lease. Held messages do not come a second time.
 func TestTake_Extends(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -356,7 +356,7 @@ func TestTake_Extends(t *testing.T) {
 	})
 }
 
-// TestEnqueue_RefusedBeforeTheBody does not read what would be typed in vain.
+// TestEnqueue_RefusedBeforeTheBody has invalid options, so the body is not read.
 func TestEnqueue_RefusedBeforeTheBody(t *testing.T) {
 	t.Parallel()
 	for _, options := range [][]string{{"-store", "redis://host:0"}, {"-store", "nonsense"}, {"-store", "file:"}, {"-queue", "a b"}} {
@@ -373,7 +373,7 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// TestResults_IDs prints ids as they were given, as enqueue does.
+// TestResults_IDs has ids that are printed as they were given.
 func TestResults_IDs(t *testing.T) {
 	d := onFile(t)
 	const id = `C:\new "é"`

@@ -16,7 +16,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// newTable makes a table with a header. Numbers are aligned to the right by themselves, columns of texts that are to be so are named.
+// newTable makes a table with a header. The numbered columns are aligned to the right, as are
+// numbers.
 func newTable(header table.Row, right ...int) table.Writer {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
@@ -53,7 +54,7 @@ func (a *app) printJSON(v any) error {
 	return a.print(string(line))
 }
 
-// messageJSON is a message for machines. The body is text, or base64 where it is not UTF-8.
+// messageJSON is a message as JSON. The body is text, or base64 if it is not UTF-8.
 type messageJSON struct {
 	ID          string            `json:"id"`
 	State       string            `json:"state,omitempty"`
@@ -99,7 +100,8 @@ func optionalJSON(t time.Time) *time.Time {
 	return &t
 }
 
-// timeJSON is a time that JSON can hold: years end with 9999 there, and due times do not. What is later is shown as the end of that year.
+// timeJSON returns a time that JSON can hold. Years end with 9999 there, and due times do not: a
+// later time becomes the end of that year.
 func timeJSON(t time.Time) time.Time {
 	if t.Year() <= 9999 {
 		return t
@@ -133,7 +135,7 @@ func stateName(s durable.State) string {
 	return fmt.Sprintf("state %d", s)
 }
 
-// moment formats a time for people. Relative times are from now on the clock of this machine.
+// moment formats a time, and in brackets the time from now on the clock of this machine.
 func moment(t time.Time) string {
 	switch {
 	case t.IsZero():
@@ -148,13 +150,13 @@ func relative(d time.Duration) string {
 	if d < 0 {
 		return rounded(-d) + " ago"
 	}
-	if d == math.MaxInt64 { // where differences of times end
+	if d == math.MaxInt64 { // differences of times are at most this
 		return "in 292 years or more"
 	}
 	return "in " + rounded(d)
 }
 
-// rounded is a duration with about three digits.
+// rounded formats a duration with about three digits.
 func rounded(d time.Duration) string {
 	switch {
 	case d >= 2*day:
@@ -170,7 +172,7 @@ func rounded(d time.Duration) string {
 	return d.String()
 }
 
-// preview is the beginning of a text on one line, without characters that a terminal would obey.
+// preview returns the beginning of a text on one line, without control characters.
 func preview(s string, most int) string {
 	short := s
 	if len(short) > most {

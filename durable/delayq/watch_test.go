@@ -49,7 +49,7 @@ func TestWatch_Unprintable(t *testing.T) {
 	require.ErrorIs(t, onMemory(t.Context(), memstore.New(memstore.Options{}), failing{broken}, io.Discard, "watch"), broken)
 }
 
-// sampleOf is a look at a queue with two partitions, ten seconds after another one.
+// sampleOf returns a look at a queue with two partitions, ten seconds after the previous one.
 func sampleOf() *sample {
 	now := time.UnixMilli(1_800_000_000_000)
 	part := durable.Counts{

@@ -100,7 +100,8 @@ type Backend interface {
 
 	// List returns up to limit messages in one state, with their bodies, in the order of their times (due, end of the
 	// lease, or death) and ids. Leased stands for leased and firing ones. The cursor is empty for the first page and comes back
-	// empty with the last one. What changes between two calls may be missed or seen twice.
+	// empty with the last one. A page ends before limit when its bodies have [PageBytes] or more. What changes
+	// between two calls may be missed or seen twice.
 	List(ctx context.Context, partition int, state State, cursor string, limit int) ([]Record, string, error)
 
 	// Count returns what a partition holds and has seen.
@@ -156,6 +157,10 @@ type Checker interface {
 
 // MaxBatch is the number of messages in one transition.
 const MaxBatch = 256
+
+// PageBytes is the number of bytes of bodies that end a page of [Backend].List, so that a page of large
+// messages does not fill the memory.
+const PageBytes = 4 << 20
 
 // MaxWithin is the number of durations in a call of Backend.CountDue.
 const MaxWithin = 64

@@ -38,15 +38,15 @@ func (p *partition) list(state driver.State, position *entry, limit int) ([]driv
 		}
 		return 1
 	})
-	page := rest[:min(limit, len(rest))]
-	records := make([]driver.Record, len(page))
-	for i, e := range page {
-		records[i] = e.copy()
+	var records []driver.Record
+	for room := driver.PageBytes; len(records) < min(limit, len(rest)) && room > 0; {
+		r := rest[len(records)].copy()
+		records, room = append(records, r), room-len(r.Body)
 	}
-	if len(page) == len(rest) {
+	if len(records) == len(rest) {
 		return records, ""
 	}
-	return records, cursorOf(page[len(page)-1])
+	return records, cursorOf(rest[len(records)-1])
 }
 
 // cursorOf is the position behind an entry: its key and its id.

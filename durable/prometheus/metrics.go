@@ -78,8 +78,8 @@ var queueMetrics = []metric[*durable.Stats]{
 		func(s *durable.Stats) float64 { return float64(s.Consumers) }},
 	{"messages_prefetched", gauge, "Messages that this process has claimed and not begun.",
 		func(s *durable.Stats) float64 { return float64(s.Prefetched) }},
-	{"messages_running", gauge, "Messages that this process has begun and not settled.",
-		func(s *durable.Stats) float64 { return float64(s.Begun) }},
+	{"messages_firing", gauge, "Messages that this process has begun and not settled.",
+		func(s *durable.Stats) float64 { return float64(s.Firing) }},
 }
 
 const (

@@ -58,10 +58,7 @@ func parseInstant(text string) (driver.Instant, error) {
 	return driver.Instant(n), nil
 }
 
-// pageBytes is the size of records at which a page ends before its limit.
-const pageBytes = 4 << 20
-
-// List implements [driver.Backend]. A page ends when it has 4 MiB. A cursor that did not come from
+// List implements [driver.Backend]. A cursor that did not come from
 // List is [driver.ErrInvalid].
 //
 // It takes O(log² n) for the first message of a page that is not the first, in a partition of n.
@@ -76,7 +73,7 @@ func (b *backend) List(ctx context.Context, part int, state driver.State, cursor
 	if err != nil {
 		return nil, "", err
 	}
-	v, err := b.run(ctx, part, listScript, set, score, id, limit, pageBytes)
+	v, err := b.run(ctx, part, listScript, set, score, id, limit, driver.PageBytes)
 	if err != nil {
 		return nil, "", err
 	}

@@ -14,6 +14,7 @@ import (
 var readTests = []test{
 	{"Get", get},
 	{"List/Pages", listPages},
+	{"List/Bytes", listBytes},
 	{"List/Empty", listEmpty},
 	{"List/States", listStates},
 	{"Count", count},
@@ -93,6 +94,35 @@ func assertPages(q *queue, state driver.State, want []string) {
 		if len(want) == 0 {
 			return
 		}
+	}
+}
+
+// listBytes reads pages of large messages: they end before the limit.
+func listBytes(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	const n, size = 10, 1 << 20
+	messages := items("m", n)
+	for i := range messages {
+		messages[i].Body = make([]byte, size)
+		q.put(messages[i])
+	}
+	for _, state := range []driver.State{driver.StateScheduled, driver.StateLeased} {
+		if state == driver.StateLeased {
+			require.Len(t, q.claim(n), n)
+		}
+		var got []string
+		for cursor, pages := "", 1; ; pages++ {
+			records, next, err := q.List(t.Context(), 0, state, cursor, driver.MaxBatch)
+			require.NoError(t, err)
+			require.NotEmpty(t, records)
+			require.LessOrEqual(t, len(records), driver.PageBytes/size)
+			if got = append(got, idsOf(records)...); next == "" {
+				require.Equal(t, 3, pages)
+				break
+			}
+			cursor = next
+		}
+		assert.ElementsMatch(t, itemIDs(messages), got)
 	}
 }
 

@@ -13,6 +13,7 @@ class QueuePage extends Live {
 	}
 
 	choose(name) {
+		disarm();
 		write(byId('outcome'), '');
 		super.choose(name);
 	}

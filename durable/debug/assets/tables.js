@@ -60,10 +60,10 @@ class DeadLetters {
 		this.act = act;
 		this.body = byId('dead').tBodies[0];
 		this.rows = new Map(); // by id and time of death
-		byId('reason').addEventListener('input', () => this.filter());
+		byId('reason').addEventListener('input', () => { disarm(); this.filter(); });
 		for (const action of ['replay', 'purge']) {
 			const button = byId(`${action}-all`);
-			button.addEventListener('click', () => { if (action === 'replay' || sure(button)) act(action, null); });
+			button.addEventListener('click', () => { if (sure(button, action)) act(action, null); });
 		}
 	}
 
@@ -90,8 +90,9 @@ class DeadLetters {
 	filter() {
 		const text = byId('reason').value;
 		for (const row of this.body.children) row.hidden = !row.cells[1].firstChild.data.includes(text);
-		write(byId('replay-all'), text ? 'Replay all of this reason' : 'Replay all');
-		if (!byId('purge-all').dataset.text) write(byId('purge-all'), text ? 'Purge all of this reason' : 'Purge all');
+		for (const [id, name] of [['replay-all', 'Replay all'], ['purge-all', 'Purge all']]) {
+			if (!armed.has(byId(id))) write(byId(id), text ? `${name} of this reason` : name);
+		}
 	}
 
 	row(letter, actions) {
@@ -100,7 +101,7 @@ class DeadLetters {
 		for (const [name, value] of Object.entries(letter.headers || {})) id.append(make('div', { class: 'headers' }, `${name}: ${value}`));
 		for (const [action, text] of actions ? [['replay', 'Replay'], ['purge', 'Purge']] : []) {
 			const button = make('button', { type: 'button', 'aria-label': `${text} ${letter.id}` }, text);
-			button.addEventListener('click', () => { if (action === 'replay' || sure(button)) this.act(action, letter.id); });
+			button.addEventListener('click', () => { if (action === 'replay' || sure(button, action)) this.act(action, letter.id); });
 			buttons.append(button);
 		}
 		return make('tr', {}, id, reason, cell(`${full(letter.attempts)} of ${full(letter.max_attempts)}`, 'number'), cell(full(letter.crashes), 'number'),
@@ -109,17 +110,26 @@ class DeadLetters {
 }
 
 const SURE = 4000; // ms within which a second click counts
+const armed = new Map(); // the buttons that wait for a second click, with what ends that
 
-// sure reports whether a button that destroys something was clicked for the second time.
-function sure(button) {
-	if (button.dataset.text) return true;
-	button.dataset.text = button.textContent;
-	button.textContent = 'Click again to purge';
-	button.classList.add('sure');
-	setTimeout(() => {
-		button.textContent = button.dataset.text;
+// sure reports whether a button was clicked for the second time, as is needed where much changes or is destroyed.
+function sure(button, action) {
+	if (armed.has(button)) {
+		armed.get(button)();
+		return true;
+	}
+	const text = button.textContent;
+	const timer = setTimeout(() => armed.get(button)(), SURE);
+	armed.set(button, () => {
+		clearTimeout(timer);
+		armed.delete(button);
 		button.classList.remove('sure');
-		delete button.dataset.text;
-	}, SURE);
+		button.textContent = text;
+	});
+	button.classList.add('sure');
+	button.textContent = `Click again to ${action}`;
 	return false;
 }
+
+// disarm makes all buttons ask for two clicks again.
+function disarm() { for (const end of [...armed.values()]) end(); }

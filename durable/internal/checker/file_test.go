@@ -107,7 +107,7 @@ func TestFileThatIsBroken(t *testing.T) {
 	require.Error(t, err)
 }
 
-// envRecord makes the test binary record events in the file that it names until it is killed.
+// envRecord names a file in which the test binary records events until it is killed.
 const envRecord = "TIMINGWHEEL_CHECKER_RECORD"
 
 func TestFileFromProcesses(t *testing.T) {

@@ -276,7 +276,8 @@ func TestCloseWhileStalled(t *testing.T) {
 	assert.Zero(t, p.Open())
 }
 
-// A request that is held back comes when it is released, though its client has gone and others have come since.
+// A held request arrives when it is released, although its client is gone and other requests have
+// passed.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "s")

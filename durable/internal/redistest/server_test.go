@@ -101,7 +101,7 @@ func TestPause(t *testing.T) {
 	assert.False(t, s.Running())
 }
 
-// recorder is a test that only takes notes.
+// recorder is a test that only records failures.
 type recorder struct {
 	testing.TB
 	cleanups []func()
@@ -185,7 +185,8 @@ func TestAddressInUseIsNoticed(t *testing.T) {
 	require.ErrorIs(t, s.run(), errAddressInUse)
 }
 
-// envOrphan makes the test binary start a server and wait to be killed: see [TestServerEndsWithTheTestBinary].
+// envOrphan makes the test binary start a server and wait to be killed: see
+// [TestServerEndsWithTheTestBinary].
 const envOrphan = "TIMINGWHEEL_REDISTEST_ORPHAN"
 
 func TestServerEndsWithTheTestBinary(t *testing.T) {
