@@ -63,7 +63,7 @@ func TestLostReplyOfAnAckIsNoLostLease(t *testing.T) {
 
 // A Reschedule whose reply is lost says what has become of it, also if its message was delivered at
 // the new time meanwhile.
-func TestRescheduleWhoseReplyIsLost(t *testing.T) {
+func TestRescheduleIsExactIfItsReplyWasLost(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		var n atomic.Int64
@@ -88,7 +88,7 @@ func TestRescheduleWhoseReplyIsLost(t *testing.T) {
 }
 
 // PurgeAll counts what it has removed where a reply is lost.
-func TestPurgeAllWhoseReplyIsLost(t *testing.T) {
+func TestPurgeAllCountsOnceIfAReplyWasLost(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		enqueue(t, q, "m", 0)
@@ -109,7 +109,7 @@ func TestPurgeAllWhoseReplyIsLost(t *testing.T) {
 // The answers of a consumer's claims are lost for a while, after the store has made them. Its
 // messages are delivered when it is answered again, and none counts a crash, though handlers wait
 // for them and they begin with the claims.
-func TestClaimsWhoseAnswersAreLost(t *testing.T) {
+func TestLostAnswersOfClaimsCountNoCrash(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		var n, crashes atomic.Int64
@@ -143,7 +143,7 @@ func TestClaimsWhoseAnswersAreLost(t *testing.T) {
 
 // A consumer ends when the answer of its last claim was lost. It gives back what that has given, or
 // still handles it: no lease is left that ends later and may count a crash.
-func TestLastClaimWhoseAnswerIsLost(t *testing.T) {
+func TestMessagesOfALostLastClaimAreGivenBack(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		handled := false

@@ -17,7 +17,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
-// consumeHere consumes in this process until the function that it returns is called. Its leases are long: where they end, messages come twice.
+// consumeHere consumes in this process until the returned function is called. The leases are long,
+// because messages come twice if leases end.
 func consumeHere(t *testing.T, q *durable.Queue, events checker.Recorder) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -30,7 +31,7 @@ func consumeHere(t *testing.T, q *durable.Queue, events checker.Recorder) (stop 
 	}
 }
 
-// emptied waits until the queue has nothing left to deliver.
+// emptied waits until the queue has no message to deliver.
 func emptied(t *testing.T, q *durable.Queue) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -50,8 +51,9 @@ func openHere(t *testing.T, tg target) *durable.Queue {
 	return q
 }
 
-// The server stands still for longer than the client waits, again and again. Each claim that it was sent meanwhile it makes when it
-// goes on, for connections that nobody reads any more. No message counts a crash for that, and all are delivered soon.
+// The server stands still for longer than the client's timeout, again and again. When it goes on,
+// it executes the claims that it was sent meanwhile, whose connections are closed. No message
+// counts a crash, and all messages are delivered soon.
 func TestServerStandsStill(t *testing.T) {
 	brief(t)
 	t.Parallel()
@@ -71,7 +73,7 @@ func TestServerStandsStill(t *testing.T) {
 			defer mu.Unlock()
 			handled[d.ID] = d.Crashes
 			return nil
-		}, durable.ConsumerOptions{Visibility: visibility, Prefetch: 64}) // so that most claims begin messages
+		}, durable.ConsumerOptions{Visibility: visibility, Prefetch: 64}) // so most claims begin some
 	}()
 	reached := func(n int) func() bool {
 		return func() bool {
@@ -83,7 +85,7 @@ func TestServerStandsStill(t *testing.T) {
 	total := 0
 	for i := range stalls {
 		var batch []durable.Message
-		for n := range 5000 { // a tenth becomes due from now until it goes on, and handlers are at work on the others
+		for n := range 5000 { // a tenth becomes due during the stall; handlers run on the others
 			m := durable.Message{ID: fmt.Sprintf("%d-%d", i, n)}
 			if n%10 == 0 {
 				m.Delay = time.Duration(n) * stall / 5000
@@ -180,7 +182,8 @@ func TestConsumerEndsWhileServerStandsStill(t *testing.T) {
 	assert.Zero(t, s.Crashed)
 }
 
-// The server's memory is full. Nothing more can be enqueued, and what is there is delivered, after which there is room again.
+// The server's memory is full. Enqueuing is refused and deliveries go on, after which there is room
+// again.
 func TestMemoryIsFull(t *testing.T) {
 	brief(t)
 	t.Parallel()
