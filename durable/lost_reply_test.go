@@ -182,9 +182,9 @@ func TestLastClaimIsGivenBackWhenTheStoreAnswersAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
-				handled := make(map[string]int) // crashes, by id
+				var got deliveries
 				options := durable.ConsumerOptions{Concurrency: 1, Visibility: 30 * time.Second}
-				handler := func(_ context.Context, d *durable.Delivery) error { handled[d.ID] = d.Crashes; return nil }
+				handler := func(_ context.Context, d *durable.Delivery) error { got.add(time.Now(), d); return nil }
 				stop := consume(t, q, handler, options)
 				time.Sleep(5300 * time.Millisecond) // not when the partition is looked at anyway
 				f.set(func(name string) (error, error) {
@@ -217,7 +217,8 @@ func TestLastClaimIsGivenBackWhenTheStoreAnswersAgain(t *testing.T) {
 					time.Sleep(time.Minute)
 				}
 				stop()
-				assert.Equal(t, map[string]int{"m": 0}, handled)
+				require.Equal(t, []string{"m"}, got.ids())
+				assert.Zero(t, got.list()[0].crashes)
 				s, err := q.Stats(t.Context())
 				require.NoError(t, err)
 				assert.Zero(t, s.Crashed)
@@ -298,9 +299,9 @@ func TestCloseWaitsForTheLastClaim(t *testing.T) {
 			faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
 				stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
 				time.Sleep(5300 * time.Millisecond) // not when the partition is looked at anyway
-				var until time.Time
+				var answers atomic.Pointer[time.Time]
 				f.set(func(name string) (error, error) {
-					if name == "Claim" && (until.IsZero() || time.Now().Before(until)) {
+					if from := answers.Load(); name == "Claim" && (from == nil || time.Now().Before(*from)) {
 						return nil, errDown
 					}
 					return nil, nil
@@ -308,7 +309,8 @@ func TestCloseWaitsForTheLastClaim(t *testing.T) {
 				enqueue(t, q, "m", 0)
 				synctest.Wait()
 				stop()
-				until = time.Now().Add(c.answers)
+				from := time.Now().Add(c.answers)
+				answers.Store(&from)
 				start := time.Now()
 				q.Close()
 				assert.LessOrEqual(t, time.Since(start), 5*time.Second)
