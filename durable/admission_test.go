@@ -23,7 +23,7 @@ func planning(t *testing.T, waiting, ahead, beginning int) (a *admission, first,
 	return a, &share{partition: 0, overdue: true, wake: func() {}}, &share{partition: 1, overdue: true, wake: func() {}}
 }
 
-func TestPlanOfAnOverduePartition(t *testing.T) {
+func TestPlanGrantsNoMoreThanTheTakers(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		what                      string
@@ -52,7 +52,7 @@ func TestPlanOfAnOverduePartition(t *testing.T) {
 	}
 }
 
-func TestPartitionsAreFedInTurn(t *testing.T) {
+func TestPartitionsGetGrantsInTurn(t *testing.T) {
 	t.Parallel()
 	a, first, second := planning(t, 0, 200, 200)
 	_, ok := a.plan(first, false)
@@ -72,7 +72,7 @@ func TestPartitionsAreFedInTurn(t *testing.T) {
 	assert.Zero(t, a.free())
 }
 
-func TestPartitionThatEndsIsNotFed(t *testing.T) {
+func TestDisownedPartitionGetsNoGrant(t *testing.T) {
 	t.Parallel()
 	a, s, _ := planning(t, 0, 200, 200)
 	_, ok := a.plan(s, false)
@@ -81,7 +81,7 @@ func TestPartitionThatEndsIsNotFed(t *testing.T) {
 	assert.Zero(t, a.waiting.len())
 }
 
-func TestPartitionWithoutRoomIsGrantedNothingIfTakersAreSlow(t *testing.T) {
+func TestFullPartitionGetsNoGrantIfTakersAreSlow(t *testing.T) {
 	t.Parallel()
 	a, s, _ := planning(t, 10, 0, 0)
 	s.unbegun = a.quota()
@@ -94,7 +94,7 @@ func TestPartitionWithoutRoomIsGrantedNothingIfTakersAreSlow(t *testing.T) {
 
 // A claim that is made without a grant, because its partition is stale, is given none while it is
 // under way: it could not use the grant, and would keep it for as long as the claim takes.
-func TestClaimWithoutAGrantIsGivenNoneLater(t *testing.T) {
+func TestClaimWithoutAGrantGetsNoneLater(t *testing.T) {
 	t.Parallel()
 	a, s, _ := planning(t, 0, 200, 200)
 	_, ok := a.plan(s, false)

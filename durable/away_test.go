@@ -38,7 +38,7 @@ func (b awayBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Ou
 }
 
 // A partition that cannot be reached does not hold up the others, and goes on when it is back.
-func TestPartitionThatIsAwayHoldsUpNoOther(t *testing.T) {
+func TestUnreachablePartitionDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var away atomic.Int64
@@ -88,7 +88,7 @@ func (b slowBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Ou
 }
 
 // A partition that stands aside keeps its order.
-func TestSlowPartitionKeepsItsOrder(t *testing.T) {
+func TestStalledPartitionKeepsItsOrder(t *testing.T) {
 	t.Parallel()
 	for _, concurrency := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
@@ -147,7 +147,7 @@ func idOf(part, i int) string {
 }
 
 // A partition that stands aside keeps no other one from being granted takers.
-func TestPartitionThatIsAwayIsNotFedFirst(t *testing.T) {
+func TestUnreachablePartitionTakesNoGrantsFromOthers(t *testing.T) {
 	t.Parallel()
 	slow := func(b driver.Backend) driver.Backend { return slowBeginBackend{b, 1, 20 * time.Second} }
 	bubbleOf(t, slow, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue) {

@@ -59,7 +59,7 @@ func TestRetryForBoundsEachCall(t *testing.T) {
 }
 
 // A message that is due now does not wait behind those of the future that were claimed.
-func TestWhatIsDueNowComesBeforeTheFuture(t *testing.T) {
+func TestDueMessageDoesNotWaitBehindPrefetchedOnes(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
 		var late atomic.Int64
@@ -85,7 +85,7 @@ func TestWhatIsDueNowComesBeforeTheFuture(t *testing.T) {
 }
 
 // Messages that were cancelled while they were claimed take up no room for those that are due.
-func TestCancelledMessagesHoldUpNobody(t *testing.T) {
+func TestCancelledMessagesMakeRoomForDueOnes(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
 		var got deliveries
@@ -108,7 +108,7 @@ func TestCancelledMessagesHoldUpNobody(t *testing.T) {
 }
 
 // OnError may ask something of the queue.
-func TestOnErrorMayAskTheQueue(t *testing.T) {
+func TestOnErrorMayCallTheQueue(t *testing.T) {
 	t.Parallel()
 	f := &faulty{Store: memstore.New(memstore.Options{})}
 	var q *durable.Queue
@@ -143,7 +143,7 @@ func TestOnErrorMayAskTheQueue(t *testing.T) {
 }
 
 // However few bytes may be claimed, one message may.
-func TestSmallPrefetchBytes(t *testing.T) {
+func TestMessageLargerThanPrefetchBytesIsDelivered(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 8}, func(t *testing.T, q *durable.Queue) {
 		var got deliveries
@@ -157,7 +157,7 @@ func TestSmallPrefetchBytes(t *testing.T) {
 }
 
 // A batch that was stored is a success, though its context has just ended.
-func TestEnqueueBatchAtTheEndOfItsContext(t *testing.T) {
+func TestEnqueueBatchThatWasStoredSucceedsAfterItsContext(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -198,7 +198,7 @@ func TestExtendInAHandlerDoesNotShorten(t *testing.T) {
 }
 
 // A Cancel whose reply is lost says that it has taken place.
-func TestCancelWhoseReplyIsLost(t *testing.T) {
+func TestCancelAnswersCancelledIfItsReplyWasLost(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		enqueue(t, q, "m", time.Hour)
@@ -225,7 +225,7 @@ func TestExponentialDoesNotOverflow(t *testing.T) {
 }
 
 // No lease is lost without cause.
-func TestNoLeaseIsLostWithoutCause(t *testing.T) {
+func TestLeaseIsKeptWhileAnAckIsRepeated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &faulty{Store: memstore.New(memstore.Options{})}

@@ -9,9 +9,40 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
+// The clock never promises more than the server's clock shows, and comes as near as the quickest
+// reply of the last seconds lets it.
+func TestServerClockNeverPromisesTooMuch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var c serverClock
+		assert.LessOrEqual(t, c.until(driver.Never), 292*365*24*time.Hour)
+		server := func() time.Time { return time.Now().Add(5 * time.Minute) } // which is ahead of ours
+		for i := range 100 {
+			sent, reading := time.Now(), server()
+			time.Sleep(time.Duration(1+i%7) * 10 * time.Millisecond) // until the reply is here
+			c.observe(reading, sent)
+			assert.False(t, c.now().After(server()))
+			if i > 7 {
+				assert.Equal(t, 10*time.Millisecond, server().Sub(c.now()), "the quickest reply took 10 ms")
+			}
+			time.Sleep(300 * time.Millisecond)
+		}
+		due := driver.InstantOf(server().Add(time.Second))
+		assert.InDelta(t, 1.010, c.until(due).Seconds(), 0.002)
+		assert.Negative(t, c.until(driver.InstantOf(server().Add(-time.Second))))
+
+		for _, back := range []time.Duration{-5 * time.Minute, -5*time.Minute - 20*time.Millisecond} { // it is set back, by much and by little
+			sent, reading := time.Now(), time.Now().Add(back)
+			time.Sleep(10 * time.Millisecond)
+			c.observe(reading, sent)
+			assert.Equal(t, 10*time.Millisecond, time.Now().Add(back).Sub(c.now()), "what older readings promised is forgotten")
+		}
+	})
+}
+
 // What the readings of some seconds ago have promised is forgotten, also where a clock was set back
 // by so little that no reading contradicts them.
-func TestServerClockForgets(t *testing.T) {
+func TestServerClockForgetsOldPromises(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var c serverClock

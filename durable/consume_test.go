@@ -54,7 +54,7 @@ func TestFailedMessageComesAgainAndDies(t *testing.T) {
 	})
 }
 
-func TestRejectAndRetryAfter(t *testing.T) {
+func TestRejectBuriesAndRetryAfterDelays(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		start := time.Now()
@@ -157,7 +157,7 @@ func TestLongHandlerKeepsItsMessage(t *testing.T) {
 
 // At the end of its context Consume gives back what it has claimed ahead, so that another consumer
 // has it at once, and waits for its handlers.
-func TestConsumeEnds(t *testing.T) {
+func TestConsumeGivesBackAndWaitsForHandlers(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		start := time.Now()
@@ -190,7 +190,7 @@ func TestConsumeEnds(t *testing.T) {
 }
 
 // RetryAfter and Reject do what they say also without an error.
-func TestRetryAfterAndRejectNil(t *testing.T) {
+func TestRetryAfterAndRejectWithoutAnError(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		var got deliveries

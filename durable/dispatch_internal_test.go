@@ -42,7 +42,7 @@ func TestMessageIsNotHandedOutAfterItsLease(t *testing.T) {
 
 // What follows from the answer to a begin depends on the answer, on whether the message was given
 // up meanwhile, and on whether the consumer has ended.
-func TestAfterBegin(t *testing.T) {
+func TestAnswerToABeginDecidesWhatFollows(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_000_000)
 	at := func(status driver.Status, due time.Duration) answer {

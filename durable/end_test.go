@@ -17,7 +17,7 @@ import (
 )
 
 // A handler that calls runtime.Goexit, as FailNow of a test does, has failed.
-func TestHandlerThatEndsItsGoroutine(t *testing.T) {
+func TestGoexitOfAHandlerIsAFailedAttempt(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		var n atomic.Int64
@@ -96,7 +96,7 @@ func TestUnsettledDeliveriesAreForgotten(t *testing.T) {
 }
 
 // Consume tells a Shutdown from the end of its context.
-func TestConsumeAfterShutdown(t *testing.T) {
+func TestConsumeReturnsErrClosedAfterShutdown(t *testing.T) {
 	t.Parallel()
 	nils := 0
 	for range 300 {
@@ -119,7 +119,7 @@ type badError struct{ text string }
 func (e *badError) Error() string { return e.text }
 
 // An error whose methods panic does no harm.
-func TestNilPointerAsAnError(t *testing.T) {
+func TestErrorWhoseMethodPanicsDoesNoHarm(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		stop := consume(t, q, func(context.Context, *durable.Delivery) error { var e *badError; return e }, durable.ConsumerOptions{})
@@ -130,7 +130,7 @@ func TestNilPointerAsAnError(t *testing.T) {
 }
 
 // An Ack may come while the consumer of Take ends for want of callers.
-func TestAckWhileTheTakerEnds(t *testing.T) {
+func TestAckSucceedsWhileAnIdleReceiverEnds(t *testing.T) {
 	t.Parallel()
 	q := open(t, memstore.New(memstore.Options{}), durable.Options{Partitions: 1, OnError: func(error) {}})
 	r := receiver(t, q, durable.ConsumerOptions{Membership: 500 * time.Millisecond})
@@ -155,7 +155,7 @@ func TestAckWhileTheTakerEnds(t *testing.T) {
 }
 
 // Consume ends while messages have begun and wait for their due times.
-func TestEndMeetsMessagesThatWait(t *testing.T) {
+func TestConsumeEndsWhileMessagesWaitForTheirDueTimes(t *testing.T) {
 	t.Parallel()
 	for i := range 150 {
 		st := memstore.New(memstore.Options{})
@@ -175,7 +175,7 @@ func TestEndMeetsMessagesThatWait(t *testing.T) {
 
 // Shutdown in a handler says that it would wait for itself, and the queue goes on; that of another
 // queue is nobody's business.
-func TestShutdownInAHandler(t *testing.T) {
+func TestShutdownInAHandlerIsRefused(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		other := open(t, memstore.New(memstore.Options{}), durable.Options{})

@@ -13,7 +13,7 @@ import (
 )
 
 // An envelope is read as it was written, and costs one byte if it holds nothing but a body.
-func TestEnvelope(t *testing.T) {
+func TestEnvelopeIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		content
@@ -36,7 +36,7 @@ func TestEnvelope(t *testing.T) {
 }
 
 // What is of another version or damaged is told apart from what is read.
-func TestEnvelopeThatCannotBeRead(t *testing.T) {
+func TestUnreadableEnvelopeIsErrVersion(t *testing.T) {
 	t.Parallel()
 	whole := (&content{headers: map[string]string{"key": "value"}, expire: 1 << 40}).encode()
 	for n := range whole {

@@ -20,7 +20,7 @@ import (
 )
 
 // Headers and ExpireAt come with Get, List, each delivery and the dead letter.
-func TestHeadersTravelWithTheMessage(t *testing.T) {
+func TestHeadersComeBackWithTheMessage(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1, MaxBody: 4}, func(t *testing.T, q *durable.Queue) {
 		headers := map[string]string{"traceparent": "00-01", "ключ": "", "long": strings.Repeat("x", 4000)}
@@ -70,7 +70,7 @@ func TestHeadersTravelWithTheMessage(t *testing.T) {
 	})
 }
 
-func TestBadHeadersAndExpiry(t *testing.T) {
+func TestBadHeadersAndExpiryAreRefused(t *testing.T) {
 	t.Parallel()
 	many := map[string]string{}
 	for i := range durable.MaxHeaders + 1 {

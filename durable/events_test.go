@@ -226,7 +226,7 @@ func TestFaultsOfMessagesAreLogged(t *testing.T) {
 }
 
 // Two consumers say which partitions they own, and together they own all.
-func TestRebalancedEvents(t *testing.T) {
+func TestRebalancedEventsNameAllPartitions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(memstore.Options{})

@@ -96,6 +96,13 @@ func (b *faultyBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver
 	})
 }
 
+func (b *faultyBackend) Pause(ctx context.Context, pause driver.Pause) error {
+	_, err := during(b, "Pause", func() (struct{}, error) {
+		return once(b, pause.Partition, pause.Call, func() (struct{}, error) { return struct{}{}, b.Backend.Pause(ctx, pause) })
+	})
+	return err
+}
+
 func (b *faultyBackend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]string, error) {
 	return during(b, "Heartbeat", func() ([]string, error) { return b.Backend.Heartbeat(ctx, member, ttl) })
 }
@@ -135,7 +142,7 @@ var errDown = fmt.Errorf("connection refused: %w", durable.ErrUnavailable)
 
 // Every third call fails, one half of them after it has taken place. Nothing is lost and nothing
 // comes twice.
-func TestRepliesAreLost(t *testing.T) {
+func TestLostRepliesNeitherLoseNorRepeatMessages(t *testing.T) {
 	t.Parallel()
 	for _, call := range []string{"Put", "Begin", "Ack", "Retry", "Bury", "Extend", "Heartbeat", "Watch"} {
 		t.Run(call, func(t *testing.T) {
@@ -239,7 +246,7 @@ func TestContextEndsBeforeTheLease(t *testing.T) {
 }
 
 // While the store is away nothing is lost, and when it is back all goes on.
-func TestOutage(t *testing.T) {
+func TestOutageLosesNothing(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{RetryFor: time.Hour}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		var got deliveries
@@ -272,7 +279,7 @@ func TestOutage(t *testing.T) {
 }
 
 // Where the store stays away a call fails when its time is over, with an error that says so.
-func TestStoreStaysAway(t *testing.T) {
+func TestCallFailsAfterRetryFor(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{RetryFor: time.Minute}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		f.set(func(string) (before, after error) { return errDown, nil })
@@ -289,7 +296,7 @@ func TestStoreStaysAway(t *testing.T) {
 }
 
 // An idle consumer asks the store for each partition at most twice a second.
-func TestIdleConsumerIsQuiet(t *testing.T) {
+func TestIdleConsumerMakesFewCalls(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 4}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})

@@ -103,7 +103,7 @@ func TestOverdueMessageBeginsWithItsClaim(t *testing.T) {
 
 // What is overdue comes once, and in the order of due times within its partition; where handlers
 // are quick most of it begins with its claim.
-func TestOverdueMessagesComeInOrder(t *testing.T) {
+func TestOverdueMessagesAreDeliveredOnceInOrder(t *testing.T) {
 	t.Parallel()
 	for _, concurrency := range []int{1, 64} {
 		calls := &watchedCalls{trip: time.Millisecond}
@@ -196,7 +196,7 @@ func TestSlowClaimGivesItsGrantBack(t *testing.T) {
 }
 
 // What a claim has begun while the consumer ends is given back, without a crash.
-func TestEndGivesBackWhatItsClaimHasBegun(t *testing.T) {
+func TestEndGivesBackMessagesThatBeganWithAClaim(t *testing.T) {
 	t.Parallel()
 	calls := &watchedCalls{slow: func(c driver.Claim) time.Duration {
 		if c.Begin > 0 {
@@ -228,7 +228,7 @@ func TestEndGivesBackWhatItsClaimHasBegun(t *testing.T) {
 }
 
 // What begins with its claim does not overtake what was claimed before and is about to begin.
-func TestClaimDoesNotOvertakeWhatBegins(t *testing.T) {
+func TestClaimDoesNotOvertakeMessagesThatBegin(t *testing.T) {
 	t.Parallel()
 	slow := func(b driver.Backend) driver.Backend { return slowBeginBackend{b, 0, 50 * time.Millisecond} }
 	bubbleOf(t, slow, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {

@@ -15,7 +15,7 @@ import (
 )
 
 // A handler that heeds its deadline has failed, and its message comes again after the backoff.
-func TestHandlerTimeout(t *testing.T) {
+func TestHandlerTimeoutIsAFailedAttempt(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{MaxAttempts: 2}, func(t *testing.T, q *durable.Queue) {
 		var got deliveries
@@ -139,7 +139,7 @@ func TestHandlerContextHasTheValuesOfConsume(t *testing.T) {
 }
 
 // Without a context Consume and Take fail before they have told the store anything.
-func TestConsumeWithoutAContext(t *testing.T) {
+func TestConsumeRefusesNilContext(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		var none context.Context
@@ -165,7 +165,7 @@ func deepPanic(depth int, items []string) string {
 }
 
 // A panic reaches OnError with its whole stack. The message keeps the first line and the place.
-func TestPanicOfAHandler(t *testing.T) {
+func TestPanicIsReportedWithItsStack(t *testing.T) {
 	t.Parallel()
 	var errs told
 	bubble(t, durable.Options{MaxAttempts: 1, OnError: errs.add}, func(t *testing.T, q *durable.Queue) {
@@ -183,7 +183,7 @@ func TestPanicOfAHandler(t *testing.T) {
 		err, _ = backoff.Load().(error)
 		require.ErrorAs(t, err, &panicked)
 		assert.Contains(t, panicked.Value, "second line")
-		assert.Contains(t, string(panicked.Stack), "TestPanicOfAHandler")
+		assert.Contains(t, string(panicked.Stack), "TestPanicIsReportedWithItsStack")
 		enqueue(t, q, "runtime", 0)
 		time.Sleep(time.Hour)
 		stop()

@@ -10,7 +10,26 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-func TestInstantsOfFarTimes(t *testing.T) {
+func TestInstantRoundsUpAndSaturates(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		d    time.Duration
+		want driver.Instant
+	}{
+		{-1, 1000}, {0, 1000}, {1, 1001}, {time.Millisecond, 1001}, {time.Millisecond + 1, 1002}, {time.Second, 2000},
+		{math.MaxInt64, 1000 + math.MaxInt64/1_000_000 + 1}, {math.MinInt64, 1000},
+	} {
+		assert.Equal(t, c.want, driver.Instant(1000).Add(c.d), "%v", c.d)
+	}
+	assert.Equal(t, driver.Never, driver.Never.Add(time.Second))
+	assert.Equal(t, driver.Never, (driver.Never - 5).Add(math.MaxInt64))
+	assert.EqualValues(t, 0, driver.InstantOf(time.Time{}), "before 1970")
+	assert.EqualValues(t, 5, driver.InstantOf(time.UnixMilli(5)))
+	assert.EqualValues(t, 6, driver.InstantOf(time.UnixMilli(5).Add(1)), "rounded up")
+	assert.Equal(t, driver.Never, driver.InstantOf(time.Unix(1<<60, 0)))
+}
+
+func TestInstantsOfFarTimesDoNotOverflow(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		at   time.Time

@@ -18,7 +18,7 @@ import (
 
 // A message that was given up while the answers to its begin were lost is given back when one
 // comes: nobody crashed.
-func TestBeginThatIsAnsweredTooLate(t *testing.T) {
+func TestLateAnswerToABeginCountsNoCrash(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		start := time.Now()
@@ -73,7 +73,7 @@ func (b lateBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Ou
 }
 
 // A message that has begun late has its lease all the same.
-func TestMessageThatBeginsLateHasItsLease(t *testing.T) {
+func TestMessageThatBeginsLateHasItsWholeLease(t *testing.T) {
 	t.Parallel()
 	late := func(b driver.Backend) driver.Backend { return lateBackend{b, time.Now().Add(10 * time.Second)} }
 	bubbleOf(t, late, durable.Options{RetryFor: time.Minute, OnError: func(error) {}}, func(t *testing.T, q *durable.Queue) {
@@ -117,7 +117,7 @@ func TestLeaseIsMovedWhenTheMessageBegins(t *testing.T) {
 
 // A message begins after the store's clock was set ahead, past the end of its lease: it is
 // extended, and nobody else gets it.
-func TestClockIsSetAheadBeforeABegin(t *testing.T) {
+func TestLeaseIsExtendedIfTheClockWasSetAheadBeforeABegin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var ahead atomic.Int64

@@ -9,7 +9,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-func TestLeaseActions(t *testing.T) {
+func TestLeaseIsExtendedOrLostInTime(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	l := leases{visibility: 24 * time.Second, hold: 12 * time.Second} // looked at every 1.5 s
@@ -41,7 +41,7 @@ func TestLeaseActions(t *testing.T) {
 }
 
 // A message begins without a new lease if the rest of the one of its claim is long enough.
-func TestLeaseOfABegin(t *testing.T) {
+func TestBeginRenewsOnlyShortLeases(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	l := leases{visibility: 8 * time.Second, held: make(map[*held]struct{})}
@@ -65,7 +65,7 @@ func TestLeaseOfABegin(t *testing.T) {
 
 // A message begins while its lease is extended. The store has extended it first, by the shorter
 // lease, and answers last.
-func TestExtensionThatCrossesABegin(t *testing.T) {
+func TestExtensionDoesNotShortenTheLeaseOfABegin(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	l := leases{visibility: 8 * time.Second, hold: 2 * time.Second, held: make(map[*held]struct{})}

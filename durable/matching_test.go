@@ -337,7 +337,7 @@ func TestDeadLettersByReasonAndTime(t *testing.T) {
 	}
 }
 
-func TestBadDeadFilters(t *testing.T) {
+func TestBadDeadFiltersAreRefused(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		buried(t, q, "a")
@@ -354,7 +354,7 @@ func TestBadDeadFilters(t *testing.T) {
 }
 
 // Replays are spread evenly over time, at any rate, and over all partitions together.
-func TestReplayPace(t *testing.T) {
+func TestReplaysAreSpreadEvenly(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []float64{0.1, 1, 3, 100, 1000} {
 		t.Run(fmt.Sprint(rate), func(t *testing.T) {
@@ -394,7 +394,7 @@ func TestReplayPace(t *testing.T) {
 
 // A replay that is late, because the store does not answer for a while, does not make up for it in
 // a burst.
-func TestReplayPaceAfterAStall(t *testing.T) {
+func TestReplayAfterAStallDoesNotBurst(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		buryAll(t, q, 30)

@@ -142,7 +142,7 @@ func (b hangingBackend) Claim(ctx context.Context, c driver.Claim) (driver.Claim
 }
 
 // A consumer goes on giving signs of life while it hands over many partitions whose claims hang.
-func TestSignsOfLifeWhilePartitionsAreHandedOver(t *testing.T) {
+func TestHeartbeatsGoOnWhilePartitionsAreHandedOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(memstore.Options{})

@@ -2,13 +2,9 @@ package durable_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
-	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -19,94 +15,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// bubble runs a test on a clock that moves by itself when nobody has anything to do, with a queue
-// in memory.
-func bubble(t *testing.T, options durable.Options, body func(t *testing.T, q *durable.Queue)) {
-	t.Helper()
-	bubbleOf(t, func(b driver.Backend) driver.Backend { return b }, options, body)
-}
-
-// bubbleOf is bubble on a store whose backends are wrapped.
-func bubbleOf(t *testing.T, wrap func(driver.Backend) driver.Backend, options durable.Options, body func(t *testing.T, q *durable.Queue)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New(memstore.Options{})
-		q := open(t, wrapped{store, wrap}, options)
-		body(t, q)
-		q.Close()
-		require.NoError(t, store.Close())
-		synctest.Wait()
-	})
-}
-
-func open(t *testing.T, store durable.Store, options durable.Options) *durable.Queue {
-	t.Helper()
-	if options.OnError == nil {
-		options.OnError = func(err error) {
-			if panicked := (*durable.PanicError)(nil); !errors.As(err, &panicked) { // those are meant
-				t.Errorf("in the background: %v", err)
-			}
-		}
-	}
-	if options.Logger == nil {
-		options.Logger = slog.New(slog.DiscardHandler)
-	}
-	q, err := durable.Open(t.Context(), store, options)
-	require.NoError(t, err)
-	return q
-}
-
-// deliveries is what a handler was called with.
-type deliveries struct {
-	mu  sync.Mutex
-	all []delivery
-}
-
-type delivery struct {
-	id       string
-	body     string
-	at, due  time.Duration // since the bubble's beginning
-	attempts int
-	crashes  int
-	token    uint64
-}
-
-func (ds *deliveries) add(start time.Time, d *durable.Delivery) int {
-	ds.mu.Lock()
-	defer ds.mu.Unlock()
-	ds.all = append(ds.all, delivery{
-		d.ID, string(d.Body), time.Since(start), d.Due.Sub(start), d.Attempts, d.Crashes, d.Token,
-	})
-	return len(ds.all)
-}
-
-func (ds *deliveries) list() []delivery {
-	ds.mu.Lock()
-	defer ds.mu.Unlock()
-	return slices.Clone(ds.all)
-}
-
-func (ds *deliveries) ids() (ids []string) {
-	for _, d := range ds.list() {
-		ids = append(ids, d.id)
-	}
-	return ids
-}
-
-// consume runs a consumer until the returned function is called.
-func consume(t *testing.T, q *durable.Queue, handler durable.Handler, options durable.ConsumerOptions) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- q.Consume(ctx, handler, options) }()
-	return func() {
-		t.Helper()
-		cancel()
-		assert.NoError(t, <-done)
-	}
-}
-
-func TestMessagesComeAtTheirTimes(t *testing.T) {
+func TestMessagesAreDeliveredAtTheirDueTimes(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		start := time.Now()
@@ -143,7 +52,7 @@ func TestMessagesComeAtTheirTimes(t *testing.T) {
 }
 
 // A consumer that waits for a far message notices one that comes before it.
-func TestEarlierMessageIsNoticed(t *testing.T) {
+func TestEarlierMessageIsDeliveredInTime(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
 		start := time.Now()
@@ -162,12 +71,6 @@ func TestEarlierMessageIsNoticed(t *testing.T) {
 		assert.Equal(t, []string{"near", "now"}, got.ids())
 		stop()
 	})
-}
-
-func enqueue(t *testing.T, q *durable.Queue, id string, delay time.Duration) {
-	t.Helper()
-	_, err := q.Enqueue(t.Context(), durable.Message{ID: id, Delay: delay})
-	require.NoError(t, err)
 }
 
 // A queue without a store is refused, also where the nil has a type.
@@ -195,7 +98,7 @@ func (c checkedBackend) Check(context.Context) error {
 
 // A store that has become unsafe is told once, and once more after it was safe in between, or if it
 // is unsafe in another way.
-func TestUnsafeStoreIsToldOnce(t *testing.T) {
+func TestUnsafeStoreIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	var (
 		mu    sync.Mutex
@@ -265,4 +168,32 @@ func TestNilContextsAreRefused(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, stats.Enqueued)
 	})
+}
+
+func TestValuesHaveNames(t *testing.T) {
+	t.Parallel()
+	for want, value := range map[string]fmt.Stringer{
+		"Cancelled":   durable.Cancelled,
+		"Rescheduled": durable.Rescheduled,
+		"Firing":      durable.Firing,
+		"NotFound":    durable.NotFound,
+		"Result(0)":   durable.Result(0),
+		"Result(5)":   durable.NotFound + 1,
+		"Scheduled":   durable.StateScheduled,
+		"Leased":      durable.StateLeased,
+		"Dead":        durable.StateDead,
+		"State(5)":    durable.StateDead + 1,
+		"Begin":       driver.OpBegin,
+		"Cancel":      driver.OpCancel,
+		"Purge":       driver.OpPurge,
+		"Expire":      driver.OpExpire,
+		"Op(12)":      driver.OpExpire + 1,
+		"Done":        driver.StatusDone,
+		"Early":       driver.StatusEarly,
+		"LeaseLost":   driver.StatusLeaseLost,
+		"Status(255)": driver.Status(255),
+	} {
+		assert.Equal(t, want, value.String())
+	}
+	assert.Equal(t, "NotFound", fmt.Sprint(durable.NotFound))
 }

@@ -21,7 +21,7 @@ import (
 // each way that there is, and messages are cancelled and rescheduled, over a store that takes time.
 // No message is lost, early, or run after it was cancelled; none counts a crash; and nothing is
 // left behind.
-func TestRandomEnds(t *testing.T) {
+func TestRandomEndsLoseNothing(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -8,34 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Items that go before they are first leave little behind, and those that stay keep their order.
-func TestLazyFifoForgetsWhatHasGone(t *testing.T) {
-	t.Parallel()
-	var f lazyFifo[*held]
-	var stay []*held
-	for i := range 10_000 {
-		h := &held{state: heldReady}
-		f.push(h)
-		if i%1000 == 0 {
-			stay = append(stay, h)
-		} else {
-			h.state = heldGone
-			f.removed()
-		}
-		require.Equal(t, len(stay), f.len())
-		require.LessOrEqual(t, f.size(), 64)
-	}
-	for _, want := range stay {
-		h, ok := f.pop()
-		require.True(t, ok)
-		require.Same(t, want, h)
-	}
-	_, ok := f.pop()
-	require.False(t, ok)
-	require.Zero(t, f.len())
-	require.Zero(t, f.size())
-}
-
 // Messages of a stalled partition do not hold up others, and come first and in their order when the
 // partition goes on. Those that go meanwhile do not come.
 func TestReadyQueueParksMessagesOfStalledPartitions(t *testing.T) {

@@ -38,7 +38,7 @@ func take(t *testing.T, q taker) *durable.Delivery {
 	return d
 }
 
-func TestTakeAckNackBury(t *testing.T) {
+func TestTakeSettlesByAckNackAndBury(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{MaxAttempts: 2}, func(t *testing.T, q *durable.Queue) {
 		start := time.Now()
@@ -80,7 +80,7 @@ func TestTakeAckNackBury(t *testing.T) {
 }
 
 // Whoever lets the lease end loses the message, and cannot take it from its new owner any more.
-func TestLeaseOfTakeEnds(t *testing.T) {
+func TestTakenMessageIsLostWithItsLease(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{OnError: func(error) {}}, func(t *testing.T, q *durable.Queue) {
 		r := receiver(t, q, durable.ConsumerOptions{Visibility: 10 * time.Second, MaxCrashes: 2})
@@ -112,7 +112,7 @@ func TestLeaseOfTakeEnds(t *testing.T) {
 }
 
 // A Take whose context ends takes no message with it, and many of them leave nothing behind.
-func TestTakeIsGivenUp(t *testing.T) {
+func TestTakeThatGivesUpTakesNoMessage(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		gone := errors.New("gone")
@@ -128,7 +128,7 @@ func TestTakeIsGivenUp(t *testing.T) {
 }
 
 // Where nobody takes any more, what was claimed ahead goes to others.
-func TestIdleTakerGivesBack(t *testing.T) {
+func TestIdleReceiverGivesBackPrefetchedMessages(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		r := receiver(t, q, durable.ConsumerOptions{Visibility: time.Hour})
@@ -152,7 +152,7 @@ func TestIdleTakerGivesBack(t *testing.T) {
 	})
 }
 
-func TestManyTakers(t *testing.T) {
+func TestManyTakersGetEachMessageOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		const takers, each = 50, 20
@@ -185,7 +185,7 @@ func TestManyTakers(t *testing.T) {
 	})
 }
 
-func TestTakeOfAClosedQueue(t *testing.T) {
+func TestTakeOfAClosedQueueFails(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		failed := make(chan error)
@@ -209,7 +209,7 @@ func TestTakeOfAClosedQueue(t *testing.T) {
 
 // Calls of Take that wait for less than a round trip get a message all the same; where no call
 // comes any more it is given back.
-func TestTakesShorterThanARoundTrip(t *testing.T) {
+func TestTakeShorterThanARoundTripGetsAMessage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(memstore.Options{})
@@ -247,7 +247,7 @@ func TestTakesShorterThanARoundTrip(t *testing.T) {
 }
 
 // Each receiver has its own options, and a closed one gives back what no call has taken.
-func TestReceiverIsClosed(t *testing.T) {
+func TestClosedReceiverGivesBackUntakenMessages(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
 		r := receiver(t, q, durable.ConsumerOptions{Visibility: time.Hour})
@@ -298,7 +298,7 @@ func TestReleaseCountsNothing(t *testing.T) {
 }
 
 // Backoff sees the delivery and the error.
-func TestBackoffSeesTheError(t *testing.T) {
+func TestBackoffGetsDeliveryAndError(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		start := time.Now()

@@ -80,7 +80,7 @@ func (s skewedBackend) Count(ctx context.Context, p int) (driver.Counts, error) 
 }
 
 // The masters of a Cluster need not agree about the time.
-func TestServersWithDifferentClocks(t *testing.T) {
+func TestServersWithDifferentClocksDeliverInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &faulty{Store: skewedStore{memstore.New(memstore.Options{}), memstore.New(memstore.Options{Now: func() time.Time { return time.Now().Add(-2 * time.Second) }})}}

@@ -14,7 +14,7 @@ import (
 
 // An Ack that has failed can be repeated, whether it has taken place or not; so can one whose
 // context has ended.
-func TestAckIsRepeated(t *testing.T) {
+func TestFailedAckCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(string) (error, error){
 		"it has taken place": func(string) (error, error) { return nil, errDown },
@@ -44,7 +44,7 @@ func TestAckIsRepeated(t *testing.T) {
 }
 
 // After an Ack that has failed a handler's result counts: the message does not stay with it.
-func TestHandlerReturnsAfterAnAckThatFailed(t *testing.T) {
+func TestResultOfAHandlerCountsAfterAFailedAck(t *testing.T) {
 	t.Parallel()
 	for name, patience := range map[string]time.Duration{"it is over": time.Hour, "it is under way": time.Second} {
 		t.Run(name, func(t *testing.T) {

@@ -200,7 +200,7 @@ func TestPartitionsMoveDuringTheGrace(t *testing.T) {
 }
 
 // Close in a handler does not wait for it for ever, and gives its message back.
-func TestCloseInAHandler(t *testing.T) {
+func TestCloseInAHandlerGivesItsMessageBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -227,7 +227,7 @@ func TestCloseInAHandler(t *testing.T) {
 }
 
 // Close while the store cannot be reached ends after five seconds.
-func TestCloseInAnOutage(t *testing.T) {
+func TestCloseInAnOutageEnds(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{RetryFor: time.Hour}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		running := make(chan struct{})

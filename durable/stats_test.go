@@ -13,7 +13,7 @@ import (
 
 // The histogram of lateness has each delivery, and Stats counts the consumers of all
 // processes.
-func TestStatsOfLatenessAndConsumers(t *testing.T) {
+func TestStatsCountsLatenessAndConsumers(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue) {
 		late := []time.Duration{0, time.Second, time.Minute, time.Minute, 3 * time.Hour}
@@ -47,7 +47,7 @@ func TestStatsOfLatenessAndConsumers(t *testing.T) {
 }
 
 // CountDue adds the partitions up, and refuses durations that a store need not take.
-func TestCountDue(t *testing.T) {
+func TestCountDueSumsPartitions(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 4}, func(t *testing.T, q *durable.Queue) {
 		for i := range 100 {

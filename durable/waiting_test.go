@@ -23,7 +23,7 @@ func working(string) (before, after error) { return nil, nil }
 
 // While the store is away, no more calls wait for it than are accepted. Others are told at once,
 // and nothing of them is sent.
-func TestOutageDoesNotGatherCallsWithoutBound(t *testing.T) {
+func TestCallsOfAnOutageAreBounded(t *testing.T) {
 	t.Parallel()
 	const accepted = 100
 	faultyBubble(t, durable.Options{Partitions: 4, MaxWaiting: accepted}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -198,7 +198,7 @@ func TestBatchErrorHasEachMessage(t *testing.T) {
 // A call that the store refuses as late is made again by the store's clock. If an earlier copy was
 // not answered and the store does not remember it, the answer is not known, and the call says so at
 // once.
-func TestLateCallIsMadeAgain(t *testing.T) {
+func TestLateCallIsRepeatedByTheStoresClock(t *testing.T) {
 	t.Parallel()
 	late := func(unknown bool) error {
 		return fmt.Errorf("refused: %w", &driver.LateError{Now: driver.InstantOf(time.Now()).Add(time.Hour), Unknown: unknown})

@@ -17,8 +17,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
-// Consumers are killed one after the other while messages are enqueued, delivered and cancelled. Each message is delivered or cancelled,
-// and what a killed consumer had is delivered again soon.
+// Consumers are killed one after the other while messages are enqueued, delivered and cancelled.
+// Each message is delivered or cancelled, and the messages of a killed consumer are delivered again
+// soon.
 func TestConsumersAreKilled(t *testing.T) {
 	brief(t)
 	t.Parallel()
@@ -46,13 +47,14 @@ func TestConsumersAreKilled(t *testing.T) {
 	assert.Equal(t, messages, report.Enqueued)
 	assert.GreaterOrEqual(t, report.Handled, messages*3/4)
 	assert.Positive(t, report.Cancelled)
-	// Others own its partitions after half the visibility, and its leases end after all of it. A machine that does other things at the same time,
-	// as with the brief tests, may take longer: see what is logged.
+	// Other consumers own the partitions after half the visibility, and the leases end after all of
+	// it. A busy machine, as in the brief version, may take longer: see the log.
 	assert.LessOrEqual(t, report.SlowestRedelivery, (consumer.Visibility + scaled(29*time.Second, 2*time.Second)).Milliseconds(),
 		"a killed consumer's messages come again soon")
 }
 
-// A consumer dies at the worst moments: after it was given a message, and after the work was done and before the store knows.
+// A consumer dies at the worst moments: after it has got a message, and between the work and the
+// acknowledgement.
 func TestConsumerDiesAt(t *testing.T) {
 	brief(t)
 	t.Parallel()
@@ -78,7 +80,8 @@ func TestConsumerDiesAt(t *testing.T) {
 	}
 }
 
-// A consumer dies with messages that it has claimed and not begun. They are others' when their leases end, and no attempt was used up.
+// A consumer dies with messages that it has claimed and not begun. Other consumers get them when
+// the leases end, and no attempt is used up.
 func TestConsumerDiesWithClaims(t *testing.T) {
 	brief(t)
 	t.Parallel()
@@ -103,8 +106,9 @@ func TestConsumerDiesWithClaims(t *testing.T) {
 	assert.Zero(t, report.Dead)
 }
 
-// A consumer is killed whose handler is busy, with all else claimed ahead. What it has not begun is delivered when others own its
-// partitions, long before Visibility is over, and counts no crash.
+// A consumer with a busy handler is killed after it has claimed all other messages ahead. The
+// messages that have not begun are delivered when other consumers own the partitions, long before
+// Visibility is over, and count no crash.
 func TestConsumerDiesWithMessagesClaimedAhead(t *testing.T) {
 	brief(t)
 	t.Parallel()
@@ -132,7 +136,7 @@ func TestConsumerDiesWithMessagesClaimedAhead(t *testing.T) {
 			return nil
 		}, durable.ConsumerOptions{Visibility: visibility, Membership: membership})
 	}()
-	busy := int64(1) // the message that was being handled, and what had begun ahead of it
+	busy := int64(1) // the message of the handler, and messages that had begun ahead of it
 	require.Eventually(t, func() bool { return handled.Load() >= messages-busy }, visibility/2, 5*time.Millisecond)
 	took := time.Since(killed)
 	t.Logf("%d messages that a killed consumer had claimed ahead were delivered after %v, with a membership of %v", messages-busy, took, membership)
@@ -146,7 +150,8 @@ func TestConsumerDiesWithMessagesClaimedAhead(t *testing.T) {
 	assert.Zero(t, s.Crashed)
 }
 
-// A consumer sleeps past its leases and goes on. Others have its messages by then, and its acknowledgements change nothing.
+// A consumer sleeps past its leases and goes on. Other consumers have its messages by then, and its
+// acknowledgements change nothing.
 func TestConsumerIsPaused(t *testing.T) {
 	brief(t)
 	t.Parallel()
@@ -157,10 +162,10 @@ func TestConsumerIsPaused(t *testing.T) {
 	const messages = 600 // for several seconds of one consumer
 	producer := r.start(role{Messages: messages, Batch: 50, MaxDelay: time.Second})
 	require.Eventually(t, sleeper.recorded, patience, 5*time.Millisecond)
-	time.Sleep(500 * time.Millisecond) // in the midst of a dozen
+	time.Sleep(500 * time.Millisecond) // while a dozen messages are handled
 	sleeper.signal(syscall.SIGSTOP)
 	other := r.start(consumer)
-	require.Eventually(t, r.shared, patience, 100*time.Millisecond, "nobody has the sleeper's messages")
+	require.Eventually(t, r.shared, patience, 100*time.Millisecond, "no other consumer gets the sleeper's messages")
 	sleeper.signal(syscall.SIGCONT)
 	producer.wait()
 	r.drained()
@@ -171,7 +176,7 @@ func TestConsumerIsPaused(t *testing.T) {
 	assert.Contains(t, sleeper.errs.String(), "the lease of the message has ended", "the sleeper is told")
 }
 
-// shared says whether two processes have begun the same message.
+// shared reports whether two processes have begun the same message.
 func (r *run) shared() bool {
 	r.t.Helper()
 	begun := map[string]string{} // in which file

@@ -59,9 +59,9 @@ func spans(all tracetest.SpanStubs, name, id string) (found tracetest.SpanStubs)
 	return found
 }
 
-// The server is stopped while a handler of the trace runs, which enqueues two more messages: one waits
-// for the server, the other gives up. All spans belong to the trace of the request, each begins and
-// ends once, and the status says what has happened.
+// The server is stopped while a handler of the trace runs, which enqueues two more messages: one
+// waits for the server, the other gives up. All spans belong to the trace of the request, each
+// begins and ends once, and the status says what has happened.
 func TestOneTraceOverASilentServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
@@ -144,8 +144,8 @@ func TestOneTraceOverASilentServer(t *testing.T) {
 	assert.Empty(t, spans(all, "retry orders", "order"))
 }
 
-// A scrape of a queue whose server stands still is over after the timeout. The queue is shown as down,
-// other queues are not touched, and the queue is up again when the server goes on.
+// A scrape of a queue whose server stands still is over after the timeout. The queue is shown as
+// down, other queues are not touched, and the queue is up again when the server goes on.
 func TestScrapeOfASilentServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})

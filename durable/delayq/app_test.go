@@ -322,7 +322,7 @@ func TestRun_SaysWhatIsWaitedFor(t *testing.T) {
 			case <-told:
 				return nil
 			case <-time.After(patience):
-				return errors.New("nobody is told")
+				return errors.New("the user is not told")
 			}
 		}, nil
 	}

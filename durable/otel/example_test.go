@@ -17,8 +17,8 @@ import (
 
 type order struct{ Number int }
 
-// A typed queue whose messages are traced: the tracer enqueues what the typed queue has encoded, and
-// wraps the handler that decodes.
+// A typed queue whose messages are traced: the tracer enqueues what the typed queue has encoded,
+// and wraps the handler that decodes.
 func Example_typed() {
 	exported := tracetest.NewInMemoryExporter()
 	provider := sdk.NewTracerProvider(sdk.WithSyncer(exported))

@@ -1,5 +1,5 @@
-// Package typed is a queue of values: a durable queue whose bodies are encoded and decoded by a
-// codec, as JSON by default.
+// Package typed is a queue of values: a durable queue whose bodies a codec encodes and decodes, as
+// JSON by default.
 //
 //	orders := typed.New[Order](q, nil)
 //	id, err := orders.Enqueue(ctx, typed.Message[Order]{Body: order, Delay: 30 * time.Minute})
@@ -7,8 +7,8 @@
 //		return cancelUnlessPaid(ctx, d.Body)
 //	}, durable.ConsumerOptions{})
 //
-// All else is done with the durable queue itself. Encode and Handler connect a typed queue with what
-// works on durable messages, such as the tracer of module durable/otel:
+// Use the durable queue itself for all other calls. Encode and Handler connect a typed queue with
+// functions that take durable messages and handlers, such as the tracer of module durable/otel:
 //
 //	m, err := orders.Encode(typed.Message[Order]{Body: order})
 //	id, err := tracer.Enqueue(ctx, q, m)
@@ -24,22 +24,22 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// Codec turns values into bodies and back. Its methods are called from many goroutines at the same
-// time. Decode must not keep the body, and must be able to read what earlier versions of the
-// program have encoded.
+// Codec encodes values as bodies and decodes them. Many goroutines call its methods concurrently.
+// Decode must not keep the body. It must accept bodies that earlier versions of the program have
+// encoded.
 type Codec[T any] interface {
 	Encode(value T) ([]byte, error)
 	Decode(body []byte) (T, error)
 }
 
-// JSON is the default codec, with the rules of encoding/json: Decode ignores fields that T does not
-// have, and leaves fields at their zero values that the body does not have.
+// JSON is the default codec. It follows the rules of encoding/json: Decode ignores fields of the
+// body that T does not have. Fields that are missing in the body keep their zero values.
 type JSON[T any] struct{}
 
 // Encode returns the value as JSON.
 func (JSON[T]) Encode(value T) ([]byte, error) { return json.Marshal(value) }
 
-// Decode reads one value of JSON.
+// Decode reads one JSON value.
 func (JSON[T]) Decode(body []byte) (value T, err error) {
 	err = json.Unmarshal(body, &value)
 	return value, err
@@ -72,8 +72,8 @@ type Message[T any] struct {
 }
 
 // Encode returns a message with the encoded body, for calls that take a [durable.Message], such as
-// [durable.Queue.EnqueueBatch] or Enqueue of a tracer. An error of the codec is [durable.ErrInvalid] and wraps
-// the codec's.
+// [durable.Queue.EnqueueBatch] or Enqueue of a tracer. An error of the codec is
+// [durable.ErrInvalid] and wraps the codec's.
 func (q *Queue[T]) Encode(m Message[T]) (durable.Message, error) {
 	body, err := q.codec.Encode(m.Body)
 	if err != nil {
@@ -111,9 +111,9 @@ func (q *Queue[T]) decode(d *durable.Delivery) (*Delivery[T], error) {
 }
 
 // Handler returns a handler that decodes the body and calls h, for calls that take a
-// [durable.Handler], such as Handler of a tracer. If the body cannot be decoded, the message becomes
-// a dead letter at once with the codec's error as its reason, because another attempt would fail as
-// well. A nil h gives nil.
+// [durable.Handler], such as Handler of a tracer. If the body cannot be decoded, the message
+// becomes a dead letter at once with the codec's error as its reason, because another attempt would
+// fail as well. A nil h gives nil.
 func (q *Queue[T]) Handler(h func(ctx context.Context, d *Delivery[T]) error) durable.Handler {
 	if h == nil {
 		return nil // Consume returns the error

@@ -31,7 +31,7 @@ func deadLetters(t *testing.T, q *durable.Queue) (n int64) {
 
 // A PurgeAll whose context ends while another call is under way sends nothing any more, and its
 // error names a dead letter.
-func TestPurgeAllThatGivesUpPurgesNoMore(t *testing.T) {
+func TestPurgeAllSendsNothingAfterItsContext(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		buryAll(t, q, 20)
@@ -84,7 +84,7 @@ func (b *pagedBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.
 
 // ReplayAll and PurgeAll go on behind a page of records that cannot be read, and take no more of
 // the room for calls than there is.
-func TestDeadLettersBehindUnreadableOnes(t *testing.T) {
+func TestUnreadablePageDoesNotStopReplayAllAndPurgeAll(t *testing.T) {
 	t.Parallel()
 	paged := &pagedBackend{}
 	wrap := func(b driver.Backend) driver.Backend { paged.Backend = b; return paged }
