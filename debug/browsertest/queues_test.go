@@ -136,11 +136,13 @@ func TestQueueOnTheMove(t *testing.T) {
 			put(t, q, "soon", 10, 55*time.Minute)
 			put(t, q, "later", 3, 5*24*time.Hour)
 			put(t, q, "bad", 1, 0)
-			p.tile("pending", "34messages")
+			_, err := q.Enqueue(t.Context(), durable.Message{ID: "expired", ExpireAt: time.Now().Add(-time.Hour)})
+			require.NoError(t, err)
+			p.tile("pending", "35messages")
 			p.tile("consumers", "0in all processes")
 			p.wait(`document.getElementById('notice').textContent === 'Messages are due, and there is no consumer.'`)
-			p.wait(`document.querySelectorAll('.band-labels b')[0].textContent === '21'`)
-			assert.Equal(t, []string{"21due", "101 h", "37 d"}, eval[[]string](p, `[...document.querySelectorAll('.band-labels span')]
+			p.wait(`document.querySelectorAll('.band-labels b')[0].textContent === '22'`)
+			assert.Equal(t, []string{"22due", "101 h", "37 d"}, eval[[]string](p, `[...document.querySelectorAll('.band-labels span')]
 				.filter((e) => e.firstChild.textContent !== '0').map((e) => e.textContent.replaceAll('\u00a0', ' '))`))
 
 			deliveries := make(chan string, 100)
@@ -164,10 +166,11 @@ func TestQueueOnTheMove(t *testing.T) {
 			p.wait(`document.querySelector('#notice').hidden`)
 			p.wait(`document.querySelector('#chart-lateness .keys').textContent.startsWith('all 21: ')`)
 			assert.NotEmpty(t, eval[string](p, `document.querySelector('#chart-lateness .bar-fill').getAttribute('d')`))
-			assert.Contains(t, eval[string](p, `document.querySelector('#chart-pending .plot').getAttribute('aria-label')`), "highest 34")
+			assert.Contains(t, eval[string](p, `document.querySelector('#chart-pending .plot').getAttribute('aria-label')`), "highest 35")
 			assert.Equal(t, []string{"bad0", "rejected: the card was refused"}, p.texts("#dead .id, #dead .reason"))
 			assert.Equal(t, "1 of 25", p.texts("#dead tbody td")[2])
 			assert.NotContains(t, p.text("body"), "private body")
+			assert.Equal(t, "In all: 0 cancelled, 1 expired, 1 dead letter, 0 of them dropped, 0 lost.", p.text("#totals"))
 
 			p.do(chromedp.Click(chromedp.CSS("#dead tbody button")))
 			p.figure("dead", "0")

@@ -44,6 +44,7 @@ class QueuePage extends Live {
 		this.pending.draw(past.pending());
 		this.rates.draw(past.rates('enqueued', 'acked', 'cancelled'));
 		this.trouble.draw(past.rates('retried', 'buried', 'crashed'));
+		write(byId('totals'), sayTotals(queue));
 		this.lateness.draw(queue.lateness, past.recent());
 		drawConsumers(byId('consumers').tBodies[0], queue);
 		this.dead.draw(queue, actions);

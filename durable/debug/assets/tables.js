@@ -23,6 +23,14 @@ function gone(q) {
 	return q.dead_bytes > 0 ? bytes(q.dead_bytes).join('\u00a0') : '';
 }
 
+// sayTotals counts the messages that came to an end without a delivery, since the queue was made.
+function sayTotals(q) {
+	return `In all: ${[
+		`${compact(q.counters.cancelled)} cancelled`, `${compact(q.counters.expired)} expired`, plural(q.counters.buried, 'dead letter'),
+		`${compact(q.counters.trimmed)} of them dropped`, `${compact(q.lost)} lost`,
+	].join(', ')}.`;
+}
+
 // cell makes a cell of a table. Ids and reasons may have any writing direction, which must not affect
 // other cells.
 function cell(text, name) {
