@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/atomic"
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/boltstore"
@@ -230,6 +231,28 @@ func TestQueuePurges(t *testing.T) {
 	p.do(chromedp.Click(chromedp.CSS("#replay-all")), chromedp.Click(chromedp.CSS("#replay-all")))
 	p.figure("dead", "0")
 	assert.True(t, eval[bool](p, `document.getElementById('dead-all').hidden`))
+}
+
+// A queue is paused by two clicks and resumed by one. The page shows that it is paused.
+func TestQueuePauses(t *testing.T) {
+	t.Parallel()
+	q := openQueue(t, memory(), "orders")
+	var handled atomic.Int32
+	consumeUntilEnd(t, q, func(context.Context, *durable.Delivery) error { handled.Inc(); return nil })
+	p := open(t, queues(&durabledebug.Handler{Actions: true}, "orders", q), "")
+	p.live("orders")
+	p.do(chromedp.Click(chromedp.CSS("#hold")))
+	assert.Equal(t, "Click again to pause", p.text("#hold"))
+	p.do(chromedp.Click(chromedp.CSS("#hold")))
+	p.wait(`document.getElementById('notice').textContent === 'This queue is paused: no message begins until it is resumed.'`)
+	assert.Equal(t, "The queue is paused", p.text("#outcome"))
+	put(t, q, "m", 3, 0)
+	p.figure("due", "3")
+	assert.Zero(t, handled.Load())
+	p.do(chromedp.Click(chromedp.CSS("#hold")))
+	p.wait(`document.querySelector('#tile-acked small').textContent === '3 in all'`)
+	p.wait(`document.getElementById('notice').hidden && document.getElementById('hold').textContent === 'Pause queue'`)
+	assert.EqualValues(t, 3, handled.Load())
 }
 
 // Ids, reasons, headers and names with markup are shown as text: no script in them runs, and nothing
