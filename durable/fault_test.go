@@ -96,6 +96,13 @@ func (b *faultyBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver
 	})
 }
 
+func (b *faultyBackend) Pause(ctx context.Context, pause driver.Pause) error {
+	_, err := during(b, "Pause", func() (struct{}, error) {
+		return once(b, pause.Partition, pause.Call, func() (struct{}, error) { return struct{}{}, b.Backend.Pause(ctx, pause) })
+	})
+	return err
+}
+
 func (b *faultyBackend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]string, error) {
 	return during(b, "Heartbeat", func() ([]string, error) { return b.Backend.Heartbeat(ctx, member, ttl) })
 }

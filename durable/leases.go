@@ -93,7 +93,7 @@ const (
 	beginGives    afterBegin = iota // the message is due, and a taker gets it
 	beginWaits                      // it is due after wait
 	beginRepeats                    // the store's clock was set back: it begins again after wait
-	beginReleases                   // it is given back, because it came too late for this consumer
+	beginReleases                   // it is given back: the partition is paused, or the answer came too late
 	beginForgets                    // it did not begin: it was cancelled, or its lease lost, or the call failed
 )
 
@@ -110,6 +110,8 @@ func (h *held) afterBegin(a answer, err error, ended bool) (next afterBegin, wai
 			return beginWaits, wait
 		}
 		return beginGives, 0
+	case a.Status == driver.StatusPaused && h.state != heldGone:
+		return beginReleases, 0
 	case a.Status == driver.StatusEarly && h.state != heldGone && ended: // the others were released
 		return beginReleases, 0
 	case a.Status == driver.StatusEarly && h.state != heldGone:

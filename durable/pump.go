@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -24,7 +25,9 @@ type pump struct {
 	cancel context.CancelFunc // nil: the partition is not owned. Used by membership only
 	done   chan struct{}
 
-	// Used by run only.
+	recovery *recovery // the last one, which run has started; start ends it
+
+	// Used by run only, and by the recovery after it.
 	claimed    time.Time // when it asked the store last
 	over       time.Time // when the first lease ends; zero: there is none
 	seq        uint64    // of the last claim
@@ -46,6 +49,11 @@ func newPump(c *consumer, part *consumerPart) *pump {
 }
 
 func (p *pump) start() {
+	if p.recovery != nil { // its claim is repeated by run
+		p.recovery.cancel()
+		<-p.recovery.claimed
+		p.recovery = nil
+	}
 	ctx, cancel := context.WithCancel(p.c.ctx)
 	p.cancel, p.done = cancel, make(chan struct{})
 	go func() {
@@ -75,7 +83,8 @@ func (p *pump) run(ctx context.Context) {
 		p.wait(ctx)
 	}
 	if p.unanswered {
-		p.claimUnseen()
+		p.recover()
+		endsIn(p.recovery.over, leaveTime, p.c.life.Done())
 	}
 	p.c.dispatcher.disowned(p.part)
 }
@@ -104,6 +113,9 @@ func (p *pump) claim(ctx context.Context) {
 		if claimed.Lease > 0 {
 			p.over = time.Now().Add(max(0, p.part.clock.until(claimed.Lease)) + time.Millisecond)
 			p.sooner(p.over)
+		}
+		if claimed.Paused {
+			return // a hint wakes the pump
 		}
 		if claimed.Next > 0 && claimed.Next <= driver.InstantOf(claimed.Now).Add(claim.Horizon) && len(claimed.Records) > 0 {
 			if claimed.Next.Time().Sub(claimed.Now) > p.c.opts.urgent() {
@@ -147,18 +159,66 @@ func (p *pump) send(ctx context.Context, claim driver.Claim) (driver.Claimed, er
 	return claimed, err
 }
 
-// claimUnseen holds the messages of a claim whose answer was lost, if no other claim follows. They
-// are then released with the others; otherwise those that have begun would count a crash when their
-// leases end.
-func (p *pump) claimUnseen() {
-	ctx, cancel := context.WithTimeout(p.c.life, leaveTime)
-	defer cancel()
-	sent := time.Now()
-	claimed, err := p.send(ctx, p.c.dispatcher.admission.emptyClaim(&p.part.share))
-	p.c.dispatcher.hold(p.part, claimed, sent)
-	if err != nil && p.c.q.ctx.Err() == nil {
-		p.c.q.report("claim from partition %d: %w", p.part.index, err)
+// recovery gives back the messages of a claim without an answer after its pump has stopped. Otherwise
+// no consumer would know of them until their leases end, and those that have begun would count a
+// crash. The recovery ends with the queue, and does not delay the end of the consumer for longer than
+// leaveTime.
+type recovery struct {
+	cancel  context.CancelFunc // ends its claims
+	claimed chan struct{}      // closed when it makes no more claims
+	over    chan struct{}      // closed when its messages are released as well
+}
+
+// recover starts a recovery. It repeats an empty claim until the store has answered, for Visibility at
+// most.
+func (p *pump) recover() {
+	ctx, cancel := context.WithTimeout(p.c.q.ctx, p.c.opts.Visibility)
+	r := &recovery{cancel, make(chan struct{}), make(chan struct{})}
+	p.recovery = r
+	p.c.q.recoveries.Go(func() {
+		defer close(r.over)
+		records := p.claimUnseen(ctx)
+		cancel()
+		close(r.claimed)
+		p.release(records)
+	})
+}
+
+// claimUnseen returns the messages of the claims that were not answered. Once it was answered the
+// store refuses these claims, if they arrive only later.
+func (p *pump) claimUnseen(ctx context.Context) []driver.Record {
+	for {
+		claimed, err := p.send(ctx, p.c.dispatcher.admission.emptyClaim(&p.part.share))
+		if err == nil {
+			return claimed.Records
+		}
+		if ctx.Err() == nil && errors.Is(err, ErrUnavailable) {
+			pause(ctx, failurePause)
+		}
+		if ctx.Err() != nil || !errors.Is(err, ErrUnavailable) {
+			if p.c.q.ctx.Err() == nil && !errors.Is(ctx.Err(), context.Canceled) {
+				p.c.q.report("partition %d: the last claim has no answer: its messages come again when their leases end, and those that have begun count a crash: %w",
+					p.part.index, err)
+			}
+			return nil
+		}
 	}
+}
+
+// release gives messages back that the dispatcher does not know, and waits for the answers.
+func (p *pump) release(records []driver.Record) {
+	var answers sync.WaitGroup
+	for i := range records {
+		answers.Add(1)
+		change := driver.Change{ID: records[i].ID, Token: records[i].Token}
+		p.part.changes[driver.OpRelease].send(change, func(_ answer, err error) {
+			defer answers.Done()
+			if err != nil && p.c.q.ctx.Err() == nil {
+				p.c.q.reportFault(fault{partition: p.part.index, id: change.ID, err: fmt.Errorf("release: %w", err)})
+			}
+		})
+	}
+	answers.Wait()
 }
 
 // reportPeriod is the least time between two reports of a partition's lost and unreadable messages.

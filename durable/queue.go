@@ -39,6 +39,8 @@ type Queue struct {
 	closing   bool
 	consumers sync.WaitGroup         // Add with mu held and closing not set
 	claiming  map[*consumer]struct{} // these
+
+	recoveries sync.WaitGroup // of claims without an answer; consumers start them before they have stopped
 }
 
 // Open makes a queue in a store, or joins one that exists. A nil store and invalid options are
@@ -389,6 +391,7 @@ func (q *Queue) Close() {
 		for _, c := range consumers {
 			<-c.stopped
 		}
+		q.recoveries.Wait()
 	}()
 	endsIn(ended, closeTime, q.ctx.Done())
 	q.cancel(ErrClosed)

@@ -118,6 +118,70 @@ func TestServerStandsStill(t *testing.T) {
 	assert.Zero(t, s.Scheduled+s.InFlight+s.Dead)
 }
 
+// The consumer ends while the server stands still, and another one takes the partitions over. The
+// server makes the unanswered claims of the first when it goes on. No message counts a crash for that.
+func TestConsumerEndsWhileServerStandsStill(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{})
+	tg := target{Redis: server.Addr(), ReadTimeout: scaled(500*time.Millisecond, 3*time.Second)}
+	stall, rounds, visibility := scaled(3*time.Second, 12*time.Second), scaled(2, 10), scaled(8*time.Second, 30*time.Second)
+	var mu sync.Mutex
+	handled := map[string]int{} // with its crashes
+	reached := func(n int) func() bool {
+		return func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(handled) >= n
+		}
+	}
+	consume := func(q *durable.Queue) (end context.CancelFunc, ended <-chan error) {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- q.Consume(ctx, func(_ context.Context, d *durable.Delivery) error {
+				time.Sleep(2 * time.Millisecond)
+				mu.Lock()
+				defer mu.Unlock()
+				handled[d.ID] = d.Crashes
+				return nil
+			}, durable.ConsumerOptions{Visibility: visibility, Prefetch: 64}) // so that most claims begin messages
+		}()
+		return cancel, done
+	}
+	queues := []*durable.Queue{openHere(t, tg), openHere(t, tg)}
+	end, ended := consume(queues[0])
+	for i := range rounds {
+		var batch []durable.Message
+		for n := range 3000 {
+			batch = append(batch, durable.Message{ID: fmt.Sprintf("%d-%d", i, n)})
+		}
+		_, err := queues[0].EnqueueBatch(t.Context(), batch)
+		require.NoError(t, err)
+		require.Eventually(t, reached(i*len(batch)+300), patience, time.Millisecond)
+		server.Pause()
+		time.Sleep(stall / 20) // the claims under way have no answer
+		end()
+		nextEnd, nextEnded := consume(queues[(i+1)%2])
+		time.Sleep(stall)
+		server.Continue()
+		require.NoError(t, <-ended)
+		require.Eventually(t, reached((i+1)*len(batch)), patience, 5*time.Millisecond)
+		end, ended = nextEnd, nextEnded
+	}
+	emptied(t, queues[0])
+	end()
+	require.NoError(t, <-ended)
+	crashed := 0
+	for _, crashes := range handled {
+		crashed += crashes
+	}
+	assert.Zero(t, crashed, "crashes of all messages")
+	s, err := queues[0].Stats(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, s.Crashed)
+}
+
 // The server's memory is full. Enqueuing is refused and deliveries go on, after which there is room
 // again.
 func TestMemoryIsFull(t *testing.T) {
