@@ -26,7 +26,7 @@ type reportedErrors struct {
 func (r *reportedErrors) add(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.errs = append(t.errs, err)
+	r.errs = append(r.errs, err)
 }
 
 // text is all errors in one.
