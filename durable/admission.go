@@ -41,6 +41,7 @@ type share struct {
 	bytes   int  // of their bodies
 	full    bool // the pump would claim more if there were fewer
 
+	paused    bool          // the last claim said so; nothing is claimed, begun or handed to a taker
 	overdue   bool          // the store has messages that are due, as far as is known
 	granted   int           // takers reserved for the claim under way
 	waiting   bool          // the share is in admission.waiting

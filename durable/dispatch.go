@@ -151,7 +151,7 @@ func (d *dispatcher) expect(p *consumerPart, due driver.Instant) {
 	left := p.clock.until(due)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p.share.overdue = p.share.overdue || left <= p.share.roundTrip
+	p.share.overdue = p.share.overdue || left <= p.share.roundTrip && !p.share.paused
 }
 
 // plan returns the next claim of a partition, or false if the partition has to wait for a grant,
@@ -177,14 +177,15 @@ func (d *dispatcher) plan(p *consumerPart, stale bool) (driver.Claim, bool) {
 	return plan, ok
 }
 
-// hold takes in the messages of a claim that began at sent. A claim that failed has none.
+// hold takes in the messages of a claim that began at sent. A claim that failed has none. If the
+// partition is paused, hold gives back all of its messages that no taker has.
 func (d *dispatcher) hold(p *consumerPart, claimed driver.Claimed, sent time.Time) {
 	roundTrip := time.Duration(-1)
 	if !claimed.Now.IsZero() {
 		p.clock.observe(claimed.Now, sent)
 		roundTrip = time.Since(sent)
 	}
-	overdue := claimed.Next > 0 && !claimed.Next.Time().After(claimed.Now)
+	overdue := claimed.Next > 0 && !claimed.Next.Time().After(claimed.Now) && !claimed.Paused
 	messages := make([]*held, len(claimed.Records))
 	for i := range claimed.Records {
 		messages[i] = &held{record: claimed.Records[i], part: p}
@@ -196,7 +197,17 @@ func (d *dispatcher) hold(p *consumerPart, claimed driver.Claimed, sent time.Tim
 		p.slow.Stop()
 	}
 	d.admission.claimEnded(&p.share, roundTrip, overdue)
+	if roundTrip >= 0 && p.share.paused != claimed.Paused {
+		if p.share.paused = claimed.Paused; p.share.paused {
+			d.releaseHeld(func(h *held) bool { return h.part == p && h.releasable() })
+		}
+	}
 	for _, h := range messages {
+		if p.share.paused {
+			h.state = heldGone
+			d.giveBack(h)
+			continue
+		}
 		d.leases.add(h, sent, claimed.Now)
 		if h.record.State == driver.StateFiring {
 			d.give(h)
@@ -293,6 +304,9 @@ func (d *dispatcher) begun(h *held, a answer, err error) {
 			d.extend(h)
 		}
 	}
+	if a.Status == driver.StatusPaused {
+		h.part.share.wake() // the next claim says that the partition is paused
+	}
 	next, wait := h.afterBegin(a, err, d.ctx.Err() != nil)
 	switch next {
 	case beginWaits:
@@ -318,17 +332,20 @@ func (d *dispatcher) begun(h *held, a answer, err error) {
 // give hands a message that has begun to a taker, or keeps it for the next one. A handler or
 // receiver comes again soon, and a message that is given back would come behind later ones. If
 // receivers had to wait when the store answers, a Take that waits for less than a round trip would
-// never get a message. If no taker comes, the message is given back when the consumer retires.
+// never get a message. If no taker comes, the message is given back when the consumer retires. A
+// message of a partition that is paused is given back at once.
 func (d *dispatcher) give(h *held) {
-	now := time.Now()
-	if t := d.handover.give(h, now); t != nil {
-		d.admission.pace.delivered(now)
-		t.ready <- h
-		return
-	}
-	if d.ctx.Err() == nil {
-		d.handover.keep(h)
-		return
+	if !h.part.share.paused {
+		now := time.Now()
+		if t := d.handover.give(h, now); t != nil {
+			d.admission.pace.delivered(now)
+			t.ready <- h
+			return
+		}
+		if d.ctx.Err() == nil {
+			d.handover.keep(h)
+			return
+		}
 	}
 	h.state = heldTaken // it does not occupy a taker any more
 	d.forget(h)
@@ -402,6 +419,11 @@ func (d *dispatcher) forget(h *held) bool {
 func (d *dispatcher) release(ok func(*held) bool) {
 	d.mu.Lock()
 	defer d.unlock()
+	d.releaseHeld(ok)
+}
+
+// releaseHeld is release with mu held.
+func (d *dispatcher) releaseHeld(ok func(*held) bool) {
 	var back []*held
 	for h := range d.leases.held {
 		if ok(h) {

@@ -93,7 +93,7 @@ const (
 	beginGives    afterBegin = iota // the message is due, and a taker gets it
 	beginWaits                      // it is due after wait
 	beginRepeats                    // the store's clock was set back: it begins again after wait
-	beginReleases                   // it is given back, because it came too late for this consumer
+	beginReleases                   // it is given back: the partition is paused, or the answer came too late
 	beginForgets                    // it did not begin: it was cancelled, or its lease lost, or the call failed
 )
 
@@ -110,6 +110,8 @@ func (h *held) afterBegin(a answer, err error, ended bool) (next afterBegin, wai
 			return beginWaits, wait
 		}
 		return beginGives, 0
+	case a.Status == driver.StatusPaused && h.state != heldGone:
+		return beginReleases, 0
 	case a.Status == driver.StatusEarly && h.state != heldGone && ended: // the others were released
 		return beginReleases, 0
 	case a.Status == driver.StatusEarly && h.state != heldGone:
@@ -125,8 +127,8 @@ func (h *held) extended(a answer) { h.until, h.record.LeaseEnd = a.until(), a.Le
 // and no clock. The dispatcher's mutex guards it.
 //
 // A message that was claimed ahead has a lease of hold, which is short: if the consumer is killed,
-// other consumers soon get the message, and no crash is counted. The lease is extended by hold while
-// the message waits for a taker. When the message begins it gets a lease of visibility.
+// other consumers soon get the message, and no crash is counted. The lease is extended by hold
+// while the message waits for a taker. When the message begins it gets a lease of visibility.
 type leases struct {
 	visibility time.Duration
 	hold       time.Duration // at most visibility

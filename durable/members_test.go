@@ -18,8 +18,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// One, five and again one consumer: each message comes once, whoever owns its partition, and all
-// take part.
+// There is one consumer, then five, and one again. Each message is delivered once, and all
+// consumers take part.
 func TestConsumersShareTheQueue(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 64}, func(t *testing.T, q *durable.Queue) {
@@ -66,7 +66,8 @@ func TestConsumersShareTheQueue(t *testing.T) {
 	})
 }
 
-// No more handlers run at the same time, and no more is claimed ahead, than the options say.
+// No more handlers run at the same time than Concurrency, and no more messages are claimed ahead
+// than Prefetch.
 func TestConcurrencyAndPrefetchAreBounded(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue) {
@@ -98,7 +99,7 @@ func TestConcurrencyAndPrefetchAreBounded(t *testing.T) {
 	})
 }
 
-// Messages that have waited for a long time come in the order of their due times within a
+// Messages that have waited for a long time are delivered in the order of their due times within a
 // partition.
 func TestBacklogComesInOrder(t *testing.T) {
 	t.Parallel()
@@ -141,7 +142,7 @@ func (b hangingBackend) Claim(ctx context.Context, c driver.Claim) (driver.Claim
 	return b.Backend.Claim(ctx, c)
 }
 
-// A consumer goes on giving signs of life while it hands over many partitions whose claims hang.
+// A consumer sends heartbeats while it hands over many partitions whose claims hang.
 func TestHeartbeatsGoOnWhilePartitionsAreHandedOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -167,7 +168,7 @@ func TestHeartbeatsGoOnWhilePartitionsAreHandedOver(t *testing.T) {
 	})
 }
 
-// No consumer owns more than one partition above another, whether consumers join or leave.
+// No consumer owns more than one partition above another, after consumers have joined and left.
 func TestConsumersHaveEvenSharesOfThePartitions(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 32}, func(t *testing.T, q *durable.Queue) {
@@ -212,9 +213,9 @@ func TestConsumersHaveEvenSharesOfThePartitions(t *testing.T) {
 	})
 }
 
-// Consumers lists all consumers with the partitions that they own: right after they have come or
-// gone, and those of a consumer that gives no heartbeat any more until it expires. Stats counts the
-// partitions that no consumer has named.
+// Consumers lists all consumers with the partitions that they own: right after they have joined or
+// left, and a consumer without heartbeats until it expires. Stats counts the partitions that no
+// consumer has named.
 func TestConsumersAndUnownedPartitions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,6 +14,8 @@ type part struct {
 	clock serverClock // of the server that keeps the partition; the servers of a Cluster may differ
 	puts  batcher[putRequest, driver.Status]
 
+	pauses batcher[bool, struct{}] // see Queue.Pause
+
 	// changes has a batcher for each driver.Op, except OpBegin: each consumer has its own of that.
 	changes [driver.OpExpire + 1]batcher[driver.Change, answer]
 }
@@ -37,6 +39,7 @@ func newPart(q *Queue, index int, name string) *part {
 	if groups {
 		p.puts.direct = p.putOne
 	}
+	p.gatherPauses(name)
 	for op := driver.OpAck; op <= driver.OpExpire; op++ {
 		apply := p.apply
 		if op >= driver.OpCancel && op <= driver.OpPurge {

@@ -114,6 +114,9 @@ func (p *pump) claim(ctx context.Context) {
 			p.over = time.Now().Add(max(0, p.part.clock.until(claimed.Lease)) + time.Millisecond)
 			p.sooner(p.over)
 		}
+		if claimed.Paused {
+			return // a hint wakes the pump
+		}
 		if claimed.Next > 0 && claimed.Next <= driver.InstantOf(claimed.Now).Add(claim.Horizon) && len(claimed.Records) > 0 {
 			if claimed.Next.Time().Sub(claimed.Now) > p.c.opts.urgent() {
 				p.sooner(time.Now().Add(claimPause))

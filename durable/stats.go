@@ -20,6 +20,7 @@ type Counts struct {
 	Dead      int64     // dead letters
 	DeadBytes int64     // bytes of the bodies of dead letters, with their envelopes
 	NextDue   time.Time // the earliest due time of a scheduled message; zero if there is none
+	Paused    bool      // see [Queue.Pause]; for a queue: at least one partition is paused
 
 	// Unreadable is the number of scheduled messages that a consumer has met and that this version
 	// of the program cannot read: a newer version has enqueued them, or they are damaged. They stay
@@ -47,7 +48,7 @@ type Counts struct {
 func newCounts(c driver.Counts) Counts {
 	return Counts{
 		Now: c.Now.Time(), Scheduled: c.Scheduled, Due: c.Due, InFlight: c.InFlight, Dead: c.Dead,
-		DeadBytes: c.DeadBytes, NextDue: timeOf(c.NextDue), Enqueued: c.Enqueued, Acked: c.Acked,
+		DeadBytes: c.DeadBytes, NextDue: timeOf(c.NextDue), Paused: c.Paused, Enqueued: c.Enqueued, Acked: c.Acked,
 		Retried: c.Retried, Buried: c.Buried, Cancelled: c.Cancelled, Crashed: c.Crashed, Expired: c.Expired, Trimmed: c.Trimmed,
 		Unreadable: c.Unreadable, Lost: c.Lost,
 	}
@@ -67,6 +68,7 @@ func (c *Counts) add(o Counts) {
 	if c.NextDue.IsZero() || !o.NextDue.IsZero() && o.NextDue.Before(c.NextDue) {
 		c.NextDue = o.NextDue
 	}
+	c.Paused = c.Paused || o.Paused
 	c.Enqueued += o.Enqueued
 	c.Acked += o.Acked
 	c.Retried += o.Retried

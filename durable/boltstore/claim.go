@@ -25,8 +25,8 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 	p.mu.Lock()
 	now := b.store.options.Now()
 	if !p.grants.Admit(&claim) {
-		p.mu.Unlock()
-		return driver.Claimed{Now: now}, nil
+		defer p.mu.Unlock()
+		return driver.Claimed{Now: now, Paused: p.isPaused()}, nil
 	}
 	head := p.head
 	unseen := p.renewUnseen(now, &claim)
@@ -98,14 +98,16 @@ func (b *backend) take(ctx context.Context, p *partition, now time.Time, claim *
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if !p.grants.Admit(claim) { // a later claim has overtaken this one
-			claimed.Now = now
+			claimed.Now, claimed.Paused = now, p.isPaused()
 			return nil
 		}
 		t := taking{p: p, now: now, claim: claim, buckets: parts, scan: scan{p: p, index: parts.index}}
 		t.again(unseen)
 		t.run()
 		p.hint(head)
-		claimed = driver.Claimed{Records: t.records, Now: now, Next: p.head, Lost: t.lost, Unreadable: len(p.unreadable)}
+		claimed = driver.Claimed{
+			Records: t.records, Now: now, Next: p.head, Lost: t.lost, Unreadable: len(p.unreadable), Paused: p.isPaused(),
+		}
 		suspects = t.suspects
 		return nil
 	})
@@ -144,7 +146,7 @@ func (t *taking) again(unseen []driver.Change) {
 // run takes messages in the order of their due times, unless there are unseen ones. Either way it finds the head.
 func (t *taking) run() {
 	most := t.claim.Max
-	if len(t.records) > 0 {
+	if len(t.records) > 0 || t.p.isPaused() {
 		most = 0
 	}
 	first := t.p.token + 1

@@ -182,6 +182,7 @@ func (p *partition) counts(now driver.Instant) driver.Counts {
 		Enqueued: s.enqueued, Acked: s.acked, Retried: s.retried, Buried: s.buried, Cancelled: s.cancelled, Crashed: s.crashed,
 		Trimmed: s.trimmed, Expired: s.expired,
 	}
+	c.Paused = p.isPaused()
 	for _, l := range p.leases {
 		if l.due <= now {
 			c.Due--

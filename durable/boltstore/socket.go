@@ -32,6 +32,7 @@ type call struct {
 	Put    driver.Put
 	Claim  driver.Claim
 	Batch  driver.Batch
+	Pause  driver.Pause
 	ID     string // Get
 	Member driver.Member
 	State  driver.State
@@ -58,6 +59,7 @@ const (
 	callBackup
 	callWatch
 	callMembers
+	callPause
 	callCountDue
 )
 
@@ -310,7 +312,7 @@ func (v *server) answer(ctx context.Context, c *call, r *reply) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, p := range []int{c.Partition, c.Put.Partition, c.Claim.Partition, c.Batch.Partition} {
+	for _, p := range []int{c.Partition, c.Put.Partition, c.Claim.Partition, c.Batch.Partition, c.Pause.Partition} {
 		if p < 0 || p >= b.Partitions() {
 			return fmt.Errorf("boltstore: %w partition %d of queue %q: 0 to %d are accepted", driver.ErrInvalid, p, c.Config.Queue, b.Partitions()-1)
 		}
@@ -337,6 +339,8 @@ func (v *server) answer(ctx context.Context, c *call, r *reply) (err error) {
 		r.Report, err = b.Audit(ctx, c.Partition, c.Repair)
 	case callHeartbeat:
 		r.Names, err = b.Heartbeat(ctx, c.Member, c.TTL)
+	case callPause:
+		err = b.Pause(ctx, c.Pause)
 	case callMembers:
 		r.Members, err = b.Members(ctx)
 	default:
@@ -455,7 +459,7 @@ func (r *Remote) do(ctx context.Context, c *call, next func(*reply) (bool, error
 	r.mu.Lock()
 	r.drop() // they are as old
 	r.mu.Unlock()
-	if c.Method == callPut || c.Method == callApply { // repeated, it might take place twice
+	if c.Method == callPut || c.Method == callApply || c.Method == callPause { // repeated, it might take place twice
 		return fmt.Errorf("boltstore: the process that has %q open does not answer, and the call may have taken place: %w", r.path, err)
 	}
 	return fmt.Errorf("boltstore: %w: the process that has %q open does not answer: %w", driver.ErrUnavailable, r.path, err)
@@ -549,6 +553,11 @@ func (b *remoteBackend) Claim(ctx context.Context, claim driver.Claim) (driver.C
 func (b *remoteBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
 	r, err := b.call(ctx, call{Method: callApply, Batch: batch})
 	return r.Outcomes, err
+}
+
+func (b *remoteBackend) Pause(ctx context.Context, pause driver.Pause) error {
+	_, err := b.call(ctx, call{Method: callPause, Pause: pause})
+	return err
 }
 
 func (b *remoteBackend) Get(ctx context.Context, partition int, id string) (driver.Record, error) {

@@ -592,6 +592,18 @@ func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outco
 	return outcomes, nil
 }
 
+// Pause waits for a commit as [backend.Put] does.
+func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
+	p, err := b.enter(ctx, pause.Partition)
+	if err != nil {
+		return err
+	}
+	return b.store.commits.do(ctx, &request{p: p, run: func(w *partitionWriter) error {
+		w.pause(pause.Paused)
+		return nil
+	}})
+}
+
 // Heartbeat is O(m log m) for m members.
 func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]string, error) {
 	if err := b.store.usable(ctx); err != nil {

@@ -145,6 +145,9 @@ func (w *partitionWriter) settle() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	head := p.head
+	if p.state.paused != w.state.paused {
+		p.q.hints.Send(driver.Hint{Partition: p.index})
+	}
 	p.state = w.state
 	for _, id := range w.noted {
 		delete(p.notes, id)
@@ -286,6 +289,16 @@ func (w *partitionWriter) apply(b *driver.Batch, limits local.DeadLimits) ([]dri
 		outcomes[i] = driver.Outcome{Status: status, Now: w.now}
 	}
 	return outcomes, w.trimDead(limits)
+}
+
+// pause pauses or resumes the partition.
+func (w *partitionWriter) pause(paused bool) {
+	is := uint64(0)
+	if paused {
+		is = 1
+	}
+	w.dirty = w.dirty || w.state.paused != is
+	w.state.paused = is
 }
 
 // leaseOf is a copy of the lease of a message, if it has one. It belongs to the group of the committer, so nobody changes it but a claim

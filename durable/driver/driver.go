@@ -95,6 +95,15 @@ type Backend interface {
 	// Apply makes a transition of each of the messages. Cancel, Reschedule, Replay and Purge take place once: see [Call].
 	Apply(ctx context.Context, batch Batch) ([]Outcome, error)
 
+	// Pause pauses or resumes a partition. It takes place once: see [Call]. To pause a paused partition, and to
+	// resume one that is not, changes nothing. A pause lasts until it is resumed, over restarts.
+	//
+	// From the moment of a pause on no message of the partition begins: Claim leases nothing new and returns
+	// Claimed.Paused, and the Begin of a leased message is [StatusPaused]. All other transitions go on, and
+	// claims go on ending leases and returning messages whose answer was lost. The store sends a hint with Due 0
+	// when the partition is paused or resumed.
+	Pause(ctx context.Context, pause Pause) error
+
 	// Get returns a message, [ErrNotFound] where there is none with this id.
 	Get(ctx context.Context, partition int, id string) (Record, error)
 
@@ -277,6 +286,13 @@ type Member struct {
 // MaxHost is the length of Member.Host in bytes.
 const MaxHost = 255
 
+// Pause pauses a partition, or resumes it if Paused is false.
+type Pause struct {
+	Partition int
+	Call      Call
+	Paused    bool
+}
+
 // Claim asks for messages.
 type Claim struct {
 	Partition  int
@@ -328,6 +344,7 @@ type Claimed struct {
 	Lease      Instant   // when the first lease ends, those of this claim included; 0: there is none
 	Lost       int       // members of sets without a record that this claim has removed
 	Unreadable int       // scheduled messages that claims have met and cannot read, as in Counts
+	Paused     bool      // the partition is paused, so there are no records but those given again
 }
 
 // Op is a transition.
@@ -338,7 +355,7 @@ type Op uint8
 // Expire: there it is NotFound. Cancel, Reschedule, Replay and Purge have a [Call] instead. Files hold these numbers, so a new
 // transition is added at the end.
 const (
-	OpBegin      Op = iota + 1 // Done, Early, LeaseLost. Repeated, it extends the lease, but with Visibility 0
+	OpBegin      Op = iota + 1 // Done, Early, Paused, LeaseLost. Repeated, it extends the lease, but with Visibility 0
 	OpAck                      // Done, LeaseLost, NotFound
 	OpRetry                    // Done, LeaseLost. Due after Delay, with Reason; see Uncounted
 	OpBury                     // Done, LeaseLost. With Reason
@@ -401,6 +418,7 @@ const (
 	StatusNotFound         // there is no such message, or it is dead (for Replay and Purge: it is not dead); see Change.Incarnation
 	StatusLeaseLost        // the token is not that of the message, as its lease has ended, or it was rescheduled, cancelled or replaced
 	StatusEarly            // it is not due yet
+	StatusPaused           // Begin: the partition is paused
 )
 
 // Outcome is what became of one change.
@@ -421,6 +439,7 @@ type Counts struct {
 	DeadBytes  int64   // of the bodies of dead letters
 	Unreadable int64   // scheduled messages that a claim has met and this version cannot read
 	NextDue    Instant // 0: nothing is scheduled
+	Paused     bool
 
 	Enqueued, Acked, Retried, Buried, Cancelled, Crashed, Expired uint64
 

@@ -5,7 +5,7 @@ import "strconv"
 var (
 	stateNames  = []string{"Scheduled", "Leased", "Firing", "Dead"}
 	opNames     = []string{"Begin", "Ack", "Retry", "Bury", "Release", "Extend", "Cancel", "Reschedule", "Replay", "Purge", "Expire"}
-	statusNames = []string{"Done", "Duplicate", "Firing", "NotFound", "LeaseLost", "Early"}
+	statusNames = []string{"Done", "Duplicate", "Firing", "NotFound", "LeaseLost", "Early", "Paused"}
 )
 
 // String returns the name of the state without its prefix, or its number if it is none of those

@@ -45,7 +45,12 @@ func (p *partition) begin(now time.Time, b *driver.Batch, c *driver.Change, e *e
 		return
 	}
 	o.Due = e.Due
-	if e.State == driver.StateLeased && e.Due > local.Floor(now).Add(b.Lead) {
+	switch {
+	case e.State == driver.StateFiring:
+	case p.paused:
+		o.Status = driver.StatusPaused
+		return
+	case e.Due > local.Floor(now).Add(b.Lead):
 		o.Status = driver.StatusEarly
 		return
 	}

@@ -62,6 +62,18 @@ func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outco
 	return p.apply(now, &batch, b.limits), nil
 }
 
+// Pause is O(1).
+func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
+	p, _, err := b.enter(ctx, pause.Partition)
+	if err != nil {
+		return err
+	}
+	defer p.mu.Unlock()
+	p.paused = pause.Paused
+	p.hints.Send(driver.Hint{Partition: p.index})
+	return nil
+}
+
 // Get is O(1).
 func (b *backend) Get(ctx context.Context, partition int, id string) (driver.Record, error) {
 	p, _, err := b.enter(ctx, partition)

@@ -10,12 +10,12 @@ import (
 // claim ends leases and gives new ones, or gives again what the consumer has not seen.
 func (p *partition) claim(now time.Time, c *driver.Claim, limits local.DeadLimits) driver.Claimed {
 	if !p.grants.Admit(c) {
-		return driver.Claimed{Now: now}
+		return driver.Claimed{Now: now, Paused: p.paused}
 	}
-	claimed := driver.Claimed{Now: now, Records: p.giveAgain(now, c)}
+	claimed := driver.Claimed{Now: now, Records: p.giveAgain(now, c), Paused: p.paused}
 	p.endLeases(now, c.MaxCrashes)
 	p.trimDead(now, limits)
-	if len(claimed.Records) == 0 {
+	if len(claimed.Records) == 0 && !p.paused {
 		claimed.Records = p.give(now, c)
 	}
 	claimed.Next, claimed.Lease = p.scheduled.firstAt(), p.leased.firstAt()

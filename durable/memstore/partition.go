@@ -21,6 +21,7 @@ type partition struct {
 	grants    local.Grants  // by claims
 	deadBytes int64         // of the bodies of dead letters
 	seen      driver.Counts // the sums since the queue was made
+	paused    bool
 
 	index  int
 	hints  *local.Hints

@@ -18,6 +18,7 @@ func (p *partition) count(now driver.Instant) driver.Counts {
 	c.Dead = int64(p.dead.Len())
 	c.DeadBytes = p.deadBytes
 	c.NextDue = p.scheduled.firstAt()
+	c.Paused = p.paused
 	return c
 }
 

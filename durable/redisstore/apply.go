@@ -29,6 +29,18 @@ func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outco
 	return outcomes, b.failure(ctx, batch.Partition, s, err)
 }
 
+// Pause implements [driver.Backend]. It is O(1).
+func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
+	if err := b.store.usable(ctx); err != nil {
+		return err
+	}
+	v, err := b.run(ctx, pause.Partition, pauseScript, append(b.calling(pause.Partition, &pause.Call), flag(pause.Paused))...)
+	if err == nil {
+		_, err = b.calledReply(pause.Partition, pauseScript, v)
+	}
+	return err
+}
+
 // applyLine has the arguments that the file of the transition's script tells.
 func (b *backend) applyLine(batch driver.Batch) []any {
 	args := b.line(batch.Partition, 6+argsOf(batch.Op)*len(batch.Changes))

@@ -37,7 +37,7 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 func readClaimed(r *reply) (driver.Claimed, error) {
 	claimed := driver.Claimed{Now: r.time(), Next: r.instant(), Lease: r.instant()}
 	leases := r.text()
-	claimed.Lost, claimed.Unreadable = int(r.number()), int(r.number())
+	claimed.Lost, claimed.Unreadable, claimed.Paused = int(r.number()), int(r.number()), r.text() == "1"
 	n := len(leases) / width
 	if r.err == nil && (len(leases) != width*n || len(r.values) != 3*n) {
 		r.err = fmt.Errorf("%w: %d values and %d bytes of lease ends for %d messages", errReply, len(r.values),

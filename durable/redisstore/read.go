@@ -136,6 +136,7 @@ func (b *backend) Count(ctx context.Context, part int) (driver.Counts, error) {
 		*counter = uint64(r.number()) //nolint:gosec // counters only rise
 	}
 	c.DeadBytes = max(0, r.number()) // below 0 where the counter was lost: an audit mends it
+	c.Paused = r.text() == "1"
 	if r.err != nil {
 		return driver.Counts{}, b.failure(ctx, part, countScript, r.err)
 	}

@@ -25,6 +25,7 @@ var (
 
 	putScript          = newScript("put", "clock", "partition", "numbers", "times", "writes", "size", "head", "call").unrepeated().promises()
 	claimScript        = newScript("claim", "clock", "partition", "numbers", "sound", "times", "writes", "head", "dead").unrepeated()
+	pauseScript        = newScript("pause", "clock", "partition", "writes", "call").unrepeated().promises()
 	getScript          = newScript("get", "clock", "partition")
 	listScript         = newScript("list", "clock", "partition", "numbers", "sound")
 	countScript        = newScript("count", "clock", "partition", "head")

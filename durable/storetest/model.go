@@ -87,8 +87,10 @@ func (m *model) step() {
 		m.stepRepeat()
 	case n < 45:
 		m.stepClaim()
-	case n < 92:
+	case n < 90:
 		m.stepApply()
+	case n < 92:
+		m.stepPause()
 	default:
 		m.stepPass()
 	}
@@ -164,6 +166,14 @@ func (m *model) settle() time.Time {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
+}
+
+// stepPause pauses the partition, or resumes it twice as often.
+func (m *model) stepPause() {
+	m.paused = m.random.IntN(3) == 0
+	p := driver.Pause{Call: m.nextCall("pauses"), Paused: m.paused}
+	m.what = fmt.Sprintf("pause %+v", p)
+	require.NoError(m.t, m.Pause(m.t.Context(), p), m.what)
 }
 
 func (m *model) stepPut() {
@@ -300,6 +310,7 @@ func (m *model) stepClaim() {
 		claimed = m.claimNew(c, now)
 	}
 	after := m.now()
+	require.Equal(m.t, m.paused, claimed.Paused, m.what)
 	if c.Repeat || len(claimed.Records) > 0 {
 		m.noted[c.Consumer] = c.Seq
 	}

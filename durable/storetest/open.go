@@ -84,6 +84,7 @@ func closed(t *testing.T, newStore Factory) {
 	assert.ErrorIs(t, err, driver.ErrClosed, "Claim")
 	_, err = q.Apply(ctx, driver.Batch{Op: driver.OpCancel, Changes: []driver.Change{{ID: "a"}}})
 	assert.ErrorIs(t, err, driver.ErrClosed, "Apply")
+	assert.ErrorIs(t, q.Pause(ctx, driver.Pause{Paused: true}), driver.ErrClosed, "Pause")
 	_, err = q.Get(ctx, 0, "a")
 	assert.ErrorIs(t, err, driver.ErrClosed, "Get")
 	_, _, err = q.List(ctx, 0, driver.StateScheduled, "", 1)

@@ -13,6 +13,7 @@ type reference struct {
 	messages map[string]*refMessage
 	token    uint64 // the highest that was given
 	sums     driver.Counts
+	paused   bool
 	grants   map[string][]driver.Change // what the last claim of each consumer has given
 }
 
@@ -79,6 +80,9 @@ func (r *reference) endLeases(now driver.Instant, maxCrashes int) {
 
 // claimable are the ids that a claim should get.
 func (r *reference) claimable(until driver.Instant, limit, maxBytes int) []string {
+	if r.paused {
+		return []string{}
+	}
 	due := r.sorted(func(m *refMessage) bool { return m.record.State == driver.StateScheduled && m.record.Due <= until },
 		func(m *refMessage) driver.Instant { return m.record.Due })
 	ids := []string{}
@@ -150,7 +154,11 @@ func (r *reference) verdict(op driver.Op, c driver.Change, until driver.Instant)
 			return []driver.Status{driver.StatusNotFound, driver.StatusLeaseLost}
 		}
 	}
-	return m.verdictOfHolder(op, c, until)
+	want := m.verdictOfHolder(op, c, until)
+	if op == driver.OpBegin && r.paused && m != nil && m.record.State == driver.StateLeased && want[0] != driver.StatusLeaseLost {
+		return []driver.Status{driver.StatusPaused}
+	}
+	return want
 }
 
 // verdictOfHolder is verdict for the transitions that need a token.
@@ -228,7 +236,7 @@ func (r *reference) tally(op driver.Op) {
 // counts are those of a moment.
 func (r *reference) counts(now driver.Instant) driver.Counts {
 	c := r.sums
-	c.Now = now
+	c.Now, c.Paused = now, r.paused
 	for _, m := range r.messages {
 		switch {
 		case m.inFlight():

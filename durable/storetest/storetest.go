@@ -42,7 +42,7 @@ type Fixture struct {
 func Run(t *testing.T, newStore Factory) {
 	t.Helper()
 	for _, group := range [][]test{
-		openTests, putTests, callTests, delayTests, claimTests, leaseTests, applyTests, deadTests, readTests, memberTests, watchTests,
+		openTests, putTests, callTests, delayTests, claimTests, leaseTests, applyTests, deadTests, readTests, pauseTests, memberTests, watchTests,
 		sharingTests, restartTests, modelTests, consumerTests,
 	} {
 		for _, c := range group {

@@ -8,6 +8,7 @@ local ids = column(3, 2)
 local states = call('HMGET', STATES, unpack(ids))
 local clear = (tonumber(sec) * 1000000 + tonumber(usec) + tonumber(ARGV[2])) / 1000
 local visibility = tonumber(ARGV[1])
+local paused = call('HEXISTS', COUNTERS, 'paused') == 1
 local packed, score
 if visibility > 0 then
   local lease = lease_end(now, visibility)
@@ -23,7 +24,9 @@ for i, id in ipairs(ids) do
     statuses[i] = LEASE_LOST
   else
     dues[i] = sub(s, 9, 15)
-    if k == 'L' and due(s) > clear then
+    if k == 'L' and paused then
+      statuses[i] = PAUSED
+    elseif k == 'L' and due(s) > clear then
       statuses[i] = EARLY
     else
       statuses[i] = DONE

@@ -10,7 +10,7 @@
 --       has received no answer to its previous claim.
 -- Result: sec, usec, the next due time or '0', the end of the first lease or '0', the ends of
 --         leases (7 bytes each), members without a record that were removed, messages that stand
---         aside; then for each message: id, record, state.
+--         aside, '1' if the partition is paused; then for each message: id, record, state.
 -- Runs under OOM: each part removes something before it adds.
 --
 -- A scheduled message whose record cannot be read stands aside: it stays in the set of scheduled ones,
@@ -24,8 +24,8 @@
 local before, aside = head()
 local max, visibility, hold = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[12])
 local consumer, seen = ARGV[13], tonumber(ARGV[14])
-local known = call('HMGET', COUNTERS, 'largest', 'token', 'aside', 'k:' .. consumer)
-local result = { sec, usec, '0', '0', '', '0', '0' }
+local known = call('HMGET', COUNTERS, 'largest', 'token', 'aside', 'k:' .. consumer, 'paused')
+local result = { sec, usec, '0', '0', '', '0', '0', known[5] and '1' or '0' }
 local number, repeated = tonumber(ARGV[16]), ARGV[17] == '1'
 if known[4] and #known[4] ~= 35 then known[4] = false end -- damaged
 
@@ -112,7 +112,7 @@ local function give_again(messages)
       leases[#leases + 1], leases[#leases + 2] = decimal(lease), id
       local n = #ends + 1
       ends[n] = pack7(lease)
-      result[3 * n + 5], result[3 * n + 6], result[3 * n + 7] = id, record, s
+      result[3 * n + 6], result[3 * n + 7], result[3 * n + 8] = id, record, s
     end
   end
   local fields = {}
@@ -131,6 +131,7 @@ end
 
 local missed = known[4] and unpack7(known[4], 8) > seen
 if consumer ~= '' and (missed or repeated) then give_again(missed and unseen() or {}) end
+if known[5] then max = 0 end
 
 local over = call('ZRANGEBYSCORE', LEASED, '-inf', decimal(now), 'LIMIT', 0, 256)
 if #over > 0 then
@@ -240,7 +241,7 @@ if #ids > 0 then
       end
       fresh[2 * n - 1], fresh[2 * n] = id, state
       leases[2 * n - 1], leases[2 * n] = lease, id
-      result[3 * n + 5], result[3 * n + 6], result[3 * n + 7] = id, record, state
+      result[3 * n + 6], result[3 * n + 7], result[3 * n + 8] = id, record, state
     elseif record then
       unread[#unread + 1], unread[#unread + 2] = decimal(-(dues[i] or tonumber(call('ZSCORE', SCHEDULED, id)))), id
     else
