@@ -171,9 +171,9 @@ func TestMessagesOfALostLastClaimAreGivenBack(t *testing.T) {
 	})
 }
 
-// A consumer ends, or its partition moves to another one, while its claims are not answered for longer
-// than it takes to end. The queue gives back what the last claim has given when the store answers again,
-// so that no message counts a crash.
+// A consumer ends, or its partition moves to another one, while its claims are not answered for
+// longer than it takes to end. The queue gives back what the last claim has given when the store
+// answers again, so that no message counts a crash.
 func TestLastClaimIsGivenBackWhenTheStoreAnswersAgain(t *testing.T) {
 	t.Parallel()
 	for name, moves := range map[string]bool{"the consumer ends": false, "the partition moves": true} {
@@ -260,7 +260,8 @@ func TestPartitionComesBackWhileItsLastClaimHasNoAnswer(t *testing.T) {
 	})
 }
 
-// moveAway enters consumers that claim nothing, for a ttl, until they have all partitions of the queue.
+// moveAway enters consumers that claim nothing, for a ttl, until they have all partitions of the
+// queue.
 func moveAway(t *testing.T, q *durable.Queue, f *faulty, ttl time.Duration) {
 	t.Helper()
 	other, err := f.Store.Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})

@@ -10,8 +10,8 @@ import (
 
 // CancelReport is the result of [Queue.CancelMatching], in numbers of messages.
 type CancelReport struct {
-	Cancelled int // they will not be delivered
-	Firing    int // too late: they are being delivered, and may be again if that fails
+	Cancelled int // messages that will not be delivered
+	Firing    int // messages that have begun, and may be delivered again if this delivery fails
 
 	// Unreadable counts the messages that may match or not, because this version of the program
 	// cannot read their headers. They stay as they are.
