@@ -12,10 +12,10 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/webpage"
 )
 
-// Source is what a Handler asks of a wheel: [timingwheel.TimingWheel] and [timingwheel.Timeouts]
-// are sources. Its methods are called on the goroutine of a request, for one wheel by one goroutine
-// at a time. A Source may also have the method WriteProfile, as these two have. It may be called at
-// the same time as the other methods.
+// Source is a wheel as a Handler reads it. [timingwheel.TimingWheel] and [timingwheel.Timeouts] are
+// sources. The handler calls the methods on the goroutine of a request, for one wheel on one
+// goroutine at a time. A Source may also have the method WriteProfile, as these two have. The handler
+// may call WriteProfile at the same time as the other methods.
 type Source interface {
 	Len() int
 	Stats() timingwheel.Stats
@@ -28,9 +28,9 @@ var own embed.FS
 // assets are the parts of the page.
 var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(own) })
 
-// Handler serves the page and the JSON of the wheels that were added. Its zero value has none and
-// is ready to use. It may be mounted at any path and needs no [http.StripPrefix]: it looks at the
-// query only.
+// Handler serves the page and the JSON of the wheels that were added. Its zero value has no wheels
+// and is ready to use. A Handler may be mounted at any path and needs no [http.StripPrefix], because
+// it reads the query only.
 //
 //	?                      the page
 //	?wheel=NAME            the page, with that wheel chosen; without a name it is the first one that was added
@@ -48,11 +48,10 @@ type Handler struct {
 // ErrName is wrapped by the errors of [Handler.Add].
 var ErrName = errors.New("timingwheel/debug: bad name of a wheel")
 
-// Add shows the wheel under the name, behind those that are there. A name that is empty, longer
-// than 128 bytes, not UTF-8 or in use gives an error that wraps [ErrName], and changes nothing; a
-// nil source, also a nil pointer, panics. A wheel that was stopped may be added, and one that is
-// stopped later stays: what it has counted can still be seen. The handler keeps it alive until
-// Remove.
+// Add adds the wheel to the end of the list under the name. A name that is empty, longer than 128
+// bytes, not UTF-8 or in use gives an error that wraps [ErrName], and changes nothing. A nil source
+// or nil pointer panics. A stopped wheel may be added, and a wheel that is stopped later stays: the
+// page shows its counters. The handler keeps the wheel in memory until Remove.
 func (h *Handler) Add(name string, w Source) error {
 	if source.Missing(w) {
 		panic(fmt.Sprintf("timingwheel/debug: Add of a nil %T as wheel %q", w, name))
@@ -64,8 +63,8 @@ func (h *Handler) Add(name string, w Source) error {
 	return nil
 }
 
-// Remove takes the wheel of that name off the page and reports whether there was one. Requests that
-// are under way may still look at it.
+// Remove takes the wheel of that name off the page and reports whether there was one. Requests under
+// way may still look at the wheel.
 func (h *Handler) Remove(name string) bool {
 	removed := h.wheels.Remove(name)
 	h.list.forget()

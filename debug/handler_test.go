@@ -26,7 +26,7 @@ import (
 
 var start = time.Date(2030, time.January, 1, 12, 0, 0, 0, time.UTC)
 
-// manual is a wheel whose clock stands still.
+// manual returns a wheel whose clock stands still.
 func manual(t testing.TB, opts timingwheel.Options) *timingwheel.TimingWheel {
 	t.Helper()
 	opts.Manual, opts.Start = true, start
@@ -87,7 +87,7 @@ func TestPageAndAssets(t *testing.T) {
 	}
 }
 
-// The page names nothing that is not there, and nothing of elsewhere.
+// Each asset that the page names exists, and no asset names another host.
 func TestPageIsWhole(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
@@ -161,9 +161,8 @@ func TestNoWheels(t *testing.T) {
 	assert.JSONEq(t, `{"schema": 1, "wheels": [], "wheel": null}`, w.Body.String())
 }
 
-// Where a browser is not sure who has sent the page it would write a complaint about this header
-// for each load. Elsewhere it is there: also where a proxy does the encryption, and on one's own
-// machine, where most look at the page.
+// A browser logs a complaint about this header for each page that did not come by an encrypted
+// connection or from its own machine, so such pages do not have it. A proxy may do the encryption.
 func TestOpenerPolicy(t *testing.T) {
 	t.Parallel()
 	for target, want := range map[string]string{
@@ -213,7 +212,7 @@ func TestSeveralWheels(t *testing.T) {
 	document(t, h, "/?format=json&wheel=one", http.StatusNotFound)
 }
 
-// Names may hold anything; they reach the page as JSON only, and that holds no markup.
+// Names may have any text. They reach the page in JSON only, which has no markup.
 func TestNamesWithMarkup(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
@@ -249,7 +248,7 @@ func TestBadNames(t *testing.T) {
 	assert.Len(t, document(t, h, "/?format=json", http.StatusOK).Wheels, 2)
 }
 
-// The profile is that of the wheel that was asked for, in the format of pprof.
+// The handler serves the profile of the chosen wheel in the format of pprof.
 func TestProfile(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
@@ -308,7 +307,7 @@ func TestStoppedWheel(t *testing.T) {
 	assert.Len(t, w.Levels, 4)
 }
 
-// counting counts how often it is looked at, and how many do so at once.
+// counting counts looks, and looks that overlap.
 type counting struct {
 	looks, inside atomic.Int32
 	crowd         atomic.Int32
@@ -320,12 +319,12 @@ func (c *counting) Stats() timingwheel.Stats {
 	if c.inside.Inc() > 1 {
 		c.crowd.Inc()
 	}
-	runtime.Gosched() // lets the others come in; to sleep in a bubble they would have to wait for something else than a mutex
+	runtime.Gosched() // a sleep would not do: in a bubble, time does not pass while goroutines wait for a mutex
 	defer c.inside.Dec()
 	return c.Source.Stats()
 }
 
-// However many look at a wheel, it is looked at twice a second, by one at a time.
+// Any number of viewers make two looks a second, one at a time.
 func TestManyViewersCostNoMoreThanOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -351,7 +350,7 @@ func TestManyViewersCostNoMoreThanOne(t *testing.T) {
 	})
 }
 
-// An answer is good for half a second, and nobody gets an older one.
+// An answer is good for half a second, and no viewer gets an older one.
 func TestAnswersAreFresh(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -370,7 +369,7 @@ func TestAnswersAreFresh(t *testing.T) {
 	})
 }
 
-// slow takes its time to answer.
+// slow is a source whose Len takes 100 ms.
 type slow struct{ Source }
 
 func (s slow) Len() int {
@@ -378,8 +377,7 @@ func (s slow) Len() int {
 	return s.Source.Len()
 }
 
-// What takes long to find out is good for longer, so that looking never takes more than a twentieth
-// of a processor.
+// An answer that took long is good for longer, so looking takes at most a twentieth of a processor.
 func TestSlowAnswersAreKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -398,7 +396,7 @@ func TestSlowAnswersAreKept(t *testing.T) {
 	})
 }
 
-// Wheels come and go while they are looked at, armed and stopped.
+// Goroutines add, remove, read, arm and stop wheels at the same time.
 func TestConcurrentUse(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
@@ -430,7 +428,7 @@ func TestConcurrentUse(t *testing.T) {
 	assert.Equal(t, []Entry{{"stays", 0}}, document(t, h, "/?format=json", http.StatusOK).Wheels)
 }
 
-// yielding lets others come in while it is asked.
+// yielding is a source that yields the processor in Len.
 type yielding struct{ Source }
 
 func (y yielding) Len() int {
@@ -438,8 +436,8 @@ func (y yielding) Len() int {
 	return y.Source.Len()
 }
 
-// Once Remove has returned, no list names the wheel, whatever was asked before and is answered
-// later.
+// After Remove has returned, no list names the wheel, even if a request that began earlier is
+// answered later.
 func TestRemovedIsOffTheList(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
@@ -464,7 +462,7 @@ func TestRemovedIsOffTheList(t *testing.T) {
 	}
 }
 
-// What a client accepts decides between the page and the JSON, unless the address does.
+// The Accept header decides between the page and the JSON, unless the address does.
 func TestAccept(t *testing.T) {
 	t.Parallel()
 	for accept, want := range map[string]string{

@@ -15,16 +15,16 @@ import (
 )
 
 // maxAge is how long an answer is good. It is shorter than the second after which a page asks
-// again, so that one viewer always gets a new one, and bounds what any number of them costs.
+// again, so a single viewer always gets a new answer. It bounds the cost of any number of viewers.
 const maxAge = 500 * time.Millisecond
 
-// patience bounds the load: an answer is good for at least this many times the time that it took. A
-// look at a wheel of very many slots may take tens of milliseconds, and must not keep a processor
+// patience bounds the load: an answer is good for at least patience times the time that it took. A
+// look at a wheel with very many slots may take tens of milliseconds and must not keep a processor
 // busy.
 const patience = 20
 
 // cache holds an answer for a while. A caller that finds the answer too old makes a new one, and
-// the others wait for it: there is one look at a time.
+// other callers wait for the new answer, so there is one look at a time.
 type cache struct {
 	mu    sync.Mutex
 	until time.Time
@@ -63,12 +63,11 @@ type watched struct {
 	timers cache // the profile
 }
 
-// profiled is a Source that can tell who holds its timers, see
-// [timingwheel.TimingWheel.WriteProfile].
+// profiled is a Source with a profile of its timers, see [timingwheel.TimingWheel.WriteProfile].
 type profiled interface{ WriteProfile(w io.Writer) error }
 
-// serveProfile answers with the profile of the wheel of that name, or without a name of the first
-// one.
+// serveProfile answers with the profile of the wheel of that name, or of the first wheel if the name
+// is empty.
 func (h *Handler) serveProfile(w http.ResponseWriter, r *http.Request, name string) {
 	entry, ok := h.wheels.Choose(name)
 	if !ok {
@@ -98,7 +97,8 @@ func (h *Handler) serveProfile(w http.ResponseWriter, r *http.Request, name stri
 	webpage.Send(w, r, http.StatusOK, "application/octet-stream", data)
 }
 
-// serveJSON answers with the list and the wheel of that name, or without a name the first one.
+// serveJSON answers with the list and the wheel of that name, or the first wheel if the name is
+// empty.
 func (h *Handler) serveJSON(w http.ResponseWriter, r *http.Request, name string) {
 	data, status, err := h.document(name)
 	if err != nil {
@@ -109,8 +109,8 @@ func (h *Handler) serveJSON(w http.ResponseWriter, r *http.Request, name string)
 }
 
 func (h *Handler) document(name string) (data []byte, status int, err error) {
-	// The list of wheels is read within fresh. A list that was read before would outlive a Remove
-	// or an Add meanwhile.
+	// fresh reads the list of wheels. A list that was read before fresh could be older than a
+	// concurrent Remove or Add.
 	wheels, err := h.list.fresh(func() ([]byte, error) { return json.Marshal(list(h.wheels.All())) })
 	if err != nil {
 		return nil, 0, err
@@ -134,8 +134,8 @@ func (h *Handler) document(name string) (data []byte, status int, err error) {
 	return data, http.StatusOK, err
 }
 
-// assemble makes a [Document] of parts that are JSON already. To have them encoded once more, and
-// so looked through, would be most of the cost of a request.
+// assemble makes a [Document] of parts that are JSON already. Encoding the parts once more would be
+// most of the cost of a request.
 func assemble(missing string, wheels, wheel json.RawMessage) ([]byte, error) {
 	data := make([]byte, 0, len(wheels)+len(wheel)+64)
 	data = fmt.Appendf(data, `{"schema":%d,`, Schema)

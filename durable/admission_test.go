@@ -9,8 +9,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// planning is the admission of two partitions that are overdue, with takers that wait and others
-// that are expected.
+// planning returns the admission of two overdue partitions, with takers that wait and takers that
+// are expected.
 func planning(t *testing.T, waiting, ahead, beginning int) (a *admission, first, second *share) {
 	t.Helper()
 	opts, err := ConsumerOptions{}.withDefaults()
@@ -92,8 +92,8 @@ func TestFullPartitionGetsNoGrantIfTakersAreSlow(t *testing.T) {
 	assert.Zero(t, a.beginning)
 }
 
-// A claim that is made without a grant, because its partition is stale, is given none while it is
-// under way: it could not use the grant, and would keep it for as long as the claim takes.
+// A claim without a grant, because its partition is stale, gets none while it is under way. It
+// could not use the grant, and would keep it as long as the claim takes.
 func TestClaimWithoutAGrantGetsNoneLater(t *testing.T) {
 	t.Parallel()
 	a, s, _ := planning(t, 0, 200, 200)

@@ -17,7 +17,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// awayBackend is a Cluster of which one master can be away: that of partition away.
+// awayBackend is a Cluster with one master that can be unreachable, that of partition away.
 type awayBackend struct {
 	driver.Backend
 	away *atomic.Int64
@@ -37,7 +37,8 @@ func (b awayBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Ou
 	return b.Backend.Apply(ctx, batch)
 }
 
-// A partition that cannot be reached does not hold up the others, and goes on when it is back.
+// A partition that cannot be reached does not delay the others, and goes on when it can be reached
+// again.
 func TestUnreachablePartitionDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -74,7 +75,7 @@ func TestUnreachablePartitionDoesNotDelayOthers(t *testing.T) {
 	})
 }
 
-// slowBackend answers now and then late where a message is to begin.
+// slowBackend answers begin calls late from time to time.
 type slowBackend struct {
 	driver.Backend
 	calls *atomic.Int64
@@ -87,7 +88,6 @@ func (b slowBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Ou
 	return b.Backend.Apply(ctx, batch)
 }
 
-// A partition that stands aside keeps its order.
 func TestStalledPartitionKeepsItsOrder(t *testing.T) {
 	t.Parallel()
 	for _, concurrency := range []int{1, 3} {
@@ -123,7 +123,7 @@ func TestStalledPartitionKeepsItsOrder(t *testing.T) {
 	}
 }
 
-// slowBeginBackend takes long for messages of one partition that begin by a call of their own.
+// slowBeginBackend takes long for begin calls of one partition.
 type slowBeginBackend struct {
 	driver.Backend
 	partition int
@@ -137,7 +137,7 @@ func (b slowBeginBackend) Apply(ctx context.Context, batch driver.Batch) ([]driv
 	return b.Backend.Apply(ctx, batch)
 }
 
-// idOf is an id of a message of one partition of two.
+// idOf returns an id of a message of one of two partitions.
 func idOf(part, i int) string {
 	for n := 0; ; n++ {
 		if id := fmt.Sprint(i, "-", n); driver.PartitionOf(id, 2) == part {
@@ -146,7 +146,6 @@ func idOf(part, i int) string {
 	}
 }
 
-// A partition that stands aside keeps no other one from being granted takers.
 func TestUnreachablePartitionTakesNoGrantsFromOthers(t *testing.T) {
 	t.Parallel()
 	slow := func(b driver.Backend) driver.Backend { return slowBeginBackend{b, 1, 20 * time.Second} }

@@ -49,7 +49,7 @@ func TestBatcherCombinesRequestsDuringACall(t *testing.T) {
 		}
 		all.Wait()
 		require.Len(t, calls, 4)
-		assert.Len(t, calls[0], 1, "whoever comes alone does not wait")
+		assert.Len(t, calls[0], 1, "a single caller does not wait")
 		assert.Len(t, calls[1], driver.MaxBatch)
 		assert.Len(t, calls[2], driver.MaxBatch)
 		assert.Len(t, calls[3], 600-1-2*driver.MaxBatch)
@@ -121,8 +121,8 @@ func TestBatcherFailsAllCallsOfABatch(t *testing.T) {
 	})
 }
 
-// Calls whose callers have given up while the store does not answer are not kept, nor what they
-// asked for, nor their place in the room.
+// While the store does not answer, a call whose caller gave up keeps neither its request nor its
+// place in the room.
 func TestBatcherDropsCallsThatGaveUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestBatcherDropsCallsThatGaveUp(t *testing.T) {
 		b.mu.Lock()
 		assert.Less(t, b.waiting.size(), 100, "calls that are kept")
 		b.mu.Unlock()
-		assert.LessOrEqual(t, r.usedCalls, driver.MaxBatch, "those that were sent")
+		assert.LessOrEqual(t, r.usedCalls, driver.MaxBatch, "the calls that were sent")
 		result, err := b.do(t.Context(), r, 42)
 		require.NoError(t, err)
 		assert.Equal(t, "42", result)

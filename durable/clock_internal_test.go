@@ -9,14 +9,14 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// The clock never promises more than the server's clock shows, and comes as near as the quickest
-// reply of the last seconds lets it.
+// The clock never promises more than the server's clock shows, and comes as close as the fastest
+// reply of the last seconds allows.
 func TestServerClockNeverPromisesTooMuch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var c serverClock
 		assert.LessOrEqual(t, c.until(driver.Never), 292*365*24*time.Hour)
-		server := func() time.Time { return time.Now().Add(5 * time.Minute) } // which is ahead of ours
+		server := func() time.Time { return time.Now().Add(5 * time.Minute) }
 		for i := range 100 {
 			sent, reading := time.Now(), server()
 			time.Sleep(time.Duration(1+i%7) * 10 * time.Millisecond) // until the reply is here
@@ -31,17 +31,17 @@ func TestServerClockNeverPromisesTooMuch(t *testing.T) {
 		assert.InDelta(t, 1.010, c.until(due).Seconds(), 0.002)
 		assert.Negative(t, c.until(driver.InstantOf(server().Add(-time.Second))))
 
-		for _, back := range []time.Duration{-5 * time.Minute, -5*time.Minute - 20*time.Millisecond} { // it is set back, by much and by little
+		for _, back := range []time.Duration{-5 * time.Minute, -5*time.Minute - 20*time.Millisecond} { // set back
 			sent, reading := time.Now(), time.Now().Add(back)
 			time.Sleep(10 * time.Millisecond)
 			c.observe(reading, sent)
-			assert.Equal(t, 10*time.Millisecond, time.Now().Add(back).Sub(c.now()), "what older readings promised is forgotten")
+			assert.Equal(t, 10*time.Millisecond, time.Now().Add(back).Sub(c.now()), "the promises of older readings are forgotten")
 		}
 	})
 }
 
-// What the readings of some seconds ago have promised is forgotten, also where a clock was set back
-// by so little that no reading contradicts them.
+// The promises of readings are forgotten after some seconds, even if a clock was set back by so
+// little that no reading contradicts them.
 func TestServerClockForgetsOldPromises(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,9 +65,9 @@ func TestServerClockForgetsOldPromises(t *testing.T) {
 	})
 }
 
-// An instant that a refusal names is the one from which the next call counts, whether the guess of
-// this process was too late or too early. It is no reading of the store's clock: a clock that was
-// set back names an instant that it does not show any more.
+// The next call counts from the instant that a refusal names, whether the guess of this process was
+// too late or too early. The instant is no reading of the clock: a store whose clock was set back
+// names an instant that the clock does not show any more.
 func TestRefusalMovesCallsButNotTheClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

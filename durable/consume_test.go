@@ -88,7 +88,7 @@ func TestRejectBuriesAndRetryAfterDelays(t *testing.T) {
 	})
 }
 
-// Messages that a consumer has claimed ahead are cancelled and moved like any others.
+// Messages that a consumer has claimed ahead can be cancelled and rescheduled.
 func TestCancelAndRescheduleOfPrefetchedMessages(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
@@ -129,7 +129,7 @@ func TestCancelAndRescheduleOfPrefetchedMessages(t *testing.T) {
 	})
 }
 
-// A handler may take longer than the lease: it is extended.
+// A handler may take longer than Visibility, because its lease is extended.
 func TestLongHandlerKeepsItsMessage(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
@@ -155,8 +155,8 @@ func TestLongHandlerKeepsItsMessage(t *testing.T) {
 	})
 }
 
-// At the end of its context Consume gives back what it has claimed ahead, so that another consumer
-// has it at once, and waits for its handlers.
+// When its context ends, Consume gives back the messages that it has claimed ahead, so that another
+// consumer gets them at once, and waits for its handlers.
 func TestConsumeGivesBackAndWaitsForHandlers(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
@@ -189,7 +189,7 @@ func TestConsumeGivesBackAndWaitsForHandlers(t *testing.T) {
 	})
 }
 
-// RetryAfter and Reject do what they say also without an error.
+// RetryAfter and Reject of a nil error are failures too.
 func TestRetryAfterAndRejectWithoutAnError(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {

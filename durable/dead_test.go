@@ -29,8 +29,8 @@ func deadLetters(t *testing.T, q *durable.Queue) (n int64) {
 	return s.Dead
 }
 
-// A PurgeAll whose context ends while another call is under way sends nothing any more, and its
-// error names a dead letter.
+// A PurgeAll whose context ends while another call is under way sends nothing more. Its error names
+// a dead letter.
 func TestPurgeAllSendsNothingAfterItsContext(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -60,8 +60,8 @@ func TestPurgeAllSendsNothingAfterItsContext(t *testing.T) {
 	})
 }
 
-// pagedBackend has dead letters at the beginning that cannot be read, which fill a page. It notes
-// the size of the largest batch.
+// pagedBackend has dead letters that cannot be read, which fill the first page. It records the size
+// of the largest batch.
 type pagedBackend struct {
 	driver.Backend
 	largest int
@@ -82,8 +82,8 @@ func (b *pagedBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.
 	return b.Backend.Apply(ctx, batch)
 }
 
-// ReplayAll and PurgeAll go on behind a page of records that cannot be read, and take no more of
-// the room for calls than there is.
+// ReplayAll and PurgeAll go on after a page of records that cannot be read, and take no more of the
+// room for calls than there is.
 func TestUnreadablePageDoesNotStopReplayAllAndPurgeAll(t *testing.T) {
 	t.Parallel()
 	paged := &pagedBackend{}

@@ -90,16 +90,16 @@ func (d *Delivery) refuse(op driver.Op, change driver.Change) {
 	})
 }
 
-// Ack ends the message: it was delivered. [ErrLeaseLost] says that the lease had ended, so that the
-// message was delivered again or will be, or that the delivery was settled before. After any other
-// error, because the store could not be reached or ctx has ended, the call may be repeated: it then
-// has the result of the first if that goes on or has taken place.
+// Ack removes the message: it was handled. [ErrLeaseLost] means that the lease had ended, so that
+// the message was or will be delivered again, or that the delivery was settled before. After any
+// other error, because the store could not be reached or ctx has ended, the call may be repeated.
+// It then has the result of the first call, if that has taken place or is under way.
 //
-// One answer cannot be exact. If the reply to an Ack was lost, and the message is gone when the
-// call is repeated, then either the first call has taken place, or another consumer has taken the
-// message over and acknowledged it. Ack returns nil if by the clock of this process the lease
-// cannot have ended, else ErrLeaseLost. So nil is wrong if in that moment the store's clock was
-// also set ahead, or this machine was suspended, for longer than the lease.
+// One answer is not exact. If the reply to an Ack was lost, and the message is gone when the call
+// is repeated, then either the first call has taken place, or another consumer has got the message
+// and acknowledged it. Ack returns nil if, by the clock of this process, the lease cannot have
+// ended, and ErrLeaseLost otherwise. So nil is wrong if meanwhile the store's clock was set ahead,
+// or this machine was suspended, for longer than the lease.
 func (d *Delivery) Ack(ctx context.Context) error {
 	return d.settle(ctx, driver.OpAck, driver.Change{})
 }

@@ -10,19 +10,19 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// A process stands still between taking a message and handing it to its receiver, for longer than
-// the lease. The receiver does not get it, and the loss is reported once, whether the keeper of the
-// leases has noticed it before or not.
+// A process is suspended for longer than the lease, after it has taken a message and before it
+// hands the message to its receiver. The receiver does not get the message, and the loss is
+// reported once, whether the renewal has noticed it before or not.
 func TestMessageIsNotHandedOutAfterItsLease(t *testing.T) {
 	t.Parallel()
 	for name, renews := range map[string]bool{"unnoticed": false, "noticed by the renewal": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var told []error
+			var reported []error
 			q := &Queue{parts: []*part{{}}}
 			q.options.Logger = slog.New(slog.DiscardHandler)
 			q.lateness = new(lateness)
-			q.options.OnError = func(err error) { told = append(told, err) }
+			q.options.OnError = func(err error) { reported = append(reported, err) }
 			d := &dispatcher{q: q, ctx: t.Context()}
 			d.admission.handover = &d.handover
 			d.leases = leases{visibility: time.Second, hold: time.Second, held: make(map[*held]struct{})}
@@ -34,14 +34,14 @@ func TestMessageIsNotHandedOutAfterItsLease(t *testing.T) {
 			}
 			require.Nil(t, newDelivery(d, h, false))
 			require.Equal(t, heldGone, h.state)
-			require.Len(t, told, 1)
-			require.ErrorIs(t, told[0], ErrLeaseLost)
+			require.Len(t, reported, 1)
+			require.ErrorIs(t, reported[0], ErrLeaseLost)
 		})
 	}
 }
 
-// What follows from the answer to a begin depends on the answer, on whether the message was given
-// up meanwhile, and on whether the consumer has ended.
+// The next step depends on the answer to the begin call, on whether the message was given up
+// meanwhile, and on whether the consumer has ended.
 func TestAnswerToABeginDecidesWhatFollows(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_000_000)
@@ -75,8 +75,7 @@ func TestAnswerToABeginDecidesWhatFollows(t *testing.T) {
 	}
 }
 
-// Nothing waits any more when the last of what is pending is done, and later additions do not
-// matter.
+// A wait ends when everything pending is done. Later additions do not matter.
 func TestPendingIsOverWhenAllIsDone(t *testing.T) {
 	t.Parallel()
 	var p pending

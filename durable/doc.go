@@ -22,8 +22,8 @@
 // # When to use something else
 //
 //   - A timeout that may be lost with the process needs no store: use package timingwheel.
-//   - Messages are delivered in no particular order, and a handler may run twice. Use a log or a
-//     transaction if the order matters or handlers cannot be idempotent.
+//   - The order of deliveries is not guaranteed, and a handler may run twice for a message. Use a log
+//     or a transaction if the order matters or handlers cannot be idempotent.
 //   - Bodies are small: up to 1 MiB by default. Keep large data elsewhere, and its name in the message.
 //   - Recurring jobs have no schedule here. A handler enqueues the next message itself.
 //
@@ -43,7 +43,10 @@
 //	                                                       gone: purged, or dropped by a bound
 //
 // A scheduled or leased message is also gone after Cancel, and scheduled with another due time
-// after Reschedule. The words of this package for what a message does are:
+// after Reschedule. A message with Replace takes the place of a scheduled, leased or dead one.
+// While the queue is paused no message becomes firing.
+//
+// These words have one meaning throughout the package:
 //
 //   - due: its due time has passed on the store's clock.
 //   - in flight: it is leased or firing.

@@ -16,7 +16,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// A handler that calls runtime.Goexit, as FailNow of a test does, has failed.
+// runtime.Goexit in a handler, as FailNow of a test calls it, is a failed attempt.
 func TestGoexitOfAHandlerIsAFailedAttempt(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
@@ -32,12 +32,12 @@ func TestGoexitOfAHandlerIsAFailedAttempt(t *testing.T) {
 		s, err := q.Stats(t.Context())
 		require.NoError(t, err)
 		assert.EqualValues(t, 2, n.Load(), "after an hour the message has come again")
-		assert.Zero(t, s.InFlight, "and nobody has it")
+		assert.Zero(t, s.InFlight, "no consumer has it")
 		stop()
 	})
 }
 
-// When Consume returns everything that it had claimed ahead is given back.
+// When Consume returns, every message that it has claimed ahead is scheduled again.
 func TestConsumeGivesBackEverythingBeforeItReturns(t *testing.T) {
 	t.Parallel()
 	for range 4 {
@@ -60,7 +60,7 @@ func TestConsumeGivesBackEverythingBeforeItReturns(t *testing.T) {
 	}
 }
 
-// Consume ends in good time while the store is away.
+// Consume ends in bounded time while the store cannot be reached.
 func TestConsumeEndsInAnOutage(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1, RetryFor: time.Minute}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -79,7 +79,7 @@ func TestConsumeEndsInAnOutage(t *testing.T) {
 	})
 }
 
-// Deliveries of Take that nobody settles are forgotten when their leases have ended.
+// Deliveries of Take that are never settled are forgotten when their leases have ended.
 func TestUnsettledDeliveriesAreForgotten(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1, OnError: func(error) {}}, func(t *testing.T, q *durable.Queue) {
@@ -95,7 +95,7 @@ func TestUnsettledDeliveriesAreForgotten(t *testing.T) {
 	})
 }
 
-// Consume tells a Shutdown from the end of its context.
+// Consume returns nil if its context has ended, and ErrClosed after Shutdown.
 func TestConsumeReturnsErrClosedAfterShutdown(t *testing.T) {
 	t.Parallel()
 	nils := 0
@@ -118,7 +118,6 @@ type badError struct{ text string }
 
 func (e *badError) Error() string { return e.text }
 
-// An error whose methods panic does no harm.
 func TestErrorWhoseMethodPanicsDoesNoHarm(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
@@ -129,7 +128,7 @@ func TestErrorWhoseMethodPanicsDoesNoHarm(t *testing.T) {
 	})
 }
 
-// An Ack may come while the consumer of Take ends for want of callers.
+// An Ack succeeds while the consumer of its receiver ends because no Take was called for a while.
 func TestAckSucceedsWhileAnIdleReceiverEnds(t *testing.T) {
 	t.Parallel()
 	q := open(t, memstore.New(memstore.Options{}), durable.Options{Partitions: 1, OnError: func(error) {}})
@@ -154,7 +153,7 @@ func TestAckSucceedsWhileAnIdleReceiverEnds(t *testing.T) {
 	q.Close()
 }
 
-// Consume ends while messages have begun and wait for their due times.
+// Consume ends while messages have begun ahead of their due times.
 func TestConsumeEndsWhileMessagesWaitForTheirDueTimes(t *testing.T) {
 	t.Parallel()
 	for i := range 150 {
@@ -173,8 +172,8 @@ func TestConsumeEndsWhileMessagesWaitForTheirDueTimes(t *testing.T) {
 	}
 }
 
-// Shutdown in a handler says that it would wait for itself, and the queue goes on; that of another
-// queue is nobody's business.
+// Shutdown in a handler is refused, because it would wait for itself, and the queue goes on. A
+// handler may shut down another queue.
 func TestShutdownInAHandlerIsRefused(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {

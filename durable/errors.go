@@ -36,8 +36,7 @@ var (
 	// Options.Partitions.
 	ErrPartitions = driver.ErrPartitions
 
-	// ErrVersion means that a newer version has written the data, or that it is damaged or no
-	// queue.
+	// ErrVersion means that the data was written by a newer version, is damaged, or is no queue.
 	ErrVersion = driver.ErrVersion
 
 	// ErrLocked means that another process has the file.

@@ -29,7 +29,7 @@ func TestFIFOKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// Items that go before they are first leave little behind, and those that stay keep their order.
+// Items that go before they are first leave little behind, and the others keep their order.
 func TestLazyFifoForgetsWhatHasGone(t *testing.T) {
 	t.Parallel()
 	var f lazyFifo[*held]

@@ -14,7 +14,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// A handler that heeds its deadline has failed, and its message comes again after the backoff.
+// A handler that returns at its deadline has failed, and its message comes again after the backoff.
 func TestHandlerTimeoutIsAFailedAttempt(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{MaxAttempts: 2}, func(t *testing.T, q *durable.Queue) {
@@ -41,11 +41,11 @@ func TestHandlerTimeoutIsAFailedAttempt(t *testing.T) {
 	})
 }
 
-// Handlers that ignore their deadlines are reported and lose their messages when the leases end.
+// Handlers that ignore their deadlines are reported, and lose their messages when the leases end.
 // Other messages are handled in their places.
 func TestStuckHandlersAreReplaced(t *testing.T) {
 	t.Parallel()
-	var errs told
+	var errs reportedErrors
 	bubble(t, durable.Options{Partitions: 1, OnError: errs.add}, func(t *testing.T, q *durable.Queue) {
 		var got deliveries
 		start := time.Now()
@@ -138,7 +138,7 @@ func TestHandlerContextHasTheValuesOfConsume(t *testing.T) {
 	})
 }
 
-// Without a context Consume and Take fail before they have told the store anything.
+// Consume and Take with a nil context fail before they call the store.
 func TestConsumeRefusesNilContext(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -167,7 +167,7 @@ func deepPanic(depth int, items []string) string {
 // A panic reaches OnError with its whole stack. The message keeps the first line and the place.
 func TestPanicIsReportedWithItsStack(t *testing.T) {
 	t.Parallel()
-	var errs told
+	var errs reportedErrors
 	bubble(t, durable.Options{MaxAttempts: 1, OnError: errs.add}, func(t *testing.T, q *durable.Queue) {
 		var backoff atomic.Value
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {

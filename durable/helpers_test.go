@@ -17,8 +17,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// bubble runs a test on a clock that moves by itself when nobody has anything to do, with a queue
-// in memory.
+// bubble runs a test with a queue in memory, on a clock that moves when all goroutines wait.
 func bubble(t *testing.T, options durable.Options, body func(t *testing.T, q *durable.Queue)) {
 	t.Helper()
 	bubbleOf(t, func(b driver.Backend) driver.Backend { return b }, options, body)
@@ -41,7 +40,7 @@ func open(t *testing.T, store durable.Store, options durable.Options) *durable.Q
 	t.Helper()
 	if options.OnError == nil {
 		options.OnError = func(err error) {
-			if panicked := (*durable.PanicError)(nil); !errors.As(err, &panicked) { // those are meant
+			if panicked := (*durable.PanicError)(nil); !errors.As(err, &panicked) { // panics of tests are meant to happen
 				t.Errorf("in the background: %v", err)
 			}
 		}
@@ -54,7 +53,7 @@ func open(t *testing.T, store durable.Store, options durable.Options) *durable.Q
 	return q
 }
 
-// deliveries is what a handler was called with.
+// deliveries records the deliveries to a handler.
 type deliveries struct {
 	mu  sync.Mutex
 	all []delivery
@@ -110,7 +109,7 @@ func enqueue(t *testing.T, q *durable.Queue, id string, delay time.Duration) {
 	require.NoError(t, err)
 }
 
-// wrapped is a store whose backends do something else as well.
+// wrapped is a store whose backends are wrapped.
 type wrapped struct {
 	durable.Store
 	wrap func(driver.Backend) driver.Backend

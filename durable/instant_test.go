@@ -43,14 +43,14 @@ func TestInstantsOfFarTimesDoNotOverflow(t *testing.T) {
 		"as long ago as it goes":    {time.Unix(math.MinInt64/2, 0), 0},
 		"the last":                  {driver.Never.Time(), driver.Never},
 		"a nanosecond after that":   {driver.Never.Time().Add(1), driver.Never},
-		"as far ahead as it goes":   {time.Unix(math.MaxInt64/2, 0), driver.Never},
+		"the farthest time":         {time.Unix(math.MaxInt64/2, 0), driver.Never},
 		"a millisecond before that": {driver.Never.Time().Add(-time.Millisecond), driver.Never - 1},
 	} {
 		assert.Equal(t, c.want, driver.InstantOf(c.at), name)
 	}
 }
 
-// FuzzInstant adds delays to times: nothing is ever due early, nor more than a millisecond late.
+// FuzzInstant adds delays to times. The result is never early, nor more than a millisecond late.
 func FuzzInstant(f *testing.F) {
 	f.Add(int64(0), int64(0))
 	f.Add(int64(1_700_000_000_123_456_789), int64(1_800_000_000_000))

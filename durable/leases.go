@@ -127,8 +127,8 @@ func (h *held) extended(a answer) { h.until, h.record.LeaseEnd = a.until(), a.Le
 // and no clock. The dispatcher's mutex guards it.
 //
 // A message that was claimed ahead has a lease of hold, which is short: if the consumer is killed,
-// other consumers soon get the message, and no crash is counted. The lease is extended by hold while
-// the message waits for a taker. When the message begins it gets a lease of visibility.
+// other consumers soon get the message, and no crash is counted. The lease is extended by hold
+// while the message waits for a taker. When the message begins it gets a lease of visibility.
 type leases struct {
 	visibility time.Duration
 	hold       time.Duration // at most visibility

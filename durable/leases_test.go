@@ -40,7 +40,7 @@ func TestLeaseIsExtendedOrLostInTime(t *testing.T) {
 	}
 }
 
-// A message begins without a new lease if the rest of the one of its claim is long enough.
+// A message begins without a new lease if enough of the lease of its claim is left.
 func TestBeginRenewsOnlyShortLeases(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -63,8 +63,8 @@ func TestBeginRenewsOnlyShortLeases(t *testing.T) {
 	assert.Empty(t, l.held)
 }
 
-// A message begins while its lease is extended. The store has extended it first, by the shorter
-// lease, and answers last.
+// A message begins while its lease is extended. The store has made the extension first, by the
+// shorter lease, and its answer comes last.
 func TestExtensionDoesNotShortenTheLeaseOfABegin(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

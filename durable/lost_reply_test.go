@@ -18,9 +18,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// An acknowledgement that has taken place, and whose reply is lost for half of the lease, is no
-// lost lease: neither where the handler has returned nor where it has asked for it itself and
-// waits.
+// The reply to an Ack is lost for half of the lease, and the Ack has taken place. The lease is not
+// reported as lost, whether the handler has returned or has called Ack and waits.
 func TestLostReplyOfAnAckIsNoLostLease(t *testing.T) {
 	t.Parallel()
 	for name, own := range map[string]bool{"by returning": false, "by Ack": true} {
@@ -61,8 +60,8 @@ func TestLostReplyOfAnAckIsNoLostLease(t *testing.T) {
 	}
 }
 
-// A Reschedule whose reply is lost says what has become of it, also if its message was delivered at
-// the new time meanwhile.
+// A Reschedule whose reply was lost answers Rescheduled, even if the message was delivered at the
+// new time meanwhile.
 func TestRescheduleIsExactIfItsReplyWasLost(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -87,7 +86,6 @@ func TestRescheduleIsExactIfItsReplyWasLost(t *testing.T) {
 	})
 }
 
-// PurgeAll counts what it has removed where a reply is lost.
 func TestPurgeAllCountsOnceIfAReplyWasLost(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -106,9 +104,9 @@ func TestPurgeAllCountsOnceIfAReplyWasLost(t *testing.T) {
 	})
 }
 
-// The answers of a consumer's claims are lost for a while, after the store has made them. Its
-// messages are delivered when it is answered again, and none counts a crash, though handlers wait
-// for them and they begin with the claims.
+// The answers to the claims of a consumer are lost for a while, after the claims have taken place.
+// The messages are delivered as soon as an answer comes. None counts a crash, although handlers
+// wait and the messages begin with the claims.
 func TestLostAnswersOfClaimsCountNoCrash(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -141,8 +139,8 @@ func TestLostAnswersOfClaimsCountNoCrash(t *testing.T) {
 	})
 }
 
-// A consumer ends when the answer of its last claim was lost. It gives back what that has given, or
-// still handles it: no lease is left that ends later and may count a crash.
+// A consumer ends when the answer to its last claim was lost. It gives back the messages of that
+// claim, or still handles them. No lease is left that could end later and count a crash.
 func TestMessagesOfALostLastClaimAreGivenBack(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -173,9 +171,9 @@ func TestMessagesOfALostLastClaimAreGivenBack(t *testing.T) {
 	})
 }
 
-// A consumer ends, or its partition moves to another one, while its claims are not answered for longer
-// than it takes to end. The queue gives back what the last claim has given when the store answers again,
-// so that no message counts a crash.
+// A consumer ends, or its partition moves to another one, while its claims are not answered for
+// longer than it takes to end. The queue gives back what the last claim has given when the store
+// answers again, so that no message counts a crash.
 func TestLastClaimIsGivenBackWhenTheStoreAnswersAgain(t *testing.T) {
 	t.Parallel()
 	for name, moves := range map[string]bool{"the consumer ends": false, "the partition moves": true} {
@@ -262,7 +260,8 @@ func TestPartitionComesBackWhileItsLastClaimHasNoAnswer(t *testing.T) {
 	})
 }
 
-// moveAway enters consumers that claim nothing, for a ttl, until they have all partitions of the queue.
+// moveAway enters consumers that claim nothing, for a ttl, until they have all partitions of the
+// queue.
 func moveAway(t *testing.T, q *durable.Queue, f *faulty, ttl time.Duration) {
 	t.Helper()
 	other, err := f.Store.Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})

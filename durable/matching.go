@@ -8,10 +8,10 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// CancelReport says what became of the messages that [Queue.CancelMatching] has found.
+// CancelReport is the result of [Queue.CancelMatching], in numbers of messages.
 type CancelReport struct {
-	Cancelled int // they will not be delivered
-	Firing    int // too late: they are being delivered, and may be again if that fails
+	Cancelled int // messages that will not be delivered
+	Firing    int // messages that have begun, and may be delivered again if this delivery fails
 
 	// Unreadable counts the messages that may match or not, because this version of the program
 	// cannot read their headers. They stay as they are.
@@ -67,10 +67,9 @@ type canceller struct {
 	unreadable []string // the first ids
 }
 
-// cancel looks through a partition. Messages that are claimed meanwhile are met in the second
-// state.
+// cancel scans a partition. The second state has the messages that were claimed during the scan.
 func (c *canceller) cancel(ctx context.Context, p *part) error {
-	firing := make(map[string]struct{}) // a message may be met in both states
+	firing := make(map[string]struct{}) // the scan may find a message in both states
 	defer func() { c.report.Firing += len(firing) }()
 	for _, state := range []State{StateScheduled, StateLeased} {
 		for records, err := range p.pages(ctx, state) {
@@ -93,7 +92,7 @@ func (c *canceller) cancel(ctx context.Context, p *part) error {
 	return nil
 }
 
-// changes returns the changes that cancel those of some messages that match.
+// changes returns the changes that cancel the matching messages of a page.
 func (c *canceller) changes(records []driver.Record) (changes []driver.Change) {
 	for i := range records {
 		r := &records[i]
@@ -120,7 +119,7 @@ func (c *canceller) matches(headers map[string]string) bool {
 	return true
 }
 
-// failure is the error of a scan that was not stopped.
+// failure returns the error of a completed scan.
 func (c *canceller) failure() error {
 	if c.report.Unreadable == 0 {
 		return nil
@@ -129,14 +128,16 @@ func (c *canceller) failure() error {
 	if c.report.Unreadable > len(c.unreadable) {
 		more = " and others"
 	}
-	return fmt.Errorf("durable: cancel: %w: the headers of %d messages cannot be read, which are left: %s%s",
+	return fmt.Errorf("durable: cancel: %w: the headers of %d messages cannot be read; they are left: %s%s",
 		ErrVersion, c.report.Unreadable, strings.Join(c.unreadable, ", "), more)
 }
 
-// changeMany changes messages of a partition, as many at once as find room and the pace allows, and
-// tells what became of each. The first error, which names a message, ends it: the calls that were
-// not sent are withdrawn.
-func (p *part) changeMany(ctx context.Context, op driver.Op, changes []driver.Change, pace *pacer, done func(id string, status driver.Status)) error {
+// changeMany changes messages of a partition, as many at once as find room and the pace allows. It
+// calls done with the status of each. It stops at the first error, which names a message, and
+// withdraws the calls that were not sent.
+func (p *part) changeMany(ctx context.Context, op driver.Op, changes []driver.Change, pace *pacer,
+	done func(id string, status driver.Status),
+) error {
 	for len(changes) > 0 {
 		n, err := pace.wait(ctx, p.q, len(changes))
 		if err == nil {
@@ -160,7 +161,9 @@ func (p *part) changeMany(ctx context.Context, op driver.Op, changes []driver.Ch
 }
 
 // changeTogether makes calls that have room. After an error it withdraws those that were not sent.
-func (p *part) changeTogether(ctx context.Context, op driver.Op, calls []*call[driver.Change, answer], changes []driver.Change, done func(string, driver.Status)) (err error) {
+func (p *part) changeTogether(ctx context.Context, op driver.Op, calls []*call[driver.Change, answer],
+	changes []driver.Change, done func(string, driver.Status),
+) (err error) {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	p.changes[op].add(calls...)

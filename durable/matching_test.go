@@ -30,8 +30,9 @@ func tagged(t *testing.T, q *durable.Queue, id string, delay time.Duration, pair
 	require.NoError(t, err)
 }
 
-// CancelMatching cancels what has all the headers, be it scheduled or claimed ahead, reports what
-// is being delivered, and leaves all other messages and the dead letters.
+// CancelMatching cancels the messages that have all the headers, whether they are scheduled or
+// claimed ahead. It reports those that are firing, and leaves all other messages and the dead
+// letters.
 func TestCancelMatchingCancelsWhatHasAllHeaders(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 3}, func(t *testing.T, q *durable.Queue) {
@@ -102,7 +103,7 @@ func TestCancelMatchingWithoutHeadersIsRefused(t *testing.T) {
 	})
 }
 
-// A scan that fails reports what it has done, names a message, and can be repeated.
+// A scan that fails reports what it has cancelled, names a message, and can be repeated.
 func TestCancelMatchingThatFailsCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1, MaxWaiting: 10}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -145,7 +146,7 @@ func TestCancelMatchingThatFailsCanBeRepeated(t *testing.T) {
 	})
 }
 
-// betweenBackend does something after each list of scheduled messages that is not empty.
+// betweenBackend calls a function after each list of scheduled messages that is not empty.
 type betweenBackend struct {
 	driver.Backend
 	between func()
@@ -159,7 +160,8 @@ func (b *betweenBackend) List(ctx context.Context, partition int, state driver.S
 	return records, next, err
 }
 
-// Messages that take the ids of those that match are not cancelled in their place.
+// Messages that match are cancelled and enqueued again, or replaced, between the list and their
+// turn. The new messages with the same ids are not cancelled.
 func TestCancelMatchingLeavesNewMessagesWithTheSameIDs(t *testing.T) {
 	t.Parallel()
 	b := &betweenBackend{}
@@ -189,8 +191,8 @@ func TestCancelMatchingLeavesNewMessagesWithTheSameIDs(t *testing.T) {
 	})
 }
 
-// A message that begins between the list and its turn is counted once, although it is met in both
-// states.
+// A message that begins between the list and its turn is counted once, although the scan meets it
+// in both states.
 func TestCancelMatchingCountsFiringOnce(t *testing.T) {
 	t.Parallel()
 	b := &betweenBackend{}
@@ -206,7 +208,7 @@ func TestCancelMatchingCountsFiringOnce(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, durable.CancelReport{Firing: 1}, report)
 
-		b.between = func() { // the message is met while it is leased, and its delivery has failed at its turn
+		b.between = func() { // its delivery fails between the list and its turn
 			if d != nil {
 				require.NoError(t, d.Nack(t.Context(), time.Hour, nil))
 				d = nil
@@ -242,7 +244,7 @@ func TestCancelMatchingNamesWhatItCannotRead(t *testing.T) {
 	})
 }
 
-// Scans that race deliveries: what was reported as cancelled does not run, and all else does.
+// Scans race deliveries. Messages that were reported as cancelled do not run, and all others do.
 func TestCancelMatchingRacesDeliveries(t *testing.T) {
 	t.Parallel()
 	const messages = 3000
@@ -377,7 +379,7 @@ func TestReplaysAreSpreadEvenly(t *testing.T) {
 					require.NoError(t, err)
 					due = append(due, r.Due)
 				}
-				for i, at := range due { // in any window of the schedule there are no more than the rate allows
+				for i, at := range due { // no window has more than the rate allows
 					within := 0
 					for _, other := range due[i:] {
 						if d := other.Sub(at); d >= 0 && d.Seconds() < 5/rate {
@@ -392,8 +394,8 @@ func TestReplaysAreSpreadEvenly(t *testing.T) {
 	}
 }
 
-// A replay that is late, because the store does not answer for a while, does not make up for it in
-// a burst.
+// A replay that is late, because the store did not answer for a while, does not catch up in a
+// burst.
 func TestReplayAfterAStallDoesNotBurst(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -419,7 +421,7 @@ func TestReplayAfterAStallDoesNotBurst(t *testing.T) {
 	})
 }
 
-// A replay ends with its context, or with the queue, between two messages, and goes on when it is
+// A replay ends between two messages with its context or with the queue, and goes on when it is
 // called again.
 func TestReplayGoesOnAfterItsContext(t *testing.T) {
 	t.Parallel()
@@ -448,8 +450,8 @@ func TestReplayGoesOnAfterItsContext(t *testing.T) {
 	})
 }
 
-// Letters that die while a replay runs are not replayed by it: one that fails again and again would
-// be.
+// A replay does not take letters that die while it runs, or it would never end for a message that
+// always fails.
 func TestReplayAllTakesWhatHasDiedBefore(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 2, MaxAttempts: 1}, func(t *testing.T, q *durable.Queue) {
@@ -464,7 +466,7 @@ func TestReplayAllTakesWhatHasDiedBefore(t *testing.T) {
 	})
 }
 
-// A letter that another caller replays before its turn, and that dies again of another reason, is
+// A letter that another caller replays before its turn, and that dies again for another reason, is
 // not purged.
 func TestPurgeAllLeavesWhatHasDiedAgain(t *testing.T) {
 	t.Parallel()

@@ -18,8 +18,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// One, five and again one consumer: each message comes once, whoever owns its partition, and all
-// take part.
+// There is one consumer, then five, and one again. Each message is delivered once, and all
+// consumers take part.
 func TestConsumersShareTheQueue(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 64}, func(t *testing.T, q *durable.Queue) {
@@ -66,7 +66,8 @@ func TestConsumersShareTheQueue(t *testing.T) {
 	})
 }
 
-// No more handlers run at the same time, and no more is claimed ahead, than the options say.
+// No more handlers run at the same time than Concurrency, and no more messages are claimed ahead
+// than Prefetch.
 func TestConcurrencyAndPrefetchAreBounded(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue) {
@@ -98,7 +99,7 @@ func TestConcurrencyAndPrefetchAreBounded(t *testing.T) {
 	})
 }
 
-// Messages that have waited for a long time come in the order of their due times within a
+// Messages that have waited for a long time are delivered in the order of their due times within a
 // partition.
 func TestBacklogComesInOrder(t *testing.T) {
 	t.Parallel()
@@ -141,7 +142,7 @@ func (b hangingBackend) Claim(ctx context.Context, c driver.Claim) (driver.Claim
 	return b.Backend.Claim(ctx, c)
 }
 
-// A consumer goes on giving signs of life while it hands over many partitions whose claims hang.
+// A consumer sends heartbeats while it hands over many partitions whose claims hang.
 func TestHeartbeatsGoOnWhilePartitionsAreHandedOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -167,7 +168,7 @@ func TestHeartbeatsGoOnWhilePartitionsAreHandedOver(t *testing.T) {
 	})
 }
 
-// No consumer owns more than one partition above another, whether consumers join or leave.
+// No consumer owns more than one partition above another, after consumers have joined and left.
 func TestConsumersHaveEvenSharesOfThePartitions(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 32}, func(t *testing.T, q *durable.Queue) {
@@ -212,9 +213,9 @@ func TestConsumersHaveEvenSharesOfThePartitions(t *testing.T) {
 	})
 }
 
-// Consumers lists all consumers with the partitions that they own: right after they have come or
-// gone, and those of a consumer that gives no heartbeat any more until it expires. Stats counts the
-// partitions that no consumer has named.
+// Consumers lists all consumers with the partitions that they own: right after they have joined or
+// left, and a consumer without heartbeats until it expires. Stats counts the partitions that no
+// consumer has named.
 func TestConsumersAndUnownedPartitions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -277,5 +278,45 @@ func TestConsumersAndUnownedPartitions(t *testing.T) {
 		require.ErrorIs(t, err, durable.ErrClosed)
 		require.NoError(t, st.Close())
 		synctest.Wait()
+	})
+}
+
+// lateHeartbeats takes a while for heartbeats, which take place at the end of it although their contexts
+// have ended, as those that have been sent over a network do.
+type lateHeartbeats struct{ driver.Backend }
+
+func (b lateHeartbeats) Heartbeat(ctx context.Context, m driver.Member, ttl time.Duration) (members []string, err error) {
+	if ttl == 0 {
+		return b.Backend.Heartbeat(ctx, m, ttl)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		time.Sleep(500 * time.Millisecond)
+		members, err = b.Backend.Heartbeat(context.WithoutCancel(ctx), m, ttl)
+	}()
+	select {
+	case <-done:
+		return members, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// A consumer ends while a heartbeat is under way. It is no member any more after its end, so that its
+// partitions have an owner at once.
+func TestConsumerThatHasEndedIsNoMember(t *testing.T) {
+	t.Parallel()
+	late := func(b driver.Backend) driver.Backend { return lateHeartbeats{b} }
+	bubbleOf(t, late, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+		for begun := range 8 { // after the start, in steps of 300 ms: some during a heartbeat
+			stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
+			time.Sleep(100*time.Millisecond + time.Duration(begun)*300*time.Millisecond)
+			stop()
+			time.Sleep(time.Second)
+			consumers, err := q.Consumers(t.Context())
+			require.NoError(t, err)
+			assert.Empty(t, consumers, "it ended %d ms after its start", 100+begun*300)
+		}
 	})
 }

@@ -154,10 +154,32 @@ type ConsumerOptions struct {
 	// 1,048,576.
 	Concurrency int
 
-	// Visibility is the lease of a message that has begun: how long after the last sign of life of
-	// its consumer the message is delivered again. The lease is extended while the handler runs, so
-	// Visibility does not bound the handler. Defaults to 30 s, at least 100 ms.
+	// HandlerTimeout is how long a handler may run. Then its context ends. If the handler has not
+	// returned a second later, its lease is not extended any more, Options.OnError is called, and
+	// another message is handled in its place. The message is delivered again when the lease ends,
+	// which counts a crash. 0: handlers may run as long as they like.
+	HandlerTimeout time.Duration
+
+	// Backoff returns the pause after a failed delivery. Its arguments are the delivery and the
+	// error of the handler, or a [*PanicError] after a panic. The number of failed deliveries is
+	// d.Attempts+1. A negative pause counts as 0. It is called on the goroutine of the handler.
+	// Defaults to [Exponential] of one second and one hour.
+	Backoff func(d *Delivery, err error) time.Duration
+
+	// MaxCrashes is the number of deliveries that may end with the lease, because the process
+	// crashed or hung, before the message is a dead letter. Defaults to 10.
+	MaxCrashes int
+
+	// Visibility is the lease of a message that has begun. The lease is extended while the handler
+	// runs, so Visibility does not bound the handler. If a consumer crashes, its messages are
+	// delivered again Visibility after their leases were extended last. Defaults to 30 s, at least
+	// 100 ms.
 	Visibility time.Duration
+
+	// Grace is how long Consume waits for running handlers when it ends, before it cancels their
+	// contexts. Defaults to 20 s, which leaves enough of the 30 s that Kubernetes waits by default.
+	// At least 1 ms.
+	Grace time.Duration
 
 	// Horizon is how far ahead of their due times messages are claimed into the wheel of this
 	// process. Defaults to 500 ms, at least 10 ms.
@@ -168,39 +190,18 @@ type ConsumerOptions struct {
 	// 16,777,216.
 	Prefetch int
 
-	// PrefetchBytes is the sum of the bodies of these messages from which no more are claimed,
-	// shared in the same way. Defaults to 64 MiB.
+	// PrefetchBytes bounds the sum of the bodies of these messages in the same way. One message may
+	// always be claimed. Defaults to 64 MiB.
 	PrefetchBytes int
 
-	// Fallback is how often an owned partition is claimed from without a hint of the store.
-	// Defaults to one second, at least 500 ms.
+	// Fallback is the longest time between two claims from an owned partition. Claims between them
+	// follow hints of the store. Defaults to one second, at least 500 ms.
 	Fallback time.Duration
 
-	// Membership is how long a consumer without a heartbeat keeps its partitions, and its messages
-	// that have not begun (these no longer than Visibility). Defaults to half of Visibility, but at
-	// least 500 ms and at most 5 s. At least 500 ms.
+	// Membership is how long a consumer keeps its partitions after its last heartbeat. It also
+	// keeps its messages that have not begun, but no longer than Visibility. Defaults to half of
+	// Visibility, but at least 500 ms and at most 5 s. At least 500 ms.
 	Membership time.Duration
-
-	// MaxCrashes is the number of deliveries that may end with the lease, because the process
-	// crashed or hung, before the message is a dead letter. Defaults to 10.
-	MaxCrashes int
-
-	// HandlerTimeout is how long a handler may run. Then its context ends. If the handler has not
-	// returned a second later, its lease is not extended any more, Options.OnError is called, and
-	// another message is handled in its place. The message is delivered again when the lease ends,
-	// which counts a crash. 0: handlers may run as long as they like.
-	HandlerTimeout time.Duration
-
-	// Grace is how long Consume waits for running handlers when it ends, before it cancels their
-	// contexts. Defaults to 20 s, which leaves enough of the 30 s that Kubernetes waits by default.
-	// At least 1 ms.
-	Grace time.Duration
-
-	// Backoff returns the pause after a failed delivery. Its arguments are the delivery and the
-	// error of the handler, or a [*PanicError] after a panic. The number of failed deliveries is
-	// d.Attempts+1. A negative pause counts as 0. It is called on the goroutine of the handler.
-	// Defaults to [Exponential] of one second and one hour.
-	Backoff func(d *Delivery, err error) time.Duration
 }
 
 // withDefaults returns the options with all defaults, or [ErrInvalid].

@@ -8,19 +8,20 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Pause pauses the queue: when Pause has returned nil, no message begins until [Queue.Resume], in no
-// process. The store keeps the pause, so it lasts over restarts. All else goes on: Enqueue, Cancel,
-// Reschedule, Replay, handlers that run with their leases and acknowledgements, and the end of leases.
+// Pause pauses the queue: when Pause has returned nil, no message begins until [Queue.Resume], in
+// no process. The store keeps the pause, so it lasts over restarts. All else goes on: Enqueue,
+// Cancel, Reschedule, Replay, handlers that run with their leases and acknowledgements, and the end
+// of leases.
 //
-// The store refuses to begin a message of a paused queue. Messages that had begun before and wait for
-// a handler, at most as many as the handlers take in 5 ms, may still get one until their consumer has
-// learned of the pause: at the latest after ConsumerOptions.Fallback, and mostly after the duration of
-// a round trip. The consumer then gives back all messages that no handler has, without an attempt or a
-// crash. Consume and Take wait; they end as usual.
+// The store refuses to begin a message of a paused queue. Messages that had begun before and wait
+// for a handler, at most as many as the handlers take in 5 ms, may still get one until their
+// consumer has learned of the pause: at the latest after ConsumerOptions.Fallback, and mostly after
+// the duration of a round trip. The consumer then gives back all messages that no handler has,
+// without an attempt or a crash. Consume and Take wait; they end as usual.
 //
 // Pause makes a call of the store for each partition, all at the same time. To pause a paused queue
-// does nothing. After an error some partitions may be paused, and others not; Pause and Resume may be
-// called again. Errors, and calls that give up, are those of [Queue.Cancel].
+// does nothing. After an error some partitions may be paused, and others not; Pause and Resume may
+// be called again. Errors, and calls that give up, are those of [Queue.Cancel].
 func (q *Queue) Pause(ctx context.Context) error {
 	return q.setPaused(ctx, "pause", true)
 }

@@ -92,7 +92,8 @@ func TestPauseStopsDeliveryAndResumeContinuesIt(t *testing.T) {
 	}
 }
 
-// A handler that runs during a pause keeps its lease and acknowledges, and may pause the queue itself.
+// A handler that runs during a pause keeps its lease and acknowledges, and may pause the queue
+// itself.
 func TestHandlerRunsOnDuringAPause(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue) {

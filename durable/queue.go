@@ -377,15 +377,14 @@ func (q *Queue) move(ctx context.Context, op driver.Op, done Result, c driver.Ch
 	return NotFound, nil
 }
 
-// Shutdown ends the calls of [Queue.Consume] as the end of their contexts would, and the receivers,
-// waits until the handlers have returned and their messages are settled (see
-// ConsumerOptions.Grace), and closes the queue. If ctx ends before, Shutdown closes the queue all
-// the same and returns the cause of ctx. A deployment that is cut off by its deadline thus counts
-// no crash: see [Queue.Close].
+// Shutdown ends the calls of [Queue.Consume] and the receivers, waits until handlers have returned
+// and their messages are settled (see ConsumerOptions.Grace), and closes the queue. If ctx ends
+// before, Shutdown closes the queue without further wait and returns the cause of ctx. A deployment
+// that is cut off by its deadline thus counts no crash: see [Queue.Close].
 //
-// A handler must not call Shutdown, as it would wait for itself. With the handler's context, or one
-// that is derived from it, that is [ErrInvalid] and nothing happens. A handler that wants to end
-// the queue starts Shutdown on another goroutine, with another context.
+// A handler must not call Shutdown, because Shutdown would wait for the handler. With the handler's
+// context, or one derived from it, Shutdown does nothing and returns [ErrInvalid]. A handler that
+// wants to end the queue calls Shutdown on another goroutine, with another context.
 func (q *Queue) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		return fmt.Errorf("durable: shut down queue %q: %w context nil", q.options.Queue, ErrInvalid)
@@ -415,16 +414,15 @@ func (q *Queue) Shutdown(ctx context.Context) error {
 // closeTime is how long Close waits for handlers and the store. It is longer than settleTime.
 const closeTime = 5 * time.Second
 
-// Close ends the queue. It ends the claiming, cancels the contexts of handlers with [ErrClosed] as
-// the cause, and waits a second for them. Then it gives back all messages that this process has and
-// has not settled, those of [Queue.Take] too, which counts neither an attempt nor a crash. Calls
-// that change something and are under way fail with ErrClosed, unless the store has them already;
-// all later ones do.
+// Close ends the queue. It claims no more messages, cancels the contexts of handlers with
+// [ErrClosed] as the cause, and waits a second for them. Then it gives back all messages of this
+// process that are not settled, including those of [Queue.Take]. They count neither an attempt nor
+// a crash. Calls that change something fail with ErrClosed, unless the store already has them.
 //
-// Close returns at once if the queue has no messages, and after five seconds if the store cannot be
-// reached or does not answer; then the messages come again when their leases end, and a crash is
-// counted for those that had begun. A second call does nothing. A handler may call Close; it waits
-// in vain for this handler to return. Options.OnError must not call it.
+// Close returns at once if the process has no messages. It returns after five seconds if the store
+// cannot be reached or does not answer. Then messages are delivered again when their leases end,
+// and those that had begun count a crash. A second call does nothing. A handler may call Close,
+// which waits in vain for this handler to return. Options.OnError must not call it.
 func (q *Queue) Close() {
 	ended := make(chan struct{})
 	consumers := q.endConsumers()
@@ -442,7 +440,7 @@ func (q *Queue) Close() {
 	q.cancel(ErrClosed)
 }
 
-// endConsumers lets no further consumer start, and returns those that are there.
+// endConsumers lets no further consumer start, and returns the present ones.
 func (q *Queue) endConsumers() (consumers []*consumer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

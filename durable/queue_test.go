@@ -52,7 +52,7 @@ func TestMessagesAreDeliveredAtTheirDueTimes(t *testing.T) {
 	})
 }
 
-// A consumer that waits for a far message notices one that comes before it.
+// A consumer that waits for a far message notices one that is due before it.
 func TestEarlierMessageIsDeliveredInTime(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
@@ -74,7 +74,7 @@ func TestEarlierMessageIsDeliveredInTime(t *testing.T) {
 	})
 }
 
-// A queue without a store is refused, also where the nil has a type.
+// Open refuses a nil store, even if the nil has a type.
 func TestOpenRefusesNilStore(t *testing.T) {
 	t.Parallel()
 	for _, store := range []durable.Store{nil, (*memstore.Store)(nil)} {
@@ -84,7 +84,7 @@ func TestOpenRefusesNilStore(t *testing.T) {
 	}
 }
 
-// checkedBackend is a backend whose store may be set up anew.
+// checkedBackend is a backend whose store may be set up anew at any time.
 type checkedBackend struct {
 	driver.Backend
 	mu    *sync.Mutex
@@ -97,20 +97,20 @@ func (c checkedBackend) Check(context.Context) error {
 	return *c.state
 }
 
-// A store that has become unsafe is told once, and once more after it was safe in between, or if it
-// is unsafe in another way.
+// A store that has become unsafe is reported once, and once more if it was safe in between or is
+// unsafe in another way.
 func TestUnsafeStoreIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	var (
-		mu    sync.Mutex
-		state error
-		told  []string
+		mu       sync.Mutex
+		state    error
+		reported []string
 	)
 	options := durable.Options{Partitions: 1, OnError: func(err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		assert.ErrorIs(t, err, durable.ErrUnsafe)
-		told = append(told, err.Error())
+		reported = append(reported, err.Error())
 	}}
 	bubbleOf(t, func(b driver.Backend) driver.Backend { return checkedBackend{b, &mu, &state} }, options, func(t *testing.T, _ *durable.Queue) {
 		for _, step := range []struct {
@@ -131,13 +131,13 @@ func TestUnsafeStoreIsReportedOnce(t *testing.T) {
 			mu.Unlock()
 			time.Sleep(time.Minute + time.Second)
 			mu.Lock()
-			require.Len(t, told, step.want, "%v", step.err)
+			require.Len(t, reported, step.want, "%v", step.err)
 			mu.Unlock()
 		}
 	})
 }
 
-// A call with a nil context is refused before anything is asked of the store.
+// Calls with a nil context are refused before the store is called.
 func TestNilContextsAreRefused(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {

@@ -17,10 +17,10 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// Consumers come and go, half of the time by force, calls of Take are given up, handlers end in
-// each way that there is, and messages are cancelled and rescheduled, over a store that takes time.
-// No message is lost, early, or run after it was cancelled; none counts a crash; and nothing is
-// left behind.
+// Consumers come and go, half of them by force, calls of Take give up, handlers end in each
+// possible way, and messages are cancelled and rescheduled, over a store that takes time. No
+// message is lost, early, or run after it was cancelled. None counts a crash. Nothing is left
+// behind.
 func TestRandomEndsLoseNothing(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -84,7 +84,7 @@ func (r *randomEnds) run() {
 	time.Sleep(3 * time.Second)
 	s, err := r.q.Stats(r.t.Context())
 	assert.NoError(r.t, err)
-	assert.Zero(r.t, s.InFlight, "nobody consumes: %+v", s)
+	assert.Zero(r.t, s.InFlight, "no consumer is left: %+v", s)
 	assert.Zero(r.t, s.Crashed)
 	stop := consume(r.t, r.q, func(_ context.Context, d *durable.Delivery) error { r.see(d); return nil }, durable.ConsumerOptions{})
 	time.Sleep(10 * time.Second)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Messages of a stalled partition do not hold up others, and come first and in their order when the
-// partition goes on. Those that go meanwhile do not come.
+// Messages of a stalled partition do not delay others. When the partition goes on they come first
+// and in their order, except those that have gone meanwhile.
 func TestReadyQueueParksMessagesOfStalledPartitions(t *testing.T) {
 	t.Parallel()
 	var r readyQueue
@@ -24,7 +24,7 @@ func TestReadyQueueParksMessagesOfStalledPartitions(t *testing.T) {
 	}
 	require.Same(t, messages[1], r.next())
 	require.Equal(t, heldParked, messages[0].state)
-	require.Equal(t, heldReady, messages[2].state, "it is behind the one that was taken")
+	require.Equal(t, heldReady, messages[2].state, "it comes after the message that was taken")
 	require.Same(t, messages[4], r.next())
 	require.Nil(t, r.next())
 	require.Equal(t, 4, slow.parked.len())
@@ -49,7 +49,7 @@ func TestReadyQueueParksMessagesOfStalledPartitions(t *testing.T) {
 }
 
 // Messages that have begun and takers meet in the order in which they came. A taker that has left
-// gets nothing, and neither does a message that has gone reach a taker.
+// gets nothing, and a message that has gone reaches no taker.
 func TestHandoverIsFair(t *testing.T) {
 	t.Parallel()
 	var o handover

@@ -79,7 +79,8 @@ func TestTakeSettlesByAckNackAndBury(t *testing.T) {
 	})
 }
 
-// Whoever lets the lease end loses the message, and cannot take it from its new owner any more.
+// A receiver whose lease has ended has lost the message, and cannot settle it against its new
+// owner.
 func TestTakenMessageIsLostWithItsLease(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{OnError: func(error) {}}, func(t *testing.T, q *durable.Queue) {
@@ -111,7 +112,7 @@ func TestTakenMessageIsLostWithItsLease(t *testing.T) {
 	})
 }
 
-// A Take whose context ends takes no message with it, and many of them leave nothing behind.
+// A Take whose context ends takes no message, and many of them leave nothing behind.
 func TestTakeThatGivesUpTakesNoMessage(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
@@ -127,7 +128,7 @@ func TestTakeThatGivesUpTakesNoMessage(t *testing.T) {
 	})
 }
 
-// Where nobody takes any more, what was claimed ahead goes to others.
+// If Take is not called any more, other consumers get the messages that were claimed ahead.
 func TestIdleReceiverGivesBackPrefetchedMessages(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
@@ -207,8 +208,8 @@ func TestTakeOfAClosedQueueFails(t *testing.T) {
 	})
 }
 
-// Calls of Take that wait for less than a round trip get a message all the same; where no call
-// comes any more it is given back.
+// Calls of Take that wait for less than a round trip get a message. If no call comes any more, the
+// message is given back.
 func TestTakeShorterThanARoundTripGetsAMessage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -297,7 +298,6 @@ func TestReleaseCountsNothing(t *testing.T) {
 	})
 }
 
-// Backoff sees the delivery and the error.
 func TestBackoffGetsDeliveryAndError(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {

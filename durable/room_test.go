@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What waits for room and gives up does not hold up those behind it.
+// A call that waits for room and gives up does not delay the calls behind it.
 func TestRoomAdmitsInOrderAndSkipsCallsThatGaveUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -24,7 +24,7 @@ func TestRoomAdmitsInOrderAndSkipsCallsThatGaveUp(t *testing.T) {
 		synctest.Wait()
 		all.Go(func() { assert.NoError(t, r.enter(t.Context(), 10)) })
 		synctest.Wait()
-		assert.False(t, r.tryEnter(1), "those that wait come first")
+		assert.False(t, r.tryEnter(1), "calls that wait come first")
 		assert.Equal(t, 1, r.usedCalls)
 		cancel()
 		all.Wait()
@@ -45,7 +45,7 @@ func TestRoomAdmitsInOrderAndSkipsCallsThatGaveUp(t *testing.T) {
 		r.outage(1)
 		all.Wait()
 		require.ErrorIs(t, r.enter(t.Context(), 1), ErrBusy)
-		assert.Zero(t, time.Since(start), "nobody waits while the store is away")
+		assert.Zero(t, time.Since(start), "no call waits while the store cannot be reached")
 		r.outage(-1)
 		r.leave(1000)
 		require.NoError(t, r.enter(t.Context(), 1))

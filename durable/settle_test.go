@@ -12,7 +12,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// An Ack that has failed can be repeated, whether it has taken place or not; so can one whose
+// An Ack that has failed can be repeated, whether it has taken place or not, and so can one whose
 // context has ended.
 func TestFailedAckCanBeRepeated(t *testing.T) {
 	t.Parallel()
@@ -43,7 +43,7 @@ func TestFailedAckCanBeRepeated(t *testing.T) {
 	}
 }
 
-// After an Ack that has failed a handler's result counts: the message does not stay with it.
+// If the Ack of a handler has failed, the result of the handler settles the message.
 func TestResultOfAHandlerCountsAfterAFailedAck(t *testing.T) {
 	t.Parallel()
 	for name, patience := range map[string]time.Duration{"it is over": time.Hour, "it is under way": time.Second} {

@@ -11,8 +11,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// The histogram of lateness has each delivery, and Stats counts the consumers of all
-// processes.
+// Lateness counts each delivery, and Stats the consumers of all processes.
 func TestStatsCountsLatenessAndConsumers(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue) {
@@ -46,7 +45,7 @@ func TestStatsCountsLatenessAndConsumers(t *testing.T) {
 	})
 }
 
-// CountDue adds the partitions up, and refuses durations that a store need not take.
+// CountDue adds up the partitions, and refuses the durations that stores need not accept.
 func TestCountDueSumsPartitions(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 4}, func(t *testing.T, q *durable.Queue) {

@@ -1,5 +1,5 @@
 'use strict';
-// What is text: the figures at the top, the tables, and notes on a wheel.
+// The parts in text: the figures at the top, the tables, and notes on a wheel.
 
 const TILES = [
 	['pending', 'Pending', (w) => [roomy(w.pending), w.pending === 1 ? 'timer' : 'timers']],
@@ -14,7 +14,7 @@ const TILES = [
 	['memory', 'Memory', (w) => bytes(w.bytes)],
 ];
 
-// What is wrong is told where one looks for it, and only where there is something.
+// waiting, fired and running name trouble beside the figures that it concerns.
 function waiting(wheel) {
 	if (wheel.overdue_ns > 1e9) return `${duration(wheel.overdue_ns)} overdue`;
 	return wheel.due > 0 ? 'waiting' : '';
@@ -36,7 +36,7 @@ function drawNext(body, wheel) {
 	body.replaceChildren(...(rows.length ? rows : [emptyRow(5, 'Nothing is pending.')]));
 }
 
-// then is what becomes of timers when their bucket expires.
+// then says what happens to timers when their bucket expires.
 function then(level, last) {
 	if (level === 0) return 'they run';
 	return `to level ${level - 1}${level > 1 ? ' or finer' : ''}${level === last ? ', or a lap on' : ''}`;
@@ -55,7 +55,7 @@ function drawSlots(body, note, wheel) {
 	write(note, more > 0 ? `${plural(more, 'more slot')} with timers; the JSON has all.` : '');
 }
 
-// row has the number of timers in the fourth place.
+// row makes a row of a table with the number of timers in the fourth cell.
 function row(a, b, c, timers, e) {
 	const cells = [a, b, c].map((text) => make('td', {}, String(text)));
 	cells.push(make('td', { class: 'number' }, full(timers)));
@@ -67,7 +67,7 @@ function sayOptions(wheel) {
 	return `${plural(wheel.wheel_size, 'slot')} on each of ${plural(wheel.levels.length, 'level')}, ticks of ${duration(wheel.tick_ns)}, ${plural(wheel.shards, 'shard')}`;
 }
 
-// sayBeside names what stands on no level.
+// sayBeside counts the timers that are on no level.
 function sayBeside(wheel) {
 	const parts = [];
 	if (wheel.due > 0) parts.push(`${full(wheel.due)} due and not yet begun`);
@@ -76,13 +76,13 @@ function sayBeside(wheel) {
 	return parts.length ? `On no level: ${parts.join('; ')}.` : '';
 }
 
-// span says which time from now on a cell stands for.
+// span returns the range of time from now on of a cell.
 function span(level, cell) {
 	const ns = level.slot_ns * level.slots_per_cell;
 	return `${cell === 0 ? 'now' : '+' + duration(cell * ns)} to +${duration((cell + 1) * ns)}`;
 }
 
-// slotNames are the numbers of the slots of a cell.
+// slotNames returns the numbers of the slots of a cell.
 function slotNames(level, cell) {
 	const size = level.cells.length * level.slots_per_cell;
 	const first = (level.hand + cell * level.slots_per_cell) % size;

@@ -88,7 +88,7 @@ func consumeUntilEnd(t *testing.T, q *durable.Queue, handler durable.Handler) (s
 	return stop
 }
 
-// bury makes dead letters of new messages with these ids, and the reason why.
+// bury enqueues messages and makes dead letters of them with this reason.
 func bury(t *testing.T, q *durable.Queue, why string, messages ...durable.Message) {
 	t.Helper()
 	for i := range messages {
@@ -103,13 +103,13 @@ func bury(t *testing.T, q *durable.Queue, why string, messages ...durable.Messag
 	}
 }
 
-// tile waits until a figure of the top and what stands below it have these texts.
+// tile waits until a figure at the top and the note beside it have this text together.
 func (p *tab) tile(id, text string) {
 	p.Helper()
 	p.wait(fmt.Sprintf(`document.querySelector('#tile-%s').textContent.replaceAll('\u00a0', ' ') === %q`, id, text))
 }
 
-// figure waits until a figure of the top has this text, whatever stands below it.
+// figure waits until a figure at the top has this text. It ignores the note beside the figure.
 func (p *tab) figure(id, text string) {
 	p.Helper()
 	p.wait(fmt.Sprintf(`document.querySelector('#tile-%s > span').textContent === %q`, id, text))
@@ -121,7 +121,7 @@ func (p *tab) texts(selector string) []string {
 	return eval[[]string](p, fmt.Sprintf(`[...document.querySelectorAll(%q)].map((e) => e.textContent.replaceAll('\u00a0', ' '))`, selector))
 }
 
-// The figures move while a consumer works, and a dead letter that is replayed by a click is handled.
+// The figures move while a consumer works, and a click on Replay makes a dead letter run.
 func TestQueueOnTheMove(t *testing.T) {
 	t.Parallel()
 	for name, store := range stores {
@@ -183,7 +183,8 @@ func TestQueueOnTheMove(t *testing.T) {
 	}
 }
 
-// Purging asks for a second click; all dead letters of a queue are replayed or purged at once.
+// Purging asks for a second click. All dead letters of a queue, or those of a reason, are replayed or
+// purged at once.
 func TestQueuePurges(t *testing.T) {
 	t.Parallel()
 	q, other := openQueue(t, memory(), "orders"), openQueue(t, memory(), "other")
@@ -228,7 +229,8 @@ func TestQueuePurges(t *testing.T) {
 	assert.True(t, eval[bool](p, `document.getElementById('dead-all').hidden`))
 }
 
-// Ids, reasons, headers and names are text, whatever they hold: nothing of them runs or is fetched.
+// Ids, reasons, headers and names with markup are shown as text: no script in them runs, and nothing
+// is fetched.
 func TestQueueWithHostileTexts(t *testing.T) {
 	t.Parallel()
 	const hostile = `<img src=x onerror="alert(1)"><script>alert(2)</script>&"'` + "\u202e\u2028"
@@ -250,7 +252,7 @@ func TestQueueWithHostileTexts(t *testing.T) {
 	require.NoError(t, d.Ack(t.Context()))
 }
 
-// Without the option nothing can be changed, and headers are not shown.
+// Without options the page changes nothing and does not show headers.
 func TestQueueReadOnly(t *testing.T) {
 	t.Parallel()
 	q := openQueue(t, memory(), "orders")
@@ -319,14 +321,14 @@ func TestQueueFitsScreens(t *testing.T) {
 	light := background()
 	p.media(scheme("dark"))
 	assert.NotEqual(t, light, background())
-	// Whatever takes the focus, and each drawing, has a name or is hidden.
+	// Each drawing and each element that takes the focus has a name or is hidden.
 	assert.Empty(t, eval[[]string](p, `[...document.querySelectorAll('a, button, [tabindex="0"], [role=img], main svg:not([role])')].filter((e) =>
 		!(e.closest('[aria-hidden=true]') || e.getAttribute('aria-label') || e.getAttribute('aria-labelledby') || e.textContent.trim())).map((e) => e.outerHTML)`))
 	assert.Equal(t, []string{"state-text", "notice", "outcome"},
 		eval[[]string](p, `[...document.querySelectorAll('[aria-live], [role=status], [role=alert], [role=log]')].map((e) => e.id)`))
 }
 
-// An address names a queue that is not there.
+// The page says that a queue of its address does not exist, and that a queue was removed.
 func TestQueueThatIsMissing(t *testing.T) {
 	t.Parallel()
 	h := queues(&durabledebug.Handler{}, "orders", openQueue(t, memory(), "orders"))

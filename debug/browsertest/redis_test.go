@@ -29,7 +29,7 @@ func init() {
 
 // startRedis starts a server that listens on a socket in a folder of its own, and ends with the test. It
 // skips the test if no server is installed, or fails it if TIMINGWHEEL_REQUIRE_REDIS is 1. Package
-// redistest, which can do more, belongs to the modules below durable.
+// redistest can do more, but only modules below durable can import it.
 func startRedis(t *testing.T) (durable.Store, *os.Process) {
 	t.Helper()
 	program, err := exec.LookPath("redis-server")
@@ -55,7 +55,7 @@ func startRedis(t *testing.T) (durable.Store, *os.Process) {
 	return store, server.Process
 }
 
-// A server that stands still is told within the timeout, and the page goes on when the server does.
+// The page reports a suspended server within the timeout, and recovers with the server.
 func TestQueueOfSilentServer(t *testing.T) {
 	t.Parallel()
 	store, server := startRedis(t)

@@ -31,8 +31,8 @@ import (
 // pictureLimit keeps the repository small.
 const pictureLimit = 200 << 10
 
-// TestScreenshots writes the pictures of the documentation where TIMINGWHEEL_SCREENSHOTS names a
-// directory: of a wheel under a load like that of examples/dashboard, and of a queue.
+// TestScreenshots writes the pictures of the documentation to the directory
+// TIMINGWHEEL_SCREENSHOTS: of a wheel under a load like that of examples/dashboard, and of a queue.
 func TestScreenshots(t *testing.T) {
 	directory := os.Getenv("TIMINGWHEEL_SCREENSHOTS")
 	if directory == "" {
@@ -68,7 +68,7 @@ func (p *tab) save(file, value string) {
 	require.NoError(p, os.WriteFile(file, picture, 0o644))
 }
 
-// elsewhere is a store whose consumers seem to be on three machines.
+// elsewhere is a store whose consumer appears as three, on three machines.
 type elsewhere struct{ durable.Store }
 
 func (e elsewhere) Open(ctx context.Context, c driver.Config) (driver.Backend, error) {
@@ -93,7 +93,7 @@ func (m members) Members(ctx context.Context) ([]driver.Member, error) {
 	return all, nil
 }
 
-// busyQueue is a queue in use until the test ends.
+// busyQueue returns a queue that is in use until the test ends.
 func busyQueue(t *testing.T) *durable.Queue {
 	q := openQueue(t, elsewhere{memory()}, "orders")
 	for i, d := range []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 10 * time.Hour, 3 * 24 * time.Hour, 60 * 24 * time.Hour} {
@@ -132,7 +132,7 @@ func busyQueue(t *testing.T) *durable.Queue {
 	return q
 }
 
-// compressed is a PNG made smaller, with at most 256 colours: the others are shades at the edges of
+// compressed returns a smaller PNG with at most 256 colours. Other colours are shades at the edges of
 // letters.
 func compressed(t *testing.T, data []byte) []byte {
 	picture, err := png.Decode(bytes.NewReader(data))
@@ -142,7 +142,7 @@ func compressed(t *testing.T, data []byte) []byte {
 	return b.Bytes()
 }
 
-// distance is how much two colours differ, of 255, where they differ most.
+// distance returns the largest difference of two colours in red, green or blue, 0 to 255.
 func distance(a, b color.Color) int {
 	ar, ag, ab, _ := a.RGBA()
 	br, bg, bb, _ := b.RGBA()
@@ -177,7 +177,7 @@ func paletted(picture image.Image) *image.Paletted {
 	return small
 }
 
-// filled is a wheel with timers that nobody touches.
+// filled returns a wheel with n pending timers.
 func filled(t *testing.T, n int) *timingwheel.TimingWheel {
 	tw, err := timingwheel.New(timingwheel.Options{})
 	require.NoError(t, err)
@@ -188,7 +188,7 @@ func filled(t *testing.T, n int) *timingwheel.TimingWheel {
 	return tw
 }
 
-// busy is a wheel on which things happen until the test ends.
+// busy returns a wheel that is in use until the test ends.
 func busy(t *testing.T) *timingwheel.TimingWheel {
 	tw := filled(t, 20_000)
 	over, ended := make(chan struct{}), make(chan struct{})

@@ -7,8 +7,8 @@ import (
 )
 
 // PrefersJSON reports whether the Accept headers ask for application/json rather than for
-// text/html. Of two with the same quality the one that is named more exactly counts; without a
-// header it is the page.
+// text/html. If both have the same quality, the more exact range wins. Without a header it returns
+// false.
 func PrefersJSON(accept []string) bool {
 	jsonQuality, jsonExact := quality(accept, "application/json")
 	htmlQuality, htmlExact := quality(accept, "text/html")
@@ -18,9 +18,9 @@ func PrefersJSON(accept []string) bool {
 	return jsonQuality > 0 && jsonExact > htmlExact
 }
 
-// quality is what the Accept headers say of a media type: that of the most exact range that holds
-// it, and how exact that is: 3 for the type itself, 2 for its kind, 1 for everything, 0 for
-// nothing.
+// quality returns the quality of a media type in the Accept headers. It is that of the most exact
+// range that matches the type. exact is 3 for the type itself, 2 for its kind, 1 for everything and 0
+// if no range matches.
 func quality(accept []string, media string) (q float64, exact int) {
 	kind, _, _ := strings.Cut(media, "/")
 	for _, header := range accept {
@@ -46,7 +46,7 @@ func quality(accept []string, media string) (q float64, exact int) {
 	return q, exact
 }
 
-// weight is a q parameter; 1 where there is none.
+// weight returns the value of a q parameter: 1 if it is empty, and 0 if it is not valid.
 func weight(q string) float64 {
 	if q == "" {
 		return 1

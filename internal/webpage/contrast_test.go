@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// themes are the colours of the page by name: the light ones and the dark ones, which stand in the
-// style sheet twice.
+// themes returns the light and the dark colours by their names. The style sheet has the dark colours
+// twice: for the system's choice and for the visitor's.
 func themes(t *testing.T) (found []map[string]string) {
 	t.Helper()
 	css, err := shared.ReadFile("assets/common.css")
@@ -55,7 +55,7 @@ func contrast(t *testing.T, a, b string) float64 {
 	return (max(la, lb) + 0.05) / (min(la, lb) + 0.05)
 }
 
-// Text has the contrast that WCAG AA asks for, lines and focus that of drawings.
+// Text has the contrast that WCAG AA demands of text. Lines and the focus have that of drawings.
 func TestContrast(t *testing.T) {
 	t.Parallel()
 	assert.InDelta(t, 21, contrast(t, "#000000", "#ffffff"), 0.001)
@@ -71,8 +71,8 @@ func TestContrast(t *testing.T) {
 	}
 }
 
-// The heat can be told apart by lightness alone, so by everybody: each class is well lighter, or
-// well darker, than the one before.
+// Readers who do not see hues can tell the classes of heat apart by lightness: each class is clearly
+// lighter, or darker, than the one before.
 func TestHeatIsReadableWithoutHue(t *testing.T) {
 	t.Parallel()
 	for _, theme := range themes(t) {

@@ -55,7 +55,7 @@ class QueuePage extends Live {
 		if (this.shown && byId('partitions-details').open) drawPartitions(byId('partitions').tBodies[0], this.shown.partitions);
 	}
 
-	// act replays or purges one dead letter or, without an id, all of the queue that is shown.
+	// act replays or purges one dead letter or, if id is null, all of the queue on the page.
 	async act(action, id) {
 		const form = new URLSearchParams({ action, queue: this.shown.name });
 		if (id !== null) form.set('id', id); else form.set('reason', byId('reason').value);

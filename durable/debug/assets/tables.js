@@ -1,5 +1,5 @@
 'use strict';
-// What is text: the figures at the top and the tables.
+// The parts in text: the figures at the top and the tables.
 
 const TILES = [
 	['pending', 'Pending', (q) => [roomy(q.pending), q.unreadable > 0 ? `and ${compact(q.unreadable)} unreadable` : plural(q.pending, 'message').replace(/^\S+ /, '')]],
@@ -14,7 +14,8 @@ const TILES = [
 	['consumers', 'Consumers', (q) => [roomy(q.consumers.length), q.consumers.length > 0 && q.unowned > 0 ? `${plural(q.unowned, 'partition')} without` : 'in all processes']],
 ];
 
-// gone names the messages that have left the queue without a delivery, or the size of the dead letters.
+// gone counts the messages that were lost, dropped or expired or, if there are none, the bytes of the
+// dead letters.
 function gone(q) {
 	if (q.lost > 0) return `${compact(q.lost)} messages lost`;
 	if (q.counters.trimmed > 0) return `${compact(q.counters.trimmed)} were dropped`;
@@ -22,7 +23,8 @@ function gone(q) {
 	return q.dead_bytes > 0 ? bytes(q.dead_bytes).join('\u00a0') : '';
 }
 
-// cell is a cell of a table. Ids and reasons may have any direction of writing, which must not change what stands beside them.
+// cell makes a cell of a table. Ids and reasons may have any writing direction, which must not affect
+// other cells.
 function cell(text, name) {
 	return make('td', { class: name, ...(name === 'number' ? {} : { dir: 'auto' }) }, text);
 }
@@ -54,7 +56,8 @@ function drawPartitions(body, partitions) {
 		cell(full(p.in_flight), 'number'), cell(full(p.dead), 'number'))));
 }
 
-// DeadLetters is the table of dead letters with its buttons. act(action, id) is called for a click; id is null for all.
+// DeadLetters is the table of dead letters with its buttons. It calls act(action, id) for a click; id is
+// null for all letters.
 class DeadLetters {
 	constructor(act) {
 		this.act = act;
@@ -67,7 +70,7 @@ class DeadLetters {
 		}
 	}
 
-	// draw keeps the rows that are there, so that the focus and what is selected stay.
+	// draw keeps existing rows, so that the focus and the selection stay.
 	draw(queue, actions) {
 		const now = Date.parse(queue.now), letters = queue.dead_letters;
 		write(byId('dead-note'), letters.length === 0 ? 'There are none.' : letters.length < queue.dead ?
@@ -86,7 +89,7 @@ class DeadLetters {
 		this.filter();
 	}
 
-	// filter shows the letters whose reason contains the text. The buttons for all are for these.
+	// filter shows the letters whose reason contains the text. The buttons for all letters concern these.
 	filter() {
 		const text = byId('reason').value;
 		for (const row of this.body.children) row.hidden = !row.cells[1].firstChild.data.includes(text);
@@ -112,7 +115,8 @@ class DeadLetters {
 const SURE = 4000; // ms within which a second click counts
 const armed = new Map(); // the buttons that wait for a second click, with what ends that
 
-// sure reports whether a button was clicked for the second time, as is needed where much changes or is destroyed.
+// sure reports whether a button was clicked for the second time. Actions that change much or destroy
+// something need two clicks.
 function sure(button, action) {
 	if (armed.has(button)) {
 		armed.get(button)();
@@ -131,5 +135,5 @@ function sure(button, action) {
 	return false;
 }
 
-// disarm makes all buttons ask for two clicks again.
+// disarm makes all buttons need two clicks again.
 function disarm() { for (const end of [...armed.values()]) end(); }

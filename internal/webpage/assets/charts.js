@@ -1,7 +1,7 @@
 'use strict';
-// Lines over time and a histogram, drawn by hand: they have one scale each, beginning at 0, and their figures stand below as text.
+// Charts of lines over time and of lateness. Each has one scale from 0, and its figures below as text.
 
-// nice is the smallest round number that is not below v, and whose half is round as well.
+// nice returns the smallest number at or above v that is round and has a round half.
 function nice(v) {
 	const unit = 10 ** Math.floor(Math.log10(Math.max(v, 1e-9)));
 	for (const step of [1, 2, 3, 4, 5, 6, 8, 10]) if (step * unit >= v * (1 - 1e-9)) return step * unit;
@@ -10,7 +10,7 @@ function nice(v) {
 
 const KEYS = ['one', 'two', 'three'];
 
-// LineChart shows up to three lines over the last minutes.
+// LineChart shows up to three lines of the last minutes.
 class LineChart {
 	constructor(place, names, { unit = '', area = false } = {}) {
 		this.names = names;
@@ -28,7 +28,7 @@ class LineChart {
 			make('div', { class: 'keys' }, ...this.values));
 	}
 
-	// draw takes points {at: ms, values: [...]}, in order of time; a value may be null.
+	// draw takes points {at: ms, values: [...]} in order of time. A value may be null.
 	draw(points) {
 		const end = points.length ? points[points.length - 1].at : 0;
 		const width = Math.min(WINDOW, Math.max(60e3, points.length ? end - points[0].at : 0));
@@ -52,13 +52,13 @@ class LineChart {
 		const known = points.map((p) => p.values[k]).filter((v) => v !== null);
 		if (known.length === 0) return { now: `${name} \u2013`, all: `${name}: not known yet` };
 		const form = (v) => compact(v) + this.unit;
-		const last = points[points.length - 1].values[k]; // not known after a time without figures, as when the page was hidden
+		const last = points[points.length - 1].values[k]; // unknown after a time without figures, for example if the page was hidden
 		const now = `${name} ${last === null ? '\u2013' : form(last)}`;
 		return { now, all: `${now}, lowest ${form(Math.min(...known))}, highest ${form(Math.max(...known))}` };
 	}
 }
 
-// pieces cuts a line where nothing is known of a time.
+// pieces cuts a line at times without figures.
 function pieces(points, k) {
 	const found = [];
 	let piece = [], last = null;
@@ -76,7 +76,7 @@ function pieces(points, k) {
 
 function trace(piece, k, x, y) { return piece.map((p) => `${x(p).toFixed(2)} ${y(p.values[k]).toFixed(2)}`).join('L'); }
 
-// octaves counts what is in each power of two.
+// octaves sums the buckets of each power of two.
 function octaves(lateness) {
 	const found = new Map();
 	for (const b of lateness.buckets) {
@@ -86,9 +86,10 @@ function octaves(lateness) {
 	return found;
 }
 
-// LatenessChart shows the distribution of lateness: a bar for each power of two, and steps for the last minute.
+// LatenessChart shows the distribution of lateness: a bar for each power of two, and steps for the
+// last minute.
 class LatenessChart {
-	// The noun says what is late.
+	// The noun names the things that are late.
 	constructor(place, noun) {
 		this.noun = noun;
 		this.bars = svg('path', { class: 'bar-fill' });
@@ -137,7 +138,7 @@ class LatenessChart {
 	}
 }
 
-// swatch is what a figure of lateness is drawn as.
+// swatch returns the drawing that stands for a figure of lateness.
 function swatch(k) {
 	return svg('svg', { viewBox: '0 0 24 8', 'aria-hidden': 'true' }, k === 0 ? svg('rect', { width: 24, height: 8, class: 'bar-fill' }) : svg('path', { class: 'two', d: 'M0 4H24' }));
 }

@@ -1,12 +1,12 @@
 'use strict';
-// What is text: the figures at the top, the names to choose from, and parts of tables.
+// The parts in text: the figures at the top, the names to choose from, and parts of tables.
 
 function rateAndTotal(thing, past, name) {
 	const rate = past.rate(name);
 	return [rate === null ? '\u2013' : `${compact(rate)}/s`, `${compact(thing.counters[name])} in all`];
 }
 
-// lateNow is the lateness of the last minute, or of all if nothing has run in that.
+// lateNow returns the lateness of the last minute or, if nothing has run then, of all time.
 function lateNow(thing, past) {
 	const recent = past.recent();
 	if (thing.lateness.count === 0) return ['\u2013', 'nothing has run'];
@@ -16,7 +16,8 @@ function lateNow(thing, past) {
 // roomy writes all digits of what fits into a tile.
 function roomy(n) { return n < 1e7 ? full(n) : compact(n); }
 
-// drawTiles shows figures. A tile is [id, title, function of thing and past that returns the figure and what stands below].
+// drawTiles shows figures. A tile is [id, title, function]; the function takes a thing and its past,
+// and returns the figure and a note.
 function drawTiles(place, tiles, thing, past) {
 	if (place.children.length !== tiles.length) {
 		place.replaceChildren(...tiles.map(([id, title]) => make('div', {}, make('dt', {}, title), make('dd', { id: `tile-${id}` }, make('span'), make('small')))));
@@ -30,8 +31,8 @@ function drawTiles(place, tiles, thing, past) {
 
 function emptyRow(columns, text) { return make('tr', {}, make('td', { colspan: columns }, text)); }
 
-// drawNames shows a button for each name and keeps those that are there, so that the focus stays where it is. An entry may have a count
-// with a label.
+// drawNames shows a button for each name. It keeps existing buttons, so that the focus stays. An entry
+// may have a count with a label.
 function drawNames(place, entries, chosen, onChoose) {
 	const names = entries.map((entry) => entry.name);
 	const there = [...place.children].map((button) => button.firstChild.textContent);
@@ -54,7 +55,7 @@ function drawNames(place, entries, chosen, onChoose) {
 	});
 }
 
-// reveal scrolls a place to what is in it, and nothing else.
+// reveal scrolls a place until the item in it is visible. It does not scroll the page.
 function reveal(place, item) {
 	const room = 6; // for the mark of the focus
 	const top = item.offsetTop - place.offsetTop - room, bottom = top + item.offsetHeight + 2 * room;

@@ -1,10 +1,10 @@
 'use strict';
-// How numbers and times are written: three significant digits and a unit, from a minute on two units; the same everywhere.
+// The forms of numbers and times: three significant digits and a unit; two units from a minute on.
 
 const NS = { us: 1e3, ms: 1e6, s: 1e9, min: 60e9, h: 3600e9, d: 86400e9, y: 365.25 * 86400e9 };
 const COARSE = [['y', NS.y, 'd', NS.d], ['d', NS.d, 'h', NS.h], ['h', NS.h, 'min', NS.min], ['min', NS.min, 's', NS.s]];
 const FINE = [['s', NS.s], ['ms', NS.ms], ['\u00b5s', NS.us], ['ns', 1]];
-const LONGEST = 9.2e18; // ns: the server has no longer durations
+const LONGEST = 9.2e18; // ns, about the longest duration of Go
 
 // duration writes nanoseconds: 1.25 ms, 1 min 6 s.
 function duration(ns) {
@@ -21,16 +21,17 @@ function duration(ns) {
 	return `${sign}${short(v)}\u00a0ns`;
 }
 
-// rounded has three significant digits.
+// rounded returns v with three significant digits.
 function rounded(v) { return Number(v.toPrecision(3)); }
 
-// short is a number of three significant digits, without zeros at its end; large ones keep all digits before the point.
+// short writes three significant digits without trailing zeros. Numbers from 100 on keep all digits
+// before the point.
 function short(v) {
 	if (v >= 100) return full(v);
 	return String(rounded(v));
 }
 
-// compact writes a count where there is little room: 12.3k.
+// compact writes a count in little space: 12.3k.
 function compact(n) {
 	for (const [name, size] of [['G', 1e9], ['M', 1e6], ['k', 1e3]]) {
 		if (name === 'k' ? n >= 10 * size : rounded(n / size) >= 1) return short(rounded(n / size)) + name; // 999,999 is 1M, not 1,000k
@@ -41,7 +42,7 @@ function compact(n) {
 // full writes a count with all its digits.
 function full(n) { return Math.round(n).toLocaleString('en-US'); }
 
-// plural is a count with its noun.
+// plural writes a count with its noun.
 function plural(n, noun) { return `${full(n)} ${noun}${n === 1 ? '' : 's'}`; }
 
 // bytes writes an amount of memory.
@@ -52,7 +53,8 @@ function bytes(n) {
 	return [String(n), 'B'];
 }
 
-// clockTime is the time of a day to the millisecond, without a date. The wheel's text is cut, not parsed: Date would lose what is finer.
+// clockTime writes the time of day to the millisecond. It cuts the text and does not parse it, so the
+// time stays in the zone of the server.
 function clockTime(rfc3339) {
 	const m = /T(\d\d:\d\d:\d\d)(\.\d+)?/.exec(rfc3339);
 	return m ? m[1] + ((m[2] || '.') + '000').slice(0, 4) : rfc3339;
@@ -60,7 +62,7 @@ function clockTime(rfc3339) {
 
 const SVG = 'http://www.w3.org/2000/svg';
 
-// make makes an element of the page, svg one of a drawing. Text is set as text and never read as HTML.
+// make makes an element of the page, svg one of a drawing. Text is never parsed as HTML.
 function make(tag, attributes = {}, ...children) { return fill(document.createElement(tag), attributes, children); }
 function svg(tag, attributes = {}, ...children) { return fill(document.createElementNS(SVG, tag), attributes, children); }
 
@@ -70,7 +72,7 @@ function fill(element, attributes, children) {
 	return element;
 }
 
-// write changes a text only where it differs, so that a reader is not told again and again.
+// write changes a text only if it differs, so that screen readers do not announce it again.
 function write(element, text) { if (element.textContent !== text) element.textContent = text; }
 
 function byId(id) { return document.getElementById(id); }

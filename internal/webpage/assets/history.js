@@ -1,14 +1,15 @@
 'use strict';
-// What the page remembers of each wheel or queue: the last five minutes of figures. The server remembers nothing.
+// The page remembers the figures of the last five minutes. The server remembers none.
 
 const WINDOW = 300e3; // ms
-const RECENT = 60e3; // ms of what is called recent
-const GAP = 15e3; // ms without figures that are a hole and not a line
+const RECENT = 60e3; // ms
+const GAP = 15e3; // ms without figures at which a line is cut
 
 class Past {
 	constructor() { this.points = []; }
 
-	// add takes in a look at a thing. A look that is known already changes nothing, and one of another process or thing begins anew.
+	// add adds a look at a thing. It ignores a known look, and forgets all points if the look is of
+	// another process or thing.
 	add(thing) {
 		const at = Date.parse(thing.taken), last = this.points[this.points.length - 1];
 		if (last && at === last.at) return;
@@ -19,7 +20,7 @@ class Past {
 
 	pending() { return this.points.map((p) => ({ at: p.at, values: [p.pending] })); }
 
-	// rates are counts per second between one point and the next.
+	// rates returns counts per second between adjacent points.
 	rates(...names) {
 		return this.points.slice(1).map((p, k) => {
 			const before = this.points[k], seconds = (p.at - before.at) / 1000;
@@ -27,7 +28,8 @@ class Past {
 		});
 	}
 
-	// recent is the lateness of the last minute or, at first, since the page looks at it; null where nothing is known of that.
+	// recent returns the lateness of the last minute or, at first, since the first look. It is null
+	// before the second look.
 	recent() {
 		const last = this.points[this.points.length - 1];
 		const first = this.points.find((p) => last.at - p.at <= RECENT);
@@ -37,14 +39,15 @@ class Past {
 		return { buckets, count: buckets.reduce((sum, b) => sum + b.count, 0), max_ns: last.lateness.max_ns };
 	}
 
-	// rate is the present one, or null where it is not known.
+	// rate returns the present rate, or null if it is unknown.
 	rate(name) {
 		const all = this.rates(name);
 		return all.length ? all[all.length - 1].values[0] : null;
 	}
 }
 
-// quantile is an upper bound of the lateness of a part of all, as far as buckets tell. The last one has no bound but the largest of all.
+// quantile returns an upper bound of a quantile of lateness: the end of its bucket, and at most the
+// largest lateness.
 function quantile(lateness, part) {
 	let left = Math.ceil(lateness.count * part);
 	for (const b of lateness.buckets) if ((left -= b.count) <= 0) return Math.min(b.to_ns, lateness.max_ns);

@@ -1,11 +1,12 @@
 'use strict';
-// Live is a page that asks its server for one thing, such as a wheel, once a second while the page can be seen. A page extends it with
-// take(answer), which shows an answer, sets shown to the thing in it and returns the text of the notice.
+// Live is a page that asks its server for one thing, such as a wheel, once a second while the page is
+// visible. A page extends it with take(answer), which shows an answer, sets shown to the thing in the
+// answer and returns the text of the notice.
 
 const INTERVAL = 1000, RETRY = 3000, PATIENCE = 10000; // ms
 
 class Live {
-	// The parameter is the one of the address that names the thing.
+	// parameter is the parameter of the address that names the thing.
 	constructor(parameter) {
 		this.parameter = parameter;
 		this.chosen = new URLSearchParams(location.search).get(parameter); // null: the first one
@@ -18,7 +19,7 @@ class Live {
 		document.addEventListener('visibilitychange', () => { if (document.hidden) this.rest(); else this.ask(); });
 	}
 
-	// ask fetches the thing, now and then once a second.
+	// ask fetches the thing now and once a second from then on.
 	async ask() {
 		this.rest();
 		if (this.paused || document.hidden) return;
@@ -33,7 +34,7 @@ class Live {
 			if (!response.ok && !json) throw new Error(`the server says ${response.status}`);
 			if (!json) throw new Error('what came is not JSON; a login may have run out');
 			const answer = await response.json();
-			if (this.request !== request) return; // another one was chosen meanwhile
+			if (this.request !== request) return; // another thing was chosen meanwhile
 			const notice = this.take(answer);
 			if (!response.ok && response.status !== 404) throw new Error(answer.error);
 			this.notice(notice);
@@ -48,7 +49,7 @@ class Live {
 		this.timer = setTimeout(() => this.ask(), next);
 	}
 
-	// lost says that there is no answer, and how old the figures are that are shown.
+	// lost shows that there is no answer, and the age of the figures on the page.
 	lost(why) {
 		const since = this.shown ? `What is shown is of ${clockTime(this.shown.taken).slice(0, 8)}. ` : '';
 		this.state('lost', 'no answer');
@@ -56,7 +57,7 @@ class Live {
 		document.title = `no answer${this.shown ? ` \u2013 ${this.shown.name}` : ''}`;
 	}
 
-	// rest ends what is under way.
+	// rest ends the request under way and plans no other.
 	rest() {
 		clearTimeout(this.timer);
 		this.timer = 0;
@@ -64,7 +65,7 @@ class Live {
 		this.request = null;
 	}
 
-	// past returns what the page remembers of a thing, with this look at it.
+	// past adds a look at a thing to the remembered ones and returns them.
 	past(thing) {
 		if (!this.pasts.has(thing.name)) this.pasts.set(thing.name, new Past());
 		const past = this.pasts.get(thing.name);
