@@ -81,7 +81,8 @@ type ReplayOptions struct {
 // even if it has died again.
 func (q *Queue) ReplayAll(ctx context.Context, filter DeadFilter, options ReplayOptions) (int, error) {
 	if options.Rate < 0 || math.IsInf(options.Rate, 0) || math.IsNaN(options.Rate) {
-		return 0, fmt.Errorf("durable: replay: %w Rate %v: 0 and more messages a second are accepted", ErrInvalid, options.Rate)
+		return 0, fmt.Errorf("durable: replay: %w Rate %v: 0 and more messages a second are accepted",
+			ErrInvalid, options.Rate)
 	}
 	return q.changeAllDead(ctx, driver.OpReplay, filter, max(0, options.Delay), pacer{rate: options.Rate})
 }
@@ -98,7 +99,8 @@ func (q *Queue) changeAllDead(ctx context.Context, op driver.Op, filter DeadFilt
 		return 0, err
 	}
 	if !filter.Since.IsZero() && !filter.Until.IsZero() && !filter.Until.After(filter.Since) {
-		return 0, fmt.Errorf("durable: dead letters: %w Until %v: a time after Since (%v) is accepted", ErrInvalid, filter.Until, filter.Since)
+		return 0, fmt.Errorf("durable: dead letters: %w Until %v: a time after Since (%v) is accepted",
+			ErrInvalid, filter.Until, filter.Since)
 	}
 	ends := make([]driver.Instant, len(q.parts)) // of each partition, as each may have a clock of its own
 	for i := range q.parts {

@@ -49,7 +49,8 @@ func (q *Queue) CancelMatching(ctx context.Context, headers map[string]string) (
 		return CancelReport{}, err
 	}
 	if len(headers) == 0 {
-		return CancelReport{}, fmt.Errorf("durable: cancel: %w headers: there are none; 1 or more are accepted", ErrInvalid)
+		return CancelReport{}, fmt.Errorf("durable: cancel: %w headers: there are none; 1 or more are accepted",
+			ErrInvalid)
 	}
 	c := canceller{headers: headers}
 	for _, p := range q.parts {
