@@ -94,7 +94,9 @@ func (q *Queue) PurgeAll(ctx context.Context, filter DeadFilter) (int, error) {
 }
 
 // changeAllDead changes the dead letters that a filter selects, partition by partition.
-func (q *Queue) changeAllDead(ctx context.Context, op driver.Op, filter DeadFilter, delay time.Duration, pace pacer) (n int, err error) {
+func (q *Queue) changeAllDead(
+	ctx context.Context, op driver.Op, filter DeadFilter, delay time.Duration, pace pacer,
+) (n int, err error) {
 	if err := q.usable(ctx); err != nil {
 		return 0, err
 	}
@@ -124,7 +126,9 @@ func (q *Queue) changeAllDead(ctx context.Context, op driver.Op, filter DeadFilt
 
 // changeDeadUntil changes the dead letters of a partition that died before end. It adds how many to
 // n.
-func (p *part) changeDeadUntil(ctx context.Context, op driver.Op, filter DeadFilter, end driver.Instant, delay time.Duration, pace *pacer, n *int) error {
+func (p *part) changeDeadUntil(ctx context.Context, op driver.Op, filter DeadFilter, end driver.Instant,
+	delay time.Duration, pace *pacer, n *int,
+) error {
 	var since driver.Instant
 	if !filter.Since.IsZero() {
 		since = driver.InstantOf(filter.Since)

@@ -8,13 +8,13 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// CancelReport says what became of the messages that [Queue.CancelMatching] has found.
+// CancelReport is the result of [Queue.CancelMatching], in numbers of messages.
 type CancelReport struct {
 	Cancelled int // messages that will not be delivered
 	Firing    int // messages that have begun, and may be delivered again if this delivery fails
 
-	// Unreadable counts the messages that may match or not, because this version of the program
-	// cannot read their headers. They stay as they are.
+	// Unreadable counts messages whose headers this version of the program cannot read. They are
+	// not cancelled, whether they match or not.
 	Unreadable int
 }
 
@@ -23,23 +23,24 @@ type CancelReport struct {
 // reports, CancelMatching is as exact as [Queue.Cancel]: after Cancelled no handler is called. Dead
 // letters are left: see [Queue.PurgeAll].
 //
-// CancelMatching looks through the queue, partition by partition: first the scheduled messages,
-// then those that consumers have claimed or are delivering. The result is not that of one moment. A
-// scan finds each message that matches and stays as it is. It may miss a message that, meanwhile,
+// CancelMatching scans the queue, partition by partition: first the scheduled messages, then those
+// that consumers have claimed or are delivering. The scan is not atomic. It may miss a message
+// that, during the scan,
 //
 //   - is enqueued,
 //   - is rescheduled to an earlier time,
-//   - comes back after its delivery has failed.
+//   - comes back from a consumer, because its delivery has failed or the consumer has ended.
 //
-// To call it again is safe. If producers of such messages have stopped and a second call finds
-// none, none is left. A message that was cancelled and enqueued again with the same id, or
-// replaced, is cancelled only if it matches as well, unless both were enqueued in the same
-// millisecond.
+// It finds all other messages that match. To repeat the call is safe, and finds a message that was
+// missed unless the message moves again. If a message was cancelled and another one was enqueued
+// with its id during the scan, or has replaced it, the other one is cancelled only if it matches as
+// well. Messages that were enqueued with the same id in the same millisecond cannot be told apart.
 //
-// If the call fails, or ctx ends, the report has what was done up to then, and the error, which is
-// one of [Queue.Cancel], names a message. Calls that were under way may take place and are not
-// counted. If messages were Unreadable the call goes on, and its error wraps [ErrVersion] and names
-// the first ten.
+// If the call fails, or ctx ends, the report has the numbers up to then. The error is one of
+// [Queue.Cancel], and names a message or a partition. Calls that were under way may take place and
+// are not counted. Messages that are Unreadable do not end the scan. The error after it wraps
+// [ErrVersion] and names the first ten. A message whose whole record is unreadable is not listed
+// and not counted here: see [Counts].Unreadable.
 //
 // CancelMatching reads all messages with their bodies, because stores keep no index of headers:
 // O(n) in the number of pending messages, and at most 256 of them in memory. See docs/durable.md
@@ -68,10 +69,9 @@ type canceller struct {
 	unreadable []string // the first ids
 }
 
-// cancel looks through a partition. Messages that are claimed meanwhile are met in the second
-// state.
+// cancel scans a partition. The second state has the messages that were claimed during the scan.
 func (c *canceller) cancel(ctx context.Context, p *part) error {
-	firing := make(map[string]struct{}) // a message may be met in both states
+	firing := make(map[string]struct{}) // the scan may find a message in both states
 	defer func() { c.report.Firing += len(firing) }()
 	for _, state := range []State{StateScheduled, StateLeased} {
 		for records, err := range p.pages(ctx, state) {
@@ -94,7 +94,7 @@ func (c *canceller) cancel(ctx context.Context, p *part) error {
 	return nil
 }
 
-// changes returns the changes that cancel those of some messages that match.
+// changes returns the changes that cancel the matching messages of a page.
 func (c *canceller) changes(records []driver.Record) (changes []driver.Change) {
 	for i := range records {
 		r := &records[i]
@@ -121,7 +121,7 @@ func (c *canceller) matches(headers map[string]string) bool {
 	return true
 }
 
-// failure is the error of a scan that was not stopped.
+// failure returns the error of a completed scan.
 func (c *canceller) failure() error {
 	if c.report.Unreadable == 0 {
 		return nil
@@ -130,14 +130,16 @@ func (c *canceller) failure() error {
 	if c.report.Unreadable > len(c.unreadable) {
 		more = " and others"
 	}
-	return fmt.Errorf("durable: cancel: %w: the headers of %d messages cannot be read, which are left: %s%s",
+	return fmt.Errorf("durable: cancel: %w: the headers of %d messages cannot be read; they are left: %s%s",
 		ErrVersion, c.report.Unreadable, strings.Join(c.unreadable, ", "), more)
 }
 
-// changeMany changes messages of a partition, as many at once as find room and the pace allows, and
-// tells what became of each. The first error, which names a message, ends it: the calls that were
-// not sent are withdrawn.
-func (p *part) changeMany(ctx context.Context, op driver.Op, changes []driver.Change, pace *pacer, done func(id string, status driver.Status)) error {
+// changeMany changes messages of a partition, as many at once as find room and the pace allows. It
+// calls done with the status of each. It stops at the first error, which names a message, and
+// withdraws the calls that were not sent.
+func (p *part) changeMany(ctx context.Context, op driver.Op, changes []driver.Change, pace *pacer,
+	done func(id string, status driver.Status),
+) error {
 	for len(changes) > 0 {
 		n, err := pace.wait(ctx, p.q, len(changes))
 		if err == nil {
@@ -161,7 +163,9 @@ func (p *part) changeMany(ctx context.Context, op driver.Op, changes []driver.Ch
 }
 
 // changeTogether makes calls that have room. After an error it withdraws those that were not sent.
-func (p *part) changeTogether(ctx context.Context, op driver.Op, calls []*call[driver.Change, answer], changes []driver.Change, done func(string, driver.Status)) (err error) {
+func (p *part) changeTogether(ctx context.Context, op driver.Op, calls []*call[driver.Change, answer],
+	changes []driver.Change, done func(string, driver.Status),
+) (err error) {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	p.changes[op].add(calls...)

@@ -85,19 +85,29 @@ func (c *consumer) membership() {
 	defer c.disown()
 	var known []string
 	for c.ctx.Err() == nil {
-		members, err := c.q.backend.Heartbeat(c.ctx, c.member(), c.opts.Membership)
+		members, err := c.heartbeat()
 		switch {
+		case c.ctx.Err() != nil:
 		case err == nil && !slices.Equal(members, known):
 			known = members
 			if c.own(members) {
 				continue // the next heartbeat tells what the consumer owns
 			}
-		case err != nil && c.ctx.Err() == nil:
+		case err != nil:
 			c.q.report("heartbeat: %w", err)
 			c.fail(err)
 		}
 		pause(c.ctx, c.opts.Membership/3)
 	}
+}
+
+// heartbeat enters the consumer among the members. When the consumer ends, a call that is under way
+// gets another moment: if it were abandoned, it might take place after that of leave, and the
+// partitions of the consumer would have no owner until Membership has passed.
+func (c *consumer) heartbeat() ([]string, error) {
+	ctx, cancel := c.outlast(c.ctx)
+	defer cancel()
+	return c.q.backend.Heartbeat(ctx, c.member(), c.opts.Membership)
 }
 
 // own starts and stops pumps. It reports whether the consumer owns other partitions than before.

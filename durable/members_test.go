@@ -280,3 +280,43 @@ func TestConsumersAndUnownedPartitions(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// lateHeartbeats takes a while for heartbeats, which take place at the end of it although their contexts
+// have ended, as those that have been sent over a network do.
+type lateHeartbeats struct{ driver.Backend }
+
+func (b lateHeartbeats) Heartbeat(ctx context.Context, m driver.Member, ttl time.Duration) (members []string, err error) {
+	if ttl == 0 {
+		return b.Backend.Heartbeat(ctx, m, ttl)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		time.Sleep(500 * time.Millisecond)
+		members, err = b.Backend.Heartbeat(context.WithoutCancel(ctx), m, ttl)
+	}()
+	select {
+	case <-done:
+		return members, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// A consumer ends while a heartbeat is under way. It is no member any more after its end, so that its
+// partitions have an owner at once.
+func TestConsumerThatHasEndedIsNoMember(t *testing.T) {
+	t.Parallel()
+	late := func(b driver.Backend) driver.Backend { return lateHeartbeats{b} }
+	bubbleOf(t, late, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+		for begun := range 8 { // after the start, in steps of 300 ms: some during a heartbeat
+			stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
+			time.Sleep(100*time.Millisecond + time.Duration(begun)*300*time.Millisecond)
+			stop()
+			time.Sleep(time.Second)
+			consumers, err := q.Consumers(t.Context())
+			require.NoError(t, err)
+			assert.Empty(t, consumers, "it ended %d ms after its start", 100+begun*300)
+		}
+	})
+}

@@ -137,13 +137,23 @@ func (p *pump) call(ctx context.Context, claim driver.Claim) (driver.Claimed, er
 	if ctx.Err() != nil {
 		return driver.Claimed{}, context.Cause(ctx)
 	}
-	longer, cancel := context.WithCancel(p.c.life)
+	longer, cancel := p.c.outlast(ctx)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() {
-		pause(longer, leaveTime)
-		cancel()
-	})()
 	return p.send(longer, claim)
+}
+
+// outlast returns a context for a call of the store that ends leaveTime after ctx. The caller calls
+// cancel when the call is over.
+func (c *consumer) outlast(ctx context.Context) (longer context.Context, cancel context.CancelFunc) {
+	longer, end := context.WithCancel(c.life)
+	stop := context.AfterFunc(ctx, func() {
+		pause(longer, leaveTime)
+		end()
+	})
+	return longer, func() {
+		stop()
+		end()
+	}
 }
 
 // send claims, and notes what the consumer has received. The store returns the messages again that

@@ -2,8 +2,8 @@ package main
 
 // The help texts of the commands: what a command does, what happens to messages, and examples.
 
-const rootHelp = `A delay queue holds messages until they are due and delivers each at least once. A queue in a file or
-on Redis survives a crash.
+const rootHelp = `A delay queue holds messages until they are due and delivers each at least
+once. A queue in a file or on Redis survives a crash.
 
 The store is one of these URLs (-store, or the environment variable DELAYQ_STORE):
    file:delayq.db                                      a file; if another process has it open, delayq uses the
@@ -12,11 +12,11 @@ The store is one of these URLs (-store, or the environment variable DELAYQ_STORE
    redis-cluster://host:7000,host:7001                 a Redis Cluster
    redis-sentinel://host:26379,host:26380/mymaster     a Redis master by its Sentinels
    memory:                                             this process only, to try a command
-The scheme rediss in place of redis uses TLS. Other users of the machine can read the command line, so give
-passwords in DELAYQ_STORE.
+The scheme rediss in place of redis uses TLS. Other users of the machine can read the command
+line, so give passwords in DELAYQ_STORE.
 
-A store holds several queues with different names (-queue, or DELAYQ_QUEUE). A new name makes a new, empty
-queue.
+A store holds several queues with different names (-queue, or DELAYQ_QUEUE). A new name makes a
+new, empty queue.
 
 Examples:
    delayq enqueue -id order-42 -body 'cancel it' -delay 30m
@@ -26,11 +26,12 @@ Examples:
    delayq consume -exec 'cat; echo'
    delayq dead replay -all
 
-Every command has its own help: delayq enqueue -help. Arguments that begin with a dash follow "--".`
+Every command has its own help: delayq enqueue -help. Arguments that begin with a dash follow
+"--".`
 
-const enqueueHelp = `Prints the id of each message when the message is safe in the store. The body is the text of -body, or all
-of stdin. A message whose id is already in the queue is refused, unless -replace is given. A message that is
-being delivered is not replaced.
+const enqueueHelp = `Prints the id of each message when the message is safe in the store. The
+body is the text of -body, or all of stdin. A message whose id is already in the queue is
+refused, unless -replace is given. A message that is being delivered is not replaced.
 
 Examples:
    delayq enqueue -body 'remind me' -delay 10m
@@ -39,10 +40,10 @@ Examples:
    delayq enqueue -body 'remind me' -delay 10m -header customer=42 -header kind=reminder
    delayq enqueue -n 1000 -body test -delay 1d`
 
-const takeHelp = `Prints the body of each message, and a newline unless the body ends with one; with -json all fields of the
-message. Without -ack the messages stay in the queue: -keep, the default, gives them back unchanged, and -nack
-gives them back as failed. A message is acknowledged after it was printed. It is an error if no message comes
-in time.
+const takeHelp = `Prints the body of each message, and a newline unless the body ends with one;
+with -json all fields of the message. Without -ack the messages stay in the queue: -keep, the
+default, gives them back unchanged, and -nack gives them back as failed. A message is
+acknowledged after it was printed. It is an error if no message comes in time.
 
 Examples:
    delayq take
@@ -57,14 +58,15 @@ const consumeHelp = `Runs the command by the shell, with the body on its stdin a
    DELAYQ_CRASHES    the number of deliveries that have ended with their process
    DELAYQ_TOKEN      a number that rises with each delivery of the message
 
-Exit code 0 acknowledges the message. Any other exit code is a failed attempt: the message comes again after
-one second, then two, four and so on up to an hour. After its last attempt (see enqueue -max-attempts) the
-message is a dead letter. No other consumer gets the message while the command runs. If this process crashes,
-another consumer gets it after -visibility. A message may come more than once, so the command must be
-idempotent.
+Exit code 0 acknowledges the message. Any other exit code is a failed attempt: the message comes
+again after one second, then two, four and so on up to an hour. After its last attempt (see
+enqueue -max-attempts) the message is a dead letter. No other consumer gets the message while the
+command runs. If this process crashes, another consumer gets it after -visibility. A message may
+come more than once, so the command must be idempotent.
 
-The first Ctrl-C stops taking messages, gives back messages that have not begun, and waits for the running
-commands. It waits up to a minute for a store that does not answer. A second Ctrl-C ends the commands as well.
+The first Ctrl-C stops taking messages, gives back messages that have not begun, and waits for
+the running commands. It waits up to a minute for a store that does not answer. A second Ctrl-C
+ends the commands as well.
 
 Examples:
    delayq consume -exec 'cat; echo'
@@ -77,7 +79,7 @@ const watchHelp = `The columns:
    in flight    messages that a consumer has claimed ahead of time, or is delivering
    dead         dead letters
    next in      the time until the next message is due
-   overdue      the time since the first waiting message was due; if it stays above a second, consumers are missing
+   overdue      the time since the first waiting message was due; above a second, consumers are missing
    ...../s      events a second since the last look
 
 On a terminal the table is redrawn. Otherwise each look is a line, or an object with -json.
@@ -87,42 +89,47 @@ Examples:
    delayq watch -interval 5s -partitions
    delayq watch -n 1 -json`
 
-const inspectHelp = `Times in brackets count from now on the clock of this machine, which may differ from the clock of the store.
+const inspectHelp = `Times in brackets count from now on the clock of this machine, which may
+differ from the clock of the store.
 
 Examples:
    delayq inspect order-42
    delayq -json inspect order-42`
 
-const listHelp = `Messages are listed partition by partition, and in each partition in the order of their times. A message is in
-flight if a consumer has claimed it ahead of time or is delivering it.
+const listHelp = `Messages are listed partition by partition, and in each partition in the order
+of their times. A message is in flight if a consumer has claimed it ahead of time or is
+delivering it.
 
 Examples:
    delayq list
    delayq list -state in-flight
    delayq -json list -state dead -n 0 > dead.json`
 
-const cancelHelp = `Prints for each message whether it was cancelled, is being delivered, or is not there. A cancelled message is
-never delivered. It is an error if not all messages were cancelled.
+const cancelHelp = `Prints for each message whether it was cancelled, is being delivered, or is
+not there. A cancelled message is never delivered. It is an error if not all messages were
+cancelled.
 
-With -header the command reads the whole queue and cancels the messages that have all the given headers. It
-may miss messages that are enqueued, or come back from a consumer, while it runs. To be sure, run it again.
+With -header the command reads the whole queue and cancels the messages that have all the given
+headers. It may miss messages that are enqueued, or come back from a consumer, while it runs. To
+be sure, run it again.
 
 Examples:
    delayq cancel order-42
    delayq cancel -header customer=42 -header kind=reminder
    delayq cancel order-42 order-43 -- -order-with-a-dash`
 
-const rescheduleHelp = `The new delay counts from now, not from the old due time. A message that is being delivered or has been
-delivered is not changed, and that is an error.
+const rescheduleHelp = `The new delay counts from now, not from the old due time. A message that
+is being delivered or has been delivered is not changed, and that is an error.
 
 Examples:
    delayq reschedule order-42 -delay 1h
    delayq reschedule order-42 -delay 0s
    delayq reschedule order-42 -at 2030-01-31T09:00:00Z`
 
-const deadHelp = `A message becomes a dead letter after its last attempt, or if its consumers have crashed too often. It stays in
-the queue, and its id is taken, until it is replayed or purged. Consumers drop the oldest dead letters beyond
-their bounds of age, number and size. delayq consume keeps them for 30 days, up to 100,000 in each partition.
+const deadHelp = `A message becomes a dead letter after its last attempt, or if its consumers
+have crashed too often. It stays in the queue, and its id is taken, until it is replayed or
+purged. Consumers drop the oldest dead letters beyond their bounds of age, number and size.
+delayq consume keeps them for 30 days, up to 100,000 in each partition.
 
 Examples:
    delayq dead list
@@ -133,23 +140,25 @@ Examples:
    delayq dead purge -all
    delayq dead purge -until 7d -reason 'no such user'`
 
-const auditHelp = `Looks for messages in no set, which no consumer would find, for members of sets without a message, and for wrong
-sums. A deleted key leaves such faults. With -repair the messages are scheduled again, the members are removed,
-and the sums are corrected. It is an error if faults are left. The queue may be in use.
+const auditHelp = `Looks for messages in no set, which no consumer would find, for members of
+sets without a message, and for wrong sums. A deleted key leaves such faults. With -repair the
+messages are scheduled again, the members are removed, and the sums are corrected. It is an error
+if faults are left. The queue may be in use.
 
 Examples:
    delayq audit
    delayq audit -repair`
 
-const backupHelp = `Writes a consistent copy of a file store to a new file. If another process has the file open, that process makes
-the copy, if it has a socket. An incomplete copy is removed. To restore a copy, end all processes that use the
-store and put the copy in place of its file.
+const backupHelp = `Writes a consistent copy of a file store to a new file. If another process
+has the file open, that process makes the copy, if it has a socket. An incomplete copy is
+removed. To restore a copy, end all processes that use the store and put the copy in place of its
+file.
 
 Examples:
    delayq -store file:queue.db backup queue-2030-01-31.db`
 
-const compactHelp = `Copies the file of a store to a new file without its free pages. The store must not be in use. A file reuses its
-free pages, and never shrinks by itself.
+const compactHelp = `Copies the file of a store to a new file without its free pages. The store
+must not be in use. A file reuses its free pages, and never shrinks by itself.
 
 Examples:
    delayq -store file:queue.db compact small.db && mv small.db queue.db`

@@ -134,6 +134,25 @@ func TestUnreadableMessagesStandAside(t *testing.T) {
 	assert.Zero(t, client.HExists(t.Context(), "tw:{orders:0}:c", "aside").Val())
 }
 
+// TestGetOfMessageThatStandsAside reads a message that an older version has put aside before a claim
+// of a version that can read it puts it back.
+func TestGetOfMessageThatStandsAside(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	q := openQueue(t, client, redisstore.Options{})
+	batch := items("a", 1, 10, 0)
+	put(t, q, batch)
+	want, err := q.Get(t.Context(), 0, batch[0].ID)
+	require.NoError(t, err)
+	setVersion(t, client, batch, 2)
+	require.Empty(t, claim(t, q, 1))
+	setVersion(t, client, batch, 1)
+	require.EqualValues(t, 1, counts(t, q).Unreadable)
+	got, err := q.Get(t.Context(), 0, batch[0].ID)
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
+}
+
 // TestLostRecordsAreCounted deletes records of scheduled, leased and firing messages, and then all of them, as a server does that
 // evicts keys. They count at once, and no more when they are met.
 func TestLostRecordsAreCounted(t *testing.T) {

@@ -51,39 +51,84 @@ func TestHeartbeatFindsNewMaster(t *testing.T) {
 	t.Log("found after", time.Since(begun))
 }
 
-// TestHeartbeatsMoveWithClock sets the clock of the server while there are members, and lets time pass by it. A member
-// that gives no sign of life any more is gone after its ttl, and the interval between two calls; one that does stays.
+// TestHeartbeatsMoveWithClock sets the clock of the server between the heartbeats of a live member.
+// A member whose process is gone stays for its ttl, and for an interval between two heartbeats, and
+// for another one with each step back. A live member stays.
 func TestHeartbeatsMoveWithClock(t *testing.T) {
 	t.Parallel()
-	const ttl, beat = 5 * time.Second, 1500 * time.Millisecond
+	const ttl, interval = 5 * time.Second, 1500 * time.Millisecond
 	clock := redistest.NewClock(t)
 	client := newClient(t, redistest.Start(t, redistest.Options{Clock: clock}).Addr())
-	for _, step := range []time.Duration{0, -time.Second, -time.Minute, -24 * time.Hour, time.Second, time.Minute, 24 * time.Hour} {
-		q := openQueue(t, client, redisstore.Options{Prefix: fmt.Sprint("step", step.Milliseconds())})
-		members := func(name string, ttl time.Duration) []string {
+	for n, steps := range [][]time.Duration{
+		{0}, {-time.Second}, {-time.Minute}, {-24 * time.Hour}, {time.Second}, {time.Minute}, {24 * time.Hour},
+		{time.Minute, -time.Minute, time.Minute}, {-time.Minute, time.Minute, -time.Minute}, {-time.Minute, -time.Second, -time.Hour},
+		{200 * time.Millisecond, -time.Minute, 400 * time.Millisecond}, {time.Second, -time.Hour, -100 * time.Millisecond},
+	} {
+		q := openQueue(t, client, redisstore.Options{Prefix: fmt.Sprint("steps", n)})
+		beat := func(name string) []string {
 			t.Helper()
 			all, err := q.Heartbeat(t.Context(), driver.Member{Name: name}, ttl)
 			require.NoError(t, err)
 			return all
 		}
-		offset := time.Duration(0)
+		offset, bound := time.Duration(0), ttl+interval
 		pass := func(d time.Duration) {
 			offset += d
 			clock.Set(offset)
 		}
-		pass(0)
-		members("gone", ttl)
-		members("slow", 2*ttl)
-		require.Equal(t, []string{"alive", "gone", "slow"}, members("alive", ttl))
-		pass(beat)
-		pass(step)
-		members("slow", 2*ttl)
-		for passed := beat; passed < ttl+beat; passed += beat {
-			require.Contains(t, members("alive", ttl), "slow", "step %v, %v later", step, passed)
-			pass(beat)
+		clock.Set(0)
+		beat("gone")
+		require.Equal(t, []string{"alive", "gone"}, beat("alive"))
+		stays := true
+		for passed := time.Duration(0); passed < bound; passed += interval {
+			pass(interval)
+			if len(steps) > 0 {
+				if pass(steps[0]); steps[0] < 0 {
+					bound += interval
+				}
+				steps = steps[1:]
+			}
+			members := beat("alive")
+			require.Contains(t, members, "alive")
+			if !stays {
+				require.NotContains(t, members, "gone", "it is back")
+			}
+			stays = len(members) == 2
 		}
-		require.Equal(t, []string{"alive", "slow"}, members("alive", ttl), "step %v", step)
-		require.Equal(t, []string{"slow"}, members("alive", 0), "step %v", step)
+		require.False(t, stays, "steps %d: it is there after %v", n, bound)
+	}
+}
+
+// TestLeasesMoveWithClock sets the clock of the server several times while a message is leased to a
+// consumer whose process is gone. The message comes after its lease, later by the sum of the steps back
+// and earlier by the sum of the steps ahead.
+func TestLeasesMoveWithClock(t *testing.T) {
+	t.Parallel()
+	const visibility, interval = 90 * time.Second, 10 * time.Second
+	clock := redistest.NewClock(t)
+	client := newClient(t, redistest.Start(t, redistest.Options{Clock: clock}).Addr())
+	for n, steps := range [][]time.Duration{
+		{}, {time.Minute, -time.Minute, time.Minute}, {-time.Minute, time.Minute, -time.Minute}, {-time.Minute, -time.Minute, -time.Hour},
+	} {
+		q := openQueue(t, client, redisstore.Options{Prefix: fmt.Sprint("leases", n)})
+		clock.Set(0)
+		put(t, q, items("a", 1, 10, 0))
+		claimed, err := q.Claim(t.Context(), driver.Claim{Max: 1, MaxBytes: 1, Begin: 1, Visibility: visibility})
+		require.NoError(t, err)
+		require.Len(t, claimed.Records, 1)
+		offset, passed, want := time.Duration(0), time.Duration(0), visibility
+		for {
+			offset, passed = offset+interval, passed+interval
+			if len(steps) > 0 {
+				offset, want, steps = offset+steps[0], want-steps[0], steps[1:]
+			}
+			clock.Set(offset)
+			if len(claim(t, q, 1)) > 0 {
+				break
+			}
+			require.Less(t, passed, 2*time.Hour)
+		}
+		assert.InDelta(t, want.Seconds(), passed.Seconds(), interval.Seconds()+1, "steps %d", n)
 	}
 }
 

@@ -74,8 +74,8 @@ func consumerLateAck(t *testing.T, newStore Factory) {
 }
 
 // consumerForcedEnd closes a queue several times while a message was taken, handlers run, and
-// messages were claimed ahead. None counts a crash or an attempt, not even when the leases would have
-// ended.
+// messages were claimed ahead. None counts a crash or an attempt, not even when the leases would
+// have ended.
 func consumerForcedEnd(t *testing.T, newStore Factory) {
 	const visibility = 3 * time.Second // a busy machine may stand still for a second
 	f := newStore(t)

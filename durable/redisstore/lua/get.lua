@@ -3,9 +3,11 @@
 -- ARGV: 1 id.
 -- Result: record, state, due time, end of lease, each '' where there is none.
 
+-- score returns the time of the message in a set. That of a message that stands aside is negated: see
+-- claim.lua.
 local function score(key)
   local n = call('ZSCORE', key, ARGV[1])
-  return n and decimal(tonumber(n)) or ''
+  return n and decimal(math.abs(tonumber(n))) or ''
 end
 
 return {
