@@ -51,7 +51,8 @@ type Queue struct {
 // of their packages. The store must stay open until [Queue.Close] has returned.
 func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, fmt.Errorf("durable: open: %w store nil: one that New or Open of a store's package returned is accepted", ErrInvalid)
+		return nil, fmt.Errorf("durable: open: %w store nil: one that New or Open of a store's package returned is accepted",
+			ErrInvalid)
 	}
 	o, err := options.withDefaults()
 	if err != nil {
@@ -256,7 +257,8 @@ func (e *BatchError) Error() string {
 	failed := e.Unwrap()
 	text := errors.Join(failed[:min(most, len(failed))]...)
 	if len(failed) > most {
-		return fmt.Sprintf("%v\nand %d more of %d messages were not enqueued", text, len(failed)-most, len(e.Errors))
+		return fmt.Sprintf("%v\nand %d more of %d messages were not enqueued",
+			text, len(failed)-most, len(e.Errors))
 	}
 	return fmt.Sprint(text)
 }
@@ -387,10 +389,11 @@ func (q *Queue) move(ctx context.Context, op driver.Op, done Result, c driver.Ch
 // wants to end the queue calls Shutdown on another goroutine, with another context.
 func (q *Queue) Shutdown(ctx context.Context) error {
 	if ctx == nil {
-		return fmt.Errorf("durable: shut down queue %q: %w context nil", q.options.Queue, ErrInvalid)
+		return fmt.Errorf("durable: shut down queue %q: %w context nil",
+			q.options.Queue, ErrInvalid)
 	}
 	if ctx.Value(handling{q}) != nil {
-		return fmt.Errorf("durable: shut down queue %q: %w context: it is that of a handler, for which Shutdown would wait; one from outside is accepted",
+		return fmt.Errorf("durable: shut down queue %q: %w context: it belongs to a handler, for which Shutdown would wait; other contexts are accepted",
 			q.options.Queue, ErrInvalid)
 	}
 	for _, c := range q.endConsumers() {

@@ -13,7 +13,7 @@
 //
 // Bodies of messages are never shown. The ids of dead letters and the reasons of their deaths, which
 // are the errors of handlers, are. Their headers are shown with [Handler.Headers] only. The page
-// changes nothing unless [Handler.Actions] is set; then a visitor may replay and purge dead letters.
+// changes nothing unless [Handler.Actions] is set; then a visitor may replay and purge dead letters and pause queues.
 // The handler asks for no password: mount it on an address that is not public, or behind the
 // authentication of your other debug pages.
 //
