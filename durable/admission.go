@@ -139,7 +139,8 @@ func (a *admission) ungrant(s *share) {
 // emptyClaim is a claim of no messages.
 func (a *admission) emptyClaim(s *share) driver.Claim {
 	return driver.Claim{
-		Partition: s.partition, Visibility: a.opts.Visibility, Hold: a.opts.hold(), MaxCrashes: a.opts.MaxCrashes,
+		Partition: s.partition, Visibility: a.opts.Visibility, Hold: a.opts.hold(),
+		MaxCrashes: a.opts.MaxCrashes,
 	}
 }
 

@@ -81,7 +81,8 @@ func (c *caller) call(do func(ctx context.Context, call driver.Call) error) erro
 				return err
 			}
 			if tries == 3 {
-				return fmt.Errorf("%w: its clock is ahead again after each call (%w)", ErrUnavailable, err)
+				return fmt.Errorf("%w: its clock was ahead after each of several calls (%w)",
+					ErrUnavailable, err)
 			}
 			// No copy has taken place. The guess of the store's clock was wrong, or the clock was
 			// set.
@@ -93,7 +94,8 @@ func (c *caller) call(do func(ctx context.Context, call driver.Call) error) erro
 		return err
 	})
 	if unknown {
-		return fmt.Errorf("%w: the reply to a call was lost, and its clock was set ahead since: the call may have taken place (%w)", ErrUnavailable, err)
+		return fmt.Errorf("%w: the reply to a call was lost, and its clock was set ahead since: the call may have taken place (%w)",
+			ErrUnavailable, err)
 	}
 	if err != nil && unanswered && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrClosed) {
 		return fmt.Errorf("%w (%w: the reply to an earlier copy of the call was lost, and that copy may take place until %v of the store's clock)",

@@ -131,7 +131,8 @@ func (c *consumer) fail(err error) {
 
 // failure is the error that has ended the consumer, nil if there was none.
 func (c *consumer) failure() error {
-	if err := context.Cause(c.ctx); err != ErrClosed { //nolint:errorlint // exactly this error ends a consumer that has not failed
+	// Exactly ErrClosed ends a consumer that has not failed.
+	if err := context.Cause(c.ctx); err != ErrClosed { //nolint:errorlint // see above
 		return err
 	}
 	return nil

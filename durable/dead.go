@@ -81,7 +81,8 @@ type ReplayOptions struct {
 // even if it has died again.
 func (q *Queue) ReplayAll(ctx context.Context, filter DeadFilter, options ReplayOptions) (int, error) {
 	if options.Rate < 0 || math.IsInf(options.Rate, 0) || math.IsNaN(options.Rate) {
-		return 0, fmt.Errorf("durable: replay: %w Rate %v: 0 and more messages a second are accepted", ErrInvalid, options.Rate)
+		return 0, fmt.Errorf("durable: replay: %w Rate %v: 0 and more messages a second are accepted",
+			ErrInvalid, options.Rate)
 	}
 	return q.changeAllDead(ctx, driver.OpReplay, filter, max(0, options.Delay), pacer{rate: options.Rate})
 }

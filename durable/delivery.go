@@ -58,7 +58,8 @@ func newDelivery(d *dispatcher, h *held, renew bool) *Delivery {
 	r := &h.record
 	content, err := decodeEnvelope(r.Body)
 	m := &Delivery{
-		Queue: d.q.options.Queue, ID: r.ID, Body: content.body, Headers: content.headers, Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), ExpireAt: timeOf(content.expire),
+		Queue: d.q.options.Queue, ID: r.ID, Body: content.body, Headers: content.headers,
+		Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), ExpireAt: timeOf(content.expire),
 		Attempts: r.Attempts, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts, Token: r.Token, from: d, h: h,
 	}
 	now := h.part.clock.now()
@@ -134,7 +135,8 @@ func (d *Delivery) Bury(ctx context.Context, reason string) error {
 // Extend does not shorten it below ConsumerOptions.Visibility. Other errors are those of Ack.
 func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 	if dur <= 0 {
-		return fmt.Errorf("durable: extend message %q: %w duration %v: more than 0 is accepted", d.ID, ErrInvalid, dur)
+		return fmt.Errorf("durable: extend message %q: %w duration %v: more than 0 is accepted",
+			d.ID, ErrInvalid, dur)
 	}
 	change := d.h.change()
 	d.from.mu.Lock()

@@ -432,7 +432,7 @@ func (d *dispatcher) releaseHeld(ok func(*held) bool) {
 	}
 	for _, h := range back {
 		if h.run != nil {
-			d.faults = append(d.faults, h.fault(errors.New("it is given back, because the consumer ends and the handler still runs")))
+			d.faults = append(d.faults, h.fault(errStillRuns))
 		}
 		d.forget(h)
 	}
@@ -441,6 +441,8 @@ func (d *dispatcher) releaseHeld(ok func(*held) bool) {
 	}
 	d.match()
 }
+
+var errStillRuns = errors.New("given back, because the consumer ends while the handler still runs")
 
 // giveBack releases a message. If the call fails the message comes when its lease ends. mu is held.
 func (d *dispatcher) giveBack(h *held) {

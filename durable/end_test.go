@@ -186,7 +186,7 @@ func TestShutdownInAHandlerIsRefused(t *testing.T) {
 			start := time.Now()
 			err := q.Shutdown(ctx)
 			assert.ErrorIs(t, err, durable.ErrInvalid)
-			assert.ErrorContains(t, err, "of a handler")
+			assert.ErrorContains(t, err, "belongs to a handler")
 			assert.Zero(t, time.Since(start), "it does not wait")
 			assert.NoError(t, other.Shutdown(ctx))
 			return nil

@@ -50,7 +50,8 @@ const (
 )
 
 var eventNames = []string{
-	"Claimed", "Begun", "Delivered", "Acked", "Retried", "Buried", "Expired", "LeaseLost", "Rebalanced", "Error",
+	"Claimed", "Begun", "Delivered", "Acked", "Retried", "Buried", "Expired", "LeaseLost",
+	"Rebalanced", "Error",
 }
 
 // String returns the name of the kind, or its number if it is none of those declared.
@@ -94,7 +95,8 @@ func (h *held) emit(kind EventKind, start time.Time) {
 		return
 	}
 	e := Event{
-		Kind: kind, Partition: h.part.index, Time: start, ID: h.record.ID, Token: h.record.Token, Attempts: h.record.Attempts, Headers: h.headers,
+		Kind: kind, Partition: h.part.index, Time: start, ID: h.record.ID, Token: h.record.Token,
+		Attempts: h.record.Attempts, Headers: h.headers,
 	}
 	if now := time.Now(); start.IsZero() {
 		e.Time = now
@@ -122,7 +124,8 @@ func (q *Queue) emitClaims(messages []*held, sent time.Time) {
 
 // settlements are the events of the transitions that settle a message.
 var settlements = map[driver.Op]EventKind{
-	driver.OpAck: EventAcked, driver.OpRetry: EventRetried, driver.OpBury: EventBuried, driver.OpExpire: EventExpired,
+	driver.OpAck: EventAcked, driver.OpRetry: EventRetried,
+	driver.OpBury: EventBuried, driver.OpExpire: EventExpired,
 }
 
 // fault is an error in the background that concerns a partition, or one of its messages.

@@ -94,7 +94,7 @@ const (
 	beginWaits                      // it is due after wait
 	beginRepeats                    // the store's clock was set back: it begins again after wait
 	beginReleases                   // it is given back: the partition is paused, or the answer came too late
-	beginForgets                    // it did not begin: it was cancelled, or its lease lost, or the call failed
+	beginForgets                    // it was cancelled, its lease is lost, or the call failed
 )
 
 // afterBegin decides what follows from the store's answer to the begin of a message. ended says

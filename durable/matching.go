@@ -13,8 +13,8 @@ type CancelReport struct {
 	Cancelled int // messages that will not be delivered
 	Firing    int // messages that have begun, and may be delivered again if this delivery fails
 
-	// Unreadable counts the messages that may match or not, because this version of the program
-	// cannot read their headers. They stay as they are.
+	// Unreadable counts messages whose headers this version of the program cannot read. They are
+	// not cancelled, whether they match or not.
 	Unreadable int
 }
 
@@ -23,23 +23,24 @@ type CancelReport struct {
 // reports, CancelMatching is as exact as [Queue.Cancel]: after Cancelled no handler is called. Dead
 // letters are left: see [Queue.PurgeAll].
 //
-// CancelMatching looks through the queue, partition by partition: first the scheduled messages,
-// then those that consumers have claimed or are delivering. The result is not that of one moment. A
-// scan finds each message that matches and stays as it is. It may miss a message that, meanwhile,
+// CancelMatching scans the queue, partition by partition: first the scheduled messages, then those
+// that consumers have claimed or are delivering. The scan is not atomic. It may miss a message
+// that, during the scan,
 //
 //   - is enqueued,
 //   - is rescheduled to an earlier time,
-//   - comes back after its delivery has failed.
+//   - comes back from a consumer, because its delivery has failed or the consumer has ended.
 //
-// To call it again is safe. If producers of such messages have stopped and a second call finds
-// none, none is left. A message that was cancelled and enqueued again with the same id, or
-// replaced, is cancelled only if it matches as well, unless both were enqueued in the same
-// millisecond.
+// It finds all other messages that match. To repeat the call is safe, and finds a message that was
+// missed unless the message moves again. If a message was cancelled and another one was enqueued
+// with its id during the scan, or has replaced it, the other one is cancelled only if it matches as
+// well. Messages that were enqueued with the same id in the same millisecond cannot be told apart.
 //
-// If the call fails, or ctx ends, the report has what was done up to then, and the error, which is
-// one of [Queue.Cancel], names a message. Calls that were under way may take place and are not
-// counted. If messages were Unreadable the call goes on, and its error wraps [ErrVersion] and names
-// the first ten.
+// If the call fails, or ctx ends, the report has the numbers up to then. The error is one of
+// [Queue.Cancel], and names a message or a partition. Calls that were under way may take place and
+// are not counted. Messages that are Unreadable do not end the scan. The error after it wraps
+// [ErrVersion] and names the first ten. A message whose whole record is unreadable is not listed
+// and not counted here: see [Counts].Unreadable.
 //
 // CancelMatching reads all messages with their bodies, because stores keep no index of headers:
 // O(n) in the number of pending messages, and at most 256 of them in memory. See docs/durable.md
@@ -49,7 +50,8 @@ func (q *Queue) CancelMatching(ctx context.Context, headers map[string]string) (
 		return CancelReport{}, err
 	}
 	if len(headers) == 0 {
-		return CancelReport{}, fmt.Errorf("durable: cancel: %w headers: there are none; 1 or more are accepted", ErrInvalid)
+		return CancelReport{}, fmt.Errorf("durable: cancel: %w headers: there are none; 1 or more are accepted",
+			ErrInvalid)
 	}
 	c := canceller{headers: headers}
 	for _, p := range q.parts {

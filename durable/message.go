@@ -63,7 +63,8 @@ func checkID(id string) error {
 	case id == "":
 		return fmt.Errorf("%w id: it is empty; 1 to %d bytes are accepted", ErrInvalid, MaxID)
 	case len(id) > MaxID:
-		return fmt.Errorf("%w id %.40q…: it has %d bytes; 1 to %d are accepted", ErrInvalid, id, len(id), MaxID)
+		return fmt.Errorf("%w id %.40q…: it has %d bytes; 1 to %d are accepted",
+			ErrInvalid, id, len(id), MaxID)
 	case !utf8.ValidString(id):
 		return fmt.Errorf("%w id %.40q: it is not UTF-8", ErrInvalid, id)
 	}
@@ -86,7 +87,8 @@ func (q *Queue) item(m *Message) (driver.PutItem, error) {
 		return item, fmt.Errorf("%w MaxAttempts %d of message %q: 1 to %d are accepted, and 0 for that of the queue",
 			ErrInvalid, m.MaxAttempts, m.ID, math.MaxInt32)
 	case !m.At.IsZero() && m.Delay != 0:
-		return item, fmt.Errorf("%w message %q: it has both a Delay (%v) and a time At (%v)", ErrInvalid, m.ID, m.Delay, m.At)
+		return item, fmt.Errorf("%w message %q: it has both a Delay (%v) and a time At (%v)",
+			ErrInvalid, m.ID, m.Delay, m.At)
 	}
 	if m.MaxAttempts == 0 {
 		item.MaxAttempts = q.options.MaxAttempts

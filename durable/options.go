@@ -107,7 +107,8 @@ func (o Options) withDefaults() (Options, error) {
 		o.DeadBytes = 64 << 20
 	}
 	if o.DeadBytes < 0 {
-		return o, fmt.Errorf("%w DeadBytes %d: 1 or more is accepted, and 0 for the default", ErrInvalid, o.DeadBytes)
+		return o, fmt.Errorf("%w DeadBytes %d: 1 or more is accepted, and 0 for the default",
+			ErrInvalid, o.DeadBytes)
 	}
 	if err := setDuration("DeadAge", &o.DeadAge, 30*24*time.Hour, time.Millisecond); err != nil {
 		return o, err
@@ -116,7 +117,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, err
 	}
 	if o.RetryFor > maxRetryFor {
-		return o, fmt.Errorf("%w RetryFor %v: up to %v is accepted", ErrInvalid, o.RetryFor, maxRetryFor)
+		return o, fmt.Errorf("%w RetryFor %v: up to %v is accepted",
+			ErrInvalid, o.RetryFor, maxRetryFor)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -131,7 +133,8 @@ func setInt(name string, value *int, standard, most int) error {
 		return nil
 	}
 	if *value < 1 || *value > most {
-		return fmt.Errorf("%w %s %d: 1 to %d are accepted, and 0 for the default", ErrInvalid, name, *value, most)
+		return fmt.Errorf("%w %s %d: 1 to %d are accepted, and 0 for the default",
+			ErrInvalid, name, *value, most)
 	}
 	return nil
 }
@@ -142,7 +145,8 @@ func setDuration(name string, value *time.Duration, standard, least time.Duratio
 		*value = standard
 	}
 	if *value < least {
-		return fmt.Errorf("%w %s %v: %v or more is accepted, and 0 for the default (%v)", ErrInvalid, name, *value, least, standard)
+		return fmt.Errorf("%w %s %v: %v or more is accepted, and 0 for the default (%v)",
+			ErrInvalid, name, *value, least, standard)
 	}
 	return nil
 }
@@ -238,7 +242,8 @@ func (o ConsumerOptions) withDefaults() (ConsumerOptions, error) {
 		}
 	}
 	if o.HandlerTimeout < 0 {
-		return o, fmt.Errorf("%w HandlerTimeout %v: 0 or more is accepted, and 0 for no limit", ErrInvalid, o.HandlerTimeout)
+		return o, fmt.Errorf("%w HandlerTimeout %v: 0 or more is accepted, and 0 for no limit",
+			ErrInvalid, o.HandlerTimeout)
 	}
 	if o.Backoff == nil {
 		o.Backoff = Exponential(time.Second, time.Hour)

@@ -54,7 +54,8 @@ func (q *Queue) setPaused(ctx context.Context, what string, paused bool) error {
 		}
 	}
 	if failed > 0 {
-		return fmt.Errorf("durable: %s: %d of %d partitions failed: %w", what, failed, len(q.parts), first)
+		return fmt.Errorf("durable: %s: %d of %d partitions failed: %w",
+			what, failed, len(q.parts), first)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -32,6 +33,7 @@ type Queue struct {
 
 	room     *room
 	lateness *lateness
+	unsafe   atomic.Pointer[error] // how the store may lose messages, as of the last check
 	outages  outages
 	receiver *Receiver // of Take
 
@@ -49,7 +51,8 @@ type Queue struct {
 // of their packages. The store must stay open until [Queue.Close] has returned.
 func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, fmt.Errorf("durable: open: %w store nil: one that New or Open of a store's package returned is accepted", ErrInvalid)
+		return nil, fmt.Errorf("durable: open: %w store nil: one that New or Open of a store's package returned is accepted",
+			ErrInvalid)
 	}
 	o, err := options.withDefaults()
 	if err != nil {
@@ -94,13 +97,56 @@ func (q *Queue) check(checker driver.Checker) {
 		switch {
 		case err == nil:
 			reported = ""
+			q.unsafe.Store(nil)
 		case errors.Is(err, ErrUnavailable) || q.ctx.Err() != nil || err.Error() == reported:
 		default:
 			reported = err.Error()
+			q.unsafe.Store(&err)
 			q.report("%w", err)
 		}
 	}
 }
+
+// Healthy returns nil if the store answers for each partition and is set up safely, and else an error
+// that says what is wrong and what to do. It is for probes: [ErrUnavailable] means that the store may
+// come back by itself, and the queue then goes on. [ErrBroken] means that the store must be opened
+// again, and [ErrUnsafe] that a server was set up anew and may lose messages. The queue looks at that
+// once a minute, and Healthy tells what it has found last. A queue that is paused, or without
+// consumers, is healthy: see [Queue.Stats].
+//
+// Healthy asks for a missing message in each partition, for all of them at the same time: a call of
+// the store for each, which is O(1). ctx should end before the timeout of the probe; its cause is then
+// returned.
+func (q *Queue) Healthy(ctx context.Context) error {
+	if err := q.usable(ctx); err != nil {
+		return err
+	}
+	errs := make([]error, len(q.parts))
+	var all sync.WaitGroup
+	for i := range q.parts {
+		all.Go(func() {
+			if _, err := q.backend.Get(ctx, i, probeID); err != nil && !errors.Is(err, ErrNotFound) {
+				errs[i] = fmt.Errorf("partition %d: %w", i, err)
+			}
+		})
+	}
+	all.Wait()
+	for _, err := range errs {
+		if errors.Is(err, ErrUnavailable) {
+			err = fmt.Errorf("%w; make sure that it runs and that this process can reach it", err)
+		}
+		if err != nil {
+			return fmt.Errorf("durable: queue %q is not healthy: %w", q.options.Queue, err)
+		}
+	}
+	if err := q.unsafe.Load(); err != nil {
+		return fmt.Errorf("durable: queue %q is not healthy: %w", q.options.Queue, *err)
+	}
+	return nil
+}
+
+// probeID is the id of no message: ids of messages are valid UTF-8.
+const probeID = "\xffhealthy"
 
 // change makes one transition of a message.
 func (q *Queue) change(ctx context.Context, op driver.Op, c driver.Change) (answer, error) {
@@ -211,7 +257,8 @@ func (e *BatchError) Error() string {
 	failed := e.Unwrap()
 	text := errors.Join(failed[:min(most, len(failed))]...)
 	if len(failed) > most {
-		return fmt.Sprintf("%v\nand %d more of %d messages were not enqueued", text, len(failed)-most, len(e.Errors))
+		return fmt.Sprintf("%v\nand %d more of %d messages were not enqueued",
+			text, len(failed)-most, len(e.Errors))
 	}
 	return fmt.Sprint(text)
 }
@@ -342,10 +389,11 @@ func (q *Queue) move(ctx context.Context, op driver.Op, done Result, c driver.Ch
 // wants to end the queue calls Shutdown on another goroutine, with another context.
 func (q *Queue) Shutdown(ctx context.Context) error {
 	if ctx == nil {
-		return fmt.Errorf("durable: shut down queue %q: %w context nil", q.options.Queue, ErrInvalid)
+		return fmt.Errorf("durable: shut down queue %q: %w context nil",
+			q.options.Queue, ErrInvalid)
 	}
 	if ctx.Value(handling{q}) != nil {
-		return fmt.Errorf("durable: shut down queue %q: %w context: it is that of a handler, for which Shutdown would wait; one from outside is accepted",
+		return fmt.Errorf("durable: shut down queue %q: %w context: it belongs to a handler, for which Shutdown would wait; other contexts are accepted",
 			q.options.Queue, ErrInvalid)
 	}
 	for _, c := range q.endConsumers() {

@@ -49,8 +49,9 @@ func newRecord(r *driver.Record) Record {
 		err = fmt.Errorf("durable: message %q: %w", r.ID, err)
 	}
 	return Record{
-		ID: r.ID, Body: c.body, Headers: c.headers, ExpireAt: timeOf(c.expire), Err: err, Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), MaxAttempts: r.MaxAttempts,
-		Attempts: r.Attempts, Crashes: r.Crashes, State: r.State, Token: r.Token,
+		ID: r.ID, Body: c.body, Headers: c.headers, ExpireAt: timeOf(c.expire), Err: err,
+		Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), State: r.State, Token: r.Token,
+		MaxAttempts: r.MaxAttempts, Attempts: r.Attempts, Crashes: r.Crashes,
 		LeaseEnd: timeOf(r.LeaseEnd), Died: timeOf(r.Died), Reason: r.Reason,
 	}
 }

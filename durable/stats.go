@@ -48,8 +48,9 @@ type Counts struct {
 func newCounts(c driver.Counts) Counts {
 	return Counts{
 		Now: c.Now.Time(), Scheduled: c.Scheduled, Due: c.Due, InFlight: c.InFlight, Dead: c.Dead,
-		DeadBytes: c.DeadBytes, NextDue: timeOf(c.NextDue), Paused: c.Paused, Enqueued: c.Enqueued, Acked: c.Acked,
-		Retried: c.Retried, Buried: c.Buried, Cancelled: c.Cancelled, Crashed: c.Crashed, Expired: c.Expired, Trimmed: c.Trimmed,
+		DeadBytes: c.DeadBytes, NextDue: timeOf(c.NextDue), Paused: c.Paused,
+		Enqueued: c.Enqueued, Acked: c.Acked, Retried: c.Retried, Buried: c.Buried,
+		Cancelled: c.Cancelled, Crashed: c.Crashed, Expired: c.Expired, Trimmed: c.Trimmed,
 		Unreadable: c.Unreadable, Lost: c.Lost,
 	}
 }
@@ -109,7 +110,8 @@ func (l *lateness) summary() Lateness {
 	h := l.h
 	l.mu.Unlock()
 	return Lateness{
-		Count: int64(h.Count()), P50: h.Quantile(0.5), P99: h.Quantile(0.99), P999: h.Quantile(0.999), Max: h.Max, Histogram: h,
+		Count: int64(h.Count()), P50: h.Quantile(0.5), P99: h.Quantile(0.99), P999: h.Quantile(0.999),
+		Max: h.Max, Histogram: h,
 	}
 }
 
@@ -170,11 +172,13 @@ func (q *Queue) CountDue(ctx context.Context, within ...time.Duration) ([]int64,
 		return nil, err
 	}
 	if len(within) < 1 || len(within) > MaxWithin {
-		return nil, fmt.Errorf("durable: count due: %w number of durations %d: 1 to %d are accepted", ErrInvalid, len(within), MaxWithin)
+		return nil, fmt.Errorf("durable: count due: %w number of durations %d: 1 to %d are accepted",
+			ErrInvalid, len(within), MaxWithin)
 	}
 	for i, d := range within {
 		if d < 0 || i > 0 && d <= within[i-1] {
-			return nil, fmt.Errorf("durable: count due: %w durations %v: rising ones that are not negative are accepted", ErrInvalid, within)
+			return nil, fmt.Errorf("durable: count due: %w durations %v: rising ones that are not negative are accepted",
+				ErrInvalid, within)
 		}
 	}
 	sums := make([]int64, len(within))

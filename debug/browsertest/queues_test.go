@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/atomic"
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/boltstore"
@@ -136,11 +137,13 @@ func TestQueueOnTheMove(t *testing.T) {
 			put(t, q, "soon", 10, 55*time.Minute)
 			put(t, q, "later", 3, 5*24*time.Hour)
 			put(t, q, "bad", 1, 0)
-			p.tile("pending", "34messages")
+			_, err := q.Enqueue(t.Context(), durable.Message{ID: "expired", ExpireAt: time.Now().Add(-time.Hour)})
+			require.NoError(t, err)
+			p.tile("pending", "35messages")
 			p.tile("consumers", "0in all processes")
 			p.wait(`document.getElementById('notice').textContent === 'Messages are due, and there is no consumer.'`)
-			p.wait(`document.querySelectorAll('.band-labels b')[0].textContent === '21'`)
-			assert.Equal(t, []string{"21due", "101 h", "37 d"}, eval[[]string](p, `[...document.querySelectorAll('.band-labels span')]
+			p.wait(`document.querySelectorAll('.band-labels b')[0].textContent === '22'`)
+			assert.Equal(t, []string{"22due", "101 h", "37 d"}, eval[[]string](p, `[...document.querySelectorAll('.band-labels span')]
 				.filter((e) => e.firstChild.textContent !== '0').map((e) => e.textContent.replaceAll('\u00a0', ' '))`))
 
 			deliveries := make(chan string, 100)
@@ -164,10 +167,11 @@ func TestQueueOnTheMove(t *testing.T) {
 			p.wait(`document.querySelector('#notice').hidden`)
 			p.wait(`document.querySelector('#chart-lateness .keys').textContent.startsWith('all 21: ')`)
 			assert.NotEmpty(t, eval[string](p, `document.querySelector('#chart-lateness .bar-fill').getAttribute('d')`))
-			assert.Contains(t, eval[string](p, `document.querySelector('#chart-pending .plot').getAttribute('aria-label')`), "highest 34")
+			assert.Contains(t, eval[string](p, `document.querySelector('#chart-pending .plot').getAttribute('aria-label')`), "highest 35")
 			assert.Equal(t, []string{"bad0", "rejected: the card was refused"}, p.texts("#dead .id, #dead .reason"))
 			assert.Equal(t, "1 of 25", p.texts("#dead tbody td")[2])
 			assert.NotContains(t, p.text("body"), "private body")
+			assert.Equal(t, "In all: 0 cancelled, 1 expired, 1 dead letter, 0 of them dropped, 0 lost.", p.text("#totals"))
 
 			p.do(chromedp.Click(chromedp.CSS("#dead tbody button")))
 			p.figure("dead", "0")
@@ -227,6 +231,28 @@ func TestQueuePurges(t *testing.T) {
 	p.do(chromedp.Click(chromedp.CSS("#replay-all")), chromedp.Click(chromedp.CSS("#replay-all")))
 	p.figure("dead", "0")
 	assert.True(t, eval[bool](p, `document.getElementById('dead-all').hidden`))
+}
+
+// A queue is paused by two clicks and resumed by one. The page shows that it is paused.
+func TestQueuePauses(t *testing.T) {
+	t.Parallel()
+	q := openQueue(t, memory(), "orders")
+	var handled atomic.Int32
+	consumeUntilEnd(t, q, func(context.Context, *durable.Delivery) error { handled.Inc(); return nil })
+	p := open(t, queues(&durabledebug.Handler{Actions: true}, "orders", q), "")
+	p.live("orders")
+	p.do(chromedp.Click(chromedp.CSS("#hold")))
+	assert.Equal(t, "Click again to pause", p.text("#hold"))
+	p.do(chromedp.Click(chromedp.CSS("#hold")))
+	p.wait(`document.getElementById('notice').textContent === 'This queue is paused: no message begins until it is resumed.'`)
+	assert.Equal(t, "The queue is paused", p.text("#outcome"))
+	put(t, q, "m", 3, 0)
+	p.figure("due", "3")
+	assert.Zero(t, handled.Load())
+	p.do(chromedp.Click(chromedp.CSS("#hold")))
+	p.wait(`document.querySelector('#tile-acked small').textContent === '3 in all'`)
+	p.wait(`document.getElementById('notice').hidden && document.getElementById('hold').textContent === 'Pause queue'`)
+	assert.EqualValues(t, 3, handled.Load())
 }
 
 // Ids, reasons, headers and names with markup are shown as text: no script in them runs, and nothing

@@ -14,7 +14,7 @@ import (
 
 // Outcome is the answer to an action.
 type Outcome struct {
-	Done  int    `json:"done"`            // dead letters that were replayed or purged
+	Done  int    `json:"done"`            // dead letters that were replayed or purged, or queues that were paused or resumed
 	Error string `json:"error,omitempty"` // why not all were
 }
 
@@ -48,7 +48,7 @@ func (h *Handler) act(w http.ResponseWriter, r *http.Request) {
 	}
 	do := actions[r.PostForm.Get("action")]
 	if do == nil {
-		refuse(w, r, http.StatusBadRequest, fmt.Sprintf("action %q: accepted are replay and purge", r.PostForm.Get("action")))
+		refuse(w, r, http.StatusBadRequest, fmt.Sprintf("action %q: accepted are replay, purge, pause and resume", r.PostForm.Get("action")))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), h.timeout())
@@ -76,9 +76,11 @@ var actions = map[string]func(ctx context.Context, q *durable.Queue, form url.Va
 		}
 		return q.PurgeAll(ctx, durable.DeadFilter{Reason: form.Get("reason")})
 	},
+	"pause":  func(ctx context.Context, q *durable.Queue, _ url.Values) (int, error) { return single(q.Pause(ctx)) },
+	"resume": func(ctx context.Context, q *durable.Queue, _ url.Values) (int, error) { return single(q.Resume(ctx)) },
 }
 
-// single counts one dead letter.
+// single counts one dead letter or queue.
 func single(err error) (int, error) {
 	if err != nil {
 		return 0, err

@@ -34,6 +34,7 @@ type Queue struct {
 	Taken time.Time `json:"taken"` // when the queue was looked at, on the clock of this process
 	Now   time.Time `json:"now"`
 
+	Paused     bool   `json:"paused"`  // at least one partition is paused
 	Pending    int64  `json:"pending"` // scheduled messages, those that are due included
 	Due        int64  `json:"due"`     // those whose time has come and that no consumer has claimed
 	OverdueNs  int64  `json:"overdue_ns"`
@@ -125,7 +126,7 @@ func read(ctx context.Context, name string, q *durable.Queue) (*Queue, error) {
 	}
 	d := &Queue{
 		Name: name, Taken: time.Now(), Now: st.Now,
-		Pending: st.Scheduled, Due: st.Due, OverdueNs: overdue(&st.Counts), InFlight: st.InFlight, Dead: st.Dead, DeadBytes: st.DeadBytes,
+		Paused: st.Paused, Pending: st.Scheduled, Due: st.Due, OverdueNs: overdue(&st.Counts), InFlight: st.InFlight, Dead: st.Dead, DeadBytes: st.DeadBytes,
 		Unreadable: st.Unreadable, Lost: st.Lost,
 		Prefetched: st.Prefetched, Running: st.Firing, Unowned: st.Unowned,
 		Counters: map[string]uint64{

@@ -31,11 +31,12 @@ var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(own
 // The fields must not change after the first request. All methods may be called at any time from any
 // goroutine. A Handler must not be copied.
 type Handler struct {
-	// Actions lets visitors replay and purge dead letters. Defaults to false: such requests get status
-	// 403 and the page has no buttons. An action is a POST with a form: action is replay or purge, queue
-	// is the name, and id that of one dead letter. Without an id it is for all dead letters of the queue
-	// or, with reason, for those whose reason contains that text. The answer is an [Outcome]. Requests
-	// that a browser sends for another site get 403.
+	// Actions lets visitors replay and purge dead letters, and pause and resume queues. Defaults to
+	// false: such requests get status 403, and the page has no buttons. An action is a POST with a form:
+	// action is replay, purge, pause or resume, and queue is the name. For replay and purge, id is that
+	// of one dead letter. Without an id they are for all dead letters of the queue or, with reason, for
+	// those whose reason contains that text. The answer is an [Outcome]. Requests that a browser sends
+	// for another site get 403.
 	Actions bool
 
 	// Headers shows the headers of dead letters. Defaults to false.

@@ -234,7 +234,7 @@ func TestActions(t *testing.T) {
 	again := act(http.StatusNotFound, "action", "purge", "queue", "orders", "id", "a")
 	assert.Contains(t, again.Error, durable.ErrNotFound.Error())
 	act(http.StatusBadRequest, "action", "purge", "queue", "orders", "id", "")
-	assert.Equal(t, `action "drop": accepted are replay and purge`, act(http.StatusBadRequest, "action", "drop", "queue", "orders").Error)
+	assert.Equal(t, `action "drop": accepted are replay, purge, pause and resume`, act(http.StatusBadRequest, "action", "drop", "queue", "orders").Error)
 	assert.Equal(t, `no queue ""`, act(http.StatusNotFound, "action", "purge").Error)
 	act(http.StatusNotFound, "action", "purge", "queue", "none")
 	act(http.StatusBadRequest, "action", "purge", "queue", "orders", "id", strings.Repeat("x", maxForm))
@@ -243,6 +243,13 @@ func TestActions(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, w.Code, "what the address says counts for nothing")
 	assert.Equal(t, Outcome{Done: 2}, act(http.StatusOK, "action", "replay", "queue", "orders"))
 	assert.Zero(t, dead())
+
+	paused := func() bool { return document(t, h, "/?format=json", http.StatusOK).Queue.Paused }
+	assert.False(t, paused())
+	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "pause", "queue", "orders"))
+	assert.True(t, paused())
+	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "resume", "queue", "orders"))
+	assert.False(t, paused())
 
 	q, _ = openQueue(t, nil) // the receiver of the other one may have the messages that were replayed
 	h = handler(t, &Handler{Actions: true}, "orders", q)

@@ -9,6 +9,10 @@ class QueuePage extends Live {
 		this.trouble = new LineChart(byId('chart-trouble'), ['retried', 'dead', 'crashes'], { unit: '/s' });
 		this.lateness = new LatenessChart(byId('chart-lateness'), 'messages');
 		this.dead = new DeadLetters((action, id) => this.act(action, id));
+		byId('hold').addEventListener('click', () => {
+			const action = this.shown.paused ? 'resume' : 'pause';
+			if (action === 'resume' || sure(byId('hold'), action)) this.act(action, null);
+		});
 		byId('partitions-details').addEventListener('toggle', () => this.drawTable());
 	}
 
@@ -21,7 +25,7 @@ class QueuePage extends Live {
 	take(answer) {
 		const queue = answer.queue;
 		drawNames(byId('queues'), answer.queues, queue ? queue.name : this.chosen || (answer.queues[0] || {}).name, (name) => this.choose(name));
-		write(byId('footer'), `Bodies of messages are not shown. ${answer.actions ? 'Dead letters can be replayed and purged here.' : 'Nothing can be changed here.'}`);
+		write(byId('footer'), `Bodies of messages are not shown. ${answer.actions ? 'Dead letters can be replayed and purged here, and queues paused.' : 'Nothing can be changed here.'}`);
 		if (!queue) {
 			const known = answer.queues.some((q) => q.name === this.chosen || this.chosen === null);
 			if (!known || this.shown === null || this.chosen !== null && this.shown.name !== this.chosen) {
@@ -33,6 +37,7 @@ class QueuePage extends Live {
 		byId('main').hidden = false;
 		this.shown = queue;
 		this.draw(queue, this.past(queue), answer.actions);
+		if (queue.paused) return 'This queue is paused: no message begins until it is resumed.';
 		return queue.consumers.length === 0 && queue.due > 0 ? 'Messages are due, and there is no consumer.' : '';
 	}
 
@@ -44,9 +49,12 @@ class QueuePage extends Live {
 		this.pending.draw(past.pending());
 		this.rates.draw(past.rates('enqueued', 'acked', 'cancelled'));
 		this.trouble.draw(past.rates('retried', 'buried', 'crashed'));
+		write(byId('totals'), sayTotals(queue));
 		this.lateness.draw(queue.lateness, past.recent());
 		drawConsumers(byId('consumers').tBodies[0], queue);
 		this.dead.draw(queue, actions);
+		byId('hold').hidden = !actions;
+		if (!armed.has(byId('hold'))) write(byId('hold'), queue.paused ? 'Resume queue' : 'Pause queue');
 		this.drawTable();
 	}
 
@@ -55,20 +63,19 @@ class QueuePage extends Live {
 		if (this.shown && byId('partitions-details').open) drawPartitions(byId('partitions').tBodies[0], this.shown.partitions);
 	}
 
-	// act replays or purges one dead letter or, if id is null, all of the queue on the page.
+	// act replays or purges one dead letter or, if id is null, all of the queue on the page. Or it pauses
+	// or resumes the queue.
 	async act(action, id) {
 		const form = new URLSearchParams({ action, queue: this.shown.name });
 		if (id !== null) form.set('id', id); else form.set('reason', byId('reason').value);
-		const what = id === null ? '' : ` \u201c${id}\u201d`, done = action === 'replay' ? 'replayed' : 'purged';
 		let text, failed = true;
 		try {
 			const response = await fetch('?', { method: 'POST', body: form, cache: 'no-store', signal: AbortSignal.timeout(PATIENCE) });
 			const outcome = await response.json();
 			failed = !response.ok;
-			text = id === null ? `${plural(outcome.done, 'dead letter')} ${done}` : failed ? `not ${done}:${what}` : `${done}:${what}`;
-			if (outcome.error) text += `. ${outcome.error}`;
+			text = sayOutcome(action, id, outcome);
 		} catch (error) {
-			text = `No answer to ${action}${what}: ${error.message}`;
+			text = `No answer to ${action}: ${error.message}`;
 		}
 		byId('outcome').dataset.failed = String(failed);
 		write(byId('outcome'), text);

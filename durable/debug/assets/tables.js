@@ -23,6 +23,24 @@ function gone(q) {
 	return q.dead_bytes > 0 ? bytes(q.dead_bytes).join('\u00a0') : '';
 }
 
+// sayTotals counts the messages that came to an end without a delivery, since the queue was made.
+function sayTotals(q) {
+	return `In all: ${[
+		`${compact(q.counters.cancelled)} cancelled`, `${compact(q.counters.expired)} expired`, plural(q.counters.buried, 'dead letter'),
+		`${compact(q.counters.trimmed)} of them dropped`, `${compact(q.lost)} lost`,
+	].join(', ')}.`;
+}
+
+const DONE = { replay: 'replayed', purge: 'purged', pause: 'paused', resume: 'resumed' };
+
+// sayOutcome is the text of the answer to an action.
+function sayOutcome(action, id, outcome) {
+	const done = DONE[action], fault = outcome.error ? `. ${outcome.error}` : '';
+	if (id !== null) return `${outcome.error ? 'not ' : ''}${done}: \u201c${id}\u201d${fault}`;
+	if (action === 'pause' || action === 'resume') return `The queue is ${outcome.error ? 'not ' : ''}${done}${fault}`;
+	return `${plural(outcome.done, 'dead letter')} ${done}${fault}`;
+}
+
 // cell makes a cell of a table. Ids and reasons may have any writing direction, which must not affect
 // other cells.
 function cell(text, name) {
