@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"time"
 
@@ -314,4 +316,56 @@ func ExampleMessage() {
 	// duplicate: true
 	// duplicate: false
 	// 20:00:00 <nil>
+}
+
+// A probe, as of Kubernetes: 200 if the store answers and keeps messages safely, else 503 with what is
+// wrong.
+func ExampleQueue_Healthy() {
+	q := newExampleQueue()
+
+	health := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+		defer cancel()
+		if err := q.Healthy(ctx); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	})
+
+	for range 2 {
+		w := httptest.NewRecorder()
+		health.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/health", nil))
+		fmt.Println(w.Code)
+		q.Close()
+	}
+	// Output:
+	// 200
+	// 503
+}
+
+// While a queue is paused messages are accepted and none is delivered.
+func ExampleQueue_Pause() {
+	ctx := context.Background()
+	q := newExampleQueue()
+	defer q.Close()
+
+	fmt.Println("paused:", q.Pause(ctx))
+	if _, err := q.Enqueue(ctx, durable.Message{ID: "mail-1"}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	brief, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	_, err := q.Take(brief)
+	fmt.Println("no message:", errors.Is(err, context.DeadlineExceeded))
+
+	fmt.Println("resumed:", q.Resume(ctx))
+	d, err := q.Take(ctx)
+	fmt.Println(d.ID, err)
+	fmt.Println("acknowledged:", d.Ack(ctx))
+	// Output:
+	// paused: <nil>
+	// no message: true
+	// resumed: <nil>
+	// mail-1 <nil>
+	// acknowledged: <nil>
 }

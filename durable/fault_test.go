@@ -103,6 +103,10 @@ func (b *faultyBackend) Pause(ctx context.Context, pause driver.Pause) error {
 	return err
 }
 
+func (b *faultyBackend) Get(ctx context.Context, partition int, id string) (driver.Record, error) {
+	return during(b, "Get", func() (driver.Record, error) { return b.Backend.Get(ctx, partition, id) })
+}
+
 func (b *faultyBackend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]string, error) {
 	return during(b, "Heartbeat", func() ([]string, error) { return b.Backend.Heartbeat(ctx, member, ttl) })
 }

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -32,6 +33,7 @@ type Queue struct {
 
 	room     *room
 	lateness *lateness
+	unsafe   atomic.Pointer[error] // how the store may lose messages, as of the last check
 	outages  outages
 	receiver *Receiver // of Take
 
@@ -95,13 +97,56 @@ func (q *Queue) check(checker driver.Checker) {
 		switch {
 		case err == nil:
 			reported = ""
+			q.unsafe.Store(nil)
 		case errors.Is(err, ErrUnavailable) || q.ctx.Err() != nil || err.Error() == reported:
 		default:
 			reported = err.Error()
+			q.unsafe.Store(&err)
 			q.report("%w", err)
 		}
 	}
 }
+
+// Healthy returns nil if the store answers for each partition and is set up safely, and else an error
+// that says what is wrong and what to do. It is for probes: [ErrUnavailable] means that the store may
+// come back by itself, and the queue then goes on. [ErrBroken] means that the store must be opened
+// again, and [ErrUnsafe] that a server was set up anew and may lose messages. The queue looks at that
+// once a minute, and Healthy tells what it has found last. A queue that is paused, or without
+// consumers, is healthy: see [Queue.Stats].
+//
+// Healthy asks for a missing message in each partition, for all of them at the same time: a call of
+// the store for each, which is O(1). ctx should end before the timeout of the probe; its cause is then
+// returned.
+func (q *Queue) Healthy(ctx context.Context) error {
+	if err := q.usable(ctx); err != nil {
+		return err
+	}
+	errs := make([]error, len(q.parts))
+	var all sync.WaitGroup
+	for i := range q.parts {
+		all.Go(func() {
+			if _, err := q.backend.Get(ctx, i, probeID); err != nil && !errors.Is(err, ErrNotFound) {
+				errs[i] = fmt.Errorf("partition %d: %w", i, err)
+			}
+		})
+	}
+	all.Wait()
+	for _, err := range errs {
+		if errors.Is(err, ErrUnavailable) {
+			err = fmt.Errorf("%w; make sure that it runs and that this process can reach it", err)
+		}
+		if err != nil {
+			return fmt.Errorf("durable: queue %q is not healthy: %w", q.options.Queue, err)
+		}
+	}
+	if err := q.unsafe.Load(); err != nil {
+		return fmt.Errorf("durable: queue %q is not healthy: %w", q.options.Queue, *err)
+	}
+	return nil
+}
+
+// probeID is the id of no message: ids of messages are valid UTF-8.
+const probeID = "\xffhealthy"
 
 // change makes one transition of a message.
 func (q *Queue) change(ctx context.Context, op driver.Op, c driver.Change) (answer, error) {

@@ -190,3 +190,49 @@ func (r *run) shared() bool {
 	})
 	return twice
 }
+
+// A queue is paused and resumed several times while two processes consume it and a third one enqueues.
+// While it is paused no handler begins. Each message is delivered once in the end, without a crash.
+func TestQueueIsPausedUnderLoad(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	r := newRun(t, target{Redis: redistest.Start(t, redistest.Options{}).Addr()})
+	consumers := []*child{
+		r.start(role{Consume: true, Visibility: 10 * time.Second, Handle: time.Millisecond}),
+		r.start(role{Consume: true, Visibility: 10 * time.Second, Handle: time.Millisecond}),
+	}
+	messages := scaled(4000, 100_000)
+	producer := r.start(role{Messages: messages, Batch: 100, MaxDelay: scaled(2*time.Second, 20*time.Second)})
+	q := openHere(t, r.target)
+	stats := func() durable.Stats {
+		s, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		return s
+	}
+	for range scaled(3, 20) {
+		time.Sleep(300 * time.Millisecond)
+		require.NoError(t, q.Pause(t.Context()))
+		require.Eventually(t, func() bool { return stats().InFlight == 0 }, patience, 5*time.Millisecond, "all is given back or handled")
+		before := stats()
+		require.True(t, before.Paused)
+		time.Sleep(scaled(300*time.Millisecond, time.Second))
+		after := stats()
+		assert.Equal(t, before.Acked, after.Acked)
+		assert.Zero(t, after.InFlight)
+		require.NoError(t, q.Resume(t.Context()))
+	}
+	producer.wait()
+	r.drained()
+	s := stats()
+	assert.Zero(t, s.Crashed+s.Retried)
+	all, err := q.Consumers(t.Context())
+	require.NoError(t, err)
+	if assert.Len(t, all, 2) {
+		assert.NotEqual(t, all[0].PID, all[1].PID)
+	}
+	for _, c := range consumers {
+		c.stop()
+	}
+	report := r.checkAll(messages, checker.Options{})
+	assert.Zero(t, report.Duplicates)
+}

@@ -25,7 +25,8 @@ type app struct {
 	stdout, stderr io.Writer
 	screen         screen // of stdout
 	open           func(url string) (durable.Store, func() error, error)
-	patience       time.Duration // after Ctrl-C, until the user is told what delays the end
+	openSafe       func(url string) (durable.Store, func() error, error) // refuses servers that may lose messages
+	patience       time.Duration                                         // after Ctrl-C, until the user is told what delays the end
 	children       children
 	complaints     complaints
 
@@ -50,7 +51,7 @@ const (
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 	a := &app{
 		stdin: stdin, stdout: &lockedWriter{w: stdout}, stderr: &lockedWriter{w: stderr},
-		screen: screenOf(stdout), open: storeurl.Open, patience: time.Second,
+		screen: screenOf(stdout), open: storeurl.Open, openSafe: storeurl.OpenSafe, patience: time.Second,
 	}
 	a.complaints.w = a.stderr
 	return a
@@ -100,7 +101,9 @@ func (a *app) globals() []cli.Flag {
 func (a *app) commands() []*cli.Command {
 	return []*cli.Command{
 		a.enqueueCommand(), a.takeCommand(), a.consumeCommand(), a.watchCommand(), a.inspectCommand(), a.listCommand(),
-		a.cancelCommand(), a.rescheduleCommand(), a.deadCommand(), a.auditCommand(), a.backupCommand(), a.compactCommand(),
+		a.cancelCommand(), a.rescheduleCommand(), a.deadCommand(),
+		a.consumersCommand(), a.pauseCommand(), a.resumeCommand(), a.healthCommand(),
+		a.auditCommand(), a.backupCommand(), a.compactCommand(),
 	}
 }
 

@@ -121,6 +121,7 @@ func TestHelp_Examples(t *testing.T) {
 	helps := []string{
 		rootHelp, enqueueHelp, takeHelp, consumeHelp, watchHelp, inspectHelp,
 		listHelp, cancelHelp, rescheduleHelp, deadHelp, auditHelp,
+		consumersHelp, pauseHelp, resumeHelp, healthHelp,
 	}
 	n := 0
 	for _, help := range helps {
@@ -161,6 +162,7 @@ var errNoStore = io.ErrNoProgress
 func onNothing(t *testing.T, args ...string) error {
 	a := newApp(strings.NewReader(""), io.Discard, io.Discard)
 	a.open = func(string) (durable.Store, func() error, error) { return nil, nil, errNoStore }
+	a.openSafe = a.open
 	err := a.run(t.Context(), append([]string{"delayq", "-store", "memory:"}, args...))
 	return err
 }

@@ -79,7 +79,8 @@ const watchHelp = `The columns:
    in flight    messages that a consumer has claimed ahead of time, or is delivering
    dead         dead letters
    next in      the time until the next message is due
-   overdue      the time since the first waiting message was due; above a second, consumers are missing
+   overdue      the time since the first waiting message was due; above a second, consumers are missing,
+                or the queue is paused
    ...../s      events a second since the last look
 
 On a terminal the table is redrawn. Otherwise each look is a line, or an object with -json.
@@ -88,6 +89,34 @@ Examples:
    delayq watch
    delayq watch -interval 5s -partitions
    delayq watch -n 1 -json`
+
+const consumersHelp = `A consumer is listed until it has given no sign of life for a while, see the column
+"expires". Its partitions are those of its last heartbeat. The times in brackets count from now on
+the clock of this machine.
+
+Examples:
+   delayq consumers
+   delayq -json consumers`
+
+const pauseHelp = `No message of the queue begins any more, in any process, until delayq resume. Messages that are
+being delivered go on. All else works as before: enqueue, cancel, reschedule, list. The store keeps
+the pause.
+
+Examples:
+   delayq pause
+   delayq -store redis://localhost:6379/0 -queue mails pause`
+
+const resumeHelp = `Consumers deliver the messages that became due during the pause, as fast as they can.
+
+Examples:
+   delayq resume`
+
+const healthHelp = `The exit code is 0 if the store answers for each partition, and if no server may lose or evict
+messages. Otherwise it is 1, and stderr says what is wrong and what to do.
+
+Examples:
+   delayq health
+   delayq -store redis://localhost:6379/0 -queue mails health`
 
 const inspectHelp = `Times in brackets count from now on the clock of this machine, which may
 differ from the clock of the store.

@@ -87,10 +87,27 @@ func (s *sample) table(partitions bool) string {
 		}
 	}
 	c := s.stats.Counts
-	return fmt.Sprintf("queue %s, %d partitions, %s by the store's clock\n%s\n",
-		s.queue, len(s.stats.Partitions), c.Now.Format("2006-01-02 15:04:05"), t.Render()) +
+	return fmt.Sprintf("queue %s%s, %d partitions, %s by the store's clock\n%s\n",
+		s.queue, s.pausedNote(), len(s.stats.Partitions), c.Now.Format("2006-01-02 15:04:05"), t.Render()) +
 		fmt.Sprintf("in all: %d enqueued, %d acked, %d retried, %d dead, %d of them dropped, %d cancelled, %d crashed, %d lost; %d cannot be read",
 			c.Enqueued, c.Acked, c.Retried, c.Buried, c.Trimmed, c.Cancelled, c.Crashed, c.Lost, c.Unreadable)
+}
+
+// pausedNote says that the queue is paused, if it is, or how many of its partitions are.
+func (s *sample) pausedNote() string {
+	n := 0
+	for _, p := range s.stats.Partitions {
+		if p.Paused {
+			n++
+		}
+	}
+	switch n {
+	case 0:
+		return ""
+	case len(s.stats.Partitions):
+		return ", paused"
+	}
+	return fmt.Sprintf(", %d partitions paused", n)
 }
 
 func rate(perSecond float64) string {
@@ -110,7 +127,7 @@ func (s *sample) lines(partitions bool) string {
 			fmt.Sprintf("enqueued %s/s, acked %s/s, retried %s/s, dead %s/s",
 				rate(r.Enqueued), rate(r.Acked), rate(r.Retried), rate(r.Buried))
 	}
-	lines := []string{s.stats.Now.Format("15:04:05") + " " + line(&s.stats.Counts, all)}
+	lines := []string{s.stats.Now.Format("15:04:05") + " " + line(&s.stats.Counts, all) + s.pausedNote()}
 	if partitions {
 		for i := range parts {
 			lines = append(lines, fmt.Sprintf("  partition %d: %s", i, line(&s.stats.Partitions[i], parts[i])))
@@ -136,6 +153,7 @@ type countsJSON struct {
 	Crashed   uint64     `json:"crashed"`
 	Trimmed   uint64     `json:"trimmed"`
 
+	Paused     bool   `json:"paused"`
 	Unreadable int64  `json:"unreadable"`
 	Lost       uint64 `json:"lost"`
 
@@ -145,7 +163,7 @@ type countsJSON struct {
 func countsToJSON(c *durable.Counts, r rates) countsJSON {
 	return countsJSON{
 		c.Scheduled, c.Due, c.InFlight, c.Dead, c.DeadBytes, optionalJSON(c.NextDue), overdue(c).Milliseconds(),
-		c.Enqueued, c.Acked, c.Retried, c.Buried, c.Cancelled, c.Crashed, c.Trimmed, c.Unreadable, c.Lost, r,
+		c.Enqueued, c.Acked, c.Retried, c.Buried, c.Cancelled, c.Crashed, c.Trimmed, c.Paused, c.Unreadable, c.Lost, r,
 	}
 }
 

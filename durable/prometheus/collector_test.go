@@ -107,13 +107,13 @@ func TestEveryNumberIsExported(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000)
 	counts := durable.Counts{
 		Now: now, Scheduled: 1, Due: 2, InFlight: 3, Dead: 4, DeadBytes: 5, NextDue: now.Add(-1500 * time.Millisecond),
-		Enqueued: 6, Acked: 7, Retried: 8, Buried: 9, Cancelled: 10, Crashed: 11, Expired: 12, Trimmed: 13, Unreadable: 17, Lost: 18,
+		Enqueued: 6, Acked: 7, Retried: 8, Buried: 9, Cancelled: 10, Crashed: 11, Expired: 12, Trimmed: 13, Unreadable: 17, Lost: 18, Paused: true,
 	}
 	st := fixed{Counts: counts, Partitions: []durable.Counts{{}, counts}, Prefetched: 14, Firing: 15, Consumers: 16, Unowned: 19}
 	perPartition := map[string]float64{
 		"messages_pending": 1, "messages_due": 2, "overdue_seconds": 1.5, "messages_leased": 3, "messages_dead": 4, "dead_bytes": 5,
 		"messages_enqueued_total": 6, "messages_acked_total": 7, "messages_retried_total": 8, "messages_buried_total": 9,
-		"messages_cancelled_total": 10, "crashes_total": 11, "messages_expired_total": 12, "dead_trimmed_total": 13, "messages_unreadable": 17, "messages_lost_total": 18,
+		"messages_cancelled_total": 10, "crashes_total": 11, "messages_expired_total": 12, "dead_trimmed_total": 13, "messages_unreadable": 17, "messages_lost_total": 18, "paused": 1,
 	}
 	whole := map[string]float64{
 		"up": 1, "partitions": 2, "partitions_unowned": 19, "consumers": 16, "messages_prefetched": 14, "messages_firing": 15,

@@ -41,6 +41,13 @@ var countMetrics = []metric[*durable.Counts]{
 		func(c *durable.Counts) float64 { return float64(c.Dead) }},
 	{"dead_bytes", gauge, "Bytes of the bodies of dead letters.",
 		func(c *durable.Counts) float64 { return float64(c.DeadBytes) }},
+	{"paused", gauge, "1 if no message begins because the partition, or any of the queue, is paused, else 0.",
+		func(c *durable.Counts) float64 {
+			if c.Paused {
+				return 1
+			}
+			return 0
+		}},
 	{"messages_enqueued_total", counter, "Messages that were stored.",
 		func(c *durable.Counts) float64 { return float64(c.Enqueued) }},
 	{"messages_acked_total", counter, "Messages that were handled and removed.",

@@ -38,7 +38,17 @@ const Accepted = "file:PATH, redis://[user:password@]host:port[/db], redis-clust
 // errors of [boltstore.Open], such as [durable.ErrLocked]. It does not connect to a server; opening
 // the first queue does. No error contains a password.
 func Open(url string) (durable.Store, func() error, error) {
-	open, err := opener(url)
+	// Operators work with the servers they have, however those are set up.
+	return openWith(url, redisstore.Options{AllowEviction: true, AllowLossOnCrash: true})
+}
+
+// OpenSafe is [Open] of a store whose queues are [durable.ErrUnsafe] if a server may lose messages.
+func OpenSafe(url string) (durable.Store, func() error, error) {
+	return openWith(url, redisstore.Options{})
+}
+
+func openWith(url string, options redisstore.Options) (durable.Store, func() error, error) {
+	open, err := opener(url, options)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -48,12 +58,12 @@ func Open(url string) (durable.Store, func() error, error) {
 // Check returns the error of [Open] for the form of a URL. It opens nothing, so a program can check
 // a URL long before it needs the store.
 func Check(url string) error {
-	_, err := opener(url)
+	_, err := opener(url, redisstore.Options{})
 	return err
 }
 
 // opener checks a URL and returns a function that opens its store.
-func opener(url string) (func() (durable.Store, func() error, error), error) {
+func opener(url string, options redisstore.Options) (func() (durable.Store, func() error, error), error) {
 	scheme, rest, ok := strings.Cut(url, ":")
 	if !ok {
 		return nil, refuse(url, "it has no scheme; "+Accepted)
@@ -75,7 +85,7 @@ func opener(url string) (func() (durable.Store, func() error, error), error) {
 	if err != nil {
 		return nil, err
 	}
-	return func() (durable.Store, func() error, error) { return openRedis(client()) }, nil
+	return func() (durable.Store, func() error, error) { return openRedis(client(), options) }, nil
 }
 
 func checkPath(url, path string) error {
@@ -111,9 +121,8 @@ func openFile(path string) (durable.Store, func() error, error) {
 // maxSocketPath is the length of a path up to which all systems accept a socket beside it.
 const maxSocketPath = 90
 
-func openRedis(client redis.UniversalClient) (durable.Store, func() error, error) {
-	// Operators work with the servers they have, however those are set up.
-	store, err := redisstore.New(client, redisstore.Options{AllowEviction: true, AllowLossOnCrash: true})
+func openRedis(client redis.UniversalClient, options redisstore.Options) (durable.Store, func() error, error) {
+	store, err := redisstore.New(client, options)
 	if err != nil {
 		return nil, nil, errors.Join(err, client.Close())
 	}
