@@ -5,22 +5,22 @@
 //	err := queues.Add("orders", q)
 //	http.Handle("/debug/queues/", queues)
 //
-// The page has everything embedded: no build step, and nothing is fetched from elsewhere. It shows
-// how many messages are pending and when they are due, what is in flight and dead, rates over time,
-// lateness, consumers, partitions, and the first dead letters with their reasons.
+// All parts of the page are embedded, so it needs no build step and fetches nothing from other
+// hosts. The page shows how many messages are pending and when they are due, messages in flight and
+// dead letters, rates over time, lateness, consumers and partitions.
 //
 // # Exposure
 //
-// Bodies of messages are never shown. The ids of dead letters and the reasons of their deaths, which
-// are the errors of handlers, are. Their headers are shown with [Handler.Headers] only. The page
-// changes nothing unless [Handler.Actions] is set; then a visitor may replay and purge dead letters and pause queues.
-// The handler asks for no password: mount it on an address that is not public, or behind the
-// authentication of your other debug pages.
+// The page shows the ids of dead letters, the reasons of their deaths, which are the errors of
+// handlers, and the host names of consumers. It shows the headers of dead letters only with
+// [Handler.Headers], and never the bodies of messages. It changes nothing unless [Handler.Actions] is
+// set: then visitors may replay and purge dead letters and pause queues. The handler has no
+// authentication: mount it on an address that is not public, or behind the authentication of your
+// other debug pages.
 //
 // # Cost
 //
-// Without requests nothing runs. A request looks at a queue at most twice a second, and all requests
-// share the answer. A look takes two calls of the store for each partition and three more, and up to
-// one for each partition whenever the dead letters have changed. A page that is hidden sends no
-// requests.
+// Without requests the handler has no goroutine and no timer. Requests look at a queue at most twice
+// a second and share the answer. A look takes two calls of the store for each partition and two more,
+// and up to one for each partition if the dead letters have changed. A hidden page sends no requests.
 package durabledebug
