@@ -145,6 +145,8 @@ func TestNilContextsAreRefused(t *testing.T) {
 			"Enqueue":      func(ctx context.Context) error { _, err := q.Enqueue(ctx, durable.Message{}); return err },
 			"EnqueueBatch": func(ctx context.Context) error { _, err := q.EnqueueBatch(ctx, make([]durable.Message, 2)); return err },
 			"Cancel":       func(ctx context.Context) error { _, err := q.Cancel(ctx, "a"); return err },
+			"Pause":        q.Pause,
+			"Resume":       q.Resume,
 			"Reschedule":   func(ctx context.Context) error { _, err := q.Reschedule(ctx, "a", 0); return err },
 			"Get":          func(ctx context.Context) error { _, err := q.Get(ctx, "a"); return err },
 			"Stats":        func(ctx context.Context) error { _, err := q.Stats(ctx); return err },

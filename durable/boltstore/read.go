@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -65,10 +64,11 @@ func (p *partition) present(stored *record) driver.Record {
 func (b *backend) List(ctx context.Context, index int, state driver.State, cursor string, limit int) (
 	records []driver.Record, next string, err error,
 ) {
-	from, err := parseCursor(cursor)
+	at, id, err := driver.ParseCursor(cursor)
 	if err != nil {
-		return nil, "", err
+		return nil, "", fmt.Errorf("boltstore: list: %w", err)
 	}
+	from := key{at, id}.next()
 	err = b.view(ctx, index, func(p *partition, parts buckets) error {
 		page := page{p: p, records: parts.records, limit: limit, room: driver.PageBytes, out: []driver.Record{}}
 		switch state {
@@ -107,7 +107,7 @@ func (g *page) add(k key) bool {
 		return true
 	}
 	if len(g.out) == g.limit || g.room <= 0 {
-		g.next = strconv.FormatInt(int64(g.last.at), 10) + ":" + g.last.id
+		g.next = driver.FormatCursor(g.last.at, g.last.id)
 		return false
 	}
 	g.last = k
@@ -139,19 +139,6 @@ func (g *page) leased(from key) {
 			return
 		}
 	}
-}
-
-// parseCursor makes of a cursor the first key of a page.
-func parseCursor(cursor string) (key, error) {
-	if cursor == "" {
-		return key{}, nil
-	}
-	number, id, found := strings.Cut(cursor, ":")
-	at, err := strconv.ParseInt(number, 10, 64)
-	if !found || err != nil || at < 0 {
-		return key{}, fmt.Errorf("boltstore: %w cursor %.40q: the one that came with the last page is accepted", driver.ErrInvalid, cursor)
-	}
-	return key{driver.Instant(at), id}.next(), nil
 }
 
 // Count tells of Unreadable and Lost what claims have met since the store was opened.

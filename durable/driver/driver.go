@@ -8,6 +8,8 @@ package driver
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -466,4 +468,23 @@ type AuditReport struct {
 type Hint struct {
 	Partition int
 	Due       Instant
+}
+
+// FormatCursor returns the cursor of List for the page behind the message with a time and an id. Stores
+// call it.
+func FormatCursor(at Instant, id string) string { return strconv.FormatInt(int64(at), 10) + ":" + id }
+
+// ParseCursor returns the time and the id of the message behind which a page of List begins. They are
+// zero for the empty cursor, that of the first page. A cursor that List has not returned is
+// [ErrInvalid]. Stores call it.
+func ParseCursor(cursor string) (at Instant, id string, err error) {
+	if cursor == "" {
+		return 0, "", nil
+	}
+	number, id, found := strings.Cut(cursor, ":")
+	n, err := strconv.ParseInt(number, 10, 64)
+	if !found || err != nil || n < 0 || n > int64(Never) || id == "" {
+		return 0, "", fmt.Errorf("%w cursor %.60q: the empty one and those that List has returned are accepted", ErrInvalid, cursor)
+	}
+	return Instant(n), id, nil
 }

@@ -110,16 +110,16 @@ func (b *backend) CountDue(ctx context.Context, partition int, within []time.Dur
 
 // List is O(n log n) for n messages in the state, for each page: an order that can be walked is not kept.
 func (b *backend) List(ctx context.Context, partition int, state driver.State, cursor string, limit int) ([]driver.Record, string, error) {
-	after, err := parseCursor(cursor)
+	at, id, err := driver.ParseCursor(cursor)
 	if err != nil {
-		return nil, "", err
+		return nil, "", fmt.Errorf("memstore: list: %w", err)
 	}
 	p, _, err := b.enter(ctx, partition)
 	if err != nil {
 		return nil, "", err
 	}
 	defer p.mu.Unlock()
-	records, next := p.list(state, after, limit)
+	records, next := p.list(state, at, id, limit)
 	return records, next, nil
 }
 

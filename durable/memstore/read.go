@@ -1,10 +1,7 @@
 package memstore
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
@@ -22,14 +19,15 @@ func (p *partition) count(now driver.Instant) driver.Counts {
 	return c
 }
 
-// list returns the entries behind a position.
-func (p *partition) list(state driver.State, position *entry, limit int) ([]driver.Record, string) {
+// list returns messages behind the one with a time and an id.
+func (p *partition) list(state driver.State, at driver.Instant, id string, limit int) ([]driver.Record, string) {
 	set := map[driver.State]*ordered{
 		driver.StateScheduled: &p.scheduled, driver.StateLeased: &p.leased, driver.StateDead: &p.dead,
 	}[state]
+	position := &entry{Record: driver.Record{ID: id}, at: at}
 	var rest []*entry
 	for _, e := range set.All() {
-		if position == nil || position.Before(e) {
+		if position.Before(e) {
 			rest = append(rest, e)
 		}
 	}
@@ -47,21 +45,6 @@ func (p *partition) list(state driver.State, position *entry, limit int) ([]driv
 	if len(records) == len(rest) {
 		return records, ""
 	}
-	return records, cursorOf(rest[len(records)-1])
-}
-
-// cursorOf is the position behind an entry: its key and its id.
-func cursorOf(e *entry) string { return strconv.FormatInt(int64(e.at), 10) + ":" + e.ID }
-
-// parseCursor makes of a cursor an entry to compare others with, nil for the first page.
-func parseCursor(cursor string) (*entry, error) {
-	if cursor == "" {
-		return nil, nil
-	}
-	number, id, found := strings.Cut(cursor, ":")
-	at, err := strconv.ParseInt(number, 10, 64)
-	if !found || err != nil {
-		return nil, fmt.Errorf("memstore: %w cursor %.40q: the one that came with the last page is accepted", driver.ErrInvalid, cursor)
-	}
-	return &entry{Record: driver.Record{ID: id}, at: driver.Instant(at)}, nil
+	last := rest[len(records)-1]
+	return records, driver.FormatCursor(last.at, last.ID)
 }

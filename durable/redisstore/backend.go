@@ -71,6 +71,23 @@ func (b *backend) naming(s *script, part int) string {
 	return fmt.Sprintf("%s in queue %q, partition %d", s.name, b.config.Queue, part)
 }
 
+// late is what a script without a token says of a copy that came too late.
+const late = "late"
+
+// calledReply is the reply to a script without tokens, unless it is that of a copy that came too late.
+func (b *backend) calledReply(part int, s *script, v any) (*reply, error) {
+	r := newReply(v)
+	if len(r.values) == 0 || r.values[0] != late {
+		return r, nil
+	}
+	r.text()
+	refused := &driver.LateError{Now: r.instant(), Unknown: r.text() == "1"}
+	if r.err != nil {
+		return r, nil
+	}
+	return nil, fmt.Errorf("redisstore: %s: %w", b.naming(s, part), refused)
+}
+
 // hinting are the first arguments of scripts that give hints.
 func (b *backend) hinting(part int) []any { return []any{b.publish, b.partitions[part].channel} }
 
@@ -83,3 +100,40 @@ func (b *backend) calling(part int, c *driver.Call) []any {
 func (b *backend) deadBounds() []any {
 	return []any{b.config.DeadLimit, millis(b.config.DeadAge), b.config.DeadBytes}
 }
+
+// Positions in the keys of a partition, from 1 as scripts count them.
+const (
+	keyStates    = 2
+	keyScheduled = 3
+	keyLeased    = 4
+	keyDead      = 5
+)
+
+// partitionTypes are the types of the keys of a partition, in their order.
+var partitionTypes = []string{"hash", "hash", "zset", "zset", "zset", "hash"}
+
+// partition is what belongs to one partition of a queue. All of it has one hash tag.
+type partition struct {
+	records string // its first key
+	keys    []any  // strings in the order of partition.lua, as a command takes them
+	channel string
+}
+
+func newPartition(prefix, queue string, p int) partition {
+	base := fmt.Sprintf("%s:{%s:%d}:", prefix, queue, p)
+	k := partition{channel: base + "h"}
+	for _, name := range "msdlxc" {
+		k.keys = append(k.keys, base+string(name))
+	}
+	k.records = base + "m"
+	return k
+}
+
+// metaKey is the key of what holds for the whole queue.
+func metaKey(prefix, queue string) string { return fmt.Sprintf("%s:{%s}:meta", prefix, queue) }
+
+// membersKey is the key of the members of the queue's consumers.
+func membersKey(prefix, queue string) string { return fmt.Sprintf("%s:{%s}:members", prefix, queue) }
+
+// hostsKey is the key of what is known of the members besides their names.
+func hostsKey(prefix, queue string) string { return fmt.Sprintf("%s:{%s}:hosts", prefix, queue) }

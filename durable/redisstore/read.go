@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -69,9 +68,13 @@ func (b *backend) List(ctx context.Context, part int, state driver.State, cursor
 	set := map[driver.State]int{
 		driver.StateScheduled: keyScheduled, driver.StateLeased: keyLeased, driver.StateDead: keyDead,
 	}[state]
-	score, id, err := parseCursor(cursor)
+	at, id, err := driver.ParseCursor(cursor)
 	if err != nil {
-		return nil, "", err
+		return nil, "", fmt.Errorf("redisstore: list: %w", err)
+	}
+	score := "" // of the first page
+	if id != "" {
+		score = strconv.FormatInt(int64(at), 10)
 	}
 	v, err := b.run(ctx, part, listScript, set, score, id, limit, driver.PageBytes)
 	if err != nil {
@@ -81,21 +84,13 @@ func (b *backend) List(ctx context.Context, part int, state driver.State, cursor
 	return records, next, b.failure(ctx, part, listScript, err)
 }
 
-// parseCursor reads the score and the id of the last member of a page; both are empty before the first page.
-func parseCursor(cursor string) (score, id string, err error) {
-	if cursor == "" {
-		return "", "", nil
-	}
-	score, id, ok := strings.Cut(cursor, ":")
-	if n, err := strconv.ParseUint(score, 10, 64); !ok || err != nil || n > uint64(driver.Never) {
-		return "", "", fmt.Errorf("redisstore: list: %w cursor %.60q: what List has returned is accepted", driver.ErrInvalid, cursor)
-	}
-	return score, id, nil
-}
-
 func readPage(r *reply, set int) (records []driver.Record, next string, err error) {
 	if more, score, id := r.text(), r.text(), r.text(); more == "1" {
-		next = score + ":" + id
+		at, err := parseInstant(score)
+		if err != nil {
+			return nil, "", err
+		}
+		next = driver.FormatCursor(at, id)
 	}
 	for r.more() {
 		id, body, state, score := r.text(), r.text(), r.text(), r.text()

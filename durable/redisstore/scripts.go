@@ -5,6 +5,8 @@ import (
 	"crypto/sha1" //nolint:gosec // it is how Redis names scripts
 	"embed"
 	"encoding/hex"
+	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -168,3 +170,61 @@ func (s *script) process(ctx context.Context, r runner, cmd *redis.Cmd) error {
 type onceCmd struct{ *redis.Cmd }
 
 func (onceCmd) NoRetry() bool { return true }
+
+// runAndWait runs a script and WAIT in one pipeline: WAIT is about the writes of its own connection. So a call that is
+// repeated writes too. A call that has changed nothing has nothing to wait for.
+func (s *Store) runAndWait(ctx context.Context, script *script, key string, line []any) (any, error) {
+	node, err := s.node(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	for whole := false; ; whole = true {
+		cmd := script.command(ctx, whole, line)
+		pipe := node.Pipeline()
+		_ = script.process(ctx, pipe, cmd) // only queued
+		wait := pipe.Do(ctx, "wait", s.options.Wait, s.options.WaitTimeout.Milliseconds())
+		_, err := pipe.Exec(ctx)
+		switch {
+		case redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") && !whole:
+			continue
+		case cmd.Err() != nil:
+			return nil, cmd.Err()
+		case !changed(cmd.Val()):
+			return cmd.Val(), nil
+		case err != nil:
+			return nil, err
+		}
+		return cmd.Val(), s.enough(wait)
+	}
+}
+
+// changed reports whether one of the statuses that a script has returned is StatusDone.
+func changed(v any) bool {
+	if values, ok := v.([]any); ok && len(values) > 2 && values[0] != late {
+		v = values[2]
+	}
+	text, _ := v.(string)
+	return strings.Contains(text, strconv.Itoa(int(driver.StatusDone)))
+}
+
+// enough checks the number of replicas that WAIT has returned.
+func (s *Store) enough(wait *redis.Cmd) error {
+	n, err := wait.Int()
+	if err == nil && n < s.options.Wait {
+		err = fmt.Errorf("%w: %d of %d replicas have the change after %v; it has taken place on the master",
+			driver.ErrUnavailable, n, s.options.Wait, s.options.WaitTimeout)
+	}
+	return err
+}
+
+// node is the client of the server that has a key.
+func (s *Store) node(ctx context.Context, key string) (redis.Cmdable, error) {
+	switch client := s.client.(type) {
+	case *redis.ClusterClient:
+		return client.MasterForKey(ctx, key)
+	case *redis.Ring:
+		return client.GetShardClientForKey(key)
+	default:
+		return client, nil
+	}
+}
