@@ -63,8 +63,8 @@ class QueuePage extends Live {
 		if (this.shown && byId('partitions-details').open) drawPartitions(byId('partitions').tBodies[0], this.shown.partitions);
 	}
 
-	// act replays or purges one dead letter or, if id is null, all of the queue on the page. Or it pauses
-	// or resumes the queue.
+	// act replays or purges one dead letter or, if id is null, all of the queue on the page. Or it
+	// pauses or resumes the queue.
 	async act(action, id) {
 		const form = new URLSearchParams({ action, queue: this.shown.name });
 		if (id !== null) form.set('id', id); else form.set('reason', byId('reason').value);
