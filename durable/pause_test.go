@@ -195,10 +195,12 @@ func TestTakeWaitsWhileTheQueueIsPaused(t *testing.T) {
 		defer cancel()
 		_, err := q.Take(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		go func() {
+		var resume sync.WaitGroup
+		resume.Go(func() {
 			time.Sleep(time.Minute)
 			assert.NoError(t, q.Resume(t.Context()))
-		}()
+		})
+		defer resume.Wait() // before the queue is closed
 		begun := time.Now()
 		d, err := q.Take(t.Context())
 		require.NoError(t, err)
