@@ -21,10 +21,11 @@
 //
 // # Cost
 //
-// Without requests the handler has no goroutine and no timer. Requests look at a wheel at most twice
-// a second and share the answer. Looking takes at most a twentieth of a processor for each wheel.
-// One look takes some tens of microseconds for a usual wheel and is bounded for all wheels, see
-// [github.com/timingwheel-go/timingwheel.TimingWheel.Occupancy]. A hidden page sends no requests.
+// Without requests the handler has no goroutine and no timer. Requests look at a wheel at most
+// twice a second and share the answer. Looking takes at most a twentieth of a processor for each
+// wheel. One look takes some tens of microseconds for a usual wheel and is bounded for all wheels,
+// see [github.com/timingwheel-go/timingwheel.TimingWheel.Occupancy]. A hidden page sends no
+// requests.
 //
 // docs/debug.md has the schema of the JSON, figures, and the rights of a visitor of the page.
 package debug

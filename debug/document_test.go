@@ -149,8 +149,8 @@ func TestLateness(t *testing.T) {
 	assert.Greater(t, l.Buckets[0].ToNs, l.MaxNs)
 }
 
-// BenchmarkLook measures a look without the cache. BenchmarkServe measures a request that is answered
-// from the cache.
+// BenchmarkLook measures a look without the cache. BenchmarkServe measures a request that is
+// answered from the cache.
 func BenchmarkLook(b *testing.B) {
 	for name, opts := range map[string]timingwheel.Options{
 		"default":                 {},

@@ -14,8 +14,8 @@ import (
 
 // Source is a wheel as a Handler reads it. [timingwheel.TimingWheel] and [timingwheel.Timeouts] are
 // sources. The handler calls the methods on the goroutine of a request, for one wheel on one
-// goroutine at a time. A Source may also have the method WriteProfile, as these two have. The handler
-// may call WriteProfile at the same time as the other methods.
+// goroutine at a time. A Source may also have the method WriteProfile, as these two have. The
+// handler may call WriteProfile at the same time as the other methods.
 type Source interface {
 	Len() int
 	Stats() timingwheel.Stats
@@ -29,8 +29,8 @@ var own embed.FS
 var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(own) })
 
 // Handler serves the page and the JSON of the wheels that were added. Its zero value has no wheels
-// and is ready to use. A Handler may be mounted at any path and needs no [http.StripPrefix], because
-// it reads the query only.
+// and is ready to use. A Handler may be mounted at any path and needs no [http.StripPrefix],
+// because it reads the query only.
 //
 //	?                      the page
 //	?wheel=NAME            the page, with that wheel chosen; without a name it is the first one that was added
@@ -63,8 +63,8 @@ func (h *Handler) Add(name string, w Source) error {
 	return nil
 }
 
-// Remove takes the wheel of that name off the page and reports whether there was one. Requests under
-// way may still look at the wheel.
+// Remove takes the wheel of that name off the page and reports whether there was one. Requests
+// under way may still look at the wheel.
 func (h *Handler) Remove(name string) bool {
 	removed := h.wheels.Remove(name)
 	h.list.forget()

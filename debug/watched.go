@@ -66,8 +66,8 @@ type watched struct {
 // profiled is a Source with a profile of its timers, see [timingwheel.TimingWheel.WriteProfile].
 type profiled interface{ WriteProfile(w io.Writer) error }
 
-// serveProfile answers with the profile of the wheel of that name, or of the first wheel if the name
-// is empty.
+// serveProfile answers with the profile of the wheel of that name, or of the first wheel if the
+// name is empty.
 func (h *Handler) serveProfile(w http.ResponseWriter, r *http.Request, name string) {
 	entry, ok := h.wheels.Choose(name)
 	if !ok {

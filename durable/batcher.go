@@ -25,7 +25,7 @@ type batcher[Q, R any] struct {
 	// direct is called in place of flush for a caller that waits, if the store groups calls itself.
 	direct func(context.Context, Q) (R, error)
 
-	patience time.Duration // how long flush tries if the store cannot be reached
+	retryFor time.Duration // how long flush tries if the store cannot be reached
 
 	mu      sync.Mutex
 	waiting lazyFifo[*call[Q, R]]
@@ -185,14 +185,14 @@ func (b *batcher[Q, R]) run() {
 	}
 }
 
-// fail ends the calls that have waited for at least half of patience while the store could not be
+// fail ends the calls that have waited for at least half of retryFor while the store could not be
 // reached. Otherwise a call would wait as long as all batches before it together.
 func (b *batcher[Q, R]) fail(err error) {
 	var over []*call[Q, R]
 	b.mu.Lock()
 	for {
 		c, ok := b.waiting.first()
-		if !ok || time.Since(processStart)-c.asked <= b.patience/2 {
+		if !ok || time.Since(processStart)-c.asked <= b.retryFor/2 {
 			break
 		}
 		b.pop()

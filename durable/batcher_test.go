@@ -128,7 +128,7 @@ func TestBatcherDropsCallsThatGaveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls [][]int
 		b := counted(&calls)
-		r := &room{calls: 20_000, bytes: 1 << 30, patience: time.Hour}
+		r := &room{calls: 20_000, bytes: 1 << 30, maxWait: time.Hour}
 		var all sync.WaitGroup
 		for i := range 10_000 {
 			all.Go(func() {

@@ -59,10 +59,10 @@ type ReplayOptions struct {
 	// due at once.
 	Delay time.Duration
 
-	// Rate is how many messages are replayed in a second, so that a system that has just recovered
-	// is not overrun. The replays are spread evenly: those of 10 ms may go together, and time that
-	// was lost, because the store was slow, is not made up for. 0 replays as fast as the store
-	// takes them. A negative rate, an infinite one and NaN are [ErrInvalid].
+	// Rate is the number of messages to replay in a second, so that a system that has just
+	// recovered is not overloaded. Replays are spread evenly over time; those of 10 ms may go
+	// together. There is no burst after a delay of the store. 0 means no limit. A negative or
+	// infinite rate and NaN are [ErrInvalid].
 	Rate float64
 }
 
@@ -73,8 +73,8 @@ type ReplayOptions struct {
 //
 // An invalid argument is [ErrInvalid]; other errors are those of [Queue.Cancel] and name a dead
 // letter. If the call fails or ctx ends, ReplayAll asks for no more replays. Those under way then
-// may take place and are not counted. To go on, call ReplayAll again: what was replayed is no dead
-// letter any more.
+// may take place and are not counted. To go on, call ReplayAll again: replayed messages are no dead
+// letters any more.
 //
 // ReplayAll reads all dead letters up to filter.Until, a page of at most 256 at a time. A letter
 // that another caller replays or purges between the reading and its turn is left and not counted,

@@ -307,7 +307,7 @@ func (d *dispatcher) begun(h *held, a answer, err error) {
 	if a.Status == driver.StatusPaused {
 		h.part.share.wake() // the next claim says that the partition is paused
 	}
-	next, wait := h.afterBegin(a, err, d.ctx.Err() != nil)
+	next, wait := h.beginResult(a, err, d.ctx.Err() != nil)
 	switch next {
 	case beginWaits:
 		h.state, h.timer = heldWaiting, d.wheel.Add(wait, h)

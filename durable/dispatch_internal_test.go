@@ -54,7 +54,7 @@ func TestAnswerToABeginDecidesWhatFollows(t *testing.T) {
 		answer answer
 		err    error
 		ended  bool
-		next   afterBegin
+		next   beginResult
 		wait   time.Duration
 	}{
 		{"due now", heldBeginning, at(driver.StatusDone, 0), nil, false, beginGives, 0},
@@ -69,7 +69,7 @@ func TestAnswerToABeginDecidesWhatFollows(t *testing.T) {
 		{"no answer", heldBeginning, answer{}, ErrUnavailable, false, beginForgets, 0},
 		{"no answer, and given up meanwhile", heldGone, answer{}, ErrUnavailable, true, beginForgets, 0},
 	} {
-		next, wait := (&held{state: test.state}).afterBegin(test.answer, test.err, test.ended)
+		next, wait := (&held{state: test.state}).beginResult(test.answer, test.err, test.ended)
 		require.Equal(t, test.next, next, test.what)
 		require.Equal(t, test.wait, wait, test.what)
 	}

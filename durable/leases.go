@@ -44,8 +44,9 @@ type held struct {
 //	taken      is in the hands of a handler or receiver     gone: settled, released, lease lost
 //	gone       is not held any more
 //
-// Armed, ready, parked and beginning messages count as claimed and not begun (see
-// admission.claimed). Beginning and waiting messages occupy a taker (see admission.beginning).
+// In the store, armed, ready, parked and beginning messages are leased, and waiting, begun and taken
+// ones are firing. The former count as claimed and not begun (see admission.claimed). Beginning and
+// waiting messages occupy a taker (see admission.beginning).
 type heldState uint8
 
 const (
@@ -86,20 +87,20 @@ func (h *held) change() driver.Change { return driver.Change{ID: h.record.ID, To
 // arrived when the message is due. Until then the message can be cancelled.
 const beginLead = 2 * time.Millisecond
 
-// afterBegin is what follows from the store's answer to a begin.
-type afterBegin uint8
+// beginResult is what follows from the store's answer to a begin.
+type beginResult uint8
 
 const (
-	beginGives    afterBegin = iota // the message is due, and a taker gets it
-	beginWaits                      // it is due after wait
-	beginRepeats                    // the store's clock was set back: it begins again after wait
-	beginReleases                   // it is given back: the partition is paused, or the answer came too late
-	beginForgets                    // it was cancelled, its lease is lost, or the call failed
+	beginGives    beginResult = iota // the message is due, and a taker gets it
+	beginWaits                       // it is due after wait
+	beginRepeats                     // the store's clock was set back: it begins again after wait
+	beginReleases                    // it is given back: the partition is paused, or the answer came too late
+	beginForgets                     // it was cancelled, its lease is lost, or the call failed
 )
 
-// afterBegin decides what follows from the store's answer to the begin of a message. ended says
+// beginResult decides what follows from the store's answer to the begin of a message. ended says
 // that the consumer begins no messages any more.
-func (h *held) afterBegin(a answer, err error, ended bool) (next afterBegin, wait time.Duration) {
+func (h *held) beginResult(a answer, err error, ended bool) (next beginResult, wait time.Duration) {
 	switch {
 	case err != nil:
 		return beginForgets, 0

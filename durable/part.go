@@ -29,7 +29,7 @@ type putRequest struct {
 // newPart sets up the batchers of a partition. name is unique to this process and queue.
 func newPart(q *Queue, index int, name string) *part {
 	p := &part{q: q, index: index}
-	p.puts.patience = q.options.RetryFor
+	p.puts.retryFor = q.options.RetryFor
 	p.puts.key = func(r putRequest) string { return r.item.ID }
 	p.puts.size = func(r putRequest) int { return len(r.item.Body) - 1 } // without the version of the envelope
 	p.puts.alike = func(a, b putRequest) bool { return a.replace == b.replace }
@@ -58,7 +58,7 @@ func newPart(q *Queue, index int, name string) *part {
 
 // gather sets up a batcher of changes.
 func (p *part) gather(b *batcher[driver.Change, answer], flush func([]driver.Change) ([]answer, error)) {
-	b.patience = p.q.options.RetryFor
+	b.retryFor = p.q.options.RetryFor
 	b.key = func(c driver.Change) string { return c.ID }
 	b.flush = flush
 }

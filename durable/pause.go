@@ -64,7 +64,7 @@ func (q *Queue) setPaused(ctx context.Context, what string, paused bool) error {
 // one that comes late changes nothing.
 func (p *part) gatherPauses(name string) {
 	once := &caller{p: p, name: name + ":pause"}
-	p.pauses.patience = p.q.options.RetryFor
+	p.pauses.retryFor = p.q.options.RetryFor
 	p.pauses.key = func(bool) string { return "" } // one at a time
 	p.pauses.flush = func(requests []bool) ([]struct{}, error) {
 		err := once.call(func(ctx context.Context, call driver.Call) error {

@@ -65,7 +65,7 @@ func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 		return nil, fmt.Errorf("durable: open queue %q: %w", o.Queue, err)
 	}
 	q := &Queue{options: o, backend: backend, claiming: make(map[*consumer]struct{}), lateness: new(lateness)}
-	q.room = &room{calls: o.MaxWaiting, bytes: o.MaxWaitingBytes, patience: o.RetryFor}
+	q.room = &room{calls: o.MaxWaiting, bytes: o.MaxWaitingBytes, maxWait: o.RetryFor}
 	q.ids = &ulid.LockedMonotonicReader{MonotonicReader: ulid.Monotonic(rand.Reader, 0)}
 	q.ctx, q.cancel = context.WithCancelCause(context.Background())
 	if q.receiver, err = q.Receiver(ConsumerOptions{}); err != nil {

@@ -13,7 +13,7 @@ import (
 // than the room if no other call is in it.
 type room struct {
 	calls, bytes int           // at most
-	patience     time.Duration // how long a call waits for room
+	maxWait      time.Duration // how long a call waits for room
 
 	mu        sync.Mutex
 	usedCalls int
@@ -31,8 +31,7 @@ type roomWaiter struct {
 	ready chan error // gets nil when the place is taken for it
 }
 
-// enter takes a place for a call. It waits for room until ctx ends, and no longer than the patience
-// of the room.
+// enter takes a place for a call. It waits for room until ctx ends, and no longer than maxWait.
 func (r *room) enter(ctx context.Context, bytes int) error {
 	r.mu.Lock()
 	if r.waiting.Len() == 0 && r.fits(bytes) {
@@ -47,7 +46,7 @@ func (r *room) enter(ctx context.Context, bytes int) error {
 	w := &roomWaiter{bytes: bytes, ready: make(chan error, 1)}
 	element := r.waiting.PushBack(w)
 	r.mu.Unlock()
-	timeout := time.NewTimer(r.patience)
+	timeout := time.NewTimer(r.maxWait)
 	defer timeout.Stop()
 	select {
 	case err := <-w.ready:

@@ -15,7 +15,7 @@ import (
 func TestRoomAdmitsInOrderAndSkipsCallsThatGaveUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := &room{calls: 3, bytes: 100, patience: time.Minute}
+		r := &room{calls: 3, bytes: 100, maxWait: time.Minute}
 		require.NoError(t, r.enter(t.Context(), 60))
 		assert.False(t, r.tryEnter(60))
 		ctx, cancel := context.WithCancel(t.Context())

@@ -8,7 +8,8 @@ const COOLING = 30; // looks
 class Heat {
 	constructor() { this.top = 10; this.calm = 0; }
 
-	// see adapts the scale to the fullest cell of a look, and reports whether the scale has changed.
+	// see adapts the scale to the fullest cell of a look, and reports whether the scale has
+	// changed.
 	see(most) {
 		const want = Math.max(10, 10 ** Math.ceil(Math.log10(Math.max(1, most)) - 1e-9));
 		if (want >= this.top) this.calm = 0; else this.calm++;

@@ -1,7 +1,7 @@
 'use strict';
 // The levels as rings around the number of pending timers: the finest inside, the hand at the top,
-// time clockwise. Each colour of a ring is one path, so a drawing has some dozens of elements for any
-// number of slots.
+// time clockwise. Each colour of a ring is one path, so a drawing has some dozens of elements for
+// any number of slots.
 
 const INNER = 34, OUTER = 100; // radii of all rings together
 

@@ -1,6 +1,6 @@
 'use strict';
-// The levels as strips, from now on to the right. The keyboard moves along a strip, and screen readers
-// get its cells as text.
+// The levels as strips, from now on to the right. The keyboard moves along a strip, and screen
+// readers get its cells as text.
 
 class Strips {
 	constructor(list, readout, onChoose) {

@@ -278,8 +278,8 @@ func TestChosenSlotOfAnotherWheel(t *testing.T) {
 	assert.Contains(t, p.text("#readout"), "slot 1: 0 timers")
 }
 
-// A slot that was chosen on one wheel and exists on the next is marked there, on the strip and on the
-// rings, with its width on that wheel.
+// A slot that was chosen on one wheel and exists on the next is marked there, on the strip and on
+// the rings, with its width on that wheel.
 func TestChosenSlotThatAnotherWheelHas(t *testing.T) {
 	t.Parallel()
 	small, large := still(t, timingwheel.Options{WheelSize: 8}), still(t, timingwheel.Options{WheelSize: 64})

@@ -187,8 +187,8 @@ func TestQueueOnTheMove(t *testing.T) {
 	}
 }
 
-// Purging asks for a second click. All dead letters of a queue, or those of a reason, are replayed or
-// purged at once.
+// Purging asks for a second click. All dead letters of a queue, or those of a reason, are replayed
+// or purged at once.
 func TestQueuePurges(t *testing.T) {
 	t.Parallel()
 	q, other := openQueue(t, memory(), "orders"), openQueue(t, memory(), "other")
@@ -255,8 +255,8 @@ func TestQueuePauses(t *testing.T) {
 	assert.EqualValues(t, 3, handled.Load())
 }
 
-// Ids, reasons, headers and names with markup are shown as text: no script in them runs, and nothing
-// is fetched.
+// Ids, reasons, headers and names with markup are shown as text: no script in them runs, and
+// nothing is fetched.
 func TestQueueWithHostileTexts(t *testing.T) {
 	t.Parallel()
 	const hostile = `<img src=x onerror="alert(1)"><script>alert(2)</script>&"'` + "\u202e\u2028"
@@ -323,7 +323,8 @@ func TestQueueAndOtherSites(t *testing.T) {
 	p.figure("dead", "0") // the same request of the page itself
 }
 
-// On small and large screens nothing is wider than the screen, in both themes and whatever is shown.
+// On small and large screens nothing is wider than the screen, in both themes and whatever is
+// shown.
 func TestQueueFitsScreens(t *testing.T) {
 	t.Parallel()
 	q := openQueue(t, memory(), "orders")
@@ -357,13 +358,14 @@ func TestQueueFitsScreens(t *testing.T) {
 // The page says that a queue of its address does not exist, and that a queue was removed.
 func TestQueueThatIsMissing(t *testing.T) {
 	t.Parallel()
-	h := queues(&durabledebug.Handler{}, "orders", openQueue(t, memory(), "orders"))
+	h := queues(&durabledebug.Handler{Actions: true}, "orders", openQueue(t, memory(), "orders"))
 	p := open(t, h, "?"+url.Values{"queue": {"<b>none"}}.Encode())
 	p.wait(`document.getElementById('notice').textContent === 'There is no queue “<b>none” here. Choose another one.'`)
 	p.do(chromedp.Click(chromedp.CSS("#queues button")))
 	p.live("orders")
+	assert.False(t, eval[bool](p, `document.getElementById('hold').hidden`))
 	require.True(t, h.Remove("orders"))
-	p.wait(`document.getElementById('main').hidden && document.querySelectorAll('#queues button').length === 0`)
+	p.wait(`document.getElementById('hold').hidden && document.getElementById('main').hidden && document.querySelectorAll('#queues button').length === 0`)
 	p.do(chromedp.Click(chromedp.CSS("#pause")))
 	p.allow("404")
 }

@@ -27,9 +27,9 @@ func init() {
 	}
 }
 
-// startRedis starts a server that listens on a socket in a folder of its own, and ends with the test. It
-// skips the test if no server is installed, or fails it if TIMINGWHEEL_REQUIRE_REDIS is 1. Package
-// redistest can do more, but only modules below durable can import it.
+// startRedis starts a server that listens on a socket in a folder of its own, and ends with the
+// test. It skips the test if no server is installed, or fails it if TIMINGWHEEL_REQUIRE_REDIS is 1.
+// Package redistest can do more, but only modules below durable can import it.
 func startRedis(t *testing.T) (durable.Store, *os.Process) {
 	t.Helper()
 	program, err := exec.LookPath("redis-server")

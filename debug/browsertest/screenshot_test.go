@@ -132,8 +132,8 @@ func busyQueue(t *testing.T) *durable.Queue {
 	return q
 }
 
-// compressed returns a smaller PNG with at most 256 colours. Other colours are shades at the edges of
-// letters.
+// compressed returns a smaller PNG with at most 256 colours. Other colours are shades at the edges
+// of letters.
 func compressed(t *testing.T, data []byte) []byte {
 	picture, err := png.Decode(bytes.NewReader(data))
 	require.NoError(t, err)

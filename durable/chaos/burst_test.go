@@ -124,7 +124,7 @@ func (o *other) stop() durable.Lateness {
 	o.consume()
 	s, err := o.q.Stats(o.t.Context())
 	require.NoError(o.t, err)
-	assert.EqualValues(o.t, made, s.Lateness.Count, "all came, once each")
+	assert.EqualValues(o.t, made, s.Lateness.Count, "each message comes once")
 	return s.Lateness
 }
 

@@ -75,7 +75,7 @@ func TestConsumerDiesAt(t *testing.T) {
 			last.stop()
 			report := r.check(checker.Options{Crashes: true}, nil)
 			assert.Equal(t, messages, report.Handled)
-			assert.GreaterOrEqual(t, report.Duplicates, deaths, "each has died with a message that came again")
+			assert.GreaterOrEqual(t, report.Duplicates, deaths, "the message of each killed consumer comes again")
 		})
 	}
 }
@@ -173,7 +173,7 @@ func TestConsumerIsPaused(t *testing.T) {
 	other.stop()
 	report := r.checkAll(messages, checker.Options{Crashes: true, Pauses: true})
 	assert.Positive(t, report.Duplicates, "the sleeper had messages")
-	assert.Contains(t, sleeper.errs.String(), "the lease of the message has ended", "the sleeper is told")
+	assert.Contains(t, sleeper.errs.String(), "the lease of the message has ended", "the sleeper's acknowledgement is refused")
 }
 
 // shared reports whether two processes have begun the same message.

@@ -49,7 +49,7 @@ func TestDownForLongerThanAllDelays(t *testing.T) {
 			t.Logf("%d handlers at once at most, %d messages of a partition claimed ahead at most, in %d looks", b.most.Load(), b.leased, b.looks)
 			require.NoError(t, report.Err())
 			assert.Equal(t, messages, report.Handled)
-			assert.Equal(t, messages, report.Starts, "each comes once")
+			assert.Equal(t, messages, report.Starts, "each message comes once")
 			assert.LessOrEqual(t, b.most.Load(), b.concurrency)
 			assert.LessOrEqual(t, b.leased, prefetchAfter/partitions)
 			most := 0

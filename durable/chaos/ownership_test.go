@@ -184,7 +184,7 @@ func (o *owners) starts() (starts []ownedStart) {
 func (o *owners) check(crashes bool) {
 	o.t.Helper()
 	report := o.run.check(checker.Options{Crashes: crashes}, nil)
-	assert.GreaterOrEqual(o.t, report.Handled, report.Enqueued, "the producer was stopped, and does not know of its last ones")
+	assert.GreaterOrEqual(o.t, report.Handled, report.Enqueued, "the producer was stopped before it recorded its last enqueues")
 	if !crashes {
 		assert.Zero(o.t, report.Duplicates)
 	}

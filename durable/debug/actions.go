@@ -18,8 +18,8 @@ type Outcome struct {
 	Error string `json:"error,omitempty"` // why not all were
 }
 
-// maxForm is the length of the form of an action in bytes. A name, an id and a reason fit, each byte
-// as %XX.
+// maxForm is the length of the form of an action in bytes. A name, an id and a reason fit, each
+// byte as %XX.
 const maxForm = 4 << 10
 
 // sites refuses requests that a browser sends for another site. Programs that are no browsers pass.

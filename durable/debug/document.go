@@ -27,8 +27,8 @@ type Entry struct {
 	Name string `json:"name"`
 }
 
-// Queue is one queue. Its parts are read one after another, so they are not of one moment. It is good
-// for half a second, or longer if looking takes long.
+// Queue is one queue. Its parts are read one after another, so they are not of one moment. It is
+// good for half a second, or longer if looking takes long.
 type Queue struct {
 	Name  string    `json:"name"`
 	Taken time.Time `json:"taken"` // when the queue was looked at, on the clock of this process
@@ -58,8 +58,9 @@ type Queue struct {
 	DeadLetters []DeadLetter   `json:"dead_letters"` // at most 100: of one partition after another, the oldest first
 }
 
-// Band counts the pending messages that are due later than FromNs and at most ToNs from now on. That
-// of the messages that are due has 0 for both. Messages that are due in more than 292 years are in none.
+// Band counts the pending messages that are due later than FromNs and at most ToNs from now on.
+// That of the messages that are due has 0 for both. Messages that are due in more than 292 years
+// are in none.
 type Band struct {
 	FromNs   int64 `json:"from_ns"`
 	ToNs     int64 `json:"to_ns"`

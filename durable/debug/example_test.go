@@ -14,8 +14,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// The page is for operators: here it may replay and purge dead letters, so the address needs a guard
-// or a port that only operators reach.
+// The page is for operators: here it may replay and purge dead letters, so the address needs a
+// guard or a port that only operators reach.
 func ExampleHandler() {
 	ctx := context.Background()
 	q, err := durable.Open(ctx, memstore.New(memstore.Options{}), durable.Options{Queue: "orders"})

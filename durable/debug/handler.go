@@ -18,9 +18,9 @@ var own embed.FS
 // assets are the parts of the page.
 var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(own) })
 
-// Handler serves the page and the JSON of the queues that were added. Its zero value has none and is
-// ready to use. It may be mounted at any path and needs no [http.StripPrefix]: it looks at the query
-// only.
+// Handler serves the page and the JSON of the queues that were added. Its zero value has none and
+// is ready to use. It may be mounted at any path and needs no [http.StripPrefix]: it looks at the
+// query only.
 //
 //	GET ?                  the page
 //	GET ?queue=NAME        the page, with that queue chosen; without a name it is the first one that was added
@@ -28,22 +28,22 @@ var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(own
 //	GET ?format=html       the page, whatever the Accept header says
 //	POST                   an action, see [Handler.Actions]
 //
-// The fields must not change after the first request. All methods may be called at any time from any
-// goroutine. A Handler must not be copied.
+// The fields must not change after the first request. All methods may be called at any time from
+// any goroutine. A Handler must not be copied.
 type Handler struct {
 	// Actions lets visitors replay and purge dead letters, and pause and resume queues. Defaults to
-	// false: such requests get status 403, and the page has no buttons. An action is a POST with a form:
-	// action is replay, purge, pause or resume, and queue is the name. For replay and purge, id is that
-	// of one dead letter. Without an id they are for all dead letters of the queue or, with reason, for
-	// those whose reason contains that text. The answer is an [Outcome]. Requests that a browser sends
-	// for another site get 403.
+	// false: such requests get status 403, and the page has no buttons. An action is a POST with a
+	// form: action is replay, purge, pause or resume, and queue is the name. For replay and purge,
+	// id is that of one dead letter. Without an id they are for all dead letters of the queue or,
+	// with reason, for those whose reason contains that text. The answer is an [Outcome]. Requests
+	// that a browser sends for another site get 403.
 	Actions bool
 
 	// Headers shows the headers of dead letters. Defaults to false.
 	Headers bool
 
-	// Timeout is how long a request waits for the store of a queue: then a look gets status 503, and an
-	// action ends. 0 and less stand for 5 seconds. The page waits for 10 seconds.
+	// Timeout is how long a request waits for the store of a queue: then a look gets status 503,
+	// and an action ends. 0 and less stand for 5 seconds. The page waits for 10 seconds.
 	Timeout time.Duration
 
 	queues webpage.Registry[*watched]
@@ -52,10 +52,10 @@ type Handler struct {
 // ErrName is wrapped by the errors of [Handler.Add].
 var ErrName = errors.New("durabledebug: bad name of a queue")
 
-// Add shows the queue under the name, behind those that are there. A name that is empty, longer than
-// 128 bytes, not UTF-8 or in use gives an error that wraps [ErrName], and changes nothing; a nil queue
-// panics. A queue that is closed stays, and the page says so. The handler keeps it alive until
-// Remove.
+// Add shows the queue under the name, behind those that are there. A name that is empty, longer
+// than 128 bytes, not UTF-8 or in use gives an error that wraps [ErrName], and changes nothing; a
+// nil queue panics. A queue that is closed stays, and the page says so. The handler keeps it alive
+// until Remove.
 func (h *Handler) Add(name string, q *durable.Queue) error {
 	if q == nil {
 		panic(fmt.Sprintf("durabledebug: Add of a nil queue as %q", name))

@@ -318,8 +318,8 @@ func TestManyViewersCostNoMoreThanOne(t *testing.T) {
 	})
 }
 
-// A store that does not answer, even if it does not regard contexts, costs one goroutine and a bounded
-// time. When it answers again, so does the page.
+// A store that does not answer, even if it does not regard contexts, costs one goroutine and a
+// bounded time. When it answers again, so does the page.
 func TestSilentStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -355,7 +355,8 @@ func TestSilentStore(t *testing.T) {
 	})
 }
 
-// An error of the store is told, and asked for again soon. A queue that is closed stays on the page.
+// An error of the store is told, and asked for again soon. A queue that is closed stays on the
+// page.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	fail := errors.New("<the disk>")

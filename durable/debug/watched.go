@@ -10,9 +10,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// An answer is good for maxAge. That is shorter than the second after which a page asks again, so one
-// viewer always gets a new answer. An answer that took long is good for share times as long as it
-// took, so that looking takes a small part of the store's time, but not for longer than oldest.
+// An answer is good for maxAge. That is shorter than the second after which a page asks again, so
+// one viewer always gets a new answer. An answer that took long is good for share times as long as
+// it took, so that looking takes a small part of the store's time, but not for longer than oldest.
 const (
 	maxAge = 500 * time.Millisecond
 	share  = 10
@@ -44,8 +44,8 @@ type deadCounts struct {
 	buried, trimmed uint64
 }
 
-// ask returns the last answer or, if that is too old, waits for a new one until ctx ends. All who ask
-// at the same time share one look, even if the store does not regard the context of the look.
+// ask returns the last answer or, if that is too old, waits for a new one until ctx ends. All who
+// ask at the same time share one look, even if the store does not regard the context of the look.
 func (w *watched) ask(ctx context.Context, timeout time.Duration, headers bool) (*Queue, error) {
 	w.mu.Lock()
 	if w.current == nil || !w.until.IsZero() && !time.Now().Before(w.until) {
@@ -82,8 +82,8 @@ func (w *watched) look(l *look, timeout time.Duration, headers bool) {
 	}
 }
 
-// deadLetters returns the first dead letters. It reads them only if the counts of the queue say that
-// they have changed.
+// deadLetters returns the first dead letters. It reads them only if the counts of the queue say
+// that they have changed.
 func (w *watched) deadLetters(ctx context.Context, q *Queue, headers bool) ([]DeadLetter, error) {
 	now := deadCounts{q.Dead, q.DeadBytes, q.Counters["buried"], q.Counters["trimmed"]}
 	w.mu.Lock()

@@ -122,14 +122,14 @@ func TestConsume_CtrlC(t *testing.T) {
 	command := `echo begun; ` + wait + `; echo "$DELAYQ_ID" >> '` + done + `'`
 	err := run(ctx, []string{"delayq", "-store", d.store, "consume", "-exec", command}, nil, &ctrlC{lines: 1, end: cancel}, stderr)
 	require.NoError(t, err)
-	require.ErrorIs(t, ctx.Err(), context.Canceled, "what the command writes comes while it runs")
+	require.ErrorIs(t, ctx.Err(), context.Canceled, "output is printed while the command runs")
 	assert.Contains(t, stderr.buf.String(), waiting)
 	finished, err := os.ReadFile(done)
-	require.NoError(t, err, "the command that ran has ended by itself")
+	require.NoError(t, err, "the running command has ended by itself")
 	n := int64(strings.Count(string(finished), "\n"))
 	c := d.counts()
 	assert.EqualValues(t, n, c.Acked)
-	assert.Equal(t, 50-n, c.Scheduled, "what had not begun is given back")
+	assert.Equal(t, 50-n, c.Scheduled, "messages that had not begun are given back")
 	assert.Zero(t, c.InFlight)
 	assert.Zero(t, c.Retried)
 }
@@ -156,7 +156,7 @@ func TestConsume_NoSuchCommand(t *testing.T) {
 	require.ErrorIs(t, err, errNoCommand)
 	c := d.counts()
 	assert.EqualValues(t, 30, c.Scheduled)
-	assert.Less(t, c.Retried, uint64(30), "it has ended long before all of them were tried")
+	assert.Less(t, c.Retried, uint64(30), "consume ends long before all messages were tried")
 }
 
 func TestConsume_Unprintable(t *testing.T) {
@@ -193,7 +193,7 @@ func TestConsume_BackgroundOutput(t *testing.T) {
 	cmd.Stdout, cmd.WaitDelay = &out, commandGrace
 	require.ErrorIs(t, c.run(cmd), exec.ErrWaitDelay)
 	assert.Equal(t, "up\n", out.String())
-	require.NoError(t, killAll(cmd), "what it has left in the background")
+	require.NoError(t, killAll(cmd), "the process in the background")
 }
 
 func TestChildren_Kill(t *testing.T) {
@@ -332,8 +332,8 @@ func TestProcess_Hangup(t *testing.T) {
 	assert.EqualValues(t, 1, d.counts().Acked)
 }
 
-// TestConsume_SaysFirstWhatRuns has a command that runs for longer than the patience.
-func TestConsume_SaysFirstWhatRuns(t *testing.T) {
+// TestConsume_ReportsRunningCommandsFirst has a command that runs for longer than the patience.
+func TestConsume_ReportsRunningCommandsFirst(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(memstore.Options{})
 	require.NoError(t, onMemory(t.Context(), store, io.Discard, io.Discard, "enqueue", "-body", "x"))

@@ -50,7 +50,7 @@ func TestProcess_SecondCtrlC(t *testing.T) {
 	require.Fail(t, "the command goes on")
 }
 
-func TestConsume_LeavesSomethingRunning(t *testing.T) {
+func TestConsume_CommandLeavesAProcess(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	pid := filepath.Join(t.TempDir(), "pid")
@@ -72,8 +72,8 @@ func TestConsume_NotExecutable(t *testing.T) {
 	require.ErrorIs(t, d.fails([]string{"consume", "-exec", file}, "126"), errNoCommand)
 }
 
-// TestConsume_127Later has a command that is not found after it has succeeded once.
-func TestConsume_127Later(t *testing.T) {
+// TestConsume_CommandNotFoundLater has a command that is not found after it has succeeded once.
+func TestConsume_CommandNotFoundLater(t *testing.T) {
 	d := onFile(t)
 	for i, id := range []string{"a", "b", "c"} {
 		at := time.Now().Add(time.Duration(i-10) * time.Minute).Format(time.RFC3339)

@@ -200,7 +200,7 @@ func TestDead(t *testing.T) {
 	assert.Equal(t, "scheduled", m.State)
 	assert.Zero(t, m.Attempts)
 	r := d.runIn("", "dead", "purge", "a-1", "a-2")
-	require.ErrorContains(t, r.err, "1 of 2", "a-1 is none any more")
+	require.ErrorContains(t, r.err, "1 of 2", "a-1 is no dead letter any more")
 	assert.Equal(t, "a-1: no dead letter\na-2: purged\n", r.stdout)
 	assert.Equal(t, "2 dead letters replayed\n", d.ok("dead", "replay", "-all"))
 	d.ok("take", "-n", "2", "-nack", "-wait", "1m")

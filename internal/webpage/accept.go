@@ -19,8 +19,8 @@ func PrefersJSON(accept []string) bool {
 }
 
 // quality returns the quality of a media type in the Accept headers. It is that of the most exact
-// range that matches the type. exact is 3 for the type itself, 2 for its kind, 1 for everything and 0
-// if no range matches.
+// range that matches the type. exact is 3 for the type itself, 2 for its kind, 1 for everything and
+// 0 if no range matches.
 func quality(accept []string, media string) (q float64, exact int) {
 	kind, _, _ := strings.Cut(media, "/")
 	for _, header := range accept {

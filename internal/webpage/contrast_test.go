@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// themes returns the light and the dark colours by their names. The style sheet has the dark colours
-// twice: for the system's choice and for the visitor's.
+// themes returns the light and the dark colours by their names. The style sheet has the dark
+// colours twice: for the system's choice and for the visitor's.
 func themes(t *testing.T) (found []map[string]string) {
 	t.Helper()
 	css, err := shared.ReadFile("assets/common.css")
@@ -71,8 +71,8 @@ func TestContrast(t *testing.T) {
 	}
 }
 
-// Readers who do not see hues can tell the classes of heat apart by lightness: each class is clearly
-// lighter, or darker, than the one before.
+// Readers who do not see hues can tell the classes of heat apart by lightness: each class is
+// clearly lighter, or darker, than the one before.
 func TestHeatIsReadableWithoutHue(t *testing.T) {
 	t.Parallel()
 	for _, theme := range themes(t) {

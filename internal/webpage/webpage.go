@@ -39,8 +39,8 @@ type asset struct {
 	etag string
 }
 
-// NewAssets returns the shared assets and those in the directory assets of own. It panics if own has
-// no such directory.
+// NewAssets returns the shared assets and those in the directory assets of own. It panics if own
+// has no such directory.
 func NewAssets(own fs.FS) Assets {
 	all := Assets{}
 	for _, from := range []fs.FS{shared, own} {

@@ -14,8 +14,8 @@ const TILES = [
 	['consumers', 'Consumers', (q) => [roomy(q.consumers.length), q.consumers.length > 0 && q.unowned > 0 ? `${plural(q.unowned, 'partition')} without` : 'in all processes']],
 ];
 
-// gone counts the messages that were lost, dropped or expired or, if there are none, the bytes of the
-// dead letters.
+// gone counts the messages that were lost, dropped or expired or, if there are none, the bytes of
+// the dead letters.
 function gone(q) {
 	if (q.lost > 0) return `${compact(q.lost)} messages lost`;
 	if (q.counters.trimmed > 0) return `${compact(q.counters.trimmed)} were dropped`;
@@ -41,8 +41,8 @@ function sayOutcome(action, id, outcome) {
 	return `${plural(outcome.done, 'dead letter')} ${done}${fault}`;
 }
 
-// cell makes a cell of a table. Ids and reasons may have any writing direction, which must not affect
-// other cells.
+// cell makes a cell of a table. Ids and reasons may have any writing direction, which must not
+// affect other cells.
 function cell(text, name) {
 	return make('td', { class: name, ...(name === 'number' ? {} : { dir: 'auto' }) }, text);
 }
@@ -74,8 +74,8 @@ function drawPartitions(body, partitions) {
 		cell(full(p.in_flight), 'number'), cell(full(p.dead), 'number'))));
 }
 
-// DeadLetters is the table of dead letters with its buttons. It calls act(action, id) for a click; id is
-// null for all letters.
+// DeadLetters is the table of dead letters with its buttons. It calls act(action, id) for a click;
+// id is null for all letters.
 class DeadLetters {
 	constructor(act) {
 		this.act = act;
@@ -107,7 +107,8 @@ class DeadLetters {
 		this.filter();
 	}
 
-	// filter shows the letters whose reason contains the text. The buttons for all letters concern these.
+	// filter shows the letters whose reason contains the text. The buttons for all letters concern
+	// these.
 	filter() {
 		const text = byId('reason').value;
 		for (const row of this.body.children) row.hidden = !row.cells[1].firstChild.data.includes(text);
@@ -133,8 +134,8 @@ class DeadLetters {
 const SURE = 4000; // ms within which a second click counts
 const armed = new Map(); // the buttons that wait for a second click, with what ends that
 
-// sure reports whether a button was clicked for the second time. Actions that change much or destroy
-// something need two clicks.
+// sure reports whether a button was clicked for the second time. Actions that change much or
+// destroy something need two clicks.
 function sure(button, action) {
 	if (armed.has(button)) {
 		armed.get(button)();

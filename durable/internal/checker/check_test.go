@@ -217,7 +217,7 @@ func TestNumbers(t *testing.T) {
 		"; lost 0; unknown 0; early 0; cancelled and run 0; token order 0; enqueued twice 0; acked twice 0", h.Check().String())
 }
 
-func TestExamplesAreFew(t *testing.T) {
+func TestExamplesAreBounded(t *testing.T) {
 	t.Parallel()
 	h := New(Options{})
 	for i := range 1000 {

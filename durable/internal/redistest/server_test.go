@@ -32,7 +32,7 @@ func TestStart(t *testing.T) {
 	assert.Contains(t, c.Info(t.Context(), "server").Val(), "process_id:"+strconv.Itoa(s.PID())+"\r\n")
 }
 
-func TestServersDoNotMeet(t *testing.T) {
+func TestServersHaveDifferentPorts(t *testing.T) {
 	t.Parallel()
 	Require(t)
 	var (
@@ -134,7 +134,7 @@ func TestServerEndsWithItsTest(t *testing.T) {
 	assert.True(t, isFree(s.port.number+guardAhead), "the port is released")
 }
 
-func TestStartThatFailsSaysWhy(t *testing.T) {
+func TestFailedStartReportsTheLog(t *testing.T) {
 	t.Parallel()
 	Require(t)
 	r := &recorder{TB: t}

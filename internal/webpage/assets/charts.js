@@ -1,5 +1,6 @@
 'use strict';
-// Charts of lines over time and of lateness. Each has one scale from 0, and its figures below as text.
+// Charts of lines over time and of lateness. Each has one scale from 0, and its figures below as
+// text.
 
 // nice returns the smallest number at or above v that is round and has a round half.
 function nice(v) {

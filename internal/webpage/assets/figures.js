@@ -16,8 +16,8 @@ function lateNow(thing, past) {
 // roomy writes all digits of what fits into a tile.
 function roomy(n) { return n < 1e7 ? full(n) : compact(n); }
 
-// drawTiles shows figures. A tile is [id, title, function]; the function takes a thing and its past,
-// and returns the figure and a note.
+// drawTiles shows figures. A tile is [id, title, function]; the function takes a thing and its
+// past, and returns the figure and a note.
 function drawTiles(place, tiles, thing, past) {
 	if (place.children.length !== tiles.length) {
 		place.replaceChildren(...tiles.map(([id, title]) => make('div', {}, make('dt', {}, title), make('dd', { id: `tile-${id}` }, make('span'), make('small')))));
@@ -31,8 +31,8 @@ function drawTiles(place, tiles, thing, past) {
 
 function emptyRow(columns, text) { return make('tr', {}, make('td', { colspan: columns }, text)); }
 
-// drawNames shows a button for each name. It keeps existing buttons, so that the focus stays. An entry
-// may have a count with a label.
+// drawNames shows a button for each name. It keeps existing buttons, so that the focus stays. An
+// entry may have a count with a label.
 function drawNames(place, entries, chosen, onChoose) {
 	const names = entries.map((entry) => entry.name);
 	const there = [...place.children].map((button) => button.firstChild.textContent);

@@ -53,8 +53,8 @@ function bytes(n) {
 	return [String(n), 'B'];
 }
 
-// clockTime writes the time of day to the millisecond. It cuts the text and does not parse it, so the
-// time stays in the zone of the server.
+// clockTime writes the time of day to the millisecond. It cuts the text and does not parse it, so
+// the time stays in the zone of the server.
 function clockTime(rfc3339) {
 	const m = /T(\d\d:\d\d:\d\d)(\.\d+)?/.exec(rfc3339);
 	return m ? m[1] + ((m[2] || '.') + '000').slice(0, 4) : rfc3339;

@@ -1,7 +1,7 @@
 'use strict';
-// Live is a page that asks its server for one thing, such as a wheel, once a second while the page is
-// visible. A page extends it with take(answer), which shows an answer, sets shown to the thing in the
-// answer and returns the text of the notice.
+// Live is a page that asks its server for one thing, such as a wheel, once a second while the page
+// is visible. A page extends it with take(answer), which shows an answer, sets shown to the thing
+// in the answer and returns the text of the notice.
 
 const INTERVAL = 1000, RETRY = 3000, PATIENCE = 10000; // ms
 
