@@ -358,13 +358,14 @@ func TestQueueFitsScreens(t *testing.T) {
 // The page says that a queue of its address does not exist, and that a queue was removed.
 func TestQueueThatIsMissing(t *testing.T) {
 	t.Parallel()
-	h := queues(&durabledebug.Handler{}, "orders", openQueue(t, memory(), "orders"))
+	h := queues(&durabledebug.Handler{Actions: true}, "orders", openQueue(t, memory(), "orders"))
 	p := open(t, h, "?"+url.Values{"queue": {"<b>none"}}.Encode())
 	p.wait(`document.getElementById('notice').textContent === 'There is no queue “<b>none” here. Choose another one.'`)
 	p.do(chromedp.Click(chromedp.CSS("#queues button")))
 	p.live("orders")
+	assert.False(t, eval[bool](p, `document.getElementById('hold').hidden`))
 	require.True(t, h.Remove("orders"))
-	p.wait(`document.getElementById('main').hidden && document.querySelectorAll('#queues button').length === 0`)
+	p.wait(`document.getElementById('hold').hidden && document.getElementById('main').hidden && document.querySelectorAll('#queues button').length === 0`)
 	p.do(chromedp.Click(chromedp.CSS("#pause")))
 	p.allow("404")
 }

@@ -27,10 +27,11 @@ class QueuePage extends Live {
 		drawNames(byId('queues'), answer.queues, queue ? queue.name : this.chosen || (answer.queues[0] || {}).name, (name) => this.choose(name));
 		write(byId('footer'), `Bodies of messages are not shown. ${answer.actions ? 'Dead letters can be replayed and purged here, and queues paused.' : 'Nothing can be changed here.'}`);
 		if (!queue) {
-			const known = answer.queues.some((q) => q.name === this.chosen || this.chosen === null);
-			if (!known || this.shown === null || this.chosen !== null && this.shown.name !== this.chosen) {
+			// The figures stay if it is their queue that does not answer.
+			const stay = this.shown && answer.queues.some((q) => q.name === this.shown.name) && [null, this.shown.name].includes(this.chosen);
+			if (!stay) {
 				this.shown = null;
-				byId('main').hidden = true;
+				byId('main').hidden = byId('hold').hidden = true;
 			}
 			return answer.queues.length ? `There is no queue \u201c${this.chosen}\u201d here. Choose another one.` : 'No queue has been added yet.';
 		}
