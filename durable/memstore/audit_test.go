@@ -24,7 +24,7 @@ func oneConfig() driver.Config {
 	return driver.Config{Queue: "q", Partitions: 1, DeadLimit: 10, DeadBytes: 1 << 30, DeadAge: time.Hour}
 }
 
-// TestAuditRepairs breaks the structures of a partition in each way that an audit knows, and has it repaired.
+// An audit finds and repairs each fault that it knows.
 func TestAuditRepairs(t *testing.T) {
 	t.Parallel()
 	b, p := openOne(t, nil, oneConfig())
@@ -39,9 +39,9 @@ func TestAuditRepairs(t *testing.T) {
 	p.entries["b"].State = driver.StateFiring     // in the set of another state
 	p.entries["c"].Due++                          // with another key
 	delete(p.entries, "d")                        // without a record
-	p.entries["e"].State = driver.StateDead       // dead, and in the set of those that are scheduled
+	p.entries["e"].State = driver.StateDead       // dead, and in the set of scheduled messages
 	p.entries["e"].Died = local.Floor(time.Now()) //
-	p.leased.add(&entry{})                        // never was a record
+	p.leased.add(&entry{})                        // never had a record
 	p.deadBytes = 7                               // there is no dead letter
 	want := driver.AuditReport{Records: 5, Orphans: 4, Strays: 2, Wrong: 1}
 	got, err := b.Audit(t.Context(), 0, false)

@@ -7,7 +7,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// claim ends leases and gives new ones, or gives again what the consumer has not seen.
+// claim ends leases and gives new ones, or gives the messages again that the consumer has not seen.
 func (p *partition) claim(now time.Time, c *driver.Claim, limits local.DeadLimits) driver.Claimed {
 	if !p.grants.Admit(c) {
 		return driver.Claimed{Now: now, Paused: p.paused}
@@ -23,7 +23,8 @@ func (p *partition) claim(now time.Time, c *driver.Claim, limits local.DeadLimit
 	return claimed
 }
 
-// giveAgain renews the leases of the messages that the consumer's last claim has given if it has not seen them.
+// giveAgain renews the leases of the messages of the consumer's last claim that the consumer has
+// not seen.
 func (p *partition) giveAgain(now time.Time, c *driver.Claim) (records []driver.Record) {
 	for _, unseen := range p.grants.Unseen(c) {
 		if e := p.entries[unseen.ID]; e.holds(&unseen) {
@@ -60,7 +61,7 @@ func (p *partition) give(now time.Time, c *driver.Claim) (records []driver.Recor
 	return records
 }
 
-// endLeases ends leases that are over, at most a batch.
+// endLeases ends leases that are over, at most [driver.MaxBatch].
 func (p *partition) endLeases(now time.Time, maxCrashes int) {
 	for range driver.MaxBatch {
 		e := p.leased.first()

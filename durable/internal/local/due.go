@@ -7,7 +7,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// DueBounds are rising instants. Messages are counted by the first bound that their due times are not after.
+// DueBounds are rising instants. Messages are counted by the first bound that their due times are
+// not after.
 type DueBounds []driver.Instant
 
 // Bounds returns the instants that are some rising durations after now.

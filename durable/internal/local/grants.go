@@ -6,10 +6,11 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Grants remembers what the last claim of each consumer of a partition has given, so that a consumer
-// whose answer was lost gets it again, and the number of that claim, so that earlier claims that
-// arrive later are refused. It keeps [driver.ClaimConsumers] consumers, those whose claims came last.
-// The zero value is empty. Each method is O(1) but for the few consumers that are kept.
+// Grants remembers what the last claim of each consumer of a partition has given, so that a
+// consumer whose answer was lost gets it again, and the number of that claim, so that earlier
+// claims that arrive later are refused. It keeps [driver.ClaimConsumers] consumers, those whose
+// claims came last. The zero value is empty. Each method is O(1) but for the few consumers that are
+// kept.
 type Grants struct {
 	last []grant // the newest behind
 }
@@ -31,8 +32,8 @@ func (g *Grants) find(consumer string) *grant {
 }
 
 // Admit notes the number of a claim, and reports false if the claim must not take place, because
-// the consumer has received the answer to a later one: see driver.Claim.Seq. A claim may be admitted
-// more than once.
+// the consumer has received the answer to a later one: see driver.Claim.Seq. A claim may be
+// admitted more than once.
 func (g *Grants) Admit(c *driver.Claim) bool {
 	switch o := g.find(c.Consumer); {
 	case o == nil && c.Repeat:

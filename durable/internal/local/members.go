@@ -1,5 +1,5 @@
-// Package local is what the stores share whose consumers are all in one process: members, hints, their
-// clock in instants, and a heap.
+// Package local is what the stores share whose consumers are all in one process: members, hints,
+// their clock in instants, and a heap.
 package local
 
 import (
@@ -53,7 +53,8 @@ func (m *Members) List(now time.Time) []driver.Member {
 }
 
 // advance removes the members that are gone. If the clock was set back since the last call, all
-// members move with it: a member whose process is gone would otherwise stay for as long as the step.
+// members move with it: a member whose process is gone would otherwise stay for as long as the
+// step.
 func (m *Members) advance(now driver.Instant) {
 	if m.all == nil {
 		m.all = make(map[string]driver.Member)
