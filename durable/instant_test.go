@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
@@ -75,4 +76,25 @@ func FuzzInstant(f *testing.F) {
 		assert.Equal(t, driver.Never, (driver.Never - 1).Add(max(d, time.Millisecond)))
 		assert.Equal(t, driver.Never, driver.Never.Add(d))
 	})
+}
+
+func TestCursorOfListNamesItsMessage(t *testing.T) {
+	t.Parallel()
+	for _, want := range []struct {
+		at driver.Instant
+		id string
+	}{{1, "a"}, {1_700_000_000_123, "a:b: é"}, {driver.Never, "0"}} {
+		at, id, err := driver.ParseCursor(driver.FormatCursor(want.at, want.id))
+		require.NoError(t, err)
+		assert.Equal(t, want.at, at)
+		assert.Equal(t, want.id, id)
+	}
+	at, id, err := driver.ParseCursor("")
+	require.NoError(t, err, "the first page")
+	assert.Zero(t, at)
+	assert.Empty(t, id)
+	for _, cursor := range []string{"a", ":", "1:", ":a", "-1:a", "x:a", "1.5:a", "4503599627370497:a", "99999999999999999999:a"} {
+		_, _, err := driver.ParseCursor(cursor)
+		require.ErrorIs(t, err, driver.ErrInvalid, cursor)
+	}
 }

@@ -26,9 +26,9 @@ type Consumer struct {
 }
 
 // Consumers returns the consumers of the queue in all processes as of their last heartbeats, sorted
-// by ID. A consumer gives a heartbeat three times in ConsumerOptions.Membership, and whenever it owns
-// other partitions than before. If it crashes or is suspended it stays until it expires. Two consumers
-// may name a partition that is changing hands. Consumers costs one call of the store.
+// by ID. A consumer sends a heartbeat three times in ConsumerOptions.Membership, and whenever the
+// partitions that it owns change. A consumer that crashes or is suspended stays until it expires.
+// Two consumers may name a partition that is changing hands. Consumers costs one call of the store.
 func (q *Queue) Consumers(ctx context.Context) ([]Consumer, error) {
 	if err := q.usable(ctx); err != nil {
 		return nil, err
@@ -80,7 +80,8 @@ func (c *consumer) member() driver.Member {
 // membership keeps the consumer among the members of the queue, and starts and stops its pumps as
 // members come and go. All members compute the same assignment from the list of members alone.
 //
-// If the store cannot be reached the assignment stays as it is: two owners of a partition do no harm.
+// If the store cannot be reached the assignment stays as it is, because two owners of a partition
+// do no harm.
 func (c *consumer) membership() {
 	defer c.disown()
 	var known []string
@@ -102,8 +103,8 @@ func (c *consumer) membership() {
 }
 
 // heartbeat enters the consumer among the members. When the consumer ends, a call that is under way
-// gets another moment: if it were abandoned, it might take place after that of leave, and the
-// partitions of the consumer would have no owner until Membership has passed.
+// gets another moment. If it were abandoned, it might take place after that of leave, and the
+// consumer's partitions would have no owner until Membership has passed.
 func (c *consumer) heartbeat() ([]string, error) {
 	ctx, cancel := c.outlast(c.ctx)
 	defer cancel()
@@ -151,7 +152,8 @@ func (c *consumer) owns() (partitions []int) {
 	return partitions
 }
 
-// rebalanced reports whether the consumer owns other partitions than before, and calls OnEvent if so.
+// rebalanced reports whether the consumer owns other partitions than before, and calls OnEvent if
+// so.
 func (c *consumer) rebalanced(before []int) bool {
 	now := c.owns()
 	if slices.Equal(before, now) {
@@ -179,10 +181,10 @@ func (c *consumer) disown() {
 // The result depends on the set of members only, not on their order.
 //
 // It is rendezvous hashing with bounded loads: one partition after the other goes to the member
-// that has the highest hash with it and has room. A member that joins or leaves moves the partitions
-// that it gains or loses and, because of the bounds, up to about as many again: 3 of 8 with the third
-// member, 6 or 7 of 32 with the ninth (see TestAssignmentMovesFewPartitions). The cost is O(members ×
-// partitions).
+// that has the highest hash with it and has room. A member that joins or leaves moves the
+// partitions that it gains or loses and, because of the bounds, up to about as many again: 3 of 8
+// with the third member, 6 or 7 of 32 with the ninth (see TestAssignmentMovesFewPartitions). The
+// cost is O(members × partitions).
 func assign(members []string, partitions int) []string {
 	least, above := partitions/len(members), partitions%len(members) // so many members have one more
 	load := make([]int, len(members))

@@ -89,7 +89,7 @@ func (p *pump) run(ctx context.Context) {
 	p.c.dispatcher.disowned(p.part)
 }
 
-// claim claims as much as there is room for, and schedules the next look.
+// claim claims as many messages as there is room for, and schedules the next look.
 func (p *pump) claim(ctx context.Context) {
 	for again := false; ; again = true {
 		sent := time.Now()
@@ -131,8 +131,8 @@ func (p *pump) claim(ctx context.Context) {
 	}
 }
 
-// call claims. When ctx ends, a call that is under way gets another moment: if it were abandoned, its
-// messages might have to be claimed again.
+// call claims. When ctx ends, a call that is under way gets another moment. If it were abandoned,
+// its messages might have to be claimed again.
 func (p *pump) call(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
 	if ctx.Err() != nil {
 		return driver.Claimed{}, context.Cause(ctx)
@@ -142,8 +142,8 @@ func (p *pump) call(ctx context.Context, claim driver.Claim) (driver.Claimed, er
 	return p.send(longer, claim)
 }
 
-// outlast returns a context for a call of the store that ends leaveTime after ctx. The caller calls
-// cancel when the call is over.
+// outlast returns a context for a call of the store. It ends leaveTime after ctx. The caller calls
+// cancel when the call has returned.
 func (c *consumer) outlast(ctx context.Context) (longer context.Context, cancel context.CancelFunc) {
 	longer, end := context.WithCancel(c.life)
 	stop := context.AfterFunc(ctx, func() {
@@ -169,18 +169,18 @@ func (p *pump) send(ctx context.Context, claim driver.Claim) (driver.Claimed, er
 	return claimed, err
 }
 
-// recovery gives back the messages of a claim without an answer after its pump has stopped. Otherwise
-// no consumer would know of them until their leases end, and those that have begun would count a
-// crash. The recovery ends with the queue, and does not delay the end of the consumer for longer than
-// leaveTime.
+// recovery gives back the messages of a claim without an answer after its pump has stopped.
+// Otherwise no consumer would know of them until their leases end, and those that have begun would
+// count a crash. The recovery ends with the queue. It delays the end of the consumer by leaveTime
+// at most.
 type recovery struct {
 	cancel  context.CancelFunc // ends its claims
 	claimed chan struct{}      // closed when it makes no more claims
 	over    chan struct{}      // closed when its messages are released as well
 }
 
-// recover starts a recovery. It repeats an empty claim until the store has answered, for Visibility at
-// most.
+// recover starts a recovery, which repeats an empty claim until the store has answered, for
+// Visibility at most.
 func (p *pump) recover() {
 	ctx, cancel := context.WithTimeout(p.c.q.ctx, p.c.opts.Visibility)
 	r := &recovery{cancel, make(chan struct{}), make(chan struct{})}
@@ -194,8 +194,8 @@ func (p *pump) recover() {
 	})
 }
 
-// claimUnseen returns the messages of the claims that were not answered. Once it was answered the
-// store refuses these claims, if they arrive only later.
+// claimUnseen returns the messages of the claims without an answer. After its answer the store
+// refuses these claims if they arrive late.
 func (p *pump) claimUnseen(ctx context.Context) []driver.Record {
 	for {
 		claimed, err := p.send(ctx, p.c.dispatcher.admission.emptyClaim(&p.part.share))
@@ -207,8 +207,8 @@ func (p *pump) claimUnseen(ctx context.Context) []driver.Record {
 		}
 		if ctx.Err() != nil || !errors.Is(err, ErrUnavailable) {
 			if p.c.q.ctx.Err() == nil && !errors.Is(ctx.Err(), context.Canceled) {
-				p.c.q.report("partition %d: the last claim has no answer: its messages come again when their leases end, and those that have begun count a crash: %w",
-					p.part.index, err)
+				p.c.q.report("partition %d: the last claim has no answer: its messages come again when their leases end, "+
+					"and those that have begun count a crash: %w", p.part.index, err)
 			}
 			return nil
 		}
@@ -241,11 +241,11 @@ func (p *pump) report(claimed driver.Claimed) {
 		return
 	}
 	if p.lost > 0 {
-		p.c.q.report("partition %d: %d messages are lost: their records are gone, as the server has evicted them or someone has deleted them",
+		p.c.q.report("partition %d: %d messages are lost: the server has evicted their records, or another client has deleted them",
 			p.part.index, p.lost)
 	}
 	if claimed.Unreadable > 0 {
-		p.c.q.report("partition %d: %d messages cannot be read: a newer version has written them, or they are damaged; they stay in the queue: %w",
+		p.c.q.report("partition %d: %d messages cannot be read: they are of a newer version or damaged, and stay in the queue: %w",
 			p.part.index, claimed.Unreadable, ErrVersion)
 	}
 	p.lost, p.reported = 0, time.Now()

@@ -114,7 +114,8 @@ func auditAfterLoss(t *testing.T, client *redis.Client, key string, want driver.
 	}
 }
 
-// TestLivingAmongTheDead loses the states, and puts or reschedules what was dead. The bound of the dead letters must not take it.
+// TestLivingAmongTheDead loses the states, and puts or reschedules what was dead. The bound of the
+// dead letters must not take it.
 func TestLivingAmongTheDead(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -165,7 +166,8 @@ func TestLostRecords(t *testing.T) {
 	assert.Zero(t, counts.Scheduled)
 }
 
-// TestLostStatesOfMoved deletes the states. The time to which a message was moved stands in the set as well: it counts.
+// TestLostStatesOfMoved deletes the states. The time to which a message was moved stands in the set
+// as well: it counts.
 func TestLostStatesOfMoved(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -186,7 +188,8 @@ func TestLostStatesOfMoved(t *testing.T) {
 	assert.Equal(t, driver.StatusEarly, outcomes[0].Status)
 }
 
-// TestLostCountersKeepClaimsSmall deletes the counters, with which the size of the largest body is forgotten.
+// TestLostCountersKeepClaimsSmall deletes the counters, with which the size of the largest body is
+// forgotten.
 func TestLostCountersKeepClaimsSmall(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -200,7 +203,8 @@ func TestLostCountersKeepClaimsSmall(t *testing.T) {
 	assert.Less(t, len(c.Records), 3, "two of 10,000 bytes fit into 25,000")
 }
 
-// TestListGoesOn lists messages with one due time, of which the last ones of the pages go in between.
+// TestListGoesOn lists messages with one due time, of which the last ones of the pages go in
+// between.
 func TestListGoesOn(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())

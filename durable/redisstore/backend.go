@@ -12,8 +12,8 @@ type backend struct {
 	store      *Store
 	config     driver.Config
 	partitions []partition
-	publish    string // the command by which the scripts give hints
-	members    []any  // the keys of the members, as a command takes them
+	publish    string // the command by which scripts send hints: PUBLISH or SPUBLISH
+	members    []any  // the keys of the members: strings
 }
 
 var (
@@ -41,12 +41,13 @@ func (b *backend) run(ctx context.Context, part int, s *script, args ...any) (an
 	return b.runLine(ctx, part, s, append(b.line(part, len(args)), args...))
 }
 
-// line is the beginning of a command line for a partition, with room for arguments.
+// line returns the beginning of a command line for a partition, with room for arguments.
 func (b *backend) line(part, room int) []any {
 	return newLine(b.partitions[part].keys, room)
 }
 
-// runLine runs a script, and waits for replicas if the store has to.
+// runLine runs a script, and waits for replicas if Options.Wait asks for it and the script
+// promises.
 func (b *backend) runLine(ctx context.Context, part int, s *script, line []any) (any, error) {
 	v, err := within(ctx, func() (any, error) {
 		if s.promise && b.store.options.Wait > 0 {
@@ -66,15 +67,16 @@ func (b *backend) failure(ctx context.Context, part int, s *script, err error) e
 	return failure(ctx, b.naming(s, part), err)
 }
 
-// naming names a script and what it works on.
+// naming returns the name of a script and of the partition for errors.
 func (b *backend) naming(s *script, part int) string {
 	return fmt.Sprintf("%s in queue %q, partition %d", s.name, b.config.Queue, part)
 }
 
-// late is what a script without a token says of a copy that came too late.
+// late is the first value of the reply to a copy of a call that came too late: see call.lua.
 const late = "late"
 
-// calledReply is the reply to a script without tokens, unless it is that of a copy that came too late.
+// calledReply returns the reply to a script without tokens, or a [driver.LateError] if the script
+// has refused the call as late.
 func (b *backend) calledReply(part int, s *script, v any) (*reply, error) {
 	r := newReply(v)
 	if len(r.values) == 0 || r.values[0] != late {
@@ -88,20 +90,20 @@ func (b *backend) calledReply(part int, s *script, v any) (*reply, error) {
 	return nil, fmt.Errorf("redisstore: %s: %w", b.naming(s, part), refused)
 }
 
-// hinting are the first arguments of scripts that give hints.
+// hinting returns the first arguments of scripts that send hints.
 func (b *backend) hinting(part int) []any { return []any{b.publish, b.partitions[part].channel} }
 
-// calling are the first arguments of scripts without tokens: see call.lua.
+// calling returns the first arguments of scripts without tokens: see call.lua.
 func (b *backend) calling(part int, c *driver.Call) []any {
 	return append(b.hinting(part), c.Caller, c.Seq, int64(c.NotAfter), driver.MaxAhead.Milliseconds())
 }
 
-// deadBounds are the arguments of scripts that make dead letters.
+// deadBounds returns the arguments of scripts that make dead letters.
 func (b *backend) deadBounds() []any {
 	return []any{b.config.DeadLimit, millis(b.config.DeadAge), b.config.DeadBytes}
 }
 
-// Positions in the keys of a partition, from 1 as scripts count them.
+// Positions of the keys of a partition, from 1 as in Lua.
 const (
 	keyStates    = 2
 	keyScheduled = 3
@@ -112,10 +114,10 @@ const (
 // partitionTypes are the types of the keys of a partition, in their order.
 var partitionTypes = []string{"hash", "hash", "zset", "zset", "zset", "hash"}
 
-// partition is what belongs to one partition of a queue. All of it has one hash tag.
+// partition has the names of a partition's keys, which have the same hash tag.
 type partition struct {
 	records string // its first key
-	keys    []any  // strings in the order of partition.lua, as a command takes them
+	keys    []any  // strings, in the order of partition.lua
 	channel string
 }
 
@@ -129,11 +131,13 @@ func newPartition(prefix, queue string, p int) partition {
 	return k
 }
 
-// metaKey is the key of what holds for the whole queue.
+// metaKey returns the key of the queue's version and partitions.
 func metaKey(prefix, queue string) string { return fmt.Sprintf("%s:{%s}:meta", prefix, queue) }
 
-// membersKey is the key of the members of the queue's consumers.
-func membersKey(prefix, queue string) string { return fmt.Sprintf("%s:{%s}:members", prefix, queue) }
+// membersKey returns the key of the queue's consumers.
+func membersKey(prefix, queue string) string {
+	return fmt.Sprintf("%s:{%s}:members", prefix, queue)
+}
 
-// hostsKey is the key of what is known of the members besides their names.
+// hostsKey returns the key of the hosts, processes and partitions of the consumers.
 func hostsKey(prefix, queue string) string { return fmt.Sprintf("%s:{%s}:hosts", prefix, queue) }

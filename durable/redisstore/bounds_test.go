@@ -45,7 +45,8 @@ func TestClaimEndsLeasesInSteps(t *testing.T) {
 	}
 }
 
-// TestDeadLettersGoInSteps lowers the bound by more than one call may remove. What is removed leaves nothing behind.
+// TestDeadLettersGoInSteps lowers the bound by more than one call may remove. What is removed
+// leaves nothing behind.
 func TestDeadLettersGoInSteps(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -71,7 +72,8 @@ func TestDeadLettersGoInSteps(t *testing.T) {
 	assert.Equal(t, driver.AuditReport{Records: driver.MaxBatch}, report)
 }
 
-// TestHintOfEndedLease has a claim that leases nothing bring a message back, which is the earliest then.
+// TestHintOfEndedLease has a claim that leases nothing bring a message back, which is the earliest
+// then.
 func TestHintOfEndedLease(t *testing.T) {
 	t.Parallel()
 	q := openQueue(t, newClient(t, redistest.Start(t, redistest.Options{}).Addr()), redisstore.Options{})
@@ -85,7 +87,8 @@ func TestHintOfEndedLease(t *testing.T) {
 	assert.Contains(t, hintsOf(t, hints, 1), 0)
 }
 
-// TestPagesEndWithTheirBytes lists messages that do not fit into one page. It has 4 MiB, and the message with which it has them.
+// TestPagesEndWithTheirBytes lists messages that do not fit into one page. It has 4 MiB, and the
+// message with which it has them.
 func TestPagesEndWithTheirBytes(t *testing.T) {
 	t.Parallel()
 	q := openQueue(t, newClient(t, redistest.Start(t, redistest.Options{}).Addr()), redisstore.Options{})
@@ -99,7 +102,8 @@ func TestPagesEndWithTheirBytes(t *testing.T) {
 	assert.Equal(t, 7, len(first)+len(rest))
 }
 
-// TestSmallHashesAreTables asks for the form of the hashes: the server would search a list from the front for each id.
+// TestSmallHashesAreTables asks for the form of the hashes: the server would search a list from the
+// front for each id.
 func TestSmallHashesAreTables(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())

@@ -10,20 +10,21 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Lengths of the fixed parts of a record and of a state; partition.lua tells what they are made of.
+// Lengths of the fixed parts of a record and of a state: see partition.lua.
 const (
 	recordHeader = 19
 	stateHeader  = 30
 	width        = 7 // of times and tokens
 )
 
-// recordVersion is that of records that this package reads and writes.
+// recordVersion is the version of the records that this package reads and writes.
 const recordVersion = 1
 
-// millis is a duration in milliseconds, rounded up; at most the one that leads to [driver.Never] from any instant. A negative one is 0.
+// millis returns a duration in milliseconds, rounded up, and at most [driver.Never]. A negative one
+// is 0.
 func millis(d time.Duration) int64 { return int64(driver.Instant(0).Add(d)) }
 
-// when is a time as the scripts take it: positive it is absolute, and else a delay with its sign turned.
+// when returns a time for scripts: a positive number is absolute, any other a negated delay.
 func when(at driver.Instant, delay time.Duration) string {
 	if at > 0 {
 		return strconv.FormatInt(int64(min(at, driver.Never)), 10)
@@ -31,7 +32,8 @@ func when(at driver.Instant, delay time.Duration) string {
 	return strconv.FormatInt(-millis(delay), 10)
 }
 
-// packToken is a token as it stands in a state. One that is too large for a state is none of any message.
+// packToken returns a token as in a state. A token that is too large becomes one that no message
+// has.
 func packToken(token uint64) []byte {
 	if token >= 1<<(8*width) {
 		token = math.MaxUint64
@@ -41,7 +43,7 @@ func packToken(token uint64) []byte {
 	return b[1:]
 }
 
-// packIncarnation returns an instant as records and states have it, and "" for 0.
+// packIncarnation returns an instant as in records and states, and nothing for 0.
 func packIncarnation(i driver.Instant) []byte {
 	if i == 0 {
 		return nil
@@ -49,15 +51,15 @@ func packIncarnation(i driver.Instant) []byte {
 	return packToken(uint64(i)) //nolint:gosec // not negative
 }
 
-// unpack is the number in the first 7 bytes.
+// unpack returns the number in the first 7 bytes.
 func unpack(s string) uint64 {
 	var b [8]byte
 	copy(b[1:], s[:width])
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// unpackInstant reads a time. One that no script has written is taken for the last there is: a record that somebody
-// else has changed must not keep others from being claimed.
+// unpackInstant reads a time, at most [driver.Never]. A larger number is damage, which must not
+// keep other messages from being claimed.
 func unpackInstant(s string) driver.Instant {
 	return driver.Instant(min(unpack(s), uint64(driver.Never))) //nolint:gosec // bounded
 }
@@ -67,14 +69,14 @@ func unpack4(s string) int {
 	return int(min(binary.BigEndian.Uint32([]byte(s[:4])), math.MaxInt32)) //nolint:gosec // bounded
 }
 
-// packItem is what is stored of an item, apart from the times.
+// packItem returns the stored form of an item without the times.
 func packItem(item *driver.PutItem) []byte {
 	b := make([]byte, 4, 4+len(item.Body))
 	binary.BigEndian.PutUint32(b, uint32(min(max(0, item.MaxAttempts), math.MaxInt32))) //nolint:gosec // bounded
 	return append(b, item.Body...)
 }
 
-// decodeRecord reads a message. The state is empty where there is none; then the message is scheduled.
+// decodeRecord reads a message. A message without a state, which is empty then, is scheduled.
 func decodeRecord(id, record, state string) (driver.Record, error) {
 	r := driver.Record{ID: id, State: driver.StateScheduled}
 	if len(record) < recordHeader || record[0] != recordVersion {
@@ -89,7 +91,8 @@ func decodeRecord(id, record, state string) (driver.Record, error) {
 		return r, nil
 	}
 	if len(state) < stateHeader {
-		return r, fmt.Errorf("%w: the state of message %q has %d bytes; %d or more are accepted", driver.ErrVersion, id, len(state), stateHeader)
+		return r, fmt.Errorf("%w: the state of message %q has %d bytes; %d or more are accepted",
+			driver.ErrVersion, id, len(state), stateHeader)
 	}
 	switch state[0] {
 	case 'L':
@@ -108,7 +111,7 @@ func decodeRecord(id, record, state string) (driver.Record, error) {
 	return r, nil
 }
 
-// flag is a condition as the scripts take it.
+// flag returns a condition as an argument of scripts.
 func flag(b bool) string {
 	if b {
 		return "1"
@@ -116,7 +119,7 @@ func flag(b bool) string {
 	return "0"
 }
 
-// floor is a duration in units, rounded down also where it is negative.
+// floor returns a duration in units, rounded down, also if it is negative.
 func floor(d, unit time.Duration) time.Duration {
 	n := d / unit
 	if d%unit < 0 {
@@ -125,8 +128,8 @@ func floor(d, unit time.Duration) time.Duration {
 	return n
 }
 
-// reply reads the list that a script has returned, from the first value on. The first value that is not what was asked for
-// is kept as the error, and nothing is read from then on.
+// reply reads the list that a script has returned, from its first value on. After a value that is
+// not of the expected kind, err is set and nothing more is read.
 type reply struct {
 	values []any
 	err    error
@@ -140,7 +143,7 @@ func newReply(v any) *reply {
 	return &reply{values: values}
 }
 
-// more says whether there is anything left.
+// more reports whether there is another value.
 func (r *reply) more() bool { return r.err == nil && len(r.values) > 0 }
 
 func (r *reply) text() string {
@@ -184,7 +187,7 @@ func (r *reply) time() time.Time {
 	return time.Unix(sec, usec*int64(time.Microsecond))
 }
 
-// column reads a string of n parts with the given width each, or an empty one.
+// column reads a string of n parts of the given width, or an empty one.
 func (r *reply) column(n, width int) string {
 	text := r.text()
 	if r.err == nil && text != "" && len(text) != n*width {
@@ -193,7 +196,7 @@ func (r *reply) column(n, width int) string {
 	return text
 }
 
-// statuses are those that a script has returned as digits.
+// statuses returns the statuses that a script has returned as digits.
 func statuses(text string) []driver.Status {
 	all := make([]driver.Status, len(text))
 	for i := range all {

@@ -13,8 +13,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// TestCallsEndWithTheirContext has a server that stands still, and a client that waits a minute for it and does not
-// heed contexts while it reads. Each call ends with its context all the same, be it a deadline or a cancellation.
+// TestCallsEndWithTheirContext has a server that stands still, and a client that waits a minute for
+// it and does not heed contexts while it reads. Each call ends with its context all the same, be it
+// a deadline or a cancellation.
 func TestCallsEndWithTheirContext(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})

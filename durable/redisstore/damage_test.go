@@ -18,7 +18,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// TestDamagedRecords has somebody write into the records. The others of the partition are claimed as ever.
+// TestDamagedRecords has somebody write into the records. The others of the partition are claimed
+// as ever.
 func TestDamagedRecords(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -77,8 +78,9 @@ func setVersion(t testing.TB, client *redis.Client, batch []driver.PutItem, vers
 	require.NoError(t, err)
 }
 
-// TestUnreadableMessagesStandAside has messages of a newer version in front of all others: scheduled ones, and one whose lease
-// ends. They stay and count, the others are claimed, and the newer version gets them all.
+// TestUnreadableMessagesStandAside has messages of a newer version in front of all others:
+// scheduled ones, and one whose lease ends. They stay and count, the others are claimed, and the
+// newer version gets them all.
 func TestUnreadableMessagesStandAside(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -116,7 +118,8 @@ func TestUnreadableMessagesStandAside(t *testing.T) {
 	apply(t, q, driver.OpCancel, driver.Change{ID: newer[0].ID})
 	apply(t, q, driver.OpAck, changes(func() []driver.Record { apply(t, q, driver.OpBegin, changes(got)...); return got }())...)
 
-	// A newer version is one whose scripts have a higher number than those that have put the messages aside.
+	// A newer version is one whose scripts have a higher number than those that have put the
+	// messages aside.
 	setVersion(t, client, newer[1:], 1)
 	setVersion(t, client, leased[:1], 1)
 	require.NoError(t, client.HSet(t.Context(), "tw:{orders:0}:c", "aside", 0).Err())
@@ -134,8 +137,8 @@ func TestUnreadableMessagesStandAside(t *testing.T) {
 	assert.Zero(t, client.HExists(t.Context(), "tw:{orders:0}:c", "aside").Val())
 }
 
-// TestGetOfMessageThatStandsAside reads a message that an older version has put aside before a claim
-// of a version that can read it puts it back.
+// TestGetOfMessageThatStandsAside reads a message that an older version has put aside before a
+// claim of a version that can read it puts it back.
 func TestGetOfMessageThatStandsAside(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -153,8 +156,8 @@ func TestGetOfMessageThatStandsAside(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-// TestLostRecordsAreCounted deletes records of scheduled, leased and firing messages, and then all of them, as a server does that
-// evicts keys. They count at once, and no more when they are met.
+// TestLostRecordsAreCounted deletes records of scheduled, leased and firing messages, and then all
+// of them, as a server does that evicts keys. They count at once, and no more when they are met.
 func TestLostRecordsAreCounted(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -189,8 +192,9 @@ func TestLostRecordsAreCounted(t *testing.T) {
 	assert.Equal(t, [2]int64{}, [2]int64{n.Scheduled, n.InFlight})
 }
 
-// TestConsumerAmongUnreadableMessages has a consumer whose partition begins with thousands of messages that it cannot read, and
-// some that are lost. It delivers the others, tells of these, and does not ask the server again and again.
+// TestConsumerAmongUnreadableMessages has a consumer whose partition begins with thousands of
+// messages that it cannot read, and some that are lost. It delivers the others, tells of these, and
+// does not ask the server again and again.
 func TestConsumerAmongUnreadableMessages(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())

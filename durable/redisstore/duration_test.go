@@ -17,8 +17,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// longestScript is how long a script may run on an overloaded machine; elsewhere it takes a few milliseconds at most. A script that goes
-// through the whole partition would take longer.
+// longestScript is how long a script may run on an overloaded machine; elsewhere it takes a few
+// milliseconds at most. A script that goes through the whole partition would take longer.
 const longestScript = 250 * time.Millisecond
 
 // scriptTimes asks a server how long its scripts took.
@@ -63,7 +63,8 @@ func TestScriptDurations(t *testing.T) {
 	}
 }
 
-// cycle brings a batch through all transitions. Each script has to be known to the server before it is measured.
+// cycle brings a batch through all transitions. Each script has to be known to the server before it
+// is measured.
 func (s *scriptTimes) cycle(q driver.Backend, batch []driver.PutItem, measured bool) {
 	of := func(name string, transition func()) {
 		if measured {

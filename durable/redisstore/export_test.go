@@ -12,7 +12,8 @@ const WatchStart = watchStart
 // ClaimHash is the name of the script of Claim for the server.
 var ClaimHash = claimScript.hash
 
-// OpenUnsharded opens a queue as on a Cluster of servers before 7.0, which have no channels of shards.
+// OpenUnsharded opens a queue as on a Cluster of servers before 7.0, which have no channels of
+// shards.
 func OpenUnsharded(ctx context.Context, s *Store, config driver.Config) (driver.Backend, error) {
 	if _, err := s.Open(ctx, config); err != nil {
 		return nil, err

@@ -167,8 +167,9 @@ func lossyClient(t *testing.T, m *miniredis.Miniredis, lose *atomic.Int32) *redi
 	return client
 }
 
-// TestLostRepliesToRemovals loses replies of calls that have removed a message. The client must not repeat them by itself: it would
-// be told that there is no such message, and so would the caller, who has just removed it.
+// TestLostRepliesToRemovals loses replies of calls that have removed a message. The client must not
+// repeat them by itself: it would be told that there is no such message, and so would the caller,
+// who has just removed it.
 func TestLostRepliesToRemovals(t *testing.T) {
 	t.Parallel()
 	var lose atomic.Int32
@@ -210,7 +211,8 @@ func TestCancelIsExact(t *testing.T) {
 	require.Equal(t, durable.Cancelled, result, "it was there, so that it is not there must not be the answer")
 }
 
-// TestLostReplies loses replies of calls that have taken place. The client or the caller repeats them.
+// TestLostReplies loses replies of calls that have taken place. The client or the caller repeats
+// them.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	var lose atomic.Int32
@@ -258,8 +260,9 @@ func TestTokensRiseWithoutTheLast(t *testing.T) {
 	require.Less(t, last, uint64(1)<<53)
 }
 
-// TestProducersAreForgotten has ten new producers a second, each of which enqueues one message and ends: what is kept of them does not grow
-// with their number, but with that of those whose calls may still come.
+// TestProducersAreForgotten has ten new producers a second, each of which enqueues one message and
+// ends: what is kept of them does not grow with their number, but with that of those whose calls
+// may still come.
 func TestProducersAreForgotten(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)

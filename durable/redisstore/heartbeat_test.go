@@ -19,8 +19,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// TestHeartbeatFindsNewMaster kills the master that has the members and none of the queue's partitions, so that no other call of
-// the queue has the client ask where the slots are now.
+// TestHeartbeatFindsNewMaster kills the master that has the members and none of the queue's
+// partitions, so that no other call of the queue has the client ask where the slots are now.
 func TestHeartbeatFindsNewMaster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterOptions{})
@@ -100,8 +100,8 @@ func TestHeartbeatsMoveWithClock(t *testing.T) {
 }
 
 // TestLeasesMoveWithClock sets the clock of the server several times while a message is leased to a
-// consumer whose process is gone. The message comes after its lease, later by the sum of the steps back
-// and earlier by the sum of the steps ahead.
+// consumer whose process is gone. The message comes after its lease, later by the sum of the steps
+// back and earlier by the sum of the steps ahead.
 func TestLeasesMoveWithClock(t *testing.T) {
 	t.Parallel()
 	const visibility, interval = 90 * time.Second, 10 * time.Second
@@ -132,8 +132,8 @@ func TestLeasesMoveWithClock(t *testing.T) {
 	}
 }
 
-// TestPartitionsOfMemberThatIsGone sets the server's clock back by an hour, when a consumer has just been killed. The
-// other one gets the partitions.
+// TestPartitionsOfMemberThatIsGone sets the server's clock back by an hour, when a consumer has
+// just been killed. The other one gets the partitions.
 func TestPartitionsOfMemberThatIsGone(t *testing.T) {
 	t.Parallel()
 	clock := redistest.NewClock(t)
@@ -164,9 +164,10 @@ func TestPartitionsOfMemberThatIsGone(t *testing.T) {
 	require.NoError(t, <-consumed)
 }
 
-// TestLeasesWhenClockIsSetAhead sets the server's clock ahead while a handler runs. The message is delivered once more,
-// as its lease is over by that clock, and a crash is counted. The first handler is told within half of its visibility
-// that the message is not its own any more, and cannot acknowledge it.
+// TestLeasesWhenClockIsSetAhead sets the server's clock ahead while a handler runs. The message is
+// delivered once more, as its lease is over by that clock, and a crash is counted. The first
+// handler is told within half of its visibility that the message is not its own any more, and
+// cannot acknowledge it.
 func TestLeasesWhenClockIsSetAhead(t *testing.T) {
 	t.Parallel()
 	const visibility = 4 * time.Second
@@ -208,9 +209,9 @@ func TestLeasesWhenClockIsSetAhead(t *testing.T) {
 	require.EqualValues(t, 2, deliveries.Load())
 }
 
-// TestMembersWithoutDetails has members of which the store has the name only, as an older version has
-// kept them, others with details that cannot be read, and details without a member. The first are
-// listed by their names, and the last do not stay.
+// TestMembersWithoutDetails has members of which the store has the name only, as an older version
+// has kept them, others with details that cannot be read, and details without a member. The first
+// are listed by their names, and the last do not stay.
 func TestMembersWithoutDetails(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())

@@ -16,7 +16,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// heldQueue is a queue as two processes see it: one whose connections go through a proxy, and another one.
+// heldQueue is a queue as two processes see it: one whose connections go through a proxy, and
+// another one.
 type heldQueue struct {
 	t           *testing.T
 	options     redisstore.Options
@@ -85,8 +86,9 @@ func (h *heldQueue) ack(id string) {
 	h.deliver(id, func(d *durable.Delivery) error { return d.Ack(h.t.Context()) })
 }
 
-// lateCalls are the calls that have no token, each with what a process asks for and gets although its first attempt is held back, with what
-// another process does after that, and with the state of the message then. The first attempt must not change that when it comes.
+// lateCalls are the calls that have no token, each with what a process asks for and gets although
+// its first attempt is held back, with what another process does after that, and with the state of
+// the message then. The first attempt must not change that when it comes.
 var lateCalls = []struct {
 	name           string
 	arrange        func(h *heldQueue, id string)
@@ -160,8 +162,9 @@ var lateCalls = []struct {
 	},
 }
 
-// A call whose first attempt hangs in a dead connection takes place by its repetition. When the attempt comes after all, it must not touch what
-// has become of the message since: neither at once nor when the server has forgotten the call.
+// A call whose first attempt hangs in a dead connection takes place by its repetition. When the
+// attempt comes after all, it must not touch what has become of the message since: neither at once
+// nor when the server has forgotten the call.
 func TestLateAttemptTouchesNothing(t *testing.T) {
 	t.Parallel()
 	for _, c := range lateCalls {
@@ -213,8 +216,9 @@ func TestLateAttemptTouchesNothing(t *testing.T) {
 	}
 }
 
-// A call whose first reply was lost says what that reply said, though the message has moved on since. The client's own repetitions are
-// below the proxy's loss, so that neither the client nor the queue knows which attempt has taken place.
+// A call whose first reply was lost says what that reply said, though the message has moved on
+// since. The client's own repetitions are below the proxy's loss, so that neither the client nor
+// the queue knows which attempt has taken place.
 func TestRepeatedCallSaysWhatTheFirstSaid(t *testing.T) {
 	t.Parallel()
 	type outcome struct {
@@ -291,8 +295,8 @@ func TestRepeatedCallSaysWhatTheFirstSaid(t *testing.T) {
 	}
 }
 
-// A process whose clock is wrong, by minutes or by years, asks once more and goes by the server's clock from then on. So does one
-// whose server's clock is set.
+// A process whose clock is wrong, by minutes or by years, asks once more and goes by the server's
+// clock from then on. So does one whose server's clock is set.
 func TestCallsGoByTheClockOfTheServer(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
@@ -311,7 +315,8 @@ func TestCallsGoByTheClockOfTheServer(t *testing.T) {
 	}
 }
 
-// A call that gave up, since none of its attempts was answered, does not take place when RetryFor is over and one of them comes after all.
+// A call that gave up, since none of its attempts was answered, does not take place when RetryFor
+// is over and one of them comes after all.
 func TestCallThatGaveUpDoesNotComeLater(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
@@ -345,8 +350,9 @@ func TestCallThatGaveUpDoesNotComeLater(t *testing.T) {
 }
 
 // The first copy of an enqueue hangs in a dead connection, and the second finds the partition full.
-// The error says that the message may be stored all the same, and it is, because room appears before
-// the first copy arrives. Without a copy that was not answered the error says that nothing was stored.
+// The error says that the message may be stored all the same, and it is, because room appears
+// before the first copy arrives. Without a copy that was not answered the error says that nothing
+// was stored.
 func TestRefusalIsDefiniteOnlyIfAllCopiesWereAnswered(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, addr string) {
@@ -395,8 +401,8 @@ func loseFirst[R any](h *heldQueue, id string, call func() R, while func()) R {
 }
 
 // A claim that hangs in a dead connection leases nothing when it arrives after a later claim of the
-// consumer was answered, whether the consumer goes on or has ended. The consumer does not know of its
-// messages, and those that begin with it would count a crash.
+// consumer was answered, whether the consumer goes on or has ended. The consumer does not know of
+// its messages, and those that begin with it would count a crash.
 func TestLateClaimLeasesNothing(t *testing.T) {
 	t.Parallel()
 	for name, goesOn := range map[string]bool{"goes on": true, "has ended": false} {

@@ -11,7 +11,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// memberInfo is what the store keeps of a member besides its name and end, in JSON.
+// memberInfo is the JSON in which the store keeps the data of a member.
 type memberInfo struct {
 	TTL        int64  `json:"ttl"` // of the last heartbeat, in milliseconds
 	Host       string `json:"host"`
@@ -19,7 +19,7 @@ type memberInfo struct {
 	Partitions []int  `json:"partitions"`
 }
 
-// memberTypes are the types of the keys of the members.
+// memberTypes are the types of the keys of the members, in their order.
 var memberTypes = []string{"zset", "hash"}
 
 // Heartbeat implements [driver.Backend]. It is O(m) for m members.
@@ -45,7 +45,8 @@ func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
 		for r.more() {
 			m := driver.Member{Name: r.text(), Until: r.instant()}
 			var info memberInfo
-			if json.Unmarshal([]byte(r.text()), &info) == nil { // an older version has kept the name only
+			// An older version has kept the name only.
+			if json.Unmarshal([]byte(r.text()), &info) == nil {
 				m.Host, m.PID, m.Partitions = info.Host, info.PID, info.Partitions
 				m.Seen = m.Until - driver.Instant(info.TTL)
 			}

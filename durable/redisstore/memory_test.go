@@ -28,7 +28,8 @@ func memoryOf(t *testing.T, client *redis.Client) int {
 	return n
 }
 
-// TestMemory measures what a message with a body of 128 bytes and an id of 26 takes, scheduled and in flight.
+// TestMemory measures what a message with a body of 128 bytes and an id of 26 takes, scheduled and
+// in flight.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())

@@ -24,8 +24,9 @@ func otherMaster(c *redistest.Cluster, slot int) *redistest.Server {
 	return c.Nodes()[1]
 }
 
-// TestCallsWhileSlotMoves makes calls of a partition while its slot moves: before any of its keys has moved, which may
-// take long, and when all have. None is refused, also if the partition has no leased, dead or scheduled messages.
+// TestCallsWhileSlotMoves makes calls of a partition while its slot moves: before any of its keys
+// has moved, which may take long, and when all have. None is refused, also if the partition has no
+// leased, dead or scheduled messages.
 func TestCallsWhileSlotMoves(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, redistest.ClusterOptions{})
@@ -57,8 +58,8 @@ func TestCallsWhileSlotMoves(t *testing.T) {
 	require.Equal(t, 4, looks, "twice before the keys move, and twice after it")
 }
 
-// TestMessagesMoveWithSlots moves all partitions of a queue to other nodes, one after the other, while each of them is
-// used. The long version has a million messages.
+// TestMessagesMoveWithSlots moves all partitions of a queue to other nodes, one after the other,
+// while each of them is used. The long version has a million messages.
 func TestMessagesMoveWithSlots(t *testing.T) {
 	t.Parallel()
 	partitions, each := 2, 2*driver.MaxBatch

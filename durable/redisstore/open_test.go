@@ -181,7 +181,8 @@ func TestOpenRefusesOtherKeys(t *testing.T) {
 	require.ErrorContains(t, err, `"tw:{orders:0}:d" is a string`)
 }
 
-// A queue whose meta key was deleted is not made anew with the default number of partitions, but with that which its owner names.
+// A queue whose meta key was deleted is not made anew with the default number of partitions, but
+// with that which its owner names.
 func TestMissingMetaKey(t *testing.T) {
 	t.Parallel()
 	mini := miniredis.RunT(t)

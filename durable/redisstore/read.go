@@ -30,7 +30,8 @@ func (b *backend) Get(ctx context.Context, part int, id string) (driver.Record, 
 	return record, b.failure(ctx, part, getScript, err)
 }
 
-// readRecord reads a message with its scores in the sets of scheduled and leased ones, which are empty where it is in none.
+// readRecord reads a message. due and lease are its scores in the sets of scheduled and leased
+// messages, empty if it is in neither.
 func readRecord(id, body, state, due, lease string) (driver.Record, error) {
 	r, err := decodeRecord(id, body, state)
 	if err != nil {
@@ -57,11 +58,12 @@ func parseInstant(text string) (driver.Instant, error) {
 	return driver.Instant(n), nil
 }
 
-// List implements [driver.Backend]. A cursor that did not come from
-// List is [driver.ErrInvalid].
+// List implements [driver.Backend]. A cursor that List has not returned is [driver.ErrInvalid].
 //
 // It takes O(log² n) for the first message of a page that is not the first, in a partition of n.
-func (b *backend) List(ctx context.Context, part int, state driver.State, cursor string, limit int) ([]driver.Record, string, error) {
+func (b *backend) List(ctx context.Context, part int, state driver.State, cursor string, limit int) (
+	[]driver.Record, string, error,
+) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, "", err
 	}
@@ -72,7 +74,7 @@ func (b *backend) List(ctx context.Context, part int, state driver.State, cursor
 	if err != nil {
 		return nil, "", fmt.Errorf("redisstore: list: %w", err)
 	}
-	score := "" // of the first page
+	score := "" // for the first page
 	if id != "" {
 		score = strconv.FormatInt(int64(at), 10)
 	}
@@ -126,11 +128,16 @@ func (b *backend) Count(ctx context.Context, part int) (driver.Counts, error) {
 		return driver.Counts{}, err
 	}
 	r := newReply(v)
-	c := driver.Counts{Now: r.instant(), Scheduled: r.number(), Due: r.number(), InFlight: r.number(), Dead: r.number(), Unreadable: r.number(), NextDue: r.instant()}
-	for _, counter := range []*uint64{&c.Enqueued, &c.Acked, &c.Retried, &c.Buried, &c.Cancelled, &c.Crashed, &c.Trimmed, &c.Lost, &c.Expired} {
+	c := driver.Counts{
+		Now: r.instant(), Scheduled: r.number(), Due: r.number(), InFlight: r.number(), Dead: r.number(),
+		Unreadable: r.number(), NextDue: r.instant(),
+	}
+	for _, counter := range []*uint64{
+		&c.Enqueued, &c.Acked, &c.Retried, &c.Buried, &c.Cancelled, &c.Crashed, &c.Trimmed, &c.Lost, &c.Expired,
+	} {
 		*counter = uint64(r.number()) //nolint:gosec // counters only rise
 	}
-	c.DeadBytes = max(0, r.number()) // below 0 where the counter was lost: an audit mends it
+	c.DeadBytes = max(0, r.number()) // negative if the counter was lost; an audit corrects it
 	c.Paused = r.text() == "1"
 	if r.err != nil {
 		return driver.Counts{}, b.failure(ctx, part, countScript, r.err)

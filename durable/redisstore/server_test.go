@@ -79,7 +79,8 @@ func TestOpenTellsUnsafeServersApart(t *testing.T) {
 	}
 }
 
-// TestOpenChecksReplicas has safe masters, and a replica that keeps nothing. It may become the master.
+// TestOpenChecksReplicas has safe masters, and a replica that keeps nothing. It may become the
+// master.
 func TestOpenChecksReplicas(t *testing.T) {
 	t.Parallel()
 	open := func(t *testing.T, client redis.UniversalClient) error {
@@ -156,8 +157,8 @@ func TestCheckNoticesChanges(t *testing.T) {
 	require.ErrorIs(t, check(b), driver.ErrUnavailable)
 }
 
-// TestNoKeyHasTimeToLive makes every transition. Policies that evict keys with a time to live are accepted, as there is
-// none.
+// TestNoKeyHasTimeToLive makes every transition. Policies that evict keys with a time to live are
+// accepted, as there is none.
 func TestNoKeyHasTimeToLive(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())

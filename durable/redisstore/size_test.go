@@ -14,7 +14,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// putUntilFull puts messages until the partition is full, and returns how many it has taken and the error.
+// putUntilFull puts messages until the partition is full, and returns how many it has taken and the
+// error.
 func putUntilFull(t *testing.T, q driver.Backend, prefix string, batch int, size func(i int) int) (n int, err error) {
 	t.Helper()
 	for ; ; n += batch {
@@ -29,8 +30,8 @@ func putUntilFull(t *testing.T, q driver.Backend, prefix string, batch int, size
 	}
 }
 
-// TestPartitionTakesNoMoreMessages fills a partition. It takes more when there is room again, and other partitions do so
-// all the time.
+// TestPartitionTakesNoMoreMessages fills a partition. It takes more when there is room again, and
+// other partitions do so all the time.
 func TestPartitionTakesNoMoreMessages(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -59,7 +60,8 @@ func TestPartitionTakesNoMoreMessages(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrFull)
 }
 
-// TestPartitionTakesNoMoreBytes fills partitions with bodies of different sizes, in different orders.
+// TestPartitionTakesNoMoreBytes fills partitions with bodies of different sizes, in different
+// orders.
 func TestPartitionTakesNoMoreBytes(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())

@@ -8,8 +8,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Put implements [driver.Backend]. If the server is out of memory, or the partition has as many messages as
-// [Options.PartitionMessages] or as many bytes as [Options.PartitionBytes], it is [driver.ErrFull] and stores nothing.
+// Put implements [driver.Backend]. It stores nothing and is [driver.ErrFull] if the server is out
+// of memory, or the partition has reached [Options.PartitionMessages] or [Options.PartitionBytes].
 //
 // It takes O(log n) for each message in a partition of n.
 func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {
@@ -35,7 +35,7 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 	return statuses(text), nil
 }
 
-// putLine has the arguments that the script's file tells.
+// putLine returns the command line of put.lua.
 func (b *backend) putLine(put driver.Put) []any {
 	line := b.line(put.Partition, 9+3*len(put.Items))
 	line = append(append(line, b.calling(put.Partition, &put.Call)...), flag(put.Replace))
@@ -46,12 +46,12 @@ func (b *backend) putLine(put driver.Put) []any {
 	return append(line, b.store.options.PartitionMessages, b.store.options.PartitionBytes)
 }
 
-// Claim implements [driver.Backend]. A call ends at most 256 leases; if more are over, Claimed.Lease is in the past. It also
-// removes dead letters that are too old, too many or too large, at most 256. The client does not
-// repeat it by itself.
+// Claim implements [driver.Backend]. A call ends at most 256 leases; if more are over,
+// Claimed.Lease is in the past. It also removes up to 256 dead letters that are beyond the limits.
+// The client does not repeat it by itself.
 //
-// It takes O(log n) for each message in a partition of n. To find what a lost answer gave, it also
-// reads the messages whose leases end at the same time as those, at most all in flight.
+// It takes O(log n) for each message in a partition of n. To find the messages of a lost answer, it
+// also reads those whose leases end in the same period, at most all messages in flight.
 func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return driver.Claimed{}, err
@@ -61,7 +61,8 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 		hold = claim.Visibility
 	}
 	args := append(b.hinting(claim.Partition),
-		millis(claim.Horizon), claim.Max, max(0, claim.MaxBytes), millis(claim.Visibility), max(0, claim.MaxCrashes))
+		millis(claim.Horizon), claim.Max, max(0, claim.MaxBytes), millis(claim.Visibility),
+		max(0, claim.MaxCrashes))
 	bounds := b.deadBounds()
 	args = append(args, bounds[0], bounds[1], max(0, claim.Begin), bounds[2],
 		millis(hold), claim.Consumer, claim.Seen, driver.ClaimConsumers, claim.Seq, flag(claim.Repeat))
@@ -128,14 +129,15 @@ func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
 	if err := b.store.usable(ctx); err != nil {
 		return err
 	}
-	v, err := b.run(ctx, pause.Partition, pauseScript, append(b.calling(pause.Partition, &pause.Call), flag(pause.Paused))...)
+	args := append(b.calling(pause.Partition, &pause.Call), flag(pause.Paused))
+	v, err := b.run(ctx, pause.Partition, pauseScript, args...)
 	if err == nil {
 		_, err = b.calledReply(pause.Partition, pauseScript, v)
 	}
 	return err
 }
 
-// applyLine has the arguments that the file of the transition's script tells.
+// applyLine returns the command line of a transition: see its script.
 func (b *backend) applyLine(batch driver.Batch) []any {
 	args := b.line(batch.Partition, 6+argsOf(batch.Op)*len(batch.Changes))
 	switch batch.Op {
@@ -158,7 +160,7 @@ func (b *backend) applyLine(batch driver.Batch) []any {
 	return args
 }
 
-// argsOf is the number of arguments for each change.
+// argsOf returns the number of arguments for each change.
 func argsOf(op driver.Op) int {
 	switch op {
 	case driver.OpRetry:
@@ -178,7 +180,8 @@ func appendChange(args []any, op driver.Op, c *driver.Change) []any {
 	case driver.OpBegin, driver.OpAck, driver.OpExpire, driver.OpRelease:
 		return append(args, packToken(c.Token))
 	case driver.OpRetry:
-		return append(args, packToken(c.Token), when(0, c.Delay), flag(!c.Uncounted), driver.CutReason(c.Reason))
+		reason := driver.CutReason(c.Reason)
+		return append(args, packToken(c.Token), when(0, c.Delay), flag(!c.Uncounted), reason)
 	case driver.OpBury:
 		return append(args, packToken(c.Token), driver.CutReason(c.Reason))
 	case driver.OpExtend:

@@ -19,8 +19,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// TestRepeatedPutWrites repeats a call. Servers from 7.2 on let WAIT return at once on a connection that has written nothing, so a
-// repetition that only reads would report replicas that may not have the messages.
+// TestRepeatedPutWrites repeats a call. Servers from 7.2 on let WAIT return at once on a connection
+// that has written nothing, so a repetition that only reads would report replicas that may not have
+// the messages.
 func TestRepeatedPutWrites(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -75,8 +76,9 @@ func TestRepeatedCallsWrite(t *testing.T) {
 	}
 }
 
-// TestCancelledSurvivesFailover cancels messages before each failover of Sentinel: half of them while the replica
-// follows, and half while it does not. None that was answered with Cancelled runs afterwards.
+// TestCancelledSurvivesFailover cancels messages before each failover of Sentinel: half of them
+// while the replica follows, and half while it does not. None that was answered with Cancelled runs
+// afterwards.
 func TestCancelledSurvivesFailover(t *testing.T) {
 	t.Parallel()
 	const perRound = 50

@@ -50,7 +50,8 @@ func nextHead(t *testing.T, q driver.Backend, round int) map[int]driver.Instant 
 	return want
 }
 
-// watchInTime watches from before it returns. On an overloaded machine Watch may return earlier, and is called again.
+// watchInTime watches from before it returns. On an overloaded machine Watch may return earlier,
+// and is called again.
 func watchInTime(t *testing.T, q driver.Backend) <-chan driver.Hint {
 	t.Helper()
 	for range 10 {
@@ -68,7 +69,8 @@ func watchInTime(t *testing.T, q driver.Backend) <-chan driver.Hint {
 	return nil
 }
 
-// eventuallyHinted puts heads until a hint comes for each partition: while a subscription is made anew, hints are lost.
+// eventuallyHinted puts heads until a hint comes for each partition: while a subscription is made
+// anew, hints are lost.
 func eventuallyHinted(t *testing.T, q driver.Backend, hints <-chan driver.Hint, from int) {
 	t.Helper()
 	missing := make(map[int]bool)

@@ -1,10 +1,10 @@
--- Lists the members of the consumers.
+-- Lists the members.
 -- KEYS: as in heartbeat.lua.
 -- ARGV: none.
--- Result: for each member: name, the time at which it is gone, what is known of it or ''.
+-- Result: for each member: name, the time at which it expires, its data or ''.
 
 local last = tonumber(call('ZSCORE', KEYS[1], '') or 0)
-local back = math.max(0, last - now) -- the clock was set back since the last heartbeat: see there
+local back = math.max(0, last - now) -- as in heartbeat.lua
 local all = call('ZRANGEBYSCORE', KEYS[1], '(' .. decimal(now + back), '+inf', 'WITHSCORES')
 local result = {}
 for i = 1, #all, 2 do

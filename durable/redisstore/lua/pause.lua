@@ -1,8 +1,8 @@
--- A partition is paused: nothing of it begins, until it is resumed.
+-- Pauses a partition, or resumes it. No message of a paused partition begins.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 to 6 as in call.lua; 7 '1', or '0' to resume it.
 -- Result: sec, usec, '', '', ''.
--- Runs under OOM. The counter 'paused' is there while the partition is paused.
+-- Runs under OOM. The counter 'paused' exists while the partition is paused.
 
 allow_growth()
 if ARGV[7] == '1' then

@@ -1,7 +1,7 @@
--- Dead letters are scheduled again, with no attempts and no crashes.
+-- Schedules dead letters again, without attempts and crashes.
 -- KEYS: those of partition.lua.
--- ARGV: 1 to 6 as in call.lua; then for each message: id, time (see instant), the time (7 bytes) at which
---       it died or '' for any.
+-- ARGV: 1 to 6 as in call.lua; then for each message: id, time (see instant), the time (7 bytes) at
+--       which it died or '' for any.
 -- Result: sec, usec, statuses, '', ''.
 -- Runs under OOM.
 
