@@ -79,7 +79,7 @@ func ExampleHandler_guarded() {
 	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, ok := r.BasicAuth(); !ok || user != "operator" || password != "of the program's choice" {
 			w.Header().Set("WWW-Authenticate", `Basic realm="debug"`)
-			http.Error(w, "who are you?", http.StatusUnauthorized)
+			http.Error(w, "authentication required", http.StatusUnauthorized)
 			return
 		}
 		wheels.ServeHTTP(w, r)
