@@ -21,7 +21,8 @@ func openOne(t *testing.T, now func() time.Time, limits driver.Config) (*backend
 }
 
 func oneConfig() driver.Config {
-	return driver.Config{Queue: "q", Partitions: 1, DeadLimit: 10, DeadBytes: 1 << 30, DeadAge: time.Hour}
+	return driver.Config{Queue: "q", Partitions: 1, DeadLimit: 10, DeadBytes: 1 << 30,
+		DeadAge: time.Hour}
 }
 
 // An audit finds and repairs each fault that it knows.
@@ -59,7 +60,8 @@ func TestAuditRepairs(t *testing.T) {
 	c, err := b.Count(t.Context(), 0)
 	require.NoError(t, err)
 	assert.Equal(t, [3]int64{4, 0, 1}, [3]int64{c.Scheduled, c.InFlight, c.Dead})
-	claimed, err := b.Claim(t.Context(), driver.Claim{Horizon: 2 * time.Hour, Max: 10, MaxBytes: 1, Visibility: time.Hour})
+	claimed, err := b.Claim(t.Context(),
+		driver.Claim{Horizon: 2 * time.Hour, Max: 10, MaxBytes: 1, Visibility: time.Hour})
 	require.NoError(t, err)
 	assert.Len(t, claimed.Records, 4)
 }

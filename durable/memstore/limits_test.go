@@ -36,7 +36,8 @@ func TestLimitsOfDead(t *testing.T) {
 			changes[i] = driver.Change{ID: r.ID, Token: r.Token}
 		}
 		for _, op := range []driver.Op{driver.OpBegin, driver.OpBury} {
-			_, err = b.Apply(t.Context(), driver.Batch{Op: op, Visibility: time.Hour, Changes: changes})
+			_, err = b.Apply(t.Context(),
+				driver.Batch{Op: op, Visibility: time.Hour, Changes: changes})
 			require.NoError(t, err)
 		}
 	}
@@ -93,7 +94,8 @@ func TestHints(t *testing.T) {
 	}
 	assert.Len(t, hints, local.HintBuffer)
 	assert.Equal(t, p.entries["0"].Due, (<-hints).Due)
-	_, err = b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "later", Delay: 2000 * time.Hour}}})
+	_, err = b.Put(t.Context(),
+		driver.Put{Items: []driver.PutItem{{ID: "later", Delay: 2000 * time.Hour}}})
 	require.NoError(t, err)
 	assert.Len(t, hints, local.HintBuffer-1, "the message is not the earliest")
 	require.NoError(t, b.store.Close())

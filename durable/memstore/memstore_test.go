@@ -37,7 +37,8 @@ func fixture(t testing.TB) storetest.Fixture {
 	c := newClock()
 	s := memstore.New(memstore.Options{Now: c.Now})
 	t.Cleanup(func() { _ = s.Close() })
-	return storetest.Fixture{Store: s, Reopen: func(testing.TB) driver.Store { return s }, Advance: c.Advance}
+	return storetest.Fixture{Store: s, Reopen: func(testing.TB) driver.Store { return s },
+		Advance: c.Advance}
 }
 
 func wallFixture(t testing.TB) storetest.Fixture {

@@ -50,7 +50,8 @@ func scrape(t *testing.T, accept string, collectors ...prometheus.Collector) scr
 	for _, c := range collectors {
 		require.NoError(t, reg.Register(c))
 	}
-	s := httptest.NewServer(promhttp.HandlerFor(reg, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
+	s := httptest.NewServer(promhttp.HandlerFor(reg,
+		promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
 	defer s.Close()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, nil)
 	require.NoError(t, err)
@@ -106,7 +107,8 @@ func TestEveryNumberIsExported(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_700_000_000_000)
 	counts := durable.Counts{
-		Now: now, Scheduled: 1, Due: 2, InFlight: 3, Dead: 4, DeadBytes: 5, NextDue: now.Add(-1500 * time.Millisecond),
+		Now: now, Scheduled: 1, Due: 2, InFlight: 3, Dead: 4, DeadBytes: 5,
+		NextDue:  now.Add(-1500 * time.Millisecond),
 		Enqueued: 6, Acked: 7, Retried: 8, Buried: 9, Cancelled: 10, Crashed: 11, Expired: 12,
 		Trimmed: 13, Unreadable: 17, Lost: 18, Paused: true,
 	}
@@ -115,16 +117,20 @@ func TestEveryNumberIsExported(t *testing.T) {
 		Prefetched: 14, Firing: 15, Consumers: 16, Unowned: 19,
 	}
 	perPartition := map[string]float64{
-		"messages_pending": 1, "messages_due": 2, "overdue_seconds": 1.5, "messages_leased": 3, "messages_dead": 4, "dead_bytes": 5,
-		"messages_enqueued_total": 6, "messages_acked_total": 7, "messages_retried_total": 8, "messages_buried_total": 9,
+		"messages_pending": 1, "messages_due": 2, "overdue_seconds": 1.5, "messages_leased": 3,
+		"messages_dead": 4, "dead_bytes": 5,
+		"messages_enqueued_total": 6, "messages_acked_total": 7, "messages_retried_total": 8,
+		"messages_buried_total":    9,
 		"messages_cancelled_total": 10, "crashes_total": 11, "messages_expired_total": 12,
 		"dead_trimmed_total": 13, "messages_unreadable": 17, "messages_lost_total": 18, "paused": 1,
 	}
 	whole := map[string]float64{
-		"up": 1, "partitions": 2, "partitions_unowned": 19, "consumers": 16, "messages_prefetched": 14, "messages_firing": 15,
+		"up": 1, "partitions": 2, "partitions_unowned": 19, "consumers": 16,
+		"messages_prefetched": 14, "messages_firing": 15,
 	}
 	for _, partitions := range []bool{false, true} {
-		c := NewCollector(Options{Partitions: partitions, ConstLabels: prometheus.Labels{"service": "shop"}})
+		c := NewCollector(Options{Partitions: partitions,
+			ConstLabels: prometheus.Labels{"service": "shop"}})
 		require.NoError(t, c.Add("orders", &st))
 		for _, accept := range []string{acceptText, acceptProtobuf} {
 			s := scrape(t, accept, c)
@@ -189,8 +195,10 @@ func TestScrapeOfQueueInUse(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 	s = scrape(t, acceptProtobuf, c)
 	for name, want := range map[string]float64{
-		"up": 1, "messages_pending": 1, "messages_enqueued_total": 11, "messages_acked_total": 5, "messages_expired_total": 4,
-		"messages_buried_total": 1, "messages_dead": 1, "overdue_seconds": 0, "consumers": 1, "partitions_unowned": 0,
+		"up": 1, "messages_pending": 1, "messages_enqueued_total": 11, "messages_acked_total": 5,
+		"messages_expired_total": 4,
+		"messages_buried_total":  1, "messages_dead": 1, "overdue_seconds": 0, "consumers": 1,
+		"partitions_unowned": 0,
 	} {
 		assert.Equal(t, want, s.value(t, name, prometheus.Labels{"queue": "orders"}), name)
 	}
@@ -229,14 +237,16 @@ func TestStoreThatIsAwayDoesNotHangScrapes(t *testing.T) {
 		<-ctx.Done()
 		return durable.Stats{}, ctx.Err()
 	})))
-	require.NoError(t, c.Add("broken", source(func(context.Context) (durable.Stats, error) { return durable.Stats{}, durable.ErrUnavailable })))
+	require.NoError(t,
+		c.Add("broken", source(func(context.Context) (durable.Stats, error) { return durable.Stats{}, durable.ErrUnavailable })))
 	require.NoError(t, c.Add("well", &fixed{Consumers: 3}))
 	for range 3 {
 		s := scrape(t, acceptText, c)
 		for queue, up := range map[string]float64{"deaf": 0, "slow": 0, "broken": 0, "well": 1} {
 			require.Equal(t, up, s.value(t, "up", prometheus.Labels{"queue": queue}), queue)
 			require.Len(t, s.series("consumers", prometheus.Labels{"queue": queue}), int(up), queue)
-			require.Len(t, s.series("lateness_seconds", prometheus.Labels{"queue": queue}), int(up), queue)
+			require.Len(t, s.series("lateness_seconds", prometheus.Labels{"queue": queue}), int(up),
+				queue)
 		}
 	}
 	close(back)
@@ -260,7 +270,8 @@ func TestQueuesComeAndGo(t *testing.T) {
 	require.False(t, c.Remove("a"))
 	require.Empty(t, scrape(t, acceptText, c))
 	for _, labels := range []string{"queue", "partition", "", "__name__"} {
-		require.Panics(t, func() { NewCollector(Options{ConstLabels: prometheus.Labels{labels: "x"}}) }, labels)
+		require.Panics(t,
+			func() { NewCollector(Options{ConstLabels: prometheus.Labels{labels: "x"}}) }, labels)
 	}
 	require.Panics(t, func() { NewCollector(Options{Timeout: -1}) })
 }

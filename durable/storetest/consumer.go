@@ -16,7 +16,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// consumerTests are about what a queue promises to its consumers on every store.
+// consumerTests test the promises of a queue to its consumers on every store.
 var consumerTests = []test{
 	{"Consumer/LateAck", consumerLateAck},
 	{"Consumer/ForcedEnd", consumerForcedEnd},
@@ -27,7 +27,8 @@ var consumerTests = []test{
 // openQueue opens the queue of a fixture once more, as another process would.
 func openQueue(t *testing.T, f Fixture) *durable.Queue {
 	t.Helper()
-	q, err := durable.Open(t.Context(), f.Store, durable.Options{Queue: "orders", Partitions: 1, Logger: slog.New(slog.DiscardHandler)})
+	q, err := durable.Open(t.Context(), f.Store,
+		durable.Options{Queue: "orders", Partitions: 1, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(q.Close)
 	return q
@@ -36,7 +37,9 @@ func openQueue(t *testing.T, f Fixture) *durable.Queue {
 // takeOne takes a message with a receiver of its own.
 func takeOne(ctx context.Context, t *testing.T, q *durable.Queue) *durable.Delivery {
 	t.Helper()
-	r, err := q.Receiver(durable.ConsumerOptions{Visibility: time.Minute, Membership: 500 * time.Millisecond})
+	r,
+		err := q.Receiver(durable.ConsumerOptions{Visibility: time.Minute,
+		Membership: 500 * time.Millisecond})
 	require.NoError(t, err)
 	defer r.Close()
 	d, err := r.Take(ctx)
@@ -77,7 +80,7 @@ func consumerLateAck(t *testing.T, newStore Factory) {
 // messages were claimed ahead. None counts a crash or an attempt, not even when the leases would
 // have ended.
 func consumerForcedEnd(t *testing.T, newStore Factory) {
-	const visibility = 3 * time.Second // a busy machine may stand still for a second
+	const visibility = 3 * time.Second // a busy machine may stop the process for a second
 	f := newStore(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -145,13 +148,15 @@ func queueCancelMatching(t *testing.T, newStore Factory) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	q := openQueue(t, newStore(t))
-	_, err := q.Enqueue(ctx, durable.Message{ID: "firing", Headers: map[string]string{"tag": "x", "n": "0"}})
+	_, err := q.Enqueue(ctx,
+		durable.Message{ID: "firing", Headers: map[string]string{"tag": "x", "n": "0"}})
 	require.NoError(t, err)
 	d := takeOne(ctx, t, q)
 	var messages []durable.Message
 	for i := range 3 * driver.MaxBatch {
 		headers := map[string]string{"tag": string("xy"[i%2]), "n": fmt.Sprint(i % 4)}
-		messages = append(messages, durable.Message{ID: fmt.Sprint(i), Headers: headers, Delay: far})
+		messages = append(messages,
+			durable.Message{ID: fmt.Sprint(i), Headers: headers, Delay: far})
 	}
 	_, err = q.EnqueueBatch(ctx, messages)
 	require.NoError(t, err)
@@ -187,10 +192,12 @@ func queueDeadFilter(t *testing.T, newStore Factory) {
 		require.NoError(t, err)
 		died = append(died, r.Died)
 	}
-	n, err := q.ReplayAll(ctx, durable.DeadFilter{Until: died[0]}, durable.ReplayOptions{Delay: far})
+	n, err := q.ReplayAll(ctx, durable.DeadFilter{Until: died[0]},
+		durable.ReplayOptions{Delay: far})
 	require.NoError(t, err)
 	assert.Zero(t, n)
-	n, err = q.ReplayAll(ctx, durable.DeadFilter{Reason: "a timeout", Since: died[0]}, durable.ReplayOptions{Delay: far, Rate: 1000})
+	n, err = q.ReplayAll(ctx, durable.DeadFilter{Reason: "a timeout", Since: died[0]},
+		durable.ReplayOptions{Delay: far, Rate: 1000})
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
 	n, err = q.PurgeAll(ctx, durable.DeadFilter{Reason: "timeout"})

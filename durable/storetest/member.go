@@ -22,7 +22,7 @@ var memberTests = []test{
 	{"Members/ClockSetBack", membersMoveBack},
 }
 
-// beat is the heartbeat of a member.
+// beat makes a heartbeat of a member, and returns the names of all.
 func (q *queue) beat(member string, ttl time.Duration) []string {
 	q.t.Helper()
 	members, err := q.Heartbeat(q.t.Context(), driver.Member{Name: member}, ttl)
@@ -38,7 +38,7 @@ func joinAndLeave(t *testing.T, newStore Factory) {
 	assert.Equal(t, []string{"a", "b", "c"}, q.beat("b", far), "again")
 	assert.Equal(t, []string{"a", "c"}, q.beat("b", 0))
 	assert.Equal(t, []string{"a", "c"}, q.beat("b", 0), "to leave again does nothing")
-	assert.Equal(t, []string{"a", "c"}, q.beat("nobody", 0))
+	assert.Equal(t, []string{"a", "c"}, q.beat("stranger", 0))
 	assert.Equal(t, []string{"a", "b", "c"}, q.beat("b", far), "back again")
 	q.beat("a", 0)
 	q.beat("b", 0)
@@ -46,7 +46,7 @@ func joinAndLeave(t *testing.T, newStore Factory) {
 	assert.Equal(t, []string{"ü 😀"}, q.beat("ü 😀", far))
 }
 
-// memberExpiry has members that give no sign of life any more.
+// memberExpiry has members without further heartbeats.
 func memberExpiry(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.beat("short", q.short())
@@ -58,11 +58,13 @@ func memberExpiry(t *testing.T, newStore Factory) {
 	assert.Equal(t, []string{"long", "renewed", "short"}, q.beat("short", far), "back again")
 	q.beat("long", q.short())
 	q.pass()
-	assert.Equal(t, []string{"renewed"}, q.beat("short", 0), "the last word counts, though it was for a shorter time")
+	assert.Equal(t, []string{"renewed"}, q.beat("short", 0),
+		"the last word counts, though it was for a shorter time")
 }
 
-// membersClockSetBack has a member that is gone when the clock is set back. It must not stay until the
-// clock has caught up, because its partitions would have no owner for so long.
+// membersClockSetBack has a member without further heartbeats when the clock is set back. The
+// member must not stay until the clock has caught up, because its partitions would have no owner
+// for so long.
 func membersClockSetBack(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	if q.fixture.Advance == nil {
@@ -71,7 +73,8 @@ func membersClockSetBack(t *testing.T, newStore Factory) {
 	q.beat("killed", q.short())
 	q.beat("alive", 2*q.short())
 	q.fixture.Advance(-far)
-	assert.Equal(t, []string{"alive", "killed", "other"}, q.beat("other", far), "the time that is left stays the same")
+	assert.Equal(t, []string{"alive", "killed", "other"}, q.beat("other", far),
+		"the time that is left stays the same")
 	q.pass()
 	assert.Equal(t, []string{"alive", "other"}, q.beat("other", far))
 	q.pass()
@@ -92,7 +95,7 @@ func manyMembers(t *testing.T, newStore Factory) {
 	assert.Equal(t, driver.Counts{}.Scheduled, q.count().Scheduled, "members are no messages")
 }
 
-// members are the members as of their last heartbeats.
+// members returns the members as of their last heartbeats.
 func (q *queue) members() []driver.Member {
 	q.t.Helper()
 	members, err := q.Members(q.t.Context())
@@ -102,7 +105,7 @@ func (q *queue) members() []driver.Member {
 
 func memberDetails(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
-	assert.Empty(t, q.members(), "to ask is not to join")
+	assert.Empty(t, q.members(), "the call does not join")
 	before := driver.Instant(q.now().UnixMilli())
 	all := make([]int, driver.MaxPartitions)
 	for i := range all {
@@ -149,7 +152,7 @@ func memberDetails(t *testing.T, newStore Factory) {
 	assert.Empty(t, q.members())
 }
 
-// membersExpire has members that give no heartbeat any more, and none that others give.
+// membersExpire lists the members when no consumer gives heartbeats any more.
 func membersExpire(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.beat("short", q.short())
@@ -157,7 +160,7 @@ func membersExpire(t *testing.T, newStore Factory) {
 	require.Len(t, q.members(), 2)
 	q.pass()
 	members := q.members()
-	require.Len(t, members, 1, "nobody has given a heartbeat since")
+	require.Len(t, members, 1, "without another heartbeat")
 	assert.Equal(t, "long", members[0].Name)
 	assert.Less(t, members[0].Seen, driver.Instant(q.now().UnixMilli()))
 }
@@ -174,7 +177,8 @@ func membersMoveBack(t *testing.T, newStore Factory) {
 		members := q.members()
 		require.Len(t, members, 2)
 		for _, m := range members {
-			assert.LessOrEqual(t, m.Seen, driver.Instant(q.now().UnixMilli())+1, "not in the future")
+			assert.LessOrEqual(t, m.Seen, driver.Instant(q.now().UnixMilli())+1,
+				"not in the future")
 		}
 		q.beat("nobody", 0)
 	}

@@ -28,7 +28,8 @@ func openPartitions(t *testing.T, newStore Factory) {
 		config.Queue, config.Partitions = c.queue, c.n
 		assert.Equal(t, c.n, openAs(t, f, config).Partitions(), c.queue)
 		config.Partitions = 0
-		assert.Equal(t, c.n, openAs(t, f, config).Partitions(), "%s: 0 takes what is there", c.queue)
+		assert.Equal(t, c.n, openAs(t, f, config).Partitions(), "%s: 0 takes what is there",
+			c.queue)
 	}
 }
 
@@ -46,8 +47,8 @@ func openOtherPartitions(t *testing.T, newStore Factory) {
 	_, err := q.fixture.Store.Open(t.Context(), c)
 	require.ErrorIs(t, err, driver.ErrPartitions)
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
-	assert.Contains(t, err.Error(), "2", "the error names the number that is there")
-	assert.Contains(t, err.Error(), "5", "the error names the number that was asked for")
+	assert.Contains(t, err.Error(), "2", "the error names the existing number")
+	assert.Contains(t, err.Error(), "5", "the error names the requested number")
 	assert.Equal(t, int64(1), openAs(t, q.fixture, config()).count().Scheduled)
 }
 

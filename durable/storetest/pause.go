@@ -31,22 +31,25 @@ func (q *queue) pause(paused bool) {
 	require.Equal(q.t, paused, q.count().Paused)
 }
 
-// pauseClaim claims from a paused partition, and from another one of the queue.
+// pauseClaim claims from a paused partition and from another partition of the queue.
 func pauseClaim(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 0), item("b", 0), item("later", soon/2))
 	assert.False(t, q.claimWith(driver.Claim{}).Paused)
 	for range 2 { // again changes nothing
 		q.pause(true)
-		claimed := q.claimWith(driver.Claim{Horizon: soon, Max: 10, Begin: 10, Visibility: far, Consumer: "c"})
+		claimed := q.claimWith(driver.Claim{Horizon: soon, Max: 10, Begin: 10, Visibility: far,
+			Consumer: "c"})
 		assert.True(t, claimed.Paused)
 		assert.Empty(t, claimed.Records)
-		assert.Equal(t, q.get("a").Due, claimed.Next, "what is scheduled is told as always")
+		assert.Equal(t, q.get("a").Due, claimed.Next,
+			"Next is that of a scheduled message as always")
 	}
 	c := q.count()
 	assert.Equal(t, int64(3), c.Scheduled)
 	assert.Zero(t, c.InFlight)
-	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(driver.Put{Partition: 1, Items: items("x", 1)}))
+	assert.Equal(t, []driver.Status{driver.StatusDone},
+		q.statuses(driver.Put{Partition: 1, Items: items("x", 1)}))
 	other := q.claimWith(driver.Claim{Partition: 1, Max: 10, Visibility: far})
 	assert.False(t, other.Paused)
 	assert.Len(t, other.Records, 1, "the other partition is not paused")
@@ -77,7 +80,8 @@ func pauseBegin(t *testing.T, newStore Factory) {
 	for _, r := range records {
 		assert.Equal(t, driver.StateLeased, q.get(r.ID).State)
 	}
-	assert.Equal(t, driver.StatusDone, q.status(driver.OpBegin, firing), "it has begun before")
+	assert.Equal(t, driver.StatusDone, q.status(driver.OpBegin, firing),
+		"the message had begun before the pause")
 	wrong := changes[0]
 	wrong.Token++
 	assert.Equal(t, driver.StatusLeaseLost, q.status(driver.OpBegin, wrong))
@@ -90,7 +94,8 @@ func pauseBegin(t *testing.T, newStore Factory) {
 // pauseTransitions makes all other transitions while the partition is paused.
 func pauseTransitions(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
-	acked, retried, buried, expired, released := q.deliver("acked"), q.deliver("retried"), q.deliver("buried"), q.deliver("expired"), q.deliver("released")
+	acked, retried, buried, expired, released := q.deliver("acked"), q.deliver("retried"),
+		q.deliver("buried"), q.deliver("expired"), q.deliver("released")
 	q.put(item("leased", 0))
 	leased := changesOf(q.claim(1))
 	q.pause(true)
@@ -120,7 +125,7 @@ func pauseTransitions(t *testing.T, newStore Factory) {
 	assert.ElementsMatch(t, []string{"buried", "leased", "released"}, idsOf(q.claim(10)))
 }
 
-// pauseLeases lets leases end while the partition is paused: claims end them as always.
+// pauseLeases lets leases end while the partition is paused. Claims end them as always.
 func pauseLeases(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("firing", 0))
@@ -137,8 +142,8 @@ func pauseLeases(t *testing.T, newStore Factory) {
 	assert.Equal(t, 1, q.get("firing").Crashes)
 }
 
-// pauseLostAnswer loses the answer of a claim before the pause. The next claim returns its messages, so
-// that the consumer can give them back without a crash.
+// pauseLostAnswer loses the answer of a claim before the pause. The next claim returns its
+// messages, so that the consumer can give them back without a crash.
 func pauseLostAnswer(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("firing", 0), item("leased", 0))
@@ -168,7 +173,8 @@ func pauseRace(t *testing.T, newStore Factory) {
 			callers.Go(func() {
 				for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 					after := paused.Load()
-					claimed, err := q.Claim(t.Context(), driver.Claim{Max: 8, MaxBytes: manyBytes, Begin: 4, Visibility: far})
+					claimed, err := q.Claim(t.Context(),
+						driver.Claim{Max: 8, MaxBytes: manyBytes, Begin: 4, Visibility: far})
 					if !assert.NoError(t, err) {
 						return
 					}
@@ -179,7 +185,8 @@ func pauseRace(t *testing.T, newStore Factory) {
 					}
 					last := paused.Load()
 					if len(claimed.Records) > 4 {
-						outcomes, err := q.Apply(t.Context(), driver.Batch{Op: driver.OpBegin, Changes: changesOf(claimed.Records[4:])})
+						outcomes, err := q.Apply(t.Context(),
+							driver.Batch{Op: driver.OpBegin, Changes: changesOf(claimed.Records[4:])})
 						if !assert.NoError(t, err) {
 							return
 						}
@@ -219,7 +226,7 @@ func index(b bool) int {
 	return 0
 }
 
-// pauseHints watches: both a pause and its end send a hint to look.
+// pauseHints watches a partition that is paused and resumed. Both send a hint with Due 0.
 func pauseHints(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	hints, err := q.Watch(t.Context())
@@ -254,7 +261,7 @@ func pauseRestart(t *testing.T, newStore Factory) {
 	assert.Len(t, q.claim(1), 1)
 }
 
-// pauseLate sends copies of a pause after it was resumed: they change nothing.
+// pauseLate sends copies of a pause after the partition was resumed. They change nothing.
 func pauseLate(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
 	pause := driver.Pause{Call: q.as("p", 1), Paused: true}
