@@ -7,8 +7,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/metrics"
 )
 
-// Schema is the version of the JSON. A field may be added without a new version; none is renamed,
-// removed or given another meaning.
+// Schema is the version of the JSON. Without a new version fields may be added, but no field is
+// renamed, removed or given another meaning.
 const Schema = 1
 
 // Document is the JSON: the list of wheels, and one wheel. Durations are nanoseconds and end in ns,
@@ -26,11 +26,11 @@ type Entry struct {
 	Pending int    `json:"pending"` // timers
 }
 
-// Wheel is one wheel at one moment, which is good for half a second, or longer if looking takes
-// long.
+// Wheel is one wheel at one moment. Requests get the same Wheel for half a second, or longer if
+// reading it takes long.
 type Wheel struct {
 	Name    string    `json:"name"`
-	Taken   time.Time `json:"taken"` // when the wheel was looked at, by the clock on the wall
+	Taken   time.Time `json:"taken"` // when the wheel was read, on the wall clock
 	Now     time.Time `json:"now"`   // on the wheel's own clock
 	Stopped bool      `json:"stopped"`
 
@@ -39,19 +39,19 @@ type Wheel struct {
 	Shards    int   `json:"shards"`
 
 	Pending int `json:"pending"` // timers: the sum of due, moving, unseen and of timers of all levels
-	Due     int `json:"due"`     // those that are due and have not been claimed
-	Moving  int `json:"moving"`  // those on their way to a finer level
-	Unseen  int `json:"unseen"`  // those that were not found, see [timingwheel.Occupancy]
+	Due     int `json:"due"`     // due and not claimed
+	Moving  int `json:"moving"`  // moving to a finer level
+	Unseen  int `json:"unseen"`  // not found, see [timingwheel.Occupancy]
 
-	MostDue   int   `json:"most_due"`   // the most that one shard has had due when something was claimed
-	OverdueNs int64 `json:"overdue_ns"` // since the earliest deadline of those that have expired and were not claimed
+	MostDue   int   `json:"most_due"`   // the largest number of due timers of a shard at a claim
+	OverdueNs int64 `json:"overdue_ns"` // since the earliest deadline of the timers that are due
 
 	// Counters are the fields of [timingwheel.Stats] that only grow, by their names in snake case.
 	Counters    map[string]uint64 `json:"counters"`
 	Running     int               `json:"running"`      // callbacks, or batches, under way
-	SlowRunning int               `json:"slow_running"` // those of them that are slow
+	SlowRunning int               `json:"slow_running"` // callbacks under way that are slow
 	Workers     int               `json:"workers"`      // goroutines of the default executor
-	Buckets     int               `json:"buckets"`      // non-empty ones
+	Buckets     int               `json:"buckets"`      // buckets with timers
 	Bytes       uint64            `json:"bytes"`        // memory held for timers, payloads, buckets and slots
 
 	Levels   []Level      `json:"levels"` // the finest first
@@ -64,13 +64,13 @@ type Level struct {
 	SlotNs       int64 `json:"slot_ns"`        // interval of a slot
 	Hand         int   `json:"hand"`           // the slot in which the clock is
 	Timers       int   `json:"timers"`         // the sum of cells
-	Later        int   `json:"later"`          // of these, on the last level, those of a later lap
+	Later        int   `json:"later"`          // timers of a later lap, on the last level
 	SlotsPerCell int   `json:"slots_per_cell"` // 1, unless the level has more than 512 slots
 	Cells        []int `json:"cells"`          // timers, beginning at the hand
 }
 
-// Expiration is a bucket that the wheel comes to next: at level 0 its timers run, at others they
-// move to a finer level.
+// Expiration is a bucket that expires next. The timers of a bucket of level 0 run, those of other
+// levels move to a finer level.
 type Expiration struct {
 	At     time.Time `json:"at"`    // on the wheel's clock
 	InNs   int64     `json:"in_ns"` // from now on; negative: overdue
@@ -78,8 +78,8 @@ type Expiration struct {
 	Timers int       `json:"timers"`
 }
 
-// Lateness is how long after their deadlines timers were claimed; of single callbacks a sample, see
-// [timingwheel.Stats].
+// Lateness is a distribution of the time from the deadlines of timers to their claims. For single
+// callbacks it is a sample, see [timingwheel.Stats].
 type Lateness struct {
 	Count   uint64   `json:"count"`
 	MeanNs  int64    `json:"mean_ns"`
@@ -88,11 +88,11 @@ type Lateness struct {
 	P99Ns   int64    `json:"p99_ns"`
 	P999Ns  int64    `json:"p999_ns"`
 	MaxNs   int64    `json:"max_ns"`
-	Buckets []Bucket `json:"buckets"` // those that are not empty, in order
+	Buckets []Bucket `json:"buckets"` // the non-empty ones, in order
 }
 
-// Bucket counts the timers that were at least FromNs and less than ToNs late. The last of all has
-// the largest duration as ToNs.
+// Bucket counts the timers that were at least FromNs and less than ToNs late. ToNs of the last
+// possible bucket is the largest duration.
 type Bucket struct {
 	FromNs int64  `json:"from_ns"`
 	ToNs   int64  `json:"to_ns"`
@@ -111,7 +111,7 @@ func look(name string, source Source) *Wheel {
 		Running:  st.Running, SlowRunning: st.SlowRunning, Workers: st.Workers, Buckets: st.Buckets, Bytes: st.Bytes,
 		Levels:   make([]Level, len(o.Levels)),
 		Next:     make([]Expiration, len(o.Next)),
-		Lateness: lateness(&st.Lateness),
+		Lateness: LatenessOf(&st.Lateness),
 	}
 	for i, l := range o.Levels {
 		w.Levels[i] = Level{
@@ -136,7 +136,8 @@ func counters(st *timingwheel.Stats) map[string]uint64 {
 	return all
 }
 
-func lateness(h *timingwheel.Histogram) Lateness {
+// LatenessOf returns the figures of a histogram of lateness. It is for pages of other packages.
+func LatenessOf(h *timingwheel.Histogram) Lateness {
 	l := Lateness{
 		Count:   h.Count(),
 		MeanNs:  int64(h.Mean()),

@@ -16,8 +16,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/metrics"
 )
 
-// The schema is what machines rely on: the file changes only by additions. What depends on the
-// machine is put right first.
+// Programs rely on the schema, so the file changes only by additions. The test replaces values that
+// depend on the machine before it compares.
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	tw := manual(t, timingwheel.Options{Tick: time.Second, WheelSize: 8, Levels: 3})
@@ -46,8 +46,8 @@ func TestSchema(t *testing.T) {
 	assert.JSONEq(t, string(want), string(got))
 }
 
-// The JSON has every figure that a wheel reports: counters in one object, the others beside it. The
-// number of levels in use is left to the list of levels.
+// The JSON has every figure of Stats: counters in one object, others beside it. The list of levels
+// stands for the number of levels in use.
 func TestDocumentHasEachMetric(t *testing.T) {
 	t.Parallel()
 	data, err := json.Marshal(look("x", manual(t, timingwheel.Options{})))
@@ -69,7 +69,8 @@ func TestDocumentHasEachMetric(t *testing.T) {
 	}
 }
 
-// The levels and what stands beside them add up, however the wheel is made.
+// Timers on levels, due, moving and unseen ones add up to the pending timers, for wheels of all
+// options.
 func TestDocumentAddsUp(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []timingwheel.Options{
@@ -96,8 +97,8 @@ func TestDocumentAddsUp(t *testing.T) {
 	}
 }
 
-// What an operator looks for first, each number under its name: panics, slow and stuck callbacks,
-// timers that are overdue, flushed, rejected or discarded.
+// Each figure of trouble has its own name: panics, slow and stuck callbacks, and timers that are
+// overdue, flushed, rejected or discarded.
 func TestDocumentShowsTrouble(t *testing.T) {
 	t.Parallel()
 	tw := manual(t, timingwheel.Options{SlowAfter: 1, OnPanic: func(any, []byte) {}})
@@ -148,7 +149,7 @@ func TestLateness(t *testing.T) {
 	assert.Greater(t, l.Buckets[0].ToNs, l.MaxNs)
 }
 
-// BenchmarkLook is what one look costs, cache apart; BenchmarkServe what a request costs that is
+// BenchmarkLook measures a look without the cache. BenchmarkServe measures a request that is
 // answered from the cache.
 func BenchmarkLook(b *testing.B) {
 	for name, opts := range map[string]timingwheel.Options{

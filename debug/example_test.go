@@ -14,7 +14,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/debug"
 )
 
-// The page stands on an address of its own, which only this machine reaches.
+// The page has an address of its own that only this machine can reach.
 func ExampleHandler() {
 	tw, err := timingwheel.New(timingwheel.Options{})
 	if err != nil {
@@ -73,13 +73,13 @@ func ExampleDocument() {
 	// Output: requests has 3 pending, 3 of them in 100 ms
 }
 
-// Whoever may look is the program's to decide: the handler asks nobody who he is.
+// The handler has no authentication. A program puts its own in front.
 func ExampleHandler_guarded() {
 	wheels := &debug.Handler{}
 	guarded := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, ok := r.BasicAuth(); !ok || user != "operator" || password != "of the program's choice" {
 			w.Header().Set("WWW-Authenticate", `Basic realm="debug"`)
-			http.Error(w, "who are you?", http.StatusUnauthorized)
+			http.Error(w, "authentication required", http.StatusUnauthorized)
 			return
 		}
 		wheels.ServeHTTP(w, r)

@@ -1,33 +1,36 @@
 package debug
 
 import (
+	"embed"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
-	"net/url"
-	"slices"
-	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/timingwheel-go/timingwheel"
 	"github.com/timingwheel-go/timingwheel/internal/source"
+	"github.com/timingwheel-go/timingwheel/internal/webpage"
 )
 
-// Source is what a Handler asks of a wheel: [timingwheel.TimingWheel] and [timingwheel.Timeouts]
-// are sources. Its methods are called on the goroutine of a request, for one wheel by one goroutine
-// at a time. A Source may also have the method WriteProfile, as these two have. It may be called at
-// the same time as the other methods.
+// Source is a wheel as a Handler reads it. [timingwheel.TimingWheel] and [timingwheel.Timeouts] are
+// sources. The handler calls the methods on the goroutine of a request, for one wheel on one
+// goroutine at a time. A Source may also have the method WriteProfile, as these two have. The
+// handler may call WriteProfile at the same time as the other methods.
 type Source interface {
 	Len() int
 	Stats() timingwheel.Stats
 	Occupancy() timingwheel.Occupancy
 }
 
-// Handler serves the page and the JSON of the wheels that were added. Its zero value has none and
-// is ready to use. It may be mounted at any path and needs no [http.StripPrefix]: it looks at the
-// query only.
+//go:embed assets
+var own embed.FS
+
+// assets are the parts of the page.
+var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(own) })
+
+// Handler serves the page and the JSON of the wheels that were added. Its zero value has no wheels
+// and is ready to use. A Handler may be mounted at any path and needs no [http.StripPrefix],
+// because it reads the query only.
 //
 //	?                      the page
 //	?wheel=NAME            the page, with that wheel chosen; without a name it is the first one that was added
@@ -38,80 +41,39 @@ type Source interface {
 //
 // All methods may be called at any time from any goroutine. A Handler must not be copied.
 type Handler struct {
-	mu     sync.Mutex
-	wheels []*watched // in the order of Add
-	list   cache      // of all names
+	wheels webpage.Registry[*watched]
+	list   cache // of all names
 }
-
-// maxName is the longest name of a wheel in bytes.
-const maxName = 128
 
 // ErrName is wrapped by the errors of [Handler.Add].
 var ErrName = errors.New("timingwheel/debug: bad name of a wheel")
 
-// Add shows the wheel under the name, behind those that are there. A name that is empty, longer
-// than 128 bytes, not UTF-8 or in use gives an error that wraps [ErrName], and changes nothing; a
-// nil source, also a nil pointer, panics. A wheel that was stopped may be added, and one that is
-// stopped later stays: what it has counted can still be seen. The handler keeps it alive until
-// Remove.
+// Add adds the wheel to the end of the list under the name. A name that is empty, longer than 128
+// bytes, not UTF-8 or in use gives an error that wraps [ErrName], and changes nothing. A nil source
+// or nil pointer panics. A stopped wheel may be added, and a wheel that is stopped later stays: the
+// page shows its counters. The handler keeps the wheel in memory until Remove.
 func (h *Handler) Add(name string, w Source) error {
 	if source.Missing(w) {
 		panic(fmt.Sprintf("timingwheel/debug: Add of a nil %T as wheel %q", w, name))
 	}
-	if name == "" || len(name) > maxName || !utf8.ValidString(name) {
-		return fmt.Errorf("%w: %q; accepted is UTF-8 of 1 to %d bytes", ErrName, name, maxName)
-	}
-	if !h.add(&watched{name: name, source: w}) {
-		return fmt.Errorf("%w: %q is in use; accepted is a name that is not, or was removed", ErrName, name)
+	if err := h.wheels.Add(name, &watched{name: name, source: w}); err != nil {
+		return fmt.Errorf("%w: %w", ErrName, err)
 	}
 	h.list.forget()
 	return nil
 }
 
-func (h *Handler) add(w *watched) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.index(w.name) >= 0 {
-		return false
-	}
-	h.wheels = append(h.wheels, w)
-	return true
-}
-
-// Remove takes the wheel of that name off the page and reports whether there was one. Requests that
-// are under way may still look at it.
+// Remove takes the wheel of that name off the page and reports whether there was one. Requests
+// under way may still look at the wheel.
 func (h *Handler) Remove(name string) bool {
-	removed := h.remove(name)
+	removed := h.wheels.Remove(name)
 	h.list.forget()
 	return removed
 }
 
-func (h *Handler) remove(name string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	i := h.index(name)
-	if i < 0 {
-		return false
-	}
-	h.wheels = slices.Delete(h.wheels, i, i+1)
-	return true
-}
-
-// index returns the index of the wheel of that name, or -1 if there is none. mu is held.
-func (h *Handler) index(name string) int {
-	return slices.IndexFunc(h.wheels, func(w *watched) bool { return w.name == name })
-}
-
-// all returns the wheels in a new slice.
-func (h *Handler) all() []*watched {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.wheels)
-}
-
 // ServeHTTP answers GET and HEAD, and refuses other methods.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	guard(w.Header(), trustworthy(r))
+	webpage.Guard(w, r)
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "method "+r.Method+": accepted are GET and HEAD", http.StatusMethodNotAllowed)
@@ -119,46 +81,18 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	query := r.URL.Query()
 	if query.Has("asset") {
-		serveAsset(w, r, query.Get("asset"))
+		assets().Serve(w, r, query.Get("asset"))
 		return
 	}
 	w.Header().Set("Vary", "Accept")
 	switch format := query.Get("format"); {
-	case format == "json", format == "" && prefersJSON(r.Header.Values("Accept")):
+	case format == "json", format == "" && webpage.PrefersJSON(r.Header.Values("Accept")):
 		h.serveJSON(w, r, query.Get("wheel"))
 	case format == "", format == "html":
-		serveAsset(w, r, pageName)
+		assets().Serve(w, r, webpage.Name)
 	case format == "pprof":
 		h.serveProfile(w, r, query.Get("wheel"))
 	default:
 		http.Error(w, fmt.Sprintf("format %q: accepted are html, json and pprof", format), http.StatusBadRequest)
 	}
-}
-
-// guard sets the headers that keep other sites out: they may neither frame the page, nor read its
-// data, nor get a script into it.
-func guard(h http.Header, trustworthy bool) {
-	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "+
-		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Frame-Options", "DENY")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	if trustworthy { // else browsers ignore it, and complain
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	}
-}
-
-// trustworthy reports whether a browser is sure where the page comes from: by encryption, here or
-// at a proxy, or as it is its own machine.
-func trustworthy(r *http.Request) bool {
-	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
-		return true
-	}
-	host := strings.ToLower((&url.URL{Host: r.Host}).Hostname())
-	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.IsLoopback()
 }

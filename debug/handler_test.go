@@ -21,11 +21,12 @@ import (
 	"go.uber.org/atomic"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/webpage"
 )
 
 var start = time.Date(2030, time.January, 1, 12, 0, 0, 0, time.UTC)
 
-// manual is a wheel whose clock stands still.
+// manual returns a wheel whose clock stands still.
 func manual(t testing.TB, opts timingwheel.Options) *timingwheel.TimingWheel {
 	t.Helper()
 	opts.Manual, opts.Start = true, start
@@ -86,7 +87,7 @@ func TestPageAndAssets(t *testing.T) {
 	}
 }
 
-// The page names nothing that is not there, and nothing of elsewhere.
+// Each asset that the page names exists, and no asset names another host.
 func TestPageIsWhole(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
@@ -95,8 +96,8 @@ func TestPageIsWhole(t *testing.T) {
 		name, _, _ := strings.Cut(part, `"`)
 		assert.Equal(t, http.StatusOK, request(h, http.MethodGet, "/?asset="+name).Code, name)
 	}
-	assert.Equal(t, len(etags())-1, strings.Count(body, "?asset="), "every asset is used by the page")
-	for name := range etags() {
+	assert.Equal(t, len(assets())-1, strings.Count(body, "?asset="), "every asset is used by the page")
+	for name := range assets() {
 		asset := request(h, http.MethodGet, "/?asset="+name).Body.String()
 		for _, banned := range []string{"https://", "<script>", " style=", " onclick", "innerHTML", "eval("} {
 			assert.NotContains(t, asset, banned, name)
@@ -160,9 +161,8 @@ func TestNoWheels(t *testing.T) {
 	assert.JSONEq(t, `{"schema": 1, "wheels": [], "wheel": null}`, w.Body.String())
 }
 
-// Where a browser is not sure who has sent the page it would write a complaint about this header
-// for each load. Elsewhere it is there: also where a proxy does the encryption, and on one's own
-// machine, where most look at the page.
+// A browser logs a complaint about this header for each page that did not come by an encrypted
+// connection or from its own machine, so such pages do not have it. A proxy may do the encryption.
 func TestOpenerPolicy(t *testing.T) {
 	t.Parallel()
 	for target, want := range map[string]string{
@@ -212,7 +212,7 @@ func TestSeveralWheels(t *testing.T) {
 	document(t, h, "/?format=json&wheel=one", http.StatusNotFound)
 }
 
-// Names may hold anything; they reach the page as JSON only, and that holds no markup.
+// Names may have any text. They reach the page in JSON only, which has no markup.
 func TestNamesWithMarkup(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
@@ -229,11 +229,11 @@ func TestBadNames(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
 	tw := manual(t, timingwheel.Options{})
-	require.NoError(t, h.Add(strings.Repeat("x", maxName), tw))
+	require.NoError(t, h.Add(strings.Repeat("x", webpage.MaxName), tw))
 	for name, want := range map[string]string{
-		"":                             `timingwheel/debug: bad name of a wheel: ""; accepted is UTF-8 of 1 to 128 bytes`,
-		strings.Repeat("x", maxName+1): "accepted is UTF-8 of 1 to 128 bytes",
-		"\xff":                         `"\xff"; accepted is UTF-8 of 1 to 128 bytes`,
+		"":                                     `timingwheel/debug: bad name of a wheel: ""; accepted is UTF-8 of 1 to 128 bytes`,
+		strings.Repeat("x", webpage.MaxName+1): "accepted is UTF-8 of 1 to 128 bytes",
+		"\xff":                                 `"\xff"; accepted is UTF-8 of 1 to 128 bytes`,
 	} {
 		err := h.Add(name, tw)
 		require.ErrorIs(t, err, ErrName)
@@ -248,7 +248,7 @@ func TestBadNames(t *testing.T) {
 	assert.Len(t, document(t, h, "/?format=json", http.StatusOK).Wheels, 2)
 }
 
-// The profile is that of the wheel that was asked for, in the format of pprof.
+// The handler serves the profile of the chosen wheel in the format of pprof.
 func TestProfile(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
@@ -307,7 +307,7 @@ func TestStoppedWheel(t *testing.T) {
 	assert.Len(t, w.Levels, 4)
 }
 
-// counting counts how often it is looked at, and how many do so at once.
+// counting counts looks, and looks that overlap.
 type counting struct {
 	looks, inside atomic.Int32
 	crowd         atomic.Int32
@@ -319,12 +319,12 @@ func (c *counting) Stats() timingwheel.Stats {
 	if c.inside.Inc() > 1 {
 		c.crowd.Inc()
 	}
-	runtime.Gosched() // lets the others come in; to sleep in a bubble they would have to wait for something else than a mutex
+	runtime.Gosched() // a sleep would not do: in a bubble, time does not pass while goroutines wait for a mutex
 	defer c.inside.Dec()
 	return c.Source.Stats()
 }
 
-// However many look at a wheel, it is looked at twice a second, by one at a time.
+// Any number of viewers make two looks a second, one at a time.
 func TestManyViewersCostNoMoreThanOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -350,7 +350,7 @@ func TestManyViewersCostNoMoreThanOne(t *testing.T) {
 	})
 }
 
-// An answer is good for half a second, and nobody gets an older one.
+// An answer is good for half a second, and no viewer gets an older one.
 func TestAnswersAreFresh(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -369,7 +369,7 @@ func TestAnswersAreFresh(t *testing.T) {
 	})
 }
 
-// slow takes its time to answer.
+// slow is a source whose Len takes 100 ms.
 type slow struct{ Source }
 
 func (s slow) Len() int {
@@ -377,8 +377,7 @@ func (s slow) Len() int {
 	return s.Source.Len()
 }
 
-// What takes long to find out is good for longer, so that looking never takes more than a twentieth
-// of a processor.
+// An answer that took long is good for longer, so looking takes at most a twentieth of a processor.
 func TestSlowAnswersAreKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -397,7 +396,7 @@ func TestSlowAnswersAreKept(t *testing.T) {
 	})
 }
 
-// Wheels come and go while they are looked at, armed and stopped.
+// Goroutines add, remove, read, arm and stop wheels at the same time.
 func TestConcurrentUse(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
@@ -429,7 +428,7 @@ func TestConcurrentUse(t *testing.T) {
 	assert.Equal(t, []Entry{{"stays", 0}}, document(t, h, "/?format=json", http.StatusOK).Wheels)
 }
 
-// yielding lets others come in while it is asked.
+// yielding is a source that yields the processor in Len.
 type yielding struct{ Source }
 
 func (y yielding) Len() int {
@@ -437,8 +436,8 @@ func (y yielding) Len() int {
 	return y.Source.Len()
 }
 
-// Once Remove has returned, no list names the wheel, whatever was asked before and is answered
-// later.
+// After Remove has returned, no list names the wheel, even if a request that began earlier is
+// answered later.
 func TestRemovedIsOffTheList(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
@@ -460,5 +459,18 @@ func TestRemovedIsOffTheList(t *testing.T) {
 		require.Equal(t, []Entry{{"stays", 0}, {"goes", 0}}, document(t, h, "/?format=json", http.StatusOK).Wheels)
 		require.True(t, h.Remove("goes"))
 		require.Equal(t, []Entry{{"stays", 0}}, document(t, h, "/?format=json", http.StatusOK).Wheels)
+	}
+}
+
+// The Accept header decides between the page and the JSON, unless the address does.
+func TestAccept(t *testing.T) {
+	t.Parallel()
+	for accept, want := range map[string]string{
+		"": "text/html; charset=utf-8", "*/*": "text/html; charset=utf-8", "application/json": "application/json",
+		"text/html, application/json;q=0.5": "text/html; charset=utf-8",
+	} {
+		assert.Equal(t, want, request(&Handler{}, http.MethodGet, "/", "Accept", accept).Header().Get("Content-Type"), accept)
+		page := request(&Handler{}, http.MethodGet, "/?format=html", "Accept", accept)
+		assert.Equal(t, "text/html; charset=utf-8", page.Header().Get("Content-Type"), accept)
 	}
 }

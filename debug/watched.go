@@ -7,24 +7,24 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/webpage"
 )
 
 // maxAge is how long an answer is good. It is shorter than the second after which a page asks
-// again, so that one viewer always gets a new one, and bounds what any number of them costs.
+// again, so a single viewer always gets a new answer. It bounds the cost of any number of viewers.
 const maxAge = 500 * time.Millisecond
 
-// patience bounds the load: an answer is good for at least this many times the time that it took. A
-// look at a wheel of very many slots may take tens of milliseconds, and must not keep a processor
+// patience bounds the load: an answer is good for at least patience times the time that it took. A
+// look at a wheel with very many slots may take tens of milliseconds and must not keep a processor
 // busy.
 const patience = 20
 
 // cache holds an answer for a while. A caller that finds the answer too old makes a new one, and
-// the others wait for it: there is one look at a time.
+// other callers wait for the new answer, so there is one look at a time.
 type cache struct {
 	mu    sync.Mutex
 	until time.Time
@@ -63,18 +63,18 @@ type watched struct {
 	timers cache // the profile
 }
 
-// profiled is a Source that can tell who holds its timers, see
-// [timingwheel.TimingWheel.WriteProfile].
+// profiled is a Source with a profile of its timers, see [timingwheel.TimingWheel.WriteProfile].
 type profiled interface{ WriteProfile(w io.Writer) error }
 
-// serveProfile answers with the profile of the wheel of that name, or without a name of the first
-// one.
+// serveProfile answers with the profile of the wheel of that name, or of the first wheel if the
+// name is empty.
 func (h *Handler) serveProfile(w http.ResponseWriter, r *http.Request, name string) {
-	chosen := choose(h.all(), name)
-	if chosen == nil {
+	entry, ok := h.wheels.Choose(name)
+	if !ok {
 		http.Error(w, fmt.Sprintf("no wheel %q", name), http.StatusNotFound)
 		return
 	}
+	chosen := entry.Thing
 	p, ok := chosen.source.(profiled)
 	if !ok {
 		http.Error(w, fmt.Sprintf("wheel %q has no profile: %T has no method WriteProfile", chosen.name, chosen.source), http.StatusNotFound)
@@ -93,41 +93,30 @@ func (h *Handler) serveProfile(w http.ResponseWriter, r *http.Request, name stri
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", `attachment; filename="timers.pb.gz"`)
-	send(w, r, http.StatusOK, data)
+	webpage.Send(w, r, http.StatusOK, "application/octet-stream", data)
 }
 
-// serveJSON answers with the list and the wheel of that name, or without a name the first one.
+// serveJSON answers with the list and the wheel of that name, or the first wheel if the name is
+// empty.
 func (h *Handler) serveJSON(w http.ResponseWriter, r *http.Request, name string) {
 	data, status, err := h.document(name)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	send(w, r, status, data)
-}
-
-// send sends an answer that no cache may store.
-func send(w http.ResponseWriter, r *http.Request, status int, data []byte) {
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
-	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(data) // the client is gone
-	}
+	webpage.Send(w, r, status, "application/json", data)
 }
 
 func (h *Handler) document(name string) (data []byte, status int, err error) {
-	// The list of wheels is read within fresh. A list that was read before would outlive a Remove
-	// or an Add meanwhile.
-	wheels, err := h.list.fresh(func() ([]byte, error) { return json.Marshal(list(h.all())) })
+	// fresh reads the list of wheels. A list that was read before fresh could be older than a
+	// concurrent Remove or Add.
+	wheels, err := h.list.fresh(func() ([]byte, error) { return json.Marshal(list(h.wheels.All())) })
 	if err != nil {
 		return nil, 0, err
 	}
-	w := choose(h.all(), name)
-	if w == nil {
+	entry, ok := h.wheels.Choose(name)
+	if !ok {
 		missing := ""
 		status = http.StatusOK
 		if name != "" {
@@ -136,6 +125,7 @@ func (h *Handler) document(name string) (data []byte, status int, err error) {
 		data, err = assemble(missing, wheels, json.RawMessage("null"))
 		return data, status, err
 	}
+	w := entry.Thing
 	wheel, err := w.json.fresh(func() ([]byte, error) { return json.Marshal(look(w.name, w.source)) })
 	if err != nil {
 		return nil, 0, err
@@ -144,8 +134,8 @@ func (h *Handler) document(name string) (data []byte, status int, err error) {
 	return data, http.StatusOK, err
 }
 
-// assemble makes a [Document] of parts that are JSON already. To have them encoded once more, and
-// so looked through, would be most of the cost of a request.
+// assemble makes a [Document] of parts that are JSON already. Encoding the parts once more would be
+// most of the cost of a request.
 func assemble(missing string, wheels, wheel json.RawMessage) ([]byte, error) {
 	data := make([]byte, 0, len(wheels)+len(wheel)+64)
 	data = fmt.Appendf(data, `{"schema":%d,`, Schema)
@@ -159,20 +149,10 @@ func assemble(missing string, wheels, wheel json.RawMessage) ([]byte, error) {
 	return fmt.Appendf(data, `"wheels":%s,"wheel":%s}`, wheels, wheel), nil
 }
 
-func list(all []*watched) []Entry {
+func list(all []webpage.Entry[*watched]) []Entry {
 	entries := make([]Entry, len(all))
-	for i, w := range all {
-		entries[i] = Entry{w.name, w.source.Len()}
+	for i, e := range all {
+		entries[i] = Entry{e.Name, e.Thing.source.Len()}
 	}
 	return entries
-}
-
-// choose is the wheel of that name, or the first one where there is no name; nil if there is none.
-func choose(all []*watched, name string) *watched {
-	for _, w := range all {
-		if name == "" || w.name == name {
-			return w
-		}
-	}
-	return nil
 }

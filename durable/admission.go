@@ -13,23 +13,22 @@ import (
 //
 // A message that is due when it is claimed may begin with the claim. That saves the call by which
 // it would begin, about a third of the store's work, and half of the latency of a message without a
-// delay. A claim begins at most as many messages as it was granted takers; these takers are set
-// aside while the claim is under way.
+// delay. A claim begins at most as many messages as it was granted takers. These takers are
+// reserved while the claim is under way.
 //
 // If takers are many and quick, a partition with overdue messages claims only what it was granted,
 // because each other message would need a call of its own to begin. A partition that gets no grant
-// is hungry and waits for its turn.
+// waits for one, and partitions get grants in turn.
 type admission struct {
-	opts    *ConsumerOptions
-	owned   int // partitions
-	waiting int // takers that wait
-	begun   int // messages that have begun and wait for a taker
-	pace    pace
-	hungry  fifo[*share]
+	opts     *ConsumerOptions
+	handover *handover // the takers that wait, and the messages that have begun
+	owned    int       // partitions
+	pace     pace
+	waiting  fifo[*share] // the partitions that wait for a grant
 
 	// beginning counts the messages that the store was asked to begin and has not answered, those
-	// that have begun and wait for their due time, and the granted takers. Partitions that stand
-	// aside do not count.
+	// that have begun and wait for their due time, and the granted takers. Stalled partitions do
+	// not count.
 	beginning int
 }
 
@@ -40,21 +39,25 @@ type share struct {
 
 	unbegun int  // messages claimed and not begun
 	bytes   int  // of their bodies
-	starved bool // the pump would claim more if there were fewer
+	full    bool // the pump would claim more if there were fewer
 
-	overdue bool          // the store has messages that are due, as far as is known
-	granted int           // takers set aside for the claim under way
-	hungry  bool          // the share is in admission.hungry
-	claims  uint          // the claims that have ended
-	trip    time.Duration // of the last claim, at most beginPatience
+	paused    bool          // the last claim said so; nothing is claimed, begun or handed to a taker
+	overdue   bool          // the store has messages that are due, as far as is known
+	granted   int           // takers reserved for the claim under way
+	waiting   bool          // the share is in admission.waiting
+	claims    uint          // the claims that have ended
+	roundTrip time.Duration // of the last claim, at most stallTime
 
-	asked int  // messages whose begin has not been answered
-	call  uint // odd while a begin call is under way; it rises by one at the start and end of each
-	away  bool // that call takes long, and the partition stands aside
+	asked   int  // messages whose begin has not been answered
+	call    uint // odd while a begin call is under way; it rises by one at the start and end of each
+	stalled bool // that call takes long
 }
 
 // urgent is how far ahead messages are claimed at once; see pump.
 func (o *ConsumerOptions) urgent() time.Duration { return o.Horizon / 5 }
+
+// hold is the lease of a message that has not begun.
+func (o *ConsumerOptions) hold() time.Duration { return min(o.Membership, o.Visibility) }
 
 // quota is the number of messages that each owned partition may have claimed and not begun.
 func (a *admission) quota() int { return max(1, a.opts.Prefetch/max(1, a.owned)) }
@@ -72,8 +75,8 @@ func (a *admission) claimed(s *share, size int) {
 func (a *admission) unclaimed(s *share, size int) {
 	s.unbegun--
 	s.bytes -= size
-	if s.starved && s.unbegun <= a.quota()/2 && s.bytes <= a.quotaBytes()/2 {
-		s.starved = false
+	if s.full && s.unbegun <= a.quota()/2 && s.bytes <= a.quotaBytes()/2 {
+		s.full = false
 		s.wake()
 	}
 }
@@ -83,8 +86,8 @@ func (a *admission) unclaimed(s *share, size int) {
 func (a *admission) room(s *share) (messages, bytes int, horizon time.Duration) {
 	most := a.quotaBytes()
 	messages, bytes = a.quota()-s.unbegun, most-s.bytes
-	s.starved = messages <= 0 || bytes <= 0
-	if s.starved {
+	s.full = messages <= 0 || bytes <= 0
+	if s.full {
 		return 0, 1, a.opts.Horizon
 	}
 	if m, b := messages-a.quota()/4, bytes-most/4; m > 0 && b > 0 {
@@ -98,23 +101,26 @@ const quickPace = 64
 
 func (a *admission) quick() bool { return a.pace.ahead >= quickPace }
 
-// free is the number of takers for which no message is under way.
-func (a *admission) free() int { return a.waiting + a.pace.ahead - a.beginning - a.begun }
+// takers is the number of takers that wait or are expected soon.
+func (a *admission) takers() int { return a.handover.takers.len() + a.pace.ahead }
 
-// least is the smallest grant. If takers are quick it is a quarter of them, as a small claim costs
-// nearly as much as a large one.
-func (a *admission) least() int {
+// free is the number of takers for which no message has begun or begins.
+func (a *admission) free() int { return a.takers() - a.beginning - a.handover.begun.len() }
+
+// leastGrant is the smallest grant. If takers are quick it is a quarter of them, as a small claim
+// costs nearly as much as a large one.
+func (a *admission) leastGrant() int {
 	if !a.quick() {
 		return 1
 	}
-	return max(1, min(driver.MaxBatch/2, (a.waiting+a.pace.ahead)/4))
+	return max(1, min(driver.MaxBatch/2, a.takers()/4))
 }
 
-// grant sets takers aside for the next claim of a partition, unless messages that it claimed before
-// are about to begin; these come first.
+// grant reserves takers for the next claim of a partition, unless messages that it claimed before
+// are about to begin, which come first.
 func (a *admission) grant(s *share) {
 	n := a.free()
-	if s.granted > 0 || !s.overdue || s.asked > 0 || n < a.least() {
+	if s.granted > 0 || !s.overdue || s.asked > 0 || n < a.leastGrant() {
 		return
 	}
 	if !a.quick() {
@@ -130,13 +136,21 @@ func (a *admission) ungrant(s *share) {
 	s.granted = 0
 }
 
-// plan is what the next claim of a partition may take. It reports false if the partition has to
-// wait for a grant. A partition that is stale, that is, was not claimed from for long, does not
-// wait, because claims also end leases.
+// emptyClaim is a claim of no messages.
+func (a *admission) emptyClaim(s *share) driver.Claim {
+	return driver.Claim{
+		Partition: s.partition, Visibility: a.opts.Visibility, Hold: a.opts.hold(),
+		MaxCrashes: a.opts.MaxCrashes,
+	}
+}
+
+// plan returns the next claim of a partition, or false if the partition has to wait for a grant. A
+// partition that is stale, because its last claim was long ago, does not wait, because claims also
+// end leases.
 func (a *admission) plan(s *share, stale bool) (claim driver.Claim, ok bool) {
-	claim = driver.Claim{Partition: s.partition, MaxCrashes: a.opts.MaxCrashes}
+	claim = a.emptyClaim(s)
 	claim.Max, claim.MaxBytes, claim.Horizon = a.room(s)
-	if a.hungry.len() == 0 && (claim.Max > 0 || a.quick()) { // else hungry partitions come first
+	if a.waiting.len() == 0 && (claim.Max > 0 || a.quick()) { // else partitions that wait come first
 		a.grant(s)
 	}
 	claim.Begin = s.granted
@@ -148,58 +162,58 @@ func (a *admission) plan(s *share, stale bool) (claim driver.Claim, ok bool) {
 	case s.granted > 0:
 		claim.Max, claim.MaxBytes, claim.Horizon = claim.Begin, maxBatchBytes, 0
 	default:
-		if !s.hungry && !s.away { // a partition that stands aside is woken when it comes back
-			s.hungry = true
-			a.hungry.push(s)
+		if !s.waiting && !s.stalled { // a stalled partition is woken when its begin call ends
+			s.waiting = true
+			a.waiting.push(s)
 		}
 		return claim, false
 	}
-	a.sated(s)
+	a.endWait(s)
 	claim.Max, claim.MaxBytes = min(claim.Max, driver.MaxBatch), min(claim.MaxBytes, maxBatchBytes)
 	return claim, true
 }
 
-// feed grants takers to hungry partitions in turn.
-func (a *admission) feed() {
-	for range a.hungry.len() {
-		if a.quick() && a.free() < a.least() {
+// grantNext grants takers to the partitions that wait for them, in turn.
+func (a *admission) grantNext() {
+	for range a.waiting.len() {
+		if a.quick() && a.free() < a.leastGrant() {
 			return
 		}
-		s := a.hungry.pop()
+		s := a.waiting.pop()
 		if a.quick() {
-			if a.grant(s); s.granted == 0 && s.overdue && !s.away {
-				a.hungry.push(s)
+			if a.grant(s); s.granted == 0 && s.overdue && !s.stalled {
+				a.waiting.push(s)
 				continue
 			}
 		}
-		s.hungry = false
+		s.waiting = false
 		s.wake()
 	}
 }
 
-// sated ends a partition's wait for a grant. A claim that goes without one could not use a grant
+// endWait ends a partition's wait for a grant. A claim that goes without one could not use a grant
 // that comes while it is under way, and might keep it for long.
-func (a *admission) sated(s *share) {
-	if s.hungry {
-		s.hungry = false
-		a.hungry.keep(func(other *share) bool { return other != s })
+func (a *admission) endWait(s *share) {
+	if s.waiting {
+		s.waiting = false
+		a.waiting.keep(func(other *share) bool { return other != s })
 	}
 }
 
 // disowned ends a partition's wait for a grant, and what it was granted.
 func (a *admission) disowned(s *share) {
-	a.sated(s)
+	a.endWait(s)
 	a.ungrant(s)
 	s.overdue = false
 }
 
-// claimEnded notes the end of a claim; trip is negative if it failed.
-func (a *admission) claimEnded(s *share, trip time.Duration, overdue bool) {
+// claimEnded notes the end of a claim; roundTrip is negative if it failed.
+func (a *admission) claimEnded(s *share, roundTrip time.Duration, overdue bool) {
 	a.ungrant(s)
 	s.claims++
 	s.overdue = overdue
-	if trip >= 0 {
-		s.trip = min(trip, beginPatience)
+	if roundTrip >= 0 {
+		s.roundTrip = min(roundTrip, stallTime)
 	}
 }
 
@@ -215,33 +229,33 @@ func (a *admission) answered(s *share) { s.asked-- }
 // arrived ends the account of a message that was beginning or waited for its due time.
 func (a *admission) arrived() { a.beginning-- }
 
-// beginPatience is how long a call by which messages of a partition begin, or a claim with a grant,
-// may keep takers from other partitions. It is long for a call and short for a waiting message.
-const beginPatience = 100 * time.Millisecond
+// stallTime is how long a claim with a grant, or a begin call, may keep takers from other
+// partitions. It is long for a call and short for a waiting message.
+const stallTime = 100 * time.Millisecond
 
-// callStarts notes the start of a begin call, and returns its number for standAside.
-func (a *admission) callStarts(s *share) (call uint) {
+// callStarts notes the start of a begin call, and returns its number for stall.
+func (a *admission) callStarts(s *share) (number uint) {
 	s.call++
 	return s.call
 }
 
-// standAside takes a partition out of the account of beginning messages if the call is still under
-// way, so that messages of other partitions begin. One master of a Cluster may be away.
-func (a *admission) standAside(s *share, call uint) {
-	if s.call == call {
-		s.away = true
+// stall stalls a partition if its begin call is still under way: messages of other partitions begin
+// in place of those that the call begins. One master of a Cluster may be away.
+func (a *admission) stall(s *share, number uint) {
+	if s.call == number {
+		s.stalled = true
 		a.beginning -= s.asked
 	}
 }
 
-// callEnds takes the partition in again. It reports whether the partition stood aside.
-func (a *admission) callEnds(s *share) (away bool) {
+// callEnds notes the end of a begin call. It reports whether the partition was stalled.
+func (a *admission) callEnds(s *share) (stalled bool) {
 	s.call++
-	if away = s.away; away {
-		s.away = false
+	if stalled = s.stalled; stalled {
+		s.stalled = false
 		a.beginning += s.asked
 	}
-	return away
+	return stalled
 }
 
 // pace is how many messages may begin ahead of takers: about as many as the takers have taken in

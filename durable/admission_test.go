@@ -2,24 +2,28 @@ package durable
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// planning is the admission of two partitions that are overdue, with takers that wait and others
-// that are expected.
+// planning returns the admission of two overdue partitions, with takers that wait and takers that
+// are expected.
 func planning(t *testing.T, waiting, ahead, beginning int) (a *admission, first, second *share) {
 	t.Helper()
 	opts, err := ConsumerOptions{}.withDefaults()
 	require.NoError(t, err)
-	a = &admission{opts: &opts, owned: 2, waiting: waiting, beginning: beginning}
+	a = &admission{opts: &opts, owned: 2, handover: new(handover), beginning: beginning}
+	for range waiting {
+		require.Nil(t, a.handover.take(newTaker(), time.Time{}))
+	}
 	a.pace.ahead = ahead
 	return a, &share{partition: 0, overdue: true, wake: func() {}}, &share{partition: 1, overdue: true, wake: func() {}}
 }
 
-func TestPlanOfAnOverduePartition(t *testing.T) {
+func TestPlanGrantsNoMoreThanTheTakers(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		what                      string
@@ -48,7 +52,7 @@ func TestPlanOfAnOverduePartition(t *testing.T) {
 	}
 }
 
-func TestPartitionsAreFedInTurn(t *testing.T) {
+func TestPartitionsGetGrantsInTurn(t *testing.T) {
 	t.Parallel()
 	a, first, second := planning(t, 0, 200, 200)
 	_, ok := a.plan(first, false)
@@ -57,27 +61,27 @@ func TestPartitionsAreFedInTurn(t *testing.T) {
 	claim, ok := a.plan(second, false)
 	assert.False(t, ok, "the other one comes first")
 	assert.Zero(t, claim.Begin)
-	a.feed()
+	a.grantNext()
 	assert.Equal(t, 200, first.granted)
 	assert.Zero(t, second.granted)
 	a.disowned(first)
-	a.feed()
+	a.grantNext()
 	assert.False(t, first.overdue)
 	assert.Zero(t, first.granted)
 	assert.Equal(t, 200, second.granted, "its turn has come")
 	assert.Zero(t, a.free())
 }
 
-func TestPartitionThatEndsIsNotFed(t *testing.T) {
+func TestDisownedPartitionGetsNoGrant(t *testing.T) {
 	t.Parallel()
 	a, s, _ := planning(t, 0, 200, 200)
 	_, ok := a.plan(s, false)
 	assert.False(t, ok)
 	a.disowned(s)
-	assert.Zero(t, a.hungry.len())
+	assert.Zero(t, a.waiting.len())
 }
 
-func TestPartitionWithoutRoomIsGrantedNothingIfTakersAreSlow(t *testing.T) {
+func TestFullPartitionGetsNoGrantIfTakersAreSlow(t *testing.T) {
 	t.Parallel()
 	a, s, _ := planning(t, 10, 0, 0)
 	s.unbegun = a.quota()
@@ -88,9 +92,9 @@ func TestPartitionWithoutRoomIsGrantedNothingIfTakersAreSlow(t *testing.T) {
 	assert.Zero(t, a.beginning)
 }
 
-// A claim that is made without a grant, because its partition is stale, is given none while it is
-// under way: it could not use the grant, and would keep it for as long as the claim takes.
-func TestClaimWithoutAGrantIsGivenNoneLater(t *testing.T) {
+// A claim without a grant, because its partition is stale, gets none while it is under way. It
+// could not use the grant, and would keep it as long as the claim takes.
+func TestClaimWithoutAGrantGetsNoneLater(t *testing.T) {
 	t.Parallel()
 	a, s, _ := planning(t, 0, 200, 200)
 	_, ok := a.plan(s, false)
@@ -99,7 +103,7 @@ func TestClaimWithoutAGrantIsGivenNoneLater(t *testing.T) {
 	assert.True(t, ok, "it is stale")
 	assert.Zero(t, claim.Begin)
 	a.beginning = 0
-	a.feed()
+	a.grantNext()
 	assert.Zero(t, s.granted)
 	assert.Equal(t, 200, a.free())
 }

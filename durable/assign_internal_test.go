@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// randomMembers are names like those of consumers, different for each seed.
+// randomMembers returns names like those of consumers, different for each seed.
 func randomMembers(random *rand.Rand, n int) []string {
 	members := make([]string, n)
 	for i := range members {
@@ -51,8 +51,8 @@ func TestAssignmentIsBalanced(t *testing.T) {
 	}
 }
 
-// A member that joins or leaves moves few partitions. Rendezvous hashing without bounds moves those
-// of this member only, but gives one of eight members 1.76 times the mean of 32 partitions.
+// A member that joins or leaves moves few partitions. Rendezvous hashing without bounds moves
+// fewer, but gives one of eight members 1.76 times the mean of 32 partitions.
 func TestAssignmentMovesFewPartitions(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

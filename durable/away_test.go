@@ -17,7 +17,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// awayBackend is a Cluster of which one master can be away: that of partition away.
+// awayBackend is a Cluster with one master that can be unreachable, that of partition away.
 type awayBackend struct {
 	driver.Backend
 	away *atomic.Int64
@@ -37,8 +37,9 @@ func (b awayBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Ou
 	return b.Backend.Apply(ctx, batch)
 }
 
-// A partition that cannot be reached does not hold up the others, and goes on when it is back.
-func TestPartitionThatIsAwayHoldsUpNoOther(t *testing.T) {
+// A partition that cannot be reached does not delay the others, and goes on when it can be reached
+// again.
+func TestUnreachablePartitionDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var away atomic.Int64
@@ -48,7 +49,7 @@ func TestPartitionThatIsAwayHoldsUpNoOther(t *testing.T) {
 		var late atomic.Int64
 		var n [2]atomic.Int64
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
-			p := durable.PartitionOf(d.ID, 2)
+			p := driver.PartitionOf(d.ID, 2)
 			n[p].Add(1)
 			if p == 0 {
 				late.Store(max(late.Load(), int64(time.Since(d.Due))))
@@ -74,7 +75,7 @@ func TestPartitionThatIsAwayHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// slowBackend answers now and then late where a message is to begin.
+// slowBackend answers begin calls late from time to time.
 type slowBackend struct {
 	driver.Backend
 	calls *atomic.Int64
@@ -87,8 +88,7 @@ func (b slowBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Ou
 	return b.Backend.Apply(ctx, batch)
 }
 
-// A partition that stands aside keeps its order.
-func TestSlowPartitionKeepsItsOrder(t *testing.T) {
+func TestStalledPartitionKeepsItsOrder(t *testing.T) {
 	t.Parallel()
 	for _, concurrency := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestSlowPartitionKeepsItsOrder(t *testing.T) {
 			n := 0
 			stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
 				mu.Lock()
-				p := durable.PartitionOf(d.ID, 2)
+				p := driver.PartitionOf(d.ID, 2)
 				if concurrency == 1 {
 					assert.False(t, d.Due.Before(last[p]), "message %s", d.ID)
 				}
@@ -123,7 +123,7 @@ func TestSlowPartitionKeepsItsOrder(t *testing.T) {
 	}
 }
 
-// slowBeginBackend takes long for messages of one partition that begin by a call of their own.
+// slowBeginBackend takes long for begin calls of one partition.
 type slowBeginBackend struct {
 	driver.Backend
 	partition int
@@ -137,17 +137,16 @@ func (b slowBeginBackend) Apply(ctx context.Context, batch driver.Batch) ([]driv
 	return b.Backend.Apply(ctx, batch)
 }
 
-// idOf is an id of a message of one partition of two.
+// idOf returns an id of a message of one of two partitions.
 func idOf(part, i int) string {
 	for n := 0; ; n++ {
-		if id := fmt.Sprint(i, "-", n); durable.PartitionOf(id, 2) == part {
+		if id := fmt.Sprint(i, "-", n); driver.PartitionOf(id, 2) == part {
 			return id
 		}
 	}
 }
 
-// A partition that stands aside keeps no other one from being granted takers.
-func TestPartitionThatIsAwayIsNotFedFirst(t *testing.T) {
+func TestUnreachablePartitionTakesNoGrantsFromOthers(t *testing.T) {
 	t.Parallel()
 	slow := func(b driver.Backend) driver.Backend { return slowBeginBackend{b, 1, 20 * time.Second} }
 	bubbleOf(t, slow, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue) {

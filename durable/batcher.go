@@ -1,37 +1,35 @@
 package durable
 
 import (
-	"container/list"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// maxBatchBytes is the size of a batch of bodies, so that a store is not held up for long; one larger message goes alone.
+// maxBatchBytes is the size of the bodies of a batch, so that it does not hold up the store for
+// long. One larger message goes alone.
 const maxBatchBytes = 1 << 20
 
-// batcher makes few calls of many: what is asked for while a call is under way goes together in the next one, up to
-// [driver.MaxBatch] at once. So one caller alone waits for nobody, and many share a round trip or an fsync. One call is under way at a time.
-//
-// It is group commit as databases have it, with the call under way in place of a timer.
+// batcher is a group commit: it combines many requests into few calls. Requests that come while a
+// call is under way go together in the next one, up to [driver.MaxBatch] of them. A single caller
+// does not wait, and many callers share a round trip or an fsync. One call is under way at a time.
 type batcher[Q, R any] struct {
 	flush func(requests []Q) ([]R, error)
 	key   func(Q) string    // requests of one batch have different keys
 	size  func(Q) int       // bytes of a request; nil: they do not matter
-	alike func(a, b Q) bool // requests of one batch are; nil: all are
+	alike func(a, b Q) bool // requests of one batch are alike; nil: all are
 
-	alone func(context.Context, Q) (R, error) // instead of flush for a caller who waits, if the store groups calls; nil: it does not
+	// direct is called in place of flush for a caller that waits, if the store groups calls itself.
+	direct func(context.Context, Q) (R, error)
 
-	patience time.Duration // how long flush tries where the store cannot be reached
+	retryFor time.Duration // how long flush tries if the store cannot be reached
 
 	mu      sync.Mutex
-	waiting fifo[*call[Q, R]]
-	left    int // calls of waiting whose callers have given up
-	flying  bool
+	waiting lazyFifo[*call[Q, R]]
+	running bool // run is
 }
 
 // call is a request on its way. Its state changes under batcher.mu:
@@ -44,20 +42,20 @@ type call[Q, R any] struct {
 	waiting *outcome[R]   // instead of then
 	asked   time.Duration // since processStart
 	sent    bool
-	left    bool  // the caller has given up before it was sent
-	room    *room // where it has a place until it is over; nil: none
-	bytes   int   // that it takes up there
+	left    bool  // the caller gave up before it was sent
+	room    *room // in which it has a place until it is over; nil: none
+	bytes   int   // of its place
 }
 
-// outcome is that of a call whose caller waits.
+// outcome is the result of a call whose caller waits.
 type outcome[R any] struct {
 	result R
 	err    error
 	done   chan struct{}
 }
 
-// do waits for the result of a request, which has a place in a room unless that is nil. If ctx ends before the request is sent, it
-// is not sent; if ctx ends later, it may still take place.
+// do waits for the result of a request, which has a place in a room unless that is nil. If ctx ends
+// before the request is sent, it is not sent. If ctx ends later, it may still take place.
 func (b *batcher[Q, R]) do(ctx context.Context, room *room, request Q) (R, error) {
 	bytes := 0
 	if b.size != nil {
@@ -69,8 +67,8 @@ func (b *batcher[Q, R]) do(ctx context.Context, room *room, request Q) (R, error
 			return zero, err
 		}
 	}
-	if b.alone != nil {
-		return b.doAlone(ctx, room, bytes, request)
+	if b.direct != nil {
+		return b.doDirect(ctx, room, bytes, request)
 	}
 	c := newCall[Q, R](request)
 	c.room, c.bytes = room, bytes
@@ -78,9 +76,10 @@ func (b *batcher[Q, R]) do(ctx context.Context, room *room, request Q) (R, error
 	return b.wait(ctx, c)
 }
 
-// doAlone has the store group the call, which keeps its place in the room until the store is done with it.
-func (b *batcher[Q, R]) doAlone(ctx context.Context, room *room, bytes int, request Q) (R, error) {
-	r, err := b.alone(ctx, request)
+// doDirect lets the store group the call, which keeps its place in the room until the store is done
+// with it.
+func (b *batcher[Q, R]) doDirect(ctx context.Context, room *room, bytes int, request Q) (R, error) {
+	r, err := b.direct(ctx, request)
 	var underWay *driver.UnderWayError
 	switch {
 	case err != nil && errors.As(err, &underWay):
@@ -97,6 +96,7 @@ func (b *batcher[Q, R]) doAlone(ctx context.Context, room *room, bytes int, requ
 	return r, err
 }
 
+// newCall makes a call whose caller waits.
 func newCall[Q, R any](request Q) *call[Q, R] {
 	c := &struct {
 		call[Q, R]
@@ -124,7 +124,7 @@ func (b *batcher[Q, R]) wait(ctx context.Context, c *call[Q, R]) (R, error) {
 	}
 }
 
-// leave takes a call out of those that wait, unless it has been sent. What has left stays in the array until half of that has.
+// leave takes a call out of those that wait, unless it has been sent.
 func (b *batcher[Q, R]) leave(c *call[Q, R]) {
 	b.mu.Lock()
 	if c.sent || c.left {
@@ -133,14 +133,13 @@ func (b *batcher[Q, R]) leave(c *call[Q, R]) {
 	}
 	var none Q
 	c.left, c.request = true, none
-	b.left++
-	if b.left > 32 && b.left > b.waiting.len()/2 {
-		b.waiting.keep(func(c *call[Q, R]) bool { return !c.left })
-		b.left = 0
-	}
+	b.waiting.removed()
 	b.mu.Unlock()
 	c.leaveRoom()
 }
+
+// gone reports whether the caller has given up.
+func (c *call[Q, R]) gone() bool { return c.left }
 
 func (c *call[Q, R]) leaveRoom() {
 	if c.room != nil {
@@ -153,6 +152,7 @@ func (b *batcher[Q, R]) send(request Q, then func(R, error)) {
 	b.add(&call[Q, R]{request: request, then: then})
 }
 
+// add adds calls, and starts run if it is not running.
 func (b *batcher[Q, R]) add(calls ...*call[Q, R]) {
 	now := time.Since(processStart)
 	for _, c := range calls {
@@ -160,8 +160,8 @@ func (b *batcher[Q, R]) add(calls ...*call[Q, R]) {
 	}
 	b.mu.Lock()
 	b.waiting.push(calls...)
-	start := !b.flying
-	b.flying = true
+	start := !b.running
+	b.running = true
 	b.mu.Unlock()
 	if start {
 		go b.run()
@@ -177,7 +177,7 @@ func (b *batcher[Q, R]) run() {
 		if len(batch) == 0 {
 			return
 		}
-		err := b.fly(batch)
+		err := b.flushBatch(batch)
 		clear(batch)
 		if errors.Is(err, ErrUnavailable) {
 			b.fail(err)
@@ -185,15 +185,18 @@ func (b *batcher[Q, R]) run() {
 	}
 }
 
-// fail ends what has waited, while the store could not be reached, for about as long as a call tries: otherwise what comes later would wait for as
-// long as all batches before it together.
+// fail ends the calls that have waited for at least half of retryFor while the store could not be
+// reached. Otherwise a call would wait as long as all batches before it together.
 func (b *batcher[Q, R]) fail(err error) {
 	var over []*call[Q, R]
 	b.mu.Lock()
-	for b.waiting.len() > 0 && time.Since(processStart)-b.waiting.first().asked > b.patience/2 {
-		if c := b.pop(); c != nil {
-			over = append(over, c)
+	for {
+		c, ok := b.waiting.first()
+		if !ok || time.Since(processStart)-c.asked <= b.retryFor/2 {
+			break
 		}
+		b.pop()
+		over = append(over, c)
 	}
 	b.mu.Unlock()
 	for _, c := range over {
@@ -202,7 +205,7 @@ func (b *batcher[Q, R]) fail(err error) {
 	}
 }
 
-// end tells the caller.
+// end hands the result to the caller.
 func (c *call[Q, R]) end(result R, err error) {
 	c.leaveRoom()
 	if c.then != nil {
@@ -213,15 +216,15 @@ func (c *call[Q, R]) end(result R, err error) {
 	close(c.waiting.done)
 }
 
-// take takes the next batch: in the order in which it was asked, up to a second request with the same key.
+// take takes the next batch, in the order of the requests, up to a second request with the same
+// key.
 func (b *batcher[Q, R]) take(batch []*call[Q, R], keys map[string]struct{}) []*call[Q, R] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for bytes := 0; b.waiting.len() > 0 && len(batch) < driver.MaxBatch; {
-		c := b.waiting.first()
-		if c.left {
-			b.pop()
-			continue
+	for bytes := 0; len(batch) < driver.MaxBatch; {
+		c, ok := b.waiting.first()
+		if !ok {
+			break
 		}
 		if b.alike != nil && len(batch) > 0 && !b.alike(batch[0].request, c.request) {
 			break
@@ -236,26 +239,24 @@ func (b *batcher[Q, R]) take(batch []*call[Q, R], keys map[string]struct{}) []*c
 			break
 		}
 		keys[key] = struct{}{}
-		batch = append(batch, b.pop())
+		b.pop()
+		batch = append(batch, c)
 	}
 	if len(batch) == 0 {
-		b.flying = false
+		b.running = false
 	}
 	return batch
 }
 
-// pop takes the first call that waits, nil if its caller has given up.
-func (b *batcher[Q, R]) pop() *call[Q, R] {
-	c := b.waiting.pop()
-	if c.left {
-		b.left--
-		return nil
+// pop takes the first call that waits.
+func (b *batcher[Q, R]) pop() {
+	if c, ok := b.waiting.pop(); ok {
+		c.sent = true
 	}
-	c.sent = true
-	return c
 }
 
-func (b *batcher[Q, R]) fly(batch []*call[Q, R]) error {
+// flushBatch makes the call of a batch, and ends the calls in it.
+func (b *batcher[Q, R]) flushBatch(batch []*call[Q, R]) error {
 	requests := make([]Q, len(batch))
 	for i, c := range batch {
 		requests[i] = c.request
@@ -269,131 +270,4 @@ func (b *batcher[Q, R]) fly(batch []*call[Q, R]) error {
 		c.end(result, err)
 	}
 	return err
-}
-
-// room bounds the calls of producers that wait for the store or are under way, in number and in bytes. A call that finds no room waits
-// for it, in the order of arrival. One call may be larger than the room, if it is alone.
-type room struct {
-	calls, bytes int           // at most
-	patience     time.Duration // how long a call waits for room
-
-	mu        sync.Mutex
-	usedCalls int
-	usedBytes int
-	outages   int       // calls of the store that have failed for outageAfter; while there is one, no call waits for room
-	waiting   list.List // of *roomWaiter
-}
-
-// outageAfter is how long the store has to be unreachable before calls that find no room fail at once.
-const outageAfter = time.Second
-
-type roomWaiter struct {
-	bytes int
-	ready chan error // gets nil when the place is taken for it
-}
-
-// enter takes a place for a call. It waits until there is room, but no longer than ctx and the room's patience.
-func (r *room) enter(ctx context.Context, bytes int) error {
-	r.mu.Lock()
-	if r.waiting.Len() == 0 && r.fits(bytes) {
-		r.take(bytes)
-		r.mu.Unlock()
-		return nil
-	}
-	if r.outages > 0 {
-		defer r.mu.Unlock()
-		return r.busy()
-	}
-	w := &roomWaiter{bytes: bytes, ready: make(chan error, 1)}
-	element := r.waiting.PushBack(w)
-	r.mu.Unlock()
-	timeout := time.NewTimer(r.patience)
-	defer timeout.Stop()
-	select {
-	case err := <-w.ready:
-		return err
-	case <-ctx.Done():
-		return r.giveUp(element, context.Cause(ctx))
-	case <-timeout.C:
-		return r.giveUp(element, nil)
-	}
-}
-
-// tryEnter takes a place for a call if there is room.
-func (r *room) tryEnter(bytes int) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.waiting.Len() > 0 || !r.fits(bytes) {
-		return false
-	}
-	r.take(bytes)
-	return true
-}
-
-// giveUp ends the waiting of a call, with ErrBusy if err is nil. A place that was taken for it meanwhile is kept.
-func (r *room) giveUp(element *list.Element, err error) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	w := element.Value.(*roomWaiter)
-	select {
-	case told := <-w.ready:
-		return told
-	default:
-	}
-	r.waiting.Remove(element)
-	r.admit() // it may have been larger than those behind it
-	if err == nil {
-		err = r.busy()
-	}
-	return err
-}
-
-func (r *room) fits(bytes int) bool {
-	return r.usedCalls == 0 || r.usedCalls < r.calls && r.usedBytes+bytes <= r.bytes
-}
-
-func (r *room) take(bytes int) {
-	r.usedCalls++
-	r.usedBytes += bytes
-}
-
-// leave gives back the place of a call.
-func (r *room) leave(bytes int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.usedCalls--
-	r.usedBytes -= bytes
-	r.admit()
-}
-
-// admit takes places for those that wait.
-func (r *room) admit() {
-	for e := r.waiting.Front(); e != nil; e = r.waiting.Front() {
-		w := e.Value.(*roomWaiter)
-		if !r.fits(w.bytes) {
-			return
-		}
-		r.take(w.bytes)
-		r.waiting.Remove(e)
-		w.ready <- nil
-	}
-}
-
-// outage says that a call of the store has failed for outageAfter, 1, or that it is over, -1.
-func (r *room) outage(n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.outages += n; r.outages == 0 {
-		return
-	}
-	for e := r.waiting.Front(); e != nil; e = r.waiting.Front() {
-		r.waiting.Remove(e)
-		e.Value.(*roomWaiter).ready <- r.busy()
-	}
-}
-
-// busy is the error of a call that finds no room.
-func (r *room) busy() error {
-	return fmt.Errorf("%w: %d calls with %d bytes; up to %d calls and %d bytes are accepted (Options.MaxWaiting, MaxWaitingBytes); nothing was sent",
-		ErrBusy, r.usedCalls, r.usedBytes, r.calls, r.bytes)
 }

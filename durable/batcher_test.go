@@ -30,7 +30,7 @@ func counted(calls *[][]int) *batcher[int, string] {
 	}
 }
 
-func TestBatcherGathersWhatComesDuringACall(t *testing.T) {
+func TestBatcherCombinesRequestsDuringACall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var calls [][]int
@@ -49,7 +49,7 @@ func TestBatcherGathersWhatComesDuringACall(t *testing.T) {
 		}
 		all.Wait()
 		require.Len(t, calls, 4)
-		assert.Len(t, calls[0], 1, "whoever comes alone does not wait")
+		assert.Len(t, calls[0], 1, "a single caller does not wait")
 		assert.Len(t, calls[1], driver.MaxBatch)
 		assert.Len(t, calls[2], driver.MaxBatch)
 		assert.Len(t, calls[3], 600-1-2*driver.MaxBatch)
@@ -63,7 +63,7 @@ func TestBatcherGathersWhatComesDuringACall(t *testing.T) {
 	})
 }
 
-func TestBatcherKeepsTheSameKeyApart(t *testing.T) {
+func TestBatcherPutsTheSameKeyIntoDifferentBatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var calls [][]int
@@ -100,7 +100,7 @@ func TestBatcherBoundsBytesAndSeparatesKinds(t *testing.T) {
 	})
 }
 
-func TestBatcherTellsAllOfAFailure(t *testing.T) {
+func TestBatcherFailsAllCallsOfABatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken")
@@ -121,13 +121,14 @@ func TestBatcherTellsAllOfAFailure(t *testing.T) {
 	})
 }
 
-// Calls whose callers have given up while the store does not answer are not kept, nor what they asked for, nor their place in the room.
-func TestBatcherForgetsCallsThatHaveLeft(t *testing.T) {
+// While the store does not answer, a call whose caller gave up keeps neither its request nor its
+// place in the room.
+func TestBatcherDropsCallsThatGaveUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var calls [][]int
 		b := counted(&calls)
-		r := &room{calls: 20_000, bytes: 1 << 30, patience: time.Hour}
+		r := &room{calls: 20_000, bytes: 1 << 30, maxWait: time.Hour}
 		var all sync.WaitGroup
 		for i := range 10_000 {
 			all.Go(func() {
@@ -139,9 +140,9 @@ func TestBatcherForgetsCallsThatHaveLeft(t *testing.T) {
 		}
 		all.Wait()
 		b.mu.Lock()
-		assert.Less(t, b.waiting.len(), 100, "calls that are kept")
+		assert.Less(t, b.waiting.size(), 100, "calls that are kept")
 		b.mu.Unlock()
-		assert.LessOrEqual(t, r.usedCalls, driver.MaxBatch, "those that were sent")
+		assert.LessOrEqual(t, r.usedCalls, driver.MaxBatch, "the calls that were sent")
 		result, err := b.do(t.Context(), r, 42)
 		require.NoError(t, err)
 		assert.Equal(t, "42", result)
@@ -149,99 +150,5 @@ func TestBatcherForgetsCallsThatHaveLeft(t *testing.T) {
 		assert.Equal(t, []int{42}, calls[1])
 		assert.Zero(t, r.usedCalls)
 		assert.Zero(t, r.usedBytes)
-	})
-}
-
-// What waits for room and gives up does not hold up those behind it.
-func TestRoom(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := &room{calls: 3, bytes: 100, patience: time.Minute}
-		require.NoError(t, r.enter(t.Context(), 60))
-		assert.False(t, r.tryEnter(60))
-		ctx, cancel := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		all.Go(func() { assert.ErrorIs(t, r.enter(ctx, 60), context.Canceled) })
-		synctest.Wait()
-		all.Go(func() { assert.NoError(t, r.enter(t.Context(), 10)) })
-		synctest.Wait()
-		assert.False(t, r.tryEnter(1), "those that wait come first")
-		assert.Equal(t, 1, r.usedCalls)
-		cancel()
-		all.Wait()
-		assert.Equal(t, [2]int{2, 70}, [2]int{r.usedCalls, r.usedBytes})
-		require.True(t, r.tryEnter(30))
-		assert.False(t, r.tryEnter(0), "there are three")
-		for _, bytes := range []int{60, 10, 30} {
-			r.leave(bytes)
-		}
-		require.True(t, r.tryEnter(1000), "one that is too large is alone")
-		assert.False(t, r.tryEnter(0))
-		start := time.Now()
-		require.ErrorIs(t, r.enter(t.Context(), 1), ErrBusy)
-		assert.Equal(t, time.Minute, time.Since(start))
-		all.Go(func() { assert.ErrorIs(t, r.enter(t.Context(), 1), ErrBusy) })
-		synctest.Wait()
-		start = time.Now()
-		r.outage(1)
-		all.Wait()
-		require.ErrorIs(t, r.enter(t.Context(), 1), ErrBusy)
-		assert.Zero(t, time.Since(start), "nobody waits while the store is away")
-		r.outage(-1)
-		r.leave(1000)
-		require.NoError(t, r.enter(t.Context(), 1))
-	})
-}
-
-func TestFIFO(t *testing.T) {
-	t.Parallel()
-	var f fifo[int]
-	in, out := 0, 0
-	for round := range 1000 {
-		for range round % 7 {
-			f.push(in)
-			in++
-		}
-		for range min(f.len(), round%5) {
-			require.Equal(t, out, f.first())
-			require.Equal(t, out, f.pop())
-			out++
-		}
-		require.Equal(t, in-out, f.len())
-		require.LessOrEqual(t, len(f.items), max(64, 2*f.len()+1))
-	}
-	f.keep(func(i int) bool { return i%2 == 0 })
-	for f.len() > 0 {
-		require.Zero(t, f.pop()%2)
-	}
-}
-
-// The clock never promises more than the server's clock shows, and comes as near as the quickest reply of the last seconds lets it.
-func TestServerClock(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var c serverClock
-		assert.LessOrEqual(t, c.until(driver.Never), 292*365*24*time.Hour)
-		server := func() time.Time { return time.Now().Add(5 * time.Minute) } // which is ahead of ours
-		for i := range 100 {
-			sent, reading := time.Now(), server()
-			time.Sleep(time.Duration(1+i%7) * 10 * time.Millisecond) // until the reply is here
-			c.observe(reading, sent)
-			assert.False(t, c.now().After(server()))
-			if i > 7 {
-				assert.Equal(t, 10*time.Millisecond, server().Sub(c.now()), "the quickest reply took 10 ms")
-			}
-			time.Sleep(300 * time.Millisecond)
-		}
-		due := driver.InstantOf(server().Add(time.Second))
-		assert.InDelta(t, 1.010, c.until(due).Seconds(), 0.002)
-		assert.Negative(t, c.until(driver.InstantOf(server().Add(-time.Second))))
-
-		for _, back := range []time.Duration{-5 * time.Minute, -5*time.Minute - 20*time.Millisecond} { // it is set back, by much and by little
-			sent, reading := time.Now(), time.Now().Add(back)
-			time.Sleep(10 * time.Millisecond)
-			c.observe(reading, sent)
-			assert.Equal(t, 10*time.Millisecond, time.Now().Add(back).Sub(c.now()), "what older readings promised is forgotten")
-		}
 	})
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// A body is copied, so that a call that was given up does not store what its buffer is used for later.
+// The body is copied. A call whose caller gave up does not store later contents of the buffer.
 func TestBodyIsCopied(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -37,7 +37,7 @@ func TestBodyIsCopied(t *testing.T) {
 	})
 }
 
-// RetryFor bounds each call, also of many that wait for one another.
+// RetryFor bounds each call, even if many calls wait for one another.
 func TestRetryForBoundsEachCall(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1, RetryFor: time.Minute}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -57,8 +57,8 @@ func TestRetryForBoundsEachCall(t *testing.T) {
 	})
 }
 
-// A message that is due now does not wait behind those of the future that were claimed.
-func TestWhatIsDueNowComesBeforeTheFuture(t *testing.T) {
+// A message that is due now does not wait behind later messages that were claimed ahead.
+func TestDueMessageDoesNotWaitBehindPrefetchedOnes(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
 		var late atomic.Int64
@@ -83,8 +83,8 @@ func TestWhatIsDueNowComesBeforeTheFuture(t *testing.T) {
 	})
 }
 
-// Messages that were cancelled while they were claimed take up no room for those that are due.
-func TestCancelledMessagesHoldUpNobody(t *testing.T) {
+// Messages that are cancelled after they were claimed do not keep their places in Prefetch.
+func TestCancelledMessagesMakeRoomForDueOnes(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
 		var got deliveries
@@ -106,16 +106,16 @@ func TestCancelledMessagesHoldUpNobody(t *testing.T) {
 	})
 }
 
-// OnError may ask something of the queue.
-func TestOnErrorMayAskTheQueue(t *testing.T) {
+// OnError may call methods of the queue.
+func TestOnErrorMayCallTheQueue(t *testing.T) {
 	t.Parallel()
 	f := &faulty{Store: memstore.New(memstore.Options{})}
 	var q *durable.Queue
-	var told sync.Once
+	var reported sync.Once
 	done := make(chan struct{})
 	q = open(t, f, durable.Options{Partitions: 1, OnError: func(err error) {
 		if errors.Is(err, durable.ErrLeaseLost) {
-			told.Do(func() { _, _ = q.Stats(context.Background()); close(done) })
+			reported.Do(func() { _, _ = q.Stats(context.Background()); close(done) })
 		}
 	}})
 	go func() {
@@ -127,7 +127,7 @@ func TestOnErrorMayAskTheQueue(t *testing.T) {
 				return nil, nil
 			})
 			select {
-			case <-done: // not its context, which has ended already where it begins late: then an Ack could come first
+			case <-done: // not ctx, which has ended before if the handler begins late
 			case <-t.Context().Done():
 			}
 			return nil
@@ -141,8 +141,8 @@ func TestOnErrorMayAskTheQueue(t *testing.T) {
 	}
 }
 
-// However few bytes may be claimed, one message may.
-func TestSmallPrefetchBytes(t *testing.T) {
+// One message may always be claimed, even if it is larger than PrefetchBytes.
+func TestMessageLargerThanPrefetchBytesIsDelivered(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 8}, func(t *testing.T, q *durable.Queue) {
 		var got deliveries
@@ -155,8 +155,8 @@ func TestSmallPrefetchBytes(t *testing.T) {
 	})
 }
 
-// A batch that was stored is a success, though its context has just ended.
-func TestEnqueueBatchAtTheEndOfItsContext(t *testing.T) {
+// A batch that was stored is a success, even if its context has just ended.
+func TestEnqueueBatchThatWasStoredSucceedsAfterItsContext(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -175,7 +175,7 @@ func TestEnqueueBatchAtTheEndOfItsContext(t *testing.T) {
 	})
 }
 
-// A handler does not lose its message by extending its lease by little.
+// A handler that extends its lease by little does not lose its message.
 func TestExtendInAHandlerDoesNotShorten(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1, OnError: func(error) {}}, func(t *testing.T, q *durable.Queue) {
@@ -196,8 +196,7 @@ func TestExtendInAHandlerDoesNotShorten(t *testing.T) {
 	})
 }
 
-// A Cancel whose reply is lost says that it has taken place.
-func TestCancelWhoseReplyIsLost(t *testing.T) {
+func TestCancelAnswersCancelledIfItsReplyWasLost(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		enqueue(t, q, "m", time.Hour)
@@ -214,7 +213,7 @@ func TestCancelWhoseReplyIsLost(t *testing.T) {
 	})
 }
 
-// However large the limit is, a pause is not negative.
+// A pause is not negative, however large the limit is.
 func TestExponentialDoesNotOverflow(t *testing.T) {
 	t.Parallel()
 	b := durable.Exponential(time.Second, 1<<63-1)
@@ -223,8 +222,9 @@ func TestExponentialDoesNotOverflow(t *testing.T) {
 	}
 }
 
-// No lease is lost without cause.
-func TestNoLeaseIsLostWithoutCause(t *testing.T) {
+// The replies to an Ack are lost for four seconds. The lease is kept meanwhile, and no loss is
+// reported.
+func TestLeaseIsKeptWhileAnAckIsRepeated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &faulty{Store: memstore.New(memstore.Options{})}

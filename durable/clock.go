@@ -7,22 +7,29 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// serverClock tells what a store's clock has reached at least, by the monotonic clock of this process. A reading of the store's clock
-// that comes with a reply was made before the reply arrived, so at any later moment the store's clock shows at least
-// that reading plus the time since. The latest of what the last readings promise is the best.
+// serverClock tells what a store's clock shows at least, by the monotonic clock of this process. A
+// reply brings a reading of the store's clock that was made before the reply arrived. At any later
+// moment the store's clock shows at least that reading plus the time since. The latest promise of
+// all recent readings is the best one.
 //
-// Where the store's clock is set back, what older readings promise is wrong. They are forgotten when a reading contradicts them, and after a
-// few seconds in any case. Begin, which the store refuses long before the due time, makes sure of it.
+// If the store's clock is set back, older readings promise too much. They are forgotten when a
+// reading contradicts them, and in any case a few seconds after newer readings have come. Meanwhile
+// the store refuses to begin messages before their time.
+//
+// A call without a token must take place before an instant of the store's clock. If the store
+// refuses a call, it names an instant that is its clock's or, if that was set back, one that the
+// clock has shown before. Such an instant promises nothing, so it is kept apart.
 type serverClock struct {
 	mu      sync.Mutex
 	epochs  [2]clockEpoch // the running one, and the one before
 	started time.Time
+	refusal clockEpoch // the instant that the last refusal named
 }
 
 // clockEpoch is what the readings of some seconds promise.
 type clockEpoch struct {
 	known bool
-	ahead time.Duration // of the store's clock, as time since 1970, before the process's monotonic clock since start
+	ahead time.Duration // the store's clock since 1970, minus this process's since processStart
 }
 
 const clockEpochLength = 5 * time.Second
@@ -30,7 +37,8 @@ const clockEpochLength = 5 * time.Second
 // processStart is where the monotonic clock of the process begins.
 var processStart = time.Now()
 
-// observe takes in a reading of the store's clock that has just arrived, with the reply to a call that began at sent.
+// observe takes in a reading of the store's clock that has just arrived, with the reply to a call
+// that began at sent.
 func (c *serverClock) observe(reading, sent time.Time) {
 	now := time.Now()
 	by := time.Duration(reading.UnixNano()) - now.Sub(processStart)
@@ -49,7 +57,8 @@ func (c *serverClock) observe(reading, sent time.Time) {
 	}
 }
 
-// until is how long it takes at most until the store's clock reaches an instant; 0 or less if it has. Where no reading has come, 0.
+// until is how long it takes at most until the store's clock reaches an instant. It is 0 or less if
+// the clock has reached the instant, and 0 before the first reading.
 func (c *serverClock) until(i driver.Instant) time.Duration {
 	c.mu.Lock()
 	ahead, known := c.ahead()
@@ -60,7 +69,8 @@ func (c *serverClock) until(i driver.Instant) time.Duration {
 	return saturatedSub(i, ahead+time.Since(processStart))
 }
 
-// now is what the store's clock shows at least.
+// now is what the store's clock shows at least. Before the first reading it is the time of this
+// process.
 func (c *serverClock) now() time.Time {
 	c.mu.Lock()
 	ahead, known := c.ahead()
@@ -71,6 +81,26 @@ func (c *serverClock) now() time.Time {
 	return time.Unix(0, int64(ahead+time.Since(processStart)))
 }
 
+// refused takes in the instant that the store has named in a refusal.
+func (c *serverClock) refused(named driver.Instant) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refusal = clockEpoch{known: true, ahead: time.Duration(named)*time.Millisecond - time.Since(processStart)}
+}
+
+// callTime is the instant from which the time of a call without a token is counted: the one that
+// the last refusal named, moved on, or else now.
+func (c *serverClock) callTime() driver.Instant {
+	c.mu.Lock()
+	refusal := c.refusal
+	c.mu.Unlock()
+	if !refusal.known {
+		return driver.InstantOf(c.now())
+	}
+	return driver.InstantOf(time.Unix(0, int64(refusal.ahead+time.Since(processStart))))
+}
+
+// ahead is the latest promise. mu is held.
 func (c *serverClock) ahead() (time.Duration, bool) {
 	e := c.epochs[0]
 	if o := c.epochs[1]; o.known && (!e.known || o.ahead > e.ahead) {

@@ -15,8 +15,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// The store's clock is ahead of or behind that of the process, or is set while messages wait. Nothing begins before the store's clock shows its due
-// time, and nothing waits for long after that.
+// The store's clock differs from that of the process, or is set while messages wait. No message
+// begins before the store's clock shows its due time, and none waits long after it.
 func TestClockOfTheStoreDecides(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -15,39 +17,40 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Handler is called for each delivery. Nil acknowledges it. An error, or a panic (see [PanicError]),
-// is a failed attempt: the message comes again after ConsumerOptions.Backoff, or after what
-// [RetryAfter] says, until it has had its attempts; then, or at once after [Reject], it is a dead
-// letter. If the handler has itself called a method of d that settles the message, its result has no
+// Handler is called for each delivery. Nil acknowledges the message. An error, or a panic (see
+// [PanicError]), is a failed attempt: the message comes again after ConsumerOptions.Backoff, or
+// after the time of [RetryAfter]. After its last attempt, or at once after [Reject], it becomes a
+// dead letter. If the handler has called a method of d that settles the message, its result has no
 // effect.
 //
 // A message may be delivered more than once: if a process crashes, if the lease ends because the
-// store could not be reached, and if an acknowledgement is lost. So a handler has to be idempotent.
+// store could not be reached, and if the reply to an acknowledgement is lost. A handler has to be
+// idempotent.
 //
-// The handler's context has the values of the context of Consume, but does not end with it. It is
-// cancelled, and its cause is
+// The handler's context has the values of the context of Consume, but does not end with it. The
+// context is cancelled with one of these causes:
 //
 //   - [ErrLeaseLost] before the message may be given to another consumer,
 //   - [context.DeadlineExceeded] after ConsumerOptions.HandlerTimeout,
 //   - [ErrClosed] if ConsumerOptions.Grace is over after the end of Consume, and when the queue is
-//     closed. An error that the handler returns then gives the message back without an attempt,
-//     except Reject and RetryAfter.
+//     closed. If the handler then returns an error other than Reject and RetryAfter, the message is
+//     given back without an attempt.
 type Handler func(ctx context.Context, d *Delivery) error
 
-// Consume claims messages and calls the handler for each that is due, until ctx ends or the queue is
-// closed. It ends in steps:
+// Consume claims messages and calls the handler for each that is due, until ctx ends or the queue
+// is closed. It ends in steps:
 //
 //  1. It claims and begins no more messages, gives back those that no handler has, and leaves the
 //     partitions to other consumers.
 //  2. It waits for the handlers that run, for ConsumerOptions.Grace at most.
 //  3. It cancels their contexts and waits for another second.
 //  4. It gives back the messages of the handlers that still run, and reports them to
-//     Options.OnError. Such a handler goes on, and what it asks for its message is [ErrLeaseLost].
+//     Options.OnError. Such a handler goes on, and its calls for the message return [ErrLeaseLost].
 //
 // Messages that are given back count neither an attempt nor a crash. Then Consume waits until the
 // store has answered (if the store cannot be reached, for Options.RetryFor), and returns nil if ctx
-// has ended, or [ErrClosed]. If the store is broken Consume ends in the same way, and returns [ErrBroken].
-// A nil ctx or handler and invalid options are [ErrInvalid].
+// has ended, or [ErrClosed]. If the store is broken Consume ends in the same way, and returns
+// [ErrBroken]. A nil ctx or handler and invalid options are [ErrInvalid].
 //
 // Any number of calls, in any number of processes, share the queue's partitions.
 func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOptions) error {
@@ -82,9 +85,9 @@ func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOp
 	return nil
 }
 
-// workers are the goroutines of a call of Consume. Each has a place, of which there are Concurrency,
-// and handles one message after another. If a handler ends its goroutine, or does not return after
-// its deadline, another worker gets the place.
+// workers are the goroutines of a call of Consume. Each has a place, of which there are
+// Concurrency, and handles one message after another. If a handler ends its goroutine, or does not
+// return after its deadline, another worker gets the place.
 type workers struct {
 	c       *consumer
 	ctx     context.Context // of Consume
@@ -130,7 +133,7 @@ func (w *workers) wait() {
 	}
 	w.cancel(ErrClosed)
 	if !endsIn(ended, settleTime, nil) {
-		w.c.dispatcher.releaseTaken()
+		w.c.dispatcher.release((*held).unsettled)
 	}
 }
 
@@ -156,7 +159,7 @@ func (w *workers) work() {
 			w.places.Done()
 			return
 		}
-		if d := w.c.dispatcher.delivery(h, true); d != nil && !w.deliver(d) {
+		if d := newDelivery(w.c.dispatcher, h, true); d != nil && !w.deliver(d) {
 			return
 		}
 	}
@@ -182,7 +185,7 @@ func (r *run) returned() bool { return r.state.Load() == runReturned }
 func (w *workers) deliver(d *Delivery) (place bool) {
 	ctx, cancel := context.WithCancelCause(w.base)
 	r := &run{cancel: cancel}
-	if !w.c.dispatcher.handle(d.h, r) {
+	if !w.c.dispatcher.hand(d.h, true, r) {
 		cancel(nil)
 		return true
 	}
@@ -216,7 +219,7 @@ func (w *workers) handle(ctx context.Context, d *Delivery, r *run) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			p := newPanicError(v)
-			w.c.q.reportFault(w.c.q.faultOf(d.ID, fmt.Errorf("%w\n%s", p, p.Stack)))
+			w.c.q.reportFault(d.h.fault(fmt.Errorf("%w\n%s", p, p.Stack)))
 			err = p
 		}
 	}()
@@ -230,7 +233,7 @@ func (w *workers) overrun(d *Delivery, r *run) {
 		return
 	}
 	w.c.dispatcher.letEnd(d.h)
-	w.c.q.reportFault(w.c.q.faultOf(d.ID,
+	w.c.q.reportFault(d.h.fault(
 		fmt.Errorf("the handler still runs %v after its HandlerTimeout of %v; the message comes again when its lease ends, which counts a crash",
 			settleTime, w.c.opts.HandlerTimeout)))
 	w.work()
@@ -243,12 +246,12 @@ func saturatedAdd(a, b time.Duration) time.Duration {
 	return a
 }
 
-// PanicError is the error of a handler that has panicked. ConsumerOptions.Backoff gets it, and
-// Options.OnError an error that wraps it and has the whole stack in its text. The message keeps the
-// text of Error.
+// PanicError is the error of a handler that has panicked. ConsumerOptions.Backoff gets it.
+// Options.OnError gets an error that wraps it and has the whole stack in its text. The message
+// keeps the text of Error as its reason.
 type PanicError struct {
 	Value any    // the argument of panic
-	Place string // of the function that has panicked: the last two elements of the file, and the line
+	Place string // the last two elements of the file of the panic, and its line
 	Stack []byte // of the goroutine, as from [debug.Stack]
 }
 
@@ -280,9 +283,9 @@ func newPanicError(v any) *PanicError {
 	}
 }
 
-// settle does what the result of a handler asks for. It calls done when the store has answered, and
-// does not wait for that. It reports false, and does not call done, if the handler has settled the
-// message itself.
+// settle settles a delivery as the result of the handler says. It does not wait for the store, but
+// calls done when the store has answered. If the handler has settled the message itself, settle
+// returns false and does not call done.
 func (w *workers) settle(d *Delivery, err error, done func()) bool {
 	op, change := driver.OpAck, driver.Change{}
 	if err != nil {
@@ -291,7 +294,7 @@ func (w *workers) settle(d *Delivery, err error, done func()) bool {
 	_, own := d.send(op, change, func(failure error) {
 		if failure != nil {
 			w.c.dispatcher.letEnd(d.h)
-			w.c.q.reportFault(w.c.q.faultOf(d.ID, failure))
+			w.c.q.reportFault(d.h.fault(failure))
 		}
 		done()
 	})
@@ -301,7 +304,7 @@ func (w *workers) settle(d *Delivery, err error, done func()) bool {
 	return own
 }
 
-// failed decides what becomes of a message whose handler has failed.
+// failed decides what happens to a message whose handler has failed.
 func (w *workers) failed(d *Delivery, err error) (op driver.Op, change driver.Change) {
 	change.Reason = reasonOf(err)
 	defer func() { // the methods of the error, and Backoff, are the user's
@@ -344,7 +347,8 @@ func reasonOf(err error) (reason string) {
 
 var errRejected = errors.New("rejected")
 
-// Reject is an error for handlers: the message is a dead letter at once, however many attempts are left. A nil err is a rejection all the same.
+// Reject is an error for handlers. The message becomes a dead letter at once, however many attempts
+// are left, even if err is nil.
 func Reject(err error) error {
 	if err == nil {
 		return errRejected
@@ -360,8 +364,9 @@ type retryError struct {
 func (e *retryError) Error() string { return e.err.Error() }
 func (e *retryError) Unwrap() error { return e.err }
 
-// RetryAfter is an error for handlers: the message is due again after d, in place of what ConsumerOptions.Backoff would say. A nil err is a failed
-// attempt all the same.
+// RetryAfter is an error for handlers. The message is due again after d, in place of the pause of
+// ConsumerOptions.Backoff; a d of 0 or less is due at once. It counts as a failed attempt, even if
+// err is nil.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		err = errRetry
@@ -370,3 +375,23 @@ func RetryAfter(d time.Duration, err error) error {
 }
 
 var errRetry = errors.New("to be tried again")
+
+// Exponential returns a backoff for ConsumerOptions. The pause is least after the first attempt and
+// doubles with each further one, times a random number from 0.5 to 1.5, so that messages that
+// failed together do not come again together. It is never more than most, and 0 if least is 0 or
+// less. Exponential looks at d.Attempts only.
+func Exponential(least, most time.Duration) func(d *Delivery, err error) time.Duration {
+	return func(d *Delivery, _ error) time.Duration {
+		return exponential(least, most, min(max(0, d.Attempts), 63)+1)
+	}
+}
+
+// exponential returns the pause after a number of attempts.
+func exponential(least, most time.Duration, attempts int) time.Duration {
+	pause := math.Ldexp(float64(least), min(attempts, 64)-1)
+	pause = min(pause, float64(most)) * (0.5 + rand.Float64())
+	if pause >= float64(most) {
+		return most
+	}
+	return time.Duration(pause)
+}

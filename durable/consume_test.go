@@ -54,7 +54,7 @@ func TestFailedMessageComesAgainAndDies(t *testing.T) {
 	})
 }
 
-func TestRejectAndRetryAfter(t *testing.T) {
+func TestRejectBuriesAndRetryAfterDelays(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		start := time.Now()
@@ -82,13 +82,13 @@ func TestRejectAndRetryAfter(t *testing.T) {
 			assert.Contains(t, r.Reason, "no such customer")
 			assert.Equal(t, 1, r.Attempts)
 		}
-		n, err := q.PurgeAll(t.Context())
+		n, err := q.PurgeAll(t.Context(), durable.DeadFilter{})
 		require.NoError(t, err)
 		assert.Equal(t, 1, n)
 	})
 }
 
-// Messages that a consumer has claimed ahead are cancelled and moved like any others.
+// Messages that a consumer has claimed ahead can be cancelled and rescheduled.
 func TestCancelAndRescheduleOfPrefetchedMessages(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
@@ -129,7 +129,7 @@ func TestCancelAndRescheduleOfPrefetchedMessages(t *testing.T) {
 	})
 }
 
-// A handler may take longer than the lease: it is extended.
+// A handler may take longer than Visibility, because its lease is extended.
 func TestLongHandlerKeepsItsMessage(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
@@ -155,8 +155,9 @@ func TestLongHandlerKeepsItsMessage(t *testing.T) {
 	})
 }
 
-// At the end of its context Consume gives back what it has claimed ahead, so that another consumer has it at once, and waits for its handlers.
-func TestConsumeEnds(t *testing.T) {
+// When its context ends, Consume gives back the messages that it has claimed ahead, so that another
+// consumer gets them at once, and waits for its handlers.
+func TestConsumeGivesBackAndWaitsForHandlers(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		start := time.Now()
@@ -188,8 +189,8 @@ func TestConsumeEnds(t *testing.T) {
 	})
 }
 
-// RetryAfter and Reject do what they say also without an error.
-func TestRetryAfterAndRejectNil(t *testing.T) {
+// RetryAfter and Reject of a nil error are failures too.
+func TestRetryAfterAndRejectWithoutAnError(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		var got deliveries

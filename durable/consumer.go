@@ -2,9 +2,12 @@ package durable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // consumer is one call of Consume, or one Receiver: a member of the queue's consumers that claims
@@ -83,7 +86,7 @@ func (c *consumer) retire() {
 			defer close(c.retired)
 			c.cancel(ErrClosed)
 			c.claims.Wait() // the pumps among them
-			c.dispatcher.release(nil)
+			c.dispatcher.release((*held).releasable)
 			c.leave()
 		}()
 	})
@@ -108,21 +111,39 @@ func (c *consumer) stop() {
 	close(c.stopped)
 }
 
-// leave tells the other consumers, which take over the partitions.
+// leave tells the other consumers that this one ends, so that they take over its partitions.
 func (c *consumer) leave() {
 	ctx, cancel := context.WithTimeout(c.q.ctx, leaveTime)
 	defer cancel()
-	if _, err := c.q.backend.Heartbeat(ctx, c.name, 0); err != nil && c.q.ctx.Err() == nil {
+	if _, err := c.q.backend.Heartbeat(ctx, driver.Member{Name: c.name}, 0); err != nil && c.q.ctx.Err() == nil {
 		c.q.report("leave the consumers: %w", err)
 	}
 }
 
-// leaveTime is how long a consumer that ends tries to tell the others. If that fails they notice
+// fail ends the consumer with err, unless the store may work again. The calls of Consume and Take
+// then return err.
+func (c *consumer) fail(err error) {
+	if errors.Is(err, ErrBroken) || errors.Is(err, ErrClosed) && c.ctx.Err() == nil {
+		c.cancel(err)
+		go c.retire()
+	}
+}
+
+// failure is the error that has ended the consumer, nil if there was none.
+func (c *consumer) failure() error {
+	// Exactly ErrClosed ends a consumer that has not failed.
+	if err := context.Cause(c.ctx); err != ErrClosed { //nolint:errorlint // see above
+		return err
+	}
+	return nil
+}
+
+// leaveTime is how long a consumer that ends tries to tell the others. If that fails, they notice
 // after Membership.
 const leaveTime = time.Second
 
-// renewal extends leases in good time. If that fails, the context of the handler is cancelled before
-// the lease ends.
+// renewal extends leases in good time. If that fails, the context of the handler is cancelled
+// before the lease ends.
 func (c *consumer) renewal() {
 	for c.life.Err() == nil {
 		pause(c.life, c.dispatcher.leases.period())

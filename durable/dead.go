@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
+	"strings"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -15,14 +17,14 @@ func (q *Queue) Dead(ctx context.Context) iter.Seq2[Record, error] {
 }
 
 // Replay schedules a dead letter again as if it had never been delivered. The message is due delay
-// after the store's clock; a delay of 0 or less is due at once. [ErrNotFound] means that no dead letter
-// has this id. Other errors are those of [Queue.Cancel].
+// after the store's clock; a delay of 0 or less is due at once. [ErrNotFound] means that no dead
+// letter has this id. Other errors are those of [Queue.Cancel].
 func (q *Queue) Replay(ctx context.Context, id string, delay time.Duration) error {
 	return q.changeDead(ctx, driver.OpReplay, driver.Change{ID: id, Delay: max(0, delay)})
 }
 
-// Purge removes a dead letter. [ErrNotFound] means that no dead letter has this id. Other errors are
-// those of [Queue.Cancel].
+// Purge removes a dead letter. [ErrNotFound] means that no dead letter has this id. Other errors
+// are those of [Queue.Cancel].
 func (q *Queue) Purge(ctx context.Context, id string) error {
 	return q.changeDead(ctx, driver.OpPurge, driver.Change{ID: id})
 }
@@ -39,31 +41,82 @@ func (q *Queue) changeDead(ctx context.Context, op driver.Op, c driver.Change) e
 	return nil
 }
 
-// ReplayAll replays the dead letters that are there now, and returns how many. After an error it
-// asks for no more of them. What was under way then may take place and is not counted. Errors are
-// those of [Queue.Cancel].
-func (q *Queue) ReplayAll(ctx context.Context, delay time.Duration) (int, error) {
-	return q.changeAllDead(ctx, driver.OpReplay, driver.Change{Delay: max(0, delay)})
+// DeadFilter selects dead letters. The zero value selects all.
+type DeadFilter struct {
+	// Reason selects the letters whose reason contains it, with the same case. [Record].Reason has
+	// the first 512 bytes of the last error.
+	Reason string
+
+	// Since and Until select the letters that died at Since or later and before Until, on the
+	// store's clock, which has milliseconds. A zero time is no bound. An Until that is not after
+	// Since is [ErrInvalid].
+	Since, Until time.Time
 }
 
-// PurgeAll removes the dead letters that are there now, and returns how many. Errors are as with
-// [Queue.ReplayAll].
-func (q *Queue) PurgeAll(ctx context.Context) (int, error) {
-	return q.changeAllDead(ctx, driver.OpPurge, driver.Change{})
+// ReplayOptions says how [Queue.ReplayAll] replays. The zero value makes all messages due at once.
+type ReplayOptions struct {
+	// Delay is how long after its replay a message is due, rounded up to milliseconds. 0 or less is
+	// due at once.
+	Delay time.Duration
+
+	// Rate is the number of messages to replay in a second, so that a system that has just
+	// recovered is not overloaded. Replays are spread evenly over time; those of 10 ms may go
+	// together. There is no burst after a delay of the store. 0 means no limit. A negative or
+	// infinite rate and NaN are [ErrInvalid].
+	Rate float64
 }
 
-// changeAllDead changes all dead letters, partition by partition, and returns how many.
-func (q *Queue) changeAllDead(ctx context.Context, op driver.Op, change driver.Change) (n int, err error) {
+// ReplayAll replays the dead letters that filter selects, and returns how many were replayed. It
+// goes through the partitions one after the other, in each the oldest first. It takes the letters
+// that died before the call, so a message that dies again is not replayed again. If the store's
+// clock was set back, letters that died later than it shows now are left.
+//
+// An invalid argument is [ErrInvalid]; other errors are those of [Queue.Cancel] and name a dead
+// letter. If the call fails or ctx ends, ReplayAll asks for no more replays. Those under way then
+// may take place and are not counted. To go on, call ReplayAll again: replayed messages are no dead
+// letters any more.
+//
+// ReplayAll reads all dead letters up to filter.Until, a page of at most 256 at a time. A letter
+// that another caller replays or purges between the reading and its turn is left and not counted,
+// even if it has died again.
+func (q *Queue) ReplayAll(ctx context.Context, filter DeadFilter, options ReplayOptions) (int, error) {
+	if options.Rate < 0 || math.IsInf(options.Rate, 0) || math.IsNaN(options.Rate) {
+		return 0, fmt.Errorf("durable: replay: %w Rate %v: 0 and more messages a second are accepted",
+			ErrInvalid, options.Rate)
+	}
+	return q.changeAllDead(ctx, driver.OpReplay, filter, max(0, options.Delay), pacer{rate: options.Rate})
+}
+
+// PurgeAll removes the dead letters that filter selects for good, and returns how many were
+// removed. Everything said of [Queue.ReplayAll] holds.
+func (q *Queue) PurgeAll(ctx context.Context, filter DeadFilter) (int, error) {
+	return q.changeAllDead(ctx, driver.OpPurge, filter, 0, pacer{})
+}
+
+// changeAllDead changes the dead letters that a filter selects, partition by partition.
+func (q *Queue) changeAllDead(
+	ctx context.Context, op driver.Op, filter DeadFilter, delay time.Duration, pace pacer,
+) (n int, err error) {
 	if err := q.usable(ctx); err != nil {
 		return 0, err
 	}
-	for _, p := range q.parts {
-		counts, err := q.backend.Count(ctx, p.index)
+	if !filter.Since.IsZero() && !filter.Until.IsZero() && !filter.Until.After(filter.Since) {
+		return 0, fmt.Errorf("durable: dead letters: %w Until %v: a time after Since (%v) is accepted",
+			ErrInvalid, filter.Until, filter.Since)
+	}
+	ends := make([]driver.Instant, len(q.parts)) // of each partition, as each may have a clock of its own
+	for i := range q.parts {
+		counts, err := q.backend.Count(ctx, i)
 		if err != nil {
-			return n, fmt.Errorf("durable: dead letters of partition %d: %w", p.index, err)
+			return 0, fmt.Errorf("durable: dead letters of partition %d: %w", i, err)
 		}
-		done, err := p.changeOldestDead(ctx, op, change, counts.Dead)
-		n += done
+		ends[i] = counts.Now.Add(time.Millisecond)
+		if !filter.Until.IsZero() {
+			ends[i] = min(ends[i], driver.InstantOf(filter.Until))
+		}
+	}
+	for i, p := range q.parts {
+		err := p.changeDeadUntil(ctx, op, filter, ends[i], delay, &pace, &n)
 		if err != nil {
 			return n, err
 		}
@@ -71,58 +124,70 @@ func (q *Queue) changeAllDead(ctx context.Context, op driver.Op, change driver.C
 	return n, nil
 }
 
-// changeOldestDead changes up to most dead letters, the oldest first. Messages that
-// become dead letters again meanwhile come last, so the bound keeps them from being changed again and
-// again. A page may be empty although more follow, because its records cannot be read.
-func (p *part) changeOldestDead(ctx context.Context, op driver.Op, change driver.Change, most int64) (n int, err error) {
-	for cursor := ""; most > 0; {
-		records, next, err := p.q.backend.List(ctx, p.index, driver.StateDead, cursor, int(min(most, driver.MaxBatch)))
+// changeDeadUntil changes the dead letters of a partition that died before end. It adds how many to
+// n.
+func (p *part) changeDeadUntil(ctx context.Context, op driver.Op, filter DeadFilter, end driver.Instant,
+	delay time.Duration, pace *pacer, n *int,
+) error {
+	var since driver.Instant
+	if !filter.Since.IsZero() {
+		since = driver.InstantOf(filter.Since)
+	}
+	for records, err := range p.pages(ctx, StateDead) {
 		if err != nil {
-			return n, fmt.Errorf("durable: dead letters of partition %d: %w", p.index, err)
+			return err
 		}
-		for rest := records; len(rest) > 0; {
-			var done, asked int
-			done, asked, err = p.changeDead(ctx, op, change, rest)
-			n += done
-			if err != nil {
-				return n, err
+		var changes []driver.Change
+		last := false
+		for _, r := range records {
+			if last = r.Died >= end; last {
+				break
 			}
-			rest = rest[asked:]
+			if r.Died >= since && strings.Contains(r.Reason, filter.Reason) {
+				changes = append(changes, driver.Change{ID: r.ID, Incarnation: r.Died, Delay: delay})
+			}
 		}
-		most -= int64(len(records))
-		if cursor = next; cursor == "" {
-			break
+		err := p.changeMany(ctx, op, changes, pace, func(_ string, status driver.Status) {
+			if status == driver.StatusDone {
+				*n++
+			}
+		})
+		if err != nil || last {
+			return err
 		}
 	}
-	return n, nil
+	return nil
 }
 
-// changeDead changes the first of some dead letters, as many at once as find room. After an error it
-// withdraws the calls that were not sent. It returns how many records were changed, and for how many
-// it has asked.
-func (p *part) changeDead(ctx context.Context, op driver.Op, change driver.Change, records []driver.Record) (n, asked int, err error) {
-	if err := p.q.room.enter(ctx, 0); err != nil {
-		return 0, 0, fmt.Errorf("durable: dead letter %q: %w", records[0].ID, err)
+// pacer spreads messages evenly over time. The zero value does not wait.
+type pacer struct {
+	rate float64 // messages a second
+	next time.Time
+}
+
+// paceStep is the time whose messages go together, because shorter waits are not exact.
+const paceStep = 10 * time.Millisecond
+
+// wait waits until the next messages may go, and returns how many, 1 to most. A pacer that is late
+// makes up for one step at most. The end of ctx, and that of the queue, end the wait.
+func (p *pacer) wait(ctx context.Context, q *Queue, most int) (int, error) {
+	if p.rate == 0 {
+		return most, nil
 	}
-	var calls []*call[driver.Change, answer]
-	for entered := true; entered; entered = len(calls) < len(records) && p.q.room.tryEnter(0) {
-		change.ID = records[len(calls)].ID
-		c := newCall[driver.Change, answer](change)
-		c.room = p.q.room
-		calls = append(calls, c)
-	}
-	p.changes[op].add(calls...)
-	ctx, leave := context.WithCancel(ctx)
-	defer leave()
-	for i, c := range calls {
-		o, failure := p.changes[op].wait(ctx, c)
-		switch {
-		case failure == nil && o.Status == driver.StatusDone:
-			n++
-		case failure != nil && err == nil:
-			err = fmt.Errorf("durable: dead letter %q: %w", records[i].ID, failure)
-			leave()
+	now := time.Now()
+	ahead := p.next.Sub(now)
+	switch {
+	case ahead > 0:
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer context.AfterFunc(q.ctx, func() { cancel(ErrClosed) })()
+		pause(ctx, ahead)
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
 		}
+	case ahead < -paceStep:
+		p.next = now.Add(-paceStep)
 	}
-	return n, len(calls), err
+	n := math.Floor(max(1, min(float64(most), p.rate*paceStep.Seconds())))
+	p.next = p.next.Add(time.Duration(min(n/p.rate*float64(time.Second), math.MaxInt64/2)))
+	return int(n), nil
 }

@@ -9,9 +9,9 @@ import (
 )
 
 // Delivery is a message that has begun. Exactly one of Ack, Nack, Bury and Release settles it. The
-// caller of [Receiver.Take] calls one of them, else the message is delivered again when its lease has
-// ended. A handler of [Queue.Consume] returns an error or nil instead, or calls one of them if it
-// needs to know the result. The methods may be called from several goroutines.
+// caller of [Receiver.Take] calls one of them, else the message is delivered again when its lease
+// has ended. A handler of [Queue.Consume] returns an error or nil instead, or calls one of them if
+// it needs to know the result. The methods may be called from several goroutines.
 type Delivery struct {
 	Queue    string // its name
 	ID       string
@@ -21,93 +21,94 @@ type Delivery struct {
 	Due      time.Time // on the store's clock, as Enqueued
 	ExpireAt time.Time // on the store's clock; zero if the message does not expire
 
-	// Attempts is the number of earlier deliveries that ended in an error. Crashes is the number of those
-	// whose lease ended, because the process crashed or hung.
+	// Attempts is the number of earlier deliveries that ended in an error. Crashes is the number of
+	// those whose lease ended, because the process crashed or hung.
 	Attempts, Crashes, MaxAttempts int
 
-	// Token rises with each delivery of the message. A system that remembers the highest token can refuse
-	// a consumer that was delayed past the end of its lease.
+	// Token rises with each delivery of the message. A system that remembers the highest token can
+	// refuse a consumer that was delayed past the end of its lease.
 	Token uint64
 
 	from *dispatcher
 	h    *held
 
-	ending     *ending // the last call that was to end it. The dispatcher's mutex guards the rest
-	first      ending  // mostly the only one
+	ending     *ending // the last call that settles it. The dispatcher's mutex guards the rest
+	first      ending  // mostly the only call
 	unanswered bool    // an Ack has failed, and may have taken place
 }
 
-// ending is a call of the store that ends a delivery. The dispatcher's mutex guards it.
+// ending is a call that settles a delivery. The dispatcher's mutex guards it.
 type ending struct {
 	op     driver.Op
-	over   bool
+	over   bool          // the store has answered, or the call has failed
 	done   chan struct{} // closed when the call is over; made by the first caller that waits
 	err    error         // of a call that is over
 	failed bool          // it is over and has no answer: it may be repeated
-	told   bool          // a caller has its result
+	taken  bool          // a caller has its result
 }
 
-// delivery returns a message that was taken, for its handler, for which the lease is extended
-// (renew), or for its receiver. It records how late the message is. It returns nil for a message
-// that must not be received: its lease is lost, or the store was asked to end its delivery, as
-// expired, or as to be tried again if this program cannot read its content.
-func (d *dispatcher) delivery(h *held, renew bool) *Delivery {
-	if !d.hand(h, renew) {
+// newDelivery returns a message that was taken, for its handler, whose lease is extended (renew),
+// or for its receiver. It records how late the message is. It returns nil if the message must not
+// be delivered because its lease is lost, because it has expired, or because this program cannot
+// read its content. It settles the message in the last two cases.
+func newDelivery(d *dispatcher, h *held, renew bool) *Delivery {
+	if !d.hand(h, renew, nil) {
 		return nil
 	}
 	r := &h.record
 	content, err := decodeEnvelope(r.Body)
 	m := &Delivery{
-		Queue: d.q.options.Queue, ID: r.ID, Body: content.body, Headers: content.headers, Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), ExpireAt: timeOf(content.expire),
+		Queue: d.q.options.Queue, ID: r.ID, Body: content.body, Headers: content.headers,
+		Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), ExpireAt: timeOf(content.expire),
 		Attempts: r.Attempts, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts, Token: r.Token, from: d, h: h,
 	}
 	now := h.part.clock.now()
 	switch {
 	case err != nil:
-		d.q.reportFault(d.q.faultOf(m.ID, err))
+		d.q.reportFault(h.fault(err))
 		m.refuse(driver.OpRetry, driver.Change{Delay: unreadablePause, Reason: err.Error(), Uncounted: true})
 	case content.expired(now):
 		m.refuse(driver.OpExpire, driver.Change{})
 	default:
 		d.q.lateness.record(now.Sub(r.Due.Time()))
-		d.emitOf(EventDelivered, h, time.Time{})
+		h.emit(EventDelivered, time.Time{})
 		return m
 	}
 	return nil
 }
 
-// unreadablePause is the pause between two looks at a message whose content this program cannot read.
-// They are no attempts, so a rolling upgrade may take as long as it likes.
+// unreadablePause is the time between two attempts to read a message whose content this program
+// cannot read. They do not count as attempts, so a rolling upgrade may take any time.
 const unreadablePause = time.Minute
 
-// refuse ends a delivery without a receiver.
+// refuse settles a delivery that no handler or receiver gets.
 func (d *Delivery) refuse(op driver.Op, change driver.Change) {
 	d.send(op, change, func(err error) {
 		if err != nil {
 			d.from.letEnd(d.h)
-			d.from.q.reportFault(d.from.q.faultOf(d.ID, err))
+			d.from.q.reportFault(d.h.fault(err))
 		}
 	})
 }
 
-// Ack ends the message: it was delivered. [ErrLeaseLost] says that the lease had ended, so that the
-// message was delivered again or will be, or that the delivery was settled before. After any other
-// error, because the store could not be reached or ctx has ended, the call may be repeated: it then
-// has the result of the first if that goes on or has taken place.
+// Ack removes the message: it was handled. [ErrLeaseLost] means that the lease had ended, so that
+// the message was or will be delivered again, or that the delivery was settled before. After any
+// other error, because the store could not be reached or ctx has ended, the call may be repeated.
+// It then has the result of the first call, if that has taken place or is under way.
 //
-// One answer cannot be exact. If the reply to an Ack was lost, and the message is gone when the call
-// is repeated, then either the first call has taken place, or another consumer has taken the message
-// over and acknowledged it. Ack returns nil if by the clock of this process the lease cannot have
-// ended, else ErrLeaseLost. So nil is wrong if in that moment the store's clock was also set ahead,
+// One answer is not exact. If the reply to an Ack was lost, and the message is gone when the call
+// is repeated, then either the first call has taken place, or another consumer has got the message
+// and acknowledged it. Ack returns nil if, by the clock of this process, the lease cannot have
+// ended, and ErrLeaseLost otherwise. So nil is wrong if meanwhile the store's clock was set ahead,
 // or this machine was suspended, for longer than the lease.
 func (d *Delivery) Ack(ctx context.Context) error {
 	return d.settle(ctx, driver.OpAck, driver.Change{})
 }
 
-// Nack gives the message back as failed, because of cause, which may be nil. The message is due again
-// after delay, rounded up to milliseconds (0 or less: at once). After its last attempt it becomes a
-// dead letter. The text of cause is kept with the message, up to [driver.MaxReason] bytes: see
-// [Record]. Errors are those of Ack.
+// Nack gives the message back as failed, because of cause, which may be nil. The message is due
+// again after delay, rounded up to milliseconds; 0 or less is due at once. After its last attempt
+// it becomes a dead letter. The text of cause is kept with the message, up to [driver.MaxReason]
+// bytes: see [Record]. Errors are those of Ack.
 func (d *Delivery) Nack(ctx context.Context, delay time.Duration, cause error) error {
 	reason := reasonOf(cause)
 	if d.last() {
@@ -116,8 +117,9 @@ func (d *Delivery) Nack(ctx context.Context, delay time.Duration, cause error) e
 	return d.settle(ctx, driver.OpRetry, driver.Change{Delay: max(0, delay), Reason: reason})
 }
 
-// Release gives the message back as it was: it is due at once, and neither an attempt nor a crash is
-// counted. A program that ends releases what it has taken and not handled. Errors are those of Ack.
+// Release gives the message back as it was. It is due at once, and neither an attempt nor a crash
+// is counted. A program that ends releases the messages that it has not handled. Errors are those
+// of Ack.
 func (d *Delivery) Release(ctx context.Context) error {
 	return d.settle(ctx, driver.OpRelease, driver.Change{})
 }
@@ -129,11 +131,12 @@ func (d *Delivery) Bury(ctx context.Context, reason string) error {
 }
 
 // Extend lets the lease end dur after now on the store's clock, or after the due time if that is
-// later. A dur of 0 or less is [ErrInvalid]. In a handler, whose lease is extended by itself, Extend
-// does not shorten it below ConsumerOptions.Visibility. Other errors are those of Ack.
+// later. A dur of 0 or less is [ErrInvalid]. In a handler, whose lease is extended by itself,
+// Extend does not shorten it below ConsumerOptions.Visibility. Other errors are those of Ack.
 func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 	if dur <= 0 {
-		return fmt.Errorf("durable: extend message %q: %w duration %v: more than 0 is accepted", d.ID, ErrInvalid, dur)
+		return fmt.Errorf("durable: extend message %q: %w duration %v: more than 0 is accepted",
+			d.ID, ErrInvalid, dur)
 	}
 	change := d.h.change()
 	d.from.mu.Lock()
@@ -162,7 +165,7 @@ func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 // last reports whether this is the last attempt.
 func (d *Delivery) last() bool { return d.Attempts+1 >= d.MaxAttempts }
 
-// settle ends the delivery.
+// settle settles the delivery.
 func (d *Delivery) settle(ctx context.Context, op driver.Op, change driver.Change) error {
 	if err := d.end(ctx, op, change); err != nil {
 		return fmt.Errorf("durable: message %q: %w", d.ID, err)
@@ -170,8 +173,8 @@ func (d *Delivery) settle(ctx context.Context, op driver.Op, change driver.Chang
 	return nil
 }
 
-// end waits for the call that ends the delivery: its own, or an earlier one whose caller did not wait
-// for the result. If the earlier one fails its own follows.
+// end waits for the call that settles the delivery: its own, or an earlier one whose caller did not
+// wait for the result. If the earlier call fails, end makes its own.
 func (d *Delivery) end(ctx context.Context, op driver.Op, change driver.Change) error {
 	for {
 		e, own := d.send(op, change, func(error) {})
@@ -199,15 +202,16 @@ func (d *Delivery) over(e *ending) <-chan struct{} {
 	return e.done
 }
 
-// result is the result of a call that is over, for the first caller that asks for the same transition.
-// For all others the delivery was settled before. It also reports whether a call may be made again.
+// result is the result of a call that is over, for the first caller that asks for the same
+// transition. Other callers get ErrLeaseLost, because the delivery was settled before. It also
+// reports whether a call may be made again.
 func (d *Delivery) result(e *ending, op driver.Op) (err error, again bool) {
 	d.from.mu.Lock()
 	defer d.from.mu.Unlock()
-	if e.told || e.op != op {
+	if e.taken || e.op != op {
 		return ErrLeaseLost, e.failed
 	}
-	e.told = true
+	e.taken = true
 	return e.err, e.failed
 }
 
@@ -220,8 +224,8 @@ func await(ctx context.Context, done <-chan error) error {
 	}
 }
 
-// send asks the store to end the delivery. If that was done before, and has not failed, it returns the
-// earlier call and false.
+// send asks the store to settle the delivery. If that was done before, and has not failed, send
+// returns the earlier call and false.
 func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (e *ending, own bool) {
 	d.from.mu.Lock()
 	if d.ending != nil && !d.ending.failed {
@@ -234,7 +238,7 @@ func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (e
 	}
 	e.op, d.ending = op, e
 	d.h.ending = true
-	d.from.pending++
+	d.from.pending.add()
 	d.from.mu.Unlock()
 	change.ID, change.Token = d.h.record.ID, d.h.record.Token
 	var start time.Time
@@ -243,15 +247,15 @@ func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (e
 	}
 	d.h.part.changes[op].send(change, func(a answer, err error) {
 		if err = d.ended(e, a, err); err == nil {
-			d.from.emitOf(settlements[op], d.h, start)
+			d.h.emit(settlements[op], start)
 		}
 		then(err)
 	})
 	return e, true
 }
 
-// ended notes the answer of the store. If there is none, the lease is kept for another try. NotFound
-// is the success of an Ack that was repeated without an answer, and of no other call.
+// ended takes in the answer of the store. If there is none, the lease is kept for another try.
+// NotFound is the success of an Ack that was repeated without an answer, and of no other call.
 func (d *Delivery) ended(e *ending, a answer, err error) error {
 	d.from.mu.Lock()
 	defer d.from.mu.Unlock()
@@ -262,14 +266,14 @@ func (d *Delivery) ended(e *ending, a answer, err error) error {
 		d.from.forget(d.h)
 	}
 	d.h.ending = false
-	if err == nil && !(a.Status == driver.StatusNotFound && repeated) { // else an Ack before has done it
+	if err == nil && !(a.Status == driver.StatusNotFound && repeated) { // else an earlier Ack
 		err = checkHolder(a.Status)
 	}
 	e.err, e.over = err, true
 	if e.done != nil {
 		close(e.done)
 	}
-	d.from.done()
+	d.from.pending.done()
 	return err
 }
 

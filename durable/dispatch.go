@@ -11,12 +11,16 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// dispatcher hands messages that a consumer has claimed to takers: it waits for their due times in
-// a timing wheel, begins them when takers are free, keeps their leases, and releases those that did
-// not begin. The table of heldState shows its transitions. The pumps give it messages, and handlers
-// and receivers take them.
+// dispatcher hands messages that a consumer has claimed to takers. It lets a message wait in a
+// timing wheel for its due time, begins it when a taker is free, keeps its lease, and releases it
+// if it does not begin. The table of heldState shows the transitions. The pumps give it messages,
+// and handlers and receivers take them.
 //
-// Calls of the store never run under mu: they are sent to batchers, whose goroutines bring the
+// The dispatcher owns the lock. Its parts have none and do not know the dispatcher: admission (how
+// much is claimed and begun), leases (what is held), readyQueue (messages that may begin) and
+// handover (messages that have begun, and takers).
+//
+// Calls of the store never run under mu. They are sent to batchers, whose goroutines bring the
 // answers.
 type dispatcher struct {
 	q     *Queue
@@ -28,14 +32,10 @@ type dispatcher struct {
 	mu        sync.Mutex
 	admission admission
 	leases    leases
-	ready     fifo[*held]   // in the order in which they became due, with some that are gone
-	gone      int           // about so many of ready
-	begun     fifo[*held]   // that wait for a taker
-	takers    fifo[*taker]  // with some that have left
-	idleSince time.Time     // when a taker waited last
-	pending   int           // messages and calls of the store that drain waits for
-	drained   chan struct{} // closed when pending becomes 0; made by drain
-	told      []fault       // to be reported when mu is unlocked
+	ready     readyQueue
+	handover  handover
+	pending   pending // what drain waits for: calls of the store, and messages that begin or wait
+	faults    []fault // to be reported when mu is unlocked
 }
 
 // consumerPart is what a consumer has of a partition.
@@ -43,9 +43,11 @@ type consumerPart struct {
 	*part
 	pump   *pump
 	begins batcher[driver.Change, answer]
-	clock  serverClock // of the server that keeps the partition; the servers of a Cluster may differ
-	share  share       // dispatcher.mu guards it, and parked
-	parked fifo[*held] // ready messages that wait until the partition no longer stands aside
+
+	// The dispatcher's mutex guards these.
+	share  share
+	parked lazyFifo[*held] // see readyQueue
+	slow   *time.Timer     // of the claim under way, if it has a grant
 }
 
 // wheelTick is finer than the milliseconds of due times, so that rounding up to it costs little.
@@ -53,9 +55,9 @@ const wheelTick = 250 * time.Microsecond
 
 // newDispatcher makes a dispatcher for all partitions of a queue, without their pumps.
 func newDispatcher(ctx context.Context, q *Queue, opts *ConsumerOptions) (*dispatcher, error) {
-	d := &dispatcher{q: q, opts: opts, ctx: ctx, idleSince: time.Now()}
-	d.admission.opts = opts
-	d.leases = leases{visibility: opts.Visibility, hold: min(opts.Membership, opts.Visibility), held: make(map[*held]struct{})}
+	d := &dispatcher{q: q, opts: opts, ctx: ctx, leases: newLeases(opts)}
+	d.handover.used = time.Now()
+	d.admission.opts, d.admission.handover = opts, &d.handover
 	wheel, err := timingwheel.NewTimeouts(timingwheel.Options{Tick: wheelTick, Shards: 1}, d.expire)
 	if err != nil {
 		return nil, err
@@ -63,19 +65,47 @@ func newDispatcher(ctx context.Context, q *Queue, opts *ConsumerOptions) (*dispa
 	d.wheel = wheel
 	for i, part := range q.parts {
 		p := &consumerPart{part: part, share: share{partition: i}}
-		part.gather(&p.begins, func(changes []driver.Change) ([]answer, error) { return d.beginAll(p, changes) })
+		part.gather(&p.begins, func(changes []driver.Change) ([]answer, error) { return d.begin(p, changes) })
 		d.parts = append(d.parts, p)
 	}
 	return d, nil
 }
 
-// unlock unlocks mu, and then reports the errors that were noted under it: OnError may ask
-// something of the queue.
+// pending counts what is under way.
+type pending struct {
+	n    int
+	none chan struct{} // closed when n becomes 0; nil: nothing waits for that
+}
+
+func (p *pending) add() { p.n++ }
+
+func (p *pending) done() {
+	if p.n--; p.n == 0 && p.none != nil {
+		close(p.none)
+		p.none = nil
+	}
+}
+
+// over returns a channel that is closed when nothing is under way.
+func (p *pending) over() <-chan struct{} {
+	if p.none == nil {
+		p.none = make(chan struct{})
+	}
+	none := p.none
+	if p.n == 0 {
+		close(none)
+		p.none = nil
+	}
+	return none
+}
+
+// unlock unlocks mu, and then reports the faults that were noted under it, because OnError may call
+// methods of the queue.
 func (d *dispatcher) unlock() {
-	told := d.told
-	d.told = nil
+	faults := d.faults
+	d.faults = nil
 	d.mu.Unlock()
-	for _, f := range told {
+	for _, f := range faults {
 		d.q.reportFault(f)
 	}
 }
@@ -83,67 +113,28 @@ func (d *dispatcher) unlock() {
 // send asks the store for a change of a held message. Then is called with the answer, with mu held.
 // mu is held.
 func (d *dispatcher) send(h *held, op driver.Op, change driver.Change, then func(answer, error)) {
-	d.pending++
+	d.pending.add()
 	h.part.changes[op].send(change, func(a answer, err error) {
 		d.mu.Lock()
 		defer d.unlock()
 		then(a, err)
-		d.done()
+		d.pending.done()
 	})
-}
-
-// done ends something that was pending. mu is held.
-func (d *dispatcher) done() {
-	if d.pending--; d.pending == 0 && d.drained != nil {
-		close(d.drained)
-		d.drained = nil
-	}
 }
 
 // drain waits until nothing is pending.
 func (d *dispatcher) drain() {
 	d.mu.Lock()
-	if d.pending == 0 {
-		d.mu.Unlock()
-		return
-	}
-	drained := make(chan struct{})
-	d.drained = drained
+	over := d.pending.over()
 	d.mu.Unlock()
-	<-drained
+	<-over
 }
 
-// setOwned notes how many partitions share what may be claimed.
+// setOwned sets the number of partitions that share what may be claimed.
 func (d *dispatcher) setOwned(partitions int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.admission.owned = partitions
-}
-
-// plan is the next claim of a partition. It reports false if the partition has to wait for a grant,
-// which wakes its pump.
-func (d *dispatcher) plan(p *consumerPart, stale bool) (driver.Claim, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	claim, ok := d.admission.plan(&p.share, stale)
-	claim.Visibility, claim.Hold = d.leases.visibility, d.leases.hold
-	return claim, ok
-}
-
-// emptyClaim is a claim of no messages.
-func (d *dispatcher) emptyClaim(p *consumerPart) driver.Claim {
-	return driver.Claim{
-		Partition: p.index, Visibility: d.leases.visibility, Hold: d.leases.hold, MaxCrashes: d.opts.MaxCrashes,
-	}
-}
-
-// expect notes that a message may be overdue when the next claim comes to the store. The store
-// decides that; the clock here may be behind by the duration of a call.
-func (d *dispatcher) expect(p *consumerPart, due driver.Instant) {
-	left := p.clock.until(due)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	p.share.overdue = p.share.overdue || left <= p.share.trip
 }
 
 // disowned ends a partition's part in the grants.
@@ -154,65 +145,82 @@ func (d *dispatcher) disowned(p *consumerPart) {
 	d.match()
 }
 
-// ungrantSlow returns the grant of a claim that takes long, as one master of a Cluster may be away.
-// The claim goes on, and the messages that it begins wait for the next takers. The caller stops the
-// timer when the claim has ended.
-func (d *dispatcher) ungrantSlow(p *consumerPart) *time.Timer {
+// expect notes that a message may be overdue when the next claim comes to the store. The store
+// decides that; the clock here may be behind by the duration of a call.
+func (d *dispatcher) expect(p *consumerPart, due driver.Instant) {
+	left := p.clock.until(due)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	claim := p.share.claims
-	return time.AfterFunc(beginPatience, func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if p.share.claims == claim {
-			d.admission.ungrant(&p.share)
-			d.match()
-		}
-	})
+	p.share.overdue = p.share.overdue || left <= p.share.roundTrip && !p.share.paused
 }
 
-// hold takes in the messages of a claim that began at sent; a claim that failed has none.
+// plan returns the next claim of a partition, or false if the partition has to wait for a grant,
+// which wakes its pump. The caller claims, and calls hold with the answer.
+//
+// If the claim takes long, because one master of a Cluster is away, other partitions get its grant.
+// The claim goes on, and the messages that it begins wait for the next takers.
+func (d *dispatcher) plan(p *consumerPart, stale bool) (driver.Claim, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	plan, ok := d.admission.plan(&p.share, stale)
+	if plan.Begin > 0 {
+		number := p.share.claims
+		p.slow = time.AfterFunc(stallTime, func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			if p.share.claims == number {
+				d.admission.ungrant(&p.share)
+				d.match()
+			}
+		})
+	}
+	return plan, ok
+}
+
+// hold takes in the messages of a claim that began at sent. A claim that failed has none. If the
+// partition is paused, hold gives back all of its messages that no taker has.
 func (d *dispatcher) hold(p *consumerPart, claimed driver.Claimed, sent time.Time) {
-	trip := time.Duration(-1)
+	roundTrip := time.Duration(-1)
 	if !claimed.Now.IsZero() {
 		p.clock.observe(claimed.Now, sent)
-		trip = time.Since(sent)
+		roundTrip = time.Since(sent)
 	}
-	overdue := claimed.Next > 0 && !claimed.Next.Time().After(claimed.Now)
+	overdue := claimed.Next > 0 && !claimed.Next.Time().After(claimed.Now) && !claimed.Paused
 	messages := make([]*held, len(claimed.Records))
 	for i := range claimed.Records {
 		messages[i] = &held{record: claimed.Records[i], part: p}
 	}
-	d.emitClaims(messages, sent)
+	d.q.emitClaims(messages, sent)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.admission.claimEnded(&p.share, trip, overdue)
+	if p.slow != nil {
+		p.slow.Stop()
+	}
+	d.admission.claimEnded(&p.share, roundTrip, overdue)
+	if roundTrip >= 0 && p.share.paused != claimed.Paused {
+		if p.share.paused = claimed.Paused; p.share.paused {
+			d.releaseHeld(func(h *held) bool { return h.part == p && h.releasable() })
+		}
+	}
 	for _, h := range messages {
+		if p.share.paused {
+			h.state = heldGone
+			d.giveBack(h)
+			continue
+		}
 		d.leases.add(h, sent, claimed.Now)
 		if h.record.State == driver.StateFiring {
 			d.give(h)
 			continue
 		}
 		d.admission.claimed(&p.share, len(h.record.Body))
-		d.arm(h)
+		if wait := p.clock.until(h.record.Due) - beginLead; wait > 0 {
+			h.state, h.timer = heldArmed, d.wheel.Add(wait, h)
+		} else {
+			d.ready.push(h)
+		}
 	}
 	d.match()
-}
-
-// beginLead is how long before its due time a message begins, so that the store's answer has
-// arrived when the message is due. Until then the message can be cancelled.
-const beginLead = 2 * time.Millisecond
-
-// arm lets a message wait in the wheel until it may begin, or makes it ready.
-func (d *dispatcher) arm(h *held) {
-	wait := h.part.clock.until(h.record.Due) - beginLead
-	if wait > 0 {
-		h.state = heldArmed
-		h.timer = d.wheel.Add(wait, h)
-		return
-	}
-	h.state = heldReady
-	d.ready.push(h)
 }
 
 // expire is called by the wheel with the messages whose timers have expired.
@@ -222,49 +230,44 @@ func (d *dispatcher) expire(due []*held) {
 	for _, h := range due {
 		switch h.state {
 		case heldArmed:
-			h.state = heldReady
 			d.ready.push(h)
 		case heldWaiting:
 			d.give(h)
-			d.arrived()
+			d.admission.arrived()
+			d.pending.done()
 		}
 	}
 	d.match()
 }
 
-// match begins as many of the ready messages as there are free takers, and feeds the hungry
-// partitions. It is called after each change of either. mu is held.
+// match begins as many of the ready messages as there are free takers, and grants the rest of the
+// takers to partitions that wait for them. It is called after each change of either. mu is held.
 func (d *dispatcher) match() {
 	if d.ctx.Err() != nil {
 		return
 	}
-	for d.ready.len() > 0 && d.admission.free() > 0 {
-		h := d.ready.pop()
-		switch {
-		case h.state != heldReady:
-			d.gone--
-			continue
-		case h.part.share.away:
-			h.part.parked.push(h)
-			continue
+	for d.admission.free() > 0 {
+		h := d.ready.next()
+		if h == nil {
+			break
 		}
 		h.state = heldBeginning
 		d.admission.asked(&h.part.share)
-		d.pending++
-		h.part.begins.send(d.leases.begin(h, time.Now()), func(a answer, err error) { d.onBegin(h, a, err) })
+		d.pending.add()
+		h.part.begins.send(d.leases.begin(h, time.Now()), func(a answer, err error) { d.begun(h, a, err) })
 	}
-	d.admission.feed()
+	d.admission.grantNext()
 }
 
-// beginAll is the begin call of a partition. If the call takes long the partition stands aside.
-func (d *dispatcher) beginAll(p *consumerPart, changes []driver.Change) ([]answer, error) {
+// begin is the begin call of a partition. The partition is stalled while the call takes long.
+func (d *dispatcher) begin(p *consumerPart, changes []driver.Change) ([]answer, error) {
 	d.mu.Lock()
-	call := d.admission.callStarts(&p.share)
+	number := d.admission.callStarts(&p.share)
 	d.mu.Unlock()
-	slow := time.AfterFunc(beginPatience, func() {
+	slow := time.AfterFunc(stallTime, func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.admission.standAside(&p.share, call)
+		d.admission.stall(&p.share, number)
 		d.match()
 	})
 	batch := driver.Batch{Partition: p.index, Op: driver.OpBegin, Lead: beginLead, Changes: changes}
@@ -273,237 +276,179 @@ func (d *dispatcher) beginAll(p *consumerPart, changes []driver.Change) ([]answe
 	}
 	answers, err := p.apply(batch)
 	slow.Stop()
-	d.comeBack(p)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.admission.callEnds(&p.share) { // before the answers are handed on
+		p.share.wake()
+		d.ready.unpark(p)
+		d.match()
+	}
 	return answers, err
 }
 
-// comeBack ends a partition's standing aside before the answers of its call are handed on.
-func (d *dispatcher) comeBack(p *consumerPart) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.admission.callEnds(&p.share) {
-		return
-	}
-	p.share.wake()
-	p.parked.push(d.ready.rest()...) // behind: those of the partition that are not parked are due later
-	d.ready = p.parked
-	d.ready.keep(func(h *held) bool { return h.state == heldReady })
-	p.parked, d.gone = fifo[*held]{}, 0
-	d.match()
-}
-
-// onBegin hands a message that the store has begun to a taker.
-func (d *dispatcher) onBegin(h *held, a answer, err error) {
+// begun takes in the store's answer to the begin of a message.
+func (d *dispatcher) begun(h *held, a answer, err error) {
+	done := err == nil && a.Status == driver.StatusDone
 	if err == nil {
 		h.part.clock.observe(a.Now, a.sent)
-		if a.Status == driver.StatusDone {
-			d.emitOf(EventBegun, h, a.sent)
-		}
+	}
+	if done {
+		h.emit(EventBegun, a.sent)
 	}
 	d.mu.Lock()
 	defer d.unlock()
 	d.admission.answered(&h.part.share)
-	if err == nil && a.Status == driver.StatusDone && h.state != heldGone {
+	if done && h.state != heldGone {
 		d.admission.unclaimed(&h.part.share, len(h.record.Body))
 		if d.leases.began(h, a, time.Now()) {
 			d.extend(h)
 		}
-		if wait := a.Due.Time().Sub(a.Now); wait > 0 { // the store read its clock before now
-			h.state = heldWaiting
-			h.timer = d.wheel.Add(wait, h)
-			return
-		}
-		d.give(h)
-	} else {
-		d.notBegun(h, a, err)
 	}
-	d.arrived()
-}
-
-// notBegun puts a message aside that cannot be given to a taker.
-func (d *dispatcher) notBegun(h *held, a answer, err error) {
-	switch {
-	case h.state == heldGone: // given up meanwhile, because no answer came
-		if err == nil && a.Status == driver.StatusDone {
-			d.giveBack(h)
-		}
-	case err != nil:
-		d.forget(h)
-		d.told = append(d.told, d.q.faultOf(h.record.ID, fmt.Errorf("begin: %w", err)))
-	case a.Status == driver.StatusEarly && d.ctx.Err() == nil: // the store's clock was set back
-		h.record.Due, h.state = a.Due, heldArmed
-		h.timer = d.wheel.Add(max(a.Due.Time().Sub(a.Now)-beginLead, time.Millisecond), h)
-	case a.Status == driver.StatusEarly: // release has passed already
+	if a.Status == driver.StatusPaused {
+		h.part.share.wake() // the next claim says that the partition is paused
+	}
+	next, wait := h.beginResult(a, err, d.ctx.Err() != nil)
+	switch next {
+	case beginWaits:
+		h.state, h.timer = heldWaiting, d.wheel.Add(wait, h)
+		return // it still occupies a taker
+	case beginGives:
+		d.give(h)
+	case beginRepeats:
+		h.record.Due, h.state, h.timer = a.Due, heldArmed, d.wheel.Add(wait, h)
+	case beginReleases:
 		d.forget(h)
 		d.giveBack(h)
-	default: // the message was cancelled or rescheduled, or its lease has ended
-		d.forget(h)
+	case beginForgets:
+		if d.forget(h) && err != nil {
+			d.faults = append(d.faults, h.fault(fmt.Errorf("begin: %w", err)))
+		}
 	}
-}
-
-// arrived ends the account of a message that was beginning or waiting. mu is held.
-func (d *dispatcher) arrived() {
 	d.admission.arrived()
 	d.match()
-	d.done()
+	d.pending.done()
 }
 
 // give hands a message that has begun to a taker, or keeps it for the next one. A handler or
 // receiver comes again soon, and a message that is given back would come behind later ones. If
 // receivers had to wait when the store answers, a Take that waits for less than a round trip would
-// never get a message. If no taker comes, the message is given back when the consumer retires.
+// never get a message. If no taker comes, the message is given back when the consumer retires. A
+// message of a partition that is paused is given back at once.
 func (d *dispatcher) give(h *held) {
-	h.state = heldBegun
-	for d.takers.len() > 0 {
-		if t := d.takers.pop(); !t.left {
-			d.admission.waiting--
-			d.taken(h)
+	if !h.part.share.paused {
+		now := time.Now()
+		if t := d.handover.give(h, now); t != nil {
+			d.admission.pace.delivered(now)
 			t.ready <- h
 			return
 		}
+		if d.ctx.Err() == nil {
+			d.handover.keep(h)
+			return
+		}
 	}
-	if d.ctx.Err() == nil {
-		d.begun.push(h)
-		d.admission.begun = d.begun.len()
-		return
-	}
+	h.state = heldTaken // it does not occupy a taker any more
 	d.forget(h)
 	d.giveBack(h)
 }
-
-// taken notes that a taker has a message. mu is held.
-func (d *dispatcher) taken(h *held) {
-	h.state = heldTaken
-	d.idleSince = time.Now()
-	d.admission.pace.delivered(d.idleSince)
-}
-
-// taker is a handler's worker or a receiver that waits for a message.
-type taker struct {
-	ready chan *held // of capacity one
-	left  bool
-}
-
-func newTaker() *taker { return &taker{ready: make(chan *held, 1)} }
 
 // take waits for a message that is due, and has begun it when it returns. After an error t must not
 // be used again.
 func (d *dispatcher) take(ctx context.Context, t *taker) (*held, error) {
 	d.mu.Lock()
-	if d.ctx.Err() != nil { // what has begun is being given back
+	if d.ctx.Err() != nil { // the messages that have begun are being given back
 		d.mu.Unlock()
 		return nil, context.Cause(d.ctx)
 	}
-	if h := d.takeBegun(); h != nil {
-		d.match()
-		d.mu.Unlock()
-		return h, nil
+	now := time.Now()
+	h := d.handover.take(t, now)
+	if h != nil {
+		d.admission.pace.delivered(now)
 	}
-	d.takers.push(t)
-	d.admission.waiting++
 	d.match()
 	d.mu.Unlock()
+	if h != nil {
+		return h, nil
+	}
+	var err error
 	select {
 	case h := <-t.ready:
 		return h, nil
 	case <-ctx.Done():
-		return d.leave(t, context.Cause(ctx))
+		err = context.Cause(ctx)
 	case <-d.ctx.Done():
-		return d.leave(t, context.Cause(d.ctx))
+		err = context.Cause(d.ctx)
 	}
-}
-
-// takeBegun returns a message that has begun and waits, or nil. mu is held.
-func (d *dispatcher) takeBegun() (h *held) {
-	for h == nil && d.begun.len() > 0 {
-		if next := d.begun.pop(); next.state == heldBegun {
-			d.taken(next)
-			h = next
-		}
-	}
-	d.admission.begun = d.begun.len()
-	return h
-}
-
-// leave ends the wait of a taker. The taker may have been given a message just now.
-func (d *dispatcher) leave(t *taker, err error) (*held, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	select {
-	case h := <-t.ready:
+	case h := <-t.ready: // given just now
 		return h, nil
 	default:
-		t.left = true
-		d.admission.waiting--
-		if d.takers.len() > 2*d.admission.waiting+16 {
-			d.takers.keep(func(t *taker) bool { return !t.left })
-		}
-		d.idleSince = time.Now()
+		d.handover.leave(t, time.Now())
 		return nil, err
 	}
 }
 
-// idle reports whether no taker has waited for the given time.
-func (d *dispatcher) idle(since time.Duration) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.admission.waiting == 0 && time.Since(d.idleSince) > since
-}
-
-// forget makes a message gone, whatever its state is. It reports false if it was gone. mu is held.
+// forget makes a message gone, whatever its state is. It returns false if it was gone. mu is held.
+// The caller calls match.
 func (d *dispatcher) forget(h *held) bool {
-	if h.state == heldGone {
+	state := h.state
+	if state == heldGone {
 		return false
 	}
-	switch {
-	case h.unbegun():
-		d.admission.unclaimed(&h.part.share, len(h.record.Body))
-	case h.state == heldWaiting:
-		d.arrived()
-	}
-	ready := h.state == heldReady
 	h.timer.Stop()
 	h.state = heldGone
 	d.leases.remove(h)
-	if ready {
-		d.dropGone()
+	if state <= heldBeginning {
+		d.admission.unclaimed(&h.part.share, len(h.record.Body))
+	}
+	switch state {
+	case heldReady, heldParked:
+		d.ready.remove(h, state)
+	case heldWaiting:
+		d.admission.arrived()
+		d.pending.done()
+	case heldBegun:
+		d.handover.begun.removed()
 	}
 	return true
 }
 
-// dropGone drops the messages of ready that are gone when they are more than half: while all
-// handlers are busy match does not drop them.
-func (d *dispatcher) dropGone() {
-	if d.gone++; d.gone*2 > d.ready.len()+16 {
-		d.ready.keep(func(h *held) bool { return h.state == heldReady })
-		d.gone = 0
-	}
+// release gives the messages back to the store for which ok is true.
+func (d *dispatcher) release(ok func(*held) bool) {
+	d.mu.Lock()
+	defer d.unlock()
+	d.releaseHeld(ok)
 }
 
-// release gives messages back to the store that did not begin or have no taker: those of one
-// partition or, if p is nil, all of them.
-func (d *dispatcher) release(p *consumerPart) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// releaseHeld is release with mu held.
+func (d *dispatcher) releaseHeld(ok func(*held) bool) {
 	var back []*held
 	for h := range d.leases.held {
-		if (p == nil || h.part == p) && h.releasable() {
+		if ok(h) {
 			back = append(back, h)
 		}
 	}
 	for _, h := range back {
+		if h.run != nil {
+			d.faults = append(d.faults, h.fault(errStillRuns))
+		}
 		d.forget(h)
 	}
 	for _, h := range back {
 		d.giveBack(h)
 	}
+	d.match()
 }
+
+var errStillRuns = errors.New("given back, because the consumer ends while the handler still runs")
 
 // giveBack releases a message. If the call fails the message comes when its lease ends. mu is held.
 func (d *dispatcher) giveBack(h *held) {
 	d.send(h, driver.OpRelease, h.change(), func(_ answer, err error) {
 		if err != nil && d.q.ctx.Err() == nil {
-			d.told = append(d.told, d.q.faultOf(h.record.ID, fmt.Errorf("release: %w", err)))
+			d.faults = append(d.faults, h.fault(fmt.Errorf("release: %w", err)))
 		}
 	})
 }
@@ -543,82 +488,38 @@ func (d *dispatcher) extend(h *held) {
 // lose gives up a message whose lease is about to end, or has ended, and cancels the context of its
 // handler. mu is held.
 func (d *dispatcher) lose(h *held) {
-	begun := h.state == heldBegun || h.state == heldTaken // an armed or ready one may have been cancelled
+	begun := h.state == heldBegun || h.state == heldTaken // other messages may have been cancelled
 	if !d.forget(h) {
 		return
 	}
 	if begun && !h.ending { // else the call that settles the message reports its result
-		d.told = append(d.told, d.q.faultOf(h.record.ID, ErrLeaseLost))
+		d.faults = append(d.faults, h.fault(ErrLeaseLost))
 	}
 	if h.run != nil {
 		h.run.cancel(ErrLeaseLost)
 	}
+	d.match()
 }
 
-// holds is how many messages are held that have not begun, and that have.
-func (d *dispatcher) holds() (unbegun, begun int) {
+// hand notes that a message that was taken is handed to a receiver or to a handler's worker. The
+// lease is extended from now on if renew is set. If r is not nil the handler is about to be called,
+// and r is cancelled if the lease is lost.
+//
+// hand returns false if the lease is over: the process may have been suspended since the message
+// was taken, so that another consumer has the message, or the message was cancelled. It is then
+// given up and reported.
+func (d *dispatcher) hand(h *held, renew bool, r *run) bool {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, p := range d.parts {
-		unbegun += p.share.unbegun
+	defer d.unlock()
+	if r != nil {
+		h.run = r
 	}
-	return unbegun, len(d.leases.held) - unbegun
-}
-
-// handle notes that a handler is about to be called for a message: the handler's context is
-// cancelled if the lease is lost. It returns false if the lease is lost already.
-func (d *dispatcher) handle(h *held, r *run) bool {
-	d.mu.Lock()
-	defer d.unlock()
-	h.run = r
-	return d.keeps(h)
-}
-
-// hand notes that a message that was taken is handed to the handler's worker, whose lease is
-// extended from now on, or to the receiver. It returns false if the lease is lost already.
-func (d *dispatcher) hand(h *held, renew bool) bool {
-	d.mu.Lock()
-	defer d.unlock()
-	if !d.keeps(h) {
+	if h.state == heldGone || !time.Now().Before(h.until) {
+		d.lose(h)
 		return false
 	}
 	h.renew, h.handed = renew, true
 	return true
-}
-
-// keeps reports whether the lease of a message that was taken is not over. The process may have
-// been suspended since the message was taken, so that another consumer has the message, or it was
-// cancelled. A message that is lost is given up and reported. mu is held.
-func (d *dispatcher) keeps(h *held) bool {
-	if h.state != heldGone && time.Now().Before(h.until) {
-		return true
-	}
-	d.lose(h)
-	return false
-}
-
-// releaseTaken gives back the messages that handlers and receivers have and did not settle, because
-// the consumer is forced to end. A message whose handler has just returned is settled by its worker.
-func (d *dispatcher) releaseTaken() {
-	d.mu.Lock()
-	defer d.unlock()
-	for h := range d.leases.held {
-		if h.state != heldTaken || h.ending || h.run != nil && h.run.returned() {
-			continue
-		}
-		if h.run != nil {
-			d.told = append(d.told, d.q.faultOf(h.record.ID, errors.New("it is given back, because the consumer ends and the handler still runs")))
-		}
-		d.forget(h)
-		d.giveBack(h)
-	}
-}
-
-// empty reports whether no message is held.
-func (d *dispatcher) empty() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.leases.held) == 0
 }
 
 // letEnd ends the extensions of a lease, because the message is not settled any more.
@@ -626,4 +527,24 @@ func (d *dispatcher) letEnd(h *held) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h.renew = false
+}
+
+// load is what a dispatcher holds.
+type load struct {
+	unbegun int           // messages that have not begun
+	begun   int           // messages that have
+	idle    time.Duration // since a taker waited last
+}
+
+func (l load) held() int { return l.unbegun + l.begun }
+
+func (d *dispatcher) load() load {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := load{idle: d.handover.idle(time.Now())}
+	for _, p := range d.parts {
+		l.unbegun += p.share.unbegun
+	}
+	l.begun = len(d.leases.held) - l.unbegun
+	return l
 }

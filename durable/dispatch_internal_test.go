@@ -10,51 +10,21 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Messages that are ready and go before a taker comes leave nothing behind, and those that stay keep
-// their order.
-func TestReadyMessagesThatAreGone(t *testing.T) {
-	t.Parallel()
-	opts := ConsumerOptions{Prefetch: 1 << 20}
-	d := &dispatcher{ctx: t.Context(), opts: &opts}
-	d.admission.opts = &opts
-	d.leases.held = make(map[*held]struct{})
-	part := &consumerPart{share: share{wake: func() {}}}
-	var stay []*held
-	for i := range 10_000 {
-		h := &held{state: heldReady, part: part}
-		d.leases.held[h] = struct{}{}
-		d.admission.claimed(&part.share, 0)
-		d.ready.push(h)
-		if i%1000 == 0 {
-			stay = append(stay, h)
-			continue
-		}
-		require.True(t, d.forget(h))
-		require.LessOrEqual(t, d.ready.len(), 64)
-	}
-	for _, want := range stay {
-		h := d.ready.pop()
-		for h.state != heldReady {
-			h = d.ready.pop()
-		}
-		require.Same(t, want, h)
-	}
-}
-
-// A process stands still between taking a message and handing it to its receiver, for longer than the
-// lease. The receiver does not get it, and the loss is reported once, whether the keeper of the
-// leases has noticed it before or not.
+// A process is suspended for longer than the lease, after it has taken a message and before it
+// hands the message to its receiver. The receiver does not get the message, and the loss is
+// reported once, whether the renewal has noticed it before or not.
 func TestMessageIsNotHandedOutAfterItsLease(t *testing.T) {
 	t.Parallel()
 	for name, renews := range map[string]bool{"unnoticed": false, "noticed by the renewal": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var told []error
+			var reported []error
 			q := &Queue{parts: []*part{{}}}
 			q.options.Logger = slog.New(slog.DiscardHandler)
 			q.lateness = new(lateness)
-			q.options.OnError = func(err error) { told = append(told, err) }
+			q.options.OnError = func(err error) { reported = append(reported, err) }
 			d := &dispatcher{q: q, ctx: t.Context()}
+			d.admission.handover = &d.handover
 			d.leases = leases{visibility: time.Second, hold: time.Second, held: make(map[*held]struct{})}
 			h := &held{record: driver.Record{ID: "m", Body: (&content{}).encode()}, part: &consumerPart{part: q.parts[0]}, state: heldTaken}
 			d.leases.held[h] = struct{}{}
@@ -62,10 +32,70 @@ func TestMessageIsNotHandedOutAfterItsLease(t *testing.T) {
 			if renews {
 				d.renew(time.Now())
 			}
-			require.Nil(t, d.delivery(h, false))
+			require.Nil(t, newDelivery(d, h, false))
 			require.Equal(t, heldGone, h.state)
-			require.Len(t, told, 1)
-			require.ErrorIs(t, told[0], ErrLeaseLost)
+			require.Len(t, reported, 1)
+			require.ErrorIs(t, reported[0], ErrLeaseLost)
 		})
 	}
+}
+
+// The next step depends on the answer to the begin call, on whether the message was given up
+// meanwhile, and on whether the consumer has ended.
+func TestAnswerToABeginDecidesWhatFollows(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1_000_000)
+	at := func(status driver.Status, due time.Duration) answer {
+		return answer{Outcome: driver.Outcome{Status: status, Now: now, Due: driver.InstantOf(now.Add(due))}}
+	}
+	for _, test := range []struct {
+		what   string
+		state  heldState
+		answer answer
+		err    error
+		ended  bool
+		next   beginResult
+		wait   time.Duration
+	}{
+		{"due now", heldBeginning, at(driver.StatusDone, 0), nil, false, beginGives, 0},
+		{"due in a moment", heldBeginning, at(driver.StatusDone, 2*time.Millisecond), nil, false, beginWaits, 2 * time.Millisecond},
+		{"due now, but the consumer ends", heldBeginning, at(driver.StatusDone, 0), nil, true, beginGives, 0},
+		{"given up meanwhile", heldGone, at(driver.StatusDone, 0), nil, false, beginReleases, 0},
+		{"clock set back", heldBeginning, at(driver.StatusEarly, time.Minute), nil, false, beginRepeats, time.Minute - beginLead},
+		{"clock set back by little", heldBeginning, at(driver.StatusEarly, beginLead), nil, false, beginRepeats, time.Millisecond},
+		{"clock set back, and the consumer ends", heldBeginning, at(driver.StatusEarly, time.Minute), nil, true, beginReleases, 0},
+		{"clock set back, and given up meanwhile", heldGone, at(driver.StatusEarly, time.Minute), nil, false, beginForgets, 0},
+		{"cancelled", heldBeginning, at(driver.StatusNotFound, 0), nil, false, beginForgets, 0},
+		{"no answer", heldBeginning, answer{}, ErrUnavailable, false, beginForgets, 0},
+		{"no answer, and given up meanwhile", heldGone, answer{}, ErrUnavailable, true, beginForgets, 0},
+	} {
+		next, wait := (&held{state: test.state}).beginResult(test.answer, test.err, test.ended)
+		require.Equal(t, test.next, next, test.what)
+		require.Equal(t, test.wait, wait, test.what)
+	}
+}
+
+// A wait ends when everything pending is done. Later additions do not matter.
+func TestPendingIsOverWhenAllIsDone(t *testing.T) {
+	t.Parallel()
+	var p pending
+	closed := func(c <-chan struct{}) bool {
+		select {
+		case <-c:
+			return true
+		default:
+			return false
+		}
+	}
+	require.True(t, closed(p.over()), "nothing is pending")
+	p.add()
+	p.add()
+	first, second := p.over(), p.over()
+	p.done()
+	require.False(t, closed(first))
+	p.done()
+	require.True(t, closed(first))
+	require.True(t, closed(second))
+	p.add()
+	require.False(t, closed(p.over()))
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// A handler that calls runtime.Goexit, as FailNow of a test does, has failed.
-func TestHandlerThatEndsItsGoroutine(t *testing.T) {
+// runtime.Goexit in a handler, as FailNow of a test calls it, is a failed attempt.
+func TestGoexitOfAHandlerIsAFailedAttempt(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		var n atomic.Int64
@@ -32,12 +32,12 @@ func TestHandlerThatEndsItsGoroutine(t *testing.T) {
 		s, err := q.Stats(t.Context())
 		require.NoError(t, err)
 		assert.EqualValues(t, 2, n.Load(), "after an hour the message has come again")
-		assert.Zero(t, s.InFlight, "and nobody has it")
+		assert.Zero(t, s.InFlight, "no consumer has it")
 		stop()
 	})
 }
 
-// When Consume returns everything that it had claimed ahead is given back.
+// When Consume returns, every message that it has claimed ahead is scheduled again.
 func TestConsumeGivesBackEverythingBeforeItReturns(t *testing.T) {
 	t.Parallel()
 	for range 4 {
@@ -60,7 +60,7 @@ func TestConsumeGivesBackEverythingBeforeItReturns(t *testing.T) {
 	}
 }
 
-// Consume ends in good time while the store is away.
+// Consume ends in bounded time while the store cannot be reached.
 func TestConsumeEndsInAnOutage(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1, RetryFor: time.Minute}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -79,7 +79,7 @@ func TestConsumeEndsInAnOutage(t *testing.T) {
 	})
 }
 
-// Deliveries of Take that nobody settles are forgotten when their leases have ended.
+// Deliveries of Take that are never settled are forgotten when their leases have ended.
 func TestUnsettledDeliveriesAreForgotten(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1, OnError: func(error) {}}, func(t *testing.T, q *durable.Queue) {
@@ -91,12 +91,12 @@ func TestUnsettledDeliveriesAreForgotten(t *testing.T) {
 		}
 		s, err := q.Stats(t.Context())
 		require.NoError(t, err)
-		assert.LessOrEqual(t, s.Begun, 2, "one message")
+		assert.LessOrEqual(t, s.Firing, 2, "one message")
 	})
 }
 
-// Consume tells a Shutdown from the end of its context.
-func TestConsumeAfterShutdown(t *testing.T) {
+// Consume returns nil if its context has ended, and ErrClosed after Shutdown.
+func TestConsumeReturnsErrClosedAfterShutdown(t *testing.T) {
 	t.Parallel()
 	nils := 0
 	for range 300 {
@@ -118,8 +118,7 @@ type badError struct{ text string }
 
 func (e *badError) Error() string { return e.text }
 
-// An error whose methods panic does no harm.
-func TestNilPointerAsAnError(t *testing.T) {
+func TestErrorWhoseMethodPanicsDoesNoHarm(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		stop := consume(t, q, func(context.Context, *durable.Delivery) error { var e *badError; return e }, durable.ConsumerOptions{})
@@ -129,8 +128,8 @@ func TestNilPointerAsAnError(t *testing.T) {
 	})
 }
 
-// An Ack may come while the consumer of Take ends for want of callers.
-func TestAckWhileTheTakerEnds(t *testing.T) {
+// An Ack succeeds while the consumer of its receiver ends because no Take was called for a while.
+func TestAckSucceedsWhileAnIdleReceiverEnds(t *testing.T) {
 	t.Parallel()
 	q := open(t, memstore.New(memstore.Options{}), durable.Options{Partitions: 1, OnError: func(error) {}})
 	r := receiver(t, q, durable.ConsumerOptions{Membership: 500 * time.Millisecond})
@@ -154,8 +153,8 @@ func TestAckWhileTheTakerEnds(t *testing.T) {
 	q.Close()
 }
 
-// Consume ends while messages have begun and wait for their due times.
-func TestEndMeetsMessagesThatWait(t *testing.T) {
+// Consume ends while messages have begun ahead of their due times.
+func TestConsumeEndsWhileMessagesWaitForTheirDueTimes(t *testing.T) {
 	t.Parallel()
 	for i := range 150 {
 		st := memstore.New(memstore.Options{})
@@ -173,8 +172,9 @@ func TestEndMeetsMessagesThatWait(t *testing.T) {
 	}
 }
 
-// Shutdown in a handler says that it would wait for itself, and the queue goes on; that of another queue is nobody's business.
-func TestShutdownInAHandler(t *testing.T) {
+// Shutdown in a handler is refused, because it would wait for itself, and the queue goes on. A
+// handler may shut down another queue.
+func TestShutdownInAHandlerIsRefused(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		other := open(t, memstore.New(memstore.Options{}), durable.Options{})
@@ -186,7 +186,7 @@ func TestShutdownInAHandler(t *testing.T) {
 			start := time.Now()
 			err := q.Shutdown(ctx)
 			assert.ErrorIs(t, err, durable.ErrInvalid)
-			assert.ErrorContains(t, err, "of a handler")
+			assert.ErrorContains(t, err, "belongs to a handler")
 			assert.Zero(t, time.Since(start), "it does not wait")
 			assert.NoError(t, other.Shutdown(ctx))
 			return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// A store keeps an envelope as the body of a message, and knows nothing of what is in it:
+// A store keeps an envelope as the body of a message, and does not look into it:
 //
 //	1 byte   version in the upper four bits, and below them flags: has an expiry, has headers
 //	uvarint  the expiry in milliseconds since 1970, if the flag is set
@@ -20,7 +20,7 @@ import (
 //	         uvarint length and bytes of the key, uvarint length and bytes of the value
 //	         the body, up to the end
 //
-// So a message without headers and expiry costs one byte.
+// A message without headers and expiry thus costs one byte.
 const (
 	envelopeVersion = 1
 
@@ -97,7 +97,8 @@ func decodeEnvelope(b []byte) (c content, err error) {
 		}
 	}
 	if r.damaged {
-		return content{}, fmt.Errorf("%w: the beginning of its content, %d bytes in all, is damaged", ErrVersion, len(b))
+		return content{}, fmt.Errorf("%w: the beginning of its content, %d bytes in all, is damaged",
+			ErrVersion, len(b))
 	}
 	c.body = r.rest
 	return c, nil
@@ -142,19 +143,24 @@ func headerBytes(headers map[string]string) int {
 // checkHeaders returns an error for headers that a message may not have.
 func checkHeaders(id string, headers map[string]string) error {
 	if len(headers) > MaxHeaders {
-		return fmt.Errorf("%w headers of message %q: there are %d; up to %d are accepted", ErrInvalid, id, len(headers), MaxHeaders)
+		return fmt.Errorf("%w headers of message %q: there are %d; up to %d are accepted",
+			ErrInvalid, id, len(headers), MaxHeaders)
 	}
 	if n := headerBytes(headers); n > MaxHeaderBytes {
-		return fmt.Errorf("%w headers of message %q: their keys and values have %d bytes; up to %d are accepted", ErrInvalid, id, n, MaxHeaderBytes)
+		return fmt.Errorf("%w headers of message %q: their keys and values have %d bytes; up to %d are accepted",
+			ErrInvalid, id, n, MaxHeaderBytes)
 	}
 	for key, value := range headers {
 		switch {
 		case key == "":
-			return fmt.Errorf("%w headers of message %q: a key is empty; 1 byte or more is accepted", ErrInvalid, id)
+			return fmt.Errorf("%w headers of message %q: a key is empty; 1 byte or more is accepted",
+				ErrInvalid, id)
 		case !utf8.ValidString(key):
-			return fmt.Errorf("%w headers of message %q: the key %.40q is not UTF-8", ErrInvalid, id, key)
+			return fmt.Errorf("%w headers of message %q: the key %.40q is not UTF-8",
+				ErrInvalid, id, key)
 		case !utf8.ValidString(value):
-			return fmt.Errorf("%w headers of message %q: the value of %.40q, %.40q, is not UTF-8", ErrInvalid, id, key, value)
+			return fmt.Errorf("%w headers of message %q: the value of %.40q, %.40q, is not UTF-8",
+				ErrInvalid, id, key, value)
 		}
 	}
 	return nil

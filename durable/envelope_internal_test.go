@@ -12,8 +12,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// An envelope is read as it was written, and costs one byte if it holds nothing but a body.
-func TestEnvelope(t *testing.T) {
+// An envelope is read as it was written. It costs one byte if it holds only a body.
+func TestEnvelopeIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		content
@@ -35,8 +35,8 @@ func TestEnvelope(t *testing.T) {
 	}
 }
 
-// What is of another version or damaged is told apart from what is read.
-func TestEnvelopeThatCannotBeRead(t *testing.T) {
+// An envelope of another version, or a damaged one, is ErrVersion.
+func TestUnreadableEnvelopeIsErrVersion(t *testing.T) {
 	t.Parallel()
 	whole := (&content{headers: map[string]string{"key": "value"}, expire: 1 << 40}).encode()
 	for n := range whole {
@@ -54,7 +54,7 @@ func TestEnvelopeThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// The last instant of an expiry is the millisecond that ExpireAt names or is in.
+// The last instant before the expiry is the millisecond of ExpireAt.
 func TestExpiryIsRoundedDown(t *testing.T) {
 	t.Parallel()
 	at := time.UnixMilli(1_000)
@@ -70,8 +70,8 @@ func TestExpiryIsRoundedDown(t *testing.T) {
 	assert.False(t, (&content{}).expired(at), "it does not expire")
 }
 
-// FuzzEnvelope reads what anybody might have written: an error or a content that comes back when it
-// is written and read again.
+// FuzzEnvelope reads arbitrary bytes. The result is an error, or a content that is the same after
+// it was written and read again.
 func FuzzEnvelope(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add([]byte("\x10body"))

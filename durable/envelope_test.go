@@ -19,8 +19,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// Headers and ExpireAt come with Get, List, each delivery and the dead letter.
-func TestHeadersTravelWithTheMessage(t *testing.T) {
+// Headers and ExpireAt come back from Get and List, with each delivery, and with the dead letter.
+func TestHeadersComeBackWithTheMessage(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1, MaxBody: 4}, func(t *testing.T, q *durable.Queue) {
 		headers := map[string]string{"traceparent": "00-01", "ключ": "", "long": strings.Repeat("x", 4000)}
@@ -70,7 +70,7 @@ func TestHeadersTravelWithTheMessage(t *testing.T) {
 	})
 }
 
-func TestBadHeadersAndExpiry(t *testing.T) {
+func TestBadHeadersAndExpiryAreRefused(t *testing.T) {
 	t.Parallel()
 	many := map[string]string{}
 	for i := range durable.MaxHeaders + 1 {
@@ -110,8 +110,8 @@ func TestBadHeadersAndExpiry(t *testing.T) {
 	assert.NoError(t, err, "the most that is accepted; MaxBody bounds the body alone")
 }
 
-// A message that has expired is counted and no handler sees it, whether it was never delivered or is
-// to be retried; all others come.
+// An expired message is counted and not delivered, neither for the first time nor again. Other
+// messages are delivered.
 func TestExpiredMessagesAreCountedAndNotRun(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue) {
@@ -142,11 +142,11 @@ func TestExpiredMessagesAreCountedAndNotRun(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, [5]uint64{6, 3, 2, 3, 0}, [5]uint64{stats.Enqueued, stats.Acked, stats.Retried, stats.Expired, stats.Buried})
 		assert.Zero(t, stats.Scheduled+stats.InFlight+stats.Dead)
-		assert.EqualValues(t, 5, stats.Lateness.Count, "of those that were delivered")
+		assert.EqualValues(t, 5, stats.Lateness.Count, "of the delivered messages")
 	})
 }
 
-// Take steps over what has expired.
+// Take skips expired messages.
 func TestTakeReturnsNothingExpired(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
@@ -171,9 +171,9 @@ func TestTakeReturnsNothingExpired(t *testing.T) {
 	})
 }
 
-// A message whose envelope this program does not know is kept for a newer consumer, even if it has
-// one attempt only: it comes again after a minute, and that is no attempt. Others are delivered as
-// ever.
+// A message whose envelope this version cannot read is kept for a newer consumer, even if it has
+// only one attempt. It comes again after a minute, which counts no attempt. Other messages are
+// delivered meanwhile.
 func TestContentOfNewerVersionIsNotLost(t *testing.T) {
 	t.Parallel()
 	for name, receive := range map[string]func(t *testing.T, q *durable.Queue) (ids []string){
@@ -203,12 +203,12 @@ func TestContentOfNewerVersionIsNotLost(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var backend driver.Backend
 				var mu sync.Mutex
-				var told []error
+				var reported []error
 				store := wrapped{memstore.New(memstore.Options{}), func(b driver.Backend) driver.Backend { backend = b; return b }}
 				q := open(t, store, durable.Options{Partitions: 1, OnError: func(err error) {
 					mu.Lock()
 					defer mu.Unlock()
-					told = append(told, err)
+					reported = append(reported, err)
 				}})
 				defer q.Close()
 				newer := "\x20 of a newer version"
@@ -225,7 +225,7 @@ func TestContentOfNewerVersionIsNotLost(t *testing.T) {
 					require.NoError(t, err)
 					n++
 				}
-				require.Equal(t, 2, n, "a list goes on")
+				require.Equal(t, 2, n, "the list goes on after it")
 
 				require.Equal(t, []string{"known"}, receive(t, q))
 				raw, err := backend.Get(t.Context(), 0, "newer")
@@ -237,8 +237,8 @@ func TestContentOfNewerVersionIsNotLost(t *testing.T) {
 				assert.Contains(t, raw.Reason, "version 2")
 				mu.Lock()
 				defer mu.Unlock()
-				assert.InDelta(t, 6, len(told), 1, "once a minute")
-				for _, err := range told {
+				assert.InDelta(t, 6, len(reported), 1, "once a minute")
+				for _, err := range reported {
 					require.ErrorIs(t, err, durable.ErrVersion)
 					require.ErrorContains(t, err, `"newer"`)
 				}

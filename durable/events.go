@@ -12,26 +12,46 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// EventKind says what has happened.
+// EventKind says what happened.
 type EventKind uint8
 
 // The kinds of events. A message that is handled without a fault is claimed, begun, delivered and
 // acked.
 const (
-	EventClaimed    EventKind = iota + 1 // a message was claimed ahead; one that is due may begin with its claim
-	EventBegun                           // a message has begun: Cancel answers Firing from now on
-	EventDelivered                       // a message was received: its handler is about to be called, or Take returns
-	EventAcked                           // the store has removed a message that was handled
-	EventRetried                         // the store has scheduled a message again after a failed attempt
-	EventBuried                          // the store has made a message a dead letter after a failed attempt
-	EventExpired                         // the store has removed a message after its ExpireAt, which was not delivered
-	EventLeaseLost                       // the lease of a message that was begun has ended, or is about to. Err is set
-	EventRebalanced                      // this consumer owns other partitions than before: see Event.Owned
-	EventError                           // something went wrong in the background. Err is set
+	// EventClaimed: a message was claimed ahead. One that is due may begin with its claim.
+	EventClaimed EventKind = iota + 1
+
+	// EventBegun: a message has become firing. Cancel answers Firing from now on.
+	EventBegun
+
+	// EventDelivered: the handler of a message is about to be called, or Take returns.
+	EventDelivered
+
+	// EventAcked: the store has removed a message that was acknowledged.
+	EventAcked
+
+	// EventRetried: the store has scheduled a message again after a failed attempt.
+	EventRetried
+
+	// EventBuried: the store has made a message a dead letter after a failed attempt.
+	EventBuried
+
+	// EventExpired: the store has removed a message after its ExpireAt instead of delivering it.
+	EventExpired
+
+	// EventLeaseLost: the lease of a firing message has ended, or is about to end. Err is set.
+	EventLeaseLost
+
+	// EventRebalanced: this consumer owns other partitions than before: see Event.Owned.
+	EventRebalanced
+
+	// EventError: a call in the background has failed. Err is set.
+	EventError
 )
 
 var eventNames = []string{
-	"Claimed", "Begun", "Delivered", "Acked", "Retried", "Buried", "Expired", "LeaseLost", "Rebalanced", "Error",
+	"Claimed", "Begun", "Delivered", "Acked", "Retried", "Buried", "Expired", "LeaseLost",
+	"Rebalanced", "Error",
 }
 
 // String returns the name of the kind, or its number if it is none of those declared.
@@ -42,14 +62,14 @@ func (k EventKind) String() string {
 	return eventNames[k-1]
 }
 
-// Event is something that a consumer of this process has done or met. Crashes of other processes
-// and calls such as Cancel are not events.
+// Event is a step that a consumer of this process has made, or a fault. Crashes of other processes,
+// and calls such as Cancel, are not events.
 type Event struct {
 	Kind      EventKind
 	Queue     string
 	Partition int           // -1: the event concerns the whole queue
-	Time      time.Time     // when it happened or, if it has a Duration, when it began; on this process's clock
-	Duration  time.Duration // of the call of the store, for EventClaimed, EventBegun and those that settle a message
+	Time      time.Time     // on the clock of this process: when it happened or, with a Duration, began
+	Duration  time.Duration // of the call of the store that claimed, began or settled a message
 
 	// The message, if the event is about one; else ID is empty. Headers must not be changed.
 	ID       string
@@ -67,42 +87,45 @@ func (q *Queue) emit(e Event) {
 	q.options.OnEvent(e)
 }
 
-// emitOf calls OnEvent for a message, if there is such a function, with the time since start as its
+// emit calls OnEvent for a message, if there is such a function, with the time since start as its
 // duration if that is not zero. No lock is held.
-func (d *dispatcher) emitOf(kind EventKind, h *held, start time.Time) {
-	if d.q.options.OnEvent == nil {
+func (h *held) emit(kind EventKind, start time.Time) {
+	q := h.part.q
+	if q.options.OnEvent == nil {
 		return
 	}
 	e := Event{
-		Kind: kind, Partition: h.part.index, Time: start, ID: h.record.ID, Token: h.record.Token, Attempts: h.record.Attempts, Headers: h.headers,
+		Kind: kind, Partition: h.part.index, Time: start, ID: h.record.ID, Token: h.record.Token,
+		Attempts: h.record.Attempts, Headers: h.headers,
 	}
 	if now := time.Now(); start.IsZero() {
 		e.Time = now
 	} else {
 		e.Duration = now.Sub(start)
 	}
-	d.q.emit(e)
+	q.emit(e)
 }
 
 // emitClaims calls OnEvent for messages that were claimed by a call that began at sent.
-func (d *dispatcher) emitClaims(messages []*held, sent time.Time) {
-	if d.q.options.OnEvent == nil {
+func (q *Queue) emitClaims(messages []*held, sent time.Time) {
+	if q.options.OnEvent == nil {
 		return
 	}
 	for _, h := range messages {
-		if c, err := decodeEnvelope(h.record.Body); err == nil { // else delivery reports the error
+		if c, err := decodeEnvelope(h.record.Body); err == nil { // else newDelivery reports the error
 			h.headers = c.headers
 		}
-		d.emitOf(EventClaimed, h, sent)
+		h.emit(EventClaimed, sent)
 		if h.record.State == driver.StateFiring {
-			d.emitOf(EventBegun, h, sent)
+			h.emit(EventBegun, sent)
 		}
 	}
 }
 
 // settlements are the events of the transitions that settle a message.
 var settlements = map[driver.Op]EventKind{
-	driver.OpAck: EventAcked, driver.OpRetry: EventRetried, driver.OpBury: EventBuried, driver.OpExpire: EventExpired,
+	driver.OpAck: EventAcked, driver.OpRetry: EventRetried,
+	driver.OpBury: EventBuried, driver.OpExpire: EventExpired,
 }
 
 // fault is an error in the background that concerns a partition, or one of its messages.
@@ -112,16 +135,13 @@ type fault struct {
 	err       error
 }
 
-// faultOf returns a fault of a message.
-func (q *Queue) faultOf(id string, err error) fault { return fault{q.part(id).index, id, err} }
-
 // report is reportFault for the whole queue.
 func (q *Queue) report(format string, args ...any) {
 	q.reportFault(fault{partition: -1, err: fmt.Errorf(format, args...)})
 }
 
-// reportFault tells the log, OnError and OnEvent of a fault. No lock is held: these functions are the
-// user's.
+// reportFault tells the log, OnError and OnEvent of a fault. No lock is held: these functions are
+// the user's.
 func (q *Queue) reportFault(f fault) {
 	kind, level := EventError, slog.LevelError
 	switch {
@@ -146,8 +166,8 @@ func (q *Queue) reportFault(f fault) {
 	}
 }
 
-// outages bounds the log records of a store that cannot be reached: many calls fail then, each again
-// and again.
+// outages bounds the log records of a store that cannot be reached: many calls fail then, each
+// again and again.
 type outages struct {
 	mu      sync.Mutex
 	logged  time.Time

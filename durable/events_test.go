@@ -21,7 +21,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// events are those of a queue.
+// events records the events of a queue.
 type events struct {
 	mu  sync.Mutex
 	all []durable.Event
@@ -53,7 +53,7 @@ func (es *events) kinds(id string) (names []string) {
 	return names
 }
 
-// Each way that a message may go has its events, in order, with what they say of the message.
+// Each way through a delivery has its events, in order, with the fields of the message.
 func TestEventsOfEachDelivery(t *testing.T) {
 	t.Parallel()
 	var es events
@@ -87,7 +87,7 @@ func TestEventsOfEachDelivery(t *testing.T) {
 		} {
 			assert.Equal(t, want, es.kinds(id), id)
 		}
-		part := func(id string) int { return durable.PartitionOf(id, 3) }
+		part := func(id string) int { return driver.PartitionOf(id, 3) }
 		for _, e := range es.of(func(e durable.Event) bool { return e.ID != "" }) {
 			assert.Equal(t, "orders", e.Queue)
 			assert.Equal(t, part(e.ID), e.Partition)
@@ -106,7 +106,7 @@ func TestEventsOfEachDelivery(t *testing.T) {
 	require.Equal(t, "EventKind(11)", (durable.EventError + 1).String())
 }
 
-// logged are log records as JSON.
+// logged holds log records as JSON.
 type logged struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -132,8 +132,8 @@ func (l *logged) records(t *testing.T) (records []map[string]any) {
 	return records
 }
 
-// A fault is logged with what it concerns, and OnError and OnEvent get the same error. A store that
-// is away is logged once a second, however many calls fail.
+// A fault is logged with its queue, partition and message, and OnError and OnEvent get the same
+// error. A store that cannot be reached is logged once a second, however many calls fail.
 func TestFaultsAreLogged(t *testing.T) {
 	t.Parallel()
 	var es events
@@ -169,7 +169,7 @@ func TestFaultsAreLogged(t *testing.T) {
 		assert.Contains(t, r["err"], errDown.Error())
 		skipped += r["skipped"].(float64)
 	}
-	require.InDelta(t, len(errs), int(skipped)+len(records), 200, "what follows the last record is not counted in one")
+	require.InDelta(t, len(errs), int(skipped)+len(records), 200, "no record counts the errors after the last one")
 	faults := es.of(func(e durable.Event) bool { return e.Kind == durable.EventError })
 	require.Len(t, faults, len(errs))
 	for _, e := range faults {
@@ -215,7 +215,7 @@ func TestFaultsOfMessagesAreLogged(t *testing.T) {
 	var seen []string
 	for _, r := range log.records(t) {
 		require.Equal(t, "m", r["id"], r)
-		require.EqualValues(t, durable.PartitionOf("m", 4), r["partition"])
+		require.EqualValues(t, driver.PartitionOf("m", 4), r["partition"])
 		seen = append(seen, fmt.Sprint(r["level"], " ", r["msg"]))
 	}
 	require.Contains(t, seen, "WARN durable: lease lost")
@@ -225,8 +225,8 @@ func TestFaultsOfMessagesAreLogged(t *testing.T) {
 	require.Contains(t, kinds, "Error")
 }
 
-// Two consumers say which partitions they own, and together they own all.
-func TestRebalancedEvents(t *testing.T) {
+// Each of two consumers reports the partitions that it owns. Together they own all.
+func TestRebalancedEventsNameAllPartitions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(memstore.Options{})

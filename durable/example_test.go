@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"time"
 
@@ -12,8 +14,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// exampleQueue is a queue in memory, whose clock these examples move by hand, so that nobody has to wait for half an hour. A program opens
-// a store that survives it, boltstore or redisstore; all else is the same.
+// exampleQueue is a queue in memory, whose clock the examples move by hand, so that they need not
+// wait for half an hour. A program opens boltstore or redisstore, which survive it; the rest is the
+// same.
 type exampleQueue struct {
 	*durable.Queue
 	mu  sync.Mutex
@@ -35,14 +38,14 @@ func newExampleQueue() *exampleQueue {
 	return e
 }
 
-// pass lets some time go by.
+// pass moves the clock.
 func (e *exampleQueue) pass(d time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.now = e.now.Add(d)
 }
 
-// An order that nobody pays for is cancelled after 30 minutes.
+// An order that is not paid is cancelled after 30 minutes.
 func Example() {
 	ctx := context.Background()
 	q := newExampleQueue()
@@ -67,8 +70,8 @@ func Example() {
 	// ended: <nil>
 }
 
-// A receiver takes one message at a time, with options of its own. A program that ends releases what
-// it has not handled; the message comes again as it was.
+// A receiver takes one message at a time, with options of its own. A program that ends releases the
+// messages that it has not handled. They come again as they were.
 func ExampleReceiver() {
 	ctx := context.Background()
 	q := newExampleQueue()
@@ -156,7 +159,8 @@ func ExampleDelivery_Nack() {
 	// call-back has failed 1 times
 }
 
-// An order that is paid in time is not cancelled. The answer is exact: after Cancelled no handler is called.
+// An order that is paid in time is not cancelled. The answer is exact: after Cancelled no handler
+// is called.
 func ExampleQueue_Cancel() {
 	ctx := context.Background()
 	q := newExampleQueue()
@@ -170,7 +174,7 @@ func ExampleQueue_Cancel() {
 		result, err := q.Cancel(ctx, "order-42")
 		switch {
 		case err != nil:
-			fmt.Println("nobody knows, ask again:", err)
+			fmt.Println("unknown, ask again:", err)
 		case result == durable.Cancelled:
 			fmt.Println("paid in time")
 		case result == durable.Firing:
@@ -222,7 +226,7 @@ func ExampleQueue_Reschedule() {
 	// ends at 12:50:00
 }
 
-// A message that has had its attempts is kept as a dead letter, until somebody has found out why.
+// A message that has used up its attempts is kept as a dead letter until an operator replays it.
 func ExampleQueue_Dead() {
 	ctx := context.Background()
 	q := newExampleQueue()
@@ -265,7 +269,7 @@ func ExampleQueue_Dead() {
 	// dead letter: true
 }
 
-// The messages of a batch are stored each on its own: those that are not are named by the error.
+// Each message of a batch is stored on its own. The error names the messages that were not stored.
 func ExampleQueue_EnqueueBatch() {
 	ctx := context.Background()
 	q := newExampleQueue()
@@ -312,4 +316,56 @@ func ExampleMessage() {
 	// duplicate: true
 	// duplicate: false
 	// 20:00:00 <nil>
+}
+
+// A probe, as of Kubernetes: 200 if the store answers and keeps messages safely, else 503 with what is
+// wrong.
+func ExampleQueue_Healthy() {
+	q := newExampleQueue()
+
+	health := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+		defer cancel()
+		if err := q.Healthy(ctx); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	})
+
+	for range 2 {
+		w := httptest.NewRecorder()
+		health.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/health", nil))
+		fmt.Println(w.Code)
+		q.Close()
+	}
+	// Output:
+	// 200
+	// 503
+}
+
+// While a queue is paused messages are accepted and none is delivered.
+func ExampleQueue_Pause() {
+	ctx := context.Background()
+	q := newExampleQueue()
+	defer q.Close()
+
+	fmt.Println("paused:", q.Pause(ctx))
+	if _, err := q.Enqueue(ctx, durable.Message{ID: "mail-1"}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	brief, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	_, err := q.Take(brief)
+	fmt.Println("no message:", errors.Is(err, context.DeadlineExceeded))
+
+	fmt.Println("resumed:", q.Resume(ctx))
+	d, err := q.Take(ctx)
+	fmt.Println(d.ID, err)
+	fmt.Println("acknowledged:", d.Ack(ctx))
+	// Output:
+	// paused: <nil>
+	// no message: true
+	// resumed: <nil>
+	// mail-1 <nil>
+	// acknowledged: <nil>
 }

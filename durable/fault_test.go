@@ -18,7 +18,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// faulty is a store whose calls fail when told to: before they take place, or after.
+// faulty is a store whose calls can be made to fail, before they take place or after.
 type faulty struct {
 	durable.Store
 	fault atomic.Pointer[func(call string) (before, after error)]
@@ -26,7 +26,7 @@ type faulty struct {
 	made  sync.Map // partition and caller → *madeCall
 }
 
-// madeCall is the last call of a caller, which this store remembers as one behind a network does.
+// madeCall is the last call of a caller. This store remembers it, as a store behind a network does.
 type madeCall struct {
 	seq    uint64
 	result any
@@ -96,7 +96,18 @@ func (b *faultyBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver
 	})
 }
 
-func (b *faultyBackend) Heartbeat(ctx context.Context, member string, ttl time.Duration) ([]string, error) {
+func (b *faultyBackend) Pause(ctx context.Context, pause driver.Pause) error {
+	_, err := during(b, "Pause", func() (struct{}, error) {
+		return once(b, pause.Partition, pause.Call, func() (struct{}, error) { return struct{}{}, b.Backend.Pause(ctx, pause) })
+	})
+	return err
+}
+
+func (b *faultyBackend) Get(ctx context.Context, partition int, id string) (driver.Record, error) {
+	return during(b, "Get", func() (driver.Record, error) { return b.Backend.Get(ctx, partition, id) })
+}
+
+func (b *faultyBackend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]string, error) {
 	return during(b, "Heartbeat", func() ([]string, error) { return b.Backend.Heartbeat(ctx, member, ttl) })
 }
 
@@ -110,7 +121,7 @@ var opNames = map[driver.Op]string{
 	driver.OpExpire: "Expire",
 }
 
-// faultyBubble is bubble with a store that can be made to fail.
+// faultyBubble is bubble with a faulty store.
 func faultyBubble(t *testing.T, options durable.Options, body func(t *testing.T, q *durable.Queue, f *faulty)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -126,15 +137,16 @@ func faultyBubble(t *testing.T, options durable.Options, body func(t *testing.T,
 	})
 }
 
-// fixed is a backoff that does not change.
+// fixed is a backoff that is always the same.
 func fixed(pause time.Duration) func(*durable.Delivery, error) time.Duration {
 	return func(*durable.Delivery, error) time.Duration { return pause }
 }
 
 var errDown = fmt.Errorf("connection refused: %w", durable.ErrUnavailable)
 
-// Every third call fails, one half of them after it has taken place. Nothing is lost and nothing comes twice.
-func TestRepliesAreLost(t *testing.T) {
+// Every third call fails, half of them after they have taken place. No message is lost and none
+// comes twice.
+func TestLostRepliesNeitherLoseNorRepeatMessages(t *testing.T) {
 	t.Parallel()
 	for _, call := range []string{"Put", "Begin", "Ack", "Retry", "Bury", "Extend", "Heartbeat", "Watch"} {
 		t.Run(call, func(t *testing.T) {
@@ -194,7 +206,8 @@ func TestRepliesAreLost(t *testing.T) {
 	}
 }
 
-// A handler whose lease cannot be extended loses its context before anybody else may have the message.
+// If a lease cannot be extended, the context of the handler ends before another consumer may get
+// the message.
 func TestContextEndsBeforeTheLease(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -236,8 +249,9 @@ func TestContextEndsBeforeTheLease(t *testing.T) {
 	})
 }
 
-// While the store is away nothing is lost, and when it is back all goes on.
-func TestOutage(t *testing.T) {
+// While the store cannot be reached no message is lost. When it can be reached again, all are
+// delivered.
+func TestOutageLosesNothing(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{RetryFor: time.Hour}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		var got deliveries
@@ -269,8 +283,8 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// Where the store stays away a call fails when its time is over, with an error that says so.
-func TestStoreStaysAway(t *testing.T) {
+// If the store stays unreachable, a call fails after RetryFor with ErrUnavailable.
+func TestCallFailsAfterRetryFor(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{RetryFor: time.Minute}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		f.set(func(string) (before, after error) { return errDown, nil })
@@ -286,8 +300,8 @@ func TestStoreStaysAway(t *testing.T) {
 	})
 }
 
-// An idle consumer asks the store for each partition at most twice a second.
-func TestIdleConsumerIsQuiet(t *testing.T) {
+// An idle consumer makes at most two calls a second for each partition.
+func TestIdleConsumerMakesFewCalls(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 4}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
@@ -301,14 +315,14 @@ func TestIdleConsumerIsQuiet(t *testing.T) {
 	})
 }
 
-// A process stands still after it has taken a message, for longer than the lease, so that the message
-// is cancelled. No handler is called for it, although the process goes on.
+// A process is suspended for longer than the lease after it has taken a message, and the message is
+// cancelled meanwhile. When the process goes on, no handler is called for it.
 func TestHandlerIsNotCalledAfterItsLease(t *testing.T) {
 	t.Parallel()
-	var told told
+	var reported reportedErrors
 	var calls atomic.Int64
 	var cut atomic.Bool
-	options := durable.Options{Partitions: 1, OnError: told.add, OnEvent: func(e durable.Event) {
+	options := durable.Options{Partitions: 1, OnError: reported.add, OnEvent: func(e durable.Event) {
 		if e.Kind == durable.EventDelivered && e.ID == "m" {
 			cut.Store(true)
 			time.Sleep(30 * time.Second) // between the taking and the handler
@@ -339,6 +353,6 @@ func TestHandlerIsNotCalledAfterItsLease(t *testing.T) {
 		stats, err := q.Stats(t.Context())
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, stats.Acked, "the worker goes on with the next message")
-		assert.Equal(t, 1, strings.Count(told.text(), durable.ErrLeaseLost.Error()), told.text())
+		assert.Equal(t, 1, strings.Count(reported.text(), durable.ErrLeaseLost.Error()), reported.text())
 	})
 }

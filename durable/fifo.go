@@ -1,6 +1,6 @@
 package durable
 
-// fifo is a queue in an array: adding and taking cost O(1) on average.
+// fifo is a queue in an array. Adding and taking an item cost O(1) amortized.
 type fifo[T any] struct {
 	items []T
 	head  int // items before it have been taken
@@ -29,7 +29,7 @@ func (f *fifo[T]) pop() T {
 	return item
 }
 
-// keep drops the items for which f is false.
+// keep removes the items for which ok is false. It costs O(n).
 func (f *fifo[T]) keep(ok func(T) bool) {
 	kept := f.items[:0]
 	for _, item := range f.items[f.head:] {
@@ -39,4 +39,50 @@ func (f *fifo[T]) keep(ok func(T) bool) {
 	}
 	clear(f.items[len(kept):])
 	f.items, f.head = kept, 0
+}
+
+// lazyFifo is a fifo whose items may go at any time, from the middle too. An item says itself that
+// it has gone, and does not come back. It stays in the array until it is first, or until more than
+// half of the items have gone. All methods cost O(1) amortized.
+type lazyFifo[T interface{ gone() bool }] struct {
+	items fifo[T]
+	left  int // the items that have gone
+}
+
+// len is the number of items that have not gone.
+func (f *lazyFifo[T]) len() int { return f.items.len() - f.left }
+
+// size is the number of items in the array.
+func (f *lazyFifo[T]) size() int { return f.items.len() }
+
+func (f *lazyFifo[T]) push(items ...T) { f.items.push(items...) }
+
+// first returns the first item, or false if there is none.
+func (f *lazyFifo[T]) first() (item T, ok bool) {
+	for f.items.len() > 0 {
+		if item = f.items.first(); !item.gone() {
+			return item, true
+		}
+		f.items.pop()
+		f.left--
+	}
+	var none T
+	return none, false
+}
+
+// pop takes the first item. It returns false if there is none.
+func (f *lazyFifo[T]) pop() (item T, ok bool) {
+	if item, ok = f.first(); ok {
+		f.items.pop()
+	}
+	return item, ok
+}
+
+// removed notes that one of the items has gone.
+func (f *lazyFifo[T]) removed() {
+	f.left++
+	if f.left > 16 && f.left*2 > f.items.len() {
+		f.items.keep(func(item T) bool { return !item.gone() })
+		f.left = 0
+	}
 }

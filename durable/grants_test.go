@@ -14,7 +14,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// watchedBackend counts what begins, with a claim and by itself, and takes its time for each call.
+// watchedBackend counts the messages that begin, with a claim and by a begin call. Each call takes
+// some time.
 type watchedBackend struct {
 	driver.Backend
 	*watchedCalls
@@ -73,13 +74,13 @@ func (b watchedBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver
 	return outcomes, err
 }
 
-// watch runs a test on a store that is watched.
+// watch runs a test on a watched store.
 func watch(t *testing.T, calls *watchedCalls, partitions int, body func(t *testing.T, q *durable.Queue)) {
 	t.Helper()
 	bubbleOf(t, func(b driver.Backend) driver.Backend { return watchedBackend{b, calls} }, durable.Options{Partitions: partitions}, body)
 }
 
-// A message without a delay begins with the claim where somebody waits for it.
+// A message without a delay begins with its claim if a handler waits for it.
 func TestOverdueMessageBeginsWithItsClaim(t *testing.T) {
 	t.Parallel()
 	calls := &watchedCalls{trip: 2 * time.Millisecond}
@@ -101,8 +102,9 @@ func TestOverdueMessageBeginsWithItsClaim(t *testing.T) {
 	})
 }
 
-// What is overdue comes once, and in the order of due times within its partition; where handlers are quick most of it begins with its claim.
-func TestOverdueMessagesComeInOrder(t *testing.T) {
+// Overdue messages are delivered once, and in the order of their due times within a partition. If
+// handlers are quick, most of the messages begin with their claims.
+func TestOverdueMessagesAreDeliveredOnceInOrder(t *testing.T) {
 	t.Parallel()
 	for _, concurrency := range []int{1, 64} {
 		calls := &watchedCalls{trip: time.Millisecond}
@@ -121,7 +123,7 @@ func TestOverdueMessagesComeInOrder(t *testing.T) {
 				time.Sleep(time.Duration(concurrency) * 10 * time.Microsecond)
 				mu.Lock()
 				defer mu.Unlock()
-				p := durable.PartitionOf(d.ID, 3)
+				p := driver.PartitionOf(d.ID, 3)
 				if concurrency == 1 {
 					assert.False(t, d.Due.Before(last[p]), "message %s", d.ID)
 				}
@@ -139,7 +141,7 @@ func TestOverdueMessagesComeInOrder(t *testing.T) {
 	}
 }
 
-// Where handlers are slow no more begins than they can take.
+// If handlers are slow, no more messages begin than they can take.
 func TestSlowHandlersAreGrantedNoMoreThanTheyTake(t *testing.T) {
 	t.Parallel()
 	calls := &watchedCalls{trip: time.Millisecond}
@@ -151,11 +153,11 @@ func TestSlowHandlersAreGrantedNoMoreThanTheyTake(t *testing.T) {
 		time.Sleep(time.Minute)
 		stop()
 		assert.Equal(t, 200, calls.claimed+calls.began)
-		assert.LessOrEqual(t, calls.mostFiring, 10, "those that are handled, and as many whose acknowledgement is under way")
+		assert.LessOrEqual(t, calls.mostFiring, 10, "messages in handlers, and as many being acknowledged")
 	})
 }
 
-// A claim that takes long keeps the takers that it was granted for a moment only.
+// A claim that takes long keeps the takers of its grant only for a moment.
 func TestSlowClaimGivesItsGrantBack(t *testing.T) {
 	t.Parallel()
 	calls := &watchedCalls{slow: func(c driver.Claim) time.Duration {
@@ -171,7 +173,7 @@ func TestSlowClaimGivesItsGrantBack(t *testing.T) {
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
 			mu.Lock()
 			defer mu.Unlock()
-			p := durable.PartitionOf(d.ID, 2)
+			p := driver.PartitionOf(d.ID, 2)
 			if n[p]++; p == 0 {
 				late = max(late, time.Since(d.Due))
 			}
@@ -189,13 +191,13 @@ func TestSlowClaimGivesItsGrantBack(t *testing.T) {
 		stop()
 		assert.Equal(t, 100, n[0]+n[1])
 		assert.Positive(t, n[1])
-		assert.Equal(t, n[0], sum, "those of the other partition have come meanwhile")
+		assert.Equal(t, n[0], sum, "the messages of the other partition were delivered meanwhile")
 		assert.LessOrEqual(t, late, 200*time.Millisecond)
 	})
 }
 
-// What a claim has begun while the consumer ends is given back, without a crash.
-func TestEndGivesBackWhatItsClaimHasBegun(t *testing.T) {
+// Messages that begin with a claim while the consumer ends are given back without a crash.
+func TestEndGivesBackMessagesThatBeganWithAClaim(t *testing.T) {
 	t.Parallel()
 	calls := &watchedCalls{slow: func(c driver.Claim) time.Duration {
 		if c.Begin > 0 {
@@ -226,8 +228,9 @@ func TestEndGivesBackWhatItsClaimHasBegun(t *testing.T) {
 	})
 }
 
-// What begins with its claim does not overtake what was claimed before and is about to begin.
-func TestClaimDoesNotOvertakeWhatBegins(t *testing.T) {
+// A message that begins with its claim does not overtake messages that were claimed before and are
+// about to begin.
+func TestClaimDoesNotOvertakeMessagesThatBegin(t *testing.T) {
 	t.Parallel()
 	slow := func(b driver.Backend) driver.Backend { return slowBeginBackend{b, 0, 50 * time.Millisecond} }
 	bubbleOf(t, slow, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {

@@ -14,8 +14,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// A handler that heeds its deadline has failed, and its message comes again after the backoff.
-func TestHandlerTimeout(t *testing.T) {
+// A handler that returns at its deadline has failed, and its message comes again after the backoff.
+func TestHandlerTimeoutIsAFailedAttempt(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{MaxAttempts: 2}, func(t *testing.T, q *durable.Queue) {
 		var got deliveries
@@ -41,11 +41,11 @@ func TestHandlerTimeout(t *testing.T) {
 	})
 }
 
-// Handlers that ignore their deadlines are reported and lose their messages when the leases end.
+// Handlers that ignore their deadlines are reported, and lose their messages when the leases end.
 // Other messages are handled in their places.
 func TestStuckHandlersAreReplaced(t *testing.T) {
 	t.Parallel()
-	var errs told
+	var errs reportedErrors
 	bubble(t, durable.Options{Partitions: 1, OnError: errs.add}, func(t *testing.T, q *durable.Queue) {
 		var got deliveries
 		start := time.Now()
@@ -138,8 +138,8 @@ func TestHandlerContextHasTheValuesOfConsume(t *testing.T) {
 	})
 }
 
-// Without a context Consume and Take fail before they have told the store anything.
-func TestConsumeWithoutAContext(t *testing.T) {
+// Consume and Take with a nil context fail before they call the store.
+func TestConsumeRefusesNilContext(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		var none context.Context
@@ -165,9 +165,9 @@ func deepPanic(depth int, items []string) string {
 }
 
 // A panic reaches OnError with its whole stack. The message keeps the first line and the place.
-func TestPanicOfAHandler(t *testing.T) {
+func TestPanicIsReportedWithItsStack(t *testing.T) {
 	t.Parallel()
-	var errs told
+	var errs reportedErrors
 	bubble(t, durable.Options{MaxAttempts: 1, OnError: errs.add}, func(t *testing.T, q *durable.Queue) {
 		var backoff atomic.Value
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
@@ -183,7 +183,7 @@ func TestPanicOfAHandler(t *testing.T) {
 		err, _ = backoff.Load().(error)
 		require.ErrorAs(t, err, &panicked)
 		assert.Contains(t, panicked.Value, "second line")
-		assert.Contains(t, string(panicked.Stack), "TestPanicOfAHandler")
+		assert.Contains(t, string(panicked.Stack), "TestPanicIsReportedWithItsStack")
 		enqueue(t, q, "runtime", 0)
 		time.Sleep(time.Hour)
 		stop()

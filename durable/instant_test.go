@@ -6,11 +6,31 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-func TestInstantsOfFarTimes(t *testing.T) {
+func TestInstantRoundsUpAndSaturates(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		d    time.Duration
+		want driver.Instant
+	}{
+		{-1, 1000}, {0, 1000}, {1, 1001}, {time.Millisecond, 1001}, {time.Millisecond + 1, 1002}, {time.Second, 2000},
+		{math.MaxInt64, 1000 + math.MaxInt64/1_000_000 + 1}, {math.MinInt64, 1000},
+	} {
+		assert.Equal(t, c.want, driver.Instant(1000).Add(c.d), "%v", c.d)
+	}
+	assert.Equal(t, driver.Never, driver.Never.Add(time.Second))
+	assert.Equal(t, driver.Never, (driver.Never - 5).Add(math.MaxInt64))
+	assert.EqualValues(t, 0, driver.InstantOf(time.Time{}), "before 1970")
+	assert.EqualValues(t, 5, driver.InstantOf(time.UnixMilli(5)))
+	assert.EqualValues(t, 6, driver.InstantOf(time.UnixMilli(5).Add(1)), "rounded up")
+	assert.Equal(t, driver.Never, driver.InstantOf(time.Unix(1<<60, 0)))
+}
+
+func TestInstantsOfFarTimesDoNotOverflow(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		at   time.Time
@@ -24,14 +44,14 @@ func TestInstantsOfFarTimes(t *testing.T) {
 		"as long ago as it goes":    {time.Unix(math.MinInt64/2, 0), 0},
 		"the last":                  {driver.Never.Time(), driver.Never},
 		"a nanosecond after that":   {driver.Never.Time().Add(1), driver.Never},
-		"as far ahead as it goes":   {time.Unix(math.MaxInt64/2, 0), driver.Never},
+		"the farthest time":         {time.Unix(math.MaxInt64/2, 0), driver.Never},
 		"a millisecond before that": {driver.Never.Time().Add(-time.Millisecond), driver.Never - 1},
 	} {
 		assert.Equal(t, c.want, driver.InstantOf(c.at), name)
 	}
 }
 
-// FuzzInstant adds delays to times: nothing is ever due early, nor more than a millisecond late.
+// FuzzInstant adds delays to times. The result is never early, nor more than a millisecond late.
 func FuzzInstant(f *testing.F) {
 	f.Add(int64(0), int64(0))
 	f.Add(int64(1_700_000_000_123_456_789), int64(1_800_000_000_000))
@@ -56,4 +76,25 @@ func FuzzInstant(f *testing.F) {
 		assert.Equal(t, driver.Never, (driver.Never - 1).Add(max(d, time.Millisecond)))
 		assert.Equal(t, driver.Never, driver.Never.Add(d))
 	})
+}
+
+func TestCursorOfListNamesItsMessage(t *testing.T) {
+	t.Parallel()
+	for _, want := range []struct {
+		at driver.Instant
+		id string
+	}{{1, "a"}, {1_700_000_000_123, "a:b: é"}, {driver.Never, "0"}} {
+		at, id, err := driver.ParseCursor(driver.FormatCursor(want.at, want.id))
+		require.NoError(t, err)
+		assert.Equal(t, want.at, at)
+		assert.Equal(t, want.id, id)
+	}
+	at, id, err := driver.ParseCursor("")
+	require.NoError(t, err, "the first page")
+	assert.Zero(t, at)
+	assert.Empty(t, id)
+	for _, cursor := range []string{"a", ":", "1:", ":a", "-1:a", "x:a", "1.5:a", "4503599627370497:a", "99999999999999999999:a"} {
+		_, _, err := driver.ParseCursor(cursor)
+		require.ErrorIs(t, err, driver.ErrInvalid, cursor)
+	}
 }

@@ -16,8 +16,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// A message that was given up while the answers to its begin were lost is given back when one comes: nobody crashed.
-func TestBeginThatIsAnsweredTooLate(t *testing.T) {
+// The answers to a begin are lost until the message is given up. When an answer comes, the message
+// is given back without a crash.
+func TestLateAnswerToABeginCountsNoCrash(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		start := time.Now()
@@ -38,7 +39,7 @@ func TestBeginThatIsAnsweredTooLate(t *testing.T) {
 	})
 }
 
-// A message that is due and waits for a handler keeps its lease, however long that takes.
+// A message that is due keeps its lease while it waits for a handler, however long that takes.
 func TestDueMessageKeepsItsLeaseWhileItWaits(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
@@ -58,7 +59,7 @@ func TestDueMessageKeepsItsLeaseWhileItWaits(t *testing.T) {
 	})
 }
 
-// lateBackend begins nothing for a while.
+// lateBackend refuses to begin messages for a while.
 type lateBackend struct {
 	driver.Backend
 	until time.Time
@@ -71,8 +72,7 @@ func (b lateBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Ou
 	return b.Backend.Apply(ctx, batch)
 }
 
-// A message that has begun late has its lease all the same.
-func TestMessageThatBeginsLateHasItsLease(t *testing.T) {
+func TestMessageThatBeginsLateHasItsWholeLease(t *testing.T) {
 	t.Parallel()
 	late := func(b driver.Backend) driver.Backend { return lateBackend{b, time.Now().Add(10 * time.Second)} }
 	bubbleOf(t, late, durable.Options{RetryFor: time.Minute, OnError: func(error) {}}, func(t *testing.T, q *durable.Queue) {
@@ -87,7 +87,7 @@ func TestMessageThatBeginsLateHasItsLease(t *testing.T) {
 	})
 }
 
-// A message that was claimed ahead has a short lease, and its whole one when it begins.
+// A message that was claimed ahead has a short lease, and gets its whole lease when it begins.
 func TestLeaseIsMovedWhenTheMessageBegins(t *testing.T) {
 	t.Parallel()
 	const visibility = 8 * time.Second
@@ -114,8 +114,9 @@ func TestLeaseIsMovedWhenTheMessageBegins(t *testing.T) {
 	})
 }
 
-// A message begins after the store's clock was set ahead, past the end of its lease: it is extended, and nobody else gets it.
-func TestClockIsSetAheadBeforeABegin(t *testing.T) {
+// The store's clock is set ahead, past the end of a lease, and then the message begins. Its lease
+// is extended, and no other consumer gets the message.
+func TestLeaseIsExtendedIfTheClockWasSetAheadBeforeABegin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var ahead atomic.Int64
@@ -135,8 +136,9 @@ func TestClockIsSetAheadBeforeABegin(t *testing.T) {
 	})
 }
 
-// A consumer is cut off with messages that it has claimed ahead. They are another's after Membership and not Visibility; the one
-// that had begun keeps its lease, and only it counts a crash.
+// A consumer loses its connection with messages that it has claimed ahead. Another consumer gets
+// them after Membership, not Visibility. The message that had begun keeps its lease, and only this
+// message counts a crash.
 func TestMessagesClaimedAheadHaveAShortLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

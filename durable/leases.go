@@ -16,7 +16,7 @@ type held struct {
 	timer   timingwheel.Timer // of an armed or waiting message
 	until   time.Time         // the lease ends no earlier, on the clock of this process
 	asked   bool              // an extension of the lease is under way
-	renew   bool              // the lease is extended though the message is taken: a handler runs
+	renew   bool              // the lease is extended although the message is taken: a handler runs
 	ending  bool              // the store was asked to end the delivery, and may have done so
 	handed  bool              // it was handed to the handler's worker, or to the receiver
 	run     *run              // the handler's call; nil: no handler was called
@@ -30,6 +30,9 @@ type held struct {
 //	armed      waits in the wheel until it may begin        ready: wheel
 //	                                                        gone: released
 //	ready      is due and waits for a free taker            beginning: match
+//	                                                        parked: match, the partition is stalled
+//	                                                        gone: released, lease lost
+//	parked     is ready, but its partition is stalled       ready: the begin call has ended
 //	                                                        gone: released, lease lost
 //	beginning  was sent to the store, which has not         waiting, begun, taken: begun
 //	           answered that it has begun                   armed: the store's clock was set back
@@ -41,13 +44,15 @@ type held struct {
 //	taken      is in the hands of a handler or receiver     gone: settled, released, lease lost
 //	gone       is not held any more
 //
-// Armed, ready and beginning messages count as claimed and not begun (see admission.claimed).
-// Beginning and waiting messages occupy a taker (see admission.beginning).
+// In the store, armed, ready, parked and beginning messages are leased, and waiting, begun and taken
+// ones are firing. The former count as claimed and not begun (see admission.claimed). Beginning and
+// waiting messages occupy a taker (see admission.beginning).
 type heldState uint8
 
 const (
 	heldArmed heldState = iota
 	heldReady
+	heldParked
 	heldBeginning
 	heldWaiting
 	heldBegun
@@ -60,11 +65,61 @@ func (h *held) unbegun() bool { return h.state <= heldBeginning }
 
 // releasable reports whether the message can be given back to the store without a crash.
 func (h *held) releasable() bool {
-	return h.state == heldArmed || h.state == heldReady || h.state == heldBegun
+	return h.state < heldBeginning || h.state == heldBegun
 }
+
+// unsettled reports whether a handler or receiver has the message and has not settled it. A message
+// whose handler has just returned is settled by its worker.
+func (h *held) unsettled() bool {
+	return h.state == heldTaken && !h.ending && (h.run == nil || !h.run.returned())
+}
+
+// gone reports whether the message is not held any more.
+func (h *held) gone() bool { return h.state == heldGone }
+
+// fault returns a fault of the message.
+func (h *held) fault(err error) fault { return fault{h.part.index, h.record.ID, err} }
 
 // change is a change of the message, with its token.
 func (h *held) change() driver.Change { return driver.Change{ID: h.record.ID, Token: h.record.Token} }
+
+// beginLead is how long before its due time a message begins, so that the store's answer has
+// arrived when the message is due. Until then the message can be cancelled.
+const beginLead = 2 * time.Millisecond
+
+// beginResult is what follows from the store's answer to a begin.
+type beginResult uint8
+
+const (
+	beginGives    beginResult = iota // the message is due, and a taker gets it
+	beginWaits                       // it is due after wait
+	beginRepeats                     // the store's clock was set back: it begins again after wait
+	beginReleases                    // it is given back: the partition is paused, or the answer came too late
+	beginForgets                     // it was cancelled, its lease is lost, or the call failed
+)
+
+// beginResult decides what follows from the store's answer to the begin of a message. ended says
+// that the consumer begins no messages any more.
+func (h *held) beginResult(a answer, err error, ended bool) (next beginResult, wait time.Duration) {
+	switch {
+	case err != nil:
+		return beginForgets, 0
+	case a.Status == driver.StatusDone && h.state == heldGone: // given up before the answer came
+		return beginReleases, 0
+	case a.Status == driver.StatusDone:
+		if wait = a.Due.Time().Sub(a.Now); wait > 0 { // the store read its clock before now
+			return beginWaits, wait
+		}
+		return beginGives, 0
+	case a.Status == driver.StatusPaused && h.state != heldGone:
+		return beginReleases, 0
+	case a.Status == driver.StatusEarly && h.state != heldGone && ended: // the others were released
+		return beginReleases, 0
+	case a.Status == driver.StatusEarly && h.state != heldGone:
+		return beginRepeats, max(a.Due.Time().Sub(a.Now)-beginLead, time.Millisecond)
+	}
+	return beginForgets, 0
+}
 
 // extended notes a new end of the lease.
 func (h *held) extended(a answer) { h.until, h.record.LeaseEnd = a.until(), a.Lease }
@@ -73,12 +128,16 @@ func (h *held) extended(a answer) { h.until, h.record.LeaseEnd = a.until(), a.Le
 // and no clock. The dispatcher's mutex guards it.
 //
 // A message that was claimed ahead has a lease of hold, which is short: if the consumer is killed,
-// other consumers soon get the message, and it counts no crash. The lease is extended by hold while
-// the message waits for a taker. When the message begins it gets a lease of visibility.
+// other consumers soon get the message, and no crash is counted. The lease is extended by hold
+// while the message waits for a taker. When the message begins it gets a lease of visibility.
 type leases struct {
 	visibility time.Duration
 	hold       time.Duration // at most visibility
 	held       map[*held]struct{}
+}
+
+func newLeases(opts *ConsumerOptions) leases {
+	return leases{visibility: opts.Visibility, hold: opts.hold(), held: make(map[*held]struct{})}
 }
 
 // renewals is how often leases are looked at during the shortest of them.
@@ -125,8 +184,8 @@ func (l *leases) extend(h *held) driver.Change {
 	return change
 }
 
-// extended notes the answer to an extension. A begin that took place after it may have been answered
-// before, with a later end of the lease.
+// extended notes the answer to an extension. A begin that took place after it may have been
+// answered before, with a later end of the lease.
 func (l *leases) extended(h *held, a answer) {
 	if a.until().After(h.until) {
 		h.extended(a)
@@ -140,7 +199,7 @@ const (
 	leaseKeep   leaseAction = iota
 	leaseExtend             // a third has passed, which leaves time for several attempts
 	leaseLose               // it is about to end, or has ended before the message was handed out
-	leaseForget             // it has ended, and the receiver that has the message settles it or does not
+	leaseForget             // it has ended; the receiver that has the message may still try to settle it
 )
 
 // action is what has to be done about the lease of a message. Leases of armed messages last beyond

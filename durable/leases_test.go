@@ -9,7 +9,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-func TestLeaseActions(t *testing.T) {
+func TestLeaseIsExtendedOrLostInTime(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	l := leases{visibility: 24 * time.Second, hold: 12 * time.Second} // looked at every 1.5 s
@@ -40,8 +40,8 @@ func TestLeaseActions(t *testing.T) {
 	}
 }
 
-// A message begins without a new lease if the rest of the one of its claim is long enough.
-func TestLeaseOfABegin(t *testing.T) {
+// A message begins without a new lease if enough of the lease of its claim is left.
+func TestBeginRenewsOnlyShortLeases(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	l := leases{visibility: 8 * time.Second, held: make(map[*held]struct{})}
@@ -63,8 +63,9 @@ func TestLeaseOfABegin(t *testing.T) {
 	assert.Empty(t, l.held)
 }
 
-// A message begins while its lease is extended. The store has extended it first, by the shorter lease, and answers last.
-func TestExtensionThatCrossesABegin(t *testing.T) {
+// A message begins while its lease is extended. The store has made the extension first, by the
+// shorter lease, and its answer comes last.
+func TestExtensionDoesNotShortenTheLeaseOfABegin(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	l := leases{visibility: 8 * time.Second, hold: 2 * time.Second, held: make(map[*held]struct{})}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,11 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// An acknowledgement that has taken place, and whose reply is lost for half of the lease, is no lost lease: neither where the handler has returned
-// nor where it has asked for it itself and waits.
+// The reply to an Ack is lost for half of the lease, and the Ack has taken place. The lease is not
+// reported as lost, whether the handler has returned or has called Ack and waits.
 func TestLostReplyOfAnAckIsNoLostLease(t *testing.T) {
 	t.Parallel()
 	for name, own := range map[string]bool{"by returning": false, "by Ack": true} {
@@ -58,8 +60,9 @@ func TestLostReplyOfAnAckIsNoLostLease(t *testing.T) {
 	}
 }
 
-// A Reschedule whose reply is lost says what has become of it, also if its message was delivered at the new time meanwhile.
-func TestRescheduleWhoseReplyIsLost(t *testing.T) {
+// A Reschedule whose reply was lost answers Rescheduled, even if the message was delivered at the
+// new time meanwhile.
+func TestRescheduleIsExactIfItsReplyWasLost(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		var n atomic.Int64
@@ -83,8 +86,7 @@ func TestRescheduleWhoseReplyIsLost(t *testing.T) {
 	})
 }
 
-// PurgeAll counts what it has removed where a reply is lost.
-func TestPurgeAllWhoseReplyIsLost(t *testing.T) {
+func TestPurgeAllCountsOnceIfAReplyWasLost(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		enqueue(t, q, "m", 0)
@@ -96,15 +98,16 @@ func TestPurgeAllWhoseReplyIsLost(t *testing.T) {
 			}
 			return nil, nil
 		})
-		removed, err := q.PurgeAll(t.Context())
+		removed, err := q.PurgeAll(t.Context(), durable.DeadFilter{})
 		require.NoError(t, err)
 		assert.Equal(t, 1, removed)
 	})
 }
 
-// The answers of a consumer's claims are lost for a while, after the store has made them. Its messages are delivered when it is
-// answered again, and none counts a crash, though handlers wait for them and they begin with the claims.
-func TestClaimsWhoseAnswersAreLost(t *testing.T) {
+// The answers to the claims of a consumer are lost for a while, after the claims have taken place.
+// The messages are delivered as soon as an answer comes. None counts a crash, although handlers
+// wait and the messages begin with the claims.
+func TestLostAnswersOfClaimsCountNoCrash(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		var n, crashes atomic.Int64
@@ -136,9 +139,9 @@ func TestClaimsWhoseAnswersAreLost(t *testing.T) {
 	})
 }
 
-// A consumer ends when the answer of its last claim was lost. It gives back what that has given, or still handles it: no lease
-// is left that ends later and may count a crash.
-func TestLastClaimWhoseAnswerIsLost(t *testing.T) {
+// A consumer ends when the answer to its last claim was lost. It gives back the messages of that
+// claim, or still handles them. No lease is left that could end later and count a crash.
+func TestMessagesOfALostLastClaimAreGivenBack(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		handled := false
@@ -166,4 +169,160 @@ func TestLastClaimWhoseAnswerIsLost(t *testing.T) {
 		assert.Equal(t, durable.StateScheduled, r.State)
 		assert.Zero(t, r.Crashes)
 	})
+}
+
+// A consumer ends, or its partition moves to another one, while its claims are not answered for
+// longer than it takes to end. The queue gives back what the last claim has given when the store
+// answers again, so that no message counts a crash.
+func TestLastClaimIsGivenBackWhenTheStoreAnswersAgain(t *testing.T) {
+	t.Parallel()
+	for name, moves := range map[string]bool{"the consumer ends": false, "the partition moves": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
+				var got deliveries
+				options := durable.ConsumerOptions{Concurrency: 1, Visibility: 30 * time.Second}
+				handler := func(_ context.Context, d *durable.Delivery) error { got.add(time.Now(), d); return nil }
+				stop := consume(t, q, handler, options)
+				time.Sleep(5300 * time.Millisecond) // not when the partition is looked at anyway
+				f.set(func(name string) (error, error) {
+					if name == "Claim" {
+						return nil, errDown
+					}
+					return nil, nil
+				})
+				enqueue(t, q, "m", 0)
+				synctest.Wait()
+				r, err := q.Get(t.Context(), "m")
+				require.NoError(t, err)
+				require.Equal(t, durable.StateFiring, r.State, "it begins with the claim")
+				start := time.Now()
+				if moves {
+					moveAway(t, q, f, 20*time.Second)
+				} else {
+					stop()
+					assert.LessOrEqual(t, time.Since(start), 3*leaveTime, "the end of Consume")
+				}
+				time.Sleep(15*time.Second - time.Since(start))
+				f.set(func(string) (error, error) { return nil, nil })
+				time.Sleep(3 * time.Second)
+				r, err = q.Get(t.Context(), "m")
+				require.NoError(t, err)
+				assert.Equal(t, durable.StateScheduled, r.State, "it was given back")
+				time.Sleep(time.Minute) // leases are over, and the members without a consumer are gone
+				if !moves {
+					stop = consume(t, q, handler, options)
+					time.Sleep(time.Minute)
+				}
+				stop()
+				require.Equal(t, []string{"m"}, got.ids())
+				assert.Zero(t, got.list()[0].crashes)
+				s, err := q.Stats(t.Context())
+				require.NoError(t, err)
+				assert.Zero(t, s.Crashed)
+			})
+		})
+	}
+}
+
+// leaveTime is the time for which a consumer that ends waits for each kind of answer.
+const leaveTime = time.Second
+
+// A partition moves away while a claim has no answer, and comes back before the store answers. The
+// consumer handles what the claim has given, once and without a crash.
+func TestPartitionComesBackWhileItsLastClaimHasNoAnswer(t *testing.T) {
+	t.Parallel()
+	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		var calls, crashes atomic.Int64
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+			calls.Add(1)
+			crashes.Add(int64(d.Crashes))
+			return nil
+		}, durable.ConsumerOptions{Visibility: time.Minute})
+		time.Sleep(5300 * time.Millisecond)
+		f.set(func(name string) (error, error) {
+			if name == "Claim" {
+				return nil, errDown
+			}
+			return nil, nil
+		})
+		enqueue(t, q, "m", 0)
+		moveAway(t, q, f, 8*time.Second)
+		time.Sleep(12 * time.Second)
+		require.True(t, ownsAny(t, q))
+		f.set(func(string) (error, error) { return nil, nil })
+		time.Sleep(time.Second)
+		assert.EqualValues(t, 1, calls.Load())
+		time.Sleep(2 * time.Minute)
+		stop()
+		assert.EqualValues(t, 1, calls.Load())
+		assert.Zero(t, crashes.Load())
+	})
+}
+
+// moveAway enters consumers that claim nothing, for a ttl, until they have all partitions of the
+// queue.
+func moveAway(t *testing.T, q *durable.Queue, f *faulty, ttl time.Duration) {
+	t.Helper()
+	other, err := f.Store.Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})
+	require.NoError(t, err)
+	for i := 0; ownsAny(t, q); i++ {
+		for k := range 4 { // the names of the consumers decide which of them gets a partition
+			_, err := other.Heartbeat(t.Context(), driver.Member{Name: fmt.Sprint("other", i, k)}, ttl)
+			require.NoError(t, err)
+		}
+		time.Sleep(4 * time.Second)
+	}
+}
+
+// ownsAny reports whether a consumer that claims messages owns a partition.
+func ownsAny(t *testing.T, q *durable.Queue) bool {
+	t.Helper()
+	consumers, err := q.Consumers(t.Context())
+	require.NoError(t, err)
+	return slices.ContainsFunc(consumers, func(c durable.Consumer) bool { return len(c.Partitions) > 0 })
+}
+
+// Close waits for what is to be given back, no longer than for the rest.
+func TestCloseWaitsForTheLastClaim(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		answers time.Duration // after the end of Consume
+		state   durable.State
+	}{
+		"the store answers in time": {2 * time.Second, durable.StateScheduled},
+		"the store does not answer": {time.Hour, durable.StateFiring},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
+				stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
+				time.Sleep(5300 * time.Millisecond) // not when the partition is looked at anyway
+				var answers atomic.Pointer[time.Time]
+				f.set(func(name string) (error, error) {
+					if from := answers.Load(); name == "Claim" && (from == nil || time.Now().Before(*from)) {
+						return nil, errDown
+					}
+					return nil, nil
+				})
+				enqueue(t, q, "m", 0)
+				synctest.Wait()
+				stop()
+				from := time.Now().Add(c.answers)
+				answers.Store(&from)
+				start := time.Now()
+				q.Close()
+				assert.LessOrEqual(t, time.Since(start), 5*time.Second)
+				synctest.Wait() // no goroutine calls the store any more
+				calls := f.count("Claim")
+				time.Sleep(5 * time.Second)
+				assert.Equal(t, calls, f.count("Claim"))
+				b, err := f.Store.Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})
+				require.NoError(t, err)
+				r, err := b.Get(t.Context(), 0, "m")
+				require.NoError(t, err)
+				assert.Equal(t, c.state, r.State)
+			})
+		})
+	}
 }

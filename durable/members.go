@@ -1,27 +1,100 @@
 package durable
 
 import (
+	"context"
 	"encoding/binary"
+	"fmt"
+	"os"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
+
+// Consumer is a consumer of a queue, in any process: a call of [Queue.Consume] or a [Receiver].
+type Consumer struct {
+	ID            string    // unique among the consumers of the queue
+	Host          string    // the name of its machine, at most [driver.MaxHost] bytes; empty if it is unknown
+	PID           int       // its process on the machine
+	Partitions    []int     // that it owned at its last heartbeat, ascending
+	LastHeartbeat time.Time // on the store's clock
+	Expires       time.Time // when its partitions go to other consumers without another heartbeat
+}
+
+// Consumers returns the consumers of the queue in all processes as of their last heartbeats, sorted
+// by ID. A consumer sends a heartbeat three times in ConsumerOptions.Membership, and whenever the
+// partitions that it owns change. A consumer that crashes or is suspended stays until it expires.
+// Two consumers may name a partition that is changing hands. Consumers costs one call of the store.
+func (q *Queue) Consumers(ctx context.Context) ([]Consumer, error) {
+	if err := q.usable(ctx); err != nil {
+		return nil, err
+	}
+	members, err := q.backend.Members(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("durable: consumers: %w", err)
+	}
+	all := make([]Consumer, len(members))
+	for i, m := range members {
+		all[i] = Consumer{
+			ID: m.Name, Host: m.Host, PID: m.PID, Partitions: m.Partitions,
+			LastHeartbeat: timeOf(m.Seen), Expires: timeOf(m.Until),
+		}
+	}
+	return all, nil
+}
+
+// unowned is the number of partitions that none of the consumers owns.
+func unowned(consumers []Consumer, partitions int) int {
+	owned := make([]bool, partitions)
+	for _, c := range consumers {
+		for _, p := range c.Partitions {
+			if p >= 0 && p < partitions {
+				owned[p] = true
+			}
+		}
+	}
+	n := 0
+	for _, o := range owned {
+		if !o {
+			n++
+		}
+	}
+	return n
+}
+
+// hostname returns the name of this machine, empty if the system does not tell it.
+var hostname = sync.OnceValue(func() string {
+	name, _ := os.Hostname()
+	return strings.ToValidUTF8(name[:min(len(name), driver.MaxHost)], "")
+})
+
+// member is the consumer as the others see it.
+func (c *consumer) member() driver.Member {
+	return driver.Member{Name: c.name, Host: hostname(), PID: os.Getpid(), Partitions: c.owns()}
+}
 
 // membership keeps the consumer among the members of the queue, and starts and stops its pumps as
 // members come and go. All members compute the same assignment from the list of members alone.
 //
-// If the store cannot be reached the assignment stays as it is: two owners of a partition do no harm.
+// If the store cannot be reached the assignment stays as it is, because two owners of a partition
+// do no harm.
 func (c *consumer) membership() {
 	defer c.disown()
 	var known []string
 	for c.ctx.Err() == nil {
-		members, err := c.q.backend.Heartbeat(c.ctx, c.name, c.opts.Membership)
+		members, err := c.heartbeat()
 		switch {
+		case c.ctx.Err() != nil:
 		case err == nil && !slices.Equal(members, known):
-			c.own(members)
 			known = members
-		case err != nil && c.ctx.Err() == nil:
+			if c.own(members) {
+				continue // the next heartbeat tells what the consumer owns
+			}
+		case err != nil:
 			c.q.report("heartbeat: %w", err)
 			c.fail(err)
 		}
@@ -29,12 +102,21 @@ func (c *consumer) membership() {
 	}
 }
 
-// own starts and stops pumps.
-func (c *consumer) own(members []string) {
+// heartbeat enters the consumer among the members. When the consumer ends, a call that is under way
+// gets another moment. If it were abandoned, it might take place after that of leave, and the
+// consumer's partitions would have no owner until Membership has passed.
+func (c *consumer) heartbeat() ([]string, error) {
+	ctx, cancel := c.outlast(c.ctx)
+	defer cancel()
+	return c.q.backend.Heartbeat(ctx, c.member(), c.opts.Membership)
+}
+
+// own starts and stops pumps. It reports whether the consumer owns other partitions than before.
+func (c *consumer) own(members []string) (changed bool) {
 	if !slices.Contains(members, c.name) {
 		members = append(slices.Clone(members), c.name)
 	}
-	defer c.rebalanced(c.owns())
+	before := c.owns()
 	parts := c.dispatcher.parts
 	mine := make([]bool, len(parts))
 	owned := 0
@@ -57,6 +139,7 @@ func (c *consumer) own(members []string) {
 			p.pump.stop()
 		}
 	}
+	return c.rebalanced(before)
 }
 
 // owns returns the partitions that the consumer owns.
@@ -69,11 +152,17 @@ func (c *consumer) owns() (partitions []int) {
 	return partitions
 }
 
-// rebalanced calls OnEvent if the consumer owns other partitions than before.
-func (c *consumer) rebalanced(before []int) {
-	if now := c.owns(); c.q.options.OnEvent != nil && !slices.Equal(before, now) {
+// rebalanced reports whether the consumer owns other partitions than before, and calls OnEvent if
+// so.
+func (c *consumer) rebalanced(before []int) bool {
+	now := c.owns()
+	if slices.Equal(before, now) {
+		return false
+	}
+	if c.q.options.OnEvent != nil {
 		c.q.emit(Event{Kind: EventRebalanced, Partition: -1, Time: time.Now(), Owned: now})
 	}
+	return true
 }
 
 // disown ends the pumps. Their messages are released by retire.
@@ -92,10 +181,10 @@ func (c *consumer) disown() {
 // The result depends on the set of members only, not on their order.
 //
 // It is rendezvous hashing with bounded loads: one partition after the other goes to the member
-// that has the highest hash with it and has room. A member that joins or leaves moves the partitions
-// that it gains or loses and, because of the bounds, up to about as many again: 3 of 8 with the third
-// member, 6 or 7 of 32 with the ninth (see TestAssignmentMovesFewPartitions). The cost is O(members ×
-// partitions).
+// that has the highest hash with it and has room. A member that joins or leaves moves the
+// partitions that it gains or loses and, because of the bounds, up to about as many again: 3 of 8
+// with the third member, 6 or 7 of 32 with the ninth (see TestAssignmentMovesFewPartitions). The
+// cost is O(members × partitions).
 func assign(members []string, partitions int) []string {
 	least, above := partitions/len(members), partitions%len(members) // so many members have one more
 	load := make([]int, len(members))

@@ -3,6 +3,7 @@ package durable_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,7 +18,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// One, five and again one consumer: each message comes once, whoever owns its partition, and all take part.
+// There is one consumer, then five, and one again. Each message is delivered once, and all
+// consumers take part.
 func TestConsumersShareTheQueue(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 64}, func(t *testing.T, q *durable.Queue) {
@@ -64,7 +66,8 @@ func TestConsumersShareTheQueue(t *testing.T) {
 	})
 }
 
-// No more handlers run at the same time, and no more is claimed ahead, than the options say.
+// No more handlers run at the same time than Concurrency, and no more messages are claimed ahead
+// than Prefetch.
 func TestConcurrencyAndPrefetchAreBounded(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue) {
@@ -96,7 +99,8 @@ func TestConcurrencyAndPrefetchAreBounded(t *testing.T) {
 	})
 }
 
-// Messages that have waited for a long time come in the order of their due times within a partition.
+// Messages that have waited for a long time are delivered in the order of their due times within a
+// partition.
 func TestBacklogComesInOrder(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
@@ -138,8 +142,8 @@ func (b hangingBackend) Claim(ctx context.Context, c driver.Claim) (driver.Claim
 	return b.Backend.Claim(ctx, c)
 }
 
-// A consumer goes on giving signs of life while it hands over many partitions whose claims hang.
-func TestSignsOfLifeWhilePartitionsAreHandedOver(t *testing.T) {
+// A consumer sends heartbeats while it hands over many partitions whose claims hang.
+func TestHeartbeatsGoOnWhilePartitionsAreHandedOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(memstore.Options{})
@@ -151,7 +155,7 @@ func TestSignsOfLifeWhilePartitionsAreHandedOver(t *testing.T) {
 		b, err := st.Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1 << 30, DeadAge: time.Hour})
 		require.NoError(t, err)
 		for range 40 {
-			members, err := b.Heartbeat(t.Context(), "other", 5*time.Second)
+			members, err := b.Heartbeat(t.Context(), driver.Member{Name: "other"}, 5*time.Second)
 			require.NoError(t, err)
 			assert.Len(t, members, 2)
 			time.Sleep(time.Second)
@@ -164,7 +168,7 @@ func TestSignsOfLifeWhilePartitionsAreHandedOver(t *testing.T) {
 	})
 }
 
-// No consumer owns more than one partition above another, whether consumers join or leave.
+// No consumer owns more than one partition above another, after consumers have joined and left.
 func TestConsumersHaveEvenSharesOfThePartitions(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 32}, func(t *testing.T, q *durable.Queue) {
@@ -193,7 +197,7 @@ func TestConsumersHaveEvenSharesOfThePartitions(t *testing.T) {
 		}
 		for k := range 9 {
 			stops = append(stops, consume(t, q, func(_ context.Context, d *durable.Delivery) error {
-				owners[durable.PartitionOf(d.ID, 32)].Store(int64(k))
+				owners[driver.PartitionOf(d.ID, 32)].Store(int64(k))
 				return nil
 			}, durable.ConsumerOptions{Membership: time.Second}))
 			if k >= 7 {
@@ -205,6 +209,114 @@ func TestConsumersHaveEvenSharesOfThePartitions(t *testing.T) {
 		shares(8)
 		for _, stop := range stops {
 			stop()
+		}
+	})
+}
+
+// Consumers lists all consumers with the partitions that they own: right after they have joined or
+// left, and a consumer without heartbeats until it expires. Stats counts the partitions that no
+// consumer has named.
+func TestConsumersAndUnownedPartitions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memstore.New(memstore.Options{})
+		q := open(t, st, durable.Options{Partitions: 8})
+		b, err := st.Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1 << 30, DeadAge: time.Hour})
+		require.NoError(t, err)
+		list := func(consumers, unowned int) (all []durable.Consumer) {
+			t.Helper()
+			all, err := q.Consumers(t.Context())
+			require.NoError(t, err)
+			assert.Len(t, all, consumers)
+			stats, err := q.Stats(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, consumers, stats.Consumers)
+			assert.Equal(t, unowned, stats.Unowned)
+			return all
+		}
+		list(0, 8)
+		handler := func(context.Context, *durable.Delivery) error { return nil }
+		options := durable.ConsumerOptions{Membership: 3 * time.Second}
+		stop := consume(t, q, handler, options)
+		time.Sleep(time.Millisecond) // less than the pause between two heartbeats
+		first := list(1, 0)[0]
+		host, err := os.Hostname()
+		require.NoError(t, err)
+		assert.Equal(t, host, first.Host)
+		assert.Equal(t, os.Getpid(), first.PID)
+		assert.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7}, first.Partitions)
+		assert.WithinDuration(t, time.Now(), first.LastHeartbeat, 2*time.Millisecond)
+		assert.Equal(t, options.Membership, first.Expires.Sub(first.LastHeartbeat))
+
+		leave := consume(t, q, handler, options)
+		time.Sleep(1100 * time.Millisecond) // the pause
+		named := make(map[int]string)
+		for _, c := range list(2, 0) {
+			assert.Len(t, c.Partitions, 4)
+			for _, p := range c.Partitions {
+				assert.Empty(t, named[p], "partition %d has two owners", p)
+				named[p] = c.ID
+			}
+		}
+		assert.Len(t, named, 8)
+		leave()
+		list(1, 4) // the other one has not taken over yet
+		time.Sleep(1100 * time.Millisecond)
+		assert.Equal(t, first.ID, list(1, 0)[0].ID)
+
+		// A consumer that takes part in the assignment and names no partition of this queue.
+		_, err = b.Heartbeat(t.Context(), driver.Member{Name: "hung", Partitions: []int{-1, 8, 1 << 30}}, time.Minute)
+		require.NoError(t, err)
+		time.Sleep(1100 * time.Millisecond)
+		list(2, 4)
+		time.Sleep(time.Minute)
+		list(1, 0)
+		stop()
+		list(0, 8)
+		q.Close()
+		_, err = q.Consumers(t.Context())
+		require.ErrorIs(t, err, durable.ErrClosed)
+		require.NoError(t, st.Close())
+		synctest.Wait()
+	})
+}
+
+// lateHeartbeats takes a while for heartbeats, which take place at the end of it although their contexts
+// have ended, as those that have been sent over a network do.
+type lateHeartbeats struct{ driver.Backend }
+
+func (b lateHeartbeats) Heartbeat(ctx context.Context, m driver.Member, ttl time.Duration) (members []string, err error) {
+	if ttl == 0 {
+		return b.Backend.Heartbeat(ctx, m, ttl)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		time.Sleep(500 * time.Millisecond)
+		members, err = b.Backend.Heartbeat(context.WithoutCancel(ctx), m, ttl)
+	}()
+	select {
+	case <-done:
+		return members, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// A consumer ends while a heartbeat is under way. It is no member any more after its end, so that its
+// partitions have an owner at once.
+func TestConsumerThatHasEndedIsNoMember(t *testing.T) {
+	t.Parallel()
+	late := func(b driver.Backend) driver.Backend { return lateHeartbeats{b} }
+	bubbleOf(t, late, durable.Options{}, func(t *testing.T, q *durable.Queue) {
+		for begun := range 8 { // after the start, in steps of 300 ms: some during a heartbeat
+			stop := consume(t, q, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
+			time.Sleep(100*time.Millisecond + time.Duration(begun)*300*time.Millisecond)
+			stop()
+			time.Sleep(time.Second)
+			consumers, err := q.Consumers(t.Context())
+			require.NoError(t, err)
+			assert.Empty(t, consumers, "it ended %d ms after its start", 100+begun*300)
 		}
 	})
 }

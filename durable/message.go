@@ -9,56 +9,62 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Message is what is enqueued. It is due Delay after the store's clock, or at At if that is not the zero time.
+// Message is a message to be enqueued. It is due Delay after the store's clock, or at At.
 type Message struct {
-	// ID is the caller's name of the message, 1 to 255 bytes of UTF-8 without the control characters of ASCII. Empty: a ULID is made. While a message
-	// with this id is in the queue, be it as a dead letter, another one is [ErrDuplicate].
+	// ID is the caller's name of the message: 1 to 255 bytes of UTF-8 without ASCII control
+	// characters. If it is empty, the message gets a ULID. While a message with this id is queued,
+	// or is a dead letter, another one is [ErrDuplicate].
 	ID string
 
-	// Body is up to Options.MaxBody bytes, which are copied. It may be empty.
+	// Body has up to Options.MaxBody bytes, which are copied. It may be empty.
 	Body []byte
 
 	// Headers are texts about the message that come back with its deliveries, such as the context
-	// of a trace: up to [MaxHeaders], with up to [MaxHeaderBytes] bytes in all keys and values. Keys
-	// and values are UTF-8, and keys are not empty. The map is copied. Headers do not count for
-	// Options.MaxBody.
+	// of a trace: up to [MaxHeaders], with up to [MaxHeaderBytes] bytes in all keys and values.
+	// Keys and values are UTF-8, and keys are not empty. The map is copied. Headers do not count
+	// for Options.MaxBody.
 	Headers map[string]string
 
-	// Delay is rounded up to milliseconds. 0 or less is due at once; whatever lies beyond the year 140,000 is never due.
+	// Delay is rounded up to milliseconds. 0 or less is due at once. A due time after the year
+	// 140,000 never comes.
 	Delay time.Duration
 
-	// At is the due time on the store's clock, rounded up to milliseconds. In the past it is due at once. Give At or Delay, not both.
+	// At is the due time on the store's clock, rounded up to milliseconds, unless it is the zero
+	// time. A time in the past is due at once. A message with both At and Delay is [ErrInvalid].
 	At time.Time
 
 	// ExpireAt is the time on the store's clock, rounded down to milliseconds, after which the
-	// message is not delivered any more, be it for the first time or after a failure. The consumer
-	// notices it at the delivery: instead of calling the handler it removes the message, which
-	// [Counts].Expired counts. A handler that runs at that time is not interrupted, and a dead letter
-	// stays until it is replayed. The zero time: the message does not expire.
+	// message is not delivered any more, neither for the first time nor after a failure. The
+	// consumer compares the time when it is about to deliver the message. It then removes the
+	// message instead, which [Counts].Expired counts. A handler that runs at that time is not
+	// interrupted, and a dead letter stays until it is replayed. The zero time: the message does
+	// not expire.
 	//
 	// An ExpireAt that is not after At is [ErrInvalid]. A Delay is not compared, because only the
-	// store's clock says when it ends: a message that is due too late expires, as one does that
-	// was rescheduled beyond its ExpireAt.
+	// store's clock says when it ends: a message that is due too late expires, as does one that was
+	// rescheduled beyond its ExpireAt.
 	ExpireAt time.Time
 
-	// MaxAttempts is the number of deliveries that may end in an error before the message is a dead letter.
-	// 0: Options.MaxAttempts.
+	// MaxAttempts is the number of deliveries that may end in an error before the message is a dead
+	// letter. 0: Options.MaxAttempts. A negative number is [ErrInvalid].
 	MaxAttempts int
 
-	// Replace says that a message with the same id that has not begun is replaced, as is a dead letter; one that is being delivered is
-	// [ErrFiring].
+	// Replace replaces a message with the same id that has not begun, or is a dead letter. If that
+	// message has begun, the error is [ErrFiring].
 	Replace bool
 }
 
-// MaxID is the length of an id in bytes.
+// MaxID is the largest length of an id in bytes.
 const MaxID = 255
 
+// checkID returns [ErrInvalid] for an id that a message may not have.
 func checkID(id string) error {
 	switch {
 	case id == "":
 		return fmt.Errorf("%w id: it is empty; 1 to %d bytes are accepted", ErrInvalid, MaxID)
 	case len(id) > MaxID:
-		return fmt.Errorf("%w id %.40q…: it has %d bytes; 1 to %d are accepted", ErrInvalid, id, len(id), MaxID)
+		return fmt.Errorf("%w id %.40q…: it has %d bytes; 1 to %d are accepted",
+			ErrInvalid, id, len(id), MaxID)
 	case !utf8.ValidString(id):
 		return fmt.Errorf("%w id %.40q: it is not UTF-8", ErrInvalid, id)
 	}
@@ -70,7 +76,7 @@ func checkID(id string) error {
 	return nil
 }
 
-// item checks a message and makes of it what a store takes.
+// item checks a message and converts it to the form that stores take.
 func (q *Queue) item(m *Message) (driver.PutItem, error) {
 	if err := checkID(m.ID); err != nil {
 		return driver.PutItem{}, err
@@ -81,7 +87,8 @@ func (q *Queue) item(m *Message) (driver.PutItem, error) {
 		return item, fmt.Errorf("%w MaxAttempts %d of message %q: 1 to %d are accepted, and 0 for that of the queue",
 			ErrInvalid, m.MaxAttempts, m.ID, math.MaxInt32)
 	case !m.At.IsZero() && m.Delay != 0:
-		return item, fmt.Errorf("%w message %q: it has both a Delay (%v) and a time At (%v)", ErrInvalid, m.ID, m.Delay, m.At)
+		return item, fmt.Errorf("%w message %q: it has both a Delay (%v) and a time At (%v)",
+			ErrInvalid, m.ID, m.Delay, m.At)
 	}
 	if m.MaxAttempts == 0 {
 		item.MaxAttempts = q.options.MaxAttempts

@@ -11,11 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
-	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-func TestBadMessages(t *testing.T) {
+func TestBadMessagesAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
@@ -47,7 +46,7 @@ func TestBadMessages(t *testing.T) {
 	}
 }
 
-func TestBadOptions(t *testing.T) {
+func TestBadOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		options durable.Options
@@ -73,7 +72,7 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-func TestBadConsumerOptions(t *testing.T) {
+func TestBadConsumerOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	q := open(t, memstore.New(memstore.Options{}), durable.Options{})
 	defer q.Close()
@@ -101,7 +100,7 @@ func TestBadConsumerOptions(t *testing.T) {
 	require.ErrorIs(t, err, durable.ErrInvalid)
 }
 
-func TestDuplicateAndReplace(t *testing.T) {
+func TestDuplicateIsRefusedUnlessItReplaces(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		body := []byte("first")
@@ -136,26 +135,7 @@ func TestDuplicateAndReplace(t *testing.T) {
 	})
 }
 
-func TestInstant(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		d    time.Duration
-		want driver.Instant
-	}{
-		{-1, 1000}, {0, 1000}, {1, 1001}, {time.Millisecond, 1001}, {time.Millisecond + 1, 1002}, {time.Second, 2000},
-		{math.MaxInt64, 1000 + math.MaxInt64/1_000_000 + 1}, {math.MinInt64, 1000},
-	} {
-		assert.Equal(t, c.want, driver.Instant(1000).Add(c.d), "%v", c.d)
-	}
-	assert.Equal(t, driver.Never, driver.Never.Add(time.Second))
-	assert.Equal(t, driver.Never, (driver.Never - 5).Add(math.MaxInt64))
-	assert.EqualValues(t, 0, driver.InstantOf(time.Time{}), "before 1970")
-	assert.EqualValues(t, 5, driver.InstantOf(time.UnixMilli(5)))
-	assert.EqualValues(t, 6, driver.InstantOf(time.UnixMilli(5).Add(1)), "rounded up")
-	assert.Equal(t, driver.Never, driver.InstantOf(time.Unix(1<<60, 0)))
-}
-
-func TestExponential(t *testing.T) {
+func TestExponentialDoublesUpToMost(t *testing.T) {
 	t.Parallel()
 	backoff := durable.Exponential(time.Second, time.Hour)
 	for attempts, want := range map[int]time.Duration{-1: time.Second, 0: time.Second, 1: 2 * time.Second, 4: 16 * time.Second, 11: 2048 * time.Second} {

@@ -15,60 +15,71 @@ const (
 	MaxPartitions     = driver.MaxPartitions
 )
 
-// Options are those of [Open]. The zero value of each field stands for its default.
+// Options are those of [Open]. The zero value of each field stands for its default. A negative
+// value is [ErrInvalid].
 type Options struct {
 	// Queue is the name, 1 to 128 letters, digits, '.', '_' or '-'. Defaults to "default".
 	Queue string
 
-	// Partitions is how many parts the queue has, 1 to [MaxPartitions], fixed when it is made. Each is claimed by one consumer at a time, and on
-	// a Redis Cluster each lies on one node. 0: those of the existing queue, or [DefaultPartitions].
+	// Partitions is the number of partitions, 1 to [MaxPartitions]. It is fixed when the queue is
+	// made. One consumer at a time claims from a partition, so it bounds the consumers that share
+	// the work. On a Redis Cluster each partition lies on one node. 0: the number of the existing
+	// queue, or [DefaultPartitions].
 	Partitions int
 
 	// MaxBody is the largest body in bytes. Defaults to 1 MiB, up to 64 MiB.
 	MaxBody int
 
-	// MaxAttempts is the number of deliveries that may end in an error, for messages that do not say so themselves. Defaults to 25.
+	// MaxAttempts is the number of deliveries that may end in an error before a message is a dead
+	// letter, for messages without a MaxAttempts of their own. Defaults to 25.
 	MaxAttempts int
 
-	// DeadLimit is the number of dead letters that each partition keeps. The oldest go first. Defaults to 100,000.
+	// DeadLimit is the number of dead letters that each partition keeps. The oldest are dropped
+	// first. Defaults to 100,000.
 	DeadLimit int
 
-	// DeadBytes is the number of bytes that the bodies of the dead letters of each partition may take. The oldest go first, and the newest stays
-	// however large it is. Defaults to 64 MiB.
+	// DeadBytes is the number of bytes that the bodies of the dead letters of each partition may
+	// take. The oldest are dropped first. The newest stays, however large it is. Defaults to 64
+	// MiB.
 	DeadBytes int64
 
-	// DeadAge is how long a dead letter is kept. Defaults to 30 days.
+	// DeadAge is how long a dead letter is kept, at least 1 ms. Defaults to 30 days.
 	DeadAge time.Duration
 
-	// RetryFor is how long a call that changes something goes on trying if the store cannot be reached and its context lets it. Calls that
-	// only read, such as Get, List, Stats and Audit, fail at once. Defaults to one minute, at most one hour.
+	// RetryFor is how long a call that changes something tries again if the store cannot be
+	// reached, unless its context ends before. Calls that only read, such as Get, List, Stats and
+	// Audit, fail at once. Defaults to one minute, at least 1 ms, at most one hour.
 	RetryFor time.Duration
 
-	// MaxWaiting is the number of calls of Enqueue, EnqueueBatch (each of its messages), Cancel, Reschedule, Replay and Purge that wait for
-	// the store or are under way at a time. Further calls wait for room until their context ends or RetryFor is over, and are
-	// [ErrBusy] then. While the store has not been reached for a second they are ErrBusy at once. Defaults to 65,536.
+	// MaxWaiting is the number of calls of Enqueue, EnqueueBatch (each of its messages), Cancel,
+	// Reschedule, Replay and Purge that wait for the store or are under way. Further calls wait for
+	// room until their contexts end or RetryFor is over, and are [ErrBusy] then. If the store has
+	// not been reached for a second they are ErrBusy at once. Defaults to 65,536.
 	MaxWaiting int
 
-	// MaxWaitingBytes is the sum of the bodies and headers in these calls; one larger message is accepted if it is alone. Defaults to 64 MiB.
+	// MaxWaitingBytes is the sum of the bodies and headers in these calls. One larger message is
+	// accepted if no other call waits. Defaults to 64 MiB.
 	MaxWaitingBytes int
 
-	// Logger gets a record of each fault in the background, with the attributes queue, partition, id
-	// and err as far as they apply. The level is Warn if the store cannot be reached, of which there
-	// is at most one record a second, or if a lease was lost, and else Error. Nil stands for
-	// [slog.Default] as of Open; use [slog.DiscardHandler] for silence.
+	// Logger gets a record of each fault in the background, with the attributes queue, partition,
+	// id and err as far as they apply. The level is Warn if a lease was lost or the store cannot be
+	// reached, and Error otherwise. While the store cannot be reached there is at most one such
+	// record a second. Nil stands for [slog.Default] as of Open. Use [slog.DiscardHandler] for
+	// silence.
 	Logger *slog.Logger
 
-	// OnEvent is called for each [Event], for tests, traces and other tools. It is called from
-	// several goroutines at the same time, on which other calls wait: so it must not block, nor wait
-	// for a call that changes something in this queue. Events of one delivery come in their order,
-	// all others may not. Nil costs nothing.
+	// OnEvent is called for each [Event], for tests, traces and other tools. It is called on
+	// several goroutines at the same time, which other calls wait for. It must not block, or wait
+	// for a call that changes something in this queue. Events of one delivery come in their order;
+	// others may not. Nil costs nothing.
 	OnEvent func(Event)
 
-	// OnError is called with the Err of each EventError and EventLeaseLost, under the same
-	// conditions as OnEvent. Programs that want more than the error use OnEvent.
+	// OnError is called with the Err of each EventError and EventLeaseLost, under the conditions of
+	// OnEvent. OnEvent tells more than the error.
 	OnError func(error)
 }
 
+// withDefaults returns the options with all defaults, or [ErrInvalid].
 func (o Options) withDefaults() (Options, error) {
 	if o.Queue == "" {
 		o.Queue = "default"
@@ -96,7 +107,8 @@ func (o Options) withDefaults() (Options, error) {
 		o.DeadBytes = 64 << 20
 	}
 	if o.DeadBytes < 0 {
-		return o, fmt.Errorf("%w DeadBytes %d: 1 or more is accepted, and 0 for the default", ErrInvalid, o.DeadBytes)
+		return o, fmt.Errorf("%w DeadBytes %d: 1 or more is accepted, and 0 for the default",
+			ErrInvalid, o.DeadBytes)
 	}
 	if err := setDuration("DeadAge", &o.DeadAge, 30*24*time.Hour, time.Millisecond); err != nil {
 		return o, err
@@ -105,7 +117,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, err
 	}
 	if o.RetryFor > maxRetryFor {
-		return o, fmt.Errorf("%w RetryFor %v: up to %v is accepted", ErrInvalid, o.RetryFor, maxRetryFor)
+		return o, fmt.Errorf("%w RetryFor %v: up to %v is accepted",
+			ErrInvalid, o.RetryFor, maxRetryFor)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -120,70 +133,82 @@ func setInt(name string, value *int, standard, most int) error {
 		return nil
 	}
 	if *value < 1 || *value > most {
-		return fmt.Errorf("%w %s %d: 1 to %d are accepted, and 0 for the default", ErrInvalid, name, *value, most)
+		return fmt.Errorf("%w %s %d: 1 to %d are accepted, and 0 for the default",
+			ErrInvalid, name, *value, most)
 	}
 	return nil
 }
 
+// setDuration gives an option its default, and checks that it is not below the least value.
 func setDuration(name string, value *time.Duration, standard, least time.Duration) error {
 	if *value == 0 {
 		*value = standard
 	}
 	if *value < least {
-		return fmt.Errorf("%w %s %v: %v or more is accepted, and 0 for the default (%v)", ErrInvalid, name, *value, least, standard)
+		return fmt.Errorf("%w %s %v: %v or more is accepted, and 0 for the default (%v)",
+			ErrInvalid, name, *value, least, standard)
 	}
 	return nil
 }
 
-// ConsumerOptions are those of [Queue.Consume] and of [Queue.Receiver]. The zero value of each field stands for its default.
+// ConsumerOptions are those of [Queue.Consume] and [Queue.Receiver]. The zero value of each field
+// stands for its default. A negative value is [ErrInvalid].
 type ConsumerOptions struct {
-	// Concurrency is the number of handlers at the same time. Defaults to 64.
+	// Concurrency is the number of handlers that run at the same time. Defaults to 64, at most
+	// 1,048,576.
 	Concurrency int
 
-	// Visibility is how long a message that was begun is kept from others without a sign of life. The lease is extended while the handler runs,
-	// so this is not the time that a handler may take, but the time after which what a crashed process had begun is
-	// delivered again. Defaults to 30 s, at least 100 ms.
-	Visibility time.Duration
-
-	// Horizon is how far ahead of their due times messages are claimed into the wheel of this process. Defaults to 500 ms, at least 10 ms.
-	Horizon time.Duration
-
-	// Prefetch is the number of messages that are claimed and not begun, at most, shared by the partitions that the consumer owns; each of them
-	// may have one at least. Defaults to 16,384.
-	Prefetch int
-
-	// PrefetchBytes is the sum of their bodies at which claiming stops, shared likewise. Defaults to 64 MiB.
-	PrefetchBytes int
-
-	// Fallback is how often an owned partition is looked at where no hint comes. Defaults to one second, at least 500 ms.
-	Fallback time.Duration
-
-	// Membership is how long a consumer that gives no sign of life keeps its partitions, and the messages that it has claimed ahead and not
-	// begun, if Visibility is not shorter. Defaults to half of Visibility, but 500 ms to 5 s. At least 500 ms.
-	Membership time.Duration
-
-	// MaxCrashes is the number of deliveries that may end with the lease, as the process that had begun them has crashed or hung, before
-	// the message is a dead letter. Defaults to 10.
-	MaxCrashes int
-
-	// HandlerTimeout is how long a handler may take. Then its context ends. If the handler has not
-	// returned a second later, its lease is not extended any more, Options.OnError is told, and another
-	// message is handled in its place; its message comes again when the lease ends, which counts a
-	// crash. 0: handlers may take as long as they like.
+	// HandlerTimeout is how long a handler may run. Then its context ends. If the handler has not
+	// returned a second later, its lease is not extended any more, Options.OnError is called, and
+	// another message is handled in its place. The message is delivered again when the lease ends,
+	// which counts a crash. 0: handlers may run as long as they like.
 	HandlerTimeout time.Duration
 
+	// Backoff returns the pause after a failed delivery. Its arguments are the delivery and the
+	// error of the handler, or a [*PanicError] after a panic. The number of failed deliveries is
+	// d.Attempts+1. A negative pause counts as 0. It is called on the goroutine of the handler.
+	// Defaults to [Exponential] of one second and one hour.
+	Backoff func(d *Delivery, err error) time.Duration
+
+	// MaxCrashes is the number of deliveries that may end with the lease, because the process
+	// crashed or hung, before the message is a dead letter. Defaults to 10.
+	MaxCrashes int
+
+	// Visibility is the lease of a message that has begun. The lease is extended while the handler
+	// runs, so Visibility does not bound the handler. If a consumer crashes, its messages are
+	// delivered again Visibility after their leases were extended last. Defaults to 30 s, at least
+	// 100 ms.
+	Visibility time.Duration
+
 	// Grace is how long Consume waits for running handlers when it ends, before it cancels their
-	// contexts. Defaults to 20 s, which leaves Kubernetes' default of 30 s enough for the rest. At
-	// least 1 ms.
+	// contexts. Defaults to 20 s, which leaves enough of the 30 s that Kubernetes waits by default.
+	// At least 1 ms.
 	Grace time.Duration
 
-	// Backoff returns the pause after a failed delivery, from the delivery and the handler's error, or
-	// a [*PanicError] after a panic. The number of failed deliveries is d.Attempts+1. A negative pause
-	// counts as 0. It is called on the goroutine of the handler. Defaults to [Exponential] of one second
-	// and one hour.
-	Backoff func(d *Delivery, err error) time.Duration
+	// Horizon is how far ahead of their due times messages are claimed into the wheel of this
+	// process. Defaults to 500 ms, at least 10 ms.
+	Horizon time.Duration
+
+	// Prefetch is the number of messages that are claimed and have not begun. The partitions that
+	// the consumer owns share it; each may have at least one. Defaults to 16,384, at most
+	// 16,777,216.
+	Prefetch int
+
+	// PrefetchBytes bounds the sum of the bodies of these messages in the same way. One message may
+	// always be claimed. Defaults to 64 MiB.
+	PrefetchBytes int
+
+	// Fallback is the longest time between two claims from an owned partition. Claims between them
+	// follow hints of the store. Defaults to one second, at least 500 ms.
+	Fallback time.Duration
+
+	// Membership is how long a consumer keeps its partitions after its last heartbeat. It also
+	// keeps its messages that have not begun, but no longer than Visibility. Defaults to half of
+	// Visibility, but at least 500 ms and at most 5 s. At least 500 ms.
+	Membership time.Duration
 }
 
+// withDefaults returns the options with all defaults, or [ErrInvalid].
 func (o ConsumerOptions) withDefaults() (ConsumerOptions, error) {
 	for _, f := range []struct {
 		name          string
@@ -217,7 +242,8 @@ func (o ConsumerOptions) withDefaults() (ConsumerOptions, error) {
 		}
 	}
 	if o.HandlerTimeout < 0 {
-		return o, fmt.Errorf("%w HandlerTimeout %v: 0 or more is accepted, and 0 for no limit", ErrInvalid, o.HandlerTimeout)
+		return o, fmt.Errorf("%w HandlerTimeout %v: 0 or more is accepted, and 0 for no limit",
+			ErrInvalid, o.HandlerTimeout)
 	}
 	if o.Backoff == nil {
 		o.Backoff = Exponential(time.Second, time.Hour)

@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -24,9 +25,12 @@ type pump struct {
 	cancel context.CancelFunc // nil: the partition is not owned. Used by membership only
 	done   chan struct{}
 
-	// Used by run only.
+	recovery *recovery // the last one, which run has started; start ends it
+
+	// Used by run only, and by the recovery after it.
 	claimed    time.Time // when it asked the store last
 	over       time.Time // when the first lease ends; zero: there is none
+	seq        uint64    // of the last claim
 	seen       uint64    // the highest token that it has received
 	unanswered bool      // the last claim was not answered, and may have taken place
 	lost       int       // messages without a record that were not reported yet
@@ -45,6 +49,11 @@ func newPump(c *consumer, part *consumerPart) *pump {
 }
 
 func (p *pump) start() {
+	if p.recovery != nil { // its claim is repeated by run
+		p.recovery.cancel()
+		<-p.recovery.claimed
+		p.recovery = nil
+	}
 	ctx, cancel := context.WithCancel(p.c.ctx)
 	p.cancel, p.done = cancel, make(chan struct{})
 	go func() {
@@ -58,7 +67,7 @@ func (p *pump) stop() {
 	p.cancel()
 	<-p.done
 	p.cancel = nil
-	p.c.dispatcher.release(p.part)
+	p.c.dispatcher.release(func(h *held) bool { return h.part == p.part && h.releasable() })
 }
 
 func (p *pump) run(ctx context.Context) {
@@ -74,12 +83,13 @@ func (p *pump) run(ctx context.Context) {
 		p.wait(ctx)
 	}
 	if p.unanswered {
-		p.claimUnseen()
+		p.recover()
+		endsIn(p.recovery.over, leaveTime, p.c.life.Done())
 	}
 	p.c.dispatcher.disowned(p.part)
 }
 
-// claim claims as much as there is room for, and schedules the next look.
+// claim claims as many messages as there is room for, and schedules the next look.
 func (p *pump) claim(ctx context.Context) {
 	for again := false; ; again = true {
 		sent := time.Now()
@@ -104,6 +114,9 @@ func (p *pump) claim(ctx context.Context) {
 			p.over = time.Now().Add(max(0, p.part.clock.until(claimed.Lease)) + time.Millisecond)
 			p.sooner(p.over)
 		}
+		if claimed.Paused {
+			return // a hint wakes the pump
+		}
 		if claimed.Next > 0 && claimed.Next <= driver.InstantOf(claimed.Now).Add(claim.Horizon) && len(claimed.Records) > 0 {
 			if claimed.Next.Time().Sub(claimed.Now) > p.c.opts.urgent() {
 				p.sooner(time.Now().Add(claimPause))
@@ -118,28 +131,36 @@ func (p *pump) claim(ctx context.Context) {
 	}
 }
 
-// call claims. When ctx ends, a call that is under way gets another moment: if it were abandoned, its
-// messages might have to be claimed again.
+// call claims. When ctx ends, a call that is under way gets another moment. If it were abandoned,
+// its messages might have to be claimed again.
 func (p *pump) call(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
 	if ctx.Err() != nil {
 		return driver.Claimed{}, context.Cause(ctx)
 	}
-	if claim.Begin > 0 {
-		defer p.c.dispatcher.ungrantSlow(p.part).Stop()
-	}
-	longer, cancel := context.WithCancel(p.c.life)
+	longer, cancel := p.c.outlast(ctx)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() {
-		pause(longer, leaveTime)
-		cancel()
-	})()
 	return p.send(longer, claim)
 }
 
+// outlast returns a context for a call of the store. It ends leaveTime after ctx. The caller calls
+// cancel when the call has returned.
+func (c *consumer) outlast(ctx context.Context) (longer context.Context, cancel context.CancelFunc) {
+	longer, end := context.WithCancel(c.life)
+	stop := context.AfterFunc(ctx, func() {
+		pause(longer, leaveTime)
+		end()
+	})
+	return longer, func() {
+		stop()
+		end()
+	}
+}
+
 // send claims, and notes what the consumer has received. The store returns the messages again that
-// it has not received.
+// the consumer has not received, and refuses claims without an answer that arrive later than this.
 func (p *pump) send(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
-	claim.Consumer, claim.Seen = p.c.name, p.seen
+	p.seq++
+	claim.Consumer, claim.Seen, claim.Seq, claim.Repeat = p.c.name, p.seen, p.seq, p.unanswered
 	claimed, err := p.c.q.backend.Claim(ctx, claim)
 	p.unanswered = err != nil
 	for i := range claimed.Records {
@@ -148,18 +169,66 @@ func (p *pump) send(ctx context.Context, claim driver.Claim) (driver.Claimed, er
 	return claimed, err
 }
 
-// claimUnseen holds the messages of a claim whose answer was lost, if no other claim follows. They
-// are then released with the others; otherwise those that have begun would count a crash when their
-// leases end.
-func (p *pump) claimUnseen() {
-	ctx, cancel := context.WithTimeout(p.c.life, leaveTime)
-	defer cancel()
-	sent := time.Now()
-	claimed, err := p.send(ctx, p.c.dispatcher.emptyClaim(p.part))
-	p.c.dispatcher.hold(p.part, claimed, sent)
-	if err != nil && p.c.q.ctx.Err() == nil {
-		p.c.q.report("claim from partition %d: %w", p.part.index, err)
+// recovery gives back the messages of a claim without an answer after its pump has stopped.
+// Otherwise no consumer would know of them until their leases end, and those that have begun would
+// count a crash. The recovery ends with the queue. It delays the end of the consumer by leaveTime
+// at most.
+type recovery struct {
+	cancel  context.CancelFunc // ends its claims
+	claimed chan struct{}      // closed when it makes no more claims
+	over    chan struct{}      // closed when its messages are released as well
+}
+
+// recover starts a recovery, which repeats an empty claim until the store has answered, for
+// Visibility at most.
+func (p *pump) recover() {
+	ctx, cancel := context.WithTimeout(p.c.q.ctx, p.c.opts.Visibility)
+	r := &recovery{cancel, make(chan struct{}), make(chan struct{})}
+	p.recovery = r
+	p.c.q.recoveries.Go(func() {
+		defer close(r.over)
+		records := p.claimUnseen(ctx)
+		cancel()
+		close(r.claimed)
+		p.release(records)
+	})
+}
+
+// claimUnseen returns the messages of the claims without an answer. After its answer the store
+// refuses these claims if they arrive late.
+func (p *pump) claimUnseen(ctx context.Context) []driver.Record {
+	for {
+		claimed, err := p.send(ctx, p.c.dispatcher.admission.emptyClaim(&p.part.share))
+		if err == nil {
+			return claimed.Records
+		}
+		if ctx.Err() == nil && errors.Is(err, ErrUnavailable) {
+			pause(ctx, failurePause)
+		}
+		if ctx.Err() != nil || !errors.Is(err, ErrUnavailable) {
+			if p.c.q.ctx.Err() == nil && !errors.Is(ctx.Err(), context.Canceled) {
+				p.c.q.report("partition %d: the last claim has no answer: its messages come again when their leases end, "+
+					"and those that have begun count a crash: %w", p.part.index, err)
+			}
+			return nil
+		}
 	}
+}
+
+// release gives messages back that the dispatcher does not know, and waits for the answers.
+func (p *pump) release(records []driver.Record) {
+	var answers sync.WaitGroup
+	for i := range records {
+		answers.Add(1)
+		change := driver.Change{ID: records[i].ID, Token: records[i].Token}
+		p.part.changes[driver.OpRelease].send(change, func(_ answer, err error) {
+			defer answers.Done()
+			if err != nil && p.c.q.ctx.Err() == nil {
+				p.c.q.reportFault(fault{partition: p.part.index, id: change.ID, err: fmt.Errorf("release: %w", err)})
+			}
+		})
+	}
+	answers.Wait()
 }
 
 // reportPeriod is the least time between two reports of a partition's lost and unreadable messages.
@@ -172,11 +241,11 @@ func (p *pump) report(claimed driver.Claimed) {
 		return
 	}
 	if p.lost > 0 {
-		p.c.q.report("partition %d: %d messages are lost: their records are gone, as the server has evicted them or someone has deleted them",
+		p.c.q.report("partition %d: %d messages are lost: the server has evicted their records, or another client has deleted them",
 			p.part.index, p.lost)
 	}
 	if claimed.Unreadable > 0 {
-		p.c.q.report("partition %d: %d messages cannot be read: a newer version has written them, or they are damaged; they stay in the queue: %w",
+		p.c.q.report("partition %d: %d messages cannot be read: they are of a newer version or damaged, and stay in the queue: %w",
 			p.part.index, claimed.Unreadable, ErrVersion)
 	}
 	p.lost, p.reported = 0, time.Now()

@@ -6,17 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
 	"github.com/oklog/ulid/v2"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Queue is a queue of delayed messages in a store. Its methods may be called from many goroutines; what they ask for at the same time
-// shares round trips to a server, or an fsync of a file. A process opens a queue once.
+// Store keeps queues: in memory (package memstore), in a file (package boltstore) or on Redis
+// (package redisstore). One of these packages makes it, and [Open] takes it. A store may hold
+// several queues. What a store implements is described in package driver.
+type Store = driver.Store
+
+// Queue is a queue of delayed messages in a store. Its methods may be called from several
+// goroutines. Calls that are made at the same time share round trips to a server, or an fsync of a
+// file. A process opens a queue once.
 type Queue struct {
 	options Options
 	backend driver.Backend
@@ -27,6 +33,7 @@ type Queue struct {
 
 	room     *room
 	lateness *lateness
+	unsafe   atomic.Pointer[error] // how the store may lose messages, as of the last check
 	outages  outages
 	receiver *Receiver // of Take
 
@@ -34,27 +41,18 @@ type Queue struct {
 	closing   bool
 	consumers sync.WaitGroup         // Add with mu held and closing not set
 	claiming  map[*consumer]struct{} // these
+
+	recoveries sync.WaitGroup // of claims without an answer; consumers start them before they have stopped
 }
 
-// part is a partition with what is to be written to it.
-type part struct {
-	q       *Queue
-	index   int
-	clock   atomic.Pointer[clockReading] // nil: the store has not told
-	puts    batcher[putRequest, driver.Status]
-	changes [driver.OpExpire + 1]batcher[driver.Change, answer] // but for OpBegin: each consumer has its own
-}
-
-type putRequest struct {
-	item    driver.PutItem
-	replace bool
-}
-
-// Open makes a queue in a store or joins one that exists. A nil store and invalid options are [ErrInvalid]; see
-// [Store] for other errors. The store must stay open until [Queue.Close] has returned.
+// Open makes a queue in a store, or joins one that exists. A nil store and invalid options are
+// [ErrInvalid]. A number of partitions other than that of the existing queue is [ErrPartitions].
+// Stores return [ErrVersion], [ErrUnsafe], [ErrUnavailable] and other errors: see the Open or New
+// of their packages. The store must stay open until [Queue.Close] has returned.
 func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, fmt.Errorf("durable: open: %w store nil: one that New or Open of a store's package returned is accepted", ErrInvalid)
+		return nil, fmt.Errorf("durable: open: %w store nil: one that New or Open of a store's package returned is accepted",
+			ErrInvalid)
 	}
 	o, err := options.withDefaults()
 	if err != nil {
@@ -67,7 +65,7 @@ func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 		return nil, fmt.Errorf("durable: open queue %q: %w", o.Queue, err)
 	}
 	q := &Queue{options: o, backend: backend, claiming: make(map[*consumer]struct{}), lateness: new(lateness)}
-	q.room = &room{calls: o.MaxWaiting, bytes: o.MaxWaitingBytes, patience: o.RetryFor}
+	q.room = &room{calls: o.MaxWaiting, bytes: o.MaxWaitingBytes, maxWait: o.RetryFor}
 	q.ids = &ulid.LockedMonotonicReader{MonotonicReader: ulid.Monotonic(rand.Reader, 0)}
 	q.ctx, q.cancel = context.WithCancelCause(context.Background())
 	if q.receiver, err = q.Receiver(ConsumerOptions{}); err != nil {
@@ -83,12 +81,14 @@ func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 	return q, nil
 }
 
-// checkInterval is how often a store is checked that may be set up anew at any time.
+// checkInterval is the time between two checks of how a server is set up, which may change at any
+// time.
 const checkInterval = time.Minute
 
-// check tells OnError when the store is not safe any more, and again when it is unsafe in another way.
+// check reports that the store is no longer set up safely, and reports again if it is unsafe in
+// another way.
 func (q *Queue) check(checker driver.Checker) {
-	for told := ""; ; {
+	for reported := ""; ; {
 		pause(q.ctx, checkInterval)
 		if q.ctx.Err() != nil {
 			return
@@ -96,123 +96,57 @@ func (q *Queue) check(checker driver.Checker) {
 		err := checker.Check(q.ctx)
 		switch {
 		case err == nil:
-			told = ""
-		case errors.Is(err, ErrUnavailable) || q.ctx.Err() != nil || err.Error() == told:
+			reported = ""
+			q.unsafe.Store(nil)
+		case errors.Is(err, ErrUnavailable) || q.ctx.Err() != nil || err.Error() == reported:
 		default:
-			told = err.Error()
+			reported = err.Error()
+			q.unsafe.Store(&err)
 			q.report("%w", err)
 		}
 	}
 }
 
-func newPart(q *Queue, index int, name string) *part {
-	p := &part{q: q, index: index}
-	p.puts.patience = q.options.RetryFor
-	p.puts.key = func(r putRequest) string { return r.item.ID }
-	p.puts.size = func(r putRequest) int { return len(r.item.Body) - 1 } // without the version of the envelope
-	p.puts.alike = func(a, b putRequest) bool { return a.replace == b.replace }
-	producer := &caller{p: p, name: name}
-	p.puts.flush = func(requests []putRequest) ([]driver.Status, error) { return p.put(producer, requests) }
-	_, groups := q.backend.(driver.Grouper)
-	if groups {
-		p.puts.alone = p.putOne
+// Healthy returns nil if the store answers for each partition and is set up safely, and else an error
+// that says what is wrong and what to do. It is for probes: [ErrUnavailable] means that the store may
+// come back by itself, and the queue then goes on. [ErrBroken] means that the store must be opened
+// again, and [ErrUnsafe] that a server was set up anew and may lose messages. The queue looks at that
+// once a minute, and Healthy tells what it has found last. A queue that is paused, or without
+// consumers, is healthy: see [Queue.Stats].
+//
+// Healthy asks for a missing message in each partition, for all of them at the same time: a call of
+// the store for each, which is O(1). ctx should end before the timeout of the probe; its cause is then
+// returned.
+func (q *Queue) Healthy(ctx context.Context) error {
+	if err := q.usable(ctx); err != nil {
+		return err
 	}
-	for op := driver.OpAck; op <= driver.OpExpire; op++ {
-		apply := p.apply
-		if op >= driver.OpCancel && op <= driver.OpPurge {
-			once := &caller{p: p, name: name + ":" + op.String()}
-			apply = func(batch driver.Batch) ([]answer, error) { return p.applyOnce(once, batch) }
-		}
-		p.gather(&p.changes[op], func(changes []driver.Change) ([]answer, error) {
-			return apply(driver.Batch{Partition: p.index, Op: op, Changes: changes})
+	errs := make([]error, len(q.parts))
+	var all sync.WaitGroup
+	for i := range q.parts {
+		all.Go(func() {
+			if _, err := q.backend.Get(ctx, i, probeID); err != nil && !errors.Is(err, ErrNotFound) {
+				errs[i] = fmt.Errorf("partition %d: %w", i, err)
+			}
 		})
-		if groups {
-			p.changes[op].alone = func(ctx context.Context, c driver.Change) (answer, error) { return p.changeOne(ctx, op, c) }
+	}
+	all.Wait()
+	for _, err := range errs {
+		if errors.Is(err, ErrUnavailable) {
+			err = fmt.Errorf("%w; make sure that it runs and that this process can reach it", err)
+		}
+		if err != nil {
+			return fmt.Errorf("durable: queue %q is not healthy: %w", q.options.Queue, err)
 		}
 	}
-	return p
-}
-
-// putOne stores a message in a store that groups calls.
-func (p *part) putOne(ctx context.Context, r putRequest) (driver.Status, error) {
-	statuses, err := p.q.backend.Put(ctx, driver.Put{Partition: p.index, Replace: r.replace, Items: []driver.PutItem{r.item}})
-	if err != nil {
-		return 0, err
+	if err := q.unsafe.Load(); err != nil {
+		return fmt.Errorf("durable: queue %q is not healthy: %w", q.options.Queue, *err)
 	}
-	return statuses[0], nil
+	return nil
 }
 
-// changeOne makes one transition in a store that groups calls.
-func (p *part) changeOne(ctx context.Context, op driver.Op, c driver.Change) (answer, error) {
-	sent := time.Now()
-	outcomes, err := p.q.backend.Apply(ctx, driver.Batch{Partition: p.index, Op: op, Changes: []driver.Change{c}})
-	if err != nil {
-		return answer{}, err
-	}
-	return answer{outcomes[0], sent, false}, nil
-}
-
-// gather sets up a batcher of changes.
-func (p *part) gather(b *batcher[driver.Change, answer], flush func([]driver.Change) ([]answer, error)) {
-	b.patience = p.q.options.RetryFor
-	b.key = func(c driver.Change) string { return c.ID }
-	b.flush = flush
-}
-
-// put stores messages.
-func (p *part) put(producer *caller, requests []putRequest) (statuses []driver.Status, err error) {
-	put := driver.Put{Partition: p.index, Replace: requests[0].replace, Items: make([]driver.PutItem, len(requests))}
-	for i, r := range requests {
-		put.Items[i] = r.item
-	}
-	err = producer.call(func(ctx context.Context, call driver.Call) (err error) {
-		put.Call = call
-		statuses, err = p.q.backend.Put(ctx, put)
-		return err
-	})
-	return statuses, err
-}
-
-// applyOnce makes a transition that needs no token.
-func (p *part) applyOnce(c *caller, batch driver.Batch) (answers []answer, err error) {
-	var outcomes []driver.Outcome
-	err = c.call(func(ctx context.Context, call driver.Call) (err error) {
-		batch.Call = call
-		outcomes, err = p.q.backend.Apply(ctx, batch)
-		return err
-	})
-	answers = make([]answer, len(outcomes))
-	for i, o := range outcomes {
-		answers[i].Outcome = o
-	}
-	return answers, err
-}
-
-// answer is what a store says of a change.
-type answer struct {
-	driver.Outcome
-	sent     time.Time // when the call began that brought it
-	repeated bool      // an earlier call with the token got no answer, and may have taken place
-}
-
-// until is when the lease ends at the earliest, on the clock of this process: the store read its clock after the call began.
-func (a *answer) until() time.Time { return a.sent.Add(a.Lease.Time().Sub(a.Now)) }
-
-// apply makes a transition that needs a token, or one that is idempotent.
-func (p *part) apply(batch driver.Batch) (answers []answer, err error) {
-	repeated := false
-	err = p.q.retry(func(ctx context.Context) error {
-		sent, before := time.Now(), repeated
-		repeated = true
-		outcomes, err := p.q.backend.Apply(ctx, batch)
-		answers = make([]answer, len(outcomes))
-		for i, o := range outcomes {
-			answers[i] = answer{o, sent, before}
-		}
-		return err
-	})
-	return answers, err
-}
+// probeID is the id of no message: ids of messages are valid UTF-8.
+const probeID = "\xffhealthy"
 
 // change makes one transition of a message.
 func (q *Queue) change(ctx context.Context, op driver.Op, c driver.Change) (answer, error) {
@@ -229,10 +163,7 @@ func (q *Queue) change(ctx context.Context, op driver.Op, c driver.Change) (answ
 func (q *Queue) Name() string { return q.options.Queue }
 
 // part is the partition of a message.
-func (q *Queue) part(id string) *part { return q.parts[PartitionOf(id, len(q.parts))] }
-
-// PartitionOf is the partition of a message in a queue with n of them.
-func PartitionOf(id string, n int) int { return int(xxhash.Sum64String(id) % uint64(n)) }
+func (q *Queue) part(id string) *part { return q.parts[driver.PartitionOf(id, len(q.parts))] }
 
 func newID(q *Queue) string { return ulid.MustNew(ulid.Now(), q.ids).String() }
 
@@ -246,14 +177,20 @@ func (q *Queue) usable(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Enqueue stores a message and returns its id when it is safe, as far as the store is: see there. A message whose
-// id is queued already is [ErrDuplicate], with the id.
+// Enqueue stores a message and returns its id when the message is safe, as far as the store keeps
+// it safe. A message whose id is queued already, or is a dead letter, is [ErrDuplicate] (see
+// Message.Replace). An invalid message is [ErrInvalid]. The cost is a call of the store, which is
+// shared with calls that are made at the same time.
 //
-// If the store cannot be reached the call goes on trying for Options.RetryFor, and stores the message once however often it tries. If it gives up
-// with [ErrUnavailable], or ctx ends, the message may have been stored, or may be until RetryFor (at least ten seconds) has passed
-// on the store's clock. To enqueue it once more with the same id is safe as long as it has not been delivered. [ErrBusy] says that too
-// many calls wait for the store (Options.MaxWaiting); then nothing was stored. [ErrFull] says that the store has no room. Nothing was
-// stored, unless the reply to an earlier copy of the call was lost: then the error is [ErrUnavailable] as well. A call whose ctx ends before it was sent is not sent.
+// If the store cannot be reached the call tries again for Options.RetryFor. It stores the message
+// once, however often it tries. If it gives up with [ErrUnavailable], or ctx ends, the message may
+// have been stored, or may be stored until RetryFor (at least ten seconds) has passed on the
+// store's clock. It is safe to enqueue the message again with the same id as long as it has not
+// been delivered. A call whose ctx ends before it was sent is not sent.
+//
+// [ErrBusy] means that too many calls wait for the store (Options.MaxWaiting); nothing was stored.
+// [ErrFull] means that the store has no room; nothing was stored, unless the reply to an earlier
+// copy of the call was lost, in which case the error is [ErrUnavailable] as well.
 func (q *Queue) Enqueue(ctx context.Context, m Message) (id string, err error) {
 	if err := q.usable(ctx); err != nil {
 		return "", err
@@ -284,9 +221,10 @@ func putError(id string, status driver.Status, err error) error {
 	return fmt.Errorf("durable: enqueue message %q: %w", id, err)
 }
 
-// EnqueueBatch stores messages and returns their ids, in the same order. It is not one transaction: each message is stored on its own. If
-// any was not, the error is a [*BatchError], which has the error of each message; ids has all of them even then. If any message is
-// invalid, none is stored and ids is nil. Errors and contexts are those of [Queue.Enqueue].
+// EnqueueBatch stores messages and returns their ids, in the same order. It is not one transaction:
+// each message is stored on its own. If any message is invalid, none is stored and ids is nil. If
+// any message was not stored, the error is a [*BatchError], which has the error of each message,
+// and ids has all ids. Errors and contexts are those of [Queue.Enqueue].
 func (q *Queue) EnqueueBatch(ctx context.Context, messages []Message) (ids []string, err error) {
 	if err := q.usable(ctx); err != nil {
 		return nil, err
@@ -306,19 +244,21 @@ func (q *Queue) EnqueueBatch(ctx context.Context, messages []Message) (ids []str
 	return ids, q.putAll(ctx, messages, items)
 }
 
-// BatchError says which messages of [Queue.EnqueueBatch] were not stored. errors.Is and errors.As find what any of them has met.
+// BatchError has the errors of [Queue.EnqueueBatch]. errors.Is and errors.As look at each of them.
 type BatchError struct {
-	// Errors has an error for each message, in the order of the messages: nil for one that was stored. Each names the id.
+	// Errors has an error for each message, in the order of the messages. It is nil for a message
+	// that was stored. Each error names the id.
 	Errors []error
 }
 
-// Error has the errors of the messages, one in each line, and says how many there are beyond the first ten.
+// Error returns the first ten errors of messages, one on each line, and how many follow.
 func (e *BatchError) Error() string {
 	const most = 10
 	failed := e.Unwrap()
 	text := errors.Join(failed[:min(most, len(failed))]...)
 	if len(failed) > most {
-		return fmt.Sprintf("%v\nand %d more of %d messages were not enqueued", text, len(failed)-most, len(e.Errors))
+		return fmt.Sprintf("%v\nand %d more of %d messages were not enqueued",
+			text, len(failed)-most, len(e.Errors))
 	}
 	return fmt.Sprint(text)
 }
@@ -334,7 +274,7 @@ func (e *BatchError) Unwrap() []error {
 	return failed
 }
 
-// putAll gives each partition as many messages at once as there is room for, so that they share calls.
+// putAll gives each partition as many messages at once as find room, so that they share calls.
 func (q *Queue) putAll(ctx context.Context, messages []Message, items []driver.PutItem) error {
 	calls := make([]*call[putRequest, driver.Status], len(items))
 	errs := make([]error, len(items))
@@ -350,7 +290,7 @@ func (q *Queue) putAll(ctx context.Context, messages []Message, items []driver.P
 		for entered := true; entered; entered = next < len(items) && q.room.tryEnter(len(items[next].Body)) {
 			c := newCall[putRequest, driver.Status](putRequest{items[next], messages[next].Replace})
 			c.room, c.bytes = q.room, len(items[next].Body)
-			p := PartitionOf(items[next].ID, len(q.parts))
+			p := driver.PartitionOf(items[next].ID, len(q.parts))
 			calls[next], byPart[p] = c, append(byPart[p], c)
 			next++
 		}
@@ -376,34 +316,51 @@ func (q *Queue) putAll(ctx context.Context, messages []Message, items []driver.P
 	return &BatchError{errs}
 }
 
-// Result is what became of a message that was to be cancelled or rescheduled.
+// Result is the result of [Queue.Cancel] and [Queue.Reschedule].
 type Result uint8
 
 // The results of [Queue.Cancel] and [Queue.Reschedule].
 const (
 	Cancelled   Result = iota + 1 // it will not be delivered
 	Rescheduled                   // it will be delivered at the new time
-	Firing                        // too late: it is being delivered, and may be again if that fails
-	NotFound                      // there is no such message; or it has been delivered, or is a dead letter
+	Firing                        // it has begun, and may be delivered again if this delivery fails
+	NotFound                      // there is no such message, or it is a dead letter
 )
 
-// Cancel takes a message out of the queue that has not begun, be it claimed ahead by a consumer or not. The answer is exact, also if a reply of
-// the store was lost and the call was repeated: after Cancelled no handler is called any more; after [Firing] one is, unless its
-// process ends. A message that comes again, after an error or a crash, can be cancelled in between: then a handler has been called before.
+var resultNames = []string{"Cancelled", "Rescheduled", "Firing", "NotFound"}
+
+// String returns the name of the result, or its number if it is none of those declared.
+func (r Result) String() string {
+	if r == 0 || int(r) > len(resultNames) {
+		return "Result(" + strconv.Itoa(int(r)) + ")"
+	}
+	return resultNames[r-1]
+}
+
+// Cancel removes a message that has not begun, whether a consumer has claimed it ahead or not.
+// After [Cancelled] no handler is called any more. After [Firing] a handler is called or was
+// called, unless its process ends. The answer is exact, even if a reply of the store was lost and
+// the call was repeated. A message that waits for another attempt, after an error or a crash, can
+// be cancelled: then a handler was called before.
 //
-// If the call gives up with [ErrUnavailable], or ctx ends, it may have taken place, or may until Options.RetryFor (at least ten seconds) has
-// passed on the store's clock. A call that has returned an answer touches nothing later, such as a new message with the same id.
+// If the call gives up with [ErrUnavailable], or ctx ends, it may have taken place, or may take
+// place until Options.RetryFor (at least ten seconds) has passed on the store's clock. A call that
+// has returned an answer does not affect a later message with the same id. Other errors are
+// [ErrInvalid] for an id that no message can have, [ErrBusy] (see Options.MaxWaiting) and
+// [ErrClosed].
 func (q *Queue) Cancel(ctx context.Context, id string) (Result, error) {
 	return q.move(ctx, driver.OpCancel, Cancelled, driver.Change{ID: id})
 }
 
-// Reschedule gives a message that has not begun another due time: d from now on the store's clock, rounded up to milliseconds; 0 or less is
-// due at once. What was said of [Queue.Cancel] goes for its answers.
+// Reschedule gives a message that has not begun another due time, which is d after the store's
+// clock, rounded up to milliseconds. A d of 0 or less is due at once. Answers and errors are those
+// of [Queue.Cancel], with [Rescheduled] in place of Cancelled.
 func (q *Queue) Reschedule(ctx context.Context, id string, d time.Duration) (Result, error) {
 	return q.move(ctx, driver.OpReschedule, Rescheduled, driver.Change{ID: id, Delay: max(0, d)})
 }
 
-// RescheduleAt is [Queue.Reschedule] to a time on the store's clock.
+// RescheduleAt is [Queue.Reschedule] to a time on the store's clock. A time in the past is due at
+// once.
 func (q *Queue) RescheduleAt(ctx context.Context, id string, t time.Time) (Result, error) {
 	return q.move(ctx, driver.OpReschedule, Rescheduled, driver.Change{ID: id, At: max(1, driver.InstantOf(t))})
 }
@@ -422,18 +379,77 @@ func (q *Queue) move(ctx context.Context, op driver.Op, done Result, c driver.Ch
 	return NotFound, nil
 }
 
-// Get returns a message, or [ErrNotFound].
-func (q *Queue) Get(ctx context.Context, id string) (Record, error) {
-	err := q.usable(ctx)
-	if err == nil {
-		err = checkID(id)
+// Shutdown ends the calls of [Queue.Consume] and the receivers, waits until handlers have returned
+// and their messages are settled (see ConsumerOptions.Grace), and closes the queue. If ctx ends
+// before, Shutdown closes the queue without further wait and returns the cause of ctx. A deployment
+// that is cut off by its deadline thus counts no crash: see [Queue.Close].
+//
+// A handler must not call Shutdown, because Shutdown would wait for the handler. With the handler's
+// context, or one derived from it, Shutdown does nothing and returns [ErrInvalid]. A handler that
+// wants to end the queue calls Shutdown on another goroutine, with another context.
+func (q *Queue) Shutdown(ctx context.Context) error {
+	if ctx == nil {
+		return fmt.Errorf("durable: shut down queue %q: %w context nil",
+			q.options.Queue, ErrInvalid)
 	}
-	var r driver.Record
-	if err == nil {
-		r, err = q.backend.Get(ctx, q.part(id).index, id)
+	if ctx.Value(handling{q}) != nil {
+		return fmt.Errorf("durable: shut down queue %q: %w context: it belongs to a handler, for which Shutdown would wait; other contexts are accepted",
+			q.options.Queue, ErrInvalid)
 	}
-	if err != nil {
-		return Record{}, fmt.Errorf("durable: get message %q: %w", id, err)
+	for _, c := range q.endConsumers() {
+		go c.retire()
 	}
-	return newRecord(&r), nil
+	done := make(chan struct{})
+	go func() {
+		q.consumers.Wait()
+		close(done)
+	}()
+	var err error
+	select {
+	case <-done:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	q.Close()
+	return err
+}
+
+// closeTime is how long Close waits for handlers and the store. It is longer than settleTime.
+const closeTime = 5 * time.Second
+
+// Close ends the queue. It claims no more messages, cancels the contexts of handlers with
+// [ErrClosed] as the cause, and waits a second for them. Then it gives back all messages of this
+// process that are not settled, including those of [Queue.Take]. They count neither an attempt nor
+// a crash. Calls that change something fail with ErrClosed, unless the store already has them.
+//
+// Close returns at once if the process has no messages. It returns after five seconds if the store
+// cannot be reached or does not answer. Then messages are delivered again when their leases end,
+// and those that had begun count a crash. A second call does nothing. A handler may call Close,
+// which waits in vain for this handler to return. Options.OnError must not call it.
+func (q *Queue) Close() {
+	ended := make(chan struct{})
+	consumers := q.endConsumers()
+	go func() {
+		defer close(ended)
+		for _, c := range consumers {
+			go c.abort()
+		}
+		for _, c := range consumers {
+			<-c.stopped
+		}
+		q.recoveries.Wait()
+	}()
+	endsIn(ended, closeTime, q.ctx.Done())
+	q.cancel(ErrClosed)
+}
+
+// endConsumers lets no further consumer start, and returns the present ones.
+func (q *Queue) endConsumers() (consumers []*consumer) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closing = true
+	for c := range q.claiming {
+		consumers = append(consumers, c)
+	}
+	return consumers
 }

@@ -2,13 +2,10 @@ package durable_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -19,93 +16,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// bubble runs a test on a clock that moves by itself when nobody has anything to do, with a queue in memory.
-func bubble(t *testing.T, options durable.Options, body func(t *testing.T, q *durable.Queue)) {
-	t.Helper()
-	bubbleOf(t, func(b driver.Backend) driver.Backend { return b }, options, body)
-}
-
-// bubbleOf is bubble on a store whose backends are wrapped.
-func bubbleOf(t *testing.T, wrap func(driver.Backend) driver.Backend, options durable.Options, body func(t *testing.T, q *durable.Queue)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New(memstore.Options{})
-		q := open(t, wrapped{store, wrap}, options)
-		body(t, q)
-		q.Close()
-		require.NoError(t, store.Close())
-		synctest.Wait()
-	})
-}
-
-func open(t *testing.T, store durable.Store, options durable.Options) *durable.Queue {
-	t.Helper()
-	if options.OnError == nil {
-		options.OnError = func(err error) {
-			if panicked := (*durable.PanicError)(nil); !errors.As(err, &panicked) { // those are meant
-				t.Errorf("in the background: %v", err)
-			}
-		}
-	}
-	if options.Logger == nil {
-		options.Logger = slog.New(slog.DiscardHandler)
-	}
-	q, err := durable.Open(t.Context(), store, options)
-	require.NoError(t, err)
-	return q
-}
-
-// deliveries is what a handler was called with.
-type deliveries struct {
-	mu  sync.Mutex
-	all []delivery
-}
-
-type delivery struct {
-	id       string
-	body     string
-	at, due  time.Duration // since the bubble's beginning
-	attempts int
-	crashes  int
-	token    uint64
-}
-
-func (ds *deliveries) add(start time.Time, d *durable.Delivery) int {
-	ds.mu.Lock()
-	defer ds.mu.Unlock()
-	ds.all = append(ds.all, delivery{
-		d.ID, string(d.Body), time.Since(start), d.Due.Sub(start), d.Attempts, d.Crashes, d.Token,
-	})
-	return len(ds.all)
-}
-
-func (ds *deliveries) list() []delivery {
-	ds.mu.Lock()
-	defer ds.mu.Unlock()
-	return slices.Clone(ds.all)
-}
-
-func (ds *deliveries) ids() (ids []string) {
-	for _, d := range ds.list() {
-		ids = append(ids, d.id)
-	}
-	return ids
-}
-
-// consume runs a consumer until the returned function is called.
-func consume(t *testing.T, q *durable.Queue, handler durable.Handler, options durable.ConsumerOptions) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- q.Consume(ctx, handler, options) }()
-	return func() {
-		t.Helper()
-		cancel()
-		assert.NoError(t, <-done)
-	}
-}
-
-func TestMessagesComeAtTheirTimes(t *testing.T) {
+func TestMessagesAreDeliveredAtTheirDueTimes(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		start := time.Now()
@@ -137,12 +48,12 @@ func TestMessagesComeAtTheirTimes(t *testing.T) {
 		assert.EqualValues(t, 9, stats.Acked)
 		assert.Zero(t, stats.Scheduled+stats.InFlight+stats.Dead)
 		assert.EqualValues(t, 9, stats.Lateness.Count)
-		assert.Zero(t, stats.Prefetched+stats.Begun)
+		assert.Zero(t, stats.Prefetched+stats.Firing)
 	})
 }
 
-// A consumer that waits for a far message notices one that comes before it.
-func TestEarlierMessageIsNoticed(t *testing.T) {
+// A consumer that waits for a far message notices one that is due before it.
+func TestEarlierMessageIsDeliveredInTime(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
 		start := time.Now()
@@ -163,13 +74,7 @@ func TestEarlierMessageIsNoticed(t *testing.T) {
 	})
 }
 
-func enqueue(t *testing.T, q *durable.Queue, id string, delay time.Duration) {
-	t.Helper()
-	_, err := q.Enqueue(t.Context(), durable.Message{ID: id, Delay: delay})
-	require.NoError(t, err)
-}
-
-// A queue without a store is refused, also where the nil has a type.
+// Open refuses a nil store, even if the nil has a type.
 func TestOpenRefusesNilStore(t *testing.T) {
 	t.Parallel()
 	for _, store := range []durable.Store{nil, (*memstore.Store)(nil)} {
@@ -179,7 +84,7 @@ func TestOpenRefusesNilStore(t *testing.T) {
 	}
 }
 
-// checkedBackend is a backend whose store may be set up anew.
+// checkedBackend is a backend whose store may be set up anew at any time.
 type checkedBackend struct {
 	driver.Backend
 	mu    *sync.Mutex
@@ -192,19 +97,20 @@ func (c checkedBackend) Check(context.Context) error {
 	return *c.state
 }
 
-// A store that has become unsafe is told once, and once more after it was safe in between, or if it is unsafe in another way.
-func TestUnsafeStoreIsToldOnce(t *testing.T) {
+// A store that has become unsafe is reported once, and once more if it was safe in between or is
+// unsafe in another way.
+func TestUnsafeStoreIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	var (
-		mu    sync.Mutex
-		state error
-		told  []string
+		mu       sync.Mutex
+		state    error
+		reported []string
 	)
 	options := durable.Options{Partitions: 1, OnError: func(err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		assert.ErrorIs(t, err, durable.ErrUnsafe)
-		told = append(told, err.Error())
+		reported = append(reported, err.Error())
 	}}
 	bubbleOf(t, func(b driver.Backend) driver.Backend { return checkedBackend{b, &mu, &state} }, options, func(t *testing.T, _ *durable.Queue) {
 		for _, step := range []struct {
@@ -225,13 +131,13 @@ func TestUnsafeStoreIsToldOnce(t *testing.T) {
 			mu.Unlock()
 			time.Sleep(time.Minute + time.Second)
 			mu.Lock()
-			require.Len(t, told, step.want, "%v", step.err)
+			require.Len(t, reported, step.want, "%v", step.err)
 			mu.Unlock()
 		}
 	})
 }
 
-// A call with a nil context is refused before anything is asked of the store.
+// Calls with a nil context are refused before the store is called.
 func TestNilContextsAreRefused(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
@@ -243,10 +149,17 @@ func TestNilContextsAreRefused(t *testing.T) {
 			"Get":          func(ctx context.Context) error { _, err := q.Get(ctx, "a"); return err },
 			"Stats":        func(ctx context.Context) error { _, err := q.Stats(ctx); return err },
 			"Audit":        func(ctx context.Context) error { _, err := q.Audit(ctx, false); return err },
+			"Consumers":    func(ctx context.Context) error { _, err := q.Consumers(ctx); return err },
+			"Pause":        q.Pause,
+			"Resume":       q.Resume,
+			"Healthy":      q.Healthy,
 			"Replay":       func(ctx context.Context) error { return q.Replay(ctx, "a", 0) },
-			"ReplayAll":    func(ctx context.Context) error { _, err := q.ReplayAll(ctx, 0); return err },
-			"Purge":        func(ctx context.Context) error { return q.Purge(ctx, "a") },
-			"PurgeAll":     func(ctx context.Context) error { _, err := q.PurgeAll(ctx); return err },
+			"ReplayAll": func(ctx context.Context) error {
+				_, err := q.ReplayAll(ctx, durable.DeadFilter{}, durable.ReplayOptions{})
+				return err
+			},
+			"Purge":    func(ctx context.Context) error { return q.Purge(ctx, "a") },
+			"PurgeAll": func(ctx context.Context) error { _, err := q.PurgeAll(ctx, durable.DeadFilter{}); return err },
 			"Dead": func(ctx context.Context) error {
 				for _, err := range q.Dead(ctx) {
 					return err
@@ -259,5 +172,85 @@ func TestNilContextsAreRefused(t *testing.T) {
 		stats, err := q.Stats(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, stats.Enqueued)
+	})
+}
+
+func TestValuesHaveNames(t *testing.T) {
+	t.Parallel()
+	for want, value := range map[string]fmt.Stringer{
+		"Cancelled":   durable.Cancelled,
+		"Rescheduled": durable.Rescheduled,
+		"Firing":      durable.Firing,
+		"NotFound":    durable.NotFound,
+		"Result(0)":   durable.Result(0),
+		"Result(5)":   durable.NotFound + 1,
+		"Scheduled":   durable.StateScheduled,
+		"Leased":      durable.StateLeased,
+		"Dead":        durable.StateDead,
+		"State(5)":    durable.StateDead + 1,
+		"Begin":       driver.OpBegin,
+		"Cancel":      driver.OpCancel,
+		"Purge":       driver.OpPurge,
+		"Expire":      driver.OpExpire,
+		"Op(12)":      driver.OpExpire + 1,
+		"Done":        driver.StatusDone,
+		"Early":       driver.StatusEarly,
+		"LeaseLost":   driver.StatusLeaseLost,
+		"Status(255)": driver.Status(255),
+	} {
+		assert.Equal(t, want, value.String())
+	}
+	assert.Equal(t, "NotFound", fmt.Sprint(durable.NotFound))
+}
+
+// Healthy asks each partition, and tells what the last check of the store has found.
+func TestHealthy(t *testing.T) {
+	t.Parallel()
+	var (
+		mu    sync.Mutex
+		state error
+	)
+	set := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		state = err
+	}
+	options := durable.Options{Partitions: 2, OnError: func(error) {}}
+	bubbleOf(t, func(b driver.Backend) driver.Backend { return checkedBackend{b, &mu, &state} }, options, func(t *testing.T, q *durable.Queue) {
+		require.NoError(t, q.Healthy(t.Context()))
+		require.NoError(t, q.Pause(t.Context()))
+		require.NoError(t, q.Healthy(t.Context()), "a paused queue is healthy")
+		set(fmt.Errorf("%w: set maxmemory-policy to noeviction", durable.ErrUnsafe))
+		time.Sleep(61 * time.Second)
+		err := q.Healthy(t.Context())
+		require.ErrorIs(t, err, durable.ErrUnsafe)
+		require.ErrorContains(t, err, `queue "default" is not healthy: `)
+		require.ErrorContains(t, err, "noeviction", "what to do")
+		set(durable.ErrUnavailable)
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, q.Healthy(t.Context()), durable.ErrUnsafe, "it is not known to be safe again")
+		set(nil)
+		time.Sleep(time.Minute)
+		require.NoError(t, q.Healthy(t.Context()))
+		q.Close()
+		require.ErrorIs(t, q.Healthy(t.Context()), durable.ErrClosed)
+	})
+	faultyBubble(t, durable.Options{Partitions: 3}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		require.NoError(t, q.Healthy(t.Context()))
+		require.EqualValues(t, 3, f.count("Get"), "one call for each partition")
+		var n atomic.Int64
+		f.set(func(call string) (before, after error) {
+			if call == "Get" && n.Add(1) == 2 { // one server of a Cluster is away
+				return errDown, nil
+			}
+			return nil, nil
+		})
+		err := q.Healthy(t.Context())
+		require.ErrorIs(t, err, durable.ErrUnavailable)
+		require.ErrorContains(t, err, "make sure that it runs")
+		require.NoError(t, q.Healthy(t.Context()))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, q.Healthy(ctx), context.Canceled)
 	})
 }

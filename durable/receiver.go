@@ -10,9 +10,9 @@ import (
 // Take. A receiver shares the queue's partitions with other receivers, with calls of
 // [Queue.Consume], and with other processes.
 //
-// A receiver claims messages ahead for the calls to come. A message that has begun when its call's
-// context ends is kept for the next call. If no call comes for ConsumerOptions.Membership these
-// messages are given back; the next call claims again.
+// A receiver claims messages ahead for the next calls. If the context of a call ends after a
+// message has begun for it, the message is kept for the next call. If Take is not called for
+// ConsumerOptions.Membership, the receiver gives these messages back. The next call claims again.
 type Receiver struct {
 	q    *Queue
 	opts ConsumerOptions
@@ -21,8 +21,9 @@ type Receiver struct {
 	closed   bool
 }
 
-// Receiver returns a receiver with options of its own. Concurrency, Backoff, Grace and
-// HandlerTimeout have no meaning for it. Invalid options are [ErrInvalid].
+// Receiver returns a receiver with options of its own, which claims nothing before the first call
+// of Take. Concurrency, Backoff, Grace and HandlerTimeout have no meaning for it. Invalid options
+// are [ErrInvalid].
 func (q *Queue) Receiver(options ConsumerOptions) (*Receiver, error) {
 	opts, err := options.withDefaults()
 	if err != nil {
@@ -37,8 +38,9 @@ func (q *Queue) Take(ctx context.Context) (*Delivery, error) { return q.receiver
 
 // Take waits for a message that is due, and begins it. The caller settles the message with one of
 // the methods of [Delivery] within ConsumerOptions.Visibility, or calls [Delivery.Extend]: unlike
-// that of a handler, the lease is not extended by itself. Take fails if ctx ends, and with
-// [ErrClosed] if the receiver or the queue is closed, or [ErrBroken] if the store is broken.
+// the lease of a handler, this one is not extended automatically. Take fails with the cause of ctx
+// if ctx ends, with [ErrClosed] if the receiver or the queue is closed, with [ErrBroken] if the
+// store is broken, and with [ErrInvalid] if ctx is nil.
 func (r *Receiver) Take(ctx context.Context) (*Delivery, error) {
 	if ctx == nil {
 		return nil, fmt.Errorf("durable: take: %w context nil", ErrInvalid)
@@ -51,7 +53,7 @@ func (r *Receiver) Take(ctx context.Context) (*Delivery, error) {
 		h, err := c.dispatcher.take(ctx, newTaker())
 		switch {
 		case err == nil:
-			if d := c.dispatcher.delivery(h, false); d != nil {
+			if d := newDelivery(c.dispatcher, h, false); d != nil {
 				return d, nil
 			}
 		case ctx.Err() != nil || !errors.Is(err, ErrClosed) || c.failure() != nil:
@@ -61,9 +63,9 @@ func (r *Receiver) Take(ctx context.Context) (*Delivery, error) {
 	}
 }
 
-// Close ends the receiver: calls of Take that wait, and later ones, fail with [ErrClosed], and
-// messages that no call has taken are given back. Messages that were taken can still be settled. A
-// second call does nothing.
+// Close ends the receiver. Calls of Take that wait, and later ones, fail with [ErrClosed]. Messages
+// that no call has taken are given back. Messages that were taken can still be settled. A second
+// call does nothing.
 func (r *Receiver) Close() {
 	r.q.mu.Lock()
 	c := r.consumer
@@ -99,17 +101,17 @@ func (r *Receiver) claiming() (*consumer, error) {
 func (r *Receiver) watch(c *consumer) {
 	for c.ctx.Err() == nil {
 		pause(c.ctx, c.opts.Membership/2)
-		if c.dispatcher.idle(c.opts.Membership) {
+		if c.dispatcher.load().idle > c.opts.Membership {
 			break
 		}
 	}
 	c.retire()
 	r.q.consumers.Done()
-	for !c.dispatcher.empty() && c.life.Err() == nil {
+	for c.dispatcher.load().held() > 0 && c.life.Err() == nil {
 		if endsIn(c.aborted, c.dispatcher.leases.period(), c.life.Done()) {
 			break
 		}
 	}
-	c.dispatcher.releaseTaken()
+	c.dispatcher.release((*held).unsettled)
 	c.stop()
 }

@@ -38,7 +38,7 @@ func take(t *testing.T, q taker) *durable.Delivery {
 	return d
 }
 
-func TestTakeAckNackBury(t *testing.T) {
+func TestTakeSettlesByAckNackAndBury(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{MaxAttempts: 2}, func(t *testing.T, q *durable.Queue) {
 		start := time.Now()
@@ -61,7 +61,7 @@ func TestTakeAckNackBury(t *testing.T) {
 		assert.Equal(t, durable.StateDead, r.State, "it has had its two attempts")
 		assert.Equal(t, "still busy", r.Reason)
 
-		n, err := q.ReplayAll(t.Context(), 0)
+		n, err := q.ReplayAll(t.Context(), durable.DeadFilter{}, durable.ReplayOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, 1, n)
 		require.NoError(t, take(t, q).Bury(t.Context(), "enough"))
@@ -79,8 +79,9 @@ func TestTakeAckNackBury(t *testing.T) {
 	})
 }
 
-// Whoever lets the lease end loses the message, and cannot take it from its new owner any more.
-func TestLeaseOfTakeEnds(t *testing.T) {
+// A receiver whose lease has ended has lost the message, and cannot settle it against its new
+// owner.
+func TestTakenMessageIsLostWithItsLease(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{OnError: func(error) {}}, func(t *testing.T, q *durable.Queue) {
 		r := receiver(t, q, durable.ConsumerOptions{Visibility: 10 * time.Second, MaxCrashes: 2})
@@ -111,8 +112,8 @@ func TestLeaseOfTakeEnds(t *testing.T) {
 	})
 }
 
-// A Take whose context ends takes no message with it, and many of them leave nothing behind.
-func TestTakeIsGivenUp(t *testing.T) {
+// A Take whose context ends takes no message, and many of them leave nothing behind.
+func TestTakeThatGivesUpTakesNoMessage(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		gone := errors.New("gone")
@@ -127,8 +128,8 @@ func TestTakeIsGivenUp(t *testing.T) {
 	})
 }
 
-// Where nobody takes any more, what was claimed ahead goes to others.
-func TestIdleTakerGivesBack(t *testing.T) {
+// If Take is not called any more, other consumers get the messages that were claimed ahead.
+func TestIdleReceiverGivesBackPrefetchedMessages(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		r := receiver(t, q, durable.ConsumerOptions{Visibility: time.Hour})
@@ -152,7 +153,7 @@ func TestIdleTakerGivesBack(t *testing.T) {
 	})
 }
 
-func TestManyTakers(t *testing.T) {
+func TestManyTakersGetEachMessageOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		const takers, each = 50, 20
@@ -185,7 +186,7 @@ func TestManyTakers(t *testing.T) {
 	})
 }
 
-func TestTakeOfAClosedQueue(t *testing.T) {
+func TestTakeOfAClosedQueueFails(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		failed := make(chan error)
@@ -207,8 +208,9 @@ func TestTakeOfAClosedQueue(t *testing.T) {
 	})
 }
 
-// Calls of Take that wait for less than a round trip get a message all the same; where no call comes any more it is given back.
-func TestTakesShorterThanARoundTrip(t *testing.T) {
+// Calls of Take that wait for less than a round trip get a message. If no call comes any more, the
+// message is given back.
+func TestTakeShorterThanARoundTripGetsAMessage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(memstore.Options{})
@@ -237,7 +239,7 @@ func TestTakesShorterThanARoundTrip(t *testing.T) {
 		s, err := q.Stats(t.Context())
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, s.Due)
-		assert.Zero(t, s.InFlight+int64(s.Begun))
+		assert.Zero(t, s.InFlight+int64(s.Firing))
 		assert.Zero(t, s.Crashed)
 		q.Close()
 		_ = st.Close()
@@ -246,7 +248,7 @@ func TestTakesShorterThanARoundTrip(t *testing.T) {
 }
 
 // Each receiver has its own options, and a closed one gives back what no call has taken.
-func TestReceiverIsClosed(t *testing.T) {
+func TestClosedReceiverGivesBackUntakenMessages(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue) {
 		r := receiver(t, q, durable.ConsumerOptions{Visibility: time.Hour})
@@ -296,8 +298,7 @@ func TestReleaseCountsNothing(t *testing.T) {
 	})
 }
 
-// Backoff sees the delivery and the error.
-func TestBackoffSeesTheError(t *testing.T) {
+func TestBackoffGetsDeliveryAndError(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{}, func(t *testing.T, q *durable.Queue) {
 		start := time.Now()

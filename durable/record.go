@@ -1,29 +1,26 @@
 package durable
 
 import (
+	"context"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Store keeps queues: in memory (package memstore), in a file (package boltstore) or on Redis
-// (package redisstore). One of these packages makes it, and [Open] takes it. A store may hold
-// several queues. What a store implements is described in package driver.
-type Store = driver.Store
-
-// State is where a message is.
+// State is where the store has a message. The package comment has the transitions.
 type State = driver.State
 
 // The states of a message.
 const (
-	StateScheduled = driver.StateScheduled
-	StateLeased    = driver.StateLeased // claimed ahead of time by a consumer, which has not begun it
-	StateFiring    = driver.StateFiring // begun: its handler runs, or may
-	StateDead      = driver.StateDead   // kept as a dead letter
+	StateScheduled = driver.StateScheduled // waits for its due time, or is due and not claimed
+	StateLeased    = driver.StateLeased    // claimed ahead by a consumer, and not begun
+	StateFiring    = driver.StateFiring    // begun: a handler runs, or is about to
+	StateDead      = driver.StateDead      // kept as a dead letter
 )
 
-// Record is a message as the store holds it. Times are those of the store's clock, in milliseconds.
+// Record is a message as the store has it. Times are those of the store's clock, in milliseconds.
 type Record struct {
 	ID          string
 	Body        []byte            // nil if Err is set
@@ -40,19 +37,21 @@ type Record struct {
 	Died        time.Time // of a dead letter, else zero
 	Reason      string    // the last error, at most [driver.MaxReason] bytes
 
-	// Err is [ErrVersion] if this program cannot read the message's content, because a newer version
-	// has written it or because it is damaged. Body, Headers and ExpireAt are then unknown.
+	// Err is [ErrVersion] if this program cannot read the message's content, because a newer
+	// version has written it or because it is damaged. Body, Headers and ExpireAt are then unknown.
 	Err error
 }
 
+// newRecord converts a record of the store.
 func newRecord(r *driver.Record) Record {
 	c, err := decodeEnvelope(r.Body)
 	if err != nil {
 		err = fmt.Errorf("durable: message %q: %w", r.ID, err)
 	}
 	return Record{
-		ID: r.ID, Body: c.body, Headers: c.headers, ExpireAt: timeOf(c.expire), Err: err, Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), MaxAttempts: r.MaxAttempts,
-		Attempts: r.Attempts, Crashes: r.Crashes, State: r.State, Token: r.Token,
+		ID: r.ID, Body: c.body, Headers: c.headers, ExpireAt: timeOf(c.expire), Err: err,
+		Enqueued: r.Enqueued.Time(), Due: r.Due.Time(), State: r.State, Token: r.Token,
+		MaxAttempts: r.MaxAttempts, Attempts: r.Attempts, Crashes: r.Crashes,
 		LeaseEnd: timeOf(r.LeaseEnd), Died: timeOf(r.Died), Reason: r.Reason,
 	}
 }
@@ -65,66 +64,69 @@ func timeOf(i driver.Instant) time.Time {
 	return i.Time()
 }
 
-// Counts is what a partition or a queue holds, and what it has seen since it was made.
-type Counts struct {
-	Now       time.Time // of the store's clock
-	Scheduled int64     // due ones included
-	Due       int64     // scheduled, and their time has come
-	InFlight  int64     // leased or firing
-	Dead      int64
-	DeadBytes int64     // of the bodies of dead letters
-	NextDue   time.Time // zero if nothing is scheduled
-
-	// Unreadable is the number of scheduled messages that a consumer has met and that this version of the program
-	// cannot read: a newer version has enqueued them, or they are damaged. They stay in the queue, for a newer
-	// version to deliver, do not hold up other messages, and are not among Scheduled.
-	Unreadable int64
-
-	Enqueued, Acked, Retried, Buried, Cancelled, Crashed, Expired uint64
-
-	// Trimmed counts the dead letters that were dropped because of [Options].DeadLimit, DeadBytes or DeadAge.
-	Trimmed uint64
-
-	// Lost is the number of messages whose records are gone, because a Redis server has evicted
-	// them or someone has deleted them: those that consumers and audits have removed from the
-	// queue, and those that have not been removed yet.
-	Lost uint64
+// Get returns a message as it is now, whether it is queued or a dead letter. [ErrNotFound] means
+// that there is no such message, [ErrInvalid] that no message can have this id. If the store cannot
+// be reached Get fails at once, with [ErrUnavailable]. The cost is a call of the store, which finds
+// the message in O(1), a file in O(log n).
+func (q *Queue) Get(ctx context.Context, id string) (Record, error) {
+	err := q.usable(ctx)
+	if err == nil {
+		err = checkID(id)
+	}
+	var r driver.Record
+	if err == nil {
+		r, err = q.backend.Get(ctx, q.part(id).index, id)
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("durable: get message %q: %w", id, err)
+	}
+	return newRecord(&r), nil
 }
 
-func newCounts(c driver.Counts) Counts {
-	return Counts{
-		Now: c.Now.Time(), Scheduled: c.Scheduled, Due: c.Due, InFlight: c.InFlight, Dead: c.Dead,
-		DeadBytes: c.DeadBytes, NextDue: timeOf(c.NextDue), Enqueued: c.Enqueued, Acked: c.Acked,
-		Retried: c.Retried, Buried: c.Buried, Cancelled: c.Cancelled, Crashed: c.Crashed, Expired: c.Expired, Trimmed: c.Trimmed,
-		Unreadable: c.Unreadable, Lost: c.Lost,
+// List iterates over the messages in one state, partition by partition, and within a partition in
+// the order of their times. [StateLeased] stands for leased and firing messages; [StateFiring] is
+// [ErrInvalid]. List reads pages of at most 256 messages. A message that changes its state or its
+// time meanwhile may be missed or seen twice. An error ends the iteration.
+func (q *Queue) List(ctx context.Context, state State) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		err := q.usable(ctx)
+		if err == nil && state != StateScheduled && state != StateLeased && state != StateDead {
+			err = fmt.Errorf("durable: list: %w state %v: %v, %v (firing messages too) and %v are accepted",
+				ErrInvalid, state, StateScheduled, StateLeased, StateDead)
+		}
+		if err != nil {
+			yield(Record{}, err)
+			return
+		}
+		for _, p := range q.parts {
+			for records, err := range p.pages(ctx, state) {
+				if err != nil {
+					yield(Record{}, err)
+					return
+				}
+				for i := range records {
+					if !yield(newRecord(&records[i]), nil) {
+						return
+					}
+				}
+			}
+		}
 	}
 }
 
-// add adds the counts of a partition to those of the queue. Now becomes the latest, NextDue the
-// earliest of all.
-func (c *Counts) add(o Counts) {
-	if o.Now.After(c.Now) {
-		c.Now = o.Now
+// pages iterates over the messages of a partition in one state, a page at a time. A page may be
+// empty although more follow, because its records cannot be read. An error ends the iteration.
+func (p *part) pages(ctx context.Context, state State) iter.Seq2[[]driver.Record, error] {
+	return func(yield func([]driver.Record, error) bool) {
+		for cursor := ""; ; {
+			records, next, err := p.q.backend.List(ctx, p.index, state, cursor, driver.MaxBatch)
+			if err != nil {
+				yield(nil, fmt.Errorf("durable: list partition %d: %w", p.index, err))
+				return
+			}
+			if cursor = next; !yield(records, nil) || cursor == "" {
+				return
+			}
+		}
 	}
-	c.Scheduled += o.Scheduled
-	c.Due += o.Due
-	c.InFlight += o.InFlight
-	c.Dead += o.Dead
-	c.DeadBytes += o.DeadBytes
-	if c.NextDue.IsZero() || !o.NextDue.IsZero() && o.NextDue.Before(c.NextDue) {
-		c.NextDue = o.NextDue
-	}
-	c.Enqueued += o.Enqueued
-	c.Acked += o.Acked
-	c.Retried += o.Retried
-	c.Buried += o.Buried
-	c.Cancelled += o.Cancelled
-	c.Crashed += o.Crashed
-	c.Expired += o.Expired
-	c.Trimmed += o.Trimmed
-	c.Unreadable += o.Unreadable
-	c.Lost += o.Lost
 }
-
-// AuditReport is what an audit has found.
-type AuditReport = driver.AuditReport

@@ -16,7 +16,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// A clock that is set back does not make a consumer ask again and again.
+// A clock that is set back does not make a consumer call the store in a loop.
 func TestClockSetBackDoesNotSpin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,8 +79,8 @@ func (s skewedBackend) Count(ctx context.Context, p int) (driver.Counts, error) 
 	return s.of(p).Count(ctx, p)
 }
 
-// The masters of a Cluster need not agree about the time.
-func TestServersWithDifferentClocks(t *testing.T) {
+// The clocks of the masters of a Cluster may differ.
+func TestServersWithDifferentClocksDeliverInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &faulty{Store: skewedStore{memstore.New(memstore.Options{}), memstore.New(memstore.Options{Now: func() time.Time { return time.Now().Add(-2 * time.Second) }})}}
@@ -117,7 +117,7 @@ func (s slowClaimsBackend) Claim(ctx context.Context, c driver.Claim) (driver.Cl
 	}
 }
 
-// A claim that is under way when a consumer ends is not abandoned.
+// A consumer that ends does not abandon its claim under way.
 func TestClaimUnderWayIsNotAbandoned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestClaimUnderWayIsNotAbandoned(t *testing.T) {
 	})
 }
 
-// far is a store behind a network: 0.4 ms there and 0.4 ms back.
+// far returns a store behind a network, 0.4 ms away in each direction.
 func far(s durable.Store) wrapped {
 	return wrapped{s, func(b driver.Backend) driver.Backend { return farBackend{b} }}
 }
@@ -155,7 +155,8 @@ func (s farBackend) Apply(ctx context.Context, b driver.Batch) ([]driver.Outcome
 	return s.Backend.Apply(ctx, b)
 }
 
-// Masters whose clocks differ by less than the lead: nothing is early by the clock of its own server.
+// The clocks of two masters differ by less than the lead of a begin. No message is early by the
+// clock of its own server.
 func TestNotEarlyOnAnyServersClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -165,7 +166,7 @@ func TestNotEarlyOnAnyServersClock(t *testing.T) {
 		var early, n atomic.Int64
 		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
 			n.Add(1)
-			if durable.PartitionOf(d.ID, 2) == 1 && slow().Before(d.Due) {
+			if driver.PartitionOf(d.ID, 2) == 1 && slow().Before(d.Due) {
 				early.Add(1)
 			}
 			return nil

@@ -12,8 +12,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// An Ack that has failed can be repeated, whether it has taken place or not; so can one whose context has ended.
-func TestAckIsRepeated(t *testing.T) {
+// An Ack that has failed can be repeated, whether it has taken place or not, and so can one whose
+// context has ended.
+func TestFailedAckCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(string) (error, error){
 		"it has taken place": func(string) (error, error) { return nil, errDown },
@@ -42,8 +43,8 @@ func TestAckIsRepeated(t *testing.T) {
 	}
 }
 
-// After an Ack that has failed a handler's result counts: the message does not stay with it.
-func TestHandlerReturnsAfterAnAckThatFailed(t *testing.T) {
+// If the Ack of a handler has failed, the result of the handler settles the message.
+func TestResultOfAHandlerCountsAfterAFailedAck(t *testing.T) {
 	t.Parallel()
 	for name, patience := range map[string]time.Duration{"it is over": time.Hour, "it is under way": time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +71,7 @@ func TestHandlerReturnsAfterAnAckThatFailed(t *testing.T) {
 				s, err := q.Stats(t.Context())
 				require.NoError(t, err)
 				assert.EqualValues(t, 1, s.Acked)
-				assert.Zero(t, s.InFlight+int64(s.Begun))
+				assert.Zero(t, s.InFlight+int64(s.Firing))
 				stop()
 			})
 		})

@@ -17,28 +17,28 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// told are the errors that a queue has reported.
-type told struct {
+// reportedErrors are the errors that a queue has reported.
+type reportedErrors struct {
 	mu   sync.Mutex
 	errs []error
 }
 
-func (t *told) add(err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.errs = append(t.errs, err)
+func (r *reportedErrors) add(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.errs = append(r.errs, err)
 }
 
 // text is all errors in one.
-func (t *told) text() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return fmt.Sprint(errors.Join(t.errs...))
+func (r *reportedErrors) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return fmt.Sprint(errors.Join(r.errs...))
 }
 
-// Ten deployments are cut off by their deadlines: each ends the queue while handlers run, one of which
-// heeds its context and one of which does not, and while a message was taken and others were claimed
-// ahead. No message counts a crash or an attempt.
+// Ten deployments are cut off by their deadlines. Each ends the queue while one handler heeds its
+// context, another one ignores it, one message was taken, and others are claimed ahead. No message
+// counts a crash or an attempt.
 func TestForcedShutdownsCountNoCrash(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(q *durable.Queue){
@@ -105,11 +105,11 @@ func TestForcedShutdownsCountNoCrash(t *testing.T) {
 	}
 }
 
-// After the Grace the contexts of handlers end. A handler that goes on keeps neither its message nor
+// The contexts of handlers end after Grace. A handler that goes on delays neither its message nor
 // Consume.
 func TestConsumeEndsWithItsGrace(t *testing.T) {
 	t.Parallel()
-	var errs told
+	var errs reportedErrors
 	bubble(t, durable.Options{Partitions: 1, OnError: errs.add}, func(t *testing.T, q *durable.Queue) {
 		start := time.Now()
 		var ended atomic.Int64 // of the handlers' contexts
@@ -144,7 +144,7 @@ func TestConsumeEndsWithItsGrace(t *testing.T) {
 		require.NoError(t, <-done)
 		assert.InDelta(t, 17, time.Duration(ended.Load()).Seconds(), 0.01, "after the grace")
 		assert.InDelta(t, 18, time.Since(start).Seconds(), 0.01, "a second for handlers to return")
-		assert.Contains(t, errs.text(), `message "ignores": it is given back`)
+		assert.Contains(t, errs.text(), `message "ignores": given back`)
 
 		state := func(id string) durable.Record {
 			r, err := q.Get(t.Context(), id)
@@ -199,8 +199,8 @@ func TestPartitionsMoveDuringTheGrace(t *testing.T) {
 	})
 }
 
-// Close in a handler does not wait for it for ever, and gives its message back.
-func TestCloseInAHandler(t *testing.T) {
+// Close in a handler waits for it in vain, but not for ever, and gives its message back.
+func TestCloseInAHandlerGivesItsMessageBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -226,8 +226,8 @@ func TestCloseInAHandler(t *testing.T) {
 	})
 }
 
-// Close while the store cannot be reached ends after five seconds.
-func TestCloseInAnOutage(t *testing.T) {
+// Close ends after five seconds if the store cannot be reached.
+func TestCloseInAnOutageEnds(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{RetryFor: time.Hour}, func(t *testing.T, q *durable.Queue, f *faulty) {
 		running := make(chan struct{})

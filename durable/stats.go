@@ -7,9 +7,82 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// lateness is how late this process has delivered.
+// Counts is what a partition or a queue holds, and what has happened to it since it was made.
+type Counts struct {
+	Now time.Time // the store's clock, in milliseconds
+
+	Scheduled int64     // messages that are scheduled, due ones included
+	Due       int64     // scheduled messages whose due time has passed
+	InFlight  int64     // messages that are leased or firing
+	Dead      int64     // dead letters
+	DeadBytes int64     // bytes of the bodies of dead letters, with their envelopes
+	NextDue   time.Time // the earliest due time of a scheduled message; zero if there is none
+	Paused    bool      // see [Queue.Pause]; for a queue: at least one partition is paused
+
+	// Unreadable is the number of scheduled messages that a consumer has met and that this version
+	// of the program cannot read: a newer version has enqueued them, or they are damaged. They stay
+	// in the queue for a newer version, do not hold up other messages, and are not counted in
+	// Scheduled.
+	Unreadable int64
+
+	// These count since the queue was made, and do not fall.
+	Enqueued  uint64 // messages that were stored
+	Acked     uint64 // messages that were acknowledged and removed
+	Retried   uint64 // deliveries that failed and were scheduled again
+	Buried    uint64 // messages that became dead letters
+	Cancelled uint64 // messages that were cancelled
+	Crashed   uint64 // deliveries that ended with their leases
+	Expired   uint64 // messages that were removed after their ExpireAt instead of being delivered
+	Trimmed   uint64 // dead letters that were dropped: see Options.DeadLimit, DeadBytes, DeadAge
+
+	// Lost is the number of messages whose records are gone, because a Redis server has evicted
+	// them or their key was deleted. It counts those that consumers and audits have removed from
+	// the queue, and those that have not been removed yet.
+	Lost uint64
+}
+
+// newCounts converts the counts of the store.
+func newCounts(c driver.Counts) Counts {
+	return Counts{
+		Now: c.Now.Time(), Scheduled: c.Scheduled, Due: c.Due, InFlight: c.InFlight, Dead: c.Dead,
+		DeadBytes: c.DeadBytes, NextDue: timeOf(c.NextDue), Paused: c.Paused,
+		Enqueued: c.Enqueued, Acked: c.Acked, Retried: c.Retried, Buried: c.Buried,
+		Cancelled: c.Cancelled, Crashed: c.Crashed, Expired: c.Expired, Trimmed: c.Trimmed,
+		Unreadable: c.Unreadable, Lost: c.Lost,
+	}
+}
+
+// add adds the counts of a partition to those of the queue. Now becomes the latest, NextDue the
+// earliest of all.
+func (c *Counts) add(o Counts) {
+	if o.Now.After(c.Now) {
+		c.Now = o.Now
+	}
+	c.Scheduled += o.Scheduled
+	c.Due += o.Due
+	c.InFlight += o.InFlight
+	c.Dead += o.Dead
+	c.DeadBytes += o.DeadBytes
+	if c.NextDue.IsZero() || !o.NextDue.IsZero() && o.NextDue.Before(c.NextDue) {
+		c.NextDue = o.NextDue
+	}
+	c.Paused = c.Paused || o.Paused
+	c.Enqueued += o.Enqueued
+	c.Acked += o.Acked
+	c.Retried += o.Retried
+	c.Buried += o.Buried
+	c.Cancelled += o.Cancelled
+	c.Crashed += o.Crashed
+	c.Expired += o.Expired
+	c.Trimmed += o.Trimmed
+	c.Unreadable += o.Unreadable
+	c.Lost += o.Lost
+}
+
+// lateness records how late this process delivers.
 type lateness struct {
 	mu sync.Mutex
 	h  timingwheel.Histogram
@@ -21,13 +94,15 @@ func (l *lateness) record(d time.Duration) {
 	l.h.Record(d)
 }
 
-// Lateness is a summary of how long after their due times this process has delivered messages: when their handlers were called, or Take
-// returned. It is measured on the store's clock as this process knows it, so it may be too small by the time of a round trip. The
-// quantiles P50, P99 and P999 are upper bounds, at most a quarter too high: see [timingwheel.Histogram.Quantile].
+// Lateness summarizes how long after their due times this process has delivered messages, that is,
+// when their handlers were called or Take returned. It is measured on the store's clock as far as
+// this process knows it, so it may be too small by the duration of a round trip. P50, P99 and P999
+// are upper bounds of the quantiles, at most a quarter too high: see
+// [timingwheel.Histogram.Quantile].
 type Lateness struct {
-	Count               int64
+	Count               int64 // deliveries of this process
 	P50, P99, P999, Max time.Duration
-	Histogram           timingwheel.Histogram // of all deliveries; its Max is that above
+	Histogram           timingwheel.Histogram // of all deliveries
 }
 
 func (l *lateness) summary() Lateness {
@@ -35,22 +110,25 @@ func (l *lateness) summary() Lateness {
 	h := l.h
 	l.mu.Unlock()
 	return Lateness{
-		Count: int64(h.Count()), P50: h.Quantile(0.5), P99: h.Quantile(0.99), P999: h.Quantile(0.999), Max: h.Max, Histogram: h,
+		Count: int64(h.Count()), P50: h.Quantile(0.5), P99: h.Quantile(0.99), P999: h.Quantile(0.999),
+		Max: h.Max, Histogram: h,
 	}
 }
 
 // Stats is the state of a queue.
 type Stats struct {
-	Counts     // of the whole queue: sums, the earliest NextDue, and one of the partitions' Now
-	Partitions []Counts
+	Counts              // sums; NextDue is the earliest, Now the latest of all partitions
+	Partitions []Counts // of each partition
 	Prefetched int      // messages that this process has claimed and not begun
-	Begun      int      // that it has begun and not settled
-	Consumers  int      // of all processes, that have given a sign of life within their Membership
+	Firing     int      // messages that this process has begun and not settled
+	Consumers  int      // of all processes: see [Queue.Consumers]
+	Unowned    int      // partitions that none of the consumers owns, as of their last heartbeats
 	Lateness   Lateness // of this process
 }
 
-// Stats reads the counts of all partitions, one after the other, so they are not of one moment. It costs a call of the store for each,
-// and one more.
+// Stats reads the counts of all partitions. It costs a call of the store for each partition, one
+// after the other, and one more, so the counts are not of one moment. An error of any call is
+// returned, and no counts.
 func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	if err := q.usable(ctx); err != nil {
 		return Stats{}, err
@@ -65,23 +143,64 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 		s.Partitions = append(s.Partitions, counts)
 		s.Counts.add(counts)
 	}
-	members, err := q.backend.Heartbeat(ctx, "stats", 0) // no consumer has this name
+	consumers, err := q.Consumers(ctx)
 	if err != nil {
-		return Stats{}, fmt.Errorf("durable: stats of the consumers: %w", err)
+		return Stats{}, err
 	}
-	s.Consumers = len(members)
+	s.Consumers, s.Unowned = len(consumers), unowned(consumers, len(q.parts))
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for c := range q.claiming {
-		unbegun, begun := c.dispatcher.holds()
-		s.Prefetched += unbegun
-		s.Begun += begun
+		load := c.dispatcher.load()
+		s.Prefetched += load.unbegun
+		s.Firing += load.begun
 	}
 	return s, nil
 }
 
-// Audit looks through all partitions for what a fault may have left behind, such as a key that somebody has deleted, and repairs it if told to:
-// see [driver.Backend]. It takes time in proportion to the queue, in small steps; the queue may be in use meanwhile.
+// MaxWithin is the number of durations in a call of [Queue.CountDue].
+const MaxWithin = driver.MaxWithin
+
+// CountDue returns, for each duration, how many scheduled messages are due at most so long from now
+// on the store's clock; 0 stands for those that are due now. The durations must rise and not be
+// negative, and there must be 1 to [MaxWithin], else the error is [ErrInvalid]. It costs a call of
+// the store for each partition, one after the other, so the counts are not of one moment. On Redis
+// a call is O(log n) for each duration. A file or memory store visits the messages that are due
+// within the last one: about 0.1 s for a million in a file.
+func (q *Queue) CountDue(ctx context.Context, within ...time.Duration) ([]int64, error) {
+	if err := q.usable(ctx); err != nil {
+		return nil, err
+	}
+	if len(within) < 1 || len(within) > MaxWithin {
+		return nil, fmt.Errorf("durable: count due: %w number of durations %d: 1 to %d are accepted",
+			ErrInvalid, len(within), MaxWithin)
+	}
+	for i, d := range within {
+		if d < 0 || i > 0 && d <= within[i-1] {
+			return nil, fmt.Errorf("durable: count due: %w durations %v: rising ones that are not negative are accepted",
+				ErrInvalid, within)
+		}
+	}
+	sums := make([]int64, len(within))
+	for i := range q.parts {
+		counts, err := q.backend.CountDue(ctx, i, within)
+		if err != nil {
+			return nil, fmt.Errorf("durable: count due messages of partition %d: %w", i, err)
+		}
+		for j, n := range counts {
+			sums[j] += n
+		}
+	}
+	return sums, nil
+}
+
+// AuditReport is what an audit has found.
+type AuditReport = driver.AuditReport
+
+// Audit looks through all partitions for damage that a fault may have left, such as a key that was
+// deleted, and repairs it if repair is set: see [driver.Backend]. It costs O(n) in the messages of
+// the queue, in small steps. The queue may be in use meanwhile. After an error the report has what
+// was found before.
 func (q *Queue) Audit(ctx context.Context, repair bool) (AuditReport, error) {
 	var sum AuditReport
 	if err := q.usable(ctx); err != nil {

@@ -11,9 +11,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// The histogram of lateness has each delivery, and Stats counts the consumers of all
-// processes.
-func TestStatsOfLatenessAndConsumers(t *testing.T) {
+// Lateness counts each delivery, and Stats the consumers of all processes.
+func TestStatsCountsLatenessAndConsumers(t *testing.T) {
 	t.Parallel()
 	bubble(t, durable.Options{Partitions: 2}, func(t *testing.T, q *durable.Queue) {
 		late := []time.Duration{0, time.Second, time.Minute, time.Minute, 3 * time.Hour}
@@ -43,5 +42,26 @@ func TestStatsOfLatenessAndConsumers(t *testing.T) {
 		stats, err = q.Stats(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, stats.Consumers)
+	})
+}
+
+// CountDue adds up the partitions, and refuses the durations that stores need not accept.
+func TestCountDueSumsPartitions(t *testing.T) {
+	t.Parallel()
+	bubble(t, durable.Options{Partitions: 4}, func(t *testing.T, q *durable.Queue) {
+		for i := range 100 {
+			_, err := q.Enqueue(t.Context(), durable.Message{Delay: time.Duration(i) * time.Minute})
+			require.NoError(t, err)
+		}
+		n, err := q.CountDue(t.Context(), 0, 10*time.Minute, 90*time.Minute-1, 90*time.Minute, 1<<63-1)
+		require.NoError(t, err)
+		require.Equal(t, []int64{1, 11, 91, 91, 100}, n, "durations are rounded up")
+		for _, within := range [][]time.Duration{nil, {-1}, {time.Second, time.Second}, {2, 1}, make([]time.Duration, durable.MaxWithin+1)} {
+			_, err := q.CountDue(t.Context(), within...)
+			require.ErrorIs(t, err, durable.ErrInvalid, "%v", within)
+		}
+		q.Close()
+		_, err = q.CountDue(t.Context(), 0)
+		require.ErrorIs(t, err, durable.ErrClosed)
 	})
 }

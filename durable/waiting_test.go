@@ -21,8 +21,9 @@ import (
 func down(string) (before, after error)    { return errDown, nil }
 func working(string) (before, after error) { return nil, nil }
 
-// While the store is away, no more calls wait for it than are accepted. Others are told at once, and nothing of them is sent.
-func TestOutageDoesNotGatherCallsWithoutBound(t *testing.T) {
+// While the store cannot be reached, no more calls wait for it than are accepted. Further calls
+// fail at once, and nothing of them is sent.
+func TestCallsOfAnOutageAreBounded(t *testing.T) {
 	t.Parallel()
 	const accepted = 100
 	faultyBubble(t, durable.Options{Partitions: 4, MaxWaiting: accepted}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -60,7 +61,7 @@ func TestOutageDoesNotGatherCallsWithoutBound(t *testing.T) {
 	})
 }
 
-// While the store works, calls wait for room, in the order in which they came.
+// While the store works, calls wait for room in the order of their arrival.
 func TestCallsWaitForRoom(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1, MaxWaiting: 10}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -79,7 +80,8 @@ func TestCallsWaitForRoom(t *testing.T) {
 	})
 }
 
-// A call that waits for room or for its turn ends with its context, and is not sent. One that waits for room too long is told so.
+// A call that waits for room or for its turn ends with its context, and is not sent. A call that
+// waits for room too long is ErrBusy.
 func TestWaitingCallsEndWithTheirContexts(t *testing.T) {
 	t.Parallel()
 	for _, room := range []int{1, 1000} {
@@ -108,7 +110,7 @@ func TestWaitingCallsEndWithTheirContexts(t *testing.T) {
 			}
 			all.Wait()
 			time.Sleep(time.Hour)
-			assert.EqualValues(t, 1, f.count("Put"), "what has left is not sent")
+			assert.EqualValues(t, 1, f.count("Put"), "the call that gave up is not sent")
 			f.set(working)
 			s, err := q.Stats(t.Context())
 			require.NoError(t, err)
@@ -118,7 +120,8 @@ func TestWaitingCallsEndWithTheirContexts(t *testing.T) {
 	}
 }
 
-// Bodies are bounded by their bytes. One that is larger than all may be goes alone.
+// The bytes of waiting bodies are bounded. A body larger than the bound is accepted if no other
+// waits.
 func TestWaitingBytesAreBounded(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 1, MaxWaitingBytes: 1000}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -144,7 +147,7 @@ func TestWaitingBytesAreBounded(t *testing.T) {
 	})
 }
 
-// EnqueueBatch says what has become of each message, and takes more messages than may wait at a time.
+// EnqueueBatch returns the error of each message, and takes more messages than may wait at a time.
 func TestBatchErrorHasEachMessage(t *testing.T) {
 	t.Parallel()
 	faultyBubble(t, durable.Options{Partitions: 3, MaxWaiting: 7, RetryFor: 5 * time.Second}, func(t *testing.T, q *durable.Queue, f *faulty) {
@@ -192,9 +195,10 @@ func TestBatchErrorHasEachMessage(t *testing.T) {
 	})
 }
 
-// A call that the store refuses as late is made again by the store's clock. If an earlier copy was not answered and the store does not
-// remember it, the answer is not known, and the call says so at once.
-func TestLateCallIsMadeAgain(t *testing.T) {
+// A call that the store refuses as late is repeated by the store's clock. If an earlier copy was
+// not answered and the store has forgotten it, the outcome is unknown, and the call says so at
+// once.
+func TestLateCallIsRepeatedByTheStoresClock(t *testing.T) {
 	t.Parallel()
 	late := func(unknown bool) error {
 		return fmt.Errorf("refused: %w", &driver.LateError{Now: driver.InstantOf(time.Now()).Add(time.Hour), Unknown: unknown})

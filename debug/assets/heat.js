@@ -1,6 +1,6 @@
 'use strict';
-// The heat scale: eight classes of equal width on a logarithmic scale, up to the next power of ten. Its top falls only after a while, so
-// that colours keep their meaning while a wheel breathes.
+// The heat scale has eight classes of equal width on a logarithmic scale, up to the next power of
+// ten. The top falls after some looks only, so that colours keep their meaning while numbers vary.
 
 const CLASSES = 8;
 const COOLING = 30; // looks
@@ -8,7 +8,8 @@ const COOLING = 30; // looks
 class Heat {
 	constructor() { this.top = 10; this.calm = 0; }
 
-	// see takes in the fullest cell of a look and reports whether the scale has changed.
+	// see adapts the scale to the fullest cell of a look, and reports whether the scale has
+	// changed.
 	see(most) {
 		const want = Math.max(10, 10 ** Math.ceil(Math.log10(Math.max(1, most)) - 1e-9));
 		if (want >= this.top) this.calm = 0; else this.calm++;
@@ -19,17 +20,18 @@ class Heat {
 		return false;
 	}
 
-	// classOf is 0 for an empty cell, otherwise from 1 to CLASSES.
+	// classOf returns 0 for an empty cell, otherwise 1 to CLASSES.
 	classOf(n) {
 		if (n <= 0) return 0;
 		return Math.min(CLASSES, 1 + Math.floor(CLASSES * Math.log10(n) / Math.log10(this.top) + 1e-9));
 	}
 
-	// from is the smallest number of a class.
+	// from returns the smallest number of a class.
 	from(c) { return Math.ceil(this.top ** ((c - 1) / CLASSES) - 1e-9); }
 }
 
-// drawLegend shows what the colours mean: a scale with the smallest number of each. Classes of small scales may be empty; they are left out.
+// drawLegend shows each colour with its smallest number. It leaves out empty classes, which small
+// scales have.
 function drawLegend(place, heat) {
 	if (place.dataset.top === String(heat.top)) return;
 	place.dataset.top = heat.top;
@@ -46,7 +48,7 @@ function legendEntry(c, text) {
 	return make('span', {}, svg('svg', { viewBox: '0 0 10 10', preserveAspectRatio: 'none', 'aria-hidden': 'true' }, svg('rect', { width: 10, height: 10, class: `heat${c}` })), text);
 }
 
-// runs groups the cells of a level that follow each other and have one class: [first, end, class]. Empty ones are left out.
+// runs groups adjacent cells of one class: [first, end, class]. It leaves out empty cells.
 function runs(cells, heat) {
 	const found = [];
 	for (let k = 0; k < cells.length;) {

@@ -1,5 +1,5 @@
 'use strict';
-// What is text: the figures at the top, the tables, and what is to be said of a wheel.
+// The parts in text: the figures at the top, the tables, and notes on a wheel.
 
 const TILES = [
 	['pending', 'Pending', (w) => [roomy(w.pending), w.pending === 1 ? 'timer' : 'timers']],
@@ -14,12 +14,7 @@ const TILES = [
 	['memory', 'Memory', (w) => bytes(w.bytes)],
 ];
 
-function rateAndTotal(wheel, past, name) {
-	const rate = past.rate(name);
-	return [rate === null ? '\u2013' : `${compact(rate)}/s`, `${compact(wheel.counters[name])} in all`];
-}
-
-// What is wrong is told where one looks for it, and only where there is something.
+// waiting, fired and running name trouble beside the figures that it concerns.
 function waiting(wheel) {
 	if (wheel.overdue_ns > 1e9) return `${duration(wheel.overdue_ns)} overdue`;
 	return wheel.due > 0 ? 'waiting' : '';
@@ -36,33 +31,12 @@ function running(wheel) {
 	return wheel.running === 1 ? 'callback' : 'callbacks';
 }
 
-// lateNow is the lateness of the last minute, or of all where nothing has run in that.
-function lateNow(wheel, past) {
-	const recent = past.recent();
-	if (wheel.lateness.count === 0) return ['\u2013', 'nothing has run'];
-	return recent && recent.count > 0 ? [duration(quantile(recent, 0.99)), 'last minute'] : [duration(wheel.lateness.p99_ns), 'of all'];
-}
-
-// roomy writes all digits of what fits into a tile.
-function roomy(n) { return n < 1e7 ? full(n) : compact(n); }
-
-function drawTiles(place, wheel, past) {
-	if (place.children.length !== TILES.length) {
-		place.replaceChildren(...TILES.map(([id, title]) => make('div', {}, make('dt', {}, title), make('dd', { id: `tile-${id}` }, make('span'), make('small')))));
-	}
-	TILES.forEach(([, , figures], k) => {
-		const [value, unit] = figures(wheel, past), dd = place.children[k].lastChild;
-		write(dd.firstChild, value);
-		write(dd.lastChild, unit);
-	});
-}
-
 function drawNext(body, wheel) {
 	const rows = wheel.next.map((x) => row(x.in_ns <= 0 ? 'now' : duration(x.in_ns), clockTime(x.at), x.level, x.timers, then(x.level, wheel.levels.length - 1)));
 	body.replaceChildren(...(rows.length ? rows : [emptyRow(5, 'Nothing is pending.')]));
 }
 
-// then is what becomes of timers when their bucket expires.
+// then says what happens to timers when their bucket expires.
 function then(level, last) {
 	if (level === 0) return 'they run';
 	return `to level ${level - 1}${level > 1 ? ' or finer' : ''}${level === last ? ', or a lap on' : ''}`;
@@ -81,7 +55,7 @@ function drawSlots(body, note, wheel) {
 	write(note, more > 0 ? `${plural(more, 'more slot')} with timers; the JSON has all.` : '');
 }
 
-// row has the number of timers in the fourth place.
+// row makes a row of a table with the number of timers in the fourth cell.
 function row(a, b, c, timers, e) {
 	const cells = [a, b, c].map((text) => make('td', {}, String(text)));
 	cells.push(make('td', { class: 'number' }, full(timers)));
@@ -89,13 +63,11 @@ function row(a, b, c, timers, e) {
 	return make('tr', {}, ...cells);
 }
 
-function emptyRow(columns, text) { return make('tr', {}, make('td', { colspan: columns }, text)); }
-
 function sayOptions(wheel) {
 	return `${plural(wheel.wheel_size, 'slot')} on each of ${plural(wheel.levels.length, 'level')}, ticks of ${duration(wheel.tick_ns)}, ${plural(wheel.shards, 'shard')}`;
 }
 
-// sayBeside names what stands on no level.
+// sayBeside counts the timers that are on no level.
 function sayBeside(wheel) {
 	const parts = [];
 	if (wheel.due > 0) parts.push(`${full(wheel.due)} due and not yet begun`);
@@ -104,31 +76,15 @@ function sayBeside(wheel) {
 	return parts.length ? `On no level: ${parts.join('; ')}.` : '';
 }
 
-// drawWheels keeps the buttons that are there, so that the focus stays where it is.
-function drawWheels(place, wheels, chosen, onChoose) {
-	const names = wheels.map((w) => w.name);
-	const there = [...place.children].map((button) => button.firstChild.textContent);
-	if (names.length !== there.length || names.some((name, k) => name !== there[k])) {
-		place.replaceChildren(...names.map((name) => {
-			const button = make('button', { type: 'button' }, make('span', { dir: 'auto' }, name), make('span', { class: 'count' }));
-			button.addEventListener('click', () => onChoose(name));
-			return button;
-		}));
-	}
-	wheels.forEach((w, k) => {
-		const button = place.children[k];
-		write(button.lastChild, compact(w.pending));
-		button.lastChild.setAttribute('aria-label', plural(w.pending, 'pending timer'));
-		const isNew = w.name === chosen && button.getAttribute('aria-pressed') !== 'true';
-		button.setAttribute('aria-pressed', String(w.name === chosen));
-		if (isNew) reveal(place, button);
-	});
+// span returns the range of time from now on of a cell.
+function span(level, cell) {
+	const ns = level.slot_ns * level.slots_per_cell;
+	return `${cell === 0 ? 'now' : '+' + duration(cell * ns)} to +${duration((cell + 1) * ns)}`;
 }
 
-// reveal scrolls a place to what is in it, and nothing else.
-function reveal(place, item) {
-	const room = 6; // for the mark of the focus
-	const top = item.offsetTop - place.offsetTop - room, bottom = top + item.offsetHeight + 2 * room;
-	if (top < place.scrollTop) place.scrollTop = top;
-	if (bottom > place.scrollTop + place.clientHeight) place.scrollTop = bottom - place.clientHeight;
+// slotNames returns the numbers of the slots of a cell.
+function slotNames(level, cell) {
+	const size = level.cells.length * level.slots_per_cell;
+	const first = (level.hand + cell * level.slots_per_cell) % size;
+	return level.slots_per_cell === 1 ? String(first) : `${first}\u2013${(first + level.slots_per_cell - 1) % size}`;
 }

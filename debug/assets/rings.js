@@ -1,11 +1,12 @@
 'use strict';
-// The levels as rings around the number of pending timers: inside the finest, the hand at the top, time clockwise. Each colour of a ring is
-// one path, so a drawing has some dozens of elements, however many slots there are.
+// The levels as rings around the number of pending timers: the finest inside, the hand at the top,
+// time clockwise. Each colour of a ring is one path, so a drawing has some dozens of elements for
+// any number of slots.
 
 const INNER = 34, OUTER = 100; // radii of all rings together
 
 class Rings {
-	// onPoint is told which level and cell is pointed at, and of nothing where none is.
+	// onPoint is called with the level and cell under the pointer, and with null if there is none.
 	constructor(place, onPoint) {
 		this.place = place;
 		this.cells = []; // of each level
@@ -14,7 +15,7 @@ class Rings {
 		place.addEventListener('pointerleave', () => onPoint(null));
 	}
 
-	// at is what a pointer is at.
+	// at returns the level and cell under a pointer.
 	at(event) {
 		const p = new DOMPoint(event.clientX, event.clientY).matrixTransform(this.place.getScreenCTM().inverse());
 		const level = Math.floor((Math.hypot(p.x, p.y) - INNER) / (OUTER - INNER) * this.levels);
@@ -23,7 +24,7 @@ class Rings {
 		return { level, cell: Math.floor(part * this.cells[level]) };
 	}
 
-	// radii are the inner and the outer one of a level's ring.
+	// radii returns the inner and the outer radius of the ring of a level.
 	radii(l) {
 		const width = (OUTER - INNER) / this.levels;
 		return [INNER + l * width + Math.min(1, width / 8), INNER + (l + 1) * width - Math.min(1, width / 8)];
@@ -65,7 +66,7 @@ class Rings {
 		write(byId('rings-title'), `${plural(wheel.pending, 'pending timer')} on ${plural(wheel.levels.length, 'level')}; ${parts.join(', ')}`);
 	}
 
-	// choose marks a cell, and its level; null: none.
+	// choose marks a cell and its level, or none for null.
 	choose(cursor) {
 		if (!this.levels) return;
 		let d = '';
@@ -77,13 +78,13 @@ class Rings {
 	}
 }
 
-// around is a circle.
+// around returns the path of a circle.
 function around(r) { return `M0 ${-r}A${r} ${r} 0 0 1 0 ${r}A${r} ${r} 0 0 1 0 ${-r}Z`; }
 
-// sector is a piece of a ring, between two parts of the way round.
+// sector returns the path of a piece of a ring. begin and end are parts of the way round.
 function sector(from, to, begin, end) {
 	if (end - begin > 0.5) {
-		const middle = (begin + end) / 2; // an arc of a whole circle would be none
+		const middle = (begin + end) / 2; // a single arc cannot be a whole circle
 		return sector(from, to, begin, middle) + sector(from, to, middle, end);
 	}
 	const at = (r, part) => `${(r * Math.sin(2 * Math.PI * part)).toFixed(2)} ${(-r * Math.cos(2 * Math.PI * part)).toFixed(2)}`;

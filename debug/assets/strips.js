@@ -1,5 +1,6 @@
 'use strict';
-// The levels as strips, from now on to the right. Each can be walked through with the keyboard and is read out as text.
+// The levels as strips, from now on to the right. The keyboard moves along a strip, and screen
+// readers get its cells as text.
 
 class Strips {
 	constructor(list, readout, onChoose) {
@@ -107,12 +108,13 @@ class Strips {
 		this.onChoose(null);
 	}
 
-	// pointed is told what is pointed at elsewhere.
+	// pointed moves the cursor to the cell under the pointer on the rings.
 	pointed(at) {
 		if (at && this.wheel) this.move(at.level, at.cell); else this.leave();
 	}
 
-	// show marks the cell under the cursor and says what it holds. A screen reader is told when the cursor moves, not once a second.
+	// show marks the cell under the cursor and describes it. A screen reader announces it when the
+	// cursor moves, not once a second.
 	show(moved = false) {
 		this.rows.forEach((row, l) => {
 			const here = this.cursor !== null && this.cursor.level === l;

@@ -26,14 +26,14 @@ import (
 	"github.com/timingwheel-go/timingwheel/debug"
 )
 
-// patience is for a machine with other things to do: what is waited for mostly comes within a
-// second.
+// patience is how long a test waits on a busy machine. Mostly a second is enough.
 const patience = 90 * time.Second
 
-// path is where the page is mounted: with a prefix, as in a program.
+// path is the address of the page. It has a prefix, as in a program.
 const path = "/debug/timingwheel/"
 
-// findChromium skips the test where there is no browser, and fails where there must be one.
+// findChromium returns the path of a browser. If there is none it skips the test, or fails it if
+// TIMINGWHEEL_REQUIRE_CHROMIUM is 1.
 func findChromium(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "headless-shell"} {
@@ -55,7 +55,7 @@ var started struct {
 	err   error
 }
 
-// browser is the one that all tests share; starting one takes seconds.
+// browser returns the browser that all tests share, because starting one takes seconds.
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	found := findChromium(t)
@@ -74,7 +74,7 @@ func browser(t *testing.T) context.Context {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "4"); err != nil { // they mostly wait for the page, however few processors there are
+	if err := flag.Set("test.parallel", "8"); err != nil { // tests mostly wait for pages and not for a processor
 		panic(err)
 	}
 	code := m.Run()
@@ -84,7 +84,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// tab is a page, and everything that it asks for or complains about.
+// tab is a page with its requests and complaints.
 type tab struct {
 	*testing.T
 	ctx    context.Context
@@ -104,13 +104,13 @@ func open(t *testing.T, h http.Handler, query string) *tab {
 	t.Cleanup(server.Close)
 
 	p := &tab{T: t, server: server}
-	// In a browser context of its own a tab has a window and a storage of its own.
+	// A tab in its own browser context has its own window and storage.
 	ctx, cancel := chromedp.NewContext(browser(t), chromedp.WithNewBrowserContext(), chromedp.WithListener(p.note))
 	t.Cleanup(cancel)
 	p.ctx = ctx
 	require.NoError(t, chromedp.Do(ctx), "open a tab")
 	_, err := chromedp.Call(ctx, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
-	require.NoError(t, err) // else one tab at a time has the keyboard
+	require.NoError(t, err) // otherwise only one tab at a time has the keyboard
 	_, err = chromedp.Call(ctx, network.Enable, network.EnableParams{})
 	require.NoError(t, err)
 	p.do(chromedp.Navigate(server.URL + path + query))
@@ -118,7 +118,7 @@ func open(t *testing.T, h http.Handler, query string) *tab {
 	return p
 }
 
-// note is told of every event of the browser.
+// note records an event of the browser.
 func (p *tab) note(event any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,12 +129,12 @@ func (p *tab) note(event any) {
 		p.complaints = append(p.complaints, fmt.Sprintf("exception: %+v", e.ExceptionDetails))
 	case *runtime.EventConsoleAPICalled:
 		p.complaints = append(p.complaints, fmt.Sprintf("console: %+v", e.Args))
-	case *cdplog.EventEntryAdded: // breaches of the Content-Security-Policy too
+	case *cdplog.EventEntryAdded: // violations of the Content-Security-Policy too
 		p.complaints = append(p.complaints, fmt.Sprintf("log: %s %s", e.Entry.Text, e.Entry.URL))
 	}
 }
 
-// checkNoise fails where the page has asked anyone else for anything, or has complained.
+// checkNoise fails the test if the page has sent a request to another host, or has complained.
 func (p *tab) checkNoise() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,7 +145,7 @@ func (p *tab) checkNoise() {
 	assert.Empty(p, p.complaints)
 }
 
-// allow takes back complaints with the text, of which there must be one.
+// allow removes the complaints with the text. It fails the test if there is none.
 func (p *tab) allow(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,7 +168,7 @@ func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	require.NoError(p, chromedp.Do(ctx, steps...))
 }
 
-// eval is the value of a JavaScript expression.
+// eval returns the value of a JavaScript expression.
 func eval[T any](p *tab, expression string) T {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
@@ -192,25 +192,25 @@ func (p *tab) wait(expression string) {
 	}
 }
 
-// live waits until the page shows a wheel.
+// live waits until the page shows the wheel or queue of that name.
 func (p *tab) live(name string) {
 	p.Helper()
-	p.wait(`document.getElementById('state').dataset.state === 'live' && !document.getElementById('main').hidden && page.wheel.name === ` + strconv.Quote(name))
+	p.wait(`document.getElementById('state').dataset.state === 'live' && !document.getElementById('main').hidden && page.shown.name === ` + strconv.Quote(name))
 }
 
-// text is the text of the first element of a CSS selector.
+// text returns the text of the first element of a CSS selector.
 func (p *tab) text(selector string) string {
 	p.Helper()
 	return eval[string](p, `document.querySelector(`+strconv.Quote(selector)+`).textContent`)
 }
 
-// showsPending waits until the figure of pending timers is this one.
+// showsPending waits until the figure of pending timers is n.
 func (p *tab) showsPending(n string) {
 	p.Helper()
 	p.wait(`document.querySelector('#tile-pending > span').textContent === ` + strconv.Quote(n))
 }
 
-// media sets what the browser says of its user's wishes.
+// media sets the preferences of the user that the browser reports.
 func (p *tab) media(features ...*emulation.MediaFeature) {
 	p.Helper()
 	_, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})

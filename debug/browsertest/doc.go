@@ -1,8 +1,10 @@
-// Package browsertest holds the test of the page of package debug in a real browser. It is a module
-// of its own, so that nobody who uses the library needs what drives the browser.
+// Package browsertest tests the pages of package debug and of package durable/debug in a real
+// browser. It is a module of its own, so users of the library do not need the packages that drive
+// the browser.
 //
-// The test is skipped where no Chromium is found, unless TIMINGWHEEL_REQUIRE_CHROMIUM is 1. With
-// TIMINGWHEEL_SCREENSHOTS set to a directory it also writes the pictures of the documentation
+// The tests are skipped if no Chromium is found, unless TIMINGWHEEL_REQUIRE_CHROMIUM is 1. Those
+// with Redis are skipped if no redis-server is found, unless TIMINGWHEEL_REQUIRE_REDIS is 1. With
+// TIMINGWHEEL_SCREENSHOTS set to a directory they also write the pictures of the documentation
 // there:
 //
 //	TIMINGWHEEL_SCREENSHOTS=$PWD/docs go test -run TestScreenshots ./debug/browsertest

@@ -13,7 +13,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/debug"
 )
 
-// colours are those that the page has in the end, whatever decides on them.
+// colours are the computed colours of the page.
 type colours struct{ Page, Ink, Card, Heat, Scheme string }
 
 func (p *tab) colours() colours {
@@ -25,7 +25,7 @@ func (p *tab) colours() colours {
 	})`)
 }
 
-// The theme follows the system until it is chosen, and the choice is kept.
+// The theme follows the system until the user chooses one. The browser keeps the choice.
 func TestThemes(t *testing.T) {
 	t.Parallel()
 	p := open(t, wheels("orders", orders(t)), "")
@@ -64,7 +64,7 @@ func TestReducedMotion(t *testing.T) {
 	assert.Zero(t, eval[int](p, moving))
 }
 
-// crowd is a wheel with the longest figures.
+// crowd is a source with the longest figures.
 type crowd struct{ debug.Source }
 
 func (c crowd) Occupancy() timingwheel.Occupancy {
@@ -79,8 +79,7 @@ func (c crowd) Stats() timingwheel.Stats {
 	return st
 }
 
-// On small and large screens nothing is wider than the screen, whatever is shown, and nothing that
-// can be pressed is too small.
+// On small and large screens nothing is wider than the screen, and no button is too small.
 func TestFitsScreens(t *testing.T) {
 	t.Parallel()
 	deep := still(t, timingwheel.Options{WheelSize: 16, Levels: 16, Shards: 4})
@@ -113,7 +112,7 @@ func TestFitsScreens(t *testing.T) {
 	}
 }
 
-// The drawing stays small, however many slots there are: it is what the browser has to do each
+// The number of elements is bounded for any number of slots, because the browser draws them each
 // second.
 func TestDrawingIsBounded(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ var begin = time.Date(2030, time.January, 1, 12, 0, 0, 0, time.UTC)
 
 func nothing() {}
 
-// still is a wheel whose clock stands, so that every figure is known.
+// still returns a wheel whose clock stands, so that every figure is known.
 func still(t *testing.T, opts timingwheel.Options) *timingwheel.TimingWheel {
 	t.Helper()
 	opts.Manual, opts.Start = true, begin
@@ -31,7 +31,7 @@ func still(t *testing.T, opts timingwheel.Options) *timingwheel.TimingWheel {
 	return tw
 }
 
-// orders has 5 timers on level 0, 3 on level 1 and one beyond the last lap.
+// orders returns a wheel with 5 timers on level 0, 3 on level 1 and one beyond the last lap.
 func orders(t *testing.T) *timingwheel.TimingWheel {
 	tw := still(t, timingwheel.Options{Tick: time.Second, WheelSize: 8, Levels: 3})
 	for range 4 {
@@ -51,7 +51,7 @@ func TestShowsTheCounts(t *testing.T) {
 	p.live("orders")
 	assert.Equal(t, "9timers", p.text("#tile-pending"))
 	assert.Equal(t, "9", p.text("#rings .total"))
-	assert.Equal(t, "\u20139 in all", eval[string](p, `rateAndTotal(page.wheel, new Past(), 'armed').join('')`), "a rate is not known at first")
+	assert.Equal(t, "\u20139 in all", eval[string](p, `rateAndTotal(page.shown, new Past(), 'armed').join('')`), "a rate is not known at first")
 	p.wait(`document.getElementById('tile-armed').textContent === '0/s9 in all'`)
 	assert.Equal(t, []string{
 		"5 timers \u00b7 a slot is 1\u00a0s", "3 timers \u00b7 a slot is 8\u00a0s", "1 timer, 1 of a later lap \u00b7 a slot is 1\u00a0min\u00a04\u00a0s",
@@ -68,13 +68,12 @@ func TestShowsTheCounts(t *testing.T) {
 	assert.Equal(t, []string{"0", "2", "+2\u00a0s to +3\u00a0s", "4"},
 		eval[[]string](p, `[...document.querySelectorAll('#slots tbody tr:first-child td')].map((e) => e.textContent)`))
 
-	// Each strip is coloured exactly where the timers are: a path has one piece for cells side by
-	// side.
+	// Each strip is coloured exactly at its timers. A path has one piece for adjacent cells.
 	assert.Equal(t, []string{"M2 0H3V1H2Z", "M7 0H8V1H7Z"},
 		eval[[]string](p, `[...document.querySelectorAll('.strip[data-level="0"] path')].map((e) => e.getAttribute('d')).filter(Boolean).sort()`))
 }
 
-// The page follows a wheel whose timers are armed, stopped and run.
+// The page follows a wheel while timers are armed, stopped and run.
 func TestUpdates(t *testing.T) {
 	t.Parallel()
 	tw, err := timingwheel.New(timingwheel.Options{})
@@ -155,7 +154,7 @@ func TestWithoutWheels(t *testing.T) {
 	p.wait(`document.getElementById('notice').textContent === 'No wheel has been added yet.'`)
 }
 
-// relay answers for a handler, or not.
+// relay passes requests to a handler, or fails them.
 type relay struct {
 	asked atomic.Int64 // first, where 32-bit systems align it
 	down  atomic.Bool
@@ -173,7 +172,7 @@ func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.to.ServeHTTP(w, req)
 }
 
-// A page says when it gets no answer, comes back by itself, and rests while it is paused.
+// A page without answers says so and recovers by itself. A paused page sends no requests.
 func TestLossAndPause(t *testing.T) {
 	t.Parallel()
 	r := &relay{to: wheels("orders", orders(t))}
@@ -198,7 +197,7 @@ func TestLossAndPause(t *testing.T) {
 	asked := r.asked.Load()
 	p.do(chromedp.Click(chromedp.CSS("#pause")))
 	p.live("orders")
-	p.wait("page.past.get('orders').points.length > 2")
+	p.wait("page.pasts.get('orders').points.length > 2")
 	assert.Greater(t, r.asked.Load(), asked)
 
 	hide := func(hidden bool) {
@@ -207,12 +206,12 @@ func TestLossAndPause(t *testing.T) {
 	}
 	hide(true) // as when another tab is chosen
 	rests()
-	points := eval[int](p, "page.past.get('orders').points.length")
+	points := eval[int](p, "page.pasts.get('orders').points.length")
 	hide(false)
-	p.wait(fmt.Sprintf("page.past.get('orders').points.length > %d", points))
+	p.wait(fmt.Sprintf("page.pasts.get('orders').points.length > %d", points))
 }
 
-// Each number is written in one way, and never as 1,000 of a unit that has a larger one.
+// Each number has one form. 1,000 of a unit is 1 of the next larger unit.
 func TestNumbers(t *testing.T) {
 	t.Parallel()
 	p := open(t, wheels("orders", orders(t)), "")
@@ -244,7 +243,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// The lateness of the last minute is what the buckets have gained since its beginning.
+// The lateness of the last minute is the growth of the buckets since its beginning.
 func TestRecentLateness(t *testing.T) {
 	t.Parallel()
 	p := open(t, wheels("orders", orders(t)), "")
@@ -263,7 +262,7 @@ func TestRecentLateness(t *testing.T) {
 	assert.Equal(t, []int{40, 3, 2, 200, 250}, got, "nothing is later than the latest of all")
 }
 
-// A slot that was chosen on a large wheel is none of a small one that is shown next.
+// A slot that was chosen on a large wheel is not chosen on a small wheel that has no such slot.
 func TestChosenSlotOfAnotherWheel(t *testing.T) {
 	t.Parallel()
 	small, large := still(t, timingwheel.Options{WheelSize: 8}), still(t, timingwheel.Options{WheelSize: 64})
@@ -279,8 +278,8 @@ func TestChosenSlotOfAnotherWheel(t *testing.T) {
 	assert.Contains(t, p.text("#readout"), "slot 1: 0 timers")
 }
 
-// One that the other wheel has as well is marked there, on the strip and on the rings, as wide as
-// it is.
+// A slot that was chosen on one wheel and exists on the next is marked there, on the strip and on
+// the rings, with its width on that wheel.
 func TestChosenSlotThatAnotherWheelHas(t *testing.T) {
 	t.Parallel()
 	small, large := still(t, timingwheel.Options{WheelSize: 8}), still(t, timingwheel.Options{WheelSize: 64})
@@ -298,8 +297,8 @@ func TestChosenSlotThatAnotherWheelHas(t *testing.T) {
 	assert.Equal(t, mark("small"), mark("large"))
 }
 
-// What was remembered of another wheel of the name, or of a process before, is no part of a rate.
-// Nor is a rate told that is not known.
+// Points of an earlier wheel of the same name, or of an earlier process, are not part of a rate. An
+// unknown rate is a dash.
 func TestPastIsOfOneWheel(t *testing.T) {
 	t.Parallel()
 	p := open(t, wheels("orders", orders(t)), "")
@@ -319,7 +318,7 @@ func TestPastIsOfOneWheel(t *testing.T) {
 	assert.Equal(t, []string{"stopped 5/s", "stopped \u2013", "stopped \u2013, lowest 5/s, highest 5/s", "null", "1"}, got)
 }
 
-// Where there are more wheels than their list has room for, the chosen one can be seen in it.
+// A list of wheels that does not fit scrolls to the chosen wheel.
 func TestChosenWheelIsInSight(t *testing.T) {
 	t.Parallel()
 	h := &debug.Handler{}
@@ -342,7 +341,7 @@ func TestChosenWheelIsInSight(t *testing.T) {
 	assert.Zero(t, eval[float64](p, "scrollY"), "the page itself stays where it is")
 }
 
-// The wheel can be pointed at as well: the readout and the strip follow.
+// Pointing at a ring changes the readout and the cursor of the strip.
 func TestPointsAtTheWheel(t *testing.T) {
 	t.Parallel()
 	p := open(t, wheels("orders", orders(t)), "")
@@ -364,7 +363,7 @@ func TestPointsAtTheWheel(t *testing.T) {
 	assert.Contains(t, p.text("#readout"), "Point at a slot")
 }
 
-// The whole page can be used with the keyboard alone, and the focus can be seen.
+// The page works with the keyboard alone, and the focus is visible.
 func TestKeyboard(t *testing.T) {
 	t.Parallel()
 	p := open(t, wheels("orders", orders(t), "empty", still(t, timingwheel.Options{})), "")
@@ -393,19 +392,19 @@ func TestKeyboard(t *testing.T) {
 	p.do(chromedp.Focus(chromedp.CSS("#wheels button:nth-child(2)")))
 	press(kb.Enter)
 	p.live("empty")
-	p.wait("page.past.get('empty').points.length > 1")
+	p.wait("page.pasts.get('empty').points.length > 1")
 	assert.Equal(t, "empty0", eval[string](p, "document.activeElement.textContent"), "the focus stays while the page is updated")
 	assert.Equal(t, "SPAN", strings.ToUpper(eval[string](p, "document.activeElement.firstChild.tagName")))
 }
 
-// Nothing is announced again and again: of what changes each second nothing is a live region.
+// Screen readers do not announce what changes each second: it is in no live region.
 func TestIsQuietForScreenReaders(t *testing.T) {
 	t.Parallel()
 	p := open(t, wheels("orders", orders(t)), "")
 	p.live("orders")
 	assert.Equal(t, []string{"state-text", "notice"},
 		eval[[]string](p, `[...document.querySelectorAll('[aria-live], [role=status], [role=alert], [role=log]')].map((e) => e.id)`))
-	// Whatever takes the focus, and each drawing, has a name or is hidden.
+	// Each drawing and each element that takes the focus has a name or is hidden.
 	assert.Empty(t, eval[[]string](p, `[...document.querySelectorAll('a, button, [tabindex="0"], [role=img], main svg:not([role])')].filter((e) =>
 		!(e.closest('[aria-hidden=true]') || e.getAttribute('aria-label') || e.getAttribute('aria-labelledby') || e.textContent.trim())).map((e) => e.outerHTML)`))
 	assert.Equal(t, "en", eval[string](p, "document.documentElement.lang"))
@@ -414,7 +413,7 @@ func TestIsQuietForScreenReaders(t *testing.T) {
 	assert.Equal(t, fmt.Sprint(9), p.text("#rings .total"))
 }
 
-// What is wrong is told: panics, slow callbacks, timers that nobody claims.
+// The page shows panics, slow callbacks and overdue timers.
 func TestShowsTrouble(t *testing.T) {
 	t.Parallel()
 	tw, err := timingwheel.New(timingwheel.Options{

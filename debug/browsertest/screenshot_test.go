@@ -2,6 +2,9 @@ package browsertest
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"image"
 	"image/color"
 	"image/png"
@@ -20,35 +23,117 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/durable"
+	durabledebug "github.com/timingwheel-go/timingwheel/durable/debug"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
 // pictureLimit keeps the repository small.
 const pictureLimit = 200 << 10
 
-// TestScreenshots writes the pictures of the documentation, of a wheel under a load like that of
-// examples/dashboard, where TIMINGWHEEL_SCREENSHOTS names a directory.
+// TestScreenshots writes the pictures of the documentation to the directory
+// TIMINGWHEEL_SCREENSHOTS: of a wheel under a load like that of examples/dashboard, and of a queue.
 func TestScreenshots(t *testing.T) {
 	directory := os.Getenv("TIMINGWHEEL_SCREENSHOTS")
 	if directory == "" {
 		t.Skip("TIMINGWHEEL_SCREENSHOTS is not set")
 	}
-	tw := busy(t)
-	p := open(t, wheels("connections", tw, "cache", filled(t, 200_000), "jobs", filled(t, 150)), "")
-	p.live("connections")
-	p.wait("page.past.get('connections').points.length > 40")
-	p.do(chromedp.EmulateViewport(1100, 1530))
-	for name, value := range map[string]string{"dashboard.png": "light", "dashboard-dark.png": "dark"} {
-		p.media(scheme(value))
-		shot, err := chromedp.Call(p.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatPng})
-		require.NoError(t, err)
-		picture := compressed(t, shot.Data)
-		assert.LessOrEqual(t, len(picture), pictureLimit, name)
-		require.NoError(t, os.WriteFile(filepath.Join(directory, name), picture, 0o644))
-	}
+	t.Run("wheel", func(t *testing.T) {
+		tw := busy(t)
+		p := open(t, wheels("connections", tw, "cache", filled(t, 200_000), "jobs", filled(t, 150)), "")
+		p.live("connections")
+		p.wait("page.pasts.get('connections').points.length > 40")
+		p.do(chromedp.EmulateViewport(1100, 1530))
+		p.save(filepath.Join(directory, "dashboard.png"), "light")
+		p.save(filepath.Join(directory, "dashboard-dark.png"), "dark")
+	})
+	t.Run("queue", func(t *testing.T) {
+		q := busyQueue(t)
+		p := open(t, queues(&durabledebug.Handler{Actions: true}, "orders", q, "mail", openQueue(t, memory(), "mail")), "")
+		p.live("orders")
+		p.wait("page.pasts.get('orders').points.length > 40")
+		p.do(chromedp.EmulateViewport(1100, 1640))
+		p.save(filepath.Join(directory, "queues.png"), "light")
+	})
 }
 
-// compressed is a PNG made smaller, with at most 256 colours: the others are shades at the edges of
-// letters.
+// save writes a picture of the page in a colour scheme.
+func (p *tab) save(file, value string) {
+	p.Helper()
+	p.media(scheme(value))
+	shot, err := chromedp.Call(p.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatPng})
+	require.NoError(p, err)
+	picture := compressed(p.T, shot.Data)
+	assert.LessOrEqual(p, len(picture), pictureLimit, file)
+	require.NoError(p, os.WriteFile(file, picture, 0o644))
+}
+
+// elsewhere is a store whose consumer appears as three, on three machines.
+type elsewhere struct{ durable.Store }
+
+func (e elsewhere) Open(ctx context.Context, c driver.Config) (driver.Backend, error) {
+	b, err := e.Store.Open(ctx, c)
+	return members{b}, err
+}
+
+type members struct{ driver.Backend }
+
+func (m members) Members(ctx context.Context) ([]driver.Member, error) {
+	real, err := m.Backend.Members(ctx)
+	if err != nil || len(real) == 0 {
+		return real, err
+	}
+	var all []driver.Member
+	for i, parts := range [][]int{{0}, {1, 3}, {2}} {
+		m := real[0]
+		m.Name, m.Host, m.PID, m.Partitions = m.Name[:len(m.Name)-1]+"ABC"[i:i+1], fmt.Sprintf("shop-%d.example", i+1), 4711+89*i, parts
+		m.Seen = m.Seen.Add(0) - driver.Instant(137*i)
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// busyQueue returns a queue that is in use until the test ends.
+func busyQueue(t *testing.T) *durable.Queue {
+	q := openQueue(t, elsewhere{memory()}, "orders")
+	for i, d := range []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 10 * time.Hour, 3 * 24 * time.Hour, 60 * 24 * time.Hour} {
+		for k := range 3000 / (1 + i%3) {
+			_, err := q.Enqueue(t.Context(), durable.Message{ID: fmt.Sprintf("reminder-%d-%d", i, k), Delay: time.Duration(rand.Int64N(int64(d)))})
+			require.NoError(t, err)
+		}
+	}
+	reasons := []string{"the payment service answers 503 Service Unavailable", "the address is not known", "the card has expired"}
+	consumeUntilEnd(t, q, func(ctx context.Context, d *durable.Delivery) error {
+		switch n := rand.IntN(200); {
+		case n == 0:
+			return durable.Reject(errors.New(reasons[rand.IntN(len(reasons))]))
+		case n < 8:
+			return errors.New("once more")
+		}
+		select {
+		case <-time.After(time.Duration(rand.IntN(40)) * time.Millisecond):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	t.Cleanup(func() { cancel(); <-ended })
+	go func() {
+		defer close(ended)
+		for step := 0; ctx.Err() == nil; step++ {
+			time.Sleep(10 * time.Millisecond)
+			for range 1 + rand.IntN(int(4+3*math.Sin(float64(step)/400))) {
+				_, _ = q.Enqueue(ctx, durable.Message{ID: fmt.Sprintf("order-%d", rand.Int32()), Body: make([]byte, 40+rand.IntN(400)), Delay: time.Duration(rand.ExpFloat64() * float64(10*time.Second))})
+			}
+		}
+	}()
+	return q
+}
+
+// compressed returns a smaller PNG with at most 256 colours. Other colours are shades at the edges
+// of letters.
 func compressed(t *testing.T, data []byte) []byte {
 	picture, err := png.Decode(bytes.NewReader(data))
 	require.NoError(t, err)
@@ -57,7 +142,7 @@ func compressed(t *testing.T, data []byte) []byte {
 	return b.Bytes()
 }
 
-// distance is how much two colours differ, of 255, where they differ most.
+// distance returns the largest difference of two colours in red, green or blue, 0 to 255.
 func distance(a, b color.Color) int {
 	ar, ag, ab, _ := a.RGBA()
 	br, bg, bb, _ := b.RGBA()
@@ -92,7 +177,7 @@ func paletted(picture image.Image) *image.Paletted {
 	return small
 }
 
-// filled is a wheel with timers that nobody touches.
+// filled returns a wheel with n pending timers.
 func filled(t *testing.T, n int) *timingwheel.TimingWheel {
 	tw, err := timingwheel.New(timingwheel.Options{})
 	require.NoError(t, err)
@@ -103,7 +188,7 @@ func filled(t *testing.T, n int) *timingwheel.TimingWheel {
 	return tw
 }
 
-// busy is a wheel on which things happen until the test ends.
+// busy returns a wheel that is in use until the test ends.
 func busy(t *testing.T) *timingwheel.TimingWheel {
 	tw := filled(t, 20_000)
 	over, ended := make(chan struct{}), make(chan struct{})

@@ -14,7 +14,8 @@ const asynqTask = "task"
 
 type asynqSpeeds struct{ enqueue, deliver float64 }
 
-// asynqRates measures asynq as its documents use it: enqueue by 64 callers, and a server with 64 workers.
+// asynqRates measures asynq as in its documents: enqueuing by 64 callers, and a server with 64
+// workers.
 func asynqRates(ctx context.Context, addr string, n int) (asynqSpeeds, error) {
 	client := asynq.NewClient(asynq.RedisClientOpt{Addr: addr, PoolSize: callers})
 	defer client.Close()

@@ -18,7 +18,7 @@ const (
 	partitions = 4
 )
 
-// far is when messages are due that are not to be delivered in a measurement.
+// far is the delay of messages that are not delivered during a measurement.
 const far = 24 * time.Hour
 
 func body() []byte { return make([]byte, bodySize) }
@@ -27,7 +27,7 @@ func openQueue(ctx context.Context, store durable.Store, name string) (*durable.
 	return durable.Open(ctx, store, durable.Options{Queue: name, Partitions: partitions})
 }
 
-// rate is how many messages a second f handles.
+// rate returns how many messages a second f handles.
 func rate(n int, f func() error) (float64, error) {
 	start := time.Now()
 	err := f()
@@ -99,7 +99,7 @@ func drain(ctx context.Context, q *durable.Queue, n int, handle func(d *durable.
 	return err
 }
 
-// lateness is what was measured of deliveries.
+// lateness collects the lateness of deliveries.
 type lateness struct {
 	mu    sync.Mutex
 	all   []time.Duration
@@ -118,7 +118,8 @@ func (l *lateness) add(late time.Duration) {
 	l.all = append(l.all, late)
 }
 
-// ms returns the smallest lateness that is not exceeded by a share of all deliveries, in milliseconds, and 0 if there was none.
+// ms returns the lateness that a share of all deliveries does not exceed, in milliseconds, or 0 if
+// there was no delivery.
 func (l *lateness) ms(share float64) float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +131,7 @@ func (l *lateness) ms(share float64) float64 {
 	return float64(l.all[max(rank, 1)-1]) / float64(time.Millisecond)
 }
 
-// steady enqueues rate messages a second for some seconds, due one second later, through the caller.
+// steady calls enqueue rate times a second for some seconds, with a time one second later.
 func steady(ctx context.Context, rate, seconds int, enqueue func(at time.Time) error) error {
 	start := time.Now()
 	var all sync.WaitGroup
@@ -156,7 +157,7 @@ func steady(ctx context.Context, rate, seconds int, enqueue func(at time.Time) e
 	return ctx.Err()
 }
 
-// sleep waits, and fails when ctx ends.
+// sleep waits for d. It returns an error if ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -168,7 +169,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// beside runs f while work goes on beside it, and returns when both have ended. Where one of them fails, the context of the other ends.
+// beside runs f and work concurrently, and returns when both have ended. If one of them fails, the
+// context of the other ends.
 func beside(ctx context.Context, work, f func(context.Context) error) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)

@@ -1,9 +1,11 @@
-// Command bench measures the durable queue against its targets: on Redis, with and without an append-only file, in
-// one run with hibiken/asynq on the same server, and in a file. It prints each figure beside its target.
+// Command bench measures the durable queue against its targets: on Redis, with and without an
+// append-only file, and in a file. In the same run it measures hibiken/asynq on the same server. It
+// prints each figure beside its target.
 //
 //	go run ./durable/bench
 //
-// It starts a private redis-server on a free port of the loopback, unless -redis names one that may be emptied.
+// It starts a private redis-server on a free loopback port. The option -redis names a server to use
+// instead, which is emptied.
 package main
 
 import (
@@ -38,7 +40,7 @@ type settings struct {
 	redis    string
 	messages int
 	seconds  int
-	reopen   int // messages in the file that is reopened
+	reopen   int // messages in the reopened file
 	skip     map[string]bool
 	progress io.Writer
 }
@@ -99,7 +101,7 @@ type results struct {
 	progress io.Writer
 }
 
-// add notes a figure that has to be at least, or at most, its target.
+// add records a figure that must be at least, or at most, its target.
 func (r *results) add(name string, figure, target float64, most bool, format func(float64) string) {
 	sign, ok := "≥ ", figure >= target
 	if most {
@@ -151,7 +153,8 @@ func measure(ctx context.Context, s settings, stdout io.Writer) error {
 	return r.write(stdout)
 }
 
-// commit is that of the program, or of the working directory: go run, which is started in a clone, does not note it in the program.
+// commit returns the commit of the program, or of the working directory: go run in a clone does not
+// record the commit in the program.
 func commit() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {

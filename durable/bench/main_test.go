@@ -29,7 +29,7 @@ func TestRun_Refused(t *testing.T) {
 		for i := range words {
 			words[i] = strings.ReplaceAll(words[i], "\x00", " ")
 		}
-		all := append([]string{"bench", "-skip=redis,aof,file"}, words...) // nothing is measured if it is not refused
+		all := append([]string{"bench", "-skip=redis,aof,file"}, words...) // measures nothing
 		if err := run(t.Context(), all, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", args, err, want)
 		}
@@ -50,7 +50,7 @@ func TestRun_Nothing(t *testing.T) {
 	}
 }
 
-// figures runs the parts that are not skipped, at their smallest.
+// figures runs the parts that are not skipped, with the smallest sizes.
 func figures(t *testing.T, skipped ...string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -83,7 +83,7 @@ func TestRun_Redis(t *testing.T) {
 	}
 }
 
-// TestRun_ServerFails names a server that is not there.
+// TestRun_ServerFails names a server that does not exist.
 func TestRun_ServerFails(t *testing.T) {
 	t.Parallel()
 	err := run(t.Context(), []string{"bench", "-redis", "127.0.0.1:1", "-skip", "aof,file"}, io.Discard, io.Discard)

@@ -8,7 +8,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// redisPart measures on a server that keeps nothing on disk, and asynq on the same.
+// redisPart measures the queue and asynq on a server that keeps nothing on disk.
 func redisPart(ctx context.Context, s settings, r *results) error {
 	return withServer(ctx, s.redis, nil, func(srv *server, store durable.Store) error {
 		for _, step := range []func(context.Context, settings, *results, *server, durable.Store) error{
@@ -25,7 +25,7 @@ func redisPart(ctx context.Context, s settings, r *results) error {
 	})
 }
 
-// withServer runs f with a server, see startServer, and a store on it.
+// withServer runs f with a server (see startServer) and a store on it.
 func withServer(ctx context.Context, named string, options []string, f func(srv *server, store durable.Store) error) error {
 	srv, err := startServer(ctx, named, options...)
 	if err != nil {
@@ -40,7 +40,7 @@ func withServer(ctx context.Context, named string, options []string, f func(srv 
 	return f(srv, store)
 }
 
-// memory measures bytes of the server for each message.
+// memory measures the server's memory for each message.
 func memory(ctx context.Context, s settings, r *results, srv *server, store durable.Store) error {
 	q, err := openQueue(ctx, store, "memory")
 	if err != nil {
@@ -64,7 +64,8 @@ func memory(ctx context.Context, s settings, r *results, srv *server, store dura
 	return nil
 }
 
-// enqueueAndDeliver measures many callers, and delivery with acknowledgement, and asynq's beside it.
+// enqueueAndDeliver measures enqueuing by many callers, and delivery with acknowledgement, beside
+// asynq.
 func enqueueAndDeliver(ctx context.Context, s settings, r *results, srv *server, store durable.Store) error {
 	q, err := openQueue(ctx, store, "callers")
 	if err != nil {
@@ -97,7 +98,7 @@ func enqueueAndDeliver(ctx context.Context, s settings, r *results, srv *server,
 	return nil
 }
 
-// deliverRate enqueues messages that are due at once and measures how quickly they are delivered.
+// deliverRate enqueues messages that are due at once, and returns how many a second are delivered.
 func deliverRate(ctx context.Context, s settings, store durable.Store) (float64, error) {
 	q, err := openQueue(ctx, store, "deliver")
 	if err != nil {
@@ -110,7 +111,8 @@ func deliverRate(ctx context.Context, s settings, store durable.Store) (float64,
 	return rate(s.messages, func() error { return drain(ctx, q, s.messages, nil) })
 }
 
-// steadyLateness measures lateness at 10,000 messages a second, on this machine's clock, which is the server's too.
+// steadyLateness measures lateness at 10,000 messages a second, on the clock of this machine, which
+// the server uses too.
 func steadyLateness(ctx context.Context, s settings, r *results, srv *server, store durable.Store) error {
 	const perSec = 10_000
 	q, err := openQueue(ctx, store, "late")
@@ -143,7 +145,7 @@ func steadyLateness(ctx context.Context, s settings, r *results, srv *server, st
 	return asynqLateness(ctx, srv, s, r)
 }
 
-// idle counts the commands of a consumer that waits for a far message.
+// idle measures the commands of a consumer that waits for a far message.
 func idle(ctx context.Context, s settings, r *results, srv *server, store durable.Store) error {
 	q, err := openQueue(ctx, store, "idle")
 	if err != nil {
@@ -159,7 +161,7 @@ func idle(ctx context.Context, s settings, r *results, srv *server, store durabl
 		return q.Consume(consuming, func(context.Context, *durable.Delivery) error { return nil }, durable.ConsumerOptions{})
 	}, func(ctx context.Context) (err error) {
 		defer stop()
-		if err := sleep(ctx, 3*time.Second); err != nil { // until the consumer has found its partitions
+		if err := sleep(ctx, 3*time.Second); err != nil { // for the consumer to find its partitions
 			return err
 		}
 		calls, err = srv.callRate(ctx, time.Duration(s.seconds)*time.Second)

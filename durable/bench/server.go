@@ -15,14 +15,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// server is a Redis to be measured on.
+// server is a Redis server for measurements.
 type server struct {
 	client *redis.Client
 	addr   string
 	close  func()
 }
 
-// startServer starts a private server, or takes and empties the one that is named.
+// startServer starts a private server, or empties the named one.
 func startServer(ctx context.Context, named string, options ...string) (*server, error) {
 	if named != "" {
 		s := &server{addr: named, client: redis.NewClient(&redis.Options{Addr: named, PoolSize: 64})}
@@ -41,7 +41,8 @@ func startServer(ctx context.Context, named string, options ...string) (*server,
 	}
 }
 
-// errEnded says that a server has ended by itself, as somebody else may have taken its port at the last moment.
+// errEnded is the error of a server that has ended by itself. Another process may have taken its
+// port.
 var errEnded = errors.New("redis-server has ended")
 
 // startPrivate starts a server on a free port.
@@ -79,7 +80,7 @@ func startPrivate(ctx context.Context, path string, options ...string) (*server,
 	return s, nil
 }
 
-// await waits until the server answers, and not another one on its port.
+// await waits until the started server answers, and not another server on its port.
 func (s *server) await(ctx context.Context, pid int, ended <-chan struct{}) error {
 	for begin := time.Now(); ; {
 		answering, err := s.info(ctx, "server", "process_id")
@@ -124,7 +125,8 @@ func (s *server) info(ctx context.Context, section, field string) (float64, erro
 	return 0, fmt.Errorf("INFO %s has no %s", section, field)
 }
 
-// calls is the number of commands with which the queue asks something of the server; what its scripts call is not counted.
+// calls returns the number of commands that clients have sent. Commands within scripts do not
+// count.
 func (s *server) calls(ctx context.Context) (float64, error) {
 	text, err := s.client.Info(ctx, "commandstats").Result()
 	if err != nil {
@@ -148,7 +150,7 @@ func (s *server) calls(ctx context.Context) (float64, error) {
 	return sum, nil
 }
 
-// callRate is how many of these calls come in a second, measured over a time.
+// callRate returns how many of these commands arrive in a second, measured over a time.
 func (s *server) callRate(ctx context.Context, over time.Duration) (float64, error) {
 	before, err := s.calls(ctx)
 	if err != nil {

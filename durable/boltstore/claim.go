@@ -24,6 +24,10 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 	}
 	p.mu.Lock()
 	now := b.store.options.Now()
+	if !p.grants.Admit(&claim) {
+		defer p.mu.Unlock()
+		return driver.Claimed{Now: now, Paused: p.isPaused()}, nil
+	}
 	head := p.head
 	unseen := p.renewUnseen(now, &claim)
 	firing := p.endLeases(now)
@@ -71,7 +75,7 @@ func (b *backend) commitCrashes(ctx context.Context, p *partition, ids []string,
 // renewUnseen renews the leases of the messages that the consumer's last claim has given if it has not seen them, and
 // returns their ids and tokens.
 func (p *partition) renewUnseen(now time.Time, claim *driver.Claim) (held []driver.Change) {
-	for _, c := range p.grants.Unseen(claim.Consumer, claim.Seen) {
+	for _, c := range p.grants.Unseen(claim) {
 		if l := p.holds(&c); l != nil {
 			l.end = local.ClaimedUntil(now, claim, l.state(), l.due)
 			p.ends.Fix(l)
@@ -93,11 +97,17 @@ func (b *backend) take(ctx context.Context, p *partition, now time.Time, claim *
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		if !p.grants.Admit(claim) { // a later claim has overtaken this one
+			claimed.Now, claimed.Paused = now, p.isPaused()
+			return nil
+		}
 		t := taking{p: p, now: now, claim: claim, buckets: parts, scan: scan{p: p, index: parts.index}}
 		t.takeUnseen(unseen)
 		t.run()
 		p.hint(head)
-		claimed = driver.Claimed{Records: t.records, Now: now, Next: p.head, Lost: t.lost, Unreadable: len(p.unreadable)}
+		claimed = driver.Claimed{
+			Records: t.records, Now: now, Next: p.head, Lost: t.lost, Unreadable: len(p.unreadable), Paused: p.isPaused(),
+		}
 		suspects = t.suspects
 		return nil
 	})
@@ -136,7 +146,7 @@ func (t *taking) takeUnseen(unseen []driver.Change) {
 // run takes messages in the order of their due times, unless there are unseen ones. Either way it finds the head.
 func (t *taking) run() {
 	most := t.claim.Max
-	if len(t.records) > 0 {
+	if len(t.records) > 0 || t.p.isPaused() {
 		most = 0
 	}
 	first := t.p.token + 1
@@ -160,7 +170,7 @@ func (t *taking) run() {
 	k, _ := t.scan.first()
 	t.p.head, t.p.headKnown = k.at, true
 	if t.p.token >= first {
-		t.p.grants.Note(t.claim.Consumer, first, recordIDs(t.records))
+		t.p.grants.Note(t.claim, first, recordIDs(t.records))
 	}
 }
 

@@ -84,17 +84,18 @@ type state struct {
 	deadBytes int64 // of the bodies of dead letters
 	trimmed   uint64
 	expired   uint64
+	paused    uint64 // 0: it is not
 }
 
 // stateSize is the length of a state: a list of numbers of 64 bits, big-endian.
-const stateSize = 12 * 8
+const stateSize = 13 * 8
 
 func (s *state) encode() []byte {
 	b := make([]byte, 0, stateSize)
 	for _, v := range []uint64{
 		s.tokens, uint64(s.records), uint64(s.dead),
 		s.enqueued, s.acked, s.retried, s.buried, s.cancelled, s.crashed,
-		uint64(s.deadBytes), s.trimmed, s.expired,
+		uint64(s.deadBytes), s.trimmed, s.expired, s.paused,
 	} {
 		b = binary.BigEndian.AppendUint64(b, v)
 	}
@@ -112,7 +113,7 @@ func decodeState(b []byte) (s state, err error) {
 	}
 	s.tokens, s.records, s.dead = u(), int64(u()), int64(u())
 	s.enqueued, s.acked, s.retried, s.buried, s.cancelled, s.crashed = u(), u(), u(), u(), u(), u()
-	s.deadBytes, s.trimmed, s.expired = int64(u()), u(), u()
+	s.deadBytes, s.trimmed, s.expired, s.paused = int64(u()), u(), u(), u()
 	return s, nil
 }
 

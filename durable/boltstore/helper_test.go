@@ -1,8 +1,12 @@
 package boltstore
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -131,4 +135,83 @@ func crash(tb testing.TB, s *Store) string {
 	path := filepath.Join(tb.TempDir(), "crashed.db")
 	require.NoError(tb, os.WriteFile(path, content, 0o600))
 	return path
+}
+
+// putConcurrently puts n messages one by one, from several goroutines.
+func putConcurrently(tb testing.TB, q driver.Backend, producers, n int) {
+	tb.Helper()
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	body := make([]byte, 128)
+	for range producers {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				id := "message-" + strconv.Itoa(i)
+				items := []driver.PutItem{{ID: id, Body: body, Delay: time.Duration(i%1000) * time.Millisecond, MaxAttempts: 1}}
+				statuses, err := q.Put(tb.Context(), driver.Put{Partition: driver.PartitionOf(id, q.Partitions()), Items: items})
+				if !assert.NoError(tb, err) || !assert.Equal(tb, []driver.Status{driver.StatusDone}, statuses) {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// fill puts n messages in batches, due at once.
+func fill(tb testing.TB, q driver.Backend, n int) {
+	tb.Helper()
+	body := make([]byte, 128)
+	var wg sync.WaitGroup
+	for p := range q.Partitions() {
+		wg.Go(func() {
+			for i := p; i < n; {
+				put := driver.Put{Partition: p}
+				for ; i < n && len(put.Items) < driver.MaxBatch; i += q.Partitions() {
+					put.Items = append(put.Items, driver.PutItem{ID: fmt.Sprintf("message-%09d", i), Body: body, MaxAttempts: 1})
+				}
+				_, err := q.Put(tb.Context(), put)
+				assert.NoError(tb, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// drain delivers until nothing is scheduled.
+func drain(tb testing.TB, q driver.Backend) {
+	tb.Helper()
+	var wg sync.WaitGroup
+	for i := range 2 * q.Partitions() {
+		wg.Go(func() {
+			p := i / 2
+			for {
+				c, err := q.Claim(tb.Context(), driver.Claim{
+					Partition: p, Horizon: time.Second, Max: driver.MaxBatch, MaxBytes: 1 << 20, Visibility: time.Minute,
+				})
+				if !assert.NoError(tb, err) || len(c.Records) == 0 {
+					return
+				}
+				for _, op := range []driver.Op{driver.OpBegin, driver.OpAck} {
+					_, err := q.Apply(tb.Context(), driver.Batch{
+						Partition: p, Op: op, Visibility: time.Minute, Lead: time.Second, Changes: changesOf(c.Records),
+					})
+					assert.NoError(tb, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func changesOf(records []driver.Record) []driver.Change {
+	changes := make([]driver.Change, len(records))
+	for i, r := range records {
+		changes[i] = driver.Change{ID: r.ID, Token: r.Token}
+	}
+	return changes
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/boltstore"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
@@ -106,7 +105,7 @@ func (k *killer) check(t *testing.T) {
 	require.NoError(t, err)
 	lost := 0
 	for id, word := range k.said {
-		_, err := q.Get(t.Context(), durable.PartitionOf(id, q.Partitions()), id)
+		_, err := q.Get(t.Context(), driver.PartitionOf(id, q.Partitions()), id)
 		switch word {
 		case "put":
 			if err != nil {
@@ -166,7 +165,7 @@ func childPuts(q driver.Backend, prefix string, say func(string)) error {
 	ctx := context.Background()
 	for i := 0; ; i++ {
 		id := prefix + "-" + strconv.Itoa(i)
-		p := durable.PartitionOf(id, q.Partitions())
+		p := driver.PartitionOf(id, q.Partitions())
 		if _, err := q.Put(ctx, driver.Put{Partition: p, Items: []driver.PutItem{{ID: id, Delay: time.Duration(i%3) * time.Hour}}}); err != nil {
 			return err
 		}

@@ -1,12 +1,14 @@
 package boltstore
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
 	"sort"
+	"sync"
 	"testing"
 	"time"
 
@@ -200,4 +202,32 @@ func TestEmptiedWhileOpen(t *testing.T) {
 			require.Fail(t, "a call, or Close, does not return")
 		}
 	}
+}
+
+// TestCountDueInPortions counts more messages than one transaction looks at, most of them of one time.
+func TestCountDueInPortions(t *testing.T) {
+	t.Parallel()
+	q := openQueue(t, openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{}), 1)
+	const n = 2*countStep + 1000
+	now := driver.InstantOf(time.Now())
+	var writers sync.WaitGroup
+	for from := 0; from < n; from += driver.MaxBatch {
+		writers.Go(func() {
+			var items []driver.PutItem
+			for i := from; i < min(n, from+driver.MaxBatch); i++ { // three quarters have one time
+				items = append(items, driver.PutItem{ID: fmt.Sprint(i), At: now.Add(time.Duration(1+max(0, i-3*n/4)) * time.Hour), MaxAttempts: 1})
+			}
+			_, err := q.Put(t.Context(), driver.Put{Items: items})
+			assert.NoError(t, err)
+		})
+	}
+	writers.Wait()
+	within := []time.Duration{time.Minute, 90 * time.Minute, 11*time.Hour + 30*time.Minute, 1<<63 - 1}
+	counts, err := q.CountDue(t.Context(), 0, within)
+	require.NoError(t, err)
+	require.Equal(t, []int64{0, 3*n/4 + 1, 3*n/4 + 11, n}, counts)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = q.CountDue(ctx, 0, within)
+	require.ErrorIs(t, err, context.Canceled)
 }

@@ -123,6 +123,9 @@ func firstTime(b *bolt.Bucket) driver.Instant {
 	return k.at
 }
 
+// isPaused reports whether messages may not begin. mu is held.
+func (p *partition) isPaused() bool { return p.state.paused != 0 }
+
 // holds is the lease that a change is made by, nil if it has ended.
 func (p *partition) holds(c *driver.Change) *lease {
 	if l := p.leases[c.ID]; l != nil && c.Token != 0 && l.token == c.Token {
@@ -372,11 +375,15 @@ func (p *partition) needsCommit(changes []driver.Change) bool {
 
 func (p *partition) begin(now time.Time, b *driver.Batch, l *lease, o *driver.Outcome) {
 	o.Due = l.due
-	if !l.firing && l.due > local.Floor(now).Add(b.Lead) {
-		o.Status = driver.StatusEarly
-		return
-	}
 	if !l.firing {
+		switch {
+		case p.isPaused():
+			o.Status = driver.StatusPaused
+			return
+		case l.due > local.Floor(now).Add(b.Lead):
+			o.Status = driver.StatusEarly
+			return
+		}
 		l.firing = true
 		p.notes[l.id] = struct{}{}
 	}

@@ -5,8 +5,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -64,12 +64,13 @@ func (p *partition) withLease(stored *record) driver.Record {
 func (b *backend) List(ctx context.Context, index int, state driver.State, cursor string, limit int) (
 	records []driver.Record, next string, err error,
 ) {
-	from, err := parseCursor(cursor)
+	at, id, err := driver.ParseCursor(cursor)
 	if err != nil {
-		return nil, "", err
+		return nil, "", fmt.Errorf("boltstore: list: %w", err)
 	}
+	from := key{at, id}.next()
 	err = b.view(ctx, index, func(p *partition, parts buckets) error {
-		page := page{p: p, records: parts.records, limit: limit, out: []driver.Record{}}
+		page := page{p: p, records: parts.records, limit: limit, room: driver.PageBytes, out: []driver.Record{}}
 		switch state {
 		case driver.StateScheduled:
 			page.walk(parts.index, from, func(id string) bool { return p.leases[id] == nil })
@@ -89,6 +90,7 @@ type page struct {
 	p       *partition
 	records *bolt.Bucket
 	limit   int
+	room    int // bytes of bodies until the page is full
 	last    key
 	out     []driver.Record
 	next    string // the cursor behind last, once something follows it
@@ -104,12 +106,14 @@ func (g *page) add(k key) bool {
 	if err != nil {
 		return true
 	}
-	if len(g.out) == g.limit {
-		g.next = strconv.FormatInt(int64(g.last.at), 10) + ":" + g.last.id
+	if len(g.out) == g.limit || g.room <= 0 {
+		g.next = driver.FormatCursor(g.last.at, g.last.id)
 		return false
 	}
 	g.last = k
-	g.out = append(g.out, g.p.withLease(&stored))
+	r := g.p.withLease(&stored)
+	g.room -= len(r.Body)
+	g.out = append(g.out, r)
 	return true
 }
 
@@ -135,19 +139,6 @@ func (g *page) leased(from key) {
 			return
 		}
 	}
-}
-
-// parseCursor makes of a cursor the first key of a page.
-func parseCursor(cursor string) (key, error) {
-	if cursor == "" {
-		return key{}, nil
-	}
-	number, id, found := strings.Cut(cursor, ":")
-	at, err := strconv.ParseInt(number, 10, 64)
-	if !found || err != nil || at < 0 {
-		return key{}, fmt.Errorf("boltstore: %w cursor %.40q: the one that came with the last page is accepted", driver.ErrInvalid, cursor)
-	}
-	return key{driver.Instant(at), id}.next(), nil
 }
 
 // Count tells of Unreadable and Lost what claims have met since the store was opened.
@@ -178,6 +169,7 @@ func (p *partition) counts(now driver.Instant) driver.Counts {
 		Enqueued: s.enqueued, Acked: s.acked, Retried: s.retried, Buried: s.buried, Cancelled: s.cancelled, Crashed: s.crashed,
 		Trimmed: s.trimmed, Expired: s.expired,
 	}
+	c.Paused = p.isPaused()
 	for _, l := range p.leases {
 		if l.due <= now {
 			c.Due--
@@ -193,4 +185,51 @@ func (p *partition) counts(now driver.Instant) driver.Counts {
 		}
 	}
 	return c
+}
+
+// CountDue visits the messages that are due within the last duration, and those in flight, tens of
+// thousands at a time with other calls in between. So it does not count at one moment.
+func (b *backend) CountDue(ctx context.Context, index int, within []time.Duration) ([]int64, error) {
+	bounds := local.Bounds(local.Floor(b.store.options.Now()), within)
+	counts := make([]int64, len(within))
+	var from key
+	for done := false; !done; {
+		err := b.view(ctx, index, func(p *partition, parts buckets) error {
+			from, done = p.countDue(parts.index, from, bounds, counts)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return local.Sums(counts), nil
+}
+
+// countDue counts the scheduled messages from a key on by their bounds. It returns the key to go on
+// from, or true if it is done.
+func (p *partition) countDue(index *bolt.Bucket, from key, bounds local.DueBounds, counts []int64) (key, bool) {
+	c := index.Cursor()
+	b, _ := c.Seek(from.bytes())
+	for n := 0; b != nil; n++ {
+		k, ok := parseKey(b)
+		if ok && n >= countStep && from.before(k) { // a damaged file has keys that are out of order
+			return k, false
+		}
+		i := bounds.Find(k.at)
+		if i == len(bounds) {
+			break
+		}
+		if ok && p.scheduled(k) {
+			counts[i]++
+		}
+		b, _ = c.Next()
+	}
+	return key{}, true
+}
+
+// scheduled reports whether a key of the index counts as scheduled.
+func (p *partition) scheduled(k key) bool {
+	_, unreadable := p.unreadable[k]
+	_, stray := p.strays[k]
+	return p.leases[k.id] == nil && !unreadable && !stray
 }

@@ -191,3 +191,33 @@ func TestReopenIsQuick(t *testing.T) {
 	}
 	assert.Equal(t, int64(100_000), total)
 }
+
+// TestPauseAcrossCrash pauses a queue with messages that are claimed and that have begun, and crashes.
+// The file that is opened next is paused. Its first version had no number for the pause.
+func TestPauseAcrossCrash(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{Now: clock.Now})
+	q := openQueue(t, s, 2)
+	put(t, q, "begun", 0)
+	put(t, q, "leased", 0)
+	records := claim(t, q, 2)
+	done(t, q, driver.OpBegin, changesOf(records)[:1]...)
+	require.NoError(t, q.Pause(t.Context(), driver.Pause{Paused: true}))
+	s = openStore(t, crash(t, s), Options{Now: clock.Now})
+	q = openQueue(t, s, 0)
+	require.True(t, count(t, q).Paused)
+	other, err := q.Count(t.Context(), 1)
+	require.NoError(t, err)
+	require.False(t, other.Paused)
+	assert.Empty(t, claim(t, q, 2))
+	require.NoError(t, q.Pause(t.Context(), driver.Pause{}))
+	q = openQueue(t, openStore(t, crash(t, s), Options{Now: clock.Now}), 0)
+	require.False(t, count(t, q).Paused)
+	assert.Len(t, claim(t, q, 2), 2)
+
+	full := (&state{paused: 1}).encode()
+	decoded, err := decodeState(full[:len(full)-8])
+	require.NoError(t, err)
+	assert.Zero(t, decoded.paused)
+}

@@ -32,12 +32,15 @@ type call struct {
 	Put    driver.Put
 	Claim  driver.Claim
 	Batch  driver.Batch
-	ID     string // Get, and the member of Heartbeat
+	Pause  driver.Pause
+	ID     string // Get
+	Member driver.Member
 	State  driver.State
 	Cursor string
 	Limit  int
 	Repair bool
 	TTL    time.Duration
+	Within []time.Duration
 }
 
 // method names a call.
@@ -55,6 +58,9 @@ const (
 	callHeartbeat
 	callBackup
 	callWatch
+	callMembers
+	callPause
+	callCountDue
 )
 
 // reply is the answer to a call.
@@ -69,8 +75,10 @@ type reply struct {
 	Records    []driver.Record
 	Next       string
 	Counts     driver.Counts
+	Due        []int64
 	Report     driver.AuditReport
-	Members    []string
+	Names      []string
+	Members    []driver.Member
 	Content    []byte // of a backup
 	Hint       driver.Hint
 }
@@ -304,7 +312,7 @@ func (v *server) answer(ctx context.Context, c *call, r *reply) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, p := range []int{c.Partition, c.Put.Partition, c.Claim.Partition, c.Batch.Partition} {
+	for _, p := range []int{c.Partition, c.Put.Partition, c.Claim.Partition, c.Batch.Partition, c.Pause.Partition} {
 		if p < 0 || p >= b.Partitions() {
 			return fmt.Errorf("boltstore: %w partition %d of queue %q: 0 to %d are accepted", driver.ErrInvalid, p, c.Config.Queue, b.Partitions()-1)
 		}
@@ -325,10 +333,16 @@ func (v *server) answer(ctx context.Context, c *call, r *reply) (err error) {
 		r.Records, r.Next, err = b.List(ctx, c.Partition, c.State, c.Cursor, c.Limit)
 	case callCount:
 		r.Counts, err = b.Count(ctx, c.Partition)
+	case callCountDue:
+		r.Due, err = b.CountDue(ctx, c.Partition, c.Within)
 	case callAudit:
 		r.Report, err = b.Audit(ctx, c.Partition, c.Repair)
 	case callHeartbeat:
-		r.Members, err = b.Heartbeat(ctx, c.ID, c.TTL)
+		r.Names, err = b.Heartbeat(ctx, c.Member, c.TTL)
+	case callPause:
+		err = b.Pause(ctx, c.Pause)
+	case callMembers:
+		r.Members, err = b.Members(ctx)
 	default:
 		err = fmt.Errorf("boltstore: %w call %d: the process that has the file open does not know it", driver.ErrVersion, c.Method)
 	}
@@ -445,7 +459,7 @@ func (r *Remote) do(ctx context.Context, c *call, next func(*reply) (bool, error
 	r.mu.Lock()
 	r.drop() // they are as old
 	r.mu.Unlock()
-	if c.Method == callPut || c.Method == callApply { // repeated, it might take place twice
+	if c.Method == callPut || c.Method == callApply || c.Method == callPause { // repeated, it might take place twice
 		return fmt.Errorf("boltstore: the process that has %q open does not answer, and the call may have taken place: %w", r.path, err)
 	}
 	return fmt.Errorf("boltstore: %w: the process that has %q open does not answer: %w", driver.ErrUnavailable, r.path, err)
@@ -541,6 +555,11 @@ func (b *remoteBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver
 	return r.Outcomes, err
 }
 
+func (b *remoteBackend) Pause(ctx context.Context, pause driver.Pause) error {
+	_, err := b.call(ctx, call{Method: callPause, Pause: pause})
+	return err
+}
+
 func (b *remoteBackend) Get(ctx context.Context, partition int, id string) (driver.Record, error) {
 	r, err := b.call(ctx, call{Method: callGet, Partition: partition, ID: id})
 	if err != nil {
@@ -561,13 +580,23 @@ func (b *remoteBackend) Count(ctx context.Context, partition int) (driver.Counts
 	return r.Counts, err
 }
 
+func (b *remoteBackend) CountDue(ctx context.Context, partition int, within []time.Duration) ([]int64, error) {
+	r, err := b.call(ctx, call{Method: callCountDue, Partition: partition, Within: within})
+	return r.Due, err
+}
+
 func (b *remoteBackend) Audit(ctx context.Context, partition int, repair bool) (driver.AuditReport, error) {
 	r, err := b.call(ctx, call{Method: callAudit, Partition: partition, Repair: repair})
 	return r.Report, err
 }
 
-func (b *remoteBackend) Heartbeat(ctx context.Context, member string, ttl time.Duration) ([]string, error) {
-	r, err := b.call(ctx, call{Method: callHeartbeat, ID: member, TTL: ttl})
+func (b *remoteBackend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]string, error) {
+	r, err := b.call(ctx, call{Method: callHeartbeat, Member: member, TTL: ttl})
+	return r.Names, err
+}
+
+func (b *remoteBackend) Members(ctx context.Context) ([]driver.Member, error) {
+	r, err := b.call(ctx, call{Method: callMembers})
 	return r.Members, err
 }
 

@@ -594,12 +594,32 @@ func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outco
 	return outcomes, nil
 }
 
+// Pause waits for a commit as [backend.Put] does.
+func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
+	p, err := b.enter(ctx, pause.Partition)
+	if err != nil {
+		return err
+	}
+	return b.store.commits.do(ctx, &request{p: p, run: func(w *partitionWriter) error {
+		w.pause(pause.Paused)
+		return nil
+	}})
+}
+
 // Heartbeat is O(m log m) for m members.
-func (b *backend) Heartbeat(ctx context.Context, member string, ttl time.Duration) ([]string, error) {
+func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]string, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err
 	}
 	return b.queue.members.Beat(b.store.options.Now(), member, ttl), nil
+}
+
+// Members is O(m log m) for m members.
+func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
+	if err := b.store.usable(ctx); err != nil {
+		return nil, err
+	}
+	return b.queue.members.List(b.store.options.Now()), nil
 }
 
 // Watch keeps 256 hints that nobody has received; others are lost.

@@ -60,3 +60,11 @@ func newFixture(t testing.TB) storetest.Fixture {
 	}
 	return fixture
 }
+
+// BenchmarkStore syncs each commit to the disk of the temporary directory.
+func BenchmarkStore(b *testing.B) {
+	storetest.Bench(b, func(t testing.TB) storetest.Fixture {
+		t.Helper()
+		return storetest.Fixture{Store: openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{})}
+	})
+}

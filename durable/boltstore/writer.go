@@ -145,6 +145,9 @@ func (w *partitionWriter) updateMemory() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	head := p.head
+	if p.state.paused != w.state.paused {
+		p.q.hints.Send(driver.Hint{Partition: p.index})
+	}
 	p.state = w.state
 	for _, id := range w.noted {
 		delete(p.notes, id)
@@ -288,6 +291,16 @@ func (w *partitionWriter) apply(b *driver.Batch, limits local.DeadLimits) ([]dri
 	return outcomes, w.trimDead(limits)
 }
 
+// pause pauses or resumes the partition.
+func (w *partitionWriter) pause(paused bool) {
+	is := uint64(0)
+	if paused {
+		is = 1
+	}
+	w.dirty = w.dirty || w.state.paused != is
+	w.state.paused = is
+}
+
 // leaseOf is a copy of the lease of a message, if it has one. It belongs to the group of the committer, so nobody changes it but a claim
 // of what was scheduled.
 func (w *partitionWriter) leaseOf(id string) (lease, bool) {
@@ -367,7 +380,7 @@ func (w *partitionWriter) bury(r *record) {
 // cancelOrReschedule cancels or reschedules a message that has not begun. Who has claimed it loses his lease.
 func (w *partitionWriter) cancelOrReschedule(op driver.Op, c *driver.Change, r *record) (driver.Status, error) {
 	switch {
-	case r == nil || r.State != driver.StateScheduled:
+	case r == nil || r.State != driver.StateScheduled || op == driver.OpCancel && !c.Meant(r.Enqueued):
 		return driver.StatusNotFound, nil
 	case w.isFiring(c.ID):
 		return driver.StatusFiring, nil
@@ -386,7 +399,7 @@ func (w *partitionWriter) cancelOrReschedule(op driver.Op, c *driver.Change, r *
 // replayOrPurge replays or purges a dead letter.
 func (w *partitionWriter) replayOrPurge(op driver.Op, c *driver.Change, r *record) (driver.Status, error) {
 	switch {
-	case r == nil || r.State != driver.StateDead:
+	case r == nil || r.State != driver.StateDead || !c.Meant(r.Died):
 		return driver.StatusNotFound, nil
 	case op == driver.OpPurge:
 		return driver.StatusDone, w.move(r, nil, effect{})

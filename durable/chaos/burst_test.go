@@ -19,13 +19,14 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
-// slowScript is how long a script may hold up the server.
+// slowScript is the longest time for which a script may block the server.
 const slowScript = 5 * time.Millisecond
 
-// A great many messages are due in one millisecond. No script holds up the server for long, so another queue on it is delivered in time.
+// A great many messages are due in one millisecond. No script blocks the server for long, so
+// another queue on the server is delivered in time.
 //
-// How long a script takes is measured on the wall clock, so the slowest ones of a busy machine are those that had to wait for a processor.
-// The long version asserts the 99th percentile.
+// The server measures scripts on the wall clock, so the slowest scripts of a busy machine are those
+// that waited for a processor. The long version asserts the 99th percentile.
 func TestAllDueAtOnce(t *testing.T) {
 	brief(t)
 	t.Parallel()
@@ -51,7 +52,7 @@ func TestAllDueAtOnce(t *testing.T) {
 	assert.Zero(t, report.Duplicates)
 	t.Logf("drained within %v; the other queue was late by %v (50%%), %v (99%%), %v (all) with %d messages",
 		drained, lateness.P50, lateness.P99, lateness.Max, lateness.Count)
-	// Where the machine stands still messages are late by as long, but few of them: none are enqueued meanwhile.
+	// If the machine stands still, messages are late, but few of them: none are enqueued meanwhile.
 	assert.Less(t, lateness.P50, scaled(5*time.Second, 50*time.Millisecond))
 	assert.Less(t, lateness.P99, scaled(30*time.Second, 50*time.Millisecond))
 	checkScripts(t, server.Client(t))
@@ -77,7 +78,7 @@ func (r *run) enqueueAt(at time.Time, n int) {
 	}
 }
 
-// other is a queue that has little to do, with a producer and a consumer in this process.
+// other is a queue with little load, with a producer and a consumer in this process.
 type other struct {
 	t       *testing.T
 	q       *durable.Queue
@@ -86,8 +87,9 @@ type other struct {
 	consume func() // ends the consumer
 }
 
-// The other queue is there otherAhead before the many messages are due, and has messages otherListen later: its consumer needs a moment
-// until it is told of new ones. Those that come before may have to wait for its fallback, which has nothing to do with the load.
+// The other queue starts otherAhead before the many messages are due, and gets messages otherListen
+// after its start. The consumer needs that time to subscribe to hints; earlier messages may wait
+// for its fallback, whatever the load is.
 const (
 	otherAhead  = 3 * time.Second
 	otherListen = 2 * time.Second
@@ -113,7 +115,7 @@ func startOther(t *testing.T, tg target) *other {
 	return o
 }
 
-// stop waits until all of its messages have been delivered, and returns how late they were.
+// stop waits until all messages were delivered, and returns how late they were.
 func (o *other) stop() durable.Lateness {
 	o.t.Helper()
 	o.cancel()
@@ -122,11 +124,11 @@ func (o *other) stop() durable.Lateness {
 	o.consume()
 	s, err := o.q.Stats(o.t.Context())
 	require.NoError(o.t, err)
-	assert.EqualValues(o.t, made, s.Lateness.Count, "all came, once each")
+	assert.EqualValues(o.t, made, s.Lateness.Count, "each message comes once")
 	return s.Lateness
 }
 
-// checkScripts looks at how long scripts have held up the server.
+// checkScripts checks how long scripts have blocked the server.
 func checkScripts(t *testing.T, client *redis.Client) {
 	t.Helper()
 	info, err := client.Info(t.Context(), "commandstats", "latencystats").Result()
@@ -155,10 +157,10 @@ func checkScripts(t *testing.T, client *redis.Client) {
 		t.Log("this server does not tell how long scripts take")
 	}
 	assert.Less(t, p99, float64(scaled(100*time.Millisecond, slowScript).Microseconds()))
-	assert.Less(t, slowest.Duration, scaled(30*time.Second, 2*time.Second)) // the server may stand still in the midst of one
+	assert.Less(t, slowest.Duration, scaled(30*time.Second, 2*time.Second)) // a busy machine stalls scripts
 }
 
-// discard is a recorder that remembers nothing.
+// discard is a recorder that discards all events.
 type discard struct{}
 
 func (discard) Record(...checker.Event) error { return nil }

@@ -17,13 +17,13 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
-// serverClock is what a server's clock shows, beside ours.
+// serverClock computes the server's clock from the clock of this process.
 type serverClock struct {
 	clock *redistest.Clock
 
 	mu     sync.RWMutex
 	offset time.Duration
-	back   time.Time     // when it was set back, by our clock
+	back   time.Time     // when the server's clock was set back, on the clock of this process
 	before time.Duration // the offset before that
 }
 
@@ -37,8 +37,9 @@ func (c *serverClock) set(offset time.Duration) {
 	c.offset = offset
 }
 
-// early is by how much a message comes too early by the clock of the server. What had begun when that was set back is not early, however long the
-// call of its handler takes: it had been enqueued, and was due by the clock of that moment but for the few milliseconds that it begins ahead.
+// early returns by how much a message comes too early by the clock of the server. A message that
+// had begun when that clock was set back is not early: it was due, except for the few milliseconds
+// by which messages begin ahead, on the clock of that moment.
 func (c *serverClock) early(due time.Time, enqueuedBefore bool) time.Duration {
 	const ahead = 5 * time.Millisecond
 	c.mu.RLock()
@@ -49,7 +50,8 @@ func (c *serverClock) early(due time.Time, enqueuedBefore bool) time.Duration {
 	return max(0, due.Sub(time.Now().Add(c.offset)))
 }
 
-// The server's clock differs from ours, or is set while messages are enqueued and delivered.
+// The server's clock differs from the clock of this process, or is set while messages are enqueued
+// and delivered.
 func TestServerClockIsSet(t *testing.T) {
 	brief(t)
 	t.Parallel()
@@ -71,8 +73,8 @@ func TestServerClockIsSet(t *testing.T) {
 	}
 }
 
-// A message is taken over and acknowledged after the server's clock was set ahead, past the end of a
-// lease that has not ended on the clock of its holder. The holder's acknowledgement is refused.
+// A message is taken over and acknowledged after the server's clock was set ahead, past the end of
+// a lease that has not ended on the clock of its holder. The holder's acknowledgement is refused.
 func TestAckAfterTheServerClockWasSet(t *testing.T) {
 	brief(t)
 	t.Parallel()
@@ -97,7 +99,7 @@ func TestAckAfterTheServerClockWasSet(t *testing.T) {
 	require.ErrorIs(t, late.Ack(t.Context()), durable.ErrLeaseLost)
 }
 
-// underSteps enqueues and delivers messages, and sets the clock in between.
+// underSteps enqueues and delivers messages, and sets the clock meanwhile.
 func underSteps(t *testing.T, q *durable.Queue, clock *serverClock, step func()) {
 	t.Helper()
 	const batch, batches, pace = 20, 200, 20 * time.Millisecond

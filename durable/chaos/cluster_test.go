@@ -12,7 +12,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
-// A client looks for the new master where its options tell it to look again soon, or where the store does so (in the long version).
+// A client finds the new master if its options make it reload soon, or because the store reloads
+// (in the long version).
 func TestMasterOfAClusterIsKilled(t *testing.T) {
 	brief(t)
 	t.Parallel()
@@ -30,7 +31,7 @@ func TestMasterOfAClusterIsKilled(t *testing.T) {
 	out.resumed(t)
 }
 
-// slot is that of a partition of the queue.
+// slot returns the slot of a partition of the queue.
 func (r *run) slot(c *redistest.Cluster, partition int) int {
 	r.t.Helper()
 	tag := "tw:{chaos:" + string(rune('0'+partition)) + "}:d"
@@ -39,7 +40,7 @@ func (r *run) slot(c *redistest.Cluster, partition int) int {
 	return int(slot)
 }
 
-// The slots of all partitions move to and fro while they are in use. Nothing is lost.
+// The slots of all partitions move to and fro during use. Nothing is lost.
 func TestSlotsMigrate(t *testing.T) {
 	brief(t)
 	t.Parallel()

@@ -4,21 +4,22 @@ package chaos
 
 import (
 	"context"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/atomic"
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
-// Consumers are killed one after the other while messages are enqueued, delivered and cancelled. Each message is delivered or cancelled,
-// and what a killed consumer had is delivered again soon.
+// Consumers are killed one after the other while messages are enqueued, delivered and cancelled.
+// Each message is delivered or cancelled, and the messages of a killed consumer are delivered again
+// soon.
 func TestConsumersAreKilled(t *testing.T) {
 	brief(t)
 	t.Parallel()
@@ -46,13 +47,14 @@ func TestConsumersAreKilled(t *testing.T) {
 	assert.Equal(t, messages, report.Enqueued)
 	assert.GreaterOrEqual(t, report.Handled, messages*3/4)
 	assert.Positive(t, report.Cancelled)
-	// Others own its partitions after half the visibility, and its leases end after all of it. A machine that does other things at the same time,
-	// as with the brief tests, may take longer: see what is logged.
+	// Other consumers own the partitions after half the visibility, and the leases end after all of
+	// it. A busy machine, as in the brief version, may take longer: see the log.
 	assert.LessOrEqual(t, report.SlowestRedelivery, (consumer.Visibility + scaled(29*time.Second, 2*time.Second)).Milliseconds(),
 		"a killed consumer's messages come again soon")
 }
 
-// A consumer dies at the worst moments: after it was given a message, and after the work was done and before the store knows.
+// A consumer dies at the worst moments: after it has got a message, and between the work and the
+// acknowledgement.
 func TestConsumerDiesAt(t *testing.T) {
 	brief(t)
 	t.Parallel()
@@ -73,12 +75,13 @@ func TestConsumerDiesAt(t *testing.T) {
 			last.stop()
 			report := r.check(checker.Options{Crashes: true}, nil)
 			assert.Equal(t, messages, report.Handled)
-			assert.GreaterOrEqual(t, report.Duplicates, deaths, "each has died with a message that came again")
+			assert.GreaterOrEqual(t, report.Duplicates, deaths, "the message of each killed consumer comes again")
 		})
 	}
 }
 
-// A consumer dies with messages that it has claimed and not begun. They are others' when their leases end, and no attempt was used up.
+// A consumer dies with messages that it has claimed and not begun. Other consumers get them when
+// the leases end, and no attempt is used up.
 func TestConsumerDiesWithClaims(t *testing.T) {
 	brief(t)
 	t.Parallel()
@@ -103,8 +106,9 @@ func TestConsumerDiesWithClaims(t *testing.T) {
 	assert.Zero(t, report.Dead)
 }
 
-// A consumer is killed whose handler is busy, with all else claimed ahead. What it has not begun is delivered when others own its
-// partitions, long before Visibility is over, and counts no crash.
+// A consumer with a busy handler is killed after it has claimed all other messages ahead. The
+// messages that have not begun are delivered when other consumers own the partitions, long before
+// Visibility is over, and count no crash.
 func TestConsumerDiesWithMessagesClaimedAhead(t *testing.T) {
 	brief(t)
 	t.Parallel()
@@ -128,11 +132,11 @@ func TestConsumerDiesWithMessagesClaimedAhead(t *testing.T) {
 	go func() {
 		ended <- q.Consume(ctx, func(_ context.Context, d *durable.Delivery) error {
 			crashes.Add(int64(d.Crashes))
-			handled.Inc()
+			handled.Add(1)
 			return nil
 		}, durable.ConsumerOptions{Visibility: visibility, Membership: membership})
 	}()
-	busy := int64(1) // the message that was being handled, and what had begun ahead of it
+	busy := int64(1) // the message of the handler, and messages that had begun ahead of it
 	require.Eventually(t, func() bool { return handled.Load() >= messages-busy }, visibility/2, 5*time.Millisecond)
 	took := time.Since(killed)
 	t.Logf("%d messages that a killed consumer had claimed ahead were delivered after %v, with a membership of %v", messages-busy, took, membership)
@@ -146,7 +150,8 @@ func TestConsumerDiesWithMessagesClaimedAhead(t *testing.T) {
 	assert.Zero(t, s.Crashed)
 }
 
-// A consumer sleeps past its leases and goes on. Others have its messages by then, and its acknowledgements change nothing.
+// A consumer sleeps past its leases and goes on. Other consumers have its messages by then, and its
+// acknowledgements change nothing.
 func TestConsumerIsPaused(t *testing.T) {
 	brief(t)
 	t.Parallel()
@@ -157,10 +162,10 @@ func TestConsumerIsPaused(t *testing.T) {
 	const messages = 600 // for several seconds of one consumer
 	producer := r.start(role{Messages: messages, Batch: 50, MaxDelay: time.Second})
 	require.Eventually(t, sleeper.recorded, patience, 5*time.Millisecond)
-	time.Sleep(500 * time.Millisecond) // in the midst of a dozen
+	time.Sleep(500 * time.Millisecond) // while a dozen messages are handled
 	sleeper.signal(syscall.SIGSTOP)
 	other := r.start(consumer)
-	require.Eventually(t, r.shared, patience, 100*time.Millisecond, "nobody has the sleeper's messages")
+	require.Eventually(t, r.shared, patience, 100*time.Millisecond, "no other consumer gets the sleeper's messages")
 	sleeper.signal(syscall.SIGCONT)
 	producer.wait()
 	r.drained()
@@ -168,10 +173,10 @@ func TestConsumerIsPaused(t *testing.T) {
 	other.stop()
 	report := r.checkAll(messages, checker.Options{Crashes: true, Pauses: true})
 	assert.Positive(t, report.Duplicates, "the sleeper had messages")
-	assert.Contains(t, sleeper.errs.String(), "the lease of the message has ended", "the sleeper is told")
+	assert.Contains(t, sleeper.errs.String(), "the lease of the message has ended", "the sleeper's acknowledgement is refused")
 }
 
-// shared says whether two processes have begun the same message.
+// shared reports whether two processes have begun the same message.
 func (r *run) shared() bool {
 	r.t.Helper()
 	begun := map[string]string{} // in which file
@@ -184,4 +189,50 @@ func (r *run) shared() bool {
 		return e
 	})
 	return twice
+}
+
+// A queue is paused and resumed several times while two processes consume it and a third one enqueues.
+// While it is paused no handler begins. Each message is delivered once in the end, without a crash.
+func TestQueueIsPausedUnderLoad(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	r := newRun(t, target{Redis: redistest.Start(t, redistest.Options{}).Addr()})
+	consumers := []*child{
+		r.start(role{Consume: true, Visibility: 10 * time.Second, Handle: time.Millisecond}),
+		r.start(role{Consume: true, Visibility: 10 * time.Second, Handle: time.Millisecond}),
+	}
+	messages := scaled(4000, 100_000)
+	producer := r.start(role{Messages: messages, Batch: 100, MaxDelay: scaled(2*time.Second, 20*time.Second)})
+	q := openHere(t, r.target)
+	stats := func() durable.Stats {
+		s, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		return s
+	}
+	for range scaled(3, 20) {
+		time.Sleep(300 * time.Millisecond)
+		require.NoError(t, q.Pause(t.Context()))
+		require.Eventually(t, func() bool { return stats().InFlight == 0 }, patience, 5*time.Millisecond, "all is given back or handled")
+		before := stats()
+		require.True(t, before.Paused)
+		time.Sleep(scaled(300*time.Millisecond, time.Second))
+		after := stats()
+		assert.Equal(t, before.Acked, after.Acked)
+		assert.Zero(t, after.InFlight)
+		require.NoError(t, q.Resume(t.Context()))
+	}
+	producer.wait()
+	r.drained()
+	s := stats()
+	assert.Zero(t, s.Crashed+s.Retried)
+	all, err := q.Consumers(t.Context())
+	require.NoError(t, err)
+	if assert.Len(t, all, 2) {
+		assert.NotEqual(t, all[0].PID, all[1].PID)
+	}
+	for _, c := range consumers {
+		c.stop()
+	}
+	report := r.checkAll(messages, checker.Options{})
+	assert.Zero(t, report.Duplicates)
 }

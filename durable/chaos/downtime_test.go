@@ -21,8 +21,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
-// All is down for longer than all delays. Then each message comes once, those of a partition in the order of their due times but for what is
-// claimed at the same time, and the consumer takes no more upon itself than it was told to.
+// Server and consumers are down for longer than all delays. Then each message comes once. Messages
+// of a partition come in the order of their due times, except for those that are claimed together.
+// The consumer keeps to its bounds.
 func TestDownForLongerThanAllDelays(t *testing.T) {
 	brief(t)
 	t.Parallel()
@@ -48,7 +49,7 @@ func TestDownForLongerThanAllDelays(t *testing.T) {
 			t.Logf("%d handlers at once at most, %d messages of a partition claimed ahead at most, in %d looks", b.most.Load(), b.leased, b.looks)
 			require.NoError(t, report.Err())
 			assert.Equal(t, messages, report.Handled)
-			assert.Equal(t, messages, report.Starts, "each comes once")
+			assert.Equal(t, messages, report.Starts, "each message comes once")
 			assert.LessOrEqual(t, b.most.Load(), b.concurrency)
 			assert.LessOrEqual(t, b.leased, prefetchAfter/partitions)
 			most := 0
@@ -58,7 +59,7 @@ func TestDownForLongerThanAllDelays(t *testing.T) {
 			t.Logf("%d messages at most had been due before one that began", most)
 			if concurrency == 1 {
 				assert.Zero(t, most)
-			} else { // a handler may be held up before it tells when it began
+			} else { // a handler may be delayed before it records when it began
 				assert.Less(t, most, concurrency+prefetchAfter/partitions)
 			}
 		})
@@ -68,7 +69,7 @@ func TestDownForLongerThanAllDelays(t *testing.T) {
 // prefetchAfter is the number of messages that the consumer may have claimed and not begun.
 const prefetchAfter = 128
 
-// enqueueAhead enqueues messages that are all due within a second, in no order.
+// enqueueAhead enqueues messages that are due within a second, in no order.
 func enqueueAhead(t *testing.T, q *durable.Queue, h *checker.History, n int) {
 	t.Helper()
 	messages, events := make([]durable.Message, n), make([]checker.Event, n)
@@ -82,7 +83,7 @@ func enqueueAhead(t *testing.T, q *durable.Queue, h *checker.History, n int) {
 	require.NoError(t, h.Record(events...))
 }
 
-// bounded is a consumer that looks at its bounds.
+// bounded is a consumer that checks its bounds.
 type bounded struct {
 	events      checker.Recorder
 	concurrency int64
@@ -123,7 +124,7 @@ func (b *bounded) handle(_ context.Context, d *durable.Delivery) error {
 		most = b.most.Load()
 	}
 	b.mu.Lock()
-	p := durable.PartitionOf(d.ID, partitions)
+	p := driver.PartitionOf(d.ID, partitions)
 	b.order[p] = append(b.order[p], d.Due)
 	b.mu.Unlock()
 	e := checker.Event{Kind: checker.Started, ID: d.ID, Token: d.Token, Attempt: d.Attempts + 1, Clock: time.Now().UnixMilli()}
@@ -135,25 +136,27 @@ func (b *bounded) handle(_ context.Context, d *durable.Delivery) error {
 	return b.events.Record(e)
 }
 
-// look counts what the store has as claimed and not begun. All of a partition comes in one page, so it is of one moment.
+// look counts the messages that are claimed and have not begun. Those of a partition fit into one
+// page, so the count is consistent.
 func (b *bounded) look(t *testing.T, q *durable.Queue) {
 	t.Helper()
 	var leased [partitions]int
 	for r, err := range q.List(t.Context(), durable.StateLeased) {
 		require.NoError(t, err)
 		if r.State == durable.StateLeased {
-			leased[durable.PartitionOf(r.ID, partitions)]++
+			leased[driver.PartitionOf(r.ID, partitions)]++
 		}
 	}
 	b.leased = max(b.leased, slices.Max(leased[:]))
 	b.looks++
 }
 
-// overtaken is the largest number of messages that come after one that was due later. With a strict order there are fewer of them than
-// handlers: those that had been given to a handler that had not come so far as to say so. A message that has begun ahead for a handler and is
-// given back, as handlers have become slower, comes again after those of its partition that are claimed by then.
+// overtaken returns the largest number of messages that come after a message with a later due time.
+// With a strict order there are fewer of them than handlers: messages whose handlers have not
+// recorded the start yet. A message that has begun ahead and is given back, because handlers have
+// become slower, comes again after the messages of its partition that are claimed by then.
 func overtaken(dues []time.Time) (most int) {
-	waiting := slices.Clone(dues) // those that have not come yet, in order
+	waiting := slices.Clone(dues) // due times of messages that have not come yet, in order
 	slices.SortFunc(waiting, time.Time.Compare)
 	for _, due := range dues {
 		i, _ := slices.BinarySearchFunc(waiting, due, func(w, d time.Time) int { return cmp.Compare(w.UnixMilli(), d.UnixMilli()) })

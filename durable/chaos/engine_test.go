@@ -14,8 +14,10 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
-// underLoad calls fault while messages are enqueued and delivered, and returns when all are. The producer takes as long as its pauses, at
-// least, so fault meets it if it is done by then. On a slow machine it may not be, so some more are enqueued after it.
+// underLoad calls fault while messages are enqueued and delivered, and returns when all are
+// delivered. The producer takes at least as long as its pauses, so a fault that is over by then
+// meets it. On a slow machine the fault may take longer, so some more messages are enqueued after
+// it.
 func (r *run) underLoad(pauses time.Duration, fault func()) (messages int) {
 	r.t.Helper()
 	const batch, pace, after = 20, 20 * time.Millisecond, 100
@@ -101,7 +103,8 @@ func TestServerForgetsScriptsAndClients(t *testing.T) {
 	r.checkAll(messages, checker.Options{Crashes: true})
 }
 
-// One of so many replies is lost after the server has done what it was asked. Nothing is enqueued twice, and what was handled stays so.
+// Some replies are lost after the server has executed the request. No message is enqueued twice,
+// and handled messages stay handled.
 func TestRepliesAreLost(t *testing.T) {
 	brief(t)
 	t.Parallel()

@@ -17,7 +17,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
-// consumeHere consumes in this process until the function that it returns is called. Its leases are long: where they end, messages come twice.
+// consumeHere consumes in this process until the returned function is called. The leases are long,
+// because messages come twice if leases end.
 func consumeHere(t *testing.T, q *durable.Queue, events checker.Recorder) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -30,7 +31,7 @@ func consumeHere(t *testing.T, q *durable.Queue, events checker.Recorder) (stop 
 	}
 }
 
-// emptied waits until the queue has nothing left to deliver.
+// emptied waits until the queue has no message to deliver.
 func emptied(t *testing.T, q *durable.Queue) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -50,8 +51,9 @@ func openHere(t *testing.T, tg target) *durable.Queue {
 	return q
 }
 
-// The server stands still for longer than the client waits, again and again. Each claim that it was sent meanwhile it makes when it
-// goes on, for connections that nobody reads any more. No message counts a crash for that, and all are delivered soon.
+// The server stands still for longer than the client's timeout, again and again. When it goes on,
+// it executes the claims that it was sent meanwhile, whose connections are closed. No message
+// counts a crash, and all messages are delivered soon.
 func TestServerStandsStill(t *testing.T) {
 	brief(t)
 	t.Parallel()
@@ -71,7 +73,7 @@ func TestServerStandsStill(t *testing.T) {
 			defer mu.Unlock()
 			handled[d.ID] = d.Crashes
 			return nil
-		}, durable.ConsumerOptions{Visibility: visibility, Prefetch: 64}) // so that most claims begin messages
+		}, durable.ConsumerOptions{Visibility: visibility, Prefetch: 64}) // so most claims begin some
 	}()
 	reached := func(n int) func() bool {
 		return func() bool {
@@ -83,7 +85,7 @@ func TestServerStandsStill(t *testing.T) {
 	total := 0
 	for i := range stalls {
 		var batch []durable.Message
-		for n := range 5000 { // a tenth becomes due from now until it goes on, and handlers are at work on the others
+		for n := range 5000 { // a tenth becomes due during the stall; handlers run on the others
 			m := durable.Message{ID: fmt.Sprintf("%d-%d", i, n)}
 			if n%10 == 0 {
 				m.Delay = time.Duration(n) * stall / 5000
@@ -116,7 +118,72 @@ func TestServerStandsStill(t *testing.T) {
 	assert.Zero(t, s.Scheduled+s.InFlight+s.Dead)
 }
 
-// The server's memory is full. Nothing more can be enqueued, and what is there is delivered, after which there is room again.
+// The consumer ends while the server stands still, and another one takes the partitions over. The
+// server makes the unanswered claims of the first when it goes on. No message counts a crash for that.
+func TestConsumerEndsWhileServerStandsStill(t *testing.T) {
+	brief(t)
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{})
+	tg := target{Redis: server.Addr(), ReadTimeout: scaled(500*time.Millisecond, 3*time.Second)}
+	stall, rounds, visibility := scaled(3*time.Second, 12*time.Second), scaled(2, 10), scaled(8*time.Second, 30*time.Second)
+	var mu sync.Mutex
+	handled := map[string]int{} // with its crashes
+	reached := func(n int) func() bool {
+		return func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(handled) >= n
+		}
+	}
+	consume := func(q *durable.Queue) (end context.CancelFunc, ended <-chan error) {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- q.Consume(ctx, func(_ context.Context, d *durable.Delivery) error {
+				time.Sleep(2 * time.Millisecond)
+				mu.Lock()
+				defer mu.Unlock()
+				handled[d.ID] = d.Crashes
+				return nil
+			}, durable.ConsumerOptions{Visibility: visibility, Prefetch: 64}) // so that most claims begin messages
+		}()
+		return cancel, done
+	}
+	queues := []*durable.Queue{openHere(t, tg), openHere(t, tg)}
+	end, ended := consume(queues[0])
+	for i := range rounds {
+		var batch []durable.Message
+		for n := range 3000 {
+			batch = append(batch, durable.Message{ID: fmt.Sprintf("%d-%d", i, n)})
+		}
+		_, err := queues[0].EnqueueBatch(t.Context(), batch)
+		require.NoError(t, err)
+		require.Eventually(t, reached(i*len(batch)+300), patience, time.Millisecond)
+		server.Pause()
+		time.Sleep(stall / 20) // the claims under way have no answer
+		end()
+		nextEnd, nextEnded := consume(queues[(i+1)%2])
+		time.Sleep(stall)
+		server.Continue()
+		require.NoError(t, <-ended)
+		require.Eventually(t, reached((i+1)*len(batch)), patience, 5*time.Millisecond)
+		end, ended = nextEnd, nextEnded
+	}
+	emptied(t, queues[0])
+	end()
+	require.NoError(t, <-ended)
+	crashed := 0
+	for _, crashes := range handled {
+		crashed += crashes
+	}
+	assert.Zero(t, crashed, "crashes of all messages")
+	s, err := queues[0].Stats(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, s.Crashed)
+}
+
+// The server's memory is full. Enqueuing is refused and deliveries go on, after which there is room
+// again.
 func TestMemoryIsFull(t *testing.T) {
 	brief(t)
 	t.Parallel()

@@ -15,8 +15,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 )
 
-// A process that has its queue in a file is killed again and again while it enqueues, delivers, cancels and commits. The file always opens,
-// nothing that was acknowledged is lost, and nothing that was cancelled is run.
+// A process with a queue in a file is killed again and again while it enqueues, delivers, cancels
+// and commits. The file always opens, no acknowledged message is lost, and no cancelled message
+// runs.
 func TestProcessWithAFileIsKilled(t *testing.T) {
 	brief(t)
 	t.Parallel()
@@ -29,7 +30,7 @@ func TestProcessWithAFileIsKilled(t *testing.T) {
 		c := r.start(both)
 		c.up()
 		require.False(t, c.ended(), "it has ended by itself: %s", &c.errs)
-		if i%3 == 0 { // on a busy machine the others may do nothing before they are killed
+		if i%3 == 0 { // on a busy machine the other processes may be killed before they do anything
 			require.Eventually(t, func() bool { info, err := os.Stat(c.role.Events); return err == nil && info.Size() > 8000 }, patience, 5*time.Millisecond)
 		}
 		time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond)

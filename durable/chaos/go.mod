@@ -7,24 +7,45 @@ replace (
 	github.com/timingwheel-go/timingwheel/durable => ../
 	github.com/timingwheel-go/timingwheel/durable/boltstore => ../boltstore
 	github.com/timingwheel-go/timingwheel/durable/internal/redistest => ../internal/redistest
+	github.com/timingwheel-go/timingwheel/durable/otel => ../otel
+	github.com/timingwheel-go/timingwheel/durable/prometheus => ../prometheus
 	github.com/timingwheel-go/timingwheel/durable/redisstore => ../redisstore
+	github.com/timingwheel-go/timingwheel/prometheus => ../../prometheus
 )
 
 require (
+	github.com/prometheus/client_golang v1.24.1
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/stretchr/testify v1.12.1
 	github.com/timingwheel-go/timingwheel/durable v0.0.0
 	github.com/timingwheel-go/timingwheel/durable/boltstore v0.0.0
 	github.com/timingwheel-go/timingwheel/durable/internal/redistest v0.0.0
+	github.com/timingwheel-go/timingwheel/durable/otel v0.0.0
+	github.com/timingwheel-go/timingwheel/durable/prometheus v0.0.0
 	github.com/timingwheel-go/timingwheel/durable/redisstore v0.0.0
-	go.uber.org/atomic v1.12.0
+	go.opentelemetry.io/otel v1.46.0
+	go.opentelemetry.io/otel/sdk v1.46.0
 )
 
 require (
+	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/go-logr/logr v1.4.4 // indirect
+	github.com/go-logr/stdr v1.2.2 // indirect
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/oklog/ulid/v2 v2.1.2 // indirect
+	github.com/prometheus/client_model v0.6.2 // indirect
+	github.com/prometheus/common v0.70.1 // indirect
+	github.com/prometheus/procfs v0.21.1 // indirect
 	github.com/timingwheel-go/timingwheel v0.0.0 // indirect
+	github.com/timingwheel-go/timingwheel/prometheus v0.0.0 // indirect
 	go.etcd.io/bbolt v1.5.0 // indirect
+	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
+	go.opentelemetry.io/otel/metric v1.46.0 // indirect
+	go.opentelemetry.io/otel/trace v1.46.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sys v0.47.0 // indirect
+	google.golang.org/protobuf v1.36.11 // indirect
 )

@@ -26,10 +26,10 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 )
 
-// full says that the tests are to run with the numbers that the guarantees are stated for.
+// full is true if the tests run with the numbers of the guarantees.
 var full = os.Getenv("TIMINGWHEEL_CHAOS") == "full"
 
-// scaled is n, or large in the long version.
+// scaled returns n, or large in the long version.
 func scaled[T any](n, large T) T {
 	if full {
 		return large
@@ -45,7 +45,7 @@ func brief(t *testing.T) {
 	}
 }
 
-// patience is how long things may take on an overloaded machine.
+// patience bounds waits on an overloaded machine.
 var patience = scaled(60*time.Second, 10*time.Minute)
 
 // children numbers the child processes of this test binary.
@@ -57,7 +57,7 @@ type run struct {
 	target target
 	dir    string
 	events string   // the file of this process
-	files  []string // those of all processes, producers first
+	files  []string // the files of all processes, producers first
 }
 
 func newRun(t *testing.T, tg target) *run {
@@ -67,8 +67,9 @@ func newRun(t *testing.T, tg target) *run {
 	return r
 }
 
-// newFile is a file of events for one process: SIGKILL may end a write halfway, so nobody else may write after it. Those of producers
-// are read first, so that messages are known when they are started.
+// newFile returns a file of events for one process: SIGKILL may interrupt a write, so no other
+// process may write after it. Files of producers are read first, so that messages are known when
+// they start.
 func (r *run) newFile(name string, producer bool) string {
 	path := filepath.Join(r.dir, name)
 	if producer {
@@ -119,7 +120,7 @@ func (r *run) start(ro role) *child {
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// kill ends the process with SIGKILL, and returns when it has ended.
+// kill ends the process with SIGKILL and waits for its end.
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill() // it may have ended
 	<-c.done
@@ -130,7 +131,7 @@ func (c *child) signal(s syscall.Signal) {
 	require.NoError(c.t, c.cmd.Process.Signal(s))
 }
 
-// wait waits until the process has ended by itself, without an error.
+// wait waits until the process ends by itself, without an error.
 func (c *child) wait() {
 	c.t.Helper()
 	select {
@@ -141,7 +142,8 @@ func (c *child) wait() {
 	}
 }
 
-// stop asks the process to end in good order, and waits for it. One that has hardly started would die of the signal instead.
+// stop asks the process to end gracefully and waits for it. First it waits until the process has
+// started, because the signal would kill a process that does not handle it yet.
 func (c *child) stop() {
 	c.t.Helper()
 	c.up()
@@ -156,7 +158,7 @@ func (c *child) up() {
 	require.Eventually(c.t, open, patience, time.Millisecond, "a child process does not open its queue")
 }
 
-// ended says whether the process has ended.
+// ended reports whether the process has ended.
 func (c *child) ended() bool {
 	select {
 	case <-c.done:
@@ -166,13 +168,13 @@ func (c *child) ended() bool {
 	}
 }
 
-// recorded says whether the process has recorded any events.
+// recorded reports whether the process has recorded any events.
 func (c *child) recorded() bool {
 	info, err := os.Stat(c.role.Events)
 	return err == nil && info.Size() > 0
 }
 
-// drained waits until the queue has nothing left to deliver, and notes its dead letters.
+// drained waits until the queue has no message to deliver, and records its dead letters.
 func (r *run) drained() {
 	r.t.Helper()
 	q, store, err := (&role{Target: r.target}).target(r.t.Context())
@@ -188,7 +190,7 @@ func (r *run) drained() {
 	r.dead(q)
 }
 
-// dead notes the dead letters of a queue.
+// dead records the dead letters of a queue.
 func (r *run) dead(q *durable.Queue) {
 	r.t.Helper()
 	events, err := checker.OpenFile(r.events)
@@ -200,7 +202,7 @@ func (r *run) dead(q *durable.Queue) {
 	}
 }
 
-// check is the checker's report of the run.
+// check returns the checker's report of the run.
 func (r *run) check(o checker.Options, edit func(checker.Event) checker.Event) *checker.Report {
 	r.t.Helper()
 	if edit == nil {
@@ -212,7 +214,7 @@ func (r *run) check(o checker.Options, edit func(checker.Event) checker.Event) *
 	return report
 }
 
-// checkAll checks that each of so many messages was enqueued and handled. It returns the report.
+// checkAll checks that a number of messages were enqueued and handled, and returns the report.
 func (r *run) checkAll(messages int, o checker.Options) *checker.Report {
 	r.t.Helper()
 	report := r.check(o, nil)
@@ -221,20 +223,21 @@ func (r *run) checkAll(messages int, o checker.Options) *checker.Report {
 	return report
 }
 
-// read is the history of what all processes have recorded so far. The edit is told whose event it is, by the file.
+// read returns the history of the events that all processes have recorded. edit gets the file of
+// each event.
 func (r *run) read(o checker.Options, edit func(file string, e checker.Event) checker.Event) *checker.History {
 	r.t.Helper()
 	h := checker.New(o)
 	for _, file := range r.files {
 		err := h.ReadFile(file, func(e checker.Event) checker.Event { return edit(file, e) })
-		if !errors.Is(err, os.ErrNotExist) { // a process that was killed at once has none
+		if !errors.Is(err, os.ErrNotExist) { // a process that was killed at once has no file
 			require.NoError(r.t, err)
 		}
 	}
 	return h
 }
 
-// lockedText is what a process prints.
+// lockedText is the output of a process.
 type lockedText struct {
 	mu   sync.Mutex
 	text strings.Builder

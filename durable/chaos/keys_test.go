@@ -20,8 +20,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// Somebody deletes keys of the queue. The audit repairs what is left: it finds nothing more then, the queue goes on and drains, and no
-// message is lost whose record is there. What holds for the whole queue is made again by the next who opens it.
+// Keys of the queue are deleted. The audit repairs the rest and finds no fault afterwards. The
+// queue goes on and drains, and no message is lost whose record exists. The next process that opens
+// the queue restores the keys of the whole queue.
 func TestKeysAreDeleted(t *testing.T) {
 	brief(t)
 	t.Parallel()
@@ -35,7 +36,7 @@ func TestKeysAreDeleted(t *testing.T) {
 			h := checker.New(checker.Options{Crashes: true})
 			client := server.Client(t)
 			if key == "{chaos}:members" {
-				fill(t, q, h, false, 5*time.Second) // whoever takes is among them for so long after that
+				fill(t, q, h, false, 5*time.Second) // a receiver stays a member for that time
 			} else {
 				fill(t, q, h, key == "{chaos:1}:m", 500*time.Millisecond)
 				left(t, client)
@@ -65,7 +66,8 @@ func TestKeysAreDeleted(t *testing.T) {
 	}
 }
 
-// left waits until nobody takes any more: what has been claimed, and moves while the audit looks, it may miss.
+// left waits until no receiver is a member: the audit may miss claimed messages that move
+// meanwhile.
 func left(t *testing.T, client *redis.Client) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -74,7 +76,7 @@ func left(t *testing.T, client *redis.Client) {
 	}, patience, 5*time.Millisecond)
 }
 
-// repaired audits the queue, and finds nothing more then.
+// repaired audits the queue with repair, and checks that a second audit finds nothing.
 func repaired(t *testing.T, q *durable.Queue) {
 	t.Helper()
 	report, err := q.Audit(t.Context(), true)
@@ -86,7 +88,8 @@ func repaired(t *testing.T, q *durable.Queue) {
 	assert.Zero(t, report.Orphans+report.Strays+report.Wrong, "what is found is repaired: %+v", report)
 }
 
-// joinsAgain opens the queue as a process does that comes later. What was lost of the queue itself is there again then.
+// joinsAgain opens the queue as a later process does, which restores the lost keys of the whole
+// queue.
 func joinsAgain(t *testing.T, client *redis.Client) {
 	t.Helper()
 	store, err := redisstore.New(client, redisstore.Options{AllowLossOnCrash: true})
@@ -109,14 +112,15 @@ func joinsAgain(t *testing.T, client *redis.Client) {
 	require.ErrorIs(t, err, durable.ErrPartitions)
 }
 
-// fill leaves a queue with messages that are scheduled, leased, and dead, of each some in each partition. Those of partition 1 may get
-// lost if that is said. Whoever takes leaves some membership later, and gives back what he has claimed.
+// fill leaves scheduled, leased and dead messages in each partition of a queue. If told so, the
+// messages of partition 1 may get lost. The receiver leaves some membership later, and gives back
+// its claims.
 func fill(t *testing.T, q *durable.Queue, h *checker.History, lossy bool, membership time.Duration) {
 	t.Helper()
 	for i := range 100 {
 		m := durable.Message{ID: fmt.Sprint("old", i), Delay: time.Duration(i%4) * 600 * time.Millisecond, MaxAttempts: 1}
 		e := checker.Event{Kind: checker.Enqueued, ID: m.ID, Due: int64(driver.InstantOf(time.Now()).Add(m.Delay)) - 1}
-		if lossy && durable.PartitionOf(m.ID, partitions) == 1 {
+		if lossy && driver.PartitionOf(m.ID, partitions) == 1 {
 			e.Kind = checker.MaybeEnqueued
 		}
 		_, err := q.Enqueue(t.Context(), m)
@@ -131,7 +135,7 @@ func fill(t *testing.T, q *durable.Queue, h *checker.History, lossy bool, member
 	for slices.Min(buried[:]) == 0 || slices.Min(held[:]) == 0 {
 		d, err := receiver.Take(t.Context())
 		require.NoError(t, err)
-		if p := durable.PartitionOf(d.ID, partitions); buried[p] <= held[p] {
+		if p := driver.PartitionOf(d.ID, partitions); buried[p] <= held[p] {
 			buried[p]++
 			require.NoError(t, d.Bury(t.Context(), "for the test"))
 		} else {

@@ -13,19 +13,19 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 )
 
-// outage is one fault of an engine, and what a history tells of it.
+// outage is a fault of an engine, with its effects on a history.
 type outage struct {
-	from   time.Time        // the fault is about to come
-	until  time.Time        // the engine is gone: it has answered none of the calls that begin later
-	doubt  time.Duration    // enqueues that were acknowledged so long before from, or later, may be lost. 0: none may
-	resume int64            // when a message was handled that was enqueued after it, in milliseconds; 0: none
+	from   time.Time        // just before the fault
+	until  time.Time        // the engine is gone: it answers no call that begins later
+	doubt  time.Duration    // enqueues acknowledged later than this before from may be lost; 0: none
+	resume int64            // when a message enqueued after the fault was handled, in ms; 0: none
 	began  map[string]int64 // when the enqueue of each message began, in milliseconds
 }
 
-// noting is the time that a process may take to note an answer that it has got.
+// noting is the time that a process may take to record an answer.
 var noting = scaled(10*time.Second, 300*time.Millisecond)
 
-// newOutage calls fault, which lets an engine end.
+// newOutage calls fault, which ends an engine.
 func newOutage(doubt time.Duration, fault func()) *outage {
 	o := &outage{from: time.Now(), doubt: doubt, began: map[string]int64{}}
 	fault()
@@ -33,12 +33,13 @@ func newOutage(doubt time.Duration, fault func()) *outage {
 	return o
 }
 
-// edit takes acknowledgements for doubtful that the fault may have undone, and notes when messages come through again. What was
-// acknowledged long after the fault was so by the engine's successor, which must keep it.
+// edit marks acknowledgements that the fault may have undone as doubtful, and records when messages
+// come through again. The engine's successor made the acknowledgements long after the fault, and
+// must keep them.
 func (o *outage) edit(e checker.Event) checker.Event {
 	after := o.began[e.ID] > o.until.UnixMilli()
 	switch {
-	case e.Kind == checker.MaybeEnqueued && o.began[e.ID] == 0: // else another outage has made it doubtful
+	case e.Kind == checker.MaybeEnqueued && o.began[e.ID] == 0: // not from another outage
 		o.began[e.ID] = e.Clock
 	case e.Kind == checker.Enqueued && !after && o.doubt > 0 &&
 		e.Clock > o.from.Add(-o.doubt).UnixMilli() && e.Clock < o.until.Add(noting).UnixMilli():
@@ -49,17 +50,17 @@ func (o *outage) edit(e checker.Event) checker.Event {
 	return e
 }
 
-// resumed reports how long it took until a message came through that was enqueued after the fault.
+// resumed logs and checks the time from the fault until a later message came through.
 func (o *outage) resumed(t *testing.T) {
 	t.Helper()
 	if assert.NotZero(t, o.resume, "nothing was delivered that was enqueued after the fault") {
 		took := time.UnixMilli(o.resume).Sub(o.from)
 		t.Logf("resumed after %v", took)
-		assert.Less(t, took, 30*time.Second) // see what is logged: the machine may be busy
+		assert.Less(t, took, 30*time.Second) // the machine may be busy: see the log
 	}
 }
 
-// outages are faults that have come one after the other.
+// outages are successive faults.
 type outages []*outage
 
 func (os outages) edit(e checker.Event) checker.Event {
@@ -76,7 +77,8 @@ func (os outages) resumed(t *testing.T) {
 	}
 }
 
-// An enqueue is excused if any of the faults may have undone it, and none is for the sake of a fault after which nothing may be missing.
+// An enqueue may be lost if any of the faults may have undone it. A fault that must lose nothing
+// excuses none.
 func TestOutagesExcuse(t *testing.T) {
 	t.Parallel()
 	at := func(second int64) time.Time { return time.UnixMilli(1000 * second) }

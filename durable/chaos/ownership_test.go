@@ -14,12 +14,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
-// Consumers join and leave in good order while messages are delivered. Each message comes once.
+// Consumers join and leave gracefully while messages are delivered. Each message comes once.
 func TestConsumersJoinAndLeave(t *testing.T) {
 	brief(t)
 	t.Parallel()
@@ -40,11 +40,12 @@ func TestConsumersJoinAndLeave(t *testing.T) {
 	r.drained()
 	consumers[4].stop()
 	report := r.checkAll(messages, checker.Options{})
-	assert.Zero(t, report.Duplicates, "who leaves gives back what he has not begun, and finishes the rest")
+	assert.Zero(t, report.Duplicates, "a consumer that leaves gives back what has not begun, and finishes the rest")
 }
 
-// One consumer becomes five, and five become one, which was the last to come: the others leave in good order, or are killed. Each
-// partition is delivered again within two times the consumers' Membership, and in the end by one that is there.
+// One consumer becomes five, and five become one: the others leave gracefully, or are killed. Each
+// partition is delivered again within two times the consumers' Membership, and in the end by a
+// consumer that is there.
 func TestPartitionsChangeHands(t *testing.T) {
 	brief(t)
 	t.Parallel()
@@ -52,7 +53,8 @@ func TestPartitionsChangeHands(t *testing.T) {
 		t.Run(end.String(), func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t, redistest.Options{})
-			// A consumer whose lease ends early makes duplicates. One that is killed makes others wait for its leases.
+			// A consumer whose lease ends early causes duplicates. Others wait for the leases of a
+			// killed consumer.
 			visibility := 15 * time.Second
 			if end == syscall.SIGKILL {
 				visibility = 3 * time.Second
@@ -81,22 +83,22 @@ type owners struct {
 	*run
 	visibility time.Duration
 	consumers  []*child
-	joined     map[string]int // the number of each consumer, in the order in which they came, by its file of events
+	joined     map[string]int // the number of each consumer, by its file of events
 	changes    []change
 }
 
-// change is a moment from which the number of consumers is another.
+// change is a change of the number of consumers.
 type change struct {
 	at    time.Time
 	count int
 	there []int         // the numbers of the consumers
-	noted time.Duration // until the store knew as many
+	noted time.Duration // until the store knew them
 	until time.Time     // the next change comes later
 }
 
 const (
 	membership = time.Second
-	endless    = 1 << 30 // messages, until the producer is told to stop
+	endless    = 1 << 30 // messages; the producer is stopped
 )
 
 // join starts n consumers.
@@ -112,7 +114,7 @@ func (o *owners) join(n int) {
 	o.changed()
 }
 
-// leave ends the n consumers that have been there for longest.
+// leave ends the n oldest consumers.
 func (o *owners) leave(n int, end syscall.Signal) {
 	for _, c := range o.consumers[:n] {
 		c.signal(end)
@@ -125,7 +127,7 @@ func (o *owners) leave(n int, end syscall.Signal) {
 	}
 }
 
-// changed notes that there are other consumers than before.
+// changed records a change of the consumers.
 func (o *owners) changed() {
 	c := change{at: time.Now(), count: len(o.consumers)}
 	for _, consumer := range o.consumers {
@@ -134,8 +136,8 @@ func (o *owners) changed() {
 	o.changes = append(o.changes, c)
 }
 
-// settle waits until the store knows of so many consumers, they have had time to share the partitions, and those that are there have begun
-// messages of each partition that became due after that.
+// settle waits until the store knows the consumers, they have had time to share the partitions, and
+// they have begun messages of each partition that became due after that.
 func (o *owners) settle(client *redis.Client, members int64) {
 	o.t.Helper()
 	last := &o.changes[len(o.changes)-1]
@@ -161,7 +163,7 @@ func (o *owners) settle(client *redis.Client, members int64) {
 	last.until = time.Now()
 }
 
-// starts are the calls of handlers so far.
+// starts returns the calls of handlers so far.
 func (o *owners) starts() (starts []ownedStart) {
 	o.t.Helper()
 	due := map[string]int64{}
@@ -170,7 +172,7 @@ func (o *owners) starts() (starts []ownedStart) {
 		case checker.MaybeEnqueued:
 			due[e.ID] = e.Due
 		case checker.Started:
-			p := durable.PartitionOf(e.ID, partitions)
+			p := driver.PartitionOf(e.ID, partitions)
 			starts = append(starts, ownedStart{consumer: o.joined[file], partition: p, due: due[e.ID], clock: e.Clock})
 		}
 		return e
@@ -178,11 +180,11 @@ func (o *owners) starts() (starts []ownedStart) {
 	return starts
 }
 
-// check looks at what the consumers have noted.
+// check checks the events of the consumers.
 func (o *owners) check(crashes bool) {
 	o.t.Helper()
 	report := o.run.check(checker.Options{Crashes: crashes}, nil)
-	assert.GreaterOrEqual(o.t, report.Handled, report.Enqueued, "the producer was stopped, and does not know of its last ones")
+	assert.GreaterOrEqual(o.t, report.Handled, report.Enqueued, "the producer was stopped before it recorded its last enqueues")
 	if !crashes {
 		assert.Zero(o.t, report.Duplicates)
 	}
@@ -192,13 +194,15 @@ func (o *owners) check(crashes bool) {
 	}
 }
 
-// ownedStart is the call of a handler in a consumer, which is counted in the order of their starts.
+// ownedStart is the call of a handler in a consumer. Consumers are numbered in the order of their
+// starts.
 type ownedStart struct {
 	consumer, partition int
 	due, clock          int64 // in milliseconds
 }
 
-// checkChange looks at how long it took until each partition delivered messages that became due after a change.
+// checkChange checks the time until each partition delivered messages that became due after a
+// change.
 func (o *owners) checkChange(c change, starts []ownedStart) {
 	o.t.Helper()
 	first, last := map[int]int64{}, map[int]ownedStart{}
@@ -222,9 +226,9 @@ func (o *owners) checkChange(c change, starts []ownedStart) {
 		owner[p] = s.consumer
 	}
 	o.t.Logf("%d consumers: known after %v, all partitions deliver after %v, partitions are with consumers %v", c.count, c.noted, took, owner)
-	// Two times the membership, and room for a machine that does other things.
+	// Two times the membership, and a margin for a busy machine.
 	assert.Less(o.t, took, 2*membership+scaled(18*time.Second, 2*time.Second))
 	for p, consumer := range owner {
-		assert.Contains(o.t, c.there, consumer, "partition %d is with one who is there", p)
+		assert.Contains(o.t, c.there, consumer, "partition %d is with a consumer that is there", p)
 	}
 }

@@ -20,14 +20,14 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
 )
 
-// Cancel and Reschedule come about when the message fires. What is said to be cancelled is not run, and what is said to be rescheduled is not
-// run before its new time.
+// Cancel and Reschedule race the start of a message. A cancelled message does not run, and a
+// rescheduled message does not run before its new time.
 func TestCancelMeetsFire(t *testing.T) {
 	brief(t)
 	t.Parallel()
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
-		// A reply that is given up leaves open whether the message was cancelled.
+		// A call without a reply leaves open whether the message was cancelled.
 		raceAgainstFire(t, target{Redis: redistest.Start(t, redistest.Options{}).Addr(), ReadTimeout: time.Minute})
 	})
 	t.Run("file", func(t *testing.T) {
@@ -69,7 +69,7 @@ func raceAgainstFire(t *testing.T, tg target) {
 	assert.Equal(t, report.Enqueued, report.Cancelled+report.Handled)
 }
 
-// race enqueues a message and moves or cancels it about when it fires.
+// race enqueues a message, and reschedules or cancels it at about its due time.
 func race(ctx context.Context, q *durable.Queue, h *checker.History, id string) error {
 	delay := time.Duration(rand.IntN(20)) * time.Millisecond
 	due := func(d time.Duration) int64 { return int64(driver.InstantOf(time.Now()).Add(d)) - 1 }

@@ -25,47 +25,48 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// envRole has a [role] in JSON: the test binary plays it instead of running tests.
+// envRole names an environment variable with a [role] in JSON, which the test binary plays instead
+// of running tests.
 const envRole = "TIMINGWHEEL_CHAOS_ROLE"
 
-// role is what a child process does. It ends with its standard input, on which nothing is written.
+// role is the work of a child process. The process ends when its standard input is closed.
 type role struct {
 	Target target
 	Events string // the file of its events
-	Name   string // what ids begin with; two producers never have the same
+	Name   string // the prefix of ids, different for each producer
 
 	// A producer.
-	Messages int           // 0: it is none
+	Messages int           // to enqueue; 0: it is no producer
 	Batch    int           // messages in a call
 	MaxDelay time.Duration // delays are spread from 0 to this
 	Pace     time.Duration // the pause after each call
 
-	// CancelEvery makes the producer cancel one of so many of its messages at about their due times. 0: none. Consumers of these messages
-	// have the same Visibility.
+	// CancelEvery makes the producer cancel each CancelEvery-th message at about its due time; 0:
+	// none. Consumers of these messages have the same Visibility.
 	CancelEvery int
 
 	// A consumer.
 	Consume     bool
 	Concurrency int           // 0: 16
 	Handle      time.Duration // how long a handler takes
-	FailEvery   int           // one of so many first deliveries fails; 0: none
+	FailEvery   int           // each FailEvery-th first delivery fails; 0: none
 	Visibility  time.Duration
-	Membership  time.Duration // 0: what the queue makes of the visibility
+	Membership  time.Duration // 0: the default for the visibility
 	CrashAt     string        // "started" or "handled": it kills itself there, after CrashAfter others
 	CrashAfter  int
-	UntilEmpty  bool // it ends when all is produced and the queue is empty
+	UntilEmpty  bool // it ends when producers are done and the queue is empty
 }
 
-// target is a store that processes can open. One of the first fields is set.
+// target is a store that processes open. One of the first fields is set.
 type target struct {
 	Redis    string   // address of a server
 	Sentinel []string // addresses of sentinels
-	Master   string   // the name that they know the master by
+	Master   string   // the name of the master
 	Cluster  []string // addresses of nodes
 	File     string   // path of a file
 
 	Queue       string        // its name; empty: "chaos"
-	Reload      time.Duration // how often a client of a cluster asks who has which slots; 0: as often as it does by itself
+	Reload      time.Duration // how often a client of a cluster reloads slots; 0: its default
 	ReadTimeout time.Duration // how long a client waits for a reply; 0: two seconds
 }
 
@@ -89,7 +90,7 @@ func (tg target) open() (durable.Store, error) {
 	return redisstore.New(client, redisstore.Options{AllowLossOnCrash: true})
 }
 
-// partitions of the queues of these tests.
+// partitions is the number of partitions of the queues of these tests.
 const partitions = 4
 
 func (tg target) openQueue(ctx context.Context, onError func(error)) (*durable.Queue, durable.Store, error) {
@@ -116,7 +117,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// runTests runs many tests at once, unless told otherwise: mostly they wait. The long version measures too, so it runs one after the other.
+// runTests runs many tests at once, because they mostly wait, unless -parallel is given. The long
+// version also measures, so it runs them one after the other.
 func runTests(m *testing.M) int {
 	flag.Parse()
 	given := false
@@ -129,7 +131,7 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-// play plays the role until it has done its work, or is told to end.
+// play plays the role until its work is done or a signal ends it.
 func (r *role) play() error {
 	ctx, end := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer end()
@@ -172,7 +174,7 @@ func (r *role) play() error {
 	return err
 }
 
-// target opens the queue, again and again while the store cannot be reached.
+// target opens the queue. It tries again while the store cannot be reached.
 func (r *role) target(ctx context.Context) (q *durable.Queue, s durable.Store, err error) {
 	for range 100 {
 		q, s, err = r.Target.openQueue(ctx, func(err error) { fmt.Fprintln(os.Stderr, r.Name, err) })
@@ -184,7 +186,7 @@ func (r *role) target(ctx context.Context) (q *durable.Queue, s durable.Store, e
 	return nil, nil, err
 }
 
-// waitEmpty waits until the queue has nothing left to deliver, or ctx ends.
+// waitEmpty waits until the queue has no message to deliver, or ctx ends.
 func waitEmpty(ctx context.Context, q *durable.Queue) error {
 	for ctx.Err() == nil {
 		s, err := q.Stats(ctx)

@@ -18,8 +18,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/checker"
 )
 
-// produce enqueues the messages of the role. Each is recorded as perhaps enqueued before the call, as the process may be killed before it can
-// record that the call has succeeded. The events tell when it began, and when it had succeeded.
+// produce enqueues the messages of the role. It records each message as perhaps enqueued before the
+// call, because the process may be killed before it records the success. The events have the times
+// of both.
 func (r *role) produce(ctx context.Context, q *durable.Queue, events checker.Recorder) error {
 	var cancels sync.WaitGroup
 	defer cancels.Wait()
@@ -55,13 +56,13 @@ func (r *role) produce(ctx context.Context, q *durable.Queue, events checker.Rec
 	return nil
 }
 
-// enqueue enqueues a batch. The queue itself tries again where the store cannot be reached.
+// enqueue enqueues a batch. The queue tries again while the store cannot be reached.
 func (r *role) enqueue(ctx context.Context, q *durable.Queue, events checker.Recorder, batch []durable.Message, maybe []checker.Event) error {
 	_, err := q.EnqueueBatch(ctx, batch)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil || errors.Is(err, durable.ErrUnavailable):
-		return nil // they stay what may be there
+		return nil // the messages stay perhaps enqueued
 	default:
 		return err
 	}
@@ -73,8 +74,8 @@ func (r *role) enqueue(ctx context.Context, q *durable.Queue, events checker.Rec
 	return events.Record(done...)
 }
 
-// cancel cancels a message at about its due time, which is not before due. That is recorded before the call too, as this process may be
-// killed during it.
+// cancel cancels a message at about its due time, which is not before due. It also records the call
+// before making it, because the process may be killed during the call.
 func (r *role) cancel(ctx context.Context, q *durable.Queue, events checker.Recorder, id string, due time.Time) error {
 	time.Sleep(time.Until(due) - 5*time.Millisecond + rand.N(15*time.Millisecond))
 	if err := events.Record(checker.Event{Kind: checker.MaybeCancelled, ID: id}); err != nil {
@@ -90,7 +91,7 @@ func (r *role) cancel(ctx context.Context, q *durable.Queue, events checker.Reco
 	case result != durable.Cancelled:
 		return events.Record(checker.Event{Kind: checker.Kept, ID: id})
 	case now.Sub(due) >= r.Visibility:
-		return nil // a consumer may have handled the message and been killed, and its lease may have ended
+		return nil // a killed consumer may have handled the message, and its lease may have ended
 	}
 	return events.Record(checker.Event{Kind: checker.Cancelled, ID: id, Clock: now.UnixMilli()})
 }
@@ -101,9 +102,9 @@ func (r *role) consume(ctx context.Context, q *durable.Queue, events checker.Rec
 	return q.Consume(ctx, func(ctx context.Context, d *durable.Delivery) error {
 		e := checker.Event{
 			Kind: checker.Started, ID: d.ID, Token: d.Token, Attempt: d.Attempts + 1,
-			Clock: time.Now().UnixMilli(), // that of the store, as all run on one machine
+			Clock: time.Now().UnixMilli(), // the store runs on the same machine
 		}
-		if ctx.Err() != nil { // the process has slept since the message began, and others may have it by now
+		if ctx.Err() != nil { // the process has slept; another consumer may have the message
 			return context.Cause(ctx)
 		}
 		n := int(count.Add(1))
@@ -123,12 +124,12 @@ func (r *role) consume(ctx context.Context, q *durable.Queue, events checker.Rec
 	}, durable.ConsumerOptions{
 		Concurrency: cmp.Or(r.Concurrency, 16), Visibility: r.Visibility, Membership: r.Membership,
 		Backoff: durable.Exponential(50*time.Millisecond, time.Second),
-		// Tests that crash at one point would make dead letters of what is simply unlucky.
+		// Messages that are often in flight at a crash must not become dead letters.
 		MaxCrashes: 1000,
 	})
 }
 
-// crash ends the process at a point, without a chance to do anything.
+// crash kills the process at a point.
 func (r *role) crash(point string, n int) {
 	if r.CrashAt != point || n <= r.CrashAfter {
 		return

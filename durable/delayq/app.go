@@ -23,22 +23,25 @@ import (
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	screen         screen // that stdout is
+	screen         screen // of stdout
 	open           func(url string) (durable.Store, func() error, error)
-	patience       time.Duration // after which it is said what is waited for
+	openSafe       func(url string) (durable.Store, func() error, error) // refuses servers that may lose messages
+	patience       time.Duration                                         // after Ctrl-C, until the user is told what delays the end
 	children       children
 	complaints     complaints
 
 	store, queue string
 	partitions   int
 	json         bool
-	drops        bool // dead letters beyond the default bounds, as a consumer does
+	drops        bool // drop dead letters beyond the default bounds, as a consumer does
 }
 
-// maxBody is the largest body that a queue may be made for, so that none is refused here that others have accepted.
+// maxBody is the largest body that any queue accepts, so delayq refuses none that a producer may
+// enqueue.
 const maxBody = 64 << 20
 
-// The bounds of dead letters where a command only looks into a queue: its consumers say what is too many, too large or too old.
+// The bounds of dead letters for commands that are no consumers. They drop nothing: the consumers
+// of the queue set its bounds.
 const (
 	keepDead  = 1 << 30
 	keepBytes = 1 << 60
@@ -46,13 +49,15 @@ const (
 )
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
-	a := &app{stdin: stdin, stdout: &lockedWriter{w: stdout}, stderr: &lockedWriter{w: stderr}, screen: screenOf(stdout), open: storeurl.Open,
-		patience: time.Second}
+	a := &app{
+		stdin: stdin, stdout: &lockedWriter{w: stdout}, stderr: &lockedWriter{w: stderr},
+		screen: screenOf(stdout), open: storeurl.Open, openSafe: storeurl.OpenSafe, patience: time.Second,
+	}
 	a.complaints.w = a.stderr
 	return a
 }
 
-// run reads the command line and does what it says.
+// run executes a command line.
 func (a *app) run(ctx context.Context, args []string) error {
 	help := &remembering{w: a.stdout}
 	root := &cli.Command{
@@ -71,7 +76,7 @@ func (a *app) run(ctx context.Context, args []string) error {
 	}
 	prepare(root)
 	err := root.Run(ctx, args)
-	if err == nil && help.failed != nil && !errors.Is(help.failed, syscall.EPIPE) { // head has seen enough
+	if err == nil && help.failed != nil && !errors.Is(help.failed, syscall.EPIPE) { // as head closes it
 		err = fmt.Errorf("print the help: %w", help.failed)
 	}
 	return err
@@ -79,12 +84,16 @@ func (a *app) run(ctx context.Context, args []string) error {
 
 func (a *app) globals() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "store", Usage: "keep the queue in the store of this `URL`", Value: "file:delayq.db", Destination: &a.store,
-			Sources: cli.EnvVars("DELAYQ_STORE")},
-		&cli.StringFlag{Name: "queue", Usage: "work on the queue of this `name`", Value: "default", Destination: &a.queue,
-			Sources: cli.EnvVars("DELAYQ_QUEUE")},
-		option("partitions", "make a new queue with `N` partitions, or make sure that it has as many; 0 takes what is there, or 8",
-			number(&a.partitions, 0, durable.MaxPartitions)),
+		&cli.StringFlag{
+			Name: "store", Usage: "use the store with this `URL`", Value: "file:delayq.db",
+			Destination: &a.store, Sources: cli.EnvVars("DELAYQ_STORE"),
+		},
+		&cli.StringFlag{
+			Name: "queue", Usage: "use the queue with this `name`", Value: "default",
+			Destination: &a.queue, Sources: cli.EnvVars("DELAYQ_QUEUE"),
+		},
+		option("partitions", "make a new queue with `N` partitions, and refuse a queue with another number; "+
+			"0 accepts any number, and makes a new queue with 8", number(&a.partitions, 0, durable.MaxPartitions)),
 		flag("json", "print JSON, one object in each line", &a.json),
 	}
 }
@@ -92,11 +101,13 @@ func (a *app) globals() []cli.Flag {
 func (a *app) commands() []*cli.Command {
 	return []*cli.Command{
 		a.enqueueCommand(), a.takeCommand(), a.consumeCommand(), a.watchCommand(), a.inspectCommand(), a.listCommand(),
-		a.cancelCommand(), a.rescheduleCommand(), a.deadCommand(), a.auditCommand(), a.backupCommand(), a.compactCommand(),
+		a.cancelCommand(), a.rescheduleCommand(), a.deadCommand(),
+		a.consumersCommand(), a.pauseCommand(), a.resumeCommand(), a.healthCommand(),
+		a.auditCommand(), a.backupCommand(), a.compactCommand(),
 	}
 }
 
-// prepare lets errors of all commands be returned, with a hint at the help.
+// prepare makes all commands return errors of usage with a hint at their help.
 func prepare(cmd *cli.Command) {
 	cmd.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error { return usage(cmd, "%v", err) }
 	for _, c := range cmd.Commands {
@@ -104,7 +115,7 @@ func prepare(cmd *cli.Command) {
 	}
 }
 
-// noCommand is the action of a command that only has others.
+// noCommand is the action of a command that has only subcommands.
 func noCommand(_ context.Context, cmd *cli.Command) error {
 	switch {
 	case !cmd.Args().Present() && cmd == cmd.Root():
@@ -126,11 +137,12 @@ type session struct {
 	name  string
 }
 
-// closeTime bounds how long a queue may take to close. What a consumer has to acknowledge is waited for before, for as long as
-// durable.Options.RetryFor where the store does not answer.
+// closeTime bounds how long a queue may take to close. Before that, a consumer waits for its
+// acknowledgements, for up to durable.Options.RetryFor if the store does not answer.
 const closeTime = 10 * time.Second
 
-// with opens the queue for f, of which it is closed afterwards: what was claimed and has not begun is given back.
+// with opens the queue, calls f and closes the queue. Closing gives back messages that were claimed
+// and have not begun.
 func (a *app) with(ctx context.Context, f func(s *session) error) error {
 	if err := a.mustExist(); err != nil {
 		return err
@@ -138,7 +150,7 @@ func (a *app) with(ctx context.Context, f func(s *session) error) error {
 	return a.make(ctx, f)
 }
 
-// make is with for commands that may make the file of a store.
+// make is like with, and makes the file of a store if it does not exist.
 func (a *app) make(ctx context.Context, f func(s *session) error) (err error) {
 	if err := a.check(); err != nil {
 		return err
@@ -149,7 +161,10 @@ func (a *app) make(ctx context.Context, f func(s *session) error) (err error) {
 		return explain(err)
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
-	o := durable.Options{Queue: a.queue, Partitions: a.partitions, MaxBody: maxBody, OnError: a.complaints.add, Logger: slog.New(slog.DiscardHandler)}
+	o := durable.Options{
+		Queue: a.queue, Partitions: a.partitions, MaxBody: maxBody,
+		OnError: a.complaints.add, Logger: slog.New(slog.DiscardHandler),
+	}
 	if !a.drops {
 		o.DeadLimit, o.DeadBytes, o.DeadAge = keepDead, keepBytes, keepAge
 	}
@@ -165,8 +180,8 @@ func (a *app) make(ctx context.Context, f func(s *session) error) (err error) {
 	return explain(f(&session{q, store, a.queue}))
 }
 
-// check refuses names that no store has to be opened for. An empty name of a queue would be the default one to some calls
-// of package durable, and be refused by others.
+// check refuses invalid names before a store is opened. It refuses an empty name of a queue, which
+// durable.Open would take for the default name.
 func (a *app) check() error {
 	if err := storeurl.Check(a.store); err != nil {
 		return err
@@ -174,7 +189,8 @@ func (a *app) check() error {
 	return driver.Config{Queue: a.queue, DeadLimit: keepDead, DeadBytes: keepBytes, DeadAge: keepAge}.Check()
 }
 
-// explainWaiting says after Ctrl-C what is waited for, until the function is called that it returns. Where commands run, consume says that.
+// explainWaiting tells the user after Ctrl-C that the store delays the end, until the returned
+// function is called. While commands run, consume tells the user about them instead.
 func (a *app) explainWaiting(ctx context.Context) (end func()) {
 	ended, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -201,7 +217,7 @@ func (a *app) explainWaiting(ctx context.Context) (end func()) {
 	}
 }
 
-// mustExist refuses a file that is not there: a command that only finds something in it would make an empty one, and a
+// mustExist refuses a file that does not exist. Opening the store would make an empty file, and a
 // wrong path would look like an empty queue.
 func (a *app) mustExist() error {
 	path, ok := storeurl.Path(a.store)
@@ -209,22 +225,22 @@ func (a *app) mustExist() error {
 		return nil
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("store %q: there is no such file; delayq enqueue makes one, other commands do not: %w", a.store, err)
+		return fmt.Errorf("store %q: there is no such file; only delayq enqueue makes one: %w", a.store, err)
 	}
 	return nil
 }
 
-// explain adds to an error what a user of the program can do.
+// explain adds to an error what the user can do about it.
 func explain(err error) error {
 	hint := ""
 	switch {
 	case errors.Is(err, durable.ErrLocked):
-		hint = "the process that has the file open serves it to no other. End that process, open the file there with " +
-			"boltstore.Options.Socket, or keep the queue on Redis, which many share"
+		hint = "another process has the file open and offers no socket. End that process, open the file there with " +
+			"boltstore.Options.Socket, or keep the queue on Redis, which many processes share"
 	case errors.Is(err, durable.ErrPartitions):
-		hint = "leave out -partitions to take what is there"
+		hint = "leave out -partitions to accept the number of the queue"
 	case errors.Is(err, durable.ErrUnsafe):
-		hint = "messages could be lost, so the queue is not used"
+		hint = "messages could be lost, so delayq does not use the queue"
 	default:
 		return err
 	}

@@ -39,7 +39,7 @@ type result struct {
 	err            error
 }
 
-// patience is far longer than any command of the tests takes.
+// patience is far longer than any command of the tests.
 const patience = 2 * time.Minute
 
 // runIn runs the program with an input.
@@ -53,7 +53,7 @@ func (d tester) runIn(stdin string, args ...string) result {
 	return result{stdout.String(), stderr.String(), err}
 }
 
-// ok runs the program, which must succeed, and returns what it prints.
+// ok runs the program, which must succeed, and returns its output.
 func (d tester) ok(args ...string) string {
 	d.t.Helper()
 	r := d.runIn("", args...)
@@ -61,7 +61,7 @@ func (d tester) ok(args ...string) string {
 	return r.stdout
 }
 
-// fails runs the program, which must fail with these words.
+// fails runs the program, which must fail with an error that has these words.
 func (d tester) fails(args []string, words ...string) error {
 	d.t.Helper()
 	r := d.runIn("", args...)
@@ -121,6 +121,7 @@ func TestHelp_Examples(t *testing.T) {
 	helps := []string{
 		rootHelp, enqueueHelp, takeHelp, consumeHelp, watchHelp, inspectHelp,
 		listHelp, cancelHelp, rescheduleHelp, deadHelp, auditHelp,
+		consumersHelp, pauseHelp, resumeHelp, healthHelp,
 	}
 	n := 0
 	for _, help := range helps {
@@ -140,7 +141,7 @@ func TestHelp_Examples(t *testing.T) {
 	assert.Greater(t, n, 30)
 }
 
-// example splits a line of the shell as far as examples need it.
+// example splits a line of the shell. It understands what the examples use.
 func example(line string) []string {
 	line, _, _ = strings.Cut(line, " < ")
 	line, _, _ = strings.Cut(line, " > ")
@@ -157,15 +158,16 @@ func example(line string) []string {
 
 var errNoStore = io.ErrNoProgress
 
-// onNothing runs the program where no store can be opened.
+// onNothing runs the program with stores that cannot be opened.
 func onNothing(t *testing.T, args ...string) error {
 	a := newApp(strings.NewReader(""), io.Discard, io.Discard)
 	a.open = func(string) (durable.Store, func() error, error) { return nil, nil, errNoStore }
+	a.openSafe = a.open
 	err := a.run(t.Context(), append([]string{"delayq", "-store", "memory:"}, args...))
 	return err
 }
 
-// refusals are command lines that must be refused, and what the message must name.
+// refusals are command lines that must be refused, with words of the error.
 var refusals = []struct {
 	args string
 	want []string
@@ -213,6 +215,16 @@ var refusals = []struct {
 	{"dead replay", []string{"-all"}},
 	{"dead purge", []string{"-all"}},
 	{"dead purge a -all", []string{`"a"`, "not both"}},
+	{"dead purge a -reason x", []string{`"a"`, "not both"}},
+	{"dead replay -reason=", []string{"-reason"}},
+	{"dead replay a -rate 5", []string{"-rate 5", "-since"}},
+	{"dead replay -all -rate -1", []string{`"-1"`, "0 to 100000"}},
+	{"dead replay -all -rate NaN", []string{`"NaN"`, "0 to 100000"}},
+	{"dead purge -since yesterday", []string{`"yesterday"`, "90m"}},
+	{"cancel a -header b=c", []string{`"a"`, "not both"}},
+	{"cancel -header b", []string{`"b"`, "key=value"}},
+	{"cancel -header =b", []string{`"=b"`, "key=value"}},
+	{"cancel -header b=c -header b=d", []string{`"b=d"`, "different keys"}},
 	{"audit extra", []string{`"extra"`}},
 }
 
@@ -279,7 +291,7 @@ func TestRun_Environment(t *testing.T) {
 	require.ErrorIs(t, d.fails([]string{"-queue", "default", "inspect", "a"}), durable.ErrNotFound)
 }
 
-// onMemory runs the program on a store in memory, which goes on after it.
+// onMemory runs the program on a memory store and leaves the store open.
 func onMemory(ctx context.Context, store *memstore.Store, stdout, stderr io.Writer, args ...string) error {
 	a := newApp(strings.NewReader(""), stdout, stderr)
 	a.open = func(string) (durable.Store, func() error, error) { return store, func() error { return nil }, nil }
@@ -296,8 +308,8 @@ func TestHelp_Unprintable(t *testing.T) {
 	}
 }
 
-// TestRun_SaysWhatIsWaitedFor has a store that does not close until somebody is told so.
-func TestRun_SaysWhatIsWaitedFor(t *testing.T) {
+// TestRun_ReportsTheWaitForTheStore has a store that does not close before the user is told about it.
+func TestRun_ReportsTheWaitForTheStore(t *testing.T) {
 	t.Parallel()
 	told := make(chan struct{})
 	var stderr bytes.Buffer
@@ -312,7 +324,7 @@ func TestRun_SaysWhatIsWaitedFor(t *testing.T) {
 			case <-told:
 				return nil
 			case <-time.After(patience):
-				return errors.New("nobody is told")
+				return errors.New("the user is not told")
 			}
 		}, nil
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -11,10 +12,19 @@ import (
 )
 
 func (a *app) cancelCommand() *cli.Command {
+	var headers map[string]string
 	return &cli.Command{
-		Name: "cancel", Usage: "take messages out of the queue that have not begun", ArgsUsage: "ID...", Description: cancelHelp,
+		Name: "cancel", Usage: "take messages out of the queue that have not begun", ArgsUsage: "ID... or -header key=value",
+		Description: cancelHelp,
+		Flags:       []cli.Flag{option("header", "cancel the messages with this `header`", header(&headers))},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := arguments(cmd, 1, math.MaxInt, "the ids of messages are accepted"); err != nil {
+			if len(headers) > 0 {
+				if err := arguments(cmd, 0, 0, "ids or -header, not both, are accepted"); err != nil {
+					return err
+				}
+				return a.with(ctx, func(s *session) error { return a.cancelMatching(ctx, s, headers) })
+			}
+			if err := arguments(cmd, 1, math.MaxInt, "the ids of messages, or -header, are accepted"); err != nil {
 				return err
 			}
 			return a.with(ctx, func(s *session) error {
@@ -25,6 +35,18 @@ func (a *app) cancelCommand() *cli.Command {
 			})
 		},
 	}
+}
+
+// cancelMatching fails if messages are left that match, or that may.
+func (a *app) cancelMatching(ctx context.Context, s *session, headers map[string]string) error {
+	r, err := s.CancelMatching(ctx, headers)
+	if r.Firing > 0 {
+		err = errors.Join(err, fmt.Errorf("%d messages with these headers are being delivered; they come again if that fails", r.Firing))
+	}
+	if a.json {
+		return errors.Join(a.printJSON(map[string]int{"cancelled": r.Cancelled, "delivering": r.Firing, "unreadable": r.Unreadable}), err)
+	}
+	return errors.Join(a.print(fmt.Sprintf("%d messages cancelled", r.Cancelled)), err)
 }
 
 func (a *app) rescheduleCommand() *cli.Command {
@@ -71,8 +93,8 @@ func resultName(r durable.Result) string {
 	return "not there"
 }
 
-// changeAll changes one message after the other and prints what became of each. It is an error if not all were changed, and if
-// one fails the others are left alone.
+// changeAll changes messages one after the other and prints the result of each. It returns an error
+// unless all were changed. It stops at the first call that fails.
 func (a *app) changeAll(ids []string, done string, change func(id string) (result string, ok bool, err error)) error {
 	changed := 0
 	for _, id := range ids {

@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// children are the commands that run. They do not get the signals of the terminal, which would end them with the first Ctrl-C.
+// children are the running commands. They do not get the signals of the terminal, so the first
+// Ctrl-C does not end them.
 type children struct {
 	mu     sync.Mutex
 	all    map[*exec.Cmd]struct{}
@@ -15,7 +16,7 @@ type children struct {
 
 var errKilled = errors.New("the program is ended")
 
-// run starts a command, made with a context, and waits for it. It is errKilled where kill has ended it.
+// run starts a command, made with a context, and waits for it. It returns errKilled after kill.
 func (c *children) run(cmd *exec.Cmd) error {
 	detach(cmd)
 	cmd.Cancel = func() error { return killAll(cmd) }
@@ -54,7 +55,7 @@ func (c *children) count() int {
 	return len(c.all)
 }
 
-// kill ends them all, and lets no other begin.
+// kill ends all commands and prevents further ones.
 func (c *children) kill() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

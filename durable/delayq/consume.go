@@ -31,7 +31,7 @@ func (a *app) consumeCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "exec", Usage: "run this `command` by the shell, with the body on stdin", Destination: &o.exec},
 			option("concurrency", "run up to `N` commands at the same time", number(&o.concurrency, 1, 4096)),
-			option("visibility", "let others have a message this `time` after this process has crashed",
+			option("visibility", "release a message this `time` after a crash of this process",
 				span(&o.visibility, 100*time.Millisecond)),
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
@@ -47,7 +47,8 @@ func (a *app) consumeCommand() *cli.Command {
 	}
 }
 
-// consume runs the command for messages until ctx ends, or the command turns out not to be one, or its output cannot be printed.
+// consume runs the command for messages. It ends with ctx, or if the command cannot be run, or if
+// its output cannot be printed.
 func (a *app) consume(ctx context.Context, s *session, o consumeOptions) error {
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -59,7 +60,7 @@ func (a *app) consume(ctx context.Context, s *session, o consumeOptions) error {
 	r := &runner{app: a, options: o, stop: stop}
 	err := s.Consume(running, r.handle, durable.ConsumerOptions{
 		Concurrency: o.concurrency, Visibility: o.visibility,
-		Grace: math.MaxInt64, // commands are waited for, until a second Ctrl-C
+		Grace: math.MaxInt64, // Consume waits for running commands, until a second Ctrl-C
 	})
 	if cause := context.Cause(running); err == nil && ctx.Err() == nil {
 		err = cause // the runner has stopped it
@@ -76,12 +77,13 @@ type runner struct {
 	succeeded, failed atomic.Int64
 }
 
-// commandGrace is how long a command's output is waited for when it has ended, which something in the background may hold open.
+// commandGrace bounds the wait for the output of a command that has ended: a process that the
+// command left in the background may hold the output open.
 const commandGrace = 5 * time.Second
 
 var errNoCommand = errors.New("the command cannot be run")
 
-// handle acks a message for which the command exits with 0.
+// handle acknowledges the message if the command exits with 0.
 func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 	argv := shell(r.options.exec)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
@@ -91,7 +93,7 @@ func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 	cmd.WaitDelay = commandGrace
 	err := r.app.children.run(cmd)
 	if errors.Is(err, errKilled) {
-		<-ctx.Done() // the process is about to exit; the message has not failed, so nothing is said of it
+		<-ctx.Done() // the process is about to exit; the message has not failed
 		return err
 	}
 	stdout.close()
@@ -101,7 +103,8 @@ func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 	}
 	if stdout.failed != nil {
 		err = fmt.Errorf("its output cannot be printed: %w", stdout.failed)
-		r.stop(fmt.Errorf("%w: message %q is tried again later", err, d.ID)) // nor could that of the others
+		// Other outputs would fail as well.
+		r.stop(fmt.Errorf("%w: message %q is tried again later", err, d.ID))
 	}
 	if err == nil {
 		r.succeeded.Add(1)
@@ -116,7 +119,7 @@ func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 	return err
 }
 
-// environment tells the command about its message.
+// environment returns the variables that describe the message to the command.
 func (r *runner) environment(d *durable.Delivery) []string {
 	return []string{
 		"DELAYQ_ID=" + d.ID,
@@ -127,8 +130,8 @@ func (r *runner) environment(d *durable.Delivery) []string {
 	}
 }
 
-// stopIfUseless ends the consumer where the shell does not find the command, and it has never worked: it would use up the
-// attempts of all messages.
+// stopIfUseless ends the consumer if the shell does not find the command and no run has succeeded.
+// Otherwise the consumer would use up the attempts of all messages.
 func (r *runner) stopIfUseless(err error) {
 	const cannotRun, notFound = 126, 127 // exit codes of shells
 	var exit *exec.ExitError

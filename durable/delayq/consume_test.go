@@ -26,7 +26,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// ctrlC is a writer that ends a context when so many lines and these words have come. It may end it more than once.
+// ctrlC is a writer that calls end after some lines and words were written, perhaps more than once.
 type ctrlC struct {
 	mu    sync.Mutex
 	buf   bytes.Buffer
@@ -45,7 +45,8 @@ func (c *ctrlC) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// until runs the program until it has printed so many lines, to stdout or to stderr. Then it gets a Ctrl-C. Any goroutine may call it.
+// until runs the program, and sends a Ctrl-C after some lines on stdout or stderr. Any goroutine
+// may call it.
 func (d tester) until(lines int, onStderr bool, args ...string) result {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), patience)
@@ -80,7 +81,7 @@ func TestConsume(t *testing.T) {
 	assert.EqualValues(t, 1, c.Scheduled)
 }
 
-// TestConsume_Redis has two processes, as it were, at one queue.
+// TestConsume_Redis runs the program twice at the same time on one queue.
 func TestConsume_Redis(t *testing.T) {
 	t.Parallel()
 	d := tester{t, "redis://" + miniredis.RunT(t).Addr()}
@@ -100,7 +101,8 @@ func TestConsume_Redis(t *testing.T) {
 
 const waiting = "waiting for 1 commands"
 
-// untilTold returns a line of the shell that goes on when the program has told the writer that it waits, however late that is.
+// untilTold returns a command that ends after the program has written to the returned writer that
+// it waits.
 func untilTold(t *testing.T) (line string, stderr *ctrlC) {
 	t.Helper()
 	told := filepath.Join(t.TempDir(), "told")
@@ -120,14 +122,14 @@ func TestConsume_CtrlC(t *testing.T) {
 	command := `echo begun; ` + wait + `; echo "$DELAYQ_ID" >> '` + done + `'`
 	err := run(ctx, []string{"delayq", "-store", d.store, "consume", "-exec", command}, nil, &ctrlC{lines: 1, end: cancel}, stderr)
 	require.NoError(t, err)
-	require.ErrorIs(t, ctx.Err(), context.Canceled, "what the command writes comes while it runs")
+	require.ErrorIs(t, ctx.Err(), context.Canceled, "output is printed while the command runs")
 	assert.Contains(t, stderr.buf.String(), waiting)
 	finished, err := os.ReadFile(done)
-	require.NoError(t, err, "the command that ran has ended by itself")
+	require.NoError(t, err, "the running command has ended by itself")
 	n := int64(strings.Count(string(finished), "\n"))
 	c := d.counts()
 	assert.EqualValues(t, n, c.Acked)
-	assert.Equal(t, 50-n, c.Scheduled, "what had not begun is given back")
+	assert.Equal(t, 50-n, c.Scheduled, "messages that had not begun are given back")
 	assert.Zero(t, c.InFlight)
 	assert.Zero(t, c.Retried)
 }
@@ -154,7 +156,7 @@ func TestConsume_NoSuchCommand(t *testing.T) {
 	require.ErrorIs(t, err, errNoCommand)
 	c := d.counts()
 	assert.EqualValues(t, 30, c.Scheduled)
-	assert.Less(t, c.Retried, uint64(30), "it has ended long before all of them were tried")
+	assert.Less(t, c.Retried, uint64(30), "consume ends long before all messages were tried")
 }
 
 func TestConsume_Unprintable(t *testing.T) {
@@ -191,7 +193,7 @@ func TestConsume_BackgroundOutput(t *testing.T) {
 	cmd.Stdout, cmd.WaitDelay = &out, commandGrace
 	require.ErrorIs(t, c.run(cmd), exec.ErrWaitDelay)
 	assert.Equal(t, "up\n", out.String())
-	require.NoError(t, killAll(cmd), "what it has left in the background")
+	require.NoError(t, killAll(cmd), "the process in the background")
 }
 
 func TestChildren_Kill(t *testing.T) {
@@ -206,7 +208,7 @@ func TestChildren_Kill(t *testing.T) {
 	require.ErrorIs(t, c.run(exec.CommandContext(t.Context(), "true")), errKilled)
 }
 
-// TestMain lets the test binary be the program, for tests with signals.
+// TestMain is the program if the test binary is started as that, for tests with signals.
 func TestMain(m *testing.M) {
 	if os.Getenv("DELAYQ_TEST_MAIN") != "" {
 		main()
@@ -235,7 +237,7 @@ func (d tester) process(stdout, stderr io.Writer, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// begun starts a process and returns when it has written some lines to stdout.
+// begun starts a process, and returns after it has written some lines to stdout.
 func (d tester) begun(lines int, stderr io.Writer, args ...string) *exec.Cmd {
 	d.t.Helper()
 	begun, cancel := context.WithTimeout(d.t.Context(), patience)
@@ -246,7 +248,8 @@ func (d tester) begun(lines int, stderr io.Writer, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// crashed is a tester on a copy of the file, which is what a crash of the process at work on it would leave.
+// crashed returns a tester on a copy of the file, as a crash of the process that uses it would
+// leave it.
 func (d tester) crashed() tester {
 	d.t.Helper()
 	content, err := os.ReadFile(strings.TrimPrefix(d.store, "file:"))
@@ -262,7 +265,7 @@ func TestProcess_CtrlC(t *testing.T) {
 	told, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := d.begun(1, &ctrlC{words: waiting, end: cancel}, "consume", "-exec", "echo begun; sleep 600")
-	for d.crashed().message("a").Crashes == 0 { // that it has begun is written behind, and would not count yet
+	for d.crashed().message("a").Crashes == 0 { // the beginning is written to the file asynchronously
 		require.NoError(t, told.Err())
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -298,7 +301,8 @@ func TestProcess_Terminated(t *testing.T) {
 	assert.Equal(t, exitWrong, failed.ProcessState.ExitCode())
 }
 
-// TestConsume_UnprintableErrors has a stderr that cannot be written, such as one on a full disk. The commands have done their work.
+// TestConsume_UnprintableErrors has a stderr that cannot be written, as on a full disk. The
+// commands have succeeded all the same.
 func TestConsume_UnprintableErrors(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-n", "3", "-body", "x", "-max-attempts", "1")
@@ -312,11 +316,11 @@ func TestConsume_UnprintableErrors(t *testing.T) {
 	assert.Zero(t, c.Dead)
 }
 
-// TestProcess_Hangup closes the terminal, as it were, of which the shell and the system tell: the command that runs may end, and is
-// not left behind.
+// TestProcess_Hangup sends the two signals of a closed terminal, from the shell and from the
+// system. The running command may end, and no process is left.
 func TestProcess_Hangup(t *testing.T) {
 	caught := make(chan os.Signal, 1)
-	signal.Notify(caught, syscall.SIGHUP) // under nohup it is ignored, and would be in the process too, but what is caught is not handed down
+	signal.Notify(caught, syscall.SIGHUP) // a child inherits an ignored signal, as under nohup, but not a caught one
 	defer signal.Stop(caught)
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
@@ -328,8 +332,8 @@ func TestProcess_Hangup(t *testing.T) {
 	assert.EqualValues(t, 1, d.counts().Acked)
 }
 
-// TestConsume_SaysFirstWhatRuns has a command that runs for longer than the patience lasts.
-func TestConsume_SaysFirstWhatRuns(t *testing.T) {
+// TestConsume_ReportsRunningCommandsFirst has a command that runs for longer than the patience.
+func TestConsume_ReportsRunningCommandsFirst(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(memstore.Options{})
 	require.NoError(t, onMemory(t.Context(), store, io.Discard, io.Discard, "enqueue", "-body", "x"))

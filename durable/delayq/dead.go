@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"time"
+	"strconv"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/urfave/cli/v3"
@@ -34,40 +34,61 @@ func (a *app) deadListCommand() *cli.Command {
 	}
 }
 
+// selection selects the dead letters to replay or purge, in place of ids.
+type selection struct {
+	all    bool
+	filter durable.DeadFilter
+}
+
+func (s *selection) flags(verb string) []cli.Flag {
+	return []cli.Flag{
+		flag("all", verb+" all dead letters of the queue", &s.all),
+		&cli.StringFlag{Name: "reason", Usage: verb + " letters whose last error contains this `text`", Destination: &s.filter.Reason},
+		option("since", verb+" letters that died at this `time` or later", past(&s.filter.Since)),
+		option("until", verb+" letters that died before this `time`", past(&s.filter.Until)),
+	}
+}
+
+func (s *selection) given() bool { return s.all || s.filter != durable.DeadFilter{} }
+
 func (a *app) replayCommand() *cli.Command {
-	var all bool
-	var delay time.Duration
+	var which selection
+	var o durable.ReplayOptions
 	return &cli.Command{
-		Name: "replay", Usage: "schedule dead letters again, as if they had never been delivered", ArgsUsage: "ID... or -all",
-		Flags: []cli.Flag{
-			flag("all", "replay all dead letters of the queue", &all),
-			option("delay", "let them be due this `time` from now", span(&delay, 0)),
-		},
+		Name: "replay", Usage: "schedule dead letters again as if they had never been delivered",
+		ArgsUsage: "ID... or -all, -reason, -since, -until",
+		Flags: append(which.flags("replay"),
+			option("delay", "make each due this `time` after its replay", span(&o.Delay, 0)),
+			option("rate", "replay `N` letters a second, evenly; 0 means no limit",
+				within(&o.Rate, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }, 0, 100_000, "a number"))),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return a.exhume(ctx, cmd, all, "replayed", func(s *session, id string) error { return s.Replay(ctx, id, delay) },
-				func(s *session) (int, error) { return s.ReplayAll(ctx, delay) })
+			if o.Rate > 0 && !which.given() {
+				return usage(cmd, "-rate %v: it is accepted together with -all, -reason, -since or -until", o.Rate)
+			}
+			return a.changeDead(ctx, cmd, which, "replayed", func(s *session, id string) error { return s.Replay(ctx, id, o.Delay) },
+				func(s *session) (int, error) { return s.ReplayAll(ctx, which.filter, o) })
 		},
 	}
 }
 
 func (a *app) purgeCommand() *cli.Command {
-	var all bool
+	var which selection
 	return &cli.Command{
-		Name: "purge", Usage: "remove dead letters for good", ArgsUsage: "ID... or -all",
-		Flags: []cli.Flag{flag("all", "purge all dead letters of the queue", &all)},
+		Name: "purge", Usage: "remove dead letters for good", ArgsUsage: "ID... or -all, -reason, -since, -until",
+		Flags: which.flags("purge"),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return a.exhume(ctx, cmd, all, "purged", func(s *session, id string) error { return s.Purge(ctx, id) },
-				func(s *session) (int, error) { return s.PurgeAll(ctx) })
+			return a.changeDead(ctx, cmd, which, "purged", func(s *session, id string) error { return s.Purge(ctx, id) },
+				func(s *session) (int, error) { return s.PurgeAll(ctx, which.filter) })
 		},
 	}
 }
 
-// exhume replays or purges the dead letters of the arguments, or all.
-func (a *app) exhume(ctx context.Context, cmd *cli.Command, all bool, done string, one func(*session, string) error,
+// changeDead replays or purges the dead letters whose ids are the arguments, or the selected ones.
+func (a *app) changeDead(ctx context.Context, cmd *cli.Command, which selection, done string, one func(*session, string) error,
 	every func(*session) (int, error),
 ) error {
-	if all {
-		if err := arguments(cmd, 0, 0, "ids or -all, not both, are accepted"); err != nil {
+	if which.given() {
+		if err := arguments(cmd, 0, 0, "ids or -all, -reason, -since and -until, not both, are accepted"); err != nil {
 			return err
 		}
 		return a.with(ctx, func(s *session) error {
@@ -75,7 +96,7 @@ func (a *app) exhume(ctx context.Context, cmd *cli.Command, all bool, done strin
 			return errors.Join(a.printCount(done, n), err)
 		})
 	}
-	if err := arguments(cmd, 1, math.MaxInt, "the ids of dead letters, or -all, are accepted"); err != nil {
+	if err := arguments(cmd, 1, math.MaxInt, "the ids of dead letters, or -all, -reason, -since or -until, are accepted"); err != nil {
 		return err
 	}
 	return a.with(ctx, func(s *session) error {
@@ -99,8 +120,8 @@ func (a *app) printCount(done string, n int) error {
 func (a *app) auditCommand() *cli.Command {
 	var repair bool
 	return &cli.Command{
-		Name: "audit", Usage: "look for what a fault of the store has left behind", Description: auditHelp,
-		Flags: []cli.Flag{flag("repair", "repair what is found", &repair)},
+		Name: "audit", Usage: "look for records that a fault of the store has damaged", Description: auditHelp,
+		Flags: []cli.Flag{flag("repair", "repair the faults", &repair)},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArguments(cmd); err != nil {
 				return err
@@ -119,7 +140,7 @@ type auditJSON struct {
 	Repaired   int64 `json:"repaired"`
 }
 
-// audit fails where faults are left, so that a script notices.
+// audit returns an error if faults are left, so that scripts notice them.
 func (a *app) audit(ctx context.Context, s *session, repair bool) error {
 	r, err := s.Audit(ctx, repair)
 	if err != nil {

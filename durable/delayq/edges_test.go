@@ -22,7 +22,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// TestProcess_SecondCtrlC holds a pipe open in the command: it is at its end when the command has ended.
+// TestProcess_SecondCtrlC has a command that holds a pipe open, so the pipe ends with the command.
 func TestProcess_SecondCtrlC(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
@@ -50,7 +50,7 @@ func TestProcess_SecondCtrlC(t *testing.T) {
 	require.Fail(t, "the command goes on")
 }
 
-func TestConsume_LeavesSomethingRunning(t *testing.T) {
+func TestConsume_CommandLeavesAProcess(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	pid := filepath.Join(t.TempDir(), "pid")
@@ -72,8 +72,8 @@ func TestConsume_NotExecutable(t *testing.T) {
 	require.ErrorIs(t, d.fails([]string{"consume", "-exec", file}, "126"), errNoCommand)
 }
 
-// TestConsume_127Later has a command that was found before.
-func TestConsume_127Later(t *testing.T) {
+// TestConsume_CommandNotFoundLater has a command that is not found after it has succeeded once.
+func TestConsume_CommandNotFoundLater(t *testing.T) {
 	d := onFile(t)
 	for i, id := range []string{"a", "b", "c"} {
 		at := time.Now().Add(time.Duration(i-10) * time.Minute).Format(time.RFC3339)
@@ -130,7 +130,8 @@ func (d discardingBackend) Put(_ context.Context, p driver.Put) ([]driver.Status
 	return statuses, nil
 }
 
-// TestEnqueue_LargeBodies counts the calls of the queue, which copies the bodies of each, by what is printed after them.
+// TestEnqueue_LargeBodies counts the calls of the queue by the lines that follow each. The queue
+// copies the bodies of a call.
 func TestEnqueue_LargeBodies(t *testing.T) {
 	t.Parallel()
 	calls := 0
@@ -176,7 +177,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// away is a store whose counts fail now and then, as those of a server that is away.
+// away is a store whose counts fail now and then, as those of an unreachable server.
 type away struct{ durable.Store }
 
 type awayBackend struct {

@@ -19,20 +19,22 @@ type enqueueOptions struct {
 	n           int
 	replace     bool
 	maxAttempts int
+	headers     map[string]string
 }
 
 func (a *app) enqueueCommand() *cli.Command {
 	o := enqueueOptions{n: 1}
 	flags := append([]cli.Flag{
-		&cli.StringFlag{Name: "id", Usage: "give the message this `id` (a new one is made without it)", Destination: &o.id},
-		&cli.StringFlag{Name: "body", Usage: "give it this `text` as its body (stdin is read without it)", Destination: &o.body},
+		&cli.StringFlag{Name: "id", Usage: "use this `id`; by default the queue makes one", Destination: &o.id},
+		&cli.StringFlag{Name: "body", Usage: "use this `text` as the body; by default stdin is read", Destination: &o.body},
 	}, o.due.flags()...)
 	return &cli.Command{
 		Name: "enqueue", Usage: "put messages into the queue", Description: enqueueHelp,
 		Flags: append(flags,
 			option("n", "enqueue `N` such messages; with -id X they are X-1, X-2 and so on", number(&o.n, 1, maxMessages)),
-			flag("replace", "replace a message with the same id that has not begun, or is dead", &o.replace),
-			option("max-attempts", "let `N` deliveries fail before it is a dead letter; 0 stands for 25",
+			option("header", "add this `header`", header(&o.headers)),
+			flag("replace", "replace a message with the same id that has not begun, or that is a dead letter", &o.replace),
+			option("max-attempts", "make it a dead letter after `N` failed deliveries; 0 stands for 25",
 				number(&o.maxAttempts, 0, math.MaxInt32))),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArguments(cmd); err != nil {
@@ -52,14 +54,15 @@ func (a *app) enqueueCommand() *cli.Command {
 // maxMessages is the largest number of messages of one command.
 const maxMessages = 100_000_000
 
-// How many messages are given to the queue together, and how many bytes of bodies: the queue copies them.
+// The number of messages that are enqueued together, and of bytes of their bodies, which the queue
+// copies.
 const (
 	enqueueAtOnce = 4096
 	enqueueMemory = 64 << 20
 )
 
-// enqueue reads the body before it opens the store, so that a file is not held while somebody types. What can be refused without the
-// store is refused before that.
+// enqueue reads the body before it opens the store, so that a file is not locked while a user
+// types. It checks the options that need no store before it reads.
 func (a *app) enqueue(ctx context.Context, o enqueueOptions, given bool) error {
 	body := []byte(o.body)
 	if !given {
@@ -78,6 +81,7 @@ func (a *app) enqueue(ctx context.Context, o enqueueOptions, given bool) error {
 			for i := range messages {
 				messages[i] = durable.Message{
 					ID: o.idOf(first + i), Body: body, Delay: o.due.delay, At: o.due.at, MaxAttempts: o.maxAttempts, Replace: o.replace,
+					Headers: o.headers,
 				}
 			}
 			ids, err := s.EnqueueBatch(ctx, messages)
@@ -92,7 +96,7 @@ func (a *app) enqueue(ctx context.Context, o enqueueOptions, given bool) error {
 	})
 }
 
-// idOf is the id of the message with this number. Empty: the queue makes one.
+// idOf returns the id of the message with this number, or "" if the queue makes one.
 func (o *enqueueOptions) idOf(number int) string {
 	if o.id == "" || o.n == 1 {
 		return o.id
@@ -112,7 +116,7 @@ func (a *app) printIDs(ids []string) error {
 	return nil
 }
 
-// readBody reads all of stdin, up to a byte more than a body may have.
+// readBody reads stdin to its end. A body above maxBody is an error.
 func (a *app) readBody(ctx context.Context) ([]byte, error) {
 	if isTerminal(a.stdin) {
 		fmt.Fprintln(a.stderr, "delayq: type the body, and end it with Ctrl-D on a line of its own")
@@ -129,12 +133,12 @@ func (a *app) readBody(ctx context.Context) ([]byte, error) {
 			err = fmt.Errorf("%w body: it has more than %d bytes; up to that are accepted", durable.ErrInvalid, maxBody)
 		}
 		return body.Bytes(), err
-	case <-ctx.Done(): // a read of a terminal cannot be ended
+	case <-ctx.Done(): // a read of a terminal cannot be interrupted
 		return nil, context.Cause(ctx)
 	}
 }
 
-// shorten leaves out all but the first of many errors that were joined. Messages that have failed alike would fill the screen.
+// shorten keeps the first of many joined errors, because similar errors would fill the screen.
 func shorten(err error) error {
 	const most = 5
 	joined, ok := err.(interface{ Unwrap() []error })
@@ -149,7 +153,7 @@ func shorten(err error) error {
 	return fmt.Errorf("%d messages were not enqueued, the others were. %w", len(all), &listed{strings.Join(lines, "\n"), err, len(all) - most})
 }
 
-// listed is a list of errors of which the first ones are shown.
+// listed is a list of errors whose text has the first ones only.
 type listed struct {
 	shown string
 	all   error

@@ -34,7 +34,8 @@ func (a *app) backupCommand() *cli.Command {
 	}
 }
 
-// filePath is the path of the store's file, an error if the store is none or the file is not there.
+// filePath returns the path of the store's file. It returns an error if the store is no file, or if
+// the file does not exist.
 func (a *app) filePath() (string, error) {
 	if err := a.check(); err != nil {
 		return "", err
@@ -46,7 +47,7 @@ func (a *app) filePath() (string, error) {
 	return path, a.mustExist()
 }
 
-// backup writes a backup to a new file, which is removed if that fails.
+// backup writes a backup to a new file, and removes the file if the backup fails.
 func (a *app) backup(ctx context.Context, store durable.Store, path string) (err error) {
 	source, ok := store.(interface {
 		Backup(ctx context.Context, w io.Writer) (int64, error)

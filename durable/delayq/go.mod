@@ -20,7 +20,6 @@ require (
 	github.com/timingwheel-go/timingwheel/durable/internal/redistest v0.0.0
 	github.com/timingwheel-go/timingwheel/durable/redisstore v0.0.0
 	github.com/urfave/cli/v3 v3.14.0
-	golang.org/x/sync v0.20.0
 	golang.org/x/term v0.29.0
 )
 

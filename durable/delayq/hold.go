@@ -7,15 +7,14 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// takeVisibility is the lease of messages that were taken. It is extended while they are held.
+// takeVisibility is the lease of taken messages. It is extended while they are held.
 const takeVisibility = 30 * time.Second
 
-// held are messages that were taken and not settled. Their leases are extended, be it that a pipe to which they are printed is slow.
+// held are messages that were taken and not settled. Their leases are extended, because the output
+// may be slow.
 type held struct {
 	stop context.CancelFunc
 	done chan struct{}
@@ -24,7 +23,7 @@ type held struct {
 	all map[*durable.Delivery]struct{}
 }
 
-// hold begins to hold messages, until end.
+// hold returns an empty set, which extends leases until end.
 func hold() *held {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &held{stop: cancel, done: make(chan struct{}), all: make(map[*durable.Delivery]struct{})}
@@ -63,19 +62,18 @@ func (h *held) extend(ctx context.Context) {
 			return
 		case <-every.C:
 		}
-		var g errgroup.Group
-		g.SetLimit(settleAtOnce)
+		g := newTasks()
 		for _, d := range h.list() {
-			g.Go(func() error {
-				_ = d.Extend(ctx, takeVisibility) // if the lease is lost, or settled just now, its settling says so
+			g.run(func() error {
+				_ = d.Extend(ctx, takeVisibility) // settling the message reports a lost lease
 				return nil
 			})
 		}
-		_ = g.Wait()
+		_ = g.wait()
 	}
 }
 
-// settle ends a delivery, also after Ctrl-C.
+// settle ends a delivery, even after Ctrl-C.
 func (h *held) settle(ctx context.Context, d *durable.Delivery, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
@@ -89,23 +87,49 @@ func (h *held) settle(ctx context.Context, d *durable.Delivery, f func(context.C
 	return err
 }
 
-// settleAll ends all deliveries that are held.
+// settleAll ends all held deliveries.
 func (h *held) settleAll(ctx context.Context, f func(context.Context, *durable.Delivery) error) error {
-	var g errgroup.Group
-	g.SetLimit(settleAtOnce)
+	g := newTasks()
 	for _, d := range h.list() {
-		g.Go(func() error {
+		g.run(func() error {
 			return h.settle(ctx, d, func(ctx context.Context) error { return f(ctx, d) })
 		})
 	}
-	return g.Wait()
+	return g.wait()
 }
 
 func (h *held) nackAll(ctx context.Context, delay time.Duration) error {
 	return h.settleAll(ctx, func(ctx context.Context, d *durable.Delivery) error { return d.Nack(ctx, delay, nil) })
 }
 
-// releaseAll gives the messages back as they were, which counts as no attempt.
+// releaseAll gives the messages back unchanged. That counts as no attempt.
 func (h *held) releaseAll(ctx context.Context) error {
 	return h.settleAll(ctx, func(ctx context.Context, d *durable.Delivery) error { return d.Release(ctx) })
+}
+
+// tasks runs functions, up to settleAtOnce at the same time, and keeps the first error.
+type tasks struct {
+	running sync.WaitGroup
+	slots   chan struct{}
+	first   sync.Once
+	err     error
+}
+
+func newTasks() *tasks { return &tasks{slots: make(chan struct{}, settleAtOnce)} }
+
+// run waits until f can start.
+func (t *tasks) run(f func() error) {
+	t.slots <- struct{}{}
+	t.running.Go(func() {
+		if err := f(); err != nil {
+			t.first.Do(func() { t.err = err })
+		}
+		<-t.slots
+	})
+}
+
+// wait waits for all functions and returns the first error.
+func (t *tasks) wait() error {
+	t.running.Wait()
+	return t.err
 }

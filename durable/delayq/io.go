@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 )
 
-// lockedWriter lets several goroutines write, each call as a whole.
+// lockedWriter serialises the writes of several goroutines.
 type lockedWriter struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -24,7 +24,8 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// unfailing passes on what can be written and drops the rest: a command whose complaints nobody can read has not failed.
+// unfailing ignores errors of writing: a command has not failed because its messages on stderr
+// cannot be printed.
 type unfailing struct{ w io.Writer }
 
 func (u unfailing) Write(p []byte) (int, error) {
@@ -32,7 +33,8 @@ func (u unfailing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// remembering keeps the first error of writing, for what prints the help: the templates of package cli say nothing of it.
+// remembering keeps the first error of writing. Package cli ignores such errors when it prints a
+// help.
 type remembering struct {
 	w      io.Writer
 	failed error
@@ -50,7 +52,7 @@ type screen struct {
 	size func() (columns, rows int)
 }
 
-// screenOf is not ok where w is no terminal or one without control characters.
+// screenOf returns a screen that is ok if w is a terminal with control characters.
 func screenOf(w io.Writer) screen {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
@@ -65,14 +67,14 @@ func screenOf(w io.Writer) screen {
 	}}
 }
 
-// isTerminal tells whether somebody types what is read.
+// isTerminal reports whether r reads from a terminal.
 func isTerminal(r io.Reader) bool {
 	f, ok := r.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// lineWriter passes whole lines on, so that what several commands print at the same time stays legible. It remembers the last line,
-// and the error with which writing failed.
+// lineWriter passes on whole lines, so that lines of several commands do not mix. It remembers the
+// last line and the first error of writing.
 type lineWriter struct {
 	to     io.Writer
 	part   []byte
@@ -80,7 +82,7 @@ type lineWriter struct {
 	failed error
 }
 
-// longestLine is the number of bytes at which a line is passed on without its end.
+// longestLine is the number of bytes after which a line is passed on without its end.
 const longestLine = 64 << 10
 
 func (l *lineWriter) Write(p []byte) (int, error) {
@@ -95,7 +97,7 @@ func (l *lineWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// close passes on what has no end of a line.
+// close passes on a last line without an end.
 func (l *lineWriter) close() {
 	if len(l.part) > 0 {
 		l.part = append(l.part, '\n')
@@ -120,12 +122,13 @@ func (l *lineWriter) pass(n int) error {
 	return err
 }
 
-// complaints prints what goes wrong in the background, at most once in a while: a server that is away makes many.
+// complaints prints errors of the background, at most one in complaintPause: a server that is away
+// causes many.
 type complaints struct {
 	w      io.Writer
 	mu     sync.Mutex
 	last   time.Time
-	silent int // that were not printed since
+	silent int // errors since then that were not printed
 }
 
 const complaintPause = 5 * time.Second

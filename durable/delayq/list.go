@@ -5,21 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// previewBytes is how much of a body or a reason is shown in a table.
+// previewBytes is the length of a body or a reason in a table.
 const previewBytes = 40
 
 func (a *app) inspectCommand() *cli.Command {
 	return &cli.Command{
-		Name: "inspect", Usage: "show all that is known of a message", ArgsUsage: "ID", Description: inspectHelp,
+		Name: "inspect", Usage: "show all fields of a message", ArgsUsage: "ID", Description: inspectHelp,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := arguments(cmd, 1, 1, "the id of one message is accepted"); err != nil {
 				return err
@@ -41,7 +44,7 @@ func (a *app) inspect(ctx context.Context, s *session, id string) error {
 	if err != nil {
 		return err
 	}
-	partition := durable.PartitionOf(id, len(stats.Partitions))
+	partition := driver.PartitionOf(id, len(stats.Partitions))
 	if a.json {
 		j := recordJSON(&r)
 		j.Partition = &partition
@@ -55,6 +58,9 @@ func describe(r *durable.Record, partition int) string {
 		{"id", preview(r.ID, durable.MaxID)}, {"state", stateName(r.State)}, {"partition", partition},
 		{"enqueued", moment(r.Enqueued)}, {"due", moment(r.Due)},
 		{"attempts", fmt.Sprintf("%d failed of %d", r.Attempts, r.MaxAttempts)}, {"crashes", r.Crashes}, {"token", r.Token},
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.Headers)) {
+		rows = append(rows, table.Row{"header " + preview(key, previewBytes), preview(r.Headers[key], 4*previewBytes)})
 	}
 	if !r.LeaseEnd.IsZero() {
 		rows = append(rows, table.Row{"lease ends", moment(r.LeaseEnd)})
@@ -74,7 +80,7 @@ type listOptions struct {
 	n     int
 }
 
-// states are those that may be listed, as they are called.
+// states are the states that can be listed, by the values of -state.
 var states = map[string]durable.State{
 	"scheduled": durable.StateScheduled, "in-flight": durable.StateLeased, "dead": durable.StateDead,
 }
@@ -100,7 +106,7 @@ func (a *app) listCommand() *cli.Command {
 	}
 }
 
-// list prints up to n messages, all where n is 0.
+// list prints up to n messages, or all if n is 0.
 func (a *app) list(ctx context.Context, s *session, state durable.State, n int) error {
 	last := map[durable.State]string{durable.StateScheduled: "due", durable.StateLeased: "lease ends", durable.StateDead: "died"}[state]
 	t := newTable(table.Row{"id", "state", last, "failed", "crashes", "bytes", "body", "last error"})
@@ -131,7 +137,7 @@ func (a *app) list(ctx context.Context, s *session, state durable.State, n int) 
 	return nil
 }
 
-// each calls f for up to n records, all where n is 0, and tells whether there are more.
+// each calls f for up to n records, or for all if n is 0, and reports whether there are more.
 func each(records iter.Seq2[durable.Record, error], n int, f func(*durable.Record) error) (shown int, more bool, err error) {
 	for r, err := range records {
 		if err != nil {
@@ -148,7 +154,7 @@ func each(records iter.Seq2[durable.Record, error], n int, f func(*durable.Recor
 	return shown, false, nil
 }
 
-// String says when something is due that was given by a delay or a time.
+// String returns the due time as text: "at" a time or "in" a duration.
 func (d *due) String() string {
 	if !d.at.IsZero() {
 		return "at " + d.at.Format(time.RFC3339)

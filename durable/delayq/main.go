@@ -1,5 +1,6 @@
-// Delayq looks into a durable delay queue and works on it from the command line: it enqueues, takes, consumes, watches, lists,
-// cancels, replays and audits messages, in a file, on Redis, or in memory.
+// Delayq looks into a durable delay queue and works on it from the command line: it enqueues,
+// takes, consumes, watches, lists, cancels, replays and audits messages, in a file, on Redis, or in
+// memory.
 //
 //	delayq enqueue -id order-42 -body 'cancel the order' -delay 30m
 //	delayq watch -interval 2s
@@ -8,9 +9,9 @@
 //
 // Every command has its own help: delayq enqueue -help.
 //
-// It exits with 0 if it did what was asked for, or was ended by the first Ctrl-C, SIGTERM or SIGHUP where a command runs until then; with 1
-// otherwise, and says why on stderr. A second Ctrl-C ends it at once with 130, and the commands that consume runs with it; their
-// messages are delivered again.
+// The exit code is 0 on success, also if the first Ctrl-C, SIGTERM or SIGHUP ends a command that
+// runs until then. Otherwise it is 1, and stderr has the error. A second Ctrl-C ends delayq and the
+// commands that consume runs at once, with exit code 130; their messages are delivered again.
 package main
 
 import (
@@ -26,7 +27,7 @@ import (
 
 const (
 	exitWrong  = 1
-	exitForced = 130 // what shells report for a program that Ctrl-C has ended
+	exitForced = 130 // as shells report a program that Ctrl-C has ended
 )
 
 func main() {
@@ -37,13 +38,13 @@ func main() {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	redis.SetLogger(silence{}) // what its log says comes as errors, too
+	redis.SetLogger(silence{}) // calls return the logged errors too
 	a := newApp(os.Stdin, os.Stdout, os.Stderr)
 	go func() {
 		<-signals
 		cancel()
 		for s := range signals {
-			if s != syscall.SIGHUP { // which comes twice when a terminal is closed: from the shell and from the system
+			if s != syscall.SIGHUP { // it comes twice for a closed terminal: from shell and system
 				a.children.kill()
 				os.Exit(exitForced)
 			}
@@ -55,12 +56,12 @@ func main() {
 	}
 }
 
-// silence is a log that nobody reads.
+// silence discards log records.
 type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-// run is the program without its process. args[0] is its name.
+// run runs the program in this process. args[0] is its name.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	return newApp(stdin, stdout, stderr).run(ctx, args)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -199,7 +200,7 @@ func TestDead(t *testing.T) {
 	assert.Equal(t, "scheduled", m.State)
 	assert.Zero(t, m.Attempts)
 	r := d.runIn("", "dead", "purge", "a-1", "a-2")
-	require.ErrorContains(t, r.err, "1 of 2", "a-1 is none any more")
+	require.ErrorContains(t, r.err, "1 of 2", "a-1 is no dead letter any more")
 	assert.Equal(t, "a-1: no dead letter\na-2: purged\n", r.stdout)
 	assert.Equal(t, "2 dead letters replayed\n", d.ok("dead", "replay", "-all"))
 	d.ok("take", "-n", "2", "-nack", "-wait", "1m")
@@ -209,7 +210,87 @@ func TestDead(t *testing.T) {
 	assert.EqualValues(t, 1, c.Scheduled)
 }
 
-// TestFarTimes has a message due in a year that JSON has no times for, as other programs may enqueue it.
+func TestCancel_Headers(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-n", "300", "-body", "x", "-delay", "1h", "-header", "customer=7", "-header", "kind=a=b, c")
+	d.ok("enqueue", "-id", "b", "-body", "x", "-delay", "1h", "-header", "customer=7")
+	d.ok("enqueue", "-id", "c", "-body", "x", "-delay", "1h", "-header", "customer=8")
+	assert.Equal(t, map[string]string{"customer": "7", "kind": "a=b, c"}, d.message("a-300").Headers)
+	assert.Contains(t, d.ok("inspect", "a-1"), "a=b, c")
+	assert.Equal(t, "300 messages cancelled\n", d.ok("cancel", "-header", "customer=7", "-header", "kind=a=b, c"))
+	assert.JSONEq(t, `{"cancelled":1,"delivering":0,"unreadable":0}`, d.ok("-json", "cancel", "-header", "customer=7"))
+	assert.Equal(t, "0 messages cancelled\n", d.ok("cancel", "-header", "customer=7"))
+	assert.EqualValues(t, 1, d.counts().Scheduled)
+}
+
+// besides opens a queue, and returns a function that runs the program on its store.
+func besides(t *testing.T) (*durable.Queue, func(args ...string) (string, error)) {
+	t.Helper()
+	t.Parallel()
+	store := memstore.New(memstore.Options{})
+	q, err := durable.Open(t.Context(), store, durable.Options{})
+	require.NoError(t, err)
+	t.Cleanup(q.Close)
+	return q, func(args ...string) (string, error) {
+		var stdout bytes.Buffer
+		err := onMemory(t.Context(), store, &stdout, io.Discard, args...)
+		return stdout.String(), err
+	}
+}
+
+// A message that is being delivered is an error for a script, and the others are cancelled.
+func TestCancel_HeadersOfADelivery(t *testing.T) {
+	q, run := besides(t)
+	for _, delay := range []time.Duration{0, time.Hour} {
+		_, err := q.Enqueue(t.Context(), durable.Message{Delay: delay, Headers: map[string]string{"a": "b"}})
+		require.NoError(t, err)
+	}
+	delivery, err := q.Take(t.Context())
+	require.NoError(t, err)
+	stdout, err := run("cancel", "-header", "a=b")
+	require.ErrorContains(t, err, "1 messages with these headers are being delivered")
+	assert.Equal(t, "1 messages cancelled\n", stdout)
+	require.NoError(t, delivery.Ack(t.Context()))
+}
+
+func TestDead_Selected(t *testing.T) {
+	q, run := besides(t)
+	var died []time.Time
+	for i, reason := range []string{"cannot connect", "no such user", "cannot connect to b", "cannot connect to c"} {
+		_, err := q.Enqueue(t.Context(), durable.Message{ID: fmt.Sprint(i)})
+		require.NoError(t, err)
+		d, err := q.Take(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, d.Bury(t.Context(), reason))
+		r, err := q.Get(t.Context(), d.ID)
+		require.NoError(t, err)
+		died = append(died, r.Died)
+		time.Sleep(5 * time.Millisecond)
+	}
+	for _, c := range []struct {
+		args   string
+		stdout string
+		left   int64
+	}{
+		{"dead purge -until 1h", "0 dead letters purged\n", 4},
+		{"dead replay -since 2100-01-01T00:00:00Z", "0 dead letters replayed\n", 4},
+		{"dead replay -delay 1h -reason connect -until " + died[2].Format(time.RFC3339Nano), "1 dead letters replayed\n", 3},
+		{"dead replay -delay 1h -rate 100 -reason connect -since 1h", "2 dead letters replayed\n", 1},
+		{"-json dead purge -since 1h", `{"purged":1}` + "\n", 0},
+	} {
+		stdout, err := run(strings.Fields(c.args)...)
+		require.NoError(t, err, c.args)
+		assert.Equal(t, c.stdout, stdout, c.args)
+		s, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, c.left, s.Dead, c.args)
+	}
+	r, err := q.Get(t.Context(), "0")
+	require.NoError(t, err)
+	assert.Equal(t, durable.StateScheduled, r.State)
+}
+
+// TestFarTimes has a message of another program, due in a year beyond the times of JSON.
 func TestFarTimes(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(memstore.Options{})
@@ -230,7 +311,7 @@ func TestFarTimes(t *testing.T) {
 	}
 }
 
-// TestTake_KeepsOldDeadLetters looks at a queue whose dead letters are kept for longer than by default.
+// TestTake_KeepsOldDeadLetters has a queue that keeps dead letters for longer than by default.
 func TestTake_KeepsOldDeadLetters(t *testing.T) {
 	d := onFile(t)
 	clock := func() time.Time { return time.Now().Add(-60 * day) }
@@ -262,7 +343,7 @@ func TestPreview(t *testing.T) {
 	assert.Equal(t, "in 292 years or more", relative(time.Until(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))))
 }
 
-// TestTake_Extends takes for longer than a lease lasts: what is held does not come a second time.
+// TestTake_Extends takes for longer than a lease. Held messages do not come a second time.
 func TestTake_Extends(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -275,7 +356,7 @@ func TestTake_Extends(t *testing.T) {
 	})
 }
 
-// TestEnqueue_RefusedBeforeTheBody does not read what would be typed in vain.
+// TestEnqueue_RefusedBeforeTheBody has invalid options, so the body is not read.
 func TestEnqueue_RefusedBeforeTheBody(t *testing.T) {
 	t.Parallel()
 	for _, options := range [][]string{{"-store", "redis://host:0"}, {"-store", "nonsense"}, {"-store", "file:"}, {"-queue", "a b"}} {
@@ -292,7 +373,7 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// TestResults_IDs prints ids as they were given, as enqueue does.
+// TestResults_IDs has ids that are printed as they were given.
 func TestResults_IDs(t *testing.T) {
 	d := onFile(t)
 	const id = `C:\new "é"`

@@ -15,17 +15,18 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// option makes a flag whose help says what it accepts; the backquoted word in usage stands for its value.
+// option makes a flag whose help names the accepted values. The backquoted word in usage stands for
+// the value.
 func option[T any](name, usage string, v *checked[T]) cli.Flag {
 	return &cli.GenericFlag{Name: name, Usage: usage + " (" + v.accepted + ")", Value: v}
 }
 
-// flag makes an option that is there or is not.
+// flag makes an option without a value.
 func flag(name, usage string, to *bool) cli.Flag {
 	return &cli.BoolFlag{Name: name, Usage: usage, Destination: to, HideDefault: true}
 }
 
-// checked is an option's value that says what it accepts. It implements [cli.Value].
+// checked is an option's value that names the accepted values. It implements [cli.Value].
 type checked[T any] struct {
 	to       *T
 	parse    func(string) (T, error)
@@ -44,12 +45,17 @@ func (c *checked[T]) Set(s string) error {
 
 func (c *checked[T]) Get() any { return *c.to }
 
-// String is the default, in the help.
+// String returns the default for the help.
 func (c *checked[T]) String() string {
 	if c.to == nil {
 		return ""
 	}
-	if t, ok := any(*c.to).(time.Time); ok && t.IsZero() {
+	switch v := any(*c.to).(type) {
+	case time.Time:
+		if v.IsZero() {
+			return ""
+		}
+	case map[string]string:
 		return ""
 	}
 	return fmt.Sprint(*c.to)
@@ -82,7 +88,7 @@ const (
 	mostDays = math.MaxInt64 / int64(day) // that a duration can have, about 292 years
 )
 
-// parseSpan takes a whole number of days, too, which a delay often is.
+// parseSpan accepts what time.ParseDuration does, and a whole number of days.
 func parseSpan(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 64)
@@ -94,7 +100,34 @@ func parseSpan(s string) (time.Duration, error) {
 	return time.ParseDuration(s)
 }
 
-// due is the due time that a command line gives: a delay or a time, not both.
+// header collects headers, each given as key=value. A key may be given once.
+func header(to *map[string]string) *checked[map[string]string] {
+	*to = map[string]string{}
+	parse := func(s string) (map[string]string, error) {
+		key, value, ok := strings.Cut(s, "=")
+		if _, again := (*to)[key]; !ok || again || key == "" {
+			return nil, errors.New("no header")
+		}
+		(*to)[key] = value
+		return *to, nil
+	}
+	return &checked[map[string]string]{to, parse, func(map[string]string) bool { return true },
+		"key=value; several may be given, with different keys"}
+}
+
+// past accepts a time, or a duration before now.
+func past(to *time.Time) *checked[time.Time] {
+	parse := func(s string) (time.Time, error) {
+		if d, err := parseSpan(s); err == nil {
+			return time.Now().Add(-max(0, d)), nil
+		}
+		return time.Parse(time.RFC3339, s)
+	}
+	return &checked[time.Time]{to, parse, func(t time.Time) bool { return !t.IsZero() },
+		"a time with its zone, such as 2030-12-31T23:59:00Z, or how long ago, such as 90m or 2d"}
+}
+
+// due is the due time of a command line: a delay or a time, not both.
 type due struct {
 	delay time.Duration
 	at    time.Time
@@ -102,10 +135,12 @@ type due struct {
 
 func (d *due) flags() []cli.Flag {
 	return []cli.Flag{
-		option("delay", "let it be due this `time` from now", span(&d.delay, 0)),
-		option("at", "let it be due at this `time`; in the past is at once", &checked[time.Time]{
+		option("delay", "make it due this `time` from now", span(&d.delay, 0)),
+		option("at", "make it due at this `time`, or at once if that has passed", &checked[time.Time]{
 			&d.at, func(s string) (time.Time, error) { return time.Parse(time.RFC3339, s) },
-			func(t time.Time) bool { return !t.IsZero() }, "a time with its zone, such as 2030-12-31T23:59:00Z or 2030-12-31T23:59:00+01:00"}),
+			func(t time.Time) bool { return !t.IsZero() },
+			"a time with its zone, such as 2030-12-31T23:59:00Z or 2030-12-31T23:59:00+01:00",
+		}),
 	}
 }
 
@@ -120,12 +155,12 @@ func (d *due) check(cmd *cli.Command, needed bool) error {
 	return nil
 }
 
-// usage is an error of the command line.
+// usage returns an error of the command line.
 func usage(cmd *cli.Command, format string, args ...any) error {
 	return fmt.Errorf("%w command line: %s\nSee %s -help", durable.ErrInvalid, fmt.Sprintf(format, args...), cmd.FullName())
 }
 
-// arguments refuses another number of arguments than from least to most.
+// arguments refuses empty arguments, fewer than least and more than most.
 func arguments(cmd *cli.Command, least, most int, accepted string) error {
 	args := cmd.Args().Slice()
 	switch {
@@ -140,5 +175,5 @@ func arguments(cmd *cli.Command, least, most int, accepted string) error {
 	return nil
 }
 
-// noArguments refuses any.
+// noArguments refuses all arguments.
 func noArguments(cmd *cli.Command) error { return arguments(cmd, 0, 0, "only options are accepted") }

@@ -16,7 +16,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// newTable makes a table with a header. Numbers are aligned to the right by themselves, columns of texts that are to be so are named.
+// newTable makes a table with a header. The numbered columns are aligned to the right, as are
+// numbers.
 func newTable(header table.Row, right ...int) table.Writer {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
@@ -53,22 +54,23 @@ func (a *app) printJSON(v any) error {
 	return a.print(string(line))
 }
 
-// messageJSON is a message for machines. The body is text, or base64 where it is not UTF-8.
+// messageJSON is a message as JSON. The body is text, or base64 if it is not UTF-8.
 type messageJSON struct {
-	ID          string     `json:"id"`
-	State       string     `json:"state,omitempty"`
-	Partition   *int       `json:"partition,omitempty"`
-	Body        *string    `json:"body,omitempty"`
-	BodyBase64  []byte     `json:"bodyBase64,omitempty"`
-	Enqueued    time.Time  `json:"enqueued"`
-	Due         time.Time  `json:"due"`
-	Attempts    int        `json:"attempts"`
-	Crashes     int        `json:"crashes"`
-	MaxAttempts int        `json:"maxAttempts"`
-	Token       uint64     `json:"token"`
-	LeaseEnd    *time.Time `json:"leaseEnd,omitempty"`
-	Died        *time.Time `json:"died,omitempty"`
-	Reason      string     `json:"reason,omitempty"`
+	ID          string            `json:"id"`
+	State       string            `json:"state,omitempty"`
+	Partition   *int              `json:"partition,omitempty"`
+	Body        *string           `json:"body,omitempty"`
+	BodyBase64  []byte            `json:"bodyBase64,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	Enqueued    time.Time         `json:"enqueued"`
+	Due         time.Time         `json:"due"`
+	Attempts    int               `json:"attempts"`
+	Crashes     int               `json:"crashes"`
+	MaxAttempts int               `json:"maxAttempts"`
+	Token       uint64            `json:"token"`
+	LeaseEnd    *time.Time        `json:"leaseEnd,omitempty"`
+	Died        *time.Time        `json:"died,omitempty"`
+	Reason      string            `json:"reason,omitempty"`
 }
 
 func (m *messageJSON) setBody(body []byte) {
@@ -82,7 +84,7 @@ func (m *messageJSON) setBody(body []byte) {
 
 func recordJSON(r *durable.Record) messageJSON {
 	m := messageJSON{
-		ID: r.ID, State: stateName(r.State), Enqueued: timeJSON(r.Enqueued), Due: timeJSON(r.Due),
+		ID: r.ID, State: stateName(r.State), Headers: r.Headers, Enqueued: timeJSON(r.Enqueued), Due: timeJSON(r.Due),
 		Attempts: r.Attempts, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts, Token: r.Token, Reason: r.Reason,
 		LeaseEnd: optionalJSON(r.LeaseEnd), Died: optionalJSON(r.Died),
 	}
@@ -98,7 +100,8 @@ func optionalJSON(t time.Time) *time.Time {
 	return &t
 }
 
-// timeJSON is a time that JSON can hold: years end with 9999 there, and due times do not. What is later is shown as the end of that year.
+// timeJSON returns a time that JSON can hold. Years end with 9999 there, and due times do not: a
+// later time becomes the end of that year.
 func timeJSON(t time.Time) time.Time {
 	if t.Year() <= 9999 {
 		return t
@@ -111,7 +114,7 @@ func timeJSON(t time.Time) time.Time {
 
 func deliveryJSON(d *durable.Delivery) messageJSON {
 	m := messageJSON{
-		ID: d.ID, Enqueued: timeJSON(d.Enqueued), Due: timeJSON(d.Due),
+		ID: d.ID, Headers: d.Headers, Enqueued: timeJSON(d.Enqueued), Due: timeJSON(d.Due),
 		Attempts: d.Attempts, Crashes: d.Crashes, MaxAttempts: d.MaxAttempts, Token: d.Token,
 	}
 	m.setBody(d.Body)
@@ -132,7 +135,7 @@ func stateName(s durable.State) string {
 	return fmt.Sprintf("state %d", s)
 }
 
-// moment formats a time for people. Relative times are from now on the clock of this machine.
+// moment formats a time, and in brackets the time from now on the clock of this machine.
 func moment(t time.Time) string {
 	switch {
 	case t.IsZero():
@@ -147,13 +150,13 @@ func relative(d time.Duration) string {
 	if d < 0 {
 		return rounded(-d) + " ago"
 	}
-	if d == math.MaxInt64 { // where differences of times end
+	if d == math.MaxInt64 { // differences of times are at most this
 		return "in 292 years or more"
 	}
 	return "in " + rounded(d)
 }
 
-// rounded is a duration with about three digits.
+// rounded formats a duration with about three digits.
 func rounded(d time.Duration) string {
 	switch {
 	case d >= 2*day:
@@ -169,7 +172,7 @@ func rounded(d time.Duration) string {
 	return d.String()
 }
 
-// preview is the beginning of a text on one line, without characters that a terminal would obey.
+// preview returns the beginning of a text on one line, without control characters.
 func preview(s string, most int) string {
 	short := s
 	if len(short) > most {

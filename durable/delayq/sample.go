@@ -12,7 +12,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// rates are what a queue, or a partition of it, has done in each second since the look before.
+// rates are the events a second of a queue, or of a partition, since the previous look.
 type rates struct {
 	Enqueued  float64 `json:"enqueued"`
 	Acked     float64 `json:"acked"`
@@ -23,7 +23,7 @@ type rates struct {
 }
 
 func ratesOf(before, now durable.Counts, seconds float64) rates {
-	per := func(a, b uint64) float64 { // counters of a queue that was made anew begin again
+	per := func(a, b uint64) float64 { // the counters of a recreated queue start at 0
 		if b < a || seconds <= 0 {
 			return 0
 		}
@@ -35,7 +35,7 @@ func ratesOf(before, now durable.Counts, seconds float64) rates {
 	}
 }
 
-// rates are those of the queue, and of each partition. The first look has none.
+// rates returns the rates of the queue and of each partition. Those of the first look are 0.
 func (s *sample) rates() (rates, []rates) {
 	parts := make([]rates, len(s.stats.Partitions))
 	if s.before == nil {
@@ -48,8 +48,7 @@ func (s *sample) rates() (rates, []rates) {
 	return ratesOf(s.before.stats.Counts, s.stats.Counts, seconds), parts
 }
 
-// overdue is how long the earliest message that nobody has claimed has been due, and nextIn how long it takes until it is. Both are on the
-// clock of the store.
+// overdue returns the time since the earliest unclaimed message was due, on the clock of the store.
 func overdue(c *durable.Counts) time.Duration {
 	if c.NextDue.IsZero() || c.NextDue.After(c.Now) {
 		return 0
@@ -57,6 +56,7 @@ func overdue(c *durable.Counts) time.Duration {
 	return c.Now.Sub(c.NextDue)
 }
 
+// nextIn returns the time until the earliest unclaimed message is due, on the clock of the store.
 func nextIn(c *durable.Counts) string {
 	switch {
 	case c.NextDue.IsZero():
@@ -69,7 +69,7 @@ func nextIn(c *durable.Counts) string {
 	return rounded(c.NextDue.Sub(c.Now))
 }
 
-// table is a sample for a terminal.
+// table formats a sample for a terminal.
 func (s *sample) table(partitions bool) string {
 	all, parts := s.rates()
 	t := newTable(table.Row{
@@ -87,10 +87,27 @@ func (s *sample) table(partitions bool) string {
 		}
 	}
 	c := s.stats.Counts
-	return fmt.Sprintf("queue %s, %d partitions, %s by the store's clock\n%s\n",
-		s.queue, len(s.stats.Partitions), c.Now.Format("2006-01-02 15:04:05"), t.Render()) +
+	return fmt.Sprintf("queue %s%s, %d partitions, %s by the store's clock\n%s\n",
+		s.queue, s.pausedNote(), len(s.stats.Partitions), c.Now.Format("2006-01-02 15:04:05"), t.Render()) +
 		fmt.Sprintf("in all: %d enqueued, %d acked, %d retried, %d dead, %d of them dropped, %d cancelled, %d crashed, %d lost; %d cannot be read",
 			c.Enqueued, c.Acked, c.Retried, c.Buried, c.Trimmed, c.Cancelled, c.Crashed, c.Lost, c.Unreadable)
+}
+
+// pausedNote says that the queue is paused, if it is, or how many of its partitions are.
+func (s *sample) pausedNote() string {
+	n := 0
+	for _, p := range s.stats.Partitions {
+		if p.Paused {
+			n++
+		}
+	}
+	switch n {
+	case 0:
+		return ""
+	case len(s.stats.Partitions):
+		return ", paused"
+	}
+	return fmt.Sprintf(", %d partitions paused", n)
 }
 
 func rate(perSecond float64) string {
@@ -100,7 +117,8 @@ func rate(perSecond float64) string {
 	return strconv.FormatFloat(perSecond, 'f', 0, 64)
 }
 
-// lines are a sample where nothing can be redrawn: one line, and one more for each partition.
+// lines formats a sample for an output that cannot be redrawn: one line, and one for each
+// partition.
 func (s *sample) lines(partitions bool) string {
 	all, parts := s.rates()
 	line := func(c *durable.Counts, r rates) string {
@@ -109,7 +127,7 @@ func (s *sample) lines(partitions bool) string {
 			fmt.Sprintf("enqueued %s/s, acked %s/s, retried %s/s, dead %s/s",
 				rate(r.Enqueued), rate(r.Acked), rate(r.Retried), rate(r.Buried))
 	}
-	lines := []string{s.stats.Now.Format("15:04:05") + " " + line(&s.stats.Counts, all)}
+	lines := []string{s.stats.Now.Format("15:04:05") + " " + line(&s.stats.Counts, all) + s.pausedNote()}
 	if partitions {
 		for i := range parts {
 			lines = append(lines, fmt.Sprintf("  partition %d: %s", i, line(&s.stats.Partitions[i], parts[i])))
@@ -118,7 +136,7 @@ func (s *sample) lines(partitions bool) string {
 	return strings.Join(lines, "\n")
 }
 
-// countsJSON is what a queue or a partition holds and does, for machines. Counters are since it was made.
+// countsJSON has the counts of a queue or a partition. Counters start when the queue is created.
 type countsJSON struct {
 	Scheduled int64      `json:"scheduled"`
 	Due       int64      `json:"due"`
@@ -135,6 +153,7 @@ type countsJSON struct {
 	Crashed   uint64     `json:"crashed"`
 	Trimmed   uint64     `json:"trimmed"`
 
+	Paused     bool   `json:"paused"`
 	Unreadable int64  `json:"unreadable"`
 	Lost       uint64 `json:"lost"`
 
@@ -144,7 +163,7 @@ type countsJSON struct {
 func countsToJSON(c *durable.Counts, r rates) countsJSON {
 	return countsJSON{
 		c.Scheduled, c.Due, c.InFlight, c.Dead, c.DeadBytes, optionalJSON(c.NextDue), overdue(c).Milliseconds(),
-		c.Enqueued, c.Acked, c.Retried, c.Buried, c.Cancelled, c.Crashed, c.Trimmed, c.Unreadable, c.Lost, r,
+		c.Enqueued, c.Acked, c.Retried, c.Buried, c.Cancelled, c.Crashed, c.Trimmed, c.Paused, c.Unreadable, c.Lost, r,
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v3"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/timingwheel-go/timingwheel/durable"
 )
@@ -25,11 +24,11 @@ func (a *app) takeCommand() *cli.Command {
 		Name: "take", Usage: "take messages that are due and print their bodies", Description: takeHelp,
 		Flags: []cli.Flag{
 			option("n", "take up to `N` messages", number(&o.n, 1, maxTake)),
-			flag("ack", "acknowledge each when it was printed: it leaves the queue", &o.ack),
-			flag("nack", "give them back as failed: that counts as an attempt", &o.nack),
-			flag("keep", "give them back as they were; the default", &o.keep),
-			option("delay", "with -nack, let them be due again after this `time`", span(&o.delay, 0)),
-			option("wait", "wait this `time` for each; 0 waits until one is due", span(&o.wait, 0)),
+			flag("ack", "acknowledge each message after printing it, which removes it from the queue", &o.ack),
+			flag("nack", "give messages back as failed, which counts as an attempt", &o.nack),
+			flag("keep", "give messages back unchanged; the default", &o.keep),
+			option("delay", "with -nack, make messages due again after this `time`", span(&o.delay, 0)),
+			option("wait", "wait this `time` for each message; 0 waits without a limit", span(&o.wait, 0)),
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArguments(cmd); err != nil {
@@ -46,14 +45,15 @@ func (a *app) takeCommand() *cli.Command {
 	}
 }
 
-// maxTake is the largest number of messages that are taken by one command. Those that are not acknowledged are held in memory.
+// maxTake is the largest number of messages that one command takes. It holds those in memory that
+// it has not acknowledged.
 const maxTake = 1_000_000
 
-// settleAtOnce is how many messages are acknowledged at the same time.
+// settleAtOnce is how many messages are settled at the same time.
 const settleAtOnce = 256
 
-// take prints messages. Each is settled after it was printed, so that what could not be printed is not lost. Those
-// that are given back are so at the end: they would be taken again and again.
+// take prints messages. It acknowledges each message after printing it, so a message that cannot be
+// printed is not lost. Messages are given back at the end, or they would be taken again and again.
 func (a *app) take(ctx context.Context, s *session, o takeOptions) (err error) {
 	r, err := s.Receiver(durable.ConsumerOptions{Visibility: takeVisibility, Prefetch: o.n})
 	if err != nil {
@@ -62,8 +62,7 @@ func (a *app) take(ctx context.Context, s *session, o takeOptions) (err error) {
 	defer r.Close()
 	h := hold()
 	defer h.end()
-	var acks errgroup.Group
-	acks.SetLimit(settleAtOnce)
+	acks := newTasks()
 	taken := 0
 	for ; taken < o.n; taken++ {
 		d, failure := next(ctx, r, o.wait)
@@ -77,17 +76,17 @@ func (a *app) take(ctx context.Context, s *session, o takeOptions) (err error) {
 			break
 		}
 		if o.ack {
-			acks.Go(func() error { return h.settle(ctx, d, d.Ack) })
+			acks.run(func() error { return h.settle(ctx, d, d.Ack) })
 		}
 	}
-	err = errors.Join(err, acks.Wait())
+	err = errors.Join(err, acks.wait())
 	if o.nack && err == nil {
 		return h.nackAll(ctx, o.delay)
 	}
 	return errors.Join(err, h.releaseAll(ctx))
 }
 
-// next waits for a message, for a bounded time or as long as it takes.
+// next waits for a message, for at most wait if that is not 0.
 func next(ctx context.Context, r *durable.Receiver, wait time.Duration) (*durable.Delivery, error) {
 	if wait > 0 {
 		var cancel context.CancelFunc
@@ -97,7 +96,8 @@ func next(ctx context.Context, r *durable.Receiver, wait time.Duration) (*durabl
 	return r.Take(ctx)
 }
 
-// noneLeft tells whether it is an error that no further message came: it is where none came at all.
+// noneLeft returns the error of a Take that returned no message. It is nil after Ctrl-C, and if
+// earlier messages came before the wait was over.
 func (a *app) noneLeft(ctx context.Context, err error, taken int, o takeOptions) error {
 	switch {
 	case ctx.Err() != nil: // Ctrl-C
@@ -111,7 +111,7 @@ func (a *app) noneLeft(ctx context.Context, err error, taken int, o takeOptions)
 	return nil
 }
 
-// printBody prints a body as it is, with the end of a line after it unless it has one.
+// printBody prints a body, and a newline unless the body ends with one.
 func (a *app) printBody(d *durable.Delivery) error {
 	if a.json {
 		return a.printJSON(deliveryJSON(d))

@@ -24,11 +24,11 @@ type watchOptions struct {
 func (a *app) watchCommand() *cli.Command {
 	o := watchOptions{interval: time.Second}
 	return &cli.Command{
-		Name: "watch", Usage: "show a live table of what the queue holds and does, until Ctrl-C", Description: watchHelp,
+		Name: "watch", Usage: "show a live table of the queue until Ctrl-C", Description: watchHelp,
 		Flags: []cli.Flag{
 			option("interval", "look at the queue once in this `time`", span(&o.interval, 10*time.Millisecond)),
-			option("n", "end after `N` looks; 0 goes on until Ctrl-C", number(&o.n, 0, math.MaxInt32)),
-			flag("partitions", "show each partition, too", &o.partitions),
+			option("n", "end after `N` looks; 0 looks until Ctrl-C", number(&o.n, 0, math.MaxInt32)),
+			flag("partitions", "show each partition too", &o.partitions),
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := noArguments(cmd); err != nil {
@@ -39,21 +39,21 @@ func (a *app) watchCommand() *cli.Command {
 	}
 }
 
-// look is a state of the queue.
+// look is the state of the queue at one time.
 type look struct {
 	at    time.Time
 	stats durable.Stats
 }
 
-// sample is what one look at the queue has found.
+// sample is a look at the queue with the previous one.
 type sample struct {
 	queue string
 	look
-	before *look // nil: this is the first. A sample here would hold all that came before it
+	before *look // nil for the first look. A *sample would keep all earlier looks in memory
 }
 
-// watch looks at the queue once in each interval. A look that fails since the store cannot be reached is left out, as the next
-// one may succeed.
+// watch looks at the queue once in each interval. It skips a look if the store cannot be reached,
+// because the next one may succeed.
 func (a *app) watch(ctx context.Context, s *session, o watchOptions) error {
 	show := a.viewer(o)
 	tick := time.NewTicker(o.interval)
@@ -86,7 +86,8 @@ func (a *app) watch(ctx context.Context, s *session, o watchOptions) error {
 	}
 }
 
-// viewer is how samples are shown: as a table that is redrawn on a terminal, otherwise as lines, or as JSON.
+// viewer returns a function that shows samples: as a table that is redrawn on a terminal, as JSON,
+// or as lines.
 func (a *app) viewer(o watchOptions) func(*sample) error {
 	switch {
 	case a.json:
@@ -106,14 +107,14 @@ type painter struct {
 	drawn int
 }
 
-// paint draws a block over the last one. It is cut to the screen: there is no way back to lines that have scrolled away, and
-// a line that is broken by the terminal is two.
+// paint draws a block over the previous one, cut to the screen: lines that have scrolled away
+// cannot be redrawn, and the terminal breaks a long line into two.
 func (p *painter) paint(block string) error {
 	lines := strings.Split(block, "\n")
 	columns, rows := p.size()
 	if most := max(rows-1, 1); len(lines) > most {
 		cut := len(lines) - most + 1
-		lines = append(lines[:most-1:most-1], fmt.Sprintf("… %d more lines; the window is too low for them", cut))
+		lines = append(lines[:most-1:most-1], fmt.Sprintf("… %d more lines do not fit into the window", cut))
 	}
 	for i, line := range lines {
 		lines[i] = text.Trim(line, columns)

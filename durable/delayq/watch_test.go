@@ -49,7 +49,7 @@ func TestWatch_Unprintable(t *testing.T) {
 	require.ErrorIs(t, onMemory(t.Context(), memstore.New(memstore.Options{}), failing{broken}, io.Discard, "watch"), broken)
 }
 
-// sampleOf is a look at a queue with two partitions, ten seconds after another one.
+// sampleOf returns a look at a queue with two partitions, ten seconds after the previous one.
 func sampleOf() *sample {
 	now := time.UnixMilli(1_800_000_000_000)
 	part := durable.Counts{
@@ -78,7 +78,7 @@ func TestSample(t *testing.T) {
 	assert.Len(t, j.Partitions, 2)
 	s.before.stats.Enqueued = 5000
 	all, _ = s.rates()
-	assert.Zero(t, all.Enqueued, "a queue that was made anew has no negative rate")
+	assert.Zero(t, all.Enqueued, "a recreated queue has no negative rate")
 }
 
 func TestPainter(t *testing.T) {
@@ -89,7 +89,7 @@ func TestPainter(t *testing.T) {
 	assert.Equal(t, "\r\x1b[Jone\ntwo\n", out.String())
 	out.Reset()
 	require.NoError(t, p.paint(strings.Repeat("wider than the screen\n", 5)+"end"))
-	assert.Equal(t, "\x1b[2A\r\x1b[Jwider than\nwider than\nwider than\n… 3 more l\n", out.String(), "it goes back by what was drawn last")
+	assert.Equal(t, "\x1b[2A\r\x1b[Jwider than\nwider than\nwider than\n… 3 more l\n", out.String(), "the cursor goes up by the lines drawn last")
 	out.Reset()
 	require.NoError(t, p.paint("x"))
 	assert.Equal(t, "\x1b[4A\r\x1b[Jx\n", out.String())
@@ -143,7 +143,7 @@ func TestLineWriter(t *testing.T) {
 	out.Reset()
 	_, err := l.Write(bytes.Repeat([]byte("x"), longestLine))
 	require.NoError(t, err)
-	assert.Equal(t, longestLine, out.Len(), "without an end for ever")
+	assert.Equal(t, longestLine, out.Len(), "a line without an end is passed on in parts")
 }
 
 func TestRounded(t *testing.T) {

@@ -2,7 +2,7 @@ package driver
 
 import "fmt"
 
-// DefaultPartitions is the number of partitions of a new queue where Options.Partitions is 0.
+// DefaultPartitions is the number of partitions of a new queue if Config.Partitions is 0.
 const DefaultPartitions = 8
 
 // MaxPartitions is the largest number of partitions.
@@ -12,22 +12,25 @@ const MaxPartitions = 1024
 func CheckQueueName(name string) error {
 	ok := len(name) >= 1 && len(name) <= 128
 	for _, r := range name {
-		ok = ok && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-')
+		ok = ok && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			r == '.' || r == '_' || r == '-')
 	}
 	if !ok {
-		return fmt.Errorf("%w queue name %.140q: 1 to 128 letters, digits, '.', '_' and '-' are accepted", ErrInvalid, name)
+		return fmt.Errorf("%w queue name %.140q: 1 to 128 letters, digits, '.', '_' and '-' are accepted",
+			ErrInvalid, name)
 	}
 	return nil
 }
 
-// Check is [ErrInvalid] where a value is not accepted. Stores call it in Open.
+// Check returns [ErrInvalid] for a value that is not accepted. Stores call it in Open.
 func (c Config) Check() error {
 	if err := CheckQueueName(c.Queue); err != nil {
 		return err
 	}
 	switch {
 	case c.Partitions < 0 || c.Partitions > MaxPartitions:
-		return fmt.Errorf("%w number of partitions %d: 1 to %d are accepted, and 0 for those that are there", ErrInvalid, c.Partitions, MaxPartitions)
+		return fmt.Errorf("%w number of partitions %d: 1 to %d are accepted, and 0 for the existing ones",
+			ErrInvalid, c.Partitions, MaxPartitions)
 	case c.DeadLimit <= 0:
 		return fmt.Errorf("%w DeadLimit %d: 1 or more is accepted", ErrInvalid, c.DeadLimit)
 	case c.DeadBytes <= 0:

@@ -2,17 +2,19 @@ package driver
 
 import "time"
 
-// Instant is a moment of a store's clock in milliseconds since 1970. The clock of a store is the only one
-// that decides whether a message is due: that of the server for Redis, the wall clock of the process for a file and for memory.
+// Instant is a time on a store's clock in milliseconds since 1970. This clock alone decides whether
+// a message is due. It is the clock of the server for Redis, and the wall clock of the process for
+// a file and for memory.
 type Instant int64
 
-// Never is later than every instant: the saturated sum of an instant and a delay.
-const Never Instant = 1 << 52 // a double, which is what Redis sorts by, is exact up to 2^53
+// Never is later than every instant. It is the saturated sum of an instant and a delay.
+const Never Instant = 1 << 52 // Redis sorts by doubles, which are exact up to 2^53
 
-// Time is the instant as a time.
+// Time returns the instant as a time.
 func (i Instant) Time() time.Time { return time.UnixMilli(int64(i)) }
 
-// Add is the instant d later, rounded up to the next millisecond; at most [Never]. A negative d counts as 0.
+// Add returns the instant d later, rounded up to the next millisecond, and at most [Never]. A
+// negative d counts as 0.
 func (i Instant) Add(d time.Duration) Instant {
 	if d <= 0 {
 		return i
@@ -21,7 +23,7 @@ func (i Instant) Add(d time.Duration) Instant {
 	return min(i+ms, Never) // both are far below the end of 64 bits
 }
 
-// InstantOf is the first instant that is not before t.
+// InstantOf returns the first instant that is not before t.
 func InstantOf(t time.Time) Instant {
 	switch { // milliseconds of times that are farther away could overflow
 	case t.After(Never.Time()):

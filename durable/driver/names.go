@@ -3,17 +3,22 @@ package driver
 import "strconv"
 
 var (
-	stateNames  = []string{"Scheduled", "Leased", "Firing", "Dead"}
-	opNames     = []string{"Begin", "Ack", "Retry", "Bury", "Release", "Extend", "Cancel", "Reschedule", "Replay", "Purge", "Expire"}
-	statusNames = []string{"Done", "Duplicate", "Firing", "NotFound", "LeaseLost", "Early"}
+	stateNames = []string{"Scheduled", "Leased", "Firing", "Dead"}
+	opNames    = []string{
+		"Begin", "Ack", "Retry", "Bury", "Release", "Extend",
+		"Cancel", "Reschedule", "Replay", "Purge", "Expire",
+	}
+	statusNames = []string{
+		"Done", "Duplicate", "Firing", "NotFound", "LeaseLost", "Early", "Paused",
+	}
 )
 
 // String returns the name of the state without its prefix, or its number if it is none of those
 // declared.
 func (s State) String() string { return nameOf("State", stateNames, uint8(s)) }
 
-// String returns the name of the transition without its prefix, or its number if it is none of those
-// declared.
+// String returns the name of the transition without its prefix, or its number if it is none of
+// those declared.
 func (o Op) String() string { return nameOf("Op", opNames, uint8(o)) }
 
 // String returns the name of the status without its prefix, or its number if it is none of those

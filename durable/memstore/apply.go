@@ -34,7 +34,7 @@ func (p *partition) apply(now time.Time, b *driver.Batch, limits local.DeadLimit
 	return outcomes
 }
 
-// holds reports whether the change comes from the one who has the lease of a message.
+// holds reports whether the change has the token of the current lease of the message.
 func (e *entry) holds(c *driver.Change) bool {
 	return e != nil && e.Token == c.Token && (e.State == driver.StateLeased || e.State == driver.StateFiring)
 }
@@ -45,7 +45,12 @@ func (p *partition) begin(now time.Time, b *driver.Batch, c *driver.Change, e *e
 		return
 	}
 	o.Due = e.Due
-	if e.State == driver.StateLeased && e.Due > local.Floor(now).Add(b.Lead) {
+	switch {
+	case e.State == driver.StateFiring:
+	case p.paused:
+		o.Status = driver.StatusPaused
+		return
+	case e.Due > local.Floor(now).Add(b.Lead):
 		o.Status = driver.StatusEarly
 		return
 	}
@@ -67,13 +72,14 @@ func (p *partition) extend(now time.Time, c *driver.Change, e *entry, o *driver.
 	o.Status, o.Lease = driver.StatusDone, e.LeaseEnd
 }
 
-// end ends a lease as its holder wishes. Of a message that has not begun it can only be released.
+// end ends a lease by a transition of its holder. A message that has not begun can only be
+// released.
 func (p *partition) end(now time.Time, op driver.Op, c *driver.Change, e *entry) driver.Status {
 	switch {
 	case (op == driver.OpAck || op == driver.OpExpire) && (e == nil || e.State == driver.StateDead):
 		return driver.StatusNotFound
 	case e != nil && e.Token == c.Token && e.last == op:
-		return driver.StatusDone // a repetition, be it that others have moved the message since
+		return driver.StatusDone // a repetition, even if the message was moved since
 	case !e.holds(c) || e.State == driver.StateLeased && op != driver.OpRelease:
 		return driver.StatusLeaseLost
 	}
@@ -102,10 +108,10 @@ func (p *partition) end(now time.Time, op driver.Op, c *driver.Change, e *entry)
 	return driver.StatusDone
 }
 
-// intervene cancels or reschedules a message that has not begun. Who has claimed it loses his lease.
+// intervene cancels or reschedules a message that has not begun, and ends its lease if it has one.
 func (p *partition) intervene(now time.Time, op driver.Op, c *driver.Change, e *entry) driver.Status {
 	switch {
-	case e == nil || e.State == driver.StateDead:
+	case e == nil || e.State == driver.StateDead || op == driver.OpCancel && !c.Meant(e.Enqueued):
 		return driver.StatusNotFound
 	case e.State == driver.StateFiring:
 		return driver.StatusFiring
@@ -121,7 +127,7 @@ func (p *partition) intervene(now time.Time, op driver.Op, c *driver.Change, e *
 // exhume replays or purges a dead letter.
 func (p *partition) exhume(now time.Time, op driver.Op, c *driver.Change, e *entry) driver.Status {
 	switch {
-	case e == nil || e.State != driver.StateDead:
+	case e == nil || e.State != driver.StateDead || !c.Meant(e.Died):
 		return driver.StatusNotFound
 	case op == driver.OpPurge:
 		p.drop(e)

@@ -6,8 +6,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// audit verifies that each entry stands in the set of its state, with the right key and at the position that it knows, and that the sets hold
-// nothing else. The sum of the bodies of dead letters must be right.
+// audit verifies that each entry is in the set of its state, with the right key and index, that the
+// sets have no other members, and that the sum of the bodies of dead letters is right.
 func (p *partition) audit(now driver.Instant, repair bool) driver.AuditReport {
 	report := driver.AuditReport{Records: int64(len(p.entries))}
 	for _, e := range p.entries {
@@ -47,7 +47,7 @@ func (p *partition) audit(now driver.Instant, repair bool) driver.AuditReport {
 	return report
 }
 
-// sound reports whether an entry stands where it should.
+// sound reports whether an entry is in the set of its state, with the right key.
 func (p *partition) sound(e *entry) bool {
 	at := e.at
 	set := p.place(e)
@@ -56,7 +56,7 @@ func (p *partition) sound(e *entry) bool {
 	return right && e.set == set && set.Has(e) && set.InOrder(e)
 }
 
-// readmit schedules an entry that has lost its place, at its due time or now; a dead one stays dead.
+// readmit schedules an entry that is in no set, at its due time or now. A dead letter stays dead.
 func (p *partition) readmit(e *entry, now driver.Instant) {
 	if e.set != nil && !e.set.Has(e) {
 		e.set = nil

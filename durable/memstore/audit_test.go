@@ -21,10 +21,11 @@ func openOne(t *testing.T, now func() time.Time, limits driver.Config) (*backend
 }
 
 func oneConfig() driver.Config {
-	return driver.Config{Queue: "q", Partitions: 1, DeadLimit: 10, DeadBytes: 1 << 30, DeadAge: time.Hour}
+	return driver.Config{Queue: "q", Partitions: 1, DeadLimit: 10, DeadBytes: 1 << 30,
+		DeadAge: time.Hour}
 }
 
-// TestAuditRepairs breaks the structures of a partition in each way that an audit knows, and has it repaired.
+// An audit finds and repairs each fault that it knows.
 func TestAuditRepairs(t *testing.T) {
 	t.Parallel()
 	b, p := openOne(t, nil, oneConfig())
@@ -39,9 +40,9 @@ func TestAuditRepairs(t *testing.T) {
 	p.entries["b"].State = driver.StateFiring     // in the set of another state
 	p.entries["c"].Due++                          // with another key
 	delete(p.entries, "d")                        // without a record
-	p.entries["e"].State = driver.StateDead       // dead, and in the set of those that are scheduled
+	p.entries["e"].State = driver.StateDead       // dead, and in the set of scheduled messages
 	p.entries["e"].Died = local.Floor(time.Now()) //
-	p.leased.add(&entry{})                        // never was a record
+	p.leased.add(&entry{})                        // never had a record
 	p.deadBytes = 7                               // there is no dead letter
 	want := driver.AuditReport{Records: 5, Orphans: 4, Strays: 2, Wrong: 1}
 	got, err := b.Audit(t.Context(), 0, false)
@@ -59,7 +60,8 @@ func TestAuditRepairs(t *testing.T) {
 	c, err := b.Count(t.Context(), 0)
 	require.NoError(t, err)
 	assert.Equal(t, [3]int64{4, 0, 1}, [3]int64{c.Scheduled, c.InFlight, c.Dead})
-	claimed, err := b.Claim(t.Context(), driver.Claim{Horizon: 2 * time.Hour, Max: 10, MaxBytes: 1, Visibility: time.Hour})
+	claimed, err := b.Claim(t.Context(),
+		driver.Claim{Horizon: 2 * time.Hour, Max: 10, MaxBytes: 1, Visibility: time.Hour})
 	require.NoError(t, err)
 	assert.Len(t, claimed.Records, 4)
 }

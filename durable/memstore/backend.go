@@ -9,7 +9,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// backend is a queue as one of those sees it who have opened it.
+// backend is one opener's view of a queue.
 type backend struct {
 	store  *Store
 	queue  *queue
@@ -18,14 +18,16 @@ type backend struct {
 
 func (b *backend) Partitions() int { return len(b.queue.partitions) }
 
-// enter locks a partition. Where it returns no error the caller unlocks it.
+// enter locks a partition and reads the clock. If it returns no error the caller unlocks the
+// partition.
 func (b *backend) enter(ctx context.Context, index int) (*partition, time.Time, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, time.Time{}, err
 	}
 	p := b.queue.partitions[index]
 	p.mu.Lock()
-	return p, b.store.now(), nil // read under the lock, so that transitions of a partition see the clock in their order
+	now := b.store.now() // under the lock: transitions of a partition see the clock in their order
+	return p, now, nil
 }
 
 // Put is O(log n) for each message.
@@ -38,8 +40,9 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 	return p.put(now, &put), nil
 }
 
-// Claim is O(log n) for each lease that it ends, 256 at most, and for each message that it claims. Where more leases are over,
-// Claimed.Lease is not later than Claimed.Now, and the next call goes on.
+// Claim is O(log n) for each lease that it ends, at most 256, and for each message that it claims.
+// If more leases are over, Claimed.Lease is not later than Claimed.Now, and the next call ends
+// them.
 func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
 	p, now, err := b.enter(ctx, claim.Partition)
 	if err != nil {
@@ -62,6 +65,18 @@ func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outco
 	return p.apply(now, &batch, b.limits), nil
 }
 
+// Pause is O(1).
+func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
+	p, _, err := b.enter(ctx, pause.Partition)
+	if err != nil {
+		return err
+	}
+	defer p.mu.Unlock()
+	p.paused = pause.Paused
+	p.hints.Send(driver.Hint{Partition: p.index})
+	return nil
+}
+
 // Get is O(1).
 func (b *backend) Get(ctx context.Context, partition int, id string) (driver.Record, error) {
 	p, _, err := b.enter(ctx, partition)
@@ -71,12 +86,13 @@ func (b *backend) Get(ctx context.Context, partition int, id string) (driver.Rec
 	defer p.mu.Unlock()
 	e := p.entries[id]
 	if e == nil {
-		return driver.Record{}, fmt.Errorf("memstore: %w with id %q in partition %d", driver.ErrNotFound, id, partition)
+		return driver.Record{}, fmt.Errorf("memstore: %w with id %q in partition %d",
+			driver.ErrNotFound, id, partition)
 	}
 	return e.copy(), nil
 }
 
-// Count is O(1) but for the messages that are due and not claimed, which it visits.
+// Count is O(1), and visits the messages that are due and not claimed.
 func (b *backend) Count(ctx context.Context, partition int) (driver.Counts, error) {
 	p, now, err := b.enter(ctx, partition)
 	if err != nil {
@@ -86,22 +102,35 @@ func (b *backend) Count(ctx context.Context, partition int) (driver.Counts, erro
 	return p.count(local.Floor(now)), nil
 }
 
-// List is O(n log n) for n messages in the state, for each page: an order that can be walked is not kept.
-func (b *backend) List(ctx context.Context, partition int, state driver.State, cursor string, limit int) ([]driver.Record, string, error) {
-	after, err := parseCursor(cursor)
+// CountDue is O(log d) for each of the messages that are due within the last of d durations.
+func (b *backend) CountDue(ctx context.Context, partition int, within []time.Duration) ([]int64, error) {
+	p, now, err := b.enter(ctx, partition)
 	if err != nil {
-		return nil, "", err
+		return nil, err
+	}
+	defer p.mu.Unlock()
+	return p.scheduled.countDue(local.Bounds(local.Floor(now), within)), nil
+}
+
+// List is O(n log n) for each page of n messages in the state, because the sets are heaps.
+func (b *backend) List(ctx context.Context, partition int, state driver.State, cursor string, limit int) (
+	[]driver.Record, string, error,
+) {
+	at, id, err := driver.ParseCursor(cursor)
+	if err != nil {
+		return nil, "", fmt.Errorf("memstore: list: %w", err)
 	}
 	p, _, err := b.enter(ctx, partition)
 	if err != nil {
 		return nil, "", err
 	}
 	defer p.mu.Unlock()
-	records, next := p.list(state, after, limit)
+	records, next := p.list(state, at, id, limit)
 	return records, next, nil
 }
 
-// Audit is O(n). What it finds can only be a mistake of this package, as nothing else touches the memory.
+// Audit is O(n). A fault that it finds is a mistake of this package, because nothing else touches
+// the memory.
 func (b *backend) Audit(ctx context.Context, partition int, repair bool) (driver.AuditReport, error) {
 	p, now, err := b.enter(ctx, partition)
 	if err != nil {
@@ -112,14 +141,22 @@ func (b *backend) Audit(ctx context.Context, partition int, repair bool) (driver
 }
 
 // Heartbeat is O(m log m) for m members.
-func (b *backend) Heartbeat(ctx context.Context, member string, ttl time.Duration) ([]string, error) {
+func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]string, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err
 	}
 	return b.queue.members.Beat(b.store.now(), member, ttl), nil
 }
 
-// Watch keeps 256 hints that nobody has received; others are lost.
+// Members is O(m log m) for m members.
+func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
+	if err := b.store.usable(ctx); err != nil {
+		return nil, err
+	}
+	return b.queue.members.List(b.store.now()), nil
+}
+
+// Watch keeps 256 hints that were not received. Further hints are lost.
 func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err

@@ -7,12 +7,15 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// claim ends leases and gives new ones, or gives again what the consumer has not seen.
+// claim ends leases and gives new ones, or gives the messages again that the consumer has not seen.
 func (p *partition) claim(now time.Time, c *driver.Claim, limits local.DeadLimits) driver.Claimed {
-	claimed := driver.Claimed{Now: now, Records: p.giveAgain(now, c)}
+	if !p.grants.Admit(c) {
+		return driver.Claimed{Now: now, Paused: p.paused}
+	}
+	claimed := driver.Claimed{Now: now, Records: p.giveAgain(now, c), Paused: p.paused}
 	p.endLeases(now, c.MaxCrashes)
 	p.trimDead(now, limits)
-	if len(claimed.Records) == 0 {
+	if len(claimed.Records) == 0 && !p.paused {
 		claimed.Records = p.give(now, c)
 	}
 	claimed.Next, claimed.Lease = p.scheduled.firstAt(), p.leased.firstAt()
@@ -20,9 +23,10 @@ func (p *partition) claim(now time.Time, c *driver.Claim, limits local.DeadLimit
 	return claimed
 }
 
-// giveAgain renews the leases of the messages that the consumer's last claim has given if it has not seen them.
+// giveAgain renews the leases of the messages of the consumer's last claim that the consumer has
+// not seen.
 func (p *partition) giveAgain(now time.Time, c *driver.Claim) (records []driver.Record) {
-	for _, unseen := range p.grants.Unseen(c.Consumer, c.Seen) {
+	for _, unseen := range p.grants.Unseen(c) {
 		if e := p.entries[unseen.ID]; e.holds(&unseen) {
 			p.lease(e, e.State, local.ClaimedUntil(now, c, e.State, e.Due))
 			records = append(records, e.copy())
@@ -53,11 +57,11 @@ func (p *partition) give(now time.Time, c *driver.Claim) (records []driver.Recor
 		records = append(records, e.copy())
 		ids = append(ids, e.ID)
 	}
-	p.grants.Note(c.Consumer, p.token-uint64(len(ids))+1, ids)
+	p.grants.Note(c, p.token-uint64(len(ids))+1, ids)
 	return records
 }
 
-// endLeases ends leases that are over, at most a batch.
+// endLeases ends leases that are over, at most [driver.MaxBatch].
 func (p *partition) endLeases(now time.Time, maxCrashes int) {
 	for range driver.MaxBatch {
 		e := p.leased.first()

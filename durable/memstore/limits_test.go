@@ -13,7 +13,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// TestLimitsOfDead opens a queue again with a smaller limit: what is too much goes with the next claims, a bounded number at a time.
+// A queue is opened again with a smaller bound of dead letters. The next claims drop the dead
+// letters beyond it, a bounded number at a time.
 func TestLimitsOfDead(t *testing.T) {
 	t.Parallel()
 	config := oneConfig()
@@ -26,14 +27,17 @@ func TestLimitsOfDead(t *testing.T) {
 		}
 		_, err := b.Put(t.Context(), put)
 		require.NoError(t, err)
-		c, err := b.Claim(t.Context(), driver.Claim{Horizon: time.Second, Max: driver.MaxBatch, MaxBytes: 1, Visibility: time.Hour})
+		c, err := b.Claim(t.Context(), driver.Claim{
+			Horizon: time.Second, Max: driver.MaxBatch, MaxBytes: 1, Visibility: time.Hour,
+		})
 		require.NoError(t, err)
 		changes := make([]driver.Change, len(c.Records))
 		for i, r := range c.Records {
 			changes[i] = driver.Change{ID: r.ID, Token: r.Token}
 		}
 		for _, op := range []driver.Op{driver.OpBegin, driver.OpBury} {
-			_, err = b.Apply(t.Context(), driver.Batch{Op: op, Visibility: time.Hour, Changes: changes})
+			_, err = b.Apply(t.Context(),
+				driver.Batch{Op: op, Visibility: time.Hour, Changes: changes})
 			require.NoError(t, err)
 		}
 	}
@@ -48,7 +52,7 @@ func TestLimitsOfDead(t *testing.T) {
 	}
 }
 
-// TestClockSetBack sets the clock back: nothing is early by it, and tokens rise all the same.
+// If the clock is set back, no message is early, and tokens rise.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -60,7 +64,10 @@ func TestClockSetBack(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, first.Records, 1)
 	now = now.Add(-time.Hour)
-	begin := driver.Batch{Op: driver.OpBegin, Visibility: time.Minute, Changes: []driver.Change{{ID: "a", Token: first.Records[0].Token}}}
+	begin := driver.Batch{
+		Op: driver.OpBegin, Visibility: time.Minute,
+		Changes: []driver.Change{{ID: "a", Token: first.Records[0].Token}},
+	}
 	outcomes, err := b.Apply(t.Context(), begin)
 	require.NoError(t, err)
 	assert.Equal(t, driver.StatusEarly, outcomes[0].Status)
@@ -71,8 +78,8 @@ func TestClockSetBack(t *testing.T) {
 	assert.Greater(t, second.Records[0].Token, first.Records[0].Token)
 }
 
-// TestHints has a watcher that does not receive: it loses what is beyond its buffer. Its channel is closed with its context, not
-// with the store.
+// A watcher that does not receive loses the hints beyond its buffer. Its channel is closed when its
+// context ends, and not when the store is closed.
 func TestHints(t *testing.T) {
 	t.Parallel()
 	b, p := openOne(t, nil, oneConfig())
@@ -87,15 +94,16 @@ func TestHints(t *testing.T) {
 	}
 	assert.Len(t, hints, local.HintBuffer)
 	assert.Equal(t, p.entries["0"].Due, (<-hints).Due)
-	_, err = b.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: "later", Delay: 2000 * time.Hour}}})
+	_, err = b.Put(t.Context(),
+		driver.Put{Items: []driver.PutItem{{ID: "later", Delay: 2000 * time.Hour}}})
 	require.NoError(t, err)
-	assert.Len(t, hints, local.HintBuffer-1, "it is not the earliest")
+	assert.Len(t, hints, local.HintBuffer-1, "the message is not the earliest")
 	require.NoError(t, b.store.Close())
 	select {
 	case _, open := <-hints:
 		require.True(t, open)
 	default:
-		require.Fail(t, "the hints that have come are there still")
+		require.Fail(t, "the buffered hints are still there")
 	}
 	cancel()
 	assert.Eventually(t, func() bool {
@@ -104,7 +112,7 @@ func TestHints(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 }
 
-// TestRefusals names what was refused.
+// Errors name the refused value.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	b, _ := openOne(t, nil, oneConfig())

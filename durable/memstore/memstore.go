@@ -1,5 +1,5 @@
-// Package memstore keeps durable queues in memory: for tests, for examples, and as the reference of what a store does. What it holds
-// ends with the process.
+// Package memstore keeps durable queues in memory: for tests, for examples, and as the reference of
+// a store. The queues end with the process.
 package memstore
 
 import (
@@ -15,12 +15,14 @@ import (
 
 // Options are those of [New].
 type Options struct {
-	// Now is the clock of the store; it may be called from many goroutines. Nil: time.Now, the wall clock of the process. A clock that is set
-	// back makes everything due later by as much; one that is set ahead makes it due earlier, and ends leases.
+	// Now is the clock of the store. It may be called from several goroutines. Nil stands for
+	// time.Now, the wall clock of the process. If the clock is set back, all messages are due later
+	// by that time. If it is set ahead, they are due earlier, and leases end.
 	Now func() time.Time
 }
 
-// Store holds queues by their names. All who open the same queue of one store share it, as processes do that use the same server.
+// Store holds queues by their names. Callers that open the same queue of one store share it, as
+// processes share a queue on a server.
 type Store struct {
 	now    func() time.Time
 	closed atomic.Bool
@@ -39,8 +41,8 @@ func New(options Options) *Store {
 	return &Store{now: options.Now, queues: make(map[string]*queue)}
 }
 
-// Open makes a queue or joins one that exists, see [driver.Store]. The limits of dead letters in config hold for what is done through this
-// backend. A config that is out of range is [driver.ErrInvalid].
+// Open makes a queue or joins one that exists, see [driver.Store]. The bounds of dead letters in
+// config hold for calls of this backend. A config that is out of range is [driver.ErrInvalid].
 func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -68,7 +70,7 @@ func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend,
 	return &backend{store: s, queue: q, limits: local.NewDeadLimits(&config)}, nil
 }
 
-// Close drops all queues. To close a store again does nothing.
+// Close drops all queues. Closing a store again does nothing.
 func (s *Store) Close() error {
 	s.closed.Store(true)
 	s.mu.Lock()
@@ -80,7 +82,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// usable tells why nothing can be done, if that is so.
+// usable returns the error of a call that must not be made.
 func (s *Store) usable(ctx context.Context) error {
 	if s.closed.Load() {
 		return errClosed()
@@ -90,7 +92,7 @@ func (s *Store) usable(ctx context.Context) error {
 
 func errClosed() error { return fmt.Errorf("memstore: the store is %w", driver.ErrClosed) }
 
-// queue is what all backends of one queue share.
+// queue is shared by all backends of one queue.
 type queue struct {
 	partitions []*partition
 	members    local.Members

@@ -16,7 +16,7 @@ type clock struct {
 	now time.Time
 }
 
-// newClock stands at a moment that is not a whole millisecond: what is rounded the wrong way shows.
+// newClock stands between two milliseconds, so that wrong rounding shows.
 func newClock() *clock { return &clock{now: time.Date(2030, 1, 2, 3, 4, 5, 678_901_234, time.UTC)} }
 
 func (c *clock) Now() time.Time {
@@ -31,14 +31,14 @@ func (c *clock) Advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// fixture takes the store itself for what is there after a restart, as a client of a server does: what it promises to such clients it has to
-// keep in memory, too.
+// fixture uses the same store after a restart, as a client of a server does.
 func fixture(t testing.TB) storetest.Fixture {
 	t.Helper()
 	c := newClock()
 	s := memstore.New(memstore.Options{Now: c.Now})
 	t.Cleanup(func() { _ = s.Close() })
-	return storetest.Fixture{Store: s, Reopen: func(testing.TB) driver.Store { return s }, Advance: c.Advance}
+	return storetest.Fixture{Store: s, Reopen: func(testing.TB) driver.Store { return s },
+		Advance: c.Advance}
 }
 
 func wallFixture(t testing.TB) storetest.Fixture {

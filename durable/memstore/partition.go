@@ -9,22 +9,25 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// partition is one partition of a queue. Each entry is in entries and in exactly one of the three sets, which its state names; outside the lock
-// that is always so.
+// partition is one partition of a queue.
+//
+// Invariant, while mu is not held: each entry is in entries and in exactly one of the three sets,
+// that of its state.
 type partition struct {
 	mu        sync.Mutex
 	entries   map[string]*entry
 	scheduled ordered       // by due time
 	leased    ordered       // leased and firing, by the end of the lease
 	dead      ordered       // by death
-	token     uint64        // the last one given
+	token     uint64        // the last one
 	grants    local.Grants  // by claims
 	deadBytes int64         // of the bodies of dead letters
 	seen      driver.Counts // the sums since the queue was made
+	paused    bool
 
 	index  int
 	hints  *local.Hints
-	hinted driver.Instant // due time of the earliest as of the end of the last transition; 0: there was none
+	hinted driver.Instant // the earliest due time after the last transition; 0: there was none
 }
 
 func newPartition(index int, h *local.Hints) *partition {
@@ -38,7 +41,9 @@ type entry struct {
 	set   *ordered
 	index int
 
-	last driver.Op // by which the holder of the last lease has ended it, so that he can repeat the call; 0: he has not
+	// last is the transition by which the holder of the last lease has ended it, so that it can
+	// repeat the call; 0: there was none.
+	last driver.Op
 }
 
 // Before and Place are for the heap of a set.
@@ -51,7 +56,7 @@ func (e *entry) Place() *int { return &e.index }
 // ordered is a set of entries in the order of their keys, at and then id.
 type ordered struct{ local.Heap[*entry] }
 
-// first is the earliest entry, nil if there is none.
+// first returns the earliest entry, nil if there is none.
 func (o *ordered) first() *entry {
 	if o.Len() == 0 {
 		return nil
@@ -59,7 +64,7 @@ func (o *ordered) first() *entry {
 	return o.First()
 }
 
-// firstAt is the key of the earliest entry, 0 if there is none.
+// firstAt returns the key of the earliest entry, 0 if there is none.
 func (o *ordered) firstAt() driver.Instant {
 	if o.Len() == 0 {
 		return 0
@@ -77,7 +82,7 @@ func (o *ordered) remove(e *entry) {
 	e.set = nil
 }
 
-// until is the number of entries whose key is not after t. It visits these, and at most as many more plus one.
+// until returns the number n of entries whose keys are not after t. It visits at most 2n+1 entries.
 func (o *ordered) until(t driver.Instant) (n int64) {
 	o.Walk(func(e *entry) bool {
 		if e.at <= t {
@@ -88,14 +93,27 @@ func (o *ordered) until(t driver.Instant) (n int64) {
 	return n
 }
 
-// copy is the record for a caller, with a body of its own.
+// countDue returns how many entries have keys that are not after each of some rising bounds.
+func (o *ordered) countDue(bounds local.DueBounds) []int64 {
+	counts := make([]int64, len(bounds))
+	o.Walk(func(e *entry) bool {
+		i := bounds.Find(e.at)
+		if i < len(bounds) {
+			counts[i]++
+		}
+		return i < len(bounds)
+	})
+	return local.Sums(counts)
+}
+
+// copy returns the record for a caller, with a body of its own.
 func (e *entry) copy() driver.Record {
 	r := e.Record
 	r.Body = bytes.Clone(r.Body)
 	return r
 }
 
-// move brings an entry to another state.
+// move moves an entry to another state and its set.
 func (p *partition) move(e *entry, s driver.State) {
 	p.leave(e)
 	e.State = s
@@ -163,8 +181,8 @@ func (p *partition) bury(now time.Time, e *entry) {
 	p.move(e, driver.StateDead)
 }
 
-// trimDead drops the dead letters that are too many, too large or too old, the oldest first and at most two batches in a
-// call. A call adds at most one batch, so that a backlog shrinks with each.
+// trimDead drops the dead letters beyond the bounds, the oldest first and at most two batches in a
+// call. A call adds at most one batch, so a backlog shrinks with each call.
 func (p *partition) trimDead(now time.Time, limits local.DeadLimits) {
 	for range 2 * driver.MaxBatch {
 		e := p.dead.first()
@@ -179,7 +197,7 @@ func (p *partition) trimDead(now time.Time, limits local.DeadLimits) {
 	}
 }
 
-// hint tells the watchers when the earliest message has become another, earlier one.
+// hint sends a hint if the earliest due time has become earlier.
 func (p *partition) hint() {
 	earliest := p.scheduled.firstAt()
 	if earliest != 0 && (p.hinted == 0 || earliest < p.hinted) {

@@ -1,10 +1,7 @@
 package memstore
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
@@ -18,17 +15,19 @@ func (p *partition) count(now driver.Instant) driver.Counts {
 	c.Dead = int64(p.dead.Len())
 	c.DeadBytes = p.deadBytes
 	c.NextDue = p.scheduled.firstAt()
+	c.Paused = p.paused
 	return c
 }
 
-// list returns the entries behind a position.
-func (p *partition) list(state driver.State, position *entry, limit int) ([]driver.Record, string) {
+// list returns the messages that follow the one with a time and an id.
+func (p *partition) list(state driver.State, at driver.Instant, id string, limit int) ([]driver.Record, string) {
 	set := map[driver.State]*ordered{
 		driver.StateScheduled: &p.scheduled, driver.StateLeased: &p.leased, driver.StateDead: &p.dead,
 	}[state]
+	position := &entry{Record: driver.Record{ID: id}, at: at}
 	var rest []*entry
 	for _, e := range set.All() {
-		if position == nil || position.Before(e) {
+		if position.Before(e) {
 			rest = append(rest, e)
 		}
 	}
@@ -38,29 +37,14 @@ func (p *partition) list(state driver.State, position *entry, limit int) ([]driv
 		}
 		return 1
 	})
-	page := rest[:min(limit, len(rest))]
-	records := make([]driver.Record, len(page))
-	for i, e := range page {
-		records[i] = e.copy()
+	var records []driver.Record
+	for room := driver.PageBytes; len(records) < min(limit, len(rest)) && room > 0; {
+		r := rest[len(records)].copy()
+		records, room = append(records, r), room-len(r.Body)
 	}
-	if len(page) == len(rest) {
+	if len(records) == len(rest) {
 		return records, ""
 	}
-	return records, cursorOf(page[len(page)-1])
-}
-
-// cursorOf is the position behind an entry: its key and its id.
-func cursorOf(e *entry) string { return strconv.FormatInt(int64(e.at), 10) + ":" + e.ID }
-
-// parseCursor makes of a cursor an entry to compare others with, nil for the first page.
-func parseCursor(cursor string) (*entry, error) {
-	if cursor == "" {
-		return nil, nil
-	}
-	number, id, found := strings.Cut(cursor, ":")
-	at, err := strconv.ParseInt(number, 10, 64)
-	if !found || err != nil {
-		return nil, fmt.Errorf("memstore: %w cursor %.40q: the one that came with the last page is accepted", driver.ErrInvalid, cursor)
-	}
-	return &entry{Record: driver.Record{ID: id}, at: driver.Instant(at)}, nil
+	last := rest[len(records)-1]
+	return records, driver.FormatCursor(last.at, last.ID)
 }

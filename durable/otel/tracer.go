@@ -7,14 +7,17 @@
 //	id, err := tracer.Enqueue(ctx, q, durable.Message{Delay: 30 * time.Minute})
 //	err = q.Consume(ctx, tracer.Handler(handler), durable.ConsumerOptions{})
 //
-// The context of the trace travels in the headers of the message, as the propagator writes it: with
-// the default of W3C trace context in the header traceparent. The spans follow the semantic
-// conventions for messaging, version 1.43:
+// A typed queue is traced through its Encode and Handler: see the example.
 //
-//	send orders      PRODUCER  Enqueue. It is the creation context of the message
-//	claim orders     CLIENT    the claim of the message by a consumer: operation type receive
-//	process orders   CONSUMER  the handler; its context is that of the handler
-//	ack orders       CLIENT    the store ends the delivery: operation type settle. Also retry, bury, expire
+// The headers of the message carry the context of the trace, as the propagator writes it: W3C trace
+// context uses the header traceparent. The spans follow the semantic conventions for messaging,
+// version 1.43:
+//
+//	send orders      PRODUCER  Enqueue; the creation context of the message
+//	claim orders     CLIENT    a consumer claims the message: operation type receive
+//	process orders   CONSUMER  the handler, which gets the context of this span
+//	ack orders       CLIENT    the store ends the delivery: operation type settle; also retry, bury and
+//	                           expire
 //
 // All spans of a message belong to one trace: the send span is the parent of the others, which also
 // link to it, as the conventions ask. Each delivery of the message has its own claim, process and
@@ -38,12 +41,12 @@ import (
 
 // Options configures a tracer. The zero value uses the global provider and the global propagator.
 type Options struct {
-	// TracerProvider makes the spans. Nil stands for otel.GetTracerProvider() as of each span.
+	// TracerProvider makes the spans. Nil stands for otel.GetTracerProvider() at each span.
 	TracerProvider trace.TracerProvider
 
 	// Propagator writes the context of a trace into headers and reads it. Nil stands for
-	// otel.GetTextMapPropagator() as of each call, which does nothing unless the program has set one:
-	// then each span is a trace of its own.
+	// otel.GetTextMapPropagator() at each call. Unless the program has set a propagator, that one
+	// does nothing, and each span is a trace of its own.
 	Propagator propagation.TextMapPropagator
 }
 
@@ -70,21 +73,21 @@ func (t *Tracer) propagator() propagation.TextMapPropagator {
 	return otel.GetTextMapPropagator()
 }
 
-// attributes are those that all spans have.
+// attributes returns the attributes that all spans have, and more.
 func attributes(queue, name string, kind attribute.KeyValue, more ...attribute.KeyValue) trace.SpanStartEventOption {
 	return trace.WithAttributes(append(more, semconv.MessagingSystemKey.String("timingwheel"), semconv.MessagingDestinationName(queue),
 		semconv.MessagingOperationName(name), kind)...)
 }
 
-// failed sets the status of a span whose operation has failed.
+// failed records an error as the status of a span.
 func failed(span trace.Span, err error) {
 	span.RecordError(err)
 	span.SetStatus(codes.Error, err.Error())
 	span.SetAttributes(semconv.ErrorType(err))
 }
 
-// Enqueue is [durable.Queue.Enqueue] in a span whose context the message carries. The headers of m
-// are copied, and those of the propagator are set.
+// Enqueue is [durable.Queue.Enqueue] in a span. The message carries the context of the span:
+// Enqueue copies the headers of m and sets those of the propagator.
 func (t *Tracer) Enqueue(ctx context.Context, q *durable.Queue, m durable.Message) (id string, err error) {
 	ctx, span := t.tracer().Start(ctx, "send "+q.Name(), trace.WithSpanKind(trace.SpanKindProducer),
 		attributes(q.Name(), "send", semconv.MessagingOperationTypeSend, semconv.MessagingMessageBodySize(len(m.Body))))
@@ -133,11 +136,13 @@ func (t *Tracer) extract(ctx context.Context, headers map[string]string) (contex
 	if creation := trace.SpanContextFromContext(ctx); creation.IsRemote() {
 		return ctx, trace.WithLinks(trace.Link{SpanContext: creation})
 	}
-	return trace.ContextWithSpanContext(ctx, trace.SpanContext{}), trace.WithLinks() // not a part of what Consume was called in
+	// The span is no part of the trace in which Consume was called.
+	return trace.ContextWithSpanContext(ctx, trace.SpanContext{}), trace.WithLinks()
 }
 
-// Handler returns a handler that calls h in a span. The span is the parent of those that h starts
-// with its context, and ends when h returns: with an error if h does, or if h panics.
+// Handler returns a handler that calls h in a span. The span is the parent of the spans that h
+// starts with its context. It ends when h returns, and has an error if h returns one or panics. A
+// nil h gives nil.
 func (t *Tracer) Handler(h durable.Handler) durable.Handler {
 	if h == nil {
 		return nil // Consume returns the error
@@ -161,8 +166,8 @@ func (t *Tracer) Handler(h durable.Handler) durable.Handler {
 	}
 }
 
-// Process starts the span of a message that Take has returned. The caller ends it when the message is
-// handled, before or after it is settled.
+// Process starts the span of a message that Take has returned. The caller ends it when the message
+// is handled, before or after it is settled.
 func (t *Tracer) Process(ctx context.Context, d *durable.Delivery) (context.Context, trace.Span) {
 	ctx, link := t.extract(ctx, d.Headers)
 	return t.tracer().Start(ctx, "process "+d.Queue, trace.WithSpanKind(trace.SpanKindConsumer), link,
@@ -175,8 +180,8 @@ var settlements = map[durable.EventKind]string{
 	durable.EventAcked: "ack", durable.EventRetried: "retry", durable.EventBuried: "bury", durable.EventExpired: "expire",
 }
 
-// OnEvent makes the spans of claims and of the calls that settle messages. It is to be
-// Options.OnEvent of the queue, or is called by that.
+// OnEvent makes the spans of claims and of the calls that settle messages. Set it as
+// Options.OnEvent of the queue, or call it there.
 func (t *Tracer) OnEvent(e durable.Event) {
 	name, kind := settlements[e.Kind], semconv.MessagingOperationTypeSettle
 	if e.Kind == durable.EventClaimed {

@@ -24,8 +24,7 @@ import (
 	durableotel "github.com/timingwheel-go/timingwheel/durable/otel"
 )
 
-// process is one life of a program: its own provider and its own tracer, and the spans that it has
-// exported.
+// process stands for a process: a provider, a tracer, and the exported spans.
 type process struct {
 	*durableotel.Tracer
 	exported *tracetest.InMemoryExporter
@@ -40,7 +39,7 @@ func start(t *testing.T) *process {
 	return &process{durableotel.New(durableotel.Options{TracerProvider: provider, Propagator: propagation.TraceContext{}}), exported, provider}
 }
 
-// names returns the names of the spans that were exported, sorted.
+// names returns the sorted names of the exported spans.
 func (p *process) names() (names []string) {
 	for _, s := range p.exported.GetSpans() {
 		names = append(names, s.Name)
@@ -83,8 +82,8 @@ func consume(t *testing.T, q *durable.Queue, h durable.Handler, done func() bool
 	require.NoError(t, <-ended)
 }
 
-// The message is enqueued within a request, the process ends, another one opens the file and
-// handles the message: all spans are of the trace of that request.
+// A message is enqueued within a request, the process ends, and another process opens the file and
+// handles the message. All spans belong to the trace of the request.
 func TestOneTraceOverARestart(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "queue.db")

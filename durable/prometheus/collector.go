@@ -17,27 +17,27 @@ import (
 	timingwheelprom "github.com/timingwheel-go/timingwheel/prometheus"
 )
 
-// Source is what a collector asks: a *[durable.Queue], or what wraps one.
+// Source returns the figures of a queue. A *[durable.Queue] is one.
 type Source interface {
 	Stats(ctx context.Context) (durable.Stats, error)
 }
 
 // Options configures a collector. The zero value is ready to use.
 type Options struct {
-	// ConstLabels are labels that all series have. The labels queue and partition are not among them.
-	// Defaults to none.
+	// ConstLabels are labels that all series have. The labels queue and partition are not among
+	// them. Defaults to none.
 	ConstLabels prometheus.Labels
 
 	// Timeout is how long a scrape waits for a store. It has to be shorter than the timeout of the
-	// scraper. Defaults to 5 seconds; a negative one panics.
+	// scraper. Defaults to 5 seconds. A negative one panics.
 	Timeout time.Duration
 
 	// Partitions gives each partition its own series, with the label partition, of the metrics that
 	// are counted for each. The sum over the label is the queue. Defaults to false.
 	Partitions bool
 
-	// ClassicOnly leaves the native histogram of lateness out. Defaults to false: a scraper that asks
-	// for protobuf gets both.
+	// ClassicOnly leaves the native histogram of lateness out. Defaults to false: a scraper that
+	// asks for protobuf gets both.
 	ClassicOnly bool
 }
 
@@ -97,9 +97,9 @@ func NewCollector(opts Options) *Collector {
 	return c
 }
 
-// Add shows a queue from the next scrape on. The name becomes the label queue. A name that is in use
-// or no UTF-8 gives an error that wraps [ErrName]. A nil source panics. The collector keeps the
-// queue in memory until it is removed; a queue that is closed is shown as not up.
+// Add shows a queue from the next scrape on. The name becomes the label queue. A name that is in
+// use or no UTF-8 gives an error that wraps [ErrName]. A nil source panics. The collector keeps the
+// queue in memory until it is removed. A queue that is closed is not up.
 func (c *Collector) Add(name string, s Source) error {
 	if q, ok := s.(*durable.Queue); s == nil || ok && q == nil {
 		panic(fmt.Sprintf("durableprom: Add of a nil %T as queue %q", s, name))
@@ -139,7 +139,7 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 }
 
 // Collect asks all queues at the same time and sends their metrics; see [prometheus.Collector]. It
-// returns after Options.Timeout, even if a source does not regard its context.
+// returns after Options.Timeout, even if a source ignores its context.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	c.mu.RLock()
 	sources := maps.Clone(c.sources)
@@ -178,7 +178,7 @@ func (c *Collector) send(out chan<- prometheus.Metric, name string, stats *durab
 var errBusy = errors.New("durableprom: the call of the last scrape is still under way")
 
 // stats asks a queue. A source that does not return when its context ends is not asked again before
-// it returns, so that scrapes do not pile up goroutines.
+// it returns, so that scrapes do not accumulate goroutines.
 func (w *watched) stats(timeout time.Duration) (durable.Stats, error) {
 	if !w.asked.CompareAndSwap(false, true) {
 		return durable.Stats{}, errBusy

@@ -10,8 +10,8 @@
 // collector is registered.
 //
 // A scrape calls Stats of each queue, all at the same time: a call of the store for each partition
-// and one more. If the store does not answer within [Options].Timeout, the queue has only the series
-// timingwheel_durable_up, which is 0. Between scrapes nothing is done.
+// and one more. If the store does not answer within [Options].Timeout, the queue has only the
+// series timingwheel_durable_up, which is 0. The collector does nothing between scrapes.
 //
 // The numbers of messages and the counters are those of the whole queue, whichever process asks:
 // collect a queue in one process, or use max and not sum over processes. Lateness, the messages

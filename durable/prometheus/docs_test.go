@@ -20,7 +20,7 @@ const (
 	tableEnd   = "<!-- End of the table. -->\n"
 )
 
-// docs/durable.md has the table of metrics as it is in the program.
+// docs/durable.md has the table of metrics of the program.
 func TestDocumentationHasTheMetrics(t *testing.T) {
 	path := filepath.Join("..", "..", "docs", "durable.md")
 	text, err := os.ReadFile(path)
@@ -53,7 +53,7 @@ func table() string {
 	return b.String()
 }
 
-// The alerts of docs/durable-operations.md are about metrics that the collector has.
+// The alerts of docs/durable-operations.md use metrics of the collector.
 func TestAlertsAreAboutMetrics(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "durable-operations.md"))
 	require.NoError(t, err)

@@ -30,17 +30,27 @@ const (
 var countMetrics = []metric[*durable.Counts]{
 	{"messages_pending", gauge, "Messages that are scheduled, those that are due included.",
 		func(c *durable.Counts) float64 { return float64(c.Scheduled) }},
-	{"messages_due", gauge, "Scheduled messages whose time has come and that no consumer has claimed.",
+	{"messages_due", gauge,
+		"Scheduled messages whose due time has passed and that no consumer has claimed.",
 		func(c *durable.Counts) float64 { return float64(c.Due) }},
-	{"overdue_seconds", gauge, "For how long the first scheduled message has been due; 0 if none is.", overdue},
-	{"messages_leased", gauge, "Messages that consumers have claimed or that run.",
+	{"overdue_seconds", gauge,
+		"Time since the first scheduled message was due; 0 if none is due.", overdue},
+	{"messages_leased", gauge, "Messages that consumers have claimed ahead or begun.",
 		func(c *durable.Counts) float64 { return float64(c.InFlight) }},
-	{"messages_unreadable", gauge, "Scheduled messages that consumers have met and that their version cannot read; they stay in the queue.",
+	{"messages_unreadable", gauge,
+		"Scheduled messages that consumers have met and cannot read, and that stay in the queue.",
 		func(c *durable.Counts) float64 { return float64(c.Unreadable) }},
 	{"messages_dead", gauge, "Dead letters.",
 		func(c *durable.Counts) float64 { return float64(c.Dead) }},
 	{"dead_bytes", gauge, "Bytes of the bodies of dead letters.",
 		func(c *durable.Counts) float64 { return float64(c.DeadBytes) }},
+	{"paused", gauge, "1 if the partition is paused, or any partition of the queue; else 0.",
+		func(c *durable.Counts) float64 {
+			if c.Paused {
+				return 1
+			}
+			return 0
+		}},
 	{"messages_enqueued_total", counter, "Messages that were stored.",
 		func(c *durable.Counts) float64 { return float64(c.Enqueued) }},
 	{"messages_acked_total", counter, "Messages that were handled and removed.",
@@ -51,13 +61,16 @@ var countMetrics = []metric[*durable.Counts]{
 		func(c *durable.Counts) float64 { return float64(c.Buried) }},
 	{"messages_cancelled_total", counter, "Messages that were cancelled.",
 		func(c *durable.Counts) float64 { return float64(c.Cancelled) }},
-	{"messages_expired_total", counter, "Messages that were removed after their ExpireAt and not delivered.",
+	{"messages_expired_total", counter,
+		"Messages that were removed after their ExpireAt and not delivered.",
 		func(c *durable.Counts) float64 { return float64(c.Expired) }},
-	{"dead_trimmed_total", counter, "Dead letters that were dropped because of the bounds of their number, bytes or age.",
+	{"dead_trimmed_total", counter,
+		"Dead letters that were dropped because of the bounds of number, bytes or age.",
 		func(c *durable.Counts) float64 { return float64(c.Trimmed) }},
-	{"messages_lost_total", counter, "Messages whose record is missing in the store, as eviction or a deleted key leaves them.",
+	{"messages_lost_total", counter,
+		"Messages whose records are missing in the store, because of eviction or a deleted key.",
 		func(c *durable.Counts) float64 { return float64(c.Lost) }},
-	{"crashes_total", counter, "Deliveries that ended with their leases.",
+	{"crashes_total", counter, "Deliveries that ended because their leases were over.",
 		func(c *durable.Counts) float64 { return float64(c.Crashed) }},
 }
 
@@ -72,31 +85,29 @@ func overdue(c *durable.Counts) float64 {
 var queueMetrics = []metric[*durable.Stats]{
 	{"partitions", gauge, "Partitions.",
 		func(s *durable.Stats) float64 { return float64(len(s.Partitions)) }},
-	{"partitions_unowned", gauge, "Partitions that no consumer claims: all of them if no consumer of any process gives a sign of life.", unowned},
-	{"consumers", gauge, "Consumers of all processes that give signs of life.",
+	{"partitions_unowned", gauge,
+		"Partitions that no consumer of any process owns, as of their last heartbeats.",
+		func(s *durable.Stats) float64 { return float64(s.Unowned) }},
+	{"consumers", gauge, "Consumers of all processes that give heartbeats.",
 		func(s *durable.Stats) float64 { return float64(s.Consumers) }},
 	{"messages_prefetched", gauge, "Messages that this process has claimed and not begun.",
 		func(s *durable.Stats) float64 { return float64(s.Prefetched) }},
-	{"messages_running", gauge, "Messages that this process has begun and not settled.",
-		func(s *durable.Stats) float64 { return float64(s.Begun) }},
-}
-
-// unowned relies on the assignment: all consumers that are there share all partitions.
-func unowned(s *durable.Stats) float64 {
-	if s.Consumers > 0 {
-		return 0
-	}
-	return float64(len(s.Partitions))
+	{"messages_firing", gauge, "Messages that this process has begun and not settled.",
+		func(s *durable.Stats) float64 { return float64(s.Firing) }},
 }
 
 const (
-	upName, upHelp             = "up", "1 if the store has answered this scrape in time, else 0; then there are no other series."
-	latenessName, latenessHelp = "lateness_seconds", "How long after its due time this process has delivered a message."
+	upName = "up"
+	upHelp = "1 if the store has answered this scrape in time, else 0; then there are no other series."
+
+	latenessName = "lateness_seconds"
+	latenessHelp = "Time from the due time of a message to its delivery by this process."
 )
 
 // desc describes a metric with the label queue and others.
 func desc(name, help string, constant prometheus.Labels, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(prometheus.BuildFQName(namespace, subsystem, name), help, append([]string{queueLabel}, labels...), constant)
+	full := prometheus.BuildFQName(namespace, subsystem, name)
+	return prometheus.NewDesc(full, help, append([]string{queueLabel}, labels...), constant)
 }
 
 // described is a metric with its description.

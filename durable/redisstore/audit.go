@@ -7,16 +7,19 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Bounds of one step of an audit: ids, and bytes of records, which the server reads together with the ids.
+// Bounds of one step of an audit, in ids and in bytes of the records that the server reads with
+// them.
 const (
 	auditIDs   = 256
 	auditBytes = 1 << 20
 )
 
-// Audit implements [driver.Backend]. It goes through the partition in small steps, between which others may work; what is moved at the
-// same time may be counted twice. Members and states without a record are counted one by one. A dead letter whose state was
-// lost counts as an orphan; it stays dead, without what had become of it. The sum of the bodies of dead letters is not compared if dead letters
-// come and go all the time. It takes O(n log n) in a partition of n.
+// Audit implements [driver.Backend]. It goes through the partition in small steps, between which
+// other calls take place. A message that moves at the same time may be counted twice. Members and
+// states without a record are counted one by one. A dead letter without a state counts as an
+// orphan; it stays dead, without its reason and its counts. The sum of the bodies of dead letters
+// is not compared if dead letters come and go all the time. Audit takes O(n log n) in a partition
+// of n.
 func (b *backend) Audit(ctx context.Context, part int, repair bool) (driver.AuditReport, error) {
 	var report driver.AuditReport
 	if err := b.auditRecords(ctx, part, repair, &report); err != nil {
@@ -30,8 +33,10 @@ func (b *backend) Audit(ctx context.Context, part int, repair bool) (driver.Audi
 	return report, b.auditDead(ctx, part, repair, &report)
 }
 
-// auditRecords looks for orphans. The size of a step follows that of the records that the last one has met.
-func (b *backend) auditRecords(ctx context.Context, part int, repair bool, report *driver.AuditReport) error {
+// auditRecords looks for orphans. The size of a step follows the records of the step before.
+func (b *backend) auditRecords(
+	ctx context.Context, part int, repair bool, report *driver.AuditReport,
+) error {
 	cursor, step := "0", 8
 	for {
 		if err := b.store.usable(ctx); err != nil {
@@ -64,7 +69,9 @@ func (b *backend) auditRecords(ctx context.Context, part int, repair bool, repor
 }
 
 // auditStrays looks for members of a set, or for states, without a record.
-func (b *backend) auditStrays(ctx context.Context, part, key int, repair bool, report *driver.AuditReport) error {
+func (b *backend) auditStrays(
+	ctx context.Context, part, key int, repair bool, report *driver.AuditReport,
+) error {
 	cursor := "0"
 	for {
 		if err := b.store.usable(ctx); err != nil {
@@ -87,8 +94,8 @@ func (b *backend) auditStrays(ctx context.Context, part, key int, repair bool, r
 	}
 }
 
-// auditDead compares Counts.DeadBytes with the dead letters. It begins again if dead letters have come or gone between two steps, and gives up
-// where that goes on.
+// auditDead compares Counts.DeadBytes with the dead letters. If dead letters have come or gone
+// between two steps it begins again, at most twice.
 func (b *backend) auditDead(ctx context.Context, part int, repair bool, report *driver.AuditReport) error {
 	for range 3 {
 		var sum, rank int64
@@ -125,7 +132,7 @@ func (b *backend) auditDead(ctx context.Context, part int, repair bool, report *
 	return nil
 }
 
-// deadStep is a result of the script.
+// deadStep is the result of audit_dead.lua.
 type deadStep struct {
 	sum, n  int64
 	at      string
@@ -133,7 +140,9 @@ type deadStep struct {
 	set     bool
 }
 
-func (b *backend) stepDead(ctx context.Context, part int, rank int64, sum, at string) (s deadStep, err error) {
+func (b *backend) stepDead(ctx context.Context, part int, rank int64, sum, at string) (
+	s deadStep, err error,
+) {
 	if err := b.store.usable(ctx); err != nil {
 		return s, err
 	}

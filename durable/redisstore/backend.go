@@ -12,8 +12,8 @@ type backend struct {
 	store      *Store
 	config     driver.Config
 	partitions []partition
-	publish    string // the command by which the scripts give hints
-	members    string
+	publish    string // the command by which scripts send hints: PUBLISH or SPUBLISH
+	members    []any  // the keys of the members: strings
 }
 
 var (
@@ -22,7 +22,8 @@ var (
 )
 
 func newBackend(s *Store, config driver.Config, sharded bool) *backend {
-	b := &backend{store: s, config: config, publish: "PUBLISH", members: membersKey(s.options.Prefix, config.Queue)}
+	b := &backend{store: s, config: config, publish: "PUBLISH"}
+	b.members = []any{membersKey(s.options.Prefix, config.Queue), hostsKey(s.options.Prefix, config.Queue)}
 	if sharded {
 		b.publish = "SPUBLISH"
 	}
@@ -40,12 +41,13 @@ func (b *backend) run(ctx context.Context, part int, s *script, args ...any) (an
 	return b.runLine(ctx, part, s, append(b.line(part, len(args)), args...))
 }
 
-// line is the beginning of a command line for a partition, with room for arguments.
+// line returns the beginning of a command line for a partition, with room for arguments.
 func (b *backend) line(part, room int) []any {
 	return newLine(b.partitions[part].keys, room)
 }
 
-// runLine runs a script, and waits for replicas if the store has to.
+// runLine runs a script, and waits for replicas if Options.Wait asks for it and the script
+// promises.
 func (b *backend) runLine(ctx context.Context, part int, s *script, line []any) (any, error) {
 	v, err := within(ctx, func() (any, error) {
 		if s.promise && b.store.options.Wait > 0 {
@@ -65,20 +67,77 @@ func (b *backend) failure(ctx context.Context, part int, s *script, err error) e
 	return failure(ctx, b.naming(s, part), err)
 }
 
-// naming names a script and what it works on.
+// naming returns the name of a script and of the partition for errors.
 func (b *backend) naming(s *script, part int) string {
 	return fmt.Sprintf("%s in queue %q, partition %d", s.name, b.config.Queue, part)
 }
 
-// hinting are the first arguments of scripts that give hints.
+// late is the first value of the reply to a copy of a call that came too late: see call.lua.
+const late = "late"
+
+// calledReply returns the reply to a script without tokens, or a [driver.LateError] if the script
+// has refused the call as late.
+func (b *backend) calledReply(part int, s *script, v any) (*reply, error) {
+	r := newReply(v)
+	if len(r.values) == 0 || r.values[0] != late {
+		return r, nil
+	}
+	r.text()
+	refused := &driver.LateError{Now: r.instant(), Unknown: r.text() == "1"}
+	if r.err != nil {
+		return r, nil
+	}
+	return nil, fmt.Errorf("redisstore: %s: %w", b.naming(s, part), refused)
+}
+
+// hinting returns the first arguments of scripts that send hints.
 func (b *backend) hinting(part int) []any { return []any{b.publish, b.partitions[part].channel} }
 
-// calling are the first arguments of scripts without tokens: see call.lua.
+// calling returns the first arguments of scripts without tokens: see call.lua.
 func (b *backend) calling(part int, c *driver.Call) []any {
 	return append(b.hinting(part), c.Caller, c.Seq, int64(c.NotAfter), driver.MaxAhead.Milliseconds())
 }
 
-// deadBounds are the arguments of scripts that make dead letters.
+// deadBounds returns the arguments of scripts that make dead letters.
 func (b *backend) deadBounds() []any {
 	return []any{b.config.DeadLimit, millis(b.config.DeadAge), b.config.DeadBytes}
 }
+
+// Positions of the keys of a partition, from 1 as in Lua.
+const (
+	keyStates    = 2
+	keyScheduled = 3
+	keyLeased    = 4
+	keyDead      = 5
+)
+
+// partitionTypes are the types of the keys of a partition, in their order.
+var partitionTypes = []string{"hash", "hash", "zset", "zset", "zset", "hash"}
+
+// partition has the names of a partition's keys, which have the same hash tag.
+type partition struct {
+	records string // its first key
+	keys    []any  // strings, in the order of partition.lua
+	channel string
+}
+
+func newPartition(prefix, queue string, p int) partition {
+	base := fmt.Sprintf("%s:{%s:%d}:", prefix, queue, p)
+	k := partition{channel: base + "h"}
+	for _, name := range "msdlxc" {
+		k.keys = append(k.keys, base+string(name))
+	}
+	k.records = base + "m"
+	return k
+}
+
+// metaKey returns the key of the queue's version and partitions.
+func metaKey(prefix, queue string) string { return fmt.Sprintf("%s:{%s}:meta", prefix, queue) }
+
+// membersKey returns the key of the queue's consumers.
+func membersKey(prefix, queue string) string {
+	return fmt.Sprintf("%s:{%s}:members", prefix, queue)
+}
+
+// hostsKey returns the key of the hosts, processes and partitions of the consumers.
+func hostsKey(prefix, queue string) string { return fmt.Sprintf("%s:{%s}:hosts", prefix, queue) }

@@ -10,20 +10,21 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Lengths of the fixed parts of a record and of a state; partition.lua tells what they are made of.
+// Lengths of the fixed parts of a record and of a state: see partition.lua.
 const (
 	recordHeader = 19
 	stateHeader  = 30
 	width        = 7 // of times and tokens
 )
 
-// recordVersion is that of records that this package reads and writes.
+// recordVersion is the version of the records that this package reads and writes.
 const recordVersion = 1
 
-// millis is a duration in milliseconds, rounded up; at most the one that leads to [driver.Never] from any instant. A negative one is 0.
+// millis returns a duration in milliseconds, rounded up, and at most [driver.Never]. A negative one
+// is 0.
 func millis(d time.Duration) int64 { return int64(driver.Instant(0).Add(d)) }
 
-// when is a time as the scripts take it: positive it is absolute, and else a delay with its sign turned.
+// when returns a time for scripts: a positive number is absolute, any other a negated delay.
 func when(at driver.Instant, delay time.Duration) string {
 	if at > 0 {
 		return strconv.FormatInt(int64(min(at, driver.Never)), 10)
@@ -31,7 +32,8 @@ func when(at driver.Instant, delay time.Duration) string {
 	return strconv.FormatInt(-millis(delay), 10)
 }
 
-// packToken is a token as it stands in a state. One that is too large for a state is none of any message.
+// packToken returns a token as in a state. A token that is too large becomes one that no message
+// has.
 func packToken(token uint64) []byte {
 	if token >= 1<<(8*width) {
 		token = math.MaxUint64
@@ -41,15 +43,23 @@ func packToken(token uint64) []byte {
 	return b[1:]
 }
 
-// unpack is the number in the first 7 bytes.
+// packIncarnation returns an instant as in records and states, and nothing for 0.
+func packIncarnation(i driver.Instant) []byte {
+	if i == 0 {
+		return nil
+	}
+	return packToken(uint64(i)) //nolint:gosec // not negative
+}
+
+// unpack returns the number in the first 7 bytes.
 func unpack(s string) uint64 {
 	var b [8]byte
 	copy(b[1:], s[:width])
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// unpackInstant reads a time. One that no script has written is taken for the last there is: a record that somebody
-// else has changed must not keep others from being claimed.
+// unpackInstant reads a time, at most [driver.Never]. A larger number is damage, which must not
+// keep other messages from being claimed.
 func unpackInstant(s string) driver.Instant {
 	return driver.Instant(min(unpack(s), uint64(driver.Never))) //nolint:gosec // bounded
 }
@@ -59,14 +69,14 @@ func unpack4(s string) int {
 	return int(min(binary.BigEndian.Uint32([]byte(s[:4])), math.MaxInt32)) //nolint:gosec // bounded
 }
 
-// packItem is what is stored of an item, apart from the times.
+// packItem returns the stored form of an item without the times.
 func packItem(item *driver.PutItem) []byte {
 	b := make([]byte, 4, 4+len(item.Body))
 	binary.BigEndian.PutUint32(b, uint32(min(max(0, item.MaxAttempts), math.MaxInt32))) //nolint:gosec // bounded
 	return append(b, item.Body...)
 }
 
-// decodeRecord reads a message. The state is empty where there is none; then the message is scheduled.
+// decodeRecord reads a message. A message without a state, which is empty then, is scheduled.
 func decodeRecord(id, record, state string) (driver.Record, error) {
 	r := driver.Record{ID: id, State: driver.StateScheduled}
 	if len(record) < recordHeader || record[0] != recordVersion {
@@ -81,7 +91,8 @@ func decodeRecord(id, record, state string) (driver.Record, error) {
 		return r, nil
 	}
 	if len(state) < stateHeader {
-		return r, fmt.Errorf("%w: the state of message %q has %d bytes; %d or more are accepted", driver.ErrVersion, id, len(state), stateHeader)
+		return r, fmt.Errorf("%w: the state of message %q has %d bytes; %d or more are accepted",
+			driver.ErrVersion, id, len(state), stateHeader)
 	}
 	switch state[0] {
 	case 'L':
@@ -100,10 +111,96 @@ func decodeRecord(id, record, state string) (driver.Record, error) {
 	return r, nil
 }
 
-// flag is a condition as the scripts take it.
+// flag returns a condition as an argument of scripts.
 func flag(b bool) string {
 	if b {
 		return "1"
 	}
 	return "0"
+}
+
+// floor returns a duration in units, rounded down, also if it is negative.
+func floor(d, unit time.Duration) time.Duration {
+	n := d / unit
+	if d%unit < 0 {
+		n--
+	}
+	return n
+}
+
+// reply reads the list that a script has returned, from its first value on. After a value that is
+// not of the expected kind, err is set and nothing more is read.
+type reply struct {
+	values []any
+	err    error
+}
+
+func newReply(v any) *reply {
+	values, ok := v.([]any)
+	if !ok {
+		return &reply{err: fmt.Errorf("%w: %T instead of a list", errReply, v)}
+	}
+	return &reply{values: values}
+}
+
+// more reports whether there is another value.
+func (r *reply) more() bool { return r.err == nil && len(r.values) > 0 }
+
+func (r *reply) text() string {
+	if r.err != nil {
+		return ""
+	}
+	if len(r.values) == 0 {
+		r.err = fmt.Errorf("%w: the list is too short", errReply)
+		return ""
+	}
+	v := r.values[0]
+	r.values = r.values[1:]
+	switch v := v.(type) {
+	case string:
+		return v
+	case int64:
+		return strconv.FormatInt(v, 10)
+	}
+	r.err = fmt.Errorf("%w: %T instead of a string", errReply, v)
+	return ""
+}
+
+// number reads a decimal number.
+func (r *reply) number() int64 {
+	text := r.text()
+	if r.err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		r.err = fmt.Errorf("%w: %.20q instead of a number", errReply, text)
+	}
+	return n
+}
+
+func (r *reply) instant() driver.Instant { return driver.Instant(r.number()) }
+
+// time reads the two values of TIME.
+func (r *reply) time() time.Time {
+	sec, usec := r.number(), r.number()
+	return time.Unix(sec, usec*int64(time.Microsecond))
+}
+
+// column reads a string of n parts of the given width, or an empty one.
+func (r *reply) column(n, width int) string {
+	text := r.text()
+	if r.err == nil && text != "" && len(text) != n*width {
+		r.err = fmt.Errorf("%w: %d bytes instead of %d", errReply, len(text), n*width)
+	}
+	return text
+}
+
+// statuses returns the statuses that a script has returned as digits.
+func statuses(text string) []driver.Status {
+	all := make([]driver.Status, len(text))
+	for i := range all {
+		all[i] = driver.Status(text[i] - '0')
+	}
+	return all
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// TestCallsEndWithTheirContext has a server that stands still, and a client that waits a minute for it and does not
-// heed contexts while it reads. Each call ends with its context all the same, be it a deadline or a cancellation.
+// TestCallsEndWithTheirContext stops a server, and has a client that waits a minute for it and
+// ignores contexts while it reads. Each call ends with its context, after a deadline and after a
+// cancellation.
 func TestCallsEndWithTheirContext(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
@@ -45,10 +46,13 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 			_, err := q.Apply(ctx, driver.Batch{Op: driver.OpCancel, Changes: []driver.Change{{ID: id}}})
 			return err
 		},
-		"get":       func(ctx context.Context) error { _, err := q.Get(ctx, 0, id); return err },
-		"count":     func(ctx context.Context) error { _, err := q.Count(ctx, 0); return err },
-		"audit":     func(ctx context.Context) error { _, err := q.Audit(ctx, 0, false); return err },
-		"heartbeat": func(ctx context.Context) error { _, err := q.Heartbeat(ctx, "m", time.Minute); return err },
+		"get":   func(ctx context.Context) error { _, err := q.Get(ctx, 0, id); return err },
+		"count": func(ctx context.Context) error { _, err := q.Count(ctx, 0); return err },
+		"audit": func(ctx context.Context) error { _, err := q.Audit(ctx, 0, false); return err },
+		"heartbeat": func(ctx context.Context) error {
+			_, err := q.Heartbeat(ctx, driver.Member{Name: "m"}, time.Minute)
+			return err
+		},
 		"list": func(ctx context.Context) error {
 			_, _, err := q.List(ctx, 0, driver.StateScheduled, "", 1)
 			return err
@@ -75,7 +79,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// TestWrongTypeNamesKey has somebody else's data under each key of a queue.
+// TestWrongTypeNamesKey puts a value of another program under each key of a queue.
 func TestWrongTypeNamesKey(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -89,7 +93,11 @@ func TestWrongTypeNamesKey(t *testing.T) {
 		"tw:{orders:0}:s": func() error { _, err := q.Get(t.Context(), 0, "a"); return err },
 		"tw:{orders:0}:l": func() error { _, err := q.Claim(t.Context(), driver.Claim{}); return err },
 		"tw:{orders}:members": func() error {
-			_, err := q.Heartbeat(t.Context(), "m", time.Minute)
+			_, err := q.Heartbeat(t.Context(), driver.Member{Name: "m"}, time.Minute)
+			return err
+		},
+		"tw:{orders}:hosts": func() error {
+			_, err := q.Heartbeat(t.Context(), driver.Member{Name: "m"}, time.Minute)
 			return err
 		},
 		"tw:{orders}:meta": func() error {

@@ -12,12 +12,12 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// errReply is the error of a server that answers something else than the script returns.
-var errReply = errors.New("the server has answered something else than expected")
+// errReply is the error for a reply that is not in the form that the script returns.
+var errReply = errors.New("the server's answer has an unexpected form")
 
 var errNoStatuses = fmt.Errorf("%w: no statuses", errReply)
 
-// failure makes an error of what the client returned. The end of ctx comes back as it is.
+// failure wraps an error of the client. If ctx has ended it returns the cause of ctx.
 func failure(ctx context.Context, what string, err error) error {
 	if err == nil {
 		return nil
@@ -31,7 +31,8 @@ func failure(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("redisstore: %s: %w", what, err)
 }
 
-// ended is the error of a context that has ended. A connection may notice the deadline a moment before the context does.
+// ended returns the cause of a context that has ended, else nil. A connection may notice the
+// deadline a moment before the context does.
 func ended(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -42,15 +43,15 @@ func ended(ctx context.Context) error {
 	return nil
 }
 
-// replies are beginnings of replies, with what they mean. In servers before 7.0 they stand within the error of a script, after a dash; in others
-// that are compatible with Redis after a blank.
+// replies are the beginnings of error replies with their kinds. Servers before 7.0 put them within
+// the error of a script, after a dash; some compatible servers do after a blank.
 var replies = []struct {
 	begins string
 	kind   error
 }{
 	{"OOM ", driver.ErrFull},
 	{"PARTITIONFULL ", driver.ErrFull}, // see size.lua
-	{"WRONGTYPE ", driver.ErrVersion},  // the key is none of a queue
+	{"WRONGTYPE ", driver.ErrVersion},  // the key is not one of a queue
 	{"LOADING ", driver.ErrUnavailable},
 	{"READONLY ", driver.ErrUnavailable}, // the old master after a failover
 	{"MASTERDOWN ", driver.ErrUnavailable},
@@ -59,19 +60,20 @@ var replies = []struct {
 	{"MOVED ", driver.ErrUnavailable},
 	{"ASK ", driver.ErrUnavailable},
 	{"NOREPLICAS ", driver.ErrUnavailable},
-	{"MISCONF ", driver.ErrUnavailable}, // the disk is full, say
-	{"BUSY ", driver.ErrUnavailable},    // somebody's script runs for too long
+	{"MISCONF ", driver.ErrUnavailable}, // for example, the disk is full
+	{"BUSY ", driver.ErrUnavailable},    // a script of another client takes too long
 	{"NOSCRIPT ", driver.ErrUnavailable},
 	{"UNBLOCKED ", driver.ErrUnavailable},
 	{"ERR max number of clients", driver.ErrUnavailable},
 }
 
-// kindOf is the error of package durable for one of the client, nil where none fits.
+// kindOf returns the error of package driver for one of the client, or nil.
 func kindOf(err error) error {
 	var reply redis.Error
 	switch {
-	case errors.Is(err, errReply), errors.Is(err, driver.ErrPartitions), errors.Is(err, driver.ErrVersion), errors.Is(err, driver.ErrUnsafe):
-		return nil // it says what it is
+	case errors.Is(err, errReply), errors.Is(err, driver.ErrPartitions), errors.Is(err, driver.ErrVersion),
+		errors.Is(err, driver.ErrUnsafe):
+		return nil // the error has its kind already
 	case errors.Is(err, redis.ErrClosed):
 		return driver.ErrClosed
 	case !errors.As(err, &reply):
@@ -79,15 +81,16 @@ func kindOf(err error) error {
 	}
 	text := reply.Error()
 	for _, r := range replies {
-		if strings.HasPrefix(text, r.begins) || strings.Contains(text, "-"+r.begins) || strings.Contains(text, ": "+r.begins) {
+		if strings.HasPrefix(text, r.begins) || strings.Contains(text, "-"+r.begins) ||
+			strings.Contains(text, ": "+r.begins) {
 			return r.kind
 		}
 	}
 	return nil
 }
 
-// nameWrongKey adds to an error of a server that found a key of a wrong type which of the keys it is: the server does
-// not say. The types are those of keys in a queue.
+// nameWrongKey adds the name of the key to an error for a key of a wrong type, because the server
+// does not name it. The types are the right ones of the keys.
 func (s *Store) nameWrongKey(ctx context.Context, err error, keys []any, types []string) error {
 	if !strings.Contains(err.Error(), "WRONGTYPE ") {
 		return err
@@ -105,17 +108,19 @@ func (s *Store) nameWrongKey(ctx context.Context, err error, keys []any, types [
 	}
 	for i, cmd := range found {
 		if t, ok := cmd.(*redis.StatusCmd); ok && t.Val() != types[i] && t.Val() != "none" {
-			return fmt.Errorf("the key %q is a %s and no %s: %w", keys[i], t.Val(), types[i], err)
+			return fmt.Errorf("the key %q is a %s; a %s is accepted: %w", keys[i], t.Val(), types[i], err)
 		}
 	}
 	return err
 }
 
-// lookForSlots has the client of a Cluster ask where the slots are now. By itself it does so when a node says that a slot has moved, but not
-// when a node does not answer any more: then it would go on asking that one until its next regular look, a minute later. It is done in the
-// background, and seldom however often it is asked for.
+// lookForSlots makes the client of a Cluster ask for the places of the slots if a call has failed.
+// By itself the client asks when a node says that a slot has moved. If a node does not answer any
+// more, the client goes on asking that node until its next regular refresh, a minute later.
+// ReloadState works in the background and limits its own rate.
 func (s *Store) lookForSlots(ctx context.Context, err error) {
-	if client, ok := s.client.(*redis.ClusterClient); ok && err != nil && errors.Is(kindOf(err), driver.ErrUnavailable) {
+	client, ok := s.client.(*redis.ClusterClient)
+	if ok && err != nil && errors.Is(kindOf(err), driver.ErrUnavailable) {
 		client.ReloadState(ctx)
 	}
 }

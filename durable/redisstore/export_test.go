@@ -9,7 +9,11 @@ import (
 // WatchStart is how long Watch waits for the subscription.
 const WatchStart = watchStart
 
-// OpenUnsharded opens a queue as on a Cluster of servers before 7.0, which have no channels of shards.
+// ClaimHash is the hash of claim.lua.
+var ClaimHash = claimScript.hash
+
+// OpenUnsharded opens a queue as on a Cluster of servers before 7.0, which have no channels of
+// shards.
 func OpenUnsharded(ctx context.Context, s *Store, config driver.Config) (driver.Backend, error) {
 	if _, err := s.Open(ctx, config); err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// otherMaster is a master that does not have a slot.
+// otherMaster returns a master that does not have a slot.
 func otherMaster(c *redistest.Cluster, slot int) *redistest.Server {
 	if to := c.Nodes()[0]; to != c.Master(slot) {
 		return to
@@ -24,8 +24,9 @@ func otherMaster(c *redistest.Cluster, slot int) *redistest.Server {
 	return c.Nodes()[1]
 }
 
-// TestCallsWhileSlotMoves makes calls of a partition while its slot moves: before any of its keys has moved, which may
-// take long, and when all have. None is refused, also if the partition has no leased, dead or scheduled messages.
+// TestCallsWhileSlotMoves calls a partition while its slot moves: before any of its keys has moved,
+// which may take long, and when all have. The Cluster refuses no call, also if the partition has no
+// leased, dead or scheduled messages.
 func TestCallsWhileSlotMoves(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, redistest.ClusterOptions{})
@@ -57,8 +58,8 @@ func TestCallsWhileSlotMoves(t *testing.T) {
 	require.Equal(t, 4, looks, "twice before the keys move, and twice after it")
 }
 
-// TestMessagesMoveWithSlots moves all partitions of a queue to other nodes, one after the other, while each of them is
-// used. The long version has a million messages.
+// TestMessagesMoveWithSlots moves all partitions of a queue to other nodes, one after the other,
+// while consumers and producers use them. The long version has a million messages.
 func TestMessagesMoveWithSlots(t *testing.T) {
 	t.Parallel()
 	partitions, each := 2, 2*driver.MaxBatch

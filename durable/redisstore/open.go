@@ -12,12 +12,13 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// formatVersion is that of the keys and their contents.
+// formatVersion is the version of the keys and their contents.
 const formatVersion = 2
 
-// Open implements [driver.Store]. An older server than Redis 6.2 is [driver.ErrVersion]. One that may evict keys, or loses
-// more than two seconds in a crash, is [driver.ErrUnsafe]; the error names each such master and replica, what to set, and
-// the option that accepts it.
+// Open implements [driver.Store]. A server older than Redis 6.2 is [driver.ErrVersion]. A server
+// that may evict keys, or loses more than two seconds in a crash, is [driver.ErrUnsafe]; the error
+// names each such master and replica, the setting that is accepted, and the option that accepts the
+// server as it is.
 func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -47,27 +48,30 @@ func (s *Store) open(ctx context.Context, config driver.Config) (*backend, error
 	return b, s.create(ctx, b)
 }
 
-// create makes the keys of all partitions that are missing: see create.lua. A partition whose slot is being moved or whose
-// server has no memory left is made complete by another Open.
+// create makes the missing keys of all partitions: see create.lua. It does not fail for a partition
+// whose slot is being moved or whose server is out of memory. Another Open makes these keys.
 func (s *Store) create(ctx context.Context, b *backend) error {
 	pipe := s.client.Pipeline()
 	made := make([]*redis.Cmd, len(b.partitions))
 	for i, p := range b.partitions {
-		made[i] = createScript.command(ctx, true, newLine(p.keys, 0)) // by its text: a pipeline cannot fall back to it
-		_ = pipe.Process(ctx, made[i])                                // only queued
+		// EVAL, because a pipeline cannot fall back to it.
+		made[i] = createScript.command(ctx, true, newLine(p.keys, 0))
+		_ = pipe.Process(ctx, made[i]) // only queued
 	}
 	_, _ = pipe.Exec(ctx) // the error is that of the first command
 	for i, cmd := range made {
 		err := cmd.Err()
-		if kind := kindOf(err); err != nil && !errors.Is(kind, driver.ErrUnavailable) && !errors.Is(kind, driver.ErrFull) {
+		kind := kindOf(err)
+		if err != nil && !errors.Is(kind, driver.ErrUnavailable) && !errors.Is(kind, driver.ErrFull) {
 			return s.nameWrongKey(ctx, err, b.partitions[i].keys, partitionTypes)
 		}
 	}
 	return nil
 }
 
-// checkMeta makes sure that a queue whose meta key was lost is not made anew with another number of partitions, as messages would be looked for in
-// the wrong ones. Whoever names the number makes the key again.
+// checkMeta refuses to make a queue whose meta key was lost with the default number of partitions:
+// messages would be looked up in the wrong partitions. An Open that names the number makes the key
+// again.
 func (s *Store) checkMeta(ctx context.Context, config driver.Config) error {
 	if config.Partitions != 0 {
 		return nil
@@ -79,11 +83,12 @@ func (s *Store) checkMeta(ctx context.Context, config driver.Config) error {
 	if queue, err := s.anyPartition(ctx, config.Queue); err != nil || !queue {
 		return err
 	}
-	if found, err := s.exists(ctx, key); err != nil || found { // somebody has made the queue since: this key first
+	// Another process may have made the queue since, beginning with this key.
+	if found, err := s.exists(ctx, key); err != nil || found {
 		return err
 	}
-	return fmt.Errorf("%w: the key %q is missing, and there are keys of its partitions; open the queue once with the Partitions that it had",
-		driver.ErrVersion, key)
+	return fmt.Errorf("%w: the key %q is missing, but partitions of the queue exist; "+
+		"open the queue once with the Partitions that it had", driver.ErrVersion, key)
 }
 
 func (s *Store) exists(ctx context.Context, key string) (bool, error) {
@@ -91,8 +96,9 @@ func (s *Store) exists(ctx context.Context, key string) (bool, error) {
 	return n > 0, err
 }
 
-// anyPartition reports whether there are records of any partition that a queue may have. It is asked once, before a queue is made. It asks for one
-// key of each: several would be refused while their slot moves.
+// anyPartition reports whether any partition that the queue may have has records. Open calls it
+// before it makes a queue. It asks for one key of each partition, because a Cluster refuses several
+// while it moves their slot.
 func (s *Store) anyPartition(ctx context.Context, queue string) (bool, error) {
 	pipe := s.client.Pipeline()
 	all := make([]*redis.IntCmd, driver.MaxPartitions)
@@ -108,7 +114,8 @@ func (s *Store) anyPartition(ctx context.Context, queue string) (bool, error) {
 // join makes the queue or finds it, and returns the number of its partitions.
 func (s *Store) join(ctx context.Context, config driver.Config) (int, error) {
 	key := metaKey(s.options.Prefix, config.Queue)
-	v, err := openScript.run(ctx, s.client, append(newLine([]any{key}, 3), formatVersion, config.Partitions, driver.DefaultPartitions))
+	line := append(newLine([]any{key}, 3), formatVersion, config.Partitions, driver.DefaultPartitions)
+	v, err := openScript.run(ctx, s.client, line)
 	if err != nil {
 		return 0, err
 	}
@@ -121,14 +128,16 @@ func (s *Store) join(ctx context.Context, config driver.Config) (int, error) {
 		return 0, fmt.Errorf("%w: the key %q is a %s; a hash is accepted", driver.ErrVersion, key, before)
 	}
 	if n, err := strconv.Atoi(version); err != nil || n != formatVersion {
-		return 0, fmt.Errorf("%w: the key %q has version %.20q; %d is accepted", driver.ErrVersion, key, version, formatVersion)
+		return 0, fmt.Errorf("%w: the key %q has version %.20q; %d is accepted",
+			driver.ErrVersion, key, version, formatVersion)
 	}
 	n, err := strconv.Atoi(partitions)
 	if err != nil || n < 1 || n > driver.MaxPartitions {
-		return 0, fmt.Errorf("%w: the key %q has %.20q partitions; 1 to %d are accepted", driver.ErrVersion, key, partitions, driver.MaxPartitions)
+		return 0, fmt.Errorf("%w: the key %q has %.20q partitions; 1 to %d are accepted",
+			driver.ErrVersion, key, partitions, driver.MaxPartitions)
 	}
 	if config.Partitions != 0 && config.Partitions != n {
-		return 0, fmt.Errorf("%w: it has %d, asked for were %d; 0 takes what is there", driver.ErrPartitions, n, config.Partitions)
+		return 0, fmt.Errorf("%w: Partitions %d: %d and 0 are accepted", driver.ErrPartitions, config.Partitions, n)
 	}
 	return n, nil
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
+	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
@@ -30,7 +30,8 @@ func (b *backend) Get(ctx context.Context, part int, id string) (driver.Record, 
 	return record, b.failure(ctx, part, getScript, err)
 }
 
-// readRecord reads a message with its scores in the sets of scheduled and leased ones, which are empty where it is in none.
+// readRecord reads a message. due and lease are its scores in the sets of scheduled and leased
+// messages, empty if it is in neither.
 func readRecord(id, body, state, due, lease string) (driver.Record, error) {
 	r, err := decodeRecord(id, body, state)
 	if err != nil {
@@ -57,25 +58,27 @@ func parseInstant(text string) (driver.Instant, error) {
 	return driver.Instant(n), nil
 }
 
-// pageBytes is the size of records at which a page ends before its limit.
-const pageBytes = 4 << 20
-
-// List implements [driver.Backend]. A page ends when it has 4 MiB. A cursor that did not come from
-// List is [driver.ErrInvalid].
+// List implements [driver.Backend]. A cursor that List has not returned is [driver.ErrInvalid].
 //
 // It takes O(log² n) for the first message of a page that is not the first, in a partition of n.
-func (b *backend) List(ctx context.Context, part int, state driver.State, cursor string, limit int) ([]driver.Record, string, error) {
+func (b *backend) List(ctx context.Context, part int, state driver.State, cursor string, limit int) (
+	[]driver.Record, string, error,
+) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, "", err
 	}
 	set := map[driver.State]int{
 		driver.StateScheduled: keyScheduled, driver.StateLeased: keyLeased, driver.StateDead: keyDead,
 	}[state]
-	score, id, err := parseCursor(cursor)
+	at, id, err := driver.ParseCursor(cursor)
 	if err != nil {
-		return nil, "", err
+		return nil, "", fmt.Errorf("redisstore: list: %w", err)
 	}
-	v, err := b.run(ctx, part, listScript, set, score, id, limit, pageBytes)
+	score := "" // for the first page
+	if id != "" {
+		score = strconv.FormatInt(int64(at), 10)
+	}
+	v, err := b.run(ctx, part, listScript, set, score, id, limit, driver.PageBytes)
 	if err != nil {
 		return nil, "", err
 	}
@@ -83,21 +86,13 @@ func (b *backend) List(ctx context.Context, part int, state driver.State, cursor
 	return records, next, b.failure(ctx, part, listScript, err)
 }
 
-// parseCursor reads the score and the id of the last member of a page; both are empty before the first page.
-func parseCursor(cursor string) (score, id string, err error) {
-	if cursor == "" {
-		return "", "", nil
-	}
-	score, id, ok := strings.Cut(cursor, ":")
-	if n, err := strconv.ParseUint(score, 10, 64); !ok || err != nil || n > uint64(driver.Never) {
-		return "", "", fmt.Errorf("redisstore: list: %w cursor %.60q: what List has returned is accepted", driver.ErrInvalid, cursor)
-	}
-	return score, id, nil
-}
-
 func readPage(r *reply, set int) (records []driver.Record, next string, err error) {
 	if more, score, id := r.text(), r.text(), r.text(); more == "1" {
-		next = score + ":" + id
+		at, err := parseInstant(score)
+		if err != nil {
+			return nil, "", err
+		}
+		next = driver.FormatCursor(at, id)
 	}
 	for r.more() {
 		id, body, state, score := r.text(), r.text(), r.text(), r.text()
@@ -133,13 +128,39 @@ func (b *backend) Count(ctx context.Context, part int) (driver.Counts, error) {
 		return driver.Counts{}, err
 	}
 	r := newReply(v)
-	c := driver.Counts{Now: r.instant(), Scheduled: r.number(), Due: r.number(), InFlight: r.number(), Dead: r.number(), Unreadable: r.number(), NextDue: r.instant()}
-	for _, counter := range []*uint64{&c.Enqueued, &c.Acked, &c.Retried, &c.Buried, &c.Cancelled, &c.Crashed, &c.Trimmed, &c.Lost, &c.Expired} {
+	c := driver.Counts{
+		Now: r.instant(), Scheduled: r.number(), Due: r.number(), InFlight: r.number(), Dead: r.number(),
+		Unreadable: r.number(), NextDue: r.instant(),
+	}
+	for _, counter := range []*uint64{
+		&c.Enqueued, &c.Acked, &c.Retried, &c.Buried, &c.Cancelled, &c.Crashed, &c.Trimmed, &c.Lost, &c.Expired,
+	} {
 		*counter = uint64(r.number()) //nolint:gosec // counters only rise
 	}
-	c.DeadBytes = max(0, r.number()) // below 0 where the counter was lost: an audit mends it
+	c.DeadBytes = max(0, r.number()) // negative if the counter was lost; an audit corrects it
+	c.Paused = r.text() == "1"
 	if r.err != nil {
 		return driver.Counts{}, b.failure(ctx, part, countScript, r.err)
 	}
 	return c, nil
+}
+
+// CountDue implements [driver.Backend]. It takes O(log n) for each duration in a partition of n.
+func (b *backend) CountDue(ctx context.Context, part int, within []time.Duration) ([]int64, error) {
+	if err := b.store.usable(ctx); err != nil {
+		return nil, err
+	}
+	line := b.line(part, len(within))
+	for _, d := range within {
+		line = append(line, int64(driver.Instant(0).Add(d)))
+	}
+	v, err := b.runLine(ctx, part, countDueScript, line)
+	if err != nil {
+		return nil, err
+	}
+	r, counts := newReply(v), make([]int64, len(within))
+	for i := range counts {
+		counts[i] = r.number()
+	}
+	return counts, b.failure(ctx, part, countDueScript, r.err)
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/sha1" //nolint:gosec // it is how Redis names scripts
 	"embed"
 	"encoding/hex"
+	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -15,38 +17,41 @@ import (
 //go:embed lua/*.lua
 var luaFiles embed.FS
 
-// The scripts, one for each transition. Their files say what they take and return.
+// The scripts, one for each transition. Their files describe arguments and results.
 var (
 	openScript      = newScript("open", "clock")
 	probeScript     = newScript("probe", "clock")
 	heartbeatScript = newScript("heartbeat", "clock")
-	createScript    = newScript("create", "clock", "partition", "writes")
+	membersScript   = newScript("members", "clock")
+	createScript    = newScript("create", "clock partition writes")
 
-	putScript          = newScript("put", "clock", "partition", "numbers", "times", "writes", "size", "head", "call").unrepeated().promises()
-	claimScript        = newScript("claim", "clock", "partition", "numbers", "sound", "times", "writes", "head", "dead").unrepeated()
-	getScript          = newScript("get", "clock", "partition")
-	listScript         = newScript("list", "clock", "partition", "numbers", "sound")
-	countScript        = newScript("count", "clock", "partition", "head")
-	auditRecordsScript = newScript("audit_records", "clock", "partition", "numbers", "sound", "writes", "head")
-	auditStraysScript  = newScript("audit_strays", "clock", "partition")
-	auditDeadScript    = newScript("audit_dead", "clock", "partition", "dead")
+	putScript          = newScript("put", "clock partition numbers times writes size head call").promises()
+	claimScript        = newScript("claim", "clock partition numbers sound times writes head dead").unrepeated()
+	pauseScript        = newScript("pause", "clock partition writes call").promises()
+	getScript          = newScript("get", "clock partition")
+	listScript         = newScript("list", "clock partition numbers sound")
+	countScript        = newScript("count", "clock partition head")
+	countDueScript     = newScript("count_due", "clock partition")
+	auditRecordsScript = newScript("audit_records", "clock partition numbers sound writes head")
+	auditStraysScript  = newScript("audit_strays", "clock partition")
+	auditDeadScript    = newScript("audit_dead", "clock partition dead")
 
 	opScripts = [...]*script{
-		driver.OpBegin:      newScript("begin", "clock", "partition", "numbers", "sound", "times", "writes"),
-		driver.OpAck:        newScript("ack", "clock", "partition").unrepeated(),
-		driver.OpRetry:      newScript("retry", "clock", "partition", "numbers", "times", "writes", "head", "schedule"),
-		driver.OpBury:       newScript("bury", "clock", "partition", "numbers", "writes", "dead"),
-		driver.OpRelease:    newScript("release", "clock", "partition", "numbers", "writes", "head", "schedule"),
-		driver.OpExtend:     newScript("extend", "clock", "partition", "numbers", "sound", "times", "writes"),
-		driver.OpCancel:     newScript("cancel", "clock", "partition", "writes", "call").unrepeated().promises(),
-		driver.OpReschedule: newScript("reschedule", "clock", "partition", "numbers", "sound", "times", "writes", "call", "head", "schedule").unrepeated().promises(),
-		driver.OpReplay:     newScript("replay", "clock", "partition", "numbers", "times", "writes", "call", "head", "schedule", "dead").unrepeated().promises(),
-		driver.OpPurge:      newScript("purge", "clock", "partition", "writes", "call", "dead").unrepeated().promises(),
-		driver.OpExpire:     newScript("ack", "clock", "partition").unrepeated(),
+		driver.OpBegin:      newScript("begin", "clock partition numbers sound times writes"),
+		driver.OpAck:        newScript("ack", "clock partition").unrepeated(),
+		driver.OpRetry:      newScript("retry", "clock partition numbers times writes head schedule"),
+		driver.OpBury:       newScript("bury", "clock partition numbers writes dead"),
+		driver.OpRelease:    newScript("release", "clock partition numbers writes head schedule"),
+		driver.OpExtend:     newScript("extend", "clock partition numbers sound times writes"),
+		driver.OpCancel:     newScript("cancel", "clock partition writes call").promises(),
+		driver.OpReschedule: newScript("reschedule", "clock partition numbers sound times writes call head schedule").promises(),
+		driver.OpReplay:     newScript("replay", "clock partition numbers times writes call head schedule dead").promises(),
+		driver.OpPurge:      newScript("purge", "clock partition writes call dead").promises(),
+		driver.OpExpire:     newScript("ack", "clock partition").unrepeated(),
 	}
 )
 
-// script is a script with the parts that are read before it.
+// script is a script with the parts that precede it.
 type script struct {
 	name    string
 	source  string
@@ -55,12 +60,12 @@ type script struct {
 	promise bool // see promises
 }
 
-func newScript(name string, parts ...string) *script {
+func newScript(name, parts string) *script {
 	var source strings.Builder
-	for _, part := range append(parts, name) {
+	for _, part := range append(strings.Fields(parts), name) {
 		text, err := luaFiles.ReadFile("lua/" + part + ".lua")
 		if err != nil {
-			panic(err) // the files are part of the binary: a test makes every script
+			panic(err) // the files are embedded, and every script is made at start
 		}
 		source.Write(text)
 		source.WriteByte('\n')
@@ -69,19 +74,20 @@ func newScript(name string, parts ...string) *script {
 	return &script{name: name, source: source.String(), hash: hex.EncodeToString(sum[:])}
 }
 
-// unrepeated says that the client must not send the script again by itself if a reply was lost, as the
-// caller has to know that there are two copies. The second answer to Ack would be that there is no
-// such message. A consumer repeats its claims itself: see driver.Claim. For the other scripts without
-// tokens the queue looks after the copies: see driver.Call.
+// unrepeated makes the client not send the script again by itself if a reply was lost, because the
+// caller must know that there are two copies. A second answer to Ack would be that there is no such
+// message. A consumer repeats its claims itself: see [driver.Claim]. The queue repeats the other
+// scripts without tokens: see [driver.Call].
 func (s *script) unrepeated() *script {
 	s.once = true
 	return s
 }
 
-// promises says that the answer of the script promises something that a failover must not undo: [Options.Wait] covers
-// it. A script that promises writes something whenever it answers StatusDone, also where an earlier call has done it.
+// promises marks a script whose answer a failover must not undo: [Options.Wait] covers it. Such a
+// script writes something whenever it answers StatusDone, also if an earlier copy has done the
+// work. It is unrepeated as well.
 func (s *script) promises() *script {
-	s.promise = true
+	s.once, s.promise = true, true
 	return s
 }
 
@@ -90,7 +96,8 @@ type runner interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// run runs the script by its hash and, if the server does not know that, once more by its text, which makes it known.
+// run runs the script by its hash and, if the server does not know the hash, once more by its text,
+// which makes the hash known.
 func (s *script) run(ctx context.Context, r runner, line []any) (any, error) {
 	cmd := s.command(ctx, false, line)
 	err := s.process(ctx, r, cmd)
@@ -101,17 +108,17 @@ func (s *script) run(ctx context.Context, r runner, line []any) (any, error) {
 	return cmd.Val(), err
 }
 
-// lineKeys is where the keys stand in a command line, behind the command, the script and their number.
+// lineKeys is the position of the keys in a command line, after command, script and number of keys.
 const lineKeys = 3
 
-// newLine is the beginning of a command line, in which the script is missing, with room for arguments.
+// newLine returns the beginning of a command line without the script, with room for arguments.
 func newLine(keys []any, room int) []any {
 	line := append(make([]any, lineKeys, lineKeys+len(keys)+room), keys...)
 	line[2] = len(keys)
 	return line
 }
 
-// command is EVALSHA, or EVAL. It writes into the line.
+// command returns EVALSHA or, if whole is true, EVAL. It writes into the line.
 func (s *script) command(ctx context.Context, whole bool, line []any) *redis.Cmd {
 	if line[0], line[1] = "evalsha", s.hash; whole {
 		line[0], line[1] = "eval", s.source
@@ -121,12 +128,12 @@ func (s *script) command(ctx context.Context, whole bool, line []any) *redis.Cmd
 	return cmd
 }
 
-// within makes a call of the client, and returns when the call is over or ctx ends, whichever comes first. By itself
-// the client heeds the deadline of a context only with its option ContextTimeoutEnabled, and a cancellation not at all
-// once a command is on its way.
+// within makes a call of the client, and returns when the call is over or ctx ends, whichever comes
+// first. By itself the client observes the deadline of a context only with its option
+// ContextTimeoutEnabled, and no cancellation after it has sent the command.
 //
-// A call that outlasts ctx goes on in the background until the server answers or the ReadTimeout of the client is over.
-// It must not touch what belongs to the caller.
+// A call that outlasts ctx continues in the background until the server answers or the ReadTimeout
+// of the client has passed. It must not use data of the caller.
 func within[R any](ctx context.Context, call func() (R, error)) (R, error) {
 	if ctx.Done() == nil {
 		return call()
@@ -161,7 +168,65 @@ func (s *script) process(ctx context.Context, r runner, cmd *redis.Cmd) error {
 	return r.Process(ctx, cmd)
 }
 
-// onceCmd is a command that the client does not send again by itself.
+// onceCmd is a command that the client does not repeat by itself.
 type onceCmd struct{ *redis.Cmd }
 
 func (onceCmd) NoRetry() bool { return true }
+
+// runAndWait runs a script and WAIT in one pipeline, because WAIT is about the writes of its own
+// connection. So a repeated call writes too. A call that has changed nothing does not wait.
+func (s *Store) runAndWait(ctx context.Context, script *script, key string, line []any) (any, error) {
+	node, err := s.node(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	for whole := false; ; whole = true {
+		cmd := script.command(ctx, whole, line)
+		pipe := node.Pipeline()
+		_ = script.process(ctx, pipe, cmd) // only queued
+		wait := pipe.Do(ctx, "wait", s.options.Wait, s.options.WaitTimeout.Milliseconds())
+		_, err := pipe.Exec(ctx)
+		switch {
+		case redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") && !whole:
+			continue
+		case cmd.Err() != nil:
+			return nil, cmd.Err()
+		case !changed(cmd.Val()):
+			return cmd.Val(), nil
+		case err != nil:
+			return nil, err
+		}
+		return cmd.Val(), s.enough(wait)
+	}
+}
+
+// changed reports whether a script has returned StatusDone for a message.
+func changed(v any) bool {
+	if values, ok := v.([]any); ok && len(values) > 2 && values[0] != late {
+		v = values[2]
+	}
+	text, _ := v.(string)
+	return strings.Contains(text, strconv.Itoa(int(driver.StatusDone)))
+}
+
+// enough returns an error if WAIT has returned too few replicas.
+func (s *Store) enough(wait *redis.Cmd) error {
+	n, err := wait.Int()
+	if err == nil && n < s.options.Wait {
+		err = fmt.Errorf("%w: %d of %d replicas have the change after %v; it has taken place on the master",
+			driver.ErrUnavailable, n, s.options.Wait, s.options.WaitTimeout)
+	}
+	return err
+}
+
+// node returns the client of the server that has a key.
+func (s *Store) node(ctx context.Context, key string) (redis.Cmdable, error) {
+	switch client := s.client.(type) {
+	case *redis.ClusterClient:
+		return client.MasterForKey(ctx, key)
+	case *redis.Ring:
+		return client.GetShardClientForKey(key)
+	default:
+		return client, nil
+	}
+}

@@ -16,7 +16,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// The oldest server, as ZMSCORE came with it, and the oldest one that has SPUBLISH.
+// The oldest version that is accepted, which brought ZMSCORE, and the oldest one with SPUBLISH.
 var (
 	leastVersion   = version{6, 2}
 	shardedVersion = version{7, 0}
@@ -28,17 +28,19 @@ func (v version) before(w version) bool {
 	return v.major < w.major || v.major == w.major && v.minor < w.minor
 }
 
-// Check implements [driver.Checker]: it looks at the servers as Open does. A server may have been set up anew since, or a
-// replica may have come that is not set up as its master is.
+// Check implements [driver.Checker]. It checks the servers as Open does. Settings may have changed
+// since, and a new replica may have other settings than its master.
 func (b *backend) Check(ctx context.Context) error {
 	if err := b.store.usable(ctx); err != nil {
 		return err
 	}
-	_, err := within(ctx, func() (bool, error) { return b.store.checkServers(ctx, b.members) })
+	_, err := within(ctx, func() (bool, error) {
+		return b.store.checkServers(ctx, membersKey(b.store.options.Prefix, b.config.Queue))
+	})
 	return failure(ctx, fmt.Sprintf("check the servers of queue %q", b.config.Queue), err)
 }
 
-// serverChecks gathers what is found on several servers at the same time.
+// serverChecks gathers the results of checks of several servers at the same time.
 type serverChecks struct {
 	store    *Store
 	probeKey string
@@ -48,8 +50,9 @@ type serverChecks struct {
 	unsafe []string
 }
 
-// checkServers looks at all servers behind the client: at masters, and at replicas, which may become masters. It returns
-// whether hints go over the channels of shards: over others a Cluster would send each of them to all of its nodes.
+// checkServers checks all servers behind the client: the masters, and their replicas, which may
+// become masters. It reports whether hints go over the channels of shards. A Cluster would send
+// messages of other channels to all of its nodes.
 func (s *Store) checkServers(ctx context.Context, probeKey string) (sharded bool, err error) {
 	checks := &serverChecks{store: s, probeKey: probeKey, oldest: version{1 << 30, 0}}
 	switch client := s.client.(type) {
@@ -74,13 +77,13 @@ func (s *Store) checkServers(ctx context.Context, probeKey string) (sharded bool
 	return sharded, err
 }
 
-// cluster looks at a master of a Cluster, whose replicas the client knows.
+// cluster checks a master of a Cluster. The client knows its replicas.
 func (c *serverChecks) cluster(ctx context.Context, client *redis.Client) error {
 	_, err := c.server(ctx, "the master "+client.Options().Addr, client)
 	return err
 }
 
-// master looks at a server, and at the replicas that it tells of.
+// master checks a server and the replicas that it reports.
 func (c *serverChecks) master(ctx context.Context, client *redis.Client) error {
 	name := "the server " + client.Options().Addr
 	if behindSentinel(client) {
@@ -106,11 +109,11 @@ func (c *serverChecks) master(ctx context.Context, client *redis.Client) error {
 	return nil
 }
 
-// replicaPatience is how long a replica has to answer.
+// replicaPatience is the time that a replica has to answer.
 const replicaPatience = 2 * time.Second
 
-// replica looks at a replica. One that cannot be reached is left out: Sentinel and Cluster know its address as other
-// servers see it, and that may not be one for clients.
+// replica checks a replica. A replica that cannot be reached is skipped: Sentinel and Cluster know
+// the address that other servers use, and clients may not be able to reach it.
 func (c *serverChecks) replica(ctx context.Context, client *redis.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, replicaPatience)
 	defer cancel()
@@ -123,7 +126,7 @@ func (c *serverChecks) replica(ctx context.Context, client *redis.Client) error 
 	return nil
 }
 
-// replicaClient makes a client of a replica with the options of its master's client.
+// replicaClient returns a client of a replica with the options of its master's client.
 func replicaClient(master *redis.Client, addr string) *redis.Client {
 	o := *master.Options()
 	if behindSentinel(master) {
@@ -137,7 +140,7 @@ func replicaClient(master *redis.Client, addr string) *redis.Client {
 // behindSentinel reports whether a client asks Sentinel for its server.
 func behindSentinel(client *redis.Client) bool { return client.Options().Addr == "FailoverClient" }
 
-// server looks at the version of a server that must answer, and at its safety.
+// server checks the version and the safety of a server that must answer.
 func (c *serverChecks) server(ctx context.Context, name string, client redis.Cmdable) (serverInfo, error) {
 	info, err := readInfo(ctx, client)
 	if err != nil {
@@ -155,10 +158,10 @@ func (c *serverChecks) server(ctx context.Context, name string, client redis.Cmd
 	return info, c.safety(ctx, name, client, info)
 }
 
-// serverInfo is what INFO tells.
+// serverInfo is the answer to INFO, by field.
 type serverInfo map[string]string
 
-// readInfo asks a server. It returns nothing if the user of the client may not ask.
+// readInfo asks a server. The result is empty if the client's user may not ask.
 func readInfo(ctx context.Context, c redis.Cmdable) (serverInfo, error) {
 	text, err := c.Info(ctx).Result()
 	if redis.IsPermissionError(err) {
@@ -182,7 +185,8 @@ func (i serverInfo) number(name string) int {
 	return n
 }
 
-// replica is the address of a replica, from a line such as "slave0:ip=10.0.0.2,port=6379,state=online".
+// replica returns the address of a replica, from a line such as
+// "slave0:ip=10.0.0.2,port=6379,state=online".
 func (i serverInfo) replica(n int) (host, port string) {
 	for _, field := range strings.Split(i["slave"+strconv.Itoa(n)], ",") {
 		switch name, value, _ := strings.Cut(field, "="); name {
@@ -195,10 +199,11 @@ func (i serverInfo) replica(n int) (host, port string) {
 	return host, port
 }
 
-// checkVersion checks a version that a server tells. One that tells none must have the youngest of the commands that are needed.
+// checkVersion checks the version that a server reports. A server that reports none must have the
+// youngest command that is needed.
 func checkVersion(ctx context.Context, c redis.Cmdable, text, probeKey string) (version, error) {
 	if text == "" {
-		// By EVAL, and so where the keys of the queue are allowed.
+		// By EVAL, because a user may have permission for the keys of the queue only.
 		if err := c.Eval(ctx, probeScript.source, []string{probeKey}).Err(); err != nil {
 			if kindOf(err) != nil || ended(ctx) != nil {
 				return version{}, err
@@ -226,8 +231,8 @@ func parseVersion(text string) (version, bool) {
 	return version{major, minor}, err1 == nil && err2 == nil
 }
 
-// safety notes how a server may lose messages, unless the options allow it. A setting that neither INFO nor CONFIG tells
-// is unknown, and not refused.
+// safety notes how a server may lose messages, unless the options allow it. A setting that neither
+// INFO nor CONFIG shows is unknown and accepted.
 func (c *serverChecks) safety(ctx context.Context, name string, client redis.Cmdable, info serverInfo) error {
 	settings := &serverSettings{client: client, info: info}
 	var found []string
@@ -250,8 +255,8 @@ func (c *serverChecks) safety(ctx context.Context, name string, client redis.Cmd
 	return nil
 }
 
-// eviction tells what is wrong with a policy. No key of a queue has a time to live, so the policies that are for such keys
-// alone leave them alone.
+// eviction returns the fault of a policy, or "". Keys of a queue have no time to live, so the
+// policies for keys that have one do not affect them.
 func eviction(policy string) string {
 	if !strings.HasPrefix(policy, "allkeys") {
 		return ""
@@ -260,7 +265,8 @@ func eviction(policy string) string {
 		"(CONFIG SET maxmemory-policy noeviction, and in the server's configuration), or set Options.AllowEviction", policy)
 }
 
-// lossOnCrash tells what a server loses when it crashes, if that is more than the last two seconds.
+// lossOnCrash describes the loss of a server in a crash if that is more than the last two seconds,
+// or returns "".
 func lossOnCrash(ctx context.Context, settings *serverSettings) string {
 	const advice = "; set appendonly to yes (CONFIG SET appendonly yes, and in the server's configuration), or set Options.AllowLossOnCrash"
 	switch appendOnly := settings.get(ctx, "aof_enabled", "appendonly"); appendOnly {
@@ -282,14 +288,15 @@ func lossOnCrash(ctx context.Context, settings *serverSettings) string {
 	return ""
 }
 
-// serverSettings are those of one server, which are told by INFO or by CONFIG.
+// serverSettings are the settings of one server as INFO or CONFIG shows them.
 type serverSettings struct {
 	client redis.Cmdable
 	info   serverInfo
 	err    error // the server cannot be asked
 }
 
-// get is a setting by its name for INFO and, if INFO does not have it, for CONFIG. It is empty if neither tells.
+// get returns a setting by its name in INFO or, if INFO does not have it, in CONFIG. It is empty if
+// neither has it.
 func (s *serverSettings) get(ctx context.Context, info, config string) string {
 	if value := s.info[info]; value != "" {
 		return value
@@ -298,7 +305,8 @@ func (s *serverSettings) get(ctx context.Context, info, config string) string {
 	return value
 }
 
-// config is a setting that CONFIG tells. Managed servers do not have the command, and users may not be allowed to use it.
+// config returns a setting that CONFIG shows. Managed servers lack the command, and users may not
+// have permission for it.
 func (s *serverSettings) config(ctx context.Context, name string) (value string, known bool) {
 	if s.err != nil {
 		return "", false

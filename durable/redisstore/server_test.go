@@ -14,7 +14,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// settings sets a server up.
+// settings changes the settings of a server.
 func settings(t *testing.T, client *redis.Client, pairs ...string) {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -22,7 +22,7 @@ func settings(t *testing.T, client *redis.Client, pairs ...string) {
 	}
 }
 
-// TestOpenTellsUnsafeServersApart has servers that lose messages in different ways, or not at all.
+// TestOpenTellsUnsafeServersApart has servers that lose messages in different ways, or none.
 func TestOpenTellsUnsafeServersApart(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{AppendOnly: true, MaxMemory: 64 << 20}).Addr())
@@ -79,7 +79,8 @@ func TestOpenTellsUnsafeServersApart(t *testing.T) {
 	}
 }
 
-// TestOpenChecksReplicas has safe masters, and a replica that keeps nothing. It may become the master.
+// TestOpenChecksReplicas has safe masters and a replica without an append-only file, which may
+// become the master.
 func TestOpenChecksReplicas(t *testing.T) {
 	t.Parallel()
 	open := func(t *testing.T, client redis.UniversalClient) error {
@@ -99,7 +100,7 @@ func TestOpenChecksReplicas(t *testing.T) {
 		settings(t, c, "appendonly", "yes")
 		require.NoError(t, open(t, client))
 		if _, cluster := client.(*redis.ClusterClient); cluster {
-			return // the client may ask the replica itself where the slots are, and waits for its answer
+			return // the client may ask the replica for the slots
 		}
 		replica.Pause() // one that does not answer is left out
 		defer replica.Continue()
@@ -132,7 +133,7 @@ func TestOpenChecksReplicas(t *testing.T) {
 	})
 }
 
-// TestCheckNoticesChanges sets a server up anew while a queue is open.
+// TestCheckNoticesChanges changes the settings of a server while a queue is open.
 func TestCheckNoticesChanges(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{AppendOnly: true})
@@ -156,8 +157,8 @@ func TestCheckNoticesChanges(t *testing.T) {
 	require.ErrorIs(t, check(b), driver.ErrUnavailable)
 }
 
-// TestNoKeyHasTimeToLive makes every transition. Policies that evict keys with a time to live are accepted, as there is
-// none.
+// TestNoKeyHasTimeToLive makes every transition. Policies that evict keys with a time to live are
+// accepted, because no key has one.
 func TestNoKeyHasTimeToLive(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -174,11 +175,11 @@ func TestNoKeyHasTimeToLive(t *testing.T) {
 	apply(t, q, driver.OpBury, records[3:]...)
 	apply(t, q, driver.OpReplay, records[3])
 	apply(t, q, driver.OpReschedule, driver.Change{ID: all[5].ID, Delay: time.Hour})
-	_, err = q.Heartbeat(t.Context(), "m", time.Minute)
+	_, err = q.Heartbeat(t.Context(), driver.Member{Name: "m"}, time.Minute)
 	require.NoError(t, err)
 	keys, err := client.Keys(t.Context(), "*").Result()
 	require.NoError(t, err)
-	require.Len(t, keys, 2*6+2, "those of two partitions, and of the queue: %q", keys)
+	require.Len(t, keys, 2*6+3, "those of two partitions, and of the queue: %q", keys)
 	for _, key := range keys {
 		ttl, err := client.PTTL(t.Context(), key).Result()
 		require.NoError(t, err)

@@ -1,12 +1,15 @@
 package redisstore_test
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 	"github.com/timingwheel-go/timingwheel/durable/storetest"
 )
 
@@ -15,7 +18,7 @@ func TestSuiteOnSimulatedServer(t *testing.T) {
 	storetest.Run(t, miniFixture)
 }
 
-// TestModelWithMovableClock makes fewer steps than the suite would.
+// TestModelWithMovableClock makes fewer steps than the suite.
 func TestModelWithMovableClock(t *testing.T) {
 	t.Parallel()
 	storetest.Model(t, miniFixture, rand.NewPCG(4, 0), 150)
@@ -27,7 +30,7 @@ func TestSuiteOnServer(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) storetest.Fixture { return fixtureOn(t, client) })
 }
 
-// TestSuiteOnOlderProtocol has a client with RESP2, which gives some replies another form.
+// TestSuiteOnOlderProtocol uses a client with RESP2, in which some replies have another form.
 func TestSuiteOnOlderProtocol(t *testing.T) {
 	t.Parallel()
 	o := redistest.ClientOptions(redistest.Start(t, redistest.Options{}).Addr())
@@ -41,4 +44,14 @@ func TestSuiteOnCluster(t *testing.T) {
 	t.Parallel()
 	client := redistest.StartCluster(t, redistest.ClusterOptions{}).Client(t)
 	storetest.Run(t, func(t testing.TB) storetest.Fixture { return fixtureOn(t, client) })
+}
+
+// BenchmarkStore uses a server without a file, and partitions without a bound.
+func BenchmarkStore(b *testing.B) {
+	client := newClient(b, redistest.Start(b, redistest.Options{}).Addr())
+	storetest.Bench(b, func(t testing.TB) storetest.Fixture {
+		t.Helper()
+		require.NoError(t, client.FlushAll(t.Context()).Err())
+		return storetest.Fixture{Store: newStore(t, client, redisstore.Options{PartitionMessages: math.MaxInt32, PartitionBytes: math.MaxInt32})}
+	})
 }

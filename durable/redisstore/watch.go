@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"context"
+	"errors"
+	"net"
 	"strconv"
 	"sync"
 	"time"
@@ -18,22 +20,26 @@ const (
 	watchLong  = 2 * time.Second
 )
 
-// Watch implements [driver.Backend]. It returns when it is subscribed, or after two seconds; it never fails because the server
-// cannot be reached, but goes on trying. After an interruption it sends a hint with Due 0 for each partition, as hints may have been
-// lost. Hints that nobody receives are put together, one for each partition.
+// Watch implements [driver.Backend]. It returns when it has subscribed, or after two seconds. If
+// the server cannot be reached it does not fail, but goes on trying. After an interruption, during
+// which hints may have been lost, it sends a hint with Due 0 for each partition. Hints that wait
+// for a receiver are merged into one for each partition.
 //
-// It takes a connection of its own; on a Cluster one to each node with partitions.
+// Watch takes a connection of its own; on a Cluster it takes one to each node with partitions.
 func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(b.store.ctx, cancel)
-	w := &watch{backend: b, hints: make(chan driver.Hint), started: make(chan struct{}), confirmed: make([]bool, len(b.partitions))}
+	w := &watch{
+		backend: b, hints: make(chan driver.Hint), started: make(chan struct{}),
+		confirmed: make([]bool, len(b.partitions)),
+	}
 	out := make(chan driver.Hint)
 	go w.listen(ctx)
 	go func() {
-		defer close(out) // without waiting for listen: the client may still be connecting to a server that does not answer
+		defer close(out) // does not wait for listen, which may be connecting to a silent server
 		defer cancel()
 		defer stop()
 		w.deliver(ctx, out)
@@ -56,14 +62,14 @@ type watch struct {
 
 	mu        sync.Mutex
 	once      sync.Once
-	started   chan struct{} // closed when all partitions are subscribed for the first time, or when Watch returns
+	started   chan struct{} // closed when all partitions are subscribed, or when Watch returns
 	confirmed []bool
 	number    int // of those confirmed
 }
 
 func (w *watch) start() { w.once.Do(func() { close(w.started) }) }
 
-// deliver sends hints to whoever watches. Those that wait are one for each partition, the earliest.
+// deliver sends hints to the receiver. Of each partition the earliest hint waits.
 func (w *watch) deliver(ctx context.Context, out chan<- driver.Hint) {
 	due := make(map[int]driver.Instant)
 	var order []int
@@ -137,7 +143,8 @@ func (w *watch) session(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// receive receives from one subscription until it fails. A silent connection is asked for a sign of life.
+// receive receives from one subscription until it fails. If the connection is silent it sends a
+// PING.
 func (w *watch) receive(ctx context.Context, f *redis.PubSub) {
 	partitions := w.backend.byChannel()
 	for silent := false; ctx.Err() == nil; {
@@ -153,7 +160,7 @@ func (w *watch) receive(ctx context.Context, f *redis.PubSub) {
 		switch m := message.(type) {
 		case *redis.Message:
 			if p, ok := partitions[m.Channel]; ok {
-				due, _ := strconv.ParseInt(m.Payload, 10, 64) // what is no number is 0, "look yourself"
+				due, _ := strconv.ParseInt(m.Payload, 10, 64) // 0 if it is not a number: the time is unknown
 				w.hint(ctx, driver.Hint{Partition: p, Due: driver.Instant(due)})
 			}
 		case *redis.Subscription:
@@ -167,7 +174,8 @@ func (w *watch) receive(ctx context.Context, f *redis.PubSub) {
 	}
 }
 
-// subscribed notes that a partition is subscribed. If that comes late or again, hints may have been lost before.
+// subscribed notes that a partition is subscribed. If that happens late or again, hints may have
+// been lost before.
 func (w *watch) subscribed(ctx context.Context, p int) {
 	w.mu.Lock()
 	again := w.confirmed[p]
@@ -188,4 +196,72 @@ func (w *watch) subscribed(ctx context.Context, p int) {
 	if all {
 		w.start()
 	}
+}
+
+// feeds subscribes to the channels of hints. A channel of a shard is subscribed to at the node that
+// has its slot, by a command of its own, because one command is for one slot. A Ring sends hints on
+// the shard that has the channel.
+func (b *backend) feeds(ctx context.Context) ([]*redis.PubSub, error) {
+	switch client := b.store.client.(type) {
+	case *redis.ClusterClient:
+		if b.publish == "SPUBLISH" {
+			return b.shardFeeds(ctx, client)
+		}
+	case *redis.Ring:
+		var feeds []*redis.PubSub
+		for _, p := range b.partitions {
+			feeds = append(feeds, client.Subscribe(ctx, p.channel))
+		}
+		return feeds, nil
+	}
+	channels := make([]string, len(b.partitions))
+	for i, p := range b.partitions {
+		channels[i] = p.channel
+	}
+	return []*redis.PubSub{b.store.client.Subscribe(ctx, channels...)}, nil
+}
+
+// shardFeeds returns one subscription for each node.
+func (b *backend) shardFeeds(ctx context.Context, client *redis.ClusterClient) (
+	feeds []*redis.PubSub, err error,
+) {
+	client.ReloadState(ctx) // in the background; a slot may have moved since the last time
+	nodes := make(map[*redis.Client]*redis.PubSub)
+	defer func() {
+		if err != nil {
+			for _, f := range nodes {
+				_ = f.Close()
+			}
+		}
+	}()
+	for _, p := range b.partitions {
+		node, err := client.MasterForKey(ctx, p.channel)
+		if err != nil {
+			return nil, err
+		}
+		feed := nodes[node]
+		if feed == nil {
+			feed = node.Subscribe(ctx)
+			nodes[node] = feed
+			feeds = append(feeds, feed)
+		}
+		if err := feed.SSubscribe(ctx, p.channel); err != nil {
+			return nil, err
+		}
+	}
+	return feeds, nil
+}
+
+// byChannel returns the partitions by their channels.
+func (b *backend) byChannel() map[string]int {
+	partitions := make(map[string]int, len(b.partitions))
+	for i, p := range b.partitions {
+		partitions[p.channel] = i
+	}
+	return partitions
+}
+
+func isTimeout(err error) bool {
+	var n net.Error
+	return errors.As(err, &n) && n.Timeout()
 }

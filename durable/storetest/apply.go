@@ -30,9 +30,11 @@ var applyTests = []test{
 	{"Retry/Uncounted", retryUncounted},
 	{"Release", release},
 	{"Reschedule", reschedule},
+	{"Cancel/Incarnation", cancelIncarnation},
+	{"Dead/Incarnation", deadIncarnation},
 }
 
-// applyUnknown asks for transitions that do not exist: they change nothing.
+// applyUnknown asks for transitions that do not exist. They change nothing.
 func applyUnknown(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("dead", 0))
@@ -47,18 +49,21 @@ func applyUnknown(t *testing.T, newStore Factory) {
 	assert.Equal(t, int64(1), q.count().Dead)
 }
 
-// applyMixed has a batch whose messages fare differently.
+// applyMixed has a batch whose messages have different results.
 func applyMixed(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(items("m", 3)...)
 	q.put(item("later", far))
 	r := changesOf(q.claim(3))
 	wrong := driver.Change{ID: r[1].ID, Token: r[1].Token + 1000}
-	outcomes := q.apply(driver.OpBegin, r[0], wrong, driver.Change{ID: "absent", Token: r[2].Token}, r[2], driver.Change{ID: "later"})
+	outcomes := q.apply(driver.OpBegin, r[0], wrong, driver.Change{ID: "absent", Token: r[2].Token},
+		r[2], driver.Change{ID: "later"})
 	lost, done := driver.StatusLeaseLost, driver.StatusDone
 	assert.Equal(t, []driver.Status{done, lost, lost, done, lost}, statusesOf(outcomes))
-	outcomes = q.apply(driver.OpCancel, r[0], r[1], driver.Change{ID: "absent"}, driver.Change{ID: "later"})
-	assert.Equal(t, []driver.Status{driver.StatusFiring, done, driver.StatusNotFound, done}, statusesOf(outcomes))
+	outcomes = q.apply(driver.OpCancel, r[0], r[1], driver.Change{ID: "absent"},
+		driver.Change{ID: "later"})
+	assert.Equal(t, []driver.Status{driver.StatusFiring, done, driver.StatusNotFound, done},
+		statusesOf(outcomes))
 	c := q.count()
 	assert.Equal(t, int64(2), c.InFlight)
 	assert.Zero(t, c.Scheduled)
@@ -73,7 +78,7 @@ func statusesOf(outcomes []driver.Outcome) []driver.Status {
 	return statuses
 }
 
-// applyBatch makes each transition of as many messages as one may have.
+// applyBatch makes each transition of [driver.MaxBatch] messages.
 func applyBatch(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(items("m", driver.MaxBatch)...)
@@ -112,20 +117,23 @@ func beginEarly(t *testing.T, newStore Factory) {
 	change := changesOf(claimed.Records)[0]
 	before := q.get("a")
 	for _, lead := range []time.Duration{0, time.Second, -2 * far} {
-		o := q.batch(driver.Batch{Op: driver.OpBegin, Visibility: far, Lead: lead, Changes: []driver.Change{change}})[0]
+		o := q.batch(driver.Batch{Op: driver.OpBegin, Visibility: far, Lead: lead,
+			Changes: []driver.Change{change}})[0]
 		assert.Equal(t, driver.StatusEarly, o.Status, "lead %v", lead)
 		assert.Equal(t, before.Due, o.Due, "when it is due")
 	}
-	assert.Equal(t, before, q.get("a"), "an early one stays as it was")
-	o := q.batch(driver.Batch{Op: driver.OpBegin, Visibility: far, Lead: far + soon, Changes: []driver.Change{change}})[0]
+	assert.Equal(t, before, q.get("a"), "an early message stays as it was")
+	o := q.batch(driver.Batch{Op: driver.OpBegin, Visibility: far, Lead: far + soon,
+		Changes: []driver.Change{change}})[0]
 	assert.Equal(t, driver.StatusDone, o.Status)
 	assert.Equal(t, driver.StateFiring, q.get("a").State)
-	assert.Equal(t, driver.StatusDone, q.status(driver.OpBegin, change), "a repetition is not early: it has begun")
+	assert.Equal(t, driver.StatusDone, q.status(driver.OpBegin, change),
+		"a repetition is not early: it has begun")
 
 	q.put(item("b", q.short()))
 	change = changesOf(q.claimWith(driver.Claim{Horizon: far, Max: 1, Visibility: far}).Records)[0]
 	due := q.get("b").Due
-	for range 1000 { // as the reply of a store with a running clock may come when the message is due already
+	for range 1000 { // the reply may come when the message is due already
 		o = q.apply(driver.OpBegin, change)[0]
 		if o.Status == driver.StatusDone {
 			break
@@ -137,14 +145,15 @@ func beginEarly(t *testing.T, newStore Factory) {
 	assert.False(t, o.Now.Before(due.Time()), "begun at %v, due at %v", o.Now, due.Time())
 }
 
-// beginLease looks at the lease that a message has when it has begun.
+// beginLease checks the lease of a message that has begun.
 func beginLease(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 0))
 	change := changesOf(q.claim(1))[0]
 	for _, visibility := range []time.Duration{2 * far, 3*far + 1, 4 * far} { // the second is a repetition
 		before := q.now()
-		o := q.batch(driver.Batch{Op: driver.OpBegin, Visibility: visibility, Changes: []driver.Change{change}})[0]
+		o := q.batch(driver.Batch{Op: driver.OpBegin, Visibility: visibility,
+			Changes: []driver.Change{change}})[0]
 		after := q.now()
 		require.Equal(t, driver.StatusDone, o.Status)
 		assertLease(t, before, after, visibility, o.Lease)
@@ -155,7 +164,7 @@ func beginLease(t *testing.T, newStore Factory) {
 	}
 }
 
-// beginLeavesLease looks at the lease of a message that begins without another one.
+// beginLeavesLease checks the lease of a message that begins with Visibility 0.
 func beginLeavesLease(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 0))
@@ -171,7 +180,8 @@ func beginLeavesLease(t *testing.T, newStore Factory) {
 	}
 }
 
-// assertLease asserts that a lease ends a while after some moment from before to after. It may end a millisecond early or late.
+// assertLease asserts that a lease ends so long after a time from before to after, within a
+// millisecond.
 func assertLease(t *testing.T, before, after time.Time, visibility time.Duration, end driver.Instant) {
 	t.Helper()
 	assert.GreaterOrEqual(t, end, driver.Instant(before.Add(visibility).UnixMilli()))
@@ -209,7 +219,7 @@ func extend(t *testing.T, newStore Factory) {
 	q.done(driver.OpAck, changes[0])
 }
 
-// expire counts a message that came too late apart from those that were handled.
+// expire counts expired messages apart from acknowledged ones.
 func expire(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	c := q.deliver("late")
@@ -217,7 +227,8 @@ func expire(t *testing.T, newStore Factory) {
 	q.gone("late")
 	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpExpire, c), "a repetition")
 	acked := q.deliver("in time")
-	assert.Equal(t, driver.StatusLeaseLost, q.status(driver.OpExpire, driver.Change{ID: "in time", Token: c.Token}))
+	assert.Equal(t, driver.StatusLeaseLost,
+		q.status(driver.OpExpire, driver.Change{ID: "in time", Token: c.Token}))
 	q.done(driver.OpAck, acked)
 	if q.fixture.Reopen != nil {
 		q = q.reopen()
@@ -244,7 +255,8 @@ func retry(t *testing.T, newStore Factory) {
 		require.Len(t, records, 1)
 		assert.Equal(t, attempt, records[0].Attempts)
 		assert.Equal(t, c.Reason, records[0].Reason)
-		assert.Equal(t, driver.StatusLeaseLost, q.status(driver.OpRetry, c), "the claim after it has ended that lease")
+		assert.Equal(t, driver.StatusLeaseLost, q.status(driver.OpRetry, c),
+			"a later claim has ended that lease")
 		q.begin(records...)
 		c = changesOf(records)[0]
 	}
@@ -254,7 +266,7 @@ func retry(t *testing.T, newStore Factory) {
 	assert.Equal(t, uint64(1), counts.Acked)
 }
 
-// retryReason cuts long reasons, also those that are not ASCII.
+// retryReason cuts long reasons between characters.
 func retryReason(t *testing.T, newStore Factory) {
 	for name, reason := range map[string]string{
 		"ascii":   strings.Repeat("x", driver.MaxReason+1),
@@ -280,7 +292,7 @@ func retryReason(t *testing.T, newStore Factory) {
 	}
 }
 
-// retryUncounted has retries that count no attempt, between those that do.
+// retryUncounted has retries that count no attempt, between others.
 func retryUncounted(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 0), item("b", 0))
@@ -327,7 +339,7 @@ func release(t *testing.T, newStore Factory) {
 		assert.Equal(t, was, r, "scheduled as it was")
 		for op := driver.OpBegin; op <= driver.OpExtend; op++ {
 			if op != driver.OpRelease && op != driver.OpRetry {
-				assert.Equal(t, driver.StatusLeaseLost, q.status(op, c), opName(op))
+				assert.Equal(t, driver.StatusLeaseLost, q.status(op, c), op.String())
 			}
 		}
 	}
@@ -340,14 +352,69 @@ func reschedule(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 2*far), item("b", 3*far))
 	q.done(driver.OpReschedule, driver.Change{ID: "a", Delay: 4 * far})
-	assert.Equal(t, q.get("b").Due, q.count().NextDue, "the other one is the earliest now")
+	assert.Equal(t, q.get("b").Due, q.count().NextDue, "the other message is the earliest now")
 	q.done(driver.OpReschedule, driver.Change{ID: "a"})
 	assert.Equal(t, []string{"a"}, idsOf(q.claim(2)))
 	q.done(driver.OpReschedule, driver.Change{ID: "a", Delay: 5 * far})
 	c := q.count()
 	assert.Equal(t, [2]int64{2, 0}, [2]int64{c.Scheduled, c.InFlight})
 	assert.Empty(t, q.claim(2))
-	assert.Equal(t, []string{"b", "a"}, idsOf(q.claimWith(driver.Claim{Horizon: 6 * far, Max: 2, Visibility: far}).Records))
+	assert.Equal(t, []string{"b", "a"},
+		idsOf(q.claimWith(driver.Claim{Horizon: 6 * far, Max: 2, Visibility: far}).Records))
+}
+
+// cancelIncarnation cancels only messages that were enqueued at a given instant.
+func cancelIncarnation(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(items("m", 3)...)
+	first := q.get("m000").Enqueued
+	q.done(driver.OpCancel, driver.Change{ID: "m000"})
+	q.pass()
+	q.put(item("m000", far))
+	q.done(driver.OpReschedule, driver.Change{ID: "m001", Delay: far}) // it stays the same message
+	leased := changesOf(q.claim(1))
+	require.Equal(t, "m002", leased[0].ID)
+
+	outcomes := q.apply(driver.OpCancel, driver.Change{ID: "m000", Incarnation: first}, driver.Change{ID: "m001", Incarnation: first},
+		driver.Change{ID: "m002", Incarnation: first + 1}, driver.Change{ID: "absent", Incarnation: first})
+	none := driver.StatusNotFound
+	assert.Equal(t, []driver.Status{none, driver.StatusDone, none, none}, statusesOf(outcomes))
+	q.done(driver.OpBegin, leased...)
+	outcomes = q.apply(driver.OpCancel, driver.Change{ID: "m000", Incarnation: q.get("m000").Enqueued},
+		driver.Change{ID: "m002", Incarnation: first})
+	assert.Equal(t, []driver.Status{driver.StatusDone, driver.StatusFiring}, statusesOf(outcomes))
+	assert.Equal(t, uint64(3), q.count().Cancelled)
+
+	q.done(driver.OpRetry, leased...)
+	q.pass()
+	replaced := driver.Put{Replace: true, Items: []driver.PutItem{item("m002", far)}}
+	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(replaced))
+	assert.Equal(t, none, q.status(driver.OpCancel, driver.Change{ID: "m002", Incarnation: first}))
+}
+
+// deadIncarnation replays and purges only dead letters that died at a given instant.
+func deadIncarnation(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	died := map[string]driver.Instant{}
+	for _, id := range []string{"a", "b"} {
+		q.done(driver.OpBury, q.deliver(id))
+		died[id] = q.get(id).Died
+		q.pass()
+	}
+	q.done(driver.OpReplay, driver.Change{ID: "a", Incarnation: died["a"]})
+	again := changesOf(q.claim(1))
+	q.done(driver.OpBegin, again...)
+	q.done(driver.OpBury, again...)
+	for _, op := range []driver.Op{driver.OpReplay, driver.OpPurge} {
+		assert.Equal(t, driver.StatusNotFound,
+			q.status(op, driver.Change{ID: "a", Incarnation: died["a"]}), "it has died again since")
+		assert.Equal(t, driver.StatusNotFound,
+			q.status(op, driver.Change{ID: "b", Incarnation: died["b"] + 1}))
+	}
+	outcomes := q.apply(driver.OpPurge, driver.Change{ID: "a", Incarnation: q.get("a").Died},
+		driver.Change{ID: "b", Incarnation: died["a"]})
+	assert.Equal(t, []driver.Status{driver.StatusDone, driver.StatusNotFound}, statusesOf(outcomes))
+	assert.Equal(t, int64(1), q.count().Dead)
 }
 
 // extendByState extends messages without knowing which of them have begun.

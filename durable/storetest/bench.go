@@ -9,8 +9,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Bench measures a store with batches of [driver.MaxBatch] messages that have bodies of 128 bytes: to put them, and to claim, begin and
-// acknowledge them. One operation is one message.
+// Bench measures a store with batches of [driver.MaxBatch] messages that have bodies of 128 bytes:
+// to put them, and to claim, begin and acknowledge them, from one goroutine. One operation is one
+// message. Module durable/bench measures the whole queue over each store.
 func Bench(b *testing.B, newStore Factory) {
 	b.Run("Put", func(b *testing.B) {
 		backend := benchQueue(b, newStore)
@@ -46,21 +47,24 @@ func benchPut(b *testing.B, backend driver.Backend, seq uint64, n int) int {
 	put := driver.Put{Items: make([]driver.PutItem, n)}
 	body := make([]byte, 128)
 	for i := range put.Items {
-		put.Items[i] = driver.PutItem{ID: fmt.Sprintf("message-%d-%d", seq, i), Body: body, MaxAttempts: 25}
+		put.Items[i] = driver.PutItem{ID: fmt.Sprintf("message-%d-%d", seq, i), Body: body,
+			MaxAttempts: 25}
 	}
 	_, err := backend.Put(b.Context(), put)
 	require.NoError(b, err)
 	return n
 }
 
-// benchConsume takes one batch through its deliveries, and returns how many messages it was.
+// benchConsume delivers one batch, and returns the number of its messages.
 func benchConsume(b *testing.B, backend driver.Backend) int {
 	b.Helper()
-	c, err := backend.Claim(b.Context(), driver.Claim{Horizon: soon, Max: driver.MaxBatch, MaxBytes: manyBytes, Visibility: far})
+	c, err := backend.Claim(b.Context(),
+		driver.Claim{Horizon: soon, Max: driver.MaxBatch, MaxBytes: manyBytes, Visibility: far})
 	require.NoError(b, err)
 	require.NotEmpty(b, c.Records)
 	for _, op := range []driver.Op{driver.OpBegin, driver.OpAck} {
-		outcomes, err := backend.Apply(b.Context(), driver.Batch{Op: op, Visibility: far, Changes: changesOf(c.Records)})
+		outcomes, err := backend.Apply(b.Context(),
+			driver.Batch{Op: op, Visibility: far, Changes: changesOf(c.Records)})
 		require.NoError(b, err)
 		require.Equal(b, driver.StatusDone, outcomes[0].Status)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// callTests are for stores that honour driver.Call; others skip them.
+// callTests are for stores that honour driver.Call. Others skip them.
 var callTests = []test{
 	{"Call/Put", callPut},
 	{"Call/PutLater", callPutLater},
@@ -23,7 +23,7 @@ var callTests = []test{
 	{"Call/Forgotten", callForgotten},
 }
 
-// openRemote is open for stores to which copies of a call may come.
+// openRemote is open for stores that honour driver.Call. Others skip the test.
 func openRemote(t *testing.T, newStore Factory) *queue {
 	t.Helper()
 	q := open(t, newStore)
@@ -33,16 +33,18 @@ func openRemote(t *testing.T, newStore Factory) *queue {
 	return q
 }
 
-// as is a call that may take place for a short time, and a minute where the clock cannot be moved.
+// as returns a call that may take place for a minute.
 func (q *queue) as(caller string, seq uint64) driver.Call {
 	q.t.Helper()
-	return driver.Call{Caller: caller, Seq: seq, NotAfter: driver.InstantOf(q.now()).Add(time.Minute)}
+	return driver.Call{Caller: caller, Seq: seq,
+		NotAfter: driver.InstantOf(q.now()).Add(time.Minute)}
 }
 
 // call makes an unfenced transition of one message.
 func (q *queue) call(op driver.Op, c driver.Call, id string, delay time.Duration) driver.Status {
 	q.t.Helper()
-	return q.batch(driver.Batch{Op: op, Call: c, Changes: []driver.Change{{ID: id, Delay: delay}}})[0].Status
+	return q.batch(driver.Batch{Op: op, Call: c,
+		Changes: []driver.Change{{ID: id, Delay: delay}}})[0].Status
 }
 
 // late asserts that a put is refused, and returns how.
@@ -52,7 +54,7 @@ func (q *queue) late(put driver.Put) *driver.LateError {
 	_, err := q.Put(q.t.Context(), put)
 	var late *driver.LateError
 	require.ErrorAs(q.t, err, &late)
-	require.NotErrorIs(q.t, err, driver.ErrUnavailable, "it is certain")
+	require.NotErrorIs(q.t, err, driver.ErrUnavailable, "the refusal is definite")
 	after := q.count()
 	before.Now, after.Now, before.Due, after.Due = 0, 0, 0, 0
 	require.Equal(q.t, before, after)
@@ -62,7 +64,8 @@ func (q *queue) late(put driver.Put) *driver.LateError {
 func callPut(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
 	q.put(item("there", 0))
-	put := driver.Put{Call: q.as("p", 1), Items: []driver.PutItem{item("a", 0), item("there", 0), item("b", 0)}}
+	put := driver.Put{Call: q.as("p", 1),
+		Items: []driver.PutItem{item("a", 0), item("there", 0), item("b", 0)}}
 	want := []driver.Status{driver.StatusDone, driver.StatusDuplicate, driver.StatusDone}
 	for range 3 {
 		assert.Equal(t, want, q.statuses(put))
@@ -70,17 +73,19 @@ func callPut(t *testing.T, newStore Factory) {
 	}
 	c := q.count()
 	assert.Equal(t, int64(3), c.Scheduled)
-	assert.Equal(t, uint64(3), c.Enqueued, "what is repeated is counted once")
+	assert.Equal(t, uint64(3), c.Enqueued, "a repetition is not counted")
 	put.Call.Seq = 2
 	duplicate := driver.StatusDuplicate
-	assert.Equal(t, []driver.Status{duplicate, duplicate, duplicate}, q.statuses(put), "another number is another call")
+	assert.Equal(t, []driver.Status{duplicate, duplicate, duplicate}, q.statuses(put),
+		"another number is another call")
 	put.Call.Seq, put.Replace = 4, true
-	assert.Equal(t, []driver.Status{driver.StatusDone, driver.StatusDone, driver.StatusDone}, q.statuses(put), "a call that never came leaves a gap")
+	assert.Equal(t, []driver.Status{driver.StatusDone, driver.StatusDone, driver.StatusDone},
+		q.statuses(put), "a call that never came leaves a gap")
 	put.Call.Seq = 3
 	q.late(put)
 }
 
-// callPutLater repeats a put when its messages are gone: that must not bring them back.
+// callPutLater repeats a put whose messages are gone. That must not bring them back.
 func callPutLater(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
 	batch := items("m", driver.MaxBatch)
@@ -105,44 +110,47 @@ func callPutLater(t *testing.T, newStore Factory) {
 	q.gone(batch[0].ID)
 }
 
-// callApply repeats each transition without a token when its message has moved on: the answer is the same, and nothing changes.
+// callApply repeats each transition without a token when its message has changed. The answer is the
+// same, and nothing changes.
 func callApply(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
 	for op := driver.OpCancel; op <= driver.OpPurge; op++ {
 		for _, state := range allStates {
-			a := q.in(opName(op)+state).arrange(state, []string{"m"})
+			a := q.in(op.String()+state).arrange(state, []string{"m"})
 			c := a.as("caller", 7)
 			first := a.call(op, c, "m", far)
 			a.put0("m")
 			record, counts := a.get("m"), a.count()
 			for range 2 {
-				assert.Equal(t, first, a.call(op, c, "m", far), "%s of %s again", opName(op), state)
+				assert.Equal(t, first, a.call(op, c, "m", far), "%s of %s again", op.String(),
+					state)
 			}
 			after := a.count()
 			after.Now, after.Due = counts.Now, counts.Due
-			assert.Equal(t, counts, after, "%s of %s again", opName(op), state)
-			assert.Equal(t, record, a.get("m"), "%s of %s again", opName(op), state)
+			assert.Equal(t, counts, after, "%s of %s again", op.String(), state)
+			assert.Equal(t, record, a.get("m"), "%s of %s again", op.String(), state)
 		}
 	}
 }
 
-// put0 makes sure that a message is there, whatever state it is in.
+// put0 puts a message unless one with its id exists.
 func (q *queue) put0(id string) {
 	q.t.Helper()
 	q.statuses(driver.Put{Items: []driver.PutItem{item(id, 0)}})
 }
 
-// callers are remembered one by one, each with its last call.
+// callers checks that a store remembers the last call of each caller.
 func callers(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
 	put := func(partition int, caller string, seq uint64) driver.Status {
 		t.Helper()
-		return q.statuses(driver.Put{Partition: partition, Call: q.as(caller, seq), Items: items("a", 1)})[0]
+		return q.statuses(driver.Put{Partition: partition, Call: q.as(caller, seq),
+			Items: items("a", 1)})[0]
 	}
 	assert.Equal(t, driver.StatusDone, put(0, "p", 1))
 	assert.Equal(t, driver.StatusDuplicate, put(0, "q", 1), "another caller with the same number")
 	assert.Equal(t, driver.StatusDone, put(1, "p", 1), "the same in another partition")
-	assert.Equal(t, driver.StatusDuplicate, put(0, "", 1), "no caller: there are no copies")
+	assert.Equal(t, driver.StatusDuplicate, put(0, "", 1), "a call without a caller has no copies")
 	assert.Equal(t, driver.StatusDone, put(0, "p", 1))
 	for i := range 50 {
 		name := fmt.Sprintf("other%d", i)
@@ -156,17 +164,20 @@ func callers(t *testing.T, newStore Factory) {
 func callLate(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
 	now := driver.InstantOf(q.now())
-	put := driver.Put{Call: driver.Call{Caller: "p", Seq: 1, NotAfter: now - 1000}, Items: items("a", 1)}
+	put := driver.Put{Call: driver.Call{Caller: "p", Seq: 1, NotAfter: now - 1000},
+		Items: items("a", 1)}
 	late := q.late(put)
 	assert.GreaterOrEqual(t, late.Now, now-1)
 	assert.False(t, late.Unknown, "nothing has been forgotten")
 	q.gone("a000")
 	put.Call.NotAfter = late.Now.Add(time.Minute)
-	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put), "the same number: it has not taken place before")
+	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put),
+		"the same number, which has not taken place")
 	for op := driver.OpCancel; op <= driver.OpPurge; op++ {
-		b := driver.Batch{Op: op, Call: driver.Call{Caller: "c", Seq: 1, NotAfter: 1}, Changes: []driver.Change{{ID: "a000"}}}
+		b := driver.Batch{Op: op, Call: driver.Call{Caller: "c", Seq: 1, NotAfter: 1},
+			Changes: []driver.Change{{ID: "a000"}}}
 		_, err := q.Apply(t.Context(), b)
-		require.ErrorAs(t, err, &late, opName(op))
+		require.ErrorAs(t, err, &late, op.String())
 		assert.Equal(t, driver.StateScheduled, q.get("a000").State)
 	}
 }
@@ -174,14 +185,15 @@ func callLate(t *testing.T, newStore Factory) {
 // callTooFarAhead makes a call that would have to be remembered for too long.
 func callTooFarAhead(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
-	put := driver.Put{Call: driver.Call{Caller: "p", Seq: 1, NotAfter: driver.InstantOf(q.now()).Add(driver.MaxAhead + time.Hour)}, Items: items("a", 1)}
+	put := driver.Put{Call: driver.Call{Caller: "p", Seq: 1,
+		NotAfter: driver.InstantOf(q.now()).Add(driver.MaxAhead + time.Hour)}, Items: items("a", 1)}
 	q.late(put)
 	put.Call.NotAfter = driver.InstantOf(q.now()).Add(driver.MaxAhead - time.Minute)
 	assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(put))
 }
 
-// callForgotten has callers whose calls cannot come any more: what is kept of them goes as others come, and a copy of such a call is refused
-// and not taken for a new one.
+// callForgotten has callers whose calls cannot take place any more. Calls of other callers make the
+// store forget them. A copy of a forgotten call is refused and not taken for a new call.
 func callForgotten(t *testing.T, newStore Factory) {
 	q := openRemote(t, newStore)
 	if q.fixture.Advance == nil {
@@ -205,7 +217,7 @@ func callForgotten(t *testing.T, newStore Factory) {
 		_, err := q.Put(t.Context(), put)
 		var late *driver.LateError
 		if err == nil {
-			continue // it is remembered still
+			continue // the store still remembers it
 		}
 		require.ErrorAs(t, err, &late)
 		if late.Unknown {

@@ -30,6 +30,8 @@ var claimTests = []test{
 	{"Claim/LostAnswerAndLeaseOver", claimLostAnswerLate},
 	{"Claim/LostAnswerOfNothingLeft", claimLostAnswerEmpty},
 	{"Claim/LostAnswersOfManyConsumers", claimLostAnswers},
+	{"Claim/Late", claimLate},
+	{"Claim/LateEndsNoLease", claimLateEndsNoLease},
 }
 
 func claimRecord(t *testing.T, newStore Factory) {
@@ -46,7 +48,8 @@ func claimRecord(t *testing.T, newStore Factory) {
 	assert.Equal(t, 9, r.MaxAttempts)
 	assert.Equal(t, was.Due, r.Due)
 	assert.Equal(t, was.Enqueued, r.Enqueued)
-	assert.False(t, c.Now.Before(before) || c.Now.After(after), "Claimed.Now %v is not from %v to %v", c.Now, before, after)
+	assert.False(t, c.Now.Before(before) || c.Now.After(after),
+		"Claimed.Now %v is not from %v to %v", c.Now, before, after)
 	assert.Empty(t, q.claim(10), "claimed already")
 }
 
@@ -61,7 +64,7 @@ func claimEmpty(t *testing.T, newStore Factory) {
 	}
 }
 
-// claimOrder claims by due time and id, in portions.
+// claimOrder claims several times, in the order of due times and ids.
 func claimOrder(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	base := driver.InstantOf(q.now().Add(far))
@@ -103,7 +106,7 @@ func claimHorizon(t *testing.T, newStore Factory) {
 	assert.Equal(t, []string{"3h"}, idsOf(claim(10*far).Records))
 }
 
-// claimDue claims without a horizon what has become due.
+// claimDue claims messages that have become due, without a horizon.
 func claimDue(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", q.short()), item("b", far))
@@ -123,7 +126,7 @@ func claimMax(t *testing.T, newStore Factory) {
 	assert.Empty(t, q.claim(driver.MaxBatch))
 }
 
-// claimMaxBytes stops before the sum of the bodies is above the limit, but not before the first message.
+// claimMaxBytes bounds the sum of the bodies. One message is claimed whatever its size.
 func claimMaxBytes(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	for i, size := range []int{100, 100, 100, 500, 0, 0, 50, 51} {
@@ -131,15 +134,17 @@ func claimMaxBytes(t *testing.T, newStore Factory) {
 		m.Body = bytes.Repeat([]byte("x"), size)
 		q.put(m)
 		base := q.now()
-		q.done(driver.OpReschedule, driver.Change{ID: m.ID, At: driver.InstantOf(base.Add(far)) + driver.Instant(i*1000)})
+		q.done(driver.OpReschedule,
+			driver.Change{ID: m.ID, At: driver.InstantOf(base.Add(far)) + driver.Instant(i*1000)})
 	}
 	claim := func(limit int) []string {
-		return idsOf(q.claimWith(driver.Claim{Horizon: 2 * far, Max: 10, MaxBytes: limit, Visibility: far}).Records)
+		return idsOf(q.claimWith(driver.Claim{Horizon: 2 * far, Max: 10, MaxBytes: limit,
+			Visibility: far}).Records)
 	}
 	assert.Equal(t, []string{"0", "1"}, claim(299))
 	assert.Equal(t, []string{"2"}, claim(100))
 	assert.Equal(t, []string{"3", "4", "5"}, claim(500), "empty bodies fit")
-	assert.Equal(t, []string{"6"}, claim(1), "one message, though it is too large")
+	assert.Equal(t, []string{"6"}, claim(1), "one message whatever its size")
 	assert.Equal(t, []string{"7"}, claim(51))
 }
 
@@ -159,14 +164,16 @@ func claimNextAndLease(t *testing.T, newStore Factory) {
 	assert.Equal(t, c.Lease, q.expire(0).Lease)
 }
 
-// claimLeaseEnd claims what is due and what will be: the lease ends after the later of due time and now.
+// claimLeaseEnd claims messages that are due and others. Leases run from the later of due time and
+// now.
 func claimLeaseEnd(t *testing.T, newStore Factory) {
 	for _, visibility := range []time.Duration{time.Minute, time.Minute + 1, 90 * time.Second, 24 * 365 * time.Hour} {
 		q := open(t, newStore)
 		q.put(item("due", 0), item("later", far))
 		q.pass()
 		before := q.now()
-		records := q.claimWith(driver.Claim{Horizon: 2 * far, Max: 2, Visibility: visibility}).Records
+		records := q.claimWith(driver.Claim{Horizon: 2 * far, Max: 2,
+			Visibility: visibility}).Records
 		after := q.now()
 		require.Len(t, records, 2)
 		assertLease(t, before, after, visibility, records[0].LeaseEnd)
@@ -175,7 +182,7 @@ func claimLeaseEnd(t *testing.T, newStore Factory) {
 	}
 }
 
-// claimTokens has tokens rise from claim to claim, whatever becomes of the messages.
+// claimTokens checks that tokens rise from claim to claim after every transition.
 func claimTokens(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	var last uint64
@@ -210,7 +217,7 @@ func claimTokens(t *testing.T, newStore Factory) {
 	rise(q.claim(1))
 }
 
-// claimBegins begins the first of those that are due with the claim, and none that is not.
+// claimBegins begins the first messages with the claim if they are due.
 func claimBegins(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 0), item("b", 0), item("c", 0), item("later", far))
@@ -222,7 +229,8 @@ func claimBegins(t *testing.T, newStore Factory) {
 		{1, 2, []driver.State{driver.StateFiring, driver.StateLeased}},
 		{9, 9, []driver.State{driver.StateLeased}},
 	} {
-		claimed := q.claimWith(driver.Claim{Horizon: 2 * far, Max: c.most, Visibility: far, Begin: c.begin})
+		claimed := q.claimWith(driver.Claim{Horizon: 2 * far, Max: c.most, Visibility: far,
+			Begin: c.begin})
 		states := []driver.State{}
 		for _, r := range claimed.Records {
 			assert.Equal(t, q.get(r.ID), r)
@@ -240,12 +248,13 @@ func claimBegins(t *testing.T, newStore Factory) {
 	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpAck, changesOf(d)[0]))
 }
 
-// claimHold gives a message that begins with the claim another lease than one that does not.
+// claimHold has different leases for messages that begin with the claim and others.
 func claimHold(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 0), item("b", 0), item("later", far))
 	before := q.now()
-	records := q.claimWith(driver.Claim{Horizon: 2 * far, Max: 3, Visibility: 5 * far, Hold: 3 * far, Begin: 1}).Records
+	records := q.claimWith(driver.Claim{Horizon: 2 * far, Max: 3, Visibility: 5 * far,
+		Hold: 3 * far, Begin: 1}).Records
 	after := q.now()
 	require.Len(t, records, 3)
 	assertLease(t, before, after, 5*far, records[0].LeaseEnd)
@@ -257,11 +266,12 @@ func claimHold(t *testing.T, newStore Factory) {
 	}
 }
 
-// claimAs claims for a consumer whose last answer, as far as it knows, ended with the token seen.
+// claimAs claims for a consumer that has received tokens up to seen.
 func (q *queue) claimAs(consumer string, seen uint64, most, begin int, visibility time.Duration) []driver.Record {
 	q.t.Helper()
 	c, err := q.Claim(q.t.Context(), driver.Claim{
-		Consumer: consumer, Seen: seen, Horizon: soon, Max: most, MaxBytes: manyBytes, Begin: begin, Visibility: visibility, MaxCrashes: 1,
+		Consumer: consumer, Seen: seen, Horizon: soon, Max: most, MaxBytes: manyBytes, Begin: begin,
+		Visibility: visibility, MaxCrashes: 1,
 	})
 	require.NoError(q.t, err)
 	return c.Records
@@ -269,8 +279,8 @@ func (q *queue) claimAs(consumer string, seen uint64, most, begin int, visibilit
 
 func lastToken(records []driver.Record) uint64 { return records[len(records)-1].Token }
 
-// claimLostAnswer loses the answer of a claim. The consumer's next claim returns the same messages and no others; that of
-// another consumer does not.
+// claimLostAnswer loses the answer to a claim. The consumer's next claim returns the same messages
+// and no others. The claim of another consumer does not return them.
 func claimLostAnswer(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(items("m", 8)...)
@@ -290,12 +300,14 @@ func claimLostAnswer(t *testing.T, newStore Factory) {
 		lost[i].LeaseEnd = again[i].LeaseEnd
 	}
 	assert.Equal(t, lost[:3], again, "with the same tokens and states")
-	assert.Empty(t, q.claimAs("a", lastToken(again), 0, 0, far), "what was seen does not come again")
+	assert.Empty(t, q.claimAs("a", lastToken(again), 0, 0, far),
+		"messages that were seen are not returned again")
 
 	next := q.claimAs("a", lastToken(again), 1, 0, far)
 	require.Equal(t, []string{"m006"}, idsOf(next))
 	late := q.claimAs("a", 0, 9, 9, far)
-	assert.Equal(t, idsOf(next), idsOf(late), "a claim that a dead connection delivers late claims nothing")
+	assert.Equal(t, idsOf(next), idsOf(late),
+		"a claim that a dead connection delivers late claims nothing")
 	assert.Equal(t, next[0].Token, late[0].Token)
 	assert.Equal(t, driver.StateLeased, late[0].State)
 
@@ -307,7 +319,7 @@ func claimLostAnswer(t *testing.T, newStore Factory) {
 	assert.Zero(t, q.count().Crashed)
 }
 
-// claimLostAnswerLate repeats the claim when the leases of the first one are over. MaxCrashes is 1 there.
+// claimLostAnswerLate repeats a claim when the leases of the first one are over. MaxCrashes is 1.
 func claimLostAnswerLate(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(items("m", 3)...)
@@ -322,12 +334,13 @@ func claimLostAnswerLate(t *testing.T, newStore Factory) {
 	q.put(items("n", 2)...)
 	q.claimAs("a", lastToken(again), 2, 1, q.short())
 	q.pass()
-	assert.Equal(t, []string{"n001"}, idsOf(q.claimAs("b", 0, 2, 0, far)), "another consumer ends the leases: one crash, and MaxCrashes is 1")
+	assert.Equal(t, []string{"n001"}, idsOf(q.claimAs("b", 0, 2, 0, far)),
+		"another consumer ends the leases: one crash, and MaxCrashes is 1")
 	assert.Equal(t, uint64(1), q.count().Crashed)
 	assert.Empty(t, q.claimAs("a", lastToken(again), 2, 0, far))
 }
 
-// claimLostAnswerEmpty loses an answer whose messages are all gone when the claim is repeated.
+// claimLostAnswerEmpty loses an answer, and its messages are gone when the claim is repeated.
 func claimLostAnswerEmpty(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(items("m", 4)...)
@@ -341,7 +354,7 @@ func claimLostAnswerEmpty(t *testing.T, newStore Factory) {
 	assert.Equal(t, []string{"m002", "m003"}, idsOf(q.claimAs("a", 0, 2, 0, far)))
 }
 
-// claimLostAnswers loses the answers of as many consumers as a store remembers, and more.
+// claimLostAnswers loses the answers of more consumers than a store remembers.
 func claimLostAnswers(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	const n = driver.ClaimConsumers + 4
@@ -352,8 +365,65 @@ func claimLostAnswers(t *testing.T, newStore Factory) {
 		require.Len(t, lost[i], 1)
 	}
 	for i := n - driver.ClaimConsumers; i < n; i++ {
-		assert.Equal(t, changesOf(lost[i]), changesOf(q.claimAs(fmt.Sprint("consumer", i), 0, 1, 1, far)), "consumer %d", i)
+		assert.Equal(t, changesOf(lost[i]),
+			changesOf(q.claimAs(fmt.Sprint("consumer", i), 0, 1, 1, far)), "consumer %d", i)
 	}
 	require.Len(t, q.claimAs("", 0, 1, 0, far), 1)
 	assert.Empty(t, q.claimAs("", 0, 1, 0, far), "a consumer without a name is not remembered")
+}
+
+// claimLate delivers claims after a later claim of the same consumer was answered. They change
+// nothing, because the consumer does not know of their messages.
+func claimLate(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	var seen uint64
+	claim := func(seq uint64, repeat bool) []string {
+		claimed := q.claimWith(driver.Claim{
+			Consumer: "a", Seen: seen, Seq: seq, Repeat: repeat, Horizon: soon, Max: 1, Begin: 1,
+			Visibility: far,
+		})
+		return idsOf(claimed.Records)
+	}
+	require.Empty(t, claim(2, true), "claim 1 was not answered")
+	q.put(items("m", 5)...)
+	assert.Empty(t, claim(1, false), "claim 2 has got nothing")
+	assert.EqualValues(t, 5, q.count().Scheduled)
+
+	require.Equal(t, []string{"m000"}, claim(3, false))
+	require.Equal(t, []string{"m000"}, claim(4, true), "the answer to claim 3 was lost")
+	first := q.get("m000")
+	q.done(driver.OpAck, driver.Change{ID: "m000", Token: first.Token})
+	assert.Empty(t, claim(3, false), "its message is gone")
+	assert.Empty(t, claim(1, false))
+	assert.EqualValues(t, 4, q.count().Scheduled)
+	require.Equal(t, []string{"m001"}, claim(5, true), "the messages of claim 3 are gone")
+
+	seen = q.get("m001").Token
+	assert.Equal(t, []string{"m002"}, claim(6, true), "an answer without messages was lost")
+	assert.Empty(t, claim(5, false), "its messages were seen")
+	seen = q.get("m002").Token
+	other := q.claimWith(driver.Claim{Consumer: "b", Seq: 1, Horizon: soon, Max: 1,
+		Visibility: far})
+	assert.Equal(t, []string{"m003"}, idsOf(other.Records), "another consumer has its own numbers")
+	lease := q.get("m002").LeaseEnd
+	assert.Empty(t, claim(5, true))
+	assert.Equal(t, lease, q.get("m002").LeaseEnd)
+	assert.Equal(t, []string{"m004"}, claim(7, false))
+}
+
+// claimLateEndsNoLease delivers a claim late when leases are over. It ends none of them. The claims
+// of other consumers do.
+func claimLateEndsNoLease(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.put(items("m", 1)...)
+	late := driver.Claim{Consumer: "a", Seq: 1, MaxCrashes: 9}
+	q.claimWith(driver.Claim{Consumer: "a", Seq: 2, Repeat: true})
+	require.Len(t,
+		q.claimWith(driver.Claim{Consumer: "b", Max: 1, Begin: 1, Visibility: q.short()}).Records, 1)
+	q.pass()
+	q.claimWith(late)
+	assert.Zero(t, q.count().Crashed)
+	late.Seq = 3
+	q.claimWith(late)
+	assert.EqualValues(t, 1, q.count().Crashed)
 }

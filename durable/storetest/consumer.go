@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -12,18 +13,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// consumerTests are about what a queue promises to its consumers on every store.
+// consumerTests test the promises of a queue to its consumers on every store.
 var consumerTests = []test{
 	{"Consumer/LateAck", consumerLateAck},
 	{"Consumer/ForcedEnd", consumerForcedEnd},
+	{"Queue/CancelMatching", queueCancelMatching},
+	{"Queue/DeadFilter", queueDeadFilter},
 }
 
 // openQueue opens the queue of a fixture once more, as another process would.
 func openQueue(t *testing.T, f Fixture) *durable.Queue {
 	t.Helper()
-	q, err := durable.Open(t.Context(), f.Store, durable.Options{Queue: "orders", Partitions: 1, Logger: slog.New(slog.DiscardHandler)})
+	q, err := durable.Open(t.Context(), f.Store,
+		durable.Options{Queue: "orders", Partitions: 1, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(q.Close)
 	return q
@@ -32,7 +37,9 @@ func openQueue(t *testing.T, f Fixture) *durable.Queue {
 // takeOne takes a message with a receiver of its own.
 func takeOne(ctx context.Context, t *testing.T, q *durable.Queue) *durable.Delivery {
 	t.Helper()
-	r, err := q.Receiver(durable.ConsumerOptions{Visibility: time.Minute, Membership: 500 * time.Millisecond})
+	r,
+		err := q.Receiver(durable.ConsumerOptions{Visibility: time.Minute,
+		Membership: 500 * time.Millisecond})
 	require.NoError(t, err)
 	defer r.Close()
 	d, err := r.Take(ctx)
@@ -70,10 +77,10 @@ func consumerLateAck(t *testing.T, newStore Factory) {
 }
 
 // consumerForcedEnd closes a queue several times while a message was taken, handlers run, and
-// messages were claimed ahead. None counts a crash or an attempt, not even when the leases would have
-// ended.
+// messages were claimed ahead. None counts a crash or an attempt, not even when the leases would
+// have ended.
 func consumerForcedEnd(t *testing.T, newStore Factory) {
-	const visibility = 3 * time.Second // a busy machine may stand still for a second
+	const visibility = 3 * time.Second // a busy machine may stop the process for a second
 	f := newStore(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -134,4 +141,72 @@ func consumerForcedEnd(t *testing.T, newStore Factory) {
 	assert.Zero(t, s.Scheduled+s.InFlight+s.Dead)
 	close(release)
 	late.Wait()
+}
+
+// queueCancelMatching cancels several pages of messages by their headers, among others that stay.
+func queueCancelMatching(t *testing.T, newStore Factory) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	q := openQueue(t, newStore(t))
+	_, err := q.Enqueue(ctx,
+		durable.Message{ID: "firing", Headers: map[string]string{"tag": "x", "n": "0"}})
+	require.NoError(t, err)
+	d := takeOne(ctx, t, q)
+	var messages []durable.Message
+	for i := range 3 * driver.MaxBatch {
+		headers := map[string]string{"tag": string("xy"[i%2]), "n": fmt.Sprint(i % 4)}
+		messages = append(messages,
+			durable.Message{ID: fmt.Sprint(i), Headers: headers, Delay: far})
+	}
+	_, err = q.EnqueueBatch(ctx, messages)
+	require.NoError(t, err)
+
+	report, err := q.CancelMatching(ctx, map[string]string{"tag": "x", "n": "2"})
+	require.NoError(t, err)
+	assert.Equal(t, durable.CancelReport{Cancelled: 3 * driver.MaxBatch / 4}, report)
+	report, err = q.CancelMatching(ctx, map[string]string{"tag": "x"})
+	require.NoError(t, err)
+	assert.Equal(t, durable.CancelReport{Cancelled: 3 * driver.MaxBatch / 4, Firing: 1}, report)
+	for r, err := range q.List(ctx, durable.StateScheduled) {
+		require.NoError(t, err)
+		assert.Equal(t, "y", r.Headers["tag"], r.ID)
+	}
+	s, err := q.Stats(ctx)
+	require.NoError(t, err)
+	assert.EqualValues(t, 3*driver.MaxBatch/2, s.Scheduled)
+	require.NoError(t, d.Ack(ctx))
+}
+
+// queueDeadFilter replays and purges dead letters by their reasons and times.
+func queueDeadFilter(t *testing.T, newStore Factory) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	q := openQueue(t, newStore(t))
+	var died []time.Time
+	for i, reason := range []string{"timeout", "no user", "a timeout", "timeout"} {
+		id := fmt.Sprint(i)
+		_, err := q.Enqueue(ctx, durable.Message{ID: id})
+		require.NoError(t, err)
+		require.NoError(t, takeOne(ctx, t, q).Bury(ctx, reason))
+		r, err := q.Get(ctx, id)
+		require.NoError(t, err)
+		died = append(died, r.Died)
+	}
+	n, err := q.ReplayAll(ctx, durable.DeadFilter{Until: died[0]},
+		durable.ReplayOptions{Delay: far})
+	require.NoError(t, err)
+	assert.Zero(t, n)
+	n, err = q.ReplayAll(ctx, durable.DeadFilter{Reason: "a timeout", Since: died[0]},
+		durable.ReplayOptions{Delay: far, Rate: 1000})
+	require.NoError(t, err)
+	assert.Equal(t, 1, n)
+	n, err = q.PurgeAll(ctx, durable.DeadFilter{Reason: "timeout"})
+	require.NoError(t, err)
+	assert.Equal(t, 2, n)
+	s, err := q.Stats(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, [2]int64{1, 1}, [2]int64{s.Dead, s.Scheduled})
+	n, err = q.PurgeAll(ctx, durable.DeadFilter{Since: died[1]})
+	require.NoError(t, err)
+	assert.Equal(t, 1, n)
 }

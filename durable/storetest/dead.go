@@ -88,7 +88,7 @@ func purge(t *testing.T, newStore Factory) {
 	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpPurge, driver.Change{ID: "a"}))
 }
 
-// deadLimit buries more than the limit: the oldest go.
+// deadLimit buries more messages than DeadLimit. The oldest are dropped.
 func deadLimit(t *testing.T, newStore Factory) {
 	c := config()
 	c.DeadLimit = 3
@@ -123,7 +123,8 @@ func deadLimitOfCrashes(t *testing.T, newStore Factory) {
 	c.DeadLimit = 2
 	q := openAs(t, newStore(t), c)
 	q.put(items("m", 10)...)
-	q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(q.claimShort(10))})
+	q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(),
+		Changes: changesOf(q.claimShort(10))})
 	q.pass()
 	q.expire(1)
 	counts := q.count()
@@ -132,7 +133,7 @@ func deadLimitOfCrashes(t *testing.T, newStore Factory) {
 	assert.Equal(t, uint64(8), counts.Trimmed)
 }
 
-// deadAge lets dead letters grow too old. They need not go before the next claim and the next death.
+// deadAge lets dead letters grow too old. The next claim or the next death drops them.
 func deadAge(t *testing.T, newStore Factory) {
 	f := newStore(t)
 	c := config()
@@ -159,7 +160,8 @@ func deadAge(t *testing.T, newStore Factory) {
 	}
 }
 
-// buried enqueues a message with a body of so many bytes and buries it. The next one dies later.
+// buried enqueues a message with a body of so many bytes and buries it. The next message dies
+// later.
 func (q *queue) buried(id string, size int) {
 	q.t.Helper()
 	q.buriedNow(id, size)
@@ -186,7 +188,8 @@ func (q *queue) assertDead(bytes int64, trimmed uint64, ids ...string) {
 	assert.Equal(q.t, ids, idsOf(records))
 }
 
-// deadBytes buries, replays, purges and replaces dead letters of which the bodies are bounded. The sum is exact all the time.
+// deadBytes buries, replays, purges and replaces dead letters within DeadBytes. The sum is always
+// exact.
 func deadBytes(t *testing.T, newStore Factory) {
 	c := config()
 	c.DeadBytes = 1000
@@ -201,18 +204,20 @@ func deadBytes(t *testing.T, newStore Factory) {
 	q.assertDead(501, 1, "m7", "m6", "n")
 	q.done(driver.OpReplay, driver.Change{ID: "m7", Delay: far})
 	q.assertDead(251, 1, "m6", "n")
-	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpReplay, driver.Change{ID: "m7", Delay: far}), "once more, which changes nothing")
+	assert.Equal(t, driver.StatusNotFound,
+		q.status(driver.OpReplay, driver.Change{ID: "m7", Delay: far}), "a repetition changes nothing")
 	q.assertDead(251, 1, "m6", "n")
 	again := item("m6", far)
 	again.Body = make([]byte, 300)
-	require.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(driver.Put{Replace: true, Items: []driver.PutItem{again}}))
+	require.Equal(t, []driver.Status{driver.StatusDone},
+		q.statuses(driver.Put{Replace: true, Items: []driver.PutItem{again}}))
 	q.assertDead(1, 1, "n")
 	q.buried("o", 999)
 	q.assertDead(1000, 1, "n", "o")
 	q.buried("p", 0)
 	q.assertDead(1000, 1, "n", "o", "p")
 	q.buried("q", 2)
-	q.assertDead(2, 3, "p", "q") // n leaves a byte too many
+	q.assertDead(2, 3, "p", "q") // with n there is a byte too many
 	report, err := q.Audit(t.Context(), 0, true)
 	require.NoError(t, err)
 	assert.Equal(t, driver.AuditReport{Records: 4}, report)
@@ -228,15 +233,17 @@ func deadBytesOfCrashes(t *testing.T, newStore Factory) {
 		batch[i].Body = make([]byte, 300)
 	}
 	q.put(batch...)
-	q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(q.claimShort(10))})
+	q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(),
+		Changes: changesOf(q.claimShort(10))})
 	q.pass()
 	q.expire(1)
 	counts := q.count()
-	assert.Equal(t, [4]int64{0, 0, 3, 900}, [4]int64{counts.Scheduled, counts.InFlight, counts.Dead, counts.DeadBytes})
+	assert.Equal(t, [4]int64{0, 0, 3, 900},
+		[4]int64{counts.Scheduled, counts.InFlight, counts.Dead, counts.DeadBytes})
 	assert.Equal(t, [2]uint64{10, 7}, [2]uint64{counts.Buried, counts.Trimmed})
 }
 
-// deadBytesOfLargeOnes buries messages that are larger than the bound. The newest one stays, so that none goes unseen.
+// deadBytesOfLargeOnes buries messages that are larger than the bound. The newest one stays.
 func deadBytesOfLargeOnes(t *testing.T, newStore Factory) {
 	c := config()
 	c.DeadBytes = 1000
@@ -249,8 +256,9 @@ func deadBytesOfLargeOnes(t *testing.T, newStore Factory) {
 	q.assertDead(2000, 2, "c")
 }
 
-// deadBytesWhileAudited has dead letters come and go while audits sum them up, of which there are more than one step of an audit looks at.
-// No audit takes a sum for wrong that is right, or sets a wrong one.
+// deadBytesWhileAudited buries and purges dead letters while audits sum them up. There are more
+// dead letters than one step of an audit reads. No audit reports a right sum as wrong, or writes a
+// wrong sum.
 func deadBytesWhileAudited(t *testing.T, newStore Factory) {
 	c := config()
 	c.DeadLimit = 2000

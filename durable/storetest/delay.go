@@ -20,8 +20,9 @@ var delayTests = []test{
 	{"Delay/Transitions", delayTransitions},
 }
 
-// assertDelay asserts that an instant is a delay after some moment from before to after, rounded up to milliseconds. One millisecond more
-// is let pass. A delay of 0 is rounded down: it is the instant that the clock shows.
+// assertDelay asserts that an instant is a delay after a time from before to after, rounded up to
+// milliseconds, or one millisecond later. A delay of 0 is rounded down to the instant that the
+// clock shows.
 func assertDelay(t *testing.T, before, after time.Time, delay time.Duration, got driver.Instant, args ...any) {
 	t.Helper()
 	least := before.Add(delay)
@@ -29,16 +30,20 @@ func assertDelay(t *testing.T, before, after time.Time, delay time.Duration, got
 		least, delay = before.Truncate(time.Millisecond), 0
 	}
 	most := driver.InstantOf(after.Add(delay)) + 1
-	assert.False(t, got.Time().Before(least), "%v is early: %v or later was expected %v", got.Time(), least, args)
-	assert.LessOrEqual(t, got, most, "%v is late: %v or earlier was expected %v", got.Time(), most.Time(), args)
+	assert.False(t, got.Time().Before(least), "%v is early: %v or later was expected %v",
+		got.Time(), least, args)
+	assert.LessOrEqual(t, got, most, "%v is late: %v or earlier was expected %v", got.Time(),
+		most.Time(), args)
 }
 
-// delayRounded puts messages with delays that are no whole milliseconds: they are never early.
+// delayRounded puts messages with delays that are not whole milliseconds. They are never early.
 func delayRounded(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	for i, delay := range []time.Duration{
-		1, 999, 1000, 299 * time.Microsecond, 300 * time.Microsecond, 999_999, time.Millisecond, time.Millisecond + 1, 1_500 * time.Microsecond,
-		time.Second - 1, time.Second, far, 24 * time.Hour, 365 * 24 * time.Hour, 30 * 365 * 24 * time.Hour, 280 * 365 * 24 * time.Hour,
+		1, 999, 1000, 299 * time.Microsecond, 300 * time.Microsecond, 999_999, time.Millisecond,
+		time.Millisecond + 1, 1_500 * time.Microsecond,
+		time.Second - 1, time.Second, far, 24 * time.Hour, 365 * 24 * time.Hour,
+		30 * 365 * 24 * time.Hour, 280 * 365 * 24 * time.Hour,
 	} {
 		id := fmt.Sprint(i)
 		before := q.now()
@@ -58,7 +63,7 @@ func delayAtOnce(t *testing.T, newStore Factory) {
 	assert.Equal(t, int64(3), q.count().Due)
 	records := q.claim(3)
 	assert.Equal(t, []string{"a", "b", "c"}, idsOf(records))
-	q.begin(records...) // not early, be it within the same millisecond
+	q.begin(records...) // not early, even within the same millisecond
 }
 
 func delaySaturated(t *testing.T, newStore Factory) {
@@ -80,7 +85,8 @@ func delaySaturated(t *testing.T, newStore Factory) {
 	}
 	assert.Equal(t, driver.Never-1, q.get("almost").Due)
 	assert.Empty(t, q.claim(10))
-	c := q.claimWith(driver.Claim{Horizon: math.MaxInt64 - time.Hour, Max: 10, Visibility: math.MaxInt64})
+	c := q.claimWith(driver.Claim{Horizon: math.MaxInt64 - time.Hour, Max: 10,
+		Visibility: math.MaxInt64})
 	assert.Empty(t, c.Records)
 	assert.Equal(t, q.get("longest").Due, c.Next)
 	c = q.claimWith(driver.Claim{Horizon: math.MaxInt64, Max: 10, Visibility: math.MaxInt64})
@@ -100,7 +106,8 @@ func delayAt(t *testing.T, newStore Factory) {
 		m.At = at
 		return m
 	}
-	q.put(at("first", 1), at("past", soonest-driver.Instant(2*far/time.Millisecond)), at("exact", soonest), at("next", soonest+1))
+	q.put(at("first", 1), at("past", soonest-driver.Instant(2*far/time.Millisecond)),
+		at("exact", soonest), at("next", soonest+1))
 	after := q.now()
 	assertDelay(t, before, after, 0, q.get("first").Due)
 	assertDelay(t, before, after, 0, q.get("past").Due)
@@ -115,7 +122,7 @@ func delayAt(t *testing.T, newStore Factory) {
 	assert.Equal(t, driver.Never, q.get("first").Due)
 }
 
-// delayTransitions gives delays to the transitions that take one.
+// delayTransitions makes the transitions that have a delay.
 func delayTransitions(t *testing.T, newStore Factory) {
 	for _, delay := range []time.Duration{0, -far, 1, 333 * time.Microsecond, time.Millisecond + 1, far, math.MaxInt64} {
 		q := open(t, newStore)

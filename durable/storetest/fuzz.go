@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzModel is [Model] with steps that are made of the input, a byte for each choice.
+// FuzzModel is [Model] with choices from the input, a byte for each.
 func FuzzModel(f *testing.F, newStore Factory) {
 	f.Helper()
 	const bytesOfStep, mostSteps = 8, 100
@@ -16,12 +16,13 @@ func FuzzModel(f *testing.F, newStore Factory) {
 		f.Add(input)
 	}
 	f.Fuzz(func(t *testing.T, input []byte) {
-		Model(t, newStore, &choices{input: input, rest: rand.NewPCG(0, 0)}, min(len(input)/bytesOfStep, mostSteps))
+		Model(t, newStore, &choices{input: input, rest: rand.NewPCG(0, 0)},
+			min(len(input)/bytesOfStep, mostSteps))
 	})
 }
 
-// choices is a source of which each number is a byte of the input, eight times over, so that a choice among n is
-// about input*n/256. Behind the end they go on at random.
+// choices is a source of numbers. Each is a byte of the input, repeated eight times, so that a
+// choice among n is about input*n/256. After the end of the input the numbers are random.
 type choices struct {
 	input []byte
 	rest  rand.Source

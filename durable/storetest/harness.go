@@ -10,21 +10,23 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Durations of the tests. What is soon is within a claim's horizon and what is far is not, however slow the machine is.
+// Durations of the tests: soon is within a claim's horizon and far is not, even on a slow machine.
 const (
 	soon = time.Second
 	far  = time.Hour
 )
 
-// manyBytes is a limit of a claim that no test reaches by accident.
+// manyBytes is a limit of a claim that no test reaches.
 const manyBytes = 256 << 20
 
 // config is the queue that most tests work with.
 func config() driver.Config {
-	return driver.Config{Queue: "orders", Partitions: 2, DeadLimit: 1000, DeadBytes: 1 << 30, DeadAge: 24 * time.Hour}
+	return driver.Config{Queue: "orders", Partitions: 2, DeadLimit: 1000, DeadBytes: 1 << 30,
+		DeadAge: 24 * time.Hour}
 }
 
-// queue is a queue under test. Its methods fail the test where the store returns an error; they work on partition 0.
+// queue is a queue under test. Its methods work on partition 0, and fail the test if the store
+// returns an error.
 type queue struct {
 	t       *testing.T
 	fixture Fixture
@@ -60,7 +62,7 @@ func (q *queue) short() time.Duration {
 	return 30 * time.Millisecond
 }
 
-// pass lets a short time pass on the store's clock, and a little more.
+// pass lets slightly more than a short time pass on the store's clock.
 func (q *queue) pass() {
 	if q.fixture.Advance != nil {
 		q.fixture.Advance(q.short() + time.Second)
@@ -69,7 +71,7 @@ func (q *queue) pass() {
 	time.Sleep(q.short() + 10*time.Millisecond)
 }
 
-// now is the store's clock. It is read by a claim of partition 1, which these tests leave empty.
+// now returns the store's clock. A claim of partition 1, which these tests leave empty, reads it.
 func (q *queue) now() time.Time {
 	q.t.Helper()
 	c, err := q.Claim(q.t.Context(), driver.Claim{Partition: 1})
@@ -78,12 +80,12 @@ func (q *queue) now() time.Time {
 	return c.Now
 }
 
-// item is a message without a body.
+// item returns a message without a body.
 func item(id string, delay time.Duration) driver.PutItem {
 	return driver.PutItem{ID: id, Delay: delay, MaxAttempts: 25}
 }
 
-// items are n messages that are due at once: prefix000, prefix001 and so on.
+// items returns n messages that are due at once: prefix000, prefix001 and so on.
 func items(prefix string, n int) []driver.PutItem {
 	all := make([]driver.PutItem, n)
 	for i := range all {
@@ -109,19 +111,19 @@ func (q *queue) statuses(p driver.Put) []driver.Status {
 	return statuses
 }
 
-// claim leases what is due, at most n messages, for a long time.
+// claim leases up to n messages that are due soon, for a long time.
 func (q *queue) claim(n int) []driver.Record {
 	q.t.Helper()
 	return q.claimWith(driver.Claim{Horizon: soon, Max: n, Visibility: far}).Records
 }
 
-// claimShort leases what is due, at most n messages, for a short time.
+// claimShort leases up to n messages that are due soon, for a short time.
 func (q *queue) claimShort(n int) []driver.Record {
 	q.t.Helper()
 	return q.claimWith(driver.Claim{Horizon: soon, Max: n, Visibility: q.short()}).Records
 }
 
-// claimWith claims without a limit of bytes where there is none given.
+// claimWith makes a claim, without a limit of bytes if MaxBytes is 0.
 func (q *queue) claimWith(c driver.Claim) driver.Claimed {
 	q.t.Helper()
 	if c.MaxBytes == 0 {
@@ -141,7 +143,7 @@ func (q *queue) claimWith(c driver.Claim) driver.Claimed {
 	return claimed
 }
 
-// expire claims nothing: it only ends leases.
+// expire makes a claim that only ends leases.
 func (q *queue) expire(maxCrashes int) driver.Claimed {
 	q.t.Helper()
 	return q.claimWith(driver.Claim{MaxCrashes: maxCrashes})
@@ -171,12 +173,12 @@ func (q *queue) done(op driver.Op, changes ...driver.Change) []driver.Outcome {
 	q.t.Helper()
 	outcomes := q.apply(op, changes...)
 	for i, o := range outcomes {
-		require.Equal(q.t, driver.StatusDone, o.Status, "%s of %q", opName(op), changes[i].ID)
+		require.Equal(q.t, driver.StatusDone, o.Status, "%s of %q", op.String(), changes[i].ID)
 	}
 	return outcomes
 }
 
-// status is what becomes of one change.
+// status makes one change and returns its status.
 func (q *queue) status(op driver.Op, c driver.Change) driver.Status {
 	q.t.Helper()
 	return q.apply(op, c)[0].Status
@@ -199,7 +201,7 @@ func (q *queue) deliver(id string) driver.Change {
 	return changesOf(records)[0]
 }
 
-// changesOf are changes of records, with the tokens that these have.
+// changesOf returns changes of records, with their tokens.
 func changesOf(records []driver.Record) []driver.Change {
 	changes := make([]driver.Change, len(records))
 	for i, r := range records {
@@ -224,7 +226,7 @@ func itemIDs(items []driver.PutItem) []string {
 	return ids
 }
 
-// get returns a message that must be there.
+// get returns a message, which must exist.
 func (q *queue) get(id string) driver.Record {
 	q.t.Helper()
 	r, err := q.Get(q.t.Context(), 0, id)
@@ -245,13 +247,4 @@ func (q *queue) count() driver.Counts {
 	c, err := q.Count(q.t.Context(), 0)
 	require.NoError(q.t, err)
 	return c
-}
-
-// opName is the name of a transition, for messages of tests.
-func opName(op driver.Op) string {
-	names := []string{"", "Begin", "Ack", "Retry", "Bury", "Release", "Extend", "Cancel", "Reschedule", "Replay", "Purge", "Expire"}
-	if int(op) < len(names) {
-		return names[op]
-	}
-	return fmt.Sprintf("Op(%d)", op)
 }

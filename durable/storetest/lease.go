@@ -20,7 +20,7 @@ var leaseTests = []test{
 	{"Lease/AheadOfTime", leaseAhead},
 }
 
-// leaseEndsLeased lets the lease of a message end that has not begun: it is scheduled as it was.
+// leaseEndsLeased lets the lease of a leased message end. The message is scheduled as it was.
 func leaseEndsLeased(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	m := item("a", 0)
@@ -44,7 +44,8 @@ func leaseEndsLeased(t *testing.T, newStore Factory) {
 	assert.Zero(t, q.count().Crashed, "it had not begun")
 }
 
-// leaseEndsFiring lets the lease of a message end that has begun. The same claim gets it again.
+// leaseEndsFiring lets the lease of a firing message end. The claim that ends it claims the
+// message.
 func leaseEndsFiring(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 0))
@@ -61,7 +62,7 @@ func leaseEndsFiring(t *testing.T, newStore Factory) {
 	assert.Equal(t, was.Due, r.Due)
 	assert.Greater(t, r.Token, first[0].Token)
 	for op := driver.OpBegin; op <= driver.OpExtend; op++ {
-		assert.Equal(t, driver.StatusLeaseLost, q.status(op, begin.Changes[0]), opName(op))
+		assert.Equal(t, driver.StatusLeaseLost, q.status(op, begin.Changes[0]), op.String())
 	}
 	assert.Equal(t, r, q.get("a"), "the late holder has changed nothing")
 	q.begin(r)
@@ -69,16 +70,18 @@ func leaseEndsFiring(t *testing.T, newStore Factory) {
 	assert.Equal(t, uint64(1), q.count().Crashed)
 }
 
-// leaseCrashes lets a message crash until it is dead.
+// leaseCrashes lets the leases of a firing message end until it is dead.
 func leaseCrashes(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", 0))
 	const most = 3
 	for crash := 1; crash <= most; crash++ {
-		records := q.claimWith(driver.Claim{Horizon: soon, Max: 1, Visibility: q.short(), MaxCrashes: most}).Records
+		records := q.claimWith(driver.Claim{Horizon: soon, Max: 1, Visibility: q.short(),
+			MaxCrashes: most}).Records
 		require.Len(t, records, 1)
 		assert.Equal(t, crash-1, records[0].Crashes)
-		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(records)})
+		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(),
+			Changes: changesOf(records)})
 		before := q.now()
 		q.pass()
 		q.expire(most)
@@ -110,13 +113,14 @@ func leaseCrashesUnlimited(t *testing.T, newStore Factory) {
 		records := q.claimShort(1)
 		require.Len(t, records, 1)
 		assert.Equal(t, crash, records[0].Crashes)
-		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: changesOf(records)})
+		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(),
+			Changes: changesOf(records)})
 		q.pass()
 	}
 	assert.Equal(t, 4, q.claim(1)[0].Crashes)
 }
 
-// leaseNotNoticed acts with leases that are over before a claim has noticed it: they are still good.
+// leaseNotNoticed uses leases that are over and that no claim has ended. They are still valid.
 func leaseNotNoticed(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(items("m", 6)...)
@@ -154,7 +158,7 @@ func leaseExtended(t *testing.T, newStore Factory) {
 	assert.Equal(t, min(q.get("m000").LeaseEnd, q.get("m001").LeaseEnd), c.Lease)
 }
 
-// leaseBatch lets more leases end at once than one claim may handle: they all end, after some claims at most.
+// leaseBatch lets more leases end than one claim handles. All end after a few claims.
 func leaseBatch(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	const n = 2*driver.MaxBatch + 10
@@ -170,7 +174,8 @@ func leaseBatch(t *testing.T, newStore Factory) {
 	}
 	for i := 0; i < n; i += n / 6 {
 		batch := changes[i : i+n/6]
-		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(), Changes: batch[:len(batch)/2]})
+		q.batch(driver.Batch{Op: driver.OpBegin, Visibility: q.short(),
+			Changes: batch[:len(batch)/2]})
 		q.done(driver.OpExtend, batch[len(batch)/2:]...)
 	}
 	require.Equal(t, int64(n), q.count().InFlight)
@@ -192,7 +197,8 @@ func leaseBatch(t *testing.T, newStore Factory) {
 	assert.Equal(t, n, got)
 }
 
-// leaseAhead claims a message ahead of its time: its lease does not end before it is due.
+// leaseAhead claims a message ahead of its due time. The lease does not end before the message is
+// due.
 func leaseAhead(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.put(item("a", far))

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,12 +17,15 @@ var memberTests = []test{
 	{"Heartbeat/Expiry", memberExpiry},
 	{"Heartbeat/ClockSetBack", membersClockSetBack},
 	{"Heartbeat/Many", manyMembers},
+	{"Members/Details", memberDetails},
+	{"Members/Expiry", membersExpire},
+	{"Members/ClockSetBack", membersMoveBack},
 }
 
-// beat is the heartbeat of a member.
+// beat makes a heartbeat of a member, and returns the names of all.
 func (q *queue) beat(member string, ttl time.Duration) []string {
 	q.t.Helper()
-	members, err := q.Heartbeat(q.t.Context(), member, ttl)
+	members, err := q.Heartbeat(q.t.Context(), driver.Member{Name: member}, ttl)
 	require.NoError(q.t, err)
 	return members
 }
@@ -34,7 +38,7 @@ func joinAndLeave(t *testing.T, newStore Factory) {
 	assert.Equal(t, []string{"a", "b", "c"}, q.beat("b", far), "again")
 	assert.Equal(t, []string{"a", "c"}, q.beat("b", 0))
 	assert.Equal(t, []string{"a", "c"}, q.beat("b", 0), "to leave again does nothing")
-	assert.Equal(t, []string{"a", "c"}, q.beat("nobody", 0))
+	assert.Equal(t, []string{"a", "c"}, q.beat("stranger", 0))
 	assert.Equal(t, []string{"a", "b", "c"}, q.beat("b", far), "back again")
 	q.beat("a", 0)
 	q.beat("b", 0)
@@ -42,7 +46,7 @@ func joinAndLeave(t *testing.T, newStore Factory) {
 	assert.Equal(t, []string{"ü 😀"}, q.beat("ü 😀", far))
 }
 
-// memberExpiry has members that give no sign of life any more.
+// memberExpiry has members without further heartbeats.
 func memberExpiry(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.beat("short", q.short())
@@ -54,11 +58,13 @@ func memberExpiry(t *testing.T, newStore Factory) {
 	assert.Equal(t, []string{"long", "renewed", "short"}, q.beat("short", far), "back again")
 	q.beat("long", q.short())
 	q.pass()
-	assert.Equal(t, []string{"renewed"}, q.beat("short", 0), "the last word counts, though it was for a shorter time")
+	assert.Equal(t, []string{"renewed"}, q.beat("short", 0),
+		"the last word counts, though it was for a shorter time")
 }
 
-// membersClockSetBack has a member that is gone when the clock is set back. It must not stay until the
-// clock has caught up, because its partitions would have no owner for so long.
+// membersClockSetBack has a member without further heartbeats when the clock is set back. The
+// member must not stay until the clock has caught up, because its partitions would have no owner
+// for so long.
 func membersClockSetBack(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	if q.fixture.Advance == nil {
@@ -67,7 +73,8 @@ func membersClockSetBack(t *testing.T, newStore Factory) {
 	q.beat("killed", q.short())
 	q.beat("alive", 2*q.short())
 	q.fixture.Advance(-far)
-	assert.Equal(t, []string{"alive", "killed", "other"}, q.beat("other", far), "the time that is left stays the same")
+	assert.Equal(t, []string{"alive", "killed", "other"}, q.beat("other", far),
+		"the time that is left stays the same")
 	q.pass()
 	assert.Equal(t, []string{"alive", "other"}, q.beat("other", far))
 	q.pass()
@@ -86,4 +93,97 @@ func manyMembers(t *testing.T, newStore Factory) {
 	assert.Equal(t, []string{"x"}, other.beat("x", far), "members of another queue")
 	assert.Equal(t, want, q.beat("m00", far))
 	assert.Equal(t, driver.Counts{}.Scheduled, q.count().Scheduled, "members are no messages")
+}
+
+// members returns the members as of their last heartbeats.
+func (q *queue) members() []driver.Member {
+	q.t.Helper()
+	members, err := q.Members(q.t.Context())
+	require.NoError(q.t, err)
+	return members
+}
+
+func memberDetails(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	assert.Empty(t, q.members(), "the call does not join")
+	before := driver.Instant(q.now().UnixMilli())
+	all := make([]int, driver.MaxPartitions)
+	for i := range all {
+		all[i] = i
+	}
+	want := []driver.Member{
+		{Name: "a", Host: "höst 1", PID: 17, Partitions: []int{0, 3}},
+		{Name: "b", Host: strings.Repeat("x", driver.MaxHost), PID: 1 << 30, Partitions: all},
+		{Name: strings.Repeat("c", driver.MaxConsumer)},
+	}
+	for i := range want {
+		m := want[len(want)-1-i]
+		_, err := q.Heartbeat(t.Context(), m, far)
+		require.NoError(t, err)
+	}
+	all[7] = -1 // the store has copied the list
+	check := func() {
+		t.Helper()
+		members := q.members()
+		now := driver.Instant(q.now().UnixMilli())
+		for i := range members {
+			m := &members[i]
+			assert.GreaterOrEqual(t, m.Seen, before, m.Name)
+			assert.LessOrEqual(t, m.Seen, now+1, m.Name)
+			assert.InDelta(t, far.Milliseconds(), int64(m.Until-m.Seen), 1, m.Name)
+			m.Seen, m.Until = 0, 0
+		}
+		assert.Equal(t, want, members)
+	}
+	all = append([]int(nil), all...)
+	all[7] = 7
+	want[1].Partitions = all
+	check()
+	want[0].Partitions, want[0].Host, want[0].PID = []int{2}, "another", 18
+	_, err := q.Heartbeat(t.Context(), want[0], far)
+	require.NoError(t, err)
+	check()
+	q.beat(want[1].Name, 0)
+	want = append(want[:1], want[2])
+	check()
+	assert.Empty(t, q.in("other").members(), "members of another queue")
+	q.beat(want[0].Name, 0)
+	q.beat(want[1].Name, 0)
+	assert.Empty(t, q.members())
+}
+
+// membersExpire lists the members when no consumer gives heartbeats any more.
+func membersExpire(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	q.beat("short", q.short())
+	q.beat("long", far)
+	require.Len(t, q.members(), 2)
+	q.pass()
+	members := q.members()
+	require.Len(t, members, 1, "without another heartbeat")
+	assert.Equal(t, "long", members[0].Name)
+	assert.Less(t, members[0].Seen, driver.Instant(q.now().UnixMilli()))
+}
+
+func membersMoveBack(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	if q.fixture.Advance == nil {
+		t.Skip("the clock of this store cannot be set")
+	}
+	q.beat("killed", q.short())
+	q.beat("alive", 2*q.short())
+	q.fixture.Advance(-far)
+	for range 2 { // seen by a list first, then by a heartbeat
+		members := q.members()
+		require.Len(t, members, 2)
+		for _, m := range members {
+			assert.LessOrEqual(t, m.Seen, driver.Instant(q.now().UnixMilli())+1,
+				"not in the future")
+		}
+		q.beat("nobody", 0)
+	}
+	q.pass()
+	members := q.members()
+	require.Len(t, members, 1)
+	assert.Equal(t, "alive", members[0].Name)
 }

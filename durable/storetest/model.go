@@ -27,9 +27,10 @@ func runModel(t *testing.T, newStore Factory, seed uint64) {
 	runModelOn(t, f, rand.NewPCG(seed, 0), steps)
 }
 
-// Model makes random transitions, the same ones for the same source, and compares the store after each step with a simple model: the
-// statuses, every message, and the counts. Where the clock can be moved it is; otherwise only leases end, which are short then. A step takes about
-// thirty calls of the store. What is chosen at random is read from source, so that a fuzz target can choose it.
+// Model makes random transitions, the same ones for the same source, and compares the store after
+// each step with a simple model: the statuses, every message, and the counts. It moves the clock if
+// the fixture can. Otherwise leases are short, and end by themselves. A step makes about thirty
+// calls of the store. All random choices are read from source, so that a fuzz target can make them.
 func Model(t *testing.T, newStore Factory, source rand.Source, steps int) {
 	t.Helper()
 	runModelOn(t, newStore(t), source, steps)
@@ -38,11 +39,14 @@ func Model(t *testing.T, newStore Factory, source rand.Source, steps int) {
 func runModelOn(t *testing.T, f Fixture, source rand.Source, steps int) {
 	t.Helper()
 	m := &model{
-		queue:     openAs(t, f, config()),
-		random:    rand.New(source), //nolint:gosec // not for secrets
-		reference: reference{messages: make(map[string]*refMessage), grants: make(map[string][]driver.Change)},
-		tokens:    make(map[string][]uint64),
-		seen:      make(map[string]uint64),
+		queue:  openAs(t, f, config()),
+		random: rand.New(source), //nolint:gosec // not for secrets
+		reference: reference{messages: make(map[string]*refMessage),
+			grants: make(map[string][]driver.Change)},
+		tokens: make(map[string][]uint64),
+		seen:   make(map[string]uint64),
+		claims: make(map[string]uint64),
+		noted:  make(map[string]uint64),
 	}
 	m.movable = f.Advance != nil
 	for i := range 12 {
@@ -57,7 +61,7 @@ func runModelOn(t *testing.T, f Fixture, source rand.Source, steps int) {
 	}
 }
 
-// model is a queue under test beside what it should hold.
+// model is a queue under test with the reference.
 type model struct {
 	*queue
 	reference
@@ -66,6 +70,8 @@ type model struct {
 	ids     []string
 	tokens  map[string][]uint64 // all that a message has had
 	seen    map[string]uint64   // the highest token that a consumer has received
+	claims  map[string]uint64   // the number of a consumer's last claim
+	noted   map[string]uint64   // the number below which a consumer's claims are refused
 	what    string              // the last step, for messages of failed tests
 
 	seq          uint64 // of the last call
@@ -83,14 +89,16 @@ func (m *model) step() {
 		m.stepRepeat()
 	case n < 45:
 		m.stepClaim()
-	case n < 92:
+	case n < 90:
 		m.stepApply()
+	case n < 92:
+		m.stepPause()
 	default:
 		m.stepPass()
 	}
 }
 
-// pick is some of the ids, from one to most.
+// pick returns one to most of the ids.
 func (m *model) pick(most int) []string {
 	n := 1 + m.random.IntN(most)
 	ids := make([]string, n)
@@ -100,8 +108,9 @@ func (m *model) pick(most int) []string {
 	return ids
 }
 
-// The durations of a movable clock are chosen so that no two times that are compared are near each other: the clock moves by whole minutes,
-// messages are due some seconds before, horizons end in the middle, and leases between.
+// The durations of a movable clock keep all times that are compared far from each other: the clock
+// moves by whole minutes, messages are due some seconds before a minute, horizons end half a minute
+// later, and leases between.
 
 func (m *model) units(most int) time.Duration {
 	if m.movable {
@@ -143,7 +152,7 @@ func (m *model) stepPass() {
 	time.Sleep(20 * time.Millisecond)
 }
 
-// settle waits where the end of a lease is so near that it could come while the next call is under way.
+// settle waits if a lease might end during the next call.
 func (m *model) settle() time.Time {
 	for {
 		now := m.now()
@@ -162,12 +171,21 @@ func (m *model) settle() time.Time {
 	}
 }
 
+// stepPause pauses the partition, or resumes it twice as often.
+func (m *model) stepPause() {
+	m.paused = m.random.IntN(3) == 0
+	p := driver.Pause{Call: m.nextCall("pauses"), Paused: m.paused}
+	m.what = fmt.Sprintf("pause %+v", p)
+	require.NoError(m.t, m.Pause(m.t.Context(), p), m.what)
+}
+
 func (m *model) stepPut() {
 	before := m.now()
 	p := driver.Put{Call: m.nextCall("puts"), Replace: m.random.IntN(3) == 0}
 	for _, id := range m.pick(4) {
 		p.Items = append(p.Items, driver.PutItem{
-			ID: id, Body: make([]byte, m.random.IntN(40)), Delay: m.delay(), MaxAttempts: 1 + m.random.IntN(9),
+			ID: id, Body: make([]byte, m.random.IntN(40)), Delay: m.delay(),
+			MaxAttempts: 1 + m.random.IntN(9),
 		})
 		last := &p.Items[len(p.Items)-1]
 		if m.random.IntN(5) == 0 {
@@ -191,7 +209,8 @@ func (m *model) stepPut() {
 		assertDelay(m.t, before, after, 0, r.Enqueued, m.what)
 		m.assertDue(before, after, it.At, it.Delay, r.Due)
 		m.messages[it.ID] = &refMessage{record: driver.Record{
-			ID: it.ID, Body: it.Body, MaxAttempts: it.MaxAttempts, Enqueued: r.Enqueued, Due: r.Due, State: driver.StateScheduled,
+			ID: it.ID, Body: it.Body, MaxAttempts: it.MaxAttempts, Enqueued: r.Enqueued, Due: r.Due,
+			State: driver.StateScheduled,
 		}}
 	}
 	m.lastPut, m.lastStatuses = p, got
@@ -206,10 +225,11 @@ func (m *model) assertDue(before, after time.Time, at driver.Instant, delay time
 	assertDelay(m.t, before, after, delay, got, m.what)
 }
 
-// nextCall is a call that has not been made.
+// nextCall returns a call that was not made yet.
 func (m *model) nextCall(caller string) driver.Call {
 	m.seq++
-	return driver.Call{Caller: caller, Seq: m.seq, NotAfter: driver.InstantOf(m.now()).Add(2 * time.Minute)}
+	return driver.Call{Caller: caller, Seq: m.seq,
+		NotAfter: driver.InstantOf(m.now()).Add(2 * time.Minute)}
 }
 
 // stepRepeat makes the last call without a token again, or an older one than that.
@@ -235,7 +255,7 @@ func (m *model) stepRepeat() {
 	if older {
 		b.Call.Seq--
 	}
-	m.what = fmt.Sprintf("%s again %+v", opName(b.Op), b)
+	m.what = fmt.Sprintf("%s again %+v", b.Op.String(), b)
 	outcomes, err := m.Apply(m.t.Context(), b)
 	m.repeated(older, b.Call, err)
 	for i, o := range outcomes {
@@ -243,7 +263,8 @@ func (m *model) stepRepeat() {
 	}
 }
 
-// repeated checks the error of a call that was repeated. One that may have been forgotten, or is older than the last one, is late.
+// repeated checks the error of a repeated call. A call that may be forgotten, or is older than the
+// last one, is late.
 func (m *model) repeated(older bool, c driver.Call, err error) {
 	m.t.Helper()
 	if c.Caller == "" {
@@ -256,21 +277,36 @@ func (m *model) repeated(older bool, c driver.Call, err error) {
 	var late *driver.LateError
 	require.ErrorAs(m.t, err, &late, m.what)
 	if !older {
-		require.Less(m.t, c.NotAfter, driver.InstantOf(m.now()), "it has not been remembered: %s", m.what)
+		require.Less(m.t, c.NotAfter, driver.InstantOf(m.now()), "it has not been remembered: %s",
+			m.what)
 	}
 }
 
 func (m *model) stepClaim() {
 	c := driver.Claim{
-		Horizon: m.horizon(), Max: m.random.IntN(6), MaxBytes: 1 + m.random.IntN(100), Visibility: m.visibility(), MaxCrashes: m.random.IntN(4),
+		Horizon: m.horizon(), Max: m.random.IntN(6), MaxBytes: 1 + m.random.IntN(100),
+		Visibility: m.visibility(), MaxCrashes: m.random.IntN(4),
 		Begin: max(0, m.random.IntN(8)-4), Consumer: []string{"", "a", "b"}[m.random.IntN(3)],
+		Repeat: m.random.IntN(4) == 0,
 	}
+	m.claims[c.Consumer]++
+	c.Seq = m.claims[c.Consumer]
 	if m.random.IntN(2) == 0 {
 		c.Hold = m.visibility()
 	}
 	c.Seen = m.seen[c.Consumer]
+	late := c.Consumer != "" && m.noted[c.Consumer] > 1 && m.random.IntN(8) == 0
+	if late {
+		c.Seq = 1 + m.random.Uint64N(m.noted[c.Consumer]-1)
+	}
 	m.what = fmt.Sprintf("claim %+v", c)
 	before := m.settle()
+	if late {
+		claimed, err := m.Claim(m.t.Context(), c)
+		require.NoError(m.t, err, m.what)
+		require.Empty(m.t, claimed.Records, m.what)
+		return
+	}
 	now := driver.Instant(before.UnixMilli())
 	unseen := m.unseen(c.Consumer, c.Seen)
 	for _, ref := range unseen {
@@ -284,6 +320,10 @@ func (m *model) stepClaim() {
 		claimed = m.claimNew(c, now)
 	}
 	after := m.now()
+	require.Equal(m.t, m.paused, claimed.Paused, m.what)
+	if c.Repeat || len(claimed.Records) > 0 {
+		m.noted[c.Consumer] = c.Seq
+	}
 	for _, r := range claimed.Records {
 		lease := c.Visibility
 		if r.State == driver.StateLeased && c.Hold > 0 {
@@ -293,7 +333,7 @@ func (m *model) stepClaim() {
 		ref := m.messages[r.ID]
 		ref.record.LeaseEnd = r.LeaseEnd
 		m.same(ref, r)
-		if c.Consumer != "" && m.random.IntN(2) == 0 { // else the answer is lost, from this message on
+		if c.Consumer != "" && m.random.IntN(2) == 0 { // else the answer is lost from here on
 			m.seen[c.Consumer] = max(m.seen[c.Consumer], r.Token)
 		}
 	}
@@ -343,19 +383,21 @@ func (m *model) assertLease(before, after time.Time, due driver.Instant, visibil
 }
 
 func (m *model) stepApply() {
-	b := driver.Batch{Op: driver.OpBegin + driver.Op(m.random.IntN(int(driver.OpExpire))), Visibility: m.visibility(), Lead: m.lead()}
+	b := driver.Batch{Op: driver.OpBegin + driver.Op(m.random.IntN(int(driver.OpExpire))),
+		Visibility: m.visibility(), Lead: m.lead()}
 	if m.random.IntN(3) == 0 {
-		b.Op = driver.OpBegin // much is possible only with messages that have begun
+		b.Op = driver.OpBegin // many transitions need messages that have begun
 	}
 	if m.random.IntN(2) == 0 {
-		b.Visibility = 0 // leases of what begins stay
+		b.Visibility = 0 // leases of messages that begin stay
 	}
 	if b.Op >= driver.OpCancel && b.Op <= driver.OpPurge {
 		b.Call = m.nextCall("changes")
 	}
 	before := m.now()
 	for _, id := range m.pick(4) {
-		c := driver.Change{ID: id, Token: m.someToken(id), Delay: m.delay(), Reason: fmt.Sprint("reason ", m.random.IntN(100)), Uncounted: m.random.IntN(4) == 0}
+		c := driver.Change{ID: id, Token: m.someToken(id), Delay: m.delay(),
+			Reason: fmt.Sprint("reason ", m.random.IntN(100)), Uncounted: m.random.IntN(4) == 0}
 		switch {
 		case b.Op == driver.OpExtend:
 			c.Delay = m.visibility()
@@ -365,9 +407,15 @@ func (m *model) stepApply() {
 		case b.Op == driver.OpReschedule && m.random.IntN(3) == 0:
 			c.At, c.Delay = driver.InstantOf(before.Add(m.delay()-time.Minute)), 0
 		}
+		if r := m.messages[id]; r != nil && m.random.IntN(3) == 0 {
+			c.Incarnation = r.record.Enqueued
+			if m.random.IntN(2) == 0 {
+				c.Incarnation = r.record.Died
+			}
+		}
 		b.Changes = append(b.Changes, c)
 	}
-	m.what = fmt.Sprintf("%s %+v", opName(b.Op), b)
+	m.what = fmt.Sprintf("%s %+v", b.Op.String(), b)
 	outcomes := m.batch(b)
 	if b.Op >= driver.OpCancel && b.Op <= driver.OpPurge {
 		m.lastBatch, m.lastOutcomes = b, outcomes
@@ -382,7 +430,7 @@ func (m *model) stepApply() {
 	}
 }
 
-// someToken is mostly the right one.
+// someToken returns a token of a message, mostly the current one.
 func (m *model) someToken(id string) uint64 {
 	had := m.tokens[id]
 	switch n := m.random.IntN(20); {
@@ -399,7 +447,7 @@ func (m *model) someToken(id string) uint64 {
 	}
 }
 
-// learn makes a transition in the model, and takes the times that it has set from the store.
+// learn makes a transition in the model, with the times that the store has set.
 func (m *model) learn(before, after time.Time, b driver.Batch, c driver.Change, o driver.Outcome) {
 	m.t.Helper()
 	if !m.transition(b.Op, c) {
@@ -423,7 +471,7 @@ func (m *model) learn(before, after time.Time, b driver.Batch, c driver.Change, 
 		if c.Begun > 0 && ref.record.State == driver.StateFiring {
 			delay = c.Begun
 		}
-		if o.Lease != ref.record.LeaseEnd { // to let a lease that is longer as it was is all right
+		if o.Lease != ref.record.LeaseEnd { // a store may leave a longer lease as it was
 			m.assertLease(before, after, ref.record.Due, delay, o.Lease)
 		}
 		ref.record.LeaseEnd = o.Lease
@@ -433,7 +481,7 @@ func (m *model) learn(before, after time.Time, b driver.Batch, c driver.Change, 
 	}
 }
 
-// received notes that a consumer has received the claim that has given a message.
+// received notes that a consumer has received the answer to the claim that gave a message.
 func (m *model) received(c driver.Change) {
 	for consumer, grant := range m.grants {
 		if slices.ContainsFunc(grant, func(g driver.Change) bool { return g.ID == c.ID && g.Token == c.Token }) {
@@ -446,7 +494,8 @@ func (m *model) received(c driver.Change) {
 func (m *model) same(ref *refMessage, got driver.Record) {
 	m.t.Helper()
 	want := ref.record
-	require.Equal(m.t, want.State == driver.StateDead, got.Died != 0, "%q died at %d: %s", want.ID, got.Died, m.what)
+	require.Equal(m.t, want.State == driver.StateDead, got.Died != 0, "%q died at %d: %s", want.ID,
+		got.Died, m.what)
 	want.Died = got.Died
 	if !ref.inFlight() {
 		want.Token = got.Token

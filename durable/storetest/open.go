@@ -28,7 +28,8 @@ func openPartitions(t *testing.T, newStore Factory) {
 		config.Queue, config.Partitions = c.queue, c.n
 		assert.Equal(t, c.n, openAs(t, f, config).Partitions(), c.queue)
 		config.Partitions = 0
-		assert.Equal(t, c.n, openAs(t, f, config).Partitions(), "%s: 0 takes what is there", c.queue)
+		assert.Equal(t, c.n, openAs(t, f, config).Partitions(), "%s: 0 takes what is there",
+			c.queue)
 	}
 }
 
@@ -46,8 +47,8 @@ func openOtherPartitions(t *testing.T, newStore Factory) {
 	_, err := q.fixture.Store.Open(t.Context(), c)
 	require.ErrorIs(t, err, driver.ErrPartitions)
 	require.NotErrorIs(t, err, driver.ErrUnavailable)
-	assert.Contains(t, err.Error(), "2", "the error names the number that is there")
-	assert.Contains(t, err.Error(), "5", "the error names the number that was asked for")
+	assert.Contains(t, err.Error(), "2", "the error names the existing number")
+	assert.Contains(t, err.Error(), "5", "the error names the requested number")
 	assert.Equal(t, int64(1), openAs(t, q.fixture, config()).count().Scheduled)
 }
 
@@ -84,6 +85,7 @@ func closed(t *testing.T, newStore Factory) {
 	assert.ErrorIs(t, err, driver.ErrClosed, "Claim")
 	_, err = q.Apply(ctx, driver.Batch{Op: driver.OpCancel, Changes: []driver.Change{{ID: "a"}}})
 	assert.ErrorIs(t, err, driver.ErrClosed, "Apply")
+	assert.ErrorIs(t, q.Pause(ctx, driver.Pause{Paused: true}), driver.ErrClosed, "Pause")
 	_, err = q.Get(ctx, 0, "a")
 	assert.ErrorIs(t, err, driver.ErrClosed, "Get")
 	_, _, err = q.List(ctx, 0, driver.StateScheduled, "", 1)
@@ -92,8 +94,10 @@ func closed(t *testing.T, newStore Factory) {
 	assert.ErrorIs(t, err, driver.ErrClosed, "Count")
 	_, err = q.Audit(ctx, 0, false)
 	assert.ErrorIs(t, err, driver.ErrClosed, "Audit")
-	_, err = q.Heartbeat(ctx, "m", time.Second)
+	_, err = q.Heartbeat(ctx, driver.Member{Name: "m"}, time.Second)
 	assert.ErrorIs(t, err, driver.ErrClosed, "Heartbeat")
+	_, err = q.Members(ctx)
+	assert.ErrorIs(t, err, driver.ErrClosed, "Members")
 	_, err = q.Watch(ctx)
 	assert.ErrorIs(t, err, driver.ErrClosed, "Watch")
 }

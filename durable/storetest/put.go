@@ -80,7 +80,7 @@ func putBodiesCopied(t *testing.T, newStore Factory) {
 	q.put(m)
 	body[0] = 'X'
 	got := q.get("a").Body
-	assert.Equal(t, "body", string(got), "the caller's slice was kept")
+	assert.Equal(t, "body", string(got), "the store has kept the slice of the caller")
 	got[0] = 'Y'
 	listed, _, err := q.List(t.Context(), 0, driver.StateScheduled, "", 1)
 	require.NoError(t, err)
@@ -99,7 +99,8 @@ func putIDs(t *testing.T, newStore Factory) {
 	ids := []string{
 		"a", "A", " ", "a b", "a:b", "a{b}c", "{}", "*", "a?", "%s", "0", "-1", "1e3", "nil", "false", "'", `"`, `\`, "a|b", "a/b",
 		"order-42", "日本語", "żółć", "😀", "e\u0301", "\u00e9", "\u200b", "\u007e",
-		strings.Repeat("x", durable.MaxID), strings.Repeat("x", durable.MaxID-1), strings.Repeat("語", durable.MaxID/3),
+		strings.Repeat("x", durable.MaxID), strings.Repeat("x", durable.MaxID-1),
+		strings.Repeat("語", durable.MaxID/3),
 	}
 	for _, id := range ids {
 		m := item(id, 0)
@@ -125,7 +126,8 @@ func putBatch(t *testing.T, newStore Factory) {
 	q.put(batch...)
 	assert.Equal(t, int64(driver.MaxBatch), q.count().Scheduled)
 	records := q.claim(driver.MaxBatch)
-	assert.Equal(t, itemIDs(batch), idsOf(records), "what is due at one moment is in the order of the ids")
+	assert.Equal(t, itemIDs(batch), idsOf(records),
+		"messages of one due time are in the order of their ids")
 	for i, r := range records {
 		assert.Equal(t, batch[i].Body, r.Body)
 	}
@@ -157,7 +159,8 @@ func putReplace(t *testing.T, newStore Factory) {
 		arranged := q.in(s).arrange(s, []string{s})
 		p := arranged.queue
 		other := driver.PutItem{ID: s, Body: []byte("other"), Delay: far, MaxAttempts: 3}
-		assert.Equal(t, []driver.Status{driver.StatusDone}, p.statuses(driver.Put{Replace: true, Items: []driver.PutItem{other}}), s)
+		assert.Equal(t, []driver.Status{driver.StatusDone},
+			p.statuses(driver.Put{Replace: true, Items: []driver.PutItem{other}}), s)
 		r := p.get(s)
 		assert.Equal(t, "other", string(r.Body), s)
 		assert.Equal(t, driver.StateScheduled, r.State, s)
@@ -165,14 +168,17 @@ func putReplace(t *testing.T, newStore Factory) {
 		assert.Zero(t, r.Attempts, s)
 		assert.Zero(t, r.Crashes, s)
 		assert.Greater(t, r.Due, driver.InstantOf(p.now()), s)
-		assert.Equal(t, driver.StatusLeaseLost, p.status(driver.OpBegin, driver.Change{ID: s, Token: arranged.right[s]}), s)
-		assert.Equal(t, driver.StatusLeaseLost, p.status(driver.OpRelease, driver.Change{ID: s, Token: arranged.right[s]}), s)
+		assert.Equal(t, driver.StatusLeaseLost,
+			p.status(driver.OpBegin, driver.Change{ID: s, Token: arranged.right[s]}), s)
+		assert.Equal(t, driver.StatusLeaseLost,
+			p.status(driver.OpRelease, driver.Change{ID: s, Token: arranged.right[s]}), s)
 		c := p.count()
 		assert.Equal(t, [3]int64{1, 0, 0}, [3]int64{c.Scheduled, c.InFlight, c.Dead}, s)
 	}
 	p := q.in(firing).arrange(firing, []string{firing}).queue
 	before := p.get(firing)
-	statuses := p.statuses(driver.Put{Replace: true, Items: []driver.PutItem{item(firing, far), item("new", far)}})
+	statuses := p.statuses(driver.Put{Replace: true,
+		Items: []driver.PutItem{item(firing, far), item("new", far)}})
 	assert.Equal(t, []driver.Status{driver.StatusFiring, driver.StatusDone}, statuses)
 	assert.Equal(t, before, p.get(firing))
 }

@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -13,11 +14,13 @@ import (
 var readTests = []test{
 	{"Get", get},
 	{"List/Pages", listPages},
+	{"List/Bytes", listBytes},
 	{"List/Empty", listEmpty},
 	{"List/States", listStates},
 	{"Count", count},
 	{"Count/Dead", countDead},
 	{"Count/Due", countDue},
+	{"CountDue", countDueWithin},
 	{"Audit", auditHealthy},
 }
 
@@ -49,7 +52,7 @@ func listPages(t *testing.T, newStore Factory) {
 	base := driver.InstantOf(q.now().Add(far))
 	messages := items("m", n)
 	for i := range messages {
-		messages[i].At = base + driver.Instant(i/3) // several at one moment
+		messages[i].At = base + driver.Instant(i/3) // several with one due time
 	}
 	q.put(messages...)
 	want := itemIDs(messages)
@@ -57,7 +60,8 @@ func listPages(t *testing.T, newStore Factory) {
 	records := q.claimWith(driver.Claim{Horizon: 2 * far, Max: n, Visibility: far}).Records
 	require.Len(t, records, n)
 	assertPages(q, driver.StateLeased, want)
-	begin := driver.Batch{Op: driver.OpBegin, Lead: 2 * far, Visibility: far, Changes: changesOf(records)}
+	begin := driver.Batch{Op: driver.OpBegin, Lead: 2 * far, Visibility: far,
+		Changes: changesOf(records)}
 	q.batch(begin)
 	assertPages(q, driver.StateLeased, want)
 	q.done(driver.OpBury, begin.Changes...)
@@ -66,7 +70,8 @@ func listPages(t *testing.T, newStore Factory) {
 	assertPages(q, driver.StateLeased, nil)
 }
 
-// assertPages asserts that the pages of a state, whatever their size, hold these messages in this order.
+// assertPages asserts that the pages of a state, of several sizes, have these messages in this
+// order.
 func assertPages(q *queue, state driver.State, want []string) {
 	q.t.Helper()
 	for _, limit := range []int{1, 7, 8, len(want), 100, driver.MaxBatch} {
@@ -84,13 +89,42 @@ func assertPages(q *queue, state driver.State, want []string) {
 			if next == "" {
 				break
 			}
-			require.LessOrEqual(q.t, pages, len(want)+1, "the pages do not come to an end")
+			require.LessOrEqual(q.t, pages, len(want)+1, "the pages do not end")
 			cursor = next
 		}
 		require.Equal(q.t, want, got, "state %d, pages of %d", state, limit)
 		if len(want) == 0 {
 			return
 		}
+	}
+}
+
+// listBytes reads pages of large messages. The pages end before the limit.
+func listBytes(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	const n, size = 10, 1 << 20
+	messages := items("m", n)
+	for i := range messages {
+		messages[i].Body = make([]byte, size)
+		q.put(messages[i])
+	}
+	for _, state := range []driver.State{driver.StateScheduled, driver.StateLeased} {
+		if state == driver.StateLeased {
+			require.Len(t, q.claim(n), n)
+		}
+		var got []string
+		for cursor, pages := "", 1; ; pages++ {
+			records, next, err := q.List(t.Context(), 0, state, cursor, driver.MaxBatch)
+			require.NoError(t, err)
+			require.NotEmpty(t, records)
+			require.LessOrEqual(t, len(records), driver.PageBytes/size)
+			if got = append(got, idsOf(records)...); next == "" {
+				require.Equal(t, 3, pages)
+				break
+			}
+			cursor = next
+		}
+		assert.ElementsMatch(t, itemIDs(messages), got)
 	}
 }
 
@@ -104,7 +138,8 @@ func listEmpty(t *testing.T, newStore Factory) {
 	}
 }
 
-// listStates has messages in all states at the same time: each list shows its own, as Get does.
+// listStates has messages in all states at the same time. Each list has the messages of its state,
+// as Get returns them.
 func listStates(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.done(driver.OpBury, q.deliver("dead"))
@@ -130,10 +165,10 @@ func listStates(t *testing.T, newStore Factory) {
 	}
 }
 
-// counter compares the counts of a queue with those that it should have.
+// counter compares the counts of a queue with the expected ones.
 type counter struct {
 	*queue
-	want driver.Counts // the sums; what the queue holds is given to each check
+	want driver.Counts // the sums; each check is given the numbers of messages
 }
 
 func (c *counter) check(what string, scheduled, inFlight, dead int64) {
@@ -145,7 +180,7 @@ func (c *counter) check(what string, scheduled, inFlight, dead int64) {
 	assert.Equal(c.t, c.want, got, what)
 }
 
-// count looks at the counts after each transition.
+// count checks the counts after each transition.
 func count(t *testing.T, newStore Factory) {
 	q := &counter{queue: open(t, newStore)}
 	q.check("new", 0, 0, 0)
@@ -182,7 +217,7 @@ func count(t *testing.T, newStore Factory) {
 	assert.Zero(t, other, "the other partition")
 }
 
-// countDead looks at the counts of what dies, and of what is replaced.
+// countDead checks the counts of dead and replaced messages.
 func countDead(t *testing.T, newStore Factory) {
 	q := &counter{queue: open(t, newStore)}
 	bury := func(id string) {
@@ -235,7 +270,48 @@ func countDue(t *testing.T, newStore Factory) {
 	assert.Equal(t, int64(1), q.count().Due)
 }
 
-// auditHealthy audits a queue with messages in all states: there is nothing to repair, and nothing changes.
+// countDueWithin counts messages by their due times. Only scheduled ones count.
+func countDueWithin(t *testing.T, newStore Factory) {
+	q := open(t, newStore)
+	within := []time.Duration{0, far, 2 * far, 4 * far, 1 << 62}
+	counts := func() []int64 {
+		n, err := q.CountDue(t.Context(), 0, within)
+		require.NoError(t, err)
+		return n
+	}
+	assert.Equal(t, []int64{0, 0, 0, 0, 0}, counts(), "an empty partition")
+	q.done(driver.OpBury, q.deliver("dead"))
+	q.deliver("firing")
+	q.put(item("leased", 0))
+	q.claim(1)
+	assert.Equal(t, []int64{0, 0, 0, 0, 0}, counts(), "in flight or dead")
+	q.put(items("now", 5)...)
+	q.put(item("soon", far/2), item("soon too", far/2), item("later", 3*far),
+		item("old age", 1<<61), item("never", 1<<63-1))
+	assert.Equal(t, []int64{5, 7, 7, 8, 9}, counts())
+	records := q.claim(2)
+	assert.Equal(t, []int64{3, 5, 5, 6, 7}, counts(), "two of them were claimed")
+	q.done(driver.OpRelease, changesOf(records)...)
+	assert.Equal(t, []int64{5, 7, 7, 8, 9}, counts(), "and released")
+	q.done(driver.OpReschedule, driver.Change{ID: "later", Delay: far / 2})
+	q.done(driver.OpCancel, driver.Change{ID: "soon"})
+	assert.Equal(t, []int64{5, 7, 7, 7, 8}, counts())
+	other, err := q.CountDue(t.Context(), 1, within[:1])
+	require.NoError(t, err)
+	assert.Equal(t, []int64{0}, other, "the other partition")
+
+	at := q.now().Add(2 * far)
+	q.put(driver.PutItem{ID: "edge", At: driver.InstantOf(at), MaxAttempts: 1})
+	due := q.get("edge").Due
+	for range 3 { // the bound is exact to the millisecond, between two readings of the clock
+		before := q.count().Now
+		n, err := q.CountDue(t.Context(), 0, []time.Duration{far, due.Time().Sub(before.Time())})
+		require.NoError(t, err)
+		assert.Equal(t, int64(8), n[1])
+	}
+}
+
+// auditHealthy audits a queue with messages in all states. The audit finds and changes nothing.
 func auditHealthy(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	q.done(driver.OpBury, q.deliver("dead"))

@@ -7,21 +7,23 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// reference is what a partition should hold, in the simplest form: a map of messages, and no order. Times come from the store, as
-// only it knows its clock exactly; the model checks them when they are set.
+// reference is the expected content of a partition in the simplest form: a map of messages without
+// an order. Times come from the store, because only the store knows its clock exactly. The model
+// checks them when they are set.
 type reference struct {
 	messages map[string]*refMessage
-	token    uint64 // the highest that was given
+	token    uint64 // the highest token so far
 	sums     driver.Counts
-	grants   map[string][]driver.Change // what the last claim of each consumer has given
+	paused   bool
+	grants   map[string][]driver.Change // of the last claim of each consumer
 }
 
 type refMessage struct {
 	record driver.Record
 
-	good  bool      // the token is that of a lease that nobody else has ended
-	last  driver.Op // by which the holder has ended his lease; 0: he has not
-	moved bool      // rescheduled or replayed since the holder has ended his lease
+	good  bool      // only the holder has ended the lease of the token, if it has ended
+	last  driver.Op // the transition by which the holder has ended the lease; 0: none
+	moved bool      // rescheduled or replayed since then
 
 	reasonOpen bool // the contract does not say what the reason is now
 }
@@ -34,13 +36,13 @@ func (m *refMessage) schedule() {
 	m.record.State, m.record.LeaseEnd, m.record.Died = driver.StateScheduled, 0, 0
 }
 
-// lose ends the lease of a message from outside, if its holder has not ended it.
+// lose ends the lease of a message if its holder has not ended it.
 func (m *refMessage) lose() {
 	m.good = m.good && m.last != 0
 	m.moved = true
 }
 
-// putStatus says what becomes of a put of one message, and whether it takes place.
+// putStatus returns the expected status of a put of one message.
 func (r *reference) putStatus(id string, replace bool) driver.Status {
 	m := r.messages[id]
 	switch {
@@ -55,7 +57,7 @@ func (r *reference) putStatus(id string, replace bool) driver.Status {
 	}
 }
 
-// endLeases ends those leases that are over.
+// endLeases ends the leases that are over.
 func (r *reference) endLeases(now driver.Instant, maxCrashes int) {
 	for _, m := range r.messages {
 		if !m.inFlight() || m.record.LeaseEnd > now {
@@ -77,8 +79,11 @@ func (r *reference) endLeases(now driver.Instant, maxCrashes int) {
 	}
 }
 
-// claimable are the ids that a claim should get.
+// claimable returns the ids that a claim should get.
 func (r *reference) claimable(until driver.Instant, limit, maxBytes int) []string {
+	if r.paused {
+		return []string{}
+	}
 	due := r.sorted(func(m *refMessage) bool { return m.record.State == driver.StateScheduled && m.record.Due <= until },
 		func(m *refMessage) driver.Instant { return m.record.Due })
 	ids := []string{}
@@ -93,14 +98,15 @@ func (r *reference) claimable(until driver.Instant, limit, maxBytes int) []strin
 	return ids
 }
 
-// grant notes what a claim has given.
+// grant notes the messages of a claim.
 func (r *reference) grant(consumer string, records []driver.Record) {
 	if consumer != "" && len(records) > 0 {
 		r.grants[consumer] = changesOf(records)
 	}
 }
 
-// unseen are the messages of the last claim of a consumer that are still leased or firing by it, and have tokens above seen.
+// unseen returns the messages of the last claim of a consumer that it still holds and that have
+// tokens above seen.
 func (r *reference) unseen(consumer string, seen uint64) (unseen []*refMessage) {
 	for _, c := range r.grants[consumer] {
 		if m := r.messages[c.ID]; m != nil && m.inFlight() && m.record.Token == c.Token && c.Token > seen {
@@ -110,7 +116,7 @@ func (r *reference) unseen(consumer string, seen uint64) (unseen []*refMessage) 
 	return unseen
 }
 
-// sorted are some messages in the order of a time and the ids.
+// sorted returns some messages in the order of a time and the ids.
 func (r *reference) sorted(which func(*refMessage) bool, at func(*refMessage) driver.Instant) []*refMessage {
 	var some []*refMessage
 	for _, m := range r.messages {
@@ -124,21 +130,22 @@ func (r *reference) sorted(which func(*refMessage) bool, at func(*refMessage) dr
 	return some
 }
 
-// verdict is what may come of a transition that is not yet done, by the contract. until is up to when Begin is not early.
+// verdict returns the statuses that the contract allows for a transition. Begin is early for
+// messages that are due after until.
 func (r *reference) verdict(op driver.Op, c driver.Change, until driver.Instant) []driver.Status {
 	m := r.messages[c.ID]
 	isDead := m != nil && m.record.State == driver.StateDead
 	switch op {
 	case driver.OpCancel, driver.OpReschedule:
 		switch {
-		case m == nil || isDead:
+		case m == nil || isDead || op == driver.OpCancel && !c.Meant(m.record.Enqueued):
 			return []driver.Status{driver.StatusNotFound}
 		case m.record.State == driver.StateFiring:
 			return []driver.Status{driver.StatusFiring}
 		}
 		return []driver.Status{driver.StatusDone}
 	case driver.OpReplay, driver.OpPurge:
-		if isDead {
+		if isDead && c.Meant(m.record.Died) {
 			return []driver.Status{driver.StatusDone}
 		}
 		return []driver.Status{driver.StatusNotFound}
@@ -150,7 +157,11 @@ func (r *reference) verdict(op driver.Op, c driver.Change, until driver.Instant)
 			return []driver.Status{driver.StatusNotFound, driver.StatusLeaseLost}
 		}
 	}
-	return m.verdictOfHolder(op, c, until)
+	want := m.verdictOfHolder(op, c, until)
+	if op == driver.OpBegin && r.paused && m != nil && m.record.State == driver.StateLeased && want[0] != driver.StatusLeaseLost {
+		return []driver.Status{driver.StatusPaused}
+	}
+	return want
 }
 
 // verdictOfHolder is verdict for the transitions that need a token.
@@ -160,7 +171,7 @@ func (m *refMessage) verdictOfHolder(op driver.Op, c driver.Change, until driver
 	case !holds:
 	case m.record.State == driver.StateScheduled && m.last != 0 && (op == driver.OpRetry || op == driver.OpRelease) && op != m.last:
 		return []driver.Status{driver.StatusLeaseLost, driver.StatusDone}
-	case m.last == op && m.moved: // it has taken place, and the message was moved since: both answers are true
+	case m.last == op && m.moved: // done, and moved since: both are true
 		return []driver.Status{driver.StatusLeaseLost, driver.StatusDone}
 	case m.last == op:
 		return []driver.Status{driver.StatusDone}
@@ -173,7 +184,8 @@ func (m *refMessage) verdictOfHolder(op driver.Op, c driver.Change, until driver
 	return []driver.Status{driver.StatusLeaseLost}
 }
 
-// transition makes one that has taken place. It reports whether something has changed: a repetition changes nothing.
+// transition makes a transition that has taken place. It returns false for a repetition, which
+// changes nothing.
 func (r *reference) transition(op driver.Op, c driver.Change) bool {
 	m := r.messages[c.ID]
 	if (op == driver.OpRetry || op == driver.OpRelease || op == driver.OpBury) && !m.inFlight() {
@@ -225,10 +237,10 @@ func (r *reference) tally(op driver.Op) {
 	}
 }
 
-// counts are those of a moment.
+// counts returns the expected counts at an instant.
 func (r *reference) counts(now driver.Instant) driver.Counts {
 	c := r.sums
-	c.Now = now
+	c.Now, c.Paused = now, r.paused
 	for _, m := range r.messages {
 		switch {
 		case m.inFlight():
@@ -249,7 +261,7 @@ func (r *reference) counts(now driver.Instant) driver.Counts {
 	return c
 }
 
-// firstLease is when the first lease ends, 0 if there is none.
+// firstLease returns the end of the first lease, 0 if there is none.
 func (r *reference) firstLease() driver.Instant {
 	var first driver.Instant
 	for _, m := range r.messages {

@@ -18,7 +18,7 @@ var restartTests = []test{
 	{"Restart/Partitions", restartPartitions},
 }
 
-// openKept is open for stores that keep their data; for others the test is skipped.
+// openKept is open for stores that keep their data. Others skip the test.
 func openKept(t *testing.T, newStore Factory) *queue {
 	t.Helper()
 	q := open(t, newStore)
@@ -28,7 +28,7 @@ func openKept(t *testing.T, newStore Factory) *queue {
 	return q
 }
 
-// restartStates restarts with messages in all states: they are as they were.
+// restartStates restarts with messages in all states. They are as before.
 func restartStates(t *testing.T, newStore Factory) {
 	q := openKept(t, newStore)
 	c := q.deliver("retried")
@@ -54,7 +54,7 @@ func restartStates(t *testing.T, newStore Factory) {
 	q.compareRestarted(before, counts)
 }
 
-// compareRestarted compares what is there after a restart with what was there before.
+// compareRestarted compares messages and counts after a restart with those before.
 func (q *queue) compareRestarted(before map[string]driver.Record, counts driver.Counts) {
 	t := q.t
 	t.Helper()
@@ -71,7 +71,8 @@ func (q *queue) compareRestarted(before map[string]driver.Record, counts driver.
 	after := q.count()
 	counts.Now, after.Now = 0, 0
 	if q.fixture.Embedded {
-		counts.Scheduled, counts.Due, counts.InFlight, counts.NextDue = 6, 3, 0, min(before["leased"].Due, before["firing"].Due, before["due"].Due)
+		counts.Scheduled, counts.Due, counts.InFlight, counts.NextDue = 6, 3, 0,
+			min(before["leased"].Due, before["firing"].Due, before["due"].Due)
 		counts.Crashed = after.Crashed
 	}
 	assert.Equal(t, counts, after)
@@ -86,7 +87,8 @@ func (q *queue) compareRestarted(before map[string]driver.Record, counts driver.
 	assert.Equal(t, []string{"due"}, claimed)
 }
 
-// withoutLease is a record as it is when its lease has ended. Whether the restart counts as a crash is left to the store.
+// withoutLease returns a record without its lease and crashes. The store decides whether a restart
+// counts as a crash.
 func withoutLease(r driver.Record) driver.Record {
 	if r.State == driver.StateLeased || r.State == driver.StateFiring {
 		r.State = driver.StateScheduled
@@ -95,7 +97,7 @@ func withoutLease(r driver.Record) driver.Record {
 	return r
 }
 
-// restartAcked restarts after messages have gone: none of them comes back.
+// restartAcked restarts after messages were removed. None of them comes back.
 func restartAcked(t *testing.T, newStore Factory) {
 	q := openKept(t, newStore)
 	q.put(items("m", 100)...)
@@ -112,10 +114,12 @@ func restartAcked(t *testing.T, newStore Factory) {
 	assert.Empty(t, q.claimWith(driver.Claim{Horizon: far, Max: 100, Visibility: far}).Records)
 	c := q.count()
 	assert.Zero(t, c.Scheduled+c.InFlight+c.Dead)
-	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpAck, changes[0]), "the repetition of an acknowledgement")
+	assert.Equal(t, driver.StatusNotFound, q.status(driver.OpAck, changes[0]),
+		"the repetition of an acknowledgement")
 }
 
-// restartLeases restarts while messages are leased: the token is still good, and when the lease ends they come back.
+// restartLeases restarts while messages are leased. The tokens are still valid, and the messages
+// come back when their leases end.
 func restartLeases(t *testing.T, newStore Factory) {
 	q := openKept(t, newStore)
 	q.put(items("m", 4)...)
@@ -135,7 +139,8 @@ func restartLeases(t *testing.T, newStore Factory) {
 	q.done(driver.OpExtend, left...)
 	q.pass()
 	q = q.reopen()
-	records := q.claimWith(driver.Claim{Horizon: soon, Max: 10, Visibility: far, MaxCrashes: 10}).Records
+	records := q.claimWith(driver.Claim{Horizon: soon, Max: 10, Visibility: far,
+		MaxCrashes: 10}).Records
 	require.Equal(t, []string{"m001", "m002"}, idsOf(records))
 	assert.Equal(t, [2]int{1, 0}, [2]int{records[0].Crashes, records[1].Crashes})
 	for i, r := range records {
@@ -144,12 +149,13 @@ func restartLeases(t *testing.T, newStore Factory) {
 	}
 }
 
-// checkLost asserts that leases have ended with a restart, and that their messages can be claimed at once.
+// checkLost asserts that leases have ended with a restart, and that their messages can be claimed
+// at once.
 func (q *queue) checkLost(changes []driver.Change) {
 	q.t.Helper()
 	for _, op := range []driver.Op{driver.OpBegin, driver.OpAck, driver.OpExtend} {
 		for _, o := range q.apply(op, changes...) {
-			assert.Equal(q.t, driver.StatusLeaseLost, o.Status, opName(op))
+			assert.Equal(q.t, driver.StatusLeaseLost, o.Status, op.String())
 		}
 	}
 	records := q.claim(10)
@@ -161,7 +167,7 @@ func (q *queue) checkLost(changes []driver.Change) {
 	}
 }
 
-// restartTokens has tokens rise over restarts, also where no message is left.
+// restartTokens checks that tokens rise over restarts, even if no message is left.
 func restartTokens(t *testing.T, newStore Factory) {
 	q := openKept(t, newStore)
 	var last uint64

@@ -34,7 +34,7 @@ func twoBackends(t *testing.T, newStore Factory) {
 	b.done(driver.OpCancel, driver.Change{ID: "x000"})
 	records := b.claim(1)
 	require.Len(t, records, 1)
-	assert.Empty(t, a.claim(1), "the other one has claimed it")
+	assert.Empty(t, a.claim(1), "the other backend has claimed it")
 	a.begin(records...)
 	assert.Equal(t, driver.StatusFiring, b.status(driver.OpCancel, driver.Change{ID: "m"}))
 	a.done(driver.OpRetry, changesOf(records)...)
@@ -75,13 +75,15 @@ func separatePartitions(t *testing.T, newStore Factory) {
 	for p := range 2 {
 		m := item("m", 0)
 		m.Body = []byte{byte(p)}
-		assert.Equal(t, []driver.Status{driver.StatusDone}, q.statuses(driver.Put{Partition: p, Items: []driver.PutItem{m}}))
+		assert.Equal(t, []driver.Status{driver.StatusDone},
+			q.statuses(driver.Put{Partition: p, Items: []driver.PutItem{m}}))
 	}
 	assert.Equal(t, []byte{0}, q.claim(5)[0].Body)
 	claimed := q.claimWith(driver.Claim{Partition: 1, Horizon: soon, Max: 5, Visibility: far})
 	require.Len(t, claimed.Records, 1)
 	assert.Equal(t, []byte{1}, claimed.Records[0].Body)
-	outcomes := q.batch(driver.Batch{Partition: 1, Op: driver.OpCancel, Changes: []driver.Change{{ID: "m"}}})
+	outcomes := q.batch(driver.Batch{Partition: 1, Op: driver.OpCancel,
+		Changes: []driver.Change{{ID: "m"}}})
 	assert.Equal(t, driver.StatusDone, outcomes[0].Status)
 	_, err := q.Get(ctx, 1, "m")
 	require.ErrorIs(t, err, driver.ErrNotFound)
@@ -91,7 +93,8 @@ func separatePartitions(t *testing.T, newStore Factory) {
 	assert.Len(t, records, 1)
 }
 
-// parallel runs a function in several goroutines and waits. It must not end the test, as require would.
+// parallel runs a function in several goroutines and waits. The function must not end the test, as
+// require does.
 func parallel(n int, f func(worker int)) {
 	var wg sync.WaitGroup
 	for i := range n {
@@ -100,7 +103,7 @@ func parallel(n int, f func(worker int)) {
 	wg.Wait()
 }
 
-// concurrentClaims has each message claimed once.
+// concurrentClaims claims from several goroutines. Each message is claimed once.
 func concurrentClaims(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	const n = 1000
@@ -111,7 +114,8 @@ func concurrentClaims(t *testing.T, newStore Factory) {
 	tokens := make(map[string]uint64)
 	parallel(8, func(int) {
 		for {
-			c, err := q.Claim(t.Context(), driver.Claim{Horizon: soon, Max: 7, MaxBytes: manyBytes, Visibility: far})
+			c, err := q.Claim(t.Context(),
+				driver.Claim{Horizon: soon, Max: 7, MaxBytes: manyBytes, Visibility: far})
 			if !assert.NoError(t, err) || len(c.Records) == 0 {
 				return
 			}
@@ -127,7 +131,8 @@ func concurrentClaims(t *testing.T, newStore Factory) {
 	assert.Equal(t, int64(n), q.count().InFlight)
 }
 
-// concurrentLifecycle has producers and consumers at work at the same time, and every message acknowledged once.
+// concurrentLifecycle has producers and consumers at the same time. Every message is acknowledged
+// once.
 func concurrentLifecycle(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	const producers, batches, size = 4, 10, 20
@@ -138,7 +143,8 @@ func concurrentLifecycle(t *testing.T, newStore Factory) {
 	parallel(2*producers, func(worker int) {
 		if worker < producers {
 			for i := range batches {
-				put := driver.Put{Call: driver.Call{Caller: fmt.Sprint("p", worker), Seq: uint64(i + 1), NotAfter: last}, Items: items(fmt.Sprintf("%d-%d-", worker, i), size)}
+				put := driver.Put{Call: driver.Call{Caller: fmt.Sprint("p", worker),
+					Seq: uint64(i + 1), NotAfter: last}, Items: items(fmt.Sprintf("%d-%d-", worker, i), size)}
 				_, err := q.Put(t.Context(), put)
 				assert.NoError(t, err)
 			}
@@ -172,14 +178,16 @@ func concurrentLifecycle(t *testing.T, newStore Factory) {
 	assert.Equal(t, [2]uint64{total, total}, [2]uint64{c.Enqueued, c.Acked})
 }
 
-// consume claims, begins and acknowledges messages once, and returns the ids of those that it has acknowledged.
+// consume claims, begins and acknowledges messages once, and returns the acknowledged ids.
 func (q *queue) consume(t *testing.T, limit int) (ids []string, err error) {
 	t.Helper()
-	c, err := q.Claim(t.Context(), driver.Claim{Horizon: soon, Max: limit, MaxBytes: manyBytes, Visibility: far})
+	c, err := q.Claim(t.Context(),
+		driver.Claim{Horizon: soon, Max: limit, MaxBytes: manyBytes, Visibility: far})
 	if err != nil || len(c.Records) == 0 {
 		return nil, err
 	}
-	b := driver.Batch{Op: driver.OpBegin, Visibility: far, Lead: soon, Changes: changesOf(c.Records)}
+	b := driver.Batch{Op: driver.OpBegin, Visibility: far, Lead: soon,
+		Changes: changesOf(c.Records)}
 	if _, err = q.Apply(t.Context(), b); err != nil {
 		return nil, err
 	}
@@ -193,7 +201,8 @@ func (q *queue) consume(t *testing.T, limit int) (ids []string, err error) {
 	return ids, err
 }
 
-// cancelAgainstBegin cancels messages while they are begun: one of the two gets each.
+// cancelAgainstBegin cancels messages while others begin them. One of the two succeeds for each
+// message.
 func cancelAgainstBegin(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	for range 5 {
@@ -219,7 +228,8 @@ func cancelAgainstBegin(t *testing.T, newStore Factory) {
 		})
 		for i := range changes {
 			got := [2]driver.Status{begun[i], cancelled[i]}
-			won, lost := [2]driver.Status{driver.StatusDone, driver.StatusFiring}, [2]driver.Status{driver.StatusLeaseLost, driver.StatusDone}
+			won, lost := [2]driver.Status{driver.StatusDone, driver.StatusFiring},
+				[2]driver.Status{driver.StatusLeaseLost, driver.StatusDone}
 			assert.True(t, got == won || got == lost, "begin and cancel: %v", got)
 		}
 		q.apply(driver.OpAck, changes...)

@@ -6,7 +6,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Where a message may be, and how it got there.
+// The states of messages, and how they got there.
 const (
 	absent      = "absent"
 	scheduled   = "scheduled"
@@ -18,20 +18,21 @@ const (
 	rescheduled = "rescheduled" // from leased
 	expired     = "expired"     // leased, until its lease ended
 	crashed     = "crashed"     // firing, until its lease ended
-	deadByCrash = "deadByCrash" // the same, for the last time
+	deadByCrash = "deadByCrash" // like crashed, with the last crash
 	replayed    = "replayed"    // from dead
 )
 
-var allStates = []string{absent, scheduled, leased, firing, dead, released, retried, rescheduled, expired, crashed, deadByCrash, replayed}
+var allStates = []string{absent, scheduled, leased, firing, dead, released, retried, rescheduled,
+	expired, crashed, deadByCrash, replayed}
 
-// arranged is a queue with messages in one state, nothing else, and their tokens: that of the last claim, and that of the claim before. Those
-// of messages that were never claimed are made up.
+// arranged is a queue whose messages are all in one state, with their tokens of the last claim and
+// of the claim before. The tokens of messages that were never claimed are invented.
 type arranged struct {
 	*queue
 	right, stale map[string]uint64
 }
 
-// in is a fresh queue of the same store.
+// in opens another queue of the same store.
 func (q *queue) in(name string) *queue {
 	q.t.Helper()
 	c := q.config
@@ -110,7 +111,7 @@ func (q *queue) proceed(state string, records []driver.Record) {
 	}
 }
 
-// stateAfter is the state that Get shows.
+// stateAfter returns the state that Get shows.
 func stateAfter(state string) driver.State {
 	switch state {
 	case absent:

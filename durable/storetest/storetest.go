@@ -1,5 +1,5 @@
-// Package storetest is the conformance suite of the stores of a durable queue: what [driver.Store] and [driver.Backend] promise,
-// as tests. A store passes when Run does:
+// Package storetest is the conformance suite of the stores of a durable queue. It tests the
+// promises of [driver.Store] and [driver.Backend]. The tests of each store call Run:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t testing.TB) storetest.Fixture { ... })
@@ -13,28 +13,31 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Factory makes a fresh, empty store, and closes it by t.Cleanup, where the test has not closed it already. It is called several times for
-// each test, from several tests at the same time; its stores must not see each other.
+// Factory makes an empty store, and closes it by t.Cleanup unless the test has closed it. The suite
+// calls it several times for each test, from several tests at the same time. The stores share
+// nothing.
 type Factory func(t testing.TB) Fixture
 
-// Fixture is a store that is to be tested, and what the suite may do with it.
+// Fixture is a store to test, with the means that the suite has.
 type Fixture struct {
 	Store driver.Store
 
-	// Reopen closes the store that was opened last and opens one on the same data, as a restart of the process would, and of the server if
-	// there is one; the new one is closed by t.Cleanup, too. Nil where data is not kept: then the suite skips the tests of restarts.
+	// Reopen closes the store that was opened last and opens one on the same data, as a restart of
+	// the process does, and of the server if there is one. It closes the new store by t.Cleanup. If
+	// Reopen is nil the store keeps no data, and the suite skips the tests of restarts.
 	Reopen func(t testing.TB) driver.Store
 
-	// Embedded says that the store ends with the process of its callers: after Reopen no lease is left, as nobody can hold it. What was
-	// claimed is scheduled again then.
+	// Embedded says that the store ends with the process of its callers. After Reopen no lease is
+	// left, and the messages that were claimed are scheduled again.
 	Embedded bool
 
-	// Remote says that copies of a call may arrive late and more than once, as over a network: the store honours [driver.Call].
+	// Remote says that copies of a call may arrive late and more than once, as over a network, and
+	// that the store honours [driver.Call].
 	Remote bool
 
-	// Advance moves the clock of this store ahead, or back by a negative duration, also after the store was
-	// reopened. The clock may stand still in between or run. If Advance is nil the suite waits for real, some
-	// tens of milliseconds at a time, so a store that can move its clock is tested better.
+	// Advance moves the clock of this store ahead, or back by a negative duration, also after the
+	// store was reopened. The clock may stand still or run in between. If Advance is nil the suite
+	// sleeps for tens of milliseconds at a time, and skips some tests.
 	Advance func(d time.Duration)
 }
 
@@ -42,7 +45,8 @@ type Fixture struct {
 func Run(t *testing.T, newStore Factory) {
 	t.Helper()
 	for _, group := range [][]test{
-		openTests, putTests, callTests, delayTests, claimTests, leaseTests, applyTests, deadTests, readTests, memberTests, watchTests,
+		openTests, putTests, callTests, delayTests, claimTests, leaseTests, applyTests, deadTests,
+		readTests, pauseTests, memberTests, watchTests,
 		sharingTests, restartTests, modelTests, consumerTests,
 	} {
 		for _, c := range group {

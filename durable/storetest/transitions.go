@@ -22,7 +22,8 @@ var tokenKinds = []string{rightToken, staleToken, wrongToken, zeroToken}
 
 const gone = driver.State(0)
 
-// verdict is what may come of a transition. Where it is done the message is in the state then; otherwise nothing has changed.
+// verdict is the expected result of a transition. After StatusDone the message is in the state;
+// else nothing has changed.
 type verdict struct {
 	statuses []driver.Status
 	then     driver.State
@@ -32,7 +33,8 @@ func only(s driver.Status) verdict { return verdict{statuses: []driver.Status{s}
 
 func doneTo(then driver.State) verdict { return verdict{[]driver.Status{driver.StatusDone}, then} }
 
-// expect is the verdict on a transition, by the state of the message and the kind of the token.
+// expect returns the verdict on a transition, by the state of the message and the kind of the
+// token.
 func expect(state string, op driver.Op, token string) verdict {
 	isDead := state == dead || state == deadByCrash
 	switch op {
@@ -42,7 +44,7 @@ func expect(state string, op driver.Op, token string) verdict {
 		switch {
 		case state == absent:
 			return only(driver.StatusNotFound)
-		case isDead: // both say the truth
+		case isDead: // both are true
 			return verdict{statuses: []driver.Status{driver.StatusNotFound, driver.StatusLeaseLost}}
 		}
 	}
@@ -73,16 +75,19 @@ func expectOfAnyone(state string, op driver.Op) verdict {
 
 // expectOfHolder is expect for the token of the last claim.
 func expectOfHolder(state string, op driver.Op) verdict {
-	repetition := map[string]driver.Op{released: driver.OpRelease, retried: driver.OpRetry, dead: driver.OpBury}
+	repetition := map[string]driver.Op{released: driver.OpRelease, retried: driver.OpRetry,
+		dead: driver.OpBury}
 	live := state == leased || state == firing
 	switch {
 	case repetition[state] == op:
 		return doneTo(stateAfter(state))
 	case (state == released || state == retried) && (op == driver.OpRelease || op == driver.OpRetry):
-		// No holder does both; a store need not remember which of them it was.
-		return verdict{[]driver.Status{driver.StatusLeaseLost, driver.StatusDone}, driver.StateScheduled}
-	case state == replayed && op == driver.OpBury: // it has taken place, and the message was moved since: both answers are true
-		return verdict{[]driver.Status{driver.StatusLeaseLost, driver.StatusDone}, driver.StateScheduled}
+		// No holder makes both. A store need not remember which one it was.
+		return verdict{[]driver.Status{driver.StatusLeaseLost, driver.StatusDone},
+			driver.StateScheduled}
+	case state == replayed && op == driver.OpBury: // done, and moved since: both are true
+		return verdict{[]driver.Status{driver.StatusLeaseLost, driver.StatusDone},
+			driver.StateScheduled}
 	case live && op == driver.OpBegin:
 		return doneTo(driver.StateFiring)
 	case live && op == driver.OpExtend:
@@ -104,7 +109,7 @@ func transitionTable(t *testing.T, newStore Factory) {
 	var ids []string
 	for op := driver.OpBegin; op <= driver.OpExpire; op++ {
 		for _, kind := range tokenKinds {
-			ids = append(ids, opName(op)+"-"+kind)
+			ids = append(ids, op.String()+"-"+kind)
 		}
 	}
 	for _, state := range allStates {
@@ -118,14 +123,15 @@ func transitionTable(t *testing.T, newStore Factory) {
 	}
 }
 
-// checkTransition makes one transition of the messages that were made for it.
+// checkTransition makes one transition of the messages that are arranged for it.
 func (a arranged) checkTransition(state string, op driver.Op) {
 	t := a.t
 	var changes []driver.Change
 	var before []driver.Record
 	for _, kind := range tokenKinds {
-		id := opName(op) + "-" + kind
-		token := map[string]uint64{rightToken: a.right[id], staleToken: a.stale[id], wrongToken: a.right[id] + 1_000_000, zeroToken: 0}[kind]
+		id := op.String() + "-" + kind
+		token := map[string]uint64{rightToken: a.right[id], staleToken: a.stale[id],
+			wrongToken: a.right[id] + 1_000_000, zeroToken: 0}[kind]
 		changes = append(changes, driver.Change{ID: id, Token: token, Delay: 2 * far})
 		r, err := a.Get(t.Context(), 0, id)
 		if state == absent {
@@ -139,7 +145,7 @@ func (a arranged) checkTransition(state string, op driver.Op) {
 	for i, o := range a.apply(op, changes...) {
 		v := expect(state, op, tokenKinds[i])
 		if !assert.True(t, slices.Contains(v.statuses, o.Status), "%s of a message that is %s, with a token that is %s: status %d, expected %v",
-			opName(op), state, tokenKinds[i], o.Status, v.statuses) {
+			op.String(), state, tokenKinds[i], o.Status, v.statuses) {
 			continue
 		}
 		after, err := a.Get(t.Context(), 0, changes[i].ID)
@@ -150,26 +156,27 @@ func (a arranged) checkTransition(state string, op driver.Op) {
 			assert.Equal(t, v.then, after.State, "%s, %s", state, changes[i].ID)
 			assert.Equal(t, before[i].Body, after.Body)
 		default:
-			assert.Equal(t, before[i], after, "%s, %s: status %d, and yet something has changed", state, changes[i].ID, o.Status)
+			assert.Equal(t, before[i], after, "%s, %s: status %d, and yet something has changed",
+				state, changes[i].ID, o.Status)
 		}
 	}
 }
 
-// repetition repeats each transition at once, without a driver.Call: that changes nothing any more but times.
+// repetition repeats each transition at once, without a driver.Call. That changes only times.
 func repetition(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	again := func(state string, op driver.Op, want driver.Status) {
 		t.Helper()
-		a := q.in(state+opName(op)).arrange(state, []string{"m"})
+		a := q.in(state+op.String()).arrange(state, []string{"m"})
 		c := driver.Change{ID: "m", Token: a.right["m"], Delay: far, Reason: "why"}
 		a.done(op, c)
 		after := a.count()
 		for range 3 {
-			assert.Equal(t, want, a.status(op, c), "%s of %s again", opName(op), state)
+			assert.Equal(t, want, a.status(op, c), "%s of %s again", op.String(), state)
 		}
 		then := a.count()
 		then.Now, then.NextDue = after.Now, after.NextDue
-		assert.Equal(t, after, then, "%s of %s again", opName(op), state)
+		assert.Equal(t, after, then, "%s of %s again", op.String(), state)
 	}
 	again(leased, driver.OpBegin, driver.StatusDone)
 	again(firing, driver.OpAck, driver.StatusNotFound)

@@ -20,11 +20,12 @@ var watchTests = []test{
 	{"Watch/NobodyReceives", watchUnread},
 }
 
-// patience is how long a hint may take. A store that sends hints sends them within milliseconds.
+// patience is the time that a hint may take. Stores send hints within milliseconds.
 const patience = 15 * time.Second
 
-// hinted makes heads until a hint of one of them comes. As hints may be lost, and a store may need a moment to subscribe, one is not enough.
-// Each head must be earlier than all before it. Hints of other messages, which may be late, are passed over, and so are those that ask to look.
+// hinted makes heads until a hint of one of them comes, because hints may be lost and a store may
+// need time to subscribe. Each head must be earlier than all before it. Late hints of other
+// messages are ignored, and hints with Due 0 as well.
 func hinted(t *testing.T, hints <-chan driver.Hint, partition int, makeHead func(try int) driver.Instant) {
 	t.Helper()
 	known := make(map[driver.Instant]bool)
@@ -44,16 +45,17 @@ func hinted(t *testing.T, hints <-chan driver.Hint, partition int, makeHead func
 	require.Fail(t, "no hint came", "within %v", patience)
 }
 
-// head puts a message that is earlier than those of the tries before.
+// head puts a message that is earlier than those of earlier tries.
 func (q *queue) head(partition, try int) driver.Instant {
 	q.t.Helper()
 	m := item(fmt.Sprintf("head%d", try), 0)
 	m.At = driver.InstantOf(q.now().Add(100*far)) - driver.Instant(try)*driver.Instant(far/time.Millisecond/10)
-	assert.Equal(q.t, []driver.Status{driver.StatusDone}, q.statuses(driver.Put{Partition: partition, Items: []driver.PutItem{m}}))
+	assert.Equal(q.t, []driver.Status{driver.StatusDone},
+		q.statuses(driver.Put{Partition: partition, Items: []driver.PutItem{m}}))
 	return m.At
 }
 
-// others is a first try whose heads, and those after it, are told from the heads of the tries from 0 on.
+// others is the number of a first try. Its heads differ from those of the tries from 0 on.
 const others = 500
 
 func watchPut(t *testing.T, newStore Factory) {
@@ -64,7 +66,7 @@ func watchPut(t *testing.T, newStore Factory) {
 	hinted(t, hints, 1, func(try int) driver.Instant { return q.head(1, others+try) })
 }
 
-// drain takes what has come already.
+// drain receives the hints that have come already.
 func drain(hints <-chan driver.Hint) {
 	for {
 		select {
@@ -102,7 +104,7 @@ func watchTransitions(t *testing.T, newStore Factory) {
 	}
 }
 
-// watchSeveral has two watchers of one queue, and one of another that hears nothing.
+// watchSeveral has two watchers of one queue, and one of another queue that gets no hints.
 func watchSeveral(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	one, err := q.Watch(t.Context())
@@ -117,7 +119,7 @@ func watchSeveral(t *testing.T, newStore Factory) {
 		select {
 		case h, open := <-other:
 			require.True(t, open, "the channel was closed")
-			require.Zero(t, h.Due, "a hint of another queue: %v", h) // 0 is none of a message: it asks to look
+			require.Zero(t, h.Due, "a hint of another queue: %v", h) // 0 names no message
 		case <-quiet:
 			quiet = nil
 		}
@@ -144,7 +146,7 @@ func watchEnd(t *testing.T, newStore Factory) {
 	hinted(t, staying, 0, func(try int) driver.Instant { return q.head(0, try) })
 }
 
-// watchUnread has a watcher that receives nothing: that holds up nobody.
+// watchUnread has a watcher that does not receive. That blocks no other call.
 func watchUnread(t *testing.T, newStore Factory) {
 	q := open(t, newStore)
 	_, err := q.Watch(t.Context())

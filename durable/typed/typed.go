@@ -1,5 +1,5 @@
-// Package typed is a queue of values: a durable queue whose bodies are encoded and decoded by a
-// codec, as JSON by default.
+// Package typed is a queue of values: a durable queue whose bodies a codec encodes and decodes, as
+// JSON by default.
 //
 //	orders := typed.New[Order](q, nil)
 //	id, err := orders.Enqueue(ctx, typed.Message[Order]{Body: order, Delay: 30 * time.Minute})
@@ -7,7 +7,12 @@
 //		return cancelUnlessPaid(ctx, d.Body)
 //	}, durable.ConsumerOptions{})
 //
-// All else is done with the durable queue itself.
+// Use the durable queue itself for all other calls. Encode and Handler connect a typed queue with
+// functions that take durable messages and handlers, such as the tracer of module durable/otel:
+//
+//	m, err := orders.Encode(typed.Message[Order]{Body: order})
+//	id, err := tracer.Enqueue(ctx, q, m)
+//	err = q.Consume(ctx, tracer.Handler(orders.Handler(handler)), durable.ConsumerOptions{})
 package typed
 
 import (
@@ -19,22 +24,22 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// Codec turns values into bodies and back. Its methods are called from many goroutines at the same
-// time. Decode must not keep the body, and must be able to read what earlier versions of the
-// program have encoded.
+// Codec encodes values as bodies and decodes them. Many goroutines call its methods concurrently.
+// Decode must not keep the body. It must accept bodies that earlier versions of the program have
+// encoded.
 type Codec[T any] interface {
 	Encode(value T) ([]byte, error)
 	Decode(body []byte) (T, error)
 }
 
-// JSON is the default codec, with the rules of encoding/json: Decode ignores fields that T does not
-// have, and leaves fields at their zero values that the body does not have.
+// JSON is the default codec. It follows the rules of encoding/json: Decode ignores fields of the
+// body that T does not have. Fields that are missing in the body keep their zero values.
 type JSON[T any] struct{}
 
 // Encode returns the value as JSON.
 func (JSON[T]) Encode(value T) ([]byte, error) { return json.Marshal(value) }
 
-// Decode reads one value of JSON.
+// Decode reads one JSON value.
 func (JSON[T]) Decode(body []byte) (value T, err error) {
 	err = json.Unmarshal(body, &value)
 	return value, err
@@ -66,17 +71,28 @@ type Message[T any] struct {
 	Replace     bool
 }
 
-// Enqueue encodes the body and stores the message: see [durable.Queue.Enqueue]. An error of the
-// codec is [durable.ErrInvalid] and wraps the codec's; nothing is stored then.
-func (q *Queue[T]) Enqueue(ctx context.Context, m Message[T]) (id string, err error) {
+// Encode returns a message with the encoded body, for calls that take a [durable.Message], such as
+// [durable.Queue.EnqueueBatch] or Enqueue of a tracer. An error of the codec is
+// [durable.ErrInvalid] and wraps the codec's.
+func (q *Queue[T]) Encode(m Message[T]) (durable.Message, error) {
 	body, err := q.codec.Encode(m.Body)
 	if err != nil {
-		return "", fmt.Errorf("typed: %w body of message %q: %T cannot be encoded: %w", durable.ErrInvalid, m.ID, m.Body, err)
+		return durable.Message{}, fmt.Errorf("typed: %w body of message %q: %T cannot be encoded: %w", durable.ErrInvalid, m.ID, m.Body, err)
 	}
-	return q.queue.Enqueue(ctx, durable.Message{
+	return durable.Message{
 		ID: m.ID, Body: body, Headers: m.Headers, Delay: m.Delay, At: m.At, ExpireAt: m.ExpireAt,
 		MaxAttempts: m.MaxAttempts, Replace: m.Replace,
-	})
+	}, nil
+}
+
+// Enqueue encodes the body and stores the message: see [durable.Queue.Enqueue]. An error of the
+// codec is that of [Queue.Encode]; nothing is stored then.
+func (q *Queue[T]) Enqueue(ctx context.Context, m Message[T]) (id string, err error) {
+	message, err := q.Encode(m)
+	if err != nil {
+		return "", err
+	}
+	return q.queue.Enqueue(ctx, message)
 }
 
 // Delivery is a [durable.Delivery] with a value as its body. The encoded body is Delivery.Body.
@@ -94,20 +110,27 @@ func (q *Queue[T]) decode(d *durable.Delivery) (*Delivery[T], error) {
 	return &Delivery[T]{d, value}, nil
 }
 
-// Consume calls the handler for each message that is due: see [durable.Queue.Consume]. A message
-// whose body cannot be decoded becomes a dead letter at once, with the codec's error as its reason,
-// because another attempt would fail as well.
-func (q *Queue[T]) Consume(ctx context.Context, handler func(ctx context.Context, d *Delivery[T]) error, options durable.ConsumerOptions) error {
-	if handler == nil {
-		return q.queue.Consume(ctx, nil, options)
+// Handler returns a handler that decodes the body and calls h, for calls that take a
+// [durable.Handler], such as Handler of a tracer. If the body cannot be decoded, the message
+// becomes a dead letter at once with the codec's error as its reason, because another attempt would
+// fail as well. A nil h gives nil.
+func (q *Queue[T]) Handler(h func(ctx context.Context, d *Delivery[T]) error) durable.Handler {
+	if h == nil {
+		return nil // Consume returns the error
 	}
-	return q.queue.Consume(ctx, func(ctx context.Context, d *durable.Delivery) error {
+	return func(ctx context.Context, d *durable.Delivery) error {
 		typed, err := q.decode(d)
 		if err != nil {
 			return durable.Reject(err)
 		}
-		return handler(ctx, typed)
-	}, options)
+		return h(ctx, typed)
+	}
+}
+
+// Consume calls the handler for each message that is due: see [Queue.Handler] and
+// [durable.Queue.Consume].
+func (q *Queue[T]) Consume(ctx context.Context, handler func(ctx context.Context, d *Delivery[T]) error, options durable.ConsumerOptions) error {
+	return q.queue.Consume(ctx, q.Handler(handler), options)
 }
 
 // Take waits for a message that is due: see [durable.Queue.Take]. A message whose body cannot be

@@ -24,7 +24,7 @@ type order struct {
 	Items  []string
 }
 
-// bubble runs a test on a queue in memory, with a clock that moves by itself.
+// bubble runs a test on a memory queue in a synctest bubble.
 func bubble(t *testing.T, body func(t *testing.T, q *durable.Queue)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -45,7 +45,8 @@ func consume[T any](t *testing.T, q *typed.Queue[T], handler func(context.Contex
 	require.NoError(t, q.Consume(ctx, handler, durable.ConsumerOptions{}))
 }
 
-// A value comes as it was enqueued, with all that belongs to its message, and again after an error.
+// A value is delivered as it was enqueued, with all fields of its message, and again after an
+// error.
 func TestValuesComeAsTheyWereEnqueued(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, q *durable.Queue) {
@@ -105,7 +106,8 @@ func TestMessageHasAllFields(t *testing.T) {
 	})
 }
 
-// What cannot be decoded is a dead letter at once, with the cause; the handler sees the others.
+// A body that cannot be decoded becomes a dead letter at once, with the cause. The handler gets the
+// others.
 func TestBodyThatCannotBeDecodedIsBuried(t *testing.T) {
 	t.Parallel()
 	for name, receive := range map[string]func(t *testing.T, q *typed.Queue[order]) (numbers []int){
@@ -155,7 +157,7 @@ func TestBodyThatCannotBeDecodedIsBuried(t *testing.T) {
 	}
 }
 
-// upper is a codec of one's own.
+// upper is a codec of the program's own.
 type upper struct{}
 
 func (upper) Encode(s string) ([]byte, error) {

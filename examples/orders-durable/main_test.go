@@ -1,61 +1,77 @@
 package main
 
 import (
-	"bytes"
+	"bufio"
 	"context"
-	"fmt"
-	"io"
 	"os"
-	"path/filepath"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// TestMain plays the first run if the test binary is started as that.
+// TestMain is the program if the test binary is started as that.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && !strings.HasPrefix(os.Args[1], "-") {
+	if os.Getenv("ORDERS_DURABLE") != "" {
+		timeToPay = time.Second
 		main()
+		return
 	}
 	os.Exit(m.Run())
 }
 
-func TestRunTwice(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	assert.NoError(t, runTwice(&out))
-	assert.Contains(t, out.String(), "RIGHT: ")
-	assert.NotContains(t, out.String(), "first run: <nil>", "it is killed")
+// program is a command of the program, to be run in a directory.
+func program(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, os.Args[0], args...)
+	c.Dir, c.Env = dir, append(os.Environ(), "ORDERS_DURABLE=1")
+	return c
 }
 
-// A queue that delivers early, loses an order or delivers a paid one is found.
-func TestWrongQueueIsFound(t *testing.T) {
+// Processes that are killed lose no deadline, deliver none early, and none of an order that was paid.
+func TestOrdersSurviveKills(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct {
-		orders []int
-		delay  time.Duration
-		found  string
-	}{
-		"early":    {[]int{3, 4, 5, 6, 7, 8, 9}, 0, " 7 early"},
-		"lost":     {[]int{4, 5, 6, 7, 8, 9}, timeToPay, "[order-4 order-5 order-6 order-7 order-8 order-9]"},
-		"paid one": {[]int{0, 3, 4, 5, 6, 7, 8}, timeToPay, "[order-0 "},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			err := withQueue(filepath.Join(t.TempDir(), "orders.db"), func(ctx context.Context, q *durable.Queue) error {
-				for _, i := range tt.orders {
-					_, err := q.Enqueue(ctx, durable.Message{ID: fmt.Sprint("order-", i), Delay: tt.delay})
-					assert.NoError(t, err)
-				}
-				ctx, cancel := context.WithTimeout(ctx, 2*timeToPay) // what is lost does not come
-				defer cancel()
-				return cancelUnpaid(ctx, q, io.Discard)
-			})
-			assert.ErrorContains(t, err, tt.found)
-		})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	dir, placed := t.TempDir(), time.Now()
+	for _, args := range []string{"place a b c d e f", "pay b d"} {
+		out, err := program(ctx, dir, strings.Fields(args)...).CombinedOutput()
+		require.NoError(t, err, string(out))
 	}
+	cancelled := map[string]bool{}
+	for range 20 { // processes, each of which is killed at its first line
+		if len(cancelled) == 4 {
+			break
+		}
+		c := program(ctx, dir)
+		out, err := c.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, c.Start())
+		for lines := bufio.NewScanner(out); lines.Scan(); { // more than one may have been printed
+			assert.GreaterOrEqual(t, time.Since(placed), time.Second, "early")
+			id, found := strings.CutSuffix(lines.Text(), " is cancelled")
+			assert.True(t, found, lines.Text())
+			cancelled[id] = true
+			_ = c.Process.Kill() // an error is that it was killed before
+		}
+		require.Error(t, c.Wait(), "it was killed")
+	}
+	assert.Equal(t, map[string]bool{"a": true, "c": true, "e": true, "f": true}, cancelled)
+}
+
+// An order is placed once, although each command is another process.
+func TestOrderIsPlacedOnce(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	dir := t.TempDir()
+	out, err := program(ctx, dir, "place", "a").CombinedOutput()
+	require.NoError(t, err, string(out))
+	out, err = program(ctx, dir, "place", "a").CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(out), durable.ErrDuplicate.Error())
 }

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Check looks at all that was recorded so far. It is to be called when the queue has come to rest: what is still in it is lost for the
-// checker. It takes time in proportion to the history.
+// Check applies the rules to all recorded events. The caller waits until the queue is empty: the
+// checker counts a message that is still queued as lost. The time is proportional to the history.
 func (h *History) Check() *Report {
 	r := &Report{}
 	for i := range h.shards {
@@ -72,8 +72,10 @@ func (h *History) judge(r *Report, id string, m *message) {
 	h.judgeTokens(r, id, m)
 }
 
-// earliest is the earliest time for a start that was recorded at a moment. The due times count that were valid then, those that were recorded
-// later, as what they tell may have taken place before, and those of calls that may take place at any time.
+// earliest returns the earliest valid time for a start that was recorded at a moment. Three kinds
+// of due times count: the one in effect at that moment, those recorded later, because their calls
+// may have taken place before, and those of calls without an answer, which may take place at any
+// time.
 func (m *message) earliest(at int64) int64 {
 	valid := int64(0)
 	for _, d := range m.dues {
@@ -113,7 +115,7 @@ func (h *History) judgeCancel(r *Report, id string, m *message) {
 	}
 }
 
-// judgeTokens looks for tokens that do not rise, and times redeliveries.
+// judgeTokens looks for tokens that do not rise, and measures redeliveries.
 func (h *History) judgeTokens(r *Report, id string, m *message) {
 	starts := slices.Clone(m.starts)
 	switch {

@@ -21,7 +21,7 @@ func started(id string, token uint64, clock int64) Event {
 	return Event{Kind: Started, ID: id, Token: token, Clock: clock, Attempt: 1}
 }
 
-// broken are the violations of a report by name.
+// broken returns the violations of a report by name.
 func broken(r *Report) map[string]int {
 	counts := map[string]int{}
 	for _, f := range r.findings() {
@@ -66,7 +66,7 @@ var rules = []struct {
 	{"perhaps enqueued, and there", Options{},
 		[]Event{{Kind: MaybeEnqueued, ID: "a", Due: 10}, started("a", 1, 10), with(Acked, "a", 1)},
 		violations{}},
-	{"acked with a token of nobody", Options{}, []Event{enq("a", 1), started("a", 1, 10), with(Acked, "a", 2)}, violations{"unknown": 1}},
+	{"acked with a token of no start", Options{}, []Event{enq("a", 1), started("a", 1, 10), with(Acked, "a", 2)}, violations{"unknown": 1}},
 
 	{"early", Options{}, []Event{enq("a", 10), started("a", 1, 9), with(Acked, "a", 1)}, violations{"early": 1}},
 	{"early, recorded before", Options{}, []Event{started("a", 1, 9), enq("a", 10), with(Acked, "a", 1)}, violations{"early": 1}},
@@ -217,7 +217,7 @@ func TestNumbers(t *testing.T) {
 		"; lost 0; unknown 0; early 0; cancelled and run 0; token order 0; enqueued twice 0; acked twice 0", h.Check().String())
 }
 
-func TestExamplesAreFew(t *testing.T) {
+func TestExamplesAreBounded(t *testing.T) {
 	t.Parallel()
 	h := New(Options{})
 	for i := range 1000 {
@@ -236,7 +236,7 @@ func TestRecordFromManyGoroutines(t *testing.T) {
 	for g := range 8 {
 		wg.Go(func() {
 			for i := range 500 {
-				id := fmt.Sprint("m", i) // the same ids in all, so that they meet
+				id := fmt.Sprint("m", i) // all goroutines use the same ids
 				err := h.Record(Event{Kind: MaybeEnqueued, ID: id}, started(id, uint64(g+1), 10), with(Handled, id, uint64(g+1)))
 				if !assert.NoError(t, err) {
 					return
@@ -252,7 +252,7 @@ func TestRecordFromManyGoroutines(t *testing.T) {
 	assert.Equal(t, 3500, r.Duplicates)
 }
 
-func TestMemoryOfAMessage(t *testing.T) { // alone, as it looks at the heap
+func TestMemoryOfAMessage(t *testing.T) { // not parallel, because it measures the heap
 	const messages = 200_000
 	var before, after runtime.MemStats
 	runtime.GC()

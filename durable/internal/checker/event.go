@@ -1,8 +1,9 @@
-// Package checker checks the guarantees of a queue against what its users have seen: a history of events, which may come
-// from many processes, of which some were killed.
+// Package checker checks the guarantees of a queue against a history of events that its users have
+// seen. The events may come from many processes, and some of the processes may have been killed.
 //
-// What is recorded of a call is what it has answered, after it has answered. So an event may be missing whose process was killed in between, and
-// events of different processes may be recorded in another order than that in which things have happened. The rules allow for both.
+// A process records the answer of a call after the call has returned. If the process is killed in
+// between, the event is missing. Events of several processes may be recorded in another order than
+// the calls took place. The rules allow for both.
 package checker
 
 import (
@@ -13,23 +14,23 @@ import (
 	"strings"
 )
 
-// Kind is what an event tells.
+// Kind is the kind of an event.
 type Kind uint8
 
-// The kinds of events, with the fields that they have next to the id.
+// The kinds of events, with the fields that they have beside the id.
 const (
-	Enqueued         Kind = iota + 1 // an enqueue was acknowledged. Due; Clock may tell when, which no rule looks at
-	MaybeEnqueued                    // an enqueue has failed, and may have taken place. Due; Clock likewise
+	Enqueued         Kind = iota + 1 // an enqueue was acknowledged. Due; Clock is optional and has no rule
+	MaybeEnqueued                    // an enqueue has failed and may have taken place. Due; Clock as above
 	Started                          // a handler has been called. Token, Clock, Attempt
 	Failed                           // a handler has returned an error, or the message was given back. Token
-	Handled                          // a handler has done its work, and the acknowledgement follows. Token
+	Handled                          // a handler has done its work and will acknowledge. Token
 	Acked                            // an acknowledgement has succeeded. Token
 	Dead                             // the message was found to be a dead letter
-	Cancelled                        // a cancel has answered that it is cancelled. Clock may tell when: see [History]
-	MaybeCancelled                   // a cancel has failed, and may have taken place
-	Rescheduled                      // a reschedule has answered that it is rescheduled. Due
-	MaybeRescheduled                 // a reschedule has failed, and may have taken place. Due
-	Kept                             // a cancel has answered that it changed nothing, so that MaybeCancelled before it does not count
+	Cancelled                        // a cancel has succeeded. Clock is optional: see [History]
+	MaybeCancelled                   // a cancel has failed and may have taken place
+	Rescheduled                      // a reschedule has succeeded. Due
+	MaybeRescheduled                 // a reschedule has failed and may have taken place. Due
+	Kept                             // a cancel has changed nothing, which revokes MaybeCancelled
 )
 
 // letters are the kinds in a line of a file.
@@ -46,17 +47,18 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// Event is one thing that was seen of a message. Ids are unique in a history: no id is enqueued again after its message has gone.
+// Event is an observation of a message. Ids are unique in a history: no id is enqueued again after
+// its message is gone.
 type Event struct {
 	Kind    Kind
 	ID      string
-	Due     int64  // the earliest time at which it may be delivered, in milliseconds of the store's clock. 0: at once
+	Due     int64  // the earliest time of delivery, in milliseconds of the store's clock; 0: at once
 	Token   uint64 // of the claim
-	Clock   int64  // of the store when the message was begun, in milliseconds
-	Attempt int    // of the delivery, as the queue counts
+	Clock   int64  // the store's clock when the message began, in milliseconds
+	Attempt int    // number of the delivery, by the queue
 }
 
-// ErrEvent is an event that cannot be recorded, or a line that is none.
+// ErrEvent is the error for an invalid event or line.
 var ErrEvent = errors.New("checker: not an event")
 
 func (e Event) check() error {
@@ -64,12 +66,12 @@ func (e Event) check() error {
 		return fmt.Errorf("%w: kind %d; %d to %d are accepted", ErrEvent, e.Kind, Enqueued, Kept)
 	}
 	if e.ID == "" || strings.ContainsAny(e.ID, "\n\r") {
-		return fmt.Errorf("%w: id %q; one that is not empty and has no line ends is accepted", ErrEvent, e.ID)
+		return fmt.Errorf("%w: id %q; a text that is not empty and has no line ends is accepted", ErrEvent, e.ID)
 	}
 	return nil
 }
 
-// appendTo appends the event's line: its letter, its numbers and its id, which may have spaces in it.
+// appendTo appends the event's line: its letter, its numbers and its id, which may contain spaces.
 func (e Event) appendTo(line []byte) []byte {
 	line = append(line, letters[e.Kind], ' ')
 	line = append(strconv.AppendInt(line, e.Due, 10), ' ')
@@ -89,7 +91,8 @@ func parse(line []byte) (Event, error) {
 	token, err2 := strconv.ParseUint(string(f[2]), 10, 64)
 	clock, err3 := strconv.ParseInt(string(f[3]), 10, 64)
 	attempt, err4 := strconv.Atoi(string(f[4]))
-	e := Event{Kind: Kind(max(0, strings.IndexByte(letters, f[0][0]))), ID: string(f[5]), Due: due, Token: token, Clock: clock, Attempt: attempt}
+	kind := Kind(max(0, strings.IndexByte(letters, f[0][0])))
+	e := Event{Kind: kind, ID: string(f[5]), Due: due, Token: token, Clock: clock, Attempt: attempt}
 	if err := errors.Join(err1, err2, err3, err4, e.check()); err != nil {
 		return Event{}, fmt.Errorf("%w: line %.80q: %w", ErrEvent, line, err)
 	}

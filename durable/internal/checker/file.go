@@ -12,20 +12,21 @@ import (
 
 // Recorder takes events: a [History], or a [File] of one.
 type Recorder interface {
-	// Record records events, in their order. Those before a first one that is refused are recorded.
+	// Record records events in their order, up to the first invalid one.
 	Record(events ...Event) error
 }
 
-// File is a file of events. Whatever Record has returned from stays there, however the process ends, as long as the machine runs. Several processes may
-// have it open and record at the same time as long as none is killed: a kill may cut a write short in the middle of the file. A process that may
-// be killed has a file of its own.
+// File is a file of events. Events stay in the file after Record has returned, however the process
+// ends, as long as the machine runs. Several processes may record in one file if none of them is
+// killed: a kill may leave an incomplete line in the middle of the file. A process that may be
+// killed has a file of its own.
 type File struct {
 	file *os.File
 	mu   sync.Mutex
 	line []byte
 }
 
-// OpenFile opens a file of events, which is made if it is not there.
+// OpenFile opens a file of events, and makes it if it does not exist.
 func OpenFile(path string) (*File, error) {
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -34,7 +35,7 @@ func OpenFile(path string) (*File, error) {
 	return &File{file: f}, nil
 }
 
-// Record appends events in one write, between which no other process writes.
+// Record appends events in one write. Writes of other processes do not mix with it.
 func (f *File) Record(events ...Event) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -57,9 +58,10 @@ func (f *File) Record(events ...Event) error {
 // Close closes the file.
 func (f *File) Close() error { return f.file.Close() }
 
-// ReadFile records the events of a file. Rules that look at the order of events see that of the file, so processes of which none is
-// killed should share one. An unfinished last line, of a process that was killed while it wrote, is passed over. What edit returns is recorded in place of
-// each event; nil: all are recorded as they are.
+// ReadFile records the events of a file. Rules about the order of events use the order in the file,
+// so processes that are not killed should share one file. An incomplete last line, of a process
+// that was killed during a write, is skipped. If edit is not nil, ReadFile records its results
+// instead of the events.
 func (h *History) ReadFile(path string, edit func(Event) Event) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -30,7 +30,7 @@ func TestEventsSurviveAFile(t *testing.T) {
 	assert.Len(t, letters, int(Kept)+1)
 }
 
-func TestEventsThatAreNone(t *testing.T) {
+func TestInvalidEventsAreRefused(t *testing.T) {
 	t.Parallel()
 	f, err := OpenFile(filepath.Join(t.TempDir(), "events"))
 	require.NoError(t, err)
@@ -97,7 +97,7 @@ func TestFileIsEdited(t *testing.T) {
 	assert.Equal(t, violations{"lost": 1}, broken(r))
 }
 
-func TestFileThatIsBroken(t *testing.T) {
+func TestDamagedFileIsRefused(t *testing.T) {
 	t.Parallel()
 	err := New(Options{}).read(strings.NewReader("E 1 0 0 0 a\nE 1 0\nC 0 0 0 0 a\n"), nil)
 	require.ErrorIs(t, err, ErrEvent)
@@ -107,7 +107,7 @@ func TestFileThatIsBroken(t *testing.T) {
 	require.Error(t, err)
 }
 
-// envRecord makes the test binary record events in the file that it names until it is killed.
+// envRecord names a file in which the test binary records events until it is killed.
 const envRecord = "TIMINGWHEEL_CHECKER_RECORD"
 
 func TestFileFromProcesses(t *testing.T) {

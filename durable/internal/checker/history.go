@@ -6,26 +6,28 @@ import (
 	"sync/atomic"
 )
 
-// Options say what may have happened in a history. The zero value is the strictest.
+// Options describe the faults of a history. The zero value is the strictest.
 type Options struct {
-	// Crashes says that consumers may have been killed, or have lost leases. Without it a message that was started and, with no failure recorded, is
-	// cancelled later is a violation; with it only one that was started after the cancel was recorded, or finished.
+	// Crashes allows consumers that were killed or have lost leases. By default a message that was
+	// started and then cancelled, without a recorded failure, is a violation. With Crashes it is a
+	// violation only if it was finished, or started after the cancel was recorded.
 	Crashes bool
 
-	// ClockSteps says that the store's clock may have been set back. Tokens are then compared in the order in which starts were recorded,
-	// instead of the order of the clock, and redeliveries are not timed.
+	// ClockSteps allows a store's clock that was set back. Tokens are then compared in the order in
+	// which starts were recorded, and redeliveries are not measured.
 	ClockSteps bool
 
-	// Pauses says that consumers may have been paused, be it between the claim of a message and the call of its handler: that call comes with
-	// a token that is out of date, which is what tokens are for. Then only a token that comes twice is a violation.
+	// Pauses allows consumers that were paused between the claim of a message and the call of its
+	// handler. The call then has an outdated token, so only a token that comes twice is a
+	// violation.
 	Pauses bool
 }
 
-// History is what was seen of the messages of a queue. Its methods may be called from many goroutines. It takes about 250
-// bytes for each message, and constant time for each event.
+// History holds the events of the messages of a queue. Its methods may be called from many
+// goroutines. It takes about 250 bytes for each message, and constant time for each event.
 //
-// A start after a cancel is a violation. "After" means recorded later or, if the cancel has a Clock, a later Clock. The
-// latter holds for a start that stands in the file of another process.
+// A start after a cancel is a violation. "After" means recorded later or, if the cancel has a
+// Clock, a later Clock. The Clock is needed if the start is in the file of another process.
 type History struct {
 	options Options
 	seed    maphash.Seed
@@ -33,19 +35,19 @@ type History struct {
 	shards  [64]shard
 }
 
-// shard is some of the messages, so that recorders seldom wait for each other.
+// shard holds some of the messages, so that recorders seldom wait for each other.
 type shard struct {
 	mu       sync.Mutex
 	messages map[string]*message
 }
 
-// message is what was seen of one.
+// message holds the events of a message.
 type message struct {
 	enqueued, maybe int32 // enqueues
 	failed, acked   int32
 	ends            uint8 // bits of kinds: handled, acked, dead, cancelled, maybe cancelled
-	cancelled       int64 // when that was recorded first; 0: never
-	cancelClock     int64 // its Clock; 0: it has none
+	cancelled       int64 // when the first cancel was recorded; 0: never
+	cancelClock     int64 // the Clock of that cancel; 0: none
 	starts          []start
 	dues            []due
 	failures        []uint64 // tokens
@@ -63,7 +65,7 @@ type start struct {
 // due is a time from which a message may be delivered.
 type due struct {
 	clock int64
-	at    int64 // of records; 0: that of the enqueue, which goes for starts recorded before it too
+	at    int64 // of records; 0: of the enqueue, valid for starts recorded before it as well
 	maybe bool
 }
 
@@ -76,7 +78,7 @@ func New(o Options) *History {
 	return h
 }
 
-// Record records events. The order of calls is that of the events for the rules that look at it.
+// Record records events. Rules about the order of events use the order of the calls.
 func (h *History) Record(events ...Event) error {
 	for _, e := range events {
 		if err := e.check(); err != nil {

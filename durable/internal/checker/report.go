@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Report is what [History.Check] has found.
+// Report is the result of [History.Check].
 type Report struct {
 	// Numbers of messages.
 	Enqueued      int // acknowledged
-	MaybeEnqueued int // not acknowledged, and perhaps there
+	MaybeEnqueued int // not acknowledged; may have been enqueued
 	Delivered     int // started at least once
 	Handled       int
 	Acked         int
@@ -20,26 +20,30 @@ type Report struct {
 	// Numbers of deliveries.
 	Starts     int
 	Failed     int
-	Duplicates int // starts beyond the first of a message that do not follow a failure; no violation
+	Duplicates int // starts after the first of a message that do not follow a failure; no violation
 
-	MaxAttempt        int
-	SlowestRedelivery int64 // the longest time between two starts of a message of which the first did not fail, in milliseconds of the store's clock
-	Earliest          int64 // how early the worst of Early was, in milliseconds
+	MaxAttempt int
+
+	// SlowestRedelivery is the longest time from a start that did not fail to the next start of the
+	// message, in milliseconds of the store's clock.
+	SlowestRedelivery int64
+
+	Earliest int64 // the longest time before a due time in Early, in milliseconds
 
 	// Violations.
 	Lost          Finding // enqueue acknowledged, and never handled, acked, dead or cancelled
-	Unknown       Finding // an event of a message that nobody has enqueued, or the end of a delivery that nobody has started
+	Unknown       Finding // an event of a message without an enqueue, or an end without a start
 	Early         Finding // started before the due time, by the store's clock
-	CancelledRun  Finding // cancelled, and run all the same
+	CancelledRun  Finding // run although it was cancelled
 	TokenOrder    Finding // the token of a later start is not higher
 	EnqueuedTwice Finding // two enqueues of one id were acknowledged
 	AckedTwice    Finding // two acknowledgements of one message have succeeded
 }
 
-// ErrViolated is that a guarantee was broken.
-var ErrViolated = errors.New("checker: the queue has broken its word")
+// ErrViolated is the error for a broken guarantee.
+var ErrViolated = errors.New("checker: the queue has broken a guarantee")
 
-// findings are the violations by name.
+// findings returns the violations with their names.
 func (r *Report) findings() []namedFinding {
 	return []namedFinding{
 		{"lost", &r.Lost},
@@ -57,7 +61,7 @@ type namedFinding struct {
 	*Finding
 }
 
-// Err is nil if no guarantee was broken, or [ErrViolated] with the numbers and some examples.
+// Err returns nil if no guarantee was broken, else [ErrViolated] with numbers and examples.
 func (r *Report) Err() error {
 	var text strings.Builder
 	for _, f := range r.findings() {
@@ -71,7 +75,7 @@ func (r *Report) Err() error {
 	return fmt.Errorf("%w:%s", ErrViolated, text.String())
 }
 
-// String is the report in one line.
+// String returns the report in one line.
 func (r *Report) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%d enqueued (and %d perhaps), %d delivered in %d starts, %d handled, %d acked, %d dead, %d cancelled",

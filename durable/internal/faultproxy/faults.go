@@ -6,52 +6,55 @@ import (
 	"time"
 )
 
-// DropNext makes the proxy lose the next n replies: it receives each and cuts its connection instead of forwarding it, so that
-// the server has done what the client does not learn. 0 or less ends that.
+// DropNext makes the proxy lose the next n replies: it receives each reply and cuts the connection
+// instead of forwarding the reply. The server has then executed a request whose answer the client
+// does not get. With 0 or less no reply is lost.
 func (p *Proxy) DropNext(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dropNext = max(0, n)
 }
 
-// DropRate makes the proxy lose replies at random, each with a probability from 0, none, to 1, all. It comes in addition to [Proxy.DropNext].
+// DropRate makes the proxy lose replies at random, each with a probability from 0 to 1, in addition
+// to those of [Proxy.DropNext].
 func (p *Proxy) DropRate(probability float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dropRate = probability
 }
 
-// Match restricts lost replies to requests that have pattern in them, so that the handshake of a client passes, say. It goes for requests from now
-// on; what precedes and follows the request in a pipeline is lost with it. Empty: all requests.
+// Match restricts lost replies to later requests that contain pattern, so that the handshake of a
+// client passes, for example. The other replies of a pipeline are lost with a reply. An empty
+// pattern matches all requests.
 func (p *Proxy) Match(pattern string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.match = []byte(pattern)
 }
 
-// Dropped is the number of replies that were lost so far.
+// Dropped returns the number of lost replies.
 func (p *Proxy) Dropped() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.dropped
 }
 
-// Accepted is the number of connections so far that clients have made.
+// Accepted returns the number of connections that clients have made.
 func (p *Proxy) Accepted() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.accepted
 }
 
-// Open is the number of connections that are open.
+// Open returns the number of open connections.
 func (p *Proxy) Open() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.links)
 }
 
-// Stall stops forwarding in both directions: connections stay open, new ones are accepted, and nothing comes through until
-// [Proxy.Resume]. A stalled proxy stays so.
+// Stall stops forwarding in both directions until [Proxy.Resume]. Connections stay open, and new
+// ones are accepted. Stalling a stalled proxy has no effect.
 func (p *Proxy) Stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,7 +67,8 @@ func (p *Proxy) Stall() {
 	}
 }
 
-// Resume forwards what has come in during a [Proxy.Stall], and what comes from then on.
+// Resume ends a [Proxy.Stall]: the proxy forwards the data that has arrived meanwhile, and later
+// data.
 func (p *Proxy) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,38 +95,41 @@ func (p *Proxy) CutAll() {
 	}
 }
 
-// Refuse says whether new connections are closed at once. Open ones stay.
+// Refuse sets whether new connections are closed at once. Open connections stay.
 func (p *Proxy) Refuse(refuse bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refusing = refuse
 }
 
-// Redirect makes the proxy connect to another server. Open connections stay with the old one until they are cut: see [Proxy.CutAll].
+// Redirect makes the proxy connect to another server. Open connections stay with the previous
+// server until they are cut: see [Proxy.CutAll].
 func (p *Proxy) Redirect(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.target = target
 }
 
-// Hold keeps back the next request that has pattern in it, as a network does whose packets come late. The proxy closes the client's
-// connection at once and keeps the server's connection open, until [Proxy.Release] sends the request on. Later requests pass, on other
-// connections. The pattern must lie within one write of the client.
+// Hold keeps back the next request that contains pattern, as a network with late packets does. The
+// proxy closes the client's connection at once, and keeps the server's connection open until
+// [Proxy.Release] sends the request. Later requests on other connections pass. The pattern must lie
+// within one write of the client.
 func (p *Proxy) Hold(pattern string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.holding = []byte(pattern)
 }
 
-// Held is the number of requests that are held back.
+// Held returns the number of requests that are held back.
 func (p *Proxy) Held() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.held)
 }
 
-// Release sends the requests that are held back to the server, in their order, and waits for the beginning of each reply, which has no
-// client any more and is returned. A server that closes the connection or does not answer within ten seconds is an error.
+// Release sends the held requests to the server in their order, and returns the beginning of each
+// reply. It returns an error if the server closes the connection or does not answer within ten
+// seconds.
 func (p *Proxy) Release() (replies []string, err error) {
 	p.mu.Lock()
 	held := p.held
@@ -138,7 +145,7 @@ func (p *Proxy) Release() (replies []string, err error) {
 	return replies, nil
 }
 
-// holds decides whether a part of a request is held back, and with it its link.
+// holds reports whether a part of a request will be held back, and with it its link.
 func (p *Proxy) holds(l *link, part []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,7 +161,7 @@ func (p *Proxy) holds(l *link, part []byte) bool {
 	return true
 }
 
-// cutUnlessHeld cuts a link. If its request is held back, only the client's connection is closed.
+// cutUnlessHeld cuts a link, or only the client's connection if the request is held back.
 func (l *link) cutUnlessHeld() {
 	l.mu.Lock()
 	held := l.held != nil
@@ -166,7 +173,7 @@ func (l *link) cutUnlessHeld() {
 	l.cut()
 }
 
-// release sends the request that is held back.
+// release sends the held request.
 func (l *link) release() (reply string, err error) {
 	defer l.cut()
 	if err := l.server.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {

@@ -1,5 +1,5 @@
-// Package faultproxy is a TCP proxy for tests that loses replies, stalls and cuts connections. It knows nothing of the
-// protocol but that a client sends requests and a server replies.
+// Package faultproxy is a TCP proxy for tests that loses replies, stalls and cuts connections. It
+// works with any protocol in which a client sends requests and a server replies.
 package faultproxy
 
 import (
@@ -13,12 +13,14 @@ import (
 	"time"
 )
 
-// Proxy forwards connections to a server until it is told to do otherwise. Its methods may be called from any goroutine, and take
-// effect on open connections and new ones.
+// Proxy forwards connections to a server. Its methods change that for open connections and new
+// ones. They may be called from any goroutine.
 //
-// A reply is what the proxy receives first from the server after a request: mostly the answer to one request or one pipeline; of a
-// long one it may be the beginning, and what follows comes through where that does. Where a client sends its next request before the last was
-// answered, replies cannot be told apart. What a server sends unasked, such as messages of a subscription, is no reply.
+// A reply is the first data from the server after a request: mostly the answer to a request or a
+// pipeline. If the proxy receives only the beginning of a long answer, the rest shares its fate.
+// The proxy cannot tell replies apart if the client sends the next request before the last was
+// answered. Data that a server sends without a request, such as messages of a subscription, is no
+// reply.
 type Proxy struct {
 	listener net.Listener
 	wg       sync.WaitGroup
@@ -35,20 +37,20 @@ type Proxy struct {
 	accepted int
 	resumed  chan struct{} // closed unless stalled
 	holding  []byte        // the pattern of Hold; nil: none
-	held     []*link       // whose requests are held back
+	held     []*link       // links whose requests are held back
 }
 
-// link is a connection of a client and that to the server.
+// link is a connection of a client and its connection to the server.
 type link struct {
 	client, server net.Conn
 
 	mu      sync.Mutex
-	recent  []byte // the end of the request, as long as the pattern may begin in it
-	matches bool   // the request since the last reply has the pattern in it
-	held    []byte // what Release is to send; nil: nothing is held back
+	recent  []byte // the end of the request, in which the pattern may begin
+	matches bool   // the request since the last reply contains the pattern
+	held    []byte // the request that Release will send; nil: none
 }
 
-// Start starts a proxy to target, an address, which ends with the test. The target need not be there yet.
+// Start starts a proxy to the address target until the test ends. The server may start later.
 func Start(t testing.TB, target string) *Proxy {
 	t.Helper()
 	p, err := New(target)
@@ -71,7 +73,7 @@ func New(target string) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr is the address for clients.
+// Addr returns the address for clients.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Close ends the proxy and its connections, and waits for them. It may be called more than once.
@@ -97,7 +99,7 @@ func (p *Proxy) accept() {
 			return
 		case err == nil:
 			p.wg.Go(func() { p.connect(client) })
-		default: // such as for want of file descriptors
+		default: // such as too many open files
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
@@ -145,7 +147,7 @@ func (p *Proxy) remove(l *link) {
 	delete(p.links, l)
 }
 
-// cut closes both connections at once, without what was not sent yet.
+// cut closes both connections at once and discards unsent data.
 func (l *link) cut() {
 	for _, c := range []net.Conn{l.client, l.server} {
 		if tcp, ok := c.(*net.TCPConn); ok {
@@ -155,8 +157,8 @@ func (l *link) cut() {
 	}
 }
 
-// forward copies from one side to the other what pass lets through. When one side ends, or pass refuses, the link is cut, but
-// for one whose request is held back.
+// forward copies data from one side to the other as long as pass accepts it. When one side ends or
+// pass refuses, it cuts the link, unless the request of the link is held back.
 func (p *Proxy) forward(l *link, from io.Reader, to io.Writer, pass func([]byte) bool) {
 	defer l.cutUnlessHeld()
 	buffer := make([]byte, 64<<10)
@@ -192,7 +194,7 @@ func (p *Proxy) note(l *link, part []byte) {
 	l.recent = append(l.recent[:0], seen[len(seen)-keep:]...)
 }
 
-// drops decides whether a reply is lost.
+// drops reports whether a reply will be lost.
 func (p *Proxy) drops(l *link) bool {
 	l.mu.Lock()
 	matches := l.matches

@@ -127,7 +127,7 @@ func TestDropNext(t *testing.T) {
 		_, err := dial(t, p).ask("lost")
 		require.Error(t, err)
 	}
-	assert.EqualValues(t, 3, s.applied.Load(), "the server has done it")
+	assert.EqualValues(t, 3, s.applied.Load(), "the server has executed the requests")
 	assert.Equal(t, 2, p.Dropped())
 	for _, c := range []*client{bystander, dial(t, p)} {
 		got, err := c.ask("again")
@@ -247,7 +247,7 @@ func TestRedirect(t *testing.T) {
 	assert.Equal(t, "b x", got)
 }
 
-func TestTargetThatIsNotThere(t *testing.T) {
+func TestUnreachableTarget(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "a")
 	s.listener.Close()
@@ -276,7 +276,8 @@ func TestCloseWhileStalled(t *testing.T) {
 	assert.Zero(t, p.Open())
 }
 
-// A request that is held back comes when it is released, though its client has gone and others have come since.
+// A held request arrives when it is released, although its client is gone and other requests have
+// passed.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "s")
@@ -286,7 +287,7 @@ func TestHold(t *testing.T) {
 	_, err := fmt.Fprintln(early, "early")
 	require.NoError(t, err)
 	_, err = early.replies.ReadString('\n')
-	require.NoError(t, err, "it does not have the pattern in it")
+	require.NoError(t, err, "the request does not contain the pattern")
 	late := dial(t, p)
 	_, err = fmt.Fprintln(late, "too late")
 	require.NoError(t, err)
@@ -296,7 +297,7 @@ func TestHold(t *testing.T) {
 	_, err = fmt.Fprintln(early, "late as well")
 	require.NoError(t, err)
 	_, err = early.replies.ReadString('\n')
-	require.NoError(t, err, "only one is held back")
+	require.NoError(t, err, "only one request is held")
 	require.EqualValues(t, 2, s.applied.Load())
 	replies, err := p.Release()
 	require.NoError(t, err)
@@ -310,5 +311,5 @@ func TestHold(t *testing.T) {
 	_, err = early.replies.ReadString('\n')
 	require.Error(t, err)
 	p.Close()
-	require.EqualValues(t, 3, s.applied.Load(), "what is not released does not come")
+	require.EqualValues(t, 3, s.applied.Load(), "a request that is not released does not arrive")
 }

@@ -6,13 +6,14 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Floor is the instant that the clock shows: the last one that is not after t. It is at least 1, as 0 stands for none.
+// Floor is the instant that the clock shows: the last one that is not after t. It is at least 1, as
+// 0 stands for none.
 func Floor(t time.Time) driver.Instant {
 	return max(1, min(driver.Instant(t.UnixMilli()), driver.Never))
 }
 
-// After is the first instant that is not before now plus d; what the clock shows where d is 0 or less. The sum is rounded and not
-// its parts, as the clock has passed a part of its millisecond.
+// After is the first instant that is not before now plus d; what the clock shows where d is 0 or
+// less. The sum is rounded and not its parts, as the clock has passed a part of its millisecond.
 func After(now time.Time, d time.Duration) driver.Instant {
 	if d <= 0 {
 		return Floor(now)
@@ -33,7 +34,8 @@ func LeaseEnd(now time.Time, due driver.Instant, d time.Duration) driver.Instant
 	return max(After(now, d), due.Add(d))
 }
 
-// ClaimedUntil is the end of the lease that a claim gives to a message in a state, leased or firing.
+// ClaimedUntil is the end of the lease that a claim gives to a message in a state, leased or
+// firing.
 func ClaimedUntil(now time.Time, c *driver.Claim, state driver.State, due driver.Instant) driver.Instant {
 	if state == driver.StateLeased && c.Hold > 0 {
 		return LeaseEnd(now, due, c.Hold)

@@ -6,40 +6,76 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Grants remembers what the last claim of each consumer of a partition has given, so that a consumer whose answer was
-// lost gets it again. It keeps [driver.ClaimConsumers] consumers, those whose claims came last. The zero value is empty.
+// Grants remembers what the last claim of each consumer of a partition has given, so that a
+// consumer whose answer was lost gets it again, and the number of that claim, so that earlier
+// claims that arrive later are refused. It keeps [driver.ClaimConsumers] consumers, those whose
+// claims came last. The zero value is empty. Each method is O(1) but for the few consumers that are
+// kept.
 type Grants struct {
 	last []grant // the newest behind
 }
 
 type grant struct {
 	consumer string
+	seq      uint64 // of the claim
 	first    uint64 // the token of the first message; the others follow it
 	ids      []string
 }
 
-// Note remembers the messages that a claim has given, whose tokens are first, first+1 and so on. It is O(1) but for
-// the few consumers that are kept. A consumer without a name is not remembered.
-func (g *Grants) Note(consumer string, first uint64, ids []string) {
-	if consumer == "" || len(ids) == 0 {
-		return
-	}
-	g.last = slices.DeleteFunc(g.last, func(o grant) bool { return o.consumer == consumer })
-	if len(g.last) == driver.ClaimConsumers {
-		g.last = slices.Delete(g.last, 0, 1)
-	}
-	g.last = append(g.last, grant{consumer, first, ids})
-}
-
-// Unseen returns ids and tokens of the messages that a consumer was given after the token seen.
-func (g *Grants) Unseen(consumer string, seen uint64) []driver.Change {
+// find returns what is kept of a consumer, or nil.
+func (g *Grants) find(consumer string) *grant {
 	i := slices.IndexFunc(g.last, func(o grant) bool { return o.consumer == consumer })
 	if consumer == "" || i < 0 {
 		return nil
 	}
-	var changes []driver.Change
-	for n, id := range g.last[i].ids {
-		if token := g.last[i].first + uint64(n); token > seen { //nolint:gosec // not negative
+	return &g.last[i]
+}
+
+// Admit notes the number of a claim, and reports false if the claim must not take place, because
+// the consumer has received the answer to a later one: see driver.Claim.Seq. A claim may be
+// admitted more than once.
+func (g *Grants) Admit(c *driver.Claim) bool {
+	switch o := g.find(c.Consumer); {
+	case o == nil && c.Repeat:
+		g.add(grant{consumer: c.Consumer, seq: c.Seq})
+	case o == nil:
+	case c.Seq < o.seq:
+		return false
+	default:
+		o.seq = c.Seq
+	}
+	return true
+}
+
+// Note remembers the messages that a claim has given, whose tokens are first, first+1 and so on.
+func (g *Grants) Note(c *driver.Claim, first uint64, ids []string) {
+	if len(ids) > 0 {
+		g.add(grant{c.Consumer, c.Seq, first, ids})
+	}
+}
+
+// add keeps a grant in place of an earlier one of its consumer. A consumer without a name is not
+// remembered.
+func (g *Grants) add(n grant) {
+	if n.consumer == "" {
+		return
+	}
+	g.last = slices.DeleteFunc(g.last, func(o grant) bool { return o.consumer == n.consumer })
+	if len(g.last) == driver.ClaimConsumers {
+		g.last = slices.Delete(g.last, 0, 1)
+	}
+	g.last = append(g.last, n)
+}
+
+// Unseen returns ids and tokens of the messages that the consumer of a claim was given after the
+// token that it has seen last.
+func (g *Grants) Unseen(c *driver.Claim) (changes []driver.Change) {
+	o := g.find(c.Consumer)
+	if o == nil {
+		return nil
+	}
+	for n, id := range o.ids {
+		if token := o.first + uint64(n); token > c.Seen { //nolint:gosec // not negative
 			changes = append(changes, driver.Change{ID: id, Token: token})
 		}
 	}

@@ -1,10 +1,11 @@
 package local
 
-// Heap is a binary heap whose items know their positions, so that any of them can be moved or removed. It
-// keeps one invariant: for each i > 0, items[i] is not before items[(i-1)/2], and *items[i].Place() is i.
+// Heap is a binary heap whose items know their positions, so that any of them can be moved or
+// removed. It keeps one invariant: for each i > 0, items[i] is not before items[(i-1)/2], and
+// *items[i].Place() is i.
 //
-// First is O(1). Add, Remove and Fix are O(log n), and Add is O(1) for an item that is behind all others.
-// The zero value is empty.
+// First is O(1). Add, Remove and Fix are O(log n), and Add is O(1) for an item that is behind all
+// others. The zero value is empty.
 type Heap[T Item[T]] struct{ items []T }
 
 // Item is an item of a heap.
@@ -64,7 +65,8 @@ func (h *Heap[T]) InOrder(item T) bool {
 // All returns the items in no order that means anything. The slice is valid until the heap changes.
 func (h *Heap[T]) All() []T { return h.items }
 
-// Walk calls visit for the least item, and for the two items below each one for which visit returns true.
+// Walk calls visit for the least item, and for the two items below each one for which visit returns
+// true.
 func (h *Heap[T]) Walk(visit func(T) bool) {
 	if len(h.items) == 0 {
 		return
@@ -81,7 +83,8 @@ func (h *Heap[T]) Walk(visit func(T) bool) {
 	}
 }
 
-// shrink gives memory back after a peak: the items are moved when a quarter of their array is in use.
+// shrink gives memory back after a peak: the items are moved when a quarter of their array is in
+// use.
 func (h *Heap[T]) shrink() {
 	const least = 1024
 	if n := len(h.items); cap(h.items) > least && n < cap(h.items)/4 {

@@ -10,7 +10,8 @@ import (
 // HintBuffer is the number of hints that wait for a watcher.
 const HintBuffer = 256
 
-// Hints hands hints to all watchers of a queue. Its lock is taken under that of a partition. The zero value is ready.
+// Hints hands hints to all watchers of a queue. Its lock is taken under that of a partition. The
+// zero value is ready.
 type Hints struct {
 	mu       sync.Mutex
 	watchers map[chan driver.Hint]struct{}
@@ -29,7 +30,7 @@ func (h *Hints) Watch(ctx context.Context) <-chan driver.Hint {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		delete(h.watchers, c)
-		close(c) // under the lock, so nobody sends any more
+		close(c) // under the lock: Send does not see c any more
 	})
 	return c
 }
@@ -46,7 +47,8 @@ func (h *Hints) Send(hint driver.Hint) {
 	}
 }
 
-// Stop ends the hints of a store that is closed. The channels are closed when their contexts end, as for any watcher.
+// Stop ends the hints of a store that is closed. The channels are closed when their contexts end,
+// as for any watcher.
 func (h *Hints) Stop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

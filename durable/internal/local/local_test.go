@@ -39,7 +39,7 @@ func TestClock(t *testing.T) {
 			assert.False(t, got.Time().Before(now.Add(c.d)), name)
 		}
 	}
-	assert.Equal(t, floor, DueAt(now, 5, time.Hour), "what is past is due now")
+	assert.Equal(t, floor, DueAt(now, 5, time.Hour), "a past instant is due now")
 	assert.Equal(t, floor+5, DueAt(now, floor+5, time.Hour), "an instant and no delay")
 	assert.Equal(t, driver.Never, DueAt(now, math.MaxInt64, 0))
 	assert.Equal(t, floor+1001, LeaseEnd(now, floor-50, time.Second), "after now")
@@ -51,20 +51,20 @@ func TestMembers(t *testing.T) {
 	t.Parallel()
 	var m Members
 	now := time.Unix(1_700_000_000, 0)
-	assert.Empty(t, m.Beat(now, "gone", 0), "who leaves need not have been there")
-	assert.Equal(t, []string{"b"}, m.Beat(now, "b", time.Second))
-	assert.Equal(t, []string{"a", "b"}, m.Beat(now, "a", 3*time.Second))
+	assert.Empty(t, m.Beat(now, driver.Member{Name: "gone"}, 0), "a consumer that leaves need not be a member")
+	assert.Equal(t, []string{"b"}, m.Beat(now, driver.Member{Name: "b"}, time.Second))
+	assert.Equal(t, []string{"a", "b"}, m.Beat(now, driver.Member{Name: "a"}, 3*time.Second))
 	now = now.Add(time.Second)
-	assert.Equal(t, []string{"a", "c"}, m.Beat(now, "c", time.Second), "b has not been seen for a second")
-	assert.Equal(t, []string{"c"}, m.Beat(now, "a", -1))
-	assert.Equal(t, []string{"b", "c"}, m.Beat(now, "b", time.Second), "it may come back")
+	assert.Equal(t, []string{"a", "c"}, m.Beat(now, driver.Member{Name: "c"}, time.Second), "b has not been seen for a second")
+	assert.Equal(t, []string{"c"}, m.Beat(now, driver.Member{Name: "a"}, -1))
+	assert.Equal(t, []string{"b", "c"}, m.Beat(now, driver.Member{Name: "b"}, time.Second), "it may come back")
 }
 
 func TestHints(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var h Hints
-		h.Send(driver.Hint{Partition: 1}) // nobody is there
+		h.Send(driver.Hint{Partition: 1}) // without a watcher
 		first, leave := context.WithCancel(t.Context())
 		a, b := h.Watch(first), h.Watch(t.Context())
 		h.Send(driver.Hint{Partition: 2})
@@ -73,13 +73,13 @@ func TestHints(t *testing.T) {
 		leave()
 		_, open := <-a
 		assert.False(t, open)
-		for i := range HintBuffer + 10 { // more than wait for b, which is not reading
+		for i := range HintBuffer + 10 { // more than the buffer of b, which does not receive
 			h.Send(driver.Hint{Partition: i})
 		}
 		require.Len(t, b, HintBuffer)
 		h.Stop()
 		h.Send(driver.Hint{Partition: 3})
-		assert.Len(t, b, HintBuffer, "it was sent to nobody")
+		assert.Len(t, b, HintBuffer, "there are no watchers any more")
 		c := h.Watch(first)
 		_, open = <-c
 		assert.False(t, open, "its context has ended before")

@@ -1,8 +1,9 @@
-// Package local is what the stores share whose consumers are all in one process: members, hints, their
-// clock in instants, and a heap.
+// Package local is what the stores share whose consumers are all in one process: members, hints,
+// their clock in instants, and a heap.
 package local
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -10,40 +11,63 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Members are the consumers of a queue that have given a sign of life. The zero value is ready.
+// Members are the consumers of a queue, with their last heartbeats. The zero value is ready.
 type Members struct {
 	mu   sync.Mutex
-	ends map[string]driver.Instant // until when each one counts
-	last driver.Instant            // of the last call
+	all  map[string]driver.Member
+	last driver.Instant // of the last call
 }
 
-// Beat enters a member for another ttl, or removes it if ttl is 0 or less, and returns all that are
-// there, sorted. If the clock was set back since the last call, all members move with it: a member
-// whose process is gone would otherwise stay for as long as the step. Beat is O(m log m) for m members.
-func (m *Members) Beat(now time.Time, member string, ttl time.Duration) []string {
+// Beat enters a member for another ttl, or removes it if ttl is 0 or less, and returns the names of
+// all members, sorted. Beat is O(m log m) for m members.
+func (m *Members) Beat(now time.Time, member driver.Member, ttl time.Duration) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.ends == nil {
-		m.ends = make(map[string]driver.Instant)
-	}
-	if back := m.last - Floor(now); back > 0 {
-		for name := range m.ends {
-			m.ends[name] -= back
-		}
-	}
-	m.last = Floor(now)
-	delete(m.ends, member)
+	m.advance(Floor(now))
+	delete(m.all, member.Name)
 	if ttl > 0 {
-		m.ends[member] = After(now, ttl)
+		member.Seen, member.Until = Floor(now), After(now, ttl)
+		member.Partitions = slices.Clone(member.Partitions)
+		m.all[member.Name] = member
 	}
-	present := make([]string, 0, len(m.ends))
-	for name, end := range m.ends {
-		if end <= Floor(now) {
-			delete(m.ends, name)
-			continue
+	names := make([]string, 0, len(m.all))
+	for name := range m.all {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// List returns the members, sorted by name. It is O(m log m) for m members.
+func (m *Members) List(now time.Time) []driver.Member {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.advance(Floor(now))
+	all := make([]driver.Member, 0, len(m.all))
+	for _, member := range m.all {
+		member.Partitions = slices.Clone(member.Partitions)
+		all = append(all, member)
+	}
+	slices.SortFunc(all, func(a, b driver.Member) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// advance removes the members that are gone. If the clock was set back since the last call, all
+// members move with it: a member whose process is gone would otherwise stay for as long as the
+// step.
+func (m *Members) advance(now driver.Instant) {
+	if m.all == nil {
+		m.all = make(map[string]driver.Member)
+	}
+	back := max(0, m.last-now)
+	m.last = now
+	for name, member := range m.all {
+		member.Seen -= back
+		member.Until -= back
+		if member.Until <= now {
+			delete(m.all, name)
+		} else if back > 0 {
+			m.all[name] = member
 		}
-		present = append(present, name)
 	}
-	slices.Sort(present)
-	return present
 }

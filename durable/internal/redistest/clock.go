@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// Clock is the wall clock of servers, which can be set while they run. Their timers go by another clock and are not touched.
+// Clock is the wall clock of servers, which tests can set while the servers run. The timers of
+// servers use another clock, which is not changed.
 type Clock struct {
 	t       testing.TB
 	file    string
@@ -22,11 +23,12 @@ type Clock struct {
 //go:embed preload/clock.c
 var clockSource []byte
 
-// clockFile names the environment variable by which a server finds the file of its clock.
+// clockFile is the environment variable that names the file of the clock.
 const clockFile = "TIMINGWHEEL_TEST_CLOCK"
 
-// NewClock returns a clock that shows the time of the machine, for [Options.Clock]. It works by a library that is compiled here and
-// loaded into the server, so the test is skipped on systems other than Linux, and where there is no C compiler; see [EnvRequire].
+// NewClock returns a clock that shows the time of the machine, for [Options.Clock]. It compiles a
+// library that is loaded into the server. The test is skipped on systems other than Linux and
+// without a C compiler; see [EnvRequire].
 func NewClock(t testing.TB) *Clock {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -46,7 +48,7 @@ func NewClock(t testing.TB) *Clock {
 	return c
 }
 
-// Set makes the clock differ from that of the machine: it is ahead by a positive offset and behind by a negative one.
+// Set sets the clock ahead of the clock of the machine by offset, or behind if offset is negative.
 func (c *Clock) Set(offset time.Duration) {
 	c.t.Helper()
 	f, err := os.OpenFile(c.file, os.O_CREATE|os.O_WRONLY, 0o600)

@@ -26,5 +26,5 @@ func TestClockOfServer(t *testing.T) {
 	s.Restart()
 	got, err := c.Time(t.Context()).Result()
 	require.NoError(t, err)
-	assert.WithinDuration(t, time.Now().Add(time.Hour), got, time.Minute, "a restart keeps it")
+	assert.WithinDuration(t, time.Now().Add(time.Hour), got, time.Minute, "a restart keeps the clock")
 }

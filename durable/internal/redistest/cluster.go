@@ -13,19 +13,24 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ClusterOptions are those of [StartCluster]. The zero value of each field stands for its default.
+// ClusterOptions are the options of [StartCluster]. The zero value of each field stands for its
+// default.
 type ClusterOptions struct {
 	Options // of each node
 
-	// NodeTimeout is how long a node must not answer until the others hold it to be down, from [Cluster.KillMaster] to the end of
-	// [Cluster.WaitMaster]. Defaults to 1.5 s. At other times it is a minute, and no replica takes over for a master that was not killed.
+	// NodeTimeout is the time without an answer after which nodes take another node for down. It
+	// holds from [Cluster.KillMaster] to the end of [Cluster.WaitMaster], and defaults to 1.5 s. At
+	// other times the timeout is a minute, so that no replica takes over from a master that was not
+	// killed.
 	NodeTimeout time.Duration
 }
 
-// slotCount is the number of slots of a cluster, and masters the number of nodes that share them at first.
+// slotCount is the number of slots of a cluster. masters is the number of nodes that share them at
+// first.
 const slotCount, masters = 16_384, 3
 
-// Cluster is three masters that share the slots, and a replica for each. Its methods may be called from any goroutine.
+// Cluster is three masters that share the slots, and a replica for each. Its methods may be called
+// from any goroutine.
 type Cluster struct {
 	t     testing.TB
 	nodes []*Server
@@ -34,7 +39,8 @@ type Cluster struct {
 	nodeTimeout time.Duration
 }
 
-// StartCluster starts a cluster. When it returns, all nodes agree that it is complete and the replicas have caught up.
+// StartCluster starts a cluster. It returns when all nodes agree that the cluster is complete, and
+// the replicas have caught up.
 func StartCluster(t testing.TB, o ClusterOptions) *Cluster {
 	t.Helper()
 	if o.NodeTimeout == 0 {
@@ -42,7 +48,7 @@ func StartCluster(t testing.TB, o ClusterOptions) *Cluster {
 	}
 	settings := append(o.settings(), "cluster-enabled yes", "cluster-config-file nodes.conf", "cluster-announce-ip 127.0.0.1",
 		fmt.Sprintf("cluster-node-timeout %d", calm.Milliseconds()), "cluster-replica-no-failover yes",
-		"cluster-replica-validity-factor 0", // a replica takes over however long its master is gone
+		"cluster-replica-validity-factor 0", // a replica takes over however long its master is away
 		"cluster-allow-replica-migration no", "repl-ping-replica-period 1")
 	c := &Cluster{t: t, ids: map[*Server]string{}, nodeTimeout: o.NodeTimeout}
 	for range 2 * masters {
@@ -58,7 +64,7 @@ func StartCluster(t testing.TB, o ClusterOptions) *Cluster {
 func (c *Cluster) form() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*startTimeout)
 	defer cancel()
-	if err := c.downWithin(ctx, c.nodeTimeout); err != nil { // they tell each other what they know more often then
+	if err := c.downWithin(ctx, c.nodeTimeout); err != nil { // nodes gossip more often then
 		return err
 	}
 	for i, node := range c.nodes {
@@ -71,7 +77,7 @@ func (c *Cluster) form() error {
 			return err
 		}
 		_, port, _ := strings.Cut(node.Addr(), ":")
-		for _, other := range c.nodes[:i] { // each, as gossip takes a second
+		for _, other := range c.nodes[:i] { // all pairs, because gossip takes a second
 			if err := other.control.ClusterMeet(ctx, "127.0.0.1", port).Err(); err != nil {
 				return err
 			}
@@ -93,7 +99,7 @@ func (c *Cluster) form() error {
 	return c.settle()
 }
 
-// downWithin sets how long a node must not answer until the others hold it to be down.
+// downWithin sets the time without an answer after which nodes take another node for down.
 func (c *Cluster) downWithin(ctx context.Context, timeout time.Duration) error {
 	for _, node := range c.nodes {
 		if !node.Running() {
@@ -106,7 +112,7 @@ func (c *Cluster) downWithin(ctx context.Context, timeout time.Duration) error {
 	return nil
 }
 
-// settle waits until the cluster is complete and nothing but [Cluster.KillMaster] changes that.
+// settle waits until the cluster is complete and only [Cluster.KillMaster] changes that.
 func (c *Cluster) settle() error {
 	return awaitIn(func(ctx context.Context) error {
 		err := c.complete(ctx)
@@ -116,8 +122,8 @@ func (c *Cluster) settle() error {
 		if err == nil {
 			err = c.complete(ctx)
 		}
-		if err != nil { // a node that is held to be down when the others are calm would be for two minutes
-			again, cancel := context.WithTimeout(context.Background(), startTimeout) // ctx may be over
+		if err != nil { // with the long timeout a node would be taken for down for two minutes
+			again, cancel := context.WithTimeout(context.Background(), startTimeout)
 			defer cancel()
 			err = errors.Join(err, c.downWithin(again, c.nodeTimeout))
 		}
@@ -125,7 +131,7 @@ func (c *Cluster) settle() error {
 	})
 }
 
-// acquainted is nil if every node knows every other.
+// acquainted returns nil if every node knows every other node.
 func (c *Cluster) acquainted(ctx context.Context) error {
 	for _, node := range c.nodes {
 		for _, other := range c.nodes {
@@ -134,15 +140,15 @@ func (c *Cluster) acquainted(ctx context.Context) error {
 				return err
 			}
 			if seen.has("handshake") || seen.link == "disconnected" {
-				return fmt.Errorf("the node on %s has not met that on %s", node.Addr(), other.Addr())
+				return fmt.Errorf("the node on %s has not met the node on %s", node.Addr(), other.Addr())
 			}
 		}
 	}
 	return nil
 }
 
-// complete is nil if every node that runs holds the cluster to be complete, and each that follows another is up to date and is
-// known to do so by all.
+// complete returns nil if every running node takes the cluster for complete, and every replica is
+// up to date and known to all nodes as a replica.
 func (c *Cluster) complete(ctx context.Context) error {
 	for _, node := range c.nodes {
 		if !node.Running() {
@@ -162,7 +168,8 @@ func (c *Cluster) complete(ctx context.Context) error {
 	return nil
 }
 
-// followed is nil if a node is a master, or a replica that is up to date and that all others hold to be one.
+// followed returns nil if a node is a master, or a replica that is up to date and that all other
+// nodes know as a replica.
 func (c *Cluster) followed(ctx context.Context, node *Server) error {
 	if takesWrites(ctx, node) == nil {
 		return c.agreed(ctx, node, "master")
@@ -183,23 +190,23 @@ func (c *Cluster) agreed(ctx context.Context, node *Server, role string) error {
 			return err
 		}
 		if !seen.has(role) || seen.has("fail") || seen.has("fail?") {
-			return fmt.Errorf("the node on %s sees that on %s as %q, it is a %s", other.Addr(), node.Addr(), seen.flags, role)
+			return fmt.Errorf("the node on %s sees the node on %s as %q; it is a %s", other.Addr(), node.Addr(), seen.flags, role)
 		}
 	}
 	return nil
 }
 
-// sight is what a node knows of a node.
+// sight is the view that a node has of another node.
 type sight struct {
 	flags  []string
-	master string // the id of the one that it follows
+	master string // the id of its master
 	link   string
 	slots  []string
 }
 
 func (s sight) has(flag string) bool { return slices.Contains(s.flags, flag) }
 
-// seenBy is what one node knows of another.
+// seenBy returns the view that node has of other.
 func (c *Cluster) seenBy(ctx context.Context, node, other *Server) (sight, error) {
 	text, err := node.control.ClusterNodes(ctx).Result()
 	if err != nil {
@@ -211,13 +218,13 @@ func (c *Cluster) seenBy(ctx context.Context, node, other *Server) (sight, error
 			return sight{flags: strings.Split(f[2], ","), master: f[3], link: f[7], slots: f[8:]}, nil
 		}
 	}
-	return sight{}, fmt.Errorf("the node on %s does not know that on %s", node.Addr(), other.Addr())
+	return sight{}, fmt.Errorf("the node on %s does not know the node on %s", node.Addr(), other.Addr())
 }
 
-// ClusterOptions are those of a client of the cluster, for redis.NewClusterClient. They are new at each call and may be changed.
+// ClusterOptions returns new options of a client of the cluster, for redis.NewClusterClient.
 //
-// They leave ClusterStateReloadInterval alone, as users do. A client that finds nobody at the address of a master which has died does not ask
-// who has its slots now, until that interval of one minute is over, or ReloadState is called.
+// ClusterStateReloadInterval has the client's default of one minute. If a master has died, a client
+// does not ask for the new owner of its slots until that interval is over or ReloadState is called.
 func (c *Cluster) ClusterOptions() *redis.ClusterOptions {
 	o := &redis.ClusterOptions{DialTimeout: ClientTimeout, ReadTimeout: ClientTimeout, WriteTimeout: ClientTimeout}
 	for _, node := range c.nodes {
@@ -226,7 +233,7 @@ func (c *Cluster) ClusterOptions() *redis.ClusterOptions {
 	return o
 }
 
-// Client returns a new client of the cluster, which is closed with the test.
+// Client returns a new client of the cluster. It is closed when the test ends.
 func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
 	t.Helper()
 	client := redis.NewClusterClient(c.ClusterOptions())
@@ -234,10 +241,11 @@ func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
 	return client
 }
 
-// Nodes are the three first masters, then their replicas.
+// Nodes returns the three first masters, then their replicas.
 func (c *Cluster) Nodes() []*Server { return slices.Clone(c.nodes) }
 
-// Master is the running master that holds a slot, 0 to 16,383, by its own account; nil if there is none.
+// Master returns the running master that claims to hold a slot, 0 to 16,383, or nil if there is
+// none.
 func (c *Cluster) Master(slot int) *Server {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -252,7 +260,8 @@ func (c *Cluster) Master(slot int) *Server {
 	return nil
 }
 
-// holds makes a function that tells whether a range of slots, such as "7" or "0-5460", has slot in it.
+// holds returns a function that reports whether a range of slots, such as "7" or "0-5460", contains
+// slot.
 func holds(slot int) func(span string) bool {
 	return func(span string) bool {
 		first, last, many := strings.Cut(span, "-")
@@ -261,11 +270,12 @@ func holds(slot int) func(span string) bool {
 		}
 		from, err := strconv.Atoi(first)
 		to, err2 := strconv.Atoi(last)
-		return errors.Join(err, err2) == nil && from <= slot && slot <= to // a slot on the move is in brackets
+		return errors.Join(err, err2) == nil && from <= slot && slot <= to // no moving slot
 	}
 }
 
-// KillMaster kills the master of a slot and returns it. [Server.Restart] brings it back, as a replica of its successor.
+// KillMaster kills the master of a slot and returns it. [Server.Restart] starts it again, as a
+// replica of its successor.
 func (c *Cluster) KillMaster(slot int) *Server {
 	c.t.Helper()
 	master := c.Master(slot)
@@ -278,7 +288,8 @@ func (c *Cluster) KillMaster(slot int) *Server {
 	return master
 }
 
-// giveUp lets the replicas of a node that was killed take over, and has the others notice soon that it is down.
+// giveUp lets a replica of a killed node take over, and makes the other nodes notice soon that the
+// node is down.
 func (c *Cluster) giveUp(killed *Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -297,8 +308,8 @@ func (c *Cluster) giveUp(killed *Server) error {
 	return c.downWithin(ctx, c.nodeTimeout)
 }
 
-// WaitMaster waits until another node than old is the master of a slot, and all that run hold the cluster to be complete. It
-// returns the new master.
+// WaitMaster waits until another node than old is the master of a slot, and all running nodes take
+// the cluster for complete. It returns the new master.
 func (c *Cluster) WaitMaster(slot int, old *Server) *Server {
 	c.t.Helper()
 	var master *Server
@@ -312,7 +323,8 @@ func (c *Cluster) WaitMaster(slot int, old *Server) *Server {
 	return master
 }
 
-// WaitComplete waits until all nodes that run hold the cluster to be complete, with replicas that are up to date.
+// WaitComplete waits until all running nodes take the cluster for complete and all replicas are up
+// to date.
 func (c *Cluster) WaitComplete() {
 	c.t.Helper()
 	c.check("wait until it is complete", awaitIn(c.complete))

@@ -34,7 +34,7 @@ func TestClusterFailover(t *testing.T) {
 	assert.Same(t, c.Nodes()[5], c.Master(slot), "the old master is a replica now")
 }
 
-func TestClusterWaitsForANodeThatStandsStill(t *testing.T) {
+func TestClusterWaitsForAPausedNode(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, ClusterOptions{NodeTimeout: time.Second})
 	client := c.Client(t)
@@ -42,7 +42,7 @@ func TestClusterWaitsForANodeThatStandsStill(t *testing.T) {
 	time.Sleep(3 * time.Second)
 	c.Nodes()[2].Continue()
 	for i := range 30 {
-		require.NoError(t, client.Set(t.Context(), "k"+strconv.Itoa(i), i, 0).Err(), "no node refuses it")
+		require.NoError(t, client.Set(t.Context(), "k"+strconv.Itoa(i), i, 0).Err(), "no node refuses the slot")
 	}
 	assert.Same(t, c.Nodes()[2], c.Master(12_182))
 }

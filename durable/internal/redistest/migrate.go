@@ -7,18 +7,20 @@ import (
 	"net"
 )
 
-// MigrateOptions are those of [Cluster.MigrateSlot]. The zero value of each field stands for its default.
+// MigrateOptions are the options of [Cluster.MigrateSlot]. The zero value of each field stands for
+// its default.
 type MigrateOptions struct {
-	// Batch is how many keys move at once. Defaults to 16.
+	// Batch is the number of keys that move at once. Defaults to 16.
 	Batch int
 
-	// Halfway is called when the slot is on the move and none of its keys have moved, and after each batch: what a client
-	// does there meets a slot that two nodes share. Nil: nothing is done.
+	// Halfway is called before the first key moves, and after each batch. During the call two nodes
+	// share the slot. It may be nil.
 	Halfway func()
 }
 
-// MigrateSlot moves a slot, 0 to 16,383, with its keys to another master while clients use it, as the resharding of an operator does.
-// If the slot is there already, nothing is done. Two migrations of one slot must not overlap.
+// MigrateSlot moves a slot, 0 to 16,383, with its keys to another master, as the resharding of an
+// operator does. Clients may use the slot meanwhile. MigrateSlot does nothing if the master has the
+// slot. Two migrations of one slot must not overlap.
 func (c *Cluster) MigrateSlot(slot int, to *Server, o MigrateOptions) {
 	c.t.Helper()
 	if o.Batch == 0 {
@@ -41,7 +43,7 @@ func (c *Cluster) MigrateSlot(slot int, to *Server, o MigrateOptions) {
 func (c *Cluster) migrate(slot int, from, to *Server, o MigrateOptions) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*startTimeout)
 	defer cancel()
-	err := errors.Join( // the importing node first, or it would send clients back
+	err := errors.Join( // the importing node first; otherwise it would redirect clients back
 		to.control.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", c.ids[from]).Err(),
 		from.control.Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", c.ids[to]).Err())
 	if err != nil {
@@ -72,10 +74,11 @@ func moveKeys(ctx context.Context, from, to *Server, keys []string) error {
 	for _, key := range keys {
 		command = append(command, key)
 	}
-	return from.control.Do(ctx, command...).Err() // "NOKEY" is none: the keys have gone
+	return from.control.Do(ctx, command...).Err() // "NOKEY" is no error: the keys are gone
 }
 
-// assign gives a slot to its new master: on that one first, so that the slot is never without a master.
+// assign gives a slot to its new master. It tells the new master first, so the slot always has a
+// master.
 func (c *Cluster) assign(ctx context.Context, slot int, from, to *Server) error {
 	order := []*Server{to, from}
 	for _, node := range c.nodes {

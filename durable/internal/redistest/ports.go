@@ -8,9 +8,10 @@ import (
 	"strconv"
 )
 
-// Servers listen on 10,000 to 14,999. Port+5,000 is held by the test process for as long as a server has its port, so
-// that no other test takes the port while the server is down; port+10,000 is the bus of a cluster. All of them
-// lie below the ports that systems give to outgoing connections, which could be in the way of a restart.
+// Servers listen on ports 10,000 to 14,999. The test process listens on port+5,000 while a server
+// owns its port, so that no other test takes the port while the server is down. Port+10,000 is the
+// bus of a cluster. All these ports are below those of outgoing connections, which could prevent a
+// restart.
 const (
 	firstPort  = 10_000
 	portCount  = 5_000
@@ -18,17 +19,17 @@ const (
 	busAhead   = 10_000
 )
 
-// port is a port that belongs to a server of this process until it is released.
+// port is a port that a server of this process owns until release.
 type port struct {
 	number int
 	guard  net.Listener
 }
 
-// errNoPort says that no free port was found.
+// errNoPort is the error if no free port was found.
 var errNoPort = errors.New("redistest: no free port")
 
-// reservePort finds a port that is free, whose bus port is free, and that nobody else has reserved. It starts at a random
-// one, so that test binaries that run at the same time seldom meet.
+// reservePort reserves a port that is free, that no other test has reserved, and whose bus port is
+// free. It starts at a random port, so that concurrent test binaries seldom collide.
 func reservePort() (*port, error) {
 	start := rand.IntN(portCount)
 	for i := range portCount {

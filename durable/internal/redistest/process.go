@@ -15,7 +15,7 @@ type process struct {
 	done chan struct{} // closed when it has ended
 }
 
-// startProcess starts a program whose output is appended to a file; env is added to the environment.
+// startProcess starts a program. It appends the output to a file and adds env to the environment.
 func startProcess(path, logFile, dir string, env []string, args ...string) (*process, error) {
 	out, err := os.OpenFile(logFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -32,7 +32,7 @@ func startProcess(path, logFile, dir string, env []string, args ...string) (*pro
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
-		_ = cmd.Wait() // how it ends is of no interest: most are killed
+		_ = cmd.Wait() // most processes are killed, so the error has no meaning
 	}()
 	return p, nil
 }
@@ -58,7 +58,7 @@ func (p *process) wait(timeout time.Duration) error {
 	}
 }
 
-// kill ends the process, and those that it has forked to write files, without a chance to do anything.
+// kill ends the process, and the processes that it has forked to write files, with SIGKILL.
 func (p *process) kill() error {
 	if p.ended() {
 		return nil
@@ -69,7 +69,7 @@ func (p *process) kill() error {
 	return p.wait(startTimeout)
 }
 
-// starts has the functions that are to be called on a thread that lasts.
+// starts has the functions for onLastingThread.
 var starts = sync.OnceValue(func() chan func() {
 	c := make(chan func())
 	go func() {
@@ -81,8 +81,8 @@ var starts = sync.OnceValue(func() chan func() {
 	return c
 })
 
-// onLastingThread calls start on a thread that ends with the process. Linux kills a child that has asked for it when the thread
-// that started it ends, and Go ends threads at times.
+// onLastingThread calls start on a thread that ends with the process. Linux kills a child with
+// Pdeathsig when the thread that started it ends, and Go ends threads at times.
 func onLastingThread(start func() error) error {
 	result := make(chan error, 1)
 	starts() <- func() { result <- start() }

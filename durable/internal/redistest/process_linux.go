@@ -5,10 +5,10 @@ import (
 	"syscall"
 )
 
-// diesWithParent says that a server ends with the test binary however that ends.
+// diesWithParent reports whether a server ends with the test binary, however that ends.
 const diesWithParent = true
 
-// processAttributes let a server end with the test binary, and give it a process group.
+// processAttributes make a server end with the test binary, and give it a process group.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -7,10 +7,11 @@ import (
 	"syscall"
 )
 
-// diesWithParent says that a server ends with the test binary however that ends.
+// diesWithParent reports whether a server ends with the test binary, however that ends.
 const diesWithParent = false
 
-// processAttributes are none: an interrupt from the terminal reaches the servers as it reaches the test binary.
+// processAttributes returns nil. An interrupt from the terminal reaches the servers and the test
+// binary.
 func processAttributes() *syscall.SysProcAttr { return nil }
 
 func killGroup(p *os.Process) error { return p.Kill() }

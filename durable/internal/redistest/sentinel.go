@@ -13,22 +13,26 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// SentinelOptions are those of [StartSentinel]. The zero value of each field stands for its default.
+// SentinelOptions are the options of [StartSentinel]. The zero value of each field stands for its
+// default.
 type SentinelOptions struct {
 	Options // of the master and the replica
 
-	// DownAfter is how long a server must not answer until a sentinel holds it to be down, from [Sentinel.KillMaster] to the end of
-	// [Sentinel.WaitFailover]. Defaults to 700 ms. At other times it is a minute: there is no failover that was not asked for.
+	// DownAfter is the time without an answer after which a sentinel takes a server for down. It
+	// holds from [Sentinel.KillMaster] to the end of [Sentinel.WaitFailover], and defaults to 700
+	// ms. At other times it is a minute, so that there is no failover without a kill.
 	DownAfter time.Duration
 
-	// FailoverTimeout is how long a failover may take; after twice as long another sentinel tries. Defaults to 2 s.
+	// FailoverTimeout bounds a failover. After twice that time another sentinel tries. Defaults to
+	// 2 s.
 	FailoverTimeout time.Duration
 }
 
-// sentinels is their number; two have to agree.
+// sentinels is the number of sentinels. Two of them must agree.
 const sentinels, quorum = 3, 2
 
-// Sentinel is a master with a replica, and three sentinels that look after them. Its methods may be called from any goroutine.
+// Sentinel is a master with a replica and three sentinels. Its methods may be called from any
+// goroutine.
 type Sentinel struct {
 	t         testing.TB
 	name      string
@@ -37,8 +41,8 @@ type Sentinel struct {
 	downAfter time.Duration
 }
 
-// StartSentinel starts a master, a replica and three sentinels. When it returns, the replica has caught up and the sentinels know each
-// other, so that a failover is possible.
+// StartSentinel starts a master, a replica and three sentinels. It returns when a failover is
+// possible: the replica has caught up, and the sentinels know each other.
 func StartSentinel(t testing.TB, o SentinelOptions) *Sentinel {
 	t.Helper()
 	requireProgram(t, "redis-sentinel")
@@ -63,7 +67,7 @@ func StartSentinel(t testing.TB, o SentinelOptions) *Sentinel {
 	return s
 }
 
-// linked is nil if a replica is up to date with its master.
+// linked returns nil if a replica is up to date with its master.
 func linked(ctx context.Context, replica *Server) error {
 	info, err := replica.control.Info(ctx, "replication").Result()
 	if err == nil && !strings.Contains(info, "master_link_status:up") {
@@ -81,8 +85,9 @@ func (s *Sentinel) settings(master *Server, o SentinelOptions) []string {
 	}
 }
 
-// hurry makes the sentinels look more often, and give up the caution soon with which they meet pauses of their own, which an
-// overloaded machine has. Servers before 7.0 cannot be told, and take seconds longer.
+// hurry makes the sentinels check servers more often, and shortens the time for which they wait
+// after pauses of their own, as an overloaded machine causes. Servers before 7.0 do not support
+// this and take seconds longer.
 func (s *Sentinel) hurry() {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -90,12 +95,12 @@ func (s *Sentinel) hurry() {
 		for _, setting := range []struct{ name, ms string }{
 			{"info-period", "500"}, {"ping-period", "200"}, {"ask-period", "200"}, {"publish-period", "200"}, {"tilt-period", "1000"},
 		} {
-			_ = server.control.Do(ctx, "SENTINEL", "DEBUG", setting.name, setting.ms).Err() // see above
+			_ = server.control.Do(ctx, "SENTINEL", "DEBUG", setting.name, setting.ms).Err()
 		}
 	}
 }
 
-// downWithin sets how long a server must not answer until a sentinel holds it to be down.
+// downWithin sets the time without an answer after which a sentinel takes a server for down.
 func (s *Sentinel) downWithin(after time.Duration) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
@@ -103,12 +108,13 @@ func (s *Sentinel) downWithin(after time.Duration) {
 	for _, server := range s.sentinels {
 		err := server.control.Do(ctx, "SENTINEL", "SET", s.name, "down-after-milliseconds", after.Milliseconds()).Err()
 		if err != nil {
-			s.t.Errorf("redistest: sentinel on %s: hold servers to be down after %v: %v", server.Addr(), after, err)
+			s.t.Errorf("redistest: sentinel on %s: set down-after to %v: %v", server.Addr(), after, err)
 		}
 	}
 }
 
-// aware is nil if every sentinel sees a master that is up, its replica, and the other sentinels.
+// aware returns nil if every sentinel sees a master that is up, its replica, and the other
+// sentinels.
 func (s *Sentinel) aware(ctx context.Context) error {
 	for _, server := range s.sentinels {
 		state, err := server.control.Do(ctx, "SENTINEL", "MASTER", s.name).Slice()
@@ -130,7 +136,7 @@ func (s *Sentinel) aware(ctx context.Context) error {
 	return nil
 }
 
-// replicaKnown is nil if a sentinel would let the replica take over.
+// replicaKnown returns nil if a sentinel would let the replica take over.
 func (s *Sentinel) replicaKnown(ctx context.Context, sentinel *Server) error {
 	replicas, err := sentinel.control.Do(ctx, "SENTINEL", "REPLICAS", s.name).Slice()
 	if err == nil && !strings.Contains(fmt.Sprint(replicas...), "master-link-status ok") {
@@ -139,7 +145,8 @@ func (s *Sentinel) replicaKnown(ctx context.Context, sentinel *Server) error {
 	return err
 }
 
-// FailoverOptions are those of a client that follows the master, for redis.NewFailoverClient. They are new at each call and may be changed.
+// FailoverOptions returns new options of a client that follows the master, for
+// redis.NewFailoverClient.
 func (s *Sentinel) FailoverOptions() *redis.FailoverOptions {
 	o := &redis.FailoverOptions{MasterName: s.name, DialTimeout: ClientTimeout, ReadTimeout: ClientTimeout, WriteTimeout: ClientTimeout}
 	for _, server := range s.sentinels {
@@ -148,7 +155,7 @@ func (s *Sentinel) FailoverOptions() *redis.FailoverOptions {
 	return o
 }
 
-// Client returns a new client that follows the master, which is closed with the test.
+// Client returns a new client that follows the master. It is closed when the test ends.
 func (s *Sentinel) Client(t testing.TB) *redis.Client {
 	t.Helper()
 	c := redis.NewFailoverClient(s.FailoverOptions())
@@ -156,13 +163,14 @@ func (s *Sentinel) Client(t testing.TB) *redis.Client {
 	return c
 }
 
-// Servers are the first master and the first replica, whatever they are now.
+// Servers returns the first master and the first replica, whatever their roles are now.
 func (s *Sentinel) Servers() []*Server { return slices.Clone(s.data) }
 
-// Sentinels are the sentinels.
+// Sentinels returns the three sentinels.
 func (s *Sentinel) Sentinels() []*Server { return slices.Clone(s.sentinels) }
 
-// Master is the server that the sentinels hold to be the master, dead or alive; nil if no sentinel answers.
+// Master returns the server that the sentinels take for the master, dead or alive, or nil if no
+// sentinel answers.
 func (s *Sentinel) Master() *Server {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -181,7 +189,8 @@ func (s *Sentinel) Master() *Server {
 	return master
 }
 
-// KillMaster kills the master and returns it. [Server.Restart] brings it back; the sentinels make a replica of it then.
+// KillMaster kills the master and returns it. After [Server.Restart] the sentinels make it a
+// replica.
 func (s *Sentinel) KillMaster() *Server {
 	s.t.Helper()
 	master := s.Master()
@@ -194,7 +203,8 @@ func (s *Sentinel) KillMaster() *Server {
 	return master
 }
 
-// WaitFailover waits until the sentinels agree on another master than old, which takes writes, and returns it.
+// WaitFailover waits until the sentinels agree on another master than old, and it takes writes. It
+// returns the new master.
 func (s *Sentinel) WaitFailover(old *Server) *Server {
 	s.t.Helper()
 	s.await("no failover", func(ctx context.Context) error {
@@ -208,7 +218,7 @@ func (s *Sentinel) WaitFailover(old *Server) *Server {
 	return s.Master()
 }
 
-// WaitReplica waits until the server that is not the master follows it, after a restart say.
+// WaitReplica waits until the other server follows the master, after a restart for example.
 func (s *Sentinel) WaitReplica() {
 	s.t.Helper()
 	s.await("there is no replica", func(ctx context.Context) error {
@@ -236,7 +246,7 @@ func (s *Sentinel) await(what string, ready func(context.Context) error) {
 	}
 }
 
-// awaitIn waits for a condition whose tries take a few seconds at most.
+// awaitIn waits for a condition. Each try takes a few seconds at most.
 func awaitIn(ready func(context.Context) error) error {
 	return eventually(startTimeout, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

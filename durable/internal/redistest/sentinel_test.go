@@ -33,7 +33,7 @@ func TestSentinelFailover(t *testing.T) {
 	assert.Same(t, second, s.Master())
 }
 
-func TestSentinelsWaitForAMasterThatStandsStill(t *testing.T) {
+func TestSentinelsWaitForAPausedMaster(t *testing.T) {
 	t.Parallel()
 	s := StartSentinel(t, SentinelOptions{})
 	first := s.Master()

@@ -32,7 +32,7 @@ type Server struct {
 	proc *process // the last run
 }
 
-// Start starts a server that answers when Start returns.
+// Start starts a server and returns when it answers.
 func Start(t testing.TB, o Options) *Server {
 	t.Helper()
 	var env []string
@@ -42,7 +42,7 @@ func Start(t testing.TB, o Options) *Server {
 	return start(t, "redis-server", o.settings(), o.ExtraArgs, env...)
 }
 
-// settings are the lines of the configuration file.
+// settings returns the lines of the configuration file.
 func (o Options) settings() []string {
 	lines := []string{"save \"\"", "repl-diskless-sync-delay 0", "maxmemory " + strconv.FormatInt(o.MaxMemory, 10), "maxmemory-policy noeviction"}
 	if o.AppendOnly {
@@ -54,11 +54,12 @@ func (o Options) settings() []string {
 	return lines
 }
 
-// maxPorts is how many ports are tried for one server. Even the second is rare: it takes somebody to take the port
-// between the look whether it is free and the server's start.
+// maxPorts is the number of ports that are tried for a server. A second try is rare: another
+// process must take the port between the check and the server's start.
 const maxPorts = 10
 
-// start starts a program of Redis with lines of configuration, arguments, and what is added to the environment.
+// start starts a program of Redis with lines of configuration, arguments and additions to the
+// environment.
 func start(t testing.TB, program string, settings, args []string, env ...string) *Server {
 	t.Helper()
 	s := &Server{t: t, program: requireProgram(t, program), dir: t.TempDir(), args: args, env: env}
@@ -97,7 +98,7 @@ func (s *Server) startOnNewPort(settings []string) error {
 	return s.run()
 }
 
-// controlOptions are those of the clients by which this package looks after servers: they neither pool nor repeat.
+// controlOptions are the options of this package's own clients: no pool and no retries.
 func controlOptions(addr string) *redis.Options {
 	o := ClientOptions(addr)
 	o.MaxRetries, o.DialerRetries, o.PoolSize = -1, 1, 2
@@ -105,7 +106,7 @@ func controlOptions(addr string) *redis.Options {
 	return o
 }
 
-// errAddressInUse says that somebody else has the port.
+// errAddressInUse is the error if another process has the port.
 var errAddressInUse = errors.New("address in use")
 
 // run starts the server and waits until it answers; s.mu is held.
@@ -125,12 +126,12 @@ func (s *Server) run() (err error) {
 	})
 }
 
-// ping is nil if the server answers and is the process that was started.
+// ping returns nil if the server answers and is the started process.
 func (s *Server) ping() error {
-	const timeout = 5 * time.Second // what listens there may never answer, and it is asked again
+	const timeout = 5 * time.Second // another process on the port may never answer
 	conn, err := net.DialTimeout("tcp", s.Addr(), timeout)
 	if err != nil {
-		return err // without the client, which would write each failure to its log
+		return err // before the client, which would log each failure
 	}
 	conn.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -146,25 +147,26 @@ func (s *Server) ping() error {
 	return control.Ping(ctx).Err() // an error while it reads its files
 }
 
-// Addr is the address, "127.0.0.1:port". A restart does not change it.
+// Addr returns the address, "127.0.0.1:port". A restart does not change it.
 func (s *Server) Addr() string { return loopback(s.port.number) }
 
-// Dir is the server's folder.
+// Dir returns the server's folder.
 func (s *Server) Dir() string { return s.dir }
 
-// PID is the process id of the last run.
+// PID returns the process id of the last run.
 func (s *Server) PID() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.proc.pid()
 }
 
-// ClientOptions are those of a client of the server at addr, which waits for it as long as [ClientTimeout] says.
+// ClientOptions returns options of a client of the server at addr, with the timeout
+// [ClientTimeout].
 func ClientOptions(addr string) *redis.Options {
 	return &redis.Options{Addr: addr, DialTimeout: ClientTimeout, ReadTimeout: ClientTimeout, WriteTimeout: ClientTimeout}
 }
 
-// Client returns a new client, which is closed with the test.
+// Client returns a new client. It is closed when the test ends.
 func (s *Server) Client(t testing.TB) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(ClientOptions(s.Addr()))
@@ -174,7 +176,7 @@ func (s *Server) Client(t testing.TB) *redis.Client {
 
 func (s *Server) logFile() string { return filepath.Join(s.dir, "server.log") }
 
-// Log is what the server has printed so far, in all its runs.
+// Log returns the output of all runs of the server.
 func (s *Server) Log() string {
 	text, _ := os.ReadFile(s.logFile()) // there is none before the first run
 	return string(text)

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Kill ends the server with SIGKILL, and returns when it has ended. A server that has ended already stays so.
+// Kill ends the server with SIGKILL and waits for its end. It has no effect on a server that has
+// ended.
 func (s *Server) Kill() {
 	s.t.Helper()
 	s.mu.Lock()
@@ -14,7 +15,7 @@ func (s *Server) Kill() {
 	s.check("kill", s.proc.kill())
 }
 
-// Stop asks the server to end, as its operator would, and returns when it has. A paused server is continued for it.
+// Stop ends the server with SIGTERM and waits for its end. It continues a paused server.
 func (s *Server) Stop() {
 	s.t.Helper()
 	s.mu.Lock()
@@ -33,8 +34,8 @@ func (s *Server) stop() error {
 	return s.proc.wait(startTimeout)
 }
 
-// Restart starts the server on the same port and folder, after it has stopped it where it runs, and returns
-// when it answers. What it has kept depends on [Options.AppendOnly].
+// Restart stops the server if it runs, starts it on the same port and folder, and returns when it
+// answers. The server keeps its data if [Options.AppendOnly] is set.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.mu.Lock()
@@ -45,12 +46,12 @@ func (s *Server) Restart() {
 		if !errors.Is(err, errAddressInUse) || time.Now().After(end) {
 			break
 		}
-		err = nil // a process that it had forked has still to go
+		err = nil // a forked process of the server has not ended yet
 	}
 	s.check("restart", err)
 }
 
-// Pause stops the server with SIGSTOP: its connections stay open and nothing answers.
+// Pause stops the server with SIGSTOP: its connections stay open and it does not answer.
 func (s *Server) Pause() {
 	s.t.Helper()
 	s.mu.Lock()
@@ -66,7 +67,7 @@ func (s *Server) Continue() {
 	s.check("continue", continueProcess(s.proc.cmd.Process))
 }
 
-// Running says whether the server has been started and has not ended; a paused one runs.
+// Running reports whether the server was started and has not ended. A paused server runs.
 func (s *Server) Running() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +81,7 @@ func (s *Server) check(what string, err error) {
 	}
 }
 
-// end is the server's part of the test's clean-up.
+// end stops the server when the test ends.
 func (s *Server) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,7 +32,7 @@ func TestStart(t *testing.T) {
 	assert.Contains(t, c.Info(t.Context(), "server").Val(), "process_id:"+strconv.Itoa(s.PID())+"\r\n")
 }
 
-func TestServersDoNotMeet(t *testing.T) {
+func TestServersHaveDifferentPorts(t *testing.T) {
 	t.Parallel()
 	Require(t)
 	var (
@@ -101,7 +101,7 @@ func TestPause(t *testing.T) {
 	assert.False(t, s.Running())
 }
 
-// recorder is a test that only takes notes.
+// recorder is a test that only records failures.
 type recorder struct {
 	testing.TB
 	cleanups []func()
@@ -134,7 +134,7 @@ func TestServerEndsWithItsTest(t *testing.T) {
 	assert.True(t, isFree(s.port.number+guardAhead), "the port is released")
 }
 
-func TestStartThatFailsSaysWhy(t *testing.T) {
+func TestFailedStartReportsTheLog(t *testing.T) {
 	t.Parallel()
 	Require(t)
 	r := &recorder{TB: t}
@@ -185,7 +185,8 @@ func TestAddressInUseIsNoticed(t *testing.T) {
 	require.ErrorIs(t, s.run(), errAddressInUse)
 }
 
-// envOrphan makes the test binary start a server and wait to be killed: see [TestServerEndsWithTheTestBinary].
+// envOrphan makes the test binary start a server and wait to be killed: see
+// [TestServerEndsWithTheTestBinary].
 const envOrphan = "TIMINGWHEEL_REDISTEST_ORPHAN"
 
 func TestServerEndsWithTheTestBinary(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// canSignal says that the signals exist that faults are made of.
+// canSignal reports whether the system has the signals that faults need.
 const canSignal = false
 
 var errNoSignals = errors.New("redistest: no such signal on this system")

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// canSignal says that the signals exist that faults are made of.
+// canSignal reports whether the system has the signals that faults need.
 const canSignal = true
 
 func pauseProcess(p *os.Process) error     { return p.Signal(syscall.SIGSTOP) }

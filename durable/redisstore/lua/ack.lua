@@ -1,8 +1,8 @@
--- Firing messages are done with: they were handled, or have expired.
+-- Removes firing messages: they were handled, or have expired.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 the counter, acked or expired; then for each message: id, token (7 bytes).
 -- Result: sec, usec, statuses, '', ''.
--- Runs under OOM: it only removes, but for a counter.
+-- Runs under OOM: it removes first.
 
 local ids = column(2, 2)
 local states = call('HMGET', STATES, unpack(ids))

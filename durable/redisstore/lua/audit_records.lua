@@ -1,5 +1,5 @@
--- Looks at some records for such as stand in no set, and puts them back. A dead letter whose state was lost is one of these: nobody
--- can replay or purge it.
+-- Looks for records that are in no set, and puts them back. Among them are dead letters whose state
+-- was lost, because no call can replay or purge these.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, 3 cursor of HSCAN, 4 its COUNT, 5 '1' to repair.
 -- Result: next cursor, records, orphans, unreadable ones, repaired, bytes that were read.
@@ -10,8 +10,9 @@ local found, repair = scan[2], ARGV[5] == '1'
 local before = head()
 local records, orphans, unreadable, repaired, bytes = 0, 0, 0, 0, 0
 
--- put_back schedules an orphan, and puts a dead one back among the dead, where it may still have its time of death. One that cannot
--- be read stays where it is, as its due time is not known.
+-- put_back schedules an orphan, or puts it back among the dead letters if its state says so; the
+-- state may still have its time of death. An orphan that cannot be read stays where it is, because
+-- its due time is unknown.
 local function put_back(id, record, s, died)
   s = sound_state(s)
   if not sound_record(record) then return end
@@ -30,7 +31,7 @@ local function put_back(id, record, s, died)
   repaired = repaired + 1
 end
 
--- A small hash comes as a whole, whatever COUNT says, so the records are looked at by 128.
+-- A small hash comes as a whole whatever COUNT says, so the loop takes 128 records at a time.
 for first = 1, #found, 256 do
   local ids, values = {}, {}
   for i = first, math.min(first + 255, #found), 2 do
@@ -38,7 +39,7 @@ for first = 1, #found, 256 do
       ids[#ids + 1], values[#values + 1] = found[i], found[i + 1]
     end
   end
-  if #ids == 0 then break end -- there was the filler only
+  if #ids == 0 then break end -- only the filler was there
   local scheduled, leased = call('ZMSCORE', SCHEDULED, unpack(ids)), call('ZMSCORE', LEASED, unpack(ids))
   local dead, states = call('ZMSCORE', DEAD, unpack(ids)), call('HMGET', STATES, unpack(ids))
   for i, id in ipairs(ids) do

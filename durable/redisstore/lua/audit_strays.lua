@@ -1,7 +1,8 @@
--- Looks at some members of a set, or at some states, for such as have no record, and removes them. Members that
--- it removes count as lost.
+-- Looks for members of a set, or for states, without a record, and removes them. Members that it
+-- removes count as lost.
 -- KEYS: those of partition.lua.
--- ARGV: 1 number of the key in KEYS (2 for states), 2 cursor of ZSCAN or HSCAN, 3 its COUNT, 4 '1' to repair.
+-- ARGV: 1 number of the key in KEYS (2 for states), 2 cursor of ZSCAN or HSCAN, 3 its COUNT, 4 '1'
+--       to repair.
 -- Result: next cursor, strays, repaired.
 
 local number = tonumber(ARGV[1])
@@ -12,7 +13,7 @@ local found = call(scan, KEYS[number], ARGV[2], 'COUNT', ARGV[3])
 local strays, repaired = 0, 0
 for i = 1, #found[2], 2 do
   local id = found[2][i]
-  if id ~= '' and call('HEXISTS', RECORDS, id) == 0 then -- the empty one is the filler
+  if id ~= '' and call('HEXISTS', RECORDS, id) == 0 then -- the empty id is the filler
     strays = strays + 1
     if ARGV[4] == '1' then repaired = repaired + call(remove, KEYS[number], id) end
   end

@@ -1,13 +1,16 @@
--- Leased messages begin, unless they are not due.
+-- Begins leased messages that are due.
 -- KEYS: those of partition.lua.
--- ARGV: 1 visibility in ms, or 0: leases end when they would have; 2 how many microseconds before the due time are not early; then for each message: id, token (7 bytes).
--- Result: sec, usec, statuses, due times (7 bytes each), and ends of leases (7 bytes each), or '' where these stay.
+-- ARGV: 1 visibility in ms, or 0 to keep the ends of leases; 2 number of microseconds before the
+--       due time that are not early; then for each message: id, token (7 bytes).
+-- Result: sec, usec, statuses, due times (7 bytes each), ends of leases (7 bytes each) or '' if
+--         they were kept.
 -- Runs under OOM.
 
 local ids = column(3, 2)
 local states = call('HMGET', STATES, unpack(ids))
 local clear = (tonumber(sec) * 1000000 + tonumber(usec) + tonumber(ARGV[2])) / 1000
 local visibility = tonumber(ARGV[1])
+local paused = call('HEXISTS', COUNTERS, 'paused') == 1
 local packed, score
 if visibility > 0 then
   local lease = lease_end(now, visibility)
@@ -23,7 +26,9 @@ for i, id in ipairs(ids) do
     statuses[i] = LEASE_LOST
   else
     dues[i] = sub(s, 9, 15)
-    if k == 'L' and due(s) > clear then
+    if k == 'L' and paused then
+      statuses[i] = PAUSED
+    elseif k == 'L' and due(s) > clear then
       statuses[i] = EARLY
     else
       statuses[i] = DONE

@@ -1,6 +1,7 @@
--- Firing messages become dead letters, with one attempt more.
+-- Makes firing messages dead letters, with one attempt more.
 -- KEYS: those of partition.lua.
--- ARGV: 1 dead letters that are kept, 2 and how long in ms, 3 bytes of their bodies; then for each message: id, token (7 bytes), reason.
+-- ARGV: 1 number of dead letters to keep, 2 their age in ms, 3 the bytes of their bodies; then for
+--       each message: id, token (7 bytes), reason.
 -- Result: sec, usec, statuses, '', ''.
 -- Runs under OOM.
 
@@ -19,7 +20,7 @@ for i, id in ipairs(ids) do
     members[n + 1], members[n + 2] = score, id
     gone[#gone + 1] = id
   elseif k == 'D' then
-    statuses[i] = DONE -- it was this call
+    statuses[i] = DONE -- by a copy of this call
   else
     statuses[i] = LEASE_LOST
   end

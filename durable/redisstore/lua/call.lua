@@ -1,13 +1,17 @@
--- Read before each script without tokens: it takes place once, however often copies of the call are sent and however late they arrive.
+-- Precedes each script without tokens, which takes place once, however often copies of the call are
+-- sent and however late they arrive.
 -- KEYS: those of partition.lua.
--- ARGV: 1 and 2 as in head.lua, 3 caller or '' for a call without copies, 4 its number, 5 the instant after which it must not take place,
---       6 how far ahead that may lie in ms; and those of the script.
--- Result of a copy of the caller's last call: what that has returned, but for the clock. Result of a copy that is refused: 'late', the
--- instant that 5 has to be after, '1' if a call that has taken place may have been forgotten.
+-- ARGV: 1 and 2 as in head.lua, 3 caller or '' for a call without copies, 4 its number, 5 the
+--       instant after which it must not take place, 6 the most milliseconds from now to that
+--       instant; and those of the script.
+-- Result: of a copy of the caller's last call: the result of that call, with the present time. Of a
+--         copy that is refused: 'late', the instant that 5 must exceed, '1' if a call that has
+--         taken place may have been forgotten.
 --
--- The field p:caller of the counters has the number of the caller's last call, its last instant, and the statuses. It goes some time after that
--- instant has passed. The field forgotten is the latest of such instants: a call up to it is refused, so a clock that is set back
--- does not let one take place again.
+-- The field p:caller of the counters has the number of the caller's last call, its last instant,
+-- and the statuses. It is removed some time after that instant has passed. The field forgotten is
+-- the latest such instant. Calls up to it are refused, so that they cannot take place again if the
+-- clock is set back.
 
 local field = 'p:' .. ARGV[3]
 local counters = call('HMGET', COUNTERS, 'enqueued', 'largest', 'forgotten', field)
@@ -17,7 +21,7 @@ if ARGV[3] ~= '' then
   local number, statuses
   if counters[4] then number, statuses = string.match(counters[4], '^(%d+) %d+ (%d*)$') end
   if number == ARGV[4] then
-    -- WAIT waits for the last write of its connection, and this may be another one than that of the first copy.
+    -- WAIT waits for the last write of its connection. The first copy may have used another one.
     allow_growth()
     call('HSET', COUNTERS, field, counters[4])
     return { sec, usec, statuses, '', '' }
@@ -28,8 +32,9 @@ if ARGV[3] ~= '' then
   end
 end
 
--- forget removes what is kept of calls whose last instant has passed. It looks at a few callers, chosen at random, for each new one, and
--- for every 16th call of others. So of all that are kept about a quarter have passed.
+-- forget removes the fields of calls whose last instant has passed. For each new caller, and for
+-- every 16th call of others, it looks at a few callers at random. So about a quarter of the fields
+-- are of calls whose instant has passed.
 local function forget()
   local some, gone = call('HRANDFIELD', COUNTERS, -4, 'WITHVALUES'), {}
   for i = 1, #some, 2 do

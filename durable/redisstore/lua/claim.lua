@@ -1,32 +1,43 @@
--- Ends leases that are over, at most 256 of them, and leases messages in the order of due times and
--- ids. If the answer of the consumer's last claim was lost, it renews the leases that that claim gave,
+-- Ends up to 256 leases that are over, and leases messages in the order of due times and ids. If
+-- the answer to the consumer's last claim was lost, the script renews the leases of that claim,
 -- returns its messages again, and leases no others.
 -- KEYS: those of partition.lua.
--- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, 3 horizon in ms, 4 number of messages, 5 bytes of bodies, 6 visibility in ms,
---       7 crashes after which a message is dead (0: none), 8 dead letters that are kept, 9 and how long in ms, 10 number of messages that
---       begin at once if they are due, 11 bytes of bodies of dead letters that are kept, 12 lease in
---       ms of those that do not begin, 13 consumer or '', 14 the highest token that it has seen,
---       15 number of consumers that are remembered.
+-- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, 3 horizon in ms, 4 number of messages, 5 bytes
+--       of bodies, 6 visibility in ms, 7 number of crashes after which a message is dead (0: none),
+--       8 number of dead letters to keep, 9 their age in ms, 10 number of messages that begin with
+--       the claim if they are due, 11 bytes of bodies of dead letters to keep, 12 lease of other
+--       messages in ms, 13 consumer or '', 14 the highest token that it has seen, 15 number of
+--       consumers to remember, 16 number of the claim or '0', 17 '1' if the consumer has received
+--       no answer to its previous claim.
 -- Result: sec, usec, the next due time or '0', the end of the first lease or '0', the ends of
---         leases (7 bytes each), members without a record that were removed, messages that stand
---         aside; then for each message: id, record, state.
+--         leases (7 bytes each), number of removed members without a record, number of messages
+--         that stand aside, '1' if the partition is paused; then for each message: id, record,
+--         state.
 -- Runs under OOM: each part removes something before it adds.
 --
--- A scheduled message whose record cannot be read stands aside: it stays in the set of scheduled ones,
--- with its score negated. So it costs later claims nothing, and a script of a newer version puts it
--- back. The counter 'aside' is the lowest VERSION of the scripts that have let messages stand aside.
+-- A scheduled message whose record cannot be read stands aside: it stays in the set of scheduled
+-- messages with a negated score. It costs later claims nothing, and a script of a newer version
+-- puts it back. The counter 'aside' is the lowest VERSION of the scripts that have set messages
+-- aside.
 --
--- The counter 'k:' and a consumer's name holds what its last claim gave: the first and the last token,
--- and the earliest and the latest end of a lease, 7 bytes each. The counter 'consumers' lists the names.
+-- The counter 'k:' and a consumer's name has what its last claim gave: the first and the last
+-- token, the earliest and the latest end of a lease, and the number of the claim, 7 bytes each.
+-- Without messages the first four are 0. The counter 'consumers' lists the names.
 
 local before, aside = head()
 local max, visibility, hold = tonumber(ARGV[4]), tonumber(ARGV[6]), tonumber(ARGV[12])
 local consumer, seen = ARGV[13], tonumber(ARGV[14])
-local known = call('HMGET', COUNTERS, 'largest', 'token', 'aside', 'k:' .. consumer)
-local result = { sec, usec, '0', '0', '', '0', '0' }
-local lost = {} -- members without a record
+local known = call('HMGET', COUNTERS, 'largest', 'token', 'aside', 'k:' .. consumer, 'paused')
+local result = { sec, usec, '0', '0', '', '0', '0', known[5] and '1' or '0' }
+local number, repeated = tonumber(ARGV[16]), ARGV[17] == '1'
+if known[4] and #known[4] ~= 35 then known[4] = false end -- damaged
 
--- stand_aside lets messages that cannot be read stand aside. members are scores and ids.
+-- The consumer has received the answer to a later claim, and does not know of this one any more.
+if known[4] and number < unpack7(known[4], 29) then return result end
+
+local lost = {} -- ids of members without a record
+
+-- stand_aside sets unreadable messages aside. members are scores and ids.
 local function stand_aside(members)
   if #members == 0 then return end
   many('ZADD', SCHEDULED, members)
@@ -34,7 +45,7 @@ local function stand_aside(members)
   if not known[3] or tonumber(known[3]) > VERSION then call('HSET', COUNTERS, 'aside', VERSION) end
 end
 
--- put_back puts back up to 256 messages that an older version has let stand aside.
+-- put_back puts back up to 256 messages that an older version has set aside.
 local function put_back()
   local found = call('ZRANGEBYSCORE', SCHEDULED, '-inf', '(0', 'WITHSCORES', 'LIMIT', 0, 256)
   local members = {}
@@ -52,11 +63,12 @@ end
 
 if aside and tonumber(known[3] or 0) < VERSION then put_back() end
 
--- remember notes the tokens of a claim and the bounds of its leases, as a field and its value.
+-- remember appends a field and its value: the number of this claim, the tokens that the consumer
+-- may not have seen, and the bounds of their leases.
 local function remember(fields, first, last, lo, hi)
   if consumer == '' then return end
   fields[#fields + 1] = 'k:' .. consumer
-  fields[#fields + 1] = pack7(first) .. pack7(last) .. pack7(lo) .. pack7(hi)
+  fields[#fields + 1] = pack7(first) .. pack7(last) .. pack7(lo) .. pack7(hi) .. pack7(number)
   if known[4] then return end
   local names = {}
   for name in string.gmatch(call('HGET', COUNTERS, 'consumers') or '', '[^\n]+') do
@@ -70,8 +82,9 @@ local function remember(fields, first, last, lo, hi)
   fields[#fields + 1] = table.concat(names, '\n')
 end
 
--- unseen are the messages of the consumer's last claim that it has not seen and still holds, as token,
--- id and state. Their leases are as that claim made them, so only leases within its bounds are read.
+-- unseen returns the messages of the consumer's last claim that it has not seen and still holds, as
+-- token, id and state. Their leases are as that claim made them, so the script reads only leases
+-- within its bounds.
 local function unseen()
   local first, last = math.max(unpack7(known[4], 1), seen + 1), unpack7(known[4], 8)
   local lo, hi = decimal(unpack7(known[4], 15)), decimal(unpack7(known[4], 22))
@@ -90,10 +103,11 @@ local function unseen()
   return all
 end
 
--- give_again renews the leases of unseen messages and returns them.
-local function give_again()
+-- give_again renews the leases of unseen messages and returns them. If there are none, it notes the
+-- number of this claim alone.
+local function give_again(messages)
   local leases, ends, lo, hi = {}, {}, NEVER, 0
-  for _, m in ipairs(unseen()) do
+  for _, m in ipairs(messages) do
     local id, s = m[2], m[3]
     local record = call('HGET', RECORDS, id)
     if sound_record(record) then
@@ -102,24 +116,26 @@ local function give_again()
       leases[#leases + 1], leases[#leases + 2] = decimal(lease), id
       local n = #ends + 1
       ends[n] = pack7(lease)
-      result[3 * n + 5], result[3 * n + 6], result[3 * n + 7] = id, record, s
+      result[3 * n + 6], result[3 * n + 7], result[3 * n + 8] = id, record, s
     end
   end
-  if #ends == 0 then
-    call('HDEL', COUNTERS, 'k:' .. consumer) -- it stays among the names, which costs nothing
-    known[4] = false
-    return
-  end
-  max = 0
-  allow_growth()
-  many('ZADD', LEASED, leases)
-  result[5] = table.concat(ends)
   local fields = {}
-  remember(fields, unpack7(known[4], 1), unpack7(known[4], 8), lo, hi)
+  allow_growth()
+  if #ends == 0 then
+    remember(fields, 0, 0, 0, 0)
+  else
+    max = 0
+    many('ZADD', LEASED, leases)
+    result[5] = table.concat(ends)
+    remember(fields, unpack7(known[4], 1), unpack7(known[4], 8), lo, hi)
+  end
   call('HSET', COUNTERS, unpack(fields))
+  known[4] = known[4] or true -- the name is among the consumers now
 end
 
-if consumer ~= '' and known[4] and unpack7(known[4], 8) > seen then give_again() end
+local missed = known[4] and unpack7(known[4], 8) > seen
+if consumer ~= '' and (missed or repeated) then give_again(missed and unseen() or {}) end
+if known[5] then max = 0 end
 
 local over = call('ZRANGEBYSCORE', LEASED, '-inf', decimal(now), 'LIMIT', 0, 256)
 if #over > 0 then
@@ -129,7 +145,7 @@ if #over > 0 then
   for i, id in ipairs(over) do
     local s = sound_state(states[i])
     local k = s and kind(s)
-    if k ~= 'L' and k ~= 'F' then -- the state was lost or damaged: the record is the best there is
+    if k ~= 'L' and k ~= 'F' then -- lost or damaged: the record decides
       local record = call('HGET', RECORDS, id)
       if not record then
         lost[#lost + 1] = id
@@ -165,8 +181,8 @@ if #over > 0 then
 end
 bound_dead(tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[11]))
 
--- Those that are due come without their scores, which cost the server more than all else of them.
-local ids, dues = {}, {} -- no due time: it is over
+-- Messages that are due are read without scores, which would cost more than the rest of the call.
+local ids, dues = {}, {} -- messages that are due have no entry in dues
 if max > 0 and (#over > 0 or before and before <= now) then
   ids = call('ZRANGEBYSCORE', SCHEDULED, 0, decimal(now), 'LIMIT', 0, max)
 end
@@ -179,7 +195,7 @@ if #ids < max then
   end
 end
 
--- Lengths are asked for where the bodies might not fit, so that no more than what fits is copied.
+-- If the bodies may not fit, their lengths are read first, so that only those that fit are copied.
 local room = tonumber(ARGV[5])
 if not known[1] or tonumber(known[1]) * max > room then
   local fit = 0
@@ -194,7 +210,7 @@ end
 if #ids > 0 then
   local records = call('HMGET', RECORDS, unpack(ids))
   local states = call('HMGET', STATES, unpack(ids))
-  -- Tokens rise even where a failover has lost the last ones, unless the clock has been set back as well.
+  -- Tokens rise even if a failover has lost the last ones, unless the clock was also set back.
   local token = math.max(tonumber(known[2] or 0), tonumber(sec) * 1000000 + tonumber(usec) - 1)
   local prefix -- of the token: all but the last byte
   local firing = tonumber(ARGV[10])
@@ -206,11 +222,12 @@ if #ids > 0 then
     if sound_record(record) then
       local at, at7 = dues[i] or now, nil
       if dues[i] then
-        -- The due time of the record is not asked for: the message may have been moved and its state lost.
+        -- The record is not asked for the due time: the message may have been moved and its state
+        -- lost.
         at7 = pack7(at)
       else
         at7 = sub(s or record, 9, 15)
-        if unpack7(at7, 1) > now then at7 = pack7(now) end -- the score has it
+        if unpack7(at7, 1) > now then at7 = pack7(now) end -- the score decides
       end
       n = n + 1
       local state = n <= firing and not dues[i] and 'F' or 'L'
@@ -229,7 +246,7 @@ if #ids > 0 then
       end
       fresh[2 * n - 1], fresh[2 * n] = id, state
       leases[2 * n - 1], leases[2 * n] = lease, id
-      result[3 * n + 5], result[3 * n + 6], result[3 * n + 7] = id, record, state
+      result[3 * n + 6], result[3 * n + 7], result[3 * n + 8] = id, record, state
     elseif record then
       unread[#unread + 1], unread[#unread + 2] = decimal(-(dues[i] or tonumber(call('ZSCORE', SCHEDULED, id)))), id
     else
@@ -237,7 +254,7 @@ if #ids > 0 then
     end
   end
   local first = aside and call('ZCOUNT', SCHEDULED, '-inf', '(0') or 0
-  call('ZREMRANGEBYRANK', SCHEDULED, first, first + #ids - 1) -- they are the first that do not stand aside
+  call('ZREMRANGEBYRANK', SCHEDULED, first, first + #ids - 1) -- the first that do not stand aside
   stand_aside(unread)
   if n > 0 then
     result[5] = table.concat(ends)

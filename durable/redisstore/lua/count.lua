@@ -1,8 +1,9 @@
--- Counts what a partition holds and has seen.
+-- Counts the messages of a partition, and reads its counters.
 -- KEYS: those of partition.lua.
 -- ARGV: none.
--- Result: now, scheduled, due, leased, dead, messages that stand aside, next due time or '0', then
---         the counters enqueued, acked, retried, buried, cancelled, crashed, trimmed, lost, expired, dead_bytes.
+-- Result: now, scheduled, due, leased, dead, messages that stand aside, next due time or '0'; then
+--         the counters enqueued, acked, retried, buried, cancelled, crashed, trimmed, lost,
+--         expired, dead_bytes; and '1' if the partition is paused.
 
 local aside, all = call('ZCOUNT', SCHEDULED, '-inf', '(0'), cardinality(SCHEDULED)
 local leased, dead = cardinality(LEASED), cardinality(DEAD)
@@ -13,11 +14,13 @@ local result = {
 }
 local counters = call('HMGET', COUNTERS,
   'enqueued', 'acked', 'retried', 'buried', 'cancelled', 'crashed', 'trimmed', 'lost', 'expired',
-  'dead_bytes')
+  'dead_bytes', 'paused')
 for i = 1, 10 do result[7 + i] = counters[i] or '0' end
 
--- Each record stands in one set, so members beyond the records are such as have lost theirs.
+-- Each record is in one set, so there are as many members without a record as members exceed
+-- records.
 local records = call('HLEN', RECORDS) - call('HEXISTS', RECORDS, '') -- without the filler
 local missing = math.max(0, all + leased + dead - records)
 result[15] = decimal(tonumber(result[15]) + missing)
+result[18] = counters[11] and '1' or '0'
 return result

@@ -1,6 +1,7 @@
--- Makes those keys of a partition that are missing. While a Cluster moves the slot of a partition, it refuses each script for
--- which some keys are there and others are not (TRYAGAIN). So no key of a partition is ever empty: a hash has a field,
--- and a set has a member, which no message has. The scores of these members are later than all others.
+-- Makes the missing keys of a partition. While a Cluster moves the slot of a partition, it refuses
+-- each script for which only some of the keys exist (TRYAGAIN). So no key of a partition is ever
+-- empty: a hash has a field, and a set a member, that is not a message. The scores of these members
+-- are later than all others.
 -- KEYS: those of partition.lua.
 -- ARGV: none.
 -- Result: '1'.

@@ -1,7 +1,11 @@
--- Read before the scripts that change which messages are dead letters: the sum of their bodies, and the bounds of their number, bytes and age.
+-- Precedes scripts that change the set of dead letters: the sum of their bodies, and the bounds of
+-- their number, bytes and age.
 -- KEYS: those of partition.lua. ARGV: those of the script.
 
--- body_bytes is the sum of the bodies of messages, which are every step-th value from the first on.
+-- meant reports whether a state is that of a dead letter that died at a time, '' for any.
+local function meant(state, died) return died == '' or sub(state, 24, 30) == died end
+
+-- body_bytes returns the sum of the bodies of messages: every step-th value from the first on.
 local function body_bytes(values, first, step)
   local bytes = 0
   for i = first, #values, step do bytes = bytes + math.max(0, call('HSTRLEN', RECORDS, values[i]) - 19) end
@@ -14,14 +18,16 @@ local function add_dead(members)
   count('dead_bytes', body_bytes(members, 2, 2))
 end
 
--- subtract_dead notes that messages, of which the records are still there, are no dead letters any more.
+-- subtract_dead subtracts the bodies of messages that stop being dead letters. Their records still
+-- exist.
 local function subtract_dead(ids)
   local bytes = body_bytes(ids, 1, 1)
   if bytes > 0 then call('HINCRBY', COUNTERS, 'dead_bytes', -bytes) end
 end
 
--- bound_dead removes the oldest dead letters beyond limit, those older than age in milliseconds, and the oldest as long as the bodies have more
--- than most bytes, but for the newest: up to 256 in a call.
+-- bound_dead removes the oldest dead letters beyond limit, those older than age in milliseconds,
+-- and the oldest while the bodies have more than most bytes; of these the newest stays. It removes
+-- up to 256 in a call.
 local function bound_dead(limit, age, most)
   local n = cardinality(DEAD)
   if n == 0 then return end
@@ -38,7 +44,8 @@ local function bound_dead(limit, age, most)
   subtract_dead(gone)
   count('trimmed', #gone)
 
-  -- Where a key was lost, a message may be among the dead that has been put or rescheduled since: its record stays.
+  -- If a key was lost, a member may be a message that was put or rescheduled since. Its record
+  -- stays.
   local scheduled, leased = call('ZMSCORE', SCHEDULED, unpack(gone)), call('ZMSCORE', LEASED, unpack(gone))
   local removed = {}
   for i, id in ipairs(gone) do

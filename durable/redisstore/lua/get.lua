@@ -1,11 +1,13 @@
 -- Reads one message.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 id.
--- Result: record, state, due time, end of lease, each '' where there is none.
+-- Result: record, state, due time, end of lease, each '' if there is none.
 
+-- score returns the time of the message in a set. If the message stands aside, its score is
+-- negated: see claim.lua.
 local function score(key)
   local n = call('ZSCORE', key, ARGV[1])
-  return n and decimal(tonumber(n)) or ''
+  return n and decimal(math.abs(tonumber(n))) or ''
 end
 
 return {

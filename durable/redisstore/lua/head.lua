@@ -1,7 +1,9 @@
--- Read before scripts that look at the earliest due time.
--- KEYS: those of partition.lua. ARGV: for hint 1 PUBLISH or SPUBLISH, 2 channel of hints; and those of the script.
+-- Precedes scripts that need the earliest due time.
+-- KEYS: those of partition.lua. ARGV: for hint 1 PUBLISH or SPUBLISH, 2 channel of hints; and those
+--       of the script.
 
--- head is the earliest due time, nil if nothing is scheduled, and whether messages stand aside: see claim.lua.
+-- head returns the earliest due time, nil if nothing is scheduled, and whether messages stand
+-- aside: see claim.lua.
 local function head()
   local first = call('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')
   local at = first[1] and first[1] ~= '' and tonumber(first[2])
@@ -10,7 +12,8 @@ local function head()
   return first[1] and first[1] ~= '' and tonumber(first[2]) or nil, true
 end
 
--- hint tells those who watch that the head has moved to an earlier time than before. A server that refuses it costs a hint.
+-- hint sends a hint if the earliest due time has become earlier. If the server refuses the command,
+-- only the hint is lost.
 local function hint(before, after)
   if after and (not before or after < before) then redis.pcall(ARGV[1], ARGV[2], decimal(after)) end
 end

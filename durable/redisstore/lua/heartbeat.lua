@@ -1,24 +1,40 @@
--- A member of the consumers is there for another while, or leaves.
--- KEYS: 1 the set of members, by the time at which they are gone; and the empty member, by the time of the last call.
--- ARGV: 1 member, 2 milliseconds (0: it leaves).
--- Result: all members that are there.
+-- Enters a consumer among the members for another time, or removes it.
+-- KEYS: 1 the set of members, by the time at which they expire; and the empty member, by the time
+--       of the last call. 2 the hash of the members' data.
+-- ARGV: 1 member, 2 milliseconds (0: it leaves), 3 its data.
+-- Result: all members.
 -- Runs under OOM: the first write removes.
 
 local last = tonumber(call('ZSCORE', KEYS[1], '') or 0)
 call('ZREM', KEYS[1], '')
 
--- If the clock was set back, all members move with it. Otherwise one that is gone would stay for as long as the step.
+-- If the clock was set back, all members move with it. Otherwise a member whose process is gone
+-- would stay for as long as the step.
 if last > now then
   local all = call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
   for i = 1, #all, 2 do call('ZADD', KEYS[1], decimal(tonumber(all[i + 1]) + now - last), all[i]) end
 end
 
-call('ZREMRANGEBYSCORE', KEYS[1], '-inf', decimal(now))
+local function remove(member)
+  call('ZREM', KEYS[1], member)
+  call('HDEL', KEYS[2], member)
+end
+
+for _, member in ipairs(call('ZRANGEBYSCORE', KEYS[1], '-inf', decimal(now))) do remove(member) end
 if ARGV[2] == '0' then
-  call('ZREM', KEYS[1], ARGV[1])
+  remove(ARGV[1])
 else
   call('ZADD', KEYS[1], decimal(math.min(NEVER, soon + tonumber(ARGV[2]))), ARGV[1])
+  call('HSET', KEYS[2], ARGV[1], ARGV[3])
 end
+
+-- If the set was deleted, the hash has entries that are not members. A queue without consumers has
+-- neither key.
 local members = call('ZRANGE', KEYS[1], 0, -1)
-if #members > 0 then call('ZADD', KEYS[1], decimal(now), '') end -- a queue without consumers has no such key
+if call('HLEN', KEYS[2]) > #members then
+  for _, member in ipairs(call('HKEYS', KEYS[2])) do
+    if not call('ZSCORE', KEYS[1], member) then call('HDEL', KEYS[2], member) end
+  end
+end
+if #members > 0 then call('ZADD', KEYS[1], decimal(now), '') end
 return members

@@ -1,4 +1,4 @@
--- Read before scripts that write or read numbers of records and states.
+-- Precedes scripts that write or read numbers of records and states.
 -- KEYS: those of partition.lua. ARGV: those of the script.
 
 local byte, char = string.byte, string.char

@@ -1,7 +1,8 @@
 -- Makes a queue or joins one.
--- KEYS: 1 the hash of what holds for the whole queue.
--- ARGV: 1 version of the format, 2 partitions (0: what is there), 3 partitions of a new queue where 2 is 0.
--- Result: type of the key before the call, version, partitions; '' where the key has none.
+-- KEYS: 1 the hash of the queue's version and partitions.
+-- ARGV: 1 version of the format, 2 partitions (0: as they are), 3 partitions of a new queue if 2 is
+--       0.
+-- Result: type of the key before the call, version, partitions; '' for a missing field.
 
 local before = call('TYPE', KEYS[1]).ok
 if before == 'none' then

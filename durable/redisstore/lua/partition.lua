@@ -1,32 +1,35 @@
--- Read before each script of a partition: its keys, and the form of what stands in them. What only some scripts need is in other files, as each
--- call makes all functions of its script anew.
+-- Precedes each script of a partition: its keys, and the form of their values. Functions that only
+-- some scripts need are in other files, because each call makes all functions of its script anew.
 -- KEYS: 1 records, 2 states, 3 scheduled, 4 leased, 5 dead, 6 counters. ARGV: those of the script.
 --
--- record: version (1 byte), enqueued (7 bytes), first due time (7), largest number of attempts (4), body
+-- record: version (1 byte), enqueued (7 bytes), first due time (7), largest number of attempts (4),
+--         body
 -- state:  kind (1), token (7), due (7), attempts (4), crashes (4), time of death (7), reason
 --
--- Numbers are big-endian. 7 bytes hold what a double does. A kind is one of
---   S scheduled   R scheduled by Retry   B scheduled by Release   L leased   F firing   X dead   D dead by Bury
--- R, B and D say which call has brought the message there: whoever repeats that call is told the same again.
--- A message without a state has never been claimed or moved; its due time is the score in the set.
+-- Numbers are big-endian. 7 bytes hold an integer that a double holds exactly. A kind is one of
+--   S scheduled   R scheduled by Retry   B scheduled by Release   L leased   F firing
+--   X dead        D dead by Bury
+-- R, B and D name the call that has moved the message, so that a copy of that call gets the same
+-- status. A message without a state has never been claimed or moved; its due time is the score in
+-- the set.
 
 local RECORDS, STATES, SCHEDULED, LEASED, DEAD, COUNTERS = unpack(KEYS)
 local sub = string.sub
 
-local DONE, DUPLICATE, FIRING, NOT_FOUND, LEASE_LOST, EARLY = '1', '2', '3', '4', '5', '6'
+local DONE, DUPLICATE, FIRING, NOT_FOUND, LEASE_LOST, EARLY, PAUSED = '1', '2', '3', '4', '5', '6', '7'
 
 -- Parts of a state.
 local function kind(s) return sub(s, 1, 1) end
 local function holds(s, token) return sub(s, 2, 8) == token end
 local function is_dead(k) return k == 'X' or k == 'D' end
 
--- LAST is the score of the empty member that each set has (create.lua): later than all others.
+-- LAST is the score of the empty member of each set (create.lua). It is later than all others.
 local LAST = 2 * NEVER
 
--- cardinality is the number of messages in a set.
+-- cardinality returns the number of messages in a set.
 local function cardinality(set) return call('ZCOUNT', set, '-inf', '(' .. decimal(LAST)) end
 
--- column is each step-th argument from the first on.
+-- column returns each step-th argument from the first on.
 local function column(first, step)
   local values, n = {}, 0
   for i = first, #ARGV, step do

@@ -1,15 +1,16 @@
--- Dead letters are removed.
+-- Removes dead letters.
 -- KEYS: those of partition.lua.
--- ARGV: 1 to 6 as in call.lua; then for each message: id.
+-- ARGV: 1 to 6 as in call.lua; then for each message: id, the time (7 bytes) at which it died or ''
+--       for any.
 -- Result: sec, usec, statuses, '', ''.
--- Runs under OOM: it only removes, but for a counter.
+-- Runs under OOM: it removes first.
 
-local ids = column(7, 1)
+local ids, incarnations = column(7, 2), column(8, 2)
 local states = call('HMGET', STATES, unpack(ids))
 local statuses, gone = {}, {}
 for i, id in ipairs(ids) do
   statuses[i] = NOT_FOUND
-  if states[i] and is_dead(kind(states[i])) then
+  if states[i] and is_dead(kind(states[i])) and meant(states[i], incarnations[i]) then
     statuses[i] = DONE
     gone[#gone + 1] = id
   end

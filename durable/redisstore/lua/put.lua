@@ -1,14 +1,16 @@
 -- Stores new messages.
 -- KEYS: those of partition.lua.
--- ARGV: 1 to 6 as in call.lua, 7 '1' to replace; then for each message: id, time (see instant), attempts (4 bytes) and body.
--- Result: sec, usec, statuses, '', ''.
---         If the partition is too large (size.lua), the error PARTITIONFULL.
--- Under OOM nothing is stored: the first write is one that the server refuses then.
+-- ARGV: 1 to 6 as in call.lua, 7 '1' to replace; then for each message: id, time (see instant),
+--       attempts (4 bytes) and body.
+-- Result: sec, usec, statuses, '', ''. If the partition is too large (size.lua), the error
+--         PARTITIONFULL.
+-- Under OOM nothing is stored: the server refuses the first write.
 
 local replace = ARGV[7] == '1'
 local largest = tonumber(counters[2])
 
--- A record in no set is not overwritten either. Records come with their bodies, so large ones are asked for their lengths.
+-- A record that is in no set is not overwritten either. Records are read with their bodies, so if
+-- these are large only their lengths are read.
 local ids, known = column(8, 3), {}
 if not replace then
   if largest and largest * #ids <= 65536 then
@@ -24,7 +26,7 @@ local states = replace and call('HMGET', STATES, unpack(ids))
 local before, earliest = head(), nil
 local records, members, replaced, most, freed = {}, {}, {}, 0, 0
 local enqueued = pack7(now)
-local time, at, score, prefix -- those of the last message: most have the same delay
+local time, at, score, prefix -- of the last message, because most have the same delay
 local statuses = {}
 for i, id in ipairs(ids) do
   local state = states and states[i]
@@ -44,7 +46,7 @@ for i, id in ipairs(ids) do
     records[n + 1], records[n + 2] = id, prefix .. ARGV[7 + 3 * i]
     most = math.max(most, #ARGV[7 + 3 * i])
     members[n + 1], members[n + 2] = score, id
-    if replace then replaced[#replaced + 1] = id end -- also without a state, which may have been lost
+    if replace then replaced[#replaced + 1] = id end -- the state may have been lost
     if state and is_dead(kind(state)) then freed = freed + math.max(0, call('HSTRLEN', RECORDS, id) - 19) end
   end
 end
@@ -59,9 +61,10 @@ many('ZREM', LEASED, replaced)
 many('ZREM', DEAD, replaced)
 if freed > 0 then call('HINCRBY', COUNTERS, 'dead_bytes', -freed) end
 
--- Claim asks for the largest size. Where the counters were lost while there were messages, it stays unknown until the partition is empty.
+-- claim.lua reads the largest size. If the counters were lost while there were messages, the size
+-- is unknown until the partition is empty.
 local fresh = { 'enqueued', decimal((tonumber(counters[1]) or 0) + stored) }
-if not largest and call('HLEN', RECORDS) <= stored + 1 then largest = 0 end -- there is the filler as well
+if not largest and call('HLEN', RECORDS) <= stored + 1 then largest = 0 end -- with the filler
 if largest and most > largest then fresh[3], fresh[4] = 'largest', most end
 
 statuses = table.concat(statuses)

@@ -1,4 +1,4 @@
--- Leased and firing messages are scheduled again as they were.
+-- Schedules leased and firing messages again as they were.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints; then for each message: id, token (7 bytes).
 -- Result: sec, usec, statuses, '', ''.
@@ -15,7 +15,7 @@ for i, id in ipairs(ids) do
     schedule(id, 'B' .. sub(s, 2), due(s))
     gone[#gone + 1] = id
   elseif k == 'B' then
-    statuses[i] = DONE -- it was this call
+    statuses[i] = DONE -- by a copy of this call
   else
     statuses[i] = LEASE_LOST
   end

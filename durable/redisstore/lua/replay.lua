@@ -1,18 +1,19 @@
--- Dead letters are scheduled again, with no attempts and no crashes.
+-- Schedules dead letters again, without attempts and crashes.
 -- KEYS: those of partition.lua.
--- ARGV: 1 to 6 as in call.lua; then for each message: id, time (see instant).
+-- ARGV: 1 to 6 as in call.lua; then for each message: id, time (see instant), the time (7 bytes) at
+--       which it died or '' for any.
 -- Result: sec, usec, statuses, '', ''.
 -- Runs under OOM.
 
-local ids = column(7, 2)
+local ids, incarnations = column(7, 3), column(9, 3)
 local states = call('HMGET', STATES, unpack(ids))
 local statuses, gone = {}, {}
 for i, id in ipairs(ids) do
   local s = states[i]
   local k = s and kind(s)
-  if is_dead(k) and call('HEXISTS', RECORDS, id) == 1 then
+  if is_dead(k) and meant(s, incarnations[i]) and call('HEXISTS', RECORDS, id) == 1 then
     statuses[i] = DONE
-    local at = instant(ARGV[6 + 2 * i])
+    local at = instant(ARGV[5 + 3 * i])
     schedule(id, 'S' .. sub(s, 2, 8) .. pack7(at) .. ZERO4 .. ZERO4 .. ZERO7 .. sub(s, 31), at)
     gone[#gone + 1] = id
   else

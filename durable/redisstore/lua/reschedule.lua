@@ -1,8 +1,8 @@
--- Messages that have not begun are due at another time.
+-- Moves messages that have not begun to another due time.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 to 6 as in call.lua; then for each message: id, time (see instant).
 -- Result: sec, usec, statuses, '', ''.
--- Runs under OOM. The new time stands in the state too, where an audit finds it if the set is lost.
+-- Runs under OOM. The state has the new time as well, so that an audit finds it if the set is lost.
 
 local ids = column(7, 2)
 local states = call('HMGET', STATES, unpack(ids))

@@ -1,7 +1,7 @@
--- Firing messages are scheduled again, mostly with one attempt more.
+-- Schedules firing messages again, with one attempt more if it counts.
 -- KEYS: those of partition.lua.
--- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints; then for each message: id, token (7 bytes), time (see instant), attempts
---       (1, or 0 if it is not counted), reason.
+-- ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints; then for each message: id, token (7 bytes), time
+--       (see instant), attempts (1, or 0 if it is not counted), reason.
 -- Result: sec, usec, statuses, '', ''.
 -- Runs under OOM.
 
@@ -17,7 +17,7 @@ for i, id in ipairs(ids) do
     schedule(id, 'R' .. token .. pack7(at) .. pack4(unpack4(s, 16) + tonumber(ARGV[5 * i + 1])) .. sub(s, 20, 30) .. ARGV[5 * i + 2], at)
     gone[#gone + 1] = id
   elseif k == 'R' then
-    statuses[i] = DONE -- it was this call
+    statuses[i] = DONE -- by a copy of this call
   else
     statuses[i] = LEASE_LOST
   end

@@ -1,5 +1,6 @@
--- Read before each script that schedules messages again.
--- KEYS: those of partition.lua. ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, and those of the script.
+-- Precedes each script that schedules messages again.
+-- KEYS: those of partition.lua. ARGV: 1 PUBLISH or SPUBLISH, 2 channel of hints, and those of the
+--       script.
 
 local before, earliest = head(), nil
 local fresh, members = {}, {}
@@ -12,7 +13,7 @@ local function schedule(id, state, at)
   members[n + 1], members[n + 2] = decimal(at), id
 end
 
--- schedule_all moves all that was noted from a set, where those that are gone stand.
+-- schedule_all moves the noted messages out of a set. gone are their ids.
 local function schedule_all(set, gone)
   allow_growth()
   many('ZREM', set, gone)

@@ -1,12 +1,13 @@
--- Read before the script that stores messages: the bounds of a partition.
--- KEYS: those of partition.lua. ARGV: the last two, which are taken away, are the largest number of messages of a partition, and
--- the largest sum of the bytes of their records; the others are those of the script.
+-- Precedes put.lua: the bounds of a partition.
+-- KEYS: those of partition.lua.
+-- ARGV: those of the script; the last two, which are removed, are the largest number of messages of
+--       a partition, and the largest sum of the bytes of their records.
 
 local most_bytes, most_messages = tonumber(table.remove(ARGV)), tonumber(table.remove(ARGV))
 local SAMPLE = 128
 
--- mean_bytes is the mean of the bytes of a record: of all if there are few, else of a sample, which is taken anew when an eighth
--- of the records are new.
+-- mean_bytes returns the mean size of a record in bytes: of all records if there are few, else of a
+-- sample, which is taken again when an eighth of the records is new.
 local function mean_bytes(held)
   local known = call('HMGET', COUNTERS, 'enqueued', 'sampled')
   local enqueued = tonumber(known[1] or 0)
@@ -21,14 +22,14 @@ local function mean_bytes(held)
   return mean
 end
 
--- beyond is an error if a partition is too large for more records, which are a list of ids and records. largest is the size of
--- the largest body and its header, false if it is not known.
+-- beyond returns an error if the partition is too large for more records, which are a list of ids
+-- and records. largest is the size of the largest body and its header, false if it is unknown.
 local function beyond(records, largest)
   local held, more, bytes = call('HLEN', RECORDS), #records / 2, 0
   for i = 2, #records, 2 do bytes = bytes + #records[i] end
   if held + more > most_messages then
-    for i = 1, #records, 2 do more = more - call('HEXISTS', RECORDS, records[i]) end -- those that are replaced
-    if more > 0 and held + more > most_messages + 1 then -- there is the filler as well
+    for i = 1, #records, 2 do more = more - call('HEXISTS', RECORDS, records[i]) end -- replaced ones
+    if more > 0 and held + more > most_messages + 1 then -- with the filler
       return redis.error_reply('PARTITIONFULL the partition has ' .. decimal(held - 1) .. ' messages, of ' .. decimal(most_messages) ..
         ' that redisstore.Options.PartitionMessages accepts')
     end

@@ -1,7 +1,7 @@
--- Read before scripts that are given times.
+-- Precedes scripts with times among their arguments.
 -- KEYS: those of partition.lua. ARGV: those of the script.
 
--- instant reads a time: positive it is absolute, and else the time since now with its sign turned.
+-- instant reads a time: a positive number is absolute, any other a negated delay.
 local function instant(argument)
   local n = tonumber(argument)
   if n > 0 then return math.min(NEVER, math.max(n, now)) end
@@ -9,5 +9,6 @@ local function instant(argument)
   return math.min(NEVER, soon - n)
 end
 
--- lease_end is when a lease of ms milliseconds ends that runs from now, or from instant at if that is later.
+-- lease_end returns the end of a lease of ms milliseconds from now, or from instant at if that is
+-- later.
 local function lease_end(at, ms) return math.min(NEVER, math.max(soon, at) + ms) end

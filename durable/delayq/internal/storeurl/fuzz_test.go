@@ -10,7 +10,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable"
 )
 
-// FuzzRedact puts a password into what somebody may have typed: it is in no error.
+// FuzzRedact puts a password into mistyped URLs. No error contains it.
 func FuzzRedact(f *testing.F) {
 	f.Add("redis://user:", "", "host:1")
 	f.Add("redis-cluster://:", "/x", "a:1,b:2?dial_timeout=no")

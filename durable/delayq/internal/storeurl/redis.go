@@ -10,7 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// address is a URL of Redis in parts. The parsers of the client take one address in the place of the host and the others as parameters.
+// address is a URL of Redis in parts. The parsers of the client take one address as the host and
+// the others as parameters.
 type address struct {
 	url    string // the whole, for errors
 	scheme string // redis or rediss
@@ -30,7 +31,7 @@ func newClient(raw string) (redis.UniversalClient, error) {
 	return client(), nil
 }
 
-// parse checks a URL and returns what makes its client, so that Check needs none.
+// parse checks a URL and returns a function that makes its client.
 func parse(raw string) (func() redis.UniversalClient, error) {
 	a, err := split(raw)
 	if err != nil {
@@ -66,7 +67,8 @@ func split(raw string) (address, error) {
 	if strings.ContainsAny(rest[end:], "@#") || strings.Count(a.user, "@") > 1 {
 		return a, refuse(raw, "@, #, / and ? in a user or a password have to be percent-encoded, and there is no #fragment")
 	}
-	if _, err := url.ParseQuery(a.query); err != nil { // the client's parsers leave out what they cannot read, such as a password
+	// The client's parsers ignore parameters that they cannot read, such as a password.
+	if _, err := url.ParseQuery(a.query); err != nil {
 		return a, refuse(raw, "a parameter has a wrong percent-encoding or a semicolon; name=value&name=value is accepted")
 	}
 	a.hosts = strings.Split(authority, ",")
@@ -95,7 +97,7 @@ func (a *address) checkHosts(authority string) error {
 	return nil
 }
 
-// client is the URL in the form of the client's parsers, with a path that is a database.
+// client returns the URL in the form of the client's parsers. The path is the database.
 func (a *address) client(path string, parameters ...string) string {
 	query := a.query
 	for _, h := range a.hosts[1:] {
@@ -161,7 +163,8 @@ const replicas = "route_by_latency and route_randomly read from replicas, which 
 
 var errDatabase = errors.New("the database is negative; 0 or more is accepted")
 
-// refuse says what the client's parser found, unless that repeats the URL, which may have a password in it.
+// refuse returns the error of the client's parser, unless that contains the URL, which may contain
+// a password.
 func (a *address) refuse(err error) error {
 	reason := strings.TrimPrefix(err.Error(), "redis: ")
 	if broken := (*url.Error)(nil); errors.As(err, &broken) {

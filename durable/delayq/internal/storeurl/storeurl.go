@@ -1,14 +1,15 @@
 // Package storeurl opens the store that a URL names, for programs that let their users choose one.
 //
-//	file:PATH                                           a file of boltstore; made if it is not there
+//	file:PATH                                           a file of boltstore, made if it does not exist
 //	redis://[user:password@]host:port[/db]              one Redis server; rediss:// with TLS
-//	redis-cluster://[user:password@]host:port,host:port a Redis Cluster, by some of its nodes; rediss-cluster:// with TLS
-//	redis-sentinel://host:port,host:port/master[/db]    a master by its Sentinels; rediss-sentinel:// with TLS
+//	redis-cluster://[user:password@]host:port,host:port a Redis Cluster, by some of its nodes
+//	redis-sentinel://host:port,host:port/master[/db]    a master by its Sentinels
 //	memory:                                             the memory of this process
 //
-// The URLs of Redis take the parameters that the client's own URLs have, such as ?dial_timeout=3s. A user and a
-// password before the addresses of Sentinels are theirs; those of the servers behind them are the parameters username and password.
-// Special characters of users and passwords are percent-encoded. A path is taken as it is.
+// The schemes rediss-cluster and rediss-sentinel use TLS as well. URLs of Redis take the parameters
+// of the client's own URLs, such as ?dial_timeout=3s. A user and a password before the addresses of
+// Sentinels are for the Sentinels; the parameters username and password are for the servers behind
+// them. Special characters in users and passwords are percent-encoded. Paths are not encoded.
 package storeurl
 
 import (
@@ -25,33 +26,44 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// Accepted says in one sentence which URLs there are, for the help of a program.
+// Accepted lists the accepted URLs in one sentence, for the help of a program.
 const Accepted = "file:PATH, redis://[user:password@]host:port[/db], redis-cluster://host:port,host:port, " +
 	"redis-sentinel://host:port,host:port/master, or memory: are accepted, and rediss in place of redis for TLS"
 
-// Open opens the store that a URL names. What it returns second closes the store, and the client that was made for it; it
-// is to be called once, when the queues of the store are closed.
+// Open opens the store that a URL names. The returned function closes the store and the client that
+// was made for it. The caller calls it once, after closing the queues of the store.
 //
-// A URL of another form is [durable.ErrInvalid]. A file that another process serves on a socket (boltstore.Options.Socket) is
-// used through it. Any other file is opened at once, so that its errors are those of
-// [boltstore.Open], such as [durable.ErrLocked]. A server is not reached before the first queue is opened. No error has a password in it.
+// A URL of another form is [durable.ErrInvalid]. If another process serves the file on a socket
+// (boltstore.Options.Socket), Open connects to that process. Otherwise it opens the file, with the
+// errors of [boltstore.Open], such as [durable.ErrLocked]. It does not connect to a server; opening
+// the first queue does. No error contains a password.
 func Open(url string) (durable.Store, func() error, error) {
-	open, err := opener(url)
+	// Operators work with the servers they have, however those are set up.
+	return openWith(url, redisstore.Options{AllowEviction: true, AllowLossOnCrash: true})
+}
+
+// OpenSafe is [Open] of a store whose queues are [durable.ErrUnsafe] if a server may lose messages.
+func OpenSafe(url string) (durable.Store, func() error, error) {
+	return openWith(url, redisstore.Options{})
+}
+
+func openWith(url string, options redisstore.Options) (durable.Store, func() error, error) {
+	open, err := opener(url, options)
 	if err != nil {
 		return nil, nil, err
 	}
 	return open()
 }
 
-// Check is the error that [Open] would return for the form of a URL. It opens nothing, so that a program can check a URL long before
-// it needs the store.
+// Check returns the error of [Open] for the form of a URL. It opens nothing, so a program can check
+// a URL long before it needs the store.
 func Check(url string) error {
-	_, err := opener(url)
+	_, err := opener(url, redisstore.Options{})
 	return err
 }
 
-// opener checks a URL and returns what opens its store.
-func opener(url string) (func() (durable.Store, func() error, error), error) {
+// opener checks a URL and returns a function that opens its store.
+func opener(url string, options redisstore.Options) (func() (durable.Store, func() error, error), error) {
 	scheme, rest, ok := strings.Cut(url, ":")
 	if !ok {
 		return nil, refuse(url, "it has no scheme; "+Accepted)
@@ -73,7 +85,7 @@ func opener(url string) (func() (durable.Store, func() error, error), error) {
 	if err != nil {
 		return nil, err
 	}
-	return func() (durable.Store, func() error, error) { return openRedis(client()) }, nil
+	return func() (durable.Store, func() error, error) { return openRedis(client(), options) }, nil
 }
 
 func checkPath(url, path string) error {
@@ -93,7 +105,7 @@ func openMemory() (durable.Store, func() error, error) {
 }
 
 func openFile(path string) (durable.Store, func() error, error) {
-	// Other programs can use the file meanwhile, unless the path is too long for a socket.
+	// Other programs can use the file through the socket, unless the path is too long for one.
 	store, err := boltstore.Open(path, boltstore.Options{Socket: len(path) <= maxSocketPath})
 	if errors.Is(err, durable.ErrLocked) {
 		if remote, failed := boltstore.Connect(path); failed == nil {
@@ -106,12 +118,11 @@ func openFile(path string) (durable.Store, func() error, error) {
 	return store, store.Close, nil
 }
 
-// maxSocketPath is the length of a path that has a socket beside it on all systems.
+// maxSocketPath is the length of a path up to which all systems accept a socket beside it.
 const maxSocketPath = 90
 
-func openRedis(client redis.UniversalClient) (durable.Store, func() error, error) {
-	// An operator works with the servers that there are, however they are set up.
-	store, err := redisstore.New(client, redisstore.Options{AllowEviction: true, AllowLossOnCrash: true})
+func openRedis(client redis.UniversalClient, options redisstore.Options) (durable.Store, func() error, error) {
+	store, err := redisstore.New(client, options)
 	if err != nil {
 		return nil, nil, errors.Join(err, client.Close())
 	}
@@ -122,7 +133,7 @@ func refuse(url, reason string) error {
 	return fmt.Errorf("%w store URL %q: %s", durable.ErrInvalid, Redact(url), reason)
 }
 
-// Redact is a URL as it may be shown: what may be a user or a password is left out.
+// Redact returns a URL without the parts that may be a user or a password.
 func Redact(url string) string {
 	scheme, rest, ok := strings.Cut(url, ":")
 	if ok && strings.EqualFold(scheme, "file") {
@@ -135,7 +146,7 @@ func Redact(url string) string {
 	}
 	slashes := rest[:len(rest)-len(strings.TrimLeft(rest, "/"))]
 	rest = rest[len(slashes):]
-	if at := strings.LastIndexByte(rest, '@'); at >= 0 { // the last one: the password may have one, by mistake
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 { // the last, as a password may contain one
 		rest = hidden + rest[at:]
 	} else {
 		rest = redactPorts(rest)
@@ -148,7 +159,8 @@ func Redact(url string) string {
 
 const hidden = "xxxxx"
 
-// redactPorts leaves out what stands in the place of a port and is no number: where the address was forgotten it is the password.
+// redactPorts replaces ports that are no numbers. If the address is missing, a password stands in
+// its place.
 func redactPorts(rest string) string {
 	end := strings.IndexAny(rest, "/?#")
 	if end < 0 {
@@ -164,14 +176,15 @@ func redactPorts(rest string) string {
 	return strings.Join(hosts, ",") + rest[end:]
 }
 
-// passwords are parameters that may be one, also where the name is misspelt or a semicolon separates them.
+// passwords matches parameters that may be passwords, even if the name is misspelt or a semicolon
+// separates them.
 var passwords = regexp.MustCompile(`(?i)([^&;=]*(?:pass|pwd|secret)[^&;=]*)=[^&;]*`)
 
 func redactQuery(query string) string {
 	return passwords.ReplaceAllString(query, "${1}="+hidden)
 }
 
-// Path is the path of a URL that stands for a file, and false for any other URL.
+// Path returns the path of a URL that names a file, and false for any other URL.
 func Path(url string) (path string, ok bool) {
 	scheme, path, _ := strings.Cut(url, ":")
 	if !strings.EqualFold(scheme, "file") || path == "" {

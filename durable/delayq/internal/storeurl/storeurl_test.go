@@ -14,6 +14,7 @@ import (
 
 	"github.com/timingwheel-go/timingwheel/durable"
 	"github.com/timingwheel-go/timingwheel/durable/boltstore"
+	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
 // passOne sends a message through the store of a URL.
@@ -232,7 +233,7 @@ func TestRedact(t *testing.T) {
 func TestOpenRedis_ClosesTheClient(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
-	_, closeStore, err := openRedis(client)
+	_, closeStore, err := openRedis(client, redisstore.Options{AllowLossOnCrash: true})
 	require.NoError(t, err)
 	require.NoError(t, client.Ping(t.Context()).Err())
 	require.NoError(t, closeStore())

@@ -1,7 +1,7 @@
-// A server that this is loaded into reads a wall clock that differs from that of the machine by the nanoseconds
-// that stand in the file TIMINGWHEEL_TEST_CLOCK, as a 64-bit number in the order of bytes of the machine. The file is
-// mapped, so that whoever writes to it sets the clock at once. Nothing is allocated and nothing looked up by name here:
-// an allocator that reads the clock while it starts would call for it in a circle.
+// This library shifts the wall clock of the server that loads it. The file TIMINGWHEEL_TEST_CLOCK has the
+// offset in nanoseconds, as a 64-bit number in the byte order of the machine. The file is mapped, so a write
+// to the file sets the clock at once. The code allocates nothing and looks up no names: an allocator that
+// reads the clock while it starts would call the library recursively.
 
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,0 +1,197 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+	durableotel "github.com/timingwheel-go/timingwheel/durable/otel"
+	durableprom "github.com/timingwheel-go/timingwheel/durable/prometheus"
+	"github.com/timingwheel-go/timingwheel/durable/redisstore"
+)
+
+// observed opens a queue on a server with a client that waits for each reply for so long.
+func observed(t *testing.T, server *redistest.Server, readTimeout time.Duration, onEvent func(durable.Event)) *durable.Queue {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: readTimeout, MaxRetries: 1})
+	t.Cleanup(func() { _ = client.Close() })
+	store, err := redisstore.New(client, redisstore.Options{AllowLossOnCrash: true})
+	require.NoError(t, err)
+	q, err := durable.Open(t.Context(), store, durable.Options{
+		Queue: "orders", Partitions: 2, RetryFor: patience, OnEvent: onEvent, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	t.Cleanup(q.Close)
+	return q
+}
+
+// spans returns the spans of a message with a name.
+func spans(all tracetest.SpanStubs, name, id string) (found tracetest.SpanStubs) {
+	for _, s := range all {
+		for _, a := range s.Attributes {
+			if s.Name == name && a.Key == attribute.Key("messaging.message.id") && a.Value.AsString() == id {
+				found = append(found, s)
+			}
+		}
+	}
+	return found
+}
+
+// The server is stopped while a handler of the trace runs, which enqueues two more messages: one
+// waits for the server, the other gives up. All spans belong to the trace of the request, each
+// begins and ends once, and the status says what has happened.
+func TestOneTraceOverASilentServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{})
+	exported := tracetest.NewInMemoryExporter()
+	provider := sdk.NewTracerProvider(sdk.WithSyncer(exported))
+	defer func() { assert.NoError(t, provider.Shutdown(context.Background())) }()
+	tracer := durableotel.New(durableotel.Options{TracerProvider: provider, Propagator: propagation.TraceContext{}})
+	q := observed(t, server, 200*time.Millisecond, tracer.OnEvent)
+
+	ctx, request := provider.Tracer("test").Start(t.Context(), "request")
+	_, err := tracer.Enqueue(ctx, q, durable.Message{ID: "order", Delay: 50 * time.Millisecond})
+	require.NoError(t, err)
+	request.End()
+
+	var paused, continued time.Time
+	going := make(chan time.Time, 1)
+	handler := func(ctx context.Context, d *durable.Delivery) error {
+		if d.ID != "order" {
+			return nil
+		}
+		server.Pause()
+		paused = time.Now()
+		brief, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+		defer cancel()
+		_, err := tracer.Enqueue(brief, q, durable.Message{ID: "given up", Delay: time.Hour})
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		time.AfterFunc(500*time.Millisecond, func() {
+			going <- time.Now()
+			server.Continue()
+		})
+		_, err = tracer.Enqueue(ctx, q, durable.Message{ID: "receipt"})
+		continued = <-going
+		assert.NoError(t, err)
+		return err
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- q.Consume(ctx, tracer.Handler(handler), durable.ConsumerOptions{}) }()
+	require.Eventually(t, func() bool {
+		all := exported.GetSpans()
+		return len(spans(all, "ack orders", "order")) > 0 && len(spans(all, "ack orders", "receipt")) > 0
+	}, patience, 10*time.Millisecond)
+	cancel()
+	require.NoError(t, <-ended)
+
+	all := exported.GetSpans()
+	seen := map[string]bool{}
+	for _, s := range all {
+		assert.Equal(t, request.SpanContext().TraceID(), s.SpanContext.TraceID(), s.Name)
+		assert.False(t, s.EndTime.Before(s.StartTime), s.Name)
+		assert.False(t, seen[s.SpanContext.SpanID().String()], "%s ends twice", s.Name)
+		seen[s.SpanContext.SpanID().String()] = true
+	}
+	parent := tracetest.SpanStub{SpanContext: request.SpanContext()}
+	for _, id := range []string{"order", "receipt"} {
+		send := spans(all, "send orders", id)
+		require.Len(t, send, 1, id)
+		assert.Equal(t, parent.SpanContext.SpanID(), send[0].Parent.SpanID(), id)
+		for _, name := range []string{"claim orders", "process orders", "ack orders"} {
+			found := spans(all, name, id)
+			require.Len(t, found, 1, "%s of %s", name, id)
+			assert.Equal(t, codes.Unset, found[0].Status.Code, "%s of %s", name, id)
+			assert.Equal(t, send[0].SpanContext.SpanID(), found[0].Parent.SpanID(), "%s of %s", name, id)
+		}
+		parent = spans(all, "process orders", "order")[0]
+	}
+	waited := spans(all, "send orders", "receipt")[0]
+	assert.Equal(t, codes.Unset, waited.Status.Code)
+	assert.True(t, waited.StartTime.After(paused) && waited.EndTime.After(continued), "%v to %v is not across %v", waited.StartTime, waited.EndTime, continued)
+	assert.True(t, spans(all, "ack orders", "order")[0].EndTime.After(continued))
+	failed := spans(all, "send orders", "given up")
+	require.Len(t, failed, 1)
+	assert.Equal(t, codes.Error, failed[0].Status.Code)
+	assert.Contains(t, failed[0].Status.Description, context.DeadlineExceeded.Error())
+	assert.True(t, failed[0].EndTime.Before(continued))
+	assert.Equal(t, parent.SpanContext.SpanID(), failed[0].Parent.SpanID())
+	stats, err := q.Stats(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, stats.Crashed)
+	assert.Empty(t, spans(all, "retry orders", "order"))
+}
+
+// A scrape of a queue whose server stands still is over after the timeout. The queue is shown as
+// down, other queues are not touched, and the queue is up again when the server goes on.
+func TestScrapeOfASilentServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{})
+	q := observed(t, server, patience, nil)
+	other, err := durable.Open(t.Context(), memstore.New(memstore.Options{}), durable.Options{Queue: "other"})
+	require.NoError(t, err)
+	defer other.Close()
+	_, err = q.Enqueue(t.Context(), durable.Message{Delay: time.Hour})
+	require.NoError(t, err)
+
+	collector := durableprom.NewCollector(durableprom.Options{Timeout: 300 * time.Millisecond})
+	require.NoError(t, errors.Join(collector.Add("orders", q), collector.Add("other", other)))
+	registry := prometheus.NewPedanticRegistry()
+	require.NoError(t, registry.Register(collector))
+	page := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
+	defer page.Close()
+	scrape := func() string {
+		ctx, cancel := context.WithTimeout(t.Context(), patience/2)
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, page.URL, nil)
+		require.NoError(t, err)
+		response, err := page.Client().Do(r)
+		require.NoError(t, err)
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, response.StatusCode, string(text))
+		return string(text)
+	}
+	const up, down = "timingwheel_durable_up{queue=\"orders\"} 1\n", "timingwheel_durable_up{queue=\"orders\"} 0\n"
+	const pending, otherUp = "timingwheel_durable_messages_pending{queue=\"orders\"} 1\n", "timingwheel_durable_up{queue=\"other\"} 1\n"
+	text := scrape()
+	require.Contains(t, text, up)
+	require.Contains(t, text, pending)
+
+	server.Pause()
+	for range 3 {
+		text := scrape()
+		require.Contains(t, text, down)
+		require.Contains(t, text, otherUp)
+		require.Equal(t, 1, strings.Count(text, `queue="orders"`), "no stale series:\n%s", text)
+	}
+	server.Continue()
+	require.Eventually(t, func() bool {
+		text = scrape()
+		return strings.Contains(text, up)
+	}, patience, 50*time.Millisecond)
+	require.Contains(t, text, pending)
+}

@@ -1,0 +1,109 @@
+package durable_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// buryAll makes dead letters with the ids 00, 01 and so on.
+func buryAll(t *testing.T, q *durable.Queue, n int) {
+	t.Helper()
+	for i := range n {
+		enqueue(t, q, fmt.Sprintf("%02d", i), 0)
+		require.NoError(t, take(t, q).Bury(t.Context(), "enough"))
+	}
+}
+
+func deadLetters(t *testing.T, q *durable.Queue) (n int64) {
+	t.Helper()
+	s, err := q.Stats(t.Context())
+	require.NoError(t, err)
+	return s.Dead
+}
+
+// A PurgeAll whose context ends while another call is under way sends nothing more. Its error names
+// a dead letter.
+func TestPurgeAllSendsNothingAfterItsContext(t *testing.T) {
+	t.Parallel()
+	faultyBubble(t, durable.Options{Partitions: 1}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		buryAll(t, q, 20)
+		f.set(func(name string) (error, error) {
+			if name == "Purge" {
+				time.Sleep(10 * time.Second)
+			}
+			return nil, nil
+		})
+		first := make(chan error)
+		go func() { first <- q.Purge(t.Context(), "07") }()
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		n, err := q.PurgeAll(ctx, durable.DeadFilter{})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Zero(t, n)
+		assert.ErrorContains(t, err, `"00"`)
+		require.NoError(t, <-first)
+		time.Sleep(time.Minute)
+		assert.EqualValues(t, 19, deadLetters(t, q), "only the other call has purged one")
+		assert.EqualValues(t, 1, f.count("Purge"))
+		n, err = q.PurgeAll(t.Context(), durable.DeadFilter{})
+		require.NoError(t, err)
+		assert.Equal(t, 19, n)
+	})
+}
+
+// pagedBackend has dead letters that cannot be read, which fill the first page. It records the size
+// of the largest batch.
+type pagedBackend struct {
+	driver.Backend
+	largest int
+}
+
+func (b *pagedBackend) List(ctx context.Context, partition int, state driver.State, cursor string, limit int) ([]driver.Record, string, error) {
+	if cursor == "" {
+		return nil, "unreadable", nil
+	}
+	if cursor == "unreadable" {
+		cursor = ""
+	}
+	return b.Backend.List(ctx, partition, state, cursor, limit)
+}
+
+func (b *pagedBackend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
+	b.largest = max(b.largest, len(batch.Changes))
+	return b.Backend.Apply(ctx, batch)
+}
+
+// ReplayAll and PurgeAll go on after a page of records that cannot be read, and take no more of the
+// room for calls than there is.
+func TestUnreadablePageDoesNotStopReplayAllAndPurgeAll(t *testing.T) {
+	t.Parallel()
+	paged := &pagedBackend{}
+	wrap := func(b driver.Backend) driver.Backend { paged.Backend = b; return paged }
+	bubbleOf(t, wrap, durable.Options{Partitions: 1, MaxWaiting: 3}, func(t *testing.T, q *durable.Queue) {
+		buryAll(t, q, 20)
+		paged.largest = 0
+		n, err := q.ReplayAll(t.Context(), durable.DeadFilter{}, durable.ReplayOptions{Delay: time.Hour})
+		require.NoError(t, err)
+		assert.Equal(t, 20, n)
+		assert.Zero(t, deadLetters(t, q))
+		assert.LessOrEqual(t, paged.largest, 3, "calls at once")
+		time.Sleep(2 * time.Hour)
+		for range 20 {
+			require.NoError(t, take(t, q).Bury(t.Context(), "enough"))
+		}
+		paged.largest = 0
+		n, err = q.PurgeAll(t.Context(), durable.DeadFilter{})
+		require.NoError(t, err)
+		assert.Equal(t, 20, n)
+		assert.LessOrEqual(t, paged.largest, 3, "calls at once")
+	})
+}

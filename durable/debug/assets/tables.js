@@ -1,0 +1,158 @@
+'use strict';
+// The parts in text: the figures at the top and the tables.
+
+const TILES = [
+	['pending', 'Pending', (q) => [roomy(q.pending), q.unreadable > 0 ? `and ${compact(q.unreadable)} unreadable` : plural(q.pending, 'message').replace(/^\S+ /, '')]],
+	['due', 'Due now', (q) => [roomy(q.due), q.overdue_ns > 1e9 ? `${duration(q.overdue_ns)} overdue` : q.due > 0 ? 'waiting' : '']],
+	['flight', 'In flight', (q) => [roomy(q.in_flight), `${compact(q.running)} run here`]],
+	['enqueued', 'Enqueued', (q, past) => rateAndTotal(q, past, 'enqueued')],
+	['acked', 'Acknowledged', (q, past) => rateAndTotal(q, past, 'acked')],
+	['late', 'Late, 99 % at most', (q, past) => lateNow(q, past)],
+	['retried', 'Retried', (q, past) => rateAndTotal(q, past, 'retried')],
+	['crashed', 'Crashes', (q, past) => rateAndTotal(q, past, 'crashed')],
+	['dead', 'Dead letters', (q) => [roomy(q.dead), gone(q)]],
+	['consumers', 'Consumers', (q) => [roomy(q.consumers.length), q.consumers.length > 0 && q.unowned > 0 ? `${plural(q.unowned, 'partition')} without` : 'in all processes']],
+];
+
+// gone counts the messages that were lost, dropped or expired or, if there are none, the bytes of
+// the dead letters.
+function gone(q) {
+	if (q.lost > 0) return `${compact(q.lost)} messages lost`;
+	if (q.counters.trimmed > 0) return `${compact(q.counters.trimmed)} were dropped`;
+	if (q.counters.expired > 0) return `${compact(q.counters.expired)} expired`;
+	return q.dead_bytes > 0 ? bytes(q.dead_bytes).join('\u00a0') : '';
+}
+
+// sayTotals counts the messages that came to an end without a delivery, since the queue was made.
+function sayTotals(q) {
+	return `In all: ${[
+		`${compact(q.counters.cancelled)} cancelled`, `${compact(q.counters.expired)} expired`, plural(q.counters.buried, 'dead letter'),
+		`${compact(q.counters.trimmed)} of them dropped`, `${compact(q.lost)} lost`,
+	].join(', ')}.`;
+}
+
+const DONE = { replay: 'replayed', purge: 'purged', pause: 'paused', resume: 'resumed' };
+
+// sayOutcome is the text of the answer to an action.
+function sayOutcome(action, id, outcome) {
+	const done = DONE[action], fault = outcome.error ? `. ${outcome.error}` : '';
+	if (id !== null) return `${outcome.error ? 'not ' : ''}${done}: \u201c${id}\u201d${fault}`;
+	if (action === 'pause' || action === 'resume') return `The queue is ${outcome.error ? 'not ' : ''}${done}${fault}`;
+	return `${plural(outcome.done, 'dead letter')} ${done}${fault}`;
+}
+
+// cell makes a cell of a table. Ids and reasons may have any writing direction, which must not
+// affect other cells.
+function cell(text, name) {
+	return make('td', { class: name, ...(name === 'number' ? {} : { dir: 'auto' }) }, text);
+}
+
+// ranges writes numbers in rising order: 0–3, 7.
+function ranges(numbers) {
+	const found = [];
+	for (const n of numbers) {
+		const last = found[found.length - 1];
+		if (last && last[1] === n - 1) last[1] = n; else found.push([n, n]);
+	}
+	return found.map(([from, to]) => from === to ? String(from) : `${from}\u2013${to}`).join(', ');
+}
+
+function drawConsumers(body, queue) {
+	const now = Date.parse(queue.now), since = (time) => (now - Date.parse(time)) * 1e6;
+	const rows = queue.consumers.map((c) => make('tr', {}, cell(c.host || '\u2013', 'id'), cell(String(c.pid), ''),
+		cell(`${duration(Math.max(0, since(c.last_heartbeat)))} ago${since(c.expires) > 0 ? ', expired' : ''}`, ''),
+		cell(ranges(c.partitions || []) || 'none', 'parts'), cell(c.id, '')));
+	body.replaceChildren(...(rows.length ? rows : [emptyRow(5, 'There are none: nothing is delivered.')]));
+	write(byId('consumers-note'), rows.length > 0 && queue.unowned > 0 ? `${plural(queue.unowned, 'partition')} without a consumer.` : '');
+}
+
+const MOST_PARTITIONS = 256;
+
+function drawPartitions(body, partitions) {
+	body.replaceChildren(...partitions.slice(0, MOST_PARTITIONS).map((p, k) => make('tr', {},
+		cell(String(k), ''), cell(full(p.pending), 'number'), cell(full(p.due), 'number'), cell(p.due > 0 ? duration(p.overdue_ns) : '', ''),
+		cell(full(p.in_flight), 'number'), cell(full(p.dead), 'number'))));
+}
+
+// DeadLetters is the table of dead letters with its buttons. It calls act(action, id) for a click;
+// id is null for all letters.
+class DeadLetters {
+	constructor(act) {
+		this.act = act;
+		this.body = byId('dead').tBodies[0];
+		this.rows = new Map(); // by id and time of death
+		byId('reason').addEventListener('input', () => { disarm(); this.filter(); });
+		for (const action of ['replay', 'purge']) {
+			const button = byId(`${action}-all`);
+			button.addEventListener('click', () => { if (sure(button, action)) act(action, null); });
+		}
+	}
+
+	// draw keeps existing rows, so that the focus and the selection stay.
+	draw(queue, actions) {
+		const now = Date.parse(queue.now), letters = queue.dead_letters;
+		write(byId('dead-note'), letters.length === 0 ? 'There are none.' : letters.length < queue.dead ?
+			`${full(letters.length)} of ${full(queue.dead)}: of one partition after another, the oldest first.` : '');
+		byId('dead-all').hidden = !actions || queue.dead === 0;
+		const rows = new Map();
+		for (const letter of letters) {
+			const key = JSON.stringify([queue.name, letter.id, letter.died, actions]);
+			const row = this.rows.get(key) || this.row(letter, actions);
+			write(row.cells[4], `${duration(Math.max(0, (now - Date.parse(letter.died)) * 1e6))} ago`);
+			rows.set(key, row);
+		}
+		const wanted = [...rows.values()];
+		if (wanted.length !== this.body.children.length || wanted.some((row, k) => row !== this.body.children[k])) this.body.replaceChildren(...wanted);
+		this.rows = rows;
+		this.filter();
+	}
+
+	// filter shows the letters whose reason contains the text. The buttons for all letters concern
+	// these.
+	filter() {
+		const text = byId('reason').value;
+		for (const row of this.body.children) row.hidden = !row.cells[1].firstChild.data.includes(text);
+		for (const [id, name] of [['replay-all', 'Replay all'], ['purge-all', 'Purge all']]) {
+			if (!armed.has(byId(id))) write(byId(id), text ? `${name} of this reason` : name);
+		}
+	}
+
+	row(letter, actions) {
+		const id = cell(letter.id, 'id'), reason = cell(document.createTextNode(letter.reason), 'reason'), buttons = cell('', '');
+		if (letter.error) reason.append(make('div', { class: 'headers' }, letter.error));
+		for (const [name, value] of Object.entries(letter.headers || {})) id.append(make('div', { class: 'headers' }, `${name}: ${value}`));
+		for (const [action, text] of actions ? [['replay', 'Replay'], ['purge', 'Purge']] : []) {
+			const button = make('button', { type: 'button', 'aria-label': `${text} ${letter.id}` }, text);
+			button.addEventListener('click', () => { if (action === 'replay' || sure(button, action)) this.act(action, letter.id); });
+			buttons.append(button);
+		}
+		return make('tr', {}, id, reason, cell(`${full(letter.attempts)} of ${full(letter.max_attempts)}`, 'number'), cell(full(letter.crashes), 'number'),
+			make('td', { title: letter.died }), cell(full(letter.bytes), 'number'), buttons);
+	}
+}
+
+const SURE = 4000; // ms within which a second click counts
+const armed = new Map(); // the buttons that wait for a second click, with what ends that
+
+// sure reports whether a button was clicked for the second time. Actions that change much or
+// destroy something need two clicks.
+function sure(button, action) {
+	if (armed.has(button)) {
+		armed.get(button)();
+		return true;
+	}
+	const text = button.textContent;
+	const timer = setTimeout(() => armed.get(button)(), SURE);
+	armed.set(button, () => {
+		clearTimeout(timer);
+		armed.delete(button);
+		button.classList.remove('sure');
+		button.textContent = text;
+	});
+	button.classList.add('sure');
+	button.textContent = `Click again to ${action}`;
+	return false;
+}
+
+// disarm makes all buttons need two clicks again.
+function disarm() { for (const end of [...armed.values()]) end(); }

@@ -1,0 +1,189 @@
+package durabledebug
+
+import (
+	"context"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/debug"
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// Schema is the version of the JSON. A field may be added without a new version; none is renamed,
+// removed or given another meaning.
+const Schema = 1
+
+// Document is the JSON: the list of queues, and one queue. Durations are nanoseconds and end in ns,
+// times are RFC 3339 on the store's clock, all other numbers are counts.
+type Document struct {
+	Schema  int     `json:"schema"`          // [Schema]
+	Error   string  `json:"error,omitempty"` // with status 404: there is no queue of that name; with 503: the store does not answer
+	Actions bool    `json:"actions"`         // [Handler.Actions]
+	Queues  []Entry `json:"queues"`          // in the order of [Handler.Add]
+	Queue   *Queue  `json:"queue"`           // the one that was asked for; null if there is none or its store does not answer
+}
+
+// Entry is a queue in the list.
+type Entry struct {
+	Name string `json:"name"`
+}
+
+// Queue is one queue. Its parts are read one after another, so they are not of one moment. It is
+// good for half a second, or longer if looking takes long.
+type Queue struct {
+	Name  string    `json:"name"`
+	Taken time.Time `json:"taken"` // when the queue was looked at, on the clock of this process
+	Now   time.Time `json:"now"`
+
+	Paused     bool   `json:"paused"`  // at least one partition is paused
+	Pending    int64  `json:"pending"` // scheduled messages, those that are due included
+	Due        int64  `json:"due"`     // those whose time has come and that no consumer has claimed
+	OverdueNs  int64  `json:"overdue_ns"`
+	InFlight   int64  `json:"in_flight"` // claimed by consumers or running
+	Dead       int64  `json:"dead"`
+	DeadBytes  int64  `json:"dead_bytes"`
+	Unreadable int64  `json:"unreadable"` // scheduled messages that this version cannot read
+	Lost       uint64 `json:"lost"`       // messages whose records are gone
+
+	Prefetched int `json:"prefetched"` // claimed by this process and not begun
+	Running    int `json:"running"`    // begun by this process and not settled
+	Unowned    int `json:"unowned"`    // partitions that no consumer owns
+
+	// Counters are the numbers of [durable.Counts] that only grow, by their names in snake case.
+	Counters map[string]uint64 `json:"counters"`
+
+	Bands       []Band         `json:"bands"`        // pending messages by due time
+	Lateness    debug.Lateness `json:"lateness"`     // of this process
+	Consumers   []Consumer     `json:"consumers"`    // of all processes
+	Partitions  []Partition    `json:"partitions"`   // by their numbers
+	DeadLetters []DeadLetter   `json:"dead_letters"` // at most 100: of one partition after another, the oldest first
+}
+
+// Band counts the pending messages that are due later than FromNs and at most ToNs from now on.
+// That of the messages that are due has 0 for both. Messages that are due in more than 292 years
+// are in none.
+type Band struct {
+	FromNs   int64 `json:"from_ns"`
+	ToNs     int64 `json:"to_ns"`
+	Messages int64 `json:"messages"`
+}
+
+// Partition has the counts of a partition, see [Queue].
+type Partition struct {
+	Pending   int64 `json:"pending"`
+	Due       int64 `json:"due"`
+	OverdueNs int64 `json:"overdue_ns"`
+	InFlight  int64 `json:"in_flight"`
+	Dead      int64 `json:"dead"`
+}
+
+// Consumer is a consumer of any process as of its last heartbeat, see [durable.Consumer].
+type Consumer struct {
+	ID            string    `json:"id"`
+	Host          string    `json:"host"`
+	PID           int       `json:"pid"`
+	Partitions    []int     `json:"partitions"`
+	LastHeartbeat time.Time `json:"last_heartbeat"`
+	Expires       time.Time `json:"expires"`
+}
+
+// DeadLetter is a message that is not delivered any more.
+type DeadLetter struct {
+	ID          string            `json:"id"`
+	Reason      string            `json:"reason"` // the last error
+	Attempts    int               `json:"attempts"`
+	MaxAttempts int               `json:"max_attempts"`
+	Crashes     int               `json:"crashes"`
+	Enqueued    time.Time         `json:"enqueued"`
+	Died        time.Time         `json:"died"`
+	Bytes       int               `json:"bytes"`             // of the body
+	Headers     map[string]string `json:"headers,omitempty"` // with [Handler.Headers]
+	Error       string            `json:"error,omitempty"`   // why the content cannot be read
+}
+
+// maxLetters is the number of dead letters in a document.
+const maxLetters = 100
+
+// bounds of the bands.
+var bounds = []time.Duration{
+	0, time.Second, 5 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour,
+	12 * time.Hour, day, 3 * day, 7 * day, 30 * day, 90 * day, 365 * day, 1<<63 - 1,
+}
+
+const day = 24 * time.Hour
+
+// read reads all figures of a queue but its dead letters.
+func read(ctx context.Context, name string, q *durable.Queue) (*Queue, error) {
+	st, err := q.Stats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	due, err := q.CountDue(ctx, bounds...)
+	if err != nil {
+		return nil, err
+	}
+	consumers, err := q.Consumers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d := &Queue{
+		Name: name, Taken: time.Now(), Now: st.Now,
+		Paused: st.Paused, Pending: st.Scheduled, Due: st.Due, OverdueNs: overdue(&st.Counts), InFlight: st.InFlight, Dead: st.Dead, DeadBytes: st.DeadBytes,
+		Unreadable: st.Unreadable, Lost: st.Lost,
+		Prefetched: st.Prefetched, Running: st.Firing, Unowned: st.Unowned,
+		Counters: map[string]uint64{
+			"enqueued": st.Enqueued, "acked": st.Acked, "retried": st.Retried, "buried": st.Buried, "cancelled": st.Cancelled,
+			"crashed": st.Crashed, "expired": st.Expired, "trimmed": st.Trimmed,
+		},
+		Bands:      make([]Band, len(bounds)),
+		Lateness:   debug.LatenessOf(&st.Lateness.Histogram),
+		Consumers:  make([]Consumer, len(consumers)),
+		Partitions: make([]Partition, len(st.Partitions)),
+	}
+	for i, c := range consumers {
+		d.Consumers[i] = Consumer(c)
+	}
+	for i, to := range bounds {
+		d.Bands[i] = Band{ToNs: int64(to), Messages: due[i]}
+		if i > 0 {
+			d.Bands[i].FromNs = int64(bounds[i-1])
+			d.Bands[i].Messages = due[i] - due[i-1]
+		}
+	}
+	for i := range st.Partitions {
+		c := &st.Partitions[i]
+		d.Partitions[i] = Partition{Pending: c.Scheduled, Due: c.Due, OverdueNs: overdue(c), InFlight: c.InFlight, Dead: c.Dead}
+	}
+	return d, nil
+}
+
+// overdue returns for how long the first message has been due.
+func overdue(c *durable.Counts) int64 {
+	if c.Due == 0 || c.NextDue.IsZero() {
+		return 0
+	}
+	return max(0, int64(c.Now.Sub(c.NextDue)))
+}
+
+// letters reads the first dead letters.
+func letters(ctx context.Context, q *durable.Queue, headers bool) ([]DeadLetter, error) {
+	found := []DeadLetter{}
+	for r, err := range q.Dead(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		d := DeadLetter{
+			ID: r.ID, Reason: r.Reason, Attempts: r.Attempts, MaxAttempts: r.MaxAttempts, Crashes: r.Crashes,
+			Enqueued: r.Enqueued, Died: r.Died, Bytes: len(r.Body),
+		}
+		if headers {
+			d.Headers = r.Headers
+		}
+		if r.Err != nil {
+			d.Error = r.Err.Error()
+		}
+		if found = append(found, d); len(found) == maxLetters {
+			break
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,110 @@
+package durabledebug
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/internal/webpage"
+)
+
+//go:embed assets
+var own embed.FS
+
+// assets are the parts of the page.
+var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(own) })
+
+// Handler serves the page and the JSON of the queues that were added. Its zero value has none and
+// is ready to use. It may be mounted at any path and needs no [http.StripPrefix]: it looks at the
+// query only.
+//
+//	GET ?                  the page
+//	GET ?queue=NAME        the page, with that queue chosen; without a name it is the first one that was added
+//	GET ?format=json       the queue as JSON, see [Document]; also if the Accept header prefers application/json
+//	GET ?format=html       the page, whatever the Accept header says
+//	POST                   an action, see [Handler.Actions]
+//
+// The fields must not change after the first request. All methods may be called at any time from
+// any goroutine. A Handler must not be copied.
+type Handler struct {
+	// Actions lets visitors replay and purge dead letters, and pause and resume queues. Defaults to
+	// false: such requests get status 403, and the page has no buttons. An action is a POST with a
+	// form: action is replay, purge, pause or resume, and queue is the name. For replay and purge,
+	// id is that of one dead letter. Without an id they are for all dead letters of the queue or,
+	// with reason, for those whose reason contains that text. The answer is an [Outcome]. Requests
+	// that a browser sends for another site get 403.
+	Actions bool
+
+	// Headers shows the headers of dead letters. Defaults to false.
+	Headers bool
+
+	// Timeout is how long a request waits for the store of a queue: then a look gets status 503,
+	// and an action ends. 0 and less stand for 5 seconds. The page waits for 10 seconds.
+	Timeout time.Duration
+
+	queues webpage.Registry[*watched]
+}
+
+// ErrName is wrapped by the errors of [Handler.Add].
+var ErrName = errors.New("durabledebug: bad name of a queue")
+
+// Add shows the queue under the name, behind those that are there. A name that is empty, longer
+// than 128 bytes, not UTF-8 or in use gives an error that wraps [ErrName], and changes nothing; a
+// nil queue panics. A queue that is closed stays, and the page says so. The handler keeps it alive
+// until Remove.
+func (h *Handler) Add(name string, q *durable.Queue) error {
+	if q == nil {
+		panic(fmt.Sprintf("durabledebug: Add of a nil queue as %q", name))
+	}
+	if err := h.queues.Add(name, &watched{name: name, q: q}); err != nil {
+		return fmt.Errorf("%w: %w", ErrName, err)
+	}
+	return nil
+}
+
+// Remove takes the queue of that name off the page and reports whether there was one. Requests that
+// are under way may still look at it.
+func (h *Handler) Remove(name string) bool { return h.queues.Remove(name) }
+
+func (h *Handler) timeout() time.Duration {
+	if h.Timeout <= 0 {
+		return 5 * time.Second
+	}
+	return h.Timeout
+}
+
+// ServeHTTP answers GET, HEAD and POST, and refuses other methods.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	webpage.Guard(w, r)
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		h.show(w, r)
+	case http.MethodPost:
+		h.act(w, r)
+	default:
+		w.Header().Set("Allow", "GET, HEAD, POST")
+		http.Error(w, "method "+r.Method+": accepted are GET, HEAD and POST", http.StatusMethodNotAllowed)
+	}
+}
+
+func (h *Handler) show(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	if query.Has("asset") {
+		assets().Serve(w, r, query.Get("asset"))
+		return
+	}
+	w.Header().Set("Vary", "Accept")
+	switch format := query.Get("format"); {
+	case format == "json", format == "" && webpage.PrefersJSON(r.Header.Values("Accept")):
+		status, document := h.document(r.Context(), query.Get("queue"))
+		sendJSON(w, r, status, document)
+	case format == "", format == "html":
+		assets().Serve(w, r, webpage.Name)
+	default:
+		http.Error(w, fmt.Sprintf("format %q: accepted are html and json", format), http.StatusBadRequest)
+	}
+}

@@ -1,0 +1,395 @@
+package durabledebug
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+)
+
+// store is a memory store whose looks a test can count, delay or make fail.
+type store struct {
+	durable.Store
+	before func(ctx context.Context) error // each call that reads
+	lists  atomic.Int32
+}
+
+func (s *store) Open(ctx context.Context, c driver.Config) (driver.Backend, error) {
+	b, err := s.Store.Open(ctx, c)
+	return &backend{b, s}, err
+}
+
+type backend struct {
+	driver.Backend
+	s *store
+}
+
+func (b *backend) Count(ctx context.Context, partition int) (driver.Counts, error) {
+	if err := b.s.before(ctx); err != nil {
+		return driver.Counts{}, err
+	}
+	return b.Backend.Count(ctx, partition)
+}
+
+func (b *backend) List(ctx context.Context, partition int, state driver.State, cursor string, limit int) ([]driver.Record, string, error) {
+	b.s.lists.Add(1)
+	return b.Backend.List(ctx, partition, state, cursor, limit)
+}
+
+// openQueue opens a queue of two partitions. before may be nil.
+func openQueue(t *testing.T, before func(ctx context.Context) error) (*durable.Queue, *store) {
+	t.Helper()
+	if before == nil {
+		before = func(context.Context) error { return nil }
+	}
+	s := &store{Store: memstore.New(memstore.Options{}), before: before}
+	q, err := durable.Open(t.Context(), s, durable.Options{Queue: "orders", Partitions: 2, RetryFor: 100 * time.Millisecond})
+	require.NoError(t, err)
+	t.Cleanup(q.Close)
+	return q, s
+}
+
+// bury makes a dead letter.
+func bury(t *testing.T, q *durable.Queue, m durable.Message, reason string) {
+	t.Helper()
+	_, err := q.Enqueue(t.Context(), m)
+	require.NoError(t, err)
+	d, err := q.Take(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, d.Bury(t.Context(), reason))
+}
+
+func handler(t *testing.T, h *Handler, name string, q *durable.Queue) *Handler {
+	t.Helper()
+	require.NoError(t, h.Add(name, q))
+	return h
+}
+
+func request(h http.Handler, method, target, body string, header ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func decode[T any](t *testing.T, w *httptest.ResponseRecorder, status int) (v T) {
+	t.Helper()
+	require.Equal(t, status, w.Code, w.Body)
+	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
+	decoder := json.NewDecoder(w.Body)
+	decoder.DisallowUnknownFields()
+	require.NoError(t, decoder.Decode(&v))
+	return v
+}
+
+func document(t *testing.T, h http.Handler, target string, status int) Document {
+	t.Helper()
+	return decode[Document](t, request(h, http.MethodGet, target, ""), status)
+}
+
+// The document has what the queue counts, and the numbers of the bands add up.
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	q, _ := openQueue(t, nil)
+	bury(t, q, durable.Message{ID: "dead", Body: []byte("body"), Headers: map[string]string{"k": "v"}, MaxAttempts: 3}, "why")
+	for i := range 10 {
+		_, err := q.Enqueue(t.Context(), durable.Message{ID: fmt.Sprint(i), Delay: time.Duration(i+1) * 50 * time.Minute})
+		require.NoError(t, err)
+	}
+	h := handler(t, &Handler{Headers: true}, "orders", q)
+	d := document(t, h, "/anywhere?format=json", http.StatusOK)
+	assert.Equal(t, Schema, d.Schema)
+	assert.False(t, d.Actions)
+	assert.Equal(t, []Entry{{"orders"}}, d.Queues)
+	got := d.Queue
+	assert.Equal(t, "orders", got.Name)
+	assert.WithinDuration(t, time.Now(), got.Taken, time.Minute)
+	assert.WithinDuration(t, time.Now(), got.Now, time.Minute)
+	assert.EqualValues(t, 10, got.Pending)
+	assert.EqualValues(t, 1, got.Dead)
+	assert.EqualValues(t, 11, got.Counters["enqueued"])
+	assert.EqualValues(t, 1, got.Counters["buried"])
+	assert.EqualValues(t, 1, got.Lateness.Count)
+	require.Len(t, got.Partitions, 2)
+	assert.EqualValues(t, 10, got.Partitions[0].Pending+got.Partitions[1].Pending)
+	require.Len(t, got.Bands, len(bounds))
+	found := map[time.Duration]int64{}
+	sum, from := int64(0), int64(0)
+	for _, b := range got.Bands {
+		assert.Equal(t, from, b.FromNs)
+		sum, from = sum+b.Messages, b.ToNs
+		if b.Messages > 0 {
+			found[time.Duration(b.ToNs)] = b.Messages
+		}
+	}
+	assert.EqualValues(t, 10, sum)
+	assert.Equal(t, map[time.Duration]int64{time.Hour: 1, 3 * time.Hour: 2, 12 * time.Hour: 7}, found)
+	require.Len(t, got.DeadLetters, 1)
+	l := got.DeadLetters[0]
+	assert.WithinDuration(t, time.Now(), l.Died, time.Minute)
+	l.Died, l.Enqueued = time.Time{}, time.Time{}
+	assert.Equal(t, DeadLetter{ID: "dead", Reason: "why", Attempts: 1, MaxAttempts: 3, Bytes: 4, Headers: map[string]string{"k": "v"}}, l)
+
+	h = handler(t, &Handler{}, "orders", q)
+	body := request(h, http.MethodGet, "/", "", "Accept", "application/json").Body.String()
+	assert.Contains(t, body, `"id":"dead"`)
+	assert.NotContains(t, body, "headers")
+
+	assert.Equal(t, `no queue "none"`, document(t, h, "/?format=json&queue=none", http.StatusNotFound).Error)
+	empty := document(t, &Handler{}, "/?format=json", http.StatusOK)
+	assert.Equal(t, Document{Schema: Schema, Queues: []Entry{}}, empty)
+}
+
+// The page has all that it names, and nothing of elsewhere.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	h := &Handler{}
+	w := request(h, http.MethodGet, "/debug/queues/?queue=x", "")
+	require.Equal(t, http.StatusOK, w.Code)
+	assert.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
+	assert.Contains(t, w.Header().Get("Content-Security-Policy"), "default-src 'none'")
+	body := w.Body.String()
+	for _, part := range strings.Split(body, "?asset=")[1:] {
+		name, _, _ := strings.Cut(part, `"`)
+		assert.Equal(t, http.StatusOK, request(h, http.MethodGet, "/?asset="+name, "").Code, name)
+	}
+	assert.Equal(t, len(assets())-1, strings.Count(body, "?asset="), "every asset is used by the page")
+	for name := range assets() {
+		asset := request(h, http.MethodGet, "/?asset="+name, "").Body.String()
+		for _, banned := range []string{"https://", "<script>", " style=", " onclick", "innerHTML", "eval("} {
+			assert.NotContains(t, asset, banned, name)
+		}
+	}
+	assert.Equal(t, http.StatusBadRequest, request(h, http.MethodGet, "/?format=xml", "").Code)
+	assert.Equal(t, http.StatusNotFound, request(h, http.MethodGet, "/?asset=none", "").Code)
+	for _, method := range []string{http.MethodPut, http.MethodDelete, http.MethodPatch, http.MethodOptions} {
+		w := request(h, method, "/?action=purge", "")
+		assert.Equal(t, http.StatusMethodNotAllowed, w.Code, method)
+		assert.Equal(t, "GET, HEAD, POST", w.Header().Get("Allow"))
+	}
+	head := request(h, http.MethodHead, "/?format=json", "")
+	assert.Equal(t, http.StatusOK, head.Code)
+	assert.Empty(t, head.Body.Bytes())
+}
+
+func TestBadNames(t *testing.T) {
+	t.Parallel()
+	q, _ := openQueue(t, nil)
+	h := handler(t, &Handler{}, "orders", q)
+	for _, name := range []string{"", strings.Repeat("x", 129), "\xff", "orders"} {
+		require.ErrorIs(t, h.Add(name, q), ErrName, "%q", name)
+	}
+	assert.PanicsWithValue(t, `durabledebug: Add of a nil queue as "x"`, func() { _ = h.Add("x", nil) })
+	assert.True(t, h.Remove("orders"))
+	assert.False(t, h.Remove("orders"))
+	assert.Empty(t, document(t, h, "/?format=json", http.StatusOK).Queues)
+}
+
+func form(pairs ...string) string {
+	v := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		v.Set(pairs[i], pairs[i+1])
+	}
+	return v.Encode()
+}
+
+// An action does what it says, to one dead letter or to all, and the next look shows it.
+func TestActions(t *testing.T) {
+	t.Parallel()
+	q, _ := openQueue(t, nil)
+	for _, id := range []string{"a", "b", "c", "<d>&=+ü"} {
+		bury(t, q, durable.Message{ID: id}, "x")
+	}
+	h := handler(t, &Handler{Actions: true}, "orders", q)
+	dead := func() int64 { return document(t, h, "/?format=json", http.StatusOK).Queue.Dead }
+	act := func(status int, pairs ...string) Outcome {
+		t.Helper()
+		return decode[Outcome](t, request(h, http.MethodPost, "/", form(pairs...)), status)
+	}
+	assert.EqualValues(t, 4, dead())
+	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "replay", "queue", "orders", "id", "<d>&=+ü"))
+	assert.EqualValues(t, 3, dead(), "at once")
+	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "id", "a"))
+	assert.EqualValues(t, 2, dead())
+	again := act(http.StatusNotFound, "action", "purge", "queue", "orders", "id", "a")
+	assert.Contains(t, again.Error, durable.ErrNotFound.Error())
+	act(http.StatusBadRequest, "action", "purge", "queue", "orders", "id", "")
+	assert.Equal(t, `action "drop": accepted are replay, purge, pause and resume`, act(http.StatusBadRequest, "action", "drop", "queue", "orders").Error)
+	assert.Equal(t, `no queue ""`, act(http.StatusNotFound, "action", "purge").Error)
+	act(http.StatusNotFound, "action", "purge", "queue", "none")
+	act(http.StatusBadRequest, "action", "purge", "queue", "orders", "id", strings.Repeat("x", maxForm))
+	assert.EqualValues(t, 2, dead())
+	w := request(h, http.MethodPost, "/?"+form("action", "purge", "queue", "orders"), "")
+	assert.Equal(t, http.StatusNotFound, w.Code, "what the address says counts for nothing")
+	assert.Equal(t, Outcome{Done: 2}, act(http.StatusOK, "action", "replay", "queue", "orders"))
+	assert.Zero(t, dead())
+
+	paused := func() bool { return document(t, h, "/?format=json", http.StatusOK).Queue.Paused }
+	assert.False(t, paused())
+	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "pause", "queue", "orders"))
+	assert.True(t, paused())
+	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "resume", "queue", "orders"))
+	assert.False(t, paused())
+
+	q, _ = openQueue(t, nil) // the receiver of the other one may have the messages that were replayed
+	h = handler(t, &Handler{Actions: true}, "orders", q)
+	longest := strings.Repeat("\u00fc", durable.MaxID/2)
+	bury(t, q, durable.Message{ID: longest}, "x")
+	bury(t, q, durable.Message{ID: "e"}, "x")
+	bury(t, q, durable.Message{ID: "f"}, "another")
+	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "id", longest), "fits into a form")
+	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders", "reason", "other"))
+	assert.Equal(t, Outcome{}, act(http.StatusOK, "action", "replay", "queue", "orders", "reason", "other"))
+	assert.Equal(t, Outcome{Done: 1}, act(http.StatusOK, "action", "purge", "queue", "orders"))
+}
+
+// Only a page of the handler itself makes a browser change something, and only if actions are on.
+func TestActionsOfOtherSites(t *testing.T) {
+	t.Parallel()
+	q, _ := openQueue(t, nil)
+	bury(t, q, durable.Message{ID: "a"}, "x")
+	h := handler(t, &Handler{Actions: true}, "orders", q)
+	replay := form("action", "replay", "queue", "orders", "id", "a")
+	for _, header := range [][]string{
+		{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://evil.example"}, {"Origin", "null"},
+		{"Sec-Fetch-Site", "cross-site", "Origin", "http://example.com"},
+	} {
+		w := request(h, http.MethodPost, "http://example.com/", replay, header...)
+		require.Equal(t, http.StatusForbidden, w.Code, header)
+		assert.Contains(t, w.Body.String(), "another site")
+	}
+	w := request(handler(t, &Handler{}, "orders", q), http.MethodPost, "http://example.com/", replay, "Sec-Fetch-Site", "same-origin")
+	require.Equal(t, http.StatusForbidden, w.Code)
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		require.Equal(t, http.StatusOK, request(h, method, "/?"+replay, "").Code)
+	}
+	assert.EqualValues(t, 1, document(t, h, "/?format=json", http.StatusOK).Queue.Dead)
+	w = request(h, http.MethodPost, "http://example.com/", replay, "Sec-Fetch-Site", "same-origin", "Origin", "http://example.com")
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+}
+
+// However many look at a queue, it is looked at twice a second, and dead letters are read when they
+// have changed.
+func TestManyViewersCostNoMoreThanOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var looks atomic.Int32
+		q, s := openQueue(t, func(context.Context) error { looks.Add(1); return nil })
+		defer q.Close()
+		bury(t, q, durable.Message{ID: "a"}, "x")
+		h := handler(t, &Handler{}, "orders", q)
+		looks.Store(0)
+		s.lists.Store(0)
+		var viewers sync.WaitGroup
+		for range 100 {
+			viewers.Go(func() {
+				for range 40 {
+					assert.Equal(t, http.StatusOK, request(h, http.MethodGet, "/?format=json", "").Code)
+					time.Sleep(100 * time.Millisecond)
+				}
+			})
+		}
+		viewers.Wait()
+		assert.InDelta(t, 8*2, looks.Load(), 2, "four seconds, two partitions")
+		assert.LessOrEqual(t, s.lists.Load(), int32(2))
+		bury(t, q, durable.Message{ID: "b"}, "x")
+		time.Sleep(maxAge)
+		assert.Len(t, document(t, h, "/?format=json", http.StatusOK).Queue.DeadLetters, 2)
+	})
+}
+
+// A store that does not answer, even if it does not regard contexts, costs one goroutine and a
+// bounded time. When it answers again, so does the page.
+func TestSilentStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var silent atomic.Pointer[chan struct{}]
+		q, _ := openQueue(t, func(context.Context) error {
+			if c := silent.Load(); c != nil {
+				<-*c
+			}
+			return nil
+		})
+		defer q.Close()
+		h := handler(t, &Handler{Timeout: time.Second}, "orders", q)
+		document(t, h, "/?format=json", http.StatusOK)
+		time.Sleep(time.Second)
+		over := make(chan struct{})
+		silent.Store(&over)
+		var viewers sync.WaitGroup
+		for range 20 {
+			viewers.Go(func() {
+				began := time.Now()
+				d := document(t, h, "/?format=json", http.StatusServiceUnavailable)
+				assert.Equal(t, "the store has not answered: context deadline exceeded", d.Error)
+				assert.Nil(t, d.Queue)
+				assert.Equal(t, time.Second, time.Since(began))
+			})
+		}
+		viewers.Wait()
+		silent.Store(nil)
+		close(over)
+		synctest.Wait()
+		time.Sleep(oldest)
+		document(t, h, "/?format=json", http.StatusOK)
+	})
+}
+
+// An error of the store is told, and asked for again soon. A queue that is closed stays on the
+// page.
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	fail := errors.New("<the disk>")
+	var broken atomic.Bool
+	q, _ := openQueue(t, func(context.Context) error {
+		if broken.Load() {
+			return fail
+		}
+		return nil
+	})
+	h := handler(t, &Handler{Actions: true}, "orders", q)
+	broken.Store(true)
+	assert.Contains(t, document(t, h, "/?format=json", http.StatusServiceUnavailable).Error, "<the disk>")
+	w := request(h, http.MethodPost, "/", form("action", "purge", "queue", "orders"))
+	assert.Contains(t, decode[Outcome](t, w, http.StatusServiceUnavailable).Error, "<the disk>")
+	broken.Store(false)
+	document(t, h, "/?format=json", http.StatusOK)
+	q.Close()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		w := request(h, http.MethodGet, "/?format=json", "")
+		assert.Equal(c, http.StatusServiceUnavailable, w.Code)
+		assert.Contains(c, w.Body.String(), durable.ErrClosed.Error())
+	}, time.Minute, 10*time.Millisecond)
+}
+
+// A document has the first dead letters only.
+func TestDeadLettersAreBounded(t *testing.T) {
+	t.Parallel()
+	q, _ := openQueue(t, nil)
+	for i := range maxLetters + 20 {
+		bury(t, q, durable.Message{ID: fmt.Sprint(i)}, "x")
+	}
+	d := document(t, handler(t, &Handler{}, "orders", q), "/?format=json", http.StatusOK).Queue
+	assert.EqualValues(t, maxLetters+20, d.Dead)
+	assert.Len(t, d.DeadLetters, maxLetters)
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/urfave/cli/v3"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+)
+
+// queueCommand makes a command without arguments that works on the queue.
+func (a *app) queueCommand(name, usage, description string, f func(ctx context.Context, s *session) error) *cli.Command {
+	return &cli.Command{
+		Name: name, Usage: usage, Description: description,
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := noArguments(cmd); err != nil {
+				return err
+			}
+			return a.with(ctx, func(s *session) error { return f(ctx, s) })
+		},
+	}
+}
+
+func (a *app) pauseCommand() *cli.Command {
+	return a.queueCommand("pause", "stop the delivery of messages", pauseHelp, func(ctx context.Context, s *session) error {
+		if err := s.Pause(ctx); err != nil {
+			return err
+		}
+		return a.printPaused(s, true)
+	})
+}
+
+func (a *app) resumeCommand() *cli.Command {
+	return a.queueCommand("resume", "end a pause", resumeHelp, func(ctx context.Context, s *session) error {
+		if err := s.Resume(ctx); err != nil {
+			return err
+		}
+		return a.printPaused(s, false)
+	})
+}
+
+func (a *app) printPaused(s *session, paused bool) error {
+	switch {
+	case a.json:
+		return a.printJSON(map[string]any{"queue": s.name, "paused": paused})
+	case paused:
+		return a.print("queue " + s.name + " is paused")
+	}
+	return a.print("queue " + s.name + " is not paused")
+}
+
+// healthCommand refuses a server that may lose messages, unlike all other commands.
+func (a *app) healthCommand() *cli.Command {
+	cmd := a.queueCommand("health", "check that the store answers and keeps messages safely", healthHelp,
+		func(ctx context.Context, s *session) error {
+			if err := s.Healthy(ctx); err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(map[string]any{"queue": s.name, "healthy": true})
+			}
+			return a.print("queue " + s.name + " is healthy")
+		})
+	check := cmd.Action
+	cmd.Action = func(ctx context.Context, cmd *cli.Command) error {
+		a.open = a.openSafe
+		return check(ctx, cmd)
+	}
+	return cmd
+}
+
+func (a *app) consumersCommand() *cli.Command {
+	return a.queueCommand("consumers", "list the consumers of the queue", consumersHelp, a.consumers)
+}
+
+type consumerJSON struct {
+	ID            string     `json:"id"`
+	Host          string     `json:"host"`
+	PID           int        `json:"pid"`
+	Partitions    []int      `json:"partitions"`
+	LastHeartbeat *time.Time `json:"lastHeartbeat,omitempty"`
+	Expires       time.Time  `json:"expires"`
+}
+
+func (a *app) consumers(ctx context.Context, s *session) error {
+	all, err := s.Consumers(ctx)
+	if err != nil {
+		return err
+	}
+	t := newTable(table.Row{"host", "process", "partitions", "last heartbeat", "expires", "id"})
+	for _, c := range all {
+		if a.json {
+			j := consumerJSON{c.ID, c.Host, c.PID, append([]int{}, c.Partitions...), optionalJSON(c.LastHeartbeat), timeJSON(c.Expires)}
+			if err := a.printJSON(j); err != nil {
+				return err
+			}
+			continue
+		}
+		t.AppendRow(table.Row{
+			preview(c.Host, previewBytes), c.PID, ranges(c.Partitions), moment(c.LastHeartbeat), moment(c.Expires), preview(c.ID, durable.MaxID),
+		})
+	}
+	switch {
+	case len(all) == 0:
+		fmt.Fprintf(a.stderr, "delayq: queue %q has no consumers\n", s.name)
+	case !a.json:
+		return a.print(t.Render())
+	}
+	return nil
+}
+
+// ranges formats ascending numbers as ranges, as in "0-3, 7".
+func ranges(numbers []int) string {
+	var parts []string
+	for i := 0; i < len(numbers); {
+		first := i
+		for i++; i < len(numbers) && numbers[i] == numbers[i-1]+1; i++ {
+		}
+		part := strconv.Itoa(numbers[first])
+		if i-first > 1 {
+			part += "-" + strconv.Itoa(numbers[i-1])
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+	"github.com/timingwheel-go/timingwheel/durable/internal/redistest"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+)
+
+// A queue that is paused by one process stays paused for the next one, and is shown as such.
+func TestPauseAndResume(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "m", "-body", "x")
+	assert.NotContains(t, d.ok("watch", "-n", "1"), "paused")
+	assert.Equal(t, "queue default is paused\n", d.ok("pause"))
+	assert.Contains(t, d.ok("watch", "-n", "1"), "paused")
+	assert.Contains(t, d.ok("-json", "watch", "-n", "1"), `"paused":true`)
+	r := d.runIn("", "take", "-wait", "100ms")
+	require.Error(t, r.err)
+	assert.Equal(t, "queue default is not paused\n", d.ok("resume"))
+	assert.JSONEq(t, `{"queue":"default","paused":false}`, d.ok("-json", "resume"))
+	assert.Equal(t, "x\n", d.ok("take", "-ack"))
+	require.Error(t, d.runIn("", "pause", "orders").err, "an argument")
+}
+
+func TestConsumers(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(memstore.Options{})
+	var stdout, stderr bytes.Buffer
+	require.NoError(t, onMemory(t.Context(), store, &stdout, &stderr, "consumers"))
+	assert.Empty(t, stdout.String())
+	assert.Equal(t, "delayq: queue \"default\" has no consumers\n", stderr.String())
+	b, err := store.Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})
+	require.NoError(t, err)
+	_, err = b.Heartbeat(t.Context(), driver.Member{Name: "a", Host: "shop-7", PID: 4711, Partitions: []int{0, 1, 2, 5, 7}}, time.Minute)
+	require.NoError(t, err)
+	_, err = b.Heartbeat(t.Context(), driver.Member{Name: "b"}, time.Minute)
+	require.NoError(t, err)
+	require.NoError(t, onMemory(t.Context(), store, &stdout, &stderr, "consumers"))
+	assert.Regexp(t, `shop-7 +│ +4711 +│ 0-2, 5, 7 +│ .* ago\) │ .* \(in .*\) │ a`, stdout.String())
+	assert.Contains(t, stdout.String(), " none ")
+	stdout.Reset()
+	require.NoError(t, onMemory(t.Context(), store, &stdout, &stderr, "-json", "consumers"))
+	line, _, _ := strings.Cut(stdout.String(), "\n")
+	var got consumerJSON
+	require.NoError(t, json.Unmarshal([]byte(line), &got))
+	assert.Equal(t, "shop-7", got.Host)
+	assert.Equal(t, []int{0, 1, 2, 5, 7}, got.Partitions)
+	require.NotNil(t, got.LastHeartbeat)
+	assert.Equal(t, time.Minute, got.Expires.Sub(*got.LastHeartbeat).Truncate(time.Second))
+}
+
+func TestHealth(t *testing.T) {
+	d := onFile(t)
+	require.ErrorIs(t, d.runIn("", "health").err, os.ErrNotExist)
+	d.ok("enqueue", "-body", "x")
+	assert.Equal(t, "queue default is healthy\n", d.ok("health"))
+	assert.JSONEq(t, `{"queue":"default","healthy":true}`, d.ok("-json", "health"))
+}
+
+// Health refuses a server that may lose messages, with which other commands work.
+func TestHealth_UnsafeServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{})
+	d := tester{t, "redis://" + server.Addr()}
+	d.ok("enqueue", "-body", "x")
+	r := d.runIn("", "health")
+	require.ErrorIs(t, r.err, durable.ErrUnsafe)
+	assert.ErrorContains(t, r.err, "appendonly")
+}
+
+func TestRanges(t *testing.T) {
+	t.Parallel()
+	for want, numbers := range map[string][]int{
+		"none": nil, "3": {3}, "0-1": {0, 1}, "0, 2": {0, 2}, "0-2, 5, 7-8": {0, 1, 2, 5, 7, 8},
+	} {
+		assert.Equal(t, want, ranges(numbers))
+	}
+}

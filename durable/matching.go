@@ -1,0 +1,183 @@
+package durable
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// CancelReport is the result of [Queue.CancelMatching], in numbers of messages.
+type CancelReport struct {
+	Cancelled int // messages that will not be delivered
+	Firing    int // messages that have begun, and may be delivered again if this delivery fails
+
+	// Unreadable counts messages whose headers this version of the program cannot read. They are
+	// not cancelled, whether they match or not.
+	Unreadable int
+}
+
+// CancelMatching cancels the messages that have all of these headers with these values, such as
+// those of one customer. Headers without any key are [ErrInvalid]. For each message that it
+// reports, CancelMatching is as exact as [Queue.Cancel]: after Cancelled no handler is called. Dead
+// letters are left: see [Queue.PurgeAll].
+//
+// CancelMatching scans the queue, partition by partition: first the scheduled messages, then those
+// that consumers have claimed or are delivering. The scan is not atomic. It may miss a message
+// that, during the scan,
+//
+//   - is enqueued,
+//   - is rescheduled to an earlier time,
+//   - comes back from a consumer, because its delivery has failed or the consumer has ended.
+//
+// It finds all other messages that match. To repeat the call is safe, and finds a message that was
+// missed unless the message moves again. If a message was cancelled and another one was enqueued
+// with its id during the scan, or has replaced it, the other one is cancelled only if it matches as
+// well. Messages that were enqueued with the same id in the same millisecond cannot be told apart.
+//
+// If the call fails, or ctx ends, the report has the numbers up to then. The error is one of
+// [Queue.Cancel], and names a message or a partition. Calls that were under way may take place and
+// are not counted. Messages that are Unreadable do not end the scan. The error after it wraps
+// [ErrVersion] and names the first ten. A message whose whole record is unreadable is not listed
+// and not counted here: see [Counts].Unreadable.
+//
+// CancelMatching reads all messages with their bodies, because stores keep no index of headers:
+// O(n) in the number of pending messages, and at most 256 of them in memory. See docs/durable.md
+// for figures. The memory store, which is for tests, sorts its messages for each page.
+func (q *Queue) CancelMatching(ctx context.Context, headers map[string]string) (CancelReport, error) {
+	if err := q.usable(ctx); err != nil {
+		return CancelReport{}, err
+	}
+	if len(headers) == 0 {
+		return CancelReport{}, fmt.Errorf("durable: cancel: %w headers: there are none; 1 or more are accepted",
+			ErrInvalid)
+	}
+	c := canceller{headers: headers}
+	for _, p := range q.parts {
+		if err := c.cancel(ctx, p); err != nil {
+			return c.report, err
+		}
+	}
+	return c.report, c.failure()
+}
+
+// canceller cancels messages that have certain headers.
+type canceller struct {
+	headers    map[string]string
+	report     CancelReport
+	unreadable []string // the first ids
+}
+
+// cancel scans a partition. The second state has the messages that were claimed during the scan.
+func (c *canceller) cancel(ctx context.Context, p *part) error {
+	firing := make(map[string]struct{}) // the scan may find a message in both states
+	defer func() { c.report.Firing += len(firing) }()
+	for _, state := range []State{StateScheduled, StateLeased} {
+		for records, err := range p.pages(ctx, state) {
+			if err == nil {
+				err = p.changeMany(ctx, driver.OpCancel, c.changes(records), new(pacer), func(id string, status driver.Status) {
+					switch status {
+					case driver.StatusDone:
+						c.report.Cancelled++
+						delete(firing, id)
+					case driver.StatusFiring:
+						firing[id] = struct{}{}
+					}
+				})
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// changes returns the changes that cancel the matching messages of a page.
+func (c *canceller) changes(records []driver.Record) (changes []driver.Change) {
+	for i := range records {
+		r := &records[i]
+		content, err := decodeEnvelope(r.Body)
+		switch {
+		case err != nil:
+			c.report.Unreadable++
+			if len(c.unreadable) < 10 {
+				c.unreadable = append(c.unreadable, fmt.Sprintf("%q", r.ID))
+			}
+		case c.matches(content.headers):
+			changes = append(changes, driver.Change{ID: r.ID, Incarnation: r.Enqueued})
+		}
+	}
+	return changes
+}
+
+func (c *canceller) matches(headers map[string]string) bool {
+	for key, want := range c.headers {
+		if value, ok := headers[key]; !ok || value != want {
+			return false
+		}
+	}
+	return true
+}
+
+// failure returns the error of a completed scan.
+func (c *canceller) failure() error {
+	if c.report.Unreadable == 0 {
+		return nil
+	}
+	more := ""
+	if c.report.Unreadable > len(c.unreadable) {
+		more = " and others"
+	}
+	return fmt.Errorf("durable: cancel: %w: the headers of %d messages cannot be read; they are left: %s%s",
+		ErrVersion, c.report.Unreadable, strings.Join(c.unreadable, ", "), more)
+}
+
+// changeMany changes messages of a partition, as many at once as find room and the pace allows. It
+// calls done with the status of each. It stops at the first error, which names a message, and
+// withdraws the calls that were not sent.
+func (p *part) changeMany(ctx context.Context, op driver.Op, changes []driver.Change, pace *pacer,
+	done func(id string, status driver.Status),
+) error {
+	for len(changes) > 0 {
+		n, err := pace.wait(ctx, p.q, len(changes))
+		if err == nil {
+			err = p.q.room.enter(ctx, 0)
+		}
+		if err != nil {
+			return fmt.Errorf("durable: message %q: %w", changes[0].ID, err)
+		}
+		var calls []*call[driver.Change, answer]
+		for entered := true; entered; entered = len(calls) < n && p.q.room.tryEnter(0) {
+			c := newCall[driver.Change, answer](changes[len(calls)])
+			c.room = p.q.room
+			calls = append(calls, c)
+		}
+		if err := p.changeTogether(ctx, op, calls, changes, done); err != nil {
+			return err
+		}
+		changes = changes[len(calls):]
+	}
+	return nil
+}
+
+// changeTogether makes calls that have room. After an error it withdraws those that were not sent.
+func (p *part) changeTogether(ctx context.Context, op driver.Op, calls []*call[driver.Change, answer],
+	changes []driver.Change, done func(string, driver.Status),
+) (err error) {
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	p.changes[op].add(calls...)
+	for i, c := range calls {
+		o, failure := p.changes[op].wait(ctx, c)
+		switch {
+		case failure == nil:
+			done(changes[i].ID, o.Status)
+		case err == nil:
+			err = fmt.Errorf("durable: message %q: %w", changes[i].ID, failure)
+			leave()
+		}
+	}
+	return err
+}

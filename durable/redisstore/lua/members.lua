@@ -1,0 +1,15 @@
+-- Lists the members.
+-- KEYS: as in heartbeat.lua.
+-- ARGV: none.
+-- Result: for each member: name, the time at which it expires, its data or ''.
+
+local last = tonumber(call('ZSCORE', KEYS[1], '') or 0)
+local back = math.max(0, last - now) -- as in heartbeat.lua
+local all = call('ZRANGEBYSCORE', KEYS[1], '(' .. decimal(now + back), '+inf', 'WITHSCORES')
+local result = {}
+for i = 1, #all, 2 do
+  local n = #result
+  result[n + 1], result[n + 2] = all[i], decimal(tonumber(all[i + 1]) - back)
+  result[n + 3] = call('HGET', KEYS[2], all[i]) or ''
+end
+return result

@@ -1,0 +1,15 @@
+-- Pauses a partition, or resumes it. No message of a paused partition begins.
+-- KEYS: those of partition.lua.
+-- ARGV: 1 to 6 as in call.lua; 7 '1', or '0' to resume it.
+-- Result: sec, usec, '', '', ''.
+-- Runs under OOM. The counter 'paused' exists while the partition is paused.
+
+allow_growth()
+if ARGV[7] == '1' then
+  call('HSET', COUNTERS, 'paused', 1)
+else
+  call('HDEL', COUNTERS, 'paused')
+end
+redis.pcall(ARGV[1], ARGV[2], '0')
+remember('', {})
+return { sec, usec, '', '', '' }

@@ -1,0 +1,76 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// memberInfo is the JSON in which the store keeps the data of a member.
+type memberInfo struct {
+	TTL        int64  `json:"ttl"` // of the last heartbeat, in milliseconds
+	Host       string `json:"host"`
+	PID        int    `json:"pid"`
+	Partitions []int  `json:"partitions"`
+}
+
+// memberTypes are the types of the keys of the members, in their order.
+var memberTypes = []string{"zset", "hash"}
+
+// Heartbeat implements [driver.Backend]. It is O(m) for m members.
+func (b *backend) Heartbeat(ctx context.Context, member driver.Member, ttl time.Duration) ([]string, error) {
+	info, err := json.Marshal(memberInfo{millis(ttl), member.Host, member.PID, member.Partitions})
+	if err != nil {
+		return nil, fmt.Errorf("redisstore: heartbeat: %w", err)
+	}
+	var names []string
+	err = b.runMembers(ctx, heartbeatScript, func(r *reply) {
+		for r.more() {
+			names = append(names, r.text())
+		}
+	}, member.Name, millis(ttl), info)
+	slices.Sort(names)
+	return names, err
+}
+
+// Members implements [driver.Backend]. It is O(m log m) for m members.
+func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
+	var all []driver.Member
+	err := b.runMembers(ctx, membersScript, func(r *reply) {
+		for r.more() {
+			m := driver.Member{Name: r.text(), Until: r.instant()}
+			var info memberInfo
+			// An older version has kept the name only.
+			if json.Unmarshal([]byte(r.text()), &info) == nil {
+				m.Host, m.PID, m.Partitions = info.Host, info.PID, info.Partitions
+				m.Seen = m.Until - driver.Instant(info.TTL)
+			}
+			all = append(all, m)
+		}
+	})
+	slices.SortFunc(all, func(a, b driver.Member) int { return strings.Compare(a.Name, b.Name) })
+	return all, err
+}
+
+// runMembers runs a script on the keys of the members and hands its reply to read.
+func (b *backend) runMembers(ctx context.Context, s *script, read func(*reply), args ...any) error {
+	if err := b.store.usable(ctx); err != nil {
+		return err
+	}
+	v, err := within(ctx, func() (any, error) {
+		return s.run(ctx, b.store.client, append(newLine(b.members, len(args)), args...))
+	})
+	what := fmt.Sprintf("%s in queue %q", s.name, b.config.Queue)
+	if err != nil {
+		b.store.lookForSlots(ctx, err)
+		return failure(ctx, what, b.store.nameWrongKey(ctx, err, b.members, memberTypes))
+	}
+	r := newReply(v)
+	read(r)
+	return failure(ctx, what, r.err)
+}

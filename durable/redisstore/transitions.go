@@ -1,0 +1,223 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// Put implements [driver.Backend]. It stores nothing and is [driver.ErrFull] if the server is out
+// of memory, or the partition has reached [Options.PartitionMessages] or [Options.PartitionBytes].
+//
+// It takes O(log n) for each message in a partition of n.
+func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {
+	if err := b.store.usable(ctx); err != nil || len(put.Items) == 0 {
+		return nil, err
+	}
+	v, err := b.runLine(ctx, put.Partition, putScript, b.putLine(put))
+	if err != nil {
+		return nil, err
+	}
+	r, err := b.calledReply(put.Partition, putScript, v)
+	if err != nil {
+		return nil, err
+	}
+	r.time()
+	text := r.column(len(put.Items), 1)
+	if r.err == nil && text == "" {
+		r.err = errNoStatuses
+	}
+	if r.err != nil {
+		return nil, b.failure(ctx, put.Partition, putScript, r.err)
+	}
+	return statuses(text), nil
+}
+
+// putLine returns the command line of put.lua.
+func (b *backend) putLine(put driver.Put) []any {
+	line := b.line(put.Partition, 9+3*len(put.Items))
+	line = append(append(line, b.calling(put.Partition, &put.Call)...), flag(put.Replace))
+	for i := range put.Items {
+		item := &put.Items[i]
+		line = append(line, item.ID, when(item.At, item.Delay), packItem(item))
+	}
+	return append(line, b.store.options.PartitionMessages, b.store.options.PartitionBytes)
+}
+
+// Claim implements [driver.Backend]. A call ends at most 256 leases; if more are over,
+// Claimed.Lease is in the past. It also removes up to 256 dead letters that are beyond the limits.
+// The client does not repeat it by itself.
+//
+// It takes O(log n) for each message in a partition of n. To find the messages of a lost answer, it
+// also reads those whose leases end in the same period, at most all messages in flight.
+func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
+	if err := b.store.usable(ctx); err != nil {
+		return driver.Claimed{}, err
+	}
+	hold := claim.Hold
+	if hold <= 0 {
+		hold = claim.Visibility
+	}
+	args := append(b.hinting(claim.Partition),
+		millis(claim.Horizon), claim.Max, max(0, claim.MaxBytes), millis(claim.Visibility),
+		max(0, claim.MaxCrashes))
+	bounds := b.deadBounds()
+	args = append(args, bounds[0], bounds[1], max(0, claim.Begin), bounds[2],
+		millis(hold), claim.Consumer, claim.Seen, driver.ClaimConsumers, claim.Seq, flag(claim.Repeat))
+	v, err := b.run(ctx, claim.Partition, claimScript, args...)
+	if err != nil {
+		return driver.Claimed{}, err
+	}
+	claimed, err := readClaimed(newReply(v))
+	return claimed, b.failure(ctx, claim.Partition, claimScript, err)
+}
+
+func readClaimed(r *reply) (driver.Claimed, error) {
+	claimed := driver.Claimed{Now: r.time(), Next: r.instant(), Lease: r.instant()}
+	leases := r.text()
+	claimed.Lost, claimed.Unreadable, claimed.Paused = int(r.number()), int(r.number()), r.text() == "1"
+	n := len(leases) / width
+	if r.err == nil && (len(leases) != width*n || len(r.values) != 3*n) {
+		r.err = fmt.Errorf("%w: %d values and %d bytes of lease ends for %d messages", errReply, len(r.values),
+			len(leases), n)
+	}
+	if r.err != nil {
+		return driver.Claimed{}, r.err
+	}
+	if n > 0 {
+		claimed.Records = make([]driver.Record, n)
+	}
+	for i := range claimed.Records {
+		record, err := decodeRecord(r.text(), r.text(), r.text())
+		if err == nil {
+			err = r.err
+		}
+		if err != nil {
+			return driver.Claimed{}, err
+		}
+		record.LeaseEnd = unpackInstant(leases[i*width:])
+		claimed.Records[i] = record
+	}
+	return claimed, nil
+}
+
+// Apply implements [driver.Backend]. It takes O(log n) for each message in a partition of n.
+func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
+	if err := batch.Op.Check(); err != nil {
+		return nil, fmt.Errorf("redisstore: %w", err)
+	}
+	if err := b.store.usable(ctx); err != nil || len(batch.Changes) == 0 {
+		return nil, err
+	}
+	s := opScripts[batch.Op]
+	v, err := b.runLine(ctx, batch.Partition, s, b.applyLine(batch))
+	if err != nil {
+		return nil, err
+	}
+	r, err := b.calledReply(batch.Partition, s, v)
+	if err != nil {
+		return nil, err
+	}
+	outcomes, err := readOutcomes(r, len(batch.Changes))
+	return outcomes, b.failure(ctx, batch.Partition, s, err)
+}
+
+// Pause implements [driver.Backend]. It is O(1).
+func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
+	if err := b.store.usable(ctx); err != nil {
+		return err
+	}
+	args := append(b.calling(pause.Partition, &pause.Call), flag(pause.Paused))
+	v, err := b.run(ctx, pause.Partition, pauseScript, args...)
+	if err == nil {
+		_, err = b.calledReply(pause.Partition, pauseScript, v)
+	}
+	return err
+}
+
+// applyLine returns the command line of a transition: see its script.
+func (b *backend) applyLine(batch driver.Batch) []any {
+	args := b.line(batch.Partition, 6+argsOf(batch.Op)*len(batch.Changes))
+	switch batch.Op {
+	case driver.OpBegin:
+		args = append(args, millis(batch.Visibility), int64(floor(batch.Lead, time.Microsecond)))
+	case driver.OpAck:
+		args = append(args, "acked")
+	case driver.OpExpire:
+		args = append(args, "expired")
+	case driver.OpCancel, driver.OpReschedule, driver.OpReplay, driver.OpPurge:
+		args = append(args, b.calling(batch.Partition, &batch.Call)...)
+	case driver.OpRetry, driver.OpRelease:
+		args = append(args, b.hinting(batch.Partition)...)
+	case driver.OpBury:
+		args = append(args, b.deadBounds()...)
+	}
+	for i := range batch.Changes {
+		args = appendChange(args, batch.Op, &batch.Changes[i])
+	}
+	return args
+}
+
+// argsOf returns the number of arguments for each change.
+func argsOf(op driver.Op) int {
+	switch op {
+	case driver.OpRetry:
+		return 5
+	case driver.OpExtend:
+		return 4
+	case driver.OpBury, driver.OpReplay:
+		return 3
+	default:
+		return 2
+	}
+}
+
+func appendChange(args []any, op driver.Op, c *driver.Change) []any {
+	args = append(args, c.ID)
+	switch op {
+	case driver.OpBegin, driver.OpAck, driver.OpExpire, driver.OpRelease:
+		return append(args, packToken(c.Token))
+	case driver.OpRetry:
+		reason := driver.CutReason(c.Reason)
+		return append(args, packToken(c.Token), when(0, c.Delay), flag(!c.Uncounted), reason)
+	case driver.OpBury:
+		return append(args, packToken(c.Token), driver.CutReason(c.Reason))
+	case driver.OpExtend:
+		begun := c.Begun
+		if begun <= 0 {
+			begun = c.Delay
+		}
+		return append(args, packToken(c.Token), millis(c.Delay), millis(begun))
+	case driver.OpReschedule:
+		return append(args, when(c.At, c.Delay))
+	case driver.OpReplay:
+		return append(args, when(0, c.Delay), packIncarnation(c.Incarnation))
+	default: // Cancel, Purge
+		return append(args, packIncarnation(c.Incarnation))
+	}
+}
+
+func readOutcomes(r *reply, n int) ([]driver.Outcome, error) {
+	now := r.time()
+	text, dues, leases := r.column(n, 1), r.column(n, width), r.column(n, width)
+	if r.err == nil && len(text) != n {
+		r.err = errNoStatuses
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	outcomes := make([]driver.Outcome, n)
+	for i := range outcomes {
+		o := driver.Outcome{Status: driver.Status(text[i] - '0'), Now: now}
+		if dues != "" {
+			o.Due = unpackInstant(dues[i*width:])
+		}
+		if leases != "" {
+			o.Lease = unpackInstant(leases[i*width:])
+		}
+		outcomes[i] = o
+	}
+	return outcomes, nil
+}

@@ -1,0 +1,116 @@
+// Package webpage has what the pages of wheels and of queues share: styles and scripts, and the
+// answers of a handler that serves a page and JSON at one address.
+package webpage
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+)
+
+//go:embed assets
+var shared embed.FS
+
+// Name is the asset that is the page itself.
+const Name = "page.html"
+
+// contentTypes are named here because those of package mime depend on the machine.
+var contentTypes = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".svg":  "image/svg+xml",
+}
+
+// Assets are the parts of a page by their names.
+type Assets map[string]asset
+
+type asset struct {
+	data []byte
+	etag string
+}
+
+// NewAssets returns the shared assets and those in the directory assets of own. It panics if own
+// has no such directory.
+func NewAssets(own fs.FS) Assets {
+	all := Assets{}
+	for _, from := range []fs.FS{shared, own} {
+		names, err := fs.Glob(from, "assets/*")
+		if err != nil || len(names) == 0 {
+			panic(fmt.Sprintf("webpage: assets: %v, %v", names, err))
+		}
+		for _, name := range names {
+			data, err := fs.ReadFile(from, name)
+			if err != nil {
+				panic(err) // the files are in the binary
+			}
+			sum := sha256.Sum256(data)
+			all[path.Base(name)] = asset{data, fmt.Sprintf(`"%x"`, sum[:12])}
+		}
+	}
+	return all
+}
+
+// Serve serves a part of the page. Browsers ask each time whether theirs is still good, so that a
+// page never meets the script of another release.
+func (a Assets) Serve(w http.ResponseWriter, r *http.Request, name string) {
+	part, ok := a[name]
+	if !ok {
+		http.Error(w, fmt.Sprintf("no asset %q", name), http.StatusNotFound)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", contentTypes[path.Ext(name)])
+	h.Set("Cache-Control", "no-cache")
+	h.Set("ETag", part.etag)
+	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(part.data))
+}
+
+// Send sends an answer that no cache may store.
+func Send(w http.ResponseWriter, r *http.Request, status int, contentType string, data []byte) {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(data) // the client is gone
+	}
+}
+
+// Guard sets the headers that keep other sites out: they may neither frame the page, nor read its
+// data, nor get a script into it.
+func Guard(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "+
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	if trustworthy(r) { // else browsers ignore it, and complain
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	}
+}
+
+// trustworthy reports whether a browser is sure where the page comes from: by encryption, here or
+// at a proxy, or because the page comes from the browser's own machine.
+func trustworthy(r *http.Request) bool {
+	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
+		return true
+	}
+	host := strings.ToLower((&url.URL{Host: r.Host}).Hostname())
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.IsLoopback()
+}
