@@ -14,7 +14,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// mixed is a queue with 300 messages each that are scheduled, rescheduled, leased, firing and dead.
+// mixed returns a queue with 300 messages in each state: scheduled, rescheduled, leased, firing,
+// dead.
 func mixed(t *testing.T, client *redis.Client, prefix string) driver.Backend {
 	t.Helper()
 	q := openQueue(t, client, redisstore.Options{Prefix: prefix})
@@ -42,16 +43,16 @@ func mixed(t *testing.T, client *redis.Client, prefix string) driver.Backend {
 	return q
 }
 
-// mixedMessages is how many messages stand in the partition of mixed.
+// mixedMessages is the number of messages in the partition of mixed.
 const mixedMessages = 1500
 
-// TestAuditAfterLoss deletes each key of a partition.
+// TestAuditAfterLoss deletes each key of a partition. The audit repairs what can be repaired.
 func TestAuditAfterLoss(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	for key, want := range map[string]driver.AuditReport{
 		"m": {Strays: 1500 + 1200, Wrong: 1},        // members of sets, and states
-		"s": {Records: mixedMessages, Orphans: 300}, // dead ones that nobody could replay
+		"s": {Records: mixedMessages, Orphans: 300}, // dead letters that no call could replay
 		"d": {Records: mixedMessages, Orphans: 600},
 		"l": {Records: mixedMessages, Orphans: 600},
 		"x": {Records: mixedMessages, Orphans: 300, Wrong: 1},
@@ -114,8 +115,8 @@ func auditAfterLoss(t *testing.T, client *redis.Client, key string, want driver.
 	}
 }
 
-// TestLivingAmongTheDead loses the states, and puts or reschedules what was dead. The bound of the
-// dead letters must not take it.
+// TestLivingAmongTheDead loses the states, and puts or reschedules messages that were dead. The
+// bound of dead letters must not remove them.
 func TestLivingAmongTheDead(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -148,7 +149,7 @@ func TestLivingAmongTheDead(t *testing.T) {
 	assert.Zero(t, counts.Dead)
 }
 
-// TestLostRecords deletes the records: claims go on, and the rest of the partition is free of them.
+// TestLostRecords deletes the records. Claims go on and remove the members without records.
 func TestLostRecords(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -166,8 +167,8 @@ func TestLostRecords(t *testing.T) {
 	assert.Zero(t, counts.Scheduled)
 }
 
-// TestLostStatesOfMoved deletes the states. The time to which a message was moved stands in the set
-// as well: it counts.
+// TestLostStatesOfMoved deletes the states. The set has the time to which a message was moved, and
+// that time counts.
 func TestLostStatesOfMoved(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -188,8 +189,7 @@ func TestLostStatesOfMoved(t *testing.T) {
 	assert.Equal(t, driver.StatusEarly, outcomes[0].Status)
 }
 
-// TestLostCountersKeepClaimsSmall deletes the counters, with which the size of the largest body is
-// forgotten.
+// TestLostCountersKeepClaimsSmall deletes the counters, and with them the size of the largest body.
 func TestLostCountersKeepClaimsSmall(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -203,8 +203,8 @@ func TestLostCountersKeepClaimsSmall(t *testing.T) {
 	assert.Less(t, len(c.Records), 3, "two of 10,000 bytes fit into 25,000")
 }
 
-// TestListGoesOn lists messages with one due time, of which the last ones of the pages go in
-// between.
+// TestListGoesOn lists messages with one due time. The last message of each page is removed before
+// the next page.
 func TestListGoesOn(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -213,7 +213,7 @@ func TestListGoesOn(t *testing.T) {
 	want := make([]string, 0, 100)
 	batch := make([]driver.PutItem, 0, 100)
 	for i := range 100 {
-		id := fmt.Sprintf("%c%02d", "Aaz~é"[i/20], i) // the last ones begin with a byte that is no character of its own
+		id := fmt.Sprintf("%c%02d", "Aaz~é"[i/20], i) // é is two bytes
 		want = append(want, id)
 		batch = append(batch, driver.PutItem{ID: id, At: at, Body: make([]byte, 10)})
 	}

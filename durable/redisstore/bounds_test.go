@@ -27,7 +27,7 @@ func batches(t *testing.T, q driver.Backend, n int, visibility time.Duration) []
 	return records
 }
 
-// TestClaimEndsLeasesInSteps has more leases over than one call may end.
+// TestClaimEndsLeasesInSteps has more leases that are over than one call may end.
 func TestClaimEndsLeasesInSteps(t *testing.T) {
 	t.Parallel()
 	q := openQueue(t, newClient(t, redistest.Start(t, redistest.Options{}).Addr()), redisstore.Options{})
@@ -45,8 +45,8 @@ func TestClaimEndsLeasesInSteps(t *testing.T) {
 	}
 }
 
-// TestDeadLettersGoInSteps lowers the bound by more than one call may remove. What is removed
-// leaves nothing behind.
+// TestDeadLettersGoInSteps lowers the bound by more dead letters than one call may remove. Nothing
+// is left of those that are removed.
 func TestDeadLettersGoInSteps(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -72,8 +72,8 @@ func TestDeadLettersGoInSteps(t *testing.T) {
 	assert.Equal(t, driver.AuditReport{Records: driver.MaxBatch}, report)
 }
 
-// TestHintOfEndedLease has a claim that leases nothing bring a message back, which is the earliest
-// then.
+// TestHintOfEndedLease has a claim that leases nothing and ends a lease. The message becomes the
+// earliest, so there is a hint.
 func TestHintOfEndedLease(t *testing.T) {
 	t.Parallel()
 	q := openQueue(t, newClient(t, redistest.Start(t, redistest.Options{}).Addr()), redisstore.Options{})
@@ -87,8 +87,8 @@ func TestHintOfEndedLease(t *testing.T) {
 	assert.Contains(t, hintsOf(t, hints, 1), 0)
 }
 
-// TestPagesEndWithTheirBytes lists messages that do not fit into one page. It has 4 MiB, and the
-// message with which it has them.
+// TestPagesEndWithTheirBytes lists messages that do not fit into one page. A page ends with the
+// message that brings it to 4 MiB.
 func TestPagesEndWithTheirBytes(t *testing.T) {
 	t.Parallel()
 	q := openQueue(t, newClient(t, redistest.Start(t, redistest.Options{}).Addr()), redisstore.Options{})
@@ -102,8 +102,8 @@ func TestPagesEndWithTheirBytes(t *testing.T) {
 	assert.Equal(t, 7, len(first)+len(rest))
 }
 
-// TestSmallHashesAreTables asks for the form of the hashes: the server would search a list from the
-// front for each id.
+// TestSmallHashesAreTables checks the encoding of the hashes. The server would search a list from
+// the front for each id.
 func TestSmallHashesAreTables(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())

@@ -13,9 +13,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// TestCallsEndWithTheirContext has a server that stands still, and a client that waits a minute for
-// it and does not heed contexts while it reads. Each call ends with its context all the same, be it
-// a deadline or a cancellation.
+// TestCallsEndWithTheirContext stops a server, and has a client that waits a minute for it and
+// ignores contexts while it reads. Each call ends with its context, after a deadline and after a
+// cancellation.
 func TestCallsEndWithTheirContext(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
@@ -79,7 +79,7 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// TestWrongTypeNamesKey has somebody else's data under each key of a queue.
+// TestWrongTypeNamesKey puts a value of another program under each key of a queue.
 func TestWrongTypeNamesKey(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())

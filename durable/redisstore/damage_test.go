@@ -18,8 +18,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// TestDamagedRecords has somebody write into the records. The others of the partition are claimed
-// as ever.
+// TestDamagedRecords damages a record. The other messages of the partition can be claimed.
 func TestDamagedRecords(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -40,7 +39,7 @@ func TestDamagedRecords(t *testing.T) {
 	}
 }
 
-// TestDamagedStates has somebody write into the states of messages whose leases are over.
+// TestDamagedStates damages the states of messages whose leases are over. They can be claimed.
 func TestDamagedStates(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -55,7 +54,7 @@ func TestDamagedStates(t *testing.T) {
 		require.NoError(t, client.HSet(t.Context(), "tw:{orders:0}:s", batch[i].ID, damaged).Err())
 	}
 	time.Sleep(20 * time.Millisecond) // the leases end
-	require.Len(t, claim(t, q, 10), 3, "the records are whole")
+	require.Len(t, claim(t, q, 10), 3, "the records are not damaged")
 }
 
 func counts(t testing.TB, b driver.Backend) driver.Counts {
@@ -65,7 +64,7 @@ func counts(t testing.TB, b driver.Backend) driver.Counts {
 	return c
 }
 
-// setVersion makes the records of messages such as another version writes.
+// setVersion writes the version of another program into the records of messages.
 func setVersion(t testing.TB, client *redis.Client, batch []driver.PutItem, version byte) {
 	t.Helper()
 	pipe := client.Pipeline()
@@ -78,9 +77,9 @@ func setVersion(t testing.TB, client *redis.Client, batch []driver.PutItem, vers
 	require.NoError(t, err)
 }
 
-// TestUnreadableMessagesStandAside has messages of a newer version in front of all others:
-// scheduled ones, and one whose lease ends. They stay and count, the others are claimed, and the
-// newer version gets them all.
+// TestUnreadableMessagesStandAside has messages of a newer version in front of all others,
+// scheduled ones and one whose lease ends. They stay and are counted, other messages are claimed,
+// and the newer version gets them all.
 func TestUnreadableMessagesStandAside(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -118,8 +117,8 @@ func TestUnreadableMessagesStandAside(t *testing.T) {
 	apply(t, q, driver.OpCancel, driver.Change{ID: newer[0].ID})
 	apply(t, q, driver.OpAck, changes(func() []driver.Record { apply(t, q, driver.OpBegin, changes(got)...); return got }())...)
 
-	// A newer version is one whose scripts have a higher number than those that have put the
-	// messages aside.
+	// The scripts of a newer version have a higher number than those that have set the messages
+	// aside.
 	setVersion(t, client, newer[1:], 1)
 	setVersion(t, client, leased[:1], 1)
 	require.NoError(t, client.HSet(t.Context(), "tw:{orders:0}:c", "aside", 0).Err())
@@ -137,7 +136,7 @@ func TestUnreadableMessagesStandAside(t *testing.T) {
 	assert.Zero(t, client.HExists(t.Context(), "tw:{orders:0}:c", "aside").Val())
 }
 
-// TestGetOfMessageThatStandsAside reads a message that an older version has put aside before a
+// TestGetOfMessageThatStandsAside reads a message that an older version has set aside, before a
 // claim of a version that can read it puts it back.
 func TestGetOfMessageThatStandsAside(t *testing.T) {
 	t.Parallel()
@@ -157,7 +156,7 @@ func TestGetOfMessageThatStandsAside(t *testing.T) {
 }
 
 // TestLostRecordsAreCounted deletes records of scheduled, leased and firing messages, and then all
-// of them, as a server does that evicts keys. They count at once, and no more when they are met.
+// records, as a server does that evicts keys. They are counted as lost at once, and only once.
 func TestLostRecordsAreCounted(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -192,9 +191,9 @@ func TestLostRecordsAreCounted(t *testing.T) {
 	assert.Equal(t, [2]int64{}, [2]int64{n.Scheduled, n.InFlight})
 }
 
-// TestConsumerAmongUnreadableMessages has a consumer whose partition begins with thousands of
-// messages that it cannot read, and some that are lost. It delivers the others, tells of these, and
-// does not ask the server again and again.
+// TestConsumerAmongUnreadableMessages has a partition that begins with thousands of unreadable
+// messages and some without records. The consumer delivers the other messages, reports these, and
+// does not call the server again and again.
 func TestConsumerAmongUnreadableMessages(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -238,7 +237,7 @@ func TestConsumerAmongUnreadableMessages(t *testing.T) {
 		case d := <-got:
 			assert.Equal(t, id, d)
 		case <-time.After(time.Minute):
-			require.Fail(t, "the messages that cannot be read hold up the others")
+			require.Fail(t, "unreadable messages block the partition")
 		}
 	}
 	deliver("first")
@@ -259,7 +258,7 @@ func TestConsumerAmongUnreadableMessages(t *testing.T) {
 	before := calls()
 	assert.Greater(t, before, n/driver.MaxBatch)
 	time.Sleep(2 * time.Second)
-	assert.Less(t, calls()-before, 40, "scripts in two seconds, of which one in each is a claim")
+	assert.Less(t, calls()-before, 40, "scripts in two seconds")
 	deliver("third")
 	cancel()
 	require.NoError(t, <-ended)

@@ -17,11 +17,11 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// longestScript is how long a script may run on an overloaded machine; elsewhere it takes a few
-// milliseconds at most. A script that goes through the whole partition would take longer.
+// longestScript is the longest time of a script on an overloaded machine. It is a few milliseconds
+// on others. A script that goes through the whole partition would take longer.
 const longestScript = 250 * time.Millisecond
 
-// scriptTimes asks a server how long its scripts took.
+// scriptTimes asks a server for the durations of its scripts.
 type scriptTimes struct {
 	t      *testing.T
 	client *redis.Client
@@ -63,8 +63,8 @@ func TestScriptDurations(t *testing.T) {
 	}
 }
 
-// cycle brings a batch through all transitions. Each script has to be known to the server before it
-// is measured.
+// cycle takes a batch through all transitions. The server must know each script before it is
+// measured.
 func (s *scriptTimes) cycle(q driver.Backend, batch []driver.PutItem, measured bool) {
 	of := func(name string, transition func()) {
 		if measured {

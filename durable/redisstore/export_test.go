@@ -9,7 +9,7 @@ import (
 // WatchStart is how long Watch waits for the subscription.
 const WatchStart = watchStart
 
-// ClaimHash is the name of the script of Claim for the server.
+// ClaimHash is the hash of claim.lua.
 var ClaimHash = claimScript.hash
 
 // OpenUnsharded opens a queue as on a Cluster of servers before 7.0, which have no channels of

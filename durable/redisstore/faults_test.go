@@ -21,7 +21,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// TestScriptFlush has the server forget the scripts again and again.
+// TestScriptFlush makes the server forget its scripts again and again.
 func TestScriptFlush(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -45,7 +45,7 @@ func TestScriptFlush(t *testing.T) {
 	require.Len(t, claim(t, q, 100), 1, "but it is stored")
 }
 
-// TestReplies has a server answer with errors.
+// TestReplies has a server that answers with errors. Each error is of the right kind.
 func TestReplies(t *testing.T) {
 	t.Parallel()
 	for reply, kind := range map[string]error{
@@ -120,7 +120,7 @@ func TestServerGone(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrClosed, "of the client")
 }
 
-// openInTime opens a queue, as often as it takes: a server may be slower than the client waits.
+// openInTime opens a queue, several times if the server is slower than the client waits.
 func openInTime(t *testing.T, impatient redis.UniversalClient) (q driver.Backend) {
 	t.Helper()
 	store := newStore(t, impatient, redisstore.Options{})
@@ -153,7 +153,7 @@ func (c *lossy) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// lossyClient loses the next replies of m to scripts, as many as lose says.
+// lossyClient returns a client of m that loses the next replies to scripts, as many as lose says.
 func lossyClient(t *testing.T, m *miniredis.Miniredis, lose *atomic.Int32) *redis.Client {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{
@@ -167,9 +167,8 @@ func lossyClient(t *testing.T, m *miniredis.Miniredis, lose *atomic.Int32) *redi
 	return client
 }
 
-// TestLostRepliesToRemovals loses replies of calls that have removed a message. The client must not
-// repeat them by itself: it would be told that there is no such message, and so would the caller,
-// who has just removed it.
+// TestLostRepliesToRemovals loses replies to calls that have removed a message. The client must not
+// repeat such a call by itself: the second answer is that there is no such message.
 func TestLostRepliesToRemovals(t *testing.T) {
 	t.Parallel()
 	var lose atomic.Int32
@@ -208,10 +207,10 @@ func TestCancelIsExact(t *testing.T) {
 	lose.Store(1)
 	result, err = q.Cancel(t.Context(), "b")
 	require.NoError(t, err)
-	require.Equal(t, durable.Cancelled, result, "it was there, so that it is not there must not be the answer")
+	require.Equal(t, durable.Cancelled, result, "NotFound would be wrong")
 }
 
-// TestLostReplies loses replies of calls that have taken place. The client or the caller repeats
+// TestLostReplies loses replies to calls that have taken place. The client or the caller repeats
 // them.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
@@ -223,14 +222,14 @@ func TestLostReplies(t *testing.T) {
 	lose.Store(1)
 	call := driver.Put{Call: calling("p", 1), Items: items("a", 2, 10, 0)}
 	_, err := q.Put(t.Context(), call)
-	require.ErrorIs(t, err, driver.ErrUnavailable, "the client must not repeat it unseen")
+	require.ErrorIs(t, err, driver.ErrUnavailable, "the client must not repeat the call")
 	statuses, err := q.Put(t.Context(), call)
 	require.NoError(t, err)
 	require.Equal(t, []driver.Status{driver.StatusDone, driver.StatusDone}, statuses)
 
 	lose.Store(1)
 	_, err = q.Put(t.Context(), driver.Put{Items: items("b", 1, 10, 0)})
-	require.ErrorIs(t, err, driver.ErrUnavailable, "nor without a caller")
+	require.ErrorIs(t, err, driver.ErrUnavailable, "without a caller either")
 	records := claim(t, q, 10)
 	require.Len(t, records, 3, "each was stored once")
 	for _, op := range []driver.Op{driver.OpBegin, driver.OpRetry} {
@@ -239,11 +238,11 @@ func TestLostReplies(t *testing.T) {
 		apply(t, q, op, changes(records)...)
 	}
 	for _, r := range claim(t, q, 10) {
-		assert.Equal(t, 1, r.Attempts, "retried once, however often that was said")
+		assert.Equal(t, 1, r.Attempts, "one attempt, however many copies of the call there were")
 	}
 }
 
-// TestTokensRiseWithoutTheLast loses the last token, as a failover may.
+// TestTokensRiseWithoutTheLast loses the last token, as a failover may. Tokens still rise.
 func TestTokensRiseWithoutTheLast(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -261,8 +260,7 @@ func TestTokensRiseWithoutTheLast(t *testing.T) {
 }
 
 // TestProducersAreForgotten has ten new producers a second, each of which enqueues one message and
-// ends: what is kept of them does not grow with their number, but with that of those whose calls
-// may still come.
+// ends. The store remembers only those whose calls may still be repeated.
 func TestProducersAreForgotten(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)

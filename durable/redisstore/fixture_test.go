@@ -18,7 +18,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/storetest"
 )
 
-// newStore makes a store that ends with the test, on a server that need not keep anything.
+// newStore makes a store that ends with the test, on a server that may lose its data.
 func newStore(t testing.TB, client redis.UniversalClient, o redisstore.Options) *redisstore.Store {
 	t.Helper()
 	o.AllowLossOnCrash = true
@@ -42,7 +42,7 @@ func newClient(t testing.TB, addr string) *redis.Client {
 	return c
 }
 
-// config is the queue of most tests here.
+// config is the configuration of the queue in most tests.
 func config() driver.Config {
 	return driver.Config{Queue: "orders", Partitions: 2, DeadLimit: 1000, DeadBytes: 1 << 30, DeadAge: 24 * time.Hour}
 }
@@ -55,7 +55,7 @@ func openQueue(t testing.TB, client redis.UniversalClient, o redisstore.Options)
 	return b
 }
 
-// items are n messages with bodies of a size, due after a delay.
+// items returns n messages with bodies of a size, due after a delay.
 func items(prefix string, n, size int, delay time.Duration) []driver.PutItem {
 	all := make([]driver.PutItem, n)
 	for i := range all {
@@ -64,7 +64,7 @@ func items(prefix string, n, size int, delay time.Duration) []driver.PutItem {
 	return all
 }
 
-// changes are those of claimed messages.
+// changes returns changes of claimed messages.
 func changes(records []driver.Record) []driver.Change {
 	all := make([]driver.Change, len(records))
 	for i, r := range records {
@@ -73,12 +73,12 @@ func changes(records []driver.Record) []driver.Change {
 	return all
 }
 
-// calling is a call that may take place for an hour, by the clock of this process.
+// calling returns a call that may take place for an hour on the clock of this process.
 func calling(caller string, seq uint64) driver.Call {
 	return driver.Call{Caller: caller, Seq: seq, NotAfter: driver.InstantOf(time.Now()).Add(time.Hour)}
 }
 
-// put stores messages, all of which must be new.
+// put stores messages, which must be new.
 func put(t testing.TB, b driver.Backend, items []driver.PutItem) {
 	t.Helper()
 	statuses, err := b.Put(t.Context(), driver.Put{Items: items})
@@ -96,7 +96,7 @@ func claim(t testing.TB, b driver.Backend, n int) []driver.Record {
 	return c.Records
 }
 
-// apply makes a transition that must take place.
+// apply makes a transition that must succeed.
 func apply(t testing.TB, b driver.Backend, op driver.Op, changes ...driver.Change) {
 	t.Helper()
 	outcomes, err := b.Apply(t.Context(), driver.Batch{Op: op, Visibility: time.Hour, Changes: changes})
@@ -106,7 +106,8 @@ func apply(t testing.TB, b driver.Backend, op driver.Op, changes ...driver.Chang
 	}
 }
 
-// miniFixture is a store on a simulated server, whose clock mostly moves only when it is told to.
+// miniFixture returns a store on a simulated server. Its clock stands still unless the test
+// advances it.
 func miniFixture(t testing.TB) storetest.Fixture {
 	m := miniredis.RunT(t)
 	store := newStore(t, newClient(t, m.Addr()), redisstore.Options{})
@@ -119,7 +120,7 @@ func miniFixture(t testing.TB) storetest.Fixture {
 		},
 	}
 	if strings.Contains(t.Name(), "/Model/") {
-		return f // with a clock that runs these are much shorter, and the simulated server takes long for a script
+		return f // a running clock makes these much shorter
 	}
 	var mu sync.Mutex
 	now := time.Now()
@@ -135,7 +136,7 @@ func miniFixture(t testing.TB) storetest.Fixture {
 
 var prefixes atomic.Int64
 
-// fixtureOn is a store on a real server, beside others.
+// fixtureOn returns a store on a real server, with a prefix of its own.
 func fixtureOn(t testing.TB, client redis.UniversalClient) storetest.Fixture {
 	o := redisstore.Options{Prefix: fmt.Sprintf("test%d", prefixes.Add(1))}
 	store := newStore(t, client, o)

@@ -16,8 +16,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// heldQueue is a queue as two processes see it: one whose connections go through a proxy, and
-// another one.
+// heldQueue is a queue in two processes. The connections of one of them go through a proxy.
 type heldQueue struct {
 	t           *testing.T
 	options     redisstore.Options
@@ -86,9 +85,9 @@ func (h *heldQueue) ack(id string) {
 	h.deliver(id, func(d *durable.Delivery) error { return d.Ack(h.t.Context()) })
 }
 
-// lateCalls are the calls that have no token, each with what a process asks for and gets although
-// its first attempt is held back, with what another process does after that, and with the state of
-// the message then. The first attempt must not change that when it comes.
+// lateCalls are the calls without a token. For each: what a process asks for and gets although its
+// first copy is held back, what another process does after that, and the state of the message then.
+// The first copy must not change that state when it arrives.
 var lateCalls = []struct {
 	name           string
 	arrange        func(h *heldQueue, id string)
@@ -96,7 +95,7 @@ var lateCalls = []struct {
 	then           func(h *heldQueue, id string)
 	state          durable.State // 0: there is no message
 	body           string
-	earliest, last time.Duration // when it is due, from the beginning of the test; last 0: not looked at
+	earliest, last time.Duration // of the due time, after the start of the test; last 0: any
 }{
 	{
 		name:    "Cancel",
@@ -162,10 +161,9 @@ var lateCalls = []struct {
 	},
 }
 
-// A call whose first attempt hangs in a dead connection takes place by its repetition. When the
-// attempt comes after all, it must not touch what has become of the message since: neither at once
-// nor when the server has forgotten the call.
-func TestLateAttemptTouchesNothing(t *testing.T) {
+// A call whose first copy hangs in a dead connection takes place by its repetition. The first copy
+// changes nothing when it arrives, neither at once nor when the server has forgotten the call.
+func TestLateCopyChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, c := range lateCalls {
 		t.Run(c.name, func(t *testing.T) {
@@ -177,17 +175,17 @@ func TestLateAttemptTouchesNothing(t *testing.T) {
 				c.arrange(h, id)
 				h.proxy.Hold(id)
 				c.call(h, id)
-				require.Equal(t, 1, h.proxy.Held(), "the first attempt")
+				require.Equal(t, 1, h.proxy.Held(), "the first copy")
 				c.then(h, id)
 				before()
 				_, err := h.proxy.Release()
 				require.NoError(t, err)
 				r, err := h.other.Get(t.Context(), id)
 				if c.state == 0 {
-					require.ErrorIs(t, err, durable.ErrNotFound, "the late attempt has brought it back")
+					require.ErrorIs(t, err, durable.ErrNotFound, "the late copy has brought it back")
 					return
 				}
-				require.NoError(t, err, "the late attempt has removed it")
+				require.NoError(t, err, "the late copy has removed it")
 				assert.Equal(t, c.state, r.State)
 				assert.Equal(t, c.body, string(r.Body))
 				if c.last > 0 {
@@ -216,10 +214,10 @@ func TestLateAttemptTouchesNothing(t *testing.T) {
 	}
 }
 
-// A call whose first reply was lost says what that reply said, though the message has moved on
-// since. The client's own repetitions are below the proxy's loss, so that neither the client nor
-// the queue knows which attempt has taken place.
-func TestRepeatedCallSaysWhatTheFirstSaid(t *testing.T) {
+// A call whose first reply was lost has the result of that reply, although the message has moved on
+// since. The proxy loses the reply below the client's own repetitions, so neither the client nor
+// the queue knows which copy has taken place.
+func TestRepeatedCallHasFirstResult(t *testing.T) {
 	t.Parallel()
 	type outcome struct {
 		result durable.Result
@@ -276,7 +274,7 @@ func TestRepeatedCallSaysWhatTheFirstSaid(t *testing.T) {
 		})
 	}
 	for _, call := range []string{"Cancel", "Reschedule"} {
-		t.Run(call+" of what is being delivered", func(t *testing.T) {
+		t.Run(call+" of a message that is being delivered", func(t *testing.T) {
 			t.Parallel()
 			onServers(t, func(t *testing.T, addr string) {
 				h := newHeldQueue(t, addr)
@@ -286,17 +284,17 @@ func TestRepeatedCallSaysWhatTheFirstSaid(t *testing.T) {
 				require.NoError(t, err)
 				_ = ask[call](h.late, t, "another") // the script is known from here on
 				got := loseFirst(h, id, func() outcome { return ask[call](h.late, t, id) }, func() {
-					require.NoError(t, d.Nack(t.Context(), time.Hour, nil)) // it could be cancelled now
+					require.NoError(t, d.Nack(t.Context(), time.Hour, nil)) // it can be cancelled now
 				})
 				require.NoError(t, got.err)
-				assert.Equal(t, durable.Firing, got.result, "the call has said so when it took place")
+				assert.Equal(t, durable.Firing, got.result, "the result of the copy that has taken place")
 			})
 		})
 	}
 }
 
-// A process whose clock is wrong, by minutes or by years, asks once more and goes by the server's
-// clock from then on. So does one whose server's clock is set.
+// A process whose clock is wrong, by minutes or by years, asks once more and uses the server's
+// clock from then on. The same holds if the server's clock is set.
 func TestCallsGoByTheClockOfTheServer(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
@@ -315,8 +313,8 @@ func TestCallsGoByTheClockOfTheServer(t *testing.T) {
 	}
 }
 
-// A call that gave up, since none of its attempts was answered, does not take place when RetryFor
-// is over and one of them comes after all.
+// A call that gave up without an answer does not take place if one of its copies arrives after
+// RetryFor.
 func TestCallThatGaveUpDoesNotComeLater(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
@@ -336,7 +334,7 @@ func TestCallThatGaveUpDoesNotComeLater(t *testing.T) {
 	_, err = other.Enqueue(t.Context(), durable.Message{ID: id, Delay: time.Hour})
 	require.NoError(t, err)
 	proxy.Hold(id)
-	proxy.Refuse(true) // the connection that is open carries the first attempt, and others come to nothing
+	proxy.Refuse(true) // only the open connection carries a copy
 	_, err = hurried.Cancel(t.Context(), id)
 	require.ErrorIs(t, err, durable.ErrUnavailable)
 	require.Equal(t, 1, proxy.Held())
@@ -346,13 +344,12 @@ func TestCallThatGaveUpDoesNotComeLater(t *testing.T) {
 	require.Len(t, replies, 1)
 	require.Contains(t, replies[0], "late")
 	_, err = other.Get(t.Context(), id)
-	require.NoError(t, err, "it has been cancelled by a call that gave up long before")
+	require.NoError(t, err, "a call that gave up long before has cancelled it")
 }
 
 // The first copy of an enqueue hangs in a dead connection, and the second finds the partition full.
-// The error says that the message may be stored all the same, and it is, because room appears
-// before the first copy arrives. Without a copy that was not answered the error says that nothing
-// was stored.
+// The error says that the message may still be stored. It is stored, because there is room before
+// the first copy arrives. If all copies were answered the error says that nothing was stored.
 func TestRefusalIsDefiniteOnlyIfAllCopiesWereAnswered(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, addr string) {
@@ -380,7 +377,7 @@ func TestRefusalIsDefiniteOnlyIfAllCopiesWereAnswered(t *testing.T) {
 	})
 }
 
-// loseFirst makes a call whose first reply is lost, and does something before it is repeated.
+// loseFirst makes a call, loses its first reply, and calls while before the call is repeated.
 func loseFirst[R any](h *heldQueue, id string, call func() R, while func()) R {
 	h.t.Helper()
 	h.proxy.Match(id)

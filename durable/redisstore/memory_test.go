@@ -18,7 +18,7 @@ import (
 
 var usedMemory = regexp.MustCompile(`used_memory_dataset:(\d+)`)
 
-// memoryOf is what the data of a server takes, in bytes.
+// memoryOf returns the memory of a server's data in bytes.
 func memoryOf(t *testing.T, client *redis.Client) int {
 	t.Helper()
 	info, err := client.Info(t.Context(), "memory").Result()
@@ -28,8 +28,8 @@ func memoryOf(t *testing.T, client *redis.Client) int {
 	return n
 }
 
-// TestMemory measures what a message with a body of 128 bytes and an id of 26 takes, scheduled and
-// in flight.
+// TestMemory measures the memory of a message with a body of 128 bytes and an id of 26, scheduled
+// and in flight.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -50,20 +50,21 @@ func TestMemory(t *testing.T) {
 	leased := float64(memoryOf(t, client)-before) / (batches * driver.MaxBatch)
 	t.Logf("scheduled: %.0f bytes for each message, leased: %.0f", scheduled, leased)
 	assert.Less(t, scheduled, 400.0)
-	assert.Greater(t, scheduled, 128.0, "what was measured cannot be right")
+	assert.Greater(t, scheduled, 128.0, "the measurement is wrong")
 	assert.Less(t, leased, 600.0)
 }
 
-// TestOutOfMemory fills a server. What is queued can be worked off, and then there is room again.
+// TestOutOfMemory fills a server. The messages in the queue can be delivered, and then there is
+// room again.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{MaxMemory: 16 << 20}).Addr())
 	q := openQueue(t, client, redisstore.Options{})
 	stored := fill(t, q)
-	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "2mb").Err()) // nothing more fits, whatever is freed
+	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "2mb").Err()) // less than is in use
 	counts, err := q.Count(t.Context(), 0)
 	require.NoError(t, err)
-	require.Equal(t, int64(stored), counts.Scheduled, "nothing is stored of what was refused")
+	require.Equal(t, int64(stored), counts.Scheduled, "nothing of a refused call is stored")
 	require.Equal(t, uint64(stored), counts.Enqueued) //nolint:gosec // not negative
 	makeAllTransitions(t, q)
 	report, err := q.Audit(t.Context(), 0, true)
@@ -92,7 +93,7 @@ func fill(t *testing.T, q driver.Backend) (stored int) {
 	return stored
 }
 
-// makeAllTransitions makes each transition but Put. Of 40 messages 25 are gone then.
+// makeAllTransitions makes each transition except Put. It ends 25 of 40 messages.
 func makeAllTransitions(t *testing.T, q driver.Backend) {
 	t.Helper()
 	records := claim(t, q, 40)

@@ -16,7 +16,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// otherMaster is a master that does not have a slot.
+// otherMaster returns a master that does not have a slot.
 func otherMaster(c *redistest.Cluster, slot int) *redistest.Server {
 	if to := c.Nodes()[0]; to != c.Master(slot) {
 		return to
@@ -24,8 +24,8 @@ func otherMaster(c *redistest.Cluster, slot int) *redistest.Server {
 	return c.Nodes()[1]
 }
 
-// TestCallsWhileSlotMoves makes calls of a partition while its slot moves: before any of its keys
-// has moved, which may take long, and when all have. None is refused, also if the partition has no
+// TestCallsWhileSlotMoves calls a partition while its slot moves: before any of its keys has moved,
+// which may take long, and when all have. The Cluster refuses no call, also if the partition has no
 // leased, dead or scheduled messages.
 func TestCallsWhileSlotMoves(t *testing.T) {
 	t.Parallel()
@@ -59,7 +59,7 @@ func TestCallsWhileSlotMoves(t *testing.T) {
 }
 
 // TestMessagesMoveWithSlots moves all partitions of a queue to other nodes, one after the other,
-// while each of them is used. The long version has a million messages.
+// while consumers and producers use them. The long version has a million messages.
 func TestMessagesMoveWithSlots(t *testing.T) {
 	t.Parallel()
 	partitions, each := 2, 2*driver.MaxBatch

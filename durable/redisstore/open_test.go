@@ -50,7 +50,7 @@ func TestNewRefuses(t *testing.T) {
 	require.NoError(t, s.Close(), "twice")
 }
 
-// tell has a simulated server answer INFO, which it does not do much of by itself.
+// tell makes a simulated server answer INFO with more than it does by itself.
 func tell(m *miniredis.Miniredis, info string) {
 	m.Server().SetPreHook(func(c *server.Peer, cmd string, _ ...string) bool {
 		if cmd == "INFO" {
@@ -80,7 +80,7 @@ func TestOpenChecksVersion(t *testing.T) {
 	}
 }
 
-// TestOpenProbes has a server that does not tell its version, and lacks a command.
+// TestOpenProbes has a server that does not report its version and lacks a command.
 func TestOpenProbes(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
@@ -110,7 +110,7 @@ func TestOpenRefusesEviction(t *testing.T) {
 	require.Len(t, claim(t, openQueue(t, client, redisstore.Options{}), 2), 1)
 }
 
-// TestRestrictedUser has a user who may do what the package comment asks for, and nothing else.
+// TestRestrictedUser has a user with the permissions of the package comment and no others.
 func TestRestrictedUser(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.Options{ExtraArgs: []string{"--maxmemory-policy", "allkeys-lru"}})
@@ -130,9 +130,9 @@ func TestRestrictedUser(t *testing.T) {
 		return c
 	}
 	_, err := newStore(t, setUser("informed", "+info"), redisstore.Options{}).Open(t.Context(), config())
-	require.ErrorIs(t, err, driver.ErrUnsafe, "the policy stands in INFO")
+	require.ErrorIs(t, err, driver.ErrUnsafe, "INFO has the policy")
 
-	q := openQueue(t, setUser("blind"), redisstore.Options{}) // neither version nor policy can be known, nor hints given
+	q := openQueue(t, setUser("blind"), redisstore.Options{}) // neither version nor policy is known, and there are no hints
 	put(t, q, items("a", 3, 10, 0))
 	records := claim(t, q, 10)
 	require.Len(t, records, 3)
@@ -181,8 +181,8 @@ func TestOpenRefusesOtherKeys(t *testing.T) {
 	require.ErrorContains(t, err, `"tw:{orders:0}:d" is a string`)
 }
 
-// A queue whose meta key was deleted is not made anew with the default number of partitions, but
-// with that which its owner names.
+// A queue whose meta key was deleted is not made again with the default number of partitions. It is
+// made again with the number that Open names.
 func TestMissingMetaKey(t *testing.T) {
 	t.Parallel()
 	mini := miniredis.RunT(t)
@@ -248,8 +248,8 @@ func (h *pipelineHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis
 	}
 }
 
-// Two make a queue at once: one sees no queue, and then the other's messages.
-func TestQueueThatSomebodyElseMakesMeanwhile(t *testing.T) {
+// Two processes make a queue at once. The first sees no queue, and then messages of the second.
+func TestOpenWhileAnotherProcessMakesTheQueue(t *testing.T) {
 	t.Parallel()
 	mini := miniredis.RunT(t)
 	c := config()

@@ -14,7 +14,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// settings sets a server up.
+// settings changes the settings of a server.
 func settings(t *testing.T, client *redis.Client, pairs ...string) {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -22,7 +22,7 @@ func settings(t *testing.T, client *redis.Client, pairs ...string) {
 	}
 }
 
-// TestOpenTellsUnsafeServersApart has servers that lose messages in different ways, or not at all.
+// TestOpenTellsUnsafeServersApart has servers that lose messages in different ways, or none.
 func TestOpenTellsUnsafeServersApart(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{AppendOnly: true, MaxMemory: 64 << 20}).Addr())
@@ -79,8 +79,8 @@ func TestOpenTellsUnsafeServersApart(t *testing.T) {
 	}
 }
 
-// TestOpenChecksReplicas has safe masters, and a replica that keeps nothing. It may become the
-// master.
+// TestOpenChecksReplicas has safe masters and a replica without an append-only file, which may
+// become the master.
 func TestOpenChecksReplicas(t *testing.T) {
 	t.Parallel()
 	open := func(t *testing.T, client redis.UniversalClient) error {
@@ -100,7 +100,7 @@ func TestOpenChecksReplicas(t *testing.T) {
 		settings(t, c, "appendonly", "yes")
 		require.NoError(t, open(t, client))
 		if _, cluster := client.(*redis.ClusterClient); cluster {
-			return // the client may ask the replica itself where the slots are, and waits for its answer
+			return // the client may ask the replica for the slots
 		}
 		replica.Pause() // one that does not answer is left out
 		defer replica.Continue()
@@ -133,7 +133,7 @@ func TestOpenChecksReplicas(t *testing.T) {
 	})
 }
 
-// TestCheckNoticesChanges sets a server up anew while a queue is open.
+// TestCheckNoticesChanges changes the settings of a server while a queue is open.
 func TestCheckNoticesChanges(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{AppendOnly: true})
@@ -158,7 +158,7 @@ func TestCheckNoticesChanges(t *testing.T) {
 }
 
 // TestNoKeyHasTimeToLive makes every transition. Policies that evict keys with a time to live are
-// accepted, as there is none.
+// accepted, because no key has one.
 func TestNoKeyHasTimeToLive(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())

@@ -14,8 +14,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// putUntilFull puts messages until the partition is full, and returns how many it has taken and the
-// error.
+// putUntilFull puts messages until the partition is full. It returns their number and the error.
 func putUntilFull(t *testing.T, q driver.Backend, prefix string, batch int, size func(i int) int) (n int, err error) {
 	t.Helper()
 	for ; ; n += batch {
@@ -30,8 +29,8 @@ func putUntilFull(t *testing.T, q driver.Backend, prefix string, batch int, size
 	}
 }
 
-// TestPartitionTakesNoMoreMessages fills a partition. It takes more when there is room again, and
-// other partitions do so all the time.
+// TestPartitionTakesNoMoreMessages fills a partition. It accepts messages when there is room again,
+// and other partitions accept them all the time.
 func TestPartitionTakesNoMoreMessages(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -46,7 +45,7 @@ func TestPartitionTakesNoMoreMessages(t *testing.T) {
 
 	one := items("a0-", 1, 10, time.Hour)
 	statuses, err := q.Put(t.Context(), driver.Put{Items: one, Replace: true})
-	require.NoError(t, err, "one that replaces another takes no room")
+	require.NoError(t, err, "a replacement takes no room")
 	require.Equal(t, []driver.Status{driver.StatusDone}, statuses)
 	statuses, err = q.Put(t.Context(), driver.Put{Items: one})
 	require.NoError(t, err)
@@ -60,7 +59,7 @@ func TestPartitionTakesNoMoreMessages(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrFull)
 }
 
-// TestPartitionTakesNoMoreBytes fills partitions with bodies of different sizes, in different
+// TestPartitionTakesNoMoreBytes fills partitions with bodies of different sizes in different
 // orders.
 func TestPartitionTakesNoMoreBytes(t *testing.T) {
 	t.Parallel()
@@ -93,5 +92,5 @@ func TestPartitionTakesNoMoreBytes(t *testing.T) {
 	q := openQueue(t, client, redisstore.Options{PartitionBytes: 1000})
 	put(t, q, items("one", 1, 100_000, 0))
 	_, err := q.Put(t.Context(), driver.Put{Items: items("two", 1, 1, 0)})
-	require.ErrorIs(t, err, driver.ErrFull, "a large one may stand alone")
+	require.ErrorIs(t, err, driver.ErrFull, "a single large message is accepted")
 }

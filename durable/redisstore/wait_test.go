@@ -19,9 +19,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// TestRepeatedPutWrites repeats a call. Servers from 7.2 on let WAIT return at once on a connection
-// that has written nothing, so a repetition that only reads would report replicas that may not have
-// the messages.
+// TestRepeatedPutWrites repeats a call. From version 7.2 on, WAIT returns at once on a connection
+// that has written nothing. If a repetition only read, the server would count replicas that may not
+// have the messages.
 func TestRepeatedPutWrites(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
@@ -41,7 +41,7 @@ func TestRepeatedPutWrites(t *testing.T) {
 
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1mb").Err())
 	again, err = q.Put(t.Context(), p)
-	require.NoError(t, err, "what is stored is stored, also when the memory is full")
+	require.NoError(t, err, "a repetition succeeds when the memory is full")
 	require.Equal(t, first, again)
 	p.Call.Seq++
 	_, err = q.Put(t.Context(), p)
@@ -77,8 +77,8 @@ func TestRepeatedCallsWrite(t *testing.T) {
 }
 
 // TestCancelledSurvivesFailover cancels messages before each failover of Sentinel: half of them
-// while the replica follows, and half while it does not. None that was answered with Cancelled runs
-// afterwards.
+// while the replica follows, and half while it does not. No message whose Cancel answered Cancelled
+// runs later.
 func TestCancelledSurvivesFailover(t *testing.T) {
 	t.Parallel()
 	const perRound = 50
@@ -135,7 +135,7 @@ func TestCancelledSurvivesFailover(t *testing.T) {
 	assertNoneRuns(t, q, cancelled, unknown)
 }
 
-// enqueueUntilDone enqueues a message. The client may have connections to a master that is gone.
+// enqueueUntilDone enqueues a message, again while the client has connections to the old master.
 func enqueueUntilDone(t *testing.T, q *durable.Queue, m durable.Message) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -144,7 +144,7 @@ func enqueueUntilDone(t *testing.T, q *durable.Queue, m durable.Message) {
 	}, time.Minute, time.Millisecond)
 }
 
-// cancelAll cancels messages side by side, and returns the results; 0 stands for an error.
+// cancelAll cancels messages concurrently and returns the results; 0 stands for an error.
 func cancelAll(t *testing.T, q *durable.Queue, ids []string) map[string]durable.Result {
 	t.Helper()
 	var mu sync.Mutex
@@ -163,7 +163,7 @@ func cancelAll(t *testing.T, q *durable.Queue, ids []string) map[string]durable.
 	return results
 }
 
-// assertNoneRuns makes all messages due that are there, which are left in number, and handles them.
+// assertNoneRuns makes all messages due that still exist, at most left, and handles them.
 func assertNoneRuns(t *testing.T, q *durable.Queue, cancelled map[string]bool, left int) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())

@@ -16,10 +16,10 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// patience is how long a test waits for what takes milliseconds.
+// patience is the longest wait for something that takes milliseconds.
 const patience = 30 * time.Second
 
-// hintsOf are the hints of one partition each that have come before the patience ends.
+// hintsOf returns the hints of n partitions that come before patience ends.
 func hintsOf(t *testing.T, hints <-chan driver.Hint, n int) map[int]driver.Instant {
 	t.Helper()
 	got := make(map[int]driver.Instant)
@@ -36,7 +36,7 @@ func hintsOf(t *testing.T, hints <-chan driver.Hint, n int) map[int]driver.Insta
 	return got
 }
 
-// nextHead puts a message into each partition that is earlier than those before.
+// nextHead puts a message into each partition that is earlier than all before.
 func nextHead(t *testing.T, q driver.Backend, round int) map[int]driver.Instant {
 	t.Helper()
 	at := driver.InstantOf(time.Now().Add(24 * time.Hour).Add(-time.Duration(round) * time.Minute))
@@ -50,8 +50,8 @@ func nextHead(t *testing.T, q driver.Backend, round int) map[int]driver.Instant 
 	return want
 }
 
-// watchInTime watches from before it returns. On an overloaded machine Watch may return earlier,
-// and is called again.
+// watchInTime returns a watch that has subscribed. On an overloaded machine Watch may return
+// earlier and is called again.
 func watchInTime(t *testing.T, q driver.Backend) <-chan driver.Hint {
 	t.Helper()
 	for range 10 {
@@ -69,8 +69,8 @@ func watchInTime(t *testing.T, q driver.Backend) <-chan driver.Hint {
 	return nil
 }
 
-// eventuallyHinted puts heads until a hint comes for each partition: while a subscription is made
-// anew, hints are lost.
+// eventuallyHinted puts heads until each partition has sent a hint. Hints are lost while a
+// subscription is renewed.
 func eventuallyHinted(t *testing.T, q driver.Backend, hints <-chan driver.Hint, from int) {
 	t.Helper()
 	missing := make(map[int]bool)
@@ -108,13 +108,13 @@ func TestWatchComesBack(t *testing.T) {
 	for range 3 {
 		require.Positive(t, client.Do(t.Context(), "client", "kill", "type", "pubsub").Val())
 		for p, due := range hintsOf(t, hints, q.Partitions()) {
-			assert.Zero(t, due, "partition %d: look yourself", p)
+			assert.Zero(t, due, "partition %d: the time is unknown", p)
 		}
 	}
 	assert.Equal(t, nextHead(t, q, 1), hintsOf(t, hints, q.Partitions()))
 }
 
-// TestWatchWithoutServer watches a server that comes later.
+// TestWatchWithoutServer watches a server that starts later.
 func TestWatchWithoutServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{AppendOnly: true})
@@ -245,7 +245,7 @@ func TestSentinelFailover(t *testing.T) {
 	}
 }
 
-// TestRing spreads partitions over two servers that know nothing of each other.
+// TestRing spreads partitions over two independent servers.
 func TestRing(t *testing.T) {
 	t.Parallel()
 	ring := redis.NewRing(&redis.RingOptions{

@@ -19,8 +19,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// TestHeartbeatFindsNewMaster kills the master that has the members and none of the queue's
-// partitions, so that no other call of the queue has the client ask where the slots are now.
+// TestHeartbeatFindsNewMaster kills the master that has the members and no partition of the queue,
+// so that no other call of the queue makes the client ask for the places of the slots.
 func TestHeartbeatFindsNewMaster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterOptions{})
@@ -132,8 +132,8 @@ func TestLeasesMoveWithClock(t *testing.T) {
 	}
 }
 
-// TestPartitionsOfMemberThatIsGone sets the server's clock back by an hour, when a consumer has
-// just been killed. The other one gets the partitions.
+// TestPartitionsOfMemberThatIsGone sets the server's clock back by an hour just after a consumer
+// was killed. The other consumer gets the partitions.
 func TestPartitionsOfMemberThatIsGone(t *testing.T) {
 	t.Parallel()
 	clock := redistest.NewClock(t)
@@ -164,10 +164,9 @@ func TestPartitionsOfMemberThatIsGone(t *testing.T) {
 	require.NoError(t, <-consumed)
 }
 
-// TestLeasesWhenClockIsSetAhead sets the server's clock ahead while a handler runs. The message is
-// delivered once more, as its lease is over by that clock, and a crash is counted. The first
-// handler is told within half of its visibility that the message is not its own any more, and
-// cannot acknowledge it.
+// TestLeasesWhenClockIsSetAhead sets the server's clock ahead while a handler runs. The lease is
+// over by that clock, so the message is delivered again and counts a crash. The context of the
+// first handler ends within half of its visibility, and its acknowledgement is refused.
 func TestLeasesWhenClockIsSetAhead(t *testing.T) {
 	t.Parallel()
 	const visibility = 4 * time.Second
@@ -194,7 +193,7 @@ func TestLeasesWhenClockIsSetAhead(t *testing.T) {
 			set := time.Now()
 			<-ctx.Done()
 			assert.ErrorIs(t, context.Cause(ctx), durable.ErrLeaseLost)
-			assert.Less(t, time.Since(set), visibility, "it is told before the lease would have ended by itself")
+			assert.Less(t, time.Since(set), visibility, "before the lease would have ended by itself")
 			refused <- d.Ack(context.WithoutCancel(ctx))
 			return nil
 		}, durable.ConsumerOptions{Visibility: visibility})
@@ -209,9 +208,9 @@ func TestLeasesWhenClockIsSetAhead(t *testing.T) {
 	require.EqualValues(t, 2, deliveries.Load())
 }
 
-// TestMembersWithoutDetails has members of which the store has the name only, as an older version
-// has kept them, others with details that cannot be read, and details without a member. The first
-// are listed by their names, and the last do not stay.
+// TestMembersWithoutDetails has members with their names only, as an older version stores them,
+// members with unreadable details, and details without a member. The first two are listed by their
+// names, and the last are removed.
 func TestMembersWithoutDetails(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
