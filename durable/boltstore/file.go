@@ -156,10 +156,16 @@ func (f *file) abandon() {
 }
 
 // close closes the file. It does not wait for transactions: there must be none, except one that is stuck.
+//
+// bbolt does not unlock a file that it has opened for reading. A child process that is forked before the
+// close, and has not executed its program yet, would keep the lock.
 func (f *file) close() error {
 	if f.stuck.Load() {
 		f.abandon()
 		return nil
+	}
+	if f.db.IsReadOnly() {
+		unlock(f.f)
 	}
 	return guard("close", f.db.Close)
 }
