@@ -305,7 +305,8 @@ func (d *dispatcher) begun(h *held, a answer, err error) {
 		}
 	}
 	if a.Status == driver.StatusPaused {
-		h.part.share.wake() // the next claim says that the partition is paused
+		h.part.share.overdue = false // else the pump might wait for a grant
+		h.part.share.wake()          // the next claim says that the partition is paused
 	}
 	next, wait := h.beginResult(a, err, d.ctx.Err() != nil)
 	switch next {

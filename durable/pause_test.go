@@ -57,6 +57,9 @@ func TestPauseStopsDeliveryAndResumeContinuesIt(t *testing.T) {
 				mu.Unlock()
 				t.Logf("%d of %d messages were delivered before", before, len(messages))
 				require.Less(t, before, len(messages))
+				stats, err := q.Stats(t.Context())
+				require.NoError(t, err)
+				assert.Zero(t, stats.Prefetched, "messages that are not due yet were given back, too")
 				_, err = q.Enqueue(t.Context(), durable.Message{ID: "new"})
 				require.NoError(t, err)
 				_, err = q.Enqueue(t.Context(), durable.Message{ID: "gone"})
@@ -68,7 +71,7 @@ func TestPauseStopsDeliveryAndResumeContinuesIt(t *testing.T) {
 				mu.Lock()
 				assert.Len(t, got, before, "no handler is called while the queue is paused")
 				mu.Unlock()
-				stats, err := q.Stats(t.Context())
+				stats, err = q.Stats(t.Context())
 				require.NoError(t, err)
 				assert.True(t, stats.Paused)
 				assert.Zero(t, stats.InFlight, "what nobody handles was given back")
@@ -337,5 +340,54 @@ func TestPauseRacesWithBegin(t *testing.T) {
 		require.NoError(t, err)
 		assert.EqualValues(t, rounds*n, stats.Acked)
 		assert.Zero(t, stats.Crashed+stats.Retried)
+	})
+}
+
+// Messages that have begun ahead of quick handlers, which then block, are given back when the
+// consumer learns of a pause. The handlers get no further messages.
+func TestPauseGivesBackBegunMessagesWithoutHandler(t *testing.T) {
+	t.Parallel()
+	watch(t, &watchedCalls{trip: time.Millisecond}, 1, func(t *testing.T, q *durable.Queue) {
+		const n, concurrency = 20_000, 8
+		_, err := q.EnqueueBatch(t.Context(), make([]durable.Message, n))
+		require.NoError(t, err)
+		var delivered atomic.Int64
+		var blocked atomic.Bool
+		goOn := make(chan struct{})
+		stop := consume(t, q, func(_ context.Context, d *durable.Delivery) error {
+			assert.Zero(t, d.Attempts+d.Crashes)
+			delivered.Add(1)
+			if blocked.Load() {
+				<-goOn
+			}
+			time.Sleep(10 * time.Microsecond)
+			return nil
+		}, durable.ConsumerOptions{Concurrency: concurrency})
+		stats := func() durable.Stats {
+			t.Helper()
+			s, err := q.Stats(t.Context())
+			require.NoError(t, err)
+			return s
+		}
+		time.Sleep(30 * time.Millisecond)
+		blocked.Store(true)
+		time.Sleep(50 * time.Millisecond)
+		require.Greater(t, stats().Firing, concurrency, "some have begun and wait for a handler")
+		require.NoError(t, q.Pause(t.Context()))
+		time.Sleep(100 * time.Millisecond)
+		s := stats()
+		assert.Equal(t, concurrency, s.Firing, "those of handlers")
+		assert.Zero(t, s.Prefetched)
+		assert.EqualValues(t, concurrency, s.InFlight)
+		before := delivered.Load()
+		close(goOn)
+		time.Sleep(time.Hour)
+		assert.Equal(t, before, delivered.Load())
+		require.NoError(t, q.Resume(t.Context()))
+		time.Sleep(time.Minute)
+		assert.EqualValues(t, n, delivered.Load())
+		s = stats()
+		assert.Zero(t, s.Crashed+s.Retried)
+		stop()
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/timingwheel-go/timingwheel/durable/driver"
@@ -35,6 +36,9 @@ type pump struct {
 	unanswered bool      // the last claim was not answered, and may have taken place
 	lost       int       // messages without a record that were not reported yet
 	reported   time.Time // when lost and unreadable messages were reported last
+
+	// unclear is set by a hint without a due time: the pump claims once without a grant.
+	unclear atomic.Bool
 
 	mu     sync.Mutex
 	next   time.Time     // when it looks at the partition again
@@ -93,11 +97,13 @@ func (p *pump) run(ctx context.Context) {
 func (p *pump) claim(ctx context.Context) {
 	for again := false; ; again = true {
 		sent := time.Now()
-		stale := sent.Sub(p.claimed) >= p.c.opts.Fallback || !p.over.IsZero() && !sent.Before(p.over)
+		stale := p.unclear.Load() || sent.Sub(p.claimed) >= p.c.opts.Fallback ||
+			!p.over.IsZero() && !sent.Before(p.over)
 		claim, ok := p.c.dispatcher.plan(p.part, stale)
 		if !ok || claim.Max == 0 && again {
 			return // room or a grant wakes the pump
 		}
+		p.unclear.Store(false)
 		p.claimed, p.over = sent, time.Time{}
 		claimed, err := p.call(ctx, claim)
 		p.c.dispatcher.hold(p.part, claimed, sent)
@@ -273,6 +279,8 @@ func (p *pump) hint(due driver.Instant) {
 	if due > 0 {
 		next = next.Add(p.lead(due))
 		p.c.dispatcher.expect(p.part, due)
+	} else {
+		p.unclear.Store(true)
 	}
 	p.sooner(next)
 }
