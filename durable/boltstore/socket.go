@@ -66,7 +66,8 @@ const (
 // reply is the answer to a call.
 type reply struct {
 	Error string
-	Kind  int // of the error, in kinds
+	Kind  int               // of the error, in kinds
+	Late  *driver.LateError // a copy was refused, see driver.Call
 
 	Partitions int
 	Statuses   []driver.Status
@@ -105,7 +106,11 @@ func (r *reply) fail(err error) {
 	if errors.Is(err, driver.ErrClosed) { // nothing was done; another process may open the file
 		err = fmt.Errorf("boltstore: %w: the process that has the file open is closing it", driver.ErrUnavailable)
 	}
+	if errors.Is(err, context.Canceled) { // the store is closed meanwhile, or the client has left
+		err = fmt.Errorf("boltstore: %w: the process that has the file open is closing it, and the call may have taken place", driver.ErrUnavailable)
+	}
 	r.Error = err.Error()
+	errors.As(err, &r.Late)
 	for i, kind := range kinds {
 		if kind != nil && errors.Is(err, kind) {
 			r.Kind = i
@@ -119,6 +124,10 @@ func (r *reply) err() error {
 		return nil
 	}
 	e := &remoteError{text: r.Error}
+	if r.Late != nil {
+		e.kind = r.Late
+		return e
+	}
 	if r.Kind > 0 && r.Kind < len(kinds) {
 		e.kind = kinds[r.Kind]
 	}
@@ -317,6 +326,7 @@ func (v *server) answer(ctx context.Context, c *call, r *reply) (err error) {
 			return fmt.Errorf("boltstore: %w partition %d of queue %q: 0 to %d are accepted", driver.ErrInvalid, p, c.Config.Queue, b.Partitions()-1)
 		}
 	}
+	b.(*backend).remote = true // Open has made it for this call
 	switch c.Method {
 	case callOpen:
 		r.Partitions = b.Partitions()
@@ -459,9 +469,6 @@ func (r *Remote) do(ctx context.Context, c *call, next func(*reply) (bool, error
 	r.mu.Lock()
 	r.drop() // they are as old
 	r.mu.Unlock()
-	if c.Method == callPut || c.Method == callApply || c.Method == callPause { // repeated, it might take place twice
-		return fmt.Errorf("boltstore: the process that has %q open does not answer, and the call may have taken place: %w", r.path, err)
-	}
 	return fmt.Errorf("boltstore: %w: the process that has %q open does not answer: %w", driver.ErrUnavailable, r.path, err)
 }
 

@@ -44,7 +44,7 @@ func TestRemote(t *testing.T) {
 			return r
 		}
 		t.Cleanup(func() { assert.NoError(t, owner.Close()) })
-		fixture := storetest.Fixture{Store: open(), Embedded: true, Advance: clock.Advance}
+		fixture := storetest.Fixture{Store: open(), Embedded: true, Remote: true, Advance: clock.Advance}
 		fixture.Reopen = func(t testing.TB) driver.Store {
 			t.Helper()
 			require.NoError(t, owner.Close())

@@ -522,6 +522,7 @@ type backend struct {
 	store  *Store
 	queue  *queue
 	limits local.DeadLimits
+	remote bool // its calls come from another process, so copies of them may arrive: see once
 }
 
 var _ driver.Backend = (*backend)(nil)
@@ -530,6 +531,14 @@ var _ driver.Backend = (*backend)(nil)
 func (b *backend) GroupsCalls() {}
 
 func (b *backend) Partitions() int { return len(b.queue.partitions) }
+
+// callOf is the call to remember. The process itself cannot lose an answer, so its own calls are not remembered.
+func (b *backend) callOf(c *driver.Call) driver.Call {
+	if !b.remote {
+		return driver.Call{}
+	}
+	return *c
+}
 
 // enter is what each call begins with.
 func (b *backend) enter(ctx context.Context, index int) (*partition, error) {
@@ -552,12 +561,17 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 		r.bytes += len(put.Items[i].Body)
 	}
 	var statuses []driver.Status
+	var late *driver.LateError
+	call := b.callOf(&put.Call)
 	r.run = func(w *partitionWriter) (err error) {
-		statuses, err = w.put(&put)
+		statuses, late, err = w.once(&call, len(put.Items), func() ([]driver.Status, error) { return w.put(&put) })
 		return err
 	}
 	if err := b.store.commits.do(ctx, r); err != nil {
 		return nil, err
+	}
+	if late != nil {
+		return nil, fmt.Errorf("boltstore: put to queue %q, partition %d: %w", b.queue.name, put.Partition, late)
 	}
 	return statuses, nil
 }
@@ -584,12 +598,35 @@ func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outco
 		r.ids[i] = batch.Changes[i].ID
 	}
 	var outcomes []driver.Outcome
+	var late *driver.LateError
+	call := driver.Call{}
+	if batch.Op >= driver.OpCancel && batch.Op <= driver.OpPurge {
+		call = b.callOf(&batch.Call)
+	}
 	r.run = func(w *partitionWriter) (err error) {
-		outcomes, err = w.apply(&batch, b.limits)
+		var statuses []driver.Status
+		outcomes = nil
+		statuses, late, err = w.once(&call, len(batch.Changes), func() (statuses []driver.Status, err error) {
+			outcomes, err = w.apply(&batch, b.limits)
+			if call.Caller != "" {
+				for i := range outcomes {
+					statuses = append(statuses, outcomes[i].Status)
+				}
+			}
+			return statuses, err
+		})
+		if outcomes == nil { // a copy
+			for _, s := range statuses {
+				outcomes = append(outcomes, driver.Outcome{Status: s, Now: w.now})
+			}
+		}
 		return err
 	}
 	if err := b.store.commits.do(ctx, r); err != nil {
 		return nil, err
+	}
+	if late != nil {
+		return nil, fmt.Errorf("boltstore: %v in queue %q, partition %d: %w", batch.Op, b.queue.name, batch.Partition, late)
 	}
 	return outcomes, nil
 }
@@ -600,10 +637,19 @@ func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
 	if err != nil {
 		return err
 	}
-	return b.store.commits.do(ctx, &request{p: p, run: func(w *partitionWriter) error {
-		w.pause(pause.Paused)
-		return nil
+	var late *driver.LateError
+	call := b.callOf(&pause.Call)
+	err = b.store.commits.do(ctx, &request{p: p, run: func(w *partitionWriter) (err error) {
+		_, late, err = w.once(&call, 0, func() ([]driver.Status, error) {
+			w.pause(pause.Paused)
+			return nil, nil
+		})
+		return err
 	}})
+	if err == nil && late != nil {
+		return fmt.Errorf("boltstore: pause of queue %q, partition %d: %w", b.queue.name, pause.Partition, late)
+	}
+	return err
 }
 
 // Heartbeat is O(m log m) for m members.

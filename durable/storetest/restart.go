@@ -191,6 +191,9 @@ func restartRepetition(t *testing.T, newStore Factory) {
 	want := q.statuses(put)
 	q = q.reopen()
 	assert.Equal(t, want, q.statuses(put))
+	if q.fixture.Embedded {
+		return // the restart ends all leases
+	}
 	changes := changesOf(q.claim(5))
 	require.Len(t, changes, 1)
 	q.done(driver.OpBegin, changes...)
