@@ -361,8 +361,8 @@ func (v *server) answer(ctx context.Context, c *call, r *reply) (err error) {
 
 // Remote is a store whose file another process has open, with Options.Socket. It implements [driver.Store]: its
 // queues may be used as those of the process that has the file open. If that process ends, calls fail with
-// [driver.ErrUnavailable] until a process has opened the file again; a change that was under way fails with
-// another error, as it may have taken place.
+// [driver.ErrUnavailable] until a process has opened the file again. A call that was sent and not answered is
+// ErrUnavailable as well. It may have taken place; to repeat it with the same [driver.Call] gives the same answer.
 type Remote struct {
 	path string
 
