@@ -293,7 +293,7 @@ func checkVersion(tx *bolt.Tx) (fresh bool, err error) {
 		return false, fmt.Errorf("%w: its version has %d bytes, 8 are expected", ErrCorrupt, len(b))
 	}
 	if v := binary.BigEndian.Uint64(b); v != formatVersion {
-		return false, fmt.Errorf("%w: the file is of version %d, this program reads and writes version %d", driver.ErrVersion, v, formatVersion)
+		return false, fmt.Errorf("%w: the file has format version %d, this program reads and writes version %d", driver.ErrVersion, v, formatVersion)
 	}
 	if tx.Bucket(bucketQueues) == nil {
 		return false, fmt.Errorf("%w: %s: %w", ErrCorrupt, bucketQueues, errNoBucket)

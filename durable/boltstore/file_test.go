@@ -84,18 +84,20 @@ func TestOpenRefuses(t *testing.T) {
 	assert.Equal(t, make([]byte, 100_000), content, "a file that is refused is not changed")
 }
 
-func TestOpenRefusesNewerVersion(t *testing.T) {
+func TestOpenNamesFormatVersions(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "queue.db")
-	s, err := Open(path, Options{})
-	require.NoError(t, err)
-	require.NoError(t, s.Close())
-	updateFile(t, path, func(tx *bolt.Tx) error {
-		return tx.Bucket(bucketMeta).Put(keyVersion, binary.BigEndian.AppendUint64(nil, formatVersion+1))
-	})
-	_, err = Open(path, Options{})
-	require.ErrorIs(t, err, driver.ErrVersion)
-	assert.ErrorContains(t, err, fmt.Sprintf("version %d, this program reads and writes version %d", formatVersion+1, formatVersion))
+	for _, version := range []uint64{formatVersion - 1, formatVersion + 1} {
+		path := filepath.Join(t.TempDir(), "queue.db")
+		s, err := Open(path, Options{})
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		updateFile(t, path, func(tx *bolt.Tx) error {
+			return tx.Bucket(bucketMeta).Put(keyVersion, binary.BigEndian.AppendUint64(nil, version))
+		})
+		_, err = Open(path, Options{})
+		require.ErrorIs(t, err, driver.ErrVersion)
+		assert.ErrorContains(t, err, fmt.Sprintf("the file has format version %d, this program reads and writes version %d", version, formatVersion))
+	}
 }
 
 func TestOpenRefusesReadOnlyFile(t *testing.T) {

@@ -50,7 +50,7 @@ var _ driver.Store = (*Store)(nil)
 
 // Open opens the file of a store, and makes it if there is none; its directory must exist. A path that no
 // file of a store can have is [driver.ErrInvalid], one that another process or another Store has open
-// [driver.ErrLocked], a file of another kind, or written by a newer version, [driver.ErrVersion], and a
+// [driver.ErrLocked], a file of another kind or format version, [driver.ErrVersion], and a
 // damaged one [ErrCorrupt]. After an error the file is neither open nor locked.
 //
 // Open reads the pages of an existing file, see Options.SkipCheck. It is O(n) in the pages that are in use.
