@@ -35,7 +35,7 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer s.copies.leave()
+	defer s.inUse.leave()
 	defer tx.Rollback() //nolint:errcheck // it only reads
 	to := &backupWriter{ctx: ctx, s: s, w: w}
 	var n int64
@@ -54,7 +54,7 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (int64, error) {
 	return n, fmt.Errorf("boltstore: backup of %q: %w", s.path, err)
 }
 
-// snapshot begins a transaction that sees the last commit that is safe. The caller ends it, and leaves s.copies.
+// snapshot begins a transaction that sees the last commit that is safe. The caller ends it, and leaves s.inUse.
 func (s *Store) snapshot(ctx context.Context) (*bolt.Tx, error) {
 	if err := s.view.enter(ctx, s.commits.stalled); err != nil {
 		return nil, errors.Join(s.usable(ctx), err)
@@ -73,7 +73,7 @@ func (s *Store) snapshot(ctx context.Context) (*bolt.Tx, error) {
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: backup of %q: %w", s.path, classify(err))
 	}
-	if err := s.copies.enter(ctx, s.commits.stalled); err != nil {
+	if err := s.inUse.enter(ctx, s.commits.stalled); err != nil {
 		return nil, errors.Join(err, tx.Rollback())
 	}
 	return tx, nil

@@ -16,27 +16,30 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// committer writes for all queues of a store. What arrives while a commit is under way goes together in the next one, so a commit
-// costs two fsyncs for however many wait; that is group commit as databases have it.
+// committer writes for all queues of a store. It implements group commit: requests that arrive
+// during a commit share the next one, so a commit costs two fsyncs for any number of callers.
 //
-// No two requests of a group touch the same message, and what a group touches is busy until it is safe: a Begin of it waits. So a request decides by
-// the memory and the file as of the last commit, and the memory changes when the commit has succeeded, under Store.view.
+// No two requests of a group touch the same message. The messages of a group are busy until the
+// commit ends, and a Begin of a busy message waits. A request therefore decides by the memory and
+// the file as of the last commit. The memory changes after the commit has succeeded, under
+// Store.view.
 type committer struct {
 	store *Store
 
-	mu      sync.Mutex
-	wake    sync.Cond
-	waiting []*request
-	left    int                     // requests of waiting whose callers have given up
-	noting  map[*partition]struct{} // those with notes
-	closed  bool
-	last    int // requests of the last group
-	done    chan struct{}
-	stalled chan struct{} // closed when a transaction has taken longer than Options.stall
-	stall   func()        // closes it, once
+	mu        sync.Mutex
+	wake      sync.Cond
+	waiting   []*request
+	withdrawn int                     // requests of waiting whose callers have given up
+	noting    map[*partition]struct{} // partitions with notes to write
+	closed    bool
+	last      int // requests of the last group
+	done      chan struct{}
+	stalled   chan struct{} // closed when a transaction has taken longer than Options.stall
+	stall     func()        // closes stalled once
 }
 
-// A group has at most so many messages, and so many bytes of bodies unless one request alone has more.
+// A group has at most groupMessages messages. Its bodies have at most groupBytes bytes, unless a
+// single request has more.
 const (
 	groupMessages = 16 * driver.MaxBatch
 	groupBytes    = 16 << 20
@@ -45,17 +48,18 @@ const (
 // request is a change of a partition.
 type request struct {
 	p     *partition
-	ids   []string // that it touches
-	bytes int
-	grows bool // it stores something new, so it is what is refused first where there is no space
+	ids   []string // messages that it touches
+	bytes int      // of bodies
+	grows bool     // it stores something new, so it is refused first if space runs out
 
-	// run makes the change, in a transaction. It may run more than once. An error is one of the transaction.
+	// run makes the change in a transaction. It may run more than once. Its error fails the
+	// transaction.
 	run  func(w *partitionWriter) error
 	err  error
 	done chan struct{}
 
-	taken bool // it is or was in a group; under committer.mu, as left
-	left  bool // its caller has given up before
+	inGroup   bool // it is or was in a group; guarded by committer.mu
+	withdrawn bool // its caller gave up before that; guarded by committer.mu
 }
 
 func (c *committer) start(s *Store) {
@@ -68,7 +72,7 @@ func (c *committer) start(s *Store) {
 	go c.run()
 }
 
-// stop waits for what was asked. It is an error if a commit has stalled.
+// stop waits for the requests made so far. It returns an error if a commit has stalled.
 func (c *committer) stop() error {
 	c.mu.Lock()
 	c.closed = true
@@ -84,8 +88,9 @@ func (c *committer) stop() error {
 
 var errStalled = fmt.Errorf("%w: a commit does not end", driver.ErrBroken)
 
-// do waits until a request is safe, or has failed. If ctx ends before the request is in a group, it does not take place; if ctx ends
-// later, it may, and the error is a [*driver.UnderWayError].
+// do waits until a request is synced or has failed. If ctx ends before the request is in a group,
+// the request does not take place. If ctx ends later, the request may take place, and the error is
+// a [*driver.UnderWayError].
 func (c *committer) do(ctx context.Context, r *request) error {
 	r.done = make(chan struct{})
 	c.mu.Lock()
@@ -110,23 +115,24 @@ func (c *committer) do(ctx context.Context, r *request) error {
 	}
 }
 
-// withdraw takes a request out of those that wait, false if it is in a group. It stays in the slice, without its content, until half of
-// that has left.
+// withdraw removes a waiting request, and returns false if the request is in a group. The emptied
+// request stays in the slice until half of the slice is withdrawn.
 func (c *committer) withdraw(r *request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r.taken {
+	if r.inGroup {
 		return false
 	}
-	r.left, r.run, r.ids = true, nil, nil
-	if c.left++; c.left > 32 && c.left > len(c.waiting)/2 {
-		c.waiting = slices.DeleteFunc(c.waiting, func(r *request) bool { return r.left })
-		c.left = 0
+	r.withdrawn, r.run, r.ids = true, nil, nil
+	if c.withdrawn++; c.withdrawn > 32 && c.withdrawn > len(c.waiting)/2 {
+		c.waiting = slices.DeleteFunc(c.waiting, func(r *request) bool { return r.withdrawn })
+		c.withdrawn = 0
 	}
 	return true
 }
 
-// note has the notes of a partition written with the next commit, or with one of its own.
+// note requests that the next commit writes the notes of a partition. The commit takes place even
+// if no request waits.
 func (c *committer) note(p *partition) {
 	c.mu.Lock()
 	c.noting[p] = struct{}{}
@@ -134,7 +140,8 @@ func (c *committer) note(p *partition) {
 	c.mu.Unlock()
 }
 
-// noteAgain has notes written after all that were left out, as a request of the group touched their messages and wrote nothing.
+// noteAgain requests the notes again that were left out because a request of the group touched
+// their messages. It is called for a group that wrote nothing.
 func (c *committer) noteAgain(notes []*partition) {
 	for _, p := range notes {
 		p.mu.Lock()
@@ -160,7 +167,7 @@ func (c *committer) run() {
 	}
 }
 
-// gather waits for something to do, and takes what belongs to the next group.
+// gather waits for requests or notes, and returns the next group. ok is false after stop.
 func (c *committer) gather() (group []*request, notes []*partition, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,8 +181,8 @@ func (c *committer) gather() (group []*request, notes []*partition, ok bool) {
 	rest := c.waiting[:0]
 	messages, bytes := 0, 0
 	for i, r := range c.waiting {
-		if r.left {
-			c.left--
+		if r.withdrawn {
+			c.withdrawn--
 			continue
 		}
 		full := len(group) > 0 && (messages+len(r.ids) > groupMessages || bytes+r.bytes > groupBytes)
@@ -183,11 +190,11 @@ func (c *committer) gather() (group []*request, notes []*partition, ok bool) {
 			rest = append(rest, c.waiting[i:]...)
 			break
 		}
-		if !r.p.mark(r.ids) {
+		if !r.p.markBusy(r.ids) {
 			rest = append(rest, r)
 			continue
 		}
-		r.taken = true
+		r.inGroup = true
 		group = append(group, r)
 		messages += len(r.ids)
 		bytes += r.bytes
@@ -202,9 +209,10 @@ func (c *committer) gather() (group []*request, notes []*partition, ok bool) {
 	return group, notes, true
 }
 
-// yieldToCallers lets the callers run that the last commit has woken and that are about to ask again. Otherwise the next
-// group would be the first of them alone, and all others would wait for two commits. It ends when as many wait as
-// the last group had, and no more come.
+// yieldToCallers lets the callers run that the last commit has woken and that are about to call
+// again. Otherwise the next group would hold only the first of them, and the others would wait for
+// two commits. It ends when at least as many requests wait as the last group had and no more
+// arrive, or after maxYields rounds.
 func (c *committer) yieldToCallers() {
 	for range maxYields {
 		before := len(c.waiting)
@@ -219,8 +227,9 @@ func (c *committer) yieldToCallers() {
 
 const maxYields = 32
 
-// mark makes messages busy, false if one of them is.
-func (p *partition) mark(ids []string) bool {
+// markBusy makes messages busy. It returns false and changes nothing if one of them is busy
+// already.
+func (p *partition) markBusy(ids []string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, id := range ids {
@@ -234,8 +243,8 @@ func (p *partition) mark(ids []string) bool {
 	return true
 }
 
-// unmark ends a group.
-func (p *partition) unmark() {
+// clearBusy ends a group and wakes the calls that wait for its messages.
+func (p *partition) clearBusy() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.busy)
@@ -245,20 +254,23 @@ func (p *partition) unmark() {
 	}
 }
 
-// commit makes a group safe, and tells those who wait for it.
+// commit syncs a group and then wakes its callers.
 func (c *committer) commit(group []*request, notes []*partition) {
 	c.try(group, notes)
 	for _, r := range group {
-		r.p.unmark()
+		r.p.clearBusy()
 	}
 	for _, r := range group {
 		close(r.done)
 	}
 }
 
-// try makes a group safe, or gives its requests their errors. Where space runs out, what stores something new is refused and the rest is
-// tried again, from the reserve if it must be, and apart, as a small transaction needs few pages. Damage is an error for those who have met
-// it and for nobody else.
+// try commits a group, or sets the errors of its requests.
+//
+// If space runs out, try refuses the requests that store something new and tries the rest again. If
+// the rest needs space too, it spends part of the reserve. If the reserve is used up, it commits
+// each request separately, as a small transaction needs few pages. If a page is damaged, only the
+// requests that need the page fail.
 func (c *committer) try(group []*request, notes []*partition) {
 	err := c.transact(group, notes)
 	full := errors.Is(err, driver.ErrFull)
@@ -281,7 +293,8 @@ func (c *committer) try(group []*request, notes []*partition) {
 	}
 }
 
-// trySeparately tries the notes of each partition, for which nobody waits, and the halves of a group.
+// trySeparately commits the notes of each partition, and then the two halves of the group. No
+// caller waits for notes, so their errors are dropped.
 func (c *committer) trySeparately(group []*request, notes []*partition) {
 	for _, p := range notes {
 		_ = c.transact(nil, []*partition{p})
@@ -295,7 +308,7 @@ func (c *committer) trySeparately(group []*request, notes []*partition) {
 	c.try(group[half:], nil)
 }
 
-// withoutGrowth refuses what stores something new, and returns the others.
+// withoutGrowth sets the error of the requests that store something new, and returns the others.
 func withoutGrowth(group []*request, full error) (rest []*request) {
 	for _, r := range group {
 		if r.grows {
@@ -307,9 +320,10 @@ func withoutGrowth(group []*request, full error) (rest []*request) {
 	return rest
 }
 
-// transact runs a group in one transaction. It fails as a whole: then neither file nor memory have changed,
-// or the store has failed. Damage that the group has met while nothing was written yet is an error of the
-// group alone. An error of the system, such as EIO, ends the use of the store, except for [driver.ErrFull].
+// transact runs a group in one transaction, which succeeds or fails as a whole. After a failure
+// either neither file nor memory has changed, or the store has failed. If the group meets damage
+// before anything was written, only the group fails. An error of the system, such as EIO, ends the
+// use of the store, except for [driver.ErrFull].
 func (c *committer) transact(group []*request, notes []*partition) error {
 	s := c.store
 	if err := s.failed.Load(); err != nil {
@@ -317,7 +331,7 @@ func (c *committer) transact(group []*request, notes []*partition) error {
 	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	met := true // by the group
+	unwritten := true // the commit has not started
 	id, err := s.file.update(func(tx *bolt.Tx) error {
 		w := newWriter(s, tx)
 		if err := w.run(group, notes); err != nil {
@@ -327,7 +341,7 @@ func (c *committer) transact(group []*request, notes []*partition) error {
 			c.noteAgain(notes)
 			return tx.Rollback()
 		}
-		met = false
+		unwritten = false
 		return w.commit()
 	})
 	if err == nil {
@@ -337,7 +351,7 @@ func (c *committer) transact(group []*request, notes []*partition) error {
 	switch {
 	case s.file.stuck.Load():
 		s.fail(err)
-	case errors.Is(err, driver.ErrFull) || met && id > 0 || errors.Is(err, ErrCorrupt) && met:
+	case errors.Is(err, driver.ErrFull) || unwritten && (id > 0 || errors.Is(err, ErrCorrupt)):
 		c.verify(id, err)
 	default:
 		s.fail(err)
@@ -348,7 +362,8 @@ func (c *committer) transact(group []*request, notes []*partition) error {
 	return err
 }
 
-// verify ends the use of the store if a transaction that has failed can be seen: it may or may not be safe.
+// verify fails the store if readers see a transaction that has failed: it is unknown whether such a
+// transaction is synced.
 func (c *committer) verify(id int, cause error) {
 	err := c.store.file.view(func(tx *bolt.Tx) error {
 		if id > 0 && tx.ID() >= id {
@@ -361,22 +376,24 @@ func (c *committer) verify(id int, cause error) {
 	}
 }
 
-// The reserve holds values that mean nothing. A transaction copies each page that it changes, so even
-// one that removes messages needs space. If there is none, part of the reserve is deleted, and its pages
-// serve the transactions that remove messages. A transaction that stores something new restores the
-// reserve first, so it is refused until there is room for both.
+// The reserve holds values without meaning. A transaction copies each page that it changes, so even
+// one that removes messages needs space. If there is none, part of the reserve is deleted, and its
+// pages serve the transactions that remove messages. A transaction that stores something new
+// restores the reserve first, so it is refused until there is room for both.
 //
-// The reserve must not need adjacent pages, as few of the free pages of a file that has been full are
-// adjacent. A value is therefore smaller than a page, since bbolt stores a larger one in adjacent pages.
-// The same holds for the list of free pages, which is written before a page on it can be used. The
-// values of one step therefore free so few pages that the list stays small while nothing else is free.
+// The reserve must not need adjacent pages, as few of the free pages of a file that has been full
+// are adjacent. A value is therefore smaller than a page, since bbolt stores a larger one in
+// adjacent pages. The same holds for the list of free pages, which is written before a page on it
+// can be used. The values of one step therefore free so few pages that the list stays small while
+// nothing else is free.
 const (
 	reserveBytes = 4 << 20
 	reserveValue = 1000 // with key and headers, four values fill a page of 4096 bytes
 	reserveStep  = 256  // values
 )
 
-// keepReserve makes what is missing of the reserve. Its first values go first, see spendReserve.
+// keepReserve restores the missing values of the reserve. spendReserve removes the first ones
+// first.
 func (w *writer) keepReserve() error {
 	b, err := w.tx.CreateBucketIfNotExists(bucketReserve)
 	if err != nil {
@@ -395,7 +412,8 @@ func (w *writer) keepReserve() error {
 	return nil
 }
 
-// spendReserve gives pages of the reserve to the transactions that follow. It is an error if nothing is left of the reserve.
+// spendReserve frees pages of the reserve for the next transactions. It returns an error if the
+// reserve is used up.
 func (s *Store) spendReserve() error {
 	return s.update(func(tx *bolt.Tx) error {
 		b := tx.Bucket(bucketReserve)
@@ -415,7 +433,7 @@ func (s *Store) spendReserve() error {
 	})
 }
 
-// updateWithReserve is update, which takes from the reserve where space has run out.
+// updateWithReserve is update, and spends the reserve if space runs out.
 func (s *Store) updateWithReserve(f func(tx *bolt.Tx) error) error {
 	err := s.update(f)
 	for errors.Is(err, driver.ErrFull) && s.spendReserve() == nil {

@@ -102,7 +102,7 @@ func TestCallsThatEndLeaveTheCommitter(t *testing.T) {
 		require.Eventually(t, func() bool {
 			s.commits.mu.Lock()
 			defer s.commits.mu.Unlock()
-			return len(s.commits.waiting)-s.commits.left == 9
+			return len(s.commits.waiting)-s.commits.withdrawn == 9
 		}, time.Minute, time.Millisecond)
 		if round == 0 {
 			patient, end := context.WithTimeout(t.Context(), 20*time.Second)
@@ -115,7 +115,7 @@ func TestCallsThatEndLeaveTheCommitter(t *testing.T) {
 	}
 	s.commits.mu.Lock()
 	assert.LessOrEqual(t, len(s.commits.waiting), 50)
-	assert.Len(t, s.commits.waiting, s.commits.left)
+	assert.Len(t, s.commits.waiting, s.commits.withdrawn)
 	s.commits.mu.Unlock()
 	s.writing.Unlock()
 	locked = false

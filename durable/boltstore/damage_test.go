@@ -317,7 +317,7 @@ func TestStalledCommitHoldsUpNoOpening(t *testing.T) {
 			})
 			require.NoError(t, hung.Rollback())
 			<-s.commits.done
-			require.NoError(t, s.copies.lock(t.Context()), "the opening ends")
+			require.NoError(t, s.inUse.lock(t.Context()), "the opening ends")
 			require.NoError(t, s.file.close())
 		})
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// Store is a file of queues. All who open the same queue of it share it.
+// Store is a file of queues. All backends that open the same queue share it.
 type Store struct {
 	path    string
 	options Options
@@ -25,22 +25,22 @@ type Store struct {
 	commits committer
 	server  *server // nil without Options.Socket
 
-	// view is entered by those who read file and memory together, and held by a commit while it changes
-	// both. It is taken before partition.mu.
+	// Readers of file and memory enter view, and a commit locks it while it changes both. It is
+	// taken before partition.mu.
 	view gate
 
-	copies gate // entered by backups and by queues that are opened, and held by Close
+	inUse gate // entered by backups and by openings of queues; Close locks it
 
-	writing sync.Mutex // held for a write transaction, and for finding out whether one that has failed can be seen
+	writing sync.Mutex // held for a write transaction, and while a failed one is verified
 	closed  atomic.Bool
-	failed  atomic.Pointer[error] // why the store cannot be used any more; it does not change
+	failed  atomic.Pointer[error] // why the store cannot be used any more; set once
 
-	mu       sync.Mutex // no transaction is made under it
+	mu       sync.Mutex // not held during a transaction
 	queues   map[string]*queue
 	openings map[string]*opening
 }
 
-// opening is the loading of a queue. It ends by itself, whatever becomes of those who wait for it.
+// opening is the loading of a queue. It runs to its end even if all its callers give up.
 type opening struct {
 	done chan struct{}
 	err  error
@@ -48,12 +48,14 @@ type opening struct {
 
 var _ driver.Store = (*Store)(nil)
 
-// Open opens the file of a store, and makes it if there is none; its directory must exist. A path that no
-// file of a store can have is [driver.ErrInvalid], one that another process or another Store has open
-// [driver.ErrLocked], a file of another kind or format version, [driver.ErrVersion], and a
-// damaged one [ErrCorrupt]. After an error the file is neither open nor locked.
+// Open opens the file of a store, and creates it if there is none. Its directory must exist.
 //
-// Open reads the pages of an existing file, see Options.SkipCheck. It is O(n) in the pages that are in use.
+// Open returns [driver.ErrInvalid] if a store's file cannot have this path, [driver.ErrLocked] if
+// another process or another Store has the file open, [driver.ErrVersion] if the file is of another
+// kind or format version, and [ErrCorrupt] if it is damaged. After an error the file is neither
+// open nor locked.
+//
+// Open reads the pages of an existing file, see Options.SkipCheck. It is O(n) in the pages in use.
 func Open(path string, options Options) (*Store, error) {
 	o, err := options.withDefaults()
 	if err != nil {
@@ -76,12 +78,13 @@ func Open(path string, options Options) (*Store, error) {
 	return s, nil
 }
 
-// Close waits for the commit under way and what waits for the next one, and closes the file. What was
-// claimed is free again when the file is opened the next time. To close a store again does nothing.
+// Close waits for the commit under way and the requests that wait for the next one, and closes the
+// file. Messages that were claimed are free when the file is opened the next time. A second Close
+// does nothing.
 //
-// Close does not wait for a commit that has been under way for a minute, or for a call that reads or opens a queue, such
-// as Backup, and does not end within a minute. It returns [driver.ErrBroken] then, and the file stays locked until the
-// process ends.
+// Close gives up if a commit has been under way for a minute, or if a call that reads or opens a
+// queue, such as Backup, does not end within a minute. Close then returns [driver.ErrBroken], and
+// the file stays locked until the process ends.
 func (s *Store) Close() error {
 	again := s.closed.Swap(true)
 	if s.server != nil {
@@ -91,14 +94,14 @@ func (s *Store) Close() error {
 	if again {
 		return nil
 	}
-	s.mu.Lock() // from here on no opening begins
+	s.mu.Lock() // no opening starts after closed is set and mu was taken
 	for _, q := range s.queues {
 		q.hints.Stop()
 	}
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), s.options.stall, errReading)
 	defer cancel()
-	if err := errors.Join(stopped, s.view.lock(ctx), s.copies.lock(ctx)); err != nil { // no reader is left
+	if err := errors.Join(stopped, s.view.lock(ctx), s.inUse.lock(ctx)); err != nil { // no reader is left
 		return fmt.Errorf("boltstore: close %q: %w; the file stays locked until the process ends", s.path, err)
 	}
 	defer s.view.unlock()
@@ -110,7 +113,7 @@ func (s *Store) Close() error {
 
 var errReading = fmt.Errorf("%w: a call that reads or opens a queue does not end", driver.ErrBroken)
 
-// usable tells why nothing can be done, if that is so.
+// usable returns the reason why the store cannot be used, or nil.
 func (s *Store) usable(ctx context.Context) error {
 	if s.closed.Load() {
 		return errClosed()
@@ -123,14 +126,16 @@ func (s *Store) usable(ctx context.Context) error {
 
 func errClosed() error { return fmt.Errorf("boltstore: the store is %w", driver.ErrClosed) }
 
-// fail ends all use of the store: the file and the memory may differ, or the file cannot be written.
+// fail ends all use of the store: the file and the memory may differ, or the file cannot be
+// written.
 func (s *Store) fail(cause error) {
 	err := fmt.Errorf("boltstore: %w: close the store and open %q again, in a new process if it stays locked: %w",
 		driver.ErrBroken, s.path, cause)
 	s.failed.CompareAndSwap(nil, &err)
 }
 
-// read makes a transaction that sees the file as of the last commit that is safe, and the memory at the same moment.
+// read runs f in a transaction that sees the file as of the last synced commit, and the memory at
+// the same moment.
 func (s *Store) read(ctx context.Context, f func(tx *bolt.Tx) error) error {
 	if err := s.view.enter(ctx, s.commits.stalled); err != nil {
 		return errors.Join(s.usable(ctx), err)
@@ -147,13 +152,15 @@ func (s *Store) read(ctx context.Context, f func(tx *bolt.Tx) error) error {
 	return err
 }
 
-// isSystemError reports whether the system has refused to read or write the file, for another reason than space.
+// isSystemError reports whether the system has refused to read or write the file, for a reason
+// other than space.
 func isSystemError(err error) bool {
 	return errors.Is(err, driver.ErrBroken) && !errors.Is(err, ErrCorrupt)
 }
 
-// update makes a transaction of its own, without the committer; for what is not under way yet. An error of f
-// is returned; every other one but [driver.ErrFull] ends the use of the store, unless the file is damaged.
+// update runs f in a write transaction of its own, without the committer. It serves work that
+// concerns no open queue. update returns an error of f as it is. Any other error except
+// [driver.ErrFull] ends the use of the store, unless the file is damaged.
 func (s *Store) update(f func(tx *bolt.Tx) error) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -173,10 +180,13 @@ func (s *Store) update(f func(tx *bolt.Tx) error) error {
 	return err
 }
 
-// Open makes a queue or joins one that exists, see [driver.Store]. The limits of dead letters in config hold for what is
-// done through this backend. What had begun when a process crashed counts one crash more when its queue is opened. Open takes
-// a few commits where the queue is not open yet, and time for each of its partitions and for each message that had begun,
-// none for others. If ctx ends before, Open returns its cause, and the queue is loaded all the same.
+// Open creates a queue or joins an existing one, see [driver.Store]. The limits of dead letters in
+// config apply to the calls of this backend. Each message that had begun when a process crashed
+// counts one crash more when its queue is opened.
+//
+// Open takes a few commits if the queue is not open yet, and time for each of its partitions and
+// for each message that had begun, not for other messages. If ctx ends first, Open returns its
+// cause, and the queue is still loaded to the end.
 func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend, error) {
 	if err := config.Check(); err != nil {
 		return nil, fmt.Errorf("boltstore: %w", err)
@@ -191,8 +201,9 @@ func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend,
 	return &backend{store: s, queue: q, limits: local.NewDeadLimits(&config)}, nil
 }
 
-// queue returns a queue that is open, and opens it if it is not. Callers that ask for the same queue meanwhile wait for the
-// first one, and try themselves if it fails. The queue is loaded to the end if ctx ends before.
+// queue returns an open queue, and opens it if necessary. Concurrent callers for the same queue
+// wait for the first one, and try themselves if it fails. If ctx ends first, the queue is still
+// loaded to the end.
 func (s *Store) queue(ctx context.Context, config driver.Config) (*queue, error) {
 	for {
 		q, o, mine, err := s.join(ctx, config)
@@ -212,7 +223,8 @@ func (s *Store) queue(ctx context.Context, config driver.Config) (*queue, error)
 	}
 }
 
-// join returns a queue that is open, or its opening, which it starts if there is none.
+// join returns an open queue, or its opening. It starts an opening if there is none; mine then is
+// true.
 func (s *Store) join(ctx context.Context, config driver.Config) (q *queue, o *opening, mine bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,7 +235,7 @@ func (s *Store) join(ctx context.Context, config driver.Config) (q *queue, o *op
 	if q != nil || o != nil {
 		return q, o, false, nil
 	}
-	if err := s.copies.enter(ctx, s.commits.stalled); err != nil { // the gate is open until s is closed
+	if err := s.inUse.enter(ctx, s.commits.stalled); err != nil { // open until s is closed
 		return nil, nil, false, err
 	}
 	o = &opening{done: make(chan struct{})}
@@ -233,7 +245,7 @@ func (s *Store) join(ctx context.Context, config driver.Config) (q *queue, o *op
 }
 
 func (s *Store) load(config driver.Config, o *opening) {
-	defer s.copies.leave()
+	defer s.inUse.leave()
 	q := &queue{store: s, name: config.Queue}
 	err := q.load(config.Partitions)
 	s.mu.Lock()
@@ -251,16 +263,16 @@ func partitionsError(queue string, has, asked int) error {
 	return fmt.Errorf("%w: queue %q has %d, %d were asked for", driver.ErrPartitions, queue, has, asked)
 }
 
-// gate is a lock that readers share, and that a reader waits for no longer than its context. The zero
-// value is open.
+// gate is a lock with one writer and many readers. A reader stops waiting when its context ends.
+// The zero value is open.
 type gate struct {
 	mu      sync.Mutex
 	readers int
-	writer  chan struct{} // closed by unlock; nil: the gate is open
-	empty   chan struct{} // closed when the last reader leaves; nil: no writer waits for it
+	writer  chan struct{} // closed by unlock; nil if the gate is open
+	empty   chan struct{} // closed when the last reader leaves; nil if no writer waits for it
 }
 
-// enter enters as a reader, which leave ends. It is an error if ctx ends, or the writer has stalled.
+// enter adds a reader, which leave removes. It returns an error if ctx ends or the writer stalls.
 func (g *gate) enter(ctx context.Context, stalled <-chan struct{}) error {
 	for {
 		g.mu.Lock()
@@ -290,8 +302,8 @@ func (g *gate) leave() {
 	}
 }
 
-// lock closes the gate and waits until all readers have left; unlock opens it. One goroutine at a time may
-// lock. If ctx ends before, the gate stays closed.
+// lock closes the gate and waits until all readers have left; unlock opens it. Only one goroutine
+// at a time may call lock. If ctx ends first, lock returns its cause and the gate stays closed.
 func (g *gate) lock(ctx context.Context) error {
 	g.mu.Lock()
 	g.writer = make(chan struct{})
@@ -317,34 +329,38 @@ func (g *gate) unlock() {
 	g.writer = nil
 }
 
-// Options are those of [Open]. The zero value of each field stands for its default.
+// Options are the options of [Open]. The zero value of each field stands for its default.
 type Options struct {
-	// Now is the clock, which may be called from many goroutines. Nil: time.Now.
+	// Now is the clock. It must be safe for concurrent use. Nil stands for time.Now.
 	Now func() time.Time
 
-	// LockTimeout is how long Open waits for another process that has the file open. Defaults to one second; negative: it does not wait.
+	// LockTimeout is how long Open waits for another process that has the file open. Zero stands
+	// for one second. If LockTimeout is negative, Open does not wait.
 	LockTimeout time.Duration
 
-	// NoSync leaves out every fsync. It is unsafe: what was stored may be lost, and the file damaged beyond repair, when the machine stops. A crash
-	// of the process alone loses nothing. For tests.
+	// NoSync leaves out every fsync. It is meant for tests. When the machine stops, stored messages
+	// may be lost and the file may be damaged beyond repair. A crash of the process alone loses
+	// nothing.
 	NoSync bool
 
-	// FileMode is that of a file that is made. Defaults to 0600.
+	// FileMode is the mode of a new file. Zero stands for 0600.
 	FileMode fs.FileMode
 
-	// SkipCheck leaves out the check of the pages in Open, which reads the file once: about 0.1 s for a million
-	// messages that the system has in memory, otherwise as long as the disk takes for the file. Without the check
-	// damage may end the process (bbolt recurses until the stack overflows) or take all of its memory.
+	// SkipCheck leaves out the check of the pages in Open. The check reads the file once: it takes
+	// about 0.1 s for a million messages in the page cache, otherwise as long as the disk needs to
+	// read the file. Without the check, a damaged file may end the process (bbolt recurses until
+	// the stack overflows) or exhaust its memory.
 	SkipCheck bool
 
-	// Socket serves the queues to other processes on a Unix socket, whose path is that of the file and ".sock", with
-	// the permissions of the file. delayq uses it for a file that is in use, and programs use it with [Connect]. The
-	// system bounds the length of the path to about 90 bytes. A file at the socket's path that is no socket is
+	// Socket serves the queues to other processes on a Unix socket. The path of the socket is the
+	// path of the file and ".sock", and it has the permissions of the file. delayq uses the socket
+	// of a file that is in use, and programs use it with [Connect]. The system limits the path to
+	// about 90 bytes. If another kind of file has the path of the socket, Open returns
 	// [driver.ErrInvalid].
 	Socket bool
 
-	stall   time.Duration // after which a commit has failed, see stallTimeout
-	maxSize int           // of the file in bytes, for tests of a full disk; 0: no limit
+	stall   time.Duration // a commit that takes longer has failed, see stallTimeout
+	maxSize int           // limit of the file in bytes, for tests of a full disk; 0: none
 	maxFree int           // see the constant
 	reserve int           // bytes of the reserve, see the constant
 }
@@ -375,10 +391,10 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// stallTimeout is how long calls wait for a commit that is under way. A disk that takes longer has failed.
+// stallTimeout is how long calls wait for a commit under way. A disk that takes longer has failed.
 const stallTimeout = time.Minute
 
-// queue is what all backends of one queue share.
+// queue is the state that all backends of a queue share.
 type queue struct {
 	store      *Store
 	name       string
@@ -387,7 +403,8 @@ type queue struct {
 	hints      local.Hints
 }
 
-// load makes the queue in the file if it is not there, and reads what the memory holds of it.
+// load creates the queue in the file if it does not exist, and reads the part of it that is kept in
+// memory.
 func (q *queue) load(partitions int) error {
 	n := 0
 	err := q.step(func(tx *bolt.Tx) (err error) {
@@ -418,7 +435,7 @@ func (q *queue) load(partitions int) error {
 	return err
 }
 
-// step is a transaction of load, unless the store is closed meanwhile.
+// step runs f in a transaction of load. It returns an error if the store was closed meanwhile.
 func (q *queue) step(f func(tx *bolt.Tx) error) error {
 	if err := q.store.usable(context.Background()); err != nil {
 		return err
@@ -426,7 +443,7 @@ func (q *queue) step(f func(tx *bolt.Tx) error) error {
 	return q.store.updateWithReserve(f)
 }
 
-// create makes the buckets of a queue, or finds how many partitions it has.
+// create creates the buckets of a queue, or reads the number of its partitions if it exists.
 func (q *queue) create(tx *bolt.Tx, partitions int) (int, error) {
 	if b := queueBucket(tx, q.name); b != nil {
 		n := b.Get(keyPartitions)
@@ -469,8 +486,9 @@ func createPartition(queue *bolt.Bucket, i int) error {
 	return b.Put(keyState, (&state{tokens: 1}).encode())
 }
 
-// countCrashesAtOpen counts a crash of what had begun, as noted in the file, and removes the notes. It stops after crashBytes, and reports
-// whether there is more. The next claim decides what had too many, see record.suspect.
+// countCrashesAtOpen counts a crash for each message with a note in the file that it had begun, and
+// removes the notes. It stops after crashBytes and reports whether more notes are left. The next
+// claim buries a message with too many crashes, see record.suspect.
 func (q *queue) countCrashesAtOpen(tx *bolt.Tx, partitions int) (more bool, err error) {
 	written := 0
 	for i := range partitions {
@@ -510,29 +528,31 @@ func (q *queue) countCrashesAtOpen(tx *bolt.Tx, partitions int) (more bool, err 
 	return false, nil
 }
 
-// A transaction of countCrashesAtOpen ends after so many bytes. Each note counts as some, since what has been deleted in a transaction is walked over
-// again for each note that follows.
+// A transaction of countCrashesAtOpen ends after crashBytes bytes. Each note costs crashCost on top
+// of its body, because bbolt walks over the keys deleted in a transaction again for each later
+// note.
 const (
 	crashBytes = 32 << 20
 	crashCost  = 4 << 10
 )
 
-// backend is a queue as one of those sees it who have opened it.
+// backend is one opener's view of a queue.
 type backend struct {
 	store  *Store
 	queue  *queue
 	limits local.DeadLimits
-	remote bool // its calls come from another process, so copies of them may arrive: see once
+	remote bool // its calls come from another process, so they may arrive twice: see once
 }
 
 var _ driver.Backend = (*backend)(nil)
 
-// GroupsCalls says that calls share commits, see committer.
+// GroupsCalls marks the backend as one whose calls share commits, see committer.
 func (b *backend) GroupsCalls() {}
 
 func (b *backend) Partitions() int { return len(b.queue.partitions) }
 
-// callOf is the call to remember. The process itself cannot lose an answer, so its own calls are not remembered.
+// callOf returns the call to remember. Calls of this process are not remembered, as their answers
+// cannot be lost.
 func (b *backend) callOf(c *driver.Call) driver.Call {
 	if !b.remote {
 		return driver.Call{}
@@ -540,7 +560,7 @@ func (b *backend) callOf(c *driver.Call) driver.Call {
 	return *c
 }
 
-// enter is what each call begins with.
+// enter checks that the store can be used, and returns a partition. Each call starts with it.
 func (b *backend) enter(ctx context.Context, index int) (*partition, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err
@@ -548,8 +568,8 @@ func (b *backend) enter(ctx context.Context, index int) (*partition, error) {
 	return b.queue.partitions[index], nil
 }
 
-// Put waits for a commit, which all that is put, acknowledged and so on at the same time shares. It is O(log n) for each message. Where the file
-// cannot grow it is [driver.ErrFull].
+// Put waits for a commit, which it shares with the other calls of that moment. It is O(log n) for
+// each message. Put returns [driver.ErrFull] if the file cannot grow.
 func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, error) {
 	p, err := b.enter(ctx, put.Partition)
 	if err != nil || len(put.Items) == 0 {
@@ -576,8 +596,9 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 	return statuses, nil
 }
 
-// Apply waits for a commit as [backend.Put] does, but for Begin, Extend, and Release of what has not begun: these wait only where a
-// commit of the same message is under way.
+// Apply waits for a commit as [backend.Put] does. Begin and Extend do not, and neither does a
+// Release of a message that has not begun: they wait only if a commit of the same message is under
+// way.
 func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outcome, error) {
 	if err := batch.Op.Check(); err != nil {
 		return nil, fmt.Errorf("boltstore: %w", err)
@@ -615,7 +636,7 @@ func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outco
 			}
 			return statuses, err
 		})
-		if outcomes == nil { // a copy
+		if outcomes == nil { // the call was repeated
 			for _, s := range statuses {
 				outcomes = append(outcomes, driver.Outcome{Status: s, Now: w.now})
 			}
@@ -668,7 +689,7 @@ func (b *backend) Members(ctx context.Context) ([]driver.Member, error) {
 	return b.queue.members.List(b.store.options.Now()), nil
 }
 
-// Watch keeps 256 hints that nobody has received; others are lost.
+// Watch buffers 256 hints for each watcher. Later hints are lost while the buffer is full.
 func (b *backend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 	if err := b.store.usable(ctx); err != nil {
 		return nil, err
