@@ -5,6 +5,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,6 +55,34 @@ func TestPageShowsTheWholeProgram(t *testing.T) {
 	require.Regexp(t, "(?s)^// Reminder [^\n]*\n.*\n"+"package main\n", string(code))
 	require.Contains(t, string(code), "\n"+page.Snippets(string(text))[0])
 	require.Regexp(t, "^package main\n", page.Snippets(string(text))[0])
+}
+
+// The table of docs/durable.md has each option.
+func TestPageHasAllOptions(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/durable.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(text), "| option | default | meaning |\n|---|---|---|\n")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	var listed, declared []string
+	group := ""
+	for row := range strings.SplitSeq(table, "\n") {
+		cell := strings.SplitN(row, " |", 2)[0]
+		for _, m := range regexp.MustCompile("`(\\w*)\\.(\\w+)`").FindAllStringSubmatch(cell, -1) {
+			if m[1] != "" {
+				group = m[1]
+			}
+			listed = append(listed, group+"."+m[2])
+		}
+	}
+	for _, options := range []any{durable.Options{}, durable.Message{}, durable.ConsumerOptions{}} {
+		kind := reflect.TypeOf(options)
+		for i := range kind.NumField() {
+			declared = append(declared, kind.Name()+"."+kind.Field(i).Name)
+		}
+	}
+	require.ElementsMatch(t, declared, listed)
 }
 
 func TestHeadersExpiryAndCancelAsOnThePage(t *testing.T) {
