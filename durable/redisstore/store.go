@@ -151,9 +151,9 @@ type Options struct {
 
 	// Wait is the number of replicas that must have a change before the caller gets its answer, by
 	// WAIT on the same connection. It covers the changes whose answers are promises: Put, Cancel,
-	// Reschedule, Replay and Purge. If fewer replicas have the change within WaitTimeout, the call
-	// is [driver.ErrUnavailable], although it has taken place on the master. The queue repeats such
-	// a call, and the repetition waits again.
+	// Reschedule, Replay, Purge and Pause. If fewer replicas have the change within WaitTimeout,
+	// the call is [driver.ErrUnavailable], although it has taken place on the master. The queue
+	// repeats such a call, and the repetition waits again.
 	//
 	// Other changes do not wait, and a failover may undo them: claims, begins, acknowledgements,
 	// retries and burials. Their messages are delivered again.

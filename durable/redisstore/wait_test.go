@@ -76,6 +76,46 @@ func TestRepeatedCallsWrite(t *testing.T) {
 	}
 }
 
+// TestCallsWithoutReplicas makes each call that Wait covers on a server without replicas, twice: the
+// copy waits as well. All have taken place.
+func TestCallsWithoutReplicas(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
+	alone := openQueue(t, client, redisstore.Options{})
+	q := openQueue(t, client, redisstore.Options{Wait: 1, WaitTimeout: time.Millisecond})
+	unanswered := func(what string, call func() error) {
+		for range 2 {
+			require.ErrorIs(t, call(), driver.ErrUnavailable, what)
+		}
+	}
+	unanswered("put", func() error {
+		_, err := q.Put(t.Context(), driver.Put{Call: calling("put", 1), Items: items("a", 4, 10, 0)})
+		return err
+	})
+	dead := changes(claim(t, alone, 2))
+	apply(t, alone, driver.OpBegin, dead...)
+	apply(t, alone, driver.OpBury, dead...)
+	for op, change := range map[driver.Op]driver.Change{
+		driver.OpReplay:     {ID: dead[0].ID, Delay: time.Hour},
+		driver.OpPurge:      {ID: dead[1].ID},
+		driver.OpReschedule: {ID: items("a", 4, 10, 0)[2].ID, Delay: time.Hour},
+		driver.OpCancel:     {ID: items("a", 4, 10, 0)[3].ID},
+	} {
+		unanswered(op.String(), func() error {
+			_, err := q.Apply(t.Context(), driver.Batch{Op: op, Call: calling(op.String(), 1), Changes: []driver.Change{change}})
+			return err
+		})
+	}
+	for seq, paused := range []bool{true, false} {
+		unanswered("pause", func() error {
+			return q.Pause(t.Context(), driver.Pause{Call: calling("pause", uint64(seq+1)), Paused: paused})
+		})
+		counts, err := alone.Count(t.Context(), 0)
+		require.NoError(t, err)
+		require.Equal(t, paused, counts.Paused)
+	}
+}
+
 // TestCancelledSurvivesFailover cancels messages before each failover of Sentinel: half of them
 // while the replica follows, and half while it does not. No message whose Cancel answered Cancelled
 // runs later.

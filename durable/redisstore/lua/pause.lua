@@ -1,7 +1,7 @@
 -- Pauses a partition, or resumes it. No message of a paused partition begins.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 to 6 as in call.lua; 7 '1', or '0' to resume it.
--- Result: sec, usec, '', '', ''.
+-- Result: sec, usec, DONE, '', ''. The client waits for replicas if it sees DONE.
 -- Runs under OOM. The counter 'paused' exists while the partition is paused.
 
 allow_growth()
@@ -11,5 +11,5 @@ else
   call('HDEL', COUNTERS, 'paused')
 end
 redis.pcall(ARGV[1], ARGV[2], '0')
-remember('', {})
-return { sec, usec, '', '', '' }
+remember(DONE, {})
+return { sec, usec, DONE, '', '' }
