@@ -44,8 +44,9 @@ type CancelReport struct {
 // and not counted here: see [Counts].Unreadable.
 //
 // CancelMatching reads all messages with their bodies, because stores keep no index of headers:
-// O(n) in the number of pending messages, and at most 256 of them in memory. See docs/durable.md
-// for figures. The memory store, which is for tests, sorts its messages for each page.
+// O(n) in the number of pending messages, and at most 256 of them in memory. See
+// docs/durable-design.md for figures. The memory store, which is for tests, sorts its messages for
+// each page.
 func (q *Queue) CancelMatching(ctx context.Context, headers map[string]string) (CancelReport, error) {
 	if err := q.usable(ctx); err != nil {
 		return CancelReport{}, err

@@ -26,7 +26,7 @@ import (
 type Store interface {
 	// Open makes a queue, or joins one that exists. If Config.Partitions is 0, Open accepts any
 	// number of partitions, and makes a new queue with [DefaultPartitions]. An existing queue with
-	// another number is [ErrPartitions]. A queue that a newer version has written is [ErrVersion].
+	// another number is [ErrPartitions]. A queue of another format is [ErrVersion].
 	Open(ctx context.Context, config Config) (Backend, error)
 
 	// Close releases the resources that the store has opened itself. Later calls of its backends
