@@ -32,7 +32,7 @@ type admission struct {
 	beginning int
 }
 
-// share is what one partition has of a consumer.
+// share is one partition's share of a consumer: what it has claimed, and what it was granted.
 type share struct {
 	partition int
 	wake      func() // makes the partition's pump plan its next claim; it does not block
@@ -53,16 +53,16 @@ type share struct {
 	stalled bool // that call takes long
 }
 
-// urgent is how far ahead messages are claimed at once; see pump.
+// urgent returns how far ahead of its due time a message is claimed at once; see pump.
 func (o *ConsumerOptions) urgent() time.Duration { return o.Horizon / 5 }
 
-// hold is the lease of a message that has not begun.
+// hold returns the lease of a message that has not begun.
 func (o *ConsumerOptions) hold() time.Duration { return min(o.Membership, o.Visibility) }
 
-// quota is the number of messages that each owned partition may have claimed and not begun.
+// quota returns the number of messages that each owned partition may have claimed and not begun.
 func (a *admission) quota() int { return max(1, a.opts.Prefetch/max(1, a.owned)) }
 
-// quotaBytes is the number of bytes of these messages.
+// quotaBytes returns the number of bytes that the bodies of these messages may have.
 func (a *admission) quotaBytes() int { return max(1, a.opts.PrefetchBytes/max(1, a.owned)) }
 
 // claimed counts a message that was claimed and has not begun.
@@ -81,7 +81,7 @@ func (a *admission) unclaimed(s *share, size int) {
 	}
 }
 
-// room is how many messages and bytes a partition may claim, and how far ahead. A quarter is
+// room returns how many messages and bytes a partition may claim, and how far ahead. A quarter is
 // reserved for messages that are due soon, so that they need not wait behind later ones.
 func (a *admission) room(s *share) (messages, bytes int, horizon time.Duration) {
 	most := a.quotaBytes()
@@ -99,16 +99,17 @@ func (a *admission) room(s *share) (messages, bytes int, horizon time.Duration) 
 // quickPace is the number of messages ahead from which takers are quick.
 const quickPace = 64
 
+// quick reports whether takers are many and quick.
 func (a *admission) quick() bool { return a.pace.ahead >= quickPace }
 
-// takers is the number of takers that wait or are expected soon.
+// takers returns the number of takers that wait or are expected soon.
 func (a *admission) takers() int { return a.handover.takers.len() + a.pace.ahead }
 
-// free is the number of takers for which no message has begun or begins.
+// free returns the number of takers for which no message has begun or begins. It may be negative.
 func (a *admission) free() int { return a.takers() - a.beginning - a.handover.begun.len() }
 
-// leastGrant is the smallest grant. If takers are quick it is a quarter of them, as a small claim
-// costs nearly as much as a large one.
+// leastGrant returns the size of the smallest grant. If takers are quick it is a quarter of them,
+// as a small claim costs nearly as much as a large one.
 func (a *admission) leastGrant() int {
 	if !a.quick() {
 		return 1
@@ -136,7 +137,7 @@ func (a *admission) ungrant(s *share) {
 	s.granted = 0
 }
 
-// emptyClaim is a claim of no messages.
+// emptyClaim returns a claim of no messages.
 func (a *admission) emptyClaim(s *share) driver.Claim {
 	return driver.Claim{
 		Partition: s.partition, Visibility: a.opts.Visibility, Hold: a.opts.hold(),

@@ -104,8 +104,8 @@ func (c *caller) call(do func(ctx context.Context, call driver.Call) error) erro
 	return err
 }
 
-// notAfter is the last instant for a call that begins now. The first call goes by the clock of this
-// process. If that is wrong, the store refuses the call and tells its own clock.
+// notAfter returns the last instant for a call that begins now. The first call goes by the clock of
+// this process. If that is wrong, the store refuses the call and tells its own clock.
 func (p *part) notAfter() driver.Instant {
 	return p.clock.callTime().Add(max(callWindow, p.q.options.RetryFor))
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// serverClock tells what a store's clock shows at least, by the monotonic clock of this process. A
+// serverClock is a lower bound of a store's clock, by the monotonic clock of this process. A
 // reply brings a reading of the store's clock that was made before the reply arrived. At any later
 // moment the store's clock shows at least that reading plus the time since. The latest promise of
 // all recent readings is the best one.
@@ -26,7 +26,7 @@ type serverClock struct {
 	refusal clockEpoch // the instant that the last refusal named
 }
 
-// clockEpoch is what the readings of some seconds promise.
+// clockEpoch is the latest promise of the readings of some seconds.
 type clockEpoch struct {
 	known bool
 	ahead time.Duration // the store's clock since 1970, minus this process's since processStart
@@ -57,8 +57,8 @@ func (c *serverClock) observe(reading, sent time.Time) {
 	}
 }
 
-// until is how long it takes at most until the store's clock reaches an instant. It is 0 or less if
-// the clock has reached the instant, and 0 before the first reading.
+// until returns how long it takes at most until the store's clock reaches an instant. The result is
+// 0 or less if the clock has reached the instant, and 0 before the first reading.
 func (c *serverClock) until(i driver.Instant) time.Duration {
 	c.mu.Lock()
 	ahead, known := c.ahead()
@@ -69,8 +69,8 @@ func (c *serverClock) until(i driver.Instant) time.Duration {
 	return saturatedSub(i, ahead+time.Since(processStart))
 }
 
-// now is what the store's clock shows at least. Before the first reading it is the time of this
-// process.
+// now returns the time that the store's clock shows at least. Before the first reading it returns
+// the time of this process.
 func (c *serverClock) now() time.Time {
 	c.mu.Lock()
 	ahead, known := c.ahead()
@@ -88,8 +88,8 @@ func (c *serverClock) refused(named driver.Instant) {
 	c.refusal = clockEpoch{known: true, ahead: time.Duration(named)*time.Millisecond - time.Since(processStart)}
 }
 
-// callTime is the instant from which the time of a call without a token is counted: the one that
-// the last refusal named, moved on, or else now.
+// callTime returns the instant from which the time of a call without a token is counted: the one
+// that the last refusal named, moved on, or else now.
 func (c *serverClock) callTime() driver.Instant {
 	c.mu.Lock()
 	refusal := c.refusal
@@ -100,7 +100,7 @@ func (c *serverClock) callTime() driver.Instant {
 	return driver.InstantOf(time.Unix(0, int64(refusal.ahead+time.Since(processStart))))
 }
 
-// ahead is the latest promise. mu is held.
+// ahead returns the latest promise, or false before the first reading. mu is held.
 func (c *serverClock) ahead() (time.Duration, bool) {
 	e := c.epochs[0]
 	if o := c.epochs[1]; o.known && (!e.known || o.ahead > e.ahead) {
@@ -109,7 +109,7 @@ func (c *serverClock) ahead() (time.Duration, bool) {
 	return e.ahead, e.known
 }
 
-// saturatedSub is the time from now, since 1970, to an instant, at most 290 years.
+// saturatedSub returns the time from now to an instant, at most 290 years. now counts from 1970.
 func saturatedSub(i driver.Instant, now time.Duration) time.Duration {
 	if i > maxNanoInstant {
 		i = maxNanoInstant

@@ -331,7 +331,7 @@ func (w *workers) failed(d *Delivery, err error) (op driver.Op, change driver.Ch
 	return driver.OpRetry, change
 }
 
-// reasonOf is the text of an error, or empty for nil. An error may be a nil pointer whose method
+// reasonOf returns the text of an error, or "" for nil. An error may be a nil pointer whose method
 // panics.
 func reasonOf(err error) (reason string) {
 	defer func() {

@@ -72,14 +72,12 @@ func (c *consumer) start() {
 	c.tasks.Go(c.renewal)
 }
 
-// A consumer ends in steps. Each may be called several times and from several goroutines, and
-// returns when it is done:
-//
-//	retire  ends the claiming, gives back the messages that no taker has, and leaves the members.
-//	        Takers settle what they have, and their leases are kept.
-//	abort   lets the owner of the consumer (Consume or a Receiver) not wait for its takers any more.
-//	stop    ends the leases and the consumer. The owner calls it when no taker has a message.
+// A consumer ends by retire, abort and stop. Each returns when it is done. The first two may be
+// called several times and from several goroutines. Only the owner of the consumer, a call of
+// Consume or a Receiver, calls stop.
 
+// retire ends the claiming, gives back the messages that no taker has, and leaves the members.
+// Takers settle their messages, and the leases of these are kept.
 func (c *consumer) retire() {
 	c.retiring.Do(func() {
 		go func() {
@@ -93,12 +91,14 @@ func (c *consumer) retire() {
 	<-c.retired
 }
 
+// abort makes the owner stop waiting for its takers, and waits until the owner has called stop.
 func (c *consumer) abort() {
 	c.aborting.Do(func() { close(c.aborted) })
 	c.retire()
 	<-c.stopped
 }
 
+// stop ends the leases and the consumer. The owner calls it once, when no taker has a message.
 func (c *consumer) stop() {
 	c.retire()
 	c.end()
@@ -129,7 +129,7 @@ func (c *consumer) fail(err error) {
 	}
 }
 
-// failure is the error that has ended the consumer, nil if there was none.
+// failure returns the error that has ended the consumer, or nil if there was none.
 func (c *consumer) failure() error {
 	// Exactly ErrClosed ends a consumer that has not failed.
 	if err := context.Cause(c.ctx); err != ErrClosed { //nolint:errorlint // see above
@@ -146,7 +146,7 @@ const leaveTime = time.Second
 // before the lease ends.
 func (c *consumer) renewal() {
 	for c.life.Err() == nil {
-		pause(c.life, c.dispatcher.leases.period())
+		sleep(c.life, c.dispatcher.leases.period())
 		c.dispatcher.renew(time.Now())
 	}
 }
@@ -160,7 +160,7 @@ func (c *consumer) hints() {
 			if c.ctx.Err() == nil {
 				c.q.report("watch: %w", err)
 			}
-			pause(c.ctx, c.opts.Fallback)
+			sleep(c.ctx, c.opts.Fallback)
 			continue
 		}
 		for _, p := range parts { // messages that were enqueued meanwhile have sent no hint
@@ -174,8 +174,8 @@ func (c *consumer) hints() {
 	}
 }
 
-// pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

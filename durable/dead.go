@@ -88,7 +88,7 @@ func (q *Queue) ReplayAll(ctx context.Context, filter DeadFilter, options Replay
 }
 
 // PurgeAll removes the dead letters that filter selects for good, and returns how many were
-// removed. Everything said of [Queue.ReplayAll] holds.
+// removed. Its scan, its errors and its cost are those of [Queue.ReplayAll].
 func (q *Queue) PurgeAll(ctx context.Context, filter DeadFilter) (int, error) {
 	return q.changeAllDead(ctx, driver.OpPurge, filter, 0, pacer{})
 }
@@ -157,37 +157,4 @@ func (p *part) changeDeadUntil(ctx context.Context, op driver.Op, filter DeadFil
 		}
 	}
 	return nil
-}
-
-// pacer spreads messages evenly over time. The zero value does not wait.
-type pacer struct {
-	rate float64 // messages a second
-	next time.Time
-}
-
-// paceStep is the time whose messages go together, because shorter waits are not exact.
-const paceStep = 10 * time.Millisecond
-
-// wait waits until the next messages may go, and returns how many, 1 to most. A pacer that is late
-// makes up for one step at most. The end of ctx, and that of the queue, end the wait.
-func (p *pacer) wait(ctx context.Context, q *Queue, most int) (int, error) {
-	if p.rate == 0 {
-		return most, nil
-	}
-	now := time.Now()
-	ahead := p.next.Sub(now)
-	switch {
-	case ahead > 0:
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer context.AfterFunc(q.ctx, func() { cancel(ErrClosed) })()
-		pause(ctx, ahead)
-		if ctx.Err() != nil {
-			return 0, context.Cause(ctx)
-		}
-	case ahead < -paceStep:
-		p.next = now.Add(-paceStep)
-	}
-	n := math.Floor(max(1, min(float64(most), p.rate*paceStep.Seconds())))
-	p.next = p.next.Add(time.Duration(min(n/p.rate*float64(time.Second), math.MaxInt64/2)))
-	return int(n), nil
 }

@@ -32,13 +32,14 @@ type Delivery struct {
 	from *dispatcher
 	h    *held
 
-	ending     *ending // the last call that settles it. The dispatcher's mutex guards the rest
-	first      ending  // mostly the only call
-	unanswered bool    // an Ack has failed, and may have taken place
+	// The dispatcher's mutex guards these.
+	settling   *settleCall // the last call that settles the message; nil: none was made
+	first      settleCall  // mostly the only call
+	unanswered bool        // an Ack has failed, and may have taken place
 }
 
-// ending is a call that settles a delivery. The dispatcher's mutex guards it.
-type ending struct {
+// settleCall is a call that settles a delivery. The dispatcher's mutex guards it.
+type settleCall struct {
 	op     driver.Op
 	over   bool          // the store has answered, or the call has failed
 	done   chan struct{} // closed when the call is over; made by the first caller that waits
@@ -177,44 +178,45 @@ func (d *Delivery) settle(ctx context.Context, op driver.Op, change driver.Chang
 // wait for the result. If the earlier call fails, end makes its own.
 func (d *Delivery) end(ctx context.Context, op driver.Op, change driver.Change) error {
 	for {
-		e, own := d.send(op, change, func(error) {})
+		c, own := d.send(op, change, func(error) {})
 		select {
-		case <-d.over(e):
+		case <-d.over(c):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if err, again := d.result(e, op); own || !again {
+		if err, again := d.result(c, op); own || !again {
 			return err
 		}
 	}
 }
 
 // over returns a channel that is closed when a call is over.
-func (d *Delivery) over(e *ending) <-chan struct{} {
+func (d *Delivery) over(c *settleCall) <-chan struct{} {
 	d.from.mu.Lock()
 	defer d.from.mu.Unlock()
-	if e.done == nil {
-		e.done = make(chan struct{})
-		if e.over {
-			close(e.done)
+	if c.done == nil {
+		c.done = make(chan struct{})
+		if c.over {
+			close(c.done)
 		}
 	}
-	return e.done
+	return c.done
 }
 
-// result is the result of a call that is over, for the first caller that asks for the same
-// transition. Other callers get ErrLeaseLost, because the delivery was settled before. It also
+// result returns the result of a call that is over to the first caller that asks for the same
+// transition. Other callers get ErrLeaseLost, because the delivery was settled before. result also
 // reports whether a call may be made again.
-func (d *Delivery) result(e *ending, op driver.Op) (err error, again bool) {
+func (d *Delivery) result(c *settleCall, op driver.Op) (err error, again bool) {
 	d.from.mu.Lock()
 	defer d.from.mu.Unlock()
-	if e.taken || e.op != op {
-		return ErrLeaseLost, e.failed
+	if c.taken || c.op != op {
+		return ErrLeaseLost, c.failed
 	}
-	e.taken = true
-	return e.err, e.failed
+	c.taken = true
+	return c.err, c.failed
 }
 
+// await waits for a result, or until ctx ends.
 func await(ctx context.Context, done <-chan error) error {
 	select {
 	case err := <-done:
@@ -226,18 +228,18 @@ func await(ctx context.Context, done <-chan error) error {
 
 // send asks the store to settle the delivery. If that was done before, and has not failed, send
 // returns the earlier call and false.
-func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (e *ending, own bool) {
+func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (c *settleCall, own bool) {
 	d.from.mu.Lock()
-	if d.ending != nil && !d.ending.failed {
+	if d.settling != nil && !d.settling.failed {
 		defer d.from.mu.Unlock()
-		return d.ending, false
+		return d.settling, false
 	}
-	e = &d.first
-	if d.ending != nil {
-		e = new(ending) // a caller may still wait for the one before
+	c = &d.first
+	if d.settling != nil {
+		c = new(settleCall) // a caller may still wait for the one before
 	}
-	e.op, d.ending = op, e
-	d.h.ending = true
+	c.op, d.settling = op, c
+	d.h.settling = true
 	d.from.pending.add()
 	d.from.mu.Unlock()
 	change.ID, change.Token = d.h.record.ID, d.h.record.Token
@@ -246,37 +248,39 @@ func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (e
 		start = time.Now()
 	}
 	d.h.part.changes[op].send(change, func(a answer, err error) {
-		if err = d.ended(e, a, err); err == nil {
+		if err = d.answered(c, a, err); err == nil {
 			d.h.emit(settlements[op], start)
 		}
 		then(err)
 	})
-	return e, true
+	return c, true
 }
 
-// ended takes in the answer of the store. If there is none, the lease is kept for another try.
+// answered takes in the answer of the store. If there is none, the lease is kept for another try.
 // NotFound is the success of an Ack that was repeated without an answer, and of no other call.
-func (d *Delivery) ended(e *ending, a answer, err error) error {
+func (d *Delivery) answered(c *settleCall, a answer, err error) error {
 	d.from.mu.Lock()
 	defer d.from.mu.Unlock()
 	repeated := (a.repeated || d.unanswered) && time.Now().Before(d.h.until)
-	if e.failed = err != nil; e.failed {
-		d.unanswered = d.unanswered || e.op == driver.OpAck
+	if c.failed = err != nil; c.failed {
+		d.unanswered = d.unanswered || c.op == driver.OpAck
 	} else {
 		d.from.forget(d.h)
 	}
-	d.h.ending = false
+	d.h.settling = false
 	if err == nil && !(a.Status == driver.StatusNotFound && repeated) { // else an earlier Ack
 		err = checkHolder(a.Status)
 	}
-	e.err, e.over = err, true
-	if e.done != nil {
-		close(e.done)
+	c.err, c.over = err, true
+	if c.done != nil {
+		close(c.done)
 	}
 	d.from.pending.done()
 	return err
 }
 
+// checkHolder returns ErrLeaseLost unless the store has done what the holder of the lease asked
+// for.
 func checkHolder(s driver.Status) error {
 	if s == driver.StatusDone {
 		return nil

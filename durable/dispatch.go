@@ -38,7 +38,7 @@ type dispatcher struct {
 	faults    []fault // to be reported when mu is unlocked
 }
 
-// consumerPart is what a consumer has of a partition.
+// consumerPart is a partition as one consumer uses it.
 type consumerPart struct {
 	*part
 	pump   *pump
@@ -110,8 +110,8 @@ func (d *dispatcher) unlock() {
 	}
 }
 
-// send asks the store for a change of a held message. Then is called with the answer, with mu held.
-// mu is held.
+// send asks the store for a change of a held message. The caller holds mu. then gets the answer,
+// and is called with mu held.
 func (d *dispatcher) send(h *held, op driver.Op, change driver.Change, then func(answer, error)) {
 	d.pending.add()
 	h.part.changes[op].send(change, func(a answer, err error) {
@@ -479,7 +479,7 @@ func (d *dispatcher) extend(h *held) {
 		case h.state == heldGone || err != nil:
 		case a.Status == driver.StatusDone:
 			d.leases.extended(h, a)
-		case h.ending: // the message was settled, and the answer is on its way
+		case h.settling: // the message was settled, and the answer is on its way
 		default:
 			d.lose(h)
 		}
@@ -493,7 +493,7 @@ func (d *dispatcher) lose(h *held) {
 	if !d.forget(h) {
 		return
 	}
-	if begun && !h.ending { // else the call that settles the message reports its result
+	if begun && !h.settling { // else the call that settles the message reports its result
 		d.faults = append(d.faults, h.fault(ErrLeaseLost))
 	}
 	if h.run != nil {
@@ -530,15 +530,17 @@ func (d *dispatcher) letEnd(h *held) {
 	h.renew = false
 }
 
-// load is what a dispatcher holds.
+// load counts the messages that a dispatcher holds.
 type load struct {
 	unbegun int           // messages that have not begun
-	begun   int           // messages that have
-	idle    time.Duration // since a taker waited last
+	begun   int           // messages that have begun
+	idle    time.Duration // the time since a taker waited last
 }
 
+// held returns the number of all messages.
 func (l load) held() int { return l.unbegun + l.begun }
 
+// load returns the load of the moment. It costs O(partitions).
 func (d *dispatcher) load() load {
 	d.mu.Lock()
 	defer d.mu.Unlock()

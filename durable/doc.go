@@ -22,25 +22,26 @@
 // # When to use something else
 //
 //   - A timeout that may be lost with the process needs no store: use package timingwheel.
-//   - The order of deliveries is not guaranteed, and a handler may run twice for a message. Use a log
-//     or a transaction if the order matters or handlers cannot be idempotent.
-//   - Bodies are small: up to 1 MiB by default. Keep large data elsewhere, and its name in the message.
+//   - The order of deliveries is not guaranteed, and a handler may run twice for a message. Use a
+//     log or a transaction if the order matters or handlers cannot be idempotent.
+//   - Bodies are small: up to 1 MiB by default. Keep large data elsewhere, and its name in the
+//     message.
 //   - Recurring jobs have no schedule here. A handler enqueues the next message itself.
 //
 // # States
 //
 // The store knows where each message is:
 //
-//	scheduled  waits for its due time                      leased: a consumer claims it ahead of time
-//	                                                       firing: it is due when it is claimed
-//	leased     a consumer has claimed it                   firing: the consumer begins it when it is due
-//	                                                       scheduled: released, or the lease has ended
-//	firing     it has begun: Cancel answers Firing         gone: acknowledged or expired
-//	                                                       scheduled: failed, released, or crashed
-//	                                                       dead: its last attempt has failed, it was
-//	                                                       rejected, or it has crashed too often
-//	dead       is kept as a dead letter                    scheduled: replayed
-//	                                                       gone: purged, or dropped by a bound
+//	scheduled  waits for its due time                leased: a consumer claims it ahead of time
+//	                                                 firing: it is due when it is claimed
+//	leased     a consumer has claimed it             firing: the consumer begins it when it is due
+//	                                                 scheduled: released, or the lease has ended
+//	firing     it has begun: Cancel answers Firing   gone: acknowledged or expired
+//	                                                 scheduled: failed, released, or crashed
+//	                                                 dead: its last attempt has failed, it was
+//	                                                 rejected, or it has crashed too often
+//	dead       is kept as a dead letter              scheduled: replayed
+//	                                                 gone: purged, or dropped by a bound
 //
 // A scheduled or leased message is also gone after Cancel, and scheduled with another due time
 // after Reschedule. A message with Replace takes the place of a scheduled, leased or dead one.
@@ -60,18 +61,18 @@
 //
 // # Guarantees
 //
-//   - Nothing acknowledged is lost. If Enqueue returns no error, the message is delivered until it is
-//     acknowledged, cancelled, dead or expired. How safe this is depends on the store: boltstore
+//   - Nothing acknowledged is lost. If Enqueue returns no error, the message is delivered until it
+//     is acknowledged, cancelled, dead or expired. How safe this is depends on the store: boltstore
 //     fsyncs, redisstore is as safe as the append-only file and the replication of its server,
 //     memstore forgets everything with the process.
-//   - Never early. No handler is called before the store's clock shows the due time. There is no bound
-//     on how late a message is if consumers or the store cannot keep up.
-//   - At least once. A delivery is repeated after a crash, after a pause that is longer than the lease,
-//     and after a lost reply.
-//   - Fenced. [Delivery].Token rises with each delivery of a message. The store refuses older tokens
-//     with [ErrLeaseLost].
-//   - Cancel and Reschedule are exact. No handler is called after Cancelled, even if the reply to the
-//     first copy of the call was lost.
+//   - Never early. No handler is called before the store's clock shows the due time. There is no
+//     bound on how late a message is if consumers or the store cannot keep up.
+//   - At least once. A delivery is repeated after a crash, after a pause that is longer than the
+//     lease, and after a lost reply.
+//   - Fenced. [Delivery].Token rises with each delivery of a message. The store refuses older
+//     tokens with [ErrLeaseLost].
+//   - Cancel and Reschedule are exact. No handler is called after Cancelled, even if the reply to
+//     the first copy of the call was lost.
 //   - One message for each id, while it is queued or dead.
 //
 // # How it works
@@ -89,6 +90,7 @@
 // Calls that many goroutines make at the same time share a round trip or an fsync, up to
 // [driver.MaxBatch] of them. A single caller does not wait for others.
 //
-// docs/durable.md in the repository has the guarantees in full, what a failure can cost with each
-// store, and how to operate a queue.
+// In the repository docs/durable.md has the guarantees in full and says what a failure can cost with
+// each store, docs/durable-operations.md says how to operate a queue, and docs/durable-design.md how
+// it is built.
 package durable

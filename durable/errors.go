@@ -36,7 +36,8 @@ var (
 	// Options.Partitions.
 	ErrPartitions = driver.ErrPartitions
 
-	// ErrVersion means that the data was written by a newer version, is damaged, or is no queue.
+	// ErrVersion means that the data has a format that this version of the program does not read,
+	// newer or older, is damaged, or is no queue, or that the server is too old.
 	ErrVersion = driver.ErrVersion
 
 	// ErrLocked means that another process has the file.

@@ -318,8 +318,8 @@ func ExampleMessage() {
 	// 20:00:00 <nil>
 }
 
-// A probe, as of Kubernetes: 200 if the store answers and keeps messages safely, else 503 with what is
-// wrong.
+// A probe, as of Kubernetes: 200 if the store answers and keeps messages safely, else 503 with what
+// is wrong.
 func ExampleQueue_Healthy() {
 	q := newExampleQueue()
 

@@ -10,12 +10,13 @@ func (f *fifo[T]) len() int { return len(f.items) - f.head }
 
 func (f *fifo[T]) push(items ...T) { f.items = append(f.items, items...) }
 
-// rest is the items that have not been taken. It is valid until the next call.
+// rest returns the items that have not been taken. The slice is valid until the next call.
 func (f *fifo[T]) rest() []T { return f.items[f.head:] }
 
+// first returns the first item. The fifo is not empty.
 func (f *fifo[T]) first() T { return f.items[f.head] }
 
-// pop takes the first item. The array is compacted when half of it is empty.
+// pop takes the first item. The fifo is not empty. The array is compacted when half of it is empty.
 func (f *fifo[T]) pop() T {
 	var zero T
 	item := f.items[f.head]
@@ -49,10 +50,10 @@ type lazyFifo[T interface{ gone() bool }] struct {
 	left  int // the items that have gone
 }
 
-// len is the number of items that have not gone.
+// len returns the number of items that have not gone.
 func (f *lazyFifo[T]) len() int { return f.items.len() - f.left }
 
-// size is the number of items in the array.
+// size returns the number of items in the array.
 func (f *lazyFifo[T]) size() int { return f.items.len() }
 
 func (f *lazyFifo[T]) push(items ...T) { f.items.push(items...) }

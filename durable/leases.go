@@ -3,128 +3,10 @@ package durable
 import (
 	"time"
 
-	"github.com/timingwheel-go/timingwheel"
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// held is a message that this process has claimed. The dispatcher's mutex guards it.
-type held struct {
-	record  driver.Record
-	part    *consumerPart
-	headers map[string]string // for events; nil without OnEvent
-	state   heldState
-	timer   timingwheel.Timer // of an armed or waiting message
-	until   time.Time         // the lease ends no earlier, on the clock of this process
-	asked   bool              // an extension of the lease is under way
-	renew   bool              // the lease is extended although the message is taken: a handler runs
-	ending  bool              // the store was asked to end the delivery, and may have done so
-	handed  bool              // it was handed to the handler's worker, or to the receiver
-	run     *run              // the handler's call; nil: no handler was called
-}
-
-// heldState is the state of a held message. The dispatcher makes all transitions.
-//
-//	state      the message                                  next state, and the event
-//	-          is in the store                              armed, ready: claimed ahead
-//	                                                        begun, taken: begun with its claim
-//	armed      waits in the wheel until it may begin        ready: wheel
-//	                                                        gone: released
-//	ready      is due and waits for a free taker            beginning: match
-//	                                                        parked: match, the partition is stalled
-//	                                                        gone: released, lease lost
-//	parked     is ready, but its partition is stalled       ready: the begin call has ended
-//	                                                        gone: released, lease lost
-//	beginning  was sent to the store, which has not         waiting, begun, taken: begun
-//	           answered that it has begun                   armed: the store's clock was set back
-//	                                                        gone: cancelled, rescheduled, lease lost
-//	waiting    has begun a moment ahead, and waits in       begun, taken: wheel
-//	           the wheel for its due time                   gone: lease lost
-//	begun      waits for a taker                            taken: take
-//	                                                        gone: released, lease lost
-//	taken      is in the hands of a handler or receiver     gone: settled, released, lease lost
-//	gone       is not held any more
-//
-// In the store, armed, ready, parked and beginning messages are leased, and waiting, begun and taken
-// ones are firing. The former count as claimed and not begun (see admission.claimed). Beginning and
-// waiting messages occupy a taker (see admission.beginning).
-type heldState uint8
-
-const (
-	heldArmed heldState = iota
-	heldReady
-	heldParked
-	heldBeginning
-	heldWaiting
-	heldBegun
-	heldTaken
-	heldGone
-)
-
-// unbegun reports whether the message has not begun.
-func (h *held) unbegun() bool { return h.state <= heldBeginning }
-
-// releasable reports whether the message can be given back to the store without a crash.
-func (h *held) releasable() bool {
-	return h.state < heldBeginning || h.state == heldBegun
-}
-
-// unsettled reports whether a handler or receiver has the message and has not settled it. A message
-// whose handler has just returned is settled by its worker.
-func (h *held) unsettled() bool {
-	return h.state == heldTaken && !h.ending && (h.run == nil || !h.run.returned())
-}
-
-// gone reports whether the message is not held any more.
-func (h *held) gone() bool { return h.state == heldGone }
-
-// fault returns a fault of the message.
-func (h *held) fault(err error) fault { return fault{h.part.index, h.record.ID, err} }
-
-// change is a change of the message, with its token.
-func (h *held) change() driver.Change { return driver.Change{ID: h.record.ID, Token: h.record.Token} }
-
-// beginLead is how long before its due time a message begins, so that the store's answer has
-// arrived when the message is due. Until then the message can be cancelled.
-const beginLead = 2 * time.Millisecond
-
-// beginResult is what follows from the store's answer to a begin.
-type beginResult uint8
-
-const (
-	beginGives    beginResult = iota // the message is due, and a taker gets it
-	beginWaits                       // it is due after wait
-	beginRepeats                     // the store's clock was set back: it begins again after wait
-	beginReleases                    // it is given back: the partition is paused, or the answer came too late
-	beginForgets                     // it was cancelled, its lease is lost, or the call failed
-)
-
-// beginResult decides what follows from the store's answer to the begin of a message. ended says
-// that the consumer begins no messages any more.
-func (h *held) beginResult(a answer, err error, ended bool) (next beginResult, wait time.Duration) {
-	switch {
-	case err != nil:
-		return beginForgets, 0
-	case a.Status == driver.StatusDone && h.state == heldGone: // given up before the answer came
-		return beginReleases, 0
-	case a.Status == driver.StatusDone:
-		if wait = a.Due.Time().Sub(a.Now); wait > 0 { // the store read its clock before now
-			return beginWaits, wait
-		}
-		return beginGives, 0
-	case a.Status == driver.StatusPaused && h.state != heldGone:
-		return beginReleases, 0
-	case a.Status == driver.StatusEarly && h.state != heldGone && ended: // the others were released
-		return beginReleases, 0
-	case a.Status == driver.StatusEarly && h.state != heldGone:
-		return beginRepeats, max(a.Due.Time().Sub(a.Now)-beginLead, time.Millisecond)
-	}
-	return beginForgets, 0
-}
-
-// extended notes a new end of the lease.
-func (h *held) extended(a answer) { h.until, h.record.LeaseEnd = a.until(), a.Lease }
-
-// leases is the set of held messages, and knows when each lease has to be extended. It has no lock
+// leases is the set of held messages. It decides when each lease has to be extended. It has no lock
 // and no clock. The dispatcher's mutex guards it.
 //
 // A message that was claimed ahead has a lease of hold, which is short: if the consumer is killed,
@@ -154,8 +36,8 @@ func (l *leases) add(h *held, sent, read time.Time) {
 // remove ends the holding of a message.
 func (l *leases) remove(h *held) { delete(l.held, h) }
 
-// begin is the change by which a message begins. Delay is the new lease if the rest of the old one
-// is shorter than Visibility.
+// begin returns the change by which a message begins. Delay is the new lease if the rest of the old
+// one is shorter than Visibility.
 func (l *leases) begin(h *held, now time.Time) driver.Change {
 	change := h.change()
 	if h.until.Sub(now) < l.visibility {
@@ -175,8 +57,8 @@ func (l *leases) began(h *held, a answer, now time.Time) (extend bool) {
 	return left < l.visibility/8*7 && !h.asked
 }
 
-// extend is the change by which the lease of a message is extended. The store knows whether the
-// message has begun when the change takes place.
+// extend returns the change by which the lease of a message is extended. The store knows whether
+// the message has begun when the change takes place.
 func (l *leases) extend(h *held) driver.Change {
 	h.asked = true
 	change := h.change()
@@ -192,7 +74,7 @@ func (l *leases) extended(h *held, a answer) {
 	}
 }
 
-// leaseAction is what has to be done about a lease.
+// leaseAction is the next step for a lease.
 type leaseAction uint8
 
 const (
@@ -202,7 +84,7 @@ const (
 	leaseForget             // it has ended; the receiver that has the message may still try to settle it
 )
 
-// action is what has to be done about the lease of a message. Leases of armed messages last beyond
+// action returns the next step for the lease of a message. Leases of armed messages last beyond
 // their due times. A receiver extends the leases of its messages itself.
 func (l *leases) action(h *held, now time.Time) leaseAction {
 	left, length := h.until.Sub(now), l.visibility

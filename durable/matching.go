@@ -31,10 +31,11 @@ type CancelReport struct {
 //   - is rescheduled to an earlier time,
 //   - comes back from a consumer, because its delivery has failed or the consumer has ended.
 //
-// It finds all other messages that match. To repeat the call is safe, and finds a message that was
-// missed unless the message moves again. If a message was cancelled and another one was enqueued
-// with its id during the scan, or has replaced it, the other one is cancelled only if it matches as
-// well. Messages that were enqueued with the same id in the same millisecond cannot be told apart.
+// It finds all other messages that match. The call may be repeated: it then finds a message that it
+// has missed, unless the message moves again. If a message was cancelled and another one was
+// enqueued with its id during the scan, or has replaced it, the other one is cancelled only if it
+// matches as well. Messages that were enqueued with the same id in the same millisecond cannot be
+// told apart.
 //
 // If the call fails, or ctx ends, the report has the numbers up to then. The error is one of
 // [Queue.Cancel], and names a message or a partition. Calls that were under way may take place and
@@ -43,8 +44,9 @@ type CancelReport struct {
 // and not counted here: see [Counts].Unreadable.
 //
 // CancelMatching reads all messages with their bodies, because stores keep no index of headers:
-// O(n) in the number of pending messages, and at most 256 of them in memory. See docs/durable.md
-// for figures. The memory store, which is for tests, sorts its messages for each page.
+// O(n) in the number of pending messages, and at most 256 of them in memory. See
+// docs/durable-design.md for figures. The memory store, which is for tests, sorts its messages for
+// each page.
 func (q *Queue) CancelMatching(ctx context.Context, headers map[string]string) (CancelReport, error) {
 	if err := q.usable(ctx); err != nil {
 		return CancelReport{}, err
@@ -132,52 +134,4 @@ func (c *canceller) failure() error {
 	}
 	return fmt.Errorf("durable: cancel: %w: the headers of %d messages cannot be read; they are left: %s%s",
 		ErrVersion, c.report.Unreadable, strings.Join(c.unreadable, ", "), more)
-}
-
-// changeMany changes messages of a partition, as many at once as find room and the pace allows. It
-// calls done with the status of each. It stops at the first error, which names a message, and
-// withdraws the calls that were not sent.
-func (p *part) changeMany(ctx context.Context, op driver.Op, changes []driver.Change, pace *pacer,
-	done func(id string, status driver.Status),
-) error {
-	for len(changes) > 0 {
-		n, err := pace.wait(ctx, p.q, len(changes))
-		if err == nil {
-			err = p.q.room.enter(ctx, 0)
-		}
-		if err != nil {
-			return fmt.Errorf("durable: message %q: %w", changes[0].ID, err)
-		}
-		var calls []*call[driver.Change, answer]
-		for entered := true; entered; entered = len(calls) < n && p.q.room.tryEnter(0) {
-			c := newCall[driver.Change, answer](changes[len(calls)])
-			c.room = p.q.room
-			calls = append(calls, c)
-		}
-		if err := p.changeTogether(ctx, op, calls, changes, done); err != nil {
-			return err
-		}
-		changes = changes[len(calls):]
-	}
-	return nil
-}
-
-// changeTogether makes calls that have room. After an error it withdraws those that were not sent.
-func (p *part) changeTogether(ctx context.Context, op driver.Op, calls []*call[driver.Change, answer],
-	changes []driver.Change, done func(string, driver.Status),
-) (err error) {
-	ctx, leave := context.WithCancel(ctx)
-	defer leave()
-	p.changes[op].add(calls...)
-	for i, c := range calls {
-		o, failure := p.changes[op].wait(ctx, c)
-		switch {
-		case failure == nil:
-			done(changes[i].ID, o.Status)
-		case err == nil:
-			err = fmt.Errorf("durable: message %q: %w", changes[i].ID, failure)
-			leave()
-		}
-	}
-	return err
 }

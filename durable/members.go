@@ -47,7 +47,7 @@ func (q *Queue) Consumers(ctx context.Context) ([]Consumer, error) {
 	return all, nil
 }
 
-// unowned is the number of partitions that none of the consumers owns.
+// unowned returns the number of partitions that none of the consumers owns.
 func unowned(consumers []Consumer, partitions int) int {
 	owned := make([]bool, partitions)
 	for _, c := range consumers {
@@ -72,7 +72,7 @@ var hostname = sync.OnceValue(func() string {
 	return strings.ToValidUTF8(name[:min(len(name), driver.MaxHost)], "")
 })
 
-// member is the consumer as the others see it.
+// member returns the consumer as the others see it.
 func (c *consumer) member() driver.Member {
 	return driver.Member{Name: c.name, Host: hostname(), PID: os.Getpid(), Partitions: c.owns()}
 }
@@ -98,7 +98,7 @@ func (c *consumer) membership() {
 			c.q.report("heartbeat: %w", err)
 			c.fail(err)
 		}
-		pause(c.ctx, c.opts.Membership/3)
+		sleep(c.ctx, c.opts.Membership/3)
 	}
 }
 

@@ -281,8 +281,8 @@ func TestConsumersAndUnownedPartitions(t *testing.T) {
 	})
 }
 
-// lateHeartbeats takes a while for heartbeats, which take place at the end of it although their contexts
-// have ended, as those that have been sent over a network do.
+// lateHeartbeats takes a while for heartbeats, which take place at the end of it although their
+// contexts have ended, as those that have been sent over a network do.
 type lateHeartbeats struct{ driver.Backend }
 
 func (b lateHeartbeats) Heartbeat(ctx context.Context, m driver.Member, ttl time.Duration) (members []string, err error) {
@@ -303,8 +303,8 @@ func (b lateHeartbeats) Heartbeat(ctx context.Context, m driver.Member, ttl time
 	}
 }
 
-// A consumer ends while a heartbeat is under way. It is no member any more after its end, so that its
-// partitions have an owner at once.
+// A consumer ends while a heartbeat is under way. It is no member any more after its end, so that
+// its partitions have an owner at once.
 func TestConsumerThatHasEndedIsNoMember(t *testing.T) {
 	t.Parallel()
 	late := func(b driver.Backend) driver.Backend { return lateHeartbeats{b} }

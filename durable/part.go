@@ -135,6 +135,6 @@ type answer struct {
 	repeated bool      // an earlier call with the token got no answer, and may have taken place
 }
 
-// until is when the lease ends at the earliest, on the clock of this process, because the store
+// until returns the earliest time at which the lease ends, on the clock of this process. The store
 // read its clock after the call began.
 func (a *answer) until() time.Time { return a.sent.Add(a.Lease.Time().Sub(a.Now)) }

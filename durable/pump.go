@@ -26,13 +26,13 @@ type pump struct {
 	cancel context.CancelFunc // nil: the partition is not owned. Used by membership only
 	done   chan struct{}
 
-	recovery *recovery // the last one, which run has started; start ends it
+	recovery *recovery // the last one, which run has started and start ends; nil: there is none
 
 	// Used by run only, and by the recovery after it.
-	claimed    time.Time // when it asked the store last
+	claimed    time.Time // when the last claim began
 	over       time.Time // when the first lease ends; zero: there is none
 	seq        uint64    // of the last claim
-	seen       uint64    // the highest token that it has received
+	seen       uint64    // the highest token that the consumer has received
 	unanswered bool      // the last claim was not answered, and may have taken place
 	lost       int       // messages without a record that were not reported yet
 	reported   time.Time // when lost and unreadable messages were reported last
@@ -41,7 +41,7 @@ type pump struct {
 	unclear atomic.Bool
 
 	mu     sync.Mutex
-	next   time.Time     // when it looks at the partition again
+	next   time.Time     // when the pump looks at the partition again
 	kicked chan struct{} // of capacity one: next has come nearer
 }
 
@@ -153,7 +153,7 @@ func (p *pump) call(ctx context.Context, claim driver.Claim) (driver.Claimed, er
 func (c *consumer) outlast(ctx context.Context) (longer context.Context, cancel context.CancelFunc) {
 	longer, end := context.WithCancel(c.life)
 	stop := context.AfterFunc(ctx, func() {
-		pause(longer, leaveTime)
+		sleep(longer, leaveTime)
 		end()
 	})
 	return longer, func() {
@@ -209,7 +209,7 @@ func (p *pump) claimUnseen(ctx context.Context) []driver.Record {
 			return claimed.Records
 		}
 		if ctx.Err() == nil && errors.Is(err, ErrUnavailable) {
-			pause(ctx, failurePause)
+			sleep(ctx, failurePause)
 		}
 		if ctx.Err() != nil || !errors.Is(err, ErrUnavailable) {
 			if p.c.q.ctx.Err() == nil && !errors.Is(ctx.Err(), context.Canceled) {
@@ -257,7 +257,7 @@ func (p *pump) report(claimed driver.Claimed) {
 	p.lost, p.reported = 0, time.Now()
 }
 
-// lead is how long from now the store should be asked for a message.
+// lead returns how long from now the pump should ask the store for a message.
 func (p *pump) lead(due driver.Instant) time.Duration {
 	horizon := p.c.opts.Horizon
 	switch left := p.part.clock.until(due); {
@@ -287,7 +287,7 @@ func (p *pump) hint(due driver.Instant) {
 
 func (p *pump) wake() { p.sooner(time.Now()) }
 
-// sooner makes the pump look no later than at next.
+// sooner makes the pump look at the partition no later than at next.
 func (p *pump) sooner(next time.Time) {
 	p.mu.Lock()
 	earlier := next.Before(p.next)

@@ -33,14 +33,14 @@ type Queue struct {
 
 	room     *room
 	lateness *lateness
-	unsafe   atomic.Pointer[error] // how the store may lose messages, as of the last check
+	unsafe   atomic.Pointer[error] // says how the store may lose messages, as of the last check
 	outages  outages
 	receiver *Receiver // of Take
 
 	mu        sync.Mutex
 	closing   bool
-	consumers sync.WaitGroup         // Add with mu held and closing not set
-	claiming  map[*consumer]struct{} // these
+	consumers sync.WaitGroup         // what Shutdown waits for; Add is called under mu, unless closing is set
+	claiming  map[*consumer]struct{} // the consumers that have not stopped
 
 	recoveries sync.WaitGroup // of claims without an answer; consumers start them before they have stopped
 }
@@ -81,88 +81,10 @@ func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 	return q, nil
 }
 
-// checkInterval is the time between two checks of how a server is set up, which may change at any
-// time.
-const checkInterval = time.Minute
-
-// check reports that the store is no longer set up safely, and reports again if it is unsafe in
-// another way.
-func (q *Queue) check(checker driver.Checker) {
-	for reported := ""; ; {
-		pause(q.ctx, checkInterval)
-		if q.ctx.Err() != nil {
-			return
-		}
-		err := checker.Check(q.ctx)
-		switch {
-		case err == nil:
-			reported = ""
-			q.unsafe.Store(nil)
-		case errors.Is(err, ErrUnavailable) || q.ctx.Err() != nil || err.Error() == reported:
-		default:
-			reported = err.Error()
-			q.unsafe.Store(&err)
-			q.report("%w", err)
-		}
-	}
-}
-
-// Healthy returns nil if the store answers for each partition and is set up safely, and else an error
-// that says what is wrong and what to do. It is for probes: [ErrUnavailable] means that the store may
-// come back by itself, and the queue then goes on. [ErrBroken] means that the store must be opened
-// again, and [ErrUnsafe] that a server was set up anew and may lose messages. The queue looks at that
-// once a minute, and Healthy tells what it has found last. A queue that is paused, or without
-// consumers, is healthy: see [Queue.Stats].
-//
-// Healthy asks for a missing message in each partition, for all of them at the same time: a call of
-// the store for each, which is O(1). ctx should end before the timeout of the probe; its cause is then
-// returned.
-func (q *Queue) Healthy(ctx context.Context) error {
-	if err := q.usable(ctx); err != nil {
-		return err
-	}
-	errs := make([]error, len(q.parts))
-	var all sync.WaitGroup
-	for i := range q.parts {
-		all.Go(func() {
-			if _, err := q.backend.Get(ctx, i, probeID); err != nil && !errors.Is(err, ErrNotFound) {
-				errs[i] = fmt.Errorf("partition %d: %w", i, err)
-			}
-		})
-	}
-	all.Wait()
-	for _, err := range errs {
-		if errors.Is(err, ErrUnavailable) {
-			err = fmt.Errorf("%w; make sure that it runs and that this process can reach it", err)
-		}
-		if err != nil {
-			return fmt.Errorf("durable: queue %q is not healthy: %w", q.options.Queue, err)
-		}
-	}
-	if err := q.unsafe.Load(); err != nil {
-		return fmt.Errorf("durable: queue %q is not healthy: %w", q.options.Queue, *err)
-	}
-	return nil
-}
-
-// probeID is the id of no message: ids of messages are valid UTF-8.
-const probeID = "\xffhealthy"
-
-// change makes one transition of a message.
-func (q *Queue) change(ctx context.Context, op driver.Op, c driver.Change) (answer, error) {
-	if err := q.usable(ctx); err != nil {
-		return answer{}, err
-	}
-	if err := checkID(c.ID); err != nil {
-		return answer{}, err
-	}
-	return q.part(c.ID).changes[op].do(ctx, q.room, c)
-}
-
 // Name returns the name of the queue: Options.Queue.
 func (q *Queue) Name() string { return q.options.Queue }
 
-// part is the partition of a message.
+// part returns the partition of a message.
 func (q *Queue) part(id string) *part { return q.parts[driver.PartitionOf(id, len(q.parts))] }
 
 func newID(q *Queue) string { return ulid.MustNew(ulid.Now(), q.ids).String() }
@@ -221,10 +143,10 @@ func putError(id string, status driver.Status, err error) error {
 	return fmt.Errorf("durable: enqueue message %q: %w", id, err)
 }
 
-// EnqueueBatch stores messages and returns their ids, in the same order. It is not one transaction:
-// each message is stored on its own. If any message is invalid, none is stored and ids is nil. If
-// any message was not stored, the error is a [*BatchError], which has the error of each message,
-// and ids has all ids. Errors and contexts are those of [Queue.Enqueue].
+// EnqueueBatch stores messages and returns their ids, in the same order. EnqueueBatch is not one
+// transaction: each message is stored on its own. If any message is invalid, none is stored and ids
+// is nil. If any message was not stored, the error is a [*BatchError], which has the error of each
+// message, and ids has all ids. Errors and contexts are those of [Queue.Enqueue].
 func (q *Queue) EnqueueBatch(ctx context.Context, messages []Message) (ids []string, err error) {
 	if err := q.usable(ctx); err != nil {
 		return nil, err
@@ -377,6 +299,17 @@ func (q *Queue) move(ctx context.Context, op driver.Op, done Result, c driver.Ch
 		return Firing, nil
 	}
 	return NotFound, nil
+}
+
+// change makes one transition of a message.
+func (q *Queue) change(ctx context.Context, op driver.Op, c driver.Change) (answer, error) {
+	if err := q.usable(ctx); err != nil {
+		return answer{}, err
+	}
+	if err := checkID(c.ID); err != nil {
+		return answer{}, err
+	}
+	return q.part(c.ID).changes[op].do(ctx, q.room, c)
 }
 
 // Shutdown ends the calls of [Queue.Consume] and the receivers, waits until handlers have returned

@@ -114,7 +114,7 @@ func (o *handover) leave(t *taker, now time.Time) {
 	o.takers.removed()
 }
 
-// idle is how long no taker has waited.
+// idle returns how long no taker has waited.
 func (o *handover) idle(now time.Time) time.Duration {
 	if o.takers.len() > 0 {
 		return 0

@@ -100,7 +100,7 @@ func (r *Receiver) claiming() (*consumer, error) {
 // message that was taken has been settled or has lost its lease, or when the queue is closed.
 func (r *Receiver) watch(c *consumer) {
 	for c.ctx.Err() == nil {
-		pause(c.ctx, c.opts.Membership/2)
+		sleep(c.ctx, c.opts.Membership/2)
 		if c.dispatcher.load().idle > c.opts.Membership {
 			break
 		}

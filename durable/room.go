@@ -133,7 +133,7 @@ func (r *room) outage(n int) {
 	}
 }
 
-// busy is the error of a call that finds no room.
+// busy returns the error of a call that finds no room. mu is held.
 func (r *room) busy() error {
 	return fmt.Errorf("%w: %d calls with %d bytes; up to %d calls and %d bytes are accepted (Options.MaxWaiting, MaxWaitingBytes); nothing was sent",
 		ErrBusy, r.usedCalls, r.usedBytes, r.calls, r.bytes)

@@ -193,30 +193,3 @@ func (q *Queue) CountDue(ctx context.Context, within ...time.Duration) ([]int64,
 	}
 	return sums, nil
 }
-
-// AuditReport is what an audit has found.
-type AuditReport = driver.AuditReport
-
-// Audit looks through all partitions for damage that a fault may have left, such as a key that was
-// deleted, and repairs it if repair is set: see [driver.Backend]. It costs O(n) in the messages of
-// the queue, in small steps. The queue may be in use meanwhile. After an error the report has what
-// was found before.
-func (q *Queue) Audit(ctx context.Context, repair bool) (AuditReport, error) {
-	var sum AuditReport
-	if err := q.usable(ctx); err != nil {
-		return sum, err
-	}
-	for i := range q.parts {
-		r, err := q.backend.Audit(ctx, i, repair)
-		sum.Records += r.Records
-		sum.Orphans += r.Orphans
-		sum.Strays += r.Strays
-		sum.Unreadable += r.Unreadable
-		sum.Wrong += r.Wrong
-		sum.Repaired += r.Repaired
-		if err != nil {
-			return sum, fmt.Errorf("durable: audit of partition %d: %w", i, err)
-		}
-	}
-	return sum, nil
-}

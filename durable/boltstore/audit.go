@@ -10,9 +10,10 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Audit walks over records and sets in steps of a thousand, each of which sees one moment, so that other calls go on. It is O(n log n). What looks
-// wrong is looked at again in the transaction that repairs it. A record that cannot be read is left alone: a newer
-// version may have written it, or it is all that tells what was lost.
+// Audit walks over records and sets in steps of a thousand, and other calls run between the steps.
+// Each step sees one moment. Audit is O(n log n). The transaction that repairs a fault first checks
+// it again. Audit keeps a record that cannot be read: a newer version may have written it, or it
+// may be the only trace of a lost message.
 func (b *backend) Audit(ctx context.Context, partition int, repair bool) (report driver.AuditReport, err error) {
 	a := audit{b: b, partition: partition, repair: repair}
 	for _, s := range []sweep{
@@ -31,7 +32,7 @@ func (b *backend) Audit(ctx context.Context, partition int, repair bool) (report
 	return report, a.walkLeases(ctx, &report)
 }
 
-// auditStep is the number of keys in one transaction.
+// auditStep is the number of keys visited in one transaction.
 const auditStep = 1024
 
 type audit struct {
@@ -44,10 +45,10 @@ type audit struct {
 type sweep struct {
 	fix    func(w *partitionWriter, k []byte) error
 	bucket func(buckets) *bolt.Bucket
-	id     func(k []byte) string // of the message of a key
+	id     func(k []byte) string // returns the id of the message of a key
 	wrong  func(parts buckets, k, v []byte) bool
 	found  *int64
-	report *driver.AuditReport // of a walk over records, which it counts
+	report *driver.AuditReport // counts the records; nil for a walk over another bucket
 }
 
 func countRecord(report *driver.AuditReport, id, value []byte) {
@@ -102,7 +103,7 @@ func (a *audit) walk(ctx context.Context, s sweep, repaired *int64) error {
 	return nil
 }
 
-// repairAll repairs what is still wrong, in one transaction.
+// repairAll repairs the faults that still exist, in one transaction.
 func (a *audit) repairAll(ctx context.Context, s sweep, faults [][]byte, repaired *int64) error {
 	r := &request{p: a.b.queue.partitions[a.partition]}
 	for _, k := range faults {
@@ -140,7 +141,7 @@ func (w *partitionWriter) damaged(s sweep, k, v []byte) bool {
 	return err != nil
 }
 
-// setKey is where a record must stand.
+// setKey returns the set and the key in which a record belongs.
 func setKey(parts buckets, r *record) (set *bolt.Bucket, k key) {
 	if r.State == driver.StateDead {
 		return parts.dead, key{r.Died, r.ID}
@@ -151,7 +152,7 @@ func setKey(parts buckets, r *record) (set *bolt.Bucket, k key) {
 func orphan(parts buckets, id, value []byte) bool {
 	r, err := decode(string(id), value)
 	if err != nil {
-		return false // it may stand in a set
+		return false // its set is not known
 	}
 	set, k := setKey(parts, &r)
 	return set.Get(k.bytes()) == nil
@@ -179,7 +180,7 @@ func stray(parts buckets, b []byte, state driver.State) bool {
 
 func strayNote(parts buckets, id, _ []byte) bool { return parts.records.Get(id) == nil }
 
-// restore puts a record into its set.
+// restore adds a record to its set.
 func (a *audit) restore(w *partitionWriter, id []byte) error {
 	r := w.get(string(id))
 	set, k := setKey(w.buckets, r)
@@ -210,8 +211,8 @@ func (a *audit) dropDead(w *partitionWriter, b []byte) error {
 
 func (a *audit) dropNote(w *partitionWriter, id []byte) error { return w.begun.Delete(id) }
 
-// sumDead compares Counts.DeadBytes with the dead letters. It walks in steps too, and begins again if dead letters have come or gone between
-// two steps; it gives up where that goes on.
+// sumDead compares Counts.DeadBytes with the dead letters. It walks in steps, too, and begins again
+// if dead letters were added or removed between two steps. It gives up after three attempts.
 func (a *audit) sumDead(ctx context.Context, report *driver.AuditReport) error {
 	for range 3 {
 		at, sum, ok, err := a.walkDead(ctx)
@@ -244,7 +245,8 @@ func (a *audit) sumDead(ctx context.Context, report *driver.AuditReport) error {
 	return nil
 }
 
-// deadAt is equal at two moments if no dead letter has come or gone between them, or only such as leave no difference.
+// deadAt identifies a state of the dead letters. It is equal at two moments if no dead letter was
+// added or removed between them, or if the changes cancel out.
 type deadAt struct {
 	n, bytes        int64
 	buried, trimmed uint64
@@ -252,7 +254,8 @@ type deadAt struct {
 
 func (s *state) deadAt() deadAt { return deadAt{s.dead, s.deadBytes, s.buried, s.trimmed} }
 
-// walkDead sums up the bodies of dead letters, false if the dead letters have changed meanwhile.
+// walkDead adds up the sizes of the bodies of dead letters. ok is false if the dead letters have
+// changed meanwhile.
 func (a *audit) walkDead(ctx context.Context) (at deadAt, sum int64, ok bool, err error) {
 	var from []byte
 	for first := true; first || ok && from != nil && err == nil; first = false {

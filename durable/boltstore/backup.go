@@ -15,18 +15,19 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Backup writes a copy of the file to w, and returns the number of bytes written. The copy is a file of a
-// store as of one commit: it has all that was confirmed before Backup was called, and all of each commit or
-// nothing. What is claimed when the backup is made is scheduled in the copy, and what is firing has one crash
-// more when the copy is opened.
+// Backup writes a copy of the file to w, and returns the number of bytes written. The copy is a
+// file of a store as of one commit. It includes every call that was confirmed before Backup was
+// called, and each commit as a whole or not at all. Claimed messages are scheduled in the copy. A
+// message that is firing during the backup has one crash more when the copy is opened.
 //
-// The store stays in use, and commits do not wait. Pages that become free during the backup are not used
-// again until it ends, so the file grows by what is written meanwhile. If the file outgrows its map, which has
-// room for twice the size that the file had when it was opened and 1 GiB more, or 1 GiB in all where an int has
-// 32 bits, commits wait for the end of the backup.
+// The store stays in use, and commits do not wait. Pages that become free during the backup are not
+// used again until it ends, so the file grows by the bytes written meanwhile. Commits wait for the
+// end of the backup if the file outgrows its map. The map has room for 1 GiB and twice the size
+// that the file had when it was opened, or for 1 GiB in all if an int has 32 bits.
 //
-// Backup ends when ctx ends, or with [driver.ErrClosed] when the store is closed, after the call of w.Write under
-// way. It does not sync w. An error of w is returned as it is. It is O(n) in the bytes of the file.
+// Backup ends when ctx ends, or with [driver.ErrClosed] when the store is closed. It does not
+// interrupt a call of w.Write. It does not sync w. It returns an error that wraps the error of w.
+// Backup is O(n) in the bytes of the file.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (int64, error) {
 	if w == nil {
 		return 0, fmt.Errorf("boltstore: backup: %w writer nil: a writer is accepted", driver.ErrInvalid)
@@ -39,7 +40,7 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (int64, error) {
 	defer tx.Rollback() //nolint:errcheck // it only reads
 	to := &backupWriter{ctx: ctx, s: s, w: w}
 	var n int64
-	err = guard("backup", func() (err error) {
+	err = recoverPanics("backup", func() (err error) {
 		n, err = tx.WriteTo(to)
 		return err
 	})
@@ -54,7 +55,8 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (int64, error) {
 	return n, fmt.Errorf("boltstore: backup of %q: %w", s.path, err)
 }
 
-// snapshot begins a transaction that sees the last commit that is safe. The caller ends it, and leaves s.inUse.
+// snapshot begins a transaction that sees the last synced commit. The caller ends it and leaves
+// s.inUse.
 func (s *Store) snapshot(ctx context.Context) (*bolt.Tx, error) {
 	if err := s.view.enter(ctx, s.commits.stalled); err != nil {
 		return nil, errors.Join(s.usable(ctx), err)
@@ -64,7 +66,7 @@ func (s *Store) snapshot(ctx context.Context) (*bolt.Tx, error) {
 		return nil, err
 	}
 	var tx *bolt.Tx
-	err := guard("backup", func() (err error) {
+	err := recoverPanics("backup", func() (err error) {
 		if err = s.file.usable(); err == nil {
 			tx, err = s.file.begin(false)
 		}
@@ -79,12 +81,12 @@ func (s *Store) snapshot(ctx context.Context) (*bolt.Tx, error) {
 	return tx, nil
 }
 
-// backupWriter ends a backup whose context has ended, or whose store is closed.
+// backupWriter writes to w, and returns an error if the context has ended or the store is closed.
 type backupWriter struct {
 	ctx context.Context
 	s   *Store
 	w   io.Writer
-	err error // of ctx, the store, or w
+	err error // the error of ctx, the store, or w
 }
 
 func (b *backupWriter) Write(p []byte) (n int, err error) {
@@ -94,12 +96,13 @@ func (b *backupWriter) Write(p []byte) (n int, err error) {
 	return n, b.err
 }
 
-// Compact copies the file of a store that no process has open to a new file, which has no free pages. The new
-// file must not exist; it does not appear before it is complete and synced. src stays as it is.
+// Compact copies the file of a store that no process has open to a new file without free pages. The
+// new file must not exist, and appears only when it is complete and synced. src does not change.
 //
-// A path that is not accepted is [driver.ErrInvalid], a file that is in use [driver.ErrLocked], one of another
-// kind [driver.ErrVersion], a damaged one [ErrCorrupt], and a full disk [driver.ErrFull]. It is O(n log n) in the
-// messages, and holds a few megabytes in memory.
+// Compact returns [driver.ErrInvalid] if a path is not accepted, [driver.ErrLocked] if src is in
+// use, [driver.ErrVersion] if src is of another kind, [ErrCorrupt] if it is damaged, and
+// [driver.ErrFull] if the disk is full. It is O(n log n) in the messages, and uses a few megabytes
+// of memory.
 func Compact(src, dst string) error {
 	if err := compact(src, dst); err != nil {
 		return fmt.Errorf("boltstore: compact %q to %q: %w", src, dst, err)
@@ -112,7 +115,7 @@ func compact(src, dst string) (err error) {
 	case err != nil:
 		return err
 	case size >= 0:
-		return fmt.Errorf("%w path of the new file: %w; one that does not exist is accepted", driver.ErrInvalid, fs.ErrExist)
+		return fmt.Errorf("%w path of the new file: %w; a path without a file is accepted", driver.ErrInvalid, fs.ErrExist)
 	}
 	if size, err := sizeOf(src); err != nil {
 		return err
@@ -137,7 +140,7 @@ func compact(src, dst string) (err error) {
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return classify(err)
 	}
-	defer os.Remove(temporary) //nolint:errcheck // it has got its name
+	defer os.Remove(temporary) //nolint:errcheck // after a success it has been renamed
 	info, err := from.f.Stat()
 	if err != nil {
 		return classify(err)
@@ -146,7 +149,7 @@ func compact(src, dst string) (err error) {
 	if err != nil {
 		return err
 	}
-	err = guard("copy", func() error { return bolt.Compact(to.db, from.db, compactBytes) })
+	err = recoverPanics("copy", func() error { return bolt.Compact(to.db, from.db, compactBytes) })
 	if err == nil {
 		err = to.db.Sync()
 	}
@@ -161,5 +164,5 @@ func compact(src, dst string) (err error) {
 
 const (
 	lockWait     = time.Second
-	compactBytes = 4 << 20 // of keys and values in a transaction
+	compactBytes = 4 << 20 // keys and values of a transaction
 )

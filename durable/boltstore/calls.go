@@ -8,10 +8,11 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Calls of other processes may arrive twice, or late: the client repeats a call whose reply was lost, and the
-// connection that has failed may still deliver the first copy. The file therefore keeps the last call of each
-// caller, written in the transaction of the call itself, so a call takes place once even if the owner of the file
-// is killed. See [driver.Call]. The bucket "calls" of a partition is made by its first such call. It holds:
+// Calls of other processes may arrive twice, or late: the client repeats a call whose reply was
+// lost, and the failed connection may still deliver the first copy. The file therefore keeps the
+// last call of each caller. It is written in the transaction of the call itself, so a call takes
+// place once even if the process that has the file open is killed. See [driver.Call]. The first
+// such call of a partition creates its bucket "calls". The bucket holds:
 //
 //	'c' ‖ caller            → number (8), last instant (8), a status for each message
 //	't' ‖ instant ‖ caller  → nothing; the order in which calls are forgotten
@@ -21,12 +22,13 @@ var (
 	keyForgotten = []byte{'f'}
 )
 
-// forgetAtOnce is the number of calls that a new call forgets at most. It is more than one, so that calls do not
-// pile up.
+// forgetAtOnce is the largest number of calls that a new call forgets. It is more than one, so that
+// calls do not accumulate.
 const forgetAtOnce = 4
 
-// once makes a call of another process unless it has taken place, and returns the statuses of its messages. A copy
-// that comes too late is a [driver.LateError], which is returned apart from errors of the transaction.
+// once makes a call of another process unless it has taken place, and returns the statuses of its
+// messages. If a copy of the call arrives too late, once returns a [driver.LateError] as late. err
+// is an error of the transaction.
 func (w *partitionWriter) once(c *driver.Call, n int, do func() ([]driver.Status, error)) (statuses []driver.Status, late *driver.LateError, err error) {
 	if c.Caller == "" {
 		statuses, err = do()
@@ -107,7 +109,7 @@ func timeKey(at driver.Instant, caller string) []byte {
 	return append(binary.BigEndian.AppendUint64([]byte{'t'}, uint64(at)), caller...)
 }
 
-// callInstant is the instant at the beginning of b, 0 if there is none.
+// callInstant returns the instant at the beginning of b, or 0 if b is too short.
 func callInstant(b []byte) driver.Instant {
 	if len(b) < 8 {
 		return 0

@@ -13,22 +13,23 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// A bbolt file is a tree of pages. bbolt trusts each page that it maps: a wrong page number makes it
-// recurse until the stack of the process overflows, a wrong length makes it free millions of pages, and a
-// page that is both free and in use makes it panic while it holds its locks. A checker therefore reads
-// the file before bbolt maps it for writing, and finds every damage of these kinds:
+// A bbolt file is a tree of pages. bbolt trusts each page that it maps. If a page number is wrong,
+// bbolt recurses until the stack overflows. If a length is wrong, it frees millions of pages. If a
+// page is both free and in use, it panics while it holds its locks. A checker therefore reads the
+// file before bbolt maps it for writing. A file that passes has these properties:
 //
 //  1. One of the two meta pages is whole, and the file is as long as it says.
 //  2. Each page of the tree names its own number and kind, and lies within the pages in use.
 //  3. The keys and values of a page lie within the page.
 //  4. Keys ascend within a page, and lie within the bounds that the parent page gives.
-//  5. Each page is free, on the list of free pages itself, or reached once from the root; never two of these.
+//  5. Each page is either free, or part of the list of free pages, or reached once from the root.
 //
-// Pages that are neither free nor reached are not read. Values are not read; records have their own checks.
+// The checker does not read pages that are neither free nor reached, and does not read values.
+// Records have their own checks.
 //
-// The walk goes level by level, in the order of page numbers, so a disk reads mostly forwards. It reads
-// each page of the tree once, but not the overflow pages of large bodies, and keeps the branch pages, about
-// a hundredth of the file, in memory.
+// The walk goes level by level, in the order of page numbers, so a disk reads mostly forwards. It
+// reads each page of the tree once, except for the overflow pages of large bodies. It keeps the
+// branch pages in memory, about a hundredth of the file.
 type checker struct {
 	file  io.ReaderAt
 	meta  metaPage
@@ -37,11 +38,12 @@ type checker struct {
 	first uint64 // page of buf[0]
 }
 
-// Page layout, in the byte order of the machine. A header is the page number (8 bytes), the kind (2), the
-// number of elements (2) and the number of overflow pages (4). An element of a branch is the offset of its
-// key from the element (4), the length of the key (4), and the page (8); one of a leaf is its flags, the
-// offset, and the lengths of key and value (4 each). The value of a nested bucket begins with its root page
-// and a sequence number (8 each); if the root page is 0, the bucket's only page follows.
+// Page layout, in the byte order of the machine. A header is the page number (8 bytes), the kind
+// (2), the number of elements (2) and the number of overflow pages (4). An element of a branch is
+// the offset of its key from the element (4), the length of the key (4), and the page (8); one of a
+// leaf is its flags, the offset, and the lengths of key and value (4 each). The value of a nested
+// bucket begins with its root page and a sequence number (8 each); if the root page is 0, the
+// bucket's only page follows.
 const (
 	pageHeader   = 16
 	pageElement  = 16
@@ -54,9 +56,10 @@ const (
 	leafIsBucket = 0x01
 )
 
-// A meta page has, behind the page header: magic number, version, page size and flags (4 bytes each), the
-// root page and its sequence, the page of the free list, the number of pages in use, the transaction, and
-// FNV-1a of all that (8 bytes each). The whole meta page with the higher transaction counts.
+// A meta page holds after the page header: magic number, version, page size and flags (4 bytes
+// each), the root page and its sequence, the page of the free list, the number of pages in use, the
+// transaction, and the FNV-1a hash of all these fields (8 bytes each). Of the whole meta pages, the
+// one with the higher transaction is valid.
 const (
 	metaSize     = 64
 	metaSumBytes = 56
@@ -67,8 +70,8 @@ const (
 	maxPage      = 16 << 20
 )
 
-// checkAhead is the number of pages that are read at once if the walk needs most of them.
-const checkAhead = 64
+// readAheadPages is the number of pages that are read at once if the walk needs most of them.
+const readAheadPages = 64
 
 // metaPage is the content of a meta page.
 type metaPage struct {
@@ -94,9 +97,9 @@ func readMeta(f io.ReaderAt, at int64) (m metaPage) {
 	return m
 }
 
-// checkFile returns [ErrCorrupt] for a damaged file, and [driver.ErrVersion] for a file that is none of
-// bbolt, or of another version of bbolt. Without pages it reads the meta pages only. The caller keeps
-// writers out. It is O(n) in the pages that are in use.
+// checkFile returns [ErrCorrupt] for a damaged file, and [driver.ErrVersion] for a file that is not
+// a bbolt file or has another version of bbolt. If pages is false, it reads only the meta pages.
+// The caller excludes writers. checkFile is O(n) in the pages in use.
 func checkFile(path string, pages bool) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -119,7 +122,7 @@ func checkFile(path string, pages bool) error {
 	return c.tree()
 }
 
-// findMeta returns the meta page that counts.
+// findMeta returns the valid meta page.
 func findMeta(f io.ReaderAt, size int64) (metaPage, error) {
 	if size < pageHeader+metaSize {
 		return metaPage{}, fmt.Errorf("%w: it has %d bytes, and the smallest file of a store has %d; "+
@@ -129,7 +132,7 @@ func findMeta(f io.ReaderAt, size int64) (metaPage, error) {
 	if first.whole {
 		second = readMeta(f, int64(first.page))
 	} else {
-		// The size of a page is in the page that is damaged.
+		// The damaged page holds the page size, so try each size.
 		for size := int64(minPage); size <= maxPage && !second.whole; size *= 2 {
 			if m := readMeta(f, size); m.found {
 				second = m
@@ -147,13 +150,13 @@ func findMeta(f io.ReaderAt, size int64) (metaPage, error) {
 	case !m.whole && version > metaVersion && version < 1<<8:
 		return m, fmt.Errorf("%w: it is a bbolt file of version %d, %d is accepted", driver.ErrVersion, version, metaVersion)
 	case !m.whole:
-		return m, fmt.Errorf("%w: both of its meta pages are", ErrCorrupt)
+		return m, fmt.Errorf("%w: both of its meta pages are damaged", ErrCorrupt)
 	case m.used > uint64(size)/uint64(m.page):
-		return m, fmt.Errorf("%w: it has %d bytes, of %d pages of %d bytes that are in use", ErrCorrupt, size, m.used, m.page)
+		return m, fmt.Errorf("%w: it has %d bytes, but %d pages of %d bytes each are in use", ErrCorrupt, size, m.used, m.page)
 	case m.freelist == noFreelist:
 		return m, fmt.Errorf("%w: it is a bbolt file of another program, without a list of free pages", driver.ErrVersion)
 	case m.root < 2 || m.freelist < 2 || m.root >= m.used || m.freelist >= m.used:
-		return m, fmt.Errorf("%w: its meta page leads to the pages %d and %d of %d", ErrCorrupt, m.root, m.freelist, m.used)
+		return m, fmt.Errorf("%w: its meta page names root page %d and free list page %d, but %d pages are in use", ErrCorrupt, m.root, m.freelist, m.used)
 	}
 	return m, nil
 }
@@ -162,10 +165,10 @@ func damagedPage(page uint64, format string, args ...any) error {
 	return fmt.Errorf("%w: page %d: %s", ErrCorrupt, page, fmt.Sprintf(format, args...))
 }
 
-// take marks pages, and fails if one of them was marked before.
+// take marks pages as taken, and returns an error if one of them is taken already.
 func (c *checker) take(page, n uint64) error {
 	if page < 2 || page >= c.meta.used || n > c.meta.used-page {
-		return damagedPage(page, "the file has %d pages in use, and it is to be %d of them", c.meta.used, n)
+		return damagedPage(page, "%d pages from here do not fit in the %d pages in use", n, c.meta.used)
 	}
 	for p := page; p < page+n; p++ {
 		if c.taken[p/64]&(1<<(p%64)) != 0 {
@@ -194,7 +197,7 @@ func (c *checker) header(page uint64, b []byte) (h header, err error) {
 	return h, c.take(page, pages)
 }
 
-// read returns bytes of the file from a page on. They are valid until the next call.
+// read returns n bytes of the file from the start of a page. They are valid until the next call.
 func (c *checker) read(page, n uint64) ([]byte, error) {
 	size := uint64(c.meta.page)
 	if from := (page - c.first) * size; page >= c.first && from+n <= uint64(len(c.buf)) {
@@ -232,7 +235,7 @@ func (c *checker) freelist() error {
 		ids = ids[8:]
 	}
 	if n > uint64(len(ids)/8) {
-		return damagedPage(page, "%d free pages do not fit in it", n)
+		return damagedPage(page, "its %d free pages do not fit in the page", n)
 	}
 	for i := range n {
 		if err := c.take(binary.NativeEndian.Uint64(ids[8*i:]), 1); err != nil {
@@ -242,19 +245,19 @@ func (c *checker) freelist() error {
 	return nil
 }
 
-// child is a page of the tree: its keys are at least from and less than to; nil is no bound.
+// child is a page of the tree. Its keys are at least from and less than to; nil means no bound.
 type child struct {
 	page     uint64
 	from, to []byte
 }
 
-// tree walks over all pages that are reached from the root, level by level.
+// tree walks over all pages reached from the root, level by level.
 func (c *checker) tree() error {
 	level, next := []child{{page: c.meta.root}}, []child(nil)
 	for len(level) > 0 {
 		slices.SortFunc(level, func(a, b child) int { return cmp.Compare(a.page, b.page) })
 		for i := range level {
-			if err := c.ahead(level[i:]); err != nil {
+			if err := c.readAhead(level[i:]); err != nil {
 				return err
 			}
 			if err := c.node(level[i], &next); err != nil {
@@ -266,14 +269,14 @@ func (c *checker) tree() error {
 	return nil
 }
 
-// ahead reads the first page of a level, and those behind it if most of them are needed, too.
-func (c *checker) ahead(level []child) error {
+// readAhead reads the first page of a level, and the pages after it if most of them are needed too.
+func (c *checker) readAhead(level []child) error {
 	first := level[0].page
 	if first >= c.meta.used {
 		return damagedPage(first, "the file has %d pages in use", c.meta.used)
 	}
 	last := first
-	for n := 1; n < len(level) && level[n].page < min(first+checkAhead, last+4, c.meta.used); n++ {
+	for n := 1; n < len(level) && level[n].page < min(first+readAheadPages, last+4, c.meta.used); n++ {
 		last = level[n].page
 	}
 	size := uint64(c.meta.page)
@@ -295,11 +298,11 @@ func (c *checker) node(n child, next *[]child) error {
 	case err != nil:
 		return err
 	case h.kind != kindBranch && h.kind != kindLeaf:
-		return damagedPage(n.page, "it is neither branch nor leaf but of the kind %#x", h.kind)
+		return damagedPage(n.page, "it is neither branch nor leaf: its kind is %#x", h.kind)
 	}
 	b = b[:c.meta.page]
 	if need := keyBytes(b, h); need > h.bytes {
-		return damagedPage(n.page, "its elements do not fit in it")
+		return damagedPage(n.page, "its elements do not fit in the page")
 	} else if need > uint64(len(b)) {
 		if b, err = c.read(n.page, need); err != nil {
 			return err
@@ -312,8 +315,8 @@ func (c *checker) node(n child, next *[]child) error {
 	return c.leaf(n, b, h, next)
 }
 
-// keyBytes is the number of bytes of a page that are needed to read its elements, keys and buckets: to the
-// end of the last one, as bbolt writes keys and values in the order of the elements.
+// keyBytes returns the number of bytes of a page that hold its elements, keys and buckets. They end
+// with the last element of the page, as bbolt writes keys and values in the order of the elements.
 func keyBytes(b []byte, h header) uint64 {
 	end := uint64(pageHeader + h.count*pageElement)
 	if h.count == 0 || end > uint64(len(b)) {
@@ -331,7 +334,7 @@ func keyBytes(b []byte, h header) uint64 {
 	}
 }
 
-// branch checks the keys of a branch page, and adds its children to the next level.
+// branch checks the keys of a branch page and adds its children to the next level.
 func (c *checker) branch(n child, b []byte, h header, next *[]child) error {
 	if h.count == 0 {
 		return damagedPage(n.page, "it is a branch without children")
@@ -352,7 +355,8 @@ func (c *checker) branch(n child, b []byte, h header, next *[]child) error {
 	return nil
 }
 
-// leaf checks the keys and values of a leaf page, and adds the roots of nested buckets to the next level.
+// leaf checks the keys and values of a leaf page and adds the roots of nested buckets to the next
+// level.
 func (c *checker) leaf(n child, b []byte, h header, next *[]child) error {
 	last, e := n.from, binary.NativeEndian
 	for i := range h.count {
@@ -400,7 +404,7 @@ func (c *checker) bucket(n child, b []byte, next *[]child) error {
 	return c.leaf(child{page: n.page}, b, h, next)
 }
 
-// slice returns the bytes of a key, false if they do not fit in the page.
+// slice returns the bytes of a key, or false if they do not fit in the page.
 func slice(b []byte, element int, offset, length uint32) ([]byte, bool) {
 	from := uint64(element) + uint64(offset)
 	to := from + uint64(length)
@@ -410,8 +414,9 @@ func slice(b []byte, element int, offset, length uint32) ([]byte, bool) {
 	return b[from:to], true
 }
 
-// inOrder reports whether a key is behind the last one, or not before it, and before the end.
-func inOrder(last, key, end []byte, behind bool) bool {
+// inOrder reports whether a key is before end and not before last. If strict is true, the key must
+// not equal last.
+func inOrder(last, key, end []byte, strict bool) bool {
 	order := bytes.Compare(last, key)
-	return (order < 0 || order == 0 && !behind) && (end == nil || bytes.Compare(key, end) < 0)
+	return (order < 0 || order == 0 && !strict) && (end == nil || bytes.Compare(key, end) < 0)
 }

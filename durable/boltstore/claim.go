@@ -12,11 +12,15 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// Claim ends at most [driver.MaxBatch] leases. Where more are over, Claimed.Lease is not later than Claimed.Now, and the next call goes on. It
-// waits for a commit where something that had begun has crashed, or dead letters are to go; otherwise it writes nothing, and waits at most for a
-// commit under way. It is O(log n) for each lease that it ends and each message that it claims, however many are leased.
+// Claim ends at most [driver.MaxBatch] leases. If more leases are over, Claimed.Lease is not later
+// than Claimed.Now, and the next call ends more.
 //
-// Where the disk is full, claiming goes on: what needs a commit is done by a later claim, and Claimed.Lease is at least a second away.
+// Claim waits for a commit if a message that had begun has crashed, or if dead letters exceed their
+// limits. Otherwise it writes nothing, and waits at most for a commit under way. It is O(log n) for
+// each lease that it ends and each message that it claims, however many messages are leased.
+//
+// Claim works on a full disk. A later claim makes the changes that need a commit, and Claimed.Lease
+// is at least a second ahead.
 func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
 	p, err := b.enter(ctx, claim.Partition)
 	if err != nil {
@@ -44,7 +48,7 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 		until, failed := b.commitCrashes(ctx, p, suspects, claim.MaxCrashes)
 		least = max(least, until)
 		if len(claimed.Records) == 0 {
-			err = failed // otherwise nobody would know what has been leased; a later claim comes to the suspects again
+			err = failed // otherwise the caller must get its records; a later claim retries
 		}
 	}
 	if err != nil {
@@ -58,10 +62,12 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 	return claimed, nil
 }
 
-// fullPause is how long claims put off what the full disk does not let them do. Without it a consumer would claim again at once, for ever.
+// fullPause is how long claims postpone changes that a full disk refuses. Without it a consumer
+// would claim again at once, without end.
 const fullPause = time.Second
 
-// commitCrashes makes the request that counts crashes and trims dead letters. Where the disk is full it is put off, until the instant that is returned.
+// commitCrashes makes the request that counts crashes and trims dead letters. If the disk is full,
+// it postpones them and returns the instant of the next try.
 func (b *backend) commitCrashes(ctx context.Context, p *partition, ids []string, maxCrashes int) (driver.Instant, error) {
 	r := &request{p: p, ids: ids}
 	r.run = func(w *partitionWriter) error { return w.countCrashes(ids, maxCrashes, b.limits) }
@@ -72,8 +78,8 @@ func (b *backend) commitCrashes(ctx context.Context, p *partition, ids []string,
 	return 1, err
 }
 
-// renewUnseen renews the leases of the messages that the consumer's last claim has given if it has not seen them, and
-// returns their ids and tokens.
+// renewUnseen renews the leases that the consumer's last claim has given and that the consumer has
+// not seen, and returns the ids and tokens of their messages.
 func (p *partition) renewUnseen(now time.Time, claim *driver.Claim) (held []driver.Change) {
 	for _, c := range p.grants.Unseen(claim) {
 		if l := p.holds(&c); l != nil {
@@ -85,8 +91,8 @@ func (p *partition) renewUnseen(now time.Time, claim *driver.Claim) (held []driv
 	return held
 }
 
-// take leases messages, or returns the unseen ones again. Messages that are dead now, as they have
-// crashed the process too often, are leased to no consumer and returned as suspects.
+// take leases messages, or returns the unseen ones again. It does not lease messages that have
+// crashed the process too often, and returns them as suspects.
 func (b *backend) take(ctx context.Context, p *partition, now time.Time, claim *driver.Claim, unseen []driver.Change, head driver.Instant) (
 	claimed driver.Claimed, suspects []string, err error,
 ) {
@@ -101,7 +107,7 @@ func (b *backend) take(ctx context.Context, p *partition, now time.Time, claim *
 			claimed.Now, claimed.Paused = now, p.isPaused()
 			return nil
 		}
-		t := taking{p: p, now: now, claim: claim, buckets: parts, scan: scan{p: p, index: parts.index}}
+		t := claimTx{p: p, now: now, claim: claim, buckets: parts, scan: scan{p: p, index: parts.index}}
 		t.takeUnseen(unseen)
 		t.run()
 		p.hint(head)
@@ -117,8 +123,8 @@ func (b *backend) take(ctx context.Context, p *partition, now time.Time, claim *
 	return claimed, suspects, err
 }
 
-// taking is a claim under way, within a transaction and under partition.mu.
-type taking struct {
+// claimTx is a claim within a read transaction and under partition.mu.
+type claimTx struct {
 	p        *partition
 	now      time.Time
 	claim    *driver.Claim
@@ -127,15 +133,15 @@ type taking struct {
 	records  []driver.Record
 	size     int
 	suspects []string
-	lost     int // keys without a record that no claim has met before
+	lost     int // keys without a record that no earlier claim has found
 }
 
-// takeUnseen takes the unseen messages that are still leased.
-func (t *taking) takeUnseen(unseen []driver.Change) {
+// takeUnseen adds the unseen messages that are still leased.
+func (t *claimTx) takeUnseen(unseen []driver.Change) {
 	for i := range unseen {
 		l := t.p.holds(&unseen[i])
 		if l == nil {
-			continue // its cancellation was committed meanwhile
+			continue // a cancellation was committed meanwhile
 		}
 		if r, err := decode(l.id, t.buckets.records.Get([]byte(l.id))); err == nil {
 			t.records = append(t.records, l.claimed(&r))
@@ -143,8 +149,9 @@ func (t *taking) takeUnseen(unseen []driver.Change) {
 	}
 }
 
-// run takes messages in the order of their due times, unless there are unseen ones. Either way it finds the head.
-func (t *taking) run() {
+// run leases messages in the order of their due times, unless there are unseen ones. In both cases
+// it finds the head.
+func (t *claimTx) run() {
 	most := t.claim.Max
 	if len(t.records) > 0 || t.p.isPaused() {
 		most = 0
@@ -174,9 +181,9 @@ func (t *taking) run() {
 	}
 }
 
-// countSkipped notes a key that is left where it is, as its message cannot be claimed: its record is
-// missing or unreadable, or it is that of another key.
-func (t *taking) countSkipped(k key, missing, unreadable bool) {
+// countSkipped records a key that stays in the index although its message cannot be claimed: its
+// record is missing, unreadable, or the record of another key.
+func (t *claimTx) countSkipped(k key, missing, unreadable bool) {
 	switch _, known := t.p.strays[k]; {
 	case missing && !known:
 		t.p.strays[k] = struct{}{}
@@ -195,13 +202,13 @@ func recordIDs(records []driver.Record) []string {
 	return ids
 }
 
-// take leases one message, false if it is too large for this claim.
-func (t *taking) take(k key, r *record) bool {
+// take leases one message. It returns false if the message is too large for this claim.
+func (t *claimTx) take(k key, r *record) bool {
 	p := t.p
 	if r.suspect && t.claim.MaxCrashes > 0 && r.Crashes >= t.claim.MaxCrashes {
 		t.suspects = append(t.suspects, k.id)
 		t.scan.pass(k)
-		p.addLease(&lease{id: k.id, due: k.at}) // it has ended, so another claim does this again if the commit fails
+		p.addLease(&lease{id: k.id, due: k.at}) // over at once: a later claim retries if the commit fails
 		return true
 	}
 	t.size += len(r.Body)
@@ -221,7 +228,7 @@ func (t *taking) take(k key, r *record) bool {
 	return true
 }
 
-// claimed is a record as the holder of its lease gets it.
+// claimed returns a record with the state and token of its lease.
 func (l *lease) claimed(r *record) driver.Record {
 	out := r.export()
 	out.State, out.Token, out.LeaseEnd = l.state(), l.token, l.end

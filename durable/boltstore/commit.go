@@ -248,9 +248,9 @@ func (p *partition) clearBusy() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.busy)
-	if p.settled != nil {
-		close(p.settled)
-		p.settled = nil
+	if p.groupDone != nil {
+		close(p.groupDone)
+		p.groupDone = nil
 	}
 }
 

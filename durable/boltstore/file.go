@@ -21,22 +21,22 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// ErrCorrupt says that the file is damaged: cut off, or with pages that are not what they should be. It is a
-// [driver.ErrBroken].
+// ErrCorrupt is the error for a damaged file: the file is cut off, or its pages have wrong content.
+// It wraps [driver.ErrBroken].
 var ErrCorrupt = fmt.Errorf("%w: the file is damaged", driver.ErrBroken)
 
 // file is an open bbolt file. It turns panics of bbolt, and faults of the mapped file, into errors.
 type file struct {
 	db      *bolt.DB
-	f       *os.File // that db has open
-	metaEnd int64    // where its meta pages end
+	f       *os.File // the file of db
+	metaEnd int64    // offset of the end of the meta pages
 
-	// stuck is set when bbolt has panicked while it held its locks. A later transaction, and bolt.DB.Close,
-	// would wait for these locks for ever.
+	// stuck is set when bbolt has panicked while it held its locks. A later transaction, or
+	// bolt.DB.Close, would wait for these locks forever.
 	stuck atomic.Bool
 }
 
-// openFile opens, checks and locks a file, and makes it if there is none.
+// openFile opens, checks and locks a file, and creates it if there is none.
 func openFile(path string, o Options) (*file, error) {
 	size, err := sizeOf(path)
 	if err != nil {
@@ -61,8 +61,8 @@ func openFile(path string, o Options) (*file, error) {
 	return f, nil
 }
 
-// sizeOf is the size of the file at path, -1 if there is none. A path that cannot be that of a store's file
-// is [driver.ErrInvalid].
+// sizeOf returns the size of the file at path, or -1 if there is none. It returns
+// [driver.ErrInvalid] if a store's file cannot have this path.
 func sizeOf(path string) (int64, error) {
 	refused := func(err error, accepted string) (int64, error) {
 		return 0, fmt.Errorf("%w path: %w; %s is accepted", driver.ErrInvalid, err, accepted)
@@ -84,17 +84,18 @@ func sizeOf(path string) (int64, error) {
 	return info.Size(), nil
 }
 
-// lockTimeout is what is left for waiting. bbolt takes 0 for ever, so it is never that.
+// lockTimeout returns the time until the deadline. It is always positive, as bbolt waits forever if
+// its timeout is 0.
 func lockTimeout(deadline time.Time) time.Duration { return max(time.Nanosecond, time.Until(deadline)) }
 
-// inspect checks a file before bbolt reads its pages. Meanwhile it holds the lock that readers share, so no
-// process writes to the file.
+// inspect checks a file before bbolt reads its pages. It holds the shared lock of readers
+// meanwhile, so no process writes to the file.
 func inspect(path string, timeout time.Duration, pages bool) error {
 	f, err := openRecovered(path, 0, &bolt.Options{ReadOnly: true, Timeout: timeout})
 	if err == nil {
 		defer f.close() //nolint:errcheck // nothing was written
 	} else if !errors.Is(err, ErrCorrupt) && !isOfBolt(err) {
-		return err // not the file's fault: the lock, or a permission
+		return err // about the lock or a permission, not the content
 	}
 	if checked := checkFile(path, pages); checked != nil || err == nil {
 		return checked
@@ -102,7 +103,7 @@ func inspect(path string, timeout time.Duration, pages bool) error {
 	return fmt.Errorf("%w: %w", ErrCorrupt, err)
 }
 
-// isOfBolt reports whether bolt.Open did not like what it has read.
+// isOfBolt reports whether bolt.Open has rejected the content of the file.
 func isOfBolt(err error) bool {
 	return isAny(err, berrors.ErrInvalid, berrors.ErrChecksum, berrors.ErrVersionMismatch) ||
 		strings.Contains(err.Error(), "file size too small")
@@ -110,18 +111,20 @@ func isOfBolt(err error) bool {
 
 // openLocked opens the file for writing.
 //
-// The list of free pages is written with each commit. Without the list, opening would read the whole file
-// once more.
+// The list of free pages is written with each commit. Without it, opening would read the whole file
+// a second time.
 func openLocked(path string, o Options, size int64, timeout time.Duration) (*file, error) {
 	options := &bolt.Options{Timeout: timeout, FreelistType: bolt.FreelistMapType, NoSync: o.NoSync, MaxSize: o.maxSize}
 	if strconv.IntSize == 64 && runtime.GOOS != "windows" {
-		// Address space, no memory. A writer that needs a larger map waits for readers, such as a backup.
+		// This reserves address space, not memory. A writer that needs a larger map waits for
+		// readers.
 		options.InitialMmapSize = 1<<30 + int(2*max(0, size))
 	}
 	return openRecovered(path, o.FileMode, options)
 }
 
-// openRecovered is bolt.Open, with an error where that panics on a damaged file, and with errors that have a kind.
+// openRecovered is bolt.Open. It returns an error if bolt.Open panics on a damaged file, and
+// classifies its errors.
 func openRecovered(path string, mode fs.FileMode, options *bolt.Options) (*file, error) {
 	f := &file{}
 	options.OpenFile = func(name string, flag int, perm os.FileMode) (_ *os.File, err error) {
@@ -129,7 +132,7 @@ func openRecovered(path string, mode fs.FileMode, options *bolt.Options) (*file,
 		return f.f, err
 	}
 	opened := false
-	err := guard("open", func() (err error) {
+	err := recoverPanics("open", func() (err error) {
 		f.db, err = bolt.Open(path, mode, options)
 		opened = true
 		return err
@@ -148,17 +151,17 @@ func openRecovered(path string, mode fs.FileMode, options *bolt.Options) (*file,
 	return nil, classify(err)
 }
 
-// abandon unlocks and closes the file without bbolt, which has panicked. The map of the file stays, and
-// would keep the lock if that were not given up first.
+// abandon unlocks and closes the file without bbolt, which has panicked. The file stays mapped, so
+// the lock would stay if abandon did not release it first.
 func (f *file) abandon() {
 	unlock(f.f)
 	_ = f.f.Close()
 }
 
-// close closes the file. It does not wait for transactions: there must be none, except one that is stuck.
+// close closes the file. It does not wait for transactions: there must be none except a stuck one.
 //
-// bbolt does not unlock a file that it has opened for reading. A child process that is forked before the
-// close, and has not executed its program yet, would keep the lock.
+// bbolt does not unlock a file that it has opened for reading. A child process that was forked
+// before the close, and has not executed its program yet, would keep the lock.
 func (f *file) close() error {
 	if f.stuck.Load() {
 		f.abandon()
@@ -167,11 +170,11 @@ func (f *file) close() error {
 	if f.db.IsReadOnly() {
 		unlock(f.f)
 	}
-	return guard("close", f.db.Close)
+	return recoverPanics("close", f.db.Close)
 }
 
-// guard turns panics of bbolt, and faults of the mapped file, into errors.
-func guard(what string, f func() error) (err error) {
+// recoverPanics calls f, and turns a panic of bbolt or a fault of the mapped file into an error.
+func recoverPanics(what string, f func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(old)
@@ -182,22 +185,22 @@ func guard(what string, f func() error) (err error) {
 	return f()
 }
 
-// usable is an error where bbolt would wait for ever, or where its meta pages have been cut off. bbolt reads
-// these when it begins a transaction, and keeps its locks where that faults.
+// usable returns an error if bbolt would wait forever, or if the meta pages were cut off. bbolt
+// reads these pages when it begins a transaction, and keeps its locks if the read faults.
 func (f *file) usable() error {
 	if f.stuck.Load() {
 		return fmt.Errorf("%w: bbolt has panicked", ErrCorrupt)
 	}
 	info, err := f.f.Stat()
 	if err == nil && info.Size() < f.metaEnd {
-		err = fmt.Errorf("%w: %d bytes of it are left", ErrCorrupt, info.Size())
+		err = fmt.Errorf("%w: only %d bytes are left", ErrCorrupt, info.Size())
 	}
 	return classify(err)
 }
 
-// view reads in a transaction.
+// view calls read in a read transaction.
 func (f *file) view(read func(tx *bolt.Tx) error) error {
-	return guard("read", func() error {
+	return recoverPanics("read", func() error {
 		if err := f.usable(); err != nil {
 			return err
 		}
@@ -210,11 +213,12 @@ func (f *file) view(read func(tx *bolt.Tx) error) error {
 	})
 }
 
-// update writes in a transaction, which write ends by Commit or Rollback if it returns no error. The caller
-// keeps other writers out. It returns the number of the transaction, 0 if there was none. Afterwards f may be stuck.
+// update calls write in a write transaction. write must end the transaction by Commit or Rollback,
+// or return an error. The caller excludes other writers. update returns the number of the
+// transaction, or 0 if there was none. f may be stuck afterwards.
 func (f *file) update(write func(tx *bolt.Tx) error) (id int, err error) {
 	var tx *bolt.Tx
-	err = guard("write", func() (err error) {
+	err = recoverPanics("write", func() (err error) {
 		if err = f.usable(); err != nil {
 			return err
 		}
@@ -225,7 +229,7 @@ func (f *file) update(write func(tx *bolt.Tx) error) (id int, err error) {
 		return write(tx)
 	})
 	if err != nil && tx != nil {
-		if again := guard("roll back", func() error { _ = tx.Rollback(); return nil }); again != nil {
+		if again := recoverPanics("roll back", func() error { _ = tx.Rollback(); return nil }); again != nil {
 			f.stuck.Store(true)
 			err = errors.Join(err, again)
 		}
@@ -233,7 +237,7 @@ func (f *file) update(write func(tx *bolt.Tx) error) (id int, err error) {
 	return id, err
 }
 
-// begin begins a transaction. If bbolt panics it keeps its locks.
+// begin begins a transaction. If bbolt panics, f is stuck.
 func (f *file) begin(writable bool) (*bolt.Tx, error) {
 	panics := true
 	defer func() {
@@ -246,7 +250,8 @@ func (f *file) begin(writable bool) (*bolt.Tx, error) {
 	return tx, err
 }
 
-// syncDirectory makes the name of a new file safe. Some systems cannot do that, and need not.
+// syncDirectory syncs the directory of a new file. Some systems do not support it, nor need it, so
+// errors are ignored.
 func syncDirectory(path string) {
 	if d, err := os.Open(path); err == nil {
 		_ = d.Sync()
@@ -254,7 +259,7 @@ func syncDirectory(path string) {
 	}
 }
 
-// initialize checks the version of the layout, and writes it to a new file.
+// initialize checks the version of the layout, or writes it to a new file.
 func (f *file) initialize() error {
 	fresh := false
 	if err := f.view(func(tx *bolt.Tx) (err error) {
@@ -279,7 +284,8 @@ func (f *file) initialize() error {
 	return classify(err)
 }
 
-// checkVersion reports whether the file is empty, an error if it is something else than a file of queues.
+// checkVersion reports whether the file is empty. It returns an error if the file is not a file of
+// queues of this version.
 func checkVersion(tx *bolt.Tx) (fresh bool, err error) {
 	meta := tx.Bucket(bucketMeta)
 	if meta == nil {
@@ -301,9 +307,10 @@ func checkVersion(tx *bolt.Tx) (fresh bool, err error) {
 	return false, nil
 }
 
-// classify gives an error of bbolt or the system its kind: no space; a damaged file where bbolt finds keys
-// that were never stored; otherwise [driver.ErrBroken], as an input or output error of a disk does not go
-// away, and what was written before it may be lost. An error that has a kind keeps it.
+// classify wraps an error of bbolt or of the system with its kind, unless it has one. The kind is
+// [driver.ErrFull] if space has run out, and ErrCorrupt if bbolt finds keys that were never stored.
+// Any other error is [driver.ErrBroken]: an input or output error of a disk does not go away, and
+// earlier writes may be lost.
 func classify(err error) error {
 	kind := driver.ErrBroken
 	switch {
@@ -323,12 +330,13 @@ func isAny(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
-// noSpace looks at the text, too, as bbolt does not wrap what goes wrong when the file is to grow.
+// noSpace reports whether the file cannot grow. It compares texts too, as bbolt does not wrap these
+// errors.
 func noSpace(err error) bool {
 	for _, e := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
 		if errors.Is(err, e) || strings.HasSuffix(err.Error(), e.Error()) {
 			return true
 		}
 	}
-	return strings.HasSuffix(err.Error(), "mmap too large") // the file is as long as an int of 32 bits can say
+	return strings.HasSuffix(err.Error(), "mmap too large") // an int has 32 bits
 }

@@ -11,18 +11,19 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// The buckets of a file. A queue has a bucket below "queues", which has one for each partition, named by its number as two
-// bytes, big-endian. What is below that:
+// The buckets of a file. The bucket "queues" has a bucket for each queue, which has a bucket for
+// each partition, named by its number in two bytes, big-endian. The bucket of a partition holds:
 //
 //	records    id                  → record, see encode
-//	index      due ‖ id            → nothing. Scheduled ones, those that are leased in memory included
+//	index      due ‖ id            → nothing. Scheduled messages, leased ones included
 //	dead       time of death ‖ id  → nothing
-//	begun      id                  → nothing. See committer.note
+//	begun      id                  → nothing. Messages that have begun, see committer.note
 //	state                          → counters, see state
 //
-// Beside "queues" there is "reserve", see reserveBytes.
+// The file also has the buckets "timingwheel durable queues", with the version, and "reserve", see
+// reserveBytes.
 //
-// Times are eight bytes of milliseconds, big-endian, so that the order of keys is that of times and then ids.
+// Times are milliseconds in eight bytes, big-endian, so keys are ordered by times and then by ids.
 var (
 	bucketMeta    = []byte("timingwheel durable queues")
 	bucketQueues  = []byte("queues")
@@ -38,13 +39,14 @@ var (
 	keyState      = []byte("state")
 )
 
-// empty is the value of keys that have none. A nil one could not be told from a missing key within its transaction.
+// empty is the value of keys without one. Within its transaction, a nil value looks like a missing
+// key.
 var empty = []byte{}
 
-// formatVersion is the version of the layout. It rises where an older program would misunderstand a file.
+// formatVersion is the version of the layout. It rises if an older program would misread a file.
 const formatVersion = 2
 
-// key is a place in an order by time and then by id.
+// key is a position in the order by time and then by id.
 type key struct {
 	at driver.Instant
 	id string
@@ -52,7 +54,7 @@ type key struct {
 
 func (k key) before(o key) bool { return k.at < o.at || k.at == o.at && k.id < o.id }
 
-// next is the first key behind k.
+// next returns the first key after k.
 func (k key) next() key { return key{k.at, k.id + "\x00"} }
 
 func (k key) bytes() []byte {
@@ -61,7 +63,7 @@ func (k key) bytes() []byte {
 	return append(b, k.id...)
 }
 
-// parseKey is false for what is no key.
+// parseKey decodes a key. It returns false if b is not a key.
 func parseKey(b []byte) (key, bool) {
 	if len(b) <= 8 {
 		return key{}, false
@@ -73,21 +75,21 @@ func parseKey(b []byte) (key, bool) {
 	return key{driver.Instant(at), string(b[8:])}, true
 }
 
-// state is what a partition counts, and its tokens.
+// state holds the counters of a partition, and its limit of tokens.
 type state struct {
-	tokens  uint64 // tokens from here on were never given out, nor will be before a higher limit is safe
+	tokens  uint64 // no token from this one on is given out before a higher limit is synced
 	records int64
 	dead    int64
 
 	enqueued, acked, retried, buried, cancelled, crashed uint64
 
-	deadBytes int64 // of the bodies of dead letters
+	deadBytes int64 // size of the bodies of dead letters
 	trimmed   uint64
 	expired   uint64
-	paused    uint64 // 0: it is not
+	paused    uint64 // 0 if the partition is not paused
 }
 
-// stateSize is the length of a state: a list of numbers of 64 bits, big-endian.
+// stateSize is the length of an encoded state: a list of 64-bit numbers, big-endian.
 const stateSize = 13 * 8
 
 func (s *state) encode() []byte {
@@ -117,7 +119,7 @@ func decodeState(b []byte) (s state, err error) {
 	return s, nil
 }
 
-// buckets are those of a partition in one transaction.
+// buckets are the buckets of a partition in one transaction.
 type buckets struct {
 	root, records, index, dead, begun *bolt.Bucket
 }
@@ -136,7 +138,7 @@ func (q *queue) buckets(tx *bolt.Tx, partition int) (b buckets, err error) {
 			return b, fmt.Errorf("%w: queue %q, partition %d, %s: %w", ErrCorrupt, q.name, partition, p.name, errNoBucket)
 		}
 	}
-	// Ids and times mostly rise, so pages are rarely filled up later.
+	// Ids and times mostly rise, so later inserts rarely fill the free part of a page.
 	b.records.FillPercent, b.index.FillPercent, b.dead.FillPercent = 0.8, 0.8, 0.8
 	return b, nil
 }
@@ -162,11 +164,12 @@ func queueBucket(tx *bolt.Tx, name string) *bolt.Bucket {
 
 func partitionName(i int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(i)) }
 
-// record is a message as the file holds it: scheduled or dead. Token is that of the last transition with one.
+// record is a message as the file holds it: scheduled or dead. Token is the token of the last
+// transition that had one.
 type record struct {
 	driver.Record
-	last    driver.Op // the transition that has written it, so that it may be repeated; 0: a put or another one
-	suspect bool      // it had begun when the process crashed, so that the next claim looks at its crashes
+	last    driver.Op // the transition that wrote it, if a repetition is recognized; otherwise 0
+	suspect bool      // it had begun when the process crashed, so the next claim checks its crashes
 }
 
 // recordVersion is the first byte of a record.
@@ -174,8 +177,9 @@ const recordVersion = 1
 
 const flagSuspect = 1
 
-// encode makes of a record: its version, state, last transition and flags, then as varints its times, numbers and the length of the
-// reason; then the reason and the body. The id is the key.
+// encode returns the version, state, last transition and flags of a record in one byte each, then
+// as varints its times, numbers and the length of the reason, then the reason and the body. The id
+// is the key.
 func (r *record) encode() []byte {
 	b := make([]byte, 0, 64+len(r.Reason)+len(r.Body))
 	flags := byte(0)
@@ -193,7 +197,7 @@ func (r *record) encode() []byte {
 	return append(b, r.Body...)
 }
 
-// decode reads a record. Its body is that of b, which belongs to the transaction.
+// decode decodes a record. Its body is a part of b, which belongs to the transaction.
 func decode(id string, b []byte) (r record, err error) {
 	damaged := func(what string) (record, error) {
 		return record{}, fmt.Errorf("%w: the record of message %q: %s", ErrCorrupt, id, what)
@@ -227,12 +231,13 @@ func decode(id string, b []byte) (r record, err error) {
 	return r, nil
 }
 
-// export is the record for a caller, who keeps it longer than the transaction.
+// export returns a record whose body is a copy, so that the caller can keep it after the
+// transaction.
 func (r *record) export() driver.Record {
 	out := r.Record
 	out.Body = append(make([]byte, 0, len(r.Body)), r.Body...)
 	return out
 }
 
-// counted is n+1 as far as a record can hold it.
+// counted returns n+1, or the largest number that a record can hold.
 func counted(n int) int { return min(n+1, math.MaxInt32) }

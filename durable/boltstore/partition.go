@@ -11,51 +11,54 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// partition is what the memory holds of a partition: what is claimed, and how far the index on disk has been claimed. Everything
-// else is read from the file when it is needed, so a partition costs memory for what is in flight, not for what is stored.
+// partition is the memory of a partition: its leases, and how far claims have advanced in the index
+// of the file. All other data is read from the file on demand, so the memory grows with the
+// messages in flight, not with the messages stored.
 //
-// The index holds leased messages, too. A claim does not walk over them, as all keys of it before front are leased or in free:
+// The index holds leased messages, too. A claim does not walk over them, because each key before
+// front is either leased or in free:
 //
 //	index:  [ leased, leased, free, leased | front → scheduled, scheduled, … ]
 //
-// What is scheduled before front, since its lease has ended or since it came later with an earlier time, goes to free.
+// A scheduled message before front is in free. Either its lease has ended, or it was stored later
+// with an earlier time.
 type partition struct {
 	q     *queue
 	index int
 
 	mu     sync.Mutex
 	state  state  // as of the last commit
-	token  uint64 // the last one given; below state.tokens
+	token  uint64 // the last one given out; below state.tokens
 	grants local.Grants
 	leases map[string]*lease
 	ends   local.Heap[*lease] // all leases, by their ends
 	front  key
 	free   local.Heap[*freeKey]
-	freed  map[string]*freeKey // of free, by id
-	former map[string]former   // leases that have ended in memory only
+	freed  map[string]*freeKey   // of free, by id
+	ended  map[string]endedLease // leases that have ended in memory only
 
-	busy    map[string]struct{} // what the group of the committer touches
-	settled chan struct{}       // closed when busy has been emptied; nil: nobody waits
-	notes   map[string]struct{} // begun since the last commit
+	busy      map[string]struct{} // messages of the committer's group
+	groupDone chan struct{}       // closed when busy was emptied; nil if no call waits
+	notes     map[string]struct{} // messages that have begun since the last commit
 
-	head       driver.Instant // the earliest due time of what is scheduled; 0: nothing is
+	head       driver.Instant // earliest due time of a scheduled message; 0 if there is none
 	headKnown  bool           // false only within a critical section
-	oldestDead driver.Instant // time of the first death; 0: there is none
+	oldestDead driver.Instant // when the oldest dead letter died; 0 if there is none
 	due        dueCount
 
-	// What claims have met in the index and passed over. It is in memory only, so each opening
-	// meets it anew.
+	// Keys of the index that claims have passed over. They are kept in memory only, so claims find
+	// them again after each opening.
 	strays     map[key]struct{} // keys without a record
 	unreadable map[key]struct{} // keys of records that cannot be read
-	lost       uint64           // strays so far
+	lost       uint64           // number of strays found since the opening
 }
 
-// maxFree is the length of free at which it is given up, so that it does not grow when much is put that nobody claims: the front goes back to
-// its first key. Tests have less.
+// maxFree bounds free if many messages are put and not claimed. A longer free is cleared, and front
+// goes back to its first key. Tests use a smaller value.
 const maxFree = 1 << 16
 
-// maxFormer is the number of leases that ended without a commit of which the last token is known.
-const maxFormer = 1 << 16
+// maxEnded is the number of leases that ended without a commit whose tokens are kept.
+const maxEnded = 1 << 16
 
 // lease is a claimed message.
 type lease struct {
@@ -86,8 +89,8 @@ type freeKey struct {
 func (f *freeKey) Before(o *freeKey) bool { return f.key.before(o.key) }
 func (f *freeKey) Place() *int            { return &f.index }
 
-// former is a lease that has ended: by which transition of its holder, 0 if by none.
-type former struct {
+// endedLease is a lease that has ended, with the transition by which its holder ended it, or 0.
+type endedLease struct {
 	token uint64
 	op    driver.Op
 }
@@ -104,7 +107,7 @@ func (q *queue) loadPartition(tx *bolt.Tx, i int) (*partition, error) {
 	p := &partition{q: q, index: i, token: s.tokens}
 	s.tokens += tokenRange
 	p.state = s
-	p.leases, p.freed, p.former = make(map[string]*lease), make(map[string]*freeKey), make(map[string]former)
+	p.leases, p.freed, p.ended = make(map[string]*lease), make(map[string]*freeKey), make(map[string]endedLease)
 	p.busy, p.notes = make(map[string]struct{}), make(map[string]struct{})
 	p.strays, p.unreadable = make(map[key]struct{}), make(map[key]struct{})
 	p.oldestDead = firstTime(b.dead)
@@ -112,21 +115,23 @@ func (q *queue) loadPartition(tx *bolt.Tx, i int) (*partition, error) {
 	return p, b.root.Put(keyState, s.encode())
 }
 
-// tokenRange is the number of tokens that may be given out before a commit allows more. Each opening of the queue begins a new range behind the
-// last one, so tokens rise whatever the clock does, and opening it a billion times does not use them up.
+// tokenRange is the number of tokens that may be given out before a commit raises the limit. Each
+// opening of the queue begins a new range after the last one. Tokens therefore rise even if the
+// clock is set back, and suffice for a billion openings.
 const tokenRange = 1 << 32
 
-// firstTime is that of the first key of a bucket, 0 where it is empty.
+// firstTime returns the time of the first key of a bucket, or 0 if it is empty.
 func firstTime(b *bolt.Bucket) driver.Instant {
 	first, _ := b.Cursor().First()
 	k, _ := parseKey(first)
 	return k.at
 }
 
-// isPaused reports whether messages may not begin. mu is held.
+// isPaused reports whether the partition is paused, so that messages may not begin. The caller
+// holds mu.
 func (p *partition) isPaused() bool { return p.state.paused != 0 }
 
-// holds is the lease that a change is made by, nil if it has ended.
+// holds returns the lease that a change names, or nil if it has ended.
 func (p *partition) holds(c *driver.Change) *lease {
 	if l := p.leases[c.ID]; l != nil && c.Token != 0 && l.token == c.Token {
 		return l
@@ -134,18 +139,18 @@ func (p *partition) holds(c *driver.Change) *lease {
 	return nil
 }
 
-// addLease claims a scheduled message.
+// addLease adds the lease of a scheduled message.
 func (p *partition) addLease(l *lease) {
 	p.dropFree(l.id)
-	delete(p.former, l.id)
+	delete(p.ended, l.id)
 	p.leases[l.id] = l
 	p.ends.Add(l)
 }
 
-// dropLease forgets a lease and what is said of it.
+// dropLease removes a lease, its note, and the lease that ended before it.
 func (p *partition) dropLease(id string) {
 	delete(p.notes, id)
-	delete(p.former, id)
+	delete(p.ended, id)
 	if l := p.leases[id]; l != nil {
 		p.ends.Remove(l)
 		delete(p.leases, id)
@@ -162,14 +167,14 @@ func (p *partition) dropFree(id string) {
 // endLease makes a leased message scheduled again, in memory only.
 func (p *partition) endLease(l *lease, op driver.Op) {
 	p.dropLease(l.id)
-	if len(p.former) >= maxFormer {
-		clear(p.former) // a Release that is repeated after that finds its lease lost
+	if len(p.ended) >= maxEnded {
+		clear(p.ended) // a repeated Release then finds its lease lost
 	}
-	p.former[l.id] = former{l.token, op}
+	p.ended[l.id] = endedLease{l.token, op}
 	p.schedule(key{l.due, l.id})
 }
 
-// schedule notices that a message in the index may be claimed.
+// schedule records that a message in the index may be claimed.
 func (p *partition) schedule(k key) {
 	if p.headKnown && (p.head == 0 || k.at < p.head) {
 		p.head = k.at
@@ -187,7 +192,7 @@ func (p *partition) schedule(k key) {
 	}
 }
 
-// unschedule notices that the key of a message that is not leased has left the index.
+// unschedule records that the key of a message that is not leased has left the index.
 func (p *partition) unschedule(k key) {
 	if f := p.freed[k.id]; f != nil && f.key == k {
 		p.dropFree(k.id)
@@ -197,19 +202,20 @@ func (p *partition) unschedule(k key) {
 	}
 }
 
-// effect is what a commit means for the memory: a key that has left the index, and one that has come; 0 for none.
+// effect is the change of a commit in memory: the time of a key that has left the index, and of one
+// that was added, or 0 for none.
 type effect struct {
 	id       string
 	was, is  driver.Instant
-	released former // of a release
+	released endedLease // of a release
 
-	keepsLease bool // the key was a wrong one
-	lost       bool // the key had no record
+	keepsLease bool // the removed key was wrong, and the message stays
+	lost       bool // the removed key had no record
 }
 
-// applyEffect makes memory what the file is.
+// applyEffect applies a committed change to the memory.
 func (p *partition) applyEffect(e effect) {
-	leased := p.leases[e.id] != nil // so it is neither the head nor free
+	leased := p.leases[e.id] != nil // then it is neither the head nor in free
 	if !e.keepsLease {
 		p.dropLease(e.id)
 	}
@@ -229,27 +235,28 @@ func (p *partition) applyEffect(e effect) {
 		p.schedule(key{e.is, e.id})
 	}
 	if e.released.token != 0 {
-		p.former[e.id] = e.released
+		p.ended[e.id] = e.released
 	}
 }
 
-// hint tells the watchers if what is the earliest now is earlier than it was before.
+// hint sends a hint to the watchers if the head is earlier than before.
 func (p *partition) hint(before driver.Instant) {
 	if p.head != 0 && (before == 0 || p.head < before) {
 		p.q.hints.Send(driver.Hint{Partition: p.index, Due: p.head})
 	}
 }
 
-// scan visits what is scheduled in the order of due times, within one transaction and under partition.mu. What it has passed must be
-// leased, or is not visited again.
+// scan visits scheduled messages in the order of due times, within one transaction and under
+// partition.mu. The caller must lease each message that it passes, or must not need it again.
 type scan struct {
 	p      *partition
-	cursor *bolt.Cursor // of the index, at front; nil: not positioned
+	cursor *bolt.Cursor // of the index, at front; nil before the first use
 	index  *bolt.Bucket
-	key    []byte // at the cursor
+	key    []byte // the key at the cursor
 }
 
-// first is the earliest message, false where there is none. What is free comes first, as all of that is before the front.
+// first returns the key of the earliest message, or false if there is none. Messages in free come
+// first, as they are all before front.
 func (s *scan) first() (key, bool) {
 	p := s.p
 	if p.free.Len() > 0 {
@@ -272,7 +279,7 @@ func (s *scan) first() (key, bool) {
 	return key{}, false
 }
 
-// pass leaves the first message behind.
+// pass moves the scan past its first message.
 func (s *scan) pass(k key) {
 	if s.p.freed[k.id] != nil && s.p.freed[k.id].key == k {
 		s.p.dropFree(k.id)
@@ -289,8 +296,8 @@ func (p *partition) findHead(b buckets) {
 	p.head, p.headKnown = k.at, true
 }
 
-// dueCount counts the keys of the index up to a time. It is brought up to date by those who ask, and kept by commits, so that each key is
-// walked over once.
+// dueCount counts the keys of the index up to a time. Readers advance it, and commits keep it up to
+// date, so each key is visited once.
 type dueCount struct {
 	until driver.Instant
 	n     int64
@@ -308,8 +315,8 @@ func (t *dueCount) remove(at driver.Instant) {
 	}
 }
 
-// advance counts the keys up to an instant, at most limit of them, and reports whether it has reached that. Where the clock was set back it
-// begins anew.
+// advance counts the keys up to an instant, at most limit of them, and reports whether it has
+// reached the instant. If the clock was set back, it begins again.
 func (t *dueCount) advance(index *bolt.Bucket, to driver.Instant, limit int) bool {
 	if to < t.until {
 		*t = dueCount{}
@@ -322,7 +329,7 @@ func (t *dueCount) advance(index *bolt.Bucket, to driver.Instant, limit int) boo
 		if at.at > to || ok && at.at < last { // a damaged file has keys that are out of order
 			break
 		}
-		if n >= limit && at.at != last { // between two times, so that until tells what was counted
+		if n >= limit && at.at != last { // stop between two times, so that until is exact
 			t.until = last
 			return false
 		}
@@ -336,7 +343,8 @@ func (t *dueCount) advance(index *bolt.Bucket, to driver.Instant, limit int) boo
 	return true
 }
 
-// leaseChanges begins, extends or releases. It changes nothing and is false where a release needs a commit.
+// leaseChanges begins, extends or releases messages. It changes nothing and returns false if a
+// release needs a commit.
 func (p *partition) leaseChanges(now time.Time, b *driver.Batch) ([]driver.Outcome, bool) {
 	if b.Op == driver.OpRelease && p.needsCommit(b.Changes) {
 		return nil, false
@@ -347,7 +355,7 @@ func (p *partition) leaseChanges(now time.Time, b *driver.Batch) ([]driver.Outco
 		o.Now, o.Status = now, driver.StatusDone
 		l := p.holds(c)
 		switch {
-		case l == nil && b.Op == driver.OpRelease && c.Token != 0 && p.former[c.ID] == former{c.Token, b.Op}:
+		case l == nil && b.Op == driver.OpRelease && c.Token != 0 && p.ended[c.ID] == endedLease{c.Token, b.Op}:
 		case l == nil:
 			o.Status = driver.StatusLeaseLost
 		case b.Op == driver.OpBegin:
@@ -363,7 +371,7 @@ func (p *partition) leaseChanges(now time.Time, b *driver.Batch) ([]driver.Outco
 	return outcomes, true
 }
 
-// needsCommit reports whether one of the messages has begun, so that the file may have a note of it.
+// needsCommit reports whether one of the messages has begun, so that the file may hold its note.
 func (p *partition) needsCommit(changes []driver.Change) bool {
 	for i := range changes {
 		if l := p.holds(&changes[i]); l != nil && l.firing {
@@ -394,8 +402,9 @@ func (p *partition) begin(now time.Time, b *driver.Batch, l *lease, o *driver.Ou
 	}
 }
 
-// endLeases ends leases that are over, at most a batch. Those of what has not begun are ended; the others are returned, as
-// that needs a commit. What the committer is at work on is left alone.
+// endLeases handles at most a batch of leases that are over. It ends the leases of messages that
+// have not begun, and returns the ids of the others, as these need a commit. It skips messages that
+// are busy.
 func (p *partition) endLeases(now time.Time) (firing []string) {
 	var kept []*lease
 	for range driver.MaxBatch {

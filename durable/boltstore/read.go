@@ -14,7 +14,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// view reads file and memory of a partition at one moment.
+// view calls f with the file and the memory of a partition at one moment.
 func (b *backend) view(ctx context.Context, index int, f func(p *partition, parts buckets) error) error {
 	p, err := b.enter(ctx, index)
 	if err != nil {
@@ -31,7 +31,7 @@ func (b *backend) view(ctx context.Context, index int, f func(p *partition, part
 	})
 }
 
-// Get is O(log n). It waits for a commit under way, as all that reads the file does.
+// Get is O(log n). It waits for a commit under way, as all readers of the file do.
 func (b *backend) Get(ctx context.Context, index int, id string) (r driver.Record, err error) {
 	err = b.view(ctx, index, func(p *partition, parts buckets) error {
 		value := parts.records.Get([]byte(id))
@@ -48,10 +48,10 @@ func (b *backend) Get(ctx context.Context, index int, id string) (r driver.Recor
 	return r, err
 }
 
-// withLease adds to a record what only the memory knows.
+// withLease adds the state of the memory to a record.
 func (p *partition) withLease(stored *record) driver.Record {
 	r := stored.export()
-	if f, ok := p.former[r.ID]; ok {
+	if f, ok := p.ended[r.ID]; ok {
 		r.Token = f.token
 	}
 	if l := p.leases[r.ID]; l != nil && r.State == driver.StateScheduled && l.token != 0 {
@@ -60,7 +60,8 @@ func (p *partition) withLease(stored *record) driver.Record {
 	return r
 }
 
-// List is O(log n) for each message of the page and for each leased one that it passes; of leased ones O(n log n) for those in flight.
+// List is O(log n) for each message of the page and for each leased message that it passes. A list
+// of leased messages is O(n log n) in the messages in flight.
 func (b *backend) List(ctx context.Context, index int, state driver.State, cursor string, limit int) (
 	records []driver.Record, next string, err error,
 ) {
@@ -90,13 +91,14 @@ type page struct {
 	p       *partition
 	records *bolt.Bucket
 	limit   int
-	room    int // bytes of bodies until the page is full
+	room    int // bytes of bodies that still fit
 	last    key
 	out     []driver.Record
-	next    string // the cursor behind last, once something follows it
+	next    string // the cursor after last, if a message follows it
 }
 
-// add adds the message of a key, false where the page is full. What has no proper record is left out.
+// add adds the message of a key, or returns false if the page is full. It skips a key whose record
+// is missing or unreadable.
 func (g *page) add(k key) bool {
 	value := g.records.Get([]byte(k.id))
 	if value == nil {
@@ -141,11 +143,12 @@ func (g *page) leased(from key) {
 	}
 }
 
-// Count tells of Unreadable and Lost what claims have met since the store was opened.
+// Count reports as Unreadable and Lost the keys that claims have found since the store was opened.
 //
-// It is O(1) but for the messages that have become due since the last Count, which it visits, and
-// those in flight. The first one after the queue was opened visits all that are due, tens of
-// thousands at a time and those of one millisecond together, with other calls in between.
+// Count is O(1), plus the messages in flight and the messages that have become due since the last
+// Count. The first Count after the queue was opened visits all messages that are due, tens of
+// thousands in each step. Messages of one millisecond are visited in one step. Other calls run
+// between the steps.
 func (b *backend) Count(ctx context.Context, index int) (c driver.Counts, err error) {
 	for done := false; !done && err == nil; {
 		err = b.view(ctx, index, func(p *partition, parts buckets) error {
@@ -187,8 +190,9 @@ func (p *partition) counts(now driver.Instant) driver.Counts {
 	return c
 }
 
-// CountDue visits the messages that are due within the last duration, and those in flight, tens of
-// thousands at a time with other calls in between. So it does not count at one moment.
+// CountDue visits the messages in flight and the messages that are due within the last duration,
+// tens of thousands in each step. Other calls run between the steps, so the counts are not of one
+// moment.
 func (b *backend) CountDue(ctx context.Context, index int, within []time.Duration) ([]int64, error) {
 	bounds := local.Bounds(local.Floor(b.store.options.Now()), within)
 	counts := make([]int64, len(within))
@@ -205,8 +209,8 @@ func (b *backend) CountDue(ctx context.Context, index int, within []time.Duratio
 	return local.Sums(counts), nil
 }
 
-// countDue counts the scheduled messages from a key on by their bounds. It returns the key to go on
-// from, or true if it is done.
+// countDue counts the scheduled messages from a key on by their bounds. It returns the key at which
+// to continue, or true if it is done.
 func (p *partition) countDue(index *bolt.Bucket, from key, bounds local.DueBounds, counts []int64) (key, bool) {
 	c := index.Cursor()
 	b, _ := c.Seek(from.bytes())

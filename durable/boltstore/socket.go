@@ -18,12 +18,13 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// A store with Options.Socket serves its queues to other processes on a Unix socket beside the file, so that
-// tools can work on a file that is in use. A connection carries one call after another: the client sends a
-// call, the server answers with a reply. A backup has several, the last of which has no content; a watch has one, and
-// one more for each hint. The messages are in encoding/gob.
+// A store with Options.Socket serves its queues to other processes on a Unix socket beside the
+// file, so that tools can work on a file that is in use. The client of a connection sends one call
+// after another, and the server answers each with a reply. A backup has several replies, the last
+// of which has no content. A watch has one reply at its start and one for each hint. The messages
+// are encoded by encoding/gob.
 
-// call is a call of a [driver.Backend], or a backup.
+// call is one call of a [driver.Backend], or a backup.
 type call struct {
 	Method    method
 	Config    driver.Config // of the queue
@@ -66,8 +67,8 @@ const (
 // reply is the answer to a call.
 type reply struct {
 	Error string
-	Kind  int               // of the error, in kinds
-	Late  *driver.LateError // a copy was refused, see driver.Call
+	Kind  int               // index of the error's kind in kinds
+	Late  *driver.LateError // a repeated call was refused, see driver.Call
 
 	Partitions int
 	Statuses   []driver.Status
@@ -80,17 +81,17 @@ type reply struct {
 	Report     driver.AuditReport
 	Names      []string
 	Members    []driver.Member
-	Content    []byte // of a backup
+	Content    []byte // part of a backup
 	Hint       driver.Hint
 }
 
-// kinds are the errors that callers tell apart. The order is part of the protocol.
+// kinds are the errors that callers distinguish. Their order is part of the protocol.
 var kinds = []error{
 	nil, driver.ErrNotFound, driver.ErrClosed, driver.ErrInvalid, driver.ErrPartitions, driver.ErrVersion, driver.ErrLocked,
 	driver.ErrFull, driver.ErrUnsafe, driver.ErrUnavailable, ErrCorrupt, driver.ErrBroken,
 }
 
-// remoteError is an error of the process that has the file open.
+// remoteError is an error that the process with the open file has returned.
 type remoteError struct {
 	text string
 	kind error
@@ -103,10 +104,10 @@ func (r *reply) fail(err error) {
 	if err == nil {
 		return
 	}
-	if errors.Is(err, driver.ErrClosed) { // nothing was done; another process may open the file
+	if errors.Is(err, driver.ErrClosed) { // the call did not take place
 		err = fmt.Errorf("boltstore: %w: the process that has the file open is closing it", driver.ErrUnavailable)
 	}
-	if errors.Is(err, context.Canceled) { // the store is closed meanwhile, or the client has left
+	if errors.Is(err, context.Canceled) { // the store closes, or the client has disconnected
 		err = fmt.Errorf("boltstore: %w: the process that has the file open is closing it, and the call may have taken place", driver.ErrUnavailable)
 	}
 	r.Error = err.Error()
@@ -134,25 +135,26 @@ func (r *reply) err() error {
 	return e
 }
 
-// socketPath is where the socket of a file is.
+// socketPath returns the path of the socket of a file.
 func socketPath(path string) string { return path + ".sock" }
 
 // server serves the queues of a store.
 type server struct {
 	store    *Store
 	listener net.Listener
-	remove   func()          // removes the socket, once
+	remove   func()          // removes the socket once
 	ctx      context.Context // ends with the store
 	cancel   context.CancelFunc
 	calls    sync.WaitGroup
 }
 
-// listen makes the socket of a store. The file is locked, so a socket that is there is of a process that has ended.
+// listen creates the socket of a store. This process has locked the file, so an existing socket was
+// left behind by a process that has ended.
 func listen(s *Store) (*server, error) {
 	path := socketPath(s.path)
 	switch info, err := os.Lstat(path); {
 	case err == nil && info.Mode()&fs.ModeSocket == 0:
-		return nil, fmt.Errorf("%w socket: %q is there, of the kind %v: a socket, or a path without a file, is accepted",
+		return nil, fmt.Errorf("%w socket: %q exists and is of the kind %v; a socket, or a path without a file, is accepted",
 			driver.ErrInvalid, path, info.Mode().Type())
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%w socket: %w", driver.ErrInvalid, err)
@@ -166,14 +168,15 @@ func listen(s *Store) (*server, error) {
 		return nil, fmt.Errorf("%w socket: %w; a path of about 90 bytes in a directory for sockets is accepted", driver.ErrInvalid, err)
 	}
 	v := &server{store: s, listener: l}
-	v.remove = sync.OnceFunc(func() { _ = os.Remove(path) }) // later it may be that of another process
+	// Once only: later another process may have its socket there.
+	v.remove = sync.OnceFunc(func() { _ = os.Remove(path) })
 	v.ctx, v.cancel = context.WithCancel(context.Background())
 	v.calls.Go(v.accept)
 	return v, nil
 }
 
-// listenPrivately makes a socket in a directory that other users cannot enter, and moves it to its path when it has its mode. A
-// socket that is there is replaced. Windows has no such modes.
+// listenPrivately creates a socket in a directory that other users cannot enter, sets its mode, and
+// moves it to its path. It replaces an existing socket. Windows has no such modes.
 func listenPrivately(path string, mode fs.FileMode) (_ net.Listener, err error) {
 	made := path
 	if runtime.GOOS != "windows" {
@@ -202,8 +205,8 @@ func listenPrivately(path string, mode fs.FileMode) (_ net.Listener, err error) 
 	return l, nil
 }
 
-// close removes the socket and waits for the calls under way, whose contexts end. A call that waits for the disk, which its
-// context does not end, is left behind after Options.stall.
+// close removes the socket, ends the contexts of the calls under way, and waits for the calls. It
+// stops waiting after Options.stall, as the context does not end a call that waits for the disk.
 func (v *server) close() {
 	v.cancel()
 	v.remove()
@@ -230,7 +233,7 @@ func (v *server) accept() {
 				_ = conn.Close()
 			}
 			return
-		case err != nil: // too many open files
+		case err != nil: // for example too many open files
 			time.Sleep(10 * time.Millisecond)
 		default:
 			v.calls.Go(func() { v.serve(conn) })
@@ -238,14 +241,15 @@ func (v *server) accept() {
 	}
 }
 
-// serve answers the calls of a connection, one after another. Their contexts end with the connection.
+// serve answers the calls of a connection one after another. Their contexts end with the
+// connection.
 func (v *server) serve(conn net.Conn) {
 	ctx, cancel := context.WithCancel(v.ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	defer conn.Close() //nolint:errcheck // the client has its answers or has left
+	defer conn.Close() //nolint:errcheck // the client has its answers or has disconnected
 	calls := make(chan *call)
-	go func() { // it also notices that the client has left
+	go func() { // also ends ctx when the client disconnects
 		defer cancel()
 		in := gob.NewDecoder(conn)
 		for {
@@ -273,7 +277,7 @@ func (v *server) serve(conn net.Conn) {
 	}
 }
 
-// reply makes a call and sends what comes of it.
+// reply makes a call and sends its replies.
 func (v *server) reply(ctx context.Context, c *call, out *gob.Encoder) error {
 	var r reply
 	switch c.Method {
@@ -290,7 +294,7 @@ func (v *server) reply(ctx context.Context, c *call, out *gob.Encoder) error {
 	return out.Encode(&r)
 }
 
-// watch sends hints until ctx ends.
+// watch sends hints until ctx ends or the connection fails.
 func (v *server) watch(ctx context.Context, c *call, out *gob.Encoder) error {
 	b, err := v.store.Open(ctx, c.Config)
 	if err != nil {
@@ -315,7 +319,7 @@ type writeFunc func([]byte) (int, error)
 
 func (f writeFunc) Write(p []byte) (int, error) { return f(p) }
 
-// answer makes a call.
+// answer makes a call that has one reply.
 func (v *server) answer(ctx context.Context, c *call, r *reply) (err error) {
 	b, err := v.store.Open(ctx, c.Config)
 	if err != nil {
@@ -326,7 +330,7 @@ func (v *server) answer(ctx context.Context, c *call, r *reply) (err error) {
 			return fmt.Errorf("boltstore: %w partition %d of queue %q: 0 to %d are accepted", driver.ErrInvalid, p, c.Config.Queue, b.Partitions()-1)
 		}
 	}
-	b.(*backend).remote = true // Open has made it for this call
+	b.(*backend).remote = true // b serves only this call
 	switch c.Method {
 	case callOpen:
 		r.Partitions = b.Partitions()
@@ -354,20 +358,23 @@ func (v *server) answer(ctx context.Context, c *call, r *reply) (err error) {
 	case callMembers:
 		r.Members, err = b.Members(ctx)
 	default:
-		err = fmt.Errorf("boltstore: %w call %d: the process that has the file open does not know it", driver.ErrVersion, c.Method)
+		err = fmt.Errorf("boltstore: %w call %d: the process that has the file open does not support it", driver.ErrVersion, c.Method)
 	}
 	return err
 }
 
-// Remote is a store whose file another process has open, with Options.Socket. It implements [driver.Store]: its
-// queues may be used as those of the process that has the file open. If that process ends, calls fail with
-// [driver.ErrUnavailable] until a process has opened the file again. A call that was sent and not answered is
-// ErrUnavailable as well. It may have taken place; to repeat it with the same [driver.Call] gives the same answer.
+// Remote is a store whose file another process has open, with Options.Socket. It implements
+// [driver.Store]: its queues can be used like the queues of the process that has the file open. If
+// that process ends, calls return [driver.ErrUnavailable] until a process has opened the file
+// again.
+//
+// A call that was sent but not answered also returns ErrUnavailable. It may have taken place. A
+// repetition with the same [driver.Call] returns the answer of the first call.
 type Remote struct {
 	path string
 
 	mu     sync.Mutex
-	idle   []*link // connections without a call
+	idle   []*link // connections without a call under way
 	closed bool
 }
 
@@ -380,8 +387,8 @@ type link struct {
 
 var _ driver.Store = (*Remote)(nil)
 
-// Connect returns a store for the file at path that another process has open. It is [driver.ErrUnavailable] if
-// no process serves the file.
+// Connect returns a store for the file at path that another process has open. It returns
+// [driver.ErrUnavailable] if no process serves the file.
 func Connect(path string) (*Remote, error) {
 	r := &Remote{path: path}
 	l, err := r.link(context.Background())
@@ -392,7 +399,7 @@ func Connect(path string) (*Remote, error) {
 	return r, nil
 }
 
-// Close makes later calls fail with [driver.ErrClosed]. Calls under way go on.
+// Close makes later calls return [driver.ErrClosed]. Calls under way continue.
 func (r *Remote) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -401,7 +408,7 @@ func (r *Remote) Close() error {
 	return nil
 }
 
-// drop closes the connections that have no call. r.mu is held.
+// drop closes the idle connections. The caller holds r.mu.
 func (r *Remote) drop() {
 	for _, l := range r.idle {
 		_ = l.conn.Close()
@@ -409,7 +416,7 @@ func (r *Remote) drop() {
 	r.idle = nil
 }
 
-// link returns a connection for a call.
+// link returns an idle connection, or a new one.
 func (r *Remote) link(ctx context.Context) (*link, error) {
 	r.mu.Lock()
 	if r.closed {
@@ -425,12 +432,13 @@ func (r *Remote) link(ctx context.Context) (*link, error) {
 	r.mu.Unlock()
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socketPath(r.path))
 	if err != nil {
-		return nil, fmt.Errorf("boltstore: %w: no process with Options.Socket has %q open: %w", driver.ErrUnavailable, r.path, err)
+		return nil, fmt.Errorf("boltstore: %w: no process has %q open with Options.Socket: %w", driver.ErrUnavailable, r.path, err)
 	}
 	return &link{conn, gob.NewEncoder(conn), gob.NewDecoder(conn)}, nil
 }
 
-// keep keeps a connection whose call is over.
+// keep makes a connection idle again after its call. It closes the connection if there are enough
+// idle ones.
 func (r *Remote) keep(l *link) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -441,10 +449,10 @@ func (r *Remote) keep(l *link) {
 	r.idle = append(r.idle, l)
 }
 
-// maxIdle is the number of connections that wait for calls.
+// maxIdle is the largest number of idle connections.
 const maxIdle = 16
 
-// do makes a call, and hands each reply to next, which returns false for the last one.
+// do makes a call and passes each reply to next, which returns false after the last one.
 func (r *Remote) do(ctx context.Context, c *call, next func(*reply) (bool, error)) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -467,12 +475,13 @@ func (r *Remote) do(ctx context.Context, c *call, next func(*reply) (bool, error
 		return context.Cause(ctx)
 	}
 	r.mu.Lock()
-	r.drop() // they are as old
+	r.drop() // the idle connections are to the same process
 	r.mu.Unlock()
 	return fmt.Errorf("boltstore: %w: the process that has %q open does not answer: %w", driver.ErrUnavailable, r.path, err)
 }
 
-// do reports whether the last reply has come, and returns its error or that of the connection.
+// do makes a call on the connection. It reports whether the last reply has arrived, and returns the
+// error of the reply or of the connection.
 func (l *link) do(c *call, next func(*reply) (bool, error)) (answered bool, err error) {
 	if err := l.out.Encode(c); err != nil {
 		return false, err
@@ -496,7 +505,7 @@ func (r *Remote) Backup(ctx context.Context, w io.Writer) (n int64, err error) {
 	if w == nil {
 		return 0, fmt.Errorf("boltstore: backup: %w writer nil: a writer is accepted", driver.ErrInvalid)
 	}
-	var failed error // of w
+	var failed error // the error of w
 	err = r.do(ctx, &call{Method: callBackup}, func(answer *reply) (bool, error) {
 		if len(answer.Content) == 0 {
 			return false, nil
@@ -607,8 +616,8 @@ func (b *remoteBackend) Members(ctx context.Context) ([]driver.Member, error) {
 	return r.Members, err
 }
 
-// Watch keeps 256 hints that were not received; others are lost. The channel is closed as well if the process that
-// has the file open ends.
+// Watch buffers 256 hints. Later hints are lost while the buffer is full. The channel is closed
+// when ctx ends, or when the process that has the file open ends.
 func (b *remoteBackend) Watch(ctx context.Context) (<-chan driver.Hint, error) {
 	hints, ready := make(chan driver.Hint, local.HintBuffer), make(chan error, 1)
 	go func() {

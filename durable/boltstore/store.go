@@ -101,7 +101,8 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), s.options.stall, errReading)
 	defer cancel()
-	if err := errors.Join(stopped, s.view.lock(ctx), s.inUse.lock(ctx)); err != nil { // no reader is left
+	// No reader is left once both locks are held.
+	if err := errors.Join(stopped, s.view.lock(ctx), s.inUse.lock(ctx)); err != nil {
 		return fmt.Errorf("boltstore: close %q: %w; the file stays locked until the process ends", s.path, err)
 	}
 	defer s.view.unlock()

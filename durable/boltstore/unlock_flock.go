@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// unlock gives up the lock of bbolt. To close the file is not enough while it is mapped.
+// unlock releases the lock of bbolt. Closing the file does not release it while the file is mapped.
 func unlock(f *os.File) { _ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }

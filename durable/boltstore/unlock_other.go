@@ -4,5 +4,5 @@ package boltstore
 
 import "os"
 
-// unlock does nothing: these systems give up the lock when the file is closed.
+// unlock does nothing: these systems release the lock when the file is closed.
 func unlock(*os.File) {}

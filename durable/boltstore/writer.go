@@ -18,7 +18,7 @@ type writer struct {
 	parts map[*partition]*partitionWriter
 }
 
-// partitionWriter is the part of a transaction that concerns a partition.
+// partitionWriter is the part of a transaction for one partition.
 type partitionWriter struct {
 	*writer
 	p *partition
@@ -91,8 +91,8 @@ func (w *writer) wrote() bool {
 	return false
 }
 
-// commit makes the transaction safe, and then the memory what it says. Nobody reads meanwhile: what was written
-// could be seen before it is safe otherwise, and the memory would not fit it.
+// commit syncs the transaction and then updates the memory. It excludes readers meanwhile:
+// otherwise they could see changes before the sync, or a file that the memory does not match.
 func (w *writer) commit() error {
 	if err := w.store.view.lock(context.Background()); err != nil {
 		return err
@@ -103,14 +103,15 @@ func (w *writer) commit() error {
 	}
 	for _, pw := range w.parts {
 		if err := pw.updateMemory(); err != nil {
-			w.store.fail(err) // the file is right, but the memory does not know it
+			w.store.fail(err) // the file has changed, and the memory has not
 			return err
 		}
 	}
 	return nil
 }
 
-// writeNotes notes what has begun. What the group touches waits for the next one, as it may be gone.
+// writeNotes writes the notes of messages that have begun. It leaves out the messages of the group,
+// which may be deleted; their notes wait for the next group.
 func (w *partitionWriter) writeNotes() error {
 	w.p.mu.Lock()
 	for id := range w.p.notes {
@@ -128,7 +129,7 @@ func (w *partitionWriter) writeNotes() error {
 	return nil
 }
 
-// finish writes what the partition counts, and a limit of tokens that is far ahead.
+// finish writes the counters of the partition and raises its limit of tokens.
 func (w *partitionWriter) finish() error {
 	if !w.dirty {
 		return nil
@@ -139,7 +140,8 @@ func (w *partitionWriter) finish() error {
 	return w.root.Put(keyState, w.state.encode())
 }
 
-// updateMemory makes the memory of a partition what was committed. The caller holds Store.view.
+// updateMemory applies the committed changes to the memory of the partition. The caller holds
+// Store.view.
 func (w *partitionWriter) updateMemory() error {
 	p := w.p
 	p.mu.Lock()
@@ -156,7 +158,7 @@ func (w *partitionWriter) updateMemory() error {
 		p.applyEffect(e)
 	}
 	if len(p.notes) > 0 {
-		w.store.commits.note(p) // they were busy
+		w.store.commits.note(p) // their messages were busy
 	}
 	if p.headKnown && !w.dead {
 		p.hint(head)
@@ -174,7 +176,8 @@ func (w *partitionWriter) updateMemory() error {
 	})
 }
 
-// get reads a record, nil where there is none. A damaged one has no state. It belongs to the transaction.
+// get reads a record, or returns nil if there is none. A damaged record has no state. The record
+// belongs to the transaction.
 func (w *partitionWriter) get(id string) *record {
 	b := w.records.Get([]byte(id))
 	if b == nil {
@@ -187,7 +190,8 @@ func (w *partitionWriter) get(id string) *record {
 	return &r
 }
 
-// move puts a record in the place of another one with the same id; nil stands for none. Indexes and counters follow.
+// move replaces a record by another one with the same id, and updates the indexes and counters. A
+// nil was means that there was no record, and a nil is deletes the record.
 func (w *partitionWriter) move(was, is *record, e effect) error {
 	w.dirty = true
 	if was != nil {
@@ -208,7 +212,7 @@ func (w *partitionWriter) move(was, is *record, e effect) error {
 	return w.records.Put([]byte(is.ID), is.encode())
 }
 
-// removeKey takes a record out of its index.
+// removeKey removes a record from its index and from the counters.
 func (w *partitionWriter) removeKey(r *record, e *effect) error {
 	w.state.records--
 	switch r.State {
@@ -221,7 +225,7 @@ func (w *partitionWriter) removeKey(r *record, e *effect) error {
 		w.dead = true
 		return w.buckets.dead.Delete(key{r.Died, r.ID}.bytes())
 	}
-	return nil // damaged
+	return nil // the record is damaged
 }
 
 func (w *partitionWriter) addKey(r *record, e *effect) error {
@@ -270,7 +274,7 @@ func (w *partitionWriter) putOne(item *driver.PutItem, replace bool) (driver.Sta
 	return driver.StatusDone, w.move(old, r, effect{})
 }
 
-// apply makes a transition of each message, in a transaction.
+// apply makes a transition of each message of a batch.
 func (w *partitionWriter) apply(b *driver.Batch, limits local.DeadLimits) ([]driver.Outcome, error) {
 	outcomes := make([]driver.Outcome, len(b.Changes))
 	for i := range b.Changes {
@@ -301,8 +305,8 @@ func (w *partitionWriter) pause(paused bool) {
 	w.state.paused = is
 }
 
-// leaseOf is a copy of the lease of a message, if it has one. It belongs to the group of the committer, so nobody changes it but a claim
-// of what was scheduled.
+// leaseOf returns a copy of the lease of a message, if it has one. The message belongs to the
+// committer's group, so only a claim of a scheduled message can change its lease.
 func (w *partitionWriter) leaseOf(id string) (lease, bool) {
 	w.p.mu.Lock()
 	defer w.p.mu.Unlock()
@@ -317,7 +321,7 @@ func (w *partitionWriter) isFiring(id string) bool {
 	return ok && l.firing
 }
 
-// endDelivery ends the lease of a message that has begun, as its holder wishes.
+// endDelivery makes the transition by which the holder of a lease ends a delivery.
 func (w *partitionWriter) endDelivery(op driver.Op, c *driver.Change, r *record) (driver.Status, error) {
 	switch {
 	case (op == driver.OpAck || op == driver.OpExpire) && (r == nil || r.State != driver.StateScheduled):
@@ -352,32 +356,34 @@ func (w *partitionWriter) endDelivery(op driver.Op, c *driver.Change, r *record)
 		w.bury(&is)
 	case driver.OpRelease:
 		w.dirty = true
-		w.effects = append(w.effects, effect{id: c.ID, was: r.Due, is: r.Due, released: former{c.Token, op}})
+		w.effects = append(w.effects, effect{id: c.ID, was: r.Due, is: r.Due, released: endedLease{c.Token, op}})
 		return driver.StatusDone, nil
 	}
 	return driver.StatusDone, w.move(r, &is, effect{})
 }
 
-// isRepeated reports whether a transition has taken place already, and nothing after it.
+// isRepeated reports whether a transition has taken place already and is the last one of its
+// message.
 func (w *partitionWriter) isRepeated(op driver.Op, c *driver.Change, r *record) bool {
 	w.p.mu.Lock()
 	defer w.p.mu.Unlock()
 	if r == nil || c.Token == 0 || w.p.leases[c.ID] != nil && w.p.leases[c.ID].due == r.Due {
 		return false
 	}
-	if f, ok := w.p.former[c.ID]; ok {
-		return f == former{c.Token, op}
+	if f, ok := w.p.ended[c.ID]; ok {
+		return f == endedLease{c.Token, op}
 	}
 	return r.Token == c.Token && r.last == op
 }
 
-// bury makes a record that of a dead letter.
+// bury turns a record into a dead letter.
 func (w *partitionWriter) bury(r *record) {
 	r.State, r.Died, r.suspect = driver.StateDead, local.Floor(w.now), false
 	w.state.buried++
 }
 
-// cancelOrReschedule cancels or reschedules a message that has not begun. Who has claimed it loses his lease.
+// cancelOrReschedule cancels or reschedules a message that has not begun. A consumer that has
+// claimed it loses its lease.
 func (w *partitionWriter) cancelOrReschedule(op driver.Op, c *driver.Change, r *record) (driver.Status, error) {
 	switch {
 	case r == nil || r.State != driver.StateScheduled || op == driver.OpCancel && !c.Meant(r.Enqueued):
@@ -410,8 +416,8 @@ func (w *partitionWriter) replayOrPurge(op driver.Op, c *driver.Change, r *recor
 	return driver.StatusDone, w.move(r, &is, effect{})
 }
 
-// applyInMemory makes transitions that need no commit. It is not done where there is one that does: a release of what
-// has begun.
+// applyInMemory makes transitions that need no commit. done is false if one of them needs a commit:
+// a release of a message that has begun.
 func (b *backend) applyInMemory(ctx context.Context, p *partition, batch *driver.Batch) (outcomes []driver.Outcome, done bool, err error) {
 	for {
 		p.mu.Lock()
@@ -440,32 +446,34 @@ func (b *backend) applyInMemory(ctx context.Context, p *partition, batch *driver
 	return outcomes, done, nil
 }
 
-// busyWith is closed when the commit is over that touches one of the messages; nil if there is none.
+// busyWith returns nil if none of the messages is busy, and otherwise a channel that is closed when
+// the commit ends.
 func (p *partition) busyWith(changes []driver.Change) <-chan struct{} {
 	for i := range changes {
 		if _, busy := p.busy[changes[i].ID]; busy {
-			if p.settled == nil {
-				p.settled = make(chan struct{})
+			if p.groupDone == nil {
+				p.groupDone = make(chan struct{})
 			}
-			return p.settled
+			return p.groupDone
 		}
 	}
 	return nil
 }
 
-// tooManyDead reports whether there are dead letters to drop.
+// tooManyDead reports whether dead letters exceed the limits.
 func (p *partition) tooManyDead(now time.Time, limits local.DeadLimits) bool {
 	return limits.Exceeded(p.state.dead, p.state.deadBytes, p.oldestDead, local.Floor(now))
 }
 
-// countCrashes counts a crash of each message that was firing when its lease ended, and buries those that had too many.
+// countCrashes counts a crash of each message that was firing when its lease ended, and buries the
+// messages with too many crashes.
 func (w *partitionWriter) countCrashes(ids []string, maxCrashes int, limits local.DeadLimits) error {
 	w.dirty = true
 	for _, id := range ids {
 		r := w.get(id)
 		l, ok := w.leaseOf(id)
 		if !ok || l.end > local.Floor(w.now) || r == nil || r.State != driver.StateScheduled {
-			continue // it was extended, or is gone
+			continue // the lease was extended, or the message is gone
 		}
 		is := *r
 		if l.firing {
@@ -487,8 +495,8 @@ func (w *partitionWriter) countCrashes(ids []string, maxCrashes int, limits loca
 	return w.trimDead(limits)
 }
 
-// trimDead drops the dead letters that are too many, too large or too old, the oldest first and at most two batches: a request adds at most
-// one, so that a backlog shrinks with each.
+// trimDead drops dead letters while they exceed a limit, the oldest first and at most two batches.
+// A request adds at most one batch, so each request shrinks a backlog.
 func (w *partitionWriter) trimDead(limits local.DeadLimits) error {
 	now := local.Floor(w.now)
 	if !w.dead && !limits.Exceeded(w.state.dead, w.state.deadBytes, w.p.oldestDead, now) {

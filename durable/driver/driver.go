@@ -26,24 +26,12 @@ import (
 type Store interface {
 	// Open makes a queue, or joins one that exists. If Config.Partitions is 0, Open accepts any
 	// number of partitions, and makes a new queue with [DefaultPartitions]. An existing queue with
-	// another number is [ErrPartitions]. A queue that a newer version has written is [ErrVersion].
+	// another number is [ErrPartitions]. A queue of another format is [ErrVersion].
 	Open(ctx context.Context, config Config) (Backend, error)
 
 	// Close releases the resources that the store has opened itself. Later calls of its backends
 	// fail with [ErrClosed].
 	Close() error
-}
-
-// Config is what a store has to know of a queue.
-type Config struct {
-	Queue      string // 1 to 128 letters, digits, '.', '_' or '-'
-	Partitions int    // 1 to MaxPartitions; 0: see Store.Open
-
-	// The bounds of the dead letters of each partition. The oldest are dropped first, and the
-	// newest is kept whatever its size. All are positive.
-	DeadLimit int           // their number
-	DeadBytes int64         // the bytes of their bodies
-	DeadAge   time.Duration // the time since their deaths
 }
 
 // Backend is one queue in a store: a small set of transitions of up to [MaxBatch] messages of one

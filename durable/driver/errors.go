@@ -9,7 +9,7 @@ var (
 	ErrClosed     = errors.New("closed")
 	ErrInvalid    = errors.New("invalid") // an argument or an option
 	ErrPartitions = errors.New("the queue exists with another number of partitions")
-	ErrVersion    = errors.New("not a queue of this version") // but of a newer one, or no queue
+	ErrVersion    = errors.New("not a queue of this version") // but of another one, or no queue
 	ErrLocked     = errors.New("another process has the file open")
 
 	// ErrFull means that this copy of the call has stored nothing. Queued messages can be claimed

@@ -17,5 +17,5 @@
 // collect a queue in one process, or use max and not sum over processes. Lateness, the messages
 // claimed and those that run are of this process.
 //
-// docs/durable.md of the repository lists every metric.
+// docs/durable-operations.md of the repository lists every metric.
 package durableprom

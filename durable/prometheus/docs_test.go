@@ -13,16 +13,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write the table into docs/durable.md")
+var update = flag.Bool("update", false, "write the table into docs/durable-operations.md")
 
 const (
 	tableBegin = "<!-- The table is generated: go test ./durable/prometheus -update -->\n"
 	tableEnd   = "<!-- End of the table. -->\n"
 )
 
-// docs/durable.md has the table of metrics of the program.
+// docs/durable-operations.md has the table of metrics of the program.
 func TestDocumentationHasTheMetrics(t *testing.T) {
-	path := filepath.Join("..", "..", "docs", "durable.md")
+	path := filepath.Join("..", "..", "docs", "durable-operations.md")
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	before, rest, found := strings.Cut(string(text), tableBegin)

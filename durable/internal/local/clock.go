@@ -6,14 +6,13 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Floor is the instant that the clock shows: the last one that is not after t. It is at least 1, as
-// 0 stands for none.
+// Floor returns the last instant that is not after t. It is at least 1, as 0 stands for none.
 func Floor(t time.Time) driver.Instant {
 	return max(1, min(driver.Instant(t.UnixMilli()), driver.Never))
 }
 
-// After is the first instant that is not before now plus d; what the clock shows where d is 0 or
-// less. The sum is rounded and not its parts, as the clock has passed a part of its millisecond.
+// After returns the first instant that is not before now plus d, or Floor(now) if d is 0 or less.
+// It rounds the sum and not its parts, as the clock has passed a part of its millisecond.
 func After(now time.Time, d time.Duration) driver.Instant {
 	if d <= 0 {
 		return Floor(now)
@@ -21,7 +20,8 @@ func After(now time.Time, d time.Duration) driver.Instant {
 	return driver.InstantOf(now.Add(d))
 }
 
-// DueAt is when something is due that shall be at an instant or, where that is 0, after a delay.
+// DueAt returns the due time of a message: at, or now if that is later. If at is 0, the due time is
+// after the delay.
 func DueAt(now time.Time, at driver.Instant, delay time.Duration) driver.Instant {
 	if at != 0 {
 		return max(Floor(now), min(at, driver.Never))
@@ -29,12 +29,12 @@ func DueAt(now time.Time, at driver.Instant, delay time.Duration) driver.Instant
 	return After(now, delay)
 }
 
-// LeaseEnd is d after now, or after the due time if that is later.
+// LeaseEnd returns the instant d after now, or d after the due time if that is later.
 func LeaseEnd(now time.Time, due driver.Instant, d time.Duration) driver.Instant {
 	return max(After(now, d), due.Add(d))
 }
 
-// ClaimedUntil is the end of the lease that a claim gives to a message in a state, leased or
+// ClaimedUntil returns the end of the lease that a claim gives to a message in a state, leased or
 // firing.
 func ClaimedUntil(now time.Time, c *driver.Claim, state driver.State, due driver.Instant) driver.Instant {
 	if state == driver.StateLeased && c.Hold > 0 {
@@ -43,7 +43,7 @@ func ClaimedUntil(now time.Time, c *driver.Claim, state driver.State, due driver
 	return LeaseEnd(now, due, c.Visibility)
 }
 
-// Extension is how long OpExtend makes the lease of a message in a state.
+// Extension returns the length of the lease that OpExtend gives to a message in a state.
 func Extension(c *driver.Change, state driver.State) time.Duration {
 	if state == driver.StateFiring && c.Begun > 0 {
 		return c.Begun

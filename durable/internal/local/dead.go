@@ -17,9 +17,9 @@ func NewDeadLimits(c *driver.Config) DeadLimits {
 	return DeadLimits{int64(c.DeadLimit), c.DeadBytes, c.DeadAge}
 }
 
-// Exceeded reports whether the oldest of n dead letters is to be dropped, of which the bodies have
-// so many bytes. It died at oldest; 0 says that the time is not known. The last letter stays
-// however large it is.
+// Exceeded reports whether the oldest of n dead letters must be dropped. Their bodies have the
+// given bytes in all. The oldest one died at oldest, or at an unknown time if oldest is 0. The
+// limit of bytes never drops the last letter.
 func (l DeadLimits) Exceeded(n, bytes int64, oldest, now driver.Instant) bool {
 	return n > l.count || bytes > l.bytes && n > 1 || oldest != 0 && oldest.Add(l.age) <= now
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// DueBounds are rising instants. Messages are counted by the first bound that their due times are
-// not after.
+// DueBounds are rising instants. A message counts for the first bound that its due time is not
+// after.
 type DueBounds []driver.Instant
 
-// Bounds returns the instants that are some rising durations after now.
+// Bounds returns the instants after now by the given durations, which must rise.
 func Bounds(now driver.Instant, within []time.Duration) DueBounds {
 	bounds := make(DueBounds, len(within))
 	for i, d := range within {

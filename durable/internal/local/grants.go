@@ -6,23 +6,23 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Grants remembers what the last claim of each consumer of a partition has given, so that a
-// consumer whose answer was lost gets it again, and the number of that claim, so that earlier
-// claims that arrive later are refused. It keeps [driver.ClaimConsumers] consumers, those whose
-// claims came last. The zero value is empty. Each method is O(1) but for the few consumers that are
-// kept.
+// Grants remembers the last claim of each consumer of a partition: the messages that it gave, and
+// its number. A consumer whose answer was lost receives the same messages again, and an earlier
+// claim that arrives later is refused. Grants keeps [driver.ClaimConsumers] consumers, the ones
+// with the latest claims. The zero value is empty. Each method is O(c) for the c consumers that are
+// kept, a constant.
 type Grants struct {
-	last []grant // the newest behind
+	last []grant // in the order of claims, the newest last
 }
 
 type grant struct {
 	consumer string
-	seq      uint64 // of the claim
+	seq      uint64 // number of the claim
 	first    uint64 // the token of the first message; the others follow it
 	ids      []string
 }
 
-// find returns what is kept of a consumer, or nil.
+// find returns the grant of a consumer, or nil.
 func (g *Grants) find(consumer string) *grant {
 	i := slices.IndexFunc(g.last, func(o grant) bool { return o.consumer == consumer })
 	if consumer == "" || i < 0 {
@@ -31,8 +31,8 @@ func (g *Grants) find(consumer string) *grant {
 	return &g.last[i]
 }
 
-// Admit notes the number of a claim, and reports false if the claim must not take place, because
-// the consumer has received the answer to a later one: see driver.Claim.Seq. A claim may be
+// Admit records the number of a claim. It returns false if the claim must not take place, because
+// the consumer has already received the answer to a later one, see driver.Claim.Seq. A claim may be
 // admitted more than once.
 func (g *Grants) Admit(c *driver.Claim) bool {
 	switch o := g.find(c.Consumer); {
@@ -47,7 +47,7 @@ func (g *Grants) Admit(c *driver.Claim) bool {
 	return true
 }
 
-// Note remembers the messages that a claim has given, whose tokens are first, first+1 and so on.
+// Note records the messages that a claim has given. Their tokens are first, first+1 and so on.
 func (g *Grants) Note(c *driver.Claim, first uint64, ids []string) {
 	if len(ids) > 0 {
 		g.add(grant{c.Consumer, c.Seq, first, ids})
@@ -67,8 +67,8 @@ func (g *Grants) add(n grant) {
 	g.last = append(g.last, n)
 }
 
-// Unseen returns ids and tokens of the messages that the consumer of a claim was given after the
-// token that it has seen last.
+// Unseen returns the ids and tokens of the messages that the consumer of a claim was given after
+// the last token that it has seen.
 func (g *Grants) Unseen(c *driver.Claim) (changes []driver.Change) {
 	o := g.find(c.Consumer)
 	if o == nil {

@@ -4,7 +4,7 @@ package local
 // removed. It keeps one invariant: for each i > 0, items[i] is not before items[(i-1)/2], and
 // *items[i].Place() is i.
 //
-// First is O(1). Add, Remove and Fix are O(log n), and Add is O(1) for an item that is behind all
+// First is O(1). Add, Remove and Fix are O(log n), and Add is O(1) for an item that is after all
 // others. The zero value is empty.
 type Heap[T Item[T]] struct{ items []T }
 
@@ -26,7 +26,7 @@ func (h *Heap[T]) Add(item T) {
 	h.up(len(h.items) - 1)
 }
 
-// Remove removes an item of this heap. Its position is -1 then.
+// Remove removes an item of this heap, and sets its position to -1.
 func (h *Heap[T]) Remove(item T) {
 	i, last := *item.Place(), len(h.items)-1
 	h.place(i, h.items[last])
@@ -50,22 +50,22 @@ func (h *Heap[T]) Fix(item T) {
 // Clear removes all items. Their positions stay as they are.
 func (h *Heap[T]) Clear() { h.items = nil }
 
-// Has reports whether the heap has an item at the position that the item knows.
+// Has reports whether the heap holds the item at the position that the item knows.
 func (h *Heap[T]) Has(item T) bool {
 	i := *item.Place()
 	return i >= 0 && i < len(h.items) && h.items[i].Place() == item.Place()
 }
 
-// InOrder reports whether an item that the heap has is not before the one above it.
+// InOrder reports whether an item of this heap is not before its parent.
 func (h *Heap[T]) InOrder(item T) bool {
 	i := *item.Place()
 	return i == 0 || !item.Before(h.items[(i-1)/2])
 }
 
-// All returns the items in no order that means anything. The slice is valid until the heap changes.
+// All returns the items in an unspecified order. The slice is valid until the heap changes.
 func (h *Heap[T]) All() []T { return h.items }
 
-// Walk calls visit for the least item, and for the two items below each one for which visit returns
+// Walk calls visit for the least item, and for both children of each item for which visit returns
 // true.
 func (h *Heap[T]) Walk(visit func(T) bool) {
 	if len(h.items) == 0 {
@@ -83,8 +83,8 @@ func (h *Heap[T]) Walk(visit func(T) bool) {
 	}
 }
 
-// shrink gives memory back after a peak: the items are moved when a quarter of their array is in
-// use.
+// shrink releases memory after a peak: it moves the items to a smaller array when they use less
+// than a quarter of it.
 func (h *Heap[T]) shrink() {
 	const least = 1024
 	if n := len(h.items); cap(h.items) > least && n < cap(h.items)/4 {

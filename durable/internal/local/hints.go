@@ -7,17 +7,17 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// HintBuffer is the number of hints that wait for a watcher.
+// HintBuffer is the number of hints that are buffered for a watcher.
 const HintBuffer = 256
 
-// Hints hands hints to all watchers of a queue. Its lock is taken under that of a partition. The
-// zero value is ready.
+// Hints sends hints to all watchers of a queue. Its lock may be taken while the lock of a partition
+// is held. The zero value is ready.
 type Hints struct {
 	mu       sync.Mutex
 	watchers map[chan driver.Hint]struct{}
 }
 
-// Watch makes a watcher, which ends with ctx.
+// Watch adds a watcher, and removes it and closes its channel when ctx ends.
 func (h *Hints) Watch(ctx context.Context) <-chan driver.Hint {
 	c := make(chan driver.Hint, HintBuffer)
 	h.mu.Lock()
@@ -35,7 +35,8 @@ func (h *Hints) Watch(ctx context.Context) <-chan driver.Hint {
 	return c
 }
 
-// Send never blocks: a watcher that does not keep up loses the hint.
+// Send sends a hint to each watcher. It never blocks: a watcher whose buffer is full loses the
+// hint.
 func (h *Hints) Send(hint driver.Hint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -47,8 +48,8 @@ func (h *Hints) Send(hint driver.Hint) {
 	}
 }
 
-// Stop ends the hints of a store that is closed. The channels are closed when their contexts end,
-// as for any watcher.
+// Stop removes all watchers when the store is closed. Their channels are closed when their contexts
+// end.
 func (h *Hints) Stop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

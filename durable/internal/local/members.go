@@ -1,5 +1,5 @@
-// Package local is what the stores share whose consumers are all in one process: members, hints,
-// their clock in instants, and a heap.
+// Package local is shared by stores whose consumers all run in one process. It has members, hints,
+// the clock in instants, and a heap.
 package local
 
 import (
@@ -11,14 +11,14 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Members are the consumers of a queue, with their last heartbeats. The zero value is ready.
+// Members are the consumers of a queue with their last heartbeats. The zero value is ready.
 type Members struct {
 	mu   sync.Mutex
 	all  map[string]driver.Member
-	last driver.Instant // of the last call
+	last driver.Instant // time of the last call
 }
 
-// Beat enters a member for another ttl, or removes it if ttl is 0 or less, and returns the names of
+// Beat adds a member for another ttl, or removes it if ttl is 0 or less. It returns the names of
 // all members, sorted. Beat is O(m log m) for m members.
 func (m *Members) Beat(now time.Time, member driver.Member, ttl time.Duration) []string {
 	m.mu.Lock()
@@ -52,9 +52,9 @@ func (m *Members) List(now time.Time) []driver.Member {
 	return all
 }
 
-// advance removes the members that are gone. If the clock was set back since the last call, all
-// members move with it: a member whose process is gone would otherwise stay for as long as the
-// step.
+// advance removes the members whose time is over. If the clock was set back since the last call, it
+// moves the times of all members back by the same step. Otherwise a member whose process is gone
+// would stay for the length of the step.
 func (m *Members) advance(now driver.Instant) {
 	if m.all == nil {
 		m.all = make(map[string]driver.Member)

@@ -1,0 +1,108 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// Healthy returns nil if the store answers for each partition and is set up safely. Otherwise it
+// returns an error that says what is wrong and what to do. Healthy is for probes:
+//
+//   - [ErrUnavailable]: the store cannot be reached. The queue goes on when the store comes back.
+//   - [ErrBroken]: the store must be opened again.
+//   - [ErrUnsafe]: the settings of a server have changed, and it may lose messages. The queue
+//     checks the settings once a minute, and Healthy returns the result of the last check.
+//
+// A queue that is paused, or without consumers, is healthy: see [Queue.Stats].
+//
+// Healthy asks for a missing message in each partition, in all of them at the same time. This costs
+// a call of the store for each partition, which is O(1). ctx should end before the timeout of the
+// probe. If ctx ends, Healthy returns its cause.
+func (q *Queue) Healthy(ctx context.Context) error {
+	if err := q.usable(ctx); err != nil {
+		return err
+	}
+	errs := make([]error, len(q.parts))
+	var all sync.WaitGroup
+	for i := range q.parts {
+		all.Go(func() {
+			if _, err := q.backend.Get(ctx, i, probeID); err != nil && !errors.Is(err, ErrNotFound) {
+				errs[i] = fmt.Errorf("partition %d: %w", i, err)
+			}
+		})
+	}
+	all.Wait()
+	for _, err := range errs {
+		if errors.Is(err, ErrUnavailable) {
+			err = fmt.Errorf("%w; make sure that it runs and that this process can reach it", err)
+		}
+		if err != nil {
+			return fmt.Errorf("durable: queue %q is not healthy: %w", q.options.Queue, err)
+		}
+	}
+	if err := q.unsafe.Load(); err != nil {
+		return fmt.Errorf("durable: queue %q is not healthy: %w", q.options.Queue, *err)
+	}
+	return nil
+}
+
+// probeID is the id of no message: ids of messages are valid UTF-8.
+const probeID = "\xffhealthy"
+
+// checkInterval is the time between two checks of a server's settings, which may change at any
+// time.
+const checkInterval = time.Minute
+
+// check reports if the store is no longer set up safely, and reports again if it is unsafe in
+// another way. It runs until the queue is closed.
+func (q *Queue) check(checker driver.Checker) {
+	for reported := ""; ; {
+		sleep(q.ctx, checkInterval)
+		if q.ctx.Err() != nil {
+			return
+		}
+		err := checker.Check(q.ctx)
+		switch {
+		case err == nil:
+			reported = ""
+			q.unsafe.Store(nil)
+		case errors.Is(err, ErrUnavailable) || q.ctx.Err() != nil || err.Error() == reported:
+		default:
+			reported = err.Error()
+			q.unsafe.Store(&err)
+			q.report("%w", err)
+		}
+	}
+}
+
+// AuditReport is the result of [Queue.Audit].
+type AuditReport = driver.AuditReport
+
+// Audit looks through all partitions for damage that a fault may have left, such as a key that was
+// deleted, and repairs the damage if repair is set: see [driver.Backend]. It costs O(n) in the
+// messages of the queue, in small steps. The queue may be in use meanwhile. After an error the
+// report has the faults that were found before.
+func (q *Queue) Audit(ctx context.Context, repair bool) (AuditReport, error) {
+	var sum AuditReport
+	if err := q.usable(ctx); err != nil {
+		return sum, err
+	}
+	for i := range q.parts {
+		r, err := q.backend.Audit(ctx, i, repair)
+		sum.Records += r.Records
+		sum.Orphans += r.Orphans
+		sum.Strays += r.Strays
+		sum.Unreadable += r.Unreadable
+		sum.Wrong += r.Wrong
+		sum.Repaired += r.Repaired
+		if err != nil {
+			return sum, fmt.Errorf("durable: audit of partition %d: %w", i, err)
+		}
+	}
+	return sum, nil
+}

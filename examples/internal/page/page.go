@@ -1,0 +1,53 @@
+// Package page compares the code that a document shows with the code of files, so that the document
+// cannot go out of date.
+package page
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var block = regexp.MustCompile("(?s)```go\n(.*?)```")
+
+// Snippets returns the blocks of Go in a document.
+func Snippets(text string) (code []string) {
+	for _, m := range block.FindAllStringSubmatch(text, -1) {
+		code = append(code, m[1])
+	}
+	return code
+}
+
+// gap is a line of a snippet that stands for omitted lines.
+var gap = regexp.MustCompile(`(?m)^\t*// \.\.\.\n`)
+
+// InOneOf reports whether one of the files contains each part of a snippet between two gaps.
+func InOneOf(files []string, snippet string) bool {
+	return slices.ContainsFunc(files, func(file string) bool {
+		for _, part := range gap.Split(snippet, -1) {
+			if part != "" && !contains(file, part) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// contains reports whether the lines of a snippet stand in a file one after the other, indented or
+// not.
+func contains(file, snippet string) bool {
+	lines := strings.Split(strings.TrimSuffix(snippet, "\n"), "\n")
+	for depth := range 4 {
+		var b strings.Builder
+		for _, line := range lines {
+			b.WriteByte('\n')
+			if line != "" {
+				b.WriteString(strings.Repeat("\t", depth) + line)
+			}
+		}
+		if strings.Contains("\n"+file, b.String()+"\n") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/memstore"
+	"github.com/timingwheel-go/timingwheel/examples/internal/page"
+)
+
+// The code of docs/durable.md and docs/durable-operations.md is that of this program, of its tests and
+// of the examples of module durable.
+func TestPagesShowCodeThatRuns(t *testing.T) {
+	t.Parallel()
+	files := []string{}
+	for _, pattern := range []string{"*.go", "../../durable/example_test.go", "../../durable/*/example_test.go"} {
+		names, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, names, pattern)
+		for _, name := range names {
+			code, err := os.ReadFile(name)
+			require.NoError(t, err)
+			files = append(files, string(code))
+		}
+	}
+	for name, least := range map[string]int{"durable.md": 7, "durable-operations.md": 1} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+		require.NoError(t, err)
+		snippets := page.Snippets(string(text))
+		assert.GreaterOrEqual(t, len(snippets), least, name)
+		for _, s := range snippets {
+			assert.True(t, page.InOneOf(files, s), "docs/%s shows code that is in no example:\n%s", name, s)
+		}
+	}
+}
+
+// The first program of docs/durable.md is main.go, so that it compiles as pasted.
+func TestPageShowsTheWholeProgram(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/durable.md")
+	require.NoError(t, err)
+	code, err := os.ReadFile("main.go")
+	require.NoError(t, err)
+	require.Regexp(t, "(?s)^// Reminder [^\n]*\n.*\n"+"package main\n", string(code))
+	require.Contains(t, string(code), "\n"+page.Snippets(string(text))[0])
+	require.Regexp(t, "^package main\n", page.Snippets(string(text))[0])
+}
+
+// The table of docs/durable.md has each option.
+func TestPageHasAllOptions(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/durable.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(text), "| option | default | meaning |\n|---|---|---|\n")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	var listed, declared []string
+	group := ""
+	for row := range strings.SplitSeq(table, "\n") {
+		cell := strings.SplitN(row, " |", 2)[0]
+		for _, m := range regexp.MustCompile("`(\\w*)\\.(\\w+)`").FindAllStringSubmatch(cell, -1) {
+			if m[1] != "" {
+				group = m[1]
+			}
+			listed = append(listed, group+"."+m[2])
+		}
+	}
+	for _, options := range []any{durable.Options{}, durable.Message{}, durable.ConsumerOptions{}} {
+		kind := reflect.TypeOf(options)
+		for i := range kind.NumField() {
+			declared = append(declared, kind.Name()+"."+kind.Field(i).Name)
+		}
+	}
+	require.ElementsMatch(t, declared, listed)
+}
+
+func TestHeadersExpiryAndCancelAsOnThePage(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	q := openQueue(t)
+
+	id, err := q.Enqueue(ctx, durable.Message{
+		ID:       "order-42",
+		Body:     []byte("two tickets"),
+		Delay:    30 * time.Minute,
+		ExpireAt: time.Now().Add(2 * time.Hour),
+		Headers:  map[string]string{"customer": "7"},
+	})
+	require.NoError(t, err)
+	require.Equal(t, "order-42", id)
+
+	result, err := q.Reschedule(ctx, "order-42", time.Hour) // from now
+	require.NoError(t, err)
+	require.Equal(t, durable.Rescheduled, result)
+
+	report, err := q.CancelMatching(ctx, map[string]string{"customer": "7"})
+	require.NoError(t, err)
+	require.Equal(t, durable.CancelReport{Cancelled: 1}, report)
+
+	result, err = q.Cancel(ctx, "order-42") // Cancelled, Firing or NotFound
+	require.NoError(t, err)
+	require.Equal(t, durable.NotFound, result)
+}
+
+var (
+	errNoSuchUser = errors.New("no such user")
+	errRefused    = errors.New("connection refused")
+)
+
+func TestDeadLettersAsOnThePage(t *testing.T) {
+	t.Parallel()
+	q := openQueue(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	outcomes := map[string]error{"a": errNoSuchUser, "b": errRefused, "c": nil}
+	send := func(_ context.Context, d *durable.Delivery) error {
+		if d.ID == "c" {
+			stop()
+		}
+		return outcomes[d.ID]
+	}
+	for i, id := range []string{"a", "b", "c"} {
+		delay := time.Duration(i) * 20 * time.Millisecond
+		_, err := q.Enqueue(ctx, durable.Message{ID: id, Delay: delay, MaxAttempts: 1})
+		require.NoError(t, err)
+	}
+
+	err := q.Consume(ctx, func(ctx context.Context, d *durable.Delivery) error {
+		err := send(ctx, d)
+		switch {
+		case errors.Is(err, errNoSuchUser):
+			return durable.Reject(err) // a dead letter at once
+		case errors.Is(err, errRefused):
+			return durable.RetryAfter(time.Minute, err) // in place of Backoff
+		}
+		return err
+	}, durable.ConsumerOptions{Concurrency: 1, HandlerTimeout: 10 * time.Second})
+	require.NoError(t, err)
+
+	ctx = t.Context()
+	n, err := q.ReplayAll(ctx, durable.DeadFilter{
+		Reason: "connection refused",
+		Since:  time.Now().Add(-6 * time.Hour),
+	}, durable.ReplayOptions{Rate: 50}) // messages a second
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	for r, err := range q.Dead(ctx) {
+		require.NoError(t, err)
+		require.Equal(t, "a", r.ID)
+	}
+}
+
+func openQueue(t *testing.T) *durable.Queue {
+	store := memstore.New(memstore.Options{})
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	q, err := durable.Open(t.Context(), store, durable.Options{Queue: "orders"})
+	require.NoError(t, err)
+	t.Cleanup(q.Close)
+	return q
+}
