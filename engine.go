@@ -367,9 +367,9 @@ func (s *shardOf[T]) openPage() {
 	s.nextPage = nil
 }
 
-// moveSurvivors gives the runtime the pending payloads that survive the wheel's Stop. It makes their
-// words Dead before it reads the payloads, so no Stop and no claim does
-// the same. The wheel is closed, the inbox is empty, and survivors.mu, wheelMu and armMu are held.
+// moveSurvivors gives the runtime the pending payloads that survive the wheel's Stop. It makes
+// their words Dead before it reads the payloads, so no Stop and no claim does the same. The wheel
+// is closed, the inbox is empty, and survivors.mu, wheelMu and armMu are held.
 func (s *shardOf[T]) moveSurvivors() {
 	if s.lasting.gens.Cap() == 0 {
 		return

@@ -15,20 +15,6 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/holders"
 )
 
-// callerQuantum is the largest number of timers that a caller places, and removes, in one call. It
-// is more than a caller adds before it offers help, so a backlog shrinks.
-const callerQuantum = 4 * inboxSize
-
-// host is the typed part of a shard: it holds the payloads and runs them.
-type host interface {
-	drop(i uint32)                               // clears the payload of slot i
-	pageOf(i uint32) *atomic.Pointer[arena.Page] // what handles of slot i refer to; armMu is held
-	closePage(p int)                             // drops the payloads of a page that was given back
-	clear()                                      // drops all payloads and all pages
-	moveSurvivors()                              // hands the timers that survive the wheel's Stop to the runtime
-	drive()                                      // runs a driver; called with wheelMu held, returns without it
-}
-
 // shard is one independent wheel with its driver and its workers. The locks are the shard's, and it
 // connects the parts. These take no lock of the shard and do not know the shard. The alarm, which
 // does, belongs to it.
@@ -69,6 +55,45 @@ type shard struct {
 	_       [64]byte
 	wheelMu sync.Mutex
 	owner   owner
+}
+
+// host is the typed part of a shard. It holds the payloads and runs them.
+type host interface {
+	drop(i uint32)                               // clears the payload of slot i
+	pageOf(i uint32) *atomic.Pointer[arena.Page] // what handles of slot i refer to; armMu is held
+	closePage(p int)                             // drops the payloads of a page that was given back
+	clear()                                      // drops all payloads and all pages
+	moveSurvivors()                              // hands the timers that survive the wheel's Stop to the runtime
+	drive()                                      // runs a driver; called with wheelMu held, returns without it
+}
+
+// init prepares a shard that was allocated as part of its typed form.
+func (s *shard) init(c config, h host) {
+	s.config, s.host = c, h
+	s.slots.Closed = h.closePage
+	s.pages, s.near = &s.slots.Pages, c.ticks.Begin(arena.Near)
+	s.now.Store(c.Origin)
+	s.inbox.init()
+	s.inbox.now = c.Origin
+	if c.profileRate > 0 {
+		s.inbox.sampleEvery(c.profileRate)
+	}
+	s.alarm.shard = s
+	s.alarm.at.Store(never)
+	o := &s.owner
+	o.config, o.words = &s.config, &s.words
+	o.tick = c.ticks.Floor(c.Origin)
+	o.aged = o.tick
+	o.arrivals.first = never
+	o.store.slots = &s.slots.Pages
+	o.due.store = &o.store
+	o.due.deferred = c.Manual
+	o.wheel.init(c.geometry, &o.store, o.tick)
+	o.crew.init(firstBatch)
+	if c.Manual {
+		s.order = new(armOrder)
+		o.order = s.order
+	}
 }
 
 // claims are the counters that workers and callers of Stop write without a lock.
@@ -112,7 +137,8 @@ type rearmings struct {
 	stopped  atomic.Uint64 // timers that were stopped without armMu
 }
 
-// request is a function to be called under armMu, perhaps twice, unless the wheel is stopped by then.
+// request is a function to be called under armMu, perhaps twice, unless the wheel is stopped by
+// then.
 type request struct {
 	do   func()
 	next *request
@@ -149,8 +175,8 @@ func (a *rearmings) serve(closed *atomic.Bool) {
 	}
 }
 
-// counts returns how many timers were armed and stopped, with and without armMu, as of one moment. A
-// timer whose arming is under way may count as armed. Stopped timers that are still in the inbox
+// counts returns how many timers were armed and stopped, with and without armMu, as of one moment.
+// A timer whose arming is under way may count as armed. Stopped timers that are still in the inbox
 // count as well: the count of a Stop without armMu moves there when its request is served. armMu is
 // held.
 func (a *rearmings) counts(ib *inbox, slots *arena.Slots) (armed, stopped uint64) {
@@ -167,35 +193,6 @@ func (a *rearmings) counts(ib *inbox, slots *arena.Slots) (armed, stopped uint64
 type underWay struct {
 	more  int           // calls under way besides the first
 	ended chan struct{} // for StopWait: closed when no call is under way any more
-}
-
-// init prepares a shard that was allocated as part of its typed form.
-func (s *shard) init(c config, h host) {
-	s.config, s.host = c, h
-	s.slots.Closed = h.closePage
-	s.pages, s.near = &s.slots.Pages, c.ticks.Begin(arena.Near)
-	s.now.Store(c.Origin)
-	s.inbox.init()
-	s.inbox.now = c.Origin
-	if c.profileRate > 0 {
-		s.inbox.sampleEvery(c.profileRate)
-	}
-	s.alarm.shard = s
-	s.alarm.at.Store(never)
-	o := &s.owner
-	o.config, o.words = &s.config, &s.words
-	o.tick = c.ticks.Floor(c.Origin)
-	o.aged = o.tick
-	o.arrivals.first = never
-	o.store.slots = &s.slots.Pages
-	o.due.store = &o.store
-	o.due.deferred = c.Manual
-	o.wheel.init(c.geometry, &o.store, o.tick)
-	o.crew.init(firstBatch)
-	if c.Manual {
-		s.order = new(armOrder)
-		o.order = s.order
-	}
 }
 
 // tickOf returns the tick of a deadline: the current one if the deadline has passed.
@@ -290,6 +287,10 @@ func (s *shard) stage(i uint32, tick int64) {
 		s.alarm.setEarlier(tick)
 	}
 }
+
+// callerQuantum is the largest number of timers that a caller places, and removes, in one call. It
+// is more than a caller adds before it offers help, so a backlog shrinks.
+const callerQuantum = 4 * inboxSize
 
 // tend places the arrivals and carries out the removals for a caller that has found many, if the
 // wheel is free. If it is not, its owner does the work when it unlocks, or the next caller does.
@@ -510,7 +511,8 @@ func (s *shard) halt() {
 	s.far.clear()
 }
 
-// nextDue returns, in ns, when the shard has something to do.
+// nextDue returns the clock reading, in ns, at which the shard has work to do. It returns false if
+// no timer is pending.
 func (s *shard) nextDue() (int64, bool) {
 	s.wheelMu.Lock()
 	defer s.unlockAndTend()
@@ -540,7 +542,7 @@ func (s *shard) setClaiming(claiming bool) {
 	}
 }
 
-// flush makes everything that is pending due and returns the number of timers. Timers that a worker
+// flush makes all pending timers due and returns their number. Timers that a worker
 // has taken are due already.
 func (s *shard) flush() (n int) {
 	s.wheelMu.Lock()
@@ -621,7 +623,7 @@ func verifyPages(s *shard) error {
 	return nil
 }
 
-// allBuckets iterates over the buckets, wherever they stand.
+// allBuckets iterates over the buckets of the wheel, of the due list and of the cascade.
 func allBuckets(o *owner) iter.Seq[*bucket] {
 	return func(yield func(*bucket) bool) {
 		for _, list := range []iter.Seq[*bucket]{o.wheel.buckets, o.due.all, o.wheel.cascade.all} {

@@ -61,7 +61,7 @@ func (e *engine[T]) stats() Stats {
 	return st
 }
 
-// describe returns a line about the wheel, which is of the named type.
+// describe returns a line about the wheel. kind is the name of its type.
 func (e *engine[T]) describe(kind string) string {
 	st := e.stats()
 	if st.Name != "" {
@@ -95,8 +95,8 @@ func (s *shardOf[T]) addStats(st *Stats, now int64) {
 	st.Bytes += s.bytes()
 }
 
-// addCounters adds what has happened since the wheel was made. ib and runs are those by which
-// pending timers were counted, so that the sums agree. wheelMu is held.
+// addCounters adds the counters, which began when the wheel was made. ib and runs are those by
+// which pending timers were counted, so that the sums agree. wheelMu is held.
 func (s *shardOf[T]) addCounters(st *Stats, ib *inbox, runs uint64) {
 	o := &s.owner
 	c := &o.counters
@@ -121,8 +121,8 @@ func (s *shardOf[T]) addCounters(st *Stats, ib *inbox, runs uint64) {
 	st.Lateness.add(&c.lateness)
 }
 
-// addPending adds how the shard is now, apart from the number of pending timers, and counts the
-// claims of all batches. wheelMu is held and everything is settled.
+// addPending adds the present state of the shard, apart from the number of pending timers, and
+// counts the claims of all batches. wheelMu is held and everything is settled.
 func (s *shard) addPending(st *Stats, now int64) {
 	o := &s.owner
 	st.Due += o.due.ready
@@ -233,18 +233,8 @@ func (st Stats) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// Limits of one call of Occupancy and of its result.
-const (
-	occupancyCells = 512     // cells of a level; the slots of a larger wheel share them
-	occupancyNext  = 16      // expirations in Next
-	occupancyWhole = 1024    // most non-empty buckets of a shard counted in one hold of its lock
-	occupancyStep  = quantum // buckets or slots in one hold otherwise; each may be a cache miss
-	occupancySlots = 1 << 18 // buckets or slots that are looked at, of all larger shards together
-	occupancyPeek  = 128     // buckets that are looked at for the next expirations of a shard
-)
-
-// Occupancy says where the pending timers of a wheel stand. Pending is the sum of Due, Moving,
-// Unseen and of Timers over all levels.
+// Occupancy is the distribution of the pending timers over the levels and slots of a wheel. Pending
+// is the sum of Due, Moving, Unseen and of Timers over all levels.
 type Occupancy struct {
 	Now       time.Time     // on the wheel's own clock
 	Tick      time.Duration // a slot of the finest level
@@ -269,7 +259,7 @@ type LevelOccupancy struct {
 	Cells    []int         // timers of each slot, from Hand on, or of several slots: at most 512 cells
 }
 
-// Expiration tells of the buckets of one level that expire at one time. Timers of level 0 are due
+// Expiration describes the buckets of one level that expire at one time. Timers of level 0 are due
 // then, and others move to a finer level.
 type Expiration struct {
 	At     time.Time
@@ -277,7 +267,17 @@ type Expiration struct {
 	Timers int
 }
 
-// survey is an Occupancy in the making.
+// Limits of one call of Occupancy and of its result.
+const (
+	occupancyCells = 512     // cells of a level; the slots of a larger wheel share them
+	occupancyNext  = 16      // expirations in Next
+	occupancyWhole = 1024    // most non-empty buckets of a shard counted in one hold of its lock
+	occupancyStep  = quantum // buckets or slots in one hold otherwise; each may be a cache miss
+	occupancySlots = 1 << 18 // buckets or slots that are looked at, of all larger shards together
+	occupancyPeek  = 128     // buckets that are looked at for the next expirations of a shard
+)
+
+// survey builds an Occupancy.
 type survey struct {
 	Occupancy
 	config
@@ -331,7 +331,7 @@ func (e *engine[T]) survey(whole, slots int) *survey {
 	for e.size>>v.fold > occupancyCells {
 		v.fold++
 	}
-	v.stand(v.tick)
+	v.setHands(v.tick)
 	for l := range v.Levels {
 		v.Levels[l] = LevelOccupancy{
 			Interval: time.Duration(e.ticks.Begin(1 << (uint(l) * e.bits))),
@@ -342,8 +342,8 @@ func (e *engine[T]) survey(whole, slots int) *survey {
 	return v
 }
 
-// stand sets the hands to a tick.
-func (v *survey) stand(tick int64) {
+// setHands sets the hands of all levels to a tick.
+func (v *survey) setHands(tick int64) {
 	for l := range v.Levels {
 		v.hand[l] = tick >> (uint(l) * v.bits)
 	}
@@ -374,7 +374,7 @@ func (v *survey) add(s *shard) {
 	}
 	s.settleAll()
 	o := &s.owner
-	v.stand(max(v.tick, o.wheel.cur)) // the shard may have read the clock since
+	v.setHands(max(v.tick, o.wheel.cur)) // the shard may have read the clock since
 	v.addNext(s)
 	before := v.found()
 	switch {
@@ -409,7 +409,7 @@ func (v *survey) addBuckets(s *shard) {
 	for k, steps := 0, 0; k < len(s.owner.store.all); k++ { // none if the wheel was stopped
 		if steps == v.step {
 			steps = 0
-			breathe(s)
+			yieldAndSettle(s)
 			if k >= len(s.owner.store.all) {
 				return
 			}
@@ -421,8 +421,8 @@ func (v *survey) addBuckets(s *shard) {
 	}
 }
 
-// breathe releases the lock for a moment, so that other goroutines get it.
-func breathe(s *shard) {
+// yieldAndSettle releases the lock for a moment, and then settles the timers that came meanwhile.
+func yieldAndSettle(s *shard) {
 	s.yield()
 	if !s.closed.Load() {
 		s.settleAll()
@@ -438,7 +438,7 @@ func (v *survey) addSlots(s *shard) {
 		for k := 0; k < v.each; k++ {
 			if steps == v.step {
 				steps = 0
-				breathe(s)
+				yieldAndSettle(s)
 			}
 			// The levels are also gone if the wheel was stopped meanwhile.
 			if l >= len(s.owner.wheel.levels) || s.owner.wheel.levels[l].slots == nil {

@@ -9,8 +9,8 @@ import (
 )
 
 // Timer is the handle of a timer or of a plan, a small comparable value. The methods of the zero
-// Timer return false. So do all methods for ever once the timer has fired or was stopped, although
-// the wheel uses the memory again.
+// Timer return false. After the timer has fired or was stopped, its methods return false for ever,
+// although the wheel reuses the memory. The methods may be called from several goroutines.
 type Timer struct {
 	home  *home
 	index uint32
@@ -141,16 +141,16 @@ func (t Timer) Deadline() (time.Time, bool) {
 	}
 }
 
-// home is what handles know of a page of slots. It is small and stays with the handles when the
-// page is given back, or when the wheel is stopped. A page that is opened again with the same
-// number has another home, so handles of the old page never name a timer of the new one.
+// home connects handles with the page of their slots. A home is small and stays with the handles
+// when the page is given back, or when the wheel is stopped. A page that is opened again with the
+// same number has another home, so handles of the old page never name a timer of the new one.
 type home struct {
 	shard *shard
 	page  atomic.Pointer[arena.Page] // nil if it was given back
 }
 
 // cell is a slot with its page and its shard. Its methods are the steps of a timer's word that
-// callers and plans take, each with what has to follow it.
+// callers and plans take. Each method also does the work that follows from its step.
 type cell struct {
 	shard *shard
 	page  *arena.Page
@@ -160,8 +160,8 @@ type cell struct {
 // load returns the slot's word.
 func (c cell) load() arena.Word { return c.page.Load(c.index) }
 
-// ending returns the word of a timer that is stopped now, or false if the timer of w is not pending
-// and no run of a plan.
+// ending returns the word of a timer that is stopped now. It returns false if the timer of w is
+// neither pending nor a plan in a run.
 func (c cell) ending(w arena.Word) (to arena.Word, ok bool) {
 	switch w.Kind() {
 	case arena.Staged:
@@ -176,7 +176,7 @@ func (c cell) ending(w arena.Word) (to arena.Word, ok bool) {
 	return 0, false
 }
 
-// ended does what follows once a Stop has swapped the word w for that of ending.
+// ended does the work that follows after a Stop has swapped the word w for that of ending.
 func (c cell) ended(w, to arena.Word) {
 	s := c.shard
 	switch w.Kind() {
@@ -198,8 +198,8 @@ func (c cell) ended(w, to arena.Word) {
 	s.forget(w)
 }
 
-// endCounted ends a pending timer whose Stop is counted already, and leaves the rest to the owner. It
-// returns false if the timer is Running. armMu is held.
+// endCounted ends a pending timer whose Stop is counted already, and leaves the rest to the owner.
+// It returns false if the timer is Running. armMu is held.
 func (c cell) endCounted() bool {
 	s := c.shard
 	for {

@@ -35,8 +35,8 @@ type level struct {
 //	W2  No bucket with timers expires before the clock.
 //	W3  No timer has a tick before its bucket's expiration, except one that was moved to an earlier
 //	    deadline, which is in the inbox as well.
-//	W4  empties is the number of queued buckets without entries, and live is the number of entries of
-//	    all queued buckets.
+//	W4  empties is the number of queued buckets without entries, and live is the number of entries
+//	    of all queued buckets.
 //	W5  Bit l of cascade.used is set if and only if level l of the cascade has a bucket.
 type wheel struct {
 	geometry

@@ -12,23 +12,13 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/watch"
 )
 
-const (
-	// lateSpare is the delay at which a spare cannot have stood next in its processor's queue.
-	lateSpare = time.Millisecond
-
-	// returningMax is the number of workers that may wait for the lock after their callbacks. Above
-	// this number a replaced worker ends even if more is due: each waiting worker holds a stack,
-	// and the driver waits in the same queue.
-	returningMax = 2048
-)
-
 // worker is one goroutine's work on a shard.
 type worker[T any] struct {
 	s           *shardOf[T]
 	exec        func([]T)     // runs one callback, or one batch of payloads
 	record      *watch.Record // of what exec runs; nil: not watched
 	planSlot    uint32        // plus 1: of the plan or FuncTimer that exec runs; 0: another callback
-	parent      *worker[T]    // whose spare it is, until it begins
+	parent      *worker[T]    // the worker whose spare this one is, until it begins
 	spareComing bool          // its spare has not begun
 	stuck       bool          // counted in crew.stuck
 	replaced    bool          // its spare has begun while it ran callbacks, and goes on in its place
@@ -47,6 +37,16 @@ type worker[T any] struct {
 	served   bool   // it has run something since it got its place, or since it last kept it
 	unlocked bool   // it does not hold wheelMu
 }
+
+const (
+	// lateSpare is the delay above which a spare was not the next in its processor's queue.
+	lateSpare = time.Millisecond
+
+	// returningMax is the number of workers that may wait for the lock after their callbacks. Above
+	// this number a replaced worker ends even if more is due: each waiting worker holds a stack,
+	// and the driver waits in the same queue.
+	returningMax = 2048
+)
 
 // drive runs a driver. It is called with wheelMu held. With the default executor it ends by
 // becoming a worker. Either the alarm is set and wakes another driver, or the owner is behind. In
@@ -137,6 +137,16 @@ func (w *worker[T]) takeOverFromParent() {
 	c.crowd = min(c.crowd*crowdGrowth, crowdMax)
 }
 
+// takePlace takes a place for a spare, and reports whether it may run callbacks.
+func (w *worker[T]) takePlace() bool {
+	p := w.s.engine.places
+	if p == nil {
+		return true
+	}
+	w.placed = p.take(nil)
+	return w.placed
+}
+
 // takeOver lets a spare go on with the batch of its parent. If all entries are claimed, only
 // counting them is left. A spare without a place makes them due again.
 func (w *worker[T]) takeOver(p *worker[T], placed bool) {
@@ -156,7 +166,7 @@ func (w *worker[T]) takeOver(p *worker[T], placed bool) {
 	b.users++
 }
 
-// serve claims and runs what is due until nothing is. It is called and returns with wheelMu held.
+// serve claims and runs due timers until none is left. It is called and returns with wheelMu held.
 //
 // Moving timers between levels and placing arrivals come second: workers handle a quantum whenever
 // nothing is due, and after every 16th claim of the shard, so that this work gets its share while
@@ -198,8 +208,28 @@ func (w *worker[T]) serve() {
 	}
 }
 
+// ready reports whether something is due and w has a place to run it in. If w has none, its shard
+// is in line.
+func (w *worker[T]) ready() bool {
+	s := w.s
+	p := s.engine.places
+	switch {
+	case s.owner.due.ready == 0:
+		return false
+	case p == nil:
+		return true
+	case !w.placed:
+		w.served, w.placed = false, p.take(s)
+	case w.served:
+		w.served = false
+		p.pass(w)
+	}
+	return w.placed
+}
+
 // overtake does the work of a driver that should have come, see shard.overtake. The workers on
-// which a replaced worker relies do not know what it has made due, so it serves that itself.
+// which a replaced worker relies do not know of the timers that it has made due, so it serves these
+// itself.
 func (w *worker[T]) overtake() bool {
 	if !w.s.overtake() {
 		return false
@@ -208,8 +238,8 @@ func (w *worker[T]) overtake() bool {
 	return true
 }
 
-// takeBatch takes a batch of what is due, if there is more than one timer and callbacks are quick
-// enough to be claimed without the lock.
+// takeBatch takes a batch of due timers, if more than one is due and callbacks are quick enough to
+// be claimed without the lock.
 func (w *worker[T]) takeBatch() bool {
 	s := w.s
 	o := &s.owner
@@ -336,11 +366,11 @@ func (w *worker[T]) runBatch() {
 	o.crew.ran(begun)
 }
 
-// leave releases the lock to run callbacks. more says that something waits behind them. In this
-// case leave starts a spare, unless one is coming or enough workers are on their way, and workers
-// for processors that have none. It starts the spare last, so that the spare stands next in the
-// processor's queue. If no place is left for a spare, the worker counts as stuck from the
-// beginning, like one that runs an extra callback. leave reports whether that is so.
+// leave releases the lock to run callbacks. more says that other work waits behind them. In this
+// case leave starts workers for processors that have none. It also starts a spare, unless one is
+// coming or enough workers are on their way. It starts the spare last, so that the spare stands
+// next in the processor's queue. If no place is left for a spare, the worker counts as stuck from
+// the beginning, like one that runs an extra callback. leave reports whether that is so.
 func (w *worker[T]) leave(more bool) (alone bool) {
 	s := w.s
 	c := &s.owner.crew
@@ -736,33 +766,4 @@ func (p *places[T]) run(s *shardOf[T]) {
 	w.placed = true
 	s.owner.crew.coming++
 	w.run()
-}
-
-// ready reports whether something is due and w has a place to run it in. If w has none, its shard
-// is in line.
-func (w *worker[T]) ready() bool {
-	s := w.s
-	p := s.engine.places
-	switch {
-	case s.owner.due.ready == 0:
-		return false
-	case p == nil:
-		return true
-	case !w.placed:
-		w.served, w.placed = false, p.take(s)
-	case w.served:
-		w.served = false
-		p.pass(w)
-	}
-	return w.placed
-}
-
-// takePlace takes a place for a spare, and reports whether it may run callbacks.
-func (w *worker[T]) takePlace() bool {
-	p := w.s.engine.places
-	if p == nil {
-		return true
-	}
-	w.placed = p.take(nil)
-	return w.placed
 }

@@ -32,16 +32,16 @@
 //
 // The store knows where each message is:
 //
-//	scheduled  waits for its due time                      leased: a consumer claims it ahead of time
-//	                                                       firing: it is due when it is claimed
-//	leased     a consumer has claimed it                   firing: the consumer begins it when it is due
-//	                                                       scheduled: released, or the lease has ended
-//	firing     it has begun: Cancel answers Firing         gone: acknowledged or expired
-//	                                                       scheduled: failed, released, or crashed
-//	                                                       dead: its last attempt has failed, it was
-//	                                                       rejected, or it has crashed too often
-//	dead       is kept as a dead letter                    scheduled: replayed
-//	                                                       gone: purged, or dropped by a bound
+//	scheduled  waits for its due time                leased: a consumer claims it ahead of time
+//	                                                 firing: it is due when it is claimed
+//	leased     a consumer has claimed it             firing: the consumer begins it when it is due
+//	                                                 scheduled: released, or the lease has ended
+//	firing     it has begun: Cancel answers Firing   gone: acknowledged or expired
+//	                                                 scheduled: failed, released, or crashed
+//	                                                 dead: its last attempt has failed, it was
+//	                                                 rejected, or it has crashed too often
+//	dead       is kept as a dead letter              scheduled: replayed
+//	                                                 gone: purged, or dropped by a bound
 //
 // A scheduled or leased message is also gone after Cancel, and scheduled with another due time
 // after Reschedule. A message with Replace takes the place of a scheduled, leased or dead one.

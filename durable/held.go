@@ -24,24 +24,24 @@ type held struct {
 
 // heldState is the state of a held message. The dispatcher makes all transitions.
 //
-//	state      the message                              next state, and the event
-//	-          is in the store                              armed, ready: claimed ahead
-//	                                                        begun, taken: begun with its claim
-//	armed      waits in the wheel until it may begin        ready: wheel
-//	                                                        gone: released
-//	ready      is due and waits for a free taker            beginning: match
-//	                                                        parked: match, the partition is stalled
-//	                                                        gone: released, lease lost
-//	parked     is ready, but its partition is stalled       ready: the begin call has ended
-//	                                                        gone: released, lease lost
-//	beginning  was sent to the store, which has not         waiting, begun, taken: begun
-//	           answered that it has begun                   armed: the store's clock was set back
-//	                                                        gone: cancelled, rescheduled, lease lost
-//	waiting    has begun a moment ahead, and waits in       begun, taken: wheel
-//	           the wheel for its due time                   gone: lease lost
-//	begun      waits for a taker                            taken: take
-//	                                                        gone: released, lease lost
-//	taken      is in the hands of a handler or receiver     gone: settled, released, lease lost
+//	state      the message                               next state, and the event
+//	-          is in the store                           armed, ready: claimed ahead
+//	                                                     begun, taken: begun with its claim
+//	armed      waits in the wheel until it may begin     ready: wheel
+//	                                                     gone: released
+//	ready      is due and waits for a free taker         beginning: match
+//	                                                     parked: match, the partition is stalled
+//	                                                     gone: released, lease lost
+//	parked     is ready, but its partition is stalled    ready: the begin call has ended
+//	                                                     gone: released, lease lost
+//	beginning  was sent to the store, which has not      waiting, begun, taken: begun
+//	           answered that it has begun                armed: the store's clock was set back
+//	                                                     gone: cancelled, rescheduled, lease lost
+//	waiting    has begun a moment ahead, and waits in    begun, taken: wheel
+//	           the wheel for its due time                gone: lease lost
+//	begun      waits for a taker                         taken: take
+//	                                                     gone: released, lease lost
+//	taken      is in the hands of a handler or receiver  gone: settled, released, lease lost
 //	gone       is not held any more
 //
 // In the store, armed, ready, parked and beginning messages are leased, and waiting, begun and

@@ -23,9 +23,9 @@ var assets = sync.OnceValue(func() webpage.Assets { return webpage.NewAssets(own
 // query only.
 //
 //	GET ?                  the page
-//	GET ?queue=NAME        the page, with that queue chosen; without a name it is the first one that was added
-//	GET ?format=json       the queue as JSON, see [Document]; also if the Accept header prefers application/json
-//	GET ?format=html       the page, whatever the Accept header says
+//	GET ?queue=NAME        the page, with that queue chosen; without a name, the first one
+//	GET ?format=json       the queue as JSON, see [Document]; also by the Accept header
+//	GET ?format=html       the page, also against the Accept header
 //	POST                   an action, see [Handler.Actions]
 //
 // The fields must not change after the first request. All methods may be called at any time from
@@ -42,8 +42,8 @@ type Handler struct {
 	// Headers shows the headers of dead letters. Defaults to false.
 	Headers bool
 
-	// Timeout is how long a request waits for the store of a queue: then a look gets status 503,
-	// and an action ends. 0 and less stand for 5 seconds. The page waits for 10 seconds.
+	// Timeout is how long a request waits for the store of a queue. A GET then gets status 503, and
+	// an action ends. 0 and less stand for 5 seconds. The page waits for 10 seconds.
 	Timeout time.Duration
 
 	queues webpage.Registry[*watched]
@@ -52,10 +52,10 @@ type Handler struct {
 // ErrName is wrapped by the errors of [Handler.Add].
 var ErrName = errors.New("durabledebug: bad name of a queue")
 
-// Add shows the queue under the name, behind those that are there. A name that is empty, longer
-// than 128 bytes, not UTF-8 or in use gives an error that wraps [ErrName], and changes nothing; a
-// nil queue panics. A queue that is closed stays, and the page says so. The handler keeps it alive
-// until Remove.
+// Add shows the queue under the name, behind the queues that were added before. If the name is
+// empty, longer than 128 bytes, not UTF-8 or in use, Add changes nothing and returns an error that
+// wraps [ErrName]. A nil queue panics. A queue that is closed stays, and the page says so. The
+// handler keeps the queue alive until Remove.
 func (h *Handler) Add(name string, q *durable.Queue) error {
 	if q == nil {
 		panic(fmt.Sprintf("durabledebug: Add of a nil queue as %q", name))

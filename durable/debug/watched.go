@@ -38,14 +38,14 @@ type look struct {
 	err   error
 }
 
-// deadCounts change whenever the dead letters do.
+// deadCounts are counts that change whenever the dead letters change.
 type deadCounts struct {
 	dead, bytes     int64
 	buried, trimmed uint64
 }
 
-// ask returns the last answer or, if that is too old, waits for a new one until ctx ends. All who
-// ask at the same time share one look, even if the store does not regard the context of the look.
+// ask returns the last answer or, if that is too old, waits for a new one until ctx ends. Callers at
+// the same time share one look, even if the store ignores the context of the look.
 func (w *watched) ask(ctx context.Context, timeout time.Duration, headers bool) (*Queue, error) {
 	w.mu.Lock()
 	if w.current == nil || !w.until.IsZero() && !time.Now().Before(w.until) {
@@ -62,6 +62,7 @@ func (w *watched) ask(ctx context.Context, timeout time.Duration, headers bool) 
 	}
 }
 
+// look looks at the queue, and sets how long the answer is good.
 func (w *watched) look(l *look, timeout time.Duration, headers bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -112,7 +113,7 @@ func (w *watched) forget() {
 	w.current = nil
 }
 
-// document returns the JSON of the queue of that name, or without a name of the first one.
+// document returns the JSON of the queue of that name or, without a name, of the first one.
 func (h *Handler) document(ctx context.Context, name string) (int, *Document) {
 	d := &Document{Schema: Schema, Actions: h.Actions, Queues: []Entry{}}
 	for _, e := range h.queues.All() {

@@ -28,7 +28,7 @@ type app struct {
 	openSafe       func(url string) (durable.Store, func() error, error) // refuses servers that may lose messages
 	patience       time.Duration                                         // after Ctrl-C, until the user is told what delays the end
 	children       children
-	complaints     complaints
+	faults         errorPrinter
 
 	store, queue string
 	partitions   int
@@ -53,13 +53,13 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
 		stdin: stdin, stdout: &lockedWriter{w: stdout}, stderr: &lockedWriter{w: stderr},
 		screen: screenOf(stdout), open: storeurl.Open, openSafe: storeurl.OpenSafe, patience: time.Second,
 	}
-	a.complaints.w = a.stderr
+	a.faults.w = a.stderr
 	return a
 }
 
 // run executes a command line.
 func (a *app) run(ctx context.Context, args []string) error {
-	help := &remembering{w: a.stdout}
+	help := &firstErrorWriter{w: a.stdout}
 	root := &cli.Command{
 		Name:            "delayq",
 		Usage:           "look into a durable delay queue and work on it",
@@ -147,11 +147,11 @@ func (a *app) with(ctx context.Context, f func(s *session) error) error {
 	if err := a.mustExist(); err != nil {
 		return err
 	}
-	return a.make(ctx, f)
+	return a.withNew(ctx, f)
 }
 
-// make is like with, and makes the file of a store if it does not exist.
-func (a *app) make(ctx context.Context, f func(s *session) error) (err error) {
+// withNew is like with, but makes the file of the store if it does not exist.
+func (a *app) withNew(ctx context.Context, f func(s *session) error) (err error) {
 	if err := a.check(); err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (a *app) make(ctx context.Context, f func(s *session) error) (err error) {
 	defer func() { err = errors.Join(err, closeStore()) }()
 	o := durable.Options{
 		Queue: a.queue, Partitions: a.partitions, MaxBody: maxBody,
-		OnError: a.complaints.add, Logger: slog.New(slog.DiscardHandler),
+		OnError: a.faults.add, Logger: slog.New(slog.DiscardHandler),
 	}
 	if !a.drops {
 		o.DeadLimit, o.DeadBytes, o.DeadAge = keepDead, keepBytes, keepAge

@@ -308,7 +308,8 @@ func TestHelp_Unprintable(t *testing.T) {
 	}
 }
 
-// TestRun_ReportsTheWaitForTheStore has a store that does not close before the user is told about it.
+// TestRun_ReportsTheWaitForTheStore has a store that does not close before the user is told about
+// it.
 func TestRun_ReportsTheWaitForTheStore(t *testing.T) {
 	t.Parallel()
 	told := make(chan struct{})

@@ -87,7 +87,7 @@ var errNoCommand = errors.New("the command cannot be run")
 func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 	argv := shell(r.options.exec)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	stdout, stderr := &lineWriter{to: r.app.stdout}, &lineWriter{to: unfailing{r.app.stderr}}
+	stdout, stderr := &lineWriter{to: r.app.stdout}, &lineWriter{to: lossyWriter{r.app.stderr}}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(d.Body), stdout, stderr
 	cmd.Env = append(os.Environ(), r.environment(d)...)
 	cmd.WaitDelay = commandGrace
@@ -114,8 +114,8 @@ func (r *runner) handle(ctx context.Context, d *durable.Delivery) error {
 	if stderr.last != "" {
 		err = fmt.Errorf("%w: %s", err, preview(stderr.last, driver.MaxReason/2))
 	}
-	r.app.complaints.add(fmt.Errorf("message %q: %w", d.ID, err))
-	r.stopIfUseless(err)
+	r.app.faults.add(fmt.Errorf("message %q: %w", d.ID, err))
+	r.stopIfNotFound(err)
 	return err
 }
 
@@ -130,9 +130,9 @@ func (r *runner) environment(d *durable.Delivery) []string {
 	}
 }
 
-// stopIfUseless ends the consumer if the shell does not find the command and no run has succeeded.
+// stopIfNotFound ends the consumer if the shell does not find the command and no run has succeeded.
 // Otherwise the consumer would use up the attempts of all messages.
-func (r *runner) stopIfUseless(err error) {
+func (r *runner) stopIfNotFound(err error) {
 	const cannotRun, notFound = 126, 127 // exit codes of shells
 	var exit *exec.ExitError
 	found := !errors.As(err, &exit) || exit.ExitCode() != cannotRun && exit.ExitCode() != notFound

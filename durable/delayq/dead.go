@@ -7,7 +7,6 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/urfave/cli/v3"
 
 	"github.com/timingwheel-go/timingwheel/durable"
@@ -115,46 +114,4 @@ func (a *app) printCount(done string, n int) error {
 		return a.printJSON(map[string]int{done: n})
 	}
 	return a.print(fmt.Sprintf("%d dead letters %s", n, done))
-}
-
-func (a *app) auditCommand() *cli.Command {
-	var repair bool
-	return &cli.Command{
-		Name: "audit", Usage: "look for records that a fault of the store has damaged", Description: auditHelp,
-		Flags: []cli.Flag{flag("repair", "repair the faults", &repair)},
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := noArguments(cmd); err != nil {
-				return err
-			}
-			return a.with(ctx, func(s *session) error { return a.audit(ctx, s, repair) })
-		},
-	}
-}
-
-type auditJSON struct {
-	Records    int64 `json:"records"`
-	Orphans    int64 `json:"orphans"`
-	Strays     int64 `json:"strays"`
-	Unreadable int64 `json:"unreadable"`
-	Wrong      int64 `json:"wrong"`
-	Repaired   int64 `json:"repaired"`
-}
-
-// audit returns an error if faults are left, so that scripts notice them.
-func (a *app) audit(ctx context.Context, s *session, repair bool) error {
-	r, err := s.Audit(ctx, repair)
-	if err != nil {
-		return err
-	}
-	if a.json {
-		err = a.printJSON(auditJSON(r))
-	} else {
-		err = a.print(pairs(table.Row{"messages looked at", r.Records}, table.Row{"messages in no set", r.Orphans},
-			table.Row{"members of sets without a message", r.Strays}, table.Row{"messages that cannot be read", r.Unreadable},
-			table.Row{"wrong sums", r.Wrong}, table.Row{"repaired", r.Repaired}))
-	}
-	if left := r.Orphans + r.Strays + r.Wrong - r.Repaired; left > 0 && err == nil {
-		err = fmt.Errorf("%d faults are left; delayq audit -repair repairs them", left)
-	}
-	return err
 }

@@ -74,7 +74,7 @@ func (a *app) enqueue(ctx context.Context, o enqueueOptions, given bool) error {
 			return fmt.Errorf("read the body from stdin: %w", err)
 		}
 	}
-	return a.make(ctx, func(s *session) error {
+	return a.withNew(ctx, func(s *session) error {
 		step := max(1, min(enqueueAtOnce, enqueueMemory/max(1, len(body))))
 		for first := 1; first <= o.n; first += step {
 			messages := make([]durable.Message, min(step, o.n-first+1))

@@ -24,23 +24,23 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// unfailing ignores errors of writing: a command has not failed because its messages on stderr
+// lossyWriter ignores errors of writing: a command has not failed because its messages on stderr
 // cannot be printed.
-type unfailing struct{ w io.Writer }
+type lossyWriter struct{ w io.Writer }
 
-func (u unfailing) Write(p []byte) (int, error) {
+func (u lossyWriter) Write(p []byte) (int, error) {
 	_, _ = u.w.Write(p)
 	return len(p), nil
 }
 
-// remembering keeps the first error of writing. Package cli ignores such errors when it prints a
-// help.
-type remembering struct {
+// firstErrorWriter keeps the first error of writing. Package cli ignores such errors when it prints
+// a help.
+type firstErrorWriter struct {
 	w      io.Writer
 	failed error
 }
 
-func (r *remembering) Write(p []byte) (int, error) {
+func (r *firstErrorWriter) Write(p []byte) (int, error) {
 	n, err := r.w.Write(p)
 	r.failed = cmp.Or(r.failed, err)
 	return n, err
@@ -122,28 +122,28 @@ func (l *lineWriter) pass(n int) error {
 	return err
 }
 
-// complaints prints errors of the background, at most one in complaintPause: a server that is away
-// causes many.
-type complaints struct {
-	w      io.Writer
-	mu     sync.Mutex
-	last   time.Time
-	silent int // errors since then that were not printed
+// errorPrinter prints errors of the background, at most one in errorPause: a server that cannot be
+// reached causes many.
+type errorPrinter struct {
+	w       io.Writer
+	mu      sync.Mutex
+	last    time.Time
+	skipped int // errors since then that were not printed
 }
 
-const complaintPause = 5 * time.Second
+const errorPause = 5 * time.Second
 
-func (c *complaints) add(err error) {
+func (c *errorPrinter) add(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.last.IsZero() && time.Since(c.last) < complaintPause {
-		c.silent++
+	if !c.last.IsZero() && time.Since(c.last) < errorPause {
+		c.skipped++
 		return
 	}
 	more := ""
-	if c.silent > 0 {
-		more = fmt.Sprintf(" (and %d more that were not shown)", c.silent)
+	if c.skipped > 0 {
+		more = fmt.Sprintf(" (and %d more that were not shown)", c.skipped)
 	}
 	fmt.Fprintf(c.w, "delayq: %v%s\n", err, more)
-	c.last, c.silent = time.Now(), 0
+	c.last, c.skipped = time.Now(), 0
 }

@@ -153,11 +153,3 @@ func each(records iter.Seq2[durable.Record, error], n int, f func(*durable.Recor
 	}
 	return shown, false, nil
 }
-
-// String returns the due time as text: "at" a time or "in" a duration.
-func (d *due) String() string {
-	if !d.at.IsZero() {
-		return "at " + d.at.Format(time.RFC3339)
-	}
-	return "in " + rounded(d.delay)
-}

@@ -74,6 +74,48 @@ func (a *app) healthCommand() *cli.Command {
 	return cmd
 }
 
+func (a *app) auditCommand() *cli.Command {
+	var repair bool
+	return &cli.Command{
+		Name: "audit", Usage: "look for records that a fault of the store has damaged", Description: auditHelp,
+		Flags: []cli.Flag{flag("repair", "repair the faults", &repair)},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := noArguments(cmd); err != nil {
+				return err
+			}
+			return a.with(ctx, func(s *session) error { return a.audit(ctx, s, repair) })
+		},
+	}
+}
+
+type auditJSON struct {
+	Records    int64 `json:"records"`
+	Orphans    int64 `json:"orphans"`
+	Strays     int64 `json:"strays"`
+	Unreadable int64 `json:"unreadable"`
+	Wrong      int64 `json:"wrong"`
+	Repaired   int64 `json:"repaired"`
+}
+
+// audit returns an error if faults are left, so that scripts notice them.
+func (a *app) audit(ctx context.Context, s *session, repair bool) error {
+	r, err := s.Audit(ctx, repair)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		err = a.printJSON(auditJSON(r))
+	} else {
+		err = a.print(pairs(table.Row{"messages looked at", r.Records}, table.Row{"messages in no set", r.Orphans},
+			table.Row{"members of sets without a message", r.Strays}, table.Row{"messages that cannot be read", r.Unreadable},
+			table.Row{"wrong sums", r.Wrong}, table.Row{"repaired", r.Repaired}))
+	}
+	if left := r.Orphans + r.Strays + r.Wrong - r.Repaired; left > 0 && err == nil {
+		err = fmt.Errorf("%d faults are left; delayq audit -repair repairs them", left)
+	}
+	return err
+}
+
 func (a *app) consumersCommand() *cli.Command {
 	return a.queueCommand("consumers", "list the consumers of the queue", consumersHelp, a.consumers)
 }

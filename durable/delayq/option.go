@@ -155,6 +155,14 @@ func (d *due) check(cmd *cli.Command, needed bool) error {
 	return nil
 }
 
+// String returns the due time as text: "at" a time or "in" a duration.
+func (d *due) String() string {
+	if !d.at.IsZero() {
+		return "at " + d.at.Format(time.RFC3339)
+	}
+	return "in " + rounded(d.delay)
+}
+
 // usage returns an error of the command line.
 func usage(cmd *cli.Command, format string, args ...any) error {
 	return fmt.Errorf("%w command line: %s\nSee %s -help", durable.ErrInvalid, fmt.Sprintf(format, args...), cmd.FullName())

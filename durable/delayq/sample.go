@@ -12,6 +12,19 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
+// look is the state of the queue at one time.
+type look struct {
+	at    time.Time
+	stats durable.Stats
+}
+
+// sample is a look at the queue with the previous one.
+type sample struct {
+	queue string
+	look
+	before *look // nil for the first look. A *sample would keep all earlier looks in memory
+}
+
 // rates are the events a second of a queue, or of a partition, since the previous look.
 type rates struct {
 	Enqueued  float64 `json:"enqueued"`

@@ -39,19 +39,6 @@ func (a *app) watchCommand() *cli.Command {
 	}
 }
 
-// look is the state of the queue at one time.
-type look struct {
-	at    time.Time
-	stats durable.Stats
-}
-
-// sample is a look at the queue with the previous one.
-type sample struct {
-	queue string
-	look
-	before *look // nil for the first look. A *sample would keep all earlier looks in memory
-}
-
 // watch looks at the queue once in each interval. It skips a look if the store cannot be reached,
 // because the next one may succeed.
 func (a *app) watch(ctx context.Context, s *session, o watchOptions) error {
@@ -65,7 +52,7 @@ func (a *app) watch(ctx context.Context, s *session, o watchOptions) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, durable.ErrUnavailable) && last != nil:
-			a.complaints.add(err)
+			a.faults.add(err)
 		case err != nil:
 			return err
 		default:

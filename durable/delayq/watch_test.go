@@ -116,7 +116,7 @@ func TestWatch_Terminal(t *testing.T) {
 func TestComplaints(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	c := complaints{w: &out}
+	c := errorPrinter{w: &out}
 	for range 10 {
 		c.add(errors.New("away"))
 	}

@@ -1,25 +1,20 @@
 package driver
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
-// DefaultPartitions is the number of partitions of a new queue if Config.Partitions is 0.
-const DefaultPartitions = 8
+// Config is what a store has to know of a queue.
+type Config struct {
+	Queue      string // 1 to 128 letters, digits, '.', '_' or '-'
+	Partitions int    // 1 to MaxPartitions; 0: see Store.Open
 
-// MaxPartitions is the largest number of partitions.
-const MaxPartitions = 1024
-
-// CheckQueueName returns [ErrInvalid] for a name that no queue may have.
-func CheckQueueName(name string) error {
-	ok := len(name) >= 1 && len(name) <= 128
-	for _, r := range name {
-		ok = ok && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
-			r == '.' || r == '_' || r == '-')
-	}
-	if !ok {
-		return fmt.Errorf("%w queue name %.140q: 1 to 128 letters, digits, '.', '_' and '-' are accepted",
-			ErrInvalid, name)
-	}
-	return nil
+	// The bounds of the dead letters of each partition. The oldest are dropped first, and the
+	// newest is kept whatever its size. All are positive.
+	DeadLimit int           // their number
+	DeadBytes int64         // the bytes of their bodies
+	DeadAge   time.Duration // the time since their deaths
 }
 
 // Check returns [ErrInvalid] for a value that is not accepted. Stores call it in Open.
@@ -37,6 +32,26 @@ func (c Config) Check() error {
 		return fmt.Errorf("%w DeadBytes %d: 1 or more is accepted", ErrInvalid, c.DeadBytes)
 	case c.DeadAge <= 0:
 		return fmt.Errorf("%w DeadAge %v: more than 0 is accepted", ErrInvalid, c.DeadAge)
+	}
+	return nil
+}
+
+// DefaultPartitions is the number of partitions of a new queue if Config.Partitions is 0.
+const DefaultPartitions = 8
+
+// MaxPartitions is the largest number of partitions.
+const MaxPartitions = 1024
+
+// CheckQueueName returns [ErrInvalid] for a name that no queue may have.
+func CheckQueueName(name string) error {
+	ok := len(name) >= 1 && len(name) <= 128
+	for _, r := range name {
+		ok = ok && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			r == '.' || r == '_' || r == '-')
+	}
+	if !ok {
+		return fmt.Errorf("%w queue name %.140q: 1 to 128 letters, digits, '.', '_' and '-' are accepted",
+			ErrInvalid, name)
 	}
 	return nil
 }

@@ -34,18 +34,6 @@ type Store interface {
 	Close() error
 }
 
-// Config is what a store has to know of a queue.
-type Config struct {
-	Queue      string // 1 to 128 letters, digits, '.', '_' or '-'
-	Partitions int    // 1 to MaxPartitions; 0: see Store.Open
-
-	// The bounds of the dead letters of each partition. The oldest are dropped first, and the
-	// newest is kept whatever its size. All are positive.
-	DeadLimit int           // their number
-	DeadBytes int64         // the bytes of their bodies
-	DeadAge   time.Duration // the time since their deaths
-}
-
 // Backend is one queue in a store: a small set of transitions of up to [MaxBatch] messages of one
 // partition. Each transition takes place as a whole or not at all. The methods may be called from
 // several goroutines.

@@ -124,19 +124,6 @@ func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outco
 	return outcomes, b.failure(ctx, batch.Partition, s, err)
 }
 
-// Pause implements [driver.Backend]. It is O(1).
-func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
-	if err := b.store.usable(ctx); err != nil {
-		return err
-	}
-	args := append(b.calling(pause.Partition, &pause.Call), flag(pause.Paused))
-	v, err := b.run(ctx, pause.Partition, pauseScript, args...)
-	if err == nil {
-		_, err = b.calledReply(pause.Partition, pauseScript, v)
-	}
-	return err
-}
-
 // applyLine returns the command line of a transition: see its script.
 func (b *backend) applyLine(batch driver.Batch) []any {
 	args := b.line(batch.Partition, 6+argsOf(batch.Op)*len(batch.Changes))
@@ -220,4 +207,17 @@ func readOutcomes(r *reply, n int) ([]driver.Outcome, error) {
 		outcomes[i] = o
 	}
 	return outcomes, nil
+}
+
+// Pause implements [driver.Backend]. It is O(1).
+func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
+	if err := b.store.usable(ctx); err != nil {
+		return err
+	}
+	args := append(b.calling(pause.Partition, &pause.Call), flag(pause.Paused))
+	v, err := b.run(ctx, pause.Partition, pauseScript, args...)
+	if err == nil {
+		_, err = b.calledReply(pause.Partition, pauseScript, v)
+	}
+	return err
 }

@@ -5,6 +5,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -54,6 +58,34 @@ func TestPageShowsTheWholeProgram(t *testing.T) {
 	require.Regexp(t, "^package main\n", page.Snippets(string(text))[0])
 }
 
+// The table of docs/durable.md has each option.
+func TestPageHasAllOptions(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/durable.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(text), "| option | default | meaning |\n|---|---|---|\n")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	var listed, declared []string
+	group := ""
+	for row := range strings.SplitSeq(table, "\n") {
+		cell := strings.SplitN(row, " |", 2)[0]
+		for _, m := range regexp.MustCompile("`(\\w*)\\.(\\w+)`").FindAllStringSubmatch(cell, -1) {
+			if m[1] != "" {
+				group = m[1]
+			}
+			listed = append(listed, group+"."+m[2])
+		}
+	}
+	for _, options := range []any{durable.Options{}, durable.Message{}, durable.ConsumerOptions{}} {
+		kind := reflect.TypeOf(options)
+		for i := range kind.NumField() {
+			declared = append(declared, kind.Name()+"."+kind.Field(i).Name)
+		}
+	}
+	require.ElementsMatch(t, declared, listed)
+}
+
 func TestHeadersExpiryAndCancelAsOnThePage(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -93,15 +125,15 @@ func TestDeadLettersAsOnThePage(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	outcomes := map[string]error{"a": errNoSuchUser, "b": errRefused, "c": nil}
+	var sent atomic.Int32
 	send := func(_ context.Context, d *durable.Delivery) error {
-		if d.ID == "c" {
+		if int(sent.Add(1)) == len(outcomes) {
 			stop()
 		}
 		return outcomes[d.ID]
 	}
-	for i, id := range []string{"a", "b", "c"} {
-		delay := time.Duration(i) * 20 * time.Millisecond
-		_, err := q.Enqueue(ctx, durable.Message{ID: id, Delay: delay, MaxAttempts: 1})
+	for id := range outcomes {
+		_, err := q.Enqueue(ctx, durable.Message{ID: id, MaxAttempts: 1})
 		require.NoError(t, err)
 	}
 
@@ -114,7 +146,7 @@ func TestDeadLettersAsOnThePage(t *testing.T) {
 			return durable.RetryAfter(time.Minute, err) // in place of Backoff
 		}
 		return err
-	}, durable.ConsumerOptions{Concurrency: 1, HandlerTimeout: 10 * time.Second})
+	}, durable.ConsumerOptions{HandlerTimeout: 10 * time.Second})
 	require.NoError(t, err)
 
 	ctx = t.Context()
