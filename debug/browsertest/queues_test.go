@@ -253,6 +253,8 @@ func TestQueuePauses(t *testing.T) {
 	p.wait(`document.querySelector('#tile-acked small').textContent === '3 in all'`)
 	p.wait(`document.getElementById('notice').hidden && document.getElementById('hold').textContent === 'Pause queue'`)
 	assert.EqualValues(t, 3, handled.Load())
+	p.do(chromedp.Evaluate[chromedp.Void](`byId('hold').click(); page.shown.paused = true; byId('hold').click()`))
+	p.wait(`document.getElementById('outcome').textContent === 'The queue is paused'`) // as the button has said
 }
 
 // Ids, reasons, headers and names with markup are shown as text: no script in them runs, and

@@ -13,9 +13,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// TestAuditCounts removes records behind the back of the store, of a scheduled message, a leased one and a dead one: the repair takes
-// them out of the counts, too.
-func TestAuditCounts(t *testing.T) {
+// The records of a scheduled, a leased and a dead message are removed from the file. The repair
+// also removes them from the counts.
+func TestAuditCorrectsCountsOfLostRecords(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true})
 	q := openQueue(t, s, 1)
@@ -41,8 +41,8 @@ func TestAuditCounts(t *testing.T) {
 	assert.Equal(t, driver.AuditReport{Records: 1}, report)
 }
 
-// TestAuditCorrectsSum finds a wrong number of bytes of dead letters, and repairs it.
-func TestAuditCorrectsSum(t *testing.T) {
+// The file has a wrong number of bytes of dead letters.
+func TestAuditCorrectsDeadBytes(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "queue.db")
 	s := openStore(t, path, Options{NoSync: true})
@@ -64,7 +64,7 @@ func TestAuditCorrectsSum(t *testing.T) {
 	assert.EqualValues(t, 4, count(t, q).DeadBytes)
 }
 
-// bury makes a dead letter.
+// bury adds a dead letter.
 func bury(t *testing.T, q driver.Backend, id, body string) {
 	t.Helper()
 	_, err := q.Put(t.Context(), driver.Put{Items: []driver.PutItem{{ID: id, Body: []byte(body), MaxAttempts: 1}}})
@@ -74,8 +74,8 @@ func bury(t *testing.T, q driver.Backend, id, body string) {
 	done(t, q, driver.OpBury, c...)
 }
 
-// TestAuditFindsLeases has a lease whose message and key are gone.
-func TestAuditFindsLeases(t *testing.T) {
+// A lease has neither a message nor a key.
+func TestAuditRemovesLeaseWithoutMessage(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true})
 	q := openQueue(t, s, 1)
@@ -93,8 +93,8 @@ func TestAuditFindsLeases(t *testing.T) {
 	assert.Zero(t, count(t, q).InFlight)
 }
 
-// TestAuditKeepsLease has a second key of a leased message: that goes, and the lease stays.
-func TestAuditKeepsLease(t *testing.T) {
+// A leased message has a second key. The repair removes the key and keeps the lease.
+func TestAuditKeepsLeaseOfMessageWithStrayKey(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true})
 	q := openQueue(t, s, 1)
@@ -110,9 +110,9 @@ func TestAuditKeepsLease(t *testing.T) {
 	done(t, q, driver.OpBegin, c...)
 }
 
-// TestUnreadableAndLostAreCounted has records of a newer version and keys without a record in front of all others. Claims pass
-// over them, once, and they count.
-func TestUnreadableAndLostAreCounted(t *testing.T) {
+// The first keys of the index belong to records of a newer version and to no record. Claims skip
+// them and count each of them once.
+func TestClaimSkipsAndCountsUnreadableAndLost(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true})
 	q := openQueue(t, s, 1)

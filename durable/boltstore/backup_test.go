@@ -27,9 +27,9 @@ func openCopy(t *testing.T, content []byte) *Store {
 	return openStore(t, path, Options{NoSync: true})
 }
 
-// TestBackupUnderLoad makes backups while messages are put, delivered and acknowledged. Each backup opens, is
-// sound, and has the messages that were confirmed before it began and not acknowledged before it ended.
-func TestBackupUnderLoad(t *testing.T) {
+// Backups run while messages are put, delivered and acknowledged. Each backup opens and is sound.
+// It has the messages that were confirmed before it began and not acknowledged before it ended.
+func TestBackupUnderLoadHasAllConfirmedMessages(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true})
 	q := openQueue(t, s, 1)
@@ -84,8 +84,8 @@ func TestBackupUnderLoad(t *testing.T) {
 	load.Wait()
 }
 
-// TestBackupEnds has backups that do not end by themselves: their context, Close, and their writer end them.
-func TestBackupEnds(t *testing.T) {
+// A backup ends if its writer fails, its context ends, or the store is closed.
+func TestBackupEndsWithContextCloseOrWriter(t *testing.T) {
 	t.Parallel()
 	s, err := Open(filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true})
 	require.NoError(t, err)
@@ -124,8 +124,8 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// TestCompact makes a file small again. All that it held is in the copy.
-func TestCompact(t *testing.T) {
+// The copy of a file with many free pages is small and has the same content.
+func TestCompactKeepsAllAndFreesSpace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "queue.db"), filepath.Join(dir, "small.db")

@@ -14,10 +14,10 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// TestUnansweredCallTakesPlaceOnce loses the replies of a put and a cancel, and repeats the calls. The repeated
-// calls say what the first copies did. A copy that is delivered late, after the message was enqueued again, changes
-// nothing.
-func TestUnansweredCallTakesPlaceOnce(t *testing.T) {
+// The replies of a put and a cancel are lost, and the client repeats the calls. The repeated calls
+// return the results of the first copies. A copy that arrives after the message was enqueued again
+// changes nothing.
+func TestRepeatedCallTakesPlaceOnce(t *testing.T) {
 	t.Parallel()
 	owner, path := socketFile(t), socketFile(t)
 	s := openStore(t, owner, Options{Socket: true})
@@ -131,7 +131,8 @@ func (p *replyDropper) forward(client net.Conn) {
 	}
 }
 
-// dropReplyOf makes a call whose reply is lost, and returns what the client has sent on its connection.
+// dropReplyOf runs a call, drops its reply, and returns the bytes that the client has sent on its
+// connection.
 func (p *replyDropper) dropReplyOf(call func()) []byte {
 	p.mu.Lock()
 	p.drop = true
@@ -142,7 +143,8 @@ func (p *replyDropper) dropReplyOf(call func()) []byte {
 	return p.sent
 }
 
-// replay delivers the bytes of a connection to the owner again, and waits until the owner has answered all of them.
+// replay sends the bytes of a connection to the owner again, and waits until the owner has answered
+// all calls.
 func (p *replyDropper) replay(sent []byte) {
 	p.t.Helper()
 	server, err := net.Dial("unix", p.owner)
@@ -151,5 +153,5 @@ func (p *replyDropper) replay(sent []byte) {
 	_, err = server.Write(sent)
 	require.NoError(p.t, err)
 	require.NoError(p.t, server.SetReadDeadline(time.Now().Add(300*time.Millisecond)))
-	_, _ = io.Copy(io.Discard, server) // ends when the owner has been silent
+	_, _ = io.Copy(io.Discard, server) // ends when the owner has sent nothing for a while
 }

@@ -13,9 +13,10 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// TestClaimBesideSuspect ends the context of a claim while it waits for the commit that buries another message: what it has leased by then
-// it returns, as nobody else knows of it.
-func TestClaimBesideSuspect(t *testing.T) {
+// The context of a claim ends while the claim waits for the commit that buries another message. The
+// claim returns the messages that it has leased, as no other consumer can receive them before the
+// leases end.
+func TestClaimReturnsLeasesIfContextEndsDuringBurial(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{Now: clock.Now})
@@ -44,8 +45,8 @@ func TestClaimBesideSuspect(t *testing.T) {
 	assert.Equal(t, []string{"good"}, idsOf(r.claimed.Records))
 }
 
-// TestCrashOnFullDisk has a lease end whose crash cannot be written: the consumer is not asked to come back at once.
-func TestCrashOnFullDisk(t *testing.T) {
+// A lease ends, and its crash cannot be written. The claim returns a later time for the next one.
+func TestClaimOnFullDiskPostponesCrash(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{Now: clock.Now, reserve: 1})
@@ -64,8 +65,8 @@ func TestCrashOnFullDisk(t *testing.T) {
 	assert.Greater(t, c.Lease, local.Floor(clock.Now()))
 }
 
-// TestCrashOfWhatAClaimHasBegun counts a crash where the process has died after a claim that began its message, and none where it did not.
-func TestCrashOfWhatAClaimHasBegun(t *testing.T) {
+// The process crashes after a claim. The crash counts only if the claim has begun the message.
+func TestCrashCountsForMessagesBegunByClaim(t *testing.T) {
 	t.Parallel()
 	for begin, want := range []int{0, 1} {
 		s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{})
@@ -81,8 +82,8 @@ func TestCrashOfWhatAClaimHasBegun(t *testing.T) {
 	}
 }
 
-// TestOldDeadLettersGoWithClaims has a dead letter grow old while nothing else dies: the next claim drops it.
-func TestOldDeadLettersGoWithClaims(t *testing.T) {
+// A dead letter reaches the age limit and no other message dies. The next claim drops it.
+func TestClaimDropsOldDeadLetters(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
 	q := openQueue(t, openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true, Now: clock.Now}), 1)
@@ -99,8 +100,8 @@ func TestOldDeadLettersGoWithClaims(t *testing.T) {
 	assert.Zero(t, count(t, q).Dead)
 }
 
-// TestTokensBeyondTheirRange claims where the tokens that the file allows are nearly used up: what is given out after a crash is higher.
-func TestTokensBeyondTheirRange(t *testing.T) {
+// Claims use up the tokens that the file allows. The tokens after a crash are higher.
+func TestTokensRiseAfterCrashAtEndOfRange(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{})
 	q := openQueue(t, s, 1)

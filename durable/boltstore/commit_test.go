@@ -17,8 +17,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// TestGroupCommit counts the transactions of many producers.
-func TestGroupCommit(t *testing.T) {
+// Many producers need far fewer transactions than they put messages.
+func TestConcurrentPutsShareCommits(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{})
 	q := openQueue(t, s, 8)
@@ -30,14 +30,15 @@ func TestGroupCommit(t *testing.T) {
 	assert.GreaterOrEqual(t, commits, messages/groupMessages)
 }
 
-// TestGroupsByHand gives the committer several requests at once: they share a commit, but for those of the same message.
-func TestGroupsByHand(t *testing.T) {
+// Several requests wait for the committer at once. They share a commit, except for a second request
+// of the same message.
+func TestGroupHasOneRequestPerMessage(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{})
 	q := openQueue(t, s, 2)
 	put(t, q, "there", time.Hour)
 	before := transactions(t, s)
-	s.writing.Lock() // the first group waits here, and all others for it
+	s.writing.Lock() // the first group waits for this lock, and the others wait for the first
 	var wg sync.WaitGroup
 	send := func(p driver.Put) {
 		wg.Go(func() {
@@ -52,7 +53,7 @@ func TestGroupsByHand(t *testing.T) {
 		{Items: item("a")},
 		{Items: item("b")},
 		{Partition: 1, Items: item("b")},
-		{Items: item("b")}, // a second time: another group
+		{Items: item("b")}, // the same message again: another group
 	} {
 		send(p)
 		inLine(t, s, i+1)
@@ -63,15 +64,15 @@ func TestGroupsByHand(t *testing.T) {
 	assert.Equal(t, uint64(4), count(t, q).Enqueued)
 }
 
-// TestCallsThatEndLeaveTheCommitter has producers with short contexts while a commit is held up. What they give up before a group
-// has it does not take place and is not kept, and what a group has keeps its place among those that wait.
-func TestCallsThatEndLeaveTheCommitter(t *testing.T) {
+// A commit is held up, and the contexts of waiting producers end. Requests that are not in a group
+// yet do not take place and are not kept. A request in a group keeps its place.
+func TestCallWithEndedContextLeavesCommitter(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{})
 	q, err := durable.Open(t.Context(), s, durable.Options{Queue: "orders", Partitions: 1, MaxWaiting: 10, RetryFor: time.Second})
 	require.NoError(t, err)
 	defer q.Close()
-	s.writing.Lock() // the first group waits here, and all others for it
+	s.writing.Lock() // the first group waits for this lock, and the others wait for the first
 	locked := true
 	defer func() {
 		if locked {
@@ -108,7 +109,7 @@ func TestCallsThatEndLeaveTheCommitter(t *testing.T) {
 			patient, end := context.WithTimeout(t.Context(), 20*time.Second)
 			_, err := q.Enqueue(patient, durable.Message{})
 			end()
-			assert.ErrorIs(t, err, durable.ErrBusy, "the first call is under way still")
+			assert.ErrorIs(t, err, durable.ErrBusy, "the first call is still under way")
 		}
 		cancel(assert.AnError)
 		calls.Wait()
@@ -125,11 +126,12 @@ func TestCallsThatEndLeaveTheCommitter(t *testing.T) {
 	calls.Wait()
 	stats, err := q.Stats(t.Context())
 	require.NoError(t, err)
-	assert.EqualValues(t, 11, stats.Scheduled, "first and those after")
+	assert.EqualValues(t, 11, stats.Scheduled, "the first message and the last ten")
 }
 
-// TestFull fills a file up to its limit: what is there can be claimed and acknowledged, and then there is room again.
-func TestFull(t *testing.T) {
+// The messages of a full file can be claimed and acknowledged. A new message can be stored
+// afterwards.
+func TestFullFileCanBeDrainedAndUsedAgain(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{maxSize: 2 << 20, reserve: 256 << 10})
 	q := openQueue(t, s, 1)
@@ -161,8 +163,8 @@ func TestFull(t *testing.T) {
 	assert.Equal(t, []string{"again"}, idsOf(claim(t, q, 10)))
 }
 
-// TestCancelAgainstBegin has the two race for each message: one of them wins.
-func TestCancelAgainstBegin(t *testing.T) {
+// A cancel and a begin race for each message, and exactly one of them succeeds.
+func TestCancelAndBeginNeverBothSucceed(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true})
 	q := openQueue(t, s, 1)
@@ -206,8 +208,8 @@ func TestCancelAgainstBegin(t *testing.T) {
 	assert.Zero(t, c.Scheduled)
 }
 
-// TestEverythingAtOnce uses all calls from many goroutines, and compares the sums in the end.
-func TestEverythingAtOnce(t *testing.T) {
+// Many goroutines make all kinds of calls. The counters agree in the end.
+func TestCountsAgreeAfterConcurrentCalls(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true, maxFree: 8})
 	q := openQueue(t, s, 2)
@@ -247,7 +249,8 @@ func TestEverythingAtOnce(t *testing.T) {
 	}
 }
 
-// deliverSome claims a few messages, retries, releases and reschedules some, and acknowledges or cancels the others.
+// deliverSome claims a few messages. It retries, releases and reschedules some of them, and
+// acknowledges or cancels the others.
 func deliverSome(t *testing.T, q driver.Backend, partition int, left *atomic.Int64) {
 	t.Helper()
 	c, err := q.Claim(t.Context(), driver.Claim{Partition: partition, Horizon: 2 * time.Second, Max: 20, MaxBytes: 1 << 20, Visibility: time.Hour})
@@ -283,19 +286,20 @@ func deliverSome(t *testing.T, q driver.Backend, partition int, left *atomic.Int
 	}
 }
 
-// TestCommitsAreSynced is what all promises stand on: only NoSync leaves out the fsync.
-func TestCommitsAreSynced(t *testing.T) {
+// All promises depend on the fsync of each commit.
+func TestOnlyNoSyncLeavesOutFsync(t *testing.T) {
 	t.Parallel()
 	for _, noSync := range []bool{false, true} {
 		s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: noSync})
 		assert.Equal(t, noSync, s.file.db.NoSync)
 		assert.False(t, s.file.db.NoGrowSync)
-		assert.False(t, s.file.db.NoFreelistSync, "opening would read the whole file")
+		assert.False(t, s.file.db.NoFreelistSync, "without the list, opening reads the whole file")
 	}
 }
 
-// TestUnknownCommit has a commit fail after its pages can be seen: the store must not go on with a memory that knows nothing of it.
-func TestUnknownCommit(t *testing.T) {
+// A commit fails after readers can see its pages. The store must fail, as its memory does not have
+// the change.
+func TestCommitWithUnknownOutcomeFailsStore(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "queue.db")
 	s, err := Open(path, Options{})
@@ -313,5 +317,5 @@ func TestUnknownCommit(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrBroken)
 	require.NoError(t, s.Close())
 	q = openQueue(t, openStore(t, path, Options{}), 0)
-	assert.Equal(t, []string{"a"}, idsOf(claim(t, q, 10)), "it has taken place")
+	assert.Equal(t, []string{"a"}, idsOf(claim(t, q, 10)), "the commit has taken place")
 }

@@ -24,7 +24,7 @@ import (
 
 const damagedMessages = 1500
 
-// damageFile is the content of a file with many messages.
+// damageFile returns the content of a file with many messages.
 func damageFile(t *testing.T) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "queue.db")
@@ -38,7 +38,7 @@ func damageFile(t *testing.T) []byte {
 	return content
 }
 
-// use opens a file and does a little of everything.
+// use opens a file and makes calls of most kinds.
 func use(t *testing.T, path string) (messages int, err error) {
 	t.Helper()
 	s, err := Open(path, Options{NoSync: true})
@@ -72,8 +72,9 @@ func use(t *testing.T, path string) (messages int, err error) {
 	return messages, nil
 }
 
-// TestTruncatedFile cuts a file off at many places: it opens with all that was in it, or says that it is damaged.
-func TestTruncatedFile(t *testing.T) {
+// A file is cut off at many places. It opens with all its messages, or returns ErrCorrupt or
+// ErrVersion.
+func TestTruncatedFileIsWholeOrCorrupt(t *testing.T) {
 	t.Parallel()
 	content := damageFile(t)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -97,9 +98,9 @@ func TestTruncatedFile(t *testing.T) {
 	assert.Less(t, whole, len(offsets))
 }
 
-// TestDamagedPages damages single pages at random: no call hangs or panics, errors are typed, and after each
-// of them the file can be repaired in place and opened again.
-func TestDamagedPages(t *testing.T) {
+// Single pages are damaged at random. No call hangs or panics, and all errors are typed. After each
+// damage the file can be repaired in place and opened again.
+func TestDamagedPagesNeverHangOrPanic(t *testing.T) {
 	t.Parallel()
 	content := damageFile(t)
 	size, pages := livePages(t, content)
@@ -148,7 +149,7 @@ func TestDamagedPages(t *testing.T) {
 	assert.Greater(t, damaged, rounds/4)
 }
 
-// inTime fails if a call takes longer than a minute, with the stacks of all goroutines.
+// inTime fails with the stacks of all goroutines if a call takes longer than a minute.
 func inTime(t *testing.T, call func()) {
 	t.Helper()
 	over := make(chan struct{})
@@ -164,7 +165,8 @@ func inTime(t *testing.T, call func()) {
 	}
 }
 
-// pageOf returns a page in use that has a certain kind and at least some elements, and its number.
+// pageOf returns a page in use of the given kind with at least the given number of elements, and
+// its number.
 func pageOf(t *testing.T, content []byte, kind, elements int) (page []byte, number int) {
 	t.Helper()
 	size, pages := livePages(t, content)
@@ -178,8 +180,8 @@ func pageOf(t *testing.T, content []byte, kind, elements int) (page []byte, numb
 	return nil, 0
 }
 
-// TestOpenFindsDamage has damages that bbolt does not survive: it would recurse until the stack overflows, free
-// millions of pages, or panic while it holds its locks. Open finds them, and leaves the file unlocked.
+// bbolt does not survive these damages: it recurses until the stack overflows, frees millions of
+// pages, or panics while it holds its locks. Open finds them and leaves the file unlocked.
 func TestOpenFindsDamage(t *testing.T) {
 	t.Parallel()
 	content := damageFile(t)
@@ -227,9 +229,9 @@ func TestOpenFindsDamage(t *testing.T) {
 	}
 }
 
-// TestCloseAfterPanicUnderLocks overwrites the meta pages of an open file: bbolt panics while it holds its
-// locks. All calls return, and so does Close, and the file is unlocked.
-func TestCloseAfterPanicUnderLocks(t *testing.T) {
+// The meta pages of an open file are overwritten, so bbolt panics while it holds its locks. All
+// calls and Close return, and the file is unlocked.
+func TestCloseUnlocksFileAfterPanicUnderLocks(t *testing.T) {
 	t.Parallel()
 	content := damageFile(t)
 	path := filepath.Join(t.TempDir(), "queue.db")
@@ -256,8 +258,8 @@ func TestCloseAfterPanicUnderLocks(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestStalledCommit has a commit that does not end: calls, and Close, do not wait for it.
-func TestStalledCommit(t *testing.T) {
+// A commit does not end. Calls and Close return.
+func TestStalledCommitEndsCallsAndClose(t *testing.T) {
 	t.Parallel()
 	s, err := Open(filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true, stall: 2 * time.Second})
 	require.NoError(t, err)
@@ -285,9 +287,10 @@ func TestStalledCommit(t *testing.T) {
 	require.NoError(t, s.file.close())
 }
 
-// TestStalledCommitHoldsUpNoOpening opens queues, here and through the socket, while a transaction does not end: that of a
-// commit, or of the opening itself. Each call ends with its context, and without an end, as Close, when the transaction has stalled.
-func TestStalledCommitHoldsUpNoOpening(t *testing.T) {
+// Queues are opened in this process and through the socket while a transaction does not end. It is
+// the transaction of a commit or of the opening itself. Each call returns when its context ends. A
+// call without an end of its context returns when the transaction has stalled, and so does Close.
+func TestOpenReturnsDespiteStalledCommit(t *testing.T) {
 	t.Parallel()
 	for name, ofCommit := range map[string]bool{"commit": true, "opening": false} {
 		t.Run(name, func(t *testing.T) {
@@ -298,7 +301,7 @@ func TestStalledCommitHoldsUpNoOpening(t *testing.T) {
 			q := openQueue(t, s, 1)
 			r, err := Connect(path)
 			require.NoError(t, err)
-			hung, err := s.file.db.Begin(true) // all who write wait here, as for an fsync that does not end
+			hung, err := s.file.db.Begin(true) // writers wait, as for an endless fsync
 			require.NoError(t, err)
 			inTime(t, func() {
 				var calls sync.WaitGroup
@@ -326,7 +329,7 @@ func TestStalledCommitHoldsUpNoOpening(t *testing.T) {
 func openAmidStall(t *testing.T, calls *sync.WaitGroup, s *Store, r *Remote) {
 	t.Helper()
 	config := driver.Config{Queue: "other", DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour}
-	for _, store := range []driver.Store{s, r, s, r} { // the first one begins to load the queue
+	for _, store := range []driver.Store{s, r, s, r} { // the first call begins to load the queue
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, assert.AnError)
 		_, err := store.Open(ctx, config)
 		assert.ErrorIs(t, err, assert.AnError)
@@ -337,10 +340,10 @@ func openAmidStall(t *testing.T, calls *sync.WaitGroup, s *Store, r *Remote) {
 		})
 	}
 	_, err := s.Open(t.Context(), driver.Config{Queue: "orders", DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})
-	assert.NoError(t, err, "a queue that is open needs no transaction")
+	assert.NoError(t, err, "an open queue needs no transaction")
 }
 
-// livePages are the pages of a file that are in use, and their size.
+// livePages returns the pages of a file that are in use, and the size of a page.
 func livePages(t *testing.T, content []byte) (size int, pages []int) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "queue.db")
@@ -364,8 +367,8 @@ func livePages(t *testing.T, content []byte) (size int, pages []int) {
 	return size, pages
 }
 
-// TestTornMeta damages the page of the last commit, as a power failure may: the one before counts.
-func TestTornMeta(t *testing.T) {
+// The meta page of the last commit is damaged, as by a power failure. The previous commit is valid.
+func TestTornMetaPageOpensPreviousCommit(t *testing.T) {
 	t.Parallel()
 	content := damageFile(t)
 	for page := range 2 {
@@ -409,8 +412,8 @@ func TestDecodeNeverPanics(t *testing.T) {
 	}
 }
 
-// TestAudit removes keys and records behind the back of the store.
-func TestAudit(t *testing.T) {
+// Keys and records are removed from the file, and wrong ones are added.
+func TestAuditFindsAndRepairsAllFaults(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{})
 	q := openQueue(t, s, 1)
@@ -432,13 +435,17 @@ func TestAudit(t *testing.T) {
 	require.NoError(t, s.update(func(tx *bolt.Tx) error {
 		b := parts(tx)
 		return errors.Join(
-			b.index.Delete(dueA), b.index.Delete(dueB), b.dead.Delete(key{died, "dead"}.bytes()), // orphans
-			b.records.Delete([]byte("c")), b.index.Put([]byte("short"), empty), b.index.Put(key{5, "d"}.bytes(), empty), // strays
-			b.begun.Put([]byte("nobody"), empty), b.dead.Put(key{7, "e"}.bytes(), empty),
-			b.records.Put([]byte("f"), []byte{recordVersion}), // damaged
+			// Orphans.
+			b.index.Delete(dueA), b.index.Delete(dueB), b.dead.Delete(key{died, "dead"}.bytes()),
+			// Strays.
+			b.records.Delete([]byte("c")), b.index.Put([]byte("short"), empty), b.index.Put(key{5, "d"}.bytes(), empty),
+			b.begun.Put([]byte("missing"), empty), b.dead.Put(key{7, "e"}.bytes(), empty),
+			// A damaged record.
+			b.records.Put([]byte("f"), []byte{recordVersion}),
 		)
 	}))
-	broken := driver.AuditReport{Records: 6, Orphans: 3, Strays: 5, Unreadable: 1, Wrong: 1} // without the dead orphan the sum of bytes is another
+	// Without the dead orphan the sum of bytes is wrong.
+	broken := driver.AuditReport{Records: 6, Orphans: 3, Strays: 5, Unreadable: 1, Wrong: 1}
 	report, err := q.Audit(t.Context(), 0, false)
 	require.NoError(t, err)
 	assert.Equal(t, broken, report)
@@ -448,7 +455,7 @@ func TestAudit(t *testing.T) {
 	assert.Equal(t, broken, report)
 	report, err = q.Audit(t.Context(), 0, true)
 	require.NoError(t, err)
-	assert.Equal(t, driver.AuditReport{Records: 6, Unreadable: 1}, report, "the damaged record is left alone")
+	assert.Equal(t, driver.AuditReport{Records: 6, Unreadable: 1}, report, "the audit keeps the damaged record")
 	claimed, err := q.Claim(t.Context(), driver.Claim{Horizon: 2 * time.Hour, Max: 10, MaxBytes: 1000, Visibility: time.Hour})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a", "b", "d", "e"}, idsOf(claimed.Records))
@@ -456,14 +463,14 @@ func TestAudit(t *testing.T) {
 	assert.Equal(t, []string{"dead"}, idsOf(claim(t, q, 10)))
 }
 
-// TestDamageIsNotShared damages a page of one partition. Who uses another one in the same group of the committer does not notice.
-func TestDamageIsNotShared(t *testing.T) {
+// A page of one partition is damaged. Requests of another partition in the same group succeed.
+func TestDamageOfPartitionDoesNotFailOthers(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true})
 	q := openQueue(t, s, 2)
 	fill(t, q, 2000)
 	damageRecords(t, s, q.(*backend).queue, 1)
-	s.writing.Lock() // a first group waits here, and all others for it
+	s.writing.Lock() // the first group waits for this lock, and the others wait for the first
 	const calls = 16
 	errs := make([]error, calls)
 	var wg sync.WaitGroup
@@ -507,9 +514,9 @@ func damageRecords(t *testing.T, s *Store, q *queue, partition int) {
 	require.NoError(t, f.Close())
 }
 
-// TestBrokenStoreIsTold takes the file away from a store in use, as a disk that is gone does. Calls of the queue
-// return that at once, and so do Consume and Take, which wait for messages.
-func TestBrokenStoreIsTold(t *testing.T) {
+// The file of a store in use is closed, as if its disk were gone. Calls of the queue return
+// ErrBroken at once, and so do Consume and Take, which wait for messages.
+func TestConsumeAndTakeReturnIfStoreBreaks(t *testing.T) {
 	t.Parallel()
 	s, err := Open(filepath.Join(t.TempDir(), "queue.db"), Options{})
 	require.NoError(t, err)
@@ -543,7 +550,8 @@ func TestBrokenStoreIsTold(t *testing.T) {
 		require.ErrorIs(t, err, durable.ErrBroken, name)
 		assert.ErrorContains(t, err, "close the store and open", name)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // far less than Options.RetryFor
+	// The timeout is far less than Options.RetryFor.
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	_, err = q.Enqueue(ctx, durable.Message{ID: "b"})
 	inTime(ctx, "Enqueue", err)

@@ -81,7 +81,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	content, err := os.ReadFile(text)
 	require.NoError(t, err)
-	assert.Equal(t, make([]byte, 100_000), content, "a file that is refused is not changed")
+	assert.Equal(t, make([]byte, 100_000), content, "Open does not change a file that it refuses")
 }
 
 func TestOpenNamesFormatVersions(t *testing.T) {
@@ -125,7 +125,7 @@ func TestEmptyFileIsNew(t *testing.T) {
 	assert.Equal(t, driver.DefaultPartitions, openQueue(t, openStore(t, path, Options{}), 0).Partitions())
 }
 
-func TestClosedStore(t *testing.T) {
+func TestCallsOfClosedStoreReturnErrClosed(t *testing.T) {
 	t.Parallel()
 	s, err := Open(filepath.Join(t.TempDir(), "queue.db"), Options{})
 	require.NoError(t, err)
@@ -140,7 +140,7 @@ func TestClosedStore(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrClosed)
 }
 
-func TestFailedStoreSaysSo(t *testing.T) {
+func TestCallsOfFailedStoreReturnErrBroken(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "queue.db")
 	s, err := Open(path, Options{})
@@ -159,7 +159,7 @@ func TestFailedStoreSaysSo(t *testing.T) {
 	assert.Equal(t, int64(1), count(t, q).Scheduled)
 }
 
-// updateFile changes a file behind the back of a store.
+// updateFile changes a file without the store.
 func updateFile(t *testing.T, path string, f func(tx *bolt.Tx) error) {
 	t.Helper()
 	db, err := bolt.Open(path, 0o600, nil)
@@ -168,7 +168,8 @@ func updateFile(t *testing.T, path string, f func(tx *bolt.Tx) error) {
 	require.NoError(t, db.Close())
 }
 
-// TestFileTooLargeIsFull has the errors that bbolt gives where a file cannot grow: acknowledgements go on after a full file only.
+// bbolt returns these errors if a file cannot grow. Acknowledgements continue after ErrFull, but
+// not after ErrBroken.
 func TestFileTooLargeIsFull(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{
@@ -182,8 +183,8 @@ func TestFileTooLargeIsFull(t *testing.T) {
 	require.ErrorIs(t, classify(syscall.EIO), driver.ErrBroken)
 }
 
-// TestOpenAloneSeesTruncation cuts off the end of a file: Open says so, before anything reads what is lost.
-func TestOpenAloneSeesTruncation(t *testing.T) {
+// The last page in use is cut off. Open fails before a call reads the missing page.
+func TestOpenFindsTruncation(t *testing.T) {
 	t.Parallel()
 	content := damageFile(t)
 	size, pages := livePages(t, content)
@@ -193,7 +194,7 @@ func TestOpenAloneSeesTruncation(t *testing.T) {
 	require.ErrorIs(t, err, ErrCorrupt)
 }
 
-// TestOpenRefusesFileWithoutFreelist has a file without its list of free pages: to open it would read all of it.
+// Opening a file without its list of free pages would read the whole file.
 func TestOpenRefusesFileWithoutFreelist(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "queue.db")

@@ -9,7 +9,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// FuzzFormats reads what may be left of a damaged file. What is read without an error is what would be written.
+// FuzzFormats decodes arbitrary bytes, as of a damaged file. If they decode without an error,
+// encoding returns equal bytes.
 func FuzzFormats(f *testing.F) {
 	full := record{Record: driver.Record{
 		ID: "a", State: driver.StateDead, Enqueued: 1, Due: driver.Never, Died: 300, MaxAttempts: 5, Attempts: 2, Crashes: 1, Token: 1 << 60,
@@ -53,8 +54,8 @@ func fuzzRecord(t *testing.T, b []byte) {
 	assert.Equal(t, r.Record, r.export())
 }
 
-// TestStateHasOneSize encodes and decodes the counters. Counters of any other length are damage.
-func TestStateHasOneSize(t *testing.T) {
+// Counters are encoded and decoded. Counters of any other length are damaged.
+func TestStateOfWrongSizeIsCorrupt(t *testing.T) {
 	t.Parallel()
 	whole := state{tokens: 1, records: 2, dead: 3, enqueued: 4, acked: 5, retried: 6, buried: 7, cancelled: 8, crashed: 9, deadBytes: 10, trimmed: 11, expired: 12}
 	b := whole.encode()

@@ -42,7 +42,8 @@ func put(tb testing.TB, q driver.Backend, id string, delay time.Duration) {
 	require.Equal(tb, []driver.Status{driver.StatusDone}, statuses)
 }
 
-// claim leases up to n messages of partition 0 for an hour, and buries what has crashed twice.
+// claim leases up to n messages of partition 0 for an hour, and buries messages that have crashed
+// twice.
 func claim(tb testing.TB, q driver.Backend, n int) []driver.Record {
 	tb.Helper()
 	c, err := q.Claim(tb.Context(), driver.Claim{Max: n, MaxBytes: 1 << 20, Visibility: time.Hour, MaxCrashes: 2})
@@ -57,7 +58,7 @@ func apply(tb testing.TB, q driver.Backend, op driver.Op, changes ...driver.Chan
 	return outcomes
 }
 
-// done makes a transition that must take place.
+// done makes a transition that must succeed.
 func done(tb testing.TB, q driver.Backend, op driver.Op, changes ...driver.Change) {
 	tb.Helper()
 	for i, o := range apply(tb, q, op, changes...) {
@@ -87,7 +88,7 @@ func idsOf(records []driver.Record) []string {
 	return ids
 }
 
-// transactions is the number of commits that a store has made so far.
+// transactions returns the number of commits that a store has made.
 func transactions(tb testing.TB, s *Store) int {
 	tb.Helper()
 	n := 0
@@ -98,7 +99,7 @@ func transactions(tb testing.TB, s *Store) int {
 	return n
 }
 
-// underWay waits until requests of a partition are in the group that the committer has.
+// underWay waits until the committer's group has requests of a partition.
 func underWay(tb testing.TB, q driver.Backend, partition int) {
 	tb.Helper()
 	p := q.(*backend).queue.partitions[partition]
@@ -119,12 +120,12 @@ func inLine(tb testing.TB, s *Store, n int) {
 	}, time.Minute, time.Millisecond)
 }
 
-// crash makes a copy of the file as of the last commit, which is what a crash of the process would leave, once what was
-// written behind has been written.
+// crash returns a copy of the file as of the last commit, with all notes written. A crash of the
+// process would leave the same file.
 func crash(tb testing.TB, s *Store) string {
 	tb.Helper()
 	s.mu.Lock()
-	for _, q := range s.queues { // a group that writes nothing, after all that has been noted
+	for _, q := range s.queues { // a group without changes commits the notes before it
 		require.NoError(tb, s.commits.do(tb.Context(), &request{p: q.partitions[0], run: func(*partitionWriter) error { return nil }}))
 	}
 	s.mu.Unlock()
@@ -137,7 +138,7 @@ func crash(tb testing.TB, s *Store) string {
 	return path
 }
 
-// putConcurrently puts n messages one by one, from several goroutines.
+// putConcurrently puts n messages one by one from several goroutines.
 func putConcurrently(tb testing.TB, q driver.Backend, producers, n int) {
 	tb.Helper()
 	var next atomic.Int64

@@ -20,7 +20,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// childFile is the environment variable that makes the test binary a child of the kill test; it names the file.
+// childFile is an environment variable. It makes the test binary a child of the kill test, and
+// names the file.
 const childFile = "BOLTSTORE_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -34,8 +35,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestKill kills a process in the middle of its commits, again and again, and checks each time that what it had been told is true.
-func TestKill(t *testing.T) {
+// A process is killed in the middle of its commits several times. Each time the file has all that
+// the process reported as safe.
+func TestKilledProcessLosesNothingConfirmed(t *testing.T) {
 	t.Parallel()
 	rounds := 5
 	if testing.Short() {
@@ -48,14 +50,16 @@ func TestKill(t *testing.T) {
 	assert.Greater(t, len(k.said), rounds, "messages")
 }
 
-// killer is a run of children on one file, and what they have said: the last word on each message.
+// killer runs children on one file, and keeps the last word that they have printed about each
+// message.
 type killer struct {
 	path   string
 	said   map[string]string // id → "put", "ending", "acked" or "cancelled"
-	tokens map[string]uint64 // the last one of each partition
+	tokens map[string]uint64 // the last token of each partition
 }
 
-// round starts a child, kills it some time after it has spoken of two messages, however long its first commits take, and checks the file.
+// round starts a child, kills it some time after it has printed words about two messages, and
+// checks the file. It waits for the first commits however long they take.
 func (k *killer) round(t *testing.T, name string, work time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -78,7 +82,8 @@ func (k *killer) round(t *testing.T, name string, work time.Duration) {
 	k.check(t)
 }
 
-// hear notes one line of a child: a word, and an id or a partition and a token. The last line may be cut off.
+// hear records one line of a child: a word and an id, or a partition and a token. The last line may
+// be cut off.
 func (k *killer) hear(t *testing.T, line string) {
 	t.Helper()
 	f := strings.Fields(line)
@@ -95,7 +100,8 @@ func (k *killer) hear(t *testing.T, line string) {
 	k.tokens[f[1]] = token
 }
 
-// check opens the file: what was put is there, unless its end was under way, and what has ended is not.
+// check opens the file. A message that was put is there, unless its end was under way. A message
+// that has ended is not.
 func (k *killer) check(t *testing.T) {
 	t.Helper()
 	s, err := boltstore.Open(k.path, boltstore.Options{})
@@ -120,7 +126,8 @@ func (k *killer) check(t *testing.T) {
 			require.ErrorIs(t, err, driver.ErrNotFound, "%s was %s", id, word)
 		}
 	}
-	// A child says "put" once that is safe and "ending" before it asks for the end, so nothing can be lost without a word.
+	// A child prints "put" after the put is safe, and "ending" before it asks for the end, so no
+	// message may be missing without a word.
 	assert.Zero(t, lost)
 	for p := range q.Partitions() {
 		report, err := q.Audit(t.Context(), p, false)
@@ -135,7 +142,8 @@ func (k *killer) check(t *testing.T) {
 
 var childConfig = driver.Config{Queue: "orders", Partitions: 2, DeadLimit: 100, DeadBytes: 1 << 30, DeadAge: time.Hour}
 
-// runChild puts, delivers and cancels until it is killed, and says what is safe.
+// runChild puts, delivers and cancels messages until it is killed, and prints each change that is
+// safe.
 func runChild(path, round string) error {
 	s, err := boltstore.Open(path, boltstore.Options{LockTimeout: 10 * time.Second})
 	if err != nil {
@@ -170,7 +178,7 @@ func childPuts(q driver.Backend, prefix string, say func(string)) error {
 			return err
 		}
 		if i%3 == 0 {
-			continue // the one that delivers speaks of it
+			continue // the delivering goroutine prints it
 		}
 		say("put " + id)
 		if i%3 == 1 {

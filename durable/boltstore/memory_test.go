@@ -19,8 +19,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/internal/local"
 )
 
-// TestClockForwards steps the clock ahead: what lies in between is due, and leases that lie in between have ended.
-func TestClockForwards(t *testing.T) {
+// The clock steps forwards. Messages whose due time was skipped are due, and leases whose end was
+// skipped have ended.
+func TestClockForwardsMakesDueAndEndsLeases(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
 	q := openQueue(t, openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{Now: clock.Now}), 1)
@@ -37,8 +38,9 @@ func TestClockForwards(t *testing.T) {
 	assert.Equal(t, driver.StatusLeaseLost, apply(t, q, driver.OpAck, begun...)[0].Status)
 }
 
-// TestClockBackwards sets the clock back: nothing is claimed or begun before the clock shows its time, and leases last longer.
-func TestClockBackwards(t *testing.T) {
+// The clock is set back. No message is claimed or begins before the clock shows its due time, and
+// leases last longer.
+func TestClockBackwardsDelaysAndProlongsLeases(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
 	q := openQueue(t, openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{Now: clock.Now}), 1)
@@ -50,7 +52,7 @@ func TestClockBackwards(t *testing.T) {
 	assert.Empty(t, claim(t, q, 10))
 	assert.Zero(t, count(t, q).Due)
 	put(t, q, "new", 0)
-	assert.Equal(t, []string{"new"}, idsOf(claim(t, q, 10)), "what comes now is due by the new time")
+	assert.Equal(t, []string{"new"}, idsOf(claim(t, q, 10)), "a new message is due by the new time")
 	done(t, q, driver.OpCancel, driver.Change{ID: "new"})
 	clock.Advance(time.Hour - time.Millisecond)
 	assert.Equal(t, driver.StatusEarly, apply(t, q, driver.OpBegin, prefetched...)[0].Status)
@@ -61,7 +63,8 @@ func TestClockBackwards(t *testing.T) {
 	assert.Equal(t, []string{"waiting"}, idsOf(claim(t, q, 10)))
 }
 
-// TestDelaysAreRoundedUp has a clock in the middle of a millisecond: a delay of one ends no earlier than one later.
+// The clock is in the middle of a millisecond. A delay of one millisecond ends no earlier than one
+// millisecond later.
 func TestDelaysAreRoundedUp(t *testing.T) {
 	t.Parallel()
 	clock := newClock() // …678.9 ms
@@ -74,8 +77,9 @@ func TestDelaysAreRoundedUp(t *testing.T) {
 	assert.Len(t, claim(t, q, 1), 1)
 }
 
-// TestFront puts messages before those that are claimed, more of them than the memory keeps, in a random order.
-func TestFront(t *testing.T) {
+// Messages are put in a random order, many of them before messages that are claimed already, and
+// more than maxFree.
+func TestClaimsStayInOrderBeforeFront(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []int{1, 7, 1000} {
 		clock := newClock()
@@ -109,7 +113,7 @@ func TestFront(t *testing.T) {
 	}
 }
 
-// earliest are the first n messages that are not leased.
+// earliest returns the ids of the first n messages that are not leased.
 func earliest(due map[string]driver.Instant, leased map[string]driver.Change, n int) []string {
 	var keys []key
 	for id, at := range due {
@@ -125,8 +129,8 @@ func earliest(due map[string]driver.Instant, leased map[string]driver.Change, n 
 	return ids
 }
 
-// TestDueCount counts due messages in small steps and with a clock that goes to and fro, and compares.
-func TestDueCount(t *testing.T) {
+// Due messages are counted in small steps while the clock is moved in both directions.
+func TestDueCountFollowsClock(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true, Now: clock.Now})
@@ -155,8 +159,9 @@ func TestDueCount(t *testing.T) {
 	}
 }
 
-// TestCutOffWhileOpen truncates the file behind the back of the store: that is an error, and not the end of the process.
-func TestCutOffWhileOpen(t *testing.T) {
+// The file is truncated while the store is open. Calls return errors, and the process does not
+// crash.
+func TestFileCutOffWhileOpenIsCorrupt(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("other systems report the access in other ways, or forbid to truncate")
@@ -171,8 +176,8 @@ func TestCutOffWhileOpen(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestEmptiedWhileOpen truncates the file so far that its pages of meta data are gone: all calls return, and so does Close.
-func TestEmptiedWhileOpen(t *testing.T) {
+// The meta pages of the file are cut off while the store is open. All calls and Close return.
+func TestCallsReturnIfFileIsEmptiedWhileOpen(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("this system forbids to truncate a file that is mapped")
@@ -204,8 +209,8 @@ func TestEmptiedWhileOpen(t *testing.T) {
 	}
 }
 
-// TestCountDueInPortions counts more messages than one transaction looks at, most of them of one time.
-func TestCountDueInPortions(t *testing.T) {
+// There are more messages than one transaction visits, and most of them have the same due time.
+func TestCountDueInSeveralSteps(t *testing.T) {
 	t.Parallel()
 	q := openQueue(t, openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{}), 1)
 	const n = 2*countStep + 1000
@@ -214,7 +219,8 @@ func TestCountDueInPortions(t *testing.T) {
 	for from := 0; from < n; from += driver.MaxBatch {
 		writers.Go(func() {
 			var items []driver.PutItem
-			for i := from; i < min(n, from+driver.MaxBatch); i++ { // three quarters have one time
+			// Three quarters of the messages have the same time.
+			for i := from; i < min(n, from+driver.MaxBatch); i++ {
 				items = append(items, driver.PutItem{ID: fmt.Sprint(i), At: now.Add(time.Duration(1+max(0, i-3*n/4)) * time.Hour), MaxAttempts: 1})
 			}
 			_, err := q.Put(t.Context(), driver.Put{Items: items})

@@ -13,9 +13,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// TestFullOfSmall fills a file with small messages, so that nearly no page is free. What is there can be claimed and acknowledged all the
-// same, in this process and in the next one, and then there is room again.
-func TestFullOfSmall(t *testing.T) {
+// A file is full of small messages, so nearly no page is free. The messages can be claimed and
+// acknowledged, in this process and in the next one. A new message can be stored afterwards.
+func TestFileFullOfSmallMessagesCanBeDrained(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []int{4, 50} {
 		path, o := filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true, maxSize: 1 << 20, reserve: 256 << 10}
@@ -49,7 +49,7 @@ func fillUp(t *testing.T, q driver.Backend) (stored int) {
 	return stored
 }
 
-// drainBy claims and acknowledges everything, so many at a time.
+// drainBy claims and acknowledges all messages, the given number at a time.
 func drainBy(t *testing.T, q driver.Backend, batch int) (n int) {
 	t.Helper()
 	for p := 0; p < q.Partitions(); {
@@ -68,9 +68,9 @@ func drainBy(t *testing.T, q driver.Backend, batch int) (n int) {
 	return n
 }
 
-// TestFullWithScatteredPages frees many pages of a full file, few of which are adjacent. The reserve
-// fits in them, so a message is stored again.
-func TestFullWithScatteredPages(t *testing.T) {
+// Many pages of a full file are freed, and few of them are adjacent. The reserve fits in them, so a
+// message can be stored again.
+func TestReserveNeedsNoAdjacentPages(t *testing.T) {
 	t.Parallel()
 	page := os.Getpagesize()
 	const pages = 64 // of the reserve
@@ -102,16 +102,16 @@ func TestFullWithScatteredPages(t *testing.T) {
 	}
 	require.NoError(t, s.spendReserve())
 	free, adjacent := freePages(t, s)
-	require.Greater(t, free, 2*pages, "otherwise there is no room")
-	require.Less(t, adjacent, pages, "otherwise the reserve would fit in adjacent pages")
+	require.Greater(t, free, 2*pages, "the free pages hold the reserve")
+	require.Less(t, adjacent, pages, "the reserve does not fit in adjacent pages")
 	s.options.reserve = pages * page
 	put(t, q, "again", 0)
 	left, _ := freePages(t, s)
-	require.LessOrEqual(t, left, free-pages, "the reserve is there again")
+	require.LessOrEqual(t, left, free-pages, "the reserve is restored")
 }
 
-// TestReserveIsSpentInSteps spends the whole reserve. If one step freed many pages, the list of free
-// pages would need adjacent pages before it gives any, so a full file could not use its reserve.
+// The whole reserve is spent. If one step freed many pages, the list of free pages would need
+// adjacent pages before any page is free, so a full file could not use its reserve.
 func TestReserveIsSpentInSteps(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{NoSync: true})
@@ -135,7 +135,7 @@ func TestReserveIsSpentInSteps(t *testing.T) {
 	require.Less(t, free, 256, "the list is far from a second page")
 	require.Equal(t, whole-reserveStep, values())
 	put(t, q, "second", 0)
-	require.Equal(t, whole, values(), "what was spent is there again")
+	require.Equal(t, whole, values(), "the spent values are restored")
 	for values() > 0 {
 		require.NoError(t, s.spendReserve())
 	}
@@ -146,7 +146,7 @@ func TestReserveIsSpentInSteps(t *testing.T) {
 	require.Equal(t, whole, values())
 }
 
-// freePages returns the number of free pages of a file, and that of the most that are adjacent.
+// freePages returns the number of free pages of a file, and the largest number of adjacent ones.
 func freePages(t *testing.T, s *Store) (free, adjacent int) {
 	t.Helper()
 	require.NoError(t, s.file.view(func(tx *bolt.Tx) error {

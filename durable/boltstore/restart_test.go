@@ -13,8 +13,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// TestRestartEndsLeases restarts with messages that were claimed: they are scheduled again at once.
-func TestRestartEndsLeases(t *testing.T) {
+// Messages that were claimed before a restart are scheduled again at once.
+func TestRestartFreesClaimedMessages(t *testing.T) {
 	t.Parallel()
 	path, clock := filepath.Join(t.TempDir(), "queue.db"), newClock()
 	s, err := Open(path, Options{Now: clock.Now})
@@ -42,8 +42,9 @@ func TestRestartEndsLeases(t *testing.T) {
 	}
 }
 
-// TestCrashCounts crashes with a message that has begun, until it is dead.
-func TestCrashCounts(t *testing.T) {
+// The process crashes repeatedly while a message is firing. The message is dead after the second
+// crash.
+func TestMessageDiesAfterMaxCrashes(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{Now: clock.Now})
@@ -60,7 +61,7 @@ func TestCrashCounts(t *testing.T) {
 		s = openStore(t, crash(t, s), Options{Now: clock.Now})
 		q = openQueue(t, s, 0)
 		assert.Equal(t, crashes+1, get(t, q, "poison").Crashes)
-		assert.Equal(t, driver.StateScheduled, get(t, q, "poison").State, "only a claim says how many are too many")
+		assert.Equal(t, driver.StateScheduled, get(t, q, "poison").State, "only a claim has MaxCrashes")
 	}
 	assert.Equal(t, []string{"good", "leased"}, idsOf(claim(t, q, 10)))
 	assert.Equal(t, driver.StateDead, get(t, q, "poison").State)
@@ -69,8 +70,8 @@ func TestCrashCounts(t *testing.T) {
 	assert.Equal(t, [3]int64{0, 2, 1}, [3]int64{c.Scheduled, c.InFlight, c.Dead})
 }
 
-// TestManyCrashes crashes with more messages that had begun than one transaction counts.
-func TestManyCrashes(t *testing.T) {
+// More messages had begun than one transaction counts.
+func TestAllCrashesCountInSeveralTransactions(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "queue.db")
 	s, err := Open(path, Options{NoSync: true})
@@ -91,8 +92,8 @@ func TestManyCrashes(t *testing.T) {
 	}
 }
 
-// TestCrashForgetsNotes ends what has begun in each way before the crash: then there is no crash to count.
-func TestCrashForgetsNotes(t *testing.T) {
+// Deliveries end in each way before a crash. The crash counts for none of them.
+func TestEndedDeliveryCountsNoCrash(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{})
 	q := openQueue(t, s, 1)
@@ -114,9 +115,9 @@ func TestCrashForgetsNotes(t *testing.T) {
 	assert.Equal(t, driver.AuditReport{Records: 3}, report)
 }
 
-// TestCrashCountsBesideDuplicate crashes after a message has begun whose note met a put of the same id in one group of the committer. That put writes
-// nothing, but the note has to be written.
-func TestCrashCountsBesideDuplicate(t *testing.T) {
+// The note of a message is in one group with a put of the same id. That put is a duplicate and
+// writes nothing, but the note must be written before the crash.
+func TestCrashCountsIfGroupOfNoteWritesNothing(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{})
 	q := openQueue(t, s, 2)
@@ -129,7 +130,7 @@ func TestCrashCountsBesideDuplicate(t *testing.T) {
 			assert.NoError(t, err)
 		})
 	}
-	s.writing.Lock() // the first group waits here, and all others for it
+	s.writing.Lock() // the first group waits for this lock, and the others wait for the first
 	send(driver.Put{Partition: 1, Items: []driver.PutItem{{ID: "first"}}})
 	underWay(t, q, 1)
 	send(driver.Put{Items: []driver.PutItem{{ID: "poison"}}})
@@ -141,8 +142,8 @@ func TestCrashCountsBesideDuplicate(t *testing.T) {
 	assert.Equal(t, 1, get(t, q, "poison").Crashes)
 }
 
-// TestTokensRiseOverClocks restarts with a clock that is set back by years.
-func TestTokensRiseOverClocks(t *testing.T) {
+// The clock is set back by a year at each restart.
+func TestTokensRiseIfClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	path, clock := filepath.Join(t.TempDir(), "queue.db"), newClock()
 	last := uint64(0)
@@ -163,9 +164,9 @@ func TestTokensRiseOverClocks(t *testing.T) {
 	}
 }
 
-// TestReopenIsQuick opens a file of 100,000 messages, which reads a few pages of it only. It does not wait for the disk, and the quickest of
-// several tries counts, as the machine may stand still in any of them.
-func TestReopenIsQuick(t *testing.T) {
+// Opening a file of 100,000 messages reads only a few pages. The test does not sync, and uses the
+// fastest of several tries, as the machine may pause during any of them.
+func TestReopenReadsFewPages(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "queue.db")
 	s, err := Open(path, Options{NoSync: true})
@@ -192,9 +193,9 @@ func TestReopenIsQuick(t *testing.T) {
 	assert.Equal(t, int64(100_000), total)
 }
 
-// TestPauseAcrossCrash pauses a queue with messages that are claimed and that have begun, and crashes.
-// The file that is opened next is paused.
-func TestPauseAcrossCrash(t *testing.T) {
+// A queue with claimed and firing messages is paused, and the process crashes. The queue is paused
+// when the file is opened again.
+func TestPauseSurvivesCrash(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
 	s := openStore(t, filepath.Join(t.TempDir(), "queue.db"), Options{Now: clock.Now})

@@ -18,7 +18,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/storetest"
 )
 
-// socketFile is the path of a file whose socket has a path that is short enough.
+// socketFile returns the path of a file whose socket has a path that is short enough.
 func socketFile(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "bolt")
@@ -27,8 +27,8 @@ func socketFile(tb testing.TB) string {
 	return filepath.Join(dir, "q.db")
 }
 
-// TestRemote runs the suite of all stores through the socket.
-func TestRemote(t *testing.T) {
+// The suite of all stores runs through the socket.
+func TestRemotePassesStoreSuite(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t testing.TB) storetest.Fixture {
 		t.Helper()
@@ -54,8 +54,8 @@ func TestRemote(t *testing.T) {
 	})
 }
 
-// TestSocket uses a file from its owner and through the socket at the same time.
-func TestSocket(t *testing.T) {
+// The owner of a file and a remote store use a queue at the same time.
+func TestOwnerAndRemoteShareQueue(t *testing.T) {
 	t.Parallel()
 	path := socketFile(t)
 	_, err := Connect(path)
@@ -68,7 +68,7 @@ func TestSocket(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, fs.FileMode(0o600), info.Mode().Perm())
 	_, err = Open(path, Options{Socket: true, LockTimeout: -1})
-	require.ErrorIs(t, err, driver.ErrLocked, "and the socket is left alone")
+	require.ErrorIs(t, err, driver.ErrLocked, "the socket of the owner stays")
 	q, err := durable.Open(t.Context(), s, durable.Options{Queue: "orders", Partitions: 2})
 	require.NoError(t, err)
 	defer q.Close()
@@ -101,7 +101,7 @@ func TestSocket(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, durable.Cancelled, result)
 
-	ctx, cancel := context.WithCancel(t.Context()) // a call that waits ends with the owner
+	ctx, cancel := context.WithCancel(t.Context()) // a waiting call ends with the owner
 	defer cancel()
 	hints, err := mustOpen(t, r).Watch(ctx)
 	require.NoError(t, err)
@@ -114,7 +114,7 @@ func TestSocket(t *testing.T) {
 	require.ErrorIs(t, err, durable.ErrUnavailable)
 }
 
-// leaveSocket leaves a socket behind, as a process does that is killed.
+// leaveSocket leaves a socket behind like a process that was killed.
 func leaveSocket(t *testing.T, path string) {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -123,8 +123,8 @@ func leaveSocket(t *testing.T, path string) {
 	require.NoError(t, l.Close())
 }
 
-// TestSocketReplacesSocketsOnly has a file of another kind where the socket belongs.
-func TestSocketReplacesSocketsOnly(t *testing.T) {
+// A file of another kind is at the path of the socket.
+func TestListenReplacesOnlySockets(t *testing.T) {
 	t.Parallel()
 	path := socketFile(t)
 	require.NoError(t, os.WriteFile(socketPath(path), []byte("notes"), 0o600))
@@ -137,10 +137,10 @@ func TestSocketReplacesSocketsOnly(t *testing.T) {
 	content, err := os.ReadFile(socketPath(path))
 	require.NoError(t, err)
 	assert.Equal(t, "notes", string(content))
-	openStore(t, path, Options{}) // it is not locked
+	openStore(t, path, Options{}) // the file is not locked
 }
 
-// TestSocketHasModeOfFile opens a file whose mode is not that of the options, and leaves nothing else in its directory.
+// The mode of the file differs from Options.FileMode. Open leaves no other file in its directory.
 func TestSocketHasModeOfFile(t *testing.T) {
 	t.Parallel()
 	path := socketFile(t)
@@ -162,11 +162,11 @@ func TestSocketHasModeOfFile(t *testing.T) {
 		require.ErrorIs(t, err, fs.ErrNotExist)
 		leaveSocket(t, socketPath(path))
 		require.NoError(t, s.Close(), "again")
-		require.NoError(t, os.Remove(socketPath(path)), "it is not that of this store")
+		require.NoError(t, os.Remove(socketPath(path)), "it is not the socket of this store")
 	}
 }
 
-// TestSocketRefusesUnknownPartitions has a process ask for partitions that the queue does not have. The owner lives on.
+// A remote process asks for partitions that the queue does not have. The owner survives.
 func TestSocketRefusesUnknownPartitions(t *testing.T) {
 	t.Parallel()
 	path := socketFile(t)
@@ -189,9 +189,9 @@ func TestSocketRefusesUnknownPartitions(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestClosingOwnerIsUnavailable calls while the owner closes the file and answers still: remote callers try again, since their own
-// store is not closed.
-func TestClosingOwnerIsUnavailable(t *testing.T) {
+// The owner closes the file but still answers. Remote callers get an error that they retry, since
+// their own store is not closed.
+func TestClosingOwnerReturnsErrUnavailable(t *testing.T) {
 	t.Parallel()
 	path := socketFile(t)
 	s := openStore(t, path, Options{Socket: true})

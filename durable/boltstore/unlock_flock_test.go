@@ -14,7 +14,7 @@ import (
 )
 
 // A child process that was forked during the check of a file has a copy of the descriptor until it
-// executes its program. The lock of the check ends with the check all the same.
+// executes its program. The lock of the check must still end with the check.
 func TestCheckReleasesItsLockDespiteAForkedChild(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "queue.db")

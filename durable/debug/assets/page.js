@@ -10,7 +10,8 @@ class QueuePage extends Live {
 		this.lateness = new LatenessChart(byId('chart-lateness'), 'messages');
 		this.dead = new DeadLetters((action, id) => this.act(action, id));
 		byId('hold').addEventListener('click', () => {
-			const action = this.shown.paused ? 'resume' : 'pause';
+			// The second click pauses, even if someone else has paused the queue since the first one.
+			const action = this.shown.paused && !armed.has(byId('hold')) ? 'resume' : 'pause';
 			if (action === 'resume' || sure(byId('hold'), action)) this.act(action, null);
 		});
 		byId('partitions-details').addEventListener('toggle', () => this.drawTable());

@@ -17,8 +17,8 @@ func (i *heapItem) Before(o *heapItem) bool {
 }
 func (i *heapItem) Place() *int { return &i.index }
 
-// TestHeap adds, moves and removes items at random, and compares with a sorted slice.
-func TestHeap(t *testing.T) {
+// Items are added, moved and removed at random, and compared with a sorted slice.
+func TestHeapAgreesWithSortedSlice(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	var h Heap[*heapItem]
@@ -75,8 +75,8 @@ func checkHeap(t *testing.T, h *Heap[*heapItem], all []*heapItem) {
 	require.Equal(t, want, walked)
 }
 
-// TestHeapShrinks gives memory back after a peak.
-func TestHeapShrinks(t *testing.T) {
+// The heap releases memory after a peak.
+func TestHeapShrinksAfterPeak(t *testing.T) {
 	t.Parallel()
 	var h Heap[*heapItem]
 	for i := range 100_000 {

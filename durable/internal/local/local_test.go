@@ -13,7 +13,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-func TestClock(t *testing.T) {
+func TestDueInstantsAreNeverEarly(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 123_456_789) // a part of a millisecond has passed
 	const floor driver.Instant = 1_700_000_000_123
@@ -25,9 +25,9 @@ func TestClock(t *testing.T) {
 		want driver.Instant
 	}{
 		"no delay":             {0, floor},
-		"a negative one":       {math.MinInt64, floor},
-		"within the next one":  {1, floor + 1},
-		"to its end":           {543_211, floor + 1},
+		"a negative delay":     {math.MinInt64, floor},
+		"within a millisecond": {1, floor + 1},
+		"to a millisecond":     {543_211, floor + 1},
 		"a nanosecond after":   {543_212, floor + 2},
 		"a whole millisecond":  {time.Millisecond, floor + 2},
 		"the longest duration": {math.MaxInt64, floor + math.MaxInt64/1_000_000 + 2},
@@ -47,20 +47,20 @@ func TestClock(t *testing.T) {
 	assert.Equal(t, driver.Never, LeaseEnd(now, driver.Never, math.MaxInt64))
 }
 
-func TestMembers(t *testing.T) {
+func TestMembersExpireAndFollowClock(t *testing.T) {
 	t.Parallel()
 	var m Members
 	now := time.Unix(1_700_000_000, 0)
-	assert.Empty(t, m.Beat(now, driver.Member{Name: "gone"}, 0), "a consumer that leaves need not be a member")
+	assert.Empty(t, m.Beat(now, driver.Member{Name: "gone"}, 0), "a consumer that is not a member may leave")
 	assert.Equal(t, []string{"b"}, m.Beat(now, driver.Member{Name: "b"}, time.Second))
 	assert.Equal(t, []string{"a", "b"}, m.Beat(now, driver.Member{Name: "a"}, 3*time.Second))
 	now = now.Add(time.Second)
 	assert.Equal(t, []string{"a", "c"}, m.Beat(now, driver.Member{Name: "c"}, time.Second), "b has not been seen for a second")
 	assert.Equal(t, []string{"c"}, m.Beat(now, driver.Member{Name: "a"}, -1))
-	assert.Equal(t, []string{"b", "c"}, m.Beat(now, driver.Member{Name: "b"}, time.Second), "it may come back")
+	assert.Equal(t, []string{"b", "c"}, m.Beat(now, driver.Member{Name: "b"}, time.Second), "a member may return")
 }
 
-func TestHints(t *testing.T) {
+func TestHintsNeverBlockAndEndWithContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var h Hints
@@ -79,9 +79,9 @@ func TestHints(t *testing.T) {
 		require.Len(t, b, HintBuffer)
 		h.Stop()
 		h.Send(driver.Hint{Partition: 3})
-		assert.Len(t, b, HintBuffer, "there are no watchers any more")
+		assert.Len(t, b, HintBuffer, "Stop has removed the watchers")
 		c := h.Watch(first)
 		_, open = <-c
-		assert.False(t, open, "its context has ended before")
+		assert.False(t, open, "the context of the watcher has ended already")
 	})
 }
