@@ -104,13 +104,13 @@ const ackWindow = 4096
 // settleTime is how long handlers have to settle their messages after their contexts have ended.
 const settleTime = time.Second
 
-// handling is the key of a value that contexts of a queue's handlers have.
-type handling struct{ q *Queue }
+// handlerKey is the key of a value that contexts of a queue's handlers have.
+type handlerKey struct{ q *Queue }
 
 // newWorkers starts the workers.
 func newWorkers(ctx context.Context, c *consumer, handler Handler) *workers {
 	w := &workers{c: c, ctx: ctx, handler: handler, acks: make(chan struct{}, ackWindow)}
-	base := context.WithValue(context.WithoutCancel(ctx), handling{c.q}, true)
+	base := context.WithValue(context.WithoutCancel(ctx), handlerKey{c.q}, true)
 	w.base, w.cancel = context.WithCancelCause(base)
 	w.places.Add(c.opts.Concurrency)
 	for range c.opts.Concurrency {
@@ -168,11 +168,11 @@ func (w *workers) work() {
 // run is a call of a handler.
 type run struct {
 	cancel context.CancelCauseFunc // of its context
-	state  atomic.Uint32           // runRuns; then runReturned or runOverran
+	state  atomic.Uint32           // runRunning; then runReturned or runOverran
 }
 
 const (
-	runRuns     = iota
+	runRunning  = iota
 	runReturned // and the message is about to be settled
 	runOverran  // it has not returned after its deadline, and its place was given to another worker
 )
@@ -191,7 +191,7 @@ func (w *workers) deliver(d *Delivery) (place bool) {
 	}
 	err, exited := errGoexit, true
 	defer func() {
-		place = r.state.CompareAndSwap(runRuns, runReturned)
+		place = r.state.CompareAndSwap(runRunning, runReturned)
 		w.acks <- struct{}{}
 		if !w.settle(d, err, func() { <-w.acks }) {
 			<-w.acks
@@ -229,7 +229,7 @@ func (w *workers) handle(ctx context.Context, d *Delivery, r *run) (err error) {
 // overrun gives the place of a handler that has not returned after its deadline to another worker.
 // Its lease is not extended any more.
 func (w *workers) overrun(d *Delivery, r *run) {
-	if !r.state.CompareAndSwap(runRuns, runOverran) {
+	if !r.state.CompareAndSwap(runRunning, runOverran) {
 		return
 	}
 	w.c.dispatcher.letEnd(d.h)

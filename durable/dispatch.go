@@ -17,7 +17,7 @@ import (
 // and handlers and receivers take them.
 //
 // The dispatcher owns the lock. Its parts have none and do not know the dispatcher: admission (how
-// much is claimed and begun), leases (what is held), readyQueue (messages that may begin) and
+// much is claimed and begun), leases (the messages held), readyQueue (messages that may begin) and
 // handover (messages that have begun, and takers).
 //
 // Calls of the store never run under mu. They are sent to batchers, whose goroutines bring the

@@ -90,7 +90,7 @@
 // Calls that many goroutines make at the same time share a round trip or an fsync, up to
 // [driver.MaxBatch] of them. A single caller does not wait for others.
 //
-// In the repository docs/durable.md has the guarantees in full and says what a failure can cost with
-// each store, docs/durable-operations.md says how to operate a queue, and docs/durable-design.md how
-// it is built.
+// In the repository docs/durable.md has the guarantees in full and says what a failure can cost
+// with each store, docs/durable-operations.md says how to operate a queue, and
+// docs/durable-design.md how it is built.
 package durable

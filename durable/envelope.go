@@ -34,7 +34,7 @@ const (
 	MaxHeaderBytes = 8 << 10 // bytes of all keys and values together
 )
 
-// content is what the envelope of a message holds.
+// content is the decoded envelope of a message.
 type content struct {
 	headers map[string]string // nil if there are none
 	expire  driver.Instant    // the last instant at which the message may begin; 0: there is none

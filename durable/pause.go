@@ -26,9 +26,9 @@ func (q *Queue) Pause(ctx context.Context) error {
 	return q.setPaused(ctx, "pause", true)
 }
 
-// Resume ends a pause: consumers deliver what is overdue, as fast as their handlers take it. They
-// learn of it at once or, if the store's hint is lost, after ConsumerOptions.Fallback. To resume a
-// queue that is not paused does nothing. For errors see [Queue.Pause].
+// Resume ends a pause: consumers deliver the overdue messages as fast as their handlers take them.
+// They learn of it at once or, if the store's hint is lost, after ConsumerOptions.Fallback. To
+// resume a queue that is not paused does nothing. For errors see [Queue.Pause].
 func (q *Queue) Resume(ctx context.Context) error {
 	return q.setPaused(ctx, "resume", false)
 }

@@ -162,8 +162,9 @@ func (c *consumer) outlast(ctx context.Context) (longer context.Context, cancel 
 	}
 }
 
-// send claims, and notes what the consumer has received. The store returns the messages again that
-// the consumer has not received, and refuses claims without an answer that arrive later than this.
+// send claims, and notes the highest token that the consumer has received. The store returns the
+// messages again that the consumer has not received, and refuses claims without an answer that
+// arrive later than this.
 func (p *pump) send(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
 	p.seq++
 	claim.Consumer, claim.Seen, claim.Seq, claim.Repeat = p.c.name, p.seen, p.seq, p.unanswered

@@ -325,7 +325,7 @@ func (q *Queue) Shutdown(ctx context.Context) error {
 		return fmt.Errorf("durable: shut down queue %q: %w context nil",
 			q.options.Queue, ErrInvalid)
 	}
-	if ctx.Value(handling{q}) != nil {
+	if ctx.Value(handlerKey{q}) != nil {
 		return fmt.Errorf("durable: shut down queue %q: %w context: it belongs to a handler, for which Shutdown would wait; other contexts are accepted",
 			q.options.Queue, ErrInvalid)
 	}

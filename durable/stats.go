@@ -10,7 +10,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Counts is what a partition or a queue holds, and what has happened to it since it was made.
+// Counts has the numbers of messages in a partition or a queue, and the counters of its transitions
+// since it was made.
 type Counts struct {
 	Now time.Time // the store's clock, in milliseconds
 

@@ -230,7 +230,7 @@ func (a *app) mustExist() error {
 	return nil
 }
 
-// explain adds to an error what the user can do about it.
+// explain adds a remedy to an error.
 func explain(err error) error {
 	hint := ""
 	switch {

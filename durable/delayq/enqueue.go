@@ -63,9 +63,9 @@ const (
 
 // enqueue reads the body before it opens the store, so that a file is not locked while a user
 // types. It checks the options that need no store before it reads.
-func (a *app) enqueue(ctx context.Context, o enqueueOptions, given bool) error {
+func (a *app) enqueue(ctx context.Context, o enqueueOptions, bodyGiven bool) error {
 	body := []byte(o.body)
-	if !given {
+	if !bodyGiven {
 		err := a.check()
 		if err != nil {
 			return err

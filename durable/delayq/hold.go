@@ -23,8 +23,8 @@ type held struct {
 	all map[*durable.Delivery]struct{}
 }
 
-// hold returns an empty set, which extends leases until end.
-func hold() *held {
+// newHeld returns an empty set, which extends leases until end.
+func newHeld() *held {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &held{stop: cancel, done: make(chan struct{}), all: make(map[*durable.Delivery]struct{})}
 	go h.extend(ctx)

@@ -60,7 +60,7 @@ func (a *app) take(ctx context.Context, s *session, o takeOptions) (err error) {
 		return err
 	}
 	defer r.Close()
-	h := hold()
+	h := newHeld()
 	defer h.end()
 	acks := newTasks()
 	taken := 0

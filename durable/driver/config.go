@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Config is what a store has to know of a queue.
+// Config describes a queue to a store.
 type Config struct {
 	Queue      string // 1 to 128 letters, digits, '.', '_' or '-'
 	Partitions int    // 1 to MaxPartitions; 0: see Store.Open

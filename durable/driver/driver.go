@@ -453,7 +453,8 @@ type Outcome struct {
 	Lease  Instant   // Begin and Extend: the new end of the lease; 0: the lease stays
 }
 
-// Counts counts the messages of a partition, and what has happened to it since it was made.
+// Counts has the numbers of messages in a partition, and the counters of its transitions since it
+// was made.
 type Counts struct {
 	Now        Instant
 	Scheduled  int64   // messages that are scheduled, due ones included and Unreadable ones not

@@ -42,7 +42,7 @@ func (b *backend) auditRecords(
 		if err := b.store.usable(ctx); err != nil {
 			return err
 		}
-		args := append(b.hinting(part), cursor, step, flag(repair))
+		args := append(b.hintArgs(part), cursor, step, flag(repair))
 		v, err := b.run(ctx, part, auditRecordsScript, args...)
 		if err != nil {
 			return err

@@ -62,22 +62,22 @@ func (b *backend) failure(ctx context.Context, part int, s *script, err error) e
 	if err == nil {
 		return nil
 	}
-	b.store.lookForSlots(ctx, err)
+	b.store.reloadSlots(ctx, err)
 	err = b.store.nameWrongKey(ctx, err, b.partitions[part].keys, partitionTypes)
-	return failure(ctx, b.naming(s, part), err)
+	return failure(ctx, b.callName(s, part), err)
 }
 
-// naming returns the name of a script and of the partition for errors.
-func (b *backend) naming(s *script, part int) string {
+// callName returns the name of a script and of the partition for errors.
+func (b *backend) callName(s *script, part int) string {
 	return fmt.Sprintf("%s in queue %q, partition %d", s.name, b.config.Queue, part)
 }
 
 // late is the first value of the reply to a copy of a call that came too late: see call.lua.
 const late = "late"
 
-// calledReply returns the reply to a script without tokens, or a [driver.LateError] if the script
+// callReply returns the reply to a script without tokens, or a [driver.LateError] if the script
 // has refused the call as late.
-func (b *backend) calledReply(part int, s *script, v any) (*reply, error) {
+func (b *backend) callReply(part int, s *script, v any) (*reply, error) {
 	r := newReply(v)
 	if len(r.values) == 0 || r.values[0] != late {
 		return r, nil
@@ -87,15 +87,15 @@ func (b *backend) calledReply(part int, s *script, v any) (*reply, error) {
 	if r.err != nil {
 		return r, nil
 	}
-	return nil, fmt.Errorf("redisstore: %s: %w", b.naming(s, part), refused)
+	return nil, fmt.Errorf("redisstore: %s: %w", b.callName(s, part), refused)
 }
 
-// hinting returns the first arguments of scripts that send hints.
-func (b *backend) hinting(part int) []any { return []any{b.publish, b.partitions[part].channel} }
+// hintArgs returns the first arguments of scripts that send hints.
+func (b *backend) hintArgs(part int) []any { return []any{b.publish, b.partitions[part].channel} }
 
-// calling returns the first arguments of scripts without tokens: see call.lua.
-func (b *backend) calling(part int, c *driver.Call) []any {
-	return append(b.hinting(part), c.Caller, c.Seq, int64(c.NotAfter), driver.MaxAhead.Milliseconds())
+// callArgs returns the first arguments of scripts without tokens: see call.lua.
+func (b *backend) callArgs(part int, c *driver.Call) []any {
+	return append(b.hintArgs(part), c.Caller, c.Seq, int64(c.NotAfter), driver.MaxAhead.Milliseconds())
 }
 
 // deadBounds returns the arguments of scripts that make dead letters.

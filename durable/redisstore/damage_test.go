@@ -79,10 +79,10 @@ func setVersion(t testing.TB, client *redis.Client, batch []driver.PutItem, vers
 	require.NoError(t, err)
 }
 
-// TestUnreadableMessagesStandAside has messages of a newer version in front of all others,
+// TestUnreadableMessagesAreSetAside has messages of a newer version in front of all others,
 // scheduled ones and one whose lease ends. They stay and are counted, other messages are claimed,
 // and the newer version gets them all.
-func TestUnreadableMessagesStandAside(t *testing.T) {
+func TestUnreadableMessagesAreSetAside(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})
@@ -138,9 +138,9 @@ func TestUnreadableMessagesStandAside(t *testing.T) {
 	assert.Zero(t, client.HExists(t.Context(), "tw:{orders:0}:c", "aside").Val())
 }
 
-// TestGetOfMessageThatStandsAside reads a message that an older version has set aside, before a
+// TestGetOfMessageThatIsSetAside reads a message that an older version has set aside, before a
 // claim of a version that can read it puts it back.
-func TestGetOfMessageThatStandsAside(t *testing.T) {
+func TestGetOfMessageThatIsSetAside(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})

@@ -22,8 +22,8 @@ func failure(ctx context.Context, what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if ended := ended(ctx); ended != nil {
-		return ended
+	if cause := causeOf(ctx); cause != nil {
+		return cause
 	}
 	if kind := kindOf(err); kind != nil {
 		return fmt.Errorf("redisstore: %s: %w: %w", what, kind, err)
@@ -31,9 +31,9 @@ func failure(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("redisstore: %s: %w", what, err)
 }
 
-// ended returns the cause of a context that has ended, else nil. A connection may notice the
+// causeOf returns the cause of a context that has ended, else nil. A connection may notice the
 // deadline a moment before the context does.
-func ended(ctx context.Context) error {
+func causeOf(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -114,11 +114,11 @@ func (s *Store) nameWrongKey(ctx context.Context, err error, keys []any, types [
 	return err
 }
 
-// lookForSlots makes the client of a Cluster ask for the places of the slots if a call has failed.
+// reloadSlots makes the client of a Cluster ask for the places of the slots if a call has failed.
 // By itself the client asks when a node says that a slot has moved. If a node does not answer any
 // more, the client goes on asking that node until its next regular refresh, a minute later.
 // ReloadState works in the background and limits its own rate.
-func (s *Store) lookForSlots(ctx context.Context, err error) {
+func (s *Store) reloadSlots(ctx context.Context, err error) {
 	client, ok := s.client.(*redis.ClusterClient)
 	if ok && err != nil && errors.Is(kindOf(err), driver.ErrUnavailable) {
 		client.ReloadState(ctx)

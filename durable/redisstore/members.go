@@ -67,7 +67,7 @@ func (b *backend) runMembers(ctx context.Context, s *script, read func(*reply), 
 	})
 	what := fmt.Sprintf("%s in queue %q", s.name, b.config.Queue)
 	if err != nil {
-		b.store.lookForSlots(ctx, err)
+		b.store.reloadSlots(ctx, err)
 		return failure(ctx, what, b.store.nameWrongKey(ctx, err, b.members, memberTypes))
 	}
 	r := newReply(v)

@@ -196,7 +196,7 @@ func (s *Store) runAndWait(ctx context.Context, script *script, key string, line
 		case err != nil:
 			return nil, err
 		}
-		return cmd.Val(), s.enough(wait)
+		return cmd.Val(), s.checkReplicas(wait)
 	}
 }
 
@@ -209,8 +209,8 @@ func changed(v any) bool {
 	return strings.Contains(text, strconv.Itoa(int(driver.StatusDone)))
 }
 
-// enough returns an error if WAIT has returned too few replicas.
-func (s *Store) enough(wait *redis.Cmd) error {
+// checkReplicas returns an error if WAIT has returned too few replicas.
+func (s *Store) checkReplicas(wait *redis.Cmd) error {
 	n, err := wait.Int()
 	if err == nil && n < s.options.Wait {
 		err = fmt.Errorf("%w: %d of %d replicas have the change after %v; it has taken place on the master",

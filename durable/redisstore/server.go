@@ -205,7 +205,7 @@ func checkVersion(ctx context.Context, c redis.Cmdable, text, probeKey string) (
 	if text == "" {
 		// By EVAL, because a user may have permission for the keys of the queue only.
 		if err := c.Eval(ctx, probeScript.source, []string{probeKey}).Err(); err != nil {
-			if kindOf(err) != nil || ended(ctx) != nil {
+			if kindOf(err) != nil || causeOf(ctx) != nil {
 				return version{}, err
 			}
 			return version{}, fmt.Errorf("%w: the server does not tell its version, and lacks what is needed of Redis %d.%d: %w",
@@ -312,7 +312,7 @@ func (s *serverSettings) config(ctx context.Context, name string) (value string,
 		return "", false
 	}
 	config, err := s.client.ConfigGet(ctx, name).Result()
-	if err != nil && (kindOf(err) != nil || ended(ctx) != nil) {
+	if err != nil && (kindOf(err) != nil || causeOf(ctx) != nil) {
 		s.err = err
 	}
 	value, known = config[name]

@@ -20,7 +20,7 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 	if err != nil {
 		return nil, err
 	}
-	r, err := b.calledReply(put.Partition, putScript, v)
+	r, err := b.callReply(put.Partition, putScript, v)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 // putLine returns the command line of put.lua.
 func (b *backend) putLine(put driver.Put) []any {
 	line := b.line(put.Partition, 9+3*len(put.Items))
-	line = append(append(line, b.calling(put.Partition, &put.Call)...), flag(put.Replace))
+	line = append(append(line, b.callArgs(put.Partition, &put.Call)...), flag(put.Replace))
 	for i := range put.Items {
 		item := &put.Items[i]
 		line = append(line, item.ID, when(item.At, item.Delay), packItem(item))
@@ -60,7 +60,7 @@ func (b *backend) Claim(ctx context.Context, claim driver.Claim) (driver.Claimed
 	if hold <= 0 {
 		hold = claim.Visibility
 	}
-	args := append(b.hinting(claim.Partition),
+	args := append(b.hintArgs(claim.Partition),
 		millis(claim.Horizon), claim.Max, max(0, claim.MaxBytes), millis(claim.Visibility),
 		max(0, claim.MaxCrashes))
 	bounds := b.deadBounds()
@@ -116,7 +116,7 @@ func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outco
 	if err != nil {
 		return nil, err
 	}
-	r, err := b.calledReply(batch.Partition, s, v)
+	r, err := b.callReply(batch.Partition, s, v)
 	if err != nil {
 		return nil, err
 	}
@@ -135,9 +135,9 @@ func (b *backend) applyLine(batch driver.Batch) []any {
 	case driver.OpExpire:
 		args = append(args, "expired")
 	case driver.OpCancel, driver.OpReschedule, driver.OpReplay, driver.OpPurge:
-		args = append(args, b.calling(batch.Partition, &batch.Call)...)
+		args = append(args, b.callArgs(batch.Partition, &batch.Call)...)
 	case driver.OpRetry, driver.OpRelease:
-		args = append(args, b.hinting(batch.Partition)...)
+		args = append(args, b.hintArgs(batch.Partition)...)
 	case driver.OpBury:
 		args = append(args, b.deadBounds()...)
 	}
@@ -214,10 +214,10 @@ func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
 	if err := b.store.usable(ctx); err != nil {
 		return err
 	}
-	args := append(b.calling(pause.Partition, &pause.Call), flag(pause.Paused))
+	args := append(b.callArgs(pause.Partition, &pause.Call), flag(pause.Paused))
 	v, err := b.run(ctx, pause.Partition, pauseScript, args...)
 	if err == nil {
-		_, err = b.calledReply(pause.Partition, pauseScript, v)
+		_, err = b.callReply(pause.Partition, pauseScript, v)
 	}
 	return err
 }

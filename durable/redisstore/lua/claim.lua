@@ -11,11 +11,11 @@
 --       no answer to its previous claim.
 -- Result: sec, usec, the next due time or '0', the end of the first lease or '0', the ends of
 --         leases (7 bytes each), number of removed members without a record, number of messages
---         that stand aside, '1' if the partition is paused; then for each message: id, record,
+--         that are set aside, '1' if the partition is paused; then for each message: id, record,
 --         state.
 -- Runs under OOM: each part removes something before it adds.
 --
--- A scheduled message whose record cannot be read stands aside: it stays in the set of scheduled
+-- A scheduled message whose record cannot be read is set aside: it stays in the set of scheduled
 -- messages with a negated score. It costs later claims nothing, and a script of a newer version
 -- puts it back. The counter 'aside' is the lowest VERSION of the scripts that have set messages
 -- aside.
@@ -37,8 +37,8 @@ if known[4] and number < unpack7(known[4], 29) then return result end
 
 local lost = {} -- ids of members without a record
 
--- stand_aside sets unreadable messages aside. members are scores and ids.
-local function stand_aside(members)
+-- set_aside sets unreadable messages aside. members are scores and ids.
+local function set_aside(members)
   if #members == 0 then return end
   many('ZADD', SCHEDULED, members)
   aside = true
@@ -175,7 +175,7 @@ if #over > 0 then
   store(STATES, fresh)
   many('ZADD', SCHEDULED, back)
   add_dead(dead)
-  stand_aside(unread)
+  set_aside(unread)
   count('crashed', crashed)
   count('buried', buried)
 end
@@ -254,8 +254,8 @@ if #ids > 0 then
     end
   end
   local first = aside and call('ZCOUNT', SCHEDULED, '-inf', '(0') or 0
-  call('ZREMRANGEBYRANK', SCHEDULED, first, first + #ids - 1) -- the first that do not stand aside
-  stand_aside(unread)
+  call('ZREMRANGEBYRANK', SCHEDULED, first, first + #ids - 1) -- the first that are not set aside
+  set_aside(unread)
   if n > 0 then
     result[5] = table.concat(ends)
     store(STATES, fresh)

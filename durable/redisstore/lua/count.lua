@@ -1,7 +1,7 @@
 -- Counts the messages of a partition, and reads its counters.
 -- KEYS: those of partition.lua.
 -- ARGV: none.
--- Result: now, scheduled, due, leased, dead, messages that stand aside, next due time or '0'; then
+-- Result: now, scheduled, due, leased, dead, messages that are set aside, next due time or '0'; then
 --         the counters enqueued, acked, retried, buried, cancelled, crashed, trimmed, lost,
 --         expired, dead_bytes; and '1' if the partition is paused.
 

@@ -3,7 +3,7 @@
 -- ARGV: 1 id.
 -- Result: record, state, due time, end of lease, each '' if there is none.
 
--- score returns the time of the message in a set. If the message stands aside, its score is
+-- score returns the time of the message in a set. If the message is set aside, its score is
 -- negated: see claim.lua.
 local function score(key)
   local n = call('ZSCORE', key, ARGV[1])

@@ -2,7 +2,7 @@
 -- KEYS: those of partition.lua. ARGV: for hint 1 PUBLISH or SPUBLISH, 2 channel of hints; and those
 --       of the script.
 
--- head returns the earliest due time, nil if nothing is scheduled, and whether messages stand
+-- head returns the earliest due time, nil if nothing is scheduled, and whether messages are set
 -- aside: see claim.lua.
 local function head()
   local first = call('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')

@@ -1,4 +1,4 @@
--- Reads a page of a sorted set with the records, without messages that stand aside or cannot be
+-- Reads a page of a sorted set with the records, without messages that are set aside or cannot be
 -- read.
 -- KEYS: those of partition.lua.
 -- ARGV: 1 number of the set in KEYS, 2 and 3 score and id of the last message of the page before
