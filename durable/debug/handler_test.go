@@ -108,7 +108,7 @@ func document(t *testing.T, h http.Handler, target string, status int) Document 
 }
 
 // The document has what the queue counts, and the numbers of the bands add up.
-func TestDocument(t *testing.T) {
+func TestDocumentAgreesWithTheQueue(t *testing.T) {
 	t.Parallel()
 	q, _ := openQueue(t, nil)
 	bury(t, q, durable.Message{ID: "dead", Body: []byte("body"), Headers: map[string]string{"k": "v"}, MaxAttempts: 3}, "why")
@@ -161,7 +161,7 @@ func TestDocument(t *testing.T) {
 }
 
 // The page has all that it names, and nothing of elsewhere.
-func TestPage(t *testing.T) {
+func TestPageIsSelfContained(t *testing.T) {
 	t.Parallel()
 	h := &Handler{}
 	w := request(h, http.MethodGet, "/debug/queues/?queue=x", "")
@@ -192,7 +192,7 @@ func TestPage(t *testing.T) {
 	assert.Empty(t, head.Body.Bytes())
 }
 
-func TestBadNames(t *testing.T) {
+func TestAddRefusesBadNames(t *testing.T) {
 	t.Parallel()
 	q, _ := openQueue(t, nil)
 	h := handler(t, &Handler{}, "orders", q)
@@ -214,7 +214,7 @@ func form(pairs ...string) string {
 }
 
 // An action does what it says, to one dead letter or to all, and the next look shows it.
-func TestActions(t *testing.T) {
+func TestActionsChangeTheSelectedDeadLettersOnly(t *testing.T) {
 	t.Parallel()
 	q, _ := openQueue(t, nil)
 	for _, id := range []string{"a", "b", "c", "<d>&=+ü"} {
@@ -264,7 +264,7 @@ func TestActions(t *testing.T) {
 }
 
 // Only a page of the handler itself makes a browser change something, and only if actions are on.
-func TestActionsOfOtherSites(t *testing.T) {
+func TestActionsOfOtherSitesAreRefused(t *testing.T) {
 	t.Parallel()
 	q, _ := openQueue(t, nil)
 	bury(t, q, durable.Message{ID: "a"}, "x")
@@ -320,7 +320,7 @@ func TestManyViewersCostNoMoreThanOne(t *testing.T) {
 
 // A store that does not answer, even if it does not regard contexts, costs one goroutine and a
 // bounded time. When it answers again, so does the page.
-func TestSilentStore(t *testing.T) {
+func TestSilentStoreCostsABoundedTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var silent atomic.Pointer[chan struct{}]
@@ -357,7 +357,7 @@ func TestSilentStore(t *testing.T) {
 
 // An error of the store is told, and asked for again soon. A queue that is closed stays on the
 // page.
-func TestErrors(t *testing.T) {
+func TestErrorsOfTheStoreAreShown(t *testing.T) {
 	t.Parallel()
 	fail := errors.New("<the disk>")
 	var broken atomic.Bool
@@ -383,7 +383,7 @@ func TestErrors(t *testing.T) {
 }
 
 // A document has the first dead letters only.
-func TestDeadLettersAreBounded(t *testing.T) {
+func TestDocumentHasTheFirstDeadLettersOnly(t *testing.T) {
 	t.Parallel()
 	q, _ := openQueue(t, nil)
 	for i := range maxLetters + 20 {

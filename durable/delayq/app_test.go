@@ -88,7 +88,7 @@ func (d tester) counts() countsJSON {
 	return s.countsJSON
 }
 
-func TestRun_Help(t *testing.T) {
+func TestHelpNamesAllOptionsAndCommands(t *testing.T) {
 	t.Parallel()
 	var check func(c *cli.Command, path []string)
 	check = func(c *cli.Command, path []string) {
@@ -115,8 +115,8 @@ func TestRun_Help(t *testing.T) {
 	assert.Equal(t, asked.String(), bare.String())
 }
 
-// TestHelp_Examples runs the command lines of all examples as far as their options.
-func TestHelp_Examples(t *testing.T) {
+// TestExamplesOfHelpAreAccepted runs the command lines of all examples as far as their options.
+func TestExamplesOfHelpAreAccepted(t *testing.T) {
 	t.Parallel()
 	helps := []string{
 		rootHelp, enqueueHelp, takeHelp, consumeHelp, watchHelp, inspectHelp,
@@ -228,7 +228,7 @@ var refusals = []struct {
 	{"audit extra", []string{`"extra"`}},
 }
 
-func TestRun_Refused(t *testing.T) {
+func TestInvalidCommandLinesAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range refusals {
 		err := onNothing(t, strings.Fields(c.args)...)
@@ -240,7 +240,7 @@ func TestRun_Refused(t *testing.T) {
 	require.ErrorIs(t, onNothing(t, "cancel", ""), durable.ErrInvalid)
 }
 
-func TestRun_Values(t *testing.T) {
+func TestInvalidValuesAreNamed(t *testing.T) {
 	t.Parallel()
 	d := tester{t, "memory:"}
 	require.ErrorIs(t, d.fails([]string{"-queue", "a b", "list"}, `"a b"`, "letters"), durable.ErrInvalid)
@@ -252,7 +252,7 @@ func TestRun_Values(t *testing.T) {
 	assert.NotContains(t, err.Error(), "hush")
 }
 
-func TestRun_MissingFile(t *testing.T) {
+func TestOnlyEnqueueMakesAFile(t *testing.T) {
 	d := onFile(t)
 	for _, args := range [][]string{
 		{"list"}, {"take"}, {"consume", "-exec", "true"}, {"watch"}, {"inspect", "a"}, {"cancel", "a"}, {"reschedule", "a", "-delay", "1s"},
@@ -263,7 +263,7 @@ func TestRun_MissingFile(t *testing.T) {
 	assert.NoFileExists(t, strings.TrimPrefix(d.store, "file:"))
 }
 
-func TestRun_LockedFile(t *testing.T) {
+func TestErrorOfALockedFileNamesTheWaysOut(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	store, err := boltstore.Open(strings.TrimPrefix(d.store, "file:"), boltstore.Options{})
@@ -273,7 +273,7 @@ func TestRun_LockedFile(t *testing.T) {
 	d.ok("list")
 }
 
-func TestRun_OtherPartitions(t *testing.T) {
+func TestOtherNumberOfPartitionsIsRefused(t *testing.T) {
 	d := onFile(t)
 	d.ok("-partitions", "3", "enqueue", "-body", "x")
 	require.ErrorIs(t, d.fails([]string{"-partitions", "4", "list"}, "Leave out -partitions", "3", "4"), durable.ErrPartitions)
@@ -282,7 +282,7 @@ func TestRun_OtherPartitions(t *testing.T) {
 	assert.Contains(t, lines[3], "partition 2")
 }
 
-func TestRun_Environment(t *testing.T) {
+func TestStoreAndQueueComeFromTheEnvironment(t *testing.T) {
 	d := tester{t, "file:" + filepath.Join(t.TempDir(), "q.db")}
 	t.Setenv("DELAYQ_STORE", d.store)
 	t.Setenv("DELAYQ_QUEUE", "other")
@@ -298,7 +298,7 @@ func onMemory(ctx context.Context, store *memstore.Store, stdout, stderr io.Writ
 	return a.run(ctx, append([]string{"delayq", "-store", "memory:"}, args...))
 }
 
-func TestHelp_Unprintable(t *testing.T) {
+func TestHelpThatCannotBePrintedIsAnError(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("no space left")
 	for _, args := range [][]string{{"-help"}, {}, {"enqueue", "-help"}, {"dead"}} {
@@ -308,9 +308,9 @@ func TestHelp_Unprintable(t *testing.T) {
 	}
 }
 
-// TestRun_ReportsTheWaitForTheStore has a store that does not close before the user is told about
+// TestWaitForTheStoreIsReported has a store that does not close before the user is told about
 // it.
-func TestRun_ReportsTheWaitForTheStore(t *testing.T) {
+func TestWaitForTheStoreIsReported(t *testing.T) {
 	t.Parallel()
 	told := make(chan struct{})
 	var stderr bytes.Buffer

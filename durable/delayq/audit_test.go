@@ -32,7 +32,7 @@ func (f faultyBackend) Audit(_ context.Context, _ int, repair bool) (durable.Aud
 	return r, nil
 }
 
-func TestAudit(t *testing.T) {
+func TestAuditFailsIfFaultsAreLeft(t *testing.T) {
 	t.Parallel()
 	audit := func(store durable.Store, args ...string) (string, error) {
 		var out bytes.Buffer

@@ -66,7 +66,7 @@ func (d tester) until(lines int, onStderr bool, args ...string) result {
 	return r
 }
 
-func TestConsume(t *testing.T) {
+func TestConsumeRunsTheCommandForEachDueMessage(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-n", "10", "-body", "hello")
 	d.ok("enqueue", "-id", "later", "-body", "x", "-delay", "1h")
@@ -81,8 +81,8 @@ func TestConsume(t *testing.T) {
 	assert.EqualValues(t, 1, c.Scheduled)
 }
 
-// TestConsume_Redis runs the program twice at the same time on one queue.
-func TestConsume_Redis(t *testing.T) {
+// TestTwoProcessesShareAQueueOnRedis runs the program twice at the same time on one queue.
+func TestTwoProcessesShareAQueueOnRedis(t *testing.T) {
 	t.Parallel()
 	d := tester{t, "redis://" + miniredis.RunT(t).Addr()}
 	done := make(chan result, 1)
@@ -112,7 +112,7 @@ func untilTold(t *testing.T) (line string, stderr *ctrlC) {
 	return "until test -e '" + told + "'; do sleep 0.05; done", &ctrlC{words: waiting, end: goOn}
 }
 
-func TestConsume_CtrlC(t *testing.T) {
+func TestCtrlCLetsCommandsEndAndGivesBackTheRest(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-n", "50", "-body", "x")
 	done := filepath.Join(t.TempDir(), "done")
@@ -134,7 +134,7 @@ func TestConsume_CtrlC(t *testing.T) {
 	assert.Zero(t, c.Retried)
 }
 
-func TestConsume_Fails(t *testing.T) {
+func TestFailedCommandIsAFailedAttempt(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	d.ok("enqueue", "-id", "last", "-body", "x", "-max-attempts", "1")
@@ -149,7 +149,7 @@ func TestConsume_Fails(t *testing.T) {
 	assert.Positive(t, m.Attempts)
 }
 
-func TestConsume_NoSuchCommand(t *testing.T) {
+func TestMissingCommandEndsConsume(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-n", "30", "-body", "x")
 	err := d.fails([]string{"consume", "-exec", "no-such-command-anywhere"}, "cannot be run", "no-such-command-anywhere", "127")
@@ -159,7 +159,7 @@ func TestConsume_NoSuchCommand(t *testing.T) {
 	assert.Less(t, c.Retried, uint64(30), "consume ends long before all messages were tried")
 }
 
-func TestConsume_Unprintable(t *testing.T) {
+func TestUnprintableOutputEndsConsume(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-n", "30", "-body", "x")
 	broken := errors.New("broken pipe")
@@ -170,7 +170,7 @@ func TestConsume_Unprintable(t *testing.T) {
 	assert.Less(t, c.Retried, uint64(30))
 }
 
-func TestProcess_BrokenPipe(t *testing.T) {
+func TestBrokenPipeGivesTheMessageBack(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	r, w, err := os.Pipe()
@@ -185,7 +185,7 @@ func TestProcess_BrokenPipe(t *testing.T) {
 	assert.Zero(t, m.Crashes, "it was given back")
 }
 
-func TestConsume_BackgroundOutput(t *testing.T) {
+func TestBackgroundProcessDoesNotHoldUpItsCommand(t *testing.T) {
 	t.Parallel()
 	var c children
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", "sleep 600 & echo up")
@@ -196,7 +196,7 @@ func TestConsume_BackgroundOutput(t *testing.T) {
 	require.NoError(t, killAll(cmd), "the process in the background")
 }
 
-func TestChildren_Kill(t *testing.T) {
+func TestKillEndsCommandsAndStartsNoMore(t *testing.T) {
 	t.Parallel()
 	var c children
 	ended := make(chan error, 1)
@@ -259,7 +259,7 @@ func (d tester) crashed() tester {
 	return tester{d.t, "file:" + path}
 }
 
-func TestProcess_CtrlC(t *testing.T) {
+func TestFirstCtrlCWaitsAndSecondEnds(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	told, cancel := context.WithTimeout(t.Context(), patience)
@@ -289,7 +289,7 @@ func TestProcess_CtrlC(t *testing.T) {
 	assert.Equal(t, 1, d.message("a").Crashes, "it comes again")
 }
 
-func TestProcess_Terminated(t *testing.T) {
+func TestExitCodes(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-body", "x", "-delay", "1h")
 	cmd := d.begun(2, nil, "watch", "-interval", "20ms")
@@ -301,9 +301,9 @@ func TestProcess_Terminated(t *testing.T) {
 	assert.Equal(t, exitWrong, failed.ProcessState.ExitCode())
 }
 
-// TestConsume_UnprintableErrors has a stderr that cannot be written, as on a full disk. The
-// commands have succeeded all the same.
-func TestConsume_UnprintableErrors(t *testing.T) {
+// TestUnprintableErrorsDoNotFailCommands has a stderr that cannot be written, as on a full disk.
+// The commands have succeeded all the same.
+func TestUnprintableErrorsDoNotFailCommands(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-n", "3", "-body", "x", "-max-attempts", "1")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -316,9 +316,9 @@ func TestConsume_UnprintableErrors(t *testing.T) {
 	assert.Zero(t, c.Dead)
 }
 
-// TestProcess_Hangup sends the two signals of a closed terminal, from the shell and from the
+// TestHangupLetsCommandsEnd sends the two signals of a closed terminal, from the shell and from the
 // system. The running command may end, and no process is left.
-func TestProcess_Hangup(t *testing.T) {
+func TestHangupLetsCommandsEnd(t *testing.T) {
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP) // a child inherits an ignored signal, as under nohup, but not a caught one
 	defer signal.Stop(caught)
@@ -332,8 +332,9 @@ func TestProcess_Hangup(t *testing.T) {
 	assert.EqualValues(t, 1, d.counts().Acked)
 }
 
-// TestConsume_ReportsRunningCommandsFirst has a command that runs for longer than the patience.
-func TestConsume_ReportsRunningCommandsFirst(t *testing.T) {
+// TestRunningCommandsAreReportedBeforeTheStore has a command that runs for longer than the
+// patience.
+func TestRunningCommandsAreReportedBeforeTheStore(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(memstore.Options{})
 	require.NoError(t, onMemory(t.Context(), store, io.Discard, io.Discard, "enqueue", "-body", "x"))

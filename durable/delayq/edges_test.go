@@ -22,8 +22,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-// TestProcess_SecondCtrlC has a command that holds a pipe open, so the pipe ends with the command.
-func TestProcess_SecondCtrlC(t *testing.T) {
+// TestSecondCtrlCEndsTheCommands has a command that holds a pipe open, so the pipe ends with the
+// command.
+func TestSecondCtrlCEndsTheCommands(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	pipe := filepath.Join(t.TempDir(), "pipe")
@@ -50,7 +51,7 @@ func TestProcess_SecondCtrlC(t *testing.T) {
 	require.Fail(t, "the command goes on")
 }
 
-func TestConsume_CommandLeavesAProcess(t *testing.T) {
+func TestCommandThatLeavesAProcessSucceeds(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	pid := filepath.Join(t.TempDir(), "pid")
@@ -64,7 +65,7 @@ func TestConsume_CommandLeavesAProcess(t *testing.T) {
 	require.NoError(t, syscall.Kill(n, syscall.SIGKILL))
 }
 
-func TestConsume_NotExecutable(t *testing.T) {
+func TestCommandThatIsNotExecutableEndsConsume(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-n", "3", "-body", "x")
 	file := filepath.Join(t.TempDir(), "file")
@@ -72,8 +73,9 @@ func TestConsume_NotExecutable(t *testing.T) {
 	require.ErrorIs(t, d.fails([]string{"consume", "-exec", file}, "126"), errNoCommand)
 }
 
-// TestConsume_CommandNotFoundLater has a command that is not found after it has succeeded once.
-func TestConsume_CommandNotFoundLater(t *testing.T) {
+// TestCommandNotFoundAfterASuccessIsAFailedAttempt has a command that is not found after it has
+// succeeded once.
+func TestCommandNotFoundAfterASuccessIsAFailedAttempt(t *testing.T) {
 	d := onFile(t)
 	for i, id := range []string{"a", "b", "c"} {
 		at := time.Now().Add(time.Duration(i-10) * time.Minute).Format(time.RFC3339)
@@ -83,7 +85,7 @@ func TestConsume_CommandNotFoundLater(t *testing.T) {
 	require.NoError(t, r.err)
 }
 
-func TestTake_GivesBackMany(t *testing.T) {
+func TestTakeGivesBackSeveralBatches(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(memstore.Options{})
 	const n = 2*driver.MaxBatch + 10
@@ -95,7 +97,7 @@ func TestTake_GivesBackMany(t *testing.T) {
 	assert.Zero(t, c.InFlight)
 }
 
-func TestTake_CtrlC(t *testing.T) {
+func TestCtrlCInTakeGivesMessagesBack(t *testing.T) {
 	t.Parallel()
 	for option, acked := range map[string]uint64{"-ack": 1, "-keep": 0, "-nack": 0} {
 		store := memstore.New(memstore.Options{})
@@ -130,9 +132,9 @@ func (d discardingBackend) Put(_ context.Context, p driver.Put) ([]driver.Status
 	return statuses, nil
 }
 
-// TestEnqueue_LargeBodies counts the calls of the queue by the lines that follow each. The queue
-// copies the bodies of a call.
-func TestEnqueue_LargeBodies(t *testing.T) {
+// TestLargeBodiesAreEnqueuedInSmallBatches counts the calls of the queue by the lines that follow
+// each. The queue copies the bodies of a call.
+func TestLargeBodiesAreEnqueuedInSmallBatches(t *testing.T) {
 	t.Parallel()
 	calls := 0
 	stdout := writerFunc(func(p []byte) (int, error) {
@@ -148,7 +150,7 @@ func TestEnqueue_LargeBodies(t *testing.T) {
 	assert.Equal(t, 2, calls)
 }
 
-func TestEnqueue_CtrlCWhileTyping(t *testing.T) {
+func TestCtrlCEndsTheReadingOfABody(t *testing.T) {
 	t.Parallel()
 	r, w := io.Pipe()
 	defer w.Close()
@@ -158,7 +160,7 @@ func TestEnqueue_CtrlCWhileTyping(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-func TestEnqueue_LongBodies(t *testing.T) {
+func TestBodyAboveTheBoundIsRefused(t *testing.T) {
 	t.Parallel()
 	size := func(n int64) error {
 		stdin := io.LimitReader(zeros{}, n)
@@ -197,7 +199,7 @@ func (a awayBackend) Count(ctx context.Context, partition int) (driver.Counts, e
 	return a.Backend.Count(ctx, partition)
 }
 
-func TestWatch_OutlivesAnOutage(t *testing.T) {
+func TestWatchOutlivesAnOutage(t *testing.T) {
 	t.Parallel()
 	var stdout, stderr bytes.Buffer
 	a := newApp(nil, &stdout, &stderr)

@@ -13,8 +13,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/boltstore"
 )
 
-// TestFileInUse runs the commands on a file that this process has open, and serves.
-func TestFileInUse(t *testing.T) {
+// TestCommandsWorkOnAFileInUse runs the commands on a file that this process has open, and serves.
+func TestCommandsWorkOnAFileInUse(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "dq") // the path of a socket must be short
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-func TestEnqueue_Body(t *testing.T) {
+func TestBodyComesFromTheOptionOrStdin(t *testing.T) {
 	d := onFile(t)
 	assert.Equal(t, "a\n", d.ok("enqueue", "-id", "a", "-body", "from the option"))
 	r := d.runIn("from\nstdin\n", "enqueue", "-id", "b")
@@ -34,7 +34,7 @@ func TestEnqueue_Body(t *testing.T) {
 	assert.Equal(t, []byte("\xff\x00"), d.message("d").BodyBase64)
 }
 
-func TestEnqueue_StdinFails(t *testing.T) {
+func TestHalfABodyIsNotEnqueued(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	err := run(t.Context(), []string{"delayq", "-store", "memory:", "enqueue"}, io.MultiReader(strings.NewReader("half"), failing{broken}),
@@ -48,7 +48,7 @@ type failing struct{ err error }
 func (f failing) Read([]byte) (int, error)  { return 0, f.err }
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-func TestEnqueue_Many(t *testing.T) {
+func TestEnqueueNumbersItsIDs(t *testing.T) {
 	d := onFile(t)
 	assert.Equal(t, "a-1\na-2\na-3\n", d.ok("enqueue", "-id", "a", "-n", "3", "-body", "x"))
 	ids := strings.Fields(d.ok("enqueue", "-n", "5000", "-body", "x"))
@@ -59,7 +59,7 @@ func TestEnqueue_Many(t *testing.T) {
 	assert.Equal(t, "x", *d.message(one.ID).Body)
 }
 
-func TestEnqueue_Duplicate(t *testing.T) {
+func TestDuplicatesAreRefusedAndCounted(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "first")
 	require.ErrorIs(t, d.fails([]string{"enqueue", "-id", "a", "-body", "second"}, `"a"`), durable.ErrDuplicate)
@@ -73,7 +73,7 @@ func TestEnqueue_Duplicate(t *testing.T) {
 	assert.EqualValues(t, 21, d.counts().Scheduled, "the others are enqueued")
 }
 
-func TestEnqueue_Due(t *testing.T) {
+func TestDelaysAndTimesBecomeDueTimes(t *testing.T) {
 	d := onFile(t)
 	before := time.Now()
 	d.ok("enqueue", "-id", "days", "-body", "x", "-delay", "7d", "-max-attempts", "3")
@@ -88,7 +88,7 @@ func TestEnqueue_Due(t *testing.T) {
 	assert.True(t, d.message("zone").Due.Equal(time.Date(2130, 1, 1, 0, 0, 0, 5e8, time.UTC)))
 }
 
-func TestTake_KeepsByDefault(t *testing.T) {
+func TestTakeKeepsByDefault(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "one")
 	for _, args := range [][]string{{"take", "-wait", "1m"}, {"take", "-keep", "-wait", "0"}, {"take", "-n", "3", "-wait", "4s"}} {
@@ -100,7 +100,7 @@ func TestTake_KeepsByDefault(t *testing.T) {
 	assert.Zero(t, m.Crashes)
 }
 
-func TestTake_Ack(t *testing.T) {
+func TestTakeAckRemovesMessages(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-n", "20", "-body", "line\n")
 	d.ok("enqueue", "-id", "later", "-body", "x", "-delay", "1h")
@@ -113,7 +113,7 @@ func TestTake_Ack(t *testing.T) {
 	assert.Equal(t, "scheduled", d.message("later").State)
 }
 
-func TestTake_Nack(t *testing.T) {
+func TestTakeNackCountsAnAttempt(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "one")
 	d.ok("enqueue", "-id", "last", "-body", "two", "-max-attempts", "1")
@@ -127,7 +127,7 @@ func TestTake_Nack(t *testing.T) {
 	assert.Equal(t, "dead", d.message("last").State)
 }
 
-func TestTake_UnprintableIsNotLost(t *testing.T) {
+func TestUnprintableMessageIsNotLost(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "precious")
 	broken := errors.New("broken pipe")
@@ -140,7 +140,7 @@ func TestTake_UnprintableIsNotLost(t *testing.T) {
 	assert.Equal(t, "precious\n", d.ok("take", "-ack", "-wait", "1m"))
 }
 
-func TestInspect(t *testing.T) {
+func TestInspectPrintsNoControlCharacters(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "red\x1b[31m", "-delay", "90m")
 	out := d.ok("inspect", "a")
@@ -151,7 +151,7 @@ func TestInspect(t *testing.T) {
 	require.ErrorIs(t, d.fails([]string{"inspect", "b"}, `"b"`, "cancelled"), durable.ErrNotFound)
 }
 
-func TestList(t *testing.T) {
+func TestListIsLimitedAndSaysSo(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-n", "12", "-body", strings.Repeat("long ", 20), "-delay", "1h")
 	r := d.runIn("", "list", "-n", "10")
@@ -167,7 +167,7 @@ func TestList(t *testing.T) {
 	assert.Empty(t, d.ok("-json", "dead", "list"))
 }
 
-func TestCancel(t *testing.T) {
+func TestCancelPrintsTheResultOfEachID(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-n", "2", "-body", "x")
 	d.ok("enqueue", "-id", "-dash", "-body", "x")
@@ -178,7 +178,7 @@ func TestCancel(t *testing.T) {
 	assert.EqualValues(t, 3, d.counts().Cancelled)
 }
 
-func TestReschedule(t *testing.T) {
+func TestRescheduleAcceptsADelayOrATime(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-body", "x")
 	assert.Equal(t, "a: due in 1h0m0s\n", d.ok("reschedule", "a", "-delay", "1h"))
@@ -190,7 +190,7 @@ func TestReschedule(t *testing.T) {
 	d.fails([]string{"reschedule", "b", "-delay", "1s"}, "0 of 1")
 }
 
-func TestDead(t *testing.T) {
+func TestDeadLettersAreListedReplayedAndPurged(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-n", "4", "-body", "x", "-max-attempts", "1")
 	d.ok("take", "-n", "4", "-nack", "-wait", "1m")
@@ -210,7 +210,7 @@ func TestDead(t *testing.T) {
 	assert.EqualValues(t, 1, c.Scheduled)
 }
 
-func TestCancel_Headers(t *testing.T) {
+func TestCancelByHeadersNeedsAllOfThem(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "a", "-n", "300", "-body", "x", "-delay", "1h", "-header", "customer=7", "-header", "kind=a=b, c")
 	d.ok("enqueue", "-id", "b", "-body", "x", "-delay", "1h", "-header", "customer=7")
@@ -239,7 +239,7 @@ func besides(t *testing.T) (*durable.Queue, func(args ...string) (string, error)
 }
 
 // A message that is being delivered is an error for a script, and the others are cancelled.
-func TestCancel_HeadersOfADelivery(t *testing.T) {
+func TestCancelByHeadersFailsIfAMessageIsBeingDelivered(t *testing.T) {
 	q, run := besides(t)
 	for _, delay := range []time.Duration{0, time.Hour} {
 		_, err := q.Enqueue(t.Context(), durable.Message{Delay: delay, Headers: map[string]string{"a": "b"}})
@@ -253,7 +253,7 @@ func TestCancel_HeadersOfADelivery(t *testing.T) {
 	require.NoError(t, delivery.Ack(t.Context()))
 }
 
-func TestDead_Selected(t *testing.T) {
+func TestDeadLettersAreSelectedByReasonAndTime(t *testing.T) {
 	q, run := besides(t)
 	var died []time.Time
 	for i, reason := range []string{"cannot connect", "no such user", "cannot connect to b", "cannot connect to c"} {
@@ -290,8 +290,9 @@ func TestDead_Selected(t *testing.T) {
 	assert.Equal(t, durable.StateScheduled, r.State)
 }
 
-// TestFarTimes has a message of another program, due in a year beyond the times of JSON.
-func TestFarTimes(t *testing.T) {
+// TestTimesBeyondJSONAreCut has a message of another program, due in a year beyond the times of
+// JSON.
+func TestTimesBeyondJSONAreCut(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(memstore.Options{})
 	q, err := durable.Open(t.Context(), store, durable.Options{})
@@ -311,8 +312,8 @@ func TestFarTimes(t *testing.T) {
 	}
 }
 
-// TestTake_KeepsOldDeadLetters has a queue that keeps dead letters for longer than by default.
-func TestTake_KeepsOldDeadLetters(t *testing.T) {
+// TestTakeDropsNoDeadLetters has a queue that keeps dead letters for longer than by default.
+func TestTakeDropsNoDeadLetters(t *testing.T) {
 	d := onFile(t)
 	clock := func() time.Time { return time.Now().Add(-60 * day) }
 	store, err := boltstore.Open(strings.TrimPrefix(d.store, "file:"), boltstore.Options{Now: clock})
@@ -332,7 +333,7 @@ func TestTake_KeepsOldDeadLetters(t *testing.T) {
 	assert.Equal(t, "dead", d.message("old").State)
 }
 
-func TestPreview(t *testing.T) {
+func TestPreviewCutsBetweenCharacters(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[string]string{
 		"short": "short", "12345678": "12345678", "123456789": "12345678…", "日本語": "日本…", "1234567é": "1234567…", "1234é678": "1234é67…",
@@ -343,8 +344,8 @@ func TestPreview(t *testing.T) {
 	assert.Equal(t, "in 292 years or more", relative(time.Until(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))))
 }
 
-// TestTake_Extends takes for longer than a lease. Held messages do not come a second time.
-func TestTake_Extends(t *testing.T) {
+// TestTakeExtendsLeases takes for longer than a lease. Held messages do not come a second time.
+func TestTakeExtendsLeases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Options{})
@@ -356,8 +357,8 @@ func TestTake_Extends(t *testing.T) {
 	})
 }
 
-// TestEnqueue_RefusedBeforeTheBody has invalid options, so the body is not read.
-func TestEnqueue_RefusedBeforeTheBody(t *testing.T) {
+// TestInvalidOptionsAreRefusedBeforeTheBodyIsRead has invalid options, so the body is not read.
+func TestInvalidOptionsAreRefusedBeforeTheBodyIsRead(t *testing.T) {
 	t.Parallel()
 	for _, options := range [][]string{{"-store", "redis://host:0"}, {"-store", "nonsense"}, {"-store", "file:"}, {"-queue", "a b"}} {
 		stdin := readerFunc(func([]byte) (int, error) {
@@ -373,8 +374,8 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// TestResults_IDs has ids that are printed as they were given.
-func TestResults_IDs(t *testing.T) {
+// TestIDsArePrintedAsGiven has ids that are printed as they were given.
+func TestIDsArePrintedAsGiven(t *testing.T) {
 	d := onFile(t)
 	const id = `C:\new "é"`
 	assert.Equal(t, id+"\n", d.ok("enqueue", "-id", id, "-body", "x"))

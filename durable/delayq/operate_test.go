@@ -18,7 +18,7 @@ import (
 )
 
 // A queue that is paused by one process stays paused for the next one, and is shown as such.
-func TestPauseAndResume(t *testing.T) {
+func TestPauseLastsOverProcesses(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-id", "m", "-body", "x")
 	assert.NotContains(t, d.ok("watch", "-n", "1"), "paused")
@@ -33,7 +33,7 @@ func TestPauseAndResume(t *testing.T) {
 	require.Error(t, d.runIn("", "pause", "orders").err, "an argument")
 }
 
-func TestConsumers(t *testing.T) {
+func TestConsumersAreListedAsTableAndJSON(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(memstore.Options{})
 	var stdout, stderr bytes.Buffer
@@ -60,7 +60,7 @@ func TestConsumers(t *testing.T) {
 	assert.Equal(t, time.Minute, got.Expires.Sub(*got.LastHeartbeat).Truncate(time.Second))
 }
 
-func TestHealth(t *testing.T) {
+func TestHealthFailsWithoutAStore(t *testing.T) {
 	d := onFile(t)
 	require.ErrorIs(t, d.runIn("", "health").err, os.ErrNotExist)
 	d.ok("enqueue", "-body", "x")
@@ -69,7 +69,7 @@ func TestHealth(t *testing.T) {
 }
 
 // Health refuses a server that may lose messages, with which other commands work.
-func TestHealth_UnsafeServer(t *testing.T) {
+func TestHealthRefusesAServerThatMayLoseMessages(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	d := tester{t, "redis://" + server.Addr()}
@@ -79,7 +79,7 @@ func TestHealth_UnsafeServer(t *testing.T) {
 	assert.ErrorContains(t, r.err, "appendonly")
 }
 
-func TestRanges(t *testing.T) {
+func TestRangesJoinNeighbours(t *testing.T) {
 	t.Parallel()
 	for want, numbers := range map[string][]int{
 		"none": nil, "3": {3}, "0-1": {0, 1}, "0, 2": {0, 2}, "0-2, 5, 7-8": {0, 1, 2, 5, 7, 8},

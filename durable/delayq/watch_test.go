@@ -18,7 +18,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/memstore"
 )
 
-func TestWatch_Lines(t *testing.T) {
+func TestWatchPrintsALineForEachPartition(t *testing.T) {
 	d := onFile(t)
 	d.ok("enqueue", "-n", "5", "-body", "x", "-delay", "90m")
 	out := d.ok("-partitions", "8", "watch", "-n", "3", "-interval", "20ms", "-partitions")
@@ -28,7 +28,7 @@ func TestWatch_Lines(t *testing.T) {
 	assert.NotContains(t, out, "\x1b")
 }
 
-func TestWatch_CtrlC(t *testing.T) {
+func TestCtrlCEndsWatch(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	looks := 0
@@ -43,7 +43,7 @@ func TestWatch_CtrlC(t *testing.T) {
 	assert.Equal(t, 3, looks)
 }
 
-func TestWatch_Unprintable(t *testing.T) {
+func TestWatchEndsIfItCannotPrint(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken pipe")
 	require.ErrorIs(t, onMemory(t.Context(), memstore.New(memstore.Options{}), failing{broken}, io.Discard, "watch"), broken)
@@ -63,7 +63,7 @@ func sampleOf() *sample {
 	return &sample{queue: "q", look: look{at: time.Unix(10, 0), stats: stats}, before: before}
 }
 
-func TestSample(t *testing.T) {
+func TestRatesAreOfTheTimeBetweenTwoLooks(t *testing.T) {
 	t.Parallel()
 	s := sampleOf()
 	all, parts := s.rates()
@@ -81,7 +81,7 @@ func TestSample(t *testing.T) {
 	assert.Zero(t, all.Enqueued, "a recreated queue has no negative rate")
 }
 
-func TestPainter(t *testing.T) {
+func TestPainterRedrawsWithinTheScreen(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	p := &painter{w: &out, size: func() (int, int) { return 10, 5 }}
@@ -102,7 +102,7 @@ func TestPainter(t *testing.T) {
 	}
 }
 
-func TestWatch_Terminal(t *testing.T) {
+func TestWatchRedrawsATerminal(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	a := newApp(nil, &out, io.Discard)
@@ -113,7 +113,7 @@ func TestWatch_Terminal(t *testing.T) {
 	assert.Contains(t, out.String(), "in flight")
 }
 
-func TestComplaints(t *testing.T) {
+func TestErrorPrinterSkipsFrequentErrors(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	c := errorPrinter{w: &out}
@@ -126,7 +126,7 @@ func TestComplaints(t *testing.T) {
 	assert.Equal(t, "delayq: away\ndelayq: back (and 9 more that were not shown)\n", out.String())
 }
 
-func TestLineWriter(t *testing.T) {
+func TestLineWriterPassesWholeLines(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	l := &lineWriter{to: &out}
@@ -146,7 +146,7 @@ func TestLineWriter(t *testing.T) {
 	assert.Equal(t, longestLine, out.Len(), "a line without an end is passed on in parts")
 }
 
-func TestRounded(t *testing.T) {
+func TestDurationsAreRounded(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
 		0: "0s", 123: "123ns", 12345 * time.Nanosecond: "12.3µs", 1234567: "1.23ms", 48123 * time.Microsecond: "48.1ms",

@@ -46,8 +46,9 @@ func mixed(t *testing.T, client *redis.Client, prefix string) driver.Backend {
 // mixedMessages is the number of messages in the partition of mixed.
 const mixedMessages = 1500
 
-// TestAuditAfterLoss deletes each key of a partition. The audit repairs what can be repaired.
-func TestAuditAfterLoss(t *testing.T) {
+// TestAuditRepairsDeletedKeys deletes each key of a partition. The audit repairs what can be
+// repaired.
+func TestAuditRepairsDeletedKeys(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	for key, want := range map[string]driver.AuditReport{
@@ -115,9 +116,9 @@ func auditAfterLoss(t *testing.T, client *redis.Client, key string, want driver.
 	}
 }
 
-// TestLivingAmongTheDead loses the states, and puts or reschedules messages that were dead. The
-// bound of dead letters must not remove them.
-func TestLivingAmongTheDead(t *testing.T) {
+// TestBoundOfDeadLettersKeepsScheduledMessages loses the states, and puts or reschedules messages
+// that were dead. The bound of dead letters must not remove them.
+func TestBoundOfDeadLettersKeepsScheduledMessages(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})
@@ -149,8 +150,9 @@ func TestLivingAmongTheDead(t *testing.T) {
 	assert.Zero(t, counts.Dead)
 }
 
-// TestLostRecords deletes the records. Claims go on and remove the members without records.
-func TestLostRecords(t *testing.T) {
+// TestClaimRemovesMembersWithoutRecords deletes the records. Claims go on and remove the members
+// without records.
+func TestClaimRemovesMembersWithoutRecords(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})
@@ -167,9 +169,9 @@ func TestLostRecords(t *testing.T) {
 	assert.Zero(t, counts.Scheduled)
 }
 
-// TestLostStatesOfMoved deletes the states. The set has the time to which a message was moved, and
-// that time counts.
-func TestLostStatesOfMoved(t *testing.T) {
+// TestMovedMessageKeepsItsTimeWithoutItsState deletes the states. The set has the time to which a
+// message was moved, and that time counts.
+func TestMovedMessageKeepsItsTimeWithoutItsState(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})
@@ -203,9 +205,9 @@ func TestLostCountersKeepClaimsSmall(t *testing.T) {
 	assert.Less(t, len(c.Records), 3, "two of 10,000 bytes fit into 25,000")
 }
 
-// TestListGoesOn lists messages with one due time. The last message of each page is removed before
-// the next page.
-func TestListGoesOn(t *testing.T) {
+// TestListContinuesAfterItsCursorWasRemoved lists messages with one due time. The last message of
+// each page is removed before the next page.
+func TestListContinuesAfterItsCursorWasRemoved(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})

@@ -45,9 +45,9 @@ func TestClaimEndsLeasesInSteps(t *testing.T) {
 	}
 }
 
-// TestDeadLettersGoInSteps lowers the bound by more dead letters than one call may remove. Nothing
-// is left of those that are removed.
-func TestDeadLettersGoInSteps(t *testing.T) {
+// TestDeadLettersAreTrimmedInSteps lowers the bound by more dead letters than one call may remove.
+// Nothing is left of those that are removed.
+func TestDeadLettersAreTrimmedInSteps(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})
@@ -72,9 +72,9 @@ func TestDeadLettersGoInSteps(t *testing.T) {
 	assert.Equal(t, driver.AuditReport{Records: driver.MaxBatch}, report)
 }
 
-// TestHintOfEndedLease has a claim that leases nothing and ends a lease. The message becomes the
-// earliest, so there is a hint.
-func TestHintOfEndedLease(t *testing.T) {
+// TestClaimSendsHintIfAnEndedLeaseIsEarliest has a claim that leases nothing and ends a lease. The
+// message becomes the earliest, so there is a hint.
+func TestClaimSendsHintIfAnEndedLeaseIsEarliest(t *testing.T) {
 	t.Parallel()
 	q := openQueue(t, newClient(t, redistest.Start(t, redistest.Options{}).Addr()), redisstore.Options{})
 	records := batches(t, q, 1, time.Hour)
@@ -87,9 +87,9 @@ func TestHintOfEndedLease(t *testing.T) {
 	assert.Contains(t, hintsOf(t, hints, 1), 0)
 }
 
-// TestPagesEndWithTheirBytes lists messages that do not fit into one page. A page ends with the
+// TestPageEndsAtItsBoundOfBytes lists messages that do not fit into one page. A page ends with the
 // message that brings it to 4 MiB.
-func TestPagesEndWithTheirBytes(t *testing.T) {
+func TestPageEndsAtItsBoundOfBytes(t *testing.T) {
 	t.Parallel()
 	q := openQueue(t, newClient(t, redistest.Start(t, redistest.Options{}).Addr()), redisstore.Options{})
 	put(t, q, items("a", 7, 1<<20, time.Hour))
@@ -102,9 +102,9 @@ func TestPagesEndWithTheirBytes(t *testing.T) {
 	assert.Equal(t, 7, len(first)+len(rest))
 }
 
-// TestSmallHashesAreTables checks the encoding of the hashes. The server would search a list from
-// the front for each id.
-func TestSmallHashesAreTables(t *testing.T) {
+// TestSmallHashesAreEncodedAsTables checks the encoding of the hashes. The server would search a
+// list from the front for each id.
+func TestSmallHashesAreEncodedAsTables(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})

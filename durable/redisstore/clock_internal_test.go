@@ -21,8 +21,8 @@ const narrow = `local string = (function(s)
 end)(string)
 `
 
-// TestServerOf32Bits writes instants if %d has 32 bits.
-func TestServerOf32Bits(t *testing.T) {
+// TestInstantsAreExactOnAServerOf32Bits writes instants if %d has 32 bits.
+func TestInstantsAreExactOnAServerOf32Bits(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 	defer func() { assert.NoError(t, client.Close()) }()

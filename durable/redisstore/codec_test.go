@@ -14,7 +14,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-func TestScriptsSayWhatTheyTake(t *testing.T) {
+func TestScriptsDocumentKeysArgumentsAndResults(t *testing.T) {
 	t.Parallel()
 	files, err := luaFiles.ReadDir("lua")
 	require.NoError(t, err)
@@ -32,7 +32,7 @@ func TestScriptsSayWhatTheyTake(t *testing.T) {
 	}
 }
 
-func TestKeysShareTheirTag(t *testing.T) {
+func TestKeysOfAPartitionShareTheirHashTag(t *testing.T) {
 	t.Parallel()
 	p := newPartition("my:app", "orders", 3)
 	assert.Equal(t, "my:app:{orders:3}:m", p.keys[0])
@@ -47,7 +47,7 @@ func TestKeysShareTheirTag(t *testing.T) {
 	}
 }
 
-func TestTimesOfScripts(t *testing.T) {
+func TestArgumentsOfScriptsSaturate(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, "0", when(0, 0))
 	assert.Equal(t, "0", when(0, math.MinInt64))
@@ -82,7 +82,7 @@ func TestReasonsAreCutBetweenCharacters(t *testing.T) {
 	assert.NotEmpty(t, driver.CutReason(broken), "what is no UTF-8 is cut as well")
 }
 
-func TestBrokenRecords(t *testing.T) {
+func TestDamagedRecordIsErrVersion(t *testing.T) {
 	t.Parallel()
 	whole := "\x01" + strings.Repeat("\x00", recordHeader-1)
 	_, err := decodeRecord("a", whole, "")
@@ -96,7 +96,7 @@ func TestBrokenRecords(t *testing.T) {
 	require.ErrorIs(t, err, driver.ErrVersion)
 }
 
-func TestBrokenReplies(t *testing.T) {
+func TestReplyOfAnotherFormIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, v := range map[string]any{
 		"nothing": nil, "no list": "x", "empty": []any{}, "short": []any{"1", "2", "0"}, "no number": []any{"x", "2", "0", "0", ""},

@@ -79,8 +79,8 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// TestWrongTypeNamesKey puts a value of another program under each key of a queue.
-func TestWrongTypeNamesKey(t *testing.T) {
+// TestErrorNamesTheKeyOfAWrongType puts a value of another program under each key of a queue.
+func TestErrorNamesTheKeyOfAWrongType(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})

@@ -18,8 +18,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// TestDamagedRecords damages a record. The other messages of the partition can be claimed.
-func TestDamagedRecords(t *testing.T) {
+// TestDamagedRecordDoesNotBlockItsPartition damages a record. The other messages of the partition
+// can be claimed.
+func TestDamagedRecordDoesNotBlockItsPartition(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	for name, damaged := range map[string]string{"empty": "", "short": "\x01", "version": "\x02" + strings.Repeat("\x00", 30)} {
@@ -39,8 +40,9 @@ func TestDamagedRecords(t *testing.T) {
 	}
 }
 
-// TestDamagedStates damages the states of messages whose leases are over. They can be claimed.
-func TestDamagedStates(t *testing.T) {
+// TestMessageWithDamagedStateIsClaimedAgain damages the states of messages whose leases are over.
+// They can be claimed.
+func TestMessageWithDamagedStateIsClaimedAgain(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})

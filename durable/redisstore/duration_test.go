@@ -44,8 +44,9 @@ func (s *scriptTimes) of(name string, transition func()) {
 	s.taken[name] = append(s.taken[name], time.Duration(usec)*time.Microsecond)
 }
 
-// TestScriptDurations makes each transition of full batches in a large partition.
-func TestScriptDurations(t *testing.T) {
+// TestFullBatchesAreQuickInALargePartition makes each transition of full batches in a large
+// partition.
+func TestFullBatchesAreQuickInALargePartition(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})

@@ -21,8 +21,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-// TestScriptFlush makes the server forget its scripts again and again.
-func TestScriptFlush(t *testing.T) {
+// TestCallsSucceedWhileScriptsAreFlushed makes the server forget its scripts again and again.
+func TestCallsSucceedWhileScriptsAreFlushed(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})
@@ -45,8 +45,9 @@ func TestScriptFlush(t *testing.T) {
 	require.Len(t, claim(t, q, 100), 1, "but it is stored")
 }
 
-// TestReplies has a server that answers with errors. Each error is of the right kind.
-func TestReplies(t *testing.T) {
+// TestErrorRepliesHaveTheirKinds has a server that answers with errors. Each error is of the right
+// kind.
+func TestErrorRepliesHaveTheirKinds(t *testing.T) {
 	t.Parallel()
 	for reply, kind := range map[string]error{
 		"OOM command not allowed when used memory > 'maxmemory'.":                                                    driver.ErrFull,
@@ -80,7 +81,7 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-func TestServerGone(t *testing.T) {
+func TestCallsWithoutAServerAreErrUnavailable(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{AppendOnly: true, AppendFsync: "always"})
 	client := newClient(t, server.Addr())
@@ -167,9 +168,9 @@ func lossyClient(t *testing.T, m *miniredis.Miniredis, lose *atomic.Int32) *redi
 	return client
 }
 
-// TestLostRepliesToRemovals loses replies to calls that have removed a message. The client must not
-// repeat such a call by itself: the second answer is that there is no such message.
-func TestLostRepliesToRemovals(t *testing.T) {
+// TestClientDoesNotRepeatRemovals loses replies to calls that have removed a message. The client
+// must not repeat such a call by itself: the second answer is that there is no such message.
+func TestClientDoesNotRepeatRemovals(t *testing.T) {
 	t.Parallel()
 	var lose atomic.Int32
 	client := lossyClient(t, miniredis.RunT(t), &lose)
@@ -189,8 +190,8 @@ func TestLostRepliesToRemovals(t *testing.T) {
 	}
 }
 
-// TestCancelIsExact loses the reply to a Cancel that has taken place.
-func TestCancelIsExact(t *testing.T) {
+// TestCancelIsExactIfItsReplyWasLost loses the reply to a Cancel that has taken place.
+func TestCancelIsExactIfItsReplyWasLost(t *testing.T) {
 	t.Parallel()
 	var lose atomic.Int32
 	client := lossyClient(t, miniredis.RunT(t), &lose)
@@ -210,9 +211,9 @@ func TestCancelIsExact(t *testing.T) {
 	require.Equal(t, durable.Cancelled, result, "NotFound would be wrong")
 }
 
-// TestLostReplies loses replies to calls that have taken place. The client or the caller repeats
-// them.
-func TestLostReplies(t *testing.T) {
+// TestRepeatedCallsHaveTheSameResult loses replies to calls that have taken place. The client or
+// the caller repeats them.
+func TestRepeatedCallsHaveTheSameResult(t *testing.T) {
 	t.Parallel()
 	var lose atomic.Int32
 	client := lossyClient(t, miniredis.RunT(t), &lose)
@@ -242,8 +243,8 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
-// TestTokensRiseWithoutTheLast loses the last token, as a failover may. Tokens still rise.
-func TestTokensRiseWithoutTheLast(t *testing.T) {
+// TestTokensRiseIfTheLastWasLost loses the last token, as a failover may. Tokens still rise.
+func TestTokensRiseIfTheLastWasLost(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})

@@ -51,10 +51,10 @@ func TestHeartbeatFindsNewMaster(t *testing.T) {
 	t.Log("found after", time.Since(begun))
 }
 
-// TestHeartbeatsMoveWithClock sets the clock of the server between the heartbeats of a live member.
-// A member whose process is gone stays for its ttl, and for an interval between two heartbeats, and
-// for another one with each step back. A live member stays.
-func TestHeartbeatsMoveWithClock(t *testing.T) {
+// TestLiveMembersStayIfTheClockIsSet sets the clock of the server between the heartbeats of a live
+// member. A member whose process is gone stays for its ttl, and for an interval between two
+// heartbeats, and for another one with each step back. A live member stays.
+func TestLiveMembersStayIfTheClockIsSet(t *testing.T) {
 	t.Parallel()
 	const ttl, interval = 5 * time.Second, 1500 * time.Millisecond
 	clock := redistest.NewClock(t)
@@ -99,10 +99,10 @@ func TestHeartbeatsMoveWithClock(t *testing.T) {
 	}
 }
 
-// TestLeasesMoveWithClock sets the clock of the server several times while a message is leased to a
-// consumer whose process is gone. The message comes after its lease, later by the sum of the steps
-// back and earlier by the sum of the steps ahead.
-func TestLeasesMoveWithClock(t *testing.T) {
+// TestLeaseMovesByTheStepsOfTheClock sets the clock of the server several times while a message is
+// leased to a consumer whose process is gone. The message comes after its lease, later by the sum
+// of the steps back and earlier by the sum of the steps ahead.
+func TestLeaseMovesByTheStepsOfTheClock(t *testing.T) {
 	t.Parallel()
 	const visibility, interval = 90 * time.Second, 10 * time.Second
 	clock := redistest.NewClock(t)
@@ -132,9 +132,9 @@ func TestLeasesMoveWithClock(t *testing.T) {
 	}
 }
 
-// TestPartitionsOfMemberThatIsGone sets the server's clock back by an hour just after a consumer
-// was killed. The other consumer gets the partitions.
-func TestPartitionsOfMemberThatIsGone(t *testing.T) {
+// TestDeadMembersPartitionsMoveIfTheClockIsSetBack sets the server's clock back by an hour just
+// after a consumer was killed. The other consumer gets the partitions.
+func TestDeadMembersPartitionsMoveIfTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	clock := redistest.NewClock(t)
 	store := newStore(t, newClient(t, redistest.Start(t, redistest.Options{Clock: clock}).Addr()), redisstore.Options{})
@@ -164,10 +164,11 @@ func TestPartitionsOfMemberThatIsGone(t *testing.T) {
 	require.NoError(t, <-consumed)
 }
 
-// TestLeasesWhenClockIsSetAhead sets the server's clock ahead while a handler runs. The lease is
-// over by that clock, so the message is delivered again and counts a crash. The context of the
-// first handler ends within half of its visibility, and its acknowledgement is refused.
-func TestLeasesWhenClockIsSetAhead(t *testing.T) {
+// TestHandlerLosesItsLeaseIfTheClockIsSetAhead sets the server's clock ahead while a handler runs.
+// The lease is over by that clock, so the message is delivered again and counts a crash. The
+// context of the first handler ends within half of its visibility, and its acknowledgement is
+// refused.
+func TestHandlerLosesItsLeaseIfTheClockIsSetAhead(t *testing.T) {
 	t.Parallel()
 	const visibility = 4 * time.Second
 	clock := redistest.NewClock(t)
@@ -208,10 +209,10 @@ func TestLeasesWhenClockIsSetAhead(t *testing.T) {
 	require.EqualValues(t, 2, deliveries.Load())
 }
 
-// TestMembersWithoutDetails has members with their names only, as an older version stores them,
-// members with unreadable details, and details without a member. The first two are listed by their
-// names, and the last are removed.
-func TestMembersWithoutDetails(t *testing.T) {
+// TestMembersWithoutDetailsAreListedByName has members with their names only, as an older version
+// stores them, members with unreadable details, and details without a member. The first two are
+// listed by their names, and the last are removed.
+func TestMembersWithoutDetailsAreListedByName(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})

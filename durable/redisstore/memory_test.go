@@ -28,9 +28,9 @@ func memoryOf(t *testing.T, client *redis.Client) int {
 	return n
 }
 
-// TestMemory measures the memory of a message with a body of 128 bytes and an id of 26, scheduled
-// and in flight.
-func TestMemory(t *testing.T) {
+// TestMemoryOfAMessageIsBounded measures the memory of a message with a body of 128 bytes and an id
+// of 26, scheduled and in flight.
+func TestMemoryOfAMessageIsBounded(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})
@@ -54,9 +54,9 @@ func TestMemory(t *testing.T) {
 	assert.Less(t, leased, 600.0)
 }
 
-// TestOutOfMemory fills a server. The messages in the queue can be delivered, and then there is
-// room again.
-func TestOutOfMemory(t *testing.T) {
+// TestMessagesAreDeliveredWhileTheServerIsOutOfMemory fills a server. The messages in the queue can
+// be delivered, and then there is room again.
+func TestMessagesAreDeliveredWhileTheServerIsOutOfMemory(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{MaxMemory: 16 << 20}).Addr())
 	q := openQueue(t, client, redisstore.Options{})

@@ -24,10 +24,10 @@ func otherMaster(c *redistest.Cluster, slot int) *redistest.Server {
 	return c.Nodes()[1]
 }
 
-// TestCallsWhileSlotMoves calls a partition while its slot moves: before any of its keys has moved,
-// which may take long, and when all have. The Cluster refuses no call, also if the partition has no
-// leased, dead or scheduled messages.
-func TestCallsWhileSlotMoves(t *testing.T) {
+// TestCallsSucceedWhileTheirSlotMoves calls a partition while its slot moves: before any of its
+// keys has moved, which may take long, and when all have. The Cluster refuses no call, also if the
+// partition has no leased, dead or scheduled messages.
+func TestCallsSucceedWhileTheirSlotMoves(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, redistest.ClusterOptions{})
 	client := c.Client(t)
@@ -58,9 +58,9 @@ func TestCallsWhileSlotMoves(t *testing.T) {
 	require.Equal(t, 4, looks, "twice before the keys move, and twice after it")
 }
 
-// TestMessagesMoveWithSlots moves all partitions of a queue to other nodes, one after the other,
-// while consumers and producers use them. The long version has a million messages.
-func TestMessagesMoveWithSlots(t *testing.T) {
+// TestNoMessageIsLostWhileSlotsMove moves all partitions of a queue to other nodes, one after the
+// other, while consumers and producers use them. The long version has a million messages.
+func TestNoMessageIsLostWhileSlotsMove(t *testing.T) {
 	t.Parallel()
 	partitions, each := 2, 2*driver.MaxBatch
 	if os.Getenv("TIMINGWHEEL_CHAOS") == "full" {

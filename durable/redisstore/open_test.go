@@ -18,7 +18,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/redisstore"
 )
 
-func TestNewRefuses(t *testing.T) {
+func TestNewRefusesInvalidOptions(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // New does no I/O
 	defer func() { _ = client.Close() }()
@@ -60,7 +60,7 @@ func tell(m *miniredis.Miniredis, info string) {
 	})
 }
 
-func TestOpenChecksVersion(t *testing.T) {
+func TestOpenRefusesOldServers(t *testing.T) {
 	t.Parallel()
 	for version, accepted := range map[string]bool{
 		"2.8.19": false, "5.0.14": false, "6.0.16": false, "6.1.240": false, "nonsense": false, "7": false,
@@ -80,8 +80,9 @@ func TestOpenChecksVersion(t *testing.T) {
 	}
 }
 
-// TestOpenProbes has a server that does not report its version and lacks a command.
-func TestOpenProbes(t *testing.T) {
+// TestOpenProbesServersThatReportNoVersion has a server that does not report its version and lacks
+// a command.
+func TestOpenProbesServersThatReportNoVersion(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
 	m.Server().SetPreHook(func(c *server.Peer, cmd string, _ ...string) bool {
@@ -110,8 +111,9 @@ func TestOpenRefusesEviction(t *testing.T) {
 	require.Len(t, claim(t, openQueue(t, client, redisstore.Options{}), 2), 1)
 }
 
-// TestRestrictedUser has a user with the permissions of the package comment and no others.
-func TestRestrictedUser(t *testing.T) {
+// TestDocumentedPermissionsSuffice has a user with the permissions of the package comment and no
+// others.
+func TestDocumentedPermissionsSuffice(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.Options{ExtraArgs: []string{"--maxmemory-policy", "allkeys-lru"}})
 	admin := newClient(t, s.Addr())
@@ -183,7 +185,7 @@ func TestOpenRefusesOtherKeys(t *testing.T) {
 
 // A queue whose meta key was deleted is not made again with the default number of partitions. It is
 // made again with the number that Open names.
-func TestMissingMetaKey(t *testing.T) {
+func TestOpenDoesNotMakeAQueueAgainWithoutItsMetaKey(t *testing.T) {
 	t.Parallel()
 	mini := miniredis.RunT(t)
 	client := redis.NewClient(&redis.Options{Addr: mini.Addr()})
@@ -211,7 +213,7 @@ func TestMissingMetaKey(t *testing.T) {
 }
 
 // A message of any partition is enough.
-func TestMissingMetaKeyOfLaterPartition(t *testing.T) {
+func TestOpenFindsMessagesOfAnyPartitionWithoutTheMetaKey(t *testing.T) {
 	t.Parallel()
 	mini := miniredis.RunT(t)
 	store := newStore(t, newClient(t, mini.Addr()), redisstore.Options{})
@@ -249,7 +251,7 @@ func (h *pipelineHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis
 }
 
 // Two processes make a queue at once. The first sees no queue, and then messages of the second.
-func TestOpenWhileAnotherProcessMakesTheQueue(t *testing.T) {
+func TestOpenJoinsAQueueThatAnotherProcessIsMaking(t *testing.T) {
 	t.Parallel()
 	mini := miniredis.RunT(t)
 	c := config()

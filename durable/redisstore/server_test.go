@@ -133,8 +133,8 @@ func TestOpenChecksReplicas(t *testing.T) {
 	})
 }
 
-// TestCheckNoticesChanges changes the settings of a server while a queue is open.
-func TestCheckNoticesChanges(t *testing.T) {
+// TestCheckNoticesChangedSettings changes the settings of a server while a queue is open.
+func TestCheckNoticesChangedSettings(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{AppendOnly: true})
 	client := newClient(t, server.Addr())
@@ -157,9 +157,9 @@ func TestCheckNoticesChanges(t *testing.T) {
 	require.ErrorIs(t, check(b), driver.ErrUnavailable)
 }
 
-// TestNoKeyHasTimeToLive makes every transition. Policies that evict keys with a time to live are
+// TestNoKeyHasATimeToLive makes every transition. Policies that evict keys with a time to live are
 // accepted, because no key has one.
-func TestNoKeyHasTimeToLive(t *testing.T) {
+func TestNoKeyHasATimeToLive(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})

@@ -76,8 +76,8 @@ func TestRepeatedCallsWrite(t *testing.T) {
 	}
 }
 
-// TestCallsWithoutReplicas makes each call that Wait covers on a server without replicas, twice: the
-// copy waits as well. All have taken place.
+// TestCallsWithoutReplicas makes each call that Wait covers on a server without replicas, twice:
+// the copy waits as well. All have taken place.
 func TestCallsWithoutReplicas(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())

@@ -99,7 +99,7 @@ func eventuallyHinted(t *testing.T, q driver.Backend, hints <-chan driver.Hint, 
 	require.Empty(t, missing, "partitions without a hint")
 }
 
-func TestWatchComesBack(t *testing.T) {
+func TestWatchSendsHintsAfterADisconnect(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	q := openQueue(t, client, redisstore.Options{})
@@ -114,8 +114,8 @@ func TestWatchComesBack(t *testing.T) {
 	assert.Equal(t, nextHead(t, q, 1), hintsOf(t, hints, q.Partitions()))
 }
 
-// TestWatchWithoutServer watches a server that starts later.
-func TestWatchWithoutServer(t *testing.T) {
+// TestWatchStartsBeforeItsServer watches a server that starts later.
+func TestWatchStartsBeforeItsServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{AppendOnly: true})
 	q := openQueue(t, newClient(t, server.Addr()), redisstore.Options{})
@@ -139,7 +139,7 @@ func TestWatchWithoutServer(t *testing.T) {
 	}, patience, time.Millisecond, "the channel is closed")
 }
 
-func TestWatchEndsWithStore(t *testing.T) {
+func TestWatchEndsWithItsStore(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, redistest.Start(t, redistest.Options{}).Addr())
 	store := newStore(t, client, redisstore.Options{})
@@ -166,7 +166,7 @@ func clusterConfig() driver.Config {
 	return c
 }
 
-func TestClusterFaults(t *testing.T) {
+func TestHintsFollowSlotsOfACluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterOptions{})
 	client := cluster.Client(t)
@@ -245,8 +245,8 @@ func TestSentinelFailover(t *testing.T) {
 	}
 }
 
-// TestRing spreads partitions over two independent servers.
-func TestRing(t *testing.T) {
+// TestHintsComeFromAllShardsOfARing spreads partitions over two independent servers.
+func TestHintsComeFromAllShardsOfARing(t *testing.T) {
 	t.Parallel()
 	ring := redis.NewRing(&redis.RingOptions{
 		Addrs: map[string]string{

@@ -1,0 +1,121 @@
+package durable_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/timingwheel-go/timingwheel/durable"
+	"github.com/timingwheel-go/timingwheel/durable/driver"
+)
+
+// checkedBackend is a backend whose Check returns state.
+type checkedBackend struct {
+	driver.Backend
+	mu    *sync.Mutex
+	state *error
+}
+
+func (c checkedBackend) Check(context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return *c.state
+}
+
+// A store that has become unsafe is reported once, and once more if it was safe in between or is
+// unsafe in another way.
+func TestUnsafeStoreIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	var (
+		mu       sync.Mutex
+		state    error
+		reported []string
+	)
+	options := durable.Options{Partitions: 1, OnError: func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		assert.ErrorIs(t, err, durable.ErrUnsafe)
+		reported = append(reported, err.Error())
+	}}
+	bubbleOf(t, func(b driver.Backend) driver.Backend { return checkedBackend{b, &mu, &state} }, options, func(t *testing.T, _ *durable.Queue) {
+		for _, step := range []struct {
+			err  error
+			want int
+		}{
+			{nil, 0},
+			{fmt.Errorf("%w: evicts", durable.ErrUnsafe), 1},
+			{fmt.Errorf("%w: evicts", durable.ErrUnsafe), 1},
+			{fmt.Errorf("%w: no longer there", durable.ErrUnavailable), 1},
+			{fmt.Errorf("%w: evicts", durable.ErrUnsafe), 1},
+			{fmt.Errorf("%w: keeps nothing", durable.ErrUnsafe), 2},
+			{nil, 2},
+			{fmt.Errorf("%w: keeps nothing", durable.ErrUnsafe), 3},
+		} {
+			mu.Lock()
+			state = step.err
+			mu.Unlock()
+			time.Sleep(time.Minute + time.Second)
+			mu.Lock()
+			require.Len(t, reported, step.want, "%v", step.err)
+			mu.Unlock()
+		}
+	})
+}
+
+// Healthy asks each partition, and tells what the last check of the store has found.
+func TestHealthyNamesTheFaultAndTheRemedy(t *testing.T) {
+	t.Parallel()
+	var (
+		mu    sync.Mutex
+		state error
+	)
+	set := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		state = err
+	}
+	options := durable.Options{Partitions: 2, OnError: func(error) {}}
+	bubbleOf(t, func(b driver.Backend) driver.Backend { return checkedBackend{b, &mu, &state} }, options, func(t *testing.T, q *durable.Queue) {
+		require.NoError(t, q.Healthy(t.Context()))
+		require.NoError(t, q.Pause(t.Context()))
+		require.NoError(t, q.Healthy(t.Context()), "a paused queue is healthy")
+		set(fmt.Errorf("%w: set maxmemory-policy to noeviction", durable.ErrUnsafe))
+		time.Sleep(61 * time.Second)
+		err := q.Healthy(t.Context())
+		require.ErrorIs(t, err, durable.ErrUnsafe)
+		require.ErrorContains(t, err, `queue "default" is not healthy: `)
+		require.ErrorContains(t, err, "noeviction", "what to do")
+		set(durable.ErrUnavailable)
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, q.Healthy(t.Context()), durable.ErrUnsafe, "it is not known to be safe again")
+		set(nil)
+		time.Sleep(time.Minute)
+		require.NoError(t, q.Healthy(t.Context()))
+		q.Close()
+		require.ErrorIs(t, q.Healthy(t.Context()), durable.ErrClosed)
+	})
+	faultyBubble(t, durable.Options{Partitions: 3}, func(t *testing.T, q *durable.Queue, f *faulty) {
+		require.NoError(t, q.Healthy(t.Context()))
+		require.EqualValues(t, 3, f.count("Get"), "one call for each partition")
+		var n atomic.Int64
+		f.set(func(call string) (before, after error) {
+			if call == "Get" && n.Add(1) == 2 { // one server of a Cluster is away
+				return errDown, nil
+			}
+			return nil, nil
+		})
+		err := q.Healthy(t.Context())
+		require.ErrorIs(t, err, durable.ErrUnavailable)
+		require.ErrorContains(t, err, "make sure that it runs")
+		require.NoError(t, q.Healthy(t.Context()))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, q.Healthy(ctx), context.Canceled)
+	})
+}
