@@ -87,7 +87,8 @@ func (a *audit) walk(ctx context.Context, s sweep, repaired *int64) error {
 				k, v = c.Next()
 			}
 			if k != nil && bytes.Compare(k, from) <= 0 {
-				return fmt.Errorf("boltstore: %w: the keys of partition %d are out of order", ErrCorrupt, a.partition)
+				return fmt.Errorf("boltstore: %w: the keys of partition %d are out of order",
+					ErrCorrupt, a.partition)
 			}
 			from, more = slices.Clone(k), k != nil
 			return nil

@@ -30,7 +30,8 @@ import (
 // Backup is O(n) in the bytes of the file.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (int64, error) {
 	if w == nil {
-		return 0, fmt.Errorf("boltstore: backup: %w writer nil: a writer is accepted", driver.ErrInvalid)
+		return 0, fmt.Errorf("boltstore: backup: %w writer nil: a writer is accepted",
+			driver.ErrInvalid)
 	}
 	tx, err := s.snapshot(ctx)
 	if err != nil {
@@ -115,12 +116,14 @@ func compact(src, dst string) (err error) {
 	case err != nil:
 		return err
 	case size >= 0:
-		return fmt.Errorf("%w path of the new file: %w; a path without a file is accepted", driver.ErrInvalid, fs.ErrExist)
+		return fmt.Errorf("%w path of the new file: %w; a path without a file is accepted",
+			driver.ErrInvalid, fs.ErrExist)
 	}
 	if size, err := sizeOf(src); err != nil {
 		return err
 	} else if size <= 0 {
-		return fmt.Errorf("%w path: there is no file, or an empty one; the file of a store is accepted", driver.ErrInvalid)
+		return fmt.Errorf("%w path: there is no file, or an empty one; the file of a store is accepted",
+			driver.ErrInvalid)
 	}
 	if err := inspect(src, lockWait, true); err != nil {
 		return err

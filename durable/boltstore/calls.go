@@ -29,7 +29,9 @@ const forgetAtOnce = 4
 // once makes a call of another process unless it has taken place, and returns the statuses of its
 // messages. If a copy of the call arrives too late, once returns a [driver.LateError] as late. err
 // is an error of the transaction.
-func (w *partitionWriter) once(c *driver.Call, n int, do func() ([]driver.Status, error)) (statuses []driver.Status, late *driver.LateError, err error) {
+func (w *partitionWriter) once(c *driver.Call, n int, do func() ([]driver.Status, error)) (
+	statuses []driver.Status, late *driver.LateError, err error,
+) {
 	if c.Caller == "" {
 		statuses, err = do()
 		return statuses, nil, err
@@ -43,7 +45,8 @@ func (w *partitionWriter) once(c *driver.Call, n int, do func() ([]driver.Status
 	callKey := append([]byte{'c'}, c.Caller...)
 	if last := b.Get(callKey); last != nil {
 		if len(last) < 16 {
-			return nil, nil, fmt.Errorf("%w: the last call of %q has %d bytes, 16 are expected", ErrCorrupt, c.Caller, len(last))
+			return nil, nil, fmt.Errorf("%w: the last call of %q has %d bytes, 16 are expected",
+				ErrCorrupt, c.Caller, len(last))
 		}
 		switch number := binary.BigEndian.Uint64(last); {
 		case number == c.Seq && len(last) == 16+n:
@@ -67,7 +70,9 @@ func (w *partitionWriter) once(c *driver.Call, n int, do func() ([]driver.Status
 }
 
 // rememberCall replaces the last call of a caller, and forgets calls whose last instant has passed.
-func rememberCall(b *bolt.Bucket, callKey []byte, c *driver.Call, statuses []driver.Status, now, forgotten driver.Instant) error {
+func rememberCall(
+	b *bolt.Bucket, callKey []byte, c *driver.Call, statuses []driver.Status, now, forgotten driver.Instant,
+) error {
 	if last := b.Get(callKey); last != nil {
 		if err := b.Delete(timeKey(callInstant(last[8:]), c.Caller)); err != nil {
 			return err

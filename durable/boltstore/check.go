@@ -93,7 +93,8 @@ func readMeta(f io.ReaderAt, at int64) (m metaPage) {
 	m.root, m.freelist, m.used, m.txn = e.Uint64(b[16:]), e.Uint64(b[32:]), e.Uint64(b[40:]), e.Uint64(b[48:])
 	sum := fnv.New64a()
 	_, _ = sum.Write(b[:metaSumBytes])
-	m.whole = m.found && m.version == metaVersion && m.page >= minPage && m.page <= maxPage && sum.Sum64() == e.Uint64(b[metaSumBytes:])
+	m.whole = m.found && m.version == metaVersion && m.page >= minPage && m.page <= maxPage &&
+		sum.Sum64() == e.Uint64(b[metaSumBytes:])
 	return m
 }
 
@@ -148,15 +149,19 @@ func findMeta(f io.ReaderAt, size int64) (metaPage, error) {
 	case !first.found && !second.found:
 		return m, fmt.Errorf("%w: it is no bbolt file", driver.ErrVersion)
 	case !m.whole && version > metaVersion && version < 1<<8:
-		return m, fmt.Errorf("%w: it is a bbolt file of version %d, %d is accepted", driver.ErrVersion, version, metaVersion)
+		return m, fmt.Errorf("%w: it is a bbolt file of version %d, %d is accepted",
+			driver.ErrVersion, version, metaVersion)
 	case !m.whole:
 		return m, fmt.Errorf("%w: both of its meta pages are damaged", ErrCorrupt)
 	case m.used > uint64(size)/uint64(m.page):
-		return m, fmt.Errorf("%w: it has %d bytes, but %d pages of %d bytes each are in use", ErrCorrupt, size, m.used, m.page)
+		return m, fmt.Errorf("%w: it has %d bytes, but %d pages of %d bytes each are in use",
+			ErrCorrupt, size, m.used, m.page)
 	case m.freelist == noFreelist:
-		return m, fmt.Errorf("%w: it is a bbolt file of another program, without a list of free pages", driver.ErrVersion)
+		return m, fmt.Errorf("%w: it is a bbolt file of another program, without a list of free pages",
+			driver.ErrVersion)
 	case m.root < 2 || m.freelist < 2 || m.root >= m.used || m.freelist >= m.used:
-		return m, fmt.Errorf("%w: its meta page names root page %d and free list page %d, but %d pages are in use", ErrCorrupt, m.root, m.freelist, m.used)
+		return m, fmt.Errorf("%w: its meta page names root page %d and free list page %d, but %d pages are in use",
+			ErrCorrupt, m.root, m.freelist, m.used)
 	}
 	return m, nil
 }
@@ -168,7 +173,8 @@ func damagedPage(page uint64, format string, args ...any) error {
 // take marks pages as taken, and returns an error if one of them is taken already.
 func (c *checker) take(page, n uint64) error {
 	if page < 2 || page >= c.meta.used || n > c.meta.used-page {
-		return damagedPage(page, "%d pages from here do not fit in the %d pages in use", n, c.meta.used)
+		return damagedPage(page, "%d pages from here do not fit in the %d pages in use",
+			n, c.meta.used)
 	}
 	for p := page; p < page+n; p++ {
 		if c.taken[p/64]&(1<<(p%64)) != 0 {
@@ -363,7 +369,8 @@ func (c *checker) leaf(n child, b []byte, h header, next *[]child) error {
 		at := pageHeader + i*pageElement
 		offset, keyLen, valueLen := e.Uint32(b[at+4:]), e.Uint32(b[at+8:]), e.Uint32(b[at+12:])
 		key, ok := slice(b, at, offset, keyLen)
-		if !ok || uint64(at)+uint64(offset)+uint64(keyLen)+uint64(valueLen) > h.bytes || !inOrder(last, key, n.to, i > 0) {
+		end := uint64(at) + uint64(offset) + uint64(keyLen) + uint64(valueLen)
+		if !ok || end > h.bytes || !inOrder(last, key, n.to, i > 0) {
 			return damagedPage(n.page, "key %d is out of order, or its value does not fit", i)
 		}
 		last = key

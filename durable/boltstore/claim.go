@@ -93,9 +93,9 @@ func (p *partition) renewUnseen(now time.Time, claim *driver.Claim) (held []driv
 
 // take leases messages, or returns the unseen ones again. It does not lease messages that have
 // crashed the process too often, and returns them as suspects.
-func (b *backend) take(ctx context.Context, p *partition, now time.Time, claim *driver.Claim, unseen []driver.Change, head driver.Instant) (
-	claimed driver.Claimed, suspects []string, err error,
-) {
+func (b *backend) take(
+	ctx context.Context, p *partition, now time.Time, claim *driver.Claim, unseen []driver.Change, head driver.Instant,
+) (claimed driver.Claimed, suspects []string, err error) {
 	err = b.store.read(ctx, func(tx *bolt.Tx) error {
 		parts, err := p.q.buckets(tx, p.index)
 		if err != nil {

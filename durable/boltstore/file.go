@@ -146,7 +146,8 @@ func openRecovered(path string, mode fs.FileMode, options *bolt.Options) (*file,
 	case errors.Is(err, berrors.ErrTimeout):
 		return nil, fmt.Errorf("%w: %w", driver.ErrLocked, err)
 	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("%w path: %w; a file that this user may read and write is accepted", driver.ErrInvalid, err)
+		return nil, fmt.Errorf("%w path: %w; a file that this user may read and write is accepted",
+			driver.ErrInvalid, err)
 	}
 	return nil, classify(err)
 }
@@ -290,7 +291,8 @@ func checkVersion(tx *bolt.Tx) (fresh bool, err error) {
 	meta := tx.Bucket(bucketMeta)
 	if meta == nil {
 		if first, _ := tx.Cursor().First(); first != nil {
-			return false, fmt.Errorf("%w: it is a bbolt file of another program, with a bucket %.40q", driver.ErrVersion, first)
+			return false, fmt.Errorf("%w: it is a bbolt file of another program, with a bucket %.40q",
+				driver.ErrVersion, first)
 		}
 		return true, nil
 	}
@@ -299,7 +301,8 @@ func checkVersion(tx *bolt.Tx) (fresh bool, err error) {
 		return false, fmt.Errorf("%w: its version has %d bytes, 8 are expected", ErrCorrupt, len(b))
 	}
 	if v := binary.BigEndian.Uint64(b); v != formatVersion {
-		return false, fmt.Errorf("%w: the file has format version %d, this program reads and writes version %d", driver.ErrVersion, v, formatVersion)
+		return false, fmt.Errorf("%w: the file has format version %d, this program reads and writes version %d",
+			driver.ErrVersion, v, formatVersion)
 	}
 	if tx.Bucket(bucketQueues) == nil {
 		return false, fmt.Errorf("%w: %s: %w", ErrCorrupt, bucketQueues, errNoBucket)
@@ -320,7 +323,8 @@ func classify(err error) error {
 		kind = driver.ErrFull
 	case isAny(err, driver.ErrBroken, driver.ErrPartitions, driver.ErrVersion):
 		return err
-	case isAny(err, berrors.ErrKeyTooLarge, berrors.ErrKeyRequired, berrors.ErrValueTooLarge, berrors.ErrIncompatibleValue):
+	case isAny(err, berrors.ErrKeyTooLarge, berrors.ErrKeyRequired, berrors.ErrValueTooLarge,
+		berrors.ErrIncompatibleValue):
 		kind = ErrCorrupt
 	}
 	return fmt.Errorf("%w: %w", kind, err)

@@ -106,7 +106,8 @@ func (s *state) encode() []byte {
 
 func decodeState(b []byte) (s state, err error) {
 	if len(b) != stateSize {
-		return s, fmt.Errorf("%w: the counters have %d bytes, %d are expected", ErrCorrupt, len(b), stateSize)
+		return s, fmt.Errorf("%w: the counters have %d bytes, %d are expected",
+			ErrCorrupt, len(b), stateSize)
 	}
 	u := func() uint64 {
 		v := binary.BigEndian.Uint64(b)
@@ -131,11 +132,13 @@ func (q *queue) buckets(tx *bolt.Tx, partition int) (b buckets, err error) {
 		b.root = b.root.Bucket(partitionName(partition))
 	}
 	if b.root == nil {
-		return b, fmt.Errorf("%w: queue %q, partition %d: %w", ErrCorrupt, q.name, partition, errNoBucket)
+		return b, fmt.Errorf("%w: queue %q, partition %d: %w",
+			ErrCorrupt, q.name, partition, errNoBucket)
 	}
 	for _, p := range b.all() {
 		if *p.bucket = b.root.Bucket(p.name); *p.bucket == nil {
-			return b, fmt.Errorf("%w: queue %q, partition %d, %s: %w", ErrCorrupt, q.name, partition, p.name, errNoBucket)
+			return b, fmt.Errorf("%w: queue %q, partition %d, %s: %w",
+				ErrCorrupt, q.name, partition, p.name, errNoBucket)
 		}
 	}
 	// Ids and times mostly rise, so later inserts rarely fill the free part of a page.

@@ -289,7 +289,7 @@ func (s *scan) pass(k key) {
 	s.key, _ = s.cursor.Next()
 }
 
-// findHead reads the earliest due time of what is scheduled.
+// findHead reads the earliest due time of a scheduled message.
 func (p *partition) findHead(b buckets) {
 	s := scan{p: p, index: b.index}
 	k, _ := s.first()

@@ -36,7 +36,8 @@ func (b *backend) Get(ctx context.Context, index int, id string) (r driver.Recor
 	err = b.view(ctx, index, func(p *partition, parts buckets) error {
 		value := parts.records.Get([]byte(id))
 		if value == nil {
-			return fmt.Errorf("boltstore: %w with id %q in partition %d", driver.ErrNotFound, id, index)
+			return fmt.Errorf("boltstore: %w with id %q in partition %d",
+				driver.ErrNotFound, id, index)
 		}
 		stored, err := decode(id, value)
 		if err != nil {

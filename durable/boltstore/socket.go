@@ -105,10 +105,12 @@ func (r *reply) fail(err error) {
 		return
 	}
 	if errors.Is(err, driver.ErrClosed) { // the call did not take place
-		err = fmt.Errorf("boltstore: %w: the process that has the file open is closing it", driver.ErrUnavailable)
+		err = fmt.Errorf("boltstore: %w: the process that has the file open is closing it",
+			driver.ErrUnavailable)
 	}
 	if errors.Is(err, context.Canceled) { // the store closes, or the client has disconnected
-		err = fmt.Errorf("boltstore: %w: the process that has the file open is closing it, and the call may have taken place", driver.ErrUnavailable)
+		err = fmt.Errorf("boltstore: %w: the process that has the file open is closing it, "+
+			"and the call may have taken place", driver.ErrUnavailable)
 	}
 	r.Error = err.Error()
 	errors.As(err, &r.Late)
@@ -165,7 +167,8 @@ func listen(s *Store) (*server, error) {
 	}
 	l, err := listenPrivately(path, info.Mode().Perm())
 	if err != nil {
-		return nil, fmt.Errorf("%w socket: %w; a path of about 90 bytes in a directory for sockets is accepted", driver.ErrInvalid, err)
+		return nil, fmt.Errorf("%w socket: %w; a path of about 90 bytes in a directory for sockets is accepted",
+			driver.ErrInvalid, err)
 	}
 	v := &server{store: s, listener: l}
 	// Once only: later another process may have its socket there.
@@ -327,7 +330,8 @@ func (v *server) answer(ctx context.Context, c *call, r *reply) (err error) {
 	}
 	for _, p := range []int{c.Partition, c.Put.Partition, c.Claim.Partition, c.Batch.Partition, c.Pause.Partition} {
 		if p < 0 || p >= b.Partitions() {
-			return fmt.Errorf("boltstore: %w partition %d of queue %q: 0 to %d are accepted", driver.ErrInvalid, p, c.Config.Queue, b.Partitions()-1)
+			return fmt.Errorf("boltstore: %w partition %d of queue %q: 0 to %d are accepted",
+				driver.ErrInvalid, p, c.Config.Queue, b.Partitions()-1)
 		}
 	}
 	b.(*backend).remote = true // b serves only this call
@@ -358,7 +362,8 @@ func (v *server) answer(ctx context.Context, c *call, r *reply) (err error) {
 	case callMembers:
 		r.Members, err = b.Members(ctx)
 	default:
-		err = fmt.Errorf("boltstore: %w call %d: the process that has the file open does not support it", driver.ErrVersion, c.Method)
+		err = fmt.Errorf("boltstore: %w call %d: the process that has the file open does not support it",
+			driver.ErrVersion, c.Method)
 	}
 	return err
 }
@@ -432,7 +437,8 @@ func (r *Remote) link(ctx context.Context) (*link, error) {
 	r.mu.Unlock()
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socketPath(r.path))
 	if err != nil {
-		return nil, fmt.Errorf("boltstore: %w: no process has %q open with Options.Socket: %w", driver.ErrUnavailable, r.path, err)
+		return nil, fmt.Errorf("boltstore: %w: no process has %q open with Options.Socket: %w",
+			driver.ErrUnavailable, r.path, err)
 	}
 	return &link{conn, gob.NewEncoder(conn), gob.NewDecoder(conn)}, nil
 }
@@ -477,7 +483,8 @@ func (r *Remote) do(ctx context.Context, c *call, next func(*reply) (bool, error
 	r.mu.Lock()
 	r.drop() // the idle connections are to the same process
 	r.mu.Unlock()
-	return fmt.Errorf("boltstore: %w: the process that has %q open does not answer: %w", driver.ErrUnavailable, r.path, err)
+	return fmt.Errorf("boltstore: %w: the process that has %q open does not answer: %w",
+		driver.ErrUnavailable, r.path, err)
 }
 
 // do makes a call on the connection. It reports whether the last reply has arrived, and returns the
@@ -503,7 +510,8 @@ func (l *link) do(c *call, next func(*reply) (bool, error)) (answered bool, err 
 // Backup is [Store.Backup] of the process that has the file open.
 func (r *Remote) Backup(ctx context.Context, w io.Writer) (n int64, err error) {
 	if w == nil {
-		return 0, fmt.Errorf("boltstore: backup: %w writer nil: a writer is accepted", driver.ErrInvalid)
+		return 0, fmt.Errorf("boltstore: backup: %w writer nil: a writer is accepted",
+			driver.ErrInvalid)
 	}
 	var failed error // the error of w
 	err = r.do(ctx, &call{Method: callBackup}, func(answer *reply) (bool, error) {

@@ -103,7 +103,8 @@ func (s *Store) Close() error {
 	defer cancel()
 	// No reader is left once both locks are held.
 	if err := errors.Join(stopped, s.view.lock(ctx), s.inUse.lock(ctx)); err != nil {
-		return fmt.Errorf("boltstore: close %q: %w; the file stays locked until the process ends", s.path, err)
+		return fmt.Errorf("boltstore: close %q: %w; the file stays locked until the process ends",
+			s.path, err)
 	}
 	defer s.view.unlock()
 	if err := s.file.close(); err != nil {
@@ -261,7 +262,8 @@ func (s *Store) load(config driver.Config, o *opening) {
 }
 
 func partitionsError(queue string, has, asked int) error {
-	return fmt.Errorf("%w: queue %q has %d, %d were asked for", driver.ErrPartitions, queue, has, asked)
+	return fmt.Errorf("%w: queue %q has %d, %d were asked for",
+		driver.ErrPartitions, queue, has, asked)
 }
 
 // gate is a lock with one writer and many readers. A reader stops waiting when its context ends.
@@ -592,7 +594,8 @@ func (b *backend) Put(ctx context.Context, put driver.Put) ([]driver.Status, err
 		return nil, err
 	}
 	if late != nil {
-		return nil, fmt.Errorf("boltstore: put to queue %q, partition %d: %w", b.queue.name, put.Partition, late)
+		return nil, fmt.Errorf("boltstore: put to queue %q, partition %d: %w",
+			b.queue.name, put.Partition, late)
 	}
 	return statuses, nil
 }
@@ -648,7 +651,8 @@ func (b *backend) Apply(ctx context.Context, batch driver.Batch) ([]driver.Outco
 		return nil, err
 	}
 	if late != nil {
-		return nil, fmt.Errorf("boltstore: %v in queue %q, partition %d: %w", batch.Op, b.queue.name, batch.Partition, late)
+		return nil, fmt.Errorf("boltstore: %v in queue %q, partition %d: %w",
+			batch.Op, b.queue.name, batch.Partition, late)
 	}
 	return outcomes, nil
 }
@@ -669,7 +673,8 @@ func (b *backend) Pause(ctx context.Context, pause driver.Pause) error {
 		return err
 	}})
 	if err == nil && late != nil {
-		return fmt.Errorf("boltstore: pause of queue %q, partition %d: %w", b.queue.name, pause.Partition, late)
+		return fmt.Errorf("boltstore: pause of queue %q, partition %d: %w",
+			b.queue.name, pause.Partition, late)
 	}
 	return err
 }

@@ -330,7 +330,8 @@ func (w *partitionWriter) endDelivery(op driver.Op, c *driver.Change, r *record)
 		return driver.StatusDone, nil
 	}
 	l, ok := w.leaseOf(c.ID)
-	if !ok || r == nil || r.State != driver.StateScheduled || c.Token == 0 || l.token != c.Token || !l.firing && op != driver.OpRelease {
+	if !ok || r == nil || r.State != driver.StateScheduled || c.Token == 0 || l.token != c.Token ||
+		!l.firing && op != driver.OpRelease {
 		return driver.StatusLeaseLost, nil
 	}
 	if err := w.begun.Delete([]byte(c.ID)); err != nil {
@@ -418,7 +419,9 @@ func (w *partitionWriter) replayOrPurge(op driver.Op, c *driver.Change, r *recor
 
 // applyInMemory makes transitions that need no commit. done is false if one of them needs a commit:
 // a release of a message that has begun.
-func (b *backend) applyInMemory(ctx context.Context, p *partition, batch *driver.Batch) (outcomes []driver.Outcome, done bool, err error) {
+func (b *backend) applyInMemory(ctx context.Context, p *partition, batch *driver.Batch) (
+	outcomes []driver.Outcome, done bool, err error,
+) {
 	for {
 		p.mu.Lock()
 		wait := p.busyWith(batch.Changes)
