@@ -1,8 +1,8 @@
 -- Counts the messages of a partition, and reads its counters.
 -- KEYS: those of partition.lua.
 -- ARGV: none.
--- Result: now, scheduled, due, leased, dead, messages that are set aside, next due time or '0'; then
---         the counters enqueued, acked, retried, buried, cancelled, crashed, trimmed, lost,
+-- Result: now, scheduled, due, leased, dead, messages that are set aside, next due time or '0';
+--         then the counters enqueued, acked, retried, buried, cancelled, crashed, trimmed, lost,
 --         expired, dead_bytes; and '1' if the partition is paused.
 
 local aside, all = call('ZCOUNT', SCHEDULED, '-inf', '(0'), cardinality(SCHEDULED)
