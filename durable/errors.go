@@ -15,6 +15,9 @@ var (
 	// ErrNotFound means that there is no such message.
 	ErrNotFound = driver.ErrNotFound
 
+	// ErrNoQueue means that there is no such queue in the store. See Options.Existing.
+	ErrNoQueue = driver.ErrNoQueue
+
 	// ErrFiring means that the message has begun and cannot be replaced.
 	ErrFiring = errors.New("the message is being delivered")
 

@@ -27,6 +27,10 @@ type Options struct {
 	// queue, or [DefaultPartitions].
 	Partitions int
 
+	// Existing makes Open return [ErrNoQueue] if the queue does not exist, instead of making it.
+	// Tools use it, so that a misspelt name is no new queue.
+	Existing bool
+
 	// MaxBody is the largest body in bytes. Defaults to 1 MiB, up to 64 MiB.
 	MaxBody int
 

@@ -45,7 +45,7 @@ type Queue struct {
 	recoveries sync.WaitGroup // of claims without an answer; consumers start them before they have stopped
 }
 
-// Open makes a queue in a store, or joins one that exists. A nil store and invalid options are
+// Open joins a queue of a store. It makes the queue if there is none, unless Options.Existing is set. A nil store and invalid options are
 // [ErrInvalid]. A number of partitions other than that of the existing queue is [ErrPartitions].
 // Stores return [ErrVersion], [ErrUnsafe], [ErrUnavailable] and other errors: see the Open or New
 // of their packages. The store must stay open until [Queue.Close] has returned.
@@ -59,7 +59,8 @@ func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 		return nil, fmt.Errorf("durable: open: %w", err)
 	}
 	backend, err := store.Open(ctx, driver.Config{
-		Queue: o.Queue, Partitions: o.Partitions, DeadLimit: o.DeadLimit, DeadBytes: o.DeadBytes, DeadAge: o.DeadAge,
+		Queue: o.Queue, Partitions: o.Partitions, Existing: o.Existing,
+		DeadLimit: o.DeadLimit, DeadBytes: o.DeadBytes, DeadAge: o.DeadAge,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("durable: open queue %q: %w", o.Queue, err)

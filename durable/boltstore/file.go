@@ -321,7 +321,7 @@ func classify(err error) error {
 		return nil
 	case errors.Is(err, berrors.ErrMaxSizeReached) || noSpace(err):
 		kind = driver.ErrFull
-	case isAny(err, driver.ErrBroken, driver.ErrPartitions, driver.ErrVersion):
+	case isAny(err, driver.ErrBroken, driver.ErrNoQueue, driver.ErrPartitions, driver.ErrVersion):
 		return err
 	case isAny(err, berrors.ErrKeyTooLarge, berrors.ErrKeyRequired, berrors.ErrValueTooLarge,
 		berrors.ErrIncompatibleValue):

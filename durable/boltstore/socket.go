@@ -88,7 +88,7 @@ type reply struct {
 // kinds are the errors that callers distinguish. Their order is part of the protocol.
 var kinds = []error{
 	nil, driver.ErrNotFound, driver.ErrClosed, driver.ErrInvalid, driver.ErrPartitions, driver.ErrVersion, driver.ErrLocked,
-	driver.ErrFull, driver.ErrUnsafe, driver.ErrUnavailable, ErrCorrupt, driver.ErrBroken,
+	driver.ErrFull, driver.ErrUnsafe, driver.ErrUnavailable, ErrCorrupt, driver.ErrBroken, driver.ErrNoQueue,
 }
 
 // remoteError is an error that the process with the open file has returned.

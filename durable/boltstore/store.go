@@ -249,7 +249,7 @@ func (s *Store) join(ctx context.Context, config driver.Config) (q *queue, o *op
 func (s *Store) load(config driver.Config, o *opening) {
 	defer s.inUse.leave()
 	q := &queue{store: s, name: config.Queue}
-	err := q.load(config.Partitions)
+	err := q.load(config)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -408,10 +408,10 @@ type queue struct {
 
 // load creates the queue in the file if it does not exist, and reads the part of it that is kept in
 // memory.
-func (q *queue) load(partitions int) error {
+func (q *queue) load(config driver.Config) error {
 	n := 0
 	err := q.step(func(tx *bolt.Tx) (err error) {
-		n, err = q.create(tx, partitions)
+		n, err = q.create(tx, config)
 		return err
 	})
 	for more := true; more && err == nil; {
@@ -447,7 +447,8 @@ func (q *queue) step(f func(tx *bolt.Tx) error) error {
 }
 
 // create creates the buckets of a queue, or reads the number of its partitions if it exists.
-func (q *queue) create(tx *bolt.Tx, partitions int) (int, error) {
+func (q *queue) create(tx *bolt.Tx, config driver.Config) (int, error) {
+	partitions := config.Partitions
 	if b := queueBucket(tx, q.name); b != nil {
 		n := b.Get(keyPartitions)
 		if len(n) != 8 || binary.BigEndian.Uint64(n)-1 >= driver.MaxPartitions {
@@ -458,6 +459,9 @@ func (q *queue) create(tx *bolt.Tx, partitions int) (int, error) {
 			return 0, partitionsError(q.name, has, partitions)
 		}
 		return has, nil
+	}
+	if config.Existing {
+		return 0, driver.ErrNoQueue
 	}
 	if partitions == 0 {
 		partitions = driver.DefaultPartitions

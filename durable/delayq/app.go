@@ -141,17 +141,30 @@ type session struct {
 // acknowledgements, for up to durable.Options.RetryFor if the store does not answer.
 const closeTime = 10 * time.Second
 
-// with opens the queue, calls f and closes the queue. Closing gives back messages that were claimed
-// and have not begun.
+// with opens the queue, which must exist, calls f and closes the queue. Closing gives back messages
+// that were claimed and have not begun.
 func (a *app) with(ctx context.Context, f func(s *session) error) error {
 	if err := a.mustExist(); err != nil {
 		return err
 	}
-	return a.withNew(ctx, f)
+	return a.use(ctx, true, f)
 }
 
-// withNew is like with, but makes the file of the store if it does not exist.
-func (a *app) withNew(ctx context.Context, f func(s *session) error) (err error) {
+// withNewQueue is like with, but makes the queue if there is none. It is for commands that wait for
+// messages.
+func (a *app) withNewQueue(ctx context.Context, f func(s *session) error) error {
+	if err := a.mustExist(); err != nil {
+		return err
+	}
+	return a.use(ctx, false, f)
+}
+
+// withNew is like with, but makes the queue, and the file of the store, if there is none.
+func (a *app) withNew(ctx context.Context, f func(s *session) error) error {
+	return a.use(ctx, false, f)
+}
+
+func (a *app) use(ctx context.Context, existing bool, f func(s *session) error) (err error) {
 	if err := a.check(); err != nil {
 		return err
 	}
@@ -162,7 +175,7 @@ func (a *app) withNew(ctx context.Context, f func(s *session) error) (err error)
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
 	o := durable.Options{
-		Queue: a.queue, Partitions: a.partitions, MaxBody: maxBody,
+		Queue: a.queue, Partitions: a.partitions, Existing: existing, MaxBody: maxBody,
 		OnError: a.faults.add, Logger: slog.New(slog.DiscardHandler),
 	}
 	if !a.drops {
@@ -239,6 +252,8 @@ func explain(err error) error {
 			"boltstore.Options.Socket, or keep the queue on Redis, which many processes share"
 	case errors.Is(err, durable.ErrPartitions):
 		hint = "leave out -partitions to accept the number of the queue"
+	case errors.Is(err, durable.ErrNoQueue):
+		hint = "check -queue and -store; only enqueue, consume, take and watch make a queue"
 	case errors.Is(err, durable.ErrUnsafe):
 		hint = "messages could be lost, so delayq does not use the queue"
 	default:

@@ -288,7 +288,20 @@ func TestStoreAndQueueComeFromTheEnvironment(t *testing.T) {
 	t.Setenv("DELAYQ_QUEUE", "other")
 	require.NoError(t, run(t.Context(), []string{"delayq", "enqueue", "-id", "a", "-body", "x"}, nil, io.Discard, io.Discard))
 	assert.Equal(t, "scheduled", d.message("a").State)
-	require.ErrorIs(t, d.fails([]string{"-queue", "default", "inspect", "a"}), durable.ErrNotFound)
+	require.ErrorIs(t, d.fails([]string{"-queue", "default", "inspect", "a"}), durable.ErrNoQueue)
+}
+
+func TestMisspeltQueueIsNotMade(t *testing.T) {
+	d := onFile(t)
+	d.ok("enqueue", "-id", "a", "-body", "x")
+	for _, command := range [][]string{
+		{"pause"}, {"resume"}, {"health"}, {"consumers"}, {"list"}, {"audit"}, {"cancel", "a"}, {"cancel", "-header", "k=v"},
+		{"dead", "list"}, {"dead", "purge", "-all"},
+	} {
+		err := d.fails(append([]string{"-queue", "defualt"}, command...), "defualt", "Check -queue")
+		require.ErrorIs(t, err, durable.ErrNoQueue, command)
+	}
+	d.ok("health")
 }
 
 // onMemory runs the program on a memory store and leaves the store open.

@@ -42,7 +42,9 @@ func TestAuditFailsIfFaultsAreLeft(t *testing.T) {
 		return out.String(), err
 	}
 	sound := memstore.New(memstore.Options{})
-	_, err := audit(sound)
+	_, err := durable.Open(t.Context(), sound, durable.Options{Partitions: 2})
+	require.NoError(t, err)
+	_, err = audit(sound)
 	require.NoError(t, err)
 	out, err := audit(faulty{sound}, "-json")
 	require.ErrorContains(t, err, "8 faults are left; delayq audit -repair")

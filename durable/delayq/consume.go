@@ -42,7 +42,7 @@ func (a *app) consumeCommand() *cli.Command {
 				return usage(cmd, "-exec %q: a command of the shell is accepted, such as -exec './deliver.sh'", o.exec)
 			}
 			a.drops = true
-			return a.with(ctx, func(s *session) error { return a.consume(ctx, s, o) })
+			return a.withNewQueue(ctx, func(s *session) error { return a.consume(ctx, s, o) })
 		},
 	}
 }

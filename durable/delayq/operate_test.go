@@ -36,12 +36,12 @@ func TestPauseLastsOverProcesses(t *testing.T) {
 func TestConsumersAreListedAsTableAndJSON(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(memstore.Options{})
+	b, err := store.Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})
+	require.NoError(t, err)
 	var stdout, stderr bytes.Buffer
 	require.NoError(t, onMemory(t.Context(), store, &stdout, &stderr, "consumers"))
 	assert.Empty(t, stdout.String())
 	assert.Equal(t, "delayq: queue \"default\" has no consumers\n", stderr.String())
-	b, err := store.Open(t.Context(), driver.Config{Queue: "default", DeadLimit: 1, DeadBytes: 1, DeadAge: time.Hour})
-	require.NoError(t, err)
 	_, err = b.Heartbeat(t.Context(), driver.Member{Name: "a", Host: "shop-7", PID: 4711, Partitions: []int{0, 1, 2, 5, 7}}, time.Minute)
 	require.NoError(t, err)
 	_, err = b.Heartbeat(t.Context(), driver.Member{Name: "b"}, time.Minute)

@@ -40,7 +40,7 @@ func (a *app) takeCommand() *cli.Command {
 			case cmd.IsSet("delay") && !o.nack:
 				return usage(cmd, "-delay %v: it is accepted together with -nack", o.delay)
 			}
-			return a.with(ctx, func(s *session) error { return a.take(ctx, s, o) })
+			return a.withNewQueue(ctx, func(s *session) error { return a.take(ctx, s, o) })
 		},
 	}
 }

@@ -34,7 +34,7 @@ func (a *app) watchCommand() *cli.Command {
 			if err := noArguments(cmd); err != nil {
 				return err
 			}
-			return a.with(ctx, func(s *session) error { return a.watch(ctx, s, o) })
+			return a.withNewQueue(ctx, func(s *session) error { return a.watch(ctx, s, o) })
 		},
 	}
 }

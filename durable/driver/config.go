@@ -10,6 +10,9 @@ type Config struct {
 	Queue      string // 1 to 128 letters, digits, '.', '_' or '-'
 	Partitions int    // 1 to MaxPartitions; 0: see Store.Open
 
+	// Existing makes Open return [ErrNoQueue] if there is no such queue, and make none.
+	Existing bool
+
 	// The bounds of the dead letters of each partition. The oldest are dropped first, and the
 	// newest is kept whatever its size. All are positive.
 	DeadLimit int           // their number

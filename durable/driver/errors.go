@@ -6,6 +6,7 @@ import "errors"
 // the value that was refused or the operation that failed.
 var (
 	ErrNotFound   = errors.New("no such message")
+	ErrNoQueue    = errors.New("no such queue")
 	ErrClosed     = errors.New("closed")
 	ErrInvalid    = errors.New("invalid") // an argument or an option
 	ErrPartitions = errors.New("the queue exists with another number of partitions")

@@ -56,6 +56,8 @@ func (s *Store) Open(ctx context.Context, config driver.Config) (driver.Backend,
 	switch {
 	case s.closed.Load():
 		return nil, errClosed()
+	case q == nil && config.Existing:
+		return nil, fmt.Errorf("memstore: %w: %q", driver.ErrNoQueue, config.Queue)
 	case q == nil:
 		n := config.Partitions
 		if n == 0 {

@@ -71,8 +71,8 @@ var replies = []struct {
 func kindOf(err error) error {
 	var reply redis.Error
 	switch {
-	case errors.Is(err, errReply), errors.Is(err, driver.ErrPartitions), errors.Is(err, driver.ErrVersion),
-		errors.Is(err, driver.ErrUnsafe):
+	case errors.Is(err, errReply), errors.Is(err, driver.ErrNoQueue), errors.Is(err, driver.ErrPartitions),
+		errors.Is(err, driver.ErrVersion), errors.Is(err, driver.ErrUnsafe):
 		return nil // the error has its kind already
 	case errors.Is(err, redis.ErrClosed):
 		return driver.ErrClosed

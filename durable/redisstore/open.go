@@ -114,7 +114,7 @@ func (s *Store) anyPartition(ctx context.Context, queue string) (bool, error) {
 // join makes the queue or finds it, and returns the number of its partitions.
 func (s *Store) join(ctx context.Context, config driver.Config) (int, error) {
 	key := metaKey(s.options.Prefix, config.Queue)
-	line := append(newLine([]any{key}, 3), formatVersion, config.Partitions, driver.DefaultPartitions)
+	line := append(newLine([]any{key}, 4), formatVersion, config.Partitions, driver.DefaultPartitions, flag(config.Existing))
 	v, err := openScript.run(ctx, s.client, line)
 	if err != nil {
 		return 0, err
@@ -123,6 +123,9 @@ func (s *Store) join(ctx context.Context, config driver.Config) (int, error) {
 	before, version, partitions := r.text(), r.text(), r.text()
 	if r.err != nil {
 		return 0, r.err
+	}
+	if before == "none" && config.Existing {
+		return 0, fmt.Errorf("%w: there is no key %q", driver.ErrNoQueue, key)
 	}
 	if before != "none" && before != "hash" {
 		return 0, fmt.Errorf("%w: the key %q is a %s; a hash is accepted", driver.ErrVersion, key, before)

@@ -14,6 +14,7 @@ var openTests = []test{
 	{"Open/Partitions", openPartitions},
 	{"Open/DefaultPartitions", openDefaultPartitions},
 	{"Open/OtherPartitions", openOtherPartitions},
+	{"Open/Existing", openExisting},
 	{"Open/Invalid", openInvalid},
 	{"Close", closed},
 }
@@ -50,6 +51,22 @@ func openOtherPartitions(t *testing.T, newStore Factory) {
 	assert.Contains(t, err.Error(), "2", "the error names the existing number")
 	assert.Contains(t, err.Error(), "5", "the error names the requested number")
 	assert.Equal(t, int64(1), openAs(t, q.fixture, config()).count().Scheduled)
+}
+
+func openExisting(t *testing.T, newStore Factory) {
+	f := newStore(t)
+	c := config()
+	c.Queue, c.Existing = "misspelt", true
+	for range 2 {
+		_, err := f.Store.Open(t.Context(), c)
+		require.ErrorIs(t, err, driver.ErrNoQueue, "the first call has made no queue")
+		assert.NotErrorIs(t, err, driver.ErrUnavailable)
+		assert.Contains(t, err.Error(), c.Queue)
+	}
+	c.Existing, c.Partitions = false, 3
+	openAs(t, f, c)
+	c.Existing, c.Partitions = true, 0
+	assert.Equal(t, 3, openAs(t, f, c).Partitions())
 }
 
 func openInvalid(t *testing.T, newStore Factory) {
