@@ -408,6 +408,9 @@ func (m *model) stepApply() {
 			c.At, c.Delay = driver.InstantOf(before.Add(m.delay()-time.Minute)), 0
 		}
 		if r := m.messages[id]; r != nil && m.random.IntN(3) == 0 {
+			if r.record.State == driver.StateDead {
+				r.record.Died = m.get(id).Died // the store has set it
+			}
 			c.Incarnation = r.record.Enqueued
 			if m.random.IntN(2) == 0 {
 				c.Incarnation = r.record.Died
