@@ -224,7 +224,7 @@ func (c *deadlineContext) finish(late *phase, passed bool) {
 // settle decides how the context ends and returns its last phase. mu is held.
 func (c *deadlineContext) settle(p *phase, parentErr error, late *phase, passed bool) *phase {
 	had := c.timer != Timer{}
-	pending := c.timer.Stop() || had && c.timer.stopSurvivor()
+	pending := had && c.timer.cancelLasting()
 	c.timer = Timer{} // it would keep the wheel
 	next := &cancelled
 	switch {
@@ -248,12 +248,6 @@ func (c *deadlineContext) settle(p *phase, parentErr error, late *phase, passed 
 		close(d)
 	}
 	return next
-}
-
-// stopSurvivor is Stop for a timer that the runtime has taken over from a stopped wheel.
-func (t Timer) stopSurvivor() bool {
-	s, ok := t.home.shard.host.(*shardOf[func()])
-	return ok && s.closed.Load() && s.engine.survivors.stop(t)
 }
 
 // parentErr returns the error of the parent if the parent has ended. A signal of package context

@@ -150,17 +150,17 @@ type shardOf[T any] struct {
 	inLine      bool       // places.mu: it is in places.line
 
 	callees callees
-	lasting lasting
+	lasting lastingMarks
 }
 
-// lasting has the generations of the timers that survive the wheel's Stop, by slot, plus 1. armMu
+// lastingMarks has the generations of the timers that survive the wheel's Stop, by slot, plus 1. armMu
 // guards the writes. A claim and the wheel's Stop read the entry of a timer that they have won.
-type lasting struct {
+type lastingMarks struct {
 	gens arena.Table[[arena.PageSize]uint32]
 }
 
 // set marks the timer of slot i. armMu is held since the slot was armed.
-func (l *lasting) set(i, gen uint32) {
+func (l *lastingMarks) set(i, gen uint32) {
 	p := i >> arena.PageShift
 	gens := l.gens.At(p)
 	if gens == nil {
@@ -171,7 +171,7 @@ func (l *lasting) set(i, gen uint32) {
 }
 
 // has reports whether a timer is marked.
-func (l *lasting) has(i, gen uint32) bool {
+func (l *lastingMarks) has(i, gen uint32) bool {
 	gens := l.gens.At(i >> arena.PageShift)
 	return gens != nil && gens[i&arena.PageMask] == gen+1
 }
@@ -518,6 +518,11 @@ func (e *engine[T]) at(t time.Time, v T) Timer {
 // lastingAt is at for a timer that survives the wheel's Stop. The payload is a func().
 func (e *engine[T]) lastingAt(t time.Time, v T) Timer {
 	deadline, now := e.Instant(t)
+	return e.armLasting(deadline, now, v)
+}
+
+// armLasting is armAt for a timer that survives the wheel's Stop.
+func (e *engine[T]) armLasting(deadline, now int64, v T) Timer {
 	s := e.pick()
 	timer := s.armLocked(deadline, now, v, 0)
 	if timer.home != nil {
@@ -525,6 +530,15 @@ func (e *engine[T]) lastingAt(t time.Time, v T) Timer {
 	}
 	s.unlockArm()
 	return timer
+}
+
+// cancelLasting is Stop for a timer that survives the wheel's Stop.
+func (t Timer) cancelLasting() bool {
+	if t.Stop() {
+		return true
+	}
+	s, ok := t.home.shard.host.(*shardOf[func()])
+	return ok && s.closed.Load() && s.engine.survivors.stop(t)
 }
 
 // armAt arms a timer for a reading of the clock. now is a reading that is not later than the call,

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"go.uber.org/atomic"
+
+	"github.com/timingwheel-go/timingwheel/internal/clock"
+	"github.com/timingwheel-go/timingwheel/internal/lasting"
 )
 
 // The algorithm, once, on a wheel of 8 slots and 3 levels. The defaults are 256 slots and 4 levels.
@@ -69,6 +72,21 @@ type TimingWheel struct {
 
 	sleepers sync.Pool // of *sleeper; one for each wheel, because a channel belongs to its bubble
 }
+
+// lastingTimers is a wheel as package wheelnet sees it.
+type lastingTimers TimingWheel
+
+func init() {
+	lasting.Of = func(tw any) any { return (*lastingTimers)(tw.(*TimingWheel)) }
+}
+
+func (l *lastingTimers) Clock() *clock.Timeline { return &l.engine.Timeline }
+
+func (l *lastingTimers) Arm(at int64, f func()) Timer {
+	return l.engine.armLasting(at, clock.Unread, f)
+}
+
+func (l *lastingTimers) Cancel(t Timer) bool { return t.cancelLasting() }
 
 // New returns a running wheel, or an error that wraps [ErrOption].
 func New(opts Options) (*TimingWheel, error) {
