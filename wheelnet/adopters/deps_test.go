@@ -3,7 +3,6 @@ package adopters
 import (
 	_ "github.com/cloudwego/netpoll"
 	_ "github.com/jackc/pgx/v5"
-	_ "github.com/panjf2000/gnet/v2"
 	_ "github.com/redis/go-redis/v9"
 	_ "github.com/valyala/fasthttp"
 	_ "google.golang.org/grpc"
