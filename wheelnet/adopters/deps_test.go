@@ -1,7 +1,6 @@
 package adopters
 
 import (
-	_ "github.com/cloudwego/netpoll"
 	_ "github.com/jackc/pgx/v5"
 	_ "github.com/redis/go-redis/v9"
 	_ "github.com/valyala/fasthttp"
