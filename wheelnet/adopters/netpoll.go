@@ -24,7 +24,7 @@ func NewNetpollLoop(
 	onConnect netpoll.OnConnect, onRequest netpoll.OnRequest, options ...netpoll.Option,
 ) (netpoll.EventLoop, error) {
 	if tw == nil || onRequest == nil {
-		return nil, errors.New("adopters: NewNetpollLoop needs a wheel and an onRequest, one of which is nil")
+		return nil, errors.New("adopters: NewNetpollLoop with nil: accepted are a wheel and an onRequest")
 	}
 	if timeout <= 0 {
 		return nil, fmt.Errorf("adopters: an idle timeout of %v: accepted is more than 0", timeout)
@@ -35,7 +35,8 @@ func NewNetpollLoop(
 
 // watched adds the watch to the functions of a server.
 func watched(
-	tw *timingwheel.TimingWheel, timeout time.Duration, onConnect netpoll.OnConnect, onRequest netpoll.OnRequest,
+	tw *timingwheel.TimingWheel, timeout time.Duration,
+	onConnect netpoll.OnConnect, onRequest netpoll.OnRequest,
 ) (netpoll.OnConnect, netpoll.OnRequest) {
 	connect := func(ctx context.Context, c netpoll.Connection) context.Context {
 		if onConnect != nil {
@@ -59,9 +60,9 @@ func watched(
 
 // netpollIdle is the watch over a connection.
 type netpollIdle struct {
+	busy  atomic.Bool // onRequest runs, and Reset will follow
 	timer timingwheel.FuncTimer
 	conn  netpoll.Connection
-	busy  atomic.Bool // onRequest runs, and Reset will follow
 }
 
 type netpollIdleKey struct{}

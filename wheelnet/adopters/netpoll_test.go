@@ -112,9 +112,9 @@ func TestNetpollLoopRefusesBadArguments(t *testing.T) {
 	_, err := NewNetpollLoop(tw, -time.Second, nil, netpollEcho)
 	require.EqualError(t, err, "adopters: an idle timeout of -1s: accepted is more than 0")
 	_, err = NewNetpollLoop(nil, time.Second, nil, netpollEcho)
-	require.ErrorContains(t, err, "needs a wheel")
+	require.ErrorContains(t, err, "accepted are a wheel and an onRequest")
 	_, err = NewNetpollLoop(tw, time.Second, nil, nil)
-	require.ErrorContains(t, err, "needs a wheel and an onRequest")
+	require.ErrorContains(t, err, "accepted are a wheel and an onRequest")
 }
 
 // netpollImpl is a way in which a server closes idle connections after a minute. Most of them are
@@ -133,14 +133,15 @@ type netpollImpl struct {
 //	afterfunc  a time.AfterFunc timer for each connection, which is reset after each request
 func netpollImpls(b *testing.B, onRequest netpoll.OnRequest) []netpollImpl {
 	connect, request := watched(newWheel(b), time.Minute, nil, onRequest)
+	resetting := func(ctx context.Context, c netpoll.Connection) error {
+		err := onRequest(ctx, c)
+		ctx.Value(afterFuncKey{}).(*time.Timer).Reset(time.Minute)
+		return err
+	}
 	return []netpollImpl{
 		{name: "none", connect: connectNothing, request: onRequest},
 		{name: "wheel", connect: connect, request: request},
-		{name: "afterfunc", connect: connectAfterFunc, request: func(ctx context.Context, c netpoll.Connection) error {
-			err := onRequest(ctx, c)
-			ctx.Value(afterFuncKey{}).(*time.Timer).Reset(time.Minute)
-			return err
-		}},
+		{name: "afterfunc", connect: connectAfterFunc, request: resetting},
 	}
 }
 
@@ -169,7 +170,8 @@ func BenchmarkNetpollEcho(b *testing.B) {
 	})
 	for _, impl := range impls {
 		b.Run("impl="+impl.name, func(b *testing.B) {
-			loop, err := netpoll.NewEventLoop(impl.request, append(impl.options, netpoll.WithOnConnect(impl.connect))...)
+			options := append(impl.options, netpoll.WithOnConnect(impl.connect))
+			loop, err := netpoll.NewEventLoop(impl.request, options...)
 			require.NoError(b, err)
 			benchEcho(b, runNetpoll(b, loop))
 		})
