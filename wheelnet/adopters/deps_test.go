@@ -5,5 +5,4 @@ import (
 	_ "github.com/redis/go-redis/v9"
 	_ "github.com/valyala/fasthttp"
 	_ "google.golang.org/grpc"
-	_ "k8s.io/client-go/util/workqueue"
 )
