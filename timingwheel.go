@@ -71,22 +71,12 @@ type TimingWheel struct {
 	use    use // private, stopped or the default
 
 	sleepers sync.Pool // of *sleeper; one for each wheel, because a channel belongs to its bubble
+	lasting  lasting.Timers[Timer]
 }
-
-// lastingTimers is a wheel as package wheelnet sees it.
-type lastingTimers TimingWheel
 
 func init() {
-	lasting.Of = func(tw any) any { return (*lastingTimers)(tw.(*TimingWheel)) }
+	lasting.Of = func(tw any) any { return &tw.(*TimingWheel).lasting }
 }
-
-func (l *lastingTimers) Clock() *clock.Timeline { return &l.engine.Timeline }
-
-func (l *lastingTimers) Arm(at int64, f func()) Timer {
-	return l.engine.armLasting(at, clock.Unread, f)
-}
-
-func (l *lastingTimers) Cancel(t Timer) bool { return t.cancelLasting() }
 
 // New returns a running wheel, or an error that wraps [ErrOption].
 func New(opts Options) (*TimingWheel, error) {
@@ -102,7 +92,8 @@ func newWheelAt(opts Options, origin int64) (*TimingWheel, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &TimingWheel{engine: e}, nil
+	arm := func(at int64, f func()) Timer { return e.armLasting(at, clock.Unread, f) }
+	return &TimingWheel{engine: e, lasting: lasting.Timers[Timer]{Clock: &e.Timeline, Arm: arm, Cancel: Timer.cancelLasting}}, nil
 }
 
 // use says what a wheel is. It is private until it is stopped or becomes the default. Both are

@@ -49,7 +49,7 @@ func mustRun(what string, tw *timingwheel.TimingWheel) {
 	if tw == nil {
 		panic("wheelnet: " + what + " without a wheel: accepted is one of timingwheel.New or timingwheel.Default")
 	}
-	if timersOf(tw).Clock().Manual {
+	if timersOf(tw).Clock.Manual {
 		panic("wheelnet: " + what + " with a Manual wheel: accepted is one that runs by itself")
 	}
 }

@@ -334,7 +334,7 @@ func TestZeroDialerUsesDefault(t *testing.T) {
 // The figures of the documentation: bytes of a connection, and no allocation in a call.
 func TestSizeAndAllocations(t *testing.T) {
 	if strconv.IntSize == 64 {
-		assert.EqualValues(t, 128, unsafe.Sizeof(tcpConn{}))
+		assert.EqualValues(t, 112, unsafe.Sizeof(tcpConn{}))
 	}
 	tw := newWheel(t, timingwheel.Options{})
 	c, _ := newRecorded(tw)

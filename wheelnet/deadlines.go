@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/timingwheel-go/timingwheel"
-	"github.com/timingwheel-go/timingwheel/internal/clock"
 	"github.com/timingwheel-go/timingwheel/internal/lasting"
 )
 
@@ -33,8 +32,7 @@ import (
 // ones: they are handed over.
 type deadlines struct {
 	conn   net.Conn // the inner connection
-	timers lasting.Timers[timingwheel.Timer]
-	clock  *clock.Timeline
+	timers *lasting.Timers[timingwheel.Timer]
 
 	directions [2]direction // reads and writes
 
@@ -66,16 +64,19 @@ const (
 // past is a deadline that makes all calls of a connection return at once.
 var past = time.Unix(1, 0)
 
+// distantPast is in seconds since 1970. Programs such as net/http use a deadline before it to end a
+// call that is under way.
+const distantPast = 365 * 24 * 60 * 60
+
 // timersOf returns the lasting timers of a wheel.
-func timersOf(tw *timingwheel.TimingWheel) lasting.Timers[timingwheel.Timer] {
-	return lasting.Of(tw).(lasting.Timers[timingwheel.Timer])
+func timersOf(tw *timingwheel.TimingWheel) *lasting.Timers[timingwheel.Timer] {
+	return lasting.Of(tw).(*lasting.Timers[timingwheel.Timer])
 }
 
 // init prepares the deadlines of a connection that has none. If handed is true, the inner
 // connection keeps them.
 func (c *deadlines) init(inner net.Conn, tw *timingwheel.TimingWheel, handed bool) {
-	c.conn, c.timers = inner, timersOf(tw)
-	c.clock, c.armed, c.handed = c.timers.Clock(), none, handed
+	c.conn, c.timers, c.armed, c.handed = inner, timersOf(tw), none, handed
 	gate := int64(none)
 	if handed {
 		gate = shut
@@ -118,10 +119,13 @@ func (c *deadlines) Close() error {
 
 // reading converts a deadline to a reading of the clock.
 func (c *deadlines) reading(t time.Time) int64 {
-	if t.IsZero() {
-		return none
+	if t.Unix() < distantPast {
+		if t.IsZero() {
+			return none
+		}
+		return 0 // without reading the clock, which other dates need
 	}
-	at, _ := c.clock.Signed(t)
+	at, _ := c.timers.Clock.Signed(t)
 	return min(at, none)
 }
 
@@ -137,8 +141,8 @@ func (c *deadlines) set(i int, at int64) error {
 	return c.settle(i)
 }
 
-// settle acts on the deadline of a direction. It reads the clock and touches the timer only if the
-// deadline is a time at which the wheel existed. mu is held.
+// settle acts on the deadline of a direction. It needs neither the clock nor the timer if the
+// deadline lies before the wheel. mu is held.
 func (c *deadlines) settle(i int) error {
 	d := &c.directions[i]
 	d.gate.Store(shut)
@@ -146,7 +150,7 @@ func (c *deadlines) settle(i int) error {
 	switch {
 	case c.closed || c.handed:
 		return c.setInner(i, c.time(at))
-	case at <= 0 || at != none && at <= c.clock.Read():
+	case at <= 0 || at != none && at <= c.timers.Clock.Read():
 		if c.cut[i] {
 			return nil
 		}
@@ -214,5 +218,5 @@ func (c *deadlines) time(at int64) time.Time {
 	if at == none {
 		return time.Time{}
 	}
-	return c.clock.TimeAt(at)
+	return c.timers.Clock.TimeAt(at)
 }

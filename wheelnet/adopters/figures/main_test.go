@@ -1,0 +1,55 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The test binary is the command, too: it starts itself in the roles of servers and clients.
+func TestMain(m *testing.M) {
+	if os.Getenv(roleVariable) != "" || os.Getenv("FIGURES_MAIN") != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestFiguresOfAllServers(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command(os.Args[0], "-quick")
+	cmd.Env = append(os.Environ(), "FIGURES_MAIN=1")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	for _, want := range []string{
+		`(?m)^set and clear +2 goroutines +\d+\.\d +\d+\.\d$`,
+		`(?m)^bytes of a connection with deadlines, beyond that of package net: 1[0-9][0-9]$`,
+		`(?m)^echo +(\d+\.\d+ *){6}$`,
+		`(?m)^net/http +(\d+\.\d+ *){6}$`,
+		`(?m)^fasthttp +(\d+\.\d+ *){6}$`,
+	} {
+		assert.Regexp(t, want, string(out))
+	}
+}
+
+func TestBadArgumentsAreNamed(t *testing.T) {
+	t.Parallel()
+	for arg, want := range map[string]string{
+		"-rounds=0":   "figures: -rounds 0: at least 1 is accepted",
+		"-for=1ms":    "figures: -for 1ms: at least 10ms is accepted",
+		"-conns=1001": "figures: -conns 1001: 1 to 1000 are accepted",
+		"-idle=0":     "figures: -idle 0: at least 1 is accepted",
+		"now":         `figures: unknown argument "now": only flags are accepted`,
+	} {
+		cmd := exec.Command(os.Args[0], arg)
+		cmd.Env = append(os.Environ(), "FIGURES_MAIN=1")
+		out, err := cmd.CombinedOutput()
+		assert.Error(t, err)
+		assert.Contains(t, string(out), want)
+	}
+}
