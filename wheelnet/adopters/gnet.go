@@ -55,8 +55,8 @@ func (i *GnetIdle) Touch() {
 	}
 }
 
-// Stop ends the watch. It waits for a call of expire, because the poller of the event loop may be
-// closed afterwards. expire does not wait for the event loop.
+// Stop ends the watch. It waits for a call of expire that is under way, because the event loop may
+// be gone afterwards. expire does not wait for the event loop.
 func (i *GnetIdle) Stop() { _ = i.timer.StopWait(context.Background()) }
 
 // expire runs on a goroutine of the wheel. gnet lets every goroutine close a connection, but if the

@@ -105,9 +105,9 @@ func testNeverEarly(t *testing.T, start func(t *testing.T, s *idleServer)) {
 	start(t, s)
 	var clients sync.WaitGroup
 	for i := range 50 {
+		last := time.Now()
 		c := dialEcho(t, s.address)
 		clients.Go(func() {
-			last := time.Now() // the server has accepted no earlier than the dial
 			for range i % 10 {
 				time.Sleep(time.Duration(i) * time.Millisecond)
 				sent := time.Now()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -30,7 +31,8 @@ func NewNetpollLoop(
 		return nil, fmt.Errorf("adopters: an idle timeout of %v: accepted is more than 0", timeout)
 	}
 	connect, request := watched(tw, timeout, onConnect, onRequest)
-	return netpoll.NewEventLoop(request, append(options, netpoll.WithOnConnect(connect))...)
+	options = append(slices.Clip(options), netpoll.WithOnConnect(connect))
+	return netpoll.NewEventLoop(request, options...)
 }
 
 // watched adds the watch to the functions of a server.
@@ -49,10 +51,12 @@ func watched(
 	}
 	request := func(ctx context.Context, c netpoll.Connection) error {
 		i := ctx.Value(netpollIdleKey{}).(*netpollIdle)
-		i.busy.Store(true)
+		if n := i.requests.Load(); n == closing || !i.requests.CompareAndSwap(n, n+1) {
+			return c.Close() // as expire does
+		}
 		err := onRequest(ctx, c)
 		i.timer.Reset(timeout)
-		i.busy.Store(false) // after Reset, see expire
+		i.requests.Add(1) // after Reset, see expire
 		return err
 	}
 	return connect, request
@@ -60,21 +64,28 @@ func watched(
 
 // netpollIdle is the watch over a connection.
 type netpollIdle struct {
-	busy  atomic.Bool // onRequest runs, and Reset will follow
+	// requests is how many requests have begun plus how many have ended, or closing. It is odd while
+	// a request runs. Requests of a connection run in turn.
+	requests atomic.Int64
+
 	timer timingwheel.FuncTimer
 	conn  netpoll.Connection
 }
 
+// closing is netpollIdle.requests when expire closes the connection. No request begins any more.
+const closing = -1
+
 type netpollIdleKey struct{}
 
-// expire runs on a goroutine of the wheel. netpoll lets every goroutine close a connection. If a
-// request has come at the last moment, the connection stays: either expire finds it busy, or the
-// timer was armed before busy was cleared.
+// expire runs on a goroutine of the wheel, from which netpoll lets it close the connection. If a
+// request has come at the last moment, the connection stays. Then the request is under way, or has
+// ended after it armed the timer, or begins before expire can replace requests.
 func (i *netpollIdle) expire() {
-	if i.busy.Load() {
+	n := i.requests.Load()
+	if n%2 == 1 {
 		return
 	}
-	if _, armed := i.timer.Deadline(); !armed {
+	if _, armed := i.timer.Deadline(); !armed && i.requests.CompareAndSwap(n, closing) {
 		_ = i.conn.Close()
 	}
 }

@@ -83,6 +83,34 @@ func TestNetpollCutsNoConnectionDuringRequest(t *testing.T) {
 	requireCut(t, c)
 }
 
+// A call of expire that comes late closes no connection which has had a request since the timer
+// fired. Once expire closes the connection, no request begins.
+func TestNetpollLateExpireCutsOnlySilentConnections(t *testing.T) {
+	const timeout = 10 * time.Second
+	tw, now := newManualWheel(t)
+	var served int
+	var idle *netpollIdle
+	connect, request := watched(tw, timeout, nil, func(context.Context, netpoll.Connection) error {
+		served++
+		idle.expire() // as if it had begun before the request
+		return nil
+	})
+	conn := new(fakeNetpollConn)
+	ctx := connect(context.Background(), conn)
+	idle = ctx.Value(netpollIdleKey{}).(*netpollIdle)
+	for range 3 {
+		require.NoError(t, request(ctx, conn))
+		idle.expire()
+	}
+	require.Zero(t, conn.closed)
+	require.Equal(t, 1, tw.Advance(now.Add(timeout)))
+	require.Equal(t, 1, conn.closed)
+	require.NoError(t, request(ctx, conn))
+	require.Equal(t, 2, conn.closed)
+	require.Equal(t, 3, served)
+	require.Zero(t, tw.Len())
+}
+
 // The context of onConnect reaches onRequest, and the options reach netpoll.
 func TestNetpollLoopPassesContextAndOptionsOn(t *testing.T) {
 	type key struct{}
@@ -214,11 +242,14 @@ func BenchmarkNetpollRequest(b *testing.B) {
 	}
 }
 
-// fakeNetpollConn is a connection that keeps its callback.
+// fakeNetpollConn is a connection that keeps its callback and counts the calls of Close.
 type fakeNetpollConn struct {
 	netpoll.Connection
 	onClose netpoll.CloseCallback
+	closed  int
 }
+
+func (c *fakeNetpollConn) Close() error { c.closed++; return nil }
 
 func (c *fakeNetpollConn) AddCloseCallback(f netpoll.CloseCallback) error {
 	c.onClose = f
