@@ -102,6 +102,14 @@ func (tr transport) listener(l net.Listener) net.Listener {
 	return wheelnet.Listener(l, tr.tw)
 }
 
+// conn returns c as a connection of tr.
+func (tr transport) conn(c net.Conn) net.Conn {
+	if tr.tw == nil {
+		return c
+	}
+	return wheelnet.Conn(c, tr.tw)
+}
+
 // dial connects to the address, as net.Dialer.DialContext does.
 func (tr transport) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if tr.tw == nil {
