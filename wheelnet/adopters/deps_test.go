@@ -5,6 +5,5 @@ import (
 	_ "github.com/cloudwego/netpoll"
 	_ "github.com/jackc/pgx/v5"
 	_ "github.com/panjf2000/gnet/v2"
-	_ "github.com/redis/go-redis/v9"
 	_ "k8s.io/client-go/util/workqueue"
 )
