@@ -3,7 +3,6 @@ package adopters
 import (
 	_ "github.com/centrifugal/centrifuge"
 	_ "github.com/cloudwego/netpoll"
-	_ "github.com/jackc/pgx/v5"
 	_ "github.com/panjf2000/gnet/v2"
 	_ "k8s.io/client-go/util/workqueue"
 )
