@@ -230,6 +230,112 @@ func TestDeadlineThatIsKeptAheadIsNeverCut(t *testing.T) {
 	assert.Zero(t, early.Load())
 }
 
+// scripted are the timers of a connection whose callbacks are called by the test.
+type scripted struct {
+	token    timingwheel.Timer
+	armed    []int64
+	canceled int
+	started  bool // the callback is under way, so Cancel comes too late
+}
+
+// newScripted returns a connection with scripted timers.
+func newScripted(t testing.TB) (*plainConn, *recorder, *scripted) {
+	tw := newWheel(t, timingwheel.Options{})
+	c, r := newRecorded(tw)
+	s := &scripted{token: tw.AfterFunc(time.Hour, func() {})}
+	timers := *c.timers
+	timers.Arm = func(at int64, _ func()) timingwheel.Timer {
+		s.armed = append(s.armed, at)
+		return s.token
+	}
+	timers.Cancel = func(timer timingwheel.Timer) bool {
+		assert.Equal(t, s.token, timer)
+		s.canceled++
+		return !s.started
+	}
+	c.timers = &timers
+	return c, r, s
+}
+
+// If the callback waits for the lock, a call leaves the timer to it. A second timer would be one
+// too many.
+func TestCallbackUnderWayArmsTheTimer(t *testing.T) {
+	t.Parallel()
+	c, r, s := newScripted(t)
+	now := time.Now()
+	hour, second := c.reading(now.Add(time.Hour)), c.reading(now.Add(time.Second))
+	require.NoError(t, c.SetReadDeadline(now.Add(time.Hour)))
+	require.Equal(t, []int64{hour}, s.armed)
+	s.started = true
+	require.NoError(t, c.SetReadDeadline(now.Add(time.Second)))
+	assert.Equal(t, []int64{hour}, s.armed)
+	assert.EqualValues(t, shut, c.directions[reads].gate.Load(), "N3")
+	require.NoError(t, c.SetWriteDeadline(now.Add(2*time.Hour)))
+	c.expire()
+	assert.Equal(t, []int64{hour, second}, s.armed)
+	assert.Zero(t, r.calls)
+	c.verify(t)
+}
+
+// A stopped wheel remembers the timers that it gave to the runtime until they are cancelled.
+func TestCallbackCancelsTheTimerOfAStoppedWheel(t *testing.T) {
+	t.Parallel()
+	c, _, s := newScripted(t)
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Hour)))
+	s.started = true
+	c.expire()
+	assert.Equal(t, 1, s.canceled)
+}
+
+// A call moves the deadline from a time that passes just now to a later one, while the callback
+// settles the direction. In any order of their steps, the later deadline holds (N2).
+func TestLaterDeadlineMeetsCallback(t *testing.T) {
+	c, r, _ := newScripted(t)
+	const rounds = 100_000
+	limit := time.Now().Add(2 * time.Second) // on a machine without a second processor
+	var turn, done atomic.Int64
+	await := func(v *atomic.Int64, at int64) {
+		for n := 1; v.Load() < at; n++ {
+			if n%1000 == 0 {
+				runtime.Gosched()
+			}
+		}
+	}
+	go func() {
+		for i := range int64(rounds) {
+			await(&turn, i+1)
+			if turn.Load() > rounds {
+				return
+			}
+			c.expire()
+			done.Store(i + 1)
+		}
+	}()
+	defer turn.Store(rounds + 1)
+	for i := range int64(rounds) {
+		now := time.Now()
+		if now.After(limit) {
+			break
+		}
+		at := now.Add(200 * time.Nanosecond)
+		require.NoError(t, c.SetReadDeadline(at))
+		for time.Now().Before(at) {
+		}
+		turn.Store(i + 1)
+		for range i % 256 {
+			done.Load()
+		}
+		if err := c.SetReadDeadline(now.Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		await(&done, i+1)
+		if read, _ := r.cut(); read {
+			t.Fatalf("round %d: cut although the deadline is in an hour", i)
+		}
+	}
+	c.verify(t)
+}
+
 func TestDeadlinesThatMoveLaterDoNotReachTheInnerConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 // verdict is the comparison of what the server did with what the clients know.
 type verdict struct {
 	ended    [fates][cut + 1]int // clients by fate, and by how the server saw them end
-	unended  int                 // were interrupted before anything was due
+	unended  int                 // were not due to be cut: interrupted, or the server has no timeouts
 	live     int                 // were cut though they beat
 	missed   int                 // went silent and were not cut
 	early    int                 // were cut before their timeout had passed
@@ -27,6 +27,7 @@ type evidence struct {
 	accounts       []account
 	endings        map[netip.AddrPort]ending
 	stalls         []span // as merged returns them
+	cuts           bool   // the server has timeouts
 }
 
 // check judges every client. Two things excuse the server, both measured: for a silent client, the
@@ -62,7 +63,7 @@ func (v *verdict) judgeSilent(ev evidence, a account, e ending) {
 	stalled := stalledWithin(ev.stalls, a.lastBeat, e.read) + stalledWithin(ev.stalls, due, seen)
 	overdue := seen.Sub(due)
 	switch {
-	case a.cutAt.IsZero() && overdue <= ev.bound+stalled:
+	case a.cutAt.IsZero() && (!ev.cuts || overdue <= ev.bound+stalled):
 		v.unended++
 	case a.cutAt.IsZero():
 		v.missed++

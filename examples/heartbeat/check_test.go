@@ -62,12 +62,24 @@ func TestCheck(t *testing.T) {
 	} {
 		tt.account.addr = someAddr
 		got := check(evidence{time.Second, 100 * time.Millisecond, []account{tt.account},
-			map[netip.AddrPort]ending{someAddr: tt.ending}, tt.stalls})
+			map[netip.AddrPort]ending{someAddr: tt.ending}, tt.stalls, true})
 		assert.Equal(t, tt.wrong, len(got.faults) > 0, "%s: %v", name, got.faults)
 		assert.Equal(t, 1, got.ended[tt.account.fate][tt.ending.how], name)
 		got.ended, got.overdue, got.faults = verdict{}.ended, nil, nil
 		assert.Equal(t, tt.want, got, name)
 	}
+}
+
+func TestSilentClientsMayStayWithoutTimeouts(t *testing.T) {
+	t.Parallel()
+	a := account{addr: someAddr, fate: silent, acted: true, lastBeat: at(0), leftAt: at(3000)}
+	ev := evidence{time.Second, 100 * time.Millisecond, []account{a}, map[netip.AddrPort]ending{someAddr: {closed, at(1)}}, nil, false}
+	got := check(ev)
+	assert.Empty(t, got.faults)
+	assert.Equal(t, 1, got.unended)
+
+	ev.accounts[0].cutAt, ev.endings[someAddr] = at(900), ending{cut, at(1)}
+	assert.Len(t, check(ev).faults, 1, "a cut before the timeout is wrong nevertheless")
 }
 
 func TestCheckSkipsClientsThatNeverConnected(t *testing.T) {

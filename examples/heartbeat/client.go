@@ -115,7 +115,7 @@ func (c *client) act(ctx context.Context) {
 		// In small steps: a machine that stands still must not use up all of the server's time at
 		// once.
 		const step = 50 * time.Millisecond
-		for n := c.cfg.patience / step; n > 0 && !c.over(ctx); n-- {
+		for n := c.cfg.patience / step; n > 0 && c.cfg.cuts() && !c.over(ctx); n-- {
 			c.sleep(ctx, time.Now().Add(step))
 		}
 	}

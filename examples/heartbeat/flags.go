@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,12 +18,13 @@ type config struct {
 	bound                  time.Duration // how much later than that is still right
 	duration               time.Duration // from the moment that all are connected
 	impl                   string
+	compare                bool    // run all implementations, not impl
 	silent, closing, crash float64 // percent of the connections
 	seed                   uint64  // 0: one from the clock
 
-	patience time.Duration          // how long to wait for what should have happened already
-	timers   func() (timers, error) // nil: what impl says; tests put broken ones here
-	cutAfter time.Duration          // 0: timeout; tests make the server disagree with its clients
+	patience time.Duration         // how long to wait for what should have happened already
+	newImpl  func() implementation // nil: what impl says; tests put broken ones here
+	cutAfter time.Duration         // 0: timeout; tests make the server disagree with its clients
 }
 
 // Of a connection the server keeps one file, the client another, and both live in this process. The
@@ -47,11 +49,18 @@ func defaults() config {
 // to run since the help was asked for, and printed.
 func parse(args []string, help io.Writer) (cfg config, ok bool, err error) {
 	cfg = defaults()
+	flags := options(&cfg)
 	ok, err = option.Command{
 		Name:  "heartbeat",
 		Usage: "a TCP server whose idle timeouts are kept by the timing wheel, and its clients",
-		Flags: options(&cfg),
-	}.Parse(args, help, func() error { return cfg.validate() })
+		Flags: flags,
+	}.Parse(args, help, func() error {
+		implGiven := slices.ContainsFunc(flags, func(f cli.Flag) bool { return f.Names()[0] == "impl" && f.IsSet() })
+		if cfg.compare && implGiven {
+			return fmt.Errorf("-compare and -impl %q exclude each other: -compare runs all of %v", cfg.impl, implementations)
+		}
+		return cfg.validate()
+	})
 	return cfg, ok, err
 }
 
@@ -64,7 +73,11 @@ func options(cfg *config) []cli.Flag {
 			option.Within(&cfg.bound, time.ParseDuration, 10*time.Millisecond, time.Minute, "a time")),
 		option.New("duration", "run for this `time` once all are connected",
 			option.Within(&cfg.duration, time.ParseDuration, 200*time.Millisecond, 24*time.Hour, "a time")),
-		option.New("impl", "use these `timers`, this library or time.AfterFunc", option.OneOf(&cfg.impl, "wheel", "std")),
+		option.New("impl", "keep the timeouts with this `implementation`: timers of the wheel or of package time (std), "+
+			"or read deadlines of package wheelnet or of package net", option.OneOf(&cfg.impl, implementations...)),
+		&cli.BoolFlag{Name: "compare", Destination: &cfg.compare, HideDefault: true, Usage: "run all implementations in turn, with the " +
+			"same clients, and print processor time and memory of each beside a server without timeouts; clients and server share " +
+			"the process, so only the differences count"},
 		option.Percent("silent", &cfg.silent, "let this `percent` of the connections go silent without closing"),
 		option.Percent("close", &cfg.closing, "let this `percent` close early"),
 		option.Percent("crash", &cfg.crash, "let this `percent` crash, their connection being reset"),

@@ -31,6 +31,21 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestImplementationsAreAccepted(t *testing.T) {
+	t.Parallel()
+	for _, impl := range implementations {
+		cfg, ok, err := parse([]string{"heartbeat", "-impl", impl}, nil)
+		require.NoError(t, err)
+		assert.True(t, ok)
+		assert.Equal(t, impl, cfg.impl)
+		assert.False(t, cfg.compare)
+	}
+	cfg, ok, err := parse([]string{"heartbeat", "-compare"}, nil)
+	require.NoError(t, err)
+	assert.True(t, ok)
+	assert.True(t, cfg.compare)
+}
+
 func TestBadOptions(t *testing.T) {
 	t.Parallel()
 	programtest.Refuses(t, heartbeat, exitUsage, []programtest.Refusal{
@@ -47,7 +62,11 @@ func TestBadOptions(t *testing.T) {
 		{[]string{"-bound", "2h"}, []string{`"2h"`, "-bound", "from 10ms to 1m0s"}},
 		{[]string{"-duration", "25h"}, []string{`"25h"`, "-duration", "from 200ms to 24h0m0s"}},
 		{[]string{"-duration", "6s"}, []string{`"6s"`, "-duration", "at least 6.25s"}},
-		{[]string{"-impl", "heap"}, []string{`"heap"`, "-impl", "one of [wheel std]"}},
+		{[]string{"-impl", "heap"}, []string{`"heap"`, "-impl", "one of [wheel wheelnet std net]"}},
+		{[]string{"-impl", "none"}, []string{`"none"`, "-impl", "one of [wheel wheelnet std net]"}},
+		{[]string{"-compare", "-impl", "std"}, []string{"-compare", `-impl "std"`, "exclude each other", "all of [wheel wheelnet std net]"}},
+		{[]string{"-impl=wheel", "-compare"}, []string{"-compare", `-impl "wheel"`, "exclude each other"}},
+		{[]string{"-compare=perhaps"}, []string{`"perhaps"`, "-compare"}},
 		{[]string{"-silent", "101"}, []string{`"101"`, "-silent", "a number from 0 to 100"}},
 		{[]string{"-silent", "NaN"}, []string{`"NaN"`, "-silent", "a number from 0 to 100"}},
 		{[]string{"-crash", "-0.5"}, []string{`"-0.5"`, "-crash", "a number from 0 to 100"}},

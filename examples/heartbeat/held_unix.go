@@ -13,7 +13,7 @@ import (
 // if there is nothing, io.EOF if the client has closed. It must be called by the goroutine that
 // reads from the connection, without a read deadline in the past: with one, package net does not
 // ask the kernel at all.
-func readHeld(_ *net.TCPConn, raw syscall.RawConn, buf []byte) (n int, err error) {
+func readHeld(_ net.Conn, raw syscall.RawConn, buf []byte) (n int, err error) {
 	waited := raw.Read(func(fd uintptr) bool {
 		for {
 			n, err = syscall.Read(int(fd), buf)

@@ -11,6 +11,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/examples/internal/figures"
 )
 
+// right reports whether the server made no mistake.
+func (o *outcome) right() bool { return len(o.verdict.faults) == 0 }
+
 // print writes the closing table and the verdict.
 func (o *outcome) print(w io.Writer) {
 	if o.interrupted {

@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"runtime"
 	"sync"
 	"time"
 
+	"github.com/timingwheel-go/timingwheel/examples/internal/processor"
 	"go.uber.org/atomic"
 )
 
@@ -22,44 +24,45 @@ type outcome struct {
 	saved       int64
 	spared      int64
 	fired       int64
-	lateness    []time.Duration // of the timers that fired: 50th and 99th percentile, the latest
+	lateness    []time.Duration // of the timeouts that passed: 50th and 99th percentile, the latest
 	peak        sample
-	summary     string // of the timers
+	cpu         time.Duration // of the process
+	heap        uint64        // bytes in use when all were connected; only for -compare
+	summary     string        // of the implementation
 }
 
 // run lets the clients loose on the server, waits for their end, and judges the server. An error
 // means that there was nothing to judge. When ctx ends everything ends at once, and what had
 // happened by then is judged.
 func run(ctx context.Context, cfg config, show display) (*outcome, error) {
-	if cfg.seed == 0 {
-		cfg.seed = uint64(time.Now().UnixNano())
-	}
-	tm, err := cfg.newTimers()
+	impl, err := cfg.newImplementation()
 	if err != nil {
 		return nil, err
 	}
-	defer tm.stop()
+	defer impl.stop()
 	begin := time.Now()
 	measured, endMeasuring := context.WithCancel(context.Background())
 	defer endMeasuring()
 	st := measureStalls(measured)
-	srv, err := newServer(tm, cmp.Or(cfg.cutAfter, cfg.timeout), cfg.bound/2, st)
+	srv, err := newServer(impl, cmp.Or(cfg.cutAfter, cfg.timeout), cfg.bound/2, st)
 	if err != nil {
 		return nil, err
 	}
 	defer srv.close()
 
 	f := newField(cfg, srv)
+	cpu := processor.Time()
 	show.begin(f)
 	w := startWatch(f, show)
 	err = f.play(ctx)
 	settled := srv.settle(f.connected(), cfg.patience)
+	cpu = processor.Time() - cpu
 	endMeasuring()
 	peak := w.end()
 	if err != nil {
 		return nil, err
 	}
-	out := &outcome{cfg: cfg, interrupted: ctx.Err() != nil, took: time.Since(begin), stalls: st.merged(), peak: peak}
+	out := &outcome{cfg: cfg, interrupted: ctx.Err() != nil, took: time.Since(begin), stalls: st.merged(), peak: peak, cpu: cpu, heap: f.heap}
 	out.judge(f, settled)
 	return out, nil
 }
@@ -69,10 +72,10 @@ func (o *outcome) judge(f *field, settled bool) {
 	srv := f.srv
 	o.beats, o.saved, o.spared = srv.beats.Load(), srv.saved.Load(), srv.spared.Load()
 	o.fired, o.lateness = srv.late(50, 99, 100)
-	o.summary = srv.timers.summary()
+	o.summary = srv.impl.summary()
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
-	o.verdict = check(evidence{f.cfg.timeout, f.cfg.bound, f.accounts(), srv.endings, o.stalls})
+	o.verdict = check(evidence{f.cfg.timeout, f.cfg.bound, f.accounts(), srv.endings, o.stalls, f.cfg.cuts()})
 	fault := func(wrong bool, format string, args ...any) {
 		if wrong {
 			o.verdict.faults = append(o.verdict.faults, fmt.Sprintf(format, args...))
@@ -80,7 +83,7 @@ func (o *outcome) judge(f *field, settled bool) {
 	}
 	fault(srv.early.Load() > 0, "%d timers fired before their deadline", srv.early.Load())
 	fault(!settled, "at the end the server has accepted %d of %d connections and holds %d, with %d timers pending",
-		srv.accepted.Load(), f.connected(), srv.open.Load(), srv.timers.pending())
+		srv.accepted.Load(), f.connected(), srv.open.Load(), srv.impl.pending())
 }
 
 // field is the server and its clients.
@@ -90,6 +93,7 @@ type field struct {
 	plans   []plan
 	clients []*client
 	started atomic.Time
+	heap    uint64 // see outcome
 }
 
 func newField(cfg config, srv *server) *field {
@@ -112,6 +116,10 @@ func (f *field) play(parent context.Context) error {
 	}()
 	var playing sync.WaitGroup
 	f.connect(ctx, fail, &playing)
+	if f.cfg.compare {
+		runtime.GC()
+		f.heap, _ = measureProcess()
+	}
 	f.started.Store(time.Now())
 	playing.Wait()
 	if cause := context.Cause(ctx); cause != nil && parent.Err() == nil {

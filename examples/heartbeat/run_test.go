@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"net"
 	"testing"
 	"time"
 
@@ -31,7 +32,7 @@ func play(t *testing.T, ctx context.Context, cfg config) (*outcome, string) {
 }
 
 func TestServerIsRight(t *testing.T) {
-	for _, impl := range []string{"wheel", "std"} {
+	for _, impl := range implementations {
 		t.Run(impl, func(t *testing.T) {
 			t.Parallel()
 			cfg := small()
@@ -46,6 +47,17 @@ func TestServerIsRight(t *testing.T) {
 			assert.Contains(t, out, "RIGHT")
 		})
 	}
+}
+
+func TestNoneCutsNoConnection(t *testing.T) {
+	t.Parallel()
+	cfg := small()
+	cfg.impl = none
+	o, out := play(t, context.Background(), cfg)
+	assert.Empty(t, o.verdict.faults, out)
+	assert.Equal(t, 40, o.verdict.ended[silent][closed], out)
+	assert.Equal(t, 40, o.verdict.unended, out)
+	assert.Zero(t, o.fired)
 }
 
 // broken breaks the timers below it.
@@ -74,31 +86,77 @@ func (b broken) afterFunc(d time.Duration, f func()) timer {
 
 func (t brokenTimer) Touch() bool { return t.of.deaf || t.timer.Touch() }
 
+// brokenDeadlines are read deadlines of which some are lost or moved.
+type brokenDeadlines struct {
+	netDeadlines
+	move func(time.Time) time.Time
+}
+
+type brokenListener struct {
+	net.Listener
+	move func(time.Time) time.Time
+}
+
+type brokenConn struct {
+	*net.TCPConn
+	move func(time.Time) time.Time
+}
+
+func (b brokenDeadlines) listener(l net.Listener) net.Listener { return brokenListener{l, b.move} }
+
+func (l brokenListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return brokenConn{c.(*net.TCPConn), l.move}, nil
+}
+
+func (c brokenConn) SetReadDeadline(t time.Time) error {
+	if !t.IsZero() {
+		t = c.move(t)
+	}
+	return c.TCPConn.SetReadDeadline(t)
+}
+
 // An example that cannot fail shows nothing: whatever is broken in the cutting must be found. Where
 // the machine stood still and a run excused something for that, it may have excused what was to be
 // found as well; then there is another one.
 func TestBrokenCuttingIsFound(t *testing.T) {
+	timersOf := func(b broken) func() implementation {
+		return func() implementation {
+			b.timers = &std{}
+			return timerGuards{b}
+		}
+	}
+	deadlinesOf := func(move func(time.Time) time.Time) func() implementation {
+		return func() implementation { return brokenDeadlines{move: move} }
+	}
 	for name, tt := range map[string]struct {
-		broken   broken
+		newImpl  func() implementation
 		cutAfter time.Duration
 		found    func(verdict) int
 	}{
-		"timers that never fire":        {broken: broken{dead: true}, found: func(v verdict) int { return v.missed }},
-		"timers that cannot be moved":   {broken: broken{deaf: true, scale: 1}, found: func(v verdict) int { return v.missed }},
-		"timers that fire early":        {broken: broken{scale: 0.5}, found: func(v verdict) int { return len(v.faults) }},
-		"timers that fire late":         {broken: broken{scale: 1, shift: 1500 * time.Millisecond}, found: func(v verdict) int { return v.late + v.missed }},
-		"a server that is too hasty":    {broken: broken{scale: 1}, cutAfter: 40 * time.Millisecond, found: func(v verdict) int { return v.live }},
-		"a server that is a bit hasty":  {broken: broken{scale: 1}, cutAfter: 200 * time.Millisecond, found: func(v verdict) int { return v.early + v.live }},
-		"a server that cuts the silent": {broken: broken{scale: 1}, found: func(v verdict) int { return 1 - len(v.faults) }},
+		"timers that never fire":        {newImpl: timersOf(broken{dead: true}), found: func(v verdict) int { return v.missed }},
+		"timers that cannot be moved":   {newImpl: timersOf(broken{deaf: true, scale: 1}), found: func(v verdict) int { return v.missed }},
+		"timers that fire early":        {newImpl: timersOf(broken{scale: 0.5}), found: func(v verdict) int { return len(v.faults) }},
+		"timers that fire late":         {newImpl: timersOf(broken{scale: 1, shift: 1500 * time.Millisecond}), found: func(v verdict) int { return v.late + v.missed }},
+		"a server that is too hasty":    {newImpl: timersOf(broken{scale: 1}), cutAfter: 40 * time.Millisecond, found: func(v verdict) int { return v.live }},
+		"a server that is a bit hasty":  {newImpl: timersOf(broken{scale: 1}), cutAfter: 200 * time.Millisecond, found: func(v verdict) int { return v.early + v.live }},
+		"a server that cuts the silent": {newImpl: timersOf(broken{scale: 1}), found: func(v verdict) int { return 1 - len(v.faults) }},
+		"deadlines that are lost": {newImpl: deadlinesOf(func(time.Time) time.Time { return time.Time{} }),
+			found: func(v verdict) int { return v.missed }},
+		"deadlines that pass early": {newImpl: deadlinesOf(func(t time.Time) time.Time { return t.Add(-200 * time.Millisecond) }),
+			found: func(v verdict) int { return len(v.faults) }},
+		"deadlines that pass late": {newImpl: deadlinesOf(func(t time.Time) time.Time { return t.Add(1500 * time.Millisecond) }),
+			found: func(v verdict) int { return v.late + v.missed }},
+		"deadlines that are kept": {newImpl: deadlinesOf(func(t time.Time) time.Time { return t }),
+			found: func(v verdict) int { return 1 - len(v.faults) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := small()
-			cfg.cutAfter = tt.cutAfter
-			cfg.timers = func() (timers, error) {
-				tt.broken.timers = &std{}
-				return tt.broken, nil
-			}
+			cfg.cutAfter, cfg.newImpl = tt.cutAfter, tt.newImpl
 			for tries := 5; ; tries-- {
 				o, out := play(t, context.Background(), cfg)
 				excused := o.verdict.starved + o.verdict.widened + int(o.spared)
@@ -142,7 +200,7 @@ func TestInterruptWhileConnecting(t *testing.T) {
 func TestServerThatFails(t *testing.T) {
 	t.Parallel()
 	cfg := small()
-	srv, err := newServer(&std{}, cfg.timeout, 0, &stalls{})
+	srv, err := newServer(netDeadlines{}, cfg.timeout, 0, &stalls{})
 	require.NoError(t, err)
 	srv.close()
 	assert.ErrorContains(t, newField(cfg, srv).play(context.Background()), "connecting a client")

@@ -37,8 +37,8 @@ type ending struct {
 type server struct {
 	counters // first: its 64-bit words need the alignment of an allocation on 32-bit systems
 
-	listener *net.TCPListener
-	timers   timers
+	listener net.Listener
+	impl     implementation
 	timeout  time.Duration
 	grace    time.Duration // what a session gets on top of its timeout after a stall
 	stalls   *stalls
@@ -59,14 +59,14 @@ type counters struct {
 	early    atomic.Int64 // timers that fired before their deadline: never, unless the library is broken
 }
 
-func newServer(t timers, timeout, grace time.Duration, st *stalls) (*server, error) {
-	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+func newServer(impl implementation, timeout, grace time.Duration, st *stalls) (*server, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	return &server{
-		listener: l,
-		timers:   t,
+		listener: impl.listener(l),
+		impl:     impl,
 		timeout:  timeout,
 		grace:    grace,
 		stalls:   st,
@@ -82,7 +82,7 @@ func (s *server) now() time.Duration { return time.Since(s.start) }
 // serve accepts connections until close, and returns nil then.
 func (s *server) serve() error {
 	for {
-		conn, err := s.listener.AcceptTCP()
+		conn, err := s.listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return nil
 		}
@@ -120,25 +120,25 @@ func (s *server) late(percentiles ...float64) (fired int64, late []time.Duration
 }
 
 // session is the server's side of one connection. The goroutine in run alone reads from the
-// connection and alone decides about it; the timer's callback and a beat can therefore not overtake
-// each other.
+// connection and alone decides about it; the end of the timeout and a beat can therefore not
+// overtake each other.
 type session struct {
 	srv   *server
-	conn  *net.TCPConn
+	conn  net.Conn
 	raw   syscall.RawConn
-	guard *guard
+	guard guard
 	read  time.Duration // when the last beat was read, on the server's clock
 	fresh time.Duration // since when stalls of the machine have not been allowed for
 	buf   [64]byte
 }
 
-func newSession(srv *server, conn *net.TCPConn) *session {
-	raw, err := conn.SyscallConn()
+func newSession(srv *server, conn net.Conn) *session {
+	raw, err := conn.(syscall.Conn).SyscallConn()
 	if err != nil {
 		panic(err) // only for a nil connection
 	}
 	now := srv.now()
-	return &session{srv: srv, conn: conn, raw: raw, read: now, fresh: now, guard: newGuard(srv, conn, srv.timeout)}
+	return &session{srv: srv, conn: conn, raw: raw, read: now, fresh: now, guard: srv.impl.guard(srv, conn, srv.timeout)}
 }
 
 func (s *session) run() {
@@ -176,20 +176,15 @@ func (s *session) beat(n int) {
 	s.read = s.srv.now()
 	s.fresh = s.read
 	if !s.guard.postpone() {
-		s.guard = newGuard(s.srv, s.conn, s.srv.timeout)
+		s.guard = s.srv.impl.guard(s.srv, s.conn, s.srv.timeout)
 	}
 }
 
-// suspect decides about a connection whose timer has fired. The timer may have fired while a beat
-// waited in the kernel, or in this goroutine for a processor; only a connection of which the kernel
-// holds nothing once the deadline has passed is idle.
-//
-// The read deadline is lifted before the clock is read. The other way round, the alarm of the
-// current guard could be lifted along with a late one of the guard before, and the connection would
-// stay for ever.
+// suspect decides about a connection whose Read was ended by a deadline. The timeout may have
+// passed while a beat waited in the kernel, or while this goroutine waited for a processor. A
+// connection is idle only if the kernel holds nothing of it after the timeout.
 func (s *session) suspect() how {
-	_ = s.conn.SetReadDeadline(time.Time{})
-	if s.srv.now() < s.guard.due.Load() {
+	if !s.guard.passed() {
 		return unknown
 	}
 	n, err := readHeld(s.conn, s.raw, s.buf[:])
@@ -199,7 +194,7 @@ func (s *session) suspect() how {
 	case err == nil && s.stalled():
 		s.srv.spared.Inc()
 		s.fresh = s.srv.now()
-		s.guard = newGuard(s.srv, s.conn, s.srv.grace)
+		s.guard = s.srv.impl.guard(s.srv, s.conn, s.srv.grace)
 	case err == nil:
 		return cut
 	}
@@ -215,7 +210,7 @@ func (s *session) stalled() bool {
 
 // end closes the connection and notes how it ended, before the client can see it.
 func (s *session) end(h how) {
-	s.guard.timer.Stop()
+	s.guard.stop()
 	if h == cut {
 		s.srv.cuts.Inc()
 	}
@@ -237,7 +232,7 @@ func addrPort(a net.Addr) netip.AddrPort {
 func (s *server) settle(conns int, patience time.Duration) bool {
 	const step = 20 * time.Millisecond
 	for n := patience / step; n > 0; n-- {
-		if s.accepted.Load() >= int64(conns) && s.open.Load() == 0 && s.timers.pending() == 0 {
+		if s.accepted.Load() >= int64(conns) && s.open.Load() == 0 && s.impl.pending() == 0 {
 			return true
 		}
 		time.Sleep(step)

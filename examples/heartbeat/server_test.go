@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -38,19 +39,43 @@ func (t *handTimer) expire() {
 }
 
 // newTestSession returns a session of which no goroutine reads, with a timeout that passes at once.
-func newTestSession(t *testing.T) (*session, *inHand, *net.TCPConn) {
+func newTestSession(t *testing.T, impl implementation) (*session, *net.TCPConn) {
 	t.Helper()
-	h := &inHand{}
-	srv, err := newServer(h, time.Nanosecond, time.Nanosecond, &stalls{ran: time.Now().Add(time.Hour)})
+	t.Cleanup(impl.stop)
+	srv, err := newServer(impl, time.Nanosecond, time.Nanosecond, &stalls{ran: time.Now().Add(time.Hour)})
 	require.NoError(t, err)
 	t.Cleanup(srv.close)
 	client, err := net.DialTCP("tcp", nil, srv.listener.Addr().(*net.TCPAddr))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
-	conn, err := srv.listener.AcceptTCP()
+	conn, err := srv.listener.Accept()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	return newSession(srv, conn), h, client
+	return newSession(srv, conn), client
+}
+
+// handSession returns a session with a timer that does not run by itself.
+func handSession(t *testing.T) (*session, *inHand, *net.TCPConn) {
+	t.Helper()
+	h := &inHand{}
+	s, client := newTestSession(t, timerGuards{h})
+	return s, h, client
+}
+
+// forEachImplementation runs a test with a session of each implementation, of which the timeout has
+// passed.
+func forEachImplementation(t *testing.T, test func(t *testing.T, s *session, client *net.TCPConn)) {
+	for _, name := range implementations {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			impl, err := config{impl: name}.newImplementation()
+			require.NoError(t, err)
+			s, client := newTestSession(t, impl)
+			_, err = s.conn.Read(s.buf[:])
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			test(t, s, client)
+		})
+	}
 }
 
 // soon waits for what the kernel delivers without anyone to wait for.
@@ -59,42 +84,76 @@ func soon(t *testing.T, want how, s *session) {
 	require.Eventually(t, func() bool { return s.suspect() == want }, time.Minute, time.Millisecond)
 }
 
-func TestSuspectIdle(t *testing.T) {
+func TestIdleConnectionIsCut(t *testing.T) {
 	t.Parallel()
-	s, _, _ := newTestSession(t)
-	s.guard.expire()
-	assert.Equal(t, cut, s.suspect())
+	forEachImplementation(t, func(t *testing.T, s *session, _ *net.TCPConn) {
+		assert.Equal(t, cut, s.suspect())
+		fired, _ := s.srv.late()
+		assert.EqualValues(t, 1, fired)
+	})
 }
 
-// The timer fires although a beat has come: it waits in the kernel, as nobody was there to read it.
+// The timeout passes although a beat has come: it waits in the kernel, as nobody was there to read
+// it.
 func TestBeatInTheKernelSavesAConnection(t *testing.T) {
 	t.Parallel()
-	s, h, client := newTestSession(t)
-	_, err := client.Write([]byte(".."))
-	require.NoError(t, err)
-	h.armed[0].expire()
-	require.Eventually(t, func() bool { return s.suspect() == unknown && s.srv.saved.Load() == 1 }, time.Minute, time.Millisecond)
-	assert.EqualValues(t, 2, s.srv.beats.Load())
-	assert.Len(t, h.armed, 2, "a fired timer is replaced")
-	assert.Equal(t, cut, s.suspect(), "nothing is left to read")
+	forEachImplementation(t, func(t *testing.T, s *session, client *net.TCPConn) {
+		_, err := client.Write([]byte(".."))
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return s.suspect() == unknown && s.srv.saved.Load() == 1 }, time.Minute, time.Millisecond)
+		assert.EqualValues(t, 2, s.srv.beats.Load())
+		_, err = s.conn.Read(s.buf[:])
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded, "the beat has armed another timeout")
+		assert.Equal(t, cut, s.suspect(), "nothing is left to read")
+	})
 }
 
-func TestSuspectClosedAndReset(t *testing.T) {
+func TestSuspectClosed(t *testing.T) {
 	t.Parallel()
-	s, _, client := newTestSession(t)
-	require.NoError(t, client.Close())
-	soon(t, closed, s)
+	forEachImplementation(t, func(t *testing.T, s *session, client *net.TCPConn) {
+		require.NoError(t, client.Close())
+		soon(t, closed, s)
+	})
+}
 
-	s, _, client = newTestSession(t)
-	require.NoError(t, client.SetLinger(0))
-	require.NoError(t, client.Close())
-	soon(t, reset, s)
+func TestSuspectReset(t *testing.T) {
+	t.Parallel()
+	forEachImplementation(t, func(t *testing.T, s *session, client *net.TCPConn) {
+		require.NoError(t, client.SetLinger(0))
+		require.NoError(t, client.Close())
+		soon(t, reset, s)
+	})
+}
+
+// With -impl wheelnet the timeout of a connection is a timer of the wheel, which ends with the
+// connection.
+func TestWheelKeepsTheDeadlinesOfWheelnet(t *testing.T) {
+	t.Parallel()
+	impl, err := config{impl: "wheelnet"}.newImplementation()
+	require.NoError(t, err)
+	s, _ := newTestSession(t, impl)
+	s.srv.timeout = time.Hour
+	s.beat(1)
+	assert.Equal(t, 1, impl.pending())
+	s.end(cut)
+	assert.Zero(t, impl.pending())
+}
+
+// A Read that a deadline ends before the deadline is a mistake of the implementation.
+func TestReadThatEndsEarlyIsNoted(t *testing.T) {
+	t.Parallel()
+	s, _ := newTestSession(t, netDeadlines{})
+	assert.True(t, s.guard.passed())
+	assert.Zero(t, s.srv.early.Load())
+	s.guard = s.srv.impl.guard(s.srv, s.conn, time.Hour)
+	assert.False(t, s.guard.passed())
+	assert.EqualValues(t, 1, s.srv.early.Load())
 }
 
 // A timer that fired just before its beat was read may be heard of after its successor was armed.
 func TestLateAlarmOfAnOldGuardIsIgnored(t *testing.T) {
 	t.Parallel()
-	s, h, _ := newTestSession(t)
+	s, h, _ := handSession(t)
 	s.srv.timeout = time.Hour
 	h.armed[0].pending = false
 	s.beat(1)
@@ -112,7 +171,7 @@ func TestLateAlarmOfAnOldGuardIsIgnored(t *testing.T) {
 // After a stall, in which the client stood still as well, a connection gets some more time: once.
 func TestStallBuysTime(t *testing.T) {
 	t.Parallel()
-	s, h, _ := newTestSession(t)
+	s, h, _ := handSession(t)
 	now := time.Now()
 	s.fresh -= time.Second
 	s.srv.stalls.note(now.Add(-time.Second), now)
@@ -130,7 +189,7 @@ func TestStallBuysTime(t *testing.T) {
 
 func TestReadHeldDoesNotWait(t *testing.T) {
 	t.Parallel()
-	s, _, client := newTestSession(t)
+	s, _, client := handSession(t)
 	n, err := readHeld(s.conn, s.raw, s.buf[:])
 	assert.Zero(t, n)
 	assert.NoError(t, err)
@@ -156,8 +215,9 @@ func TestReadHeldDoesNotWait(t *testing.T) {
 func TestTimersContract(t *testing.T) {
 	t.Parallel()
 	for _, impl := range []string{"wheel", "std"} {
-		tm, err := config{impl: impl}.newTimers()
+		guards, err := config{impl: impl}.newImplementation()
 		require.NoError(t, err)
+		tm := guards.(timerGuards)
 		defer tm.stop()
 
 		fired := make(chan time.Time, 2)
@@ -178,6 +238,6 @@ func TestTimersContract(t *testing.T) {
 		assert.False(t, a.Touch(), impl)
 		assert.Equal(t, 0, tm.pending(), impl)
 	}
-	_, err := config{impl: "none"}.newTimers()
-	assert.ErrorContains(t, err, "none")
+	_, err := config{impl: "heap"}.newImplementation()
+	assert.ErrorContains(t, err, `"heap"`)
 }

@@ -91,7 +91,7 @@ func (w *watch) sample() sample {
 		elapsed: now.Sub(w.start),
 		conns:   int(srv.open.Load()),
 		rate:    int(float64(beats-w.beats) / now.Sub(w.at).Seconds()),
-		pending: srv.timers.pending(),
+		pending: srv.impl.pending(),
 		cut:     int(srv.cuts.Load()),
 	}
 	_, s.late = srv.late(50, 99)

@@ -1,17 +1,21 @@
 package main
 
-import "time"
+import (
+	"time"
+
+	"github.com/timingwheel-go/timingwheel/examples/internal/processor"
+)
 
 // newPhase begins a phase.
 func (r *runner) newPhase(name string, pace pace, total int) *phase {
 	r.gc.since() // what came before is not of this phase
-	return &phase{name: name, pace: pace, total: total, parallel: r.cfg.parallel(), started: time.Now(), cpu: cpuTime()}
+	return &phase{name: name, pace: pace, total: total, parallel: r.cfg.parallel(), started: time.Now(), cpu: processor.Time()}
 }
 
 // finish ends a phase.
 func (r *runner) finish(ph *phase) {
 	ph.took, ph.ended = time.Since(ph.started), true
-	ph.cpu = cpuTime() - ph.cpu
+	ph.cpu = processor.Time() - ph.cpu
 	r.look(ph)
 }
 

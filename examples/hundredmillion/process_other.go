@@ -1,8 +1,0 @@
-//go:build !unix
-
-package main
-
-import "time"
-
-// cpuTime: only systems like Unix tell it the same way.
-func cpuTime() time.Duration { return 0 }

@@ -1,0 +1,9 @@
+//go:build !unix
+
+// Package processor measures the processor time of the examples.
+package processor
+
+import "time"
+
+// Time returns 0, because getrusage exists on Unix only.
+func Time() time.Duration { return 0 }

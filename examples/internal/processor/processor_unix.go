@@ -1,0 +1,18 @@
+//go:build unix
+
+// Package processor measures the processor time of the examples.
+package processor
+
+import (
+	"syscall"
+	"time"
+)
+
+// Time returns the processor time that this process has used, in user mode and in the kernel.
+func Time() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
