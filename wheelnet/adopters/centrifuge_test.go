@@ -199,7 +199,7 @@ func TestCentrifugePingsWebSockets(t *testing.T) {
 		ws, err := websocket.Dial("ws"+strings.TrimPrefix(server.URL, "http"), "", server.URL)
 		require.NoError(t, err)
 		require.NoError(t, websocket.Message.Send(ws, connectFrame))
-		require.Contains(t, receive(t, ws), `"connect":`)
+		require.Contains(t, receiveFrame(t, ws), `"connect":`)
 		return ws
 	}
 	answering, silent := connect(), connect()
@@ -213,7 +213,7 @@ func TestCentrifugePingsWebSockets(t *testing.T) {
 			pings <- struct{}{}
 		}
 	}()
-	require.Equal(t, pingFrame, receive(t, silent))
+	require.Equal(t, pingFrame, receiveFrame(t, silent))
 	require.ErrorIs(t, websocket.Message.Receive(silent, new(string)), io.EOF)
 	require.NoError(t, silent.Close()) // for this the node waits five seconds
 	require.Equal(t, centrifuge.DisconnectNoPong, <-disconnected)
@@ -225,8 +225,8 @@ func TestCentrifugePingsWebSockets(t *testing.T) {
 	}
 }
 
-// receive returns the next frame.
-func receive(t *testing.T, ws *websocket.Conn) string {
+// receiveFrame returns the next frame.
+func receiveFrame(t *testing.T, ws *websocket.Conn) string {
 	var frame string
 	require.NoError(t, websocket.Message.Receive(ws, &frame))
 	return frame

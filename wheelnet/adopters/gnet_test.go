@@ -139,7 +139,7 @@ func TestGnetLateEventLoopCutsOnlySilentConnections(t *testing.T) {
 	_, err = live.Write([]byte{1})
 	require.NoError(t, err)
 	close(released)
-	requireCut(t, silent)
+	requireClosed(t, silent)
 	for _, c := range []net.Conn{live, blocker} {
 		_, err = io.ReadFull(c, make([]byte, 1))
 		require.NoError(t, err)
@@ -147,8 +147,8 @@ func TestGnetLateEventLoopCutsOnlySilentConnections(t *testing.T) {
 	}
 	require.Equal(t, 2, tw.Len())
 	require.Equal(t, 2, tw.Advance(now.Add(2*timeout)))
-	requireCut(t, live)
-	requireCut(t, blocker)
+	requireClosed(t, live)
+	requireClosed(t, blocker)
 }
 
 func TestGnetIdlePanicsOnBadTimeout(t *testing.T) {

@@ -38,7 +38,7 @@ func runNetpoll(t testing.TB, loop netpoll.EventLoop) net.Addr {
 	served := make(chan error, 1)
 	go func() { served <- loop.Serve(l) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), never)
 		defer cancel()
 		require.NoError(t, loop.Shutdown(ctx))
 		require.NoError(t, <-served)
@@ -80,7 +80,7 @@ func TestNetpollCutsNoConnectionDuringRequest(t *testing.T) {
 	requireLen(t, tw, 1)
 	require.Zero(t, tw.Advance(now.Add(4*timeout-tick)))
 	require.Equal(t, 1, tw.Advance(now.Add(4*timeout)))
-	requireCut(t, c)
+	requireClosed(t, c)
 }
 
 // A call of expire that comes late closes no connection which has had a request since the timer
@@ -131,7 +131,7 @@ func TestNetpollLoopPassesContextAndOptionsOn(t *testing.T) {
 	_, err = c.Write([]byte{1})
 	require.NoError(t, err)
 	require.ErrorIs(t, <-failed, netpoll.ErrReadTimeout)
-	requireCut(t, c)
+	requireClosed(t, c)
 	requireLen(t, tw, 0)
 }
 

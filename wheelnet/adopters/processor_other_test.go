@@ -4,5 +4,5 @@ package adopters
 
 import "time"
 
-// Without getrusage the metrics of processor time read 0.
+// Without getrusage the benchmarks report no processor time.
 func processorTime() time.Duration { return 0 }
