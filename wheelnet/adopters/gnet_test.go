@@ -15,7 +15,6 @@ import (
 	"github.com/panjf2000/gnet/v2"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest"
 )
 
 // gnetPlain is an echo server.
@@ -69,9 +68,8 @@ func (s *gnetServer) OnClose(c gnet.Conn, _ error) gnet.Action {
 func runGnet(
 	t testing.TB, address string, handler gnet.EventHandler, booted <-chan gnet.Engine, options ...gnet.Option,
 ) net.Addr {
-	logger := zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel)).Sugar()
 	ran := make(chan error, 1)
-	go func() { ran <- gnet.Run(handler, address, append(options, gnet.WithLogger(logger))...) }()
+	go func() { ran <- gnet.Run(handler, address, append(options, gnet.WithLogger(gnetLogger))...) }()
 	engine := <-booted
 	fd, err := engine.Dup()
 	require.NoError(t, err)
@@ -88,6 +86,10 @@ func runGnet(
 }
 
 const gnetTCP = "tcp://127.0.0.1:0"
+
+// gnetLogger writes errors to standard error. gnet keeps the logger of its last engine as the default
+// one, so that it must outlive the test.
+var gnetLogger = zap.Must(zap.NewProduction(zap.IncreaseLevel(zap.ErrorLevel))).Sugar()
 
 func startGnet(t *testing.T, s *idleServer) {
 	server := &gnetServer{gnetPlain: gnetPlain{booted: make(chan gnet.Engine, 1)}, idleServer: s}
@@ -120,6 +122,7 @@ func (s *gnetBlocking) OnTraffic(c gnet.Conn) gnet.Action {
 // While the event loop is busy, timeouts pass. A connection whose data waits in its socket is not
 // closed. The sockets are Unix ones, which have the data as soon as the client has written it.
 func TestGnetLateEventLoopCutsOnlySilentConnections(t *testing.T) {
+	t.Parallel()
 	const timeout = 10 * time.Second
 	tw, now := newManualWheel(t)
 	server := &gnetBlocking{

@@ -66,6 +66,7 @@ func requireLen(t *testing.T, tw *timingwheel.TimingWheel, n int) {
 // testSilentIsCut drives a server on a Manual wheel: a silent connection is closed at its timeout
 // and not a tick before, and one that sends is not. Two echoes bring the server to note the first.
 func testSilentIsCut(t *testing.T, start func(t *testing.T, s *idleServer)) {
+	t.Parallel()
 	const timeout = 10 * time.Second
 	tw, now := newManualWheel(t)
 	s := &idleServer{wheel: tw, timeout: timeout}
@@ -98,6 +99,7 @@ func testSilentIsCut(t *testing.T, start func(t *testing.T, s *idleServer)) {
 // testNeverEarly has connections that stop sending at random. Each is closed in the end, and no
 // earlier than the timeout after the last byte that the server has answered.
 func testNeverEarly(t *testing.T, start func(t *testing.T, s *idleServer)) {
+	t.Parallel()
 	s := &idleServer{wheel: newWheel(t), timeout: 50 * time.Millisecond}
 	start(t, s)
 	var clients sync.WaitGroup
@@ -145,6 +147,7 @@ func testCloseRacesWithTimeout(t *testing.T, start func(t *testing.T, s *idleSer
 
 // testShutdown stops a server that has connections.
 func testShutdown(t *testing.T, start func(t *testing.T, s *idleServer)) {
+	t.Parallel()
 	s := &idleServer{wheel: newWheel(t), timeout: time.Hour}
 	t.Run("server", func(server *testing.T) {
 		start(server, s)
