@@ -150,7 +150,7 @@ func TestDelayingQueueRemoveAgreesWithModel(t *testing.T) {
 }
 
 // If an item is removed at about the time at which it is due, either Remove returns true or the
-// item comes, and never both. An item that is added while it is about to come is not lost for Remove.
+// item comes, and never both. If the item is added again at that time, Remove finds it later.
 func TestDelayingQueueRemoveRacesWithDue(t *testing.T) {
 	const n = 5_000
 	q := NewDelayingQueue[int](nil)

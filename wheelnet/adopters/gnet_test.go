@@ -87,8 +87,8 @@ func runGnet(
 
 const gnetTCP = "tcp://127.0.0.1:0"
 
-// gnetLogger writes errors to standard error. gnet keeps the logger of its last engine as the default
-// one, so that it must outlive the test.
+// gnetLogger writes errors to standard error. gnet keeps the logger of its last engine as the
+// default, so the logger must outlive the test.
 var gnetLogger = zap.Must(zap.NewProduction(zap.IncreaseLevel(zap.ErrorLevel))).Sugar()
 
 func startGnet(t *testing.T, s *idleServer) {
@@ -101,8 +101,8 @@ func TestGnetCutsNoConnectionEarly(t *testing.T)   { testNeverEarly(t, startGnet
 func TestGnetCloseRacesWithTimeout(t *testing.T)   { testCloseRacesWithTimeout(t, startGnet) }
 func TestGnetLeavesNoTimerAtShutdown(t *testing.T) { testShutdown(t, startGnet) }
 
-// gnetBlocking has an event loop that waits for the test when blockByte has come. It sends a channel
-// on block and waits until the channel is closed.
+// gnetBlocking has an event loop that waits for the test when blockByte has come. The loop sends a
+// channel on block and waits until the channel is closed.
 type gnetBlocking struct {
 	gnetServer
 	block chan chan struct{}
@@ -160,7 +160,8 @@ func TestGnetIdlePanicsOnBadTimeout(t *testing.T) {
 	})
 }
 
-// gnetImpls are echo servers that close connections after a minute, by the means at hand:
+// gnetImpls runs a benchmark with echo servers that close idle connections after a minute, by the
+// means at hand:
 //
 //	none       they do not
 //	wheel      GnetIdle

@@ -159,8 +159,8 @@ func testShutdown(t *testing.T, start func(t *testing.T, s *idleServer)) {
 	requireLen(t, s.wheel, 0)
 }
 
-// benchEcho sends b.N messages over 64 connections, in turn over each, and reports the processor
-// time of server and clients for one.
+// benchEcho sends b.N messages over 64 connections and reports the processor time for one, of the
+// server and the client together.
 func benchEcho(b *testing.B, address net.Addr) {
 	const conns = 64
 	var left atomic.Int64
