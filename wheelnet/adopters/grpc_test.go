@@ -130,6 +130,13 @@ func TestGRPCClientGivesUpServerThatIsSilentInHandshake(t *testing.T) {
 	})
 }
 
+// requireDeadline checks that err ends a stream of the health service at the deadline of its context.
+// The code is Canceled if the server was faster.
+func requireDeadline(t testing.TB, err error) {
+	t.Helper()
+	require.Contains(t, []codes.Code{codes.DeadlineExceeded, codes.Canceled}, status.Code(err), "%v", err)
+}
+
 func TestGRPCCallEndsAtDeadlineOfItsContext(t *testing.T) {
 	testTransports(t, func(t *testing.T, tr transport) {
 		l := listen(t)
@@ -143,7 +150,7 @@ func TestGRPCCallEndsAtDeadlineOfItsContext(t *testing.T) {
 		_, err = stream.Recv()
 		require.NoError(t, err)
 		_, err = stream.Recv() // the status does not change
-		require.Equal(t, codes.DeadlineExceeded, status.Code(err), "%v", err)
+		requireDeadline(t, err)
 		assert.GreaterOrEqual(t, time.Since(start), timeout)
 
 		_, err = client.Check(t.Context(), new(healthpb.HealthCheckRequest))
@@ -241,6 +248,7 @@ func TestGRPCKeepaliveFakeTime(t *testing.T) {
 					c, err := l.Dial()
 					return tr.conn(c), err
 				}, "peer", client)
+				start := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
 				defer cancel()
 				stream, err := client.Watch(ctx, new(healthpb.HealthCheckRequest))
@@ -248,7 +256,8 @@ func TestGRPCKeepaliveFakeTime(t *testing.T) {
 				_, err = stream.Recv()
 				require.NoError(t, err)
 				_, err = stream.Recv() // the status does not change
-				assert.Equal(t, codes.DeadlineExceeded, status.Code(err), "%v", err)
+				requireDeadline(t, err)
+				assert.Equal(t, 24*time.Hour, time.Since(start))
 			})
 		})
 	}
