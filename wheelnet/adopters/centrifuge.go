@@ -15,9 +15,9 @@ import (
 //		ClientTimerScheduler: adopters.CentrifugeTimers{Wheel: tw},
 //	})
 //
-// A timer never fires early, and at most one tick of the wheel late. With the default executor of
-// the wheel a callback that blocks delays no other client. After Stop of the wheel no timer fires:
-// shut the node down first.
+// A timer never fires early, and fires at most one tick of the wheel late. With the default executor
+// of the wheel, a callback that blocks delays no other client. No timer fires after the wheel is
+// stopped, so shut the node down first.
 type CentrifugeTimers struct {
 	Wheel *timingwheel.TimingWheel // nil means timingwheel.Default()
 }
@@ -33,5 +33,5 @@ func (s CentrifugeTimers) ScheduleTimer(d time.Duration, callback func()) centri
 
 type centrifugeTimer timingwheel.Timer
 
-// Cancel implements [centrifuge.TimerCanceler]. It does not wait for a callback that is under way.
+// Cancel implements [centrifuge.TimerCanceler]. It does not wait for a callback that is running.
 func (t centrifugeTimer) Cancel() { timingwheel.Timer(t).Stop() }

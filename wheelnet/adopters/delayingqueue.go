@@ -10,10 +10,10 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// DelayingQueue is a work queue of Kubernetes whose waiting items can be removed. It implements
-// [workqueue.TypedDelayingInterface], also for a rate-limiting queue on top. The items that are
-// ready are in a work queue of client-go, and only AddAfter is implemented here, on a
-// [timingwheel.DelayQueue]. client-go's metric of retries is not kept.
+// DelayingQueue is a Kubernetes work queue whose waiting items can be removed. It implements
+// [workqueue.TypedDelayingInterface], so a rate-limiting queue can use it. Items wait in a
+// [timingwheel.DelayQueue], and move to a work queue of client-go when they are due. DelayingQueue
+// does not report client-go's retries metric.
 type DelayingQueue[T comparable] struct {
 	workqueue.TypedInterface[T] // the items that are ready
 
@@ -24,8 +24,8 @@ type DelayingQueue[T comparable] struct {
 	waiting map[T]*timingwheel.Delayed[T] // until feed adds the item; nil after shutdown
 }
 
-// NewDelayingQueue returns a queue that hands its items to ready, or to a new
-// [workqueue.NewTyped] if ready is nil. ShutDown or ShutDownWithDrain ends its goroutine.
+// NewDelayingQueue returns a queue that adds the items that are due to ready, or to a new
+// [workqueue.NewTyped] if ready is nil. ShutDown and ShutDownWithDrain end its goroutine.
 func NewDelayingQueue[T comparable](ready workqueue.TypedInterface[T]) *DelayingQueue[T] {
 	if ready == nil {
 		ready = workqueue.NewTyped[T]()
@@ -37,8 +37,8 @@ func NewDelayingQueue[T comparable](ready workqueue.TypedInterface[T]) *Delaying
 	return q
 }
 
-// AddAfter adds item once d has passed, and at once if d is zero or negative. If item is waiting
-// already, the earlier time counts. After shutdown AddAfter does nothing.
+// AddAfter adds item after d, or immediately if d is zero or negative. If item is already waiting,
+// the earlier time applies. AddAfter does nothing after shutdown.
 func (q *DelayingQueue[T]) AddAfter(item T, d time.Duration) {
 	if d <= 0 {
 		q.Add(item)
@@ -49,16 +49,16 @@ func (q *DelayingQueue[T]) AddAfter(item T, d time.Duration) {
 	if q.waiting == nil {
 		return
 	}
-	e, waits := q.waiting[item]
-	if !waits {
+	e, ok := q.waiting[item]
+	if !ok {
 		q.waiting[item] = q.delays.Push(item, d)
 	} else if due, _ := e.Due(); time.Until(due) > d { // due is zero if feed is about to add the item
 		q.delays.Reset(e, d)
 	}
 }
 
-// Remove removes item if it waits, and returns whether it did: then AddAfter has not added it and
-// will not. An item that is ready stays.
+// Remove removes item if it is waiting, and reports whether it did. If Remove returns true, no earlier
+// call of AddAfter adds item. Remove does not affect an item that is ready.
 func (q *DelayingQueue[T]) Remove(item T) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -69,26 +69,27 @@ func (q *DelayingQueue[T]) Remove(item T) bool {
 	return removed
 }
 
-// Waiting returns the number of items that wait. Those that are ready are not counted.
+// Waiting returns the number of waiting items. Items that are ready are not counted.
 func (q *DelayingQueue[T]) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.waiting)
 }
 
-// ShutDown implements [workqueue.TypedInterface]. Items that wait are dropped.
+// ShutDown implements [workqueue.TypedInterface]. It drops the waiting items.
 func (q *DelayingQueue[T]) ShutDown() {
-	q.drop()
+	q.dropWaiting()
 	q.TypedInterface.ShutDown()
 }
 
-// ShutDownWithDrain implements [workqueue.TypedInterface]. Items that wait are dropped.
+// ShutDownWithDrain implements [workqueue.TypedInterface]. It drops the waiting items.
 func (q *DelayingQueue[T]) ShutDownWithDrain() {
-	q.drop()
+	q.dropWaiting()
 	q.TypedInterface.ShutDownWithDrain()
 }
 
-func (q *DelayingQueue[T]) drop() {
+// dropWaiting stops feed and removes all waiting items.
+func (q *DelayingQueue[T]) dropWaiting() {
 	q.stop()
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -98,7 +99,7 @@ func (q *DelayingQueue[T]) drop() {
 	q.waiting = nil
 }
 
-// feed adds the items that have become due.
+// feed adds items to the work queue as they become due.
 func (q *DelayingQueue[T]) feed(ctx context.Context) {
 	for item := range q.delays.All(ctx) {
 		q.mu.Lock()

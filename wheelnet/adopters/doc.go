@@ -1,3 +1,3 @@
-// Package adopters shows how programs that exist use the timing wheel for their connections. Each
-// of its files is one adopter, with a test and a benchmark beside the standard way.
+// Package adopters shows how existing libraries use the timing wheel. Each file adapts one library.
+// Its test file has a benchmark of the wheel and of the library's own timeouts.
 package adopters

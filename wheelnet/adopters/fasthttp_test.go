@@ -18,7 +18,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/wheelnet"
 )
 
-// A server of fasthttp. Only the listener changes. The server sets three deadlines for each request.
+// A fasthttp server. Only the listener changes. The server sets three deadlines for each request.
 func Example_fasthttp() {
 	tw, err := timingwheel.New(timingwheel.Options{})
 	if err != nil {
@@ -55,7 +55,7 @@ func Example_fasthttp() {
 	// silent peer: HTTP/1.1 408 Request Timeout <nil>
 }
 
-// connectionErrors is the logger of a server. It takes the errors with which connections end.
+// connectionErrors is a logger that receives the errors that end connections.
 type connectionErrors chan error
 
 func (c connectionErrors) Printf(_ string, args ...any) {
@@ -64,8 +64,8 @@ func (c connectionErrors) Printf(_ string, args ...any) {
 	}
 }
 
-// serveFastHTTP runs a server until the end of the test. It returns the address, and the errors with
-// which connections end.
+// serveFastHTTP runs a server until the end of the test. It returns its address and the errors that
+// end its connections.
 func serveFastHTTP(t testing.TB, tr transport, server *fasthttp.Server) (string, <-chan error) {
 	l := listen(t)
 	ended := make(connectionErrors, 100)
@@ -86,7 +86,7 @@ func TestFastHTTPServerCutsSilentPeer(t *testing.T) {
 		name              string
 		read, write, idle time.Duration
 		sent              string
-		fails             bool // a silent peer in an idle connection is no error
+		fails             bool // whether the server reports an error; the end of an idle connection is none
 	}{
 		{"ReadTimeout", timeout, never, never, "", true},
 		{"ReadTimeoutOfHeader", timeout, never, never, "GET / HTTP/1.1\r\nHost:", true},
@@ -118,7 +118,7 @@ func TestFastHTTPServerCutsSilentPeer(t *testing.T) {
 func TestFastHTTPServerCutsPeerThatDoesNotRead(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "large")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	require.NoError(t, os.Truncate(file, 1<<30)) // without blocks on the disk
+	require.NoError(t, os.Truncate(file, 1<<30)) // a sparse file
 	body := sync.OnceValue(func() []byte { return make([]byte, 1<<25) })
 	for _, test := range []struct {
 		name    string

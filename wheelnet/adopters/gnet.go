@@ -10,8 +10,9 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// GnetIdle closes a connection of gnet from which nothing has come for a while. It is a field of
-// the connection's context. The event handler calls its methods:
+// GnetIdle is an idle timeout for a gnet connection: it closes the connection if no data arrives
+// for the timeout. Make it a field of the connection's context, and call its methods in the event
+// handler:
 //
 //	type session struct{ idle adopters.GnetIdle }
 //
@@ -39,35 +40,36 @@ type GnetIdle struct {
 	timeout time.Duration
 }
 
-// Start begins to watch c. It panics if timeout is not positive.
+// Start starts the timeout of c. It panics if timeout is not positive.
 func (i *GnetIdle) Start(c gnet.Conn, tw *timingwheel.TimingWheel, timeout time.Duration) {
 	if timeout <= 0 {
-		panic(fmt.Sprintf("adopters: an idle timeout of %v: accepted is more than 0", timeout))
+		panic(fmt.Sprintf("adopters: GnetIdle.Start: timeout is %v; accepted is a positive duration", timeout))
 	}
 	i.conn, i.timeout = c, timeout
 	i.timer.Init(tw, timeout, i.expire)
 }
 
-// Touch notes that something has come.
+// Touch restarts the timeout. Call it when data arrives.
 func (i *GnetIdle) Touch() {
-	if !i.timer.Touch() { // it has fired, and the event loop has not looked yet
+	if !i.timer.Touch() { // the timer has fired, and closeIfIdle has not run yet
 		i.timer.Reset(i.timeout)
 	}
 }
 
-// Stop ends the watch. It waits for a call of expire that is under way, because the event loop may
-// be gone afterwards. expire does not wait for the event loop.
+// Stop ends the timeout. It waits for a running expire, which must not use the event loop after the
+// engine has stopped. There is no deadlock, because expire does not wait for the event loop.
 func (i *GnetIdle) Stop() { _ = i.timer.StopWait(context.Background()) }
 
-// expire runs on a goroutine of the wheel. gnet lets every goroutine close a connection, but if the
-// event loop is late, data may wait in the socket. So expire asks the event loop to look. The event
-// loop does that after it has read from the connections that are ready.
+// expire runs on a goroutine of the wheel. It does not close the connection, although gnet would
+// allow it: if the event loop is late, the socket may hold data that has not been read. The event
+// loop runs closeIfIdle after it has read from all connections that are ready.
 func (i *GnetIdle) expire() {
-	_ = i.conn.EventLoop().Execute(context.Background(), gnet.RunnableFunc(i.look))
+	_ = i.conn.EventLoop().Execute(context.Background(), gnet.RunnableFunc(i.closeIfIdle))
 }
 
-// look closes the connection unless Touch came after the timeout.
-func (i *GnetIdle) look(context.Context) error {
+// closeIfIdle runs on the event loop. It closes the connection unless Touch was called after the
+// timer fired.
+func (i *GnetIdle) closeIfIdle(context.Context) error {
 	if _, armed := i.timer.Deadline(); armed {
 		return nil
 	}

@@ -101,8 +101,8 @@ func TestGnetCutsNoConnectionEarly(t *testing.T)   { testNeverEarly(t, startGnet
 func TestGnetCloseRacesWithTimeout(t *testing.T)   { testCloseRacesWithTimeout(t, startGnet) }
 func TestGnetLeavesNoTimerAtShutdown(t *testing.T) { testShutdown(t, startGnet) }
 
-// gnetBlocking has an event loop that waits for the test when blockByte has come. The loop sends a
-// channel on block and waits until the channel is closed.
+// gnetBlocking is a server whose event loop blocks when it receives blockByte: it sends a channel on
+// block and waits until the channel is closed.
 type gnetBlocking struct {
 	gnetServer
 	block chan chan struct{}
@@ -119,8 +119,8 @@ func (s *gnetBlocking) OnTraffic(c gnet.Conn) gnet.Action {
 	return s.gnetServer.OnTraffic(c)
 }
 
-// While the event loop is busy, timeouts pass. A connection whose data waits in its socket is not
-// closed. The sockets are Unix ones, which have the data as soon as the client has written it.
+// Timeouts pass while the event loop is busy. A connection whose socket holds unread data is not
+// closed. The sockets are Unix sockets, which hold the data as soon as the client's Write returns.
 func TestGnetLateEventLoopCutsOnlySilentConnections(t *testing.T) {
 	t.Parallel()
 	const timeout = 10 * time.Second
@@ -155,18 +155,17 @@ func TestGnetLateEventLoopCutsOnlySilentConnections(t *testing.T) {
 }
 
 func TestGnetIdlePanicsOnBadTimeout(t *testing.T) {
-	require.PanicsWithValue(t, "adopters: an idle timeout of 0s: accepted is more than 0", func() {
+	require.PanicsWithValue(t, "adopters: GnetIdle.Start: timeout is 0s; accepted is a positive duration", func() {
 		new(GnetIdle).Start(nil, newWheel(t), 0)
 	})
 }
 
-// gnetImpls runs a benchmark with echo servers that close idle connections after a minute, by the
-// means at hand:
+// gnetImpls runs a benchmark with echo servers that close idle connections after a minute:
 //
-//	none       they do not
+//	none       no timeout
 //	wheel      GnetIdle
 //	afterfunc  a time.AfterFunc timer for each connection, which is reset on traffic
-//	scan       OnTick looks at all connections once a second, and OnTraffic notes the time
+//	scan       OnTraffic stores the time, and OnTick checks all connections once a second
 func gnetImpls(b *testing.B, body func(b *testing.B, handler gnet.EventHandler, booted chan gnet.Engine)) {
 	booted := make(chan gnet.Engine, 1)
 	plain := gnetPlain{booted: booted}
@@ -241,14 +240,14 @@ func (s *gnetScan) OnTick() (time.Duration, gnet.Action) {
 	return time.Second, gnet.None
 }
 
-// BenchmarkGnetEcho is a message of one byte and its echo, over loopback.
+// BenchmarkGnetEcho sends a message of one byte over loopback and waits for the echo.
 func BenchmarkGnetEcho(b *testing.B) {
 	gnetImpls(b, func(b *testing.B, handler gnet.EventHandler, booted chan gnet.Engine) {
 		benchEcho(b, runGnet(b, gnetTCP, handler, booted, gnet.WithTicker(true)))
 	})
 }
 
-// BenchmarkGnetTraffic is OnTraffic without the network, for a random one of 100,000 connections.
+// BenchmarkGnetTraffic calls OnTraffic without a network, for a random one of 100,000 connections.
 func BenchmarkGnetTraffic(b *testing.B) {
 	gnetImpls(b, func(b *testing.B, handler gnet.EventHandler, _ chan gnet.Engine) {
 		conns := make([]fakeGnetConn, 100_000)
@@ -264,7 +263,7 @@ func BenchmarkGnetTraffic(b *testing.B) {
 	})
 }
 
-// fakeGnetConn is a connection to which the echo costs nothing.
+// fakeGnetConn receives one byte on each read and discards what is written.
 type fakeGnetConn struct {
 	gnet.Conn
 	context any

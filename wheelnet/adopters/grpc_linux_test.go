@@ -17,8 +17,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/wheelnet"
 )
 
-// userTimeout returns a Control that sets TCP_USER_TIMEOUT, as gRPC does for the connections that it
-// knows. Accepted connections inherit the option from their listener.
+// userTimeout returns a Control function that sets TCP_USER_TIMEOUT, as gRPC does for a
+// *net.TCPConn. Accepted connections inherit the option from their listener.
 func userTimeout(d time.Duration) func(network, address string, c syscall.RawConn) error {
 	return func(_, _ string, c syscall.RawConn) (err error) {
 		cerr := c.Control(func(fd uintptr) {
@@ -31,7 +31,7 @@ func userTimeout(d time.Duration) func(network, address string, c syscall.RawCon
 	}
 }
 
-// requireUserTimeout checks the option of a connection.
+// requireUserTimeout checks the TCP_USER_TIMEOUT of a connection.
 func requireUserTimeout(t testing.TB, c net.Conn, want time.Duration) {
 	t.Helper()
 	raw, err := c.(syscall.Conn).SyscallConn()
@@ -43,7 +43,7 @@ func requireUserTimeout(t testing.TB, c net.Conn, want time.Duration) {
 	require.EqualValues(t, want.Milliseconds(), got)
 }
 
-// accepting is a listener that passes on the connections that it accepts.
+// accepting is a listener that sends each accepted connection on a channel.
 type accepting struct {
 	net.Listener
 	accepted chan net.Conn

@@ -28,11 +28,11 @@ import (
 	"github.com/timingwheel-go/timingwheel/wheelnet"
 )
 
-// A server and a client of gRPC. Only the listener and the dialer change. There is little to gain:
-// gRPC sets the deadline of a connection once, for the handshake, and its other timeouts are timers.
-// There is something to lose, because gRPC asks whether a connection is a *net.TCPConn. If it is not,
-// each idle connection keeps its read buffer, which is 32 KiB, and keepalive does not set
-// TCP_USER_TIMEOUT. Control of the net.ListenConfig and of the dialer can set that option.
+// A gRPC server and client. Only the listener and the dialer change. There is little to gain: gRPC
+// sets one deadline for each connection, for the handshake, and its other timeouts are timers. There
+// is also a cost: gRPC pools read buffers and sets TCP_USER_TIMEOUT only if the connection is a
+// *net.TCPConn. So each idle connection keeps its read buffer of 32 KiB. To set TCP_USER_TIMEOUT, use
+// the Control functions of net.ListenConfig and net.Dialer.
 func Example_grpc() {
 	tw, err := timingwheel.New(timingwheel.Options{})
 	if err != nil {
@@ -97,7 +97,7 @@ func newGRPCClient(t testing.TB, dial func(context.Context, string) (net.Conn, e
 	return healthpb.NewHealthClient(client)
 }
 
-// dialGRPC is dial in the form of gRPC.
+// dialGRPC is dial with the signature of a gRPC dialer.
 func (tr transport) dialGRPC(ctx context.Context, address string) (net.Conn, error) {
 	return tr.dial(ctx, "tcp", address)
 }
@@ -130,8 +130,8 @@ func TestGRPCClientGivesUpServerThatIsSilentInHandshake(t *testing.T) {
 	})
 }
 
-// requireDeadline checks that err ends a stream of the health service at the deadline of its context.
-// The code is Canceled if the server was faster.
+// requireDeadline checks that the deadline of its context ended a stream of the health service. The
+// code is Canceled if the server ended the stream first.
 func requireDeadline(t testing.TB, err error) {
 	t.Helper()
 	require.Contains(t, []codes.Code{codes.DeadlineExceeded, codes.Canceled}, status.Code(err), "%v", err)
@@ -154,7 +154,7 @@ func TestGRPCCallEndsAtDeadlineOfItsContext(t *testing.T) {
 		assert.GreaterOrEqual(t, time.Since(start), timeout)
 
 		_, err = client.Check(t.Context(), new(healthpb.HealthCheckRequest))
-		assert.NoError(t, err, "the connection ends with the call")
+		assert.NoError(t, err, "the end of a call must not end the connection")
 	})
 }
 
@@ -178,7 +178,8 @@ func TestGRPCServerKeepsLivePeer(t *testing.T) {
 	})
 }
 
-// silentInHTTP2 speaks the first frames of HTTP/2 on c, and then only reads until c is closed.
+// silentInHTTP2 writes the preface and the settings of HTTP/2 to c. Then it only reads until c is
+// closed.
 func silentInHTTP2(t testing.TB, c net.Conn, preface string) {
 	_, err := io.WriteString(c, preface)
 	assert.NoError(t, err)
@@ -189,9 +190,9 @@ func silentInHTTP2(t testing.TB, c net.Conn, preface string) {
 	assert.NoError(t, err)
 }
 
-// The keepalive of gRPC, in fake time: it cuts a silent peer at the same instant with package net
-// and with wheelnet, and it does not cut a live one.
-func TestGRPCKeepaliveFakeTime(t *testing.T) {
+// In fake time, gRPC's keepalive cuts a silent peer at the same instant with package net and with
+// wheelnet. It does not cut a live peer.
+func TestGRPCKeepaliveCutsOnlySilentPeer(t *testing.T) {
 	t.Parallel()
 	const pings, answer = 10 * time.Second, time.Second // gRPC accepts no shorter interval
 	server := grpc.KeepaliveParams(keepalive.ServerParameters{Time: pings, Timeout: answer})
@@ -263,7 +264,7 @@ func TestGRPCKeepaliveFakeTime(t *testing.T) {
 	}
 }
 
-// A server without deadlines would be one without ConnectionTimeout, which gRPC does not have.
+// There is no benchmark without deadlines, because gRPC always has a ConnectionTimeout.
 func BenchmarkGRPC(b *testing.B) {
 	benchTransports(b, []string{"net", "wheelnet"}, func(b *testing.B, tr transport) {
 		l := listen(b)

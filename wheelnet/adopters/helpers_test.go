@@ -19,10 +19,10 @@ import (
 	"github.com/timingwheel-go/timingwheel/wheelnet"
 )
 
-// timeout is that of the tests. The live peers answer within a twentieth of it.
+// timeout is the timeout under test. Live peers send a request each twentieth of it.
 const timeout = 150 * time.Millisecond
 
-// never is how long a test waits for something that must happen.
+// never is a timeout that does not pass during a test. Tests also wait so long for what must happen.
 const never = time.Minute
 
 // newWheel returns a wheel that is stopped at the end of the test.
@@ -35,11 +35,12 @@ func newWheel(t testing.TB) *timingwheel.TimingWheel {
 
 // transport makes connections, either those of package net or those of wheelnet.
 type transport struct {
-	impl string                   // net, wheelnet or none, which is net in a program without timeouts
-	tw   *timingwheel.TimingWheel // of wheelnet
+	impl string                   // net, wheelnet, or none: package net, in a program without timeouts
+	tw   *timingwheel.TimingWheel // nil unless impl is wheelnet
 }
 
-// newTransport returns a transport. At the end of the test no deadline may be left on its wheel.
+// newTransport returns a transport. At the end of the test it checks that no timer is left on the
+// wheel.
 func newTransport(t testing.TB, impl string) transport {
 	tr := transport{impl: impl}
 	if impl == "wheelnet" {
@@ -51,7 +52,7 @@ func newTransport(t testing.TB, impl string) transport {
 	return tr
 }
 
-// testTransports runs a test with package net and with wheelnet, which shows that both do the same.
+// testTransports runs a test with package net and with wheelnet, which must behave alike.
 func testTransports(t *testing.T, test func(t *testing.T, tr transport)) {
 	t.Helper()
 	t.Parallel()
@@ -63,16 +64,15 @@ func testTransports(t *testing.T, test func(t *testing.T, tr transport)) {
 	}
 }
 
-// benchTransports runs a benchmark with each of impls. It reports the processor time of the process
-// for each operation, in which the clients are included.
+// benchTransports runs a benchmark with each of impls.
 func benchTransports(b *testing.B, impls []string, bench func(b *testing.B, tr transport)) {
 	for _, impl := range impls {
 		b.Run("impl="+impl, func(b *testing.B) { bench(b, newTransport(b, impl)) })
 	}
 }
 
-// parallel runs the body of a benchmark in eight goroutines for each processor, and reports the
-// processor time.
+// parallel runs the body of a benchmark in eight goroutines for each processor. It reports the
+// processor time of the process, clients included, for each operation.
 func parallel(b *testing.B, body func(pb *testing.PB)) {
 	b.Helper()
 	b.ReportAllocs()
@@ -119,8 +119,8 @@ func (tr transport) dial(ctx context.Context, network, address string) (net.Conn
 	return d.DialContext(ctx, network, address)
 }
 
-// listen returns a listener on loopback that is closed at the end of the test. Until it is accepted,
-// a connection is to a peer that is silent.
+// listen returns a listener on loopback that is closed at the end of the test. A connection that
+// nothing accepts has a silent peer.
 func listen(t testing.TB) net.Listener {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -142,7 +142,7 @@ func send(t testing.TB, c net.Conn, message string) {
 	require.NoError(t, err)
 }
 
-// requireTimeout checks that err is a timeout and that it did not come before its time.
+// requireTimeout checks that err is a timeout and that at least after has passed since start.
 func requireTimeout(t testing.TB, err error, start time.Time, after time.Duration) {
 	t.Helper()
 	require.GreaterOrEqual(t, time.Since(start), after, "early: %v", err)
@@ -150,7 +150,8 @@ func requireTimeout(t testing.TB, err error, start time.Time, after time.Duratio
 	require.True(t, errors.As(err, &ne) && ne.Timeout(), "%v is no timeout", err)
 }
 
-// requireCut checks that the peer of c closes the connection, and not before its time.
+// requireCut checks that the peer of c closes the connection, and no earlier than after has passed
+// since start.
 func requireCut(t testing.TB, c net.Conn, start time.Time, after time.Duration) {
 	t.Helper()
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(never)))
@@ -159,26 +160,26 @@ func requireCut(t testing.TB, c net.Conn, start time.Time, after time.Duration) 
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the peer does not close the connection")
 }
 
-// receive returns what comes out of a channel.
+// receive returns the next value of c. It fails the test if none comes.
 func receive[T any](t testing.TB, c <-chan T) T {
 	t.Helper()
 	select {
 	case x := <-c:
 		return x
 	case <-time.After(never):
-		require.Fail(t, "nothing happens")
+		require.Fail(t, "nothing was received")
 		panic("unreachable")
 	}
 }
 
-// requireAlive sends a request each twentieth of timeout, for twice the timeout. Each must succeed.
-// If the machine stalls for a timeout, requireAlive begins again. newPeer connects a peer and
-// returns its request.
+// requireAlive checks that a peer that sends a request each twentieth of timeout is not cut within
+// twice the timeout. If the machine stalls for as long as the timeout, requireAlive starts again.
+// newPeer connects a peer and returns a function that sends one request.
 func requireAlive(t testing.TB, newPeer func() (request func() error)) {
 	t.Helper()
 	for range 20 {
 		request := newPeer()
-		last := time.Now() // no deadline was set for less than a timeout after it
+		last := time.Now() // all deadlines that are set after it are at least timeout later
 		stalled := false
 		for end := last.Add(2 * timeout); !stalled && time.Now().Before(end); time.Sleep(timeout / 20) {
 			begun := time.Now()
@@ -195,7 +196,7 @@ func requireAlive(t testing.TB, newPeer func() (request func() error)) {
 	require.Fail(t, "live peers are cut")
 }
 
-// The request of the benchmarks, and that of live peers.
+// getHello is the request of live peers and of the benchmarks.
 const getHello = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 // newHTTPPeer connects to a server and returns a function that makes a request on the connection.
@@ -219,8 +220,8 @@ func newHTTPPeer(t testing.TB, address string) (request func() error) {
 	}
 }
 
-// benchHTTP measures requests to a server, on a connection for each client. The clients parse one
-// response only, so that most of the time is the server's.
+// benchHTTP measures requests to a server. Each client has its own connection. Only the first
+// response is parsed, so that most of the processor time is the server's.
 func benchHTTP(b *testing.B, address string) {
 	var first bytes.Buffer
 	c := connect(b, address)

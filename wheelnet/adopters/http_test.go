@@ -24,9 +24,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/wheelnet"
 )
 
-// A server and a client of net/http. Only the listener and the dialer change. The server sets
-// several deadlines for each request. The client sets none unless the program does so, because
-// http.Client.Timeout and the timeouts of http.Transport are timers, so its dialer gains nothing.
+// A net/http server and client. Only the listener and the dialer change. The server sets several
+// deadlines for each request. The client gains nothing: http.Client.Timeout and the timeouts of
+// http.Transport are timers, so the client sets no deadlines of its own.
 func Example_http() {
 	tw, err := timingwheel.New(timingwheel.Options{})
 	if err != nil {
@@ -116,7 +116,7 @@ func TestHTTPServerCutsSilentPeer(t *testing.T) {
 func TestHTTPHandlerGetsTimeoutOfSilentPeer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "large")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	require.NoError(t, os.Truncate(file, 1<<30)) // without blocks on the disk
+	require.NoError(t, os.Truncate(file, 1<<30)) // a sparse file
 	for _, test := range []struct {
 		name    string
 		sent    string
@@ -177,8 +177,8 @@ func TestHTTPServerKeepsLivePeer(t *testing.T) {
 	})
 }
 
-// A handler that moves its deadlines with http.ResponseController streams for longer than the
-// timeouts of the server, until its peer falls silent.
+// A handler moves its deadlines with http.ResponseController. It streams for longer than the server's
+// timeouts, until its peer falls silent.
 func TestHTTPHandlerMovesDeadlines(t *testing.T) {
 	testTransports(t, func(t *testing.T, tr transport) {
 		returned := make(chan error, 100)

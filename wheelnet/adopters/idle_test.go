@@ -15,15 +15,15 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// The tests of idle timeouts drive echo servers of gnet and netpoll. An idleServer is one that
-// closes connections after a timeout on a wheel.
+// idleServer is an echo server of gnet or netpoll that closes idle connections. The tests in this
+// file run for both.
 type idleServer struct {
 	wheel   *timingwheel.TimingWheel
 	timeout time.Duration
 	address net.Addr
 }
 
-// newManualWheel returns a wheel whose clock the test moves, and the time at which it stands.
+// newManualWheel returns a Manual wheel and its current time.
 func newManualWheel(t *testing.T) (*timingwheel.TimingWheel, time.Time) {
 	tw, err := timingwheel.New(timingwheel.Options{Manual: true})
 	require.NoError(t, err)
@@ -63,8 +63,9 @@ func requireLen(t *testing.T, tw *timingwheel.TimingWheel, n int) {
 	require.Eventually(t, func() bool { return tw.Len() == n }, never, time.Millisecond)
 }
 
-// testSilentIsCut drives a server on a Manual wheel: a silent connection is closed at its timeout
-// and not a tick before, and one that sends is not. Two echoes bring the server to note the first.
+// testSilentIsCut checks that a silent connection is closed at its timeout and not a tick earlier,
+// and that a live connection stays open. The wheel is Manual. The live connection sends two messages
+// each time, because the server answers the second one only after it has processed the first.
 func testSilentIsCut(t *testing.T, start func(t *testing.T, s *idleServer)) {
 	t.Parallel()
 	const timeout = 10 * time.Second
@@ -96,8 +97,8 @@ func testSilentIsCut(t *testing.T, start func(t *testing.T, s *idleServer)) {
 	requireLen(t, tw, 0)
 }
 
-// testNeverEarly has connections that stop sending at random. Each is closed in the end, and no
-// earlier than the timeout after the last byte that the server has answered.
+// testNeverEarly checks that connections that fall silent are closed, and no earlier than the timeout
+// after the last byte that the server has answered.
 func testNeverEarly(t *testing.T, start func(t *testing.T, s *idleServer)) {
 	t.Parallel()
 	s := &idleServer{wheel: newWheel(t), timeout: 50 * time.Millisecond}
@@ -126,7 +127,8 @@ func testNeverEarly(t *testing.T, start func(t *testing.T, s *idleServer)) {
 	requireLen(t, s.wheel, 0)
 }
 
-// testCloseRacesWithTimeout has clients that close at about the time at which the server does.
+// testCloseRacesWithTimeout checks that no timer is left if clients close their connections at about
+// the time of the timeout.
 func testCloseRacesWithTimeout(t *testing.T, start func(t *testing.T, s *idleServer)) {
 	s := &idleServer{wheel: newWheel(t), timeout: 3 * time.Millisecond}
 	start(t, s)
@@ -135,7 +137,7 @@ func testCloseRacesWithTimeout(t *testing.T, start func(t *testing.T, s *idleSer
 		for i := range 20 {
 			c := dialEcho(t, s.address)
 			clients.Go(func() {
-				_ = echo(c) // it may be cut already
+				_ = echo(c) // the server may have closed it
 				time.Sleep(s.timeout + time.Duration(i-10)*200*time.Microsecond)
 				assert.NoError(t, c.Close())
 			})
@@ -145,7 +147,7 @@ func testCloseRacesWithTimeout(t *testing.T, start func(t *testing.T, s *idleSer
 	requireLen(t, s.wheel, 0)
 }
 
-// testShutdown stops a server that has connections.
+// testShutdown checks that a server with open connections leaves no timer when it stops.
 func testShutdown(t *testing.T, start func(t *testing.T, s *idleServer)) {
 	t.Parallel()
 	s := &idleServer{wheel: newWheel(t), timeout: time.Hour}
@@ -159,8 +161,8 @@ func testShutdown(t *testing.T, start func(t *testing.T, s *idleServer)) {
 	requireLen(t, s.wheel, 0)
 }
 
-// benchEcho sends b.N messages over 64 connections and reports the processor time for one, of the
-// server and the client together.
+// benchEcho sends b.N messages over 64 connections. It reports the processor time of the server and
+// the clients for each message.
 func benchEcho(b *testing.B, address net.Addr) {
 	const conns = 64
 	var left atomic.Int64

@@ -13,30 +13,31 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// NewNetpollLoop is [netpoll.NewEventLoop] for a server that closes idle connections. A connection
-// is idle if no request has come for timeout, from the connect or the end of the last request on.
-// While onRequest runs, the connection is not idle: [netpoll.WithReadTimeout] limits how long
-// onRequest waits for the rest of a request. onConnect may be nil; options must not set it.
+// NewNetpollLoop is like [netpoll.NewEventLoop], but its server closes idle connections. The timeout
+// starts when the connection is accepted, and again when a request ends. A connection is not idle
+// while onRequest runs. To limit how long onRequest waits for the rest of a request, use
+// [netpoll.WithReadTimeout]. onConnect may be nil. options must not contain
+// [netpoll.WithOnConnect].
 //
-// netpoll.WithIdleTimeout is no such timeout: it sets TCP keep-alive, which detects that the peer's
-// machine is gone and not that the peer is silent.
+// [netpoll.WithIdleTimeout] is different: it sets TCP keep-alive, which detects a peer whose machine
+// is gone, but not a peer that is silent.
 func NewNetpollLoop(
 	tw *timingwheel.TimingWheel, timeout time.Duration,
 	onConnect netpoll.OnConnect, onRequest netpoll.OnRequest, options ...netpoll.Option,
 ) (netpoll.EventLoop, error) {
 	if tw == nil || onRequest == nil {
-		return nil, errors.New("adopters: NewNetpollLoop with nil: accepted are a wheel and an onRequest")
+		return nil, errors.New("adopters: NewNetpollLoop: tw or onRequest is nil; accepted are a wheel and a function")
 	}
 	if timeout <= 0 {
-		return nil, fmt.Errorf("adopters: an idle timeout of %v: accepted is more than 0", timeout)
+		return nil, fmt.Errorf("adopters: NewNetpollLoop: timeout is %v; accepted is a positive duration", timeout)
 	}
-	connect, request := watched(tw, timeout, onConnect, onRequest)
+	connect, request := withIdleTimeout(tw, timeout, onConnect, onRequest)
 	options = append(slices.Clip(options), netpoll.WithOnConnect(connect))
 	return netpoll.NewEventLoop(request, options...)
 }
 
-// watched adds the watch to the functions of a server.
-func watched(
+// withIdleTimeout returns the callbacks of a server with the idle timeout added.
+func withIdleTimeout(
 	tw *timingwheel.TimingWheel, timeout time.Duration,
 	onConnect netpoll.OnConnect, onRequest netpoll.OnRequest,
 ) (netpoll.OnConnect, netpoll.OnRequest) {
@@ -52,7 +53,7 @@ func watched(
 	request := func(ctx context.Context, c netpoll.Connection) error {
 		i := ctx.Value(netpollIdleKey{}).(*netpollIdle)
 		if n := i.requests.Load(); n == closing || !i.requests.CompareAndSwap(n, n+1) {
-			return c.Close() // as expire does
+			return c.Close() // expire is closing it
 		}
 		err := onRequest(ctx, c)
 		i.timer.Reset(timeout)
@@ -62,24 +63,26 @@ func watched(
 	return connect, request
 }
 
-// netpollIdle is the watch over a connection.
+// netpollIdle is the idle timeout of one connection.
 type netpollIdle struct {
-	// requests is how many requests have begun plus how many have ended, or closing. It is odd while
-	// a request runs. Requests of a connection run in turn.
+	// requests is the number of requests that have begun plus the number that have ended, or closing.
+	// It is odd while a request runs. Requests of one connection do not overlap.
 	requests atomic.Int64
 
 	timer timingwheel.FuncTimer
 	conn  netpoll.Connection
 }
 
-// closing is netpollIdle.requests when expire closes the connection. No request begins any more.
+// closing is the value of netpollIdle.requests once expire closes the connection. No later request
+// is served.
 const closing = -1
 
 type netpollIdleKey struct{}
 
-// expire runs on a goroutine of the wheel, from which netpoll lets it close the connection. If a
-// request has come at the last moment, the connection stays. Then the request is under way, or has
-// ended after it armed the timer, or begins before expire can replace requests.
+// expire runs on a goroutine of the wheel. netpoll allows any goroutine to close a connection. A
+// request that races with expire keeps the connection open: requests is odd while it runs, the timer
+// is armed before requests is even again, and the compare-and-swap fails if a request has begun since
+// expire loaded requests.
 func (i *netpollIdle) expire() {
 	n := i.requests.Load()
 	if n%2 == 1 {

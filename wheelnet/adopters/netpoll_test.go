@@ -83,14 +83,14 @@ func TestNetpollCutsNoConnectionDuringRequest(t *testing.T) {
 	requireClosed(t, c)
 }
 
-// A call of expire that comes late closes no connection which has had a request since the timer
-// fired. Once expire closes the connection, no request begins.
+// If expire runs late, it does not close a connection that has served a request since the timer
+// fired. After expire has closed the connection, no request is served.
 func TestNetpollLateExpireCutsOnlySilentConnections(t *testing.T) {
 	const timeout = 10 * time.Second
 	tw, now := newManualWheel(t)
 	var served int
 	var idle *netpollIdle
-	connect, request := watched(tw, timeout, nil, func(context.Context, netpoll.Connection) error {
+	connect, request := withIdleTimeout(tw, timeout, nil, func(context.Context, netpoll.Connection) error {
 		served++
 		idle.expire() // as if it had begun before the request
 		return nil
@@ -138,15 +138,14 @@ func TestNetpollLoopPassesContextAndOptionsOn(t *testing.T) {
 func TestNetpollLoopRefusesBadArguments(t *testing.T) {
 	tw := newWheel(t)
 	_, err := NewNetpollLoop(tw, -time.Second, nil, netpollEcho)
-	require.EqualError(t, err, "adopters: an idle timeout of -1s: accepted is more than 0")
+	require.EqualError(t, err, "adopters: NewNetpollLoop: timeout is -1s; accepted is a positive duration")
 	_, err = NewNetpollLoop(nil, time.Second, nil, netpollEcho)
-	require.ErrorContains(t, err, "accepted are a wheel and an onRequest")
+	require.ErrorContains(t, err, "tw or onRequest is nil")
 	_, err = NewNetpollLoop(tw, time.Second, nil, nil)
-	require.ErrorContains(t, err, "accepted are a wheel and an onRequest")
+	require.ErrorContains(t, err, "tw or onRequest is nil")
 }
 
-// netpollImpl is a way in which a server closes idle connections after a minute. Most of them are
-// made of two functions.
+// netpollImpl is one way to close idle connections after a minute.
 type netpollImpl struct {
 	name    string
 	connect netpoll.OnConnect
@@ -154,13 +153,13 @@ type netpollImpl struct {
 	options []netpoll.Option
 }
 
-// netpollImpls returns the ways that are at hand for a given onRequest:
+// netpollImpls returns the implementations that work with any onRequest:
 //
-//	none       connections stay
+//	none       no timeout
 //	wheel      NewNetpollLoop
 //	afterfunc  a time.AfterFunc timer for each connection, which is reset after each request
 func netpollImpls(b *testing.B, onRequest netpoll.OnRequest) []netpollImpl {
-	connect, request := watched(newWheel(b), time.Minute, nil, onRequest)
+	connect, request := withIdleTimeout(newWheel(b), time.Minute, nil, onRequest)
 	resetting := func(ctx context.Context, c netpoll.Connection) error {
 		err := onRequest(ctx, c)
 		ctx.Value(afterFuncKey{}).(*time.Timer).Reset(time.Minute)
@@ -183,10 +182,10 @@ func connectAfterFunc(ctx context.Context, c netpoll.Connection) context.Context
 	return context.WithValue(ctx, afterFuncKey{}, t)
 }
 
-// BenchmarkNetpollEcho is a message of one byte and its echo, over loopback. Two ways are those of
-// netpoll:
+// BenchmarkNetpollEcho sends a message of one byte over loopback and waits for the echo. It adds two
+// options of netpoll:
 //
-//	readtimeout  WithReadTimeout, for which onRequest itself waits for the next request
+//	readtimeout  WithReadTimeout, with an onRequest that waits for the next request itself
 //	keepalive    WithIdleTimeout, which sets TCP keep-alive and closes no silent connection
 func BenchmarkNetpollEcho(b *testing.B) {
 	impls := append(netpollImpls(b, netpollEcho), netpollImpl{
@@ -206,7 +205,7 @@ func BenchmarkNetpollEcho(b *testing.B) {
 	}
 }
 
-// requestsInTurn returns when the connection is closed or the read timeout passes.
+// requestsInTurn serves requests until the connection is closed or the read timeout passes.
 func requestsInTurn(ctx context.Context, c netpoll.Connection) error {
 	for {
 		if _, err := c.Reader().Peek(1); err != nil {
@@ -218,7 +217,7 @@ func requestsInTurn(ctx context.Context, c netpoll.Connection) error {
 	}
 }
 
-// BenchmarkNetpollRequest is onRequest without the network, for a random one of 100,000
+// BenchmarkNetpollRequest calls onRequest without a network, for a random one of 100,000
 // connections.
 func BenchmarkNetpollRequest(b *testing.B) {
 	nothing := func(context.Context, netpoll.Connection) error { return nil }
@@ -242,7 +241,7 @@ func BenchmarkNetpollRequest(b *testing.B) {
 	}
 }
 
-// fakeNetpollConn is a connection that keeps its callback and counts the calls of Close.
+// fakeNetpollConn stores its close callback and counts the calls of Close.
 type fakeNetpollConn struct {
 	netpoll.Connection
 	onClose netpoll.CloseCallback

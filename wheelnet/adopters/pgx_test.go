@@ -21,10 +21,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/wheelnet"
 )
 
-// A client of PostgreSQL. Only the dialer changes; a pool of pgxpool takes it as
-// Config.ConnConfig.DialFunc. There is little to gain, because pgx sets a deadline only when a
-// context has ended. The timers are those of the contexts, which a wheel can keep as well:
-// TimingWheel.WithTimeout.
+// A PostgreSQL client. Only the dialer changes. For a pgxpool, set Config.ConnConfig.DialFunc. The
+// dialer gains little, because pgx sets a deadline only when a context ends. The timers of those
+// contexts can be on the wheel: use TimingWheel.WithTimeout.
 func Example_pgx() {
 	postgres, err := newPostgres() // in place of a PostgreSQL server
 	if err != nil {
@@ -60,14 +59,14 @@ func Example_pgx() {
 	defer cancel()
 	_, err = conn.Exec(ctx, "select pg_sleep(3600)")
 	fmt.Println("silent server: timeout is", pgconn.Timeout(err))
-	<-conn.PgConn().CleanupDone() // the request that cancels the query
+	<-conn.PgConn().CleanupDone() // wait for the cancel request
 	// Output:
 	// 42 <nil>
 	// silent server: timeout is true
 }
 
-// postgres is a small server of PostgreSQL. It answers 42 to each query, except that it never
-// answers pg_sleep, even if the query is cancelled.
+// postgres is a minimal PostgreSQL server. It answers 42 to each query, but never answers pg_sleep,
+// even if the client cancels the query.
 type postgres struct {
 	listener net.Listener
 	conns    sync.WaitGroup
@@ -88,21 +87,21 @@ func newPostgres() (*postgres, error) {
 			}
 			p.conns.Go(func() {
 				defer c.Close()
-				serve(pgproto3.NewBackend(c, c)) //nolint:errcheck // the client has left, or its test fails
+				serve(pgproto3.NewBackend(c, c)) //nolint:errcheck // the client has gone, or its test fails
 			})
 		}
 	})
 	return p, nil
 }
 
-// serve answers a connection until the client ends it.
+// serve answers queries until the client ends the connection.
 func serve(client *pgproto3.Backend) error {
 	first, err := client.ReceiveStartupMessage()
 	if err != nil {
 		return err
 	}
 	if _, ok := first.(*pgproto3.StartupMessage); !ok {
-		return nil // a request that cancels a query
+		return nil // a cancel request
 	}
 	client.Send(&pgproto3.AuthenticationOk{})
 	client.Send(&pgproto3.ParameterStatus{Name: "client_encoding", Value: "UTF8"}) // pgx needs both
@@ -144,13 +143,13 @@ func (p *postgres) url() string {
 	return "postgres://user@" + p.listener.Addr().String() + "/db?sslmode=disable&default_query_exec_mode=simple_protocol"
 }
 
-// close waits until all clients have left.
+// close waits until all clients have gone.
 func (p *postgres) close() {
 	p.listener.Close()
 	p.conns.Wait()
 }
 
-// newPgxConfig returns the configuration of clients of a new server.
+// newPgxConfig starts a server and returns the configuration of its clients.
 func newPgxConfig(t testing.TB, tr transport) *pgx.ConnConfig {
 	p, err := newPostgres()
 	require.NoError(t, err)
@@ -172,7 +171,7 @@ func connectPgx(t testing.TB, config *pgx.ConnConfig) *pgx.Conn {
 	return conn
 }
 
-// ask makes a query that the server answers.
+// ask sends a query that the server answers.
 func ask(ctx context.Context, conn *pgx.Conn) error {
 	var answer int
 	err := conn.QueryRow(ctx, "select 42").Scan(&answer)
@@ -185,8 +184,8 @@ func ask(ctx context.Context, conn *pgx.Conn) error {
 func TestPgxContextEndsQueryToSilentServer(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		watcher func(*pgconn.PgConn) ctxwatch.Handler // nil means that of pgx
-		after   time.Duration                         // of the deadline, the context's included
+		watcher func(*pgconn.PgConn) ctxwatch.Handler // nil means pgx's default
+		after   time.Duration                         // from the start to the deadline, the context's timeout included
 	}{
 		{"at once", nil, timeout},
 		{"after a delay", func(c *pgconn.PgConn) ctxwatch.Handler {
@@ -242,7 +241,7 @@ func TestPgxGivesUpServerThatIsSilentAtStart(t *testing.T) {
 	})
 }
 
-// Contexts that end after their query do not cut the connection.
+// A context that ends after its query does not cut the connection.
 func TestPgxKeepsLiveConnection(t *testing.T) {
 	testTransports(t, func(t *testing.T, tr transport) {
 		config := newPgxConfig(t, tr)
@@ -258,7 +257,7 @@ func TestPgxKeepsLiveConnection(t *testing.T) {
 	})
 }
 
-// The deadlines are those of contexts, which package context keeps here.
+// The deadlines belong to contexts of package context.
 func BenchmarkPgx(b *testing.B) {
 	benchTransports(b, []string{"none", "net", "wheelnet"}, func(b *testing.B, tr transport) {
 		config := newPgxConfig(b, tr)

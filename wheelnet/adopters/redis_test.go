@@ -20,10 +20,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/wheelnet"
 )
 
-// A client of Redis. Only the dialer changes. The client sets a deadline before it writes a command
-// and another one before it reads the reply. Both are times without a monotonic reading, so
-// wheelnet, as package net, reads the clock for each. For TLS, let DialContext return a tls.Client
-// on top.
+// A Redis client. Only the dialer changes. The client sets a deadline before it writes a command and
+// another before it reads the reply. Both are times without a monotonic reading, so wheelnet reads
+// the clock for each, as package net does. For TLS, wrap the connection in tls.Client.
 func Example_redis() {
 	redisServer, err := miniredis.Run() // in place of a Redis server
 	if err != nil {
@@ -68,8 +67,8 @@ func Example_redis() {
 	// silent server: timeout is true
 }
 
-// newRedis returns a server whose command SILENT gets no reply until the end of the test. From then
-// on the server does not read what the connection sends.
+// newRedis starts a server. It does not reply to the command SILENT until the end of the test, and
+// reads nothing more from a connection that has sent it.
 func newRedis(t testing.TB) *miniredis.Miniredis {
 	m := miniredis.NewMiniRedis()
 	require.NoError(t, m.Start())
@@ -95,7 +94,7 @@ func TestRedisClientEndsCommandToSilentServer(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		options redis.Options
-		wait    time.Duration // of the context
+		wait    time.Duration // the timeout of the context
 		silence func(t testing.TB) (address string)
 		command func(context.Context, *redis.Client) error
 	}{
@@ -139,8 +138,8 @@ func TestRedisClientEndsCommandToSilentServer(t *testing.T) {
 	}
 }
 
-// once returns a dialer that connects only once, so that a client with a live connection succeeds
-// and a client that lost its connection does not.
+// once returns a dialer that fails after the first connection, so that a client that has lost its
+// connection fails.
 func once(dial func(ctx context.Context, network, address string) (net.Conn, error)) func(ctx context.Context, network, address string) (net.Conn, error) {
 	var dials atomic.Int32
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -161,8 +160,9 @@ func TestRedisClientKeepsLiveConnection(t *testing.T) {
 	})
 }
 
-// The deadlines of the last command pass while the connection is idle. They must not cut the next.
-func TestRedisConnectionIsIdleForLongerThanTimeouts(t *testing.T) {
+// The deadlines of the last command pass while the connection is idle. They must not cut the next
+// command.
+func TestRedisIdleConnectionOutlivesItsDeadlines(t *testing.T) {
 	testTransports(t, func(t *testing.T, tr transport) {
 		const short = 20 * time.Millisecond
 		client := newRedisClient(t, tr, redis.Options{
@@ -194,7 +194,7 @@ func BenchmarkRedis(b *testing.B) {
 	benchTransports(b, []string{"none", "net", "wheelnet"}, func(b *testing.B, tr transport) {
 		limit := tr.timeout(time.Minute)
 		if limit == 0 {
-			limit = -2 // go-redis sets no deadlines
+			limit = -2 // -2 makes go-redis set no deadlines
 		}
 		client := newRedisClient(b, tr, redis.Options{Addr: newRedis(b).Addr(), ReadTimeout: limit, WriteTimeout: limit})
 		require.NoError(b, client.Set(b.Context(), "key", "hello", 0).Err())
