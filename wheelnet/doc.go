@@ -5,12 +5,12 @@
 // that can be measured, because a wake-up costs a thousand times as much as the call. Each
 // connection takes about 170 bytes more. docs/wheelnet.md has the figures and how to repeat them.
 //
-//	tw, err := timingwheel.New(timingwheel.Options{})
-//	l, err := net.Listen("tcp", ":8080")
-//	http.Serve(wheelnet.Listener(l, tw), handler)
+// [Listener] is for servers, [Dialer] for clients, and [Conn] for a connection that exists. The
+// program uses the connections as before:
 //
-// A program uses the connections as before. Only the construction changes: [Listener] for servers,
-// [Dialer] for clients, and [Conn] for a connection that exists.
+//	tw, err := timingwheel.New(timingwheel.Options{})
+//	...
+//	err = server.Serve(wheelnet.Listener(l, tw)) // an http.Server
 //
 // # Semantics
 //
@@ -18,21 +18,17 @@
 // an error that matches [os.ErrDeadlineExceeded], is a [net.Error], and has Timeout true. A later
 // deadline, or none, makes the connection usable again. All methods may be called at the same time.
 //
-// There are four differences from package net.
+// There are differences from package net:
 //
-//   - A deadline passes up to one tick of the wheel late, and never early. A read that begins within
-//     that tick, after its deadline, waits or returns data.
-//   - If a deadline is set as a date on the wall clock, which is a time without a monotonic reading,
-//     later steps of the wall clock do not move it. A time of time.Now with Add has a monotonic
-//     reading.
-//   - If the new deadline is later than an earlier one or none, setting it returns nil although the
-//     connection was closed by way of NetConn.
-//   - [TimingWheel.Flush] cuts no connection.
+//   - A deadline passes up to one tick of the wheel late, and never early. A call that begins within
+//     this tick, after its deadline, waits or succeeds.
+//   - A connection is not a *net.TCPConn, although it has the methods of one. NetConn returns the
+//     connection inside. The wheel does not know of deadlines that are set on that one.
+//   - If the connection inside is closed by itself, setting a deadline may return nil.
 //
-// Stop of the wheel leaves the connections usable. Their deadlines then are those of the inner
-// connections.
+// # The wheel
 //
-// A custom [timingwheel.Executor] that runs callbacks late cuts connections late.
-//
-// [TimingWheel.Flush]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel#TimingWheel.Flush
+// One wheel serves all connections of a process. Its Stop lets the deadlines that are pending pass
+// in time, and the connections then use the deadlines of package net. Its Flush cuts no connection.
+// An Executor that delays callbacks delays the cuts.
 package wheelnet
