@@ -9,17 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/nettest"
 
-	"github.com/timingwheel-go/timingwheel"
 	"github.com/timingwheel-go/timingwheel/wheelnet"
 )
-
-// newWheel returns a wheel that is stopped at the end of the test.
-func newWheel(t testing.TB) *timingwheel.TimingWheel {
-	tw, err := timingwheel.New(timingwheel.Options{})
-	require.NoError(t, err)
-	t.Cleanup(tw.Stop)
-	return tw
-}
 
 // Connections of wheelnet pass the tests of package nettest for net.Conn.
 func TestConnectionsPassNettest(t *testing.T) {
