@@ -25,14 +25,15 @@
 //   - If a deadline is set as a date on the wall clock, which is a time without a monotonic reading,
 //     later steps of the wall clock do not move it. A time of time.Now with Add has a monotonic
 //     reading.
-//   - If the new deadline is later than an earlier one or none, setting it returns nil although the
-//     connection was closed by way of NetConn.
+//   - Setting a deadline that lies ahead, or none, may return nil although the connection was closed
+//     by way of NetConn.
 //   - [TimingWheel.Flush] cuts no connection.
 //
 // Stop of the wheel leaves the connections usable. Their deadlines then are those of the inner
 // connections.
 //
-// A custom [timingwheel.Executor] that runs callbacks late cuts connections late.
+// If callbacks of the wheel run late, because of a custom [timingwheel.Executor] or MaxRunning,
+// connections are cut late. An executor that drops a callback leaves a connection without deadlines.
 //
 // [TimingWheel.Flush]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel#TimingWheel.Flush
 package wheelnet
