@@ -57,8 +57,8 @@ const (
 )
 
 const (
-	none = math.MaxInt64 - 1 // the deadline of a direction without one
-	shut = math.MaxInt64     // the gate that no deadline passes
+	none int64 = math.MaxInt64 - 1 // the deadline of a direction without one
+	shut int64 = math.MaxInt64     // the gate that no deadline passes
 )
 
 // past is a deadline that makes all calls of a connection return at once.
@@ -77,7 +77,7 @@ func timersOf(tw *timingwheel.TimingWheel) *lasting.Timers[timingwheel.Timer] {
 // connection keeps them.
 func (c *deadlines) init(inner net.Conn, tw *timingwheel.TimingWheel, handed bool) {
 	c.conn, c.timers, c.armed, c.handed = inner, timersOf(tw), none, handed
-	gate := int64(none)
+	gate := none
 	if handed {
 		gate = shut
 	}
