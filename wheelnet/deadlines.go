@@ -24,8 +24,9 @@ import (
 //	    the gate is none, or a timer is armed for no later than the gate.
 //	N2  A call stores the deadline before it loads the gate, and settle shuts the gate before it
 //	    loads the deadline. Either the call finds the gate shut, or settle finds the deadline.
-//	N3  The gate is shut in a direction that is cut, while a callback that will settle the direction
-//	    is under way, and for ever after the connection is closed or its deadlines were handed over.
+//	N3  The gate is shut in a direction that is cut, while the deadline of the direction is earlier
+//	    than the timer and a callback is under way, and for ever after the connection is closed or
+//	    its deadlines were handed over.
 //
 // The Stop of the wheel leaves the timer to the runtime. When the timer has fired, or when it would
 // have to be armed anew, the inner connection gets the deadlines of both directions and all later
