@@ -51,7 +51,9 @@ func (s *survivors) stop(t Timer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.timers[t]
-	delete(s.timers, t)
+	if delete(s.timers, t); len(s.timers) == 0 {
+		s.timers = nil // a map does not shrink
+	}
 	return r != nil && r.Stop()
 }
 

@@ -2,13 +2,17 @@ package timingwheel
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel/internal/arena"
+	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
 // sendTo makes each goroutine arm on shard i.
@@ -288,4 +292,84 @@ func TestHandleOfAReturnedPageIsInert(t *testing.T) {
 	require.NotEqual(t, homes, s.engine.shards[0].homes)
 	s.requireInert(old)
 	s.stopAll(timers)
+}
+
+// lateExecutor runs calls on other goroutines, some of them after a while.
+type lateExecutor struct{}
+
+func (lateExecutor) Go(f func()) {
+	time.AfterFunc(time.Duration(max(0, rand.IntN(500)-200))*time.Microsecond, f)
+}
+
+// The wheel is stopped while timers that survive it expire and are cancelled. Each is called or
+// cancelled, and none both.
+func TestLastingTimerIsCalledUnlessCancelled(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string]Options{
+		"pooled":     {Shards: 2},
+		"inline":     {Executor: Inline},
+		"goroutines": {Executor: Goroutines},
+		"late":       {Executor: lateExecutor{}},
+		"one place":  {MaxRunning: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			opts.Tick = 10 * time.Microsecond
+			for range 30 {
+				stopWithLastingTimers(t, opts)
+			}
+		})
+	}
+}
+
+func stopWithLastingTimers(t *testing.T, opts Options) {
+	tw, err := New(opts)
+	require.NoError(t, err)
+	e := tw.engine
+	var armed, early atomic.Int64
+	var ends [400]atomic.Int64 // calls and cancellations of each timer
+	var wg sync.WaitGroup
+	for i := range ends {
+		wg.Go(func() {
+			at := e.Read() + rand.Int64N(int64(500*time.Microsecond))
+			cancelled := i%4 == 0
+			if cancelled && i%8 == 0 {
+				at += int64(time.Hour) << (i % 18) // up to years
+			}
+			timer := e.armLasting(at, clock.Unread, func() {
+				if e.Read() < at {
+					early.Add(1)
+				}
+				ends[i].Add(1)
+			})
+			if timer == (Timer{}) {
+				return // the wheel was stopped before
+			}
+			armed.Add(1)
+			for range rand.IntN(100) {
+				runtime.Gosched()
+			}
+			if cancelled && timer.cancelLasting() {
+				ends[i].Add(1)
+			}
+		})
+	}
+	wg.Go(func() {
+		for at := e.Read() + rand.Int64N(int64(500*time.Microsecond)); e.Read() < at; {
+			runtime.Gosched()
+		}
+		tw.Stop()
+	})
+	wg.Wait()
+	sum := func() (n int64) {
+		for i := range ends {
+			n += min(ends[i].Load(), 1)
+		}
+		return n
+	}
+	require.Eventually(t, func() bool { return sum() == armed.Load() }, time.Minute, 100*time.Microsecond)
+	for i := range ends {
+		require.LessOrEqual(t, ends[i].Load(), int64(1), "timer %d", i)
+	}
+	require.Zero(t, early.Load())
 }

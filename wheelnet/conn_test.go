@@ -8,11 +8,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 	"unsafe"
@@ -345,4 +347,52 @@ func TestSizeAndAllocations(t *testing.T) {
 		c.SetReadDeadline(time.Time{})     //nolint:errcheck // not closed
 		c.SetReadDeadline(time.Unix(1, 0)) //nolint:errcheck // not closed
 	}))
+}
+
+// The wheel is stopped while goroutines read and move their deadlines. No read ends before its
+// deadline, and none goes on for ever.
+func TestStopDuringReadsNeitherCutsEarlyNorHangs(t *testing.T) {
+	t.Parallel()
+	for name, executor := range map[string]timingwheel.Executor{
+		"pooled": nil, "inline": timingwheel.Inline, "goroutines": timingwheel.Goroutines,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range 10 {
+				tw := newWheel(t, timingwheel.Options{Tick: 20 * time.Microsecond, Executor: executor})
+				var wg sync.WaitGroup
+				for range 8 {
+					c, _ := pairOf(t, tw, "tcp")
+					wg.Go(func() {
+						for range 10 {
+							for range 3 {
+								at := time.Now().Add(time.Duration(mathrand.IntN(1000)-100) * time.Microsecond)
+								assert.NoError(t, c.SetDeadline(at.Add(time.Duration(mathrand.IntN(3)-1)*time.Millisecond)))
+								assert.NoError(t, c.SetReadDeadline(at))
+							}
+							at := time.Now().Add(time.Duration(mathrand.IntN(1000)) * time.Microsecond)
+							assert.NoError(t, c.SetReadDeadline(at))
+							_, err := c.Read(make([]byte, 1))
+							assert.False(t, time.Now().Before(at), "early")
+							assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
+						}
+					})
+				}
+				wg.Go(func() {
+					time.Sleep(time.Duration(mathrand.IntN(5)) * time.Millisecond)
+					tw.Stop()
+				})
+				over := make(chan struct{})
+				go func() {
+					wg.Wait()
+					close(over)
+				}()
+				select {
+				case <-over:
+				case <-time.After(time.Minute):
+					t.Fatal("a read goes on after its deadline")
+				}
+			}
+		})
+	}
 }

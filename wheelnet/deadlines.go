@@ -24,8 +24,9 @@ import (
 //	    the gate is none, or a timer is armed for no later than the gate.
 //	N2  A call stores the deadline before it loads the gate, and settle shuts the gate before it
 //	    loads the deadline. Either the call finds the gate shut, or settle finds the deadline.
-//	N3  The gate is shut in a direction that is cut, while a callback that will settle the direction
-//	    is under way, and for ever after the connection is closed or its deadlines were handed over.
+//	N3  The gate is shut in a direction that is cut, while the deadline of the direction is earlier
+//	    than the timer and a callback is under way, and for ever after the connection is closed or
+//	    its deadlines were handed over.
 //
 // The Stop of the wheel leaves the timer to the runtime. When the timer has fired, or when it would
 // have to be armed anew, the inner connection gets the deadlines of both directions and all later
@@ -57,16 +58,16 @@ const (
 )
 
 const (
-	none = math.MaxInt64 - 1 // the deadline of a direction without one
-	shut = math.MaxInt64     // the gate that no deadline passes
+	none int64 = math.MaxInt64 - 1 // the deadline of a direction without one
+	shut int64 = math.MaxInt64     // the gate that no deadline passes
 )
 
 // past is a deadline that makes all calls of a connection return at once.
 var past = time.Unix(1, 0)
 
-// distantPast is in seconds since 1970. Programs such as net/http use a deadline before it to end a
-// call that is under way.
-const distantPast = 365 * 24 * 60 * 60
+// distantPast is in seconds since 1970. Programs such as net/http use a deadline up to it to end a
+// call that is under way. It is no later, because the clock of a machine may start in 1970.
+const distantPast = 1
 
 // timersOf returns the lasting timers of a wheel.
 func timersOf(tw *timingwheel.TimingWheel) *lasting.Timers[timingwheel.Timer] {
@@ -77,7 +78,7 @@ func timersOf(tw *timingwheel.TimingWheel) *lasting.Timers[timingwheel.Timer] {
 // connection keeps them.
 func (c *deadlines) init(inner net.Conn, tw *timingwheel.TimingWheel, handed bool) {
 	c.conn, c.timers, c.armed, c.handed = inner, timersOf(tw), none, handed
-	gate := int64(none)
+	gate := none
 	if handed {
 		gate = shut
 	}
@@ -111,7 +112,7 @@ func (c *deadlines) Close() error {
 	c.directions[writes].gate.Store(shut)
 	if c.armed != none {
 		c.timers.Cancel(c.timer)
-		c.timer, c.armed = timingwheel.Timer{}, none // the timer would keep the wheel
+		c.timer, c.armed = timingwheel.Timer{}, none
 	}
 	c.mu.Unlock()
 	return c.conn.Close()
@@ -119,7 +120,7 @@ func (c *deadlines) Close() error {
 
 // reading converts a deadline to a reading of the clock.
 func (c *deadlines) reading(t time.Time) int64 {
-	if t.Unix() < distantPast {
+	if t.Unix() <= distantPast {
 		if t.IsZero() {
 			return none
 		}
@@ -154,8 +155,9 @@ func (c *deadlines) settle(i int) error {
 		if c.cut[i] {
 			return nil
 		}
-		c.cut[i] = true
-		return c.setInner(i, past)
+		err := c.setInner(i, past)
+		c.cut[i] = err == nil
+		return err
 	}
 	if c.cut[i] {
 		if err := c.setInner(i, time.Time{}); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/timingwheel-go/timingwheel"
+	"github.com/timingwheel-go/timingwheel/internal/clock"
 )
 
 const tick = time.Millisecond // of timingwheel.Options{}
@@ -587,4 +588,30 @@ func FuzzDeadlines(f *testing.F) {
 			require.NoError(t, c.Close())
 		})
 	})
+}
+
+// A machine without a battery for its clock starts in 1970, and its deadlines are of that time.
+func TestDeadlinesOfAClockThatStartsIn1970LieAhead(t *testing.T) {
+	t.Parallel()
+	tw := newWheel(t, timingwheel.Options{})
+	c, _ := newRecorded(tw)
+	timers := *c.timers
+	timers.Clock = &clock.Timeline{Base: time.Unix(20, 0), Manual: true} // it takes times as they are
+	c.timers = &timers
+	assert.EqualValues(t, time.Minute, c.reading(time.Unix(80, 0)))
+	for _, past := range []time.Time{time.Unix(1, 0), time.Unix(0, 1), time.Unix(-1, 0), time.Time{}.Add(1)} {
+		assert.LessOrEqual(t, c.reading(past), int64(0))
+	}
+}
+
+// A connection that was closed elsewhere says so for each deadline that has passed.
+func TestErrorOfInnerConnectionIsReturnedEachTime(t *testing.T) {
+	t.Parallel()
+	tw := newWheel(t, timingwheel.Options{})
+	c, r := newRecorded(tw)
+	require.NoError(t, r.Close())
+	for range 2 {
+		require.ErrorIs(t, c.SetReadDeadline(time.Unix(1, 0)), net.ErrClosed)
+		require.ErrorIs(t, c.SetDeadline(time.Now().Add(-time.Hour)), net.ErrClosed)
+	}
 }

@@ -1,16 +1,18 @@
-// Package wheelnet keeps the deadlines of network connections on a timing wheel. A server that sets
-// a deadline before each read and write pays 14 ns for the call instead of 113 ns with package net,
-// and 25 ns instead of 178 ns to set a deadline and clear it. Of the processor time for a request
-// that is 2 to 6%: about as much as deadlines cost in package net. Idle connections gain nothing
-// that can be measured, because a wake-up costs a thousand times as much as the call. Each
-// connection takes about 170 bytes more. docs/wheelnet.md has the figures and how to repeat them.
+// Package wheelnet keeps the deadlines of network connections on a timing wheel. To set a later
+// deadline takes 17 ns instead of 84 ns with package net, and 8 ns instead of 43 ns with two
+// goroutines. To set a deadline and clear it takes 22 ns instead of 110 ns. A server that sets
+// deadlines for each request saves 2 to 4% of its processor time: an echo server needs 6.81 µs
+// instead of 6.92 µs for a request, and 6.65 µs without deadlines; one of net/http 12.22 µs instead
+// of 12.74 µs, and 11.99 µs without; one of fasthttp 8.01 µs instead of 8.31 µs, and 7.83 µs
+// without. Idle connections gain nothing that can be measured, because a wake-up costs about 30 µs.
+// Each connection takes about 175 bytes more. docs/wheelnet.md says how to repeat the measurement.
+//
+// [Listener] is for servers, [Dialer] for clients, and [Conn] for a connection that exists. The
+// program uses the connections as before:
 //
 //	tw, err := timingwheel.New(timingwheel.Options{})
-//	l, err := net.Listen("tcp", ":8080")
-//	http.Serve(wheelnet.Listener(l, tw), handler)
-//
-// A program uses the connections as before. Only the construction changes: [Listener] for servers,
-// [Dialer] for clients, and [Conn] for a connection that exists.
+//	...
+//	err = server.Serve(wheelnet.Listener(l, tw)) // an http.Server
 //
 // # Semantics
 //
@@ -18,21 +20,22 @@
 // an error that matches [os.ErrDeadlineExceeded], is a [net.Error], and has Timeout true. A later
 // deadline, or none, makes the connection usable again. All methods may be called at the same time.
 //
-// There are four differences from package net.
+// There are differences from package net:
 //
-//   - A deadline passes up to one tick of the wheel late, and never early. A read that begins within
-//     that tick, after its deadline, waits or returns data.
-//   - If a deadline is set as a date on the wall clock, which is a time without a monotonic reading,
-//     later steps of the wall clock do not move it. A time of time.Now with Add has a monotonic
-//     reading.
-//   - If the new deadline is later than an earlier one or none, setting it returns nil although the
-//     connection was closed by way of NetConn.
-//   - [TimingWheel.Flush] cuts no connection.
+//   - A deadline passes up to one tick of the wheel late, and never early. A call that begins within
+//     this tick, after its deadline, waits or succeeds.
+//   - If several goroutines call SetDeadline at once, the read deadline may be that of one call and
+//     the write deadline that of another.
+//   - A connection is not a *net.TCPConn, although it has the methods of one. NetConn returns the
+//     connection inside. The wheel does not know of deadlines that are set on that one.
+//   - If the connection inside is closed by itself, setting a deadline that lies ahead, or none, may
+//     return nil.
 //
-// Stop of the wheel leaves the connections usable. Their deadlines then are those of the inner
-// connections.
+// # The wheel
 //
-// A custom [timingwheel.Executor] that runs callbacks late cuts connections late.
+// One wheel serves all connections of a process. Its Stop lets the deadlines that are pending pass
+// in time, and the connections then use the deadlines of package net. Its Flush cuts no connection.
 //
-// [TimingWheel.Flush]: https://pkg.go.dev/github.com/timingwheel-go/timingwheel#TimingWheel.Flush
+// If callbacks of the wheel run late, because of a custom [timingwheel.Executor] or MaxRunning,
+// connections are cut late. An executor that drops a callback leaves a connection without deadlines.
 package wheelnet

@@ -5,6 +5,7 @@ package net
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"testing"
 	"time"
@@ -131,9 +132,16 @@ func parseError(err error) error {
 var (
 	parseDialError   = parseError
 	parseAcceptError = parseError
-	parseReadError   = parseError
 	parseWriteError  = parseError
 	parseCommonError = parseError
 )
+
+// parseReadError accepts the end of the stream as well, as that of package net does.
+func parseReadError(err error) error {
+	if err == io.EOF {
+		return nil
+	}
+	return parseError(err)
+}
 
 func isENOBUFS(error) bool { return false }
