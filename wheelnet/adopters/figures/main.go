@@ -38,8 +38,8 @@ func run() error {
 		return play(role)
 	}
 	s := settings{}
-	flag.IntVar(&s.rounds, "rounds", 7, "rounds of each server, at least 1")
-	flag.DurationVar(&s.length, "for", 2*time.Second, "length of the load on each server in a round, at least 10ms")
+	flag.IntVar(&s.rounds, "rounds", 25, "rounds of each server, at least 1")
+	flag.DurationVar(&s.length, "for", 600*time.Millisecond, "length of the load on each server in a round, at least 10ms")
 	flag.IntVar(&s.conns, "conns", 64, "connections of the clients, 1 to 1000")
 	flag.IntVar(&s.idle, "idle", 100_000, "connections whose memory is measured, at least 1")
 	quick := flag.Bool("quick", false, "only see that it works")
