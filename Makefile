@@ -46,12 +46,16 @@ invariants: ## tests of the root package with verify() after each step
 386: ## tests on 32 bits
 	.ci/run 386
 
+.PHONY: adopters
+adopters: ## tests and benchmarks of the module wheelnet/adopters
+	.ci/run adopters
+
 .PHONY: arm64
 arm64: ## compile and vet the libraries for arm64
 	.ci/run arm64
 
 .PHONY: fuzz
-fuzz: ## each fuzz target for FUZZTIME (default 5s)
+fuzz: ## each fuzz target for FUZZTIME (default 3s)
 	.ci/run fuzz
 
 .PHONY: vet
