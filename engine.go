@@ -444,7 +444,7 @@ const routeBits = 10
 // on to the next shard when it meets another goroutine there. Two goroutines that have met rarely
 // meet again.
 //
-// Rejected (docs/experiments.md): with a random shard, two processors lose the gain of the second
+// Rejected (docs/internals/experiments.md): with a random shard, two processors lose the gain of the second
 // one, because all lines are shared. A hint from a sync.Pool costs a fifth of an arm and stop.
 type routes [1 << routeBits]atomic.Uint32
 

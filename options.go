@@ -14,7 +14,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/internal/watch"
 )
 
-// Accepted ranges and defaults. The default size and levels are measured: docs/experiments.md.
+// Accepted ranges and defaults. The default size and levels are measured: docs/internals/experiments.md.
 const (
 	minTick      = time.Microsecond
 	maxTick      = time.Hour
@@ -195,7 +195,7 @@ func (o Options) validate() (Options, error) {
 	return o, nil
 }
 
-// defaultShards makes it rare that two goroutines meet on a shard (docs/design.md). More shards
+// defaultShards makes it rare that two goroutines meet on a shard (docs/internals/design.md). More shards
 // would cost wake-ups, because each shard with due timers wakes once in a tick.
 func defaultShards(manual bool) int {
 	if manual {

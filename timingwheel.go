@@ -13,7 +13,7 @@ import (
 )
 
 // The algorithm, once, on a wheel of 8 slots and 3 levels. The defaults are 256 slots and 4 levels.
-// docs/levels.svg shows the same numbers, and docs/design.md describes everything else.
+// docs/levels.svg shows the same numbers, and docs/internals/design.md describes everything else.
 //
 // Time is counted in ticks. A deadline is rounded up to a tick. A slot of level 0 stands for 1
 // tick, of level 1 for 8 ticks, of level 2 for 64. Each level has room for the 8 intervals that

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One test for each trap of docs/design.md that other timing wheels fell into, in their order. A
+// One test for each trap of docs/internals/design.md that other timing wheels fell into, in their order. A
 // test's name says what went wrong there.
 
 // Trap 1: the driver read a bucket's current expiration instead of the one that it had taken off

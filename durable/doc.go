@@ -92,5 +92,5 @@
 //
 // In the repository docs/durable.md has the guarantees in full and says what a failure can cost
 // with each store, docs/durable-operations.md says how to operate a queue, and
-// docs/durable-design.md how it is built.
+// docs/internals/durable-design.md how it is built.
 package durable

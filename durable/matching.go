@@ -45,7 +45,7 @@ type CancelReport struct {
 //
 // CancelMatching reads all messages with their bodies, because stores keep no index of headers:
 // O(n) in the number of pending messages, and at most 256 of them in memory. See
-// docs/durable-design.md for figures. The memory store, which is for tests, sorts its messages for
+// docs/internals/durable-design.md for figures. The memory store, which is for tests, sorts its messages for
 // each page.
 func (q *Queue) CancelMatching(ctx context.Context, headers map[string]string) (CancelReport, error) {
 	if err := q.usable(ctx); err != nil {

@@ -74,7 +74,7 @@ import (
 // finds a timer not pending checks that the map is still there: then the wheel was not stopped when
 // it looked at the timer. An entry that a late Set puts into a map that was taken away is garbage.
 //
-// docs/experiments.md has the rejected designs: a number in payload and entry, an object for each
+// docs/internals/experiments.md has the rejected designs: a number in payload and entry, an object for each
 // key, and a FuncTimer for each key.
 
 // table is the mechanism and the upkeep of [Keys] and [Map]: a wheel, and an entry with a timer for
