@@ -6,54 +6,54 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// admission decides how much a consumer claims and begins: how many messages each partition may
-// have claimed and not begun (its share of Prefetch and PrefetchBytes), and how many messages may
-// begin, which is about as many as there are takers. It has no lock and no clock. The dispatcher's
-// mutex guards it.
+// admission decides how much a consumer claims and begins. It limits how many messages each
+// partition may have claimed and not begun (its share of Prefetch and PrefetchBytes), and how many
+// messages may begin, which is about the number of takers. It has no lock and no clock, and is
+// guarded by the dispatcher's mutex.
 //
-// A message that is due when it is claimed may begin with the claim. That saves the call by which
-// it would begin, about a third of the store's work, and half of the latency of a message without a
-// delay. A claim begins at most as many messages as it was granted takers. These takers are
-// reserved while the claim is under way.
+// A message that is due when it is claimed may begin with the claim. This saves the call that would
+// begin it, which is about a third of the store's work, and half of the latency of a message
+// without a delay. A claim begins at most as many messages as it was granted takers. These takers
+// are reserved while the claim is in progress.
 //
-// If takers are many and quick, a partition with overdue messages claims only what it was granted,
-// because each other message would need a call of its own to begin. A partition that gets no grant
-// waits for one, and partitions get grants in turn.
+// If there are many fast takers, a partition with overdue messages claims only as many as it was
+// granted, because every other message would need a call of its own to begin. A partition without a
+// grant waits for one. Partitions are granted takers in turn.
 type admission struct {
 	opts     *ConsumerOptions
-	handover *handover // the takers that wait, and the messages that have begun
-	owned    int       // partitions
+	handover *handover // the waiting takers, and the messages that have begun
+	owned    int       // number of owned partitions
 	pace     pace
-	waiting  fifo[*share] // the partitions that wait for a grant
+	waiting  fifo[*share] // partitions that wait for a grant
 
-	// beginning counts the messages that the store was asked to begin and has not answered, those
-	// that have begun and wait for their due time, and the granted takers. Stalled partitions do
-	// not count.
+	// beginning counts the messages that the store was asked to begin and has not answered, the
+	// messages that have begun and wait for their due time, and the granted takers. Stalled
+	// partitions are excluded.
 	beginning int
 }
 
-// share is one partition's share of a consumer: what it has claimed, and what it was granted.
+// share is the share of one partition in a consumer: what it has claimed and what it was granted.
 type share struct {
 	partition int
-	wake      func() // makes the partition's pump plan its next claim; it does not block
+	wake      func() // makes the partition's pump plan its next claim; does not block
 
 	unbegun int  // messages claimed and not begun
-	bytes   int  // of their bodies
-	full    bool // the pump would claim more if there were fewer
+	bytes   int  // size of the bodies of these messages
+	full    bool // the pump would claim more if these were fewer
 
-	paused    bool          // the last claim said so; nothing is claimed, begun or handed to a taker
-	overdue   bool          // the store has messages that are due, as far as is known
-	granted   int           // takers reserved for the claim under way
+	paused    bool          // as of the last claim; nothing is claimed, begun or delivered
+	overdue   bool          // the store is believed to have messages that are due
+	granted   int           // takers reserved for the claim in progress
 	waiting   bool          // the share is in admission.waiting
-	claims    uint          // the claims that have ended
+	claims    uint          // number of finished claims
 	roundTrip time.Duration // of the last claim, at most stallTime
 
-	asked   int  // messages whose begin has not been answered
-	call    uint // odd while a begin call is under way; it rises by one at the start and end of each
-	stalled bool // that call takes long
+	asked   int  // messages whose begin was not answered yet
+	call    uint // odd while a begin call is in progress; incremented at its start and end
+	stalled bool // the begin call is slow
 }
 
-// urgent returns how far ahead of its due time a message is claimed at once; see pump.
+// urgent returns how long before its due time a message is claimed without delay: see pump.
 func (o *ConsumerOptions) urgent() time.Duration { return o.Horizon / 5 }
 
 // hold returns the lease of a message that has not begun.
@@ -62,7 +62,7 @@ func (o *ConsumerOptions) hold() time.Duration { return min(o.Membership, o.Visi
 // quota returns the number of messages that each owned partition may have claimed and not begun.
 func (a *admission) quota() int { return max(1, a.opts.Prefetch/max(1, a.owned)) }
 
-// quotaBytes returns the number of bytes that the bodies of these messages may have.
+// quotaBytes returns the maximum size of the bodies of these messages, in bytes.
 func (a *admission) quotaBytes() int { return max(1, a.opts.PrefetchBytes/max(1, a.owned)) }
 
 // claimed counts a message that was claimed and has not begun.
@@ -71,7 +71,7 @@ func (a *admission) claimed(s *share, size int) {
 	s.bytes += size
 }
 
-// unclaimed ends what claimed began: the message has begun or is gone.
+// unclaimed reverses claimed: the message has begun or is gone.
 func (a *admission) unclaimed(s *share, size int) {
 	s.unbegun--
 	s.bytes -= size
@@ -81,8 +81,8 @@ func (a *admission) unclaimed(s *share, size int) {
 	}
 }
 
-// room returns how many messages and bytes a partition may claim, and how far ahead. A quarter is
-// reserved for messages that are due soon, so that they need not wait behind later ones.
+// room returns how many messages and bytes a partition may claim, and how far ahead. A quarter of
+// the quota is reserved for messages that are due soon, so that they do not wait behind later ones.
 func (a *admission) room(s *share) (messages, bytes int, horizon time.Duration) {
 	most := a.quotaBytes()
 	messages, bytes = a.quota()-s.unbegun, most-s.bytes
@@ -96,20 +96,21 @@ func (a *admission) room(s *share) (messages, bytes int, horizon time.Duration) 
 	return messages, bytes, 2 * a.opts.urgent()
 }
 
-// quickPace is the number of messages ahead from which takers are quick.
+// quickPace is the number of messages ahead from which takers count as fast.
 const quickPace = 64
 
-// quick reports whether takers are many and quick.
+// quick reports whether there are many fast takers.
 func (a *admission) quick() bool { return a.pace.ahead >= quickPace }
 
 // takers returns the number of takers that wait or are expected soon.
 func (a *admission) takers() int { return a.handover.takers.len() + a.pace.ahead }
 
-// free returns the number of takers for which no message has begun or begins. It may be negative.
+// free returns the number of takers for which no message has begun or is beginning. It may be
+// negative.
 func (a *admission) free() int { return a.takers() - a.beginning - a.handover.begun.len() }
 
-// leastGrant returns the size of the smallest grant. If takers are quick it is a quarter of them,
-// as a small claim costs nearly as much as a large one.
+// leastGrant returns the size of the smallest grant. If takers are fast, it is a quarter of them,
+// because a small claim costs nearly as much as a large one.
 func (a *admission) leastGrant() int {
 	if !a.quick() {
 		return 1
@@ -117,21 +118,21 @@ func (a *admission) leastGrant() int {
 	return max(1, min(driver.MaxBatch/2, a.takers()/4))
 }
 
-// grant reserves takers for the next claim of a partition, unless messages that it claimed before
-// are about to begin, which come first.
+// grant reserves takers for the next claim of a partition. Messages that the partition has already
+// claimed and that are about to begin take precedence.
 func (a *admission) grant(s *share) {
 	n := a.free()
 	if s.granted > 0 || !s.overdue || s.asked > 0 || n < a.leastGrant() {
 		return
 	}
 	if !a.quick() {
-		n = (n + 1) / 2 // other partitions may need takers, too
+		n = (n + 1) / 2 // other partitions may need takers as well
 	}
 	s.granted = min(n, driver.MaxBatch)
 	a.beginning += s.granted
 }
 
-// ungrant returns the takers of a claim that has ended or takes long.
+// ungrant returns the takers of a claim that has ended or is slow.
 func (a *admission) ungrant(s *share) {
 	a.beginning -= s.granted
 	s.granted = 0
@@ -145,25 +146,25 @@ func (a *admission) emptyClaim(s *share) driver.Claim {
 	}
 }
 
-// plan returns the next claim of a partition, or false if the partition has to wait for a grant. A
-// partition that is stale, because its last claim was long ago, does not wait, because claims also
-// end leases.
+// plan returns the next claim of a partition, or false if the partition must wait for a grant. A
+// stale partition, whose last claim was long ago, does not wait, because claims also end expired
+// leases.
 func (a *admission) plan(s *share, stale bool) (claim driver.Claim, ok bool) {
 	claim = a.emptyClaim(s)
 	claim.Max, claim.MaxBytes, claim.Horizon = a.room(s)
-	if a.waiting.len() == 0 && (claim.Max > 0 || a.quick()) { // else partitions that wait come first
+	if a.waiting.len() == 0 && (claim.Max > 0 || a.quick()) { // else waiting partitions come first
 		a.grant(s)
 	}
 	claim.Begin = s.granted
 	switch {
 	case stale || !s.overdue || !a.quick():
-		if claim.Begin > claim.Max { // there is no room for as many that are not due yet
+		if claim.Begin > claim.Max { // there is no room for that many messages that are not due yet
 			claim.Max, claim.Horizon = claim.Begin, 0
 		}
 	case s.granted > 0:
 		claim.Max, claim.MaxBytes, claim.Horizon = claim.Begin, maxBatchBytes, 0
 	default:
-		if !s.waiting && !s.stalled { // a stalled partition is woken when its begin call ends
+		if !s.waiting && !s.stalled { // the end of its begin call wakes a stalled partition
 			s.waiting = true
 			a.waiting.push(s)
 		}
@@ -174,7 +175,7 @@ func (a *admission) plan(s *share, stale bool) (claim driver.Claim, ok bool) {
 	return claim, true
 }
 
-// grantNext grants takers to the partitions that wait for them, in turn.
+// grantNext grants takers to waiting partitions, in turn.
 func (a *admission) grantNext() {
 	for range a.waiting.len() {
 		if a.quick() && a.free() < a.leastGrant() {
@@ -192,8 +193,8 @@ func (a *admission) grantNext() {
 	}
 }
 
-// endWait ends a partition's wait for a grant. A claim that goes without one could not use a grant
-// that comes while it is under way, and might keep it for long.
+// endWait ends a partition's wait for a grant. A claim without a grant could not use a grant that
+// arrives while the claim is in progress, and might hold it for long.
 func (a *admission) endWait(s *share) {
 	if s.waiting {
 		s.waiting = false
@@ -201,14 +202,14 @@ func (a *admission) endWait(s *share) {
 	}
 }
 
-// disowned ends a partition's wait for a grant, and what it was granted.
+// disowned ends a partition's wait for a grant and returns its grant.
 func (a *admission) disowned(s *share) {
 	a.endWait(s)
 	a.ungrant(s)
 	s.overdue = false
 }
 
-// claimEnded notes the end of a claim; roundTrip is negative if it failed.
+// claimEnded records the end of a claim. roundTrip is negative if the claim failed.
 func (a *admission) claimEnded(s *share, roundTrip time.Duration, overdue bool) {
 	a.ungrant(s)
 	s.claims++
@@ -224,24 +225,25 @@ func (a *admission) asked(s *share) {
 	s.asked++
 }
 
-// answered notes the store's answer. The message counts as beginning until arrived is called.
+// answered records the store's answer. The message counts as beginning until arrived is called.
 func (a *admission) answered(s *share) { s.asked-- }
 
-// arrived ends the account of a message that was beginning or waited for its due time.
+// arrived ends the accounting of a message that was beginning or waited for its due time.
 func (a *admission) arrived() { a.beginning-- }
 
 // stallTime is how long a claim with a grant, or a begin call, may keep takers from other
 // partitions. It is long for a call and short for a waiting message.
 const stallTime = 100 * time.Millisecond
 
-// callStarts notes the start of a begin call, and returns its number for stall.
+// callStarts records the start of a begin call and returns its number for stall.
 func (a *admission) callStarts(s *share) (number uint) {
 	s.call++
 	return s.call
 }
 
-// stall stalls a partition if its begin call is still under way: messages of other partitions begin
-// in place of those that the call begins. One master of a Cluster may be away.
+// stall stalls a partition if its begin call is still in progress, for example because a Cluster
+// master is unreachable. Messages of other partitions then begin in place of the messages of the
+// call.
 func (a *admission) stall(s *share, number uint) {
 	if s.call == number {
 		s.stalled = true
@@ -249,7 +251,7 @@ func (a *admission) stall(s *share, number uint) {
 	}
 }
 
-// callEnds notes the end of a begin call. It reports whether the partition was stalled.
+// callEnds records the end of a begin call and reports whether the partition was stalled.
 func (a *admission) callEnds(s *share) (stalled bool) {
 	s.call++
 	if stalled = s.stalled; stalled {
@@ -259,14 +261,15 @@ func (a *admission) callEnds(s *share) (stalled bool) {
 	return stalled
 }
 
-// pace is how many messages may begin ahead of takers: about as many as the takers have taken in
-// five milliseconds lately. Quick handlers then need not wait for the store between two messages,
-// and many messages share a call. If handlers are slow, no message begins before a taker waits.
+// pace is the number of messages that may begin before a taker waits: about as many as the takers
+// recently took in five milliseconds. Fast handlers then need not wait for the store between two
+// messages, and many messages share a call. If handlers are slow, no message begins before a taker
+// waits.
 type pace struct {
-	ahead int  // messages
+	ahead int  // number of messages
 	fixed bool // ahead stays 0
 	since time.Time
-	count int // of deliveries since then
+	count int // deliveries since then
 }
 
 const (
@@ -274,7 +277,7 @@ const (
 	mostAhead  = 1024
 )
 
-// delivered notes a delivery.
+// delivered records a delivery.
 func (p *pace) delivered(now time.Time) {
 	p.count++
 	passed := now.Sub(p.since)

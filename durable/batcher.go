@@ -9,30 +9,31 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// maxBatchBytes is the size of the bodies of a batch, so that it does not hold up the store for
-// long. One larger message goes alone.
+// maxBatchBytes is the maximum size of the bodies of a batch, so that a batch does not block the
+// store for long. A single larger message is sent alone.
 const maxBatchBytes = 1 << 20
 
-// batcher is a group commit: it combines many requests into few calls. Requests that come while a
-// call is under way go together in the next one, up to [driver.MaxBatch] of them. A single caller
-// does not wait, and many callers share a round trip or an fsync. One call is under way at a time.
+// batcher implements group commit: it combines many requests into few calls. Requests that arrive
+// while a call is in progress share the next call, up to [driver.MaxBatch] of them. A single
+// request is sent immediately, and many requests share a round trip or an fsync. One call is in
+// progress at a time.
 type batcher[Q, R any] struct {
 	flush func(requests []Q) ([]R, error)
-	key   func(Q) string    // requests of one batch have different keys
-	size  func(Q) int       // bytes of a request; nil: they do not matter
-	alike func(a, b Q) bool // requests of one batch are alike; nil: all are
+	key   func(Q) string    // the requests of a batch have different keys
+	size  func(Q) int       // bytes of a request; nil: not limited
+	alike func(a, b Q) bool // the requests of a batch are alike; nil: all requests are
 
-	// direct is called in place of flush for a caller that waits, if the store groups calls itself.
+	// direct is called instead of flush for a caller that waits, if the store groups calls itself.
 	direct func(context.Context, Q) (R, error)
 
-	retryFor time.Duration // how long flush tries if the store cannot be reached
+	retryFor time.Duration // how long flush retries while the store is unreachable
 
 	mu      sync.Mutex
 	waiting lazyFifo[*call[Q, R]]
-	running bool // run is
+	running bool // run is executing
 }
 
-// call is a request on its way. Its state changes under batcher.mu:
+// call is a request in progress. Its state changes under batcher.mu:
 //
 //	waiting ──take──▶ sent ──end──▶ over
 //	   └──── the caller gives up ────▶ over
@@ -43,8 +44,8 @@ type call[Q, R any] struct {
 	asked   time.Duration // since processStart
 	sent    bool
 	left    bool  // the caller gave up before it was sent
-	room    *room // in which it has a place until it is over; nil: none
-	bytes   int   // of its place
+	room    *room // has a place in it until the call is over; nil: none
+	bytes   int   // of its place in the room
 }
 
 // outcome is the result of a call whose caller waits.
@@ -54,8 +55,9 @@ type outcome[R any] struct {
 	done   chan struct{}
 }
 
-// do waits for the result of a request, which has a place in a room unless that is nil. If ctx ends
-// before the request is sent, it is not sent. If ctx ends later, it may still take place.
+// do waits for the result of a request. Unless room is nil, the request occupies a place in it. If
+// ctx ends before the request is sent, it is not sent. If ctx ends later, the request may still
+// take effect.
 func (b *batcher[Q, R]) do(ctx context.Context, room *room, request Q) (R, error) {
 	bytes := 0
 	if b.size != nil {
@@ -76,8 +78,8 @@ func (b *batcher[Q, R]) do(ctx context.Context, room *room, request Q) (R, error
 	return b.wait(ctx, c)
 }
 
-// doDirect lets the store group the call, which keeps its place in the room until the store is done
-// with it.
+// doDirect lets the store group the call. The call keeps its place in the room until the store has
+// finished it.
 func (b *batcher[Q, R]) doDirect(ctx context.Context, room *room, bytes int, request Q) (R, error) {
 	r, err := b.direct(ctx, request)
 	var underWay *driver.UnderWayError
@@ -96,7 +98,7 @@ func (b *batcher[Q, R]) doDirect(ctx context.Context, room *room, bytes int, req
 	return r, err
 }
 
-// newCall makes a call whose caller waits.
+// newCall returns a call whose caller waits.
 func newCall[Q, R any](request Q) *call[Q, R] {
 	c := &struct {
 		call[Q, R]
@@ -106,7 +108,7 @@ func newCall[Q, R any](request Q) *call[Q, R] {
 	return &c.call
 }
 
-// wait waits until a call of newCall that was added is over, or ctx ends.
+// wait waits until an added call of newCall is over, or ctx ends.
 func (b *batcher[Q, R]) wait(ctx context.Context, c *call[Q, R]) (R, error) {
 	o := c.waiting
 	select {
@@ -124,7 +126,7 @@ func (b *batcher[Q, R]) wait(ctx context.Context, c *call[Q, R]) (R, error) {
 	}
 }
 
-// leave takes a call out of those that wait, unless it has been sent.
+// leave withdraws a call that waits. It has no effect if the call was sent.
 func (b *batcher[Q, R]) leave(c *call[Q, R]) {
 	b.mu.Lock()
 	if c.sent || c.left {
@@ -152,7 +154,7 @@ func (b *batcher[Q, R]) send(request Q, then func(R, error)) {
 	b.add(&call[Q, R]{request: request, then: then})
 }
 
-// add adds calls, and starts run if it is not running.
+// add adds calls, and starts run if it is not executing.
 func (b *batcher[Q, R]) add(calls ...*call[Q, R]) {
 	now := time.Since(processStart)
 	for _, c := range calls {
@@ -168,7 +170,7 @@ func (b *batcher[Q, R]) add(calls ...*call[Q, R]) {
 	}
 }
 
-// run makes calls until nothing waits.
+// run makes calls until no request waits.
 func (b *batcher[Q, R]) run() {
 	batch, keys := make([]*call[Q, R], 0, driver.MaxBatch), make(map[string]struct{})
 	for {
@@ -185,8 +187,8 @@ func (b *batcher[Q, R]) run() {
 	}
 }
 
-// fail ends the calls that have waited for at least half of retryFor while the store could not be
-// reached. Otherwise a call would wait as long as all batches before it together.
+// fail ends the calls that have waited for at least half of retryFor while the store was
+// unreachable. Otherwise a call would wait as long as all batches before it together.
 func (b *batcher[Q, R]) fail(err error) {
 	var over []*call[Q, R]
 	b.mu.Lock()
@@ -205,7 +207,7 @@ func (b *batcher[Q, R]) fail(err error) {
 	}
 }
 
-// end hands the result to the caller.
+// end passes the result to the caller.
 func (c *call[Q, R]) end(result R, err error) {
 	c.leaveRoom()
 	if c.then != nil {
@@ -216,8 +218,8 @@ func (c *call[Q, R]) end(result R, err error) {
 	close(c.waiting.done)
 }
 
-// take takes the next batch, in the order of the requests, up to a second request with the same
-// key.
+// take takes the next batch, in the order of the requests. The batch ends before a second request
+// with the same key.
 func (b *batcher[Q, R]) take(batch []*call[Q, R], keys map[string]struct{}) []*call[Q, R] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -248,14 +250,14 @@ func (b *batcher[Q, R]) take(batch []*call[Q, R], keys map[string]struct{}) []*c
 	return batch
 }
 
-// pop takes the first call that waits.
+// pop takes the first waiting call.
 func (b *batcher[Q, R]) pop() {
 	if c, ok := b.waiting.pop(); ok {
 		c.sent = true
 	}
 }
 
-// flushBatch makes the call of a batch, and ends the calls in it.
+// flushBatch makes the call of a batch and ends the calls in it.
 func (b *batcher[Q, R]) flushBatch(batch []*call[Q, R]) error {
 	requests := make([]Q, len(batch))
 	for i, c := range batch {

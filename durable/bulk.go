@@ -9,9 +9,9 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// changeMany changes messages of a partition, as many at once as find room and the pace allows. It
-// calls done with the status of each. It stops at the first error, which names a message, and
-// withdraws the calls that were not sent.
+// changeMany changes messages of a partition, as many at a time as there is room for and the pacer
+// permits. It calls done with the status of each message. It stops at the first error, which names
+// a message, and withdraws the calls that were not sent.
 func (p *part) changeMany(ctx context.Context, op driver.Op, changes []driver.Change, pace *pacer,
 	done func(id string, status driver.Status),
 ) error {
@@ -37,7 +37,8 @@ func (p *part) changeMany(ctx context.Context, op driver.Op, changes []driver.Ch
 	return nil
 }
 
-// changeTogether makes calls that have room. After an error it withdraws those that were not sent.
+// changeTogether makes calls that already have room. After an error it withdraws the calls that
+// were not sent.
 func (p *part) changeTogether(ctx context.Context, op driver.Op, calls []*call[driver.Change, answer],
 	changes []driver.Change, done func(string, driver.Status),
 ) (err error) {
@@ -59,15 +60,15 @@ func (p *part) changeTogether(ctx context.Context, op driver.Op, calls []*call[d
 
 // pacer spreads messages evenly over time. The zero value does not wait.
 type pacer struct {
-	rate float64 // messages a second
+	rate float64 // messages per second; 0: no limit
 	next time.Time
 }
 
-// paceStep is the time whose messages go together, because shorter waits are not exact.
+// paceStep is the interval whose messages are sent together, because shorter waits are inexact.
 const paceStep = 10 * time.Millisecond
 
-// wait waits until the next messages may go, and returns how many, 1 to most. A pacer that is late
-// makes up for one step at most. The end of ctx, and that of the queue, end the wait.
+// wait waits until the next messages may be sent and returns their number, from 1 to most. A late
+// pacer catches up on at most one step. The wait ends early if ctx ends or the queue is closed.
 func (p *pacer) wait(ctx context.Context, q *Queue, most int) (int, error) {
 	if p.rate == 0 {
 		return most, nil

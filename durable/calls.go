@@ -9,8 +9,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// retry makes a call of the store until it succeeds or fails for good, for Options.RetryFor at
-// most.
+// retry makes a call to the store until it succeeds or fails permanently, for at most
+// Options.RetryFor.
 func (q *Queue) retry(call func(ctx context.Context) error) error {
 	start := time.Now()
 	err := call(q.ctx)
@@ -18,12 +18,12 @@ func (q *Queue) retry(call func(ctx context.Context) error) error {
 		err = q.retryAfter(err, start, call)
 	}
 	if q.ctx.Err() != nil && err != nil {
-		return fmt.Errorf("%w while it was under way: %w", ErrClosed, err)
+		return fmt.Errorf("%w while the call was in progress: %w", ErrClosed, err)
 	}
 	return err
 }
 
-// retryAfter goes on after a first call, which began at start and has failed.
+// retryAfter retries a call whose first attempt began at start and failed.
 func (q *Queue) retryAfter(first error, start time.Time, call func(ctx context.Context) error) error {
 	err, outage := first, false
 	for attempts := 1; errors.Is(err, ErrUnavailable); attempts++ {
@@ -35,7 +35,7 @@ func (q *Queue) retryAfter(first error, start time.Time, call func(ctx context.C
 			outage = true
 			q.room.outage(1)
 		}
-		q.report("%w; next try in %v", err, pause)
+		q.report("%w; retrying in %v", err, pause)
 		select {
 		case <-time.After(pause):
 			err = call(q.ctx)
@@ -49,26 +49,26 @@ func (q *Queue) retryAfter(first error, start time.Time, call func(ctx context.C
 	return err
 }
 
-// caller makes calls of one kind that have no token, one at a time, so that each takes place once:
-// see [driver.Call]. The goroutine of one batcher uses it.
+// caller makes calls of one kind that have no token, one at a time, so that each takes effect once:
+// see [driver.Call]. It is used by the goroutine of one batcher.
 type caller struct {
 	p    *part
 	name string
 	seq  uint64 // of the last call
 }
 
-// A call may take place until callWindow, or RetryFor if that is longer, after it was sent for the
-// last time. The window is longer than a copy takes to arrive, and than the error of this process's
-// idea of the store's clock.
+// A call may take effect until callWindow, or RetryFor if that is longer, after it was last sent.
+// The window is longer than a copy takes to arrive, and than the error of this process's estimate
+// of the store's clock.
 const (
 	callWindow  = 10 * time.Second
 	maxRetryFor = driver.MaxAhead / 2
 )
 
-// call makes a call of the store, and repeats it while the store cannot be reached. The answer is
-// that of the copy that took place. The store does not remember a refusal without statuses, such as
-// [ErrFull]. If the reply to an earlier copy was lost, that copy may still arrive and take place,
-// so the error is [ErrUnavailable] as well.
+// call makes a call to the store and repeats it while the store is unreachable. The result is that
+// of the copy that took effect. The store does not remember a rejection without statuses, such as
+// [ErrFull]. If the reply to an earlier copy was lost, that copy may still arrive and take effect,
+// so the error also wraps [ErrUnavailable].
 func (c *caller) call(do func(ctx context.Context, call driver.Call) error) error {
 	c.seq++
 	call := driver.Call{Caller: c.name, Seq: c.seq, NotAfter: c.p.notAfter()}
@@ -81,11 +81,11 @@ func (c *caller) call(do func(ctx context.Context, call driver.Call) error) erro
 				return err
 			}
 			if tries == 3 {
-				return fmt.Errorf("%w: its clock was ahead after each of several calls (%w)",
+				return fmt.Errorf("%w: its clock was ahead of the estimate in several consecutive calls (%w)",
 					ErrUnavailable, err)
 			}
-			// No copy has taken place. The guess of the store's clock was wrong, or the clock was
-			// set.
+			// No copy has taken effect. The estimate of the store's clock was wrong, or the clock
+			// was set.
 			c.p.clock.refused(late.Now)
 			call.NotAfter = c.p.notAfter()
 			err = do(ctx, call)
@@ -94,18 +94,18 @@ func (c *caller) call(do func(ctx context.Context, call driver.Call) error) erro
 		return err
 	})
 	if unknown {
-		return fmt.Errorf("%w: the reply to a call was lost, and its clock was set ahead since: the call may have taken place (%w)",
+		return fmt.Errorf("%w: the reply to a call was lost, and the store's clock was set forward since then, so the call may have taken effect (%w)",
 			ErrUnavailable, err)
 	}
 	if err != nil && unanswered && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrClosed) {
-		return fmt.Errorf("%w (%w: the reply to an earlier copy of the call was lost, and that copy may take place until %v of the store's clock)",
+		return fmt.Errorf("%w (%w: the reply to an earlier copy of the call was lost, and that copy may take effect until %v on the store's clock)",
 			err, ErrUnavailable, call.NotAfter.Time())
 	}
 	return err
 }
 
-// notAfter returns the last instant for a call that begins now. The first call goes by the clock of
-// this process. If that is wrong, the store refuses the call and tells its own clock.
+// notAfter returns the last instant for a call that begins now. The first call uses the clock of
+// this process. If that clock is wrong, the store rejects the call and returns its own clock.
 func (p *part) notAfter() driver.Instant {
 	return p.clock.callTime().Add(max(callWindow, p.q.options.RetryFor))
 }

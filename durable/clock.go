@@ -7,37 +7,37 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// serverClock is a lower bound of a store's clock, by the monotonic clock of this process. A
-// reply brings a reading of the store's clock that was made before the reply arrived. At any later
-// moment the store's clock shows at least that reading plus the time since. The latest promise of
-// all recent readings is the best one.
+// serverClock estimates a lower bound of a store's clock from this process's monotonic clock. A
+// reply contains a reading of the store's clock that was made before the reply arrived. At any
+// later time the store's clock shows at least that reading plus the elapsed time. The bound is the
+// highest that follows from the recent readings.
 //
-// If the store's clock is set back, older readings promise too much. They are forgotten when a
-// reading contradicts them, and in any case a few seconds after newer readings have come. Meanwhile
-// the store refuses to begin messages before their time.
+// If the store's clock is set back, older readings yield too high a bound. They are discarded when
+// a reading contradicts them, and otherwise a few seconds after newer readings. Until then the
+// store refuses to begin messages too early.
 //
-// A call without a token must take place before an instant of the store's clock. If the store
-// refuses a call, it names an instant that is its clock's or, if that was set back, one that the
-// clock has shown before. Such an instant promises nothing, so it is kept apart.
+// A call without a token must take effect before an instant of the store's clock. If the store
+// rejects a call, it returns an instant: its clock, or an earlier reading if its clock was set
+// back. Such an instant is not a bound, so it is stored separately.
 type serverClock struct {
 	mu      sync.Mutex
-	epochs  [2]clockEpoch // the running one, and the one before
+	epochs  [2]clockEpoch // the current one and the previous one
 	started time.Time
-	refusal clockEpoch // the instant that the last refusal named
+	refusal clockEpoch // the instant of the last rejection
 }
 
-// clockEpoch is the latest promise of the readings of some seconds.
+// clockEpoch is the highest bound from the readings of a few seconds.
 type clockEpoch struct {
 	known bool
-	ahead time.Duration // the store's clock since 1970, minus this process's since processStart
+	ahead time.Duration // the store's time since 1970, minus this process's since processStart
 }
 
 const clockEpochLength = 5 * time.Second
 
-// processStart is where the monotonic clock of the process begins.
+// processStart is the origin of the process's monotonic clock.
 var processStart = time.Now()
 
-// observe takes in a reading of the store's clock that has just arrived, with the reply to a call
+// observe records a reading of the store's clock that has just arrived, with the reply to a call
 // that began at sent.
 func (c *serverClock) observe(reading, sent time.Time) {
 	now := time.Now()
@@ -45,7 +45,7 @@ func (c *serverClock) observe(reading, sent time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if promised, known := c.ahead(); known && promised+sent.Sub(processStart) > time.Duration(reading.UnixNano()) {
-		c.epochs = [2]clockEpoch{} // it has been set back
+		c.epochs = [2]clockEpoch{} // the store's clock was set back
 		c.started = time.Time{}
 	}
 	if c.started.IsZero() || now.Sub(c.started) > clockEpochLength {
@@ -57,8 +57,8 @@ func (c *serverClock) observe(reading, sent time.Time) {
 	}
 }
 
-// until returns how long it takes at most until the store's clock reaches an instant. The result is
-// 0 or less if the clock has reached the instant, and 0 before the first reading.
+// until returns an upper bound of the time until the store's clock reaches an instant. The result
+// is 0 or less if the clock has reached the instant, and 0 before the first reading.
 func (c *serverClock) until(i driver.Instant) time.Duration {
 	c.mu.Lock()
 	ahead, known := c.ahead()
@@ -69,8 +69,8 @@ func (c *serverClock) until(i driver.Instant) time.Duration {
 	return saturatedSub(i, ahead+time.Since(processStart))
 }
 
-// now returns the time that the store's clock shows at least. Before the first reading it returns
-// the time of this process.
+// now returns the lower bound of the store's clock. Before the first reading it returns this
+// process's clock.
 func (c *serverClock) now() time.Time {
 	c.mu.Lock()
 	ahead, known := c.ahead()
@@ -81,15 +81,15 @@ func (c *serverClock) now() time.Time {
 	return time.Unix(0, int64(ahead+time.Since(processStart)))
 }
 
-// refused takes in the instant that the store has named in a refusal.
+// refused records the instant that the store returned in a rejection.
 func (c *serverClock) refused(named driver.Instant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.refusal = clockEpoch{known: true, ahead: time.Duration(named)*time.Millisecond - time.Since(processStart)}
 }
 
-// callTime returns the instant from which the time of a call without a token is counted: the one
-// that the last refusal named, moved on, or else now.
+// callTime returns the base for the deadline of a call without a token: the instant of the last
+// rejection plus the elapsed time, or now.
 func (c *serverClock) callTime() driver.Instant {
 	c.mu.Lock()
 	refusal := c.refusal
@@ -100,7 +100,7 @@ func (c *serverClock) callTime() driver.Instant {
 	return driver.InstantOf(time.Unix(0, int64(refusal.ahead+time.Since(processStart))))
 }
 
-// ahead returns the latest promise, or false before the first reading. mu is held.
+// ahead returns the highest bound, or false before the first reading. mu is held.
 func (c *serverClock) ahead() (time.Duration, bool) {
 	e := c.epochs[0]
 	if o := c.epochs[1]; o.known && (!e.known || o.ahead > e.ahead) {
@@ -109,7 +109,8 @@ func (c *serverClock) ahead() (time.Duration, bool) {
 	return e.ahead, e.known
 }
 
-// saturatedSub returns the time from now to an instant, at most 290 years. now counts from 1970.
+// saturatedSub returns the time from now to an instant, at most 290 years. now is the time since
+// 1970.
 func saturatedSub(i driver.Instant, now time.Duration) time.Duration {
 	if i > maxNanoInstant {
 		i = maxNanoInstant
@@ -117,5 +118,5 @@ func saturatedSub(i driver.Instant, now time.Duration) time.Duration {
 	return time.Duration(i)*time.Millisecond - now
 }
 
-// maxNanoInstant is the last instant that nanoseconds since 1970 can tell, less a year for sums.
+// maxNanoInstant is the last instant that fits into nanoseconds since 1970, minus a year for sums.
 const maxNanoInstant = driver.Instant((1<<63-1)/int64(time.Millisecond)) - 365*24*3600*1000

@@ -17,50 +17,52 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Handler is called for each delivery. Nil acknowledges the message. An error, or a panic (see
-// [PanicError]), is a failed attempt: the message comes again after ConsumerOptions.Backoff, or
-// after the time of [RetryAfter]. After its last attempt, or at once after [Reject], it becomes a
-// dead letter. If the handler has called a method of d that settles the message, its result has no
-// effect.
+// Handler handles one delivery. If it returns nil, the message is acknowledged. An error, or a
+// panic (see [PanicError]), is a failed attempt: the message is retried after
+// ConsumerOptions.Backoff, or after the delay of [RetryAfter]. After its last attempt, or
+// immediately after [Reject], the message becomes a dead letter. If the handler has called a method
+// of d that settles the message, the handler's result has no effect.
 //
-// A message may be delivered more than once: if a process crashes, if the lease ends because the
-// store could not be reached, and if the reply to an acknowledgement is lost. A handler has to be
+// A message may be delivered more than once: if a process crashes, if the lease expires because the
+// store was unreachable, or if the reply to an acknowledgement is lost. A handler must be
 // idempotent.
 //
-// The handler's context has the values of the context of Consume, but does not end with it. The
-// context is cancelled with one of these causes:
+// The handler's context has the values of the context of Consume, but does not end with it. It is
+// cancelled with one of these causes:
 //
-//   - [ErrLeaseLost] before the message may be given to another consumer,
-//   - [context.DeadlineExceeded] after ConsumerOptions.HandlerTimeout,
-//   - [ErrClosed] if ConsumerOptions.Grace is over after the end of Consume, and when the queue is
-//     closed. If the handler then returns an error other than Reject and RetryAfter, the message is
-//     given back without an attempt.
+//   - [ErrLeaseLost], before another consumer can get the message.
+//   - [context.DeadlineExceeded], after ConsumerOptions.HandlerTimeout.
+//   - [ErrClosed], when ConsumerOptions.Grace has passed since Consume began to end, or when the
+//     queue is closed. If the handler then returns an error other than Reject and RetryAfter, the
+//     message is released without counting an attempt.
 type Handler func(ctx context.Context, d *Delivery) error
 
-// Consume claims messages and calls the handler for each that is due, until ctx ends or the queue
-// is closed. It ends in steps:
+// Consume claims messages and calls the handler for each message that is due, until ctx ends or the
+// queue is closed. Any number of calls, in any number of processes, share the queue's partitions.
+// Consume ends in these steps:
 //
-//  1. It claims and begins no more messages, gives back those that no handler has, and leaves the
-//     partitions to other consumers.
-//  2. It waits for the handlers that run, for ConsumerOptions.Grace at most.
-//  3. It cancels their contexts and waits for another second.
-//  4. It gives back the messages of the handlers that still run, and reports them to
-//     Options.OnError. Such a handler goes on, and its calls for the message return [ErrLeaseLost].
+//  1. It stops claiming and beginning messages, releases the messages that were not passed to a
+//     handler, and leaves its partitions to other consumers.
+//  2. It waits for running handlers for at most ConsumerOptions.Grace.
+//  3. It cancels the contexts of the remaining handlers and waits another second.
+//  4. It releases the messages of the handlers that are still running and reports them to
+//     Options.OnError. Such a handler continues, and its calls for the message return
+//     [ErrLeaseLost].
 //
-// Messages that are given back count neither an attempt nor a crash. Then Consume waits until the
-// store has answered (if the store cannot be reached, for Options.RetryFor), and returns nil if ctx
-// has ended, or [ErrClosed]. If the store is broken Consume ends in the same way, and returns
-// [ErrBroken]. A nil ctx or handler and invalid options are [ErrInvalid].
+// Released messages count neither an attempt nor a crash. Consume then waits until the store has
+// answered, or for Options.RetryFor if the store is unreachable.
 //
-// Any number of calls, in any number of processes, share the queue's partitions.
+// Consume returns nil if ctx has ended, [ErrClosed] if the queue was closed, and [ErrBroken] if the
+// store is broken, which ends Consume in the same way. It returns [ErrInvalid] for a nil ctx, a nil
+// handler or invalid options.
 func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOptions) error {
 	opts, err := options.withDefaults()
 	switch {
 	case err != nil:
 	case ctx == nil:
-		err = fmt.Errorf("%w context nil", ErrInvalid)
+		err = fmt.Errorf("%w context: nil", ErrInvalid)
 	case handler == nil:
-		err = fmt.Errorf("%w handler nil", ErrInvalid)
+		err = fmt.Errorf("%w handler: nil", ErrInvalid)
 	}
 	if err != nil {
 		return fmt.Errorf("durable: consume: %w", err)
@@ -85,26 +87,26 @@ func (q *Queue) Consume(ctx context.Context, handler Handler, options ConsumerOp
 	return nil
 }
 
-// workers are the goroutines of a call of Consume. Each has a place, of which there are
-// Concurrency, and handles one message after another. If a handler ends its goroutine, or does not
-// return after its deadline, another worker gets the place.
+// workers are the goroutines of one call of Consume. There are Concurrency slots. The worker that
+// owns a slot handles one message after another. If a handler ends its goroutine, or does not
+// return after its deadline, another worker takes over the slot.
 type workers struct {
 	c       *consumer
 	ctx     context.Context // of Consume
 	handler Handler
 	base    context.Context // parent of the handlers' contexts
 	cancel  context.CancelCauseFunc
-	acks    chan struct{} // holds a token for each result that the store has not answered
+	acks    chan struct{} // has a token for each result that the store has not answered
 	places  sync.WaitGroup
 }
 
-// ackWindow is the number of results of handlers that may be under way to the store.
+// ackWindow is the maximum number of handler results in flight to the store.
 const ackWindow = 4096
 
 // settleTime is how long handlers have to settle their messages after their contexts have ended.
 const settleTime = time.Second
 
-// handlerKey is the key of a value that contexts of a queue's handlers have.
+// handlerKey is the key of a value in the contexts of a queue's handlers.
 type handlerKey struct{ q *Queue }
 
 // newWorkers starts the workers.
@@ -119,7 +121,7 @@ func newWorkers(ctx context.Context, c *consumer, handler Handler) *workers {
 	return w
 }
 
-// wait waits until the consumer ends and its handlers have returned, or were given up.
+// wait returns when the consumer has ended and its handlers have returned or were abandoned.
 func (w *workers) wait() {
 	defer w.cancel(ErrClosed)
 	ended := make(chan struct{})
@@ -137,7 +139,8 @@ func (w *workers) wait() {
 	}
 }
 
-// endsIn waits until ended is closed, and reports true, or until d has passed or cut is closed.
+// endsIn waits until ended is closed, d has passed or cut is closed. It reports whether ended was
+// closed.
 func endsIn(ended <-chan struct{}, d time.Duration, cut <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -150,7 +153,7 @@ func endsIn(ended <-chan struct{}, d time.Duration, cut <-chan struct{}) bool {
 	return false
 }
 
-// work takes and handles messages until Consume ends, or another worker has got the place.
+// work takes and handles messages until Consume ends or another worker takes over the slot.
 func (w *workers) work() {
 	t := newTaker()
 	for {
@@ -165,23 +168,23 @@ func (w *workers) work() {
 	}
 }
 
-// run is a call of a handler.
+// run is one call of a handler.
 type run struct {
-	cancel context.CancelCauseFunc // of its context
-	state  atomic.Uint32           // runRunning; then runReturned or runOverran
+	cancel context.CancelCauseFunc // cancels its context
+	state  atomic.Uint32           // runRunning, then runReturned or runOverran
 }
 
 const (
 	runRunning  = iota
-	runReturned // and the message is about to be settled
-	runOverran  // it has not returned after its deadline, and its place was given to another worker
+	runReturned // the handler has returned, and the message is about to be settled
+	runOverran  // the handler has not returned after its deadline, and another worker owns the slot
 )
 
 // returned reports whether the handler has returned.
 func (r *run) returned() bool { return r.state.Load() == runReturned }
 
-// deliver calls the handler and settles the message, unless the lease is lost already. It reports
-// whether the worker still has its place.
+// deliver calls the handler and settles the message, unless the lease is already lost. It reports
+// whether the worker still owns its slot.
 func (w *workers) deliver(d *Delivery) (place bool) {
 	ctx, cancel := context.WithCancelCause(w.base)
 	r := &run{cancel: cancel}
@@ -205,9 +208,9 @@ func (w *workers) deliver(d *Delivery) (place bool) {
 	return place
 }
 
-var errGoexit = errors.New("the handler has ended its goroutine")
+var errGoexit = errors.New("the handler ended its goroutine")
 
-// handle calls the handler. The lease is extended meanwhile.
+// handle calls the handler. The lease is extended in the meantime.
 func (w *workers) handle(ctx context.Context, d *Delivery, r *run) (err error) {
 	defer r.cancel(nil)
 	if timeout := w.c.opts.HandlerTimeout; timeout > 0 {
@@ -226,15 +229,15 @@ func (w *workers) handle(ctx context.Context, d *Delivery, r *run) (err error) {
 	return w.handler(ctx, d)
 }
 
-// overrun gives the place of a handler that has not returned after its deadline to another worker.
-// Its lease is not extended any more.
+// overrun takes over the slot of a handler that has not returned after its deadline. The handler's
+// lease is no longer extended.
 func (w *workers) overrun(d *Delivery, r *run) {
 	if !r.state.CompareAndSwap(runRunning, runOverran) {
 		return
 	}
 	w.c.dispatcher.letEnd(d.h)
 	w.c.q.reportFault(d.h.fault(
-		fmt.Errorf("the handler still runs %v after its HandlerTimeout of %v; the message comes again when its lease ends, which counts a crash",
+		fmt.Errorf("the handler is still running %v after its HandlerTimeout of %v; the message is redelivered when its lease expires, which counts as a crash",
 			settleTime, w.c.opts.HandlerTimeout)))
 	w.work()
 }
@@ -246,12 +249,12 @@ func saturatedAdd(a, b time.Duration) time.Duration {
 	return a
 }
 
-// PanicError is the error of a handler that has panicked. ConsumerOptions.Backoff gets it.
-// Options.OnError gets an error that wraps it and has the whole stack in its text. The message
-// keeps the text of Error as its reason.
+// PanicError is the error of a handler that panicked. ConsumerOptions.Backoff receives it.
+// Options.OnError receives an error that wraps it and whose text includes the stack. The text of
+// Error is stored with the message as its reason.
 type PanicError struct {
 	Value any    // the argument of panic
-	Place string // the last two elements of the file of the panic, and its line
+	Place string // file and line of the panic, with the last two elements of the path
 	Stack []byte // of the goroutine, as from [debug.Stack]
 }
 
@@ -261,7 +264,8 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("panic at %s: %s", e.Place, line)
 }
 
-// newPanicError is called by the function that has recovered v.
+// newPanicError returns the error for a recovered value. It must be called by the function that
+// recovered it.
 func newPanicError(v any) *PanicError {
 	e := &PanicError{Value: v, Place: "unknown place", Stack: debug.Stack()}
 	callers := make([]uintptr, 64)
@@ -272,7 +276,7 @@ func newPanicError(v any) *PanicError {
 		switch {
 		case f.Function == "runtime.gopanic":
 			panicking = true
-		case panicking && !strings.HasPrefix(f.Function, "runtime."): // else sigpanic and the like
+		case panicking && !strings.HasPrefix(f.Function, "runtime."): // skips sigpanic and similar frames
 			dir, file := filepath.Split(f.File)
 			e.Place = fmt.Sprintf("%s/%s:%d", filepath.Base(dir), file, f.Line)
 			return e
@@ -283,8 +287,8 @@ func newPanicError(v any) *PanicError {
 	}
 }
 
-// settle settles a delivery as the result of the handler says. It does not wait for the store, but
-// calls done when the store has answered. If the handler has settled the message itself, settle
+// settle settles a delivery according to the handler's result. It does not wait for the store, and
+// calls done when the store has answered. If the handler has already settled the message, settle
 // returns false and does not call done.
 func (w *workers) settle(d *Delivery, err error, done func()) bool {
 	op, change := driver.OpAck, driver.Change{}
@@ -307,7 +311,7 @@ func (w *workers) settle(d *Delivery, err error, done func()) bool {
 // failed decides what happens to a message whose handler has failed.
 func (w *workers) failed(d *Delivery, err error) (op driver.Op, change driver.Change) {
 	change.Reason = reasonOf(err)
-	defer func() { // the methods of the error, and Backoff, are the user's
+	defer func() { // the error's methods and Backoff are user code
 		if v := recover(); v != nil {
 			op, change.Delay = driver.OpRetry, time.Second
 			change.Reason = fmt.Sprintf("panic in the handler's error or in Backoff: %v", v)
@@ -320,7 +324,7 @@ func (w *workers) failed(d *Delivery, err error) (op driver.Op, change driver.Ch
 	var panicked *PanicError
 	switch {
 	case w.base.Err() != nil && !errors.Is(err, errRejected) && !errors.As(err, &retry) && !errors.As(err, &panicked):
-		return driver.OpRelease, driver.Change{} // mostly because its context was cancelled
+		return driver.OpRelease, driver.Change{} // usually because its context was cancelled
 	case errors.Is(err, errRejected) || d.last():
 		return driver.OpBury, change
 	case errors.As(err, &retry):
@@ -347,8 +351,8 @@ func reasonOf(err error) (reason string) {
 
 var errRejected = errors.New("rejected")
 
-// Reject is an error for handlers. The message becomes a dead letter at once, however many attempts
-// are left, even if err is nil.
+// Reject returns an error for handlers that makes the message a dead letter immediately, regardless
+// of the remaining attempts, even if err is nil. The returned error wraps err.
 func Reject(err error) error {
 	if err == nil {
 		return errRejected
@@ -364,9 +368,10 @@ type retryError struct {
 func (e *retryError) Error() string { return e.err.Error() }
 func (e *retryError) Unwrap() error { return e.err }
 
-// RetryAfter is an error for handlers. The message is due again after d, in place of the pause of
-// ConsumerOptions.Backoff; a d of 0 or less is due at once. It counts as a failed attempt, even if
-// err is nil.
+// RetryAfter returns an error for handlers that makes the message due after d, instead of the delay
+// of ConsumerOptions.Backoff. If d <= 0, the message is due immediately. The delivery counts as a
+// failed attempt, even if err is nil. After the last attempt the message becomes a dead letter. The
+// returned error wraps err.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		err = errRetry
@@ -374,19 +379,19 @@ func RetryAfter(d time.Duration, err error) error {
 	return &retryError{max(0, d), err}
 }
 
-var errRetry = errors.New("to be tried again")
+var errRetry = errors.New("retry requested")
 
-// Exponential returns a backoff for ConsumerOptions. The pause is least after the first attempt and
-// doubles with each further one, times a random number from 0.5 to 1.5, so that messages that
-// failed together do not come again together. It is never more than most, and 0 if least is 0 or
-// less. Exponential looks at d.Attempts only.
+// Exponential returns an exponential backoff with jitter for ConsumerOptions.Backoff. The delay is
+// least after the first attempt and doubles with each further attempt, multiplied by a random
+// factor from 0.5 to 1.5, so that messages that failed together are not retried together. The delay
+// is at most most, and is 0 if least <= 0. It depends only on d.Attempts.
 func Exponential(least, most time.Duration) func(d *Delivery, err error) time.Duration {
 	return func(d *Delivery, _ error) time.Duration {
 		return exponential(least, most, min(max(0, d.Attempts), 63)+1)
 	}
 }
 
-// exponential returns the pause after a number of attempts.
+// exponential returns the delay after a number of attempts.
 func exponential(least, most time.Duration, attempts int) time.Duration {
 	pause := math.Ldexp(float64(least), min(attempts, 64)-1)
 	pause = min(pause, float64(most)) * (0.5 + rand.Float64())

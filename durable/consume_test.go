@@ -206,7 +206,7 @@ func TestRetryAfterAndRejectWithoutAnError(t *testing.T) {
 		time.Sleep(time.Minute)
 		r, err := q.Get(t.Context(), "m")
 		require.NoError(t, err)
-		assert.Equal(t, "to be tried again", r.Reason)
+		assert.Equal(t, "retry requested", r.Reason)
 		time.Sleep(time.Hour)
 		stop()
 		require.Len(t, got.list(), 2)

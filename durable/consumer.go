@@ -10,26 +10,26 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// consumer is one call of Consume, or one Receiver: a member of the queue's consumers that claims
-// messages from its share of the partitions and hands them to handlers or calls of Take.
+// consumer is one call of Consume, or one Receiver: a member of the queue that claims messages from
+// its share of the partitions and passes them to handlers or calls of Take.
 //
-//	consumer    the life of all parts: start, hints of the store, membership, end
-//	pump        one for each partition: claims messages while the consumer owns the partition
-//	dispatcher  hands messages that were claimed to takers when they are due
+//	consumer    the lifecycle of all parts: start, hints from the store, membership, end
+//	pump        one per partition: claims messages while the consumer owns the partition
+//	dispatcher  passes claimed messages to takers when they are due
 //	admission   how much may be claimed and begun
-//	leases      the messages held, and when their leases have to be extended
+//	leases      the held messages, and when their leases must be extended
 //
-// Each part knows only those below it. Any consumer may claim any message: ownership of partitions
-// only keeps consumers from contending.
+// Each part depends only on the parts below it. Any consumer may claim any message: ownership of
+// partitions only reduces contention.
 type consumer struct {
 	q          *Queue
 	opts       ConsumerOptions
-	name       string // among the members
+	name       string // unique among the members
 	dispatcher *dispatcher
 
-	ctx      context.Context // ends when no message is claimed or begun any more
+	ctx      context.Context // ends when no more messages are claimed or begun
 	cancel   context.CancelCauseFunc
-	life     context.Context // ends when no handler runs any more
+	life     context.Context // ends when no more handlers run
 	end      context.CancelFunc
 	retiring sync.Once
 	retired  chan struct{} // closed when retire is done
@@ -40,8 +40,8 @@ type consumer struct {
 	tasks    sync.WaitGroup // goroutines that end with life
 }
 
-// newConsumer starts a consumer if the queue has not been closed. q.mu is held. The caller calls
-// stop, and q.consumers.Done when Shutdown need not wait for the consumer any more.
+// newConsumer starts a consumer unless the queue is closing. q.mu is held. The caller must call
+// stop, and q.consumers.Done as soon as Shutdown need not wait for the consumer.
 func (q *Queue) newConsumer(opts ConsumerOptions) (*consumer, error) {
 	if q.closing {
 		return nil, ErrClosed
@@ -63,7 +63,7 @@ func (q *Queue) newConsumer(opts ConsumerOptions) (*consumer, error) {
 	return c, nil
 }
 
-// start makes the consumer claim. q.mu is held.
+// start makes the consumer claim messages. q.mu is held.
 func (c *consumer) start() {
 	c.q.consumers.Add(1)
 	c.q.claiming[c] = struct{}{}
@@ -73,11 +73,11 @@ func (c *consumer) start() {
 }
 
 // A consumer ends by retire, abort and stop. Each returns when it is done. The first two may be
-// called several times and from several goroutines. Only the owner of the consumer, a call of
-// Consume or a Receiver, calls stop.
+// called several times and concurrently. Only the owner of the consumer, a call of Consume or a
+// Receiver, calls stop.
 
-// retire ends the claiming, gives back the messages that no taker has, and leaves the members.
-// Takers settle their messages, and the leases of these are kept.
+// retire stops claiming, releases the messages that no taker has, and leaves the membership. Takers
+// settle their messages, whose leases are kept.
 func (c *consumer) retire() {
 	c.retiring.Do(func() {
 		go func() {
@@ -111,7 +111,7 @@ func (c *consumer) stop() {
 	close(c.stopped)
 }
 
-// leave tells the other consumers that this one ends, so that they take over its partitions.
+// leave removes the consumer from the membership, so that other consumers take over its partitions.
 func (c *consumer) leave() {
 	ctx, cancel := context.WithTimeout(c.q.ctx, leaveTime)
 	defer cancel()
@@ -120,8 +120,8 @@ func (c *consumer) leave() {
 	}
 }
 
-// fail ends the consumer with err, unless the store may work again. The calls of Consume and Take
-// then return err.
+// fail ends the consumer with err if the store cannot recover. The calls of Consume and Take then
+// return err.
 func (c *consumer) fail(err error) {
 	if errors.Is(err, ErrBroken) || errors.Is(err, ErrClosed) && c.ctx.Err() == nil {
 		c.cancel(err)
@@ -129,21 +129,21 @@ func (c *consumer) fail(err error) {
 	}
 }
 
-// failure returns the error that has ended the consumer, or nil if there was none.
+// failure returns the error that ended the consumer, or nil.
 func (c *consumer) failure() error {
-	// Exactly ErrClosed ends a consumer that has not failed.
+	// A consumer that has not failed ends with exactly ErrClosed.
 	if err := context.Cause(c.ctx); err != ErrClosed { //nolint:errorlint // see above
 		return err
 	}
 	return nil
 }
 
-// leaveTime is how long a consumer that ends tries to tell the others. If that fails, they notice
-// after Membership.
+// leaveTime is how long an ending consumer tries to leave the membership. If that fails, the other
+// consumers take over after Membership.
 const leaveTime = time.Second
 
-// renewal extends leases in good time. If that fails, the context of the handler is cancelled
-// before the lease ends.
+// renewal extends leases in time. If an extension fails, the handler's context is cancelled before
+// the lease expires.
 func (c *consumer) renewal() {
 	for c.life.Err() == nil {
 		sleep(c.life, c.dispatcher.leases.period())
@@ -163,7 +163,7 @@ func (c *consumer) hints() {
 			sleep(c.ctx, c.opts.Fallback)
 			continue
 		}
-		for _, p := range parts { // messages that were enqueued meanwhile have sent no hint
+		for _, p := range parts { // messages enqueued in the meantime sent no hint
 			p.pump.wake()
 		}
 		for h := range hints {
@@ -174,7 +174,7 @@ func (c *consumer) hints() {
 	}
 }
 
-// sleep waits for d or until ctx ends.
+// sleep waits until d has passed or ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

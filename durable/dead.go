@@ -11,14 +11,15 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Dead iterates over the dead letters. It is [Queue.List] of [StateDead].
+// Dead returns an iterator over the dead letters. It is equivalent to [Queue.List] with
+// [StateDead].
 func (q *Queue) Dead(ctx context.Context) iter.Seq2[Record, error] {
 	return q.List(ctx, StateDead)
 }
 
-// Replay schedules a dead letter again as if it had never been delivered. The message is due delay
-// after the store's clock; a delay of 0 or less is due at once. [ErrNotFound] means that no dead
-// letter has this id. Other errors are those of [Queue.Cancel].
+// Replay reschedules a dead letter as if it had never been delivered. The message is due after
+// delay on the store's clock, or immediately if delay <= 0. [ErrNotFound] means that no dead letter
+// has this id. Other errors are those of [Queue.Cancel].
 func (q *Queue) Replay(ctx context.Context, id string, delay time.Duration) error {
 	return q.changeDead(ctx, driver.OpReplay, driver.Change{ID: id, Delay: max(0, delay)})
 }
@@ -41,59 +42,60 @@ func (q *Queue) changeDead(ctx context.Context, op driver.Op, c driver.Change) e
 	return nil
 }
 
-// DeadFilter selects dead letters. The zero value selects all.
+// DeadFilter selects dead letters. The zero value selects all of them.
 type DeadFilter struct {
-	// Reason selects the letters whose reason contains it, with the same case. [Record].Reason has
-	// the first 512 bytes of the last error.
+	// Reason selects the dead letters whose reason contains this string. The comparison is
+	// case-sensitive. [Record].Reason has the first 512 bytes of the last error.
 	Reason string
 
-	// Since and Until select the letters that died at Since or later and before Until, on the
-	// store's clock, which has milliseconds. A zero time is no bound. An Until that is not after
-	// Since is [ErrInvalid].
+	// Since and Until select the dead letters that died at or after Since and before Until, on the
+	// store's clock, which has a resolution of one millisecond. A zero time means no bound. An
+	// Until that is not after Since returns [ErrInvalid].
 	Since, Until time.Time
 }
 
-// ReplayOptions says how [Queue.ReplayAll] replays. The zero value makes all messages due at once.
+// ReplayOptions configures [Queue.ReplayAll]. The zero value makes all messages due immediately.
 type ReplayOptions struct {
-	// Delay is how long after its replay a message is due, rounded up to milliseconds. 0 or less is
-	// due at once.
+	// Delay is the time from the replay of a message until it is due, rounded up to milliseconds.
+	// If Delay <= 0, the message is due immediately.
 	Delay time.Duration
 
-	// Rate is the number of messages to replay in a second, so that a system that has just
-	// recovered is not overloaded. Replays are spread evenly over time; those of 10 ms may go
-	// together. There is no burst after a delay of the store. 0 means no limit. A negative or
-	// infinite rate and NaN are [ErrInvalid].
+	// Rate is the number of messages to replay per second. A limit avoids overloading a system that
+	// has just recovered. Replays are spread evenly over time, with those of 10 ms grouped. A delay
+	// of the store is not followed by a burst. 0 means no limit. A negative or infinite rate and
+	// NaN return [ErrInvalid].
 	Rate float64
 }
 
-// ReplayAll replays the dead letters that filter selects, and returns how many were replayed. It
-// goes through the partitions one after the other, in each the oldest first. It takes the letters
-// that died before the call, so a message that dies again is not replayed again. If the store's
-// clock was set back, letters that died later than it shows now are left.
+// ReplayAll replays the dead letters that filter selects and returns the number of replayed
+// messages. It processes one partition after another, and the oldest dead letters of each partition
+// first. It selects messages that died before the call, so a message that dies again is not
+// replayed again. If the store's clock was set back, dead letters with a later time than the clock
+// now shows are skipped.
 //
-// An invalid argument is [ErrInvalid]; other errors are those of [Queue.Cancel] and name a dead
-// letter. If the call fails or ctx ends, ReplayAll asks for no more replays. Those under way then
-// may take place and are not counted. To go on, call ReplayAll again: replayed messages are no dead
-// letters any more.
+// An invalid argument returns [ErrInvalid]. Other errors are those of [Queue.Cancel] and name a
+// dead letter. If the call fails or ctx ends, ReplayAll starts no more replays. Replays in progress
+// may still take effect and are not counted. To continue, call ReplayAll again: replayed messages
+// are no longer dead letters.
 //
-// ReplayAll reads all dead letters up to filter.Until, a page of at most 256 at a time. A letter
-// that another caller replays or purges between the reading and its turn is left and not counted,
-// even if it has died again.
+// ReplayAll reads all dead letters up to filter.Until, in pages of at most 256. If another caller
+// replays or purges a dead letter after it was read, the dead letter is skipped and not counted,
+// even if the message has died again.
 func (q *Queue) ReplayAll(ctx context.Context, filter DeadFilter, options ReplayOptions) (int, error) {
 	if options.Rate < 0 || math.IsInf(options.Rate, 0) || math.IsNaN(options.Rate) {
-		return 0, fmt.Errorf("durable: replay: %w Rate %v: 0 and more messages a second are accepted",
+		return 0, fmt.Errorf("durable: replay: %w Rate %v: 0 or more messages per second is accepted",
 			ErrInvalid, options.Rate)
 	}
 	return q.changeAllDead(ctx, driver.OpReplay, filter, max(0, options.Delay), pacer{rate: options.Rate})
 }
 
-// PurgeAll removes the dead letters that filter selects for good, and returns how many were
-// removed. Its scan, its errors and its cost are those of [Queue.ReplayAll].
+// PurgeAll permanently removes the dead letters that filter selects and returns the number of
+// removed messages. The scan, the errors and the cost are those of [Queue.ReplayAll].
 func (q *Queue) PurgeAll(ctx context.Context, filter DeadFilter) (int, error) {
 	return q.changeAllDead(ctx, driver.OpPurge, filter, 0, pacer{})
 }
 
-// changeAllDead changes the dead letters that a filter selects, partition by partition.
+// changeAllDead changes the dead letters that a filter selects, one partition after another.
 func (q *Queue) changeAllDead(
 	ctx context.Context, op driver.Op, filter DeadFilter, delay time.Duration, pace pacer,
 ) (n int, err error) {
@@ -101,10 +103,10 @@ func (q *Queue) changeAllDead(
 		return 0, err
 	}
 	if !filter.Since.IsZero() && !filter.Until.IsZero() && !filter.Until.After(filter.Since) {
-		return 0, fmt.Errorf("durable: dead letters: %w Until %v: a time after Since (%v) is accepted",
+		return 0, fmt.Errorf("durable: dead letters: %w Until %v: it must be after Since (%v)",
 			ErrInvalid, filter.Until, filter.Since)
 	}
-	ends := make([]driver.Instant, len(q.parts)) // of each partition, as each may have a clock of its own
+	ends := make([]driver.Instant, len(q.parts)) // each partition may have its own clock
 	for i := range q.parts {
 		counts, err := q.backend.Count(ctx, i)
 		if err != nil {
@@ -124,8 +126,8 @@ func (q *Queue) changeAllDead(
 	return n, nil
 }
 
-// changeDeadUntil changes the dead letters of a partition that died before end. It adds how many to
-// n.
+// changeDeadUntil changes the selected dead letters of a partition that died before end. It adds
+// their number to n.
 func (p *part) changeDeadUntil(ctx context.Context, op driver.Op, filter DeadFilter, end driver.Instant,
 	delay time.Duration, pace *pacer, n *int,
 ) error {

@@ -8,50 +8,51 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Delivery is a message that has begun. Exactly one of Ack, Nack, Bury and Release settles it. The
-// caller of [Receiver.Take] calls one of them, else the message is delivered again when its lease
-// has ended. A handler of [Queue.Consume] returns an error or nil instead, or calls one of them if
-// it needs to know the result. The methods may be called from several goroutines.
+// Delivery is a message whose delivery has begun. Exactly one call of Ack, Nack, Bury or Release
+// settles it. The caller of [Receiver.Take] must call one of them. Otherwise the message is
+// redelivered when its lease expires. A handler of [Queue.Consume] normally returns nil or an error
+// instead. It may call one of the methods if it needs the result. The methods are safe for
+// concurrent use.
 type Delivery struct {
-	Queue    string // its name
+	Queue    string // the name of the queue
 	ID       string
-	Body     []byte            // the caller may change it
-	Headers  map[string]string // the caller may change it; nil if there are none
+	Body     []byte            // may be modified
+	Headers  map[string]string // may be modified; nil if there are none
 	Enqueued time.Time
-	Due      time.Time // on the store's clock, as Enqueued
+	Due      time.Time // on the store's clock, like Enqueued
 	ExpireAt time.Time // on the store's clock; zero if the message does not expire
 
-	// Attempts is the number of earlier deliveries that ended in an error. Crashes is the number of
-	// those whose lease ended, because the process crashed or hung.
+	// Attempts is the number of earlier deliveries that failed. Crashes is the number of earlier
+	// deliveries whose lease expired because the process crashed or hung.
 	Attempts, Crashes, MaxAttempts int
 
-	// Token rises with each delivery of the message. A system that remembers the highest token can
-	// refuse a consumer that was delayed past the end of its lease.
+	// Token is a fencing token that rises with each delivery of the message. A system that stores
+	// the highest token can reject a consumer that was delayed past the end of its lease.
 	Token uint64
 
 	from *dispatcher
 	h    *held
 
-	// The dispatcher's mutex guards these.
-	settling   *settleCall // the last call that settles the message; nil: none was made
-	first      settleCall  // mostly the only call
-	unanswered bool        // an Ack has failed, and may have taken place
+	// Guarded by the dispatcher's mutex.
+	settling   *settleCall // the last call that settles the message; nil if there was none
+	first      settleCall  // usually the only call
+	unanswered bool        // an Ack has failed, and may have taken effect
 }
 
-// settleCall is a call that settles a delivery. The dispatcher's mutex guards it.
+// settleCall is a call that settles a delivery. It is guarded by the dispatcher's mutex.
 type settleCall struct {
 	op     driver.Op
 	over   bool          // the store has answered, or the call has failed
-	done   chan struct{} // closed when the call is over; made by the first caller that waits
-	err    error         // of a call that is over
-	failed bool          // it is over and has no answer: it may be repeated
-	taken  bool          // a caller has its result
+	done   chan struct{} // closed when the call is over; created by the first caller that waits
+	err    error         // set when the call is over
+	failed bool          // over without an answer, so the call may be repeated
+	taken  bool          // a caller has received the result
 }
 
-// newDelivery returns a message that was taken, for its handler, whose lease is extended (renew),
-// or for its receiver. It records how late the message is. It returns nil if the message must not
-// be delivered because its lease is lost, because it has expired, or because this program cannot
-// read its content. It settles the message in the last two cases.
+// newDelivery returns a delivery for a message that was taken: for its handler, whose lease is
+// extended (renew), or for its receiver. It records how late the message is. It returns nil if the
+// message must not be delivered: the lease is lost, the message has expired, or this program cannot
+// read its content. In the last two cases it settles the message.
 func newDelivery(d *dispatcher, h *held, renew bool) *Delivery {
 	if !d.hand(h, renew, nil) {
 		return nil
@@ -78,11 +79,11 @@ func newDelivery(d *dispatcher, h *held, renew bool) *Delivery {
 	return nil
 }
 
-// unreadablePause is the time between two attempts to read a message whose content this program
-// cannot read. They do not count as attempts, so a rolling upgrade may take any time.
+// unreadablePause is the delay between two attempts to read a message whose content this program
+// cannot read. These attempts are not counted, so a rolling upgrade may take any length of time.
 const unreadablePause = time.Minute
 
-// refuse settles a delivery that no handler or receiver gets.
+// refuse settles a delivery that is not passed to a handler or receiver.
 func (d *Delivery) refuse(op driver.Op, change driver.Change) {
 	d.send(op, change, func(err error) {
 		if err != nil {
@@ -92,24 +93,25 @@ func (d *Delivery) refuse(op driver.Op, change driver.Change) {
 	})
 }
 
-// Ack removes the message: it was handled. [ErrLeaseLost] means that the lease had ended, so that
-// the message was or will be delivered again, or that the delivery was settled before. After any
-// other error, because the store could not be reached or ctx has ended, the call may be repeated.
-// It then has the result of the first call, if that has taken place or is under way.
+// Ack acknowledges the message and removes it from the queue. [ErrLeaseLost] means that the
+// delivery was already settled, or that the lease had expired and the message was or will be
+// redelivered. After any other error, because the store was unreachable or ctx ended, the call may
+// be repeated. The repeated call returns the result of the first one if that has taken effect or is
+// still in progress.
 //
-// One answer is not exact. If the reply to an Ack was lost, and the message is gone when the call
-// is repeated, then either the first call has taken place, or another consumer has got the message
-// and acknowledged it. Ack returns nil if, by the clock of this process, the lease cannot have
-// ended, and ErrLeaseLost otherwise. So nil is wrong if meanwhile the store's clock was set ahead,
-// or this machine was suspended, for longer than the lease.
+// The result is inexact in one case: the reply to an Ack was lost, and the message is gone when the
+// call is repeated. Either the first call has taken effect, or another consumer has received and
+// acknowledged the message. Ack returns nil if the lease cannot have expired on this process's
+// clock, and ErrLeaseLost otherwise. The nil is wrong if, in the meantime, the store's clock was
+// set forward or this machine was suspended for longer than the lease.
 func (d *Delivery) Ack(ctx context.Context) error {
 	return d.settle(ctx, driver.OpAck, driver.Change{})
 }
 
-// Nack gives the message back as failed, because of cause, which may be nil. The message is due
-// again after delay, rounded up to milliseconds; 0 or less is due at once. After its last attempt
-// it becomes a dead letter. The text of cause is kept with the message, up to [driver.MaxReason]
-// bytes: see [Record]. Errors are those of Ack.
+// Nack marks the delivery as failed. The message is due again after delay, rounded up to
+// milliseconds, or immediately if delay <= 0. After its last attempt the message becomes a dead
+// letter. The text of cause, which may be nil, is stored with the message, up to [driver.MaxReason]
+// bytes: see [Record]. Errors are those of [Delivery.Ack].
 func (d *Delivery) Nack(ctx context.Context, delay time.Duration, cause error) error {
 	reason := reasonOf(cause)
 	if d.last() {
@@ -118,25 +120,26 @@ func (d *Delivery) Nack(ctx context.Context, delay time.Duration, cause error) e
 	return d.settle(ctx, driver.OpRetry, driver.Change{Delay: max(0, delay), Reason: reason})
 }
 
-// Release gives the message back as it was. It is due at once, and neither an attempt nor a crash
-// is counted. A program that ends releases the messages that it has not handled. Errors are those
-// of Ack.
+// Release returns the message to the queue unchanged. The message is due immediately, and neither
+// an attempt nor a crash is counted. A program that terminates releases the messages that it has
+// not handled. Errors are those of [Delivery.Ack].
 func (d *Delivery) Release(ctx context.Context) error {
 	return d.settle(ctx, driver.OpRelease, driver.Change{})
 }
 
-// Bury makes the message a dead letter. The reason is kept with it, up to [driver.MaxReason] bytes.
-// Errors are those of Ack.
+// Bury makes the message a dead letter. The reason is stored with it, up to [driver.MaxReason]
+// bytes. Errors are those of [Delivery.Ack].
 func (d *Delivery) Bury(ctx context.Context, reason string) error {
 	return d.settle(ctx, driver.OpBury, driver.Change{Reason: reason})
 }
 
-// Extend lets the lease end dur after now on the store's clock, or after the due time if that is
-// later. A dur of 0 or less is [ErrInvalid]. In a handler, whose lease is extended by itself,
-// Extend does not shorten it below ConsumerOptions.Visibility. Other errors are those of Ack.
+// Extend extends the lease until dur after the current time on the store's clock, or after the due
+// time if that is later. It returns [ErrInvalid] if dur <= 0. In a handler, whose lease is extended
+// automatically, Extend does not shorten the lease below ConsumerOptions.Visibility. Other errors
+// are those of [Delivery.Ack].
 func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 	if dur <= 0 {
-		return fmt.Errorf("durable: extend message %q: %w duration %v: more than 0 is accepted",
+		return fmt.Errorf("durable: extend message %q: %w duration %v: it must be positive",
 			d.ID, ErrInvalid, dur)
 	}
 	change := d.h.change()
@@ -150,7 +153,7 @@ func (d *Delivery) Extend(ctx context.Context, dur time.Duration) error {
 		if err == nil {
 			err = checkHolder(a.Status)
 		}
-		if err == nil { // noted here, in the order in which the store has done it
+		if err == nil { // recorded here, in the order of the store's calls
 			d.from.mu.Lock()
 			d.h.extended(a)
 			d.from.mu.Unlock()
@@ -174,8 +177,8 @@ func (d *Delivery) settle(ctx context.Context, op driver.Op, change driver.Chang
 	return nil
 }
 
-// end waits for the call that settles the delivery: its own, or an earlier one whose caller did not
-// wait for the result. If the earlier call fails, end makes its own.
+// end waits for the call that settles the delivery: its own call, or an earlier one whose caller
+// did not wait for the result. If the earlier call fails, end makes its own call.
 func (d *Delivery) end(ctx context.Context, op driver.Op, change driver.Change) error {
 	for {
 		c, own := d.send(op, change, func(error) {})
@@ -203,9 +206,9 @@ func (d *Delivery) over(c *settleCall) <-chan struct{} {
 	return c.done
 }
 
-// result returns the result of a call that is over to the first caller that asks for the same
-// transition. Other callers get ErrLeaseLost, because the delivery was settled before. result also
-// reports whether a call may be made again.
+// result returns the result of a finished call to the first caller that requests the same
+// transition. Other callers receive ErrLeaseLost, because the delivery was already settled. result
+// also reports whether a call may be made again.
 func (d *Delivery) result(c *settleCall, op driver.Op) (err error, again bool) {
 	d.from.mu.Lock()
 	defer d.from.mu.Unlock()
@@ -226,8 +229,8 @@ func await(ctx context.Context, done <-chan error) error {
 	}
 }
 
-// send asks the store to settle the delivery. If that was done before, and has not failed, send
-// returns the earlier call and false.
+// send asks the store to settle the delivery. If an earlier call did that and has not failed, send
+// returns that call and false.
 func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (c *settleCall, own bool) {
 	d.from.mu.Lock()
 	if d.settling != nil && !d.settling.failed {
@@ -236,7 +239,7 @@ func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (c
 	}
 	c = &d.first
 	if d.settling != nil {
-		c = new(settleCall) // a caller may still wait for the one before
+		c = new(settleCall) // a caller may still be waiting for the previous call
 	}
 	c.op, d.settling = op, c
 	d.h.settling = true
@@ -256,8 +259,8 @@ func (d *Delivery) send(op driver.Op, change driver.Change, then func(error)) (c
 	return c, true
 }
 
-// answered takes in the answer of the store. If there is none, the lease is kept for another try.
-// NotFound is the success of an Ack that was repeated without an answer, and of no other call.
+// answered processes the store's answer. If there is no answer, the lease is kept for another
+// attempt. NotFound is a success only for an Ack that was repeated after an unanswered Ack.
 func (d *Delivery) answered(c *settleCall, a answer, err error) error {
 	d.from.mu.Lock()
 	defer d.from.mu.Unlock()
@@ -268,7 +271,7 @@ func (d *Delivery) answered(c *settleCall, a answer, err error) error {
 		d.from.forget(d.h)
 	}
 	d.h.settling = false
-	if err == nil && !(a.Status == driver.StatusNotFound && repeated) { // else an earlier Ack
+	if err == nil && !(a.Status == driver.StatusNotFound && repeated) { // else: earlier Ack
 		err = checkHolder(a.Status)
 	}
 	c.err, c.over = err, true
@@ -279,8 +282,8 @@ func (d *Delivery) answered(c *settleCall, a answer, err error) error {
 	return err
 }
 
-// checkHolder returns ErrLeaseLost unless the store has done what the holder of the lease asked
-// for.
+// checkHolder returns ErrLeaseLost unless the store has made the change that the lease holder
+// requested.
 func checkHolder(s driver.Status) error {
 	if s == driver.StatusDone {
 		return nil

@@ -11,21 +11,21 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// dispatcher hands messages that a consumer has claimed to takers. It lets a message wait in a
-// timing wheel for its due time, begins it when a taker is free, keeps its lease, and releases it
-// if it does not begin. The table of heldState shows the transitions. The pumps give it messages,
-// and handlers and receivers take them.
+// dispatcher passes claimed messages to takers. It keeps a message in a timing wheel until the
+// message is due, begins it when a taker is free, extends its lease, and releases it if it does not
+// begin. The comment of heldState lists the transitions. The pumps supply messages, and handlers
+// and receivers take them.
 //
-// The dispatcher owns the lock. Its parts have none and do not know the dispatcher: admission (how
-// much is claimed and begun), leases (the messages held), readyQueue (messages that may begin) and
-// handover (messages that have begun, and takers).
+// The dispatcher owns the lock. Its parts have no locks and do not know the dispatcher: admission
+// (how much is claimed and begun), leases (the held messages), readyQueue (messages that may begin)
+// and handover (begun messages and takers).
 //
-// Calls of the store never run under mu. They are sent to batchers, whose goroutines bring the
+// Calls to the store never run under mu. They are sent to batchers, whose goroutines deliver the
 // answers.
 type dispatcher struct {
 	q     *Queue
 	opts  *ConsumerOptions
-	ctx   context.Context // ends when no message begins any more
+	ctx   context.Context // ends when no more messages begin
 	parts []*consumerPart
 	wheel *timingwheel.Timeouts[*held]
 
@@ -34,26 +34,27 @@ type dispatcher struct {
 	leases    leases
 	ready     readyQueue
 	handover  handover
-	pending   pending // what drain waits for: calls of the store, and messages that begin or wait
-	faults    []fault // to be reported when mu is unlocked
+	pending   pending // what drain waits for: calls to the store, and messages that begin or wait
+	faults    []fault // reported when mu is unlocked
 }
 
-// consumerPart is a partition as one consumer uses it.
+// consumerPart is the state of a partition in one consumer.
 type consumerPart struct {
 	*part
 	pump   *pump
 	begins batcher[driver.Change, answer]
 
-	// The dispatcher's mutex guards these.
+	// Guarded by the dispatcher's mutex.
 	share  share
 	parked lazyFifo[*held] // see readyQueue
-	slow   *time.Timer     // of the claim under way, if it has a grant
+	slow   *time.Timer     // for the claim in progress, if it has a grant
 }
 
-// wheelTick is finer than the milliseconds of due times, so that rounding up to it costs little.
+// wheelTick is finer than the millisecond resolution of due times, so that rounding up to a tick
+// costs little.
 const wheelTick = 250 * time.Microsecond
 
-// newDispatcher makes a dispatcher for all partitions of a queue, without their pumps.
+// newDispatcher returns a dispatcher for all partitions of a queue, without their pumps.
 func newDispatcher(ctx context.Context, q *Queue, opts *ConsumerOptions) (*dispatcher, error) {
 	d := &dispatcher{q: q, opts: opts, ctx: ctx, leases: newLeases(opts)}
 	d.handover.used = time.Now()
@@ -71,10 +72,10 @@ func newDispatcher(ctx context.Context, q *Queue, opts *ConsumerOptions) (*dispa
 	return d, nil
 }
 
-// pending counts what is under way.
+// pending counts operations in progress.
 type pending struct {
 	n    int
-	none chan struct{} // closed when n becomes 0; nil: nothing waits for that
+	none chan struct{} // closed when n becomes 0; nil if there is no waiter
 }
 
 func (p *pending) add() { p.n++ }
@@ -86,7 +87,7 @@ func (p *pending) done() {
 	}
 }
 
-// over returns a channel that is closed when nothing is under way.
+// over returns a channel that is closed when no operation is in progress.
 func (p *pending) over() <-chan struct{} {
 	if p.none == nil {
 		p.none = make(chan struct{})
@@ -99,8 +100,8 @@ func (p *pending) over() <-chan struct{} {
 	return none
 }
 
-// unlock unlocks mu, and then reports the faults that were noted under it, because OnError may call
-// methods of the queue.
+// unlock unlocks mu and then reports the faults that were recorded under it, because OnError may
+// call methods of the queue.
 func (d *dispatcher) unlock() {
 	faults := d.faults
 	d.faults = nil
@@ -110,8 +111,8 @@ func (d *dispatcher) unlock() {
 	}
 }
 
-// send asks the store for a change of a held message. The caller holds mu. then gets the answer,
-// and is called with mu held.
+// send asks the store for a change of a held message. The caller holds mu. The function then
+// receives the answer and is called with mu held.
 func (d *dispatcher) send(h *held, op driver.Op, change driver.Change, then func(answer, error)) {
 	d.pending.add()
 	h.part.changes[op].send(change, func(a answer, err error) {
@@ -130,14 +131,14 @@ func (d *dispatcher) drain() {
 	<-over
 }
 
-// setOwned sets the number of partitions that share what may be claimed.
+// setOwned sets the number of partitions that share the prefetch limits.
 func (d *dispatcher) setOwned(partitions int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.admission.owned = partitions
 }
 
-// disowned ends a partition's part in the grants.
+// disowned removes a partition from the grants.
 func (d *dispatcher) disowned(p *consumerPart) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -145,8 +146,9 @@ func (d *dispatcher) disowned(p *consumerPart) {
 	d.match()
 }
 
-// expect notes that a message may be overdue when the next claim comes to the store. The store
-// decides that; the clock here may be behind by the duration of a call.
+// expect records that a message may be overdue when the next claim reaches the store. The store
+// makes the decision, because this process's estimate of its clock may be behind by the duration of
+// a call.
 func (d *dispatcher) expect(p *consumerPart, due driver.Instant) {
 	left := p.clock.until(due)
 	d.mu.Lock()
@@ -154,11 +156,11 @@ func (d *dispatcher) expect(p *consumerPart, due driver.Instant) {
 	p.share.overdue = p.share.overdue || left <= p.share.roundTrip && !p.share.paused
 }
 
-// plan returns the next claim of a partition, or false if the partition has to wait for a grant,
-// which wakes its pump. The caller claims, and calls hold with the answer.
+// plan returns the next claim of a partition, or false if the partition must wait for a grant,
+// which wakes its pump. The caller makes the claim and calls hold with the answer.
 //
-// If the claim takes long, because one master of a Cluster is away, other partitions get its grant.
-// The claim goes on, and the messages that it begins wait for the next takers.
+// If the claim is slow because a Cluster master is unreachable, other partitions get its grant. The
+// claim continues, and the messages that it begins wait for the next takers.
 func (d *dispatcher) plan(p *consumerPart, stale bool) (driver.Claim, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -177,8 +179,8 @@ func (d *dispatcher) plan(p *consumerPart, stale bool) (driver.Claim, bool) {
 	return plan, ok
 }
 
-// hold takes in the messages of a claim that began at sent. A claim that failed has none. If the
-// partition is paused, hold gives back all of its messages that no taker has.
+// hold adds the messages of a claim that began at sent. A failed claim has none. If the partition
+// is paused, hold releases all of its messages that no taker has.
 func (d *dispatcher) hold(p *consumerPart, claimed driver.Claimed, sent time.Time) {
 	roundTrip := time.Duration(-1)
 	if !claimed.Now.IsZero() {
@@ -240,8 +242,8 @@ func (d *dispatcher) expire(due []*held) {
 	d.match()
 }
 
-// match begins as many of the ready messages as there are free takers, and grants the rest of the
-// takers to partitions that wait for them. It is called after each change of either. mu is held.
+// match begins as many ready messages as there are free takers, and grants the remaining takers to
+// waiting partitions. It is called after each change of either. mu is held.
 func (d *dispatcher) match() {
 	if d.ctx.Err() != nil {
 		return
@@ -259,7 +261,7 @@ func (d *dispatcher) match() {
 	d.admission.grantNext()
 }
 
-// begin is the begin call of a partition. The partition is stalled while the call takes long.
+// begin makes the begin call of a partition. The partition is stalled while the call is slow.
 func (d *dispatcher) begin(p *consumerPart, changes []driver.Change) ([]answer, error) {
 	d.mu.Lock()
 	number := d.admission.callStarts(&p.share)
@@ -271,14 +273,14 @@ func (d *dispatcher) begin(p *consumerPart, changes []driver.Change) ([]answer, 
 		d.match()
 	})
 	batch := driver.Batch{Partition: p.index, Op: driver.OpBegin, Lead: beginLead, Changes: changes}
-	for i := range changes { // leases are moved only if one of them would be too short
+	for i := range changes { // leases change only if one of them would be too short
 		batch.Visibility = max(batch.Visibility, changes[i].Delay)
 	}
 	answers, err := p.apply(batch)
 	slow.Stop()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.admission.callEnds(&p.share) { // before the answers are handed on
+	if d.admission.callEnds(&p.share) { // before the answers are passed on
 		p.share.wake()
 		d.ready.unpark(p)
 		d.match()
@@ -286,7 +288,7 @@ func (d *dispatcher) begin(p *consumerPart, changes []driver.Change) ([]answer, 
 	return answers, err
 }
 
-// begun takes in the store's answer to the begin of a message.
+// begun handles the store's answer to the begin of a message.
 func (d *dispatcher) begun(h *held, a answer, err error) {
 	done := err == nil && a.Status == driver.StatusDone
 	if err == nil {
@@ -305,8 +307,8 @@ func (d *dispatcher) begun(h *held, a answer, err error) {
 		}
 	}
 	if a.Status == driver.StatusPaused {
-		h.part.share.overdue = false // else the pump might wait for a grant
-		h.part.share.wake()          // the next claim says that the partition is paused
+		h.part.share.overdue = false // otherwise the pump might wait for a grant
+		h.part.share.wake()          // the next claim reports the pause
 	}
 	next, wait := h.beginResult(a, err, d.ctx.Err() != nil)
 	switch next {
@@ -330,11 +332,11 @@ func (d *dispatcher) begun(h *held, a answer, err error) {
 	d.pending.done()
 }
 
-// give hands a message that has begun to a taker, or keeps it for the next one. A handler or
-// receiver comes again soon, and a message that is given back would come behind later ones. If
-// receivers had to wait when the store answers, a Take that waits for less than a round trip would
-// never get a message. If no taker comes, the message is given back when the consumer retires. A
-// message of a partition that is paused is given back at once.
+// give passes a begun message to a taker, or keeps it for the next one, because a handler or
+// receiver is usually free soon and a released message would be queued behind later ones. If
+// receivers had to be waiting when the store answers, a Take that waits for less than a round trip
+// would never get a message. If no taker comes, the message is released when the consumer retires.
+// A message of a paused partition is released immediately.
 func (d *dispatcher) give(h *held) {
 	if !h.part.share.paused {
 		now := time.Now()
@@ -348,16 +350,15 @@ func (d *dispatcher) give(h *held) {
 			return
 		}
 	}
-	h.state = heldTaken // it does not occupy a taker any more
+	h.state = heldTaken // it no longer occupies a taker
 	d.forget(h)
 	d.giveBack(h)
 }
 
-// take waits for a message that is due, and has begun it when it returns. After an error t must not
-// be used again.
+// take waits for a message that has begun and is due. After an error t must not be used again.
 func (d *dispatcher) take(ctx context.Context, t *taker) (*held, error) {
 	d.mu.Lock()
-	if d.ctx.Err() != nil { // the messages that have begun are being given back
+	if d.ctx.Err() != nil { // begun messages are being released
 		d.mu.Unlock()
 		return nil, context.Cause(d.ctx)
 	}
@@ -383,7 +384,7 @@ func (d *dispatcher) take(ctx context.Context, t *taker) (*held, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	select {
-	case h := <-t.ready: // given just now
+	case h := <-t.ready: // received in the meantime
 		return h, nil
 	default:
 		d.handover.leave(t, time.Now())
@@ -391,8 +392,8 @@ func (d *dispatcher) take(ctx context.Context, t *taker) (*held, error) {
 	}
 }
 
-// forget makes a message gone, whatever its state is. It returns false if it was gone. mu is held.
-// The caller calls match.
+// forget changes the state of a message to gone. It returns false if the message was gone already.
+// mu is held. The caller must call match.
 func (d *dispatcher) forget(h *held) bool {
 	state := h.state
 	if state == heldGone {
@@ -416,7 +417,7 @@ func (d *dispatcher) forget(h *held) bool {
 	return true
 }
 
-// release gives the messages back to the store for which ok is true.
+// release releases the held messages for which ok returns true.
 func (d *dispatcher) release(ok func(*held) bool) {
 	d.mu.Lock()
 	defer d.unlock()
@@ -443,9 +444,10 @@ func (d *dispatcher) releaseHeld(ok func(*held) bool) {
 	d.match()
 }
 
-var errStillRuns = errors.New("given back, because the consumer ends while the handler still runs")
+var errStillRuns = errors.New("released because the consumer is ending while the handler is still running")
 
-// giveBack releases a message. If the call fails the message comes when its lease ends. mu is held.
+// giveBack sends the release of a message to the store. If the call fails, the message is
+// redelivered when its lease expires. mu is held.
 func (d *dispatcher) giveBack(h *held) {
 	d.send(h, driver.OpRelease, h.change(), func(_ answer, err error) {
 		if err != nil && d.q.ctx.Err() == nil {
@@ -454,7 +456,8 @@ func (d *dispatcher) giveBack(h *held) {
 	})
 }
 
-// renew looks at all leases: of handlers that run, and of messages that are due and wait for one.
+// renew checks all leases: of messages with a running handler, and of messages that are due and
+// wait for a handler.
 func (d *dispatcher) renew(now time.Time) {
 	d.mu.Lock()
 	defer d.unlock()
@@ -479,21 +482,21 @@ func (d *dispatcher) extend(h *held) {
 		case h.state == heldGone || err != nil:
 		case a.Status == driver.StatusDone:
 			d.leases.extended(h, a)
-		case h.settling: // the message was settled, and the answer is on its way
+		case h.settling: // the message was settled, and the answer has not arrived yet
 		default:
 			d.lose(h)
 		}
 	})
 }
 
-// lose gives up a message whose lease is about to end, or has ended, and cancels the context of its
-// handler. mu is held.
+// lose drops a message whose lease has expired or is about to expire, and cancels the context of
+// its handler. mu is held.
 func (d *dispatcher) lose(h *held) {
-	begun := h.state == heldBegun || h.state == heldTaken // other messages may have been cancelled
+	begun := h.state == heldBegun || h.state == heldTaken // others may have been cancelled
 	if !d.forget(h) {
 		return
 	}
-	if begun && !h.settling { // else the call that settles the message reports its result
+	if begun && !h.settling { // otherwise the call that settles the message reports the result
 		d.faults = append(d.faults, h.fault(ErrLeaseLost))
 	}
 	if h.run != nil {
@@ -502,13 +505,13 @@ func (d *dispatcher) lose(h *held) {
 	d.match()
 }
 
-// hand notes that a message that was taken is handed to a receiver or to a handler's worker. The
-// lease is extended from now on if renew is set. If r is not nil the handler is about to be called,
-// and r is cancelled if the lease is lost.
+// hand records that a taken message is passed to a receiver or to a handler's worker. If renew is
+// set, the lease is extended from now on. If r is not nil, the handler is about to be called, and r
+// is cancelled if the lease is lost.
 //
 // hand returns false if the lease is over: the process may have been suspended since the message
-// was taken, so that another consumer has the message, or the message was cancelled. It is then
-// given up and reported.
+// was taken, so that another consumer has the message, or the message was cancelled. The message is
+// then dropped and reported.
 func (d *dispatcher) hand(h *held, renew bool, r *run) bool {
 	d.mu.Lock()
 	defer d.unlock()
@@ -523,24 +526,24 @@ func (d *dispatcher) hand(h *held, renew bool, r *run) bool {
 	return true
 }
 
-// letEnd ends the extensions of a lease, because the message is not settled any more.
+// letEnd stops extending a lease, because the message will not be settled.
 func (d *dispatcher) letEnd(h *held) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h.renew = false
 }
 
-// load counts the messages that a dispatcher holds.
+// load has the numbers of messages that a dispatcher holds.
 type load struct {
 	unbegun int           // messages that have not begun
 	begun   int           // messages that have begun
-	idle    time.Duration // the time since a taker waited last
+	idle    time.Duration // time since a taker last waited
 }
 
 // held returns the number of all messages.
 func (l load) held() int { return l.unbegun + l.begun }
 
-// load returns the load of the moment. It costs O(partitions).
+// load returns the current load. It is O(partitions).
 func (d *dispatcher) load() load {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,13 +1,13 @@
-// Package durable is a queue of delayed messages that survive a crash: cancel the unpaid order
-// after 30 minutes, remind before the meeting, try a failed delivery again tomorrow. Messages are
-// delivered at least once and never early, at their due times and without polling. They can be
-// cancelled and rescheduled by id until they begin. Messages that fail again and again become dead
-// letters.
+// Package durable implements a queue of delayed messages that survive a crash: cancel the unpaid
+// order after 30 minutes, send a reminder before the meeting, retry a failed delivery tomorrow.
+// Each message is delivered at least once, never before its due time, and without polling. A
+// message can be cancelled or rescheduled by its id until its delivery begins. A message that keeps
+// failing becomes a dead letter.
 //
-// A [Store] keeps the messages: package memstore in memory, package boltstore in one file, package
-// redisstore on Redis (a single server, Sentinel or Cluster). [Open] makes a [Queue] in a store, or
-// joins one. [Queue.Enqueue] adds a message. [Queue.Consume] calls a handler for each message that
-// is due, and [Queue.Take] returns one message at a time.
+// A [Store] holds the messages: package memstore in memory, package boltstore in a file, package
+// redisstore on Redis (a single server, Sentinel or Cluster). [Open] opens a [Queue] in a store and
+// creates the queue if it does not exist. [Queue.Enqueue] adds a message. [Queue.Consume] calls a
+// handler for each message that is due. [Queue.Take] returns one message at a time.
 //
 //	store, err := boltstore.Open("orders.db", boltstore.Options{})
 //	...
@@ -16,81 +16,83 @@
 //	_, err = q.Enqueue(ctx, durable.Message{ID: "order-42", Delay: 30 * time.Minute})
 //	...
 //	err = q.Consume(ctx, func(ctx context.Context, d *durable.Delivery) error {
-//		return cancelUnpaid(ctx, d.ID) // nil acknowledges; an error tries again later
+//		return cancelUnpaid(ctx, d.ID) // nil acknowledges the message; an error retries it later
 //	}, durable.ConsumerOptions{})
 //
 // # When to use something else
 //
-//   - A timeout that may be lost with the process needs no store: use package timingwheel.
-//   - The order of deliveries is not guaranteed, and a handler may run twice for a message. Use a
-//     log or a transaction if the order matters or handlers cannot be idempotent.
-//   - Bodies are small: up to 1 MiB by default. Keep large data elsewhere, and its name in the
-//     message.
-//   - Recurring jobs have no schedule here. A handler enqueues the next message itself.
+//   - A timeout that may be lost with the process needs no store. Use package timingwheel.
+//   - The queue does not guarantee an order of delivery, and a handler may run twice for one
+//     message. Use a log or a transaction if the order matters or a handler cannot be idempotent.
+//   - Bodies are small, up to 1 MiB by default. Store large data elsewhere and put its name into
+//     the message.
+//   - The queue has no schedule for recurring jobs. A handler enqueues the next message itself.
 //
 // # States
 //
-// The store knows where each message is:
+// The store records the state of each message:
 //
-//	scheduled  waits for its due time                leased: a consumer claims it ahead of time
-//	                                                 firing: it is due when it is claimed
-//	leased     a consumer has claimed it             firing: the consumer begins it when it is due
-//	                                                 scheduled: released, or the lease has ended
-//	firing     it has begun: Cancel answers Firing   gone: acknowledged or expired
-//	                                                 scheduled: failed, released, or crashed
-//	                                                 dead: its last attempt has failed, it was
-//	                                                 rejected, or it has crashed too often
-//	dead       is kept as a dead letter              scheduled: replayed
-//	                                                 gone: purged, or dropped by a bound
+//	scheduled  waits for its due time               -> leased     claimed ahead of its due time
+//	                                                -> firing     claimed when it is due
+//	leased     claimed by a consumer                -> firing     begun, because it is due
+//	                                                -> scheduled  released, or the lease expired
+//	firing     begun; Cancel returns Firing         -> removed    acknowledged, or expired
+//	                                                -> scheduled  failed, released or crashed
+//	                                                -> dead       failed for the last time, rejected,
+//	                                                              or crashed too often
+//	dead       kept as a dead letter                -> scheduled  replayed
+//	                                                -> removed    purged, or dropped by a limit
 //
-// A scheduled or leased message is also gone after Cancel, and scheduled with another due time
-// after Reschedule. A message with Replace takes the place of a scheduled, leased or dead one.
-// While the queue is paused no message becomes firing.
+// Cancel also removes a scheduled or leased message, and Reschedule gives it another due time. A
+// message with Replace set replaces a scheduled, leased or dead message. While the queue is paused,
+// no message becomes firing.
 //
-// These words have one meaning throughout the package:
+// The documentation uses these terms:
 //
-//   - due: its due time has passed on the store's clock.
-//   - in flight: it is leased or firing.
-//   - to claim: to take a lease. To begin: to become firing.
-//   - delivered: its handler was called, or Take has returned it.
-//   - running: a handler has been called for it and has not returned. A message that is firing may
-//     still wait for a handler, for a moment.
-//   - settled: it was acknowledged, failed, buried, released or expired. The delivery is over.
-//   - crash: the lease of a firing message has ended before it was settled.
-//   - prefetched: it is leased by this process, and has not begun.
+//   - due: the due time has passed on the store's clock.
+//   - in flight: leased or firing.
+//   - claim: take a lease on a message. begin: make it firing.
+//   - prefetched: leased by this process and not begun.
+//   - delivered: passed to a handler, or returned by Take.
+//   - running: its handler was called and has not returned. A firing message may wait briefly for a
+//     handler.
+//   - settled: acknowledged, failed, buried, released or expired. The delivery is over.
+//   - crash: the lease of a firing message expired before the message was settled.
 //
 // # Guarantees
 //
-//   - Nothing acknowledged is lost. If Enqueue returns no error, the message is delivered until it
-//     is acknowledged, cancelled, dead or expired. How safe this is depends on the store: boltstore
-//     fsyncs, redisstore is as safe as the append-only file and the replication of its server,
-//     memstore forgets everything with the process.
-//   - Never early. No handler is called before the store's clock shows the due time. There is no
-//     bound on how late a message is if consumers or the store cannot keep up.
-//   - At least once. A delivery is repeated after a crash, after a pause that is longer than the
-//     lease, and after a lost reply.
-//   - Fenced. [Delivery].Token rises with each delivery of a message. The store refuses older
-//     tokens with [ErrLeaseLost].
-//   - Cancel and Reschedule are exact. No handler is called after Cancelled, even if the reply to
-//     the first copy of the call was lost.
-//   - One message for each id, while it is queued or dead.
+//   - No lost messages. After Enqueue returns nil, the message is delivered until it is
+//     acknowledged, cancelled, dead or expired. Durability depends on the store: boltstore calls
+//     fsync, redisstore is as durable as the server's append-only file and replication, memstore
+//     loses everything with the process.
+//   - Never early. No handler is called before the due time on the store's clock. Lateness has no
+//     bound if the consumers or the store cannot keep up.
+//   - At least once. A delivery is repeated after a crash, after a pause longer than the lease, and
+//     after a lost reply.
+//   - Fenced. [Delivery].Token is a fencing token that rises with each delivery of a message. The
+//     store rejects an older token with [ErrLeaseLost].
+//   - Exact results of Cancel and Reschedule. After Cancelled no handler is called, even if the
+//     first reply was lost and the call was repeated.
+//   - Unique ids. A queue holds at most one queued or dead message for each id.
 //
 // # How it works
 //
-// A queue has a fixed number of partitions. The id of a message decides its partition. Each
-// consumer owns some partitions; all consumers compute the same assignment from the list of those
-// that have sent a heartbeat lately. A consumer claims messages shortly before they are due, with a
-// lease, into a timing wheel of its own, and tells the store when a message begins. The store
-// compares the token and the clock. Ownership only keeps consumers from contending: a claim is
-// atomic, so two owners of a partition do no harm.
+// A queue has a fixed number of partitions. The message id determines the partition. Each consumer
+// owns some of the partitions. All consumers compute the same assignment from the members that have
+// recently sent a heartbeat. A consumer claims messages shortly before they are due, with a lease,
+// and puts them into a timing wheel in memory. When a message is due, the consumer begins it in the
+// store, which checks the token and the clock. Ownership only reduces contention: claims are
+// atomic, so two owners of one partition are harmless.
 //
-// The consumer extends a lease while the handler runs. If that fails, it cancels the handler's
-// context before the lease ends and another consumer may get the message.
+// The consumer extends the lease while the handler runs. If an extension fails, the consumer
+// cancels the handler's context before the lease expires and another consumer can get the message.
 //
-// Calls that many goroutines make at the same time share a round trip or an fsync, up to
-// [driver.MaxBatch] of them. A single caller does not wait for others.
+// Concurrent calls share a round trip or an fsync, up to [driver.MaxBatch] calls. A single call
+// does not wait for others.
 //
-// In the repository docs/durable.md has the guarantees in full and says what a failure can cost
-// with each store, docs/durable-operations.md says how to operate a queue, and
-// docs/internals/durable-design.md how it is built.
+// # Further reading
+//
+// The repository has three documents: docs/durable.md lists the guarantees and the cost of failures
+// with each store, docs/durable-operations.md explains how to operate a queue, and
+// docs/internals/durable-design.md explains how the queue is built.
 package durable

@@ -12,7 +12,7 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// A store keeps an envelope as the body of a message, and does not look into it:
+// A store keeps an envelope as the body of a message and does not interpret it:
 //
 //	1 byte   version in the upper four bits, and below them flags: has an expiry, has headers
 //	uvarint  the expiry in milliseconds since 1970, if the flag is set
@@ -20,7 +20,7 @@ import (
 //	         uvarint length and bytes of the key, uvarint length and bytes of the value
 //	         the body, up to the end
 //
-// A message without headers and expiry thus costs one byte.
+// The overhead of a message without headers and expiry is one byte.
 const (
 	envelopeVersion = 1
 
@@ -28,16 +28,16 @@ const (
 	envelopeHeaders = 1 << 1
 )
 
-// The bounds of the headers of a message.
+// Limits of the headers of a message.
 const (
-	MaxHeaders     = 64      // number of headers
-	MaxHeaderBytes = 8 << 10 // bytes of all keys and values together
+	MaxHeaders     = 64      // maximum number of headers
+	MaxHeaderBytes = 8 << 10 // maximum number of bytes of all keys and values together
 )
 
 // content is the decoded envelope of a message.
 type content struct {
 	headers map[string]string // nil if there are none
-	expire  driver.Instant    // the last instant at which the message may begin; 0: there is none
+	expire  driver.Instant    // the last instant at which the message may begin; 0: none
 	body    []byte
 }
 
@@ -73,15 +73,15 @@ func (c *content) encode() []byte {
 	return append(b, c.body...)
 }
 
-// decodeEnvelope reads an envelope. The body is a part of b. An envelope of another version, or
-// damaged, is [ErrVersion].
+// decodeEnvelope decodes an envelope. The returned body is a subslice of b. It returns [ErrVersion]
+// if the envelope has another version or is damaged.
 func decodeEnvelope(b []byte) (c content, err error) {
 	if len(b) == 0 {
-		return c, fmt.Errorf("%w: its content has no version", ErrVersion)
+		return c, fmt.Errorf("%w: the content is empty", ErrVersion)
 	}
 	version, flags := b[0]>>4, b[0]&0xf
 	if version != envelopeVersion || flags&^(envelopeExpiry|envelopeHeaders) != 0 {
-		return c, fmt.Errorf("%w: its content is of version %d with flags %d; version %d with flags up to %d is accepted",
+		return c, fmt.Errorf("%w: the content has version %d and flags %d; version %d with flags up to %d is accepted",
 			ErrVersion, version, flags, envelopeVersion, envelopeExpiry|envelopeHeaders)
 	}
 	r := envelopeReader{rest: b[1:]}
@@ -97,20 +97,20 @@ func decodeEnvelope(b []byte) (c content, err error) {
 		}
 	}
 	if r.damaged {
-		return content{}, fmt.Errorf("%w: the beginning of its content, %d bytes in all, is damaged",
+		return content{}, fmt.Errorf("%w: the beginning of the content (%d bytes) is damaged",
 			ErrVersion, len(b))
 	}
 	c.body = r.rest
 	return c, nil
 }
 
-// envelopeReader reads numbers and texts, up to the first that is damaged.
+// envelopeReader reads numbers and strings, up to the first damaged one.
 type envelopeReader struct {
 	rest    []byte
 	damaged bool
 }
 
-// number reads a number of at most limit.
+// number reads a number that is at most limit.
 func (r *envelopeReader) number(limit uint64) uint64 {
 	v, n := binary.Uvarint(r.rest)
 	if n <= 0 || v > limit {
@@ -140,38 +140,38 @@ func headerBytes(headers map[string]string) int {
 	return n
 }
 
-// checkHeaders returns an error for headers that a message may not have.
+// checkHeaders returns [ErrInvalid] if a message cannot have these headers.
 func checkHeaders(id string, headers map[string]string) error {
 	if len(headers) > MaxHeaders {
-		return fmt.Errorf("%w headers of message %q: there are %d; up to %d are accepted",
+		return fmt.Errorf("%w headers of message %q: %d headers; up to %d are accepted",
 			ErrInvalid, id, len(headers), MaxHeaders)
 	}
 	if n := headerBytes(headers); n > MaxHeaderBytes {
-		return fmt.Errorf("%w headers of message %q: their keys and values have %d bytes; up to %d are accepted",
+		return fmt.Errorf("%w headers of message %q: %d bytes in keys and values; up to %d are accepted",
 			ErrInvalid, id, n, MaxHeaderBytes)
 	}
 	for key, value := range headers {
 		switch {
 		case key == "":
-			return fmt.Errorf("%w headers of message %q: a key is empty; 1 byte or more is accepted",
+			return fmt.Errorf("%w headers of message %q: empty key",
 				ErrInvalid, id)
 		case !utf8.ValidString(key):
-			return fmt.Errorf("%w headers of message %q: the key %.40q is not UTF-8",
+			return fmt.Errorf("%w headers of message %q: the key %.40q is not valid UTF-8",
 				ErrInvalid, id, key)
 		case !utf8.ValidString(value):
-			return fmt.Errorf("%w headers of message %q: the value of %.40q, %.40q, is not UTF-8",
+			return fmt.Errorf("%w headers of message %q: the value of %.40q, %.40q, is not valid UTF-8",
 				ErrInvalid, id, key, value)
 		}
 	}
 	return nil
 }
 
-// content checks the parts of a message that its envelope holds. due is the instant of Message.At,
-// or 0.
+// content validates the parts of a message that its envelope holds. due is the instant of
+// Message.At, or 0.
 func (q *Queue) content(m *Message, due driver.Instant) (content, error) {
 	c := content{headers: m.Headers, body: m.Body}
 	if len(m.Body) > q.options.MaxBody {
-		return c, fmt.Errorf("%w body of message %q: it has %d bytes; up to %d are accepted (Options.MaxBody)",
+		return c, fmt.Errorf("%w body of message %q: %d bytes; up to %d are accepted (Options.MaxBody)",
 			ErrInvalid, m.ID, len(m.Body), q.options.MaxBody)
 	}
 	if err := checkHeaders(m.ID, m.Headers); err != nil || m.ExpireAt.IsZero() {
@@ -179,13 +179,13 @@ func (q *Queue) content(m *Message, due driver.Instant) (content, error) {
 	}
 	c.expire = expiryOf(m.ExpireAt)
 	if due >= c.expire {
-		return c, fmt.Errorf("%w message %q: ExpireAt (%v) is not after At (%v), in whole milliseconds, so it could never be delivered",
+		return c, fmt.Errorf("%w message %q: ExpireAt (%v) is not after At (%v), in whole milliseconds, so the message could never be delivered",
 			ErrInvalid, m.ID, m.ExpireAt, m.At)
 	}
 	return c, nil
 }
 
-// expiryOf returns the last instant that is not after t, and at least 1, because 0 stands for none.
+// expiryOf returns the last instant that is not after t, and at least 1, because 0 means none.
 func expiryOf(t time.Time) driver.Instant {
 	i := driver.InstantOf(t)
 	if i > 0 && i < driver.Never && i.Time().After(t) {

@@ -6,58 +6,59 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Errors that callers tell apart with errors.Is. Errors that methods return wrap one of these and
-// name the value that was refused or the operation that failed.
+// Errors that callers compare with errors.Is. Methods return errors that wrap one of these and name
+// the rejected value or the failed operation.
 var (
-	// ErrDuplicate means that a message with this id is queued, or is a dead letter.
-	ErrDuplicate = errors.New("a message with this id is queued already")
+	// ErrDuplicate means that a queued or dead message has this id.
+	ErrDuplicate = errors.New("a message with this id already exists")
 
-	// ErrNotFound means that there is no such message.
+	// ErrNotFound means that the message does not exist.
 	ErrNotFound = driver.ErrNotFound
 
-	// ErrNoQueue means that there is no such queue in the store. See Options.Existing.
+	// ErrNoQueue means that the queue does not exist in the store. See Options.Existing.
 	ErrNoQueue = driver.ErrNoQueue
 
-	// ErrFiring means that the message has begun and cannot be replaced.
-	ErrFiring = errors.New("the message is being delivered")
+	// ErrFiring means that the delivery of the message has begun, so it cannot be replaced.
+	ErrFiring = errors.New("the message is already being delivered")
 
-	// ErrLeaseLost means that the delivery is over: its lease has ended, so that the message is
-	// delivered again, or it was settled before.
-	ErrLeaseLost = errors.New("the lease of the message has ended, or its delivery was settled before")
+	// ErrLeaseLost means that the delivery is over. Either its lease has expired and the message is
+	// redelivered, or the delivery was already settled.
+	ErrLeaseLost = errors.New("the lease has expired, or the delivery was already settled")
 
-	// ErrBusy means that too many calls wait for the store. Nothing was sent. See
+	// ErrBusy means that too many calls are waiting for the store. The call was not sent. See
 	// Options.MaxWaiting.
-	ErrBusy = errors.New("too many calls wait for the store")
+	ErrBusy = errors.New("too many calls are waiting for the store")
 
 	// ErrClosed means that the queue, the receiver or the store is closed.
 	ErrClosed = driver.ErrClosed
 
-	// ErrInvalid means that an argument or an option is not accepted. Nothing was done.
+	// ErrInvalid means that an argument or an option is out of range. The call changed nothing.
 	ErrInvalid = driver.ErrInvalid
 
-	// ErrPartitions means that the queue exists with another number of partitions. See
+	// ErrPartitions means that the queue exists with a different number of partitions. See
 	// Options.Partitions.
 	ErrPartitions = driver.ErrPartitions
 
-	// ErrVersion means that the data has a format that this version of the program does not read,
-	// newer or older, is damaged, or is no queue, or that the server is too old.
+	// ErrVersion means that this version of the program cannot read the data: it is in a newer or
+	// older format, is damaged or is not a queue. Stores also return ErrVersion if the server is
+	// too old.
 	ErrVersion = driver.ErrVersion
 
-	// ErrLocked means that another process has the file.
+	// ErrLocked means that another process has the file open.
 	ErrLocked = driver.ErrLocked
 
-	// ErrFull means that the store has no room. Nothing was stored, unless the error is
-	// ErrUnavailable as well. Messages are still delivered and settled.
+	// ErrFull means that the store has no room. Nothing was stored, unless the error also wraps
+	// ErrUnavailable. Messages are still delivered and settled.
 	ErrFull = driver.ErrFull
 
-	// ErrUnsafe means that the store is set up so that it may lose messages.
+	// ErrUnsafe means that the store's configuration can lose messages.
 	ErrUnsafe = driver.ErrUnsafe
 
-	// ErrBroken means that the store has failed for good: close it and open it again, or restore
+	// ErrBroken means that the store has failed permanently. Close it and open it again, or restore
 	// its data.
 	ErrBroken = driver.ErrBroken
 
-	// ErrUnavailable means that the store could not be reached for now. The call may have taken
-	// place.
+	// ErrUnavailable means that the store is unreachable. A later call may succeed. The failed call
+	// may have taken effect.
 	ErrUnavailable = driver.ErrUnavailable
 )

@@ -12,40 +12,40 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// EventKind says what happened.
+// EventKind is the kind of an [Event].
 type EventKind uint8
 
-// The kinds of events. A message that is handled without a fault is claimed, begun, delivered and
+// Kinds of events. A message that is handled without an error is claimed, begun, delivered and
 // acked.
 const (
-	// EventClaimed: a message was claimed ahead. One that is due may begin with its claim.
+	// EventClaimed: a message was claimed. A message that is due may begin with its claim.
 	EventClaimed EventKind = iota + 1
 
-	// EventBegun: a message has become firing. Cancel answers Firing from now on.
+	// EventBegun: a message became firing. From now on Cancel returns Firing.
 	EventBegun
 
-	// EventDelivered: the handler of a message is about to be called, or Take returns.
+	// EventDelivered: the handler of a message is about to be called, or Take is about to return.
 	EventDelivered
 
-	// EventAcked: the store has removed a message that was acknowledged.
+	// EventAcked: the store removed a message that was acknowledged.
 	EventAcked
 
-	// EventRetried: the store has scheduled a message again after a failed attempt.
+	// EventRetried: the store rescheduled a message after a failed attempt.
 	EventRetried
 
-	// EventBuried: the store has made a message a dead letter after a failed attempt.
+	// EventBuried: the store made a message a dead letter after a failed attempt.
 	EventBuried
 
-	// EventExpired: the store has removed a message after its ExpireAt instead of delivering it.
+	// EventExpired: the store removed a message after its ExpireAt instead of delivering it.
 	EventExpired
 
-	// EventLeaseLost: the lease of a firing message has ended, or is about to end. Err is set.
+	// EventLeaseLost: the lease of a firing message has expired or is about to expire. Err is set.
 	EventLeaseLost
 
-	// EventRebalanced: this consumer owns other partitions than before: see Event.Owned.
+	// EventRebalanced: the set of partitions that this consumer owns has changed. See Event.Owned.
 	EventRebalanced
 
-	// EventError: a call in the background has failed. Err is set.
+	// EventError: a background call failed. Err is set.
 	EventError
 )
 
@@ -54,7 +54,8 @@ var eventNames = []string{
 	"Rebalanced", "Error",
 }
 
-// String returns the name of the kind, or its number if it is none of those declared.
+// String returns the name of the kind without its prefix, or "EventKind(n)" for an undeclared
+// value.
 func (k EventKind) String() string {
 	if k == 0 || int(k) > len(eventNames) {
 		return "EventKind(" + strconv.Itoa(int(k)) + ")"
@@ -62,22 +63,22 @@ func (k EventKind) String() string {
 	return eventNames[k-1]
 }
 
-// Event is a step that a consumer of this process has made, or a fault. Crashes of other processes,
+// Event is a step of a consumer of this process, or a background error. Crashes of other processes,
 // and calls such as Cancel, are not events.
 type Event struct {
 	Kind      EventKind
 	Queue     string
 	Partition int           // -1: the event concerns the whole queue
-	Time      time.Time     // on the clock of this process: when it happened or, with a Duration, began
-	Duration  time.Duration // of the call of the store that claimed, began or settled a message
+	Time      time.Time     // on this process's clock: of the event, or the start of Duration
+	Duration  time.Duration // of the store call that claimed, began or settled a message
 
-	// The message, if the event is about one; else ID is empty. Headers must not be changed.
+	// The message, if the event concerns one; otherwise ID is empty. Headers must not be modified.
 	ID       string
 	Token    uint64
-	Attempts int // deliveries before this one that ended in an error
+	Attempts int // failed deliveries before this one
 	Headers  map[string]string
 
-	Owned []int // EventRebalanced: the partitions that the consumer owns now
+	Owned []int // EventRebalanced: the partitions that the consumer now owns
 	Err   error // EventError and EventLeaseLost
 }
 
@@ -87,8 +88,8 @@ func (q *Queue) emit(e Event) {
 	q.options.OnEvent(e)
 }
 
-// emit calls OnEvent for a message, if there is such a function, with the time since start as its
-// duration if that is not zero. No lock is held.
+// emit calls OnEvent for a message, if OnEvent is set. If start is not zero, the event's duration
+// is the time since start. No lock is held.
 func (h *held) emit(kind EventKind, start time.Time) {
 	q := h.part.q
 	if q.options.OnEvent == nil {
@@ -112,7 +113,7 @@ func (q *Queue) emitClaims(messages []*held, sent time.Time) {
 		return
 	}
 	for _, h := range messages {
-		if c, err := decodeEnvelope(h.record.Body); err == nil { // else newDelivery reports the error
+		if c, err := decodeEnvelope(h.record.Body); err == nil { // newDelivery reports an error
 			h.headers = c.headers
 		}
 		h.emit(EventClaimed, sent)
@@ -122,26 +123,26 @@ func (q *Queue) emitClaims(messages []*held, sent time.Time) {
 	}
 }
 
-// settlements are the events of the transitions that settle a message.
+// settlements maps the transitions that settle a message to their events.
 var settlements = map[driver.Op]EventKind{
 	driver.OpAck: EventAcked, driver.OpRetry: EventRetried,
 	driver.OpBury: EventBuried, driver.OpExpire: EventExpired,
 }
 
-// fault is an error in the background that concerns a partition, or one of its messages.
+// fault is a background error that concerns a partition or one of its messages.
 type fault struct {
 	partition int    // -1: the whole queue
 	id        string // empty: no message
 	err       error
 }
 
-// report is reportFault for the whole queue.
+// report is reportFault for an error that concerns the whole queue.
 func (q *Queue) report(format string, args ...any) {
 	q.reportFault(fault{partition: -1, err: fmt.Errorf(format, args...)})
 }
 
-// reportFault tells the log, OnError and OnEvent of a fault. No lock is held: these functions are
-// the user's.
+// reportFault passes a fault to the log, OnError and OnEvent. No lock is held, because these
+// functions are user code.
 func (q *Queue) reportFault(f fault) {
 	kind, level := EventError, slog.LevelError
 	switch {
@@ -166,18 +167,18 @@ func (q *Queue) reportFault(f fault) {
 	}
 }
 
-// outages bounds the log records of a store that cannot be reached: many calls fail then, each
-// again and again.
+// outages limits the log records about an unreachable store: during an outage many calls fail
+// repeatedly.
 type outages struct {
 	mu      sync.Mutex
 	logged  time.Time
-	skipped int // records since then
+	skipped int // records since logged
 }
 
-// outagePause is the least time between two log records of a store that cannot be reached.
+// outagePause is the minimum time between two log records about an unreachable store.
 const outagePause = time.Second
 
-// admit reports whether a record is to be written, and how many were skipped before it.
+// admit reports whether a record should be written, and how many were skipped before it.
 func (o *outages) admit(now time.Time) (skipped int, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -293,7 +293,7 @@ func ExampleQueue_EnqueueBatch() {
 	// Output:
 	// [order-1 order-2 order-3]
 	// true
-	// durable: enqueue message "order-2": a message with this id is queued already
+	// durable: enqueue message "order-2": a message with this id already exists
 	// 3 are scheduled <nil>
 }
 

@@ -1,22 +1,23 @@
 package durable
 
-// fifo is a queue in an array. Adding and taking an item cost O(1) amortized.
+// fifo is a queue in a slice. push and pop are O(1) amortized.
 type fifo[T any] struct {
 	items []T
-	head  int // items before it have been taken
+	head  int // items before it were popped
 }
 
 func (f *fifo[T]) len() int { return len(f.items) - f.head }
 
 func (f *fifo[T]) push(items ...T) { f.items = append(f.items, items...) }
 
-// rest returns the items that have not been taken. The slice is valid until the next call.
+// rest returns the items that were not popped. The slice is valid until the next call.
 func (f *fifo[T]) rest() []T { return f.items[f.head:] }
 
-// first returns the first item. The fifo is not empty.
+// first returns the first item. The fifo must not be empty.
 func (f *fifo[T]) first() T { return f.items[f.head] }
 
-// pop takes the first item. The fifo is not empty. The array is compacted when half of it is empty.
+// pop removes and returns the first item. The fifo must not be empty. The slice is compacted when
+// half of it is unused.
 func (f *fifo[T]) pop() T {
 	var zero T
 	item := f.items[f.head]
@@ -30,7 +31,7 @@ func (f *fifo[T]) pop() T {
 	return item
 }
 
-// keep removes the items for which ok is false. It costs O(n).
+// keep removes the items for which ok returns false. It is O(n).
 func (f *fifo[T]) keep(ok func(T) bool) {
 	kept := f.items[:0]
 	for _, item := range f.items[f.head:] {
@@ -42,18 +43,18 @@ func (f *fifo[T]) keep(ok func(T) bool) {
 	f.items, f.head = kept, 0
 }
 
-// lazyFifo is a fifo whose items may go at any time, from the middle too. An item says itself that
-// it has gone, and does not come back. It stays in the array until it is first, or until more than
-// half of the items have gone. All methods cost O(1) amortized.
+// lazyFifo is a fifo with lazy deletion: any item may be deleted at any time. The item itself
+// records that it is gone, and is never added again. It stays in the slice until it is first, or
+// until more than half of the items are gone. All methods are O(1) amortized.
 type lazyFifo[T interface{ gone() bool }] struct {
 	items fifo[T]
-	left  int // the items that have gone
+	left  int // number of items that are gone
 }
 
-// len returns the number of items that have not gone.
+// len returns the number of items that are not gone.
 func (f *lazyFifo[T]) len() int { return f.items.len() - f.left }
 
-// size returns the number of items in the array.
+// size returns the number of items in the slice.
 func (f *lazyFifo[T]) size() int { return f.items.len() }
 
 func (f *lazyFifo[T]) push(items ...T) { f.items.push(items...) }
@@ -71,7 +72,7 @@ func (f *lazyFifo[T]) first() (item T, ok bool) {
 	return none, false
 }
 
-// pop takes the first item. It returns false if there is none.
+// pop removes and returns the first item, or returns false if there is none.
 func (f *lazyFifo[T]) pop() (item T, ok bool) {
 	if item, ok = f.first(); ok {
 		f.items.pop()
@@ -79,7 +80,7 @@ func (f *lazyFifo[T]) pop() (item T, ok bool) {
 	return item, ok
 }
 
-// removed notes that one of the items has gone.
+// removed records that one of the items is gone.
 func (f *lazyFifo[T]) removed() {
 	f.left++
 	if f.left > 16 && f.left*2 > f.items.len() {

@@ -10,19 +10,20 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Healthy returns nil if the store answers for each partition and is set up safely. Otherwise it
-// returns an error that says what is wrong and what to do. Healthy is for probes:
+// Healthy returns nil if the store answers for each partition and is configured safely. Otherwise
+// the error says what is wrong and what to do. Healthy is meant for health probes:
 //
-//   - [ErrUnavailable]: the store cannot be reached. The queue goes on when the store comes back.
-//   - [ErrBroken]: the store must be opened again.
+//   - [ErrUnavailable]: the store is unreachable. The queue continues when the store is reachable
+//     again.
+//   - [ErrBroken]: the store must be closed and opened again.
 //   - [ErrUnsafe]: the settings of a server have changed, and it may lose messages. The queue
-//     checks the settings once a minute, and Healthy returns the result of the last check.
+//     checks the settings once a minute. Healthy returns the result of the last check.
 //
-// A queue that is paused, or without consumers, is healthy: see [Queue.Stats].
+// A queue that is paused or has no consumers is healthy: see [Queue.Stats].
 //
-// Healthy asks for a missing message in each partition, in all of them at the same time. This costs
-// a call of the store for each partition, which is O(1). ctx should end before the timeout of the
-// probe. If ctx ends, Healthy returns its cause.
+// Healthy looks up a missing message in all partitions concurrently. This costs one O(1) call to
+// the store per partition. ctx should end before the timeout of the probe. If ctx ends, Healthy
+// returns its cause.
 func (q *Queue) Healthy(ctx context.Context) error {
 	if err := q.usable(ctx); err != nil {
 		return err
@@ -39,7 +40,7 @@ func (q *Queue) Healthy(ctx context.Context) error {
 	all.Wait()
 	for _, err := range errs {
 		if errors.Is(err, ErrUnavailable) {
-			err = fmt.Errorf("%w; make sure that it runs and that this process can reach it", err)
+			err = fmt.Errorf("%w; check that it is running and reachable from this process", err)
 		}
 		if err != nil {
 			return fmt.Errorf("durable: queue %q is not healthy: %w", q.options.Queue, err)
@@ -51,15 +52,15 @@ func (q *Queue) Healthy(ctx context.Context) error {
 	return nil
 }
 
-// probeID is the id of no message: ids of messages are valid UTF-8.
+// probeID is an id that no message has: ids of messages are valid UTF-8.
 const probeID = "\xffhealthy"
 
 // checkInterval is the time between two checks of a server's settings, which may change at any
 // time.
 const checkInterval = time.Minute
 
-// check reports if the store is no longer set up safely, and reports again if it is unsafe in
-// another way. It runs until the queue is closed.
+// check reports when the store is no longer configured safely, and again when the reason changes.
+// It runs until the queue is closed.
 func (q *Queue) check(checker driver.Checker) {
 	for reported := ""; ; {
 		sleep(q.ctx, checkInterval)
@@ -83,10 +84,10 @@ func (q *Queue) check(checker driver.Checker) {
 // AuditReport is the result of [Queue.Audit].
 type AuditReport = driver.AuditReport
 
-// Audit looks through all partitions for damage that a fault may have left, such as a key that was
-// deleted, and repairs the damage if repair is set: see [driver.Backend]. It costs O(n) in the
-// messages of the queue, in small steps. The queue may be in use meanwhile. After an error the
-// report has the faults that were found before.
+// Audit checks all partitions for damage that a fault may have left, such as a deleted key, and
+// repairs it if repair is true: see [driver.Backend]. The cost is O(n) in the messages of the
+// queue, in small steps. The queue may be used concurrently. After an error the report contains the
+// faults that were found before it.
 func (q *Queue) Audit(ctx context.Context, repair bool) (AuditReport, error) {
 	var sum AuditReport
 	if err := q.usable(ctx); err != nil {

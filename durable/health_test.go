@@ -112,7 +112,7 @@ func TestHealthyNamesTheFaultAndTheRemedy(t *testing.T) {
 		})
 		err := q.Healthy(t.Context())
 		require.ErrorIs(t, err, durable.ErrUnavailable)
-		require.ErrorContains(t, err, "make sure that it runs")
+		require.ErrorContains(t, err, "check that it is running")
 		require.NoError(t, q.Healthy(t.Context()))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -6,12 +6,12 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// leases is the set of held messages. It decides when each lease has to be extended. It has no lock
-// and no clock. The dispatcher's mutex guards it.
+// leases is the set of held messages. It decides when each lease must be extended. It has no lock
+// and no clock, and is guarded by the dispatcher's mutex.
 //
-// A message that was claimed ahead has a lease of hold, which is short: if the consumer is killed,
-// other consumers soon get the message, and no crash is counted. The lease is extended by hold
-// while the message waits for a taker. When the message begins it gets a lease of visibility.
+// A prefetched message has a lease of hold, which is short: if the consumer is killed, another
+// consumer soon gets the message, and no crash is counted. The lease is extended by hold while the
+// message waits for a taker. When the message begins, its lease becomes visibility.
 type leases struct {
 	visibility time.Duration
 	hold       time.Duration // at most visibility
@@ -22,22 +22,22 @@ func newLeases(opts *ConsumerOptions) leases {
 	return leases{visibility: opts.Visibility, hold: opts.hold(), held: make(map[*held]struct{})}
 }
 
-// renewals is how often leases are looked at during the shortest of them.
+// renewals is the number of checks of the leases during the shortest lease.
 const renewals = 8
 
 func (l *leases) period() time.Duration { return l.hold / renewals }
 
-// add holds a message that was claimed by a call that began at sent and read the store's clock.
+// add adds a message whose claim began at sent and read the store's clock as read.
 func (l *leases) add(h *held, sent, read time.Time) {
 	h.until = sent.Add(h.record.LeaseEnd.Time().Sub(read))
 	l.held[h] = struct{}{}
 }
 
-// remove ends the holding of a message.
+// remove removes a message.
 func (l *leases) remove(h *held) { delete(l.held, h) }
 
-// begin returns the change by which a message begins. Delay is the new lease if the rest of the old
-// one is shorter than Visibility.
+// begin returns the change that begins a message. Its Delay is a new lease if the rest of the old
+// lease is shorter than Visibility.
 func (l *leases) begin(h *held, now time.Time) driver.Change {
 	change := h.change()
 	if h.until.Sub(now) < l.visibility {
@@ -46,8 +46,9 @@ func (l *leases) begin(h *held, now time.Time) driver.Change {
 	return change
 }
 
-// began notes the lease of a message that has begun. It reports whether the lease has to be
-// extended: the begin call left it as it was, and took long, or the store's clock was set ahead.
+// began records the lease of a message that has begun. It reports whether the lease must be
+// extended, because the begin call left it unchanged and was slow, or the store's clock was set
+// forward.
 func (l *leases) began(h *held, a answer, now time.Time) (extend bool) {
 	if a.Lease > 0 {
 		h.extended(a)
@@ -57,8 +58,8 @@ func (l *leases) began(h *held, a answer, now time.Time) (extend bool) {
 	return left < l.visibility/8*7 && !h.asked
 }
 
-// extend returns the change by which the lease of a message is extended. The store knows whether
-// the message has begun when the change takes place.
+// extend returns the change that extends the lease of a message. The store knows whether the
+// message has begun when the change takes effect.
 func (l *leases) extend(h *held) driver.Change {
 	h.asked = true
 	change := h.change()
@@ -66,8 +67,8 @@ func (l *leases) extend(h *held) driver.Change {
 	return change
 }
 
-// extended notes the answer to an extension. A begin that took place after it may have been
-// answered before, with a later end of the lease.
+// extended records the answer to an extension. If a begin took effect after the extension and was
+// answered before it, the lease already has a later end.
 func (l *leases) extended(h *held, a answer) {
 	if a.until().After(h.until) {
 		h.extended(a)
@@ -80,12 +81,12 @@ type leaseAction uint8
 const (
 	leaseKeep   leaseAction = iota
 	leaseExtend             // a third has passed, which leaves time for several attempts
-	leaseLose               // it is about to end, or has ended before the message was handed out
-	leaseForget             // it has ended; the receiver that has the message may still try to settle it
+	leaseLose               // it is about to expire, or expired before the message was passed on
+	leaseForget             // it has expired; its receiver may still try to settle the message
 )
 
-// action returns the next step for the lease of a message. Leases of armed messages last beyond
-// their due times. A receiver extends the leases of its messages itself.
+// action returns the next step for the lease of a message. The lease of an armed message lasts
+// beyond its due time. A receiver extends the leases of its messages itself.
 func (l *leases) action(h *held, now time.Time) leaseAction {
 	left, length := h.until.Sub(now), l.visibility
 	if h.unbegun() {

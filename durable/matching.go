@@ -11,48 +11,47 @@ import (
 // CancelReport is the result of [Queue.CancelMatching], in numbers of messages.
 type CancelReport struct {
 	Cancelled int // messages that will not be delivered
-	Firing    int // messages that have begun, and may be delivered again if this delivery fails
+	Firing    int // messages that have begun, and may be redelivered if this delivery fails
 
 	// Unreadable counts messages whose headers this version of the program cannot read. They are
 	// not cancelled, whether they match or not.
 	Unreadable int
 }
 
-// CancelMatching cancels the messages that have all of these headers with these values, such as
-// those of one customer. Headers without any key are [ErrInvalid]. For each message that it
-// reports, CancelMatching is as exact as [Queue.Cancel]: after Cancelled no handler is called. Dead
-// letters are left: see [Queue.PurgeAll].
+// CancelMatching cancels the messages that have all of the given headers with the given values, for
+// example all messages of one customer. Empty headers return [ErrInvalid]. For each message in the
+// report, CancelMatching is as exact as [Queue.Cancel]: after Cancelled no handler is called. Dead
+// letters are not affected: see [Queue.PurgeAll].
 //
-// CancelMatching scans the queue, partition by partition: first the scheduled messages, then those
+// CancelMatching scans one partition after another: first the scheduled messages, then the messages
 // that consumers have claimed or are delivering. The scan is not atomic. It may miss a message
 // that, during the scan,
 //
 //   - is enqueued,
-//   - is rescheduled to an earlier time,
-//   - comes back from a consumer, because its delivery has failed or the consumer has ended.
+//   - is rescheduled to an earlier time, or
+//   - returns from a consumer, because its delivery failed or the consumer ended.
 //
-// It finds all other messages that match. The call may be repeated: it then finds a message that it
-// has missed, unless the message moves again. If a message was cancelled and another one was
-// enqueued with its id during the scan, or has replaced it, the other one is cancelled only if it
-// matches as well. Messages that were enqueued with the same id in the same millisecond cannot be
-// told apart.
+// It finds all other matching messages. Another call finds a missed message unless the message
+// moves again. If a message is cancelled during the scan and another one is enqueued with its id,
+// or replaces it, the other one is cancelled only if it matches as well. Messages that were
+// enqueued with the same id in the same millisecond cannot be distinguished.
 //
-// If the call fails, or ctx ends, the report has the numbers up to then. The error is one of
-// [Queue.Cancel], and names a message or a partition. Calls that were under way may take place and
-// are not counted. Messages that are Unreadable do not end the scan. The error after it wraps
-// [ErrVersion] and names the first ten. A message whose whole record is unreadable is not listed
-// and not counted here: see [Counts].Unreadable.
+// If the call fails, or ctx ends, the report has the numbers up to that point. The error is one of
+// [Queue.Cancel] and names a message or a partition. Calls in progress may take effect and are not
+// counted. Unreadable messages do not end the scan. If there are any, the error after the scan
+// wraps [ErrVersion] and names the first ten. A message whose whole record is unreadable is neither
+// listed nor counted here: see [Counts].Unreadable.
 //
-// CancelMatching reads all messages with their bodies, because stores keep no index of headers:
-// O(n) in the number of pending messages, and at most 256 of them in memory. See
-// docs/internals/durable-design.md for figures. The memory store, which is for tests, sorts its messages for
-// each page.
+// CancelMatching reads all pending messages with their bodies, because stores have no index of
+// headers. It is O(n) in the number of pending messages, and holds at most 256 of them in memory.
+// docs/internals/durable-design.md has figures. The memory store, which is meant for tests, sorts
+// its messages for each page.
 func (q *Queue) CancelMatching(ctx context.Context, headers map[string]string) (CancelReport, error) {
 	if err := q.usable(ctx); err != nil {
 		return CancelReport{}, err
 	}
 	if len(headers) == 0 {
-		return CancelReport{}, fmt.Errorf("durable: cancel: %w headers: there are none; 1 or more are accepted",
+		return CancelReport{}, fmt.Errorf("durable: cancel: %w headers: empty; 1 or more are accepted",
 			ErrInvalid)
 	}
 	c := canceller{headers: headers}
@@ -64,14 +63,15 @@ func (q *Queue) CancelMatching(ctx context.Context, headers map[string]string) (
 	return c.report, c.failure()
 }
 
-// canceller cancels messages that have certain headers.
+// canceller cancels the messages that have certain headers.
 type canceller struct {
 	headers    map[string]string
 	report     CancelReport
 	unreadable []string // the first ids
 }
 
-// cancel scans a partition. The second state has the messages that were claimed during the scan.
+// cancel scans a partition. The second state includes the messages that were claimed during the
+// scan.
 func (c *canceller) cancel(ctx context.Context, p *part) error {
 	firing := make(map[string]struct{}) // the scan may find a message in both states
 	defer func() { c.report.Firing += len(firing) }()
@@ -132,6 +132,6 @@ func (c *canceller) failure() error {
 	if c.report.Unreadable > len(c.unreadable) {
 		more = " and others"
 	}
-	return fmt.Errorf("durable: cancel: %w: the headers of %d messages cannot be read; they are left: %s%s",
+	return fmt.Errorf("durable: cancel: %w: the headers of %d messages cannot be read; these messages were not cancelled: %s%s",
 		ErrVersion, c.report.Unreadable, strings.Join(c.unreadable, ", "), more)
 }

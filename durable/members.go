@@ -15,20 +15,21 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Consumer is a consumer of a queue, in any process: a call of [Queue.Consume] or a [Receiver].
+// Consumer is a consumer of a queue in any process: a call of [Queue.Consume] or a [Receiver].
 type Consumer struct {
 	ID            string    // unique among the consumers of the queue
-	Host          string    // the name of its machine, at most [driver.MaxHost] bytes; empty if it is unknown
-	PID           int       // its process on the machine
-	Partitions    []int     // that it owned at its last heartbeat, ascending
+	Host          string    // host name, at most [driver.MaxHost] bytes; empty if unknown
+	PID           int       // process id on the host
+	Partitions    []int     // owned at the last heartbeat, ascending
 	LastHeartbeat time.Time // on the store's clock
-	Expires       time.Time // when its partitions go to other consumers without another heartbeat
+	Expires       time.Time // when other consumers get its partitions unless it sends a heartbeat
 }
 
-// Consumers returns the consumers of the queue in all processes as of their last heartbeats, sorted
-// by ID. A consumer sends a heartbeat three times in ConsumerOptions.Membership, and whenever the
-// partitions that it owns change. A consumer that crashes or is suspended stays until it expires.
-// Two consumers may name a partition that is changing hands. Consumers costs one call of the store.
+// Consumers returns the consumers of the queue in all processes, according to their last heartbeats
+// and sorted by ID. A consumer sends three heartbeats per ConsumerOptions.Membership, and one
+// whenever its partitions change. A consumer that crashed or is suspended is listed until it
+// expires. Two consumers may list a partition that is moving from one to the other. Consumers makes
+// one call to the store. It returns the store's error, such as [ErrUnavailable].
 func (q *Queue) Consumers(ctx context.Context) ([]Consumer, error) {
 	if err := q.usable(ctx); err != nil {
 		return nil, err
@@ -47,7 +48,7 @@ func (q *Queue) Consumers(ctx context.Context) ([]Consumer, error) {
 	return all, nil
 }
 
-// unowned returns the number of partitions that none of the consumers owns.
+// unowned returns the number of partitions without an owner.
 func unowned(consumers []Consumer, partitions int) int {
 	owned := make([]bool, partitions)
 	for _, c := range consumers {
@@ -66,22 +67,22 @@ func unowned(consumers []Consumer, partitions int) int {
 	return n
 }
 
-// hostname returns the name of this machine, empty if the system does not tell it.
+// hostname returns the host name, or "" if the system does not report it.
 var hostname = sync.OnceValue(func() string {
 	name, _ := os.Hostname()
 	return strings.ToValidUTF8(name[:min(len(name), driver.MaxHost)], "")
 })
 
-// member returns the consumer as the others see it.
+// member returns the consumer as other members see it.
 func (c *consumer) member() driver.Member {
 	return driver.Member{Name: c.name, Host: hostname(), PID: os.Getpid(), Partitions: c.owns()}
 }
 
 // membership keeps the consumer among the members of the queue, and starts and stops its pumps as
-// members come and go. All members compute the same assignment from the list of members alone.
+// members join and leave. All members compute the same assignment from the list of members alone.
 //
-// If the store cannot be reached the assignment stays as it is, because two owners of a partition
-// do no harm.
+// While the store is unreachable, the assignment stays unchanged, because two owners of a partition
+// are harmless.
 func (c *consumer) membership() {
 	defer c.disown()
 	var known []string
@@ -92,7 +93,7 @@ func (c *consumer) membership() {
 		case err == nil && !slices.Equal(members, known):
 			known = members
 			if c.own(members) {
-				continue // the next heartbeat tells what the consumer owns
+				continue // the next heartbeat reports the owned partitions
 			}
 		case err != nil:
 			c.q.report("heartbeat: %w", err)
@@ -102,16 +103,16 @@ func (c *consumer) membership() {
 	}
 }
 
-// heartbeat enters the consumer among the members. When the consumer ends, a call that is under way
-// gets another moment. If it were abandoned, it might take place after that of leave, and the
-// consumer's partitions would have no owner until Membership has passed.
+// heartbeat renews the membership. When the consumer ends, a call in progress gets a grace period.
+// If it were abandoned, it might take effect after the call of leave, and the consumer's partitions
+// would have no owner until Membership has passed.
 func (c *consumer) heartbeat() ([]string, error) {
 	ctx, cancel := c.outlast(c.ctx)
 	defer cancel()
 	return c.q.backend.Heartbeat(ctx, c.member(), c.opts.Membership)
 }
 
-// own starts and stops pumps. It reports whether the consumer owns other partitions than before.
+// own starts and stops pumps. It reports whether the set of owned partitions has changed.
 func (c *consumer) own(members []string) (changed bool) {
 	if !slices.Contains(members, c.name) {
 		members = append(slices.Clone(members), c.name)
@@ -126,7 +127,9 @@ func (c *consumer) own(members []string) (changed bool) {
 		}
 	}
 	c.dispatcher.setOwned(owned)
-	for i, p := range parts { // all at once: each may wait for a call, and heartbeats wait for all
+	// All are cancelled first, because each stop may wait for a call, and the next heartbeat waits
+	// for all of them.
+	for i, p := range parts {
 		if !mine[i] && p.pump.cancel != nil {
 			p.pump.cancel()
 		}
@@ -152,8 +155,7 @@ func (c *consumer) owns() (partitions []int) {
 	return partitions
 }
 
-// rebalanced reports whether the consumer owns other partitions than before, and calls OnEvent if
-// so.
+// rebalanced reports whether the set of owned partitions has changed, and calls OnEvent if it has.
 func (c *consumer) rebalanced(before []int) bool {
 	now := c.owns()
 	if slices.Equal(before, now) {
@@ -165,7 +167,7 @@ func (c *consumer) rebalanced(before []int) bool {
 	return true
 }
 
-// disown ends the pumps. Their messages are released by retire.
+// disown stops the pumps. retire releases their messages.
 func (c *consumer) disown() {
 	defer c.rebalanced(c.owns())
 	for _, p := range c.dispatcher.parts {
@@ -177,16 +179,17 @@ func (c *consumer) disown() {
 	}
 }
 
-// assign returns the owner of each partition. No member has more than one partition above another.
-// The result depends on the set of members only, not on their order.
+// assign returns the owner of each partition. The members' numbers of partitions differ by at most
+// one. The result depends on the set of members only, not on their order.
 //
-// It is rendezvous hashing with bounded loads: one partition after the other goes to the member
-// that has the highest hash with it and has room. A member that joins or leaves moves the
+// The algorithm is rendezvous hashing with bounded loads: each partition in turn goes to the member
+// with the highest hash among the members that have room. A member that joins or leaves moves the
 // partitions that it gains or loses and, because of the bounds, up to about as many again: 3 of 8
 // with the third member, 6 or 7 of 32 with the ninth (see TestAssignmentMovesFewPartitions). The
 // cost is O(members × partitions).
 func assign(members []string, partitions int) []string {
-	least, above := partitions/len(members), partitions%len(members) // so many members have one more
+	// Each member gets least partitions, and some members get one more.
+	least, above := partitions/len(members), partitions%len(members)
 	load := make([]int, len(members))
 	owners := make([]string, partitions)
 	var key []byte

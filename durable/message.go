@@ -9,74 +9,75 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Message is a message to be enqueued. It is due Delay after the store's clock, or at At.
+// Message is a message to enqueue. It is due after Delay on the store's clock, or at the time At.
 type Message struct {
-	// ID is the caller's name of the message: 1 to 255 bytes of UTF-8 without ASCII control
-	// characters. If it is empty, the message gets a ULID. While a message with this id is queued,
-	// or is a dead letter, another one is [ErrDuplicate].
+	// ID identifies the message. It has 1 to 255 bytes of UTF-8 without ASCII control characters.
+	// If ID is empty, the message gets a ULID. While a message with this id is queued or dead,
+	// enqueuing another one returns [ErrDuplicate].
 	ID string
 
-	// Body has up to Options.MaxBody bytes, which are copied. It may be empty.
+	// Body is copied. It may be empty, and has at most Options.MaxBody bytes.
 	Body []byte
 
-	// Headers are texts about the message that come back with its deliveries, such as the context
-	// of a trace: up to [MaxHeaders], with up to [MaxHeaderBytes] bytes in all keys and values.
-	// Keys and values are UTF-8, and keys are not empty. The map is copied. Headers do not count
-	// for Options.MaxBody.
+	// Headers are metadata that each delivery returns, such as a trace context. There are at most
+	// [MaxHeaders] headers, with at most [MaxHeaderBytes] bytes in all keys and values. Keys and
+	// values are UTF-8, and keys are not empty. The map is copied. Headers do not count toward
+	// Options.MaxBody.
 	Headers map[string]string
 
-	// Delay is rounded up to milliseconds. 0 or less is due at once. A due time after the year
-	// 140,000 never comes.
+	// Delay is the time until the message is due, rounded up to milliseconds. If Delay <= 0, the
+	// message is due immediately. A due time after the year 140,000 is never reached.
 	Delay time.Duration
 
-	// At is the due time on the store's clock, rounded up to milliseconds, unless it is the zero
-	// time. A time in the past is due at once. A message with both At and Delay is [ErrInvalid].
+	// At is the due time on the store's clock, rounded up to milliseconds. A message with a past
+	// time is due immediately. The zero time means that Delay applies. Setting both At and Delay
+	// returns [ErrInvalid].
 	At time.Time
 
 	// ExpireAt is the time on the store's clock, rounded down to milliseconds, after which the
-	// message is not delivered any more, neither for the first time nor after a failure. The
-	// consumer compares the time when it is about to deliver the message. It then removes the
-	// message instead, which [Counts].Expired counts. A handler that runs at that time is not
-	// interrupted, and a dead letter stays until it is replayed. The zero time: the message does
-	// not expire.
+	// message is no longer delivered, neither for the first time nor as a retry. The consumer
+	// checks ExpireAt immediately before the delivery. It removes an expired message, and
+	// [Counts].Expired counts it. A running handler is not interrupted. A dead letter is kept until
+	// it is replayed. The zero time means that the message does not expire.
 	//
-	// An ExpireAt that is not after At is [ErrInvalid]. A Delay is not compared, because only the
-	// store's clock says when it ends: a message that is due too late expires, as does one that was
-	// rescheduled beyond its ExpireAt.
+	// An ExpireAt that is not after At returns [ErrInvalid]. ExpireAt is not compared with Delay,
+	// because only the store's clock determines when the delay ends. A message that is due after
+	// its ExpireAt expires without a delivery, as does a message that is rescheduled to a time
+	// after it.
 	ExpireAt time.Time
 
-	// MaxAttempts is the number of deliveries that may end in an error before the message is a dead
-	// letter. 0: Options.MaxAttempts. A negative number is [ErrInvalid].
+	// MaxAttempts is the number of failed deliveries after which the message becomes a dead letter.
+	// 0 means Options.MaxAttempts. A negative number returns [ErrInvalid].
 	MaxAttempts int
 
-	// Replace replaces a message with the same id that has not begun, or is a dead letter. If that
-	// message has begun, the error is [ErrFiring].
+	// Replace makes Enqueue replace an existing message with the same id if that message has not
+	// begun or is dead. If it has begun, Enqueue returns [ErrFiring].
 	Replace bool
 }
 
-// MaxID is the largest length of an id in bytes.
+// MaxID is the maximum length of a message id in bytes.
 const MaxID = 255
 
-// checkID returns [ErrInvalid] for an id that a message may not have.
+// checkID returns [ErrInvalid] if no message can have this id.
 func checkID(id string) error {
 	switch {
 	case id == "":
-		return fmt.Errorf("%w id: it is empty; 1 to %d bytes are accepted", ErrInvalid, MaxID)
+		return fmt.Errorf("%w id: empty; 1 to %d bytes are accepted", ErrInvalid, MaxID)
 	case len(id) > MaxID:
-		return fmt.Errorf("%w id %.40q…: it has %d bytes; 1 to %d are accepted",
+		return fmt.Errorf("%w id %.40q…: %d bytes; 1 to %d are accepted",
 			ErrInvalid, id, len(id), MaxID)
 	case !utf8.ValidString(id):
-		return fmt.Errorf("%w id %.40q: it is not UTF-8", ErrInvalid, id)
+		return fmt.Errorf("%w id %.40q: not valid UTF-8", ErrInvalid, id)
 	}
 	for _, r := range id {
 		if r < ' ' || r == 0x7f {
-			return fmt.Errorf("%w id %.40q: it has a control character", ErrInvalid, id)
+			return fmt.Errorf("%w id %.40q: contains a control character", ErrInvalid, id)
 		}
 	}
 	return nil
 }
 
-// item checks a message and converts it to the form that stores take.
+// item validates a message and converts it to the form that stores take.
 func (q *Queue) item(m *Message) (driver.PutItem, error) {
 	if err := checkID(m.ID); err != nil {
 		return driver.PutItem{}, err
@@ -84,10 +85,10 @@ func (q *Queue) item(m *Message) (driver.PutItem, error) {
 	item := driver.PutItem{ID: m.ID, Delay: max(0, m.Delay), MaxAttempts: m.MaxAttempts}
 	switch {
 	case m.MaxAttempts < 0 || m.MaxAttempts > math.MaxInt32:
-		return item, fmt.Errorf("%w MaxAttempts %d of message %q: 1 to %d are accepted, and 0 for that of the queue",
+		return item, fmt.Errorf("%w MaxAttempts %d of message %q: 1 to %d are accepted, or 0 for the queue's default",
 			ErrInvalid, m.MaxAttempts, m.ID, math.MaxInt32)
 	case !m.At.IsZero() && m.Delay != 0:
-		return item, fmt.Errorf("%w message %q: it has both a Delay (%v) and a time At (%v)",
+		return item, fmt.Errorf("%w message %q: both Delay (%v) and At (%v) are set",
 			ErrInvalid, m.ID, m.Delay, m.At)
 	}
 	if m.MaxAttempts == 0 {

@@ -9,81 +9,83 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// The numbers of partitions of a queue.
+// Numbers of partitions of a queue.
 const (
-	DefaultPartitions = driver.DefaultPartitions // of a new queue if Options.Partitions is 0
-	MaxPartitions     = driver.MaxPartitions
+	DefaultPartitions = driver.DefaultPartitions // used for a new queue if Options.Partitions is 0
+	MaxPartitions     = driver.MaxPartitions     // maximum of Options.Partitions
 )
 
-// Options are those of [Open]. The zero value of each field stands for its default. A negative
-// value is [ErrInvalid].
+// Options configures [Open]. A zero field selects its default. [Open] returns [ErrInvalid] for a
+// negative value.
 type Options struct {
-	// Queue is the name, 1 to 128 letters, digits, '.', '_' or '-'. Defaults to "default".
+	// Queue is the name of the queue: 1 to 128 letters, digits, '.', '_' or '-'. Defaults to
+	// "default".
 	Queue string
 
-	// Partitions is the number of partitions, 1 to [MaxPartitions]. It is fixed when the queue is
-	// made. One consumer at a time claims from a partition, so it bounds the consumers that share
-	// the work. On a Redis Cluster each partition lies on one node. 0: the number of the existing
-	// queue, or [DefaultPartitions].
+	// Partitions is the number of partitions, from 1 to [MaxPartitions]. It is fixed when the queue
+	// is created. One consumer at a time claims from a partition, so Partitions limits the number
+	// of consumers that share the work. On Redis Cluster each partition is on one node. 0 means the
+	// number of the existing queue, or [DefaultPartitions] for a new queue.
 	Partitions int
 
-	// Existing makes Open return [ErrNoQueue] if the queue does not exist, instead of making it.
-	// Tools use it, so that a misspelt name is no new queue.
+	// Existing makes Open return [ErrNoQueue] if the queue does not exist, instead of creating it.
+	// Tools set it so that a misspelled name does not create a queue.
 	Existing bool
 
-	// MaxBody is the largest body in bytes. Defaults to 1 MiB, up to 64 MiB.
+	// MaxBody is the maximum size of a body in bytes. Defaults to 1 MiB, at most 64 MiB.
 	MaxBody int
 
-	// MaxAttempts is the number of deliveries that may end in an error before a message is a dead
-	// letter, for messages without a MaxAttempts of their own. Defaults to 25.
+	// MaxAttempts is the number of failed deliveries after which a message becomes a dead letter,
+	// for messages without a MaxAttempts of their own. Defaults to 25.
 	MaxAttempts int
 
-	// DeadLimit is the number of dead letters that each partition keeps. The oldest are dropped
+	// DeadLimit is the maximum number of dead letters in each partition. The oldest are dropped
 	// first. Defaults to 100,000.
 	DeadLimit int
 
-	// DeadBytes is the number of bytes that the bodies of the dead letters of each partition may
-	// take. The oldest are dropped first. The newest stays, however large it is. Defaults to 64
-	// MiB.
+	// DeadBytes is the maximum total size of the bodies of the dead letters in each partition, in
+	// bytes. The oldest are dropped first. The newest is kept regardless of its size. Defaults to
+	// 64 MiB.
 	DeadBytes int64
 
-	// DeadAge is how long a dead letter is kept, at least 1 ms. Defaults to 30 days.
+	// DeadAge is the time for which a dead letter is kept. Defaults to 30 days, at least 1 ms.
 	DeadAge time.Duration
 
-	// RetryFor is how long a call that changes something tries again if the store cannot be
-	// reached, unless its context ends before. Calls that only read, such as Get, List, Stats and
-	// Audit, fail at once. Defaults to one minute, at least 1 ms, at most one hour.
+	// RetryFor is the time for which a call that changes something is retried while the store is
+	// unreachable, unless its context ends first. Calls that only read, such as Get, List, Stats
+	// and Audit, fail immediately. Defaults to one minute, from 1 ms to one hour.
 	RetryFor time.Duration
 
-	// MaxWaiting is the number of calls of Enqueue, EnqueueBatch (each of its messages), Cancel,
-	// Reschedule, Replay and Purge that wait for the store or are under way. Further calls wait for
-	// room until their contexts end or RetryFor is over, and are [ErrBusy] then. If the store has
-	// not been reached for a second they are ErrBusy at once. Defaults to 65,536.
+	// MaxWaiting is the maximum number of calls that wait for the store or are in progress:
+	// Enqueue, EnqueueBatch (each message counts), Cancel, Reschedule, Replay and Purge. Further
+	// calls block until there is room. They return [ErrBusy] after RetryFor, or the cause of their
+	// context if it ends first. If the store has been unreachable for a second, they return ErrBusy
+	// immediately. Defaults to 65,536.
 	MaxWaiting int
 
-	// MaxWaitingBytes is the sum of the bodies and headers in these calls. One larger message is
-	// accepted if no other call waits. Defaults to 64 MiB.
+	// MaxWaitingBytes is the maximum total size of the bodies and headers in these calls, in bytes.
+	// A single larger message is accepted if no other call is waiting. Defaults to 64 MiB.
 	MaxWaitingBytes int
 
-	// Logger gets a record of each fault in the background, with the attributes queue, partition,
-	// id and err as far as they apply. The level is Warn if a lease was lost or the store cannot be
-	// reached, and Error otherwise. While the store cannot be reached there is at most one such
-	// record a second. Nil stands for [slog.Default] as of Open. Use [slog.DiscardHandler] for
-	// silence.
+	// Logger receives a record of each background error, with the attributes queue, partition, id
+	// and err where they apply. The level is Warn if a lease was lost or the store is unreachable,
+	// and Error otherwise. While the store is unreachable, there is at most one such record per
+	// second. Defaults to [slog.Default] at the time of Open. Use [slog.DiscardHandler] to disable
+	// logging.
 	Logger *slog.Logger
 
-	// OnEvent is called for each [Event], for tests, traces and other tools. It is called on
-	// several goroutines at the same time, which other calls wait for. It must not block, or wait
-	// for a call that changes something in this queue. Events of one delivery come in their order;
-	// others may not. Nil costs nothing.
+	// OnEvent is called for each [Event], for tests, tracing and other tools. It is called
+	// concurrently from several goroutines, and other calls wait for it. It must not block, and
+	// must not wait for a call that changes something in this queue. The events of one delivery are
+	// ordered. Other events are not. A nil OnEvent costs nothing.
 	OnEvent func(Event)
 
-	// OnError is called with the Err of each EventError and EventLeaseLost, under the conditions of
-	// OnEvent. OnEvent tells more than the error.
+	// OnError is called with the Err of each EventError and EventLeaseLost. The rules for OnEvent
+	// apply. OnEvent provides more details than the error.
 	OnError func(error)
 }
 
-// withDefaults returns the options with all defaults, or [ErrInvalid].
+// withDefaults returns the options with defaults filled in, or [ErrInvalid].
 func (o Options) withDefaults() (Options, error) {
 	if o.Queue == "" {
 		o.Queue = "default"
@@ -111,7 +113,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.DeadBytes = 64 << 20
 	}
 	if o.DeadBytes < 0 {
-		return o, fmt.Errorf("%w DeadBytes %d: 1 or more is accepted, and 0 for the default",
+		return o, fmt.Errorf("%w DeadBytes %d: 1 or more is accepted, or 0 for the default",
 			ErrInvalid, o.DeadBytes)
 	}
 	if err := setDuration("DeadAge", &o.DeadAge, 30*24*time.Hour, time.Millisecond); err != nil {
@@ -130,89 +132,90 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// setInt gives an option its default, and checks that it is from 1 to most.
+// setInt sets an option to its default if it is 0, and checks that it is from 1 to most.
 func setInt(name string, value *int, standard, most int) error {
 	if *value == 0 {
 		*value = standard
 		return nil
 	}
 	if *value < 1 || *value > most {
-		return fmt.Errorf("%w %s %d: 1 to %d are accepted, and 0 for the default",
+		return fmt.Errorf("%w %s %d: 1 to %d are accepted, or 0 for the default",
 			ErrInvalid, name, *value, most)
 	}
 	return nil
 }
 
-// setDuration gives an option its default, and checks that it is not below the least value.
+// setDuration sets an option to its default if it is 0, and checks that it is at least least.
 func setDuration(name string, value *time.Duration, standard, least time.Duration) error {
 	if *value == 0 {
 		*value = standard
 	}
 	if *value < least {
-		return fmt.Errorf("%w %s %v: %v or more is accepted, and 0 for the default (%v)",
+		return fmt.Errorf("%w %s %v: %v or more is accepted, or 0 for the default (%v)",
 			ErrInvalid, name, *value, least, standard)
 	}
 	return nil
 }
 
-// ConsumerOptions are those of [Queue.Consume] and [Queue.Receiver]. The zero value of each field
-// stands for its default. A negative value is [ErrInvalid].
+// ConsumerOptions configures [Queue.Consume] and [Queue.Receiver]. A zero field selects its
+// default. Both methods return [ErrInvalid] for a negative value.
 type ConsumerOptions struct {
-	// Concurrency is the number of handlers that run at the same time. Defaults to 64, at most
+	// Concurrency is the maximum number of handlers that run concurrently. Defaults to 64, at most
 	// 1,048,576.
 	Concurrency int
 
-	// HandlerTimeout is how long a handler may run. Then its context ends. If the handler has not
-	// returned a second later, its lease is not extended any more, Options.OnError is called, and
-	// another message is handled in its place. The message is delivered again when the lease ends,
-	// which counts a crash. 0: handlers may run as long as they like.
+	// HandlerTimeout is the time after which a handler's context ends. If the handler has not
+	// returned one second later, its lease is no longer extended, Options.OnError is called, and
+	// another message is handled in its place. The message is redelivered when the lease expires,
+	// which counts as a crash. 0 means no limit.
 	HandlerTimeout time.Duration
 
-	// Backoff returns the pause after a failed delivery. Its arguments are the delivery and the
-	// error of the handler, or a [*PanicError] after a panic. The number of failed deliveries is
-	// d.Attempts+1. A negative pause counts as 0. It is called on the goroutine of the handler.
-	// Defaults to [Exponential] of one second and one hour.
+	// Backoff returns the delay before the next attempt after a failed delivery. Its arguments are
+	// the delivery and the handler's error, which is a [*PanicError] after a panic. The number of
+	// failed deliveries is d.Attempts+1. A negative delay counts as 0. Backoff is called on the
+	// handler's goroutine. Defaults to [Exponential] from one second to one hour.
 	Backoff func(d *Delivery, err error) time.Duration
 
-	// MaxCrashes is the number of deliveries that may end with the lease, because the process
-	// crashed or hung, before the message is a dead letter. Defaults to 10.
+	// MaxCrashes is the number of crashes after which a message becomes a dead letter. A crash is a
+	// delivery whose lease expires because the process has crashed or hangs. Defaults to 10.
 	MaxCrashes int
 
 	// Visibility is the lease of a message that has begun. The lease is extended while the handler
-	// runs, so Visibility does not bound the handler. If a consumer crashes, its messages are
-	// delivered again Visibility after their leases were extended last. Defaults to 30 s, at least
+	// runs, so Visibility does not limit the handler. If a consumer crashes, its messages are
+	// redelivered Visibility after the last extension of their leases. Defaults to 30 s, at least
 	// 100 ms.
 	Visibility time.Duration
 
-	// Grace is how long Consume waits for running handlers when it ends, before it cancels their
-	// contexts. Defaults to 20 s, which leaves enough of the 30 s that Kubernetes waits by default.
-	// At least 1 ms.
+	// Grace is the time for which Consume waits for running handlers when it ends, before it
+	// cancels their contexts. Defaults to 20 s, which fits into the 30 s that Kubernetes waits by
+	// default. At least 1 ms.
 	Grace time.Duration
 
-	// Horizon is how far ahead of their due times messages are claimed into the wheel of this
-	// process. Defaults to 500 ms, at least 10 ms.
+	// Horizon is how long before their due times messages are claimed into this process's timing
+	// wheel. Defaults to 500 ms, at least 10 ms.
 	Horizon time.Duration
 
-	// Prefetch is the number of messages that are claimed and have not begun. The partitions that
-	// the consumer owns share it; each may have at least one. Defaults to 16,384, at most
+	// Prefetch is the maximum number of messages that are claimed and not begun. The consumer's
+	// partitions share it, and each may always have at least one. Defaults to 16,384, at most
 	// 16,777,216.
 	Prefetch int
 
-	// PrefetchBytes bounds the sum of the bodies of these messages in the same way. One message may
-	// always be claimed. Defaults to 64 MiB.
+	// PrefetchBytes is the maximum total size of the bodies of these messages, shared in the same
+	// way. One message may always be claimed. Defaults to 64 MiB.
 	PrefetchBytes int
 
-	// Fallback is the longest time between two claims from an owned partition. Claims between them
-	// follow hints of the store. Defaults to one second, at least 500 ms.
+	// Fallback is the maximum time between two claims from an owned partition. Claims in between
+	// follow hints from the store. Defaults to one second, at least 500 ms.
 	Fallback time.Duration
 
-	// Membership is how long a consumer keeps its partitions after its last heartbeat. It also
-	// keeps its messages that have not begun, but no longer than Visibility. Defaults to half of
-	// Visibility, but at least 500 ms and at most 5 s. At least 500 ms.
+	// Membership is how long a consumer keeps its partitions after its last heartbeat. The consumer
+	// keeps messages that have not begun for the same time, but no longer than Visibility. Defaults
+	// to half of Visibility, at least 500 ms and at most 5 s. A value below 500 ms returns
+	// [ErrInvalid].
 	Membership time.Duration
 }
 
-// withDefaults returns the options with all defaults, or [ErrInvalid].
+// withDefaults returns the options with defaults filled in, or [ErrInvalid].
 func (o ConsumerOptions) withDefaults() (ConsumerOptions, error) {
 	for _, f := range []struct {
 		name          string
@@ -246,7 +249,7 @@ func (o ConsumerOptions) withDefaults() (ConsumerOptions, error) {
 		}
 	}
 	if o.HandlerTimeout < 0 {
-		return o, fmt.Errorf("%w HandlerTimeout %v: 0 or more is accepted, and 0 for no limit",
+		return o, fmt.Errorf("%w HandlerTimeout %v: 0 or more is accepted; 0 means no limit",
 			ErrInvalid, o.HandlerTimeout)
 	}
 	if o.Backoff == nil {

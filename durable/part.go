@@ -7,31 +7,33 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// part is a partition, with the batchers of what is written to it.
+// part is a partition, with the batchers for its writes.
 type part struct {
 	q     *Queue
 	index int
-	clock serverClock // of the server that keeps the partition; the servers of a Cluster may differ
+	clock serverClock // of the server that holds the partition; the servers of a Cluster may differ
 	puts  batcher[putRequest, driver.Status]
 
 	pauses batcher[bool, struct{}] // see Queue.Pause
 
-	// changes has a batcher for each driver.Op, except OpBegin: each consumer has its own of that.
+	// changes has a batcher for each driver.Op except OpBegin, for which each consumer has its own
+	// batcher.
 	changes [driver.OpExpire + 1]batcher[driver.Change, answer]
 }
 
-// putRequest is a message to be stored.
+// putRequest is a message to store.
 type putRequest struct {
 	item    driver.PutItem
 	replace bool
 }
 
-// newPart sets up the batchers of a partition. name is unique to this process and queue.
+// newPart returns a partition with its batchers. name is unique to this process and queue.
 func newPart(q *Queue, index int, name string) *part {
 	p := &part{q: q, index: index}
 	p.puts.retryFor = q.options.RetryFor
 	p.puts.key = func(r putRequest) string { return r.item.ID }
-	p.puts.size = func(r putRequest) int { return len(r.item.Body) - 1 } // without the version of the envelope
+	// The version byte of the envelope does not count.
+	p.puts.size = func(r putRequest) int { return len(r.item.Body) - 1 }
 	p.puts.alike = func(a, b putRequest) bool { return a.replace == b.replace }
 	producer := &caller{p: p, name: name}
 	p.puts.flush = func(requests []putRequest) ([]driver.Status, error) { return p.put(producer, requests) }
@@ -96,7 +98,7 @@ func (p *part) changeOne(ctx context.Context, op driver.Op, c driver.Change) (an
 	return answer{outcomes[0], sent, false}, nil
 }
 
-// applyOnce makes transitions without a token. A caller numbers them, so that each takes place
+// applyOnce makes transitions without a token. A caller numbers them, so that each takes effect
 // once.
 func (p *part) applyOnce(c *caller, batch driver.Batch) (answers []answer, err error) {
 	var outcomes []driver.Outcome
@@ -112,7 +114,7 @@ func (p *part) applyOnce(c *caller, batch driver.Batch) (answers []answer, err e
 	return answers, err
 }
 
-// apply makes transitions with tokens, which may be repeated.
+// apply makes transitions with tokens, which are idempotent.
 func (p *part) apply(batch driver.Batch) (answers []answer, err error) {
 	repeated := false
 	err = p.q.retry(func(ctx context.Context) error {
@@ -131,10 +133,10 @@ func (p *part) apply(batch driver.Batch) (answers []answer, err error) {
 // answer is the store's answer to a change.
 type answer struct {
 	driver.Outcome
-	sent     time.Time // when the call began that returned the answer
-	repeated bool      // an earlier call with the token got no answer, and may have taken place
+	sent     time.Time // start of the call that returned the answer
+	repeated bool      // an earlier call with the token was not answered, and may have taken effect
 }
 
-// until returns the earliest time at which the lease ends, on the clock of this process. The store
-// read its clock after the call began.
+// until returns the earliest end of the lease on this process's clock. The store read its clock
+// after the call began.
 func (a *answer) until() time.Time { return a.sent.Add(a.Lease.Time().Sub(a.Now)) }

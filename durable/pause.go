@@ -8,27 +8,28 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Pause pauses the queue: when Pause has returned nil, no message begins until [Queue.Resume], in
-// no process. The store keeps the pause, so it lasts over restarts. All else goes on: Enqueue,
-// Cancel, Reschedule, Replay, handlers that run with their leases and acknowledgements, and the end
-// of leases.
+// Pause pauses the queue in all processes: after Pause has returned nil, no message begins until
+// [Queue.Resume]. The store keeps the pause across restarts. Everything else continues: Enqueue,
+// Cancel, Reschedule, Replay, running handlers with their leases and acknowledgements, and the
+// expiry of leases.
 //
-// The store refuses to begin a message of a paused queue. Messages that had begun before and wait
-// for a handler, at most as many as the handlers take in 5 ms, may still get one until their
-// consumer has learned of the pause: at the latest after ConsumerOptions.Fallback, and mostly after
-// the duration of a round trip. The consumer then gives back all messages that no handler has,
-// without an attempt or a crash. Consume and Take wait; they end as usual.
+// The store refuses to begin a message of a paused queue. Messages that had already begun and wait
+// for a handler, at most as many as the handlers take in 5 ms, may still be delivered until their
+// consumer has noticed the pause. That usually takes one round trip, and at most
+// ConsumerOptions.Fallback. The consumer then releases all messages that were not passed to a
+// handler, without counting an attempt or a crash. Consume and Take block, and end as usual.
 //
-// Pause makes a call of the store for each partition, all at the same time. To pause a paused queue
-// does nothing. After an error some partitions may be paused, and others not; Pause and Resume may
-// be called again. Errors, and calls that give up, are those of [Queue.Cancel].
+// Pause makes one call to the store per partition, concurrently. Pausing a paused queue has no
+// effect. After an error some partitions may be paused and others not. Pause and Resume may be
+// called again. Errors, including those of calls that give up, are those of [Queue.Cancel].
 func (q *Queue) Pause(ctx context.Context) error {
 	return q.setPaused(ctx, "pause", true)
 }
 
 // Resume ends a pause: consumers deliver the overdue messages as fast as their handlers take them.
-// They learn of it at once or, if the store's hint is lost, after ConsumerOptions.Fallback. To
-// resume a queue that is not paused does nothing. For errors see [Queue.Pause].
+// Consumers notice the end immediately or, if the store's hint is lost, after
+// ConsumerOptions.Fallback. Resuming a queue that is not paused has no effect. Errors are those of
+// [Queue.Pause].
 func (q *Queue) Resume(ctx context.Context) error {
 	return q.setPaused(ctx, "resume", false)
 }
@@ -60,8 +61,8 @@ func (q *Queue) setPaused(ctx context.Context, what string, paused bool) error {
 	return nil
 }
 
-// gatherPauses sets up the batcher of pauses. One caller makes all of them, so a copy of an earlier
-// one that comes late changes nothing.
+// gatherPauses sets up the batcher of pauses. A single caller makes all of them, so a delayed copy
+// of an earlier call changes nothing.
 func (p *part) gatherPauses(name string) {
 	once := &caller{p: p, name: name + ":pause"}
 	p.pauses.retryFor = p.q.options.RetryFor

@@ -11,41 +11,44 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// pump claims the near future of one partition while the consumer owns it.
+// pump claims messages of one partition shortly before they are due, while the consumer owns the
+// partition.
 //
-// A pump looks at the partition when the next message that it knows of comes near, when a hint says
-// that an earlier one has come, when there is room again or a grant, and otherwise once in each
-// Fallback, when the claim also ends expired leases.
+// A pump makes a claim when the next known message is due soon, when a hint announces an earlier
+// message, when there is room again or a grant, and otherwise once per Fallback. Each claim also
+// ends expired leases.
 //
-// Messages are claimed about nine tenths of the horizon ahead, and at most ten times in a horizon
-// while none is urgent: many messages share a claim, but no claim is so large that other calls of
-// the store wait long for it. A message that is due within a fifth of the horizon is urgent.
+// Messages are claimed about nine tenths of the horizon ahead, and at most ten times per horizon
+// while no message is urgent. This way many messages share a claim, but no claim is so large that
+// it delays other calls to the store for long. A message that is due within a fifth of the horizon
+// is urgent.
 type pump struct {
 	c      *consumer
 	part   *consumerPart
 	cancel context.CancelFunc // nil: the partition is not owned. Used by membership only
 	done   chan struct{}
 
-	recovery *recovery // the last one, which run has started and start ends; nil: there is none
+	recovery *recovery // the last one, which run starts and start ends; nil: none
 
-	// Used by run only, and by the recovery after it.
-	claimed    time.Time // when the last claim began
-	over       time.Time // when the first lease ends; zero: there is none
+	// Used only by run, and by the recovery after it.
+	claimed    time.Time // start of the last claim
+	over       time.Time // end of the first lease to expire; zero: none
 	seq        uint64    // of the last claim
 	seen       uint64    // the highest token that the consumer has received
-	unanswered bool      // the last claim was not answered, and may have taken place
-	lost       int       // messages without a record that were not reported yet
-	reported   time.Time // when lost and unreadable messages were reported last
+	unanswered bool      // the last claim was not answered, and may have taken effect
+	lost       int       // messages without a record that were not yet reported
+	reported   time.Time // last report of lost and unreadable messages
 
-	// unclear is set by a hint without a due time: the pump claims once without a grant.
+	// unclear is set by a hint without a due time: the next claim does not wait for a grant.
 	unclear atomic.Bool
 
 	mu     sync.Mutex
-	next   time.Time     // when the pump looks at the partition again
-	kicked chan struct{} // of capacity one: next has come nearer
+	next   time.Time     // time of the next claim
+	kicked chan struct{} // capacity 1; signals that next became earlier
 }
 
-// claimPause is the time between two claims that are not urgent, for other calls of the store.
+// claimPause is the pause between two claims that are not urgent, which leaves the store to other
+// calls.
 const claimPause = 2 * time.Millisecond
 
 func newPump(c *consumer, part *consumerPart) *pump {
@@ -53,7 +56,7 @@ func newPump(c *consumer, part *consumerPart) *pump {
 }
 
 func (p *pump) start() {
-	if p.recovery != nil { // its claim is repeated by run
+	if p.recovery != nil { // run repeats its claim
 		p.recovery.cancel()
 		<-p.recovery.claimed
 		p.recovery = nil
@@ -66,7 +69,7 @@ func (p *pump) start() {
 	}()
 }
 
-// stop ends the claiming and gives back the messages that no taker has.
+// stop ends the claiming and releases the messages that no taker has.
 func (p *pump) stop() {
 	p.cancel()
 	<-p.done
@@ -93,7 +96,7 @@ func (p *pump) run(ctx context.Context) {
 	p.c.dispatcher.disowned(p.part)
 }
 
-// claim claims as many messages as there is room for, and schedules the next look.
+// claim claims as many messages as there is room for, and schedules the next claim.
 func (p *pump) claim(ctx context.Context) {
 	for again := false; ; again = true {
 		sent := time.Now()
@@ -101,7 +104,7 @@ func (p *pump) claim(ctx context.Context) {
 			!p.over.IsZero() && !sent.Before(p.over)
 		claim, ok := p.c.dispatcher.plan(p.part, stale)
 		if !ok || claim.Max == 0 && again {
-			return // room or a grant wakes the pump
+			return // free room or a grant wakes the pump
 		}
 		p.unclear.Store(false)
 		p.claimed, p.over = sent, time.Time{}
@@ -137,7 +140,7 @@ func (p *pump) claim(ctx context.Context) {
 	}
 }
 
-// call claims. When ctx ends, a call that is under way gets another moment. If it were abandoned,
+// call makes a claim. When ctx ends, a call in progress gets a grace period. If it were abandoned,
 // its messages might have to be claimed again.
 func (p *pump) call(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
 	if ctx.Err() != nil {
@@ -148,8 +151,8 @@ func (p *pump) call(ctx context.Context, claim driver.Claim) (driver.Claimed, er
 	return p.send(longer, claim)
 }
 
-// outlast returns a context for a call of the store. It ends leaveTime after ctx. The caller calls
-// cancel when the call has returned.
+// outlast returns a context for a call to the store that ends leaveTime after ctx. The caller must
+// call cancel when the call has returned.
 func (c *consumer) outlast(ctx context.Context) (longer context.Context, cancel context.CancelFunc) {
 	longer, end := context.WithCancel(c.life)
 	stop := context.AfterFunc(ctx, func() {
@@ -162,9 +165,9 @@ func (c *consumer) outlast(ctx context.Context) (longer context.Context, cancel 
 	}
 }
 
-// send claims, and notes the highest token that the consumer has received. The store returns the
-// messages again that the consumer has not received, and refuses claims without an answer that
-// arrive later than this.
+// send makes a claim and records the highest token that the consumer has received. The store
+// returns messages again that the consumer has not received, and rejects unanswered claims that
+// arrive after this one.
 func (p *pump) send(ctx context.Context, claim driver.Claim) (driver.Claimed, error) {
 	p.seq++
 	claim.Consumer, claim.Seen, claim.Seq, claim.Repeat = p.c.name, p.seen, p.seq, p.unanswered
@@ -176,18 +179,17 @@ func (p *pump) send(ctx context.Context, claim driver.Claim) (driver.Claimed, er
 	return claimed, err
 }
 
-// recovery gives back the messages of a claim without an answer after its pump has stopped.
-// Otherwise no consumer would know of them until their leases end, and those that have begun would
-// count a crash. The recovery ends with the queue. It delays the end of the consumer by leaveTime
-// at most.
+// recovery releases the messages of an unanswered claim after its pump has stopped. Otherwise no
+// consumer would know of them until their leases expire, and messages that have begun would count a
+// crash. The recovery ends with the queue. It delays the end of the consumer by at most leaveTime.
 type recovery struct {
 	cancel  context.CancelFunc // ends its claims
-	claimed chan struct{}      // closed when it makes no more claims
-	over    chan struct{}      // closed when its messages are released as well
+	claimed chan struct{}      // closed after the last claim
+	over    chan struct{}      // closed after its messages are released as well
 }
 
-// recover starts a recovery, which repeats an empty claim until the store has answered, for
-// Visibility at most.
+// recover starts a recovery, which repeats an empty claim until the store has answered, for at most
+// Visibility.
 func (p *pump) recover() {
 	ctx, cancel := context.WithTimeout(p.c.q.ctx, p.c.opts.Visibility)
 	r := &recovery{cancel, make(chan struct{}), make(chan struct{})}
@@ -201,8 +203,8 @@ func (p *pump) recover() {
 	})
 }
 
-// claimUnseen returns the messages of the claims without an answer. After its answer the store
-// refuses these claims if they arrive late.
+// claimUnseen returns the messages of the unanswered claims. After the store has answered, it
+// rejects these claims if they arrive late.
 func (p *pump) claimUnseen(ctx context.Context) []driver.Record {
 	for {
 		claimed, err := p.send(ctx, p.c.dispatcher.admission.emptyClaim(&p.part.share))
@@ -214,15 +216,15 @@ func (p *pump) claimUnseen(ctx context.Context) []driver.Record {
 		}
 		if ctx.Err() != nil || !errors.Is(err, ErrUnavailable) {
 			if p.c.q.ctx.Err() == nil && !errors.Is(ctx.Err(), context.Canceled) {
-				p.c.q.report("partition %d: the last claim has no answer: its messages come again when their leases end, "+
-					"and those that have begun count a crash: %w", p.part.index, err)
+				p.c.q.report("partition %d: the last claim was not answered: its messages are redelivered when their leases expire, "+
+					"and messages that have begun count a crash: %w", p.part.index, err)
 			}
 			return nil
 		}
 	}
 }
 
-// release gives messages back that the dispatcher does not know, and waits for the answers.
+// release releases messages that the dispatcher does not know, and waits for the answers.
 func (p *pump) release(records []driver.Record) {
 	var answers sync.WaitGroup
 	for i := range records {
@@ -238,10 +240,11 @@ func (p *pump) release(records []driver.Record) {
 	answers.Wait()
 }
 
-// reportPeriod is the least time between two reports of a partition's lost and unreadable messages.
+// reportPeriod is the minimum time between two reports of a partition's lost and unreadable
+// messages.
 const reportPeriod = time.Minute
 
-// report reports messages that are lost or cannot be read: at once, and then once in reportPeriod.
+// report reports lost and unreadable messages: immediately, and then at most once per reportPeriod.
 func (p *pump) report(claimed driver.Claimed) {
 	p.lost += claimed.Lost
 	if p.lost == 0 && claimed.Unreadable == 0 || !p.reported.IsZero() && time.Since(p.reported) < reportPeriod {
@@ -252,13 +255,13 @@ func (p *pump) report(claimed driver.Claimed) {
 			p.part.index, p.lost)
 	}
 	if claimed.Unreadable > 0 {
-		p.c.q.report("partition %d: %d messages cannot be read: they are of a newer version or damaged, and stay in the queue: %w",
+		p.c.q.report("partition %d: %d messages cannot be read: a newer version wrote them, or they are damaged; they stay in the queue: %w",
 			p.part.index, claimed.Unreadable, ErrVersion)
 	}
 	p.lost, p.reported = 0, time.Now()
 }
 
-// lead returns how long from now the pump should ask the store for a message.
+// lead returns the time from now until the pump should claim a message.
 func (p *pump) lead(due driver.Instant) time.Duration {
 	horizon := p.c.opts.Horizon
 	switch left := p.part.clock.until(due); {
@@ -271,10 +274,10 @@ func (p *pump) lead(due driver.Instant) time.Duration {
 	}
 }
 
-// failurePause is how long a pump waits if the store cannot be reached.
+// failurePause is how long a pump waits while the store is unreachable.
 const failurePause = 250 * time.Millisecond
 
-// hint makes the pump look at the partition in time for a message that has become its earliest.
+// hint makes the pump claim in time for a message that has become the earliest of its partition.
 func (p *pump) hint(due driver.Instant) {
 	next := time.Now()
 	if due > 0 {
@@ -288,7 +291,7 @@ func (p *pump) hint(due driver.Instant) {
 
 func (p *pump) wake() { p.sooner(time.Now()) }
 
-// sooner makes the pump look at the partition no later than at next.
+// sooner makes the next claim happen no later than next.
 func (p *pump) sooner(next time.Time) {
 	p.mu.Lock()
 	earlier := next.Before(p.next)
@@ -304,7 +307,7 @@ func (p *pump) sooner(next time.Time) {
 	}
 }
 
-// wait waits until it is time to look at the partition.
+// wait waits until the time of the next claim.
 func (p *pump) wait(ctx context.Context) {
 	for {
 		p.mu.Lock()

@@ -15,43 +15,46 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Store keeps queues: in memory (package memstore), in a file (package boltstore) or on Redis
-// (package redisstore). One of these packages makes it, and [Open] takes it. A store may hold
-// several queues. What a store implements is described in package driver.
+// Store holds queues: in memory (package memstore), in a file (package boltstore) or on Redis
+// (package redisstore). One of these packages creates the store for [Open]. A store may hold
+// several queues. Package driver documents the methods that a store implements.
 type Store = driver.Store
 
-// Queue is a queue of delayed messages in a store. Its methods may be called from several
-// goroutines. Calls that are made at the same time share round trips to a server, or an fsync of a
-// file. A process opens a queue once.
+// Queue is a queue of delayed messages in a store. Its methods are safe for concurrent use.
+// Concurrent calls share round trips to a server, or an fsync of a file. A process needs to open a
+// queue only once.
 type Queue struct {
 	options Options
 	backend driver.Backend
 	parts   []*part
-	ctx     context.Context // ends with Close
+	ctx     context.Context // cancelled by Close
 	cancel  context.CancelCauseFunc
 	ids     *ulid.LockedMonotonicReader
 
 	room     *room
 	lateness *lateness
-	unsafe   atomic.Pointer[error] // says how the store may lose messages, as of the last check
+	unsafe   atomic.Pointer[error] // why the store may lose messages, as of the last check
 	outages  outages
-	receiver *Receiver // of Take
+	receiver *Receiver // used by Take
 
 	mu        sync.Mutex
 	closing   bool
-	consumers sync.WaitGroup         // what Shutdown waits for; Add is called under mu, unless closing is set
+	consumers sync.WaitGroup         // for Shutdown; Add is called under mu unless closing is set
 	claiming  map[*consumer]struct{} // the consumers that have not stopped
 
-	recoveries sync.WaitGroup // of claims without an answer; consumers start them before they have stopped
+	recoveries sync.WaitGroup // of unanswered claims; consumers start them before they stop
 }
 
-// Open joins a queue of a store. It makes the queue if there is none, unless Options.Existing is set. A nil store and invalid options are
-// [ErrInvalid]. A number of partitions other than that of the existing queue is [ErrPartitions].
-// Stores return [ErrVersion], [ErrUnsafe], [ErrUnavailable] and other errors: see the Open or New
-// of their packages. The store must stay open until [Queue.Close] has returned.
+// Open opens a queue in a store. It creates the queue if it does not exist, unless Options.Existing
+// is set. The store must stay open until [Queue.Close] has returned.
+//
+// Open returns [ErrInvalid] for a nil store or invalid options, and [ErrPartitions] if the queue
+// exists with a different number of partitions. Stores return [ErrVersion], [ErrUnsafe],
+// [ErrUnavailable] and other errors, which the Open or New function of the store's package
+// documents.
 func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, fmt.Errorf("durable: open: %w store nil: one that New or Open of a store's package returned is accepted",
+		return nil, fmt.Errorf("durable: open: %w store: nil; pass the store that New or Open of a store package returned",
 			ErrInvalid)
 	}
 	o, err := options.withDefaults()
@@ -82,17 +85,17 @@ func Open(ctx context.Context, store Store, options Options) (*Queue, error) {
 	return q, nil
 }
 
-// Name returns the name of the queue: Options.Queue.
+// Name returns the name of the queue, Options.Queue.
 func (q *Queue) Name() string { return q.options.Queue }
 
-// part returns the partition of a message.
+// part returns the partition of a message id.
 func (q *Queue) part(id string) *part { return q.parts[driver.PartitionOf(id, len(q.parts))] }
 
 func newID(q *Queue) string { return ulid.MustNew(ulid.Now(), q.ids).String() }
 
 func (q *Queue) usable(ctx context.Context) error {
 	if ctx == nil {
-		return fmt.Errorf("durable: queue %q: %w context: it is nil", q.options.Queue, ErrInvalid)
+		return fmt.Errorf("durable: queue %q: %w context: nil", q.options.Queue, ErrInvalid)
 	}
 	if q.ctx.Err() != nil {
 		return fmt.Errorf("durable: queue %q: %w", q.options.Queue, ErrClosed)
@@ -100,20 +103,20 @@ func (q *Queue) usable(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Enqueue stores a message and returns its id when the message is safe, as far as the store keeps
-// it safe. A message whose id is queued already, or is a dead letter, is [ErrDuplicate] (see
-// Message.Replace). An invalid message is [ErrInvalid]. The cost is a call of the store, which is
-// shared with calls that are made at the same time.
+// Enqueue stores a message. It returns the message id when the store has made the message durable.
+// The cost is one call to the store, which concurrent calls share.
 //
-// If the store cannot be reached the call tries again for Options.RetryFor. It stores the message
-// once, however often it tries. If it gives up with [ErrUnavailable], or ctx ends, the message may
-// have been stored, or may be stored until RetryFor (at least ten seconds) has passed on the
+// Enqueue returns [ErrDuplicate] if a queued or dead message has the same id (see Message.Replace),
+// [ErrInvalid] for an invalid message, and [ErrBusy] if too many calls are waiting for the store
+// (Options.MaxWaiting). It stores nothing in these cases. [ErrFull] means that the store has no
+// room. Nothing was stored, unless the reply to an earlier attempt of the call was lost. In that
+// case the error also wraps [ErrUnavailable].
+//
+// While the store is unreachable, Enqueue retries for Options.RetryFor. It stores the message once,
+// however often it retries. If it gives up with [ErrUnavailable], or ctx ends, the message may have
+// been stored, or may still be stored until RetryFor (at least ten seconds) has passed on the
 // store's clock. It is safe to enqueue the message again with the same id as long as it has not
-// been delivered. A call whose ctx ends before it was sent is not sent.
-//
-// [ErrBusy] means that too many calls wait for the store (Options.MaxWaiting); nothing was stored.
-// [ErrFull] means that the store has no room; nothing was stored, unless the reply to an earlier
-// copy of the call was lost, in which case the error is [ErrUnavailable] as well.
+// been delivered. If ctx ends before the call was sent, the call is not sent.
 func (q *Queue) Enqueue(ctx context.Context, m Message) (id string, err error) {
 	if err := q.usable(ctx); err != nil {
 		return "", err
@@ -139,15 +142,16 @@ func putError(id string, status driver.Status, err error) error {
 	case status == driver.StatusFiring:
 		err = ErrFiring
 	default:
-		err = fmt.Errorf("the store answers with status %d", status)
+		err = fmt.Errorf("the store returned status %d", status)
 	}
 	return fmt.Errorf("durable: enqueue message %q: %w", id, err)
 }
 
-// EnqueueBatch stores messages and returns their ids, in the same order. EnqueueBatch is not one
-// transaction: each message is stored on its own. If any message is invalid, none is stored and ids
-// is nil. If any message was not stored, the error is a [*BatchError], which has the error of each
-// message, and ids has all ids. Errors and contexts are those of [Queue.Enqueue].
+// EnqueueBatch stores messages and returns their ids in the same order. The batch is not a
+// transaction: each message is stored separately. If any message is invalid, none is stored, ids is
+// nil and the error wraps [ErrInvalid]. If any message was not stored, the error is a [*BatchError]
+// with the error of each message, and ids has the ids of all messages. Errors and the end of ctx
+// have the same meaning as in [Queue.Enqueue].
 func (q *Queue) EnqueueBatch(ctx context.Context, messages []Message) (ids []string, err error) {
 	if err := q.usable(ctx); err != nil {
 		return nil, err
@@ -167,14 +171,15 @@ func (q *Queue) EnqueueBatch(ctx context.Context, messages []Message) (ids []str
 	return ids, q.putAll(ctx, messages, items)
 }
 
-// BatchError has the errors of [Queue.EnqueueBatch]. errors.Is and errors.As look at each of them.
+// BatchError contains the errors of [Queue.EnqueueBatch]. errors.Is and errors.As examine each of
+// them.
 type BatchError struct {
-	// Errors has an error for each message, in the order of the messages. It is nil for a message
-	// that was stored. Each error names the id.
+	// Errors has one element for each message, in the order of the messages. The element is nil if
+	// the message was stored. Otherwise it names the id.
 	Errors []error
 }
 
-// Error returns the first ten errors of messages, one on each line, and how many follow.
+// Error returns the first ten errors, one per line, and the number of further errors.
 func (e *BatchError) Error() string {
 	const most = 10
 	failed := e.Unwrap()
@@ -197,7 +202,8 @@ func (e *BatchError) Unwrap() []error {
 	return failed
 }
 
-// putAll gives each partition as many messages at once as find room, so that they share calls.
+// putAll passes to each partition as many messages at a time as there is room for, so that they
+// share calls.
 func (q *Queue) putAll(ctx context.Context, messages []Message, items []driver.PutItem) error {
 	calls := make([]*call[putRequest, driver.Status], len(items))
 	errs := make([]error, len(items))
@@ -239,20 +245,20 @@ func (q *Queue) putAll(ctx context.Context, messages []Message, items []driver.P
 	return &BatchError{errs}
 }
 
-// Result is the result of [Queue.Cancel] and [Queue.Reschedule].
+// Result is the result of [Queue.Cancel], [Queue.Reschedule] and [Queue.RescheduleAt].
 type Result uint8
 
-// The results of [Queue.Cancel] and [Queue.Reschedule].
+// Results of [Queue.Cancel], [Queue.Reschedule] and [Queue.RescheduleAt].
 const (
-	Cancelled   Result = iota + 1 // it will not be delivered
-	Rescheduled                   // it will be delivered at the new time
-	Firing                        // it has begun, and may be delivered again if this delivery fails
-	NotFound                      // there is no such message, or it is a dead letter
+	Cancelled   Result = iota + 1 // the message will not be delivered
+	Rescheduled                   // the message will be delivered at the new time
+	Firing                        // the delivery has begun; if it fails, there may be another one
+	NotFound                      // the message does not exist, or is a dead letter
 )
 
 var resultNames = []string{"Cancelled", "Rescheduled", "Firing", "NotFound"}
 
-// String returns the name of the result, or its number if it is none of those declared.
+// String returns the name of the result, or "Result(n)" for an undeclared value.
 func (r Result) String() string {
 	if r == 0 || int(r) > len(resultNames) {
 		return "Result(" + strconv.Itoa(int(r)) + ")"
@@ -260,30 +266,31 @@ func (r Result) String() string {
 	return resultNames[r-1]
 }
 
-// Cancel removes a message that has not begun, whether a consumer has claimed it ahead or not.
-// After [Cancelled] no handler is called any more. After [Firing] a handler is called or was
-// called, unless its process ends. The answer is exact, even if a reply of the store was lost and
-// the call was repeated. A message that waits for another attempt, after an error or a crash, can
-// be cancelled: then a handler was called before.
+// Cancel removes a message that has not begun, whether or not a consumer has prefetched it. After
+// [Cancelled] no handler is called. [Firing] means that a handler is being called or was called,
+// unless its process ends. [NotFound] means that the message does not exist or is a dead letter.
+// The result is exact, even if a reply of the store was lost and the call was repeated. A message
+// that waits for another attempt after an error or a crash can be cancelled. In that case a handler
+// was called earlier.
 //
-// If the call gives up with [ErrUnavailable], or ctx ends, it may have taken place, or may take
-// place until Options.RetryFor (at least ten seconds) has passed on the store's clock. A call that
-// has returned an answer does not affect a later message with the same id. Other errors are
-// [ErrInvalid] for an id that no message can have, [ErrBusy] (see Options.MaxWaiting) and
-// [ErrClosed].
+// If Cancel gives up with [ErrUnavailable], or ctx ends, the call may have taken effect, or may
+// take effect until Options.RetryFor (at least ten seconds) has passed on the store's clock. A call
+// that has returned a result does not affect a later message with the same id. Other errors are
+// [ErrInvalid] if no message can have this id, [ErrBusy] (see Options.MaxWaiting) and [ErrClosed].
 func (q *Queue) Cancel(ctx context.Context, id string) (Result, error) {
 	return q.move(ctx, driver.OpCancel, Cancelled, driver.Change{ID: id})
 }
 
-// Reschedule gives a message that has not begun another due time, which is d after the store's
-// clock, rounded up to milliseconds. A d of 0 or less is due at once. Answers and errors are those
-// of [Queue.Cancel], with [Rescheduled] in place of Cancelled.
+// Reschedule makes a message that has not begun due after d on the store's clock, rounded up to
+// milliseconds. If d <= 0, the message is due immediately. Results and errors are those of
+// [Queue.Cancel], with [Rescheduled] instead of Cancelled.
 func (q *Queue) Reschedule(ctx context.Context, id string, d time.Duration) (Result, error) {
 	return q.move(ctx, driver.OpReschedule, Rescheduled, driver.Change{ID: id, Delay: max(0, d)})
 }
 
-// RescheduleAt is [Queue.Reschedule] to a time on the store's clock. A time in the past is due at
-// once.
+// RescheduleAt makes a message that has not begun due at t on the store's clock, rounded up to
+// milliseconds. If t is in the past, the message is due immediately. Results and errors are those
+// of [Queue.Reschedule].
 func (q *Queue) RescheduleAt(ctx context.Context, id string, t time.Time) (Result, error) {
 	return q.move(ctx, driver.OpReschedule, Rescheduled, driver.Change{ID: id, At: max(1, driver.InstantOf(t))})
 }
@@ -313,21 +320,23 @@ func (q *Queue) change(ctx context.Context, op driver.Op, c driver.Change) (answ
 	return q.part(c.ID).changes[op].do(ctx, q.room, c)
 }
 
-// Shutdown ends the calls of [Queue.Consume] and the receivers, waits until handlers have returned
-// and their messages are settled (see ConsumerOptions.Grace), and closes the queue. If ctx ends
-// before, Shutdown closes the queue without further wait and returns the cause of ctx. A deployment
-// that is cut off by its deadline thus counts no crash: see [Queue.Close].
+// Shutdown closes the queue gracefully. It ends the calls of [Queue.Consume] and the receivers,
+// waits until the handlers have returned and their messages are settled (see
+// ConsumerOptions.Grace), and closes the queue. If ctx ends first, Shutdown closes the queue
+// without waiting further and returns the cause of ctx. No message counts a crash in either case:
+// see [Queue.Close].
 //
-// A handler must not call Shutdown, because Shutdown would wait for the handler. With the handler's
-// context, or one derived from it, Shutdown does nothing and returns [ErrInvalid]. A handler that
-// wants to end the queue calls Shutdown on another goroutine, with another context.
+// A handler must not call Shutdown, because Shutdown would wait for the handler. If ctx is the
+// context of a handler, or derived from it, Shutdown does nothing and returns [ErrInvalid]. It also
+// returns ErrInvalid if ctx is nil. To shut down the queue from a handler, call Shutdown in another
+// goroutine with another context.
 func (q *Queue) Shutdown(ctx context.Context) error {
 	if ctx == nil {
-		return fmt.Errorf("durable: shut down queue %q: %w context nil",
+		return fmt.Errorf("durable: shut down queue %q: %w context: nil",
 			q.options.Queue, ErrInvalid)
 	}
 	if ctx.Value(handlerKey{q}) != nil {
-		return fmt.Errorf("durable: shut down queue %q: %w context: it belongs to a handler, for which Shutdown would wait; other contexts are accepted",
+		return fmt.Errorf("durable: shut down queue %q: %w context: it belongs to a handler, which Shutdown would wait for; pass another context",
 			q.options.Queue, ErrInvalid)
 	}
 	for _, c := range q.endConsumers() {
@@ -348,18 +357,21 @@ func (q *Queue) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// closeTime is how long Close waits for handlers and the store. It is longer than settleTime.
+// closeTime is the maximum time for which Close waits for handlers and the store. It is longer than
+// settleTime.
 const closeTime = 5 * time.Second
 
-// Close ends the queue. It claims no more messages, cancels the contexts of handlers with
-// [ErrClosed] as the cause, and waits a second for them. Then it gives back all messages of this
-// process that are not settled, including those of [Queue.Take]. They count neither an attempt nor
-// a crash. Calls that change something fail with ErrClosed, unless the store already has them.
+// Close closes the queue. It stops claiming messages, cancels the contexts of handlers with
+// [ErrClosed] as the cause, and waits one second for the handlers. It then releases all messages of
+// this process that are not settled, including those of [Queue.Take]. Released messages count
+// neither an attempt nor a crash. Calls that change something return ErrClosed, unless the store
+// has already received them.
 //
-// Close returns at once if the process has no messages. It returns after five seconds if the store
-// cannot be reached or does not answer. Then messages are delivered again when their leases end,
-// and those that had begun count a crash. A second call does nothing. A handler may call Close,
-// which waits in vain for this handler to return. Options.OnError must not call it.
+// Close returns immediately if the process holds no messages. It returns after five seconds if the
+// store is unreachable or does not answer. In that case messages are redelivered when their leases
+// expire, and messages that had begun count a crash. Calling Close again has no effect. A handler
+// may call Close, but Close then waits one second because the handler has not returned.
+// Options.OnError must not call Close.
 func (q *Queue) Close() {
 	ended := make(chan struct{})
 	consumers := q.endConsumers()
@@ -377,7 +389,7 @@ func (q *Queue) Close() {
 	q.cancel(ErrClosed)
 }
 
-// endConsumers lets no further consumer start, and returns the present ones.
+// endConsumers prevents new consumers from starting and returns the current ones.
 func (q *Queue) endConsumers() (consumers []*consumer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

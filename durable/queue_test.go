@@ -78,7 +78,7 @@ func TestOpenRefusesNilStore(t *testing.T) {
 	for _, store := range []durable.Store{nil, (*memstore.Store)(nil)} {
 		_, err := durable.Open(t.Context(), store, durable.Options{})
 		require.ErrorIs(t, err, durable.ErrInvalid)
-		require.ErrorContains(t, err, "store nil")
+		require.ErrorContains(t, err, "store: nil")
 	}
 }
 

@@ -32,7 +32,7 @@ func TestRandomEndsLoseNothing(t *testing.T) {
 				options := durable.Options{Partitions: 1 + r.n(4)}
 				if r.forced = seed%2 == 1; r.forced {
 					options.OnError = func(err error) {
-						if !strings.Contains(err.Error(), "given back") && !strings.Contains(err.Error(), "panic at") {
+						if !strings.Contains(err.Error(), "released because") && !strings.Contains(err.Error(), "panic at") {
 							assert.ErrorIs(t, err, durable.ErrLeaseLost, "in the background")
 						}
 					}

@@ -3,7 +3,7 @@ package durable
 import "time"
 
 // readyQueue holds the messages that are due and wait until they may begin, in the order in which
-// they became due. It has no lock. The dispatcher's mutex guards it.
+// they became due. It has no lock, and is guarded by the dispatcher's mutex.
 type readyQueue struct {
 	messages lazyFifo[*held]
 }
@@ -14,8 +14,8 @@ func (r *readyQueue) push(h *held) {
 	r.messages.push(h)
 }
 
-// next takes the first message whose partition is not stalled, or nil. It parks the messages of
-// stalled partitions that come before it.
+// next removes and returns the first message whose partition is not stalled, or nil. It parks the
+// messages of stalled partitions before it.
 func (r *readyQueue) next() *held {
 	for {
 		h, ok := r.messages.pop()
@@ -30,8 +30,8 @@ func (r *readyQueue) next() *held {
 	}
 }
 
-// unpark adds the parked messages of a partition again, before all others: those of the partition
-// that are not parked became due later. It costs O(n).
+// unpark adds the parked messages of a partition again, before all other messages: the partition's
+// other messages became due later. It is O(n).
 func (r *readyQueue) unpark(p *consumerPart) {
 	var all fifo[*held]
 	for _, h := range p.parked.items.rest() {
@@ -48,7 +48,7 @@ func (r *readyQueue) unpark(p *consumerPart) {
 	r.messages, p.parked = lazyFifo[*held]{items: all}, lazyFifo[*held]{}
 }
 
-// remove notes that a ready or parked message has gone.
+// remove records that a ready or parked message is gone.
 func (r *readyQueue) remove(h *held, state heldState) {
 	switch state {
 	case heldReady:
@@ -58,28 +58,28 @@ func (r *readyQueue) remove(h *held, state heldState) {
 	}
 }
 
-// handover brings messages that have begun and takers together, both in the order in which they
-// came. Either takers wait or messages do, never both. It has no lock and no clock. The
-// dispatcher's mutex guards it.
+// handover matches begun messages with takers, both in the order of arrival. At any time either
+// takers or messages wait, never both. It has no lock and no clock, and is guarded by the
+// dispatcher's mutex.
 type handover struct {
 	takers lazyFifo[*taker]
-	begun  lazyFifo[*held] // messages that have begun and wait for a taker
-	used   time.Time       // when a taker came or left last
+	begun  lazyFifo[*held] // begun messages that wait for a taker
+	used   time.Time       // when a taker last arrived or left
 }
 
 // taker is a handler's worker or a receiver that waits for a message.
 type taker struct {
-	ready chan *held // of capacity one
+	ready chan *held // capacity 1
 	left  bool
 }
 
 func newTaker() *taker { return &taker{ready: make(chan *held, 1)} }
 
-// gone reports whether the taker does not wait any more.
+// gone reports whether the taker no longer waits.
 func (t *taker) gone() bool { return t.left }
 
-// give gives a message that has begun to the taker that has waited longest. It returns nil if no
-// taker waits.
+// give passes a begun message to the taker that has waited longest. It returns nil if no taker
+// waits.
 func (o *handover) give(h *held, now time.Time) *taker {
 	t, ok := o.takers.pop()
 	if !ok {
@@ -89,13 +89,13 @@ func (o *handover) give(h *held, now time.Time) *taker {
 	return t
 }
 
-// keep keeps a message for the next taker.
+// keep stores a message for the next taker.
 func (o *handover) keep(h *held) {
 	h.state = heldBegun
 	o.begun.push(h)
 }
 
-// take takes the message that has waited longest. If there is none it returns nil, and the taker
+// take returns the message that has waited longest. If there is none, it returns nil and the taker
 // waits.
 func (o *handover) take(t *taker, now time.Time) *held {
 	o.used = now
@@ -108,13 +108,13 @@ func (o *handover) take(t *taker, now time.Time) *held {
 	return h
 }
 
-// leave ends the wait of a taker that was given no message.
+// leave ends the wait of a taker that received no message.
 func (o *handover) leave(t *taker, now time.Time) {
 	t.left, o.used = true, now
 	o.takers.removed()
 }
 
-// idle returns how long no taker has waited.
+// idle returns the time since a taker last waited.
 func (o *handover) idle(now time.Time) time.Duration {
 	if o.takers.len() > 0 {
 		return 0

@@ -6,24 +6,24 @@ import (
 	"fmt"
 )
 
-// Receiver takes messages one at a time, in place of a handler. Any number of goroutines may call
-// Take. A receiver shares the queue's partitions with other receivers, with calls of
+// Receiver takes messages one at a time, instead of calling a handler. Take is safe for concurrent
+// use. A receiver shares the queue's partitions with other receivers, with calls of
 // [Queue.Consume], and with other processes.
 //
-// A receiver claims messages ahead for the next calls. If the context of a call ends after a
-// message has begun for it, the message is kept for the next call. If Take is not called for
-// ConsumerOptions.Membership, the receiver gives these messages back. The next call claims again.
+// A receiver prefetches messages for the next calls. If the context of a call ends after a message
+// has begun for it, the message is kept for the next call. If Take is not called for
+// ConsumerOptions.Membership, the receiver releases these messages. The next call claims again.
 type Receiver struct {
 	q    *Queue
 	opts ConsumerOptions
 
-	consumer *consumer // q.mu guards it, and closed; nil: no call has come for a while
+	consumer *consumer // q.mu guards it, and closed; nil if there was no recent call
 	closed   bool
 }
 
-// Receiver returns a receiver with options of its own, which claims nothing before the first call
-// of Take. Concurrency, Backoff, Grace and HandlerTimeout have no meaning for it. Invalid options
-// are [ErrInvalid].
+// Receiver returns a receiver with its own options. The receiver claims nothing before the first
+// call of Take. It ignores Concurrency, Backoff, Grace and HandlerTimeout. The error is
+// [ErrInvalid] for invalid options.
 func (q *Queue) Receiver(options ConsumerOptions) (*Receiver, error) {
 	opts, err := options.withDefaults()
 	if err != nil {
@@ -32,18 +32,18 @@ func (q *Queue) Receiver(options ConsumerOptions) (*Receiver, error) {
 	return &Receiver{q: q, opts: opts}, nil
 }
 
-// Take waits for a message with a receiver of default options: see [Queue.Receiver] and
-// [Receiver.Take].
+// Take waits for a message with a receiver that has default options: see [Receiver.Take].
 func (q *Queue) Take(ctx context.Context) (*Delivery, error) { return q.receiver.Take(ctx) }
 
-// Take waits for a message that is due, and begins it. The caller settles the message with one of
-// the methods of [Delivery] within ConsumerOptions.Visibility, or calls [Delivery.Extend]: unlike
-// the lease of a handler, this one is not extended automatically. Take fails with the cause of ctx
-// if ctx ends, with [ErrClosed] if the receiver or the queue is closed, with [ErrBroken] if the
-// store is broken, and with [ErrInvalid] if ctx is nil.
+// Take waits for a message that is due and begins it. The caller must settle the message with one
+// of the methods of [Delivery] within ConsumerOptions.Visibility, or call [Delivery.Extend]: unlike
+// the lease of a handler, this lease is not extended automatically.
+//
+// Take returns the cause of ctx if ctx ends, [ErrClosed] if the receiver or the queue is closed,
+// [ErrBroken] if the store is broken, and [ErrInvalid] if ctx is nil.
 func (r *Receiver) Take(ctx context.Context) (*Delivery, error) {
 	if ctx == nil {
-		return nil, fmt.Errorf("durable: take: %w context nil", ErrInvalid)
+		return nil, fmt.Errorf("durable: take: %w context: nil", ErrInvalid)
 	}
 	for {
 		c, err := r.claiming()
@@ -59,13 +59,13 @@ func (r *Receiver) Take(ctx context.Context) (*Delivery, error) {
 		case ctx.Err() != nil || !errors.Is(err, ErrClosed) || c.failure() != nil:
 			return nil, fmt.Errorf("durable: take: %w", err)
 		}
-		// The consumer has ended, because no call came for a while or because of Close.
+		// The consumer has ended, because there was no call for a while or because of Close.
 	}
 }
 
-// Close ends the receiver. Calls of Take that wait, and later ones, fail with [ErrClosed]. Messages
-// that no call has taken are given back. Messages that were taken can still be settled. A second
-// call does nothing.
+// Close closes the receiver. Waiting and later calls of Take return [ErrClosed]. Messages that no
+// call has taken are released. Messages that were taken can still be settled. Calling Close again
+// has no effect.
 func (r *Receiver) Close() {
 	r.q.mu.Lock()
 	c := r.consumer
@@ -90,14 +90,14 @@ func (r *Receiver) claiming() (*consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.dispatcher.admission.pace.fixed = true // a call of Take may be the last
+	c.dispatcher.admission.pace.fixed = true // any call of Take may be the last one
 	r.consumer = c
 	go r.watch(c)
 	return c, nil
 }
 
-// watch retires a consumer when no call of Take has waited for a while, and stops it when each
-// message that was taken has been settled or has lost its lease, or when the queue is closed.
+// watch retires a consumer when no call of Take has waited for a while. It stops the consumer when
+// each taken message has been settled or has lost its lease, or when the queue is closed.
 func (r *Receiver) watch(c *consumer) {
 	for c.ctx.Err() == nil {
 		sleep(c.ctx, c.opts.Membership/2)

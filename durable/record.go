@@ -9,36 +9,36 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// State is where the store has a message. The package comment has the transitions.
+// State is the state of a message in the store. The package documentation lists the transitions.
 type State = driver.State
 
 // The states of a message.
 const (
 	StateScheduled = driver.StateScheduled // waits for its due time, or is due and not claimed
-	StateLeased    = driver.StateLeased    // claimed ahead by a consumer, and not begun
-	StateFiring    = driver.StateFiring    // begun: a handler runs, or is about to
+	StateLeased    = driver.StateLeased    // claimed by a consumer and not begun
+	StateFiring    = driver.StateFiring    // begun: a handler is running or is about to run
 	StateDead      = driver.StateDead      // kept as a dead letter
 )
 
-// Record is a message as the store has it. Times are those of the store's clock, in milliseconds.
+// Record is a message as stored. Times are on the store's clock, in milliseconds.
 type Record struct {
 	ID          string
 	Body        []byte            // nil if Err is set
 	Headers     map[string]string // nil if there are none
 	ExpireAt    time.Time         // zero if the message does not expire
 	Enqueued    time.Time
-	Due         time.Time // of its next delivery
-	MaxAttempts int       // deliveries that end in an error before it is dead
-	Attempts    int       // deliveries that ended in an error
-	Crashes     int       // deliveries that ended with the lease
+	Due         time.Time // of the next delivery
+	MaxAttempts int       // failed deliveries after which the message becomes a dead letter
+	Attempts    int       // failed deliveries
+	Crashes     int       // deliveries whose lease expired
 	State       State
 	Token       uint64    // of the last claim; 0 if there was none
-	LeaseEnd    time.Time // of a leased or firing message, else zero
-	Died        time.Time // of a dead letter, else zero
+	LeaseEnd    time.Time // of a leased or firing message, otherwise zero
+	Died        time.Time // of a dead letter, otherwise zero
 	Reason      string    // the last error, at most [driver.MaxReason] bytes
 
-	// Err is [ErrVersion] if this program cannot read the message's content, because a newer
-	// version has written it or because it is damaged. Body, Headers and ExpireAt are then unknown.
+	// Err wraps [ErrVersion] if this program cannot read the content of the message, because a
+	// newer version wrote it or it is damaged. In that case Body, Headers and ExpireAt are unknown.
 	Err error
 }
 
@@ -56,7 +56,7 @@ func newRecord(r *driver.Record) Record {
 	}
 }
 
-// timeOf returns the time of an instant, and the zero time for 0, which stands for none.
+// timeOf returns the time of an instant. It returns the zero time for 0, which means none.
 func timeOf(i driver.Instant) time.Time {
 	if i == 0 {
 		return time.Time{}
@@ -64,10 +64,10 @@ func timeOf(i driver.Instant) time.Time {
 	return i.Time()
 }
 
-// Get returns a message as it is now, whether it is queued or a dead letter. [ErrNotFound] means
-// that there is no such message, [ErrInvalid] that no message can have this id. If the store cannot
-// be reached Get fails at once, with [ErrUnavailable]. The cost is a call of the store, which finds
-// the message in O(1), a file in O(log n).
+// Get returns the current record of a queued or dead message. [ErrNotFound] means that the message
+// does not exist, and [ErrInvalid] that no message can have this id. If the store is unreachable,
+// Get fails immediately with [ErrUnavailable]. The cost is one call to the store, which finds the
+// message in O(1), or in O(log n) in a file.
 func (q *Queue) Get(ctx context.Context, id string) (Record, error) {
 	err := q.usable(ctx)
 	if err == nil {
@@ -83,15 +83,16 @@ func (q *Queue) Get(ctx context.Context, id string) (Record, error) {
 	return newRecord(&r), nil
 }
 
-// List iterates over the messages in one state, partition by partition, and within a partition in
-// the order of their times. [StateLeased] stands for leased and firing messages; [StateFiring] is
-// [ErrInvalid]. List reads pages of at most 256 messages. A message that changes its state or its
-// time meanwhile may be missed or seen twice. An error ends the iteration.
+// List returns an iterator over the messages in one state, one partition after another. Within a
+// partition the messages are ordered by their times. [StateLeased] selects leased and firing
+// messages. [StateFiring] returns [ErrInvalid]. List reads pages of at most 256 messages. A message
+// whose state or time changes during the iteration may be missed or returned twice. An error ends
+// the iteration.
 func (q *Queue) List(ctx context.Context, state State) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		err := q.usable(ctx)
 		if err == nil && state != StateScheduled && state != StateLeased && state != StateDead {
-			err = fmt.Errorf("durable: list: %w state %v: %v, %v (firing messages too) and %v are accepted",
+			err = fmt.Errorf("durable: list: %w state %v: %v, %v (which includes firing messages) and %v are accepted",
 				ErrInvalid, state, StateScheduled, StateLeased, StateDead)
 		}
 		if err != nil {
@@ -114,8 +115,9 @@ func (q *Queue) List(ctx context.Context, state State) iter.Seq2[Record, error] 
 	}
 }
 
-// pages iterates over the messages of a partition in one state, a page at a time. A page may be
-// empty although more follow, because its records cannot be read. An error ends the iteration.
+// pages returns an iterator over the messages of a partition in one state, one page at a time. A
+// page may be empty although more pages follow, because its records cannot be read. An error ends
+// the iteration.
 func (p *part) pages(ctx context.Context, state State) iter.Seq2[[]driver.Record, error] {
 	return func(yield func([]driver.Record, error) bool) {
 		for cursor := ""; ; {

@@ -8,30 +8,29 @@ import (
 	"time"
 )
 
-// room bounds the calls of producers that wait for the store or are under way, in number and in
-// bytes. A call that finds no room waits for it, in the order of arrival. One call may be larger
-// than the room if no other call is in it.
+// room limits the calls of producers that wait for the store or are in progress, in number and in
+// bytes. A call without room waits, in the order of arrival. A single call may be larger than the
+// room if it is the only one.
 type room struct {
-	calls, bytes int           // at most
+	calls, bytes int           // maximum
 	maxWait      time.Duration // how long a call waits for room
 
 	mu        sync.Mutex
 	usedCalls int
 	usedBytes int
-	outages   int       // calls that have failed for outageAfter; if there is one, no call waits
+	outages   int       // calls that have failed for outageAfter; if there are any, no call waits
 	waiting   list.List // of *roomWaiter
 }
 
-// outageAfter is how long the store has to be unreachable before calls that find no room fail at
-// once.
+// outageAfter is how long the store must be unreachable before calls without room fail immediately.
 const outageAfter = time.Second
 
 type roomWaiter struct {
 	bytes int
-	ready chan error // gets nil when the place is taken for it
+	ready chan error // receives nil when a place was taken for the call
 }
 
-// enter takes a place for a call. It waits for room until ctx ends, and no longer than maxWait.
+// enter takes a place for a call. It waits for room until ctx ends, but no longer than maxWait.
 func (r *room) enter(ctx context.Context, bytes int) error {
 	r.mu.Lock()
 	if r.waiting.Len() == 0 && r.fits(bytes) {
@@ -69,8 +68,8 @@ func (r *room) tryEnter(bytes int) bool {
 	return true
 }
 
-// giveUp ends the wait of a call, with ErrBusy if err is nil. If the call has got a place
-// meanwhile, it keeps the place.
+// giveUp ends the wait of a call with err, or with ErrBusy if err is nil. If the call has received
+// a place in the meantime, it keeps the place.
 func (r *room) giveUp(element *list.Element, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +80,7 @@ func (r *room) giveUp(element *list.Element, err error) error {
 	default:
 	}
 	r.waiting.Remove(element)
-	r.admit() // it may have been larger than those behind it
+	r.admit() // the call may have blocked smaller ones behind it
 	if err == nil {
 		err = r.busy()
 	}
@@ -98,7 +97,7 @@ func (r *room) take(bytes int) {
 	r.usedBytes += bytes
 }
 
-// leave gives back the place of a call.
+// leave frees the place of a call.
 func (r *room) leave(bytes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +106,7 @@ func (r *room) leave(bytes int) {
 	r.admit()
 }
 
-// admit takes places for calls that wait.
+// admit takes places for waiting calls.
 func (r *room) admit() {
 	for e := r.waiting.Front(); e != nil; e = r.waiting.Front() {
 		w := e.Value.(*roomWaiter)
@@ -120,7 +119,8 @@ func (r *room) admit() {
 	}
 }
 
-// outage notes that a call of the store has failed for outageAfter (1), or that it is over (-1).
+// outage records that a call to the store has failed for outageAfter (n is 1), or that the call is
+// over (n is -1).
 func (r *room) outage(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,8 +133,8 @@ func (r *room) outage(n int) {
 	}
 }
 
-// busy returns the error of a call that finds no room. mu is held.
+// busy returns the error of a call without room. mu is held.
 func (r *room) busy() error {
-	return fmt.Errorf("%w: %d calls with %d bytes; up to %d calls and %d bytes are accepted (Options.MaxWaiting, MaxWaitingBytes); nothing was sent",
+	return fmt.Errorf("%w: %d calls with %d bytes; up to %d calls and %d bytes are accepted (Options.MaxWaiting, MaxWaitingBytes); this call was not sent",
 		ErrBusy, r.usedCalls, r.usedBytes, r.calls, r.bytes)
 }

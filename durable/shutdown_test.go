@@ -144,7 +144,7 @@ func TestConsumeEndsWithItsGrace(t *testing.T) {
 		require.NoError(t, <-done)
 		assert.InDelta(t, 17, time.Duration(ended.Load()).Seconds(), 0.01, "after the grace")
 		assert.InDelta(t, 18, time.Since(start).Seconds(), 0.01, "a second for handlers to return")
-		assert.Contains(t, errs.text(), `message "ignores": given back`)
+		assert.Contains(t, errs.text(), `message "ignores": released because`)
 
 		state := func(id string) durable.Record {
 			r, err := q.Get(t.Context(), id)

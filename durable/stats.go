@@ -10,38 +10,38 @@ import (
 	"github.com/timingwheel-go/timingwheel/durable/driver"
 )
 
-// Counts has the numbers of messages in a partition or a queue, and the counters of its transitions
-// since it was made.
+// Counts has the numbers of messages in a partition or a queue, and the counters of transitions
+// since the queue was created.
 type Counts struct {
 	Now time.Time // the store's clock, in milliseconds
 
-	Scheduled int64     // messages that are scheduled, due ones included
-	Due       int64     // scheduled messages whose due time has passed
-	InFlight  int64     // messages that are leased or firing
+	Scheduled int64     // scheduled messages, including those that are due
+	Due       int64     // scheduled messages that are due
+	InFlight  int64     // leased or firing messages
 	Dead      int64     // dead letters
-	DeadBytes int64     // bytes of the bodies of dead letters, with their envelopes
+	DeadBytes int64     // size of the bodies of dead letters with their envelopes, in bytes
 	NextDue   time.Time // the earliest due time of a scheduled message; zero if there is none
-	Paused    bool      // see [Queue.Pause]; for a queue: at least one partition is paused
+	Paused    bool      // see [Queue.Pause]; of a queue: at least one partition is paused
 
-	// Unreadable is the number of scheduled messages that a consumer has met and that this version
-	// of the program cannot read: a newer version has enqueued them, or they are damaged. They stay
-	// in the queue for a newer version, do not hold up other messages, and are not counted in
-	// Scheduled.
+	// Unreadable is the number of scheduled messages that a consumer has tried to claim and that
+	// this version of the program cannot read: a newer version enqueued them, or they are damaged.
+	// They stay in the queue for a newer version, do not delay other messages, and are not counted
+	// in Scheduled.
 	Unreadable int64
 
-	// These count since the queue was made, and do not fall.
-	Enqueued  uint64 // messages that were stored
+	// Counters since the queue was created. They never decrease.
+	Enqueued  uint64 // stored messages
 	Acked     uint64 // messages that were acknowledged and removed
-	Retried   uint64 // deliveries that failed and were scheduled again
+	Retried   uint64 // deliveries that failed and were rescheduled
 	Buried    uint64 // messages that became dead letters
-	Cancelled uint64 // messages that were cancelled
-	Crashed   uint64 // deliveries that ended with their leases
+	Cancelled uint64 // cancelled messages
+	Crashed   uint64 // deliveries that ended because their leases expired
 	Expired   uint64 // messages that were removed after their ExpireAt instead of being delivered
-	Trimmed   uint64 // dead letters that were dropped: see Options.DeadLimit, DeadBytes, DeadAge
+	Trimmed   uint64 // dead letters that were dropped: see Options.DeadLimit, DeadBytes and DeadAge
 
-	// Lost is the number of messages whose records are gone, because a Redis server has evicted
-	// them or their key was deleted. It counts those that consumers and audits have removed from
-	// the queue, and those that have not been removed yet.
+	// Lost is the number of messages whose records are gone, because a Redis server evicted them or
+	// their key was deleted. It counts the messages that consumers and audits have already removed
+	// from the queue, and those that have not been removed yet.
 	Lost uint64
 }
 
@@ -56,7 +56,7 @@ func newCounts(c driver.Counts) Counts {
 	}
 }
 
-// add adds the counts of a partition to those of the queue. Now becomes the latest, NextDue the
+// add adds the counts of a partition to those of the queue. Now becomes the latest and NextDue the
 // earliest of all.
 func (c *Counts) add(o Counts) {
 	if o.Now.After(c.Now) {
@@ -83,7 +83,7 @@ func (c *Counts) add(o Counts) {
 	c.Lost += o.Lost
 }
 
-// lateness records how late this process delivers.
+// lateness records how late this process delivers messages.
 type lateness struct {
 	mu sync.Mutex
 	h  timingwheel.Histogram
@@ -95,10 +95,10 @@ func (l *lateness) record(d time.Duration) {
 	l.h.Record(d)
 }
 
-// Lateness summarizes how long after their due times this process has delivered messages, that is,
-// when their handlers were called or Take returned. It is measured on the store's clock as far as
-// this process knows it, so it may be too small by the duration of a round trip. P50, P99 and P999
-// are upper bounds of the quantiles, at most a quarter too high: see
+// Lateness summarizes how long after their due times this process delivered messages, that is,
+// called their handlers or returned them from Take. The values are based on this process's estimate
+// of the store's clock, so they may be too low by the duration of a round trip. P50, P99 and P999
+// are upper bounds of the quantiles, too high by at most a quarter: see
 // [timingwheel.Histogram.Quantile].
 type Lateness struct {
 	Count               int64 // deliveries of this process
@@ -118,18 +118,18 @@ func (l *lateness) summary() Lateness {
 
 // Stats is the state of a queue.
 type Stats struct {
-	Counts              // sums; NextDue is the earliest, Now the latest of all partitions
-	Partitions []Counts // of each partition
+	Counts              // sums; NextDue is the earliest and Now the latest of all partitions
+	Partitions []Counts // one element per partition
 	Prefetched int      // messages that this process has claimed and not begun
 	Firing     int      // messages that this process has begun and not settled
-	Consumers  int      // of all processes: see [Queue.Consumers]
-	Unowned    int      // partitions that none of the consumers owns, as of their last heartbeats
+	Consumers  int      // in all processes: see [Queue.Consumers]
+	Unowned    int      // partitions without an owner, according to the last heartbeats
 	Lateness   Lateness // of this process
 }
 
-// Stats reads the counts of all partitions. It costs a call of the store for each partition, one
-// after the other, and one more, so the counts are not of one moment. An error of any call is
-// returned, and no counts.
+// Stats returns the counts of all partitions. It makes one call to the store per partition, one
+// after another, and one more, so the counts are not an atomic snapshot. If any call fails, Stats
+// returns its error and no counts.
 func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	if err := q.usable(ctx); err != nil {
 		return Stats{}, err
@@ -159,15 +159,18 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	return s, nil
 }
 
-// MaxWithin is the number of durations in a call of [Queue.CountDue].
+// MaxWithin is the maximum number of durations in a call of [Queue.CountDue].
 const MaxWithin = driver.MaxWithin
 
-// CountDue returns, for each duration, how many scheduled messages are due at most so long from now
-// on the store's clock; 0 stands for those that are due now. The durations must rise and not be
-// negative, and there must be 1 to [MaxWithin], else the error is [ErrInvalid]. It costs a call of
-// the store for each partition, one after the other, so the counts are not of one moment. On Redis
-// a call is O(log n) for each duration. A file or memory store visits the messages that are due
-// within the last one: about 0.1 s for a million in a file.
+// CountDue returns, for each duration, the number of scheduled messages that are due at most that
+// long from now on the store's clock. 0 counts the messages that are already due. There must be 1
+// to [MaxWithin] durations, not negative and in ascending order. Otherwise the error is
+// [ErrInvalid].
+//
+// CountDue makes one call to the store per partition, one after another, so the counts are not an
+// atomic snapshot. On Redis a call is O(log n) for each duration. A file or memory store visits the
+// messages that are due within the last duration, which takes about 0.1 s for a million messages in
+// a file.
 func (q *Queue) CountDue(ctx context.Context, within ...time.Duration) ([]int64, error) {
 	if err := q.usable(ctx); err != nil {
 		return nil, err
@@ -178,7 +181,7 @@ func (q *Queue) CountDue(ctx context.Context, within ...time.Duration) ([]int64,
 	}
 	for i, d := range within {
 		if d < 0 || i > 0 && d <= within[i-1] {
-			return nil, fmt.Errorf("durable: count due: %w durations %v: rising ones that are not negative are accepted",
+			return nil, fmt.Errorf("durable: count due: %w durations %v: they must be ascending and not negative",
 				ErrInvalid, within)
 		}
 	}

@@ -232,7 +232,7 @@ func TestLateCallIsRepeatedByTheStoresClock(t *testing.T) {
 					assert.Equal(t, len(c.faults)+1, n)
 				} else {
 					require.ErrorIs(t, err, durable.ErrUnavailable)
-					assert.ErrorContains(t, err, "may have taken place")
+					assert.ErrorContains(t, err, "may have taken effect")
 				}
 				assert.Less(t, time.Since(start), 5*time.Second)
 			})

@@ -173,7 +173,7 @@ func TestConsumerIsPaused(t *testing.T) {
 	other.stop()
 	report := r.checkAll(messages, checker.Options{Crashes: true, Pauses: true})
 	assert.Positive(t, report.Duplicates, "the sleeper had messages")
-	assert.Contains(t, sleeper.errs.String(), "the lease of the message has ended", "the sleeper's acknowledgement is refused")
+	assert.Contains(t, sleeper.errs.String(), "the lease has expired", "the sleeper's acknowledgement is refused")
 }
 
 // shared reports whether two processes have begun the same message.
