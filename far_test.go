@@ -697,8 +697,14 @@ func TestArmBesideALongAdvance(t *testing.T) {
 	t.Parallel()
 	tw := startWheel(t, Options{Tick: micro, Manual: true, Start: modelStart})
 	now := modelStart
-	for range scaled(30) {
-		beside(func() { tw.AfterFunc(time.Second, func() {}) }, func() {
+	for range scaled(60) {
+		armed := 0
+		arm := func() {
+			if armed++; armed < 8_000 { // a preempted Advance would meet millions
+				tw.AfterFunc(time.Second, func() {})
+			}
+		}
+		beside(arm, func() {
 			now = now.Add(longStall)
 			tw.Advance(now)
 		})
