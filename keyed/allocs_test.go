@@ -40,7 +40,7 @@ func testAllocs[K comparable](t *testing.T, name string, key func(int) K) {
 			keys[i] = key(i)
 		}
 		for _, manual := range []bool{false, true} {
-			k := start[K](t, timingwheel.Options{Manual: manual}, func([]K) {})
+			k := newKeys[K](t, timingwheel.Options{Manual: manual}, func([]K) {})
 			h, err := NewHeartbeats(timingwheel.Options{Manual: manual}, time.Hour, func([]K) {})
 			require.NoError(t, err)
 			t.Cleanup(h.Stop)
@@ -74,7 +74,7 @@ func TestAllocsOfTheEnd(t *testing.T) {
 	}
 	const n, perStep, steps = 20_000, 50, 100
 	reported := 0
-	k := start(t, timingwheel.Options{Manual: true}, func(keys []string) { reported += len(keys) })
+	k := newKeys(t, timingwheel.Options{Manual: true}, func(keys []string) { reported += len(keys) })
 	keys := make([]string, n)
 	for i := range keys {
 		keys[i] = fmt.Sprintf("connection %d", i)

@@ -40,12 +40,12 @@ func (s *stdKeys[K]) Set(key K, d time.Duration) {
 		return
 	}
 	var t *time.Timer
-	t = time.AfterFunc(d, func() { s.over(key, &t) })
+	t = time.AfterFunc(d, func() { s.expireTimer(key, &t) })
 	s.timers[key] = t
 }
 
-// over takes a pointer to the timer, which Set writes under the lock.
-func (s *stdKeys[K]) over(key K, t **time.Timer) {
+// expireTimer takes a pointer to the timer, which Set writes under the lock.
+func (s *stdKeys[K]) expireTimer(key K, t **time.Timer) {
 	s.mu.Lock()
 	mine := s.timers[key] == *t
 	if mine {
@@ -124,12 +124,12 @@ func (s *funcKeys[K]) Set(key K, d time.Duration) {
 			return m, xsync.CancelOp
 		}
 		m = &member[K]{set: s, key: key}
-		m.timer.Init(s.wheel, d, m.over)
+		m.timer.Init(s.wheel, d, m.expireTimer)
 		return m, xsync.UpdateOp
 	})
 }
 
-func (m *member[K]) over() {
+func (m *member[K]) expireTimer() {
 	expired := false
 	m.set.members.Compute(m.key, func(now *member[K], _ bool) (*member[K], xsync.ComputeOp) {
 		if _, armed := m.timer.Deadline(); now != m || armed {

@@ -49,26 +49,26 @@ func New[K comparable](opts timingwheel.Options, expire func(keys []K)) (*Keys[K
 func (k *Keys[K]) Set(key K, d time.Duration) bool {
 	entries := k.entries.Load()
 	if entries == nil {
-		k.mustBeMade()
+		k.mustBeInitialized()
 		return false
 	}
 	if e, ok := entries.Load(key); ok && e.timer.Reschedule(d) {
 		return false
 	}
-	return k.add(entries, key, moment{after: d})
+	return k.setSlow(entries, key, expiry{after: d})
 }
 
 // SetAt is Set for a point in time, see [timingwheel.TimingWheel.AtFunc].
 func (k *Keys[K]) SetAt(key K, t time.Time) bool {
 	entries := k.entries.Load()
 	if entries == nil {
-		k.mustBeMade()
+		k.mustBeInitialized()
 		return false
 	}
 	if e, ok := entries.Load(key); ok && e.timer.RescheduleAt(t) {
 		return false
 	}
-	return k.add(entries, key, moment{at: t, fixed: true})
+	return k.setSlow(entries, key, expiry{at: t, fixed: true})
 }
 
 // Touch makes a present key expire d from now instead, and returns true. If the key is not present,
@@ -86,7 +86,7 @@ func (k *Keys[K]) Touch(key K, d time.Duration) bool {
 	if !ok {
 		return false
 	}
-	return e.timer.Reschedule(d) || k.save(entries, key, moment{after: d})
+	return e.timer.Reschedule(d) || k.touchSlow(entries, key, expiry{after: d})
 }
 
 // TouchAt is Touch for a point in time, see [timingwheel.TimingWheel.AtFunc].
@@ -99,7 +99,7 @@ func (k *Keys[K]) TouchAt(key K, t time.Time) bool {
 	if !ok {
 		return false
 	}
-	return e.timer.RescheduleAt(t) || k.save(entries, key, moment{at: t, fixed: true})
+	return e.timer.RescheduleAt(t) || k.touchSlow(entries, key, expiry{at: t, fixed: true})
 }
 
 // Delete takes key out and returns true: the key is not reported, unless it is set again. Delete
@@ -168,7 +168,7 @@ func (k *Keys[K]) All() iter.Seq2[K, time.Time] {
 
 // put is Set, or Touch if add is false, for a key that was not found or whose timer has been
 // claimed. It reports whether the key was present, and whether it has the new deadline.
-func (k *Keys[K]) put(entries *entriesOf[K, struct{}], key K, when moment, add bool) (was, done bool) {
+func (k *Keys[K]) putSlow(entries *entryMap[K, struct{}], key K, when expiry, add bool) (was, done bool) {
 	if add {
 		mustEqualItself(key)
 	}
@@ -177,7 +177,7 @@ func (k *Keys[K]) put(entries *entriesOf[K, struct{}], key K, when moment, add b
 		if !present && !add {
 			return e, xsync.CancelOp
 		}
-		if present && when.move(e.timer) { // another call has armed it meanwhile
+		if present && when.reschedule(e.timer) { // another call has armed it meanwhile
 			done = true
 			return e, xsync.CancelOp
 		}
@@ -191,15 +191,15 @@ func (k *Keys[K]) put(entries *entriesOf[K, struct{}], key K, when moment, add b
 }
 
 // add is put for Set: it reports whether the key is new.
-func (k *Keys[K]) add(entries *entriesOf[K, struct{}], key K, when moment) bool {
-	was, done := k.put(entries, key, when, true)
+func (k *Keys[K]) setSlow(entries *entryMap[K, struct{}], key K, when expiry) bool {
+	was, done := k.putSlow(entries, key, when, true)
 	return done && !was
 }
 
 // save is put for Touch: it reports whether the key was present all the same, and has another
 // deadline now.
-func (k *Keys[K]) save(entries *entriesOf[K, struct{}], key K, when moment) bool {
-	_, done := k.put(entries, key, when, false)
+func (k *Keys[K]) touchSlow(entries *entryMap[K, struct{}], key K, when expiry) bool {
+	_, done := k.putSlow(entries, key, when, false)
 	return done
 }
 
@@ -210,7 +210,7 @@ func (k *Keys[K]) sweep(claimed []K) {
 		return
 	}
 	expired := slices.DeleteFunc(claimed, func(key K) bool {
-		_, taken := k.take(entries, key)
+		_, taken := k.removeClaimed(entries, key)
 		return !taken
 	})
 	if len(expired) > 0 {
@@ -218,24 +218,24 @@ func (k *Keys[K]) sweep(claimed []K) {
 	}
 }
 
-// moment is when a key is to expire: after a duration from now, which takes one reading of the
+// expiry is when a key is to expire: after a duration from now, which takes one reading of the
 // clock and no time.Time, or at a fixed time.
-type moment struct {
+type expiry struct {
 	after time.Duration
 	at    time.Time
 	fixed bool
 }
 
 // move gives a pending timer another deadline.
-func (m moment) move(t timingwheel.Timer) bool {
-	if m.fixed {
-		return t.RescheduleAt(m.at)
+func (x expiry) reschedule(t timingwheel.Timer) bool {
+	if x.fixed {
+		return t.RescheduleAt(x.at)
 	}
-	return t.Reschedule(m.after)
+	return t.Reschedule(x.after)
 }
 
 // arm makes a timer for key, or returns the zero Timer if the wheel is stopped.
-func arm[K comparable](w *timingwheel.Timeouts[K], key K, when moment) timingwheel.Timer {
+func arm[K comparable](w *timingwheel.Timeouts[K], key K, when expiry) timingwheel.Timer {
 	if when.fixed {
 		return w.AddAt(when.at, key)
 	}

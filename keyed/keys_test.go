@@ -17,7 +17,7 @@ import (
 
 const ms = time.Millisecond
 
-func start[K comparable](tb testing.TB, opts timingwheel.Options, expire func([]K)) *Keys[K] {
+func newKeys[K comparable](tb testing.TB, opts timingwheel.Options, expire func([]K)) *Keys[K] {
 	tb.Helper()
 	k, err := New(opts, expire)
 	require.NoError(tb, err)
@@ -31,10 +31,10 @@ type recorder struct {
 	reported []string
 }
 
-func record(tb testing.TB) *recorder {
+func newRecorder(tb testing.TB) *recorder {
 	tb.Helper()
 	r := &recorder{}
-	r.Keys = start(tb, timingwheel.Options{Manual: true}, func(keys []string) { r.reported = append(r.reported, keys...) })
+	r.Keys = newKeys(tb, timingwheel.Options{Manual: true}, func(keys []string) { r.reported = append(r.reported, keys...) })
 	return r
 }
 
@@ -67,7 +67,7 @@ func TestCalls(t *testing.T) {
 		for name, call := range calls {
 			t.Run(state+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				r := record(t)
+				r := newRecorder(t)
 				prepare(r)
 				present := state == "present" || state == "due"
 				sets := name == "Set" || name == "SetAt"
@@ -113,7 +113,7 @@ func TestEveryDelay(t *testing.T) {
 			"Touch": func(r *recorder) { r.Set("k", time.Hour); r.Touch("k", c.d) },
 			"again": func(r *recorder) { r.Set("k", time.Hour); r.Set("k", c.d) },
 		} {
-			r := record(t)
+			r := newRecorder(t)
 			set(r)
 			if c.never {
 				assert.Empty(t, r.pass(250*365*24*time.Hour), "%s %v", name, c.d)
@@ -133,7 +133,7 @@ func TestEveryDelay(t *testing.T) {
 
 func TestDeadlinesLenAndAll(t *testing.T) {
 	t.Parallel()
-	r := record(t)
+	r := newRecorder(t)
 	begin := r.Now()
 	want := map[string]time.Time{}
 	for i, key := range []string{"a", "b", "c", "d"} {
@@ -177,7 +177,7 @@ func TestDeadlinesLenAndAll(t *testing.T) {
 // has one timer.
 func TestOneTimerForEachKey(t *testing.T) {
 	t.Parallel()
-	r := record(t)
+	r := newRecorder(t)
 	for i := range 1000 {
 		assert.Equal(t, i == 0, r.Set("k", time.Duration(i%7)*time.Hour+ms))
 		require.Equal(t, 1, r.Stats().Pending)
@@ -201,7 +201,7 @@ func TestAfterStop(t *testing.T) {
 	for name, stop := range stops {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := record(t)
+			r := newRecorder(t)
 			r.Set("k", time.Hour)
 			r.Set("due", 0)
 			now := r.Now()
@@ -250,7 +250,7 @@ func TestBadInput(t *testing.T) {
 func TestShutdownWithANilContextPanics(t *testing.T) {
 	t.Parallel()
 	var none context.Context
-	k := start(t, timingwheel.Options{Manual: true}, func([]int) {})
+	k := newKeys(t, timingwheel.Options{Manual: true}, func([]int) {})
 	assert.PanicsWithValue(t, "keyed: Shutdown with a nil context", func() { _ = k.Shutdown(none) })
 	assert.True(t, k.Set(1, time.Hour))
 }
@@ -259,7 +259,7 @@ func TestShutdownWithANilContextPanics(t *testing.T) {
 func TestKeysThatDoNotEqualThemselves(t *testing.T) {
 	t.Parallel()
 	type point struct{ x, y float64 }
-	k := start(t, timingwheel.Options{Manual: true}, func(keys []any) { assert.NotContains(t, keys, nil) })
+	k := newKeys(t, timingwheel.Options{Manual: true}, func(keys []any) { assert.NotContains(t, keys, nil) })
 	for _, key := range []any{math.NaN(), point{1, math.NaN()}, [2]float64{math.NaN()}} {
 		assert.PanicsWithValue(t, "keyed: key "+text(key)+" is not equal to itself; accepted is a key that can be found again", func() { k.Set(key, 0) })
 		assert.Panics(t, func() { k.SetAt(key, k.Now()) })
@@ -277,7 +277,7 @@ func TestKeysThatDoNotEqualThemselves(t *testing.T) {
 // leave no lock behind.
 func TestKeysThatAreNotComparable(t *testing.T) {
 	t.Parallel()
-	k := start(t, timingwheel.Options{Manual: true}, func([]any) {})
+	k := newKeys(t, timingwheel.Options{Manual: true}, func([]any) {})
 	for range 3 {
 		for _, call := range []func(){
 			func() { k.Set([]int{1}, time.Hour) },
@@ -299,7 +299,7 @@ func TestKeysThatAreNotComparable(t *testing.T) {
 func TestKeysAreCompared(t *testing.T) {
 	t.Parallel()
 	var got []any
-	k := start(t, timingwheel.Options{Manual: true}, func(keys []any) { got = append(got, keys...) })
+	k := newKeys(t, timingwheel.Options{Manual: true}, func(keys []any) { got = append(got, keys...) })
 	negative := math.Copysign(0, -1)
 	for _, key := range []any{1, int64(1), "1", 1.0, 0.0, negative, nil, pair{"a", 1}, pair{"a", 1}} {
 		k.Set(key, ms)

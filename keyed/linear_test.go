@@ -22,7 +22,7 @@ import (
 const (
 	absent = iota
 	soon
-	late
+	distant
 )
 
 // event is a call, or an expiry, and what it told. It took effect somewhere between its begin and
@@ -34,9 +34,9 @@ type event struct {
 	next       func(state int) (after int, answer bool) // what it would have done and told in that state
 }
 
-// linear reports whether there is an order of the events, not against their times, in which each of
+// linearizable reports whether there is an order of the events, not against their times, in which each of
 // them tells what it told, and after which the key is in a state that is wanted.
-func linear(events []event, wanted func(state int) bool) bool {
+func linearizable(events []event, wanted func(state int) bool) bool {
 	type position struct {
 		done  uint64
 		state int
@@ -83,18 +83,18 @@ func (h *history) add(e event) {
 }
 
 // sets and touches are named by where they bring the key.
-var whens = []struct {
+var targets = []struct {
 	state int
 	d     func() time.Duration
 }{
 	{soon, func() time.Duration { return 0 }},
 	{soon, func() time.Duration { return rand.N(60 * time.Microsecond) }},
-	{late, func() time.Duration { return time.Hour }},
+	{distant, func() time.Duration { return time.Hour }},
 }
 
 // call does something with the key, and tells what.
 func call(k *Keys[int], key int, now func() time.Duration) event {
-	w := whens[rand.IntN(len(whens))]
+	w := targets[rand.IntN(len(targets))]
 	d := w.d()
 	e := event{begin: now()}
 	switch rand.IntN(8) {
@@ -121,7 +121,7 @@ func call(k *Keys[int], key int, now func() time.Duration) event {
 	default:
 		at, ok := k.Deadline(key)
 		e.answer = ok && at.After(k.Now().Add(time.Minute))
-		e.name, e.next = "Deadline", func(state int) (int, bool) { return state, state == late }
+		e.name, e.next = "Deadline", func(state int) (int, bool) { return state, state == distant }
 	}
 	e.end = now()
 	return e
@@ -135,13 +135,13 @@ func TestRaceIsLinear(t *testing.T) {
 	for name, opts := range executors {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			raceLinear(t, opts, func(k *Keys[int], over <-chan struct{}) { <-over })
+			raceLinearizable(t, opts, func(k *Keys[int], over <-chan struct{}) { <-over })
 		})
 	}
 	t.Run("manual", func(t *testing.T) {
 		t.Parallel()
 		opts := timingwheel.Options{Manual: true, Tick: 20 * time.Microsecond, WheelSize: 4, Shards: 3}
-		raceLinear(t, opts, func(k *Keys[int], over <-chan struct{}) {
+		raceLinearizable(t, opts, func(k *Keys[int], over <-chan struct{}) {
 			for {
 				select {
 				case <-over:
@@ -155,7 +155,7 @@ func TestRaceIsLinear(t *testing.T) {
 	})
 }
 
-func raceLinear(t *testing.T, opts timingwheel.Options, drive func(k *Keys[int], over <-chan struct{})) {
+func raceLinearizable(t *testing.T, opts timingwheel.Options, drive func(k *Keys[int], over <-chan struct{})) {
 	histories := make([]history, scaled(4000))
 	base := time.Now()
 	now := func() time.Duration { return time.Since(base) }
@@ -203,9 +203,9 @@ func raceLinear(t *testing.T, opts timingwheel.Options, drive func(k *Keys[int],
 	for key := range histories {
 		last := absent
 		if k.Has(key) {
-			last = late
+			last = distant
 		}
-		if events := histories[key].events; !linear(events, func(state int) bool { return state == last }) {
+		if events := histories[key].events; !linearizable(events, func(state int) bool { return state == last }) {
 			slices.SortFunc(events, func(a, b event) int { return cmp.Compare(a.begin, b.begin) })
 			for _, e := range events {
 				t.Logf("%v to %v: %s: %v", e.begin, e.end, e.name, e.answer)
@@ -253,12 +253,12 @@ func TestLinear(t *testing.T) {
 		"set and expired":           {[]event{set(1, 2, true, soon), expiry(3, 4)}, absent, true},
 		"lost":                      {[]event{set(1, 2, true, soon)}, absent, false},
 		"twice":                     {[]event{set(1, 2, true, soon), expiry(3, 4), expiry(3, 4)}, absent, false},
-		"early":                     {[]event{set(1, 2, true, late), expiry(3, 4)}, absent, false},
+		"early":                     {[]event{set(1, 2, true, distant), expiry(3, 4)}, absent, false},
 		"before it was set":         {[]event{set(3, 4, true, soon), expiry(1, 2)}, absent, false},
-		"replaced in time":          {[]event{set(1, 2, true, soon), set(3, 4, false, late)}, late, true},
-		"replaced, and yet expired": {[]event{set(1, 2, true, soon), set(3, 4, false, late), expiry(5, 6)}, absent, false},
-		"set again while it did":    {[]event{set(1, 2, true, soon), set(3, 6, true, late), expiry(4, 5)}, late, true},
+		"replaced in time":          {[]event{set(1, 2, true, soon), set(3, 4, false, distant)}, distant, true},
+		"replaced, and yet expired": {[]event{set(1, 2, true, soon), set(3, 4, false, distant), expiry(5, 6)}, absent, false},
+		"set again while it did":    {[]event{set(1, 2, true, soon), set(3, 6, true, distant), expiry(4, 5)}, distant, true},
 	} {
-		assert.Equal(t, c.want, linear(c.events, func(state int) bool { return state == c.last }), name)
+		assert.Equal(t, c.want, linearizable(c.events, func(state int) bool { return state == c.last }), name)
 	}
 }

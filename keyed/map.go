@@ -21,7 +21,7 @@ import (
 //
 // Nothing limits the number of entries, and none is evicted before its time.
 type Map[K comparable, V any] struct {
-	table[K, mortal[V]]
+	table[K, timed[V]]
 	manual  bool
 	begin   time.Time // by the wheel's clock
 	ttl     time.Duration
@@ -29,12 +29,12 @@ type Map[K comparable, V any] struct {
 	expired expiredList[K, V]
 }
 
-// mortal is the value of an entry with its time. least spares Load the look at the timer, which is
-// a cache miss among very many: Touch moves the timer's deadline later and leaves least.
-type mortal[V any] struct {
-	value V
-	ttl   time.Duration // which Touch gives it again
-	least time.Duration // after begin: when it was stored plus ttl
+// timed is the value of an entry with its time. minDeadline spares Load the look at the timer, which is
+// a cache miss among very many: Touch moves the timer's deadline later and leaves minDeadline.
+type timed[V any] struct {
+	value       V
+	ttl         time.Duration // which Touch gives it again
+	minDeadline time.Duration // after begin: when it was stored plus ttl
 }
 
 // NewMap returns a running map without entries. While there are none, no goroutine runs. Entries
@@ -56,14 +56,14 @@ func NewMap[K comparable, V any](opts timingwheel.Options, ttl time.Duration, ex
 	if expire != nil {
 		callback = expire
 	}
-	if err := m.start(opts, callback, m.sweep); err != nil {
+	if err := m.initMap(opts, callback, m.sweep); err != nil {
 		return nil, err
 	}
 	return m, nil
 }
 
-// start lets tests see batches before they are swept.
-func (m *Map[K, V]) start(opts timingwheel.Options, callback any, sweep func([]K)) error {
+// initMap lets tests see batches before they are swept.
+func (m *Map[K, V]) initMap(opts timingwheel.Options, callback any, sweep func([]K)) error {
 	if err := m.init(opts, callback, sweep); err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (m *Map[K, V]) Load(key K) (value V, ok bool) {
 		return value, false
 	}
 	e, ok := entries.Load(key)
-	if ok && !m.present(e) {
+	if ok && !m.isLive(e) {
 		e, _, ok = m.find(entries, key) // it may have been replaced since
 	}
 	return e.value.value, ok
@@ -104,14 +104,14 @@ func (m *Map[K, V]) Swap(key K, value V) (previous V, loaded bool) { return m.sw
 func (m *Map[K, V]) swap(key K, value V, ttl time.Duration) (previous V, loaded bool) {
 	entries := m.entries.Load()
 	if entries == nil {
-		m.mustBeMade()
+		m.mustBeInitialized()
 		return previous, false
 	}
 	mustEqualItself(key)
 	entries.Compute(key, func(e mapEntry[V], present bool) (mapEntry[V], xsync.ComputeOp) {
 		if now := m.wheel.Now(); present && m.reschedule(e, ttl, now) {
 			previous, loaded = e.value.value, true
-			e.value = m.mortal(value, ttl, now)
+			e.value = m.timed(value, ttl, now)
 			return e, xsync.UpdateOp
 		}
 		return m.replace(key, e, present, value, ttl)
@@ -128,14 +128,14 @@ func (m *Map[K, V]) LoadOrStore(key K, value V) (actual V, loaded bool) {
 	}
 	entries := m.entries.Load()
 	if entries == nil {
-		m.mustBeMade()
+		m.mustBeInitialized()
 		return value, false
 	}
 	mustEqualItself(key)
 	actual = value
 	entries.Compute(key, func(e mapEntry[V], present bool) (mapEntry[V], xsync.ComputeOp) {
 		if present {
-			if loaded = m.present(e); loaded {
+			if loaded = m.isLive(e); loaded {
 				actual = e.value.value
 				return e, xsync.CancelOp
 			}
@@ -158,7 +158,7 @@ func (m *Map[K, V]) Touch(key K) (touched bool) {
 			return e, xsync.CancelOp
 		}
 		if touched = m.reschedule(e, e.value.ttl, m.wheel.Now()); !touched {
-			return e, m.expel(key, e)
+			return e, m.moveToExpired(key, e)
 		}
 		return e, xsync.CancelOp
 	})
@@ -184,11 +184,11 @@ func (m *Map[K, V]) LoadAndDelete(key K) (value V, loaded bool) {
 		switch {
 		case !present:
 			return e, xsync.CancelOp
-		case m.present(e) && e.timer.Stop():
+		case m.isLive(e) && e.timer.Stop():
 			value, loaded = e.value.value, true
 			return e, xsync.DeleteOp
 		}
-		return e, m.expel(key, e)
+		return e, m.moveToExpired(key, e)
 	})
 	return value, loaded
 }
@@ -218,7 +218,7 @@ func (m *Map[K, V]) Range(f func(key K, value V) bool) {
 		return
 	}
 	for key, e := range entries.All() {
-		ok := m.present(e)
+		ok := m.isLive(e)
 		if !ok { // the map may show an entry of before, which has been replaced
 			e, _, ok = m.find(entries, key)
 		}
@@ -228,11 +228,11 @@ func (m *Map[K, V]) Range(f func(key K, value V) bool) {
 	}
 }
 
-type mapEntry[V any] = entry[mortal[V]]
+type mapEntry[V any] = entry[timed[V]]
 
-// inTime returns the deadline of an entry if it is after now. The deadline of an entry without a ttl
+// liveDeadline returns the deadline of an entry if it is after now. The deadline of an entry without a ttl
 // may be, because it is rounded up to a tick.
-func (m *Map[K, V]) inTime(e mapEntry[V], now time.Time) (deadline time.Time, ok bool) {
+func (m *Map[K, V]) liveDeadline(e mapEntry[V], now time.Time) (deadline time.Time, ok bool) {
 	if deadline, ok = e.timer.Deadline(); !ok || e.value.ttl <= 0 || !now.Before(deadline) {
 		return time.Time{}, false
 	}
@@ -241,23 +241,23 @@ func (m *Map[K, V]) inTime(e mapEntry[V], now time.Time) (deadline time.Time, ok
 
 // present reports whether an entry that was found in the map is in time. It mostly looks at the
 // clock only, and then needs no time.Time.
-func (m *Map[K, V]) present(e mapEntry[V]) bool {
-	if !m.manual && time.Since(m.begin) < e.value.least {
+func (m *Map[K, V]) isLive(e mapEntry[V]) bool {
+	if !m.manual && time.Since(m.begin) < e.value.minDeadline {
 		return true
 	}
-	_, ok := m.inTime(e, m.wheel.Now())
+	_, ok := m.liveDeadline(e, m.wheel.Now())
 	return ok
 }
 
 // find returns the entry of key, under the lock. An entry whose deadline has passed is expelled, so
 // that no other call takes it for present.
-func (m *Map[K, V]) find(entries *entriesOf[K, mortal[V]], key K) (found mapEntry[V], deadline time.Time, ok bool) {
+func (m *Map[K, V]) find(entries *entryMap[K, timed[V]], key K) (found mapEntry[V], deadline time.Time, ok bool) {
 	entries.Compute(key, func(e mapEntry[V], present bool) (mapEntry[V], xsync.ComputeOp) {
 		if !present {
 			return e, xsync.CancelOp
 		}
-		if deadline, ok = m.inTime(e, m.wheel.Now()); !ok {
-			return e, m.expel(key, e)
+		if deadline, ok = m.liveDeadline(e, m.wheel.Now()); !ok {
+			return e, m.moveToExpired(key, e)
 		}
 		found = e
 		return e, xsync.CancelOp
@@ -266,9 +266,9 @@ func (m *Map[K, V]) find(entries *entriesOf[K, mortal[V]], key K) (found mapEntr
 }
 
 // reschedule gives an entry its whole ttl, unless its deadline has passed. The map's lock for the
-// key is held, as it is for replace and expel.
+// key is held, as it is for replace and moveToExpired.
 func (m *Map[K, V]) reschedule(e mapEntry[V], ttl time.Duration, now time.Time) bool {
-	_, ok := m.inTime(e, now)
+	_, ok := m.liveDeadline(e, now)
 	return ok && e.timer.RescheduleAt(now.Add(ttl))
 }
 
@@ -276,27 +276,27 @@ func (m *Map[K, V]) reschedule(e mapEntry[V], ttl time.Duration, now time.Time) 
 func (m *Map[K, V]) replace(key K, old mapEntry[V], present bool, value V, ttl time.Duration) (mapEntry[V], xsync.ComputeOp) {
 	op := xsync.CancelOp
 	if present {
-		op = m.expel(key, old)
+		op = m.moveToExpired(key, old)
 	}
 	now := m.wheel.Now()
 	timer := m.wheel.AddAt(now.Add(ttl), key)
 	if timer == (timingwheel.Timer{}) {
 		return old, op // stopped meanwhile
 	}
-	return mapEntry[V]{m.mortal(value, ttl, now), timer}, xsync.UpdateOp
+	return mapEntry[V]{m.timed(value, ttl, now), timer}, xsync.UpdateOp
 }
 
-func (m *Map[K, V]) mortal(value V, ttl time.Duration, now time.Time) mortal[V] {
-	least := now.Sub(m.begin)
-	if least += ttl; least < ttl && ttl > 0 {
-		least = math.MaxInt64
+func (m *Map[K, V]) timed(value V, ttl time.Duration, now time.Time) timed[V] {
+	minDeadline := now.Sub(m.begin)
+	if minDeadline += ttl; minDeadline < ttl && ttl > 0 {
+		minDeadline = math.MaxInt64
 	}
-	return mortal[V]{value, ttl, least}
+	return timed[V]{value, ttl, minDeadline}
 }
 
-// expel hands an entry that is overdue or claimed to the sweep that is to come. The caller removes
+// moveToExpired hands an entry that is overdue or claimed to the sweep that is to come. The caller removes
 // it from the map.
-func (m *Map[K, V]) expel(key K, e mapEntry[V]) xsync.ComputeOp {
+func (m *Map[K, V]) moveToExpired(key K, e mapEntry[V]) xsync.ComputeOp {
 	if _, pending := e.timer.Deadline(); !pending && m.entries.Load() == nil { // in this order
 		return xsync.CancelOp // maybe not claimed, but stopped
 	}
@@ -313,7 +313,7 @@ func (m *Map[K, V]) sweep(claimed []K) {
 	}
 	if m.expire == nil {
 		for _, key := range claimed {
-			m.take(entries, key)
+			m.removeClaimed(entries, key)
 		}
 		m.expired.clear()
 		return
@@ -321,13 +321,13 @@ func (m *Map[K, V]) sweep(claimed []K) {
 	done := false
 	defer func() {
 		if !done { // the expire function panicked or called Goexit
-			m.postpone(entries, claimed)
+			m.deferRest(entries, claimed)
 		}
 	}()
 	for len(claimed) > 0 {
 		key := claimed[0]
 		claimed = claimed[1:]
-		if e, taken := m.take(entries, key); taken {
+		if e, taken := m.removeClaimed(entries, key); taken {
 			m.expire(key, e.value)
 		}
 	}
@@ -341,10 +341,10 @@ func (m *Map[K, V]) sweep(claimed []K) {
 	done = true
 }
 
-// postpone leaves the rest of a batch, and what was expelled, to another sweep.
-func (m *Map[K, V]) postpone(entries *entriesOf[K, mortal[V]], claimed []K) {
+// deferRest leaves the rest of a batch, and what was expelled, to another sweep.
+func (m *Map[K, V]) deferRest(entries *entryMap[K, timed[V]], claimed []K) {
 	for _, key := range claimed {
-		if e, taken := m.take(entries, key); taken {
+		if e, taken := m.removeClaimed(entries, key); taken {
 			m.expired.push(key, e.value)
 		}
 	}
@@ -353,7 +353,7 @@ func (m *Map[K, V]) postpone(entries *entriesOf[K, mortal[V]], claimed []K) {
 	}
 }
 
-// expiredList holds the entries that left the map by expel, in order.
+// expiredList holds the entries that left the map by moveToExpired, in order.
 type expiredList[K comparable, V any] struct {
 	mu    sync.Mutex
 	items []expiredItem[K, V]

@@ -25,7 +25,7 @@ import (
 
 var _ debug.Source = (*Map[string, int])(nil)
 
-func startMap[K comparable, V any](tb testing.TB, opts timingwheel.Options, ttl time.Duration, expire func(K, V)) *Map[K, V] {
+func newMap[K comparable, V any](tb testing.TB, opts timingwheel.Options, ttl time.Duration, expire func(K, V)) *Map[K, V] {
 	tb.Helper()
 	m, err := NewMap(opts, ttl, expire)
 	require.NoError(tb, err)
@@ -42,7 +42,7 @@ type manualMap struct {
 func newManualMap(tb testing.TB, ttl time.Duration) *manualMap {
 	tb.Helper()
 	m := &manualMap{expired: map[string][]int{}}
-	m.Map = startMap(tb, timingwheel.Options{Manual: true}, ttl, func(key string, value int) {
+	m.Map = newMap(tb, timingwheel.Options{Manual: true}, ttl, func(key string, value int) {
 		m.expired[key] = append(m.expired[key], value)
 	})
 	return m
@@ -247,7 +247,7 @@ func TestMapNeverShowsAnEntryWithoutTime(t *testing.T) {
 // Range shows nothing more once Stop has returned.
 func TestMapStopEndsRange(t *testing.T) {
 	t.Parallel()
-	m := startMap[int, int](t, timingwheel.Options{}, time.Hour, nil)
+	m := newMap[int, int](t, timingwheel.Options{}, time.Hour, nil)
 	for i := range 100 {
 		m.Store(i, i)
 	}
@@ -294,7 +294,7 @@ func TestZeroValuesSayWhatIsMissing(t *testing.T) {
 // Printing a Map or Keys tells of them, and reads nothing that others may write.
 func TestString(t *testing.T) {
 	t.Parallel()
-	m := startMap[int, int](t, timingwheel.Options{Name: "sessions"}, time.Hour, nil)
+	m := newMap[int, int](t, timingwheel.Options{Name: "sessions"}, time.Hour, nil)
 	m.Store(1, 1)
 	assert.Contains(t, fmt.Sprint(m), `Timeouts "sessions": 1 pending, `)
 }
@@ -309,7 +309,7 @@ func TestMapBadInput(t *testing.T) {
 	_, err := NewMap[int, int](timingwheel.Options{Tick: -1}, time.Second, nil)
 	require.ErrorIs(t, err, timingwheel.ErrOption)
 
-	m := startMap[float64, int](t, timingwheel.Options{Manual: true}, time.Second, nil)
+	m := newMap[float64, int](t, timingwheel.Options{Manual: true}, time.Second, nil)
 	nan := math.NaN()
 	assert.Panics(t, func() { m.Store(nan, 1) })
 	assert.Panics(t, func() { m.LoadOrStore(nan, 1) })
@@ -321,7 +321,7 @@ func TestMapBadInput(t *testing.T) {
 // Without an expire function entries leave the map all the same, expelled ones included.
 func TestMapWithoutAFunction(t *testing.T) {
 	t.Parallel()
-	m := startMap[int, string](t, timingwheel.Options{Manual: true, OnSlow: func(timingwheel.SlowCallback) {}, ProfileLabels: true}, time.Second, nil)
+	m := newMap[int, string](t, timingwheel.Options{Manual: true, OnSlow: func(timingwheel.SlowCallback) {}, ProfileLabels: true}, time.Second, nil)
 	for i := range 1000 {
 		m.Store(i, "value")
 		m.StoreFor(-i-1, "value", 0)
@@ -348,12 +348,12 @@ type heldMap struct {
 	reported []int
 }
 
-func holdMap(tb testing.TB) *heldMap {
+func newHeldMap(tb testing.TB) *heldMap {
 	tb.Helper()
 	h := &heldMap{}
 	h.Map = &Map[string, int]{ttl: time.Second, expire: func(_ string, value int) { h.reported = append(h.reported, value) }}
 	opts := timingwheel.Options{Manual: true, Start: time.Unix(1_700_000_000, 0)}
-	require.NoError(tb, h.Map.start(opts, nil, func(claimed []string) { h.batches = append(h.batches, slices.Clone(claimed)) }))
+	require.NoError(tb, h.Map.initMap(opts, nil, func(claimed []string) { h.batches = append(h.batches, slices.Clone(claimed)) }))
 	tb.Cleanup(h.Stop)
 	return h
 }
@@ -381,7 +381,7 @@ type mapReference struct {
 }
 
 func newMapModel(t *testing.T) *mapModel {
-	return &mapModel{t: t, h: holdMap(t), entries: map[string]mapReference{}, expired: map[int]bool{}}
+	return &mapModel{t: t, h: newHeldMap(t), entries: map[string]mapReference{}, expired: map[int]bool{}}
 }
 
 func (m *mapModel) deadline(ttl time.Duration) time.Time {
@@ -481,7 +481,7 @@ func (m *mapModel) sweep(last bool) {
 	m.check()
 }
 
-// check looks at what each step must keep. It looks at no entry, since that would expel it.
+// check looks at what each step must keep. It looks at no entry, since that would move it to expired.
 func (m *mapModel) check() {
 	m.expireByClock()
 	for ; m.seen < len(m.h.reported); m.seen++ {
@@ -589,18 +589,18 @@ func runMapModel(t *testing.T, input []byte) {
 	m.finish()
 }
 
-// mapRace has the histories of keys and the fates of values. A value is a number and names its key.
+// mapRace has the histories of keys and the outcomes of values. A value is a number and names its key.
 type mapRace struct {
 	m         *Map[int, int]
 	base      time.Time
 	histories []history
-	values    []mapFate // by value
+	values    []valueOutcome // by value
 	stored    atomic.Int64
 }
 
-type mapFate struct {
-	begin, least time.Duration // of the call that stored it; when it may expire
-	ends         atomic.Int32
+type valueOutcome struct {
+	begin, minDeadline time.Duration // of the call that stored it; when it may expire
+	ends               atomic.Int32
 }
 
 func (r *mapRace) now() time.Duration { return time.Since(r.base) }
@@ -630,7 +630,7 @@ func (r *mapRace) call(key int) event {
 	switch rand.IntN(7) {
 	case 0, 1, 2:
 		value := int(r.stored.Add(1))
-		r.values[value].begin, r.values[value].least = e.begin, e.begin+ttl
+		r.values[value].begin, r.values[value].minDeadline = e.begin, e.begin+ttl
 		if late {
 			previous, _ := r.m.Swap(key, value)
 			r.end(previous)
@@ -714,15 +714,15 @@ func TestMapRaceIsLinear(t *testing.T) {
 func raceMap(t *testing.T, opts timingwheel.Options, drive func(m *Map[int, int], over <-chan struct{})) {
 	const goroutines, calls = 3, 4
 	n := scaled(2000)
-	r := &mapRace{base: time.Now(), histories: make([]history, n), values: make([]mapFate, n*goroutines*calls+1)}
+	r := &mapRace{base: time.Now(), histories: make([]history, n), values: make([]valueOutcome, n*goroutines*calls+1)}
 	r.m = &Map[int, int]{ttl: time.Hour, expire: func(key, value int) {
-		fate := &r.values[value]
+		outcome := &r.values[value]
 		now := r.now()
-		if !opts.Manual && now < fate.least {
-			t.Errorf("value %d expires %v early", value, fate.least-now)
+		if !opts.Manual && now < outcome.minDeadline {
+			t.Errorf("value %d expires %v early", value, outcome.minDeadline-now)
 		}
 		r.end(value)
-		r.histories[key].add(event{fate.begin, now, fmt.Sprint("expiry of ", value), true, func(state int) (int, bool) {
+		r.histories[key].add(event{outcome.begin, now, fmt.Sprint("expiry of ", value), true, func(state int) (int, bool) {
 			return 0, state == mapState(value, false)
 		}})
 		if rand.IntN(20) == 0 {
@@ -730,7 +730,7 @@ func raceMap(t *testing.T, opts timingwheel.Options, drive func(m *Map[int, int]
 		}
 	}}
 	opts.OnPanic = func(any, []byte) {}
-	require.NoError(t, r.m.start(opts, nil, func(claimed []int) {
+	require.NoError(t, r.m.initMap(opts, nil, func(claimed []int) {
 		if rand.IntN(4) == 0 {
 			runtime.Gosched()
 		}
@@ -782,7 +782,7 @@ func (r *mapRace) check(t *testing.T) {
 	for key := range r.histories {
 		last := r.load(key)
 		r.end(last)
-		if events := r.histories[key].events; !linear(events, func(state int) bool { return state/2 == last }) {
+		if events := r.histories[key].events; !linearizable(events, func(state int) bool { return state/2 == last }) {
 			slices.SortFunc(events, func(a, b event) int { return cmp.Compare(a.begin, b.begin) })
 			for _, e := range events {
 				t.Logf("%v to %v: %s: %v", e.begin, e.end, e.name, e.answer)
@@ -804,7 +804,7 @@ func TestMapInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		begin, at := time.Now(), map[string]time.Duration{}
-		m := startMap(t, timingwheel.Options{}, time.Minute, func(key string, value int) {
+		m := newMap(t, timingwheel.Options{}, time.Minute, func(key string, value int) {
 			mu.Lock()
 			defer mu.Unlock()
 			at[key] = time.Since(begin)
@@ -845,7 +845,7 @@ func TestMapIsExactWhileTheWheelIsLate(t *testing.T) {
 			return slices.Clone(values)
 		}
 		gate := make(chan struct{})
-		m := startMap(t, timingwheel.Options{Executor: timingwheel.Inline, Shards: 1}, time.Minute, func(_ string, value int) {
+		m := newMap(t, timingwheel.Options{Executor: timingwheel.Inline, Shards: 1}, time.Minute, func(_ string, value int) {
 			if value == 0 {
 				<-gate
 			}
@@ -886,7 +886,7 @@ func TestMapPanicLosesNoOtherEntry(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const n = 1000
 				var reported [n]atomic.Int32
-				m := startMap(t, timingwheel.Options{OnPanic: func(any, []byte) {}}, time.Second, func(key, _ int) {
+				m := newMap(t, timingwheel.Options{OnPanic: func(any, []byte) {}}, time.Second, func(key, _ int) {
 					reported[key].Add(1)
 					if key%3 == 0 {
 						leave()
@@ -912,7 +912,7 @@ func TestMapFromExpire(t *testing.T) {
 	t.Parallel()
 	var m *Map[string, int]
 	var reported []int
-	m = startMap(t, timingwheel.Options{Manual: true}, time.Second, func(key string, value int) {
+	m = newMap(t, timingwheel.Options{Manual: true}, time.Second, func(key string, value int) {
 		reported = append(reported, value)
 		assert.Equal(t, -1, load(m, key))
 		if value == 1 {
@@ -945,7 +945,7 @@ func TestMapAllocs(t *testing.T) {
 	}
 	const n = 1000
 	for _, manual := range []bool{false, true} {
-		m := startMap(t, timingwheel.Options{Manual: manual}, time.Hour, func(string, [4]uint64) {})
+		m := newMap(t, timingwheel.Options{Manual: manual}, time.Hour, func(string, [4]uint64) {})
 		keys := make([]string, n)
 		for i := range keys {
 			keys[i] = fmt.Sprint("connection ", i)
@@ -966,7 +966,7 @@ func TestMapAllocs(t *testing.T) {
 			assert.Equal(t, c.want, testing.AllocsPerRun(n, func() { c.f(keys[i%n]); i++ }), "%s, manual=%v", name, manual)
 		}
 	}
-	m := startMap(t, timingwheel.Options{Manual: true}, time.Hour, func(int, int) {})
+	m := newMap(t, timingwheel.Options{Manual: true}, time.Hour, func(int, int) {})
 	for i := range 20_000 {
 		m.StoreFor(i, i, time.Duration(i/50+1)*ms)
 	}
@@ -994,7 +994,7 @@ func TestMapValuesThatHaveGoneAreCollected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := startMap(t, timingwheel.Options{}, time.Hour, func(int, *object) {})
+			m := newMap(t, timingwheel.Options{}, time.Hour, func(int, *object) {})
 			refs := func() []weak.Pointer[object] {
 				refs := make([]weak.Pointer[object], n)
 				for i := range refs {
@@ -1020,7 +1020,7 @@ func TestMapValuesThatHaveGoneAreCollected(t *testing.T) {
 func TestMapMemoryAfterChurn(t *testing.T) {
 	// Not parallel: it measures the heap.
 	const present = 10_000
-	m := startMap(t, timingwheel.Options{Manual: true}, time.Second, func(int, [8]uint64) {})
+	m := newMap(t, timingwheel.Options{Manual: true}, time.Second, func(int, [8]uint64) {})
 	churn := func(rounds int) {
 		for range rounds {
 			for key := range present {

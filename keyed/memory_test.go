@@ -62,7 +62,7 @@ func TestKeysThatHaveGoneAreCollected(t *testing.T) {
 					expire = func([]*object) {}
 				}
 				opts.OnPanic = func(any, []byte) {}
-				k := start(t, opts, expire)
+				k := newKeys(t, opts, expire)
 				refs := fillAndEnd(k, n, c.end)
 				require.Eventually(t, func() bool {
 					runtime.GC()
@@ -106,7 +106,7 @@ func fillAndEnd(k *Keys[*object], n int, end func(*Keys[*object], []*object)) []
 func TestMemoryGoesBack(t *testing.T) {
 	// Not parallel: it measures the heap.
 	n := scaled(400_000)
-	k := start(t, timingwheel.Options{Manual: true}, func([]string) {})
+	k := newKeys(t, timingwheel.Options{Manual: true}, func([]string) {})
 	empty := heapInUse()
 	var full uint64
 	func() {

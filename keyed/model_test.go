@@ -12,19 +12,19 @@ import (
 // model is the reference: a plain map with the deadline of each key, or that it has been claimed.
 type model struct {
 	t     *testing.T
-	h     *held
+	h     *heldKeys
 	begin time.Time
 	keys  map[string]*reference
 }
 
 type reference struct {
-	deadline time.Time
-	prompt   bool // due when it was set
-	claimed  bool
+	deadline  time.Time
+	dueAtOnce bool // due when it was set
+	claimed   bool
 }
 
 func newModel(t *testing.T) *model {
-	h := hold(t)
+	h := newHeldKeys(t)
 	t.Cleanup(h.Stop)
 	return &model{t: t, h: h, begin: h.Now(), keys: map[string]*reference{}}
 }
@@ -44,7 +44,7 @@ func (m *model) touch(key string, d time.Duration) {
 }
 
 func (m *model) rearm(key string, d time.Duration) {
-	m.keys[key] = &reference{deadline: m.h.Now().Add(max(d, 0)), prompt: d <= 0}
+	m.keys[key] = &reference{deadline: m.h.Now().Add(max(d, 0)), dueAtOnce: d <= 0}
 	m.check()
 }
 
@@ -73,7 +73,7 @@ func (m *model) pass(d time.Duration) {
 		switch {
 		case r.claimed:
 			assert.False(m.t, claimed[key], "%s is claimed again", key)
-		case r.prompt || !tick.After(now):
+		case r.dueAtOnce || !tick.After(now):
 			assert.True(m.t, claimed[key], "%s is due, and not claimed", key)
 		case r.deadline.After(now):
 			assert.False(m.t, claimed[key], "%s is early by %v", key, r.deadline.Sub(now))
@@ -85,13 +85,13 @@ func (m *model) pass(d time.Duration) {
 	m.check()
 }
 
-func (m *model) sweepFirst() {
+func (m *model) sweepOldest() {
 	if len(m.h.batches) > 0 {
 		m.sweepAt(0)
 	}
 }
 
-func (m *model) sweepLast() {
+func (m *model) sweepNewest() {
 	if n := len(m.h.batches); n > 0 {
 		m.sweepAt(n - 1)
 	}
@@ -136,11 +136,11 @@ func (m *model) check() {
 // finish lets everything expire.
 func (m *model) finish() {
 	for len(m.h.batches) > 0 {
-		m.sweepLast()
+		m.sweepNewest()
 	}
 	m.pass(3 * time.Hour)
 	for len(m.h.batches) > 0 {
-		m.sweepFirst()
+		m.sweepOldest()
 	}
 	assert.Empty(m.t, m.keys)
 	assert.Zero(m.t, m.h.Len())

@@ -47,8 +47,8 @@ func drain[K comparable](tb testing.TB, k *Keys[K]) {
 	}
 }
 
-// fates counts what becomes of one key.
-type fates struct {
+// outcomes counts what becomes of one key.
+type outcomes struct {
 	added, reported, deleted atomic.Int64
 }
 
@@ -61,8 +61,8 @@ func TestRaceEachSetHasOneEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const keys, goroutines = 24, 8
-			var all [keys]fates
-			k := start(t, opts, func(batch []int) {
+			var all [keys]outcomes
+			k := newKeys(t, opts, func(batch []int) {
 				assert.NotEmpty(t, batch)
 				for _, key := range batch {
 					all[key].reported.Add(1)
@@ -72,7 +72,7 @@ func TestRaceEachSetHasOneEnd(t *testing.T) {
 			for range goroutines {
 				group.Go(func() {
 					for range scaled(20_000) {
-						meddle(k, &all, rand.IntN(keys))
+						randomCall(k, &all, rand.IntN(keys))
 					}
 				})
 			}
@@ -89,7 +89,7 @@ func TestRaceEachSetHasOneEnd(t *testing.T) {
 	}
 }
 
-func meddle(k *Keys[int], all *[24]fates, key int) {
+func randomCall(k *Keys[int], all *[24]outcomes, key int) {
 	d := rand.N(60 * time.Microsecond)
 	switch rand.IntN(10) {
 	case 0, 1, 2:
@@ -128,12 +128,12 @@ func meddle(k *Keys[int], all *[24]fates, key int) {
 func TestRaceFromExpire(t *testing.T) {
 	t.Parallel()
 	const keys = 24
-	var all [keys]fates
+	var all [keys]outcomes
 	var left atomic.Int64
 	left.Store(int64(scaled(40_000)))
 	var k *Keys[int]
 	ready := make(chan struct{})
-	k = start(t, executors["default"], func(batch []int) {
+	k = newKeys(t, executors["default"], func(batch []int) {
 		<-ready
 		for _, key := range batch {
 			all[key].reported.Add(1)
@@ -143,7 +143,7 @@ func TestRaceFromExpire(t *testing.T) {
 			if k.Set(key, rand.N(60*time.Microsecond)) {
 				all[key].added.Add(1)
 			}
-			meddle(k, &all, rand.IntN(keys))
+			randomCall(k, &all, rand.IntN(keys))
 		}
 	})
 	close(ready)
@@ -154,7 +154,7 @@ func TestRaceFromExpire(t *testing.T) {
 	}
 	end := time.Now().Add(time.Minute)
 	for left.Load() > 0 && time.Now().Before(end) {
-		meddle(k, &all, rand.IntN(keys))
+		randomCall(k, &all, rand.IntN(keys))
 		if key := rand.IntN(keys); k.Set(key, 0) { // so that not all of them get deleted
 			all[key].added.Add(1)
 		}
@@ -188,7 +188,7 @@ func raceAnswers(t *testing.T, opts timingwheel.Options, call string) {
 	n := rounds * goroutines * each
 	due := make([]time.Time, n)
 	reported := make([]atomic.Int32, n)
-	k := start(t, opts, func(batch []string) {
+	k := newKeys(t, opts, func(batch []string) {
 		now := time.Now()
 		for _, key := range batch {
 			i, err := strconv.Atoi(key)
@@ -262,9 +262,9 @@ func TestRaceStop(t *testing.T) {
 
 func raceStop(t *testing.T, opts timingwheel.Options) {
 	const keys, goroutines = 24, 4
-	var all [keys]fates
+	var all [keys]outcomes
 	var over atomic.Bool
-	k := start(t, opts, func(batch []int) {
+	k := newKeys(t, opts, func(batch []int) {
 		if over.Load() {
 			t.Error("a key is reported after Shutdown")
 		}
@@ -276,7 +276,7 @@ func raceStop(t *testing.T, opts timingwheel.Options) {
 	for range goroutines {
 		group.Go(func() {
 			for range 300 {
-				meddle(k, &all, rand.IntN(keys))
+				randomCall(k, &all, rand.IntN(keys))
 			}
 		})
 	}
@@ -303,7 +303,7 @@ func TestRaceManyKeys(t *testing.T) {
 	t.Parallel()
 	n := scaled(40_000)
 	reported := make([]atomic.Int32, n)
-	k := start(t, timingwheel.Options{}, func(batch []uint32) {
+	k := newKeys(t, timingwheel.Options{}, func(batch []uint32) {
 		for _, key := range batch {
 			reported[key].Add(1)
 		}

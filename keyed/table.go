@@ -18,7 +18,7 @@ import (
 // The map of entries is the truth: a key is present while it has an entry, and an entry holds one
 // timer. The timer's payload is the key alone. The wheel claims timers in batches. From then on
 // their Reschedule and Stop return false, and they have no Deadline. A claimed batch is swept: for
-// each key, under the map's lock for that key, take removes the entry if its timer is not pending.
+// each key, under the map's lock for that key, removeClaimed removes the entry if its timer is not pending.
 // Each removed entry is reported.
 //
 //	K1  A timer is armed for a key under the map's lock for the key, and stands in the entry when
@@ -27,7 +27,7 @@ import (
 //	    a timer removes the entry too.
 //	K3  A claim of a timer is followed by a sweep of its key, which looks at the map after the
 //	    claim.
-//	K4  An entry leaves the map once: by a Delete, by a sweep, or in a Map by expel. An entry that
+//	K4  An entry leaves the map once: by a Delete, by a sweep, or in a Map by moveToExpired. An entry that
 //	    is replaced under the lock stays: its key is present throughout.
 //	K5  A call that finds the timer pending moves it and never adds a second one.
 //
@@ -70,7 +70,7 @@ import (
 //	    for M1.
 //
 // After Stop no timer is pending, so a timer that is not pending need not have been claimed. Stop
-// first takes the map away (entries is nil), and then stops the wheel. A sweep or an expel that
+// first takes the map away (entries is nil), and then stops the wheel. A sweep or a moveToExpired that
 // finds a timer not pending checks that the map is still there: then the wheel was not stopped when
 // it looked at the timer. An entry that a late Set puts into a map that was taken away is garbage.
 //
@@ -81,12 +81,12 @@ import (
 // each key that is present.
 type table[K comparable, V any] struct {
 	wheel   *timingwheel.Timeouts[K]
-	entries atomic.Pointer[entriesOf[K, V]] // nil: stopped
+	entries atomic.Pointer[entryMap[K, V]] // nil: stopped
 }
 
-// entriesOf replaces an entry as a whole, under a lock for its bucket. The bucket's lock comes
+// entryMap replaces an entry as a whole, under a lock for its bucket. The bucket's lock comes
 // before the locks of the wheel: timers are armed, moved and looked at under it.
-type entriesOf[K comparable, V any] = xsync.Map[K, entry[V]]
+type entryMap[K comparable, V any] = xsync.Map[K, entry[V]]
 
 type entry[V any] struct {
 	value V // an empty value takes no space here, at the end it would
@@ -97,7 +97,7 @@ type entry[V any] struct {
 // sweep.
 func (t *table[K, V]) init(opts timingwheel.Options, callback any, sweep func([]K)) error {
 	if callback != nil {
-		opts, sweep = named(opts, callback, sweep)
+		opts, sweep = withCallbackName(opts, callback, sweep)
 	}
 	w, err := timingwheel.NewTimeouts(opts, sweep)
 	if err != nil {
@@ -108,8 +108,8 @@ func (t *table[K, V]) init(opts timingwheel.Options, callback any, sweep func([]
 	return nil
 }
 
-// take removes an entry whose timer has been claimed, and reports whether it did.
-func (t *table[K, V]) take(entries *entriesOf[K, V], key K) (value V, taken bool) {
+// removeClaimed removes an entry whose timer has been claimed, and reports whether it did.
+func (t *table[K, V]) removeClaimed(entries *entryMap[K, V], key K) (value V, taken bool) {
 	entries.Compute(key, func(e entry[V], present bool) (entry[V], xsync.ComputeOp) {
 		if !present {
 			return e, xsync.CancelOp // deleted
@@ -130,9 +130,9 @@ func mustEqualItself[K comparable](key K) {
 	}
 }
 
-// mustBeMade panics if the table is a zero value and not a stopped one, so that what a program adds
+// mustBeInitialized panics if the table is a zero value and not a stopped one, so that what a program adds
 // is not lost in silence.
-func (t *table[K, V]) mustBeMade() {
+func (t *table[K, V]) mustBeInitialized() {
 	if t.wheel == nil {
 		panic("keyed: a Map or Keys that was not made by NewMap or New")
 	}
@@ -158,7 +158,7 @@ func (t *table[K, V]) Len() int {
 // be called from the expire function. After it, every call returns at once and finds no key.
 // O(shards).
 func (t *table[K, V]) Stop() {
-	t.mustBeMade()
+	t.mustBeInitialized()
 	t.entries.Store(nil) // before the wheel, see above
 	t.wheel.Stop()
 }

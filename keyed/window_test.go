@@ -15,17 +15,17 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// held is keys in Manual mode whose claimed batches wait until the test sweeps them: the window
+// heldKeys is keys in Manual mode whose claimed batches wait until the test sweeps them: the window
 // between the claim and the sweep, which in earnest is open for a microsecond.
-type held struct {
+type heldKeys struct {
 	*Keys[string]
 	batches  [][]string
 	reported []string
 }
 
-func hold(tb testing.TB) *held {
+func newHeldKeys(tb testing.TB) *heldKeys {
 	tb.Helper()
-	h := &held{}
+	h := &heldKeys{}
 	h.Keys = &Keys[string]{expire: func(keys []string) {
 		assert.NotEmpty(tb, keys)
 		for _, key := range keys {
@@ -39,10 +39,10 @@ func hold(tb testing.TB) *held {
 }
 
 // pass lets time pass, so that what is due is claimed.
-func (h *held) pass(d time.Duration) { h.Advance(h.Now().Add(d)) }
+func (h *heldKeys) pass(d time.Duration) { h.Advance(h.Now().Add(d)) }
 
 // sweepOne sweeps the i-th of the batches that wait.
-func (h *held) sweepOne(i int) (reported []string) {
+func (h *heldKeys) sweepOne(i int) (reported []string) {
 	batch := h.batches[i]
 	h.batches = slices.Delete(h.batches, i, i+1)
 	h.reported = nil
@@ -54,48 +54,48 @@ func (h *held) sweepOne(i int) (reported []string) {
 func TestBetweenClaimAndSweep(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		meanwhile func(t *testing.T, h *held)
+		meanwhile func(t *testing.T, h *heldKeys)
 		reported  bool          // by the sweep
 		again     time.Duration // when it is reported afterwards; -1: not at all
 	}{
-		"nothing": {func(t *testing.T, h *held) {
+		"nothing": {func(t *testing.T, h *heldKeys) {
 			assert.True(t, h.Has("k"))
 			assert.Equal(t, 1, h.Len())
 			_, ok := h.Deadline("k")
 			assert.False(t, ok, "its expiry has begun")
 			assert.Empty(t, maps.Collect(h.All()))
 		}, true, -1},
-		"Set":         {func(t *testing.T, h *held) { assert.False(t, h.Set("k", time.Second)) }, false, time.Second},
-		"Set at once": {func(t *testing.T, h *held) { assert.False(t, h.Set("k", 0)) }, false, 0},
-		"SetAt":       {func(t *testing.T, h *held) { assert.False(t, h.SetAt("k", h.Now().Add(time.Second))) }, false, time.Second},
-		"Touch":       {func(t *testing.T, h *held) { assert.True(t, h.Touch("k", time.Second)) }, false, time.Second},
-		"TouchAt":     {func(t *testing.T, h *held) { assert.True(t, h.TouchAt("k", h.Now().Add(time.Second))) }, false, time.Second},
-		"two Touches": {func(t *testing.T, h *held) {
+		"Set":         {func(t *testing.T, h *heldKeys) { assert.False(t, h.Set("k", time.Second)) }, false, time.Second},
+		"Set at once": {func(t *testing.T, h *heldKeys) { assert.False(t, h.Set("k", 0)) }, false, 0},
+		"SetAt":       {func(t *testing.T, h *heldKeys) { assert.False(t, h.SetAt("k", h.Now().Add(time.Second))) }, false, time.Second},
+		"Touch":       {func(t *testing.T, h *heldKeys) { assert.True(t, h.Touch("k", time.Second)) }, false, time.Second},
+		"TouchAt":     {func(t *testing.T, h *heldKeys) { assert.True(t, h.TouchAt("k", h.Now().Add(time.Second))) }, false, time.Second},
+		"two Touches": {func(t *testing.T, h *heldKeys) {
 			assert.True(t, h.Touch("k", time.Second))
 			assert.True(t, h.Touch("k", time.Minute))
 		}, false, time.Minute},
-		"Delete": {func(t *testing.T, h *held) {
+		"Delete": {func(t *testing.T, h *heldKeys) {
 			assert.True(t, h.Delete("k"))
 			assert.False(t, h.Delete("k"))
 			assert.False(t, h.Touch("k", time.Second))
 		}, false, -1},
-		"Delete and Set": {func(t *testing.T, h *held) {
+		"Delete and Set": {func(t *testing.T, h *heldKeys) {
 			assert.True(t, h.Delete("k"))
 			assert.True(t, h.Set("k", time.Second))
 		}, false, time.Second},
-		"Touch and Delete": {func(t *testing.T, h *held) {
+		"Touch and Delete": {func(t *testing.T, h *heldKeys) {
 			assert.True(t, h.Touch("k", time.Second))
 			assert.True(t, h.Delete("k"))
 		}, false, -1},
-		"Stop": {func(t *testing.T, h *held) {
+		"Stop": {func(t *testing.T, h *heldKeys) {
 			h.Stop()
 			assert.False(t, h.Has("k"))
 		}, false, -1},
-		"Touch and Stop": {func(_ *testing.T, h *held) { h.Touch("k", time.Second); h.Stop() }, false, -1},
+		"Touch and Stop": {func(_ *testing.T, h *heldKeys) { h.Touch("k", time.Second); h.Stop() }, false, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := hold(t)
+			h := newHeldKeys(t)
 			defer h.Stop()
 			require.True(t, h.Set("k", ms))
 			h.pass(ms)
@@ -131,7 +131,7 @@ func TestTwoClaimsOfOneKey(t *testing.T) {
 	t.Parallel()
 	for first := range 2 {
 		for _, between := range []string{"nothing", "Set"} {
-			h := hold(t)
+			h := newHeldKeys(t)
 			h.Set("k", 0)
 			h.pass(0)
 			h.Set("k", 0)
@@ -153,7 +153,7 @@ func TestTwoClaimsOfOneKey(t *testing.T) {
 func TestAllSeesWhatIsSavedMeanwhile(t *testing.T) {
 	t.Parallel()
 	const n = 300
-	h := hold(t)
+	h := newHeldKeys(t)
 	defer h.Stop()
 	for i := range n {
 		h.Set(fmt.Sprint(i), ms)
@@ -180,13 +180,13 @@ func TestAllSeesWhatIsSavedMeanwhile(t *testing.T) {
 // not due, and not reported for its old timer's sake.
 func TestStopDuringSweep(t *testing.T) {
 	t.Parallel()
-	h := hold(t)
+	h := newHeldKeys(t)
 	h.Set("k", 0)
 	h.pass(0)
 	require.False(t, h.Set("k", time.Hour))
 	m := h.entries.Load()
 	h.Stop()
-	_, taken := h.take(m, "k")
+	_, taken := h.removeClaimed(m, "k")
 	assert.False(t, taken)
 }
 
@@ -209,7 +209,7 @@ func TestSweepsDuringStop(t *testing.T) {
 			close(sweeping)
 			for stopped := false; !stopped; {
 				stopped = k.entries.Load() == nil
-				if _, taken := k.take(m, "k"); taken {
+				if _, taken := k.removeClaimed(m, "k"); taken {
 					t.Error("a key is taken out before its time")
 					return
 				}
@@ -224,13 +224,13 @@ func TestSweepsDuringStop(t *testing.T) {
 // A Set, Touch or Delete that found the map before Stop took it away is harmless.
 func TestStopDuringCalls(t *testing.T) {
 	t.Parallel()
-	for name, call := range map[string]func(h *held, m *entriesOf[string, struct{}]) bool{
-		"add new":     func(h *held, m *entriesOf[string, struct{}]) bool { return h.add(m, "new", moment{}) },
-		"add present": func(h *held, m *entriesOf[string, struct{}]) bool { return h.add(m, "k", moment{}) },
-		"save":        func(h *held, m *entriesOf[string, struct{}]) bool { return h.save(m, "k", moment{}) },
-		"save absent": func(h *held, m *entriesOf[string, struct{}]) bool { return h.save(m, "new", moment{}) },
+	for name, call := range map[string]func(h *heldKeys, m *entryMap[string, struct{}]) bool{
+		"add new":     func(h *heldKeys, m *entryMap[string, struct{}]) bool { return h.setSlow(m, "new", expiry{}) },
+		"add present": func(h *heldKeys, m *entryMap[string, struct{}]) bool { return h.setSlow(m, "k", expiry{}) },
+		"save":        func(h *heldKeys, m *entryMap[string, struct{}]) bool { return h.touchSlow(m, "k", expiry{}) },
+		"save absent": func(h *heldKeys, m *entryMap[string, struct{}]) bool { return h.touchSlow(m, "new", expiry{}) },
 	} {
-		h := hold(t)
+		h := newHeldKeys(t)
 		h.Set("k", time.Hour)
 		m := h.entries.Load()
 		h.Stop()
@@ -244,11 +244,11 @@ func TestStopDuringCalls(t *testing.T) {
 // moves it and adds none.
 func TestSlowPathMovesAPendingTimer(t *testing.T) {
 	t.Parallel()
-	for name, call := range map[string]func(h *held) bool{
-		"add":  func(h *held) bool { return !h.add(h.entries.Load(), "k", moment{after: time.Second}) },
-		"save": func(h *held) bool { return h.save(h.entries.Load(), "k", moment{after: time.Second}) },
+	for name, call := range map[string]func(h *heldKeys) bool{
+		"add":  func(h *heldKeys) bool { return !h.setSlow(h.entries.Load(), "k", expiry{after: time.Second}) },
+		"save": func(h *heldKeys) bool { return h.touchSlow(h.entries.Load(), "k", expiry{after: time.Second}) },
 	} {
-		h := hold(t)
+		h := newHeldKeys(t)
 		h.Set("k", time.Hour)
 		assert.True(t, call(h), name)
 		assert.EqualValues(t, 1, h.Stats().Armed, name)
@@ -270,8 +270,8 @@ var steps = []struct {
 	{"Delete", func(m *model, key string) { m.remove(key) }},
 	{"claim", func(m *model, _ string) { m.pass(0) }},
 	{"a second", func(m *model, _ string) { m.pass(time.Second) }},
-	{"sweep the oldest", func(m *model, _ string) { m.sweepFirst() }},
-	{"sweep the newest", func(m *model, _ string) { m.sweepLast() }},
+	{"sweep the oldest", func(m *model, _ string) { m.sweepOldest() }},
+	{"sweep the newest", func(m *model, _ string) { m.sweepNewest() }},
 	{"Set 1.5ms", func(m *model, key string) { m.set(key, 1500*time.Microsecond) }},
 	{"Touch -1", func(m *model, key string) { m.touch(key, -1) }},
 	{"300µs", func(m *model, _ string) { m.pass(300 * time.Microsecond) }},

@@ -10,9 +10,9 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// named makes the wheel report the name of the user's callback. The wheel itself calls the sweep,
+// withCallbackName makes the wheel report the name of the user's callback. The wheel itself calls the sweep,
 // which is the same function for all sets of a program.
-func named[K comparable](opts timingwheel.Options, callback any, sweep func([]K)) (timingwheel.Options, func([]K)) {
+func withCallbackName[K comparable](opts timingwheel.Options, callback any, sweep func([]K)) (timingwheel.Options, func([]K)) {
 	f := runtime.FuncForPC(reflect.ValueOf(callback).Pointer())
 	name := strings.TrimSuffix(f.Name(), "-fm") // as in stack traces; of a method value the method
 	if onSlow := opts.OnSlow; onSlow != nil {

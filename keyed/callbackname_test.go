@@ -23,7 +23,7 @@ var (
 
 func TestOccupancy(t *testing.T) {
 	t.Parallel()
-	r := record(t)
+	r := newRecorder(t)
 	h, err := NewHeartbeats(timingwheel.Options{Manual: true}, ms, func([]int) {})
 	require.NoError(t, err)
 	t.Cleanup(h.Stop)
@@ -48,14 +48,14 @@ func TestSlowExpireIsNamed(t *testing.T) {
 	opts := timingwheel.Options{Manual: true, Name: "sessions", SlowAfter: 1, OnSlow: func(c timingwheel.SlowCallback) { told = append(told, c) }}
 	expire := func([]string) { runtime.Gosched() }
 	for _, f := range []func([]string){expire, (&sessions{runtime.Gosched}).expire} {
-		k := start(t, opts, f)
+		k := newKeys(t, opts, f)
 		k.Set("a", 0)
 		k.Set("b", 0)
 		k.Advance(k.Now())
 	}
 	require.Len(t, told, 2)
 	assert.Contains(t, told[0].Func, "keyed.TestSlowExpireIsNamed.func")
-	assert.True(t, strings.HasSuffix(told[0].File, "named_test.go"), told[0].File)
+	assert.True(t, strings.HasSuffix(told[0].File, "callbackname_test.go"), told[0].File)
 	assert.Positive(t, told[0].Line)
 	assert.Equal(t, "github.com/timingwheel-go/timingwheel/keyed.(*sessions).expire", told[1].Func)
 	for _, c := range told {
@@ -80,7 +80,7 @@ func TestExpireHasLabels(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			within := ""
 			s := &sessions{func() { within = labelsOfMine(t) }}
-			k := start(t, timingwheel.Options{Manual: true, Name: "w1", ProfileLabels: true, ProfileContext: c.base}, s.expire)
+			k := newKeys(t, timingwheel.Options{Manual: true, Name: "w1", ProfileLabels: true, ProfileContext: c.base}, s.expire)
 			k.Set("a", 0)
 			k.Advance(k.Now())
 			assert.Equal(t, c.within, within)
@@ -97,11 +97,11 @@ func labelsOfMine(t *testing.T) string {
 	t.Helper()
 	var profile bytes.Buffer
 	require.NoError(t, pprof.Lookup("goroutine").WriteTo(&profile, 1))
-	for record := range strings.SplitSeq(profile.String(), "\n\n") {
-		if !strings.Contains(record, "keyed.labelsOfMine+") {
+	for newRecorder := range strings.SplitSeq(profile.String(), "\n\n") {
+		if !strings.Contains(newRecorder, "keyed.labelsOfMine+") {
 			continue
 		}
-		_, labels, _ := strings.Cut(record, "# labels: ")
+		_, labels, _ := strings.Cut(newRecorder, "# labels: ")
 		labels, _, _ = strings.Cut(labels, "\n")
 		return labels
 	}
