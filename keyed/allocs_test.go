@@ -11,7 +11,7 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// underRace is set in a build with the race detector, which allocates on its own account.
+// underRace is true in a build with the race detector, which allocates memory itself.
 var underRace bool
 
 type pair struct {
@@ -19,9 +19,8 @@ type pair struct {
 	port uint16
 }
 
-// Touch, Set of a present key, Beat, all that only looks, and expiry allocate nothing, whatever the
-// type of the key.
-func TestAllocs(t *testing.T) {
+// Touch, Set of a present key, Beat and all lookups allocate nothing, for any type of key.
+func TestCallsDoNotAllocate(t *testing.T) {
 	if underRace {
 		t.Skip("the race detector allocates")
 	}
@@ -67,8 +66,8 @@ func testAllocs[K comparable](t *testing.T, name string, key func(int) K) {
 	})
 }
 
-// Delete and expiry allocate nothing: neither the sweep nor the slice that is reported.
-func TestAllocsOfTheEnd(t *testing.T) {
+// Neither the sweep nor the reported slice allocates.
+func TestDeleteAndExpiryDoNotAllocate(t *testing.T) {
 	if underRace {
 		t.Skip("the race detector allocates")
 	}

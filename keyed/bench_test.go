@@ -14,13 +14,16 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// Benchmarks of docs/keyed.md, named BenchmarkX/impl=…/pending=…/key=…/procs=… so that benchstat
-// can pivot on them. Their impls are Keys ("keyed"), a Map with values of 8 bytes ("map"), a Go map
-// with a mutex and a time.AfterFunc for each key ("std"), a FuncTimer for each key ("functimer"),
-// which was rejected, and in BenchmarkTouch the wheel's timers alone, whose handles a slice holds
-// ("reschedule").
+// The benchmarks of docs/keyed.md are named BenchmarkX/impl=…/pending=…/key=…/procs=…, so that
+// benchstat can pivot on the parts. The implementations are:
+//
+//   - "keyed": Keys.
+//   - "map": Map with values of 8 bytes.
+//   - "std": a Go map with a mutex and a time.AfterFunc for each key.
+//   - "functimer": a FuncTimer for each key, a rejected design.
+//   - "reschedule", in BenchmarkTouch: the wheel's timers without a map, with handles in a slice.
 
-// stdKeys is what one writes with the standard library.
+// stdKeys implements the same with the standard library.
 type stdKeys[K comparable] struct {
 	expire func(key K)
 
@@ -47,12 +50,12 @@ func (s *stdKeys[K]) Set(key K, d time.Duration) {
 // expireTimer takes a pointer to the timer, which Set writes under the lock.
 func (s *stdKeys[K]) expireTimer(key K, t **time.Timer) {
 	s.mu.Lock()
-	mine := s.timers[key] == *t
-	if mine {
+	current := s.timers[key] == *t
+	if current {
 		delete(s.timers, key)
 	}
 	s.mu.Unlock()
-	if mine {
+	if current {
 		s.expire(key)
 	}
 }
@@ -166,7 +169,7 @@ func (s *funcKeys[K]) Has(key K) bool {
 
 func (s *funcKeys[K]) Stop() { s.wheel.Stop() }
 
-// setter is what all of them have in common.
+// setter is the common interface of the implementations.
 type setter[K comparable] interface {
 	Set(key K, d time.Duration)
 	Touch(key K, d time.Duration) bool
@@ -180,7 +183,7 @@ type keysSetter[K comparable] struct{ *Keys[K] }
 
 func (k keysSetter[K]) Set(key K, d time.Duration) { k.Keys.Set(key, d) }
 
-// mapSetter ignores the time of a Touch: that of the entry is as good.
+// mapSetter uses Map.Touch if the timeout of a Touch is that of the entry.
 type mapSetter[K comparable] struct{ m *Map[K, uint64] }
 
 func (s mapSetter[K]) Set(key K, d time.Duration) { s.m.StoreFor(key, 1, d) }
@@ -222,7 +225,8 @@ func number(i int) uint64 { return uint64(i) * 0x9e3779b97f4a7c15 }
 
 func name(i int) string { return fmt.Sprintf("connection-%07d", i) }
 
-// many returns a function that makes so many keys, once: only benchmarks that are selected do.
+// many returns a function that makes n keys on its first call, so that benchmarks that are not
+// selected make none.
 func many[K comparable](n int, nth func(int) K) func() []K {
 	return sync.OnceValue(func() []K {
 		keys := make([]K, n)
@@ -233,10 +237,10 @@ func many[K comparable](n int, nth func(int) K) func() []K {
 	})
 }
 
-// touched is the time that BenchmarkTouch gives.
+// touched is the timeout that BenchmarkTouch sets.
 const touched = 3 * time.Hour
 
-// far is a deadline of the population.
+// far returns a random timeout for the keys that are pending during a benchmark.
 func far() time.Duration { return time.Hour + rand.N(time.Hour) }
 
 func fill[K comparable](s setter[K], keys []K) {
@@ -272,7 +276,7 @@ func eachProcs(b *testing.B, n int, call func(i int)) {
 	}
 }
 
-// benchCalls makes a call for random keys of each kind of set, all keys being there.
+// benchCalls makes a call for random keys with each implementation. All keys are present.
 func benchCalls[K comparable](b *testing.B, size, kind string, all func() []K, call func(s setter[K], key K)) {
 	for _, impl := range impls {
 		b.Run(fmt.Sprintf("impl=%s/pending=%s/key=%s", impl, size, kind), func(b *testing.B) {
@@ -285,7 +289,7 @@ func benchCalls[K comparable](b *testing.B, size, kind string, all func() []K, c
 	}
 }
 
-// BenchmarkTouch is a heartbeat: a random key has its whole time again.
+// BenchmarkTouch measures a heartbeat: it restarts the timeout of a random key.
 func BenchmarkTouch(b *testing.B) {
 	for _, size := range sizes {
 		benchTouch(b, size.name, "uint64", many(size.n, number))
@@ -310,7 +314,7 @@ func benchTouch[K comparable](b *testing.B, size, kind string, all func() []K) {
 	})
 }
 
-// BenchmarkLoad looks a random key up: Load of a Map, Has of the others.
+// BenchmarkLoad looks up a random key: with Load of a Map, and with Has of the others.
 func BenchmarkLoad(b *testing.B) {
 	for _, size := range sizes {
 		benchLoad(b, size.name, "uint64", many(size.n, number))
@@ -322,7 +326,8 @@ func benchLoad[K comparable](b *testing.B, size, kind string, all func() []K) {
 	benchCalls(b, size, kind, all, func(s setter[K], key K) { s.Has(key) })
 }
 
-// BenchmarkDeleteSet deletes a random key and sets it anew: a connection goes, another one comes.
+// BenchmarkDeleteSet deletes a random key and sets it again, as when one connection is closed and
+// another one is opened.
 func BenchmarkDeleteSet(b *testing.B) {
 	for _, size := range sizes {
 		benchDeleteSet(b, size.name, "uint64", many(size.n, number))
@@ -337,8 +342,8 @@ func benchDeleteSet[K comparable](b *testing.B, size, kind string, all func() []
 	})
 }
 
-// BenchmarkFill sets so many keys, on an empty set. One iteration is all of them; B/key is the
-// growth of the heap without the keys themselves.
+// BenchmarkFill sets all keys of an empty set. One iteration sets all keys. B/key is the growth of
+// the heap without the keys themselves.
 func BenchmarkFill(b *testing.B) {
 	for _, size := range sizes {
 		benchFill(b, size.name, "uint64", many(size.n, number))
@@ -375,9 +380,8 @@ func heapInUse() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkExpire lets so many keys expire, which are all due when they are set for the last time,
-// and waits for the reports. One iteration is all of them; the time of the processors includes
-// moving the keys to the deadline.
+// BenchmarkExpire moves all keys to a deadline in 10 ms and waits until all have been reported. One
+// iteration covers all keys. The processor time includes moving the keys to the deadline.
 func BenchmarkExpire(b *testing.B) {
 	for _, size := range sizes {
 		benchExpire(b, size.name, "uint64", many(size.n, number))
@@ -419,7 +423,7 @@ func expireAll[K comparable](b *testing.B, impl string, keys []K) time.Duration 
 	return processorTime() - begin
 }
 
-// BenchmarkLook is what the sweep pays for each key to learn that its timer has been claimed.
+// BenchmarkLook measures how the sweep checks for each key that its timer has been claimed.
 func BenchmarkLook(b *testing.B) {
 	b.Run("impl=keyed/pending=1k", func(b *testing.B) {
 		w, err := timingwheel.NewTimeouts(timingwheel.Options{Manual: true}, func([]uint64) {})
@@ -436,7 +440,7 @@ func BenchmarkLook(b *testing.B) {
 		n := 0
 		for b.Loop() {
 			if _, pending := timers[n%len(timers)].Deadline(); pending {
-				b.Fatal("it has not been claimed")
+				b.Fatal("a timer has not been claimed")
 			}
 			n++
 		}

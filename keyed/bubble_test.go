@@ -16,7 +16,7 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// reports is what was reported, and when.
+// reports records which keys were reported, and when.
 type reports struct {
 	mu    sync.Mutex
 	begin time.Time
@@ -33,9 +33,9 @@ func (r *reports) add(keys []string) {
 	}
 }
 
-// In a bubble, with the default executor: each key expires when it should, and no goroutine is
-// left, or the bubble would not end.
-func TestInABubble(t *testing.T) {
+// With the default executor each key expires on time, and no goroutine is left: otherwise the
+// bubble would not end.
+func TestKeysExpireInSynctestBubble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newReports()
@@ -64,13 +64,13 @@ func TestInABubble(t *testing.T) {
 	})
 }
 
-// Hundreds of members beat at their own pace; those who fall silent are reported, each once, and
-// nobody else.
-func TestHeartbeatsInABubble(t *testing.T) {
+// Hundreds of members beat at different intervals. Each is reported once, one timeout after its
+// last beat.
+func TestHeartbeatsReportEachSilentMemberOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const members, beats, timeout = 300, 20, 30 * time.Second
-		var silent, reported [members]atomic.Int64 // when it beat for the last time; when it was reported
+		var lastBeat, reported [members]atomic.Int64 // times since begin
 		begin := time.Now()
 		h, err := NewHeartbeats(timingwheel.Options{}, timeout, func(keys []int) {
 			for _, key := range keys {
@@ -82,11 +82,11 @@ func TestHeartbeatsInABubble(t *testing.T) {
 		var group sync.WaitGroup
 		for key := range members {
 			group.Go(func() {
-				pace := timeout - time.Duration(key%100+1)*100*ms
+				interval := timeout - time.Duration(key%100+1)*100*ms
 				for beat := range beats + key%3 {
 					assert.Equal(t, beat == 0, h.Beat(key))
-					silent[key].Store(int64(time.Since(begin)))
-					time.Sleep(pace)
+					lastBeat[key].Store(int64(time.Since(begin)))
+					time.Sleep(interval)
 				}
 			})
 		}
@@ -95,14 +95,14 @@ func TestHeartbeatsInABubble(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(t, h.Len())
 		for key := range members {
-			late := reported[key].Load() - silent[key].Load() - int64(timeout)
+			late := reported[key].Load() - lastBeat[key].Load() - int64(timeout)
 			assert.True(t, late >= 0 && late <= int64(ms), "member %d: %v", key, time.Duration(late))
 		}
 	})
 }
 
-// A call of expire that blocks delays no other key, and Shutdown waits for it.
-func TestBlockedExpire(t *testing.T) {
+// Shutdown waits for the blocked call.
+func TestBlockedExpireDelaysNoOtherKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
@@ -120,8 +120,8 @@ func TestBlockedExpire(t *testing.T) {
 		synctest.Wait()
 		assert.Len(t, r.at, 1)
 		assert.Contains(t, r.at, "other")
-		assert.False(t, k.Has("blocks"), "it has been taken out")
-		assert.True(t, k.Set("blocks", time.Hour), "and can be set again")
+		assert.False(t, k.Has("blocks"), "the key is removed before expire runs")
+		assert.True(t, k.Set("blocks", time.Hour), "the key can be set again")
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -132,9 +132,8 @@ func TestBlockedExpire(t *testing.T) {
 	})
 }
 
-// The expire function calls everything: it sets its own keys again, deletes others and stops the
-// wheel.
-func TestFromExpire(t *testing.T) {
+// The expire function sets its own keys again, deletes others and stops the set.
+func TestExpireMayCallEveryMethod(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string]timingwheel.Options{
 		"default": {}, "inline": {Executor: timingwheel.Inline}, "goroutines": {Executor: timingwheel.Goroutines}, "one shard": {Shards: 1},
@@ -170,9 +169,9 @@ func TestFromExpire(t *testing.T) {
 	}
 }
 
-// A panic, or a Goexit, loses the rest of its slice at most: those keys are gone and can be set
-// again, and all others are reported.
-func TestPanicInExpire(t *testing.T) {
+// A panic or Goexit loses at most the rest of its slice. The lost keys are absent and can be set
+// again, and all other keys are reported.
+func TestPanicInExpireLosesNoOtherBatch(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(){"panic": func() { panic("boom") }, "Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {

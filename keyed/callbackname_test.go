@@ -15,13 +15,13 @@ import (
 	"github.com/timingwheel-go/timingwheel/debug"
 )
 
-// Sets can be added to a debug page.
+// Keys and Heartbeats can be added to the debug page.
 var (
 	_ debug.Source = (*Keys[string])(nil)
 	_ debug.Source = (*Heartbeats[string])(nil)
 )
 
-func TestOccupancy(t *testing.T) {
+func TestOccupancyCountsKeys(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)
 	h, err := NewHeartbeats(timingwheel.Options{Manual: true}, ms, func([]int) {})
@@ -35,17 +35,17 @@ func TestOccupancy(t *testing.T) {
 	assert.Equal(t, 3, h.Occupancy().Levels[0].Timers)
 }
 
-// sessions is somebody's program.
+// sessions stands for a type of a program, with an expire method.
 type sessions struct{ within func() }
 
 func (s *sessions) expire([]string) { s.within() }
 
-// A slow batch is reported under the name of the expire function, not of the sweep that all sets
-// have in common.
-func TestSlowExpireIsNamed(t *testing.T) {
+// A slow batch is reported under the name of the expire function, not under that of the sweep,
+// which all sets share.
+func TestSlowCallNamesExpireFunction(t *testing.T) {
 	t.Parallel()
-	var told []timingwheel.SlowCallback
-	opts := timingwheel.Options{Manual: true, Name: "sessions", SlowAfter: 1, OnSlow: func(c timingwheel.SlowCallback) { told = append(told, c) }}
+	var slow []timingwheel.SlowCallback
+	opts := timingwheel.Options{Manual: true, Name: "sessions", SlowAfter: 1, OnSlow: func(c timingwheel.SlowCallback) { slow = append(slow, c) }}
 	expire := func([]string) { runtime.Gosched() }
 	for _, f := range []func([]string){expire, (&sessions{runtime.Gosched}).expire} {
 		k := newKeys(t, opts, f)
@@ -53,20 +53,20 @@ func TestSlowExpireIsNamed(t *testing.T) {
 		k.Set("b", 0)
 		k.Advance(k.Now())
 	}
-	require.Len(t, told, 2)
-	assert.Contains(t, told[0].Func, "keyed.TestSlowExpireIsNamed.func")
-	assert.True(t, strings.HasSuffix(told[0].File, "callbackname_test.go"), told[0].File)
-	assert.Positive(t, told[0].Line)
-	assert.Equal(t, "github.com/timingwheel-go/timingwheel/keyed.(*sessions).expire", told[1].Func)
-	for _, c := range told {
+	require.Len(t, slow, 2)
+	assert.Contains(t, slow[0].Func, "keyed.TestSlowCallNamesExpireFunction.func")
+	assert.True(t, strings.HasSuffix(slow[0].File, "callbackname_test.go"), slow[0].File)
+	assert.Positive(t, slow[0].Line)
+	assert.Equal(t, "github.com/timingwheel-go/timingwheel/keyed.(*sessions).expire", slow[1].Func)
+	for _, c := range slow {
 		assert.Equal(t, "sessions", c.Wheel)
 		assert.Equal(t, 2, c.Payloads)
 	}
 }
 
-// A profile tells which expire function burns the processor, beside the labels that all of the
-// wheel's have, which are back afterwards.
-func TestExpireHasLabels(t *testing.T) {
+// During the call a CPU profile shows the name of the expire function, in addition to the wheel's
+// own labels. After the call the wheel's labels are restored.
+func TestProfileLabelsNameExpireFunction(t *testing.T) {
 	for name, c := range map[string]struct {
 		base          context.Context
 		within, after string
@@ -89,8 +89,8 @@ func TestExpireHasLabels(t *testing.T) {
 	}
 }
 
-// labelsOfMine are the labels of the goroutine that calls it, "" where it has none, from the
-// goroutine profile, which other tests do not share as they are not in this function.
+// labelsOfMine returns the labels of the calling goroutine, or "" if there are none. It finds the
+// goroutine in the goroutine profile, because no other test is inside this function.
 //
 //go:noinline
 func labelsOfMine(t *testing.T) string {

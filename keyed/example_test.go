@@ -10,7 +10,8 @@ import (
 	"github.com/timingwheel-go/timingwheel/keyed"
 )
 
-// Sessions that end when they have not been used for 20 minutes. The clock is moved by hand here; without Manual it goes by itself.
+// Sessions end after 20 minutes without use. The example moves the clock itself. Without Manual the
+// clock runs by itself.
 func ExampleKeys() {
 	sessions, err := keyed.New(timingwheel.Options{Manual: true}, func(ids []string) {
 		slices.Sort(ids)
@@ -28,23 +29,23 @@ func ExampleKeys() {
 		sessions.Set(id, 20*time.Minute)
 	}
 	minute(15)
-	fmt.Println("ann is here:", sessions.Touch("ann", 20*time.Minute))
+	fmt.Println("ann is active:", sessions.Touch("ann", 20*time.Minute))
 	fmt.Println("bob logs out:", sessions.Delete("bob"))
 	minute(20)
-	fmt.Println("cat comes too late:", sessions.Touch("cat", 20*time.Minute))
+	fmt.Println("cat is active:", sessions.Touch("cat", 20*time.Minute))
 	minute(35)
 	fmt.Println("left:", sessions.Len())
 	// Output:
-	// ann is here: true
+	// ann is active: true
 	// bob logs out: true
 	// ended: [cat dan]
-	// cat comes too late: false
+	// cat is active: false
 	// ended: [ann]
 	// left: 0
 }
 
-// Connections that are closed when they have not been used for a minute. Load does not extend an
-// entry's time, Touch does.
+// Connections are closed after a minute without use. Touch restarts an entry's time to live, and
+// Load does not.
 func ExampleMap() {
 	conns, err := keyed.NewMap(timingwheel.Options{Manual: true}, time.Minute, func(host string, conn io.Closer) {
 		fmt.Println("idle:", host)
@@ -59,7 +60,7 @@ func ExampleMap() {
 	second := func(s int) { conns.Advance(begin.Add(time.Duration(s) * time.Second)) }
 
 	conns.Store("north", io.NopCloser(nil))
-	conns.StoreFor("south", io.NopCloser(nil), 2*time.Minute) // has a time of its own
+	conns.StoreFor("south", io.NopCloser(nil), 2*time.Minute) // its own time to live
 	second(45)
 	fmt.Println("north is used:", conns.Touch("north"))
 	second(90)
@@ -69,7 +70,7 @@ func ExampleMap() {
 	for host := range conns.Range {
 		fmt.Println("open:", host)
 	}
-	// A deleted entry is not given to the function.
+	// A deleted entry is not passed to the expire function.
 	if conn, ok := conns.LoadAndDelete("north"); ok {
 		conn.Close()
 	}
@@ -80,7 +81,8 @@ func ExampleMap() {
 	// idle: south
 }
 
-// Set says whether the key is new: so the first message of a burst starts the wait, and the last one decides when it ends.
+// A document is saved two seconds after the last of several changes. Set returns true only for the
+// first change.
 func ExampleKeys_Set() {
 	flush, err := keyed.New(timingwheel.Options{Manual: true}, func(documents []string) { fmt.Println("save", documents) })
 	if err != nil {
@@ -101,7 +103,8 @@ func ExampleKeys_Set() {
 	// save [letter.txt]
 }
 
-// The expire function may set its keys again: a lease is asked for three times before it is given up.
+// The expire function may set its keys again. Here it asks for a lease three times before it gives
+// up.
 func ExampleNew() {
 	var leases *keyed.Keys[string]
 	asked := map[string]int{}
@@ -130,7 +133,7 @@ func ExampleNew() {
 	// giving up printer
 }
 
-// All shows what is there, and when it ends.
+// All yields the keys and their deadlines.
 func ExampleKeys_All() {
 	keys, err := keyed.New(timingwheel.Options{Manual: true}, func([]int) {})
 	if err != nil {
@@ -148,12 +151,12 @@ func ExampleKeys_All() {
 			longest, at = key, deadline
 		}
 	}
-	fmt.Println("the last one is", longest, "in", at.Sub(now))
+	fmt.Println("key", longest, "expires last, in", at.Sub(now))
 	// Output:
-	// the last one is 4 in 4h1m0s
+	// key 4 expires last, in 4h1m0s
 }
 
-// Workers that have to give a sign of life every 30 seconds.
+// Each worker must send a heartbeat every 30 seconds.
 func ExampleHeartbeats() {
 	workers, err := keyed.NewHeartbeats(timingwheel.Options{Manual: true}, 30*time.Second, func(names []string) {
 		fmt.Println("lost:", names)

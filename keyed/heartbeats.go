@@ -9,13 +9,14 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// ErrBadTimeout is wrapped by the errors of [NewHeartbeats] and [NewMap] for a timeout that is not
-// positive. No call that timed out returns it.
+// ErrBadTimeout is wrapped by the errors of [NewHeartbeats] and [NewMap] for a timeout or ttl that
+// is not positive. It does not mean that a call timed out.
 var ErrBadTimeout = errors.New("keyed: bad timeout")
 
-// Heartbeats watches members that have to give a sign of life now and then. All members have the
-// same timeout, which begins anew with each beat. Make one with [NewHeartbeats]. All methods may be
-// called at any time from any goroutine, also from the expire function.
+// Heartbeats detects members that have stopped sending heartbeats. All members have the same
+// timeout, and each beat restarts it. A member is a key that beats and has been neither removed by
+// [Heartbeats.Leave] nor reported. Make a Heartbeats with [NewHeartbeats]. All methods may be
+// called at any time from any goroutine, including from the expire function.
 type Heartbeats[K comparable] struct {
 	*table[K, struct{}]
 	keys    *Keys[K]
@@ -23,8 +24,8 @@ type Heartbeats[K comparable] struct {
 }
 
 // NewHeartbeats returns a running set without members. A member that has not beaten for the
-// timeout, or up to one tick longer, is taken out and given to expire, see [New]. The error wraps
-// [ErrBadTimeout] if timeout is zero or negative. Other errors are those of [timingwheel.New].
+// timeout, or up to one tick longer, is removed and passed to expire, see [New]. If timeout is zero
+// or negative, the error wraps [ErrBadTimeout]. Other errors are those of [timingwheel.New].
 // NewHeartbeats panics if expire is nil.
 func NewHeartbeats[K comparable](opts timingwheel.Options, timeout time.Duration, expire func(keys []K)) (*Heartbeats[K], error) {
 	if expire == nil {
@@ -42,33 +43,37 @@ func NewHeartbeats[K comparable](opts timingwheel.Options, timeout time.Duration
 
 func checkTimeout(timeout time.Duration) error {
 	if timeout <= 0 {
-		return fmt.Errorf("%w: it is %v; accepted is a positive duration", ErrBadTimeout, timeout)
+		return fmt.Errorf("%w: %v; must be positive", ErrBadTimeout, timeout)
 	}
 	return nil
 }
 
-// Beat gives key its whole timeout again. It returns true if key was not a member and is one now:
-// it is new, or has been reported since its last beat. Beat is [Keys.Set]: a beat that comes before
-// the member has been taken out is in time. After Stop it returns false and does nothing. For a
-// member it allocates nothing. O(1).
+// Beat restarts the timeout of key. It adds key if key is not a member, and then returns true: key
+// is new, or has been reported since its last beat. For a member Beat returns false. Beat is
+// [Keys.Set]: a beat that comes after the deadline, but before the wheel has removed the member, is
+// in time. After Stop, Beat returns false and does nothing. For a member it allocates nothing.
+// O(1).
 func (h *Heartbeats[K]) Beat(key K) bool { return h.keys.Set(key, h.timeout) }
 
-// Touch is Beat for members only: it returns true if key is one, and otherwise does nothing. A
-// member that has been reported thus stays out. O(1).
+// Touch is [Heartbeats.Beat] for members only: if key is a member, Touch restarts its timeout and
+// returns true. Otherwise it returns false and does nothing, so a member that has been reported
+// stays out. After Stop, Touch returns false. O(1).
 func (h *Heartbeats[K]) Touch(key K) bool { return h.keys.Touch(key, h.timeout) }
 
-// Leave takes key out and returns true: the key is not reported, unless it beats again. See
-// [Keys.Delete].
+// Leave removes the member key and returns true: key is not reported unless it beats again. It
+// returns false if key is not a member. See [Keys.Delete].
 func (h *Heartbeats[K]) Leave(key K) bool { return h.keys.Delete(key) }
 
-// Alive reports whether key is a member, see [Keys.Has].
+// Alive reports whether key is a member: it has beaten, and has neither left nor been reported. See
+// [Keys.Has].
 func (h *Heartbeats[K]) Alive(key K) bool { return h.keys.Has(key) }
 
-// Deadline returns when key will be reported unless it beats, see [Keys.Deadline].
+// Deadline returns the time at which key is reported unless it beats before, rounded up to a tick.
+// It returns the zero time and false if key is not a member. See [Keys.Deadline].
 func (h *Heartbeats[K]) Deadline(key K) (time.Time, bool) { return h.keys.Deadline(key) }
 
-// Timeout returns the timeout of all members.
+// Timeout returns the timeout of all members, as passed to NewHeartbeats.
 func (h *Heartbeats[K]) Timeout() time.Duration { return h.timeout }
 
-// All iterates over the members and their deadlines, see [Keys.All].
+// All returns an iterator over the members and their deadlines, see [Keys.All].
 func (h *Heartbeats[K]) All() iter.Seq2[K, time.Time] { return h.keys.All() }

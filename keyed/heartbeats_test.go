@@ -12,7 +12,7 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-func TestHeartbeats(t *testing.T) {
+func TestHeartbeatsReportSilentMembers(t *testing.T) {
 	t.Parallel()
 	var lost []string
 	h, err := NewHeartbeats(timingwheel.Options{Manual: true}, 30*time.Second, func(keys []string) { lost = append(lost, keys...) })
@@ -29,7 +29,7 @@ func TestHeartbeats(t *testing.T) {
 	at(20)
 	assert.False(t, h.Beat("a"))
 	assert.True(t, h.Touch("b"))
-	assert.False(t, h.Touch("d"), "it is no member")
+	assert.False(t, h.Touch("d"), "d is not a member")
 	deadline, ok := h.Deadline("a")
 	assert.True(t, ok)
 	assert.True(t, deadline.Equal(begin.Add(50*time.Second)))
@@ -48,7 +48,7 @@ func TestHeartbeats(t *testing.T) {
 	assert.False(t, next.After(begin.Add(50*time.Second)))
 	at(50)
 	assert.Equal(t, []string{"c", "b"}, lost)
-	assert.True(t, h.Beat("c"), "it is back")
+	assert.True(t, h.Beat("c"), "a reported member becomes a member again")
 	assert.EqualValues(t, 4, h.Stats().Armed, "a beat of a member adds no timer")
 	assert.EqualValues(t, 2, h.Stats().Fired)
 

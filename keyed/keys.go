@@ -10,20 +10,24 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// Keys is a set of keys, each with a timeout of its own. Make one with [New]. All methods may be
-// called at any time from any goroutine, also from the expire function.
+// Keys is a set of keys, each with its own timeout. Make one with [New]. All methods may be called
+// at any time from any goroutine, including from the expire function.
+//
+// The wheel decides when a key expires: a key is present until the wheel has removed it for the
+// expire function. Until then a Set or Touch is in time, even if the deadline has passed. After
+// Stop the set is empty, and methods that add keys do nothing.
 type Keys[K comparable] struct {
 	table[K, struct{}]
 	expire func(keys []K)
 }
 
-// New returns a running set without keys. While there are no keys, no goroutine runs. Errors are
+// New returns a running set without keys. No goroutine runs while the set is empty. Errors are
 // those of [timingwheel.New]. New panics if expire is nil.
 //
-// Keys whose time is up are taken out and then given to expire, in batches of at most 256 that are
-// never held back to fill and never empty. The slice is valid during the call only. expire runs
-// where [timingwheel.Options.Executor] says, maybe on several goroutines at once, and without a
-// lock. A panic or runtime.Goexit in expire loses at most the rest of its slice.
+// Keys whose deadline has passed are removed and then passed to expire, in batches of 1 to 256
+// keys. A batch is never delayed in order to fill. The slice is valid only during the call.
+// [timingwheel.Options.Executor] determines where expire runs. Several calls may run at once, and
+// no lock is held. A panic or runtime.Goexit in expire loses at most the rest of its slice.
 // [timingwheel.Options.OnPanic] applies.
 func New[K comparable](opts timingwheel.Options, expire func(keys []K)) (*Keys[K], error) {
 	if expire == nil {
@@ -36,16 +40,18 @@ func New[K comparable](opts timingwheel.Options, expire func(keys []K)) (*Keys[K
 	return k, nil
 }
 
-// Set makes key expire d from now, or up to one tick later, never earlier. It adds the key and
-// returns true, or, if the key is present, replaces its deadline and returns false. A zero or
-// negative d means at once. With a d beyond the range of the clock the key never expires.
+// Set lets key expire d from now, or up to one tick later, but never earlier. If key is absent, Set
+// adds it and returns true. If key is present, Set replaces its deadline and returns false. With a
+// zero or negative d the key expires at once. With a d beyond the range of the clock it never
+// expires.
 //
-// A Set of a key that is just expiring either comes first, and then the key is not reported before
-// its new deadline, or adds the key anew, and then the key is reported for both. After Stop, Set
-// returns false and does nothing. It panics if key is not equal to itself (NaN).
+// A Set that runs at the same time as the expiry of key either comes first or comes second. If it
+// comes first, it returns false, and key is not reported before its new deadline. If it comes
+// second, it adds key again and returns true, and key is reported twice, once for each Set. After
+// Stop, Set returns false and does nothing. Set panics if key is not equal to itself (NaN).
 //
-// For a present key Set costs as much as Touch. A new key takes an allocation and O(1) amortised,
-// as the map grows.
+// For a present key Set costs as much as Touch. A new key takes one allocation and O(1) amortised,
+// because the map grows.
 func (k *Keys[K]) Set(key K, d time.Duration) bool {
 	entries := k.entries.Load()
 	if entries == nil {
@@ -58,7 +64,8 @@ func (k *Keys[K]) Set(key K, d time.Duration) bool {
 	return k.setSlow(entries, key, expiry{after: d})
 }
 
-// SetAt is Set for a point in time, see [timingwheel.TimingWheel.AtFunc].
+// SetAt is [Keys.Set] with a point in time instead of a duration. With a t in the past the key
+// expires at once. See [timingwheel.TimingWheel.AtFunc] for t on the wall clock.
 func (k *Keys[K]) SetAt(key K, t time.Time) bool {
 	entries := k.entries.Load()
 	if entries == nil {
@@ -71,12 +78,13 @@ func (k *Keys[K]) SetAt(key K, t time.Time) bool {
 	return k.setSlow(entries, key, expiry{at: t, fixed: true})
 }
 
-// Touch makes a present key expire d from now instead, and returns true. If the key is not present,
-// it returns false and does nothing. A zero or negative d means at once.
+// Touch moves the deadline of a present key to d from now and returns true. If key is absent, Touch
+// returns false and does nothing. With a zero or negative d the key expires at once.
 //
-// A Touch of a key that is just expiring either comes first, and then the key is not reported
-// before its new deadline, or returns false. Touch allocates nothing, unless it comes first after
-// the wheel has claimed the key's timer. O(1).
+// A Touch that runs at the same time as the expiry of key either comes first, and then key is not
+// reported before its new deadline, or returns false. After Stop, Touch returns false. Touch
+// allocates only if the wheel has already claimed the key's timer and Touch still comes before the
+// expiry. O(1).
 func (k *Keys[K]) Touch(key K, d time.Duration) bool {
 	entries := k.entries.Load()
 	if entries == nil {
@@ -89,7 +97,8 @@ func (k *Keys[K]) Touch(key K, d time.Duration) bool {
 	return e.timer.Reschedule(d) || k.touchSlow(entries, key, expiry{after: d})
 }
 
-// TouchAt is Touch for a point in time, see [timingwheel.TimingWheel.AtFunc].
+// TouchAt is [Keys.Touch] with a point in time instead of a duration. With a t in the past the key
+// expires at once. See [timingwheel.TimingWheel.AtFunc] for t on the wall clock.
 func (k *Keys[K]) TouchAt(key K, t time.Time) bool {
 	entries := k.entries.Load()
 	if entries == nil {
@@ -102,11 +111,11 @@ func (k *Keys[K]) TouchAt(key K, t time.Time) bool {
 	return e.timer.RescheduleAt(t) || k.touchSlow(entries, key, expiry{at: t, fixed: true})
 }
 
-// Delete takes key out and returns true: the key is not reported, unless it is set again. Delete
-// returns false if the key is not present: it was never set, was deleted, or has been taken out for
-// the expire function. If several goroutines delete a key at once, exactly one call returns true.
-// O(1) amortised. The memory of a key and its timer is free at once, the memory of the map when
-// most of its keys have gone.
+// Delete removes key and returns true: the key is not reported unless it is set again. Delete
+// returns false if key is absent: it was never set, was deleted, or has been removed for the expire
+// function. If several goroutines delete a key at once, exactly one call returns true. After Stop,
+// Delete returns false. O(1) amortised. The memory of a key and its timer is released at once, that
+// of the map's table once most of its keys are gone.
 func (k *Keys[K]) Delete(key K) bool {
 	entries := k.entries.Load()
 	if entries == nil {
@@ -114,13 +123,13 @@ func (k *Keys[K]) Delete(key K) bool {
 	}
 	e, present := entries.LoadAndDelete(key)
 	if present {
-		e.timer.Stop() // false: it has been claimed, and its batch will not find the key
+		e.timer.Stop() // false: the timer has been claimed, and its sweep will not find the key
 	}
 	return present
 }
 
-// Has reports whether key is present: set, and neither deleted nor taken out for the expire
-// function. O(1), without a lock.
+// Has reports whether key is present: it was set, and neither deleted nor removed for the expire
+// function. After Stop, Has returns false. O(1), lock-free.
 func (k *Keys[K]) Has(key K) bool {
 	entries := k.entries.Load()
 	if entries == nil {
@@ -130,8 +139,9 @@ func (k *Keys[K]) Has(key K) bool {
 	return ok
 }
 
-// Deadline returns when key is to expire, rounded up to a tick. It returns the zero time and false
-// if the key is not present, or if its expiry has begun. O(1), without a lock.
+// Deadline returns the time at which key expires, rounded up to a tick. It returns the zero time
+// and false if key is absent or the wheel has claimed its timer, and always after Stop. O(1),
+// lock-free.
 func (k *Keys[K]) Deadline(key K) (time.Time, bool) {
 	entries := k.entries.Load()
 	if entries == nil {
@@ -144,10 +154,11 @@ func (k *Keys[K]) Deadline(key K) (time.Time, bool) {
 	return e.timer.Deadline()
 }
 
-// All iterates over the keys that are present, with their deadlines, in no particular order. Keys
-// whose expiry has begun are left out. All takes no snapshot: a key that is added, deleted or
-// expires meanwhile may be seen or not. No key is seen twice, and no key that stays is missed. No
-// lock is held in the body of the loop, which may call everything. A Stop ends the loop. O(n).
+// All returns an iterator over the keys that are present and their deadlines, in no particular
+// order. It omits keys whose timer the wheel has claimed. The iterator takes no snapshot: it may or
+// may not yield a key that is added, deleted or expires during the loop. It yields no key twice,
+// and misses no key that is present throughout. No lock is held in the body of the loop, which may
+// call every method. A Stop ends the loop. O(n).
 func (k *Keys[K]) All() iter.Seq2[K, time.Time] {
 	return func(yield func(K, time.Time) bool) {
 		entries := k.entries.Load()
@@ -156,7 +167,7 @@ func (k *Keys[K]) All() iter.Seq2[K, time.Time] {
 		}
 		for key, e := range entries.All() {
 			deadline, pending := e.timer.Deadline()
-			if !pending { // the map may show an entry of before, which has been replaced
+			if !pending { // e may have been replaced since the map returned it
 				deadline, pending = k.Deadline(key)
 			}
 			if pending && !yield(key, deadline) {
@@ -166,8 +177,9 @@ func (k *Keys[K]) All() iter.Seq2[K, time.Time] {
 	}
 }
 
-// put is Set, or Touch if add is false, for a key that was not found or whose timer has been
-// claimed. It reports whether the key was present, and whether it has the new deadline.
+// putSlow is the slow path of Set, or of Touch if add is false: the key was not found, or its timer
+// has been claimed. The result was reports whether the key was present, and done whether the key
+// has the new deadline.
 func (k *Keys[K]) putSlow(entries *entryMap[K, struct{}], key K, when expiry, add bool) (was, done bool) {
 	if add {
 		mustEqualItself(key)
@@ -177,12 +189,12 @@ func (k *Keys[K]) putSlow(entries *entryMap[K, struct{}], key K, when expiry, ad
 		if !present && !add {
 			return e, xsync.CancelOp
 		}
-		if present && when.reschedule(e.timer) { // another call has armed it meanwhile
+		if present && when.reschedule(e.timer) { // another call has armed a timer meanwhile
 			done = true
 			return e, xsync.CancelOp
 		}
 		if e.timer = arm(k.wheel, key, when); e.timer == (timingwheel.Timer{}) {
-			return e, xsync.CancelOp // stopped meanwhile
+			return e, xsync.CancelOp // the wheel has been stopped
 		}
 		done = true
 		return e, xsync.UpdateOp
@@ -190,20 +202,19 @@ func (k *Keys[K]) putSlow(entries *entryMap[K, struct{}], key K, when expiry, ad
 	return was, done
 }
 
-// add is put for Set: it reports whether the key is new.
+// setSlow is putSlow for Set: it reports whether the key is new.
 func (k *Keys[K]) setSlow(entries *entryMap[K, struct{}], key K, when expiry) bool {
 	was, done := k.putSlow(entries, key, when, true)
 	return done && !was
 }
 
-// save is put for Touch: it reports whether the key was present all the same, and has another
-// deadline now.
+// touchSlow is putSlow for Touch: it reports whether the key is present and has the new deadline.
 func (k *Keys[K]) touchSlow(entries *entryMap[K, struct{}], key K, when expiry) bool {
 	_, done := k.putSlow(entries, key, when, false)
 	return done
 }
 
-// sweep takes the keys of a claimed batch out of the map and reports them.
+// sweep removes the keys of a claimed batch from the map and reports them.
 func (k *Keys[K]) sweep(claimed []K) {
 	entries := k.entries.Load()
 	if entries == nil {
@@ -218,15 +229,15 @@ func (k *Keys[K]) sweep(claimed []K) {
 	}
 }
 
-// expiry is when a key is to expire: after a duration from now, which takes one reading of the
-// clock and no time.Time, or at a fixed time.
+// expiry is the time at which a key expires: a duration from now, which costs one reading of the
+// clock and no time.Time, or a fixed time.
 type expiry struct {
 	after time.Duration
 	at    time.Time
 	fixed bool
 }
 
-// move gives a pending timer another deadline.
+// reschedule moves a pending timer to the expiry.
 func (x expiry) reschedule(t timingwheel.Timer) bool {
 	if x.fixed {
 		return t.RescheduleAt(x.at)
@@ -234,7 +245,7 @@ func (x expiry) reschedule(t timingwheel.Timer) bool {
 	return t.Reschedule(x.after)
 }
 
-// arm makes a timer for key, or returns the zero Timer if the wheel is stopped.
+// arm arms a timer for key. It returns the zero Timer if the wheel is stopped.
 func arm[K comparable](w *timingwheel.Timeouts[K], key K, when expiry) timingwheel.Timer {
 	if when.fixed {
 		return w.AddAt(when.at, key)

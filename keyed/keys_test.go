@@ -25,7 +25,7 @@ func newKeys[K comparable](tb testing.TB, opts timingwheel.Options, expire func(
 	return k
 }
 
-// recorder is keys in Manual mode that note what is reported.
+// recorder is a Keys in Manual mode that records the keys that are reported.
 type recorder struct {
 	*Keys[string]
 	reported []string
@@ -38,15 +38,15 @@ func newRecorder(tb testing.TB) *recorder {
 	return r
 }
 
-// pass lets time pass and returns what is reported meanwhile.
+// pass advances the clock by d and returns the keys that are reported meanwhile.
 func (r *recorder) pass(d time.Duration) []string {
 	r.reported = nil
 	r.Advance(r.Now().Add(d))
 	return r.reported
 }
 
-// What a key of each state answers to each call, and what comes of it.
-func TestCalls(t *testing.T) {
+// The test makes each call with a key in each state and checks its result and when the key expires.
+func TestCallResultsInEachState(t *testing.T) {
 	t.Parallel()
 	states := map[string]func(*recorder){
 		"absent":  func(*recorder) {},
@@ -99,7 +99,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-func TestEveryDelay(t *testing.T) {
+func TestExpiresAtEveryDelay(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		d, at time.Duration
@@ -109,9 +109,9 @@ func TestEveryDelay(t *testing.T) {
 		{d: math.MaxInt64, never: true},
 	} {
 		for name, set := range map[string]func(*recorder){
-			"Set":   func(r *recorder) { r.Set("k", c.d) },
-			"Touch": func(r *recorder) { r.Set("k", time.Hour); r.Touch("k", c.d) },
-			"again": func(r *recorder) { r.Set("k", time.Hour); r.Set("k", c.d) },
+			"Set":        func(r *recorder) { r.Set("k", c.d) },
+			"Touch":      func(r *recorder) { r.Set("k", time.Hour); r.Touch("k", c.d) },
+			"second Set": func(r *recorder) { r.Set("k", time.Hour); r.Set("k", c.d) },
 		} {
 			r := newRecorder(t)
 			set(r)
@@ -131,7 +131,7 @@ func TestEveryDelay(t *testing.T) {
 	}
 }
 
-func TestDeadlinesLenAndAll(t *testing.T) {
+func TestDeadlineLenAndAllAgree(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)
 	begin := r.Now()
@@ -162,7 +162,7 @@ func TestDeadlinesLenAndAll(t *testing.T) {
 		assert.False(t, ok)
 		assert.Zero(t, deadline)
 	}
-	for key := range r.All() { // a body may call everything, and break
+	for key := range r.All() { // the body may call every method, and break
 		r.Delete(key)
 		r.Set(key+key, time.Minute)
 		break
@@ -173,9 +173,9 @@ func TestDeadlinesLenAndAll(t *testing.T) {
 	assert.False(t, next.After(begin.Add(4*time.Minute)))
 }
 
-// The memory of a deleted key's timer is used again at once, and a key that is set again and again
-// has one timer.
-func TestOneTimerForEachKey(t *testing.T) {
+// A key that is set many times has one timer. The memory of a deleted key's timer is reused at
+// once.
+func TestEachKeyHasOneTimer(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)
 	for i := range 1000 {
@@ -191,12 +191,12 @@ func TestOneTimerForEachKey(t *testing.T) {
 	assert.LessOrEqual(t, r.Stats().Bytes, 2*bytes)
 }
 
-func TestAfterStop(t *testing.T) {
+func TestCallsAfterStopFindNoKey(t *testing.T) {
 	t.Parallel()
 	stops := map[string]func(*recorder){
 		"Stop":     func(r *recorder) { r.Stop() },
 		"Shutdown": func(r *recorder) { require.NoError(t, r.Shutdown(context.Background())) },
-		"again":    func(r *recorder) { r.Stop(); r.Stop(); require.NoError(t, r.Shutdown(context.Background())) },
+		"twice":    func(r *recorder) { r.Stop(); r.Stop(); require.NoError(t, r.Shutdown(context.Background())) },
 	}
 	for name, stop := range stops {
 		t.Run(name, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestAfterStop(t *testing.T) {
 	}
 }
 
-func TestBadInput(t *testing.T) {
+func TestNewRejectsBadInput(t *testing.T) {
 	t.Parallel()
 	expire := func([]string) {}
 	_, err := New(timingwheel.Options{Tick: -1}, expire)
@@ -246,8 +246,8 @@ func TestBadInput(t *testing.T) {
 	assert.PanicsWithValue(t, "keyed: NewHeartbeats with a nil function", func() { _, _ = NewHeartbeats[int](timingwheel.Options{}, time.Second, nil) })
 }
 
-// A nil context is told by its name, and before anything is stopped.
-func TestShutdownWithANilContextPanics(t *testing.T) {
+// The panic names the nil context and comes before the set is stopped.
+func TestShutdownWithNilContextStopsNothing(t *testing.T) {
 	t.Parallel()
 	var none context.Context
 	k := newKeys(t, timingwheel.Options{Manual: true}, func([]int) {})
@@ -255,13 +255,13 @@ func TestShutdownWithANilContextPanics(t *testing.T) {
 	assert.True(t, k.Set(1, time.Hour))
 }
 
-// A key that could not be found again is refused, before anything is armed.
-func TestKeysThatDoNotEqualThemselves(t *testing.T) {
+// The panic comes before a timer is armed.
+func TestSetPanicsForKeyNotEqualToItself(t *testing.T) {
 	t.Parallel()
 	type point struct{ x, y float64 }
 	k := newKeys(t, timingwheel.Options{Manual: true}, func(keys []any) { assert.NotContains(t, keys, nil) })
 	for _, key := range []any{math.NaN(), point{1, math.NaN()}, [2]float64{math.NaN()}} {
-		assert.PanicsWithValue(t, "keyed: key "+text(key)+" is not equal to itself; accepted is a key that can be found again", func() { k.Set(key, 0) })
+		assert.PanicsWithValue(t, "keyed: key "+text(key)+" is not equal to itself, so it could never be found again", func() { k.Set(key, 0) })
 		assert.Panics(t, func() { k.SetAt(key, k.Now()) })
 		assert.False(t, k.Touch(key, 0))
 		assert.False(t, k.Has(key))
@@ -273,9 +273,8 @@ func TestKeysThatDoNotEqualThemselves(t *testing.T) {
 	assert.Zero(t, k.Len())
 }
 
-// Keys whose dynamic types are not comparable panic in each call, as those of a Go map do, and
-// leave no lock behind.
-func TestKeysThatAreNotComparable(t *testing.T) {
+// Each call panics, as a Go map does, and releases the map's lock.
+func TestIncomparableKeyPanicsWithoutHoldingLock(t *testing.T) {
 	t.Parallel()
 	k := newKeys(t, timingwheel.Options{Manual: true}, func([]any) {})
 	for range 3 {
@@ -295,8 +294,8 @@ func TestKeysThatAreNotComparable(t *testing.T) {
 	assert.EqualValues(t, 1000, k.Stats().Armed)
 }
 
-// What is one key of a Go map is one key here: a type of an interface key counts, and 0 is -0.
-func TestKeysAreCompared(t *testing.T) {
+// The dynamic type of an interface key matters, and 0 equals -0.
+func TestKeysAreComparedAsInGoMap(t *testing.T) {
 	t.Parallel()
 	var got []any
 	k := newKeys(t, timingwheel.Options{Manual: true}, func(keys []any) { got = append(got, keys...) })

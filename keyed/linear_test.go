@@ -18,24 +18,23 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// A key is absent, or expires soon, or in an hour.
+// The states of a key: it is absent, or expires soon, or expires in an hour.
 const (
 	absent = iota
 	soon
 	distant
 )
 
-// event is a call, or an expiry, and what it told. It took effect somewhere between its begin and
-// its end.
+// event is a call with its result, or an expiry. It took effect at some time between begin and end.
 type event struct {
 	begin, end time.Duration
 	name       string
 	answer     bool
-	next       func(state int) (after int, answer bool) // what it would have done and told in that state
+	next       func(state int) (after int, answer bool) // the new state and the result if applied to state
 }
 
-// linearizable reports whether there is an order of the events, not against their times, in which each of
-// them tells what it told, and after which the key is in a state that is wanted.
+// linearizable reports whether there is an order of the events that agrees with their times, in
+// which each event has its result, and after which the key is in a wanted state.
 func linearizable(events []event, wanted func(state int) bool) bool {
 	type position struct {
 		done  uint64
@@ -51,7 +50,7 @@ func linearizable(events []event, wanted func(state int) bool) bool {
 			return false
 		}
 		seen[p] = true
-		first := time.Duration(1<<63 - 1) // what begins after the end of another one comes after it
+		first := time.Duration(1<<63 - 1) // the next event must begin before all other events have ended
 		for i, e := range events {
 			if p.done>>i&1 == 0 {
 				first = min(first, e.end)
@@ -70,7 +69,7 @@ func linearizable(events []event, wanted func(state int) bool) bool {
 	return search(position{state: absent})
 }
 
-// What is recorded of one key.
+// history has the events of one key.
 type history struct {
 	mu     sync.Mutex
 	events []event
@@ -82,7 +81,7 @@ func (h *history) add(e event) {
 	h.events = append(h.events, e)
 }
 
-// sets and touches are named by where they bring the key.
+// targets are the states into which a Set or Touch brings a key, and the delays for it.
 var targets = []struct {
 	state int
 	d     func() time.Duration
@@ -92,7 +91,7 @@ var targets = []struct {
 	{distant, func() time.Duration { return time.Hour }},
 }
 
-// call does something with the key, and tells what.
+// call makes a random call with the key and returns it as an event.
 func call(k *Keys[int], key int, now func() time.Duration) event {
 	w := targets[rand.IntN(len(targets))]
 	d := w.d()
@@ -127,10 +126,10 @@ func call(k *Keys[int], key int, now func() time.Duration) event {
 	return e
 }
 
-// Goroutines do this and that with the same keys while these expire. For each key there is an order
-// of the calls and its expiries in which each answer is right, nothing expires early, and what was
-// to expire soon has done so: that is all of the guarantees at once.
-func TestRaceIsLinear(t *testing.T) {
+// Goroutines call random methods with the same keys while the keys expire. For each key there must
+// be an order of the calls and expiries in which each result is right, no key expires early, and
+// every key that was to expire soon has expired. This covers all guarantees of Keys.
+func TestRaceIsLinearizable(t *testing.T) {
 	t.Parallel()
 	for name, opts := range executors {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +166,7 @@ func raceLinearizable(t *testing.T, opts timingwheel.Options, drive func(k *Keys
 			histories[key].add(event{begin.(time.Duration), end, "expiry", true, func(state int) (int, bool) { return absent, state == soon }})
 		}
 		if rand.IntN(20) == 0 {
-			panic("it loses nothing")
+			panic("must lose no other key")
 		}
 	}}
 	opts.OnPanic = func(any, []byte) {}
@@ -210,13 +209,12 @@ func raceLinearizable(t *testing.T, opts timingwheel.Options, drive func(k *Keys
 			for _, e := range events {
 				t.Logf("%v to %v: %s: %v", e.begin, e.end, e.name, e.answer)
 			}
-			t.Fatalf("key %d: these have no order, with %d at the end", key, last)
+			t.Fatalf("key %d: no order of these events explains the results and the final state %d", key, last)
 		}
 	}
 }
 
-// callAll has goroutines call something for one key after the other, all of them for the same key
-// at a time.
+// callAll makes random calls from several goroutines, which all use the same key at a time.
 func callAll(k *Keys[int], histories []history, now func() time.Duration) {
 	const goroutines, calls = 3, 4
 	var arrived atomic.Int64
@@ -236,8 +234,7 @@ func callAll(k *Keys[int], histories []history, now func() time.Duration) {
 	group.Wait()
 }
 
-// The checker finds what is wrong.
-func TestLinear(t *testing.T) {
+func TestCheckerFindsViolations(t *testing.T) {
 	t.Parallel()
 	set := func(begin, end time.Duration, answer bool, to int) event {
 		return event{begin, end, "Set", answer, func(state int) (int, bool) { return to, state == absent }}
@@ -250,14 +247,14 @@ func TestLinear(t *testing.T) {
 		last   int
 		want   bool
 	}{
-		"set and expired":           {[]event{set(1, 2, true, soon), expiry(3, 4)}, absent, true},
-		"lost":                      {[]event{set(1, 2, true, soon)}, absent, false},
-		"twice":                     {[]event{set(1, 2, true, soon), expiry(3, 4), expiry(3, 4)}, absent, false},
-		"early":                     {[]event{set(1, 2, true, distant), expiry(3, 4)}, absent, false},
-		"before it was set":         {[]event{set(3, 4, true, soon), expiry(1, 2)}, absent, false},
-		"replaced in time":          {[]event{set(1, 2, true, soon), set(3, 4, false, distant)}, distant, true},
-		"replaced, and yet expired": {[]event{set(1, 2, true, soon), set(3, 4, false, distant), expiry(5, 6)}, absent, false},
-		"set again while it did":    {[]event{set(1, 2, true, soon), set(3, 6, true, distant), expiry(4, 5)}, distant, true},
+		"set and expired":         {[]event{set(1, 2, true, soon), expiry(3, 4)}, absent, true},
+		"lost":                    {[]event{set(1, 2, true, soon)}, absent, false},
+		"twice":                   {[]event{set(1, 2, true, soon), expiry(3, 4), expiry(3, 4)}, absent, false},
+		"early":                   {[]event{set(1, 2, true, distant), expiry(3, 4)}, absent, false},
+		"before it was set":       {[]event{set(3, 4, true, soon), expiry(1, 2)}, absent, false},
+		"replaced in time":        {[]event{set(1, 2, true, soon), set(3, 4, false, distant)}, distant, true},
+		"replaced, but expired":   {[]event{set(1, 2, true, soon), set(3, 4, false, distant), expiry(5, 6)}, absent, false},
+		"set again during expiry": {[]event{set(1, 2, true, soon), set(3, 6, true, distant), expiry(4, 5)}, distant, true},
 	} {
 		assert.Equal(t, c.want, linearizable(c.events, func(state int) bool { return state == c.last }), name)
 	}

@@ -10,43 +10,46 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// Map is a concurrent map whose entries expire one by one, each when its time to live (ttl) is
-// over. The methods that it shares with [sync.Map] behave as they do there. Make one with [NewMap].
-// All methods may be called at any time from any goroutine, also from the expire function.
+// Map is a concurrent map whose entries expire one by one, each after its own time to live (ttl).
+// The methods that Map shares with [sync.Map] behave as they do there. Make a Map with [NewMap].
+// All methods may be called at any time from any goroutine, including from the expire function.
 //
-// The wheel's clock decides: an entry is present until its deadline, rounded up to a tick, and
-// absent from then on, however late the wheel comes to it. No method returns, extends or deletes an
-// entry whose deadline has passed. Each value that was stored ends in exactly one way: it is
-// replaced, it is deleted, it is given to the expire function once, or Stop discards it.
+// The wheel's clock decides whether an entry is present: the entry is present until its deadline,
+// rounded up to a tick, and absent from then on, even if the wheel has not reached it yet. No
+// method returns, extends or deletes an entry whose deadline has passed. Each stored value ends in
+// exactly one way: it is replaced, it is deleted, it is passed to the expire function once, or Stop
+// discards it.
 //
-// Nothing limits the number of entries, and none is evicted before its time.
+// The number of entries is not limited, and no entry is evicted before its deadline. After Stop the
+// Map is empty, and methods that store do nothing.
 type Map[K comparable, V any] struct {
 	table[K, timed[V]]
 	manual  bool
-	begin   time.Time // by the wheel's clock
+	begin   time.Time // the wheel's clock when the Map was made
 	ttl     time.Duration
 	expire  func(key K, value V)
 	expired expiredList[K, V]
 }
 
-// timed is the value of an entry with its time. minDeadline spares Load the look at the timer, which is
-// a cache miss among very many: Touch moves the timer's deadline later and leaves minDeadline.
+// timed is the value of an entry with its times. The entry does not expire before minDeadline, so
+// until then Load need not read the timer. Among very many entries that read is a cache miss. Touch
+// moves the timer's deadline to a later time and leaves minDeadline as it is.
 type timed[V any] struct {
 	value       V
-	ttl         time.Duration // which Touch gives it again
-	minDeadline time.Duration // after begin: when it was stored plus ttl
+	ttl         time.Duration // Touch applies it again
+	minDeadline time.Duration // after begin: the time of the Store plus ttl
 }
 
-// NewMap returns a running map without entries. While there are none, no goroutine runs. Entries
-// expire ttl after they were stored or touched, or up to one tick later, never earlier. With
-// math.MaxInt64 they never do. The error wraps [ErrBadTimeout] if ttl is zero or negative. Other
-// errors are those of [timingwheel.New].
+// NewMap returns a running map without entries. No goroutine runs while the map is empty. An entry
+// expires ttl after it was stored or touched, or up to one tick later, but never earlier. With a
+// ttl of math.MaxInt64 entries never expire. If ttl is zero or negative, the error wraps
+// [ErrBadTimeout]. Other errors are those of [timingwheel.New].
 //
-// expire may be nil. Otherwise it is called once for each entry that has expired, when the entry is
-// no longer in the map. expire runs where [timingwheel.Options.Executor] says, without a lock and
-// maybe on several goroutines at once. Entries that expire together are reported one after the
-// other in batches of at most 256. An expire that blocks delays the rest of its batch only. A panic
-// or runtime.Goexit in expire loses no other entry. [timingwheel.Options.OnPanic] applies.
+// NewMap accepts a nil expire. Otherwise expire is called once for each expired entry, after the
+// entry has been removed from the map. [timingwheel.Options.Executor] determines where expire runs.
+// Several calls may run at once, and no lock is held. Entries that expire together are reported one
+// after the other in batches of at most 256. A call that blocks delays only the rest of its batch.
+// A panic or runtime.Goexit in expire loses no other entry. [timingwheel.Options.OnPanic] applies.
 func NewMap[K comparable, V any](opts timingwheel.Options, ttl time.Duration, expire func(key K, value V)) (*Map[K, V], error) {
 	if err := checkTimeout(ttl); err != nil {
 		return nil, err
@@ -62,7 +65,7 @@ func NewMap[K comparable, V any](opts timingwheel.Options, ttl time.Duration, ex
 	return m, nil
 }
 
-// initMap lets tests see batches before they are swept.
+// initMap is the part of NewMap that takes the sweep, so that tests can hold batches back.
 func (m *Map[K, V]) initMap(opts timingwheel.Options, callback any, sweep func([]K)) error {
 	if err := m.init(opts, callback, sweep); err != nil {
 		return err
@@ -71,11 +74,12 @@ func (m *Map[K, V]) initMap(opts timingwheel.Options, callback any, sweep func([
 	return nil
 }
 
-// TTL returns the time to live of entries that were stored without one of their own.
+// TTL returns the time to live that was passed to NewMap. Entries of [Map.StoreFor] have their own.
 func (m *Map[K, V]) TTL() time.Duration { return m.ttl }
 
-// Load returns the value of key. It does not extend the entry's time. Load allocates nothing, reads
-// the clock once, and takes no lock unless the entry is overdue. O(1).
+// Load returns the value of key, and true if there is an entry. Load does not extend the entry's
+// time to live. After Stop it finds nothing. Load allocates nothing, reads the clock once, and
+// takes no lock unless the entry is overdue. O(1).
 func (m *Map[K, V]) Load(key K) (value V, ok bool) {
 	entries := m.entries.Load()
 	if entries == nil {
@@ -83,22 +87,24 @@ func (m *Map[K, V]) Load(key K) (value V, ok bool) {
 	}
 	e, ok := entries.Load(key)
 	if ok && !m.isLive(e) {
-		e, _, ok = m.find(entries, key) // it may have been replaced since
+		e, _, ok = m.find(entries, key) // e may have been replaced since
 	}
 	return e.value.value, ok
 }
 
-// Store sets the value of key, which expires after the ttl of the map. It replaces a value that is
-// present, and the ttl that came with that value, without a call of the expire function. After
-// Stop it does nothing. Store panics if key is not equal to itself (NaN). It takes one allocation
-// and O(1) amortised, as the map grows.
+// Store sets the value of key and lets the entry expire after the ttl of the map. If key is
+// present, Store replaces its value and its ttl and does not call the expire function. After Stop,
+// Store does nothing. Store panics if key is not equal to itself (NaN). Each call makes one
+// allocation. O(1) amortised, because the map grows.
 func (m *Map[K, V]) Store(key K, value V) { m.swap(key, value, m.ttl) }
 
-// StoreFor is Store with a time to live for this entry, which Touch will give it again. A zero or
-// negative ttl means at once: the entry is given to the expire function and never seen.
+// StoreFor is [Map.Store] with a time to live for this entry. [Map.Touch] applies the same ttl
+// again. An entry with a zero or negative ttl expires at once: it is passed to the expire function,
+// and no call ever finds it. With math.MaxInt64 the entry never expires.
 func (m *Map[K, V]) StoreFor(key K, value V, ttl time.Duration) { m.swap(key, value, ttl) }
 
-// Swap is Store, and returns the value that it replaced, if any.
+// Swap is [Map.Store] and returns the value that it replaced. The result loaded reports whether
+// there was one. After Stop, Swap stores nothing and returns false.
 func (m *Map[K, V]) Swap(key K, value V) (previous V, loaded bool) { return m.swap(key, value, m.ttl) }
 
 func (m *Map[K, V]) swap(key K, value V, ttl time.Duration) (previous V, loaded bool) {
@@ -119,9 +125,10 @@ func (m *Map[K, V]) swap(key K, value V, ttl time.Duration) (previous V, loaded 
 	return previous, loaded
 }
 
-// LoadOrStore returns the value of key if there is one, and does not extend its time. Otherwise it
-// stores value and returns it. The result loaded is true if the value was there. After Stop
-// LoadOrStore stores nothing and returns value.
+// LoadOrStore returns the value of key and true if key is present, and does not extend its time to
+// live. Otherwise LoadOrStore stores value as [Map.Store] does and returns value and false. If
+// several goroutines call it at once for an absent key, one stores its value and all return that
+// value. After Stop, LoadOrStore stores nothing and returns value and false.
 func (m *Map[K, V]) LoadOrStore(key K, value V) (actual V, loaded bool) {
 	if actual, loaded = m.Load(key); loaded {
 		return actual, true
@@ -145,9 +152,11 @@ func (m *Map[K, V]) LoadOrStore(key K, value V) (actual V, loaded bool) {
 	return actual, loaded
 }
 
-// Touch gives the entry of key its whole time to live again, from now, and returns true: the ttl
-// with which it was stored. If there is no entry, Touch returns false and does nothing. It
-// allocates nothing, and reads the clock once. O(1).
+// Touch restarts the time to live of the entry of key and returns true: the entry now expires ttl
+// from now, with the ttl with which it was stored. If there is no entry, Touch returns false and
+// does nothing. A Touch that runs at the same time as the expiry of the entry either comes first,
+// and then the entry stays, or returns false. After Stop, Touch returns false. It allocates nothing
+// and reads the clock once. O(1).
 func (m *Map[K, V]) Touch(key K) (touched bool) {
 	entries := m.entries.Load()
 	if entries == nil {
@@ -166,15 +175,16 @@ func (m *Map[K, V]) Touch(key K) (touched bool) {
 }
 
 // Delete removes the entry of key and returns true: the expire function is not called for it. If
-// there is no entry, Delete returns false. If several goroutines delete an entry at once, exactly
-// one call returns true. O(1) amortised. The memory of an entry is free at once, the memory of the
-// map when most of its entries have gone.
+// there is no entry, or its deadline has passed, Delete returns false. If several goroutines delete
+// an entry at once, exactly one call returns true. After Stop, Delete returns false. O(1)
+// amortised. The memory of an entry is released at once, that of the map's table once most of its
+// entries are gone.
 func (m *Map[K, V]) Delete(key K) bool {
 	_, deleted := m.LoadAndDelete(key)
 	return deleted
 }
 
-// LoadAndDelete is Delete, and returns the value that it removed.
+// LoadAndDelete is [Map.Delete] and returns the value that it removed.
 func (m *Map[K, V]) LoadAndDelete(key K) (value V, loaded bool) {
 	entries := m.entries.Load()
 	if entries == nil {
@@ -193,8 +203,8 @@ func (m *Map[K, V]) LoadAndDelete(key K) (value V, loaded bool) {
 	return value, loaded
 }
 
-// Deadline returns when the entry of key expires, rounded up to a tick, or the zero time and false
-// if there is no entry. O(1).
+// Deadline returns the time at which the entry of key expires, rounded up to a tick. It returns the
+// zero time and false if there is no entry, and always after Stop. O(1).
 func (m *Map[K, V]) Deadline(key K) (deadline time.Time, ok bool) {
 	entries := m.entries.Load()
 	if entries == nil {
@@ -204,10 +214,10 @@ func (m *Map[K, V]) Deadline(key K) (deadline time.Time, ok bool) {
 	return deadline, ok
 }
 
-// Range calls f for each entry that is present, in no particular order, until f returns false. It
-// takes no snapshot: an entry that is stored, deleted or expires meanwhile may be seen or not. No
-// key is seen twice, and no entry that stays is missed. f runs without a lock and may call
-// everything. A Stop ends the Range. O(n).
+// Range calls f for each entry that is present, in no particular order, until f returns false.
+// Range takes no snapshot: f may or may not see an entry that is stored, deleted or expires during
+// the call. f sees no key twice, and misses no entry that is present throughout. No lock is held
+// while f runs, and f may call every method. A Stop ends the Range. O(n).
 //
 // The method value is an iterator:
 //
@@ -219,7 +229,7 @@ func (m *Map[K, V]) Range(f func(key K, value V) bool) {
 	}
 	for key, e := range entries.All() {
 		ok := m.isLive(e)
-		if !ok { // the map may show an entry of before, which has been replaced
+		if !ok { // e may have been replaced since the map returned it
 			e, _, ok = m.find(entries, key)
 		}
 		if m.entries.Load() == nil || ok && !f(key, e.value.value) {
@@ -230,8 +240,8 @@ func (m *Map[K, V]) Range(f func(key K, value V) bool) {
 
 type mapEntry[V any] = entry[timed[V]]
 
-// liveDeadline returns the deadline of an entry if it is after now. The deadline of an entry without a ttl
-// may be, because it is rounded up to a tick.
+// liveDeadline returns the deadline of an entry if the entry is present at now. An entry without a
+// positive ttl never is, although its deadline, rounded up to a tick, may be after now.
 func (m *Map[K, V]) liveDeadline(e mapEntry[V], now time.Time) (deadline time.Time, ok bool) {
 	if deadline, ok = e.timer.Deadline(); !ok || e.value.ttl <= 0 || !now.Before(deadline) {
 		return time.Time{}, false
@@ -239,8 +249,8 @@ func (m *Map[K, V]) liveDeadline(e mapEntry[V], now time.Time) (deadline time.Ti
 	return deadline, true
 }
 
-// present reports whether an entry that was found in the map is in time. It mostly looks at the
-// clock only, and then needs no time.Time.
+// isLive reports whether the deadline of an entry that was found in the map has not passed. In most
+// cases a reading of the clock suffices, without a time.Time.
 func (m *Map[K, V]) isLive(e mapEntry[V]) bool {
 	if !m.manual && time.Since(m.begin) < e.value.minDeadline {
 		return true
@@ -249,8 +259,8 @@ func (m *Map[K, V]) isLive(e mapEntry[V]) bool {
 	return ok
 }
 
-// find returns the entry of key, under the lock. An entry whose deadline has passed is expelled, so
-// that no other call takes it for present.
+// find looks key up under the map's lock. It moves an entry whose deadline has passed to expired,
+// so that no other call finds it.
 func (m *Map[K, V]) find(entries *entryMap[K, timed[V]], key K) (found mapEntry[V], deadline time.Time, ok bool) {
 	entries.Compute(key, func(e mapEntry[V], present bool) (mapEntry[V], xsync.ComputeOp) {
 		if !present {
@@ -265,14 +275,14 @@ func (m *Map[K, V]) find(entries *entryMap[K, timed[V]], key K) (found mapEntry[
 	return found, deadline, ok
 }
 
-// reschedule gives an entry its whole ttl, unless its deadline has passed. The map's lock for the
-// key is held, as it is for replace and moveToExpired.
+// reschedule moves the timer of an entry to ttl from now, unless the entry's deadline has passed.
+// The caller holds the map's lock for the key, as for replace and moveToExpired.
 func (m *Map[K, V]) reschedule(e mapEntry[V], ttl time.Duration, now time.Time) bool {
 	_, ok := m.liveDeadline(e, now)
 	return ok && e.timer.RescheduleAt(now.Add(ttl))
 }
 
-// replace arms a timer for a new entry. An old one is expelled.
+// replace arms a timer for a new entry of key. It moves an old entry to expired.
 func (m *Map[K, V]) replace(key K, old mapEntry[V], present bool, value V, ttl time.Duration) (mapEntry[V], xsync.ComputeOp) {
 	op := xsync.CancelOp
 	if present {
@@ -281,7 +291,7 @@ func (m *Map[K, V]) replace(key K, old mapEntry[V], present bool, value V, ttl t
 	now := m.wheel.Now()
 	timer := m.wheel.AddAt(now.Add(ttl), key)
 	if timer == (timingwheel.Timer{}) {
-		return old, op // stopped meanwhile
+		return old, op // the wheel has been stopped
 	}
 	return mapEntry[V]{m.timed(value, ttl, now), timer}, xsync.UpdateOp
 }
@@ -294,18 +304,19 @@ func (m *Map[K, V]) timed(value V, ttl time.Duration, now time.Time) timed[V] {
 	return timed[V]{value, ttl, minDeadline}
 }
 
-// moveToExpired hands an entry that is overdue or claimed to the sweep that is to come. The caller removes
-// it from the map.
+// moveToExpired appends an entry that is overdue or claimed to expired, whose entries the next
+// sweep reports. It returns the operation by which the caller removes the entry from the map.
 func (m *Map[K, V]) moveToExpired(key K, e mapEntry[V]) xsync.ComputeOp {
-	if _, pending := e.timer.Deadline(); !pending && m.entries.Load() == nil { // in this order
-		return xsync.CancelOp // maybe not claimed, but stopped
+	// The order of the two reads matters, see the proof in table.go.
+	if _, pending := e.timer.Deadline(); !pending && m.entries.Load() == nil {
+		return xsync.CancelOp // the timer may have been stopped and not claimed
 	}
 	m.expired.push(key, e.value.value)
 	return xsync.DeleteOp
 }
 
-// sweep takes the keys of a claimed batch out of the map and reports them, and then what was
-// expelled.
+// sweep removes the keys of a claimed batch from the map and reports them, and then reports the
+// entries of expired.
 func (m *Map[K, V]) sweep(claimed []K) {
 	entries := m.entries.Load()
 	if entries == nil {
@@ -341,7 +352,7 @@ func (m *Map[K, V]) sweep(claimed []K) {
 	done = true
 }
 
-// deferRest leaves the rest of a batch, and what was expelled, to another sweep.
+// deferRest leaves the rest of a batch, and the entries of expired, to another sweep.
 func (m *Map[K, V]) deferRest(entries *entryMap[K, timed[V]], claimed []K) {
 	for _, key := range claimed {
 		if e, taken := m.removeClaimed(entries, key); taken {
@@ -353,7 +364,7 @@ func (m *Map[K, V]) deferRest(entries *entryMap[K, timed[V]], claimed []K) {
 	}
 }
 
-// expiredList holds the entries that left the map by moveToExpired, in order.
+// expiredList is a queue of the entries that moveToExpired has removed from the map.
 type expiredList[K comparable, V any] struct {
 	mu    sync.Mutex
 	items []expiredItem[K, V]

@@ -33,7 +33,7 @@ func newMap[K comparable, V any](tb testing.TB, opts timingwheel.Options, ttl ti
 	return m
 }
 
-// manualMap is a map in Manual mode that notes the entries that expire.
+// manualMap is a Map in Manual mode that records the entries that expire.
 type manualMap struct {
 	*Map[string, int]
 	expired map[string][]int
@@ -57,7 +57,7 @@ func load(m *Map[string, int], key string) int {
 	return -1
 }
 
-// An entry is absent once its deadline has passed, whether or not it was touched.
+// A touched and an untouched entry are absent once their deadlines have passed.
 func TestMapEntriesExpireOneByOne(t *testing.T) {
 	t.Parallel()
 	m := newManualMap(t, 10*time.Second)
@@ -87,9 +87,9 @@ func TestMapEntriesExpireOneByOne(t *testing.T) {
 	assert.Zero(t, m.Len())
 }
 
-// The results of each call on an entry that is absent, present, due but not swept yet, and on a
-// stopped map.
-func TestMapCalls(t *testing.T) {
+// The test makes each call with a key that is absent, present, due but not swept, or expired, and
+// on a stopped map.
+func TestMapCallResultsInEachState(t *testing.T) {
 	t.Parallel()
 	states := map[string]func(*manualMap){
 		"absent":  func(*manualMap) {},
@@ -102,7 +102,7 @@ func TestMapCalls(t *testing.T) {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
 			was, stopped := state == "present", state == "stopped"
-			value := func(v int) int { // of the entry, or none
+			value := func(v int) int { // v if the entry is present, and 0 otherwise
 				if was {
 					return v
 				}
@@ -182,7 +182,7 @@ func TestMapCalls(t *testing.T) {
 	}
 }
 
-func TestMapEveryTTL(t *testing.T) {
+func TestMapExpiresAtEveryTTL(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ ttl, at time.Duration }{
 		{math.MinInt64, 0}, {-1, 0}, {0, 0}, {1, ms}, {ms, ms}, {ms + 1, 2 * ms}, {400 * 24 * time.Hour, 400 * 24 * time.Hour}, {math.MaxInt64, -1},
@@ -215,9 +215,9 @@ func TestMapEveryTTL(t *testing.T) {
 	}
 }
 
-// Without a time to live an entry is never seen, also between two ticks: the deadline of its timer is
-// rounded up to the next one.
-func TestMapNeverShowsAnEntryWithoutTime(t *testing.T) {
+// Between two ticks the timer of such an entry is still pending, because its deadline is rounded up
+// to the next tick. No call finds the entry even then.
+func TestMapNeverShowsEntryWithoutPositiveTTL(t *testing.T) {
 	t.Parallel()
 	for _, ttl := range []time.Duration{math.MinInt64, -time.Hour, -1, 0} {
 		for name, store := range map[string]func(*manualMap){
@@ -244,7 +244,7 @@ func TestMapNeverShowsAnEntryWithoutTime(t *testing.T) {
 	}
 }
 
-// Range shows nothing more once Stop has returned.
+// Range calls its function no more once Stop has returned.
 func TestMapStopEndsRange(t *testing.T) {
 	t.Parallel()
 	m := newMap[int, int](t, timingwheel.Options{}, time.Hour, nil)
@@ -259,9 +259,9 @@ func TestMapStopEndsRange(t *testing.T) {
 	assert.Equal(t, 1, seen)
 }
 
-// A call that began before Stop and looks at its entry afterwards does not hand it to a sweep: the
-// timer is not pending because it was stopped, and not because it was claimed.
-func TestMapStopDuringCall(t *testing.T) {
+// A call that began before Stop and reads the timer afterwards leaves the entry alone: the timer is
+// not pending because it was stopped, and not because it was claimed.
+func TestMapCallOvertakenByStopExpiresNothing(t *testing.T) {
 	t.Parallel()
 	m := newManualMap(t, time.Hour)
 	m.Store("k", 1)
@@ -269,12 +269,12 @@ func TestMapStopDuringCall(t *testing.T) {
 	m.Stop()
 	_, _, ok := m.find(entries, "k")
 	assert.False(t, ok)
-	_, expelled := m.Map.expired.first()
-	assert.False(t, expelled)
+	_, moved := m.Map.expired.first()
+	assert.False(t, moved, "the entry was moved to expired")
 }
 
-// A Map or Keys that was not made by a constructor has nothing that could expire what is stored.
-func TestZeroValuesSayWhatIsMissing(t *testing.T) {
+// A zero Map or Keys has no wheel, so a key that it accepted would never expire.
+func TestZeroValuePanicsInsteadOfLosingKeys(t *testing.T) {
 	t.Parallel()
 	var m Map[string, int]
 	var k Keys[string]
@@ -287,19 +287,19 @@ func TestZeroValuesSayWhatIsMissing(t *testing.T) {
 		"Stop":         m.Stop,
 		"Stop of Keys": k.Stop,
 	} {
-		assert.PanicsWithValue(t, "keyed: a Map or Keys that was not made by NewMap or New", call, name)
+		assert.PanicsWithValue(t, "keyed: Map or Keys not made by NewMap or New", call, name)
 	}
 }
 
-// Printing a Map or Keys tells of them, and reads nothing that others may write.
-func TestString(t *testing.T) {
+// Without a String method fmt would read the fields, which is a data race with other goroutines.
+func TestStringDescribesWheel(t *testing.T) {
 	t.Parallel()
 	m := newMap[int, int](t, timingwheel.Options{Name: "sessions"}, time.Hour, nil)
 	m.Store(1, 1)
 	assert.Contains(t, fmt.Sprint(m), `Timeouts "sessions": 1 pending, `)
 }
 
-func TestMapBadInput(t *testing.T) {
+func TestNewMapRejectsBadInput(t *testing.T) {
 	t.Parallel()
 	for _, ttl := range []time.Duration{0, -time.Second} {
 		_, err := NewMap[int, int](timingwheel.Options{}, ttl, nil)
@@ -318,8 +318,9 @@ func TestMapBadInput(t *testing.T) {
 	assert.Zero(t, m.Stats().Armed)
 }
 
-// Without an expire function entries leave the map all the same, expelled ones included.
-func TestMapWithoutAFunction(t *testing.T) {
+// Expired entries are removed even without an expire function, including overdue entries that a
+// Load has found.
+func TestMapWithNilExpireRemovesEntries(t *testing.T) {
 	t.Parallel()
 	m := newMap[int, string](t, timingwheel.Options{Manual: true, OnSlow: func(timingwheel.SlowCallback) {}, ProfileLabels: true}, time.Second, nil)
 	for i := range 1000 {
@@ -333,15 +334,16 @@ func TestMapWithoutAFunction(t *testing.T) {
 	assert.Nil(t, m.expired.items)
 }
 
-// Entries are as small as the time of each allows, and the keys of Keys carry nothing.
-func TestEntriesStaySmall(t *testing.T) {
+// An entry of a Map has two durations besides its value and timer. An entry of Keys has only its
+// timer.
+func TestEntrySizes(t *testing.T) {
 	t.Parallel()
 	timer := unsafe.Sizeof(timingwheel.Timer{})
 	assert.Equal(t, timer, unsafe.Sizeof(entry[struct{}]{}))
 	assert.Equal(t, timer+24, unsafe.Sizeof(mapEntry[uint64]{}))
 }
 
-// heldMap is a map in Manual mode whose claimed batches wait until the test sweeps them.
+// heldMap is a Map in Manual mode whose claimed batches wait until the test sweeps them.
 type heldMap struct {
 	*Map[string, int]
 	batches  [][]string
@@ -370,8 +372,8 @@ type mapModel struct {
 	h       *heldMap
 	n       int // values are numbers
 	entries map[string]mapReference
-	expired map[int]bool // values whose time is up, and whether they have been reported
-	seen    int          // of h.reported
+	expired map[int]bool // values whose deadline has passed, and whether they have been reported
+	seen    int          // how many of h.reported have been checked
 }
 
 type mapReference struct {
@@ -476,18 +478,19 @@ func (m *mapModel) sweep(last bool) {
 			i = n - 1
 		}
 		m.h.sweepOne(i)
-		assert.Nil(m.t, m.h.expired.items, "a sweep reports what was expelled")
+		assert.Nil(m.t, m.h.expired.items, "the sweep did not report all of expired")
 	}
 	m.check()
 }
 
-// check looks at what each step must keep. It looks at no entry, since that would move it to expired.
+// check verifies the invariants after each step. It reads no entry through the Map, because that
+// would move an overdue entry to expired.
 func (m *mapModel) check() {
 	m.expireByClock()
 	for ; m.seen < len(m.h.reported); m.seen++ {
 		value := m.h.reported[m.seen]
 		reported, ok := m.expired[value]
-		assert.True(m.t, ok, "%d is reported before its time, or was deleted or replaced", value)
+		assert.True(m.t, ok, "%d is reported early, or was deleted or replaced", value)
 		assert.False(m.t, reported, "%d is reported twice", value)
 		m.expired[value] = true
 	}
@@ -531,13 +534,13 @@ var mapSteps = []struct {
 	{"StoreFor 1h", func(m *mapModel, key string) { m.store(key, time.Hour) }},
 }
 
-// Every sequence of a few steps on one key, beside the reference.
-func TestMapEverySequence(t *testing.T) {
+// The test compares the Map with the reference for every sequence of a few steps on one key.
+func TestMapModelEverySequence(t *testing.T) {
 	t.Parallel()
 	const choices = 10 // the first ones of mapSteps
 	length := 5
 	switch {
-	case underRace: // these tests have one goroutine
+	case underRace: // this test has one goroutine, so the race detector finds nothing
 		length = 3
 	case testing.Short():
 		length = 4
@@ -557,7 +560,7 @@ func TestMapEverySequence(t *testing.T) {
 	}
 }
 
-func TestMapRandomSequences(t *testing.T) {
+func TestMapModelRandomSequences(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	for run := range uint64(scaled(60)) {
@@ -573,14 +576,14 @@ func TestMapRandomSequences(t *testing.T) {
 	}
 }
 
-// FuzzMap runs a Map against a plain map.
+// FuzzMap compares a Map with a plain map.
 func FuzzMap(f *testing.F) {
 	f.Add([]byte{0, 5, 1, 7, 6, 7})
 	f.Add([]byte("0123456789 store, claim, load, store again, sweep the newest and then the oldest"))
 	f.Fuzz(func(t *testing.T, input []byte) { runMapModel(t, input[:min(len(input), 2000)]) })
 }
 
-// runMapModel takes two bytes for each step: the step, and the key.
+// runMapModel runs the steps that input selects, with two bytes for each: the step, and the key.
 func runMapModel(t *testing.T, input []byte) {
 	m := newMapModel(t)
 	for ; len(input) >= 2; input = input[2:] {
@@ -589,7 +592,8 @@ func runMapModel(t *testing.T, input []byte) {
 	m.finish()
 }
 
-// mapRace has the histories of keys and the outcomes of values. A value is a number and names its key.
+// mapRace records the history of each key and the outcome of each value. Every stored value is a
+// different number.
 type mapRace struct {
 	m         *Map[int, int]
 	base      time.Time
@@ -599,13 +603,14 @@ type mapRace struct {
 }
 
 type valueOutcome struct {
-	begin, minDeadline time.Duration // of the call that stored it; when it may expire
+	begin, minDeadline time.Duration // when the call that stored it began; when it may expire
 	ends               atomic.Int32
 }
 
 func (r *mapRace) now() time.Duration { return time.Since(r.base) }
 
-// state of a key for the checker: absent, or a value that is soon or late.
+// mapState returns the state of a key for the checker: 0 if the key is absent, otherwise the value
+// and whether it expires late.
 func mapState(value int, late bool) int {
 	if late {
 		return 2*value + 1
@@ -613,7 +618,7 @@ func mapState(value int, late bool) int {
 	return 2 * value
 }
 
-// call does something with the key, and records the result.
+// call makes a random call with the key and returns it as an event.
 func (r *mapRace) call(key int) event {
 	late := rand.IntN(3) == 0
 	ttl := time.Hour
@@ -621,7 +626,7 @@ func (r *mapRace) call(key int) event {
 		ttl = rand.N(60 * time.Microsecond)
 	}
 	e := event{begin: r.now(), answer: true}
-	// found makes the answer of a call that found value, or 0.
+	// found sets the answer of a call that found value, or found no entry if value is 0.
 	found := func(name string, value int, next func(state int) int) {
 		e.name = fmt.Sprint(name, " finds ", value)
 		e.next = func(state int) (int, bool) { return next(state), state/2 == value }
@@ -683,10 +688,10 @@ func (r *mapRace) end(value int) {
 	}
 }
 
-// Goroutines store, touch, delete and load the same keys while these expire. For each key there is
-// an order of the calls and of the moments at which its values expired in which each result is
-// right. Each value ends once, and none before its time.
-func TestMapRaceIsLinear(t *testing.T) {
+// Goroutines store, touch, delete and load the same keys while the keys expire. For each key there
+// must be an order of the calls and expiries in which each result is right. Each value ends once,
+// and none expires early.
+func TestMapRaceIsLinearizable(t *testing.T) {
 	t.Parallel()
 	for name, opts := range executors {
 		t.Run(name, func(t *testing.T) {
@@ -726,7 +731,7 @@ func raceMap(t *testing.T, opts timingwheel.Options, drive func(m *Map[int, int]
 			return 0, state == mapState(value, false)
 		}})
 		if rand.IntN(20) == 0 {
-			panic("it loses nothing")
+			panic("must lose no other entry")
 		}
 	}}
 	opts.OnPanic = func(any, []byte) {}
@@ -769,8 +774,8 @@ func raceMap(t *testing.T, opts timingwheel.Options, drive func(m *Map[int, int]
 			}
 		}
 		st := r.m.Stats()
-		_, expelled := r.m.expired.first()
-		return st.Running == 0 && st.Pending == late && r.m.Len() == late && !expelled
+		_, unreported := r.m.expired.first()
+		return st.Running == 0 && st.Pending == late && r.m.Len() == late && !unreported
 	}, time.Minute, 5*ms, "an entry is lost")
 	close(over)
 	<-driven
@@ -787,7 +792,7 @@ func (r *mapRace) check(t *testing.T) {
 			for _, e := range events {
 				t.Logf("%v to %v: %s: %v", e.begin, e.end, e.name, e.answer)
 			}
-			t.Fatalf("key %d: these have no order, with %d at the end", key, last)
+			t.Fatalf("key %d: no order of these events explains the results and the final value %d", key, last)
 		}
 	}
 	for value := 1; value <= int(r.stored.Load()); value++ {
@@ -797,9 +802,9 @@ func (r *mapRace) check(t *testing.T) {
 	}
 }
 
-// In a bubble, with the default executor: entries expire when they should, and no goroutine is
-// left, or the bubble would not end.
-func TestMapInABubble(t *testing.T) {
+// With the default executor entries expire on time, and no goroutine is left: otherwise the bubble
+// would not end.
+func TestMapExpiresInSynctestBubble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -819,7 +824,7 @@ func TestMapInABubble(t *testing.T) {
 		assert.True(t, m.Touch("touched"))
 		m.Store("replaced", 2)
 		assert.True(t, m.Delete("deleted"))
-		time.Sleep(1 + ms) // by then the deadline, rounded up to a tick, has passed
+		time.Sleep(1 + ms) // now the deadline, rounded up to a tick, has passed
 		assert.Equal(t, -1, load(m, "a"))
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
@@ -832,9 +837,9 @@ func TestMapInABubble(t *testing.T) {
 	})
 }
 
-// While the wheel is held up, here by an Inline callback, Load finds no entry whose deadline has
-// passed. Store then adds a new entry, and both values are reported, each once.
-func TestMapIsExactWhileTheWheelIsLate(t *testing.T) {
+// While an Inline callback blocks the wheel, Load finds no entry whose deadline has passed. A Store
+// then adds a new entry, and both values are reported once.
+func TestMapHidesOverdueEntryWhileWheelIsLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -907,8 +912,7 @@ func TestMapPanicLosesNoOtherEntry(t *testing.T) {
 	}
 }
 
-// The expire function calls everything.
-func TestMapFromExpire(t *testing.T) {
+func TestMapExpireMayCallEveryMethod(t *testing.T) {
 	t.Parallel()
 	var m *Map[string, int]
 	var reported []int
@@ -916,7 +920,7 @@ func TestMapFromExpire(t *testing.T) {
 		reported = append(reported, value)
 		assert.Equal(t, -1, load(m, key))
 		if value == 1 {
-			assert.Equal(t, -1, load(m, "b"), "its time is up as well")
+			assert.Equal(t, -1, load(m, "b"), "b is due too")
 		}
 		assert.False(t, m.Delete(key))
 		switch {
@@ -931,15 +935,15 @@ func TestMapFromExpire(t *testing.T) {
 	m.Store("a", 1)
 	m.Store("b", 2)
 	m.Advance(m.Now().Add(time.Second))
-	assert.ElementsMatch(t, []int{1, 2}, reported, "the one that Load expelled is reported by the same Advance")
+	assert.ElementsMatch(t, []int{1, 2}, reported, "the same Advance must report the entry that Load found overdue")
 	assert.Equal(t, 2, m.Len())
 	m.Advance(m.Now().Add(time.Second))
 	assert.Subset(t, reported, []int{1, 2, 4})
 	assert.Zero(t, m.Len())
 }
 
-// Load, Touch, Range, Delete and expiry allocate nothing. A Store takes one allocation.
-func TestMapAllocs(t *testing.T) {
+// Load, Touch, Deadline, Delete and expiry allocate nothing. A Store makes one allocation.
+func TestMapCallsDoNotAllocate(t *testing.T) {
 	if underRace {
 		t.Skip("the race detector allocates")
 	}
@@ -978,15 +982,15 @@ func TestMapAllocs(t *testing.T) {
 	assert.Less(t, m.Len(), 15_000)
 }
 
-// A value that was replaced, deleted, reported or discarded is not reachable any more.
-func TestMapValuesThatHaveGoneAreCollected(t *testing.T) {
+// The garbage collector frees a value that was replaced, deleted, reported or discarded.
+func TestMapReleasesRemovedValues(t *testing.T) {
 	t.Parallel()
 	const n = 700
 	for name, end := range map[string]func(m *Map[int, *object], key int){
 		"deleted":  func(m *Map[int, *object], key int) { m.Delete(key) },
 		"replaced": func(m *Map[int, *object], key int) { m.Store(key, nil) },
 		"expired":  func(m *Map[int, *object], key int) { m.StoreFor(key, &object{}, 0) },
-		"expelled": func(m *Map[int, *object], key int) {
+		"found overdue": func(m *Map[int, *object], key int) {
 			m.StoreFor(key, &object{}, 0)
 			m.Load(key)
 		},
@@ -1016,8 +1020,8 @@ func TestMapValuesThatHaveGoneAreCollected(t *testing.T) {
 	}
 }
 
-// Entries come and go for long: the memory is that of those that are present.
-func TestMapMemoryAfterChurn(t *testing.T) {
+// However many entries were added and removed, only the entries that are present take memory.
+func TestMapMemoryStaysBoundedUnderChurn(t *testing.T) {
 	// Not parallel: it measures the heap.
 	const present = 10_000
 	m := newMap(t, timingwheel.Options{Manual: true}, time.Second, func(int, [8]uint64) {})

@@ -13,15 +13,15 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// object is what a key points to.
+// object is the target of a pointer key.
 type object struct{ _ [100]byte }
 
-// A key that was deleted, reported, or discarded by Stop is not reachable any more, by whichever
-// buffer of the wheel or the map it has gone through, while the set lives on. Neither is one whose
-// expire function panicked or left its goroutine.
-func TestKeysThatHaveGoneAreCollected(t *testing.T) {
+// The garbage collector frees a key that was deleted, reported, or discarded by Stop although the
+// set is still in use: no buffer of the wheel or the map refers to it. The same holds if the expire
+// function panicked or called Goexit.
+func TestRemovedKeysAreCollected(t *testing.T) {
 	t.Parallel()
-	const n = 700 // some batches
+	const n = 700 // several batches
 	for name, c := range map[string]struct {
 		expire func([]*object)
 		end    func(k *Keys[*object], keys []*object)
@@ -39,7 +39,7 @@ func TestKeysThatHaveGoneAreCollected(t *testing.T) {
 			}
 		}},
 		"expired":              {nil, expireAllOf},
-		"expired in a panic":   {func([]*object) { panic("it keeps nothing") }, expireAllOf},
+		"expired in a panic":   {func([]*object) { panic("must keep no key") }, expireAllOf},
 		"expired, then Goexit": {func([]*object) { runtime.Goexit() }, expireAllOf},
 		"half deleted while they expire": {nil, func(k *Keys[*object], keys []*object) {
 			for _, key := range keys {
@@ -49,8 +49,8 @@ func TestKeysThatHaveGoneAreCollected(t *testing.T) {
 				k.Delete(keys[len(keys)-1-i])
 			}
 		}},
-		"expired, with room for nothing more": {func(keys []*object) {
-			assert.Equal(t, len(keys), cap(keys), "what is appended would go into the wheel's buffer")
+		"expired, slice without spare capacity": {func(keys []*object) {
+			assert.Equal(t, len(keys), cap(keys), "an append would write into the wheel's buffer")
 		}, expireAllOf},
 		"stopped": {nil, func(k *Keys[*object], _ []*object) { k.Stop() }},
 	} {
@@ -86,7 +86,7 @@ func expireAllOf(k *Keys[*object], keys []*object) {
 	}
 }
 
-// fillAndEnd is a function of its own, so that its caller holds no key.
+// fillAndEnd is a separate function so that its caller holds no key.
 //
 //go:noinline
 func fillAndEnd(k *Keys[*object], n int, end func(*Keys[*object], []*object)) []weak.Pointer[object] {
@@ -101,9 +101,9 @@ func fillAndEnd(k *Keys[*object], n int, end func(*Keys[*object], []*object)) []
 	return refs
 }
 
-// Very many keys expire at once, and the memory that they took, the map's included, goes back,
-// whereas the set lives on: what is left is next to nothing.
-func TestMemoryGoesBack(t *testing.T) {
+// After very many keys have expired at once, their memory and that of the map is returned although
+// the set is still in use.
+func TestMemoryIsReturnedAfterExpiry(t *testing.T) {
 	// Not parallel: it measures the heap.
 	n := scaled(400_000)
 	k := newKeys(t, timingwheel.Options{Manual: true}, func([]string) {})

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// model is the reference: a plain map with the deadline of each key, or that it has been claimed.
+// model compares a Keys with a reference: a plain map with the deadline of each key and whether its
+// timer has been claimed.
 type model struct {
 	t     *testing.T
 	h     *heldKeys
@@ -55,8 +56,8 @@ func (m *model) remove(key string) {
 	m.check()
 }
 
-// pass lets time pass: what must be claimed is, and what must not be is not. Between the deadline
-// and the end of its tick the wheel may do either.
+// pass advances the clock and checks which keys are claimed. Between the deadline of a key and the
+// end of its tick the wheel may claim the key or not.
 func (m *model) pass(d time.Duration) {
 	before := len(m.h.batches)
 	m.h.pass(d)
@@ -74,14 +75,14 @@ func (m *model) pass(d time.Duration) {
 		case r.claimed:
 			assert.False(m.t, claimed[key], "%s is claimed again", key)
 		case r.dueAtOnce || !tick.After(now):
-			assert.True(m.t, claimed[key], "%s is due, and not claimed", key)
+			assert.True(m.t, claimed[key], "%s is due and not claimed", key)
 		case r.deadline.After(now):
 			assert.False(m.t, claimed[key], "%s is early by %v", key, r.deadline.Sub(now))
 		}
 		r.claimed = r.claimed || claimed[key]
 		delete(claimed, key)
 	}
-	assert.Empty(m.t, claimed, "claimed without being there")
+	assert.Empty(m.t, claimed, "absent keys are claimed")
 	m.check()
 }
 
@@ -97,8 +98,8 @@ func (m *model) sweepNewest() {
 	}
 }
 
-// sweepAt sweeps a batch: those of its keys that have been claimed, for whichever of their timers,
-// are reported.
+// sweepAt sweeps a batch and checks that those of its keys are reported whose current timer has
+// been claimed, even if the batch holds an older timer of the key.
 func (m *model) sweepAt(i int) {
 	var want []string
 	for _, key := range m.h.batches[i] {
@@ -111,7 +112,7 @@ func (m *model) sweepAt(i int) {
 	m.check()
 }
 
-// check compares what can be seen.
+// check compares all results with the reference.
 func (m *model) check() {
 	assert.Equal(m.t, len(m.keys), m.h.Len())
 	pending := map[string]time.Time{}
@@ -120,20 +121,20 @@ func (m *model) check() {
 		deadline, ok := m.h.Deadline(key)
 		assert.Equal(m.t, !r.claimed, ok)
 		if ok {
-			// It is rounded up to a tick; one that had passed when the timer was armed is the tick
-			// of then.
+			// The deadline is rounded up to a tick. A deadline in the past becomes the tick at
+			// which the timer was armed.
 			assert.Less(m.t, deadline.Sub(r.deadline).Abs(), time.Millisecond, "%s: %v instead of %v", key, deadline, r.deadline)
 			pending[key] = deadline
 			continue
 		}
-		// Not lost: a batch with it is still to be swept.
+		// The key is not lost if a batch that contains it has yet to be swept.
 		assert.True(m.t, slices.ContainsFunc(m.h.batches, func(batch []string) bool { return slices.Contains(batch, key) }), "%s is lost", key)
 	}
 	assert.Equal(m.t, pending, maps.Collect(m.h.All()))
 	assert.Equal(m.t, len(pending), m.h.Stats().Pending)
 }
 
-// finish lets everything expire.
+// finish advances the clock and sweeps until all keys have expired.
 func (m *model) finish() {
 	for len(m.h.batches) > 0 {
 		m.sweepNewest()

@@ -6,5 +6,5 @@ import "time"
 
 var processStart = time.Now()
 
-// processorTime is the time that passes, where there is nothing better.
+// processorTime returns the elapsed time, because the processor time is not available.
 func processorTime() time.Duration { return time.Since(processStart) }

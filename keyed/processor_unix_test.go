@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// processorTime is the user and system time of the process: unlike the time that passes, others on
-// the machine hardly move it.
+// processorTime returns the user and system time of the process. Other processes on the machine
+// hardly affect it, in contrast to elapsed time.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -16,8 +16,7 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// executors are the ways in which expire may be run, with small wheels, so that much happens at
-// once.
+// executors has options for each way to run expire. Small wheels make concurrent expiries frequent.
 var executors = map[string]timingwheel.Options{
 	"default":    {Tick: 20 * time.Microsecond, WheelSize: 4},
 	"one shard":  {Tick: 20 * time.Microsecond, WheelSize: 4, Shards: 1},
@@ -32,7 +31,7 @@ func scaled(n int) int {
 	return n
 }
 
-// drain waits until nothing is pending and nothing runs.
+// drain waits until no timer is pending and no callback runs.
 func drain[K comparable](tb testing.TB, k *Keys[K]) {
 	tb.Helper()
 	end := time.Now().Add(time.Minute)
@@ -41,19 +40,19 @@ func drain[K comparable](tb testing.TB, k *Keys[K]) {
 			return
 		}
 		if time.Now().After(end) {
-			tb.Fatal("it does not come to an end")
+			tb.Fatalf("timers or callbacks are left after a minute: %v", k)
 		}
 		time.Sleep(100 * time.Microsecond)
 	}
 }
 
-// outcomes counts what becomes of one key.
+// outcomes counts how often one key was added, reported and deleted.
 type outcomes struct {
 	added, reported, deleted atomic.Int64
 }
 
-// Goroutines set, touch and delete the same few keys, with delays from none to a tick or two, while
-// they expire. Each Set that added a key has exactly one end; whatever replaces or touches adds
+// Goroutines set, touch and delete the same few keys with delays of up to three ticks, while the
+// keys expire. Each Set that added a key has exactly one end. Calls that replace a deadline add
 // none.
 func TestRaceEachSetHasOneEnd(t *testing.T) {
 	t.Parallel()
@@ -124,8 +123,8 @@ func randomCall(k *Keys[int], all *[24]outcomes, key int) {
 	}
 }
 
-// Callbacks set, touch and delete keys as well, those of their own batch among them.
-func TestRaceFromExpire(t *testing.T) {
+// The expire function sets, touches and deletes keys too, including those of its own batch.
+func TestRaceExpireCallsEveryMethod(t *testing.T) {
 	t.Parallel()
 	const keys = 24
 	var all [keys]outcomes
@@ -155,7 +154,7 @@ func TestRaceFromExpire(t *testing.T) {
 	end := time.Now().Add(time.Minute)
 	for left.Load() > 0 && time.Now().Before(end) {
 		randomCall(k, &all, rand.IntN(keys))
-		if key := rand.IntN(keys); k.Set(key, 0) { // so that not all of them get deleted
+		if key := rand.IntN(keys); k.Set(key, 0) { // otherwise all keys might be deleted
 			all[key].added.Add(1)
 		}
 	}
@@ -168,9 +167,9 @@ func TestRaceFromExpire(t *testing.T) {
 	assert.Zero(t, k.Len())
 }
 
-// Each key is set once and then, about when it expires, deleted, touched or set for an hour: what
-// the call answers is what happens. Nothing is early.
-func TestRaceAnswersAreExact(t *testing.T) {
+// Each key is set once and is deleted, touched or set for an hour at about the time it expires. The
+// key must be reported exactly if the call returned that it came too late. No key is early.
+func TestRaceResultsAreExact(t *testing.T) {
 	t.Parallel()
 	for name, opts := range executors {
 		for _, call := range []string{"Delete", "Touch", "Set"} {
@@ -199,7 +198,7 @@ func raceAnswers(t *testing.T, opts timingwheel.Options, call string) {
 			}
 		}
 	})
-	answers := make([]bool, n) // it was in time
+	answers := make([]bool, n) // whether the call was in time
 	calls := map[string]func(string) bool{
 		"Delete": k.Delete,
 		"Touch":  func(key string) bool { return k.Touch(key, time.Hour) },
@@ -226,7 +225,7 @@ func raceAnswers(t *testing.T, opts timingwheel.Options, call string) {
 		})
 	}
 	group.Wait()
-	rest := 0 // what has been given an hour stays
+	rest := 0 // keys whose deadline is now an hour away
 	for _, prevented := range answers {
 		if prevented && call == "Touch" || call == "Set" {
 			rest++
@@ -246,9 +245,9 @@ func raceAnswers(t *testing.T, opts timingwheel.Options, call string) {
 	t.Logf("%s was in time for %d of %d", call, yes, n)
 }
 
-// Stop comes while everything goes on: each Set has at most one end, at most one for each key has
-// none, and nothing is reported after Shutdown.
-func TestRaceStop(t *testing.T) {
+// Stop comes during all other calls. Each Set has at most one end, at most one Set for each key has
+// none, and no key is reported after Shutdown.
+func TestRaceStopReportsNothingAfterShutdown(t *testing.T) {
 	t.Parallel()
 	for name, opts := range executors {
 		t.Run(name, func(t *testing.T) {
@@ -298,8 +297,8 @@ func raceStop(t *testing.T, opts timingwheel.Options) {
 	}
 }
 
-// Many keys come and go, so that the map grows and shrinks while it is in use.
-func TestRaceManyKeys(t *testing.T) {
+// Many keys are added and removed, so that the map grows and shrinks during the calls.
+func TestRaceWhileMapGrowsAndShrinks(t *testing.T) {
 	t.Parallel()
 	n := scaled(40_000)
 	reported := make([]atomic.Int32, n)
@@ -317,7 +316,7 @@ func TestRaceManyKeys(t *testing.T) {
 				for i := g; i < n; i += goroutines {
 					d := rand.N(10 * ms)
 					if i/goroutines%8 == 0 {
-						d = time.Hour // it is deleted, however slow the machine is
+						d = time.Hour // deleted before it expires, even on a slow machine
 					}
 					if !k.Set(uint32(i), d) {
 						t.Errorf("key %d was there already", i)

@@ -12,89 +12,90 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// This comment proves that no key is lost, and that none is reported twice, early, or after a
+// This comment proves that no key is lost, and that no key is reported twice, early, or after a
 // Delete that returned true.
 //
-// The map of entries is the truth: a key is present while it has an entry, and an entry holds one
-// timer. The timer's payload is the key alone. The wheel claims timers in batches. From then on
-// their Reschedule and Stop return false, and they have no Deadline. A claimed batch is swept: for
-// each key, under the map's lock for that key, removeClaimed removes the entry if its timer is not pending.
-// Each removed entry is reported.
+// The map of entries is the single source of truth: a key is present while it has an entry, and an
+// entry holds one timer. The timer's payload is only the key. The wheel claims timers in batches. A
+// claimed timer has no Deadline, and its Reschedule and Stop return false. After the claim the
+// batch is swept: for each key, under the map's lock for that key, removeClaimed removes the entry
+// if its timer is not pending. The sweep reports each entry that it removes.
 //
-//	K1  A timer is armed for a key under the map's lock for the key, and stands in the entry when
-//	    the lock is released.
-//	K2  The timer of an entry is pending or claimed, until the wheel is stopped: a call that stops
-//	    a timer removes the entry too.
-//	K3  A claim of a timer is followed by a sweep of its key, which looks at the map after the
+//	K1  A timer for a key is armed under the map's lock for the key and is in the entry when the
+//	    lock is released.
+//	K2  Until the wheel is stopped, the timer of an entry is pending or claimed: a call that stops
+//	    a timer also removes its entry.
+//	K3  Each claim of a timer is followed by a sweep of its key, which reads the map after the
 //	    claim.
-//	K4  An entry leaves the map once: by a Delete, by a sweep, or in a Map by moveToExpired. An entry that
-//	    is replaced under the lock stays: its key is present throughout.
-//	K5  A call that finds the timer pending moves it and never adds a second one.
+//	K4  An entry is removed once: by a Delete, by a sweep, or in a Map by moveToExpired. Replacing
+//	    an entry under the lock does not remove it: its key is present throughout.
+//	K5  A call that finds the timer pending moves it and never adds a second timer.
 //
-// So if T is the timer of the entry for a key:
+// Let T be the timer of the entry for a key:
 //
-//   - Not lost. A pending T will be claimed. After that, the sweep (K3) either finds T in the entry
-//     and removes the entry, or T has been replaced by another timer, for which the same is true,
-//     or the entry has been removed. The sweep cannot come before the entry is there, however short
-//     the delay: it waits for the lock (K1).
-//   - Not early. A sweep removes an entry only if its timer is not pending. That timer was claimed
-//     (K2), so it was due. A sweep on behalf of an older timer of the same key finds the newer one
-//     pending and leaves it. If the newer one is claimed too, the older one's sweep may remove the
-//     entry on its behalf. The newer timer's own sweep then finds nothing, or a still newer entry,
-//     for which the same is true.
-//   - Not twice, and never after a Delete that returned true: K4, since only the sweep that removes
-//     an entry reports it.
+//   - No key is lost. A pending T will be claimed. The sweep that follows (K3) finds T in the entry
+//     and removes the entry, or T has been replaced by another timer, to which the same applies, or
+//     the entry has been removed. Even if the delay is very short, the sweep cannot come before the
+//     entry is in the map, because it waits for the lock (K1).
+//   - No key is early. A sweep removes an entry only if its timer is not pending. That timer was
+//     claimed (K2), so it was due. A sweep for an older timer of the same key finds the newer timer
+//     pending and leaves it. If the newer timer has been claimed too, the sweep for the older one
+//     may remove the entry. The sweep for the newer timer then finds no entry, or a still newer
+//     one, to which the same applies.
+//   - No key is reported twice or after a Delete that returned true. This follows from K4, because
+//     only the sweep that removes an entry reports it.
 //
-// Keys and Map differ in the moment at which the time of an entry is up.
+// Keys and Map differ in when an entry counts as expired.
 //
-// In Keys the sweep decides, so Set and Touch need no lock as a rule. If they look T up and
-// T.Reschedule returns true, they count as done when they looked T up. If T was then removed by a
-// Delete, or is no longer the timer of an entry, the two calls overlapped, and the Delete came
-// second. T cannot be of an entry that was swept, since Reschedule returns false for a claimed
-// timer. If Reschedule returned false, the call looks again under the lock. A pending timer is
-// moved. A claimed timer is replaced: the call came before the sweep. If there is no entry, Set
-// adds the key and Touch returns false: the call came after the sweep.
+// In Keys the sweep decides, so Set and Touch usually need no lock. If they find T and T.Reschedule
+// returns true, their linearization point is the lookup of T. If T was then stopped by a Delete, or
+// is no longer the timer of an entry, the two calls overlapped, and the Delete came second. T
+// cannot belong to an entry that was swept, because Reschedule returns false for a claimed timer.
+// If Reschedule returned false, the call looks the key up again under the lock. It moves a pending
+// timer. It replaces a claimed timer, and then comes before the sweep. If there is no entry, Set
+// adds the key and Touch returns false, and both come after the sweep.
 //
-// In Map the clock decides, because Load must not return a value whose time is up while the wheel
-// is late. A call that finds an entry overdue, or claimed, expels it: under the lock the entry is
-// moved from the map to a list, expired, and the call then finds the key absent. All timers of a
-// Map are moved and stopped under the lock, so none that is overdue can be postponed again. Load
-// looks without the lock and takes the lock only if the entry is overdue.
+// In Map the clock decides, because Load must not return an entry whose deadline has passed while
+// the wheel is late. A call that finds an entry overdue or claimed calls moveToExpired: under the
+// lock, the entry moves from the map to the list expired. The call then finds the key absent. All
+// timers of a Map are moved and stopped under the lock, so a call cannot postpone an overdue timer.
+// Load reads the entry without the lock and takes the lock only if the entry is overdue.
 //
-//	M1  An entry in expired is followed by a sweep, which empties the list after it has taken the
-//	    keys of its batch. If T was pending, T is due, or will be with the next tick (an entry
-//	    without a ttl), and nothing refers to it any more, so the wheel will claim it. If T was
-//	    claimed, its sweep has not looked at the key yet: otherwise the sweep would have removed
-//	    the entry.
-//	M2  If the function panics, the sweep's remaining entries go to expired, and a timer is armed
-//	    for M1.
+//	M1  An entry in expired is followed by a sweep, which empties the list after it has removed
+//	    the keys of its batch. If T was pending, T is due, or will be at the next tick (an entry
+//	    without a positive ttl). The wheel will claim T, because no call can reach T to move or
+//	    stop it. If T was claimed, its sweep has not read the map yet: otherwise the sweep would
+//	    have removed the entry.
+//	M2  If the expire function panics, the remaining entries of the sweep go to expired, and a
+//	    timer is armed for M1.
 //
-// After Stop no timer is pending, so a timer that is not pending need not have been claimed. Stop
-// first takes the map away (entries is nil), and then stops the wheel. A sweep or a moveToExpired that
-// finds a timer not pending checks that the map is still there: then the wheel was not stopped when
-// it looked at the timer. An entry that a late Set puts into a map that was taken away is garbage.
+// After Stop no timer is pending, so a timer that is not pending need not have been claimed.
+// Therefore Stop first sets entries to nil and then stops the wheel. A sweep or a moveToExpired
+// that finds a timer not pending then checks that entries is not nil: if so, the wheel was not yet
+// stopped when the timer was read. An entry that a late Set puts into the discarded map is garbage.
 //
-// docs/internals/experiments.md has the rejected designs: a number in payload and entry, an object for each
-// key, and a FuncTimer for each key.
+// docs/internals/experiments.md has the rejected designs: a number in payload and entry, an object
+// for each key, and a FuncTimer for each key.
 
-// table is the mechanism and the upkeep of [Keys] and [Map]: a wheel, and an entry with a timer for
-// each key that is present.
+// table is the common part of [Keys] and [Map]: a wheel, and an entry with a timer for each key
+// that is present.
 type table[K comparable, V any] struct {
 	wheel   *timingwheel.Timeouts[K]
 	entries atomic.Pointer[entryMap[K, V]] // nil: stopped
 }
 
-// entryMap replaces an entry as a whole, under a lock for its bucket. The bucket's lock comes
-// before the locks of the wheel: timers are armed, moved and looked at under it.
+// entryMap replaces whole entries, under the lock of the key's bucket. The lock order is the
+// bucket's lock, then the locks of the wheel: timers are armed, moved and read under the bucket's
+// lock.
 type entryMap[K comparable, V any] = xsync.Map[K, entry[V]]
 
 type entry[V any] struct {
-	value V // an empty value takes no space here, at the end it would
+	value V // first, because an empty struct as the last field would take space
 	timer timingwheel.Timer
 }
 
-// init makes the wheel. callback is the user's function, whose name the wheel reports for the
-// sweep.
+// init makes the wheel and the map. callback is the user's function, whose name the wheel reports
+// instead of that of the sweep.
 func (t *table[K, V]) init(opts timingwheel.Options, callback any, sweep func([]K)) error {
 	if callback != nil {
 		opts, sweep = withCallbackName(opts, callback, sweep)
@@ -108,13 +109,14 @@ func (t *table[K, V]) init(opts timingwheel.Options, callback any, sweep func([]
 	return nil
 }
 
-// removeClaimed removes an entry whose timer has been claimed, and reports whether it did.
+// removeClaimed removes the entry of key if its timer has been claimed, and reports whether it did.
 func (t *table[K, V]) removeClaimed(entries *entryMap[K, V], key K) (value V, taken bool) {
 	entries.Compute(key, func(e entry[V], present bool) (entry[V], xsync.ComputeOp) {
 		if !present {
 			return e, xsync.CancelOp // deleted
 		}
-		if _, pending := e.timer.Deadline(); pending || t.entries.Load() == nil { // in this order
+		// The order of the two reads matters, see the proof above.
+		if _, pending := e.timer.Deadline(); pending || t.entries.Load() == nil {
 			return e, xsync.CancelOp
 		}
 		value, taken = e.value, true
@@ -126,24 +128,24 @@ func (t *table[K, V]) removeClaimed(entries *entryMap[K, V], key K) (value V, ta
 // mustEqualItself panics if key could never be found again.
 func mustEqualItself[K comparable](key K) {
 	if self := key; self != key {
-		panic(fmt.Sprintf("keyed: key %v is not equal to itself; accepted is a key that can be found again", key))
+		panic(fmt.Sprintf("keyed: key %v is not equal to itself, so it could never be found again", key))
 	}
 }
 
-// mustBeInitialized panics if the table is a zero value and not a stopped one, so that what a program adds
-// is not lost in silence.
+// mustBeInitialized panics if the table is a zero value, so that no key is silently lost. A stopped
+// table passes.
 func (t *table[K, V]) mustBeInitialized() {
 	if t.wheel == nil {
-		panic("keyed: a Map or Keys that was not made by NewMap or New")
+		panic("keyed: Map or Keys not made by NewMap or New")
 	}
 }
 
-// Len returns the number of keys that are present, 0 after Stop. It is exact if nothing else is
-// going on. It adds at most 32 counters.
+// Len returns the number of keys that are present, and 0 after Stop. The result is exact if no key
+// is added or removed during the call, and is never negative. Len adds at most 32 counters.
 //
-// A key is counted right after it was added, and no longer counted right after it was taken out.
-// For a moment Len may thus miss a key that another goroutine deletes right after a Set, and count
-// a key twice that is added right after it was taken out. It is never negative.
+// The counters change right after a key was added or removed. During concurrent changes Len may
+// therefore omit a key that another goroutine deletes right after a Set, and count a key twice that
+// is added again right after it was removed.
 func (t *table[K, V]) Len() int {
 	entries := t.entries.Load()
 	if entries == nil {
@@ -152,20 +154,21 @@ func (t *table[K, V]) Len() int {
 	return max(0, entries.Size())
 }
 
-// Stop discards all keys and stops the wheel. None of the keys is reported. Calls of the expire
-// function that have begun go on, and keys that have been taken out for a call that is about to
-// begin are still reported. No key is taken out once Stop has returned. Stop is idempotent and may
-// be called from the expire function. After it, every call returns at once and finds no key.
-// O(shards).
+// Stop discards all keys without reporting them and stops the wheel. Stop does not wait for calls
+// of the expire function: calls that have begun continue, and keys that have been removed for a
+// call that is about to begin are still reported. No key is removed after Stop has returned. Stop
+// is idempotent and may be called from the expire function. After Stop every method returns at once
+// and finds no key. O(shards).
 func (t *table[K, V]) Stop() {
 	t.mustBeInitialized()
-	t.entries.Store(nil) // before the wheel, see above
+	t.entries.Store(nil) // before the wheel stops, see the proof above
 	t.wheel.Stop()
 }
 
-// Shutdown is Stop and then waits for calls of the expire function. It returns nil when none runs
-// any more, or ctx's error if ctx ends first. In the expire function it waits for itself until ctx
-// ends. It may be called again, also after Stop. It panics if ctx is nil, and then stops nothing.
+// Shutdown calls Stop and then waits until no call of the expire function runs. It returns nil, or
+// ctx's error if ctx ends first. A Shutdown inside the expire function waits for its own caller
+// until ctx ends. Shutdown may be called again, and after Stop. If ctx is nil, it panics and stops
+// nothing.
 func (t *table[K, V]) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		panic("keyed: Shutdown with a nil context")
@@ -174,29 +177,33 @@ func (t *table[K, V]) Shutdown(ctx context.Context) error {
 	return t.wheel.Shutdown(ctx)
 }
 
-// String is [timingwheel.TimingWheel.String] of the keys' timers.
+// String returns the wheel's name and the numbers of pending timers and of levels, see
+// [timingwheel.TimingWheel.String].
 func (t *table[K, V]) String() string { return t.wheel.String() }
 
-// Stats returns a snapshot of the counters of the wheel, see [timingwheel.Stats]. Fired counts all
-// timers that were claimed, also those of keys that were set, touched or deleted right afterwards
-// and not reported. Bytes leaves out the map.
+// Stats returns a snapshot of the wheel's counters, see [timingwheel.Stats]. Fired counts every
+// claimed timer, including those of keys that were set, touched or deleted right afterwards and
+// therefore not reported. Bytes does not include the map.
 func (t *table[K, V]) Stats() timingwheel.Stats { return t.wheel.Stats() }
 
-// WriteProfile is [timingwheel.TimingWheel.WriteProfile]. The timers are those of the keys.
+// WriteProfile writes a profile of the keys' timers to w, see
+// [timingwheel.TimingWheel.WriteProfile].
 func (t *table[K, V]) WriteProfile(w io.Writer) error { return t.wheel.WriteProfile(w) }
 
-// Occupancy says where the keys' timers stand on the wheel, see [timingwheel.Timeouts.Occupancy].
-// With Occupancy, Len and Stats this is a source of package debug.
+// Occupancy returns how many of the keys' timers each slot of the wheel holds, see
+// [timingwheel.Timeouts.Occupancy]. A set can be added to the page of package debug.
 func (t *table[K, V]) Occupancy() timingwheel.Occupancy { return t.wheel.Occupancy() }
 
-// Now is [timingwheel.TimingWheel.Now].
+// Now returns the time of the wheel's clock, see [timingwheel.TimingWheel.Now].
 func (t *table[K, V]) Now() time.Time { return t.wheel.Now() }
 
-// Advance is [timingwheel.TimingWheel.Advance]: in Manual mode it moves the clock, reports what is
-// due and returns how many timers it claimed, or handed over. That is the number of keys that
-// expired, unless other goroutines deleted or touched some of them meanwhile.
+// Advance moves the clock of a set in Manual mode to now and reports the keys that are due, see
+// [timingwheel.TimingWheel.Advance]. It returns the number of timers that it claimed or handed to
+// the executor. That is the number of expired keys, unless other goroutines deleted or touched some
+// of them meanwhile. Advance never moves the clock back. It panics if the set is not in Manual
+// mode.
 func (t *table[K, V]) Advance(now time.Time) int { return t.wheel.Advance(now) }
 
-// Next is [timingwheel.TimingWheel.Next]: a time not later than the earliest deadline rounded up,
-// or false if no timer is pending.
+// Next returns a time that is not later than the earliest deadline, rounded up to a tick, or false
+// if no timer is pending. See [timingwheel.TimingWheel.Next].
 func (t *table[K, V]) Next() (time.Time, bool) { return t.wheel.Next() }

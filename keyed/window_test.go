@@ -15,8 +15,8 @@ import (
 	"github.com/timingwheel-go/timingwheel"
 )
 
-// heldKeys is keys in Manual mode whose claimed batches wait until the test sweeps them: the window
-// between the claim and the sweep, which in earnest is open for a microsecond.
+// heldKeys is a Keys in Manual mode whose claimed batches wait until the test sweeps them. In
+// production the window between the claim and the sweep is open for a microsecond.
 type heldKeys struct {
 	*Keys[string]
 	batches  [][]string
@@ -29,7 +29,7 @@ func newHeldKeys(tb testing.TB) *heldKeys {
 	h.Keys = &Keys[string]{expire: func(keys []string) {
 		assert.NotEmpty(tb, keys)
 		for _, key := range keys {
-			assert.False(tb, h.Has(key), "%s is reported before it is taken out", key)
+			assert.False(tb, h.Has(key), "%s is reported before it is removed", key)
 		}
 		h.reported = append(h.reported, keys...)
 	}}
@@ -38,10 +38,10 @@ func newHeldKeys(tb testing.TB) *heldKeys {
 	return h
 }
 
-// pass lets time pass, so that what is due is claimed.
+// pass advances the clock, so that the timers that are due are claimed.
 func (h *heldKeys) pass(d time.Duration) { h.Advance(h.Now().Add(d)) }
 
-// sweepOne sweeps the i-th of the batches that wait.
+// sweepOne sweeps the i-th waiting batch and returns the keys that it reports.
 func (h *heldKeys) sweepOne(i int) (reported []string) {
 	batch := h.batches[i]
 	h.batches = slices.Delete(h.batches, i, i+1)
@@ -50,8 +50,8 @@ func (h *heldKeys) sweepOne(i int) (reported []string) {
 	return h.reported
 }
 
-// A key is claimed, then something happens, then its batch is swept.
-func TestBetweenClaimAndSweep(t *testing.T) {
+// The test claims a key, makes some calls, and sweeps the batch.
+func TestCallsBetweenClaimAndSweep(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		meanwhile func(t *testing.T, h *heldKeys)
@@ -62,7 +62,7 @@ func TestBetweenClaimAndSweep(t *testing.T) {
 			assert.True(t, h.Has("k"))
 			assert.Equal(t, 1, h.Len())
 			_, ok := h.Deadline("k")
-			assert.False(t, ok, "its expiry has begun")
+			assert.False(t, ok, "a claimed timer has no deadline")
 			assert.Empty(t, maps.Collect(h.All()))
 		}, true, -1},
 		"Set":         {func(t *testing.T, h *heldKeys) { assert.False(t, h.Set("k", time.Second)) }, false, time.Second},
@@ -125,9 +125,9 @@ func TestBetweenClaimAndSweep(t *testing.T) {
 	}
 }
 
-// Two timers of one key have been claimed: whichever batch is swept first reports it, the other one
-// does not.
-func TestTwoClaimsOfOneKey(t *testing.T) {
+// Two timers of one key have been claimed. The batch that is swept first reports the key, and the
+// other one does not.
+func TestTwoClaimsOfOneKeyReportItOnce(t *testing.T) {
 	t.Parallel()
 	for first := range 2 {
 		for _, between := range []string{"nothing", "Set"} {
@@ -148,9 +148,9 @@ func TestTwoClaimsOfOneKey(t *testing.T) {
 	}
 }
 
-// Keys are saved while All looks, and the map grows meanwhile, so that it shows entries of before:
-// no key that stays is missed or seen twice.
-func TestAllSeesWhatIsSavedMeanwhile(t *testing.T) {
+// During All the timers of all keys are replaced and the map grows, so the map shows stale entries.
+// All must yield each key that is present throughout exactly once.
+func TestAllMissesNoKeyWhileMapGrows(t *testing.T) {
 	t.Parallel()
 	const n = 300
 	h := newHeldKeys(t)
@@ -176,9 +176,9 @@ func TestAllSeesWhatIsSavedMeanwhile(t *testing.T) {
 	}
 }
 
-// Stop comes while a batch is being swept: the key got another timer, which Stop discards. It is
-// not due, and not reported for its old timer's sake.
-func TestStopDuringSweep(t *testing.T) {
+// After the claim the key got a new timer, which is not due. Stop discards the new timer during the
+// sweep. The sweep must not report the key because of its old timer.
+func TestStopDuringSweepReportsNothing(t *testing.T) {
 	t.Parallel()
 	h := newHeldKeys(t)
 	h.Set("k", 0)
@@ -190,8 +190,8 @@ func TestStopDuringSweep(t *testing.T) {
 	assert.False(t, taken)
 }
 
-// The same with sweeps at every moment of a Stop that takes long, as it has many shards to stop.
-func TestSweepsDuringStop(t *testing.T) {
+// The test sweeps at every moment of a Stop that takes long because the wheel has many shards.
+func TestSweepsDuringStopReportNothing(t *testing.T) {
 	t.Parallel()
 	for range 20 {
 		k := &Keys[string]{}
@@ -210,7 +210,7 @@ func TestSweepsDuringStop(t *testing.T) {
 			for stopped := false; !stopped; {
 				stopped = k.entries.Load() == nil
 				if _, taken := k.removeClaimed(m, "k"); taken {
-					t.Error("a key is taken out before its time")
+					t.Error("a key is removed early")
 					return
 				}
 			}
@@ -221,14 +221,14 @@ func TestSweepsDuringStop(t *testing.T) {
 	}
 }
 
-// A Set, Touch or Delete that found the map before Stop took it away is harmless.
-func TestStopDuringCalls(t *testing.T) {
+// A Set or Touch that loaded the map before Stop discarded it adds no key.
+func TestCallOvertakenByStopAddsNothing(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(h *heldKeys, m *entryMap[string, struct{}]) bool{
-		"add new":     func(h *heldKeys, m *entryMap[string, struct{}]) bool { return h.setSlow(m, "new", expiry{}) },
-		"add present": func(h *heldKeys, m *entryMap[string, struct{}]) bool { return h.setSlow(m, "k", expiry{}) },
-		"save":        func(h *heldKeys, m *entryMap[string, struct{}]) bool { return h.touchSlow(m, "k", expiry{}) },
-		"save absent": func(h *heldKeys, m *entryMap[string, struct{}]) bool { return h.touchSlow(m, "new", expiry{}) },
+		"Set of an absent key":   func(h *heldKeys, m *entryMap[string, struct{}]) bool { return h.setSlow(m, "new", expiry{}) },
+		"Set of a present key":   func(h *heldKeys, m *entryMap[string, struct{}]) bool { return h.setSlow(m, "k", expiry{}) },
+		"Touch of a present key": func(h *heldKeys, m *entryMap[string, struct{}]) bool { return h.touchSlow(m, "k", expiry{}) },
+		"Touch of an absent key": func(h *heldKeys, m *entryMap[string, struct{}]) bool { return h.touchSlow(m, "new", expiry{}) },
 	} {
 		h := newHeldKeys(t)
 		h.Set("k", time.Hour)
@@ -240,13 +240,13 @@ func TestStopDuringCalls(t *testing.T) {
 	}
 }
 
-// Whoever comes under the lock and finds a pending timer there, since another call was faster,
-// moves it and adds none.
-func TestSlowPathMovesAPendingTimer(t *testing.T) {
+// A call on the slow path that finds a pending timer under the lock, because another call was
+// faster, moves that timer and adds none.
+func TestSlowPathMovesPendingTimer(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(h *heldKeys) bool{
-		"add":  func(h *heldKeys) bool { return !h.setSlow(h.entries.Load(), "k", expiry{after: time.Second}) },
-		"save": func(h *heldKeys) bool { return h.touchSlow(h.entries.Load(), "k", expiry{after: time.Second}) },
+		"Set":   func(h *heldKeys) bool { return !h.setSlow(h.entries.Load(), "k", expiry{after: time.Second}) },
+		"Touch": func(h *heldKeys) bool { return h.touchSlow(h.entries.Load(), "k", expiry{after: time.Second}) },
 	} {
 		h := newHeldKeys(t)
 		h.Set("k", time.Hour)
@@ -258,7 +258,7 @@ func TestSlowPathMovesAPendingTimer(t *testing.T) {
 	}
 }
 
-// steps are what the exhaustive test and the fuzz target choose from, for one key each.
+// steps are the steps of the exhaustive test and the fuzz target. Each acts on one key.
 var steps = []struct {
 	name string
 	do   func(m *model, key string)
@@ -280,13 +280,13 @@ var steps = []struct {
 	{"2h", func(m *model, _ string) { m.pass(2 * time.Hour) }},
 }
 
-// Every sequence of a few steps on one key, sweeps in either order among them.
-func TestEverySequence(t *testing.T) {
+// The sequences include sweeps in either order.
+func TestModelEverySequence(t *testing.T) {
 	t.Parallel()
 	const choices = 9 // the first ones of steps
 	length := 5
 	switch {
-	case underRace: // these tests have one goroutine
+	case underRace: // this test has one goroutine, so the race detector finds nothing
 		length = 3
 	case testing.Short():
 		length = 4
@@ -310,8 +310,8 @@ func TestEverySequence(t *testing.T) {
 	}
 }
 
-// Long random sequences on a few keys.
-func TestRandomSequences(t *testing.T) {
+// The sequences are long and use a few keys.
+func TestModelRandomSequences(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	runs := uint64(60)
@@ -331,14 +331,14 @@ func TestRandomSequences(t *testing.T) {
 	}
 }
 
-// FuzzKeys runs keys against a plain map.
+// FuzzKeys compares a Keys with a plain map.
 func FuzzKeys(f *testing.F) {
 	f.Add([]byte{0, 5, 1, 7, 6, 7})
 	f.Add([]byte("0123456789 set, claim, set again, sweep the newest and then the oldest"))
 	f.Fuzz(func(t *testing.T, input []byte) { runModel(t, input[:min(len(input), 2000)]) })
 }
 
-// runModel takes two bytes for each step: what, and with which key.
+// runModel runs the steps that input selects, with two bytes for each: the step, and the key.
 func runModel(t *testing.T, input []byte) {
 	m := newModel(t)
 	for ; len(input) >= 2; input = input[2:] {
